@@ -1,0 +1,176 @@
+package budget
+
+import (
+	"fmt"
+	"time"
+)
+
+// Unit says what a budget counts.
+type Unit string
+
+// The units.
+const (
+	Count  Unit = "count"
+	Amount Unit = "amount"
+)
+
+// Type says when the units are handed out.
+type Type string
+
+// Promo hands out everything at once.
+const Promo Type = "promo"
+
+// Durability says when a caller hears "accepted": see DESIGN 2.
+type Durability string
+
+// Ledger: after the deduction is in the ledger, i.e. after the SQL commit.
+const Ledger Durability = "ledger"
+
+// Bounds of a definition.
+const (
+	MaxBuckets = 1024
+	// UnitsPerBucketCount and UnitsPerBucketAmount size the buckets of a budget whose maker gives no
+	// number: one per 1,000 counted units or per 1,000,000 minor units of money.
+	UnitsPerBucketCount  = 1_000
+	UnitsPerBucketAmount = 1_000_000
+)
+
+// Status is where a budget stands by the clock, or paused by an operator.
+type Status string
+
+// The statuses.
+const (
+	Pending   Status = "pending"
+	Effective Status = "effective"
+	Paused    Status = "paused"
+	Expired   Status = "expired"
+)
+
+// Definition is what an operator decides of a budget. Quantities are minor units. Zero times mean
+// "from the beginning" and "without an end".
+type Definition struct {
+	ID         int64
+	Tenant     string
+	Name       string
+	GLCode     string
+	Unit       Unit
+	Durability Durability
+	Type       Type
+	// TotalQuantity is T; appends and shrinks change it.
+	TotalQuantity int64
+	// BucketQuantity is the number of buckets.
+	BucketQuantity int
+	// ShardingQuantity is the most that one ordinary apply may take; 0: no bound.
+	ShardingQuantity int64
+	// AdjustCnt is how often one bucket may apply in an epoch; 0: no bound.
+	AdjustCnt int
+	StartAt   time.Time
+	EndAt     time.Time
+	Paused    bool
+	// Version grows with every change of the definition (I8); it is the ETag.
+	Version   int64
+	CreatedAt time.Time
+	UpdatedAt time.Time
+}
+
+// StatusAt returns the status at an instant: paused goes before the clock, the end is exclusive.
+func (d Definition) StatusAt(now time.Time) Status {
+	switch {
+	case !d.EndAt.IsZero() && !now.Before(d.EndAt):
+		return Expired
+	case d.Paused:
+		return Paused
+	case !d.StartAt.IsZero() && now.Before(d.StartAt):
+		return Pending
+	default:
+		return Effective
+	}
+}
+
+// RefusalAt returns why nothing can be deducted at an instant, or nil when the budget is effective:
+// BudgetExpired, BudgetPaused or BudgetNotEffective.
+func (d Definition) RefusalAt(now time.Time) *Error {
+	switch d.StatusAt(now) {
+	case Expired:
+		return Refuse(BudgetExpired, "deduct", "budget %s ended at %s", d.Name, d.EndAt.Format(time.RFC3339))
+	case Paused:
+		return Refuse(BudgetPaused, "deduct", "budget %s is paused by an operator", d.Name)
+	case Pending:
+		return Refuse(BudgetNotEffective, "deduct", "budget %s starts at %s", d.Name, d.StartAt.Format(time.RFC3339))
+	}
+	return nil
+}
+
+// DefaultBuckets returns how many buckets a budget gets when its maker gives no number: one per
+// 1,000 counted units or 1,000,000 minor units, rounded up, at least 1, at most MaxBuckets.
+func DefaultBuckets(unit Unit, total int64) int {
+	per := int64(UnitsPerBucketCount)
+	if unit == Amount {
+		per = UnitsPerBucketAmount
+	}
+	return int(min(max((total-1)/per+1, 1), MaxBuckets))
+}
+
+// Instants outside these years are refused: every engine, JSON and RFC 3339 agree within them.
+const minYear, maxYear = 1970, 9998
+
+// Check returns every fault of a new definition, one per field, nil if there is none. It is pure:
+// the same definition always gives the same answer.
+func (d Definition) Check() []FieldError {
+	var faults []FieldError
+	fault := func(field, format string, args ...any) {
+		faults = append(faults, FieldError{Field: field, Message: fmt.Sprintf(format, args...)})
+	}
+	if why := CheckName(d.Tenant); why != "" {
+		fault("tenant", "%s", why)
+	}
+	if why := CheckName(d.Name); why != "" {
+		fault("name", "%s", why)
+	}
+	if d.GLCode != "" {
+		if why := CheckRequestID(d.GLCode); why != "" {
+			fault("gl_code", "%s", why)
+		}
+	}
+	if d.Unit != Count && d.Unit != Amount {
+		fault("unit", `must be "count" or "amount"`)
+	}
+	if d.Durability != Ledger {
+		fault("durability", `must be "ledger"; "store" is not available in this version`)
+	}
+	if d.Type != Promo {
+		fault("type", `must be "promo"; "daily" is not available in this version`)
+	}
+	if !ValidAmount(d.TotalQuantity) {
+		fault("total_quantity", "must be 1 to %d", MaxAmount)
+	}
+	if d.BucketQuantity < 1 || d.BucketQuantity > MaxBuckets {
+		fault("bucket_quantity", "must be 1 to %d", MaxBuckets)
+	}
+	if d.ShardingQuantity != 0 && !ValidAmount(d.ShardingQuantity) {
+		fault("sharding_quantity", "must be 1 to %d, or absent for no bound", MaxAmount)
+	}
+	if d.AdjustCnt < 0 || d.AdjustCnt > 1_000_000_000 {
+		fault("adjust_cnt", "must be 0 (no bound) to 1000000000")
+	}
+	return append(faults, CheckSpan(d.StartAt, d.EndAt)...)
+}
+
+// CheckSpan returns what is wrong with a budget's first and last instant: out of range, or an end
+// that does not follow the start.
+func CheckSpan(start, end time.Time) []FieldError {
+	var faults []FieldError
+	for _, f := range []struct {
+		field string
+		at    time.Time
+	}{{"start_at", start}, {"end_at", end}} {
+		if !f.at.IsZero() && (f.at.UTC().Year() < minYear || f.at.UTC().Year() > maxYear) {
+			faults = append(faults, FieldError{f.field,
+				fmt.Sprintf("must lie in the years %d to %d", minYear, maxYear)})
+		}
+	}
+	if !start.IsZero() && !end.IsZero() && !end.After(start) {
+		faults = append(faults, FieldError{"end_at", "must be after start_at"})
+	}
+	return faults
+}

@@ -1,0 +1,149 @@
+package budget
+
+import (
+	"errors"
+	"fmt"
+	"time"
+)
+
+// Code is the stable name of a refusal or an error, as callers see it.
+type Code string
+
+// The codes. What each one means for the caller is its Kind.
+const (
+	Malformed            Code = "malformed"
+	Invalid              Code = "invalid"
+	TooLarge             Code = "too_large"
+	UnsupportedMediaType Code = "unsupported_media_type"
+	MethodNotAllowed     Code = "method_not_allowed"
+
+	BudgetNotFound    Code = "budget_not_found"
+	DeductionNotFound Code = "deduction_not_found"
+	BucketNotFound    Code = "bucket_not_found"
+	InstanceNotFound  Code = "instance_not_found"
+	RouteNotFound     Code = "route_not_found"
+
+	BudgetExhausted    Code = "budget_exhausted"
+	BudgetNotEffective Code = "budget_not_effective"
+	BudgetPaused       Code = "budget_paused"
+	BudgetExpired      Code = "budget_expired"
+	LastBucket         Code = "last_bucket"
+
+	RequestConflict        Code = "request_conflict"
+	RequestVoid            Code = "request_void"
+	AlreadyRolledBack      Code = "already_rolled_back"
+	AmountExceedsRemaining Code = "amount_exceeds_remaining"
+	NameTaken              Code = "name_taken"
+	VersionConflict        Code = "version_conflict"
+
+	Unavailable    Code = "unavailable"
+	OutcomeUnknown Code = "outcome_unknown"
+	Internal       Code = "internal"
+)
+
+// Kind says what an error means for the caller: the four kinds never blur.
+type Kind uint8
+
+// The kinds.
+const (
+	// Faulty: the request itself is wrong; repeating it unchanged cannot help.
+	Faulty Kind = iota + 1
+	// Refused: understood, and the answer is no; nothing was changed.
+	Refused
+	// Conflict: contradicts what is recorded; nothing was changed.
+	Conflict
+	// NotDone: this attempt is known not to have happened; repeat later.
+	NotDone
+	// MayBeDone: the attempt may have happened; repeat the same request id.
+	MayBeDone
+)
+
+// Kind returns what the code means for the caller. A code not listed is MayBeDone: whoever does not
+// know must not promise.
+func (c Code) Kind() Kind {
+	switch c {
+	case Malformed, Invalid, TooLarge, UnsupportedMediaType, MethodNotAllowed,
+		BudgetNotFound, DeductionNotFound, BucketNotFound, InstanceNotFound, RouteNotFound:
+		return Faulty
+	case BudgetExhausted, BudgetNotEffective, BudgetPaused, BudgetExpired, LastBucket,
+		AmountExceedsRemaining:
+		return Refused
+	case RequestConflict, RequestVoid, AlreadyRolledBack, NameTaken, VersionConflict:
+		return Conflict
+	case Unavailable:
+		return NotDone
+	default:
+		return MayBeDone
+	}
+}
+
+// FieldError names one faulty field of a request and says what it must be.
+type FieldError struct {
+	Field   string `json:"field"`
+	Message string `json:"message"`
+}
+
+// Error is the one error type that crosses package borders. errors.Is compares codes, so
+// `errors.Is(err, &budget.Error{Code: budget.Unavailable})` and Is(err, budget.Unavailable) agree.
+type Error struct {
+	Code Code
+	// Op is the business step that stopped, in DESIGN's words: "deduct", "apply", …
+	Op string
+	// Message says what was wrong, where, and what to do next.
+	Message string
+	// Fields lists every faulty field, for Malformed and Invalid.
+	Fields []FieldError
+	// Available is what the budget still covers, in minor units, for BudgetExhausted and
+	// AmountExceedsRemaining; nil otherwise.
+	Available *int64
+	// RetryAfter is when repeating is worth while; 0: no advice.
+	RetryAfter time.Duration
+	// Err is the cause; it is logged and never shown to callers.
+	Err error
+}
+
+func (e *Error) Error() string {
+	text := string(e.Code)
+	if e.Op != "" {
+		text = e.Op + ": " + text
+	}
+	if e.Message != "" {
+		text += ": " + e.Message
+	}
+	for _, f := range e.Fields {
+		text += fmt.Sprintf("; %s: %s", f.Field, f.Message)
+	}
+	if e.Err != nil {
+		text += ": " + e.Err.Error()
+	}
+	return text
+}
+
+func (e *Error) Unwrap() error { return e.Err }
+
+// Is reports whether target is an *Error of the same code.
+func (e *Error) Is(target error) bool {
+	t, ok := target.(*Error)
+	return ok && t.Code == e.Code
+}
+
+// Is reports whether err is or wraps an *Error of that code.
+func Is(err error, code Code) bool { return CodeOf(err) == code }
+
+// CodeOf returns the code of the first *Error in err's chain; Internal when there is none and ""
+// for nil.
+func CodeOf(err error) Code {
+	if err == nil {
+		return ""
+	}
+	var e *Error
+	if errors.As(err, &e) {
+		return e.Code
+	}
+	return Internal
+}
+
+// Refuse makes an *Error of that code with a formatted message.
+func Refuse(code Code, op, format string, args ...any) *Error {
+	return &Error{Code: code, Op: op, Message: fmt.Sprintf(format, args...)}
+}

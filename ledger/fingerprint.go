@@ -1,0 +1,39 @@
+package ledger
+
+import (
+	"crypto/sha256"
+	"encoding/binary"
+	"encoding/json"
+)
+
+// fingerprintFormat is the first byte of every fingerprint; a new canonical form gets a new number,
+// and rows of an older one are then compared in their own form.
+const fingerprintFormat = 1
+
+// Fingerprint identifies the payload of a deduct request: 16 bytes, a format number and 120 bits of
+// the SHA-256 of amount, key, reference and dimensions, each with its length. Two calls with one
+// request id are the same request if and only if their fingerprints agree (I4).
+func Fingerprint(amount int64, key, reference, dimensions string) string {
+	h := make([]byte, 0, 64+len(key)+len(reference)+len(dimensions))
+	h = binary.BigEndian.AppendUint64(h, uint64(amount)) //nolint:gosec // amounts are positive
+	for _, text := range [...]string{key, reference, dimensions} {
+		h = binary.AppendUvarint(h, uint64(len(text)))
+		h = append(h, text...)
+	}
+	sum := sha256.Sum256(h)
+	out := append([]byte{fingerprintFormat}, sum[:fingerprintBytes-1]...)
+	return string(out)
+}
+
+// Dimensions returns the canonical JSON of dimensions: members sorted by name, no white space, ""
+// when there are none. Equal dimensions always give equal text.
+func Dimensions(dimensions map[string]string) string {
+	if len(dimensions) == 0 {
+		return ""
+	}
+	text, err := json.Marshal(dimensions) // sorts the members; strings cannot fail
+	if err != nil {
+		panic(err)
+	}
+	return string(text)
+}

@@ -1,0 +1,55 @@
+package ledger
+
+import "github.com/budgetd/budgetd/budget"
+
+// Rollback is a row of the ledger: units of a deduction given back.
+type Rollback struct {
+	Budget     int64
+	RequestID  string
+	RollbackID string
+	Amount     int64
+	// Whole says that the caller asked for whatever was left.
+	Whole bool
+	Entry int64
+}
+
+// DecideRollback returns how many minor units a rollback gives back. d is the deduction, locked;
+// earlier is the recorded rollback with the same rollback id, nil if there is none; amount 0 asks
+// for all that is left. replay is true when earlier already did it.
+//
+// Errors, in order: RequestVoid for a tombstone, RequestConflict when the rollback id was used with
+// another amount, AlreadyRolledBack when nothing is left, AmountExceedsRemaining with the figure
+// when less is left than asked for. Keeps I5: never more than was deducted.
+func DecideRollback(d Deduction, earlier *Rollback, amount int64) (units int64, replay bool, err error) {
+	left := d.Amount - d.RolledBack
+	switch {
+	case d.State == StateVoid:
+		return 0, false, budget.Refuse(budget.RequestVoid, "rollback",
+			"request %q was cancelled before it had an effect; there is nothing to give back", d.RequestID)
+	case earlier != nil && earlier.Whole != (amount == 0), earlier != nil && amount != 0 && earlier.Amount != amount:
+		return 0, false, budget.Refuse(budget.RequestConflict, "rollback",
+			"rollback %q of request %q was recorded with another amount", earlier.RollbackID, d.RequestID)
+	case earlier != nil:
+		return earlier.Amount, true, nil
+	case left == 0:
+		return 0, false, budget.Refuse(budget.AlreadyRolledBack, "rollback",
+			"request %q has been rolled back completely", d.RequestID)
+	case amount > left:
+		e := budget.Refuse(budget.AmountExceedsRemaining, "rollback",
+			"request %q has %d left to give back, %d were asked for", d.RequestID, left, amount)
+		e.Available = &left
+		return 0, false, e
+	case amount == 0:
+		return left, false, nil
+	}
+	return amount, false, nil
+}
+
+// AfterRollback returns the deduction after units were given back: rolled_back once nothing is left.
+func AfterRollback(d Deduction, units int64) Deduction {
+	d.RolledBack += units
+	if d.RolledBack == d.Amount {
+		d.State = StateRolledBack
+	}
+	return d
+}
