@@ -1,0 +1,210 @@
+package bucket
+
+import (
+	"context"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	lru "github.com/hashicorp/golang-lru/v2"
+
+	"github.com/budgetd/budgetd/budget"
+	"github.com/budgetd/budgetd/ring"
+)
+
+// freshness is how old a cached definition may be when it decides (I8).
+const freshness = time.Second
+
+// pointsPerNode is the number of virtual nodes of a ring's node; maxRingPoints lowers it for budgets
+// with very many buckets.
+const (
+	pointsPerNode = ring.DefaultPointsPerNode
+	maxRingPoints = 1 << 17
+)
+
+// cached is what a node remembers of a budget.
+type cached struct {
+	id int64
+
+	mu        sync.Mutex // guards reloading
+	value     atomic.Pointer[Budget]
+	checkedAt atomic.Int64 // clock's nanoseconds of the last look at the versions
+
+	// soldOut is the smallest amount that was found not to be covered; 0: none. It only says to look
+	// at SQL before touching a bucket; it never answers anybody (DESIGN 5.8).
+	soldOut atomic.Int64
+
+	coverMu sync.Mutex
+	cover   Cover
+	coverAt time.Time
+}
+
+// cache keeps budgets by id and by name, never staler than freshness when used.
+type cache struct {
+	s      *Service
+	byID   *lru.Cache[int64, *cached]
+	byName *lru.Cache[BudgetRef, int64]
+}
+
+func newCache(s *Service, size int) (*cache, error) {
+	byID, err := lru.New[int64, *cached](size)
+	if err != nil {
+		return nil, err
+	}
+	byName, err := lru.New[BudgetRef, int64](size)
+	return &cache{s: s, byID: byID, byName: byName}, err
+}
+
+// find returns a budget, read anew when the cached one may be stale. Errors: BudgetNotFound,
+// Unavailable.
+func (c *cache) find(ctx context.Context, ref BudgetRef) (*cached, error) {
+	id := ref.ID
+	if id == 0 {
+		id, _ = c.byName.Get(BudgetRef{Tenant: ref.Tenant, Name: ref.Name})
+	}
+	if entry, ok := c.byID.Get(id); id != 0 && ok {
+		// A number names a budget of whatever tenant the caller says.
+		if ref.Tenant != "" && entry.value.Load().Tenant != ref.Tenant {
+			return nil, notFound(ref)
+		}
+		return entry, c.freshen(ctx, entry)
+	}
+	now := c.s.clock.Now()
+	b, err := c.s.sql.Budget(ctx, ref)
+	if err != nil {
+		return nil, err
+	}
+	if ref.Tenant != "" && b.Tenant != ref.Tenant {
+		return nil, notFound(ref)
+	}
+	return c.put(&b, now), nil
+}
+
+func notFound(ref BudgetRef) error {
+	name := ref.Name
+	if ref.ID != 0 {
+		name = strconv.FormatInt(ref.ID, 10)
+	}
+	return budget.Refuse(budget.BudgetNotFound, "find", "there is no budget %q in tenant %q", name, ref.Tenant)
+}
+
+// put remembers a budget as read at an instant.
+func (c *cache) put(b *Budget, at time.Time) *cached {
+	entry := &cached{id: b.ID}
+	if old, ok, _ := c.byID.PeekOrAdd(b.ID, entry); ok {
+		entry = old
+	}
+	if old := entry.value.Load(); old == nil || old.Version <= b.Version && old.ListVersion <= b.ListVersion {
+		entry.value.Store(b)
+		entry.checkedAt.Store(at.UnixNano())
+	}
+	c.byName.Add(BudgetRef{Tenant: b.Tenant, Name: b.Name}, b.ID)
+	return entry
+}
+
+// freshen makes sure that the entry was compared with SQL within the last second.
+func (c *cache) freshen(ctx context.Context, entry *cached) error {
+	if c.s.clock.Now().UnixNano()-entry.checkedAt.Load() < int64(freshness) {
+		return nil
+	}
+	return c.reload(ctx, entry)
+}
+
+// reload reads the budget anew; callers that come meanwhile share the result.
+func (c *cache) reload(ctx context.Context, entry *cached) error {
+	asked := c.s.clock.Now().UnixNano()
+	entry.mu.Lock()
+	defer entry.mu.Unlock()
+	if entry.checkedAt.Load() >= asked {
+		return nil
+	}
+	now := c.s.clock.Now()
+	b, err := c.s.sql.Budget(ctx, BudgetRef{ID: entry.id})
+	if err != nil {
+		return err
+	}
+	c.put(&b, now)
+	return nil
+}
+
+// refreshAll compares the versions of all cached budgets with SQL and reads the changed ones anew.
+func (c *cache) refreshAll(ctx context.Context) {
+	ids := c.byID.Keys()
+	for len(ids) > 0 && ctx.Err() == nil {
+		n := min(len(ids), 500)
+		now := c.s.clock.Now()
+		versions, err := c.s.sql.Versions(ctx, ids[:n])
+		if err != nil {
+			c.s.failed("sql", err)
+			return
+		}
+		for _, id := range ids[:n] {
+			c.compare(ctx, id, versions, now)
+		}
+		ids = ids[n:]
+	}
+}
+
+func (c *cache) compare(ctx context.Context, id int64, versions map[int64]Version, now time.Time) {
+	entry, ok := c.byID.Peek(id)
+	if !ok {
+		return
+	}
+	v, exists := versions[id]
+	if !exists {
+		c.byID.Remove(id)
+		return
+	}
+	b := entry.value.Load()
+	if v.Definition == b.Version && v.List == b.ListVersion {
+		entry.checkedAt.Store(now.UnixNano())
+		return
+	}
+	if err := c.reload(ctx, entry); err != nil {
+		c.s.failed("sql", err)
+	}
+}
+
+// cover returns I3's sum, at most a second old.
+func (s *Service) cover(ctx context.Context, entry *cached) (Cover, error) {
+	entry.coverMu.Lock()
+	defer entry.coverMu.Unlock()
+	now := s.clock.Now()
+	if !entry.coverAt.IsZero() && now.Sub(entry.coverAt) < freshness {
+		return entry.cover, nil
+	}
+	j, err := s.sql.Judge(ctx, entry.id, nil)
+	if err != nil {
+		return Cover{}, err
+	}
+	entry.cover, entry.coverAt = j.Cover, now
+	return j.Cover, nil
+}
+
+// noteCover keeps a sum that was read anyway, no earlier than at `at`.
+func (e *cached) noteCover(c Cover, at time.Time) {
+	e.coverMu.Lock()
+	defer e.coverMu.Unlock()
+	if at.After(e.coverAt) {
+		e.cover, e.coverAt = c, at
+	}
+}
+
+// ringOf returns the ring over the ordinals of n buckets: budgets with as many buckets share it.
+// There are fewer points per node when there are very many buckets.
+func (s *Service) ringOf(n int) *ring.Ring {
+	if r, ok := s.rings.Load(n); ok {
+		return r.(*ring.Ring)
+	}
+	nodes := make([]string, n)
+	for i := range nodes {
+		nodes[i] = strconv.Itoa(i)
+	}
+	r, err := ring.New(nodes, max(min(pointsPerNode, maxRingPoints/n), 1))
+	if err != nil {
+		panic(err) // ordinals are distinct and n is bounded by budget.MaxBuckets
+	}
+	actual, _ := s.rings.LoadOrStore(n, r)
+	return actual.(*ring.Ring)
+}

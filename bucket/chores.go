@@ -1,0 +1,239 @@
+package bucket
+
+import (
+	"context"
+	"errors"
+
+	"github.com/budgetd/budgetd/budget"
+	"github.com/budgetd/budgetd/ledger"
+)
+
+// choresLimit bounds how much of each kind one look at the unfinished work takes on.
+const choresLimit = 500
+
+// finishUnfinished finishes what any node began and did not end: it is found by its status, and
+// each step is harmless when done twice (DESIGN 6).
+func (s *Service) finishUnfinished(ctx context.Context) {
+	u, err := s.sql.Unfinished(ctx, choresLimit)
+	if err != nil {
+		s.failed("sql", err)
+		return
+	}
+	for _, e := range u.Fenced {
+		s.recoverBucket(ctx, e)
+	}
+	opening := map[Lane][]Ref{}
+	for _, e := range u.Epochs {
+		ref := Ref{Bucket: e.Row.Bucket, Epoch: e.Row.Number, Activation: e.Row.Activation}
+		switch {
+		case e.Row.Status == ledger.Opening:
+			opening[e.Lane] = append(opening[e.Lane], ref)
+		case s.reachable(e.Lane, ref):
+			if err := s.finishEnding(ctx, e.Budget, e.Lane, ref, nil); err != nil {
+				s.log.Warn("epoch not closed yet", "bucket", ref.Bucket, "epoch", ref.Epoch, "error", err)
+			}
+		}
+	}
+	for id, refs := range opening {
+		s.open(ctx, id, refs)
+	}
+	s.resendGrants(ctx, u.Grants)
+	for _, id := range u.Returning {
+		if moved, err := s.sql.Sweep(ctx, id); err != nil {
+			s.failed("sql", err)
+		} else {
+			s.observer.Moved("sweep", moved)
+			s.quiet.Delete(id)
+		}
+	}
+	for _, adjustment := range u.Shrinks {
+		s.continueShrink(ctx, adjustment)
+	}
+	for _, id := range u.Offline {
+		b, err := s.sql.Budget(ctx, BudgetRef{ID: id})
+		if err != nil {
+			s.failed("sql", err)
+			continue
+		}
+		s.settleBudget(ctx, &b)
+	}
+}
+
+func (s *Service) reachable(id Lane, ref Ref) bool {
+	l := s.lanes[id]
+	return l != nil && s.usable(l, ref.Activation)
+}
+
+// resendGrants sends pending grants again, in order.
+func (s *Service) resendGrants(ctx context.Context, grants []PendingGrant) {
+	orders := map[Lane][]GrantOrder{}
+	for _, g := range grants {
+		if s.reachable(g.Lane, g.Order.Ref) {
+			orders[g.Lane] = append(orders[g.Lane], g.Order)
+		}
+	}
+	for id, list := range orders {
+		s.sendGrants(ctx, id, list)
+	}
+}
+
+// settleBudget gives buckets that are in the list, but whose epoch has ended, a new one, and the
+// units that came back a home.
+func (s *Service) settleBudget(ctx context.Context, b *Budget) {
+	for i := range b.Buckets {
+		if bk := &b.Buckets[i]; bk.Online && !bk.Epoch.Status.Live() {
+			if err := s.reopen(ctx, b.ID, bk.ID); err != nil {
+				s.log.Warn("bucket not reopened yet", "bucket", bk.Key, "error", err)
+			}
+		}
+	}
+	if err := s.handOut(ctx, b.ID); err != nil {
+		s.log.Warn("units not handed out yet", "budget", b.Name, "error", err)
+	}
+}
+
+// recoverBucket replaces the epoch of a fenced bucket, if SQL's rows agree among themselves: what
+// the ledger does not have of it never happened. Otherwise an operator must decide, and it stays
+// fenced.
+func (s *Service) recoverBucket(ctx context.Context, e EpochOf) {
+	accounts, err := s.sql.Accounts(ctx, e.Budget)
+	if err != nil {
+		s.failed("sql", err)
+		return
+	}
+	if found := ledger.Check(accounts.Figures, accounts.Adjusted, accounts.Epochs); len(found) > 0 {
+		s.observer.Discrepancies(len(found))
+		s.log.Error("fenced bucket not recovered: the books disagree", "budget", e.Budget,
+			"bucket", e.Row.Bucket, "discrepancy", found[0].String())
+		return
+	}
+	lost, err := s.lose(ctx, e)
+	if err != nil {
+		s.failed("sql", err)
+		return
+	}
+	if lost {
+		if err := s.reopen(ctx, e.Budget, e.Row.Bucket); err != nil {
+			s.log.Warn("bucket not reopened yet", "bucket", e.Row.Bucket, "error", err)
+		}
+		s.later("hand out", func(ctx context.Context) { _ = s.handOut(ctx, e.Budget) })
+	}
+}
+
+// drainLive brings entries into the ledger that nobody on this node waits for: those of a node that
+// stopped, of callers that gave up, and grants.
+func (s *Service) drainLive(ctx context.Context) {
+	for _, id := range s.laneOrder {
+		l := s.lanes[id]
+		if l.direct != nil {
+			continue
+		}
+		after := Ref{}
+		for ctx.Err() == nil {
+			epochs, err := s.sql.Live(ctx, id, after, choresLimit)
+			if err != nil {
+				s.failed("sql", err)
+				return
+			}
+			if len(epochs) == 0 {
+				break
+			}
+			s.drainBehind(ctx, l, epochs)
+			last := epochs[len(epochs)-1].Row
+			after = Ref{Bucket: last.Bucket, Epoch: last.Number}
+		}
+	}
+}
+
+// drainBehind drains those epochs whose store is ahead of the ledger.
+func (s *Service) drainBehind(ctx context.Context, l *lane, epochs []EpochOf) {
+	refs := make([]Ref, 0, len(epochs))
+	rows := make([]ledger.Epoch, 0, len(epochs))
+	for _, e := range epochs {
+		ref := Ref{Bucket: e.Row.Bucket, Epoch: e.Row.Number, Activation: e.Row.Activation}
+		if e.Row.Fenced == "" && s.usable(l, ref.Activation) {
+			refs, rows = append(refs, ref), append(rows, e.Row)
+		}
+	}
+	if len(refs) == 0 {
+		return
+	}
+	under := l.current()
+	balances, err := l.instance.Balances(ctx, l.id, refs)
+	if err != nil {
+		s.laneFailed(l, under, err)
+		return
+	}
+	d := newDraining(s)
+	for i, b := range balances {
+		switch {
+		case b.Verdict == EpochGone:
+			s.checkGone(ctx, l, refs[i])
+		case b.Verdict == Broken:
+			s.fence(ctx, refs[i], b.Why)
+		case b.Seq < rows[i].DrainedSeq:
+			s.memoryLost(l, refs[i].Activation, "the store's log ends before what is in the ledger")
+		case b.Seq > rows[i].DrainedSeq:
+			e := d.epoch(l, refs[i])
+			e.from, e.upTo = rows[i].DrainedSeq, b.Seq
+		}
+	}
+	for range commitRounds {
+		if len(d.epochs) == 0 {
+			return
+		}
+		d.round(ctx)
+	}
+}
+
+// continueShrink brings units back for a shrink that waits: returning ones first, then whole buckets.
+func (s *Service) continueShrink(ctx context.Context, adjustment Adjustment) {
+	if _, err := s.sql.Sweep(ctx, adjustment.Budget); err != nil {
+		s.failed("sql", err)
+		return
+	}
+	state, _, err := s.sql.Adjust(ctx, adjustment)
+	if err != nil || state != AdjustmentPending {
+		return // done, or refused with the figure: whoever asked is told when asking again
+	}
+	if err := s.recall(ctx, adjustment.Budget, -adjustment.Quantity); err != nil {
+		s.log.Warn("shrink waits for units", "budget", adjustment.Budget, "error", err)
+		return
+	}
+	if _, _, err := s.sql.Adjust(ctx, adjustment); err != nil && !budget.Is(err, budget.AmountExceedsRemaining) {
+		s.failed("sql", err)
+	}
+}
+
+// recall brings units of open buckets back to the total until it covers `units`: each bucket's epoch
+// is ended and, because the bucket stays in the list, a new empty one is opened.
+func (s *Service) recall(ctx context.Context, budgetID int64, units int64) error {
+	b, err := s.sql.Budget(ctx, BudgetRef{ID: budgetID})
+	if err != nil {
+		return err
+	}
+	f, err := s.sql.Figures(ctx, budgetID)
+	if err != nil {
+		return err
+	}
+	need := units - f.Undistributed
+	var errs []error
+	for i := range b.Buckets {
+		bk := &b.Buckets[i]
+		if need <= 0 {
+			break
+		}
+		if bk.Epoch.Status != ledger.Open && bk.Epoch.Status != ledger.Closing || bk.Epoch.Outstanding == 0 {
+			continue
+		}
+		need -= bk.Epoch.Outstanding
+		if err := s.endEpoch(ctx, b.ID, bk.Lane, bk.Ref(), ByService, true, nil); err != nil {
+			errs = append(errs, err)
+			continue
+		}
+		if err := s.reopen(ctx, b.ID, bk.ID); err != nil {
+			errs = append(errs, err)
+		}
+	}
+	return errors.Join(errs...)
+}

@@ -1,0 +1,278 @@
+package bucket
+
+import (
+	"context"
+	"errors"
+	"sync"
+
+	"github.com/budgetd/budgetd/budget"
+	"github.com/budgetd/budgetd/fragment"
+	"github.com/budgetd/budgetd/ledger"
+)
+
+// findUnits looks for units after asked did not cover the amount (nil: no bucket was asked) and
+// sets the target that the next round tries (DESIGN 5.7 and 5.8): apply for the bucket asked; else
+// the next online bucket that covers it, while the one asked goes offline if it holds only a
+// fragment; else a collect.
+func (a *attempt) findUnits(ctx context.Context, b *Budget, asked *Bucket, balance int64) error {
+	if asked != nil {
+		c, err := a.s.cover(ctx, a.entry)
+		if err != nil {
+			return err
+		}
+		if c.Undistributed > 0 {
+			got, err := a.s.apply(ctx, b, asked, want(b, asked.Ref(), a.amount-balance, c.Undistributed))
+			if err != nil {
+				return err
+			}
+			if got > 0 && balance+got >= a.amount {
+				a.target = asked.ID
+				return nil
+			}
+		}
+	}
+	if next, err := a.next(ctx, b); err != nil || next != 0 {
+		a.target = next
+		if asked != nil && err == nil && fragment.Is(balance, b.TotalQuantity, len(b.Buckets)) {
+			a.s.retire(b, asked)
+		}
+		return err
+	}
+	target, err := a.s.collects.do(ctx, b.ID, collectWish{entry: a.entry, amount: a.amount, preferred: a.preferred(b)})
+	if err != nil {
+		if budget.Is(err, budget.OutcomeUnknown) || budget.Is(err, budget.Unavailable) {
+			return nil // units are on their way, or out of reach for now: look again until the deadline
+		}
+		return err
+	}
+	a.reread(ctx)
+	a.target = target.Bucket
+	return nil
+}
+
+// next returns the next online bucket clockwise that covers the amount by the ledger, 0 if none.
+func (a *attempt) next(ctx context.Context, b *Budget) (int64, error) {
+	refs := make([]Ref, 0, len(b.Buckets))
+	for i := range b.Buckets {
+		if bk := &b.Buckets[i]; bk.Online && bk.Epoch.Status == ledger.Open && !a.dry[bk.ID] {
+			refs = append(refs, bk.Ref())
+		}
+	}
+	if len(refs) == 0 {
+		return 0, nil
+	}
+	rows, err := a.s.sql.Epochs(ctx, refs)
+	if err != nil {
+		return 0, err
+	}
+	i := a.s.ringOf(len(b.Buckets)).LocateIndex(a.key, func(i int) bool {
+		bk := &b.Buckets[i]
+		row, ok := rows[bk.Ref()]
+		l := a.s.lanes[bk.Lane]
+		return !ok || a.dry[bk.ID] || row.Status != ledger.Open || row.Fenced != "" || row.Outstanding < a.amount ||
+			l == nil || !a.s.usable(l, row.Activation)
+	})
+	if i < 0 {
+		return 0, nil
+	}
+	return b.Buckets[i].ID, nil
+}
+
+// preferred is the bucket a collect brings units to: where the key belongs.
+func (a *attempt) preferred(b *Budget) int64 {
+	a.dry = nil
+	if bk := a.pick(b); bk != nil {
+		return bk.ID
+	}
+	return 0
+}
+
+// retire takes a bucket that holds only a fragment offline, in the background.
+func (s *Service) retire(b *Budget, bk *Bucket) {
+	id, lane, ref := b.ID, bk.Lane, bk.Ref()
+	if _, busy := s.applies.LoadOrStore(bk.ID, struct{}{}); busy {
+		return
+	}
+	s.later("retire", func(ctx context.Context) {
+		err := s.endEpoch(ctx, id, lane, ref, ByService, false, nil)
+		if err != nil && !budget.Is(err, budget.LastBucket) {
+			s.log.Warn("bucket not taken offline", "bucket", ref.Bucket, "error", err)
+		}
+	}, func() { s.applies.Delete(bk.ID) })
+}
+
+// collectWish is one waiting request's part in a collect.
+type collectWish struct {
+	entry     *cached
+	amount    int64
+	preferred int64
+}
+
+// errNoTarget says that no bucket can take units now: every lane is down, or every epoch is changing.
+var errNoTarget = errors.New("no bucket of the budget can be reached")
+
+// collectFor is one collect for all requests of a budget that wait on this node. One run goes on per
+// budget across all nodes: whoever finds another one helps to finish that.
+func (s *Service) collectFor(budgetID int64, wishes []collectWish) []result[Ref] {
+	ctx, cancel := s.bounded(context.Background())
+	defer cancel()
+	target, err := s.collect(ctx, budgetID, wishes)
+	if err != nil {
+		return failAll[Ref](len(wishes), err)
+	}
+	out := make([]result[Ref], len(wishes))
+	for i := range out {
+		out[i].answer = target
+	}
+	return out
+}
+
+func (s *Service) collect(ctx context.Context, budgetID int64, wishes []collectWish) (Ref, error) {
+	entry := wishes[0].entry
+	if err := s.budgets.reload(ctx, entry); err != nil {
+		return Ref{}, err
+	}
+	b := entry.value.Load()
+	units := int64(0)
+	for _, w := range wishes {
+		units = min(units+w.amount, budget.MaxAmount)
+	}
+	chosen := s.collectTarget(b, wishes[0].preferred)
+	if chosen == nil {
+		s.settleBudget(ctx, b)
+		return Ref{}, unavailable("collect", errNoTarget)
+	}
+	run, err := s.sql.BeginRun(ctx, Run{Budget: budgetID, Target: chosen.Ref(), Units: units})
+	if err != nil {
+		return Ref{}, err
+	}
+	moved, err := s.runCollect(ctx, b, run)
+	if err != nil {
+		return Ref{}, err // the run stays open: whoever comes next finishes it
+	}
+	if err := s.sql.EndRun(ctx, budgetID, run.Number, moved); err != nil {
+		return Ref{}, err
+	}
+	s.observer.Moved("collect", moved)
+	return run.Target, nil
+}
+
+// collectTarget is the preferred bucket if it can take units, else any that can.
+func (s *Service) collectTarget(b *Budget, preferred int64) *Bucket {
+	var any *Bucket
+	for i := range b.Buckets {
+		bk := &b.Buckets[i]
+		l := s.lanes[bk.Lane]
+		if !bk.Online || bk.Epoch.Status != ledger.Open || bk.Epoch.Fenced != "" || l == nil ||
+			!s.usable(l, bk.Epoch.Activation) {
+			continue
+		}
+		if bk.ID == preferred {
+			return bk
+		}
+		if any == nil {
+			any = bk
+		}
+	}
+	return any
+}
+
+// runCollect brings units to the run's target until it holds what the run asks for: what is on its
+// way back (R), what is undistributed, then the largest donors, each of which goes offline and
+// gives all it holds in the transaction that closes it.
+func (s *Service) runCollect(ctx context.Context, b *Budget, run Run) (moved int64, err error) {
+	var target *Target
+	for i := range b.Buckets {
+		if b.Buckets[i].Ref() == run.Target {
+			target = &Target{Lane: b.Buckets[i].Lane, Ref: run.Target}
+		}
+	}
+	if target == nil {
+		return 0, nil // its target is gone: end it, the next one chooses another
+	}
+	if _, err := s.sql.Sweep(ctx, b.ID); err != nil {
+		return 0, err
+	}
+	refs := make([]Ref, len(b.Buckets))
+	for i := range b.Buckets {
+		refs[i] = b.Buckets[i].Ref()
+	}
+	rows, err := s.sql.Epochs(ctx, refs)
+	if err != nil {
+		return 0, err
+	}
+	row := rows[run.Target]
+	if row.Status != ledger.Open || row.Fenced != "" {
+		return 0, nil
+	}
+	need := run.Units - row.Outstanding
+	// What the ledger shows as outstanding may be deducted already and not committed yet: the store's
+	// balance is what counts for the waiting requests.
+	if balance, ok := s.balanceOf(ctx, target); ok {
+		need = run.Units - balance
+	}
+	if need > 0 {
+		order, err := s.sql.Apply(ctx, b.ID, Want{Ref: run.Target, Need: 1, Units: need, Unbounded: true})
+		if err != nil {
+			return 0, err
+		}
+		if order != nil {
+			s.sendGrants(ctx, target.Lane, []GrantOrder{*order})
+			need, moved = need-order.Amount, moved+order.Amount
+		}
+	}
+	given, err := s.collectFrom(ctx, b, rows, target, need)
+	return moved + given, err
+}
+
+// balanceOf reads what a bucket holds in its store.
+func (s *Service) balanceOf(ctx context.Context, t *Target) (int64, bool) {
+	l, err := s.laneOf(t.Lane)
+	if err != nil {
+		return 0, false
+	}
+	balances, err := l.instance.Balances(ctx, t.Lane, []Ref{t.Ref})
+	if err != nil || balances[0].Verdict != OK {
+		return 0, false
+	}
+	return balances[0].Balance, true
+}
+
+// collectFrom ends donors' epochs, and those that are closing already, into the target.
+func (s *Service) collectFrom(ctx context.Context, b *Budget, rows map[Ref]ledger.Epoch, target *Target, need int64) (int64, error) {
+	var donors []fragment.Donor
+	lanes := map[int64]*Bucket{}
+	for i := range b.Buckets {
+		bk := &b.Buckets[i]
+		row, ok := rows[bk.Ref()]
+		l := s.lanes[bk.Lane]
+		if !ok || bk.Ref() == target.Ref || row.Fenced != "" || l == nil || !s.usable(l, row.Activation) {
+			continue
+		}
+		if row.Status == ledger.Open || row.Status == ledger.Closing {
+			donors = append(donors, fragment.Donor{Bucket: bk.ID, Units: row.Outstanding})
+			lanes[bk.ID] = bk
+		}
+	}
+	var all sync.WaitGroup
+	errs := make(chan error, len(donors))
+	slots := make(chan struct{}, 8)
+	moved := int64(0)
+	for _, d := range fragment.Donors(donors, need) {
+		bk := lanes[d.Bucket]
+		moved += d.Units
+		slots <- struct{}{}
+		all.Go(func() {
+			defer func() { <-slots }()
+			errs <- s.endEpoch(ctx, b.ID, bk.Lane, bk.Ref(), ByService, false, target)
+		})
+	}
+	all.Wait()
+	close(errs)
+	for err := range errs {
+		if err != nil && !budget.Is(err, budget.LastBucket) {
+			return moved, err
+		}
+	}
+	return moved, nil
+}

@@ -1,0 +1,390 @@
+package bucket
+
+import (
+	"context"
+	"errors"
+	"sort"
+
+	"github.com/budgetd/budgetd/budget"
+	"github.com/budgetd/budgetd/ledger"
+)
+
+// mark is a log entry whose fate somebody waits for.
+type mark struct {
+	lane *lane
+	ref  Ref
+	seq  int64
+}
+
+func (m mark) position() ledger.Position {
+	return ledger.Position{Bucket: m.ref.Bucket, Epoch: m.ref.Epoch, Seq: m.seq}
+}
+
+// committed is what became of it. Ended means that the epoch is over and the entry is not in the
+// ledger, nor will it ever be: it had no effect.
+type committed struct {
+	outcome ledger.Outcome
+	ended   bool
+}
+
+// commitWait waits until an entry is in the ledger. Each bucket has one committer on this node, so
+// this node's transactions do not wait for each other's epoch rows; other nodes may commit the same
+// bucket at the same time, and the compare-and-set on drained_seq lets each entry through once.
+func (s *Service) commitWait(ctx context.Context, m mark) (committed, error) {
+	return s.committers[uint64(m.ref.Bucket)%uint64(len(s.committers))].do(ctx, m)
+}
+
+// commitRounds bounds how often a commit reads the logs again because another node was ahead, or
+// because a log was longer than one read.
+const commitRounds = 20
+
+// readLimit is the most entries of one bucket read at once.
+const readLimit = 1000
+
+// commitMarks brings the logs of all marks into the ledger, and answers each mark.
+func (s *Service) commitMarks(marks []mark) []result[committed] {
+	ctx, cancel := s.bounded(context.Background())
+	defer cancel()
+	d := newDraining(s)
+	for i, m := range marks {
+		d.want(i, m)
+	}
+	out := make([]result[committed], len(marks))
+	for round := 0; len(d.epochs) > 0; round++ {
+		if round == commitRounds {
+			d.fail(&budget.Error{Code: budget.OutcomeUnknown, Op: "commit",
+				Message: "the log kept moving; repeat the same request id"})
+		}
+		d.round(ctx)
+		for i, r := range d.answers {
+			out[i] = r
+		}
+		clear(d.answers)
+	}
+	return out
+}
+
+// draining is the commit of several epochs' logs.
+type draining struct {
+	s       *Service
+	epochs  map[Ref]*drainEpoch
+	answers map[int]result[committed]
+	// closes collects the close entries that were reached, rows the rows after the last commit.
+	closes map[Ref]ledger.Entry
+	rows   map[Ref]ledger.Epoch
+	errs   map[Ref]error
+}
+
+type drainEpoch struct {
+	lane *lane
+	ref  Ref
+	from int64
+	// upTo is the position that somebody waits for.
+	upTo    int64
+	waiting map[int]mark
+	// toClose drains on until the close entry.
+	toClose bool
+}
+
+func newDraining(s *Service) *draining {
+	return &draining{s: s, epochs: map[Ref]*drainEpoch{}, answers: map[int]result[committed]{},
+		closes: map[Ref]ledger.Entry{}, rows: map[Ref]ledger.Epoch{}, errs: map[Ref]error{}}
+}
+
+// epoch adds an epoch to what is drained.
+func (d *draining) epoch(l *lane, ref Ref) *drainEpoch {
+	e := d.epochs[ref]
+	if e == nil {
+		e = &drainEpoch{lane: l, ref: ref, from: -1, waiting: map[int]mark{}}
+		if from, ok := d.s.drained.Get(ref); ok {
+			e.from = from
+		}
+		d.epochs[ref] = e
+	}
+	return e
+}
+
+func (d *draining) want(i int, m mark) {
+	e := d.epoch(m.lane, m.ref)
+	e.upTo = max(e.upTo, m.seq)
+	e.waiting[i] = m
+}
+
+// fail ends everything that is left with one error.
+func (d *draining) fail(err error) {
+	for ref, e := range d.epochs {
+		d.end(e, err)
+		delete(d.epochs, ref)
+	}
+}
+
+// end answers an epoch's waiters with an error.
+func (d *draining) end(e *drainEpoch, err error) {
+	for i := range e.waiting {
+		d.answers[i] = result[committed]{err: err}
+	}
+	d.errs[e.ref] = err
+	delete(d.epochs, e.ref)
+}
+
+// round reads the logs and commits them once.
+func (d *draining) round(ctx context.Context) {
+	if err := d.positions(ctx); err != nil {
+		d.fail(unknown("commit", err))
+		return
+	}
+	logs, refs := d.read(ctx)
+	if len(logs) == 0 {
+		return
+	}
+	began := d.s.clock.Now()
+	report, err := d.s.sql.Commit(ctx, logs)
+	if err != nil {
+		d.s.failed("sql", err)
+		for _, ref := range refs {
+			d.end(d.epochs[ref], unknown("commit", err))
+		}
+		return
+	}
+	rows, duplicates, returned := 0, 0, int64(0)
+	var missed []ledger.Position
+	for i, r := range report.Epochs {
+		e := d.epochs[refs[i]]
+		for _, o := range r.Outcomes {
+			rows++
+			if o.Duplicate != nil {
+				duplicates++
+				returned += o.Duplicate.Amount
+			}
+			id := ID{}
+			if o.Deduction != nil {
+				id = ID{Budget: o.Deduction.Budget, RequestID: o.Deduction.RequestID}
+				d.s.recent.Add(id, struct{}{})
+			}
+		}
+		missed = append(missed, d.settle(e, r)...)
+	}
+	d.s.observer.Commit(rows, duplicates, returned, d.s.clock.Now().Sub(began))
+	if len(missed) > 0 {
+		d.lookBack(ctx, missed)
+	}
+}
+
+// positions reads the drained positions that this node does not know.
+func (d *draining) positions(ctx context.Context) error {
+	var unknownRefs []Ref
+	for ref, e := range d.epochs {
+		if e.from < 0 {
+			unknownRefs = append(unknownRefs, ref)
+		}
+	}
+	if len(unknownRefs) == 0 {
+		return nil
+	}
+	rows, err := d.s.sql.Epochs(ctx, unknownRefs)
+	if err != nil {
+		return err
+	}
+	for _, ref := range unknownRefs {
+		row, ok := rows[ref]
+		if !ok {
+			d.end(d.epochs[ref], budget.Refuse(budget.OutcomeUnknown, "commit",
+				"bucket %d has no epoch %d", ref.Bucket, ref.Epoch))
+			continue
+		}
+		d.epochs[ref].from = row.DrainedSeq
+	}
+	return nil
+}
+
+// read reads every log from its drained position, inclusive; what cannot be read ends here.
+func (d *draining) read(ctx context.Context) (logs []ledger.Log, refs []Ref) {
+	byLane := map[*lane][]*drainEpoch{}
+	for _, e := range d.epochs {
+		byLane[e.lane] = append(byLane[e.lane], e)
+	}
+	for l, epochs := range byLane {
+		sort.Slice(epochs, func(i, j int) bool { return less(epochs[i].ref, epochs[j].ref) })
+		cursors := make([]Cursor, len(epochs))
+		for i, e := range epochs {
+			cursors[i] = Cursor{Ref: e.ref, From: e.from}
+		}
+		under := l.current()
+		extracts, err := l.instance.Read(ctx, l.id, cursors, readLimit)
+		if err != nil {
+			err = d.s.laneFailed(l, under, err)
+			for _, e := range epochs {
+				d.unreadable(ctx, e, err)
+			}
+			continue
+		}
+		for i, e := range epochs {
+			if extracts[i].Err != nil {
+				d.s.fence(ctx, e.ref, extracts[i].Err.Error())
+				d.end(e, unknown("commit", extracts[i].Err))
+				continue
+			}
+			logs = append(logs, ledger.Log{Bucket: e.ref.Bucket, Epoch: e.ref.Epoch, From: e.from,
+				Entries: extracts[i].Entries})
+			refs = append(refs, e.ref)
+		}
+	}
+	return logs, refs
+}
+
+func less(a, b Ref) bool {
+	return a.Bucket < b.Bucket || a.Bucket == b.Bucket && a.Epoch < b.Epoch
+}
+
+// settle answers the waiters whose entries a commit covered. It returns the positions that another
+// node committed: their rows have to be looked up.
+func (d *draining) settle(e *drainEpoch, r EpochReport) (missed []ledger.Position) {
+	d.rows[e.ref] = r.Row
+	bySeq := make(map[int64]ledger.Outcome, len(r.Outcomes))
+	for _, o := range r.Outcomes {
+		bySeq[o.Position.Seq] = o
+	}
+	before := e.from
+	e.from = max(e.from, r.Row.DrainedSeq)
+	d.s.noteDrained(e.lane, e.ref, before, e.from)
+	ended := errors.Is(r.Err, ledger.ErrEnded)
+	for i, m := range e.waiting {
+		switch o, here := bySeq[m.seq]; {
+		case here:
+			d.answers[i] = result[committed]{answer: committed{outcome: o}}
+			delete(e.waiting, i)
+		case m.seq <= r.Row.DrainedSeq || ended:
+			missed = append(missed, m.position())
+		}
+	}
+	var wrong *ledger.Mismatch
+	switch {
+	case errors.As(r.Err, &wrong):
+		d.mismatch(e, wrong)
+	case errors.Is(r.Err, ledger.ErrFenced):
+		d.end(e, unknown("commit", r.Err))
+	case ended, r.Close != nil:
+		if r.Close != nil {
+			d.closes[e.ref] = *r.Close
+		}
+		e.toClose = false
+		if len(e.waiting) == 0 {
+			delete(d.epochs, e.ref)
+		}
+	case r.Err == nil && e.upTo <= r.Row.DrainedSeq && !e.toClose && len(e.waiting) == 0:
+		delete(d.epochs, e.ref)
+	}
+	return missed
+}
+
+// mismatch acts on a log that does not match the ledger: a store that went back loses its lane's
+// epochs, a bucket broken by itself is fenced alone.
+func (d *draining) mismatch(e *drainEpoch, wrong *ledger.Mismatch) {
+	if wrong.Back {
+		d.s.log.Warn("log match failed", "lane", e.lane.id.String(), "bucket", e.ref.Bucket, "why", wrong.Why)
+		d.s.memoryLost(e.lane, e.ref.Activation, "log match: "+wrong.Why)
+	} else {
+		ctx, cancel := d.s.bounded(context.Background())
+		defer cancel()
+		d.s.fence(ctx, e.ref, wrong.Why)
+	}
+	d.end(e, unknown("commit", wrong))
+}
+
+// lookBack answers the waiters whose entries another transaction committed, from the rows at their
+// positions. A position without a row in an ended epoch had no effect.
+func (d *draining) lookBack(ctx context.Context, positions []ledger.Position) {
+	found, err := d.s.sql.At(ctx, positions)
+	if err != nil {
+		d.s.failed("sql", err)
+		d.fail(unknown("commit", err))
+		return
+	}
+	asked := make(map[ledger.Position]bool, len(positions))
+	for _, p := range positions {
+		asked[p] = true
+	}
+	for ref, e := range d.epochs {
+		for i, m := range e.waiting {
+			if !asked[m.position()] {
+				continue
+			}
+			delete(e.waiting, i)
+			switch o, ok := found[m.position()]; {
+			case ok:
+				d.answers[i] = result[committed]{answer: committed{outcome: o}}
+			case !d.rows[ref].Status.Live():
+				d.answers[i] = result[committed]{answer: committed{ended: true}}
+			default:
+				d.answers[i] = result[committed]{err: unknown("commit", errMissingRow)}
+				d.s.fence(ctx, ref, errMissingRow.Error())
+			}
+		}
+		if len(e.waiting) == 0 && !e.toClose {
+			delete(d.epochs, ref)
+		}
+	}
+}
+
+var errMissingRow = errors.New("a drained log entry has no row in the ledger")
+
+// unreadable ends an epoch whose store cannot be read. Entries of an epoch that has ended in SQL had
+// no effect unless they are in the ledger; otherwise nobody knows.
+func (d *draining) unreadable(ctx context.Context, e *drainEpoch, cause error) {
+	rows, err := d.s.sql.Epochs(ctx, []Ref{e.ref})
+	row, ok := rows[e.ref]
+	if err != nil || !ok || row.Status.Live() {
+		d.end(e, unknown("commit", cause))
+		return
+	}
+	d.rows[e.ref] = row
+	e.toClose = false
+	positions := make([]ledger.Position, 0, len(e.waiting))
+	for _, m := range e.waiting {
+		positions = append(positions, m.position())
+	}
+	d.lookBack(ctx, positions)
+	delete(d.epochs, e.ref)
+}
+
+// noteDrained remembers the position, and now and then trims the log below it: the last drained
+// entry stays in the store for the log match.
+func (s *Service) noteDrained(l *lane, ref Ref, before, now int64) {
+	const trimEvery = 512
+	s.drainedMu.Lock()
+	if old, ok := s.drained.Get(ref); !ok || old < now {
+		s.drained.Add(ref, now)
+	}
+	s.drainedMu.Unlock()
+	if before >= 0 && before/trimEvery != now/trimEvery {
+		s.later("trim", func(ctx context.Context) {
+			if err := l.instance.Trim(ctx, l.id, []Cursor{{Ref: ref, From: now}}); err != nil {
+				s.failed("store", err)
+			}
+		})
+	}
+}
+
+// knownSeq is the highest log position of an epoch that this node knows to exist.
+func (s *Service) knownSeq(ref Ref, row int64) int64 {
+	if seq, ok := s.drained.Get(ref); ok {
+		return max(seq, row)
+	}
+	return row
+}
+
+// unknown wraps a cause as "may have been done".
+func unknown(op string, cause error) error {
+	return &budget.Error{Code: budget.OutcomeUnknown, Op: op,
+		Message: "whether it happened is not known; repeat the same request id", Err: cause}
+}
+
+// fence stops a bucket that is broken by itself; the chores recover it while the others serve.
+func (s *Service) fence(ctx context.Context, ref Ref, why string) {
+	s.observer.Fenced()
+	s.log.Error("bucket fenced", "bucket", ref.Bucket, "epoch", ref.Epoch, "why", why)
+	if err := s.sql.Fence(ctx, ref, why); err != nil {
+		s.failed("sql", err)
+	}
+	s.later("recover bucket", s.finishUnfinished)
+}

@@ -1,0 +1,405 @@
+package bucket
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/budgetd/budgetd/budget"
+	"github.com/budgetd/budgetd/ledger"
+)
+
+// Deduct takes units from a budget for a request id: at most once, whichever node and bucket it is
+// retried through (I4). In ledger mode the answer "accepted" is sent after the deduction is in the
+// ledger (I7). A repetition of an accepted id gets the recorded outcome with Replayed set, also
+// after the budget is sold out, paused or over.
+//
+// Errors: BudgetNotFound; RequestConflict (the id with another payload), RequestVoid (cancelled);
+// BudgetExpired, BudgetPaused, BudgetNotEffective; BudgetExhausted with what is available, only if
+// one SQL statement shows that the budget cannot cover the amount (I3); Unavailable: nothing
+// happened, also when units exist and could not be brought together before the deadline;
+// OutcomeUnknown: repeat the same id. A refusal has changed nothing (I6). Safe for concurrent use.
+func (s *Service) Deduct(ctx context.Context, r DeductRequest) (DeductAnswer, error) {
+	ctx, cancel := context.WithTimeout(ctx, s.set.Deadline)
+	defer cancel()
+	entry, err := s.budgets.find(ctx, r.Budget)
+	if err != nil {
+		return DeductAnswer{}, err
+	}
+	dimensions := ledger.Dimensions(r.Dimensions)
+	a := &attempt{s: s, entry: entry, id: r.RequestID, amount: r.Amount, key: r.Key,
+		request: ledger.Request{ID: r.RequestID, Nonce: s.nonce(), Reference: r.Reference,
+			Dimensions:  dimensions,
+			Fingerprint: ledger.Fingerprint(r.Amount, r.Key, r.Reference, dimensions)},
+		deadline: s.clock.Now().Add(s.set.Deadline)}
+	if a.key == "" {
+		a.key = r.RequestID
+	}
+	return s.alone(ctx, a)
+}
+
+// alone runs an attempt while no other call with its id is under way on this node: later ones share
+// an accepted outcome and otherwise try for themselves.
+func (s *Service) alone(ctx context.Context, a *attempt) (DeductAnswer, error) {
+	id := ID{Budget: a.entry.id, RequestID: a.id}
+	for {
+		fl, leader := s.flights.join(id, a.request.Fingerprint)
+		if leader {
+			return s.lead(ctx, id, fl, a)
+		}
+		if err := fl.wait(ctx); err != nil {
+			return DeductAnswer{}, err
+		}
+		if fl.err == nil && fl.fingerprint == a.request.Fingerprint {
+			answer := fl.answer
+			answer.Replayed = true
+			return answer, nil
+		}
+	}
+}
+
+func (s *Service) lead(ctx context.Context, id ID, fl *flight, a *attempt) (answer DeductAnswer, err error) {
+	err = &budget.Error{Code: budget.OutcomeUnknown, Op: "deduct", Message: "the attempt was broken off"}
+	defer func() { s.flights.land(id, fl, answer, err) }()
+	answer, err = a.run(ctx)
+	return answer, err
+}
+
+// attempt is one call of a request id: its nonce is kept over all inner retries.
+type attempt struct {
+	s        *Service
+	entry    *cached
+	id       string
+	amount   int64
+	key      string
+	request  ledger.Request
+	deadline time.Time
+	// unanswered are the epochs in which an operation of this attempt may still run or may wait,
+	// uncommitted, in the log.
+	unanswered []Ref
+	// target is the bucket to try next; 0: the ring's choice.
+	target int64
+	// dry are the buckets that did not cover the amount in this attempt.
+	dry map[int64]bool
+}
+
+// run looks for units until it has an answer or the deadline passes.
+func (a *attempt) run(ctx context.Context) (DeductAnswer, error) {
+	if a.s.recent.Contains(ID{Budget: a.entry.id, RequestID: a.id}) {
+		if d, err := a.s.recordedOne(ctx, a.entry.id, a.id); err == nil && d != nil {
+			return a.answerRecorded(ctx, *d)
+		}
+	}
+	for round := 0; ; round++ {
+		b := a.entry.value.Load()
+		if refusal := b.RefusalAt(a.s.sql.Now()); refusal != nil {
+			return a.refuse(ctx, refusal)
+		}
+		sold := a.entry.soldOut.Load()
+		skip := sold != 0 && a.amount >= sold && a.target == 0
+		var bk *Bucket
+		var balance int64
+		if !skip {
+			answer, done, err := a.try(ctx, b, &bk, &balance)
+			if done {
+				return answer, err
+			}
+		}
+		if answer, done, err := a.judge(ctx, b); done {
+			return answer, err
+		}
+		if !skip {
+			if err := a.findUnits(ctx, b, bk, balance); err != nil {
+				return DeductAnswer{}, a.unresolved(ctx, err)
+			}
+			if a.target == 0 && a.pause(ctx, round) != nil {
+				return DeductAnswer{}, a.unresolved(ctx, ctx.Err())
+			}
+		}
+		if ctx.Err() != nil || !a.s.clock.Now().Before(a.deadline) {
+			return DeductAnswer{}, a.unresolved(ctx, errors.New("the deadline passed"))
+		}
+	}
+}
+
+// pause waits a little longer each round, then all buckets are worth asking again.
+func (a *attempt) pause(ctx context.Context, round int) error {
+	const first, doublings = 5 * time.Millisecond, 4
+	wait := first << min(round, doublings)
+	a.dry = nil
+	return a.s.clock.Sleep(ctx, wait/2+a.s.jitter(wait/2))
+}
+
+// try sends the operation to the bucket that is next, and waits for its commit. done is false when
+// that bucket did not cover the amount (asked and balance then say which and what it holds) or could
+// not be asked.
+func (a *attempt) try(ctx context.Context, b *Budget, asked **Bucket, balance *int64) (DeductAnswer, bool, error) {
+	bk := a.pick(b)
+	a.target = 0
+	if bk == nil {
+		return DeductAnswer{}, false, nil
+	}
+	l := a.s.lanes[bk.Lane]
+	op := Operation{Ref: bk.Ref(), MinSeq: a.s.knownSeq(bk.Ref(), bk.Epoch.DrainedSeq), Amount: a.amount,
+		Request: a.request}
+	got, err := l.deducts.do(ctx, op)
+	if err != nil {
+		a.markDry(bk.ID)
+		if !budget.Is(err, budget.Unavailable) {
+			a.unanswered = append(a.unanswered, op.Ref)
+		}
+		return DeductAnswer{}, false, nil
+	}
+	switch got.reply.Verdict {
+	case OK:
+		a.s.kickApply(a.entry, bk, got.reply.Balance)
+		return a.commit(ctx, l, op.Ref, bk, got)
+	case Insufficient:
+		a.markDry(bk.ID)
+		*asked, *balance = bk, got.reply.Balance
+	case Broken:
+		a.s.fence(context.WithoutCancel(ctx), op.Ref, got.reply.Why)
+		a.reread(ctx)
+	case WentBack:
+		a.s.memoryLost(l, op.Ref.Activation, "the store's log ends before what is in the ledger")
+		a.reread(ctx)
+	case EpochGone:
+		a.s.checkGone(ctx, l, op.Ref)
+		a.reread(ctx)
+	default:
+		a.reread(ctx)
+	}
+	return DeductAnswer{}, false, nil
+}
+
+// reread makes sure that the next round sees the bucket list as it is now.
+func (a *attempt) reread(ctx context.Context) {
+	if err := a.s.budgets.reload(ctx, a.entry); err != nil {
+		a.s.failed("sql", err) // the next round works with the old list, or is refused as stale
+	}
+}
+
+func (a *attempt) markDry(bucket int64) {
+	if a.dry == nil {
+		a.dry = map[int64]bool{}
+	}
+	a.dry[bucket] = true
+}
+
+// pick returns the bucket to ask: the target, else the ring's first online choice for the key whose
+// lane can be used, leaving out those that were dry. nil: none.
+func (a *attempt) pick(b *Budget) *Bucket {
+	fit := func(bk *Bucket) bool {
+		l := a.s.lanes[bk.Lane]
+		return bk.Online && bk.Epoch.Status == ledger.Open && bk.Epoch.Fenced == "" && l != nil &&
+			a.s.usable(l, bk.Epoch.Activation)
+	}
+	if a.target != 0 {
+		for i := range b.Buckets {
+			if bk := &b.Buckets[i]; bk.ID == a.target && fit(bk) {
+				return bk
+			}
+		}
+	}
+	i := a.s.ringOf(len(b.Buckets)).LocateIndex(a.key, func(i int) bool {
+		return a.dry[b.Buckets[i].ID] || !fit(&b.Buckets[i])
+	})
+	if i < 0 {
+		return nil
+	}
+	return &b.Buckets[i]
+}
+
+// commit waits until the admitted entry is in the ledger and answers from its row.
+func (a *attempt) commit(ctx context.Context, l *lane, ref Ref, bk *Bucket, got admitted) (DeductAnswer, bool, error) {
+	var c committed
+	if got.outcome != nil {
+		c.outcome = *got.outcome
+		a.s.recent.Add(ID{Budget: a.entry.id, RequestID: a.id}, struct{}{})
+	} else {
+		var err error
+		if c, err = a.s.commitWait(ctx, mark{lane: l, ref: ref, seq: got.reply.Seq}); err != nil {
+			// The entry is in the log: whoever drains it decides.
+			a.unanswered = append(a.unanswered, ref)
+			return DeductAnswer{}, false, nil
+		}
+	}
+	switch {
+	case c.ended:
+		a.reread(ctx)
+		return DeductAnswer{}, false, nil
+	case c.outcome.Duplicate != nil && c.outcome.Duplicate.Reason == ledger.ReasonExpired:
+		a.reread(ctx) // the budget's end was moved: the definition refuses now
+		return DeductAnswer{}, false, nil
+	case c.outcome.Duplicate == nil:
+		answer, err := a.answer(ctx, *c.outcome.Deduction, false)
+		answer.Bucket, answer.Remaining = bk.Key, got.reply.Balance
+		return answer, true, err
+	}
+	answer, err := a.answerRecorded(ctx, *c.outcome.Deduction)
+	return answer, true, err
+}
+
+// answerRecorded answers from the ledger's row of this id.
+func (a *attempt) answerRecorded(ctx context.Context, d ledger.Deduction) (DeductAnswer, error) {
+	switch {
+	case d.State == ledger.StateVoid:
+		return DeductAnswer{}, budget.Refuse(budget.RequestVoid, "deduct",
+			"request %q was cancelled and will never have an effect; use a new id", a.id)
+	case d.Fingerprint != a.request.Fingerprint:
+		return DeductAnswer{}, budget.Refuse(budget.RequestConflict, "deduct",
+			"request %q was accepted with another amount, key, dimension or reference; use a new id", a.id)
+	}
+	return a.answer(ctx, d, d.Nonce != a.request.Nonce)
+}
+
+func (a *attempt) answer(ctx context.Context, d ledger.Deduction, replayed bool) (DeductAnswer, error) {
+	answer := DeductAnswer{RequestID: d.RequestID, Amount: d.Amount, State: d.State,
+		Receipt: receipt(d.Position), Replayed: replayed}
+	b := a.entry.value.Load()
+	for i := range b.Buckets {
+		if bk := &b.Buckets[i]; bk.ID == d.Position.Bucket {
+			answer.Bucket, answer.Remaining = bk.Key, bk.Epoch.Outstanding
+		}
+	}
+	// It is in the ledger: a figure that cannot be read now must not turn it into an error.
+	if c, err := a.s.cover(context.WithoutCancel(ctx), a.entry); err == nil {
+		answer.BudgetRemaining = c.Sum()
+	}
+	return answer, nil
+}
+
+// receipt locates a deduction for whoever drains or audits it.
+func receipt(p ledger.Position) string {
+	return fmt.Sprintf("%d.%d.%d", p.Bucket, p.Epoch, p.Seq)
+}
+
+// judge looks at the id and at I3's sum in one statement. done: the id is recorded, or the budget
+// cannot cover the amount, or SQL cannot be asked.
+func (a *attempt) judge(ctx context.Context, b *Budget) (DeductAnswer, bool, error) {
+	asked := a.s.clock.Now()
+	j, err := a.s.judges.do(ctx, b.ID, a.id)
+	if err != nil {
+		return DeductAnswer{}, true, a.unresolved(ctx, err)
+	}
+	a.entry.noteCover(j.Cover, asked)
+	if d, ok := j.Recorded[a.id]; ok {
+		answer, err := a.answerRecorded(ctx, d)
+		return answer, true, err
+	}
+	if available := j.Cover.Sum(); available < a.amount {
+		a.entry.soldOut.Store(a.amount)
+		refusal := budget.Refuse(budget.BudgetExhausted, "deduct",
+			"budget %s has %d left, %d were asked for", b.Name, available, a.amount)
+		refusal.Available = &available
+		if err := a.settled(ctx); err != nil {
+			return DeductAnswer{}, true, err
+		}
+		return DeductAnswer{}, true, refusal
+	}
+	a.entry.soldOut.Store(0)
+	return DeductAnswer{}, false, nil
+}
+
+// judgeAll reads many ids of one budget and its sum in one statement.
+func (s *Service) judgeAll(budgetID int64, ids []string) []result[Judgement] {
+	ctx, cancel := s.bounded(context.Background())
+	defer cancel()
+	j, err := s.sql.Judge(ctx, budgetID, ids)
+	if err != nil {
+		s.failed("sql", err)
+		return failAll[Judgement](len(ids), unavailable("look up", err))
+	}
+	out := make([]result[Judgement], len(ids))
+	for i := range out {
+		out[i].answer = j
+	}
+	return out
+}
+
+// refuse answers a refusal that depends on state: only after the id was looked up, so that a
+// repetition of an accepted id gets its outcome.
+func (a *attempt) refuse(ctx context.Context, refusal *budget.Error) (DeductAnswer, error) {
+	d, err := a.s.recordedOne(ctx, a.entry.id, a.id)
+	if err != nil {
+		return DeductAnswer{}, a.unresolved(ctx, err)
+	}
+	if d != nil {
+		return a.answerRecorded(ctx, *d)
+	}
+	if err := a.settled(ctx); err != nil {
+		return DeductAnswer{}, err
+	}
+	return DeductAnswer{}, refusal
+}
+
+// settled returns nil when no operation of this attempt can take effect any more: each was answered,
+// or its epoch has ended in SQL. Otherwise OutcomeUnknown.
+func (a *attempt) settled(ctx context.Context) error {
+	if len(a.unanswered) == 0 {
+		return nil
+	}
+	step, cancel := a.s.bounded(ctx)
+	defer cancel()
+	rows, err := a.s.sql.Epochs(step, a.unanswered)
+	if err != nil {
+		return unknown("deduct", err)
+	}
+	for _, ref := range a.unanswered {
+		if row, ok := rows[ref]; !ok || row.Status.Live() {
+			return unknown("deduct", errors.New("an earlier step of this attempt was not answered"))
+		}
+	}
+	// The epochs ended, so nothing new can be committed: is the id in what was?
+	d, err := a.s.recordedOne(step, a.entry.id, a.id)
+	if err != nil || d != nil {
+		return unknown("deduct", errors.New("an earlier step of this attempt was committed meanwhile"))
+	}
+	a.unanswered = nil
+	return nil
+}
+
+// unresolved is the answer when the attempt cannot go on: Unavailable if it certainly had no effect,
+// else OutcomeUnknown.
+func (a *attempt) unresolved(ctx context.Context, cause error) error {
+	if err := a.settled(ctx); err != nil {
+		return err
+	}
+	var known *budget.Error
+	if errors.As(cause, &known) && known.Code.Kind() != budget.MayBeDone {
+		return known
+	}
+	return unavailable("deduct", cause)
+}
+
+// unavailable wraps a cause as "certainly not done".
+func unavailable(op string, cause error) error {
+	return &budget.Error{Code: budget.Unavailable, Op: op, RetryAfter: time.Second,
+		Message: "not done; repeat later", Err: cause}
+}
+
+type recorded struct{ deduction *ledger.Deduction }
+
+// recordedOne reads the ledger's row of an id, nil if it has none; calls are grouped.
+func (s *Service) recordedOne(ctx context.Context, budgetID int64, requestID string) (*ledger.Deduction, error) {
+	r, err := s.lookups.do(ctx, ID{Budget: budgetID, RequestID: requestID})
+	return r.deduction, err
+}
+
+func (s *Service) lookUp(ids []ID) []result[recorded] {
+	ctx, cancel := s.bounded(context.Background())
+	defer cancel()
+	found, err := s.sql.Recorded(ctx, ids)
+	if err != nil {
+		s.failed("sql", err)
+		return failAll[recorded](len(ids), unavailable("look up", err))
+	}
+	out := make([]result[recorded], len(ids))
+	for i, id := range ids {
+		if d, ok := found[id]; ok {
+			out[i].answer.deduction = &d
+		}
+	}
+	return out
+}

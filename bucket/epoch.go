@@ -1,0 +1,203 @@
+package bucket
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/budgetd/budgetd/ledger"
+)
+
+// open creates epochs in their store and marks them open in SQL.
+func (s *Service) open(ctx context.Context, id Lane, refs []Ref) {
+	l, err := s.laneOf(id)
+	if err != nil {
+		return
+	}
+	under := l.current()
+	usable := refs[:0:0]
+	for _, ref := range refs {
+		if s.usable(l, ref.Activation) {
+			usable = append(usable, ref)
+		}
+	}
+	if len(usable) == 0 {
+		return
+	}
+	replies, err := l.instance.Open(ctx, id, usable)
+	if err != nil {
+		err = s.laneFailed(l, under, err)
+		s.log.Warn("epochs not opened; the chores open them", "lane", id.String(), "error", err)
+		return
+	}
+	var opened []Ref
+	for i, r := range replies {
+		switch r.Verdict {
+		case OK, Already:
+			opened = append(opened, usable[i])
+		case Broken:
+			s.fence(ctx, usable[i], r.Why)
+		case EpochGone:
+			// The log already has this epoch without its hash, or a later one: the store is not what it was.
+			s.checkOpening(ctx, l, usable[i])
+		}
+	}
+	if len(opened) == 0 {
+		return
+	}
+	if err := s.sql.MarkOpen(ctx, opened); err != nil {
+		s.failed("sql", err)
+	}
+}
+
+// checkOpening recovers an epoch that its store refuses to create although SQL still waits for it.
+func (s *Service) checkOpening(ctx context.Context, l *lane, ref Ref) {
+	rows, err := s.sql.Epochs(ctx, []Ref{ref})
+	if err != nil {
+		s.failed("sql", err)
+		return
+	}
+	if row, ok := rows[ref]; ok && row.Status == ledger.Opening {
+		s.memoryLost(l, ref.Activation, "the store refuses to create an epoch that SQL is opening")
+	}
+}
+
+// endEpoch takes a bucket's epoch through closing to closed (DESIGN 6, offline): SQL first, then the
+// store, then the log up to the close entry, then the transaction that moves what is left to the
+// total, or to target. keep leaves the bucket in the list, for a new epoch. Any node finishes it
+// from its status; doing it twice is harmless.
+func (s *Service) endEpoch(ctx context.Context, budgetID int64, id Lane, ref Ref, by OfflineBy, keep bool, target *Target) error {
+	step, cancel := s.bounded(ctx)
+	defer cancel()
+	if _, err := s.sql.Ending(step, budgetID, ref, by, keep); err != nil {
+		return err
+	}
+	return s.finishEnding(step, budgetID, id, ref, target)
+}
+
+// Target is where a collect brings units.
+type Target struct {
+	Lane Lane
+	Ref  Ref
+}
+
+// finishEnding finishes an epoch that is closing.
+func (s *Service) finishEnding(ctx context.Context, budgetID int64, id Lane, ref Ref, target *Target) error {
+	l, err := s.laneOf(id)
+	if err != nil {
+		return err
+	}
+	under := l.current()
+	replies, err := l.instance.Close(ctx, id, []Ref{ref})
+	if err != nil {
+		return s.laneFailed(l, under, err)
+	}
+	switch r := replies[0]; r.Verdict {
+	case OK, Already:
+	case EpochGone:
+		s.checkGone(ctx, l, ref)
+		return nil // ended by somebody else, or recovered with its lane
+	case Broken:
+		s.fence(ctx, ref, r.Why)
+		return nil
+	default:
+		return unavailable("offline", fmt.Errorf("store answered verdict %d to close", r.Verdict))
+	}
+	closing, err := s.drainToClose(ctx, l, ref)
+	if err != nil || closing == nil {
+		return err
+	}
+	var to *Ref
+	if target != nil {
+		to = &target.Ref
+	}
+	order, err := s.sql.CloseEpoch(ctx, budgetID, ref, *closing, to)
+	var wrong *ledger.Mismatch
+	switch {
+	case errors.As(err, &wrong):
+		s.fence(ctx, ref, wrong.Why)
+		return nil
+	case errors.Is(err, ledger.ErrEnded):
+		return nil
+	case err != nil:
+		return err
+	}
+	s.observer.Moved("offline", closing.Amount)
+	if order != nil && target != nil {
+		s.sendGrants(ctx, target.Lane, []GrantOrder{*order})
+	}
+	if err := l.instance.Forget(ctx, id, []Ref{ref}); err != nil {
+		s.failed("store", err) // a hash that is left behind is closed and holds nothing
+	}
+	return nil
+}
+
+// drainToClose brings the log into the ledger up to the close entry, and returns it; nil when the
+// epoch has ended already.
+func (s *Service) drainToClose(ctx context.Context, l *lane, ref Ref) (*ledger.Entry, error) {
+	d := newDraining(s)
+	d.epoch(l, ref).toClose = true
+	for range commitRounds {
+		if len(d.epochs) == 0 {
+			break
+		}
+		d.round(ctx)
+	}
+	if e, ok := d.closes[ref]; ok {
+		return &e, nil
+	}
+	if err := d.errs[ref]; err != nil {
+		return nil, err
+	}
+	if row, ok := d.rows[ref]; ok && !row.Status.Live() {
+		return nil, nil
+	}
+	return nil, unavailable("offline", errors.New("the log's close entry was not reached"))
+}
+
+// Offline takes a bucket offline until an operator brings it online again: what it holds returns to
+// the total. Errors: BudgetNotFound, BucketNotFound, LastBucket, Unavailable, OutcomeUnknown.
+// Repeating it is harmless.
+func (s *Service) Offline(ctx context.Context, ref BudgetRef, key string) (BucketView, error) {
+	entry, bk, err := s.bucketOf(ctx, ref, key)
+	if err != nil {
+		return BucketView{}, err
+	}
+	if bk.Epoch.Status.Live() {
+		if err := s.endEpoch(ctx, entry.id, bk.Lane, bk.Ref(), ByOperator, false, nil); err != nil {
+			return BucketView{}, err
+		}
+	}
+	return s.bucketView(ctx, ref, key)
+}
+
+// Online gives an offline bucket a new epoch and a share of what is undistributed. Errors:
+// BudgetNotFound, BucketNotFound, Unavailable, OutcomeUnknown. Repeating it is harmless.
+func (s *Service) Online(ctx context.Context, ref BudgetRef, key string) (BucketView, error) {
+	entry, bk, err := s.bucketOf(ctx, ref, key)
+	if err != nil {
+		return BucketView{}, err
+	}
+	if err := s.reopen(ctx, entry.id, bk.ID); err != nil {
+		return BucketView{}, err
+	}
+	if _, bk, err = s.bucketOf(ctx, ref, key); err != nil {
+		return BucketView{}, err
+	}
+	if bk.Epoch.Status == ledger.Open && bk.Epoch.Outstanding == 0 {
+		return s.ApplyTo(ctx, ref, key)
+	}
+	return BucketView{Bucket: *bk, Remaining: bk.Epoch.Outstanding}, nil
+}
+
+func (s *Service) reopen(ctx context.Context, budgetID, bucketID int64) error {
+	step, cancel := s.bounded(ctx)
+	defer cancel()
+	h, err := s.sql.Reopen(step, budgetID, bucketID)
+	if err != nil {
+		s.failed("sql", err)
+		return err
+	}
+	s.carryOut(step, h)
+	return nil
+}

@@ -1,0 +1,284 @@
+package bucket
+
+import (
+	"context"
+	"errors"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/budgetd/budgetd/budget"
+	"github.com/budgetd/budgetd/ledger"
+)
+
+// String names a lane as the placement ring and people do.
+func (l Lane) String() string { return l.Instance + "/" + strconv.Itoa(l.Index) }
+
+// bucketKey is the public name of a bucket.
+func bucketKey(name string, ordinal int) string { return name + ":bucket-" + strconv.Itoa(ordinal) }
+
+func compareLanes(a, b Lane) int {
+	if c := strings.Compare(a.Instance, b.Instance); c != 0 {
+		return c
+	}
+	return a.Index - b.Index
+}
+
+// lane is one lane as this node knows it.
+type lane struct {
+	id       Lane
+	instance Instance
+	direct   Direct // nil: deducting and committing are two steps
+	deducts  *batcher[Operation, admitted]
+
+	mu         sync.Mutex
+	activation int64 // 0: not verified
+	problem    string
+	// down makes requests go elsewhere at once; the prober clears it.
+	down bool
+	// lostUnder is the activation under which a sign of lost memory was seen; 0: none.
+	lostUnder int64
+
+	recovering sync.Mutex // one verification at a time
+}
+
+// admitted is a store's answer to a deduction; outcome is set when it is in the ledger already.
+type admitted struct {
+	reply   Reply
+	outcome *ledger.Outcome
+}
+
+func (s *Service) newLane(id Lane, instance Instance) *lane {
+	l := &lane{id: id, instance: instance, problem: "not reached yet"}
+	l.direct, _ = instance.(Direct)
+	l.deducts = &batcher[Operation, admitted]{size: s.set.BatchSize, bound: s.set.Queue, workers: 1,
+		run: func(ops []Operation) []result[admitted] { return s.deductBatch(l, ops) }}
+	return l
+}
+
+// deductBatch sends one aggregated call.
+func (s *Service) deductBatch(l *lane, ops []Operation) []result[admitted] {
+	ctx, cancel := s.bounded(context.Background())
+	defer cancel()
+	began, under := s.clock.Now(), l.current()
+	var replies []Reply
+	var outcomes []*ledger.Outcome
+	var err error
+	if l.direct != nil {
+		replies, outcomes, err = l.direct.DeductAndCommit(ctx, l.id, ops)
+	} else {
+		replies, err = l.instance.Deduct(ctx, l.id, ops)
+	}
+	s.observer.LaneCall(l.id.Instance, len(ops), s.clock.Now().Sub(began))
+	if err != nil {
+		return failAll[admitted](len(ops), s.laneFailed(l, under, err))
+	}
+	out := make([]result[admitted], len(ops))
+	for i := range out {
+		out[i].answer.reply = replies[i]
+		if outcomes != nil {
+			out[i].answer.outcome = outcomes[i]
+		}
+	}
+	return out
+}
+
+// laneFailed notes that a call made under an activation failed: a lane that lost its memory is
+// verified anew, one that cannot be reached is skipped until the prober has reached it. It returns
+// the error as the protocol knows it.
+func (s *Service) laneFailed(l *lane, under int64, err error) error {
+	s.failed("store", err)
+	if errors.Is(err, ErrMemoryLost) {
+		s.memoryLost(l, under, "the store does not know the scripts of its activation, or is not who it was")
+		return &budget.Error{Code: budget.Unavailable, Op: "store",
+			Message: "instance " + l.id.Instance + " lost its memory and is being recovered", Err: err}
+	}
+	l.mu.Lock()
+	l.down, l.problem = true, err.Error()
+	l.mu.Unlock()
+	return err
+}
+
+// failed tells the observer of a failed call.
+func (s *Service) failed(where string, err error) { s.observer.Failed(where, budget.CodeOf(err)) }
+
+// current is the activation this node has verified.
+func (l *lane) current() int64 {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.activation
+}
+
+// usable reports whether requests may be sent to the lane for an epoch of that activation. Where the
+// epoch is newer than what this node has verified, another node recovered the lane: verify it too.
+func (s *Service) usable(l *lane, activation int64) bool {
+	l.mu.Lock()
+	behind := l.activation < activation && !l.down
+	fit := !l.down && l.activation == activation
+	l.mu.Unlock()
+	if behind {
+		s.later("verify", func(ctx context.Context) { s.ensureLane(ctx, l) })
+	}
+	return fit
+}
+
+// ensureLane verifies who the lane is and prepares it for its activation; a lane whose identity is
+// not the one that SQL verified, or that showed a sign of lost memory, gets the next activation
+// first, and its older epochs are lost: in ledger mode their units return to the total (DESIGN 6,
+// recover a lane). It reports whether the lane can be used now.
+func (s *Service) ensureLane(ctx context.Context, l *lane) bool {
+	l.recovering.Lock()
+	defer l.recovering.Unlock()
+	activation, err := s.verifyLane(ctx, l)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if err != nil {
+		l.down, l.problem = true, err.Error()
+		s.failed("store", err)
+		return false
+	}
+	if l.down {
+		s.log.Info("lane is in use again", "lane", l.id.String(), "activation", activation)
+	}
+	l.activation, l.down, l.problem, l.lostUnder = activation, false, "", 0
+	return true
+}
+
+func (s *Service) verifyLane(ctx context.Context, l *lane) (activation int64, err error) {
+	l.mu.Lock()
+	lostUnder := l.lostUnder
+	l.mu.Unlock()
+	identity, err := l.instance.Identity(ctx, l.id)
+	if err != nil {
+		return 0, err
+	}
+	row, err := s.sql.Lane(ctx, l.id, identity)
+	if err != nil {
+		return 0, err
+	}
+	if row.Identity != identity || row.Activation == lostUnder {
+		was := row.Activation
+		if row, err = s.sql.NextActivation(ctx, l.id, was, identity); err != nil {
+			return 0, err
+		}
+		s.log.Warn("lane lost its memory; its epochs are being replaced", "lane", l.id.String(),
+			"activation", row.Activation, "was", was)
+	}
+	if err := s.loseStale(ctx, l, row.Activation); err != nil {
+		return 0, err
+	}
+	return row.Activation, l.instance.Activate(ctx, l.id, identity, row.Activation)
+}
+
+// loseStale ends the epochs of older activations: nothing of them can be committed any more.
+func (s *Service) loseStale(ctx context.Context, l *lane, activation int64) error {
+	const page = 200
+	for ctx.Err() == nil {
+		stale, err := s.sql.Stale(ctx, l.id, activation, page)
+		if err != nil {
+			return err
+		}
+		for _, e := range stale {
+			if _, err := s.lose(ctx, e); err != nil {
+				return err
+			}
+		}
+		if len(stale) < page {
+			return nil
+		}
+	}
+	return ctx.Err()
+}
+
+func (s *Service) lose(ctx context.Context, e EpochOf) (bool, error) {
+	ref := Ref{Bucket: e.Row.Bucket, Epoch: e.Row.Number, Activation: e.Row.Activation}
+	lost, err := s.sql.Lose(ctx, ref)
+	if lost {
+		s.observer.Moved("lose", e.Row.Outstanding)
+		s.log.Info("epoch lost; its units returned to the total", "budget", e.Budget, "bucket", ref.Bucket,
+			"epoch", ref.Epoch, "units", e.Row.Outstanding)
+	}
+	return lost, err
+}
+
+// memoryLost recovers a lane in the background, and keeps requests from it meanwhile. under is the
+// activation under which the sign was seen: one that this node has left already means nothing.
+func (s *Service) memoryLost(l *lane, under int64, why string) {
+	l.mu.Lock()
+	if under == 0 || l.activation != under || l.lostUnder == under {
+		l.mu.Unlock()
+		return
+	}
+	l.down, l.problem, l.lostUnder = true, why, under
+	l.mu.Unlock()
+	s.later("recover", func(ctx context.Context) {
+		if s.ensureLane(ctx, l) {
+			s.finishUnfinished(ctx)
+		}
+	})
+}
+
+// probeLanes tries the lanes that are down.
+func (s *Service) probeLanes(ctx context.Context) {
+	for _, id := range s.laneOrder {
+		l := s.lanes[id]
+		l.mu.Lock()
+		down := l.down
+		l.mu.Unlock()
+		if down {
+			step, cancel := context.WithTimeout(ctx, s.set.StepTimeout)
+			s.ensureLane(step, l)
+			cancel()
+		}
+	}
+}
+
+// laneOf returns the lane, or Unavailable when its instance is not configured on this node.
+func (s *Service) laneOf(id Lane) (*lane, error) {
+	if l := s.lanes[id]; l != nil {
+		return l, nil
+	}
+	return nil, budget.Refuse(budget.Unavailable, "store",
+		"lane %s is not in this node's configuration; add its instance", id)
+}
+
+// Lanes shows every configured lane.
+func (s *Service) Lanes(context.Context) ([]LaneView, error) {
+	views := make([]LaneView, 0, len(s.laneOrder))
+	for _, id := range s.laneOrder {
+		l := s.lanes[id]
+		l.mu.Lock()
+		views = append(views, LaneView{Lane: id, Activation: l.activation,
+			Reachable: !l.down && l.activation > 0, Problem: l.problem})
+		l.mu.Unlock()
+	}
+	return views, nil
+}
+
+// Ready says why this node should not get requests; nothing when it should. One lane that serves is
+// enough: what lies on the others is answered with Unavailable or found elsewhere.
+func (s *Service) Ready(ctx context.Context) []string {
+	var reasons []string
+	step, cancel := context.WithTimeout(ctx, time.Second)
+	defer cancel()
+	if _, err := s.sql.Versions(step, nil); err != nil {
+		reasons = append(reasons, "database: "+err.Error())
+	}
+	serving := 0
+	var lanes []string
+	for _, id := range s.laneOrder {
+		l := s.lanes[id]
+		l.mu.Lock()
+		if l.down || l.activation == 0 {
+			lanes = append(lanes, "lane "+id.String()+": "+l.problem)
+		} else {
+			serving++
+		}
+		l.mu.Unlock()
+	}
+	if serving == 0 {
+		reasons = append(reasons, lanes...)
+	}
+	return reasons
+}

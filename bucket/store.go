@@ -1,0 +1,181 @@
+package bucket
+
+import (
+	"context"
+	"errors"
+
+	"github.com/budgetd/budgetd/ledger"
+)
+
+// Lane names the part of an instance in which one script can touch every key.
+type Lane struct {
+	Instance string
+	Index    int
+}
+
+// Ref names one life of one bucket: every message to a store carries it, and the store refuses it
+// when it is not the life it knows.
+type Ref struct {
+	Bucket, Epoch int64
+	// Activation is the incarnation of the lane under which the epoch was opened.
+	Activation int64
+}
+
+// Verdict is a store's answer to one operation of a call. Whatever is not OK or Already has written
+// nothing.
+type Verdict uint8
+
+// The verdicts.
+const (
+	// OK: done.
+	OK Verdict = iota + 1
+	// Already: a repetition of what was done before; nothing was written now.
+	Already
+	// Insufficient: the balance is below the amount.
+	Insufficient
+	// EpochClosed: the epoch is closed in the store.
+	EpochClosed
+	// EpochGone: the store has no balance hash for this epoch, or a later epoch exists.
+	EpochGone
+	// WrongActivation: the hash was made under another activation than the caller's, or the lane
+	// serves another one by now: Memory.Activate decides which.
+	WrongActivation
+	// WentBack: the store's position is smaller than one that the caller has seen.
+	WentBack
+	// Gap: a grant whose predecessor has not arrived.
+	Gap
+	// Broken: a key of this bucket is not what it must be; Reply.Why says how.
+	Broken
+)
+
+// Reply is a store's answer to one operation. Balance and Seq are 0 for EpochGone, WrongActivation
+// and Broken.
+type Reply struct {
+	Verdict Verdict
+	// Balance is what the bucket holds after the operation, in minor units.
+	Balance int64
+	// Seq is the log position of the entry that the operation made (OK), or the last one.
+	Seq int64
+	// Why explains Broken.
+	Why string
+}
+
+// Operation is one deduction, as sent to a store.
+type Operation struct {
+	Ref Ref
+	// MinSeq is the highest log position the caller knows of this epoch: a store that is behind it
+	// went back.
+	MinSeq  int64
+	Amount  int64
+	Request ledger.Request
+}
+
+// GrantOrder is a numbered movement of units total -> bucket, as sent to a store.
+type GrantOrder struct {
+	Ref Ref
+	// Number counts the grants of the epoch from 1.
+	Number int64
+	Amount int64
+}
+
+// Cursor says from where a log is read.
+type Cursor struct {
+	Ref Ref
+	// From is the first position wanted, inclusive.
+	From int64
+}
+
+// Extract is a part of a log as read; Entries are consecutive and start at the first position that
+// the store still has at or after Cursor.From. Err is a *ledger.Mismatch when the log cannot be
+// read as one (another type, an entry of another format): that bucket is broken.
+type Extract struct {
+	Entries []ledger.Entry
+	Err     error
+}
+
+// Balance is one atomic read of a bucket in its store, for the audit: balance = granted − deducted
+// at position Seq.
+type Balance struct {
+	Verdict           Verdict
+	Closed            bool
+	Seq, GrantSeq     int64
+	Balance           int64
+	Granted, Deducted int64
+	Why               string
+}
+
+// ErrMemoryLost says that a lane does not know its scripts (NOSCRIPT) or is not who it was: its
+// memory can no longer be taken for the one that SQL verified. Nothing was done.
+var ErrMemoryLost = errors.New("the lane lost its memory")
+
+// Store is one instance's memory: the balances and logs of the buckets that live in its lanes.
+//
+// Every call is one atomic step per operation: an operation does everything it says or nothing, and
+// one operation's broken key is that operation's answer and no other's. The replies are in the order
+// of the operations. A call's error applies to all its operations: a *budget.Error of code
+// Unavailable (certainly not done), one of code OutcomeUnknown (may have been done), or
+// ErrMemoryLost (not done; also before the lane's first Activate). One of code Invalid says that an
+// operation is malformed (an amount outside 1 … MaxAmount, a nonce of another length): nothing was
+// sent. Safe for concurrent use. Lists may be empty, then nothing is sent.
+//
+// The verdict is the first that applies of: Broken (a key is not what it must be), EpochGone (no
+// hash), WrongActivation, EpochClosed, those of the verb in the order it lists them, Broken (the
+// balance would exceed MaxAmount or a sum 10^18), EpochGone (the log holds a later epoch). The last
+// is found at the append, so it answers only what would otherwise be OK.
+type Store interface {
+	// Open creates the balance hash and entry 0 of new epochs. With a hash: Broken; EpochClosed;
+	// WrongActivation; Already, whatever happened in the epoch since. Without: WrongActivation;
+	// EpochGone when the log already holds this epoch or a later one; OK.
+	Open(ctx context.Context, lane Lane, refs []Ref) ([]Reply, error)
+	// Grant adds numbered grants, in order. Already when the number has arrived; Gap when an
+	// earlier one has not; OK.
+	Grant(ctx context.Context, lane Lane, orders []GrantOrder) ([]Reply, error)
+	// Deduct takes amounts from balances and appends an entry for each. WentBack; Insufficient; OK.
+	Deduct(ctx context.Context, lane Lane, operations []Operation) ([]Reply, error)
+	// Close ends epochs: the balance is remembered in a close entry and set to 0. Already instead
+	// of EpochClosed (Seq is then the close entry's position); OK.
+	Close(ctx context.Context, lane Lane, refs []Ref) ([]Reply, error)
+	// Log reads and maintains the logs.
+	Log
+}
+
+// Log is the reading side of a Store.
+type Log interface {
+	// Read returns at most limit entries for each cursor.
+	Read(ctx context.Context, lane Lane, cursors []Cursor, limit int) ([]Extract, error)
+	// Balances reads each epoch's hash, atomically for itself. Verdict OK, EpochGone or Broken;
+	// the activation is not looked at.
+	Balances(ctx context.Context, lane Lane, refs []Ref) ([]Balance, error)
+	// Trim forgets the entries of each epoch below cursor.From, and those of the bucket's earlier
+	// epochs; the entry at From stays, and so does the last one of the log whatever From is. A log
+	// that is broken stays as it is. Forgetting twice is harmless.
+	Trim(ctx context.Context, lane Lane, cursors []Cursor) error
+	// Forget removes the balance hashes of epochs that SQL has closed or lost. The log stays, so
+	// that a late Open of the epoch is refused.
+	Forget(ctx context.Context, lane Lane, refs []Ref) error
+}
+
+// Memory is how a store's incarnation is told (DESIGN 9).
+type Memory interface {
+	// Identity reads who the lane is: it changes whenever its memory may have been lost or replaced
+	// (run id, replication id and role of a Redis). Read on every new connection.
+	Identity(ctx context.Context, lane Lane) (string, error)
+	// Activate prepares the lane for an activation: the scripts that carry its number. From then on
+	// this node serves that activation only. It fails with ErrMemoryLost unless the lane still has
+	// that identity.
+	Activate(ctx context.Context, lane Lane, identity string, activation int64) error
+}
+
+// Instance is a configured store with its lanes.
+type Instance interface {
+	Store
+	Memory
+}
+
+// Direct is a store whose rows are in the ledger's own database: it deducts and commits in one
+// transaction, so every OK is in the ledger already and nothing is left to drain.
+type Direct interface {
+	// DeductAndCommit does Deduct and ledger.Drain in one transaction, group by group as given.
+	// Outcomes[i] is set where Replies[i] is OK. Errors: as Store.
+	DeductAndCommit(ctx context.Context, lane Lane, operations []Operation) ([]Reply, []*ledger.Outcome, error)
+}

@@ -1,0 +1,17 @@
+// Package budgetd hands out budgets, stock and quotas at very high rates: never one unit too many,
+// never one lost, and never "sold out" while something is left. docs/ARCHITECTURE.md is the map.
+//
+// This package only embeds the two files an operator reads first.
+package budgetd
+
+import _ "embed"
+
+// Schema is schema.sql: every table of the database.
+//
+//go:embed schema.sql
+var Schema string
+
+// Config is config.yaml: every setting with its default.
+//
+//go:embed config.yaml
+var Config []byte
