@@ -92,12 +92,14 @@ func notFound(ref BudgetRef) error {
 // put remembers a budget as read at an instant.
 func (c *cache) put(b *Budget, at time.Time) *cached {
 	entry := &cached{id: b.ID}
-	if old, ok, _ := c.byID.PeekOrAdd(b.ID, entry); ok {
-		entry = old
-	}
-	if old := entry.value.Load(); old == nil || old.Version <= b.Version && old.ListVersion <= b.ListVersion {
-		entry.value.Store(b)
-		entry.checkedAt.Store(at.UnixNano())
+	entry.value.Store(b)
+	entry.checkedAt.Store(at.UnixNano())
+	if known, ok, _ := c.byID.PeekOrAdd(b.ID, entry); ok {
+		entry = known
+		if old := entry.value.Load(); old.Version <= b.Version && old.ListVersion <= b.ListVersion {
+			entry.value.Store(b)
+			entry.checkedAt.Store(at.UnixNano())
+		}
 	}
 	c.byName.Add(BudgetRef{Tenant: b.Tenant, Name: b.Name}, b.ID)
 	return entry
@@ -163,6 +165,16 @@ func (c *cache) compare(ctx context.Context, id int64, versions map[int64]Versio
 	}
 	if err := c.reload(ctx, entry); err != nil {
 		c.s.failed("sql", err)
+	}
+}
+
+// noteSoldOut remembers that an amount was not covered.
+func (e *cached) noteSoldOut(amount int64) {
+	for {
+		old := e.soldOut.Load()
+		if old != 0 && old <= amount || e.soldOut.CompareAndSwap(old, amount) {
+			return
+		}
 	}
 }
 

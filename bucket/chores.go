@@ -125,9 +125,6 @@ func (s *Service) recoverBucket(ctx context.Context, e EpochOf) {
 func (s *Service) drainLive(ctx context.Context) {
 	for _, id := range s.laneOrder {
 		l := s.lanes[id]
-		if l.direct != nil {
-			continue
-		}
 		after := Ref{}
 		for ctx.Err() == nil {
 			epochs, err := s.sql.Live(ctx, id, after, choresLimit)

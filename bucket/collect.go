@@ -3,6 +3,7 @@ package bucket
 import (
 	"context"
 	"errors"
+	"fmt"
 	"sync"
 
 	"github.com/budgetd/budgetd/budget"
@@ -38,15 +39,19 @@ func (a *attempt) findUnits(ctx context.Context, b *Budget, asked *Bucket, balan
 		}
 		return err
 	}
-	target, err := a.s.collects.do(ctx, b.ID, collectWish{entry: a.entry, amount: a.amount, preferred: a.preferred(b)})
-	if err != nil {
-		if budget.Is(err, budget.OutcomeUnknown) || budget.Is(err, budget.Unavailable) {
-			return nil // units are on their way, or out of reach for now: look again until the deadline
-		}
+	got, err := a.s.collects.do(ctx, b.ID, collectWish{entry: a.entry, amount: a.amount, preferred: a.preferred(b)})
+	switch {
+	case err != nil && budget.CodeOf(err).Kind() == budget.MayBeDone:
+		return nil // units are on their way: look again until the deadline
+	case err != nil:
 		return err
+	case got.outOfReach > 0 && got.inReach < a.amount:
+		return unavailable("deduct", fmt.Errorf("%d units cannot be reached: their store is down or their bucket is fenced", got.outOfReach))
 	}
 	a.reread(ctx)
-	a.target = target.Bucket
+	if got.moved > 0 {
+		a.target = got.target.Bucket
+	}
 	return nil
 }
 
@@ -108,29 +113,38 @@ type collectWish struct {
 	preferred int64
 }
 
+// collected is what a collect did.
+type collected struct {
+	target Ref
+	moved  int64
+	// inReach is what the budget covers (I3's sum) less outOfReach: units in buckets whose lane is
+	// down or that are fenced.
+	inReach, outOfReach int64
+}
+
 // errNoTarget says that no bucket can take units now: every lane is down, or every epoch is changing.
 var errNoTarget = errors.New("no bucket of the budget can be reached")
 
 // collectFor is one collect for all requests of a budget that wait on this node. One run goes on per
 // budget across all nodes: whoever finds another one helps to finish that.
-func (s *Service) collectFor(budgetID int64, wishes []collectWish) []result[Ref] {
+func (s *Service) collectFor(budgetID int64, wishes []collectWish) []result[collected] {
 	ctx, cancel := s.bounded(context.Background())
 	defer cancel()
-	target, err := s.collect(ctx, budgetID, wishes)
+	got, err := s.collect(ctx, budgetID, wishes)
 	if err != nil {
-		return failAll[Ref](len(wishes), err)
+		return failAll[collected](len(wishes), err)
 	}
-	out := make([]result[Ref], len(wishes))
+	out := make([]result[collected], len(wishes))
 	for i := range out {
-		out[i].answer = target
+		out[i].answer = got
 	}
 	return out
 }
 
-func (s *Service) collect(ctx context.Context, budgetID int64, wishes []collectWish) (Ref, error) {
+func (s *Service) collect(ctx context.Context, budgetID int64, wishes []collectWish) (collected, error) {
 	entry := wishes[0].entry
 	if err := s.budgets.reload(ctx, entry); err != nil {
-		return Ref{}, err
+		return collected{}, err
 	}
 	b := entry.value.Load()
 	units := int64(0)
@@ -140,21 +154,21 @@ func (s *Service) collect(ctx context.Context, budgetID int64, wishes []collectW
 	chosen := s.collectTarget(b, wishes[0].preferred)
 	if chosen == nil {
 		s.settleBudget(ctx, b)
-		return Ref{}, unavailable("collect", errNoTarget)
+		return collected{}, unavailable("collect", errNoTarget)
 	}
 	run, err := s.sql.BeginRun(ctx, Run{Budget: budgetID, Target: chosen.Ref(), Units: units})
 	if err != nil {
-		return Ref{}, err
+		return collected{}, err
 	}
-	moved, err := s.runCollect(ctx, b, run)
+	got, err := s.runCollect(ctx, b, run)
 	if err != nil {
-		return Ref{}, err // the run stays open: whoever comes next finishes it
+		return collected{}, err // the run stays open: whoever comes next finishes it
 	}
-	if err := s.sql.EndRun(ctx, budgetID, run.Number, moved); err != nil {
-		return Ref{}, err
+	if err := s.sql.EndRun(ctx, budgetID, run.Number, got.moved); err != nil {
+		return collected{}, err
 	}
-	s.observer.Moved("collect", moved)
-	return run.Target, nil
+	s.observer.Moved("collect", got.moved)
+	return got, nil
 }
 
 // collectTarget is the preferred bucket if it can take units, else any that can.
@@ -180,30 +194,36 @@ func (s *Service) collectTarget(b *Budget, preferred int64) *Bucket {
 // runCollect brings units to the run's target until it holds what the run asks for: what is on its
 // way back (R), what is undistributed, then the largest donors, each of which goes offline and
 // gives all it holds in the transaction that closes it.
-func (s *Service) runCollect(ctx context.Context, b *Budget, run Run) (moved int64, err error) {
+func (s *Service) runCollect(ctx context.Context, b *Budget, run Run) (collected, error) {
+	got := collected{target: run.Target}
 	var target *Target
-	for i := range b.Buckets {
-		if b.Buckets[i].Ref() == run.Target {
-			target = &Target{Lane: b.Buckets[i].Lane, Ref: run.Target}
-		}
-	}
-	if target == nil {
-		return 0, nil // its target is gone: end it, the next one chooses another
-	}
-	if _, err := s.sql.Sweep(ctx, b.ID); err != nil {
-		return 0, err
-	}
 	refs := make([]Ref, len(b.Buckets))
 	for i := range b.Buckets {
 		refs[i] = b.Buckets[i].Ref()
+		if refs[i] == run.Target {
+			target = &Target{Lane: b.Buckets[i].Lane, Ref: run.Target}
+		}
+	}
+	if _, err := s.sql.Sweep(ctx, b.ID); err != nil {
+		return got, err
 	}
 	rows, err := s.sql.Epochs(ctx, refs)
 	if err != nil {
-		return 0, err
+		return got, err
 	}
+	j, err := s.sql.Judge(ctx, b.ID, nil)
+	if err != nil {
+		return got, err
+	}
+	for i := range b.Buckets {
+		if row := rows[refs[i]]; row.Status.Live() && (row.Fenced != "" || s.isDown(b.Buckets[i].Lane)) {
+			got.outOfReach += row.Outstanding
+		}
+	}
+	got.inReach = j.Cover.Sum() - got.outOfReach
 	row := rows[run.Target]
-	if row.Status != ledger.Open || row.Fenced != "" {
-		return 0, nil
+	if target == nil || row.Status != ledger.Open || row.Fenced != "" {
+		return got, nil // its target is gone: end it, the next one chooses another
 	}
 	need := run.Units - row.Outstanding
 	// What the ledger shows as outstanding may be deducted already and not committed yet: the store's
@@ -214,15 +234,18 @@ func (s *Service) runCollect(ctx context.Context, b *Budget, run Run) (moved int
 	if need > 0 {
 		order, err := s.sql.Apply(ctx, b.ID, Want{Ref: run.Target, Need: 1, Units: need, Unbounded: true})
 		if err != nil {
-			return 0, err
+			return got, err
 		}
 		if order != nil {
 			s.sendGrants(ctx, target.Lane, []GrantOrder{*order})
-			need, moved = need-order.Amount, moved+order.Amount
+			need, got.moved = need-order.Amount, got.moved+order.Amount
 		}
+	} else {
+		got.moved = row.Outstanding // it holds enough already: worth asking
 	}
 	given, err := s.collectFrom(ctx, b, rows, target, need)
-	return moved + given, err
+	got.moved += given
+	return got, err
 }
 
 // balanceOf reads what a bucket holds in its store.

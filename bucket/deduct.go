@@ -289,7 +289,7 @@ func (a *attempt) judge(ctx context.Context, b *Budget) (DeductAnswer, bool, err
 		return answer, true, err
 	}
 	if available := j.Cover.Sum(); available < a.amount {
-		a.entry.soldOut.Store(a.amount)
+		a.entry.noteSoldOut(a.amount)
 		refusal := budget.Refuse(budget.BudgetExhausted, "deduct",
 			"budget %s has %d left, %d were asked for", b.Name, available, a.amount)
 		refusal.Available = &available

@@ -123,6 +123,17 @@ func (s *Service) usable(l *lane, activation int64) bool {
 	return fit
 }
 
+// isDown reports whether a lane cannot be reached; one that is being recovered will be in a moment.
+func (s *Service) isDown(id Lane) bool {
+	l := s.lanes[id]
+	if l == nil {
+		return true
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.down && l.lostUnder == 0
+}
+
 // ensureLane verifies who the lane is and prepares it for its activation; a lane whose identity is
 // not the one that SQL verified, or that showed a sign of lost memory, gets the next activation
 // first, and its older epochs are lost: in ledger mode their units return to the total (DESIGN 6,

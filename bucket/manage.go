@@ -24,7 +24,11 @@ func (s *Service) Create(ctx context.Context, d budget.Definition) (v View, crea
 	}
 	step, cancel := s.bounded(ctx)
 	defer cancel()
-	b, created, err := s.sql.Create(step, d, s.place(d.Tenant, d.Name, d.BucketQuantity))
+	lanes, err := s.place(d.Tenant, d.Name, d.BucketQuantity)
+	if err != nil {
+		return View{}, false, err
+	}
+	b, created, err := s.sql.Create(step, d, lanes)
 	if err != nil {
 		return View{}, false, s.sqlFailed(err)
 	}
@@ -39,18 +43,31 @@ func (s *Service) Create(ctx context.Context, d budget.Definition) (v View, crea
 	return v, created, err
 }
 
-// place chooses a lane for each bucket: the first clockwise from its key that does not yet hold its
-// even share of this budget's buckets.
-func (s *Service) place(tenant, name string, n int) []Lane {
-	share := (n-1)/len(s.laneOrder) + 1
+// place chooses a lane for each bucket: the first clockwise from its key that can be used and does
+// not yet hold its even share of this budget's buckets. Unavailable when no lane can be used.
+func (s *Service) place(tenant, name string, n int) ([]Lane, error) {
 	load := make([]int, len(s.laneOrder))
+	fit := make([]bool, len(s.laneOrder))
+	count := 0
+	for i, id := range s.laneOrder {
+		if l := s.lanes[id]; s.usable(l, l.current()) && l.current() > 0 {
+			fit[i] = true
+			count++
+		}
+	}
+	if count == 0 {
+		return nil, unavailable("create", errNoTarget)
+	}
+	share := (n-1)/count + 1
 	lanes := make([]Lane, n)
 	for i := range lanes {
-		at := s.placement.LocateIndex(tenant+"/"+bucketKey(name, i), func(i int) bool { return load[i] >= share })
+		at := s.placement.LocateIndex(tenant+"/"+bucketKey(name, i), func(i int) bool {
+			return !fit[i] || load[i] >= share
+		})
 		load[at]++
 		lanes[i] = s.laneOrder[at]
 	}
-	return lanes
+	return lanes, nil
 }
 
 // begin opens what a new budget's transaction left opening, and sends its grants.

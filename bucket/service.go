@@ -143,7 +143,7 @@ type Service struct {
 	committers []*batcher[mark, committed]
 	lookups    *batcher[ID, recorded]
 	judges     *group[int64, string, Judgement]
-	collects   *group[int64, collectWish, Ref]
+	collects   *group[int64, collectWish, collected]
 
 	drainedMu sync.Mutex
 	drained   *lru.Cache[Ref, int64] // log position known to be in the ledger
@@ -201,7 +201,7 @@ func New(c Config) (*Service, error) {
 	}
 	s.lookups = &batcher[ID, recorded]{run: s.lookUp, size: s.set.BatchSize, bound: s.set.Queue, workers: 2}
 	s.judges = newGroup[int64, string, Judgement](s.judgeAll, s.set.BatchSize, s.set.Queue)
-	s.collects = newGroup[int64, collectWish, Ref](s.collectFor, s.set.BatchSize, s.set.Queue)
+	s.collects = newGroup[int64, collectWish, collected](s.collectFor, s.set.BatchSize, s.set.Queue)
 	return s, nil
 }
 
