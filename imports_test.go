@@ -1,0 +1,482 @@
+package budgetd_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"io"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+)
+
+const module = "github.com/budgetd/budgetd"
+
+// place is where a package stands in the house: which packages of this module it may import. A
+// package below a placed one (internal/redisstore/lua) stands where that stands.
+type place struct {
+	may      []string // packages of this module, with everything below them
+	stdOnly  bool     // otherwise the standard library only
+	test     bool     // exists for tests: imported by tests, commands and other such packages only
+	store    bool     // imported by internal/daemon and tests only
+	anything bool     // may import every package but cmd
+}
+
+var (
+	words = []string{"budget", "ring"}
+	rules = slices.Concat(words, []string{"allocation", "limit", "ledger", "fragment"})
+	actor = slices.Concat(rules, []string{"bucket"})
+	root  = []string{"."} // schema.sql and config.yaml
+)
+
+// house is the direction of imports: words <- rules <- bucket <- {httpapi, console} <- daemon <-
+// cmd. A new package gets its line here.
+var house = map[string]place{
+	".": {stdOnly: true},
+	// words
+	"budget": {stdOnly: true},
+	"ring":   {stdOnly: true},
+	// rules
+	"allocation": {may: words, stdOnly: true},
+	"limit":      {may: words, stdOnly: true},
+	"ledger":     {may: words, stdOnly: true},
+	"fragment":   {may: words, stdOnly: true},
+	// actor
+	"bucket": {may: rules},
+	// technologies
+	"internal/redisstore": {may: actor, store: true},
+	"internal/sqlstore":   {may: slices.Concat(actor, root), store: true},
+	"internal/memstore":   {may: actor, store: true},
+	"internal/httpapi":    {may: actor},
+	"internal/console":    {may: actor},
+	"internal/config":     {may: slices.Concat(words, root)},
+	"internal/daemon":     {anything: true},
+	// what is wired, and what speaks to it
+	"cmd/budgetd":   {may: slices.Concat(words, root, []string{"internal/config", "internal/daemon"})},
+	"cmd/budgetctl": {may: slices.Concat(words, []string{"client", "internal/testservers"})},
+	"client":        {may: []string{"budget"}},
+	// what exists for tests
+	"internal/storetest":   {may: slices.Concat(actor, []string{"internal/testservers"}), test: true},
+	"internal/testservers": {test: true},
+	"internal/e2e":         {anything: true, test: true},
+	"sim":                  {anything: true, test: true},
+	"bench":                {anything: true, test: true},
+}
+
+// technologies are modules that one package sees, tests included.
+var technologies = map[string][]string{
+	"github.com/jmoiron/sqlx":        {"internal/sqlstore"},
+	"github.com/go-sql-driver/mysql": {"internal/sqlstore", "internal/testservers"},
+	"modernc.org/sqlite":             {"internal/sqlstore"},
+	"github.com/pressly/goose":       {"internal/sqlstore"},
+	"github.com/redis/go-redis":      {"internal/redisstore", "internal/testservers"},
+	"github.com/spf13/viper":         {"internal/config"},
+	"github.com/spf13/cobra":         {"cmd/budgetctl"},
+}
+
+// never are packages that must not be linked into a command, however indirectly.
+var never = map[string][]string{
+	"cmd/budgetctl": {"github.com/spf13/viper", "github.com/redis/go-redis", "modernc.org/sqlite"},
+}
+
+// emptyNames say nothing about what is inside.
+var emptyNames = []string{"util", "utils", "common", "helper", "helpers", "type", "types", "model",
+	"models"}
+
+// goPackage is what go list says about one package.
+type goPackage struct {
+	ImportPath   string
+	Name         string
+	Imports      []string
+	TestImports  []string
+	XTestImports []string
+	Deps         []string
+}
+
+// folder returns the package's folder in the repository, "." for the root.
+func (p goPackage) folder() string { return folderOf(p.ImportPath) }
+
+// folderOf returns the folder of an import path of this module, or "" if it is somebody else's.
+func folderOf(importPath string) string {
+	if importPath == module {
+		return "."
+	}
+	folder, ours := strings.CutPrefix(importPath, module+"/")
+	if !ours {
+		return ""
+	}
+	return folder
+}
+
+// within says whether a path is another one or below it.
+func within(path, top string) bool {
+	return path == top || strings.HasPrefix(path, top+"/")
+}
+
+func withinAny(path string, tops []string) bool {
+	return slices.ContainsFunc(tops, func(top string) bool { return within(path, top) })
+}
+
+// placeOf returns where a folder stands: the longest line of the house that it is within.
+func placeOf(folder string) (top string, where place, found bool) {
+	for name, candidate := range house {
+		if within(folder, name) && len(name) > len(top) {
+			top, where, found = name, candidate, true
+		}
+	}
+	return top, where, found
+}
+
+// violations returns everything that is wrong with where a package stands and what it imports.
+func violations(p goPackage) []string {
+	var wrong []string
+	folder := p.folder()
+	if base := path.Base(folder); slices.Contains(emptyNames, p.Name) ||
+		slices.Contains(emptyNames, base) {
+		wrong = append(wrong, fmt.Sprintf("%s: the name says nothing about what is inside", folder))
+	}
+	top, where, found := placeOf(folder)
+	if !found {
+		return append(wrong, fmt.Sprintf(
+			"%s has no place: give it a line in the house of imports_test.go", folder))
+	}
+	for _, imported := range p.Imports {
+		if reason := refused(top, where, imported); reason != "" {
+			wrong = append(wrong, fmt.Sprintf("%s imports %s: %s", folder, imported, reason))
+		}
+	}
+	for _, imported := range slices.Concat(p.TestImports, p.XTestImports) {
+		if reason := refusedInTests(top, where, imported); reason != "" {
+			wrong = append(wrong, fmt.Sprintf("%s's tests import %s: %s", folder, imported, reason))
+		}
+	}
+	for _, dependency := range p.Deps {
+		if withinAny(dependency, never[top]) {
+			wrong = append(wrong, fmt.Sprintf("%s depends on %s: it must not", folder, dependency))
+		}
+	}
+	return wrong
+}
+
+// refused says why a package must not import another, or "".
+func refused(top string, where place, imported string) string {
+	folder := folderOf(imported)
+	if folder == "" {
+		if where.stdOnly && !isStandard(imported) {
+			return "standard library only"
+		}
+		return technologyRefused(top, imported)
+	}
+	importedTop, importedPlace, _ := placeOf(folder)
+	switch {
+	case importedTop == top:
+		return ""
+	case within(folder, "cmd"):
+		return "nobody imports a command"
+	case importedPlace.store && top != "internal/daemon" && !where.test:
+		return "stores are imported by internal/daemon and tests only"
+	case importedPlace.test && !where.test && !within(top, "cmd"):
+		return "it exists for tests"
+	case !where.anything && !slices.Contains(where.may, importedTop):
+		return "against the direction of imports"
+	}
+	return ""
+}
+
+// refusedInTests says why a package's tests must not import another, or "". Tests may reach up
+// and take any store, but words and rules are tested with nothing above them.
+func refusedInTests(top string, where place, imported string) string {
+	folder := folderOf(imported)
+	if folder == "" {
+		return technologyRefused(top, imported)
+	}
+	importedTop, _, _ := placeOf(folder)
+	switch {
+	case importedTop == top:
+		return ""
+	case within(folder, "cmd"):
+		return "nobody imports a command"
+	case slices.Contains(rules, top) && !slices.Contains(where.may, importedTop):
+		return "words and rules are tested on their own"
+	}
+	return ""
+}
+
+// technologyRefused says who alone may import a third-party package, or "" if top may.
+func technologyRefused(top, imported string) string {
+	for technology, seers := range technologies {
+		if within(imported, technology) && !slices.Contains(seers, top) {
+			return "only " + strings.Join(seers, " and ") + " may"
+		}
+	}
+	return ""
+}
+
+// isStandard says whether an import path is the standard library's: its first element has no dot.
+func isStandard(importPath string) bool {
+	first, _, _ := strings.Cut(importPath, "/")
+	return !strings.Contains(first, ".")
+}
+
+func TestImportsPointOneWay(t *testing.T) {
+	packages := listPackages(t)
+	if len(packages) == 0 {
+		t.Fatal("go list found no package")
+	}
+	for _, p := range packages {
+		for _, wrong := range violations(p) {
+			t.Error(wrong)
+		}
+	}
+}
+
+func listPackages(t *testing.T) []goPackage {
+	t.Helper()
+	cmd := exec.Command("go", "list", "-e", "-json", "./...")
+	var complaints bytes.Buffer
+	cmd.Stderr = &complaints
+	output, err := cmd.Output()
+	if err != nil {
+		t.Fatalf("go list: %v\n%s", err, complaints.String())
+	}
+	var packages []goPackage
+	for decoder := json.NewDecoder(bytes.NewReader(output)); ; {
+		var p goPackage
+		err := decoder.Decode(&p)
+		if errors.Is(err, io.EOF) {
+			return packages
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		packages = append(packages, p)
+	}
+}
+
+// TestViolations proves that the check can fail, and does not where it should not.
+func TestViolations(t *testing.T) {
+	const ours = module + "/"
+	tests := []struct {
+		name  string
+		given goPackage
+		want  string // part of the only violation; "" for none
+	}{
+		{"word on the standard library",
+			goPackage{ImportPath: ours + "ring", Imports: []string{"fmt", "net/http"}}, ""},
+		{"word on a library",
+			goPackage{ImportPath: ours + "ring", Imports: []string{"golang.org/x/sync"}},
+			"standard library only"},
+		{"word on a word",
+			goPackage{ImportPath: ours + "ring", Imports: []string{ours + "budget"}}, "direction"},
+		{"rule on a word",
+			goPackage{ImportPath: ours + "limit", Imports: []string{ours + "budget"}}, ""},
+		{"rule on bucket",
+			goPackage{ImportPath: ours + "limit", Imports: []string{ours + "bucket"}}, "direction"},
+		{"rule on a rule",
+			goPackage{ImportPath: ours + "limit", Imports: []string{ours + "ledger"}}, "direction"},
+		{"fragment on bucket",
+			goPackage{ImportPath: ours + "fragment", Imports: []string{ours + "bucket"}},
+			"direction"},
+		{"rule's test on a store",
+			goPackage{ImportPath: ours + "limit", XTestImports: []string{ours + "internal/memstore"}},
+			"on their own"},
+		{"rule's test on a library",
+			goPackage{ImportPath: ours + "limit", TestImports: []string{"pgregory.net/rapid"}}, ""},
+		{"bucket on rules, a word and a library",
+			goPackage{ImportPath: ours + "bucket", Imports: []string{ours + "ledger",
+				ours + "fragment", ours + "ring", "github.com/hashicorp/golang-lru/v2"}}, ""},
+		{"bucket on a store",
+			goPackage{ImportPath: ours + "bucket", Imports: []string{ours + "internal/memstore"}},
+			"stores are imported by"},
+		{"bucket's test on a store",
+			goPackage{ImportPath: ours + "bucket", TestImports: []string{ours + "internal/memstore",
+				ours + "internal/testservers"}}, ""},
+		{"bucket on go-redis",
+			goPackage{ImportPath: ours + "bucket", Imports: []string{"github.com/redis/go-redis/v9"}},
+			"only internal/redisstore"},
+		{"bucket's test on go-redis",
+			goPackage{ImportPath: ours + "bucket",
+				TestImports: []string{"github.com/redis/go-redis/v9"}},
+			"only internal/redisstore"},
+		{"redisstore on go-redis",
+			goPackage{ImportPath: ours + "internal/redisstore",
+				Imports: []string{"github.com/redis/go-redis/v9", ours + "bucket"}}, ""},
+		{"below redisstore",
+			goPackage{ImportPath: ours + "internal/redisstore/keys",
+				Imports: []string{"github.com/redis/go-redis/v9"}}, ""},
+		{"memstore on sqlx",
+			goPackage{ImportPath: ours + "internal/memstore",
+				Imports: []string{"github.com/jmoiron/sqlx"}}, "only internal/sqlstore"},
+		{"a store on another",
+			goPackage{ImportPath: ours + "internal/memstore",
+				Imports: []string{ours + "internal/sqlstore"}}, "stores are imported by"},
+		{"sqlstore on the schema",
+			goPackage{ImportPath: ours + "internal/sqlstore", Imports: []string{module}}, ""},
+		{"httpapi on a store",
+			goPackage{ImportPath: ours + "internal/httpapi",
+				Imports: []string{ours + "internal/sqlstore"}}, "stores are imported by"},
+		{"httpapi on daemon",
+			goPackage{ImportPath: ours + "internal/httpapi",
+				Imports: []string{ours + "internal/daemon"}}, "direction"},
+		{"daemon on everything",
+			goPackage{ImportPath: ours + "internal/daemon", Imports: []string{ours + "bucket",
+				ours + "internal/sqlstore", ours + "internal/httpapi", module}}, ""},
+		{"daemon on viper",
+			goPackage{ImportPath: ours + "internal/daemon",
+				Imports: []string{"github.com/spf13/viper"}}, "only internal/config"},
+		{"daemon on test servers",
+			goPackage{ImportPath: ours + "internal/daemon",
+				Imports: []string{ours + "internal/testservers"}}, "exists for tests"},
+		{"daemon on a command",
+			goPackage{ImportPath: ours + "internal/daemon",
+				Imports: []string{ours + "cmd/budgetctl/replay"}}, "nobody imports a command"},
+		{"a test on a command",
+			goPackage{ImportPath: ours + "client", TestImports: []string{ours + "cmd/budgetctl/replay"}},
+			"nobody imports a command"},
+		{"budgetd on a store",
+			goPackage{ImportPath: ours + "cmd/budgetd",
+				Imports: []string{ours + "internal/sqlstore"}}, "stores are imported by"},
+		{"budgetctl on the client and test servers",
+			goPackage{ImportPath: ours + "cmd/budgetctl",
+				Imports: []string{ours + "client", ours + "internal/testservers"}}, ""},
+		{"budgetctl on the server",
+			goPackage{ImportPath: ours + "cmd/budgetctl", Imports: []string{ours + "bucket"}},
+			"direction"},
+		{"budgetctl on viper, indirectly",
+			goPackage{ImportPath: ours + "cmd/budgetctl", Deps: []string{"github.com/spf13/viper"}},
+			"depends on"},
+		{"client on a rule",
+			goPackage{ImportPath: ours + "client", Imports: []string{ours + "ledger"}}, "direction"},
+		{"test servers in the simulation",
+			goPackage{ImportPath: ours + "sim", Imports: []string{ours + "internal/testservers",
+				ours + "internal/memstore"}}, ""},
+		{"new top-level package",
+			goPackage{ImportPath: ours + "payments"}, "payments has no place"},
+		{"new internal package",
+			goPackage{ImportPath: ours + "internal/payments"}, "internal/payments has no place"},
+		{"name that begins like another",
+			goPackage{ImportPath: ours + "ringing"}, "ringing has no place"},
+		{"folder that says nothing",
+			goPackage{ImportPath: ours + "bucket/util", Name: "refill"}, "says nothing"},
+		{"package name that says nothing",
+			goPackage{ImportPath: ours + "bucket/refill", Name: "helpers"}, "says nothing"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			got := violations(tt.given)
+			switch {
+			case tt.want == "" && len(got) > 0:
+				t.Errorf("unexpected: %q", got)
+			case tt.want != "" && (len(got) != 1 || !strings.Contains(got[0], tt.want)):
+				t.Errorf("got %q, want one that says %q", got, tt.want)
+			}
+		})
+	}
+}
+
+// skips returns the places in a Go source where a test may skip itself: a missing server, or a
+// hurry, must fail the run instead.
+func skips(name string, source []byte) ([]string, error) {
+	files := token.NewFileSet()
+	file, err := parser.ParseFile(files, name, source, parser.SkipObjectResolution)
+	if err != nil {
+		return nil, err
+	}
+	var found []string
+	ast.Inspect(file, func(node ast.Node) bool {
+		selector, ok := node.(*ast.SelectorExpr)
+		if !ok {
+			return true
+		}
+		switch selector.Sel.Name {
+		case "Skip", "Skipf", "SkipNow":
+			if isTester(selector.X) {
+				found = append(found, files.Position(selector.Pos()).String())
+			}
+		case "Short":
+			if receiver, ok := selector.X.(*ast.Ident); ok && receiver.Name == "testing" {
+				found = append(found, files.Position(selector.Pos()).String())
+			}
+		}
+		return true
+	})
+	return found, nil
+}
+
+// isTester says whether an expression is a *testing.T, B, F or TB, going by its usual names.
+func isTester(expression ast.Expr) bool {
+	switch x := expression.(type) {
+	case *ast.Ident:
+		return slices.Contains([]string{"t", "b", "f", "tb", "T"}, x.Name)
+	case *ast.SelectorExpr: // a field
+		return isTester(x.Sel)
+	case *ast.CallExpr: // a method, such as T()
+		return isTester(x.Fun)
+	}
+	return false
+}
+
+func TestNothingSkips(t *testing.T) {
+	err := filepath.WalkDir(".", func(name string, entry fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		if entry.IsDir() && name != "." && strings.HasPrefix(entry.Name(), ".") {
+			return fs.SkipDir
+		}
+		if entry.IsDir() || path.Ext(name) != ".go" {
+			return nil
+		}
+		source, err := os.ReadFile(name)
+		if err != nil {
+			return err
+		}
+		found, err := skips(name, source)
+		for _, position := range found {
+			t.Errorf("%s: a test that can skip", position)
+		}
+		return err
+	})
+	if err != nil {
+		t.Error(err)
+	}
+}
+
+// TestSkips proves that the check can fail. The sources are put together so that no line of this
+// file looks like a skip itself.
+func TestSkips(t *testing.T) {
+	tests := []struct {
+		call string
+		want int
+	}{
+		{"t." + "Skip()", 1},
+		{"t." + "Skipf(`no server`)", 1},
+		{"b." + "SkipNow()", 1},
+		{"s.T()." + "Skip()", 1},
+		{"s.tb." + "Skip()", 1},
+		{"if testing." + "Short() { return }", 1},
+		{"ring.Skip(`node`)", 0},
+		{"t.Log(`t." + "Skip()`)", 0},
+		{"return // t." + "Skip()", 0},
+	}
+	for _, tt := range tests {
+		t.Run(tt.call, func(t *testing.T) {
+			found, err := skips("x_test.go", []byte("package x\nfunc _() {\n"+tt.call+"\n}\n"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if len(found) != tt.want {
+				t.Errorf("found %v, want %d", found, tt.want)
+			}
+		})
+	}
+}

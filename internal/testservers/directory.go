@@ -1,0 +1,87 @@
+package testservers
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+)
+
+// sweep waits for the end of its input, which comes when the process that started it is gone,
+// and removes the directory $1. A dying server may add a file meanwhile: it looks again, 10 s at
+// most.
+const sweep = `trap '' HUP INT QUIT TERM
+while read -r _; do :; done
+tries=0
+while [ -e "$1" ] && [ "$tries" -lt 200 ]; do
+	rm -rf -- "$1" 2>/dev/null
+	tries=$((tries + 1))
+	sleep 0.05
+done`
+
+// workspace is the directory that holds all the directories of this process's tests.
+type workspace struct {
+	dir string
+	// lifeline is the writing end of the sweeper's input. Nobody writes: it only has to stay
+	// open, and reachable, so that no finalizer closes it.
+	lifeline *os.File
+}
+
+// root makes the workspace, with a sweeper that removes it when the process is gone, once.
+var root = sync.OnceValues(func() (workspace, error) {
+	dir, err := os.MkdirTemp(os.Getenv("BUDGETD_TEST_TMP"), "budgetd-test-")
+	if err != nil {
+		return workspace{}, err
+	}
+	dir, err = filepath.Abs(dir)
+	if err != nil {
+		return workspace{}, err
+	}
+	reader, writer, err := os.Pipe()
+	if err != nil {
+		return workspace{}, err
+	}
+	defer reader.Close()
+	sweeper := exec.Command("/bin/sh", "-c", sweep, "budgetd-test-sweeper", dir)
+	sweeper.Dir = "/"
+	sweeper.Stdin = reader
+	sweeper.SysProcAttr = &syscall.SysProcAttr{Setsid: true} // a terminal's signals pass it by
+	if err := sweeper.Start(); err != nil {
+		_ = os.Remove(dir)
+		return workspace{}, fmt.Errorf("testservers: sweeper: %w", err)
+	}
+	return workspace{dir: dir, lifeline: writer}, sweeper.Process.Release()
+})
+
+var directories atomic.Int64
+
+// newDirectory makes an empty directory below root. It goes when its owner removes it, or else
+// with the process.
+func newDirectory(kind string) (string, error) {
+	root, err := root()
+	if err != nil {
+		return "", err
+	}
+	dir := filepath.Join(root.dir, fmt.Sprintf("%s-%d", kind, directories.Add(1)))
+	return dir, os.Mkdir(dir, 0o700)
+}
+
+// cleanUp ends the server and removes its directory when tb is over; the log of a failed test's
+// server is shown.
+func (s *Server) cleanUp(tb testing.TB) {
+	tb.Cleanup(func() {
+		if tb.Failed() {
+			tb.Logf("last lines of %s (%s):\n%s", s.program.name, s.Addr(), s.tail())
+		}
+		if err := s.Kill(); err != nil {
+			tb.Error(err)
+		}
+		if err := os.RemoveAll(s.dir); err != nil {
+			tb.Error(err)
+		}
+	})
+}

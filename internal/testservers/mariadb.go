@@ -1,0 +1,260 @@
+package testservers
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/go-sql-driver/mysql"
+)
+
+// MariaDBServer is a running (or stopped) mariadbd. Its user root has no password. By default it
+// flushes at every commit, has a small buffer pool and writes no binary log.
+type MariaDBServer struct {
+	*Server
+	databases atomic.Int64 // numbers the databases of tests
+}
+
+// MariaDBOption changes how a mariadbd is started. It holds for every restart too.
+type MariaDBOption func(*mariaDBSettings)
+
+type mariaDBSettings struct {
+	args []string
+}
+
+// FlushLogAtTrxCommit sets innodb_flush_log_at_trx_commit: 1 (the default) flushes at every
+// commit; 0 and 2 lose up to a second of commits in a crash (0 in one of mariadbd, 2 only in one
+// of the machine).
+func FlushLogAtTrxCommit(value int) MariaDBOption {
+	return MariaDBArgs("--innodb-flush-log-at-trx-commit=" + strconv.Itoa(value))
+}
+
+// Binlog turns the binary log on, by row and flushed at every commit, as on a server that
+// replicates.
+func Binlog() MariaDBOption {
+	return MariaDBArgs("--log-bin=binlog", "--server-id=1", "--binlog-format=ROW",
+		"--sync-binlog=1")
+}
+
+// MariaDBArgs adds arguments to the command line of mariadbd, such as
+// MariaDBArgs("--innodb-buffer-pool-size=1G"). The last word on a setting wins, except on
+// address, port and directories.
+func MariaDBArgs(args ...string) MariaDBOption {
+	return func(s *mariaDBSettings) { s.args = append(s.args, args...) }
+}
+
+// MariaDB starts a mariadbd for one test and returns once it accepts connections. It is killed,
+// and its directory removed, when tb is over. Any failure is fatal, a missing mariadbd included.
+// A test that neither stops the server nor depends on its settings uses SharedMariaDB.
+func MariaDB(tb testing.TB, options ...MariaDBOption) *MariaDBServer {
+	tb.Helper()
+	server, err := startTestMariaDB(options)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	server.cleanUp(tb)
+	return server
+}
+
+// SharedMariaDB returns the mariadbd that all tests of this binary share, each with databases of
+// its own (NewDatabase); the first call starts it. Nobody may stop or pause it. It ends with the
+// process, and needs no TestMain for that.
+func SharedMariaDB(tb testing.TB) *MariaDBServer {
+	tb.Helper()
+	server, err := shared()
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return server
+}
+
+var shared = sync.OnceValues(func() (*MariaDBServer, error) { return startTestMariaDB(nil) })
+
+// startTestMariaDB starts a server in a test directory, from a copy of a data directory that is
+// made once per process (0.7 s against 0.04 s).
+func startTestMariaDB(options []MariaDBOption) (*MariaDBServer, error) {
+	pristine, err := pristine()
+	if err != nil {
+		return nil, err
+	}
+	dir, err := newDirectory("mariadb")
+	if err != nil {
+		return nil, err
+	}
+	if err := os.CopyFS(dataDir(dir), os.DirFS(dataDir(pristine))); err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), startLimit)
+	defer cancel()
+	return StartMariaDB(ctx, dir, options...)
+}
+
+// pristine makes a directory with a freshly initialised data directory, once.
+var pristine = sync.OnceValues(func() (string, error) {
+	dir, err := newDirectory("mariadb-pristine")
+	if err != nil {
+		return "", err
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), startLimit)
+	defer cancel()
+	return dir, initialise(ctx, dir)
+})
+
+// StartMariaDB starts a mariadbd with its files in dir, an existing directory, and returns once
+// it accepts connections. An empty dir is initialised; what an earlier server kept there is
+// taken up. ctx bounds the start only: the server runs until Stop or Kill, or until this process
+// is gone. dir stays.
+func StartMariaDB(
+	ctx context.Context, dir string, options ...MariaDBOption,
+) (*MariaDBServer, error) {
+	binary, err := findBinary("mariadbd", "mariadb-server")
+	if err != nil {
+		return nil, err
+	}
+	dir, err = filepath.Abs(dir)
+	if err != nil {
+		return nil, err
+	}
+	if _, err := os.Stat(dataDir(dir)); errors.Is(err, os.ErrNotExist) {
+		if err := initialise(ctx, dir); err != nil {
+			return nil, err
+		}
+	}
+	var settings mariaDBSettings
+	for _, option := range options {
+		option(&settings)
+	}
+	server, err := startServer(ctx, program{
+		name:      "mariadb",
+		binary:    binary,
+		readyLine: "ready for connections",
+		args:      func(port int) []string { return mariaDBLine(dir, port, settings.args) },
+	}, dir)
+	if err != nil {
+		return nil, err
+	}
+	return &MariaDBServer{Server: server}, nil
+}
+
+func dataDir(dir string) string { return filepath.Join(dir, "data") }
+
+// mariaDBLine returns the command line of mariadbd. What this package relies on comes last,
+// where nothing overrides it. The socket's name is relative, to the data directory, because a
+// socket's path must not be longer than 107 bytes.
+func mariaDBLine(dir string, port int, args []string) []string {
+	line := []string{
+		"--no-defaults",
+		"--innodb-flush-log-at-trx-commit=1",
+		"--innodb-buffer-pool-size=64M",
+		"--innodb-buffer-pool-dump-at-shutdown=OFF",
+		"--innodb-buffer-pool-load-at-startup=OFF",
+		"--character-set-server=utf8mb4", // as Debian ships it
+		"--collation-server=utf8mb4_general_ci",
+		"--performance-schema=OFF",
+		"--max-connections=400",
+	}
+	line = append(line, args...)
+	line = append(line,
+		"--bind-address=127.0.0.1",
+		"--port="+strconv.Itoa(port),
+		"--skip-name-resolve",
+		"--datadir="+dataDir(dir),
+		"--tmpdir="+dir,
+		"--socket=mariadb.sock",
+		"--pid-file=mariadb.pid",
+		"--lc-messages=en_US", // the ready line is read
+	)
+	return append(line, asRoot()...)
+}
+
+// asRoot returns the argument without which mariadbd refuses to run as root.
+func asRoot() []string {
+	if os.Geteuid() == 0 {
+		return []string{"--user=root"}
+	}
+	return nil
+}
+
+// initialise makes the system tables in dir/data, with a user root that has no password. What it
+// writes appears under its name only when it is complete.
+func initialise(ctx context.Context, dir string) error {
+	installer, err := findBinary("mariadb-install-db", "mariadb-server")
+	if err != nil {
+		return err
+	}
+	unfinished := filepath.Join(dir, "data-unfinished")
+	if err := os.RemoveAll(unfinished); err != nil {
+		return err
+	}
+	args := []string{
+		"--no-defaults",
+		"--datadir=" + unfinished,
+		"--auth-root-authentication-method=normal",
+		"--skip-name-resolve",
+		"--skip-test-db",
+	}
+	cmd := exec.CommandContext(ctx, installer, append(args, asRoot()...)...)
+	cmd.Dir = dir
+	cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "LC_ALL=C", "TMPDIR=" + dir}
+	cmd.WaitDelay = time.Second // for what its children hold open
+	if output, err := cmd.CombinedOutput(); err != nil {
+		return fmt.Errorf("testservers: mariadb-install-db: %w\n%s", err, output)
+	}
+	return os.Rename(unfinished, dataDir(dir))
+}
+
+// DSN returns the data source name of a database on this server in the form of
+// go-sql-driver/mysql, such as "root@tcp(127.0.0.1:21034)/test_1". The caller adds parameters
+// behind a "?".
+func (s *MariaDBServer) DSN(database string) string {
+	return fmt.Sprintf("root@tcp(%s)/%s", s.Addr(), database)
+}
+
+// NewDatabase makes an empty database and returns its DSN. It is dropped when tb is over, unless
+// the server no longer runs then. Any failure is fatal.
+func (s *MariaDBServer) NewDatabase(tb testing.TB) (dsn string) {
+	tb.Helper()
+	name := fmt.Sprintf("test_%d", s.databases.Add(1))
+	if err := s.exec("CREATE DATABASE " + name); err != nil {
+		tb.Fatal(err)
+	}
+	tb.Cleanup(func() {
+		if s.Pid() == 0 {
+			return
+		}
+		if err := s.exec("DROP DATABASE " + name); err != nil {
+			tb.Error(err)
+		}
+	})
+	return s.DSN(name)
+}
+
+// exec runs one statement on a connection of its own.
+func (s *MariaDBServer) exec(statement string) error {
+	config, err := mysql.ParseDSN(s.DSN(""))
+	if err != nil {
+		return err
+	}
+	config.Timeout = stopLimit
+	config.ReadTimeout = stopLimit
+	config.Logger = &mysql.NopLogger{}
+	connector, err := mysql.NewConnector(config)
+	if err != nil {
+		return err
+	}
+	db := sql.OpenDB(connector)
+	defer db.Close()
+	if _, err := db.Exec(statement); err != nil {
+		return fmt.Errorf("testservers: %s: %w", statement, err)
+	}
+	return nil
+}

@@ -1,0 +1,88 @@
+package testservers
+
+import (
+	"context"
+	"path/filepath"
+	"strconv"
+	"testing"
+)
+
+// RedisServer is a running (or stopped) redis-server. By default it persists nothing; see
+// AppendOnly.
+type RedisServer struct {
+	*Server
+}
+
+// RedisOption changes how a redis-server is started. It holds for every restart too.
+type RedisOption func(*redisSettings)
+
+type redisSettings struct {
+	args []string
+}
+
+// AppendOnly makes the server persist every write to its log, flushed as fsync says: "always"
+// (before the answer), "everysec" or "no" (when the kernel likes).
+func AppendOnly(fsync string) RedisOption {
+	return RedisArgs("--appendonly", "yes", "--appendfsync", fsync)
+}
+
+// RedisArgs adds arguments to the command line of redis-server, such as
+// RedisArgs("--maxmemory", "2mb") or RedisArgs("--user", "default on nopass ~* &* +@all"). The
+// last word on a setting wins, except on address, port, directory and logging.
+func RedisArgs(args ...string) RedisOption {
+	return func(s *redisSettings) { s.args = append(s.args, args...) }
+}
+
+// Redis starts a redis-server for one test and returns once it accepts connections. It is
+// killed, and its directory removed, when tb is over. Any failure is fatal, a missing
+// redis-server included.
+func Redis(tb testing.TB, options ...RedisOption) *RedisServer {
+	tb.Helper()
+	dir, err := newDirectory("redis")
+	if err != nil {
+		tb.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), startLimit)
+	defer cancel()
+	server, err := StartRedis(ctx, dir, options...)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	server.cleanUp(tb)
+	return server
+}
+
+// StartRedis starts a redis-server with its files in dir, an existing directory, and returns
+// once it accepts connections; what an earlier server persisted there is loaded. ctx bounds the
+// start only: the server runs until Stop or Kill, or until this process is gone. dir stays.
+func StartRedis(ctx context.Context, dir string, options ...RedisOption) (*RedisServer, error) {
+	binary, err := findBinary("redis-server", "redis-server")
+	if err != nil {
+		return nil, err
+	}
+	dir, err = filepath.Abs(dir)
+	if err != nil {
+		return nil, err
+	}
+	var settings redisSettings
+	for _, option := range options {
+		option(&settings)
+	}
+	args := func(port int) []string {
+		line := []string{"--save", "", "--appendonly", "no"}
+		line = append(line, settings.args...)
+		// What this package relies on comes last, where nothing overrides it.
+		return append(line, "--bind", "127.0.0.1", "--port", strconv.Itoa(port), "--dir", dir,
+			"--daemonize", "no", "--logfile", "", "--loglevel", "notice")
+	}
+	server, err := startServer(ctx, program{
+		name:      "redis",
+		binary:    binary,
+		readyLine: "Ready to accept connections",
+		args:      args,
+	}, dir)
+	if err != nil {
+		return nil, err
+	}
+	return &RedisServer{Server: server}, nil
+}

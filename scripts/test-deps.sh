@@ -1,0 +1,69 @@
+#!/usr/bin/env bash
+# Makes sure that what the tests start is there: redis-server, mariadbd, and a C compiler for
+# the race detector. As root on Debian it installs what is missing, without starting a service;
+# anybody else is told the command. It changes nothing when nothing is missing.
+set -eu
+
+PATH=$PATH:/usr/sbin:/sbin # where Debian keeps mariadbd
+policy=/usr/sbin/policy-rc.d
+mark='made by scripts/test-deps.sh of budgetd'
+
+# compiles says whether a C program with a standard header can be compiled.
+compiles() {
+	local compiler
+	compiler=$(go env CC)
+	printf '#include <stdlib.h>\n' | ${compiler:-gcc} -x c -fsyntax-only - 2>/dev/null
+}
+
+missing() {
+	command -v redis-server >/dev/null || printf 'redis-server '
+	{ command -v mariadbd && command -v mariadb-install-db; } >/dev/null ||
+		printf 'mariadb-server '
+	compiles || printf 'gcc libc6-dev '
+}
+
+# manual says what to do by hand, and ends.
+manual() {
+	printf '%s\n' "$1" "Install them with this command, as root:" \
+		"    apt-get install --no-install-recommends ${packages[*]}" >&2
+	exit 1
+}
+
+# deny_services keeps the packages' scripts from starting anything, the way Debian provides for:
+# a policy-rc.d that answers 101 ("not allowed") to every question. A policy that is there
+# already stays, and must give that answer itself.
+deny_services() {
+	if [ -e "$policy" ] && ! grep -qF "$mark" "$policy"; then
+		local answer=0
+		"$policy" redis-server start >/dev/null 2>&1 </dev/null || answer=$?
+		[ "$answer" = 101 ] ||
+			manual "$policy lets packages start their services; that is not for a test to do."
+		return
+	fi
+	trap 'rm -f "$policy"' EXIT
+	trap 'exit 129' HUP
+	trap 'exit 130' INT
+	trap 'exit 143' TERM
+	printf '#!/bin/sh\n# %s; removed when it is done\nexit 101\n' "$mark" >"$policy"
+	chmod 755 "$policy"
+}
+
+read -r -a packages <<<"$(missing)"
+[ "${#packages[@]}" -gt 0 ] || exit 0
+
+command -v apt-get >/dev/null || manual "The tests need ${packages[*]} (names of Debian packages)."
+[ "$(id -u)" = 0 ] || manual "The tests need ${packages[*]}, and only root can install packages."
+
+# One installation at a time on this machine; the lock leaves no file behind.
+exec 9</usr/sbin
+flock --wait 900 9 || manual "Another installation has been running for 15 minutes."
+deny_services
+
+echo "test-deps: installing ${packages[*]}; no service is started"
+export DEBIAN_FRONTEND=noninteractive NEEDRESTART_SUSPEND=1
+apt=(apt-get -o "DPkg::Lock::Timeout=300" -q -y --no-install-recommends)
+"${apt[@]}" update </dev/null 9<&-
+"${apt[@]}" install "${packages[@]}" </dev/null 9<&-
+
+read -r -a packages <<<"$(missing)"
+[ "${#packages[@]}" = 0 ] || manual "${packages[*]} still missing after the installation."
