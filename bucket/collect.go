@@ -204,7 +204,8 @@ func (s *Service) runCollect(ctx context.Context, b *Budget, run Run) (collected
 			target = &Target{Lane: b.Buckets[i].Lane, Ref: run.Target}
 		}
 	}
-	if _, err := s.sql.Sweep(ctx, b.ID); err != nil {
+	swept, err := s.sql.Sweep(ctx, b.ID)
+	if err != nil {
 		return got, err
 	}
 	rows, err := s.sql.Epochs(ctx, refs)
@@ -231,8 +232,12 @@ func (s *Service) runCollect(ctx context.Context, b *Budget, run Run) (collected
 	if balance, ok := s.balanceOf(ctx, target); ok {
 		need = run.Units - balance
 	}
-	if need > 0 {
-		order, err := s.sql.Apply(ctx, b.ID, Want{Ref: run.Target, Need: 1, Units: need, Unbounded: true})
+	ask := need
+	if j.Cover.Undistributed == 0 {
+		ask = min(need, swept) // no bucket may apply for the rest
+	}
+	if ask > 0 {
+		order, err := s.sql.Apply(ctx, b.ID, Want{Ref: run.Target, Need: 1, Units: ask, Unbounded: true})
 		if err != nil {
 			return got, err
 		}
@@ -240,7 +245,7 @@ func (s *Service) runCollect(ctx context.Context, b *Budget, run Run) (collected
 			s.sendGrants(ctx, target.Lane, []GrantOrder{*order})
 			need, got.moved = need-order.Amount, got.moved+order.Amount
 		}
-	} else {
+	} else if need <= 0 {
 		got.moved = row.Outstanding // it holds enough already: worth asking
 	}
 	given, err := s.collectFrom(ctx, b, rows, target, need)

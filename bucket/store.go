@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 
+	"github.com/budgetd/budgetd/budget"
 	"github.com/budgetd/budgetd/ledger"
 )
 
@@ -78,11 +79,58 @@ type GrantOrder struct {
 	Amount int64
 }
 
+// Check returns what is wrong with the numbers of a Ref, as an error of code Invalid: stores make
+// keys, ids and Lua numbers of them.
+func (r Ref) Check() error {
+	if r.Bucket < 1 || !budget.ValidAmount(r.Epoch) || !budget.ValidAmount(r.Activation) {
+		return budget.Refuse(budget.Invalid, "address a bucket",
+			"bucket %d, epoch %d, activation %d: each must be at least 1, the last two at most %d",
+			r.Bucket, r.Epoch, r.Activation, budget.MaxAmount)
+	}
+	return nil
+}
+
+// Check returns what is wrong with a deduction, as an error of code Invalid: what it appends to the
+// log must be readable.
+func (o *Operation) Check() error {
+	const op = "deduct"
+	switch r := &o.Request; {
+	case !budget.ValidAmount(o.Amount):
+		return budget.Refuse(budget.Invalid, op, "amount %d must be 1 to %d", o.Amount,
+			budget.MaxAmount)
+	case o.MinSeq < 0 || o.MinSeq > budget.MaxAmount:
+		return budget.Refuse(budget.Invalid, op, "log position %d must be 0 to %d", o.MinSeq,
+			budget.MaxAmount)
+	case len(r.Nonce) != 8 || len(r.Fingerprint) != 16: // see ledger.EncodeRequest
+		return budget.Refuse(budget.Invalid, op, "a nonce has 8 bytes and a fingerprint 16, not %d and %d",
+			len(r.Nonce), len(r.Fingerprint))
+	}
+	return o.Ref.Check()
+}
+
+// Check returns what is wrong with a grant, as an error of code Invalid.
+func (o *GrantOrder) Check() error {
+	if !budget.ValidAmount(o.Number) || !budget.ValidAmount(o.Amount) {
+		return budget.Refuse(budget.Invalid, "grant", "grant %d of %d units: both must be 1 to %d",
+			o.Number, o.Amount, budget.MaxAmount)
+	}
+	return o.Ref.Check()
+}
+
 // Cursor says from where a log is read.
 type Cursor struct {
 	Ref Ref
 	// From is the first position wanted, inclusive.
 	From int64
+}
+
+// Check returns what is wrong with a cursor, as an error of code Invalid.
+func (c *Cursor) Check() error {
+	if c.From < 0 || c.From > budget.MaxAmount {
+		return budget.Refuse(budget.Invalid, "read a log", "log position %d must be 0 to %d", c.From,
+			budget.MaxAmount)
+	}
+	return c.Ref.Check()
 }
 
 // Extract is a part of a log as read; Entries are consecutive and start at the first position that
@@ -120,8 +168,8 @@ var ErrMemoryLost = errors.New("the lane lost its memory")
 //
 // The verdict is the first that applies of: Broken (a key is not what it must be), EpochGone (no
 // hash), WrongActivation, EpochClosed, those of the verb in the order it lists them, Broken (the
-// balance would exceed MaxAmount or a sum 10^18), EpochGone (the log holds a later epoch). The last
-// is found at the append, so it answers only what would otherwise be OK.
+// balance would exceed MaxAmount), EpochGone (the log holds a later epoch). The last is found at
+// the append, so it answers only what would otherwise be OK.
 type Store interface {
 	// Open creates the balance hash and entry 0 of new epochs. With a hash: Broken; EpochClosed;
 	// WrongActivation; Already, whatever happened in the epoch since. Without: WrongActivation;

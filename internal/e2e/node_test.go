@@ -1,0 +1,222 @@
+package e2e
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"runtime"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/budgetd/budgetd/client"
+	"github.com/budgetd/budgetd/internal/testservers"
+)
+
+// binary builds cmd/budgetd with the race detector, once.
+var binary = sync.OnceValues(func() (string, error) {
+	dir, err := os.MkdirTemp("", "budgetd-e2e-")
+	if err != nil {
+		return "", err
+	}
+	path := filepath.Join(dir, "budgetd")
+	out, err := exec.Command("go", "build", "-race", "-o", path, "github.com/budgetd/budgetd/cmd/budgetd").CombinedOutput()
+	if err != nil {
+		return "", fmt.Errorf("build: %w\n%s", err, out)
+	}
+	return path, nil
+})
+
+func TestMain(m *testing.M) {
+	code := m.Run()
+	if path, err := binary(); err == nil {
+		_ = os.RemoveAll(filepath.Dir(path))
+	}
+	os.Exit(code)
+}
+
+// node is a budgetd process.
+type node struct {
+	t    *testing.T
+	cmd  *exec.Cmd
+	log  *lockedBuffer
+	addr string
+	// done is closed when the process has ended; then err says how.
+	done chan struct{}
+	err  error
+}
+
+type lockedBuffer struct {
+	mu  sync.Mutex
+	buf bytes.Buffer
+}
+
+func (b *lockedBuffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.buf.Write(p)
+}
+
+func (b *lockedBuffer) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.buf.String()
+}
+
+var listening = regexp.MustCompile(`listening.*addr"?[=:]"?([0-9.]+:[0-9]+)`)
+
+// launch starts budgetd in dir without waiting for it.
+func launch(t *testing.T, dir string, args ...string) *node {
+	t.Helper()
+	path, err := binary()
+	if err != nil {
+		t.Fatal(err)
+	}
+	n := &node{t: t, log: &lockedBuffer{}, done: make(chan struct{})}
+	n.cmd = exec.Command(path, args...)
+	n.cmd.Dir = dir
+	n.cmd.Env = append(os.Environ(), "BUDGETD_LISTEN=127.0.0.1:0")
+	n.cmd.Stdout, n.cmd.Stderr = n.log, n.log
+	n.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	started := make(chan error, 1)
+	go func() {
+		// The parent-death signal belongs to the thread that starts the process.
+		runtime.LockOSThread()
+		err := n.cmd.Start()
+		started <- err
+		if err == nil {
+			n.err = n.cmd.Wait()
+			close(n.done)
+		}
+	}()
+	if err := <-started; err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		n.kill()
+		if t.Failed() {
+			t.Logf("budgetd log:\n%s", tail(n.log.String()))
+		}
+		if strings.Contains(n.log.String(), "DATA RACE") {
+			t.Errorf("budgetd reported a data race:\n%s", n.log.String())
+		}
+	})
+	return n
+}
+
+func tail(log string) string {
+	const most = 8000
+	if len(log) > most {
+		return "…" + log[len(log)-most:]
+	}
+	return log
+}
+
+// start starts budgetd and waits until it is ready.
+func start(t *testing.T, dir string, args ...string) *node {
+	t.Helper()
+	n := launch(t, dir, args...)
+	eventually(t, 60*time.Second, "budgetd is ready", func() error {
+		select {
+		case <-n.done:
+			t.Fatalf("budgetd ended: %v\n%s", n.err, n.log.String())
+		default:
+		}
+		if n.addr == "" {
+			m := listening.FindStringSubmatch(n.log.String())
+			if m == nil {
+				return fmt.Errorf("not listening yet")
+			}
+			n.addr = m[1]
+		}
+		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+		defer cancel()
+		return n.client().Readyz(ctx)
+	})
+	return n
+}
+
+func (n *node) kill() {
+	_ = n.cmd.Process.Kill()
+	<-n.done
+}
+
+// stop ends it as an operator does and returns its exit status.
+func (n *node) stop() int {
+	n.t.Helper()
+	if err := n.cmd.Process.Signal(syscall.SIGTERM); err != nil {
+		n.t.Fatal(err)
+	}
+	select {
+	case <-n.done:
+	case <-time.After(30 * time.Second):
+		n.t.Fatalf("budgetd did not stop within 30 s\n%s", n.log.String())
+	}
+	return n.cmd.ProcessState.ExitCode()
+}
+
+func (n *node) client() *client.Client { return n.clientWith(client.Retry{}) }
+
+func (n *node) clientWith(r client.Retry) *client.Client {
+	c, err := client.New("http://"+n.addr, client.WithRetry(r))
+	if err != nil {
+		n.t.Fatal(err)
+	}
+	return c
+}
+
+// eventually repeats check until it returns nil.
+func eventually(t *testing.T, limit time.Duration, what string, check func() error) {
+	t.Helper()
+	deadline := time.Now().Add(limit)
+	for {
+		err := check()
+		if err == nil {
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("%s: not within %s: %v", what, limit, err)
+		}
+		time.Sleep(20 * time.Millisecond)
+	}
+}
+
+// cluster is MariaDB and three Redis with the configuration of the nodes on them.
+type cluster struct {
+	config string
+	redis  []*testservers.RedisServer
+}
+
+func newCluster(t *testing.T) *cluster {
+	t.Helper()
+	c := &cluster{config: filepath.Join(t.TempDir(), "config.yaml")}
+	dsn := testservers.SharedMariaDB(t).NewDatabase(t)
+	text := fmt.Sprintf("database:\n  driver: mysql\n  dsn: %q\ninstances:\n", dsn)
+	for i := range 3 {
+		r := testservers.Redis(t, testservers.AppendOnly("everysec"))
+		c.redis = append(c.redis, r)
+		text += fmt.Sprintf("  - name: redis-%d\n    driver: redis\n    addrs: [%q]\n", i, r.Addr())
+	}
+	if err := os.WriteFile(c.config, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+func (c *cluster) start(t *testing.T) *node {
+	t.Helper()
+	return start(t, t.TempDir(), "--config", c.config)
+}
+
+// kinds runs a test on the embedded server and on MySQL with three Redis.
+func kinds(t *testing.T, test func(t *testing.T, n *node)) {
+	t.Helper()
+	t.Run("embedded", func(t *testing.T) { test(t, start(t, t.TempDir())) })
+	t.Run("cluster", func(t *testing.T) { test(t, newCluster(t).start(t)) })
+}
