@@ -1,0 +1,367 @@
+package bucket_test
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/budgetd/budgetd/bucket"
+	"github.com/budgetd/budgetd/budget"
+	"github.com/budgetd/budgetd/internal/memstore"
+	"github.com/budgetd/budgetd/ledger"
+)
+
+// world is one database, three instances in memory, and the nodes on them.
+type world struct {
+	t       *testing.T
+	sql     *memstore.SQL
+	servers map[string]*memstore.Server
+}
+
+func newWorld(t *testing.T) *world {
+	w := &world{t: t, sql: memstore.NewSQL(time.Now), servers: map[string]*memstore.Server{}}
+	for i := range 3 {
+		name := fmt.Sprintf("m%d", i)
+		w.servers[name] = memstore.NewServer(name, 1)
+	}
+	return w
+}
+
+// node starts a service on the world; wrap may put something between it and the database.
+func (w *world) node(set bucket.Settings, wrap ...func(bucket.SQL) bucket.SQL) *bucket.Service {
+	w.t.Helper()
+	c := bucket.Config{SQL: w.sql, Instances: map[string]bucket.Instance{}, Lanes: map[string]int{},
+		Rand: func(b []byte) { _, _ = rand.Read(b) }, Settings: set}
+	for _, f := range wrap {
+		c.SQL = f(c.SQL)
+	}
+	for name, server := range w.servers {
+		c.Instances[name], c.Lanes[name] = server.Connect(), 1
+	}
+	s, err := bucket.New(c)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	s.Start(context.Background())
+	w.t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+		defer cancel()
+		if err := s.Stop(ctx); err != nil {
+			w.t.Errorf("stop: %v", err)
+		}
+	})
+	return s
+}
+
+var quick = bucket.Settings{Deadline: 2 * time.Second, Refresh: 20 * time.Millisecond, Chores: 50 * time.Millisecond}
+
+func promo(name string, total int64, buckets int) budget.Definition {
+	return budget.Definition{Tenant: budget.DefaultTenant, Name: name, Unit: budget.Count,
+		Durability: budget.Ledger, Type: budget.Promo, TotalQuantity: total, BucketQuantity: buckets}
+}
+
+func (w *world) create(s *bucket.Service, d budget.Definition) bucket.BudgetRef {
+	w.t.Helper()
+	v, created, err := s.Create(context.Background(), d)
+	if err != nil || !created {
+		w.t.Fatalf("create: created %v, %v", created, err)
+	}
+	return bucket.BudgetRef{ID: v.Definition.ID}
+}
+
+func deduct(s *bucket.Service, ref bucket.BudgetRef, id string, amount int64) (bucket.DeductAnswer, error) {
+	return s.Deduct(context.Background(), bucket.DeductRequest{Budget: ref, RequestID: id, Amount: amount})
+}
+
+// settled waits until nothing is left half done and checks the books.
+func (w *world) settled(s *bucket.Service, ref bucket.BudgetRef, used int64) {
+	w.t.Helper()
+	deadline := time.Now().Add(10 * time.Second)
+	for {
+		u, err := w.sql.Unfinished(context.Background(), 100)
+		if err != nil {
+			w.t.Fatal(err)
+		}
+		if len(u.Epochs)+len(u.Grants)+len(u.Returning)+len(u.Shrinks)+len(u.Fenced)+len(u.Offline) == 0 {
+			break
+		}
+		if time.Now().After(deadline) {
+			w.t.Fatalf("still unfinished: %+v", u)
+		}
+		time.Sleep(5 * time.Millisecond)
+	}
+	report, err := s.Audit(context.Background(), ref)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	if !report.OK || len(report.Unchecked) > 0 {
+		w.t.Errorf("audit: %v, unchecked %v", report.Discrepancies, report.Unchecked)
+	}
+	if report.Figures.Used != used {
+		w.t.Errorf("used %d, want %d", report.Figures.Used, used)
+	}
+}
+
+func TestDeductRollBackCancel(t *testing.T) {
+	w := newWorld(t)
+	s := w.node(quick)
+	ref := w.create(s, promo("spring-sale", 1000, 4))
+	ctx := context.Background()
+	first, err := deduct(s, ref, "o1", 5)
+	if err != nil || first.Replayed || first.State != ledger.StateUsed || first.BudgetRemaining > 1000 {
+		t.Fatalf("%+v, %v", first, err)
+	}
+	again, err := deduct(s, ref, "o1", 5)
+	if err != nil || !again.Replayed || again.Bucket != first.Bucket || again.Receipt != first.Receipt {
+		t.Errorf("repeat: %+v, %v", again, err)
+	}
+	if _, err = deduct(s, ref, "o1", 6); !budget.Is(err, budget.RequestConflict) {
+		t.Errorf("another amount: %v", err)
+	}
+	v, err := s.Rollback(ctx, bucket.RollbackRequest{Budget: ref, RequestID: "o1", RollbackID: "r1", Amount: 2})
+	if err != nil || v.RolledBack != 2 || v.State != ledger.StateUsed {
+		t.Errorf("part: %+v, %v", v, err)
+	}
+	if _, err = s.Rollback(ctx, bucket.RollbackRequest{Budget: ref, RequestID: "o1", RollbackID: "r2", Amount: 4}); !budget.Is(err, budget.AmountExceedsRemaining) {
+		t.Errorf("more than is left: %v", err)
+	}
+	if v, err = s.Rollback(ctx, bucket.RollbackRequest{Budget: ref, RequestID: "o1"}); err != nil || v.State != ledger.StateRolledBack {
+		t.Errorf("the rest: %+v, %v", v, err)
+	}
+	if again, err = deduct(s, ref, "o1", 5); err != nil || !again.Replayed || again.State != ledger.StateRolledBack {
+		t.Errorf("repeat after the rollback: %+v, %v", again, err)
+	}
+	if v, err = s.Cancel(ctx, ref, "never"); err != nil || v.State != ledger.StateVoid {
+		t.Errorf("cancel: %+v, %v", v, err)
+	}
+	if _, err = deduct(s, ref, "never", 1); !budget.Is(err, budget.RequestVoid) {
+		t.Errorf("deduct of a cancelled id: %v", err)
+	}
+	if _, err = s.Deduction(ctx, ref, "unknown"); !budget.Is(err, budget.DeductionNotFound) {
+		t.Errorf("unknown id: %v", err)
+	}
+	w.settled(s, ref, 0)
+}
+
+// TestThousandTimesTheSameID: one takes effect, the others replay (I4).
+func TestThousandTimesTheSameID(t *testing.T) {
+	w := newWorld(t)
+	nodes := []*bucket.Service{w.node(quick), w.node(quick)}
+	ref := w.create(nodes[0], promo("one", 100, 4))
+	var fresh, replayed atomic.Int64
+	var all sync.WaitGroup
+	for i := range 1000 {
+		all.Go(func() {
+			a, err := deduct(nodes[i%2], ref, "same", 3)
+			switch {
+			case err != nil:
+				t.Error(err)
+			case a.Replayed:
+				replayed.Add(1)
+			default:
+				fresh.Add(1)
+			}
+		})
+	}
+	all.Wait()
+	if fresh.Load() != 1 || replayed.Load() != 999 {
+		t.Errorf("%d accepted, %d replayed", fresh.Load(), replayed.Load())
+	}
+	w.settled(nodes[0], ref, 3)
+}
+
+// TestEveryUnitIsSold: whatever the amounts, nothing is refused while the budget covers it (I3), and
+// the last unit goes.
+func TestEveryUnitIsSold(t *testing.T) {
+	w := newWorld(t)
+	nodes := []*bucket.Service{w.node(quick), w.node(quick)}
+	ref := w.create(nodes[0], promo("sevens", 5000, 16))
+	var sold atomic.Int64
+	var all sync.WaitGroup
+	for caller := range 16 {
+		all.Go(func() {
+			for i := 0; ; i++ {
+				_, err := deduct(nodes[i%2], ref, fmt.Sprintf("c%d-%d", caller, i), 7)
+				var e *budget.Error
+				if errors.As(err, &e) && e.Code == budget.BudgetExhausted {
+					if *e.Available >= 7 {
+						t.Errorf("refused with %d left", *e.Available)
+					}
+					return
+				}
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				sold.Add(7)
+			}
+		})
+	}
+	all.Wait()
+	if want := int64(5000 / 7 * 7); sold.Load() != want {
+		t.Errorf("sold %d, want %d", sold.Load(), want)
+	}
+	if _, err := deduct(nodes[0], ref, "rest", 5000%7); err != nil {
+		t.Errorf("the rest: %v", err)
+	}
+	w.settled(nodes[0], ref, 5000)
+	if _, err := s0(nodes).Adjust(context.Background(), bucket.AdjustRequest{Budget: ref, RequestID: "more", Quantity: 160}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := deduct(nodes[1], ref, "after", 150); err != nil {
+		t.Errorf("after the append, through the other node: %v", err)
+	}
+	w.settled(nodes[0], ref, 5150)
+}
+
+func s0(nodes []*bucket.Service) *bucket.Service { return nodes[0] }
+
+func TestOneCallOverAllBuckets(t *testing.T) {
+	w := newWorld(t)
+	s := w.node(quick)
+	ref := w.create(s, promo("wide", 1600, 16))
+	if _, err := deduct(s, ref, "all", 1599); err != nil {
+		t.Fatal(err)
+	}
+	w.settled(s, ref, 1599)
+}
+
+func TestShrink(t *testing.T) {
+	w := newWorld(t)
+	s := w.node(quick)
+	ref := w.create(s, promo("shrinking", 1000, 8))
+	if _, err := deduct(s, ref, "o1", 100); err != nil {
+		t.Fatal(err)
+	}
+	ctx := context.Background()
+	_, err := s.Adjust(ctx, bucket.AdjustRequest{Budget: ref, RequestID: "too-much", Quantity: -901})
+	var e *budget.Error
+	if !errors.As(err, &e) || e.Code != budget.AmountExceedsRemaining || e.Available == nil || *e.Available != 900 {
+		t.Errorf("more than is left: %v", err)
+	}
+	v, err := s.Adjust(ctx, bucket.AdjustRequest{Budget: ref, RequestID: "all", Quantity: -900})
+	if err != nil || v.Figures.Total != 100 {
+		t.Fatalf("%+v, %v", v, err)
+	}
+	if v, err = s.Adjust(ctx, bucket.AdjustRequest{Budget: ref, RequestID: "all", Quantity: -900}); err != nil || !v.Replayed || v.Figures.Total != 100 {
+		t.Errorf("repeat: %+v, %v", v, err)
+	}
+	if _, err := deduct(s, ref, "o2", 1); !budget.Is(err, budget.BudgetExhausted) {
+		t.Errorf("after the shrink: %v", err)
+	}
+	w.settled(s, ref, 100)
+}
+
+func TestOperatorTakesBucketsOffline(t *testing.T) {
+	w := newWorld(t)
+	s := w.node(quick)
+	ref := w.create(s, promo("ops", 1000, 4))
+	ctx := context.Background()
+	for i := range 3 {
+		v, err := s.Offline(ctx, ref, fmt.Sprintf("ops:bucket-%d", i))
+		if err != nil || v.Online || v.OfflineBy != bucket.ByOperator {
+			t.Fatalf("%+v, %v", v, err)
+		}
+	}
+	if _, err := s.Offline(ctx, ref, "ops:bucket-3"); !budget.Is(err, budget.LastBucket) {
+		t.Errorf("the last bucket: %v", err)
+	}
+	if _, err := s.Offline(ctx, ref, "other:bucket-0"); !budget.Is(err, budget.BucketNotFound) {
+		t.Errorf("a bucket of another budget: %v", err)
+	}
+	if _, err := deduct(s, ref, "all", 1000); err != nil {
+		t.Errorf("one bucket serves everything: %v", err)
+	}
+	v, err := s.Online(ctx, ref, "ops:bucket-1")
+	if err != nil || !v.Online || v.Epoch.Number != 2 {
+		t.Errorf("%+v, %v", v, err)
+	}
+	w.settled(s, ref, 1000)
+}
+
+// TestPausedAndOver: a refusal that depends on state still replays an accepted id.
+func TestPausedAndOver(t *testing.T) {
+	w := newWorld(t)
+	s, other := w.node(quick), w.node(quick)
+	ref := w.create(s, promo("paused", 100, 2))
+	ctx := context.Background()
+	if _, err := deduct(s, ref, "before", 1); err != nil {
+		t.Fatal(err)
+	}
+	yes := true
+	if _, err := s.Change(ctx, ref, bucket.Change{Paused: &yes}); err != nil {
+		t.Fatal(err)
+	}
+	time.Sleep(time.Second)
+	for _, node := range []*bucket.Service{s, other} {
+		if _, err := deduct(node, ref, "after", 1); !budget.Is(err, budget.BudgetPaused) {
+			t.Errorf("paused: %v", err)
+		}
+		if a, err := deduct(node, ref, "before", 1); err != nil || !a.Replayed {
+			t.Errorf("repeat while paused: %+v, %v", a, err)
+		}
+	}
+	no, end := false, w.sql.Now().Add(-time.Second)
+	if _, err := s.Change(ctx, ref, bucket.Change{Paused: &no, EndAt: &end}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := deduct(s, ref, "late", 1); !budget.Is(err, budget.BudgetExpired) {
+		t.Errorf("over: %v", err)
+	}
+	w.settled(s, ref, 1)
+}
+
+// TestLaneLosesItsMemory: in ledger mode a wiped store costs nothing, and is back by itself.
+func TestLaneLosesItsMemory(t *testing.T) {
+	w := newWorld(t)
+	nodes := []*bucket.Service{w.node(quick), w.node(quick)}
+	ref := w.create(nodes[0], promo("wiped", 100_000, 9))
+	var used, refused atomic.Int64
+	stop := make(chan struct{})
+	var all sync.WaitGroup
+	for caller := range 8 {
+		all.Go(func() {
+			for i := 0; ; i++ {
+				select {
+				case <-stop:
+					return
+				default:
+				}
+				id := fmt.Sprintf("c%d-%d", caller, i)
+				for {
+					_, err := deduct(nodes[i%2], ref, id, 3)
+					if err == nil {
+						used.Add(3)
+						break
+					}
+					if k := budget.CodeOf(err).Kind(); k != budget.NotDone && k != budget.MayBeDone {
+						t.Errorf("%s: %v", id, err)
+						return
+					}
+					refused.Add(1)
+					time.Sleep(5 * time.Millisecond)
+				}
+			}
+		})
+	}
+	for range 6 {
+		time.Sleep(150 * time.Millisecond)
+		for _, server := range w.servers {
+			server.Lose()
+			break
+		}
+	}
+	time.Sleep(200 * time.Millisecond)
+	close(stop)
+	all.Wait()
+	t.Logf("used %d, tried again %d times", used.Load(), refused.Load())
+	w.settled(nodes[0], ref, used.Load())
+	if used.Load() < 3000 {
+		t.Error("no load")
+	}
+}
