@@ -41,10 +41,8 @@ func (a *attempt) findUnits(ctx context.Context, b *Budget, asked *Bucket, balan
 	}
 	got, err := a.s.collects.do(ctx, b.ID, collectWish{entry: a.entry, amount: a.amount, preferred: a.preferred(b)})
 	switch {
-	case err != nil && budget.CodeOf(err).Kind() == budget.MayBeDone:
-		return nil // units are on their way: look again until the deadline
 	case err != nil:
-		return err
+		return nil // units are on their way, or SQL failed just now: look again until the deadline
 	case got.outOfReach > 0 && got.inReach < a.amount:
 		return unavailable("deduct", fmt.Errorf("%d units cannot be reached: their store is down or their bucket is fenced", got.outOfReach))
 	}
@@ -120,10 +118,12 @@ type collected struct {
 	// inReach is what the budget covers (I3's sum) less outOfReach: units in buckets whose lane is
 	// down or that are fenced.
 	inReach, outOfReach int64
+	// releasable says that some bucket may apply for what is undistributed.
+	releasable bool
 }
 
-// errNoTarget says that no bucket can take units now: every lane is down, or every epoch is changing.
-var errNoTarget = errors.New("no bucket of the budget can be reached")
+// errNoTarget says that no lane of this node can be used.
+var errNoTarget = errors.New("no store can be reached")
 
 // collectFor is one collect for all requests of a budget that wait on this node. One run goes on per
 // budget across all nodes: whoever finds another one helps to finish that.
@@ -152,9 +152,11 @@ func (s *Service) collect(ctx context.Context, budgetID int64, wishes []collectW
 		units = min(units+w.amount, budget.MaxAmount)
 	}
 	chosen := s.collectTarget(b, wishes[0].preferred)
-	if chosen == nil {
+	if chosen == nil { // every lane is down, or every epoch is changing
 		s.settleBudget(ctx, b)
-		return collected{}, unavailable("collect", errNoTarget)
+		got := collected{}
+		_, err := s.reach(ctx, b, &got)
+		return got, err
 	}
 	run, err := s.sql.BeginRun(ctx, Run{Budget: budgetID, Target: chosen.Ref(), Units: units})
 	if err != nil {
@@ -197,10 +199,8 @@ func (s *Service) collectTarget(b *Budget, preferred int64) *Bucket {
 func (s *Service) runCollect(ctx context.Context, b *Budget, run Run) (collected, error) {
 	got := collected{target: run.Target}
 	var target *Target
-	refs := make([]Ref, len(b.Buckets))
 	for i := range b.Buckets {
-		refs[i] = b.Buckets[i].Ref()
-		if refs[i] == run.Target {
+		if b.Buckets[i].Ref() == run.Target {
 			target = &Target{Lane: b.Buckets[i].Lane, Ref: run.Target}
 		}
 	}
@@ -208,20 +208,10 @@ func (s *Service) runCollect(ctx context.Context, b *Budget, run Run) (collected
 	if err != nil {
 		return got, err
 	}
-	rows, err := s.sql.Epochs(ctx, refs)
+	rows, err := s.reach(ctx, b, &got)
 	if err != nil {
 		return got, err
 	}
-	j, err := s.sql.Judge(ctx, b.ID, nil)
-	if err != nil {
-		return got, err
-	}
-	for i := range b.Buckets {
-		if row := rows[refs[i]]; row.Status.Live() && (row.Fenced != "" || s.isDown(b.Buckets[i].Lane)) {
-			got.outOfReach += row.Outstanding
-		}
-	}
-	got.inReach = j.Cover.Sum() - got.outOfReach
 	row := rows[run.Target]
 	if target == nil || row.Status != ledger.Open || row.Fenced != "" {
 		return got, nil // its target is gone: end it, the next one chooses another
@@ -233,7 +223,7 @@ func (s *Service) runCollect(ctx context.Context, b *Budget, run Run) (collected
 		need = run.Units - balance
 	}
 	ask := need
-	if j.Cover.Undistributed == 0 {
+	if !got.releasable {
 		ask = min(need, swept) // no bucket may apply for the rest
 	}
 	if ask > 0 {
@@ -251,6 +241,37 @@ func (s *Service) runCollect(ctx context.Context, b *Budget, run Run) (collected
 	given, err := s.collectFrom(ctx, b, rows, target, need)
 	got.moved += given
 	return got, err
+}
+
+// reach reads the newest epochs of a budget and says how much of what it covers can be had.
+func (s *Service) reach(ctx context.Context, b *Budget, got *collected) (map[Ref]ledger.Epoch, error) {
+	refs := make([]Ref, len(b.Buckets))
+	for i := range b.Buckets {
+		refs[i] = b.Buckets[i].Ref()
+	}
+	rows, err := s.sql.Epochs(ctx, refs)
+	if err != nil {
+		return nil, err
+	}
+	j, err := s.sql.Judge(ctx, b.ID, nil)
+	if err != nil {
+		return nil, err
+	}
+	down := 0
+	for i := range b.Buckets {
+		row, isDown := rows[refs[i]], s.isDown(b.Buckets[i].Lane)
+		if isDown {
+			down++
+		}
+		if row.Status.Live() && (row.Fenced != "" || isDown) {
+			got.outOfReach += row.Outstanding
+		}
+	}
+	if down == len(b.Buckets) {
+		got.outOfReach = j.Cover.Sum() // nor is there a bucket to bring the rest to
+	}
+	got.inReach, got.releasable = j.Cover.Sum()-got.outOfReach, j.Cover.Undistributed > 0
+	return rows, nil
 }
 
 // balanceOf reads what a bucket holds in its store.

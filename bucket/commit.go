@@ -49,7 +49,7 @@ func (s *Service) commitMarks(marks []mark) []result[committed] {
 	for i, m := range marks {
 		d.want(i, m)
 	}
-	out := make([]result[committed], len(marks))
+	out := failAll[committed](len(marks), unknown("commit", errors.New("nobody answered for this entry")))
 	for round := 0; len(d.epochs) > 0; round++ {
 		if round == commitRounds {
 			d.fail(&budget.Error{Code: budget.OutcomeUnknown, Op: "commit",
@@ -142,7 +142,9 @@ func (d *draining) round(ctx context.Context) {
 	if err != nil {
 		d.s.failed("sql", err)
 		for _, ref := range refs {
-			d.end(d.epochs[ref], unknown("commit", err))
+			if e := d.epochs[ref]; e != nil {
+				d.end(e, unknown("commit", err))
+			}
 		}
 		return
 	}
@@ -162,7 +164,9 @@ func (d *draining) round(ctx context.Context) {
 				d.s.recent.Add(id, struct{}{})
 			}
 		}
-		missed = append(missed, d.settle(e, r)...)
+		if e != nil { // its waiters may have been answered while another lane was read
+			missed = append(missed, d.settle(e, r)...)
+		}
 	}
 	d.s.observer.Commit(rows, duplicates, returned, d.s.clock.Now().Sub(began))
 	if len(missed) > 0 {
@@ -294,23 +298,25 @@ func (d *draining) mismatch(e *drainEpoch, wrong *ledger.Mismatch) {
 // lookBack answers the waiters whose entries another transaction committed, from the rows at their
 // positions. A position without a row in an ended epoch had no effect.
 func (d *draining) lookBack(ctx context.Context, positions []ledger.Position) {
-	found, err := d.s.sql.At(ctx, positions)
-	if err != nil {
-		d.s.failed("sql", err)
-		d.fail(unknown("commit", err))
-		return
-	}
 	asked := make(map[ledger.Position]bool, len(positions))
 	for _, p := range positions {
 		asked[p] = true
 	}
+	found, err := d.s.sql.At(ctx, positions)
+	if err != nil {
+		d.s.failed("sql", err)
+	}
 	for ref, e := range d.epochs {
+		answered := false
 		for i, m := range e.waiting {
 			if !asked[m.position()] {
 				continue
 			}
+			answered = true
 			delete(e.waiting, i)
 			switch o, ok := found[m.position()]; {
+			case err != nil:
+				d.answers[i] = result[committed]{err: unknown("commit", err)}
 			case ok:
 				d.answers[i] = result[committed]{answer: committed{outcome: o}}
 			case !d.rows[ref].Status.Live():
@@ -320,7 +326,7 @@ func (d *draining) lookBack(ctx context.Context, positions []ledger.Position) {
 				d.s.fence(ctx, ref, errMissingRow.Error())
 			}
 		}
-		if len(e.waiting) == 0 && !e.toClose {
+		if answered && len(e.waiting) == 0 && !e.toClose {
 			delete(d.epochs, ref)
 		}
 	}

@@ -78,32 +78,33 @@ func deduct(s *bucket.Service, ref bucket.BudgetRef, id string, amount int64) (b
 	return s.Deduct(context.Background(), bucket.DeductRequest{Budget: ref, RequestID: id, Amount: amount})
 }
 
-// settled waits until nothing is left half done and checks the books.
+// settled waits until nothing is left half done and every store can be read, and checks the books.
 func (w *world) settled(s *bucket.Service, ref bucket.BudgetRef, used int64) {
 	w.t.Helper()
-	deadline := time.Now().Add(10 * time.Second)
+	ctx, deadline := context.Background(), time.Now().Add(10*time.Second)
 	for {
-		u, err := w.sql.Unfinished(context.Background(), 100)
+		u, err := w.sql.Unfinished(ctx, 100)
 		if err != nil {
 			w.t.Fatal(err)
 		}
-		if len(u.Epochs)+len(u.Grants)+len(u.Returning)+len(u.Shrinks)+len(u.Fenced)+len(u.Offline) == 0 {
-			break
+		report, err := s.Audit(ctx, ref)
+		if err != nil {
+			w.t.Fatal(err)
+		}
+		if !report.OK {
+			w.t.Fatalf("audit: %v", report.Discrepancies)
+		}
+		open := len(u.Epochs) + len(u.Grants) + len(u.Returning) + len(u.Shrinks) + len(u.Fenced) + len(u.Offline)
+		if open == 0 && len(report.Unchecked) == 0 {
+			if report.Figures.Used != used {
+				w.t.Errorf("used %d, want %d", report.Figures.Used, used)
+			}
+			return
 		}
 		if time.Now().After(deadline) {
-			w.t.Fatalf("still unfinished: %+v", u)
+			w.t.Fatalf("still unfinished: %+v, unchecked %v", u, report.Unchecked)
 		}
 		time.Sleep(5 * time.Millisecond)
-	}
-	report, err := s.Audit(context.Background(), ref)
-	if err != nil {
-		w.t.Fatal(err)
-	}
-	if !report.OK || len(report.Unchecked) > 0 {
-		w.t.Errorf("audit: %v, unchecked %v", report.Discrepancies, report.Unchecked)
-	}
-	if report.Figures.Used != used {
-		w.t.Errorf("used %d, want %d", report.Figures.Used, used)
 	}
 }
 
