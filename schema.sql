@@ -64,6 +64,7 @@ CREATE TABLE budget_management_bucket (
   next_run BIGINT NOT NULL DEFAULT 1,       -- number of the next row in run
   created_at BIGINT NOT NULL,               -- ms since 1970
   updated_at BIGINT NOT NULL,               -- ms since 1970, of the last change of the definition
+  has_undistributed BIGINT GENERATED ALWAYS AS (CASE WHEN undistributed_quantity > 0 THEN 1 ELSE 0 END) STORED, -- 1: there are units to hand out
   PRIMARY KEY (id),
   UNIQUE (tenant, name),
   CHECK (total_quantity >= 0 AND total_quantity <= 9007199254740991),
@@ -71,6 +72,7 @@ CREATE TABLE budget_management_bucket (
   CHECK (quarantined_quantity >= 0 AND forfeited_quantity >= 0 AND pending_shrink_quantity >= 0),
   CHECK (out_quantity = total_quantity - undistributed_quantity - forfeited_quantity)
 );
+CREATE INDEX budget_management_bucket_units ON budget_management_bucket (has_undistributed);
 
 -- A bucket: one shard of a budget.
 CREATE TABLE sharding_budget_management_bucket (
@@ -85,12 +87,15 @@ CREATE TABLE sharding_budget_management_bucket (
   out_cnt BIGINT NOT NULL,                  -- number of applications since it was last recycled
   status VARBINARY(8) NOT NULL,             -- online | offline
   offline_by VARBINARY(8) NOT NULL,         -- operator | service; empty while online
-  epoch BIGINT NOT NULL,                    -- number of its newest epoch
+  epoch BIGINT NOT NULL,                    -- number of its newest epoch: no other may be live
+  is_idle BIGINT NOT NULL DEFAULT 0,        -- 1: online, and its newest epoch has ended: it needs another
   created_at BIGINT NOT NULL,               -- ms since 1970
   updated_at BIGINT NOT NULL,               -- ms since 1970
   PRIMARY KEY (id),
   UNIQUE (budget_id, ordinal)
 );
+CREATE INDEX sharding_budget_management_bucket_lane ON sharding_budget_management_bucket (instance, lane, id);
+CREATE INDEX sharding_budget_management_bucket_idle ON sharding_budget_management_bucket (is_idle);
 
 -- One life of a bucket between coming online and going offline. Its row lock is the per-bucket
 -- global lock.
@@ -114,14 +119,16 @@ CREATE TABLE bucket_epoch (
   limits_version BIGINT NOT NULL DEFAULT 0, -- limits by which commits of this epoch are judged
   fenced VARBINARY(512) NOT NULL,           -- why nothing may move on it; empty: it may
   has_units BIGINT GENERATED ALWAYS AS (CASE WHEN outstanding_quantity + returning_quantity > 0 THEN 1 ELSE 0 END) STORED, -- 1: counts in the sum of what is left
-  is_live BIGINT GENERATED ALWAYS AS (CASE WHEN status = 'closed' OR status = 'lost' THEN 0 ELSE 1 END) STORED, -- 1: may hold units in a store
+  has_returns BIGINT GENERATED ALWAYS AS (CASE WHEN returning_quantity > 0 THEN 1 ELSE 0 END) STORED, -- 1: a sweep moves units to the total
+  is_unfinished BIGINT GENERATED ALWAYS AS (CASE WHEN status = 'opening' OR status = 'closing' OR status = 'open' AND LENGTH(fenced) > 0 THEN 1 ELSE 0 END) STORED, -- 1: somebody has to go on with it
   created_at BIGINT NOT NULL,               -- ms since 1970
   PRIMARY KEY (bucket_id, epoch),
   CHECK (outstanding_quantity >= 0 AND held_quantity >= 0 AND used_quantity >= 0),
   CHECK (returning_quantity >= 0 AND closed_quantity >= 0 AND swept_quantity >= 0)
 );
 CREATE INDEX bucket_epoch_units ON bucket_epoch (budget_id, has_units);
-CREATE INDEX bucket_epoch_live ON bucket_epoch (is_live, status);
+CREATE INDEX bucket_epoch_returns ON bucket_epoch (has_returns, budget_id);
+CREATE INDEX bucket_epoch_unfinished ON bucket_epoch (is_unfinished);
 
 -- One numbered movement of units total -> bucket.
 CREATE TABLE grant_log (

@@ -1,0 +1,244 @@
+package sqlstore
+
+import (
+	"cmp"
+	"context"
+	"slices"
+	"strings"
+
+	"github.com/budgetd/budgetd/bucket"
+	"github.com/budgetd/budgetd/ledger"
+)
+
+// Commit drains logs into the ledger in one transaction. See bucket.Ledger. When an earlier attempt
+// turns out to have been committed, the report has no outcomes for it: their rows are found by At.
+// Keeps I1, I4, I7.
+func (db *DB) Commit(ctx context.Context, logs []ledger.Log) (bucket.CommitReport, error) {
+	var report bucket.CommitReport
+	if len(logs) == 0 {
+		return report, nil
+	}
+	err := db.write(ctx, "commit", func(t *tx) error {
+		d, err := t.drain(logs)
+		if err != nil {
+			return err
+		}
+		report = bucket.CommitReport{Epochs: d.reports}
+		return t.writeDrained(d.changed)
+	})
+	if err != nil {
+		return bucket.CommitReport{}, err
+	}
+	return report, nil
+}
+
+// drains is what draining some logs decided.
+type drains struct {
+	// reports has one element per log, in the order given.
+	reports []bucket.EpochReport
+	// changed is what has to be written, in the order of (bucket, epoch).
+	changed []*ledger.Drained
+	books   books
+}
+
+// drain locks the epochs of the logs, then the deductions whose ids they hold, and decides.
+func (t *tx) drain(logs []ledger.Log) (drains, error) {
+	positions := make([]position, len(logs))
+	for i := range logs {
+		positions[i] = position{logs[i].Bucket, logs[i].Epoch}
+	}
+	rows, err := t.lockEpochs(positions...)
+	if err != nil {
+		return drains{}, err
+	}
+	return t.drainLocked(logs, rows)
+}
+
+// drainLocked is drain for epochs that are locked.
+func (t *tx) drainLocked(logs []ledger.Log, rows map[position]*epochRow) (drains, error) {
+	var ids []bucket.ID
+	for i := range logs {
+		row := rows[position{logs[i].Bucket, logs[i].Epoch}]
+		if row == nil || !row.live() || row.Fenced != "" {
+			continue
+		}
+		for j := range logs[i].Entries {
+			if e := &logs[i].Entries[j]; e.Kind == ledger.KindDeduct && e.Seq > row.DrainedSeq {
+				ids = append(ids, bucket.ID{Budget: row.Budget, RequestID: e.Request.ID})
+			}
+		}
+	}
+	recorded, err := t.deductions(ids, locked)
+	if err != nil {
+		return drains{}, err
+	}
+	d := drains{reports: make([]bucket.EpochReport, len(logs)), books: books{rows: recorded}}
+	for _, i := range inLockOrder(logs) {
+		row := rows[position{logs[i].Bucket, logs[i].Epoch}]
+		if row == nil {
+			d.reports[i].Err = ledger.ErrEnded
+			continue
+		}
+		d.reports[i] = t.drainLog(&d, row, logs[i])
+	}
+	return d, nil
+}
+
+// inLockOrder returns the indices of the logs in the order of (bucket, epoch).
+func inLockOrder(logs []ledger.Log) []int {
+	order := make([]int, len(logs))
+	for i := range order {
+		order[i] = i
+	}
+	slices.SortFunc(order, func(i, j int) int {
+		return cmp.Or(cmp.Compare(logs[i].Bucket, logs[j].Bucket), cmp.Compare(logs[i].Epoch, logs[j].Epoch))
+	})
+	return order
+}
+
+// drainLog decides one log. What it makes is known to later logs only if all of it is committed.
+func (t *tx) drainLog(d *drains, row *epochRow, log ledger.Log) bucket.EpochReport {
+	before := row.epoch()
+	page := d.books.page(row.Budget)
+	drained, err := ledger.Drain(before, t.now, log, page.known, page.remember)
+	if err != nil {
+		return bucket.EpochReport{Row: before, Err: err}
+	}
+	page.keep()
+	if drained.Changed() {
+		d.changed = append(d.changed, &drained)
+	}
+	return bucket.EpochReport{Row: drained.After, Outcomes: drained.Outcomes, Close: drained.Close}
+}
+
+// books are the ledger's rows of the ids that one transaction looks at.
+type books struct {
+	rows map[bucket.ID]*ledger.Deduction
+}
+
+// page is the part of one log: what it makes is put into the books by keep.
+type page struct {
+	books  *books
+	budget int64
+	made   map[string]*ledger.Deduction
+}
+
+func (b *books) page(budget int64) *page { return &page{books: b, budget: budget} }
+
+func (p *page) known(id string) *ledger.Deduction {
+	if d := p.made[id]; d != nil {
+		return d
+	}
+	return p.books.rows[bucket.ID{Budget: p.budget, RequestID: id}]
+}
+
+func (p *page) remember(d *ledger.Deduction) {
+	if p.made == nil {
+		p.made = map[string]*ledger.Deduction{}
+	}
+	p.made[d.RequestID] = d
+}
+
+func (p *page) keep() {
+	for id, d := range p.made {
+		p.books.rows[bucket.ID{Budget: p.budget, RequestID: id}] = d
+	}
+}
+
+const (
+	insertDeduction = `INSERT INTO deduction (budget_id, request_id, state, amount, rolled_back,
+		fingerprint, nonce, reference, dimensions, bucket_id, epoch, seq, entry, counted_at)`
+	insertDuplicate = `INSERT INTO duplicate (bucket_id, epoch, seq, budget_id, request_id, nonce, amount,
+		reason, created_at)`
+	deductionWidth, duplicateWidth = 14, 9
+)
+
+// writeDrained writes what draining decided: deductions by key, duplicates, grants, epoch rows.
+func (t *tx) writeDrained(changed []*ledger.Drained) error {
+	var made []*ledger.Deduction
+	var duplicates []any
+	now := toMS(t.now)
+	for _, d := range changed {
+		for i := range d.Deductions {
+			made = append(made, &d.Deductions[i])
+		}
+		for _, dup := range d.Duplicates {
+			duplicates = append(duplicates, dup.Position.Bucket, dup.Position.Epoch, dup.Position.Seq, dup.Budget,
+				[]byte(dup.RequestID), []byte(dup.Nonce), dup.Amount, string(dup.Reason), now)
+		}
+	}
+	slices.SortFunc(made, func(a, b *ledger.Deduction) int {
+		return cmp.Or(cmp.Compare(a.Budget, b.Budget), cmp.Compare(a.RequestID, b.RequestID))
+	})
+	deductions := make([]any, 0, len(made)*deductionWidth)
+	for _, d := range made {
+		deductions = append(deductions, d.Budget, []byte(d.RequestID), string(d.State), d.Amount, d.RolledBack,
+			[]byte(d.Fingerprint), []byte(d.Nonce), orNull(d.Reference), orNull(d.Dimensions),
+			d.Position.Bucket, d.Position.Epoch, d.Position.Seq, d.Entry, toMS(d.CountedAt))
+	}
+	if err := t.insert(insertDeduction, deductionWidth, deductions); err != nil {
+		return err
+	}
+	if err := t.insert(insertDuplicate, duplicateWidth, duplicates); err != nil {
+		return err
+	}
+	if err := t.markArrived(changed); err != nil {
+		return err
+	}
+	return t.advance(changed)
+}
+
+const markGrants = `UPDATE grant_log SET status = 'applied' WHERE `
+
+// markArrived notes the grants that the logs showed.
+func (t *tx) markArrived(changed []*ledger.Drained) error {
+	var args []any
+	for _, d := range changed {
+		for _, number := range d.Arrived {
+			args = append(args, d.After.Bucket, d.After.Number, number)
+		}
+	}
+	return t.hitAll(markGrants, nil, `(bucket_id = ? AND epoch = ? AND number = ?)`, args)
+}
+
+// advance moves epochs from one drained position to the next: the compare-and-set that lets each log
+// entry through once. Several rows go into one statement, by CASE.
+func (t *tx) advance(changed []*ledger.Drained) error {
+	for chunk := range slices.Chunk(changed, t.conn.dialect.updateRows) {
+		var args []any
+		for _, value := range []func(e *ledger.Epoch) any{
+			func(e *ledger.Epoch) any { return e.Outstanding },
+			func(e *ledger.Epoch) any { return e.Used },
+			func(e *ledger.Epoch) any { return e.Returning },
+			func(e *ledger.Epoch) any { return e.NextEntry },
+			func(e *ledger.Epoch) any { return e.DrainedSeq },
+			func(e *ledger.Epoch) any { return []byte(e.DrainedChain) },
+		} {
+			for _, d := range chunk {
+				args = append(args, d.After.Bucket, d.After.Number, value(&d.After))
+			}
+		}
+		for _, d := range chunk {
+			taken := d.Before.Outstanding - d.After.Outstanding
+			args = append(args, d.After.Bucket, d.After.Number, d.Before.DrainedSeq, taken)
+		}
+		if err := t.hit(len(chunk), advanceText(len(chunk)), args...); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// advanceText is the statement that advances n epochs.
+func advanceText(n int) string {
+	return strings.ReplaceAll(advanceEpochs, "$value",
+		"CASE "+repeat("WHEN bucket_id = ? AND epoch = ? THEN ?", " ", n)+" END") +
+		repeat(advanceWhere, " OR ", n)
+}
+
+const (
+	advanceEpochs = `UPDATE bucket_epoch SET outstanding_quantity = $value, used_quantity = $value,
+		returning_quantity = $value, next_entry = $value, drained_seq = $value, drained_chain = $value WHERE `
+	advanceWhere = `(bucket_id = ? AND epoch = ? AND drained_seq = ? AND outstanding_quantity >= ?
+		AND status IN ('open', 'closing') AND LENGTH(fenced) = 0)`
+)

@@ -1,0 +1,41 @@
+package sqlstore
+
+import (
+	"testing"
+	"time"
+
+	"github.com/budgetd/budgetd/bucket"
+	"github.com/budgetd/budgetd/internal/storetest"
+)
+
+func TestSQLiteConforms(t *testing.T) {
+	storetest.RunSQL(t, func(t *testing.T, clock func() time.Time) bucket.SQL {
+		return openFile(t, clock)
+	})
+}
+
+func TestMariaDBConforms(t *testing.T) {
+	storetest.RunSQL(t, func(t *testing.T, clock func() time.Time) bucket.SQL {
+		return openMariaDB(t, clock)
+	})
+}
+
+// testRows runs the conformance suite of stores on rows of a database.
+func testRows(t *testing.T, open func(t *testing.T) *DB) {
+	storetest.RunStore(t, func(t *testing.T) storetest.StoreUnderTest {
+		db := open(t)
+		return storetest.StoreUnderTest{
+			Store:       db.Rows("sql", 2),
+			Lane:        bucket.Lane{Instance: "sql", Index: 1},
+			AnotherNode: func() bucket.Instance { return db.Rows("sql", 2) },
+		}
+	})
+}
+
+func TestSQLiteRowsConform(t *testing.T) {
+	testRows(t, func(t *testing.T) *DB { return openFile(t, time.Now) })
+}
+
+func TestMariaDBRowsConform(t *testing.T) {
+	testRows(t, func(t *testing.T) *DB { return openMariaDB(t, time.Now) })
+}

@@ -1,0 +1,102 @@
+package sqlstore
+
+import (
+	"math/bits"
+	"strings"
+	"sync"
+
+	"github.com/pressly/goose/v3"
+)
+
+// dialect holds what differs between the engines; everything else is common text.
+//
+// Statements carry three marks, written as comments so that SQLite reads the text as it stands:
+//
+//	/*locked*/   lock the rows read until the end of the transaction
+//	/*shared*/   the same, other readers of that kind allowed
+//	/*primary*/  find the rows by primary key, so that no other row is locked on the way
+//
+// SQLite needs none of them: BEGIN IMMEDIATE keeps every other writer out.
+type dialect struct {
+	name string
+	// begin starts a writing transaction, snapshot a reading one that sees one moment.
+	begin    string
+	snapshot []string
+	marks    *strings.Replacer // nil: the marks stay comments
+	// prepare keeps statements prepared. Their number stays bounded because lists are padded to
+	// powers of two and inserts are cut to insertRows.
+	prepare bool
+	// insertRows and updateRows are the most rows per statement: many where each statement is a
+	// round trip, few where it is a call.
+	insertRows, updateRows int
+	// groups allows the ids of several budgets in one statement.
+	groups bool
+
+	texts sync.Map // text with marks -> text
+}
+
+const sqliteName, mysqlName = "sqlite", "mysql"
+
+func newSQLiteDialect() *dialect {
+	return &dialect{name: sqliteName, begin: "BEGIN IMMEDIATE", snapshot: []string{"BEGIN DEFERRED"},
+		prepare: true, insertRows: 1, updateRows: 1}
+}
+
+func newMySQLDialect() *dialect {
+	return &dialect{name: mysqlName, begin: "START TRANSACTION",
+		snapshot: []string{
+			"SET TRANSACTION ISOLATION LEVEL REPEATABLE READ",
+			"START TRANSACTION WITH CONSISTENT SNAPSHOT, READ ONLY",
+		},
+		marks: strings.NewReplacer("/*locked*/", "FOR UPDATE", "/*shared*/", "LOCK IN SHARE MODE",
+			"/*primary*/", "FORCE INDEX (PRIMARY)"),
+		insertRows: 500, updateRows: 50, groups: true}
+}
+
+// text returns a statement as the engine reads it.
+func (d *dialect) text(query string) string {
+	if d.marks == nil || !strings.Contains(query, "/*") {
+		return query
+	}
+	if text, ok := d.texts.Load(query); ok {
+		return text.(string) //nolint:forcetypeassert // only texts are stored
+	}
+	text := d.marks.Replace(query)
+	if len(query) < 4096 { // lists are made anew for each length; do not keep them
+		d.texts.Store(query, text)
+	}
+	return text
+}
+
+// padded returns how many places a list of n gets: where statements are kept prepared, the next
+// power of two, filled up by repeating the last element.
+func (d *dialect) padded(n int) int {
+	if !d.prepare || n <= 1 {
+		return n
+	}
+	return 1 << bits.Len(uint(n-1)) //nolint:gosec // n > 1
+}
+
+// repeat returns n copies of part with separators between them.
+func repeat(part, separator string, n int) string {
+	if n == 0 {
+		return ""
+	}
+	return part + strings.Repeat(separator+part, n-1)
+}
+
+// goose is the engine's name for the migrations.
+func (d *dialect) goose() goose.Dialect {
+	if d.name == sqliteName {
+		return goose.DialectSQLite3
+	}
+	return goose.DialectMySQL
+}
+
+// tables lists the names of all tables of the database.
+func (d *dialect) tables() string {
+	if d.name == sqliteName {
+		return `SELECT name FROM sqlite_master WHERE type IN ('table', 'view')`
+	}
+	return `SELECT table_name FROM information_schema.tables WHERE table_schema = DATABASE()`
+}

@@ -1,0 +1,207 @@
+package sqlstore
+
+import (
+	"context"
+	"errors"
+
+	"github.com/budgetd/budgetd/bucket"
+	"github.com/budgetd/budgetd/ledger"
+)
+
+var _ bucket.Direct = (*Rows)(nil)
+
+// DeductAndCommit deducts and commits in one transaction: see bucket.Direct. Nothing is left to
+// drain, so of the new log entries only the last of each epoch is kept. An epoch that is not open in
+// the ledger answers EpochClosed, one that is fenced or whose log does not match answers Broken, for
+// each of its operations; nothing of them is written. Keeps I1, I2, I4, I7.
+func (s *Rows) DeductAndCommit(ctx context.Context, lane bucket.Lane, operations []bucket.Operation) (
+	[]bucket.Reply, []*ledger.Outcome, error) {
+	if err := checkAll(operations, checkOperation); err != nil || len(operations) == 0 {
+		return nil, nil, err
+	}
+	serves, err := s.activation("deduct", lane)
+	if err != nil {
+		return nil, nil, err
+	}
+	var d *direct
+	err = s.db.write(ctx, "deduct", func(t *tx) error {
+		again := &direct{t: t, operations: operations}
+		if err := again.lock(serves); err != nil {
+			return err
+		}
+		if t.unsure && d != nil && d.last != nil {
+			if done, err := t.recordedAt(d.last); err != nil || done {
+				return err
+			}
+		}
+		d = again
+		return d.run()
+	})
+	if err != nil {
+		return nil, nil, err
+	}
+	return d.replies, d.outcomes, nil
+}
+
+// direct is one attempt of DeductAndCommit.
+type direct struct {
+	t          *tx
+	operations []bucket.Operation
+	replies    []bucket.Reply
+	outcomes   []*ledger.Outcome
+	// rows are the epochs in the ledger, lives those in the store: all locked.
+	rows  map[position]*epochRow
+	lives *lives
+	// last is an operation that is in the ledger if the transaction is.
+	last *recordedOperation
+}
+
+// recordedOperation is a log position with the nonce of the call that made it.
+type recordedOperation struct {
+	at    ledger.Position
+	nonce string
+}
+
+const selectNonceAt = `SELECT nonce FROM deduction WHERE bucket_id = ? AND epoch = ? AND seq = ?
+	UNION ALL SELECT nonce FROM duplicate WHERE bucket_id = ? AND epoch = ? AND seq = ?`
+
+// recordedAt reports whether an earlier attempt, whose commit stayed unknown, was committed. The
+// epoch is locked, so that attempt is over.
+func (t *tx) recordedAt(r *recordedOperation) (bool, error) {
+	var nonce string
+	found, err := t.get(&nonce, selectNonceAt, r.at.Bucket, r.at.Epoch, r.at.Seq, r.at.Bucket, r.at.Epoch,
+		r.at.Seq)
+	return found && nonce == r.nonce, err
+}
+
+// lock locks the epochs in the ledger, then in the store.
+func (d *direct) lock(serves int64) error {
+	positions := make([]position, len(d.operations))
+	for i := range d.operations {
+		positions[i] = at(d.operations[i].Ref)
+	}
+	var err error
+	if d.rows, err = d.t.lockEpochs(positions...); err != nil {
+		return err
+	}
+	rows, err := d.t.readLives(positions, locked)
+	if err != nil {
+		return err
+	}
+	d.lives = &lives{t: d.t, serves: serves, rows: rows}
+	return nil
+}
+
+func (d *direct) run() error {
+	d.deduct()
+	if len(d.lives.changed) == 0 {
+		return nil
+	}
+	logs, err := d.logs()
+	if err != nil {
+		return err
+	}
+	drained, err := d.t.drainLocked(logs, d.rows)
+	if err != nil {
+		return err
+	}
+	d.settle(drained.reports)
+	if err := d.t.writeDrained(drained.changed); err != nil {
+		return err
+	}
+	return d.writeLives(drained.reports)
+}
+
+// deduct asks the store's rows, of epochs that are open in the ledger: such a one is its bucket's
+// newest.
+func (d *direct) deduct() {
+	d.replies = make([]bucket.Reply, len(d.operations))
+	for i, o := range d.operations {
+		row := d.rows[at(o.Ref)]
+		switch {
+		case row == nil:
+			d.replies[i] = bucket.Reply{Verdict: bucket.EpochGone}
+		case row.Fenced != "":
+			d.replies[i] = bucket.Reply{Verdict: bucket.Broken, Why: "fenced: " + row.Fenced}
+		case row.Status != string(ledger.Open):
+			d.replies[i] = bucket.Reply{Verdict: bucket.EpochClosed}
+		default:
+			d.replies[i] = d.lives.deduct(o)
+		}
+	}
+}
+
+// logs returns what is to be drained of the changed epochs: what the log holds from the drained
+// position, and the new entries.
+func (d *direct) logs() ([]ledger.Log, error) {
+	logs := make([]ledger.Log, len(d.lives.changed))
+	for i, e := range d.lives.changed {
+		row := d.rows[position{e.Bucket, e.Epoch}]
+		cursor := bucket.Cursor{
+			Ref: bucket.Ref{Bucket: e.Bucket, Epoch: e.Epoch}, From: row.DrainedSeq,
+		}
+		lines, err := d.t.lines(cursor, int(e.Seq-row.DrainedSeq)+1)
+		if err != nil {
+			return nil, err
+		}
+		kept := parse(lines)
+		logs[i] = ledger.Log{Bucket: e.Bucket, Epoch: e.Epoch, From: row.DrainedSeq,
+			Entries: append(kept.Entries, e.entries...)} // an unreadable entry is missing: a mismatch
+	}
+	return logs, nil
+}
+
+// settle gives each operation its outcome, or the verdict of an epoch that could not be drained.
+func (d *direct) settle(reports []bucket.EpochReport) {
+	d.outcomes = make([]*ledger.Outcome, len(d.operations))
+	outcomes := map[ledger.Position]*ledger.Outcome{}
+	failed := map[position]bucket.Reply{}
+	for i, e := range d.lives.changed {
+		r := &reports[i]
+		for j := range r.Outcomes {
+			outcomes[r.Outcomes[j].Position] = &r.Outcomes[j]
+		}
+		if r.Err != nil {
+			failed[position{e.Bucket, e.Epoch}] = verdictOf(r.Err)
+		}
+	}
+	for i, o := range d.operations {
+		if d.replies[i].Verdict != bucket.OK {
+			continue
+		}
+		if reply, bad := failed[at(o.Ref)]; bad {
+			d.replies[i] = reply
+			continue
+		}
+		p := ledger.Position{Bucket: o.Ref.Bucket, Epoch: o.Ref.Epoch, Seq: d.replies[i].Seq}
+		d.outcomes[i] = outcomes[p]
+		d.last = &recordedOperation{at: p, nonce: o.Request.Nonce}
+	}
+}
+
+// verdictOf is what a store answers for an epoch that cannot be drained.
+func verdictOf(err error) bucket.Reply {
+	if errors.Is(err, ledger.ErrEnded) {
+		return bucket.Reply{Verdict: bucket.EpochClosed}
+	}
+	return bucket.Reply{Verdict: bucket.Broken, Why: err.Error()}
+}
+
+// writeLives writes the store's rows of the epochs that were drained, and their last log entries.
+func (d *direct) writeLives(reports []bucket.EpochReport) error {
+	var lines []any
+	for i, e := range d.lives.changed {
+		if reports[i].Err != nil {
+			continue
+		}
+		if err := d.t.writeLife(e); err != nil {
+			return err
+		}
+		if _, err := d.t.exec(trimLines, e.Bucket, e.Epoch, e.Epoch, e.Seq); err != nil {
+			return err
+		}
+		last := e.entries[len(e.entries)-1]
+		lines = append(lines, e.Bucket, e.Epoch, last.Seq, []byte(last.Chain+last.Line))
+	}
+	return d.t.insert(insertLine, 4, lines)
+}

@@ -1,0 +1,242 @@
+package sqlstore
+
+import (
+	"context"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/budgetd/budgetd/bucket"
+)
+
+// The values of grant_log.status.
+const grantPending, grantVoid = "pending", "void"
+
+// ordinaryKey is the request key of a grant that nobody repeats under a key of his own.
+func ordinaryKey(row *epochRow) []byte {
+	key := strconv.AppendInt(nil, row.Bucket, 10)
+	key = strconv.AppendInt(append(key, '/'), row.Number, 10)
+	return strconv.AppendInt(append(key, '/'), row.NextGrant, 10)
+}
+
+// collectKey is the request key of the grant that the end of an epoch becomes: it can happen once.
+func collectKey(donor *epochRow) []byte {
+	key := strconv.AppendInt([]byte("collect/"), donor.Bucket, 10)
+	return strconv.AppendInt(append(key, '/'), donor.Number, 10)
+}
+
+// granting is units for a locked epoch.
+type granting struct {
+	row   *epochRow
+	units int64
+	key   []byte
+}
+
+const (
+	// $units stands for the units of each row.
+	grantToEpochs = `UPDATE bucket_epoch SET outstanding_quantity = outstanding_quantity + $units,
+		next_grant = next_grant + 1 WHERE `
+	grantWhere = `(bucket_id = ? AND epoch = ? AND next_grant = ? AND status IN ('opening', 'open')
+		AND LENGTH(fenced) = 0)`
+	grantToBuckets = `UPDATE sharding_budget_management_bucket SET out_quantity = out_quantity + $units,
+		sharding_quantity = $units, out_cnt = out_cnt + ?, updated_at = ? WHERE `
+)
+
+// grant moves units into locked epochs, at most one grant for each: the row's O, a numbered grant, the
+// bucket's totals. What gives the units is the caller's. applications is what each counts in out_cnt.
+func (t *tx) grant(applications int, grants ...granting) ([]bucket.GrantOrder, error) {
+	now := toMS(t.now)
+	orders := make([]bucket.GrantOrder, len(grants))
+	var rows []any
+	for i, g := range grants {
+		rows = append(rows, g.row.Bucket, g.row.Number, g.row.NextGrant, g.row.Budget, g.key, g.units,
+			grantPending, now)
+		orders[i] = bucket.GrantOrder{Ref: g.row.ref(), Number: g.row.NextGrant, Amount: g.units}
+	}
+	if err := t.insert(insertGrant, grantWidth, rows); err != nil {
+		return nil, err
+	}
+	for chunk := range slices.Chunk(grants, t.conn.dialect.updateRows) {
+		units := "CASE " + repeat("WHEN %s = ? THEN ?", " ", len(chunk)) + " END"
+		var amounts, epochs, buckets []any
+		for _, g := range chunk {
+			amounts = append(amounts, g.row.Bucket, g.units)
+			epochs = append(epochs, g.row.Bucket, g.row.Number, g.row.NextGrant)
+			buckets = append(buckets, g.row.Bucket)
+		}
+		text := strings.ReplaceAll(grantToEpochs, "$units", strings.ReplaceAll(units, "%s", "bucket_id"))
+		if err := t.hitAll(text, amounts, grantWhere, epochs); err != nil {
+			return nil, err
+		}
+		text = strings.ReplaceAll(grantToBuckets, "$units", strings.ReplaceAll(units, "%s", "id"))
+		before := append(append(slices.Clone(amounts), amounts...), applications, now)
+		if err := t.hitAll(text, before, `(id = ?)`, buckets); err != nil {
+			return nil, err
+		}
+	}
+	for _, g := range grants {
+		g.row.NextGrant++
+		g.row.Outstanding += g.units
+	}
+	return orders, nil
+}
+
+const (
+	selectOutCnt = `SELECT out_cnt FROM sharding_budget_management_bucket WHERE id = ?`
+)
+
+// Apply grants U to an open epoch. See bucket.Transfers. Keeps I1, I2.
+func (db *DB) Apply(ctx context.Context, budgetID int64, want bucket.Want) (
+	order *bucket.GrantOrder, err error) {
+	var tried *bucket.GrantOrder // what an earlier attempt wrote, committed or not
+	err = db.write(ctx, "apply", func(t *tx) error {
+		order = nil
+		b, err := t.lockBudget("apply", budgetID)
+		if err != nil {
+			return err
+		}
+		rows, err := t.lockEpochs(at(want.Ref))
+		if err != nil {
+			return err
+		}
+		row := rows[at(want.Ref)]
+		if row == nil || row.Budget != budgetID {
+			return nil
+		}
+		if t.unsure && tried != nil && row.NextGrant > tried.Number {
+			var amount int64
+			found, err := t.get(&amount, selectGrantAmount, row.Bucket, row.Number, tried.Number)
+			if err != nil || found && amount == tried.Amount {
+				order = tried
+				return err
+			}
+		}
+		units, err := t.applicable(b, row, want)
+		if err != nil || units == 0 {
+			return err
+		}
+		orders, err := t.grant(1, granting{row, units, ordinaryKey(row)})
+		if err != nil {
+			return err
+		}
+		order, tried = &orders[0], &orders[0]
+		return t.addUndistributed(budgetID, -units)
+	})
+	if err != nil {
+		return nil, err
+	}
+	return order, nil
+}
+
+const selectGrantAmount = `SELECT amount FROM grant_log WHERE bucket_id = ? AND epoch = ? AND number = ?`
+
+// applicable returns how many units an epoch may be granted now, 0 for none.
+func (t *tx) applicable(b *budgetRow, row *epochRow, want bucket.Want) (int64, error) {
+	if !row.mayGrow() {
+		return 0, nil
+	}
+	units := min(want.Units, b.releasable())
+	if !want.Unbounded {
+		var outCnt int
+		if _, err := t.get(&outCnt, selectOutCnt, row.Bucket); err != nil {
+			return 0, err
+		}
+		if b.AdjustCnt > 0 && outCnt >= b.AdjustCnt {
+			return 0, nil
+		}
+		if b.Sharding > 0 {
+			units = min(units, b.Sharding)
+		}
+	}
+	if units < max(want.Need, 1) {
+		return 0, nil
+	}
+	return units, nil
+}
+
+// HandOut spreads U over the buckets that can take it. See bucket.Transfers. After an attempt whose
+// commit stayed unknown the result may lack what that attempt did: it is in Unfinished. Keeps I1.
+func (db *DB) HandOut(ctx context.Context, budgetID int64) (out bucket.Handout, err error) {
+	err = db.write(ctx, "hand out", func(t *tx) error {
+		out = bucket.Handout{}
+		b, err := t.lockBudget("hand out", budgetID)
+		if err != nil || b.releasable() == 0 {
+			return err
+		}
+		takers, err := t.takers(b)
+		if err != nil || len(takers) == 0 {
+			return err
+		}
+		if out, err = t.handOut(b, takers); err != nil {
+			return err
+		}
+		return t.addUndistributed(budgetID, -b.releasable())
+	})
+	if err != nil {
+		return bucket.Handout{}, err
+	}
+	return out, nil
+}
+
+// takers returns the buckets that units can be handed out to, by ordinal, with their newest epochs
+// locked: online with an open epoch, or taken offline by the service and ended.
+func (t *tx) takers(b *budgetRow) ([]*bucketRow, error) {
+	all, err := t.buckets(b.ID)
+	if err != nil {
+		return nil, err
+	}
+	positions := make([]position, len(all))
+	for i := range all {
+		positions[i] = all[i].position()
+	}
+	rows, err := t.lockEpochs(positions...)
+	if err != nil {
+		return nil, err
+	}
+	var out []*bucketRow
+	for i := range all {
+		row := &all[i]
+		row.epochRow = *rows[row.position()]
+		if row.ListStatus == online && row.mayGrow() ||
+			row.OfflineBy == string(bucket.ByService) && !row.live() {
+			out = append(out, row)
+		}
+	}
+	return out, nil
+}
+
+// handOut grants each taker its share; one that is offline gets a new epoch first.
+func (t *tx) handOut(b *budgetRow, takers []*bucketRow) (bucket.Handout, error) {
+	var out bucket.Handout
+	shares := spread(b.releasable(), len(takers))
+	for len(shares) > 0 && shares[len(shares)-1] == 0 {
+		shares = shares[:len(shares)-1]
+	}
+	takers = takers[:len(shares)]
+	var ended []*bucketRow
+	for _, row := range takers {
+		if !row.live() {
+			ended = append(ended, row)
+		}
+	}
+	if err := t.begin("hand out", b, ended); err != nil {
+		return out, err
+	}
+	grants := make([]granting, len(takers))
+	for i, row := range takers {
+		grants[i] = granting{&row.epochRow, shares[i], ordinaryKey(&row.epochRow)}
+	}
+	orders, err := t.grant(1, grants...)
+	if err != nil {
+		return out, err
+	}
+	for i, row := range takers {
+		row.OutQuantity += shares[i]
+		row.OutCnt++
+		out.Grants = append(out.Grants, bucket.PendingGrant{Lane: row.lane(), Order: orders[i]})
+	}
+	for _, row := range ended {
+		out.Opened = append(out.Opened, row.bucket())
+	}
+	return out, nil
+}

@@ -1,0 +1,144 @@
+package sqlstore
+
+import (
+	"cmp"
+	"context"
+	"slices"
+
+	"github.com/budgetd/budgetd/bucket"
+	"github.com/budgetd/budgetd/budget"
+)
+
+const (
+	selectLane = `SELECT instance, lane, identity, activation FROM lane WHERE instance = ? AND lane = ?`
+	insertLane = `INSERT INTO lane (instance, lane, identity, activation) VALUES (?, ?, ?, 1)`
+	updateLane = `UPDATE lane SET activation = activation + 1, identity = ?
+		WHERE instance = ? AND lane = ? AND activation = ?`
+)
+
+type laneRow struct {
+	Instance   string `db:"instance"`
+	Lane       int    `db:"lane"`
+	Identity   string `db:"identity"`
+	Activation int64  `db:"activation"`
+}
+
+func (r *laneRow) row() bucket.LaneRow {
+	return bucket.LaneRow{
+		Lane: bucket.Lane{Instance: r.Instance, Index: r.Lane}, Identity: r.Identity, Activation: r.Activation,
+	}
+}
+
+// Lane reads the row of a lane, or makes it with activation 1.
+func (db *DB) Lane(ctx context.Context, lane bucket.Lane, identity string) (bucket.LaneRow, error) {
+	var row laneRow
+	found := false
+	err := db.read(ctx, "lane", func(r *reader) (err error) {
+		found, err = r.get(&row, selectLane, []byte(lane.Instance), lane.Index)
+		return err
+	})
+	if err != nil || found {
+		return row.row(), err
+	}
+	err = db.write(ctx, "lane", func(t *tx) error {
+		found, err := t.get(&row, selectLane, []byte(lane.Instance), lane.Index)
+		if err != nil || found {
+			return err
+		}
+		row = laneRow{Instance: lane.Instance, Lane: lane.Index, Identity: identity, Activation: 1}
+		return t.hit(1, insertLane, []byte(lane.Instance), lane.Index, []byte(identity))
+	})
+	if err != nil {
+		return bucket.LaneRow{}, err
+	}
+	return row.row(), nil
+}
+
+// NextActivation moves a lane from one activation to the next, unless somebody else already did.
+// Error: InstanceNotFound for a lane that was never seen.
+func (db *DB) NextActivation(ctx context.Context, lane bucket.Lane, from int64, identity string) (
+	bucket.LaneRow, error) {
+	var row laneRow
+	err := db.write(ctx, "recover", func(t *tx) error {
+		_, err := t.exec(updateLane, []byte(identity), []byte(lane.Instance), lane.Index, from)
+		if err != nil {
+			return err
+		}
+		found, err := t.get(&row, selectLane, []byte(lane.Instance), lane.Index)
+		if err == nil && !found {
+			err = budget.Refuse(budget.InstanceNotFound, "recover",
+				"lane %d of instance %q is not known", lane.Index, lane.Instance)
+		}
+		return err
+	})
+	if err != nil {
+		return bucket.LaneRow{}, err
+	}
+	return row.row(), nil
+}
+
+// activations reads the present activation of lanes, locked against a change until the new epochs
+// are committed, so that whoever moves a lane on finds all epochs of the activation before. Error:
+// Unavailable for a lane that has never been reached.
+func (t *tx) activations(op string, lanes []bucket.Lane) (map[bucket.Lane]int64, error) {
+	lanes = slices.Clone(lanes)
+	slices.SortFunc(lanes, func(a, b bucket.Lane) int {
+		return cmp.Or(cmp.Compare(a.Instance, b.Instance), cmp.Compare(a.Index, b.Index))
+	})
+	out := map[bucket.Lane]int64{}
+	for _, lane := range slices.Compact(lanes) {
+		var row laneRow
+		found, err := t.get(&row, selectLane+" /*shared*/", []byte(lane.Instance), lane.Index)
+		if err != nil {
+			return nil, err
+		}
+		if !found {
+			return nil, budget.Refuse(budget.Unavailable, op,
+				"lane %d of instance %q has never been reached", lane.Index, lane.Instance)
+		}
+		out[lane] = row.Activation
+	}
+	return out, nil
+}
+
+// selectLaneEpochs reads the newest epochs of a lane's buckets: no others are live.
+const selectLaneEpochs = `SELECT ` + laneEpochColumns + ` FROM sharding_budget_management_bucket b
+	JOIN bucket_epoch e ON e.bucket_id = b.id AND e.epoch = b.epoch
+	WHERE b.instance = ? AND b.lane = ?`
+
+// Stale lists live epochs of a lane that are older than an activation.
+func (db *DB) Stale(ctx context.Context, lane bucket.Lane, activation int64, limit int) (
+	[]bucket.EpochOf, error) {
+	const query = selectLaneEpochs + ` AND e.status IN ('opening', 'open', 'closing') AND e.activation < ?
+		ORDER BY b.id LIMIT ?`
+	return db.listEpochs(ctx, "stale", query, []byte(lane.Instance), lane.Index, activation, limit)
+}
+
+// Live lists open and closing epochs of a lane after a key.
+func (db *DB) Live(ctx context.Context, lane bucket.Lane, after bucket.Ref, limit int) (
+	[]bucket.EpochOf, error) {
+	const query = selectLaneEpochs + ` AND e.status IN ('open', 'closing')
+		AND b.id >= ? AND (b.id > ? OR b.epoch > ?) ORDER BY b.id LIMIT ?`
+	return db.listEpochs(ctx, "live", query, []byte(lane.Instance), lane.Index,
+		after.Bucket, after.Bucket, after.Epoch, limit)
+}
+
+func (db *DB) listEpochs(ctx context.Context, op, query string, args ...any) (out []bucket.EpochOf, err error) {
+	err = db.read(ctx, op, func(r *reader) error {
+		out, err = r.epochsOf(query, args...)
+		return err
+	})
+	return out, err
+}
+
+func (r *reader) epochsOf(query string, args ...any) ([]bucket.EpochOf, error) {
+	var rows []laneEpochRow
+	if err := r.list(&rows, query, args...); err != nil {
+		return nil, err
+	}
+	out := make([]bucket.EpochOf, len(rows))
+	for i := range rows {
+		out[i] = rows[i].of()
+	}
+	return out, nil
+}

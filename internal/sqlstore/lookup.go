@@ -1,0 +1,284 @@
+package sqlstore
+
+import (
+	"cmp"
+	"context"
+	"slices"
+	"strings"
+
+	"github.com/budgetd/budgetd/bucket"
+	"github.com/budgetd/budgetd/budget"
+	"github.com/budgetd/budgetd/ledger"
+)
+
+const (
+	selectDeductions = `SELECT ` + deductionColumns + ` FROM deduction d /*primary*/ WHERE `
+	ofBudget         = `d.budget_id = ? AND d.request_id IN (`
+)
+
+// deductions reads the ledger's rows of ids, by key, with a suffix to the statements (a lock).
+func (r *reader) deductions(ids []bucket.ID, suffix string) (map[bucket.ID]*ledger.Deduction, error) {
+	ids = slices.Clone(ids)
+	slices.SortFunc(ids, func(a, b bucket.ID) int {
+		return cmp.Or(cmp.Compare(a.Budget, b.Budget), cmp.Compare(a.RequestID, b.RequestID))
+	})
+	ids = slices.Compact(ids)
+	out := make(map[bucket.ID]*ledger.Deduction, len(ids))
+	for chunk := range slices.Chunk(ids, listChunk) {
+		for len(chunk) > 0 {
+			n := len(chunk)
+			if !r.conn.dialect.groups {
+				n = sameBudget(chunk)
+			}
+			query, args := r.listOf(chunk[:n])
+			var rows []deductionRow
+			if err := r.list(&rows, query+suffix, args...); err != nil {
+				return nil, err
+			}
+			for i := range rows {
+				d := rows[i].deduction()
+				out[bucket.ID{Budget: d.Budget, RequestID: d.RequestID}] = &d
+			}
+			chunk = chunk[n:]
+		}
+	}
+	return out, nil
+}
+
+// sameBudget counts the first ids that are of one budget.
+func sameBudget(ids []bucket.ID) int {
+	n := 1
+	for n < len(ids) && ids[n].Budget == ids[0].Budget {
+		n++
+	}
+	return n
+}
+
+// listOf makes the statement that reads ids, which are sorted: one list per budget.
+func (r *reader) listOf(ids []bucket.ID) (query string, args []any) {
+	var text strings.Builder
+	text.WriteString(selectDeductions)
+	for len(ids) > 0 {
+		if len(args) > 0 {
+			text.WriteString(" OR ")
+		}
+		n := sameBudget(ids)
+		places := r.conn.dialect.padded(n)
+		text.WriteString(ofBudget + repeat("?", ",", places) + ")")
+		args = append(args, ids[0].Budget)
+		for i := range places {
+			args = append(args, []byte(ids[min(i, n-1)].RequestID))
+		}
+		ids = ids[n:]
+	}
+	return text.String(), args
+}
+
+// Recorded reads the ledger's rows of many ids.
+func (db *DB) Recorded(ctx context.Context, ids []bucket.ID) (map[bucket.ID]ledger.Deduction, error) {
+	out := make(map[bucket.ID]ledger.Deduction, len(ids))
+	err := db.read(ctx, "look up", func(r *reader) error {
+		rows, err := r.deductions(ids, "")
+		for id, d := range rows {
+			out[id] = *d
+		}
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+const (
+	selectDeductionsAt = `SELECT ` + deductionColumns + ` FROM deduction d WHERE `
+	deductionAt        = `(d.bucket_id = ? AND d.epoch = ? AND d.seq = ?)`
+
+	selectDuplicatesAt = `SELECT d.bucket_id, d.epoch, d.seq, d.budget_id, d.request_id, d.nonce, d.amount,
+		d.reason FROM duplicate d WHERE `
+)
+
+type duplicateRow struct {
+	Bucket    int64  `db:"bucket_id"`
+	Epoch     int64  `db:"epoch"`
+	Seq       int64  `db:"seq"`
+	Budget    int64  `db:"budget_id"`
+	RequestID string `db:"request_id"`
+	Nonce     string `db:"nonce"`
+	Amount    int64  `db:"amount"`
+	Reason    string `db:"reason"`
+}
+
+func (r *duplicateRow) duplicate() ledger.Duplicate {
+	return ledger.Duplicate{
+		Budget: r.Budget, RequestID: r.RequestID,
+		Position: ledger.Position{Bucket: r.Bucket, Epoch: r.Epoch, Seq: r.Seq},
+		Amount:   r.Amount, Nonce: r.Nonce, Reason: ledger.Reason(r.Reason),
+	}
+}
+
+// At returns what became of log entries: the deduction or the duplicate at each position, a duplicate
+// with the recorded row of its id.
+func (db *DB) At(ctx context.Context, positions []ledger.Position) (
+	map[ledger.Position]ledger.Outcome, error) {
+	out := make(map[ledger.Position]ledger.Outcome, len(positions))
+	err := db.read(ctx, "look up", func(r *reader) error {
+		var duplicates []ledger.Duplicate
+		for chunk := range slices.Chunk(positions, listChunk) {
+			args, list := r.places(chunk)
+			var made []deductionRow
+			if err := r.list(&made, selectDeductionsAt+list, args...); err != nil {
+				return err
+			}
+			for i := range made {
+				d := made[i].deduction()
+				out[d.Position] = ledger.Outcome{Position: d.Position, Deduction: &d}
+			}
+			var rows []duplicateRow
+			if err := r.list(&rows, selectDuplicatesAt+list, args...); err != nil {
+				return err
+			}
+			for i := range rows {
+				duplicates = append(duplicates, rows[i].duplicate())
+			}
+		}
+		return r.outcomesOf(duplicates, out)
+	})
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+// places makes the list of positions for a WHERE.
+func (r *reader) places(positions []ledger.Position) (args []any, list string) {
+	n := r.conn.dialect.padded(len(positions))
+	args = make([]any, 0, 3*n)
+	for i := range n {
+		p := positions[min(i, len(positions)-1)]
+		args = append(args, p.Bucket, p.Epoch, p.Seq)
+	}
+	return args, repeat(deductionAt, " OR ", n)
+}
+
+// outcomesOf adds the outcomes of duplicates, with the recorded rows of their ids.
+func (r *reader) outcomesOf(duplicates []ledger.Duplicate, out map[ledger.Position]ledger.Outcome) error {
+	var ids []bucket.ID
+	for _, d := range duplicates {
+		if d.Reason != ledger.ReasonExpired {
+			ids = append(ids, bucket.ID{Budget: d.Budget, RequestID: d.RequestID})
+		}
+	}
+	recorded, err := r.deductions(ids, "")
+	if err != nil {
+		return err
+	}
+	for i := range duplicates {
+		d := &duplicates[i]
+		outcome := ledger.Outcome{Position: d.Position, Duplicate: d}
+		if d.Reason != ledger.ReasonExpired {
+			outcome.Deduction = recorded[bucket.ID{Budget: d.Budget, RequestID: d.RequestID}]
+		}
+		out[d.Position] = outcome
+	}
+	return nil
+}
+
+// selectJudgement is I3's sum in one row, and selectJudged the rows of ids, as one statement: one
+// moment. U counts where some bucket that no operator took offline may apply for it.
+const (
+	selectJudgement = `SELECT 1 AS is_cover,
+		CASE WHEN u.adjust_cnt = 0 THEN u.undistributed_quantity * (SELECT COUNT(*) > 0
+				FROM sharding_budget_management_bucket b
+				WHERE b.budget_id = u.id AND b.offline_by <> 'operator')
+			ELSE u.undistributed_quantity * (SELECT COUNT(*) > 0
+				FROM sharding_budget_management_bucket b
+				WHERE b.budget_id = u.id AND b.offline_by <> 'operator' AND b.out_cnt < u.adjust_cnt)
+		END AS undistributed,
+		(SELECT COALESCE(SUM(e.outstanding_quantity), 0) FROM bucket_epoch e
+			WHERE e.budget_id = u.id AND e.has_units = 1) AS outstanding,
+		(SELECT COALESCE(SUM(e.returning_quantity), 0) FROM bucket_epoch e
+			WHERE e.budget_id = u.id AND e.has_units = 1) AS returning_sum,
+		0 AS budget_id, NULL AS request_id, NULL AS state, 0 AS amount, 0 AS rolled_back,
+		NULL AS fingerprint, NULL AS nonce, NULL AS reference, NULL AS dimensions, NULL AS bucket_id,
+		NULL AS epoch, NULL AS seq, NULL AS entry, 0 AS counted_at
+		FROM budget_management_bucket u WHERE u.id = ?`
+	selectJudged = ` UNION ALL SELECT 0, 0, 0, 0, ` + deductionColumns + ` FROM deduction d /*primary*/ WHERE `
+)
+
+type judgedRow struct {
+	IsCover       int64  `db:"is_cover"`
+	Undistributed int64  `db:"undistributed"`
+	Outstanding   int64  `db:"outstanding"`
+	Returning     int64  `db:"returning_sum"`
+	Budget        int64  `db:"budget_id"`
+	RequestID     []byte `db:"request_id"`
+	State         []byte `db:"state"`
+	Amount        int64  `db:"amount"`
+	RolledBack    int64  `db:"rolled_back"`
+	Fingerprint   []byte `db:"fingerprint"`
+	Nonce         []byte `db:"nonce"`
+	Reference     []byte `db:"reference"`
+	Dimensions    []byte `db:"dimensions"`
+	Bucket        *int64 `db:"bucket_id"`
+	Epoch         *int64 `db:"epoch"`
+	Seq           *int64 `db:"seq"`
+	Entry         *int64 `db:"entry"`
+	CountedAt     int64  `db:"counted_at"`
+}
+
+func (r *judgedRow) deduction() ledger.Deduction {
+	row := deductionRow{Budget: r.Budget, RequestID: string(r.RequestID), State: string(r.State),
+		Amount: r.Amount, RolledBack: r.RolledBack, Fingerprint: string(r.Fingerprint),
+		Nonce: string(r.Nonce), Reference: r.Reference, Dimensions: r.Dimensions, Bucket: r.Bucket,
+		Epoch: r.Epoch, Seq: r.Seq, Entry: r.Entry, CountedAt: r.CountedAt}
+	return row.deduction()
+}
+
+// judgeLimit is the most ids that one statement can judge: SQLite takes 32,766 parameters.
+const judgeLimit = 16_384
+
+// Judge reads ids of one budget and I3's sum in one statement, without locks: under READ COMMITTED two
+// statements would see two moments, and units between them in neither. Error: BudgetNotFound.
+func (db *DB) Judge(ctx context.Context, budgetID int64, requestIDs []string) (bucket.Judgement, error) {
+	ids := slices.Compact(slices.Sorted(slices.Values(requestIDs)))
+	if len(ids) > judgeLimit {
+		return bucket.Judgement{}, budget.Refuse(budget.TooLarge, "judge",
+			"%d request ids at once, at most %d", len(ids), judgeLimit)
+	}
+	out := bucket.Judgement{Recorded: map[string]ledger.Deduction{}}
+	err := db.read(ctx, "judge", func(r *reader) error {
+		query, args := selectJudgement, []any{budgetID}
+		if len(ids) > 0 {
+			n := r.conn.dialect.padded(len(ids))
+			query += selectJudged + ofBudget + repeat("?", ",", n) + ")"
+			args = append(args, budgetID)
+			for i := range n {
+				args = append(args, []byte(ids[min(i, len(ids)-1)]))
+			}
+		}
+		var rows []judgedRow
+		if err := r.list(&rows, query, args...); err != nil {
+			return err
+		}
+		found := false
+		for i := range rows {
+			if row := &rows[i]; row.IsCover == 1 {
+				found = true
+				out.Cover = bucket.Cover{Undistributed: row.Undistributed, Outstanding: row.Outstanding,
+					Returning: row.Returning}
+				continue
+			}
+			d := rows[i].deduction()
+			out.Recorded[d.RequestID] = d
+		}
+		if !found {
+			return budget.Refuse(budget.BudgetNotFound, "judge", "there is no budget %d", budgetID)
+		}
+		return nil
+	})
+	if err != nil {
+		return bucket.Judgement{}, err
+	}
+	return out, nil
+}

@@ -1,0 +1,148 @@
+package sqlstore
+
+import (
+	"context"
+	"encoding/hex"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"sync/atomic"
+	"time"
+
+	crand "crypto/rand"
+
+	"github.com/gofrs/flock"
+
+	"github.com/budgetd/budgetd/bucket"
+)
+
+var _ bucket.SQL = (*DB)(nil)
+
+// Config says which database to use. Only Driver and DSN must be set.
+type Config struct {
+	// Driver is "sqlite" or "mysql" (MySQL from 8.0.16, MariaDB from 10.6).
+	Driver string
+	// DSN is the path of the database file for sqlite, and for mysql a data source name in the form
+	// of go-sql-driver/mysql: user:password@tcp(host:3306)/database?tls=true
+	DSN string
+	// Clock is the clock of this machine; time.Now when nil. Now adds the offset of SQL's clock.
+	Clock func() time.Time
+	// Random makes the installation's id and jitter; crypto/rand when nil.
+	Random io.Reader
+	// Sleep waits before a transaction is done again; it returns early with the context's error.
+	Sleep func(ctx context.Context, d time.Duration) error
+	// PoolSize bounds the connections to a server (default 16, at most 1,000), or the connections
+	// that read a file (default 4). A file has one connection that writes.
+	PoolSize int
+	// BusyTimeout bounds how long SQLite waits for another program's lock (default 5 s).
+	BusyTimeout time.Duration
+}
+
+// DB is the ledger in a database. Safe for concurrent use.
+type DB struct {
+	dialect          *dialect
+	writers, readers pool
+	lock             *flock.Flock // nil for a server
+
+	clock  func() time.Time
+	random io.Reader
+	sleep  func(ctx context.Context, d time.Duration) error
+	offset atomic.Int64 // SQL's clock minus this machine's, nanoseconds
+
+	installation string
+}
+
+// Open opens a database, makes or completes its tables, and measures its clock. An empty database is
+// enough; a SQLite file and its folder are made when missing, readable by this user only. A database
+// of a newer version of budgetd, a file in use by another budgetd and a DSN that contradicts what
+// the ledger relies on are errors that say so.
+func Open(ctx context.Context, config Config) (*DB, error) {
+	if config.Clock == nil {
+		config.Clock = time.Now
+	}
+	if config.Random == nil {
+		config.Random = crand.Reader
+	}
+	if config.Sleep == nil {
+		config.Sleep = sleep
+	}
+	db := &DB{clock: config.Clock, random: config.Random, sleep: config.Sleep}
+	var err error
+	switch config.Driver {
+	case sqliteName:
+		err = db.openFile(ctx, config)
+	case mysqlName:
+		err = db.openServer(ctx, config)
+	default:
+		err = fmt.Errorf("database.driver is %q, must be %q or %q", config.Driver, sqliteName, mysqlName)
+	}
+	if err != nil {
+		return nil, err
+	}
+	if err = db.SyncClock(ctx); err == nil {
+		err = db.loadInstallation(ctx)
+	}
+	if err != nil {
+		_ = db.Close()
+		return nil, err
+	}
+	return db, nil
+}
+
+// Close waits for what is running and closes the database; a SQLite file is free for another budgetd
+// afterwards.
+func (db *DB) Close() error {
+	err := db.writers.close()
+	if db.readers != db.writers {
+		if e := db.readers.close(); err == nil {
+			err = e
+		}
+	}
+	if db.lock != nil {
+		if e := db.lock.Close(); err == nil {
+			err = e
+		}
+	}
+	return err
+}
+
+// InstallationID is made with the database and never changes: 32 hexadecimal digits that are part of
+// every key in a store.
+func (db *DB) InstallationID() string { return db.installation }
+
+const selectInstallation = `SELECT installation_id FROM installation WHERE only_row = 1`
+
+func (db *DB) loadInstallation(ctx context.Context) error {
+	return db.read(ctx, "open", func(r *reader) error {
+		found, err := r.get(&db.installation, selectInstallation)
+		if err == nil && !found {
+			err = defect("the database has no installation id")
+		}
+		return err
+	})
+}
+
+// newInstallationID returns 32 random hexadecimal digits.
+func newInstallationID(random io.Reader) (string, error) {
+	var id [16]byte
+	if _, err := io.ReadFull(random, id[:]); err != nil {
+		return "", err
+	}
+	return hex.EncodeToString(id[:]), nil
+}
+
+// jitter returns between half of a pause and all of it, so that two that met do not meet again.
+func (db *DB) jitter(pause time.Duration) time.Duration {
+	return pause/2 + rand.N(pause/2+1) //nolint:gosec // spreads load, keeps no secret
+}
+
+func sleep(ctx context.Context, d time.Duration) error {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}

@@ -1,0 +1,237 @@
+package sqlstore
+
+import (
+	"context"
+	"fmt"
+	"reflect"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/budgetd/budgetd/bucket"
+	"github.com/budgetd/budgetd/budget"
+	"github.com/budgetd/budgetd/internal/testservers"
+	"github.com/budgetd/budgetd/ledger"
+)
+
+// scenario calls every writing method and notes what it answered.
+type scenario struct {
+	*testing.T
+	db    *DB
+	rows  *Rows
+	notes []string
+}
+
+var instants = regexp.MustCompile(`\d{4}-\d\d-\d\d \d\d:\d\d:\d\d(\.\d+)? \+0000 UTC`)
+
+// note keeps an answer; err must be nil.
+func (s *scenario) note(what string, answer any, err error) {
+	s.Helper()
+	if err != nil {
+		s.Fatalf("%s: %v", what, err)
+	}
+	text := fmt.Sprintf("%s: %+v", what, answer)
+	if list, ok := answer.([]any); ok {
+		text = what + ":"
+		for _, a := range list {
+			if v := reflect.ValueOf(a); v.Kind() == reflect.Pointer && !v.IsNil() {
+				a = v.Elem().Interface()
+			}
+			text += fmt.Sprintf(" %+v", a)
+		}
+	}
+	s.notes = append(s.notes, instants.ReplaceAllString(text, "T"))
+}
+
+// ok is note for a method whose answer may lack what an attempt of unknown outcome did.
+func (s *scenario) ok(what string, err error) {
+	s.Helper()
+	s.note(what, nil, err)
+}
+
+func (s *scenario) run() []string {
+	ctx := s.Context()
+	lane := bucket.Lane{Instance: "sql", Index: 0}
+	row, err := s.db.Lane(ctx, lane, "one")
+	s.note("lane", row, err)
+	v := openBudget(s, s.db, "b", 1000, 4)
+	s.note("create", v, nil)
+	refs := make([]bucket.Ref, len(v.Buckets))
+	for i := range refs {
+		refs[i] = v.Buckets[i].Ref()
+	}
+	logs := s.commits(ctx, v, refs)
+	s.returns(ctx, v)
+	s.moves(ctx, v, refs, logs)
+	s.direct(ctx, lane, v)
+	b, err := s.db.Budget(ctx, bucket.BudgetRef{ID: v.ID})
+	s.note("budget", b, err)
+	u, err := s.db.Unfinished(ctx, 100)
+	s.note("unfinished", u, err)
+	a, err := s.db.Accounts(ctx, v.ID)
+	s.note("accounts", a, err)
+	if found := ledger.Check(a.Figures, a.Adjusted, a.Epochs); found != nil {
+		s.Error(found)
+	}
+	return s.notes
+}
+
+func (s *scenario) commits(ctx context.Context, v bucket.Budget, refs []bucket.Ref) []*testLog {
+	var logs []*testLog
+	var call []ledger.Log
+	for i, ref := range refs {
+		l := newLog(ref)
+		l.grant(v.Buckets[i].Epoch.Outstanding, 1)
+		l.deduct(10, fmt.Sprint("order ", i/2)) // two of them are duplicates
+		l.deduct(5, fmt.Sprint("another ", i))
+		logs, call = append(logs, l), append(call, l.log(0))
+	}
+	_, err := s.db.Commit(ctx, call)
+	s.ok("commit", err)
+	for _, l := range logs {
+		at, err := s.db.At(ctx, []ledger.Position{l.at(2), l.at(3)})
+		s.note("at", []any{at[l.at(2)].Deduction, at[l.at(2)].Duplicate, at[l.at(3)].Deduction}, err)
+	}
+	return logs
+}
+
+func (s *scenario) returns(ctx context.Context, v bucket.Budget) {
+	for _, order := range []bucket.RollbackOrder{
+		{Budget: v.ID, RequestID: "order 0", RollbackID: "part", Amount: 3},
+		{Budget: v.ID, RequestID: "order 0"},
+		{Budget: v.ID, RequestID: "order 0"},
+	} {
+		d, replayed, err := s.db.Rollback(ctx, order)
+		s.note("rollback", []any{d, replayed}, err)
+	}
+	for _, id := range []string{"order 1", "order 1", "never was", "never was"} {
+		d, err := s.db.Cancel(ctx, v.ID, id)
+		s.note("cancel", d, err)
+	}
+	_, err := s.db.Sweep(ctx, v.ID)
+	s.ok("sweep", err)
+	for _, a := range []bucket.Adjustment{
+		{Budget: v.ID, RequestID: "append", Quantity: 100}, {Budget: v.ID, RequestID: "append", Quantity: 100},
+		{Budget: v.ID, RequestID: "shrink", Quantity: -50}, {Budget: v.ID, RequestID: "wait", Quantity: -300},
+	} {
+		state, replayed, err := s.db.Adjust(ctx, a)
+		s.note("adjust", []any{state, replayed}, err)
+	}
+	_, _, err = s.db.Adjust(ctx, bucket.Adjustment{Budget: v.ID, RequestID: "too much", Quantity: -745})
+	if !budget.Is(err, budget.AmountExceedsRemaining) {
+		s.Errorf("shrink by too much: %v", err)
+	}
+	version, paused := int64(0), true
+	b, err := s.db.Budget(ctx, bucket.BudgetRef{ID: v.ID})
+	s.note("version", b.Version, err)
+	version = b.Version
+	d, err := s.db.Change(ctx, v.ID, bucket.Change{IfVersion: version, Paused: &paused})
+	s.note("change", d, err)
+}
+
+func (s *scenario) moves(ctx context.Context, v bucket.Budget, refs []bucket.Ref, logs []*testLog) {
+	_, _, err := s.db.Adjust(ctx, bucket.Adjustment{Budget: v.ID, RequestID: "more", Quantity: 400})
+	s.ok("append", err)
+	order, err := s.db.Apply(ctx, v.ID, bucket.Want{Ref: refs[3], Need: 5, Units: 20})
+	s.note("apply", []any{order}, err)
+	ending, err := s.db.Ending(ctx, v.ID, refs[0], bucket.ByService, false)
+	s.note("ending", ending, err)
+	left := logs[0].left(250)
+	logs[0].add(ledger.Line(ledger.KindClose, left, "1"))
+	order, err = s.db.CloseEpoch(ctx, v.ID, refs[0], logs[0].entries[len(logs[0].entries)-1], &refs[3])
+	s.note("close into another", []any{order}, err)
+	ending, err = s.db.Ending(ctx, v.ID, refs[1], bucket.ByOperator, false)
+	s.note("ending", ending, err)
+	logs[1].add(ledger.Line(ledger.KindClose, logs[1].left(250), "1"))
+	order, err = s.db.CloseEpoch(ctx, v.ID, refs[1], logs[1].entries[len(logs[1].entries)-1], nil)
+	s.note("close", order, err)
+	s.ok("fence", s.db.Fence(ctx, refs[2], "a test"))
+	lost, err := s.db.Lose(ctx, refs[2])
+	s.note("lose", lost, err)
+	lane, err := s.db.NextActivation(ctx, v.Buckets[0].Lane, 1, "two")
+	s.note("next activation", lane, err)
+	h, err := s.db.Reopen(ctx, v.ID, refs[1].Bucket)
+	s.note("reopen", h, err)
+	_, err = s.db.HandOut(ctx, v.ID)
+	s.ok("hand out", err)
+	run, err := s.db.BeginRun(ctx, bucket.Run{Budget: v.ID, Target: refs[3], Units: 7})
+	s.note("begin run", run, err)
+	s.ok("end run", s.db.EndRun(ctx, v.ID, run.Number, 7))
+}
+
+// direct uses the rows of the database as a store.
+func (s *scenario) direct(ctx context.Context, lane bucket.Lane, v bucket.Budget) {
+	s.ok("activate", s.rows.Activate(ctx, lane, s.rows.identity(), 2))
+	b, err := s.db.Budget(ctx, bucket.BudgetRef{ID: v.ID})
+	s.ok("budget", err)
+	ref := b.Buckets[1].Ref()
+	if _, err := s.rows.Open(ctx, lane, []bucket.Ref{ref}); err != nil {
+		s.Fatal(err)
+	}
+	s.ok("mark open", s.db.MarkOpen(ctx, []bucket.Ref{ref}))
+	_, _, err = s.db.Adjust(ctx, bucket.Adjustment{Budget: v.ID, RequestID: "some more", Quantity: 9})
+	s.ok("append", err)
+	order, err := s.db.Apply(ctx, v.ID, bucket.Want{Ref: ref, Need: 1, Units: 9})
+	s.note("apply", []any{order}, err)
+	if _, err := s.rows.Grant(ctx, lane, []bucket.GrantOrder{*order}); err != nil {
+		s.Fatal(err)
+	}
+	op := func(id string) bucket.Operation {
+		return bucket.Operation{Ref: ref, Amount: 1, Request: request(1, id)}
+	}
+	replies, outcomes, err := s.rows.DeductAndCommit(ctx, lane, []bucket.Operation{op("x"), op("y"), op("x")})
+	s.note("deduct and commit", replies, err)
+	for _, o := range outcomes {
+		s.note("outcome", []any{o.Position, o.Deduction, o.Duplicate}, nil)
+	}
+	replies, err = s.rows.Deduct(ctx, lane, []bucket.Operation{op("z")})
+	s.note("deduct", replies, err)
+	replies, _, err = s.rows.DeductAndCommit(ctx, lane, []bucket.Operation{op("z")})
+	s.note("deduct and commit", replies, err)
+	replies, err = s.rows.Close(ctx, lane, []bucket.Ref{ref})
+	s.note("closed", replies[0].Seq, err)
+	s.ok("trim", s.rows.Trim(ctx, lane, []bucket.Cursor{{Ref: ref, From: 4}}))
+	balances, err := s.rows.Balances(ctx, lane, []bucket.Ref{ref})
+	s.note("balances", balances, err)
+	s.ok("forget", s.rows.Forget(ctx, lane, []bucket.Ref{ref}))
+}
+
+// TestConnectionLostAtCommit: whether the server heard of the COMMIT or not, every transaction
+// happens once and answers as if nothing had been lost.
+func TestConnectionLostAtCommit(t *testing.T) {
+	run := func(t *testing.T, decide func(string) cut) []string {
+		p, dsn := newProxy(t, testservers.SharedMariaDB(t).NewDatabase(t))
+		db := mustOpen(t, Config{Driver: "mysql", DSN: dsn})
+		p.set(decide)
+		s := &scenario{T: t, db: db, rows: db.Rows("sql", 1)}
+		return s.run()
+	}
+	want := run(t, nil)
+	for _, test := range []struct {
+		name   string
+		decide func(string) cut
+	}{
+		{"before the server hears", drop.everyOther("COMMIT")},
+		{"after the server hears", deafen.everyOther("COMMIT")},
+		{"before any query", drop.sometimes(1)},
+		{"after any query", deafen.sometimes(2)},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			got := run(t, test.decide)
+			for i := range max(len(got), len(want)) {
+				if i >= len(got) || i >= len(want) || got[i] != want[i] {
+					t.Fatalf("answer %d:\n%s\nwant\n%s", i, strings.Join(got[i:min(i+1, len(got))], ""),
+						strings.Join(want[i:min(i+1, len(want))], ""))
+				}
+			}
+		})
+	}
+}
+
+// TestScenarioOnSQLite runs the same scenario where nothing can be lost.
+func TestScenarioOnSQLite(t *testing.T) {
+	db := openFile(t, time.Now)
+	s := &scenario{T: t, db: db, rows: db.Rows("sql", 1)}
+	s.run()
+}

@@ -1,0 +1,244 @@
+package sqlstore
+
+import (
+	"context"
+	"crypto/sha256"
+	"database/sql"
+	"database/sql/driver"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/go-sql-driver/mysql"
+	"github.com/jmoiron/sqlx"
+)
+
+const (
+	defaultPoolSize, maxPoolSize = 16, 1000
+
+	// idleLimit is how long a connection nobody uses is kept: shorter than sessionWait, after which
+	// the server would close it.
+	idleLimit    = 5 * time.Second
+	connLifetime = 5 * time.Minute
+
+	dialTimeout  = 5 * time.Second
+	readTimeout  = 30 * time.Second // longer than several lock waits; contexts usually end before
+	writeTimeout = 10 * time.Second
+
+	// migrationLock bounds the wait for another node that is making the tables.
+	migrationLock = 60 * time.Second
+)
+
+// session is what every connection sets. The isolation level has one spelling that all servers know,
+// which is not that of a variable.
+const session = `SET SESSION sql_mode = ` +
+	`'STRICT_ALL_TABLES,NO_ENGINE_SUBSTITUTION,ERROR_FOR_DIVISION_BY_ZERO,ONLY_FULL_GROUP_BY', ` +
+	`time_zone = '+00:00', autocommit = 1, innodb_lock_wait_timeout = 2, lock_wait_timeout = 10, wait_timeout = `
+
+const (
+	isolation = `SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED`
+	// servingSession lets the row locks of a stopped node fall after 10 s.
+	servingSession = session + `10`
+	// migratingSession may wait longer for a slow statement of the migration.
+	migratingSession = session + `28800`
+)
+
+// openServer opens a database on a MySQL or MariaDB server.
+func (db *DB) openServer(ctx context.Context, config Config) error {
+	parsed, err := parseDSN(config.DSN)
+	if err != nil {
+		return err
+	}
+	db.dialect = newMySQLDialect()
+	if err := db.prepareServer(ctx, parsed.Clone()); err != nil {
+		return err
+	}
+	inner, err := mysql.NewConnector(parsed)
+	if err != nil {
+		return fmt.Errorf("database.dsn: %w", err)
+	}
+	pool := sql.OpenDB(&connector{inner, []string{isolation, servingSession}})
+	size := config.PoolSize
+	if size <= 0 {
+		size = defaultPoolSize
+	}
+	size = min(size, maxPoolSize)
+	pool.SetMaxOpenConns(size)
+	pool.SetMaxIdleConns(size)
+	pool.SetConnMaxIdleTime(idleLimit)
+	pool.SetConnMaxLifetime(connLifetime)
+	shared := &serverPool{db: sqlx.NewDb(pool, "mysql"), dialect: db.dialect}
+	db.writers, db.readers = shared, shared
+	return nil
+}
+
+// prepareServer checks the server's version and makes or completes the tables, on connections of its
+// own, while no other node does.
+func (db *DB) prepareServer(ctx context.Context, parsed *mysql.Config) error {
+	parsed.ReadTimeout = 0 // a migration may take long; ctx ends it
+	parsed.ParseTime = true
+	inner, err := mysql.NewConnector(parsed)
+	if err != nil {
+		return fmt.Errorf("database.dsn: %w", err)
+	}
+	raw := sql.OpenDB(&connector{inner, []string{isolation, migratingSession}})
+	defer raw.Close()
+	var version string
+	if err := raw.QueryRowContext(ctx, "SELECT VERSION()").Scan(&version); err != nil {
+		return fmt.Errorf("connect to the database %s at %s: %w", parsed.DBName, parsed.Addr, err)
+	}
+	if err := checkVersion(version); err != nil {
+		return err
+	}
+	unlock, err := lockMigration(ctx, raw, parsed.DBName)
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	return db.migrate(ctx, raw)
+}
+
+// lockMigration keeps other nodes from making the tables of the same database. GET_LOCK belongs to a
+// connection, so one is held until unlock.
+func lockMigration(ctx context.Context, raw *sql.DB, database string) (unlock func(), err error) {
+	conn, err := raw.Conn(ctx)
+	if err != nil {
+		return nil, err
+	}
+	sum := sha256.Sum256([]byte(database))
+	name := "budgetd/" + hex.EncodeToString(sum[:16]) // names are the server's, of at most 64 bytes
+	var got sql.NullInt64
+	err = conn.QueryRowContext(ctx, "SELECT GET_LOCK(?, ?)", name, int(migrationLock.Seconds())).Scan(&got)
+	if err == nil && got.Int64 != 1 {
+		err = fmt.Errorf("another budgetd has been making the tables of the database %s for %s", database,
+			migrationLock)
+	}
+	drop := func() {
+		_ = conn.Raw(func(any) error { return driver.ErrBadConn }) // the lock goes with the connection
+		_ = conn.Close()
+	}
+	if err != nil {
+		drop()
+		return nil, err
+	}
+	return drop, nil
+}
+
+// connector opens connections and sets their sessions.
+type connector struct {
+	driver.Connector
+	settings []string
+}
+
+func (c *connector) Connect(ctx context.Context) (driver.Conn, error) {
+	conn, err := c.Connector.Connect(ctx)
+	if err != nil {
+		return nil, err
+	}
+	execer, ok := conn.(driver.ExecerContext)
+	if !ok {
+		_ = conn.Close()
+		return nil, defect("the driver's connection cannot execute")
+	}
+	for _, text := range c.settings {
+		if _, err := execer.ExecContext(ctx, text, nil); err != nil {
+			_ = conn.Close()
+			return nil, fmt.Errorf("set up the session: %w", err)
+		}
+	}
+	return conn, nil
+}
+
+// parseDSN reads a data source name and adds what the ledger relies on:
+//
+//	clientFoundRows=true    affected rows are matched rows, as in SQLite: a compare-and-set that finds
+//	                        its row counts 1 even if it writes what is there
+//	rejectReadOnly=true     a server that became a replica is left
+//	interpolateParams=true  one round trip per statement; []byte become _binary'…' literals, escaped
+//	                        by the connection's rules, and no text is bound in any other way
+//	parseTime=false         all times are integers
+//	multiStatements=false   nothing that is bound can become a statement
+//
+// A DSN without a database, or that wants any of it otherwise, is an error.
+func parseDSN(dsn string) (*mysql.Config, error) {
+	if err := contradiction(dsn); err != nil {
+		return nil, err
+	}
+	c, err := mysql.ParseDSN(dsn)
+	if err != nil {
+		return nil, fmt.Errorf("database.dsn: %w", err)
+	}
+	if c.DBName == "" {
+		return nil, errors.New("database.dsn names no database: user:password@tcp(host:3306)/database")
+	}
+	c.ClientFoundRows, c.RejectReadOnly, c.InterpolateParams = true, true, true
+	c.CheckConnLiveness, c.Loc, c.Logger = true, time.UTC, &mysql.NopLogger{}
+	for _, timeout := range []struct {
+		value *time.Duration
+		usual time.Duration
+	}{{&c.Timeout, dialTimeout}, {&c.ReadTimeout, readTimeout}, {&c.WriteTimeout, writeTimeout}} {
+		if *timeout.value <= 0 {
+			*timeout.value = timeout.usual
+		}
+	}
+	return c, nil
+}
+
+// fixed are the parameters of a DSN that budgetd sets, with the value that may be given; "" for none.
+var fixed = map[string]string{
+	"clientfoundrows": "true", "rejectreadonly": "true", "interpolateparams": "true", "parsetime": "false",
+	"multistatements": "false", "columnswithalias": "false", "checkconnliveness": "true",
+	"allowallfiles": "false", "loc": "UTC", "strict": "", "sql_mode": "", "time_zone": "", "autocommit": "",
+	"innodb_lock_wait_timeout": "", "lock_wait_timeout": "", "wait_timeout": "", "tx_isolation": "",
+	"transaction_isolation": "", "tx_read_only": "", "transaction_read_only": "",
+}
+
+// contradiction finds a parameter that asks for something else than budgetd relies on.
+func contradiction(dsn string) error {
+	_, query, _ := strings.Cut(dsn[strings.LastIndexByte(dsn, '/')+1:], "?")
+	for _, parameter := range strings.Split(query, "&") {
+		name, value, _ := strings.Cut(parameter, "=")
+		want, known := fixed[strings.ToLower(name)]
+		switch {
+		case !known || want != "" && sameWord(value, want):
+		case want == "":
+			return fmt.Errorf("database.dsn: budgetd sets %s itself: leave it out", name)
+		default:
+			return fmt.Errorf("database.dsn: %s=%s contradicts what budgetd relies on, %s=%s: leave it out",
+				name, value, name, want)
+		}
+	}
+	return nil
+}
+
+// sameWord compares a value with "true", "false" or a word, as the driver reads it.
+func sameWord(value, want string) bool {
+	switch strings.ToLower(value) {
+	case "1", "true":
+		return want == "true"
+	case "0", "false":
+		return want == "false"
+	}
+	return value == want
+}
+
+// checkVersion refuses servers without the CHECK constraints that the schema relies on.
+func checkVersion(version string) error {
+	var major, minor, patch int
+	if _, err := fmt.Sscanf(strings.TrimPrefix(version, "5.5.5-"), "%d.%d.%d", &major, &minor, &patch); err != nil {
+		return fmt.Errorf("the database server's version %q cannot be read", version)
+	}
+	number := major*10_000 + minor*100 + patch
+	if strings.Contains(strings.ToLower(version), "mariadb") {
+		if number < 10_06_00 {
+			return fmt.Errorf("the database server is MariaDB %s, budgetd needs 10.6 or later", version)
+		}
+		return nil
+	}
+	if number < 8_00_16 {
+		return fmt.Errorf("the database server is MySQL %s, budgetd needs 8.0.16 or later", version)
+	}
+	return nil
+}

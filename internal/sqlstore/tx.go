@@ -1,0 +1,213 @@
+package sqlstore
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"time"
+)
+
+// Bounds of doing a transaction again.
+const (
+	writeAttempts = 8
+	readAttempts  = 3
+	firstPause    = 2 * time.Millisecond
+	longestPause  = 100 * time.Millisecond
+	// rollbackLimit bounds the ROLLBACK of a transaction whose caller's context may be over.
+	rollbackLimit = time.Second
+)
+
+// reader is one connection during one read, or one transaction.
+type reader struct {
+	ctx  context.Context
+	conn *conn
+}
+
+func (r *reader) list(dest any, query string, args ...any) error {
+	return r.conn.list(r.ctx, dest, query, args...)
+}
+
+func (r *reader) get(dest any, query string, args ...any) (bool, error) {
+	return r.conn.get(r.ctx, dest, query, args...)
+}
+
+// tx is one attempt of a writing transaction.
+type tx struct {
+	reader
+	db *DB
+	// now is SQL's clock, read once.
+	now time.Time
+	// unsure says that an earlier attempt of the same transaction may have been committed.
+	unsure bool
+}
+
+func (t *tx) exec(query string, args ...any) (int64, error) {
+	return t.conn.exec(t.ctx, query, args...)
+}
+
+// hit runs a statement that must match exactly that many rows.
+func (t *tx) hit(want int, query string, args ...any) error {
+	n, err := t.exec(query, args...)
+	if err == nil && n != int64(want) {
+		err = defect("%d rows instead of %d: %s", n, want, query)
+	}
+	return err
+}
+
+// hitAll runs an UPDATE for rows that are named one by one, each of which must match. update ends with
+// WHERE and has the parameters before; where is the condition of one row, keys their parameters, row
+// by row.
+func (t *tx) hitAll(update string, before []any, where string, keys []any) error {
+	columns := strings.Count(where, "?")
+	for chunk := range slices.Chunk(keys, columns*t.conn.dialect.updateRows) {
+		n := len(chunk) / columns
+		args := append(slices.Clone(before), chunk...)
+		if err := t.hit(n, update+repeat(where, " OR ", n), args...); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// insert adds rows to a table: into names the table and its columns, args are their values row by
+// row. It is cut to as many statements as the dialect wants.
+func (t *tx) insert(into string, columns int, args []any) error {
+	row := "(" + repeat("?", ",", columns) + ")"
+	size := t.conn.dialect.insertRows * columns
+	for len(args) > 0 {
+		n := fitting(args[:min(size, len(args))], columns)
+		if _, err := t.exec(into+" VALUES "+repeat(row, ",", n/columns), args[:n]...); err != nil {
+			return err
+		}
+		args = args[n:]
+	}
+	return nil
+}
+
+// statementBytes bounds the parameters of one statement: servers accept at least 16 MiB.
+const statementBytes = 4 << 20
+
+// fitting returns how many of the arguments, in whole rows and at least one, fit one statement.
+func fitting(args []any, columns int) int {
+	bytes := 0
+	for i, arg := range args {
+		if text, ok := arg.([]byte); ok {
+			bytes += 2 * len(text) // escaped
+		}
+		if bytes > statementBytes && i >= columns {
+			return i / columns * columns
+		}
+	}
+	return len(args)
+}
+
+// write runs a transaction: fn reads, decides and writes; when it returns nil the transaction is
+// committed, otherwise rolled back. It is done again as a whole after errors that ask for it. op
+// names the business step. Errors: what fn decided; Unavailable when certainly nothing was
+// committed; OutcomeUnknown when it may have been; Internal.
+func (db *DB) write(ctx context.Context, op string, fn func(*tx) error) error {
+	unsure, pause := false, firstPause
+	for attempt := 1; ; attempt++ {
+		atCommit, err := db.attempt(ctx, unsure, fn)
+		if err == nil {
+			return nil
+		}
+		f := fateOf(err)
+		if atCommit && !rolledBack(err) {
+			unsure = true
+		}
+		if f == decided {
+			return err
+		}
+		retried := f.retried() || atCommit && f == over
+		if !retried || attempt == writeAttempts || db.sleep(ctx, db.jitter(pause)) != nil {
+			if unsure {
+				return maybeDone(op, err)
+			}
+			return notDone(op, err)
+		}
+		pause = min(2*pause, longestPause)
+	}
+}
+
+// attempt runs a transaction once. atCommit says that the error came from COMMIT.
+func (db *DB) attempt(ctx context.Context, unsure bool, fn func(*tx) error) (atCommit bool, err error) {
+	c, err := db.writers.acquire(ctx)
+	if err != nil {
+		return false, err
+	}
+	broken := true // also when fn panics
+	defer func() { db.writers.release(c, broken) }()
+	caller, ctx := ctx, db.writers.statementContext(ctx)
+	if err := c.command(ctx, c.dialect.begin); err != nil {
+		return false, err
+	}
+	t := &tx{reader: reader{ctx: ctx, conn: c}, db: db, now: db.Now(), unsure: unsure}
+	if err = fn(t); err == nil {
+		err = caller.Err()
+	}
+	if err != nil {
+		broken = rollBack(ctx, c) != nil
+		return false, err
+	}
+	if err = c.command(ctx, "COMMIT"); err != nil {
+		broken = !rolledBack(err) || rollBack(ctx, c) != nil
+		return true, err
+	}
+	broken = false
+	return false, nil
+}
+
+// rollBack ends a transaction whose context may be over already.
+func rollBack(ctx context.Context, c *conn) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), rollbackLimit)
+	defer cancel()
+	return c.command(ctx, "ROLLBACK")
+}
+
+// read runs reads on one connection, each statement for itself, and does all of them again when the
+// connection was lost. Errors: what fn decided, Unavailable, Internal.
+func (db *DB) read(ctx context.Context, op string, fn func(*reader) error) error {
+	pause := firstPause
+	for attempt := 1; ; attempt++ {
+		err := db.readOnce(ctx, nil, fn)
+		if err == nil {
+			return nil
+		}
+		if !fateOf(err).retried() || attempt == readAttempts || db.sleep(ctx, db.jitter(pause)) != nil {
+			return notDone(op, err)
+		}
+		pause = min(2*pause, longestPause)
+	}
+}
+
+// snapshot is read within one transaction that sees one moment.
+func (db *DB) snapshot(ctx context.Context, op string, fn func(*reader) error) error {
+	err := db.readOnce(ctx, db.dialect.snapshot, fn)
+	if err != nil {
+		return notDone(op, err)
+	}
+	return nil
+}
+
+func (db *DB) readOnce(ctx context.Context, begin []string, fn func(*reader) error) error {
+	c, err := db.readers.acquire(ctx)
+	if err != nil {
+		return err
+	}
+	broken := true
+	defer func() { db.readers.release(c, broken) }()
+	for _, text := range begin {
+		if err := c.command(ctx, text); err != nil {
+			return err
+		}
+	}
+	err = fn(&reader{ctx: ctx, conn: c})
+	switch {
+	case begin != nil:
+		broken = rollBack(ctx, c) != nil
+	case err == nil, fateOf(err) == decided:
+		broken = false
+	}
+	return err
+}
