@@ -1,0 +1,264 @@
+package memstore
+
+import (
+	"context"
+	"math"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/budgetd/budgetd/bucket"
+	"github.com/budgetd/budgetd/budget"
+	"github.com/budgetd/budgetd/ledger"
+)
+
+// Lane reads the row of a lane, or makes it. See bucket.Lanes.
+func (s *SQL) Lane(ctx context.Context, lane bucket.Lane, identity string) (bucket.LaneRow, error) {
+	return transact(ctx, s, "Lane", func(time.Time) (bucket.LaneRow, error) {
+		row := s.lanes[lane]
+		if row == nil {
+			row = &bucket.LaneRow{Lane: lane, Identity: identity, Activation: 1}
+			s.lanes[lane] = row
+		}
+		return *row, nil
+	})
+}
+
+// NextActivation moves a lane to its next activation. See bucket.Lanes.
+func (s *SQL) NextActivation(ctx context.Context, lane bucket.Lane, from int64, identity string) (
+	bucket.LaneRow, error) {
+	return transact(ctx, s, "NextActivation", func(time.Time) (bucket.LaneRow, error) {
+		row := s.lanes[lane]
+		if row == nil {
+			return bucket.LaneRow{}, budget.Refuse(budget.InstanceNotFound, "recover",
+				"lane %d of instance %q is not known", lane.Index, lane.Instance)
+		}
+		if row.Activation == from {
+			row.Activation, row.Identity = from+1, identity
+		}
+		return *row, nil
+	})
+}
+
+// Stale lists live epochs of older activations of a lane.
+func (s *SQL) Stale(ctx context.Context, lane bucket.Lane, activation int64, limit int) (
+	[]bucket.EpochOf, error) {
+	return transact(ctx, s, "Stale", func(time.Time) ([]bucket.EpochOf, error) {
+		return s.list(limit, func(e *sqlEpoch) bool {
+			return e.bucket.Lane == lane && e.Status.Live() && e.Activation < activation
+		}), nil
+	})
+}
+
+// Live lists open and closing epochs of a lane.
+func (s *SQL) Live(ctx context.Context, lane bucket.Lane, after bucket.Ref, limit int) (
+	[]bucket.EpochOf, error) {
+	return transact(ctx, s, "Live", func(time.Time) ([]bucket.EpochOf, error) {
+		return s.list(limit, func(e *sqlEpoch) bool {
+			return e.bucket.Lane == lane && (e.Status == ledger.Open || e.Status == ledger.Closing) &&
+				(e.Bucket > after.Bucket || e.Bucket == after.Bucket && e.Number > after.Epoch)
+		}), nil
+	})
+}
+
+// UnfinishedOf reads the opening and closing epochs and the pending grants of one budget.
+func (s *SQL) UnfinishedOf(ctx context.Context, budgetID int64) (bucket.Unfinished, error) {
+	return transact(ctx, s, "UnfinishedOf", func(time.Time) (bucket.Unfinished, error) {
+		b, err := s.find(budgetID)
+		if err != nil {
+			return bucket.Unfinished{}, err
+		}
+		return bucket.Unfinished{
+			Epochs: s.list(math.MaxInt, func(e *sqlEpoch) bool {
+				return e.bucket.budget == b && e.between()
+			}),
+			Grants: pending(b.buckets, math.MaxInt),
+		}, nil
+	})
+}
+
+// between reports whether the epoch is on its way to open or to closed.
+func (e *sqlEpoch) between() bool {
+	return e.Status == ledger.Opening || e.Status == ledger.Closing
+}
+
+// list returns the first epochs that are wanted, in the order of (bucket, epoch).
+func (s *SQL) list(limit int, wanted func(*sqlEpoch) bool) (out []bucket.EpochOf) {
+	for _, shard := range s.buckets {
+		for _, e := range shard.epochs {
+			if len(out) < limit && wanted(e) {
+				out = append(out, e.of())
+			}
+		}
+	}
+	return out
+}
+
+// Unfinished reads what is left to do. See bucket.Chores.
+func (s *SQL) Unfinished(ctx context.Context, limit int) (bucket.Unfinished, error) {
+	return transact(ctx, s, "Unfinished", func(time.Time) (bucket.Unfinished, error) {
+		out := bucket.Unfinished{
+			Epochs: s.list(limit, (*sqlEpoch).between),
+			Grants: pending(s.buckets, limit),
+			Fenced: s.list(limit, func(e *sqlEpoch) bool { return e.Status.Live() && e.Fenced != "" }),
+		}
+		for _, b := range s.budgets {
+			id := b.definition.ID
+			f := b.figures()
+			if f.Returning > 0 && len(out.Returning) < limit {
+				out.Returning = append(out.Returning, id)
+			}
+			ended := slices.ContainsFunc(b.buckets, func(shard *sqlBucket) bool {
+				return shard.Online && !shard.newest().Status.Live()
+			})
+			if (ended || f.Undistributed > 0 && f.Online == 0) && len(out.Offline) < limit {
+				out.Offline = append(out.Offline, id)
+			}
+			out.Shrinks = append(out.Shrinks, b.shrinks()...)
+		}
+		out.Shrinks = out.Shrinks[:min(len(out.Shrinks), limit)]
+		return out, nil
+	})
+}
+
+// pending lists pending grants of opening and open epochs.
+func pending(buckets []*sqlBucket, limit int) (out []bucket.PendingGrant) {
+	for _, shard := range buckets {
+		e := shard.newest()
+		if e.Status != ledger.Opening && e.Status != ledger.Open {
+			continue
+		}
+		for i, g := range e.grants {
+			if g.status == grantPending && len(out) < limit {
+				order := bucket.GrantOrder{Ref: e.ref(), Number: int64(i) + 1, Amount: g.amount}
+				out = append(out, bucket.PendingGrant{Lane: shard.Lane, Order: order})
+			}
+		}
+	}
+	return out
+}
+
+// shrinks lists the pending shrinks by request id.
+func (b *sqlBudget) shrinks() (out []bucket.Adjustment) {
+	if b.pendingShrink == 0 {
+		return nil
+	}
+	for _, a := range b.adjustments {
+		if a.state == bucket.AdjustmentPending {
+			out = append(out, a.Adjustment)
+		}
+	}
+	slices.SortFunc(out, func(x, y bucket.Adjustment) int {
+		return strings.Compare(x.RequestID, y.RequestID)
+	})
+	return out
+}
+
+// BeginRun starts a run, or returns the one that goes on.
+func (s *SQL) BeginRun(ctx context.Context, run bucket.Run) (bucket.Run, error) {
+	return transact(ctx, s, "BeginRun", func(time.Time) (bucket.Run, error) {
+		b, err := s.find(run.Budget)
+		if err != nil {
+			return bucket.Run{}, err
+		}
+		if b.run == nil {
+			run.Number = b.nextRun
+			b.nextRun++
+			b.run = &run
+		}
+		return *b.run, nil
+	})
+}
+
+// EndRun ends a run.
+func (s *SQL) EndRun(ctx context.Context, budgetID, number, _ int64) error {
+	_, err := transact(ctx, s, "EndRun", func(time.Time) (struct{}, error) {
+		b, err := s.find(budgetID)
+		if err == nil && b.run != nil && b.run.Number == number {
+			b.run = nil
+		}
+		return struct{}{}, err
+	})
+	return err
+}
+
+// Figures reads a budget's figures.
+func (s *SQL) Figures(ctx context.Context, budgetID int64) (ledger.Figures, error) {
+	return transact(ctx, s, "Figures", func(time.Time) (ledger.Figures, error) {
+		b, err := s.find(budgetID)
+		if err != nil {
+			return ledger.Figures{}, err
+		}
+		return b.figures(), nil
+	})
+}
+
+// Accounts reads columns beside what the rows give.
+func (s *SQL) Accounts(ctx context.Context, budgetID int64) (bucket.Accounts, error) {
+	return transact(ctx, s, "Accounts", func(time.Time) (bucket.Accounts, error) {
+		b, err := s.find(budgetID)
+		if err != nil {
+			return bucket.Accounts{}, err
+		}
+		out := bucket.Accounts{Figures: b.figures(), Adjusted: b.adjusted()}
+		rolledBack := map[*sqlEpoch]int64{}
+		for _, r := range b.rollbacks {
+			at := b.deductions[r.RequestID].Position
+			rolledBack[s.epoch(bucket.Ref{Bucket: at.Bucket, Epoch: at.Epoch})] += r.Amount
+		}
+		for _, shard := range b.buckets {
+			for _, e := range shard.epochs {
+				f := e.count()
+				f.RolledBack = rolledBack[e]
+				out.Epochs = append(out.Epochs, f)
+			}
+		}
+		return out, nil
+	})
+}
+
+// count sums an epoch's rows anew, those of its rollbacks apart.
+func (e *sqlEpoch) count() ledger.EpochFigures {
+	f := ledger.EpochFigures{Bucket: e.bucket.Key, Row: e.Epoch, Closed: e.closed, Swept: e.swept}
+	for _, g := range e.grants {
+		f.Granted += g.amount
+	}
+	for _, d := range e.deductions {
+		f.Deducted += d.Amount
+		f.Noted += d.RolledBack
+	}
+	for _, d := range e.duplicates {
+		f.Duplicates += d.Amount
+	}
+	return f
+}
+
+// Prefix sums what the ledger holds of an epoch up to a log position.
+func (s *SQL) Prefix(ctx context.Context, ref bucket.Ref, seq, grantSeq int64) (
+	granted, deducted int64, err error) {
+	type sums struct{ granted, deducted int64 }
+	r, err := transact(ctx, s, "Prefix", func(time.Time) (sums, error) {
+		var out sums
+		e := s.epoch(ref)
+		if e == nil {
+			return out, nil
+		}
+		for i, g := range e.grants {
+			if int64(i)+1 <= grantSeq {
+				out.granted += g.amount
+			}
+		}
+		for at, d := range e.deductions {
+			if at <= seq {
+				out.deducted += d.Amount
+			}
+		}
+		for at, d := range e.duplicates {
+			if at <= seq {
+				out.deducted += d.Amount
+			}
+		}
+		return out, nil
+	})
+	return r.granted, r.deducted, err
+}

@@ -1,0 +1,197 @@
+package memstore
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/budgetd/budgetd/bucket"
+	"github.com/budgetd/budgetd/budget"
+	"github.com/budgetd/budgetd/ledger"
+)
+
+type created struct {
+	budget bucket.Budget
+	new    bool
+}
+
+// Create stores a budget and hands out its total. See bucket.Definitions.
+func (s *SQL) Create(ctx context.Context, d budget.Definition, lanes []bucket.Lane) (
+	bucket.Budget, bool, error) {
+	d.StartAt, d.EndAt = toStart(d.StartAt), toEnd(d.EndAt)
+	r, err := transact(ctx, s, "Create", func(now time.Time) (created, error) {
+		if old := s.byName[sqlName{d.Tenant, d.Name}]; old != nil {
+			if comparable(d) != old.createdAs {
+				return created{}, budget.Refuse(budget.NameTaken, "create",
+					"budget %q exists with another definition", d.Name)
+			}
+			return created{budget: old.view()}, nil
+		}
+		if len(lanes) != d.BucketQuantity {
+			return created{}, budget.Refuse(budget.Internal, "create",
+				"%d lanes for %d buckets", len(lanes), d.BucketQuantity)
+		}
+		for _, lane := range lanes {
+			if s.lanes[lane] == nil {
+				return created{}, unknownLane("create", lane)
+			}
+		}
+		b := s.insert(d, lanes, now)
+		s.verify(b)
+		return created{b.view(), true}, nil
+	})
+	return r.budget, r.new, err
+}
+
+// comparable returns the part of a definition that tells one creation from another.
+func comparable(d budget.Definition) budget.Definition {
+	d.ID, d.Version, d.CreatedAt, d.UpdatedAt = 0, 0, time.Time{}, time.Time{}
+	return d
+}
+
+func unknownLane(op string, lane bucket.Lane) error {
+	return budget.Refuse(budget.Unavailable, op,
+		"lane %d of instance %q has never been reached", lane.Index, lane.Instance)
+}
+
+// insert makes the rows of a new budget.
+func (s *SQL) insert(d budget.Definition, lanes []bucket.Lane, now time.Time) *sqlBudget {
+	b := &sqlBudget{
+		createdAs:   comparable(d),
+		listVersion: 1,
+		nextRun:     1,
+		adjustments: map[string]*sqlAdjustment{},
+		deductions:  map[string]*ledger.Deduction{},
+		rollbacks:   map[sqlRollback]*ledger.Rollback{},
+	}
+	d.ID, d.Version, d.CreatedAt, d.UpdatedAt = int64(len(s.budgets))+1, 1, now, now
+	b.definition = d
+	b.adjustments[""] = &sqlAdjustment{
+		Adjustment: bucket.Adjustment{Budget: d.ID, Quantity: d.TotalQuantity},
+		state:      bucket.AdjustmentDone,
+	}
+	s.budgets = append(s.budgets, b)
+	s.byName[sqlName{d.Tenant, d.Name}] = b
+	for i, share := range spread(d.TotalQuantity, len(lanes)) {
+		shard := &sqlBucket{budget: b, Bucket: bucket.Bucket{
+			ID: int64(len(s.buckets)) + 1, Ordinal: i, Lane: lanes[i], UpdatedAt: now,
+			Key: fmt.Sprintf("%s:bucket-%d", d.Name, i),
+		}}
+		s.buckets = append(s.buckets, shard)
+		b.buckets = append(b.buckets, shard)
+		epoch := s.begin(shard, now)
+		b.undistributed += share
+		if share > 0 {
+			epoch.grant(share, now)
+			shard.OutCnt = 1
+		}
+	}
+	return b
+}
+
+// spread divides units evenly over n places, remainders to the first.
+func spread(units int64, n int) []int64 {
+	shares := make([]int64, n)
+	for i := range shares {
+		shares[i] = units / int64(n)
+		if int64(i) < units%int64(n) {
+			shares[i]++
+		}
+	}
+	return shares
+}
+
+func (b *sqlBudget) view() bucket.Budget {
+	v := bucket.Budget{Definition: b.definition, ListVersion: b.listVersion}
+	for _, shard := range b.buckets {
+		v.Buckets = append(v.Buckets, shard.view())
+	}
+	return v
+}
+
+// Budget reads a budget with its bucket list.
+func (s *SQL) Budget(ctx context.Context, ref bucket.BudgetRef) (bucket.Budget, error) {
+	return transact(ctx, s, "Budget", func(time.Time) (bucket.Budget, error) {
+		b := s.byName[sqlName{ref.Tenant, ref.Name}]
+		if ref.ID != 0 {
+			var err error
+			if b, err = s.find(ref.ID); err != nil {
+				return bucket.Budget{}, err
+			}
+		}
+		if b == nil {
+			return bucket.Budget{}, budget.Refuse(budget.BudgetNotFound, "read",
+				"tenant %q has no budget %q", ref.Tenant, ref.Name)
+		}
+		return b.view(), nil
+	})
+}
+
+// Budgets reads a page of definitions.
+func (s *SQL) Budgets(ctx context.Context, page bucket.Page) ([]budget.Definition, error) {
+	return transact(ctx, s, "Budgets", func(now time.Time) ([]budget.Definition, error) {
+		var out []budget.Definition
+		for _, b := range s.budgets {
+			d := b.definition
+			if d.ID > page.AfterID && len(out) < page.Size &&
+				(page.Tenant == "" || page.Tenant == d.Tenant) &&
+				(page.Type == "" || page.Type == d.Type) &&
+				(page.Status == "" || page.Status == d.StatusAt(now)) {
+				out = append(out, d)
+			}
+		}
+		return out, nil
+	})
+}
+
+// Versions reads the versions of many budgets.
+func (s *SQL) Versions(ctx context.Context, ids []int64) (map[int64]bucket.Version, error) {
+	return transact(ctx, s, "Versions", func(time.Time) (map[int64]bucket.Version, error) {
+		out := map[int64]bucket.Version{}
+		for _, id := range ids {
+			if b, err := s.find(id); err == nil {
+				out[id] = bucket.Version{Definition: b.definition.Version, List: b.listVersion}
+			}
+		}
+		return out, nil
+	})
+}
+
+// Change changes a definition. See bucket.Definitions.
+func (s *SQL) Change(ctx context.Context, id int64, change bucket.Change) (budget.Definition, error) {
+	return transact(ctx, s, "Change", func(now time.Time) (budget.Definition, error) {
+		b, err := s.find(id)
+		if err != nil {
+			return budget.Definition{}, err
+		}
+		d := b.definition
+		if change.IfVersion != 0 && change.IfVersion != d.Version {
+			return budget.Definition{}, budget.Refuse(budget.VersionConflict, "change",
+				"budget %q is at version %d, not %d", d.Name, d.Version, change.IfVersion)
+		}
+		if change.Paused != nil {
+			d.Paused = *change.Paused
+		}
+		if change.ShardingQuantity != nil {
+			d.ShardingQuantity = *change.ShardingQuantity
+		}
+		if change.AdjustCnt != nil {
+			d.AdjustCnt = *change.AdjustCnt
+		}
+		if change.EndAt != nil {
+			d.EndAt = toEnd(*change.EndAt)
+		}
+		if faults := d.Check(); faults != nil {
+			return budget.Definition{}, &budget.Error{Code: budget.Invalid, Op: "change", Fields: faults}
+		}
+		d.Version, d.UpdatedAt = d.Version+1, now
+		b.definition = d
+		for _, shard := range b.buckets {
+			if epoch := shard.newest(); epoch.Status.Live() {
+				epoch.EndAt = d.EndAt
+			}
+		}
+		s.verify(b)
+		return d, nil
+	})
+}

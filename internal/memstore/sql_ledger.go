@@ -1,0 +1,244 @@
+package memstore
+
+import (
+	"cmp"
+	"context"
+	"slices"
+	"time"
+
+	"github.com/budgetd/budgetd/bucket"
+	"github.com/budgetd/budgetd/budget"
+	"github.com/budgetd/budgetd/ledger"
+)
+
+// Commit drains logs into the ledger, in the order of (bucket, epoch). See bucket.Ledger.
+func (s *SQL) Commit(ctx context.Context, logs []ledger.Log) (bucket.CommitReport, error) {
+	return transact(ctx, s, "Commit", func(now time.Time) (bucket.CommitReport, error) {
+		report := bucket.CommitReport{Epochs: make([]bucket.EpochReport, len(logs))}
+		order := make([]int, len(logs))
+		for i := range order {
+			order[i] = i
+		}
+		slices.SortStableFunc(order, func(i, j int) int {
+			return cmp.Or(cmp.Compare(logs[i].Bucket, logs[j].Bucket),
+				cmp.Compare(logs[i].Epoch, logs[j].Epoch))
+		})
+		for _, i := range order {
+			report.Epochs[i] = s.drain(logs[i], now)
+		}
+		return report, nil
+	})
+}
+
+// drain commits one log.
+func (s *SQL) drain(log ledger.Log, now time.Time) bucket.EpochReport {
+	epoch := s.epoch(bucket.Ref{Bucket: log.Bucket, Epoch: log.Epoch})
+	if epoch == nil {
+		return bucket.EpochReport{Err: ledger.ErrEnded}
+	}
+	b := epoch.bucket.budget
+	// Rows made by this log are visible to its later entries, and to others only if all of it is
+	// committed.
+	made := map[string]*ledger.Deduction{}
+	known := func(id string) *ledger.Deduction {
+		if d := made[id]; d != nil {
+			return d
+		}
+		return copied(b.deductions[id])
+	}
+	remember := func(d *ledger.Deduction) { made[d.RequestID] = d }
+	drained, err := ledger.Drain(epoch.Epoch, now, log, known, remember)
+	if err != nil {
+		return bucket.EpochReport{Row: epoch.Epoch, Err: err}
+	}
+	if drained.Changed() {
+		epoch.write(drained)
+		s.verify(b)
+	}
+	return bucket.EpochReport{Row: epoch.Epoch, Outcomes: drained.Outcomes, Close: drained.Close}
+}
+
+func copied[T any](row *T) *T {
+	if row == nil {
+		return nil
+	}
+	c := *row
+	return &c
+}
+
+// At returns what became of log entries.
+func (s *SQL) At(ctx context.Context, positions []ledger.Position) (
+	map[ledger.Position]ledger.Outcome, error) {
+	return transact(ctx, s, "At", func(time.Time) (map[ledger.Position]ledger.Outcome, error) {
+		out := map[ledger.Position]ledger.Outcome{}
+		for _, at := range positions {
+			epoch := s.epoch(bucket.Ref{Bucket: at.Bucket, Epoch: at.Epoch})
+			if epoch == nil {
+				continue
+			}
+			if d := epoch.deductions[at.Seq]; d != nil {
+				out[at] = ledger.Outcome{Position: at, Deduction: copied(d)}
+			}
+			if d, found := epoch.duplicates[at.Seq]; found {
+				outcome := ledger.Outcome{Position: at, Duplicate: &d}
+				if d.Reason != ledger.ReasonExpired {
+					outcome.Deduction = copied(epoch.bucket.budget.deductions[d.RequestID])
+				}
+				out[at] = outcome
+			}
+		}
+		return out, nil
+	})
+}
+
+// Recorded reads the ledger's rows of many ids.
+func (s *SQL) Recorded(ctx context.Context, ids []bucket.ID) (map[bucket.ID]ledger.Deduction, error) {
+	return transact(ctx, s, "Recorded", func(time.Time) (map[bucket.ID]ledger.Deduction, error) {
+		out := map[bucket.ID]ledger.Deduction{}
+		for _, id := range ids {
+			b, err := s.find(id.Budget)
+			if err != nil {
+				continue
+			}
+			if d := b.deductions[id.RequestID]; d != nil {
+				out[id] = *d
+			}
+		}
+		return out, nil
+	})
+}
+
+// Judge reads ids of one budget and I3's sum.
+func (s *SQL) Judge(ctx context.Context, budgetID int64, requestIDs []string) (bucket.Judgement, error) {
+	return transact(ctx, s, "Judge", func(time.Time) (bucket.Judgement, error) {
+		b, err := s.find(budgetID)
+		if err != nil {
+			return bucket.Judgement{}, err
+		}
+		out := bucket.Judgement{Recorded: map[string]ledger.Deduction{}, Cover: b.cover()}
+		for _, id := range requestIDs {
+			if d := b.deductions[id]; d != nil {
+				out.Recorded[id] = *d
+			}
+		}
+		return out, nil
+	})
+}
+
+// cover is I3's sum. U counts where some bucket may apply for it: one that no operator took offline
+// and that has not used up adjust_cnt.
+func (b *sqlBudget) cover() bucket.Cover {
+	var c bucket.Cover
+	for _, shard := range b.buckets {
+		if shard.OfflineBy != bucket.ByOperator && b.mayApply(shard) {
+			c.Undistributed = b.undistributed
+		}
+		for _, e := range shard.epochs {
+			c.Outstanding += e.Outstanding
+			c.Returning += e.Returning
+		}
+	}
+	return c
+}
+
+// mayApply reports whether a bucket has not used up adjust_cnt.
+func (b *sqlBudget) mayApply(shard *sqlBucket) bool {
+	return b.definition.AdjustCnt == 0 || shard.OutCnt < b.definition.AdjustCnt
+}
+
+// Epochs reads epoch rows.
+func (s *SQL) Epochs(ctx context.Context, refs []bucket.Ref) (map[bucket.Ref]ledger.Epoch, error) {
+	return transact(ctx, s, "Epochs", func(time.Time) (map[bucket.Ref]ledger.Epoch, error) {
+		out := map[bucket.Ref]ledger.Epoch{}
+		for _, ref := range refs {
+			if e := s.epoch(ref); e != nil {
+				out[ref] = e.Epoch
+			}
+		}
+		return out, nil
+	})
+}
+
+type rolledBack struct {
+	deduction ledger.Deduction
+	replayed  bool
+}
+
+// Rollback moves units S -> R. See bucket.Returns.
+func (s *SQL) Rollback(ctx context.Context, order bucket.RollbackOrder) (
+	ledger.Deduction, bool, error) {
+	r, err := transact(ctx, s, "Rollback", func(time.Time) (rolledBack, error) {
+		b, err := s.find(order.Budget)
+		if err != nil {
+			return rolledBack{}, err
+		}
+		d := b.deductions[order.RequestID]
+		if d == nil {
+			return rolledBack{}, budget.Refuse(budget.DeductionNotFound, "rollback",
+				"request %q has not been deducted", order.RequestID)
+		}
+		earlier := b.rollbacks[sqlRollback{order.RequestID, order.RollbackID}]
+		units, replay, err := ledger.DecideRollback(*d, earlier, order.Amount)
+		if err != nil {
+			return rolledBack{}, err
+		}
+		if replay {
+			return rolledBack{*d, true}, nil
+		}
+		s.giveBack(b, d, ledger.Rollback{
+			Budget: order.Budget, RequestID: order.RequestID, RollbackID: order.RollbackID,
+			Amount: units, Whole: order.Amount == 0,
+		})
+		s.verify(b)
+		return rolledBack{*d, false}, nil
+	})
+	return r.deduction, r.replayed, err
+}
+
+// cancelID is the rollback id of a cancel: no caller's id, as those hold no control characters.
+const cancelID = "\x00cancel"
+
+// Cancel rolls back what is left of a deduction, or leaves a tombstone. See bucket.Returns.
+func (s *SQL) Cancel(ctx context.Context, budgetID int64, requestID string) (ledger.Deduction, error) {
+	return transact(ctx, s, "Cancel", func(now time.Time) (ledger.Deduction, error) {
+		b, err := s.find(budgetID)
+		if err != nil {
+			return ledger.Deduction{}, err
+		}
+		d := b.deductions[requestID]
+		if d == nil {
+			d = &ledger.Deduction{
+				Budget: budgetID, RequestID: requestID, State: ledger.StateVoid, CountedAt: now,
+			}
+			b.deductions[requestID] = d
+		}
+		if left := d.Amount - d.RolledBack; left > 0 {
+			s.giveBack(b, d, ledger.Rollback{
+				Budget: budgetID, RequestID: requestID, RollbackID: cancelID, Amount: left, Whole: true,
+			})
+		}
+		s.verify(b)
+		return *d, nil
+	})
+}
+
+// Sweep moves all R of a budget to U.
+func (s *SQL) Sweep(ctx context.Context, budgetID int64) (int64, error) {
+	return transact(ctx, s, "Sweep", func(time.Time) (int64, error) {
+		b, err := s.find(budgetID)
+		if err != nil {
+			return 0, err
+		}
+		moved := int64(0)
+		for _, shard := range b.buckets {
+			for _, e := range shard.epochs {
+				moved += e.Returning
+				e.swept += e.Returning
+				e.Returning = 0
+			}
+		}
+		b.undistributed += moved
+		s.verify(b)
+		return moved, nil
+	})
+}

@@ -1,0 +1,216 @@
+package memstore
+
+import (
+	"context"
+	"time"
+
+	"github.com/budgetd/budgetd/bucket"
+	"github.com/budgetd/budgetd/budget"
+	"github.com/budgetd/budgetd/ledger"
+)
+
+// Apply grants U to an open epoch. See bucket.Transfers.
+func (s *SQL) Apply(ctx context.Context, budgetID int64, want bucket.Want) (*bucket.GrantOrder, error) {
+	return transact(ctx, s, "Apply", func(now time.Time) (*bucket.GrantOrder, error) {
+		b, err := s.find(budgetID)
+		if err != nil {
+			return nil, err
+		}
+		epoch := s.epoch(want.Ref)
+		if epoch == nil || epoch.bucket.budget != b || !epoch.mayGrow() {
+			return nil, nil
+		}
+		units := min(want.Units, b.undistributed-b.pendingShrink)
+		if !want.Unbounded {
+			if !b.mayApply(epoch.bucket) {
+				return nil, nil
+			}
+			if bound := b.definition.ShardingQuantity; bound > 0 {
+				units = min(units, bound)
+			}
+		}
+		if units < max(want.Need, 1) {
+			return nil, nil
+		}
+		order := epoch.grant(units, now)
+		epoch.bucket.OutCnt++
+		s.verify(b)
+		return order, nil
+	})
+}
+
+// mayGrow reports whether an epoch may be granted units.
+func (e *sqlEpoch) mayGrow() bool { return e.Status == ledger.Open && e.Fenced == "" }
+
+// HandOut spreads U over the buckets. See bucket.Transfers.
+func (s *SQL) HandOut(ctx context.Context, budgetID int64) (bucket.Handout, error) {
+	return transact(ctx, s, "HandOut", func(now time.Time) (bucket.Handout, error) {
+		var out bucket.Handout
+		b, err := s.find(budgetID)
+		if err != nil {
+			return out, err
+		}
+		units := b.undistributed - b.pendingShrink
+		var eligible []*sqlBucket
+		for _, shard := range b.buckets {
+			if shard.Online && shard.newest().mayGrow() ||
+				shard.OfflineBy == bucket.ByService && !shard.newest().Status.Live() {
+				eligible = append(eligible, shard)
+			}
+		}
+		if units <= 0 || len(eligible) == 0 {
+			return out, nil
+		}
+		for i, share := range spread(units, len(eligible)) {
+			if share == 0 {
+				break
+			}
+			shard := eligible[i]
+			reopened := !shard.Online
+			if reopened {
+				s.begin(shard, now)
+			}
+			order := shard.newest().grant(share, now)
+			shard.OutCnt++
+			out.Grants = append(out.Grants, bucket.PendingGrant{Lane: shard.Lane, Order: *order})
+			if reopened {
+				out.Opened = append(out.Opened, shard.view())
+			}
+		}
+		s.verify(b)
+		return out, nil
+	})
+}
+
+// Reopen gives a bucket a new epoch. See bucket.Transfers.
+func (s *SQL) Reopen(ctx context.Context, budgetID, bucketID int64) (bucket.Handout, error) {
+	return transact(ctx, s, "Reopen", func(now time.Time) (bucket.Handout, error) {
+		b, err := s.find(budgetID)
+		if err != nil {
+			return bucket.Handout{}, err
+		}
+		for _, shard := range b.buckets {
+			if shard.ID == bucketID && !shard.newest().Status.Live() {
+				s.begin(shard, now)
+				s.verify(b)
+				return bucket.Handout{Opened: []bucket.Bucket{shard.view()}}, nil
+			}
+		}
+		return bucket.Handout{}, nil
+	})
+}
+
+// MarkOpen moves epochs opening -> open.
+func (s *SQL) MarkOpen(ctx context.Context, refs []bucket.Ref) error {
+	_, err := transact(ctx, s, "MarkOpen", func(time.Time) (struct{}, error) {
+		for _, ref := range refs {
+			if e := s.epoch(ref); e != nil && e.Status == ledger.Opening {
+				e.Status = ledger.Open
+				e.bucket.budget.listVersion++
+				s.verify(e.bucket.budget)
+			}
+		}
+		return struct{}{}, nil
+	})
+	return err
+}
+
+// Ending moves an epoch open -> closing. See bucket.Transfers.
+func (s *SQL) Ending(ctx context.Context, budgetID int64, ref bucket.Ref, by bucket.OfflineBy,
+	keep bool) (bool, error) {
+	return transact(ctx, s, "Ending", func(now time.Time) (bool, error) {
+		b, err := s.find(budgetID)
+		if err != nil {
+			return false, err
+		}
+		epoch := s.epoch(ref)
+		if epoch == nil || epoch.bucket.budget != b || epoch.Status != ledger.Open {
+			return false, nil
+		}
+		if !keep {
+			if b.figures().Online == 1 && b.definition.StatusAt(now) == budget.Effective {
+				return false, budget.Refuse(budget.LastBucket, "offline",
+					"%s is the last online bucket of an effective budget", epoch.bucket.Key)
+			}
+			epoch.bucket.Online, epoch.bucket.OfflineBy = false, by
+			epoch.bucket.UpdatedAt = now
+		}
+		epoch.Status = ledger.Closing
+		b.listVersion++
+		s.verify(b)
+		return true, nil
+	})
+}
+
+// CloseEpoch ends a closing epoch by its close entry. See bucket.Transfers.
+func (s *SQL) CloseEpoch(ctx context.Context, budgetID int64, ref bucket.Ref, close ledger.Entry,
+	target *bucket.Ref) (*bucket.GrantOrder, error) {
+	return transact(ctx, s, "CloseEpoch", func(now time.Time) (*bucket.GrantOrder, error) {
+		b, err := s.find(budgetID)
+		if err != nil {
+			return nil, err
+		}
+		epoch := s.epoch(ref)
+		if epoch == nil || epoch.bucket.budget != b {
+			return nil, ledger.ErrEnded
+		}
+		units, err := ledger.CloseAmount(epoch.Epoch, close, epoch.missing(close.Number))
+		if err != nil {
+			return nil, err
+		}
+		epoch.end(ledger.Closed)
+		var order *bucket.GrantOrder
+		if target != nil && units > 0 {
+			to := s.epoch(*target)
+			if to != nil && to.bucket.budget == b && to.mayGrow() {
+				order = to.grant(units, now)
+			}
+		}
+		s.verify(b)
+		return order, nil
+	})
+}
+
+// missing sums the pending grants that arrived after none of the log's: those numbered above the
+// last one that the store knew of.
+func (e *sqlEpoch) missing(arrived int64) (sum int64) {
+	for i, g := range e.grants {
+		if int64(i)+1 > arrived && g.status == grantPending {
+			sum += g.amount
+		}
+	}
+	return sum
+}
+
+// maxFenced is the width of bucket_epoch.fenced in bytes.
+const maxFenced = 512
+
+// Fence stops an epoch and notes why; the first reason stays. The list's version grows, so that no
+// node goes on sending requests there.
+func (s *SQL) Fence(ctx context.Context, ref bucket.Ref, why string) error {
+	if why == "" {
+		why = "no reason was given"
+	}
+	_, err := transact(ctx, s, "Fence", func(time.Time) (struct{}, error) {
+		if e := s.epoch(ref); e != nil && e.Status.Live() && e.Fenced == "" {
+			e.Fenced = why[:min(len(why), maxFenced)]
+			e.bucket.budget.listVersion++
+			s.verify(e.bucket.budget)
+		}
+		return struct{}{}, nil
+	})
+	return err
+}
+
+// Lose ends an epoch whose store cannot be asked. See bucket.Transfers.
+func (s *SQL) Lose(ctx context.Context, ref bucket.Ref) (bool, error) {
+	return transact(ctx, s, "Lose", func(time.Time) (bool, error) {
+		e := s.epoch(ref)
+		if e == nil || !e.Status.Live() {
+			return false, nil
+		}
+		e.end(ledger.Lost)
+		s.verify(e.bucket.budget)
+		return true, nil
+	})
+}

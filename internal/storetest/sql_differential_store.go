@@ -1,0 +1,240 @@
+package storetest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/budgetd/budgetd/bucket"
+	"github.com/budgetd/budgetd/budget"
+	"github.com/budgetd/budgetd/ledger"
+)
+
+// diffPlace names an epoch by its budget's place in the sequence, its bucket's ordinal and its
+// number: ids may differ between databases.
+type diffPlace struct {
+	budget, ordinal int
+	epoch           int64
+}
+
+func (p diffPlace) String() string { return fmt.Sprintf("%d.%d/%d", p.budget, p.ordinal, p.epoch) }
+
+// diffStore is one database with its clock and the logs of its buckets.
+type diffStore struct {
+	ctx   context.Context
+	db    bucket.SQL
+	clock *SQLClock
+	start time.Time
+	// offset is what the database's clock shows more than the clock it follows.
+	offset  time.Duration
+	budgets []diffIDs
+	buckets map[int64]diffPlace // by id, without the epoch
+	books   map[diffPlace]*sqlBook
+	lists   map[int]int64 // list versions last seen
+}
+
+type diffIDs struct {
+	id      int64
+	buckets []int64
+}
+
+func newDiffStore(t *testing.T, ctx context.Context, start time.Time, open SQLOpener) *diffStore {
+	clock := &SQLClock{now: start}
+	db := open(t, clock.Now)
+	return &diffStore{
+		ctx: ctx, db: db, clock: clock, start: start, offset: db.Now().Sub(start),
+		buckets: map[int64]diffPlace{}, books: map[diffPlace]*sqlBook{}, lists: map[int]int64{},
+	}
+}
+
+// at is an instant after the start, by the database's clock; 0: none.
+func (s *diffStore) at(after time.Duration) time.Time {
+	if after == 0 {
+		return time.Time{}
+	}
+	return s.start.Add(s.offset + after)
+}
+
+// since is the reverse of at.
+func (s *diffStore) since(t time.Time) string {
+	if t.IsZero() {
+		return "-"
+	}
+	return t.Sub(s.start.Add(s.offset)).String()
+}
+
+// id is a budget's id, one that does not exist for -1.
+func (s *diffStore) id(index int) int64 {
+	if index < 0 {
+		return 1 << 40
+	}
+	return s.budgets[index].id
+}
+
+// bucketID is a bucket's id.
+func (s *diffStore) bucketID(p diffPlace) int64 { return s.budgets[p.budget].buckets[p.ordinal] }
+
+// ref names an epoch as the database does.
+func (s *diffStore) ref(p diffPlace) bucket.Ref {
+	ref := bucket.Ref{Bucket: s.bucketID(p), Epoch: p.epoch, Activation: 1}
+	if book := s.books[p]; book != nil {
+		ref.Activation = book.ref.Activation
+	}
+	return ref
+}
+
+// read reads a budget; it must exist.
+func (s *diffStore) read(index int) bucket.Budget {
+	b, err := s.db.Budget(s.ctx, bucket.BudgetRef{ID: s.id(index)})
+	if err != nil {
+		panic(err)
+	}
+	return b
+}
+
+// row reads an epoch; it must exist.
+func (s *diffStore) row(p diffPlace) ledger.Epoch {
+	ref := s.ref(p)
+	rows, err := s.db.Epochs(s.ctx, []bucket.Ref{ref})
+	if err != nil {
+		panic(err)
+	}
+	return rows[ref]
+}
+
+// place is the reverse of ref.
+func (s *diffStore) place(bucketID, epoch int64) diffPlace {
+	p := s.buckets[bucketID]
+	p.epoch = epoch
+	return p
+}
+
+// The functions below render what a database answers.
+
+func (s *diffStore) refText(r bucket.Ref) string {
+	return fmt.Sprintf("%v@%d", s.place(r.Bucket, r.Epoch), r.Activation)
+}
+
+func (s *diffStore) order(o *bucket.GrantOrder) string {
+	if o == nil {
+		return "nothing"
+	}
+	return fmt.Sprintf("%s #%d %d", s.refText(o.Ref), o.Number, o.Amount)
+}
+
+func (s *diffStore) epoch(e ledger.Epoch) string {
+	at := s.place(e.Bucket, e.Number)
+	chain := "right"
+	if book := s.books[at]; book != nil && e.DrainedSeq < int64(len(book.entries)) {
+		if e.DrainedChain != book.entries[e.DrainedSeq].Chain {
+			chain = "wrong"
+		}
+	} else if e.DrainedChain != ledger.OpenChain(e.Bucket, e.Number, e.Activation) {
+		chain = "wrong"
+	}
+	return fmt.Sprintf("%v@%d of %d %s O%d H%d S%d R%d g%d e%d drained %d %s %q ends %s", at,
+		e.Activation, at.budget, e.Status, e.Outstanding, e.Held, e.Used, e.Returning, e.NextGrant,
+		e.NextEntry, e.DrainedSeq, chain, e.Fenced, s.since(e.EndAt))
+}
+
+func (s *diffStore) position(p ledger.Position) string {
+	if p == (ledger.Position{}) {
+		return "-"
+	}
+	return fmt.Sprintf("%v:%d", s.place(p.Bucket, p.Epoch), p.Seq)
+}
+
+func (s *diffStore) deduction(d ledger.Deduction) string {
+	return fmt.Sprintf("%q %d-%d %s %x %x %q %q at %s e%d %s", d.RequestID, d.Amount, d.RolledBack,
+		d.State, d.Fingerprint, d.Nonce, d.Reference, d.Dimensions, s.position(d.Position), d.Entry,
+		s.since(d.CountedAt))
+}
+
+func (s *diffStore) outcome(o ledger.Outcome) string {
+	text := s.position(o.Position)
+	if d := o.Duplicate; d != nil {
+		text += fmt.Sprintf(" %s %q %d %x %s", d.Reason, d.RequestID, d.Amount, d.Nonce, s.position(d.Position))
+	}
+	if o.Deduction != nil {
+		text += " " + s.deduction(*o.Deduction)
+	}
+	return text
+}
+
+func (s *diffStore) definition(d budget.Definition) string {
+	return fmt.Sprintf("%s/%s %q %s %s %s T%d x%d sharding %d cnt %d from %s to %s paused %v v%d %s %s",
+		d.Tenant, d.Name, d.GLCode, d.Unit, d.Durability, d.Type, d.TotalQuantity, d.BucketQuantity,
+		d.ShardingQuantity, d.AdjustCnt, s.since(d.StartAt), s.since(d.EndAt), d.Paused, d.Version,
+		s.since(d.CreatedAt), s.since(d.UpdatedAt))
+}
+
+func (s *diffStore) bucket(b bucket.Bucket) string {
+	return fmt.Sprintf("%d %s %v online %v %q out %d cnt %d %s [%s]", b.Ordinal, b.Key, b.Lane, b.Online,
+		b.OfflineBy, b.OutQuantity, b.OutCnt, s.since(b.UpdatedAt), s.epoch(b.Epoch))
+}
+
+func (s *diffStore) budget(b bucket.Budget) string {
+	text := s.definition(b.Definition)
+	for i := range b.Buckets {
+		text += "\n   " + s.bucket(b.Buckets[i])
+	}
+	return text
+}
+
+func (s *diffStore) epochsOf(epochs []bucket.EpochOf) string {
+	texts := make([]string, len(epochs))
+	for i, e := range epochs {
+		texts[i] = fmt.Sprintf("%v %v", e.Lane, s.epoch(e.Row))
+		if s.place(e.Row.Bucket, 0).budget >= len(s.budgets) || s.budgets[s.place(e.Row.Bucket, 0).budget].id != e.Budget {
+			texts[i] += " of another budget"
+		}
+	}
+	slices.Sort(texts)
+	return strings.Join(texts, "; ")
+}
+
+func (s *diffStore) grants(grants []bucket.PendingGrant) string {
+	texts := make([]string, len(grants))
+	for i, g := range grants {
+		texts[i] = fmt.Sprintf("%v %s", g.Lane, s.order(&g.Order))
+	}
+	slices.Sort(texts)
+	return strings.Join(texts, "; ")
+}
+
+// failure renders an error, and the result that it counts as for a verb.
+func failure(verb string, err error) diffAnswer {
+	var refusal *budget.Error
+	var mismatch *ledger.Mismatch
+	switch {
+	case errors.Is(err, ledger.ErrReadAgain):
+		return answer(verb+": read again", "read again")
+	case errors.Is(err, ledger.ErrEnded):
+		return answer(verb+": ended", "ended")
+	case errors.Is(err, ledger.ErrFenced):
+		return answer(verb+": fenced", "fenced")
+	case errors.As(err, &mismatch):
+		return answer(verb+": mismatch", "%s", mismatch.Why)
+	case errors.As(err, &refusal):
+		text := string(refusal.Code)
+		if refusal.Available != nil {
+			text += fmt.Sprintf(" available %d", *refusal.Available)
+		}
+		for _, f := range refusal.Fields {
+			text += " " + f.Field
+		}
+		if kind := refusal.Code.Kind(); kind == budget.MayBeDone || refusal.Code == budget.Unavailable && refusal.Err != nil {
+			text += ": " + refusal.Error()
+		}
+		return answer(verb+": "+string(refusal.Code), "%s", text)
+	}
+	return answer(verb+": unexpected", "unexpected: %v", err)
+}
+
+func answer(result, format string, args ...any) diffAnswer {
+	return diffAnswer{text: fmt.Sprintf(format, args...), met: []string{result}}
+}

@@ -1,0 +1,47 @@
+package storetest_test
+
+import (
+	"context"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/budgetd/budgetd/bucket"
+	"github.com/budgetd/budgetd/internal/memstore"
+	"github.com/budgetd/budgetd/internal/sqlstore"
+	"github.com/budgetd/budgetd/internal/storetest"
+	"github.com/budgetd/budgetd/internal/testservers"
+)
+
+func openMemory(_ *testing.T, clock func() time.Time) bucket.SQL { return memstore.NewSQL(clock) }
+
+func openSQLite(t *testing.T, clock func() time.Time) bucket.SQL {
+	return openSQL(t, "sqlite", filepath.Join(t.TempDir(), "budgetd.db"), clock)
+}
+
+func openMariaDB(t *testing.T, clock func() time.Time) bucket.SQL {
+	return openSQL(t, "mysql", testservers.SharedMariaDB(t).NewDatabase(t), clock)
+}
+
+func openSQL(t *testing.T, driver, dsn string, clock func() time.Time) bucket.SQL {
+	t.Helper()
+	db, err := sqlstore.Open(context.Background(),
+		sqlstore.Config{Driver: driver, DSN: dsn, Clock: clock})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := db.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return db
+}
+
+func TestSQLDatabasesAgree(t *testing.T) {
+	storetest.DifferentialSQL(t, 1, 100_000, openMemory, map[string]storetest.SQLOpener{
+		"memory again": openMemory,
+		"SQLite":       openSQLite,
+		"MariaDB":      openMariaDB,
+	})
+}
