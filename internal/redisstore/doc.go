@@ -1,0 +1,28 @@
+// Package redisstore keeps balances and logs in Redis (bucket.Instance): one client per instance,
+// one script per verb, many operations per call.
+//
+// How a lane's memory is told from one that only looks like it (DESIGN 9):
+//
+//	sign                                            where it is seen            answer
+//	never activated by this process                 lane                        ErrMemoryLost
+//	script not known (restart, SCRIPT FLUSH)        EVALSHA: NOSCRIPT           ErrMemoryLost, from then on
+//	run id, replication id changed                  every new connection        ErrMemoryLost, from then on
+//	it is a replica                                 every new connection        unavailable
+//	READONLY, MOVED, ASK                            any reply                   unavailable; every connection
+//	                                                                            is opened and verified anew
+//	hash not there, of another activation, behind   script                      EpochGone, WrongActivation,
+//	                                                                            WentBack
+//
+// "From then on" means until Activate. The activation is part of the scripts' text and so of their
+// SHA, and they are called by EVALSHA only: a Redis that lost its memory cannot run them. A lane
+// runs the scripts of the activation that it was last given; an operation of another activation is
+// answered WrongActivation by the script, whatever the hash says. So operations of several
+// activations may share a call, a lane without its memory answers NOSCRIPT to all of them, and what
+// is late finds either another number in the script or no script.
+//
+// Connections belong to a session, which is bound to one identity. A connection that finds another
+// one is refused before anything is sent on it, so every call of a session, retried or not, went
+// to that identity when its connection was opened.
+//
+// redis.Client's retries are off and no call is repeated here: whoever repeats knows why.
+package redisstore

@@ -1,0 +1,114 @@
+package redisstore
+
+import (
+	"errors"
+	"strings"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/budgetd/budgetd/bucket"
+	"github.com/budgetd/budgetd/budget"
+)
+
+// refusal is a reply that a Redis gives instead of executing a command.
+type refusal struct {
+	// advice says what it means and what to do about it.
+	advice string
+	// moved says that the connection no longer leads to the memory that was verified.
+	moved bool
+}
+
+// refusals are the first words of error replies that say: certainly not executed. Any other error
+// reply may come from a script that was under way.
+var refusals = map[string]refusal{
+	"LOADING":     {advice: "it is loading its data; wait until it is done"},
+	"BUSY":        {advice: "a script of somebody else keeps it busy; see SCRIPT KILL"},
+	"OOM":         {advice: "it is out of memory; raise maxmemory"},
+	"MISCONF":     {advice: "it cannot persist its data; see its log and its disk"},
+	"READONLY":    {advice: "it is a replica; point budgetd at the primary", moved: true},
+	"NOREPLICAS":  {advice: "it has fewer replicas than min-replicas-to-write asks for"},
+	"NOAUTH":      {advice: "it wants a password; set it in the configuration of the instance"},
+	"WRONGPASS":   {advice: "it refuses user name or password of the instance"},
+	"NOPERM":      {advice: "its ACL does not let this user do that; see docs/OPERATIONS.md"},
+	"MASTERDOWN":  {advice: "it is a replica without its primary", moved: true},
+	"CLUSTERDOWN": {advice: "its cluster does not serve"},
+	"CROSSSLOT":   {advice: "its cluster does not keep the keys of a lane in one slot"},
+	"TRYAGAIN":    {advice: "its cluster is moving the lane", moved: true},
+	"MOVED":       {advice: "its cluster moved the lane to another server", moved: true},
+	"ASK":         {advice: "its cluster is moving the lane to another server", moved: true},
+	"NOSCRIPT":    {advice: "it does not know the scripts of the lane's activation"},
+	// Of the scripts themselves: see shared.lua.
+	"ARGUMENTS": {advice: "budgetd and its scripts disagree; please report it"},
+}
+
+// notDone is how a script says that the server refused its first write; a refusal's word follows.
+const notDone = "NOTDONE"
+
+// replyOf returns the error reply in err's chain and the word that it begins with; ok is false when
+// err is not an error reply of a Redis.
+func replyOf(err error) (word, text string, ok bool) {
+	var reply redis.Error
+	if !errors.As(err, &reply) || errors.Is(err, redis.Nil) {
+		return "", "", false
+	}
+	text = reply.Error()
+	word, _, _ = strings.Cut(text, " ")
+	return word, text, true
+}
+
+// verdictOn is what an error means for a call.
+type verdictOn struct {
+	err error
+	// moved: every connection must be verified anew.
+	moved bool
+	// lost: the lane does not know its scripts.
+	lost bool
+}
+
+// judge translates the error of a call, once: a *budget.Error or ErrMemoryLost. written says
+// whether any byte of the command may have left this process.
+//
+//	ErrMemoryLost         the connection met another identity, or NOSCRIPT
+//	Unavailable           never sent (dial, pool, context), or a reply in refusals
+//	OutcomeUnknown        everything else: time-out or reset after sending, other error replies
+func (s *Store) judge(op string, err error, written bool) verdictOn {
+	if errors.Is(err, bucket.ErrMemoryLost) {
+		return verdictOn{err: bucket.ErrMemoryLost}
+	}
+	if word, text, ok := replyOf(err); ok {
+		if word == notDone {
+			rest, _ := strings.CutPrefix(text, notDone+" ")
+			word, _, _ = strings.Cut(rest, " ")
+			if _, known := refusals[word]; !known {
+				return verdictOn{err: s.unavailable(op, err, "it did not begin")}
+			}
+		}
+		if word == "NOSCRIPT" {
+			return verdictOn{err: bucket.ErrMemoryLost, lost: true}
+		}
+		if r, known := refusals[word]; known {
+			return verdictOn{err: s.unavailable(op, err, r.advice), moved: r.moved}
+		}
+	}
+	if !written {
+		var known *budget.Error // of the connection's own checks
+		if errors.As(err, &known) && known.Code == budget.Unavailable {
+			return verdictOn{err: known}
+		}
+		return verdictOn{err: s.unavailable(op, err, "it cannot be reached")}
+	}
+	return verdictOn{err: &budget.Error{Code: budget.OutcomeUnknown, Op: op, Err: err,
+		Message: "instance " + s.config.Name + " (" + s.config.Addr + ") did not say what it did"}}
+}
+
+func (s *Store) unavailable(op string, err error, why string) *budget.Error {
+	return &budget.Error{Code: budget.Unavailable, Op: op, Err: err,
+		Message: "instance " + s.config.Name + " (" + s.config.Addr + "): " + why}
+}
+
+// refused carries an error out of a connection's set-up: go-redis unwraps what it gets from there
+// once, which must not reach into a *budget.Error.
+type refused struct{ err error }
+
+func (r refused) Error() string { return r.err.Error() }
+func (r refused) Unwrap() error { return r.err }

@@ -1,0 +1,249 @@
+package redisstore
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/budgetd/budgetd/bucket"
+	"github.com/budgetd/budgetd/budget"
+	"github.com/budgetd/budgetd/ledger"
+)
+
+// Read reads logs, all in one round trip. See bucket.Log. Errors: Unavailable, ErrMemoryLost.
+func (s *Store) Read(ctx context.Context, at bucket.Lane, cursors []bucket.Cursor, limit int) (
+	[]bucket.Extract, error) {
+	const op = "read"
+	for _, c := range cursors {
+		if err := c.Check(); err != nil {
+			return nil, err
+		}
+	}
+	commands, err := s.pipeline(ctx, op, at, len(cursors), func(l *lane, i int) []any {
+		c := cursors[i]
+		return []any{"XRANGE", logKey(l.prefix, c.Ref.Bucket), entryID(c.Ref.Epoch, c.From),
+			strconv.FormatInt(c.Ref.Epoch, 10), "COUNT", limit} // an id without seq: to its end
+	})
+	if err != nil {
+		return nil, err
+	}
+	out := make([]bucket.Extract, len(cursors))
+	for i, command := range commands {
+		answer, err := command.Result()
+		if wrong := wrongType(err); wrong != "" {
+			out[i].Err = &ledger.Mismatch{Why: "the log is not a stream"}
+		} else if err != nil {
+			return nil, s.judgeRead(op, err)
+		} else {
+			out[i] = extract(cursors[i].Ref.Epoch, answer)
+		}
+	}
+	return out, nil
+}
+
+// extract reads the answer of an XRANGE. It ends at the first entry that is not one, or that does
+// not follow its predecessor.
+func extract(epoch int64, answer any) (out bucket.Extract) {
+	broken := func(format string, args ...any) bucket.Extract {
+		out.Err = &ledger.Mismatch{Why: fmt.Sprintf(format, args...)}
+		return out
+	}
+	elements, ok := answer.([]any)
+	if !ok {
+		return broken("the log was answered as %T", answer)
+	}
+	out.Entries = make([]ledger.Entry, 0, len(elements))
+	prefix := strconv.FormatInt(epoch, 10) + "-"
+	for _, element := range elements {
+		pair, ok := element.([]any)
+		if !ok || len(pair) != 2 {
+			return broken("an entry was answered as %T", element)
+		}
+		id, _ := pair[0].(string)
+		digits, ours := strings.CutPrefix(id, prefix)
+		seq, err := strconv.ParseInt(digits, 10, 64)
+		if !ours || err != nil {
+			return broken("log entry %.40q is not of epoch %d", id, epoch)
+		}
+		if n := len(out.Entries); n > 0 && seq != out.Entries[n-1].Seq+1 {
+			return broken("log entry %d follows entry %d", seq, out.Entries[n-1].Seq)
+		}
+		fields, ok := pair[1].([]any)
+		if !ok || len(fields) != 2 || fields[0] != logField {
+			return broken("log entry %d has other fields than %q", seq, logField)
+		}
+		text, _ := fields[1].(string)
+		entry, err := ledger.ParseEntry(seq, text)
+		if err != nil {
+			return broken("%s", err)
+		}
+		out.Entries = append(out.Entries, entry)
+	}
+	return out
+}
+
+// Balances reads balance hashes, all in one round trip. See bucket.Log. Errors: Unavailable,
+// ErrMemoryLost.
+func (s *Store) Balances(ctx context.Context, at bucket.Lane, refs []bucket.Ref) (
+	[]bucket.Balance, error) {
+	const op = "balances"
+	for _, ref := range refs {
+		if err := ref.Check(); err != nil {
+			return nil, err
+		}
+	}
+	commands, err := s.pipeline(ctx, op, at, len(refs), func(l *lane, i int) []any {
+		return []any{"HMGET", balanceKey(l.prefix, refs[i]), "state", "activation", "balance",
+			"seq", "grant_seq", "granted", "deducted", "chain"}
+	})
+	if err != nil {
+		return nil, err
+	}
+	out := make([]bucket.Balance, len(refs))
+	for i, command := range commands {
+		answer, err := command.Result()
+		if wrong := wrongType(err); wrong != "" {
+			out[i] = bucket.Balance{Verdict: bucket.Broken, Why: "the balance is not a hash"}
+		} else if err != nil {
+			return nil, s.judgeRead(op, err)
+		} else {
+			out[i] = balanceOf(answer)
+		}
+	}
+	return out, nil
+}
+
+// balanceOf reads the answer of an HMGET; it refuses what the scripts refuse (shared.lua).
+func balanceOf(answer any) bucket.Balance {
+	values, _ := answer.([]any)
+	if len(values) != 8 {
+		return bucket.Balance{Verdict: bucket.Broken, Why: "the balance was answered as something else"}
+	}
+	var text [8]string
+	missing := 0
+	for i, value := range values {
+		if value == nil {
+			missing++
+		}
+		text[i], _ = value.(string)
+	}
+	if missing == len(values) {
+		return bucket.Balance{Verdict: bucket.EpochGone}
+	}
+	out := bucket.Balance{Verdict: bucket.OK, Closed: text[0] == "closed"}
+	broken := ""
+	whole := func(i int, name string, most int64) int64 {
+		n, err := strconv.ParseInt(text[i], 10, 64)
+		if broken == "" &&
+			(err != nil || n < 0 || n > most || strconv.FormatInt(n, 10) != text[i]) {
+			broken = name
+		}
+		return n
+	}
+	if text[0] != "open" && text[0] != "closed" {
+		broken = "state"
+	}
+	whole(1, "activation", budget.MaxAmount)
+	out.Balance = whole(2, "balance", budget.MaxAmount)
+	out.Seq = whole(3, "seq", budget.MaxAmount)
+	out.GrantSeq = whole(4, "grant_seq", budget.MaxAmount)
+	const mostSum = 1e18 - 1
+	out.Granted, out.Deducted = whole(5, "granted", mostSum), whole(6, "deducted", mostSum)
+	if broken == "" && len(text[7]) != ledger.ChainBytes {
+		broken = "chain"
+	}
+	if broken != "" {
+		return bucket.Balance{Verdict: bucket.Broken,
+			Why: "field " + broken + " of the balance is not what it must be"}
+	}
+	return out
+}
+
+// Trim forgets the beginning of logs. See bucket.Log.
+func (s *Store) Trim(ctx context.Context, at bucket.Lane, cursors []bucket.Cursor) error {
+	const op = "trim"
+	if len(cursors) == 0 {
+		return nil
+	}
+	l, err := s.find(op, at)
+	if err != nil {
+		return err
+	}
+	keys, argv := make([]any, 0, len(cursors)), make([]any, 0, 2*len(cursors))
+	for _, c := range cursors {
+		if err := c.Check(); err != nil {
+			return err
+		}
+		keys = append(keys, logKey(l.prefix, c.Ref.Bucket))
+		argv = append(argv, c.Ref.Epoch, c.From)
+	}
+	_, err = s.eval(ctx, op, l, verbTrim, keys, argv)
+	return err
+}
+
+// Forget removes balance hashes. See bucket.Log.
+func (s *Store) Forget(ctx context.Context, at bucket.Lane, refs []bucket.Ref) error {
+	const op = "forget"
+	if len(refs) == 0 {
+		return nil
+	}
+	l, err := s.find(op, at)
+	if err != nil {
+		return err
+	}
+	keys := make([]any, 0, len(refs))
+	for _, ref := range refs {
+		if err := ref.Check(); err != nil {
+			return err
+		}
+		keys = append(keys, balanceKey(l.prefix, ref))
+	}
+	_, err = s.command(ctx, op, l, "DEL", keys[0].(string), keys[1:])
+	return err
+}
+
+// pipeline sends n commands in one round trip. Each command's own error reply is left to the
+// caller; an error here means that no answer can be used.
+func (s *Store) pipeline(ctx context.Context, op string, at bucket.Lane, n int,
+	command func(l *lane, i int) []any) ([]*redis.Cmd, error) {
+	if n == 0 {
+		return nil, nil
+	}
+	l, err := s.find(op, at)
+	if err != nil {
+		return nil, err
+	}
+	p := l.session.enter()
+	if p == nil {
+		return nil, s.unavailable(op, nil, "the lane was activated anew or disconnected")
+	}
+	defer p.leave()
+	pipe := p.client.Pipeline()
+	commands := make([]*redis.Cmd, n)
+	for i := range commands {
+		commands[i] = pipe.Do(ctx, command(l, i)...)
+	}
+	_, err = pipe.Exec(ctx)
+	if err == nil || wrongType(err) != "" {
+		return commands, nil
+	}
+	if s.judge(op, err, false).moved {
+		l.session.renew(p)
+	}
+	return nil, s.judgeRead(op, err)
+}
+
+// judgeRead translates the error of a call that changes nothing: it is never unknown.
+func (s *Store) judgeRead(op string, err error) error { return s.judge(op, err, false).err }
+
+// wrongType returns the text of an error reply that says that a key holds another type, "" for
+// everything else.
+func wrongType(err error) string {
+	if word, text, ok := replyOf(err); ok && word == "WRONGTYPE" {
+		return text
+	}
+	return ""
+}

@@ -1,0 +1,146 @@
+-- shared.lua: what all scripts of this folder use. It is put in front of each of them; before it
+-- stands a line with the activation and `local lane_activation = '<number>'`.
+--
+-- How an operation on one bucket fails alone: everything that can fail because of what a key holds
+-- goes through redis.pcall or is checked here, and becomes that operation's BROKEN.
+-- How a call fails: a server that refuses to write (OOM, MISCONF, READONLY, NOREPLICAS, NOPERM) says
+-- so at the first write of a script and never later; the scripts' first write is always an XADD, so
+-- nothing has been written then. The reply is the error `NOTDONE <code> <text>`. If the server
+-- nevertheless refuses after a write, it is `HALFDONE <code> <text>`.
+-- Numbers: quantities are 0 … 2^53 - 1, which a Lua number holds exactly; sums may be larger, so
+-- they are never made a number, only HINCRBYed. No Lua number is written but by text_of.
+
+-- Verdicts, as in bucket.Verdict.
+local OK, ALREADY, INSUFFICIENT, EPOCH_CLOSED, EPOCH_GONE = 1, 2, 3, 4, 5
+local WRONG_ACTIVATION, WENT_BACK, GAP, BROKEN = 6, 7, 8, 9
+
+local MAX_AMOUNT = 9007199254740991
+-- A sum of this many digits is refused, so that HINCRBY (int64) cannot fail after the append.
+local MAX_SUM_DIGITS = 18
+
+local written = false
+
+local function text_of(number)
+  return string.format('%.0f', number)
+end
+
+-- is_whole says whether a text is a decimal number without sign or leading zeros.
+local function is_whole(text)
+  return text == '0' or (text and string.find(text, '^[1-9]%d*$') ~= nil)
+end
+
+-- quantity returns the number a text stands for, nil if it is not 0 … MAX_AMOUNT.
+local function quantity(text)
+  if is_whole(text) and #text <= 16 then
+    local number = tonumber(text)
+    if number <= MAX_AMOUNT then return number end
+  end
+  return nil
+end
+
+-- failed returns the reply of a call that cannot go on.
+local function failed(text)
+  local code = string.match(text, '%u%u%u+') or 'ERR'
+  return redis.error_reply((written and 'HALFDONE ' or 'NOTDONE ') .. code .. ' ' .. text)
+end
+
+local function is_wrong_type(err)
+  return string.find(err, 'WRONGTYPE', 1, true) ~= nil
+end
+
+-- malformed returns a reply unless the arguments are what the script's header says: two keys per
+-- group, headers of three arguments per group (the third is the number of its operations, nil
+-- stands for 1), then `width` arguments per operation.
+local function malformed(counted, width)
+  local groups = #KEYS / 2
+  local expected = 3 * groups
+  for g = 1, groups do
+    expected = expected + width * (counted and (tonumber(ARGV[3 * g]) or 0) or 0)
+  end
+  if #KEYS == 0 or #KEYS % 2 ~= 0 or #ARGV ~= expected then
+    return failed('ARGUMENTS are not what the script expects')
+  end
+  return nil
+end
+
+-- load reads a balance hash. Returns the bucket, or nil and the reply of the failed call. A bucket
+-- has .broken (why) or .missing set, or its fields.
+local function load(key)
+  local f = redis.pcall('HMGET', key, 'state', 'activation', 'balance', 'seq', 'grant_seq',
+    'granted', 'deducted', 'chain')
+  if f.err then
+    if is_wrong_type(f.err) then return {broken = 'the balance is not a hash'} end
+    return nil, failed(f.err)
+  end
+  local state, activation, granted, deducted, chain = f[1], f[2], f[6], f[7], f[8]
+  if not (state or activation or f[3] or f[4] or f[5] or granted or deducted or chain) then
+    return {missing = true}
+  end
+  local balance, seq, grant_seq = quantity(f[3]), quantity(f[4]), quantity(f[5])
+  local broken
+  if state ~= 'open' and state ~= 'closed' then broken = 'state'
+  elseif not is_whole(activation) then broken = 'activation'
+  elseif not balance then broken = 'balance'
+  elseif not seq then broken = 'seq'
+  elseif not grant_seq then broken = 'grant_seq'
+  elseif not (is_whole(granted) and #granted <= MAX_SUM_DIGITS) then broken = 'granted'
+  elseif not (is_whole(deducted) and #deducted <= MAX_SUM_DIGITS) then broken = 'deducted'
+  elseif not (chain and #chain == 16) then broken = 'chain'
+  end
+  if broken then return {broken = 'field ' .. broken .. ' of the balance is not what it must be'} end
+  return {closed = state == 'closed', activation = activation, balance = balance, seq = seq,
+    grant_seq = grant_seq, granted = granted, deducted = deducted, chain = chain}
+end
+
+-- standing returns the verdict that a bucket gives to every operation of an activation, nil when
+-- it is for the operation to decide. A closed bucket gives EPOCH_CLOSED.
+local function standing(bucket, activation)
+  if bucket.broken then return BROKEN end
+  if bucket.missing then return EPOCH_GONE end
+  if bucket.activation ~= activation or activation ~= lane_activation then
+    return WRONG_ACTIVATION
+  end
+  if bucket.closed then return EPOCH_CLOSED end
+  return nil
+end
+
+-- append writes the bucket's next entry and moves its seq and chain. Returns OK; or EPOCH_GONE when
+-- the log holds a later epoch (or, for entry 0, this one); or BROKEN and why; or nil, nil and the
+-- reply of the failed call. Only OK has written.
+local function append(key, epoch, bucket, line)
+  local seq = bucket.seq + 1
+  local chain = string.sub(redis.sha1hex(bucket.chain .. line), 1, 16)
+  local done = redis.pcall('XADD', key, epoch .. '-' .. text_of(seq), 'e', chain .. line)
+  if type(done) ~= 'table' then
+    written = true
+    bucket.seq, bucket.chain = seq, chain
+    return OK
+  end
+  if is_wrong_type(done.err) then return BROKEN, 'the log is not a stream' end
+  local info = redis.pcall('XINFO', 'STREAM', key)
+  if info.err then return nil, nil, failed(done.err) end
+  for i = 1, #info, 2 do
+    if info[i] == 'last-generated-id' then
+      local last_epoch, last_seq = string.match(info[i + 1], '^(%d+)%-(%d+)$')
+      last_epoch, last_seq = tonumber(last_epoch), tonumber(last_seq)
+      local this = tonumber(epoch)
+      if last_epoch > this or (last_epoch == this and seq == 0) then return EPOCH_GONE end
+      if last_epoch == this and last_seq >= seq then
+        return BROKEN, 'the log is ahead of the balance'
+      end
+    end
+  end
+  return nil, nil, failed(done.err)
+end
+
+-- save writes fields of a balance hash and adds to one of its sums. Returns nil, or the reply of a
+-- call that is half done.
+local function save(key, sum, units, ...)
+  local done = redis.pcall('HSET', key, ...)
+  if type(done) == 'table' then return failed(done.err) end
+  if units > 0 then
+    done = redis.pcall('HINCRBY', key, sum, text_of(units))
+    if type(done) == 'table' then return failed(done.err) end
+  end
+  return nil
+end
