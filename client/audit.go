@@ -1,0 +1,41 @@
+package client
+
+import "context"
+
+// AuditReport is the conservation proof of one budget at one instant: the total is the sum of the
+// other quantities, each recomputed from rows and entries. Quantities are minor units.
+type AuditReport struct {
+	OK            bool  `json:"ok"`
+	Total         int64 `json:"total"`
+	Undistributed int64 `json:"undistributed"`
+	InTransit     int64 `json:"in_transit"`
+	Remaining     int64 `json:"remaining"`
+	Held          int64 `json:"held"`
+	Used          int64 `json:"used"`
+	Quarantined   int64 `json:"quarantined"`
+	Forfeited     int64 `json:"forfeited"`
+	// AtRisk is what the loss of a store would quarantine now.
+	AtRisk        int64         `json:"at_risk"`
+	Discrepancies []Discrepancy `json:"discrepancies"`
+	// Unchecked lists buckets whose store could not be read; their rows were checked.
+	Unchecked []string `json:"unchecked,omitempty"`
+}
+
+// Discrepancy is a figure that does not agree with the rows it stands for.
+type Discrepancy struct {
+	// Bucket is where; "": the budget as a whole.
+	Bucket string `json:"bucket,omitzero"`
+	Epoch  int64  `json:"epoch,omitzero"`
+	// What names the figure, Recorded is what its column holds, Counted what its rows give.
+	What     string `json:"what"`
+	Recorded int64  `json:"recorded"`
+	Counted  int64  `json:"counted"`
+}
+
+// Audit checks a budget on live traffic and moves nothing. A report that is not OK is no error.
+// Errors: budget_not_found, unavailable.
+func (c *Client) Audit(ctx context.Context, name string) (*AuditReport, error) {
+	var answer AuditReport
+	_, err := c.do(ctx, c.get("audit", name, "audit"), &answer)
+	return result(&answer, err)
+}

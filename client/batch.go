@@ -1,0 +1,174 @@
+package client
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+
+	"github.com/budgetd/budgetd/budget"
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+)
+
+// MaxBatch is the most deductions that one batch may hold.
+const MaxBatch = 1000
+
+// BatchItem is one deduction of a batch.
+type BatchItem struct {
+	Budget        string `json:"budget"`
+	DeductRequest `json:",inline"`
+}
+
+// BatchResult is what became of one BatchItem: exactly one of its fields is set. Err is what Deduct
+// would have returned.
+type BatchResult struct {
+	Answer *DeductAnswer
+	Err    error
+}
+
+type batchRequest struct {
+	Deductions []BatchItem `json:"deductions"`
+}
+
+type batchAnswer struct {
+	Results []jsontext.Value `json:"results"`
+}
+
+// DeductBatch makes up to MaxBatch deductions in one call, each for itself, and returns their
+// results in order. Like Deduct it repeats what is undecided, and only that, with the same request
+// ids, and cancels ids that were refused after an unanswered attempt (one call each).
+//
+// An error means that no item had an effect: the batch as a whole was refused, or never reached the
+// service. An unknown outcome is the result of its item, never an error of the batch.
+func (c *Client) DeductBatch(ctx context.Context, items []BatchItem) ([]BatchResult, error) {
+	if len(items) > MaxBatch {
+		return nil, fmt.Errorf("batch: %d deductions, at most %d are allowed", len(items), MaxBatch)
+	}
+	b := batch{client: c, items: items, results: make([]BatchResult, len(items)),
+		unanswered: make([]bool, len(items)), settled: make([]bool, len(items))}
+	open := make([]int, len(items))
+	for i := range items {
+		open[i] = i
+	}
+	for n := 1; len(open) > 0; n++ {
+		cause := b.attempt(ctx, n, open)
+		if whole := b.refusedAsWhole(open, cause); whole != nil {
+			return nil, whole
+		}
+		open = slices.DeleteFunc(open, func(i int) bool { return b.settled[i] })
+		if len(open) > 0 && !c.retry.pause(ctx, n, b.results[open[0]].Err) {
+			return b.givenUp(n, open)
+		}
+	}
+	return b.results, nil
+}
+
+// batch is one DeductBatch under way.
+type batch struct {
+	client     *Client
+	items      []BatchItem
+	results    []BatchResult
+	unanswered []bool // by item: an attempt may have happened
+	settled    []bool // by item: its result stands
+	answered   bool   // some attempt was answered item by item
+}
+
+// attempt sends the open items once and notes what became of each. It returns the error of the call
+// as a whole, nil when it was answered item by item.
+func (b *batch) attempt(ctx context.Context, n int, open []int) error {
+	request := batchRequest{Deductions: make([]BatchItem, len(open))}
+	for at, i := range open {
+		request.Deductions[at] = b.items[i]
+	}
+	what := call{
+		op: "batch", method: http.MethodPost, path: []string{"v1", "deductions:batch"},
+		query: b.client.inTenant(), body: request,
+	}
+	var answer batchAnswer
+	cause := b.client.send(ctx, what, &answer)
+	if cause == nil && len(answer.Results) != len(open) {
+		cause = &TransportError{Op: what.op, Server: b.client.Server(), Sent: true,
+			Err: fmt.Errorf("%d results for %d deductions", len(answer.Results), len(open))}
+	}
+	b.answered = b.answered || cause == nil
+	for at, i := range open {
+		err := cause
+		if err == nil {
+			b.results[i].Answer, err = itemAnswer(answer.Results[at])
+		}
+		b.note(ctx, n, i, err)
+	}
+	return cause
+}
+
+// note records the outcome of item i in attempt n.
+func (b *batch) note(ctx context.Context, n, i int, err error) {
+	b.settled[i] = err == nil || !undecided(err)
+	switch {
+	case err == nil:
+		b.results[i].Answer.Attempts = n
+		b.results[i].Err = nil
+	case undecided(err):
+		b.unanswered[i] = b.unanswered[i] || KindOf(err) == budget.MayBeDone
+		b.results[i].Err = err
+	default:
+		item := b.items[i]
+		what := call{op: "deduct", requestID: item.RequestID, settle: func(ctx context.Context) error {
+			_, err := b.client.Cancel(ctx, item.Budget, CancelRequest{RequestID: item.RequestID})
+			return err
+		}}
+		b.results[i].Err = what.certain(ctx, n, b.unanswered[i], err)
+	}
+}
+
+// refusedAsWhole returns the call's own error when it is final and no item can have had an effect.
+func (b *batch) refusedAsWhole(open []int, cause error) error {
+	if cause == nil || undecided(cause) || b.answered {
+		return nil
+	}
+	for _, i := range open {
+		if b.unanswered[i] {
+			return nil
+		}
+	}
+	return cause
+}
+
+// givenUp ends the batch after n attempts with items still undecided.
+func (b *batch) givenUp(n int, open []int) ([]BatchResult, error) {
+	unknown := false
+	for _, i := range open {
+		if b.unanswered[i] {
+			unknown = true
+			b.results[i].Err = &UnknownOutcome{"deduct", b.items[i].RequestID, n, b.results[i].Err}
+		}
+	}
+	if !unknown && !b.answered {
+		return nil, b.results[open[0]].Err
+	}
+	return b.results, nil
+}
+
+// itemAnswer reads one result of a batch: a deduct answer or a problem, told apart by "outcome",
+// which problems lack. What is neither may have happened.
+func itemAnswer(text jsontext.Value) (*DeductAnswer, error) {
+	var answer DeductAnswer
+	if err := json.Unmarshal(text, &answer); err == nil && answer.Outcome != "" {
+		return &answer, nil
+	}
+	var wire struct {
+		Status      int `json:"status"`
+		problemBody `json:",inline"`
+	}
+	err := json.Unmarshal(text, &wire)
+	if err == nil && wire.Code == "" {
+		err = errors.New("neither an outcome nor a code")
+	}
+	if err != nil {
+		return nil, &TransportError{Op: "deduct", Sent: true,
+			Err: fmt.Errorf("result cannot be read: %w", err)}
+	}
+	return nil, wire.problem(call{op: "deduct", method: http.MethodPost}, wire.Status)
+}

@@ -1,0 +1,80 @@
+package client
+
+import (
+	"context"
+	"time"
+)
+
+// Bucket is one shard of a budget. Quantities are minor units.
+type Bucket struct {
+	// Key names the bucket within its budget.
+	Key     string `json:"key"`
+	Ordinal int    `json:"ordinal"`
+	// Status is "online" or "offline".
+	Status string `json:"status"`
+	// OfflineBy is "operator" or "service" while offline.
+	OfflineBy string `json:"offline_by,omitzero"`
+	Instance  string `json:"instance"`
+	// Lane is the number of the lane within the instance, from 0.
+	Lane  int   `json:"lane"`
+	Epoch int64 `json:"epoch"`
+	// EpochStatus is opening, open, closing, closed or lost.
+	EpochStatus string `json:"epoch_status,omitzero"`
+	// Activation is the lane's incarnation under which the epoch was opened.
+	Activation int64 `json:"activation,omitzero"`
+	// Remaining is what the bucket holds by the ledger.
+	Remaining int64 `json:"remaining"`
+	// OutQuantity is all it ever applied for, in OutCnt applications.
+	OutQuantity int64 `json:"out_quantity"`
+	OutCnt      int64 `json:"out_cnt"`
+	// Outstanding, Held, Used and Returning are the newest epoch's, as the database knows them.
+	Outstanding int64 `json:"outstanding"`
+	Held        int64 `json:"held"`
+	Used        int64 `json:"used"`
+	Returning   int64 `json:"returning"`
+	// Fenced says why nothing may move on this bucket until it is recovered.
+	Fenced    string    `json:"fenced,omitzero"`
+	UpdatedAt time.Time `json:"updated_at,omitzero"`
+}
+
+// BucketList is the buckets of one budget, in the order of their making.
+type BucketList struct {
+	Buckets []Bucket `json:"buckets"`
+}
+
+// Buckets returns a budget's buckets, online and offline. Errors: budget_not_found.
+func (c *Client) Buckets(ctx context.Context, name string) (*BucketList, error) {
+	var answer BucketList
+	_, err := c.do(ctx, c.get("buckets", name, "buckets"), &answer)
+	return result(&answer, err)
+}
+
+// Offline closes a bucket and brings what it holds back to the total; done already, it answers the
+// same. Errors: budget_not_found, bucket_not_found, last_bucket (the last online bucket of an
+// effective budget stays).
+func (c *Client) Offline(ctx context.Context, name, key string) (*Bucket, error) {
+	return c.bucketCall(ctx, name, key, "offline", true)
+}
+
+// Online opens a bucket again, empty, and lets it apply; done already, it answers the same.
+// Errors: budget_not_found, bucket_not_found.
+func (c *Client) Online(ctx context.Context, name, key string) (*Bucket, error) {
+	return c.bucketCall(ctx, name, key, "online", true)
+}
+
+// Apply lets a bucket take units from the total, as the budget's rule allows. It has no request id,
+// so a lost answer is not repeated: look at Buckets. Errors: budget_not_found, bucket_not_found,
+// budget_exhausted.
+func (c *Client) Apply(ctx context.Context, name, key string) (*Bucket, error) {
+	return c.bucketCall(ctx, name, key, "apply", false)
+}
+
+func (c *Client) bucketCall(ctx context.Context, name, key, verb string, repeatable bool) (
+	*Bucket, error,
+) {
+	what := c.post(verb, nil, name, "buckets", key, verb)
+	what.repeatable = repeatable
+	var answer Bucket
+	_, err := c.do(ctx, what, &answer)
+	return result(&answer, err)
+}

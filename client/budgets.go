@@ -1,0 +1,253 @@
+package client
+
+import (
+	"context"
+	"fmt"
+	"iter"
+	"net/http"
+	"net/url"
+	"strconv"
+	"time"
+
+	"github.com/budgetd/budgetd/budget"
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+)
+
+// CreateRequest defines a budget. Zero fields are left out, the service's defaults then hold.
+// Quantities are minor units, 1 … 9007199254740991.
+type CreateRequest struct {
+	Name string `json:"name"`
+	// Tenant defaults to the client's (WithTenant), and that to the service's "default".
+	Tenant        string            `json:"tenant,omitzero"`
+	GLCode        string            `json:"gl_code,omitzero"`
+	Unit          budget.Unit       `json:"unit"`
+	Durability    budget.Durability `json:"durability,omitzero"`
+	TotalQuantity int64             `json:"total_quantity,omitzero"`
+	Type          budget.Type       `json:"type,omitzero"`
+	// BucketQuantity is the number of buckets; 0: one per 1,000 units, or 1,000,000 for "amount".
+	BucketQuantity int `json:"bucket_quantity,omitzero"`
+	// ShardingQuantity is the most that one apply may take; 0: no bound.
+	ShardingQuantity int64 `json:"sharding_quantity,omitzero"`
+	// AdjustCnt is how often one bucket may apply; 0: no bound.
+	AdjustCnt int       `json:"adjust_cnt,omitzero"`
+	StartAt   time.Time `json:"start_at,omitzero"`
+	EndAt     time.Time `json:"end_at,omitzero"`
+}
+
+// PatchRequest changes a budget; nil and "" leave a field as it is.
+type PatchRequest struct {
+	// Status is budget.Paused or budget.Effective.
+	Status budget.Status
+	// EndAt pointing to the zero time removes the end.
+	EndAt *time.Time
+	// ShardingQuantity and AdjustCnt: 0 removes the bound.
+	ShardingQuantity *int64
+	AdjustCnt        *int
+	// IfVersion makes the change only to that version of the budget, else version_conflict; 0: to
+	// any. It travels as If-Match.
+	IfVersion int64
+}
+
+// patchBody is a PatchRequest as it is sent: null removes the end.
+type patchBody struct {
+	Status           budget.Status  `json:"status,omitzero"`
+	EndAt            jsontext.Value `json:"end_at,omitzero"`
+	ShardingQuantity *int64         `json:"sharding_quantity,omitzero"`
+	AdjustCnt        *int           `json:"adjust_cnt,omitzero"`
+}
+
+func (r PatchRequest) body() (patchBody, error) {
+	body := patchBody{Status: r.Status, ShardingQuantity: r.ShardingQuantity, AdjustCnt: r.AdjustCnt}
+	if r.EndAt == nil {
+		return body, nil
+	}
+	if r.EndAt.IsZero() {
+		body.EndAt = jsontext.Value("null")
+		return body, nil
+	}
+	text, err := json.Marshal(r.EndAt)
+	body.EndAt = text
+	return body, err
+}
+
+// Budget is a budget's definition and its live view. Quantities are minor units.
+type Budget struct {
+	ID               int64             `json:"id"`
+	Tenant           string            `json:"tenant"`
+	Name             string            `json:"name"`
+	GLCode           string            `json:"gl_code,omitzero"`
+	Unit             budget.Unit       `json:"unit"`
+	Durability       budget.Durability `json:"durability"`
+	Type             budget.Type       `json:"type,omitzero"`
+	BucketQuantity   int               `json:"bucket_quantity"`
+	ShardingQuantity int64             `json:"sharding_quantity,omitzero"`
+	AdjustCnt        int               `json:"adjust_cnt,omitzero"`
+	StartAt          time.Time         `json:"start_at,omitzero"`
+	EndAt            time.Time         `json:"end_at,omitzero"`
+	CreatedAt        time.Time         `json:"created_at,omitzero"`
+	UpdatedAt        time.Time         `json:"updated_at,omitzero"`
+	Status           budget.Status     `json:"status"`
+	// Version grows with every change of the definition.
+	Version int64 `json:"version"`
+
+	TotalQuantity int64 `json:"total_quantity"`
+	// OutQuantity is what was handed out: total − undistributed − forfeited.
+	OutQuantity   int64 `json:"out_quantity"`
+	Undistributed int64 `json:"undistributed"`
+	// PendingShrink is what shrinks still wait for.
+	PendingShrink int64 `json:"pending_shrink,omitzero"`
+	// Remaining is what the open buckets hold for deductions.
+	Remaining int64 `json:"remaining"`
+	Held      int64 `json:"held"`
+	Used      int64 `json:"used"`
+	// InTransit is on the way back to the total.
+	InTransit   int64       `json:"in_transit"`
+	Quarantined int64       `json:"quarantined"`
+	Forfeited   int64       `json:"forfeited"`
+	Period      *Period     `json:"period,omitzero"`
+	Buckets     BucketCount `json:"buckets"`
+}
+
+// Period is the span of time whose units are being handed out.
+type Period struct {
+	Start time.Time `json:"start,omitzero"`
+	End   time.Time `json:"end,omitzero"`
+	Total int64     `json:"total"`
+	Used  int64     `json:"used"`
+}
+
+// BucketCount is how many of a budget's buckets serve, and how many do not.
+type BucketCount struct {
+	Online  int `json:"online"`
+	Offline int `json:"offline"`
+}
+
+// Create makes a budget and returns it. The same definition again returns the budget that is
+// already there; another one under a taken name is name_taken.
+func (c *Client) Create(ctx context.Context, request CreateRequest) (*Budget, error) {
+	if request.Tenant == "" {
+		request.Tenant = c.tenant
+	}
+	var answer Budget
+	_, err := c.do(ctx, call{
+		op: "create", method: http.MethodPost, path: []string{"v1", "budgets"},
+		body: request, repeatable: true,
+	}, &answer)
+	return result(&answer, err)
+}
+
+// Budget returns a budget by its name or id. Errors: budget_not_found.
+func (c *Client) Budget(ctx context.Context, name string) (*Budget, error) {
+	var answer Budget
+	_, err := c.do(ctx, c.get("get", name), &answer)
+	return result(&answer, err)
+}
+
+// Patch changes a budget and returns it as it then is; the change holds on every node within a
+// second. Without IfVersion a lost answer is repeated; with it the outcome stays unknown, because
+// the first attempt may be what made the version another. Errors: budget_not_found, invalid,
+// version_conflict.
+func (c *Client) Patch(ctx context.Context, name string, request PatchRequest) (*Budget, error) {
+	body, err := request.body()
+	if err != nil {
+		return nil, fmt.Errorf("patch: request cannot be written: %w", err)
+	}
+	what := c.post("patch", body, name)
+	what.method, what.repeatable = http.MethodPatch, request.IfVersion == 0
+	if request.IfVersion != 0 {
+		what.header = http.Header{"If-Match": {fmt.Sprintf(`"%d"`, request.IfVersion)}}
+	}
+	var answer Budget
+	_, err = c.do(ctx, what, &answer)
+	return result(&answer, err)
+}
+
+// Filter selects a page of budgets; zero fields select everything.
+type Filter struct {
+	Status    budget.Status
+	Type      budget.Type
+	PageSize  int
+	PageToken string // a page's NextPageToken
+}
+
+// Page is a part of the list of budgets.
+type Page struct {
+	Budgets []Budget `json:"budgets"`
+	// NextPageToken asks for the following page; "" after the last.
+	NextPageToken string `json:"next_page_token,omitzero"`
+}
+
+// List returns one page of the tenant's budgets.
+func (c *Client) List(ctx context.Context, filter Filter) (*Page, error) {
+	query := c.inTenant()
+	set(query, "status", string(filter.Status))
+	set(query, "type", string(filter.Type))
+	set(query, "page_token", filter.PageToken)
+	if filter.PageSize != 0 {
+		query.Set("page_size", strconv.Itoa(filter.PageSize))
+	}
+	var answer Page
+	_, err := c.do(ctx, call{
+		op: "list", method: http.MethodGet, path: []string{"v1", "budgets"}, query: query,
+		repeatable: true,
+	}, &answer)
+	return result(&answer, err)
+}
+
+// Budgets goes through all pages. It stops after an error, which comes with a zero Budget, and
+// fails rather than loop when the service repeats a page token.
+func (c *Client) Budgets(ctx context.Context, filter Filter) iter.Seq2[Budget, error] {
+	return func(yield func(Budget, error) bool) {
+		for {
+			page, err := c.List(ctx, filter)
+			if err != nil {
+				yield(Budget{}, err)
+				return
+			}
+			for _, b := range page.Budgets {
+				if !yield(b, nil) {
+					return
+				}
+			}
+			if page.NextPageToken == "" {
+				return
+			}
+			if page.NextPageToken == filter.PageToken {
+				yield(Budget{}, fmt.Errorf("list: the service repeats page token %q", filter.PageToken))
+				return
+			}
+			filter.PageToken = page.NextPageToken
+		}
+	}
+}
+
+// get prepares a read below /v1/budgets/.
+func (c *Client) get(op string, segments ...string) call {
+	return call{
+		op: op, method: http.MethodGet, path: append([]string{"v1", "budgets"}, segments...),
+		query: c.inTenant(), repeatable: true,
+	}
+}
+
+// post prepares a change below /v1/budgets/ that must not be repeated blindly.
+func (c *Client) post(op string, body any, segments ...string) call {
+	return call{
+		op: op, method: http.MethodPost, path: append([]string{"v1", "budgets"}, segments...),
+		query: c.inTenant(), body: body,
+	}
+}
+
+func set(query url.Values, name, value string) {
+	if value != "" {
+		query.Set(name, value)
+	}
+}
+
+// result drops the answer of a failed call, so that nobody reads a half-filled one.
+func result[T any](answer *T, err error) (*T, error) {
+	if err != nil {
+		return nil, err
+	}
+	return answer, nil
+}

@@ -1,0 +1,418 @@
+package client_test
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/budgetd/budgetd/budget"
+	"github.com/budgetd/budgetd/client"
+	"github.com/google/go-cmp/cmp"
+)
+
+// TestRequests pins what every call sends.
+func TestRequests(t *testing.T) {
+	quantity, count := int64(7), 0
+	end := time.Date(2026, 12, 31, 23, 59, 59, 0, time.FixedZone("", 3600))
+	tests := []struct {
+		name string
+		call func(ctx context.Context, c *client.Client) error
+		want seen
+	}{
+		{"create", func(ctx context.Context, c *client.Client) error {
+			_, err := c.Create(ctx, client.CreateRequest{Name: "b", Unit: "count", TotalQuantity: 100, Type: "promo"})
+			return err
+		}, seen{"POST", "/v1/budgets",
+			`{"name":"b","tenant":"games","unit":"count","total_quantity":100,"type":"promo"}`, "application/json", ""}},
+		{"create with everything", func(ctx context.Context, c *client.Client) error {
+			_, err := c.Create(ctx, client.CreateRequest{Name: "b", Tenant: "t", GLCode: "g", Unit: "amount",
+				Durability: "ledger", TotalQuantity: budget.MaxAmount, Type: "promo", BucketQuantity: 8,
+				ShardingQuantity: 10, AdjustCnt: 3, StartAt: end.Add(-time.Hour), EndAt: end})
+			return err
+		}, seen{"POST", "/v1/budgets", `{"name":"b","tenant":"t","gl_code":"g","unit":"amount",` +
+			`"durability":"ledger","total_quantity":9007199254740991,"type":"promo","bucket_quantity":8,` +
+			`"sharding_quantity":10,"adjust_cnt":3,"start_at":"2026-12-31T22:59:59+01:00",` +
+			`"end_at":"2026-12-31T23:59:59+01:00"}`, "application/json", ""}},
+		{"list", func(ctx context.Context, c *client.Client) error {
+			_, err := c.List(ctx, client.Filter{Status: "paused", Type: "promo", PageSize: 5, PageToken: "a b"})
+			return err
+		}, seen{"GET", "/v1/budgets?page_size=5&page_token=a+b&status=paused&tenant=games&type=promo", "", "", ""}},
+		{"get", func(ctx context.Context, c *client.Client) error { _, err := c.Budget(ctx, "b"); return err },
+			seen{"GET", "/v1/budgets/b?tenant=games", "", "", ""}},
+		{"patch", func(ctx context.Context, c *client.Client) error {
+			_, err := c.Patch(ctx, "b", client.PatchRequest{Status: budget.Paused, EndAt: &end,
+				ShardingQuantity: &quantity, AdjustCnt: &count, IfVersion: 3})
+			return err
+		}, seen{"PATCH", "/v1/budgets/b?tenant=games",
+			`{"status":"paused","end_at":"2026-12-31T23:59:59+01:00","sharding_quantity":7,"adjust_cnt":0}`,
+			"application/json", `"3"`}},
+		{"patch that removes the end", func(ctx context.Context, c *client.Client) error {
+			_, err := c.Patch(ctx, "b", client.PatchRequest{EndAt: new(time.Time)})
+			return err
+		}, seen{"PATCH", "/v1/budgets/b?tenant=games", `{"end_at":null}`, "application/json", ""}},
+		{"append", func(ctx context.Context, c *client.Client) error {
+			_, err := c.Append(ctx, "b", client.AppendRequest{RequestID: "a1", Quantity: -5})
+			return err
+		}, seen{"POST", "/v1/budgets/b/append?tenant=games", `{"request_id":"a1","quantity":-5}`, "application/json", ""}},
+		{"deduct", func(ctx context.Context, c *client.Client) error {
+			_, err := c.Deduct(ctx, "b", client.DeductRequest{RequestID: "ö1", Amount: 5, Key: "k",
+				Dimensions: map[string]string{"user": "u1"}, Reference: "order 1"})
+			return err
+		}, seen{"POST", "/v1/budgets/b/deduct?tenant=games", `{"request_id":"ö1","amount":5,"key":"k",` +
+			`"dimensions":{"user":"u1"},"reference":"order 1"}`, "application/json", ""}},
+		{"rollback", func(ctx context.Context, c *client.Client) error {
+			_, err := c.Rollback(ctx, "b", client.RollbackRequest{RequestID: "o1", Amount: 2, RollbackID: "r1", Receipt: "x"})
+			return err
+		}, seen{"POST", "/v1/budgets/b/rollback?tenant=games",
+			`{"request_id":"o1","amount":2,"rollback_id":"r1","receipt":"x"}`, "application/json", ""}},
+		{"rollback of the whole", func(ctx context.Context, c *client.Client) error {
+			_, err := c.Rollback(ctx, "b", client.RollbackRequest{RequestID: "o1"})
+			return err
+		}, seen{"POST", "/v1/budgets/b/rollback?tenant=games", `{"request_id":"o1"}`, "application/json", ""}},
+		{"cancel", func(ctx context.Context, c *client.Client) error {
+			_, err := c.Cancel(ctx, "b", client.CancelRequest{RequestID: "o1"})
+			return err
+		}, seen{"POST", "/v1/budgets/b/cancel?tenant=games", `{"request_id":"o1"}`, "application/json", ""}},
+		{"deduction", func(ctx context.Context, c *client.Client) error {
+			_, err := c.Deduction(ctx, "b", "o 1&x")
+			return err
+		},
+			seen{"GET", "/v1/budgets/b/deductions?request_id=o+1%26x&tenant=games", "", "", ""}},
+		{"batch", func(ctx context.Context, c *client.Client) error {
+			_, err := c.DeductBatch(ctx, []client.BatchItem{{Budget: "b",
+				DeductRequest: client.DeductRequest{RequestID: "o1", Amount: 5}}})
+			return err
+		}, seen{"POST", "/v1/deductions:batch?tenant=games",
+			`{"deductions":[{"budget":"b","request_id":"o1","amount":5}]}`, "application/json", ""}},
+		{"buckets", func(ctx context.Context, c *client.Client) error { _, err := c.Buckets(ctx, "b"); return err },
+			seen{"GET", "/v1/budgets/b/buckets?tenant=games", "", "", ""}},
+		{"offline", func(ctx context.Context, c *client.Client) error {
+			_, err := c.Offline(ctx, "b", "b:bucket-0")
+			return err
+		},
+			seen{"POST", "/v1/budgets/b/buckets/b:bucket-0/offline?tenant=games", "", "", ""}},
+		{"online, key that needs escaping", func(ctx context.Context, c *client.Client) error {
+			_, err := c.Online(ctx, "b", "../x y?")
+			return err
+		}, seen{"POST", "/v1/budgets/b/buckets/..%2Fx%20y%3F/online?tenant=games", "", "", ""}},
+		{"apply", func(ctx context.Context, c *client.Client) error { _, err := c.Apply(ctx, "b", "k"); return err },
+			seen{"POST", "/v1/budgets/b/buckets/k/apply?tenant=games", "", "", ""}},
+		{"audit", func(ctx context.Context, c *client.Client) error { _, err := c.Audit(ctx, "b"); return err },
+			seen{"GET", "/v1/budgets/b/audit?tenant=games", "", "", ""}},
+		{"instances", func(ctx context.Context, c *client.Client) error { _, err := c.Instances(ctx); return err },
+			seen{"GET", "/v1/instances", "", "", ""}},
+		{"healthz", func(ctx context.Context, c *client.Client) error { return c.Healthz(ctx) },
+			seen{"GET", "/healthz", "", "", ""}},
+		{"readyz", func(ctx context.Context, c *client.Client) error { return c.Readyz(ctx) },
+			seen{"GET", "/readyz", "", "", ""}},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			body := `{}`
+			if test.name == "batch" {
+				body = `{"results":[{"outcome":"accepted"}]}`
+			}
+			server := newScripted(t, answer(200, body))
+			c, _ := impatient(t, server.URL+"/", client.WithTenant("games"))
+			if err := test.call(t.Context(), c); err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff([]seen{test.want}, server.log(), cmp.AllowUnexported(seen{})); diff != "" {
+				t.Errorf("request (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// TestRepeats pins which calls are sent again after a lost answer: those whose repetition has no
+// second effect.
+func TestRepeats(t *testing.T) {
+	tests := []struct {
+		name string
+		call func(ctx context.Context, c *client.Client) error
+		want int
+	}{
+		{"create", func(ctx context.Context, c *client.Client) error {
+			_, err := c.Create(ctx, client.CreateRequest{Name: "b"})
+			return err
+		}, 2},
+		{"get", func(ctx context.Context, c *client.Client) error { _, err := c.Budget(ctx, "b"); return err }, 2},
+		{"patch", func(ctx context.Context, c *client.Client) error {
+			_, err := c.Patch(ctx, "b", client.PatchRequest{Status: budget.Paused})
+			return err
+		}, 2},
+		{"patch of one version", func(ctx context.Context, c *client.Client) error {
+			_, err := c.Patch(ctx, "b", client.PatchRequest{Status: budget.Paused, IfVersion: 1})
+			return err
+		}, 1},
+		{"append", func(ctx context.Context, c *client.Client) error {
+			_, err := c.Append(ctx, "b", client.AppendRequest{RequestID: "a"})
+			return err
+		}, 2},
+		{"rollback", func(ctx context.Context, c *client.Client) error {
+			_, err := c.Rollback(ctx, "b", client.RollbackRequest{RequestID: "a"})
+			return err
+		}, 2},
+		{"offline", func(ctx context.Context, c *client.Client) error { _, err := c.Offline(ctx, "b", "k"); return err }, 2},
+		{"apply", func(ctx context.Context, c *client.Client) error { _, err := c.Apply(ctx, "b", "k"); return err }, 1},
+		{"readyz", func(ctx context.Context, c *client.Client) error { return c.Readyz(ctx) }, 1},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			server := newScripted(t, lost, answer(200, `{}`))
+			c, _ := impatient(t, server.URL)
+			err := test.call(t.Context(), c)
+			if got := len(server.log()); got != test.want || (err == nil) != (test.want == 2) {
+				t.Errorf("%d attempts, want %d: %v", got, test.want, err)
+			}
+		})
+	}
+}
+
+// TestAppendRefusedAfterALostAnswer: nothing can cancel an append, so its outcome stays open.
+func TestAppendRefusedAfterALostAnswer(t *testing.T) {
+	server := newScripted(t, lost, problem(409, "amount_exceeds_remaining"))
+	c, _ := impatient(t, server.URL)
+	_, err := c.Append(t.Context(), "b", client.AppendRequest{RequestID: "a1", Quantity: -5})
+	if client.KindOf(err) != budget.MayBeDone || client.CodeOf(err) != budget.OutcomeUnknown {
+		t.Errorf("kind %d, code %q, want an unknown outcome: %v", client.KindOf(err), client.CodeOf(err), err)
+	}
+}
+
+// TestReadsAreNeverUnknown: a read that failed has certainly changed nothing.
+func TestReadsAreNeverUnknown(t *testing.T) {
+	for name, r := range map[string]reply{"lost": lost, "504": problem(504, "outcome_unknown"),
+		"500": problem(500, "internal"), "502": answer(502, "")} {
+		t.Run(name, func(t *testing.T) {
+			server := newScripted(t, r, r, r, r)
+			c, _ := impatient(t, server.URL)
+			_, err := c.Budget(t.Context(), "b")
+			if client.KindOf(err) != budget.NotDone || client.Unreachable(err) {
+				t.Errorf("kind %d, want NotDone: %v", client.KindOf(err), err)
+			}
+			if strings.Contains(err.Error(), "may have happened") {
+				t.Errorf("message of a read: %v", err)
+			}
+		})
+	}
+}
+
+func TestProblemIsDecoded(t *testing.T) {
+	server := newScripted(t,
+		answer(422, `{"type":"about:blank","status":422,"code":"invalid","title":"Invalid","detail":"two fields",
+			"errors":[{"field":"name","message":"is missing"},{"field":"end_at","message":"must be after start_at"}],
+			"unheard_of":1}`),
+		answer(409, `{"status":409,"code":"budget_exhausted","detail":"d","available":3}`, "Retry-After", "7"))
+	c, _ := impatient(t, server.URL)
+	_, err := c.Create(t.Context(), client.CreateRequest{})
+	want := `create: invalid: two fields; name: is missing; end_at: must be after start_at [correlation id corr-1]`
+	if err == nil || err.Error() != want {
+		t.Errorf("message\n%v\nwant\n%s", err, want)
+	}
+	_, err = c.Deduct(t.Context(), "b", client.DeductRequest{RequestID: "o1", Amount: 5})
+	var p *client.Problem
+	if !errors.As(err, &p) || p.Status != 409 || p.Available == nil || *p.Available != 3 ||
+		p.RetryAfter != 7*time.Second || p.CorrelationID != "corr-1" {
+		t.Errorf("problem %#v", p)
+	}
+	if want := "deduct: budget_exhausted: d (available: 3) (retry after 7s) [correlation id corr-1]"; err.Error() != want {
+		t.Errorf("message\n%v\nwant\n%s", err, want)
+	}
+}
+
+func TestReadyzTellsTheReasons(t *testing.T) {
+	server := newScripted(t, answer(503, `{"status":"not ready","reasons":["database: connection refused"]}`))
+	c, _ := impatient(t, server.URL)
+	err := c.Readyz(t.Context())
+	if err == nil || !strings.Contains(err.Error(), "HTTP status 503: database: connection refused") {
+		t.Errorf("message %v", err)
+	}
+}
+
+func TestTheViewIsDecoded(t *testing.T) {
+	server := newScripted(t, answer(200, `{"id":7,"tenant":"default","name":"b","unit":"count","durability":"ledger",
+		"type":"promo","bucket_quantity":2,"status":"effective","version":3,"created_at":"2026-01-02T03:04:05Z",
+		"total_quantity":9007199254740991,"out_quantity":90,"undistributed":10,"remaining":50,"held":1,"used":30,
+		"in_transit":9,"quarantined":2,"forfeited":3,"period":{"start":"2026-01-02T00:00:00Z","total":100,"used":30},
+		"buckets":{"online":2,"offline":1},"a_later_field":{}}`))
+	c, _ := impatient(t, server.URL)
+	got, err := c.Budget(t.Context(), "b")
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := &client.Budget{ID: 7, Tenant: "default", Name: "b", Unit: "count", Durability: "ledger", Type: "promo",
+		BucketQuantity: 2, Status: "effective", Version: 3, CreatedAt: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC),
+		TotalQuantity: budget.MaxAmount, OutQuantity: 90, Undistributed: 10, Remaining: 50, Held: 1, Used: 30,
+		InTransit: 9, Quarantined: 2, Forfeited: 3,
+		Period:  &client.Period{Start: time.Date(2026, 1, 2, 0, 0, 0, 0, time.UTC), Total: 100, Used: 30},
+		Buckets: client.BucketCount{Online: 2, Offline: 1}}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("budget (-want +got):\n%s", diff)
+	}
+}
+
+func TestBudgetsGoesThroughAllPages(t *testing.T) {
+	server := newScripted(t,
+		answer(200, `{"budgets":[{"name":"a"},{"name":"b"}],"next_page_token":"p2"}`),
+		answer(200, `{"budgets":[{"name":"c"}]}`))
+	c, _ := impatient(t, server.URL)
+	var names []string
+	for b, err := range c.Budgets(t.Context(), client.Filter{PageSize: 2}) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		names = append(names, b.Name)
+	}
+	if diff := cmp.Diff([]string{"a", "b", "c"}, names); diff != "" {
+		t.Errorf("names (-want +got):\n%s", diff)
+	}
+	if got := server.log()[1].uri; got != "/v1/budgets?page_size=2&page_token=p2" {
+		t.Errorf("second page asked for as %s", got)
+	}
+}
+
+func TestBudgetsDoesNotLoop(t *testing.T) {
+	again := answer(200, `{"budgets":[{"name":"a"}],"next_page_token":"p2"}`)
+	server := newScripted(t, again, again, again, again)
+	c, _ := impatient(t, server.URL)
+	var last error
+	for _, err := range c.Budgets(t.Context(), client.Filter{}) {
+		last = err
+	}
+	if last == nil || !strings.Contains(last.Error(), `repeats page token "p2"`) || len(server.log()) != 2 {
+		t.Errorf("%d pages: %v", len(server.log()), last)
+	}
+}
+
+func TestNothingIsSentThatCannotBeMeant(t *testing.T) {
+	server := newScripted(t)
+	c, _ := impatient(t, server.URL)
+	for name, err := range map[string]error{
+		"invalid UTF-8 in the id": second(c.Deduct(t.Context(), "b", client.DeductRequest{RequestID: "\xff", Amount: 1})),
+		"no budget":               second(c.Budget(t.Context(), "")),
+		"a directory":             second(c.Offline(t.Context(), "..", "k")),
+		"this directory":          second(c.Offline(t.Context(), "b", ".")),
+	} {
+		if err == nil || client.KindOf(err) != budget.Faulty {
+			t.Errorf("%s: error %v, want a faulty request", name, err)
+		}
+	}
+	if n := len(server.log()); n != 0 {
+		t.Errorf("%d requests were sent: %v", n, server.log())
+	}
+}
+
+func second[T any](_ T, err error) error { return err }
+
+func TestNewRefusesWhatIsNoAddress(t *testing.T) {
+	for _, server := range []string{"", "http://", "ftp://host", "http://host?x=1", "http://host#f", "http://[::1", ":8080:"} {
+		if c, err := client.New(server); err == nil {
+			t.Errorf("New(%q) calls %s, want an error", server, c.Server())
+		}
+	}
+	for server, want := range map[string]string{
+		"127.0.0.1:8080": "http://127.0.0.1:8080", "https://h/api/": "https://h/api", "http://[::1]:80": "http://[::1]:80"} {
+		if c, err := client.New(server); err != nil || c.Server() != want {
+			t.Errorf("New(%q): %v, want %s", server, err, want)
+		}
+	}
+}
+
+func TestConnectionsAreReused(t *testing.T) {
+	const workers, calls = 16, 50
+	var connections atomic.Int64
+	server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		io.Copy(io.Discard, r.Body)
+		if strings.HasSuffix(r.URL.Path, "/deduct") {
+			problem(409, "budget_exhausted")(w)
+			return
+		}
+		answer(200, `{}`)(w)
+	}))
+	server.Config.ConnState = func(_ net.Conn, state http.ConnState) {
+		if state == http.StateNew {
+			connections.Add(1)
+		}
+	}
+	server.Start()
+	defer server.Close()
+	c, err := client.New(server.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var all sync.WaitGroup
+	for range workers {
+		all.Go(func() {
+			for range calls {
+				c.Budget(t.Context(), "b")
+				c.Deduct(t.Context(), "b", client.DeductRequest{RequestID: "o", Amount: 1})
+			}
+		})
+	}
+	all.Wait()
+	// net/http dials ahead while connections are busy, so a few more than the workers are normal.
+	if n := connections.Load(); n > 2*workers {
+		t.Errorf("%d connections for %d workers", n, workers)
+	}
+}
+
+func TestAnAnswerWithoutEndIsCutOff(t *testing.T) {
+	var wrote atomic.Int64
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		chunk := make([]byte, 1<<20)
+		for {
+			n, err := w.Write(chunk)
+			wrote.Add(int64(n))
+			if err != nil {
+				return
+			}
+		}
+	}))
+	defer server.Close()
+	c, err := client.New(server.URL, client.WithRetry(client.Retry{Attempts: 1}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = c.Budget(t.Context(), "b")
+	if err == nil || !strings.Contains(err.Error(), "answer is longer than") {
+		t.Errorf("error %v", err)
+	}
+	server.CloseClientConnections()
+	if n := wrote.Load(); n > 256<<20 {
+		t.Errorf("%d bytes were taken from the server", n)
+	}
+}
+
+// TestAStuckDialIsNotSent: the transport never got a connection, so nothing can have happened,
+// although the error is a plain time-out.
+func TestAStuckDialIsNotSent(t *testing.T) {
+	stuck := &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+		<-ctx.Done()
+		return nil, ctx.Err()
+	}}
+	c, _ := impatient(t, "http://127.0.0.1:1", client.WithTransport(stuck))
+	_, err := c.Deduct(t.Context(), "b", client.DeductRequest{RequestID: "o1", Amount: 5})
+	if client.KindOf(err) != budget.NotDone || !client.Unreachable(err) {
+		t.Errorf("kind %d, unreachable %t; want NotDone, true: %v",
+			client.KindOf(err), client.Unreachable(err), err)
+	}
+}
+
+func TestRequestIDs(t *testing.T) {
+	known := map[string]bool{}
+	for range 1000 {
+		id := client.NewRequestID()
+		if len(id) != 32 || budget.CheckRequestID(id) != "" || known[id] {
+			t.Fatalf("request id %q", id)
+		}
+		known[id] = true
+	}
+}

@@ -1,0 +1,143 @@
+package client
+
+import (
+	"context"
+	"time"
+)
+
+// DeductRequest asks for units of a budget.
+type DeductRequest struct {
+	// RequestID names the deduction for good: 1-128 bytes of UTF-8 without control characters. See
+	// NewRequestID.
+	RequestID string `json:"request_id"`
+	// Amount is in minor units, 1 … 9007199254740991.
+	Amount int64 `json:"amount"`
+	// Key routes the request to a bucket; "": the request id does.
+	Key string `json:"key,omitzero"`
+	// Dimensions say whom the deduction is for, such as {"user": "u1"}; they are recorded.
+	Dimensions map[string]string `json:"dimensions,omitempty"`
+	// Reference is the caller's note, recorded.
+	Reference string `json:"reference,omitzero"`
+}
+
+// DeductAnswer is an accepted deduction.
+type DeductAnswer struct {
+	RequestID string `json:"request_id"`
+	// Outcome is "accepted".
+	Outcome string `json:"outcome"`
+	Amount  int64  `json:"amount"`
+	// State is where the deduction stands today, also in a replay: "used", "rolled_back".
+	State  string `json:"state"`
+	Bucket string `json:"bucket"`
+	// Remaining is what the serving bucket still holds, in minor units.
+	Remaining int64 `json:"remaining"`
+	// BudgetRemaining is what the whole budget still holds, at most a second old.
+	BudgetRemaining int64 `json:"budget_remaining"`
+	// PeriodRemaining is what the current period still holds; nil where the budget has no periods.
+	PeriodRemaining *int64 `json:"period_remaining,omitzero"`
+	// Receipt helps a later rollback or cancel to find the deduction; opaque.
+	Receipt string `json:"receipt"`
+	// Replayed: the request id was known, by an earlier call or by an earlier attempt of this one.
+	Replayed bool `json:"replayed"`
+	// Attempts is how many were made until this answer came.
+	Attempts int `json:"-"`
+}
+
+// Deduct takes units from a budget, at most once per request id, and returns once they certainly
+// are taken or certainly are not, or with an *UnknownOutcome. The id must not be empty.
+//
+// Lost answers, "unavailable" and "outcome_unknown" are repeated with the same id. A refusal after
+// an unanswered attempt is returned only when the id was cancelled (Problem.Cancelled), so that the
+// earlier attempt has no effect either; then another try needs another id. The bounds are Retry and
+// the context; when they end with an attempt unanswered, the error is *UnknownOutcome.
+//
+// Errors: budget_not_found, invalid, budget_paused, budget_not_effective, budget_expired,
+// budget_exhausted (with Available), request_conflict (the id has another payload),
+// request_void (it was cancelled).
+func (c *Client) Deduct(ctx context.Context, name string, request DeductRequest) (
+	*DeductAnswer, error,
+) {
+	what := c.post("deduct", request, name, "deduct")
+	what.requestID, what.repeatable = request.RequestID, true
+	what.settle = func(ctx context.Context) error {
+		_, err := c.Cancel(ctx, name, CancelRequest{RequestID: request.RequestID})
+		return err
+	}
+	var answer DeductAnswer
+	attempts, err := c.do(ctx, what, &answer)
+	answer.Attempts = attempts
+	return result(&answer, err)
+}
+
+// RollbackRequest gives a deduction's units back.
+type RollbackRequest struct {
+	// RequestID is the deduction's.
+	RequestID string `json:"request_id"`
+	// Amount is the part to give back; 0: all that is left.
+	Amount int64 `json:"amount,omitzero"`
+	// RollbackID names the rollback; "": the one of the whole. The same again replays.
+	RollbackID string `json:"rollback_id,omitzero"`
+	Receipt    string `json:"receipt,omitzero"`
+}
+
+// CancelRequest makes certain that a request id has no effect.
+type CancelRequest struct {
+	// RequestID is the deduction's.
+	RequestID string `json:"request_id"`
+	Receipt   string `json:"receipt,omitzero"`
+}
+
+// Deduction is what is recorded of a request id. Quantities are minor units.
+type Deduction struct {
+	RequestID string `json:"request_id"`
+	// State is "used", "rolled_back" or "void": it never happened and never will.
+	State      string            `json:"state"`
+	Amount     int64             `json:"amount"`
+	RolledBack int64             `json:"rolled_back"`
+	Bucket     string            `json:"bucket,omitzero"`
+	Dimensions map[string]string `json:"dimensions,omitempty"`
+	Reference  string            `json:"reference,omitzero"`
+	// CountedAt is when the deduction was committed, by the database's clock.
+	CountedAt time.Time `json:"counted_at,omitzero"`
+	// Receipt helps a later rollback or cancel to find the deduction; opaque.
+	Receipt string `json:"receipt,omitzero"`
+	// Replayed: the rollback was known; nothing was given back again.
+	Replayed bool `json:"replayed,omitzero"`
+}
+
+// Rollback gives units of a deduction back, never more than it took, wherever its bucket is by now.
+// The same rollback id replays. Errors: deduction_not_found (not final: the deduction may still
+// arrive; Cancel is final), already_rolled_back (by another rollback id),
+// amount_exceeds_remaining, request_conflict.
+func (c *Client) Rollback(ctx context.Context, name string, request RollbackRequest) (
+	*Deduction, error,
+) {
+	what := c.post("rollback", request, name, "rollback")
+	what.requestID, what.repeatable = request.RequestID, true
+	var answer Deduction
+	_, err := c.do(ctx, what, &answer)
+	return result(&answer, err)
+}
+
+// Cancel makes certain that a request id has no effect: a deduction that happened is rolled back
+// (state "rolled_back"), one that did not never will (state "void", and a late deduct answers
+// request_void). Repeats replay.
+func (c *Client) Cancel(ctx context.Context, name string, request CancelRequest) (
+	*Deduction, error,
+) {
+	what := c.post("cancel", request, name, "cancel")
+	what.requestID, what.repeatable = request.RequestID, true
+	var answer Deduction
+	_, err := c.do(ctx, what, &answer)
+	return result(&answer, err)
+}
+
+// Deduction returns what is recorded of a request id. Errors: deduction_not_found, which is not
+// final while an attempt may be under way.
+func (c *Client) Deduction(ctx context.Context, name, requestID string) (*Deduction, error) {
+	what := c.get("deduction", name, "deductions")
+	what.query.Set("request_id", requestID)
+	var answer Deduction
+	_, err := c.do(ctx, what, &answer)
+	return result(&answer, err)
+}

@@ -1,0 +1,217 @@
+package client
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/budgetd/budgetd/budget"
+)
+
+// FieldError names one faulty field of a request and says what it must be.
+type FieldError = budget.FieldError
+
+// Problem is an answer of the service that is not a success (RFC 9457).
+type Problem struct {
+	// Op is the call, in the API's words: "deduct", "create".
+	Op string
+	// Status is the HTTP status.
+	Status int
+	// Code is the stable name of the reason; "" when the answer was not budgetd's own, for example
+	// that of a proxy.
+	Code   budget.Code
+	Title  string
+	Detail string
+	// Errors lists every faulty field, for "malformed" and "invalid".
+	Errors []FieldError
+	// Available is what the budget still covers, in minor units; nil where it was not told.
+	Available *int64
+	// Reasons say why the service is not ready (Readyz).
+	Reasons []string
+	// RetryAfter is when repeating is worth while; 0: not told.
+	RetryAfter time.Duration
+	// CorrelationID finds this answer in the service's logs.
+	CorrelationID string
+	// Cancelled: an earlier attempt had stayed unanswered, so the client cancelled the request id to
+	// be certain that it has no effect. Another try needs another id.
+	Cancelled bool
+
+	read bool
+}
+
+// Error says what was refused and why, and what to do where the code alone tells it.
+func (p *Problem) Error() string {
+	var text strings.Builder
+	text.WriteString(p.Op)
+	if p.Code == "" {
+		fmt.Fprintf(&text, ": HTTP status %d", p.Status)
+	} else {
+		fmt.Fprintf(&text, ": %s", p.Code)
+	}
+	switch {
+	case p.Detail != "":
+		text.WriteString(": " + p.Detail)
+	case p.Title != "":
+		text.WriteString(": " + p.Title)
+	}
+	for _, f := range p.Errors {
+		fmt.Fprintf(&text, "; %s: %s", f.Field, f.Message)
+	}
+	if len(p.Reasons) > 0 {
+		text.WriteString(": " + strings.Join(p.Reasons, "; "))
+	}
+	if p.Available != nil {
+		fmt.Fprintf(&text, " (available: %d)", *p.Available)
+	}
+	if p.RetryAfter > 0 {
+		fmt.Fprintf(&text, " (retry after %s)", p.RetryAfter)
+	}
+	if p.Cancelled {
+		text.WriteString(" (the request id was cancelled: try again with another)")
+	}
+	if p.CorrelationID != "" {
+		fmt.Fprintf(&text, " [correlation id %s]", p.CorrelationID)
+	}
+	return text.String()
+}
+
+// kind judges by the code; a code that this version does not know, by the status. Without a code
+// the answer is not budgetd's, and only a status that blames the request proves that nothing was
+// done.
+func (p *Problem) kind() budget.Kind {
+	kind := p.Code.Kind()
+	known := kind != budget.MayBeDone || p.Code == budget.OutcomeUnknown || p.Code == budget.Internal
+	if !known {
+		kind = p.kindOfStatus()
+	}
+	if kind == budget.MayBeDone && p.read {
+		return budget.NotDone
+	}
+	return kind
+}
+
+func (p *Problem) kindOfStatus() budget.Kind {
+	ours := p.Code != ""
+	switch p.Status {
+	case http.StatusTooManyRequests:
+		if ours {
+			return budget.Refused
+		}
+		return budget.MayBeDone
+	case http.StatusRequestTimeout:
+		return budget.MayBeDone
+	case http.StatusConflict:
+		if ours {
+			return budget.Refused
+		}
+	case http.StatusPreconditionFailed:
+		if ours {
+			return budget.Conflict
+		}
+	}
+	if p.Status < 500 {
+		return budget.Faulty
+	}
+	return budget.MayBeDone
+}
+
+// TransportError: no usable answer arrived.
+type TransportError struct {
+	// Op is the call, in the API's words: "deduct", "create".
+	Op string
+	// Server is the base URL that was called.
+	Server string
+	// Sent: a connection was there, so the service may have got the request. Without it the request
+	// certainly did not happen.
+	Sent bool
+	// Err is the cause; errors.Is finds context.Canceled and context.DeadlineExceeded in it.
+	Err error
+
+	read bool
+}
+
+// Error says which server did not answer, and whether it may have acted.
+func (e *TransportError) Error() string {
+	switch {
+	case !e.Sent:
+		return fmt.Sprintf("%s: %s is not reachable, nothing was sent: %v", e.Op, e.Server, e.Err)
+	case e.read:
+		return fmt.Sprintf("%s: no usable answer from %s: %v", e.Op, e.Server, e.Err)
+	default:
+		return fmt.Sprintf("%s: no usable answer from %s, it may have happened: %v",
+			e.Op, e.Server, e.Err)
+	}
+}
+
+func (e *TransportError) Unwrap() error { return e.Err }
+
+// UnknownOutcome: all attempts together do not tell whether the request took effect. Repeat it with
+// the same request id, or cancel that id.
+type UnknownOutcome struct {
+	// Op is the call, in the API's words: "deduct", "append".
+	Op string
+	// RequestID is the id to repeat or to cancel; "" for calls without one.
+	RequestID string
+	// Attempts is how many were made.
+	Attempts int
+	// Last is what ended the attempts. It does not say what happened to the earlier ones.
+	Last error
+}
+
+// Error says that the outcome is open, and how to settle it.
+func (e *UnknownOutcome) Error() string {
+	id := ""
+	if e.RequestID != "" {
+		id = fmt.Sprintf(" of request id %q", e.RequestID)
+	}
+	return fmt.Sprintf("%s: outcome%s unknown after %d attempt(s): %v", e.Op, id, e.Attempts, e.Last)
+}
+
+func (e *UnknownOutcome) Unwrap() error { return e.Last }
+
+// KindOf returns what err means for the caller, 0 for nil. Errors that did not come from a call
+// (a request that cannot be written as JSON) are budget.Faulty: nothing was sent.
+func KindOf(err error) budget.Kind {
+	if err == nil {
+		return 0
+	}
+	var unknown *UnknownOutcome
+	if errors.As(err, &unknown) {
+		return budget.MayBeDone
+	}
+	var p *Problem
+	if errors.As(err, &p) {
+		return p.kind()
+	}
+	var t *TransportError
+	if errors.As(err, &t) {
+		if t.Sent && !t.read {
+			return budget.MayBeDone
+		}
+		return budget.NotDone
+	}
+	return budget.Faulty
+}
+
+// CodeOf returns the service's code for err: outcome_unknown for an *UnknownOutcome, the code of a
+// *Problem, "" for everything else.
+func CodeOf(err error) budget.Code {
+	var unknown *UnknownOutcome
+	if errors.As(err, &unknown) {
+		return budget.OutcomeUnknown
+	}
+	var p *Problem
+	if errors.As(err, &p) {
+		return p.Code
+	}
+	return ""
+}
+
+// Unreachable reports whether err says that no server was there to take the request.
+func Unreachable(err error) bool {
+	var unknown *UnknownOutcome
+	var t *TransportError
+	return !errors.As(err, &unknown) && errors.As(err, &t) && !t.Sent
+}

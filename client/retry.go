@@ -1,0 +1,120 @@
+package client
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"time"
+
+	"github.com/budgetd/budgetd/budget"
+)
+
+// Bounds of waiting for the service.
+const (
+	defaultAttempts       = 5
+	defaultBase           = 50 * time.Millisecond
+	defaultMax            = 2 * time.Second
+	defaultAttemptTimeout = 10 * time.Second
+	// maxRetryAfter is the longest Retry-After that is waited for; a longer one ends the call, for
+	// the caller to decide.
+	maxRetryAfter = 30 * time.Second
+)
+
+// Retry bounds the repeats of calls that are safe to repeat. Zero fields take the defaults. Before
+// attempt n+1 it waits a random time between 0 and min(Max, Base·2^(n-1)) ("full jitter": it
+// spreads callers that failed together), on top of the service's Retry-After.
+//
+// Worked: Base 50 ms, Max 2 s and Rand 1 would wait 50, 100, 200, 400 ms for 5 attempts.
+type Retry struct {
+	// Attempts is the most that are made, the first included; 1 never repeats. Default 5.
+	Attempts int
+	// Base is the longest wait before the second attempt. Default 50 ms.
+	Base time.Duration
+	// Max is the longest wait before any attempt, Retry-After apart. Default 2 s.
+	Max time.Duration
+	// AttemptTimeout ends one attempt, from dialling to the last byte of the answer. Default 10 s:
+	// the service itself waits up to 2 s for units before it answers.
+	AttemptTimeout time.Duration
+	// Rand returns a number in [0, 1). Default: math/rand/v2.
+	Rand func() float64
+	// Sleep waits, or returns the context's error when that ends first. Default: a timer.
+	Sleep func(ctx context.Context, wait time.Duration) error
+}
+
+func (r Retry) withDefaults() Retry {
+	if r.Attempts <= 0 {
+		r.Attempts = defaultAttempts
+	}
+	if r.Base <= 0 {
+		r.Base = defaultBase
+	}
+	if r.Max <= 0 {
+		r.Max = defaultMax
+	}
+	if r.AttemptTimeout <= 0 {
+		r.AttemptTimeout = defaultAttemptTimeout
+	}
+	if r.Rand == nil {
+		r.Rand = rand.Float64
+	}
+	if r.Sleep == nil {
+		r.Sleep = sleep
+	}
+	return r
+}
+
+// pause waits before the attempt that follows attempt number n, and reports whether there is to be
+// one: not after the last attempt, not when the context ends before the wait does, and not when
+// the service asked for more than maxRetryAfter.
+func (r Retry) pause(ctx context.Context, n int, cause error) bool {
+	if n >= r.Attempts {
+		return false
+	}
+	after := retryAfter(cause)
+	if after > maxRetryAfter {
+		return false
+	}
+	wait := after + time.Duration(r.Rand()*float64(r.ceiling(n)))
+	if deadline, ok := ctx.Deadline(); ok && time.Until(deadline) <= wait {
+		return false
+	}
+	return r.Sleep(ctx, wait) == nil
+}
+
+// ceiling returns min(Max, Base·2^(n-1)) without overflow.
+func (r Retry) ceiling(n int) time.Duration {
+	ceiling := r.Base
+	for range n - 1 {
+		if ceiling >= r.Max/2 {
+			return r.Max
+		}
+		ceiling *= 2
+	}
+	return min(ceiling, r.Max)
+}
+
+func sleep(ctx context.Context, wait time.Duration) error {
+	timer := time.NewTimer(wait)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-timer.C:
+		return nil
+	}
+}
+
+func retryAfter(err error) time.Duration {
+	var p *Problem
+	if errors.As(err, &p) {
+		return p.RetryAfter
+	}
+	return 0
+}
+
+// undecided reports whether another attempt of the same call can still learn more: the service did
+// not do it, or nobody knows.
+func undecided(err error) bool {
+	kind := KindOf(err)
+	return kind == budget.NotDone || kind == budget.MayBeDone
+}

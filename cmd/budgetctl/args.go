@@ -1,0 +1,88 @@
+package main
+
+import (
+	"strings"
+	"time"
+
+	"github.com/budgetd/budgetd/budget"
+	"github.com/spf13/cobra"
+)
+
+// arguments checks the number of arguments, by the names that the command's Use line gives them.
+func arguments(cmd *cobra.Command, args []string) error {
+	names := strings.Fields(cmd.Use)[1:]
+	if len(args) < len(names) {
+		return usagef("%s is missing", names[len(args)])
+	}
+	if len(args) > len(names) {
+		return usagef("%q is one argument too many", args[len(names)])
+	}
+	return nil
+}
+
+// amount reads an amount or quantity of minor units.
+func amount(text string) (int64, error) {
+	n, ok := budget.ParseAmount(text)
+	if !ok {
+		return 0, usagef("amount %q: must be a whole number from 1 to %d, digits only", text, budget.MaxAmount)
+	}
+	return n, nil
+}
+
+// reference checks a budget's name or id.
+func reference(text string) error {
+	if _, isID := budget.ParseAmount(text); isID {
+		return nil
+	}
+	if why := budget.CheckName(text); why != "" {
+		return usagef("budget %q: %s", text, why)
+	}
+	return nil
+}
+
+// requestID checks a request or rollback id.
+func requestID(text string) error {
+	if why := budget.CheckRequestID(text); why != "" {
+		return usagef("request id %q: %s", text, why)
+	}
+	return nil
+}
+
+// optionalText checks a key, dimension or reference that a flag may give.
+func optionalText(flag, text string) error {
+	if why := budget.CheckKey(text); text != "" && why != "" {
+		return usagef("--%s %q: %s", flag, text, why)
+	}
+	return nil
+}
+
+// quantityOrNone reads a bound of minor units; 0 is none.
+func quantityOrNone(flag, text string) (int64, error) {
+	n, ok := budget.ParseAmount(text)
+	if !ok && text != "0" {
+		return 0, usagef("--%s %q: must be a whole number from 0 to %d", flag, text, budget.MaxAmount)
+	}
+	return n, nil
+}
+
+// instant reads an RFC 3339 time with zone; "never" is the zero time.
+func instant(flag, text string) (time.Time, error) {
+	if text == "never" {
+		return time.Time{}, nil
+	}
+	at, err := time.Parse(time.RFC3339, text)
+	if err != nil {
+		return time.Time{}, usagef("--%s %q: must be a time with zone such as 2026-12-31T23:59:59Z, or never", flag, text)
+	}
+	return at, nil
+}
+
+// firstOf returns the first error.
+func firstOf(errs ...error) error {
+	for _, err := range errs {
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}

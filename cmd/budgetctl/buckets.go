@@ -1,0 +1,88 @@
+package main
+
+import (
+	"context"
+
+	"github.com/budgetd/budgetd/budget"
+	"github.com/budgetd/budgetd/client"
+	"github.com/spf13/cobra"
+)
+
+func (a *app) bucketsCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:     "buckets BUDGET",
+		Short:   "Show a budget's buckets",
+		Example: `  budgetctl buckets spring-sale`,
+		Args:    arguments,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := reference(args[0]); err != nil {
+				return err
+			}
+			return call(a, cmd, func(ctx context.Context, c *client.Client) (*client.BucketList, error) {
+				return c.Buckets(ctx, args[0])
+			}, func(answer *client.BucketList) string { return shards(answer.Buckets...) })
+		},
+	}
+}
+
+// bucketVerb is a call about one bucket.
+type bucketVerb func(c *client.Client, ctx context.Context, name, key string) (*client.Bucket, error)
+
+func (a *app) offlineCommand() *cobra.Command {
+	return a.bucketCommand((*client.Client).Offline, &cobra.Command{
+		Use:   "offline BUDGET BUCKET_KEY",
+		Short: "Close a bucket and bring what it holds back to the total",
+		Long: `Closes a bucket and brings what it holds back to the total. It stays offline until 'budgetctl
+online'. The last online bucket of an effective budget stays (last_bucket).`,
+		Example: `  budgetctl offline spring-sale spring-sale:bucket-3`,
+	})
+}
+
+func (a *app) onlineCommand() *cobra.Command {
+	return a.bucketCommand((*client.Client).Online, &cobra.Command{
+		Use:     "online BUDGET BUCKET_KEY",
+		Short:   "Open a bucket again and let it apply for units",
+		Example: `  budgetctl online spring-sale spring-sale:bucket-3`,
+	})
+}
+
+func (a *app) applyCommand() *cobra.Command {
+	return a.bucketCommand((*client.Client).Apply, &cobra.Command{
+		Use:   "apply BUDGET BUCKET_KEY",
+		Short: "Let a bucket take units from the total",
+		Long: `Lets a bucket take units from the total, as much as the budget's rule allows. It has no request
+id: when the outcome is unknown, look with 'budgetctl buckets' before repeating it.`,
+		Example: `  budgetctl apply spring-sale spring-sale:bucket-3`,
+	})
+}
+
+func (a *app) bucketCommand(verb bucketVerb, cmd *cobra.Command) *cobra.Command {
+	cmd.Args = arguments
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		if err := reference(args[0]); err != nil {
+			return err
+		}
+		if why := budget.CheckKey(args[1]); why != "" {
+			return usagef("bucket key %q: %s", args[1], why)
+		}
+		return call(a, cmd, func(ctx context.Context, c *client.Client) (*client.Bucket, error) {
+			return verb(c, ctx, args[0], args[1])
+		}, func(answer *client.Bucket) string { return shards(*answer) })
+	}
+	return cmd
+}
+
+// shards lays out buckets.
+func shards(buckets ...client.Bucket) string {
+	rows := make([][]any, len(buckets))
+	for i, b := range buckets {
+		status := b.Status
+		if b.OfflineBy != "" {
+			status += " by " + b.OfflineBy
+		}
+		rows[i] = []any{b.Key, status, b.Instance, b.Lane, b.Epoch, b.EpochStatus, b.Remaining, b.Held,
+			b.Used, b.Returning, b.OutQuantity, b.OutCnt, b.Fenced}
+	}
+	return listing([]string{"key", "status", "instance", "lane", "epoch", "epoch status", "remaining",
+		"held", "used", "returning", "out", "applies", "fenced"}, rows)
+}

@@ -1,0 +1,190 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"github.com/budgetd/budgetd/client"
+	"github.com/spf13/cobra"
+)
+
+// idFlag is --request-id (or another flag for an id): given, or made up once.
+type idFlag struct{ name, text string }
+
+func requestIDFlag(cmd *cobra.Command) *idFlag {
+	id := &idFlag{name: "request-id"}
+	cmd.Flags().StringVar(&id.text, id.name, "", "idempotency key (default: made up and shown)")
+	return id
+}
+
+// check refuses an id that no server takes; none is fine, an empty one is not.
+func (f *idFlag) check(cmd *cobra.Command) error {
+	if !cmd.Flags().Changed(f.name) {
+		return nil
+	}
+	return requestID(f.text)
+}
+
+// value returns the id, the same each time.
+func (f *idFlag) value() string {
+	if f.text == "" {
+		f.text = client.NewRequestID()
+	}
+	return f.text
+}
+
+// advise adds to an error how to repeat the command safely, and what else can be done.
+func (f *idFlag) advise(err error, orElse string) error {
+	if err == nil {
+		return nil
+	}
+	return advised{err, fmt.Sprintf("Repeat the command with --%s %s, it takes effect once%s.",
+		f.name, quoted(f.value()), orElse)}
+}
+
+// quoted writes a text as one word of a shell.
+func quoted(text string) string {
+	plain := strings.IndexFunc(text, func(r rune) bool {
+		return !strings.ContainsRune("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_.:/@", r)
+	}) < 0
+	if plain {
+		return text
+	}
+	return "'" + strings.ReplaceAll(text, "'", `'\''`) + "'"
+}
+
+func (a *app) deductCommand() *cobra.Command {
+	var request client.DeductRequest
+	cmd := &cobra.Command{
+		Use:   "deduct BUDGET AMOUNT",
+		Short: "Use units of a budget",
+		Long: `Uses units of a budget, at most once per request id. Without --request-id one is made up and
+shown. A refusal (exit status 3) means that nothing was used.`,
+		Example: `  budgetctl deduct spring-sale 5 --request-id o1
+  budgetctl deduct spring-sale 5 --request-id o2 --key u1 --dimension user=u1 --reference "order 2"`,
+		Args: arguments,
+	}
+	id := requestIDFlag(cmd)
+	flags := cmd.Flags()
+	flags.StringVar(&request.Key, "key", "", "routes to a bucket (default: the request id)")
+	flags.StringToStringVar(&request.Dimensions, "dimension", nil, "whom it is for, name=value; repeatable")
+	flags.StringVar(&request.Reference, "reference", "", "note that is recorded with it")
+	cmd.RunE = func(cmd *cobra.Command, args []string) (err error) {
+		request.Amount, err = amount(args[1])
+		err = firstOf(reference(args[0]), err, id.check(cmd),
+			optionalText("key", request.Key), optionalText("reference", request.Reference))
+		for name, value := range request.Dimensions {
+			if name == "" || value == "" {
+				err = firstOf(err, usagef("--dimension %s=%s: name and value must not be empty", name, value))
+			}
+			err = firstOf(err, optionalText("dimension", name), optionalText("dimension", value))
+		}
+		if err != nil {
+			return err
+		}
+		request.RequestID = id.value()
+		return call(a, cmd, func(ctx context.Context, c *client.Client) (*client.DeductAnswer, error) {
+			answer, err := c.Deduct(ctx, args[0], request)
+			return answer, id.advise(err, fmt.Sprintf("; or make certain that it never does: budgetctl cancel %s %s",
+				args[0], quoted(request.RequestID)))
+		}, func(answer *client.DeductAnswer) string {
+			fields := []field{{"request id", answer.RequestID}, {"outcome", answer.Outcome},
+				{"amount", answer.Amount}, {"state", answer.State}, {"bucket", answer.Bucket},
+				{"bucket remaining", answer.Remaining}, {"budget remaining", answer.BudgetRemaining}}
+			if answer.PeriodRemaining != nil {
+				fields = append(fields, field{"period remaining", *answer.PeriodRemaining})
+			}
+			return details(append(fields, field{"replayed", answer.Replayed})...)
+		})
+	}
+	return cmd
+}
+
+func (a *app) rollbackCommand() *cobra.Command {
+	var part string
+	var request client.RollbackRequest
+	id := &idFlag{name: "rollback-id"}
+	cmd := &cobra.Command{
+		Use:   "rollback BUDGET REQUEST_ID",
+		Short: "Give a deduction's units back",
+		Long: `Gives the units of a deduction back: all that is left of it, or with --amount a part. A part needs
+a rollback id of its own; without --rollback-id one is made up and shown.
+
+That no deduction is found (exit status 1) is not final while an answer to it is outstanding:
+'budgetctl cancel' is.`,
+		Example: `  budgetctl rollback spring-sale o1
+  budgetctl rollback spring-sale o1 --amount 2 --rollback-id refund-17`,
+		Args: arguments,
+	}
+	cmd.Flags().StringVar(&part, "amount", "", "part to give back, in minor units (default all that is left)")
+	cmd.Flags().StringVar(&id.text, id.name, "", "idempotency key of the rollback (default: the whole's)")
+	cmd.Flags().StringVar(&request.Receipt, "receipt", "", "receipt of the deduction")
+	cmd.RunE = func(cmd *cobra.Command, args []string) (err error) {
+		request.RequestID = args[1]
+		err = firstOf(reference(args[0]), requestID(args[1]), id.check(cmd))
+		if part != "" && err == nil {
+			request.Amount, err = amount(part)
+		}
+		if err != nil {
+			return err
+		}
+		request.RollbackID = id.text
+		if request.Amount != 0 {
+			request.RollbackID = id.value()
+		}
+		return call(a, cmd, func(ctx context.Context, c *client.Client) (*rolledBack, error) {
+			answer, err := c.Rollback(ctx, args[0], request)
+			if err != nil {
+				if request.RollbackID != "" {
+					err = id.advise(err, "")
+				}
+				return nil, err
+			}
+			return &rolledBack{request.RollbackID, *answer}, nil
+		}, func(answer *rolledBack) string {
+			if answer.RollbackID == "" {
+				return deduction(&answer.Deduction)
+			}
+			return deduction(&answer.Deduction, field{"rollback id", answer.RollbackID})
+		})
+	}
+	return cmd
+}
+
+// rolledBack is the answer to a rollback with the id that repeats it, which may have been made up.
+type rolledBack struct {
+	RollbackID       string `json:"rollback_id,omitzero"`
+	client.Deduction `json:",inline"`
+}
+
+func (a *app) cancelCommand() *cobra.Command {
+	var request client.CancelRequest
+	cmd := &cobra.Command{
+		Use:   "cancel BUDGET REQUEST_ID",
+		Short: "Make certain that a request id has no effect",
+		Long: `Makes certain that a request id has no effect: a deduction that happened is rolled back, and one
+that did not never will (state void), even if it is still under way.`,
+		Example: `  budgetctl cancel spring-sale o1`,
+		Args:    arguments,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := firstOf(reference(args[0]), requestID(args[1])); err != nil {
+				return err
+			}
+			request.RequestID = args[1]
+			return call(a, cmd, func(ctx context.Context, c *client.Client) (*client.Deduction, error) {
+				return c.Cancel(ctx, args[0], request)
+			}, func(answer *client.Deduction) string { return deduction(answer) })
+		},
+	}
+	cmd.Flags().StringVar(&request.Receipt, "receipt", "", "receipt of the deduction")
+	return cmd
+}
+
+// deduction lays out what is recorded of a request id.
+func deduction(d *client.Deduction, more ...field) string {
+	fields := []field{{"request id", d.RequestID}, {"state", d.State}, {"amount", d.Amount},
+		{"rolled back", d.RolledBack}, {"bucket", d.Bucket}, {"reference", d.Reference},
+		{"counted at", d.CountedAt}, {"replayed", d.Replayed}}
+	return details(append(fields, more...)...)
+}

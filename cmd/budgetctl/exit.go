@@ -1,0 +1,168 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/budgetd/budgetd/budget"
+	"github.com/budgetd/budgetd/client"
+)
+
+// The exit statuses: scripts rely on them, and the root's help explains them.
+const (
+	exitDone        = 0
+	exitError       = 1
+	exitUsage       = 2
+	exitRefused     = 3
+	exitDiscrepancy = 4
+	exitUnknown     = 5
+)
+
+// usageError: the command line is wrong, and nothing was sent.
+type usageError struct{ error }
+
+func usagef(format string, args ...any) error { return usageError{fmt.Errorf(format, args...)} }
+
+// statusError ends the program with a status of its own.
+type statusError struct {
+	error
+	status int
+}
+
+func (e statusError) Unwrap() error { return e.error }
+
+// advised adds what to do next to an error; the advice holds only while the error leaves something
+// to be repeated.
+type advised struct {
+	error
+	repeat string
+}
+
+func (e advised) Unwrap() error { return e.error }
+
+// exitStatus returns the status that tells a script what err means.
+func exitStatus(err error) int {
+	var usage usageError
+	var own statusError
+	switch {
+	case err == nil:
+		return exitDone
+	case errors.As(err, &usage):
+		return exitUsage
+	case errors.As(err, &own):
+		return own.status
+	}
+	switch kind := client.KindOf(err); {
+	case kind == budget.Refused || kind == budget.Conflict:
+		return exitRefused
+	case kind == budget.MayBeDone:
+		return exitUnknown
+	case kind == budget.NotDone && client.CodeOf(err) != budget.Internal &&
+		!errors.Is(err, context.Canceled):
+		return exitUnknown
+	}
+	return exitError
+}
+
+// explain returns what is said to a person about err: what was wrong, field by field, and what to
+// do next.
+func explain(command string, err error) string {
+	var text strings.Builder
+	line := func(format string, args ...any) {
+		text.WriteString(printable(fmt.Sprintf(format, args...)) + "\n")
+	}
+	var p *client.Problem
+	var unknown *client.UnknownOutcome
+	if errors.As(err, &p) && !errors.As(err, &unknown) {
+		line("%s: %s", command, headline(p))
+		for _, f := range p.Errors {
+			line("  %s: %s", f.Field, f.Message)
+		}
+		if p.Available != nil {
+			line("  available: %s", grouped(*p.Available))
+		}
+		if p.CorrelationID != "" {
+			line("  correlation id: %s", p.CorrelationID)
+		}
+	} else {
+		line("%s: %s", command, withoutOp(err))
+	}
+	if next := nextStep(command, err); next != "" {
+		line("%s", next)
+	}
+	return text.String()
+}
+
+// withoutOp returns err's message without the name of the call: the command says it already.
+func withoutOp(err error) string {
+	op := ""
+	var t *client.TransportError
+	var unknown *client.UnknownOutcome
+	switch {
+	case errors.As(err, &unknown):
+		op = unknown.Op
+	case errors.As(err, &t):
+		op = t.Op
+	}
+	return strings.TrimPrefix(err.Error(), op+": ")
+}
+
+func headline(p *client.Problem) string {
+	parts := []string{string(p.Code)}
+	if p.Code == "" {
+		parts[0] = fmt.Sprintf("HTTP status %d", p.Status)
+	}
+	switch {
+	case p.Detail != "":
+		parts = append(parts, p.Detail)
+	case p.Title != "":
+		parts = append(parts, p.Title)
+	}
+	return strings.Join(parts, ": ")
+}
+
+// nextSteps say what to do about a refusal that does not say it itself.
+var nextSteps = map[budget.Code]string{
+	budget.BudgetNotFound:    "'budgetctl list' shows the budgets of the tenant; --tenant names another one",
+	budget.BucketNotFound:    "'budgetctl buckets' shows the buckets of a budget",
+	budget.DeductionNotFound: "this is not final, the deduction may still arrive; 'budgetctl cancel' makes certain that it has no effect",
+	budget.BudgetPaused:      "'budgetctl resume' makes it effective again",
+	budget.BudgetExhausted:   "deduct less, or add to it with 'budgetctl append'",
+	budget.RequestConflict:   "repeat it exactly as it was, or use another id for what is another request",
+	budget.RequestVoid:       "the id was cancelled for good; use another one",
+	budget.NameTaken:         "'budgetctl get' shows the budget that has the name",
+	budget.VersionConflict:   "somebody changed the budget; look at it with 'budgetctl get' and decide anew",
+	budget.LastBucket:        "bring another bucket online first, or pause the budget",
+	budget.Unavailable:       "nothing was done; repeat the command in a moment",
+}
+
+func nextStep(command string, err error) string {
+	var usage usageError
+	if errors.As(err, &usage) {
+		return fmt.Sprintf("Run '%s --help' for usage.", command)
+	}
+	kind := client.KindOf(err)
+	var p *client.Problem
+	if errors.As(err, &p) && p.Cancelled {
+		return "Next: an answer had been lost, so the request id was cancelled to be certain; use another one."
+	}
+	var a advised
+	if errors.As(err, &a) && (kind == budget.MayBeDone || kind == budget.NotDone) {
+		if client.Unreachable(err) {
+			return "Next: is budgetd running there? --server and BUDGETCTL_SERVER name another. " + a.repeat
+		}
+		return "Next: " + a.repeat
+	}
+	switch {
+	case client.Unreachable(err):
+		return "Next: is budgetd running there? --server and BUDGETCTL_SERVER name another."
+	case kind == budget.MayBeDone:
+		return "Next: it may have happened; look at it, or repeat the command."
+	}
+	if next := nextSteps[client.CodeOf(err)]; next != "" {
+		return "Next: " + next + "."
+	}
+	return ""
+}

@@ -1,0 +1,413 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/budgetd/budgetd/budget"
+	"github.com/budgetd/budgetd/client"
+	"github.com/go-json-experiment/json"
+)
+
+// fake is budgetd in memory, as far as budgetctl sees it: one bucket per budget holds everything,
+// requests are decoded strictly, ids take effect once.
+type fake struct {
+	*httptest.Server
+	mu        sync.Mutex
+	budgets   map[string]*fakeBudget // by tenant/name and by id
+	ids       int64
+	calls     []string // method and path of every request
+	queries   []string // tenant of every request
+	interfere func(w http.ResponseWriter, r *http.Request) bool
+}
+
+type fakeBudget struct {
+	client.Budget
+	definition  client.CreateRequest
+	adjustments map[string]client.Adjustment
+	deductions  map[string]*fakeDeduction
+	offline     bool
+	broken      bool // the audit finds something
+}
+
+type fakeDeduction struct {
+	client.Deduction
+	request   string // canonical payload
+	rollbacks map[string]int64
+}
+
+var fakeNow = time.Date(2026, 5, 1, 12, 0, 0, 0, time.UTC)
+
+func newFake(t *testing.T) *fake {
+	t.Helper()
+	f := &fake{budgets: map[string]*fakeBudget{}}
+	mux := http.NewServeMux()
+	handle := func(pattern string, answer func(r *http.Request) (int, any)) {
+		mux.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) {
+			f.mu.Lock()
+			status, body := answer(r)
+			f.mu.Unlock()
+			w.Header().Set("X-Correlation-Id", "corr-1")
+			w.Header().Set("Content-Type", "application/json")
+			if status >= 400 {
+				w.Header().Set("Content-Type", "application/problem+json")
+			}
+			w.WriteHeader(status)
+			json.MarshalWrite(w, body)
+		})
+	}
+	handle("POST /v1/budgets", f.create)
+	handle("GET /v1/budgets", f.list)
+	handle("GET /v1/budgets/{budget}", f.on(func(b *fakeBudget, _ *http.Request) (int, any) { return 200, b.Budget }))
+	handle("PATCH /v1/budgets/{budget}", f.on(f.patch))
+	handle("POST /v1/budgets/{budget}/append", f.on(f.adjust))
+	handle("POST /v1/budgets/{budget}/deduct", f.on(f.deduct))
+	handle("POST /v1/budgets/{budget}/rollback", f.on(f.rollback))
+	handle("POST /v1/budgets/{budget}/cancel", f.on(f.cancel))
+	handle("GET /v1/budgets/{budget}/buckets", f.on(func(b *fakeBudget, _ *http.Request) (int, any) {
+		return 200, client.BucketList{Buckets: []client.Bucket{b.bucket()}}
+	}))
+	for _, verb := range []string{"offline", "online", "apply"} {
+		handle("POST /v1/budgets/{budget}/buckets/{key}/"+verb, f.on(func(b *fakeBudget, r *http.Request) (int, any) {
+			return b.bucketVerb(verb, r)
+		}))
+	}
+	handle("GET /v1/budgets/{budget}/audit", f.on(func(b *fakeBudget, _ *http.Request) (int, any) { return 200, b.audit() }))
+	handle("POST /v1/deductions:batch", f.batch)
+	handle("GET /v1/instances", func(*http.Request) (int, any) {
+		return 200, client.InstanceList{Instances: []client.Instance{{Name: "embedded", Driver: "sql",
+			Health: "up", Lanes: []client.Lane{{Lane: 0, Activation: 1, Reachable: true}}}}}
+	})
+	f.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		f.mu.Lock()
+		f.calls = append(f.calls, r.Method+" "+r.URL.EscapedPath())
+		f.queries = append(f.queries, r.URL.Query().Get("tenant"))
+		interfere := f.interfere
+		f.mu.Unlock()
+		if interfere != nil && interfere(w, r) {
+			return
+		}
+		mux.ServeHTTP(w, r)
+	}))
+	t.Cleanup(f.Close)
+	return f
+}
+
+// problem is a refusal as it travels.
+type problem struct {
+	Status    int                 `json:"status"`
+	Code      budget.Code         `json:"code"`
+	Detail    string              `json:"detail"`
+	Errors    []client.FieldError `json:"errors,omitempty"`
+	Available *int64              `json:"available,omitzero"`
+}
+
+func refuse(status int, code budget.Code, format string, args ...any) (int, any) {
+	return status, problem{Status: status, Code: code, Detail: fmt.Sprintf(format, args...)}
+}
+
+// decode reads a body strictly.
+func decode(r *http.Request, into any) error {
+	if r.Header.Get("Content-Type") != "application/json" {
+		return fmt.Errorf("Content-Type is %q", r.Header.Get("Content-Type"))
+	}
+	text, err := io.ReadAll(r.Body)
+	if err != nil {
+		return err
+	}
+	return json.Unmarshal(text, into, json.RejectUnknownMembers(true))
+}
+
+func (f *fake) find(tenant, name string) *fakeBudget {
+	if tenant == "" {
+		tenant = budget.DefaultTenant
+	}
+	if b := f.budgets[tenant+"/"+name]; b != nil {
+		return b
+	}
+	return f.budgets[name]
+}
+
+// on finds the budget that the path names.
+func (f *fake) on(do func(*fakeBudget, *http.Request) (int, any)) func(*http.Request) (int, any) {
+	return func(r *http.Request) (int, any) {
+		b := f.find(r.URL.Query().Get("tenant"), r.PathValue("budget"))
+		if b == nil {
+			return refuse(404, budget.BudgetNotFound, "there is no budget %q", r.PathValue("budget"))
+		}
+		return do(b, r)
+	}
+}
+
+func (f *fake) create(r *http.Request) (int, any) {
+	var request client.CreateRequest
+	if err := decode(r, &request); err != nil {
+		return refuse(400, budget.Malformed, "%v", err)
+	}
+	if request.Tenant == "" {
+		request.Tenant = budget.DefaultTenant
+	}
+	if request.Type != budget.Promo {
+		return 422, problem{422, budget.Invalid, "the definition has faults", []client.FieldError{
+			{Field: "type", Message: "is not available"}, {Field: "end_at", Message: "must be after start_at"}}, nil}
+	}
+	if b := f.find(request.Tenant, request.Name); b != nil {
+		if b.definition != request {
+			return refuse(409, budget.NameTaken, "the name %q is taken", request.Name)
+		}
+		return 200, b.Budget
+	}
+	f.ids++
+	b := &fakeBudget{definition: request, adjustments: map[string]client.Adjustment{},
+		deductions: map[string]*fakeDeduction{}, Budget: client.Budget{
+			ID: f.ids, Tenant: request.Tenant, Name: request.Name, GLCode: request.GLCode,
+			Unit: request.Unit, Durability: budget.Ledger, Type: request.Type,
+			BucketQuantity: max(request.BucketQuantity, 1), ShardingQuantity: request.ShardingQuantity,
+			AdjustCnt: request.AdjustCnt, StartAt: request.StartAt, EndAt: request.EndAt,
+			CreatedAt: fakeNow, UpdatedAt: fakeNow, Status: budget.Effective, Version: 1,
+			TotalQuantity: request.TotalQuantity, OutQuantity: request.TotalQuantity,
+			Remaining: request.TotalQuantity, Buckets: client.BucketCount{Online: 1}}}
+	f.budgets[request.Tenant+"/"+request.Name] = b
+	f.budgets[fmt.Sprint(b.ID)] = b
+	return 201, b.Budget
+}
+
+// list answers pages of one budget.
+func (f *fake) list(r *http.Request) (int, any) {
+	query := r.URL.Query()
+	var names []string
+	for key, b := range f.budgets {
+		tenant := query.Get("tenant")
+		if tenant == "" {
+			tenant = budget.DefaultTenant
+		}
+		if strings.HasPrefix(key, tenant+"/") &&
+			(query.Get("status") == "" || query.Get("status") == string(b.Status)) {
+			names = append(names, key)
+		}
+	}
+	slices.Sort(names)
+	page := client.Page{}
+	for _, name := range names {
+		if name <= query.Get("page_token") {
+			continue
+		}
+		if len(page.Budgets) == 1 {
+			page.NextPageToken = page.Budgets[0].Tenant + "/" + page.Budgets[0].Name
+			break
+		}
+		page.Budgets = append(page.Budgets, f.budgets[name].Budget)
+	}
+	return 200, page
+}
+
+func (f *fake) patch(b *fakeBudget, r *http.Request) (int, any) {
+	var request struct {
+		Status           budget.Status `json:"status"`
+		EndAt            *time.Time    `json:"end_at"`
+		ShardingQuantity *int64        `json:"sharding_quantity"`
+		AdjustCnt        *int          `json:"adjust_cnt"`
+	}
+	if err := decode(r, &request); err != nil {
+		return refuse(400, budget.Malformed, "%v", err)
+	}
+	if tag := r.Header.Get("If-Match"); tag != "" && tag != fmt.Sprintf(`"%d"`, b.Version) {
+		return refuse(412, budget.VersionConflict, "the budget has version %d", b.Version)
+	}
+	if request.Status != "" {
+		b.Status = request.Status
+	}
+	if request.EndAt != nil {
+		b.EndAt = *request.EndAt
+	}
+	if request.ShardingQuantity != nil {
+		b.ShardingQuantity = *request.ShardingQuantity
+	}
+	if request.AdjustCnt != nil {
+		b.AdjustCnt = *request.AdjustCnt
+	}
+	b.Version++
+	return 200, b.Budget
+}
+
+func (f *fake) adjust(b *fakeBudget, r *http.Request) (int, any) {
+	var request client.AppendRequest
+	if err := decode(r, &request); err != nil {
+		return refuse(400, budget.Malformed, "%v", err)
+	}
+	if known, ok := b.adjustments[request.RequestID]; ok {
+		if known.Quantity != request.Quantity {
+			return refuse(409, budget.RequestConflict, "the id has another quantity")
+		}
+		known.Replayed, known.Budget = true, b.Budget
+		return 200, known
+	}
+	if -request.Quantity > b.Remaining {
+		return 409, problem{409, budget.AmountExceedsRemaining, "less is unused", nil, &b.Remaining}
+	}
+	b.TotalQuantity += request.Quantity
+	b.OutQuantity += request.Quantity
+	b.Remaining += request.Quantity
+	done := client.Adjustment{RequestID: request.RequestID, Quantity: request.Quantity, State: "done"}
+	b.adjustments[request.RequestID] = done
+	done.Budget = b.Budget
+	return 200, done
+}
+
+func (f *fake) deduct(b *fakeBudget, r *http.Request) (int, any) {
+	var request client.DeductRequest
+	if err := decode(r, &request); err != nil {
+		return refuse(400, budget.Malformed, "%v", err)
+	}
+	return b.deduct(request)
+}
+
+func (b *fakeBudget) deduct(request client.DeductRequest) (int, any) {
+	payload := fmt.Sprintf("%d %s %v", request.Amount, request.Key, request.Dimensions)
+	if known := b.deductions[request.RequestID]; known != nil {
+		switch {
+		case known.State == "void":
+			return refuse(409, budget.RequestVoid, "the id was cancelled")
+		case known.request != payload:
+			return refuse(409, budget.RequestConflict, "the id was used for another request")
+		}
+		return 200, b.accepted(known, true)
+	}
+	switch {
+	case b.Status == budget.Paused:
+		return refuse(409, budget.BudgetPaused, "budget %s is paused", b.Name)
+	case b.Status == budget.Pending:
+		return refuse(409, budget.BudgetNotEffective, "budget %s has not begun", b.Name)
+	case b.Status == budget.Expired:
+		return refuse(409, budget.BudgetExpired, "budget %s has ended", b.Name)
+	case request.Amount > b.Remaining:
+		available := b.Remaining
+		return 409, problem{409, budget.BudgetExhausted, "the budget does not cover the amount", nil, &available}
+	}
+	b.Remaining -= request.Amount
+	b.Used += request.Amount
+	d := &fakeDeduction{Deduction: client.Deduction{RequestID: request.RequestID, State: "used",
+		Amount: request.Amount, Bucket: b.Name + ":bucket-0", Reference: request.Reference,
+		Dimensions: request.Dimensions, CountedAt: fakeNow}, request: payload, rollbacks: map[string]int64{}}
+	b.deductions[request.RequestID] = d
+	return 200, b.accepted(d, false)
+}
+
+func (b *fakeBudget) accepted(d *fakeDeduction, replayed bool) client.DeductAnswer {
+	return client.DeductAnswer{RequestID: d.RequestID, Outcome: "accepted", Amount: d.Amount,
+		State: d.State, Bucket: d.Bucket, Remaining: b.Remaining, BudgetRemaining: b.Remaining,
+		Receipt: "r1", Replayed: replayed}
+}
+
+func (f *fake) batch(r *http.Request) (int, any) {
+	var request struct {
+		Deductions []client.BatchItem `json:"deductions"`
+	}
+	if err := decode(r, &request); err != nil {
+		return refuse(400, budget.Malformed, "%v", err)
+	}
+	results := []any{}
+	for _, item := range request.Deductions {
+		_, result := refuse(404, budget.BudgetNotFound, "there is no budget %q", item.Budget)
+		if b := f.find(r.URL.Query().Get("tenant"), item.Budget); b != nil {
+			_, result = b.deduct(item.DeductRequest)
+		}
+		results = append(results, result)
+	}
+	return 200, map[string]any{"results": results}
+}
+
+func (f *fake) rollback(b *fakeBudget, r *http.Request) (int, any) {
+	var request client.RollbackRequest
+	if err := decode(r, &request); err != nil {
+		return refuse(400, budget.Malformed, "%v", err)
+	}
+	d := b.deductions[request.RequestID]
+	if d == nil {
+		return refuse(404, budget.DeductionNotFound, "there is no deduction %q", request.RequestID)
+	}
+	left := d.Amount - d.RolledBack
+	if _, known := d.rollbacks[request.RollbackID]; known {
+		answer := d.Deduction
+		answer.Replayed = true
+		return 200, answer
+	}
+	if left == 0 {
+		return refuse(409, budget.AlreadyRolledBack, "nothing is left to give back")
+	}
+	if request.Amount > left {
+		return 409, problem{409, budget.AmountExceedsRemaining, "less is left", nil, &left}
+	}
+	if request.Amount == 0 {
+		request.Amount = left
+	}
+	d.rollbacks[request.RollbackID] = request.Amount
+	d.RolledBack += request.Amount
+	b.Used -= request.Amount
+	b.Remaining += request.Amount
+	if d.RolledBack == d.Amount {
+		d.State = "rolled_back"
+	}
+	return 200, d.Deduction
+}
+
+func (f *fake) cancel(b *fakeBudget, r *http.Request) (int, any) {
+	var request client.CancelRequest
+	if err := decode(r, &request); err != nil {
+		return refuse(400, budget.Malformed, "%v", err)
+	}
+	d := b.deductions[request.RequestID]
+	if d == nil {
+		d = &fakeDeduction{Deduction: client.Deduction{RequestID: request.RequestID, State: "void"}}
+		b.deductions[request.RequestID] = d
+	}
+	if d.State == "used" {
+		b.Used -= d.Amount - d.RolledBack
+		b.Remaining += d.Amount - d.RolledBack
+		d.RolledBack, d.State = d.Amount, "rolled_back"
+	}
+	return 200, d.Deduction
+}
+
+func (b *fakeBudget) bucket() client.Bucket {
+	shard := client.Bucket{Key: b.Name + ":bucket-0", Status: "online", Instance: "embedded", Epoch: 1,
+		EpochStatus: "open", Activation: 1, Remaining: b.Remaining, Outstanding: b.Remaining,
+		Used: b.Used, OutQuantity: b.TotalQuantity, OutCnt: 1, UpdatedAt: fakeNow}
+	if b.offline {
+		shard.Status, shard.OfflineBy, shard.EpochStatus = "offline", "operator", "closed"
+		shard.Remaining, shard.Outstanding = 0, 0
+	}
+	return shard
+}
+
+func (b *fakeBudget) bucketVerb(verb string, r *http.Request) (int, any) {
+	key := r.PathValue("key")
+	switch {
+	case key != b.Name+":bucket-0":
+		return refuse(404, budget.BucketNotFound, "there is no bucket %q", key)
+	case verb == "offline" && b.Status == budget.Effective:
+		return refuse(409, budget.LastBucket, "bucket %s is the last one online", key)
+	}
+	if verb != "apply" {
+		b.offline = verb == "offline"
+	}
+	return 200, b.bucket()
+}
+
+func (b *fakeBudget) audit() client.AuditReport {
+	report := client.AuditReport{OK: !b.broken, Total: b.TotalQuantity, Remaining: b.Remaining,
+		Used: b.Used, Discrepancies: []client.Discrepancy{}}
+	if b.broken {
+		report.Discrepancies = append(report.Discrepancies, client.Discrepancy{
+			Bucket: b.Name + ":bucket-0", Epoch: 1, What: "outstanding", Recorded: b.Remaining, Counted: 12345})
+		report.Unchecked = []string{b.Name + ":bucket-1"}
+	}
+	return report
+}

@@ -1,0 +1,162 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"strconv"
+	"strings"
+	"time"
+	"unicode"
+
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+	"github.com/goccy/go-yaml"
+	"github.com/jedib0t/go-pretty/v6/table"
+	"github.com/jedib0t/go-pretty/v6/text"
+)
+
+// formats are the values of --output.
+var formats = []string{"table", "json", "yaml"}
+
+// show writes an answer to stdout: as the API's JSON, as the same in YAML, or as a table.
+func (a *app) show(answer any, layout func() string) error {
+	var out string
+	switch a.output {
+	case "table":
+		out = layout()
+	default:
+		text, err := json.Marshal(answer, jsontext.WithIndent("  "), json.Deterministic(true))
+		if err != nil {
+			return fmt.Errorf("answer cannot be written as JSON: %w", err)
+		}
+		if a.output == "yaml" {
+			if text, err = yaml.JSONToYAML(text); err != nil {
+				return fmt.Errorf("answer cannot be written as YAML: %w", err)
+			}
+		}
+		out = strings.TrimSuffix(string(text), "\n")
+	}
+	if _, err := io.WriteString(a.stdout, out+"\n"); err != nil {
+		return fmt.Errorf("output: %w", err)
+	}
+	return nil
+}
+
+// field is one line of details.
+type field struct {
+	name  string
+	value any
+}
+
+// details lays out one thing, a field per line, the numbers aligned with each other.
+func details(fields ...field) string {
+	widest := 0
+	for _, f := range fields {
+		if isNumber(f.value) {
+			widest = max(widest, len(cell(f.value)))
+		}
+	}
+	w := newTable()
+	for _, f := range fields {
+		value := cell(f.value)
+		if isNumber(f.value) {
+			value = fmt.Sprintf("%*s", widest, value)
+		}
+		w.AppendRow(table.Row{f.name, value})
+	}
+	return w.Render()
+}
+
+// listing lays out many things, one per row; columns whose first value is a number are aligned to
+// the right.
+func listing(header []string, rows [][]any) string {
+	w := newTable()
+	head := make(table.Row, len(header))
+	columns := make([]table.ColumnConfig, len(header))
+	for i, name := range header {
+		head[i] = name
+		columns[i].Number = i + 1
+		if len(rows) > 0 && isNumber(rows[0][i]) {
+			columns[i].Align, columns[i].AlignHeader = text.AlignRight, text.AlignRight
+		}
+	}
+	w.AppendHeader(head)
+	w.SetColumnConfigs(columns)
+	for _, values := range rows {
+		row := make(table.Row, len(values))
+		for i, value := range values {
+			row[i] = cell(value)
+		}
+		w.AppendRow(row)
+	}
+	return w.Render()
+}
+
+func newTable() table.Writer {
+	w := table.NewWriter()
+	style := table.StyleDefault
+	style.Options = table.OptionsNoBordersAndSeparators
+	style.Box.PaddingLeft, style.Box.PaddingRight = "", "  "
+	w.SetStyle(style)
+	w.SuppressTrailingSpaces()
+	return w
+}
+
+func isNumber(value any) bool {
+	switch value.(type) {
+	case int, int64, float64:
+		return true
+	}
+	return false
+}
+
+// cell writes one value of a table.
+func cell(value any) string {
+	switch v := value.(type) {
+	case int:
+		return grouped(int64(v))
+	case int64:
+		return grouped(v)
+	case float64:
+		whole, fraction, _ := strings.Cut(strconv.FormatFloat(v, 'f', 3, 64), ".")
+		n, _ := strconv.ParseInt(whole, 10, 64) // rates and milliseconds: far below its range
+		return grouped(n) + "." + fraction
+	case bool:
+		if v {
+			return "yes"
+		}
+		return "no"
+	case time.Time:
+		if v.IsZero() {
+			return "-"
+		}
+		return v.Format(time.RFC3339)
+	}
+	if s := printable(fmt.Sprint(value)); s != "" {
+		return s
+	}
+	return "-"
+}
+
+// grouped writes a number with a comma between thousands.
+func grouped(n int64) string {
+	digits := strconv.FormatInt(n, 10)
+	sign := ""
+	if n < 0 {
+		sign, digits = "-", digits[1:]
+	}
+	for at := len(digits) - 3; at > 0; at -= 3 {
+		digits = digits[:at] + "," + digits[at:]
+	}
+	return sign + digits
+}
+
+// printable replaces what would move a terminal's cursor or change its colours.
+func printable(s string) string {
+	return strings.Map(func(r rune) rune {
+		if unicode.IsControl(r) {
+			return unicode.ReplacementChar
+		}
+		return r
+	}, s)
+}

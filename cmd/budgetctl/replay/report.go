@@ -1,0 +1,125 @@
+package replay
+
+import (
+	"math"
+	"time"
+
+	"github.com/budgetd/budgetd/budget"
+	"github.com/budgetd/budgetd/client"
+)
+
+// maxSamples is how many unexpected errors a report keeps.
+const maxSamples = 3
+
+// Report is what became of a replay. Quantities are minor units.
+type Report struct {
+	Budget string `json:"budget"`
+	// Complete: the log was replayed to its end.
+	Complete bool `json:"complete"`
+	// Deductions is how many were tried; Skipped lines had nothing to deduct.
+	Deductions int `json:"deductions"`
+	Skipped    int `json:"skipped"`
+	// Accepted are in force or rolled back; of these, an earlier replay had made Replayed.
+	Accepted   int `json:"accepted"`
+	Replayed   int `json:"replayed"`
+	RolledBack int `json:"rolled_back"`
+	// AcceptedUnits includes what was rolled back.
+	AcceptedUnits   int64 `json:"accepted_units"`
+	RolledBackUnits int64 `json:"rolled_back_units"`
+	// Refused counts refusals by code; Unexpected everything else that was not accepted, failed
+	// rollbacks included, by code or "unreachable".
+	Refused    map[string]int `json:"refused"`
+	Unexpected map[string]int `json:"unexpected"`
+	DurationS  float64        `json:"duration_s"`
+	RatePerS   float64        `json:"rate_per_s"`
+	// LatencyP50MS and LatencyP99MS are those of a deduct call with its repeats, up to 1 % above.
+	LatencyP50MS float64 `json:"latency_p50_ms"`
+	LatencyP99MS float64 `json:"latency_p99_ms"`
+
+	// Samples are the first unexpected errors; Worst is the one a caller should judge by: an outcome
+	// that is not known goes before one that is.
+	Samples []error `json:"-"`
+	Worst   error   `json:"-"`
+}
+
+func newReport(plan Plan) Report {
+	return Report{Budget: plan.Budget, Refused: map[string]int{}, Unexpected: map[string]int{}}
+}
+
+// add counts one call.
+func (r *Report) add(o outcome) {
+	for _, result := range o.results {
+		r.Deductions++
+		switch code := client.CodeOf(result.Err); {
+		case result.Err == nil:
+			r.Accepted++
+			r.AcceptedUnits += result.Answer.Amount
+			if earlier(result.Answer) {
+				r.Replayed++
+			}
+		case expected(code):
+			r.Refused[string(code)]++
+		default:
+			r.surprise(result.Err)
+		}
+	}
+	r.RolledBack += len(o.given)
+	for _, units := range o.given {
+		r.RolledBackUnits += units
+	}
+	for _, err := range o.failures {
+		r.surprise(err)
+	}
+}
+
+// surprise counts an unexpected error.
+func (r *Report) surprise(err error) {
+	name := string(client.CodeOf(err))
+	switch {
+	case client.Unreachable(err):
+		name = "unreachable"
+	case name == "":
+		name = "other"
+	}
+	r.Unexpected[name]++
+	if len(r.Samples) < maxSamples {
+		r.Samples = append(r.Samples, err)
+	}
+	if r.Worst == nil || rank(err) > rank(r.Worst) {
+		r.Worst = err
+	}
+}
+
+// rank orders errors by how little is known after them.
+func rank(err error) int {
+	switch client.KindOf(err) {
+	case budget.MayBeDone:
+		return 2
+	case budget.NotDone:
+		return 1
+	}
+	return 0
+}
+
+func (r *Report) unexpected() int {
+	sum := 0
+	for _, n := range r.Unexpected {
+		sum += n
+	}
+	return sum
+}
+
+// finish fills in the times, rounded to what can be read.
+func (r *Report) finish(duration time.Duration, took *latencies) {
+	r.DurationS = rounded(duration.Seconds())
+	if duration > 0 {
+		r.RatePerS = rounded(float64(r.Deductions) / duration.Seconds())
+	}
+	r.LatencyP50MS = rounded(milliseconds(took.quantile(0.50)))
+	r.LatencyP99MS = rounded(milliseconds(took.quantile(0.99)))
+}
+
+func milliseconds(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }
+
+// rounded keeps three decimals.
+func rounded(n float64) float64 { return math.Round(n*1000) / 1000 }
