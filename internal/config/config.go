@@ -1,0 +1,134 @@
+package config
+
+import (
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"os"
+	"time"
+)
+
+// Config is everything that can be configured. See config.yaml for units, defaults and ranges.
+type Config struct {
+	Listen     string
+	Database   Database
+	Instances  []Instance
+	Strict     bool
+	Deduct     Deduct
+	Background Background
+	Cache      Cache
+	HTTP       HTTP
+	Stop       Stop
+	Log        Log
+}
+
+// Database is where the ledger is.
+type Database struct {
+	// Driver is SQLite or MySQL. DSN is final: DSNFile has been read into it.
+	Driver, DSN, DSNFile string
+	Connections          int
+	ConnectTimeout       time.Duration
+}
+
+// The drivers of the database.
+const (
+	SQLite = "sqlite"
+	MySQL  = "mysql"
+)
+
+// Instance is a store that buckets live in. All but Name, Driver and Lanes is for Redis only.
+type Instance struct {
+	// Driver is SQL or Redis.
+	Name, Driver string
+	Lanes        int
+	Addrs        []string
+	Topology     string
+	// Password is final: PasswordFile has been read into it.
+	Username, Password, PasswordFile string
+	DB, Connections                  int
+	DialTimeout, Timeout             time.Duration
+	TLS                              TLS
+}
+
+// The drivers of instances.
+const (
+	SQL   = "sql"
+	Redis = "redis"
+)
+
+// TLS says how connections to an instance are encrypted.
+type TLS struct {
+	Enabled                               bool
+	CAFile, CertFile, KeyFile, ServerName string
+}
+
+// Deduct bounds deductions.
+type Deduct struct {
+	Deadline, StepTimeout        time.Duration
+	Committers, Queue, BatchSize int
+}
+
+// Background says how often things run by themselves.
+type Background struct{ Refresh, Chores, Clock time.Duration }
+
+// Cache bounds what a node remembers.
+type Cache struct{ Budgets, RequestIDs int }
+
+// HTTP bounds what callers may send.
+type HTTP struct {
+	MaxBodyBytes, MaxBatchBytes               int
+	MaxBatchItems, BatchConcurrency           int
+	MaxHeaderBytes, MaxHeaders, MaxInFlight   int
+	HeaderTimeout, ReadTimeout                time.Duration
+	RequestTimeout, WriteTimeout, IdleTimeout time.Duration
+}
+
+// Stop bounds stopping.
+type Stop struct{ Notice, FinishTimeout, DrainTimeout time.Duration }
+
+// Log says what is logged and how.
+type Log struct {
+	Level slog.Level
+	// JSON: one object per line instead of text.
+	JSON bool
+}
+
+// Client returns the settings of encrypted connections to addr, nil when they are not encrypted.
+// Errors: a file that cannot be read or holds no certificate.
+func (t TLS) Client(addr string) (*tls.Config, error) {
+	if !t.Enabled {
+		return nil, nil
+	}
+	out := &tls.Config{MinVersion: tls.VersionTLS12, ServerName: t.ServerName}
+	if out.ServerName == "" {
+		host, _, err := net.SplitHostPort(addr)
+		if err != nil {
+			return nil, err
+		}
+		out.ServerName = host
+	}
+	if t.CAFile != "" {
+		text, err := os.ReadFile(t.CAFile)
+		if err != nil {
+			return nil, fmt.Errorf("tls.ca_file: %w", err)
+		}
+		out.RootCAs = x509.NewCertPool()
+		if !out.RootCAs.AppendCertsFromPEM(text) {
+			return nil, fmt.Errorf("tls.ca_file: %s holds no certificate in PEM", t.CAFile)
+		}
+	}
+	if (t.CertFile == "") != (t.KeyFile == "") {
+		return nil, errors.New("tls.cert_file and tls.key_file go together")
+	}
+	if t.CertFile != "" {
+		pair, err := tls.LoadX509KeyPair(t.CertFile, t.KeyFile)
+		if err != nil {
+			return nil, fmt.Errorf("tls.cert_file and tls.key_file: %w", err)
+		}
+		out.Certificates = []tls.Certificate{pair}
+	}
+	return out, nil
+}

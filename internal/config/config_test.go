@@ -1,0 +1,333 @@
+package config
+
+import (
+	"bytes"
+	"errors"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"go.yaml.in/yaml/v3"
+
+	"github.com/budgetd/budgetd"
+)
+
+func load(t *testing.T, text string, environ ...string) (Config, error) {
+	t.Helper()
+	file := ""
+	if text != "" {
+		file = write(t, "budgetd.yaml", text)
+	}
+	return Load(file, environ)
+}
+
+func write(t *testing.T, name, text string) string {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), name)
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return file
+}
+
+func mustLoad(t *testing.T, text string, environ ...string) Config {
+	t.Helper()
+	c, err := load(t, text, environ...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+// The defaults are those of the contract and of the service.
+func TestDefaults(t *testing.T) {
+	c := mustLoad(t, "")
+	want := Config{
+		Listen:   "127.0.0.1:8080",
+		Database: Database{Driver: SQLite, DSN: "./data/budgetd.db", ConnectTimeout: 30 * time.Second},
+		Instances: []Instance{{Name: "embedded", Driver: SQL, Lanes: 1, Topology: "standalone", Connections: 16,
+			DialTimeout: time.Second, Timeout: time.Second}},
+		Deduct:     Deduct{2 * time.Second, 5 * time.Second, 4, 20_000, 512},
+		Background: Background{300 * time.Millisecond, time.Second, time.Minute},
+		Cache:      Cache{10_000, 100_000},
+		HTTP: HTTP{MaxBodyBytes: 1 << 20, MaxBatchBytes: 4 << 20, MaxBatchItems: 1000, BatchConcurrency: 1000,
+			MaxHeaderBytes: 64 << 10, MaxHeaders: 100, MaxInFlight: 10_000, HeaderTimeout: 5 * time.Second,
+			ReadTimeout: 10 * time.Second, RequestTimeout: 15 * time.Second, WriteTimeout: 10 * time.Second, IdleTimeout: 2 * time.Minute},
+		Stop: Stop{0, 10 * time.Second, 10 * time.Second},
+	}
+	if diff := cmp.Diff(want, c); diff != "" {
+		t.Error(diff)
+	}
+}
+
+func TestFileAndEnvironment(t *testing.T) {
+	password := write(t, "password", "from a file\n")
+	c := mustLoad(t, `
+listen: 0.0.0.0:0
+database: {driver: mysql, dsn: "budgetd:old@tcp(db:3306)/budgetd"}
+deduct:
+http: {}
+cache:
+  budgets: 7
+log: {level: debug, format: json}
+strict: true
+instances:
+  - {name: redis-a, driver: redis, addrs: ["[::1]:6379"], tls: {enabled: true, server_name: r}}
+  - {name: redis-b, driver: redis, addrs: [b:6379], password_file: `+password+`, tls: }
+  - {name: rows, driver: sql, lanes: 4}
+`, "BUDGETD_DATABASE_DSN=budgetd:new@tcp(db:3306)/budgetd", "BUDGETD_DEDUCT_DEADLINE=250ms", "BUDGETD_STRICT=false",
+		"BUDGETD_CACHE_REQUEST_IDS=9", "BUDGETD_INSTANCES_REDIS_A_PASSWORD=a=b c", "BUDGETD_INSTANCES_REDIS_B_DB=3",
+		"BUDGETD_INSTANCES_REDIS_B_TLS_ENABLED=false", "BUDGETD_SERVER=http://other", "BUDGETD_TEST_TMP=/tmp", "HOME=/root", "BUDGETDX=1")
+	if c.Listen != "0.0.0.0:0" || c.Database.Driver != MySQL || c.Database.DSN != "budgetd:new@tcp(db:3306)/budgetd" ||
+		c.Deduct.Deadline != 250*time.Millisecond || c.Strict || c.Cache != (Cache{7, 9}) || c.Log != (Log{slog.LevelDebug, true}) {
+		t.Errorf("%+v", c)
+	}
+	want := []Instance{
+		{Name: "redis-a", Driver: Redis, Lanes: 1, Addrs: []string{"[::1]:6379"}, Topology: "standalone", Password: "a=b c",
+			Connections: 16, DialTimeout: time.Second, Timeout: time.Second, TLS: TLS{Enabled: true, ServerName: "r"}},
+		{Name: "redis-b", Driver: Redis, Lanes: 1, Addrs: []string{"b:6379"}, Topology: "standalone", Password: "from a file",
+			PasswordFile: password, DB: 3, Connections: 16, DialTimeout: time.Second, Timeout: time.Second},
+		{Name: "rows", Driver: SQL, Lanes: 4, Topology: "standalone", Connections: 16, DialTimeout: time.Second, Timeout: time.Second},
+	}
+	if diff := cmp.Diff(want, c.Instances); diff != "" {
+		t.Error(diff)
+	}
+}
+
+func TestDSNFile(t *testing.T) {
+	file := write(t, "dsn", "u:p@tcp(h:3306)/d\n")
+	c := mustLoad(t, "database: {driver: mysql}", "BUDGETD_DATABASE_DSN_FILE="+file)
+	if c.Database.DSN != "u:p@tcp(h:3306)/d" {
+		t.Error(c.Database.DSN)
+	}
+}
+
+// Each file or variable has one fault, blamed on one key.
+func TestFaults(t *testing.T) {
+	redis := func(rest string) string { return "instances: [{name: a, driver: redis, " + rest + "}]" }
+	for _, c := range []struct{ name, file, variable, key, want string }{
+		{"unknown", "no_such_key: 1", "", "no_such_key", "not a key"},
+		{"unknown in a section", "database: {url: x}", "", "database.url", "database has driver, dsn"},
+		{"unknown section", "foo: {bar: 1}", "", "foo.bar", "not a key"},
+		{"unknown empty section", "foo: {}", "", "foo", "not a key"},
+		{"capitals", "Listen: 127.0.0.1:1", "", "Listen", "small letters"},
+		{"capitals inside", redis("Addrs: [a:1], addrs: [a:1]"), "", "Addrs", "small letters"},
+		{"not yet", "auth: {token: x}", "", "auth.token", "not available in this version"},
+		{"not yet either", "recycle: {schedule: '@daily'}", "", "recycle.schedule", "not available in this version"},
+		{"section as a value", "database: sqlite", "", "database", "must be a section"},
+		{"too deep", "listen: {host: x}", "", "listen", "must be host:port"},
+		{"address", "listen: nowhere", "", "listen", `"nowhere" must be host:port`},
+		{"port", "listen: 127.0.0.1:70000", "", "listen", "must be host:port"},
+		{"address as a number", "listen: 8080", "", "listen", "8080 must be host:port"},
+		{"null", "listen:", "", "listen", "must be host:port"},
+		{"driver", "database: {driver: oracle}", "", "database.driver", `"oracle" must be sqlite or mysql`},
+		{"empty dsn", "database: {dsn: ''}", "", "database.dsn", "not empty"},
+		{"dsn of another driver", "database: {driver: mysql}", "", "database.dsn", "for mysql"},
+		{"dsn file", "database: {dsn_file: /nowhere}", "", "database.dsn_file", "can be read"},
+		{"duration without unit", "deduct: {deadline: 2}", "", "deduct.deadline", "10ms to 1m"},
+		{"duration too short", "deduct: {deadline: 1ms}", "", "deduct.deadline", "10ms to 1m"},
+		{"duration too long", "deduct: {deadline: 2m}", "", "deduct.deadline", "10ms to 1m"},
+		{"duration negative", "deduct: {deadline: -2s}", "", "deduct.deadline", "10ms to 1m"},
+		{"deadlines cross", "http: {request_timeout: 1s}", "", "http.request_timeout", "longer than deduct.deadline"},
+		{"integer", "cache: {budgets: many}", "", "cache.budgets", "an integer of 1 to 10000000"},
+		{"integer as a fraction", "cache: {budgets: 1.5}", "", "cache.budgets", "an integer"},
+		{"integer too small", "cache: {budgets: 0}", "", "cache.budgets", "an integer"},
+		{"integer too large", "cache: {budgets: 10000001}", "", "cache.budgets", "an integer"},
+		{"integer beyond all", "cache: {budgets: 99999999999999999999}", "", "cache.budgets", "an integer"},
+		{"flag", "strict: yes", "", "strict", "true or false"},
+		{"flag as a number", "strict: 1", "", "strict", "true or false"},
+		{"level", "log: {level: loud}", "", "log.level", "debug, info, warn or error"},
+		{"format", "log: {format: xml}", "", "log.format", "text or json"},
+		{"instances no list", "instances: {name: a}", "", "instances", "must be a list"},
+		{"instances null", "instances:", "", "instances", "must be a list"},
+		{"no instances", "instances: []", "", "instances", "at least one"},
+		{"instance no section", "instances: [a]", "", "instances[0]", "must be a section"},
+		{"instance without name", "instances: [{driver: sql}]", "", "instances[0].name", "start with a letter"},
+		{"instance without driver", "instances: [{name: a}]", "", "instances[0].driver", "sql or redis"},
+		{"instance with an unknown key", redis("addrs: [a:1], adresses: [b:1]"), "", "instances[0].adresses", "not a key of an instance"},
+		{"instance with an unknown key inside", redis("addrs: [a:1], tls: {on: true}"), "", "instances[0].tls.on", "not a key of an instance"},
+		{"instance name", "instances: [{name: A_1, driver: sql}]", "", "instances[0].name", "start with a letter"},
+		{"instance driver", "instances: [{name: a, driver: memcached}]", "", "instances[0].driver", "sql or redis"},
+		{"two of one name", "instances: [{name: a, driver: sql}, {name: a, driver: redis, addrs: [a:1]}]", "", "instances[1].name", "unique"},
+		{"two of sql", "instances: [{name: a, driver: sql}, {name: b, driver: sql}]", "", "instances[1].driver", "a second time"},
+		{"sql with addrs", "instances: [{name: a, driver: sql, addrs: [a:1]}]", "", "instances[0]", "keys for redis"},
+		{"redis without addrs", redis("lanes: 1"), "", "instances[0].addrs", "one host:port"},
+		{"redis with two addrs", redis("addrs: [a:1, b:1]"), "", "instances[0].addrs", "one host:port"},
+		{"addrs as a text", redis("addrs: a:1"), "", "instances[0].addrs", "a list of host:port"},
+		{"addrs without port", redis("addrs: [a]"), "", "instances[0].addrs", "a list of host:port"},
+		{"addrs as numbers", redis("addrs: [6379]"), "", "instances[0].addrs", "a list of host:port"},
+		{"sentinel", redis("addrs: [a:1], topology: sentinel"), "", "instances[0].topology", "not available in this version"},
+		{"cluster", redis("addrs: [a:1], topology: cluster"), "", "instances[0].topology", "not available in this version"},
+		{"lanes", redis("addrs: [a:1], lanes: 0"), "", "instances[0].lanes", "1 to 64"},
+		{"password as a number", redis("addrs: [a:1], password: 123"), "", "instances[0].password", "must be a text"},
+		{"password twice", redis("addrs: [a:1], password: x, password_file: y"), "", "instances[0].password_file", "beside password"},
+		{"password file", redis("addrs: [a:1], password_file: /nowhere"), "", "instances[0].password_file", "can be read"},
+		{"ca file", redis("addrs: [a:1], tls: {enabled: true, ca_file: /nowhere}"), "", "instances[0]", "ca_file"},
+		{"half a pair", redis("addrs: [a:1], tls: {enabled: true, cert_file: /nowhere}"), "", "instances[0]", "go together"},
+		{"variable unknown", "", "BUDGETD_LISTN=x", "BUDGETD_LISTN", "not a key"},
+		{"variable of no instance", "", "BUDGETD_INSTANCES_B_LANES=1", "BUDGETD_INSTANCES_B_LANES", "not a key"},
+		{"variable of a list", "", "BUDGETD_INSTANCES_EMBEDDED_ADDRS=a:1", "BUDGETD_INSTANCES_EMBEDDED_ADDRS", "not a key"},
+		{"variable's value", "", "BUDGETD_CACHE_BUDGETS=+5", "BUDGETD_CACHE_BUDGETS", `"+5" must be an integer`},
+		{"variable's value empty", "", "BUDGETD_LISTEN=", "BUDGETD_LISTEN", `"" must be host:port`},
+		{"variable of an instance", "", "BUDGETD_INSTANCES_EMBEDDED_LANES=65", "BUDGETD_INSTANCES_EMBEDDED_LANES", "1 to 64"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			_, err := load(t, c.file, c.variable)
+			var faults Faults
+			if !errors.As(err, &faults) {
+				t.Fatalf("got %v", err)
+			}
+			if len(faults) != 1 || faults[0].Key != c.key || !strings.Contains(faults[0].String(), c.want) {
+				t.Errorf("got %v", err)
+			}
+		})
+	}
+}
+
+func TestAllFaultsAtOnce(t *testing.T) {
+	_, err := load(t, `
+listen: nowhere
+database: {driver: oracle, url: x}
+cache: {budgets: 0}
+instances: [{name: a, driver: redis, lanes: 0, foo: 1}, {driver: x}]
+auth: {}
+`, "BUDGETD_LOG_LEVEL=loud", "BUDGETD_FOO=1")
+	var faults Faults
+	if !errors.As(err, &faults) {
+		t.Fatal(err)
+	}
+	var keys []string
+	for _, f := range faults {
+		keys = append(keys, f.Key)
+	}
+	want := []string{"BUDGETD_FOO", "BUDGETD_LOG_LEVEL", "auth", "cache.budgets", "database.driver", "database.url",
+		"instances[0].foo", "instances[0].lanes", "instances[1].driver", "instances[1].name", "listen"}
+	if diff := cmp.Diff(want, keys); diff != "" {
+		t.Error(diff)
+	}
+	if lines := strings.Count(err.Error(), "\n"); lines != len(want) {
+		t.Errorf("not one line each: %s", err)
+	}
+}
+
+func TestUnreadableFiles(t *testing.T) {
+	if _, err := Load("/nowhere.yaml", nil); err == nil || !strings.Contains(err.Error(), "/nowhere.yaml") {
+		t.Error(err)
+	}
+	for name, text := range map[string]string{"not YAML": "a: [", "a list": "- a", "twice": "listen: a:1\nlisten: a:2",
+		"two documents": "strict: true\n---\nstrict: false", "tabs": "deduct:\n\tdeadline: 2s", "binary": "\x00\x01"} {
+		if _, err := load(t, text); err == nil || !strings.Contains(err.Error(), "budgetd.yaml") {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	if _, err := load(t, "# nothing but a comment\n"); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestSecretsAreNotShown(t *testing.T) {
+	_, err := load(t, "database: {dsn: 4711}\ninstances: [{name: a, driver: sql, password: 4712}]")
+	if err == nil || strings.Contains(err.Error(), "471") || !strings.Contains(err.Error(), "instances[0].password") {
+		t.Error(err)
+	}
+}
+
+// config.yaml, the table and the struct have the same keys; every key is commented, with its range.
+func TestTheThreeAgree(t *testing.T) {
+	var c Config
+	var i Instance
+	targets := map[any]bool{}
+	leaves(reflect.ValueOf(&c).Elem(), targets)
+	leaves(reflect.ValueOf(&i).Elem(), targets)
+	delete(targets, any(&c.Instances))
+	settings := append(c.settings(), i.settings()...)
+	for _, s := range settings {
+		if !targets[s.target] {
+			t.Errorf("%s sets nothing of Config, or what another key sets", s.key)
+		}
+		delete(targets, s.target)
+	}
+	if len(targets) != 0 {
+		t.Errorf("%d fields have no key", len(targets))
+	}
+
+	var document yaml.Node
+	if err := yaml.Unmarshal(budgetd.Config, &document); err != nil {
+		t.Fatal(err)
+	}
+	documented := map[string]string{}
+	comments(document.Content[0], "", "", documented)
+	for _, s := range c.settings() {
+		checkComment(t, s.key, s, documented)
+	}
+	for _, s := range i.settings() {
+		checkComment(t, "instances."+s.key, s, documented)
+	}
+	if len(documented) != 0 {
+		t.Errorf("config.yaml has keys that are none: %v", documented)
+	}
+}
+
+func leaves(v reflect.Value, into map[any]bool) {
+	if v.Kind() == reflect.Struct {
+		for n := range v.NumField() {
+			leaves(v.Field(n), into)
+		}
+		return
+	}
+	into[v.Addr().Interface()] = true
+}
+
+// comments collects the comment above each key; keys that follow one share it.
+func comments(node *yaml.Node, within, above string, into map[string]string) {
+	switch node.Kind {
+	case yaml.SequenceNode:
+		comments(node.Content[0], within, above, into)
+	case yaml.MappingNode:
+		for n := 0; n+1 < len(node.Content); n += 2 {
+			name, value := node.Content[n], node.Content[n+1]
+			if name.HeadComment != "" {
+				above = name.HeadComment
+			} else if n == 0 && node.HeadComment != "" {
+				above = node.HeadComment
+			}
+			nested := value.Kind == yaml.MappingNode || value.Kind == yaml.SequenceNode && len(value.Content) > 0
+			if nested {
+				comments(value, within+name.Value+".", above, into)
+			} else {
+				into[within+name.Value] = above
+			}
+		}
+	}
+}
+
+func checkComment(t *testing.T, key string, s setting, documented map[string]string) {
+	t.Helper()
+	comment, there := documented[key]
+	delete(documented, key)
+	text := strings.Join(strings.Fields(strings.ReplaceAll(comment, "#", " ")), " ")
+	switch {
+	case !there:
+		t.Errorf("%s is not in config.yaml", key)
+	case text == "":
+		t.Errorf("%s has no comment in config.yaml", key)
+	case !strings.Contains(text, s.bounds):
+		t.Errorf("%s: the comment lacks its range %q: %s", key, s.bounds, text)
+	case !strings.Contains(text, "Default") && !slices.Contains([]string{"instances.name", "instances.driver"}, key):
+		t.Errorf("%s: the comment lacks its default: %s", key, text)
+	}
+}
+
+func TestConfigIsPlainText(t *testing.T) {
+	for n, line := range bytes.Split(budgetd.Config, []byte("\n")) {
+		if len(line) > 110 || bytes.ContainsAny(line, "\t\r") {
+			t.Errorf("line %d is too long or has tabs", n+1)
+		}
+	}
+}

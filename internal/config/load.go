@@ -1,0 +1,244 @@
+package config
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+
+	"github.com/spf13/viper"
+
+	"github.com/budgetd/budgetd"
+)
+
+// prefix of the environment variables that are read.
+const prefix = "BUDGETD_"
+
+// others are variables with that prefix that belong to somebody else: budgetctl and the tests.
+func others(name string) bool {
+	return name == prefix+"SERVER" || strings.HasPrefix(name, prefix+"TEST_")
+}
+
+// Load reads the configuration: defaults, then the file ("" for none), then the environment (as
+// os.Environ gives it). The error is Faults, with every fault, or says why the file cannot be read.
+func Load(file string, environ []string) (Config, error) {
+	l := loader{environment: map[string]string{}}
+	for _, entry := range environ {
+		if name, value, _ := strings.Cut(entry, "="); strings.HasPrefix(name, prefix) && !others(name) {
+			l.environment[name] = value
+		}
+	}
+	if err := l.defaults(); err != nil {
+		return Config{}, err
+	}
+	if file != "" {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			return Config{}, fmt.Errorf("the configuration cannot be read: %w", err)
+		}
+		if err := l.merge(text); err != nil {
+			return Config{}, fmt.Errorf("the configuration %s cannot be read: %w", file, err)
+		}
+	}
+	var c Config
+	l.apply("", c.settings(), l.viper.Get)
+	c.Instances = l.instances()
+	l.strangers()
+	if len(l.faults) == 0 {
+		l.faults = append(l.faults, c.readSecrets()...)
+	}
+	if len(l.faults) == 0 {
+		l.faults = append(l.faults, c.checkWhole(l.defaultDSN)...)
+	}
+	if len(l.faults) > 0 {
+		return Config{}, Faults(l.faults)
+	}
+	return c, nil
+}
+
+// loader puts the sources together.
+type loader struct {
+	viper       *viper.Viper
+	codec       yamlCodec
+	environment map[string]string // what is left of it: known variables are taken out
+	defaultDSN  string
+	// instance has the values that an instance has where it names none.
+	instance map[string]any
+	faults   []Fault
+}
+
+func (l *loader) fault(key string, value any, want string) {
+	l.faults = append(l.faults, Fault{key, show(value), want})
+}
+
+// defaults reads the embedded config.yaml.
+func (l *loader) defaults() error {
+	registry := viper.NewCodecRegistry()
+	if err := registry.RegisterCodec("yaml", &l.codec); err != nil {
+		return err
+	}
+	l.viper = viper.NewWithOptions(viper.WithCodecRegistry(registry))
+	l.viper.SetConfigType("yaml")
+	if err := l.viper.ReadConfig(bytes.NewReader(budgetd.Config)); err != nil {
+		return fmt.Errorf("the embedded config.yaml cannot be read: %w", err)
+	}
+	l.defaultDSN = l.viper.GetString("database.dsn")
+	elements, _ := l.viper.Get("instances").([]any)
+	first, _ := elements[0].(map[string]any)
+	l.instance = flatten(first)
+	return nil
+}
+
+// merge lays a file over the defaults and notes every key that is not known.
+func (l *loader) merge(file []byte) error {
+	l.codec.keys = nil
+	if err := l.viper.MergeConfig(bytes.NewReader(file)); err != nil {
+		return err
+	}
+	for _, odd := range l.codec.odd {
+		l.fault(odd, nil, "is not a key of budgetd: keys are written in small letters")
+	}
+	known := []string{"instances"}
+	for _, s := range new(Config).settings() {
+		known = append(known, s.key)
+	}
+	for _, key := range l.codec.keys {
+		// A key below one that is a value, or with capitals, has its fault already.
+		has := func(name string) bool { return key.name == name || strings.HasPrefix(key.name, name+".") }
+		if !slices.ContainsFunc(known, has) && key.name == strings.ToLower(key.name) {
+			l.unknown(known, key)
+		}
+	}
+	return nil
+}
+
+// unknown notes a key that is none.
+func (l *loader) unknown(known []string, k key) {
+	section, _, _ := strings.Cut(k.name, ".")
+	if slices.Contains(sectionsToCome, section) {
+		l.fault(k.name, nil, "is not available in this version")
+		return
+	}
+	var below []string
+	for _, name := range known {
+		if rest, inside := strings.CutPrefix(name, section+"."); inside {
+			below = append(below, rest)
+		}
+	}
+	switch {
+	case k.name == section && len(below) > 0 && k.value == nil: // a section of which all is commented out
+	case k.name == section && len(below) > 0:
+		l.fault(k.name, k.value, "must be a section with "+strings.Join(below, ", "))
+	case len(below) > 0:
+		l.fault(k.name, nil, "is not a key of budgetd; "+section+" has "+strings.Join(below, ", "))
+	default:
+		l.fault(k.name, nil, "is not a key of budgetd; see config.yaml for all of them")
+	}
+}
+
+// apply gives every setting its value: the environment's, or else what get says.
+func (l *loader) apply(within string, settings []setting, get func(string) any) {
+	for _, s := range settings {
+		key, value := s.key, get(s.key)
+		if within != "" {
+			key = within + "." + key
+		}
+		variable := variableOf(s.key)
+		if within != "" {
+			name, _ := get("name").(string)
+			variable = variableOf("instances." + name + "." + s.key)
+		}
+		if _, list := s.target.(*[]string); !list {
+			if text, set := l.environment[variable]; set {
+				delete(l.environment, variable)
+				key, value = variable, text
+			}
+		}
+		if s.set(value) {
+			continue
+		}
+		if s.secret && value != nil {
+			l.faults = append(l.faults, Fault{key, "(not shown)", s.want})
+		} else {
+			l.fault(key, value, s.want)
+		}
+	}
+}
+
+// variableOf returns the environment variable of a key.
+func variableOf(key string) string {
+	return prefix + strings.ToUpper(strings.NewReplacer(".", "_", "-", "_").Replace(key))
+}
+
+func instanceKey(n int) string { return fmt.Sprintf("instances[%d]", n) }
+
+// instances reads the list of instances.
+func (l *loader) instances() []Instance {
+	value := l.viper.Get("instances")
+	elements, ok := value.([]any)
+	if !ok {
+		l.fault("instances", value, "must be a list of instances")
+	}
+	out := make([]Instance, len(elements))
+	for n, element := range elements {
+		key := instanceKey(n)
+		section, ok := element.(map[string]any)
+		if !ok {
+			l.fault(key, element, "must be a section with name, driver and more")
+			continue
+		}
+		settings, given := out[n].settings(), flatten(section)
+		for name, value := range given {
+			known := slices.ContainsFunc(settings, func(s setting) bool { return s.key == name })
+			if !known && !(name == "tls" && value == nil) {
+				l.fault(key+"."+name, nil, "is not a key of an instance")
+			}
+		}
+		for name := range l.instance {
+			if _, has := given[name]; !has && (name == "name" || name == "driver") {
+				given[name] = nil
+			}
+		}
+		l.apply(key, settings, func(name string) any {
+			if value, has := given[name]; has {
+				return value
+			}
+			return l.instance[name]
+		})
+	}
+	return out
+}
+
+// strangers notes the environment variables that set nothing.
+func (l *loader) strangers() {
+	for variable := range l.environment {
+		l.fault(variable, nil, "is not a key of budgetd; see config.yaml for how keys are written here")
+	}
+	slices.SortStableFunc(l.faults, func(a, b Fault) int { return strings.Compare(a.Key, b.Key) })
+}
+
+// readSecrets reads the files that hold secrets.
+func (c *Config) readSecrets() []Fault {
+	var faults []Fault
+	read := func(key, file string, into *string) {
+		if file == "" {
+			return
+		}
+		text, err := os.ReadFile(file)
+		if *into = strings.TrimRight(string(text), "\r\n"); err != nil || *into == "" {
+			faults = append(faults, Fault{key, show(file), "must be a file that can be read and is not empty"})
+		}
+	}
+	read("database.dsn_file", c.Database.DSNFile, &c.Database.DSN)
+	for n := range c.Instances {
+		i := &c.Instances[n]
+		if i.Password != "" && i.PasswordFile != "" {
+			faults = append(faults, Fault{instanceKey(n) + ".password_file", show(i.PasswordFile),
+				"must not be set beside password"})
+			continue
+		}
+		read(instanceKey(n)+".password_file", i.PasswordFile, &i.Password)
+	}
+	return faults
+}

@@ -1,0 +1,189 @@
+package config
+
+import (
+	"fmt"
+	"log/slog"
+	"net"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// setting is one key.
+type setting struct {
+	key string
+	rule
+}
+
+// rule says what a value must be and puts it where it belongs.
+type rule struct {
+	// want completes the sentence "KEY: VALUE …".
+	want string
+	// bounds is the range as config.yaml must state it, "" where there is none.
+	bounds string
+	// secret: the value is never shown.
+	secret bool
+	// target is where the value goes.
+	target any
+	// set takes a value of the file (string, int, bool, []any …) or of the environment (string). It
+	// returns false when the value is not what it must be.
+	set func(value any) bool
+}
+
+func secret(r rule) rule {
+	r.secret = true
+	return r
+}
+
+func text(into *string) rule {
+	return rule{want: "must be a text (in quotes, if it looks like a number)", target: into, set: func(value any) bool {
+		text, ok := value.(string)
+		*into = text
+		return ok
+	}}
+}
+
+func nonEmpty(into *string) rule {
+	r := text(into)
+	set := r.set
+	r.want = "must be a text that is not empty"
+	r.set = func(value any) bool { return set(value) && *into != "" }
+	return r
+}
+
+func choice(into *string, choices ...string) rule {
+	return rule{want: "must be " + either(choices), target: into, set: func(value any) bool {
+		text, ok := value.(string)
+		*into = text
+		for _, c := range choices {
+			if ok && text == c {
+				return true
+			}
+		}
+		return false
+	}}
+}
+
+// choiceOrLater is a choice with one value so far.
+func choiceOrLater(into *string, now string, later ...string) rule {
+	r := choice(into, now)
+	r.want += "; " + either(later) + " is not available in this version"
+	return r
+}
+
+func either(choices []string) string {
+	last := len(choices) - 1
+	if last == 0 {
+		return choices[0]
+	}
+	return strings.Join(choices[:last], ", ") + " or " + choices[last]
+}
+
+// oneOf stores whether a value is the first of two words.
+func oneOf(into *bool, yes, no string) rule {
+	var word string
+	r := choice(&word, no, yes)
+	set := r.set
+	r.target = into
+	r.set = func(value any) bool {
+		ok := set(value)
+		*into = word == yes
+		return ok
+	}
+	return r
+}
+
+func level(into *slog.Level) rule {
+	var word string
+	r := choice(&word, "debug", "info", "warn", "error")
+	set := r.set
+	r.target = into
+	r.set = func(value any) bool { return set(value) && into.UnmarshalText([]byte(word)) == nil }
+	return r
+}
+
+func flag(into *bool) rule {
+	return rule{want: "must be true or false", target: into, set: func(value any) bool {
+		switch value := value.(type) {
+		case bool:
+			*into = value
+			return true
+		case string:
+			*into = value == "true"
+			return value == "true" || value == "false"
+		}
+		return false
+	}}
+}
+
+func integer(into *int, least, most int) rule {
+	bounds := fmt.Sprintf("%d to %d", least, most)
+	return rule{want: "must be an integer of " + bounds, bounds: bounds, target: into, set: func(value any) bool {
+		switch value := value.(type) {
+		case int:
+			*into = value
+		case string:
+			number, err := strconv.Atoi(value)
+			if err != nil || strconv.Itoa(number) != value {
+				return false
+			}
+			*into = number
+		default:
+			return false
+		}
+		return *into >= least && *into <= most
+	}}
+}
+
+func duration(into *time.Duration, least, most string) rule {
+	bounds := least + " to " + most
+	from, err := time.ParseDuration(least)
+	if err != nil {
+		panic(err)
+	}
+	to, err := time.ParseDuration(most)
+	if err != nil {
+		panic(err)
+	}
+	want := fmt.Sprintf("must be a duration of %s, such as 2s", bounds)
+	return rule{want: want, bounds: bounds, target: into, set: func(value any) bool {
+		text, ok := value.(string)
+		length, err := time.ParseDuration(text)
+		*into = length
+		return ok && err == nil && length >= from && length <= to
+	}}
+}
+
+const wantAddress = "must be host:port with a port of 0 to 65535, such as 127.0.0.1:8080"
+
+func address(into *string) rule {
+	return rule{want: wantAddress, target: into, set: func(value any) bool {
+		text, ok := value.(string)
+		*into = text
+		return ok && isAddress(text)
+	}}
+}
+
+func isAddress(text string) bool {
+	host, port, err := net.SplitHostPort(text)
+	if err != nil || strings.ContainsAny(host, " /@") {
+		return false
+	}
+	_, err = strconv.ParseUint(port, 10, 16)
+	return err == nil
+}
+
+func addresses(into *[]string) rule {
+	return rule{want: "must be a list of host:port, such as [127.0.0.1:6379]", target: into, set: func(value any) bool {
+		list, ok := value.([]any)
+		*into = nil
+		for _, element := range list {
+			text, isText := element.(string)
+			if !isText || !isAddress(text) || strings.HasPrefix(text, ":") {
+				return false
+			}
+			*into = append(*into, text)
+		}
+		return ok
+	}}
+}

@@ -1,0 +1,127 @@
+package config
+
+import "github.com/budgetd/budgetd/budget"
+
+// settings are all keys outside the list of instances: what each must be, and where it goes.
+func (c *Config) settings() []setting {
+	return []setting{
+		{"listen", address(&c.Listen)},
+
+		{"database.driver", choice(&c.Database.Driver, SQLite, MySQL)},
+		{"database.dsn", secret(nonEmpty(&c.Database.DSN))},
+		{"database.dsn_file", text(&c.Database.DSNFile)},
+		{"database.connections", integer(&c.Database.Connections, 0, 1000)},
+		{"database.connect_timeout", duration(&c.Database.ConnectTimeout, "0s", "1h")},
+
+		{"strict", flag(&c.Strict)},
+
+		{"deduct.deadline", duration(&c.Deduct.Deadline, "10ms", "1m")},
+		{"deduct.step_timeout", duration(&c.Deduct.StepTimeout, "10ms", "1m")},
+		{"deduct.committers", integer(&c.Deduct.Committers, 1, 64)},
+		{"deduct.queue", integer(&c.Deduct.Queue, 1, 1_000_000)},
+		{"deduct.batch_size", integer(&c.Deduct.BatchSize, 1, 4096)},
+
+		{"background.refresh", duration(&c.Background.Refresh, "10ms", "900ms")},
+		{"background.chores", duration(&c.Background.Chores, "10ms", "1m")},
+		{"background.clock", duration(&c.Background.Clock, "1s", "1h")},
+
+		{"cache.budgets", integer(&c.Cache.Budgets, 1, 10_000_000)},
+		{"cache.request_ids", integer(&c.Cache.RequestIDs, 1, 100_000_000)},
+
+		{"http.max_body_bytes", integer(&c.HTTP.MaxBodyBytes, 1024, 104_857_600)},
+		{"http.max_batch_bytes", integer(&c.HTTP.MaxBatchBytes, 1024, 104_857_600)},
+		{"http.max_batch_items", integer(&c.HTTP.MaxBatchItems, 1, 1000)},
+		{"http.batch_concurrency", integer(&c.HTTP.BatchConcurrency, 1, 1000)},
+		{"http.max_header_bytes", integer(&c.HTTP.MaxHeaderBytes, 4096, 1_048_576)},
+		{"http.max_headers", integer(&c.HTTP.MaxHeaders, 10, 10_000)},
+		{"http.max_in_flight", integer(&c.HTTP.MaxInFlight, 1, 1_000_000)},
+		{"http.header_timeout", duration(&c.HTTP.HeaderTimeout, "100ms", "5m")},
+		{"http.read_timeout", duration(&c.HTTP.ReadTimeout, "100ms", "5m")},
+		{"http.request_timeout", duration(&c.HTTP.RequestTimeout, "100ms", "5m")},
+		{"http.write_timeout", duration(&c.HTTP.WriteTimeout, "100ms", "5m")},
+		{"http.idle_timeout", duration(&c.HTTP.IdleTimeout, "1s", "1h")},
+
+		{"stop.notice", duration(&c.Stop.Notice, "0s", "5m")},
+		{"stop.finish_timeout", duration(&c.Stop.FinishTimeout, "0s", "5m")},
+		{"stop.drain_timeout", duration(&c.Stop.DrainTimeout, "0s", "5m")},
+
+		{"log.level", level(&c.Log.Level)},
+		{"log.format", oneOf(&c.Log.JSON, "json", "text")},
+	}
+}
+
+// settings are all keys of one instance.
+func (i *Instance) settings() []setting {
+	return []setting{
+		{"name", name(&i.Name)},
+		{"driver", choice(&i.Driver, SQL, Redis)},
+		{"lanes", integer(&i.Lanes, 1, 64)},
+		{"addrs", addresses(&i.Addrs)},
+		{"topology", choiceOrLater(&i.Topology, "standalone", "sentinel", "cluster")},
+		{"username", text(&i.Username)},
+		{"password", secret(text(&i.Password))},
+		{"password_file", text(&i.PasswordFile)},
+		{"db", integer(&i.DB, 0, 65_535)},
+		{"connections", integer(&i.Connections, 1, 1000)},
+		{"dial_timeout", duration(&i.DialTimeout, "10ms", "1m")},
+		{"timeout", duration(&i.Timeout, "10ms", "1m")},
+		{"tls.enabled", flag(&i.TLS.Enabled)},
+		{"tls.ca_file", text(&i.TLS.CAFile)},
+		{"tls.cert_file", text(&i.TLS.CertFile)},
+		{"tls.key_file", text(&i.TLS.KeyFile)},
+		{"tls.server_name", text(&i.TLS.ServerName)},
+	}
+}
+
+// sectionsToCome are keys of the contract that this version lacks.
+var sectionsToCome = []string{"auth", "tls", "recycle", "ledger", "limits"}
+
+// checkWhole returns what does not go together. It is called when every key for itself is right.
+func (c *Config) checkWhole(defaultDSN string) []Fault {
+	var faults []Fault
+	fault := func(key string, value any, want string) { faults = append(faults, Fault{key, show(value), want}) }
+	if c.Database.Driver == MySQL && c.Database.DSN == defaultDSN {
+		fault("database.dsn", c.Database.DSN, "must be user:password@tcp(host:3306)/database for mysql")
+	}
+	if c.HTTP.RequestTimeout <= c.Deduct.Deadline {
+		fault("http.request_timeout", c.HTTP.RequestTimeout, "must be longer than deduct.deadline, "+c.Deduct.Deadline.String())
+	}
+	if len(c.Instances) == 0 {
+		fault("instances", nil, "must have at least one instance")
+	}
+	sql, names := 0, map[string]bool{}
+	for n := range c.Instances {
+		i := &c.Instances[n]
+		key := instanceKey(n)
+		if names[i.Name] {
+			fault(key+".name", i.Name, "must be unique")
+		}
+		names[i.Name] = true
+		if i.Driver == SQL {
+			if sql++; sql > 1 {
+				fault(key+".driver", i.Driver, "must not be sql a second time: there is one database")
+			}
+			if len(i.Addrs) > 0 || i.Username != "" || i.Password != "" || i.TLS.Enabled || i.DB != 0 {
+				fault(key, i.Name, "must not have keys for redis beside driver sql")
+			}
+		} else if len(i.Addrs) != 1 {
+			fault(key+".addrs", i.Addrs, "must be one host:port")
+		}
+		if i.Driver == Redis && len(i.Addrs) == 1 {
+			if _, err := i.TLS.Client(i.Addrs[0]); err != nil {
+				fault(key, i.Name, err.Error())
+			}
+		}
+	}
+	return faults
+}
+
+// name is a setting that must be a name of the domain.
+func name(into *string) rule {
+	return rule{want: "must be a-z, 0-9 and -, start with a letter, at most 63 bytes", target: into,
+		set: func(value any) bool {
+			text, ok := value.(string)
+			*into = text
+			return ok && budget.CheckName(text) == ""
+		}}
+}

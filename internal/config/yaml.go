@@ -1,0 +1,97 @@
+package config
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+
+	"go.yaml.in/yaml/v3"
+)
+
+// key is a key as a file has it, with its value unless that is a section.
+type key struct {
+	name  string
+	value any
+}
+
+// yamlCodec reads YAML for Viper and remembers the keys as they were written: Viper makes no
+// difference between capitals and small letters, and does not tell which keys it never asked for.
+type yamlCodec struct {
+	keys []key
+	// odd are keys with a capital letter.
+	odd []string
+}
+
+// Encode is not needed.
+func (*yamlCodec) Encode(map[string]any) ([]byte, error) {
+	return nil, errors.New("configuration is not written")
+}
+
+// Decode reads exactly one document; duplicate keys are errors.
+func (c *yamlCodec) Decode(text []byte, into map[string]any) error {
+	decoder := yaml.NewDecoder(bytes.NewReader(text))
+	if err := decoder.Decode(&into); err != nil && !errors.Is(err, io.EOF) {
+		return err
+	}
+	if err := decoder.Decode(new(any)); !errors.Is(err, io.EOF) {
+		return errors.New("it must be one YAML document")
+	}
+	c.capitals(into)
+	for name, value := range flatten(into) {
+		c.keys = append(c.keys, key{name, value})
+	}
+	return nil
+}
+
+// capitals notes the keys with a capital letter, at any depth.
+func (c *yamlCodec) capitals(value any) {
+	if section, nested := sectionOf(value); nested {
+		for name, below := range section {
+			if name != strings.ToLower(name) {
+				c.odd = append(c.odd, name)
+			}
+			c.capitals(below)
+		}
+	}
+	if list, ok := value.([]any); ok {
+		for _, element := range list {
+			c.capitals(element)
+		}
+	}
+}
+
+// flatten writes nested sections as keys with dots. An empty section is its own key, without value.
+func flatten(section map[string]any) map[string]any {
+	out := map[string]any{}
+	for name, value := range section {
+		below, nested := sectionOf(value)
+		if !nested {
+			out[name] = value
+			continue
+		}
+		if len(below) == 0 {
+			out[name] = nil
+		}
+		for rest, value := range flatten(below) {
+			out[name+"."+rest] = value
+		}
+	}
+	return out
+}
+
+// sectionOf returns a section; its keys need not have been texts.
+func sectionOf(value any) (map[string]any, bool) {
+	switch value := value.(type) {
+	case map[string]any:
+		return value, true
+	case map[any]any:
+		out := make(map[string]any, len(value))
+		for name, below := range value {
+			out[fmt.Sprint(name)] = below
+		}
+		return out, true
+	}
+	return nil, false
+}

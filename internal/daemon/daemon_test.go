@@ -1,0 +1,364 @@
+package daemon_test
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/budgetd/budgetd/internal/daemon"
+	"github.com/budgetd/budgetd/internal/testservers"
+)
+
+// process is a Run under way.
+type process struct {
+	t      *testing.T
+	log    *buffer
+	out    *buffer
+	signal context.CancelFunc
+	status chan int
+	url    string
+}
+
+type buffer struct {
+	mu   sync.Mutex
+	text bytes.Buffer
+}
+
+func (b *buffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.text.Write(p)
+}
+
+func (b *buffer) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.text.String()
+}
+
+// launch runs a daemon on a free port and a database of its own; environ goes before that.
+func launch(t *testing.T, args []string, environ ...string) *process {
+	t.Helper()
+	ctx, cancel := context.WithCancel(context.Background())
+	p := &process{t: t, log: new(buffer), out: new(buffer), signal: cancel, status: make(chan int, 1)}
+	environ = append([]string{"BUDGETD_LISTEN=127.0.0.1:0",
+		"BUDGETD_DATABASE_DSN=" + filepath.Join(t.TempDir(), "data", "budgetd.db")}, environ...)
+	go func() { p.status <- daemon.Run(ctx, args, environ, p.out, p.log) }()
+	t.Cleanup(func() {
+		cancel()
+		if t.Failed() {
+			t.Logf("log:\n%s", p.log)
+		}
+	})
+	return p
+}
+
+var listening = regexp.MustCompile(`msg=listening addr=(\S+)`)
+
+// start launches a daemon and waits until it is ready.
+func start(t *testing.T, args []string, environ ...string) *process {
+	t.Helper()
+	p := launch(t, args, environ...)
+	for range 1000 {
+		if found := listening.FindStringSubmatch(p.log.String()); found != nil {
+			p.url = "http://" + found[1]
+			if status, _ := p.ask("GET", "/readyz", ""); status == 200 {
+				return p
+			}
+		}
+		select {
+		case status := <-p.status:
+			t.Fatalf("ended with %d", status)
+		case <-time.After(20 * time.Millisecond):
+		}
+	}
+	t.Fatal("is not ready within 20 s")
+	return nil
+}
+
+// ended waits for the end and returns the exit status.
+func (p *process) ended() int {
+	p.t.Helper()
+	select {
+	case status := <-p.status:
+		return status
+	case <-time.After(30 * time.Second):
+		p.t.Fatal("does not end within 30 s")
+		return -1
+	}
+}
+
+// ask sends a request and returns status and body.
+func (p *process) ask(method, path, body string) (int, string) {
+	p.t.Helper()
+	r, err := http.NewRequest(method, p.url+path, strings.NewReader(body))
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	if body != "" {
+		r.Header.Set("Content-Type", "application/json")
+	}
+	answer, err := http.DefaultClient.Do(r)
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	defer answer.Body.Close()
+	text, err := io.ReadAll(answer.Body)
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	return answer.StatusCode, string(text)
+}
+
+func (p *process) create(name string) {
+	p.t.Helper()
+	status, body := p.ask("POST", "/v1/budgets", fmt.Sprintf(`{"name":%q,"unit":"count","type":"promo","total_quantity":100}`, name))
+	if status != 201 {
+		p.t.Fatalf("create: %d %s", status, body)
+	}
+}
+
+func TestUsage(t *testing.T) {
+	bad := filepath.Join(t.TempDir(), "bad.yaml")
+	if err := os.WriteFile(bad, []byte("listen: nowhere\nno_such_key: 1\nlog: {level: loud}\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		args   []string
+		status int
+		out    string // on stdout
+		log    []string
+	}{
+		{[]string{"--help"}, 0, "Exit status: 0", nil},
+		{[]string{"--version"}, 0, "budgetd ", nil},
+		{[]string{"--check-config"}, 0, "config ok", nil},
+		{[]string{"--config", "../../config.yaml", "--check-config"}, 0, "config ok", nil},
+		{[]string{"--config", bad, "--check-config"}, 2, "", []string{"listen: ", "no_such_key: ", "log.level: "}},
+		{[]string{"--config", bad}, 2, "", []string{"listen: ", "no_such_key: ", "log.level: "}},
+		{[]string{"--config", "/nowhere.yaml"}, 2, "", []string{"/nowhere.yaml"}},
+		{[]string{"--no-such-flag"}, 2, "", []string{"no-such-flag", "--help"}},
+		{[]string{"serve"}, 2, "", []string{`"serve"`, "--help"}},
+	} {
+		var out, log buffer
+		status := daemon.Run(t.Context(), c.args, nil, &out, &log)
+		if status != c.status || !strings.Contains(out.String(), c.out) || c.out == "" && out.String() != "" {
+			t.Errorf("%v: status %d, %s", c.args, status, out.String())
+		}
+		for _, part := range c.log {
+			if !strings.Contains(log.String(), part) {
+				t.Errorf("%v: no %q in %s", c.args, part, log.String())
+			}
+		}
+		if len(c.log) == 0 && log.String() != "" {
+			t.Errorf("%v: %s", c.args, log.String())
+		}
+	}
+}
+
+// With nothing but a folder to write to, it serves; what was done is there after a restart.
+func TestEmbedded(t *testing.T) {
+	dsn := "BUDGETD_DATABASE_DSN=" + filepath.Join(t.TempDir(), "new", "folder", "budgetd.db")
+	p := start(t, nil, dsn)
+	p.create("sale")
+	if status, body := p.ask("POST", "/v1/budgets/sale/deduct", `{"request_id":"o1","amount":7}`); status != 200 {
+		t.Fatalf("deduct: %d %s", status, body)
+	}
+	for _, path := range []string{"/healthz", "/readyz", "/v1/instances"} {
+		if status, body := p.ask("GET", path, ""); status != 200 {
+			t.Errorf("%s: %d %s", path, status, body)
+		}
+	}
+	_, body := p.ask("GET", "/metrics", "")
+	for _, line := range []string{`budgetd_deductions_total{code="",outcome="accepted"} 1`, `budgetd_moved_units_total{step="handout"} 100`,
+		`budgetd_http_request_duration_seconds_count{method="POST",route="/v1/budgets/{budget}/deduct",status="200"} 1`} {
+		if !strings.Contains(body, line) {
+			t.Errorf("/metrics lacks %s", line)
+		}
+	}
+	p.signal()
+	if status := p.ended(); status != 0 {
+		t.Fatalf("exit status %d", status)
+	}
+	p = start(t, nil, dsn)
+	status, body := p.ask("POST", "/v1/budgets/sale/deduct", `{"request_id":"o1","amount":7}`)
+	if status != 200 || !strings.Contains(body, `"replayed":true`) {
+		t.Errorf("after a restart: %d %s", status, body)
+	}
+	if _, body := p.ask("GET", "/v1/budgets/sale/audit", ""); !strings.Contains(body, `"ok":true`) || !strings.Contains(body, `"used":7`) {
+		t.Error(body)
+	}
+}
+
+// Whatever keeps it from starting is one clear line, soon.
+func TestCannotStart(t *testing.T) {
+	taken, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer taken.Close()
+	closed, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	closed.Close()
+	file := filepath.Join(t.TempDir(), "budgetd.db")
+	start(t, nil, "BUDGETD_DATABASE_DSN="+file)
+	folder := filepath.Join(t.TempDir(), "a-file")
+	if err := os.WriteFile(folder, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	notADatabase := filepath.Join(t.TempDir(), "other.db")
+	if err := os.WriteFile(notADatabase, []byte(strings.Repeat("not a database ", 100)), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		name    string
+		environ []string
+		want    string
+	}{
+		{"port in use", []string{"BUDGETD_LISTEN=" + taken.Addr().String()}, taken.Addr().String()},
+		{"data in use", []string{"BUDGETD_DATABASE_DSN=" + file}, file},
+		{"folder is a file", []string{"BUDGETD_DATABASE_DSN=" + folder + "/budgetd.db"}, folder},
+		{"another file", []string{"BUDGETD_DATABASE_DSN=" + notADatabase}, "database"},
+		{"server not there", []string{"BUDGETD_DATABASE_DRIVER=mysql", "BUDGETD_DATABASE_CONNECT_TIMEOUT=700ms",
+			"BUDGETD_DATABASE_DSN=u:secret@tcp(" + closed.Addr().String() + ")/budgetd"}, "not reachable for 700ms"},
+		{"DSN wrong", []string{"BUDGETD_DATABASE_DRIVER=mysql", "BUDGETD_DATABASE_DSN=nonsense"}, "dsn"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			began := time.Now()
+			p := launch(t, nil, c.environ...)
+			if status := p.ended(); status != 1 {
+				t.Errorf("exit status %d", status)
+			}
+			lines := strings.Split(strings.TrimSpace(p.log.String()), "\n")
+			last := lines[len(lines)-1]
+			if !strings.HasPrefix(last, "budgetd: ") || !strings.Contains(last, c.want) || strings.Contains(p.log.String(), "secret") {
+				t.Errorf("%s", p.log.String())
+			}
+			if took := time.Since(began); took > 10*time.Second {
+				t.Errorf("took %s", took)
+			}
+		})
+	}
+}
+
+// A signal while it waits for the database is no failure.
+func TestStopWhileStarting(t *testing.T) {
+	p := launch(t, nil, "BUDGETD_DATABASE_DRIVER=mysql", "BUDGETD_DATABASE_DSN=u:p@tcp(127.0.0.1:1)/budgetd")
+	time.Sleep(300 * time.Millisecond)
+	p.signal()
+	if status := p.ended(); status != 0 {
+		t.Errorf("exit status %d", status)
+	}
+}
+
+// begin sends all but the last byte of a deduct.
+func (p *process) begin(id string) (net.Conn, string) {
+	p.t.Helper()
+	connection, err := net.Dial("tcp", strings.TrimPrefix(p.url, "http://"))
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	body := fmt.Sprintf(`{"request_id":%q,"amount":1}`, id)
+	fmt.Fprintf(connection, "POST /v1/budgets/sale/deduct HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"+
+		"Content-Length: %d\r\n\r\n%s", len(body), body[:len(body)-1])
+	time.Sleep(200 * time.Millisecond) // it is being read now
+	return connection, body[len(body)-1:]
+}
+
+// Stopping tells balancers first, then refuses connections, and what is under way is answered.
+func TestGracefulStop(t *testing.T) {
+	p := start(t, nil, "BUDGETD_STOP_NOTICE=500ms")
+	p.create("sale")
+	connection, rest := p.begin("o1")
+	defer connection.Close()
+	p.signal()
+	time.Sleep(100 * time.Millisecond)
+	if status, body := p.ask("GET", "/readyz", ""); status != 503 || !strings.Contains(body, "stopping") {
+		t.Errorf("readyz: %d %s", status, body)
+	}
+	if status, _ := p.ask("GET", "/v1/budgets/sale", ""); status != 200 {
+		t.Errorf("view in the notice: %d", status)
+	}
+	time.Sleep(600 * time.Millisecond)
+	if _, err := net.DialTimeout("tcp", strings.TrimPrefix(p.url, "http://"), time.Second); err == nil {
+		t.Error("still accepts connections")
+	}
+	fmt.Fprint(connection, rest)
+	answer, err := io.ReadAll(connection)
+	if err != nil || !strings.HasPrefix(string(answer), "HTTP/1.1 200") {
+		t.Errorf("%v, %s", err, answer)
+	}
+	if status := p.ended(); status != 0 {
+		t.Errorf("exit status %d", status)
+	}
+}
+
+// A caller that never finishes does not keep it from stopping.
+func TestBoundedStop(t *testing.T) {
+	p := start(t, nil, "BUDGETD_STOP_FINISH_TIMEOUT=300ms")
+	p.create("sale")
+	connection, _ := p.begin("o1")
+	defer connection.Close()
+	began := time.Now()
+	p.signal()
+	if status := p.ended(); status != 0 || time.Since(began) > 5*time.Second {
+		t.Errorf("exit status %d after %s", status, time.Since(began))
+	}
+	if !strings.Contains(p.log.String(), "cut off") {
+		t.Error("does not say so")
+	}
+}
+
+// The settings of a Redis are checked: a warning, or with strict a refusal that says how to mend it.
+func TestRedisSettings(t *testing.T) {
+	redis := testservers.Redis(t) // without an append-only file
+	file := filepath.Join(t.TempDir(), "redis.yaml")
+	text := fmt.Sprintf("instances:\n  - {name: redis-a, driver: redis, addrs: [%q]}\n", redis.Addr())
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	p := start(t, []string{"--config", file})
+	if !strings.Contains(p.log.String(), "CONFIG SET appendonly yes") {
+		t.Error("no warning")
+	}
+	p.create("sale")
+	if status, body := p.ask("POST", "/v1/budgets/sale/deduct", `{"request_id":"o1","amount":7}`); status != 200 {
+		t.Errorf("deduct: %d %s", status, body)
+	}
+	if _, body := p.ask("GET", "/v1/instances", ""); !strings.Contains(body, `"driver":"redis","health":"up"`) {
+		t.Error(body)
+	}
+	strict := launch(t, []string{"--config", file}, "BUDGETD_STRICT=true")
+	if status := strict.ended(); status != 1 || !strings.Contains(strict.log.String(), "budgetd: strict: ") {
+		t.Errorf("exit status %d: %s", status, strict.log)
+	}
+}
+
+// An instance that is down does not keep the others from serving.
+func TestInstanceDown(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "redis.yaml")
+	text := "instances:\n  - {name: redis-a, driver: redis, addrs: [127.0.0.1:1]}\n  - {name: rows, driver: sql}\n"
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	p := start(t, []string{"--config", file})
+	p.create("sale")
+	if status, body := p.ask("POST", "/v1/budgets/sale/deduct", `{"request_id":"o1","amount":7}`); status != 200 {
+		t.Errorf("deduct: %d %s", status, body)
+	}
+	_, body := p.ask("GET", "/v1/instances", "")
+	if !strings.Contains(body, `"redis-a","driver":"redis","health":"down"`) || !strings.Contains(body, `"rows","driver":"sql","health":"up"`) {
+		t.Error(body)
+	}
+}

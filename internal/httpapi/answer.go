@@ -1,0 +1,119 @@
+package httpapi
+
+import (
+	"bytes"
+	"context"
+	"log/slog"
+	"math"
+	"net/http"
+	"strconv"
+	"sync"
+
+	"github.com/budgetd/budgetd/budget"
+	"github.com/go-json-experiment/json"
+)
+
+// Errors of a context, as settle looks for them.
+var errTimeout, errGone = context.DeadlineExceeded, context.Canceled
+
+// answer is a success, or a problem that is no error (not ready).
+type answer struct {
+	problem *problem
+	// status 0 means 200.
+	status int
+	body   any
+	// version becomes the ETag, location the header of that name; zero: none.
+	version  int64
+	location string
+}
+
+// write sends an answer.
+func (c *call) write(a answer) {
+	if a.problem != nil {
+		c.sendProblem(*a.problem)
+		return
+	}
+	header := c.w.Header()
+	if a.version != 0 {
+		header.Set("ETag", `"`+strconv.FormatInt(a.version, 10)+`"`)
+	}
+	if a.location != "" {
+		header.Set("Location", a.location)
+	}
+	if a.status == 0 {
+		a.status = http.StatusOK
+	}
+	if err := c.send(a.status, "application/json", a.body); err != nil {
+		c.fail(&budget.Error{Code: budget.Internal, Op: c.route.op, Err: err})
+	}
+}
+
+// fail logs an error, once, and sends its problem document.
+func (c *call) fail(e *budget.Error) { c.refuse(e, problemOf(e)) }
+
+// refuse logs an error and sends the document given.
+func (c *call) refuse(e *budget.Error, p problem) {
+	c.api.logError(c.ctx, c.route.op, e)
+	c.sendProblem(p)
+}
+
+func (c *call) sendProblem(p problem) {
+	p.CorrelationID = c.marks.correlation
+	if p.RetryAfter > 0 {
+		c.w.Header().Set("Retry-After", strconv.FormatInt(int64(max(1, math.Ceil(p.RetryAfter))), 10))
+	}
+	if err := c.send(p.Status, "application/problem+json", p); err != nil {
+		panic(err) // a problem always has a JSON form
+	}
+}
+
+var answers = sync.Pool{New: func() any { return new(bytes.Buffer) }}
+
+// send writes one document; an error means that it has no JSON form and nothing was sent.
+func (c *call) send(status int, contentType string, body any) error {
+	buffer := answers.Get().(*bytes.Buffer)
+	defer func() {
+		if buffer.Cap() <= pooledBytes {
+			buffer.Reset()
+			answers.Put(buffer)
+		}
+	}()
+	if err := json.MarshalWrite(buffer, body); err != nil {
+		return err
+	}
+	buffer.WriteByte('\n')
+	header := c.w.Header()
+	header.Set("Content-Type", contentType)
+	header.Set("Content-Length", strconv.Itoa(buffer.Len()))
+	header.Set("Cache-Control", "no-store")
+	header.Set("X-Content-Type-Options", "nosniff")
+	c.api.observer.Request(c.route.pattern, status, c.api.now().Sub(c.began))
+	c.w.WriteHeader(status)
+	// An error here means that the caller is gone; it will ask again.
+	_, _ = c.w.Write(buffer.Bytes())
+	return nil
+}
+
+// logError logs what a caller is told in brief: Error where a person is needed, Warn where it is not
+// known or was not done. Refusals are ordinary.
+func (a *API) logError(ctx context.Context, op string, e *budget.Error) {
+	level := slog.LevelDebug
+	switch e.Code {
+	case budget.Internal:
+		level = slog.LevelError
+	case budget.OutcomeUnknown, budget.Unavailable:
+		level = slog.LevelWarn
+	}
+	if !a.log.Enabled(ctx, level) {
+		return
+	}
+	suppressed, ok := a.gate.pass(a.now())
+	if !ok {
+		return
+	}
+	attrs := []slog.Attr{slog.String("op", op), slog.String("code", string(e.Code)), slog.Any("error", e)}
+	if suppressed > 0 {
+		attrs = append(attrs, slog.Int("suppressed", suppressed))
+	}
+	a.log.LogAttrs(ctx, level, "request failed", attrs...)
+}

@@ -1,0 +1,155 @@
+package httpapi
+
+import (
+	"context"
+	"crypto/rand"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"path"
+	"runtime/debug"
+	"sync/atomic"
+	"time"
+
+	"github.com/budgetd/budgetd/budget"
+)
+
+// Service is what the API calls: *bucket.Service. Each part stands in the file of its noun.
+type Service interface {
+	Budgets
+	Deductions
+	Buckets
+	Audits
+	Stores
+}
+
+// Observer is told what was answered, for metrics. Safe for concurrent use, returns at once.
+type Observer interface {
+	// Request: a request of a route (its pattern) was answered.
+	Request(route string, status int, took time.Duration)
+	// Deduction: a deduct, alone or in a batch, came out as accepted (code "") or with this code.
+	Deduction(code budget.Code, replayed bool)
+	// InFlight: so many requests are being answered.
+	InFlight(requests int64)
+}
+
+// Config is what an API is made of.
+type Config struct {
+	Service Service
+	// Drivers names the driver of each instance, for GET /v1/instances.
+	Drivers map[string]string
+	Limits  Limits
+	Log     *slog.Logger
+	// Observer may be nil.
+	Observer Observer
+	// Metrics answers /metrics; nil: no such route.
+	Metrics http.Handler
+	// NewID makes correlation ids; nil: random ones.
+	NewID func() string
+	// Now is the clock of latencies; nil: the machine's.
+	Now func() time.Time
+}
+
+// API is the HTTP interface of one node. Safe for concurrent use.
+type API struct {
+	service  Service
+	drivers  map[string]string
+	limits   Limits
+	log      *slog.Logger
+	gate     gate
+	observer Observer
+	newID    func() string
+	now      func() time.Time
+	mux      *http.ServeMux
+	methods  []string
+
+	leaving  atomic.Bool
+	inFlight atomic.Int64
+}
+
+// New makes an API. It calls nothing.
+func New(c Config) *API {
+	a := &API{service: c.Service, drivers: c.Drivers, limits: c.Limits, log: c.Log,
+		observer: c.Observer, newID: c.NewID, now: c.Now, mux: http.NewServeMux()}
+	if a.log == nil {
+		a.log = slog.New(slog.DiscardHandler)
+	}
+	if a.observer == nil {
+		a.observer = noObserver{}
+	}
+	if a.newID == nil {
+		a.newID = rand.Text
+	}
+	if a.now == nil {
+		a.now = time.Now
+	}
+	a.register(c.Metrics)
+	return a
+}
+
+// Leave makes /readyz fail from now on, so that balancers send nothing new; everything else is
+// still answered.
+func (a *API) Leave() { a.leaving.Store(true) }
+
+// ServeHTTP answers one request.
+func (a *API) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	c := &call{api: a, w: w, began: a.now(), marks: a.mark(r)}
+	c.ctx = context.WithValue(r.Context(), callKey{}, c)
+	c.r = r.WithContext(c.ctx)
+	c.marks.answer(w.Header())
+	defer c.recover()
+	switch {
+	case headerCount(r.Header) > a.limits.Headers:
+		e := budget.Refuse(budget.TooLarge, "read", "the request has more than %d headers", a.limits.Headers)
+		p := problemOf(e)
+		p.Status = http.StatusRequestHeaderFieldsTooLarge
+		c.refuse(e, p)
+	case !clean(r):
+		c.fail(routeNotFound(r))
+	default:
+		a.mux.ServeHTTP(w, c.r)
+	}
+}
+
+func headerCount(h http.Header) int {
+	n := 0
+	for _, values := range h {
+		n += len(values)
+	}
+	return n
+}
+
+// clean reports whether a path is written in the one form that routes know. ServeMux would redirect
+// any other, and a redirected POST arrives as a GET.
+func clean(r *http.Request) bool {
+	escaped := r.URL.EscapedPath()
+	return escaped != "" && escaped[0] == '/' && path.Clean(escaped) == escaped
+}
+
+func routeNotFound(r *http.Request) *budget.Error {
+	return budget.Refuse(budget.RouteNotFound, "route", "there is no call %s %.200q", r.Method, r.URL.Path)
+}
+
+// callKey finds the call in the context: ServeMux carries it to the route, the service to the log.
+type callKey struct{}
+
+func callOf(r *http.Request) *call { return r.Context().Value(callKey{}).(*call) }
+
+// recover answers a panic: logged with its stack, never shown.
+func (c *call) recover() {
+	why := recover()
+	if why == nil {
+		return
+	}
+	if why == http.ErrAbortHandler {
+		panic(why)
+	}
+	c.fail(&budget.Error{Code: budget.Internal, Op: c.route.op,
+		Err: fmt.Errorf("panic: %v\n%s", why, debug.Stack())})
+}
+
+type noObserver struct{}
+
+func (noObserver) Request(string, int, time.Duration) {}
+func (noObserver) Deduction(budget.Code, bool)        {}
+func (noObserver) InFlight(int64)                     {}

@@ -1,0 +1,200 @@
+package httpapi
+
+import (
+	"context"
+	"time"
+
+	"github.com/budgetd/budgetd/bucket"
+	"github.com/budgetd/budgetd/budget"
+	"github.com/budgetd/budgetd/internal/httpapi/strictjson"
+	"github.com/budgetd/budgetd/ledger"
+	"github.com/go-json-experiment/json/jsontext"
+)
+
+// Deductions are the service's verbs on deductions. Errors are *budget.Error; any other one may have
+// happened.
+type Deductions interface {
+	Deduct(ctx context.Context, request bucket.DeductRequest) (bucket.DeductAnswer, error)
+	Rollback(ctx context.Context, request bucket.RollbackRequest) (bucket.DeductionView, error)
+	Cancel(ctx context.Context, ref bucket.BudgetRef, requestID string) (bucket.DeductionView, error)
+	Deduction(ctx context.Context, ref bucket.BudgetRef, requestID string) (bucket.DeductionView, error)
+}
+
+func (a *API) deduct(c *call) (answer, error) {
+	var body deduction
+	ref, err := c.budget(c.query("tenant"))
+	if err == nil {
+		err = c.read(&body)
+	}
+	var got bucket.DeductAnswer
+	if err == nil {
+		body.request.Budget = ref
+		got, err = a.service.Deduct(c.ctx, body.request)
+	}
+	a.observeDeduction(got, err)
+	return answer{body: acceptedOf(&got)}, err
+}
+
+// observeDeduction counts what became of a deduct.
+func (a *API) observeDeduction(got bucket.DeductAnswer, err error) {
+	if err == nil {
+		a.observer.Deduction("", got.Replayed)
+		return
+	}
+	a.observer.Deduction(settle(err, "deduct", true).Code, false)
+}
+
+func (a *API) rollback(c *call) (answer, error) {
+	ref, err := c.budget(c.query("tenant"))
+	if err != nil {
+		return answer{}, err
+	}
+	var body giveBack
+	if err := c.read(&body); err != nil {
+		return answer{}, err
+	}
+	view, err := a.service.Rollback(c.ctx, bucket.RollbackRequest{
+		Budget: ref, RequestID: body.requestID, RollbackID: body.rollbackID, Amount: body.amount,
+	})
+	return answer{body: deductionOf(&view)}, err
+}
+
+func (a *API) cancel(c *call) (answer, error) {
+	ref, err := c.budget(c.query("tenant"))
+	if err != nil {
+		return answer{}, err
+	}
+	body := giveBack{whole: true}
+	if err := c.read(&body); err != nil {
+		return answer{}, err
+	}
+	view, err := a.service.Cancel(c.ctx, ref, body.requestID)
+	return answer{body: deductionOf(&view)}, err
+}
+
+func (a *API) deduction(c *call) (answer, error) {
+	query := c.query("tenant", "request_id")
+	ref, err := c.budget(query)
+	if err != nil {
+		return answer{}, err
+	}
+	id := query.Get("request_id")
+	if why := budget.CheckRequestID(id); why != "" {
+		c.faults.Invalid("request_id", "%s", why)
+	}
+	if err := c.nothing(); err != nil {
+		return answer{}, err
+	}
+	view, err := a.service.Deduction(c.ctx, ref, id)
+	return answer{body: deductionOf(&view)}, err
+}
+
+// deduction is the body of a deduct.
+type deduction struct{ request bucket.DeductRequest }
+
+func (d *deduction) Member(r *strictjson.Reader, name string) bool {
+	switch name {
+	case "request_id":
+		r.Text(name, &d.request.RequestID, budget.CheckRequestID)
+	case "amount":
+		r.Amount(name, &d.request.Amount)
+	case "key":
+		r.Text(name, &d.request.Key, budget.CheckKey)
+	case "dimensions":
+		r.Texts(name, &d.request.Dimensions, budget.MaxDimensions, budget.CheckKey)
+	case "reference":
+		r.Text(name, &d.request.Reference, budget.CheckKey)
+	case "dry_run":
+		r.Never(name)
+	case "hold_ttl", "group", "counts":
+		r.Unavailable(name)
+	default:
+		return false
+	}
+	return true
+}
+
+func (d *deduction) Check(r *strictjson.Reader) { r.Require("request_id", "amount") }
+
+// giveBack is the body of a rollback, or of a cancel, which is always of the whole.
+type giveBack struct {
+	whole                 bool
+	requestID, rollbackID string
+	amount                int64
+}
+
+func (d *giveBack) Member(r *strictjson.Reader, name string) bool {
+	switch {
+	case name == "request_id":
+		r.Text(name, &d.requestID, budget.CheckRequestID)
+	case name == "receipt":
+		// A receipt only helps to find a deduction that is not in the ledger yet; here all are.
+		var receipt string
+		r.Text(name, &receipt, budget.CheckKey)
+	case d.whole:
+		return false
+	case name == "rollback_id":
+		r.Text(name, &d.rollbackID, budget.CheckRequestID)
+	case name == "amount":
+		r.Amount(name, &d.amount)
+	case name == "group":
+		r.Unavailable(name)
+	default:
+		return false
+	}
+	return true
+}
+
+func (d *giveBack) Check(r *strictjson.Reader) {
+	if !r.Seen("group") {
+		r.Require("request_id")
+	}
+}
+
+// accepted is the answer to a deduct. Quantities are minor units.
+type accepted struct {
+	RequestID       string       `json:"request_id"`
+	Outcome         string       `json:"outcome"`
+	Amount          int64        `json:"amount"`
+	State           ledger.State `json:"state"`
+	Bucket          string       `json:"bucket"`
+	Remaining       int64        `json:"remaining"`
+	BudgetRemaining int64        `json:"budget_remaining"`
+	Limits          []struct{}   `json:"limits"`
+	Receipt         string       `json:"receipt"`
+	Replayed        bool         `json:"replayed"`
+}
+
+func acceptedOf(d *bucket.DeductAnswer) accepted {
+	return accepted{
+		RequestID: d.RequestID, Outcome: "accepted", Amount: d.Amount, State: d.State,
+		Bucket: d.Bucket, Remaining: d.Remaining, BudgetRemaining: d.BudgetRemaining,
+		Limits: []struct{}{}, Receipt: d.Receipt, Replayed: d.Replayed,
+	}
+}
+
+// deductionView is what is recorded of a request id. A tombstone has neither amount nor bucket.
+type deductionView struct {
+	RequestID  string         `json:"request_id"`
+	State      ledger.State   `json:"state"`
+	Amount     int64          `json:"amount"`
+	RolledBack int64          `json:"rolled_back"`
+	Bucket     string         `json:"bucket,omitzero"`
+	Dimensions jsontext.Value `json:"dimensions,omitzero"`
+	Reference  string         `json:"reference,omitzero"`
+	CountedAt  time.Time      `json:"counted_at,omitzero"`
+	Receipt    string         `json:"receipt,omitzero"`
+	Replayed   bool           `json:"replayed"`
+}
+
+func deductionOf(d *bucket.DeductionView) deductionView {
+	v := deductionView{
+		RequestID: d.RequestID, State: d.State, Amount: d.Amount, RolledBack: d.RolledBack,
+		Bucket: d.Bucket, Reference: d.Reference,
+		CountedAt: inUTC(d.CountedAt), Receipt: d.Receipt, Replayed: d.Replayed,
+	}
+	if d.Dimensions != "" {
+		v.Dimensions = jsontext.Value(d.Dimensions)
+	}
+	return v
+}

@@ -1,0 +1,101 @@
+package httpapi
+
+import (
+	"errors"
+	"math"
+	"net/http"
+	"time"
+
+	"github.com/budgetd/budgetd/budget"
+)
+
+// statuses is the one table from a code to what HTTP makes of it.
+var statuses = map[budget.Code]struct {
+	status int
+	title  string
+}{
+	budget.Malformed:            {http.StatusBadRequest, "The request is malformed"},
+	budget.Invalid:              {http.StatusUnprocessableEntity, "The request has invalid values"},
+	budget.TooLarge:             {http.StatusRequestEntityTooLarge, "The request is too large"},
+	budget.UnsupportedMediaType: {http.StatusUnsupportedMediaType, "The body is not JSON"},
+	budget.MethodNotAllowed:     {http.StatusMethodNotAllowed, "The method is not allowed here"},
+
+	budget.RouteNotFound:     {http.StatusNotFound, "There is no such call"},
+	budget.BudgetNotFound:    {http.StatusNotFound, "There is no such budget"},
+	budget.DeductionNotFound: {http.StatusNotFound, "There is no such deduction"},
+	budget.BucketNotFound:    {http.StatusNotFound, "There is no such bucket"},
+	budget.InstanceNotFound:  {http.StatusNotFound, "There is no such instance"},
+
+	budget.BudgetExhausted:        {http.StatusConflict, "The budget does not cover the amount"},
+	budget.BudgetNotEffective:     {http.StatusConflict, "The budget is not effective yet"},
+	budget.BudgetPaused:           {http.StatusConflict, "The budget is paused"},
+	budget.BudgetExpired:          {http.StatusConflict, "The budget has ended"},
+	budget.LastBucket:             {http.StatusConflict, "The last online bucket stays"},
+	budget.RequestConflict:        {http.StatusConflict, "The id was used for another request"},
+	budget.RequestVoid:            {http.StatusConflict, "The request was cancelled"},
+	budget.AlreadyRolledBack:      {http.StatusConflict, "Nothing is left to roll back"},
+	budget.AmountExceedsRemaining: {http.StatusConflict, "Less is left than was asked for"},
+	budget.NameTaken:              {http.StatusConflict, "The name is taken"},
+	budget.VersionConflict:        {http.StatusPreconditionFailed, "The budget has another version"},
+
+	budget.Unavailable:    {http.StatusServiceUnavailable, "Not done: try again"},
+	budget.OutcomeUnknown: {http.StatusGatewayTimeout, "It may have been done: repeat the same request"},
+	budget.Internal:       {http.StatusInternalServerError, "An internal error: it may have been done"},
+}
+
+// problem is an answer that is not a success, as RFC 9457 writes it.
+type problem struct {
+	Type   string              `json:"type"`
+	Title  string              `json:"title"`
+	Status int                 `json:"status"`
+	Detail string              `json:"detail,omitzero"`
+	Code   budget.Code         `json:"code"`
+	Errors []budget.FieldError `json:"errors,omitempty"`
+	// Available is in minor units.
+	Available *int64 `json:"available,omitzero"`
+	// RetryAfter is in seconds.
+	RetryAfter float64 `json:"retry_after,omitzero"`
+	// Reasons say why the service is not ready.
+	Reasons       []string `json:"reasons,omitempty"`
+	CorrelationID string   `json:"correlation_id,omitzero"`
+}
+
+// defaultRetryAfter is advised with "unavailable" where nothing better is known.
+const defaultRetryAfter = time.Second
+
+// settle gives every error a code: an error of the service that has none may, for a call that
+// changes something, have happened; a read that ran out of time is unavailable.
+func settle(err error, op string, changes bool) *budget.Error {
+	var e *budget.Error
+	if errors.As(err, &e) {
+		return e
+	}
+	code := budget.Internal
+	switch {
+	case changes:
+		code = budget.OutcomeUnknown
+	case errors.Is(err, errTimeout), errors.Is(err, errGone):
+		code = budget.Unavailable
+	}
+	return &budget.Error{Code: code, Op: op, Err: err}
+}
+
+// problemOf returns the document for an error. The cause is not part of it.
+func problemOf(e *budget.Error) problem {
+	known, ok := statuses[e.Code]
+	if !ok {
+		known = statuses[budget.Internal]
+	}
+	p := problem{Type: "urn:budgetd:problem:" + string(e.Code), Title: known.title, Status: known.status,
+		Detail: e.Message, Code: e.Code, Errors: e.Fields, Available: e.Available,
+		RetryAfter: math.Ceil(e.RetryAfter.Seconds()*1000) / 1000}
+	switch {
+	case e.Code == budget.Unavailable && e.RetryAfter <= 0:
+		p.RetryAfter = defaultRetryAfter.Seconds()
+	case e.Code == budget.OutcomeUnknown && p.Detail == "":
+		p.Detail = "no certain answer in time; repeat it with the same request id, or cancel that id"
+	case e.Code == budget.Internal && p.Detail == "":
+		p.Detail = "the log of the service has it under the correlation id"
+	}
+	return p
+}

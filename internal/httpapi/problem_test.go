@@ -1,0 +1,198 @@
+package httpapi_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"log/slog"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/budgetd/budgetd/budget"
+	"github.com/budgetd/budgetd/internal/httpapi"
+	"github.com/go-json-experiment/json"
+	"github.com/google/go-cmp/cmp"
+)
+
+// problem is a problem document as read by a caller.
+type problem struct {
+	Type, Title, Detail, Code string
+	Status                    int
+	Errors                    []budget.FieldError
+	Available                 *int64
+	RetryAfter                float64 `json:"retry_after"`
+	Reasons                   []string
+	CorrelationID             string `json:"correlation_id"`
+}
+
+func problemIn(t *testing.T, body string) problem {
+	t.Helper()
+	var p problem
+	if err := json.Unmarshal([]byte(body), &p, json.MatchCaseInsensitiveNames(true), json.RejectUnknownMembers(true)); err != nil {
+		t.Fatalf("%s: %v", body, err)
+	}
+	return p
+}
+
+// wantStatus is API.md's table, and the codes that package budget adds to it.
+var wantStatus = map[budget.Code]int{
+	budget.Malformed: 400, budget.Invalid: 422, budget.TooLarge: 413, budget.UnsupportedMediaType: 415,
+	budget.MethodNotAllowed: 405, budget.BudgetNotFound: 404, budget.DeductionNotFound: 404,
+	budget.BucketNotFound: 404, budget.InstanceNotFound: 404, budget.RouteNotFound: 404,
+	budget.BudgetExhausted: 409, budget.BudgetNotEffective: 409, budget.BudgetPaused: 409, budget.BudgetExpired: 409,
+	budget.LastBucket: 409, budget.RequestConflict: 409, budget.RequestVoid: 409, budget.AlreadyRolledBack: 409,
+	budget.AmountExceedsRemaining: 409, budget.NameTaken: 409, budget.VersionConflict: 412,
+	budget.Unavailable: 503, budget.OutcomeUnknown: 504, budget.Internal: 500,
+}
+
+// Every code that package budget declares has its status, as read from its source.
+func TestEveryCodeHasAStatus(t *testing.T) {
+	file, err := parser.ParseFile(token.NewFileSet(), "../../budget/errors.go", nil, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	service, server, _ := start(t)
+	for _, code := range codesIn(file) {
+		want, ok := wantStatus[code]
+		if !ok {
+			t.Errorf("code %s is not in the table of this test", code)
+			continue
+		}
+		service.err = fmt.Errorf("wrapped: %w", &budget.Error{Code: code, Op: "deduct", Message: "why", Err: errors.New("a secret")})
+		answer, body := ask(t, server, "POST", "/v1/budgets/sale/deduct", `{"request_id":"o1","amount":5}`)
+		p := problemIn(t, body)
+		if answer.StatusCode != want || p.Status != want || p.Code != string(code) || p.Detail != "why" || p.Title == "" ||
+			p.Type != "urn:budgetd:problem:"+string(code) || p.CorrelationID != "corr-1" || strings.Contains(body, "secret") {
+			t.Errorf("%s: %d, %s", code, answer.StatusCode, body)
+		}
+		if got := answer.Header.Get("Retry-After") != ""; got != (code == budget.Unavailable) {
+			t.Errorf("%s: Retry-After %q", code, answer.Header.Get("Retry-After"))
+		}
+	}
+}
+
+func codesIn(file *ast.File) []budget.Code {
+	var codes []budget.Code
+	ast.Inspect(file, func(n ast.Node) bool {
+		spec, ok := n.(*ast.ValueSpec)
+		if !ok {
+			return true
+		}
+		if name, ok := spec.Type.(*ast.Ident); ok && name.Name == "Code" {
+			text, _ := strconv.Unquote(spec.Values[0].(*ast.BasicLit).Value)
+			codes = append(codes, budget.Code(text))
+		}
+		return true
+	})
+	return codes
+}
+
+func TestProblemCarriesFigures(t *testing.T) {
+	service, server, _ := start(t)
+	left := int64(3)
+	service.err = &budget.Error{Code: budget.BudgetExhausted, Op: "deduct", Message: "3 left", Available: &left,
+		RetryAfter: 1500 * time.Millisecond, Fields: []budget.FieldError{{Field: "amount", Message: "is 5"}}}
+	answer, body := ask(t, server, "POST", "/v1/budgets/sale/deduct", `{"request_id":"o1","amount":5}`)
+	want := problem{Type: "urn:budgetd:problem:budget_exhausted", Title: "The budget does not cover the amount", Status: 409,
+		Detail: "3 left", Code: "budget_exhausted", Available: &left, RetryAfter: 1.5, CorrelationID: "corr-1",
+		Errors: []budget.FieldError{{Field: "amount", Message: "is 5"}}}
+	if diff := cmp.Diff(want, problemIn(t, body)); diff != "" || answer.Header.Get("Retry-After") != "2" {
+		t.Error(answer.Header, diff)
+	}
+}
+
+// An error without a code may have happened where something changes, and is our fault elsewhere.
+func TestErrorsWithoutACode(t *testing.T) {
+	service, server, _ := start(t)
+	for _, c := range []struct {
+		method, path, body string
+		err                error
+		status             int
+	}{
+		{"POST", "/v1/budgets", `{"name":"a","unit":"count","type":"promo","total_quantity":1}`, errors.New("a secret"), 504},
+		{"PATCH", "/v1/budgets/sale", `{"status":"paused"}`, errors.New("a secret"), 504},
+		{"POST", "/v1/budgets/sale/append", `{"request_id":"a","quantity":1}`, errors.New("a secret"), 504},
+		{"POST", "/v1/budgets/sale/deduct", `{"request_id":"a","amount":1}`, context.DeadlineExceeded, 504},
+		{"POST", "/v1/budgets/sale/rollback", `{"request_id":"a"}`, errors.New("a secret"), 504},
+		{"POST", "/v1/budgets/sale/cancel", `{"request_id":"a"}`, context.Canceled, 504},
+		{"POST", "/v1/budgets/sale/buckets/x/offline", "", errors.New("a secret"), 504},
+		{"GET", "/v1/budgets/sale", "", errors.New("a secret"), 500},
+		{"GET", "/v1/budgets/sale", "", context.DeadlineExceeded, 503},
+		{"GET", "/v1/budgets", "", errors.New("a secret"), 500},
+		{"GET", "/v1/budgets/sale/buckets", "", errors.New("a secret"), 500},
+		{"GET", "/v1/budgets/sale/audit", "", errors.New("a secret"), 500},
+		{"GET", "/v1/budgets/sale/deductions?request_id=a", "", errors.New("a secret"), 500},
+		{"GET", "/v1/instances", "", errors.New("a secret"), 500},
+	} {
+		service.err = c.err
+		answer, body := ask(t, server, c.method, c.path, c.body)
+		p := problemIn(t, body)
+		if answer.StatusCode != c.status || strings.Contains(body, "secret") || p.Code == "" || strings.Contains(body, "deadline") {
+			t.Errorf("%s %s: %d %s", c.method, c.path, answer.StatusCode, body)
+		}
+		if len(service.taken()) != 1 {
+			t.Errorf("%s %s did not reach the service", c.method, c.path)
+		}
+	}
+}
+
+// What fails is logged once, with its cause and under the caller's ids; refusals are not.
+func TestLogsOnce(t *testing.T) {
+	var out strings.Builder
+	service, server, _ := start(t, func(c *httpapi.Config) {
+		c.Log = slog.New(httpapi.LogHandler(slog.NewTextHandler(&out, nil)))
+	})
+	deduct := func() { ask(t, server, "POST", "/v1/budgets/sale/deduct", `{"request_id":"o1","amount":5}`) }
+	service.err = &budget.Error{Code: budget.BudgetExhausted}
+	deduct()
+	service.err = errors.New("the cause")
+	deduct()
+	service.err, service.panics = nil, true
+	answer, body := ask(t, server, "GET", "/v1/budgets/sale", "", "Traceparent", traceparent)
+	if p := problemIn(t, body); answer.StatusCode != 500 || p.Code != "internal" || strings.Contains(body, "secret") {
+		t.Errorf("%d %s", answer.StatusCode, body)
+	}
+	answer, body = ask(t, server, "POST", "/v1/deductions:batch", `{"deductions":[{"budget":"a","request_id":"o","amount":1}]}`)
+	if answer.StatusCode != 200 || !strings.Contains(body, `"code":"internal"`) || strings.Contains(body, "secret") {
+		t.Errorf("%d %s", answer.StatusCode, body)
+	}
+	lines := strings.Split(strings.TrimSpace(out.String()), "\n")
+	if len(lines) != 3 {
+		t.Fatalf("%d lines:\n%s", len(lines), out.String())
+	}
+	for i, want := range [][]string{
+		{"level=WARN", "op=deduct", "code=outcome_unknown", "the cause", "correlation_id=corr-1"},
+		{"level=ERROR", "op=view", "code=internal", "a secret detail", "fake_test.go", "trace_id=0af7651916cd43dd8448eb211c80319c"},
+		{"level=ERROR", "op=deduct", "a secret detail"},
+	} {
+		for _, part := range want {
+			if !strings.Contains(lines[i], part) {
+				t.Errorf("line %d lacks %q: %s", i, part, lines[i])
+			}
+		}
+	}
+}
+
+func TestLogIsBounded(t *testing.T) {
+	var out strings.Builder
+	now := time.Unix(1000, 0)
+	service, server, _ := start(t, func(c *httpapi.Config) {
+		c.Log = slog.New(slog.NewTextHandler(&out, nil))
+		c.Now = func() time.Time { return now }
+	})
+	service.err = errors.New("down")
+	view := func() { ask(t, server, "GET", "/v1/budgets/sale", "") }
+	for range 80 {
+		view()
+	}
+	now = now.Add(time.Second)
+	view()
+	if lines := strings.Count(out.String(), "\n"); lines != 51 || !strings.Contains(out.String(), "suppressed=30") {
+		t.Errorf("%d lines; the last must say how many were left out", lines)
+	}
+}

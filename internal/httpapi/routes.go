@@ -1,0 +1,86 @@
+package httpapi
+
+import (
+	"net/http"
+	"slices"
+	"strings"
+
+	"github.com/budgetd/budgetd/budget"
+)
+
+// route is one call of the contract.
+type route struct {
+	pattern string
+	// op names the call in errors and logs.
+	op string
+	// changes: an error without a code may have changed something.
+	changes bool
+	// probe: answered even when too many requests are in flight.
+	probe  bool
+	handle func(*call) (answer, error)
+}
+
+// routes are all calls, on one screen.
+func (a *API) routes() []route {
+	const budgets, one = "/v1/budgets", "/v1/budgets/{budget}"
+	return []route{
+		{pattern: "POST " + budgets, op: "create", changes: true, handle: a.create},
+		{pattern: "GET " + budgets, op: "list", handle: a.list},
+		{pattern: "GET " + one, op: "view", handle: a.view},
+		{pattern: "PATCH " + one, op: "change", changes: true, handle: a.change},
+		{pattern: "POST " + one + "/append", op: "append", changes: true, handle: a.adjust},
+
+		{pattern: "POST " + one + "/deduct", op: "deduct", changes: true, handle: a.deduct},
+		{pattern: "POST " + one + "/rollback", op: "rollback", changes: true, handle: a.rollback},
+		{pattern: "POST " + one + "/cancel", op: "cancel", changes: true, handle: a.cancel},
+		{pattern: "GET " + one + "/deductions", op: "deduction", handle: a.deduction},
+		{pattern: "POST /v1/deductions:batch", op: "batch", changes: true, handle: a.batch},
+
+		{pattern: "GET " + one + "/buckets", op: "buckets", handle: a.buckets},
+		{pattern: "POST " + one + "/buckets/{key}/offline", op: "offline", changes: true, handle: a.offline},
+		{pattern: "POST " + one + "/buckets/{key}/online", op: "online", changes: true, handle: a.online},
+		{pattern: "POST " + one + "/buckets/{key}/apply", op: "apply", changes: true, handle: a.apply},
+
+		{pattern: "GET " + one + "/audit", op: "audit", handle: a.audit},
+		{pattern: "GET /v1/instances", op: "instances", handle: a.instances},
+		{pattern: "GET /healthz", op: "health", probe: true, handle: a.health},
+		{pattern: "GET /readyz", op: "readiness", probe: true, handle: a.ready},
+	}
+}
+
+// register makes the routes known. "/" takes whatever is left.
+func (a *API) register(metrics http.Handler) {
+	for _, route := range a.routes() {
+		a.mux.HandleFunc(route.pattern, func(_ http.ResponseWriter, r *http.Request) {
+			c := callOf(r)
+			c.route = route
+			c.serve()
+		})
+		method, _, _ := strings.Cut(route.pattern, " ")
+		if !slices.Contains(a.methods, method) {
+			a.methods = append(a.methods, method)
+		}
+	}
+	if metrics != nil {
+		a.mux.Handle("GET /metrics", metrics)
+	}
+	a.mux.HandleFunc("/", func(_ http.ResponseWriter, r *http.Request) { a.noRoute(callOf(r)) })
+}
+
+// noRoute answers 405 with Allow where another method would have a route, else 404.
+func (a *API) noRoute(c *call) {
+	var allowed []string
+	for _, method := range a.methods {
+		_, pattern := a.mux.Handler(&http.Request{Method: method, URL: c.r.URL, Host: c.r.Host})
+		if pattern != "/" {
+			allowed = append(allowed, method)
+		}
+	}
+	if len(allowed) == 0 {
+		c.fail(routeNotFound(c.r))
+		return
+	}
+	c.w.Header().Set("Allow", strings.Join(allowed, ", "))
+	c.fail(budget.Refuse(budget.MethodNotAllowed, "route", "%.50q is not a method of this call; allowed: %s",
+		c.r.Method, strings.Join(allowed, ", ")))
+}

@@ -1,0 +1,41 @@
+package httpapi
+
+import (
+	"log/slog"
+	"net/http"
+	"time"
+)
+
+// Limits bound what callers can make the service hold. All must be positive.
+type Limits struct {
+	// BodyBytes bounds a body, BatchBytes that of a batch, BatchItems its deductions.
+	BodyBytes, BatchBytes int64
+	BatchItems            int
+	// BatchConcurrency is how many deductions of one batch are under way at once.
+	BatchConcurrency int
+	// HeaderBytes bounds request line and headers together, Headers their number.
+	HeaderBytes, Headers int
+	// InFlight is how many requests are answered at once; more are told to come back.
+	InFlight int
+	// RequestTimeout bounds the work on one request, after it was read.
+	RequestTimeout time.Duration
+	// HeaderTimeout and ReadTimeout bound how long headers, and a request as a whole, may take to
+	// arrive; WriteTimeout how long its answer may take to leave; IdleTimeout how long a connection
+	// stays open between two requests.
+	HeaderTimeout, ReadTimeout, WriteTimeout, IdleTimeout time.Duration
+}
+
+// NewServer returns a server for a listener of the caller's: what is too large or too slow ends by
+// itself. net/http answers headers beyond HeaderBytes with a plain 431 before the API sees them.
+func NewServer(api *API, limits Limits, log *slog.Logger) *http.Server {
+	return &http.Server{
+		Handler:                      api,
+		ReadHeaderTimeout:            limits.HeaderTimeout,
+		ReadTimeout:                  limits.ReadTimeout,
+		WriteTimeout:                 limits.ReadTimeout + limits.RequestTimeout + limits.WriteTimeout,
+		IdleTimeout:                  limits.IdleTimeout,
+		MaxHeaderBytes:               limits.HeaderBytes,
+		ErrorLog:                     slog.NewLogLogger(log.Handler(), slog.LevelWarn),
+		DisableGeneralOptionsHandler: true,
+	}
+}

@@ -1,0 +1,204 @@
+package strictjson
+
+import (
+	"bytes"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/budgetd/budgetd/budget"
+)
+
+// Text reads a string. check returns what is wrong with it, "" if nothing; nil allows any.
+func (r *Reader) Text(name string, into *string, check func(string) string) {
+	if !r.expect(name, '"', "a string") {
+		return
+	}
+	token, ok := r.token()
+	if !ok {
+		return
+	}
+	text := token.String()
+	if check != nil {
+		if why := check(text); why != "" {
+			r.Invalid(name, "%s", why)
+			return
+		}
+	}
+	*into = text
+}
+
+// Amount reads an amount of 1 … budget.MaxAmount minor units.
+func (r *Reader) Amount(name string, into *int64) { r.Integer(name, into, 1, budget.MaxAmount) }
+
+// Integer reads an integer of least … most, which lie within ±budget.MaxAmount.
+func (r *Reader) Integer(name string, into *int64, least, most int64) {
+	if !r.expect(name, '0', "an integer") {
+		return
+	}
+	value, ok := r.value()
+	if !ok {
+		return
+	}
+	text := string(value)
+	if strings.ContainsAny(text, ".eE") {
+		r.Malformed(name, "must be an integer, written without fraction and exponent")
+		return
+	}
+	number, ok := parseInteger(text)
+	if !ok || number < least || number > most {
+		r.Invalid(name, "must be an integer of %d to %d", least, most)
+		return
+	}
+	*into = number
+}
+
+// parseInteger reads an integer of JSON's grammar; ok is false for -0 and beyond ±budget.MaxAmount.
+func parseInteger(text string) (number int64, ok bool) {
+	if text == "0" {
+		return 0, true
+	}
+	digits, negative := strings.CutPrefix(text, "-")
+	number, ok = budget.ParseAmount(digits)
+	if negative {
+		number = -number
+	}
+	return number, ok
+}
+
+// Int is Integer for a small number.
+func (r *Reader) Int(name string, into *int, least, most int) {
+	number := int64(*into)
+	r.Integer(name, &number, int64(least), int64(most))
+	*into = int(number)
+}
+
+// Bool reads true or false.
+func (r *Reader) Bool(name string, into *bool) {
+	if r.broken {
+		return
+	}
+	switch r.decoder.PeekKind() {
+	case 't', 'f':
+		if token, ok := r.token(); ok {
+			*into = token.Bool()
+		}
+	default:
+		r.expect(name, 't', "true or false")
+	}
+}
+
+// Time reads an instant in RFC 3339 with its zone and cuts it to milliseconds, in UTC.
+func (r *Reader) Time(name string, into *time.Time) {
+	var text string
+	r.Text(name, &text, func(text string) string {
+		var at time.Time
+		if err := at.UnmarshalText([]byte(text)); err != nil {
+			return "must be a time with its zone as in RFC 3339: 2026-01-31T09:00:00Z"
+		}
+		if at = at.UTC().Truncate(time.Millisecond); at.IsZero() {
+			return "must not be the first instant of the year 1"
+		}
+		*into = at
+		return ""
+	})
+}
+
+// Null reads null if that is next, and reports whether it was.
+func (r *Reader) Null() bool {
+	if r.broken || r.decoder.PeekKind() != 'n' {
+		return false
+	}
+	return r.skip()
+}
+
+// Texts reads an object of strings with at most limit members; names and values must pass check.
+func (r *Reader) Texts(name string, into *map[string]string, limit int, check func(string) string) {
+	r.object(name, &texts{r.Faults, name, into, limit, check, nil})
+	r.member = name
+}
+
+// texts is the Body of Texts.
+type texts struct {
+	*Faults
+	name  string
+	into  *map[string]string
+	limit int
+	check func(string) string
+	read  map[string]string
+}
+
+func (t *texts) Member(r *Reader, name string) bool {
+	field := t.name + "." + name
+	if why := t.check(name); why != "" {
+		field = t.name
+		t.Invalid(field, "the name of a member %s", why)
+	}
+	var value string
+	r.Text(field, &value, t.check)
+	if t.read == nil {
+		t.read = make(map[string]string, 4)
+	}
+	if len(t.read) <= t.limit {
+		t.read[name] = value
+	}
+	return true
+}
+
+func (t *texts) Check(*Reader) {
+	if len(t.read) > t.limit {
+		t.Invalid(t.name, "has more than %d members", t.limit)
+		return
+	}
+	*t.into = t.read
+}
+
+// Unavailable skips a member that is part of the contract, but not of this version, and says so.
+func (r *Reader) Unavailable(name string) {
+	if r.broken {
+		return
+	}
+	if r.decoder.PeekKind() == 'n' {
+		r.skip()
+		r.Malformed(name, "must not be null")
+		return
+	}
+	if r.skip() {
+		r.Invalid(name, "%s", NotAvailable)
+	}
+}
+
+// NotAvailable is said of what the contract has and this version lacks.
+const NotAvailable = "is not available in this version"
+
+// Never reads a boolean that may only be false in this version.
+func (r *Reader) Never(name string) {
+	on := false
+	if r.Bool(name, &on); on {
+		r.Invalid(name, "%s", NotAvailable)
+	}
+}
+
+// Nothing reads an array that may only be empty in this version.
+func (r *Reader) Nothing(name string) {
+	if !r.expect(name, '[', "an array") {
+		return
+	}
+	value, ok := r.value()
+	if ok && len(bytes.TrimSpace(value[1:len(value)-1])) > 0 {
+		r.Invalid(name, "%s", NotAvailable)
+	}
+}
+
+// ID reads what names a budget: a name as a string, or an id as a string or as an integer.
+func (r *Reader) ID(name string, into *string) {
+	if r.broken || r.decoder.PeekKind() != '0' {
+		r.Text(name, into, nil)
+		return
+	}
+	var id int64
+	r.Amount(name, &id)
+	if id != 0 {
+		*into = strconv.FormatInt(id, 10)
+	}
+}

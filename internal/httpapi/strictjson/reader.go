@@ -1,0 +1,208 @@
+package strictjson
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/go-json-experiment/json/jsontext"
+)
+
+// Body is a JSON object that a request consists of.
+type Body interface {
+	// Member reads the value of a member with exactly one of r's methods. false: no such member is
+	// known, and nothing was read.
+	Member(r *Reader, name string) bool
+	// Check is called after the last member: it notes what is missing or does not go together.
+	Check(r *Reader)
+}
+
+// Reader reads one body. Its methods note faults instead of returning them and leave their target
+// as it was where there is one.
+type Reader struct {
+	*Faults
+	decoder jsontext.Decoder
+	text    bytes.Buffer
+	// member is the member being read, for faults of syntax; seen lists those of the object being read.
+	member string
+	seen   []string
+	broken bool
+}
+
+var readers = sync.Pool{New: func() any { return new(Reader) }}
+
+// Read reads a body into an object and notes every fault. It keeps nothing of the body.
+func Read(body []byte, into Body, faults *Faults) {
+	if len(body) == 0 {
+		faults.Malformed("", "the body is empty, a JSON object is needed")
+		return
+	}
+	r := readers.Get().(*Reader)
+	defer readers.Put(r)
+	r.Faults, r.member, r.seen, r.broken = faults, "", r.seen[:0], false
+	r.text = *bytes.NewBuffer(body)
+	r.decoder.Reset(&r.text)
+	r.object("", into)
+	if !r.broken {
+		if _, err := r.decoder.ReadToken(); !errors.Is(err, io.EOF) {
+			r.Malformed("", "something follows the JSON object")
+		}
+	}
+	r.Faults, r.text = nil, bytes.Buffer{}
+	if len(r.seen) > 0 || cap(r.seen) > maxFaults {
+		r.seen = nil
+	}
+}
+
+// object reads an object; name is what a fault of its type is noted under.
+func (r *Reader) object(name string, into Body) {
+	if !r.expect(name, '{', "an object") {
+		return
+	}
+	outer := len(r.seen)
+	r.token()
+	for !r.broken && r.decoder.PeekKind() != '}' {
+		token, ok := r.token()
+		if !ok {
+			return
+		}
+		name := token.String()
+		r.member = name
+		if into.Member(r, name) {
+			r.seen = append(r.seen, name)
+		} else if r.skip() {
+			r.Malformed(name, "is not known here")
+		}
+	}
+	if _, ok := r.token(); ok {
+		seen := r.seen
+		r.seen = seen[outer:]
+		into.Check(r)
+		r.seen = seen[:outer]
+	}
+}
+
+// Seen reports whether the object being read has a member of that name.
+func (r *Reader) Seen(name string) bool { return slices.Contains(r.seen, name) }
+
+// None reports whether the object being read has no known member.
+func (r *Reader) None() bool { return len(r.seen) == 0 }
+
+// Require notes which of these members are missing.
+func (r *Reader) Require(names ...string) {
+	for _, name := range names {
+		if !r.Seen(name) {
+			r.Invalid(name, "is missing")
+		}
+	}
+}
+
+// Objects reads an array of objects. next is called for each with its index before it is read, and
+// returns where it goes and where its faults do; nil ends the reading, the rest of the body with it.
+func (r *Reader) Objects(name string, next func(i int) (Body, *Faults)) {
+	if !r.expect(name, '[', "an array") {
+		return
+	}
+	r.token()
+	whole := r.Faults
+	defer func() { r.Faults = whole }()
+	for i := 0; ; i++ {
+		if kind := r.decoder.PeekKind(); kind == ']' || kind == 0 {
+			break
+		}
+		into, faults := next(i)
+		if into == nil {
+			r.broken = true
+			return
+		}
+		r.Faults = faults
+		r.object("", into)
+		r.Faults = whole
+		if r.broken {
+			// The text itself is at fault: that is the whole's, whoever's item it is in.
+			for _, fault := range faults.malformed {
+				r.Malformed(fmt.Sprintf("%s[%d].%s", name, i, fault.Field), "%s", fault.Message)
+			}
+			return
+		}
+		r.member = name
+	}
+	r.token()
+}
+
+// expect reports whether the next value is of a kind; otherwise it notes that and skips the value.
+func (r *Reader) expect(name string, kind jsontext.Kind, what string) bool {
+	if r.broken {
+		return false
+	}
+	got := r.decoder.PeekKind()
+	if got == kind {
+		return true
+	}
+	if r.skip() {
+		r.Malformed(name, "must be %s, not %s", what, kindName(got))
+	}
+	return false
+}
+
+func kindName(kind jsontext.Kind) string {
+	switch kind {
+	case 'n':
+		return "null"
+	case 't', 'f':
+		return "a boolean"
+	case '"':
+		return "a string"
+	case '0':
+		return "a number"
+	case '{':
+		return "an object"
+	case '[':
+		return "an array"
+	}
+	return "something else"
+}
+
+func (r *Reader) token() (jsontext.Token, bool) {
+	token, err := r.decoder.ReadToken()
+	return token, r.check(err)
+}
+
+func (r *Reader) value() (jsontext.Value, bool) {
+	value, err := r.decoder.ReadValue()
+	return value, r.check(err)
+}
+
+func (r *Reader) skip() bool { return r.check(r.decoder.SkipValue()) }
+
+// check notes an error of syntax, once; nothing can be read after it.
+func (r *Reader) check(err error) bool {
+	if err == nil {
+		return true
+	}
+	if r.broken {
+		return false
+	}
+	r.broken = true
+	var syntax *jsontext.SyntacticError
+	switch {
+	case errors.Is(err, io.ErrUnexpectedEOF), errors.Is(err, io.EOF):
+		r.Malformed(r.member, "the JSON text ends too early")
+	case !errors.As(err, &syntax):
+		r.Malformed(r.member, "is not valid JSON")
+	case errors.Is(err, jsontext.ErrDuplicateName):
+		r.Malformed(fieldOf(syntax.JSONPointer), "appears twice")
+	default:
+		r.Malformed(r.member, "is not valid JSON: %v at byte %d", syntax.Err, syntax.ByteOffset)
+	}
+	return false
+}
+
+// fieldOf writes a JSON pointer as fields are named in answers: dimensions.user.
+func fieldOf(pointer jsontext.Pointer) string {
+	return strings.Join(slices.Collect(pointer.Tokens()), ".")
+}

@@ -1,0 +1,139 @@
+package httpapi
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"log/slog"
+	"net/http"
+	"strings"
+	"sync"
+	"time"
+)
+
+// marks tell one request from all others in answers and logs.
+type marks struct {
+	correlation string
+	// traceID, flags and spanID are of a W3C trace that the caller began; "" without one. spanID is
+	// this node's own.
+	traceID, flags, spanID string
+}
+
+// maxCorrelationBytes bounds a correlation id that a caller gives.
+const maxCorrelationBytes = 128
+
+// mark takes the caller's correlation id and trace over, or makes an id. What does not look like one
+// is replaced, never refused: it is not the request.
+func (a *API) mark(r *http.Request) *marks {
+	m := new(marks)
+	if given := r.Header["X-Correlation-Id"]; len(given) == 1 && saneID(given[0]) {
+		m.correlation = given[0]
+	} else {
+		m.correlation = a.newID()
+	}
+	if given := r.Header["Traceparent"]; len(given) == 1 {
+		m.traceID, m.flags = parseTraceparent(given[0])
+	}
+	if m.traceID != "" {
+		var span [8]byte
+		rand.Read(span[:])
+		m.spanID = hex.EncodeToString(span[:])
+	}
+	return m
+}
+
+func (m *marks) answer(h http.Header) {
+	h.Set("X-Correlation-Id", m.correlation)
+	if m.traceID != "" {
+		h.Set("Traceparent", "00-"+m.traceID+"-"+m.spanID+"-"+m.flags)
+	}
+}
+
+// saneID reports whether an id can go into headers and logs as it is.
+func saneID(id string) bool {
+	if id == "" || len(id) > maxCorrelationBytes {
+		return false
+	}
+	for i := range len(id) {
+		c := id[i]
+		letter := c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9'
+		if !letter && !strings.ContainsRune("-._~:/+=@", rune(c)) {
+			return false
+		}
+	}
+	return true
+}
+
+// parseTraceparent reads version-traceid-parentid-flags of https://www.w3.org/TR/trace-context/,
+// "" if it is none. Later versions may append fields.
+func parseTraceparent(text string) (traceID, flags string) {
+	const length = 2 + 1 + 32 + 1 + 16 + 1 + 2
+	if len(text) < length || text[2] != '-' || text[35] != '-' || text[52] != '-' {
+		return "", ""
+	}
+	version, trace, parent, flags := text[:2], text[3:35], text[36:52], text[53:55]
+	longer := len(text) > length
+	switch {
+	case !lowerHex(version), !lowerHex(trace), !lowerHex(parent), !lowerHex(flags):
+	case version == "ff", version == "00" && longer, longer && text[length] != '-':
+	case strings.Trim(trace, "0") == "", strings.Trim(parent, "0") == "":
+	default:
+		return trace, flags
+	}
+	return "", ""
+}
+
+func lowerHex(text string) bool {
+	return strings.Trim(text, "0123456789abcdef") == ""
+}
+
+// LogHandler adds the correlation id and the trace of the request, if any, to every record that is
+// logged with its context, also by the service.
+func LogHandler(next slog.Handler) slog.Handler { return logHandler{next} }
+
+type logHandler struct{ slog.Handler }
+
+func (h logHandler) Handle(ctx context.Context, record slog.Record) error {
+	if c, ok := ctx.Value(callKey{}).(*call); ok {
+		m := c.marks
+		record = record.Clone()
+		record.AddAttrs(slog.String("correlation_id", m.correlation))
+		if m.traceID != "" {
+			record.AddAttrs(slog.String("trace_id", m.traceID), slog.String("span_id", m.spanID))
+		}
+	}
+	return h.Handler.Handle(ctx, record)
+}
+
+func (h logHandler) WithAttrs(attrs []slog.Attr) slog.Handler {
+	return logHandler{h.Handler.WithAttrs(attrs)}
+}
+
+func (h logHandler) WithGroup(name string) slog.Handler { return logHandler{h.Handler.WithGroup(name)} }
+
+// linesPerSecond bounds what failing requests may log: at 20,000 refused requests a second the log
+// would be the next thing to fail.
+const linesPerSecond = 50
+
+// gate lets linesPerSecond lines through in each second and counts the others.
+type gate struct {
+	mu                sync.Mutex
+	second            int64
+	lines, suppressed int
+}
+
+// pass reports whether a line may be logged, and how many were not since the last one.
+func (g *gate) pass(now time.Time) (suppressed int, ok bool) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if second := now.Unix(); second != g.second {
+		g.second, g.lines = second, 0
+	}
+	if g.lines >= linesPerSecond {
+		g.suppressed++
+		return 0, false
+	}
+	g.lines++
+	suppressed, g.suppressed = g.suppressed, 0
+	return suppressed, true
+}
