@@ -66,7 +66,7 @@ func underFaults(t *testing.T, seed uint64) {
 			return memstore.Proceed
 		}
 	}
-	w.sql.Hook = func(method string, before bool) error {
+	w.model.Hook = func(method string, before bool) error {
 		if luck.one(60) {
 			return fmt.Errorf("injected into %s, before %v", method, before)
 		}

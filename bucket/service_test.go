@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"path/filepath"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -13,41 +14,104 @@ import (
 	"github.com/budgetd/budgetd/bucket"
 	"github.com/budgetd/budgetd/budget"
 	"github.com/budgetd/budgetd/internal/memstore"
+	"github.com/budgetd/budgetd/internal/redisstore"
+	"github.com/budgetd/budgetd/internal/sqlstore"
+	"github.com/budgetd/budgetd/internal/testservers"
 	"github.com/budgetd/budgetd/ledger"
 )
 
-// world is one database, three instances in memory, and the nodes on them.
+// world is one database, the instances on it, and the nodes.
 type world struct {
-	t       *testing.T
-	sql     *memstore.SQL
+	t   *testing.T
+	sql bucket.SQL
+	// connect makes one node's view of the instances.
+	connect func() map[string]bucket.Instance
+	// servers are the instances in memory; nil in other worlds.
 	servers map[string]*memstore.Server
+	model   *memstore.SQL
 }
 
 func newWorld(t *testing.T) *world {
-	w := &world{t: t, sql: memstore.NewSQL(time.Now), servers: map[string]*memstore.Server{}}
+	w := &world{t: t, model: memstore.NewSQL(time.Now), servers: map[string]*memstore.Server{}}
+	w.sql = w.model
 	for i := range 3 {
 		name := fmt.Sprintf("m%d", i)
 		w.servers[name] = memstore.NewServer(name, 1)
 	}
+	w.connect = func() map[string]bucket.Instance {
+		out := map[string]bucket.Instance{}
+		for name, server := range w.servers {
+			out[name] = server.Connect()
+		}
+		return out
+	}
 	return w
 }
 
-// node starts a service on the world; wrap may put something between it and the database.
-func (w *world) node(set bucket.Settings, wrap ...func(bucket.SQL) bucket.SQL) *bucket.Service {
-	w.t.Helper()
-	c := bucket.Config{SQL: w.sql, Instances: map[string]bucket.Instance{}, Lanes: map[string]int{},
-		Rand: func(b []byte) { _, _ = rand.Read(b) }, Settings: set}
-	for _, f := range wrap {
-		c.SQL = f(c.SQL)
+// everywhere runs a test in memory, on SQLite with its own rows, and on MariaDB with three Redis.
+func everywhere(t *testing.T, test func(*testing.T, *world)) {
+	t.Run("memory", func(t *testing.T) { test(t, newWorld(t)) })
+	t.Run("sqlite", func(t *testing.T) {
+		db := openSQL(t, "sqlite", filepath.Join(t.TempDir(), "budgetd.db"))
+		test(t, &world{t: t, sql: db, connect: func() map[string]bucket.Instance {
+			return map[string]bucket.Instance{"rows": db.Rows("rows", 1)}
+		}})
+	})
+	t.Run("mariadb and redis", func(t *testing.T) {
+		db := openSQL(t, "mysql", testservers.SharedMariaDB(t).NewDatabase(t))
+		addrs := []string{testservers.Redis(t).Addr(), testservers.Redis(t).Addr(), testservers.Redis(t).Addr()}
+		test(t, &world{t: t, sql: db, connect: func() map[string]bucket.Instance {
+			out := map[string]bucket.Instance{}
+			for i, addr := range addrs {
+				name := fmt.Sprintf("redis-%d", i)
+				store, err := redisstore.New(redisstore.Config{Name: name, Addr: addr, Lanes: 1,
+					InstallationID: db.InstallationID()})
+				if err != nil {
+					t.Fatal(err)
+				}
+				out[name] = store
+			}
+			return out
+		}})
+	})
+}
+
+func openSQL(t *testing.T, driver, dsn string) *sqlstore.DB {
+	t.Helper()
+	db, err := sqlstore.Open(context.Background(), sqlstore.Config{Driver: driver, DSN: dsn})
+	if err != nil {
+		t.Fatal(err)
 	}
-	for name, server := range w.servers {
-		c.Instances[name], c.Lanes[name] = server.Connect(), 1
+	t.Cleanup(func() {
+		if err := db.Close(); err != nil {
+			t.Errorf("close: %v", err)
+		}
+	})
+	return db
+}
+
+// node starts a service on the world.
+func (w *world) node(set bucket.Settings) *bucket.Service {
+	w.t.Helper()
+	c := bucket.Config{SQL: w.sql, Instances: w.connect(), Lanes: map[string]int{},
+		Rand: func(b []byte) { _, _ = rand.Read(b) }, Settings: set}
+	for name := range c.Instances {
+		c.Lanes[name] = 1
 	}
 	s, err := bucket.New(c)
 	if err != nil {
 		w.t.Fatal(err)
 	}
 	s.Start(context.Background())
+	lanes, err := s.Lanes(context.Background())
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	for _, l := range lanes {
+		if !l.Reachable {
+			w.t.Fatalf("lane %s: %s", l.Lane, l.Problem)
+		}
+	}
 	w.t.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
 		defer cancel()
@@ -108,8 +172,9 @@ func (w *world) settled(s *bucket.Service, ref bucket.BudgetRef, used int64) {
 	}
 }
 
-func TestDeductRollBackCancel(t *testing.T) {
-	w := newWorld(t)
+func TestDeductRollBackCancel(t *testing.T) { everywhere(t, deductRollBackCancel) }
+
+func deductRollBackCancel(t *testing.T, w *world) {
 	s := w.node(quick)
 	ref := w.create(s, promo("spring-sale", 1000, 4))
 	ctx := context.Background()
@@ -150,8 +215,9 @@ func TestDeductRollBackCancel(t *testing.T) {
 }
 
 // TestThousandTimesTheSameID: one takes effect, the others replay (I4).
-func TestThousandTimesTheSameID(t *testing.T) {
-	w := newWorld(t)
+func TestThousandTimesTheSameID(t *testing.T) { everywhere(t, thousandTimesTheSameID) }
+
+func thousandTimesTheSameID(t *testing.T, w *world) {
 	nodes := []*bucket.Service{w.node(quick), w.node(quick)}
 	ref := w.create(nodes[0], promo("one", 100, 4))
 	var fresh, replayed atomic.Int64
@@ -178,8 +244,9 @@ func TestThousandTimesTheSameID(t *testing.T) {
 
 // TestEveryUnitIsSold: whatever the amounts, nothing is refused while the budget covers it (I3), and
 // the last unit goes.
-func TestEveryUnitIsSold(t *testing.T) {
-	w := newWorld(t)
+func TestEveryUnitIsSold(t *testing.T) { everywhere(t, everyUnitIsSold) }
+
+func everyUnitIsSold(t *testing.T, w *world) {
 	nodes := []*bucket.Service{w.node(quick), w.node(quick)}
 	ref := w.create(nodes[0], promo("sevens", 5000, 16))
 	var sold atomic.Int64
@@ -222,8 +289,9 @@ func TestEveryUnitIsSold(t *testing.T) {
 
 func s0(nodes []*bucket.Service) *bucket.Service { return nodes[0] }
 
-func TestOneCallOverAllBuckets(t *testing.T) {
-	w := newWorld(t)
+func TestOneCallOverAllBuckets(t *testing.T) { everywhere(t, oneCallOverAllBuckets) }
+
+func oneCallOverAllBuckets(t *testing.T, w *world) {
 	s := w.node(quick)
 	ref := w.create(s, promo("wide", 1600, 16))
 	if _, err := deduct(s, ref, "all", 1599); err != nil {
@@ -232,8 +300,9 @@ func TestOneCallOverAllBuckets(t *testing.T) {
 	w.settled(s, ref, 1599)
 }
 
-func TestShrink(t *testing.T) {
-	w := newWorld(t)
+func TestShrink(t *testing.T) { everywhere(t, shrink) }
+
+func shrink(t *testing.T, w *world) {
 	s := w.node(quick)
 	ref := w.create(s, promo("shrinking", 1000, 8))
 	if _, err := deduct(s, ref, "o1", 100); err != nil {
@@ -258,8 +327,9 @@ func TestShrink(t *testing.T) {
 	w.settled(s, ref, 100)
 }
 
-func TestOperatorTakesBucketsOffline(t *testing.T) {
-	w := newWorld(t)
+func TestOperatorTakesBucketsOffline(t *testing.T) { everywhere(t, operatorTakesBucketsOffline) }
+
+func operatorTakesBucketsOffline(t *testing.T, w *world) {
 	s := w.node(quick)
 	ref := w.create(s, promo("ops", 1000, 4))
 	ctx := context.Background()
@@ -286,8 +356,9 @@ func TestOperatorTakesBucketsOffline(t *testing.T) {
 }
 
 // TestPausedAndOver: a refusal that depends on state still replays an accepted id.
-func TestPausedAndOver(t *testing.T) {
-	w := newWorld(t)
+func TestPausedAndOver(t *testing.T) { everywhere(t, pausedAndOver) }
+
+func pausedAndOver(t *testing.T, w *world) {
 	s, other := w.node(quick), w.node(quick)
 	ref := w.create(s, promo("paused", 100, 2))
 	ctx := context.Background()
