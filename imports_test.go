@@ -57,6 +57,7 @@ var house = map[string]place{
 	"internal/sqlstore":   {may: slices.Concat(actor, root), store: true},
 	"internal/memstore":   {may: actor, store: true},
 	"internal/httpapi":    {may: actor},
+	"internal/metrics":    {may: actor},
 	"internal/console":    {may: actor},
 	"internal/config":     {may: slices.Concat(words, root)},
 	"internal/daemon":     {anything: true},
@@ -67,6 +68,7 @@ var house = map[string]place{
 	// what exists for tests
 	"internal/storetest":   {may: slices.Concat(actor, []string{"internal/testservers"}), test: true},
 	"internal/testservers": {test: true},
+	"internal/hostile":     {may: words, test: true},
 	"internal/e2e":         {anything: true, test: true},
 	"sim":                  {anything: true, test: true},
 	"bench":                {anything: true, test: true},

@@ -61,15 +61,26 @@ func (s *Service) sendGrants(ctx context.Context, id Lane, orders []GrantOrder) 
 }
 
 // checkGone tells a store that lost an epoch from a message that came too late: only when SQL says,
-// after the store's answer, that the epoch is still open has the lane lost its memory.
+// after the store's answer, that the epoch is still open has something been lost. If the store has
+// the balance after all, it is only the log that does not take entries: that bucket is broken alone.
 func (s *Service) checkGone(ctx context.Context, l *lane, ref Ref) {
 	rows, err := s.sql.Epochs(ctx, []Ref{ref})
 	if err != nil {
 		s.failed("sql", err)
 		return
 	}
-	if row, ok := rows[ref]; ok && (row.Status == ledger.Open || row.Status == ledger.Closing) && row.Fenced == "" {
+	row, ok := rows[ref]
+	if !ok || row.Status != ledger.Open && row.Status != ledger.Closing || row.Fenced != "" {
+		return
+	}
+	balances, err := l.instance.Balances(ctx, l.id, []Ref{ref})
+	switch {
+	case err != nil:
+		s.failed("store", err)
+	case balances[0].Verdict == EpochGone:
 		s.memoryLost(l, ref.Activation, "the store does not have an epoch that is open")
+	default:
+		s.fence(ctx, ref, "the log holds a later epoch than this one, which is open")
 	}
 }
 

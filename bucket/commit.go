@@ -385,12 +385,12 @@ func unknown(op string, cause error) error {
 		Message: "whether it happened is not known; repeat the same request id", Err: cause}
 }
 
-// fence stops a bucket that is broken by itself; the chores recover it while the others serve.
+// fence stops a bucket that is broken by itself while the others serve. The next look at the
+// unfinished work recovers it.
 func (s *Service) fence(ctx context.Context, ref Ref, why string) {
 	s.observer.Fenced()
 	s.log.Error("bucket fenced", "bucket", ref.Bucket, "epoch", ref.Epoch, "why", why)
 	if err := s.sql.Fence(ctx, ref, why); err != nil {
 		s.failed("sql", err)
 	}
-	s.later("recover bucket", s.finishUnfinished)
 }

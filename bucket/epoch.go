@@ -38,8 +38,7 @@ func (s *Service) open(ctx context.Context, id Lane, refs []Ref) {
 		case Broken:
 			s.fence(ctx, usable[i], r.Why)
 		case EpochGone:
-			// The log already has this epoch without its hash, or a later one: the store is not what it was.
-			s.checkOpening(ctx, l, usable[i])
+			s.checkOpening(ctx, usable[i])
 		}
 	}
 	if len(opened) == 0 {
@@ -50,15 +49,17 @@ func (s *Service) open(ctx context.Context, id Lane, refs []Ref) {
 	}
 }
 
-// checkOpening recovers an epoch that its store refuses to create although SQL still waits for it.
-func (s *Service) checkOpening(ctx context.Context, l *lane, ref Ref) {
+// checkOpening fences an epoch that its store refuses to create although SQL still waits for it: the
+// log holds a later one. The chores replace it; if that does not help either, a person has to look
+// (docs/OPERATIONS.md).
+func (s *Service) checkOpening(ctx context.Context, ref Ref) {
 	rows, err := s.sql.Epochs(ctx, []Ref{ref})
 	if err != nil {
 		s.failed("sql", err)
 		return
 	}
-	if row, ok := rows[ref]; ok && row.Status == ledger.Opening {
-		s.memoryLost(l, ref.Activation, "the store refuses to create an epoch that SQL is opening")
+	if row, ok := rows[ref]; ok && row.Status == ledger.Opening && row.Fenced == "" {
+		s.fence(ctx, ref, "the store refuses to create this epoch: its log holds a later one")
 	}
 }
 

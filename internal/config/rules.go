@@ -36,7 +36,8 @@ func secret(r rule) rule {
 }
 
 func text(into *string) rule {
-	return rule{want: "must be a text (in quotes, if it looks like a number)", target: into, set: func(value any) bool {
+	const want = "must be a text (in quotes, if it looks like a number)"
+	return rule{want: want, target: into, set: func(value any) bool {
 		text, ok := value.(string)
 		*into = text
 		return ok
@@ -118,7 +119,8 @@ func flag(into *bool) rule {
 
 func integer(into *int, least, most int) rule {
 	bounds := fmt.Sprintf("%d to %d", least, most)
-	return rule{want: "must be an integer of " + bounds, bounds: bounds, target: into, set: func(value any) bool {
+	want := "must be an integer of " + bounds
+	return rule{want: want, bounds: bounds, target: into, set: func(value any) bool {
 		switch value := value.(type) {
 		case int:
 			*into = value
@@ -174,7 +176,8 @@ func isAddress(text string) bool {
 }
 
 func addresses(into *[]string) rule {
-	return rule{want: "must be a list of host:port, such as [127.0.0.1:6379]", target: into, set: func(value any) bool {
+	const want = "must be a list of host:port, such as [127.0.0.1:6379]"
+	return rule{want: want, target: into, set: func(value any) bool {
 		list, ok := value.([]any)
 		*into = nil
 		for _, element := range list {

@@ -79,41 +79,53 @@ var sectionsToCome = []string{"auth", "tls", "recycle", "ledger", "limits"}
 // checkWhole returns what does not go together. It is called when every key for itself is right.
 func (c *Config) checkWhole(defaultDSN string) []Fault {
 	var faults []Fault
-	fault := func(key string, value any, want string) { faults = append(faults, Fault{key, show(value), want}) }
 	if c.Database.Driver == MySQL && c.Database.DSN == defaultDSN {
-		fault("database.dsn", c.Database.DSN, "must be user:password@tcp(host:3306)/database for mysql")
+		faults = append(faults, Fault{"database.dsn", show(c.Database.DSN),
+			"must be user:password@tcp(host:3306)/database for mysql"})
 	}
 	if c.HTTP.RequestTimeout <= c.Deduct.Deadline {
-		fault("http.request_timeout", c.HTTP.RequestTimeout, "must be longer than deduct.deadline, "+c.Deduct.Deadline.String())
+		faults = append(faults, Fault{"http.request_timeout", c.HTTP.RequestTimeout.String(),
+			"must be longer than deduct.deadline, " + c.Deduct.Deadline.String()})
 	}
 	if len(c.Instances) == 0 {
-		fault("instances", nil, "must have at least one instance")
+		faults = append(faults, Fault{"instances", "", "must have at least one instance"})
 	}
-	sql, names := 0, map[string]bool{}
+	names, rows := map[string]bool{}, 0
 	for n := range c.Instances {
 		i := &c.Instances[n]
-		key := instanceKey(n)
 		if names[i.Name] {
-			fault(key+".name", i.Name, "must be unique")
+			faults = append(faults, Fault{instanceKey(n) + ".name", show(i.Name), "must be unique"})
 		}
 		names[i.Name] = true
 		if i.Driver == SQL {
-			if sql++; sql > 1 {
-				fault(key+".driver", i.Driver, "must not be sql a second time: there is one database")
-			}
-			if len(i.Addrs) > 0 || i.Username != "" || i.Password != "" || i.TLS.Enabled || i.DB != 0 {
-				fault(key, i.Name, "must not have keys for redis beside driver sql")
-			}
-		} else if len(i.Addrs) != 1 {
-			fault(key+".addrs", i.Addrs, "must be one host:port")
+			rows++
 		}
-		if i.Driver == Redis && len(i.Addrs) == 1 {
-			if _, err := i.TLS.Client(i.Addrs[0]); err != nil {
-				fault(key, i.Name, err.Error())
-			}
+		if i.Driver == SQL && rows > 1 {
+			faults = append(faults, Fault{instanceKey(n) + ".driver", show(i.Driver),
+				"must not be sql a second time: there is one database"})
+		}
+		if key, value, want := i.check(); want != "" {
+			faults = append(faults, Fault{instanceKey(n) + key, show(value), want})
 		}
 	}
 	return faults
+}
+
+// check returns what of one instance does not go together, under which key; want "" if nothing.
+func (i *Instance) check() (key string, value any, want string) {
+	switch {
+	case i.Driver == SQL:
+		if len(i.Addrs) > 0 || i.Username != "" || i.Password != "" || i.TLS.Enabled || i.DB != 0 {
+			return "", i.Name, "must not have keys for redis beside driver sql"
+		}
+	case len(i.Addrs) != 1:
+		return ".addrs", i.Addrs, "must be one host:port"
+	default:
+		if _, err := i.TLS.Client(i.Addrs[0]); err != nil {
+			return ".tls", i.Name, err.Error()
+		}
+	}
+	return "", nil, ""
 }
 
 // name is a setting that must be a name of the domain.

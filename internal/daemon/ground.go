@@ -30,7 +30,8 @@ type ground struct {
 // open opens the database, waiting for it a bounded time, and makes the instances; it does not
 // connect to them, except to check their settings. Close what it returns also after an error.
 func open(ctx context.Context, c config.Config, log *slog.Logger) (*ground, error) {
-	g := &ground{instances: map[string]bucket.Instance{}, lanes: map[string]int{}, drivers: map[string]string{}}
+	g := &ground{instances: map[string]bucket.Instance{},
+		lanes: map[string]int{}, drivers: map[string]string{}}
 	var err error
 	if g.db, err = openDatabase(ctx, c.Database, log); err != nil {
 		return g, fmt.Errorf("database: %w", err)
@@ -104,7 +105,8 @@ func newRedis(i config.Instance, installation string) (*redisstore.Store, error)
 
 // checkSettings warns of settings with which an instance may lose what it said was done, or refuses
 // them. An instance that cannot be reached does not keep the others from serving.
-func checkSettings(ctx context.Context, name string, store *redisstore.Store, strict bool, log *slog.Logger) error {
+func checkSettings(ctx context.Context, name string, store *redisstore.Store, strict bool,
+	log *slog.Logger) error {
 	warnings, err := store.Settings(ctx)
 	if err != nil {
 		log.Warn("settings of an instance not checked", "instance", name, "error", err)
@@ -125,7 +127,8 @@ func checkSettings(ctx context.Context, name string, store *redisstore.Store, st
 }
 
 // service makes the service on this ground.
-func (g *ground) service(c config.Config, log *slog.Logger, observer bucket.Observer) (*bucket.Service, error) {
+func (g *ground) service(c config.Config, log *slog.Logger, observer bucket.Observer) (
+	*bucket.Service, error) {
 	return bucket.New(bucket.Config{
 		SQL: g.db, Instances: g.instances, Lanes: g.lanes, Clock: bucket.SystemClock{},
 		Rand: func(b []byte) { _, _ = rand.Read(b) }, // never fails

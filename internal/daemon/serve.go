@@ -60,7 +60,8 @@ func serve(ctx context.Context, c config.Config, log *slog.Logger) error {
 }
 
 // stopServer tells balancers, stops accepting, and lets requests under way finish.
-func stopServer(ctx context.Context, api *httpapi.API, server *http.Server, stop config.Stop, log *slog.Logger) {
+func stopServer(ctx context.Context, api *httpapi.API, server *http.Server, stop config.Stop,
+	log *slog.Logger) {
 	log.Info("stopping")
 	api.Leave()
 	time.Sleep(stop.Notice)

@@ -38,15 +38,19 @@ func (a *API) offline(c *call) (answer, error) { return c.onBucket(a.service.Off
 func (a *API) online(c *call) (answer, error)  { return c.onBucket(a.service.Online) }
 func (a *API) apply(c *call) (answer, error)   { return c.onBucket(a.service.ApplyTo) }
 
+// bucketVerb is a method of Buckets on one bucket.
+type bucketVerb func(context.Context, bucket.BudgetRef, string) (bucket.BucketView, error)
+
 // onBucket runs a verb on the bucket that the path names. Its body may be absent or {}.
-func (c *call) onBucket(verb func(context.Context, bucket.BudgetRef, string) (bucket.BucketView, error)) (answer, error) {
+func (c *call) onBucket(verb bucketVerb) (answer, error) {
 	ref, err := c.budget(c.query("tenant"))
 	if err != nil {
 		return answer{}, err
 	}
 	key := c.r.PathValue("key")
 	if budget.CheckKey(key) != "" {
-		return answer{}, budget.Refuse(budget.BucketNotFound, c.route.op, "%.80q is not the key of a bucket", key)
+		return answer{}, budget.Refuse(budget.BucketNotFound, c.route.op,
+			"%.80q is not the key of a bucket", key)
 	}
 	if err := c.readOptional(empty{}); err != nil {
 		return answer{}, err

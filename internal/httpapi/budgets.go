@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/base64"
 	"net/http"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -84,7 +83,10 @@ func (a *API) adjust(c *call) (answer, error) {
 	view, err := a.service.Adjust(c.ctx, bucket.AdjustRequest{
 		Budget: ref, RequestID: body.requestID, Quantity: body.quantity,
 	})
-	out := adjusted{body.requestID, body.quantity, string(bucket.AdjustmentDone), view.Replayed, budgetOf(&view)}
+	out := adjusted{
+		RequestID: body.requestID, Quantity: body.quantity, State: bucket.AdjustmentDone,
+		Replayed: view.Replayed, budgetView: budgetOf(&view),
+	}
 	return answer{body: out, version: view.Definition.Version}, err
 }
 
@@ -102,7 +104,9 @@ func (a *API) list(c *call) (answer, error) {
 	}
 	if query.Has("status") {
 		page.Status = budget.Status(query.Get("status"))
-		if !slices.Contains([]budget.Status{budget.Pending, budget.Effective, budget.Paused, budget.Expired}, page.Status) {
+		switch page.Status {
+		case budget.Pending, budget.Effective, budget.Paused, budget.Expired:
+		default:
 			c.faults.Invalid("status", `must be "pending", "effective", "paused" or "expired"`)
 		}
 	}
@@ -163,8 +167,10 @@ func (c *call) ifMatch() int64 {
 	if len(values) == 0 || len(values) == 1 && values[0] == "*" {
 		return 0
 	}
-	if len(values) == 1 && len(values[0]) > 2 && values[0][0] == '"' && values[0][len(values[0])-1] == '"' {
-		if version, ok := budget.ParseAmount(values[0][1 : len(values[0])-1]); ok {
+	if len(values) == 1 {
+		text, opened := strings.CutPrefix(values[0], `"`)
+		text, closed := strings.CutSuffix(text, `"`)
+		if version, ok := budget.ParseAmount(text); ok && opened && closed {
 			return version
 		}
 	}

@@ -56,10 +56,10 @@ type budgetPage struct {
 
 // adjusted is what an append or shrink did, and the budget after it.
 type adjusted struct {
-	RequestID  string `json:"request_id"`
-	Quantity   int64  `json:"quantity"`
-	State      string `json:"state"`
-	Replayed   bool   `json:"replayed"`
+	RequestID  string                 `json:"request_id"`
+	Quantity   int64                  `json:"quantity"`
+	State      bucket.AdjustmentState `json:"state"`
+	Replayed   bool                   `json:"replayed"`
 	budgetView `json:",inline"`
 }
 

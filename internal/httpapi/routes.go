@@ -81,6 +81,6 @@ func (a *API) noRoute(c *call) {
 		return
 	}
 	c.w.Header().Set("Allow", strings.Join(allowed, ", "))
-	c.fail(budget.Refuse(budget.MethodNotAllowed, "route", "%.50q is not a method of this call; allowed: %s",
-		c.r.Method, strings.Join(allowed, ", ")))
+	c.fail(budget.Refuse(budget.MethodNotAllowed, "route",
+		"%.50q is not a method of this call; allowed: %s", c.r.Method, strings.Join(allowed, ", ")))
 }

@@ -28,7 +28,8 @@ func (a *API) instances(c *call) (answer, error) {
 		if !found {
 			i = len(out.Instances)
 			at[name] = i
-			out.Instances = append(out.Instances, instanceView{Name: name, Driver: a.drivers[name], Health: "up"})
+			out.Instances = append(out.Instances,
+				instanceView{Name: name, Driver: a.drivers[name], Health: "up"})
 		}
 		instance := &out.Instances[i]
 		if !l.Reachable {

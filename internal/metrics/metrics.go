@@ -16,7 +16,6 @@ import (
 
 	"github.com/budgetd/budgetd/bucket"
 	"github.com/budgetd/budgetd/budget"
-	"github.com/budgetd/budgetd/internal/httpapi"
 )
 
 // Metrics is the one observer of a process. Safe for concurrent use.
@@ -38,10 +37,9 @@ type Metrics struct {
 	discrepancies prometheus.Counter
 }
 
-var (
-	_ httpapi.Observer = (*Metrics)(nil)
-	_ bucket.Observer  = (*Metrics)(nil)
-)
+var _ bucket.Observer = (*Metrics)(nil) // and httpapi.Observer, as package daemon relies on
+
+const namespace = "budgetd"
 
 // Buckets of the histograms: half a millisecond to ten seconds, and 1 to 4,096.
 var (
@@ -57,47 +55,60 @@ func New(version string) *Metrics {
 
 	m.gauge("build_info", "Always 1; the labels say what runs.",
 		prometheus.Labels{"version": version, "go": runtime.Version()}).Set(1)
-	m.deductions = m.counters("deductions_total", "Deductions by what became of them; code is empty for accepted ones.",
-		"outcome", "code")
-	m.requests = m.histograms("http_request_duration_seconds", "Time until an HTTP request was answered.",
-		seconds, "method", "route", "status")
+	m.deductions = m.counters("deductions_total",
+		"Deductions by what became of them; code is empty for accepted ones.", "outcome", "code")
+	m.requests = m.histograms("http_request_duration_seconds",
+		"Time until an HTTP request was answered.", seconds, "method", "route", "status")
 	m.inFlight = m.gauge("http_requests_in_flight", "HTTP requests being answered.", nil)
-	m.laneCalls = m.histograms("lane_call_duration_seconds", "Time of one call of a store.", seconds, "instance")
-	m.laneBatches = m.histograms("lane_call_operations", "Operations in one call of a store.", counts, "instance")
-	m.commits = m.histograms("commit_duration_seconds", "Time of one transaction of the ledger.", seconds).WithLabelValues()
-	m.commitRows = m.histograms("commit_rows", "Ledger rows in one transaction.", counts).WithLabelValues()
+	m.laneCalls = m.histograms("lane_call_duration_seconds",
+		"Time of one call of a store.", seconds, "instance")
+	m.laneBatches = m.histograms("lane_call_operations",
+		"Operations in one call of a store.", counts, "instance")
+	m.commits = m.histograms("commit_duration_seconds",
+		"Time of one transaction of the ledger.", seconds).WithLabelValues()
+	m.commitRows = m.histograms("commit_rows",
+		"Ledger rows in one transaction.", counts).WithLabelValues()
 	m.duplicates = m.counters("duplicate_executions_total",
 		"Deductions that a store made again; their units were returned.").WithLabelValues()
-	m.returned = m.counters("duplicate_units_returned_total", "Minor units that duplicates gave back.").WithLabelValues()
-	m.moved = m.counters("moved_units_total", "Minor units moved between total and buckets, by step.", "step")
+	m.returned = m.counters("duplicate_units_returned_total",
+		"Minor units that duplicates gave back.").WithLabelValues()
+	m.moved = m.counters("moved_units_total",
+		"Minor units moved between total and buckets, by step.", "step")
 	m.failures = m.counters("errors_total", "Calls of stores and of SQL that failed.", "where", "code")
-	m.fenced = m.counters("fenced_buckets_total", "Buckets that were stopped because log and ledger disagree.").WithLabelValues()
-	m.discrepancies = m.counters("audit_discrepancies_total", "Figures that did not agree in an audit; must stay 0.").WithLabelValues()
+	m.fenced = m.counters("fenced_buckets_total",
+		"Buckets that were stopped because log and ledger disagree.").WithLabelValues()
+	m.discrepancies = m.counters("audit_discrepancies_total",
+		"Figures that did not agree in an audit; must stay 0.").WithLabelValues()
 	m.deductions.WithLabelValues("accepted", "") // there from the start, so that rates begin at 0
 	return m
 }
 
 func (m *Metrics) gauge(name, help string, labels prometheus.Labels) prometheus.Gauge {
-	g := prometheus.NewGauge(prometheus.GaugeOpts{Namespace: "budgetd", Name: name, Help: help, ConstLabels: labels})
+	g := prometheus.NewGauge(prometheus.GaugeOpts{
+		Namespace: namespace, Name: name, Help: help, ConstLabels: labels})
 	m.registry.MustRegister(g)
 	return g
 }
 
 func (m *Metrics) counters(name, help string, labels ...string) *prometheus.CounterVec {
-	c := prometheus.NewCounterVec(prometheus.CounterOpts{Namespace: "budgetd", Name: name, Help: help}, labels)
+	c := prometheus.NewCounterVec(prometheus.CounterOpts{
+		Namespace: namespace, Name: name, Help: help}, labels)
 	m.registry.MustRegister(c)
 	return c
 }
 
-func (m *Metrics) histograms(name, help string, buckets []float64, labels ...string) *prometheus.HistogramVec {
-	h := prometheus.NewHistogramVec(prometheus.HistogramOpts{Namespace: "budgetd", Name: name, Help: help, Buckets: buckets}, labels)
+func (m *Metrics) histograms(name, help string, buckets []float64,
+	labels ...string) *prometheus.HistogramVec {
+	h := prometheus.NewHistogramVec(prometheus.HistogramOpts{
+		Namespace: namespace, Name: name, Help: help, Buckets: buckets}, labels)
 	m.registry.MustRegister(h)
 	return h
 }
 
 // Handler answers /metrics.
 func (m *Metrics) Handler() http.Handler {
-	return promhttp.HandlerFor(m.registry, promhttp.HandlerOpts{Registry: m.registry, MaxRequestsInFlight: 4})
+	return promhttp.HandlerFor(m.registry,
+		promhttp.HandlerOpts{Registry: m.registry, MaxRequestsInFlight: 4})
 }
 
 // Request counts an answered HTTP request.

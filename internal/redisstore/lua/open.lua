@@ -33,6 +33,14 @@ for k = 1, #KEYS, 2 do
   elseif not bucket.missing then
     verdict, balance, seq = ALREADY, bucket.balance, bucket.seq
   else
+    -- A key of another type holds nothing of a log, and SQL has ended every life it could belong to:
+    -- without removing it this bucket could never be opened again.
+    local kind = redis.call('TYPE', log_key).ok
+    if kind ~= 'none' and kind ~= 'stream' then
+      local done = redis.pcall('DEL', log_key)
+      if type(done) == 'table' then return failed(done.err) end
+      written = true
+    end
     bucket = {seq = -1, chain = ''}
     verdict, why, fault = append(log_key, epoch, bucket, line)
     if fault then return fault end
