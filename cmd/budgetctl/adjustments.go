@@ -11,8 +11,8 @@ func (a *app) appendCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "append BUDGET QUANTITY",
 		Short: "Add to a budget's total",
-		Long: `Adds to a budget's total. Without --request-id one is made up and shown: repeat the command with
-it when the outcome is unknown, and the units are added once.`,
+		Long: `Adds to a budget's total. Without --request-id one is made up and shown: repeat the command
+with it when the outcome is unknown, and the units are added once.`,
 		Example: `  budgetctl append spring-sale 5000
   budgetctl append spring-sale 5000 --request-id refill-2026-05-01`,
 	}
@@ -42,12 +42,14 @@ func (a *app) adjustment(cmd *cobra.Command, sign int64) *cobra.Command {
 			return err
 		}
 		request := client.AppendRequest{RequestID: id.value(), Quantity: sign * quantity}
-		return call(a, cmd, func(ctx context.Context, c *client.Client) (*client.Adjustment, error) {
+		ask := func(ctx context.Context, c *client.Client) (*client.Adjustment, error) {
 			answer, err := c.Append(ctx, args[0], request)
 			return answer, id.advise(err, "")
-		}, func(answer *client.Adjustment) string {
+		}
+		return call(a, cmd, ask, func(answer *client.Adjustment) string {
 			return details(field{"request id", answer.RequestID}, field{"quantity", answer.Quantity},
-				field{"state", answer.State}, field{"replayed", answer.Replayed}, field{"total", answer.TotalQuantity},
+				field{"state", answer.State}, field{"replayed", answer.Replayed},
+				field{"total", answer.TotalQuantity},
 				field{"undistributed", answer.Undistributed}, field{"remaining", answer.Remaining},
 				field{"used", answer.Used})
 		})

@@ -24,7 +24,8 @@ func arguments(cmd *cobra.Command, args []string) error {
 func amount(text string) (int64, error) {
 	n, ok := budget.ParseAmount(text)
 	if !ok {
-		return 0, usagef("amount %q: must be a whole number from 1 to %d, digits only", text, budget.MaxAmount)
+		return 0, usagef("amount %q: must be a whole number from 1 to %d, digits only",
+			text, budget.MaxAmount)
 	}
 	return n, nil
 }
@@ -72,7 +73,8 @@ func instant(flag, text string) (time.Time, error) {
 	}
 	at, err := time.Parse(time.RFC3339, text)
 	if err != nil {
-		return time.Time{}, usagef("--%s %q: must be a time with zone such as 2026-12-31T23:59:59Z, or never", flag, text)
+		return time.Time{}, usagef(
+			"--%s %q: must be a time with zone such as 2026-12-31T23:59:59Z, or never", flag, text)
 	}
 	return at, nil
 }

@@ -13,8 +13,8 @@ func (a *app) auditCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "audit BUDGET",
 		Short: "Prove that no unit was lost or made up",
-		Long: `Recomputes a budget's figures from rows and entries, on live traffic, and compares them with what
-the columns and the stores hold. Exit status 4: something does not agree.`,
+		Long: `Recomputes a budget's figures from rows and entries, on live traffic, and compares them
+with what the columns and the stores hold. Exit status 4: something does not agree.`,
 		Example: `  budgetctl audit spring-sale
   budgetctl audit spring-sale -o json`,
 		Args: arguments,
@@ -23,10 +23,12 @@ the columns and the stores hold. Exit status 4: something does not agree.`,
 				return err
 			}
 			var report *client.AuditReport
-			err := call(a, cmd, func(ctx context.Context, c *client.Client) (_ *client.AuditReport, err error) {
-				report, err = c.Audit(ctx, args[0])
-				return report, err
-			}, proof)
+			ask := func(ctx context.Context, c *client.Client) (*client.AuditReport, error) {
+				answer, err := c.Audit(ctx, args[0])
+				report = answer
+				return answer, err
+			}
+			err := call(a, cmd, ask, proof)
 			if err == nil && !report.OK {
 				return statusError{fmt.Errorf(
 					"budget %s: %d discrepancies; docs/OPERATIONS.md says what to do about each",
@@ -39,9 +41,10 @@ the columns and the stores hold. Exit status 4: something does not agree.`,
 
 // proof lays out an audit: the equation, and what contradicts it.
 func proof(r *client.AuditReport) string {
-	text := details(field{"ok", r.OK}, field{"total", r.Total}, field{"undistributed", r.Undistributed},
-		field{"in transit", r.InTransit}, field{"remaining", r.Remaining}, field{"held", r.Held},
-		field{"used", r.Used}, field{"quarantined", r.Quarantined}, field{"forfeited", r.Forfeited},
+	text := details(field{"ok", r.OK}, field{"total", r.Total},
+		field{"undistributed", r.Undistributed}, field{"in transit", r.InTransit},
+		field{"remaining", r.Remaining}, field{"held", r.Held}, field{"used", r.Used},
+		field{"quarantined", r.Quarantined}, field{"forfeited", r.Forfeited},
 		field{"at risk", r.AtRisk})
 	if len(r.Unchecked) > 0 {
 		text += "\n\nstores that could not be read (their rows were checked): " +
@@ -54,5 +57,6 @@ func proof(r *client.AuditReport) string {
 	for i, d := range r.Discrepancies {
 		rows[i] = []any{d.What, d.Bucket, d.Epoch, d.Recorded, d.Counted}
 	}
-	return text + "\n\n" + listing([]string{"discrepancy", "bucket", "epoch", "recorded", "counted"}, rows)
+	header := []string{"discrepancy", "bucket", "epoch", "recorded", "counted"}
+	return text + "\n\n" + listing(header, rows)
 }

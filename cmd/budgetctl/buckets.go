@@ -26,14 +26,14 @@ func (a *app) bucketsCommand() *cobra.Command {
 }
 
 // bucketVerb is a call about one bucket.
-type bucketVerb func(c *client.Client, ctx context.Context, name, key string) (*client.Bucket, error)
+type bucketVerb func(_ *client.Client, _ context.Context, name, key string) (*client.Bucket, error)
 
 func (a *app) offlineCommand() *cobra.Command {
 	return a.bucketCommand((*client.Client).Offline, &cobra.Command{
 		Use:   "offline BUDGET BUCKET_KEY",
 		Short: "Close a bucket and bring what it holds back to the total",
-		Long: `Closes a bucket and brings what it holds back to the total. It stays offline until 'budgetctl
-online'. The last online bucket of an effective budget stays (last_bucket).`,
+		Long: `Closes a bucket and brings what it holds back to the total. It stays offline until
+'budgetctl online'. The last online bucket of an effective budget stays (last_bucket).`,
 		Example: `  budgetctl offline spring-sale spring-sale:bucket-3`,
 	})
 }
@@ -50,8 +50,8 @@ func (a *app) applyCommand() *cobra.Command {
 	return a.bucketCommand((*client.Client).Apply, &cobra.Command{
 		Use:   "apply BUDGET BUCKET_KEY",
 		Short: "Let a bucket take units from the total",
-		Long: `Lets a bucket take units from the total, as much as the budget's rule allows. It has no request
-id: when the outcome is unknown, look with 'budgetctl buckets' before repeating it.`,
+		Long: `Lets a bucket take units from the total, as much as the budget's rule allows. It has no
+request id: when the outcome is unknown, look with 'budgetctl buckets' before repeating it.`,
 		Example: `  budgetctl apply spring-sale spring-sale:bucket-3`,
 	})
 }

@@ -16,8 +16,8 @@ func (a *app) createCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "create NAME",
 		Short: "Make a budget",
-		Long: `Makes a budget and shows it. The same definition again changes nothing and shows the budget that
-is there; another definition under the same name is refused (name_taken).`,
+		Long: `Makes a budget and shows it. The same definition again changes nothing and shows the budget
+that is there; another definition under the same name is refused (name_taken).`,
 		Example: `  budgetctl create spring-sale --total 1000000 --type promo --buckets 8
   budgetctl create coupons --total 50000 --type promo --unit amount --end 2026-12-31T23:59:59Z`,
 		Args: arguments,
@@ -135,8 +135,8 @@ func (a *app) setCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "set BUDGET",
 		Short: "Change a budget's definition",
-		Long: `Changes what the flags name and leaves the rest. The change holds on every node within a second.
-With --if-version it is made only to that version, as 'budgetctl get' shows it.`,
+		Long: `Changes what the flags name and leaves the rest. The change holds on every node within a
+second. With --if-version it is made only to that version, as 'budgetctl get' shows it.`,
 		Example: `  budgetctl set spring-sale --end 2026-12-31T23:59:59Z
   budgetctl set spring-sale --sharding 5000 --adjust-cnt 20 --if-version 3`,
 		Args: arguments,
@@ -250,7 +250,8 @@ func view(b *client.Budget) string {
 		{"sharding quantity", bound(b.ShardingQuantity)}, {"adjust cnt", bound(int64(b.AdjustCnt))},
 		{"buckets online", b.Buckets.Online}, {"buckets offline", b.Buckets.Offline},
 		{"total", b.TotalQuantity}, {"out", b.OutQuantity}, {"undistributed", b.Undistributed},
-		{"pending shrink", b.PendingShrink}, {"remaining", b.Remaining}, {"held", b.Held}, {"used", b.Used},
+		{"pending shrink", b.PendingShrink}, {"remaining", b.Remaining}, {"held", b.Held},
+		{"used", b.Used},
 		{"in transit", b.InTransit}, {"quarantined", b.Quarantined}, {"forfeited", b.Forfeited},
 	}
 	if b.Period != nil {

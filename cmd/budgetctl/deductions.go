@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"regexp"
 	"strings"
 
 	"github.com/budgetd/budgetd/client"
@@ -43,12 +44,12 @@ func (f *idFlag) advise(err error, orElse string) error {
 		f.name, quoted(f.value()), orElse)}
 }
 
+// plainWord matches what a shell takes as one word as it stands.
+var plainWord = regexp.MustCompile(`^[A-Za-z0-9_.:/@-]+$`)
+
 // quoted writes a text as one word of a shell.
 func quoted(text string) string {
-	plain := strings.IndexFunc(text, func(r rune) bool {
-		return !strings.ContainsRune("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_.:/@", r)
-	}) < 0
-	if plain {
+	if plainWord.MatchString(text) {
 		return text
 	}
 	return "'" + strings.ReplaceAll(text, "'", `'\''`) + "'"
@@ -59,16 +60,17 @@ func (a *app) deductCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "deduct BUDGET AMOUNT",
 		Short: "Use units of a budget",
-		Long: `Uses units of a budget, at most once per request id. Without --request-id one is made up and
-shown. A refusal (exit status 3) means that nothing was used.`,
+		Long: `Uses units of a budget, at most once per request id. Without --request-id one is made up
+and shown. A refusal (exit status 3) means that nothing was used.`,
 		Example: `  budgetctl deduct spring-sale 5 --request-id o1
-  budgetctl deduct spring-sale 5 --request-id o2 --key u1 --dimension user=u1 --reference "order 2"`,
+  budgetctl deduct spring-sale 5 --request-id o2 --key u1 --dimension user=u1 --reference o2`,
 		Args: arguments,
 	}
 	id := requestIDFlag(cmd)
 	flags := cmd.Flags()
 	flags.StringVar(&request.Key, "key", "", "routes to a bucket (default: the request id)")
-	flags.StringToStringVar(&request.Dimensions, "dimension", nil, "whom it is for, name=value; repeatable")
+	flags.StringToStringVar(&request.Dimensions, "dimension", nil,
+		"whom it is for, name=value; repeatable")
 	flags.StringVar(&request.Reference, "reference", "", "note that is recorded with it")
 	cmd.RunE = func(cmd *cobra.Command, args []string) (err error) {
 		request.Amount, err = amount(args[1])
@@ -84,11 +86,13 @@ shown. A refusal (exit status 3) means that nothing was used.`,
 			return err
 		}
 		request.RequestID = id.value()
-		return call(a, cmd, func(ctx context.Context, c *client.Client) (*client.DeductAnswer, error) {
+		orElse := "; or make certain that it never does: budgetctl cancel " + args[0] + " " +
+			quoted(request.RequestID)
+		ask := func(ctx context.Context, c *client.Client) (*client.DeductAnswer, error) {
 			answer, err := c.Deduct(ctx, args[0], request)
-			return answer, id.advise(err, fmt.Sprintf("; or make certain that it never does: budgetctl cancel %s %s",
-				args[0], quoted(request.RequestID)))
-		}, func(answer *client.DeductAnswer) string {
+			return answer, id.advise(err, orElse)
+		}
+		return call(a, cmd, ask, func(answer *client.DeductAnswer) string {
 			fields := []field{{"request id", answer.RequestID}, {"outcome", answer.Outcome},
 				{"amount", answer.Amount}, {"state", answer.State}, {"bucket", answer.Bucket},
 				{"bucket remaining", answer.Remaining}, {"budget remaining", answer.BudgetRemaining}}
@@ -108,8 +112,8 @@ func (a *app) rollbackCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "rollback BUDGET REQUEST_ID",
 		Short: "Give a deduction's units back",
-		Long: `Gives the units of a deduction back: all that is left of it, or with --amount a part. A part needs
-a rollback id of its own; without --rollback-id one is made up and shown.
+		Long: `Gives the units of a deduction back: all that is left of it, or with --amount a part.
+A part needs a rollback id of its own; without --rollback-id one is made up and shown.
 
 That no deduction is found (exit status 1) is not final while an answer to it is outstanding:
 'budgetctl cancel' is.`,
@@ -117,9 +121,10 @@ That no deduction is found (exit status 1) is not final while an answer to it is
   budgetctl rollback spring-sale o1 --amount 2 --rollback-id refund-17`,
 		Args: arguments,
 	}
-	cmd.Flags().StringVar(&part, "amount", "", "part to give back, in minor units (default all that is left)")
-	cmd.Flags().StringVar(&id.text, id.name, "", "idempotency key of the rollback (default: the whole's)")
-	cmd.Flags().StringVar(&request.Receipt, "receipt", "", "receipt of the deduction")
+	flags := cmd.Flags()
+	flags.StringVar(&part, "amount", "", "part to give back (default all that is left)")
+	flags.StringVar(&id.text, id.name, "", "idempotency key of the rollback (default: the whole's)")
+	flags.StringVar(&request.Receipt, "receipt", "", "receipt of the deduction")
 	cmd.RunE = func(cmd *cobra.Command, args []string) (err error) {
 		request.RequestID = args[1]
 		err = firstOf(reference(args[0]), requestID(args[1]), id.check(cmd))
@@ -163,8 +168,8 @@ func (a *app) cancelCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "cancel BUDGET REQUEST_ID",
 		Short: "Make certain that a request id has no effect",
-		Long: `Makes certain that a request id has no effect: a deduction that happened is rolled back, and one
-that did not never will (state void), even if it is still under way.`,
+		Long: `Makes certain that a request id has no effect: a deduction that happened is rolled back,
+and one that did not never will (state void), even if it is still under way.`,
 		Example: `  budgetctl cancel spring-sale o1`,
 		Args:    arguments,
 		RunE: func(cmd *cobra.Command, args []string) error {

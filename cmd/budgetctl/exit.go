@@ -125,18 +125,26 @@ func headline(p *client.Problem) string {
 
 // nextSteps say what to do about a refusal that does not say it itself.
 var nextSteps = map[budget.Code]string{
-	budget.BudgetNotFound:    "'budgetctl list' shows the budgets of the tenant; --tenant names another one",
-	budget.BucketNotFound:    "'budgetctl buckets' shows the buckets of a budget",
-	budget.DeductionNotFound: "this is not final, the deduction may still arrive; 'budgetctl cancel' makes certain that it has no effect",
-	budget.BudgetPaused:      "'budgetctl resume' makes it effective again",
-	budget.BudgetExhausted:   "deduct less, or add to it with 'budgetctl append'",
-	budget.RequestConflict:   "repeat it exactly as it was, or use another id for what is another request",
-	budget.RequestVoid:       "the id was cancelled for good; use another one",
-	budget.NameTaken:         "'budgetctl get' shows the budget that has the name",
-	budget.VersionConflict:   "somebody changed the budget; look at it with 'budgetctl get' and decide anew",
-	budget.LastBucket:        "bring another bucket online first, or pause the budget",
-	budget.Unavailable:       "nothing was done; repeat the command in a moment",
+	budget.BudgetNotFound: "'budgetctl list' shows the budgets of the tenant; " +
+		"--tenant names another one",
+	budget.BucketNotFound: "'budgetctl buckets' shows the buckets of a budget",
+	budget.DeductionNotFound: "this is not final, the deduction may still arrive; " +
+		"'budgetctl cancel' makes certain that it has no effect",
+	budget.BudgetPaused:    "'budgetctl resume' makes it effective again",
+	budget.BudgetExhausted: "deduct less, or add to it with 'budgetctl append'",
+	budget.RequestConflict: "repeat it exactly as it was, or use another id for another request",
+	budget.RequestVoid:     "the id was cancelled for good; use another one",
+	budget.NameTaken:       "'budgetctl get' shows the budget that has the name",
+	budget.VersionConflict: "somebody changed the budget; see 'budgetctl get' and decide anew",
+	budget.LastBucket:      "bring another bucket online first, or pause the budget",
+	budget.Unavailable:     "nothing was done; repeat the command in a moment",
 }
+
+const (
+	afterCancel = "Next: an answer had been lost, so the request id was cancelled to be certain; " +
+		"use another one."
+	whichServer = "Next: is budgetd running there? --server and BUDGETCTL_SERVER name another."
+)
 
 func nextStep(command string, err error) string {
 	var usage usageError
@@ -146,18 +154,18 @@ func nextStep(command string, err error) string {
 	kind := client.KindOf(err)
 	var p *client.Problem
 	if errors.As(err, &p) && p.Cancelled {
-		return "Next: an answer had been lost, so the request id was cancelled to be certain; use another one."
+		return afterCancel
 	}
 	var a advised
 	if errors.As(err, &a) && (kind == budget.MayBeDone || kind == budget.NotDone) {
 		if client.Unreachable(err) {
-			return "Next: is budgetd running there? --server and BUDGETCTL_SERVER name another. " + a.repeat
+			return whichServer + " " + a.repeat
 		}
 		return "Next: " + a.repeat
 	}
 	switch {
 	case client.Unreachable(err):
-		return "Next: is budgetd running there? --server and BUDGETCTL_SERVER name another."
+		return whichServer
 	case kind == budget.MayBeDone:
 		return "Next: it may have happened; look at it, or repeat the command."
 	}

@@ -14,6 +14,7 @@ import (
 	"github.com/budgetd/budgetd/budget"
 	"github.com/budgetd/budgetd/client"
 	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
 )
 
 // fake is budgetd in memory, as far as budgetctl sees it: one bucket per budget holds everything,
@@ -210,10 +211,10 @@ func (f *fake) list(r *http.Request) (int, any) {
 
 func (f *fake) patch(b *fakeBudget, r *http.Request) (int, any) {
 	var request struct {
-		Status           budget.Status `json:"status"`
-		EndAt            *time.Time    `json:"end_at"`
-		ShardingQuantity *int64        `json:"sharding_quantity"`
-		AdjustCnt        *int          `json:"adjust_cnt"`
+		Status           budget.Status  `json:"status"`
+		EndAt            jsontext.Value `json:"end_at"`
+		ShardingQuantity *int64         `json:"sharding_quantity"`
+		AdjustCnt        *int           `json:"adjust_cnt"`
 	}
 	if err := decode(r, &request); err != nil {
 		return refuse(400, budget.Malformed, "%v", err)
@@ -225,7 +226,10 @@ func (f *fake) patch(b *fakeBudget, r *http.Request) (int, any) {
 		b.Status = request.Status
 	}
 	if request.EndAt != nil {
-		b.EndAt = *request.EndAt
+		b.EndAt = time.Time{} // null: no end
+		if err := json.Unmarshal(request.EndAt, &b.EndAt); err != nil {
+			return refuse(400, budget.Malformed, "%v", err)
+		}
 	}
 	if request.ShardingQuantity != nil {
 		b.ShardingQuantity = *request.ShardingQuantity

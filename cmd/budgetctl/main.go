@@ -20,7 +20,8 @@ func main() {
 
 // run is the whole program: it carries out one command line and returns the exit status. Data goes
 // to stdout, everything said to a person to stderr.
-func run(ctx context.Context, args []string, getenv func(string) string, stdout, stderr io.Writer) int {
+func run(ctx context.Context, args []string, getenv func(string) string, stdout, stderr io.Writer,
+) int {
 	a := &app{getenv: getenv, stdout: stdout, stderr: stderr}
 	root := a.rootCommand()
 	root.SetArgs(args)

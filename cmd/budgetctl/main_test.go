@@ -81,7 +81,9 @@ func TestOutput(t *testing.T) {
 		{"get", []string{sale}, "get spring-sale"},
 		{"list", []string{sale, "create autumn --total 5 --type promo", "pause autumn"}, "list"},
 		{"list-none", []string{sale}, "list --status paused"},
-		{"set", []string{sale}, "set spring-sale --end 2027-01-01T00:00:00Z --sharding 0 --adjust-cnt 9 --if-version 1"},
+		{"set", []string{sale}, "set spring-sale --end 2027-01-01T00:00:00Z --sharding 250 --adjust-cnt 9 --if-version 1"},
+		{"set-unbounded", []string{sale, "set spring-sale --end 2027-01-01T00:00:00Z --sharding 250"},
+			"set spring-sale --end never --sharding 0"},
 		{"pause", []string{sale}, "pause spring-sale"},
 		{"resume", []string{sale, "pause spring-sale"}, "resume spring-sale"},
 		{"append", []string{sale}, "append spring-sale 500 --request-id a1"},
@@ -204,6 +206,35 @@ func TestStatusOfProblems(t *testing.T) {
 				t.Errorf("status %d, want %d", got, test.want)
 			}
 		})
+	}
+}
+
+// TestReadThatFails: a read has no outcome that could be unknown.
+func TestReadThatFails(t *testing.T) {
+	server := newFake(t)
+	server.interfere = always(500, "internal")
+	checkFailure(t, command(t, server.URL, "get b"), exitError, "budgetctl get: internal: D")
+	server.interfere = always(503, "unavailable")
+	checkFailure(t, command(t, server.URL, "get b"), exitUnknown, "unavailable", "repeat the command in a moment")
+}
+
+// TestRollbackOfPartsWithoutIDs: each gets an id of its own, which is told.
+func TestRollbackOfPartsWithoutIDs(t *testing.T) {
+	server := newFake(t)
+	must1(t, server.URL, "create b --total 100 --type promo")
+	must1(t, server.URL, "deduct b 10 --request-id o1")
+	for range 2 {
+		r := must1(t, server.URL, "rollback b o1 --amount 3 -o json")
+		if !regexp.MustCompile(`"rollback_id": "[0-9a-f]{32}"`).MatchString(r.stdout) {
+			t.Errorf("stdout %s", r.stdout)
+		}
+	}
+	if used := server.budgets["1"].Used; used != 4 {
+		t.Errorf("used %d, want 4", used)
+	}
+	// The whole has one id, so a repeat is no second rollback.
+	for range 2 {
+		must1(t, server.URL, "rollback b o1")
 	}
 }
 

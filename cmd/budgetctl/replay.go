@@ -19,9 +19,9 @@ import (
 // maxConcurrency bounds the calls under way at a time.
 const maxConcurrency = 1024
 
-const replayHelp = `Replays a log of web requests against a budget: one deduction per line, keyed by the line's client,
-and every so many accepted ones given back. FILE is tab-separated; its header names the columns
-"client" and "bytes".
+const replayHelp = `Replays a log of web requests against a budget: one deduction per line, keyed by
+the line's client, and every so many accepted ones given back. FILE is tab-separated; its header
+names the columns "client" and "bytes".
 
 The request id of a line is made of --id-prefix and the number of the line, so replaying the file
 again deducts nothing twice; what an earlier replay deducted is counted as replayed and not
@@ -44,16 +44,19 @@ func (a *app) replayCommand() *cobra.Command {
 	}
 	flags := cmd.Flags()
 	flags.StringVar(&unit, "amount", "one", "units per line: one, or its bytes (0 bytes: skipped)")
-	flags.IntVar(&plan.RollbackEvery, "rollback-every", 20, "give every Nth accepted deduction back; 0: none")
+	flags.IntVar(&plan.RollbackEvery, "rollback-every", 20,
+		"give every Nth accepted deduction back; 0: none")
 	flags.IntVar(&plan.Concurrency, "concurrency", 16, "calls under way at a time")
 	flags.IntVar(&plan.Batch, "batch", 1, "deductions per call")
 	flags.StringVar(&plan.IDPrefix, "id-prefix", "replay", "begin of the request ids")
-	flags.StringVar(&progress, "progress", "auto", "show progress: auto (on a terminal), always or never")
+	flags.StringVar(&progress, "progress", "auto",
+		"show progress: auto (on a terminal), always or never")
 	choose(cmd, "amount", "one", "bytes")
 	choose(cmd, "progress", "auto", "always", "never")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		plan.Budget, plan.Bytes, plan.Timeout = args[1], unit == "bytes", a.timeout
-		if err := firstOf(chosen(cmd, "amount", "progress"), reference(args[1]), checkPlan(plan)); err != nil {
+		err := firstOf(chosen(cmd, "amount", "progress"), reference(args[1]), checkPlan(plan))
+		if err != nil {
 			return err
 		}
 		return a.replay(cmd.Context(), args[0], plan, progress)

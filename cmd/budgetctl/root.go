@@ -30,7 +30,8 @@ type app struct {
 	timeout                        time.Duration
 }
 
-const rootHelp = `budgetctl makes budgets, deducts from them and looks at them, through budgetd's HTTP API.
+const rootHelp = `budgetctl makes budgets, deducts from them and looks at them, through budgetd's
+HTTP API.
 
 The server is taken from --server, else from BUDGETCTL_SERVER, else from the listen key of the
 --config file (budgetd's own config.yaml), else it is ` + defaultServer + `.
@@ -66,16 +67,21 @@ func (a *app) rootCommand() *cobra.Command {
 		SuggestionsMinimumDistance: 2,
 		SilenceUsage:               true,
 		Args:                       knownCommand,
-		RunE:                       func(*cobra.Command, []string) error { return usagef("which command?") },
-		PersistentPreRunE:          func(*cobra.Command, []string) error { return a.checkFlags() },
+		RunE: func(*cobra.Command, []string) error {
+			return usagef("which command?")
+		},
+		PersistentPreRunE: func(*cobra.Command, []string) error { return a.checkFlags() },
 	}
 	flags := root.PersistentFlags()
 	flags.StringVar(&a.server, "server", "", "base URL of budgetd (default "+defaultServer+")")
 	flags.StringVar(&a.tenant, "tenant", "", "tenant whose budgets are meant (default \"default\")")
 	flags.StringVar(&a.config, "config", "", "budgetd's config.yaml, for its listen address")
-	flags.StringVarP(&a.output, "output", "o", "table", "format of the data: "+strings.Join(formats, ", "))
-	flags.DurationVar(&a.timeout, "timeout", 30*time.Second, "longest time for one call with its repeats")
-	must(root.RegisterFlagCompletionFunc("output", cobra.FixedCompletions(formats, cobra.ShellCompDirectiveNoFileComp)))
+	flags.StringVarP(&a.output, "output", "o", "table",
+		"format of the data: "+strings.Join(formats, ", "))
+	flags.DurationVar(&a.timeout, "timeout", 30*time.Second,
+		"longest time for one call with its repeats")
+	must(root.RegisterFlagCompletionFunc("output",
+		cobra.FixedCompletions(formats, cobra.ShellCompDirectiveNoFileComp)))
 	must(root.MarkPersistentFlagFilename("config", "yaml", "yml"))
 	root.SetFlagErrorFunc(flagError)
 	root.AddCommand(
@@ -132,7 +138,8 @@ func (a *app) address() (string, error) {
 		Listen string `yaml:"listen"`
 	}
 	if err := yaml.Unmarshal(text, &file); err != nil {
-		return "", usagef("--config %s: %s", a.config, strings.TrimSpace(yaml.FormatError(err, false, false)))
+		why, _, _ := strings.Cut(yaml.FormatError(err, false, false), "\n")
+		return "", usagef("--config %s: %s", a.config, why)
 	}
 	if file.Listen == "" {
 		return defaultServer, nil
@@ -165,7 +172,10 @@ func reachable(listen string) (string, error) {
 
 // call makes one call and shows its answer: the data in the format asked for, the table made by
 // layout.
-func call[T any](a *app, cmd *cobra.Command, ask func(context.Context, *client.Client) (T, error), layout func(T) string) error {
+func call[T any](
+	a *app, cmd *cobra.Command,
+	ask func(context.Context, *client.Client) (T, error), layout func(T) string,
+) error {
 	c, err := a.client()
 	if err != nil {
 		return err

@@ -79,14 +79,15 @@ func read(columns, values []string, bytes bool) (entry, error) {
 	text := values[slices.Index(columns, "bytes")]
 	amount, ok := budget.ParseAmount(text)
 	if !ok && text != "0" {
-		return entry{}, fmt.Errorf("bytes %q: must be a whole number from 0 to %d", text, budget.MaxAmount)
+		return entry{}, fmt.Errorf("bytes %q: must be a whole number from 0 to %d",
+			text, budget.MaxAmount)
 	}
 	e.amount = amount
 	return e, nil
 }
 
-// Count reads a whole log and returns the number of entries to deduct for, or what is wrong with it, so that a
-// broken file is refused before anything is sent.
+// Count reads a whole log and returns the number of entries to deduct for, or what is wrong with
+// it, so that a broken file is refused before anything is sent.
 func Count(r io.Reader, bytes bool) (int, error) {
 	n := 0
 	for e, err := range entries(r, bytes) {

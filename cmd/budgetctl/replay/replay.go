@@ -43,9 +43,11 @@ type Service interface {
 
 // Run replays a log and returns what became of it, also when it did not get to the end
 // (Report.Complete). progress is called with the number of entries dealt with, from one goroutine
-// at a time. When ctx ends nothing new is sent, and the calls under way are waited for. The error is
-// that of reading the log.
-func Run(ctx context.Context, service Service, plan Plan, log io.Reader, progress func(done int)) (Report, error) {
+// at a time. When ctx ends nothing new is sent, and the calls under way are waited for. The error
+// is that of reading the log.
+func Run(ctx context.Context, service Service, plan Plan, log io.Reader, progress func(done int)) (
+	Report, error,
+) {
 	feed, stop := context.WithCancel(ctx)
 	defer stop()
 	r := &run{service: service, plan: plan, ctx: context.WithoutCancel(ctx),
@@ -109,7 +111,7 @@ func (r *run) feed(ctx context.Context, log io.Reader) (skipped int, complete bo
 			return false
 		case r.jobs <- batch:
 			batch = make([]entry, 0, r.plan.Batch)
-			return ctx.Err() == nil
+			return true
 		}
 	}
 	for e, err := range entries(log, r.plan.Bytes) {
