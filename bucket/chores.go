@@ -19,6 +19,11 @@ func (s *Service) finishUnfinished(ctx context.Context) {
 		s.failed("sql", err)
 		return
 	}
+	s.observer.Unfinished("epochs", len(u.Epochs))
+	s.observer.Unfinished("grants", len(u.Grants))
+	s.observer.Unfinished("shrinks", len(u.Shrinks))
+	s.observer.Unfinished("fenced", len(u.Fenced))
+	s.observer.Unfinished("returning", len(u.Returning))
 	for _, e := range u.Fenced {
 		s.recoverBucket(ctx, e)
 	}
@@ -125,7 +130,7 @@ func (s *Service) recoverBucket(ctx context.Context, e EpochOf) {
 func (s *Service) drainLive(ctx context.Context) {
 	for _, id := range s.laneOrder {
 		l := s.lanes[id]
-		after := Ref{}
+		after, lag := Ref{}, int64(0)
 		for ctx.Err() == nil {
 			epochs, err := s.sql.Live(ctx, id, after, choresLimit)
 			if err != nil {
@@ -135,15 +140,17 @@ func (s *Service) drainLive(ctx context.Context) {
 			if len(epochs) == 0 {
 				break
 			}
-			s.drainBehind(ctx, l, epochs)
+			lag += s.drainBehind(ctx, l, epochs)
 			last := epochs[len(epochs)-1].Row
 			after = Ref{Bucket: last.Bucket, Epoch: last.Number}
 		}
+		s.observer.Lag(id, lag)
 	}
 }
 
-// drainBehind drains those epochs whose store is ahead of the ledger.
-func (s *Service) drainBehind(ctx context.Context, l *lane, epochs []EpochOf) {
+// drainBehind drains those epochs whose store is ahead of the ledger, and returns by how many
+// entries they were.
+func (s *Service) drainBehind(ctx context.Context, l *lane, epochs []EpochOf) (lag int64) {
 	refs := make([]Ref, 0, len(epochs))
 	rows := make([]ledger.Epoch, 0, len(epochs))
 	for _, e := range epochs {
@@ -153,13 +160,13 @@ func (s *Service) drainBehind(ctx context.Context, l *lane, epochs []EpochOf) {
 		}
 	}
 	if len(refs) == 0 {
-		return
+		return lag
 	}
 	under := l.current()
 	balances, err := l.instance.Balances(ctx, l.id, refs)
 	if err != nil {
 		s.laneFailed(l, under, err)
-		return
+		return lag
 	}
 	d := newDraining(s)
 	for i, b := range balances {
@@ -171,16 +178,18 @@ func (s *Service) drainBehind(ctx context.Context, l *lane, epochs []EpochOf) {
 		case b.Seq < rows[i].DrainedSeq:
 			s.memoryLost(l, refs[i].Activation, "the store's log ends before what is in the ledger")
 		case b.Seq > rows[i].DrainedSeq:
+			lag += b.Seq - rows[i].DrainedSeq
 			e := d.epoch(l, refs[i])
 			e.from, e.upTo = rows[i].DrainedSeq, b.Seq
 		}
 	}
 	for range commitRounds {
 		if len(d.epochs) == 0 {
-			return
+			return lag
 		}
 		d.round(ctx)
 	}
+	return lag
 }
 
 // continueShrink brings units back for a shrink that waits: returning ones first, then whole buckets.

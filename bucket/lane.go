@@ -75,11 +75,21 @@ func (s *Service) deductBatch(l *lane, ops []Operation) []result[admitted] {
 		return failAll[admitted](len(ops), s.laneFailed(l, under, err))
 	}
 	out := make([]result[admitted], len(ops))
+	rows, duplicates, returned := 0, 0, int64(0)
 	for i := range out {
 		out[i].answer.reply = replies[i]
-		if outcomes != nil {
-			out[i].answer.outcome = outcomes[i]
+		if outcomes == nil || outcomes[i] == nil {
+			continue
 		}
+		out[i].answer.outcome = outcomes[i]
+		rows++
+		if dup := outcomes[i].Duplicate; dup != nil {
+			duplicates++
+			returned += dup.Amount
+		}
+	}
+	if l.direct != nil {
+		s.observer.Commit(rows, duplicates, returned, s.clock.Now().Sub(began))
 	}
 	return out
 }

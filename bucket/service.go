@@ -55,6 +55,11 @@ type Observer interface {
 	Fenced()
 	// Discrepancies: an audit found so many.
 	Discrepancies(n int)
+	// Unfinished: so much of a kind was found half done: epochs, grants, shrinks, fenced, returning
+	// (budgets). At most choresLimit of each is counted.
+	Unfinished(kind string, n int)
+	// Lag: so many log entries of an instance's lane were not in the ledger when last looked at.
+	Lag(lane Lane, entries int64)
 }
 
 type noObserver struct{}
@@ -65,6 +70,8 @@ func (noObserver) Moved(string, int64)                   {}
 func (noObserver) Failed(string, budget.Code)            {}
 func (noObserver) Fenced()                               {}
 func (noObserver) Discrepancies(int)                     {}
+func (noObserver) Unfinished(string, int)                {}
+func (noObserver) Lag(Lane, int64)                       {}
 
 // Settings bound the service. Zero values mean the defaults of New.
 type Settings struct {

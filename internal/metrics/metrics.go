@@ -35,6 +35,8 @@ type Metrics struct {
 	failures      *prometheus.CounterVec
 	fenced        prometheus.Counter
 	discrepancies prometheus.Counter
+	unfinished    *prometheus.GaugeVec
+	lag           *prometheus.GaugeVec
 }
 
 var _ bucket.Observer = (*Metrics)(nil) // and httpapi.Observer, as package daemon relies on
@@ -79,6 +81,10 @@ func New(version string) *Metrics {
 		"Buckets that were stopped because log and ledger disagree.").WithLabelValues()
 	m.discrepancies = m.counters("audit_discrepancies_total",
 		"Figures that did not agree in an audit; must stay 0.").WithLabelValues()
+	m.unfinished = m.gauges("unfinished",
+		"What was found half done at the last look: epochs, grants, shrinks, fenced, returning.", "kind")
+	m.lag = m.gauges("log_lag_entries",
+		"Log entries that were not in the ledger at the last look.", "instance", "lane")
 	m.deductions.WithLabelValues("accepted", "") // there from the start, so that rates begin at 0
 	return m
 }
@@ -86,6 +92,13 @@ func New(version string) *Metrics {
 func (m *Metrics) gauge(name, help string, labels prometheus.Labels) prometheus.Gauge {
 	g := prometheus.NewGauge(prometheus.GaugeOpts{
 		Namespace: namespace, Name: name, Help: help, ConstLabels: labels})
+	m.registry.MustRegister(g)
+	return g
+}
+
+func (m *Metrics) gauges(name, help string, labels ...string) *prometheus.GaugeVec {
+	g := prometheus.NewGaugeVec(prometheus.GaugeOpts{
+		Namespace: namespace, Name: name, Help: help}, labels)
 	m.registry.MustRegister(g)
 	return g
 }
@@ -178,3 +191,11 @@ func (m *Metrics) Fenced() { m.fenced.Inc() }
 
 // Discrepancies counts what an audit found.
 func (m *Metrics) Discrepancies(n int) { m.discrepancies.Add(float64(n)) }
+
+// Unfinished notes how much of a kind was found half done.
+func (m *Metrics) Unfinished(kind string, n int) { m.unfinished.WithLabelValues(kind).Set(float64(n)) }
+
+// Lag notes how far the ledger was behind the logs of a lane.
+func (m *Metrics) Lag(lane bucket.Lane, entries int64) {
+	m.lag.WithLabelValues(lane.Instance, strconv.Itoa(lane.Index)).Set(float64(entries))
+}
