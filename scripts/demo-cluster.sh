@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # The demo of demo.sh as it would run in production, on one machine: two budgetd on one MariaDB
 # and three Redis, configured by examples/cluster.yaml with private ports. The requests go through
-# one budgetd and then, the same once more, through the other. The budget has room for both.
+# one budgetd and then, the same once more, through the other: all of them are replays, so the
+# figures are those of demo.sh.
 set -eu
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 scripts/test-deps.sh
@@ -60,8 +61,8 @@ done
 
 export BUDGETCTL_SERVER="${servers[0]}"
 run bin/budgetctl instances
-run bin/budgetctl create web-demo --total 10000 --type promo --buckets 6
-run bin/budgetctl append web-demo 2500
+run bin/budgetctl create web-demo --total 5000 --type promo --buckets 6
+run bin/budgetctl append web-demo 1200
 for server in "${servers[@]}"; do
 	run bin/budgetctl --server "$server" replay examples/web-requests.tsv web-demo \
 		--rollback-every 20

@@ -82,7 +82,7 @@ func launch(t *testing.T, dir string, args ...string) *node {
 	n.cmd = exec.Command(path, args...)
 	n.cmd.Dir = dir
 	n.cmd.Env = append(os.Environ(), "BUDGETD_LISTEN=127.0.0.1:0",
-		"BUDGETD_DEDUCT_DEADLINE=30s") // a busy machine is no fault of the service
+		"BUDGETD_DEDUCT_DEADLINE=20s", "BUDGETD_HTTP_REQUEST_TIMEOUT=30s") // a busy machine is no fault of the service
 	n.cmd.Stdout, n.cmd.Stderr = n.log, n.log
 	n.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	started := make(chan error, 1)
