@@ -28,6 +28,35 @@ func (s *Service) apply(ctx context.Context, b *Budget, bk *Bucket, want Want) (
 	return order.Amount, nil
 }
 
+// applyWish is a request that waits for an apply of its bucket, short of `need` minor units.
+type applyWish struct {
+	budget              *Budget
+	bucket              *Bucket
+	need, undistributed int64
+}
+
+// applyFor is one apply for all requests that wait for the same bucket: enough for all of them if it
+// can be had, and for one at least. Each is told what was granted, and tries again.
+func (s *Service) applyFor(_ int64, wishes []applyWish) []result[int64] {
+	ctx, cancel := s.bounded(context.Background())
+	defer cancel()
+	first, least, sum := wishes[0], wishes[0].need, int64(0)
+	for _, w := range wishes {
+		least, sum = min(least, w.need), min(sum+w.need, budget.MaxAmount)
+	}
+	w := want(first.budget, first.bucket.Ref(), sum, first.undistributed)
+	w.Need = min(w.Need, least)
+	got, err := int64(0), error(nil)
+	if w.Need <= first.undistributed {
+		got, err = s.apply(ctx, first.budget, first.bucket, w)
+	}
+	out := make([]result[int64], len(wishes))
+	for i := range out {
+		out[i] = result[int64]{answer: got, err: err}
+	}
+	return out
+}
+
 // want is what a bucket asks for when it is short of `need` minor units.
 func want(b *Budget, ref Ref, need, undistributed int64) Want {
 	if b.ShardingQuantity > 0 {
@@ -46,7 +75,7 @@ func (s *Service) sendGrants(ctx context.Context, id Lane, orders []GrantOrder) 
 	under := l.current()
 	replies, err := l.instance.Grant(ctx, id, orders)
 	if err != nil {
-		err = s.laneFailed(l, under, err)
+		err = s.laneFailed(ctx, l, under, err)
 		s.log.Warn("grants not sent; the chores send them again", "lane", id.String(), "error", err)
 		return
 	}
@@ -94,10 +123,10 @@ func (s *Service) kickApply(entry *cached, bk *Bucket, balance int64) {
 	if balance >= low {
 		return
 	}
-	if until, ok := s.quiet.Load(b.ID); ok && s.clock.Now().Before(until.(time.Time)) {
+	if until, ok := s.quiet.Get(b.ID); ok && s.now() < until {
 		return
 	}
-	if _, busy := s.applies.LoadOrStore(bk.ID, struct{}{}); busy {
+	if _, busy := s.busy.LoadOrStore(bk.ID, struct{}{}); busy {
 		return
 	}
 	s.later("apply", func(ctx context.Context) {
@@ -105,11 +134,14 @@ func (s *Service) kickApply(entry *cached, bk *Bucket, balance int64) {
 		if err != nil {
 			return
 		}
-		w := want(b, bk.Ref(), 1, c.Undistributed)
-		if got, err := s.apply(ctx, b, bk, w); err == nil && got == 0 {
-			s.quiet.Store(b.ID, s.clock.Now().Add(quietFor))
+		got := int64(0)
+		if c.Undistributed > 0 {
+			got, err = s.apply(ctx, b, bk, want(b, bk.Ref(), 1, c.Undistributed))
 		}
-	}, func() { s.applies.Delete(bk.ID) })
+		if err == nil && got == 0 {
+			s.quiet.Add(b.ID, s.now()+quietFor)
+		}
+	}, func() { s.busy.Delete(bk.ID) })
 }
 
 // handOut spreads what is undistributed over the buckets, and brings those online again that the
@@ -121,7 +153,7 @@ func (s *Service) handOut(ctx context.Context, budgetID int64) error {
 		return err
 	}
 	s.carryOut(ctx, h)
-	s.quiet.Delete(budgetID)
+	s.quiet.Remove(budgetID)
 	return nil
 }
 
@@ -147,27 +179,37 @@ func (s *Service) carryOut(ctx context.Context, h Handout) {
 	s.observer.Moved("handout", units)
 }
 
-// Apply makes a bucket apply for units, as an operator asks. It returns the bucket as it is then.
-// Errors: BudgetNotFound, BucketNotFound, Unavailable, OutcomeUnknown.
+// ApplyTo makes a bucket apply for units, as an operator asks. It returns the bucket as it is then.
+// Errors: BudgetNotFound, BucketNotFound, Unavailable (nothing was moved), OutcomeUnknown.
 func (s *Service) ApplyTo(ctx context.Context, ref BudgetRef, key string) (BucketView, error) {
 	entry, bk, err := s.bucketOf(ctx, ref, key)
 	if err != nil {
 		return BucketView{}, err
 	}
 	b := entry.value.Load()
-	if _, err := s.sql.Sweep(ctx, b.ID); err != nil {
-		return BucketView{}, err
+	swept, err := s.sql.Sweep(ctx, b.ID)
+	if err != nil {
+		return BucketView{}, s.sqlFailed(err)
 	}
 	j, err := s.sql.Judge(ctx, b.ID, nil)
 	if err != nil {
-		return BucketView{}, err
+		return BucketView{}, afterWrite("apply", swept > 0, err)
 	}
 	if j.Cover.Undistributed > 0 {
 		if _, err := s.apply(ctx, b, bk, want(b, bk.Ref(), 1, j.Cover.Undistributed)); err != nil {
-			return BucketView{}, err
+			return BucketView{}, afterWrite("apply", swept > 0, err)
 		}
 	}
-	return s.bucketView(ctx, ref, key)
+	v, err := s.bucketView(ctx, ref, key)
+	return v, afterWrite("apply", true, err)
+}
+
+// afterWrite keeps "certainly not done" from being said of a call that has written something.
+func afterWrite(op string, written bool, err error) error {
+	if err == nil || !written || budget.CodeOf(err).Kind() != budget.NotDone && budget.CodeOf(err) != budget.Internal {
+		return err
+	}
+	return unknown(op, err)
 }
 
 // bucketOf finds a bucket by its key in the budget as SQL has it now.

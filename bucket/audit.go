@@ -2,6 +2,7 @@ package bucket
 
 import (
 	"context"
+	"errors"
 
 	"github.com/budgetd/budgetd/ledger"
 )
@@ -60,7 +61,7 @@ func (s *Service) auditStore(ctx context.Context, bk *Bucket) ([]ledger.Discrepa
 	ref, under := bk.Ref(), l.current()
 	balances, err := l.instance.Balances(ctx, bk.Lane, []Ref{ref})
 	if err != nil {
-		return nil, s.laneFailed(l, under, err)
+		return nil, s.laneFailed(ctx, l, under, err)
 	}
 	in := balances[0]
 	switch {
@@ -81,6 +82,10 @@ func (s *Service) auditStore(ctx context.Context, bk *Bucket) ([]ledger.Discrepa
 	}
 	if err := d.errs[ref]; err != nil {
 		return nil, err
+	}
+	// Only once everything up to s is in the ledger are both sums over the same prefix.
+	if _, closed := d.closes[ref]; !closed && d.rows[ref].DrainedSeq < in.Seq {
+		return nil, unavailable("audit", errors.New("the epoch ended, or its log was not drained in time"))
 	}
 	granted, deducted, err := s.sql.Prefix(ctx, ref, in.Seq, in.GrantSeq)
 	if err != nil {

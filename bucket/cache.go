@@ -3,7 +3,6 @@ package bucket
 import (
 	"context"
 	"strconv"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -20,24 +19,29 @@ const freshness = time.Second
 // with very many buckets.
 const (
 	pointsPerNode = ring.DefaultPointsPerNode
-	maxRingPoints = 1 << 17
+	maxRingPoints = 1 << 16
 )
 
 // cached is what a node remembers of a budget.
 type cached struct {
 	id int64
 
-	mu        sync.Mutex // guards reloading
+	gate      chan struct{} // held while reloading
 	value     atomic.Pointer[Budget]
-	checkedAt atomic.Int64 // clock's nanoseconds of the last look at the versions
+	checkedAt atomic.Int64 // Service.now of the last look at the versions
 
 	// soldOut is the smallest amount that was found not to be covered; 0: none. It only says to look
 	// at SQL before touching a bucket; it never answers anybody (DESIGN 5.8).
 	soldOut atomic.Int64
 
-	coverMu sync.Mutex
-	cover   Cover
-	coverAt time.Time
+	coverGate chan struct{} // held while the sum is read
+	cover     atomic.Pointer[coverRead]
+}
+
+// coverRead is I3's sum as read at an instant of Service.now.
+type coverRead struct {
+	Cover
+	at time.Duration
 }
 
 // cache keeps budgets by id and by name, never staler than freshness when used.
@@ -70,7 +74,7 @@ func (c *cache) find(ctx context.Context, ref BudgetRef) (*cached, error) {
 		}
 		return entry, c.freshen(ctx, entry)
 	}
-	now := c.s.clock.Now()
+	now := c.s.now()
 	b, err := c.s.sql.Budget(ctx, ref)
 	if err != nil {
 		return nil, err
@@ -89,16 +93,16 @@ func notFound(ref BudgetRef) error {
 	return budget.Refuse(budget.BudgetNotFound, "find", "there is no budget %q in tenant %q", name, ref.Tenant)
 }
 
-// put remembers a budget as read at an instant.
-func (c *cache) put(b *Budget, at time.Time) *cached {
-	entry := &cached{id: b.ID}
+// put remembers a budget as read at an instant of Service.now.
+func (c *cache) put(b *Budget, at time.Duration) *cached {
+	entry := &cached{id: b.ID, gate: make(chan struct{}, 1), coverGate: make(chan struct{}, 1)}
 	entry.value.Store(b)
-	entry.checkedAt.Store(at.UnixNano())
+	entry.checkedAt.Store(int64(at))
 	if known, ok, _ := c.byID.PeekOrAdd(b.ID, entry); ok {
 		entry = known
 		if old := entry.value.Load(); old.Version <= b.Version && old.ListVersion <= b.ListVersion {
 			entry.value.Store(b)
-			entry.checkedAt.Store(at.UnixNano())
+			entry.checkedAt.Store(int64(at))
 		}
 	}
 	c.byName.Add(BudgetRef{Tenant: b.Tenant, Name: b.Name}, b.ID)
@@ -107,7 +111,7 @@ func (c *cache) put(b *Budget, at time.Time) *cached {
 
 // freshen makes sure that the entry was compared with SQL within the last second.
 func (c *cache) freshen(ctx context.Context, entry *cached) error {
-	if c.s.clock.Now().UnixNano()-entry.checkedAt.Load() < int64(freshness) {
+	if c.s.now()-time.Duration(entry.checkedAt.Load()) < freshness {
 		return nil
 	}
 	return c.reload(ctx, entry)
@@ -115,13 +119,15 @@ func (c *cache) freshen(ctx context.Context, entry *cached) error {
 
 // reload reads the budget anew; callers that come meanwhile share the result.
 func (c *cache) reload(ctx context.Context, entry *cached) error {
-	asked := c.s.clock.Now().UnixNano()
-	entry.mu.Lock()
-	defer entry.mu.Unlock()
+	asked := int64(c.s.now())
+	if err := enter(ctx, entry.gate); err != nil {
+		return err
+	}
+	defer func() { <-entry.gate }()
 	if entry.checkedAt.Load() >= asked {
 		return nil
 	}
-	now := c.s.clock.Now()
+	now := c.s.now()
 	b, err := c.s.sql.Budget(ctx, BudgetRef{ID: entry.id})
 	if err != nil {
 		return err
@@ -130,13 +136,25 @@ func (c *cache) reload(ctx context.Context, entry *cached) error {
 	return nil
 }
 
+// enter waits for a gate, until ctx ends.
+func enter(ctx context.Context, gate chan struct{}) error {
+	select {
+	case gate <- struct{}{}:
+		return nil
+	case <-ctx.Done():
+		return unavailable("read", ctx.Err())
+	}
+}
+
 // refreshAll compares the versions of all cached budgets with SQL and reads the changed ones anew.
 func (c *cache) refreshAll(ctx context.Context) {
 	ids := c.byID.Keys()
 	for len(ids) > 0 && ctx.Err() == nil {
 		n := min(len(ids), 500)
-		now := c.s.clock.Now()
-		versions, err := c.s.sql.Versions(ctx, ids[:n])
+		now := c.s.now()
+		step, cancel := c.s.bounded(ctx)
+		versions, err := c.s.sql.Versions(step, ids[:n])
+		cancel()
 		if err != nil {
 			c.s.failed("sql", err)
 			return
@@ -148,7 +166,7 @@ func (c *cache) refreshAll(ctx context.Context) {
 	}
 }
 
-func (c *cache) compare(ctx context.Context, id int64, versions map[int64]Version, now time.Time) {
+func (c *cache) compare(ctx context.Context, id int64, versions map[int64]Version, now time.Duration) {
 	entry, ok := c.byID.Peek(id)
 	if !ok {
 		return
@@ -160,10 +178,12 @@ func (c *cache) compare(ctx context.Context, id int64, versions map[int64]Versio
 	}
 	b := entry.value.Load()
 	if v.Definition == b.Version && v.List == b.ListVersion {
-		entry.checkedAt.Store(now.UnixNano())
+		entry.checkedAt.Store(int64(now))
 		return
 	}
-	if err := c.reload(ctx, entry); err != nil {
+	step, cancel := c.s.bounded(ctx)
+	defer cancel()
+	if err := c.reload(step, entry); err != nil {
 		c.s.failed("sql", err)
 	}
 }
@@ -178,36 +198,47 @@ func (e *cached) noteSoldOut(amount int64) {
 	}
 }
 
-// cover returns I3's sum, at most a second old.
+// cover returns I3's sum, at most a second old. One caller reads it for all; when that cannot be had
+// before ctx ends, the error comes with the last sum known.
 func (s *Service) cover(ctx context.Context, entry *cached) (Cover, error) {
-	entry.coverMu.Lock()
-	defer entry.coverMu.Unlock()
-	now := s.clock.Now()
-	if !entry.coverAt.IsZero() && now.Sub(entry.coverAt) < freshness {
-		return entry.cover, nil
+	if c := entry.cover.Load(); c != nil && s.now()-c.at < freshness {
+		return c.Cover, nil
+	}
+	if err := enter(ctx, entry.coverGate); err != nil {
+		return entry.lastCover(), err
+	}
+	defer func() { <-entry.coverGate }()
+	at := s.now()
+	if c := entry.cover.Load(); c != nil && at-c.at < freshness {
+		return c.Cover, nil
 	}
 	j, err := s.sql.Judge(ctx, entry.id, nil)
 	if err != nil {
-		return Cover{}, err
+		return entry.lastCover(), err
 	}
-	entry.cover, entry.coverAt = j.Cover, now
+	entry.noteCover(j.Cover, at)
 	return j.Cover, nil
 }
 
-// noteCover keeps a sum that was read anyway, no earlier than at `at`.
-func (e *cached) noteCover(c Cover, at time.Time) {
-	e.coverMu.Lock()
-	defer e.coverMu.Unlock()
-	if at.After(e.coverAt) {
-		e.cover, e.coverAt = c, at
+func (e *cached) lastCover() Cover {
+	if c := e.cover.Load(); c != nil {
+		return c.Cover
+	}
+	return Cover{}
+}
+
+// noteCover keeps a sum that was read no earlier than at `at`.
+func (e *cached) noteCover(c Cover, at time.Duration) {
+	if old := e.cover.Load(); old == nil || old.at < at {
+		e.cover.Store(&coverRead{Cover: c, at: at})
 	}
 }
 
 // ringOf returns the ring over the ordinals of n buckets: budgets with as many buckets share it.
 // There are fewer points per node when there are very many buckets.
 func (s *Service) ringOf(n int) *ring.Ring {
-	if r, ok := s.rings.Load(n); ok {
-		return r.(*ring.Ring)
+	if r, ok := s.rings.Get(n); ok {
+		return r
 	}
 	nodes := make([]string, n)
 	for i := range nodes {
@@ -217,6 +248,6 @@ func (s *Service) ringOf(n int) *ring.Ring {
 	if err != nil {
 		panic(err) // ordinals are distinct and n is bounded by budget.MaxBuckets
 	}
-	actual, _ := s.rings.LoadOrStore(n, r)
-	return actual.(*ring.Ring)
+	s.rings.Add(n, r)
+	return r
 }

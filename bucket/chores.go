@@ -3,6 +3,7 @@ package bucket
 import (
 	"context"
 	"errors"
+	"time"
 
 	"github.com/budgetd/budgetd/budget"
 	"github.com/budgetd/budgetd/ledger"
@@ -24,9 +25,6 @@ func (s *Service) finishUnfinished(ctx context.Context) {
 	s.observer.Unfinished("shrinks", len(u.Shrinks))
 	s.observer.Unfinished("fenced", len(u.Fenced))
 	s.observer.Unfinished("returning", len(u.Returning))
-	for _, e := range u.Fenced {
-		s.recoverBucket(ctx, e)
-	}
 	opening := map[Lane][]Ref{}
 	for _, e := range u.Epochs {
 		ref := Ref{Bucket: e.Row.Bucket, Epoch: e.Row.Number, Activation: e.Row.Activation}
@@ -48,7 +46,7 @@ func (s *Service) finishUnfinished(ctx context.Context) {
 			s.failed("sql", err)
 		} else {
 			s.observer.Moved("sweep", moved)
-			s.quiet.Delete(id)
+			s.quiet.Remove(id)
 		}
 	}
 	for _, adjustment := range u.Shrinks {
@@ -97,54 +95,90 @@ func (s *Service) settleBudget(ctx context.Context, b *Budget) {
 	}
 }
 
-// recoverBucket replaces the epoch of a fenced bucket, if SQL's rows agree among themselves: what
-// the ledger does not have of it never happened. Otherwise an operator must decide, and it stays
-// fenced.
-func (s *Service) recoverBucket(ctx context.Context, e EpochOf) {
-	accounts, err := s.sql.Accounts(ctx, e.Budget)
+// suspect is a fenced bucket that could not be recovered: it is looked at more and more rarely.
+type suspect struct {
+	next, pause time.Duration
+}
+
+// recoverFenced replaces the epochs of fenced buckets, if SQL's rows agree among themselves: what the
+// ledger does not have of them never happened. Otherwise an operator must decide, and they stay
+// fenced. It has a loop of its own, because it reads a budget's whole ledger.
+func (s *Service) recoverFenced(ctx context.Context) {
+	u, err := s.sql.Unfinished(ctx, choresLimit)
+	if err != nil {
+		s.failed("sql", err)
+		return
+	}
+	fenced := map[int64][]EpochOf{}
+	seen := map[Ref]suspect{}
+	for _, e := range u.Fenced {
+		ref := Ref{Bucket: e.Row.Bucket, Epoch: e.Row.Number, Activation: e.Row.Activation}
+		seen[ref] = s.suspects[ref]
+		if s.now() >= seen[ref].next {
+			fenced[e.Budget] = append(fenced[e.Budget], e)
+		}
+	}
+	s.suspects = seen // what is no longer fenced is forgotten
+	for budgetID, epochs := range fenced {
+		s.recoverBuckets(ctx, budgetID, epochs)
+	}
+}
+
+func (s *Service) recoverBuckets(ctx context.Context, budgetID int64, epochs []EpochOf) {
+	accounts, err := s.sql.Accounts(ctx, budgetID)
 	if err != nil {
 		s.failed("sql", err)
 		return
 	}
 	if found := ledger.Check(accounts.Figures, accounts.Adjusted, accounts.Epochs); len(found) > 0 {
 		s.observer.Discrepancies(len(found))
-		s.log.Error("fenced bucket not recovered: the books disagree", "budget", e.Budget,
-			"bucket", e.Row.Bucket, "discrepancy", found[0].String())
+		s.log.Error("fenced bucket not recovered: the books disagree", "budget", budgetID,
+			"bucket", epochs[0].Row.Bucket, "discrepancy", found[0].String())
+		const longest = 10 * time.Minute
+		for _, e := range epochs {
+			ref := Ref{Bucket: e.Row.Bucket, Epoch: e.Row.Number, Activation: e.Row.Activation}
+			pause := min(max(2*s.suspects[ref].pause, time.Second), longest)
+			s.suspects[ref] = suspect{next: s.now() + pause, pause: pause}
+		}
 		return
 	}
-	lost, err := s.lose(ctx, e)
+	for _, e := range epochs {
+		lost, err := s.lose(ctx, e)
+		if err != nil {
+			s.failed("sql", err)
+			continue
+		}
+		if l := s.lanes[e.Lane]; lost && l != nil {
+			ref := Ref{Bucket: e.Row.Bucket, Epoch: e.Row.Number, Activation: e.Row.Activation}
+			if err := l.instance.Forget(ctx, l.id, []Ref{ref}); err != nil {
+				s.failed("store", err)
+			}
+		}
+	}
+	b, err := s.sql.Budget(ctx, BudgetRef{ID: budgetID})
 	if err != nil {
 		s.failed("sql", err)
 		return
 	}
-	if lost {
-		if err := s.reopen(ctx, e.Budget, e.Row.Bucket); err != nil {
-			s.log.Warn("bucket not reopened yet", "bucket", e.Row.Bucket, "error", err)
-		}
-		s.later("hand out", func(ctx context.Context) { _ = s.handOut(ctx, e.Budget) })
-	}
+	s.settleBudget(ctx, &b)
 }
 
 // drainLive brings entries into the ledger that nobody on this node waits for: those of a node that
-// stopped, of callers that gave up, and grants.
+// stopped, of callers that gave up, and grants. Each time it looks at one page of each lane's open
+// epochs, so the work stays the same however many there are.
 func (s *Service) drainLive(ctx context.Context) {
 	for _, id := range s.laneOrder {
-		l := s.lanes[id]
-		after, lag := Ref{}, int64(0)
-		for ctx.Err() == nil {
-			epochs, err := s.sql.Live(ctx, id, after, choresLimit)
-			if err != nil {
-				s.failed("sql", err)
-				return
-			}
-			if len(epochs) == 0 {
-				break
-			}
-			lag += s.drainBehind(ctx, l, epochs)
-			last := epochs[len(epochs)-1].Row
-			after = Ref{Bucket: last.Bucket, Epoch: last.Number}
+		epochs, err := s.sql.Live(ctx, id, s.drainFrom[id], choresLimit)
+		if err != nil {
+			s.failed("sql", err)
+			return
 		}
-		s.observer.Lag(id, lag)
+		s.observer.Lag(id, s.drainBehind(ctx, s.lanes[id], epochs))
+		s.drainFrom[id] = Ref{}
+		if len(epochs) == choresLimit {
+			last := epochs[len(epochs)-1].Row
+			s.drainFrom[id] = Ref{Bucket: last.Bucket, Epoch: last.Number}
+		}
 	}
 }
 
@@ -165,7 +199,7 @@ func (s *Service) drainBehind(ctx context.Context, l *lane, epochs []EpochOf) (l
 	under := l.current()
 	balances, err := l.instance.Balances(ctx, l.id, refs)
 	if err != nil {
-		s.laneFailed(l, under, err)
+		s.laneFailed(ctx, l, under, err)
 		return lag
 	}
 	d := newDraining(s)
@@ -206,8 +240,13 @@ func (s *Service) continueShrink(ctx context.Context, adjustment Adjustment) {
 		s.log.Warn("shrink waits for units", "budget", adjustment.Budget, "error", err)
 		return
 	}
-	if _, _, err := s.sql.Adjust(ctx, adjustment); err != nil && !budget.Is(err, budget.AmountExceedsRemaining) {
+	if state, _, err = s.sql.Adjust(ctx, adjustment); err != nil && !budget.Is(err, budget.AmountExceedsRemaining) {
 		s.failed("sql", err)
+	}
+	if state != AdjustmentPending {
+		if err := s.handOut(ctx, adjustment.Budget); err != nil {
+			s.log.Warn("units not handed out yet", "budget", adjustment.Budget, "error", err)
+		}
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 
 	"github.com/budgetd/budgetd/budget"
 	"github.com/budgetd/budgetd/fragment"
@@ -22,7 +23,8 @@ func (a *attempt) findUnits(ctx context.Context, b *Budget, asked *Bucket, balan
 			return err
 		}
 		if c.Undistributed > 0 {
-			got, err := a.s.apply(ctx, b, asked, want(b, asked.Ref(), a.amount-balance, c.Undistributed))
+			wish := applyWish{budget: b, bucket: asked, need: a.amount - balance, undistributed: c.Undistributed}
+			got, err := a.s.applying.do(ctx, asked.ID, wish)
 			if err != nil {
 				return err
 			}
@@ -35,7 +37,7 @@ func (a *attempt) findUnits(ctx context.Context, b *Budget, asked *Bucket, balan
 	if next, err := a.next(ctx, b); err != nil || next != 0 {
 		a.target = next
 		if asked != nil && err == nil && fragment.Is(balance, b.TotalQuantity, len(b.Buckets)) {
-			a.s.retire(b, asked)
+			a.s.retire(b, asked, next)
 		}
 		return err
 	}
@@ -90,18 +92,25 @@ func (a *attempt) preferred(b *Budget) int64 {
 	return 0
 }
 
-// retire takes a bucket that holds only a fragment offline, in the background.
-func (s *Service) retire(b *Budget, bk *Bucket) {
+// retire takes a bucket that holds only a fragment offline, in the background; what it holds goes to
+// the bucket that is asked next.
+func (s *Service) retire(b *Budget, bk *Bucket, next int64) {
 	id, lane, ref := b.ID, bk.Lane, bk.Ref()
-	if _, busy := s.applies.LoadOrStore(bk.ID, struct{}{}); busy {
+	var target *Target
+	for i := range b.Buckets {
+		if b.Buckets[i].ID == next {
+			target = &Target{Lane: b.Buckets[i].Lane, Ref: b.Buckets[i].Ref()}
+		}
+	}
+	if _, busy := s.busy.LoadOrStore(bk.ID, struct{}{}); busy {
 		return
 	}
 	s.later("retire", func(ctx context.Context) {
-		err := s.endEpoch(ctx, id, lane, ref, ByService, false, nil)
+		err := s.endEpoch(ctx, id, lane, ref, ByService, false, target)
 		if err != nil && !budget.Is(err, budget.LastBucket) {
 			s.log.Warn("bucket not taken offline", "bucket", ref.Bucket, "error", err)
 		}
-	}, func() { s.applies.Delete(bk.ID) })
+	}, func() { s.busy.Delete(bk.ID) })
 }
 
 // collectWish is one waiting request's part in a collect.
@@ -162,6 +171,9 @@ func (s *Service) collect(ctx context.Context, budgetID int64, wishes []collectW
 	if err != nil {
 		return collected{}, err
 	}
+	// Another node's run, or one that was left open, decides where the units go; how many are needed
+	// is what waits here and now.
+	run.Units = units
 	got, err := s.runCollect(ctx, b, run)
 	if err != nil {
 		return collected{}, err // the run stays open: whoever comes next finishes it
@@ -213,7 +225,7 @@ func (s *Service) runCollect(ctx context.Context, b *Budget, run Run) (collected
 		return got, err
 	}
 	row := rows[run.Target]
-	if target == nil || row.Status != ledger.Open || row.Fenced != "" {
+	if target == nil || row.Status != ledger.Open || row.Fenced != "" || !s.reachable(target.Lane, target.Ref) {
 		return got, nil // its target is gone: end it, the next one chooses another
 	}
 	need := run.Units - row.Outstanding
@@ -306,22 +318,25 @@ func (s *Service) collectFrom(ctx context.Context, b *Budget, rows map[Ref]ledge
 	var all sync.WaitGroup
 	errs := make(chan error, len(donors))
 	slots := make(chan struct{}, 8)
-	moved := int64(0)
+	var moved atomic.Int64
 	for _, d := range fragment.Donors(donors, need) {
 		bk := lanes[d.Bucket]
-		moved += d.Units
 		slots <- struct{}{}
 		all.Go(func() {
 			defer func() { <-slots }()
-			errs <- s.endEpoch(ctx, b.ID, bk.Lane, bk.Ref(), ByService, false, target)
+			err := s.endEpoch(ctx, b.ID, bk.Lane, bk.Ref(), ByService, false, target)
+			if err == nil {
+				moved.Add(d.Units)
+			}
+			errs <- err
 		})
 	}
 	all.Wait()
 	close(errs)
 	for err := range errs {
 		if err != nil && !budget.Is(err, budget.LastBucket) {
-			return moved, err
+			return moved.Load(), err
 		}
 	}
-	return moved, nil
+	return moved.Load(), nil
 }

@@ -14,6 +14,25 @@ type mark struct {
 	lane *lane
 	ref  Ref
 	seq  int64
+	// id and nonce are the attempt's: after a store went back, another one's entry may stand at this
+	// position.
+	id, nonce string
+}
+
+// is reports whether an outcome is that of the mark's own entry.
+func (m mark) is(o ledger.Outcome) bool {
+	if o.Duplicate != nil {
+		return o.Duplicate.RequestID == m.id && o.Duplicate.Nonce == m.nonce
+	}
+	return o.Deduction != nil && o.Deduction.RequestID == m.id && o.Deduction.Nonce == m.nonce
+}
+
+// answer is what a mark is told of the outcome at its position.
+func (m mark) answer(o ledger.Outcome) result[committed] {
+	if !m.is(o) {
+		return result[committed]{err: unknown("commit", errReplaced)}
+	}
+	return result[committed]{answer: committed{outcome: o}}
 }
 
 func (m mark) position() ledger.Position {
@@ -38,8 +57,9 @@ func (s *Service) commitWait(ctx context.Context, m mark) (committed, error) {
 // because a log was longer than one read.
 const commitRounds = 20
 
-// readLimit is the most entries of one bucket read at once.
-const readLimit = 1000
+// readLimit is the most entries of one bucket read at once; readTotal is about how many a transaction
+// takes over all its buckets, readLeast what each gets however many there are.
+const readLimit, readTotal, readLeast = 1000, 16_000, 32
 
 // commitMarks brings the logs of all marks into the ledger, and answers each mark.
 func (s *Service) commitMarks(marks []mark) []result[committed] {
@@ -201,36 +221,50 @@ func (d *draining) positions(ctx context.Context) error {
 	return nil
 }
 
-// read reads every log from its drained position, inclusive; what cannot be read ends here.
+// read reads every log from its drained position, inclusive; what cannot be read ends here. The lanes
+// are read side by side, so that one that hangs does not hold up the others for longer than its call.
 func (d *draining) read(ctx context.Context) (logs []ledger.Log, refs []Ref) {
 	byLane := map[*lane][]*drainEpoch{}
 	for _, e := range d.epochs {
 		byLane[e.lane] = append(byLane[e.lane], e)
 	}
+	limit := min(max(readTotal/max(len(d.epochs), 1), readLeast), readLimit)
+	type reading struct {
+		lane     *lane
+		epochs   []*drainEpoch
+		extracts []Extract
+		err      error
+	}
+	readings := make(chan reading, len(byLane))
 	for l, epochs := range byLane {
-		sort.Slice(epochs, func(i, j int) bool { return less(epochs[i].ref, epochs[j].ref) })
-		cursors := make([]Cursor, len(epochs))
-		for i, e := range epochs {
-			cursors[i] = Cursor{Ref: e.ref, From: e.from}
-		}
-		under := l.current()
-		extracts, err := l.instance.Read(ctx, l.id, cursors, readLimit)
-		if err != nil {
-			err = d.s.laneFailed(l, under, err)
-			for _, e := range epochs {
-				d.unreadable(ctx, e, err)
+		go func() {
+			sort.Slice(epochs, func(i, j int) bool { return less(epochs[i].ref, epochs[j].ref) })
+			cursors := make([]Cursor, len(epochs))
+			for i, e := range epochs {
+				cursors[i] = Cursor{Ref: e.ref, From: e.from}
 			}
-			continue
-		}
-		for i, e := range epochs {
-			if extracts[i].Err != nil {
-				d.s.fence(ctx, e.ref, extracts[i].Err.Error())
-				d.end(e, unknown("commit", extracts[i].Err))
-				continue
+			under := l.current()
+			extracts, err := l.instance.Read(ctx, l.id, cursors, limit)
+			if err != nil {
+				err = d.s.laneFailed(ctx, l, under, err)
 			}
-			logs = append(logs, ledger.Log{Bucket: e.ref.Bucket, Epoch: e.ref.Epoch, From: e.from,
-				Entries: extracts[i].Entries})
-			refs = append(refs, e.ref)
+			readings <- reading{l, epochs, extracts, err}
+		}()
+	}
+	for range len(byLane) {
+		r := <-readings
+		for i, e := range r.epochs {
+			switch {
+			case r.err != nil:
+				d.unreadable(ctx, e, r.err)
+			case r.extracts[i].Err != nil:
+				d.s.fence(ctx, e.ref, r.extracts[i].Err.Error())
+				d.end(e, unknown("commit", r.extracts[i].Err))
+			default:
+				logs = append(logs, ledger.Log{Bucket: e.ref.Bucket, Epoch: e.ref.Epoch, From: e.from,
+					Entries: r.extracts[i].Entries})
+				refs = append(refs, e.ref)
+			}
 		}
 	}
 	return logs, refs
@@ -255,7 +289,7 @@ func (d *draining) settle(e *drainEpoch, r EpochReport) (missed []ledger.Positio
 	for i, m := range e.waiting {
 		switch o, here := bySeq[m.seq]; {
 		case here:
-			d.answers[i] = result[committed]{answer: committed{outcome: o}}
+			d.answers[i] = m.answer(o)
 			delete(e.waiting, i)
 		case m.seq <= r.Row.DrainedSeq || ended:
 			missed = append(missed, m.position())
@@ -288,9 +322,7 @@ func (d *draining) mismatch(e *drainEpoch, wrong *ledger.Mismatch) {
 		d.s.log.Warn("log match failed", "lane", e.lane.id.String(), "bucket", e.ref.Bucket, "why", wrong.Why)
 		d.s.memoryLost(e.lane, e.ref.Activation, "log match: "+wrong.Why)
 	} else {
-		ctx, cancel := d.s.bounded(context.Background())
-		defer cancel()
-		d.s.fence(ctx, e.ref, wrong.Why)
+		d.s.fence(context.Background(), e.ref, wrong.Why)
 	}
 	d.end(e, unknown("commit", wrong))
 }
@@ -318,7 +350,7 @@ func (d *draining) lookBack(ctx context.Context, positions []ledger.Position) {
 			case err != nil:
 				d.answers[i] = result[committed]{err: unknown("commit", err)}
 			case ok:
-				d.answers[i] = result[committed]{answer: committed{outcome: o}}
+				d.answers[i] = m.answer(o)
 			case !d.rows[ref].Status.Live():
 				d.answers[i] = result[committed]{answer: committed{ended: true}}
 			default:
@@ -332,7 +364,10 @@ func (d *draining) lookBack(ctx context.Context, positions []ledger.Position) {
 	}
 }
 
-var errMissingRow = errors.New("a drained log entry has no row in the ledger")
+var (
+	errMissingRow = errors.New("a drained log entry has no row in the ledger")
+	errReplaced   = errors.New("the store went back: another request stands at this position of the log")
+)
 
 // unreadable ends an epoch whose store cannot be read. Entries of an epoch that has ended in SQL had
 // no effect unless they are in the ledger; otherwise nobody knows.
@@ -385,12 +420,18 @@ func unknown(op string, cause error) error {
 		Message: "whether it happened is not known; repeat the same request id", Err: cause}
 }
 
-// fence stops a bucket that is broken by itself while the others serve. The next look at the
-// unfinished work recovers it.
+// fence stops a bucket that is broken by itself while the others serve; the loop that recovers fenced
+// buckets replaces its epoch. Many requests may find the same thing: one of them says so.
 func (s *Service) fence(ctx context.Context, ref Ref, why string) {
+	if known, _ := s.fencedHere.ContainsOrAdd(ref, struct{}{}); known {
+		return
+	}
 	s.observer.Fenced()
 	s.log.Error("bucket fenced", "bucket", ref.Bucket, "epoch", ref.Epoch, "why", why)
-	if err := s.sql.Fence(ctx, ref, why); err != nil {
+	step, cancel := s.bounded(ctx)
+	defer cancel()
+	if err := s.sql.Fence(step, ref, why); err != nil {
+		s.fencedHere.Remove(ref) // whoever finds it next tries again
 		s.failed("sql", err)
 	}
 }

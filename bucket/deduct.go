@@ -32,7 +32,7 @@ func (s *Service) Deduct(ctx context.Context, r DeductRequest) (DeductAnswer, er
 		request: ledger.Request{ID: r.RequestID, Nonce: s.nonce(), Reference: r.Reference,
 			Dimensions:  dimensions,
 			Fingerprint: ledger.Fingerprint(r.Amount, r.Key, r.Reference, dimensions)},
-		deadline: s.clock.Now().Add(s.set.Deadline)}
+		deadline: s.now() + s.set.Deadline}
 	if a.key == "" {
 		a.key = r.RequestID
 	}
@@ -74,10 +74,13 @@ type attempt struct {
 	amount   int64
 	key      string
 	request  ledger.Request
-	deadline time.Time
+	deadline time.Duration // of Service.now
 	// unanswered are the epochs in which an operation of this attempt may still run or may wait,
 	// uncommitted, in the log.
 	unanswered []Ref
+	// admitted is the entry whose commit is not known yet; nil: none. While there is one, nothing
+	// more is sent to a store.
+	admitted *pendingEntry
 	// target is the bucket to try next; 0: the ring's choice.
 	target int64
 	// dry are the buckets that did not cover the amount in this attempt.
@@ -92,35 +95,70 @@ func (a *attempt) run(ctx context.Context) (DeductAnswer, error) {
 		}
 	}
 	for round := 0; ; round++ {
-		b := a.entry.value.Load()
-		if refusal := b.RefusalAt(a.s.sql.Now()); refusal != nil {
-			return a.refuse(ctx, refusal)
-		}
-		sold := a.entry.soldOut.Load()
-		skip := sold != 0 && a.amount >= sold && a.target == 0
-		var bk *Bucket
-		var balance int64
-		if !skip {
-			answer, done, err := a.try(ctx, b, &bk, &balance)
-			if done {
-				return answer, err
-			}
-		}
-		if answer, done, err := a.judge(ctx, b); done {
+		answer, done, err := a.round(ctx, round)
+		if done || err != nil {
 			return answer, err
 		}
-		if !skip {
-			if err := a.findUnits(ctx, b, bk, balance); err != nil {
-				return DeductAnswer{}, a.unresolved(ctx, err)
-			}
-			if a.target == 0 && a.pause(ctx, round) != nil {
-				return DeductAnswer{}, a.unresolved(ctx, ctx.Err())
-			}
-		}
-		if ctx.Err() != nil || !a.s.clock.Now().Before(a.deadline) {
+		if ctx.Err() != nil || a.s.now() >= a.deadline {
 			return DeductAnswer{}, a.unresolved(ctx, errors.New("the deadline passed"))
 		}
 	}
+}
+
+// round asks one bucket, and looks for units where it does not cover the amount. done: answer and err
+// are the call's; an error is the call's in any case.
+func (a *attempt) round(ctx context.Context, round int) (DeductAnswer, bool, error) {
+	if a.admitted != nil {
+		answer, done, err := a.commit(ctx)
+		if done {
+			return answer, true, err
+		}
+		if a.admitted != nil {
+			return a.wait(ctx, round)
+		}
+	}
+	if err := a.s.budgets.freshen(ctx, a.entry); err != nil {
+		return DeductAnswer{}, true, a.unresolved(ctx, err)
+	}
+	b := a.entry.value.Load()
+	if refusal := b.RefusalAt(a.s.sql.Now()); refusal != nil {
+		answer, err := a.refuse(ctx, refusal)
+		return answer, true, err
+	}
+	sold := a.entry.soldOut.Load()
+	skip := sold != 0 && a.amount >= sold && a.target == 0
+	var bk *Bucket
+	var balance int64
+	if !skip {
+		answer, done, err := a.try(ctx, b, &bk, &balance)
+		if done {
+			return answer, true, err
+		}
+		if a.admitted != nil {
+			return a.wait(ctx, round)
+		}
+	}
+	if answer, done, err := a.judge(ctx, b); done {
+		return answer, true, err
+	}
+	if skip {
+		return DeductAnswer{}, false, nil
+	}
+	if err := a.findUnits(ctx, b, bk, balance); err != nil {
+		return DeductAnswer{}, true, a.unresolved(ctx, err)
+	}
+	if a.target == 0 || bk == nil {
+		return a.wait(ctx, round)
+	}
+	return DeductAnswer{}, false, nil
+}
+
+// wait pauses between rounds that made no progress.
+func (a *attempt) wait(ctx context.Context, round int) (DeductAnswer, bool, error) {
+	if err := a.pause(ctx, round); err != nil {
+		return DeductAnswer{}, true, a.unresolved(ctx, err)
+	}
+	return DeductAnswer{}, false, nil
 }
 
 // pause waits a little longer each round, then all buckets are worth asking again.
@@ -154,12 +192,13 @@ func (a *attempt) try(ctx context.Context, b *Budget, asked **Bucket, balance *i
 	switch got.reply.Verdict {
 	case OK:
 		a.s.kickApply(a.entry, bk, got.reply.Balance)
-		return a.commit(ctx, l, op.Ref, bk, got)
+		a.admitted = &pendingEntry{lane: l, ref: op.Ref, bucket: bk.Key, reply: got.reply, outcome: got.outcome}
+		return a.commit(ctx)
 	case Insufficient:
 		a.markDry(bk.ID)
 		*asked, *balance = bk, got.reply.Balance
 	case Broken:
-		a.s.fence(context.WithoutCancel(ctx), op.Ref, got.reply.Why)
+		a.s.fence(ctx, op.Ref, got.reply.Why)
 		a.reread(ctx)
 	case WentBack:
 		a.s.memoryLost(l, op.Ref.Activation, "the store's log ends before what is in the ledger")
@@ -211,20 +250,38 @@ func (a *attempt) pick(b *Budget) *Bucket {
 	return &b.Buckets[i]
 }
 
-// commit waits until the admitted entry is in the ledger and answers from its row.
-func (a *attempt) commit(ctx context.Context, l *lane, ref Ref, bk *Bucket, got admitted) (DeductAnswer, bool, error) {
+// pendingEntry is an entry that a store admitted for this attempt.
+type pendingEntry struct {
+	lane   *lane
+	ref    Ref
+	bucket string
+	reply  Reply
+	// outcome is set where the store committed it in the same transaction.
+	outcome *ledger.Outcome
+}
+
+// commit waits until the admitted entry is in the ledger and answers from its row. When the commit
+// fails the entry stays pending: it is in the log, and whoever drains that decides. done is false then,
+// and also when the entry had no effect.
+func (a *attempt) commit(ctx context.Context) (DeductAnswer, bool, error) {
+	p := a.admitted
 	var c committed
-	if got.outcome != nil {
-		c.outcome = *got.outcome
+	if p.outcome != nil {
+		c.outcome = *p.outcome
 		a.s.recent.Add(ID{Budget: a.entry.id, RequestID: a.id}, struct{}{})
 	} else {
+		m := mark{lane: p.lane, ref: p.ref, seq: p.reply.Seq, id: a.id, nonce: a.request.Nonce}
 		var err error
-		if c, err = a.s.commitWait(ctx, mark{lane: l, ref: ref, seq: got.reply.Seq}); err != nil {
-			// The entry is in the log: whoever drains it decides.
-			a.unanswered = append(a.unanswered, ref)
+		if c, err = a.s.commitWait(ctx, m); errors.Is(err, errReplaced) {
+			a.admitted = nil // the store went back before the entry was drained
+			a.unanswered = append(a.unanswered, p.ref)
+			a.reread(ctx)
+			return DeductAnswer{}, false, nil
+		} else if err != nil {
 			return DeductAnswer{}, false, nil
 		}
 	}
+	a.admitted = nil
 	switch {
 	case c.ended:
 		a.reread(ctx)
@@ -234,7 +291,7 @@ func (a *attempt) commit(ctx context.Context, l *lane, ref Ref, bk *Bucket, got 
 		return DeductAnswer{}, false, nil
 	case c.outcome.Duplicate == nil:
 		answer, err := a.answer(ctx, *c.outcome.Deduction, false)
-		answer.Bucket, answer.Remaining = bk.Key, got.reply.Balance
+		answer.Bucket, answer.Remaining = p.bucket, p.reply.Balance
 		return answer, true, err
 	}
 	answer, err := a.answerRecorded(ctx, *c.outcome.Deduction)
@@ -263,10 +320,15 @@ func (a *attempt) answer(ctx context.Context, d ledger.Deduction, replayed bool)
 			answer.Bucket, answer.Remaining = bk.Key, bk.Epoch.Outstanding
 		}
 	}
-	// It is in the ledger: a figure that cannot be read now must not turn it into an error.
-	if c, err := a.s.cover(context.WithoutCancel(ctx), a.entry); err == nil {
-		answer.BudgetRemaining = c.Sum()
+	// It is in the ledger: a figure that cannot be read soon must not turn it into an error.
+	const patience = 250 * time.Millisecond
+	step, cancel := context.WithTimeout(context.WithoutCancel(ctx), patience)
+	defer cancel()
+	c, err := a.s.cover(step, a.entry)
+	if err != nil {
+		a.s.failed("sql", err)
 	}
+	answer.BudgetRemaining = c.Sum()
 	return answer, nil
 }
 
@@ -278,7 +340,7 @@ func receipt(p ledger.Position) string {
 // judge looks at the id and at I3's sum in one statement. done: the id is recorded, or the budget
 // cannot cover the amount, or SQL cannot be asked.
 func (a *attempt) judge(ctx context.Context, b *Budget) (DeductAnswer, bool, error) {
-	asked := a.s.clock.Now()
+	asked := a.s.now()
 	j, err := a.s.judges.do(ctx, b.ID, a.id)
 	if err != nil {
 		return DeductAnswer{}, true, a.unresolved(ctx, err)
@@ -337,6 +399,10 @@ func (a *attempt) refuse(ctx context.Context, refusal *budget.Error) (DeductAnsw
 // settled returns nil when no operation of this attempt can take effect any more: each was answered,
 // or its epoch has ended in SQL. Otherwise OutcomeUnknown.
 func (a *attempt) settled(ctx context.Context) error {
+	if a.admitted != nil {
+		a.unanswered = append(a.unanswered, a.admitted.ref)
+		a.admitted = nil
+	}
 	if len(a.unanswered) == 0 {
 		return nil
 	}

@@ -26,7 +26,7 @@ func (s *Service) open(ctx context.Context, id Lane, refs []Ref) {
 	}
 	replies, err := l.instance.Open(ctx, id, usable)
 	if err != nil {
-		err = s.laneFailed(l, under, err)
+		err = s.laneFailed(ctx, l, under, err)
 		s.log.Warn("epochs not opened; the chores open them", "lane", id.String(), "error", err)
 		return
 	}
@@ -37,7 +37,7 @@ func (s *Service) open(ctx context.Context, id Lane, refs []Ref) {
 			opened = append(opened, usable[i])
 		case Broken:
 			s.fence(ctx, usable[i], r.Why)
-		case EpochGone:
+		case EpochGone, EpochClosed:
 			s.checkOpening(ctx, usable[i])
 		}
 	}
@@ -50,8 +50,8 @@ func (s *Service) open(ctx context.Context, id Lane, refs []Ref) {
 }
 
 // checkOpening fences an epoch that its store refuses to create although SQL still waits for it: the
-// log holds a later one. The chores replace it; if that does not help either, a person has to look
-// (docs/OPERATIONS.md).
+// log holds a later one, or it was closed already. It is then replaced; if that does not help either,
+// a person has to look (docs/OPERATIONS.md).
 func (s *Service) checkOpening(ctx context.Context, ref Ref) {
 	rows, err := s.sql.Epochs(ctx, []Ref{ref})
 	if err != nil {
@@ -59,21 +59,34 @@ func (s *Service) checkOpening(ctx context.Context, ref Ref) {
 		return
 	}
 	if row, ok := rows[ref]; ok && row.Status == ledger.Opening && row.Fenced == "" {
-		s.fence(ctx, ref, "the store refuses to create this epoch: its log holds a later one")
+		s.fence(ctx, ref, "the store refuses to create this epoch: its log holds a later one, or it is closed")
 	}
 }
 
 // endEpoch takes a bucket's epoch through closing to closed (DESIGN 6, offline): SQL first, then the
 // store, then the log up to the close entry, then the transaction that moves what is left to the
 // total, or to target. keep leaves the bucket in the list, for a new epoch. Any node finishes it
-// from its status; doing it twice is harmless.
+// from its status; doing it twice is harmless. An error is Unavailable only if nothing was written.
 func (s *Service) endEpoch(ctx context.Context, budgetID int64, id Lane, ref Ref, by OfflineBy, keep bool, target *Target) error {
 	step, cancel := s.bounded(ctx)
 	defer cancel()
-	if _, err := s.sql.Ending(step, budgetID, ref, by, keep); err != nil {
+	began, err := s.sql.Ending(step, budgetID, ref, by, keep)
+	if err != nil {
 		return err
 	}
-	return s.finishEnding(step, budgetID, id, ref, target)
+	if !began {
+		rows, err := s.sql.Epochs(step, []Ref{ref})
+		if err != nil {
+			return err
+		}
+		switch row := rows[ref]; {
+		case row.Status == ledger.Opening:
+			return unavailable("offline", errors.New("the bucket is coming online just now"))
+		case row.Status != ledger.Closing:
+			return nil // it has ended
+		}
+	}
+	return afterWrite("offline", began, s.finishEnding(step, budgetID, id, ref, target))
 }
 
 // Target is where a collect brings units.
@@ -91,7 +104,7 @@ func (s *Service) finishEnding(ctx context.Context, budgetID int64, id Lane, ref
 	under := l.current()
 	replies, err := l.instance.Close(ctx, id, []Ref{ref})
 	if err != nil {
-		return s.laneFailed(l, under, err)
+		return s.laneFailed(ctx, l, under, err)
 	}
 	switch r := replies[0]; r.Verdict {
 	case OK, Already:
@@ -127,10 +140,19 @@ func (s *Service) finishEnding(ctx context.Context, budgetID int64, id Lane, ref
 	if order != nil && target != nil {
 		s.sendGrants(ctx, target.Lane, []GrantOrder{*order})
 	}
-	if err := l.instance.Forget(ctx, id, []Ref{ref}); err != nil {
-		s.failed("store", err) // a hash that is left behind is closed and holds nothing
-	}
+	s.forget(ctx, l, ref, closing.Seq)
 	return nil
+}
+
+// forget removes what a store keeps of an epoch that has ended, but for the last entry of its log:
+// that one refuses late messages. What is left behind when this fails is closed and holds nothing.
+func (s *Service) forget(ctx context.Context, l *lane, ref Ref, last int64) {
+	if err := l.instance.Forget(ctx, l.id, []Ref{ref}); err != nil {
+		s.failed("store", err)
+	}
+	if err := l.instance.Trim(ctx, l.id, []Cursor{{Ref: ref, From: last}}); err != nil {
+		s.failed("store", err)
+	}
 }
 
 // drainToClose brings the log into the ledger up to the close entry, and returns it; nil when the
@@ -169,7 +191,8 @@ func (s *Service) Offline(ctx context.Context, ref BudgetRef, key string) (Bucke
 			return BucketView{}, err
 		}
 	}
-	return s.bucketView(ctx, ref, key)
+	v, err := s.bucketView(ctx, ref, key)
+	return v, afterWrite("offline", true, err)
 }
 
 // Online gives an offline bucket a new epoch and a share of what is undistributed. Errors:
@@ -179,14 +202,20 @@ func (s *Service) Online(ctx context.Context, ref BudgetRef, key string) (Bucket
 	if err != nil {
 		return BucketView{}, err
 	}
+	if bk.Epoch.Status == ledger.Closing {
+		if err := s.endEpoch(ctx, entry.id, bk.Lane, bk.Ref(), ByOperator, false, nil); err != nil {
+			return BucketView{}, err
+		}
+	}
 	if err := s.reopen(ctx, entry.id, bk.ID); err != nil {
 		return BucketView{}, err
 	}
 	if _, bk, err = s.bucketOf(ctx, ref, key); err != nil {
-		return BucketView{}, err
+		return BucketView{}, afterWrite("online", true, err)
 	}
 	if bk.Epoch.Status == ledger.Open && bk.Epoch.Outstanding == 0 {
-		return s.ApplyTo(ctx, ref, key)
+		v, err := s.ApplyTo(ctx, ref, key)
+		return v, afterWrite("online", true, err)
 	}
 	return BucketView{Bucket: *bk, Remaining: bk.Epoch.Outstanding}, nil
 }

@@ -6,7 +6,10 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
+
+	"golang.org/x/sync/errgroup"
 
 	"github.com/budgetd/budgetd/budget"
 	"github.com/budgetd/budgetd/ledger"
@@ -40,7 +43,8 @@ type lane struct {
 	// lostUnder is the activation under which a sign of lost memory was seen; 0: none.
 	lostUnder int64
 
-	recovering sync.Mutex // one verification at a time
+	recovering sync.Mutex  // one verification at a time
+	verifying  atomic.Bool // one of them is waiting in the background
 }
 
 // admitted is a store's answer to a deduction; outcome is set when it is in the ledger already.
@@ -72,7 +76,7 @@ func (s *Service) deductBatch(l *lane, ops []Operation) []result[admitted] {
 	}
 	s.observer.LaneCall(l.id.Instance, len(ops), s.clock.Now().Sub(began))
 	if err != nil {
-		return failAll[admitted](len(ops), s.laneFailed(l, under, err))
+		return failAll[admitted](len(ops), s.laneFailed(ctx, l, under, err))
 	}
 	out := make([]result[admitted], len(ops))
 	rows, duplicates, returned := 0, 0, int64(0)
@@ -95,19 +99,36 @@ func (s *Service) deductBatch(l *lane, ops []Operation) []result[admitted] {
 }
 
 // laneFailed notes that a call made under an activation failed: a lane that lost its memory is
-// verified anew, one that cannot be reached is skipped until the prober has reached it. It returns
-// the error as the protocol knows it.
-func (s *Service) laneFailed(l *lane, under int64, err error) error {
+// verified anew, one that cannot be reached is skipped until it was reached again, which is tried at
+// once. A call that its own context ended says nothing about the lane; nor does a failed transaction
+// of a lane in the ledger's own database. It returns the error as the protocol knows it.
+func (s *Service) laneFailed(ctx context.Context, l *lane, under int64, err error) error {
 	s.failed("store", err)
-	if errors.Is(err, ErrMemoryLost) {
+	switch {
+	case errors.Is(err, ErrMemoryLost):
 		s.memoryLost(l, under, "the store does not know the scripts of its activation, or is not who it was")
 		return &budget.Error{Code: budget.Unavailable, Op: "store",
 			Message: "instance " + l.id.Instance + " lost its memory and is being recovered", Err: err}
+	case ctx.Err() != nil || l.direct != nil:
+		return err
 	}
 	l.mu.Lock()
 	l.down, l.problem = true, err.Error()
 	l.mu.Unlock()
+	s.verifySoon(l)
 	return err
+}
+
+// verifySoon verifies a lane in the background, unless that is going on already.
+func (s *Service) verifySoon(l *lane) {
+	if !l.verifying.CompareAndSwap(false, true) {
+		return
+	}
+	s.later("verify", func(ctx context.Context) {
+		if s.ensureLane(ctx, l) {
+			s.finishUnfinished(ctx)
+		}
+	}, func() { l.verifying.Store(false) })
 }
 
 // failed tells the observer of a failed call.
@@ -128,7 +149,7 @@ func (s *Service) usable(l *lane, activation int64) bool {
 	fit := !l.down && l.activation == activation
 	l.mu.Unlock()
 	if behind {
-		s.later("verify", func(ctx context.Context) { s.ensureLane(ctx, l) })
+		s.verifySoon(l)
 	}
 	return fit
 }
@@ -151,7 +172,10 @@ func (s *Service) isDown(id Lane) bool {
 func (s *Service) ensureLane(ctx context.Context, l *lane) bool {
 	l.recovering.Lock()
 	defer l.recovering.Unlock()
-	activation, err := s.verifyLane(ctx, l)
+	l.mu.Lock()
+	lostUnder := l.lostUnder
+	l.mu.Unlock()
+	activation, err := s.verifyLane(ctx, l, lostUnder)
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if err != nil {
@@ -162,14 +186,14 @@ func (s *Service) ensureLane(ctx context.Context, l *lane) bool {
 	if l.down {
 		s.log.Info("lane is in use again", "lane", l.id.String(), "activation", activation)
 	}
+	if l.lostUnder != lostUnder {
+		return false // another sign was seen meanwhile: verify again
+	}
 	l.activation, l.down, l.problem, l.lostUnder = activation, false, "", 0
 	return true
 }
 
-func (s *Service) verifyLane(ctx context.Context, l *lane) (activation int64, err error) {
-	l.mu.Lock()
-	lostUnder := l.lostUnder
-	l.mu.Unlock()
+func (s *Service) verifyLane(ctx context.Context, l *lane, lostUnder int64) (activation int64, err error) {
 	identity, err := l.instance.Identity(ctx, l.id)
 	if err != nil {
 		return 0, err
@@ -185,6 +209,9 @@ func (s *Service) verifyLane(ctx context.Context, l *lane) (activation int64, er
 		}
 		s.log.Warn("lane lost its memory; its epochs are being replaced", "lane", l.id.String(),
 			"activation", row.Activation, "was", was)
+		if row.Identity != identity {
+			return 0, unavailable("verify", errors.New("another node meets another store at this address"))
+		}
 	}
 	if err := s.loseStale(ctx, l, row.Activation); err != nil {
 		return 0, err
@@ -192,18 +219,22 @@ func (s *Service) verifyLane(ctx context.Context, l *lane) (activation int64, er
 	return row.Activation, l.instance.Activate(ctx, l.id, identity, row.Activation)
 }
 
-// loseStale ends the epochs of older activations: nothing of them can be committed any more.
+// loseStale ends the epochs of older activations, several at a time: nothing of them can be
+// committed any more.
 func (s *Service) loseStale(ctx context.Context, l *lane, activation int64) error {
-	const page = 200
+	const page, workers = 200, 8
 	for ctx.Err() == nil {
 		stale, err := s.sql.Stale(ctx, l.id, activation, page)
 		if err != nil {
 			return err
 		}
+		var all errgroup.Group
+		all.SetLimit(workers)
 		for _, e := range stale {
-			if _, err := s.lose(ctx, e); err != nil {
-				return err
-			}
+			all.Go(func() error { _, err := s.lose(ctx, e); return err })
+		}
+		if err := all.Wait(); err != nil {
+			return err
 		}
 		if len(stale) < page {
 			return nil
@@ -233,24 +264,18 @@ func (s *Service) memoryLost(l *lane, under int64, why string) {
 	}
 	l.down, l.problem, l.lostUnder = true, why, under
 	l.mu.Unlock()
-	s.later("recover", func(ctx context.Context) {
-		if s.ensureLane(ctx, l) {
-			s.finishUnfinished(ctx)
-		}
-	})
+	s.verifySoon(l)
 }
 
-// probeLanes tries the lanes that are down.
-func (s *Service) probeLanes(ctx context.Context) {
+// probeLanes tries the lanes that are down, side by side.
+func (s *Service) probeLanes(context.Context) {
 	for _, id := range s.laneOrder {
 		l := s.lanes[id]
 		l.mu.Lock()
 		down := l.down
 		l.mu.Unlock()
 		if down {
-			step, cancel := context.WithTimeout(ctx, s.set.StepTimeout)
-			s.ensureLane(step, l)
-			cancel()
+			s.verifySoon(l)
 		}
 	}
 }

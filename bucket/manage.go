@@ -2,6 +2,7 @@ package bucket
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"github.com/budgetd/budgetd/budget"
@@ -40,7 +41,7 @@ func (s *Service) Create(ctx context.Context, d budget.Definition) (v View, crea
 	s.begin(step, b.ID)
 	v, err = s.View(step, BudgetRef{ID: b.ID})
 	v.Replayed = !created
-	return v, created, err
+	return v, created, afterWrite("create", true, err)
 }
 
 // place chooses a lane for each bucket: the first clockwise from its key that can be used and does
@@ -122,7 +123,8 @@ func (s *Service) List(ctx context.Context, page Page) ([]View, error) {
 	return views, nil
 }
 
-// Change changes a definition; it holds on every node within 1 s (I8), and for every commit at once.
+// Change changes a definition; it holds on every node within 1 s (I8), and a changed end for every
+// commit at once.
 // Errors: BudgetNotFound, VersionConflict, Invalid, Unavailable, OutcomeUnknown.
 func (s *Service) Change(ctx context.Context, ref BudgetRef, change Change) (View, error) {
 	entry, err := s.budgets.find(ctx, ref)
@@ -134,7 +136,8 @@ func (s *Service) Change(ctx context.Context, ref BudgetRef, change Change) (Vie
 	if _, err := s.sql.Change(step, entry.id, change); err != nil {
 		return View{}, s.sqlFailed(err)
 	}
-	return s.View(step, BudgetRef{ID: entry.id})
+	v, err := s.View(step, BudgetRef{ID: entry.id})
+	return v, afterWrite("change", true, err)
 }
 
 // Adjust appends to a budget or shrinks it. The request id makes it happen once. An append is handed
@@ -142,8 +145,8 @@ func (s *Service) Change(ctx context.Context, ref BudgetRef, change Change) (Vie
 // what is not used.
 //
 // Errors: BudgetNotFound; RequestConflict; Invalid; AmountExceedsRemaining with the figure;
-// Unavailable: not done yet, the shrink goes on until its deadline: repeat the same request id;
-// OutcomeUnknown: repeat it.
+// Unavailable; OutcomeUnknown: repeat the same request id; a shrink that waits for units goes on until
+// its deadline.
 func (s *Service) Adjust(ctx context.Context, r AdjustRequest) (View, error) {
 	entry, err := s.budgets.find(ctx, r.Budget)
 	if err != nil {
@@ -159,22 +162,21 @@ func (s *Service) Adjust(ctx context.Context, r AdjustRequest) (View, error) {
 	}
 	if state == AdjustmentPending {
 		if state, err = s.shrink(step, adjustment); err != nil {
-			return View{}, s.sqlFailed(err)
+			return View{}, s.sqlFailed(afterWrite("shrink", true, err))
 		}
 	}
 	if state != AdjustmentDone {
-		return View{}, budget.Refuse(budget.Unavailable, "shrink",
-			"units are still being brought back; repeat the same request id")
+		return View{}, unknown("shrink", errors.New("units are still being brought back"))
 	}
 	entry.soldOut.Store(0)
-	if !replayed && r.Quantity > 0 {
-		if err := s.handOut(step, entry.id); err != nil {
-			s.log.Warn("appended units not handed out yet", "budget", entry.id, "error", err)
-		}
+	// Also for a repetition, and after a shrink that took whole buckets back: what is undistributed
+	// has to be where it can be had.
+	if err := s.handOut(step, entry.id); err != nil {
+		s.log.Warn("units not handed out yet", "budget", entry.id, "error", err)
 	}
 	v, err := s.View(step, BudgetRef{ID: entry.id})
 	v.Replayed = replayed
-	return v, err
+	return v, afterWrite("adjust", true, err)
 }
 
 // shrink brings units back until the pending adjustment is done or refused.

@@ -141,8 +141,8 @@ type Service struct {
 
 	lanes     map[Lane]*lane
 	laneOrder []Lane
-	placement *ring.Ring // over laneOrder
-	rings     sync.Map   // number of buckets -> *ring.Ring over their ordinals
+	placement *ring.Ring                  // over laneOrder
+	rings     *lru.Cache[int, *ring.Ring] // by number of buckets, over their ordinals
 
 	budgets    *cache
 	recent     *lru.Cache[ID, struct{}]
@@ -154,8 +154,14 @@ type Service struct {
 
 	drainedMu sync.Mutex
 	drained   *lru.Cache[Ref, int64] // log position known to be in the ledger
-	applies   sync.Map               // bucket id -> running background apply
-	quiet     sync.Map               // budget id -> time until which background applies are pointless
+	applying  *group[int64, applyWish, int64]
+	busy      sync.Map                         // bucket id: an apply or a retirement runs in the background
+	quiet     *lru.Cache[int64, time.Duration] // budget id -> until when background applies are pointless
+
+	fencedHere *lru.Cache[Ref, struct{}] // fenced through this node
+	suspects   map[Ref]suspect           // fenced buckets that could not be recovered; one loop has it
+	drainFrom  map[Lane]Ref              // how far the drain of live epochs has come; one loop has it
+	base       time.Time                 // what instants inside this node are counted from
 
 	background sync.WaitGroup
 	stopMu     sync.Mutex // orders background.Add before Stop's Wait
@@ -177,6 +183,7 @@ func New(c Config) (*Service, error) {
 	}
 	s := &Service{sql: c.SQL, clock: c.Clock, rand: c.Rand, log: c.Log, observer: c.Observer,
 		set: c.Settings.withDefaults(), lanes: map[Lane]*lane{}, slots: make(chan struct{}, 64)}
+	s.suspects, s.drainFrom, s.base = map[Ref]suspect{}, map[Lane]Ref{}, s.clock.Now()
 	s.life, s.stop = context.WithCancel(context.Background())
 	for name, n := range c.Lanes {
 		for i := range max(n, 1) {
@@ -206,6 +213,16 @@ func New(c Config) (*Service, error) {
 		s.committers = append(s.committers, &batcher[mark, committed]{run: s.commitMarks,
 			size: s.set.BatchSize, bound: s.set.Queue, workers: 1})
 	}
+	if s.rings, err = lru.New[int, *ring.Ring](64); err != nil {
+		return nil, err
+	}
+	if s.quiet, err = lru.New[int64, time.Duration](s.set.CachedBudgets); err != nil {
+		return nil, err
+	}
+	if s.fencedHere, err = lru.New[Ref, struct{}](1000); err != nil {
+		return nil, err
+	}
+	s.applying = newGroup[int64, applyWish, int64](s.applyFor, s.set.BatchSize, s.set.Queue)
 	s.lookups = &batcher[ID, recorded]{run: s.lookUp, size: s.set.BatchSize, bound: s.set.Queue, workers: 2}
 	s.judges = newGroup[int64, string, Judgement](s.judgeAll, s.set.BatchSize, s.set.Queue)
 	s.collects = newGroup[int64, collectWish, collected](s.collectFor, s.set.BatchSize, s.set.Queue)
@@ -223,8 +240,9 @@ func (s *Service) Start(ctx context.Context) {
 	all.Wait()
 	s.finishUnfinished(ctx)
 	s.loop("refresh", s.set.Refresh, s.budgets.refreshAll)
+	s.loop("lanes", s.set.Chores/4, s.probeLanes)
+	s.loop("fenced", s.set.Chores/2, s.recoverFenced)
 	s.loop("chores", s.set.Chores, func(ctx context.Context) {
-		s.probeLanes(ctx)
 		s.finishUnfinished(ctx)
 		s.drainLive(ctx)
 	})
@@ -301,6 +319,9 @@ func (s *Service) guard(name string, step func()) {
 func (s *Service) bounded(ctx context.Context) (context.Context, context.CancelFunc) {
 	return context.WithTimeout(context.WithoutCancel(ctx), s.set.StepTimeout)
 }
+
+// now is the time since the service was made: unlike an instant of the day it never steps back.
+func (s *Service) now() time.Duration { return s.clock.Now().Sub(s.base) }
 
 // nonce makes the random number of one call.
 func (s *Service) nonce() string {
