@@ -111,7 +111,8 @@ func (c *cache) put(b *Budget, at time.Duration) *cached {
 
 // freshen makes sure that the entry was compared with SQL within the last second.
 func (c *cache) freshen(ctx context.Context, entry *cached) error {
-	if c.s.now()-time.Duration(entry.checkedAt.Load()) < freshness {
+	// A clock that stepped back makes the age negative: that is not fresh either.
+	if age := c.s.now() - time.Duration(entry.checkedAt.Load()); age >= 0 && age < freshness {
 		return nil
 	}
 	return c.reload(ctx, entry)
@@ -124,10 +125,10 @@ func (c *cache) reload(ctx context.Context, entry *cached) error {
 		return err
 	}
 	defer func() { <-entry.gate }()
-	if entry.checkedAt.Load() >= asked {
+	now := c.s.now()
+	if checked := entry.checkedAt.Load(); checked >= asked && checked <= int64(now) {
 		return nil
 	}
-	now := c.s.now()
 	b, err := c.s.sql.Budget(ctx, BudgetRef{ID: entry.id})
 	if err != nil {
 		return err

@@ -29,6 +29,8 @@ type world struct {
 	// servers are the instances in memory; nil in other worlds.
 	servers map[string]*memstore.Server
 	model   *memstore.SQL
+	// clock is the nodes' clock; nil: the machine's.
+	clock bucket.Clock
 }
 
 func newWorld(t *testing.T) *world {
@@ -93,7 +95,7 @@ func openSQL(t *testing.T, driver, dsn string) *sqlstore.DB {
 // node starts a service on the world.
 func (w *world) node(set bucket.Settings) *bucket.Service {
 	w.t.Helper()
-	c := bucket.Config{SQL: w.sql, Instances: w.connect(), Lanes: map[string]int{},
+	c := bucket.Config{SQL: w.sql, Instances: w.connect(), Lanes: map[string]int{}, Clock: w.clock,
 		Rand: func(b []byte) { _, _ = rand.Read(b) }, Settings: set}
 	for name := range c.Instances {
 		c.Lanes[name] = 1
