@@ -8,6 +8,8 @@
 --   texts        VARBINARY or BLOB, bound as bytes: compared byte by byte in every engine. Under
 --                MariaDB's default collation `order-A`, `order-a` and `order-a ` would be one key;
 --                in SQLite a text bound to VARBINARY would become the number 7 for `007`.
+--   words        statuses, kinds, types and reasons of budgetd itself: lower-case letters, written
+--                as text, because SQLite never finds bytes equal to a text literal
 --   ids          handed out by budgetd from `sequence`; no AUTO_INCREMENT
 --   lock order   budget, epoch, deduction, limit row; within each by primary key
 --   T U Q X O H S R  the letters of the accounting: see docs/INVARIANTS.md
@@ -32,7 +34,7 @@ CREATE TABLE installation (
 
 -- A budget (total bucket): the total and what has not been handed out.
 CREATE TABLE budget_management_bucket (
-  id BIGINT NOT NULL,
+  id BIGINT NOT NULL,                       -- number of the budget, from `sequence`
   parent_id BIGINT NOT NULL DEFAULT 0,      -- the budget whose period this is; 0: a budget of its own
   tenant VARBINARY(63) NOT NULL,            -- business line; `default`
   name VARBINARY(63) NOT NULL,              -- unique within the tenant
@@ -76,8 +78,8 @@ CREATE INDEX budget_management_bucket_units ON budget_management_bucket (has_und
 
 -- A bucket: one shard of a budget.
 CREATE TABLE sharding_budget_management_bucket (
-  id BIGINT NOT NULL,
-  budget_id BIGINT NOT NULL,
+  id BIGINT NOT NULL,                       -- number of the bucket, from `sequence`
+  budget_id BIGINT NOT NULL,                -- the budget
   ordinal BIGINT NOT NULL,                  -- 0 … bucket_quantity - 1: the ring's node
   sharding_bucket_key VARBINARY(128) NOT NULL, -- `<budget name>:bucket-<ordinal>`
   instance VARBINARY(63) NOT NULL,          -- the instance it lives in, as configured
@@ -100,9 +102,9 @@ CREATE INDEX sharding_budget_management_bucket_idle ON sharding_budget_managemen
 -- One life of a bucket between coming online and going offline. Its row lock is the per-bucket
 -- global lock.
 CREATE TABLE bucket_epoch (
-  bucket_id BIGINT NOT NULL,
+  bucket_id BIGINT NOT NULL,                -- the bucket
   epoch BIGINT NOT NULL,                    -- from 1; only grows
-  budget_id BIGINT NOT NULL,
+  budget_id BIGINT NOT NULL,                -- the budget
   status VARBINARY(8) NOT NULL,             -- opening | open | closing | closed | lost
   activation BIGINT NOT NULL,               -- the lane's activation under which it was opened
   outstanding_quantity BIGINT NOT NULL,     -- O, units granted and not yet in the ledger
@@ -132,10 +134,10 @@ CREATE INDEX bucket_epoch_unfinished ON bucket_epoch (is_unfinished);
 
 -- One numbered movement of units total -> bucket.
 CREATE TABLE grant_log (
-  bucket_id BIGINT NOT NULL,
-  epoch BIGINT NOT NULL,
+  bucket_id BIGINT NOT NULL,                -- the bucket
+  epoch BIGINT NOT NULL,                    -- the epoch that got the units
   number BIGINT NOT NULL,                   -- from 1, without gaps
-  budget_id BIGINT NOT NULL,
+  budget_id BIGINT NOT NULL,                -- the budget
   request_key VARBINARY(64) NOT NULL,       -- what asked for it: `<bucket>/<epoch>/<number>`, or a run
   amount BIGINT NOT NULL,                   -- units
   status VARBINARY(8) NOT NULL,             -- pending | applied (the log showed it) | void (its epoch ended before)
@@ -148,7 +150,7 @@ CREATE INDEX grant_log_status ON grant_log (status);
 
 -- Appends and shrinks; the creation of a budget is its first.
 CREATE TABLE adjustment (
-  budget_id BIGINT NOT NULL,
+  budget_id BIGINT NOT NULL,                -- the budget
   request_id VARBINARY(128) NOT NULL,       -- the caller's; empty: the creation
   quantity BIGINT NOT NULL,                 -- units; negative: a shrink
   fingerprint VARBINARY(16) NOT NULL,       -- hash of the request with a format number
@@ -162,7 +164,7 @@ CREATE INDEX adjustment_status ON adjustment (status);
 
 -- The ledger: what became of each request id.
 CREATE TABLE deduction (
-  budget_id BIGINT NOT NULL,
+  budget_id BIGINT NOT NULL,                -- the budget
   request_id VARBINARY(128) NOT NULL,       -- the caller's, byte by byte
   state VARBINARY(12) NOT NULL,             -- used | held | rolled_back | expired | void (a tombstone)
   amount BIGINT NOT NULL,                   -- units; 0 for a tombstone
@@ -175,7 +177,7 @@ CREATE TABLE deduction (
   hold_group VARBINARY(128),                -- holds confirmed together; NULL: none
   hold_until_ms BIGINT NOT NULL DEFAULT 0,  -- when a hold expires; 0: no hold
   bucket_id BIGINT,                         -- where it was deducted; NULL for a tombstone
-  epoch BIGINT,
+  epoch BIGINT,                             -- its epoch; NULL for a tombstone
   seq BIGINT,                               -- position in that epoch's log
   entry BIGINT,                             -- number of this row in the bucket's part of the feed
   counted_at BIGINT NOT NULL,               -- SQL's time of the commit, ms since 1970
@@ -186,7 +188,7 @@ CREATE TABLE deduction (
 
 -- Units of a deduction given back.
 CREATE TABLE rollback_log (
-  budget_id BIGINT NOT NULL,
+  budget_id BIGINT NOT NULL,                -- the budget
   request_id VARBINARY(128) NOT NULL,       -- of the deduction
   rollback_id VARBINARY(128) NOT NULL,      -- the caller's; empty: the whole
   amount BIGINT NOT NULL,                   -- units
@@ -202,11 +204,11 @@ CREATE INDEX rollback_log_epoch ON rollback_log (bucket_id, epoch);
 
 -- Entries that a store admitted and the ledger did not count; their units went to R.
 CREATE TABLE duplicate (
-  bucket_id BIGINT NOT NULL,
-  epoch BIGINT NOT NULL,
-  seq BIGINT NOT NULL,
-  budget_id BIGINT NOT NULL,
-  request_id VARBINARY(128) NOT NULL,
+  bucket_id BIGINT NOT NULL,                -- the bucket
+  epoch BIGINT NOT NULL,                    -- its epoch
+  seq BIGINT NOT NULL,                      -- position in that epoch's log
+  budget_id BIGINT NOT NULL,                -- the budget
+  request_id VARBINARY(128) NOT NULL,       -- the caller's, byte by byte
   nonce VARBINARY(8) NOT NULL,              -- the call whose attempt it was
   amount BIGINT NOT NULL,                   -- units
   reason VARBINARY(16) NOT NULL,            -- duplicate | void | expired | a limit's refusal
@@ -217,8 +219,8 @@ CREATE TABLE duplicate (
 
 -- Limits of a budget.
 CREATE TABLE budget_limit (
-  budget_id BIGINT NOT NULL,
-  name VARBINARY(63) NOT NULL,
+  budget_id BIGINT NOT NULL,                -- the budget
+  name VARBINARY(63) NOT NULL,              -- unique within the budget
   definition BLOB NOT NULL,                 -- JSON as the contract has it
   version BIGINT NOT NULL,                  -- limits_version of its last change
   PRIMARY KEY (budget_id, name)
@@ -226,8 +228,8 @@ CREATE TABLE budget_limit (
 
 -- One row per value of a limit: what committers lock.
 CREATE TABLE limit_head (
-  budget_id BIGINT NOT NULL,
-  limit_name VARBINARY(63) NOT NULL,
+  budget_id BIGINT NOT NULL,                -- the budget
+  limit_name VARBINARY(63) NOT NULL,        -- the limit
   value VARBINARY(1024) NOT NULL,           -- value of the dimension, combined ones length-prefixed
   first_hit_ms BIGINT NOT NULL,             -- when a first-hit window began; 0: none
   version BIGINT NOT NULL,                  -- limits_version by which its counters were loaded
@@ -236,9 +238,9 @@ CREATE TABLE limit_head (
 
 -- Counters of limits, one row per window or slot.
 CREATE TABLE limit_counter (
-  budget_id BIGINT NOT NULL,
-  limit_name VARBINARY(63) NOT NULL,
-  value VARBINARY(1024) NOT NULL,
+  budget_id BIGINT NOT NULL,                -- the budget
+  limit_name VARBINARY(63) NOT NULL,        -- the limit
+  value VARBINARY(1024) NOT NULL,           -- value of the dimension, as in limit_head
   window_ms BIGINT NOT NULL,                -- when the window or slot began, ms since 1970; 0: lifetime
   counted BIGINT NOT NULL,                  -- calls or units, as the limit measures
   expires_ms BIGINT NOT NULL,               -- when the row may be removed; 0: never
@@ -247,8 +249,8 @@ CREATE TABLE limit_counter (
 
 -- Lanes: which memory SQL has verified.
 CREATE TABLE lane (
-  instance VARBINARY(63) NOT NULL,
-  lane BIGINT NOT NULL,
+  instance VARBINARY(63) NOT NULL,          -- the instance, as configured
+  lane BIGINT NOT NULL,                     -- number of the lane within it, from 0
   identity VARBINARY(512) NOT NULL,         -- who the store said it was
   activation BIGINT NOT NULL,               -- grows whenever that memory can no longer be taken for the one known
   last_reached_ms BIGINT NOT NULL DEFAULT 0, -- when any node last reached it, ms since 1970
@@ -257,14 +259,14 @@ CREATE TABLE lane (
 
 -- Runs that bring fragments together, one per budget at a time; the open one has active = 1.
 CREATE TABLE run (
-  budget_id BIGINT NOT NULL,
+  budget_id BIGINT NOT NULL,                -- the budget
   number BIGINT NOT NULL,                   -- from 1, per budget
   kind VARBINARY(8) NOT NULL,               -- collect | recycle
   status VARBINARY(8) NOT NULL,             -- open | done
   active BIGINT,                            -- 1 while open, NULL afterwards: one open run per budget
   target_bucket BIGINT NOT NULL,            -- collect: where the units go
-  target_epoch BIGINT NOT NULL,
-  target_activation BIGINT NOT NULL,
+  target_epoch BIGINT NOT NULL,             -- its epoch then
+  target_activation BIGINT NOT NULL,        -- its lane's activation then
   units BIGINT NOT NULL,                    -- collect: what the target is to hold
   moved BIGINT NOT NULL,                    -- units moved, once done
   created_at BIGINT NOT NULL,               -- ms since 1970
@@ -275,9 +277,9 @@ CREATE TABLE run (
 
 -- Buckets kept in this database: the SQL store. A row is one epoch's balance.
 CREATE TABLE store_balance (
-  bucket_id BIGINT NOT NULL,
-  epoch BIGINT NOT NULL,
-  activation BIGINT NOT NULL,
+  bucket_id BIGINT NOT NULL,                -- the bucket
+  epoch BIGINT NOT NULL,                    -- the epoch
+  activation BIGINT NOT NULL,               -- the lane's activation under which it was opened
   closed BIGINT NOT NULL,                   -- 1: closed
   balance BIGINT NOT NULL,                  -- units: granted - deducted
   seq BIGINT NOT NULL,                      -- last log position
@@ -291,9 +293,9 @@ CREATE TABLE store_balance (
 
 -- The logs of those buckets, over all epochs.
 CREATE TABLE store_log (
-  bucket_id BIGINT NOT NULL,
-  epoch BIGINT NOT NULL,
-  seq BIGINT NOT NULL,
+  bucket_id BIGINT NOT NULL,                -- the bucket
+  epoch BIGINT NOT NULL,                    -- the epoch
+  seq BIGINT NOT NULL,                      -- position in it, from 0
   entry BLOB NOT NULL,                      -- chain value and line, as in every store
   PRIMARY KEY (bucket_id, epoch, seq)
 );
