@@ -12,15 +12,15 @@ import (
 const (
 	selectAdjustment = `SELECT quantity, status, deadline_ms FROM adjustment
 		WHERE budget_id = ? AND request_id = ? /*locked*/`
-	updateAdjustment = `UPDATE adjustment SET quantity = ?, fingerprint = ?, status = ?, deadline_ms = ?,
-		updated_at = ? WHERE budget_id = ? AND request_id = ?`
+	updateAdjustment = `UPDATE adjustment SET quantity = ?, fingerprint = ?, status = ?,
+		deadline_ms = ?, updated_at = ? WHERE budget_id = ? AND request_id = ?`
 	adjustTotal = `UPDATE budget_management_bucket SET total_quantity = total_quantity + ?,
 		undistributed_quantity = undistributed_quantity + ?, version = version + 1, updated_at = ?
 		WHERE id = ? AND undistributed_quantity + ? >= 0`
 	addPendingShrink = `UPDATE budget_management_bucket
 		SET pending_shrink_quantity = pending_shrink_quantity + ? WHERE id = ?`
-	selectUnits = `SELECT COALESCE(SUM(outstanding_quantity + returning_quantity), 0) FROM bucket_epoch
-		WHERE budget_id = ? AND has_units = 1`
+	selectUnits = `SELECT COALESCE(SUM(outstanding_quantity + returning_quantity), 0)
+		FROM bucket_epoch /*by bucket_epoch_units*/ WHERE budget_id = ? AND has_units = 1`
 )
 
 type adjustmentRow struct {
@@ -62,19 +62,16 @@ func (db *DB) Adjust(ctx context.Context, order bucket.Adjustment) (
 			a.known = &known
 		}
 		state, replayed, err = a.run()
-		tried = tried || state == bucket.AdjustmentDone && !replayed
+		tried = tried || err == nil && state == bucket.AdjustmentDone && !replayed
 		if err != nil && state == bucket.AdjustmentRefused {
 			refusal, err = err, nil
 		}
 		return err
 	})
-	if err == nil {
-		err = refusal
-	}
-	if err != nil && state != bucket.AdjustmentRefused {
+	if err != nil {
 		return "", false, err
 	}
-	return state, replayed, err
+	return state, replayed, refusal
 }
 
 func (a *adjusting) run() (bucket.AdjustmentState, bool, error) {
@@ -100,8 +97,8 @@ func (a *adjusting) run() (bucket.AdjustmentState, bool, error) {
 	return state, false, err
 }
 
-// check refuses a quantity that would take the total out of its range, also when all pending shrinks
-// are done.
+// check refuses a quantity that would take the total out of its range, also when all pending
+// shrinks are done.
 func (a *adjusting) check() error {
 	q, total, pending := a.order.Quantity, a.budget.Total, a.budget.PendingShrink
 	if q != 0 && q <= budget.MaxAmount-total && total-pending+q >= 1 {
@@ -109,8 +106,8 @@ func (a *adjusting) check() error {
 	}
 	return &budget.Error{Code: budget.Invalid, Op: "adjust", Fields: []budget.FieldError{{
 		Field: "quantity",
-		Message: fmt.Sprintf("must leave the total of %d, less %d of pending shrinks, within 1 to %d", total,
-			pending, budget.MaxAmount),
+		Message: fmt.Sprintf("must leave the total of %d, less %d of pending shrinks, within 1 to %d",
+			total, pending, budget.MaxAmount),
 	}}}
 }
 
@@ -160,9 +157,9 @@ func (a *adjusting) note(state bucket.AdjustmentState, pending int64) error {
 	o, now := a.order, toMS(a.t.now)
 	fingerprint := []byte(ledger.Fingerprint(o.Quantity, "", "", ""))
 	if a.known == nil {
-		return a.t.insert(insertAdjustment, adjustmentWidth, []any{o.Budget, []byte(o.RequestID), o.Quantity, fingerprint,
-			string(state), toMS(o.Deadline), now, now})
+		return a.t.insert(insertAdjustment, adjustmentWidth, []any{o.Budget, []byte(o.RequestID),
+			o.Quantity, fingerprint, string(state), toMS(o.Deadline), now, now})
 	}
-	return a.t.hit(1, updateAdjustment, o.Quantity, fingerprint, string(state), toMS(o.Deadline), now, o.Budget,
-		[]byte(o.RequestID))
+	return a.t.hit(1, updateAdjustment, o.Quantity, fingerprint, string(state), toMS(o.Deadline), now,
+		o.Budget, []byte(o.RequestID))
 }

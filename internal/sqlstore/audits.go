@@ -21,7 +21,8 @@ const selectFigures = `SELECT u.total_quantity, u.undistributed_quantity, u.quar
 			SUM(CASE WHEN e.status = 'open' THEN e.outstanding_quantity ELSE 0 END) AS remaining,
 			SUM(CASE WHEN e.status = 'open' THEN 0 ELSE e.outstanding_quantity END) AS unsettled,
 			SUM(e.held_quantity) AS held, SUM(e.used_quantity) AS used, SUM(e.returning_quantity) AS returned
-		FROM bucket_epoch e WHERE e.budget_id = ? GROUP BY e.budget_id) s ON s.budget_id = u.id
+		FROM bucket_epoch e /*by bucket_epoch_units*/
+		WHERE e.budget_id = ? GROUP BY e.budget_id) s ON s.budget_id = u.id
 	WHERE u.id = ?`
 
 type figuresRow struct {
@@ -66,9 +67,11 @@ func (r *reader) figures(budgetID int64) (ledger.Figures, error) {
 }
 
 const (
-	selectAdjusted = `SELECT COALESCE(SUM(quantity), 0) FROM adjustment WHERE budget_id = ? AND status = 'done'`
+	selectAdjusted = `SELECT COALESCE(SUM(quantity), 0) FROM adjustment
+		WHERE budget_id = ? AND status = 'done'`
 
-	selectAllEpochs = `SELECT ` + epochColumns + `, b.sharding_bucket_key AS bucket_key FROM bucket_epoch e
+	selectAllEpochs = `SELECT ` + epochColumns + `, b.sharding_bucket_key AS bucket_key
+		FROM bucket_epoch e
 		JOIN sharding_budget_management_bucket b ON b.id = e.bucket_id
 		WHERE b.budget_id = ? ORDER BY b.ordinal, e.epoch`
 	sumGrants = `SELECT g.bucket_id, g.epoch, SUM(g.amount) AS units, 0 AS noted FROM grant_log g
@@ -83,8 +86,8 @@ const (
 		WHERE r.budget_id = ? GROUP BY r.bucket_id, r.epoch`
 )
 
-// Accounts reads columns, rows and entries as of one moment, for the proof of I1. It reads every row
-// of the budget's ledger.
+// Accounts reads columns, rows and entries as of one moment, for the proof of I1. It reads every
+// row of the budget's ledger.
 func (db *DB) Accounts(ctx context.Context, budgetID int64) (out bucket.Accounts, err error) {
 	err = db.snapshot(ctx, "audit", func(r *reader) error {
 		if out.Figures, err = r.figures(budgetID); err != nil {
@@ -114,7 +117,8 @@ func (r *reader) epochFigures(budgetID int64) ([]ledger.EpochFigures, error) {
 	index := make(map[position]*ledger.EpochFigures, len(rows))
 	for i := range rows {
 		row := &rows[i]
-		out[i] = ledger.EpochFigures{Bucket: row.Key, Row: row.epoch(), Closed: row.Closed, Swept: row.Swept}
+		out[i] = ledger.EpochFigures{Bucket: row.Key, Row: row.epoch(), Closed: row.Closed,
+			Swept: row.Swept}
 		index[row.position()] = &out[i]
 	}
 	for _, sum := range []struct {
@@ -122,7 +126,9 @@ func (r *reader) epochFigures(budgetID int64) ([]ledger.EpochFigures, error) {
 		add   func(e *ledger.EpochFigures, units, noted int64)
 	}{
 		{sumGrants, func(e *ledger.EpochFigures, units, _ int64) { e.Granted = units }},
-		{sumDeductions, func(e *ledger.EpochFigures, units, noted int64) { e.Deducted, e.Noted = units, noted }},
+		{sumDeductions, func(e *ledger.EpochFigures, units, noted int64) {
+			e.Deducted, e.Noted = units, noted
+		}},
 		{sumDuplicates, func(e *ledger.EpochFigures, units, _ int64) { e.Duplicates = units }},
 		{sumRollbacks, func(e *ledger.EpochFigures, units, _ int64) { e.RolledBack = units }},
 	} {
@@ -148,11 +154,15 @@ func (r *reader) epochFigures(budgetID int64) ([]ledger.EpochFigures, error) {
 
 // selectPrefix sums grants and entries of an epoch up to a position, as of one moment.
 const selectPrefix = `SELECT
-	(SELECT COALESCE(SUM(amount), 0) FROM grant_log WHERE bucket_id = ? AND epoch = ? AND number <= ?) AS granted,
-	(SELECT COALESCE(SUM(amount), 0) FROM deduction WHERE bucket_id = ? AND epoch = ? AND seq <= ?) AS deducted,
-	(SELECT COALESCE(SUM(amount), 0) FROM duplicate WHERE bucket_id = ? AND epoch = ? AND seq <= ?) AS duplicates`
+	(SELECT COALESCE(SUM(amount), 0) FROM grant_log
+		WHERE bucket_id = ? AND epoch = ? AND number <= ?) AS granted,
+	(SELECT COALESCE(SUM(amount), 0) FROM deduction
+		WHERE bucket_id = ? AND epoch = ? AND seq <= ?) AS deducted,
+	(SELECT COALESCE(SUM(amount), 0) FROM duplicate
+		WHERE bucket_id = ? AND epoch = ? AND seq <= ?) AS duplicates`
 
-// Prefix sums what the ledger holds of an epoch up to a log position: what a store that agrees shows.
+// Prefix sums what the ledger holds of an epoch up to a log position: what a store that agrees
+// shows.
 func (db *DB) Prefix(ctx context.Context, ref bucket.Ref, seq, grantSeq int64) (
 	granted, deducted int64, err error) {
 	var row struct {

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/budgetd/budgetd/bucket"
 	"github.com/budgetd/budgetd/internal/testservers"
 	"github.com/budgetd/budgetd/ledger"
 )
@@ -15,7 +16,7 @@ import (
 // BenchmarkCommit commits 128 entries of 8 buckets in one transaction. BUDGETD_TEST_TMP chooses the
 // disk.
 func BenchmarkCommit(b *testing.B) {
-	for _, engine := range engines(b) {
+	for _, engine := range engines() {
 		b.Run(engine.name, func(b *testing.B) { benchmarkCommit(b, engine.open(b)) })
 	}
 }
@@ -25,7 +26,7 @@ type engine struct {
 	open func(tb testing.TB) *DB
 }
 
-func engines(testing.TB) []engine {
+func engines() []engine {
 	return []engine{
 		{"sqlite", func(tb testing.TB) *DB {
 			dir, err := os.MkdirTemp(os.Getenv("BUDGETD_TEST_TMP"), "sqlstore")
@@ -79,4 +80,29 @@ func benchmarkCommit(b *testing.B, db *DB) {
 		}
 	}
 	b.ReportMetric(float64(n)/spent.Seconds(), "deductions/s")
+}
+
+// BenchmarkDeductAndCommit deducts 128 times from 8 buckets that are rows, in one transaction.
+func BenchmarkDeductAndCommit(b *testing.B) {
+	for _, engine := range engines() {
+		b.Run(engine.name, func(b *testing.B) { benchmarkDirect(b, engine.open(b)) })
+	}
+}
+
+func benchmarkDirect(b *testing.B, db *DB) {
+	const buckets, perCall = 8, 128
+	s := newShop(b, db, 1<<50, buckets)
+	n := 0
+	for b.Loop() {
+		ops := make([]bucket.Operation, perCall)
+		for i := range ops {
+			n++
+			ops[i] = s.op(n%buckets, 1, fmt.Sprintf("order-%016x", n*7919), "nonce678")
+		}
+		_, outcomes, err := s.rows.DeductAndCommit(context.Background(), s.lane, ops)
+		if err != nil || outcomes[perCall-1] == nil {
+			b.Fatal(err)
+		}
+	}
+	b.ReportMetric(float64(n)/b.Elapsed().Seconds(), "deductions/s")
 }

@@ -8,12 +8,12 @@ import (
 )
 
 const (
-	updateBudget = `UPDATE budget_management_bucket SET status = ?, sharding_quantity = ?, adjust_cnt = ?,
-		end_ms = ?, version = version + 1, updated_at = ? WHERE id = ? AND version = ?`
+	updateBudget = `UPDATE budget_management_bucket SET status = ?, sharding_quantity = ?,
+		adjust_cnt = ?, end_ms = ?, version = version + 1, updated_at = ? WHERE id = ? AND version = ?`
 	selectLivePositions = `SELECT e.bucket_id, e.epoch FROM sharding_budget_management_bucket b
 		JOIN bucket_epoch e ON e.bucket_id = b.id AND e.epoch = b.epoch
 		WHERE b.budget_id = ? AND e.status IN ('opening', 'open', 'closing')` + inKeyOrder
-	setPeriodEnd = `UPDATE bucket_epoch SET period_end_ms = ? WHERE `
+	setPeriodEnd = `UPDATE bucket_epoch /*by PRIMARY*/ SET period_end_ms = ? WHERE `
 )
 
 // Change changes a definition and its version. A new end is copied to the live epochs under their

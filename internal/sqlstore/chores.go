@@ -7,22 +7,26 @@ import (
 )
 
 const (
-	selectUnfinished = `SELECT ` + laneEpochColumns + ` FROM bucket_epoch e
+	selectUnfinished = `SELECT ` + laneEpochColumns + `
+		FROM bucket_epoch e /*by bucket_epoch_unfinished*/
 		JOIN sharding_budget_management_bucket b ON b.id = e.bucket_id
 		WHERE e.is_unfinished = 1 AND e.status IN ('opening', 'closing')` + inKeyOrder + ` LIMIT ?`
 	selectUnfinishedOf = `SELECT ` + laneEpochColumns + ` FROM sharding_budget_management_bucket b
 		JOIN bucket_epoch e ON e.bucket_id = b.id AND e.epoch = b.epoch
 		WHERE b.budget_id = ? AND e.status IN ('opening', 'closing')` + inKeyOrder
-	selectFenced = `SELECT ` + laneEpochColumns + ` FROM bucket_epoch e
+	selectFenced = `SELECT ` + laneEpochColumns + `
+		FROM bucket_epoch e /*by bucket_epoch_unfinished*/
 		JOIN sharding_budget_management_bucket b ON b.id = e.bucket_id
 		WHERE e.is_unfinished = 1 AND LENGTH(e.fenced) > 0` + inKeyOrder + ` LIMIT ?`
-	pendingGrants = `SELECT g.bucket_id, g.epoch, g.number, g.amount, e.activation, b.instance, b.lane
-		FROM grant_log g JOIN bucket_epoch e ON e.bucket_id = g.bucket_id AND e.epoch = g.epoch
+	grantColumns = `SELECT g.bucket_id, g.epoch, g.number, g.amount, e.activation, b.instance, b.lane`
+	joinGrants   = ` JOIN bucket_epoch e ON e.bucket_id = g.bucket_id AND e.epoch = g.epoch
 		JOIN sharding_budget_management_bucket b ON b.id = g.bucket_id
 		WHERE g.status = 'pending' AND e.status IN ('opening', 'open')`
-	grantOrder             = ` ORDER BY g.bucket_id, g.epoch, g.number`
-	selectPendingGrants    = pendingGrants + grantOrder + ` LIMIT ?`
-	selectPendingGrantsOf  = pendingGrants + ` AND b.budget_id = ? AND e.epoch = b.epoch` + grantOrder
+	grantOrder          = ` ORDER BY g.bucket_id, g.epoch, g.number`
+	selectPendingGrants = grantColumns + ` FROM grant_log g /*by grant_log_status*/` + joinGrants +
+		grantOrder + ` LIMIT ?`
+	selectPendingGrantsOf = grantColumns + ` FROM grant_log g` + joinGrants +
+		` AND b.budget_id = ? AND e.epoch = b.epoch` + grantOrder
 	selectReturningBudgets = `SELECT DISTINCT budget_id FROM bucket_epoch
 		WHERE has_returns = 1 ORDER BY budget_id LIMIT ?`
 	selectShrinks = `SELECT budget_id, request_id, quantity, deadline_ms FROM adjustment
@@ -116,7 +120,8 @@ func (r *reader) shrinks(limit int) ([]bucket.Adjustment, error) {
 	out := make([]bucket.Adjustment, len(rows))
 	for i, row := range rows {
 		out[i] = bucket.Adjustment{
-			Budget: row.Budget, RequestID: row.RequestID, Quantity: row.Quantity, Deadline: fromMS(row.DeadlineMS),
+			Budget: row.Budget, RequestID: row.RequestID, Quantity: row.Quantity,
+			Deadline: fromMS(row.DeadlineMS),
 		}
 	}
 	return out, nil
@@ -127,8 +132,8 @@ const (
 		WHERE budget_id = ? AND active = 1`
 	takeRunNumber = `UPDATE budget_management_bucket SET next_run = next_run + 1 WHERE id = ?`
 	selectNextRun = `SELECT next_run FROM budget_management_bucket WHERE id = ?`
-	insertRun     = `INSERT INTO run (budget_id, number, kind, status, active, target_bucket, target_epoch,
-		target_activation, units, moved, created_at, ended_at)`
+	insertRun     = `INSERT INTO run (budget_id, number, kind, status, active, target_bucket,
+		target_epoch, target_activation, units, moved, created_at, ended_at)`
 	endRun = `UPDATE run SET status = 'done', active = NULL, moved = ?, ended_at = ?
 		WHERE budget_id = ? AND number = ? AND active = 1`
 )
@@ -162,8 +167,8 @@ func (db *DB) BeginRun(ctx context.Context, run bucket.Run) (out bucket.Run, err
 		if err := t.hit(1, takeRunNumber, run.Budget); err != nil {
 			return err
 		}
-		return t.insert(insertRun, 12, []any{run.Budget, out.Number, "collect", "open", 1, run.Target.Bucket,
-			run.Target.Epoch, run.Target.Activation, run.Units, 0, toMS(t.now), 0})
+		return t.insert(insertRun, 12, []any{run.Budget, out.Number, "collect", "open", 1,
+			run.Target.Bucket, run.Target.Epoch, run.Target.Activation, run.Units, 0, toMS(t.now), 0})
 	})
 	if err != nil {
 		return bucket.Run{}, err

@@ -19,8 +19,8 @@ func (db *DB) Now() time.Time {
 }
 
 // SyncClock measures how far the database server's clock is from this machine's, to half a round
-// trip. A SQLite file has no clock of its own: the offset is 0. Call it every few minutes; on an error
-// the last offset stays.
+// trip. A SQLite file has no clock of its own: the offset is 0. Call it every few minutes; on an
+// error the last offset stays.
 func (db *DB) SyncClock(ctx context.Context) error {
 	if db.dialect.name == sqliteName {
 		return nil
@@ -60,8 +60,8 @@ func fromMS(ms int64) time.Time {
 	return time.UnixMilli(ms).UTC()
 }
 
-// endMS is toMS for an exclusive end: one at the very beginning of 1970 is kept a millisecond later,
-// because 0 stands for none.
+// endMS is toMS for an exclusive end: one at the very beginning of 1970 is kept a millisecond
+// later, because 0 stands for none.
 func endMS(t time.Time) int64 {
 	if t.IsZero() {
 		return 0

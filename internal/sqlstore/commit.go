@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"slices"
-	"strings"
 
 	"github.com/budgetd/budgetd/bucket"
 	"github.com/budgetd/budgetd/ledger"
@@ -91,7 +90,8 @@ func inLockOrder(logs []ledger.Log) []int {
 		order[i] = i
 	}
 	slices.SortFunc(order, func(i, j int) int {
-		return cmp.Or(cmp.Compare(logs[i].Bucket, logs[j].Bucket), cmp.Compare(logs[i].Epoch, logs[j].Epoch))
+		return cmp.Or(cmp.Compare(logs[i].Bucket, logs[j].Bucket),
+			cmp.Compare(logs[i].Epoch, logs[j].Epoch))
 	})
 	return order
 }
@@ -148,8 +148,8 @@ func (p *page) keep() {
 const (
 	insertDeduction = `INSERT INTO deduction (budget_id, request_id, state, amount, rolled_back,
 		fingerprint, nonce, reference, dimensions, bucket_id, epoch, seq, entry, counted_at)`
-	insertDuplicate = `INSERT INTO duplicate (bucket_id, epoch, seq, budget_id, request_id, nonce, amount,
-		reason, created_at)`
+	insertDuplicate = `INSERT INTO duplicate (bucket_id, epoch, seq, budget_id, request_id, nonce,
+		amount, reason, created_at)`
 	deductionWidth, duplicateWidth = 14, 9
 )
 
@@ -163,8 +163,8 @@ func (t *tx) writeDrained(changed []*ledger.Drained) error {
 			made = append(made, &d.Deductions[i])
 		}
 		for _, dup := range d.Duplicates {
-			duplicates = append(duplicates, dup.Position.Bucket, dup.Position.Epoch, dup.Position.Seq, dup.Budget,
-				[]byte(dup.RequestID), []byte(dup.Nonce), dup.Amount, string(dup.Reason), now)
+			duplicates = append(duplicates, dup.Position.Bucket, dup.Position.Epoch, dup.Position.Seq,
+				dup.Budget, []byte(dup.RequestID), []byte(dup.Nonce), dup.Amount, string(dup.Reason), now)
 		}
 	}
 	slices.SortFunc(made, func(a, b *ledger.Deduction) int {
@@ -172,8 +172,8 @@ func (t *tx) writeDrained(changed []*ledger.Drained) error {
 	})
 	deductions := make([]any, 0, len(made)*deductionWidth)
 	for _, d := range made {
-		deductions = append(deductions, d.Budget, []byte(d.RequestID), string(d.State), d.Amount, d.RolledBack,
-			[]byte(d.Fingerprint), []byte(d.Nonce), orNull(d.Reference), orNull(d.Dimensions),
+		deductions = append(deductions, d.Budget, []byte(d.RequestID), string(d.State), d.Amount,
+			d.RolledBack, []byte(d.Fingerprint), []byte(d.Nonce), orNull(d.Reference), orNull(d.Dimensions),
 			d.Position.Bucket, d.Position.Epoch, d.Position.Seq, d.Entry, toMS(d.CountedAt))
 	}
 	if err := t.insert(insertDeduction, deductionWidth, deductions); err != nil {
@@ -188,7 +188,10 @@ func (t *tx) writeDrained(changed []*ledger.Drained) error {
 	return t.advance(changed)
 }
 
-const markGrants = `UPDATE grant_log SET status = 'applied' WHERE `
+const (
+	ofGrant    = `bucket_id = ? AND epoch = ? AND number = ?`
+	markGrants = `UPDATE grant_log /*by PRIMARY*/ SET status = 'applied' WHERE `
+)
 
 // markArrived notes the grants that the logs showed.
 func (t *tx) markArrived(changed []*ledger.Drained) error {
@@ -198,47 +201,29 @@ func (t *tx) markArrived(changed []*ledger.Drained) error {
 			args = append(args, d.After.Bucket, d.After.Number, number)
 		}
 	}
-	return t.hitAll(markGrants, nil, `(bucket_id = ? AND epoch = ? AND number = ?)`, args)
-}
-
-// advance moves epochs from one drained position to the next: the compare-and-set that lets each log
-// entry through once. Several rows go into one statement, by CASE.
-func (t *tx) advance(changed []*ledger.Drained) error {
-	for chunk := range slices.Chunk(changed, t.conn.dialect.updateRows) {
-		var args []any
-		for _, value := range []func(e *ledger.Epoch) any{
-			func(e *ledger.Epoch) any { return e.Outstanding },
-			func(e *ledger.Epoch) any { return e.Used },
-			func(e *ledger.Epoch) any { return e.Returning },
-			func(e *ledger.Epoch) any { return e.NextEntry },
-			func(e *ledger.Epoch) any { return e.DrainedSeq },
-			func(e *ledger.Epoch) any { return []byte(e.DrainedChain) },
-		} {
-			for _, d := range chunk {
-				args = append(args, d.After.Bucket, d.After.Number, value(&d.After))
-			}
-		}
-		for _, d := range chunk {
-			taken := d.Before.Outstanding - d.After.Outstanding
-			args = append(args, d.After.Bucket, d.After.Number, d.Before.DrainedSeq, taken)
-		}
-		if err := t.hit(len(chunk), advanceText(len(chunk)), args...); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// advanceText is the statement that advances n epochs.
-func advanceText(n int) string {
-	return strings.ReplaceAll(advanceEpochs, "$value",
-		"CASE "+repeat("WHEN bucket_id = ? AND epoch = ? THEN ?", " ", n)+" END") +
-		repeat(advanceWhere, " OR ", n)
+	return t.hitAll(markGrants, nil, `(`+ofGrant+`)`, args)
 }
 
 const (
-	advanceEpochs = `UPDATE bucket_epoch SET outstanding_quantity = $value, used_quantity = $value,
-		returning_quantity = $value, next_entry = $value, drained_seq = $value, drained_chain = $value WHERE `
-	advanceWhere = `(bucket_id = ? AND epoch = ? AND drained_seq = ? AND outstanding_quantity >= ?
-		AND status IN ('open', 'closing') AND LENGTH(fenced) = 0)`
+	advanceEpochs = `UPDATE bucket_epoch /*by PRIMARY*/ SET outstanding_quantity = $value,
+		used_quantity = $value, returning_quantity = $value, next_entry = $value, drained_seq = $value,
+		drained_chain = $value WHERE `
+	advanceWhere = `bucket_id = ? AND epoch = ? AND drained_seq = ? AND outstanding_quantity >= ?
+		AND status IN ('open', 'closing') AND LENGTH(fenced) = 0`
 )
+
+// advance moves epochs from one drained position to the next: the compare-and-set that lets each
+// log entry through once.
+func (t *tx) advance(changed []*ledger.Drained) error {
+	rows := make([]rowChange, len(changed))
+	for i, d := range changed {
+		a, b := &d.After, &d.Before
+		rows[i] = rowChange{
+			key: []any{a.Bucket, a.Number},
+			values: []any{a.Outstanding, a.Used, a.Returning, a.NextEntry, a.DrainedSeq,
+				[]byte(a.DrainedChain)},
+			where: []any{a.Bucket, a.Number, b.DrainedSeq, b.Outstanding - a.Outstanding},
+		}
+	}
+	return t.changeRows(advanceEpochs, ofEpoch, advanceWhere, rows)
+}

@@ -9,8 +9,8 @@ import (
 	"github.com/jmoiron/sqlx"
 )
 
-// maxPrepared bounds the prepared statements of one connection; texts beyond it are prepared for one
-// use.
+// maxPrepared bounds the prepared statements of one connection; texts beyond it are prepared for
+// one use.
 const maxPrepared = 512
 
 // conn is one connection, with its prepared statements where the dialect keeps them. It is used by
@@ -55,8 +55,15 @@ func (c *conn) tidy() {
 	c.spare = nil
 }
 
-// discard closes the connection for good instead of giving it back to the pool.
+// discard closes the connection for good instead of giving it back to the pool. Its statements are
+// closed first: database/sql does not know those of a Conn, and SQLite keeps a connection, with its
+// transaction and lock, for as long as it has statements.
 func (c *conn) discard() {
+	c.tidy()
+	for _, s := range c.prepared {
+		_ = s.Close()
+	}
+	c.prepared = nil
 	_ = c.raw.Raw(func(any) error { return driver.ErrBadConn })
 	_ = c.raw.Close()
 }
@@ -101,7 +108,8 @@ func (c *conn) list(ctx context.Context, dest any, query string, args ...any) er
 }
 
 // get reads one row into dest; found is false when there is none.
-func (c *conn) get(ctx context.Context, dest any, query string, args ...any) (found bool, err error) {
+func (c *conn) get(ctx context.Context, dest any, query string, args ...any) (
+	found bool, err error) {
 	text := c.dialect.text(query)
 	if c.dialect.prepare {
 		var s *sqlx.Stmt

@@ -61,7 +61,8 @@ func (db *DB) Create(ctx context.Context, d budget.Definition, lanes []bucket.La
 		}
 		switch {
 		case old != nil && old.CreatedAs != as:
-			return budget.Refuse(budget.NameTaken, "create", "budget %q exists with another definition", d.Name)
+			return budget.Refuse(budget.NameTaken, "create", "budget %q exists with another definition",
+				d.Name)
 		case old != nil:
 			created = t.unsure && old.ID == made
 			made = old.ID
@@ -85,8 +86,9 @@ const (
 	nextNumber  = `SELECT next_id FROM sequence WHERE name = ?`
 
 	insertBudget = `INSERT INTO budget_management_bucket (id, tenant, name, gl_code, unit, durability,
-		total_quantity, undistributed_quantity, out_quantity, sharding_quantity, bucket_quantity, adjust_cnt,
-		type, status, start_ms, end_ms, timezone, created_as, version, list_version, created_at, updated_at)`
+		total_quantity, undistributed_quantity, out_quantity, sharding_quantity, bucket_quantity,
+		adjust_cnt, type, status, start_ms, end_ms, timezone, created_as, version, list_version,
+		created_at, updated_at)`
 	insertAdjustment = `INSERT INTO adjustment (budget_id, request_id, quantity, fingerprint, status,
 		deadline_ms, created_at, updated_at)`
 	insertBucket = `INSERT INTO sharding_budget_management_bucket (id, budget_id, ordinal,
@@ -94,9 +96,10 @@ const (
 		epoch, created_at, updated_at)`
 	insertEpoch = `INSERT INTO bucket_epoch (bucket_id, epoch, budget_id, status, activation,
 		outstanding_quantity, held_quantity, used_quantity, returning_quantity, closed_quantity,
-		swept_quantity, next_grant, next_entry, drained_seq, drained_chain, period_end_ms, fenced, created_at)`
-	insertGrant = `INSERT INTO grant_log (bucket_id, epoch, number, budget_id, request_key, amount, status,
+		swept_quantity, next_grant, next_entry, drained_seq, drained_chain, period_end_ms, fenced,
 		created_at)`
+	insertGrant = `INSERT INTO grant_log (bucket_id, epoch, number, budget_id, request_key, amount,
+		status, created_at)`
 
 	// How many columns these name.
 	budgetWidth, adjustmentWidth, bucketWidth, epochWidth, grantWidth = 22, 8, 14, 18, 8
@@ -132,10 +135,10 @@ func (t *tx) create(d budget.Definition, as string, lanes []bucket.Lane) (int64,
 		status = statusPaused
 	}
 	const version, listVersion, distributed = 1, 1, 0
-	err = t.insert(insertBudget, budgetWidth, []any{id, []byte(d.Tenant), []byte(d.Name), []byte(d.GLCode),
-		string(d.Unit), string(d.Durability), d.TotalQuantity, distributed, d.TotalQuantity,
-		d.ShardingQuantity, len(lanes), d.AdjustCnt, string(d.Type), status, toMS(d.StartAt),
-		endMS(d.EndAt), "UTC", []byte(as), version, listVersion, now, now})
+	err = t.insert(insertBudget, budgetWidth, []any{id, []byte(d.Tenant), []byte(d.Name),
+		[]byte(d.GLCode), string(d.Unit), string(d.Durability), d.TotalQuantity, distributed,
+		d.TotalQuantity, d.ShardingQuantity, len(lanes), d.AdjustCnt, string(d.Type), status,
+		toMS(d.StartAt), endMS(d.EndAt), "UTC", []byte(as), version, listVersion, now, now})
 	if err != nil {
 		return 0, err
 	}
@@ -173,8 +176,8 @@ func (t *tx) create(d budget.Definition, as string, lanes []bucket.Lane) (int64,
 // opening returns the values of a new epoch's row.
 func (r *epochRow) opening(now int64) []any {
 	chain := ledger.OpenChain(r.Bucket, r.Number, r.Activation)
-	return []any{r.Bucket, r.Number, r.Budget, string(ledger.Opening), r.Activation, r.Outstanding, 0, 0, 0,
-		0, 0, r.NextGrant, r.NextEntry, 0, []byte(chain), r.PeriodEndMS, []byte{}, now}
+	return []any{r.Bucket, r.Number, r.Budget, string(ledger.Opening), r.Activation, r.Outstanding, 0,
+		0, 0, 0, 0, r.NextGrant, r.NextEntry, 0, []byte(chain), r.PeriodEndMS, []byte{}, now}
 }
 
 // spread divides units evenly over n places, the remainder to the first: 10 over 4 is 3, 3, 2, 2.

@@ -38,7 +38,8 @@ func (r *reader) view(ref bucket.BudgetRef) (bucket.Budget, error) {
 		return bucket.Budget{}, err
 	}
 	out := bucket.Budget{
-		Definition: row.definition(), ListVersion: row.ListVersion, Buckets: make([]bucket.Bucket, len(rows)),
+		Definition: row.definition(), ListVersion: row.ListVersion,
+		Buckets: make([]bucket.Bucket, len(rows)),
 	}
 	for i := range rows {
 		out.Buckets[i] = rows[i].bucket()
@@ -61,7 +62,8 @@ func (r *reader) find(ref bucket.BudgetRef) (*budgetRow, error) {
 
 // Conditions of a page of budgets; the statuses are budget.Definition.StatusAt in SQL.
 const (
-	selectPage  = `SELECT ` + budgetColumns + ` FROM budget_management_bucket WHERE parent_id = 0 AND id > ?`
+	selectPage = `SELECT ` + budgetColumns + ` FROM budget_management_bucket
+		WHERE parent_id = 0 AND id > ?`
 	whereTenant = ` AND tenant = ?`
 	whereType   = ` AND type = ?`
 	pageOrder   = ` ORDER BY id LIMIT ?`
@@ -120,24 +122,21 @@ func (db *DB) Budgets(ctx context.Context, page bucket.Page) ([]budget.Definitio
 	return out, nil
 }
 
-const selectVersions = `SELECT id, version, list_version FROM budget_management_bucket WHERE id IN (`
+const selectVersions = `SELECT id, version, list_version FROM budget_management_bucket
+	WHERE id IN (`
 
 // Versions reads the versions of many budgets.
 func (db *DB) Versions(ctx context.Context, ids []int64) (map[int64]bucket.Version, error) {
 	out := make(map[int64]bucket.Version, len(ids))
 	err := db.read(ctx, "read", func(r *reader) error {
 		for chunk := range slices.Chunk(ids, listChunk) {
-			n := r.conn.dialect.padded(len(chunk))
-			args := make([]any, n)
-			for i := range args {
-				args[i] = chunk[min(i, len(chunk)-1)]
-			}
+			args := r.numbersOf(chunk)
 			var rows []struct {
 				ID          int64 `db:"id"`
 				Version     int64 `db:"version"`
 				ListVersion int64 `db:"list_version"`
 			}
-			if err := r.list(&rows, selectVersions+repeat("?", ",", n)+")", args...); err != nil {
+			if err := r.list(&rows, selectVersions+repeat("?", ",", len(args))+")", args...); err != nil {
 				return err
 			}
 			for _, row := range rows {
@@ -150,4 +149,12 @@ func (db *DB) Versions(ctx context.Context, ids []int64) (map[int64]bucket.Versi
 		return nil, err
 	}
 	return out, nil
+}
+
+// numbersOf makes the arguments of a list of numbers.
+func (r *reader) numbersOf(numbers []int64) (args []any) {
+	for _, n := range padded(r.conn.dialect, numbers) {
+		args = append(args, n)
+	}
+	return args
 }

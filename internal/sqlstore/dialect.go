@@ -2,6 +2,8 @@ package sqlstore
 
 import (
 	"math/bits"
+	"regexp"
+	"slices"
 	"strings"
 	"sync"
 
@@ -14,15 +16,19 @@ import (
 //
 //	/*locked*/   lock the rows read until the end of the transaction
 //	/*shared*/   the same, other readers of that kind allowed
-//	/*primary*/  find the rows by primary key, so that no other row is locked on the way
+//	/*by INDEX*/ find the rows of the table before it by that index: PRIMARY, so that no other row is
+//	             locked on the way, or one that holds a few rows of many
+//	/*of e*/     what a DELETE by index names a second time
+//	/*in order*/ read the tables of the join in the order they are written
 //
-// SQLite needs none of them: BEGIN IMMEDIATE keeps every other writer out.
+// SQLite needs none of them: BEGIN IMMEDIATE keeps every other writer out, and its planner takes
+// the index with the most equalities.
 type dialect struct {
 	name string
 	// begin starts a writing transaction, snapshot a reading one that sees one moment.
 	begin    string
 	snapshot []string
-	marks    *strings.Replacer // nil: the marks stay comments
+	marks    func(string) string // nil: the marks stay comments
 	// prepare keeps statements prepared. Their number stays bounded because lists are padded to
 	// powers of two and inserts are cut to insertRows.
 	prepare bool
@@ -35,11 +41,13 @@ type dialect struct {
 	texts sync.Map // text with marks -> text
 }
 
+var byIndex = regexp.MustCompile(`/\*by (\w+)\*/`)
+
 const sqliteName, mysqlName = "sqlite", "mysql"
 
 func newSQLiteDialect() *dialect {
 	return &dialect{name: sqliteName, begin: "BEGIN IMMEDIATE", snapshot: []string{"BEGIN DEFERRED"},
-		prepare: true, insertRows: 1, updateRows: 1}
+		prepare: true, insertRows: 8, updateRows: 1}
 }
 
 func newMySQLDialect() *dialect {
@@ -48,8 +56,13 @@ func newMySQLDialect() *dialect {
 			"SET TRANSACTION ISOLATION LEVEL REPEATABLE READ",
 			"START TRANSACTION WITH CONSISTENT SNAPSHOT, READ ONLY",
 		},
-		marks: strings.NewReplacer("/*locked*/", "FOR UPDATE", "/*shared*/", "LOCK IN SHARE MODE",
-			"/*primary*/", "FORCE INDEX (PRIMARY)"),
+		marks: func(text string) string {
+			text = byIndex.ReplaceAllString(text, "FORCE INDEX ($1)")
+			text = strings.ReplaceAll(text, "/*of e*/", "e")
+			text = strings.ReplaceAll(text, "/*in order*/ JOIN", "STRAIGHT_JOIN")
+			text = strings.ReplaceAll(text, "/*locked*/", "FOR UPDATE")
+			return strings.ReplaceAll(text, "/*shared*/", "LOCK IN SHARE MODE")
+		},
 		insertRows: 500, updateRows: 50, groups: true}
 }
 
@@ -61,20 +74,25 @@ func (d *dialect) text(query string) string {
 	if text, ok := d.texts.Load(query); ok {
 		return text.(string) //nolint:forcetypeassert // only texts are stored
 	}
-	text := d.marks.Replace(query)
+	text := d.marks(query)
 	if len(query) < 4096 { // lists are made anew for each length; do not keep them
 		d.texts.Store(query, text)
 	}
 	return text
 }
 
-// padded returns how many places a list of n gets: where statements are kept prepared, the next
-// power of two, filled up by repeating the last element.
-func (d *dialect) padded(n int) int {
+// padded returns a list with as many places as its statement gets: where statements are kept
+// prepared, the next power of two, filled up by repeating the last element.
+func padded[T any](d *dialect, list []T) []T {
+	n := len(list)
 	if !d.prepare || n <= 1 {
-		return n
+		return list
 	}
-	return 1 << bits.Len(uint(n-1)) //nolint:gosec // n > 1
+	list = slices.Clone(list)
+	for range 1<<bits.Len(uint(n-1)) - n { //nolint:gosec // n > 1
+		list = append(list, list[n-1])
+	}
+	return list
 }
 
 // repeat returns n copies of part with separators between them.

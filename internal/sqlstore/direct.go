@@ -3,6 +3,7 @@ package sqlstore
 import (
 	"context"
 	"errors"
+	"slices"
 
 	"github.com/budgetd/budgetd/bucket"
 	"github.com/budgetd/budgetd/ledger"
@@ -11,11 +12,11 @@ import (
 var _ bucket.Direct = (*Rows)(nil)
 
 // DeductAndCommit deducts and commits in one transaction: see bucket.Direct. Nothing is left to
-// drain, so of the new log entries only the last of each epoch is kept. An epoch that is not open in
-// the ledger answers EpochClosed, one that is fenced or whose log does not match answers Broken, for
-// each of its operations; nothing of them is written. Keeps I1, I2, I4, I7.
-func (s *Rows) DeductAndCommit(ctx context.Context, lane bucket.Lane, operations []bucket.Operation) (
-	[]bucket.Reply, []*ledger.Outcome, error) {
+// drain, so of the new log entries only the last of each epoch is kept. An epoch that is not open
+// in the ledger answers EpochClosed, one that is fenced or whose log does not match answers Broken,
+// for each of its operations; nothing of them is written. Keeps I1, I2, I4, I7.
+func (s *Rows) DeductAndCommit(ctx context.Context, lane bucket.Lane,
+	operations []bucket.Operation) ([]bucket.Reply, []*ledger.Outcome, error) {
 	if err := checkAll(operations, checkOperation); err != nil || len(operations) == 0 {
 		return nil, nil, err
 	}
@@ -69,8 +70,8 @@ const selectNonceAt = `SELECT nonce FROM deduction WHERE bucket_id = ? AND epoch
 // epoch is locked, so that attempt is over.
 func (t *tx) recordedAt(r *recordedOperation) (bool, error) {
 	var nonce string
-	found, err := t.get(&nonce, selectNonceAt, r.at.Bucket, r.at.Epoch, r.at.Seq, r.at.Bucket, r.at.Epoch,
-		r.at.Seq)
+	key := []any{r.at.Bucket, r.at.Epoch, r.at.Seq}
+	found, err := t.get(&nonce, selectNonceAt, append(key, key...)...)
 	return found && nonce == r.nonce, err
 }
 
@@ -131,22 +132,41 @@ func (d *direct) deduct() {
 	}
 }
 
+const (
+	selectKept = `SELECT e.bucket_id, e.epoch, e.seq, e.entry FROM store_log e /*by PRIMARY*/ WHERE `
+	keptWhere  = `(e.bucket_id = ? AND e.epoch = ? AND e.seq >= ?)`
+)
+
 // logs returns what is to be drained of the changed epochs: what the log holds from the drained
 // position, and the new entries.
 func (d *direct) logs() ([]ledger.Log, error) {
-	logs := make([]ledger.Log, len(d.lives.changed))
-	for i, e := range d.lives.changed {
-		row := d.rows[position{e.Bucket, e.Epoch}]
-		cursor := bucket.Cursor{
-			Ref: bucket.Ref{Bucket: e.Bucket, Epoch: e.Epoch}, From: row.DrainedSeq,
+	kept := map[position][]lineRow{}
+	for chunk := range slices.Chunk(d.lives.changed, listChunk) {
+		chunk = padded(d.t.conn.dialect, chunk)
+		var args []any
+		for _, e := range chunk {
+			row := d.rows[position{e.Bucket, e.Epoch}]
+			args = append(args, e.Bucket, e.Epoch, row.DrainedSeq)
 		}
-		lines, err := d.t.lines(cursor, int(e.Seq-row.DrainedSeq)+1)
-		if err != nil {
+		var lines []struct {
+			Bucket int64 `db:"bucket_id"`
+			Epoch  int64 `db:"epoch"`
+			lineRow
+		}
+		query := selectKept + repeat(keptWhere, " OR ", len(chunk)) + inKeyOrder + `, e.seq`
+		if err := d.t.list(&lines, query, args...); err != nil {
 			return nil, err
 		}
-		kept := parse(lines)
-		logs[i] = ledger.Log{Bucket: e.Bucket, Epoch: e.Epoch, From: row.DrainedSeq,
-			Entries: append(kept.Entries, e.entries...)} // an unreadable entry is missing: a mismatch
+		for _, line := range lines {
+			p := position{line.Bucket, line.Epoch}
+			kept[p] = append(kept[p], line.lineRow)
+		}
+	}
+	logs := make([]ledger.Log, len(d.lives.changed))
+	for i, e := range d.lives.changed {
+		p := position{e.Bucket, e.Epoch}
+		logs[i] = ledger.Log{Bucket: e.Bucket, Epoch: e.Epoch, From: d.rows[p].DrainedSeq,
+			Entries: append(parse(kept[p]).Entries, e.entries...)} // an unreadable one is missing
 	}
 	return logs, nil
 }
@@ -187,21 +207,29 @@ func verdictOf(err error) bucket.Reply {
 	return bucket.Reply{Verdict: bucket.Broken, Why: err.Error()}
 }
 
-// writeLives writes the store's rows of the epochs that were drained, and their last log entries.
+// writeLives writes the store's rows of the epochs that were drained, and of their new log entries
+// only the last, which replaces all before it.
 func (d *direct) writeLives(reports []bucket.EpochReport) error {
-	var lines []any
+	var written []*life
+	var trims, lines []any
 	for i, e := range d.lives.changed {
 		if reports[i].Err != nil {
 			continue
 		}
-		if err := d.t.writeLife(e); err != nil {
-			return err
-		}
-		if _, err := d.t.exec(trimLines, e.Bucket, e.Epoch, e.Epoch, e.Seq); err != nil {
-			return err
-		}
+		written = append(written, e)
+		trims = append(trims, e.Bucket, e.Epoch, e.Epoch, e.Seq)
 		last := e.entries[len(e.entries)-1]
 		lines = append(lines, e.Bucket, e.Epoch, last.Seq, []byte(last.Chain+last.Line))
 	}
-	return d.t.insert(insertLine, 4, lines)
+	if err := d.t.writeLives(written); err != nil {
+		return err
+	}
+	const columns = 4
+	for chunk := range slices.Chunk(trims, columns*d.t.conn.dialect.updateRows) {
+		list := repeat(trimWhere, " OR ", len(chunk)/columns)
+		if _, err := d.t.exec(trimLines+list, chunk...); err != nil {
+			return err
+		}
+	}
+	return d.t.insert(insertLine, lineWidth, lines)
 }

@@ -14,8 +14,8 @@
 //	caller's context over             before COMMIT: Unavailable; while it runs: OutcomeUnknown
 //
 // Doing it again is right because everything is keyed: rows by the request's id, positions by
-// compare-and-set on drained_seq, statuses by compare-and-set on themselves. tx.unsure tells the few
-// methods whose answer depends on it that an earlier attempt may have been committed.
+// compare-and-set on drained_seq, statuses by compare-and-set on themselves. tx.unsure tells the
+// few methods whose answer depends on it that an earlier attempt may have been committed.
 //
 // Locks are taken in the order budget, epoch, deduction, each by primary key; a lane's row is only
 // locked against its next activation, which waits for nothing else. Rows of

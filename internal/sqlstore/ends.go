@@ -45,9 +45,11 @@ func (t *tx) listsChanged(changes map[int64]int) error {
 const (
 	selectMissing = `SELECT COALESCE(SUM(amount), 0) FROM grant_log
 		WHERE bucket_id = ? AND epoch = ? AND number > ? AND status = 'pending'`
-	voidGrants = `UPDATE grant_log SET status = 'void' WHERE bucket_id = ? AND epoch = ? AND status = 'pending'`
-	endEpoch   = `UPDATE bucket_epoch SET status = ?, closed_quantity = closed_quantity + outstanding_quantity,
-		outstanding_quantity = 0 WHERE bucket_id = ? AND epoch = ? AND outstanding_quantity = ?
+	voidGrants = `UPDATE grant_log /*by PRIMARY*/ SET status = 'void'
+		WHERE bucket_id = ? AND epoch = ? AND status = 'pending'`
+	endEpoch = `UPDATE bucket_epoch SET status = ?,
+		closed_quantity = closed_quantity + outstanding_quantity, outstanding_quantity = 0
+		WHERE bucket_id = ? AND epoch = ? AND outstanding_quantity = ?
 		AND status IN ('opening', 'open', 'closing')`
 	markIdle = `UPDATE sharding_budget_management_bucket SET is_idle = 1
 		WHERE id = ? AND epoch = ? AND status = 'online'`
@@ -94,8 +96,10 @@ func (db *DB) CloseEpoch(ctx context.Context, budgetID int64, ref bucket.Ref, cl
 	return order, nil
 }
 
-// closeInto ends an epoch and moves its units into another one, or to U where that cannot take them.
-func (t *tx) closeInto(row *epochRow, close ledger.Entry, to *epochRow) (*bucket.GrantOrder, error) {
+// closeInto ends an epoch and moves its units into another one, or to U where that cannot take
+// them.
+func (t *tx) closeInto(row *epochRow, close ledger.Entry, to *epochRow) (
+	*bucket.GrantOrder, error) {
 	var missing int64
 	if _, err := t.get(&missing, selectMissing, row.Bucket, row.Number, close.Number); err != nil {
 		return nil, err

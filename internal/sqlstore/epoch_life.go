@@ -2,6 +2,7 @@ package sqlstore
 
 import (
 	"context"
+	"strings"
 
 	"github.com/budgetd/budgetd/bucket"
 	"github.com/budgetd/budgetd/budget"
@@ -9,8 +10,8 @@ import (
 )
 
 const (
-	bringOnline = `UPDATE sharding_budget_management_bucket SET status = 'online', offline_by = '',
-		is_idle = 0, epoch = epoch + 1, updated_at = ? WHERE `
+	bringOnline = `UPDATE sharding_budget_management_bucket /*by PRIMARY*/ SET status = 'online',
+		offline_by = '', is_idle = 0, epoch = epoch + 1, updated_at = ? WHERE `
 	changeList = `UPDATE budget_management_bucket SET list_version = list_version + ? WHERE id = ?`
 )
 
@@ -57,7 +58,8 @@ func (t *tx) begin(op string, b *budgetRow, rows []*bucketRow) error {
 }
 
 // Reopen gives a bucket whose newest epoch has ended a new one. See bucket.Transfers.
-func (db *DB) Reopen(ctx context.Context, budgetID, bucketID int64) (out bucket.Handout, err error) {
+func (db *DB) Reopen(ctx context.Context, budgetID, bucketID int64) (
+	out bucket.Handout, err error) {
 	made := int64(0) // the epoch that an earlier attempt made, committed or not
 	err = db.write(ctx, "reopen", func(t *tx) error {
 		out = bucket.Handout{}
@@ -95,10 +97,12 @@ func (db *DB) Reopen(ctx context.Context, budgetID, bucketID int64) (out bucket.
 }
 
 const (
-	openEpochs  = `UPDATE bucket_epoch SET status = 'open' WHERE `
+	openEpochs  = `UPDATE bucket_epoch /*by PRIMARY*/ SET status = 'open' WHERE `
 	openWhere   = `(bucket_id = ? AND epoch = ? AND status = 'opening')`
-	endingEpoch = `UPDATE bucket_epoch SET status = 'closing' WHERE bucket_id = ? AND epoch = ? AND status = 'open'`
-	fenceEpoch  = `UPDATE bucket_epoch SET fenced = ? WHERE bucket_id = ? AND epoch = ? AND LENGTH(fenced) = 0`
+	endingEpoch = `UPDATE bucket_epoch SET status = 'closing'
+		WHERE bucket_id = ? AND epoch = ? AND status = 'open'`
+	fenceEpoch = `UPDATE bucket_epoch SET fenced = ?
+		WHERE bucket_id = ? AND epoch = ? AND LENGTH(fenced) = 0`
 	takeOffline = `UPDATE sharding_budget_management_bucket SET status = 'offline', offline_by = ?,
 		updated_at = ? WHERE id = ?`
 	countOnline = `SELECT COUNT(*) FROM sharding_budget_management_bucket
@@ -162,7 +166,8 @@ func (db *DB) Ending(ctx context.Context, budgetID int64, ref bucket.Ref, by buc
 	return ending && err == nil, err
 }
 
-// takeOffline takes a bucket out of the bucket list unless it is the last one of an effective budget.
+// takeOffline takes a bucket out of the bucket list unless it is the last one of an effective
+// budget.
 func (t *tx) takeOffline(b *budgetRow, row *epochRow, by bucket.OfflineBy) error {
 	var others int
 	if _, err := t.get(&others, countOnline, b.ID); err != nil {
@@ -193,7 +198,7 @@ func (db *DB) Fence(ctx context.Context, ref bucket.Ref, why string) error {
 		if row == nil || !row.live() || row.Fenced != "" {
 			return nil
 		}
-		reason := []byte(why[:min(len(why), maxFenced)])
+		reason := []byte(strings.ToValidUTF8(why[:min(len(why), maxFenced)], ""))
 		if err := t.hit(1, fenceEpoch, reason, row.Bucket, row.Number); err != nil {
 			return err
 		}

@@ -13,8 +13,9 @@ import (
 const listChunk = 500
 
 const (
-	selectEpochs = `SELECT ` + epochColumns + ` FROM bucket_epoch e /*primary*/ WHERE `
+	selectEpochs = `SELECT ` + epochColumns + ` FROM bucket_epoch e /*by PRIMARY*/ WHERE `
 	onePosition  = `(e.bucket_id = ? AND e.epoch = ?)`
+	ofEpoch      = `bucket_id = ? AND epoch = ?`
 	inKeyOrder   = ` ORDER BY e.bucket_id, e.epoch`
 	locked       = ` /*locked*/`
 )
@@ -26,14 +27,9 @@ func (r *reader) readEpochs(positions []position, suffix string) (map[position]*
 	positions = slices.Compact(positions)
 	out := make(map[position]*epochRow, len(positions))
 	for chunk := range slices.Chunk(positions, listChunk) {
-		n := r.conn.dialect.padded(len(chunk))
-		args := make([]any, 0, 2*n)
-		for i := range n {
-			p := chunk[min(i, len(chunk)-1)]
-			args = append(args, p.bucket, p.epoch)
-		}
+		args, list := r.positions(chunk)
 		var rows []epochRow
-		query := selectEpochs + repeat(onePosition, " OR ", n) + inKeyOrder + suffix
+		query := selectEpochs + list + inKeyOrder + suffix
 		if err := r.list(&rows, query, args...); err != nil {
 			return nil, err
 		}
@@ -42,6 +38,15 @@ func (r *reader) readEpochs(positions []position, suffix string) (map[position]*
 		}
 	}
 	return out, nil
+}
+
+// positions makes the list of epochs e for a WHERE.
+func (r *reader) positions(positions []position) (args []any, list string) {
+	positions = padded(r.conn.dialect, positions)
+	for _, p := range positions {
+		args = append(args, p.bucket, p.epoch)
+	}
+	return args, repeat(onePosition, " OR ", len(positions))
 }
 
 func comparePositions(p, q position) int {
@@ -88,7 +93,8 @@ func (db *DB) Epochs(ctx context.Context, refs []bucket.Ref) (map[bucket.Ref]led
 }
 
 const (
-	selectBudget = `SELECT ` + budgetColumns + ` FROM budget_management_bucket /*primary*/ WHERE id = ?`
+	selectBudget = `SELECT ` + budgetColumns + `
+		FROM budget_management_bucket /*by PRIMARY*/ WHERE id = ?`
 	// selectBuckets reads a budget's buckets with their newest epochs.
 	selectBuckets = `SELECT ` + bucketColumns + ` FROM sharding_budget_management_bucket b
 		JOIN bucket_epoch e ON e.bucket_id = b.id AND e.epoch = b.epoch

@@ -106,7 +106,8 @@ func fateOf(err error) fate {
 	)
 	switch {
 	case errors.As(err, &answer), errors.As(err, &mismatch),
-		errors.Is(err, ledger.ErrEnded), errors.Is(err, ledger.ErrFenced), errors.Is(err, ledger.ErrReadAgain):
+		errors.Is(err, ledger.ErrEnded), errors.Is(err, ledger.ErrFenced),
+		errors.Is(err, ledger.ErrReadAgain):
 		return decided
 	case errors.Is(err, errAgain):
 		return again
@@ -135,8 +136,8 @@ func cmpFate(f fate) fate {
 }
 
 // rolledBack reports whether an error of COMMIT means that the transaction was certainly not
-// committed. After any other error it may have been: even an interrupted COMMIT may have reached the
-// log before it was interrupted, waiting for a replica.
+// committed. After any other error it may have been: even an interrupted COMMIT may have reached
+// the log before it was interrupted, waiting for a replica.
 func rolledBack(err error) bool {
 	var my *mysql.MySQLError
 	var lite *sqlite.Error
@@ -159,7 +160,8 @@ func notDone(op string, err error) error {
 	case decided:
 		return err
 	case wrong, taken:
-		return &budget.Error{Code: budget.Internal, Op: op, Message: "the database answered unexpectedly", Err: err}
+		return &budget.Error{Code: budget.Internal, Op: op,
+			Message: "the database answered unexpectedly", Err: err}
 	default:
 		return &budget.Error{Code: budget.Unavailable, Op: op,
 			Message: "the database could not be used; nothing was changed", Err: err}

@@ -91,7 +91,14 @@ func prepareFile(dsn string) (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("open the database: %w", err)
 	}
-	return path, file.Close()
+	if err := file.Close(); err != nil {
+		return "", fmt.Errorf("open the database: %w", err)
+	}
+	// One file has one lock, whatever links lead to it.
+	if path, err = filepath.EvalSymlinks(path); err != nil {
+		return "", fmt.Errorf("open the database: %w", err)
+	}
+	return path, nil
 }
 
 // fileDSN returns what modernc.org/sqlite is opened with. synchronous=FULL: a commit is on the disk
@@ -104,11 +111,12 @@ func fileDSN(path string, busy time.Duration, readOnly bool) string {
 		fmt.Sprintf("busy_timeout(%d)", busy.Milliseconds()), // first: it holds for the others
 		"journal_mode(WAL)",
 		"synchronous(FULL)",
-		"cache_size(-65536)", // KiB
 		"temp_store(MEMORY)",
 	}}
 	if readOnly {
-		query.Add("_pragma", "query_only(1)")
+		query["_pragma"] = append(query["_pragma"], "query_only(1)", "cache_size(-8192)") // KiB
+	} else {
+		query.Add("_pragma", "cache_size(-65536)")
 	}
 	return (&url.URL{Scheme: "file", Path: path, RawQuery: query.Encode()}).String()
 }
@@ -126,8 +134,8 @@ func checkFile(ctx context.Context, db *sqlx.DB, path string) error {
 	}
 	const full = 2
 	if mode != "wal" || synchronous != full {
-		return fmt.Errorf("the database %s runs with journal_mode=%s and synchronous=%d, needs wal and %d: "+
-			"put it on a local file system", path, mode, synchronous, full)
+		return fmt.Errorf("the database %s runs with journal_mode=%s and synchronous=%d, "+
+			"needs wal and %d: put it on a local file system", path, mode, synchronous, full)
 	}
 	return nil
 }

@@ -2,15 +2,14 @@ package sqlstore
 
 import (
 	"context"
-	"slices"
 	"strconv"
-	"strings"
 
 	"github.com/budgetd/budgetd/bucket"
 )
 
-// The values of grant_log.status.
-const grantPending, grantVoid = "pending", "void"
+// grantPending is the status of a grant that no log has shown; "applied" and "void" stand in the
+// statements.
+const grantPending = "pending"
 
 // ordinaryKey is the request key of a grant that nobody repeats under a key of his own.
 func ordinaryKey(row *epochRow) []byte {
@@ -33,46 +32,45 @@ type granting struct {
 }
 
 const (
-	// $units stands for the units of each row.
-	grantToEpochs = `UPDATE bucket_epoch SET outstanding_quantity = outstanding_quantity + $units,
-		next_grant = next_grant + 1 WHERE `
-	grantWhere = `(bucket_id = ? AND epoch = ? AND next_grant = ? AND status IN ('opening', 'open')
-		AND LENGTH(fenced) = 0)`
-	grantToBuckets = `UPDATE sharding_budget_management_bucket SET out_quantity = out_quantity + $units,
-		sharding_quantity = $units, out_cnt = out_cnt + ?, updated_at = ? WHERE `
+	grantToEpochs = `UPDATE bucket_epoch /*by PRIMARY*/ SET
+		outstanding_quantity = outstanding_quantity + $value, next_grant = next_grant + 1 WHERE `
+	grantWhere = `bucket_id = ? AND epoch = ? AND next_grant = ? AND status IN ('opening', 'open')
+		AND LENGTH(fenced) = 0`
+	grantToBuckets = `UPDATE sharding_budget_management_bucket /*by PRIMARY*/ SET
+		out_quantity = out_quantity + $value, sharding_quantity = $value, out_cnt = out_cnt + $value,
+		updated_at = $value WHERE `
 )
 
-// grant moves units into locked epochs, at most one grant for each: the row's O, a numbered grant, the
-// bucket's totals. What gives the units is the caller's. applications is what each counts in out_cnt.
+// grant moves units into locked epochs, at most one grant for each: the row's O, a numbered grant,
+// the bucket's totals. What gives the units is the caller's. applications is what each counts in
+// out_cnt.
 func (t *tx) grant(applications int, grants ...granting) ([]bucket.GrantOrder, error) {
 	now := toMS(t.now)
 	orders := make([]bucket.GrantOrder, len(grants))
 	var rows []any
+	epochs, buckets := make([]rowChange, len(grants)), make([]rowChange, len(grants))
 	for i, g := range grants {
-		rows = append(rows, g.row.Bucket, g.row.Number, g.row.NextGrant, g.row.Budget, g.key, g.units,
+		row := g.row
+		rows = append(rows, row.Bucket, row.Number, row.NextGrant, row.Budget, g.key, g.units,
 			grantPending, now)
-		orders[i] = bucket.GrantOrder{Ref: g.row.ref(), Number: g.row.NextGrant, Amount: g.units}
+		epochs[i] = rowChange{
+			key: []any{row.Bucket, row.Number}, values: []any{g.units},
+			where: []any{row.Bucket, row.Number, row.NextGrant},
+		}
+		buckets[i] = rowChange{
+			key: []any{row.Bucket}, values: []any{g.units, g.units, applications, now},
+			where: []any{row.Bucket},
+		}
+		orders[i] = bucket.GrantOrder{Ref: row.ref(), Number: row.NextGrant, Amount: g.units}
 	}
 	if err := t.insert(insertGrant, grantWidth, rows); err != nil {
 		return nil, err
 	}
-	for chunk := range slices.Chunk(grants, t.conn.dialect.updateRows) {
-		units := "CASE " + repeat("WHEN %s = ? THEN ?", " ", len(chunk)) + " END"
-		var amounts, epochs, buckets []any
-		for _, g := range chunk {
-			amounts = append(amounts, g.row.Bucket, g.units)
-			epochs = append(epochs, g.row.Bucket, g.row.Number, g.row.NextGrant)
-			buckets = append(buckets, g.row.Bucket)
-		}
-		text := strings.ReplaceAll(grantToEpochs, "$units", strings.ReplaceAll(units, "%s", "bucket_id"))
-		if err := t.hitAll(text, amounts, grantWhere, epochs); err != nil {
-			return nil, err
-		}
-		text = strings.ReplaceAll(grantToBuckets, "$units", strings.ReplaceAll(units, "%s", "id"))
-		before := append(append(slices.Clone(amounts), amounts...), applications, now)
-		if err := t.hitAll(text, before, `(id = ?)`, buckets); err != nil {
-			return nil, err
-		}
+	if err := t.changeRows(grantToEpochs, ofEpoch, grantWhere, epochs); err != nil {
+		return nil, err
+	}
+	if err := t.changeRows(grantToBuckets, `id = ?`, `id = ?`, buckets); err != nil {
+		return nil, err
 	}
 	for _, g := range grants {
 		g.row.NextGrant++
@@ -81,9 +79,7 @@ func (t *tx) grant(applications int, grants ...granting) ([]bucket.GrantOrder, e
 	return orders, nil
 }
 
-const (
-	selectOutCnt = `SELECT out_cnt FROM sharding_budget_management_bucket WHERE id = ?`
-)
+const selectOutCnt = `SELECT out_cnt FROM sharding_budget_management_bucket WHERE id = ?`
 
 // Apply grants U to an open epoch. See bucket.Transfers. Keeps I1, I2.
 func (db *DB) Apply(ctx context.Context, budgetID int64, want bucket.Want) (
@@ -128,7 +124,8 @@ func (db *DB) Apply(ctx context.Context, budgetID int64, want bucket.Want) (
 	return order, nil
 }
 
-const selectGrantAmount = `SELECT amount FROM grant_log WHERE bucket_id = ? AND epoch = ? AND number = ?`
+const selectGrantAmount = `SELECT amount FROM grant_log
+	WHERE bucket_id = ? AND epoch = ? AND number = ?`
 
 // applicable returns how many units an epoch may be granted now, 0 for none.
 func (t *tx) applicable(b *budgetRow, row *epochRow, want bucket.Want) (int64, error) {

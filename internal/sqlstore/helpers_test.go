@@ -110,8 +110,10 @@ func openBudget(tb testing.TB, db *DB, name string, total int64, buckets int) bu
 	for i := range lanes {
 		lanes[i] = lane
 	}
-	d := budget.Definition{Tenant: "default", Name: name, Unit: budget.Count, Durability: budget.Ledger,
-		Type: budget.Promo, TotalQuantity: total, BucketQuantity: buckets}
+	d := budget.Definition{
+		Tenant: "default", Name: name, Unit: budget.Count, Durability: budget.Ledger,
+		Type: budget.Promo, TotalQuantity: total, BucketQuantity: buckets,
+	}
 	v, _, err := db.Create(ctx, d, lanes)
 	if err != nil {
 		tb.Fatal(err)

@@ -10,7 +10,8 @@ import (
 )
 
 const (
-	selectLane = `SELECT instance, lane, identity, activation FROM lane WHERE instance = ? AND lane = ?`
+	selectLane = `SELECT instance, lane, identity, activation FROM lane
+		WHERE instance = ? AND lane = ?`
 	insertLane = `INSERT INTO lane (instance, lane, identity, activation) VALUES (?, ?, ?, 1)`
 	updateLane = `UPDATE lane SET activation = activation + 1, identity = ?
 		WHERE instance = ? AND lane = ? AND activation = ?`
@@ -25,7 +26,8 @@ type laneRow struct {
 
 func (r *laneRow) row() bucket.LaneRow {
 	return bucket.LaneRow{
-		Lane: bucket.Lane{Instance: r.Instance, Index: r.Lane}, Identity: r.Identity, Activation: r.Activation,
+		Lane: bucket.Lane{Instance: r.Instance, Index: r.Lane}, Identity: r.Identity,
+		Activation: r.Activation,
 	}
 }
 
@@ -102,28 +104,33 @@ func (t *tx) activations(op string, lanes []bucket.Lane) (map[bucket.Lane]int64,
 }
 
 // selectLaneEpochs reads the newest epochs of a lane's buckets: no others are live.
-const selectLaneEpochs = `SELECT ` + laneEpochColumns + ` FROM sharding_budget_management_bucket b
-	JOIN bucket_epoch e ON e.bucket_id = b.id AND e.epoch = b.epoch
+const (
+	selectLaneEpochs = `SELECT ` + laneEpochColumns + `
+	FROM sharding_budget_management_bucket b /*by sharding_budget_management_bucket_lane*/
+	/*in order*/ JOIN bucket_epoch e ON e.bucket_id = b.id AND e.epoch = b.epoch
 	WHERE b.instance = ? AND b.lane = ?`
+	selectStale = selectLaneEpochs + ` AND e.status IN ('opening', 'open', 'closing')
+		AND e.activation < ? ORDER BY b.id LIMIT ?`
+	selectLive = selectLaneEpochs + ` AND e.status IN ('open', 'closing')
+		AND b.id >= ? AND (b.id > ? OR b.epoch > ?) ORDER BY b.id LIMIT ?`
+)
 
 // Stale lists live epochs of a lane that are older than an activation.
 func (db *DB) Stale(ctx context.Context, lane bucket.Lane, activation int64, limit int) (
 	[]bucket.EpochOf, error) {
-	const query = selectLaneEpochs + ` AND e.status IN ('opening', 'open', 'closing') AND e.activation < ?
-		ORDER BY b.id LIMIT ?`
-	return db.listEpochs(ctx, "stale", query, []byte(lane.Instance), lane.Index, activation, limit)
+	return db.listEpochs(ctx, "stale", selectStale, []byte(lane.Instance), lane.Index, activation,
+		limit)
 }
 
 // Live lists open and closing epochs of a lane after a key.
 func (db *DB) Live(ctx context.Context, lane bucket.Lane, after bucket.Ref, limit int) (
 	[]bucket.EpochOf, error) {
-	const query = selectLaneEpochs + ` AND e.status IN ('open', 'closing')
-		AND b.id >= ? AND (b.id > ? OR b.epoch > ?) ORDER BY b.id LIMIT ?`
-	return db.listEpochs(ctx, "live", query, []byte(lane.Instance), lane.Index,
+	return db.listEpochs(ctx, "live", selectLive, []byte(lane.Instance), lane.Index,
 		after.Bucket, after.Bucket, after.Epoch, limit)
 }
 
-func (db *DB) listEpochs(ctx context.Context, op, query string, args ...any) (out []bucket.EpochOf, err error) {
+func (db *DB) listEpochs(ctx context.Context, op, query string, args ...any) (
+	out []bucket.EpochOf, err error) {
 	err = db.read(ctx, op, func(r *reader) error {
 		out, err = r.epochsOf(query, args...)
 		return err

@@ -12,12 +12,13 @@ import (
 )
 
 const (
-	selectDeductions = `SELECT ` + deductionColumns + ` FROM deduction d /*primary*/ WHERE `
+	selectDeductions = `SELECT ` + deductionColumns + ` FROM deduction d /*by PRIMARY*/ WHERE `
 	ofBudget         = `d.budget_id = ? AND d.request_id IN (`
 )
 
 // deductions reads the ledger's rows of ids, by key, with a suffix to the statements (a lock).
-func (r *reader) deductions(ids []bucket.ID, suffix string) (map[bucket.ID]*ledger.Deduction, error) {
+func (r *reader) deductions(ids []bucket.ID, suffix string) (
+	map[bucket.ID]*ledger.Deduction, error) {
 	ids = slices.Clone(ids)
 	slices.SortFunc(ids, func(a, b bucket.ID) int {
 		return cmp.Or(cmp.Compare(a.Budget, b.Budget), cmp.Compare(a.RequestID, b.RequestID))
@@ -63,11 +64,11 @@ func (r *reader) listOf(ids []bucket.ID) (query string, args []any) {
 			text.WriteString(" OR ")
 		}
 		n := sameBudget(ids)
-		places := r.conn.dialect.padded(n)
-		text.WriteString(ofBudget + repeat("?", ",", places) + ")")
+		list := padded(r.conn.dialect, ids[:n])
+		text.WriteString(ofBudget + repeat("?", ",", len(list)) + ")")
 		args = append(args, ids[0].Budget)
-		for i := range places {
-			args = append(args, []byte(ids[min(i, n-1)].RequestID))
+		for _, id := range list {
+			args = append(args, []byte(id.RequestID))
 		}
 		ids = ids[n:]
 	}
@@ -75,7 +76,8 @@ func (r *reader) listOf(ids []bucket.ID) (query string, args []any) {
 }
 
 // Recorded reads the ledger's rows of many ids.
-func (db *DB) Recorded(ctx context.Context, ids []bucket.ID) (map[bucket.ID]ledger.Deduction, error) {
+func (db *DB) Recorded(ctx context.Context, ids []bucket.ID) (
+	map[bucket.ID]ledger.Deduction, error) {
 	out := make(map[bucket.ID]ledger.Deduction, len(ids))
 	err := db.read(ctx, "look up", func(r *reader) error {
 		rows, err := r.deductions(ids, "")
@@ -94,8 +96,8 @@ const (
 	selectDeductionsAt = `SELECT ` + deductionColumns + ` FROM deduction d WHERE `
 	deductionAt        = `(d.bucket_id = ? AND d.epoch = ? AND d.seq = ?)`
 
-	selectDuplicatesAt = `SELECT d.bucket_id, d.epoch, d.seq, d.budget_id, d.request_id, d.nonce, d.amount,
-		d.reason FROM duplicate d WHERE `
+	selectDuplicatesAt = `SELECT d.bucket_id, d.epoch, d.seq, d.budget_id, d.request_id, d.nonce,
+		d.amount, d.reason FROM duplicate d WHERE `
 )
 
 type duplicateRow struct {
@@ -117,8 +119,8 @@ func (r *duplicateRow) duplicate() ledger.Duplicate {
 	}
 }
 
-// At returns what became of log entries: the deduction or the duplicate at each position, a duplicate
-// with the recorded row of its id.
+// At returns what became of log entries: the deduction or the duplicate at each position, a
+// duplicate with the recorded row of its id.
 func (db *DB) At(ctx context.Context, positions []ledger.Position) (
 	map[ledger.Position]ledger.Outcome, error) {
 	out := make(map[ledger.Position]ledger.Outcome, len(positions))
@@ -152,17 +154,16 @@ func (db *DB) At(ctx context.Context, positions []ledger.Position) (
 
 // places makes the list of positions for a WHERE.
 func (r *reader) places(positions []ledger.Position) (args []any, list string) {
-	n := r.conn.dialect.padded(len(positions))
-	args = make([]any, 0, 3*n)
-	for i := range n {
-		p := positions[min(i, len(positions)-1)]
+	positions = padded(r.conn.dialect, positions)
+	for _, p := range positions {
 		args = append(args, p.Bucket, p.Epoch, p.Seq)
 	}
-	return args, repeat(deductionAt, " OR ", n)
+	return args, repeat(deductionAt, " OR ", len(positions))
 }
 
 // outcomesOf adds the outcomes of duplicates, with the recorded rows of their ids.
-func (r *reader) outcomesOf(duplicates []ledger.Duplicate, out map[ledger.Position]ledger.Outcome) error {
+func (r *reader) outcomesOf(duplicates []ledger.Duplicate,
+	out map[ledger.Position]ledger.Outcome) error {
 	var ids []bucket.ID
 	for _, d := range duplicates {
 		if d.Reason != ledger.ReasonExpired {
@@ -188,22 +189,22 @@ func (r *reader) outcomesOf(duplicates []ledger.Duplicate, out map[ledger.Positi
 // moment. U counts where some bucket that no operator took offline may apply for it.
 const (
 	selectJudgement = `SELECT 1 AS is_cover,
-		CASE WHEN u.adjust_cnt = 0 THEN u.undistributed_quantity * (SELECT COUNT(*) > 0
-				FROM sharding_budget_management_bucket b
-				WHERE b.budget_id = u.id AND b.offline_by <> 'operator')
-			ELSE u.undistributed_quantity * (SELECT COUNT(*) > 0
-				FROM sharding_budget_management_bucket b
-				WHERE b.budget_id = u.id AND b.offline_by <> 'operator' AND b.out_cnt < u.adjust_cnt)
-		END AS undistributed,
-		(SELECT COALESCE(SUM(e.outstanding_quantity), 0) FROM bucket_epoch e
+		u.undistributed_quantity * (SELECT COUNT(*) > 0
+			FROM sharding_budget_management_bucket b /*by budget_id*/
+			WHERE b.budget_id = u.id AND b.offline_by <> 'operator'
+			AND (u.adjust_cnt = 0 OR b.out_cnt < u.adjust_cnt)) AS undistributed,
+		(SELECT COALESCE(SUM(e.outstanding_quantity), 0)
+			FROM bucket_epoch e /*by bucket_epoch_units*/
 			WHERE e.budget_id = u.id AND e.has_units = 1) AS outstanding,
-		(SELECT COALESCE(SUM(e.returning_quantity), 0) FROM bucket_epoch e
+		(SELECT COALESCE(SUM(e.returning_quantity), 0)
+			FROM bucket_epoch e /*by bucket_epoch_units*/
 			WHERE e.budget_id = u.id AND e.has_units = 1) AS returning_sum,
 		0 AS budget_id, NULL AS request_id, NULL AS state, 0 AS amount, 0 AS rolled_back,
-		NULL AS fingerprint, NULL AS nonce, NULL AS reference, NULL AS dimensions, NULL AS bucket_id,
-		NULL AS epoch, NULL AS seq, NULL AS entry, 0 AS counted_at
+		NULL AS fingerprint, NULL AS nonce, NULL AS reference, NULL AS dimensions,
+		NULL AS bucket_id, NULL AS epoch, NULL AS seq, NULL AS entry, 0 AS counted_at
 		FROM budget_management_bucket u WHERE u.id = ?`
-	selectJudged = ` UNION ALL SELECT 0, 0, 0, 0, ` + deductionColumns + ` FROM deduction d /*primary*/ WHERE `
+	selectJudged = ` UNION ALL SELECT 0, 0, 0, 0, ` + deductionColumns + `
+		FROM deduction d /*by PRIMARY*/ WHERE `
 )
 
 type judgedRow struct {
@@ -238,9 +239,10 @@ func (r *judgedRow) deduction() ledger.Deduction {
 // judgeLimit is the most ids that one statement can judge: SQLite takes 32,766 parameters.
 const judgeLimit = 16_384
 
-// Judge reads ids of one budget and I3's sum in one statement, without locks: under READ COMMITTED two
-// statements would see two moments, and units between them in neither. Error: BudgetNotFound.
-func (db *DB) Judge(ctx context.Context, budgetID int64, requestIDs []string) (bucket.Judgement, error) {
+// Judge reads ids of one budget and I3's sum in one statement, without locks: under READ COMMITTED
+// two statements would see two moments, and units between them in neither. Error: BudgetNotFound.
+func (db *DB) Judge(ctx context.Context, budgetID int64, requestIDs []string) (
+	bucket.Judgement, error) {
 	ids := slices.Compact(slices.Sorted(slices.Values(requestIDs)))
 	if len(ids) > judgeLimit {
 		return bucket.Judgement{}, budget.Refuse(budget.TooLarge, "judge",
@@ -250,11 +252,11 @@ func (db *DB) Judge(ctx context.Context, budgetID int64, requestIDs []string) (b
 	err := db.read(ctx, "judge", func(r *reader) error {
 		query, args := selectJudgement, []any{budgetID}
 		if len(ids) > 0 {
-			n := r.conn.dialect.padded(len(ids))
-			query += selectJudged + ofBudget + repeat("?", ",", n) + ")"
+			list := padded(r.conn.dialect, ids)
+			query += selectJudged + ofBudget + repeat("?", ",", len(list)) + ")"
 			args = append(args, budgetID)
-			for i := range n {
-				args = append(args, []byte(ids[min(i, len(ids)-1)]))
+			for _, id := range list {
+				args = append(args, []byte(id))
 			}
 		}
 		var rows []judgedRow

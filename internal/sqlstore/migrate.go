@@ -54,9 +54,9 @@ func (db *DB) migrations() []*goose.Migration {
 	return []*goose.Migration{db.migration(1, statements(budgetd.Schema))}
 }
 
-// migration is a step made of statements. SQLite runs it in one transaction. In MySQL a statement that
-// changes the schema commits by itself, so a step that was interrupted has done its first statements:
-// what a CREATE would make is looked for first.
+// migration is a step made of statements. SQLite runs it in one transaction. In MySQL a statement
+// that changes the schema commits by itself, so a step that was interrupted has done its first
+// statements: what a CREATE would make is looked for first.
 func (db *DB) migration(version int64, statements []string) *goose.Migration {
 	if db.dialect.name == sqliteName {
 		return goose.NewGoMigration(version, &goose.GoFunc{
@@ -98,7 +98,8 @@ var (
 )
 
 const (
-	countTable = `SELECT COUNT(*) FROM information_schema.tables WHERE table_schema = DATABASE() AND table_name = ?`
+	countTable = `SELECT COUNT(*) FROM information_schema.tables
+		WHERE table_schema = DATABASE() AND table_name = ?`
 	countIndex = `SELECT COUNT(*) FROM information_schema.statistics
 		WHERE table_schema = DATABASE() AND index_name = ? AND table_name = ?`
 )
@@ -130,8 +131,8 @@ func (db *DB) refuseStrangers(ctx context.Context, raw *sql.DB) error {
 	}
 	for _, text := range statements(budgetd.Schema) {
 		if m := createTable.FindStringSubmatch(text); m != nil && names[m[1]] {
-			return fmt.Errorf("the database has a table %q that budgetd did not make: use a database of its own",
-				m[1])
+			return fmt.Errorf("the database has a table %q that budgetd did not make: "+
+				"use a database of its own", m[1])
 		}
 	}
 	return nil
@@ -158,7 +159,8 @@ const (
 	countInstallation  = `SELECT COUNT(*) FROM installation`
 	insertSequence     = `INSERT INTO sequence (name, next_id) VALUES (?, 1)`
 	deleteSequences    = `DELETE FROM sequence`
-	insertInstallation = `INSERT INTO installation (only_row, installation_id, ring_version, created_ms)
+	insertInstallation = `INSERT INTO installation (only_row, installation_id, ring_version,
+		created_ms)
 		VALUES (1, ?, ?, ?)`
 )
 
@@ -185,7 +187,8 @@ func (db *DB) install(ctx context.Context, raw *sql.DB) error {
 			return err
 		}
 	}
-	if _, err := tx.ExecContext(ctx, insertInstallation, []byte(id), ringVersion, toMS(db.clock())); err != nil {
+	now := toMS(db.clock())
+	if _, err := tx.ExecContext(ctx, insertInstallation, []byte(id), ringVersion, now); err != nil {
 		return err
 	}
 	return tx.Commit()

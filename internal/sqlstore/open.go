@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"math/rand/v2"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -50,12 +51,15 @@ type DB struct {
 	offset atomic.Int64 // SQL's clock minus this machine's, nanoseconds
 
 	installation string
+
+	closing  sync.Once
+	closeErr error
 }
 
-// Open opens a database, makes or completes its tables, and measures its clock. An empty database is
-// enough; a SQLite file and its folder are made when missing, readable by this user only. A database
-// of a newer version of budgetd, a file in use by another budgetd and a DSN that contradicts what
-// the ledger relies on are errors that say so.
+// Open opens a database, makes or completes its tables, and measures its clock. An empty database
+// is enough; a SQLite file and its folder are made when missing, readable by this user only. A
+// database of a newer version of budgetd, a file in use by another budgetd and a DSN that
+// contradicts what the ledger relies on are errors that say so.
 func Open(ctx context.Context, config Config) (*DB, error) {
 	if config.Clock == nil {
 		config.Clock = time.Now
@@ -80,7 +84,7 @@ func Open(ctx context.Context, config Config) (*DB, error) {
 		return nil, err
 	}
 	if err = db.SyncClock(ctx); err == nil {
-		err = db.loadInstallation(ctx)
+		db.installation, err = db.readInstallation(ctx)
 	}
 	if err != nil {
 		_ = db.Close()
@@ -89,12 +93,17 @@ func Open(ctx context.Context, config Config) (*DB, error) {
 	return db, nil
 }
 
-// Close waits for what is running and closes the database; a SQLite file is free for another budgetd
-// afterwards.
+// Close waits for what is running and closes the database; a SQLite file is free for another
+// budgetd afterwards. Closing twice is harmless.
 func (db *DB) Close() error {
-	err := db.writers.close()
+	db.closing.Do(func() { db.closeErr = db.close() })
+	return db.closeErr
+}
+
+func (db *DB) close() error {
+	err := db.readers.close()
 	if db.readers != db.writers {
-		if e := db.readers.close(); err == nil {
+		if e := db.writers.close(); err == nil { // last: it moves SQLite's log into the file
 			err = e
 		}
 	}
@@ -106,20 +115,21 @@ func (db *DB) Close() error {
 	return err
 }
 
-// InstallationID is made with the database and never changes: 32 hexadecimal digits that are part of
-// every key in a store.
+// InstallationID is made with the database and never changes: 32 hexadecimal digits that are part
+// of every key in a store.
 func (db *DB) InstallationID() string { return db.installation }
 
 const selectInstallation = `SELECT installation_id FROM installation WHERE only_row = 1`
 
-func (db *DB) loadInstallation(ctx context.Context) error {
-	return db.read(ctx, "open", func(r *reader) error {
-		found, err := r.get(&db.installation, selectInstallation)
+func (db *DB) readInstallation(ctx context.Context) (id string, err error) {
+	err = db.read(ctx, "identity", func(r *reader) error {
+		found, err := r.get(&id, selectInstallation)
 		if err == nil && !found {
 			err = defect("the database has no installation id")
 		}
 		return err
 	})
+	return id, err
 }
 
 // newInstallationID returns 32 random hexadecimal digits.

@@ -2,6 +2,7 @@ package sqlstore
 
 import (
 	"context"
+	"net"
 
 	"github.com/jmoiron/sqlx"
 )
@@ -49,10 +50,12 @@ type filePool struct {
 	dialect *dialect
 	// idle holds the connections nobody uses; nil stands for one that is not open yet.
 	idle chan *conn
+	// closed is closed before the connections are.
+	closed chan struct{}
 }
 
 func newFilePool(db *sqlx.DB, d *dialect, size int) *filePool {
-	p := &filePool{db: db, dialect: d, idle: make(chan *conn, size)}
+	p := &filePool{db: db, dialect: d, idle: make(chan *conn, size), closed: make(chan struct{})}
 	db.SetMaxOpenConns(size)
 	for range size {
 		p.idle <- nil
@@ -69,6 +72,8 @@ func (p *filePool) acquire(ctx context.Context) (*conn, error) {
 		case c = <-p.idle:
 		case <-ctx.Done():
 			return nil, ctx.Err()
+		case <-p.closed:
+			return nil, net.ErrClosed
 		}
 	}
 	if c != nil {
@@ -99,6 +104,7 @@ func (p *filePool) statementContext(ctx context.Context) context.Context {
 }
 
 func (p *filePool) close() error {
+	close(p.closed)
 	for range cap(p.idle) {
 		if c := <-p.idle; c != nil {
 			c.discard()

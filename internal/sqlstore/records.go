@@ -161,8 +161,9 @@ func (r *bucketRow) bucket() bucket.Bucket {
 }
 
 // deductionColumns is what a deductionRow reads, of deduction d.
-const deductionColumns = `d.budget_id, d.request_id, d.state, d.amount, d.rolled_back, d.fingerprint,
-	d.nonce, d.reference, d.dimensions, d.bucket_id, d.epoch, d.seq, d.entry, d.counted_at`
+const deductionColumns = `d.budget_id, d.request_id, d.state, d.amount, d.rolled_back,
+	d.fingerprint, d.nonce, d.reference, d.dimensions, d.bucket_id, d.epoch, d.seq, d.entry,
+	d.counted_at`
 
 // deductionRow is a row of deduction; a tombstone has NULL where it never was.
 type deductionRow struct {

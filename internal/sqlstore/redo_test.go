@@ -112,13 +112,16 @@ func (s *scenario) returns(ctx context.Context, v bucket.Budget) {
 	_, err := s.db.Sweep(ctx, v.ID)
 	s.ok("sweep", err)
 	for _, a := range []bucket.Adjustment{
-		{Budget: v.ID, RequestID: "append", Quantity: 100}, {Budget: v.ID, RequestID: "append", Quantity: 100},
-		{Budget: v.ID, RequestID: "shrink", Quantity: -50}, {Budget: v.ID, RequestID: "wait", Quantity: -300},
+		{Budget: v.ID, RequestID: "append", Quantity: 100},
+		{Budget: v.ID, RequestID: "append", Quantity: 100},
+		{Budget: v.ID, RequestID: "shrink", Quantity: -50},
+		{Budget: v.ID, RequestID: "wait", Quantity: -300},
 	} {
 		state, replayed, err := s.db.Adjust(ctx, a)
 		s.note("adjust", []any{state, replayed}, err)
 	}
-	_, _, err = s.db.Adjust(ctx, bucket.Adjustment{Budget: v.ID, RequestID: "too much", Quantity: -745})
+	_, _, err = s.db.Adjust(ctx, bucket.Adjustment{Budget: v.ID, RequestID: "too much",
+		Quantity: -745})
 	if !budget.Is(err, budget.AmountExceedsRemaining) {
 		s.Errorf("shrink by too much: %v", err)
 	}
@@ -162,7 +165,7 @@ func (s *scenario) moves(ctx context.Context, v bucket.Budget, refs []bucket.Ref
 
 // direct uses the rows of the database as a store.
 func (s *scenario) direct(ctx context.Context, lane bucket.Lane, v bucket.Budget) {
-	s.ok("activate", s.rows.Activate(ctx, lane, s.rows.identity(), 2))
+	s.ok("activate", s.rows.Activate(ctx, lane, "sql:"+s.db.installation, 2))
 	b, err := s.db.Budget(ctx, bucket.BudgetRef{ID: v.ID})
 	s.ok("budget", err)
 	ref := b.Buckets[1].Ref()
@@ -180,7 +183,8 @@ func (s *scenario) direct(ctx context.Context, lane bucket.Lane, v bucket.Budget
 	op := func(id string) bucket.Operation {
 		return bucket.Operation{Ref: ref, Amount: 1, Request: request(1, id)}
 	}
-	replies, outcomes, err := s.rows.DeductAndCommit(ctx, lane, []bucket.Operation{op("x"), op("y"), op("x")})
+	replies, outcomes, err := s.rows.DeductAndCommit(ctx, lane, []bucket.Operation{op("x"), op("y"),
+		op("x")})
 	s.note("deduct and commit", replies, err)
 	for _, o := range outcomes {
 		s.note("outcome", []any{o.Position, o.Deduction, o.Duplicate}, nil)

@@ -56,8 +56,8 @@ func (db *DB) Rollback(ctx context.Context, order bucket.RollbackOrder) (
 const insertTombstone = `INSERT INTO deduction (budget_id, request_id, state, amount, rolled_back,
 	fingerprint, nonce, counted_at) VALUES (?, ?, 'void', 0, 0, ?, ?, ?)`
 
-// Cancel rolls back what is left of a deduction, or leaves a tombstone. See bucket.Returns. Keeps I1,
-// I4, I5.
+// Cancel rolls back what is left of a deduction, or leaves a tombstone. See bucket.Returns. Keeps
+// I1, I4, I5.
 func (db *DB) Cancel(ctx context.Context, budgetID int64, requestID string) (
 	d ledger.Deduction, err error) {
 	err = db.write(ctx, "cancel", func(t *tx) error {
@@ -99,7 +99,7 @@ type lockedDeduction struct {
 // selectWithNewest reads a deduction and the number of its bucket's newest epoch.
 const selectWithNewest = `SELECT ` + deductionColumns + `,
 	(SELECT MAX(n.epoch) FROM bucket_epoch n WHERE n.bucket_id = d.bucket_id) AS newest
-	FROM deduction d /*primary*/ WHERE d.budget_id = ? AND d.request_id = ?`
+	FROM deduction d /*by PRIMARY*/ WHERE d.budget_id = ? AND d.request_id = ?`
 
 type deductionWithNewest struct {
 	deductionRow
@@ -164,7 +164,8 @@ const (
 	updateRolledBack = `UPDATE deduction SET rolled_back = ?, state = ?
 		WHERE budget_id = ? AND request_id = ? AND rolled_back = ?`
 	moveToReturning = `UPDATE bucket_epoch SET used_quantity = used_quantity - ?,
-		returning_quantity = returning_quantity + ? WHERE bucket_id = ? AND epoch = ? AND used_quantity >= ?`
+		returning_quantity = returning_quantity + ?
+		WHERE bucket_id = ? AND epoch = ? AND used_quantity >= ?`
 	takeEntry = `UPDATE bucket_epoch SET next_entry = next_entry + 1
 		WHERE bucket_id = ? AND epoch = ? AND next_entry = ?`
 )
@@ -178,13 +179,13 @@ func (t *tx) giveBack(l *lockedDeduction, r ledger.Rollback) (ledger.Deduction, 
 		whole = 1
 	}
 	r.Entry = l.newest.NextEntry
-	err := t.hit(1, insertRollback, r.Budget, []byte(r.RequestID), []byte(r.RollbackID), r.Amount, whole,
-		before.Position.Bucket, before.Position.Epoch, r.Entry, toMS(t.now))
+	err := t.hit(1, insertRollback, r.Budget, []byte(r.RequestID), []byte(r.RollbackID), r.Amount,
+		whole, before.Position.Bucket, before.Position.Epoch, r.Entry, toMS(t.now))
 	if err != nil {
 		return before, err
 	}
-	err = t.hit(1, updateRolledBack, after.RolledBack, string(after.State), r.Budget, []byte(r.RequestID),
-		before.RolledBack)
+	err = t.hit(1, updateRolledBack, after.RolledBack, string(after.State), r.Budget,
+		[]byte(r.RequestID), before.RolledBack)
 	if err != nil {
 		return before, err
 	}
@@ -198,21 +199,25 @@ func (t *tx) giveBack(l *lockedDeduction, r ledger.Rollback) (ledger.Deduction, 
 const (
 	selectReturning = `SELECT e.bucket_id, e.epoch FROM bucket_epoch e
 		WHERE e.budget_id = ? AND e.has_returns = 1` + inKeyOrder + ` LIMIT ?`
-	sweepEpochs = `UPDATE bucket_epoch SET swept_quantity = swept_quantity + returning_quantity,
-		returning_quantity = 0 WHERE `
+	sweepEpochs = `UPDATE bucket_epoch /*by PRIMARY*/
+		SET swept_quantity = swept_quantity + returning_quantity, returning_quantity = 0 WHERE `
 	sweepWhere = `(bucket_id = ? AND epoch = ? AND returning_quantity = ?)`
 )
 
 // Sweep moves all R of a budget to U, in transactions of at most listChunk epochs.
 func (db *DB) Sweep(ctx context.Context, budgetID int64) (moved int64, err error) {
-	for {
+	for range sweepRounds {
 		units, more, err := db.sweepSome(ctx, budgetID)
 		moved += units
 		if err != nil || !more {
 			return moved, err
 		}
 	}
+	return moved, nil // the rest is found again, as what comes meanwhile
 }
+
+// sweepRounds bounds the transactions of one Sweep.
+const sweepRounds = 100
 
 func (db *DB) sweepSome(ctx context.Context, budgetID int64) (moved int64, more bool, err error) {
 	err = db.write(ctx, "sweep", func(t *tx) error {

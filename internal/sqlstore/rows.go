@@ -12,8 +12,8 @@ import (
 var _ bucket.Instance = (*Rows)(nil)
 
 // Rows is a store whose balances and logs are rows of a database: the ledger's own, where it is a
-// bucket.Direct too, or another one. Lanes share nothing but the tables; they exist so that calls to
-// different lanes are not aggregated into one transaction. Safe for concurrent use.
+// bucket.Direct too, or another one. Lanes share nothing but the tables; they exist so that calls
+// to different lanes are not aggregated into one transaction. Safe for concurrent use.
 type Rows struct {
 	db       *DB
 	instance string
@@ -28,21 +28,18 @@ func (db *DB) Rows(instance string, lanes int) *Rows {
 	return &Rows{db: db, instance: instance, lanes: max(lanes, 1), serves: map[int]int64{}}
 }
 
-// Identity is that of the database: its rows are as durable as the ledger.
+// Identity is that of the database, read anew: its rows are as durable as the ledger.
 func (s *Rows) Identity(ctx context.Context, lane bucket.Lane) (string, error) {
 	if err := s.known("identity", lane); err != nil {
 		return "", err
 	}
-	if err := ctx.Err(); err != nil {
-		return "", notDone("identity", err)
-	}
-	return s.identity(), nil
+	id, err := s.db.readInstallation(ctx)
+	return "sql:" + id, err
 }
 
-func (s *Rows) identity() string { return "sql:" + s.db.installation }
-
 // Activate makes this node serve an activation of the lane.
-func (s *Rows) Activate(ctx context.Context, lane bucket.Lane, identity string, activation int64) error {
+func (s *Rows) Activate(ctx context.Context, lane bucket.Lane, identity string,
+	activation int64) error {
 	if err := s.known("activate", lane); err != nil {
 		return err
 	}
@@ -50,10 +47,11 @@ func (s *Rows) Activate(ctx context.Context, lane bucket.Lane, identity string, 
 		return budget.Refuse(budget.Invalid, "activate", "activation %d must be 1 to %d", activation,
 			budget.MaxAmount)
 	}
-	if err := ctx.Err(); err != nil {
-		return notDone("activate", err)
+	is, err := s.Identity(ctx, lane)
+	if err != nil {
+		return err
 	}
-	if identity != s.identity() {
+	if identity != is {
 		return bucket.ErrMemoryLost
 	}
 	s.mu.Lock()
@@ -86,7 +84,8 @@ func (s *Rows) activation(op string, lane bucket.Lane) (int64, error) {
 }
 
 // Open creates balances and entries 0. See bucket.Store.
-func (s *Rows) Open(ctx context.Context, lane bucket.Lane, refs []bucket.Ref) ([]bucket.Reply, error) {
+func (s *Rows) Open(ctx context.Context, lane bucket.Lane, refs []bucket.Ref) (
+	[]bucket.Reply, error) {
 	return change(ctx, s, "open", lane, refs, bucket.Ref.Check, sameRef, (*lives).open)
 }
 
@@ -105,13 +104,16 @@ func (s *Rows) Deduct(ctx context.Context, lane bucket.Lane, operations []bucket
 }
 
 // Close ends epochs. See bucket.Store.
-func (s *Rows) Close(ctx context.Context, lane bucket.Lane, refs []bucket.Ref) ([]bucket.Reply, error) {
+func (s *Rows) Close(ctx context.Context, lane bucket.Lane, refs []bucket.Ref) (
+	[]bucket.Reply, error) {
 	return change(ctx, s, "close", lane, refs, bucket.Ref.Check, sameRef, (*lives).close)
 }
 
 func sameRef(ref bucket.Ref) bucket.Ref          { return ref }
 func checkOperation(o bucket.Operation) error    { return o.Check() }
 func operationRef(o bucket.Operation) bucket.Ref { return o.Ref }
+
+// checkAll returns what is wrong with the first malformed operation.
 func checkAll[In any](in []In, check func(In) error) error {
 	for _, input := range in {
 		if err := check(input); err != nil {
@@ -123,7 +125,8 @@ func checkAll[In any](in []In, check func(In) error) error {
 
 // change does the operations of a call in one transaction, in order.
 func change[In any](ctx context.Context, s *Rows, op string, lane bucket.Lane, inputs []In,
-	check func(In) error, ref func(In) bucket.Ref, do func(*lives, In) bucket.Reply) ([]bucket.Reply, error) {
+	check func(In) error, ref func(In) bucket.Ref, do func(*lives, In) bucket.Reply) (
+	[]bucket.Reply, error) {
 	if err := checkAll(inputs, check); err != nil || len(inputs) == 0 {
 		return nil, err
 	}

@@ -14,13 +14,15 @@ func decimal(n int64) string { return strconv.FormatInt(n, 10) }
 
 const (
 	selectLives = `SELECT e.bucket_id, e.epoch, e.activation, e.closed, e.balance, e.seq, e.grant_seq,
-		e.granted, e.deducted, e.chain FROM store_balance e /*primary*/ WHERE `
+		e.granted, e.deducted, e.chain FROM store_balance e /*by PRIMARY*/ WHERE `
 	selectNewest = `SELECT bucket_id, MAX(epoch) AS epoch FROM store_log WHERE bucket_id IN (`
-	insertLife   = `INSERT INTO store_balance (bucket_id, epoch, activation, closed, balance, seq, grant_seq,
-		granted, deducted, chain)`
-	updateLife = `UPDATE store_balance SET closed = ?, balance = ?, seq = ?, grant_seq = ?, granted = ?,
-		deducted = ?, chain = ? WHERE bucket_id = ? AND epoch = ? AND seq = ?`
+	insertLife   = `INSERT INTO store_balance (bucket_id, epoch, activation, closed, balance, seq,
+		grant_seq, granted, deducted, chain)`
+	updateLives = `UPDATE store_balance /*by PRIMARY*/ SET closed = $value, balance = $value,
+		seq = $value, grant_seq = $value, granted = $value, deducted = $value, chain = $value WHERE `
 	insertLine = `INSERT INTO store_log (bucket_id, epoch, seq, entry)`
+
+	lifeWidth, lineWidth = 10, 4
 )
 
 // readLives reads rows of store_balance, in key order, with a suffix to the statement (a lock).
@@ -30,14 +32,9 @@ func (r *reader) readLives(positions []position, suffix string) (map[position]*l
 	positions = slices.Compact(positions)
 	out := make(map[position]*life, len(positions))
 	for chunk := range slices.Chunk(positions, listChunk) {
-		n := r.conn.dialect.padded(len(chunk))
-		args := make([]any, 0, 2*n)
-		for i := range n {
-			p := chunk[min(i, len(chunk)-1)]
-			args = append(args, p.bucket, p.epoch)
-		}
+		args, list := r.positions(chunk)
 		var rows []life
-		query := selectLives + repeat(onePosition, " OR ", n) + inKeyOrder + suffix
+		query := selectLives + list + inKeyOrder + suffix
 		if err := r.list(&rows, query, args...); err != nil {
 			return nil, err
 		}
@@ -61,16 +58,12 @@ func (t *tx) lockLives(positions []position, serves int64) (*lives, error) {
 	}
 	slices.Sort(ids)
 	for chunk := range slices.Chunk(slices.Compact(ids), listChunk) {
-		n := t.conn.dialect.padded(len(chunk))
-		args := make([]any, n)
-		for i := range args {
-			args[i] = chunk[min(i, len(chunk)-1)]
-		}
+		args := t.numbersOf(chunk)
 		var newest []struct {
 			Bucket int64 `db:"bucket_id"`
 			Epoch  int64 `db:"epoch"`
 		}
-		query := selectNewest + repeat("?", ",", n) + ") GROUP BY bucket_id"
+		query := selectNewest + repeat("?", ",", len(args)) + ") GROUP BY bucket_id"
 		if err := t.list(&newest, query, args...); err != nil {
 			return nil, err
 		}
@@ -81,33 +74,49 @@ func (t *tx) lockLives(positions []position, serves int64) (*lives, error) {
 	return l, nil
 }
 
-// write writes what the operations changed. It returns one of the changed epochs, nil if nothing did.
+// write writes what the operations changed. It returns one of the changed epochs, nil if nothing
+// did.
 func (l *lives) write() (*life, error) {
 	slices.SortFunc(l.changed, func(a, b *life) int {
 		return cmp.Or(cmp.Compare(a.Bucket, b.Bucket), cmp.Compare(a.Epoch, b.Epoch))
 	})
+	if len(l.changed) == 0 {
+		return nil, nil //nolint:nilnil // nothing was changed
+	}
+	if err := l.t.writeLives(l.changed); err != nil {
+		return nil, err
+	}
 	var lines []any
 	for _, e := range l.changed {
 		for _, entry := range e.entries {
 			lines = append(lines, e.Bucket, e.Epoch, entry.Seq, []byte(entry.Chain+entry.Line))
 		}
-		if err := l.t.writeLife(e); err != nil {
-			return nil, err
-		}
 	}
-	if len(l.changed) == 0 {
-		return nil, nil //nolint:nilnil // nothing was changed
-	}
-	return l.changed[0], l.t.insert(insertLine, 4, lines)
+	return l.changed[0], l.t.insert(insertLine, lineWidth, lines)
 }
 
-func (t *tx) writeLife(e *life) error {
-	if e.made {
-		return t.insert(insertLife, 10, []any{e.Bucket, e.Epoch, e.Activation, e.Closed, e.Balance, e.Seq,
-			e.GrantSeq, e.Granted, e.Deducted, []byte(e.Chain)})
+// writeLives writes rows of store_balance: new ones, and those that were changed since their last
+// entry before.
+func (t *tx) writeLives(changed []*life) error {
+	var made []any
+	var rows []rowChange
+	for _, e := range changed {
+		if e.made {
+			made = append(made, e.Bucket, e.Epoch, e.Activation, e.Closed, e.Balance, e.Seq, e.GrantSeq,
+				e.Granted, e.Deducted, []byte(e.Chain))
+			continue
+		}
+		rows = append(rows, rowChange{
+			key: []any{e.Bucket, e.Epoch},
+			values: []any{e.Closed, e.Balance, e.Seq, e.GrantSeq, e.Granted, e.Deducted,
+				[]byte(e.Chain)},
+			where: []any{e.Bucket, e.Epoch, e.Seq - int64(len(e.entries))},
+		})
 	}
-	return t.hit(1, updateLife, e.Closed, e.Balance, e.Seq, e.GrantSeq, e.Granted, e.Deducted,
-		[]byte(e.Chain), e.Bucket, e.Epoch, e.Seq-int64(len(e.entries)))
+	if err := t.insert(insertLife, lifeWidth, made); err != nil {
+		return err
+	}
+	return t.changeRows(updateLives, ofEpoch, ofEpoch+` AND seq = ?`, rows)
 }
 
 const selectLine = `SELECT entry FROM store_log WHERE bucket_id = ? AND epoch = ? AND seq = ?`
@@ -218,9 +227,11 @@ func (e *life) state() bucket.Balance {
 }
 
 const (
-	selectLastLine = `SELECT epoch, seq FROM store_log WHERE bucket_id = ? ORDER BY epoch DESC, seq DESC LIMIT 1`
-	trimLines      = `DELETE FROM store_log WHERE bucket_id = ? AND (epoch < ? OR epoch = ? AND seq < ?)`
-	forgetLife     = `DELETE FROM store_balance WHERE bucket_id = ? AND epoch = ?`
+	selectLastLine = `SELECT epoch, seq FROM store_log WHERE bucket_id = ?
+		ORDER BY epoch DESC, seq DESC LIMIT 1`
+	trimLines  = `DELETE /*of e*/ FROM store_log AS e /*by PRIMARY*/ WHERE `
+	trimWhere  = `(e.bucket_id = ? AND (e.epoch < ? OR e.epoch = ? AND e.seq < ?))`
+	forgetLife = `DELETE FROM store_balance WHERE bucket_id = ? AND epoch = ?`
 )
 
 // Trim forgets entries below positions. See bucket.Log.
@@ -248,7 +259,7 @@ func (s *Rows) Trim(ctx context.Context, lane bucket.Lane, cursors []bucket.Curs
 			if epoch > last.Epoch || epoch == last.Epoch && from > last.Seq {
 				epoch, from = last.Epoch, last.Seq // the last entry stays
 			}
-			if _, err := t.exec(trimLines, c.Ref.Bucket, epoch, epoch, from); err != nil {
+			if _, err := t.exec(trimLines+trimWhere, c.Ref.Bucket, epoch, epoch, from); err != nil {
 				return err
 			}
 		}

@@ -13,6 +13,8 @@ import (
 
 	"github.com/go-sql-driver/mysql"
 	"github.com/jmoiron/sqlx"
+
+	"github.com/budgetd/budgetd/budget"
 )
 
 const (
@@ -31,11 +33,12 @@ const (
 	migrationLock = 60 * time.Second
 )
 
-// session is what every connection sets. The isolation level has one spelling that all servers know,
-// which is not that of a variable.
-const session = `SET SESSION sql_mode = ` +
-	`'STRICT_ALL_TABLES,NO_ENGINE_SUBSTITUTION,ERROR_FOR_DIVISION_BY_ZERO,ONLY_FULL_GROUP_BY', ` +
-	`time_zone = '+00:00', autocommit = 1, innodb_lock_wait_timeout = 2, lock_wait_timeout = 10, wait_timeout = `
+// session is what every connection sets. The isolation level has one spelling that all servers
+// know, which is not that of a variable.
+const session = `SET SESSION
+	sql_mode = 'STRICT_ALL_TABLES,NO_ENGINE_SUBSTITUTION,ONLY_FULL_GROUP_BY',
+	time_zone = '+00:00', autocommit = 1, innodb_lock_wait_timeout = 2, lock_wait_timeout = 10,
+	wait_timeout = `
 
 const (
 	isolation = `SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED`
@@ -74,8 +77,8 @@ func (db *DB) openServer(ctx context.Context, config Config) error {
 	return nil
 }
 
-// prepareServer checks the server's version and makes or completes the tables, on connections of its
-// own, while no other node does.
+// prepareServer checks the server's version and makes or completes the tables, on connections of
+// its own, while no other node does.
 func (db *DB) prepareServer(ctx context.Context, parsed *mysql.Config) error {
 	parsed.ReadTimeout = 0 // a migration may take long; ctx ends it
 	parsed.ParseTime = true
@@ -87,7 +90,11 @@ func (db *DB) prepareServer(ctx context.Context, parsed *mysql.Config) error {
 	defer raw.Close()
 	var version string
 	if err := raw.QueryRowContext(ctx, "SELECT VERSION()").Scan(&version); err != nil {
-		return fmt.Errorf("connect to the database %s at %s: %w", parsed.DBName, parsed.Addr, err)
+		err = fmt.Errorf("connect to the database %s at %s: %w", parsed.DBName, parsed.Addr, err)
+		if fateOf(err) == lost {
+			err = &budget.Error{Code: budget.Unavailable, Op: "open", Err: err}
+		}
+		return err
 	}
 	if err := checkVersion(version); err != nil {
 		return err
@@ -100,8 +107,8 @@ func (db *DB) prepareServer(ctx context.Context, parsed *mysql.Config) error {
 	return db.migrate(ctx, raw)
 }
 
-// lockMigration keeps other nodes from making the tables of the same database. GET_LOCK belongs to a
-// connection, so one is held until unlock.
+// lockMigration keeps other nodes from making the tables of the same database. GET_LOCK belongs to
+// a connection, so one is held until unlock.
 func lockMigration(ctx context.Context, raw *sql.DB, database string) (unlock func(), err error) {
 	conn, err := raw.Conn(ctx)
 	if err != nil {
@@ -110,7 +117,8 @@ func lockMigration(ctx context.Context, raw *sql.DB, database string) (unlock fu
 	sum := sha256.Sum256([]byte(database))
 	name := "budgetd/" + hex.EncodeToString(sum[:16]) // names are the server's, of at most 64 bytes
 	var got sql.NullInt64
-	err = conn.QueryRowContext(ctx, "SELECT GET_LOCK(?, ?)", name, int(migrationLock.Seconds())).Scan(&got)
+	seconds := int(migrationLock.Seconds())
+	err = conn.QueryRowContext(ctx, "SELECT GET_LOCK(?, ?)", name, seconds).Scan(&got)
 	if err == nil && got.Int64 != 1 {
 		err = fmt.Errorf("another budgetd has been making the tables of the database %s for %s", database,
 			migrationLock)
@@ -153,8 +161,8 @@ func (c *connector) Connect(ctx context.Context) (driver.Conn, error) {
 
 // parseDSN reads a data source name and adds what the ledger relies on:
 //
-//	clientFoundRows=true    affected rows are matched rows, as in SQLite: a compare-and-set that finds
-//	                        its row counts 1 even if it writes what is there
+//	clientFoundRows=true    affected rows are matched rows, as in SQLite: a compare-and-set that
+//	                        finds its row counts 1 even if it writes what is there
 //	rejectReadOnly=true     a server that became a replica is left
 //	interpolateParams=true  one round trip per statement; []byte become _binary'…' literals, escaped
 //	                        by the connection's rules, and no text is bound in any other way
@@ -186,13 +194,15 @@ func parseDSN(dsn string) (*mysql.Config, error) {
 	return c, nil
 }
 
-// fixed are the parameters of a DSN that budgetd sets, with the value that may be given; "" for none.
+// fixed are the parameters of a DSN that budgetd sets, with the value that may be given; "" for
+// none.
 var fixed = map[string]string{
-	"clientfoundrows": "true", "rejectreadonly": "true", "interpolateparams": "true", "parsetime": "false",
-	"multistatements": "false", "columnswithalias": "false", "checkconnliveness": "true",
-	"allowallfiles": "false", "loc": "UTC", "strict": "", "sql_mode": "", "time_zone": "", "autocommit": "",
-	"innodb_lock_wait_timeout": "", "lock_wait_timeout": "", "wait_timeout": "", "tx_isolation": "",
-	"transaction_isolation": "", "tx_read_only": "", "transaction_read_only": "",
+	"clientfoundrows": "true", "rejectreadonly": "true", "interpolateparams": "true",
+	"parsetime": "false", "multistatements": "false", "columnswithalias": "false",
+	"checkconnliveness": "true", "allowallfiles": "false", "loc": "UTC", "strict": "",
+	"sql_mode": "", "time_zone": "", "autocommit": "", "innodb_lock_wait_timeout": "",
+	"lock_wait_timeout": "", "wait_timeout": "", "tx_isolation": "", "transaction_isolation": "",
+	"tx_read_only": "", "transaction_read_only": "",
 }
 
 // contradiction finds a parameter that asks for something else than budgetd relies on.
@@ -227,7 +237,8 @@ func sameWord(value, want string) bool {
 // checkVersion refuses servers without the CHECK constraints that the schema relies on.
 func checkVersion(version string) error {
 	var major, minor, patch int
-	if _, err := fmt.Sscanf(strings.TrimPrefix(version, "5.5.5-"), "%d.%d.%d", &major, &minor, &patch); err != nil {
+	if _, err := fmt.Sscanf(strings.TrimPrefix(version, "5.5.5-"), "%d.%d.%d", &major, &minor,
+		&patch); err != nil {
 		return fmt.Errorf("the database server's version %q cannot be read", version)
 	}
 	number := major*10_000 + minor*100 + patch

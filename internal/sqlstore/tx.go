@@ -54,15 +54,50 @@ func (t *tx) hit(want int, query string, args ...any) error {
 	return err
 }
 
-// hitAll runs an UPDATE for rows that are named one by one, each of which must match. update ends with
-// WHERE and has the parameters before; where is the condition of one row, keys their parameters, row
-// by row.
+// hitAll runs an UPDATE for rows that are named one by one, each of which must match. update ends
+// with WHERE and has the parameters before; where is the condition of one row, keys their
+// parameters, row by row.
 func (t *tx) hitAll(update string, before []any, where string, keys []any) error {
 	columns := strings.Count(where, "?")
 	for chunk := range slices.Chunk(keys, columns*t.conn.dialect.updateRows) {
 		n := len(chunk) / columns
 		args := append(slices.Clone(before), chunk...)
 		if err := t.hit(n, update+repeat(where, " OR ", n), args...); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// rowChange is what an UPDATE of several rows sets in one of them.
+type rowChange struct {
+	// key names the row, values are set in it, where is the condition under which it matches.
+	key, values, where []any
+}
+
+// changeRows runs an UPDATE that sets other values in each row; every row must match. update ends
+// with WHERE and has a $value for each of the values, in their order; key and where are the
+// conditions of one row. Several rows go into one statement, by CASE.
+func (t *tx) changeRows(update, key, where string, rows []rowChange) error {
+	for chunk := range slices.Chunk(rows, t.conn.dialect.updateRows) {
+		n, value := len(chunk), "?"
+		if n > 1 {
+			value = "CASE " + repeat("WHEN "+key+" THEN ?", " ", n) + " END"
+		}
+		var args []any
+		for i := range chunk[0].values {
+			for _, row := range chunk {
+				if n > 1 {
+					args = append(args, row.key...)
+				}
+				args = append(args, row.values[i])
+			}
+		}
+		for _, row := range chunk {
+			args = append(args, row.where...)
+		}
+		text := strings.ReplaceAll(update, "$value", value) + repeat("("+where+")", " OR ", n)
+		if err := t.hit(n, text, args...); err != nil {
 			return err
 		}
 	}
@@ -131,7 +166,8 @@ func (db *DB) write(ctx context.Context, op string, fn func(*tx) error) error {
 }
 
 // attempt runs a transaction once. atCommit says that the error came from COMMIT.
-func (db *DB) attempt(ctx context.Context, unsure bool, fn func(*tx) error) (atCommit bool, err error) {
+func (db *DB) attempt(ctx context.Context, unsure bool, fn func(*tx) error) (
+	atCommit bool, err error) {
 	c, err := db.writers.acquire(ctx)
 	if err != nil {
 		return false, err
