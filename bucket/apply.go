@@ -147,7 +147,7 @@ func (s *Service) kickApply(entry *cached, bk *Bucket, balance int64) {
 // handOut spreads what is undistributed over the buckets, and brings those online again that the
 // service had taken offline: at creation, after an append.
 func (s *Service) handOut(ctx context.Context, budgetID int64) error {
-	h, err := s.sql.HandOut(ctx, budgetID)
+	h, err := s.sql.HandOut(ctx, budgetID, s.unusable()...)
 	if err != nil {
 		s.failed("sql", err)
 		return err

@@ -15,7 +15,7 @@ const choresLimit = 500
 // finishUnfinished finishes what any node began and did not end: it is found by its status, and
 // each step is harmless when done twice (DESIGN 6).
 func (s *Service) finishUnfinished(ctx context.Context) {
-	u, err := s.sql.Unfinished(ctx, choresLimit)
+	u, err := s.sql.Unfinished(ctx, choresLimit, s.unusable()...)
 	if err != nil {
 		s.failed("sql", err)
 		return

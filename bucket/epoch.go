@@ -186,10 +186,8 @@ func (s *Service) Offline(ctx context.Context, ref BudgetRef, key string) (Bucke
 	if err != nil {
 		return BucketView{}, err
 	}
-	if bk.Epoch.Status.Live() {
-		if err := s.endEpoch(ctx, entry.id, bk.Lane, bk.Ref(), ByOperator, false, nil); err != nil {
-			return BucketView{}, err
-		}
+	if err := s.endEpoch(ctx, entry.id, bk.Lane, bk.Ref(), ByOperator, false, nil); err != nil {
+		return BucketView{}, err
 	}
 	v, err := s.bucketView(ctx, ref, key)
 	return v, afterWrite("offline", true, err)

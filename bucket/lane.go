@@ -165,6 +165,20 @@ func (s *Service) isDown(id Lane) bool {
 	return l.down && l.lostUnder == 0
 }
 
+// unusable lists the lanes that this node cannot use now.
+func (s *Service) unusable() []Lane {
+	var out []Lane
+	for _, id := range s.laneOrder {
+		l := s.lanes[id]
+		l.mu.Lock()
+		if l.down || l.activation == 0 {
+			out = append(out, id)
+		}
+		l.mu.Unlock()
+	}
+	return out
+}
+
 // ensureLane verifies who the lane is and prepares it for its activation; a lane whose identity is
 // not the one that SQL verified, or that showed a sign of lost memory, gets the next activation
 // first, and its older epochs are lost: in ledger mode their units return to the total (DESIGN 6,

@@ -28,7 +28,7 @@ type Bucket struct {
 	Online bool
 	// OfflineBy says who took it offline; "" while online.
 	OfflineBy OfflineBy
-	// OutQuantity is the total it ever applied for; OutCnt how often since its last recycling.
+	// OutQuantity is the total it ever applied for; OutCnt how often in its newest epoch.
 	OutQuantity int64
 	OutCnt      int
 	// Epoch is the newest epoch's row as of the read.
@@ -214,9 +214,10 @@ type Transfers interface {
 	// shrinks. nil when there is nothing to grant, the epoch is not open or fenced, adjust_cnt is
 	// used up, or less than Need could be granted.
 	Apply(ctx context.Context, budgetID int64, want Want) (*GrantOrder, error)
-	// HandOut spreads U, less the pending shrinks, over all buckets that are online with an open epoch or were taken offline
-	// by the service (they get a new epoch): evenly, remainders to the first.
-	HandOut(ctx context.Context, budgetID int64) (Handout, error)
+	// HandOut spreads U, less the pending shrinks, over all buckets that are online with an open epoch
+	// or were taken offline by the service (they get a new epoch): evenly, remainders to the first.
+	// Buckets on the lanes named are left out: units there would be out of reach.
+	HandOut(ctx context.Context, budgetID int64, without ...Lane) (Handout, error)
 	// Reopen gives a bucket whose newest epoch is closed or lost a new epoch in status opening, under
 	// its lane's present activation, and brings it online. Opened is empty when there is nothing to do.
 	Reopen(ctx context.Context, budgetID, bucketID int64) (Handout, error)
@@ -224,7 +225,8 @@ type Transfers interface {
 	MarkOpen(ctx context.Context, refs []Ref) error
 	// Ending moves an epoch open -> closing and takes the bucket out of the bucket list, or leaves
 	// it there where keep is set (it is about to get a new epoch). Errors: LastBucket when it is the only online bucket
-	// of an effective budget and keep is not set. false when the epoch is not open.
+	// of an effective budget and keep is not set. false when the epoch is not open; an operator's claim
+	// on a bucket that the service took offline is noted all the same.
 	Ending(ctx context.Context, budgetID int64, ref Ref, by OfflineBy, keep bool) (bool, error)
 	// CloseEpoch ends a closing epoch by its close entry (ledger.CloseAmount): O moves to U, or,
 	// where target is set and still open, into a grant of it. The result is that grant, or nil.
@@ -300,9 +302,9 @@ type PendingGrant struct {
 
 // Unfinished is work that somebody began; any node finishes it from its status.
 type Unfinished struct {
-	// Epochs are opening or closing.
+	// Epochs are opening or closing, and not fenced.
 	Epochs []EpochOf
-	// Grants are pending, of opening and open epochs, in the order of their numbers.
+	// Grants are pending, of opening and open epochs that are not fenced, in the order of their numbers.
 	Grants []PendingGrant
 	// Returning lists budgets with R above 0.
 	Returning []int64
@@ -310,15 +312,16 @@ type Unfinished struct {
 	Shrinks []Adjustment
 	// Fenced epochs are live and fenced.
 	Fenced []EpochOf
-	// Offline lists budgets with U above 0 and no online bucket, or with a bucket in the list whose newest epoch
-	// has ended.
+	// Offline lists budgets with U above 0, no online bucket and one that the service took offline, or
+	// with a bucket in the list whose newest epoch has ended.
 	Offline []int64
 }
 
 // Chores finds what is left to do.
 type Chores interface {
-	// Unfinished reads at most limit elements of each kind.
-	Unfinished(ctx context.Context, limit int) (Unfinished, error)
+	// Unfinished reads at most limit elements of each kind. Epochs and grants on the lanes named are
+	// left out: nobody can go on with them now, and they must not hide the others.
+	Unfinished(ctx context.Context, limit int, without ...Lane) (Unfinished, error)
 	// UnfinishedOf reads the opening and closing epochs and pending grants of one budget.
 	UnfinishedOf(ctx context.Context, budgetID int64) (Unfinished, error)
 	// Live lists at most limit open and closing epochs of a lane after (bucket, epoch), in that order.

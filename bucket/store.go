@@ -102,8 +102,8 @@ func (o *Operation) Check() error {
 		return budget.Refuse(budget.Invalid, op, "log position %d must be 0 to %d", o.MinSeq,
 			budget.MaxAmount)
 	case len(r.Nonce) != 8 || len(r.Fingerprint) != 16: // see ledger.EncodeRequest
-		return budget.Refuse(budget.Invalid, op, "a nonce has 8 bytes and a fingerprint 16, not %d and %d",
-			len(r.Nonce), len(r.Fingerprint))
+		return budget.Refuse(budget.Invalid, op,
+			"a nonce has 8 bytes and a fingerprint 16, not %d and %d", len(r.Nonce), len(r.Fingerprint))
 	}
 	return o.Ref.Check()
 }

@@ -40,7 +40,8 @@ func (s *SQL) Adjust(ctx context.Context, adjustment bucket.Adjustment) (
 	return r.state, r.replayed, err
 }
 
-// adjust begins an adjustment. The total must stay at least 1 when all pending shrinks are done too.
+// adjust begins an adjustment. The total must stay at least 1 when all pending shrinks are done,
+// too.
 func (b *sqlBudget) adjust(a bucket.Adjustment, now time.Time) (adjusted, error) {
 	total := b.definition.TotalQuantity
 	if a.Quantity == 0 || a.Quantity > budget.MaxAmount-total || total-b.pendingShrink+a.Quantity < 1 {

@@ -95,11 +95,20 @@ func (s *SQL) list(limit int, wanted func(*sqlEpoch) bool) (out []bucket.EpochOf
 }
 
 // Unfinished reads what is left to do. See bucket.Chores.
-func (s *SQL) Unfinished(ctx context.Context, limit int) (bucket.Unfinished, error) {
+func (s *SQL) Unfinished(ctx context.Context, limit int, without ...bucket.Lane) (
+	bucket.Unfinished, error) {
 	return transact(ctx, s, "Unfinished", func(time.Time) (bucket.Unfinished, error) {
+		var within []*sqlBucket
+		for _, shard := range s.buckets {
+			if !slices.Contains(without, shard.Lane) {
+				within = append(within, shard)
+			}
+		}
 		out := bucket.Unfinished{
-			Epochs: s.list(limit, (*sqlEpoch).between),
-			Grants: pending(s.buckets, limit),
+			Epochs: s.list(limit, func(e *sqlEpoch) bool {
+				return e.between() && e.Fenced == "" && !slices.Contains(without, e.bucket.Lane)
+			}),
+			Grants: pending(within, limit),
 			Fenced: s.list(limit, func(e *sqlEpoch) bool { return e.Status.Live() && e.Fenced != "" }),
 		}
 		for _, b := range s.budgets {
@@ -111,7 +120,10 @@ func (s *SQL) Unfinished(ctx context.Context, limit int) (bucket.Unfinished, err
 			ended := slices.ContainsFunc(b.buckets, func(shard *sqlBucket) bool {
 				return shard.Online && !shard.newest().Status.Live()
 			})
-			if (ended || f.Undistributed > 0 && f.Online == 0) && len(out.Offline) < limit {
+			retired := slices.ContainsFunc(b.buckets, func(shard *sqlBucket) bool {
+				return shard.OfflineBy == bucket.ByService
+			})
+			if (ended || f.Undistributed > 0 && f.Online == 0 && retired) && len(out.Offline) < limit {
 				out.Offline = append(out.Offline, id)
 			}
 			out.Shrinks = append(out.Shrinks, b.shrinks()...)
@@ -125,7 +137,7 @@ func (s *SQL) Unfinished(ctx context.Context, limit int) (bucket.Unfinished, err
 func pending(buckets []*sqlBucket, limit int) (out []bucket.PendingGrant) {
 	for _, shard := range buckets {
 		e := shard.newest()
-		if e.Status != ledger.Opening && e.Status != ledger.Open {
+		if e.Status != ledger.Opening && e.Status != ledger.Open || e.Fenced != "" {
 			continue
 		}
 		for i, g := range e.grants {

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/budgetd/budgetd/allocation"
 	"github.com/budgetd/budgetd/bucket"
 	"github.com/budgetd/budgetd/budget"
 	"github.com/budgetd/budgetd/ledger"
@@ -72,7 +73,7 @@ func (s *SQL) insert(d budget.Definition, lanes []bucket.Lane, now time.Time) *s
 	}
 	s.budgets = append(s.budgets, b)
 	s.byName[sqlName{d.Tenant, d.Name}] = b
-	for i, share := range spread(d.TotalQuantity, len(lanes)) {
+	for i, share := range allocation.Spread(d.TotalQuantity, len(lanes)) {
 		shard := &sqlBucket{budget: b, Bucket: bucket.Bucket{
 			ID: int64(len(s.buckets)) + 1, Ordinal: i, Lane: lanes[i], UpdatedAt: now,
 			Key: fmt.Sprintf("%s:bucket-%d", d.Name, i),
@@ -87,18 +88,6 @@ func (s *SQL) insert(d budget.Definition, lanes []bucket.Lane, now time.Time) *s
 		}
 	}
 	return b
-}
-
-// spread divides units evenly over n places, remainders to the first.
-func spread(units int64, n int) []int64 {
-	shares := make([]int64, n)
-	for i := range shares {
-		shares[i] = units / int64(n)
-		if int64(i) < units%int64(n) {
-			shares[i]++
-		}
-	}
-	return shares
 }
 
 func (b *sqlBudget) view() bucket.Budget {
@@ -158,7 +147,8 @@ func (s *SQL) Versions(ctx context.Context, ids []int64) (map[int64]bucket.Versi
 }
 
 // Change changes a definition. See bucket.Definitions.
-func (s *SQL) Change(ctx context.Context, id int64, change bucket.Change) (budget.Definition, error) {
+func (s *SQL) Change(ctx context.Context, id int64, change bucket.Change) (
+	budget.Definition, error) {
 	return transact(ctx, s, "Change", func(now time.Time) (budget.Definition, error) {
 		b, err := s.find(id)
 		if err != nil {

@@ -92,7 +92,8 @@ func (s *SQL) At(ctx context.Context, positions []ledger.Position) (
 }
 
 // Recorded reads the ledger's rows of many ids.
-func (s *SQL) Recorded(ctx context.Context, ids []bucket.ID) (map[bucket.ID]ledger.Deduction, error) {
+func (s *SQL) Recorded(ctx context.Context, ids []bucket.ID) (
+	map[bucket.ID]ledger.Deduction, error) {
 	return transact(ctx, s, "Recorded", func(time.Time) (map[bucket.ID]ledger.Deduction, error) {
 		out := map[bucket.ID]ledger.Deduction{}
 		for _, id := range ids {
@@ -109,7 +110,8 @@ func (s *SQL) Recorded(ctx context.Context, ids []bucket.ID) (map[bucket.ID]ledg
 }
 
 // Judge reads ids of one budget and I3's sum.
-func (s *SQL) Judge(ctx context.Context, budgetID int64, requestIDs []string) (bucket.Judgement, error) {
+func (s *SQL) Judge(ctx context.Context, budgetID int64, requestIDs []string) (
+	bucket.Judgement, error) {
 	return transact(ctx, s, "Judge", func(time.Time) (bucket.Judgement, error) {
 		b, err := s.find(budgetID)
 		if err != nil {
@@ -199,7 +201,8 @@ func (s *SQL) Rollback(ctx context.Context, order bucket.RollbackOrder) (
 const cancelID = "\x00cancel"
 
 // Cancel rolls back what is left of a deduction, or leaves a tombstone. See bucket.Returns.
-func (s *SQL) Cancel(ctx context.Context, budgetID int64, requestID string) (ledger.Deduction, error) {
+func (s *SQL) Cancel(ctx context.Context, budgetID int64, requestID string) (
+	ledger.Deduction, error) {
 	return transact(ctx, s, "Cancel", func(now time.Time) (ledger.Deduction, error) {
 		b, err := s.find(budgetID)
 		if err != nil {

@@ -47,7 +47,8 @@ func (e *sqlEpoch) grant(units int64, now time.Time) *bucket.GrantOrder {
 	return order
 }
 
-// end moves what an epoch holds O -> U, in a final status. Grants that no log showed are void.
+// end moves what an epoch holds O -> U, in a final status. Grants that no log showed are void; the
+// bucket's next epoch counts its applications anew.
 func (e *sqlEpoch) end(status ledger.Status) {
 	for i := range e.grants {
 		if e.grants[i].status == grantPending {
@@ -58,6 +59,7 @@ func (e *sqlEpoch) end(status ledger.Status) {
 	e.closed += e.Outstanding
 	e.Outstanding = 0
 	e.Status = status
+	e.bucket.OutCnt = 0
 	e.bucket.budget.listVersion++
 }
 

@@ -2,15 +2,18 @@ package memstore
 
 import (
 	"context"
+	"slices"
 	"time"
 
+	"github.com/budgetd/budgetd/allocation"
 	"github.com/budgetd/budgetd/bucket"
 	"github.com/budgetd/budgetd/budget"
 	"github.com/budgetd/budgetd/ledger"
 )
 
 // Apply grants U to an open epoch. See bucket.Transfers.
-func (s *SQL) Apply(ctx context.Context, budgetID int64, want bucket.Want) (*bucket.GrantOrder, error) {
+func (s *SQL) Apply(ctx context.Context, budgetID int64, want bucket.Want) (
+	*bucket.GrantOrder, error) {
 	return transact(ctx, s, "Apply", func(now time.Time) (*bucket.GrantOrder, error) {
 		b, err := s.find(budgetID)
 		if err != nil {
@@ -43,7 +46,8 @@ func (s *SQL) Apply(ctx context.Context, budgetID int64, want bucket.Want) (*buc
 func (e *sqlEpoch) mayGrow() bool { return e.Status == ledger.Open && e.Fenced == "" }
 
 // HandOut spreads U over the buckets. See bucket.Transfers.
-func (s *SQL) HandOut(ctx context.Context, budgetID int64) (bucket.Handout, error) {
+func (s *SQL) HandOut(ctx context.Context, budgetID int64, without ...bucket.Lane) (
+	bucket.Handout, error) {
 	return transact(ctx, s, "HandOut", func(now time.Time) (bucket.Handout, error) {
 		var out bucket.Handout
 		b, err := s.find(budgetID)
@@ -53,6 +57,9 @@ func (s *SQL) HandOut(ctx context.Context, budgetID int64) (bucket.Handout, erro
 		units := b.undistributed - b.pendingShrink
 		var eligible []*sqlBucket
 		for _, shard := range b.buckets {
+			if slices.Contains(without, shard.Lane) {
+				continue
+			}
 			if shard.Online && shard.newest().mayGrow() ||
 				shard.OfflineBy == bucket.ByService && !shard.newest().Status.Live() {
 				eligible = append(eligible, shard)
@@ -61,7 +68,7 @@ func (s *SQL) HandOut(ctx context.Context, budgetID int64) (bucket.Handout, erro
 		if units <= 0 || len(eligible) == 0 {
 			return out, nil
 		}
-		for i, share := range spread(units, len(eligible)) {
+		for i, share := range allocation.Spread(units, len(eligible)) {
 			if share == 0 {
 				break
 			}
@@ -124,7 +131,15 @@ func (s *SQL) Ending(ctx context.Context, budgetID int64, ref bucket.Ref, by buc
 			return false, err
 		}
 		epoch := s.epoch(ref)
-		if epoch == nil || epoch.bucket.budget != b || epoch.Status != ledger.Open {
+		if epoch == nil || epoch.bucket.budget != b {
+			return false, nil
+		}
+		if shard := epoch.bucket; epoch.Status != ledger.Open {
+			if by == bucket.ByOperator && !keep && shard.OfflineBy == bucket.ByService &&
+				epoch == shard.newest() {
+				shard.OfflineBy, shard.UpdatedAt = by, now
+				b.listVersion++
+			}
 			return false, nil
 		}
 		if !keep {

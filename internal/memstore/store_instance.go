@@ -57,7 +57,8 @@ func (s *Store) Activate(ctx context.Context, at bucket.Lane, identity string,
 }
 
 // Open creates balances and entries 0. See bucket.Store.
-func (s *Store) Open(ctx context.Context, at bucket.Lane, refs []bucket.Ref) ([]bucket.Reply, error) {
+func (s *Store) Open(ctx context.Context, at bucket.Lane, refs []bucket.Ref) (
+	[]bucket.Reply, error) {
 	return answer(ctx, s, "open", at, refs, bucket.Ref.Check, same,
 		func(b *shard, ref bucket.Ref, serves int64) bucket.Reply { return b.open(ref, serves) })
 }
@@ -81,7 +82,8 @@ func (s *Store) Deduct(ctx context.Context, at bucket.Lane, operations []bucket.
 }
 
 // Close ends epochs. See bucket.Store.
-func (s *Store) Close(ctx context.Context, at bucket.Lane, refs []bucket.Ref) ([]bucket.Reply, error) {
+func (s *Store) Close(ctx context.Context, at bucket.Lane, refs []bucket.Ref) (
+	[]bucket.Reply, error) {
 	return answer(ctx, s, "close", at, refs, bucket.Ref.Check, same,
 		func(b *shard, ref bucket.Ref, serves int64) bucket.Reply { return b.close(ref, serves) })
 }
@@ -150,16 +152,13 @@ func answer[In, Out any](ctx context.Context, s *Store, verb string, at bucket.L
 			}
 			return nil
 		})
-	if err == bucket.ErrMemoryLost {
-		s.lose(l)
-	}
 	if err != nil {
 		return nil, err
 	}
 	return out, nil
 }
 
-// find returns what the lane was activated for. ErrMemoryLost before that, and once it was lost.
+// find returns what the lane was activated for. ErrMemoryLost before that.
 func (s *Store) find(verb string, at bucket.Lane) (lane, error) {
 	if err := s.known(verb, at); err != nil {
 		return lane{}, err
@@ -173,15 +172,6 @@ func (s *Store) find(verb string, at bucket.Lane) (lane, error) {
 	return lane{Lane: at, activated: a}, nil
 }
 
-// lose remembers that a lane's memory is lost, until it is activated again.
-func (s *Store) lose(l lane) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.lanes[l.Index] == l.activated {
-		delete(s.lanes, l.Index)
-	}
-}
-
 func (s *Store) known(verb string, at bucket.Lane) error {
 	if at.Instance != s.server.name || at.Index < 0 || at.Index >= s.server.lanes {
 		return budget.Refuse(budget.Unavailable, verb, "instance %s has no lane %s/%d",
@@ -190,7 +180,8 @@ func (s *Store) known(verb string, at bucket.Lane) error {
 	return nil
 }
 
-// notUnknown is for calls that change nothing that matters: whatever happened, they can be repeated.
+// notUnknown is for calls that change nothing that matters: whatever happened, they can be
+// repeated.
 func notUnknown(err error) error {
 	if budget.Is(err, budget.OutcomeUnknown) {
 		return &budget.Error{Code: budget.Unavailable, Message: "no answer"}

@@ -10,7 +10,7 @@ const (
 	selectUnfinished = `SELECT ` + laneEpochColumns + `
 		FROM bucket_epoch e /*by bucket_epoch_unfinished*/
 		JOIN sharding_budget_management_bucket b ON b.id = e.bucket_id
-		WHERE e.is_unfinished = 1 AND e.status IN ('opening', 'closing')` + inKeyOrder + ` LIMIT ?`
+		WHERE e.is_unfinished = 1 AND e.status IN ('opening', 'closing') AND LENGTH(e.fenced) = 0`
 	selectUnfinishedOf = `SELECT ` + laneEpochColumns + ` FROM sharding_budget_management_bucket b
 		JOIN bucket_epoch e ON e.bucket_id = b.id AND e.epoch = b.epoch
 		WHERE b.budget_id = ? AND e.status IN ('opening', 'closing')` + inKeyOrder
@@ -21,10 +21,9 @@ const (
 	grantColumns = `SELECT g.bucket_id, g.epoch, g.number, g.amount, e.activation, b.instance, b.lane`
 	joinGrants   = ` JOIN bucket_epoch e ON e.bucket_id = g.bucket_id AND e.epoch = g.epoch
 		JOIN sharding_budget_management_bucket b ON b.id = g.bucket_id
-		WHERE g.status = 'pending' AND e.status IN ('opening', 'open')`
-	grantOrder          = ` ORDER BY g.bucket_id, g.epoch, g.number`
-	selectPendingGrants = grantColumns + ` FROM grant_log g /*by grant_log_status*/` + joinGrants +
-		grantOrder + ` LIMIT ?`
+		WHERE g.status = 'pending' AND e.status IN ('opening', 'open') AND LENGTH(e.fenced) = 0`
+	grantOrder            = ` ORDER BY g.bucket_id, g.epoch, g.number`
+	selectPendingGrants   = grantColumns + ` FROM grant_log g /*by grant_log_status*/` + joinGrants
 	selectPendingGrantsOf = grantColumns + ` FROM grant_log g` + joinGrants +
 		` AND b.budget_id = ? AND e.epoch = b.epoch` + grantOrder
 	selectReturningBudgets = `SELECT DISTINCT budget_id FROM bucket_epoch
@@ -34,18 +33,23 @@ const (
 	selectOffline = `SELECT u.id FROM budget_management_bucket u
 		WHERE u.has_undistributed = 1 AND NOT EXISTS (SELECT 1 FROM sharding_budget_management_bucket b
 			WHERE b.budget_id = u.id AND b.status = 'online')
+			AND EXISTS (SELECT 1 FROM sharding_budget_management_bucket b
+			WHERE b.budget_id = u.id AND b.offline_by = 'service')
 		UNION SELECT b.budget_id FROM sharding_budget_management_bucket b WHERE b.is_idle = 1
 		ORDER BY 1 LIMIT ?`
 )
 
 // Unfinished reads at most limit elements of each kind of work that somebody began.
-func (db *DB) Unfinished(ctx context.Context, limit int) (out bucket.Unfinished, err error) {
+func (db *DB) Unfinished(ctx context.Context, limit int, without ...bucket.Lane) (
+	out bucket.Unfinished, err error) {
+	others, args := notOn(without)
+	args = append(args, limit)
 	err = db.read(ctx, "unfinished", func(r *reader) error {
 		out = bucket.Unfinished{}
-		if out.Epochs, err = r.epochsOf(selectUnfinished, limit); err != nil {
+		if out.Epochs, err = r.epochsOf(selectUnfinished+others+inKeyOrder+` LIMIT ?`, args...); err != nil {
 			return err
 		}
-		if out.Grants, err = r.pendingGrants(selectPendingGrants, limit); err != nil {
+		if out.Grants, err = r.pendingGrants(selectPendingGrants+others+grantOrder+` LIMIT ?`, args...); err != nil {
 			return err
 		}
 		if err = r.list(&out.Returning, selectReturningBudgets, limit); err != nil {
@@ -63,6 +67,14 @@ func (db *DB) Unfinished(ctx context.Context, limit int) (out bucket.Unfinished,
 		return bucket.Unfinished{}, err
 	}
 	return out, nil
+}
+
+// notOn is the condition that a bucket is on none of the lanes, with its arguments.
+func notOn(lanes []bucket.Lane) (condition string, args []any) {
+	for _, lane := range lanes {
+		args = append(args, []byte(lane.Instance), lane.Index)
+	}
+	return repeat(` AND NOT (b.instance = ? AND b.lane = ?)`, "", len(lanes)), args
 }
 
 // UnfinishedOf reads the opening and closing epochs and the pending grants of one budget.

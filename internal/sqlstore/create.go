@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 
+	"github.com/budgetd/budgetd/allocation"
 	"github.com/budgetd/budgetd/bucket"
 	"github.com/budgetd/budgetd/budget"
 	"github.com/budgetd/budgetd/ledger"
@@ -148,7 +149,7 @@ func (t *tx) create(d budget.Definition, as string, lanes []bucket.Lane) (int64,
 		return 0, err
 	}
 	var buckets, epochs, grants []any
-	for i, units := range spread(d.TotalQuantity, len(lanes)) {
+	for i, units := range allocation.Spread(d.TotalQuantity, len(lanes)) {
 		bucketID, grantCount := first+int64(i), 0
 		if units > 0 {
 			grantCount = 1
@@ -178,16 +179,4 @@ func (r *epochRow) opening(now int64) []any {
 	chain := ledger.OpenChain(r.Bucket, r.Number, r.Activation)
 	return []any{r.Bucket, r.Number, r.Budget, string(ledger.Opening), r.Activation, r.Outstanding, 0,
 		0, 0, 0, 0, r.NextGrant, r.NextEntry, 0, []byte(chain), r.PeriodEndMS, []byte{}, now}
-}
-
-// spread divides units evenly over n places, the remainder to the first: 10 over 4 is 3, 3, 2, 2.
-func spread(units int64, n int) []int64 {
-	shares := make([]int64, n)
-	for i := range shares {
-		shares[i] = units / int64(n)
-		if int64(i) < units%int64(n) {
-			shares[i]++
-		}
-	}
-	return shares
 }

@@ -51,8 +51,8 @@ const (
 		closed_quantity = closed_quantity + outstanding_quantity, outstanding_quantity = 0
 		WHERE bucket_id = ? AND epoch = ? AND outstanding_quantity = ?
 		AND status IN ('opening', 'open', 'closing')`
-	markIdle = `UPDATE sharding_budget_management_bucket SET is_idle = 1
-		WHERE id = ? AND epoch = ? AND status = 'online'`
+	resetCount = `UPDATE sharding_budget_management_bucket SET out_cnt = 0,
+		is_idle = CASE WHEN status = 'online' THEN 1 ELSE 0 END WHERE id = ? AND epoch = ?`
 	selectCollected = `SELECT g.bucket_id, g.epoch, e.activation, g.number, g.amount FROM grant_log g
 		JOIN bucket_epoch e ON e.bucket_id = g.bucket_id AND e.epoch = g.epoch WHERE g.request_key = ?`
 )
@@ -122,7 +122,7 @@ func (t *tx) closeInto(row *epochRow, close ledger.Entry, to *epochRow) (
 }
 
 // end moves a locked epoch to a final status and takes its units out of O; the caller puts them
-// somewhere. Grants that no log showed are void.
+// somewhere. Grants that no log showed are void; the bucket's next epoch counts its applications anew.
 func (t *tx) end(row *epochRow, status ledger.Status) error {
 	if _, err := t.exec(voidGrants, row.Bucket, row.Number); err != nil {
 		return err
@@ -130,7 +130,7 @@ func (t *tx) end(row *epochRow, status ledger.Status) error {
 	if err := t.hit(1, endEpoch, string(status), row.Bucket, row.Number, row.Outstanding); err != nil {
 		return err
 	}
-	if _, err := t.exec(markIdle, row.Bucket, row.Number); err != nil {
+	if _, err := t.exec(resetCount, row.Bucket, row.Number); err != nil {
 		return err
 	}
 	return t.listChanged(row.Budget, 1)

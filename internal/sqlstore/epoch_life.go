@@ -103,6 +103,8 @@ const (
 		WHERE bucket_id = ? AND epoch = ? AND status = 'open'`
 	fenceEpoch = `UPDATE bucket_epoch SET fenced = ?
 		WHERE bucket_id = ? AND epoch = ? AND LENGTH(fenced) = 0`
+	claimBucket = `UPDATE sharding_budget_management_bucket SET offline_by = 'operator', updated_at = ?
+		WHERE id = ? AND epoch = ? AND status = 'offline' AND offline_by = 'service'`
 	takeOffline = `UPDATE sharding_budget_management_bucket SET status = 'offline', offline_by = ?,
 		updated_at = ? WHERE id = ?`
 	countOnline = `SELECT COUNT(*) FROM sharding_budget_management_bucket
@@ -150,7 +152,10 @@ func (db *DB) Ending(ctx context.Context, budgetID int64, ref bucket.Ref, by buc
 		row := rows[at(ref)]
 		if row == nil || row.Budget != budgetID || row.Status != string(ledger.Open) {
 			ending = row != nil && t.unsure && tried && row.Status == string(ledger.Closing)
-			return nil
+			if row == nil || row.Budget != budgetID || by != bucket.ByOperator || keep || ending {
+				return nil
+			}
+			return t.claim(budgetID, row)
 		}
 		if !keep {
 			if err := t.takeOffline(b, row, by); err != nil {
@@ -164,6 +169,15 @@ func (db *DB) Ending(ctx context.Context, budgetID int64, ref bucket.Ref, by buc
 		return t.listChanged(budgetID, 1)
 	})
 	return ending && err == nil, err
+}
+
+// claim notes that an operator wants a bucket offline that the service took offline before.
+func (t *tx) claim(budgetID int64, row *epochRow) error {
+	claimed, err := t.exec(claimBucket, toMS(t.now), row.Bucket, row.Number)
+	if err != nil || claimed == 0 {
+		return err
+	}
+	return t.listChanged(budgetID, 1)
 }
 
 // takeOffline takes a bucket out of the bucket list unless it is the last one of an effective

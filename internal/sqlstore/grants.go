@@ -2,8 +2,10 @@ package sqlstore
 
 import (
 	"context"
+	"slices"
 	"strconv"
 
+	"github.com/budgetd/budgetd/allocation"
 	"github.com/budgetd/budgetd/bucket"
 )
 
@@ -153,14 +155,15 @@ func (t *tx) applicable(b *budgetRow, row *epochRow, want bucket.Want) (int64, e
 
 // HandOut spreads U over the buckets that can take it. See bucket.Transfers. After an attempt whose
 // commit stayed unknown the result may lack what that attempt did: it is in Unfinished. Keeps I1.
-func (db *DB) HandOut(ctx context.Context, budgetID int64) (out bucket.Handout, err error) {
+func (db *DB) HandOut(ctx context.Context, budgetID int64, without ...bucket.Lane) (
+	out bucket.Handout, err error) {
 	err = db.write(ctx, "hand out", func(t *tx) error {
 		out = bucket.Handout{}
 		b, err := t.lockBudget("hand out", budgetID)
 		if err != nil || b.releasable() == 0 {
 			return err
 		}
-		takers, err := t.takers(b)
+		takers, err := t.takers(b, without)
 		if err != nil || len(takers) == 0 {
 			return err
 		}
@@ -177,7 +180,7 @@ func (db *DB) HandOut(ctx context.Context, budgetID int64) (out bucket.Handout, 
 
 // takers returns the buckets that units can be handed out to, by ordinal, with their newest epochs
 // locked: online with an open epoch, or taken offline by the service and ended.
-func (t *tx) takers(b *budgetRow) ([]*bucketRow, error) {
+func (t *tx) takers(b *budgetRow, without []bucket.Lane) ([]*bucketRow, error) {
 	all, err := t.buckets(b.ID)
 	if err != nil {
 		return nil, err
@@ -193,6 +196,9 @@ func (t *tx) takers(b *budgetRow) ([]*bucketRow, error) {
 	var out []*bucketRow
 	for i := range all {
 		row := &all[i]
+		if slices.Contains(without, row.lane()) {
+			continue
+		}
 		row.epochRow = *rows[row.position()]
 		if row.ListStatus == online && row.mayGrow() ||
 			row.OfflineBy == string(bucket.ByService) && !row.live() {
@@ -205,7 +211,7 @@ func (t *tx) takers(b *budgetRow) ([]*bucketRow, error) {
 // handOut grants each taker its share; one that is offline gets a new epoch first.
 func (t *tx) handOut(b *budgetRow, takers []*bucketRow) (bucket.Handout, error) {
 	var out bucket.Handout
-	shares := spread(b.releasable(), len(takers))
+	shares := allocation.Spread(b.releasable(), len(takers))
 	for len(shares) > 0 && shares[len(shares)-1] == 0 {
 		shares = shares[:len(shares)-1]
 	}

@@ -30,9 +30,9 @@ func plans() []plan {
 		{"advance", strings.ReplaceAll(advanceEpochs, "$value", "1") + "(" + advanceWhere + ") OR (" +
 			advanceWhere + ")", two},
 		{"trim", trimLines + trimWhere + " OR " + trimWhere, []any{1, 1, 1, 1, 2, 1, 1, 1}},
-		{"unfinished", selectUnfinished, []any{500}},
+		{"unfinished", selectUnfinished + inKeyOrder + ` LIMIT ?`, []any{500}},
 		{"fenced", selectFenced, []any{500}},
-		{"pending grants", selectPendingGrants, []any{500}},
+		{"pending grants", selectPendingGrants + grantOrder + ` LIMIT ?`, []any{500}},
 		{"live", selectLive, []any{[]byte("sql"), 0, 1, 1, 1, 500}},
 		{"stale", selectStale, []any{[]byte("sql"), 0, 2, 500}},
 		{"judge", selectJudgement + selectJudged + ofBudget + "?, ?)", []any{1, 1, id, id}},

@@ -19,10 +19,11 @@ import (
 func RunSQL(t *testing.T, open func(t *testing.T, clock func() time.Time) bucket.SQL) {
 	for _, group := range [][]sqlTest{
 		definitionTests, commitTests, matchTests, judgeTests, returnTests, applyTests, handOutTests,
-		endingTests, adjustmentTests, laneTests, choreTests, auditTests, raceTests, moreRaceTests,
+		endingTests, adjustmentTests, laneTests, choreTests, auditTests, raceTests, raceMoveTests,
 	} {
 		for _, test := range group {
 			t.Run(test.name, func(t *testing.T) {
+				t.Parallel() // a database mostly waits for its disk
 				clock := NewSQLClock()
 				w := newSQLWorld(t, open(t, clock.Now), clock)
 				test.run(w)
@@ -69,7 +70,6 @@ type sqlWorld struct {
 	clock   *SQLClock
 	books   map[sqlLife]*sqlBook
 	budgets []int64
-	nonces  int
 }
 
 // sqlLife names an epoch by its numbers.

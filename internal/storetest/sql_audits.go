@@ -87,5 +87,6 @@ func auditsNoBudget(w *sqlWorld) {
 			w.Errorf("%s: %v, want budget_not_found", name, err)
 		}
 	}
-	equal(w, "figures", fmt.Sprint(w.figures(b.ID)), fmt.Sprint(ledger.Figures{Total: 10, Remaining: 10, Online: 1}))
+	equal(w, "figures", fmt.Sprint(w.figures(b.ID)),
+		fmt.Sprint(ledger.Figures{Total: 10, Remaining: 10, Online: 1}))
 }

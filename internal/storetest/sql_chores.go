@@ -22,6 +22,7 @@ var choreTests = []sqlTest{
 	{"unfinished/epochs", unfinishedEpochs},
 	{"unfinished/grants", unfinishedGrants},
 	{"unfinished/budgets and shrinks", unfinishedBudgets},
+	{"unfinished/without lanes", withoutLanes},
 	{"unfinished/of one budget", unfinishedOf},
 	{"runs/one at a time", runsOne},
 	{"now/follows the clock in whole milliseconds", nowFollows},
@@ -147,7 +148,8 @@ func (w *sqlWorld) createOn(d budget.Definition, lane bucket.Lane) bucket.Budget
 
 func refsOf(epochs []bucket.EpochOf) (refs []bucket.Ref) {
 	for _, e := range epochs {
-		refs = append(refs, bucket.Ref{Bucket: e.Row.Bucket, Epoch: e.Row.Number, Activation: e.Row.Activation})
+		refs = append(refs, bucket.Ref{Bucket: e.Row.Bucket, Epoch: e.Row.Number,
+			Activation: e.Row.Activation})
 	}
 	slices.SortFunc(refs, func(a, b bucket.Ref) int { return int(a.Bucket - b.Bucket) })
 	return refs
@@ -249,7 +251,10 @@ func unfinishedBudgets(w *sqlWorld) {
 	paused := true
 	must(w.db.Change(w.ctx, ids[2], bucket.Change{Paused: &paused}))(w)
 	last := w.read(ids[2]).Buckets[0].Ref()
-	w.offline(ids[2], last, bucket.ByOperator, false, nil) // no bucket online and U
+	w.offline(ids[2], last, bucket.ByService, false, nil) // no bucket online and U
+	away := w.create("away", 30, 1)
+	must(w.db.Change(w.ctx, away.ID, bucket.Change{Paused: &paused}))(w)
+	w.offline(away.ID, away.Buckets[0].Ref(), bucket.ByOperator, false, nil) // as the operator wants it
 	w.offline(fine.ID, fine.Buckets[0].Ref(), bucket.ByService, false, nil)
 	offline := must(w.db.Unfinished(w.ctx, 100))(w).Offline
 	slices.Sort(offline)
@@ -259,6 +264,38 @@ func unfinishedBudgets(w *sqlWorld) {
 	must(w.db.Reopen(w.ctx, ids[1], lost.Bucket))(w)
 	equal(w, "offline after a reopen", len(must(w.db.Unfinished(w.ctx, 100))(w).Offline), 2)
 	equal(w, "offline, limited", len(must(w.db.Unfinished(w.ctx, 1))(w).Offline), 1)
+}
+
+// withoutLanes: what lies on lanes that cannot be used does not hide the rest, and gets no units.
+func withoutLanes(w *sqlWorld) {
+	b := w.createOnly(definition("b", 30, 3))
+	lane := b.Buckets[0].Lane
+	all := must(w.db.Unfinished(w.ctx, 100))(w)
+	equal(w, "epochs", len(all.Epochs), 3)
+	equal(w, "grants", len(all.Grants), 3)
+	some := must(w.db.Unfinished(w.ctx, 100, lane))(w)
+	equal(w, "epochs elsewhere", len(some.Epochs), 2)
+	equal(w, "grants elsewhere", len(some.Grants), 2)
+	for _, e := range some.Epochs {
+		if e.Lane == lane {
+			w.Errorf("epoch %+v is on the lane left out", e)
+		}
+	}
+	w.ok(w.db.Fence(w.ctx, b.Buckets[1].Ref(), "a test"))
+	fenced := must(w.db.Unfinished(w.ctx, 100))(w)
+	equal(w, "epochs that are not fenced", len(fenced.Epochs), 2)
+	equal(w, "grants that are not fenced", len(fenced.Grants), 2)
+	equal(w, "fenced", len(fenced.Fenced), 1)
+
+	c := w.create("c", 30, 3)
+	w.adjusts(w.adjustment(c, "more", 10), bucket.AdjustmentDone, false)
+	h := must(w.db.HandOut(w.ctx, c.ID, c.Buckets[0].Lane))(w)
+	equal(w, "grants", len(h.Grants), 2)
+	for _, g := range h.Grants {
+		if g.Lane == c.Buckets[0].Lane {
+			w.Errorf("%+v was handed out to the lane left out", g)
+		}
+	}
 }
 
 func unfinishedOf(w *sqlWorld) {
@@ -294,7 +331,8 @@ func runsOne(w *sqlWorld) {
 	equal(w, "first", first, run)
 	second := bucket.Run{Budget: b.ID, Target: b.Buckets[0].Ref(), Units: 7}
 	equal(w, "while it goes on", must(w.db.BeginRun(w.ctx, second))(w), first)
-	elsewhere := must(w.db.BeginRun(w.ctx, bucket.Run{Budget: other.ID, Target: other.Buckets[0].Ref()}))(w)
+	theirs := bucket.Run{Budget: other.ID, Target: other.Buckets[0].Ref()}
+	elsewhere := must(w.db.BeginRun(w.ctx, theirs))(w)
 	equal(w, "another budget's", elsewhere.Number, 1)
 	w.ok(w.db.EndRun(w.ctx, b.ID, 2, 5)) // not that one
 	equal(w, "still", must(w.db.BeginRun(w.ctx, second))(w), first)
@@ -304,7 +342,7 @@ func runsOne(w *sqlWorld) {
 	equal(w, "second", must(w.db.BeginRun(w.ctx, second))(w), second)
 	w.ok(w.db.EndRun(w.ctx, b.ID, 1, 9)) // late
 	equal(w, "second, after a late end", must(w.db.BeginRun(w.ctx, run))(w), second)
-	equal(w, "another budget's still", must(w.db.BeginRun(w.ctx, bucket.Run{Budget: other.ID}))(w), elsewhere)
+	equal(w, "another budget's still", must(w.db.BeginRun(w.ctx, theirs))(w), elsewhere)
 	_, err := w.db.BeginRun(w.ctx, bucket.Run{Budget: other.ID + 1})
 	w.refused(err, budget.BudgetNotFound)
 }

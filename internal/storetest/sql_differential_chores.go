@@ -19,7 +19,9 @@ type diffAdjustment struct {
 }
 
 var diffAdjustGoals = []diffGoal{
-	{"append: done", always(func(g *diffRun) diffOp { return g.adjust(g.any(), int64(g.between(1, 60))) })},
+	{"append: done", always(func(g *diffRun) diffOp {
+		return g.adjust(g.any(), int64(g.between(1, 60)))
+	})},
 	{"append: replayed", func(g *diffRun) (diffOp, bool) {
 		b, a, found := g.adjusted(func(a diffAdjustment) bool { return a.quantity > 0 })
 		return diffAdjust(b, a), found
@@ -73,7 +75,8 @@ var diffAdjustGoals = []diffGoal{
 		return op, found
 	}},
 	{"adjust: amount_exceeds_remaining", func(g *diffRun) (diffOp, bool) {
-		if b, a, found := g.adjusted(func(a diffAdjustment) bool { return a.pending }); found && g.chance(3) {
+		b, a, found := g.adjusted(func(a diffAdjustment) bool { return a.pending })
+		if found && g.chance(3) {
 			if late := a.deadline - g.elapsed(); late > 0 { // past its deadline
 				g.quiet(diffOp{"wait for the deadline", func(s *diffStore) diffAnswer {
 					s.clock.Advance(late)
@@ -82,7 +85,7 @@ var diffAdjustGoals = []diffGoal{
 			}
 			return diffAdjust(b, a), true
 		}
-		b := g.any()
+		b = g.any()
 		f, err := g.ref.db.Figures(g.ref.ctx, g.ref.id(b.index))
 		free := max(f.Undistributed, f.Undistributed+f.Remaining+f.Unsettled+f.Returning-f.PendingShrink)
 		if err != nil || free+1 >= f.Total-f.PendingShrink {
@@ -148,7 +151,9 @@ func diffAdjust(b *diffBudget, a diffAdjustment) diffOp {
 }
 
 var diffLaneGoals = []diffGoal{
-	{"lane: read", always(func(g *diffRun) diffOp { return diffLane(laneOf(g.random.IntN(diffLanes))) })},
+	{"lane: read", always(func(g *diffRun) diffOp {
+		return diffLane(laneOf(g.random.IntN(diffLanes)))
+	})},
 	{"lane: made", always(func(g *diffRun) diffOp {
 		g.names++
 		op := diffLane(bucket.Lane{Instance: fmt.Sprint("spare-", g.names)})
@@ -161,7 +166,9 @@ var diffLaneGoals = []diffGoal{
 		return op
 	})},
 	{"next activation: moved", always(func(g *diffRun) diffOp { return g.nextActivation(0) })},
-	{"next activation: not moved", always(func(g *diffRun) diffOp { return g.nextActivation(int64(g.between(1, 3))) })},
+	{"next activation: not moved", always(func(g *diffRun) diffOp {
+		return g.nextActivation(int64(g.between(1, 3)))
+	})},
 	{"next activation: instance_not_found", always(func(*diffRun) diffOp {
 		return diffNext(bucket.Lane{Instance: "nowhere", Index: 7}, 1, "x")
 	})},
@@ -181,17 +188,18 @@ var diffLaneGoals = []diffGoal{
 		if g.chance(4) {
 			found = false
 		}
-		return diffOp{fmt.Sprintf("live %v after %v %v, %d", lane, after, found, limit), func(s *diffStore) diffAnswer {
-			ref := bucket.Ref{}
-			if found {
-				ref = s.ref(after)
-			}
-			list, err := s.db.Live(s.ctx, lane, ref, limit)
-			if err != nil {
-				return failure("live", err)
-			}
-			return answer("live: read", "%s", s.epochsOf(list))
-		}}
+		return diffOp{fmt.Sprintf("live %v after %v %v, %d", lane, after, found, limit),
+			func(s *diffStore) diffAnswer {
+				ref := bucket.Ref{}
+				if found {
+					ref = s.ref(after)
+				}
+				list, err := s.db.Live(s.ctx, lane, ref, limit)
+				if err != nil {
+					return failure("live", err)
+				}
+				return answer("live: read", "%s", s.epochsOf(list))
+			}}
 	})},
 }
 
@@ -216,16 +224,17 @@ func (g *diffRun) nextActivation(off int64) diffOp {
 }
 
 func diffNext(lane bucket.Lane, from int64, identity string) diffOp {
-	return diffOp{fmt.Sprintf("next activation of %v from %d %s", lane, from, identity), func(s *diffStore) diffAnswer {
-		row, err := s.db.NextActivation(s.ctx, lane, from, identity)
-		switch {
-		case err != nil:
-			return failure("next activation", err)
-		case row.Identity == identity:
-			return answer("next activation: moved", "%+v", row)
-		}
-		return answer("next activation: not moved", "%+v", row)
-	}}
+	return diffOp{fmt.Sprintf("next activation of %v from %d %s", lane, from, identity),
+		func(s *diffStore) diffAnswer {
+			row, err := s.db.NextActivation(s.ctx, lane, from, identity)
+			switch {
+			case err != nil:
+				return failure("next activation", err)
+			case row.Identity == identity:
+				return answer("next activation: moved", "%+v", row)
+			}
+			return answer("next activation: not moved", "%+v", row)
+		}}
 }
 
 var diffChoreGoals = []diffGoal{
@@ -258,17 +267,18 @@ var diffChoreGoals = []diffGoal{
 
 func (g *diffRun) beginRun(b *diffBudget, result string) diffOp {
 	units, ordinal := int64(g.between(1, 100)), g.random.IntN(len(b.made.lanes))
-	return diffOp{fmt.Sprintf("begin run of %d, %d to bucket %d", b.index, units, ordinal), func(s *diffStore) diffAnswer {
-		run, err := s.db.BeginRun(s.ctx, bucket.Run{Budget: s.id(b.index), Units: units,
-			Target: s.ref(diffPlace{b.index, ordinal, 1})})
-		if err != nil {
-			return failure("run", err)
-		}
-		if s == g.ref {
-			b.runs = run.Number
-		}
-		return answer(result, "#%d to %s %d", run.Number, s.refText(run.Target), run.Units)
-	}}
+	return diffOp{fmt.Sprintf("begin run of %d, %d to bucket %d", b.index, units, ordinal),
+		func(s *diffStore) diffAnswer {
+			run, err := s.db.BeginRun(s.ctx, bucket.Run{Budget: s.id(b.index), Units: units,
+				Target: s.ref(diffPlace{b.index, ordinal, 1})})
+			if err != nil {
+				return failure("run", err)
+			}
+			if s == g.ref {
+				b.runs = run.Number
+			}
+			return answer(result, "#%d to %s %d", run.Number, s.refText(run.Target), run.Units)
+		}}
 }
 
 func diffEndRun(b *diffBudget, number int64) diffOp {
@@ -303,16 +313,14 @@ func (s *diffStore) unfinished(u bucket.Unfinished) string {
 		texts = append(texts, "offline "+s.indexOf(id))
 	}
 	slices.Sort(texts)
-	return fmt.Sprintf("epochs %s\n   grants %s\n   fenced %s\n   %s", s.epochsOf(u.Epochs), s.grants(u.Grants),
-		s.epochsOf(u.Fenced), strings.Join(texts, "; "))
+	return fmt.Sprintf("epochs %s\n   grants %s\n   fenced %s\n   %s", s.epochsOf(u.Epochs),
+		s.grants(u.Grants), s.epochsOf(u.Fenced), strings.Join(texts, "; "))
 }
 
 // indexOf is a budget's place in the sequence.
 func (s *diffStore) indexOf(id int64) string {
-	for index := range s.budgets {
-		if s.budgets[index].id == id {
-			return fmt.Sprint(index)
-		}
+	if index, found := s.indices[id]; found {
+		return fmt.Sprint(index)
 	}
 	return fmt.Sprintf("unknown budget %d", id)
 }

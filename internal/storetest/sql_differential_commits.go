@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/budgetd/budgetd/bucket"
 	"github.com/budgetd/budgetd/ledger"
@@ -250,21 +251,39 @@ func (g *diffRun) commit() diffOp {
 	return diffCommit(logs[:min(len(logs), g.between(1, 8))])
 }
 
-// commitExpired commits what a budget whose end has come still has in its logs, or ends one first.
+// commitExpired commits what a budget has in its logs once its end has come, and takes the end
+// away.
 func (g *diffRun) commitExpired() (diffOp, bool) {
-	over := func(b *diffBudget) bool {
-		end := g.ref.read(b.index).EndAt
-		return !end.IsZero() && !g.ref.db.Now().Before(end)
+	b := g.any()
+	logs := g.behind(func(one *diffBudget) bool { return one == b })
+	end := g.elapsed() + time.Second
+	if len(logs) == 0 || b.made.start >= end {
+		return diffOp{}, false
 	}
-	if logs := g.behind(over); len(logs) > 0 {
-		return diffCommit(logs), true
-	}
-	g.deduct(20)
-	return g.commit(), true
+	g.do(diffEnd(b, end))
+	g.quiet(diffOp{"wait for the end", func(s *diffStore) diffAnswer {
+		s.clock.Advance(time.Second)
+		return diffAnswer{}
+	}})
+	g.do(diffCommit(logs))
+	return diffEnd(b, 0), true
+}
+
+// diffEnd changes a budget's end.
+func diffEnd(b *diffBudget, end time.Duration) diffOp {
+	return diffOp{fmt.Sprintf("change %d to end at %v", b.index, end), func(s *diffStore) diffAnswer {
+		at := s.at(end)
+		d, err := s.db.Change(s.ctx, s.id(b.index), bucket.Change{EndAt: &at})
+		if err != nil {
+			return failure("change", err)
+		}
+		return answer("change: changed", "%s", s.definition(d))
+	}}
 }
 
 // commitOf commits a certain log of a newest epoch, beside one or two others.
-func (g *diffRun) commitOf(wanted func(ledger.Epoch) bool, log func(at diffPlace) diffLog) (diffOp, bool) {
+func (g *diffRun) commitOf(wanted func(ledger.Epoch) bool, log func(at diffPlace) diffLog) (
+	diffOp, bool) {
 	at, found := g.place(func(b *diffBudget, shard bucket.Bucket) bool {
 		return wanted(shard.Epoch) &&
 			g.ref.books[diffPlace{b.index, shard.Ordinal, shard.Epoch.Number}] != nil

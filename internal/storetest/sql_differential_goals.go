@@ -79,10 +79,11 @@ var diffDefinitionGoals = []diffGoal{
 	{"change: version_conflict", always(func(g *diffRun) diffOp { return g.change(g.any(), 1) })},
 	{"change: invalid", always(func(g *diffRun) diffOp {
 		b, bad := g.any(), int64(-1)
-		return diffOp{fmt.Sprintf("change %d to a sharding quantity of -1", b.index), func(s *diffStore) diffAnswer {
-			_, err := s.db.Change(s.ctx, s.id(b.index), bucket.Change{ShardingQuantity: &bad})
-			return failure("change", err)
-		}}
+		return diffOp{fmt.Sprintf("change %d to a sharding quantity of -1", b.index),
+			func(s *diffStore) diffAnswer {
+				_, err := s.db.Change(s.ctx, s.id(b.index), bucket.Change{ShardingQuantity: &bad})
+				return failure("change", err)
+			}}
 	})},
 	{"budget: found", always(func(g *diffRun) diffOp { return diffRead(g.any().index) })},
 	{"budget: by name", always(func(g *diffRun) diffOp {
@@ -102,11 +103,13 @@ var diffDefinitionGoals = []diffGoal{
 	})},
 	{"budgets: page", always(func(g *diffRun) diffOp {
 		after := pick(g, g.all).index
-		page := bucket.Page{Size: g.between(1, 8), Tenant: pick(g, []string{"", "games", "none"}),
-			Status: pick(g, []budget.Status{"", budget.Pending, budget.Effective, budget.Paused, budget.Expired})}
+		statuses := []budget.Status{"", budget.Pending, budget.Effective, budget.Paused, budget.Expired}
+		page := bucket.Page{Size: g.between(1, 8), Status: pick(g, statuses),
+			Tenant: pick(g, []string{"", "games", "none"})}
 		return diffOp{fmt.Sprintf("budgets after %d %+v", after, page), func(s *diffStore) diffAnswer {
-			page.AfterID = s.id(after)
-			found, err := s.db.Budgets(s.ctx, page)
+			mine := page
+			mine.AfterID = s.id(after)
+			found, err := s.db.Budgets(s.ctx, mine)
 			if err != nil {
 				return failure("budgets", err)
 			}
@@ -178,8 +181,8 @@ func (g *diffRun) definition() diffDefinition {
 	return d
 }
 
-// create makes a budget that replaces one of those that operations are about, whose epochs are
-// lost.
+// create makes a budget that replaces one of those that operations are about. That one's epochs are
+// lost, and its accounts must agree then.
 func (g *diffRun) create() diffOp {
 	made := g.definition()
 	b := &diffBudget{index: len(g.all), made: made}
@@ -193,6 +196,8 @@ func (g *diffRun) create() diffOp {
 	for ordinal := range old.Buckets {
 		g.do(diffLose(diffPlace{g.active[i].index, ordinal, old.Buckets[ordinal].Epoch.Number}))
 	}
+	g.do(diffSweep(g.active[i].index))
+	g.do(diffAccounts(g.active[i].index))
 	g.active[i] = b
 	return diffCreate(made)
 }
@@ -211,7 +216,7 @@ func diffCreate(d diffDefinition) diffOp {
 			ids.buckets = append(ids.buckets, b.Buckets[i].ID)
 			s.buckets[b.Buckets[i].ID] = diffPlace{budget: len(s.budgets), ordinal: i}
 		}
-		s.lists[len(s.budgets)] = b.ListVersion
+		s.lists[len(s.budgets)], s.indices[b.ID] = b.ListVersion, len(s.budgets)
 		s.budgets = append(s.budgets, ids)
 		return answer("create: created", "%s", s.budget(b))
 	}}
@@ -223,7 +228,8 @@ func (g *diffRun) change(b *diffBudget, off int64) diffOp {
 	if off != 0 || g.chance(2) {
 		change.IfVersion = g.ref.read(b.index).Version + off
 	}
-	paused, sharding, cnt, end := g.chance(4), int64(g.between(0, 60)), g.between(0, 9), time.Duration(0)
+	paused, sharding, cnt := g.chance(4), int64(g.between(0, 60)), g.between(0, 9)
+	end := time.Duration(0)
 	if g.chance(2) {
 		change.Paused = &paused
 	}
@@ -240,8 +246,8 @@ func (g *diffRun) change(b *diffBudget, off int64) diffOp {
 	if b.made.start >= end { // an end before the start is refused; keep it out
 		end = 0
 	}
-	what := fmt.Sprintf("change %d from version %d: paused %v, sharding %d, cnt %d, end %v (%v)", b.index,
-		change.IfVersion, paused, sharding, cnt, end, setEnd)
+	what := fmt.Sprintf("change %d from version %d: paused %v, sharding %d, cnt %d, end %v (%v)",
+		b.index, change.IfVersion, paused, sharding, cnt, end, setEnd)
 	return diffOp{what, func(s *diffStore) diffAnswer {
 		mine := change
 		if setEnd {

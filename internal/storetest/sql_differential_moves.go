@@ -22,7 +22,9 @@ var diffGrantGoals = []diffGoal{
 	}},
 	{"apply: nothing", func(g *diffRun) (diffOp, bool) {
 		much := g.chance(2)
-		at, found := g.place(func(_ *diffBudget, shard bucket.Bucket) bool { return much || !mayGrow(shard) })
+		at, found := g.place(func(_ *diffBudget, shard bucket.Bucket) bool {
+			return much || !mayGrow(shard)
+		})
 		if much {
 			return g.apply(at, 10_000, true), found
 		}
@@ -49,11 +51,15 @@ var diffGrantGoals = []diffGoal{
 		return diffHandOut(b.index)
 	})},
 	{"reopen: opened", func(g *diffRun) (diffOp, bool) {
-		at, found := g.place(func(_ *diffBudget, shard bucket.Bucket) bool { return !shard.Epoch.Status.Live() })
+		at, found := g.place(func(_ *diffBudget, shard bucket.Bucket) bool {
+			return !shard.Epoch.Status.Live()
+		})
 		return diffReopen(at), found
 	}},
 	{"reopen: nothing", func(g *diffRun) (diffOp, bool) {
-		at, found := g.place(func(_ *diffBudget, shard bucket.Bucket) bool { return shard.Epoch.Status.Live() })
+		at, found := g.place(func(_ *diffBudget, shard bucket.Bucket) bool {
+			return shard.Epoch.Status.Live()
+		})
 		return diffReopen(at), found
 	}},
 	{"mark open: opened", func(g *diffRun) (diffOp, bool) {
@@ -66,7 +72,7 @@ var diffGrantGoals = []diffGoal{
 		at, found := g.place(func(_ *diffBudget, shard bucket.Bucket) bool {
 			return shard.Epoch.Status != ledger.Opening
 		})
-		return diffMarkOpen([]diffPlace{at}), found
+		return diffMarkOpen([]diffPlace{at}, "mark open: nothing"), found
 	}},
 }
 
@@ -86,17 +92,18 @@ func (g *diffRun) apply(at diffPlace, units int, unbounded bool) diffOp {
 	if units > 1_000 {
 		need = int64(units)
 	}
-	return diffOp{fmt.Sprintf("apply %v %d %d unbounded %v", at, need, units, unbounded), func(s *diffStore) diffAnswer {
-		order, err := s.db.Apply(s.ctx, s.id(at.budget), bucket.Want{
-			Ref: s.ref(at), Need: need, Units: int64(units), Unbounded: unbounded})
-		switch {
-		case err != nil:
-			return failure("apply", err)
-		case order == nil:
-			return answer("apply: nothing", "nothing")
-		}
-		return answer("apply: granted", "%s", s.order(order))
-	}}
+	return diffOp{fmt.Sprintf("apply %v %d %d unbounded %v", at, need, units, unbounded),
+		func(s *diffStore) diffAnswer {
+			order, err := s.db.Apply(s.ctx, s.id(at.budget), bucket.Want{
+				Ref: s.ref(at), Need: need, Units: int64(units), Unbounded: unbounded})
+			switch {
+			case err != nil:
+				return failure("apply", err)
+			case order == nil:
+				return answer("apply: nothing", "nothing")
+			}
+			return answer("apply: granted", "%s", s.order(order))
+		}}
 }
 
 func (s *diffStore) handout(verb string, h bucket.Handout) diffAnswer {
@@ -157,28 +164,27 @@ func (g *diffRun) markOpen(at diffPlace) diffOp {
 		}
 		return diffAnswer{}
 	}})
-	return diffMarkOpen(places)
+	return diffMarkOpen(places, "mark open: opened")
 }
 
-func diffMarkOpen(places []diffPlace) diffOp {
+func diffMarkOpen(places []diffPlace, result string) diffOp {
 	return diffOp{fmt.Sprintf("mark open %v", places), func(s *diffStore) diffAnswer {
 		refs := make([]bucket.Ref, len(places))
-		before := ""
 		for i, p := range places {
 			refs[i] = s.ref(p)
-			before += string(s.row(p).Status)
 		}
 		if err := s.db.MarkOpen(s.ctx, refs); err != nil {
 			return failure("mark open", err)
 		}
-		result, after := "mark open: nothing", ""
-		for _, p := range places {
-			after += string(s.row(p).Status)
+		rows, err := s.db.Epochs(s.ctx, refs)
+		if err != nil {
+			return failure("mark open", err)
 		}
-		if after != before {
-			result = "mark open: opened"
+		text := ""
+		for _, ref := range refs {
+			text += s.epoch(rows[ref]) + "; "
 		}
-		return answer(result, "%s to %s", before, after)
+		return answer(result, "%s", text)
 	}}
 }
 
@@ -233,11 +239,15 @@ var diffEndGoals = []diffGoal{
 		return diffFence(at, g.why(), "fence: nothing"), found
 	}},
 	{"lose: true", func(g *diffRun) (diffOp, bool) {
-		at, found := g.place(func(_ *diffBudget, shard bucket.Bucket) bool { return shard.Epoch.Fenced != "" })
+		at, found := g.place(func(_ *diffBudget, shard bucket.Bucket) bool {
+			return shard.Epoch.Fenced != ""
+		})
 		return diffLose(at), found
 	}},
 	{"lose: false", func(g *diffRun) (diffOp, bool) {
-		at, found := g.place(func(_ *diffBudget, shard bucket.Bucket) bool { return !shard.Epoch.Status.Live() })
+		at, found := g.place(func(_ *diffBudget, shard bucket.Bucket) bool {
+			return !shard.Epoch.Status.Live()
+		})
 		return diffLose(at), found
 	}},
 }
@@ -266,13 +276,15 @@ func (g *diffRun) endLast() (diffOp, bool) {
 			g.ref.read(b.index).StatusAt(now) == budget.Effective
 	})
 	if !found { // take more buckets offline
-		at, found = g.place(func(_ *diffBudget, shard bucket.Bucket) bool { return shard.Epoch.Status == ledger.Open })
+		at, found = g.place(func(_ *diffBudget, shard bucket.Bucket) bool {
+			return shard.Epoch.Status == ledger.Open
+		})
 	}
 	return g.ending(at, false), found
 }
 
-// close closes an epoch that is closing: its log, the ledger up to there, its row. Where none is, it
-// begins to end one.
+// close closes an epoch that is closing: its log, the ledger up to there, its row. Where none is,
+// it begins to end one.
 func (g *diffRun) close(into bool) (diffOp, bool) {
 	in := func(status ledger.Status) func(b *diffBudget, shard bucket.Bucket) bool {
 		return func(b *diffBudget, shard bucket.Bucket) bool {
@@ -316,28 +328,29 @@ func (g *diffRun) close(into bool) (diffOp, bool) {
 
 // diffClose closes an epoch by the last entry of its log, or by one whose balance is off.
 func diffClose(at diffPlace, target *diffPlace, off int64) diffOp {
-	return diffOp{fmt.Sprintf("close %v into %v off by %d", at, target, off), func(s *diffStore) diffAnswer {
-		book := s.books[at]
-		entry := book.entries[len(book.entries)-1]
-		if off != 0 {
-			forged := sqlBook{ref: book.ref, balance: book.balance + off, grants: book.grants}
-			forged.entries = book.entries[:len(book.entries):len(book.entries)]
-			entry = forged.close()
-		}
-		var to *bucket.Ref
-		if target != nil {
-			ref := s.ref(*target)
-			to = &ref
-		}
-		order, err := s.db.CloseEpoch(s.ctx, s.id(at.budget), s.ref(at), entry, to)
-		switch {
-		case err != nil:
-			return failure("close", err)
-		case order == nil:
-			return answer("close: to the total", "%s", s.epoch(s.row(at)))
-		}
-		return answer("close: to a target", "%s %s", s.order(order), s.epoch(s.row(at)))
-	}}
+	return diffOp{fmt.Sprintf("close %v into %v off by %d", at, target, off),
+		func(s *diffStore) diffAnswer {
+			book := s.books[at]
+			entry := book.entries[len(book.entries)-1]
+			if off != 0 {
+				forged := sqlBook{ref: book.ref, balance: book.balance + off, grants: book.grants}
+				forged.entries = book.entries[:len(book.entries):len(book.entries)]
+				entry = forged.close()
+			}
+			var to *bucket.Ref
+			if target != nil {
+				ref := s.ref(*target)
+				to = &ref
+			}
+			order, err := s.db.CloseEpoch(s.ctx, s.id(at.budget), s.ref(at), entry, to)
+			switch {
+			case err != nil:
+				return failure("close", err)
+			case order == nil:
+				return answer("close: to the total", "%s", s.epoch(s.row(at)))
+			}
+			return answer("close: to a target", "%s %s", s.order(order), s.epoch(s.row(at)))
+		}}
 }
 
 func diffFence(at diffPlace, why, result string) diffOp {

@@ -32,6 +32,7 @@ type diffStore struct {
 	// offset is what the database's clock shows more than the clock it follows.
 	offset  time.Duration
 	budgets []diffIDs
+	indices map[int64]int       // by a budget's id
 	buckets map[int64]diffPlace // by id, without the epoch
 	books   map[diffPlace]*sqlBook
 	lists   map[int]int64 // list versions last seen
@@ -47,7 +48,8 @@ func newDiffStore(t *testing.T, ctx context.Context, start time.Time, open SQLOp
 	db := open(t, clock.Now)
 	return &diffStore{
 		ctx: ctx, db: db, clock: clock, start: start, offset: db.Now().Sub(start),
-		buckets: map[int64]diffPlace{}, books: map[diffPlace]*sqlBook{}, lists: map[int]int64{},
+		indices: map[int64]int{}, buckets: map[int64]diffPlace{}, lists: map[int]int64{},
+		books: map[diffPlace]*sqlBook{},
 	}
 }
 
@@ -157,7 +159,8 @@ func (s *diffStore) deduction(d ledger.Deduction) string {
 func (s *diffStore) outcome(o ledger.Outcome) string {
 	text := s.position(o.Position)
 	if d := o.Duplicate; d != nil {
-		text += fmt.Sprintf(" %s %q %d %x %s", d.Reason, d.RequestID, d.Amount, d.Nonce, s.position(d.Position))
+		text += fmt.Sprintf(" %s %q %d %x %s", d.Reason, d.RequestID, d.Amount, d.Nonce,
+			s.position(d.Position))
 	}
 	if o.Deduction != nil {
 		text += " " + s.deduction(*o.Deduction)
@@ -166,15 +169,15 @@ func (s *diffStore) outcome(o ledger.Outcome) string {
 }
 
 func (s *diffStore) definition(d budget.Definition) string {
-	return fmt.Sprintf("%s/%s %q %s %s %s T%d x%d sharding %d cnt %d from %s to %s paused %v v%d %s %s",
-		d.Tenant, d.Name, d.GLCode, d.Unit, d.Durability, d.Type, d.TotalQuantity, d.BucketQuantity,
-		d.ShardingQuantity, d.AdjustCnt, s.since(d.StartAt), s.since(d.EndAt), d.Paused, d.Version,
-		s.since(d.CreatedAt), s.since(d.UpdatedAt))
+	return fmt.Sprintf("%s/%s %q %s %s %s T%d x%d sharding %d cnt %d from %s to %s paused %v "+
+		"v%d %s %s", d.Tenant, d.Name, d.GLCode, d.Unit, d.Durability, d.Type, d.TotalQuantity,
+		d.BucketQuantity, d.ShardingQuantity, d.AdjustCnt, s.since(d.StartAt), s.since(d.EndAt),
+		d.Paused, d.Version, s.since(d.CreatedAt), s.since(d.UpdatedAt))
 }
 
 func (s *diffStore) bucket(b bucket.Bucket) string {
-	return fmt.Sprintf("%d %s %v online %v %q out %d cnt %d %s [%s]", b.Ordinal, b.Key, b.Lane, b.Online,
-		b.OfflineBy, b.OutQuantity, b.OutCnt, s.since(b.UpdatedAt), s.epoch(b.Epoch))
+	return fmt.Sprintf("%d %s %v online %v %q out %d cnt %d %s [%s]", b.Ordinal, b.Key, b.Lane,
+		b.Online, b.OfflineBy, b.OutQuantity, b.OutCnt, s.since(b.UpdatedAt), s.epoch(b.Epoch))
 }
 
 func (s *diffStore) budget(b bucket.Budget) string {
@@ -189,7 +192,7 @@ func (s *diffStore) epochsOf(epochs []bucket.EpochOf) string {
 	texts := make([]string, len(epochs))
 	for i, e := range epochs {
 		texts[i] = fmt.Sprintf("%v %v", e.Lane, s.epoch(e.Row))
-		if s.place(e.Row.Bucket, 0).budget >= len(s.budgets) || s.budgets[s.place(e.Row.Bucket, 0).budget].id != e.Budget {
+		if index, found := s.indices[e.Budget]; !found || index != s.place(e.Row.Bucket, 0).budget {
 			texts[i] += " of another budget"
 		}
 	}
@@ -227,7 +230,8 @@ func failure(verb string, err error) diffAnswer {
 		for _, f := range refusal.Fields {
 			text += " " + f.Field
 		}
-		if kind := refusal.Code.Kind(); kind == budget.MayBeDone || refusal.Code == budget.Unavailable && refusal.Err != nil {
+		if kind := refusal.Code.Kind(); kind == budget.MayBeDone ||
+			refusal.Code == budget.Unavailable && refusal.Err != nil {
 			text += ": " + refusal.Error()
 		}
 		return answer(verb+": "+string(refusal.Code), "%s", text)

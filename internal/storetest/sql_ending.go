@@ -26,6 +26,12 @@ var endingTests = []sqlTest{
 	{"fence/stops an epoch", fenceStops},
 }
 
+// ends begins to end an epoch, and returns whether it did.
+func (w *sqlWorld) ends(budgetID int64, ref bucket.Ref, keep bool) bool {
+	w.Helper()
+	return must(w.db.Ending(w.ctx, budgetID, ref, bucket.ByService, keep))(w)
+}
+
 func endingTakes(w *sqlWorld) {
 	b := w.create("b", 30, 3)
 	for i, by := range []bucket.OfflineBy{bucket.ByOperator, bucket.ByService} {
@@ -41,8 +47,17 @@ func endingTakes(w *sqlWorld) {
 			w.Errorf("list version %d became %d", before.ListVersion, after.ListVersion)
 		}
 		w.unchanged(b.ID, "a repeated ending", func() {
-			equal(w, "again", must(w.db.Ending(w.ctx, b.ID, ref, bucket.ByOperator, false))(w), false)
+			equal(w, "again", must(w.db.Ending(w.ctx, b.ID, ref, by, false))(w), false)
+			equal(w, "by the service", must(w.db.Ending(w.ctx, b.ID, ref, bucket.ByService, false))(w), false)
 		})
+	}
+	// What the service took offline, an operator can keep offline.
+	before := w.read(b.ID)
+	equal(w, "claimed", must(w.db.Ending(w.ctx, b.ID, b.Buckets[1].Ref(), bucket.ByOperator, false))(w), false)
+	after := w.read(b.ID)
+	equal(w, "then taken offline by", after.Buckets[1].OfflineBy, bucket.ByOperator)
+	if after.ListVersion <= before.ListVersion {
+		w.Errorf("list version %d became %d", before.ListVersion, after.ListVersion)
 	}
 	equal(w, "figures", w.figures(b.ID),
 		ledger.Figures{Total: 30, Remaining: 10, Unsettled: 20, Online: 1, Offline: 2})
@@ -88,20 +103,20 @@ func endingLast(w *sqlWorld) {
 			must(w.db.Change(w.ctx, b.ID, bucket.Change{Paused: &paused}))(w)
 		}
 		first, last := b.Buckets[0].Ref(), b.Buckets[1].Ref()
-		equal(w, test.name+": the first", must(w.db.Ending(w.ctx, b.ID, first, bucket.ByService, false))(w), true)
+		equal(w, test.name+": the first", w.ends(b.ID, first, false), true)
 		if !test.last {
-			equal(w, test.name, must(w.db.Ending(w.ctx, b.ID, last, bucket.ByService, false))(w), true)
+			equal(w, test.name, w.ends(b.ID, last, false), true)
 			continue
 		}
 		w.unchanged(b.ID, "ending the last bucket", func() {
 			_, err := w.db.Ending(w.ctx, b.ID, last, bucket.ByOperator, false)
 			w.refused(err, budget.LastBucket)
-			again, err := w.db.Ending(w.ctx, b.ID, first, bucket.ByOperator, false)
+			again, err := w.db.Ending(w.ctx, b.ID, first, bucket.ByService, false)
 			if again || err != nil {
 				w.Errorf("a repetition for the one that is closing: %v, %v", again, err)
 			}
 		})
-		equal(w, test.name+", kept", must(w.db.Ending(w.ctx, b.ID, last, bucket.ByService, true))(w), true)
+		equal(w, test.name+", kept", w.ends(b.ID, last, true), true)
 	}
 }
 
@@ -190,6 +205,7 @@ func closeTarget(w *sqlWorld) {
 	equal(w, "grant", *order, bucket.GrantOrder{Ref: to, Number: 2, Amount: 11})
 	read := w.read(b.ID)
 	equal(w, "out_cnt of the target", read.Buckets[1].OutCnt, 1)
+	equal(w, "out_cnt of the donor, whose epoch ended", read.Buckets[0].OutCnt, 0)
 	equal(w, "out_quantity of the target", read.Buckets[1].OutQuantity, 26)
 	equal(w, "outstanding", read.Buckets[1].Epoch.Outstanding, 26)
 	equal(w, "undistributed", w.figures(b.ID).Undistributed, 5)
@@ -377,7 +393,9 @@ func fenceStops(w *sqlWorld) {
 	ref := b.Buckets[0].Ref()
 	w.ok(w.db.Fence(w.ctx, ref, "the log is a list"))
 	equal(w, "why", w.epoch(ref).Fenced, "the log is a list")
-	w.unchanged(b.ID, "another fence", func() { w.ok(w.db.Fence(w.ctx, ref, "the log is a list, too")) })
+	w.unchanged(b.ID, "another fence", func() {
+		w.ok(w.db.Fence(w.ctx, ref, "the log is a list, too"))
+	})
 	equal(w, "status", w.epoch(ref).Status, ledger.Open)
 	equal(w, "outstanding", w.epoch(ref).Outstanding, 10)
 	equal(w, "of another", w.epoch(b.Buckets[1].Ref()).Fenced, "")

@@ -57,7 +57,10 @@ func handOutEvenly(w *sqlWorld) {
 
 func handOutReopens(w *sqlWorld) {
 	b := w.create("b", 40, 4)
-	refs := []bucket.Ref{b.Buckets[0].Ref(), b.Buckets[1].Ref(), b.Buckets[2].Ref(), b.Buckets[3].Ref()}
+	refs := make([]bucket.Ref, 4)
+	for i := range refs {
+		refs[i] = b.Buckets[i].Ref()
+	}
 	w.use(refs[1], "order", 1)
 	w.offline(b.ID, refs[1], bucket.ByService, false, nil)
 	w.offline(b.ID, refs[3], bucket.ByService, false, nil)
@@ -211,8 +214,9 @@ func markOpen(w *sqlWorld) {
 	}
 	w.ok(w.db.MarkOpen(w.ctx, nil))
 	must(w.db.Lose(w.ctx, refs[3]))(w)
-	w.ok(w.db.MarkOpen(w.ctx, []bucket.Ref{refs[2], refs[0],
-		{Bucket: refs[0].Bucket, Epoch: 2, Activation: 1}, {Bucket: 1 << 40, Epoch: 1, Activation: 1}, refs[3]}))
+	none := bucket.Ref{Bucket: 1 << 40, Epoch: 1, Activation: 1}
+	later := bucket.Ref{Bucket: refs[0].Bucket, Epoch: 2, Activation: 1}
+	w.ok(w.db.MarkOpen(w.ctx, []bucket.Ref{refs[2], refs[0], later, none, refs[3]}))
 	for i, want := range []ledger.Status{ledger.Open, ledger.Opening, ledger.Open, ledger.Lost} {
 		equal(w, "status", w.epoch(refs[i]).Status, want)
 	}

@@ -3,6 +3,7 @@ package storetest
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -16,6 +17,7 @@ var matchTests = []sqlTest{
 	{"match/the ledger is ahead of the read", matchAhead},
 	{"match/a bad log spoils no other of its transaction", matchOthers},
 	{"match/an id of a bad log stays free", matchIDStaysFree},
+	{"match/an entry that no column can hold", matchUnfit},
 	{"match/an ended epoch", matchEnded},
 	{"match/a fenced epoch", matchFenced},
 	{"match/an epoch that does not exist", matchUnknown},
@@ -25,7 +27,7 @@ var matchTests = []sqlTest{
 
 // forge returns a log whose last entry is replaced by another line, chained on.
 func (b *sqlBook) forge(line string) ledger.Log {
-	forged := &sqlBook{ref: b.ref, entries: append([]ledger.Entry(nil), b.entries[:len(b.entries)-1]...)}
+	forged := &sqlBook{ref: b.ref, entries: slices.Clone(b.entries[:len(b.entries)-1])}
 	forged.append(line)
 	return forged.log(0)
 }
@@ -38,7 +40,7 @@ func matchLogs(w *sqlWorld) {
 	book.deduct("c", 10)
 	edit := func(change func(*ledger.Log)) ledger.Log {
 		log := book.log(0)
-		log.Entries = append([]ledger.Entry(nil), log.Entries...)
+		log.Entries = slices.Clone(log.Entries)
 		change(&log)
 		return log
 	}
@@ -137,6 +139,30 @@ func matchIDStaysFree(w *sqlWorld) {
 		equal(w, "accepted at", o.Deduction.Position.Bucket, good.ref.Bucket)
 		equal(w, "used", w.figures(b.ID).Used, 3)
 	}
+}
+
+// matchUnfit: what a tampered store holds must stop its own bucket only, not the transaction.
+func matchUnfit(w *sqlWorld) {
+	b := w.create("b", 90, 2)
+	bad, good := w.book(b.Buckets[0].Ref()), w.book(b.Buckets[1].Ref())
+	bad.deduct("replaced below", 1)
+	for i, edit := range []func(r *ledger.Request){
+		func(r *ledger.Request) { r.ID = strings.Repeat("x", 129) },
+		func(r *ledger.Request) { r.ID = "" },
+		func(r *ledger.Request) { r.Reference = strings.Repeat("x", 257) },
+		func(r *ledger.Request) { r.Dimensions = strings.Repeat("x", 1<<16) },
+	} {
+		request := sqlRequest("unfit", 1, "n")
+		edit(&request)
+		forged := bad.forge(ledger.Line(ledger.KindDeduct, 1, ledger.EncodeRequest(request)))
+		good.deduct(fmt.Sprint("order-", i), 1)
+		reports := w.commitLogs(forged, good.log(w.epoch(good.ref).DrainedSeq))
+		w.mismatch(fmt.Sprint("entry ", i), reports[0].Err)
+		if reports[1].Err != nil || len(reports[1].Outcomes) != 1 {
+			w.Errorf("the other log: %+v", reports[1])
+		}
+	}
+	equal(w, "used", w.figures(b.ID).Used, 4)
 }
 
 func matchEnded(w *sqlWorld) {

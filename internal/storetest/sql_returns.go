@@ -24,14 +24,16 @@ var returnTests = []sqlTest{
 }
 
 // give rolls back a part of a deduction, or the whole with amount 0.
-func (w *sqlWorld) give(budgetID int64, id, rollbackID string, amount int64) (ledger.Deduction, bool, error) {
+func (w *sqlWorld) give(budgetID int64, id, rollbackID string, amount int64) (
+	ledger.Deduction, bool, error) {
 	d, replayed, err := w.db.Rollback(w.ctx, bucket.RollbackOrder{
 		Budget: budgetID, RequestID: id, RollbackID: rollbackID, Amount: amount})
 	return inUTC(d), replayed, err
 }
 
 // gives rolls back and compares what is then rolled back of the deduction.
-func (w *sqlWorld) gives(budgetID int64, id, rollbackID string, amount, rolledBack int64, replayed bool) {
+func (w *sqlWorld) gives(budgetID int64, id, rollbackID string, amount, rolledBack int64,
+	replayed bool) {
 	w.Helper()
 	d, again, err := w.give(budgetID, id, rollbackID, amount)
 	if err != nil || d.RolledBack != rolledBack || again != replayed {

@@ -157,6 +157,13 @@ func (b *bench) balance(t *testing.T, ref bucket.Ref, want bucket.Balance) {
 	}
 }
 
+// untouched fails unless the bucket is as filled made it.
+func (b *bench) untouched(t *testing.T, ref bucket.Ref, amount int64) {
+	t.Helper()
+	b.balance(t, ref,
+		bucket.Balance{Verdict: bucket.OK, Seq: 1, GrantSeq: 1, Balance: amount, Granted: amount})
+}
+
 func (b *bench) read(t *testing.T, ref bucket.Ref, from int64, limit int) []ledger.Entry {
 	t.Helper()
 	got, err := b.Store.Read(t.Context(), b.Lane, []bucket.Cursor{{Ref: ref, From: from}}, limit)

@@ -8,7 +8,9 @@ import (
 	"math/rand/v2"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
+	"time"
 
 	"github.com/budgetd/budgetd/bucket"
 	"github.com/budgetd/budgetd/budget"
@@ -56,6 +58,8 @@ type action struct {
 	// number is a grant's number, a deduction's MinSeq, a cursor's From or the activation.
 	number, amount int64
 	id             string
+	// batch numbers the calls of the run.
+	batch int
 }
 
 func (a action) String() string {
@@ -176,8 +180,10 @@ type differential struct {
 	activation int64
 	history    []action
 	buckets    []*track
-	// counts are by verb and verdict.
+	// counts are by verb and verdict; spent is how long each store took, in the order of the names.
 	counts map[string]int
+	spent  []time.Duration
+	calls  int
 }
 
 // track is what the run knows of a bucket.
@@ -209,6 +215,7 @@ func newDifferential(seed uint64, stores map[string]bucket.Instance) *differenti
 		}
 		return 0
 	})
+	d.spent = make([]time.Duration, len(d.names))
 	for i := range differentialBuckets {
 		d.buckets = append(d.buckets, &track{id: int64(i + 1)})
 	}
@@ -227,21 +234,18 @@ func (d *differential) activate(t *testing.T, number int64) {
 func (d *differential) batch(t *testing.T, actions []action) {
 	t.Helper()
 	first := len(d.history)
-	d.history = append(d.history, actions...)
-	answers := make(map[string][]string)
-	for _, name := range d.names {
-		answers[name] = apply(t.Context(), d.stores[name], d.lane(name), actions, readLimit)
-	}
+	d.remember(actions)
+	answers := d.ask(t.Context(), actions, readLimit)
 	for i := range actions {
-		for _, name := range d.names[1:] {
-			if answers[name][i] != answers[d.names[0]][i] {
-				d.report(t, first+i, len(actions), name, answers[d.names[0]][i], answers[name][i])
+		for n, name := range d.names {
+			if answers[n][i] != answers[0][i] {
+				d.report(t, first+i, name, answers[0][i], answers[n][i])
 				return
 			}
 		}
 	}
 	for i, a := range actions {
-		answer := answers[d.names[0]][i]
+		answer := answers[0][i]
 		if strings.HasPrefix(answer, "error") {
 			t.Errorf("seed %d, operation %d: every store answers %q to: %s", d.seed, first+i, answer, a)
 			return
@@ -250,6 +254,30 @@ func (d *differential) batch(t *testing.T, actions []action) {
 		d.counts[a.verb+" "+verdict]++
 		d.learn(a, answer)
 	}
+}
+
+// remember adds a call to the history.
+func (d *differential) remember(actions []action) {
+	d.calls++
+	for _, a := range actions {
+		a.batch = d.calls
+		d.history = append(d.history, a)
+	}
+}
+
+// ask does a call on all stores at once and returns their answers in the order of the names.
+func (d *differential) ask(ctx context.Context, actions []action, limit int) [][]string {
+	answers := make([][]string, len(d.names))
+	var all sync.WaitGroup
+	for n, name := range d.names {
+		all.Go(func() {
+			begin := time.Now()
+			answers[n] = apply(ctx, d.stores[name], d.lane(name), actions, limit)
+			d.spent[n] += time.Since(begin)
+		})
+	}
+	all.Wait()
+	return answers
 }
 
 // compareAll compares every balance and every log.
@@ -268,13 +296,12 @@ func (d *differential) compareAll(t *testing.T) {
 		if len(actions) == 0 {
 			return
 		}
-		want := apply(t.Context(), d.stores[d.names[0]], d.lane(d.names[0]), actions, 1_000_000)
-		for _, name := range d.names[1:] {
-			got := apply(t.Context(), d.stores[name], d.lane(name), actions, 1_000_000)
-			for i := range actions {
-				if got[i] != want[i] {
-					d.history = append(d.history, actions[i])
-					d.report(t, len(d.history)-1, 1, name, want[i], got[i])
+		answers := d.ask(t.Context(), actions, 1_000_000)
+		for i := range actions {
+			for n, name := range d.names {
+				if answers[n][i] != answers[0][i] {
+					d.remember(actions[i : i+1])
+					d.report(t, len(d.history)-1, name, answers[0][i], answers[n][i])
 					return
 				}
 			}
@@ -312,89 +339,42 @@ func (d *differential) judge(t *testing.T, operations int) {
 	if d.counts["deduct OK"]*3 < deductions {
 		t.Errorf("%d of %d deductions were accepted, want a third", d.counts["deduct OK"], deductions)
 	}
-	t.Logf("seed %d, %d operations on %s:%s", d.seed, len(d.history), strings.Join(d.names, ", "),
-		text.String())
+	for n, name := range d.names {
+		fmt.Fprintf(&text, "\n%8s %s", d.spent[n].Round(time.Millisecond), name)
+	}
+	t.Logf("seed %d, %d operations, %d calls:%s", d.seed, len(d.history), d.calls, text.String())
 }
 
-// report says where the stores differ and what the shortest history is that shows it.
-func (d *differential) report(t *testing.T, at, batch int, name, want, got string) {
+// report says where the stores differ and what the shortest history is that shows it: of the bucket
+// that was answered differently, or of another one in the same call, which may have failed it.
+func (d *differential) report(t *testing.T, at int, name, want, got string) {
 	t.Helper()
 	bad := d.history[at]
-	t.Errorf("seed %d, operation %d, in a batch of %d: the stores differ\n%s\n%-8s %s\n%-8s %s", d.seed,
-		at, batch, bad, d.names[0], want, name, got)
-	var steps []action
-	for _, a := range d.history[:at+1] {
-		if a.verb == "activate" || a.ref.Bucket == bad.ref.Bucket {
-			steps = append(steps, a)
-		}
-	}
+	batch := slices.DeleteFunc(slices.Clone(d.history),
+		func(a action) bool { return a.batch != bad.batch })
+	t.Errorf("seed %d, operation %d, in a call of %d: the stores differ\n%s\n%-8s %s\n%-8s %s", d.seed,
+		at, len(batch), bad, d.names[0], want, name, got)
 	r := replayer{ctx: t.Context(), fresh: 1_000_000_000,
 		stores: [2]bucket.Instance{d.stores[d.names[0]], d.stores[name]},
 		lanes:  [2]bucket.Lane{d.lane(d.names[0]), d.lane(name)}}
-	if index, _, _ := r.run(steps); index < 0 {
-		t.Errorf("its %d operations one by one, on another bucket, do not show it", len(steps))
-		return
-	}
-	steps = r.shorten(steps)
-	index, one, other := r.run(steps)
-	var text strings.Builder
-	for i, a := range steps[:index+1] {
-		fmt.Fprintf(&text, "%3d %s\n", i, a)
-	}
-	t.Errorf("shortest history found, one call each:\n%s%-8s %s\n%-8s %s", text.String(), d.names[0], one,
-		name, other)
-}
-
-// replayer repeats a bucket's history on two stores, each time on a bucket of its own.
-type replayer struct {
-	ctx    context.Context
-	stores [2]bucket.Instance
-	lanes  [2]bucket.Lane
-	fresh  int64
-}
-
-// replayBound bounds how many histories are tried while shortening one.
-const replayBound = 400
-
-// run returns the index of the first action that the stores answer differently, with the answers;
-// -1 if there is none.
-func (r *replayer) run(steps []action) (index int, one, other string) {
-	r.fresh++
-	for i, a := range steps {
-		if a.verb != "activate" {
-			a.ref.Bucket = r.fresh
+	tried := make(map[int64]bool)
+	for _, suspect := range append([]action{bad}, batch...) {
+		if tried[suspect.ref.Bucket] {
+			continue
 		}
-		limit := readLimit
-		if i == len(steps)-1 {
-			limit = 1_000_000
-		}
-		one := apply(r.ctx, r.stores[0], r.lanes[0], []action{a}, limit)[0]
-		other := apply(r.ctx, r.stores[1], r.lanes[1], []action{a}, limit)[0]
-		if one != other {
-			return i, one, other
-		}
-	}
-	return -1, "", ""
-}
-
-// shorten leaves out pieces of a history, smaller and smaller ones, as long as it still shows a
-// difference.
-func (r *replayer) shorten(steps []action) []action {
-	tried := 0
-	for size := len(steps) / 2; size > 0; {
-		shorter := false
-		for from := 0; from < len(steps) && tried < replayBound; {
-			candidate := slices.Delete(slices.Clone(steps), from, min(from+size, len(steps)))
-			tried++
-			if index, _, _ := r.run(candidate); index >= 0 {
-				steps, shorter = candidate[:index+1], true
-			} else {
-				from += size
+		tried[suspect.ref.Bucket] = true
+		var steps []action
+		for _, a := range d.history {
+			if a.verb == "activate" || a.ref.Bucket == suspect.ref.Bucket {
+				steps = append(steps, a)
 			}
 		}
-		if !shorter || size > 1 {
-			size /= 2
+		for _, r.together = range []bool{false, true} {
+			if r.run(steps) != nil {
+				t.Error(r.text(r.shorten(steps), d.names[0], name))
+				return
+			}
 		}
 	}
-	return steps
+	t.Errorf("no bucket of the call shows it alone")
 }

@@ -1,12 +1,14 @@
 package storetest_test
 
 import (
+	"path/filepath"
 	"testing"
 	"time"
 
 	"github.com/budgetd/budgetd/bucket"
 	"github.com/budgetd/budgetd/internal/memstore"
 	"github.com/budgetd/budgetd/internal/redisstore"
+	"github.com/budgetd/budgetd/internal/sqlstore"
 	"github.com/budgetd/budgetd/internal/storetest"
 	"github.com/budgetd/budgetd/internal/testservers"
 )
@@ -19,9 +21,27 @@ func TestStoresAgree(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer redis.Disconnect()
+	t.Cleanup(func() {
+		if err := redis.Disconnect(); err != nil {
+			t.Error(err)
+		}
+	})
+	rows := func(name, driver, dsn string) bucket.Instance {
+		db, err := sqlstore.Open(t.Context(), sqlstore.Config{Driver: driver, DSN: dsn})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() {
+			if err := db.Close(); err != nil {
+				t.Error(err)
+			}
+		})
+		return db.Rows(name, 1)
+	}
 	storetest.Differential(t, 1, 100_000, map[string]bucket.Instance{
-		"memory": memstore.NewServer("memory", 1).Connect(),
-		"redis":  redis,
+		"memory":  memstore.NewServer("memory", 1).Connect(),
+		"redis":   redis,
+		"sqlite":  rows("sqlite", "sqlite", filepath.Join(t.TempDir(), "rows.db")),
+		"mariadb": rows("mariadb", "mysql", testservers.SharedMariaDB(t).NewDatabase(t)),
 	})
 }

@@ -178,10 +178,12 @@ func testForget(t *testing.T, b *bench) {
 var HostileTexts = []string{
 	"]] redis.call('FLUSHALL')", "' .. redis.call('FLUSHALL') .. '", "{a}:{b}", "a:b:c", "*?[",
 	"'; DROP TABLE deduction;--", "${jndi:x}", "%s%n", "../../admin", "%2e%2e", "%00",
-	"a", "A", "a ", " a", "\u00e1", "a\u0301", "7", "007", "1e3", "1000", "-0", "NaN", "null", "|", "1d5|",
+	"a", "A", "a ", " a", "\u00e1", "a\u0301", "7", "007", "1e3", "1000", "-0", "NaN", "null", "|",
+	"1d5|",
 	strings.Repeat("x", 128), strings.Repeat("\u20ac", 42), "\U0001F4B0", "\"\\", "\x7f",
 	// budgetd lets none of these through; a store need not know that.
-	"", "\x00", "a\x00b", "\r\n", "a\r\n$3\r\nfoo", "\xff\xfe", "\xc3\x28", strings.Repeat("\x00", 300),
+	"", "\x00", "a\x00b", "\r\n", "a\r\n$3\r\nfoo", "\xff\xfe", "\xc3\x28",
+	strings.Repeat("\x00", 300),
 }
 
 func testHostileTexts(t *testing.T, b *bench) {
@@ -208,14 +210,15 @@ func testHostileTexts(t *testing.T, b *bench) {
 		}
 	}
 	b.wantSeqs(t, neighbour, 0, 10, "0 1")
-	b.balance(t, neighbour, bucket.Balance{Verdict: bucket.OK, Seq: 1, GrantSeq: 1, Balance: 5, Granted: 5})
+	b.untouched(t, neighbour, 5)
 }
 
 // testBatch does the same operations one by one on some buckets and in one call on others: the
 // answers, the balances and the logs must be the same, whatever fails in between.
 func testBatch(t *testing.T, b *bench) {
 	prepare := func() []bucket.Ref {
-		refs := []bucket.Ref{b.filled(t, 50), b.filled(t, 20), b.filled(t, 30), b.bucket(), b.filled(t, 9)}
+		refs := []bucket.Ref{b.filled(t, 50), b.filled(t, 20), b.filled(t, 30), b.bucket(),
+			b.filled(t, 9)}
 		b.close(t, refs[2], bucket.Reply{Verdict: bucket.OK, Seq: 2})
 		stranger := refs[0]
 		stranger.Activation++

@@ -13,13 +13,13 @@ import (
 // next makes the next batch: actions of one verb, aimed at every verdict.
 func (d *differential) next() []action {
 	verb := d.pick(map[string]int{"deduct": 46, "grant": 22, "open": 12, "close": 8, "balances": 6,
-		"read": 2, "trim": 3, "forget": 2})
+		"read": 3, "trim": 8, "forget": 3})
 	size := 1 + d.random.IntN(8)
 	if d.random.IntN(2) == 0 {
-		size = 1 + d.random.IntN(64)
+		size = 1 + d.random.IntN(160)
 	}
 	if verb == "read" || verb == "trim" || verb == "forget" {
-		size = 1 + d.random.IntN(6)
+		size = 1 + d.random.IntN(12)
 	}
 	actions := make([]action, size)
 	for i := range actions {
@@ -75,7 +75,7 @@ func (d *differential) unborn(b *track) bucket.Ref {
 func (d *differential) some(b *track, holds func(*life) bool) (*life, bucket.Ref) {
 	for _, i := range d.random.Perm(len(d.buckets)) {
 		other := d.buckets[i]
-		if d.random.IntN(3) > 0 && i != int(b.id)-1 {
+		if d.random.IntN(2) > 0 && i != int(b.id)-1 {
 			continue
 		}
 		for back := range min(4, len(other.lives)) {
@@ -151,7 +151,8 @@ func (d *differential) grant(b *track) action {
 }
 
 func (d *differential) deduct(b *track) action {
-	aim := d.pick(map[string]int{"live": 62, "much": 8, "back": 8, "closed": 8, "gone": 7, "stranger": 7})
+	aim := d.pick(map[string]int{"live": 62, "much": 8, "back": 8, "closed": 8, "gone": 7,
+		"stranger": 7})
 	a := action{id: fmt.Sprintf("%s %d", HostileTexts[d.random.IntN(len(HostileTexts))],
 		d.random.IntN(1000)), amount: d.units()}
 	l, ref := d.aimed(b, aim)
@@ -193,7 +194,9 @@ func (d *differential) aimed(b *track, aim string) (*life, bucket.Ref) {
 		l, ref := d.some(b, func(l *life) bool { return !l.gone })
 		return l, d.stranger(ref)
 	case "live":
-		return d.some(b, func(l *life) bool { return d.isLive(l) && l.balance > 0 })
+		if l, ref := d.some(b, func(l *life) bool { return d.isLive(l) && l.balance > 0 }); l != nil {
+			return l, ref
+		}
 	}
 	return d.some(b, d.isLive)
 }
