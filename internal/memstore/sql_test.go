@@ -154,7 +154,10 @@ func TestSQLChecksEveryWrite(t *testing.T) {
 			_, err := s.Ending(ctx, b.ID, b.Buckets[1].Ref(), bucket.ByService, false)
 			return err
 		},
-		"Lose": func(s *SQL, b bucket.Budget) error { _, err := s.Lose(ctx, b.Buckets[1].Ref()); return err },
+		"Lose": func(s *SQL, b bucket.Budget) error {
+			_, err := s.Lose(ctx, b.Buckets[1].Ref())
+			return err
+		},
 	}
 	for what, plant := range plants {
 		for method, write := range writes {

@@ -51,7 +51,8 @@ func (s *Store) command(ctx context.Context, op string, l *lane, name, second st
 }
 
 // eval runs a verb's script of the lane's activation; arguments are the keys, then ARGV.
-func (s *Store) eval(ctx context.Context, op string, l *lane, v verb, keys, argv []any) (any, error) {
+func (s *Store) eval(ctx context.Context, op string, l *lane, v verb, keys, argv []any) (
+	any, error) {
 	rest := make([]any, 0, 1+len(keys)+len(argv))
 	rest = append(append(append(rest, len(keys)), keys...), argv...)
 	return s.command(ctx, op, l, "EVALSHA", l.scripts[v].sha, rest)

@@ -3,15 +3,15 @@
 //
 // How a lane's memory is told from one that only looks like it (DESIGN 9):
 //
-//	sign                                            where it is seen            answer
-//	never activated by this process                 lane                        ErrMemoryLost
-//	script not known (restart, SCRIPT FLUSH)        EVALSHA: NOSCRIPT           ErrMemoryLost, from then on
-//	run id, replication id changed                  every new connection        ErrMemoryLost, from then on
-//	it is a replica                                 every new connection        unavailable
-//	READONLY, MOVED, ASK                            any reply                   unavailable; every connection
-//	                                                                            is opened and verified anew
-//	hash not there, of another activation, behind   script                      EpochGone, WrongActivation,
-//	                                                                            WentBack
+//	sign                                  where it is seen        answer
+//	not activated by this process         Store                   ErrMemoryLost
+//	scripts not known (restart, FLUSH)    NOSCRIPT to EVALSHA     ErrMemoryLost from then on
+//	another run id or replication id      every new connection    ErrMemoryLost from then on
+//	it is a replica                       every new connection    unavailable
+//	READONLY, MOVED, ASK …                any reply               unavailable, and all connections
+//	                                                              are opened and verified anew
+//	the hash is missing, of another       script                  EpochGone, WrongActivation,
+//	activation, or behind                                         WentBack
 //
 // "From then on" means until Activate. The activation is part of the scripts' text and so of their
 // SHA, and they are called by EVALSHA only: a Redis that lost its memory cannot run them. A lane

@@ -229,10 +229,14 @@ func TestDeadline(t *testing.T) {
 	activate(t, store, 1)
 	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
 	defer cancel()
+	begin := time.Now()
 	_, err := store.Open(ctx, lane0, []bucket.Ref{ref1})
 	wantCodes(t, map[string]error{"open": err}, budget.OutcomeUnknown)
 	if f.calls() != 1 {
 		t.Errorf("%d commands arrived, want 1: retries are off", f.calls())
+	}
+	if took := time.Since(begin); took > 30*time.Second {
+		t.Errorf("the deadline of 100 ms held after %s", took)
 	}
 }
 
@@ -253,6 +257,22 @@ func TestOtherIdentity(t *testing.T) {
 	activate(t, store, 2)
 	_, err := store.Open(t.Context(), lane0, []bucket.Ref{ref1})
 	wantCodes(t, map[string]error{"open": err}, "")
+}
+
+// TestActivateForAnother: scripts are not loaded for a server that is not the one meant, and one
+// that changes meanwhile does not count as activated.
+func TestActivateForAnother(t *testing.T) {
+	f := newFakeRedis(t)
+	store := fakeStore(t, f)
+	loaded := f.loaded
+	err := store.Activate(t.Context(), lane0, "run0 r master", 2)
+	wantCodes(t, map[string]error{"activate": err}, lost)
+	if f.loaded != loaded {
+		t.Error("scripts were loaded for another server")
+	}
+	f.set(func(f *fakeRedis) { f.becomes = "run2" })
+	err = store.Activate(t.Context(), lane0, "run1 r master", 2)
+	wantCodes(t, map[string]error{"activate": err}, lost)
 }
 
 // TestMovedConnections: after READONLY, MOVED and the like every connection is made anew, so that

@@ -29,6 +29,8 @@ type fakeRedis struct {
 	runID   string
 	role    string
 	served  int
+	loaded  int    // scripts
+	becomes string // run id after a script was loaded
 	conns   map[net.Conn]bool
 	drained sync.WaitGroup
 }
@@ -128,6 +130,10 @@ func (f *fakeRedis) reply(command []string) string {
 	case "INFO":
 		return bulk("run_id:" + f.runID + "\r\nrole:" + f.role + "\r\nmaster_replid:r\r\n")
 	case "SCRIPT":
+		f.loaded++
+		if f.becomes != "" {
+			f.runID = f.becomes
+		}
 		sum := sha1.Sum([]byte(command[2]))
 		return bulk(hex.EncodeToString(sum[:]))
 	default:

@@ -50,7 +50,8 @@ func wantUnits(t *testing.T, store *redisstore.Store, left int64) {
 	}
 	log, err := store.Read(t.Context(), lane0, []bucket.Cursor{{Ref: ref1}}, 1000)
 	if err != nil || log[0].Err != nil || int64(len(log[0].Entries)) != want.Seq+1 {
-		t.Errorf("the log has %d entries, want %d; %v, %v", len(log[0].Entries), want.Seq+1, err, log[0].Err)
+		t.Errorf("the log has %d entries, want %d; %v, %v", len(log[0].Entries), want.Seq+1, err,
+			log[0].Err)
 	}
 }
 
@@ -69,8 +70,8 @@ func TestServerDown(t *testing.T) {
 	wantCodes(t, writes(t.Context(), store), budget.Unavailable)
 	wantCodes(t, reads(t.Context(), store), budget.Unavailable)
 	_, err := store.Identity(t.Context(), lane0)
-	wantCodes(t, map[string]error{"identity": err, "activate": store.Activate(t.Context(), lane0, "x", 1)},
-		budget.Unavailable)
+	wantCodes(t, map[string]error{"identity": err,
+		"activate": store.Activate(t.Context(), lane0, "x", 1)}, budget.Unavailable)
 	must(t, server.Restart())
 	wantCodes(t, writes(t.Context(), store), lost)
 	wantCodes(t, reads(t.Context(), store), lost)
@@ -123,7 +124,8 @@ func TestNoMemory(t *testing.T) {
 	ctx := t.Context()
 	refused := make(map[string]error)
 	_, refused["open"] = store.Open(ctx, lane0, []bucket.Ref{{Bucket: 3, Epoch: 1, Activation: 1}})
-	_, refused["grant"] = store.Grant(ctx, lane0, []bucket.GrantOrder{{Ref: two, Number: 2, Amount: 1}})
+	_, refused["grant"] = store.Grant(ctx, lane0,
+		[]bucket.GrantOrder{{Ref: two, Number: 2, Amount: 1}})
 	_, refused["deduct"] = store.Deduct(ctx, lane0, []bucket.Operation{
 		storetest.Deduction(two, 1, "a"), storetest.Deduction(two, 1, "b")})
 	_, refused["close"] = store.Close(ctx, lane0, []bucket.Ref{two})
@@ -138,8 +140,8 @@ func TestNoMemory(t *testing.T) {
 	must(t, raw.ConfigSet(ctx, "maxmemory", "0").Err())
 	got, err := store.Balances(ctx, lane0, []bucket.Ref{two, {Bucket: 3, Epoch: 1, Activation: 1}})
 	must(t, err)
-	if want := (bucket.Balance{Verdict: bucket.OK, Seq: 1, GrantSeq: 1, Balance: 100, Granted: 100}); got[0] !=
-		want || got[1].Verdict != bucket.EpochGone {
+	want := bucket.Balance{Verdict: bucket.OK, Seq: 1, GrantSeq: 1, Balance: 100, Granted: 100}
+	if got[0] != want || got[1].Verdict != bucket.EpochGone {
 		t.Errorf("after the refusals: %+v", got)
 	}
 	log, err := store.Read(ctx, lane0, []bucket.Cursor{{Ref: two}}, 10)
@@ -214,6 +216,29 @@ func TestReplica(t *testing.T) {
 	wantUnits(t, store, 100)
 }
 
+// TestOldConnectionsClosed: the connections to a memory that no lane uses any more are closed.
+func TestOldConnectionsClosed(t *testing.T) {
+	_, store, raw := serving(t)
+	for n := range 5 {
+		must(t, raw.Do(t.Context(), "REPLICAOF", "127.0.0.1", "1").Err())
+		must(t, raw.Do(t.Context(), "REPLICAOF", "NO", "ONE").Err())
+		activate(t, store, int64(n+2))
+		wantUnits(t, store, 100)
+	}
+	for patience := 0; ; patience++ {
+		list, err := raw.ClientList(t.Context()).Result()
+		must(t, err)
+		n := strings.Count(list, "name=budgetd-"+instance)
+		if n <= 1 {
+			return
+		}
+		if patience > 500 {
+			t.Fatalf("%d connections are open:\n%s", n, list)
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+}
+
 // TestScriptsFlushed: a lane that does not know its scripts is lost until it is activated, even
 // when somebody else loads them again.
 func TestScriptsFlushed(t *testing.T) {
@@ -245,11 +270,11 @@ func TestLanesAndInstallations(t *testing.T) {
 	who, err := store.Identity(t.Context(), lane1)
 	must(t, err)
 	must(t, store.Activate(t.Context(), lane1, who, 1))
-	for name, call := range map[string]func() ([]bucket.Balance, error){
-		"lane 1":             func() ([]bucket.Balance, error) { return store.Balances(t.Context(), lane1, []bucket.Ref{ref1}) },
-		"other installation": func() ([]bucket.Balance, error) { return other.Balances(t.Context(), lane0, []bucket.Ref{ref1}) },
-	} {
-		got, err := call()
+	for name, look := range map[string]struct {
+		store *redisstore.Store
+		lane  bucket.Lane
+	}{"lane 1": {store, lane1}, "other installation": {other, lane0}} {
+		got, err := look.store.Balances(t.Context(), look.lane, []bucket.Ref{ref1})
 		must(t, err)
 		if got[0].Verdict != bucket.EpochGone {
 			t.Errorf("%s has %+v", name, got[0])

@@ -56,7 +56,8 @@ func infoFields(info string) map[string]string {
 
 // Activate loads the scripts of an activation on a connection that meets the identity before and
 // after, and lets the lane's later calls use them, on connections that meet it too. Errors:
-// ErrMemoryLost when another identity is there; Unavailable. With an error the lane stays as it was.
+// ErrMemoryLost when another identity is there; Unavailable. With an error the lane stays as it
+// was.
 func (s *Store) Activate(ctx context.Context, at bucket.Lane, identity string,
 	activation int64) error {
 	const op = "activate"

@@ -10,10 +10,10 @@ import (
 // The grammar of the keys. Everything of a lane has the lane's hash tag, so that one script can
 // touch every key of it, on a Cluster too:
 //
-//	budgetd:<installation id>:{<instance>/<lane>}:<bucket>:<epoch>:balance:1   hash
-//	budgetd:<installation id>:{<instance>/<lane>}:<bucket>:log:1               stream, ids <epoch>-<seq>
+//	budgetd:<installation id>:{<instance>/<lane>}:<bucket>:<epoch>:balance:1   a hash
+//	budgetd:<installation id>:{<instance>/<lane>}:<bucket>:log:1               a stream
 //
-// The last part is the format of what the key holds. Installation ids and instance names are
+// An entry's id in the stream is <epoch>-<seq>. The last part is the format of what the key holds. Installation ids and instance names are
 // checked by New, so neither can hold a brace or a colon; the rest are numbers.
 const keyFormat = "1"
 

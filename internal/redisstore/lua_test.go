@@ -7,7 +7,10 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/redis/go-redis/v9"
+
 	"github.com/budgetd/budgetd/bucket"
+	"github.com/budgetd/budgetd/internal/testservers"
 )
 
 //go:embed lua
@@ -55,9 +58,7 @@ func TestScriptConventions(t *testing.T) {
 			t.Fatal(err)
 		}
 		text := string(data)
-		header, _, _ := strings.Cut(text, "\n\n")
 		if file.Name() != "shared.lua" {
-			header = text[:strings.Index(text, "\n\n")+2+strings.Index(text, "local ")]
 			for _, word := range []string{"-- " + file.Name(), "-- KEYS", "-- ARGV", "-- Returns",
 				"-- Atomic because", "dempotent", "Keeps"} {
 				if !strings.Contains(text, word) {
@@ -65,7 +66,6 @@ func TestScriptConventions(t *testing.T) {
 				}
 			}
 		}
-		_ = header
 		body := code.ReplaceAllString(text, "")
 		for _, word := range []string{"redis.call(", "budgetd:", "error(", "tostring("} {
 			if strings.Contains(strings.ReplaceAll(body, "redis.error_reply(", ""), word) {
@@ -97,6 +97,56 @@ func TestScriptsDiffer(t *testing.T) {
 	}
 }
 
+// TestScriptArguments: a script that is given other arguments than its header says does nothing.
+func TestScriptArguments(t *testing.T) {
+	server := testservers.Redis(t, testservers.RedisArgs("--enable-debug-command", "yes"))
+	c := redis.NewClient(&redis.Options{Addr: server.Addr(), Protocol: 2})
+	defer c.Close()
+	ctx, scripts := t.Context(), scriptsOf("a", bucket.Lane{Instance: "r"}, 1)
+	two, open := []string{"b", "l"}, []any{"1", "1", "1o0|1/1/1"}
+	if err := c.Eval(ctx, scripts[verbOpen].text, two, open...).Err(); err != nil {
+		t.Fatal(err)
+	}
+	digest := func() any {
+		t.Helper()
+		got, err := c.Do(ctx, "DEBUG", "DIGEST").Result()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return got
+	}
+	before := digest()
+	for _, test := range []struct {
+		verb verb
+		keys []string
+		argv []any
+	}{
+		{verbOpen, nil, nil},
+		{verbOpen, []string{"b"}, open},
+		{verbOpen, two, open[:2]},
+		{verbOpen, []string{"b", "l", "c"}, append(open, open...)},
+		{verbOpen, two, append(open, 1)},
+		{verbClose, two, append(open, 1)},
+		{verbClose, two, nil},
+		{verbGrant, two, []any{1, 1, 1, 1, 5}},
+		{verbGrant, two, []any{1, 1, 1, 1, 5, "1g5|1", 2, 5, "1g5|2"}},
+		{verbGrant, two, []any{1, 1, "x", 1, 5, "1g5|1"}},
+		{verbDeduct, two, []any{1, 1, 2, 0, 5, "1d5|"}},
+		{verbDeduct, nil, []any{1, 1, 1, 0, 5, "1d5|"}},
+		{verbTrim, nil, nil},
+		{verbTrim, []string{"l"}, []any{1}},
+		{verbTrim, []string{"l", "m"}, []any{1, 1, 1}},
+	} {
+		err := c.Eval(ctx, scripts[test.verb].text, test.keys, test.argv...).Err()
+		if err == nil || !strings.HasPrefix(err.Error(), "NOTDONE ARGUMENTS ") {
+			t.Errorf("script %d with %q and %q: %v", test.verb, test.keys, test.argv, err)
+		}
+	}
+	if after := digest(); after != before {
+		t.Errorf("something was written: %v, before %v", after, before)
+	}
+}
+
 // TestKeys: the grammar, as operators and ACLs see it. A change needs another format number.
 func TestKeys(t *testing.T) {
 	prefix := keyPrefix("inst-1", bucket.Lane{Instance: "r1", Index: 3})
@@ -122,7 +172,8 @@ func TestGroups(t *testing.T) {
 		t.Error(got)
 	}
 	g = groupByRef(1, func(int) bucket.Ref { return a })
-	if got := fmt.Sprint(g.refs, g.counts, g.order); got != fmt.Sprint([]bucket.Ref{a}, []int{1}, []int{0}) {
+	if got := fmt.Sprint(g.refs, g.counts, g.order); got !=
+		fmt.Sprint([]bucket.Ref{a}, []int{1}, []int{0}) {
 		t.Error(got)
 	}
 }

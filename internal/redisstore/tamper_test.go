@@ -3,6 +3,7 @@ package redisstore_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 
@@ -30,6 +31,17 @@ func TestTampered(t *testing.T) {
 	replaced := func(key string, with ...any) func(context.Context, *keys) error {
 		return func(ctx context.Context, c *keys) error {
 			return errors.Join(c.Del(ctx, key).Err(), c.Do(ctx, with...).Err())
+		}
+	}
+	// rewritten replaces the log by its last entry in other fields.
+	rewritten := func(fields func(text any) []any) func(context.Context, *keys) error {
+		return func(ctx context.Context, c *keys) error {
+			last, err := c.XRange(ctx, tamperedLog, "1-1", "1-1").Result()
+			if err != nil || len(last) != 1 {
+				return errors.Join(err, errors.New("there is no entry 1"))
+			}
+			return errors.Join(c.Del(ctx, tamperedLog).Err(), c.XAdd(ctx, &redis.XAddArgs{
+				Stream: tamperedLog, ID: "1-1", Values: fields(last[0].Values["e"])}).Err())
 		}
 	}
 	const all = "open grant deduct close balances"
@@ -77,12 +89,12 @@ func TestTampered(t *testing.T) {
 			return errors.Join(c.Do(ctx, "XADD", tamperedLog, "1-2", "e", "x").Err(),
 				c.XDel(ctx, tamperedLog, "1-2").Err())
 		}, "grant deduct close"},
-		{"log with a foreign field", replaced(tamperedLog, "XADD", tamperedLog, "1-1", "f", "x"), "read"},
+		{"log with another field", rewritten(func(text any) []any { return []any{"f", text} }), "read"},
 		{"log with two fields",
-			replaced(tamperedLog, "XADD", tamperedLog, "1-1", "e", "x", "e", "x"), "read"},
+			rewritten(func(text any) []any { return []any{"e", text, "e", text} }), "read"},
 		{"log with a foreign entry", replaced(tamperedLog, "XADD", tamperedLog, "1-1", "e", "x"), "read"},
 	}
-	server, store, raw := serving(t)
+	_, store, raw := serving(t)
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
 			ctx := t.Context()
@@ -106,7 +118,6 @@ func TestTampered(t *testing.T) {
 			}
 		})
 	}
-	_ = server
 }
 
 // tampered sends one call of a verb to the buckets 4, 5, 6 and 5 again, and returns what bucket 5
@@ -197,16 +208,48 @@ func TestLogGap(t *testing.T) {
 	}
 }
 
-// TestTrimLeavesBroken: trimming a log that is none changes nothing and does not fail the others.
+// TestLogReplaced: a log that is none does not keep its bucket from a new life.
+func TestLogReplaced(t *testing.T) {
+	_, store, raw := serving(t)
+	old := bucket.Ref{Bucket: 5, Epoch: 1, Activation: 1}
+	fill(t, store, old, 100)
+	must(t, errors.Join(raw.Del(t.Context(), tamperedLog).Err(),
+		raw.RPush(t.Context(), tamperedLog, "x").Err()))
+	ref := old
+	ref.Epoch++
+	fill(t, store, ref, 7)
+	got, err := store.Read(t.Context(), lane0, []bucket.Cursor{{Ref: ref}, {Ref: old}}, 10)
+	must(t, err)
+	if len(got[0].Entries) != 2 || got[0].Err != nil || len(got[1].Entries) != 0 || got[1].Err != nil {
+		t.Errorf("the log after its replacement: %+v", got)
+	}
+	replies, err := store.Deduct(t.Context(), lane0,
+		[]bucket.Operation{storetest.Deduction(old, 1, "x")})
+	must(t, err)
+	if replies[0].Verdict != bucket.EpochGone {
+		t.Errorf("the old life answers %+v", replies[0])
+	}
+}
+
+// TestTrimLeavesBroken: trimming a log that is none changes nothing, and neither that nor a log
+// with strange ids fails the others.
 func TestTrimLeavesBroken(t *testing.T) {
 	_, store, raw := serving(t)
-	other := bucket.Ref{Bucket: 5, Epoch: 1, Activation: 1}
-	must(t, raw.Set(t.Context(), tamperedLog, "x", 0).Err())
-	must(t, store.Trim(t.Context(), lane0, []bucket.Cursor{{Ref: other, From: 1}, {Ref: ref1, From: 1}}))
-	if v := raw.Get(t.Context(), tamperedLog).Val(); v != "x" {
+	ctx := t.Context()
+	must(t, raw.Set(ctx, tamperedLog, "x", 0).Err())
+	cursors := []bucket.Cursor{{Ref: bucket.Ref{Bucket: 5, Epoch: 1, Activation: 1}, From: 1}}
+	for i, id := range []string{"1-18446744073709551615", "0-18446744073709551615",
+		"18446744073709551615-18446744073709551615"} {
+		other := bucket.Ref{Bucket: int64(6 + i), Epoch: 1, Activation: 1}
+		key := strings.Replace(tamperedLog, ":5:", fmt.Sprintf(":%d:", other.Bucket), 1)
+		must(t, raw.Do(ctx, "XADD", key, id, "e", "x").Err())
+		cursors = append(cursors, bucket.Cursor{Ref: other, From: 1})
+	}
+	must(t, store.Trim(ctx, lane0, append(cursors, bucket.Cursor{Ref: ref1, From: 1})))
+	if v := raw.Get(ctx, tamperedLog).Val(); v != "x" {
 		t.Errorf("the broken log is %q", v)
 	}
-	got, err := store.Read(t.Context(), lane0, []bucket.Cursor{{Ref: ref1}}, 10)
+	got, err := store.Read(ctx, lane0, []bucket.Cursor{{Ref: ref1}}, 10)
 	must(t, err)
 	if len(got[0].Entries) != 1 {
 		t.Errorf("%d entries stay, want 1", len(got[0].Entries))

@@ -9,14 +9,16 @@ import (
 )
 
 // Open creates balance hashes and entries 0. See bucket.Store.
-func (s *Store) Open(ctx context.Context, at bucket.Lane, refs []bucket.Ref) ([]bucket.Reply, error) {
+func (s *Store) Open(ctx context.Context, at bucket.Lane, refs []bucket.Ref) (
+	[]bucket.Reply, error) {
 	return s.perEpoch(ctx, "open", at, verbOpen, refs, func(ref bucket.Ref) string {
 		return ledger.OpenLine(ref.Bucket, ref.Epoch, ref.Activation)
 	})
 }
 
 // Close ends epochs. See bucket.Store.
-func (s *Store) Close(ctx context.Context, at bucket.Lane, refs []bucket.Ref) ([]bucket.Reply, error) {
+func (s *Store) Close(ctx context.Context, at bucket.Lane, refs []bucket.Ref) (
+	[]bucket.Reply, error) {
 	head := ledger.Line(ledger.KindClose, 0, "")[:2] // the script knows the amount
 	return s.perEpoch(ctx, "close", at, verbClose, refs, func(bucket.Ref) string { return head })
 }

@@ -12,6 +12,7 @@ var applyTests = []sqlTest{
 	{"apply/grants what is undistributed", applyGrants},
 	{"apply/need, units and sharding_quantity", applyBounds},
 	{"apply/adjust_cnt", applyCount},
+	{"apply/adjust_cnt counts within an epoch", applyCountAnew},
 	{"apply/keeps pending shrinks", applyShrink},
 	{"apply/only to an open epoch", applyOpenOnly},
 	{"apply/numbers arrive once", applyNumbers},
@@ -121,6 +122,27 @@ func applyCount(w *sqlWorld) {
 	equal(w, "after the bound was raised", w.apply(b.ID, want), 10)
 	want.Ref = b.Buckets[1].Ref()
 	equal(w, "the other bucket", w.apply(b.ID, want), 10)
+}
+
+func applyCountAnew(w *sqlWorld) {
+	b := w.withUndistributed("b", 100, 3, func(d *budget.Definition) { d.AdjustCnt = 2 })
+	want := bucket.Want{Ref: b.Buckets[0].Ref(), Need: 1, Units: 10}
+	equal(w, "first epoch", w.apply(b.ID, want), 10)
+	equal(w, "first epoch, used up", w.apply(b.ID, want), 0)
+	w.deliver()
+	w.offline(b.ID, want.Ref, bucket.ByOperator, false, nil)
+	equal(w, "out_cnt once it has ended", w.read(b.ID).Buckets[0].OutCnt, 0)
+	want.Ref = must(w.db.Reopen(w.ctx, b.ID, want.Ref.Bucket))(w).Opened[0].Ref()
+	w.open(want.Ref)
+	for i := range 2 {
+		equal(w, "second epoch", w.apply(b.ID, want), 10)
+		equal(w, "out_cnt", w.read(b.ID).Buckets[0].OutCnt, i+1)
+	}
+	equal(w, "second epoch, used up", w.apply(b.ID, want), 0)
+	must(w.db.Lose(w.ctx, want.Ref))(w)
+	equal(w, "out_cnt once it was lost", w.read(b.ID).Buckets[0].OutCnt, 0)
+	equal(w, "out_cnt of another", w.read(b.ID).Buckets[1].OutCnt, 1)
+	equal(w, "out_quantity", w.read(b.ID).Buckets[0].OutQuantity, 31)
 }
 
 func applyShrink(w *sqlWorld) {

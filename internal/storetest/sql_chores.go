@@ -22,7 +22,8 @@ var choreTests = []sqlTest{
 	{"unfinished/epochs", unfinishedEpochs},
 	{"unfinished/grants", unfinishedGrants},
 	{"unfinished/budgets and shrinks", unfinishedBudgets},
-	{"unfinished/without lanes", withoutLanes},
+	{"unfinished/without lanes and fenced epochs", unfinishedWithout},
+	{"unfinished/budgets without an online bucket", unfinishedOffline},
 	{"unfinished/of one budget", unfinishedOf},
 	{"runs/one at a time", runsOne},
 	{"now/follows the clock in whole milliseconds", nowFollows},
@@ -252,9 +253,6 @@ func unfinishedBudgets(w *sqlWorld) {
 	must(w.db.Change(w.ctx, ids[2], bucket.Change{Paused: &paused}))(w)
 	last := w.read(ids[2]).Buckets[0].Ref()
 	w.offline(ids[2], last, bucket.ByService, false, nil) // no bucket online and U
-	away := w.create("away", 30, 1)
-	must(w.db.Change(w.ctx, away.ID, bucket.Change{Paused: &paused}))(w)
-	w.offline(away.ID, away.Buckets[0].Ref(), bucket.ByOperator, false, nil) // as the operator wants it
 	w.offline(fine.ID, fine.Buckets[0].Ref(), bucket.ByService, false, nil)
 	offline := must(w.db.Unfinished(w.ctx, 100))(w).Offline
 	slices.Sort(offline)
@@ -266,36 +264,70 @@ func unfinishedBudgets(w *sqlWorld) {
 	equal(w, "offline, limited", len(must(w.db.Unfinished(w.ctx, 1))(w).Offline), 1)
 }
 
-// withoutLanes: what lies on lanes that cannot be used does not hide the rest, and gets no units.
-func withoutLanes(w *sqlWorld) {
-	b := w.createOnly(definition("b", 30, 3))
-	lane := b.Buckets[0].Lane
-	all := must(w.db.Unfinished(w.ctx, 100))(w)
-	equal(w, "epochs", len(all.Epochs), 3)
-	equal(w, "grants", len(all.Grants), 3)
-	some := must(w.db.Unfinished(w.ctx, 100, lane))(w)
-	equal(w, "epochs elsewhere", len(some.Epochs), 2)
-	equal(w, "grants elsewhere", len(some.Grants), 2)
-	for _, e := range some.Epochs {
-		if e.Lane == lane {
-			w.Errorf("epoch %+v is on the lane left out", e)
-		}
+// unfinishedWithout: what nobody can go on with must not hide the rest.
+func unfinishedWithout(w *sqlWorld) {
+	b := w.withUndistributed("b", 100, 5) // on lanes 0 to 4
+	opening := w.createOnly(definition("opening", 30, 3))
+	refs := make([]bucket.Ref, 5)
+	for i := range refs {
+		refs[i] = b.Buckets[i].Ref()
+		w.commit(w.book(refs[i]))
 	}
-	w.ok(w.db.Fence(w.ctx, b.Buckets[1].Ref(), "a test"))
-	fenced := must(w.db.Unfinished(w.ctx, 100))(w)
-	equal(w, "epochs that are not fenced", len(fenced.Epochs), 2)
-	equal(w, "grants that are not fenced", len(fenced.Grants), 2)
-	equal(w, "fenced", len(fenced.Fenced), 1)
+	for _, i := range []int{0, 1, 2} {
+		w.apply(b.ID, bucket.Want{Ref: refs[i], Need: 1, Units: 1})
+	}
+	equal(w, "ended", w.ends(b.ID, refs[3], false), true)
+	equal(w, "ended", w.ends(b.ID, refs[4], false), true)
+	w.ok(w.db.Fence(w.ctx, refs[2], "broken"))
+	w.ok(w.db.Fence(w.ctx, refs[3], "broken"))
+	w.ok(w.db.Fence(w.ctx, opening.Buckets[2].Ref(), "broken"))
+	read := func(limit int, without ...bucket.Lane) string {
+		u := must(w.db.Unfinished(w.ctx, limit, without...))(w)
+		var epochs, grants []int64
+		for _, e := range u.Epochs {
+			epochs = append(epochs, e.Row.Bucket-refs[0].Bucket)
+		}
+		for _, g := range u.Grants {
+			grants = append(grants, g.Order.Ref.Bucket-refs[0].Bucket)
+		}
+		slices.Sort(epochs)
+		slices.Sort(grants)
+		return fmt.Sprint(epochs, grants, len(u.Fenced))
+	}
+	equal(w, "all", read(100), "[4 5 6] [0 1 5 6] 3")
+	equal(w, "without a lane", read(100, laneOf(0)), "[4 6] [1 6] 3")
+	equal(w, "without two", read(100, laneOf(1), laneOf(4)), "[5] [0 5] 3")
+	equal(w, "limited to what is left", read(1, laneOf(0), laneOf(4)), "[6] [1] 1")
+	none := bucket.Lane{Instance: laneOf(0).Instance, Index: 99}
+	equal(w, "without another lane of an instance", read(100, none), "[4 5 6] [0 1 5 6] 3")
+}
 
-	c := w.create("c", 30, 3)
-	w.adjusts(w.adjustment(c, "more", 10), bucket.AdjustmentDone, false)
-	h := must(w.db.HandOut(w.ctx, c.ID, c.Buckets[0].Lane))(w)
-	equal(w, "grants", len(h.Grants), 2)
-	for _, g := range h.Grants {
-		if g.Lane == c.Buckets[0].Lane {
-			w.Errorf("%+v was handed out to the lane left out", g)
+func unfinishedOffline(w *sqlWorld) {
+	paused := true
+	offline := func(name string, by ...bucket.OfflineBy) int64 {
+		b := w.create(name, 30, len(by))
+		must(w.db.Change(w.ctx, b.ID, bucket.Change{Paused: &paused}))(w)
+		for i := range by {
+			w.offline(b.ID, b.Buckets[i].Ref(), by[i], false, nil)
 		}
+		return b.ID
 	}
+	offline("operator", bucket.ByOperator, bucket.ByOperator) // nobody may bring those online
+	service := offline("service", bucket.ByService)
+	both := offline("both", bucket.ByOperator, bucket.ByService)
+	empty := w.create("empty", 30, 1)
+	w.use(empty.Buckets[0].Ref(), "order", 30)
+	must(w.db.Change(w.ctx, empty.ID, bucket.Change{Paused: &paused}))(w)
+	w.offline(empty.ID, empty.Buckets[0].Ref(), bucket.ByService, false, nil) // U is 0
+	got := must(w.db.Unfinished(w.ctx, 100))(w).Offline
+	slices.Sort(got)
+	if want := []int64{service, both}; !slices.Equal(got, want) {
+		w.Errorf("offline %v, want %v", got, want)
+	}
+	must(w.append(empty.ID, "more", 1))(w)
+	equal(w, "after an append", len(must(w.db.Unfinished(w.ctx, 100))(w).Offline), 3)
+	must(w.db.HandOut(w.ctx, service))(w)
+	equal(w, "after a hand-out", len(must(w.db.Unfinished(w.ctx, 100))(w).Offline), 2)
 }
 
 func unfinishedOf(w *sqlWorld) {

@@ -238,7 +238,9 @@ func diffNext(lane bucket.Lane, from int64, identity string) diffOp {
 }
 
 var diffChoreGoals = []diffGoal{
-	{"unfinished: read", always(func(*diffRun) diffOp { return diffUnfinished(1_000_000) })},
+	{"unfinished: read", always(func(g *diffRun) diffOp {
+		return diffUnfinished(1_000_000, g.lanesOut()...)
+	})},
 	{"unfinished of: read", always(func(g *diffRun) diffOp {
 		b := g.any()
 		return diffOp{fmt.Sprintf("unfinished of %d", b.index), func(s *diffStore) diffAnswer {
@@ -290,9 +292,9 @@ func diffEndRun(b *diffBudget, number int64) diffOp {
 	}}
 }
 
-func diffUnfinished(limit int) diffOp {
-	return diffOp{"unfinished", func(s *diffStore) diffAnswer {
-		u, err := s.db.Unfinished(s.ctx, limit)
+func diffUnfinished(limit int, without ...bucket.Lane) diffOp {
+	return diffOp{fmt.Sprintf("unfinished without %v", without), func(s *diffStore) diffAnswer {
+		u, err := s.db.Unfinished(s.ctx, limit, without...)
 		if err != nil {
 			return failure("unfinished", err)
 		}

@@ -34,7 +34,7 @@ var diffGrantGoals = []diffGoal{
 		at, found := g.place(func(b *diffBudget, shard bucket.Bucket) bool {
 			return mayGrow(shard) && g.releasable(b) > 0
 		})
-		return diffHandOut(at.budget), found
+		return diffHandOut(at.budget, g.lanesOut()...), found
 	}},
 	{"hand out: opened", func(g *diffRun) (diffOp, bool) {
 		at, found := g.place(func(b *diffBudget, shard bucket.Bucket) bool {
@@ -43,7 +43,7 @@ var diffGrantGoals = []diffGoal{
 		if !found {
 			return g.close(false)
 		}
-		return diffHandOut(at.budget), true
+		return diffHandOut(at.budget, g.lanesOut()...), true
 	}},
 	{"hand out: nothing", always(func(g *diffRun) diffOp {
 		b := g.any()
@@ -77,6 +77,14 @@ var diffGrantGoals = []diffGoal{
 }
 
 func mayGrow(b bucket.Bucket) bool { return b.Epoch.Status == ledger.Open && b.Epoch.Fenced == "" }
+
+// lanesOut are lanes that a call leaves out, mostly none.
+func (g *diffRun) lanesOut() (lanes []bucket.Lane) {
+	for g.chance(4) {
+		lanes = append(lanes, laneOf(g.random.IntN(diffLanes)))
+	}
+	return lanes
+}
 
 // releasable is U less the pending shrinks.
 func (g *diffRun) releasable(b *diffBudget) int64 {
@@ -123,9 +131,9 @@ func (s *diffStore) handout(verb string, h bucket.Handout) diffAnswer {
 	return a
 }
 
-func diffHandOut(index int) diffOp {
-	return diffOp{fmt.Sprintf("hand out %d", index), func(s *diffStore) diffAnswer {
-		h, err := s.db.HandOut(s.ctx, s.id(index))
+func diffHandOut(index int, without ...bucket.Lane) diffOp {
+	return diffOp{fmt.Sprintf("hand out %d without %v", index, without), func(s *diffStore) diffAnswer {
+		h, err := s.db.HandOut(s.ctx, s.id(index), without...)
 		if err != nil {
 			return failure("hand out", err)
 		}

@@ -12,6 +12,7 @@ var handOutTests = []sqlTest{
 	{"hand out/evenly, remainders to the first", handOutEvenly},
 	{"hand out/reopens what the service took offline", handOutReopens},
 	{"hand out/leaves out what may not get units", handOutLeavesOut},
+	{"hand out/leaves out lanes", handOutWithout},
 	{"hand out/keeps pending shrinks", handOutShrink},
 	{"hand out/nothing", handOutNothing},
 	{"reopen/after closed and lost", reopenEnded},
@@ -76,6 +77,7 @@ func handOutReopens(w *sqlWorld) {
 		equal(w, "opened bucket", opened.ID, refs[at].Bucket)
 		equal(w, "lane", opened.Lane, laneOf(at))
 		equal(w, "online", opened.Online, true)
+		equal(w, "out_cnt", opened.OutCnt, 1)
 		equal(w, "taken offline by", opened.OfflineBy, "")
 		equal(w, "epoch", opened.Epoch, ledger.Epoch{
 			Budget: b.ID, Bucket: refs[at].Bucket, Number: 2, Status: ledger.Opening, Activation: 1,
@@ -113,6 +115,25 @@ func handOutLeavesOut(w *sqlWorld) {
 	if len(h.Opened) != 1 || h.Opened[0].ID != refs[5].Bucket {
 		w.Errorf("opened %+v, want bucket 5", h.Opened)
 	}
+}
+
+func handOutWithout(w *sqlWorld) {
+	b := w.withUndistributed("b", 60, 4)
+	w.offline(b.ID, b.Buckets[1].Ref(), bucket.ByService, false, nil) // U 61
+	w.offline(b.ID, b.Buckets[2].Ref(), bucket.ByService, false, nil) // U 62
+	elsewhere := bucket.Lane{Instance: laneOf(0).Instance, Index: 99}
+	h := must(w.db.HandOut(w.ctx, b.ID, laneOf(0), laneOf(1), elsewhere))(w)
+	if got, want := amounts(b, h), []int64{0, 0, 31, 31}; !slices.Equal(got, want) {
+		w.Errorf("granted %v, want %v", got, want)
+	}
+	if len(h.Opened) != 1 || h.Opened[0].ID != b.Buckets[2].ID {
+		w.Errorf("opened %+v, want bucket 2", h.Opened)
+	}
+	must(w.append(b.ID, "more", 9))(w)
+	w.unchanged(b.ID, "a hand-out without any lane", func() {
+		h := must(w.db.HandOut(w.ctx, b.ID, laneOf(0), laneOf(1), laneOf(2), laneOf(3)))(w)
+		equal(w, "grants", len(h.Grants)+len(h.Opened), 0)
+	})
 }
 
 func handOutShrink(w *sqlWorld) {

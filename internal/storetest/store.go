@@ -1,3 +1,5 @@
+// Package storetest holds the suites that every store passes: RunStore and RunSQL for one at a time,
+// and differential tests that give several of them the same operations and compare all they say.
 package storetest
 
 import (

@@ -240,6 +240,9 @@ func (d *differential) other(verb string, b *track) action {
 		return action{ref: ref, number: d.random.Int64N(4)}
 	}
 	from := d.random.Int64N(l.seq + 2)
+	if d.random.IntN(3) > 0 { // mostly what budgetd does: logs stay short
+		from = max(0, l.seq-d.random.Int64N(8))
+	}
 	if d.random.IntN(10) == 0 {
 		from = budget.MaxAmount - d.random.Int64N(2)
 	}

@@ -1,8 +1,8 @@
 -- close.lua ends epochs: the balance is remembered in a close entry and set to 0.
 --
 -- KEYS  per epoch: balance hash, log stream
--- ARGV  per epoch: epoch (decimal, 1 … 2^53 - 1), activation (decimal, same range), entry format and
---       kind (the first two bytes of ledger.Line)
+-- ARGV  per epoch: epoch (decimal, 1 … 2^53 - 1), activation (decimal, same range), entry format
+--       and kind (the first two bytes of ledger.Line)
 -- Returns three elements per epoch: verdict, balance in minor units (0; or why, for BROKEN), seq of
 -- the close entry. Errors: NOTDONE, HALFDONE (shared.lua).
 --

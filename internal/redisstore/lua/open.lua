@@ -8,7 +8,8 @@
 --
 -- Atomic because creating the hash decides, with the append, that this life begins: a hash without
 -- entry 0 could be opened twice. Idempotent by the hash, and when that is forgotten by the log,
--- which refuses entry 0 once it holds this epoch or a later one. Nothing else creates a hash.
+-- which refuses entry 0 once it holds this epoch or a later one. Nothing else creates a hash. A log
+-- that is not a stream is replaced when there is no hash either: its epochs have ended in SQL.
 -- Keeps the store's part of I1: balance = granted - deducted = 0.
 
 local fault = malformed(false, 0)
@@ -33,16 +34,16 @@ for k = 1, #KEYS, 2 do
   elseif not bucket.missing then
     verdict, balance, seq = ALREADY, bucket.balance, bucket.seq
   else
-    -- A key of another type holds nothing of a log, and SQL has ended every life it could belong to:
-    -- without removing it this bucket could never be opened again.
-    local kind = redis.call('TYPE', log_key).ok
-    if kind ~= 'none' and kind ~= 'stream' then
+    bucket = {seq = -1, chain = ''}
+    verdict, why, fault = append(log_key, epoch, bucket, line)
+    if why == NOT_A_STREAM then
+      -- It holds nothing of a log, and SQL has ended every life it could belong to: left there,
+      -- this bucket could never be opened again. A server that refuses writes has said so before.
       local done = redis.pcall('DEL', log_key)
       if type(done) == 'table' then return failed(done.err) end
       written = true
+      verdict, why, fault = append(log_key, epoch, bucket, line)
     end
-    bucket = {seq = -1, chain = ''}
-    verdict, why, fault = append(log_key, epoch, bucket, line)
     if fault then return fault end
     if verdict == OK then
       fault = save(balance_key, 'granted', 0, 'state', 'open', 'activation', activation,

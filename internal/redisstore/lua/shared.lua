@@ -3,10 +3,10 @@
 --
 -- How an operation on one bucket fails alone: everything that can fail because of what a key holds
 -- goes through redis.pcall or is checked here, and becomes that operation's BROKEN.
--- How a call fails: a server that refuses to write (OOM, MISCONF, READONLY, NOREPLICAS, NOPERM) says
--- so at the first write of a script and never later; the scripts' first write is always an XADD, so
--- nothing has been written then. The reply is the error `NOTDONE <code> <text>`. If the server
--- nevertheless refuses after a write, it is `HALFDONE <code> <text>`.
+-- How a call fails: a server that refuses to write (OOM, MISCONF, READONLY, NOREPLICAS, NOPERM)
+-- says so at the first write of a script and never later; what the scripts write first is an entry
+-- (XADD), so nothing has been written then. The reply is the error `NOTDONE <code> <text>`. If the
+-- server nevertheless refuses after a write, it is `HALFDONE <code> <text>`.
 -- Numbers: quantities are 0 … 2^53 - 1, which a Lua number holds exactly; sums may be larger, so
 -- they are never made a number, only HINCRBYed. No Lua number is written but by text_of.
 
@@ -18,6 +18,9 @@ local MAX_AMOUNT = 9007199254740991
 -- A sum of this many digits is refused, so that HINCRBY (int64) cannot fail after the append.
 local MAX_SUM_DIGITS = 18
 
+local NOT_A_STREAM = 'the log is not a stream'
+
+-- Whether this call has changed anything.
 local written = false
 
 local function text_of(number)
@@ -87,7 +90,9 @@ local function load(key)
   elseif not (is_whole(deducted) and #deducted <= MAX_SUM_DIGITS) then broken = 'deducted'
   elseif not (chain and #chain == 16) then broken = 'chain'
   end
-  if broken then return {broken = 'field ' .. broken .. ' of the balance is not what it must be'} end
+  if broken then
+    return {broken = 'field ' .. broken .. ' of the balance is not what it must be'}
+  end
   return {closed = state == 'closed', activation = activation, balance = balance, seq = seq,
     grant_seq = grant_seq, granted = granted, deducted = deducted, chain = chain}
 end
@@ -116,7 +121,7 @@ local function append(key, epoch, bucket, line)
     bucket.seq, bucket.chain = seq, chain
     return OK
   end
-  if is_wrong_type(done.err) then return BROKEN, 'the log is not a stream' end
+  if is_wrong_type(done.err) then return BROKEN, NOT_A_STREAM end
   local info = redis.pcall('XINFO', 'STREAM', key)
   if info.err then return nil, nil, failed(done.err) end
   for i = 1, #info, 2 do

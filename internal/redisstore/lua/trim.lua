@@ -12,19 +12,32 @@ if #KEYS == 0 or #ARGV ~= 2 * #KEYS then
   return failed('ARGUMENTS are not what the script expects')
 end
 
+-- last_entry returns the id of a log's last entry; nil when there is none, or the key is no log;
+-- nil and the reply of the failed call.
+local function last_entry(key)
+  local kind = redis.pcall('TYPE', key)
+  if kind.err then return nil, failed(kind.err) end
+  if kind.ok ~= 'stream' then return nil end
+  local info = redis.pcall('XINFO', 'STREAM', key)
+  if info.err then return nil, failed(info.err) end
+  for i = 1, #info, 2 do
+    if info[i] == 'last-entry' and info[i + 1] then return info[i + 1][1] end
+  end
+  return nil
+end
+
 local gone = 0
 for k = 1, #KEYS do
   local epoch, seq = ARGV[2 * k - 1], ARGV[2 * k]
-  local last = redis.pcall('XREVRANGE', KEYS[k], '+', '-', 'COUNT', 1)
-  if last.err then
-    if not is_wrong_type(last.err) then return failed(last.err) end
-  elseif last[1] then
+  local last, fault = last_entry(KEYS[k])
+  if fault then return fault end
+  if last then
     local first = epoch .. '-' .. seq
-    local last_epoch, last_seq = string.match(last[1][1], '^(%d+)%-(%d+)$')
+    local last_epoch, last_seq = string.match(last, '^(%d+)%-(%d+)$')
     last_epoch, last_seq = tonumber(last_epoch), tonumber(last_seq)
     if last_epoch < tonumber(epoch) or
       (last_epoch == tonumber(epoch) and last_seq < tonumber(seq)) then
-      first = last[1][1]
+      first = last
     end
     local done = redis.pcall('XTRIM', KEYS[k], 'MINID', '=', first)
     if type(done) == 'table' then return failed(done.err) end
