@@ -5,7 +5,6 @@ import (
 	"regexp"
 	"slices"
 	"strings"
-	"sync"
 
 	"github.com/pressly/goose/v3"
 )
@@ -38,7 +37,6 @@ type dialect struct {
 	// groups allows the ids of several budgets in one statement.
 	groups bool
 
-	texts sync.Map // text with marks -> text
 }
 
 var byIndex = regexp.MustCompile(`/\*by (\w+)\*/`)
@@ -71,14 +69,8 @@ func (d *dialect) text(query string) string {
 	if d.marks == nil || !strings.Contains(query, "/*") {
 		return query
 	}
-	if text, ok := d.texts.Load(query); ok {
-		return text.(string) //nolint:forcetypeassert // only texts are stored
-	}
-	text := d.marks(query)
-	if len(query) < 4096 { // lists are made anew for each length; do not keep them
-		d.texts.Store(query, text)
-	}
-	return text
+	// Not kept: most of these statements hold lists, and their texts are without number.
+	return d.marks(query)
 }
 
 // padded returns a list with as many places as its statement gets: where statements are kept
