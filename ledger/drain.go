@@ -101,6 +101,9 @@ func Drain(row Epoch, now time.Time, log Log, known func(id string) *Deduction,
 			}
 			out.Arrived = append(out.Arrived, e.Number)
 		case KindDeduct:
+			if why := e.unfit(); why != "" {
+				return out, mismatch("entry %d %s", e.Seq, why)
+			}
 			if e.Amount > after.Outstanding {
 				return out, mismatch("entry %d deducts %d of %d outstanding", e.Seq, e.Amount,
 					after.Outstanding)

@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+
+	"github.com/budgetd/budgetd/budget"
 )
 
 // Kind tells the entries of a bucket's log apart.
@@ -163,6 +165,28 @@ func ParseEntry(seq int64, text string) (Entry, error) {
 		return fail(fmt.Sprintf("kind %q is not known", byte(e.Kind)))
 	}
 	return e, nil
+}
+
+// maxDimensionsBytes is the width of the deduction's column; the most that a valid request needs is
+// 49 KiB.
+const maxDimensionsBytes = 1<<16 - 1
+
+// unfit says why a deduction cannot become a row of the ledger, "" if it can: its amount is none, or
+// a text does not fit its column. No script writes such an entry. It must not reach the database,
+// where its error would be that of every bucket in the transaction.
+func (e *Entry) unfit() string {
+	r := &e.Request
+	switch {
+	case !budget.ValidAmount(e.Amount):
+		return fmt.Sprintf("deducts %d", e.Amount)
+	case r.ID == "" || len(r.ID) > budget.MaxRequestIDBytes:
+		return fmt.Sprintf("has a request id of %d bytes", len(r.ID))
+	case len(r.Reference) > budget.MaxKeyBytes:
+		return fmt.Sprintf("has a reference of %d bytes", len(r.Reference))
+	case len(r.Dimensions) > maxDimensionsBytes:
+		return fmt.Sprintf("has dimensions of %d bytes", len(r.Dimensions))
+	}
+	return ""
 }
 
 // parseCount reads a non-negative decimal number without sign or leading zeros.

@@ -36,7 +36,6 @@ type dialect struct {
 	insertRows, updateRows int
 	// groups allows the ids of several budgets in one statement.
 	groups bool
-
 }
 
 var byIndex = regexp.MustCompile(`/\*by (\w+)\*/`)

@@ -19,7 +19,8 @@ import (
 func RunSQL(t *testing.T, open func(t *testing.T, clock func() time.Time) bucket.SQL) {
 	for _, group := range [][]sqlTest{
 		definitionTests, commitTests, matchTests, judgeTests, returnTests, applyTests, handOutTests,
-		endingTests, adjustmentTests, laneTests, choreTests, auditTests, raceTests, raceMoveTests,
+		endingTests, closingTests, adjustmentTests, laneTests, choreTests, auditTests, raceTests,
+		raceMoveTests,
 	} {
 		for _, test := range group {
 			t.Run(test.name, func(t *testing.T) {

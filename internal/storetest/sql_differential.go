@@ -24,7 +24,8 @@ type SQLOpener func(t *testing.T, clock func() time.Time) bucket.SQL
 //
 // The sequence is made while the reference performs it, so that its answers steer what comes next;
 // the others follow, each on its own goroutine and with its own clock. At least a third of the
-// deductions must be accepted and each result must occur operations/200 times.
+// deductions must be accepted and each result must occur operations/200 times; a fifth more
+// operations are added where that is not yet so.
 func DifferentialSQL(t *testing.T, seed uint64, operations int, reference SQLOpener,
 	others map[string]SQLOpener) {
 	t.Helper()
@@ -38,8 +39,8 @@ func DifferentialSQL(t *testing.T, seed uint64, operations int, reference SQLOpe
 		followers[name] = steps
 		following.Go(func() { follow(t, seed, name, store, steps) })
 	}
-	g := newDiffRun(newDiffStore(t, ctx, start, reference), seed)
-	for g.operations < operations {
+	g := newDiffRun(newDiffStore(t, ctx, start, reference), seed, operations/200)
+	for g.operations < operations || !g.seenAll() && g.operations < operations*6/5 {
 		g.turn()
 		for _, step := range g.steps {
 			for _, steps := range followers {
@@ -59,7 +60,7 @@ func DifferentialSQL(t *testing.T, seed uint64, operations int, reference SQLOpe
 		close(steps)
 	}
 	following.Wait()
-	g.judge(t, operations/200)
+	g.judge(t)
 }
 
 // diffStep is an operation beside the reference's answer to it.
@@ -117,6 +118,8 @@ type diffRun struct {
 	met      map[string]int
 	tried    map[string]int
 	deducted int
+	// least is how often every result must occur.
+	least int
 	// active are the budgets that operations are about; names counts all names ever used.
 	active []*diffBudget
 	all    []*diffBudget
@@ -136,11 +139,16 @@ type diffBudget struct {
 	requests    int
 }
 
-const activeBudgets = 8
+const (
+	activeBudgets = 8
+	// deductionsPercent is the share of the operations that are deductions in logs.
+	deductionsPercent = 49
+)
 
-func newDiffRun(ref *diffStore, seed uint64) *diffRun {
+func newDiffRun(ref *diffStore, seed uint64, least int) *diffRun {
 	g := &diffRun{
-		ref: ref, random: rand.New(rand.NewPCG(seed, 1)), met: map[string]int{}, tried: map[string]int{},
+		ref: ref, random: rand.New(rand.NewPCG(seed, 1)), least: least, met: map[string]int{},
+		tried: map[string]int{},
 	}
 	for i := range diffLanes {
 		g.do(diffLane(laneOf(i)))
@@ -166,13 +174,13 @@ func (g *diffRun) do(op diffOp) diffAnswer {
 // turn performs deductions and a commit, or tries for the result that has occurred least, or for
 // any.
 func (g *diffRun) turn() {
-	if g.chance(28) {
+	if g.deducted < g.operations*deductionsPercent/100 && g.chance(2) {
 		g.deduct(g.between(10, 40))
 		g.do(g.commit())
 		return
 	}
 	goal := g.rarest()
-	if g.chance(4) {
+	if g.chance(6) {
 		goal = diffGoals[g.random.IntN(len(diffGoals))].result
 	}
 	for _, candidate := range diffGoals {
@@ -205,13 +213,17 @@ func (g *diffRun) open() {
 	}
 }
 
-// rarest is the result with the fewest occurrences; tries count too, so that one that is not
+// rarest is the result with the fewest occurrences. Tries count a little, so that one that is not
 // possible now does not keep the others from their turns.
 func (g *diffRun) rarest() (result string) {
-	least := 1 << 60
+	fewest := 1 << 60
 	for _, goal := range diffGoals {
-		if n := g.met[goal.result] + g.tried[goal.result]/16; n < least {
-			least, result = n, goal.result
+		n := g.met[goal.result] + g.tried[goal.result]/128
+		if g.met[goal.result] >= g.least {
+			n += 1 << 30 // often enough
+		}
+		if n < fewest {
+			fewest, result = n, goal.result
 		}
 	}
 	return result
@@ -226,12 +238,19 @@ func (g *diffRun) finish() {
 	g.do(diffUnfinished(1_000_000))
 }
 
+// seenAll reports whether every result occurred often enough.
+func (g *diffRun) seenAll() bool {
+	return !slices.ContainsFunc(diffGoals, func(goal diffGoal) bool {
+		return g.met[goal.result] < g.least
+	})
+}
+
 // judge fails the test unless every result occurred often enough.
-func (g *diffRun) judge(t *testing.T, least int) {
+func (g *diffRun) judge(t *testing.T) {
 	t.Helper()
 	for _, goal := range diffGoals {
-		if g.met[goal.result] < least {
-			t.Errorf("%s: %d times, want %d", goal.result, g.met[goal.result], least)
+		if g.met[goal.result] < g.least {
+			t.Errorf("%s: %d times, want %d", goal.result, g.met[goal.result], g.least)
 		}
 	}
 	if accepted := g.met["commit: accepted"]; 3*accepted < g.deducted {

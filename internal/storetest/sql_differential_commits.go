@@ -167,6 +167,9 @@ func (g *diffRun) deduct(n int) {
 		balance[at] += amount
 		entries = append(entries, diffEntry{at, amount, g.request(g.all[at.budget], amount)})
 	}
+	if len(entries) == 0 {
+		return
+	}
 	g.deducted += len(entries)
 	g.operations += len(entries)
 	g.quiet(diffOp{fmt.Sprintf("stores admit %+v", entries), func(s *diffStore) diffAnswer {

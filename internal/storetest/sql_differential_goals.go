@@ -181,8 +181,7 @@ func (g *diffRun) definition() diffDefinition {
 	return d
 }
 
-// create makes a budget that replaces one of those that operations are about. That one's epochs are
-// lost, and its accounts must agree then.
+// create makes a budget that replaces one of those that operations are about.
 func (g *diffRun) create() diffOp {
 	made := g.definition()
 	b := &diffBudget{index: len(g.all), made: made}
@@ -192,14 +191,31 @@ func (g *diffRun) create() diffOp {
 		return diffCreate(made)
 	}
 	i := g.random.IntN(len(g.active))
-	old := g.ref.read(g.active[i].index)
-	for ordinal := range old.Buckets {
-		g.do(diffLose(diffPlace{g.active[i].index, ordinal, old.Buckets[ordinal].Epoch.Number}))
-	}
-	g.do(diffSweep(g.active[i].index))
-	g.do(diffAccounts(g.active[i].index))
+	g.retire(g.active[i])
 	g.active[i] = b
 	return diffCreate(made)
+}
+
+// retire leaves nothing of a budget unfinished that could be finished, and compares its accounts.
+func (g *diffRun) retire(b *diffBudget) {
+	for ordinal, shard := range g.ref.read(b.index).Buckets {
+		if shard.Epoch.Status.Live() {
+			g.do(diffLose(diffPlace{b.index, ordinal, shard.Epoch.Number}))
+		}
+	}
+	g.do(diffSweep(b.index))
+	for _, a := range b.adjustments {
+		if a.pending && g.ref.pending(b.index) {
+			g.do(diffAdjust(b, a))
+		}
+	}
+	g.do(diffAccounts(b.index))
+}
+
+// pending reports whether shrinks of a budget wait for units.
+func (s *diffStore) pending(index int) bool {
+	f, err := s.db.Figures(s.ctx, s.id(index))
+	return err == nil && f.PendingShrink > 0
 }
 
 func diffCreate(d diffDefinition) diffOp {

@@ -184,15 +184,7 @@ func diffMarkOpen(places []diffPlace, result string) diffOp {
 		if err := s.db.MarkOpen(s.ctx, refs); err != nil {
 			return failure("mark open", err)
 		}
-		rows, err := s.db.Epochs(s.ctx, refs)
-		if err != nil {
-			return failure("mark open", err)
-		}
-		text := ""
-		for _, ref := range refs {
-			text += s.epoch(rows[ref]) + "; "
-		}
-		return answer(result, "%s", text)
+		return answer(result, "done")
 	}}
 }
 
@@ -355,9 +347,9 @@ func diffClose(at diffPlace, target *diffPlace, off int64) diffOp {
 			case err != nil:
 				return failure("close", err)
 			case order == nil:
-				return answer("close: to the total", "%s", s.epoch(s.row(at)))
+				return answer("close: to the total", "closed")
 			}
-			return answer("close: to a target", "%s %s", s.order(order), s.epoch(s.row(at)))
+			return answer("close: to a target", "%s", s.order(order))
 		}}
 }
 
@@ -366,7 +358,7 @@ func diffFence(at diffPlace, why, result string) diffOp {
 		if err := s.db.Fence(s.ctx, s.ref(at), why); err != nil {
 			return failure("fence", err)
 		}
-		return answer(result, "%s", s.epoch(s.row(at)))
+		return answer(result, "done")
 	}}
 }
 

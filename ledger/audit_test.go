@@ -1,0 +1,153 @@
+package ledger_test
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/budgetd/budgetd/ledger"
+)
+
+// accounts are those of a budget of 1,000 with three epochs of two buckets: a closed one, its
+// successor, and one that is closing.
+func accounts() (f ledger.Figures, adjusted int64, epochs []ledger.EpochFigures) {
+	epochs = []ledger.EpochFigures{
+		{Bucket: "b:bucket-0", Row: ledger.Epoch{Number: 1, Status: ledger.Closed, Used: 170,
+			Returning: 5},
+			Granted: 400, Closed: 180, Swept: 45, Deducted: 200, Duplicates: 20, RolledBack: 30, Noted: 30},
+		{Bucket: "b:bucket-0", Row: ledger.Epoch{Number: 2, Status: ledger.Open, Outstanding: 90, Used: 6,
+			Held: 4},
+			Granted: 100, Deducted: 10},
+		{Bucket: "b:bucket-1", Row: ledger.Epoch{Number: 1, Status: ledger.Closing, Outstanding: 33,
+			Used: 60, Returning: 7},
+			Granted: 100, Deducted: 60, Duplicates: 7},
+	}
+	f = ledger.Figures{Total: 1000, Undistributed: 625, Remaining: 90, Unsettled: 33, Held: 4,
+		Used:      236,
+		Returning: 12, Online: 2}
+	return f, 1000, epochs
+}
+
+func TestCheckOfTrueAccounts(t *testing.T) {
+	f, adjusted, epochs := accounts()
+	if got := ledger.Check(f, adjusted, epochs); got != nil {
+		t.Errorf("%v", got)
+	}
+	if got := ledger.Check(ledger.Figures{Total: 5, Undistributed: 5}, 5, nil); got != nil {
+		t.Errorf("without epochs: %v", got)
+	}
+	f = ledger.Figures{Total: 10, Undistributed: 4, Quarantined: 0, Forfeited: 6}
+	if got := ledger.Check(f, 10, nil); got != nil {
+		t.Errorf("with forfeited units: %v", got)
+	}
+	if f, _, _ := accounts(); f.InTransit() != 45 || f.OutQuantity() != 375 {
+		t.Errorf("in transit %d, handed out %d", f.InTransit(), f.OutQuantity())
+	}
+}
+
+// TestCheckFindsASingleUnit plants one unit more and one less in every column and every row sum.
+func TestCheckFindsASingleUnit(t *testing.T) {
+	type planted struct {
+		ledger.Figures
+		adjusted int64
+		epochs   []ledger.EpochFigures
+	}
+	places := map[string]func(p *planted) *int64{
+		"T":         func(p *planted) *int64 { return &p.Total },
+		"U":         func(p *planted) *int64 { return &p.Undistributed },
+		"Q":         func(p *planted) *int64 { return &p.Quarantined },
+		"X":         func(p *planted) *int64 { return &p.Forfeited },
+		"remaining": func(p *planted) *int64 { return &p.Remaining },
+		"unsettled": func(p *planted) *int64 { return &p.Unsettled },
+		"held":      func(p *planted) *int64 { return &p.Held },
+		"used":      func(p *planted) *int64 { return &p.Used },
+		"returning": func(p *planted) *int64 { return &p.Returning },
+		"adjusted":  func(p *planted) *int64 { return &p.adjusted },
+	}
+	for i, name := range []string{"closed", "open", "closing"} {
+		for column, of := range map[string]func(e *ledger.EpochFigures) *int64{
+			"O":           func(e *ledger.EpochFigures) *int64 { return &e.Row.Outstanding },
+			"H":           func(e *ledger.EpochFigures) *int64 { return &e.Row.Held },
+			"S":           func(e *ledger.EpochFigures) *int64 { return &e.Row.Used },
+			"R":           func(e *ledger.EpochFigures) *int64 { return &e.Row.Returning },
+			"granted":     func(e *ledger.EpochFigures) *int64 { return &e.Granted },
+			"closed":      func(e *ledger.EpochFigures) *int64 { return &e.Closed },
+			"swept":       func(e *ledger.EpochFigures) *int64 { return &e.Swept },
+			"deducted":    func(e *ledger.EpochFigures) *int64 { return &e.Deducted },
+			"duplicates":  func(e *ledger.EpochFigures) *int64 { return &e.Duplicates },
+			"rolled back": func(e *ledger.EpochFigures) *int64 { return &e.RolledBack },
+			"noted":       func(e *ledger.EpochFigures) *int64 { return &e.Noted },
+		} {
+			places[column+" of the "+name+" epoch"] = func(p *planted) *int64 {
+				return of(&p.epochs[i])
+			}
+		}
+	}
+	for name, at := range places {
+		for _, unit := range []int64{1, -1} {
+			f, adjusted, epochs := accounts()
+			p := planted{f, adjusted, epochs}
+			*at(&p) += unit
+			if got := ledger.Check(p.Figures, p.adjusted, p.epochs); len(got) == 0 {
+				t.Errorf("%+d in %s is not found", unit, name)
+			}
+		}
+	}
+}
+
+// TestCheckFindsMovedUnits plants errors that leave the budget's sum as it is.
+func TestCheckFindsMovedUnits(t *testing.T) {
+	for name, test := range map[string]struct {
+		plant func(f *ledger.Figures, e []ledger.EpochFigures)
+		want  string
+	}{
+		"a sweep that counted twice": {func(f *ledger.Figures, e []ledger.EpochFigures) {
+			f.Undistributed++
+			f.Remaining--
+			e[1].Row.Outstanding--
+		}, "bucket b:bucket-0, epoch 2: outstanding is recorded as 89, its rows give 90"},
+		"a deduction without a row": {func(f *ledger.Figures, e []ledger.EpochFigures) {
+			e[1].Row.Outstanding--
+			e[1].Row.Used++
+			f.Remaining--
+			f.Used++
+		}, "bucket b:bucket-0, epoch 2: used and held is recorded as 11, its rows give 10"},
+		"a rollback without a row": {func(f *ledger.Figures, e []ledger.EpochFigures) {
+			e[2].Row.Used--
+			e[2].Row.Returning++
+			f.Used--
+			f.Returning++
+		}, "bucket b:bucket-1, epoch 1: returning is recorded as 8, its rows give 7"},
+		"a rollback that its deduction does not know": {func(_ *ledger.Figures, e []ledger.EpochFigures) {
+			e[0].Noted -= 2
+		}, "bucket b:bucket-0, epoch 1: rolled back is recorded as 28, its rows give 30"},
+		"units between two buckets": {func(_ *ledger.Figures, e []ledger.EpochFigures) {
+			e[1].Row.Outstanding--
+			e[2].Row.Outstanding++
+		}, "bucket b:bucket-1, epoch 1: outstanding is recorded as 34, its rows give 33"},
+		"an append without a row": {func(f *ledger.Figures, _ []ledger.EpochFigures) {
+			f.Total++
+			f.Undistributed++
+		}, "budget: total is recorded as 1001, its rows give 1000"},
+		"an epoch less than nothing": {func(f *ledger.Figures, e []ledger.EpochFigures) {
+			e[1].Row.Outstanding, e[1].Deducted, e[1].Row.Used = -1, 101, 97
+			f.Remaining, f.Used = -1, 327
+		}, "bucket b:bucket-0, epoch 2: outstanding is recorded as -1, its rows give -1"},
+		"less than nothing undistributed": {func(f *ledger.Figures, e []ledger.EpochFigures) {
+			e[1].Granted, e[1].Row.Outstanding = 726, 716
+			f.Undistributed, f.Remaining = -1, 716
+		}, "budget: undistributed is recorded as -1, its rows give -1"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f, adjusted, epochs := accounts()
+			test.plant(&f, epochs)
+			var found []string
+			for _, d := range ledger.Check(f, adjusted, epochs) {
+				found = append(found, d.String())
+			}
+			if !slices.Contains(found, test.want) {
+				t.Errorf("found\n%s\nnot %s", strings.Join(found, "\n"), test.want)
+			}
+		})
+	}
+}
