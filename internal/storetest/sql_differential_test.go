@@ -40,7 +40,7 @@ func openSQL(t *testing.T, driver, dsn string, clock func() time.Time) bucket.SQ
 
 func TestSQLDatabasesAgree(t *testing.T) {
 	storetest.DifferentialSQL(t, 1, 100_000, openMemory, map[string]storetest.SQLOpener{
-		"SQLite":       openSQLite,
-		"MariaDB":      openMariaDB,
+		"SQLite":  openSQLite,
+		"MariaDB": openMariaDB,
 	})
 }
