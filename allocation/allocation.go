@@ -34,16 +34,3 @@ func Step(need, undistributed int64, buckets int, bound int64) int64 {
 func LowWater(total int64, buckets int) int64 {
 	return max(total/int64(max(buckets, 1))/10, 1)
 }
-
-// Grant is how many units an apply gets (all in minor units): at most what is asked for, at most
-// what is undistributed less the shrinks that wait, at most bound (0: no bound); 0 if that is below need.
-func Grant(need, asked, undistributed, pendingShrink, bound int64) int64 {
-	n := min(asked, undistributed-pendingShrink)
-	if bound > 0 {
-		n = min(n, bound)
-	}
-	if n < need {
-		return 0
-	}
-	return n
-}

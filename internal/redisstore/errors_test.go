@@ -3,6 +3,7 @@ package redisstore_test
 import (
 	"context"
 	"errors"
+	"sync"
 	"testing"
 	"time"
 
@@ -286,8 +287,11 @@ func TestMovedConnections(t *testing.T) {
 			store := fakeStore(t, f)
 			f.set(func(f *fakeRedis) { f.answer = answer })
 			// Two connections in the pool, of which one gets the answer.
-			go func() { _, _ = store.Open(t.Context(), lane0, []bucket.Ref{ref1}) }()
-			_, _ = store.Open(t.Context(), lane0, []bucket.Ref{ref1})
+			var both sync.WaitGroup
+			for range 2 {
+				both.Go(func() { _, _ = store.Open(t.Context(), lane0, []bucket.Ref{ref1}) })
+			}
+			both.Wait()
 			wantCodes(t, calls(t.Context(), store), budget.Unavailable)
 			f.set(func(f *fakeRedis) { f.runID = "run2" })
 			sent := f.calls()
