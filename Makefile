@@ -16,6 +16,35 @@ build: ## build bin/budgetd and bin/budgetctl
 test: ## install missing test servers (Debian, root), vet, run every test with -race
 	@scripts/test.sh
 
+.PHONY: model
+model: ## explore the protocol's model, larger than in the tests
+	@scripts/model.sh
+
+.PHONY: simulation
+simulation: ## 10,000 seeds of the simulation
+	$(GO) test -timeout 0 ./sim -run '^TestSimulation$$' -sim.seeds 10000
+
+.PHONY: crashpoints
+crashpoints: ## stop every operation at every step, and again within the recovery (hours)
+	$(GO) test -timeout 0 ./internal/crashpoints -crash.all
+
+.PHONY: linearize
+linearize: ## 200 histories of each kind of fault against real processes
+	$(GO) test -race -timeout 0 ./internal/linearize -run '^TestLinearizable$$' -v -linearize.histories 200
+
+.PHONY: chaos
+chaos: ## ten minutes of faults against real processes, in each durability
+	$(GO) test -race -timeout 0 ./internal/chaos -run '^TestChaos$$' -v -chaos.duration 10m -chaos.nodes 3 -chaos.durability ledger
+	$(GO) test -race -timeout 0 ./internal/chaos -run '^TestChaos$$' -v -chaos.duration 10m -chaos.nodes 3 -chaos.durability store
+
+.PHONY: kills
+kills: ## kill budgetd 100 times in a row under load
+	$(GO) test -race -timeout 0 ./internal/chaos -run '^TestKills$$' -v -chaos.kills 100
+
+.PHONY: mutants
+mutants: ## switch off each safeguard in turn: some test must fail (about 2 minutes)
+	$(GO) run ./internal/safeguard/mutants
+
 .PHONY: lint
 lint: ## gofmt and go vet, golangci-lint and shellcheck where installed
 	@scripts/lint.sh

@@ -33,9 +33,10 @@ type place struct {
 
 var (
 	words = []string{"budget", "ring"}
-	rules = slices.Concat(words, []string{"allocation", "limit", "ledger", "fragment"})
+	rules = slices.Concat(words, []string{"allocation", "limit", "ledger", "fragment", "series"})
 	actor = slices.Concat(rules, []string{"bucket"})
 	root  = []string{"."} // schema.sql and config.yaml
+	leaf  = []string{"internal/safeguard"}
 )
 
 // house is the direction of imports: words <- rules <- bucket <- {httpapi, console} <- daemon <-
@@ -47,17 +48,20 @@ var house = map[string]place{
 	"ring":   {stdOnly: true},
 	// rules
 	"allocation": {may: words, stdOnly: true},
-	"limit":      {may: words, stdOnly: true},
-	"ledger":     {may: words, stdOnly: true},
+	"limit":      {may: slices.Concat(words, leaf), stdOnly: true},
+	"ledger":     {may: slices.Concat(words, leaf), stdOnly: true},
 	"fragment":   {may: words, stdOnly: true},
+	"series":     {may: words, stdOnly: true},
 	// actor
-	"bucket": {may: rules},
+	"bucket": {may: slices.Concat(rules, leaf)},
 	// technologies
-	"internal/redisstore": {may: actor, store: true},
-	"internal/sqlstore":   {may: slices.Concat(actor, root), store: true},
-	"internal/memstore":   {may: actor, store: true},
+	"internal/redisstore": {may: slices.Concat(actor, leaf), store: true},
+	"internal/sqlstore":   {may: slices.Concat(actor, root, leaf), store: true},
+	"internal/memstore":   {may: slices.Concat(actor, leaf), store: true},
+	"internal/safeguard":  {stdOnly: true}, // words that switch safeguards off in a build of their own
 	"internal/httpapi":    {may: actor},
 	"internal/metrics":    {may: actor},
+	"internal/archive":    {may: actor},
 	"internal/console":    {may: actor},
 	"internal/config":     {may: slices.Concat(words, root)},
 	"internal/daemon":     {anything: true},
@@ -70,8 +74,13 @@ var house = map[string]place{
 	"internal/testservers": {test: true},
 	"internal/hostile":     {may: words, test: true},
 	"internal/e2e":         {anything: true, test: true},
+	"internal/crashpoints": {anything: true, test: true},
+	"internal/chaos":       {anything: true, test: true},
+	"internal/linearize":   {anything: true, test: true},
 	"sim":                  {anything: true, test: true},
+	"sim/auditor":          {stdOnly: true, test: true}, // shares no code with the system
 	"bench":                {anything: true, test: true},
+	"model":                {stdOnly: true},
 }
 
 // technologies are modules that one package sees, tests included.
@@ -82,16 +91,20 @@ var technologies = map[string][]string{
 	"github.com/pressly/goose":       {"internal/sqlstore"},
 	"github.com/redis/go-redis":      {"internal/redisstore", "internal/testservers"},
 	"github.com/spf13/viper":         {"internal/config"},
+	"github.com/adhocore/gronx":      {"internal/config"},
 	"github.com/spf13/cobra":         {"cmd/budgetctl"},
 }
 
 // never are packages that must not be linked into a command, however indirectly.
 var never = map[string][]string{
-	"cmd/budgetctl": {"github.com/spf13/viper", "github.com/redis/go-redis", "modernc.org/sqlite"},
+	"cmd/budgetctl": {"github.com/spf13/viper", "github.com/redis/go-redis", "modernc.org/sqlite", "time/tzdata"},
 }
 
+// always are packages that must be linked into a command: without tzdata a zone would be what the machine has.
+var always = map[string][]string{"cmd/budgetd": {"time/tzdata"}}
+
 // emptyNames say nothing about what is inside.
-var emptyNames = []string{"util", "utils", "common", "helper", "helpers", "type", "types", "model",
+var emptyNames = []string{"util", "utils", "common", "helper", "helpers", "type", "types",
 	"models"}
 
 // goPackage is what go list says about one package.
@@ -238,6 +251,11 @@ func TestImportsPointOneWay(t *testing.T) {
 		for _, wrong := range violations(p) {
 			t.Error(wrong)
 		}
+		for _, dependency := range always[p.folder()] {
+			if !slices.Contains(p.Deps, dependency) {
+				t.Errorf("%s does not depend on %s: it must", p.folder(), dependency)
+			}
+		}
 	}
 }
 
@@ -296,6 +314,14 @@ func TestViolations(t *testing.T) {
 		{"bucket on rules, a word and a library",
 			goPackage{ImportPath: ours + "bucket", Imports: []string{ours + "ledger",
 				ours + "fragment", ours + "ring", "github.com/hashicorp/golang-lru/v2"}}, ""},
+		{"rule on the safeguards",
+			goPackage{ImportPath: ours + "ledger", Imports: []string{ours + "internal/safeguard"}}, ""},
+		{"word on the safeguards",
+			goPackage{ImportPath: ours + "budget", Imports: []string{ours + "internal/safeguard"}},
+			"direction"},
+		{"safeguards on a rule",
+			goPackage{ImportPath: ours + "internal/safeguard", Imports: []string{ours + "ledger"}},
+			"direction"},
 		{"bucket on a store",
 			goPackage{ImportPath: ours + "bucket", Imports: []string{ours + "internal/memstore"}},
 			"stores are imported by"},

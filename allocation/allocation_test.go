@@ -37,7 +37,7 @@ func TestSpread(t *testing.T) {
 	})
 }
 
-func TestStepAndLowWater(t *testing.T) {
+func TestStep(t *testing.T) {
 	for _, tc := range []struct {
 		name      string
 		got, want int64
@@ -46,8 +46,6 @@ func TestStepAndLowWater(t *testing.T) {
 		{"step: what it needs, if that is more", allocation.Step(300, 1000, 10, 0), 300},
 		{"step: never above the bound", allocation.Step(300, 1000, 10, 50), 50},
 		{"step: no buckets", allocation.Step(1, 10, 0, 0), 10},
-		{"low water: a tenth of the share", allocation.LowWater(1000, 10), 10},
-		{"low water: at least one", allocation.LowWater(5, 10), 1},
 	} {
 		if tc.got != tc.want {
 			t.Errorf("%s: %d, want %d", tc.name, tc.got, tc.want)

@@ -2,7 +2,6 @@ package bucket
 
 import (
 	"context"
-	"time"
 
 	"github.com/budgetd/budgetd/allocation"
 	"github.com/budgetd/budgetd/budget"
@@ -28,120 +27,87 @@ func (s *Service) apply(ctx context.Context, b *Budget, bk *Bucket, want Want) (
 	return order.Amount, nil
 }
 
-// applyWish is a request that waits for an apply of its bucket, short of `need` minor units.
-type applyWish struct {
-	budget              *Budget
-	bucket              *Bucket
-	need, undistributed int64
-}
-
-// applyFor is one apply for all requests that wait for the same bucket: enough for all of them if it
-// can be had, and for one at least. Each is told what was granted, and tries again.
-func (s *Service) applyFor(_ int64, wishes []applyWish) []result[int64] {
-	ctx, cancel := s.bounded(context.Background())
-	defer cancel()
-	first, least, sum := wishes[0], wishes[0].need, int64(0)
-	for _, w := range wishes {
-		least, sum = min(least, w.need), min(sum+w.need, budget.MaxAmount)
-	}
-	w := want(first.budget, first.bucket.Ref(), sum, first.undistributed)
-	w.Need = min(w.Need, least)
-	got, err := int64(0), error(nil)
-	if w.Need <= first.undistributed {
-		got, err = s.apply(ctx, first.budget, first.bucket, w)
-	}
-	out := make([]result[int64], len(wishes))
-	for i := range out {
-		out[i] = result[int64]{answer: got, err: err}
-	}
-	return out
-}
-
-// want is what a bucket asks for when it is short of `need` minor units.
-func want(b *Budget, ref Ref, need, undistributed int64) Want {
-	if b.ShardingQuantity > 0 {
-		need = min(need, b.ShardingQuantity)
-	}
-	return Want{Ref: ref, Need: need,
-		Units: allocation.Step(need, undistributed, len(b.Buckets), b.ShardingQuantity)}
-}
-
-// sendGrants sends grants of one lane, in order, and acts on the answers that need it.
+// sendGrants sends grants of one lane, in order, and acts on the answers that need it. An epoch may be
+// opening still when its grants are found, so a store that does not know one is asked once more, after SQL
+// has said that it is open: only then does the answer say something about its log.
 func (s *Service) sendGrants(ctx context.Context, id Lane, orders []GrantOrder) {
 	l, err := s.laneOf(id)
 	if err != nil || len(orders) == 0 {
 		return
 	}
+	var again []GrantOrder
+	for _, order := range s.sendOnce(ctx, l, orders) {
+		if s.standsAfterAll(ctx, l, order.Ref) {
+			again = append(again, order)
+		}
+	}
+	for _, order := range s.sendOnce(ctx, l, again) {
+		s.checkGone(ctx, l, order.Ref)
+	}
+}
+
+// sendOnce sends grants of one lane, and returns those whose epochs the store does not know.
+func (s *Service) sendOnce(ctx context.Context, l *lane, orders []GrantOrder) (gone []GrantOrder) {
+	if len(orders) == 0 {
+		return nil
+	}
 	under := l.current()
-	replies, err := l.instance.Grant(ctx, id, orders)
+	replies, err := l.instance.Grant(ctx, l.id, orders)
 	if err != nil {
 		err = s.laneFailed(ctx, l, under, err)
-		s.log.Warn("grants not sent; the chores send them again", "lane", id.String(), "error", err)
-		return
+		s.log.Warn("grants not sent; the chores send them again", "lane", l.id.String(), "error", err)
+		return nil
 	}
 	for i, r := range replies {
 		switch r.Verdict {
 		case EpochGone:
-			s.checkGone(ctx, l, orders[i].Ref)
+			gone = append(gone, orders[i])
 		case Broken:
 			s.fence(ctx, orders[i].Ref, r.Why)
 		}
 	}
+	return gone
 }
 
-// checkGone tells a store that lost an epoch from a message that came too late: only when SQL says,
-// after the store's answer, that the epoch is still open has something been lost. If the store has
-// the balance after all, it is only the log that does not take entries: that bucket is broken alone.
+// checkGone acts on EpochGone as the answer to a message that appends to the log, and was sent after SQL
+// had said that the epoch is open. If the store has the balance after all, it is only the log that does
+// not take entries: that bucket is broken alone.
 func (s *Service) checkGone(ctx context.Context, l *lane, ref Ref) {
-	rows, err := s.sql.Epochs(ctx, []Ref{ref})
-	if err != nil {
-		s.failed("sql", err)
-		return
+	if s.standsAfterAll(ctx, l, ref) {
+		s.fence(ctx, ref, "the log holds a later epoch than this one, which is open")
 	}
-	row, ok := rows[ref]
-	if !ok || row.Status != ledger.Open && row.Status != ledger.Closing || row.Fenced != "" {
-		return
+}
+
+// standsAfterAll acts on EpochGone as the answer to any message. It tells a store that lost an epoch from
+// a message that came too early or too late: only when SQL says, before and after the store has said that
+// it has no balance, that the epoch is open or closing, has something been lost. It reports whether the
+// store has the balance of an epoch that SQL says is open or closing.
+func (s *Service) standsAfterAll(ctx context.Context, l *lane, ref Ref) bool {
+	if !s.goesOnInSQL(ctx, ref) {
+		return false
 	}
 	balances, err := l.instance.Balances(ctx, l.id, []Ref{ref})
 	switch {
 	case err != nil:
 		s.failed("store", err)
-	case balances[0].Verdict == EpochGone:
+		return false
+	case balances[0].Verdict != EpochGone:
+		return true
+	case s.goesOnInSQL(ctx, ref):
 		s.memoryLost(l, ref.Activation, "the store does not have an epoch that is open")
-	default:
-		s.fence(ctx, ref, "the log holds a later epoch than this one, which is open")
 	}
+	return false
 }
 
-// quietFor is how long background applies of a budget pause after there was nothing to grant.
-const quietFor = time.Second
-
-// kickApply applies in the background when a bucket is below its low-water mark.
-func (s *Service) kickApply(entry *cached, bk *Bucket, balance int64) {
-	b := entry.value.Load()
-	low := allocation.LowWater(b.TotalQuantity, len(b.Buckets))
-	if balance >= low {
-		return
+// goesOnInSQL reports whether SQL says that an epoch is open or closing, and not fenced.
+func (s *Service) goesOnInSQL(ctx context.Context, ref Ref) bool {
+	rows, err := s.sql.Epochs(ctx, []Ref{ref})
+	if err != nil {
+		s.failed("sql", err)
+		return false
 	}
-	if until, ok := s.quiet.Get(b.ID); ok && s.now() < until {
-		return
-	}
-	if _, busy := s.busy.LoadOrStore(bk.ID, struct{}{}); busy {
-		return
-	}
-	s.later("apply", func(ctx context.Context) {
-		c, err := s.cover(ctx, entry)
-		if err != nil {
-			return
-		}
-		got := int64(0)
-		if c.Undistributed > 0 {
-			got, err = s.apply(ctx, b, bk, want(b, bk.Ref(), 1, c.Undistributed))
-		}
-		if err == nil && got == 0 {
-			s.quiet.Add(b.ID, s.now()+quietFor)
-		}
-	}, func() { s.busy.Delete(bk.ID) })
+	row, ok := rows[ref]
+	return ok && (row.Status == ledger.Open || row.Status == ledger.Closing) && row.Fenced == ""
 }
 
 // handOut spreads what is undistributed over the buckets, and brings those online again that the
@@ -164,8 +130,8 @@ func (s *Service) carryOut(ctx context.Context, h Handout) {
 	for i := range h.Opened {
 		refs[h.Opened[i].Lane] = append(refs[h.Opened[i].Lane], h.Opened[i].Ref())
 	}
-	for id, list := range refs {
-		s.open(ctx, id, list)
+	for _, id := range inOrder(refs) {
+		s.open(ctx, id, refs[id])
 	}
 	orders := map[Lane][]GrantOrder{}
 	units := int64(0)
@@ -173,8 +139,8 @@ func (s *Service) carryOut(ctx context.Context, h Handout) {
 		orders[g.Lane] = append(orders[g.Lane], g.Order)
 		units += g.Order.Amount
 	}
-	for id, list := range orders {
-		s.sendGrants(ctx, id, list)
+	for _, id := range inOrder(orders) {
+		s.sendGrants(ctx, id, orders[id])
 	}
 	s.observer.Moved("handout", units)
 }
@@ -196,12 +162,17 @@ func (s *Service) ApplyTo(ctx context.Context, ref BudgetRef, key string) (Bucke
 		return BucketView{}, afterWrite("apply", swept > 0, err)
 	}
 	if j.Cover.Undistributed > 0 {
-		if _, err := s.apply(ctx, b, bk, want(b, bk.Ref(), 1, j.Cover.Undistributed)); err != nil {
+		if _, err := s.apply(ctx, b, bk, evenShare(b, bk.Ref(), j.Cover.Undistributed)); err != nil {
 			return BucketView{}, afterWrite("apply", swept > 0, err)
 		}
 	}
 	v, err := s.bucketView(ctx, ref, key)
 	return v, afterWrite("apply", true, err)
+}
+
+// evenShare is what a bucket gets when an operator makes it apply.
+func evenShare(b *Budget, ref Ref, undistributed int64) Want {
+	return Want{Ref: ref, Need: 1, Units: allocation.Step(1, undistributed, len(b.Ring()), b.ShardingQuantity)}
 }
 
 // afterWrite keeps "certainly not done" from being said of a call that has written something.
@@ -222,7 +193,7 @@ func (s *Service) bucketOf(ctx context.Context, ref BudgetRef, key string) (*cac
 		return nil, nil, err
 	}
 	b := entry.value.Load()
-	for i := range b.Buckets {
+	for i := range b.Ring() {
 		if b.Buckets[i].Key == key {
 			return entry, &b.Buckets[i], nil
 		}

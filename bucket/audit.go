@@ -2,10 +2,13 @@ package bucket
 
 import (
 	"context"
-	"errors"
+	"slices"
 
 	"github.com/budgetd/budgetd/ledger"
 )
+
+// auditPage is how many buckets of a lane an audit reads at once.
+const auditPage = 100
 
 // Audit proves I1 for a budget on live traffic (DESIGN 3): SQL's columns against its rows and
 // entries in one snapshot, then each open bucket's store against the ledger at one position of its
@@ -20,88 +23,110 @@ func (s *Service) Audit(ctx context.Context, ref BudgetRef) (AuditReport, error)
 	if err != nil {
 		return AuditReport{}, s.sqlFailed(err)
 	}
-	report := AuditReport{Figures: accounts.Figures,
-		Discrepancies: ledger.Check(accounts.Figures, accounts.Adjusted, accounts.Epochs)}
 	b, err := s.sql.Budget(ctx, BudgetRef{ID: entry.id})
 	if err != nil {
 		return AuditReport{}, s.sqlFailed(err)
 	}
-	for i := range b.Buckets {
-		bk := &b.Buckets[i]
-		if bk.Epoch.Status != ledger.Open {
-			continue
-		}
-		found, err := s.auditStore(ctx, bk)
-		if err != nil {
-			report.Unchecked = append(report.Unchecked, bk.Key)
-			continue
-		}
-		report.Discrepancies = append(report.Discrepancies, found...)
+	report := AuditReport{Figures: accounts.Figures, Discrepancies: accounts.Check()}
+	found, unchecked := s.auditStores(ctx, &b)
+	report.Discrepancies = append(report.Discrepancies, found...)
+	report.Unchecked = unchecked
+	if b.inStoreMode() {
+		report.AtRisk = report.Figures.Remaining + report.Figures.Unsettled
 	}
 	report.OK = len(report.Discrepancies) == 0
-	s.observer.Discrepancies(len(report.Discrepancies))
-	for _, d := range report.Discrepancies {
-		s.log.Error("audit found a discrepancy", "budget", b.Name, "discrepancy", d.String())
-		for i := range b.Buckets {
-			if bk := &b.Buckets[i]; bk.Key == d.Bucket && bk.Epoch.Number == d.Epoch && bk.Epoch.Fenced == "" {
-				s.fence(ctx, bk.Ref(), "audit: "+d.String())
-			}
-		}
-	}
+	s.actOn(ctx, &b, report.Discrepancies)
 	return report, nil
 }
 
-// auditStore compares one bucket's store with the ledger at the position s of one atomic read: once
-// the ledger has drained up to s, both are sums over the same prefix of the log, so traffic goes on.
-func (s *Service) auditStore(ctx context.Context, bk *Bucket) ([]ledger.Discrepancy, error) {
-	l, err := s.laneOf(bk.Lane)
-	if err != nil {
-		return nil, err
+// actOn reports what an audit found, bucket by bucket, and fences the buckets, whichever of their epochs
+// it is in.
+func (s *Service) actOn(ctx context.Context, b *Budget, found []ledger.Discrepancy) {
+	of := map[string][]ledger.Discrepancy{}
+	for _, d := range found {
+		of[d.Bucket] = append(of[d.Bucket], d)
 	}
-	ref, under := bk.Ref(), l.current()
-	balances, err := l.instance.Balances(ctx, bk.Lane, []Ref{ref})
-	if err != nil {
-		return nil, s.laneFailed(ctx, l, under, err)
-	}
-	in := balances[0]
-	switch {
-	case in.Verdict == Broken:
-		s.fence(ctx, ref, in.Why)
-		return []ledger.Discrepancy{{Bucket: bk.Key, Epoch: ref.Epoch, What: "store: " + in.Why}}, nil
-	case in.Verdict != OK:
-		s.checkGone(ctx, l, ref)
-		return nil, unavailable("audit", errNoTarget)
-	}
-	d := newDraining(s)
-	d.epoch(l, ref).upTo = in.Seq
-	for range commitRounds {
-		if len(d.epochs) == 0 {
-			break
+	for i := range b.Buckets {
+		bk := &b.Buckets[i]
+		if of[bk.Key] == nil {
+			continue
 		}
-		d.round(ctx)
-	}
-	if err := d.errs[ref]; err != nil {
-		return nil, err
-	}
-	// Only once everything up to s is in the ledger are both sums over the same prefix.
-	if _, closed := d.closes[ref]; !closed && d.rows[ref].DrainedSeq < in.Seq {
-		return nil, unavailable("audit", errors.New("the epoch ended, or its log was not drained in time"))
-	}
-	granted, deducted, err := s.sql.Prefix(ctx, ref, in.Seq, in.GrantSeq)
-	if err != nil {
-		return nil, err
-	}
-	var found []ledger.Discrepancy
-	compare := func(what string, store, counted int64) {
-		if store != counted {
-			found = append(found, ledger.Discrepancy{Bucket: bk.Key, Epoch: ref.Epoch, What: what,
-				Recorded: store, Counted: counted})
+		s.report(b, bk.ID, of[bk.Key])
+		if bk.Epoch.Status.Live() && bk.Epoch.Fenced == "" {
+			s.fence(ctx, bk.Ref(), "audit: "+of[bk.Key][0].String())
 		}
 	}
-	compare("granted in the store", in.Granted, granted)
-	compare("deducted in the store", in.Deducted, deducted)
-	if !in.Closed {
-		compare("balance in the store", in.Balance, granted-deducted)
+	if of[""] != nil {
+		s.report(b, 0, of[""])
 	}
-	return found, nil
+}
+
+// auditStores compares the stores of a budget's open buckets with the ledger, all rows of each counted:
+// the lanes side by side, each page by page. It returns what disagrees and the buckets that could not
+// be compared, both by ordinal.
+func (s *Service) auditStores(ctx context.Context, b *Budget) (
+	found []ledger.Discrepancy, unchecked []string) {
+	byLane := map[Lane][]EpochOf{}
+	for i := range b.Buckets {
+		if bk := &b.Buckets[i]; bk.Epoch.Status == ledger.Open {
+			byLane[bk.Lane] = append(byLane[bk.Lane], EpochOf{Budget: b.ID, Lane: bk.Lane, Row: bk.Epoch})
+		}
+	}
+	results := make(chan map[Ref]compared, len(byLane))
+	for _, id := range inOrder(byLane) {
+		place := s.turns.take()
+		go func() {
+			s.turns.wait(place)
+			results <- s.auditLane(ctx, id, byLane[id])
+		}()
+	}
+	all := map[Ref]compared{}
+	for range len(byLane) {
+		for ref, c := range <-results {
+			all[ref] = c
+		}
+	}
+	for i := range b.Buckets {
+		bk := &b.Buckets[i]
+		c := all[bk.Ref()]
+		for _, d := range c.wrong {
+			d.Bucket = bk.Key
+			found = append(found, d)
+		}
+		if bk.Epoch.Status == ledger.Open && !c.good && c.wrong == nil {
+			unchecked = append(unchecked, bk.Key)
+		}
+	}
+	return found, unchecked
+}
+
+// compared is what comparing one bucket's store gave; the zero value: it could not be compared.
+type compared struct {
+	good  bool
+	wrong []ledger.Discrepancy
+}
+
+func (s *Service) auditLane(ctx context.Context, id Lane, epochs []EpochOf) map[Ref]compared {
+	out := map[Ref]compared{}
+	l, err := s.laneOf(id)
+	if err != nil {
+		return out
+	}
+	for page := range slices.Chunk(epochs, auditPage) {
+		reads := s.drainBehind(ctx, l, page)
+		fromTheStart := make(map[Ref]watched, len(reads))
+		for i := range reads {
+			fromTheStart[reads[i].ref] = watched{}
+		}
+		good, wrong := s.compareTwice(ctx, l, reads, fromTheStart)
+		for i := range reads {
+			r := &reads[i]
+			c := compared{good: good[r.ref], wrong: wrong[r.ref]}
+			if r.in.Verdict == Broken {
+				c.wrong = []ledger.Discrepancy{{Epoch: r.ref.Epoch, What: "store: " + r.in.Why}}
+			}
+			out[r.ref] = c
+		}
+	}
+	return out
 }

@@ -17,6 +17,7 @@ type batcher[Q, A any] struct {
 	run func(items []Q) []result[A]
 	// size is the most items of one call.
 	size, bound, workers int
+	turns                turns
 
 	mu      sync.Mutex
 	queue   []*item[Q, A]
@@ -32,12 +33,13 @@ type item[Q, A any] struct {
 	question Q
 	taken    bool // a call has it: it may be executed; guarded by batcher.mu
 	done     chan result[A]
+	place    int64
 }
 
 // do waits for the item's answer. When ctx ends first the error is Unavailable if no call has taken
 // the item yet (it is withdrawn), else OutcomeUnknown.
 func (b *batcher[Q, A]) do(ctx context.Context, question Q) (A, error) {
-	it := &item[Q, A]{question: question, done: make(chan result[A], 1)}
+	it := &item[Q, A]{question: question, done: make(chan result[A], 1), place: b.turns.take()}
 	var none A
 	b.mu.Lock()
 	if len(b.queue) >= b.bound {
@@ -106,6 +108,7 @@ func (b *batcher[Q, A]) work() {
 		b.mu.Unlock()
 		for i, r := range b.run(questions) {
 			group[i].done <- r
+			b.turns.wait(group[i].place) // whoever got the answer goes on alone
 		}
 	}
 }

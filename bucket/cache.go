@@ -9,18 +9,15 @@ import (
 	lru "github.com/hashicorp/golang-lru/v2"
 
 	"github.com/budgetd/budgetd/budget"
+	"github.com/budgetd/budgetd/limit"
 	"github.com/budgetd/budgetd/ring"
 )
 
 // freshness is how old a cached definition may be when it decides (I8).
 const freshness = time.Second
 
-// pointsPerNode is the number of virtual nodes of a ring's node; maxRingPoints lowers it for budgets
-// with very many buckets.
-const (
-	pointsPerNode = ring.DefaultPointsPerNode
-	maxRingPoints = 1 << 16
-)
+// maxRingPoints lowers the number of virtual nodes for budgets with very many buckets.
+const maxRingPoints = 1 << 16
 
 // cached is what a node remembers of a budget.
 type cached struct {
@@ -34,8 +31,16 @@ type cached struct {
 	// at SQL before touching a bucket; it never answers anybody (DESIGN 5.8).
 	soldOut atomic.Int64
 
-	coverGate chan struct{} // held while the sum is read
-	cover     atomic.Pointer[coverRead]
+	asked      atomic.Bool   // deducted from through this node since recycleStranded looked
+	coverGate  chan struct{} // held while the sum is read
+	freshening atomic.Bool   // somebody reads it anew, in store mode
+	coverSoon  atomic.Bool   // it is about to be read in the background
+	cover      atomic.Pointer[coverRead]
+
+	limits atomic.Pointer[limit.Set] // of some version of value
+
+	voidGate chan struct{} // held while voids are read
+	voids    atomic.Pointer[voids]
 }
 
 // coverRead is I3's sum as read at an instant of Service.now.
@@ -85,6 +90,51 @@ func (c *cache) find(ctx context.Context, ref BudgetRef) (*cached, error) {
 	return c.put(&b, now), nil
 }
 
+// findForDeduct is find; a budget in store mode that was known may be as old as the window while SQL
+// cannot be reached. One request at a time tries to read it anew.
+func (c *cache) findForDeduct(ctx context.Context, ref BudgetRef) (*cached, error) {
+	id := ref.ID
+	if id == 0 {
+		id, _ = c.byName.Get(BudgetRef{Tenant: ref.Tenant, Name: ref.Name})
+	}
+	entry, ok := c.byID.Get(id)
+	if id == 0 || !ok || !entry.value.Load().inStoreMode() || c.ageOf(entry) > c.s.set.WindowTime {
+		return c.find(ctx, ref)
+	}
+	if ref.Tenant != "" && entry.value.Load().Tenant != ref.Tenant {
+		return nil, notFound(ref)
+	}
+	return entry, nil
+}
+
+// ageOf is how long ago an entry was compared with SQL.
+func (c *cache) ageOf(entry *cached) time.Duration {
+	return c.s.now() - time.Duration(entry.checkedAt.Load())
+}
+
+// freshenSoon is freshen for store mode: while SQL cannot be reached, one caller at a time tries, for
+// a moment, and an entry no older than the window does meanwhile.
+func (c *cache) freshenSoon(ctx context.Context, entry *cached) error {
+	age := c.ageOf(entry)
+	if age >= 0 && age < freshness {
+		return nil
+	}
+	if age < 0 || age > c.s.set.WindowTime {
+		return c.reload(ctx, entry)
+	}
+	if !entry.freshening.CompareAndSwap(false, true) {
+		return nil
+	}
+	defer entry.freshening.Store(false)
+	const patience = 250 * time.Millisecond
+	step, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	if err := c.reload(step, entry); err != nil {
+		c.s.failed("sql", err)
+	}
+	return nil
+}
+
 func notFound(ref BudgetRef) error {
 	name := ref.Name
 	if ref.ID != 0 {
@@ -95,7 +145,8 @@ func notFound(ref BudgetRef) error {
 
 // put remembers a budget as read at an instant of Service.now.
 func (c *cache) put(b *Budget, at time.Duration) *cached {
-	entry := &cached{id: b.ID, gate: make(chan struct{}, 1), coverGate: make(chan struct{}, 1)}
+	entry := &cached{id: b.ID, gate: make(chan struct{}, 1), coverGate: make(chan struct{}, 1),
+		voidGate: make(chan struct{}, 1)}
 	entry.value.Store(b)
 	entry.checkedAt.Store(int64(at))
 	if known, ok, _ := c.byID.PeekOrAdd(b.ID, entry); ok {
@@ -121,7 +172,7 @@ func (c *cache) freshen(ctx context.Context, entry *cached) error {
 // reload reads the budget anew; callers that come meanwhile share the result.
 func (c *cache) reload(ctx context.Context, entry *cached) error {
 	asked := int64(c.s.now())
-	if err := enter(ctx, entry.gate); err != nil {
+	if err := c.s.enter(ctx, entry.gate); err != nil {
 		return err
 	}
 	defer func() { <-entry.gate }()
@@ -138,9 +189,16 @@ func (c *cache) reload(ctx context.Context, entry *cached) error {
 }
 
 // enter waits for a gate, until ctx ends.
-func enter(ctx context.Context, gate chan struct{}) error {
+func (s *Service) enter(ctx context.Context, gate chan struct{}) error {
 	select {
 	case gate <- struct{}{}:
+		return nil
+	default:
+	}
+	place := s.turns.take()
+	select {
+	case gate <- struct{}{}:
+		s.turns.wait(place) // whoever left the gate is still going on
 		return nil
 	case <-ctx.Done():
 		return unavailable("read", ctx.Err())
@@ -205,7 +263,7 @@ func (s *Service) cover(ctx context.Context, entry *cached) (Cover, error) {
 	if c := entry.cover.Load(); c != nil && s.now()-c.at < freshness {
 		return c.Cover, nil
 	}
-	if err := enter(ctx, entry.coverGate); err != nil {
+	if err := s.enter(ctx, entry.coverGate); err != nil {
 		return entry.lastCover(), err
 	}
 	defer func() { <-entry.coverGate }()
@@ -245,7 +303,7 @@ func (s *Service) ringOf(n int) *ring.Ring {
 	for i := range nodes {
 		nodes[i] = strconv.Itoa(i)
 	}
-	r, err := ring.New(nodes, max(min(pointsPerNode, maxRingPoints/n), 1))
+	r, err := ring.New(nodes, max(min(s.set.Points, maxRingPoints/n), 1))
 	if err != nil {
 		panic(err) // ordinals are distinct and n is bounded by budget.MaxBuckets
 	}

@@ -3,7 +3,12 @@ package bucket
 import (
 	"context"
 	"errors"
+	"maps"
+	"slices"
+	"sync/atomic"
 	"time"
+
+	"golang.org/x/sync/errgroup"
 
 	"github.com/budgetd/budgetd/budget"
 	"github.com/budgetd/budgetd/ledger"
@@ -15,10 +20,21 @@ const choresLimit = 500
 // finishUnfinished finishes what any node began and did not end: it is found by its status, and
 // each step is harmless when done twice (DESIGN 6).
 func (s *Service) finishUnfinished(ctx context.Context) {
+	const rounds = 100
+	for range rounds {
+		if more := s.finishSome(ctx); !more || ctx.Err() != nil {
+			return
+		}
+	}
+}
+
+// finishSome takes on one page of the unfinished work. more says that another page may hold budgets to
+// settle, and that something was done for those of this one.
+func (s *Service) finishSome(ctx context.Context) (more bool) {
 	u, err := s.sql.Unfinished(ctx, choresLimit, s.unusable()...)
 	if err != nil {
 		s.failed("sql", err)
-		return
+		return false
 	}
 	s.observer.Unfinished("epochs", len(u.Epochs))
 	s.observer.Unfinished("grants", len(u.Grants))
@@ -37,8 +53,8 @@ func (s *Service) finishUnfinished(ctx context.Context) {
 			}
 		}
 	}
-	for id, refs := range opening {
-		s.open(ctx, id, refs)
+	for _, id := range inOrder(opening) {
+		s.open(ctx, id, opening[id])
 	}
 	s.resendGrants(ctx, u.Grants)
 	for _, id := range u.Returning {
@@ -52,13 +68,28 @@ func (s *Service) finishUnfinished(ctx context.Context) {
 	for _, adjustment := range u.Shrinks {
 		s.continueShrink(ctx, adjustment)
 	}
-	for _, id := range u.Offline {
-		b, err := s.sql.Budget(ctx, BudgetRef{ID: id})
-		if err != nil {
+	for _, id := range u.Resizes {
+		if err := s.resize(ctx, id); err != nil {
+			s.log.Warn("number of buckets not changed yet", "budget", id, "error", err)
+		}
+	}
+	s.endRuns(ctx, u.Runs)
+	s.takeRecycles(ctx, u.Recycles)
+	return s.settleBudgets(ctx, u.Offline) > 0 && len(u.Offline) == choresLimit
+}
+
+// endRuns ends runs that their nodes have left open: one that is going on ends within the time that a
+// collect may take, and its donors and grants are finished from their own statuses.
+func (s *Service) endRuns(ctx context.Context, runs []OpenRun) {
+	for _, r := range runs {
+		if s.sql.Now().Sub(r.Since) < 2*s.set.StepTimeout {
+			continue
+		}
+		if err := s.sql.EndRun(ctx, r.Budget, r.Number, 0); err != nil {
 			s.failed("sql", err)
 			continue
 		}
-		s.settleBudget(ctx, &b)
+		s.log.Info("abandoned collect ended", "budget", r.Budget, "run", r.Number)
 	}
 }
 
@@ -75,24 +106,42 @@ func (s *Service) resendGrants(ctx context.Context, grants []PendingGrant) {
 			orders[g.Lane] = append(orders[g.Lane], g.Order)
 		}
 	}
-	for id, list := range orders {
-		s.sendGrants(ctx, id, list)
+	for _, id := range inOrder(orders) {
+		s.sendGrants(ctx, id, orders[id])
 	}
 }
 
-// settleBudget gives buckets that are in the list, but whose epoch has ended, a new one, and the
-// units that came back a home.
-func (s *Service) settleBudget(ctx context.Context, b *Budget) {
-	for i := range b.Buckets {
-		if bk := &b.Buckets[i]; bk.Online && !bk.Epoch.Status.Live() {
-			if err := s.reopen(ctx, b.ID, bk.ID); err != nil {
-				s.log.Warn("bucket not reopened yet", "bucket", bk.Key, "error", err)
+// settleBudgets gives buckets that are in the list, but whose epoch has ended, a new one, and the units
+// that came back a home: several budgets in one transaction. Buckets on lanes that this node cannot use
+// are left alone until it can. It returns how many epochs and grants that made.
+func (s *Service) settleBudgets(ctx context.Context, ids []int64) (made int) {
+	const budgets, workers = 16, 4
+	var all errgroup.Group
+	all.SetLimit(workers)
+	var count atomic.Int64
+	without := s.unusable()
+	for batch := range slices.Chunk(ids, budgets) {
+		place := s.turns.take()
+		all.Go(func() error {
+			s.turns.wait(place)
+			step, cancel := s.bounded(ctx)
+			defer cancel()
+			h, err := s.sql.Settle(step, batch, without...)
+			if err != nil {
+				s.failed("sql", err)
+				s.log.Warn("buckets not reopened yet", "budgets", len(batch), "error", err)
+				return nil
 			}
-		}
+			s.carryOut(step, h)
+			for _, id := range batch {
+				s.quiet.Remove(id)
+			}
+			count.Add(int64(len(h.Opened) + len(h.Grants)))
+			return nil
+		})
 	}
-	if err := s.handOut(ctx, b.ID); err != nil {
-		s.log.Warn("units not handed out yet", "budget", b.Name, "error", err)
-	}
+	_ = all.Wait() // each has said what failed
+	return int(count.Load())
 }
 
 // suspect is a fenced bucket that could not be recovered: it is looked at more and more rarely.
@@ -100,9 +149,9 @@ type suspect struct {
 	next, pause time.Duration
 }
 
-// recoverFenced replaces the epochs of fenced buckets, if SQL's rows agree among themselves: what the
-// ledger does not have of them never happened. Otherwise an operator must decide, and they stay
-// fenced. It has a loop of its own, because it reads a budget's whole ledger.
+// recoverFenced replaces the epochs of fenced buckets, if SQL's rows of the bucket agree among
+// themselves: what the ledger does not have of them never happened. Otherwise an operator must decide,
+// and they stay fenced. It has a loop of its own, because it reads a budget's whole ledger.
 func (s *Service) recoverFenced(ctx context.Context) {
 	u, err := s.sql.Unfinished(ctx, choresLimit)
 	if err != nil {
@@ -119,9 +168,36 @@ func (s *Service) recoverFenced(ctx context.Context) {
 		}
 	}
 	s.suspects = seen // what is no longer fenced is forgotten
-	for budgetID, epochs := range fenced {
-		s.recoverBuckets(ctx, budgetID, epochs)
+	for _, budgetID := range slices.Sorted(maps.Keys(fenced)) {
+		s.recoverBuckets(ctx, budgetID, fenced[budgetID])
 	}
+}
+
+// lose ends a fenced epoch. In store mode its units are quarantined: callers may have been told
+// "accepted" for some that the ledger does not have.
+func (s *Service) lose(ctx context.Context, e EpochOf, ref Ref) (bool, error) {
+	if inStore, err := s.storeMode(ctx, e.Budget); err != nil {
+		return false, err
+	} else if inStore {
+		return s.settle(ctx, e, ref, true), nil
+	}
+	lost, err := s.sql.Lose(ctx, ref)
+	if lost {
+		s.observer.Moved("lose", e.Row.Outstanding)
+		s.log.Info("fenced epoch lost; its units returned to the total", "budget", e.Budget, "bucket", ref.Bucket,
+			"epoch", ref.Epoch, "units", e.Row.Outstanding)
+	}
+	return lost, err
+}
+
+// ofBucket recomputes the columns of a bucket's epochs from their rows.
+func (a *Accounts) ofBucket(id int64) (found []ledger.Discrepancy) {
+	for i := range a.Epochs {
+		if e := &a.Epochs[i]; e.Row.Bucket == id {
+			found = append(found, ledger.CheckEpoch(e)...)
+		}
+	}
+	return found
 }
 
 func (s *Service) recoverBuckets(ctx context.Context, budgetID int64, epochs []EpochOf) {
@@ -130,100 +206,29 @@ func (s *Service) recoverBuckets(ctx context.Context, budgetID int64, epochs []E
 		s.failed("sql", err)
 		return
 	}
-	if found := ledger.Check(accounts.Figures, accounts.Adjusted, accounts.Epochs); len(found) > 0 {
-		s.observer.Discrepancies(len(found))
-		s.log.Error("fenced bucket not recovered: the books disagree", "budget", budgetID,
-			"bucket", epochs[0].Row.Bucket, "discrepancy", found[0].String())
-		const longest = 10 * time.Minute
-		for _, e := range epochs {
-			ref := Ref{Bucket: e.Row.Bucket, Epoch: e.Row.Number, Activation: e.Row.Activation}
+	for _, e := range epochs {
+		ref := Ref{Bucket: e.Row.Bucket, Epoch: e.Row.Number, Activation: e.Row.Activation}
+		if found := accounts.ofBucket(ref.Bucket); len(found) > 0 {
+			s.observer.Discrepancies(len(found))
+			s.log.Error("fenced bucket not recovered: the books disagree", "budget", budgetID,
+				"bucket", ref.Bucket, "discrepancy", found[0].String())
+			const longest = time.Minute
 			pause := min(max(2*s.suspects[ref].pause, time.Second), longest)
 			s.suspects[ref] = suspect{next: s.now() + pause, pause: pause}
+			continue
 		}
-		return
-	}
-	for _, e := range epochs {
-		lost, err := s.lose(ctx, e)
+		lost, err := s.lose(ctx, e, ref)
 		if err != nil {
 			s.failed("sql", err)
 			continue
 		}
 		if l := s.lanes[e.Lane]; lost && l != nil {
-			ref := Ref{Bucket: e.Row.Bucket, Epoch: e.Row.Number, Activation: e.Row.Activation}
 			if err := l.instance.Forget(ctx, l.id, []Ref{ref}); err != nil {
 				s.failed("store", err)
 			}
 		}
 	}
-	b, err := s.sql.Budget(ctx, BudgetRef{ID: budgetID})
-	if err != nil {
-		s.failed("sql", err)
-		return
-	}
-	s.settleBudget(ctx, &b)
-}
-
-// drainLive brings entries into the ledger that nobody on this node waits for: those of a node that
-// stopped, of callers that gave up, and grants. Each time it looks at one page of each lane's open
-// epochs, so the work stays the same however many there are.
-func (s *Service) drainLive(ctx context.Context) {
-	for _, id := range s.laneOrder {
-		epochs, err := s.sql.Live(ctx, id, s.drainFrom[id], choresLimit)
-		if err != nil {
-			s.failed("sql", err)
-			return
-		}
-		s.observer.Lag(id, s.drainBehind(ctx, s.lanes[id], epochs))
-		s.drainFrom[id] = Ref{}
-		if len(epochs) == choresLimit {
-			last := epochs[len(epochs)-1].Row
-			s.drainFrom[id] = Ref{Bucket: last.Bucket, Epoch: last.Number}
-		}
-	}
-}
-
-// drainBehind drains those epochs whose store is ahead of the ledger, and returns by how many
-// entries they were.
-func (s *Service) drainBehind(ctx context.Context, l *lane, epochs []EpochOf) (lag int64) {
-	refs := make([]Ref, 0, len(epochs))
-	rows := make([]ledger.Epoch, 0, len(epochs))
-	for _, e := range epochs {
-		ref := Ref{Bucket: e.Row.Bucket, Epoch: e.Row.Number, Activation: e.Row.Activation}
-		if e.Row.Fenced == "" && s.usable(l, ref.Activation) {
-			refs, rows = append(refs, ref), append(rows, e.Row)
-		}
-	}
-	if len(refs) == 0 {
-		return lag
-	}
-	under := l.current()
-	balances, err := l.instance.Balances(ctx, l.id, refs)
-	if err != nil {
-		s.laneFailed(ctx, l, under, err)
-		return lag
-	}
-	d := newDraining(s)
-	for i, b := range balances {
-		switch {
-		case b.Verdict == EpochGone:
-			s.checkGone(ctx, l, refs[i])
-		case b.Verdict == Broken:
-			s.fence(ctx, refs[i], b.Why)
-		case b.Seq < rows[i].DrainedSeq:
-			s.memoryLost(l, refs[i].Activation, "the store's log ends before what is in the ledger")
-		case b.Seq > rows[i].DrainedSeq:
-			lag += b.Seq - rows[i].DrainedSeq
-			e := d.epoch(l, refs[i])
-			e.from, e.upTo = rows[i].DrainedSeq, b.Seq
-		}
-	}
-	for range commitRounds {
-		if len(d.epochs) == 0 {
-			return lag
-		}
-		d.round(ctx)
-	}
-	return lag
+	s.settleBudgets(ctx, []int64{budgetID})
 }
 
 // continueShrink brings units back for a shrink that waits: returning ones first, then whole buckets.
@@ -232,6 +237,7 @@ func (s *Service) continueShrink(ctx context.Context, adjustment Adjustment) {
 		s.failed("sql", err)
 		return
 	}
+	adjustment.Continue = true // another node may have refused it since it was found
 	state, _, err := s.sql.Adjust(ctx, adjustment)
 	if err != nil || state != AdjustmentPending {
 		return // done, or refused with the figure: whoever asked is told when asking again
@@ -261,7 +267,7 @@ func (s *Service) recall(ctx context.Context, budgetID int64, units int64) error
 	if err != nil {
 		return err
 	}
-	need := units - f.Undistributed
+	need := units - f.Undistributed - f.Unfunded
 	var errs []error
 	for i := range b.Buckets {
 		bk := &b.Buckets[i]

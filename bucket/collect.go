@@ -17,11 +17,13 @@ import (
 // the next online bucket that covers it, while the one asked goes offline if it holds only a
 // fragment; else a collect.
 func (a *attempt) findUnits(ctx context.Context, b *Budget, asked *Bucket, balance int64) error {
+	shared := int64(0)
 	if asked != nil {
 		c, err := a.s.cover(ctx, a.entry)
 		if err != nil {
 			return err
 		}
+		shared = b.shared(c)
 		if c.Undistributed > 0 {
 			wish := applyWish{budget: b, bucket: asked, need: a.amount - balance, undistributed: c.Undistributed}
 			got, err := a.s.applying.do(ctx, asked.ID, wish)
@@ -36,8 +38,8 @@ func (a *attempt) findUnits(ctx context.Context, b *Budget, asked *Bucket, balan
 	}
 	if next, err := a.next(ctx, b); err != nil || next != 0 {
 		a.target = next
-		if asked != nil && err == nil && fragment.Is(balance, b.TotalQuantity, len(b.Buckets)) {
-			a.s.retire(b, asked, next)
+		if asked != nil && err == nil && fragment.Is(balance, shared, len(b.Ring())) {
+			a.s.retire(b, asked, next, shared)
 		}
 		return err
 	}
@@ -55,6 +57,15 @@ func (a *attempt) findUnits(ctx context.Context, b *Budget, asked *Bucket, balan
 	return nil
 }
 
+// shared is what the even share of a bucket is of: the total, and of a daily budget what its open period
+// still has.
+func (b *Budget) shared(c Cover) int64 {
+	if b.Type == budget.Daily {
+		return c.Sum()
+	}
+	return b.TotalQuantity
+}
+
 // next returns the next online bucket clockwise that covers the amount by the ledger, 0 if none.
 func (a *attempt) next(ctx context.Context, b *Budget) (int64, error) {
 	refs := make([]Ref, 0, len(b.Buckets))
@@ -70,7 +81,7 @@ func (a *attempt) next(ctx context.Context, b *Budget) (int64, error) {
 	if err != nil {
 		return 0, err
 	}
-	i := a.s.ringOf(len(b.Buckets)).LocateIndex(a.key, func(i int) bool {
+	i := a.s.ringOf(len(b.Ring())).LocateIndex(a.key, func(i int) bool {
 		bk := &b.Buckets[i]
 		row, ok := rows[bk.Ref()]
 		l := a.s.lanes[bk.Lane]
@@ -92,9 +103,10 @@ func (a *attempt) preferred(b *Budget) int64 {
 	return 0
 }
 
-// retire takes a bucket that holds only a fragment offline, in the background; what it holds goes to
-// the bucket that is asked next.
-func (s *Service) retire(b *Budget, bk *Bucket, next int64) {
+// retire takes a bucket that holds only a fragment of its share of `shared` offline, in the background;
+// what it holds goes to the bucket that is asked next. A bucket whose units are on their way to it is none,
+// whatever its store has by now.
+func (s *Service) retire(b *Budget, bk *Bucket, next, shared int64) {
 	id, lane, ref := b.ID, bk.Lane, bk.Ref()
 	var target *Target
 	for i := range b.Buckets {
@@ -106,7 +118,15 @@ func (s *Service) retire(b *Budget, bk *Bucket, next int64) {
 		return
 	}
 	s.later("retire", func(ctx context.Context) {
-		err := s.endEpoch(ctx, id, lane, ref, ByService, false, target)
+		rows, err := s.sql.Epochs(ctx, []Ref{ref})
+		if err != nil {
+			s.failed("sql", err)
+			return
+		}
+		if !fragment.Is(rows[ref].Outstanding, shared, len(b.Ring())) {
+			return
+		}
+		err = s.endEpoch(ctx, id, lane, ref, ByService, false, target)
 		if err != nil && !budget.Is(err, budget.LastBucket) {
 			s.log.Warn("bucket not taken offline", "bucket", ref.Bucket, "error", err)
 		}
@@ -156,13 +176,16 @@ func (s *Service) collect(ctx context.Context, budgetID int64, wishes []collectW
 		return collected{}, err
 	}
 	b := entry.value.Load()
+	chosen := s.collectTarget(b, wishes[0].preferred)
 	units := int64(0)
 	for _, w := range wishes {
-		units = min(units+w.amount, budget.MaxAmount)
+		// Where requests do not move, what is brought to one bucket is of no use to those of another.
+		if !b.inStoreMode() || w.preferred == wishes[0].preferred {
+			units = min(units+w.amount, budget.MaxAmount)
+		}
 	}
-	chosen := s.collectTarget(b, wishes[0].preferred)
 	if chosen == nil { // every lane is down, or every epoch is changing
-		s.settleBudget(ctx, b)
+		s.settleBudgets(ctx, []int64{b.ID})
 		got := collected{}
 		_, err := s.reach(ctx, b, &got)
 		return got, err
@@ -188,6 +211,7 @@ func (s *Service) collect(ctx context.Context, budgetID int64, wishes []collectW
 // collectTarget is the preferred bucket if it can take units, else any that can.
 func (s *Service) collectTarget(b *Budget, preferred int64) *Bucket {
 	var any *Bucket
+	only := b.inStoreMode() // there requests do not move, so only their own bucket helps
 	for i := range b.Buckets {
 		bk := &b.Buckets[i]
 		l := s.lanes[bk.Lane]
@@ -198,7 +222,7 @@ func (s *Service) collectTarget(b *Budget, preferred int64) *Bucket {
 		if bk.ID == preferred {
 			return bk
 		}
-		if any == nil {
+		if any == nil && !only {
 			any = bk
 		}
 	}
@@ -272,7 +296,7 @@ func (s *Service) reach(ctx context.Context, b *Budget, got *collected) (map[Ref
 	down := 0
 	for i := range b.Buckets {
 		row, isDown := rows[refs[i]], s.isDown(b.Buckets[i].Lane)
-		if isDown {
+		if by := b.Buckets[i].OfflineBy; isDown || by == ByOperator || by == ByResize {
 			down++
 		}
 		if row.Status.Live() && (row.Fenced != "" || isDown) {
@@ -280,7 +304,7 @@ func (s *Service) reach(ctx context.Context, b *Budget, got *collected) (map[Ref
 		}
 	}
 	if down == len(b.Buckets) {
-		got.outOfReach = j.Cover.Sum() // nor is there a bucket to bring the rest to
+		got.outOfReach = j.Cover.Sum() // nor is there a bucket that the rest may be brought to
 	}
 	got.inReach, got.releasable = j.Cover.Sum()-got.outOfReach, j.Cover.Undistributed > 0
 	return rows, nil
@@ -322,8 +346,10 @@ func (s *Service) collectFrom(ctx context.Context, b *Budget, rows map[Ref]ledge
 	for _, d := range fragment.Donors(donors, need) {
 		bk := lanes[d.Bucket]
 		slots <- struct{}{}
+		place := s.turns.take()
 		all.Go(func() {
 			defer func() { <-slots }()
+			s.turns.wait(place)
 			err := s.endEpoch(ctx, b.ID, bk.Lane, bk.Ref(), ByService, false, target)
 			if err == nil {
 				moved.Add(d.Units)

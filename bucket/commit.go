@@ -1,11 +1,13 @@
 package bucket
 
 import (
+	"cmp"
 	"context"
 	"errors"
-	"sort"
+	"slices"
 
 	"github.com/budgetd/budgetd/budget"
+	"github.com/budgetd/budgetd/internal/safeguard"
 	"github.com/budgetd/budgetd/ledger"
 )
 
@@ -21,6 +23,9 @@ type mark struct {
 
 // is reports whether an outcome is that of the mark's own entry.
 func (m mark) is(o ledger.Outcome) bool {
+	if safeguard.Off(safeguard.Nonce) {
+		return true
+	}
 	if o.Duplicate != nil {
 		return o.Duplicate.RequestID == m.id && o.Duplicate.Nonce == m.nonce
 	}
@@ -93,6 +98,8 @@ type draining struct {
 	closes map[Ref]ledger.Entry
 	rows   map[Ref]ledger.Epoch
 	errs   map[Ref]error
+	// unread says that a store could not be read or SQL not be written.
+	unread bool
 }
 
 type drainEpoch struct {
@@ -102,8 +109,9 @@ type drainEpoch struct {
 	// upTo is the position that somebody waits for.
 	upTo    int64
 	waiting map[int]mark
-	// toClose drains on until the close entry.
-	toClose bool
+	// toClose drains on until the close entry, toEnd until nothing more is there that continues what
+	// was drained.
+	toClose, toEnd bool
 }
 
 func newDraining(s *Service) *draining {
@@ -150,6 +158,7 @@ func (d *draining) end(e *drainEpoch, err error) {
 // round reads the logs and commits them once.
 func (d *draining) round(ctx context.Context) {
 	if err := d.positions(ctx); err != nil {
+		d.unread = true
 		d.fail(unknown("commit", err))
 		return
 	}
@@ -161,6 +170,7 @@ func (d *draining) round(ctx context.Context) {
 	report, err := d.s.sql.Commit(ctx, logs)
 	if err != nil {
 		d.s.failed("sql", err)
+		d.unread = true
 		for _, ref := range refs {
 			if e := d.epochs[ref]; e != nil {
 				d.end(e, unknown("commit", err))
@@ -205,6 +215,7 @@ func (d *draining) positions(ctx context.Context) error {
 	if len(unknownRefs) == 0 {
 		return nil
 	}
+	slices.SortFunc(unknownRefs, compareRefs)
 	rows, err := d.s.sql.Epochs(ctx, unknownRefs)
 	if err != nil {
 		return err
@@ -224,9 +235,10 @@ func (d *draining) positions(ctx context.Context) error {
 // read reads every log from its drained position, inclusive; what cannot be read ends here. The lanes
 // are read side by side, so that one that hangs does not hold up the others for longer than its call.
 func (d *draining) read(ctx context.Context) (logs []ledger.Log, refs []Ref) {
-	byLane := map[*lane][]*drainEpoch{}
-	for _, e := range d.epochs {
-		byLane[e.lane] = append(byLane[e.lane], e)
+	byLane := map[Lane][]*drainEpoch{}
+	for _, ref := range refsInOrder(d.epochs) {
+		e := d.epochs[ref]
+		byLane[e.lane.id] = append(byLane[e.lane.id], e)
 	}
 	limit := min(max(readTotal/max(len(d.epochs), 1), readLeast), readLimit)
 	type reading struct {
@@ -236,9 +248,11 @@ func (d *draining) read(ctx context.Context) (logs []ledger.Log, refs []Ref) {
 		err      error
 	}
 	readings := make(chan reading, len(byLane))
-	for l, epochs := range byLane {
+	for _, id := range inOrder(byLane) {
+		epochs, place := byLane[id], d.s.turns.take()
+		l := epochs[0].lane
 		go func() {
-			sort.Slice(epochs, func(i, j int) bool { return less(epochs[i].ref, epochs[j].ref) })
+			d.s.turns.wait(place)
 			cursors := make([]Cursor, len(epochs))
 			for i, e := range epochs {
 				cursors[i] = Cursor{Ref: e.ref, From: e.from}
@@ -256,7 +270,10 @@ func (d *draining) read(ctx context.Context) (logs []ledger.Log, refs []Ref) {
 		for i, e := range r.epochs {
 			switch {
 			case r.err != nil:
+				d.unread = true
 				d.unreadable(ctx, e, r.err)
+			case r.extracts[i].Err != nil && e.toEnd:
+				d.end(e, r.extracts[i].Err)
 			case r.extracts[i].Err != nil:
 				d.s.fence(ctx, e.ref, r.extracts[i].Err.Error())
 				d.end(e, unknown("commit", r.extracts[i].Err))
@@ -268,10 +285,6 @@ func (d *draining) read(ctx context.Context) (logs []ledger.Log, refs []Ref) {
 		}
 	}
 	return logs, refs
-}
-
-func less(a, b Ref) bool {
-	return a.Bucket < b.Bucket || a.Bucket == b.Bucket && a.Epoch < b.Epoch
 }
 
 // settle answers the waiters whose entries a commit covered. It returns the positions that another
@@ -297,6 +310,8 @@ func (d *draining) settle(e *drainEpoch, r EpochReport) (missed []ledger.Positio
 	}
 	var wrong *ledger.Mismatch
 	switch {
+	case errors.As(r.Err, &wrong) && e.toEnd:
+		d.end(e, r.Err)
 	case errors.As(r.Err, &wrong):
 		d.mismatch(e, wrong)
 	case errors.Is(r.Err, ledger.ErrFenced):
@@ -309,7 +324,9 @@ func (d *draining) settle(e *drainEpoch, r EpochReport) (missed []ledger.Positio
 		if len(e.waiting) == 0 {
 			delete(d.epochs, e.ref)
 		}
-	case r.Err == nil && e.upTo <= r.Row.DrainedSeq && !e.toClose && len(e.waiting) == 0:
+	case r.Err == nil && e.toEnd && e.from == before:
+		delete(d.epochs, e.ref)
+	case r.Err == nil && !e.toEnd && e.upTo <= r.Row.DrainedSeq && !e.toClose && len(e.waiting) == 0:
 		delete(d.epochs, e.ref)
 	}
 	return missed
@@ -334,12 +351,15 @@ func (d *draining) lookBack(ctx context.Context, positions []ledger.Position) {
 	for _, p := range positions {
 		asked[p] = true
 	}
+	slices.SortFunc(positions, func(a, b ledger.Position) int {
+		return cmp.Or(cmp.Compare(a.Bucket, b.Bucket), cmp.Compare(a.Epoch, b.Epoch), cmp.Compare(a.Seq, b.Seq))
+	})
 	found, err := d.s.sql.At(ctx, positions)
 	if err != nil {
 		d.s.failed("sql", err)
 	}
-	for ref, e := range d.epochs {
-		answered := false
+	for _, ref := range refsInOrder(d.epochs) { // fence calls SQL
+		e, answered := d.epochs[ref], false
 		for i, m := range e.waiting {
 			if !asked[m.position()] {
 				continue
@@ -392,6 +412,7 @@ func (d *draining) unreadable(ctx context.Context, e *drainEpoch, cause error) {
 // entry stays in the store for the log match.
 func (s *Service) noteDrained(l *lane, ref Ref, before, now int64) {
 	const trimEvery = 512
+	l.acks.forget(ref, now)
 	s.drainedMu.Lock()
 	if old, ok := s.drained.Get(ref); !ok || old < now {
 		s.drained.Add(ref, now)
@@ -427,6 +448,7 @@ func (s *Service) fence(ctx context.Context, ref Ref, why string) {
 		return
 	}
 	s.observer.Fenced()
+	s.noteFence(ref, why)
 	s.log.Error("bucket fenced", "bucket", ref.Bucket, "epoch", ref.Epoch, "why", why)
 	step, cancel := s.bounded(ctx)
 	defer cancel()

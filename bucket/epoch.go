@@ -38,7 +38,7 @@ func (s *Service) open(ctx context.Context, id Lane, refs []Ref) {
 		case Broken:
 			s.fence(ctx, usable[i], r.Why)
 		case EpochGone, EpochClosed:
-			s.checkOpening(ctx, usable[i])
+			s.checkOpening(ctx, l, usable[i], r.Why)
 		}
 	}
 	if len(opened) == 0 {
@@ -47,20 +47,50 @@ func (s *Service) open(ctx context.Context, id Lane, refs []Ref) {
 	if err := s.sql.MarkOpen(ctx, opened); err != nil {
 		s.failed("sql", err)
 	}
+	s.forgetBefore(ctx, l, opened)
 }
 
-// checkOpening fences an epoch that its store refuses to create although SQL still waits for it: the
-// log holds a later one, or it was closed already. It is then replaced; if that does not help either,
-// a person has to look (docs/OPERATIONS.md).
-func (s *Service) checkOpening(ctx context.Context, ref Ref) {
+// forgetBefore removes the balances of the lives before these: a lane that was declared down, or came
+// back with old data, still has those of epochs that were lost without it. Two for each, in case the
+// one before was lost before its store ever saw it.
+func (s *Service) forgetBefore(ctx context.Context, l *lane, refs []Ref) {
+	var before []Ref
+	for _, ref := range refs {
+		for back := int64(1); back <= 2 && back < ref.Epoch; back++ {
+			before = append(before, Ref{Bucket: ref.Bucket, Epoch: ref.Epoch - back, Activation: ref.Activation})
+		}
+	}
+	if err := l.instance.Forget(ctx, l.id, before); err != nil {
+		s.failed("store", err)
+	}
+}
+
+// checkOpening acts on an epoch that its store refuses to create although SQL still waits for it. A log
+// that ends beyond the bucket's newest epoch has entries that nobody of us made: it is discarded, and
+// the chores open the epoch then. Otherwise (it was closed already, or its balance is gone) the epoch is
+// fenced, and replaced.
+func (s *Service) checkOpening(ctx context.Context, l *lane, ref Ref, last string) {
 	rows, err := s.sql.Epochs(ctx, []Ref{ref})
 	if err != nil {
 		s.failed("sql", err)
 		return
 	}
-	if row, ok := rows[ref]; ok && row.Status == ledger.Opening && row.Fenced == "" {
-		s.fence(ctx, ref, "the store refuses to create this epoch: its log holds a later one, or it is closed")
+	if row, ok := rows[ref]; !ok || row.Status != ledger.Opening || row.Fenced != "" {
+		return
 	}
+	if last != "" {
+		gone, err := l.instance.Discard(ctx, l.id, []LogEnd{{Ref: ref, Last: last}})
+		if err != nil {
+			s.failed("store", err)
+			return
+		}
+		if gone[0] {
+			s.log.Error("log discarded: it ended beyond every epoch of its bucket", "lane", l.id.String(),
+				"bucket", ref.Bucket, "epoch", ref.Epoch, "last", last)
+			return
+		}
+	}
+	s.fence(ctx, ref, "the store refuses to create this epoch: its log holds it already, or a later one")
 }
 
 // endEpoch takes a bucket's epoch through closing to closed (DESIGN 6, offline): SQL first, then the
@@ -97,27 +127,7 @@ type Target struct {
 
 // finishEnding finishes an epoch that is closing.
 func (s *Service) finishEnding(ctx context.Context, budgetID int64, id Lane, ref Ref, target *Target) error {
-	l, err := s.laneOf(id)
-	if err != nil {
-		return err
-	}
-	under := l.current()
-	replies, err := l.instance.Close(ctx, id, []Ref{ref})
-	if err != nil {
-		return s.laneFailed(ctx, l, under, err)
-	}
-	switch r := replies[0]; r.Verdict {
-	case OK, Already:
-	case EpochGone:
-		s.checkGone(ctx, l, ref)
-		return nil // ended by somebody else, or recovered with its lane
-	case Broken:
-		s.fence(ctx, ref, r.Why)
-		return nil
-	default:
-		return unavailable("offline", fmt.Errorf("store answered verdict %d to close", r.Verdict))
-	}
-	closing, err := s.drainToClose(ctx, l, ref)
+	closing, err := s.closeInStore(ctx, id, ref)
 	if err != nil || closing == nil {
 		return err
 	}
@@ -140,8 +150,36 @@ func (s *Service) finishEnding(ctx context.Context, budgetID int64, id Lane, ref
 	if order != nil && target != nil {
 		s.sendGrants(ctx, target.Lane, []GrantOrder{*order})
 	}
-	s.forget(ctx, l, ref, closing.Seq)
+	if l, err := s.laneOf(id); err == nil {
+		s.forget(ctx, l, ref, closing.Seq)
+	}
 	return nil
+}
+
+// closeInStore closes an epoch in its store and brings its log into the ledger up to the close entry,
+// which it returns; nil when the epoch has ended by then, or was fenced.
+func (s *Service) closeInStore(ctx context.Context, id Lane, ref Ref) (*ledger.Entry, error) {
+	l, err := s.laneOf(id)
+	if err != nil {
+		return nil, err
+	}
+	under := l.current()
+	replies, err := l.instance.Close(ctx, id, []Ref{ref})
+	if err != nil {
+		return nil, s.laneFailed(ctx, l, under, err)
+	}
+	switch r := replies[0]; r.Verdict {
+	case OK, Already:
+		return s.drainToClose(ctx, l, ref)
+	case EpochGone:
+		s.checkGone(ctx, l, ref)
+		return nil, nil // ended by somebody else, or recovered with its lane
+	case Broken:
+		s.fence(ctx, ref, r.Why)
+		return nil, nil
+	default:
+		return nil, unavailable("offline", fmt.Errorf("store answered verdict %d to close", r.Verdict))
+	}
 }
 
 // forget removes what a store keeps of an epoch that has ended, but for the last entry of its log:
@@ -179,7 +217,7 @@ func (s *Service) drainToClose(ctx context.Context, l *lane, ref Ref) (*ledger.E
 }
 
 // Offline takes a bucket offline until an operator brings it online again: what it holds returns to
-// the total. Errors: BudgetNotFound, BucketNotFound, LastBucket, Unavailable, OutcomeUnknown.
+// the total. In store mode the next request of one of its keys brings it back. Errors: BudgetNotFound, BucketNotFound, LastBucket, Unavailable, OutcomeUnknown.
 // Repeating it is harmless.
 func (s *Service) Offline(ctx context.Context, ref BudgetRef, key string) (BucketView, error) {
 	entry, bk, err := s.bucketOf(ctx, ref, key)
@@ -225,6 +263,9 @@ func (s *Service) reopen(ctx context.Context, budgetID, bucketID int64) error {
 	if err != nil {
 		s.failed("sql", err)
 		return err
+	}
+	if len(h.Opened) == 0 {
+		return s.moveOne(step, budgetID, bucketID)
 	}
 	s.carryOut(step, h)
 	return nil

@@ -12,6 +12,7 @@ import (
 type group[K comparable, Q, A any] struct {
 	run         func(key K, items []Q) []result[A]
 	size, bound int
+	turns       turns
 
 	mu   sync.Mutex
 	keys map[K]*member[Q, A]
@@ -22,8 +23,8 @@ type member[Q, A any] struct {
 	users   int
 }
 
-func newGroup[K comparable, Q, A any](run func(K, []Q) []result[A], size, bound int) *group[K, Q, A] {
-	return &group[K, Q, A]{run: run, size: size, bound: bound, keys: map[K]*member[Q, A]{}}
+func newGroup[K comparable, Q, A any](run func(K, []Q) []result[A], size, bound int, turns turns) *group[K, Q, A] {
+	return &group[K, Q, A]{run: run, size: size, bound: bound, turns: turns, keys: map[K]*member[Q, A]{}}
 }
 
 // do waits for the item's answer: as batcher.do.
@@ -31,7 +32,7 @@ func (g *group[K, Q, A]) do(ctx context.Context, key K, question Q) (A, error) {
 	g.mu.Lock()
 	m := g.keys[key]
 	if m == nil {
-		m = &member[Q, A]{batcher: &batcher[Q, A]{size: g.size, bound: g.bound, workers: 1,
+		m = &member[Q, A]{batcher: &batcher[Q, A]{size: g.size, bound: g.bound, workers: 1, turns: g.turns,
 			run: func(items []Q) []result[A] { return g.run(key, items) }}}
 		g.keys[key] = m
 	}

@@ -9,8 +9,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"golang.org/x/sync/errgroup"
-
 	"github.com/budgetd/budgetd/budget"
 	"github.com/budgetd/budgetd/ledger"
 )
@@ -36,15 +34,32 @@ type lane struct {
 	deducts  *batcher[Operation, admitted]
 
 	mu         sync.Mutex
-	activation int64 // 0: not verified
+	activation int64  // 0: not verified
+	identity   string // who it was then
 	problem    string
 	// down makes requests go elsewhere at once; the prober clears it.
 	down bool
 	// lostUnder is the activation under which a sign of lost memory was seen; 0: none.
 	lostUnder int64
 
-	recovering sync.Mutex  // one verification at a time
-	verifying  atomic.Bool // one of them is waiting in the background
+	recovering chan struct{} // held by one verification at a time
+	verifying  atomic.Bool   // one of them is waiting in the background
+	warned     string        // the warnings given last; whoever is recovering has it
+
+	reached, unreached atomic.Bool  // since the last look of watchLanes; at the last attempt
+	misses             atomic.Int64 // attempts since then that did not reach it
+	probing, ending    atomic.Bool  // a probe, an abandon is under way in the background
+	draining, moving   atomic.Bool  // its buckets go elsewhere; this node is at it
+
+	// Store mode.
+	acks      *acknowledgements
+	behind    behind
+	unsettled atomic.Bool // there may be epochs to settle
+	forgetful atomic.Bool // its store answers writes before they are on its disk
+	// ahead is by how much the lane's clock is ahead of SQL's, in ms, measured when it was activated.
+	ahead atomic.Int64
+	// unsettledSince is when the first of them was seen; 0: none. One loop has it.
+	unsettledSince time.Duration
 }
 
 // admitted is a store's answer to a deduction; outcome is set when it is in the ledger already.
@@ -54,9 +69,10 @@ type admitted struct {
 }
 
 func (s *Service) newLane(id Lane, instance Instance) *lane {
-	l := &lane{id: id, instance: instance, problem: "not reached yet"}
+	l := &lane{id: id, instance: instance, problem: "not reached yet", recovering: make(chan struct{}, 1),
+		acks: newAcknowledgements(), behind: behind{epochs: map[Ref]*trail{}}}
 	l.direct, _ = instance.(Direct)
-	l.deducts = &batcher[Operation, admitted]{size: s.set.BatchSize, bound: s.set.Queue, workers: 1,
+	l.deducts = &batcher[Operation, admitted]{size: s.set.BatchSize, bound: s.set.Queue, workers: 1, turns: s.turns,
 		run: func(ops []Operation) []result[admitted] { return s.deductBatch(l, ops) }}
 	return l
 }
@@ -74,10 +90,11 @@ func (s *Service) deductBatch(l *lane, ops []Operation) []result[admitted] {
 	} else {
 		replies, err = l.instance.Deduct(ctx, l.id, ops)
 	}
-	s.observer.LaneCall(l.id.Instance, len(ops), s.clock.Now().Sub(began))
+	s.observer.LaneCall(l.id, len(ops), s.clock.Now().Sub(began))
 	if err != nil {
 		return failAll[admitted](len(ops), s.laneFailed(ctx, l, under, err))
 	}
+	l.reached.Store(true)
 	out := make([]result[admitted], len(ops))
 	rows, duplicates, returned := 0, 0, int64(0)
 	for i := range out {
@@ -113,6 +130,9 @@ func (s *Service) laneFailed(ctx context.Context, l *lane, under int64, err erro
 		return err
 	}
 	l.mu.Lock()
+	if !l.down {
+		s.log.Warn("lane is down; requests go elsewhere", "lane", l.id.String(), "error", err)
+	}
 	l.down, l.problem = true, err.Error()
 	l.mu.Unlock()
 	s.verifySoon(l)
@@ -124,7 +144,7 @@ func (s *Service) verifySoon(l *lane) {
 	if !l.verifying.CompareAndSwap(false, true) {
 		return
 	}
-	s.later("verify", func(ctx context.Context) {
+	s.apart("verify", func(ctx context.Context) {
 		if s.ensureLane(ctx, l) {
 			s.finishUnfinished(ctx)
 		}
@@ -139,6 +159,14 @@ func (l *lane) current() int64 {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.activation
+}
+
+// lost reports whether the lane's memory of an activation is known to be lost: nobody of this node will use
+// that activation again.
+func (l *lane) lost(activation int64) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return activation < l.activation || activation <= l.lostUnder
 }
 
 // usable reports whether requests may be sent to the lane for an epoch of that activation. Where the
@@ -162,7 +190,7 @@ func (s *Service) isDown(id Lane) bool {
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.down && l.lostUnder == 0
+	return l.down && (l.lostUnder == 0 || l.unreached.Load())
 }
 
 // unusable lists the lanes that this node cannot use now.
@@ -179,121 +207,6 @@ func (s *Service) unusable() []Lane {
 	return out
 }
 
-// ensureLane verifies who the lane is and prepares it for its activation; a lane whose identity is
-// not the one that SQL verified, or that showed a sign of lost memory, gets the next activation
-// first, and its older epochs are lost: in ledger mode their units return to the total (DESIGN 6,
-// recover a lane). It reports whether the lane can be used now.
-func (s *Service) ensureLane(ctx context.Context, l *lane) bool {
-	l.recovering.Lock()
-	defer l.recovering.Unlock()
-	l.mu.Lock()
-	lostUnder := l.lostUnder
-	l.mu.Unlock()
-	activation, err := s.verifyLane(ctx, l, lostUnder)
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if err != nil {
-		l.down, l.problem = true, err.Error()
-		s.failed("store", err)
-		return false
-	}
-	if l.down {
-		s.log.Info("lane is in use again", "lane", l.id.String(), "activation", activation)
-	}
-	if l.lostUnder != lostUnder {
-		return false // another sign was seen meanwhile: verify again
-	}
-	l.activation, l.down, l.problem, l.lostUnder = activation, false, "", 0
-	return true
-}
-
-func (s *Service) verifyLane(ctx context.Context, l *lane, lostUnder int64) (activation int64, err error) {
-	identity, err := l.instance.Identity(ctx, l.id)
-	if err != nil {
-		return 0, err
-	}
-	row, err := s.sql.Lane(ctx, l.id, identity)
-	if err != nil {
-		return 0, err
-	}
-	if row.Identity != identity || row.Activation == lostUnder {
-		was := row.Activation
-		if row, err = s.sql.NextActivation(ctx, l.id, was, identity); err != nil {
-			return 0, err
-		}
-		s.log.Warn("lane lost its memory; its epochs are being replaced", "lane", l.id.String(),
-			"activation", row.Activation, "was", was)
-		if row.Identity != identity {
-			return 0, unavailable("verify", errors.New("another node meets another store at this address"))
-		}
-	}
-	if err := s.loseStale(ctx, l, row.Activation); err != nil {
-		return 0, err
-	}
-	return row.Activation, l.instance.Activate(ctx, l.id, identity, row.Activation)
-}
-
-// loseStale ends the epochs of older activations, several at a time: nothing of them can be
-// committed any more.
-func (s *Service) loseStale(ctx context.Context, l *lane, activation int64) error {
-	const page, workers = 200, 8
-	for ctx.Err() == nil {
-		stale, err := s.sql.Stale(ctx, l.id, activation, page)
-		if err != nil {
-			return err
-		}
-		var all errgroup.Group
-		all.SetLimit(workers)
-		for _, e := range stale {
-			all.Go(func() error { _, err := s.lose(ctx, e); return err })
-		}
-		if err := all.Wait(); err != nil {
-			return err
-		}
-		if len(stale) < page {
-			return nil
-		}
-	}
-	return ctx.Err()
-}
-
-func (s *Service) lose(ctx context.Context, e EpochOf) (bool, error) {
-	ref := Ref{Bucket: e.Row.Bucket, Epoch: e.Row.Number, Activation: e.Row.Activation}
-	lost, err := s.sql.Lose(ctx, ref)
-	if lost {
-		s.observer.Moved("lose", e.Row.Outstanding)
-		s.log.Info("epoch lost; its units returned to the total", "budget", e.Budget, "bucket", ref.Bucket,
-			"epoch", ref.Epoch, "units", e.Row.Outstanding)
-	}
-	return lost, err
-}
-
-// memoryLost recovers a lane in the background, and keeps requests from it meanwhile. under is the
-// activation under which the sign was seen: one that this node has left already means nothing.
-func (s *Service) memoryLost(l *lane, under int64, why string) {
-	l.mu.Lock()
-	if under == 0 || l.activation != under || l.lostUnder == under {
-		l.mu.Unlock()
-		return
-	}
-	l.down, l.problem, l.lostUnder = true, why, under
-	l.mu.Unlock()
-	s.verifySoon(l)
-}
-
-// probeLanes tries the lanes that are down, side by side.
-func (s *Service) probeLanes(context.Context) {
-	for _, id := range s.laneOrder {
-		l := s.lanes[id]
-		l.mu.Lock()
-		down := l.down
-		l.mu.Unlock()
-		if down {
-			s.verifySoon(l)
-		}
-	}
-}
-
 // laneOf returns the lane, or Unavailable when its instance is not configured on this node.
 func (s *Service) laneOf(id Lane) (*lane, error) {
 	if l := s.lanes[id]; l != nil {
@@ -303,15 +216,25 @@ func (s *Service) laneOf(id Lane) (*lane, error) {
 		"lane %s is not in this node's configuration; add its instance", id)
 }
 
-// Lanes shows every configured lane.
-func (s *Service) Lanes(context.Context) ([]LaneView, error) {
+// Lanes shows every configured lane, while SQL can be reached with its number of buckets.
+func (s *Service) Lanes(ctx context.Context) ([]LaneView, error) {
+	step, cancel := context.WithTimeout(ctx, time.Second)
+	defer cancel()
+	loads, err := s.sql.LaneLoads(step, s.laneOrder)
+	if err != nil {
+		s.failed("sql", err)
+	}
 	views := make([]LaneView, 0, len(s.laneOrder))
 	for _, id := range s.laneOrder {
 		l := s.lanes[id]
 		l.mu.Lock()
-		views = append(views, LaneView{Lane: id, Activation: l.activation,
-			Reachable: !l.down && l.activation > 0, Problem: l.problem})
+		v := LaneView{Lane: id, Activation: l.activation, Reachable: !l.down && l.activation > 0,
+			Problem: l.problem, Draining: l.draining.Load()}
 		l.mu.Unlock()
+		if load, ok := loads[id]; ok {
+			v.Buckets = &load.Buckets
+		}
+		views = append(views, v)
 	}
 	return views, nil
 }

@@ -5,7 +5,9 @@ import (
 	"errors"
 	"time"
 
+	"github.com/budgetd/budgetd/allocation"
 	"github.com/budgetd/budgetd/budget"
+	"github.com/budgetd/budgetd/limit"
 )
 
 // Create makes a budget: its buckets are placed by the ring over the lanes of all instances, none of
@@ -16,59 +18,126 @@ import (
 //
 // Errors: Invalid with every faulty field, NameTaken, Unavailable, OutcomeUnknown (repeat it).
 func (s *Service) Create(ctx context.Context, d budget.Definition) (v View, created bool, err error) {
+	if d.Unlimited {
+		d = s.unlimited(d)
+	}
 	if d.BucketQuantity == 0 && budget.ValidAmount(d.TotalQuantity) {
 		d.BucketQuantity = budget.DefaultBuckets(d.Unit, d.TotalQuantity)
 	}
-	if faults := d.Check(); len(faults) > 0 {
+	if faults := append(allocation.CheckDefinition(d), limit.CheckDefinition(d)...); len(faults) > 0 {
 		return View{}, false, &budget.Error{Code: budget.Invalid, Op: "create", Fields: faults,
 			Message: "the definition has faults"}
 	}
 	step, cancel := s.bounded(ctx)
 	defer cancel()
-	lanes, err := s.place(d.Tenant, d.Name, d.BucketQuantity)
-	if err != nil {
-		return View{}, false, err
-	}
-	b, created, err := s.sql.Create(step, d, lanes)
+	b, created, err := s.create(step, d)
 	if err != nil {
 		return View{}, false, s.sqlFailed(err)
 	}
 	if created {
-		s.observer.Moved("handout", d.TotalQuantity)
 		s.log.Info("budget created", "budget", b.ID, "name", b.Name, "units", b.TotalQuantity,
 			"buckets", len(b.Buckets))
 	}
 	s.begin(step, b.ID)
 	v, err = s.View(step, BudgetRef{ID: b.ID})
 	v.Replayed = !created
+	if created && err == nil {
+		s.observer.Moved("handout", v.Figures.OutQuantity())
+	}
 	return v, created, afterWrite("create", true, err)
 }
 
-// place chooses a lane for each bucket: the first clockwise from its key that can be used and does
-// not yet hold its even share of this budget's buckets. Unavailable when no lane can be used.
+// create stores a budget. When a lane turns out to be drained since this node looked, it looks again.
+func (s *Service) create(ctx context.Context, d budget.Definition) (b Budget, created bool, err error) {
+	const tries = 3
+	for range tries {
+		lanes, err := s.place(d.Tenant, d.Name, d.BucketQuantity)
+		if err != nil {
+			return Budget{}, false, err
+		}
+		if err := s.fitForStoreMode(d, lanes); err != nil {
+			return Budget{}, false, err
+		}
+		if b, created, err = s.sql.Create(ctx, d, lanes); !errors.Is(err, ErrDraining) {
+			return b, created, err
+		}
+		s.seeLanes(ctx)
+	}
+	return Budget{}, false, unavailable("create", ErrDraining)
+}
+
+// fitForStoreMode refuses, where `strict` is set, a budget in store mode on a store that answers writes
+// before they are on its disk; otherwise it warns.
+func (s *Service) fitForStoreMode(d budget.Definition, lanes []Lane) error {
+	if d.Durability != budget.Store {
+		return nil
+	}
+	for _, id := range lanes {
+		if !s.lanes[id].forgetful.Load() {
+			continue
+		}
+		const why = "a crash of its Redis can take back deductions that callers were told of, and quarantines what the bucket held; " +
+			"set appendonly yes, appendfsync always and no-appendfsync-on-rewrite no there, or use durability ledger"
+		if s.set.Strict {
+			return &budget.Error{Code: budget.Invalid, Op: "create", Message: "the definition has faults",
+				Fields: []budget.FieldError{{Field: "durability", Message: "strict: instance " + id.Instance + ": " + why}}}
+		}
+		s.log.Warn("budget in store mode on a store that may forget", "budget", d.Name, "instance", id.Instance, "why", why)
+		return nil
+	}
+	return nil
+}
+
+// place chooses a lane for each bucket of a new budget: see nextLane.
 func (s *Service) place(tenant, name string, n int) ([]Lane, error) {
-	load := make([]int, len(s.laneOrder))
+	return s.placeMore(tenant, name, nil, n)
+}
+
+// placeMore chooses lanes for the buckets that a budget has not got yet, up to n; those that it has stay
+// where they are. Unavailable when no lane can be used.
+func (s *Service) placeMore(tenant, name string, have []Bucket, n int) ([]Lane, error) {
+	lanes := make([]Lane, n)
+	load := map[Lane]int{}
+	for i := range have[:min(len(have), n)] {
+		lanes[i] = have[i].Lane
+		load[lanes[i]]++
+	}
+	for i := len(have); i < n; i++ {
+		at, ok := s.nextLane(tenant+"/"+bucketKey(name, i), n, load, s.takesBuckets)
+		if !ok {
+			return nil, unavailable("create", errNoTarget)
+		}
+		load[at]++
+		lanes[i] = at
+	}
+	return lanes, nil
+}
+
+// nextLane is the first lane clockwise from a bucket's key that is fit and does not yet hold its even
+// share of the budget's n buckets; where all do, the first that is fit.
+func (s *Service) nextLane(key string, n int, load map[Lane]int, fits func(*lane) bool) (Lane, bool) {
 	fit := make([]bool, len(s.laneOrder))
 	count := 0
 	for i, id := range s.laneOrder {
-		if l := s.lanes[id]; s.usable(l, l.current()) && l.current() > 0 {
-			fit[i] = true
+		if fit[i] = fits(s.lanes[id]); fit[i] {
 			count++
 		}
 	}
 	if count == 0 {
-		return nil, unavailable("create", errNoTarget)
+		return Lane{}, false
 	}
 	share := (n-1)/count + 1
-	lanes := make([]Lane, n)
-	for i := range lanes {
-		at := s.placement.LocateIndex(tenant+"/"+bucketKey(name, i), func(i int) bool {
-			return !fit[i] || load[i] >= share
-		})
-		load[at]++
-		lanes[i] = s.laneOrder[at]
+	at := s.placement.LocateIndex(key, func(i int) bool { return !fit[i] || load[s.laneOrder[i]] >= share })
+	if at < 0 {
+		at = s.placement.LocateIndex(key, func(i int) bool { return !fit[i] })
 	}
-	return lanes, nil
+	return s.laneOrder[at], true
+}
+
+// takesBuckets reports whether buckets may be brought to a lane: it can be used and is not being drained.
+func (s *Service) takesBuckets(l *lane) bool {
+	activation := l.current()
+	return activation > 0 && s.usable(l, activation) && !l.draining.Load()
 }
 
 // begin opens what a new budget's transaction left opening, and sends its grants.
@@ -82,8 +151,8 @@ func (s *Service) begin(ctx context.Context, budgetID int64) {
 	for _, e := range u.Epochs {
 		opening[e.Lane] = append(opening[e.Lane], Ref{Bucket: e.Row.Bucket, Epoch: e.Row.Number, Activation: e.Row.Activation})
 	}
-	for id, refs := range opening {
-		s.open(ctx, id, refs)
+	for _, id := range inOrder(opening) {
+		s.open(ctx, id, opening[id])
 	}
 	s.resendGrants(ctx, u.Grants)
 }
@@ -103,7 +172,7 @@ func (s *Service) View(ctx context.Context, ref BudgetRef) (View, error) {
 		return View{}, s.sqlFailed(err)
 	}
 	d.TotalQuantity = f.Total
-	return View{Definition: d, Status: d.StatusAt(s.sql.Now()), Figures: f}, nil
+	return View{Definition: d, Status: d.StatusAt(s.sql.Now()), Figures: f, Period: f.Period}, nil
 }
 
 // List reads a page of budgets in the order of their ids. Errors: Unavailable.
@@ -118,13 +187,14 @@ func (s *Service) List(ctx context.Context, page Page) ([]View, error) {
 		if err != nil {
 			return nil, s.sqlFailed(err)
 		}
-		views = append(views, View{Definition: d, Status: d.StatusAt(s.sql.Now()), Figures: f})
+		views = append(views, View{Definition: d, Status: d.StatusAt(s.sql.Now()), Figures: f, Period: f.Period})
 	}
 	return views, nil
 }
 
 // Change changes a definition; it holds on every node within 1 s (I8), and a changed end for every
-// commit at once.
+// commit at once. Another number of buckets is brought about before it returns, or, where a store cannot
+// be reached or this node stops, by any node: OutcomeUnknown, and repeating it is harmless.
 // Errors: BudgetNotFound, VersionConflict, Invalid, Unavailable, OutcomeUnknown.
 func (s *Service) Change(ctx context.Context, ref BudgetRef, change Change) (View, error) {
 	entry, err := s.budgets.find(ctx, ref)
@@ -133,8 +203,19 @@ func (s *Service) Change(ctx context.Context, ref BudgetRef, change Change) (Vie
 	}
 	step, cancel := s.bounded(ctx)
 	defer cancel()
+	s.turnFirst(step, entry)
 	if _, err := s.sql.Change(step, entry.id, change); err != nil {
 		return View{}, s.sqlFailed(err)
+	}
+	if change.Rule != nil || change.EndAt != nil {
+		if _, err := s.turning.do(step, entry.id, struct{}{}); err != nil {
+			s.log.Warn("budget not rolled over yet", "budget", entry.id, "error", err)
+		}
+	}
+	if change.BucketQuantity != nil {
+		if err := s.resize(step, entry.id); err != nil {
+			return View{}, afterWrite("change", true, s.sqlFailed(err))
+		}
 	}
 	v, err := s.View(step, BudgetRef{ID: entry.id})
 	return v, afterWrite("change", true, err)
@@ -152,8 +233,13 @@ func (s *Service) Adjust(ctx context.Context, r AdjustRequest) (View, error) {
 	if err != nil {
 		return View{}, err
 	}
+	if entry.value.Load().Unlimited {
+		return View{}, &budget.Error{Code: budget.Invalid, Op: "adjust", Message: "an unlimited budget has no total to change",
+			Fields: []budget.FieldError{{Field: "quantity", Message: "belongs to a budget with a total"}}}
+	}
 	step, cancel := s.bounded(ctx)
 	defer cancel()
+	s.turnFirst(step, entry)
 	adjustment := Adjustment{Budget: entry.id, RequestID: r.RequestID, Quantity: r.Quantity,
 		Deadline: s.sql.Now().Add(s.set.StepTimeout)}
 	state, replayed, err := s.sql.Adjust(step, adjustment)
@@ -211,9 +297,10 @@ func (s *Service) Buckets(ctx context.Context, ref BudgetRef) ([]BucketView, err
 	if err != nil {
 		return nil, s.sqlFailed(err)
 	}
-	views := make([]BucketView, len(b.Buckets))
-	for i := range b.Buckets {
-		views[i] = BucketView{Bucket: b.Buckets[i], Remaining: b.Buckets[i].Epoch.Outstanding}
+	ring := b.Ring()
+	views := make([]BucketView, len(ring))
+	for i := range ring {
+		views[i] = BucketView{Bucket: ring[i], Remaining: ring[i].Epoch.Outstanding}
 	}
 	return views, nil
 }

@@ -17,7 +17,14 @@ type DeductRequest struct {
 	// Key routes to a bucket; "" means the request id.
 	Key        string
 	Dimensions map[string]string
-	Reference  string
+	// Counts are own amounts for single limits, by their names: 0 … budget.MaxAmount, 0 counts nothing.
+	Counts    map[string]int64
+	Reference string
+	// HoldTTL makes a hold of it, which expires that long after its commit unless it is confirmed; whole
+	// milliseconds, budget.MinHoldTTL … budget.MaxHoldTTL; 0: used at once.
+	HoldTTL time.Duration
+	// Group names the holds that are confirmed, extended or rolled back together; "": none. Only holds.
+	Group string
 }
 
 // DeductAnswer is an accepted deduction.
@@ -32,6 +39,14 @@ type DeductAnswer struct {
 	Remaining int64
 	// BudgetRemaining is what the whole budget still covers, at most 1 s old.
 	BudgetRemaining int64
+	// PeriodRemaining is what the open period of a daily budget still covers; nil for promo.
+	PeriodRemaining *int64
+	// Unlimited: the budget has no total, and what remains is no figure for callers.
+	Unlimited bool
+	// Limits are those that the deduction counts for, after it; on a replay none.
+	Limits []budget.LimitState
+	// HoldUntil is when a hold expires; zero: it is none, or, in store mode, the ledger does not know yet.
+	HoldUntil time.Time
 	// Receipt locates the deduction: opaque to callers.
 	Receipt string
 	// Replayed says that an earlier call with this id did it.
@@ -44,6 +59,11 @@ type DeductionView struct {
 	State      ledger.State
 	Amount     int64
 	RolledBack int64
+	// Confirmed is what was confirmed of a hold; HoldUntil when it expires, or would have; zero: no hold.
+	Confirmed int64
+	HoldUntil time.Time
+	// Group is the hold's, "": none.
+	Group      string
 	Bucket     string
 	Reference  string
 	Dimensions string
@@ -58,8 +78,33 @@ type RollbackRequest struct {
 	Budget     BudgetRef
 	RequestID  string
 	RollbackID string
+	// Group is for RollbackGroup, without a request id, a rollback id and an amount; "" otherwise.
+	Group string
 	// Amount 0 asks for all that is left.
 	Amount int64
+	// Receipt is the deduction's, if the caller kept it: in store mode only its bucket has to be read.
+	Receipt string
+}
+
+// ConfirmRequest asks for held units to be used: of one hold, or of all holds of a group.
+type ConfirmRequest struct {
+	Budget BudgetRef
+	// Exactly one of RequestID and Group is given.
+	RequestID, Group string
+	// Amount 0 confirms the whole; less than is held returns the rest. Always 0 with a group.
+	Amount int64
+	// Receipt is the deduction's, if the caller kept it: see RollbackRequest.
+	Receipt string
+}
+
+// ExtendRequest asks for a hold, or all holds of a group, to last HoldTTL from now.
+type ExtendRequest struct {
+	Budget BudgetRef
+	// Exactly one of RequestID and Group is given.
+	RequestID, Group string
+	// HoldTTL is in whole milliseconds, budget.MinHoldTTL … budget.MaxHoldTTL.
+	HoldTTL time.Duration
+	Receipt string
 }
 
 // AdjustRequest is an append (positive) or a shrink (negative quantity).
@@ -74,6 +119,8 @@ type View struct {
 	Definition budget.Definition
 	Status     budget.Status
 	Figures    ledger.Figures
+	// Period is the open or last one, without what it got: that is in Figures.
+	Period budget.Period
 	// Replayed says that a create or an adjustment had been done before.
 	Replayed bool
 }
@@ -89,7 +136,8 @@ type BucketView struct {
 type AuditReport struct {
 	OK      bool
 	Figures ledger.Figures
-	// AtRisk is what a lost store could cost: 0 in ledger mode.
+	// AtRisk is what would be quarantined if every store were lost now: 0 in ledger mode, else ΣO of
+	// the live epochs.
 	AtRisk        int64
 	Discrepancies []ledger.Discrepancy
 	// Unchecked lists buckets whose store could not be read just now; their rows were checked.
@@ -103,4 +151,8 @@ type LaneView struct {
 	// Reachable says whether the last attempt reached it; Problem why not.
 	Reachable bool
 	Problem   string
+	// Draining says that its buckets move to other lanes.
+	Draining bool
+	// Buckets is how many it has; nil: SQL could not be asked.
+	Buckets *int
 }

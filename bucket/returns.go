@@ -20,12 +20,26 @@ func (s *Service) Rollback(ctx context.Context, r RollbackRequest) (DeductionVie
 	}
 	step, cancel := context.WithTimeout(ctx, s.set.StepTimeout)
 	defer cancel()
-	d, replayed, err := s.sql.Rollback(step, RollbackOrder{Budget: entry.id, RequestID: r.RequestID,
-		RollbackID: r.RollbackID, Amount: r.Amount})
+	d, replayed, err := s.rollback(step, entry, r)
 	if err != nil {
 		return DeductionView{}, s.sqlFailed(err)
 	}
+	s.countsReturned(ctx, entry, d)
 	return s.deductionView(entry, d, replayed), nil
+}
+
+// rollback is SQL's rollback; in store mode a deduction that is not in the ledger is looked for in the
+// logs first.
+func (s *Service) rollback(ctx context.Context, entry *cached, r RollbackRequest) (ledger.Deduction, bool, error) {
+	order := RollbackOrder{Budget: entry.id, RequestID: r.RequestID, RollbackID: r.RollbackID, Amount: r.Amount}
+	d, replayed, err := s.sql.Rollback(ctx, order)
+	if !budget.Is(err, budget.DeductionNotFound) || !entry.value.Load().inStoreMode() {
+		return d, replayed, err
+	}
+	if err := s.findable(ctx, entry, r.Receipt); err != nil {
+		return d, false, err
+	}
+	return s.sql.Rollback(ctx, order)
 }
 
 // Cancel makes certain that a request id has no effect: what is left of its deduction is given back,
@@ -38,6 +52,13 @@ func (s *Service) Cancel(ctx context.Context, ref BudgetRef, requestID string) (
 	}
 	step, cancel := context.WithTimeout(ctx, s.set.StepTimeout)
 	defer cancel()
+	if entry.value.Load().inStoreMode() {
+		d, err := s.cancelInStore(step, entry, requestID)
+		if err == nil {
+			s.countsReturned(ctx, entry, d)
+		}
+		return s.deductionView(entry, d, false), err
+	}
 	d, err := s.sql.Cancel(step, entry.id, requestID)
 	if err != nil {
 		return DeductionView{}, s.sqlFailed(err)
@@ -53,6 +74,11 @@ func (s *Service) Deduction(ctx context.Context, ref BudgetRef, requestID string
 		return DeductionView{}, err
 	}
 	d, err := s.recordedOne(ctx, entry.id, requestID)
+	if err == nil && d == nil && entry.value.Load().inStoreMode() {
+		if err = s.findable(ctx, entry, ""); err == nil {
+			d, err = s.recordedOne(ctx, entry.id, requestID)
+		}
+	}
 	if err != nil {
 		return DeductionView{}, err
 	}
@@ -73,7 +99,7 @@ func (s *Service) sqlFailed(err error) error {
 
 func (s *Service) deductionView(entry *cached, d ledger.Deduction, replayed bool) DeductionView {
 	v := DeductionView{RequestID: d.RequestID, State: d.State, Amount: d.Amount, RolledBack: d.RolledBack,
-		Reference: d.Reference, Dimensions: d.Dimensions, CountedAt: d.CountedAt, Replayed: replayed}
+		Confirmed: d.Confirmed, HoldUntil: d.HoldUntil, Group: d.Group, Reference: d.Reference, Dimensions: d.Dimensions, CountedAt: d.CountedAt, Replayed: replayed}
 	if d.State == ledger.StateVoid {
 		return v
 	}

@@ -13,7 +13,9 @@ type Budget struct {
 	budget.Definition
 	// ListVersion grows whenever a bucket comes online, goes offline or gets a new epoch.
 	ListVersion int64
-	// Buckets are ordered by ordinal; their number never changes here.
+	// Period is the open or last period, without what it got; it changes with ListVersion.
+	Period budget.Period
+	// Buckets are ordered by ordinal, those that have retired at the end: see Ring.
 	Buckets []Bucket
 }
 
@@ -31,6 +33,9 @@ type Bucket struct {
 	// OutQuantity is the total it ever applied for; OutCnt how often in its newest epoch.
 	OutQuantity int64
 	OutCnt      int
+	// CountersFrom is the epoch with which its store's counters of limits began: another lane, another number
+	// of buckets, another activation of its lane and a lost epoch begin them anew. At most the next epoch.
+	CountersFrom int64
 	// Epoch is the newest epoch's row as of the read.
 	Epoch     ledger.Epoch
 	UpdatedAt time.Time
@@ -48,6 +53,9 @@ type OfflineBy string
 const (
 	// ByOperator: it stays offline until an operator brings it online.
 	ByOperator OfflineBy = "operator"
+	// ByResize: the budget has fewer buckets by now, and this one has retired: it is in no list and no
+	// ring, and comes back only when the budget gets that many again.
+	ByResize OfflineBy = "resize"
 	// ByService: it was empty or collected; it comes online again when there are units for it.
 	ByService OfflineBy = "service"
 )
@@ -70,8 +78,43 @@ type Change struct {
 	Paused           *bool
 	ShardingQuantity *int64
 	AdjustCnt        *int
+	// BucketQuantity is noted as what Resize brings the budget to.
+	BucketQuantity *int
 	// EndAt pointing to the zero time removes the end.
 	EndAt *time.Time
+	// Rule is another application rule of a daily budget.
+	Rule *budget.Rule
+	// LateRefund is where refunds go whose period is over.
+	LateRefund *budget.Where
+	// Limits replaces all limits; an empty list removes them. What counts the same as before goes on.
+	Limits *[]budget.Limit
+}
+
+// Of returns a definition after the change; versions and instants are the caller's: limit.Change has
+// those of limits.
+func (c *Change) Of(d budget.Definition) budget.Definition {
+	if c.Paused != nil {
+		d.Paused = *c.Paused
+	}
+	if c.ShardingQuantity != nil {
+		d.ShardingQuantity = *c.ShardingQuantity
+	}
+	if c.AdjustCnt != nil {
+		d.AdjustCnt = *c.AdjustCnt
+	}
+	if c.EndAt != nil {
+		d.EndAt = *c.EndAt
+	}
+	if c.Rule != nil {
+		d.Rule = c.Rule
+	}
+	if c.LateRefund != nil {
+		d.LateRefund = *c.LateRefund
+	}
+	if c.Limits != nil {
+		d.Limits = &budget.Limits{List: *c.Limits}
+	}
+	return d
 }
 
 // Page selects a part of the list of budgets, in the order of their ids.
@@ -116,8 +159,11 @@ type Cover struct {
 	// Undistributed is U where some bucket may apply for it, else 0; pending shrinks are not
 	// subtracted.
 	Undistributed int64
-	// Outstanding and Returning are ΣO and ΣR over all epochs.
+	// Outstanding and Returning are ΣO and ΣR over all epochs, as far as the open period may get them.
 	Outstanding, Returning int64
+	// Later is what only a later period may get: what is not funded, and ΣO and ΣR of older periods that
+	// goes there. It is no part of the sum.
+	Later int64
 }
 
 // Sum is what I3 compares with the amount.
@@ -128,6 +174,8 @@ type Judgement struct {
 	// Recorded has the ledger's row of each id that has one.
 	Recorded map[string]ledger.Deduction
 	Cover    Cover
+	// Period is the one that the sum is of, without what it got.
+	Period budget.Period
 }
 
 // CommitReport is what one transaction committed.
@@ -168,6 +216,34 @@ type Ledger interface {
 	Epochs(ctx context.Context, refs []Ref) (map[Ref]ledger.Epoch, error)
 }
 
+// RolledOver is what a roll-over did.
+type RolledOver struct {
+	// Done: this call ended a period.
+	Done bool
+	// Period is the one that is the budget's now.
+	Period budget.Period
+	// Handout is what must now be sent to stores.
+	Handout
+}
+
+// PeriodsAtOnce bounds the periods that one roll-over goes through; the rest stays due.
+const PeriodsAtOnce = 400
+
+// Periods rolls budgets over from one period to the next (DESIGN 7). Errors as Ledger.
+type Periods interface {
+	// Over lists at most limit budgets whose period is over by SQL's clock and whose roll-over is due.
+	Over(ctx context.Context, limit int) ([]int64, error)
+	// RollOver ends a budget's period once it is over by SQL's clock, and opens the one that follows: in one
+	// transaction the units that it did not use go where the rule says, the next period is funded, and its
+	// units are spread over the buckets, which get new epochs. In ledger mode the old epochs end in it
+	// too, without their stores, because nothing of them can be committed any more; in store mode those
+	// that are still live stay so, and what they bring later goes where the rule says. Where no period
+	// follows, everything goes back to what is not funded, and the service takes the buckets offline.
+	// Buckets on the lanes named get no epoch now. Nothing is done before the end, and nothing by a node
+	// that is more than a second off SQL's clock (Unavailable). Repeating it is harmless.
+	RollOver(ctx context.Context, budgetID int64, without ...Lane) (RolledOver, error)
+}
+
 // RollbackOrder asks for units of a deduction to be given back.
 type RollbackOrder struct {
 	Budget    int64
@@ -186,7 +262,8 @@ type Returns interface {
 	// Cancel rolls back what is left of a deduction, or leaves a tombstone so that a late deduct of
 	// the id never takes effect. Repeating it answers the same.
 	Cancel(ctx context.Context, budgetID int64, requestID string) (ledger.Deduction, error)
-	// Sweep moves all R of a budget to U. moved is in minor units.
+	// Sweep moves all R of a budget to U, or, of older periods, to where the rule says. What came back late
+	// stays while the roll-over is due: which refunds are late is known by then. moved is in minor units.
 	Sweep(ctx context.Context, budgetID int64) (moved int64, err error)
 }
 
@@ -236,6 +313,13 @@ type Transfers interface {
 	// Lose ends an epoch of a lane that lost its memory, or a fenced one whose rows agree: nothing of
 	// it can be committed any more; U += O. false when it had ended already.
 	Lose(ctx context.Context, ref Ref) (bool, error)
+	// LoseAll is Lose for many epochs, of several budgets, in one transaction. It returns those that had
+	// not ended already, in the order of (bucket, epoch).
+	LoseAll(ctx context.Context, refs []Ref) (lost []Ref, err error)
+	// Settle gives every bucket of some budgets that is in the bucket list, but whose epoch has ended, a
+	// new one, and spreads U as HandOut does, over those too. One transaction; buckets on the lanes
+	// named are left as they are. A budget that does not exist is left out.
+	Settle(ctx context.Context, budgetIDs []int64, without ...Lane) (Handout, error)
 }
 
 // Adjustment is an append or a shrink.
@@ -246,6 +330,9 @@ type Adjustment struct {
 	Quantity int64
 	// Deadline ends a pending shrink.
 	Deadline time.Time
+	// Continue goes on with a pending shrink and begins nothing: one that was refused meanwhile stays so.
+	// For whoever finds it half done: its caller may have heard of the refusal.
+	Continue bool
 }
 
 // AdjustmentState is where an adjustment stands.
@@ -263,7 +350,8 @@ type Adjustments interface {
 	// Adjust begins or continues an adjustment. An append is done at once: T and U grow. A shrink is
 	// done once U covers it, and pending until then: pending shrinks are kept from Apply and HandOut.
 	// It is refused, with the figure, when U + ΣO + ΣR is below it or its deadline has passed; a
-	// refused id may be used again. A repetition answers the state; replayed is true when it was done
+	// refused id may be used again, by an order that is not to Continue: that one is answered
+	// AdjustmentRefused, without an error. A repetition answers the state; replayed is true when it was done
 	// before. Errors: RequestConflict for another quantity under the id, Invalid for a total above
 	// MaxAmount or below 1, AmountExceedsRemaining.
 	Adjust(ctx context.Context, adjustment Adjustment) (state AdjustmentState, replayed bool, err error)
@@ -274,6 +362,11 @@ type LaneRow struct {
 	Lane       Lane
 	Identity   string
 	Activation int64
+	// Draining says that its buckets move to other lanes and no epoch begins on it.
+	Draining bool
+	// ReachedMS is when a node last noted that it reached the lane, ms since 1970; 0: never. Two equal
+	// figures say that nobody noted it in between.
+	ReachedMS int64
 }
 
 // Lanes keeps the activations.
@@ -283,7 +376,17 @@ type Lanes interface {
 	// NextActivation moves a lane from one activation to the next and notes its identity, unless
 	// somebody else already did (compare-and-set on from). It returns the row as it is then.
 	NextActivation(ctx context.Context, lane Lane, from int64, identity string) (LaneRow, error)
-	// Stale lists at most limit live epochs of a lane whose activation is older than this one.
+	// Reached notes in one statement that a node has just reached these lanes: ReachedMS becomes SQL's
+	// time, and grows by 1 at least. A lane without a row is left out.
+	Reached(ctx context.Context, lanes []Lane) error
+	// LaneRows reads the rows of lanes; a lane that has none is missing.
+	LaneRows(ctx context.Context, lanes []Lane) (map[Lane]LaneRow, error)
+	// DeclareDown moves a lane to its next activation under the same identity, unless it was reached
+	// or moved since `seen` was read (compare-and-set on both). declared: this call moved it; row is
+	// as it is then. Errors: InstanceNotFound for a lane without a row.
+	DeclareDown(ctx context.Context, seen LaneRow) (row LaneRow, declared bool, err error)
+	// Stale lists at most limit live epochs of ledger-mode budgets on a lane whose activation is older
+	// than this one, by bucket. Those in store mode: Quarantines.Unsettled.
 	Stale(ctx context.Context, lane Lane, activation int64, limit int) ([]EpochOf, error)
 }
 
@@ -312,15 +415,28 @@ type Unfinished struct {
 	Shrinks []Adjustment
 	// Fenced epochs are live and fenced.
 	Fenced []EpochOf
-	// Offline lists budgets with U above 0, no online bucket and one that the service took offline, or
-	// with a bucket in the list whose newest epoch has ended.
+	// Offline lists budgets for Settle: with a bucket in the list whose newest epoch has ended, or with
+	// such a one or no online bucket at all, U above 0 and a bucket that could take it: online with a
+	// live epoch, or taken offline by the service.
 	Offline []int64
+	// Runs are open collects, the oldest first; Recycles open recycles, the one that nobody has gone on
+	// with for longest first.
+	Runs, Recycles []OpenRun
+	// Resizes lists budgets that are being brought to another number of buckets.
+	Resizes []int64
+}
+
+// OpenRun is a run that nobody has ended yet.
+type OpenRun struct {
+	Budget, Number int64
+	// Since is when it began, or, of a recycle, when somebody last went on with it. By SQL's clock.
+	Since time.Time
 }
 
 // Chores finds what is left to do.
 type Chores interface {
-	// Unfinished reads at most limit elements of each kind. Epochs and grants on the lanes named are
-	// left out: nobody can go on with them now, and they must not hide the others.
+	// Unfinished reads at most limit elements of each kind. Epochs, grants and buckets on the lanes named
+	// are left out: nobody can go on with them now, and they must not hide the others.
 	Unfinished(ctx context.Context, limit int, without ...Lane) (Unfinished, error)
 	// UnfinishedOf reads the opening and closing epochs and pending grants of one budget.
 	UnfinishedOf(ctx context.Context, budgetID int64) (Unfinished, error)
@@ -351,9 +467,54 @@ type Runs interface {
 // Accounts is the audit's view of a budget: one snapshot.
 type Accounts struct {
 	Figures ledger.Figures
-	// Adjusted is the sum of the adjustments, creation included.
-	Adjusted int64
-	Epochs   []ledger.EpochFigures
+	// Adjusted is the sum of the adjustments, creation included; Shrinks that of the shrinks that wait,
+	// positive.
+	Adjusted, Shrinks int64
+	Epochs            []ledger.EpochFigures
+	// Current is the open or last period, Periods all of them.
+	Current budget.Period
+	Periods []ledger.PeriodFigures
+}
+
+// Check returns each disagreement of columns with rows and entries (I1).
+func (a *Accounts) Check() []ledger.Discrepancy {
+	found := append(ledger.Check(a.Figures, a.Adjusted, a.Epochs), ledger.CheckShrinks(a.Figures, a.Shrinks)...)
+	return append(found, ledger.CheckPeriods(a.Figures, a.Current, a.Periods, a.Epochs)...)
+}
+
+// Span is a part of an epoch's log and of its grants: after From up to Seq, after FromGrant up to
+// GrantSeq. Only bucket and epoch of Ref are looked at.
+type Span struct {
+	Ref                 Ref
+	From, Seq           int64
+	FromGrant, GrantSeq int64
+}
+
+// Part is a stretch of one epoch's ledger rows: those after From up to UpTo, or, where UpTo is 0, all
+// after From. Only bucket and epoch of Ref are looked at.
+type Part struct {
+	Ref        Ref
+	From, UpTo int64
+}
+
+// Recounted is what the rows of a part add up to. What does not change once it is in the ledger
+// (amounts) may be added over parts that were read at different moments.
+type Recounted struct {
+	// Figures has Deducted, Duplicates and Noted of the part; where it reaches to the end, Row, Closed,
+	// Swept, and Granted, RolledBack and Held of the whole epoch too, all as of one moment.
+	Figures ledger.EpochFigures
+	// Returned is what the rollbacks and the ends of holds of the part's deductions gave back: must equal Noted.
+	Returned int64
+}
+
+// Book is a budget's columns beside its adjustments, from one snapshot.
+type Book struct {
+	Budget       int64
+	Tenant, Name string
+	Durability   budget.Durability
+	Figures      ledger.Figures
+	// Adjusted and Shrinks are as in Accounts.
+	Adjusted, Shrinks int64
 }
 
 // Audits reads figures for view and audit.
@@ -365,11 +526,24 @@ type Audits interface {
 	// Prefix sums what the ledger holds of an epoch up to a log position: grants with numbers up to
 	// grantSeq, and entries.
 	Prefix(ctx context.Context, ref Ref, seq, grantSeq int64) (granted, deducted int64, err error)
+	// Spans reads epochs beside what their rows add up to, each as of one moment. It costs as much as
+	// there are rows after each From. An epoch that does not exist is missing.
+	Spans(ctx context.Context, spans []Span) (map[Ref]ledger.SpanFigures, error)
+	// Recount adds up the rows of a part as of one moment. found is false where the epoch does not exist.
+	Recount(ctx context.Context, part Part) (r Recounted, found bool, err error)
+	// EpochsAfter lists at most limit epochs of all budgets after (bucket, epoch), in that order, those
+	// that have ended too.
+	EpochsAfter(ctx context.Context, after Ref, limit int) ([]EpochOf, error)
+	// Books reads at most limit budgets after an id, in that order, each as of one moment.
+	Books(ctx context.Context, after int64, limit int) ([]Book, error)
+	// Stranded sums O of the buckets' newest epochs that are fenced or live on one of the lanes named.
+	Stranded(ctx context.Context, lanes []Lane) (units int64, err error)
 }
 
 // SQL is everything the service needs of the database.
 type SQL interface {
 	Definitions
+	Periods
 	Ledger
 	Returns
 	Transfers
@@ -377,5 +551,14 @@ type SQL interface {
 	Lanes
 	Chores
 	Runs
+	Recycles
 	Audits
+	Feed
+	Archive
+	Quarantines
+	Samples
+	Departures
+	Resizes
+	Limits
+	Holds
 }

@@ -3,6 +3,7 @@ package bucket
 import (
 	"context"
 	"errors"
+	"time"
 
 	"github.com/budgetd/budgetd/budget"
 	"github.com/budgetd/budgetd/ledger"
@@ -47,6 +48,20 @@ const (
 	Gap
 	// Broken: a key of this bucket is not what it must be; Reply.Why says how.
 	Broken
+	// Recorded: the store remembers this request id: Reply.Record says as what.
+	Recorded
+	// Behind: the epoch's sum of deductions would exceed Operation.Ceiling: the ledger has to catch
+	// up first.
+	Behind
+	// PeriodOver: the lane's clock has reached Operation.Until.
+	PeriodOver
+	// Outdated: the limits have a newer version, or their windows are others by the lane's clock:
+	// Reply.Counted.Now.
+	Outdated
+	// Unloaded: the store does not know what is counted of a limit: Reply.Counted.Marks says of which.
+	Unloaded
+	// OverLimit: a limit would be exceeded: Reply.Counted.Over says which.
+	OverLimit
 )
 
 // Reply is a store's answer to one operation. Balance and Seq are 0 for EpochGone, WrongActivation
@@ -57,8 +72,33 @@ type Reply struct {
 	Balance int64
 	// Seq is the log position of the entry that the operation made (OK), or the last one.
 	Seq int64
-	// Why explains Broken.
+	// Why explains Broken. For Open's EpochGone it is where the log ends, as the store names that, if it
+	// ends beyond the epoch asked for; "" otherwise, and for stores whose logs nobody else can write.
 	Why string
+	// Deducted is the epoch's sum of deductions after the operation, in minor units, for an operation
+	// with Record and verdict OK or Behind; else 0. It is exact below 2^53.
+	Deducted int64
+	// Record is set for Recorded.
+	Record *Record
+	// Counted is set for OK, Outdated, Unloaded and OverLimit of an operation with Counting.
+	Counted *Counted
+}
+
+// Record is what a store remembers of a request id of an epoch in store mode: of a deduction for one
+// record window at least and for two at most, a void record as long as the epoch; neither beyond it.
+type Record struct {
+	// Seq is the log position of its entry; 0 for a void record.
+	Seq int64
+	// Nonce and Fingerprint are the request's; empty for a void record.
+	Nonce, Fingerprint string
+	// Void says that the id was cancelled before anything was deducted for it.
+	Void bool
+}
+
+// LogEnd is where a log was found to end, beyond the epoch that was to be opened (Reply.Why).
+type LogEnd struct {
+	Ref  Ref
+	Last string
 }
 
 // Operation is one deduction, as sent to a store.
@@ -69,6 +109,25 @@ type Operation struct {
 	MinSeq  int64
 	Amount  int64
 	Request ledger.Request
+	// Record asks for store mode: the request id is looked up among the epoch's records first, and
+	// remembered when it is deducted. Without it there are no records: the ledger's primary key
+	// decides.
+	Record bool
+	// Ceiling is the most that the epoch's sum of deductions may come to, in minor units; 0: no bound.
+	// It is how far the ledger is plus the window of store mode. Only with Record.
+	Ceiling int64
+	// Until is the instant of the lane's own clock from which the operation is refused, ms since 1970, as
+	// its period is over then; 0: none. Only with Record: in ledger mode the commit judges.
+	Until int64
+	// Counting is what it counts against limits; nil: none. Only with Record: in ledger mode the commit judges.
+	Counting *Counting
+}
+
+// VoidOrder makes certain that an epoch never deducts for a request id that it has not deducted for
+// yet (store mode).
+type VoidOrder struct {
+	Ref       Ref
+	RequestID string
 }
 
 // GrantOrder is a numbered movement of units total -> bucket, as sent to a store.
@@ -101,9 +160,22 @@ func (o *Operation) Check() error {
 	case o.MinSeq < 0 || o.MinSeq > budget.MaxAmount:
 		return budget.Refuse(budget.Invalid, op, "log position %d must be 0 to %d", o.MinSeq,
 			budget.MaxAmount)
+	case o.Ceiling < 0 || o.Ceiling > budget.MaxAmount || o.Ceiling > 0 && !o.Record:
+		return budget.Refuse(budget.Invalid, op, "a ceiling of %d must be 0 to %d, and needs a record",
+			o.Ceiling, budget.MaxAmount)
+	case o.Until < 0 || o.Until > budget.MaxAmount || o.Until > 0 && !o.Record:
+		return budget.Refuse(budget.Invalid, op, "an end at %d ms must be 0 to %d, and needs a record",
+			o.Until, budget.MaxAmount)
 	case len(r.Nonce) != 8 || len(r.Fingerprint) != 16: // see ledger.EncodeRequest
 		return budget.Refuse(budget.Invalid, op,
 			"a nonce has 8 bytes and a fingerprint 16, not %d and %d", len(r.Nonce), len(r.Fingerprint))
+	case o.Counting != nil && !o.Record:
+		return budget.Refuse(budget.Invalid, op, "limits are counted with a record")
+	}
+	if o.Counting != nil {
+		if why := o.Counting.check(o.Ref.Epoch); why != "" {
+			return budget.Refuse(budget.Invalid, op, "%s", why)
+		}
 	}
 	return o.Ref.Check()
 }
@@ -178,13 +250,25 @@ type Store interface {
 	// Grant adds numbered grants, in order. Already when the number has arrived; Gap when an
 	// earlier one has not; OK.
 	Grant(ctx context.Context, lane Lane, orders []GrantOrder) ([]Reply, error)
-	// Deduct takes amounts from balances and appends an entry for each. WentBack; Insufficient; OK.
+	// Deduct takes amounts from balances and appends an entry for each. PeriodOver; WentBack; Outdated;
+	// Unloaded; OverLimit; Insufficient; Behind; OK. An operation with Record answers Recorded right after EpochGone, before everything
+	// else: a repetition gets its outcome from a closed epoch too.
 	Deduct(ctx context.Context, lane Lane, operations []Operation) ([]Reply, error)
 	// Close ends epochs: the balance is remembered in a close entry and set to 0. Already instead
 	// of EpochClosed (Seq is then the close entry's position); OK.
 	Close(ctx context.Context, lane Lane, refs []Ref) ([]Reply, error)
 	// Log reads and maintains the logs.
 	Log
+}
+
+// Records is a store that serves budgets in store mode. A lane in the ledger's own database (Direct)
+// needs none: there the ledger's primary key decides, in both modes.
+type Records interface {
+	// Void leaves a void record for each id, for as long as the epoch is there: no deduct of the id is
+	// admitted there any more, however late it comes (I4).
+	// Recorded, right after EpochGone: a record of it is there already, of a deduction or void;
+	// EpochClosed: nothing more is deducted here; OK. Errors: as Store.
+	Void(ctx context.Context, lane Lane, orders []VoidOrder) ([]Reply, error)
 }
 
 // Log is the reading side of a Store.
@@ -198,8 +282,18 @@ type Log interface {
 	// epochs; the entry at From stays, and so does the last one of the log whatever From is. A log
 	// that is broken stays as it is. Forgetting twice is harmless.
 	Trim(ctx context.Context, lane Lane, cursors []Cursor) error
-	// Forget removes the balance hashes of epochs that SQL has closed or lost. The log stays, so
-	// that a late Open of the epoch is refused.
+	// Discard deletes the logs of buckets that end beyond the epoch named, and still exactly at Last, so
+	// that the epoch can be opened. It is for whoever was told so by Open and has read in SQL since that
+	// the epoch is the bucket's newest: nothing that the ledger will ever read is in such a log
+	// (docs/adr/0008). The answers say which were deleted. Repeating it is harmless.
+	Discard(ctx context.Context, lane Lane, ends []LogEnd) ([]bool, error)
+	// Leave deletes the logs of buckets that have left the lane, unless they hold a later epoch than the one
+	// named: then the bucket is back. With it goes what refuses a late Open, so it is for whoever has made
+	// sure that nothing executed here for those epochs can count any more (docs/adr/0011). Repeating it is
+	// harmless.
+	Leave(ctx context.Context, lane Lane, refs []Ref) error
+	// Forget removes the balance hashes and records of epochs that SQL has closed or lost. The log
+	// stays, so that a late Open of the epoch is refused.
 	Forget(ctx context.Context, lane Lane, refs []Ref) error
 }
 
@@ -212,6 +306,8 @@ type Memory interface {
 	// this node serves that activation only. It fails with ErrMemoryLost unless the lane still has
 	// that identity.
 	Activate(ctx context.Context, lane Lane, identity string, activation int64) error
+	// Time reads the lane's own clock, by which it judges Operation.Until. Errors: Unavailable.
+	Time(ctx context.Context, lane Lane) (time.Time, error)
 }
 
 // Instance is a configured store with its lanes.

@@ -23,8 +23,13 @@ const Promo Type = "promo"
 // Durability says when a caller hears "accepted": see DESIGN 2.
 type Durability string
 
-// Ledger: after the deduction is in the ledger, i.e. after the SQL commit.
-const Ledger Durability = "ledger"
+// The durabilities.
+const (
+	// Ledger: after the deduction is in the ledger, i.e. after the SQL commit.
+	Ledger Durability = "ledger"
+	// Store: after the store's script; the ledger follows, never further behind than the window.
+	Store Durability = "store"
+)
 
 // Bounds of a definition.
 const (
@@ -56,6 +61,19 @@ type Definition struct {
 	Unit       Unit
 	Durability Durability
 	Type       Type
+	// Rule says what the periods of a daily budget are; nil for promo. It is never changed in place.
+	Rule *Rule
+	// Timezone is the IANA zone of the periods; "": UTC.
+	Timezone string
+	// LateRefund is where a refund goes whose period is over; "": ToTotal.
+	LateRefund Where
+	// Unlimited: T is MaxAmount and shown as none; only the limits bound what is deducted.
+	Unlimited bool
+	// RoutingDimension is the dimension whose value picks the bucket where a request has no key; "": the
+	// request id does. Store mode judges limits on it alone.
+	RoutingDimension string
+	// Limits bound what each value of a dimension may take; nil: there are none. Never changed in place.
+	Limits *Limits
 	// TotalQuantity is T; appends and shrinks change it.
 	TotalQuantity int64
 	// BucketQuantity is the number of buckets.
@@ -135,11 +153,11 @@ func (d Definition) Check() []FieldError {
 	if d.Unit != Count && d.Unit != Amount {
 		fault("unit", `must be "count" or "amount"`)
 	}
-	if d.Durability != Ledger {
-		fault("durability", `must be "ledger"; "store" is not available in this version`)
+	if d.Durability != Ledger && d.Durability != Store {
+		fault("durability", `must be "ledger" or "store"`)
 	}
-	if d.Type != Promo {
-		fault("type", `must be "promo"; "daily" is not available in this version`)
+	if d.Type != Promo && d.Type != Daily {
+		fault("type", `must be "promo" or "daily"`)
 	}
 	if !ValidAmount(d.TotalQuantity) {
 		fault("total_quantity", "must be 1 to %d", MaxAmount)

@@ -24,10 +24,13 @@ const (
 	RouteNotFound     Code = "route_not_found"
 
 	BudgetExhausted    Code = "budget_exhausted"
+	PeriodExhausted    Code = "period_exhausted"
 	BudgetNotEffective Code = "budget_not_effective"
 	BudgetPaused       Code = "budget_paused"
 	BudgetExpired      Code = "budget_expired"
 	LastBucket         Code = "last_bucket"
+	RecycleRunning     Code = "recycle_running"
+	LastInstance       Code = "last_instance"
 
 	RequestConflict        Code = "request_conflict"
 	RequestVoid            Code = "request_void"
@@ -35,6 +38,18 @@ const (
 	AmountExceedsRemaining Code = "amount_exceeds_remaining"
 	NameTaken              Code = "name_taken"
 	VersionConflict        Code = "version_conflict"
+
+	// LimitExceeded: a limit of one person, device, … would be exceeded; Error.Limit says which.
+	LimitExceeded Code = "limit_exceeded"
+
+	// NotHeld: the deduction is no hold, or none any more. HoldExpired: its time was up before it was
+	// confirmed. GroupClosed: the group of holds was confirmed or rolled back, and takes no other one.
+	NotHeld     Code = "not_held"
+	HoldExpired Code = "hold_expired"
+	GroupClosed Code = "group_closed"
+
+	// CursorExpired: what follows the cursor has been archived.
+	CursorExpired Code = "cursor_expired"
 
 	Unavailable    Code = "unavailable"
 	OutcomeUnknown Code = "outcome_unknown"
@@ -63,12 +78,14 @@ const (
 func (c Code) Kind() Kind {
 	switch c {
 	case Malformed, Invalid, TooLarge, UnsupportedMediaType, MethodNotAllowed,
-		BudgetNotFound, DeductionNotFound, BucketNotFound, InstanceNotFound, RouteNotFound:
+		BudgetNotFound, DeductionNotFound, BucketNotFound, InstanceNotFound, RouteNotFound,
+		CursorExpired:
 		return Faulty
-	case BudgetExhausted, BudgetNotEffective, BudgetPaused, BudgetExpired, LastBucket,
-		AmountExceedsRemaining:
+	case BudgetExhausted, PeriodExhausted, BudgetNotEffective, BudgetPaused, BudgetExpired, LastBucket, LastInstance,
+		RecycleRunning, AmountExceedsRemaining, LimitExceeded:
 		return Refused
-	case RequestConflict, RequestVoid, AlreadyRolledBack, NameTaken, VersionConflict:
+	case RequestConflict, RequestVoid, AlreadyRolledBack, NameTaken, VersionConflict, NotHeld, HoldExpired,
+		GroupClosed:
 		return Conflict
 	case Unavailable:
 		return NotDone
@@ -96,6 +113,8 @@ type Error struct {
 	// Available is what the budget still covers, in minor units, for BudgetExhausted and
 	// AmountExceedsRemaining; nil otherwise.
 	Available *int64
+	// Limit is the limit that was reached, for LimitExceeded; nil otherwise.
+	Limit *LimitState
 	// RetryAfter is when repeating is worth while; 0: no advice.
 	RetryAfter time.Duration
 	// Err is the cause; it is logged and never shown to callers.

@@ -21,13 +21,17 @@ var kinds = map[budget.Code]budget.Kind{
 	budget.BucketNotFound: budget.Faulty, budget.InstanceNotFound: budget.Faulty,
 	budget.RouteNotFound: budget.Faulty,
 
-	budget.BudgetExhausted: budget.Refused, budget.BudgetNotEffective: budget.Refused,
+	budget.BudgetExhausted: budget.Refused, budget.PeriodExhausted: budget.Refused, budget.BudgetNotEffective: budget.Refused,
 	budget.BudgetPaused: budget.Refused, budget.BudgetExpired: budget.Refused,
-	budget.LastBucket: budget.Refused, budget.AmountExceedsRemaining: budget.Refused,
+	budget.LastBucket: budget.Refused, budget.LastInstance: budget.Refused, budget.RecycleRunning: budget.Refused,
+	budget.AmountExceedsRemaining: budget.Refused, budget.LimitExceeded: budget.Refused,
 
 	budget.RequestConflict: budget.Conflict, budget.RequestVoid: budget.Conflict,
 	budget.AlreadyRolledBack: budget.Conflict, budget.NameTaken: budget.Conflict,
-	budget.VersionConflict: budget.Conflict,
+	budget.VersionConflict: budget.Conflict, budget.NotHeld: budget.Conflict,
+	budget.HoldExpired: budget.Conflict, budget.GroupClosed: budget.Conflict,
+
+	budget.CursorExpired: budget.Faulty,
 
 	budget.Unavailable:    budget.NotDone,
 	budget.OutcomeUnknown: budget.MayBeDone,

@@ -33,6 +33,19 @@ type CreateRequest struct {
 	AdjustCnt int       `json:"adjust_cnt,omitzero"`
 	StartAt   time.Time `json:"start_at,omitzero"`
 	EndAt     time.Time `json:"end_at,omitzero"`
+	// TypeRule says what the periods of a daily budget are, and what each of them gets.
+	TypeRule *budget.Rule `json:"type_rule,omitzero"`
+	// Timezone is the IANA zone in which periods begin and end; "": UTC.
+	Timezone string `json:"timezone,omitzero"`
+	// LateRefund is where a refund goes whose period is over: budget.ToTotal (the default), budget.Next
+	// or budget.Forfeit.
+	LateRefund budget.Where `json:"late_refund,omitzero"`
+	// Unlimited: there is no total, and only limits bound what is deducted. Type may be left out then.
+	Unlimited bool `json:"unlimited,omitzero"`
+	// RoutingDimension is the dimension whose value picks the bucket where a request has no key.
+	RoutingDimension string `json:"routing_dimension,omitzero"`
+	// Limits bound what each value of a dimension may take.
+	Limits []Limit `json:"limits,omitempty"`
 }
 
 // PatchRequest changes a budget; nil and "" leave a field as it is.
@@ -44,6 +57,15 @@ type PatchRequest struct {
 	// ShardingQuantity and AdjustCnt: 0 removes the bound.
 	ShardingQuantity *int64
 	AdjustCnt        *int
+	// BucketQuantity is the number of buckets, 1 to 1,024; nil leaves it.
+	BucketQuantity *int
+	// TypeRule is another rule of a daily budget. It ends the open period, unless that goes on under the
+	// new rule from the same start and gets no less.
+	TypeRule *budget.Rule
+	// LateRefund is budget.ToTotal, budget.Next or budget.Forfeit.
+	LateRefund budget.Where
+	// Limits replace all of the budget's: an empty list removes them, nil leaves them as they are.
+	Limits []Limit
 	// IfVersion makes the change only to that version of the budget, else version_conflict; 0: to
 	// any. It travels as If-Match.
 	IfVersion int64
@@ -55,10 +77,18 @@ type patchBody struct {
 	EndAt            jsontext.Value `json:"end_at,omitzero"`
 	ShardingQuantity *int64         `json:"sharding_quantity,omitzero"`
 	AdjustCnt        *int           `json:"adjust_cnt,omitzero"`
+	BucketQuantity   *int           `json:"bucket_quantity,omitzero"`
+	TypeRule         *budget.Rule   `json:"type_rule,omitzero"`
+	LateRefund       budget.Where   `json:"late_refund,omitzero"`
+	Limits           *[]Limit       `json:"limits,omitzero"`
 }
 
 func (r PatchRequest) body() (patchBody, error) {
-	body := patchBody{Status: r.Status, ShardingQuantity: r.ShardingQuantity, AdjustCnt: r.AdjustCnt}
+	body := patchBody{Status: r.Status, ShardingQuantity: r.ShardingQuantity, AdjustCnt: r.AdjustCnt,
+		BucketQuantity: r.BucketQuantity, TypeRule: r.TypeRule, LateRefund: r.LateRefund}
+	if r.Limits != nil {
+		body.Limits = &r.Limits
+	}
 	if r.EndAt == nil {
 		return body, nil
 	}
@@ -73,28 +103,37 @@ func (r PatchRequest) body() (patchBody, error) {
 
 // Budget is a budget's definition and its live view. Quantities are minor units.
 type Budget struct {
-	ID               int64             `json:"id"`
-	Tenant           string            `json:"tenant"`
-	Name             string            `json:"name"`
-	GLCode           string            `json:"gl_code,omitzero"`
-	Unit             budget.Unit       `json:"unit"`
-	Durability       budget.Durability `json:"durability"`
-	Type             budget.Type       `json:"type,omitzero"`
-	BucketQuantity   int               `json:"bucket_quantity"`
-	ShardingQuantity int64             `json:"sharding_quantity,omitzero"`
-	AdjustCnt        int               `json:"adjust_cnt,omitzero"`
-	StartAt          time.Time         `json:"start_at,omitzero"`
-	EndAt            time.Time         `json:"end_at,omitzero"`
-	CreatedAt        time.Time         `json:"created_at,omitzero"`
-	UpdatedAt        time.Time         `json:"updated_at,omitzero"`
-	Status           budget.Status     `json:"status"`
+	ID         int64             `json:"id"`
+	Tenant     string            `json:"tenant"`
+	Name       string            `json:"name"`
+	GLCode     string            `json:"gl_code,omitzero"`
+	Unit       budget.Unit       `json:"unit"`
+	Durability budget.Durability `json:"durability"`
+	Type       budget.Type       `json:"type,omitzero"`
+	// Unlimited: there is no total, and what is left of it is 0 here.
+	Unlimited        bool   `json:"unlimited,omitzero"`
+	RoutingDimension string `json:"routing_dimension,omitzero"`
+	// TypeRule, Timezone and LateRefund are of daily budgets, the defaults written out.
+	TypeRule         *budget.Rule  `json:"type_rule,omitzero"`
+	Timezone         string        `json:"timezone,omitzero"`
+	LateRefund       budget.Where  `json:"late_refund,omitzero"`
+	BucketQuantity   int           `json:"bucket_quantity"`
+	ShardingQuantity int64         `json:"sharding_quantity,omitzero"`
+	AdjustCnt        int           `json:"adjust_cnt,omitzero"`
+	StartAt          time.Time     `json:"start_at,omitzero"`
+	EndAt            time.Time     `json:"end_at,omitzero"`
+	CreatedAt        time.Time     `json:"created_at,omitzero"`
+	UpdatedAt        time.Time     `json:"updated_at,omitzero"`
+	Status           budget.Status `json:"status"`
 	// Version grows with every change of the definition.
 	Version int64 `json:"version"`
 
 	TotalQuantity int64 `json:"total_quantity"`
 	// OutQuantity is what was handed out: total − undistributed − forfeited.
-	OutQuantity   int64 `json:"out_quantity"`
+	OutQuantity int64 `json:"out_quantity"`
+	// Undistributed is what no bucket holds. Of that, NotFunded is what no period has been given yet.
 	Undistributed int64 `json:"undistributed"`
+	NotFunded     int64 `json:"not_funded"`
 	// PendingShrink is what shrinks still wait for.
 	PendingShrink int64 `json:"pending_shrink,omitzero"`
 	// Remaining is what the open buckets hold for deductions.
@@ -102,19 +141,25 @@ type Budget struct {
 	Held      int64 `json:"held"`
 	Used      int64 `json:"used"`
 	// InTransit is on the way back to the total.
-	InTransit   int64       `json:"in_transit"`
-	Quarantined int64       `json:"quarantined"`
-	Forfeited   int64       `json:"forfeited"`
-	Period      *Period     `json:"period,omitzero"`
-	Buckets     BucketCount `json:"buckets"`
+	InTransit   int64 `json:"in_transit"`
+	Quarantined int64 `json:"quarantined"`
+	Forfeited   int64 `json:"forfeited"`
+	// Period is the open one of a daily budget, or the next, if none is open now; nil after the last.
+	Period  *Period     `json:"period,omitzero"`
+	Buckets BucketCount `json:"buckets"`
+	Limits  []Limit     `json:"limits,omitempty"`
 }
 
-// Period is the span of time whose units are being handed out.
+// Period is a span of time whose units are handed out within it.
 type Period struct {
+	// Number counts the budget's periods from 1.
+	Number int64 `json:"number"`
+	// Start is its first instant, End the first one after it; zero: none.
 	Start time.Time `json:"start,omitzero"`
 	End   time.Time `json:"end,omitzero"`
-	Total int64     `json:"total"`
-	Used  int64     `json:"used"`
+	// Total is what it got, Used what of that is used.
+	Total int64 `json:"total"`
+	Used  int64 `json:"used"`
 }
 
 // BucketCount is how many of a budget's buckets serve, and how many do not.

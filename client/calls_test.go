@@ -41,12 +41,44 @@ func TestRequests(t *testing.T) {
 			`"durability":"ledger","total_quantity":9007199254740991,"type":"promo","bucket_quantity":8,` +
 			`"sharding_quantity":10,"adjust_cnt":3,"start_at":"2026-12-31T22:59:59+01:00",` +
 			`"end_at":"2026-12-31T23:59:59+01:00"}`, "application/json", ""}},
+		{"create daily", func(ctx context.Context, c *client.Client) error {
+			_, err := c.Create(ctx, client.CreateRequest{Name: "b", Unit: "count", TotalQuantity: 100, Type: "daily",
+				TypeRule: &budget.Rule{Kind: budget.Calendar, Every: budget.Day}, EndAt: end, Timezone: "Asia/Shanghai",
+				LateRefund: budget.Forfeit})
+			return err
+		}, seen{"POST", "/v1/budgets", `{"name":"b","tenant":"games","unit":"count","total_quantity":100,"type":"daily",` +
+			`"end_at":"2026-12-31T23:59:59+01:00","type_rule":{"kind":"calendar","every":"day"},` +
+			`"timezone":"Asia/Shanghai","late_refund":"forfeit"}`, "application/json", ""}},
+		{"create with windows", func(ctx context.Context, c *client.Client) error {
+			_, err := c.Create(ctx, client.CreateRequest{Name: "b", Unit: "count", TotalQuantity: 100, Type: "daily",
+				TypeRule: &budget.Rule{Kind: budget.Windows, Unused: budget.Next, Windows: []budget.Window{
+					{From: "00:00", To: "06:00", Quantity: 10}, {From: "06:00", To: "24:00", Quantity: 5}}}})
+			return err
+		}, seen{"POST", "/v1/budgets", `{"name":"b","tenant":"games","unit":"count","total_quantity":100,"type":"daily",` +
+			`"type_rule":{"kind":"windows","unused":"next","windows":[{"from":"00:00","to":"06:00","quantity":10},` +
+			`{"from":"06:00","to":"24:00","quantity":5}]}}`, "application/json", ""}},
+		{"patch of a rule", func(ctx context.Context, c *client.Client) error {
+			_, err := c.Patch(ctx, "b", client.PatchRequest{LateRefund: budget.Next,
+				TypeRule: &budget.Rule{Kind: budget.Calendar, Every: budget.Week, Quantity: budget.MaxAmount}})
+			return err
+		}, seen{"PATCH", "/v1/budgets/b?tenant=games", `{"type_rule":{"kind":"calendar","every":"week",` +
+			`"quantity":9007199254740991},"late_refund":"next"}`, "application/json", ""}},
 		{"list", func(ctx context.Context, c *client.Client) error {
 			_, err := c.List(ctx, client.Filter{Status: "paused", Type: "promo", PageSize: 5, PageToken: "a b"})
 			return err
 		}, seen{"GET", "/v1/budgets?page_size=5&page_token=a+b&status=paused&tenant=games&type=promo", "", "", ""}},
 		{"get", func(ctx context.Context, c *client.Client) error { _, err := c.Budget(ctx, "b"); return err },
 			seen{"GET", "/v1/budgets/b?tenant=games", "", "", ""}},
+		{"series", func(ctx context.Context, c *client.Client) error {
+			_, err := c.Series(ctx, "b", client.SeriesSpan{})
+			return err
+		},
+			seen{"GET", "/v1/budgets/b/series?tenant=games", "", "", ""}},
+		{"series of a span", func(ctx context.Context, c *client.Client) error {
+			_, err := c.Series(ctx, "b", client.SeriesSpan{From: end, To: end.Add(time.Hour), Step: 5 * time.Minute})
+			return err
+		}, seen{"GET", "/v1/budgets/b/series?from=2026-12-31T23%3A59%3A59%2B01%3A00&step=5m0s&tenant=games&to=2027-01-01T00%3A59%3A59%2B01%3A00",
+			"", "", ""}},
 		{"patch", func(ctx context.Context, c *client.Client) error {
 			_, err := c.Patch(ctx, "b", client.PatchRequest{Status: budget.Paused, EndAt: &end,
 				ShardingQuantity: &quantity, AdjustCnt: &count, IfVersion: 3})
@@ -73,6 +105,27 @@ func TestRequests(t *testing.T) {
 			return err
 		}, seen{"POST", "/v1/budgets/b/rollback?tenant=games",
 			`{"request_id":"o1","amount":2,"rollback_id":"r1","receipt":"x"}`, "application/json", ""}},
+		{"confirm", func(ctx context.Context, c *client.Client) error {
+			_, err := c.Confirm(ctx, "b", client.ConfirmRequest{RequestID: "o1", Amount: 2, Receipt: "x"})
+			return err
+		}, seen{"POST", "/v1/budgets/b/confirm?tenant=games", `{"request_id":"o1","amount":2,"receipt":"x"}`,
+			"application/json", ""}},
+		{"extend", func(ctx context.Context, c *client.Client) error {
+			_, err := c.Extend(ctx, "b", client.ExtendRequest{RequestID: "o1", HoldTTL: "15m"})
+			return err
+		}, seen{"POST", "/v1/budgets/b/extend?tenant=games", `{"request_id":"o1","hold_ttl":"15m"}`, "application/json", ""}},
+		{"confirm of a group", func(ctx context.Context, c *client.Client) error {
+			_, err := c.ConfirmGroup(ctx, "b", "g")
+			return err
+		}, seen{"POST", "/v1/budgets/b/confirm?tenant=games", `{"group":"g"}`, "application/json", ""}},
+		{"extend of a group", func(ctx context.Context, c *client.Client) error {
+			_, err := c.ExtendGroup(ctx, "b", "g", "1h")
+			return err
+		}, seen{"POST", "/v1/budgets/b/extend?tenant=games", `{"group":"g","hold_ttl":"1h"}`, "application/json", ""}},
+		{"rollback of a group", func(ctx context.Context, c *client.Client) error {
+			_, err := c.RollbackGroup(ctx, "b", "g")
+			return err
+		}, seen{"POST", "/v1/budgets/b/rollback?tenant=games", `{"group":"g"}`, "application/json", ""}},
 		{"rollback of the whole", func(ctx context.Context, c *client.Client) error {
 			_, err := c.Rollback(ctx, "b", client.RollbackRequest{RequestID: "o1"})
 			return err
@@ -254,6 +307,27 @@ func TestTheViewIsDecoded(t *testing.T) {
 		InTransit: 9, Quarantined: 2, Forfeited: 3,
 		Period:  &client.Period{Start: time.Date(2026, 1, 2, 0, 0, 0, 0, time.UTC), Total: 100, Used: 30},
 		Buckets: client.BucketCount{Online: 2, Offline: 1}}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("budget (-want +got):\n%s", diff)
+	}
+}
+
+func TestTheViewOfADailyBudgetIsDecoded(t *testing.T) {
+	server := newScripted(t, answer(200, `{"id":7,"name":"b","type":"daily","type_rule":{"kind":"windows","unused":"spread",
+		"windows":[{"from":"00:00","to":"06:00","quantity":10}]},"timezone":"UTC","late_refund":"total",
+		"total_quantity":100,"undistributed":90,"not_funded":80,"used":3,
+		"period":{"number":12,"start":"2026-01-02T00:00:00Z","end":"2026-01-02T06:00:00Z","total":10,"used":3}}`))
+	c, _ := impatient(t, server.URL)
+	got, err := c.Budget(t.Context(), "b")
+	if err != nil {
+		t.Fatal(err)
+	}
+	day := time.Date(2026, 1, 2, 0, 0, 0, 0, time.UTC)
+	want := &client.Budget{ID: 7, Name: "b", Type: budget.Daily, Timezone: "UTC", LateRefund: budget.ToTotal,
+		TypeRule: &budget.Rule{Kind: budget.Windows, Unused: budget.Spread,
+			Windows: []budget.Window{{From: "00:00", To: "06:00", Quantity: 10}}},
+		TotalQuantity: 100, Undistributed: 90, NotFunded: 80, Used: 3,
+		Period: &client.Period{Number: 12, Start: day, End: day.Add(6 * time.Hour), Total: 10, Used: 3}}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("budget (-want +got):\n%s", diff)
 	}

@@ -114,14 +114,18 @@ type call struct {
 	body   any // nil: none
 	// requestID is what an unknown outcome is reported with.
 	requestID string
+	// longer is how much longer than other calls it may take: it waits for news.
+	longer time.Duration
 	// repeatable: sending it again has no second effect. Reads are.
 	repeatable bool
+	// harmless: it is no read by its method and changes nothing all the same.
+	harmless bool
 	// settle makes a refusal certain that follows an unanswered attempt: it returns nil when the call
 	// then certainly has no effect. nil: it cannot be made certain.
 	settle func(context.Context) error
 }
 
-func (c call) read() bool { return c.method == http.MethodGet }
+func (c call) read() bool { return c.method == http.MethodGet || c.harmless }
 
 // do sends a call, again where that is safe and can help, and decodes the answer into out. It
 // returns the number of attempts made.
@@ -190,7 +194,7 @@ func (c *Client) send(ctx context.Context, what call, out any) error {
 	}
 	var connected atomic.Bool
 	trace := &httptrace.ClientTrace{GotConn: func(httptrace.GotConnInfo) { connected.Store(true) }}
-	ctx, cancel := context.WithTimeout(httptrace.WithClientTrace(ctx, trace), c.retry.AttemptTimeout)
+	ctx, cancel := context.WithTimeout(httptrace.WithClientTrace(ctx, trace), c.retry.AttemptTimeout+what.longer)
 	defer cancel()
 	transportError := func(sent bool, err error) error {
 		return &TransportError{Op: what.op, Server: c.Server(), Sent: sent, Err: err, read: what.read()}
@@ -297,14 +301,26 @@ type problemBody struct {
 	Available  *int64       `json:"available"`
 	Reasons    []string     `json:"reasons"`
 	RetryAfter float64      `json:"retry_after"` // seconds
+
+	Limit     string    `json:"limit"`
+	Dimension string    `json:"dimension"`
+	Value     string    `json:"value"`
+	Used      int64     `json:"used"`
+	Max       *int64    `json:"max"`
+	ResetAt   time.Time `json:"reset_at"`
 }
 
 func (b problemBody) problem(what call, status int) *Problem {
-	return &Problem{
+	p := &Problem{
 		Op: what.op, Status: status, Code: b.Code, Title: b.Title, Detail: b.Detail,
 		Errors: b.Errors, Available: b.Available, Reasons: b.Reasons,
 		RetryAfter: seconds(b.RetryAfter), read: what.read(),
 	}
+	if b.Limit != "" {
+		p.Limit = &LimitState{Name: b.Limit, Dimension: b.Dimension, Value: b.Value, Used: b.Used, Max: b.Max,
+			ResetAt: b.ResetAt}
+	}
+	return p
 }
 
 // problemFrom reads a refusal. A body that is not budgetd's leaves the code empty.
@@ -328,8 +344,8 @@ func problemFrom(what call, response *http.Response, body []byte) *Problem {
 	return p
 }
 
-// seconds returns a duration of n seconds, at most a day, so that nothing overflows.
+// seconds returns a duration of n seconds, at most a century, so that nothing overflows.
 func seconds(n float64) time.Duration {
-	const day = 24 * 60 * 60
-	return time.Duration(min(max(n, 0), day) * float64(time.Second))
+	const century = 100 * 365 * 24 * 60 * 60
+	return time.Duration(min(max(n, 0), century) * float64(time.Second))
 }

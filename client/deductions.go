@@ -14,10 +14,18 @@ type DeductRequest struct {
 	Amount int64 `json:"amount"`
 	// Key routes the request to a bucket; "": the request id does.
 	Key string `json:"key,omitzero"`
-	// Dimensions say whom the deduction is for, such as {"user": "u1"}; they are recorded.
+	// Dimensions say whom the deduction is for, such as {"user": "u1"}; they are recorded, and limits
+	// count by them.
 	Dimensions map[string]string `json:"dimensions,omitempty"`
+	// Counts are own amounts for single limits, by their names; 0 counts nothing.
+	Counts map[string]int64 `json:"counts,omitempty"`
 	// Reference is the caller's note, recorded.
 	Reference string `json:"reference,omitzero"`
+	// HoldTTL makes a hold of it, which expires after this time unless it is confirmed, and gives its units
+	// back then: 1 ms to 366 days, such as "15m"; "": used at once.
+	HoldTTL string `json:"hold_ttl,omitzero"`
+	// Group names holds that are confirmed or rolled back together: 1-128 bytes.
+	Group string `json:"group,omitzero"`
 }
 
 // DeductAnswer is an accepted deduction.
@@ -26,15 +34,21 @@ type DeductAnswer struct {
 	// Outcome is "accepted".
 	Outcome string `json:"outcome"`
 	Amount  int64  `json:"amount"`
-	// State is where the deduction stands today, also in a replay: "used", "rolled_back".
+	// State is where the deduction stands today, also in a replay: "used", "held", "rolled_back", "expired".
 	State  string `json:"state"`
 	Bucket string `json:"bucket"`
 	// Remaining is what the serving bucket still holds, in minor units.
 	Remaining int64 `json:"remaining"`
 	// BudgetRemaining is what the whole budget still holds, at most a second old.
 	BudgetRemaining int64 `json:"budget_remaining"`
-	// PeriodRemaining is what the current period still holds; nil where the budget has no periods.
+	// PeriodRemaining is what the open period of a daily budget still holds; nil for others.
 	PeriodRemaining *int64 `json:"period_remaining,omitzero"`
+	// Unlimited: the budget has no total, and what remains is 0 here.
+	Unlimited bool `json:"unlimited,omitzero"`
+	// HoldUntil is when a hold expires, by the database's clock.
+	HoldUntil time.Time `json:"hold_until,omitzero"`
+	// Limits are those that it counts for, and how far they are used.
+	Limits []LimitState `json:"limits,omitempty"`
 	// Receipt helps a later rollback or cancel to find the deduction; opaque.
 	Receipt string `json:"receipt"`
 	// Replayed: the request id was known, by an earlier call or by an earlier attempt of this one.
@@ -52,8 +66,10 @@ type DeductAnswer struct {
 // the context; when they end with an attempt unanswered, the error is *UnknownOutcome.
 //
 // Errors: budget_not_found, invalid, budget_paused, budget_not_effective, budget_expired,
-// budget_exhausted (with Available), request_conflict (the id has another payload),
-// request_void (it was cancelled).
+// budget_exhausted (with Available), period_exhausted (with Available and RetryAfter: a later period
+// may cover it; a refusal like any other, and not repeated here), limit_exceeded (with Limit and
+// RetryAfter; not repeated either), request_conflict (the id has
+// another payload), request_void (it was cancelled), group_closed.
 func (c *Client) Deduct(ctx context.Context, name string, request DeductRequest) (
 	*DeductAnswer, error,
 ) {
@@ -90,10 +106,14 @@ type CancelRequest struct {
 // Deduction is what is recorded of a request id. Quantities are minor units.
 type Deduction struct {
 	RequestID string `json:"request_id"`
-	// State is "used", "rolled_back" or "void": it never happened and never will.
-	State      string            `json:"state"`
-	Amount     int64             `json:"amount"`
-	RolledBack int64             `json:"rolled_back"`
+	// State is "used", "held", "rolled_back", "expired" or "void": it never happened and never will.
+	State      string `json:"state"`
+	Amount     int64  `json:"amount"`
+	RolledBack int64  `json:"rolled_back"`
+	// Confirmed is what was confirmed of a hold; HoldUntil when it expires, or would have; Group its group.
+	Confirmed  int64             `json:"confirmed,omitzero"`
+	HoldUntil  time.Time         `json:"hold_until,omitzero"`
+	Group      string            `json:"group,omitzero"`
 	Bucket     string            `json:"bucket,omitzero"`
 	Dimensions map[string]string `json:"dimensions,omitempty"`
 	Reference  string            `json:"reference,omitzero"`

@@ -52,6 +52,18 @@ func TestDeductSettlesEveryOutcome(t *testing.T) {
 		{name: "refused at once: neither repeated nor cancelled",
 			replies: []reply{problem(409, "budget_exhausted")}, calls: []string{deduct},
 			kind: budget.Refused, code: budget.BudgetExhausted, check: cancelled(false)},
+		{name: "period exhausted, with a later one soon: a refusal, not repeated",
+			replies: []reply{answer(409, `{"status":409,"code":"period_exhausted","available":3,"retry_after":0.001}`,
+				"Retry-After", "1")}, calls: []string{deduct},
+			kind: budget.Refused, code: budget.PeriodExhausted, check: left(3, time.Second)},
+		{name: "period exhausted for three months",
+			replies: []reply{answer(409, `{"status":409,"code":"period_exhausted","available":0,"retry_after":7776000}`,
+				"Retry-After", "7776000")}, calls: []string{deduct},
+			kind: budget.Refused, code: budget.PeriodExhausted, check: left(0, 90*24*time.Hour)},
+		{name: "period exhausted after a lost answer: cancelled, had happened",
+			replies: []reply{lost, problem(409, "period_exhausted"), answer(200, rolledBack)},
+			calls:   []string{deduct, deduct, cancel},
+			kind:    budget.Refused, code: budget.PeriodExhausted, check: cancelled(true)},
 		{name: "refused with a code this client does not know",
 			replies: []reply{problem(429, "limit_exceeded")}, calls: []string{deduct},
 			kind: budget.Refused, code: "limit_exceeded"},
@@ -132,6 +144,17 @@ func TestDeductSettlesEveryOutcome(t *testing.T) {
 				test.check(t, a, err)
 			}
 		})
+	}
+}
+
+// left checks what a refusal says is left, and when to come again.
+func left(units int64, after time.Duration) func(*testing.T, *client.DeductAnswer, error) {
+	return func(t *testing.T, _ *client.DeductAnswer, err error) {
+		t.Helper()
+		var p *client.Problem
+		if !errors.As(err, &p) || p.Available == nil || *p.Available != units || p.RetryAfter != after || p.Cancelled {
+			t.Errorf("problem %#v", p)
+		}
 	}
 }
 

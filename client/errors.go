@@ -28,6 +28,8 @@ type Problem struct {
 	Errors []FieldError
 	// Available is what the budget still covers, in minor units; nil where it was not told.
 	Available *int64
+	// Limit is the one that would be exceeded, for "limit_exceeded"; nil otherwise.
+	Limit *LimitState
 	// Reasons say why the service is not ready (Readyz).
 	Reasons []string
 	// RetryAfter is when repeating is worth while; 0: not told.

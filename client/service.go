@@ -11,7 +11,9 @@ type Instance struct {
 	Driver string `json:"driver,omitzero"`
 	// Health is "up", or "down" when a lane could not be reached at the last attempt.
 	Health string `json:"health"`
-	Lanes  []Lane `json:"lanes"`
+	// Draining says that its buckets move to other instances.
+	Draining bool   `json:"draining"`
+	Lanes    []Lane `json:"lanes"`
 }
 
 // Lane is the part of an instance in which one script can touch every key.
@@ -21,8 +23,24 @@ type Lane struct {
 	// Activation is the number of the lane's incarnation that the database has verified.
 	Activation int64 `json:"activation"`
 	// Reachable says whether the last attempt reached it, Problem why not.
-	Reachable bool   `json:"reachable"`
-	Problem   string `json:"problem,omitzero"`
+	Reachable bool `json:"reachable"`
+	// Buckets is how many it has; nil: the database could not be asked.
+	Buckets *int   `json:"buckets,omitzero"`
+	Problem string `json:"problem,omitzero"`
+}
+
+// Drain is how far the draining of an instance is.
+type Drain struct {
+	Instance string `json:"instance"`
+	Draining bool   `json:"draining"`
+	// BucketsLeft are on it still, Moved ones have left it, and its store keeps something of KeysLeft ones.
+	BucketsLeft int `json:"buckets_left"`
+	Moved       int `json:"moved"`
+	KeysLeft    int `json:"keys_left"`
+	// Done says that no bucket is left, nor any key of them that could be removed.
+	Done bool `json:"done"`
+	// Problem says what keeps it from going on.
+	Problem string `json:"problem,omitzero"`
 }
 
 // InstanceList is every configured instance.
@@ -37,6 +55,35 @@ func (c *Client) Instances(ctx context.Context) (*InstanceList, error) {
 		op: "instances", method: http.MethodGet, path: []string{"v1", "instances"}, repeatable: true,
 	}, &answer)
 	return result(&answer, err)
+}
+
+// DrainInstance moves every bucket of an instance elsewhere. It answers at once with how far that is;
+// repeat it to hear more. Errors: instance_not_found, last_instance.
+func (c *Client) DrainInstance(ctx context.Context, name string) (*Drain, error) {
+	return c.drain(ctx, name, "drain")
+}
+
+// UndrainInstance lets buckets land on an instance again. Errors: instance_not_found.
+func (c *Client) UndrainInstance(ctx context.Context, name string) (*Drain, error) {
+	return c.drain(ctx, name, "undrain")
+}
+
+func (c *Client) drain(ctx context.Context, name, verb string) (*Drain, error) {
+	var answer Drain
+	_, err := c.do(ctx, onInstance(name, verb), &answer)
+	return result(&answer, err)
+}
+
+// RecoverInstance takes an instance that lost its memory back into service. Errors: instance_not_found;
+// unavailable while it cannot be reached.
+func (c *Client) RecoverInstance(ctx context.Context, name string) (*Instance, error) {
+	var answer Instance
+	_, err := c.do(ctx, onInstance(name, "recover"), &answer)
+	return result(&answer, err)
+}
+
+func onInstance(name, verb string) call {
+	return call{op: verb, method: http.MethodPost, path: []string{"v1", "instances", name, verb}, repeatable: true}
 }
 
 // Healthz reports whether the process lives: nil if it does. One attempt.

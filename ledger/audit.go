@@ -1,37 +1,75 @@
 package ledger
 
-import "fmt"
+import (
+	"fmt"
+
+	"github.com/budgetd/budgetd/budget"
+)
 
 // Figures are a budget's columns, from one snapshot. Quantities are minor units.
 type Figures struct {
 	// Total, Undistributed, Quarantined and Forfeited are T, U, Q and X of DESIGN 3.
 	Total, Undistributed, Quarantined, Forfeited int64
+	// Unfunded is F: what no period has been given yet.
+	Unfunded int64
 	// PendingShrink is the sum of the shrinks that wait for units.
 	PendingShrink int64
 	// Remaining is ΣO of the open epochs, Unsettled ΣO of the opening and closing ones.
 	Remaining, Unsettled  int64
 	Held, Used, Returning int64
 	Online, Offline       int
+	// Period is the open or last period, without what it got.
+	Period budget.Period
+	// PeriodUnits is what the open or last period got in all, PeriodUsed ΣS of its epochs.
+	PeriodUnits, PeriodUsed int64
 }
 
 // InTransit is what is on its way back to or out of the total: ΣR and ΣO of opening and closing epochs.
 func (f Figures) InTransit() int64 { return f.Returning + f.Unsettled }
 
-// OutQuantity is what has been handed out: T − U − X.
-func (f Figures) OutQuantity() int64 { return f.Total - f.Undistributed - f.Forfeited }
+// OutQuantity is what has been handed out: T − F − U − X.
+func (f Figures) OutQuantity() int64 { return f.Total - f.Unfunded - f.Undistributed - f.Forfeited }
+
+// Sum is where T is: F, U, O, H, S, R, Q and X together.
+func (f Figures) Sum() int64 {
+	return f.Unfunded + f.Undistributed + f.Remaining + f.Unsettled + f.Held + f.Used + f.Returning + f.Quarantined +
+		f.Forfeited
+}
+
+// Plus adds the figures of another budget.
+func (f Figures) Plus(o Figures) Figures {
+	f.Total += o.Total
+	f.Unfunded += o.Unfunded
+	f.Undistributed += o.Undistributed
+	f.Quarantined += o.Quarantined
+	f.Forfeited += o.Forfeited
+	f.PendingShrink += o.PendingShrink
+	f.Remaining += o.Remaining
+	f.Unsettled += o.Unsettled
+	f.Held += o.Held
+	f.Used += o.Used
+	f.Returning += o.Returning
+	f.Online += o.Online
+	f.Offline += o.Offline
+	return f
+}
 
 // EpochFigures are an epoch's columns beside the same figures counted anew from rows and entries.
 type EpochFigures struct {
 	Bucket string
 	Row    Epoch
-	// Granted is Σ grant_log; Closed what the end of the epoch moved out of O; Swept what sweeps
-	// moved out of R.
-	Granted, Closed, Swept int64
+	// Granted is Σ grant_log; Closed what the end of the epoch moved out of O.
+	Granted, Closed int64
 	// Deducted is Σ amount of the epoch's deductions, Duplicates of its duplicates, RolledBack what
-	// the rollbacks' own rows gave back.
+	// the rows of rollbacks and of the ends of holds gave back.
 	Deducted, Duplicates, RolledBack int64
+	// Held is what is left of the epoch's holds: must equal its column.
+	Held int64
 	// Noted is Σ rolled_back of the deductions: must equal RolledBack.
 	Noted int64
+	// Quarantined is what the end of the epoch moved into Q, Released Σ of the releases' own rows;
+	// NotedRelease is what the quarantine's row says was released: must equal Released.
+	Quarantined, Released, NotedRelease int64
 }
 
 // Discrepancy is a figure that does not agree with the rows it stands for.
@@ -45,6 +83,9 @@ type Discrepancy struct {
 	Counted  int64  `json:"counted"`
 }
 
+// Gap is by how many units the two figures differ, at least 1.
+func (d Discrepancy) Gap() int64 { return max(d.Recorded-d.Counted, d.Counted-d.Recorded, 1) }
+
 func (d Discrepancy) String() string {
 	where := "budget"
 	if d.Bucket != "" {
@@ -55,36 +96,84 @@ func (d Discrepancy) String() string {
 
 // Check recomputes every column from rows and entries and returns each disagreement (I1):
 //
-//	O = granted − deducted − duplicates − closed      of each epoch
-//	S + H = deducted − rolled back                    of each epoch
-//	R = duplicates + rolled back − swept              of each epoch
-//	U = T − X − Σ(granted − closed − swept)           of the budget; T = Σ adjustments
+//	Q = Σ(quarantined − released)                     of the budget
+//	F + U = T − X − Q − Σ(granted − closed − swept)   of the budget; T = Σ adjustments
 //
-// adjusted is the sum of the budget's adjustments, its creation included.
+// and what CheckEpoch compares in each epoch. adjusted is the sum of the budget's adjustments, its
+// creation included.
 func Check(f Figures, adjusted int64, epochs []EpochFigures) []Discrepancy {
 	var out []Discrepancy
-	compare := func(e *EpochFigures, what string, recorded, counted int64) {
-		if recorded == counted && recorded >= 0 {
-			return
-		}
-		d := Discrepancy{What: what, Recorded: recorded, Counted: counted}
-		if e != nil {
-			d.Bucket, d.Epoch = e.Bucket, e.Row.Number
-		}
-		out = append(out, d)
-	}
-	handedOut := int64(0)
+	handedOut, quarantined := int64(0), int64(0)
 	for i := range epochs {
 		e := &epochs[i]
-		compare(e, "outstanding", e.Row.Outstanding, e.Granted-e.Deducted-e.Duplicates-e.Closed)
-		compare(e, "used and held", e.Row.Used+e.Row.Held, e.Deducted-e.RolledBack)
-		compare(e, "returning", e.Row.Returning, e.Duplicates+e.RolledBack-e.Swept)
-		compare(e, "rolled back", e.Noted, e.RolledBack)
-		handedOut += e.Granted - e.Closed - e.Swept
+		out = append(out, CheckEpoch(e)...)
+		handedOut += e.Granted - e.Closed - e.Row.Swept
+		quarantined += e.Quarantined - e.Released
 	}
-	compare(nil, "total", f.Total, adjusted)
-	compare(nil, "undistributed", f.Undistributed, f.Total-f.Forfeited-handedOut)
-	sum := f.Undistributed + f.Remaining + f.Unsettled + f.Held + f.Used + f.Returning + f.Quarantined + f.Forfeited
-	compare(nil, "conservation", f.Total, sum)
-	return out
+	out = compare(out, "total", f.Total, adjusted)
+	out = compare(out, "undistributed", f.Undistributed, f.Total-f.Unfunded-f.Forfeited-quarantined-handedOut)
+	out = compare(out, "quarantined", f.Quarantined, quarantined)
+	return compare(out, "conservation", f.Total, f.Sum())
+}
+
+// CheckEpoch recomputes the columns of one epoch from its rows and entries:
+//
+//	O = granted − deducted − duplicates − closed
+//	H = Σ (amount − rolled back) of the deductions that are held
+//	S = deducted − rolled back − H
+//	R = duplicates + rolled back − swept
+func CheckEpoch(e *EpochFigures) []Discrepancy {
+	var out []Discrepancy
+	out = compare(out, "outstanding", e.Row.Outstanding, e.Granted-e.Deducted-e.Duplicates-e.Closed)
+	out = compare(out, "held", e.Row.Held, e.Held)
+	out = compare(out, "used", e.Row.Used, e.Deducted-e.RolledBack-e.Held)
+	out = compare(out, "returning", e.Row.Returning, e.Duplicates+e.RolledBack-e.Row.Swept)
+	out = compare(out, "released", e.NotedRelease, e.Released)
+	return append(e.named(out), CheckRollbacks(e)...)
+}
+
+// CheckRollbacks compares what deductions have noted as given back with the rollbacks' own rows.
+func CheckRollbacks(e *EpochFigures) []Discrepancy {
+	return e.named(compare(nil, "rolled back", e.Noted, e.RolledBack))
+}
+
+// CheckColumns compares the sum of all that became of an epoch's units with its grants alone, so it
+// looks at no ledger row: granted = O + H + S + R + closed + swept. A unit that is wrong in one of
+// these columns, or in a grant, is found by it; one that is in the wrong column of two is not.
+func CheckColumns(e *EpochFigures) []Discrepancy {
+	r := &e.Row
+	return e.named(compare(nil, "units of all grants",
+		r.Outstanding+r.Held+r.Used+r.Returning+e.Closed+r.Swept, e.Granted))
+}
+
+// CheckBudget compares the columns of a budget with each other, with its adjustments and with the
+// shrinks that wait: T = U + Σ(O + H + S + R) + Q + X; T = Σ adjustments. counted is the sum of the
+// pending shrinks' rows, positive.
+func CheckBudget(f Figures, adjusted, counted int64) []Discrepancy {
+	var out []Discrepancy
+	out = compare(out, "total", f.Total, adjusted)
+	out = compare(out, "conservation", f.Total, f.Sum())
+	return append(out, CheckShrinks(f, counted)...)
+}
+
+// CheckShrinks compares what apply may not take with the shrinks that wait: counted is the sum of
+// their rows, positive.
+func CheckShrinks(f Figures, counted int64) []Discrepancy {
+	return compare(nil, "pending shrinks", f.PendingShrink, counted)
+}
+
+// compare adds a discrepancy unless both figures agree and are not negative.
+func compare(out []Discrepancy, what string, recorded, counted int64) []Discrepancy {
+	if recorded == counted && recorded >= 0 {
+		return out
+	}
+	return append(out, Discrepancy{What: what, Recorded: recorded, Counted: counted})
+}
+
+// named says whose discrepancies they are.
+func (e *EpochFigures) named(found []Discrepancy) []Discrepancy {
+	for i := range found {
+		found[i].Bucket, found[i].Epoch = e.Bucket, e.Row.Number
+	}
+	return found
 }

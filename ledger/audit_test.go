@@ -13,11 +13,11 @@ import (
 func accounts() (f ledger.Figures, adjusted int64, epochs []ledger.EpochFigures) {
 	epochs = []ledger.EpochFigures{
 		{Bucket: "b:bucket-0", Row: ledger.Epoch{Number: 1, Status: ledger.Closed, Used: 170,
-			Returning: 5},
-			Granted: 400, Closed: 180, Swept: 45, Deducted: 200, Duplicates: 20, RolledBack: 30, Noted: 30},
+			Returning: 5, Swept: 45},
+			Granted: 400, Closed: 180, Deducted: 200, Duplicates: 20, RolledBack: 30, Noted: 30},
 		{Bucket: "b:bucket-0", Row: ledger.Epoch{Number: 2, Status: ledger.Open, Outstanding: 90, Used: 6,
 			Held: 4},
-			Granted: 100, Deducted: 10},
+			Granted: 100, Deducted: 10, Held: 4},
 		{Bucket: "b:bucket-1", Row: ledger.Epoch{Number: 1, Status: ledger.Closing, Outstanding: 33,
 			Used: 60, Returning: 7},
 			Granted: 100, Deducted: 60, Duplicates: 7},
@@ -66,17 +66,20 @@ func TestCheckFindsASingleUnit(t *testing.T) {
 	}
 	for i, name := range []string{"closed", "open", "closing"} {
 		for column, of := range map[string]func(e *ledger.EpochFigures) *int64{
-			"O":           func(e *ledger.EpochFigures) *int64 { return &e.Row.Outstanding },
-			"H":           func(e *ledger.EpochFigures) *int64 { return &e.Row.Held },
-			"S":           func(e *ledger.EpochFigures) *int64 { return &e.Row.Used },
-			"R":           func(e *ledger.EpochFigures) *int64 { return &e.Row.Returning },
-			"granted":     func(e *ledger.EpochFigures) *int64 { return &e.Granted },
-			"closed":      func(e *ledger.EpochFigures) *int64 { return &e.Closed },
-			"swept":       func(e *ledger.EpochFigures) *int64 { return &e.Swept },
-			"deducted":    func(e *ledger.EpochFigures) *int64 { return &e.Deducted },
-			"duplicates":  func(e *ledger.EpochFigures) *int64 { return &e.Duplicates },
-			"rolled back": func(e *ledger.EpochFigures) *int64 { return &e.RolledBack },
-			"noted":       func(e *ledger.EpochFigures) *int64 { return &e.Noted },
+			"O":                 func(e *ledger.EpochFigures) *int64 { return &e.Row.Outstanding },
+			"H":                 func(e *ledger.EpochFigures) *int64 { return &e.Row.Held },
+			"S":                 func(e *ledger.EpochFigures) *int64 { return &e.Row.Used },
+			"R":                 func(e *ledger.EpochFigures) *int64 { return &e.Row.Returning },
+			"granted":           func(e *ledger.EpochFigures) *int64 { return &e.Granted },
+			"closed":            func(e *ledger.EpochFigures) *int64 { return &e.Closed },
+			"swept":             func(e *ledger.EpochFigures) *int64 { return &e.Row.Swept },
+			"quarantined":       func(e *ledger.EpochFigures) *int64 { return &e.Quarantined },
+			"released":          func(e *ledger.EpochFigures) *int64 { return &e.Released },
+			"noted as released": func(e *ledger.EpochFigures) *int64 { return &e.NotedRelease },
+			"deducted":          func(e *ledger.EpochFigures) *int64 { return &e.Deducted },
+			"duplicates":        func(e *ledger.EpochFigures) *int64 { return &e.Duplicates },
+			"rolled back":       func(e *ledger.EpochFigures) *int64 { return &e.RolledBack },
+			"noted":             func(e *ledger.EpochFigures) *int64 { return &e.Noted },
 		} {
 			places[column+" of the "+name+" epoch"] = func(p *planted) *int64 {
 				return of(&p.epochs[i])
@@ -111,7 +114,7 @@ func TestCheckFindsMovedUnits(t *testing.T) {
 			e[1].Row.Used++
 			f.Remaining--
 			f.Used++
-		}, "bucket b:bucket-0, epoch 2: used and held is recorded as 11, its rows give 10"},
+		}, "bucket b:bucket-0, epoch 2: used is recorded as 7, its rows give 6"},
 		"a rollback without a row": {func(f *ledger.Figures, e []ledger.EpochFigures) {
 			e[2].Row.Used--
 			e[2].Row.Returning++
@@ -149,5 +152,62 @@ func TestCheckFindsMovedUnits(t *testing.T) {
 				t.Errorf("found\n%s\nnot %s", strings.Join(found, "\n"), test.want)
 			}
 		})
+	}
+}
+
+// TestCheckColumnsFindsASingleUnit: wherever a unit is too many or too few, but not where one is in
+// the wrong column of two: that takes the rows.
+func TestCheckColumnsFindsASingleUnit(t *testing.T) {
+	_, _, epochs := accounts()
+	for i := range epochs {
+		if got := ledger.CheckColumns(&epochs[i]); got != nil {
+			t.Errorf("true columns: %v", got)
+		}
+	}
+	for name, at := range map[string]func(e *ledger.EpochFigures) *int64{
+		"O":       func(e *ledger.EpochFigures) *int64 { return &e.Row.Outstanding },
+		"H":       func(e *ledger.EpochFigures) *int64 { return &e.Row.Held },
+		"S":       func(e *ledger.EpochFigures) *int64 { return &e.Row.Used },
+		"R":       func(e *ledger.EpochFigures) *int64 { return &e.Row.Returning },
+		"closed":  func(e *ledger.EpochFigures) *int64 { return &e.Closed },
+		"swept":   func(e *ledger.EpochFigures) *int64 { return &e.Row.Swept },
+		"granted": func(e *ledger.EpochFigures) *int64 { return &e.Granted },
+	} {
+		for _, unit := range []int64{1, -1} {
+			_, _, epochs := accounts()
+			*at(&epochs[0]) += unit
+			got := ledger.CheckColumns(&epochs[0])
+			if len(got) != 1 || got[0].Bucket != "b:bucket-0" || got[0].Epoch != 1 || got[0].Gap() != 1 {
+				t.Errorf("%+d in %s: %+v", unit, name, got)
+			}
+		}
+	}
+}
+
+func TestCheckBudget(t *testing.T) {
+	f, adjusted, _ := accounts()
+	f.PendingShrink = 30
+	if got := ledger.CheckBudget(f, adjusted, 30); got != nil {
+		t.Errorf("true columns: %v", got)
+	}
+	for name, at := range map[string]func(f *ledger.Figures, adjusted, shrinks *int64) *int64{
+		"T":              func(f *ledger.Figures, _, _ *int64) *int64 { return &f.Total },
+		"U":              func(f *ledger.Figures, _, _ *int64) *int64 { return &f.Undistributed },
+		"Q":              func(f *ledger.Figures, _, _ *int64) *int64 { return &f.Quarantined },
+		"X":              func(f *ledger.Figures, _, _ *int64) *int64 { return &f.Forfeited },
+		"used":           func(f *ledger.Figures, _, _ *int64) *int64 { return &f.Used },
+		"pending shrink": func(f *ledger.Figures, _, _ *int64) *int64 { return &f.PendingShrink },
+		"adjusted":       func(_ *ledger.Figures, adjusted, _ *int64) *int64 { return adjusted },
+		"its shrinks":    func(_ *ledger.Figures, _, shrinks *int64) *int64 { return shrinks },
+	} {
+		for _, unit := range []int64{1, -1} {
+			f, adjusted, _ := accounts()
+			f.PendingShrink = 30
+			shrinks := int64(30)
+			*at(&f, &adjusted, &shrinks) += unit
+			if got := ledger.CheckBudget(f, adjusted, shrinks); len(got) == 0 || got[0].Bucket != "" {
+				t.Errorf("%+d in %s: %+v", unit, name, got)
+			}
+		}
 	}
 }

@@ -54,7 +54,19 @@ func (l *log) close(balance, grants int64) *log {
 
 // from is a read that began at a position.
 func (l *log) from(seq int64) ledger.Log {
-	return ledger.Log{Bucket: 7, Epoch: 3, From: seq, Entries: slices.Clone(l.entries[seq:])}
+	return ledger.Log{Bucket: 7, Epoch: 3, From: seq, Entries: slices.Clone(l.entries[seq:]),
+		Granted: grantedBy(l.entries)}
+}
+
+// grantedBy is grant_log if SQL made the grants that these entries show.
+func grantedBy(entries []ledger.Entry) map[int64]int64 {
+	out := map[int64]int64{}
+	for _, e := range entries {
+		if e.Kind == ledger.KindGrant {
+			out[e.Number] = e.Amount
+		}
+	}
+	return out
 }
 
 // at is a position in that log.
@@ -73,7 +85,7 @@ func (b books) known(id string) *ledger.Deduction { return b[id] }
 func (b books) remember(d *ledger.Deduction)      { b[d.RequestID] = d }
 
 func drain(e ledger.Epoch, l ledger.Log, b books) (ledger.Drained, error) {
-	return ledger.Drain(e, noon, l, b.known, b.remember)
+	return ledger.Drain(e, noon, l, b.known, b.remember, nil)
 }
 
 func TestDrainMakesDeductions(t *testing.T) {
@@ -221,7 +233,7 @@ func TestDrainAtTheLimits(t *testing.T) {
 func TestDrainContinues(t *testing.T) {
 	l := newLog().grant(1, 50).deduct("a", 5).deduct("b", 6).grant(2, 50)
 	b := books{}
-	first, err := drain(row(100), ledger.Log{From: 0, Entries: l.entries[:3]}, b)
+	first, err := drain(row(100), ledger.Log{From: 0, Entries: l.entries[:3], Granted: grantedBy(l.entries)}, b)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -66,39 +66,98 @@ type Request struct {
 	Reference string
 	// Dimensions is the canonical JSON of the dimensions, "" when there are none.
 	Dimensions string
+	// HoldTTL makes a hold of it: how long it lasts from its commit, in milliseconds; 0: used at once.
+	HoldTTL int64
+	// Group names the holds that are confirmed or rolled back together; "": none.
+	Group string
+	// Counts is the canonical JSON of own amounts for single limits, "" when there are none.
+	Counts string
+	// At is when its store counted it against limits, by SQL's clock, in ms since 1970; 0: the commit counts it.
+	At int64
 }
 
 // EncodeRequest returns the bytes that the store keeps for a deduction. Fingerprint and Nonce must
-// have their fixed lengths.
+// have their fixed lengths. One without a hold and counts ends after its dimensions.
 func EncodeRequest(r Request) string {
-	out := make([]byte, 0, nonceBytes+fingerprintBytes+len(r.ID)+len(r.Reference)+len(r.Dimensions)+6)
+	out := make([]byte, 0, nonceBytes+fingerprintBytes+len(r.ID)+len(r.Reference)+len(r.Dimensions)+
+		len(r.Group)+len(r.Counts)+24)
 	out = append(out, r.Nonce...)
 	out = append(out, r.Fingerprint...)
 	for _, text := range [...]string{r.ID, r.Reference, r.Dimensions} {
 		out = binary.AppendUvarint(out, uint64(len(text)))
 		out = append(out, text...)
 	}
+	if r.HoldTTL == 0 && r.Group == "" && r.Counts == "" && r.At == 0 {
+		return string(out)
+	}
+	out = binary.AppendUvarint(out, uint64(r.HoldTTL)) //nolint:gosec // never negative
+	for _, text := range [...]string{r.Group, r.Counts} {
+		out = binary.AppendUvarint(out, uint64(len(text)))
+		out = append(out, text...)
+	}
+	if r.At != 0 {
+		var at [8]byte
+		binary.BigEndian.PutUint64(at[:], uint64(r.At)) //nolint:gosec // never negative
+		out = append(out, at[len(at)-atBytes:]...)
+	}
 	return string(out)
 }
 
-func decodeRequest(payload string) (Request, error) {
-	var r Request
+// atBytes is how long Request.At is at the end of an encoded request: big-endian, unsigned.
+const atBytes = 6
+
+// EncodeUntimed is EncodeRequest of a request with an At, without it: the store that counts it appends
+// its clock's ms as 6 bytes, big-endian.
+func EncodeUntimed(r Request) string {
+	r.At = 1
+	text := EncodeRequest(r)
+	return text[:len(text)-atBytes]
+}
+
+func decodeRequest(payload string) (r Request, err error) {
 	if len(payload) < nonceBytes+fingerprintBytes {
 		return r, fmt.Errorf("deduction of %d bytes is cut short", len(payload))
 	}
 	r.Nonce, payload = payload[:nonceBytes], payload[nonceBytes:]
 	r.Fingerprint, payload = payload[:fingerprintBytes], payload[fingerprintBytes:]
 	for _, field := range [...]*string{&r.ID, &r.Reference, &r.Dimensions} {
-		size, used := binary.Uvarint([]byte(payload[:min(len(payload), binary.MaxVarintLen64)]))
-		if used <= 0 || size > uint64(len(payload)-used) {
-			return r, fmt.Errorf("deduction's text runs past its end")
+		if payload, err = cutText(payload, field); err != nil {
+			return r, err
 		}
-		*field, payload = payload[used:used+int(size)], payload[used+int(size):]
+	}
+	if payload == "" {
+		return r, nil
+	}
+	ttl, used := binary.Uvarint([]byte(payload[:min(len(payload), binary.MaxVarintLen64)]))
+	if used <= 0 || ttl > uint64(budget.MaxAmount) {
+		return r, fmt.Errorf("deduction's hold has no length")
+	}
+	r.HoldTTL, payload = int64(ttl), payload[used:]
+	for _, field := range [...]*string{&r.Group, &r.Counts} {
+		if payload, err = cutText(payload, field); err != nil {
+			return r, err
+		}
+	}
+	if len(payload) == atBytes {
+		for i := range atBytes {
+			r.At = r.At<<8 | int64(payload[i])
+		}
+		payload = payload[atBytes:]
 	}
 	if payload != "" {
 		return r, fmt.Errorf("%d bytes follow the deduction", len(payload))
 	}
 	return r, nil
+}
+
+// cutText reads a text that follows its length, and returns what comes after it.
+func cutText(payload string, text *string) (rest string, err error) {
+	size, used := binary.Uvarint([]byte(payload[:min(len(payload), binary.MaxVarintLen64)]))
+	if used <= 0 || size > uint64(len(payload)-used) {
+		return "", fmt.Errorf("deduction's text runs past its end")
+	}
+	*text = payload[used : used+int(size)]
+	return payload[used+int(size):], nil
 }
 
 // Line returns an entry as it is chained: format, kind, amount, a bar and the payload. The scripts
@@ -185,6 +244,14 @@ func (e *Entry) unfit() string {
 		return fmt.Sprintf("has a reference of %d bytes", len(r.Reference))
 	case len(r.Dimensions) > maxDimensionsBytes:
 		return fmt.Sprintf("has dimensions of %d bytes", len(r.Dimensions))
+	case len(r.Group) > budget.MaxRequestIDBytes:
+		return fmt.Sprintf("has a group of %d bytes", len(r.Group))
+	case r.HoldTTL > budget.MaxHoldTTL.Milliseconds():
+		return fmt.Sprintf("is held for %d ms", r.HoldTTL)
+	case r.Group != "" && r.HoldTTL == 0:
+		return "has a group and is no hold"
+	case len(r.Counts) > maxDimensionsBytes:
+		return fmt.Sprintf("has counts of %d bytes", len(r.Counts))
 	}
 	return ""
 }

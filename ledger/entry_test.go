@@ -95,6 +95,9 @@ func TestParseEntry(t *testing.T) {
 func TestParseEntryRefuses(t *testing.T) {
 	chain := strings.Repeat("a", ledger.ChainBytes)
 	request := ledger.EncodeRequest(sample())
+	whole := sample()
+	whole.HoldTTL, whole.Group, whole.Counts = 1, "g", `{"l":1}`
+	held := ledger.EncodeRequest(whole)
 	for name, test := range map[string]struct{ text, why string }{
 		"empty":                      {"", "cut short"},
 		"only a chain value":         {chain, "cut short"},
@@ -120,7 +123,9 @@ func TestParseEntryRefuses(t *testing.T) {
 		"a request without texts":    {chain + "1d5|" + request[:24], "runs past its end"},
 		"a request cut in its id":    {chain + "1d5|" + request[:30], "runs past its end"},
 		"a request cut at its end":   {chain + "1d5|" + request[:len(request)-1], "runs past its end"},
-		"more after the request":     {chain + "1d5|" + request + "x", "1 bytes follow"},
+		"more after the dimensions":  {chain + "1d5|" + request + "x", "runs past its end"},
+		"more after the request":     {chain + "1d5|" + held + "x", "1 bytes follow"},
+		"more after the counts":      {chain + "1d5|" + request + "\x05\x00\x00x", "1 bytes follow"},
 		"a length that never ends": {chain + "1d5|" + request[:24] + strings.Repeat("\xff", 20),
 			"runs past its end"},
 		"the largest length": {chain + "1d5|" + request[:24] + strings.Repeat("\xff", 9) + "\x01",

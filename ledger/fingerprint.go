@@ -4,6 +4,7 @@ import (
 	"crypto/sha256"
 	"encoding/binary"
 	"encoding/json"
+	"strconv"
 )
 
 // fingerprintFormat is the first byte of every fingerprint; a new canonical form gets a new number,
@@ -11,12 +12,12 @@ import (
 const fingerprintFormat = 1
 
 // Fingerprint identifies the payload of a deduct request: 16 bytes, a format number and 120 bits of
-// the SHA-256 of amount, key, reference and dimensions, each with its length. Two calls with one
-// request id are the same request if and only if their fingerprints agree (I4).
-func Fingerprint(amount int64, key, reference, dimensions string) string {
+// the SHA-256 of amount, key, reference and dimensions, and of what else it asks for, each with its
+// length. Two calls with one request id are the same request if and only if their fingerprints agree (I4).
+func Fingerprint(amount int64, key, reference, dimensions string, more ...string) string {
 	h := make([]byte, 0, 64+len(key)+len(reference)+len(dimensions))
 	h = binary.BigEndian.AppendUint64(h, uint64(amount)) //nolint:gosec // amounts are positive
-	for _, text := range [...]string{key, reference, dimensions} {
+	for _, text := range append([]string{key, reference, dimensions}, more...) {
 		h = binary.AppendUvarint(h, uint64(len(text)))
 		h = append(h, text...)
 	}
@@ -36,4 +37,12 @@ func Dimensions(dimensions map[string]string) string {
 		panic(err)
 	}
 	return string(text)
+}
+
+// RequestFingerprint is the fingerprint of a deduct request with its routing key as the caller gave it.
+func RequestFingerprint(amount int64, key string, r Request) string {
+	if r.HoldTTL == 0 && r.Group == "" && r.Counts == "" {
+		return Fingerprint(amount, key, r.Reference, r.Dimensions)
+	}
+	return Fingerprint(amount, key, r.Reference, r.Dimensions, strconv.FormatInt(r.HoldTTL, 10), r.Group, r.Counts)
 }

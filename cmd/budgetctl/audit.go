@@ -42,7 +42,8 @@ with what the columns and the stores hold. Exit status 4: something does not agr
 // proof lays out an audit: the equation, and what contradicts it.
 func proof(r *client.AuditReport) string {
 	text := details(field{"ok", r.OK}, field{"total", r.Total},
-		field{"undistributed", r.Undistributed}, field{"in transit", r.InTransit},
+		field{"undistributed", r.Undistributed}, field{"not funded", r.NotFunded},
+		field{"in transit", r.InTransit},
 		field{"remaining", r.Remaining}, field{"held", r.Held}, field{"used", r.Used},
 		field{"quarantined", r.Quarantined}, field{"forfeited", r.Forfeited},
 		field{"at risk", r.AtRisk})

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"slices"
 	"strings"
 
 	"github.com/budgetd/budgetd/budget"
@@ -10,73 +11,146 @@ import (
 	"github.com/spf13/pflag"
 )
 
+const createHelp = `Makes a budget and shows it. The same definition again changes nothing and shows the budget
+that is there; another definition under the same name is refused (name_taken).
+
+A budget of type promo hands out everything at once. One of type daily has a rule and releases its
+total period by period:
+  --every hour|day|week|month  the total in equal parts up to --end, or --quantity per period
+  --window FROM-TO=QUANTITY    segments of every day, in order; repeatable
+  --rule free                  one period, from the start to the end
+--unused says where what a period did not use goes: over the periods left (spread, the default),
+beside the next one's own units (next), or nowhere (forfeit). --late-refund says where a refund goes
+whose period is over: back to what no period was given yet (total), next or forfeit. Periods begin
+and end by the clock of --timezone, where a day may have 23 or 25 hours.
+
+A budget that is --unlimited has no total and no type: only its limits bound what is deducted.
+` + limitsHelp
+
+const createExample = `  budgetctl create spring-sale --total 1000000 --type promo --buckets 8
+  budgetctl create coupons --total 50000 --type promo --unit amount --end 2026-12-31T23:59:59Z
+  # 3,650,000 over the 365 days of 2027: 10,000 a day
+  budgetctl create year --total 3650000 --every day --start 2027-01-01T00:00:00Z --end 2028-01-01T00:00:00Z
+  # at most 500 an hour, until all are gone
+  budgetctl create hourly --total 100000 --every hour --quantity 500 --unused next
+  # 10,000 every night and 5,000 every evening
+  budgetctl create nights --total 1000000 --window 00:00-06:00=10000 --window 18:00-24:00=5000 \
+    --timezone Europe/Berlin
+  # 5 coupons per user and day, 3 per phone and week
+  budgetctl create gifts --total 100000 --type promo \
+    --limit name=per-user,dimension=user,window=day,max=5,timezone=Asia/Shanghai \
+    --limit name=per-phone,dimension=phone,window=week,max=3
+  # an ad that each user sees twice in 8 hours
+  budgetctl create ad-1 --unlimited --limit name=cap,dimension=user,window=sliding:8h/10m,max=2`
+
+// creation is the flags of create, as far as they are not in the request already.
+type creation struct {
+	request                                             client.CreateRequest
+	rule                                                ruleFlags
+	limits                                              limitFlags
+	total, sharding, unit, kind, durability, start, end string
+	lateRefund                                          string
+}
+
 func (a *app) createCommand() *cobra.Command {
-	var total, sharding, unit, kind, durability, start, end string
-	var request client.CreateRequest
+	var c creation
 	cmd := &cobra.Command{
-		Use:   "create NAME",
-		Short: "Make a budget",
-		Long: `Makes a budget and shows it. The same definition again changes nothing and shows the budget
-that is there; another definition under the same name is refused (name_taken).`,
-		Example: `  budgetctl create spring-sale --total 1000000 --type promo --buckets 8
-  budgetctl create coupons --total 50000 --type promo --unit amount --end 2026-12-31T23:59:59Z`,
-		Args: arguments,
+		Use:     "create NAME",
+		Short:   "Make a budget",
+		Long:    createHelp,
+		Example: createExample,
+		Args:    arguments,
 	}
 	flags := cmd.Flags()
-	flags.StringVar(&total, "total", "", "total quantity in minor units (required)")
-	flags.StringVar(&kind, "type", "", "when units are handed out: promo or daily (required)")
-	flags.StringVar(&unit, "unit", "count", "what is counted: count or amount")
-	flags.StringVar(&durability, "durability", "", "when \"accepted\" is sent: ledger or store")
-	flags.StringVar(&request.GLCode, "gl-code", "", "ledger account")
-	flags.IntVar(&request.BucketQuantity, "buckets", 0,
+	flags.StringVar(&c.total, "total", "", "total quantity in minor units (required)")
+	flags.StringVar(&c.kind, "type", "",
+		"when units are handed out: promo or daily (required, unless a rule says daily)")
+	flags.StringVar(&c.unit, "unit", "count", "what is counted: count or amount")
+	flags.StringVar(&c.durability, "durability", "", "when \"accepted\" is sent: ledger or store")
+	flags.StringVar(&c.request.GLCode, "gl-code", "", "ledger account")
+	flags.IntVar(&c.request.BucketQuantity, "buckets", 0,
 		"number of buckets (default one per 1,000 units, or per 1,000,000 for amounts)")
-	flags.StringVar(&sharding, "sharding", "", "most that one apply may take; 0: no bound (default 0)")
-	flags.IntVar(&request.AdjustCnt, "adjust-cnt", 0, "how often one bucket may apply; 0: no bound")
-	flags.StringVar(&start, "start", "", "first instant, RFC 3339 with zone (default now)")
-	flags.StringVar(&end, "end", "never", "end, exclusive, RFC 3339 with zone")
+	flags.StringVar(&c.sharding, "sharding", "", "most that one apply may take; 0: no bound (default 0)")
+	flags.IntVar(&c.request.AdjustCnt, "adjust-cnt", 0, "how often one bucket may apply; 0: no bound")
+	flags.StringVar(&c.start, "start", "", "first instant, RFC 3339 with zone (default now)")
+	flags.StringVar(&c.end, "end", "never", "end, exclusive, RFC 3339 with zone")
+	flags.StringVar(&c.request.Timezone, "timezone", "",
+		"IANA zone of the periods, such as Europe/Berlin (default UTC)")
+	c.rule.add(cmd)
+	lateRefundFlag(cmd, &c.lateRefund)
+	c.limits.add(cmd)
+	flags.BoolVar(&c.request.Unlimited, "unlimited", false, "no total: only the limits bound what is deducted")
+	flags.StringVar(&c.request.RoutingDimension, "routing-dimension", "",
+		"dimension whose value picks the bucket where a request has no key; store mode: that of all limits")
 	choose(cmd, "type", "promo", "daily")
 	choose(cmd, "unit", "count", "amount")
 	choose(cmd, "durability", "ledger", "store")
-	cmd.RunE = func(cmd *cobra.Command, args []string) (err error) {
-		request.Name = args[0]
-		request.Unit, request.Type = budget.Unit(unit), budget.Type(kind)
-		request.Durability = budget.Durability(durability)
-		if total == "" || kind == "" {
-			return usagef("--total and --type are required")
-		}
-		if why := budget.CheckName(request.Name); why != "" {
-			return usagef("name %q: %s", request.Name, why)
-		}
-		if err := chosen(cmd, "type", "unit", "durability"); err != nil {
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		c.request.Name = args[0]
+		if err := c.read(cmd); err != nil {
 			return err
 		}
-		if request.TotalQuantity, err = amount(total); err != nil {
-			return err
-		}
-		if sharding != "" {
-			if request.ShardingQuantity, err = quantityOrNone("sharding", sharding); err != nil {
-				return err
-			}
-		}
-		if request.BucketQuantity < 0 || request.AdjustCnt < 0 {
-			return usagef("--buckets and --adjust-cnt must not be negative")
-		}
-		if request.BucketQuantity == 0 && cmd.Flags().Changed("buckets") {
-			return usagef("--buckets 0: must be at least 1")
-		}
-		if start != "" {
-			if request.StartAt, err = instant("start", start); err != nil {
-				return err
-			}
-		}
-		if request.EndAt, err = instant("end", end); err != nil {
-			return err
-		}
-		return call(a, cmd, func(ctx context.Context, c *client.Client) (*client.Budget, error) {
-			return c.Create(ctx, request)
+		return call(a, cmd, func(ctx context.Context, to *client.Client) (*client.Budget, error) {
+			return to.Create(ctx, c.request)
 		}, view)
 	}
 	return cmd
+}
+
+// read completes the request from the flags, or says which of them is wrong.
+func (c *creation) read(cmd *cobra.Command) (err error) {
+	err = chosen(cmd, "type", "unit", "durability", "late-refund")
+	if c.request.TypeRule, err = c.rule.read(cmd, err); err != nil {
+		return err
+	}
+	if c.kind == "" && c.request.TypeRule != nil {
+		c.kind = string(budget.Daily)
+	}
+	if c.request.Limits, err = c.limits.read(cmd); err != nil {
+		return err
+	}
+	switch {
+	case c.request.Unlimited && (c.total != "" || c.kind != "" && c.kind != string(budget.Promo)):
+		return usagef("--unlimited has no --total, and no --type and rule of a daily budget")
+	case c.request.Unlimited:
+	case c.total == "" || c.kind == "":
+		return usagef("--total and --type are required (a rule, such as --every day, says --type daily)")
+	case c.kind == string(budget.Daily) && c.request.TypeRule == nil:
+		return usagef("--type daily needs a rule: --every, --window or --rule free")
+	case c.kind == string(budget.Promo) && c.request.TypeRule != nil:
+		return usagef("--type promo has no rule: it hands out everything at once")
+	}
+	c.request.Unit, c.request.Type = budget.Unit(c.unit), budget.Type(c.kind)
+	c.request.Durability, c.request.LateRefund = budget.Durability(c.durability), budget.Where(c.lateRefund)
+	if why := budget.CheckName(c.request.Name); why != "" {
+		return usagef("name %q: %s", c.request.Name, why)
+	}
+	if !c.request.Unlimited {
+		if c.request.TotalQuantity, err = amount(c.total); err != nil {
+			return err
+		}
+	}
+	if err = optionalText("routing-dimension", c.request.RoutingDimension); err != nil {
+		return err
+	}
+	if c.sharding != "" {
+		if c.request.ShardingQuantity, err = quantityOrNone("sharding", c.sharding); err != nil {
+			return err
+		}
+	}
+	if c.request.BucketQuantity < 0 || c.request.AdjustCnt < 0 {
+		return usagef("--buckets and --adjust-cnt must not be negative")
+	}
+	if c.request.BucketQuantity == 0 && cmd.Flags().Changed("buckets") {
+		return usagef("--buckets 0: must be at least 1")
+	}
+	if c.start != "" {
+		if c.request.StartAt, err = instant("start", c.start); err != nil {
+			return err
+		}
+	}
+	c.request.EndAt, err = instant("end", c.end)
+	return err
 }
 
 func (a *app) getCommand() *cobra.Command {
@@ -128,56 +202,104 @@ func (a *app) listCommand() *cobra.Command {
 	return cmd
 }
 
+const setHelp = `Changes what the flags name and leaves the rest. The change holds on every node within a
+second. With --if-version it is made only to that version, as 'budgetctl get' shows it.
+
+The flags of a rule (see 'budgetctl create --help') replace the whole rule of a daily budget. The
+open period goes on where the new rule has one that began at the same time and gets no less;
+otherwise it ends at once, and what the following one gets is less what was used since its start.
+
+--limit and --limits-file replace the whole list of limits (--limits-file with [] removes them). A
+limit of the same name, dimension, window and measure goes on; another one starts from the true
+count of its window, so a limit that becomes monthly in mid-month does not begin at 0.
+` + limitsHelp
+
+// changes is the flags of set.
+type changes struct {
+	rule                      ruleFlags
+	limits                    limitFlags
+	sharding, end, lateRefund string
+	adjustCnt, buckets        int
+	version                   int64
+}
+
 func (a *app) setCommand() *cobra.Command {
-	var sharding, end string
-	var adjustCnt int
-	var version int64
+	var c changes
 	cmd := &cobra.Command{
 		Use:   "set BUDGET",
 		Short: "Change a budget's definition",
-		Long: `Changes what the flags name and leaves the rest. The change holds on every node within a
-second. With --if-version it is made only to that version, as 'budgetctl get' shows it.`,
+		Long:  setHelp,
 		Example: `  budgetctl set spring-sale --end 2026-12-31T23:59:59Z
-  budgetctl set spring-sale --sharding 5000 --adjust-cnt 20 --if-version 3`,
+  budgetctl set spring-sale --sharding 5000 --adjust-cnt 20 --if-version 3
+  budgetctl set spring-sale --buckets 32
+  budgetctl set hourly --every hour --quantity 800 --unused next
+  budgetctl set gifts --limits-file limits.yaml`,
 		Args: arguments,
 	}
 	flags := cmd.Flags()
-	flags.StringVar(&end, "end", "", "new end, exclusive, RFC 3339 with zone, or never")
-	flags.StringVar(&sharding, "sharding", "", "most that one apply may take; 0: no bound")
-	flags.IntVar(&adjustCnt, "adjust-cnt", 0, "how often one bucket may apply; 0: no bound")
-	flags.Int64Var(&version, "if-version", 0, "change only this version")
+	flags.StringVar(&c.end, "end", "", "new end, exclusive, RFC 3339 with zone, or never")
+	flags.StringVar(&c.sharding, "sharding", "", "most that one apply may take; 0: no bound")
+	flags.IntVar(&c.adjustCnt, "adjust-cnt", 0, "how often one bucket may apply; 0: no bound")
+	flags.IntVar(&c.buckets, "buckets", 0, "number of buckets, 1 to 1,024")
+	flags.Int64Var(&c.version, "if-version", 0, "change only this version")
+	c.rule.add(cmd)
+	lateRefundFlag(cmd, &c.lateRefund)
+	c.limits.add(cmd)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		given := func(name string) bool { return cmd.Flags().Changed(name) }
-		request := client.PatchRequest{IfVersion: version}
-		if !given("end") && !given("sharding") && !given("adjust-cnt") {
-			return usagef("nothing to change: give --end, --sharding or --adjust-cnt")
-		}
-		if given("if-version") && version < 1 {
-			return usagef("--if-version %d: must be at least 1", version)
-		}
-		if given("end") {
-			at, err := instant("end", end)
-			if err != nil {
-				return err
-			}
-			request.EndAt = &at
-		}
-		if given("sharding") {
-			n, err := quantityOrNone("sharding", sharding)
-			if err != nil {
-				return err
-			}
-			request.ShardingQuantity = &n
-		}
-		if given("adjust-cnt") {
-			if adjustCnt < 0 {
-				return usagef("--adjust-cnt %d: must not be negative", adjustCnt)
-			}
-			request.AdjustCnt = &adjustCnt
+		request, err := c.read(cmd)
+		if err != nil {
+			return err
 		}
 		return a.patch(cmd, args[0], request)
 	}
 	return cmd
+}
+
+// read makes the request of the flags, or says which of them is wrong.
+func (c *changes) read(cmd *cobra.Command) (request client.PatchRequest, err error) {
+	given := func(name string) bool { return cmd.Flags().Changed(name) }
+	request = client.PatchRequest{IfVersion: c.version, LateRefund: budget.Where(c.lateRefund)}
+	if request.TypeRule, err = c.rule.read(cmd, chosen(cmd, "late-refund")); err != nil {
+		return request, err
+	}
+	if request.Limits, err = c.limits.read(cmd); err != nil {
+		return request, err
+	}
+	some := slices.ContainsFunc([]string{"end", "sharding", "adjust-cnt", "buckets", "late-refund"}, given)
+	if !some && request.TypeRule == nil && request.Limits == nil {
+		return request, usagef("nothing to change: give --end, --sharding, --adjust-cnt, --buckets, " +
+			"--late-refund, --limit, --limits-file or a rule such as --every")
+	}
+	if given("if-version") && c.version < 1 {
+		return request, usagef("--if-version %d: must be at least 1", c.version)
+	}
+	if given("end") {
+		at, err := instant("end", c.end)
+		if err != nil {
+			return request, err
+		}
+		request.EndAt = &at
+	}
+	if given("sharding") {
+		n, err := quantityOrNone("sharding", c.sharding)
+		if err != nil {
+			return request, err
+		}
+		request.ShardingQuantity = &n
+	}
+	if given("adjust-cnt") {
+		if c.adjustCnt < 0 {
+			return request, usagef("--adjust-cnt %d: must not be negative", c.adjustCnt)
+		}
+		request.AdjustCnt = &c.adjustCnt
+	}
+	if given("buckets") {
+		if c.buckets < 1 {
+			return request, usagef("--buckets %d: must be at least 1", c.buckets)
+		}
+		request.BucketQuantity = &c.buckets
+	}
+	return request, nil
 }
 
 func (a *app) pauseCommand() *cobra.Command {
@@ -239,43 +361,4 @@ func contains(flag *pflag.Flag, value string) bool {
 		}
 	}
 	return false
-}
-
-// view lays out one budget.
-func view(b *client.Budget) string {
-	fields := []field{
-		{"name", b.Name}, {"id", b.ID}, {"tenant", b.Tenant}, {"status", b.Status},
-		{"type", b.Type}, {"unit", b.Unit}, {"durability", b.Durability}, {"version", b.Version},
-		{"gl code", b.GLCode}, {"start", b.StartAt}, {"end", b.EndAt},
-		{"sharding quantity", bound(b.ShardingQuantity)}, {"adjust cnt", bound(int64(b.AdjustCnt))},
-		{"buckets online", b.Buckets.Online}, {"buckets offline", b.Buckets.Offline},
-		{"total", b.TotalQuantity}, {"out", b.OutQuantity}, {"undistributed", b.Undistributed},
-		{"pending shrink", b.PendingShrink}, {"remaining", b.Remaining}, {"held", b.Held},
-		{"used", b.Used},
-		{"in transit", b.InTransit}, {"quarantined", b.Quarantined}, {"forfeited", b.Forfeited},
-	}
-	if b.Period != nil {
-		fields = append(fields, field{"period start", b.Period.Start}, field{"period end", b.Period.End},
-			field{"period total", b.Period.Total}, field{"period used", b.Period.Used})
-	}
-	return details(fields...)
-}
-
-// bound shows a quantity whose 0 means that there is no bound.
-func bound(n int64) any {
-	if n == 0 {
-		return "no bound"
-	}
-	return n
-}
-
-// overview lays out a list of budgets.
-func overview(page client.Page) string {
-	rows := make([][]any, len(page.Budgets))
-	for i, b := range page.Budgets {
-		rows[i] = []any{b.Name, b.ID, b.Type, b.Status, b.TotalQuantity, b.Undistributed, b.Remaining,
-			b.Used, b.InTransit, b.Buckets.Online, b.Buckets.Offline}
-	}
-	return listing([]string{"name", "id", "type", "status", "total", "undistributed", "remaining",
-		"used", "in transit", "online", "offline"}, rows)
 }

@@ -57,52 +57,79 @@ func quoted(text string) string {
 
 func (a *app) deductCommand() *cobra.Command {
 	var request client.DeductRequest
+	var whom askFlags
+	var dryRun bool
 	cmd := &cobra.Command{
 		Use:   "deduct BUDGET AMOUNT",
 		Short: "Use units of a budget",
 		Long: `Uses units of a budget, at most once per request id. Without --request-id one is made up
-and shown. A refusal (exit status 3) means that nothing was used.`,
+and shown. A refusal (exit status 3) means that nothing was used. --dry-run only shows what would
+happen.`,
 		Example: `  budgetctl deduct spring-sale 5 --request-id o1
-  budgetctl deduct spring-sale 5 --request-id o2 --key u1 --dimension user=u1 --reference o2`,
+  budgetctl deduct spring-sale 5 --request-id o2 --key u1 --dimension user=u1 --reference o2
+  budgetctl deduct gifts 1 --dimension user=u1,phone=p1 --count per-phone=0 --dry-run
+  budgetctl deduct spring-sale 5 --request-id o3 --hold 15m --group order-17`,
 		Args: arguments,
 	}
 	id := requestIDFlag(cmd)
 	flags := cmd.Flags()
 	flags.StringVar(&request.Key, "key", "", "routes to a bucket (default: the request id)")
-	flags.StringToStringVar(&request.Dimensions, "dimension", nil,
-		"whom it is for, name=value; repeatable")
+	whom.add(cmd)
+	flags.BoolVar(&dryRun, "dry-run", false, "show what would happen, and use nothing")
 	flags.StringVar(&request.Reference, "reference", "", "note that is recorded with it")
+	flags.StringVar(&request.HoldTTL, "hold", "", "hold the units for this time, such as 15m, until confirmed")
+	flags.StringVar(&request.Group, "group", "", "group of holds that are confirmed or rolled back together")
 	cmd.RunE = func(cmd *cobra.Command, args []string) (err error) {
 		request.Amount, err = amount(args[1])
 		err = firstOf(reference(args[0]), err, id.check(cmd),
-			optionalText("key", request.Key), optionalText("reference", request.Reference))
-		for name, value := range request.Dimensions {
-			if name == "" || value == "" {
-				err = firstOf(err, usagef("--dimension %s=%s: name and value must not be empty", name, value))
-			}
-			err = firstOf(err, optionalText("dimension", name), optionalText("dimension", value))
-		}
-		if err != nil {
+			optionalText("key", request.Key), optionalText("reference", request.Reference),
+			optionalText("group", request.Group), needsHold(request))
+		if err = firstOf(err, whom.check()); err != nil {
 			return err
 		}
+		request.Dimensions, request.Counts = whom.dimensions, whom.counts
 		request.RequestID = id.value()
+		if dryRun {
+			return call(a, cmd, func(ctx context.Context, c *client.Client) (*client.Foreseen, error) {
+				return c.DryRun(ctx, args[0], request)
+			}, foreseen)
+		}
 		orElse := "; or make certain that it never does: budgetctl cancel " + args[0] + " " +
 			quoted(request.RequestID)
 		ask := func(ctx context.Context, c *client.Client) (*client.DeductAnswer, error) {
 			answer, err := c.Deduct(ctx, args[0], request)
 			return answer, id.advise(err, orElse)
 		}
-		return call(a, cmd, ask, func(answer *client.DeductAnswer) string {
-			fields := []field{{"request id", answer.RequestID}, {"outcome", answer.Outcome},
-				{"amount", answer.Amount}, {"state", answer.State}, {"bucket", answer.Bucket},
-				{"bucket remaining", answer.Remaining}, {"budget remaining", answer.BudgetRemaining}}
-			if answer.PeriodRemaining != nil {
-				fields = append(fields, field{"period remaining", *answer.PeriodRemaining})
-			}
-			return details(append(fields, field{"replayed", answer.Replayed})...)
-		})
+		return call(a, cmd, ask, accepted)
 	}
 	return cmd
+}
+
+// accepted lays out an accepted deduction.
+func accepted(answer *client.DeductAnswer) string {
+	fields := []field{{"request id", answer.RequestID}, {"outcome", answer.Outcome},
+		{"amount", answer.Amount}, {"state", answer.State}, {"bucket", answer.Bucket},
+		{"bucket remaining", unless(answer.Unlimited, answer.Remaining)},
+		{"budget remaining", unless(answer.Unlimited, answer.BudgetRemaining)}}
+	if answer.PeriodRemaining != nil {
+		fields = append(fields, field{"period remaining", *answer.PeriodRemaining})
+	}
+	if !answer.HoldUntil.IsZero() {
+		fields = append(fields, field{"held until", answer.HoldUntil})
+	}
+	fields = append(fields, stateFields(answer.Limits)...)
+	return details(append(fields, field{"replayed", answer.Replayed})...)
+}
+
+// foreseen lays out what a deduction would be answered.
+func foreseen(answer *client.Foreseen) string {
+	fields := []field{{"request id", answer.RequestID}, {"outcome", answer.Outcome}, {"amount", answer.Amount},
+		{"budget remaining", unless(answer.Unlimited, answer.BudgetRemaining)}}
+	if answer.PeriodRemaining != nil {
+		fields = append(fields, field{"period remaining", *answer.PeriodRemaining})
+	}
+	fields = append(fields, stateFields(answer.Limits)...)
+	return details(append(fields, field{"replayed", answer.Replayed})...)
 }
 
 func (a *app) rollbackCommand() *cobra.Command {
@@ -112,20 +139,25 @@ func (a *app) rollbackCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "rollback BUDGET REQUEST_ID",
 		Short: "Give a deduction's units back",
-		Long: `Gives the units of a deduction back: all that is left of it, or with --amount a part.
+		Long: `Gives the units of a deduction back: all that is left of it, or with --amount a part; or, with
+--group, those of every hold of a group.
 A part needs a rollback id of its own; without --rollback-id one is made up and shown.
 
 That no deduction is found (exit status 1) is not final while an answer to it is outstanding:
 'budgetctl cancel' is.`,
 		Example: `  budgetctl rollback spring-sale o1
-  budgetctl rollback spring-sale o1 --amount 2 --rollback-id refund-17`,
-		Args: arguments,
+  budgetctl rollback spring-sale o1 --amount 2 --rollback-id refund-17
+  budgetctl rollback spring-sale --group order-17`,
 	}
+	group := groupFlag(cmd)
 	flags := cmd.Flags()
 	flags.StringVar(&part, "amount", "", "part to give back (default all that is left)")
 	flags.StringVar(&id.text, id.name, "", "idempotency key of the rollback (default: the whole's)")
 	flags.StringVar(&request.Receipt, "receipt", "", "receipt of the deduction")
 	cmd.RunE = func(cmd *cobra.Command, args []string) (err error) {
+		if group.given(cmd) {
+			return group.call(a, cmd, args, (*client.Client).RollbackGroup)
+		}
 		request.RequestID = args[1]
 		err = firstOf(reference(args[0]), requestID(args[1]), id.check(cmd))
 		if part != "" && err == nil {
@@ -191,5 +223,8 @@ func deduction(d *client.Deduction, more ...field) string {
 	fields := []field{{"request id", d.RequestID}, {"state", d.State}, {"amount", d.Amount},
 		{"rolled back", d.RolledBack}, {"bucket", d.Bucket}, {"reference", d.Reference},
 		{"counted at", d.CountedAt}, {"replayed", d.Replayed}}
+	if !d.HoldUntil.IsZero() {
+		fields = append(fields, field{"confirmed", d.Confirmed}, field{"held until", d.HoldUntil}, field{"group", d.Group})
+	}
 	return details(append(fields, more...)...)
 }

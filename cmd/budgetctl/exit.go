@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"time"
 
 	"github.com/budgetd/budgetd/budget"
 	"github.com/budgetd/budgetd/client"
@@ -83,6 +84,12 @@ func explain(command string, err error) string {
 		if p.Available != nil {
 			line("  available: %s", grouped(*p.Available))
 		}
+		if p.Limit != nil {
+			line("  limit %s: %s", p.Limit.Name, stateText(*p.Limit))
+		}
+		if p.RetryAfter > 0 && (p.Code == budget.PeriodExhausted || p.Code == budget.LimitExceeded) {
+			line("  retry after: %s", max(p.RetryAfter.Round(time.Second), time.Second))
+		}
 		if p.CorrelationID != "" {
 			line("  correlation id: %s", p.CorrelationID)
 		}
@@ -132,12 +139,20 @@ var nextSteps = map[budget.Code]string{
 		"'budgetctl cancel' makes certain that it has no effect",
 	budget.BudgetPaused:    "'budgetctl resume' makes it effective again",
 	budget.BudgetExhausted: "deduct less, or add to it with 'budgetctl append'",
-	budget.RequestConflict: "repeat it exactly as it was, or use another id for another request",
-	budget.RequestVoid:     "the id was cancelled for good; use another one",
-	budget.NameTaken:       "'budgetctl get' shows the budget that has the name",
-	budget.VersionConflict: "somebody changed the budget; see 'budgetctl get' and decide anew",
-	budget.LastBucket:      "bring another bucket online first, or pause the budget",
-	budget.Unavailable:     "nothing was done; repeat the command in a moment",
+	budget.PeriodExhausted: "deduct less, or come again when the next period has begun; 'budgetctl get' shows " +
+		"when this one ends, 'budgetctl set' changes the rule",
+	budget.LimitExceeded: "come again when the window is over; 'budgetctl get' shows the limits, 'budgetctl set' changes " +
+		"them or makes an exception for one value",
+	budget.RequestConflict:  "repeat it exactly as it was, or use another id for another request",
+	budget.RequestVoid:      "the id was cancelled for good; use another one",
+	budget.NameTaken:        "'budgetctl get' shows the budget that has the name",
+	budget.VersionConflict:  "somebody changed the budget; see 'budgetctl get' and decide anew",
+	budget.CursorExpired:    "read what is missing in the archive, then begin anew without a cursor",
+	budget.LastBucket:       "bring another bucket online first, or pause the budget",
+	budget.LastInstance:     "add an instance to the configuration, or bring another one back, first",
+	budget.RecycleRunning:   "'budgetctl recycle --history' shows how far it is",
+	budget.InstanceNotFound: "'budgetctl instances' shows the instances",
+	budget.Unavailable:      "nothing was done; repeat the command in a moment",
 }
 
 const (

@@ -1,10 +1,13 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"net/http/httptest"
+	"reflect"
 	"slices"
 	"strings"
 	"sync"
@@ -36,6 +39,17 @@ type fakeBudget struct {
 	deductions  map[string]*fakeDeduction
 	offline     bool
 	broken      bool // the audit finds something
+	recycled    int  // how far recycle 3 is; -1: it has not begun
+}
+
+// fakeRecycle is a recycle of four buckets of which so many are done.
+func fakeRecycle(run int64, done int) client.Recycle {
+	r := client.Recycle{Run: run, Status: "running", Cause: "operator", Buckets: 4, Done: done, Moved: int64(done) * 1000,
+		UnitsBefore: 4000, StrandedBefore: 1500, BeganAt: fakeNow}
+	if done == 4 {
+		r.Status, r.UnitsAfter, r.StrandedAfter, r.EndedAt = "done", 3990, 0, fakeNow.Add(time.Second)
+	}
+	return r
 }
 
 type fakeDeduction struct {
@@ -71,6 +85,8 @@ func newFake(t *testing.T) *fake {
 	handle("POST /v1/budgets/{budget}/append", f.on(f.adjust))
 	handle("POST /v1/budgets/{budget}/deduct", f.on(f.deduct))
 	handle("POST /v1/budgets/{budget}/rollback", f.on(f.rollback))
+	handle("POST /v1/budgets/{budget}/confirm", f.on(f.hold))
+	handle("POST /v1/budgets/{budget}/extend", f.on(f.hold))
 	handle("POST /v1/budgets/{budget}/cancel", f.on(f.cancel))
 	handle("GET /v1/budgets/{budget}/buckets", f.on(func(b *fakeBudget, _ *http.Request) (int, any) {
 		return 200, client.BucketList{Buckets: []client.Bucket{b.bucket()}}
@@ -80,11 +96,59 @@ func newFake(t *testing.T) *fake {
 			return b.bucketVerb(verb, r)
 		}))
 	}
+	handle("POST /v1/budgets/{budget}/recycle", f.on(func(b *fakeBudget, _ *http.Request) (int, any) {
+		if b.recycled >= 0 {
+			return refuse(409, budget.RecycleRunning, "recycle 3 is going on")
+		}
+		b.recycled = 0
+		return 202, fakeRecycle(3, 0)
+	}))
+	handle("GET /v1/budgets/{budget}/recycles", f.on(func(b *fakeBudget, _ *http.Request) (int, any) {
+		page := client.RecyclePage{Recycles: []client.Recycle{fakeRecycle(2, 4)}}
+		if b.recycled >= 0 { // a little further with every look
+			b.recycled = min(b.recycled+1, 4)
+			page.Recycles = []client.Recycle{fakeRecycle(3, b.recycled), page.Recycles[0]}
+		}
+		return 200, page
+	}))
 	handle("GET /v1/budgets/{budget}/audit", f.on(func(b *fakeBudget, _ *http.Request) (int, any) { return 200, b.audit() }))
+	handle("GET /v1/budgets/{budget}/series", f.on(func(b *fakeBudget, r *http.Request) (int, any) {
+		return 200, b.series(r)
+	}))
+	handle("GET /v1/budgets/{budget}/quarantine", f.on(func(*fakeBudget, *http.Request) (int, any) {
+		return 200, client.QuarantineList{Held: 50, Quarantines: []client.Quarantine{{Bucket: "spring-sale:bucket-0",
+			Epoch: 3, Quantity: 900, Released: 850, Held: 50, Cause: "nodes that did not report: 5f0c",
+			At: time.Date(2026, 1, 31, 9, 0, 0, 0, time.UTC)}}}
+	}))
+	handle("POST /v1/budgets/{budget}/quarantine/release", f.on(func(_ *fakeBudget, r *http.Request) (int, any) {
+		var body client.ReleaseRequest
+		if err := json.UnmarshalRead(r.Body, &body); err != nil || body.Reason == "" {
+			return 400, nil
+		}
+		if body.Quantity == 0 {
+			body.Quantity = 50
+		}
+		return 200, client.ReleaseAnswer{RequestID: body.RequestID, Released: body.Quantity, Quarantined: 50 - body.Quantity}
+	}))
 	handle("POST /v1/deductions:batch", f.batch)
 	handle("GET /v1/instances", func(*http.Request) (int, any) {
 		return 200, client.InstanceList{Instances: []client.Instance{{Name: "embedded", Driver: "sql",
 			Health: "up", Lanes: []client.Lane{{Lane: 0, Activation: 1, Reachable: true}}}}}
+	})
+	left := 2 // each look at the drain finds one less
+	handle("POST /v1/instances/{name}/drain", func(r *http.Request) (int, any) {
+		d := client.Drain{Instance: r.PathValue("name"), Draining: true, BucketsLeft: left, Moved: 8 - left,
+			KeysLeft: 8 - left, Done: left == 0}
+		left = max(left-1, 0)
+		return 200, d
+	})
+	handle("POST /v1/instances/{name}/undrain", func(r *http.Request) (int, any) {
+		return 200, client.Drain{Instance: r.PathValue("name"), BucketsLeft: 3}
+	})
+	handle("POST /v1/instances/{name}/recover", func(r *http.Request) (int, any) {
+		n := 7
+		return 200, client.Instance{Name: r.PathValue("name"), Driver: "redis", Health: "up",
+			Lanes: []client.Lane{{Activation: 2, Reachable: true, Buckets: &n}}}
 	})
 	f.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		f.mu.Lock()
@@ -126,6 +190,22 @@ func decode(r *http.Request, into any) error {
 	return json.Unmarshal(text, into, json.RejectUnknownMembers(true))
 }
 
+// series answers two points and the present; without `to` the budget is used up in a while.
+func (b *fakeBudget) series(r *http.Request) client.Series {
+	query := r.URL.Query()
+	point := func(ago time.Duration, used int64) client.SeriesPoint {
+		return client.SeriesPoint{At: fakeNow.Add(-ago), Total: b.TotalQuantity, Released: b.OutQuantity, Used: used,
+			Remaining: b.TotalQuantity - used, Stranded: 40}
+	}
+	s := client.Series{From: fakeNow.Add(-time.Hour), To: fakeNow, StepS: 60, RatePerS: 1234.5, Projection: "not_before_end",
+		Points: []client.SeriesPoint{point(2*time.Minute, 0), point(time.Minute, 1000)}, Now: point(0, b.Used)}
+	if query.Get("to") == "" {
+		at := fakeNow.Add(90 * time.Minute)
+		s.ExhaustedAt, s.Projection = &at, "projected"
+	}
+	return s
+}
+
 func (f *fake) find(tenant, name string) *fakeBudget {
 	if tenant == "" {
 		tenant = budget.DefaultTenant
@@ -155,18 +235,18 @@ func (f *fake) create(r *http.Request) (int, any) {
 	if request.Tenant == "" {
 		request.Tenant = budget.DefaultTenant
 	}
-	if request.Type != budget.Promo {
+	if r := request.TypeRule; r != nil && r.Kind == budget.Calendar && r.Quantity == 0 && request.EndAt.IsZero() {
 		return 422, problem{422, budget.Invalid, "the definition has faults", []client.FieldError{
-			{Field: "type", Message: "is not available"}, {Field: "end_at", Message: "must be after start_at"}}, nil}
+			{Field: "type_rule", Message: "is compressed"}, {Field: "end_at", Message: "must be given"}}, nil}
 	}
 	if b := f.find(request.Tenant, request.Name); b != nil {
-		if b.definition != request {
+		if !reflect.DeepEqual(b.definition, request) {
 			return refuse(409, budget.NameTaken, "the name %q is taken", request.Name)
 		}
 		return 200, b.Budget
 	}
 	f.ids++
-	b := &fakeBudget{definition: request, adjustments: map[string]client.Adjustment{},
+	b := &fakeBudget{definition: request, recycled: -1, adjustments: map[string]client.Adjustment{},
 		deductions: map[string]*fakeDeduction{}, Budget: client.Budget{
 			ID: f.ids, Tenant: request.Tenant, Name: request.Name, GLCode: request.GLCode,
 			Unit: request.Unit, Durability: budget.Ledger, Type: request.Type,
@@ -175,9 +255,33 @@ func (f *fake) create(r *http.Request) (int, any) {
 			CreatedAt: fakeNow, UpdatedAt: fakeNow, Status: budget.Effective, Version: 1,
 			TotalQuantity: request.TotalQuantity, OutQuantity: request.TotalQuantity,
 			Remaining: request.TotalQuantity, Buckets: client.BucketCount{Online: 1}}}
+	if request.TypeRule != nil {
+		b.daily(request)
+	}
 	f.budgets[request.Tenant+"/"+request.Name] = b
 	f.budgets[fmt.Sprint(b.ID)] = b
 	return 201, b.Budget
+}
+
+// daily gives a budget its rule, and its first period what the rule fixes for it: the rest is not funded.
+func (b *fakeBudget) daily(request client.CreateRequest) {
+	rule := *request.TypeRule
+	if rule.Kind != budget.Free {
+		rule.Unused = cmp.Or(rule.Unused, budget.Spread)
+	}
+	b.TypeRule, b.Timezone = &rule, cmp.Or(request.Timezone, "UTC")
+	b.LateRefund = cmp.Or(request.LateRefund, budget.ToTotal)
+	b.Period = &client.Period{Number: 1, Start: fakeNow, End: fakeNow.Add(90 * time.Minute), Total: b.Remaining}
+	switch {
+	case rule.Quantity > 0:
+		b.Period.Total = rule.Quantity
+	case rule.Kind == budget.Calendar:
+		b.Period.Total = b.Remaining / 365 // as if there were so many
+	case len(rule.Windows) > 0:
+		b.Period.Total = rule.Windows[0].Quantity
+	}
+	b.NotFunded = b.Remaining - b.Period.Total
+	b.Undistributed, b.OutQuantity, b.Remaining = b.NotFunded, b.Period.Total, b.Period.Total
 }
 
 // list answers pages of one budget.
@@ -215,6 +319,9 @@ func (f *fake) patch(b *fakeBudget, r *http.Request) (int, any) {
 		EndAt            jsontext.Value `json:"end_at"`
 		ShardingQuantity *int64         `json:"sharding_quantity"`
 		AdjustCnt        *int           `json:"adjust_cnt"`
+		BucketQuantity   *int           `json:"bucket_quantity"`
+		TypeRule         *budget.Rule   `json:"type_rule"`
+		LateRefund       budget.Where   `json:"late_refund"`
 	}
 	if err := decode(r, &request); err != nil {
 		return refuse(400, budget.Malformed, "%v", err)
@@ -234,8 +341,17 @@ func (f *fake) patch(b *fakeBudget, r *http.Request) (int, any) {
 	if request.ShardingQuantity != nil {
 		b.ShardingQuantity = *request.ShardingQuantity
 	}
+	if request.BucketQuantity != nil {
+		b.BucketQuantity = *request.BucketQuantity
+	}
 	if request.AdjustCnt != nil {
 		b.AdjustCnt = *request.AdjustCnt
+	}
+	if request.TypeRule != nil {
+		b.TypeRule = request.TypeRule
+	}
+	if request.LateRefund != "" {
+		b.LateRefund = request.LateRefund
 	}
 	b.Version++
 	return 200, b.Budget
@@ -291,23 +407,40 @@ func (b *fakeBudget) deduct(request client.DeductRequest) (int, any) {
 		return refuse(409, budget.BudgetNotEffective, "budget %s has not begun", b.Name)
 	case b.Status == budget.Expired:
 		return refuse(409, budget.BudgetExpired, "budget %s has ended", b.Name)
+	case request.Amount > b.Remaining && request.Amount <= b.Remaining+b.NotFunded:
+		available := b.Remaining
+		return 409, struct {
+			problem    `json:",inline"`
+			RetryAfter float64 `json:"retry_after"`
+		}{problem{409, budget.PeriodExhausted, "this period has less left", nil, &available}, 5399.5}
 	case request.Amount > b.Remaining:
 		available := b.Remaining
 		return 409, problem{409, budget.BudgetExhausted, "the budget does not cover the amount", nil, &available}
 	}
 	b.Remaining -= request.Amount
 	b.Used += request.Amount
+	if b.Period != nil {
+		b.Period.Used += request.Amount
+	}
 	d := &fakeDeduction{Deduction: client.Deduction{RequestID: request.RequestID, State: "used",
 		Amount: request.Amount, Bucket: b.Name + ":bucket-0", Reference: request.Reference,
-		Dimensions: request.Dimensions, CountedAt: fakeNow}, request: payload, rollbacks: map[string]int64{}}
+		Dimensions: request.Dimensions, CountedAt: fakeNow, Group: request.Group}, request: payload,
+		rollbacks: map[string]int64{}}
+	if request.HoldTTL != "" {
+		d.State, d.HoldUntil = "held", fakeNow.Add(15*time.Minute)
+	}
 	b.deductions[request.RequestID] = d
 	return 200, b.accepted(d, false)
 }
 
 func (b *fakeBudget) accepted(d *fakeDeduction, replayed bool) client.DeductAnswer {
-	return client.DeductAnswer{RequestID: d.RequestID, Outcome: "accepted", Amount: d.Amount,
-		State: d.State, Bucket: d.Bucket, Remaining: b.Remaining, BudgetRemaining: b.Remaining,
-		Receipt: "r1", Replayed: replayed}
+	answer := client.DeductAnswer{RequestID: d.RequestID, Outcome: "accepted", Amount: d.Amount,
+		State: d.State, Bucket: d.Bucket, Remaining: b.Remaining, BudgetRemaining: b.Remaining + b.NotFunded,
+		Receipt: "r1", Replayed: replayed, HoldUntil: d.HoldUntil}
+	if b.Period != nil {
+		answer.PeriodRemaining = new(b.Remaining)
+	}
+	return answer
 }
 
 func (f *fake) batch(r *http.Request) (int, any) {
@@ -362,6 +495,40 @@ func (f *fake) rollback(b *fakeBudget, r *http.Request) (int, any) {
 	return 200, d.Deduction
 }
 
+// hold confirms holds, or extends them where the request says for how long.
+func (f *fake) hold(b *fakeBudget, r *http.Request) (int, any) {
+	var request struct {
+		RequestID string `json:"request_id"`
+		Group     string `json:"group"`
+		Receipt   string `json:"receipt"`
+		HoldTTL   string `json:"hold_ttl"`
+		Amount    int64  `json:"amount"`
+	}
+	if err := decode(r, &request); err != nil {
+		return refuse(400, budget.Malformed, "%v", err)
+	}
+	var found []client.Deduction
+	for _, id := range slices.Sorted(maps.Keys(b.deductions)) {
+		d := b.deductions[id]
+		if d.RequestID != request.RequestID && (request.Group == "" || d.Group != request.Group) {
+			continue
+		}
+		if d.State != "held" {
+			return refuse(409, budget.NotHeld, "%q is not held", id)
+		}
+		if request.HoldTTL != "" {
+			d.HoldUntil = fakeNow.Add(time.Hour)
+		} else {
+			d.State, d.Confirmed = "used", cmp.Or(request.Amount, d.Amount)
+		}
+		found = append(found, d.Deduction)
+	}
+	if request.Group != "" {
+		return 200, client.Group{Group: request.Group, Deductions: found}
+	}
+	return 200, found[0]
+}
+
 func (f *fake) cancel(b *fakeBudget, r *http.Request) (int, any) {
 	var request client.CancelRequest
 	if err := decode(r, &request); err != nil {
@@ -407,6 +574,7 @@ func (b *fakeBudget) bucketVerb(verb string, r *http.Request) (int, any) {
 
 func (b *fakeBudget) audit() client.AuditReport {
 	report := client.AuditReport{OK: !b.broken, Total: b.TotalQuantity, Remaining: b.Remaining,
+		Undistributed: b.Undistributed, NotFunded: b.NotFunded,
 		Used: b.Used, Discrepancies: []client.Discrepancy{}}
 	if b.broken {
 		report.Discrepancies = append(report.Discrepancies, client.Discrepancy{

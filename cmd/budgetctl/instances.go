@@ -4,23 +4,126 @@ import (
 	"context"
 	"runtime"
 	"runtime/debug"
+	"time"
 
 	"github.com/budgetd/budgetd/client"
 	"github.com/spf13/cobra"
 )
 
 func (a *app) instancesCommand() *cobra.Command {
-	return &cobra.Command{
-		Use:     "instances",
-		Short:   "Show the stores and their lanes",
-		Example: `  budgetctl instances`,
-		Args:    arguments,
+	cmd := &cobra.Command{
+		Use:   "instances",
+		Short: "Show the stores and their lanes; drain or recover one",
+		Example: `  budgetctl instances
+  budgetctl instances drain redis-2`,
+		Args: arguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return call(a, cmd, func(ctx context.Context, c *client.Client) (*client.InstanceList, error) {
 				return c.Instances(ctx)
 			}, lanes)
 		},
 	}
+	cmd.AddCommand(a.drainCommand(), a.undrainCommand(), a.recoverCommand())
+	return cmd
+}
+
+func (a *app) drainCommand() *cobra.Command {
+	var mode string
+	var wait bool
+	cmd := &cobra.Command{
+		Use:   "drain NAME",
+		Short: "Move every bucket of an instance elsewhere, while requests go on",
+		Long: `Moves the buckets of an instance to the others, one by one, and removes their keys from it. New
+buckets land elsewhere from now on, until 'budgetctl instances undrain'. The service does it by itself:
+interrupting the command only stops watching, and repeating it goes on watching.`,
+		Example: `  budgetctl instances drain redis-2
+  budgetctl instances drain redis-2 --wait=false`,
+		Args: arguments,
+		RunE: func(cmd *cobra.Command, args []string) error { return a.drain(cmd, args[0], mode, wait) },
+	}
+	cmd.Flags().StringVar(&mode, "progress", "auto", "progress on stderr: auto, always or never")
+	cmd.Flags().BoolVar(&wait, "wait", true, "wait until it is done")
+	choose(cmd, "progress", "auto", "always", "never")
+	return cmd
+}
+
+// drain begins a drain and, if asked to, watches it to its end.
+func (a *app) drain(cmd *cobra.Command, name, mode string, wait bool) error {
+	const pause = 250 * time.Millisecond
+	if err := chosen(cmd, "progress"); err != nil {
+		return err
+	}
+	c, err := a.client()
+	if err != nil {
+		return err
+	}
+	var shown *progress
+	for {
+		d, err := a.askToDrain(cmd.Context(), c, name)
+		if err == nil && wait && !d.Done {
+			if shown == nil {
+				shown = a.newProgress(mode, d.BucketsLeft+d.Moved)
+				defer shown.finish()
+			}
+			shown.show(d.Moved)
+			select {
+			case <-cmd.Context().Done():
+				return cmd.Context().Err()
+			case <-time.After(pause):
+			}
+			continue
+		}
+		if shown != nil {
+			shown.finish()
+		}
+		if err != nil {
+			return err
+		}
+		return a.show(d, func() string { return drained(d) })
+	}
+}
+
+func (a *app) askToDrain(ctx context.Context, c *client.Client, name string) (*client.Drain, error) {
+	ctx, cancel := context.WithTimeout(ctx, a.timeout)
+	defer cancel()
+	return c.DrainInstance(ctx, name)
+}
+
+func (a *app) undrainCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:     "undrain NAME",
+		Short:   "Let buckets land on an instance again",
+		Long:    `Ends a drain. Buckets that have left the instance stay where they are.`,
+		Example: `  budgetctl instances undrain redis-2`,
+		Args:    arguments,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return call(a, cmd, func(ctx context.Context, c *client.Client) (*client.Drain, error) {
+				return c.UndrainInstance(ctx, args[0])
+			}, drained)
+		},
+	}
+}
+
+func (a *app) recoverCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "recover NAME",
+		Short: "Take an instance that lost its memory back into service",
+		Long: `Does at once what happens by itself when an instance loses its memory: its buckets get new, empty
+lives and units again. In ledger mode nothing is lost by it.`,
+		Example: `  budgetctl instances recover redis-2`,
+		Args:    arguments,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return call(a, cmd, func(ctx context.Context, c *client.Client) (*client.Instance, error) {
+				return c.RecoverInstance(ctx, args[0])
+			}, func(i *client.Instance) string { return lanes(&client.InstanceList{Instances: []client.Instance{*i}}) })
+		},
+	}
+}
+
+// drained lays out how far a drain is.
+func drained(d *client.Drain) string {
+	return details(field{"instance", d.Instance}, field{"draining", d.Draining}, field{"buckets left", d.BucketsLeft},
+		field{"moved", d.Moved}, field{"keys left", d.KeysLeft}, field{"done", d.Done}, field{"problem", d.Problem})
 }
 
 // lanes lays out the instances, a row per lane.
@@ -28,12 +131,16 @@ func lanes(answer *client.InstanceList) string {
 	var rows [][]any
 	for _, i := range answer.Instances {
 		for _, l := range i.Lanes {
+			var buckets any = ""
+			if l.Buckets != nil {
+				buckets = *l.Buckets
+			}
 			rows = append(rows, []any{i.Name, i.Driver, i.Health, l.Lane, l.Activation, l.Reachable,
-				l.Problem})
+				buckets, i.Draining, l.Problem})
 		}
 	}
 	return listing([]string{"instance", "driver", "health", "lane", "activation", "reachable",
-		"problem"}, rows)
+		"buckets", "draining", "problem"}, rows)
 }
 
 // build is what `budgetctl version` tells.

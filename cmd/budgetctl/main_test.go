@@ -71,6 +71,8 @@ func golden(t *testing.T, name, got string) {
 // TestOutput pins the data of every command in every format.
 func TestOutput(t *testing.T) {
 	const sale = "create spring-sale --total 9007199254740000 --type promo --gl-code 4711"
+	const held = "deduct spring-sale 5000 --hold 15m --group order-17 --request-id "
+	const hourly = "create hourly --total 100000 --every hour --quantity 500 --unused next --timezone Europe/Berlin"
 	tests := []struct {
 		name  string
 		given []string // earlier command lines
@@ -79,6 +81,15 @@ func TestOutput(t *testing.T) {
 		{"create", nil, "create spring-sale --total 1000000 --type promo --buckets 8 --sharding 500 --adjust-cnt 3" +
 			" --start 2026-01-01T00:00:00Z --end 2026-12-31T23:59:59+01:00"},
 		{"get", []string{sale}, "get spring-sale"},
+		{"create-every", nil, "create year --total 3650000 --every day --start 2027-01-01T00:00:00Z --end 2028-01-01T00:00:00Z"},
+		{"create-windows", nil, "create nights --total 1000000 --type daily --window 00:00-06:00=10000" +
+			" --window 18:00-24:00=5000 --timezone Europe/Berlin --unused forfeit --late-refund next"},
+		{"create-free", nil, "create free --total 1000 --rule free"},
+		{"get-daily", []string{hourly, "deduct hourly 20"}, "get hourly"},
+		{"set-rule", []string{hourly}, "set hourly --window 00:00-24:00=700 --late-refund forfeit"},
+		{"set-late-refund", []string{hourly}, "set hourly --late-refund total"},
+		{"deduct-daily", []string{hourly}, "deduct hourly 20 --request-id o1"},
+		{"audit-daily", []string{hourly}, "audit hourly"},
 		{"list", []string{sale, "create autumn --total 5 --type promo", "pause autumn"}, "list"},
 		{"list-none", []string{sale}, "list --status paused"},
 		{"set", []string{sale}, "set spring-sale --end 2027-01-01T00:00:00Z --sharding 250 --adjust-cnt 9 --if-version 1"},
@@ -94,6 +105,12 @@ func TestOutput(t *testing.T) {
 		{"rollback", []string{sale, "deduct spring-sale 5000 --request-id o1"}, "rollback spring-sale o1"},
 		{"rollback-part", []string{sale, "deduct spring-sale 5000 --request-id o1"},
 			"rollback spring-sale o1 --amount 2000 --rollback-id refund-1"},
+		{"deduct-hold", []string{sale}, "deduct spring-sale 5000 --request-id o1 --hold 15m --group order-17"},
+		{"confirm", []string{sale, held + "o1"}, "confirm spring-sale o1"},
+		{"confirm-part", []string{sale, held + "o1"}, "confirm spring-sale o1 --amount 2000"},
+		{"confirm-group", []string{sale, held + "o1", held + "o2"}, "confirm spring-sale --group order-17"},
+		{"extend", []string{sale, held + "o1"}, "extend spring-sale o1 --hold 1h"},
+		{"extend-group", []string{sale, held + "o1", held + "o2"}, "extend spring-sale --group order-17 --hold 1h"},
 		{"cancel", []string{sale, "deduct spring-sale 5000 --request-id o1"}, "cancel spring-sale o1"},
 		{"cancel-void", []string{sale}, "cancel spring-sale o2"},
 		{"buckets", []string{sale}, "buckets spring-sale"},
@@ -101,8 +118,20 @@ func TestOutput(t *testing.T) {
 		{"online", []string{sale, "pause spring-sale", "offline spring-sale spring-sale:bucket-0"},
 			"online spring-sale spring-sale:bucket-0"},
 		{"apply", []string{sale}, "apply spring-sale spring-sale:bucket-0"},
+		{"recycle", []string{sale}, "recycle spring-sale"},
+		{"recycle-history", []string{sale}, "recycle spring-sale --history"},
 		{"audit", []string{sale, "deduct spring-sale 5000 --request-id o1"}, "audit spring-sale"},
+		{"series", []string{sale, "deduct spring-sale 5000 --request-id o1"}, "series spring-sale"},
+		{"series-span", []string{sale}, "series spring-sale --from 2026-04-01T00:00:00Z --to 2026-04-02T00:00:00Z --step 1h"},
+		{"quarantine", []string{sale}, "quarantine spring-sale"},
+		{"release", []string{sale}, "release spring-sale 40 --request-id q1 --reason unsold --by jane"},
+		{"release-all", []string{sale}, "release spring-sale all --request-id q2 --reason unsold"},
 		{"instances", nil, "instances"},
+		{"drain", nil, "instances drain redis-2"},
+		{"drain-begun", nil, "instances drain redis-2 --wait=false"},
+		{"undrain", nil, "instances undrain redis-2"},
+		{"recover", nil, "instances recover embedded"},
+		{"set-buckets", []string{sale}, "set spring-sale --buckets 32"},
 	}
 	for _, test := range tests {
 		for _, format := range formats {
@@ -138,9 +167,14 @@ func TestExitStatus(t *testing.T) {
 		{"no such deduction", []string{sale}, "rollback b o9", exitError,
 			[]string{"deduction_not_found", "'budgetctl cancel' makes certain"}},
 		{"no such bucket", []string{sale}, "offline b b:bucket-7", exitError, []string{"bucket_not_found", "budgetctl buckets"}},
-		{"invalid, field by field", nil, "create b --total 1 --type daily", exitError,
+		{"invalid, field by field", nil, "create b --total 1 --every day", exitError,
 			[]string{"budgetctl create: invalid: the definition has faults\n",
-				"\n  type: is not available\n", "\n  end_at: must be after start_at\n"}},
+				"\n  type_rule: is compressed\n", "\n  end_at: must be given\n"}},
+		{"period exhausted", []string{"create d --total 100 --every hour --quantity 10"}, "deduct d 11 --request-id o1", exitRefused,
+			[]string{"budgetctl deduct: period_exhausted: this period has less left\n", "\n  available: 10\n",
+				"\n  retry after: 1h30m0s\n", "come again when the next period has begun; 'budgetctl get' shows"}},
+		{"daily budget exhausted", []string{"create d --total 100 --every hour --quantity 10"}, "deduct d 101 --request-id o1",
+			exitRefused, []string{"budget_exhausted", "available: 10", "budgetctl append"}},
 		{"usage", nil, "deduct b 0", exitUsage, []string{`amount "0"`, "Run 'budgetctl deduct --help'"}},
 		{"exhausted", []string{sale}, "deduct b 101 --request-id o1", exitRefused,
 			[]string{"budget_exhausted", "available: 100", "budgetctl append"}},
@@ -358,6 +392,31 @@ func TestUsage(t *testing.T) {
 		{"create b --total 5 --type promo --sharding 1.5", `--sharding "1.5"`},
 		{"create b --total 5 --type promo --end tomorrow", `--end "tomorrow": must be a time with zone`},
 		{"create b --total 5 --type promo --start 2026-01-01T00:00:00", `--start "2026-01-01T00:00:00"`},
+		{"create b --total 5 --type daily", "--type daily needs a rule: --every, --window or --rule free"},
+		{"create b --total 5 --type promo --every day", "--type promo has no rule"},
+		{"create b --every day", "--total and --type are required"},
+		{"create b --total 5 --every year", `--every "year": must be one of hour, day, week, month`},
+		{"create b --total 5 --every=", `--every "": must be one of`},
+		{"create b --total 5 --rule calendar", `--rule "calendar": must be one of free`},
+		{"create b --total 5 --every day --rule free", "--every and --rule do not go together"},
+		{"create b --total 5 --every day --window 00:00-06:00=1 --rule free", "--every and --window and --rule do not go together"},
+		{"create b --total 5 --rule free --quantity 5", "--quantity goes with --every only"},
+		{"create b --total 5 --window 00:00-06:00=1 --quantity 5", "--quantity goes with --every only"},
+		{"create b --total 5 --type promo --quantity 5", "--quantity goes with --every only"},
+		{"create b --total 5 --every day --quantity 0", `amount "0"`},
+		{"create b --total 5 --every day --quantity=", `amount ""`},
+		{"create b --total 5 --every day --unused total", `--unused "total": must be one of spread, next, forfeit`},
+		{"create b --total 5 --rule free --unused next", "--unused goes with --every or --window"},
+		{"create b --total 5 --type promo --unused next", "--unused goes with --every or --window"},
+		{"create b --total 5 --every day --late-refund spread", `--late-refund "spread": must be one of total, next, forfeit`},
+		{"create b --total 5 --window 00:00-06:00", `--window "00:00-06:00": must be FROM-TO=QUANTITY`},
+		{"create b --total 5 --window 00:00=5", `--window "00:00=5": must be FROM-TO=QUANTITY`},
+		{"create b --total 5 --window -06:00=5", `--window "-06:00=5": must be FROM-TO=QUANTITY`},
+		{"create b --total 5 --window=", `--window "": must be FROM-TO=QUANTITY`},
+		{"create b --total 5 --window 00:00-06:00=1e3", "the quantity must be a whole number from 1"},
+		{"set b --unused next", "--unused goes with --every or --window"},
+		{"set b --every day --window 00:00-06:00=5", "--every and --window do not go together"},
+		{"set b --late-refund=", `--late-refund ""`},
 		{"list --status gone", `--status "gone"`},
 		{"list b", `"b" is one argument too many`},
 		{"set b", "nothing to change"},
@@ -372,6 +431,14 @@ func TestUsage(t *testing.T) {
 		{"deduct b 1 --dimension user", "must be formatted as key=value"},
 		{"deduct b 1 --reference " + strings.Repeat("x", 257), "--reference"},
 		{"rollback b o1 --amount 0", `amount "0"`},
+		{"rollback b --group g --amount 1", "--amount cannot stand beside --group"},
+		{"rollback b --group=", "--group"},
+		{"confirm b", "REQUEST_ID is missing"},
+		{"confirm b o1 --group g", "one argument too many"},
+		{"confirm --group g", "BUDGET is missing"},
+		{"confirm b o1 --amount 0", `amount "0"`},
+		{"extend b o1", "--hold is missing"},
+		{"deduct b 1 --group g", "--group needs --hold"},
 		{"rollback b o1 --rollback-id=", "is missing"},
 		{"offline b " + strings.Repeat("x", 257), "bucket key"},
 	}
@@ -574,5 +641,23 @@ func TestGrouped(t *testing.T) {
 		if got := grouped(n); got != want {
 			t.Errorf("grouped(%d) = %q, want %q", n, got, want)
 		}
+	}
+}
+
+// TestRecycleRuns: a recycle that takes longer than one call is waited for, with progress where it is asked
+// for; one that goes on already is refused.
+func TestRecycleRuns(t *testing.T) {
+	server := newFake(t)
+	must1(t, server.URL, "create b --total 100 --type promo")
+	r := must1(t, server.URL, "recycle b --progress always -o json")
+	if !strings.Contains(r.stdout, `"status": "done"`) || !strings.Contains(r.stderr, "100 % (4 of 4)") {
+		t.Errorf("stdout %s\nstderr %s", r.stdout, r.stderr)
+	}
+	r = command(t, server.URL, "recycle b")
+	if r.status != exitRefused || !strings.Contains(r.stderr, "recycle_running") || r.stdout != "" {
+		t.Errorf("a second one: status %d, stderr %s", r.status, r.stderr)
+	}
+	if r = command(t, server.URL, "recycle b --progress sometimes"); r.status != exitUsage {
+		t.Errorf("a wrong --progress: status %d", r.status)
 	}
 }

@@ -87,8 +87,11 @@ func (a *app) rootCommand() *cobra.Command {
 	root.AddCommand(
 		a.createCommand(), a.getCommand(), a.listCommand(), a.setCommand(), a.pauseCommand(),
 		a.resumeCommand(), a.appendCommand(), a.shrinkCommand(), a.deductCommand(),
-		a.rollbackCommand(), a.cancelCommand(), a.bucketsCommand(), a.offlineCommand(),
-		a.onlineCommand(), a.applyCommand(), a.auditCommand(), a.instancesCommand(),
+		a.confirmCommand(), a.extendCommand(), a.rollbackCommand(), a.cancelCommand(), a.checkCommand(), a.usageCommand(),
+		a.bucketsCommand(), a.offlineCommand(),
+		a.onlineCommand(), a.applyCommand(), a.recycleCommand(), a.auditCommand(), a.ledgerCommand(),
+		a.seriesCommand(), a.watchCommand(), a.instancesCommand(),
+		a.quarantineCommand(), a.releaseCommand(),
 		a.replayCommand(), a.versionCommand(),
 	)
 	return root

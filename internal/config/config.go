@@ -6,19 +6,26 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"net"
 	"os"
 	"time"
 )
 
 // Config is everything that can be configured. See config.yaml for units, defaults and ranges.
 type Config struct {
-	Listen     string
-	Database   Database
-	Instances  []Instance
-	Strict     bool
+	Listen    string
+	Database  Database
+	Instances []Instance
+	Strict    bool
+	// DownAfter is how long no node may have reached a lane before its units are sold elsewhere.
+	DownAfter  time.Duration
 	Deduct     Deduct
+	StoreMode  StoreMode
 	Background Background
+	Recycle    Recycle
+	Audit      Audit
+	Metrics    Metrics
+	Ledger     Ledger
+	Series     Series
 	Cache      Cache
 	HTTP       HTTP
 	Stop       Stop
@@ -43,9 +50,13 @@ const (
 type Instance struct {
 	// Driver is SQL or Redis.
 	Name, Driver string
-	Lanes        int
-	Addrs        []string
-	Topology     string
+	// Lanes is final: 0 has become what the topology needs.
+	Lanes int
+	// Addrs are the Redis, the sentinels or some servers of the cluster, as Topology says.
+	Addrs    []string
+	Topology string
+	// MasterName is the sentinels' name of the group. SentinelPassword is final, as Password.
+	MasterName, SentinelUsername, SentinelPassword, SentinelPasswordFile string
 	// Password is final: PasswordFile has been read into it.
 	Username, Password, PasswordFile string
 	DB, Connections                  int
@@ -59,6 +70,16 @@ const (
 	Redis = "redis"
 )
 
+// The topologies of Redis instances.
+const (
+	Standalone = "standalone"
+	Sentinel   = "sentinel"
+	Cluster    = "cluster"
+)
+
+// clusterLanes is the number of lanes of a cluster that is not given one; everything else has one.
+const clusterLanes = 16
+
 // TLS says how connections to an instance are encrypted.
 type TLS struct {
 	Enabled                               bool
@@ -71,8 +92,36 @@ type Deduct struct {
 	Committers, Queue, BatchSize int
 }
 
+// StoreMode bounds what budgets in store mode risk.
+type StoreMode struct {
+	WindowUnits              int
+	WindowTime               time.Duration
+	RecordWindow, ReportWait time.Duration
+}
+
 // Background says how often things run by themselves.
 type Background struct{ Refresh, Chores, Clock time.Duration }
+
+// Audit says how often and how fast the books are checked in the background.
+type Audit struct {
+	Interval time.Duration
+	// Rows is how many rows of the ledger a second are counted anew.
+	Rows int
+}
+
+// Metrics bounds what /metrics shows.
+type Metrics struct{ Budgets int }
+
+// Ledger says how long entries stay in the feed, and where they go.
+type Ledger struct {
+	// Keep 0: for ever.
+	Keep time.Duration
+	// ArchiveDir "": entries are only dropped from the feed.
+	ArchiveDir string
+}
+
+// Series says how long samples of the budgets' figures are kept; 0: none are taken.
+type Series struct{ Keep time.Duration }
 
 // Cache bounds what a node remembers.
 type Cache struct{ Budgets, RequestIDs int }
@@ -96,20 +145,14 @@ type Log struct {
 	JSON bool
 }
 
-// Client returns the settings of encrypted connections to addr, nil when they are not encrypted.
-// Errors: a file that cannot be read or holds no certificate.
-func (t TLS) Client(addr string) (*tls.Config, error) {
+// Client returns the settings of encrypted connections, nil when they are not encrypted. Without a
+// ServerName whoever connects takes the host that it connects to. Errors: a file that cannot be read or
+// holds no certificate.
+func (t TLS) Client() (*tls.Config, error) {
 	if !t.Enabled {
 		return nil, nil
 	}
 	out := &tls.Config{MinVersion: tls.VersionTLS12, ServerName: t.ServerName}
-	if out.ServerName == "" {
-		host, _, err := net.SplitHostPort(addr)
-		if err != nil {
-			return nil, err
-		}
-		out.ServerName = host
-	}
 	if t.CAFile != "" {
 		text, err := os.ReadFile(t.CAFile)
 		if err != nil {

@@ -53,8 +53,14 @@ func TestDefaults(t *testing.T) {
 		Database: Database{Driver: SQLite, DSN: "./data/budgetd.db", ConnectTimeout: 30 * time.Second},
 		Instances: []Instance{{Name: "embedded", Driver: SQL, Lanes: 1, Topology: "standalone", Connections: 16,
 			DialTimeout: time.Second, Timeout: time.Second}},
+		DownAfter:  5 * time.Second,
 		Deduct:     Deduct{2 * time.Second, 5 * time.Second, 4, 20_000, 512},
+		StoreMode:  StoreMode{1_000_000, 5 * time.Second, 10 * time.Minute, 5 * time.Second},
 		Background: Background{300 * time.Millisecond, time.Second, time.Minute},
+		Recycle:    Recycle{Timezone: "UTC", StrandedShare: 0.2},
+		Audit:      Audit{500 * time.Millisecond, 20_000},
+		Metrics:    Metrics{100},
+		Series:     Series{192 * time.Hour},
 		Cache:      Cache{10_000, 100_000},
 		HTTP: HTTP{MaxBodyBytes: 1 << 20, MaxBatchBytes: 4 << 20, MaxBatchItems: 1000, BatchConcurrency: 1000,
 			MaxHeaderBytes: 64 << 10, MaxHeaders: 100, MaxInFlight: 10_000, HeaderTimeout: 5 * time.Second,
@@ -119,7 +125,15 @@ func TestFaults(t *testing.T) {
 		{"capitals", "Listen: 127.0.0.1:1", "", "Listen", "small letters"},
 		{"capitals inside", redis("Addrs: [a:1], addrs: [a:1]"), "", "Addrs", "small letters"},
 		{"not yet", "auth: {token: x}", "", "auth.token", "not available in this version"},
-		{"not yet either", "recycle: {schedule: '@daily'}", "", "recycle.schedule", "not available in this version"},
+		{"schedule", "recycle: {schedule: '0 4 * *'}", "", "recycle.schedule", "five fields"},
+		{"schedule that never comes", "recycle: {schedule: '0 4 30 2 *'}", "", "recycle.schedule", "five fields"},
+		{"schedule with a word", "recycle: {schedule: 'at four in the morning'}", "", "recycle.schedule", "five fields"},
+		{"schedule by name", "recycle: {schedule: '@daily'}", "", "recycle.schedule", "five fields"},
+		{"time zone", "recycle: {timezone: Europe/Nowhere}", "", "recycle.timezone", "time zone"},
+		{"time zone of the machine", "recycle: {timezone: Local}", "", "recycle.timezone", "time zone"},
+		{"share", "recycle: {stranded_share: 1.5}", "", "recycle.stranded_share", "0 to 1"},
+		{"share in per cent", "recycle: {stranded_share: 20%}", "", "recycle.stranded_share", "0 to 1"},
+		{"share that is none", "", "BUDGETD_RECYCLE_STRANDED_SHARE=NaN", "BUDGETD_RECYCLE_STRANDED_SHARE", "0 to 1"},
 		{"section as a value", "database: sqlite", "", "database", "must be a section"},
 		{"too deep", "listen: {host: x}", "", "listen", "must be host:port"},
 		{"address", "listen: nowhere", "", "listen", `"nowhere" must be host:port`},
@@ -129,6 +143,8 @@ func TestFaults(t *testing.T) {
 		{"driver", "database: {driver: oracle}", "", "database.driver", `"oracle" must be sqlite or mysql`},
 		{"empty dsn", "database: {dsn: ''}", "", "database.dsn", "not empty"},
 		{"dsn of another driver", "database: {driver: mysql}", "", "database.dsn", "for mysql"},
+		{"archive without keep", "ledger: {archive_dir: /tmp}", "", "ledger.archive_dir", "while ledger.keep is 0s"},
+		{"keep", "ledger: {keep: -1h}", "", "ledger.keep", "0s to 87600h"},
 		{"dsn file", "database: {dsn_file: /nowhere}", "", "database.dsn_file", "can be read"},
 		{"duration without unit", "deduct: {deadline: 2}", "", "deduct.deadline", "10ms to 1m"},
 		{"duration too short", "deduct: {deadline: 1ms}", "", "deduct.deadline", "10ms to 1m"},
@@ -162,9 +178,23 @@ func TestFaults(t *testing.T) {
 		{"addrs as a text", redis("addrs: a:1"), "", "instances[0].addrs", "a list of host:port"},
 		{"addrs without port", redis("addrs: [a]"), "", "instances[0].addrs", "a list of host:port"},
 		{"addrs as numbers", redis("addrs: [6379]"), "", "instances[0].addrs", "a list of host:port"},
-		{"sentinel", redis("addrs: [a:1], topology: sentinel"), "", "instances[0].topology", "not available in this version"},
-		{"cluster", redis("addrs: [a:1], topology: cluster"), "", "instances[0].topology", "not available in this version"},
-		{"lanes", redis("addrs: [a:1], lanes: 0"), "", "instances[0].lanes", "1 to 64"},
+		{"topology", redis("addrs: [a:1], topology: ring"), "", "instances[0].topology", "standalone, sentinel or cluster"},
+		{"sentinel without addrs", redis("topology: sentinel, master_name: m"), "", "instances[0].addrs", "of the sentinels"},
+		{"sentinel without a name", redis("addrs: [a:1], topology: sentinel"), "", "instances[0].master_name", "give to the group"},
+		{"a name without sentinel", redis("addrs: [a:1], master_name: m"), "", "instances[0].master_name", "without topology sentinel"},
+		{"a sentinel's user on a cluster", redis("addrs: [a:1], topology: cluster, sentinel_username: u"), "",
+			"instances[0].sentinel_username", "without topology sentinel"},
+		{"a sentinel's password without one", redis("addrs: [a:1], sentinel_password: p"), "",
+			"instances[0].sentinel_password", "without topology sentinel"},
+		{"a sentinel's password twice", redis("addrs: [a:1], topology: sentinel, master_name: m, sentinel_password: x, sentinel_password_file: y"),
+			"", "instances[0].sentinel_password_file", "beside sentinel_password"},
+		{"cluster without addrs", redis("topology: cluster"), "", "instances[0].addrs", "some servers of the cluster"},
+		{"cluster with a db", redis("addrs: [a:1], topology: cluster, db: 1"), "", "instances[0].db", "must be 0"},
+		{"a server twice", redis("addrs: [a:1, b:1, a:1], topology: cluster"), "", "instances[0].addrs", "there twice"},
+		{"sql with a topology", "instances: [{name: a, driver: sql, topology: cluster}]", "", "instances[0]", "keys for redis"},
+		{"sql with a name of sentinels", "instances: [{name: a, driver: sql, master_name: m}]", "", "instances[0]", "keys for redis"},
+		{"lanes", redis("addrs: [a:1], lanes: -1"), "", "instances[0].lanes", "0 to 64"},
+		{"too many lanes", redis("addrs: [a:1], topology: cluster, lanes: 65"), "", "instances[0].lanes", "0 to 64"},
 		{"password as a number", redis("addrs: [a:1], password: 123"), "", "instances[0].password", "must be a text"},
 		{"password twice", redis("addrs: [a:1], password: x, password_file: y"), "", "instances[0].password_file", "beside password"},
 		{"password file", redis("addrs: [a:1], password_file: /nowhere"), "", "instances[0].password_file", "can be read"},
@@ -175,7 +205,7 @@ func TestFaults(t *testing.T) {
 		{"variable of a list", "", "BUDGETD_INSTANCES_EMBEDDED_ADDRS=a:1", "BUDGETD_INSTANCES_EMBEDDED_ADDRS", "not a key"},
 		{"variable's value", "", "BUDGETD_CACHE_BUDGETS=+5", "BUDGETD_CACHE_BUDGETS", `"+5" must be an integer`},
 		{"variable's value empty", "", "BUDGETD_LISTEN=", "BUDGETD_LISTEN", `"" must be host:port`},
-		{"variable of an instance", "", "BUDGETD_INSTANCES_EMBEDDED_LANES=65", "BUDGETD_INSTANCES_EMBEDDED_LANES", "1 to 64"},
+		{"variable of an instance", "", "BUDGETD_INSTANCES_EMBEDDED_LANES=65", "BUDGETD_INSTANCES_EMBEDDED_LANES", "0 to 64"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			_, err := load(t, c.file, c.variable)
@@ -195,7 +225,7 @@ func TestAllFaultsAtOnce(t *testing.T) {
 listen: nowhere
 database: {driver: oracle, url: x}
 cache: {budgets: 0}
-instances: [{name: a, driver: redis, lanes: 0, foo: 1}, {driver: x}]
+instances: [{name: a, driver: redis, lanes: -1, foo: 1}, {driver: x}]
 auth: {}
 `, "BUDGETD_LOG_LEVEL=loud", "BUDGETD_FOO=1")
 	var faults Faults
@@ -235,6 +265,41 @@ func TestSecretsAreNotShown(t *testing.T) {
 	_, err := load(t, "database: {dsn: 4711}\ninstances: [{name: a, driver: sql, password: 4712}]")
 	if err == nil || strings.Contains(err.Error(), "471") || !strings.Contains(err.Error(), "instances[0].password") {
 		t.Error(err)
+	}
+	for _, redis := range []string{"sentinel_password: 4713", "addrs: [a:1], sentinel_password: x4714"} {
+		_, err = load(t, "instances: [{name: a, driver: redis, "+redis+"}]")
+		if err == nil || strings.Contains(err.Error(), "471") || !strings.Contains(err.Error(), "instances[0].sentinel_password") {
+			t.Error(err)
+		}
+	}
+}
+
+// TestTopologies: what each topology needs, and how many lanes it gets when nobody says.
+func TestTopologies(t *testing.T) {
+	password := write(t, "password", "from a file\n")
+	c := mustLoad(t, `
+instances:
+  - {name: s, driver: redis, topology: sentinel, addrs: [s1:26379, s2:26379], master_name: budgets,
+     sentinel_username: u, sentinel_password_file: `+password+`, password: p}
+  - {name: c, driver: redis, topology: cluster, addrs: [c1:6379, c2:6379]}
+  - {name: few, driver: redis, topology: cluster, addrs: [c3:6379], lanes: 3}
+  - {name: one, driver: redis, addrs: [r:6379], lanes: 0}
+  - {name: rows, driver: sql}
+`)
+	redis := func(i Instance) Instance {
+		i.Driver, i.Connections, i.DialTimeout, i.Timeout = Redis, 16, time.Second, time.Second
+		return i
+	}
+	want := []Instance{
+		redis(Instance{Name: "s", Lanes: 1, Topology: Sentinel, Addrs: []string{"s1:26379", "s2:26379"}, MasterName: "budgets",
+			SentinelUsername: "u", SentinelPassword: "from a file", SentinelPasswordFile: password, Password: "p"}),
+		redis(Instance{Name: "c", Lanes: 16, Topology: Cluster, Addrs: []string{"c1:6379", "c2:6379"}}),
+		redis(Instance{Name: "few", Lanes: 3, Topology: Cluster, Addrs: []string{"c3:6379"}}),
+		redis(Instance{Name: "one", Lanes: 1, Topology: Standalone, Addrs: []string{"r:6379"}}),
+		{Name: "rows", Driver: SQL, Lanes: 1, Topology: Standalone, Connections: 16, DialTimeout: time.Second, Timeout: time.Second},
+	}
+	if diff := cmp.Diff(want, c.Instances); diff != "" {
+		t.Error(diff)
 	}
 }
 

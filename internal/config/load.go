@@ -51,6 +51,9 @@ func Load(file string, environ []string) (Config, error) {
 	if len(l.faults) == 0 {
 		l.faults = append(l.faults, c.checkWhole(l.defaultDSN)...)
 	}
+	for n := range c.Instances {
+		c.Instances[n].complete()
+	}
 	if len(l.faults) > 0 {
 		return Config{}, Faults(l.faults)
 	}
@@ -233,12 +236,17 @@ func (c *Config) readSecrets() []Fault {
 	read("database.dsn_file", c.Database.DSNFile, &c.Database.DSN)
 	for n := range c.Instances {
 		i := &c.Instances[n]
-		if i.Password != "" && i.PasswordFile != "" {
-			faults = append(faults, Fault{instanceKey(n) + ".password_file", show(i.PasswordFile),
-				"must not be set beside password"})
-			continue
+		for _, p := range []struct {
+			key, file string
+			into      *string
+		}{{"password", i.PasswordFile, &i.Password}, {"sentinel_password", i.SentinelPasswordFile, &i.SentinelPassword}} {
+			key := instanceKey(n) + "." + p.key + "_file"
+			if *p.into != "" && p.file != "" {
+				faults = append(faults, Fault{key, show(p.file), "must not be set beside " + p.key})
+				continue
+			}
+			read(key, p.file, p.into)
 		}
-		read(instanceKey(n)+".password_file", i.PasswordFile, &i.Password)
 	}
 	return faults
 }

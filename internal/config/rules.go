@@ -65,13 +65,6 @@ func choice(into *string, choices ...string) rule {
 	}}
 }
 
-// choiceOrLater is a choice with one value so far.
-func choiceOrLater(into *string, now string, later ...string) rule {
-	r := choice(into, now)
-	r.want += "; " + either(later) + " is not available in this version"
-	return r
-}
-
 func either(choices []string) string {
 	last := len(choices) - 1
 	if last == 0 {

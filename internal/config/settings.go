@@ -1,6 +1,10 @@
 package config
 
-import "github.com/budgetd/budgetd/budget"
+import (
+	"slices"
+
+	"github.com/budgetd/budgetd/budget"
+)
 
 // settings are all keys outside the list of instances: what each must be, and where it goes.
 func (c *Config) settings() []setting {
@@ -14,6 +18,7 @@ func (c *Config) settings() []setting {
 		{"database.connect_timeout", duration(&c.Database.ConnectTimeout, "0s", "1h")},
 
 		{"strict", flag(&c.Strict)},
+		{"down_after", duration(&c.DownAfter, "1s", "1h")},
 
 		{"deduct.deadline", duration(&c.Deduct.Deadline, "10ms", "1m")},
 		{"deduct.step_timeout", duration(&c.Deduct.StepTimeout, "10ms", "1m")},
@@ -21,9 +26,28 @@ func (c *Config) settings() []setting {
 		{"deduct.queue", integer(&c.Deduct.Queue, 1, 1_000_000)},
 		{"deduct.batch_size", integer(&c.Deduct.BatchSize, 1, 4096)},
 
+		{"store_mode.window_units", integer(&c.StoreMode.WindowUnits, 1, int(budget.MaxAmount))},
+		{"store_mode.window_time", duration(&c.StoreMode.WindowTime, "100ms", "1h")},
+		{"store_mode.record_window", duration(&c.StoreMode.RecordWindow, "1s", "24h")},
+		{"store_mode.report_wait", duration(&c.StoreMode.ReportWait, "100ms", "1h")},
+
 		{"background.refresh", duration(&c.Background.Refresh, "10ms", "900ms")},
 		{"background.chores", duration(&c.Background.Chores, "10ms", "1m")},
 		{"background.clock", duration(&c.Background.Clock, "1s", "1h")},
+
+		{"recycle.schedule", schedule(&c.Recycle.Schedule)},
+		{"recycle.timezone", timezone(&c.Recycle.Timezone)},
+		{"recycle.stranded_share", share(&c.Recycle.StrandedShare)},
+
+		{"audit.interval", duration(&c.Audit.Interval, "100ms", "1m")},
+		{"audit.rows", integer(&c.Audit.Rows, 1, 10_000_000)},
+
+		{"metrics.budgets", integer(&c.Metrics.Budgets, 0, 10_000)},
+
+		{"ledger.keep", duration(&c.Ledger.Keep, "0s", "87600h")},
+		{"ledger.archive_dir", text(&c.Ledger.ArchiveDir)},
+
+		{"series.keep", duration(&c.Series.Keep, "0s", "744h")},
 
 		{"cache.budgets", integer(&c.Cache.Budgets, 1, 10_000_000)},
 		{"cache.request_ids", integer(&c.Cache.RequestIDs, 1, 100_000_000)},
@@ -55,9 +79,13 @@ func (i *Instance) settings() []setting {
 	return []setting{
 		{"name", name(&i.Name)},
 		{"driver", choice(&i.Driver, SQL, Redis)},
-		{"lanes", integer(&i.Lanes, 1, 64)},
+		{"lanes", integer(&i.Lanes, 0, 64)},
 		{"addrs", addresses(&i.Addrs)},
-		{"topology", choiceOrLater(&i.Topology, "standalone", "sentinel", "cluster")},
+		{"topology", choice(&i.Topology, Standalone, Sentinel, Cluster)},
+		{"master_name", text(&i.MasterName)},
+		{"sentinel_username", text(&i.SentinelUsername)},
+		{"sentinel_password", secret(text(&i.SentinelPassword))},
+		{"sentinel_password_file", text(&i.SentinelPasswordFile)},
 		{"username", text(&i.Username)},
 		{"password", secret(text(&i.Password))},
 		{"password_file", text(&i.PasswordFile)},
@@ -74,7 +102,7 @@ func (i *Instance) settings() []setting {
 }
 
 // sectionsToCome are keys of the contract that this version lacks.
-var sectionsToCome = []string{"auth", "tls", "recycle", "ledger", "limits"}
+var sectionsToCome = []string{"auth", "tls", "limits"}
 
 // checkWhole returns what does not go together. It is called when every key for itself is right.
 func (c *Config) checkWhole(defaultDSN string) []Fault {
@@ -86,6 +114,10 @@ func (c *Config) checkWhole(defaultDSN string) []Fault {
 	if c.HTTP.RequestTimeout <= c.Deduct.Deadline {
 		faults = append(faults, Fault{"http.request_timeout", c.HTTP.RequestTimeout.String(),
 			"must be longer than deduct.deadline, " + c.Deduct.Deadline.String()})
+	}
+	if c.Ledger.ArchiveDir != "" && c.Ledger.Keep == 0 {
+		faults = append(faults, Fault{"ledger.archive_dir", show(c.Ledger.ArchiveDir),
+			"must not be set while ledger.keep is 0s: nothing is archived then"})
 	}
 	if len(c.Instances) == 0 {
 		faults = append(faults, Fault{"instances", "", "must have at least one instance"})
@@ -113,19 +145,58 @@ func (c *Config) checkWhole(defaultDSN string) []Fault {
 
 // check returns what of one instance does not go together, under which key; want "" if nothing.
 func (i *Instance) check() (key string, value any, want string) {
-	switch {
-	case i.Driver == SQL:
-		if len(i.Addrs) > 0 || i.Username != "" || i.Password != "" || i.TLS.Enabled || i.DB != 0 {
+	if i.Driver == SQL {
+		if len(i.Addrs) > 0 || i.Username != "" || i.Password != "" || i.TLS.Enabled || i.DB != 0 ||
+			i.Topology != Standalone || i.sentinelKey() != "" {
 			return "", i.Name, "must not have keys for redis beside driver sql"
 		}
-	case len(i.Addrs) != 1:
+		return "", nil, ""
+	}
+	switch {
+	case i.Topology == Standalone && len(i.Addrs) != 1:
 		return ".addrs", i.Addrs, "must be one host:port"
-	default:
-		if _, err := i.TLS.Client(i.Addrs[0]); err != nil {
-			return ".tls", i.Name, err.Error()
+	case i.Topology == Sentinel && len(i.Addrs) == 0:
+		return ".addrs", i.Addrs, "must be host:port of the sentinels"
+	case i.Topology == Cluster && len(i.Addrs) == 0:
+		return ".addrs", i.Addrs, "must be host:port of some servers of the cluster"
+	case i.Topology == Cluster && i.DB != 0:
+		return ".db", i.DB, "must be 0 with topology cluster: it has no other"
+	case i.Topology == Sentinel && i.MasterName == "":
+		return ".master_name", i.MasterName, "must be the name that the sentinels give to the group"
+	case i.Topology != Sentinel && i.sentinelKey() != "":
+		return i.sentinelKey(), nil, "must not be set without topology sentinel"
+	}
+	for n, addr := range i.Addrs {
+		if slices.Contains(i.Addrs[:n], addr) {
+			return ".addrs", addr, "must not be there twice"
 		}
 	}
+	if _, err := i.TLS.Client(); err != nil {
+		return ".tls", i.Name, err.Error()
+	}
 	return "", nil, ""
+}
+
+// sentinelKey returns the first key that is set and is for sentinels only; "" for none.
+func (i *Instance) sentinelKey() string {
+	for _, k := range []struct{ key, value string }{{".master_name", i.MasterName},
+		{".sentinel_username", i.SentinelUsername}, {".sentinel_password", i.SentinelPassword}} {
+		if k.value != "" {
+			return k.key
+		}
+	}
+	return ""
+}
+
+// complete chooses what 0 leaves open.
+func (i *Instance) complete() {
+	if i.Lanes > 0 {
+		return
+	}
+	i.Lanes = 1
+	if i.Driver == Redis && i.Topology == Cluster {
+		i.Lanes = clusterLanes
+	}
 }
 
 // name is a setting that must be a name of the domain.

@@ -9,10 +9,13 @@ import (
 	"io"
 	"log/slog"
 	"net"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/budgetd/budgetd/bucket"
 	"github.com/budgetd/budgetd/budget"
+	"github.com/budgetd/budgetd/internal/archive"
 	"github.com/budgetd/budgetd/internal/config"
 	"github.com/budgetd/budgetd/internal/redisstore"
 	"github.com/budgetd/budgetd/internal/sqlstore"
@@ -25,6 +28,10 @@ type ground struct {
 	instances map[string]bucket.Instance
 	lanes     map[string]int
 	drivers   map[string]string
+	// archiver is nil where entries are not kept outside the database.
+	archiver bucket.Archiver
+	// weaknesses are the database's settings that were warned of.
+	weaknesses string
 }
 
 // open opens the database, waiting for it a bounded time, and makes the instances; it does not
@@ -33,7 +40,15 @@ func open(ctx context.Context, c config.Config, log *slog.Logger) (*ground, erro
 	g := &ground{instances: map[string]bucket.Instance{},
 		lanes: map[string]int{}, drivers: map[string]string{}}
 	var err error
+	if c.Ledger.ArchiveDir != "" {
+		if g.archiver, err = archive.Open(c.Ledger.ArchiveDir); err != nil {
+			return g, fmt.Errorf("ledger.archive_dir: %w", err)
+		}
+	}
 	if g.db, err = openDatabase(ctx, c.Database, log); err != nil {
+		return g, fmt.Errorf("database: %w", err)
+	}
+	if g.weaknesses, err = g.checkDatabase(ctx, "", c.Strict, log); err != nil {
 		return g, fmt.Errorf("database: %w", err)
 	}
 	for _, i := range c.Instances {
@@ -42,14 +57,16 @@ func open(ctx context.Context, c config.Config, log *slog.Logger) (*ground, erro
 			g.instances[i.Name] = g.db.Rows(i.Name, i.Lanes)
 			continue
 		}
-		store, err := newRedis(i, g.db.InstallationID())
+		store, err := newRedis(i, g.db.InstallationID(), c.StoreMode.RecordWindow)
 		if err != nil {
 			return g, err
 		}
 		g.stores = append(g.stores, store)
 		g.instances[i.Name] = store
-		if err := checkSettings(ctx, i.Name, store, c.Strict, log); err != nil {
-			return g, err
+		if c.Strict {
+			if err := checkStore(ctx, i, store, log); err != nil {
+				return g, err
+			}
 		}
 	}
 	return g, nil
@@ -87,62 +104,107 @@ func unreachable(err error) bool {
 		errors.Is(err, io.ErrUnexpectedEOF) || budget.Is(err, budget.Unavailable)
 }
 
-func newRedis(i config.Instance, installation string) (*redisstore.Store, error) {
-	encrypted, err := i.TLS.Client(i.Addrs[0])
+func newRedis(i config.Instance, installation string, recordWindow time.Duration) (*redisstore.Store, error) {
+	encrypted, err := i.TLS.Client()
 	if err != nil {
 		return nil, fmt.Errorf("instance %s: %w", i.Name, err)
 	}
-	store, err := redisstore.New(redisstore.Config{
-		Name: i.Name, Addr: i.Addrs[0], Username: i.Username, Password: i.Password, DB: i.DB, TLS: encrypted,
-		Lanes: i.Lanes, InstallationID: installation, PoolSize: i.Connections,
+	c := redisstore.Config{
+		Name: i.Name, Username: i.Username, Password: i.Password, DB: i.DB, TLS: encrypted,
+		Lanes: i.Lanes, InstallationID: installation, PoolSize: i.Connections, RecordWindow: recordWindow,
 		DialTimeout: i.DialTimeout, ReadTimeout: i.Timeout, WriteTimeout: i.Timeout, PoolTimeout: i.Timeout,
-	})
+	}
+	switch i.Topology {
+	case config.Cluster:
+		c.Seeds = i.Addrs
+	case config.Sentinel:
+		c.Sentinels = redisstore.Sentinels{Addrs: i.Addrs, MasterName: i.MasterName,
+			Username: i.SentinelUsername, Password: i.SentinelPassword}
+	default:
+		c.Addr = i.Addrs[0]
+	}
+	store, err := redisstore.New(c)
 	if err != nil {
 		return nil, fmt.Errorf("instance %s: %w", i.Name, err)
 	}
 	return store, nil
 }
 
-// checkSettings warns of settings with which an instance may lose what it said was done, or refuses
-// them. An instance that cannot be reached does not keep the others from serving.
-func checkSettings(ctx context.Context, name string, store *redisstore.Store, strict bool,
-	log *slog.Logger) error {
-	warnings, err := store.Settings(ctx)
-	if err != nil {
-		log.Warn("settings of an instance not checked", "instance", name, "error", err)
-		return nil
-	}
-	var refused []error
-	for _, warning := range warnings {
-		if strict {
-			refused = append(refused, errors.New(warning))
+// checkStore refuses, under strict, an instance one of whose servers has settings that may lose what it
+// holds. The lanes check them too, at every activation, and warn otherwise. A server that cannot be
+// reached does not keep the others from serving.
+func checkStore(ctx context.Context, i config.Instance, store bucket.Inspected, log *slog.Logger) error {
+	var problems []string
+	for n := range i.Lanes {
+		condition, err := store.Condition(ctx, bucket.Lane{Instance: i.Name, Index: n})
+		if err != nil {
+			log.Warn("settings of an instance not checked yet", "instance", i.Name, "lane", n, "error", err)
 			continue
 		}
-		log.Warn("setting of an instance", "instance", name, "problem", warning)
+		for _, p := range condition.Refused() {
+			if !slices.Contains(problems, p) { // several lanes have one server
+				problems = append(problems, p)
+			}
+		}
 	}
-	if len(refused) > 0 {
-		return fmt.Errorf("strict: %w", errors.Join(refused...))
+	return strictly(problems)
+}
+
+// strictly is the error that refuses problems, nil when there are none.
+func strictly(problems []string) error {
+	if len(problems) == 0 {
+		return nil
 	}
-	return nil
+	return fmt.Errorf("strict: %s", strings.Join(problems, "; "))
+}
+
+// checkDatabase warns of settings under which the database may lose what it has committed, or refuses
+// them. It returns them as one text; known is what it returned before: nothing is said twice.
+func (g *ground) checkDatabase(ctx context.Context, known string, strict bool, log *slog.Logger) (string, error) {
+	weaknesses, err := g.db.Weaknesses(ctx)
+	if err != nil {
+		log.Warn("settings of the database not checked", "error", err)
+		return known, nil
+	}
+	if strict {
+		return "", strictly(weaknesses)
+	}
+	all := strings.Join(weaknesses, "; ")
+	if all != known {
+		for _, weakness := range weaknesses {
+			log.Warn("setting of the database", "problem", weakness)
+		}
+	}
+	return all, nil
 }
 
 // service makes the service on this ground.
 func (g *ground) service(c config.Config, log *slog.Logger, observer bucket.Observer) (
 	*bucket.Service, error) {
+	var recycleAt func(time.Time) time.Time
+	if c.Recycle.Schedule != "" {
+		recycleAt = c.Recycle.Next
+	}
 	return bucket.New(bucket.Config{
 		SQL: g.db, Instances: g.instances, Lanes: g.lanes, Clock: bucket.SystemClock{},
 		Rand: func(b []byte) { _, _ = rand.Read(b) }, // never fails
-		Log:  log, Observer: observer,
+		Log:  log, Observer: observer, Archiver: g.archiver,
 		Settings: bucket.Settings{
 			Deadline: c.Deduct.Deadline, StepTimeout: c.Deduct.StepTimeout, Committers: c.Deduct.Committers,
 			Queue: c.Deduct.Queue, BatchSize: c.Deduct.BatchSize,
-			Refresh: c.Background.Refresh, Chores: c.Background.Chores,
+			Refresh: c.Background.Refresh, Chores: c.Background.Chores, Keep: c.Ledger.Keep,
+			KeepSeries: c.Series.Keep,
+			DownAfter:  c.DownAfter, Strict: c.Strict, StrandedShare: c.Recycle.StrandedShare, RecycleAt: recycleAt,
 			CachedBudgets: c.Cache.Budgets, CachedIDs: c.Cache.RequestIDs,
+			Audit: c.Audit.Interval, AuditRows: c.Audit.Rows, ShownBudgets: c.Metrics.Budgets,
+			WindowUnits: int64(c.StoreMode.WindowUnits), WindowTime: c.StoreMode.WindowTime,
+			RecordWindow: c.StoreMode.RecordWindow, ReportWait: c.StoreMode.ReportWait,
 		},
 	})
 }
 
-// keepClock measures the database's clock every period, until the function that it returns is called.
+// keepClock measures the database's clock every period, and looks at its settings: it may have failed
+// over to a server with others. It ends when the function that it returns is called.
 func (g *ground) keepClock(ctx context.Context, period time.Duration, log *slog.Logger) (stop func()) {
 	ctx, cancel := context.WithCancel(ctx)
 	ended := make(chan struct{})
@@ -158,6 +220,9 @@ func (g *ground) keepClock(ctx context.Context, period time.Duration, log *slog.
 			}
 			if err := g.db.SyncClock(ctx); err != nil && ctx.Err() == nil {
 				log.Warn("database clock not measured, the last offset stays", "error", err)
+			}
+			if ctx.Err() == nil {
+				g.weaknesses, _ = g.checkDatabase(ctx, g.weaknesses, false, log)
 			}
 		}
 	}()

@@ -38,8 +38,13 @@ func changes(target Target) []Case {
 		{`{"end_at":"0000-01-01T00:00:00Z"}`, "end_at"},
 		{`{"end_at":"9999-01-01T00:00:00Z"}`, "end_at"}, {`{"end_at":"never"}`, "end_at"},
 		{`{"sharding_quantity":-1}`, "sharding_quantity"}, {`{"adjust_cnt":-1}`, "adjust_cnt"},
-		{`{"limits":[]}`, "limits"}, {`{"bucket_quantity":2}`, "bucket_quantity"},
-		{`{"type_rule":{}}`, "type_rule"},
+		{`{"limits":[{}]}`, "limits[0].name"},
+		{`{"limits":[` + soundLimit + `,` + soundLimit + `]}`, "limits[1].name"}, {`{"bucket_quantity":0}`, "bucket_quantity"},
+		{`{"bucket_quantity":1025}`, "bucket_quantity"},
+		{`{"type_rule":{}}`, "type_rule.kind"}, {`{"type_rule":{"kind":"daily"}}`, "type_rule.kind"},
+		{`{"type_rule":{"kind":"calendar"}}`, "type_rule.every"},
+		{`{"type_rule":{"kind":"free","quantity":1}}`, "type_rule.quantity"},
+		{`{"late_refund":""}`, "late_refund"}, {`{"late_refund":"spread"}`, "late_refund"},
 	} {
 		add(invalid(patch(p.body)), p.field)
 	}
@@ -47,7 +52,12 @@ func changes(target Target) []Case {
 		{`{"status":null}`, "status"}, {`{"status":true}`, "status"},
 		{`{"sharding_quantity":null}`, "sharding_quantity"},
 		{`{"adjust_cnt":1.0}`, "adjust_cnt"}, {`{"total_quantity":1}`, "total_quantity"},
-		{`{"name":"x"}`, "name"},
+		{`{"name":"x"}`, "name"}, {`{"type":"daily"}`, "type"}, {`{"timezone":"UTC"}`, "timezone"},
+		{`{"type_rule":null}`, "type_rule"}, {`{"type_rule":"free"}`, "type_rule"},
+		{`{"type_rule":{"kind":"free","Kind":"free"}}`, "type_rule.Kind"},
+		{`{"type_rule":{"kind":"free","kind":"free"}}`, "type_rule.kind"}, {`{"late_refund":null}`, "late_refund"},
+		{`{"limits":null}`, "limits"}, {`{"limits":{}}`, "limits"}, {`{"limits":[7]}`, "limits[0]"},
+		{`{"unlimited":true}`, "unlimited"}, {`{"routing_dimension":"user"}`, "routing_dimension"},
 		{`{"version":1}`, "version"}, {`[{"op":"replace","path":"/status","value":"paused"}]`, ""},
 	} {
 		add(malformed(patch(p.body)), p.field)
@@ -95,10 +105,19 @@ func bodies(target Target) []Case {
 		malformed(deduct("case variant", `{"request_id":"hostile","Amount":1,"amount":1}`)),
 		malformed(deduct("prototype", `{"request_id":"hostile","amount":1,"__proto__":{}}`)),
 		malformed(deduct("100,000 unknown members", `{"request_id":"h"`+manyMembers()+`}`)),
-		invalid(deduct("hold_ttl", `{"request_id":"hostile","amount":1,"hold_ttl":"15m"}`)),
+		invalid(deduct("hold_ttl", `{"request_id":"hostile","amount":1,"hold_ttl":"-15m"}`)),
+		invalid(deduct("hold of a century", `{"request_id":"hostile","amount":1,"hold_ttl":"36500d"}`)),
 		invalid(deduct("group", `{"request_id":"hostile","amount":1,"group":"g"}`)),
-		invalid(deduct("counts", `{"request_id":"hostile","amount":1,"counts":{"l":1}}`)),
-		invalid(deduct("dry_run", `{"request_id":"hostile","amount":1,"dry_run":true}`)),
+		invalid(deduct("counts -1", `{"request_id":"hostile","amount":1,"counts":{"l":-1}}`)),
+		invalid(deduct("counts too large", `{"request_id":"hostile","amount":1,"counts":{"l":9007199254740992}}`)),
+		invalid(deduct("counts name", `{"request_id":"hostile","amount":1,"counts":{"L":1}}`)),
+		invalid(deduct("counts of 100", `{"request_id":"hostile","amount":1,"counts":{`+manyCounts(100)+`}}`)),
+		malformed(deduct("counts 1.5", `{"request_id":"hostile","amount":1,"counts":{"l":1.5}}`)),
+		malformed(deduct("counts null", `{"request_id":"hostile","amount":1,"counts":{"l":null}}`)),
+		malformed(deduct("counts array", `{"request_id":"hostile","amount":1,"counts":[1]}`)),
+		malformed(deduct("counts twice", `{"request_id":"hostile","amount":1,"counts":{"l":1,"l":2}}`)),
+		malformed(deduct("dry_run text", `{"request_id":"hostile","amount":1,"dry_run":"true"}`)),
+		malformed(deduct("dry_run null", `{"request_id":"hostile","amount":1,"dry_run":null}`)),
 		tooLarge(deduct("larger than allowed", `{"request_id":"hostile","amount":1,"reference":"`+strings.Repeat("x", int(target.BodyBytes))+`"}`)),
 		tooLarge(deduct("blank and larger than allowed", strings.Repeat(" ", int(target.BodyBytes)+1))),
 		tooLarge(Case{Name: "chunked and larger than allowed", Raw: "POST /v1/budgets/" + target.Budget +
@@ -191,6 +210,14 @@ func batches(target Target) []Case {
 		with(invalid(item("without budget", `{"request_id":"hostile","amount":1}`)), "budget"),
 		with(invalid(item("without id", `{"budget":"`+target.Budget+`","amount":1}`)), "request_id"),
 		with(malformed(item("unknown member", ours+`,"amount":1,"force":1}`)), "force"),
-		with(invalid(item("hold", ours+`,"amount":1,"hold_ttl":"15m"}`)), "hold_ttl"),
+		with(invalid(item("hold", ours+`,"amount":1,"hold_ttl":"15 m"}`)), "hold_ttl"),
 	)
+}
+
+func manyCounts(n int) string {
+	counts := make([]string, n)
+	for i := range counts {
+		counts[i] = fmt.Sprintf(`"l%d":1`, i)
+	}
+	return strings.Join(counts, ",")
 }

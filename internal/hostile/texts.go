@@ -173,18 +173,14 @@ func definitions(Target) []Case {
 	for _, member := range []string{"name", "unit", "type", "total_quantity"} {
 		add(invalid(definition("without "+member, "", member)), member)
 	}
-	return append(cases, notYet()...)
+	return append(append(append(cases, rules()...), limits()...), notYet()...)
 }
 
 // notYet are members of the contract that this version refuses by name. Remove them as they come.
 func notYet() []Case {
 	var cases []Case
 	for _, w := range []struct{ members, field string }{
-		{`"type":"daily"`, "type"}, {`"durability":"store"`, "durability"},
-		{`"unlimited":true`, "unlimited"},
-		{`"type_rule":{"kind":"free"}`, "type_rule"},
-		{`"routing_dimension":"user"`, "routing_dimension"},
-		{`"late_refund":"next"`, "late_refund"}, {`"limits":[{"name":"l"}]`, "limits"},
+		{`"durability":"memory"`, "durability"},
 	} {
 		c := invalid(definition("not yet "+w.members, w.members))
 		c.Field = w.field
@@ -257,7 +253,9 @@ func queries(target Target) []Case {
 		{ours + "?x=1", "x"}, {ours + "?Tenant=default", "Tenant"},
 		{ours + "?tenant=default&tenant=default", "tenant"},
 		{"/v1/budgets?page_size=1&page_size=2", "page_size"}, {"/v1/budgets?pagesize=1", "pagesize"},
-		{ours + "/audit?deep=1", "deep"},
+		{ours + "/audit?deep=1", "deep"}, {ours + "/ledger?cursor=x", "cursor"},
+		{ours + "/ledger?after=a&after=b", "after"},
+		{ours + "/series?since=1h", "since"}, {ours + "/series?step=1m&step=2m", "step"},
 		{ours + "/deductions?request_id=a&request_id=b", "request_id"},
 		{"/v1/instances?name=x", "name"},
 		{ours + "?tenant=%zz", ""}, {ours + "?tenant=a;b=c", ""}, {ours + "?%", ""},
@@ -269,6 +267,13 @@ func queries(target Target) []Case {
 		{ours + "?tenant=" + url.QueryEscape("' OR 1=1 --"), "tenant"},
 		{ours + "?tenant=%00", "tenant"}, {ours + "?tenant=*", "tenant"},
 		{ours + "?tenant=" + strings.Repeat("a", 64), "tenant"},
+		{ours + "/ledger?limit=0", "limit"}, {ours + "/ledger?limit=1001", "limit"},
+		{ours + "/ledger?wait=5", "wait"}, {ours + "/ledger?wait=31s", "wait"},
+		{ours + "/ledger?wait=-1s", "wait"}, {ours + "/ledger?limit=", "limit"},
+		{ours + "/series?from=yesterday", "from"}, {ours + "/series?to=", "to"},
+		{ours + "/series?from=2026-05-01T12:00:00", "from"}, {ours + "/series?from=1746100800", "from"},
+		{ours + "/series?to=10000-01-01T00:00:00Z", "to"}, {ours + "/series?from=2026-05-01T12:00:00+08:00", "from"},
+		{ours + "/series?step=5", "step"}, {ours + "/series?step=-1m", "step"}, {ours + "/series?step=", "step"},
 		{"/v1/budgets?page_size=0", "page_size"}, {"/v1/budgets?page_size=-1", "page_size"},
 		{"/v1/budgets?page_size=1001", "page_size"},
 		{"/v1/budgets?page_size=1e2", "page_size"}, {"/v1/budgets?page_size=", "page_size"},

@@ -18,8 +18,15 @@ import (
 type Service interface {
 	Budgets
 	Deductions
+	Holds
+	Checks
+	Usages
 	Buckets
+	Recycles
 	Audits
+	Feeds
+	Quarantines
+	Series
 	Stores
 }
 
@@ -64,13 +71,15 @@ type API struct {
 	methods  []string
 
 	leaving  atomic.Bool
+	left     chan struct{} // closed once leaving
 	inFlight atomic.Int64
 }
 
 // New makes an API. It calls nothing.
 func New(c Config) *API {
 	a := &API{service: c.Service, drivers: c.Drivers, limits: c.Limits, log: c.Log,
-		observer: c.Observer, newID: c.NewID, now: c.Now, mux: http.NewServeMux()}
+		observer: c.Observer, newID: c.NewID, now: c.Now, mux: http.NewServeMux(),
+		left: make(chan struct{})}
 	if a.log == nil {
 		a.log = slog.New(slog.DiscardHandler)
 	}
@@ -88,8 +97,12 @@ func New(c Config) *API {
 }
 
 // Leave makes /readyz fail from now on, so that balancers send nothing new; everything else is
-// still answered.
-func (a *API) Leave() { a.leaving.Store(true) }
+// still answered, what waits for news at once.
+func (a *API) Leave() {
+	if a.leaving.CompareAndSwap(false, true) {
+		close(a.left)
+	}
+}
 
 // ServeHTTP answers one request.
 func (a *API) ServeHTTP(w http.ResponseWriter, r *http.Request) {

@@ -25,11 +25,13 @@ func (a *API) audit(c *call) (answer, error) {
 	return answer{body: auditOf(&report)}, err
 }
 
-// auditReport is the answer to an audit. Quantities are minor units.
+// auditReport is the answer to an audit. Quantities are minor units. Undistributed is F + U, of which
+// NotFunded is F, so that the total is the sum of the others as in every view.
 type auditReport struct {
 	OK            bool                 `json:"ok"`
 	Total         int64                `json:"total"`
 	Undistributed int64                `json:"undistributed"`
+	NotFunded     int64                `json:"not_funded"`
 	InTransit     int64                `json:"in_transit"`
 	Remaining     int64                `json:"remaining"`
 	Held          int64                `json:"held"`
@@ -45,7 +47,8 @@ type auditReport struct {
 func auditOf(r *bucket.AuditReport) auditReport {
 	f := &r.Figures
 	return auditReport{
-		OK: r.OK, Total: f.Total, Undistributed: f.Undistributed, InTransit: f.InTransit(),
+		OK: r.OK, Total: f.Total, Undistributed: f.Unfunded + f.Undistributed,
+		NotFunded: f.Unfunded, InTransit: f.InTransit(),
 		Remaining: f.Remaining, Held: f.Held, Used: f.Used, Quarantined: f.Quarantined,
 		Forfeited: f.Forfeited, AtRisk: r.AtRisk, Discrepancies: r.Discrepancies, Unchecked: r.Unchecked,
 	}

@@ -74,7 +74,9 @@ func (a *API) batchItem(ctx context.Context, tenant string, item *batchItem) (re
 			err = &budget.Error{Code: budget.Internal, Op: "deduct",
 				Err: fmt.Errorf("panic: %v\n%s", why, debug.Stack())}
 		}
-		a.observeDeduction(got, err)
+		if !item.dryRun {
+			a.observeDeduction(got, err)
+		}
 		if err != nil {
 			e := settle(err, "deduct", true)
 			a.logError(ctx, "deduct", e)
@@ -83,6 +85,13 @@ func (a *API) batchItem(ctx context.Context, tenant string, item *batchItem) (re
 	}()
 	if err == nil {
 		item.request.Budget, err = refOf("deduct", tenant, item.budget)
+	}
+	if err == nil && item.dryRun {
+		foreseen, err := a.dryRun(ctx, item.request)
+		if err != nil {
+			return problemOf(settle(err, "deduct", false))
+		}
+		return foreseen.body
 	}
 	if err == nil {
 		got, err = a.service.Deduct(ctx, item.request)

@@ -7,11 +7,12 @@ import (
 	"strconv"
 	"strings"
 	"time"
-	_ "time/tzdata" // the same zones on every machine
 
+	"github.com/budgetd/budgetd/allocation"
 	"github.com/budgetd/budgetd/bucket"
 	"github.com/budgetd/budgetd/budget"
 	"github.com/budgetd/budgetd/internal/httpapi/strictjson"
+	"github.com/budgetd/budgetd/limit"
 )
 
 // Budgets are the service's verbs on budgets. Errors are *budget.Error.
@@ -208,14 +209,19 @@ func (d *definition) Member(r *strictjson.Reader, name string) bool {
 	case "end_at":
 		r.Time(name, &d.EndAt)
 	case "timezone":
-		var zone string
-		r.Text(name, &zone, checkZone)
+		r.Text(name, &d.Timezone, checkZone)
+	case "type_rule":
+		d.Rule = readRule(r, name)
+	case "late_refund":
+		r.Text(name, (*string)(&d.LateRefund), notEmpty)
 	case "limits":
-		r.Nothing(name)
+		if list := readLimits(r, name); len(list) > 0 {
+			d.Limits = &budget.Limits{List: list}
+		}
 	case "unlimited":
-		r.Never(name)
-	case "type_rule", "routing_dimension", "late_refund":
-		r.Unavailable(name)
+		r.Bool(name, &d.Unlimited)
+	case "routing_dimension":
+		r.Text(name, &d.RoutingDimension, budget.CheckKey)
 	default:
 		return false
 	}
@@ -228,9 +234,18 @@ const maxAdjustCnt = 1_000_000_000
 // Check fills in what may be left out and judges the whole, except the number of buckets, which the
 // service chooses when it is left out.
 func (d *definition) Check(r *strictjson.Reader) {
-	r.Require("name", "unit", "type")
-	if !r.Seen("unlimited") {
-		r.Require("total_quantity")
+	r.Require("name", "unit")
+	switch {
+	case !d.Unlimited:
+		r.Require("type", "total_quantity")
+	case r.Seen("total_quantity"):
+		r.Invalid("total_quantity", "does not go together with unlimited: leave it out")
+	}
+	if d.Unlimited {
+		d.TotalQuantity = budget.MaxAmount
+		if !r.Seen("type") {
+			d.Type = budget.Promo
+		}
 	}
 	if !r.Seen("tenant") {
 		d.Tenant = budget.DefaultTenant
@@ -242,30 +257,12 @@ func (d *definition) Check(r *strictjson.Reader) {
 	if !r.Seen("bucket_quantity") {
 		whole.BucketQuantity = 1
 	}
-	if !r.Seen("total_quantity") {
+	if whole.TotalQuantity == 0 && !r.Seen("total_quantity") {
 		whole.TotalQuantity = 1
 	}
-	r.Merge(whole.Check())
-}
-
-// checkZone returns what is wrong with the name of a time zone, "" if nothing. No rule of this
-// version depends on it; a name that a later one could not use is refused from the start.
-func checkZone(name string) string {
-	const why = `must be an IANA time zone, such as "UTC" or "Asia/Shanghai"`
-	if name == "" || name == "Local" || len(name) > 64 || strings.HasPrefix(name, "/") {
-		return why
-	}
-	for i := range len(name) {
-		c := name[i]
-		letter := c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9'
-		if !letter && !strings.ContainsRune("/_+-", rune(c)) {
-			return why
-		}
-	}
-	if _, err := time.LoadLocation(name); err != nil {
-		return why
-	}
-	return ""
+	whole.Rule = judged(r, whole.Rule)
+	mergeBelow(r, limit.CheckDefinition(whole))
+	mergeBelow(r, allocation.CheckDefinition(whole))
 }
 
 // change is the body of a PATCH.
@@ -293,8 +290,17 @@ func (d *change) Member(r *strictjson.Reader, name string) bool {
 	case "adjust_cnt":
 		d.AdjustCnt = new(int)
 		r.Int(name, d.AdjustCnt, 0, maxAdjustCnt)
-	case "limits", "type_rule", "bucket_quantity":
-		r.Unavailable(name)
+	case "bucket_quantity":
+		d.BucketQuantity = new(int)
+		r.Int(name, d.BucketQuantity, 1, budget.MaxBuckets)
+	case "type_rule":
+		d.Rule = readRule(r, name)
+	case "late_refund":
+		d.LateRefund = new(budget.Where)
+		r.Text(name, (*string)(d.LateRefund), checkLateRefund)
+	case "limits":
+		list := readLimits(r, name)
+		d.Limits = &list
 	default:
 		return false
 	}
@@ -304,6 +310,12 @@ func (d *change) Member(r *strictjson.Reader, name string) bool {
 func (d *change) Check(r *strictjson.Reader) {
 	if d.EndAt != nil {
 		r.Merge(budget.CheckSpan(time.Time{}, *d.EndAt))
+	}
+	if d.Rule != nil {
+		r.Merge(allocation.CheckRule(*judged(r, d.Rule)))
+	}
+	if d.Limits != nil {
+		mergeBelow(r, limit.CheckDefinition(budget.Definition{Limits: &budget.Limits{List: *d.Limits}}))
 	}
 	if r.None() {
 		r.Invalid("", "names nothing to change")

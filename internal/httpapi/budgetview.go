@@ -1,46 +1,68 @@
 package httpapi
 
 import (
+	"cmp"
 	"time"
 
+	"github.com/budgetd/budgetd/allocation"
 	"github.com/budgetd/budgetd/bucket"
 	"github.com/budgetd/budgetd/budget"
+	"github.com/go-json-experiment/json/jsontext"
 )
 
 // budgetView is a budget as answered: definition and live view. Quantities are minor units; members
 // that do not apply are left out.
 type budgetView struct {
-	ID               int64             `json:"id"`
-	Tenant           string            `json:"tenant"`
-	Name             string            `json:"name"`
-	GLCode           string            `json:"gl_code,omitzero"`
-	Unit             budget.Unit       `json:"unit"`
-	Durability       budget.Durability `json:"durability"`
-	Type             budget.Type       `json:"type"`
-	BucketQuantity   int               `json:"bucket_quantity"`
-	ShardingQuantity int64             `json:"sharding_quantity,omitzero"`
-	AdjustCnt        int               `json:"adjust_cnt,omitzero"`
-	StartAt          time.Time         `json:"start_at,omitzero"`
-	EndAt            time.Time         `json:"end_at,omitzero"`
-	CreatedAt        time.Time         `json:"created_at,omitzero"`
-	UpdatedAt        time.Time         `json:"updated_at,omitzero"`
-	Status           budget.Status     `json:"status"`
-	Version          int64             `json:"version"`
+	ID         int64             `json:"id"`
+	Tenant     string            `json:"tenant"`
+	Name       string            `json:"name"`
+	GLCode     string            `json:"gl_code,omitzero"`
+	Unit       budget.Unit       `json:"unit"`
+	Durability budget.Durability `json:"durability"`
+	Type       budget.Type       `json:"type"`
+	// TypeRule is the rule of a daily budget, nil otherwise.
+	TypeRule         jsontext.Value `json:"type_rule,omitzero"`
+	Timezone         string         `json:"timezone,omitzero"`
+	LateRefund       budget.Where   `json:"late_refund,omitzero"`
+	BucketQuantity   int            `json:"bucket_quantity"`
+	ShardingQuantity int64          `json:"sharding_quantity,omitzero"`
+	AdjustCnt        int            `json:"adjust_cnt,omitzero"`
+	RoutingDimension string         `json:"routing_dimension,omitzero"`
+	// Unlimited: what is left is answered null.
+	Unlimited bool          `json:"unlimited,omitzero"`
+	StartAt   time.Time     `json:"start_at,omitzero"`
+	EndAt     time.Time     `json:"end_at,omitzero"`
+	CreatedAt time.Time     `json:"created_at,omitzero"`
+	UpdatedAt time.Time     `json:"updated_at,omitzero"`
+	Status    budget.Status `json:"status"`
+	Version   int64         `json:"version"`
 
-	TotalQuantity int64 `json:"total_quantity"`
-	OutQuantity   int64 `json:"out_quantity"`
-	Undistributed int64 `json:"undistributed"`
-	PendingShrink int64 `json:"pending_shrink,omitzero"`
-	Remaining     int64 `json:"remaining"`
-	Held          int64 `json:"held"`
-	Used          int64 `json:"used"`
-	InTransit     int64 `json:"in_transit"`
-	Quarantined   int64 `json:"quarantined"`
-	Forfeited     int64 `json:"forfeited"`
+	TotalQuantity *int64 `json:"total_quantity"`
+	OutQuantity   *int64 `json:"out_quantity"`
+	// Undistributed is F + U, what no bucket holds; NotFunded is the F of it.
+	Undistributed *int64 `json:"undistributed"`
+	NotFunded     *int64 `json:"not_funded"`
+	PendingShrink int64  `json:"pending_shrink,omitzero"`
+	Remaining     *int64 `json:"remaining"`
+	Held          int64  `json:"held"`
+	Used          int64  `json:"used"`
+	InTransit     int64  `json:"in_transit"`
+	Quarantined   int64  `json:"quarantined"`
+	Forfeited     int64  `json:"forfeited"`
 
+	Period  *period     `json:"period,omitzero"`
 	Buckets bucketCount `json:"buckets"`
-	// Limits are part of the contract; there are none in this version.
-	Limits []struct{} `json:"limits"`
+	Limits  []limitView `json:"limits"`
+}
+
+// period is the open period of a daily budget, or the next one, where none is open now: then Start is to
+// come. Total is what it got in all, Used what of that is used.
+type period struct {
+	Number int64     `json:"number"`
+	Start  time.Time `json:"start,omitzero"`
+	End    time.Time `json:"end,omitzero"`
+	Total  int64     `json:"total"`
+	Used   int64     `json:"used"`
 }
 
 type bucketCount struct {
@@ -65,18 +87,46 @@ type adjusted struct {
 
 func budgetOf(v *bucket.View) budgetView {
 	d, f := &v.Definition, &v.Figures
-	return budgetView{
+	out := budgetView{
 		ID: d.ID, Tenant: d.Tenant, Name: d.Name, GLCode: d.GLCode, Unit: d.Unit,
 		Durability: d.Durability, Type: d.Type, BucketQuantity: d.BucketQuantity,
 		ShardingQuantity: d.ShardingQuantity, AdjustCnt: d.AdjustCnt,
 		StartAt: inUTC(d.StartAt), EndAt: inUTC(d.EndAt),
 		CreatedAt: inUTC(d.CreatedAt), UpdatedAt: inUTC(d.UpdatedAt),
-		Status: v.Status, Version: d.Version,
-		TotalQuantity: f.Total, OutQuantity: f.OutQuantity(), Undistributed: f.Undistributed,
-		PendingShrink: f.PendingShrink, Remaining: f.Remaining, Held: f.Held, Used: f.Used,
+		Status: v.Status, Version: d.Version, Timezone: d.Timezone, LateRefund: d.LateRefund,
+		RoutingDimension: d.RoutingDimension, Unlimited: d.Unlimited,
+		TotalQuantity: unless(d.Unlimited, f.Total), OutQuantity: unless(d.Unlimited, f.OutQuantity()),
+		Undistributed: unless(d.Unlimited, f.Unfunded+f.Undistributed), NotFunded: unless(d.Unlimited, f.Unfunded),
+		PendingShrink: f.PendingShrink, Remaining: unless(d.Unlimited, f.Remaining), Held: f.Held, Used: f.Used,
 		InTransit: f.InTransit(), Quarantined: f.Quarantined, Forfeited: f.Forfeited,
-		Buckets: bucketCount{Online: f.Online, Offline: f.Offline}, Limits: []struct{}{},
+		Buckets: bucketCount{Online: f.Online, Offline: f.Offline}, Limits: limitsOf(d.Limits),
 	}
+	if d.Type == budget.Daily {
+		out.daily(v)
+	}
+	return out
+}
+
+// daily adds what only a daily budget has, with the defaults written out. There is no period once the last
+// one is over.
+func (b *budgetView) daily(v *bucket.View) {
+	if v.Definition.Rule != nil {
+		b.TypeRule = jsontext.Value(allocation.Canonical(*v.Definition.Rule))
+	}
+	b.Timezone = cmp.Or(b.Timezone, "UTC")
+	b.LateRefund = cmp.Or(b.LateRefund, budget.ToTotal)
+	if p := &v.Period; !p.Over {
+		b.Period = &period{Number: p.Number, Start: inUTC(p.Start), End: inUTC(p.End),
+			Total: v.Figures.PeriodUnits, Used: v.Figures.PeriodUsed}
+	}
+}
+
+// unless is a quantity that an unlimited budget has not: null.
+func unless(unlimited bool, units int64) *int64 {
+	if unlimited {
+		return nil
+	}
+	return &units
 }
 
 // inUTC keeps the zero time zero, so that it is left out.

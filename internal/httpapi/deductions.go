@@ -15,6 +15,8 @@ import (
 // happened.
 type Deductions interface {
 	Deduct(ctx context.Context, request bucket.DeductRequest) (bucket.DeductAnswer, error)
+	// DryRun answers what Deduct would be answered now, and changes nothing.
+	DryRun(ctx context.Context, request bucket.DeductRequest) (bucket.CheckAnswer, error)
 	Rollback(ctx context.Context, request bucket.RollbackRequest) (bucket.DeductionView, error)
 	Cancel(ctx context.Context, ref bucket.BudgetRef, requestID string) (bucket.DeductionView, error)
 	Deduction(ctx context.Context, ref bucket.BudgetRef, requestID string) (bucket.DeductionView, error)
@@ -27,8 +29,11 @@ func (a *API) deduct(c *call) (answer, error) {
 		err = c.read(&body)
 	}
 	var got bucket.DeductAnswer
+	body.request.Budget = ref
+	if err == nil && body.dryRun {
+		return a.dryRun(c.ctx, body.request)
+	}
 	if err == nil {
-		body.request.Budget = ref
 		got, err = a.service.Deduct(c.ctx, body.request)
 	}
 	a.observeDeduction(got, err)
@@ -53,7 +58,10 @@ func (a *API) rollback(c *call) (answer, error) {
 	if err := c.read(&body); err != nil {
 		return answer{}, err
 	}
-	view, err := a.service.Rollback(c.ctx, bucket.RollbackRequest{
+	if body.group != "" {
+		return a.rollbackGroup(c.ctx, ref, &body)
+	}
+	view, err := a.service.Rollback(c.ctx, bucket.RollbackRequest{Receipt: body.receipt,
 		Budget: ref, RequestID: body.requestID, RollbackID: body.rollbackID, Amount: body.amount,
 	})
 	return answer{body: deductionOf(&view)}, err
@@ -90,7 +98,10 @@ func (a *API) deduction(c *call) (answer, error) {
 }
 
 // deduction is the body of a deduct.
-type deduction struct{ request bucket.DeductRequest }
+type deduction struct {
+	request bucket.DeductRequest
+	dryRun  bool
+}
 
 func (d *deduction) Member(r *strictjson.Reader, name string) bool {
 	switch name {
@@ -105,21 +116,31 @@ func (d *deduction) Member(r *strictjson.Reader, name string) bool {
 	case "reference":
 		r.Text(name, &d.request.Reference, budget.CheckKey)
 	case "dry_run":
-		r.Never(name)
-	case "hold_ttl", "group", "counts":
-		r.Unavailable(name)
+		r.Bool(name, &d.dryRun)
+	case "counts":
+		readCounts(r, name, &d.request.Counts)
+	case "hold_ttl":
+		readHold(r, name, &d.request.HoldTTL)
+	case "group":
+		r.Text(name, &d.request.Group, budget.CheckRequestID)
 	default:
 		return false
 	}
 	return true
 }
 
-func (d *deduction) Check(r *strictjson.Reader) { r.Require("request_id", "amount") }
+func (d *deduction) Check(r *strictjson.Reader) {
+	r.Require("request_id", "amount")
+	if r.Seen("group") && !r.Seen("hold_ttl") {
+		r.Invalid("group", `needs "hold_ttl": it names holds that are confirmed or rolled back together`)
+	}
+}
 
 // giveBack is the body of a rollback, or of a cancel, which is always of the whole.
 type giveBack struct {
 	whole                 bool
 	requestID, rollbackID string
+	receipt, group        string
 	amount                int64
 }
 
@@ -128,9 +149,7 @@ func (d *giveBack) Member(r *strictjson.Reader, name string) bool {
 	case name == "request_id":
 		r.Text(name, &d.requestID, budget.CheckRequestID)
 	case name == "receipt":
-		// A receipt only helps to find a deduction that is not in the ledger yet; here all are.
-		var receipt string
-		r.Text(name, &receipt, budget.CheckKey)
+		r.Text(name, &d.receipt, budget.CheckKey)
 	case d.whole:
 		return false
 	case name == "rollback_id":
@@ -138,18 +157,14 @@ func (d *giveBack) Member(r *strictjson.Reader, name string) bool {
 	case name == "amount":
 		r.Amount(name, &d.amount)
 	case name == "group":
-		r.Unavailable(name)
+		r.Text(name, &d.group, budget.CheckRequestID)
 	default:
 		return false
 	}
 	return true
 }
 
-func (d *giveBack) Check(r *strictjson.Reader) {
-	if !r.Seen("group") {
-		r.Require("request_id")
-	}
-}
+func (d *giveBack) Check(r *strictjson.Reader) { (&whom{}).check(r, "amount", "rollback_id") }
 
 // accepted is the answer to a deduct. Quantities are minor units.
 type accepted struct {
@@ -158,9 +173,12 @@ type accepted struct {
 	Amount          int64        `json:"amount"`
 	State           ledger.State `json:"state"`
 	Bucket          string       `json:"bucket"`
-	Remaining       int64        `json:"remaining"`
-	BudgetRemaining int64        `json:"budget_remaining"`
-	Limits          []struct{}   `json:"limits"`
+	Remaining       *int64       `json:"remaining"`
+	BudgetRemaining *int64       `json:"budget_remaining"`
+	PeriodRemaining *int64       `json:"period_remaining,omitzero"`
+	Unlimited       bool         `json:"unlimited,omitzero"`
+	HoldUntil       time.Time    `json:"hold_until,omitzero"`
+	Limits          []limitState `json:"limits"`
 	Receipt         string       `json:"receipt"`
 	Replayed        bool         `json:"replayed"`
 }
@@ -168,8 +186,9 @@ type accepted struct {
 func acceptedOf(d *bucket.DeductAnswer) accepted {
 	return accepted{
 		RequestID: d.RequestID, Outcome: "accepted", Amount: d.Amount, State: d.State,
-		Bucket: d.Bucket, Remaining: d.Remaining, BudgetRemaining: d.BudgetRemaining,
-		Limits: []struct{}{}, Receipt: d.Receipt, Replayed: d.Replayed,
+		Bucket: d.Bucket, Remaining: unless(d.Unlimited, d.Remaining),
+		BudgetRemaining: unless(d.Unlimited, d.BudgetRemaining), PeriodRemaining: d.PeriodRemaining,
+		Unlimited: d.Unlimited, HoldUntil: inUTC(d.HoldUntil), Limits: statesOf(d.Limits), Receipt: d.Receipt, Replayed: d.Replayed,
 	}
 }
 
@@ -179,6 +198,9 @@ type deductionView struct {
 	State      ledger.State   `json:"state"`
 	Amount     int64          `json:"amount"`
 	RolledBack int64          `json:"rolled_back"`
+	Confirmed  int64          `json:"confirmed,omitzero"`
+	HoldUntil  time.Time      `json:"hold_until,omitzero"`
+	Group      string         `json:"group,omitzero"`
 	Bucket     string         `json:"bucket,omitzero"`
 	Dimensions jsontext.Value `json:"dimensions,omitzero"`
 	Reference  string         `json:"reference,omitzero"`
@@ -190,6 +212,7 @@ type deductionView struct {
 func deductionOf(d *bucket.DeductionView) deductionView {
 	v := deductionView{
 		RequestID: d.RequestID, State: d.State, Amount: d.Amount, RolledBack: d.RolledBack,
+		Confirmed: d.Confirmed, HoldUntil: inUTC(d.HoldUntil), Group: d.Group,
 		Bucket: d.Bucket, Reference: d.Reference,
 		CountedAt: inUTC(d.CountedAt), Receipt: d.Receipt, Replayed: d.Replayed,
 	}

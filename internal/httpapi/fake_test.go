@@ -2,6 +2,7 @@ package httpapi_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -16,6 +17,7 @@ import (
 	"github.com/budgetd/budgetd/budget"
 	"github.com/budgetd/budgetd/internal/httpapi"
 	"github.com/budgetd/budgetd/ledger"
+	"github.com/budgetd/budgetd/series"
 )
 
 // fake is a service that records what it is asked and answers the same every time, or err.
@@ -26,6 +28,8 @@ type fake struct {
 	panics  bool
 	created bool
 	reasons []string
+	// projection is what a series answers.
+	projection series.Projection
 	// before runs in every Deduct, with its request id.
 	before func(ctx context.Context, id string)
 }
@@ -41,6 +45,19 @@ var aView = bucket.View{
 		Returning: 15, Online: 1, Offline: 1},
 }
 
+// aDailyView is a budget of 1,000 of which 300 are in a window of today, 100 of them used.
+var aDailyView = bucket.View{
+	Definition: budget.Definition{ID: 8, Tenant: "default", Name: "coupons", Unit: budget.Count,
+		Durability: budget.Ledger, Type: budget.Daily, TotalQuantity: 1000, BucketQuantity: 2, StartAt: at,
+		Rule: &budget.Rule{Kind: budget.Windows, Windows: []budget.Window{
+			{From: "00:00", To: "12:00", Quantity: 300}, {From: "18:00", To: "24:00", Quantity: 50}}},
+		Version: 3, CreatedAt: at, UpdatedAt: at},
+	Status: budget.Effective,
+	Figures: ledger.Figures{Total: 1000, Unfunded: 660, Undistributed: 20, Remaining: 180, Used: 140, Online: 2,
+		PeriodUnits: 300, PeriodUsed: 100},
+	Period: budget.Period{Number: 3, Start: at, End: at.Add(3 * time.Hour)},
+}
+
 var aDeduction = bucket.DeductionView{RequestID: "o1", State: ledger.StateUsed, Amount: 5, RolledBack: 2,
 	Bucket: "sale:bucket-0", Reference: "ref", Dimensions: `{"user":"u1"}`, CountedAt: at, Receipt: "r.1"}
 
@@ -48,6 +65,31 @@ var aBucket = bucket.BucketView{Bucket: bucket.Bucket{ID: 70, Ordinal: 0, Key: "
 	Lane: bucket.Lane{Instance: "redis-a"}, Online: true, OutQuantity: 600, OutCnt: 2, UpdatedAt: at,
 	Epoch: ledger.Epoch{Number: 4, Status: ledger.Open, Activation: 2, Outstanding: 500, Used: 380, Returning: 15},
 }, Remaining: 500}
+
+func (f *fake) Quarantines(_ context.Context, ref bucket.BudgetRef) ([]bucket.Quarantine, error) {
+	return []bucket.Quarantine{{Bucket: 70, Key: "sale:bucket-0", Epoch: 3, Quantity: 900, Released: 850,
+		Cause: "accepted up to log position 7, the log ended at 5", At: at}}, f.note("quarantines %+v", ref)
+}
+
+func (f *fake) Release(_ context.Context, r bucket.ReleaseRequest) (bucket.ReleaseAnswer, error) {
+	return bucket.ReleaseAnswer{Released: 850, Quarantined: 50}, f.note("release %+v", r)
+}
+
+var aRecycle = bucket.Recycle{Budget: 7, Number: 3, Cause: bucket.OnSchedule, Plan: []bucket.Planned{{Bucket: 70, Epoch: 4},
+	{Bucket: 71, Epoch: 2}}, Done: 2, Skipped: 1, Moved: 480, Before: bucket.Spread{Units: 600, Stranded: 300},
+	After: bucket.Spread{Units: 590, Stranded: 10}, BeganAt: at, EndedAt: at.Add(time.Second)}
+
+func (f *fake) Recycle(_ context.Context, ref bucket.BudgetRef) (bucket.Recycle, error) {
+	run := aRecycle
+	if ref.Name == "long" {
+		run.Done, run.After, run.EndedAt = 1, bucket.Spread{}, time.Time{}
+	}
+	return run, f.note("recycle %+v", ref)
+}
+
+func (f *fake) Recycles(_ context.Context, ref bucket.BudgetRef, before int64, limit int) ([]bucket.Recycle, error) {
+	return []bucket.Recycle{aRecycle}, f.note("recycles %+v before %d limit %d", ref, before, limit)
+}
 
 func (f *fake) note(format string, args ...any) error {
 	f.mu.Lock()
@@ -68,7 +110,16 @@ func (f *fake) taken() []string {
 }
 
 func (f *fake) Create(_ context.Context, d budget.Definition) (bucket.View, bool, error) {
-	return aView, f.created, f.note("create %+v", d)
+	rule, list := d.Rule, d.Limits
+	d.Rule, d.Limits = nil, nil
+	text := fmt.Sprintf("create %+v", d)
+	if list != nil {
+		text += fmt.Sprintf(" limits %+v", list.List)
+	}
+	if rule != nil {
+		text += fmt.Sprintf(" rule %+v", *rule)
+	}
+	return aView, f.created, f.note("%s", text)
 }
 
 func (f *fake) List(_ context.Context, page bucket.Page) ([]bucket.View, error) {
@@ -77,6 +128,18 @@ func (f *fake) List(_ context.Context, page bucket.Page) ([]bucket.View, error) 
 }
 
 func (f *fake) View(_ context.Context, ref bucket.BudgetRef) (bucket.View, error) {
+	switch ref.Name {
+	case "coupons":
+		return aDailyView, f.note("view %+v", ref)
+	case "capped":
+		return aCappedView, f.note("view %+v", ref)
+	case "coupons-over": // its last period has ended
+		v := aDailyView
+		v.Period = budget.Period{Number: 4, Over: true}
+		v.Definition.Timezone, v.Definition.LateRefund = "Asia/Shanghai", budget.Forfeit
+		v.Definition.Rule = &budget.Rule{Kind: budget.Free}
+		return v, f.note("view %+v", ref)
+	}
 	return aView, f.note("view %+v", ref)
 }
 
@@ -94,6 +157,15 @@ func (f *fake) Change(_ context.Context, ref bucket.BudgetRef, c bucket.Change) 
 	if c.AdjustCnt != nil {
 		text += fmt.Sprintf(" adjust=%d", *c.AdjustCnt)
 	}
+	if c.Rule != nil {
+		text += fmt.Sprintf(" rule=%+v", *c.Rule)
+	}
+	if c.Limits != nil {
+		text += fmt.Sprintf(" limits=%+v", *c.Limits)
+	}
+	if c.LateRefund != nil {
+		text += fmt.Sprintf(" late refund=%s", *c.LateRefund)
+	}
 	return aView, f.note("%s", text)
 }
 
@@ -105,8 +177,107 @@ func (f *fake) Deduct(ctx context.Context, r bucket.DeductRequest) (bucket.Deduc
 	if f.before != nil {
 		f.before(ctx, r.RequestID)
 	}
-	return bucket.DeductAnswer{RequestID: r.RequestID, Amount: r.Amount, State: ledger.StateUsed, Bucket: "sale:bucket-0",
-		Remaining: 495, BudgetRemaining: 595, Receipt: "r.1"}, f.note("deduct %+v", r)
+	answer := bucket.DeductAnswer{RequestID: r.RequestID, Amount: r.Amount, State: ledger.StateUsed, Bucket: "sale:bucket-0",
+		Remaining: 495, BudgetRemaining: 595, Receipt: "r.1"}
+	if r.HoldTTL > 0 {
+		answer.State, answer.HoldUntil = ledger.StateHeld, at.Add(r.HoldTTL)
+	}
+	if r.Budget.Name == "coupons" {
+		answer.PeriodRemaining = new(int64) // 0 is a figure
+		if r.Amount > 200 {
+			left := int64(200)
+			refusal := budget.Refuse(budget.PeriodExhausted, "deduct", "this period has 200 left")
+			refusal.Available, refusal.RetryAfter = &left, 2*time.Hour+time.Millisecond/2
+			return answer, errors.Join(f.note("deduct %+v", r), refusal)
+		}
+	}
+	if r.Budget.Name == "capped" {
+		answer.Unlimited, answer.Limits = true, someStates
+		if r.Amount > 5 {
+			return answer, errors.Join(f.note("deduct %+v", r), aLimitReached())
+		}
+	}
+	return answer, f.note("deduct %+v", r)
+}
+
+// someHolds are those of a group.
+var someHolds = []bucket.DeductionView{
+	{RequestID: "o1", State: ledger.StateUsed, Amount: 5, Confirmed: 5, HoldUntil: at, Group: "order-17",
+		Bucket: "sale:bucket-0", CountedAt: at, Receipt: "r.1"},
+	{RequestID: "o2", State: ledger.StateUsed, Amount: 7, Confirmed: 3, RolledBack: 4, HoldUntil: at.Add(time.Minute),
+		Group: "order-17", Bucket: "sale:bucket-1", CountedAt: at, Receipt: "r.2", Replayed: true}}
+
+func holdsOf(group string) []bucket.DeductionView {
+	if group == "" {
+		return someHolds[:1]
+	}
+	return someHolds
+}
+
+func (f *fake) Confirm(_ context.Context, r bucket.ConfirmRequest) ([]bucket.DeductionView, error) {
+	return holdsOf(r.Group), f.note("confirm %+v", r)
+}
+
+func (f *fake) Extend(_ context.Context, r bucket.ExtendRequest) ([]bucket.DeductionView, error) {
+	return holdsOf(r.Group), f.note("extend %+v", r)
+}
+
+func (f *fake) RollbackGroup(_ context.Context, r bucket.RollbackRequest) ([]bucket.DeductionView, error) {
+	return holdsOf(r.Group), f.note("rollback group %+v", r)
+}
+
+// aCappedView is a budget of nothing but limits.
+var aCappedView = bucket.View{
+	Definition: budget.Definition{ID: 9, Tenant: "default", Name: "capped", Unit: budget.Count,
+		Durability: budget.Ledger, Type: budget.Promo, TotalQuantity: budget.MaxAmount, Unlimited: true, BucketQuantity: 2,
+		RoutingDimension: "user", Version: 3, CreatedAt: at, UpdatedAt: at,
+		Limits: &budget.Limits{Version: 2, List: []budget.Limit{
+			{Name: "per-user", Dimension: "user", Max: 5, Measure: budget.MeasureCount, Enforce: true,
+				Window:    budget.LimitWindow{Kind: budget.WindowCalendar, Every: budget.Day, Timezone: "Europe/Berlin"},
+				Overrides: []budget.Override{{Value: "vip", Max: 50}, {Value: "staff", Exempt: true}, {Value: "thief"}}},
+			{Name: "per-ad", Dimension: "user+ad", Optional: true, Max: 100, Measure: budget.MeasureAmount,
+				Window:    budget.LimitWindow{Kind: budget.WindowSliding, Length: 48 * time.Hour, Slot: 10 * time.Minute},
+				Overrides: []budget.Override{{Values: []string{"vip", "a+b"}, Max: 7}}}}}},
+	Status:  budget.Effective,
+	Figures: ledger.Figures{Total: budget.MaxAmount, Remaining: budget.MaxAmount - 3, Used: 3, Online: 2},
+}
+
+var someStates = []budget.LimitState{
+	{Limit: "per-user", Dimension: "user", Value: "u1", Used: 3, Max: 5, ResetAt: at},
+	{Limit: "per-ad", Dimension: "user+ad", Value: "u1+a1", Used: 9, Exempt: true},
+}
+
+func aLimitReached() error {
+	refusal := budget.Refuse(budget.LimitExceeded, "deduct", "limit per-user: 5 of 5 are used")
+	refusal.Limit = &budget.LimitState{Limit: "per-user", Dimension: "user", Value: "u1", Used: 5, Max: 5, ResetAt: at}
+	refusal.RetryAfter = 90*time.Minute + 300*time.Millisecond
+	return refusal
+}
+
+func (f *fake) DryRun(_ context.Context, r bucket.DeductRequest) (bucket.CheckAnswer, error) {
+	err := f.note("dry run %+v", r)
+	if r.RequestID == "known" {
+		return bucket.CheckAnswer{Recorded: &bucket.DeductAnswer{RequestID: "known", Amount: 2, State: ledger.StateUsed,
+			Bucket: "sale:bucket-0", Receipt: "r.1", Replayed: true}}, err
+	}
+	return f.Check(context.Background(), []bucket.CheckRequest{{Budget: r.Budget, Amount: r.Amount}})[0], err
+}
+
+func (f *fake) Check(_ context.Context, requests []bucket.CheckRequest) []bucket.CheckAnswer {
+	answers := make([]bucket.CheckAnswer, len(requests))
+	for i, r := range requests {
+		_ = f.note("check %+v", r)
+		answers[i] = bucket.CheckAnswer{Amount: r.Amount, BudgetRemaining: 595, Limits: someStates,
+			Unlimited: r.Budget.Name == "capped"}
+		if r.Amount > 5 {
+			answers[i].Err = aLimitReached()
+		}
+	}
+	return answers
+}
+
+func (f *fake) Usage(_ context.Context, r bucket.UsageRequest) (bucket.Usage, error) {
+	return bucket.Usage{Calls: 4, Amount: 9, RolledBack: 2}, f.note("usage %+v", r)
 }
 
 func (f *fake) Rollback(_ context.Context, r bucket.RollbackRequest) (bucket.DeductionView, error) {
@@ -145,6 +316,46 @@ func (f *fake) Audit(_ context.Context, ref bucket.BudgetRef) (bucket.AuditRepor
 	}, f.note("audit %+v", ref)
 }
 
+func (f *fake) Feed(ctx context.Context, r bucket.FeedRequest) (bucket.FeedPage, error) {
+	if f.before != nil {
+		f.before(ctx, r.After)
+	}
+	until := r.Until
+	r.Until = nil // a channel has no text
+	err := f.note("feed %+v", r)
+	if until == nil {
+		panic("nothing ends the wait")
+	}
+	deduct := ledger.FeedEntry{Kind: ledger.FeedDeduct, Bucket: 70, Entry: 8, RequestID: "o1", Amount: 5,
+		Reference: "ref", Dimensions: `{"user":"u1"}`, At: at}
+	back, cancel := deduct, deduct
+	back.Kind, back.Entry, back.RollbackID, back.Amount = ledger.FeedRollback, 9, "part", 2
+	cancel.Kind, cancel.Entry, cancel.RollbackID, cancel.Amount = ledger.FeedRollback, 10, ledger.CancelID, 3
+	cancel.Reference, cancel.Dimensions = "", ""
+	hold, confirm, expire, group := deduct, deduct, deduct, cancel
+	hold.Entry, hold.RequestID, hold.Held = 11, "o2", true
+	confirm.Kind, confirm.Entry, confirm.RequestID, confirm.Amount = ledger.FeedConfirm, 12, "o2", 4
+	expire.Kind, expire.Entry, expire.RequestID = ledger.FeedExpire, 13, "o3"
+	group.Entry, group.RequestID, group.RollbackID = 14, "o4", ledger.GroupRollbackID
+	page := bucket.FeedPage{Next: "next-1"}
+	for _, e := range []ledger.FeedEntry{deduct, back, cancel, hold, confirm, expire, group} {
+		page.Entries = append(page.Entries, bucket.FeedEntry{FeedEntry: e, BucketKey: "sale:bucket-0"})
+	}
+	if r.After == "nothing-new" {
+		page = bucket.FeedPage{Next: "nothing-new"}
+	}
+	return page, err
+}
+
+func (f *fake) Series(_ context.Context, r bucket.SeriesRequest) (bucket.SeriesAnswer, error) {
+	now := series.Point{At: at, Figures: series.Figures{Total: 1000, Undistributed: 100, Quarantined: 1, Forfeited: 2,
+		Remaining: 497, InTransit: 20, Held: 30, Used: 350, Stranded: 40}}
+	before := now
+	before.At, before.Used, before.Remaining = at.Add(-time.Minute), 300, 547
+	return bucket.SeriesAnswer{Span: series.Span{From: before.At, To: at, Step: time.Minute},
+		Points: []series.Point{before, now}, Now: now, Projection: f.projection}, f.note("series %+v", r)
+}
+
 func (f *fake) Lanes(context.Context) ([]bucket.LaneView, error) {
 	return []bucket.LaneView{
 		{Lane: bucket.Lane{Instance: "redis-a"}, Activation: 2, Reachable: true},
@@ -154,6 +365,22 @@ func (f *fake) Lanes(context.Context) ([]bucket.LaneView, error) {
 }
 
 func (f *fake) Ready(context.Context) []string { return f.reasons }
+
+func (f *fake) Missing() []string { return nil }
+
+var aDrain = bucket.DrainView{Instance: "redis-a", Draining: true, Left: 3, Moved: 5, Uncleared: 5, Problem: "slow"}
+
+func (f *fake) Drain(_ context.Context, name string) (bucket.DrainView, error) {
+	return aDrain, f.note("drain %s", name)
+}
+
+func (f *fake) Undrain(_ context.Context, name string) (bucket.DrainView, error) {
+	return aDrain, f.note("undrain %s", name)
+}
+
+func (f *fake) Recover(_ context.Context, name string) ([]bucket.LaneView, error) {
+	return []bucket.LaneView{{Lane: bucket.Lane{Instance: "redis-a"}, Activation: 3, Reachable: true}}, f.note("recover %s", name)
+}
 
 // limits are small, so that tests of them are quick.
 var limits = httpapi.Limits{

@@ -27,16 +27,26 @@ var statuses = map[budget.Code]struct {
 	budget.InstanceNotFound:  {http.StatusNotFound, "There is no such instance"},
 
 	budget.BudgetExhausted:        {http.StatusConflict, "The budget does not cover the amount"},
+	budget.PeriodExhausted:        {http.StatusConflict, "The period does not cover the amount; a later one may"},
 	budget.BudgetNotEffective:     {http.StatusConflict, "The budget is not effective yet"},
 	budget.BudgetPaused:           {http.StatusConflict, "The budget is paused"},
 	budget.BudgetExpired:          {http.StatusConflict, "The budget has ended"},
 	budget.LastBucket:             {http.StatusConflict, "The last online bucket stays"},
+	budget.RecycleRunning:         {http.StatusConflict, "A recycle is going on"},
+	budget.LastInstance:           {http.StatusConflict, "No other instance can take its buckets"},
 	budget.RequestConflict:        {http.StatusConflict, "The id was used for another request"},
 	budget.RequestVoid:            {http.StatusConflict, "The request was cancelled"},
 	budget.AlreadyRolledBack:      {http.StatusConflict, "Nothing is left to roll back"},
 	budget.AmountExceedsRemaining: {http.StatusConflict, "Less is left than was asked for"},
+	budget.NotHeld:                {http.StatusConflict, "It is not held"},
+	budget.HoldExpired:            {http.StatusConflict, "The hold has expired"},
+	budget.GroupClosed:            {http.StatusConflict, "The group was confirmed or rolled back"},
 	budget.NameTaken:              {http.StatusConflict, "The name is taken"},
 	budget.VersionConflict:        {http.StatusPreconditionFailed, "The budget has another version"},
+
+	budget.LimitExceeded: {http.StatusTooManyRequests, "A limit would be exceeded"},
+
+	budget.CursorExpired: {http.StatusGone, "What follows the cursor is archived"},
 
 	budget.Unavailable:    {http.StatusServiceUnavailable, "Not done: try again"},
 	budget.OutcomeUnknown: {http.StatusGatewayTimeout, "It may have been done: repeat the same request"},
@@ -53,6 +63,14 @@ type problem struct {
 	Errors []budget.FieldError `json:"errors,omitempty"`
 	// Available is in minor units.
 	Available *int64 `json:"available,omitzero"`
+	// Limit, Dimension, Value, Used, Max and ResetAt are of the limit that would be exceeded: calls or
+	// minor units. ResetAt is left out where its window never ends.
+	Limit     string    `json:"limit,omitzero"`
+	Dimension string    `json:"dimension,omitzero"`
+	Value     string    `json:"value,omitzero"`
+	Used      *int64    `json:"used,omitzero"`
+	Max       *int64    `json:"max,omitzero"`
+	ResetAt   time.Time `json:"reset_at,omitzero"`
 	// RetryAfter is in seconds.
 	RetryAfter float64 `json:"retry_after,omitzero"`
 	// Reasons say why the service is not ready.
@@ -89,6 +107,10 @@ func problemOf(e *budget.Error) problem {
 	p := problem{Type: "urn:budgetd:problem:" + string(e.Code), Title: known.title, Status: known.status,
 		Detail: e.Message, Code: e.Code, Errors: e.Fields, Available: e.Available,
 		RetryAfter: math.Ceil(e.RetryAfter.Seconds()*1000) / 1000}
+	if s := e.Limit; s != nil {
+		p.Limit, p.Dimension, p.Value, p.Used, p.Max = s.Limit, s.Dimension, s.Value, &s.Used, &s.Max
+		p.ResetAt = inUTC(s.ResetAt)
+	}
 	switch {
 	case e.Code == budget.Unavailable && e.RetryAfter <= 0:
 		p.RetryAfter = defaultRetryAfter.Seconds()

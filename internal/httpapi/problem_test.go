@@ -25,7 +25,10 @@ type problem struct {
 	Status                    int
 	Errors                    []budget.FieldError
 	Available                 *int64
-	RetryAfter                float64 `json:"retry_after"`
+	Limit, Dimension, Value   string
+	Used, Max                 *int64
+	ResetAt                   time.Time `json:"reset_at"`
+	RetryAfter                float64   `json:"retry_after"`
 	Reasons                   []string
 	CorrelationID             string `json:"correlation_id"`
 }
@@ -44,9 +47,11 @@ var wantStatus = map[budget.Code]int{
 	budget.Malformed: 400, budget.Invalid: 422, budget.TooLarge: 413, budget.UnsupportedMediaType: 415,
 	budget.MethodNotAllowed: 405, budget.BudgetNotFound: 404, budget.DeductionNotFound: 404,
 	budget.BucketNotFound: 404, budget.InstanceNotFound: 404, budget.RouteNotFound: 404,
-	budget.BudgetExhausted: 409, budget.BudgetNotEffective: 409, budget.BudgetPaused: 409, budget.BudgetExpired: 409,
-	budget.LastBucket: 409, budget.RequestConflict: 409, budget.RequestVoid: 409, budget.AlreadyRolledBack: 409,
-	budget.AmountExceedsRemaining: 409, budget.NameTaken: 409, budget.VersionConflict: 412,
+	budget.BudgetExhausted: 409, budget.PeriodExhausted: 409, budget.BudgetNotEffective: 409, budget.BudgetPaused: 409,
+	budget.BudgetExpired: 409, budget.LastBucket: 409, budget.LastInstance: 409, budget.RecycleRunning: 409,
+	budget.RequestConflict: 409, budget.RequestVoid: 409, budget.AlreadyRolledBack: 409,
+	budget.NotHeld: 409, budget.HoldExpired: 409, budget.GroupClosed: 409,
+	budget.AmountExceedsRemaining: 409, budget.LimitExceeded: 429, budget.NameTaken: 409, budget.VersionConflict: 412, budget.CursorExpired: 410,
 	budget.Unavailable: 503, budget.OutcomeUnknown: 504, budget.Internal: 500,
 }
 
@@ -103,6 +108,62 @@ func TestProblemCarriesFigures(t *testing.T) {
 		Errors: []budget.FieldError{{Field: "amount", Message: "is 5"}}}
 	if diff := cmp.Diff(want, problemIn(t, body)); diff != "" || answer.Header.Get("Retry-After") != "2" {
 		t.Error(answer.Header, diff)
+	}
+}
+
+// A period that is exhausted says how much it has left, and when to come again.
+func TestPeriodExhausted(t *testing.T) {
+	_, server, _ := start(t)
+	answer, body := ask(t, server, "POST", "/v1/budgets/coupons/deduct", `{"request_id":"o1","amount":201}`)
+	left := int64(200)
+	want := problem{Type: "urn:budgetd:problem:period_exhausted", Title: "The period does not cover the amount; a later one may",
+		Status: 409, Detail: "this period has 200 left", Code: "period_exhausted", Available: &left, RetryAfter: 7200.001,
+		CorrelationID: "corr-1"}
+	if diff := cmp.Diff(want, problemIn(t, body)); diff != "" || answer.StatusCode != 409 ||
+		answer.Header.Get("Retry-After") != "7201" {
+		t.Error(answer.StatusCode, answer.Header, diff)
+	}
+}
+
+// A limit that is reached says which, for whom, how far, and when to come again.
+func TestLimitExceeded(t *testing.T) {
+	_, server, _ := start(t)
+	five := int64(5)
+	want := problem{Type: "urn:budgetd:problem:limit_exceeded", Title: "A limit would be exceeded", Status: 429,
+		Detail: "limit per-user: 5 of 5 are used", Code: "limit_exceeded", Limit: "per-user", Dimension: "user", Value: "u1",
+		Used: &five, Max: &five, ResetAt: at.UTC(), RetryAfter: 5400.3, CorrelationID: "corr-1"}
+	for _, body := range []string{`{"request_id":"o1","amount":6}`, `{"request_id":"o1","amount":6,"dry_run":true}`} {
+		answer, text := ask(t, server, "POST", "/v1/budgets/capped/deduct", body)
+		if diff := cmp.Diff(want, problemIn(t, text)); diff != "" || answer.StatusCode != 429 ||
+			answer.Header.Get("Retry-After") != "5401" {
+			t.Error(body, answer.StatusCode, answer.Header, diff)
+		}
+	}
+	_, text := ask(t, server, "POST", "/v1/checks", `{"checks":[{"budget":"capped","amount":6}]}`)
+	want.CorrelationID = ""
+	var got struct{ Results []problem }
+	if err := json.Unmarshal([]byte(text), &got, json.MatchCaseInsensitiveNames(true)); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff([]problem{want}, got.Results); diff != "" {
+		t.Error(diff)
+	}
+}
+
+// A dry run, a check and a sum of usage that fail have changed nothing.
+func TestNothingIsDoneByAsking(t *testing.T) {
+	service, server, _ := start(t)
+	service.err = context.DeadlineExceeded
+	for path, body := range map[string]string{"/v1/budgets/sale/deduct": `{"request_id":"a","amount":1,"dry_run":true}`,
+		"/v1/budgets/sale/usage?user=u1": ""} {
+		method := "POST"
+		if body == "" {
+			method = "GET"
+		}
+		answer, text := ask(t, server, method, path, body)
+		if p := problemIn(t, text); answer.StatusCode != 503 || p.Code != "unavailable" {
+			t.Errorf("%s: %d %s", path, answer.StatusCode, text)
+		}
 	}
 }
 
@@ -194,5 +255,42 @@ func TestLogIsBounded(t *testing.T) {
 	view()
 	if lines := strings.Count(out.String(), "\n"); lines != 51 || !strings.Contains(out.String(), "suppressed=30") {
 		t.Errorf("%d lines; the last must say how many were left out", lines)
+	}
+}
+
+// A rule's faults are listed all at once, beside those of the rest, each once.
+func TestAllFaultsOfARule(t *testing.T) {
+	service, server, _ := start(t)
+	for _, c := range []struct{ body, want string }{
+		{`{"name":"A","unit":"count","type":"daily","total_quantity":1,"late_refund":"never","timezone":"Mars/Olympus","type_rule":
+			{"kind":"windows","every":"day","unused":"total","windows":[{"from":"06:00","to":"05:00","quantity":0},
+			{"from":"6","quantity":1},{"to":7,"from":"08:00","quantity":1}],"x":1}}`,
+			"malformed: type_rule.windows[2].to type_rule.x timezone type_rule.windows[0].quantity type_rule.windows[1].to name" +
+				" late_refund type_rule.every type_rule.unused type_rule.windows[0].to type_rule.windows[1].from"},
+		{`{"name":"a","unit":"count","type":"daily","total_quantity":1,"type_rule":{"kind":"calendar","every":"day","quantity":1.5}}`,
+			"malformed: type_rule.quantity"}, // and not end_at, as if there were no quantity
+		{`{"name":"a","unit":"count","type":"daily","total_quantity":1,"type_rule":7}`, "malformed: type_rule"},
+		{`{"name":"a","unit":"count","type":"daily","total_quantity":1}`, "invalid: type_rule"},
+	} {
+		_, body := ask(t, server, "POST", "/v1/budgets", c.body)
+		p := problemIn(t, body)
+		got := p.Code + ":"
+		for _, fault := range p.Errors {
+			got += " " + fault.Field
+		}
+		if got != c.want {
+			t.Errorf("got  %s\nwant %s", got, c.want)
+		}
+	}
+	_, body := ask(t, server, "PATCH", "/v1/budgets/sale", `{"type_rule":{"kind":"calendar","quantity":0},"late_refund":"x"}`)
+	var fields []string
+	for _, fault := range problemIn(t, body).Errors {
+		fields = append(fields, fault.Field)
+	}
+	if diff := cmp.Diff([]string{"type_rule.quantity", "late_refund", "type_rule.every"}, fields); diff != "" {
+		t.Error(diff)
+	}
+	if calls := service.taken(); len(calls) > 0 {
+		t.Error(calls)
 	}
 }

@@ -9,8 +9,11 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/budgetd/budgetd/series"
 )
 
 var update = flag.Bool("update", false, "rewrite testdata/*.golden")
@@ -23,6 +26,44 @@ func TestGoldenAnswers(t *testing.T) {
 			"bucket_quantity":2,"sharding_quantity":50,"adjust_cnt":9,"start_at":"2026-01-31T09:00:00+08:00",
 			"end_at":"2027-01-31T09:00:00.123456Z","timezone":"Asia/Shanghai","limits":[],"unlimited":false,"tenant":"acme","durability":"ledger"}`, ""},
 		{"create-defaults", "POST", "/v1/budgets", `{"name":"sale","unit":"amount","type":"promo","total_quantity":9007199254740991}`, ""},
+		{"create-free", "POST", "/v1/budgets", `{"name":"coupons","unit":"count","type":"daily","total_quantity":1000,
+			"type_rule":{"kind":"free"},"late_refund":"next"}`, ""},
+		{"create-calendar", "POST", "/v1/budgets", `{"name":"coupons","unit":"count","type":"daily","total_quantity":1000,
+			"type_rule":{"kind":"calendar","every":"day","unused":"next"},"timezone":"Europe/Berlin",
+			"start_at":"2026-01-31T09:00:00Z","end_at":"2027-01-31T09:00:00Z","late_refund":"forfeit"}`, ""},
+		{"create-quantity", "POST", "/v1/budgets", `{"type_rule":{"quantity":9007199254740991,"every":"month","kind":"calendar"},
+			"name":"coupons","unit":"count","type":"daily","total_quantity":1000}`, ""},
+		{"create-windows", "POST", "/v1/budgets", `{"name":"coupons","unit":"count","type":"daily","total_quantity":1000,
+			"type_rule":{"kind":"windows","windows":[{"from":"00:00","to":"06:00","quantity":10},
+			{"quantity":5,"to":"24:00","from":"06:00"}],"unused":"forfeit"},"late_refund":"total"}`, ""},
+		{"view-daily", "GET", "/v1/budgets/coupons", "", ""},
+		{"view-daily-over", "GET", "/v1/budgets/coupons-over", "", ""},
+		{"change-rule", "PATCH", ours, `{"type_rule":{"kind":"windows","windows":[{"from":"00:00","to":"06:00","quantity":10}]},
+			"late_refund":"next"}`, ""},
+		{"deduct-daily", "POST", "/v1/budgets/coupons/deduct", `{"request_id":"o1","amount":5}`, ""},
+		{"batch-daily", "POST", "/v1/deductions:batch", `{"deductions":[{"budget":"coupons","request_id":"o1","amount":5},
+			{"budget":"coupons","request_id":"o2","amount":201}]}`, ""},
+		{"create-limits", "POST", "/v1/budgets", `{"name":"capped","unit":"count","unlimited":true,"routing_dimension":"user","limits":[
+			{"name":"per-user","dimension":"user","window":{"kind":"calendar","every":"day","timezone":"Europe/Berlin"},"max":5,
+			"measure":"count","overrides":[{"value":"vip","max":50},{"value":"staff","exempt":true}]},
+			{"name":"per-ad","dimension":"user+ad","window":{"kind":"sliding","length":"8h","slot":"10m"},"max":0,"measure":"amount",
+			"enforce":false,"optional":true,"overrides":[{"values":["u1","a1"],"max":7}]},
+			{"name":"burst","dimension":"user","window":{"kind":"first_hit","length":"1d12h"},"max":9007199254740991,"measure":"count"},
+			{"name":"ever","dimension":"user","window":{"kind":"lifetime"},"max":1,"measure":"count","enforce":true}]}`, ""},
+		{"view-limits", "GET", "/v1/budgets/capped", "", ""},
+		{"change-limits", "PATCH", ours, `{"limits":[{"name":"per-user","dimension":"user","window":{"kind":"calendar","every":"month"},
+			"max":5,"measure":"count"}]}`, `"3"`},
+		{"change-no-limits", "PATCH", ours, `{"limits":[]}`, ""},
+		{"deduct-limits", "POST", "/v1/budgets/capped/deduct", `{"request_id":"o1","amount":5,"dimensions":{"user":"u1","ad":"a1"},
+			"counts":{"per-ad":0,"per-user":2}}`, ""},
+		{"deduct-dry-run", "POST", ours + "/deduct", `{"request_id":"o1","amount":5,"dimensions":{"user":"u1"},"counts":{"per-user":2},"dry_run":true}`, ""},
+		{"deduct-dry-run-known", "POST", ours + "/deduct", `{"request_id":"known","amount":2,"dry_run":true}`, ""},
+		{"batch-limits", "POST", "/v1/deductions:batch", `{"deductions":[{"budget":"capped","request_id":"o1","amount":6,"counts":{"per-user":1}},
+			{"budget":"capped","request_id":"o1","amount":5,"dry_run":true},{"budget":"capped","request_id":"o1","amount":6,"dry_run":true}]}`, ""},
+		{"checks", "POST", "/v1/checks?tenant=acme", `{"checks":[{"budget":"capped","amount":1,"dimensions":{"user":"u1"}},
+			{"budget":7,"amount":6,"counts":{"per-user":2}},{"budget":"sale","amount":0,"limit":1},{"budget":"SALE","amount":1}]}`, ""},
+		{"usage", "GET", ours + "/usage?user=u1&ad=a%201&from=2026-01-31T08:00:00%2B08:00&to=2026-01-31T09:00:00.5Z&tenant=acme", "", ""},
+		{"usage-named", "GET", ours + "/usage?dimension.tenant=u1&dimension.user=u1", "", ""},
 		{"list", "GET", "/v1/budgets", "", ""},
 		{"list-page", "GET", "/v1/budgets?status=paused&type=promo&page_size=1&page_token=MTo3&tenant=acme", "", ""},
 		{"list-all-tenants", "GET", "/v1/budgets?tenant=*", "", ""},
@@ -35,6 +76,12 @@ func TestGoldenAnswers(t *testing.T) {
 		{"shrink", "POST", ours + "/append", `{"request_id":"a1","quantity":-500}`, ""},
 		{"deduct", "POST", ours + "/deduct", `{"request_id":"o1","amount":5,"key":"k","dimensions":{"user":"u1"},"reference":"ref","dry_run":false}`, ""},
 		{"rollback", "POST", ours + "/rollback", `{"request_id":"o1","amount":2,"rollback_id":"rb","receipt":"r.1"}`, ""},
+		{"deduct-hold", "POST", ours + "/deduct", `{"request_id":"o1","amount":5,"hold_ttl":"15m","group":"order-17"}`, ""},
+		{"confirm", "POST", ours + "/confirm", `{"request_id":"o1","amount":2,"receipt":"r.1"}`, ""},
+		{"confirm-group", "POST", ours + "/confirm", `{"group":"order-17"}`, ""},
+		{"extend", "POST", ours + "/extend", `{"request_id":"o1","hold_ttl":"1h30m"}`, ""},
+		{"extend-group", "POST", ours + "/extend", `{"group":"order-17","hold_ttl":"366d"}`, ""},
+		{"rollback-group", "POST", ours + "/rollback", `{"group":"order-17"}`, ""},
 		{"rollback-whole", "POST", ours + "/rollback", `{"request_id":"o1"}`, ""},
 		{"cancel", "POST", ours + "/cancel", `{"request_id":"o1","receipt":"r.1"}`, ""},
 		{"deduction", "GET", ours + "/deductions?request_id=o%201&tenant=acme", "", ""},
@@ -44,8 +91,23 @@ func TestGoldenAnswers(t *testing.T) {
 		{"offline", "POST", ours + "/buckets/sale:bucket-0/offline", "", ""},
 		{"online", "POST", ours + "/buckets/sale%3Abucket-0/online", "{}", ""},
 		{"apply", "POST", ours + "/buckets/sale:bucket-0/apply", "", ""},
+		{"recycle", "POST", ours + "/recycle", "", ""},
+		{"recycle-running", "POST", "/v1/budgets/long/recycle?tenant=acme", "{}", ""},
+		{"recycles", "GET", ours + "/recycles", "", ""},
+		{"recycles-page", "GET", ours + "/recycles?page_size=1&page_token=MTo3", "", ""},
 		{"audit", "GET", ours + "/audit", "", ""},
+		{"ledger", "GET", ours + "/ledger", "", ""},
+		{"ledger-page", "GET", ours + "/ledger?after=abc-_&limit=1000&wait=1500ms&tenant=acme", "", ""},
+		{"ledger-nothing", "GET", ours + "/ledger?after=nothing-new", "", ""},
+		{"series", "GET", ours + "/series", "", ""},
+		{"series-span", "GET", ours + "/series?from=2026-01-31T08:00:00%2B08:00&to=2026-01-31T09:00:00.5Z&step=5m&tenant=acme", "", ""},
+		{"quarantine", "GET", ours + "/quarantine", "", ""},
+		{"release", "POST", ours + "/quarantine/release", `{"request_id":"q1","quantity":850,"reason":"50 were sold","by":"jane"}`, ""},
+		{"release-all", "POST", ours + "/quarantine/release", `{"request_id":"q1","reason":"none was sold"}`, ""},
 		{"instances", "GET", "/v1/instances", "", ""},
+		{"drain", "POST", "/v1/instances/redis-a/drain", "", ""},
+		{"undrain", "POST", "/v1/instances/redis-a/undrain", "{}", ""},
+		{"recover", "POST", "/v1/instances/redis-a/recover", "", ""},
 		{"healthz", "GET", "/healthz", "", ""},
 		{"readyz", "GET", "/readyz", "", ""},
 		{"metrics", "GET", "/metrics", "", ""},
@@ -53,6 +115,10 @@ func TestGoldenAnswers(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			service, server, _ := start(t)
 			service.created = c.name == "create"
+			service.projection = series.Projection{Rate: 0.25, Outlook: series.Projected, ExhaustedAt: at.Add(617 * 4 * time.Second)}
+			if c.name == "series-span" {
+				service.projection = series.Projection{Rate: 0.01, Outlook: series.NotBeforeEnd}
+			}
 			var header []string
 			if c.header != "" {
 				header = []string{"If-Match", c.header}

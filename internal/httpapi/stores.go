@@ -10,8 +10,16 @@ import (
 // Stores tells how the service and what it lives on are doing.
 type Stores interface {
 	Lanes(ctx context.Context) ([]bucket.LaneView, error)
+	// Drain begins to move every bucket of an instance elsewhere, or tells how far that is; Undrain lets
+	// buckets land on it again.
+	Drain(ctx context.Context, instance string) (bucket.DrainView, error)
+	Undrain(ctx context.Context, instance string) (bucket.DrainView, error)
+	// Recover takes an instance that lost its memory back into service, and returns its lanes.
+	Recover(ctx context.Context, instance string) ([]bucket.LaneView, error)
 	// Ready returns why the service cannot serve; nothing: it can.
 	Ready(ctx context.Context) []string
+	// Missing returns what is out of its reach, although it can serve.
+	Missing() []string
 }
 
 func (a *API) instances(c *call) (answer, error) {
@@ -20,6 +28,10 @@ func (a *API) instances(c *call) (answer, error) {
 		return answer{}, err
 	}
 	lanes, err := a.service.Lanes(c.ctx)
+	return answer{body: a.instancesOf(lanes)}, err
+}
+
+func (a *API) instancesOf(lanes []bucket.LaneView) instanceList {
 	out := instanceList{Instances: []instanceView{}}
 	at := map[string]int{}
 	for _, l := range lanes {
@@ -35,7 +47,40 @@ func (a *API) instances(c *call) (answer, error) {
 		if !l.Reachable {
 			instance.Health = "down"
 		}
-		instance.Lanes = append(instance.Lanes, laneView{l.Lane.Index, l.Activation, l.Reachable, l.Problem})
+		instance.Draining = instance.Draining || l.Draining
+		instance.Lanes = append(instance.Lanes, laneView{l.Lane.Index, l.Activation, l.Reachable, l.Buckets, l.Problem})
+	}
+	return out
+}
+
+func (a *API) drain(c *call) (answer, error)   { return c.onInstance(a.service.Drain) }
+func (a *API) undrain(c *call) (answer, error) { return c.onInstance(a.service.Undrain) }
+
+// instance is the name in the path. Its body may be absent or {}.
+func (c *call) instance() (string, error) {
+	c.query()
+	return c.r.PathValue("name"), c.readOptional(empty{})
+}
+
+func (c *call) onInstance(verb func(context.Context, string) (bucket.DrainView, error)) (answer, error) {
+	name, err := c.instance()
+	if err != nil {
+		return answer{}, err
+	}
+	v, err := verb(c.ctx, name)
+	return answer{body: drainView{Instance: v.Instance, Draining: v.Draining, BucketsLeft: v.Left, Moved: v.Moved,
+		KeysLeft: v.Uncleared, Done: v.Done, Problem: v.Problem}}, err
+}
+
+func (a *API) recover(c *call) (answer, error) {
+	name, err := c.instance()
+	if err != nil {
+		return answer{}, err
+	}
+	lanes, err := a.service.Recover(c.ctx, name)
+	out := instanceView{}
+	if all := a.instancesOf(lanes).Instances; len(all) > 0 {
+		out = all[0]
 	}
 	return answer{body: out}, err
 }
@@ -51,7 +96,7 @@ func (a *API) ready(c *call) (answer, error) {
 		reasons = append(reasons, "the service is stopping")
 	}
 	if len(reasons) == 0 {
-		return answer{body: readiness{Ready: true, Reasons: []string{}}}, nil
+		return answer{body: readiness{Ready: true, Reasons: append([]string{}, a.service.Missing()...)}}, nil
 	}
 	p := problemOf(budget.Refuse(budget.Unavailable, "readiness", "the service cannot serve now"))
 	p.Reasons = reasons
@@ -68,15 +113,29 @@ type instanceView struct {
 	Name   string `json:"name"`
 	Driver string `json:"driver,omitzero"`
 	// Health is "up", or "down" when a lane could not be reached at the last attempt.
-	Health string     `json:"health"`
-	Lanes  []laneView `json:"lanes"`
+	Health string `json:"health"`
+	// Draining: its buckets move to other instances.
+	Draining bool       `json:"draining"`
+	Lanes    []laneView `json:"lanes"`
 }
 
 type laneView struct {
 	Lane       int    `json:"lane"`
 	Activation int64  `json:"activation"`
 	Reachable  bool   `json:"reachable"`
+	Buckets    *int   `json:"buckets,omitzero"`
 	Problem    string `json:"problem,omitzero"`
+}
+
+// drainView is how far the draining of an instance is.
+type drainView struct {
+	Instance    string `json:"instance"`
+	Draining    bool   `json:"draining"`
+	BucketsLeft int    `json:"buckets_left"`
+	Moved       int    `json:"moved"`
+	KeysLeft    int    `json:"keys_left"`
+	Done        bool   `json:"done"`
+	Problem     string `json:"problem,omitzero"`
 }
 
 type instanceList struct {

@@ -8,6 +8,7 @@ import (
 	"github.com/budgetd/budgetd/bucket"
 	"github.com/budgetd/budgetd/budget"
 	"github.com/budgetd/budgetd/ledger"
+	"github.com/budgetd/budgetd/limit"
 )
 
 var _ bucket.SQL = (*SQL)(nil)
@@ -23,6 +24,9 @@ type SQL struct {
 	Hook func(method string, before bool) error
 	// Unchecked leaves out the check of I1 after every write. Set it before the first call.
 	Unchecked bool
+	// Watch, when set, is told of a budget's columns after every write, within the transaction: it must
+	// not call the database. Set it before the first call.
+	Watch func(*Columns)
 
 	clock func() time.Time
 
@@ -31,6 +35,9 @@ type SQL struct {
 	buckets []*sqlBucket // by id − 1
 	byName  map[sqlName]*sqlBudget
 	lanes   map[bucket.Lane]*bucket.LaneRow
+	uses    []*sqlUse
+	samples []bucket.Sample // by (budget, instant)
+	left    []*sqlDeparture // by lane and bucket
 }
 
 type sqlName struct{ tenant, name string }
@@ -39,16 +46,35 @@ type sqlName struct{ tenant, name string }
 type sqlBudget struct {
 	definition    budget.Definition
 	createdAs     budget.Definition
+	createdRule   string
+	createdLimits string
 	undistributed int64
+	unfunded      int64
+	forfeited     int64
+	period        budget.Period           // without what it got
+	rollOver      time.Time               // when one is due; zero: never
+	periods       []*ledger.PeriodFigures // by number − 1
 	pendingShrink int64
+	quarantined   int64
 	listVersion   int64
 	nextRun       int64
+	resize        int // the number of buckets that it is being brought to; 0: none
 
 	buckets     []*sqlBucket // by ordinal
 	adjustments map[string]*sqlAdjustment
 	deductions  map[string]*ledger.Deduction
+	voids       []string // request ids for which CancelKnown made a tombstone, in order
 	rollbacks   map[sqlRollback]*ledger.Rollback
+	holds       map[string]*ledger.Deduction // that are held, by request id
+	holdEnds    map[string]*ledger.HoldEnd   // by request id
+	groups      map[string]ledger.GroupState
+	limits      *limit.Set
+	values      map[dimensionValue][]*carrier
 	run         *bucket.Run // the open one
+	runSince    time.Time
+	recycles    []*bucket.Recycle // by number
+	quarantines []*sqlQuarantine
+	releases    []sqlRelease
 }
 
 type sqlRollback struct{ requestID, rollbackID string }
@@ -63,16 +89,20 @@ type sqlBucket struct {
 	bucket.Bucket // without its Epoch: see newest
 	budget        *sqlBudget
 	epochs        []*sqlEpoch // by number − 1
+	feed          []feedRow   // by entry − 1
+	archived      int64       // the last entry that is no longer in the feed
+	archiving     int64       // entries up to this one are being archived
 }
 
 // sqlEpoch is a row of bucket_epoch with its grants and what was drained.
 type sqlEpoch struct {
 	ledger.Epoch
-	bucket        *sqlBucket
-	closed, swept int64
-	grants        []sqlGrant                  // by number − 1
-	deductions    map[int64]*ledger.Deduction // by seq
-	duplicates    map[int64]ledger.Duplicate  // by seq
+	bucket       *sqlBucket
+	closed       int64
+	acknowledged int64
+	grants       []sqlGrant                  // by number − 1
+	deductions   map[int64]*ledger.Deduction // by seq
+	duplicates   map[int64]ledger.Duplicate  // by seq
 	// sums are those of the rows, counted as they are inserted and never from the columns.
 	sums ledger.EpochFigures
 }

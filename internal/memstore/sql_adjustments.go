@@ -26,6 +26,8 @@ func (s *SQL) Adjust(ctx context.Context, adjustment bucket.Adjustment) (
 		defer s.verify(b)
 		row := b.adjustments[adjustment.RequestID]
 		switch {
+		case adjustment.Continue && (row == nil || row.state == bucket.AdjustmentRefused):
+			return adjusted{state: bucket.AdjustmentRefused}, nil
 		case row == nil || row.state == bucket.AdjustmentRefused:
 			return b.adjust(adjustment, now)
 		case row.Quantity != adjustment.Quantity:
@@ -62,12 +64,13 @@ func (b *sqlBudget) adjust(a bucket.Adjustment, now time.Time) (adjusted, error)
 // shrink settles, keeps or refuses a shrink that is not counted among the pending ones.
 func (b *sqlBudget) shrink(row *sqlAdjustment, now time.Time) (adjusted, error) {
 	units, f := -row.Quantity, b.figures()
-	if b.undistributed >= units {
+	if b.undistributed+b.unfunded >= units {
 		return b.settle(row, now)
 	}
-	available := f.Undistributed + f.Remaining + f.Unsettled + f.Returning - b.pendingShrink
+	available := f.Undistributed + f.Unfunded + f.Remaining + f.Unsettled + f.Returning - b.pendingShrink
 	if available < units || !row.Deadline.IsZero() && !now.Before(row.Deadline) {
 		row.state = bucket.AdjustmentRefused
+		b.topUp(now) // an append may have waited for it
 		e := budget.Refuse(budget.AmountExceedsRemaining, "adjust",
 			"%d cannot be taken out of budget %q", units, b.definition.Name)
 		e.Available = &available
@@ -81,8 +84,14 @@ func (b *sqlBudget) shrink(row *sqlAdjustment, now time.Time) (adjusted, error) 
 // settle changes T and U.
 func (b *sqlBudget) settle(row *sqlAdjustment, now time.Time) (adjusted, error) {
 	row.state = bucket.AdjustmentDone
-	b.undistributed += row.Quantity
+	if short := -row.Quantity - b.unfunded; short > 0 {
+		b.takeBack(short)
+	}
+	b.unfunded += row.Quantity
 	b.definition.TotalQuantity += row.Quantity
+	if row.Quantity > 0 {
+		b.topUp(now)
+	}
 	b.definition.Version++
 	b.definition.UpdatedAt = now
 	return adjusted{state: bucket.AdjustmentDone}, nil

@@ -1,6 +1,7 @@
 package memstore
 
 import (
+	"cmp"
 	"context"
 	"math"
 	"slices"
@@ -40,12 +41,68 @@ func (s *SQL) NextActivation(ctx context.Context, lane bucket.Lane, from int64, 
 	})
 }
 
+// Reached notes that lanes were reached. See bucket.Lanes.
+func (s *SQL) Reached(ctx context.Context, lanes []bucket.Lane) error {
+	_, err := transact(ctx, s, "Reached", func(now time.Time) (struct{}, error) {
+		for _, lane := range slices.CompactFunc(slices.SortedFunc(slices.Values(lanes), compareLanes), sameLane) {
+			if row := s.lanes[lane]; row != nil {
+				row.ReachedMS = max(row.ReachedMS+1, now.UnixMilli())
+			}
+		}
+		return struct{}{}, nil
+	})
+	return err
+}
+
+func compareLanes(a, b bucket.Lane) int {
+	return cmp.Or(cmp.Compare(a.Instance, b.Instance), cmp.Compare(a.Index, b.Index))
+}
+
+func sameLane(a, b bucket.Lane) bool { return a == b }
+
+// LaneRows reads rows of lanes. See bucket.Lanes.
+func (s *SQL) LaneRows(ctx context.Context, lanes []bucket.Lane) (
+	map[bucket.Lane]bucket.LaneRow, error) {
+	return transact(ctx, s, "LaneRows", func(time.Time) (map[bucket.Lane]bucket.LaneRow, error) {
+		out := map[bucket.Lane]bucket.LaneRow{}
+		for _, lane := range lanes {
+			if row := s.lanes[lane]; row != nil {
+				out[lane] = *row
+			}
+		}
+		return out, nil
+	})
+}
+
+// DeclareDown moves a lane that nobody reaches on. See bucket.Lanes.
+func (s *SQL) DeclareDown(ctx context.Context, seen bucket.LaneRow) (
+	bucket.LaneRow, bool, error) {
+	type result struct {
+		row      bucket.LaneRow
+		declared bool
+	}
+	r, err := transact(ctx, s, "DeclareDown", func(time.Time) (result, error) {
+		row := s.lanes[seen.Lane]
+		if row == nil {
+			return result{}, budget.Refuse(budget.InstanceNotFound, "declare down",
+				"lane %d of instance %q is not known", seen.Lane.Index, seen.Lane.Instance)
+		}
+		declared := row.Activation == seen.Activation && row.ReachedMS == seen.ReachedMS
+		if declared {
+			row.Activation++
+		}
+		return result{*row, declared}, nil
+	})
+	return r.row, r.declared, err
+}
+
 // Stale lists live epochs of older activations of a lane.
 func (s *SQL) Stale(ctx context.Context, lane bucket.Lane, activation int64, limit int) (
 	[]bucket.EpochOf, error) {
 	return transact(ctx, s, "Stale", func(time.Time) ([]bucket.EpochOf, error) {
 		return s.list(limit, func(e *sqlEpoch) bool {
-			return e.bucket.Lane == lane && e.Status.Live() && e.Activation < activation
+			return e.bucket.Lane == lane && e.Status.Live() && e.Activation < activation &&
+				e.bucket.budget.definition.Durability == budget.Ledger
 		}), nil
 	})
 }
@@ -113,24 +170,48 @@ func (s *SQL) Unfinished(ctx context.Context, limit int, without ...bucket.Lane)
 		}
 		for _, b := range s.budgets {
 			id := b.definition.ID
-			f := b.figures()
-			if f.Returning > 0 && len(out.Returning) < limit {
+			if b.figures().Returning > 0 && len(out.Returning) < limit {
 				out.Returning = append(out.Returning, id)
 			}
-			ended := slices.ContainsFunc(b.buckets, func(shard *sqlBucket) bool {
-				return shard.Online && !shard.newest().Status.Live()
-			})
-			retired := slices.ContainsFunc(b.buckets, func(shard *sqlBucket) bool {
-				return shard.OfflineBy == bucket.ByService
-			})
-			if (ended || f.Undistributed > 0 && f.Online == 0 && retired) && len(out.Offline) < limit {
+			if b.resize > 0 && len(out.Resizes) < limit {
+				out.Resizes = append(out.Resizes, id)
+			}
+			if s.unsettled(b, without) && len(out.Offline) < limit {
 				out.Offline = append(out.Offline, id)
+			}
+			if b.run != nil {
+				out.Runs = append(out.Runs, bucket.OpenRun{Budget: id, Number: b.run.Number, Since: b.runSince})
+			}
+			if r := b.openRecycle(); r != nil {
+				out.Recycles = append(out.Recycles, bucket.OpenRun{Budget: id, Number: r.Number, Since: r.TouchedAt})
 			}
 			out.Shrinks = append(out.Shrinks, b.shrinks()...)
 		}
+		slices.SortStableFunc(out.Recycles, func(x, y bucket.OpenRun) int { return x.Since.Compare(y.Since) })
+		out.Recycles = out.Recycles[:min(len(out.Recycles), limit)]
+		slices.SortStableFunc(out.Runs, func(x, y bucket.OpenRun) int { return x.Since.Compare(y.Since) })
+		out.Runs = out.Runs[:min(len(out.Runs), limit)]
 		out.Shrinks = out.Shrinks[:min(len(out.Shrinks), limit)]
 		return out, nil
 	})
+}
+
+// idle reports whether the bucket is in the list and its newest epoch has ended.
+func (b *sqlBucket) idle() bool { return b.Online && !b.newest().Status.Live() }
+
+// unsettled reports whether the budget is for Settle. See bucket.Unfinished.
+func (s *SQL) unsettled(b *sqlBudget, without []bucket.Lane) bool {
+	idle, reachable, taker, onlines := false, false, false, 0
+	for _, shard := range b.buckets {
+		out := slices.Contains(without, shard.Lane) || s.draining(shard.Lane)
+		idle = idle || shard.idle()
+		reachable = reachable || shard.idle() && !out
+		taker = taker || !shard.idle() && shard.mayApply() && !out
+		if shard.Online {
+			onlines++
+		}
+	}
+	return reachable || b.undistributed > 0 && (onlines == 0 || idle) && taker
 }
 
 // pending lists pending grants of opening and open epochs.
@@ -168,7 +249,7 @@ func (b *sqlBudget) shrinks() (out []bucket.Adjustment) {
 
 // BeginRun starts a run, or returns the one that goes on.
 func (s *SQL) BeginRun(ctx context.Context, run bucket.Run) (bucket.Run, error) {
-	return transact(ctx, s, "BeginRun", func(time.Time) (bucket.Run, error) {
+	return transact(ctx, s, "BeginRun", func(now time.Time) (bucket.Run, error) {
 		b, err := s.find(run.Budget)
 		if err != nil {
 			return bucket.Run{}, err
@@ -176,7 +257,7 @@ func (s *SQL) BeginRun(ctx context.Context, run bucket.Run) (bucket.Run, error) 
 		if b.run == nil {
 			run.Number = b.nextRun
 			b.nextRun++
-			b.run = &run
+			b.run, b.runSince = &run, now
 		}
 		return *b.run, nil
 	})
@@ -212,16 +293,21 @@ func (s *SQL) Accounts(ctx context.Context, budgetID int64) (bucket.Accounts, er
 		if err != nil {
 			return bucket.Accounts{}, err
 		}
-		out := bucket.Accounts{Figures: b.figures(), Adjusted: b.adjusted()}
+		out := bucket.Accounts{Figures: b.figures(), Current: b.period, Periods: b.periodRows(), Adjusted: b.adjusted(), Shrinks: b.waiting()}
 		rolledBack := map[*sqlEpoch]int64{}
 		for _, r := range b.rollbacks {
 			at := b.deductions[r.RequestID].Position
 			rolledBack[s.epoch(bucket.Ref{Bucket: at.Bucket, Epoch: at.Epoch})] += r.Amount
 		}
+		for _, h := range b.holdEnds {
+			at := b.deductions[h.RequestID].Position
+			rolledBack[s.epoch(bucket.Ref{Bucket: at.Bucket, Epoch: at.Epoch})] += h.Returned
+		}
 		for _, shard := range b.buckets {
 			for _, e := range shard.epochs {
 				f := e.count()
 				f.RolledBack = rolledBack[e]
+				b.countQuarantine(e, &f)
 				out.Epochs = append(out.Epochs, f)
 			}
 		}
@@ -231,7 +317,7 @@ func (s *SQL) Accounts(ctx context.Context, budgetID int64) (bucket.Accounts, er
 
 // count sums an epoch's rows anew, those of its rollbacks apart.
 func (e *sqlEpoch) count() ledger.EpochFigures {
-	f := ledger.EpochFigures{Bucket: e.bucket.Key, Row: e.Epoch, Closed: e.closed, Swept: e.swept}
+	f := ledger.EpochFigures{Bucket: e.bucket.Key, Row: e.Epoch, Closed: e.closed}
 	for _, g := range e.grants {
 		f.Granted += g.amount
 	}
@@ -242,7 +328,22 @@ func (e *sqlEpoch) count() ledger.EpochFigures {
 	for _, d := range e.duplicates {
 		f.Duplicates += d.Amount
 	}
+	f.Held = e.heldUnits()
 	return f
+}
+
+// countQuarantine sums an epoch's rows of quarantine and of its releases.
+func (b *sqlBudget) countQuarantine(e *sqlEpoch, f *ledger.EpochFigures) {
+	for _, q := range b.quarantines {
+		if q.epoch == e {
+			f.Quarantined, f.NotedRelease = q.Quantity, q.Released
+		}
+	}
+	for _, r := range b.releases {
+		if r.epoch == e {
+			f.Released += r.quantity
+		}
+	}
 }
 
 // Prefix sums what the ledger holds of an epoch up to a log position.

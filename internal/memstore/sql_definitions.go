@@ -9,6 +9,7 @@ import (
 	"github.com/budgetd/budgetd/bucket"
 	"github.com/budgetd/budgetd/budget"
 	"github.com/budgetd/budgetd/ledger"
+	"github.com/budgetd/budgetd/limit"
 )
 
 type created struct {
@@ -22,7 +23,8 @@ func (s *SQL) Create(ctx context.Context, d budget.Definition, lanes []bucket.La
 	d.StartAt, d.EndAt = toStart(d.StartAt), toEnd(d.EndAt)
 	r, err := transact(ctx, s, "Create", func(now time.Time) (created, error) {
 		if old := s.byName[sqlName{d.Tenant, d.Name}]; old != nil {
-			if comparable(d) != old.createdAs {
+			if comparable(d) != old.createdAs || ruleText(d.Rule) != old.createdRule ||
+				limit.EncodeAll(d.Limits) != old.createdLimits {
 				return created{}, budget.Refuse(budget.NameTaken, "create",
 					"budget %q exists with another definition", d.Name)
 			}
@@ -33,8 +35,8 @@ func (s *SQL) Create(ctx context.Context, d budget.Definition, lanes []bucket.La
 				"%d lanes for %d buckets", len(lanes), d.BucketQuantity)
 		}
 		for _, lane := range lanes {
-			if s.lanes[lane] == nil {
-				return created{}, unknownLane("create", lane)
+			if err := s.fit("create", lane); err != nil {
+				return created{}, err
 			}
 		}
 		b := s.insert(d, lanes, now)
@@ -47,7 +49,16 @@ func (s *SQL) Create(ctx context.Context, d budget.Definition, lanes []bucket.La
 // comparable returns the part of a definition that tells one creation from another.
 func comparable(d budget.Definition) budget.Definition {
 	d.ID, d.Version, d.CreatedAt, d.UpdatedAt = 0, 0, time.Time{}, time.Time{}
+	d.Rule, d.Limits = nil, nil
 	return d
+}
+
+// ruleText is a rule in a form that can be compared.
+func ruleText(rule *budget.Rule) string {
+	if rule == nil {
+		return ""
+	}
+	return allocation.Canonical(*rule)
 }
 
 func unknownLane(op string, lane bucket.Lane) error {
@@ -59,13 +70,22 @@ func unknownLane(op string, lane bucket.Lane) error {
 func (s *SQL) insert(d budget.Definition, lanes []bucket.Lane, now time.Time) *sqlBudget {
 	b := &sqlBudget{
 		createdAs:   comparable(d),
+		createdRule: ruleText(d.Rule), createdLimits: limit.EncodeAll(d.Limits),
 		listVersion: 1,
 		nextRun:     1,
 		adjustments: map[string]*sqlAdjustment{},
 		deductions:  map[string]*ledger.Deduction{},
 		rollbacks:   map[sqlRollback]*ledger.Rollback{},
+		holds:       map[string]*ledger.Deduction{},
+		holdEnds:    map[string]*ledger.HoldEnd{},
+		groups:      map[string]ledger.GroupState{},
+		values:      map[dimensionValue][]*carrier{},
 	}
 	d.ID, d.Version, d.CreatedAt, d.UpdatedAt = int64(len(s.budgets))+1, 1, now, now
+	if d.Limits != nil {
+		d.Limits = limit.Begin(d.Limits.List, now)
+	}
+	b.limits = compile(d.Limits)
 	b.definition = d
 	b.adjustments[""] = &sqlAdjustment{
 		Adjustment: bucket.Adjustment{Budget: d.ID, Quantity: d.TotalQuantity},
@@ -73,7 +93,10 @@ func (s *SQL) insert(d budget.Definition, lanes []bucket.Lane, now time.Time) *s
 	}
 	s.budgets = append(s.budgets, b)
 	s.byName[sqlName{d.Tenant, d.Name}] = b
-	for i, share := range allocation.Spread(d.TotalQuantity, len(lanes)) {
+	unfunded, period := allocation.Begin(d, now)
+	b.unfunded = unfunded
+	b.open(period)
+	for i, share := range allocation.Shares(d, period.Funded, len(lanes)) {
 		shard := &sqlBucket{budget: b, Bucket: bucket.Bucket{
 			ID: int64(len(s.buckets)) + 1, Ordinal: i, Lane: lanes[i], UpdatedAt: now,
 			Key: fmt.Sprintf("%s:bucket-%d", d.Name, i),
@@ -81,7 +104,6 @@ func (s *SQL) insert(d budget.Definition, lanes []bucket.Lane, now time.Time) *s
 		s.buckets = append(s.buckets, shard)
 		b.buckets = append(b.buckets, shard)
 		epoch := s.begin(shard, now)
-		b.undistributed += share
 		if share > 0 {
 			epoch.grant(share, now)
 			shard.OutCnt = 1
@@ -91,7 +113,7 @@ func (s *SQL) insert(d budget.Definition, lanes []bucket.Lane, now time.Time) *s
 }
 
 func (b *sqlBudget) view() bucket.Budget {
-	v := bucket.Budget{Definition: b.definition, ListVersion: b.listVersion}
+	v := bucket.Budget{Definition: b.definition, ListVersion: b.listVersion, Period: b.period}
 	for _, shard := range b.buckets {
 		v.Buckets = append(v.Buckets, shard.view())
 	}
@@ -159,28 +181,31 @@ func (s *SQL) Change(ctx context.Context, id int64, change bucket.Change) (
 			return budget.Definition{}, budget.Refuse(budget.VersionConflict, "change",
 				"budget %q is at version %d, not %d", d.Name, d.Version, change.IfVersion)
 		}
-		if change.Paused != nil {
-			d.Paused = *change.Paused
-		}
-		if change.ShardingQuantity != nil {
-			d.ShardingQuantity = *change.ShardingQuantity
-		}
-		if change.AdjustCnt != nil {
-			d.AdjustCnt = *change.AdjustCnt
-		}
-		if change.EndAt != nil {
-			d.EndAt = toEnd(*change.EndAt)
-		}
-		if faults := d.Check(); faults != nil {
-			return budget.Definition{}, &budget.Error{Code: budget.Invalid, Op: "change", Fields: faults}
-		}
-		d.Version, d.UpdatedAt = d.Version+1, now
-		b.definition = d
-		for _, shard := range b.buckets {
-			if epoch := shard.newest(); epoch.Status.Live() {
-				epoch.EndAt = d.EndAt
+		d = change.Of(d)
+		d.EndAt = toEnd(d.EndAt)
+		resize := b.resize
+		if change.BucketQuantity != nil {
+			d.BucketQuantity = *change.BucketQuantity
+			if resize > 0 || d.BucketQuantity != b.definition.BucketQuantity {
+				resize = d.BucketQuantity
 			}
 		}
+		faults := append(allocation.CheckDefinition(d), limit.CheckDefinition(d)...)
+		if faults != nil {
+			return budget.Definition{}, &budget.Error{Code: budget.Invalid, Op: "change", Fields: faults}
+		}
+		d.BucketQuantity, b.resize = b.definition.BucketQuantity, resize
+		if change.Limits != nil {
+			d.Limits = limit.Change(b.definition.Limits, *change.Limits, now)
+			b.limits = compile(d.Limits)
+		}
+		d.Version, d.UpdatedAt = d.Version+1, now
+		p := b.period
+		p.Funded, p.Before = b.periods[p.Number-1].Funded, b.periods[p.Number-1].Before
+		end, due := allocation.Change(b.definition, d, p, now)
+		b.definition = d
+		b.endPeriodAt(end, due)
+		b.topUp(now)
 		s.verify(b)
 		return d, nil
 	})

@@ -6,8 +6,10 @@ import (
 	"slices"
 	"time"
 
+	"github.com/budgetd/budgetd/allocation"
 	"github.com/budgetd/budgetd/bucket"
 	"github.com/budgetd/budgetd/budget"
+	"github.com/budgetd/budgetd/internal/safeguard"
 	"github.com/budgetd/budgetd/ledger"
 )
 
@@ -24,14 +26,14 @@ func (s *SQL) Commit(ctx context.Context, logs []ledger.Log) (bucket.CommitRepor
 				cmp.Compare(logs[i].Epoch, logs[j].Epoch))
 		})
 		for _, i := range order {
-			report.Epochs[i] = s.drain(logs[i], now)
+			report.Epochs[i] = s.drain(logs[i], now, false)
 		}
 		return report, nil
 	})
 }
 
 // drain commits one log.
-func (s *SQL) drain(log ledger.Log, now time.Time) bucket.EpochReport {
+func (s *SQL) drain(log ledger.Log, now time.Time, direct bool) bucket.EpochReport {
 	epoch := s.epoch(bucket.Ref{Bucket: log.Bucket, Epoch: log.Epoch})
 	if epoch == nil {
 		return bucket.EpochReport{Err: ledger.ErrEnded}
@@ -47,7 +49,11 @@ func (s *SQL) drain(log ledger.Log, now time.Time) bucket.EpochReport {
 		return copied(b.deductions[id])
 	}
 	remember := func(d *ledger.Deduction) { made[d.RequestID] = d }
-	drained, err := ledger.Drain(epoch.Epoch, now, log, known, remember)
+	log.Granted = map[int64]int64{}
+	for i, g := range epoch.grants {
+		log.Granted[int64(i)+1] = g.amount
+	}
+	drained, err := ledger.Drain(epoch.Epoch, now, log, known, remember, b.judgeGroups(b.judge(now, direct)))
 	if err != nil {
 		return bucket.EpochReport{Row: epoch.Epoch, Err: err}
 	}
@@ -81,7 +87,7 @@ func (s *SQL) At(ctx context.Context, positions []ledger.Position) (
 			}
 			if d, found := epoch.duplicates[at.Seq]; found {
 				outcome := ledger.Outcome{Position: at, Duplicate: &d}
-				if d.Reason != ledger.ReasonExpired {
+				if !d.Reason.KeepsIDFree() {
 					outcome.Deduction = copied(epoch.bucket.budget.deductions[d.RequestID])
 				}
 				out[at] = outcome
@@ -117,7 +123,7 @@ func (s *SQL) Judge(ctx context.Context, budgetID int64, requestIDs []string) (
 		if err != nil {
 			return bucket.Judgement{}, err
 		}
-		out := bucket.Judgement{Recorded: map[string]ledger.Deduction{}, Cover: b.cover()}
+		out := bucket.Judgement{Recorded: map[string]ledger.Deduction{}, Cover: b.cover(), Period: b.period}
 		for _, id := range requestIDs {
 			if d := b.deductions[id]; d != nil {
 				out.Recorded[id] = *d
@@ -132,14 +138,24 @@ func (s *SQL) Judge(ctx context.Context, budgetID int64, requestIDs []string) (
 func (b *sqlBudget) cover() bucket.Cover {
 	var c bucket.Cover
 	for _, shard := range b.buckets {
-		if shard.OfflineBy != bucket.ByOperator && b.mayApply(shard) {
+		if shard.mayApply() && b.mayApply(shard) {
 			c.Undistributed = b.undistributed
 		}
 		for _, e := range shard.epochs {
-			c.Outstanding += e.Outstanding
-			c.Returning += e.Returning
+			var may allocation.Movement // as far as the open period may get it
+			if may.Undistributed = e.Outstanding; e.Period != b.period.Number {
+				may = allocation.Return(b.definition, budget.Period{}, e.Outstanding, 0)
+			}
+			c.Outstanding += may.Undistributed
+			c.Later += e.Outstanding - may.Undistributed
+			if may.Undistributed = e.Returning; e.Period != b.period.Number {
+				may = allocation.Return(b.definition, budget.Period{}, e.Returning-e.Late, e.Late)
+			}
+			c.Returning += may.Undistributed
+			c.Later += e.Returning - may.Undistributed
 		}
 	}
+	c.Later += b.unfunded
 	return c
 }
 
@@ -169,7 +185,7 @@ type rolledBack struct {
 // Rollback moves units S -> R. See bucket.Returns.
 func (s *SQL) Rollback(ctx context.Context, order bucket.RollbackOrder) (
 	ledger.Deduction, bool, error) {
-	r, err := transact(ctx, s, "Rollback", func(time.Time) (rolledBack, error) {
+	r, err := transact(ctx, s, "Rollback", func(now time.Time) (rolledBack, error) {
 		b, err := s.find(order.Budget)
 		if err != nil {
 			return rolledBack{}, err
@@ -190,15 +206,12 @@ func (s *SQL) Rollback(ctx context.Context, order bucket.RollbackOrder) (
 		s.giveBack(b, d, ledger.Rollback{
 			Budget: order.Budget, RequestID: order.RequestID, RollbackID: order.RollbackID,
 			Amount: units, Whole: order.Amount == 0,
-		})
+		}, now)
 		s.verify(b)
 		return rolledBack{*d, false}, nil
 	})
 	return r.deduction, r.replayed, err
 }
-
-// cancelID is the rollback id of a cancel: no caller's id, as those hold no control characters.
-const cancelID = "\x00cancel"
 
 // Cancel rolls back what is left of a deduction, or leaves a tombstone. See bucket.Returns.
 func (s *SQL) Cancel(ctx context.Context, budgetID int64, requestID string) (
@@ -208,26 +221,33 @@ func (s *SQL) Cancel(ctx context.Context, budgetID int64, requestID string) (
 		if err != nil {
 			return ledger.Deduction{}, err
 		}
-		d := b.deductions[requestID]
-		if d == nil {
-			d = &ledger.Deduction{
-				Budget: budgetID, RequestID: requestID, State: ledger.StateVoid, CountedAt: now,
-			}
-			b.deductions[requestID] = d
-		}
-		if left := d.Amount - d.RolledBack; left > 0 {
-			s.giveBack(b, d, ledger.Rollback{
-				Budget: budgetID, RequestID: requestID, RollbackID: cancelID, Amount: left, Whole: true,
-			})
-		}
-		s.verify(b)
-		return *d, nil
+		return s.cancel(b, requestID, now), nil
 	})
 }
 
-// Sweep moves all R of a budget to U.
+// cancel gives back what is left of a deduction, or leaves a tombstone.
+func (s *SQL) cancel(b *sqlBudget, requestID string, now time.Time) ledger.Deduction {
+	d := b.deductions[requestID]
+	if d == nil {
+		d = &ledger.Deduction{
+			Budget: b.definition.ID, RequestID: requestID, State: ledger.StateVoid, CountedAt: now,
+		}
+		if !safeguard.Off(safeguard.Tombstone) {
+			b.deductions[requestID] = d
+		}
+	}
+	if left := d.Amount - d.RolledBack; left > 0 {
+		s.giveBack(b, d, ledger.Rollback{
+			Budget: d.Budget, RequestID: requestID, RollbackID: ledger.CancelID, Amount: left, Whole: true,
+		}, now)
+	}
+	s.verify(b)
+	return *d
+}
+
+// Sweep moves all R of a budget to U. See bucket.Returns.
 func (s *SQL) Sweep(ctx context.Context, budgetID int64) (int64, error) {
-	return transact(ctx, s, "Sweep", func(time.Time) (int64, error) {
+	return transact(ctx, s, "Sweep", func(now time.Time) (int64, error) {
 		b, err := s.find(budgetID)
 		if err != nil {
 			return 0, err
@@ -235,12 +255,15 @@ func (s *SQL) Sweep(ctx context.Context, budgetID int64) (int64, error) {
 		moved := int64(0)
 		for _, shard := range b.buckets {
 			for _, e := range shard.epochs {
+				if e.Late > 0 && b.due(now) {
+					continue
+				}
 				moved += e.Returning
-				e.swept += e.Returning
-				e.Returning = 0
+				e.Swept += e.Returning
+				b.comeBack(e, e.Returning-e.Late, e.Late)
+				e.Returning, e.Late = 0, 0
 			}
 		}
-		b.undistributed += moved
 		s.verify(b)
 		return moved, nil
 	})

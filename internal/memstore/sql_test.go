@@ -134,7 +134,7 @@ func TestSQLChecksEveryWrite(t *testing.T) {
 		"held":            func(_ *sqlBudget, e *sqlEpoch) { e.Held++ },
 		"returning":       func(_ *sqlBudget, e *sqlEpoch) { e.Returning++ },
 		"closed":          func(_ *sqlBudget, e *sqlEpoch) { e.closed++ },
-		"swept":           func(_ *sqlBudget, e *sqlEpoch) { e.swept++ },
+		"swept":           func(_ *sqlBudget, e *sqlEpoch) { e.Swept++ },
 		"two at once":     func(b *sqlBudget, e *sqlEpoch) { b.undistributed--; e.Outstanding++ },
 		"between R and S": func(_ *sqlBudget, e *sqlEpoch) { e.Used--; e.Returning++ },
 	}

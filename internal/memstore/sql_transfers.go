@@ -23,7 +23,10 @@ func (s *SQL) Apply(ctx context.Context, budgetID int64, want bucket.Want) (
 		if epoch == nil || epoch.bucket.budget != b || !epoch.mayGrow() {
 			return nil, nil
 		}
-		units := min(want.Units, b.undistributed-b.pendingShrink)
+		if epoch.Period != b.period.Number {
+			return nil, nil
+		}
+		units := min(want.Units, b.releasable(now))
 		if !want.Unbounded {
 			if !b.mayApply(epoch.bucket) {
 				return nil, nil
@@ -49,44 +52,53 @@ func (e *sqlEpoch) mayGrow() bool { return e.Status == ledger.Open && e.Fenced =
 func (s *SQL) HandOut(ctx context.Context, budgetID int64, without ...bucket.Lane) (
 	bucket.Handout, error) {
 	return transact(ctx, s, "HandOut", func(now time.Time) (bucket.Handout, error) {
-		var out bucket.Handout
 		b, err := s.find(budgetID)
 		if err != nil {
-			return out, err
+			return bucket.Handout{}, err
 		}
-		units := b.undistributed - b.pendingShrink
-		var eligible []*sqlBucket
-		for _, shard := range b.buckets {
-			if slices.Contains(without, shard.Lane) {
-				continue
-			}
-			if shard.Online && shard.newest().mayGrow() ||
-				shard.OfflineBy == bucket.ByService && !shard.newest().Status.Live() {
-				eligible = append(eligible, shard)
-			}
-		}
-		if units <= 0 || len(eligible) == 0 {
-			return out, nil
-		}
-		for i, share := range allocation.Spread(units, len(eligible)) {
-			if share == 0 {
-				break
-			}
-			shard := eligible[i]
-			reopened := !shard.Online
-			if reopened {
-				s.begin(shard, now)
-			}
-			order := shard.newest().grant(share, now)
-			shard.OutCnt++
-			out.Grants = append(out.Grants, bucket.PendingGrant{Lane: shard.Lane, Order: *order})
-			if reopened {
-				out.Opened = append(out.Opened, shard.view())
-			}
-		}
+		out := s.handOut(b, now, nil, without)
 		s.verify(b)
 		return out, nil
 	})
+}
+
+// handOut spreads U over the buckets that can take it, those that were just reopened among them.
+func (s *SQL) handOut(b *sqlBudget, now time.Time, reopened []*sqlBucket, without []bucket.Lane) (
+	out bucket.Handout) {
+	units := b.releasable(now)
+	if b.halted() {
+		return out
+	}
+	var eligible []*sqlBucket
+	for _, shard := range b.buckets {
+		if slices.Contains(without, shard.Lane) || s.draining(shard.Lane) {
+			continue
+		}
+		if shard.Online && shard.newest().mayGrow() && shard.newest().Period == b.period.Number || slices.Contains(reopened, shard) ||
+			shard.OfflineBy == bucket.ByService && !shard.newest().Status.Live() {
+			eligible = append(eligible, shard)
+		}
+	}
+	if units <= 0 || len(eligible) == 0 {
+		return out
+	}
+	for i, share := range allocation.Shares(b.definition, units, len(eligible)) {
+		if share == 0 {
+			break
+		}
+		shard := eligible[i]
+		offline := !shard.Online
+		if offline {
+			s.begin(shard, now)
+		}
+		order := shard.newest().grant(share, now)
+		shard.OutCnt++
+		out.Grants = append(out.Grants, bucket.PendingGrant{Lane: shard.Lane, Order: *order})
+		if offline {
+			out.Opened = append(out.Opened, shard.view())
+		}
+	}
+	return out
 }
 
 // Reopen gives a bucket a new epoch. See bucket.Transfers.
@@ -97,7 +109,7 @@ func (s *SQL) Reopen(ctx context.Context, budgetID, bucketID int64) (bucket.Hand
 			return bucket.Handout{}, err
 		}
 		for _, shard := range b.buckets {
-			if shard.ID == bucketID && !shard.newest().Status.Live() {
+			if shard.ID == bucketID && !shard.newest().Status.Live() && !b.period.Over && s.mayBegin(shard) {
 				s.begin(shard, now)
 				s.verify(b)
 				return bucket.Handout{Opened: []bucket.Bucket{shard.view()}}, nil
@@ -139,6 +151,7 @@ func (s *SQL) Ending(ctx context.Context, budgetID int64, ref bucket.Ref, by buc
 				epoch == shard.newest() {
 				shard.OfflineBy, shard.UpdatedAt = by, now
 				b.listVersion++
+				s.verify(b)
 			}
 			return false, nil
 		}
@@ -175,9 +188,9 @@ func (s *SQL) CloseEpoch(ctx context.Context, budgetID int64, ref bucket.Ref, cl
 		}
 		epoch.end(ledger.Closed)
 		var order *bucket.GrantOrder
-		if target != nil && units > 0 {
+		if target != nil && units > 0 && epoch.Period == b.period.Number {
 			to := s.epoch(*target)
-			if to != nil && to.bucket.budget == b && to.mayGrow() {
+			if to != nil && to.bucket.budget == b && to.mayGrow() && to.Period == epoch.Period {
 				order = to.grant(units, now)
 			}
 		}
@@ -228,4 +241,61 @@ func (s *SQL) Lose(ctx context.Context, ref bucket.Ref) (bool, error) {
 		s.verify(e.bucket.budget)
 		return true, nil
 	})
+}
+
+// LoseAll is Lose for many epochs. See bucket.Transfers.
+func (s *SQL) LoseAll(ctx context.Context, refs []bucket.Ref) ([]bucket.Ref, error) {
+	return transact(ctx, s, "LoseAll", func(time.Time) (lost []bucket.Ref, err error) {
+		for _, ref := range refs {
+			if e := s.epoch(ref); e != nil && e.Status.Live() {
+				e.end(ledger.Lost)
+				s.verify(e.bucket.budget)
+				lost = append(lost, e.ref())
+			}
+		}
+		slices.SortFunc(lost, func(a, b bucket.Ref) int { return int(a.Bucket - b.Bucket) })
+		return lost, nil
+	})
+}
+
+// Settle gives buckets whose epochs have ended new ones, and U a home. See bucket.Transfers.
+func (s *SQL) Settle(ctx context.Context, budgetIDs []int64, without ...bucket.Lane) (
+	bucket.Handout, error) {
+	return transact(ctx, s, "Settle", func(now time.Time) (out bucket.Handout, err error) {
+		for _, id := range slices.Compact(slices.Sorted(slices.Values(budgetIDs))) {
+			b, err := s.find(id)
+			if err != nil {
+				continue
+			}
+			h := s.settle(b, now, without)
+			out.Opened = append(out.Opened, h.Opened...)
+			out.Grants = append(out.Grants, h.Grants...)
+			s.verify(b)
+		}
+		return out, nil
+	})
+}
+
+// settle gives the buckets of one budget that are in the list and have no live epoch new ones, and U a home.
+func (s *SQL) settle(b *sqlBudget, now time.Time, without []bucket.Lane) (out bucket.Handout) {
+	if b.period.OverAt(now) {
+		return out // the roll-over is next
+	}
+	if b.halted() {
+		return out
+	}
+	var reopened []*sqlBucket
+	for _, shard := range b.buckets {
+		if shard.idle() && s.mayBegin(shard) && !slices.Contains(without, shard.Lane) {
+			s.begin(shard, now)
+			reopened = append(reopened, shard)
+		}
+	}
+	h := s.handOut(b, now, reopened, without)
+	for _, shard := range reopened {
+		out.Opened = append(out.Opened, shard.view())
+	}
+	out.Opened = append(out.Opened, h.Opened...)
+	out.Grants = h.Grants
+	return out
 }

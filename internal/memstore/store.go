@@ -6,6 +6,7 @@ import (
 	"maps"
 	"slices"
 	"sync"
+	"time"
 
 	"github.com/budgetd/budgetd/bucket"
 	"github.com/budgetd/budgetd/budget"
@@ -18,6 +19,10 @@ type Server struct {
 	// it. It is called without any lock, so that it may wait: that is a slow network. Set it before
 	// the first call.
 	Hook func(Call) Fault
+	// Now is the lanes' clock, which cuts time into slices of RecordWindow for request records; nil:
+	// time.Now. RecordWindow 0 is 10 minutes. Set them before the first call.
+	Now          func() time.Time
+	RecordWindow time.Duration
 
 	name  string
 	lanes int
@@ -47,7 +52,7 @@ type address struct {
 
 // Call says which operation a Hook is asked about.
 type Call struct {
-	// Verb is open, grant, deduct, close, read, balances, trim, forget, identity or activate.
+	// Verb is open, grant, deduct, void, unload, close, read, balances, trim, forget, leave, identity or activate.
 	Verb string
 	Lane bucket.Lane
 	Ref  bucket.Ref
@@ -76,6 +81,9 @@ const (
 	// Postpone: this operation and the later ones of the call are done when Release is called;
 	// OutcomeUnknown.
 	Postpone
+	// Forgotten: this operation and the later ones of the call are not done, because the lane does
+	// not know its scripts: ErrMemoryLost, unless an earlier one was done: then OutcomeUnknown.
+	Forgotten
 )
 
 // NewServer makes an empty memory for an instance of that name with so many lanes.
@@ -94,6 +102,27 @@ func (s *Server) Connect() *Store {
 func (s *Server) Lose() {
 	s.Restore(&Image{memory: memory{scripts: make(map[script]bool),
 		buckets: make(map[address]*shard)}}, false)
+}
+
+// Forge appends an entry of an epoch and position to a bucket's log, as somebody does who can write to the
+// instance; nothing of ours knows of it.
+func (s *Server) Forge(lane int, bucketID, epoch, seq int64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	b := s.shard(lane, bucketID)
+	b.log = append(b.log, line{epoch: epoch, seq: seq, text: "forged"})
+}
+
+// End returns the position of the last entry of a bucket's epoch; found is false where the memory does
+// not have the epoch. It asks no Hook.
+func (s *Server) End(lane int, ref bucket.Ref) (seq int64, found bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	b := s.memory.buckets[address{lane: lane, bucket: ref.Bucket}]
+	if b == nil || b.epochs[ref.Epoch] == nil {
+		return 0, false
+	}
+	return b.epochs[ref.Epoch].seq, true
 }
 
 // Image is a copy of a memory.
@@ -140,7 +169,14 @@ func (m memory) copy() memory {
 		c := &shard{log: slices.Clone(b.log), epochs: make(map[int64]*balance)}
 		for number, e := range b.epochs {
 			balance := *e
+			balance.records, balance.void = maps.Clone(e.records), maps.Clone(e.void)
 			c.epochs[number] = &balance
+		}
+		for from, n := range b.counters {
+			if c.counters == nil {
+				c.counters = make(map[int64]*counters)
+			}
+			c.counters[from] = n.copy()
 		}
 		out.buckets[at] = c
 	}
@@ -156,6 +192,23 @@ func (s *Server) shard(lane int, bucketID int64) *shard {
 		s.memory.buckets[at] = b
 	}
 	return b
+}
+
+// now is the lanes' clock.
+func (s *Server) now() time.Time {
+	if s.Now != nil {
+		return s.Now()
+	}
+	return time.Now()
+}
+
+// slice returns the present slice of the lanes' clock.
+func (s *Server) slice() int64 {
+	window := 10 * time.Minute
+	if s.RecordWindow != 0 {
+		window = s.RecordWindow
+	}
+	return s.now().UnixMilli() / window.Milliseconds()
 }
 
 func (s *Server) who() string { return fmt.Sprintf("memory %d of %s", s.identity, s.name) }
@@ -188,6 +241,11 @@ func (s *Server) walk(ctx context.Context, verb string, l lane, n int, ref func(
 				s.postpone(i, n, do)
 			}
 			return s.unanswered(verb, fault == Refuse && done == 0 && !dropped)
+		case Forgotten:
+			if done > 0 || dropped {
+				return s.unanswered(verb, false)
+			}
+			return bucket.ErrMemoryLost
 		case DropReply:
 			dropped = true
 		}

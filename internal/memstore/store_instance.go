@@ -3,12 +3,16 @@ package memstore
 import (
 	"context"
 	"sync"
+	"time"
 
 	"github.com/budgetd/budgetd/bucket"
 	"github.com/budgetd/budgetd/budget"
 )
 
-var _ bucket.Instance = (*Store)(nil)
+var (
+	_ bucket.Instance = (*Store)(nil)
+	_ bucket.Records  = (*Store)(nil)
+)
 
 // Store is one node's view of a Server. Safe for concurrent use.
 type Store struct {
@@ -28,6 +32,18 @@ func (s *Store) Identity(ctx context.Context, at bucket.Lane) (who string, err e
 		return nil
 	})
 	return who, notUnknown(err)
+}
+
+// Time reads the lanes' clock. See bucket.Memory.
+func (s *Store) Time(ctx context.Context, at bucket.Lane) (now time.Time, err error) {
+	if err := s.known("time", at); err != nil {
+		return now, err
+	}
+	err = s.server.walk(ctx, "time", lane{Lane: at}, 1, noRef, func(int, bool) error {
+		now = s.server.now()
+		return nil
+	})
+	return now, notUnknown(err)
 }
 
 // Activate prepares the lane for an activation. See bucket.Memory.
@@ -78,7 +94,20 @@ func (s *Store) Deduct(ctx context.Context, at bucket.Lane, operations []bucket.
 	return answer(ctx, s, "deduct", at, operations,
 		func(o bucket.Operation) error { return o.Check() },
 		func(o bucket.Operation) bucket.Ref { return o.Ref },
-		func(b *shard, o bucket.Operation, serves int64) bucket.Reply { return b.deduct(o, serves) })
+		func(b *shard, o bucket.Operation, serves int64) bucket.Reply {
+			return b.deduct(o, serves, s.server.slice(), s.server.now().UnixMilli())
+		})
+}
+
+// Void leaves void records. See bucket.Records.
+func (s *Store) Void(ctx context.Context, at bucket.Lane, orders []bucket.VoidOrder) (
+	[]bucket.Reply, error) {
+	return answer(ctx, s, "void", at, orders,
+		func(o bucket.VoidOrder) error { return o.Ref.Check() },
+		func(o bucket.VoidOrder) bucket.Ref { return o.Ref },
+		func(b *shard, o bucket.VoidOrder, serves int64) bucket.Reply {
+			return b.void(o, serves, s.server.slice())
+		})
 }
 
 // Close ends epochs. See bucket.Store.
@@ -113,7 +142,22 @@ func (s *Store) Trim(ctx context.Context, at bucket.Lane, cursors []bucket.Curso
 	return err
 }
 
-// Forget removes balances. See bucket.Log.
+// Discard deletes logs that end beyond an epoch. See bucket.Log.
+func (s *Store) Discard(ctx context.Context, at bucket.Lane, ends []bucket.LogEnd) ([]bool, error) {
+	return answer(ctx, s, "discard", at, ends,
+		func(e bucket.LogEnd) error { return e.Ref.Check() },
+		func(e bucket.LogEnd) bucket.Ref { return e.Ref },
+		func(b *shard, e bucket.LogEnd, _ int64) bool { return b.discard(e) })
+}
+
+// Leave deletes the logs of buckets that have left the lane. See bucket.Log.
+func (s *Store) Leave(ctx context.Context, at bucket.Lane, refs []bucket.Ref) error {
+	_, err := answer(ctx, s, "leave", at, refs, bucket.Ref.Check, same,
+		func(b *shard, ref bucket.Ref, _ int64) struct{} { b.leave(ref); return struct{}{} })
+	return err
+}
+
+// Forget removes balances and their records. See bucket.Log.
 func (s *Store) Forget(ctx context.Context, at bucket.Lane, refs []bucket.Ref) error {
 	_, err := answer(ctx, s, "forget", at, refs, bucket.Ref.Check, same,
 		func(b *shard, ref bucket.Ref, _ int64) struct{} {

@@ -1,6 +1,6 @@
 // Package metrics counts for Prometheus what the HTTP interface and the service tell it. Names start
 // with budgetd_, quantities are base units (seconds, minor units), and no label takes its values
-// from callers.
+// from callers, except for the names of a bounded number of budgets.
 package metrics
 
 import (
@@ -16,6 +16,7 @@ import (
 
 	"github.com/budgetd/budgetd/bucket"
 	"github.com/budgetd/budgetd/budget"
+	"github.com/budgetd/budgetd/ledger"
 )
 
 // Metrics is the one observer of a process. Safe for concurrent use.
@@ -35,8 +36,19 @@ type Metrics struct {
 	failures      *prometheus.CounterVec
 	fenced        prometheus.Counter
 	discrepancies prometheus.Counter
+	known         prometheus.Gauge
+	gap           prometheus.Gauge
+	round         prometheus.Gauge
+	stranded      prometheus.Gauge
+	recyclable    prometheus.Gauge
+	holdsOpen     prometheus.Gauge
+	holdsExpired  prometheus.Counter
+	atRisk        prometheus.Gauge
+	moves         *prometheus.CounterVec
 	unfinished    *prometheus.GaugeVec
 	lag           *prometheus.GaugeVec
+	lagSeconds    *prometheus.GaugeVec
+	budgets       *budgets
 }
 
 var _ bucket.Observer = (*Metrics)(nil) // and httpapi.Observer, as package daemon relies on
@@ -63,9 +75,9 @@ func New(version string) *Metrics {
 		"Time until an HTTP request was answered.", seconds, "method", "route", "status")
 	m.inFlight = m.gauge("http_requests_in_flight", "HTTP requests being answered.", nil)
 	m.laneCalls = m.histograms("lane_call_duration_seconds",
-		"Time of one call of a store.", seconds, "instance")
+		"Time of one call of a lane.", seconds, "instance", "lane")
 	m.laneBatches = m.histograms("lane_call_operations",
-		"Operations in one call of a store.", counts, "instance")
+		"Operations in one call of a lane.", counts, "instance", "lane")
 	m.commits = m.histograms("commit_duration_seconds",
 		"Time of one transaction of the ledger.", seconds).WithLabelValues()
 	m.commitRows = m.histograms("commit_rows",
@@ -80,11 +92,36 @@ func New(version string) *Metrics {
 	m.fenced = m.counters("fenced_buckets_total",
 		"Buckets that were stopped because log and ledger disagree.").WithLabelValues()
 	m.discrepancies = m.counters("audit_discrepancies_total",
-		"Figures that did not agree in an audit; must stay 0.").WithLabelValues()
+		"Figures that an audit found to differ from what they stand for; must stay 0.").WithLabelValues()
+	m.known = m.gauge("audit_discrepancies",
+		"Figures that do not agree with what they stand for, seen in the last 10 minutes; must stay 0.", nil)
+	m.gap = m.gauge("conservation_gap_units",
+		"Minor units by which those figures differ; must stay 0.", nil)
+	m.round = m.gauge("audit_recount_duration_seconds",
+		"Time in which this process last counted every row of the ledger anew.", nil)
+	m.stranded = m.gauge("stranded_units",
+		"Minor units in buckets that are fenced or that this process cannot reach.", nil)
+	m.recyclable = m.gauge("recycle_stranded_units",
+		"Minor units in buckets where few ask for them, of the budgets that this process sold from; a recycle moves them.", nil)
+	m.holdsOpen = m.gauge("holds_open", "Holds of all budgets when last counted; at most 100000 are.", nil)
+	m.holdsExpired = m.counters("holds_expired_total",
+		"Holds whose time was over, and whose units this process returned.").WithLabelValues()
+	m.atRisk = m.gauge("at_risk_units",
+		"Minor units that would be quarantined if every store were lost now; 0 for budgets of durability ledger.", nil)
+	m.moves = m.counters("moves_total",
+		"Steps that moved units: apply, handout, offline, collect (a run), recycle (a run), sweep, lose, quarantine, release.", "step")
+	m.budgets = newBudgets()
+	m.registry.MustRegister(m.budgets)
 	m.unfinished = m.gauges("unfinished",
 		"What was found half done at the last look: epochs, grants, shrinks, fenced, returning.", "kind")
 	m.lag = m.gauges("log_lag_entries",
 		"Log entries that were not in the ledger at the last look.", "instance", "lane")
+	m.lagSeconds = m.gauges("log_lag_seconds",
+		"Time for which log entries have not been in the ledger, as of the last look.", "instance", "lane")
+	for _, step := range []string{"apply", "handout", "offline", "collect", "recycle", "sweep", "lose"} {
+		m.moves.WithLabelValues(step)
+		m.moved.WithLabelValues(step)
+	}
 	m.deductions.WithLabelValues("accepted", "") // there from the start, so that rates begin at 0
 	return m
 }
@@ -117,6 +154,9 @@ func (m *Metrics) histograms(name, help string, buckets []float64,
 	m.registry.MustRegister(h)
 	return h
 }
+
+// Registry is what Handler shows.
+func (m *Metrics) Registry() *prometheus.Registry { return m.registry }
 
 // Handler answers /metrics.
 func (m *Metrics) Handler() http.Handler {
@@ -163,9 +203,10 @@ func outcomeOf(code budget.Code, replayed bool) string {
 func (m *Metrics) InFlight(requests int64) { m.inFlight.Set(float64(requests)) }
 
 // LaneCall notes one call of a lane.
-func (m *Metrics) LaneCall(instance string, operations int, took time.Duration) {
-	m.laneCalls.WithLabelValues(instance).Observe(took.Seconds())
-	m.laneBatches.WithLabelValues(instance).Observe(float64(operations))
+func (m *Metrics) LaneCall(lane bucket.Lane, operations int, took time.Duration) {
+	index := strconv.Itoa(lane.Index)
+	m.laneCalls.WithLabelValues(lane.Instance, index).Observe(took.Seconds())
+	m.laneBatches.WithLabelValues(lane.Instance, index).Observe(float64(operations))
 }
 
 // Commit notes one transaction of the ledger.
@@ -176,8 +217,9 @@ func (m *Metrics) Commit(rows, duplicates int, returned int64, took time.Duratio
 	m.returned.Add(float64(returned))
 }
 
-// Moved counts units that a step moved.
+// Moved counts a step and the units that it moved.
 func (m *Metrics) Moved(step string, units int64) {
+	m.moves.WithLabelValues(step).Inc()
 	m.moved.WithLabelValues(step).Add(float64(max(units, 0)))
 }
 
@@ -189,13 +231,44 @@ func (m *Metrics) Failed(where string, code budget.Code) {
 // Fenced counts a bucket that was fenced.
 func (m *Metrics) Fenced() { m.fenced.Inc() }
 
-// Discrepancies counts what an audit found.
+// Discrepancies counts what an audit found that was not known.
 func (m *Metrics) Discrepancies(n int) { m.discrepancies.Add(float64(n)) }
 
 // Unfinished notes how much of a kind was found half done.
 func (m *Metrics) Unfinished(kind string, n int) { m.unfinished.WithLabelValues(kind).Set(float64(n)) }
 
-// Lag notes how far the ledger was behind the logs of a lane.
-func (m *Metrics) Lag(lane bucket.Lane, entries int64) {
-	m.lag.WithLabelValues(lane.Instance, strconv.Itoa(lane.Index)).Set(float64(entries))
+// Books notes how many discrepancies are known, and by how many units they differ.
+func (m *Metrics) Books(discrepancies int, gap int64) {
+	m.known.Set(float64(discrepancies))
+	m.gap.Set(float64(gap))
+}
+
+// Budgets notes the figures of the largest budgets, and the sums over all.
+func (m *Metrics) Budgets(largest []bucket.BudgetFigures, all ledger.Figures) {
+	m.budgets.latest.Store(&figures{largest, all})
+}
+
+// Stranded notes how many units are out of reach.
+func (m *Metrics) Stranded(units int64) { m.stranded.Set(float64(units)) }
+
+// HoldsExpired counts holds that this node expired.
+func (m *Metrics) HoldsExpired(n int) { m.holdsExpired.Add(float64(n)) }
+
+// HoldsOpen notes how many holds are open, of all budgets.
+func (m *Metrics) HoldsOpen(n int) { m.holdsOpen.Set(float64(n)) }
+
+// Recyclable notes how many units are stranded.
+func (m *Metrics) Recyclable(units int64) { m.recyclable.Set(float64(units)) }
+
+// AtRisk notes what a loss of every store would quarantine.
+func (m *Metrics) AtRisk(units int64) { m.atRisk.Set(float64(units)) }
+
+// Recounted notes how long it took to count every row once.
+func (m *Metrics) Recounted(took time.Duration) { m.round.Set(took.Seconds()) }
+
+// Lag notes how far the ledger was behind the logs of a lane, and for how long.
+func (m *Metrics) Lag(lane bucket.Lane, entries int64, age time.Duration) {
+	index := strconv.Itoa(lane.Index)
+	m.lag.WithLabelValues(lane.Instance, index).Set(float64(entries))
+	m.lagSeconds.WithLabelValues(lane.Instance, index).Set(age.Seconds())
 }

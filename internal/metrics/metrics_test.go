@@ -3,32 +3,82 @@ package metrics_test
 import (
 	"io"
 	"net/http/httptest"
+	"os/exec"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus/testutil/promlint"
+
+	"github.com/budgetd/budgetd/bucket"
 	"github.com/budgetd/budgetd/budget"
 	"github.com/budgetd/budgetd/internal/metrics"
+	"github.com/budgetd/budgetd/ledger"
 )
 
-func TestMetrics(t *testing.T) {
+// everything tells m what the audit tells it.
+func everything(m *metrics.Metrics) {
+	m.Unfinished("grants", 3)
+	m.Lag(bucket.Lane{Instance: "redis-a", Index: 2}, 12, 1500*time.Millisecond)
+	m.Books(3, 5)
+	m.Stranded(77)
+	m.AtRisk(55)
+	m.HoldsOpen(12)
+	m.HoldsExpired(4)
+	m.HoldsExpired(3)
+	m.Recounted(90 * time.Second)
+	m.Budgets([]bucket.BudgetFigures{{Tenant: "default", Name: "spring",
+		Figures: ledger.Figures{Total: 100, Unfunded: 45, Undistributed: 15, Remaining: 10, Used: 30, Held: 6}}},
+		ledger.Figures{Total: 150, Unfunded: 50, Undistributed: 46, Remaining: 17, Used: 30, Held: 8, Returning: 1, Unsettled: 2,
+			Quarantined: 4})
+}
+
+// TestLint: names, units and help texts are as Prometheus wants them.
+func TestLint(t *testing.T) {
 	m := metrics.New("v1.2.3")
 	m.Request("POST /v1/budgets/{budget}/deduct", 200, 3*time.Millisecond)
-	m.Request("", 404, time.Millisecond)
-	m.Deduction("", false)
-	m.Deduction("", true)
-	for _, code := range []budget.Code{budget.Invalid, budget.BudgetExhausted, budget.RequestConflict, budget.Unavailable,
-		budget.OutcomeUnknown} {
-		m.Deduction(code, false)
-	}
-	m.InFlight(7)
-	m.LaneCall("redis-a", 128, 2*time.Millisecond)
-	m.Commit(100, 2, 10, 20*time.Millisecond)
-	m.Moved("apply", 500)
 	m.Failed("sql", budget.Unavailable)
-	m.Fenced()
-	m.Discrepancies(0)
+	m.LaneCall(bucket.Lane{Instance: "redis-a", Index: 2}, 128, 2*time.Millisecond)
+	everything(m)
+	families, err := m.Registry().Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	problems, err := promlint.NewWithMetricFamilies(families).Lint()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, p := range problems {
+		t.Errorf("%s: %s", p.Metric, p.Text)
+	}
+	for _, f := range families {
+		if strings.TrimSpace(f.GetHelp()) == "" {
+			t.Errorf("%s has no help text", f.GetName())
+		}
+	}
+	if len(families) < 30 {
+		t.Errorf("only %d families were looked at", len(families))
+	}
+	promtool(t, scrape(t, m), "check", "metrics")
+}
 
+// promtool checks a text with Prometheus's own tool where it is installed; what it says is an error.
+func promtool(t *testing.T, text string, args ...string) {
+	t.Helper()
+	path, err := exec.LookPath("promtool")
+	if err != nil {
+		t.Log("promtool is not installed: checked by the library only")
+		return
+	}
+	command := exec.Command(path, args...)
+	command.Stdin = strings.NewReader(text)
+	if out, err := command.CombinedOutput(); err != nil {
+		t.Errorf("promtool %v: %v\n%s", args, err, out)
+	}
+}
+
+func scrape(t *testing.T, m *metrics.Metrics) string {
+	t.Helper()
 	server := httptest.NewServer(m.Handler())
 	defer server.Close()
 	answer, err := server.Client().Get(server.URL)
@@ -40,6 +90,29 @@ func TestMetrics(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	return string(text)
+}
+
+func TestMetrics(t *testing.T) {
+	m := metrics.New("v1.2.3")
+	m.Request("POST /v1/budgets/{budget}/deduct", 200, 3*time.Millisecond)
+	m.Request("", 404, time.Millisecond)
+	m.Deduction("", false)
+	m.Deduction("", true)
+	for _, code := range []budget.Code{budget.Invalid, budget.BudgetExhausted, budget.PeriodExhausted, budget.RequestConflict,
+		budget.Unavailable, budget.OutcomeUnknown} {
+		m.Deduction(code, false)
+	}
+	m.InFlight(7)
+	m.LaneCall(bucket.Lane{Instance: "redis-a", Index: 2}, 128, 2*time.Millisecond)
+	m.Commit(100, 2, 10, 20*time.Millisecond)
+	m.Moved("apply", 500)
+	m.Failed("sql", budget.Unavailable)
+	m.Fenced()
+	m.Discrepancies(0)
+	everything(m)
+
+	text := scrape(t, m)
 	for _, line := range []string{
 		`budgetd_build_info{go="go`, `version="v1.2.3"} 1`,
 		`budgetd_http_request_duration_seconds_bucket{method="POST",route="/v1/budgets/{budget}/deduct",status="200",le="0.0025"} 0`,
@@ -48,19 +121,35 @@ func TestMetrics(t *testing.T) {
 		`budgetd_deductions_total{code="",outcome="accepted"} 1`, `budgetd_deductions_total{code="",outcome="replayed"} 1`,
 		`budgetd_deductions_total{code="invalid",outcome="faulty"} 1`,
 		`budgetd_deductions_total{code="budget_exhausted",outcome="refused"} 1`,
+		`budgetd_deductions_total{code="period_exhausted",outcome="refused"} 1`,
 		`budgetd_deductions_total{code="request_conflict",outcome="conflict"} 1`,
 		`budgetd_deductions_total{code="unavailable",outcome="unavailable"} 1`,
 		`budgetd_deductions_total{code="outcome_unknown",outcome="unknown"} 1`,
-		`budgetd_http_requests_in_flight 7`, `budgetd_lane_call_operations_sum{instance="redis-a"} 128`,
+		`budgetd_http_requests_in_flight 7`, `budgetd_lane_call_operations_sum{instance="redis-a",lane="2"} 128`,
 		`budgetd_commit_rows_sum 100`, `budgetd_duplicate_executions_total 2`, `budgetd_duplicate_units_returned_total 10`,
+		`budgetd_holds_open 12`, `budgetd_holds_expired_total 7`,
+		`budgetd_budget_held_units{budget="spring",tenant="default"} 6`, `budgetd_budget_held_units{budget="(other)",tenant=""} 2`,
 		`budgetd_moved_units_total{step="apply"} 500`, `budgetd_errors_total{code="unavailable",where="sql"} 1`,
 		`budgetd_fenced_buckets_total 1`, `budgetd_audit_discrepancies_total 0`, `go_goroutines `,
+		`budgetd_audit_discrepancies 3`, `budgetd_conservation_gap_units 5`, `budgetd_stranded_units 77`,
+		`budgetd_audit_recount_duration_seconds 90`, `budgetd_quarantined_units 4`, `budgetd_at_risk_units 55`,
+		`budgetd_moves_total{step="apply"} 1`, `budgetd_moves_total{step="collect"} 0`,
+		`budgetd_log_lag_entries{instance="redis-a",lane="2"} 12`,
+		`budgetd_log_lag_seconds{instance="redis-a",lane="2"} 1.5`,
+		`budgetd_budget_total_units{budget="spring",tenant="default"} 100`,
+		`budgetd_budget_used_units{budget="spring",tenant="default"} 30`,
+		`budgetd_budget_undistributed_units{budget="spring",tenant="default"} 60`,
+		`budgetd_budget_not_funded_units{budget="spring",tenant="default"} 45`,
+		`budgetd_budget_undistributed_units{budget="(other)",tenant=""} 36`,
+		`budgetd_budget_not_funded_units{budget="(other)",tenant=""} 5`,
+		`budgetd_budget_remaining_units{budget="(other)",tenant=""} 7`,
+		`budgetd_budget_in_transit_units{budget="(other)",tenant=""} 3`,
 	} {
-		if !strings.Contains(string(text), line) {
+		if !strings.Contains(text, line) {
 			t.Errorf("no %s", line)
 		}
 	}
-	for _, line := range strings.Split(string(text), "\n") {
+	for _, line := range strings.Split(text, "\n") {
 		if line != "" && !strings.HasPrefix(line, "#") && !strings.HasPrefix(line, "budgetd_") &&
 			!strings.HasPrefix(line, "go_") && !strings.HasPrefix(line, "process_") && !strings.HasPrefix(line, "promhttp_") {
 			t.Errorf("not ours: %s", line)

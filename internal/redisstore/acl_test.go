@@ -1,6 +1,7 @@
 package redisstore_test
 
 import (
+	"fmt"
 	"os"
 	"strings"
 	"testing"
@@ -33,9 +34,9 @@ func TestDocumentedACL(t *testing.T) {
 		c := config(server)
 		c.Username, c.Password = "budgetd", "PASSWORD"
 		store := connect(t, c)
-		if warnings, err := store.Settings(t.Context()); err != nil ||
-			strings.Contains(strings.Join(warnings, ""), "cannot be read") {
-			t.Errorf("settings: %q, %v", warnings, err)
+		if condition, err := store.Condition(t.Context(), lane0); err != nil ||
+			strings.Contains(fmt.Sprint(condition), "cannot be read") {
+			t.Errorf("settings: %+v, %v", condition, err)
 		}
 		return storetest.StoreUnderTest{
 			Store:       store,

@@ -30,7 +30,7 @@ func (s *Store) command(ctx context.Context, op string, l *lane, name, second st
 	rest []any) (any, error) {
 	p := l.session.enter()
 	if p == nil {
-		return nil, s.unavailable(op, nil, "the lane was activated anew or disconnected")
+		return nil, l.session.server.unavailable(op, nil, "the lane was activated anew or disconnected")
 	}
 	defer p.leave()
 	w := &witness{text: second}
@@ -38,7 +38,8 @@ func (s *Store) command(ctx context.Context, op string, l *lane, name, second st
 	args = append(append(args, name, w), rest...)
 	cmd := redis.NewCmd(ctx, args...)
 	if err := p.client.Process(ctx, cmd); err != nil {
-		v := s.judge(op, err, w.written)
+		s.atlas.doubt()
+		v := l.session.server.judge(op, err, w.written)
 		if v.lost {
 			l.lost.Store(true)
 		}
@@ -58,59 +59,110 @@ func (s *Store) eval(ctx context.Context, op string, l *lane, v verb, keys, argv
 	return s.command(ctx, op, l, "EVALSHA", l.scripts[v].sha, rest)
 }
 
-// replies reads a script's answer: three elements per operation. order[i] says which operation the
-// i-th answer is of.
-func (s *Store) replies(op string, answer any, order []int) ([]bucket.Reply, error) {
-	strange := func() error {
-		return &budget.Error{Code: budget.OutcomeUnknown, Op: op, Message: fmt.Sprintf(
-			"instance %s answered a script with %.200v", s.config.Name, answer)}
-	}
+// strange is the error for an answer that is none.
+func (s *Store) strange(op string, answer any) error {
+	return &budget.Error{Code: budget.OutcomeUnknown, Op: op, Message: fmt.Sprintf(
+		"instance %s answered a script with %.200s", s.config.Name, fmt.Sprint(answer))}
+}
+
+// replies reads a script's answer: three elements per operation, and a fourth for one with a record.
+// order[i] says which operation the i-th answer is of; recorded which have a record, nil: none; counted which
+// have a last one for limits, nil: none.
+func (s *Store) replies(op string, answer any, order []int, recorded, counted func(int) bool) (
+	[]bucket.Reply, error) {
 	values, ok := answer.([]any)
-	if !ok || len(values) != 3*len(order) {
-		return nil, strange()
-	}
 	out := make([]bucket.Reply, len(order))
-	for i, operation := range order {
-		verdict, ok1 := values[3*i].(int64)
-		seq, ok3 := values[3*i+2].(int64)
-		reply := bucket.Reply{Verdict: bucket.Verdict(verdict), Seq: seq}
-		ok2 := false
-		if reply.Verdict == bucket.Broken {
-			reply.Why, ok2 = values[3*i+1].(string)
-		} else {
-			reply.Balance, ok2 = values[3*i+1].(int64)
+	for _, operation := range order {
+		width := 3
+		if recorded != nil && recorded(operation) {
+			width = 4
 		}
-		if !ok1 || !ok2 || !ok3 || verdict < int64(bucket.OK) || verdict > int64(bucket.Broken) {
-			return nil, strange()
+		limits := 0
+		if counted != nil && counted(operation) {
+			limits = 1
 		}
-		out[operation] = reply
+		if ok = ok && len(values) >= width+limits; !ok {
+			break
+		}
+		if out[operation], ok = replyOfScript(values[:width], limits > 0); !ok {
+			break
+		}
+		if limits > 0 {
+			r := &out[operation]
+			if r.Counted, ok = countedOf(r.Verdict, values[width]); !ok {
+				break
+			}
+		}
+		values = values[width+limits:]
+	}
+	if !ok || len(values) != 0 {
+		return nil, s.strange(op, answer)
 	}
 	return out, nil
 }
 
+// replyOfScript reads what a script says of one operation. The fourth element, where there is one,
+// is the sum of deductions or the record found. counted: its limits may be refused.
+func replyOfScript(values []any, counted bool) (reply bucket.Reply, ok bool) {
+	verdict, ok1 := values[0].(int64)
+	most := bucket.Broken
+	if len(values) == 4 {
+		most = bucket.PeriodOver
+	}
+	if counted {
+		most = bucket.OverLimit
+	}
+	if !ok1 || verdict < int64(bucket.OK) || verdict > int64(most) {
+		return reply, false
+	}
+	reply.Verdict = bucket.Verdict(verdict)
+	ok2, ok3, ok4 := false, false, true
+	if reply.Verdict == bucket.Broken || reply.Verdict == bucket.EpochGone {
+		reply.Why, ok2 = values[1].(string)
+	}
+	if !ok2 && reply.Verdict != bucket.Broken {
+		reply.Balance, ok2 = values[1].(int64)
+	}
+	reply.Seq, ok3 = values[2].(int64)
+	switch {
+	case reply.Verdict == bucket.Recorded:
+		var text string
+		if text, ok4 = values[3].(string); ok4 {
+			reply = recordedAs(reply, text)
+		}
+	case len(values) == 4:
+		reply.Deducted, ok4 = values[3].(int64)
+	}
+	return reply, ok2 && ok3 && ok4
+}
+
 // groups sorts the operations of a call by their Ref, so that a script reads and writes each hash
-// once. Operations on different hashes do not affect one another, so the answers are those of one
-// by one.
+// once. Operations on different hashes do not affect one another, and those on one hash stay in the
+// order given, so the answers are those of one by one.
 type groups struct {
+	// refs has a Ref again where another activation of its epoch came between.
 	refs   []bucket.Ref
 	counts []int
 	// order lists the operations group by group, each group in the order given.
 	order []int
 }
 
+// hash names a balance hash.
+type hash struct{ bucket, epoch int64 }
+
 func groupByRef(n int, ref func(int) bucket.Ref) groups {
 	g := groups{order: make([]int, n)}
 	if n == 1 {
 		return groups{refs: []bucket.Ref{ref(0)}, counts: []int{1}, order: g.order}
 	}
-	index := make(map[bucket.Ref]int)
+	index := make(map[hash]int) // the last group of a hash
 	of := make([]int, n)
 	for i := range n {
 		r := ref(i)
-		at, known := index[r]
-		if !known {
+		at, known := index[hash{r.Bucket, r.Epoch}]
+		if !known || g.refs[at] != r {
 			at = len(g.refs)
-			index[r] = at
+			index[hash{r.Bucket, r.Epoch}] = at
 			g.refs, g.counts = append(g.refs, r), append(g.counts, 0)
 		}
 		of[i] = at

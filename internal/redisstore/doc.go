@@ -1,5 +1,12 @@
-// Package redisstore keeps balances and logs in Redis (bucket.Instance): one client per instance,
-// one script per verb, many operations per call.
+// Package redisstore keeps balances and logs in Redis (bucket.Instance): one client per server, one
+// script per verb, many operations per call.
+//
+// An instance is a standalone Redis, one that sentinels name, or a Cluster with its lanes spread over the
+// masters by their hash tags. An atlas says where a lane is looked for: the sentinels' or the Cluster's
+// own word, the newest configuration epoch of all who answered. Nothing depends on it being right: a
+// server is used for a lane only by Activate, under the identity that SQL knows, and one that does not
+// serve the lane any more refuses (MOVED, READONLY). A lane is never followed to another server within
+// an activation.
 //
 // How a lane's memory is told from one that only looks like it (DESIGN 9):
 //
@@ -10,6 +17,8 @@
 //	it is a replica                       every new connection    unavailable
 //	READONLY, MOVED, ASK …                any reply               unavailable, and all connections
 //	                                                              are opened and verified anew
+//	another replication id, in a call     script                  ErrMemoryLost from then on
+//	with records (store mode)
 //	the hash is missing, of another       script                  EpochGone, WrongActivation,
 //	activation, or behind                                         WentBack
 //

@@ -34,10 +34,11 @@ var refusals = map[string]refusal{
 	"CLUSTERDOWN": {advice: "its cluster does not serve"},
 	"CROSSSLOT":   {advice: "its cluster does not keep the keys of a lane in one slot"},
 	"TRYAGAIN":    {advice: "its cluster is moving the lane", moved: true},
-	"MOVED":       {advice: "its cluster moved the lane to another server", moved: true},
+	"MOVED":       {advice: "its cluster keeps the lane on another server; topology: cluster follows it", moved: true},
 	"ASK":         {advice: "its cluster is moving the lane to another server", moved: true},
 	"NOSCRIPT":    {advice: "it does not know the scripts of the lane's activation"},
-	// Of the scripts themselves: see shared.lua.
+	// Of the scripts themselves: see shared.lua and records.lua.
+	"REPLACED":  {advice: "its data is not that of the lane's activation", moved: true},
 	"ARGUMENTS": {advice: "budgetd and its scripts disagree; please report it"},
 }
 
@@ -61,17 +62,17 @@ type verdictOn struct {
 	err error
 	// moved: every connection must be verified anew.
 	moved bool
-	// lost: the lane does not know its scripts.
+	// lost: the lane does not know its scripts, or its data is another's.
 	lost bool
 }
 
 // judge translates the error of a call, once: a *budget.Error or ErrMemoryLost. written says
 // whether any byte of the command may have left this process.
 //
-//	ErrMemoryLost         the connection met another identity, or NOSCRIPT
+//	ErrMemoryLost         the connection met another identity, NOSCRIPT, or REPLACED
 //	Unavailable           never sent (dial, pool, context), or a reply in refusals
 //	OutcomeUnknown        everything else: time-out or reset after sending, other error replies
-func (s *Store) judge(op string, err error, written bool) verdictOn {
+func (at server) judge(op string, err error, written bool) verdictOn {
 	if errors.Is(err, bucket.ErrMemoryLost) {
 		return verdictOn{err: bucket.ErrMemoryLost}
 	}
@@ -80,14 +81,14 @@ func (s *Store) judge(op string, err error, written bool) verdictOn {
 			rest, _ := strings.CutPrefix(text, notDone+" ")
 			word, _, _ = strings.Cut(rest, " ")
 			if _, known := refusals[word]; !known {
-				return verdictOn{err: s.unavailable(op, err, "it did not begin")}
+				return verdictOn{err: at.unavailable(op, err, "it did not begin")}
 			}
 		}
-		if word == "NOSCRIPT" {
-			return verdictOn{err: bucket.ErrMemoryLost, lost: true}
+		if word == "NOSCRIPT" || word == "REPLACED" {
+			return verdictOn{err: bucket.ErrMemoryLost, lost: true, moved: refusals[word].moved}
 		}
 		if r, known := refusals[word]; known {
-			return verdictOn{err: s.unavailable(op, err, r.advice), moved: r.moved}
+			return verdictOn{err: at.unavailable(op, err, r.advice), moved: r.moved}
 		}
 	}
 	if !written {
@@ -95,15 +96,27 @@ func (s *Store) judge(op string, err error, written bool) verdictOn {
 		if errors.As(err, &known) && known.Code == budget.Unavailable {
 			return verdictOn{err: known}
 		}
-		return verdictOn{err: s.unavailable(op, err, "it cannot be reached")}
+		return verdictOn{err: at.unavailable(op, err, "it cannot be reached")}
 	}
 	return verdictOn{err: &budget.Error{Code: budget.OutcomeUnknown, Op: op, Err: err,
-		Message: "instance " + s.config.Name + " (" + s.config.Addr + ") did not say what it did"}}
+		Message: at.String() + " did not say what it did"}}
 }
 
-func (s *Store) unavailable(op string, err error, why string) *budget.Error {
-	return &budget.Error{Code: budget.Unavailable, Op: op, Err: err,
-		Message: "instance " + s.config.Name + " (" + s.config.Addr + "): " + why}
+// judgeRead translates the error of a call that changes nothing: it is never unknown.
+func (at server) judgeRead(op string, err error) error { return at.judge(op, err, false).err }
+
+func (at server) unavailable(op string, err error, why string) *budget.Error {
+	return &budget.Error{Code: budget.Unavailable, Op: op, Err: err, Message: at.String() + ": " + why}
+}
+
+// server is one Redis of an instance, as errors name it. addr "": the instance as a whole.
+type server struct{ instance, addr string }
+
+func (at server) String() string {
+	if at.addr == "" {
+		return "instance " + at.instance
+	}
+	return "instance " + at.instance + " (" + at.addr + ")"
 }
 
 // refused carries an error out of a connection's set-up: go-redis unwraps what it gets from there

@@ -306,7 +306,7 @@ func TestMovedConnections(t *testing.T) {
 // TestConfig: every fault at once, by field.
 func TestConfig(t *testing.T) {
 	_, err := redisstore.New(redisstore.Config{Name: "A}", DB: -1, PoolSize: -1,
-		InstallationID: "a:b", ReadTimeout: -1})
+		InstallationID: "a:b", ReadTimeout: -1, RecordWindow: time.Millisecond})
 	var e *budget.Error
 	if !errors.As(err, &e) || e.Code != budget.Invalid {
 		t.Fatalf("error %v", err)
@@ -316,7 +316,7 @@ func TestConfig(t *testing.T) {
 		fields[f.Field] = true
 	}
 	for _, field := range []string{"name", "addr", "db", "pool_size", "lanes", "installation_id",
-		"read_timeout"} {
+		"read_timeout", "record_window"} {
 		if !fields[field] {
 			t.Errorf("%s is not reported: %v", field, e.Fields)
 		}

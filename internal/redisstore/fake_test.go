@@ -33,7 +33,13 @@ type fakeRedis struct {
 	becomes string // run id after a script was loaded
 	conns   map[net.Conn]bool
 	drained sync.WaitGroup
+	// next, when set, may answer any command first; "" leaves it to the fake, and hangUp closes the
+	// connection instead.
+	next func(command []string) string
 }
+
+// hangUp is an answer that is none.
+const hangUp = "-hang up"
 
 func newFakeRedis(t *testing.T) *fakeRedis {
 	t.Helper()
@@ -117,6 +123,15 @@ func (f *fakeRedis) serve(conn net.Conn) {
 func (f *fakeRedis) reply(command []string) string {
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	if f.next != nil {
+		switch answer := f.next(command); answer {
+		case "":
+		case hangUp:
+			return ""
+		default:
+			return answer
+		}
+	}
 	bulk := func(s string) string { return fmt.Sprintf("$%d\r\n%s\r\n", len(s), s) }
 	switch name := strings.ToUpper(command[0]); name {
 	case "HELLO", "CLIENT", "AUTH", "SELECT":

@@ -22,7 +22,7 @@ func (s *Store) Read(ctx context.Context, at bucket.Lane, cursors []bucket.Curso
 			return nil, err
 		}
 	}
-	commands, err := s.pipeline(ctx, op, at, len(cursors), func(l *lane, i int) []any {
+	commands, from, err := s.pipeline(ctx, op, at, len(cursors), func(l *lane, i int) []any {
 		c := cursors[i]
 		return []any{"XRANGE", logKey(l.prefix, c.Ref.Bucket), entryID(c.Ref.Epoch, c.From),
 			strconv.FormatInt(c.Ref.Epoch, 10), "COUNT", limit} // an id without seq: to its end
@@ -36,7 +36,7 @@ func (s *Store) Read(ctx context.Context, at bucket.Lane, cursors []bucket.Curso
 		if wrong := wrongType(err); wrong != "" {
 			out[i].Err = &ledger.Mismatch{Why: "the log is not a stream"}
 		} else if err != nil {
-			return nil, s.judgeRead(op, err)
+			return nil, from.failed(op, err)
 		} else {
 			out[i] = extract(cursors[i].Ref.Epoch, answer)
 		}
@@ -95,7 +95,7 @@ func (s *Store) Balances(ctx context.Context, at bucket.Lane, refs []bucket.Ref)
 			return nil, err
 		}
 	}
-	commands, err := s.pipeline(ctx, op, at, len(refs), func(l *lane, i int) []any {
+	commands, from, err := s.pipeline(ctx, op, at, len(refs), func(l *lane, i int) []any {
 		return []any{"HMGET", balanceKey(l.prefix, refs[i]), "state", "activation", "balance",
 			"seq", "grant_seq", "granted", "deducted", "chain"}
 	})
@@ -108,7 +108,7 @@ func (s *Store) Balances(ctx context.Context, at bucket.Lane, refs []bucket.Ref)
 		if wrong := wrongType(err); wrong != "" {
 			out[i] = bucket.Balance{Verdict: bucket.Broken, Why: "the balance is not a hash"}
 		} else if err != nil {
-			return nil, s.judgeRead(op, err)
+			return nil, from.failed(op, err)
 		} else {
 			out[i] = balanceOf(answer)
 		}
@@ -184,7 +184,60 @@ func (s *Store) Trim(ctx context.Context, at bucket.Lane, cursors []bucket.Curso
 	return err
 }
 
-// Forget removes balance hashes. See bucket.Log.
+// Discard deletes logs that end beyond their bucket's newest epoch. See bucket.Log.
+func (s *Store) Discard(ctx context.Context, at bucket.Lane, ends []bucket.LogEnd) ([]bool, error) {
+	const op = "discard"
+	if len(ends) == 0 {
+		return nil, nil
+	}
+	l, err := s.find(op, at)
+	if err != nil {
+		return nil, err
+	}
+	keys, argv := make([]any, 0, len(ends)), make([]any, 0, 2*len(ends))
+	for _, e := range ends {
+		if err := e.Ref.Check(); err != nil {
+			return nil, err
+		}
+		keys = append(keys, logKey(l.prefix, e.Ref.Bucket))
+		argv = append(argv, e.Ref.Epoch, e.Last)
+	}
+	answer, err := s.eval(ctx, op, l, verbDiscard, keys, argv)
+	if err != nil {
+		return nil, err
+	}
+	values, _ := answer.([]any)
+	out := make([]bool, len(ends))
+	for i := range min(len(values), len(out)) {
+		out[i] = values[i] == int64(1)
+	}
+	return out, nil
+}
+
+// Leave deletes the logs and the counters of buckets that have left the lane. See bucket.Log.
+func (s *Store) Leave(ctx context.Context, at bucket.Lane, refs []bucket.Ref) error {
+	const op = "leave"
+	if len(refs) == 0 {
+		return nil
+	}
+	l, err := s.find(op, at)
+	if err != nil {
+		return err
+	}
+	keys, argv := make([]any, 0, len(refs)), make([]any, 0, len(refs))
+	for _, ref := range refs {
+		if err := ref.Check(); err != nil {
+			return err
+		}
+		keys, argv = append(keys, logKey(l.prefix, ref.Bucket)), append(argv, ref.Epoch)
+	}
+	if _, err = s.eval(ctx, op, l, verbLeave, keys, argv); err != nil {
+		return err
+	}
+	return s.dropCounters(ctx, op, l, refs)
+}
+
+// Forget removes balance hashes and request records. See bucket.Log.
 func (s *Store) Forget(ctx context.Context, at bucket.Lane, refs []bucket.Ref) error {
 	const op = "forget"
 	if len(refs) == 0 {
@@ -194,31 +247,33 @@ func (s *Store) Forget(ctx context.Context, at bucket.Lane, refs []bucket.Ref) e
 	if err != nil {
 		return err
 	}
-	keys := make([]any, 0, len(refs))
+	keys := make([]any, 0, 4*len(refs))
 	for _, ref := range refs {
 		if err := ref.Check(); err != nil {
 			return err
 		}
-		keys = append(keys, balanceKey(l.prefix, ref))
+		even, odd, void := recordKeys(l.prefix, ref)
+		keys = append(keys, balanceKey(l.prefix, ref), even, odd, void)
 	}
-	_, err = s.command(ctx, op, l, "DEL", keys[0].(string), keys[1:])
+	// Not DEL: records are many, and freeing them must not keep the lane waiting.
+	_, err = s.command(ctx, op, l, "UNLINK", keys[0].(string), keys[1:])
 	return err
 }
 
 // pipeline sends n commands in one round trip. Each command's own error reply is left to the
-// caller; an error here means that no answer can be used.
+// caller, who gives it to answers.failed; an error here means that no answer can be used.
 func (s *Store) pipeline(ctx context.Context, op string, at bucket.Lane, n int,
-	command func(l *lane, i int) []any) ([]*redis.Cmd, error) {
+	command func(l *lane, i int) []any) ([]*redis.Cmd, answers, error) {
 	if n == 0 {
-		return nil, nil
+		return nil, answers{}, nil
 	}
 	l, err := s.find(op, at)
 	if err != nil {
-		return nil, err
+		return nil, answers{}, err
 	}
 	p := l.session.enter()
 	if p == nil {
-		return nil, s.unavailable(op, nil, "the lane was activated anew or disconnected")
+		return nil, answers{}, l.session.server.unavailable(op, nil, "the lane was activated anew or disconnected")
 	}
 	defer p.leave()
 	pipe := p.client.Pipeline()
@@ -226,18 +281,31 @@ func (s *Store) pipeline(ctx context.Context, op string, at bucket.Lane, n int,
 	for i := range commands {
 		commands[i] = pipe.Do(ctx, command(l, i)...)
 	}
+	from := answers{s, l.session, p}
 	_, err = pipe.Exec(ctx)
 	if err == nil || wrongType(err) != "" {
-		return commands, nil
+		return commands, from, nil
 	}
-	if s.judge(op, err, false).moved {
-		l.session.renew(p)
-	}
-	return nil, s.judgeRead(op, err)
+	return nil, from, from.failed(op, err)
 }
 
-// judgeRead translates the error of a call that changes nothing: it is never unknown.
-func (s *Store) judgeRead(op string, err error) error { return s.judge(op, err, false).err }
+// answers is where the answers of a pipeline came from.
+type answers struct {
+	store   *Store
+	session *session
+	pool    *pool
+}
+
+// failed translates the error of one of them, after which connections and whereabouts may have to be
+// looked at anew.
+func (a answers) failed(op string, err error) error {
+	a.store.atlas.doubt()
+	v := a.session.server.judge(op, err, false)
+	if v.moved {
+		a.session.renew(a.pool)
+	}
+	return v.err
+}
 
 // wrongType returns the text of an error reply that says that a key holds another type, "" for
 // everything else.

@@ -21,7 +21,8 @@ func TestVerdictNumbers(t *testing.T) {
 	want := map[string]bucket.Verdict{"OK": bucket.OK, "ALREADY": bucket.Already,
 		"INSUFFICIENT": bucket.Insufficient, "EPOCH_CLOSED": bucket.EpochClosed,
 		"EPOCH_GONE": bucket.EpochGone, "WRONG_ACTIVATION": bucket.WrongActivation,
-		"WENT_BACK": bucket.WentBack, "GAP": bucket.Gap, "BROKEN": bucket.Broken}
+		"WENT_BACK": bucket.WentBack, "GAP": bucket.Gap, "BROKEN": bucket.Broken,
+		"RECORDED": bucket.Recorded, "BEHIND": bucket.Behind, "PERIOD_OVER": bucket.PeriodOver}
 	for _, line := range strings.Split(sharedLua, "\n") {
 		names, values, found := strings.Cut(strings.TrimPrefix(line, "local "), " = ")
 		if !found || !strings.HasPrefix(line, "local ") || strings.Contains(line, "MAX_") {
@@ -48,8 +49,9 @@ func TestScriptConventions(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(files) != int(verbs)+1 {
-		t.Errorf("%d files, want %d", len(files), verbs+1)
+	shared := map[string]bool{"shared.lua": true, "records.lua": true, "limits.lua": true}
+	if len(files) != int(verbs)-1+len(shared) { // deduct.lua is two: with limits and without
+		t.Errorf("%d files, want %d", len(files), int(verbs)-1+len(shared))
 	}
 	code := regexp.MustCompile(`(?m)^\s*--.*$`)
 	for _, file := range files {
@@ -58,7 +60,7 @@ func TestScriptConventions(t *testing.T) {
 			t.Fatal(err)
 		}
 		text := string(data)
-		if file.Name() != "shared.lua" {
+		if !shared[file.Name()] {
 			for _, word := range []string{"-- " + file.Name(), "-- KEYS", "-- ARGV", "-- Returns",
 				"-- Atomic because", "dempotent", "Keeps"} {
 				if !strings.Contains(text, word) {
@@ -75,18 +77,21 @@ func TestScriptConventions(t *testing.T) {
 	}
 }
 
-// TestScriptsDiffer: no two activations, lanes, instances, installations or verbs share a script.
+// TestScriptsDiffer: no two activations, lanes, instances, installations, replication ids or verbs
+// share a script.
 func TestScriptsDiffer(t *testing.T) {
 	seen := make(map[string]bool)
 	n := 0
 	for _, installation := range []string{"a", "b"} {
 		for _, lane := range []bucket.Lane{{Instance: "r"}, {Instance: "r", Index: 1}, {Instance: "s"}} {
 			for _, activation := range []int64{1, 2} {
-				for _, s := range scriptsOf(installation, lane, activation) {
-					seen[s.sha] = true
-					n++
-					if !strings.HasPrefix(s.text, fmt.Sprintf("-- activation %d ", activation)) {
-						t.Errorf("a script begins with %.40q", s.text)
+				for _, replid := range []string{"a", "b"} {
+					for _, s := range scriptsOf(keyPrefix(installation, lane.String()), activation, replid) {
+						seen[s.sha] = true
+						n++
+						if !strings.HasPrefix(s.text, fmt.Sprintf("-- activation %d ", activation)) {
+							t.Errorf("a script begins with %.40q", s.text)
+						}
 					}
 				}
 			}
@@ -102,8 +107,8 @@ func TestScriptArguments(t *testing.T) {
 	server := testservers.Redis(t, testservers.RedisArgs("--enable-debug-command", "yes"))
 	c := redis.NewClient(&redis.Options{Addr: server.Addr(), Protocol: 2})
 	defer c.Close()
-	ctx, scripts := t.Context(), scriptsOf("a", bucket.Lane{Instance: "r"}, 1)
-	two, open := []string{"b", "l"}, []any{"1", "1", "1o0|1/1/1"}
+	ctx, scripts := t.Context(), scriptsOf(keyPrefix("a", "r/0"), 1, "r")
+	two, five, open := []string{"b", "l"}, []string{"b", "l", "r0", "r1", "v"}, []any{"1", "1", "1o0|1/1/1"}
 	if err := c.Eval(ctx, scripts[verbOpen].text, two, open...).Err(); err != nil {
 		t.Fatal(err)
 	}
@@ -131,8 +136,30 @@ func TestScriptArguments(t *testing.T) {
 		{verbGrant, two, []any{1, 1, 1, 1, 5}},
 		{verbGrant, two, []any{1, 1, 1, 1, 5, "1g5|1", 2, 5, "1g5|2"}},
 		{verbGrant, two, []any{1, 1, "x", 1, 5, "1g5|1"}},
-		{verbDeduct, two, []any{1, 1, 2, 0, 5, "1d5|"}},
-		{verbDeduct, nil, []any{1, 1, 1, 0, 5, "1d5|"}},
+		{verbDeduct, nil, nil},
+		{verbDeduct, nil, []any{0}},
+		{verbDeduct, two, []any{0, 1, 1, 2, 0, 0, 5, "1d5|"}},
+		{verbDeduct, two, []any{0, 1, 1, 0, 0, 0, 5, "1d5|"}},
+		{verbDeduct, two, []any{0, 1, 1, "x", 0, 0, 5, "1d5|"}},
+		{verbDeduct, two, []any{0, 1, 1, 1, 0, 0, 5, "1d5|", 1}},
+		{verbDeduct, two, []any{"x", 1, 1, 1, 0, 0, 5, "1d5|"}},
+		{verbDeduct, two[:1], []any{0, 1, 1, 1, 0, 0, 5, "1d5|"}},
+		{verbDeduct, two, []any{1000, 1, 1, 1, 1, 0, 5, "1d5|", 0, 0, "1", "id"}},
+		{verbDeduct, five, []any{0, 1, 1, 1, 1, 0, 5, "1d5|", 0, 0, "1", "id"}},
+		{verbDeduct, five, []any{"-1", 1, 1, 1, 1, 0, 5, "1d5|", 0, 0, "1", "id"}},
+		{verbDeduct, five, []any{1000, 1, 1, 1, 1, 0, 5, "1d5|", 0, 0, "1"}},
+		{verbDeduct, five, []any{1000, 1, 1, 1, 1, 0, 5, "1d5|", 0, 0, "1", "id", "id"}},
+		{verbDeduct, five, []any{1000, 1, 1, 1, 0, 0, 5, "1d5|", 0, 0, "1", "id"}},
+		{verbVoid, nil, nil},
+		{verbVoid, nil, []any{1000, "1"}},
+		{verbDeduct, five[:4], []any{1000, 1, 1, 1, 1, 0, 5, "1d5|", 0, 0, "1", "id"}},
+		{verbVoid, five[:3], []any{1000, "1", 1, 1, "id"}},
+		{verbVoid, two, []any{1000, "1", 1, 1, "id"}},
+		{verbVoid, five, []any{1000, "1", 1, 1, "id"}},
+		{verbVoid, five[:4], []any{0, "1", 1, 1, "id"}},
+		{verbVoid, five[:4], []any{1000, "1", 1, 0, "id"}},
+		{verbVoid, five[:4], []any{1000, "1", 1, 2, "id"}},
+		{verbVoid, five[:4], []any{1000, "1", 1, 1, "id", "id"}},
 		{verbTrim, nil, nil},
 		{verbTrim, []string{"l"}, []any{1}},
 		{verbTrim, []string{"l", "m"}, []any{1, 1, 1}},
@@ -149,10 +176,14 @@ func TestScriptArguments(t *testing.T) {
 
 // TestKeys: the grammar, as operators and ACLs see it. A change needs another format number.
 func TestKeys(t *testing.T) {
-	prefix := keyPrefix("inst-1", bucket.Lane{Instance: "r1", Index: 3})
+	prefix := keyPrefix("inst-1", bucket.Lane{Instance: "r1", Index: 3}.String())
 	ref := bucket.Ref{Bucket: 12, Epoch: 4, Activation: 9}
+	even, odd, void := recordKeys(prefix, ref)
 	for got, want := range map[string]string{
 		balanceKey(prefix, ref):    "budgetd:inst-1:{r1/3}:12:4:balance:1",
+		even:                       "budgetd:inst-1:{r1/3}:12:4:r0:1",
+		odd:                        "budgetd:inst-1:{r1/3}:12:4:r1:1",
+		void:                       "budgetd:inst-1:{r1/3}:12:4:v:1",
 		logKey(prefix, ref.Bucket): "budgetd:inst-1:{r1/3}:12:log:1",
 		entryID(4, 17):             "4-17",
 	} {
@@ -162,13 +193,13 @@ func TestKeys(t *testing.T) {
 	}
 }
 
-// TestGroups: every operation once, each group in the order given.
+// TestGroups: every operation once, each hash's in the order given.
 func TestGroups(t *testing.T) {
 	a, b, c := bucket.Ref{Bucket: 1}, bucket.Ref{Bucket: 2}, bucket.Ref{Bucket: 1, Activation: 1}
 	refs := []bucket.Ref{b, a, b, c, a, a}
 	g := groupByRef(len(refs), func(i int) bucket.Ref { return refs[i] })
 	if got := fmt.Sprint(g.refs, g.counts, g.order); got !=
-		fmt.Sprint([]bucket.Ref{b, a, c}, []int{2, 3, 1}, []int{0, 2, 1, 4, 5, 3}) {
+		fmt.Sprint([]bucket.Ref{b, a, c, a}, []int{2, 1, 1, 2}, []int{0, 2, 1, 3, 4, 5}) {
 		t.Error(got)
 	}
 	g = groupByRef(1, func(int) bucket.Ref { return a })

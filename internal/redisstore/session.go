@@ -8,10 +8,12 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/budgetd/budgetd/bucket"
+	"github.com/budgetd/budgetd/internal/safeguard"
 )
 
 // session is a set of connections that each met one and the same identity when it was opened.
 type session struct {
+	server   server
 	identity string
 	connect  func() *redis.Client
 	// lost: a new connection met another identity. It stays so: what was there before may come
@@ -28,21 +30,21 @@ type pool struct {
 	users  sync.WaitGroup
 }
 
-// newSession makes a session bound to an identity; it connects when it is used.
-func (s *Store) newSession(identity string) *session {
-	n := &session{identity: identity}
+// newSession makes a session with a server, bound to an identity; it connects when it is used.
+func (s *Store) newSession(at server, identity string) *session {
+	n := &session{server: at, identity: identity}
 	verify := func(ctx context.Context, conn *redis.Conn) error {
-		met, err := s.identify(ctx, "connect", conn)
+		met, err := s.identify(ctx, "connect", at, conn, "")
 		if err != nil {
 			return refused{err}
 		}
-		if met != identity {
+		if met != identity && !safeguard.Off(safeguard.ConnectionIdentity) {
 			n.lost.Store(true)
 			return refused{bucket.ErrMemoryLost}
 		}
 		return nil
 	}
-	n.connect = func() *redis.Client { return redis.NewClient(s.options(verify)) }
+	n.connect = func() *redis.Client { return redis.NewClient(s.options(at.addr, verify)) }
 	n.pool = &pool{client: n.connect()}
 	return n
 }

@@ -7,64 +7,86 @@ import (
 	"strings"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/budgetd/budgetd/bucket"
 )
 
 // oldestVersion is the first Redis with XTRIM MINID.
 const oldestVersion = "6.2"
+
+var _ bucket.Inspected = (*Store)(nil)
 
 // setting is a configuration parameter that decides what a Redis may lose.
 type setting struct {
 	name, want string
 	// why says what happens with another value.
 	why string
+	// refused: another value is refused under strict. The other settings decide what is left after a
+	// restart, or what serves; in ledger mode that is a matter of time and not of units.
+	refused bool
+	// clustered: of a Cluster only, and it decides nothing of what is kept.
+	clustered bool
 }
 
 var settings = []setting{
 	{"maxmemory-policy", "noeviction",
-		"balances may be evicted, and every bucket that loses its balance has to be recovered"},
+		"balances may be evicted, and a balance that is missing costs every bucket of the lane its epoch",
+		true, false},
 	{"appendonly", "yes",
-		"a restart empties the instance, and every bucket on it has to be recovered"},
+		"a restart empties the instance, and every bucket on it has to be recovered", false, false},
 	{"appendfsync", "always",
 		"a crash of the machine takes back what was done last (everysec: up to 2 s), and every " +
-			"bucket on it has to be recovered; budgets with durability \"store\" quarantine those units"},
+			"bucket on it has to be recovered; budgets with durability \"store\" quarantine those units", false, false},
 	{"no-appendfsync-on-rewrite", "no",
-		"nothing is flushed while the log is rewritten, so a crash takes back everything since"},
+		"nothing is flushed while the log is rewritten, so a crash takes back everything since", false, false},
+	{"cluster-require-full-coverage", "no",
+		"one master that is down keeps the lanes of all others from serving until it is replaced", false, true},
 }
 
-// Settings compares the server's settings with what budgetd needs and returns one sentence for each
-// that differs, saying how to fix it. A setting that may not be read is such a difference too.
-// Errors: Unavailable.
-func (s *Store) Settings(ctx context.Context) (warnings []string, err error) {
+// Condition compares the settings of the server that serves a lane with what budgetd needs: one finding for each that differs,
+// saying how to mend it. A setting that may not be read is such a difference too. See
+// bucket.Inspected. Errors: Unavailable.
+func (s *Store) Condition(ctx context.Context, at bucket.Lane) (out bucket.Condition, err error) {
 	const op = "check settings"
-	warn := func(format string, args ...any) {
-		warnings = append(warnings, "instance "+s.config.Name+": "+fmt.Sprintf(format, args...))
+	where, err := s.locate(ctx, op, at)
+	if err != nil {
+		return bucket.Condition{}, err
 	}
-	conn := s.control.EphemeralConn()
-	defer conn.Close()
+	find := func(refused bool, format string, args ...any) {
+		out.Findings = append(out.Findings, bucket.Finding{Refused: refused,
+			Problem: s.nameOf(where) + ": " + fmt.Sprintf(format, args...)})
+	}
+	conn, done := s.dial(where.addr)
+	defer done()
 	info, err := conn.Info(ctx, "server").Result()
 	if err != nil {
-		return nil, s.judgeRead(op, err)
+		return bucket.Condition{}, where.judgeRead(op, err)
 	}
 	if version := infoFields(info)["redis_version"]; !atLeast(version, oldestVersion) {
-		warn("Redis %s is too old; install %s or newer", version, oldestVersion)
+		find(true, "Redis %s is too old; install %s or newer", version, oldestVersion)
 	}
+	out.Persistent = true
 	for _, want := range settings {
+		if want.clustered && !s.cluster() {
+			continue
+		}
 		value, err := readSetting(ctx, conn, want.name)
 		word, _, answered := replyOf(err)
 		switch {
 		case answered && refusals[word].advice != "" && word != "NOPERM":
-			return nil, s.judgeRead(op, err)
+			return bucket.Condition{}, where.judgeRead(op, err)
 		case answered || err == nil && value == "":
-			warn("%s cannot be read (allow CONFIG GET to its user: ACL SETUSER … +config|get); "+
+			find(want.refused, "%s cannot be read (allow CONFIG GET to its user: ACL SETUSER … +config|get); "+
 				"make sure that it is %q", want.name, want.want)
 		case err != nil:
-			return nil, s.judgeRead(op, err)
+			return bucket.Condition{}, where.judgeRead(op, err)
 		case value != want.want:
-			warn("%s is %q, so %s; set it: CONFIG SET %s %s, and in redis.conf", want.name, value,
+			find(want.refused, "%s is %q, so %s; set it: CONFIG SET %s %s, and in redis.conf", want.name, value,
 				want.why, want.name, want.want)
 		}
+		out.Persistent = out.Persistent && (want.refused || want.clustered || err == nil && value == want.want)
 	}
-	return warnings, nil
+	return out, nil
 }
 
 // readSetting returns the value of a parameter, "" for one that the server does not have.

@@ -231,6 +231,61 @@ func TestLogReplaced(t *testing.T) {
 	}
 }
 
+// TestDiscard: a log that ends beyond the epoch to be opened is deleted, if it still ends there, and the
+// epoch can be opened then; any other log stays.
+func TestDiscard(t *testing.T) {
+	_, store, raw := serving(t)
+	ctx := t.Context()
+	next := bucket.Ref{Bucket: 5, Epoch: 2, Activation: 1}
+	open := func() bucket.Reply {
+		t.Helper()
+		replies, err := store.Open(ctx, lane0, []bucket.Ref{next})
+		must(t, err)
+		return replies[0]
+	}
+	discard := func(ref bucket.Ref, last string) bool {
+		t.Helper()
+		gone, err := store.Discard(ctx, lane0, []bucket.LogEnd{{Ref: ref1, Last: "1-1"}, {Ref: ref, Last: last}})
+		must(t, err)
+		if len(gone) != 2 || gone[0] {
+			t.Fatalf("%v: a log that ends in its epoch was deleted", gone)
+		}
+		return gone[1]
+	}
+	for _, forged := range []string{"3-0", "1790000000000-0", "9007199254740991-7", "18446744073709551615-18446744073709551615"} {
+		must(t, raw.Del(ctx, tamperedLog).Err())
+		fill(t, store, bucket.Ref{Bucket: 5, Epoch: 1, Activation: 1}, 100)
+		must(t, raw.XAdd(ctx, &redis.XAddArgs{Stream: tamperedLog, ID: forged, Values: []string{"e", "x"}}).Err())
+		if r := open(); r != (bucket.Reply{Verdict: bucket.EpochGone, Why: forged}) {
+			t.Errorf("open with a log up to %s: %+v", forged, r)
+		}
+		if discard(next, "3-1") || discard(bucket.Ref{Bucket: 5, Epoch: 1 << 52, Activation: 1}, "3-0") {
+			t.Error("a log that ends elsewhere was deleted")
+		}
+		if !discard(next, forged) || discard(next, forged) {
+			t.Errorf("a log up to %s was not deleted once", forged)
+		}
+		if r := open(); r.Verdict != bucket.OK || r.Why != "" {
+			t.Errorf("open afterwards: %+v", r)
+		}
+		if r := open(); r.Verdict != bucket.Already {
+			t.Errorf("open again: %+v", r)
+		}
+		if discard(next, "2-0") || discard(next, forged) {
+			t.Error("the log of a life was deleted")
+		}
+		must(t, store.Forget(ctx, lane0, []bucket.Ref{next, {Bucket: 5, Epoch: 1, Activation: 1}}))
+	}
+	if r := open(); r != (bucket.Reply{Verdict: bucket.EpochGone}) {
+		t.Errorf("open of an epoch that the log holds: %+v", r)
+	}
+	must(t, raw.Del(ctx, tamperedLog).Err())
+	must(t, raw.Set(ctx, tamperedLog, "x", 0).Err())
+	if discard(next, "x") {
+		t.Error("what is no log was deleted")
+	}
+}
+
 // TestTrimLeavesBroken: trimming a log that is none changes nothing, and neither that nor a log
 // with strange ids fails the others.
 func TestTrimLeavesBroken(t *testing.T) {

@@ -15,8 +15,8 @@ const (
 	updateAdjustment = `UPDATE adjustment SET quantity = ?, fingerprint = ?, status = ?,
 		deadline_ms = ?, updated_at = ? WHERE budget_id = ? AND request_id = ?`
 	adjustTotal = `UPDATE budget_management_bucket SET total_quantity = total_quantity + ?,
-		undistributed_quantity = undistributed_quantity + ?, version = version + 1, updated_at = ?
-		WHERE id = ? AND undistributed_quantity + ? >= 0`
+		unfunded_quantity = unfunded_quantity + ?, version = version + 1, updated_at = ?
+		WHERE id = ? AND unfunded_quantity + ? >= 0`
 	addPendingShrink = `UPDATE budget_management_bucket
 		SET pending_shrink_quantity = pending_shrink_quantity + ? WHERE id = ?`
 	selectUnits = `SELECT COALESCE(SUM(outstanding_quantity + returning_quantity), 0)
@@ -87,6 +87,9 @@ func (a *adjusting) run() (bucket.AdjustmentState, bool, error) {
 		state, err := a.shrink(-k.Quantity)
 		return state, false, err
 	}
+	if a.order.Continue {
+		return bucket.AdjustmentRefused, false, nil
+	}
 	if err := a.check(); err != nil {
 		return "", false, err
 	}
@@ -114,18 +117,22 @@ func (a *adjusting) check() error {
 // shrink settles, keeps or refuses a shrink, of which own units are counted as pending so far.
 func (a *adjusting) shrink(own int64) (bucket.AdjustmentState, error) {
 	units := -a.order.Quantity
-	if a.budget.Undistributed >= units {
+	if a.budget.Undistributed+a.budget.Unfunded >= units {
 		return bucket.AdjustmentDone, a.settle(-own)
 	}
 	var held int64
 	if _, err := a.t.get(&held, selectUnits, a.budget.ID); err != nil {
 		return "", err
 	}
-	available := a.budget.Undistributed + held - (a.budget.PendingShrink - own)
+	available := a.budget.Undistributed + a.budget.Unfunded + held - (a.budget.PendingShrink - own)
 	deadline := a.order.Deadline
 	if available < units || !deadline.IsZero() && !a.t.now.Before(deadline) {
 		if err := a.note(bucket.AdjustmentRefused, -own); err != nil {
 			return "", err
+		}
+		a.budget.PendingShrink -= own
+		if err := a.t.topUp(a.budget, a.budget.definition()); err != nil {
+			return "", err // an append may have waited for it
 		}
 		e := budget.Refuse(budget.AmountExceedsRemaining, "adjust",
 			"budget %q has %d that can be taken back, %d were asked for", a.budget.Name, available, units)
@@ -138,11 +145,23 @@ func (a *adjusting) shrink(own int64) (bucket.AdjustmentState, error) {
 	return bucket.AdjustmentPending, a.note(bucket.AdjustmentPending, units)
 }
 
-// settle changes T and U, and what is pending.
+// settle changes T and what is pending. An append is for the periods left, the open one too; a shrink
+// takes what is not funded first.
 func (a *adjusting) settle(pending int64) error {
-	q := a.order.Quantity
-	if err := a.t.hit(1, adjustTotal, q, q, toMS(a.t.now), a.budget.ID, q); err != nil {
+	q, b := a.order.Quantity, a.budget
+	if short := -q - b.Unfunded; short > 0 {
+		if err := a.t.takeBack(b, short); err != nil {
+			return err
+		}
+	}
+	if err := a.t.hit(1, adjustTotal, q, q, toMS(a.t.now), b.ID, q); err != nil {
 		return err
+	}
+	b.Total, b.Unfunded = b.Total+q, b.Unfunded+q
+	if q > 0 {
+		if err := a.t.topUp(b, b.definition()); err != nil {
+			return err
+		}
 	}
 	return a.note(bucket.AdjustmentDone, pending)
 }

@@ -10,16 +10,22 @@ import (
 
 // selectFigures sums a budget's columns in one statement: one moment.
 const selectFigures = `SELECT u.total_quantity, u.undistributed_quantity, u.quarantined_quantity,
-	u.forfeited_quantity, u.pending_shrink_quantity,
+	u.forfeited_quantity, u.pending_shrink_quantity, u.unfunded_quantity,
+	u.period, u.period_start_ms, u.period_end_ms, u.is_over,
+	(SELECT COALESCE(SUM(p.funded_quantity + p.carried_quantity), 0) FROM budget_period p
+		WHERE p.budget_id = u.id AND p.number = u.period) AS period_units,
+	COALESCE(s.period_used, 0) AS period_used,
 	COALESCE(s.remaining, 0) AS remaining, COALESCE(s.unsettled, 0) AS unsettled,
 	COALESCE(s.held, 0) AS held, COALESCE(s.used, 0) AS used, COALESCE(s.returned, 0) AS returned,
 	(SELECT COUNT(*) FROM sharding_budget_management_bucket b
 		WHERE b.budget_id = u.id AND b.status = 'online') AS online_buckets,
 	(SELECT COUNT(*) FROM sharding_budget_management_bucket b
-		WHERE b.budget_id = u.id AND b.status <> 'online') AS offline_buckets
+		WHERE b.budget_id = u.id AND b.status <> 'online' AND b.offline_by <> 'resize') AS offline_buckets
 	FROM budget_management_bucket u LEFT JOIN (SELECT e.budget_id,
 			SUM(CASE WHEN e.status = 'open' THEN e.outstanding_quantity ELSE 0 END) AS remaining,
 			SUM(CASE WHEN e.status = 'open' THEN 0 ELSE e.outstanding_quantity END) AS unsettled,
+			SUM(CASE WHEN e.period = (SELECT n.period FROM budget_management_bucket n WHERE n.id = e.budget_id)
+				THEN e.used_quantity ELSE 0 END) AS period_used,
 			SUM(e.held_quantity) AS held, SUM(e.used_quantity) AS used, SUM(e.returning_quantity) AS returned
 		FROM bucket_epoch e /*by bucket_epoch_units*/
 		WHERE e.budget_id = ? GROUP BY e.budget_id) s ON s.budget_id = u.id
@@ -31,6 +37,13 @@ type figuresRow struct {
 	Quarantined   int64 `db:"quarantined_quantity"`
 	Forfeited     int64 `db:"forfeited_quantity"`
 	PendingShrink int64 `db:"pending_shrink_quantity"`
+	Unfunded      int64 `db:"unfunded_quantity"`
+	Period        int64 `db:"period"`
+	PeriodStartMS int64 `db:"period_start_ms"`
+	PeriodEndMS   int64 `db:"period_end_ms"`
+	IsOver        int64 `db:"is_over"`
+	PeriodUnits   int64 `db:"period_units"`
+	PeriodUsed    int64 `db:"period_used"`
 	Remaining     int64 `db:"remaining"`
 	Unsettled     int64 `db:"unsettled"`
 	Held          int64 `db:"held"`
@@ -58,17 +71,26 @@ func (r *reader) figures(budgetID int64) (ledger.Figures, error) {
 	if err != nil {
 		return ledger.Figures{}, err
 	}
+	return row.figures(), nil
+}
+
+func (row *figuresRow) figures() ledger.Figures {
 	return ledger.Figures{
 		Total: row.Total, Undistributed: row.Undistributed, Quarantined: row.Quarantined,
-		Forfeited: row.Forfeited, PendingShrink: row.PendingShrink, Remaining: row.Remaining,
+		Forfeited: row.Forfeited, Unfunded: row.Unfunded, PeriodUnits: row.PeriodUnits,
+		PeriodUsed: row.PeriodUsed, PendingShrink: row.PendingShrink, Remaining: row.Remaining,
 		Unsettled: row.Unsettled, Held: row.Held, Used: row.Used, Returning: row.Returning,
 		Online: row.Online, Offline: row.Offline,
-	}, nil
+		Period: budget.Period{Number: row.Period, Over: row.IsOver == 1, Start: fromMS(row.PeriodStartMS),
+			End: fromMS(row.PeriodEndMS)},
+	}
 }
 
 const (
 	selectAdjusted = `SELECT COALESCE(SUM(quantity), 0) FROM adjustment
 		WHERE budget_id = ? AND status = 'done'`
+	selectWaiting = `SELECT COALESCE(-SUM(quantity), 0) FROM adjustment
+		WHERE budget_id = ? AND status = 'pending'`
 
 	selectAllEpochs = `SELECT ` + epochColumns + `, b.sharding_bucket_key AS bucket_key
 		FROM bucket_epoch e
@@ -84,6 +106,15 @@ const (
 		WHERE b.budget_id = ? GROUP BY d.bucket_id, d.epoch`
 	sumRollbacks = `SELECT r.bucket_id, r.epoch, SUM(r.amount) AS units, 0 AS noted FROM rollback_log r
 		WHERE r.budget_id = ? GROUP BY r.bucket_id, r.epoch`
+	sumHolds = `SELECT d.bucket_id, d.epoch, SUM(d.amount - d.rolled_back) AS units, 0 AS noted FROM deduction d
+		WHERE d.budget_id = ? AND d.state = 'held' GROUP BY d.bucket_id, d.epoch`
+	sumHoldEnds = `SELECT h.bucket_id, h.epoch, SUM(h.returned) AS units, 0 AS noted FROM hold_log h
+		WHERE h.budget_id = ? GROUP BY h.bucket_id, h.epoch`
+	sumQuarantines = `SELECT q.bucket_id, q.epoch, SUM(q.quantity) AS units,
+		SUM(q.released_quantity) AS noted FROM quarantine q
+		WHERE q.budget_id = ? GROUP BY q.bucket_id, q.epoch`
+	sumReleases = `SELECT r.bucket_id, r.epoch, SUM(r.quantity) AS units, 0 AS noted
+		FROM quarantine_release r WHERE r.budget_id = ? GROUP BY r.bucket_id, r.epoch`
 )
 
 // Accounts reads columns, rows and entries as of one moment, for the proof of I1. It reads every
@@ -96,7 +127,13 @@ func (db *DB) Accounts(ctx context.Context, budgetID int64) (out bucket.Accounts
 		if _, err = r.get(&out.Adjusted, selectAdjusted, budgetID); err != nil {
 			return err
 		}
-		out.Epochs, err = r.epochFigures(budgetID)
+		if _, err = r.get(&out.Shrinks, selectWaiting, budgetID); err != nil {
+			return err
+		}
+		if out.Epochs, err = r.epochFigures(budgetID); err != nil {
+			return err
+		}
+		out.Current, out.Periods, err = r.periods(budgetID)
 		return err
 	})
 	if err != nil {
@@ -117,8 +154,7 @@ func (r *reader) epochFigures(budgetID int64) ([]ledger.EpochFigures, error) {
 	index := make(map[position]*ledger.EpochFigures, len(rows))
 	for i := range rows {
 		row := &rows[i]
-		out[i] = ledger.EpochFigures{Bucket: row.Key, Row: row.epoch(), Closed: row.Closed,
-			Swept: row.Swept}
+		out[i] = ledger.EpochFigures{Bucket: row.Key, Row: row.epoch(), Closed: row.Closed}
 		index[row.position()] = &out[i]
 	}
 	for _, sum := range []struct {
@@ -131,6 +167,12 @@ func (r *reader) epochFigures(budgetID int64) ([]ledger.EpochFigures, error) {
 		}},
 		{sumDuplicates, func(e *ledger.EpochFigures, units, _ int64) { e.Duplicates = units }},
 		{sumRollbacks, func(e *ledger.EpochFigures, units, _ int64) { e.RolledBack = units }},
+		{sumHoldEnds, func(e *ledger.EpochFigures, units, _ int64) { e.RolledBack += units }},
+		{sumHolds, func(e *ledger.EpochFigures, units, _ int64) { e.Held = units }},
+		{sumQuarantines, func(e *ledger.EpochFigures, units, noted int64) {
+			e.Quarantined, e.NotedRelease = units, noted
+		}},
+		{sumReleases, func(e *ledger.EpochFigures, units, _ int64) { e.Released = units }},
 	} {
 		var sums []struct {
 			Bucket int64 `db:"bucket_id"`

@@ -1,15 +1,23 @@
 package sqlstore
 
 import (
+	"bytes"
 	"context"
+	"time"
 
+	"github.com/budgetd/budgetd/allocation"
 	"github.com/budgetd/budgetd/bucket"
 	"github.com/budgetd/budgetd/budget"
+	"github.com/budgetd/budgetd/limit"
 )
 
 const (
 	updateBudget = `UPDATE budget_management_bucket SET status = ?, sharding_quantity = ?,
-		adjust_cnt = ?, end_ms = ?, version = version + 1, updated_at = ? WHERE id = ? AND version = ?`
+		adjust_cnt = ?, end_ms = ?, type_rule = ?, unused = ?, late_refund = ?, resize_quantity = ?,
+		version = version + 1, updated_at = ? WHERE id = ? AND version = ?`
+	movePeriodEnd = `UPDATE budget_management_bucket SET period_end_ms = ?, roll_over_ms = ?,
+		list_version = list_version + 1 WHERE id = ?`
+	moveEndOfPeriod     = `UPDATE budget_period SET end_ms = ? WHERE budget_id = ? AND number = ?`
 	selectLivePositions = `SELECT e.bucket_id, e.epoch FROM sharding_budget_management_bucket b
 		JOIN bucket_epoch e ON e.bucket_id = b.id AND e.epoch = b.epoch
 		WHERE b.budget_id = ? AND e.status IN ('opening', 'open', 'closing')` + inKeyOrder
@@ -26,7 +34,10 @@ func (db *DB) Change(ctx context.Context, id int64, change bucket.Change) (
 		if err != nil {
 			return err
 		}
-		before := row.definition()
+		before, err := t.withLimits(row)
+		if err != nil {
+			return err
+		}
 		if t.unsure && tried.ID != 0 && sameChange(before, tried) {
 			d = before
 			return nil
@@ -35,14 +46,29 @@ func (db *DB) Change(ctx context.Context, id int64, change bucket.Change) (
 			return budget.Refuse(budget.VersionConflict, "change",
 				"budget %q is at version %d, not %d", before.Name, before.Version, change.IfVersion)
 		}
-		d = changed(before, change)
-		if faults := d.Check(); faults != nil {
+		d = change.Of(before)
+		resize := row.Resize
+		if change.BucketQuantity != nil {
+			d.BucketQuantity = *change.BucketQuantity
+			if resize > 0 || d.BucketQuantity != before.BucketQuantity {
+				resize = d.BucketQuantity
+			}
+		}
+		faults := append(allocation.CheckDefinition(d), limit.CheckDefinition(d)...)
+		if faults != nil {
 			return &budget.Error{Code: budget.Invalid, Op: "change", Fields: faults}
 		}
+		d.BucketQuantity = before.BucketQuantity // until Resize has done it
 		d.EndAt = fromMS(endMS(d.EndAt))
 		d.Version, d.UpdatedAt = before.Version+1, t.now
+		if change.Limits != nil {
+			d.Limits = limit.Change(before.Limits, *change.Limits, t.now)
+			if err := t.changeLimits(d); err != nil {
+				return err
+			}
+		}
 		tried = d
-		return t.writeChange(before, d)
+		return t.writeChange(row, before, d, resize)
 	})
 	if err != nil {
 		return budget.Definition{}, err
@@ -50,57 +76,76 @@ func (db *DB) Change(ctx context.Context, id int64, change bucket.Change) (
 	return d, nil
 }
 
-// changed returns a definition after a change.
-func changed(d budget.Definition, change bucket.Change) budget.Definition {
-	if change.Paused != nil {
-		d.Paused = *change.Paused
-	}
-	if change.ShardingQuantity != nil {
-		d.ShardingQuantity = *change.ShardingQuantity
-	}
-	if change.AdjustCnt != nil {
-		d.AdjustCnt = *change.AdjustCnt
-	}
-	if change.EndAt != nil {
-		d.EndAt = *change.EndAt
-	}
-	return d
-}
-
 // sameChange reports whether what is recorded is what was tried: same version, same values.
 func sameChange(recorded, tried budget.Definition) bool {
 	return recorded.Version == tried.Version && recorded.Paused == tried.Paused &&
 		recorded.ShardingQuantity == tried.ShardingQuantity && recorded.AdjustCnt == tried.AdjustCnt &&
-		recorded.EndAt.Equal(tried.EndAt) && recorded.UpdatedAt.Equal(tried.UpdatedAt)
+		recorded.EndAt.Equal(tried.EndAt) && recorded.LateRefund == tried.LateRefund &&
+		bytes.Equal(writeRule(recorded.Rule), writeRule(tried.Rule)) && recorded.UpdatedAt.Equal(tried.UpdatedAt) &&
+		limit.EncodeAll(recorded.Limits) == limit.EncodeAll(tried.Limits)
 }
 
-func (t *tx) writeChange(before, after budget.Definition) error {
+func (t *tx) writeChange(row *budgetRow, before, after budget.Definition, resize int) error {
 	status := statusActive
 	if after.Paused {
 		status = statusPaused
 	}
 	err := t.hit(1, updateBudget, status, after.ShardingQuantity, after.AdjustCnt, endMS(after.EndAt),
+		writeRule(after.Rule), string(allocation.Unused(after)), string(after.LateRefund), resize,
 		toMS(after.UpdatedAt), after.ID, before.Version)
-	if err != nil || before.EndAt.Equal(after.EndAt) {
+	if err != nil {
 		return err
 	}
+	p, err := t.openPeriodOf(row)
+	if err != nil {
+		return err
+	}
+	end, due := allocation.Change(before, after, p, t.now)
+	was := row.PeriodEndMS
+	row.PeriodEndMS = endMS(end)
+	if err := t.topUp(row, after); err != nil {
+		return err
+	}
+	if row.PeriodEndMS == was && toMS(due) == row.RollOverMS {
+		return nil
+	}
+	if err := t.hit(1, movePeriodEnd, endMS(end), toMS(due), row.ID); err != nil {
+		return err
+	}
+	if row.IsOver == 1 {
+		return nil
+	}
+	if err := t.hit(1, moveEndOfPeriod, endMS(end), row.ID, row.Period); err != nil {
+		return err
+	}
+	if after.Durability == budget.Store {
+		return nil // the nodes send the end with each operation
+	}
+	return t.endCommits(row, end)
+}
+
+// endCommits copies the end of the open period to its live epochs, under their locks.
+func (t *tx) endCommits(b *budgetRow, end time.Time) error {
 	var live []struct {
 		Bucket int64 `db:"bucket_id"`
 		Epoch  int64 `db:"epoch"`
 	}
-	if err := t.list(&live, selectLivePositions, after.ID); err != nil {
+	if err := t.list(&live, selectLivePositions, b.ID); err != nil {
 		return err
 	}
 	positions := make([]position, len(live))
 	for i, p := range live {
 		positions[i] = position{p.Bucket, p.Epoch}
 	}
-	if _, err := t.lockEpochs(positions...); err != nil {
+	rows, err := t.lockEpochs(positions...)
+	if err != nil {
 		return err
 	}
 	var keys []any
 	for _, p := range positions {
-		keys = append(keys, p.bucket, p.epoch)
+		if row := rows[p]; row != nil && row.Period == b.Period {
+			keys = append(keys, p.bucket, p.epoch)
+		}
 	}
-	return t.hitAll(setPeriodEnd, []any{endMS(after.EndAt)}, `(bucket_id = ? AND epoch = ?)`, keys)
+	return t.hitAll(setPeriodEnd, []any{endMS(end)}, `(bucket_id = ? AND epoch = ?)`, keys)
 }

@@ -2,6 +2,7 @@ package sqlstore
 
 import (
 	"context"
+	"slices"
 
 	"github.com/budgetd/budgetd/bucket"
 )
@@ -30,13 +31,27 @@ const (
 		WHERE has_returns = 1 ORDER BY budget_id LIMIT ?`
 	selectShrinks = `SELECT budget_id, request_id, quantity, deadline_ms FROM adjustment
 		WHERE status = 'pending' ORDER BY budget_id, request_id LIMIT ?`
-	selectOffline = `SELECT u.id FROM budget_management_bucket u
-		WHERE u.has_undistributed = 1 AND NOT EXISTS (SELECT 1 FROM sharding_budget_management_bucket b
+	// selectSpare finds budgets with units to hand out that nobody would ask for: all that is online
+	// has ended, or a part of it has, on whatever lane; and somebody could take them.
+	selectSpare = `SELECT u.id FROM budget_management_bucket u /*by budget_management_bucket_units*/
+		WHERE u.has_undistributed = 1 AND (NOT EXISTS (
+			SELECT 1 FROM sharding_budget_management_bucket b /*by budget_id*/
 			WHERE b.budget_id = u.id AND b.status = 'online')
-			AND EXISTS (SELECT 1 FROM sharding_budget_management_bucket b
-			WHERE b.budget_id = u.id AND b.offline_by = 'service')
-		UNION SELECT b.budget_id FROM sharding_budget_management_bucket b WHERE b.is_idle = 1
-		ORDER BY 1 LIMIT ?`
+			OR EXISTS (SELECT 1 FROM sharding_budget_management_bucket b /*by budget_id*/
+			WHERE b.budget_id = u.id AND b.is_idle = 1))
+		AND EXISTS (SELECT 1 FROM sharding_budget_management_bucket b /*by budget_id*/
+			WHERE b.budget_id = u.id AND b.is_idle = 0
+			AND b.offline_by NOT IN ('operator', 'resize')` + notDraining
+	selectIdle = `) UNION SELECT b.budget_id
+		FROM sharding_budget_management_bucket b /*by sharding_budget_management_bucket_idle*/
+		WHERE b.is_idle = 1` + notDraining
+	// notDraining leaves out buckets that get their next epoch elsewhere: see Move.
+	notDraining = ` AND NOT EXISTS (SELECT 1 FROM lane l
+		WHERE l.instance = b.instance AND l.lane = b.lane AND l.is_draining = 1)`
+	selectResizes = `SELECT id FROM budget_management_bucket /*by budget_management_bucket_resize*/
+		WHERE resize_quantity > 0 ORDER BY resize_quantity, id LIMIT ?`
+	selectRuns = `SELECT budget_id, number, created_at FROM run /*by run_active*/
+		WHERE active = 1 ORDER BY created_at LIMIT ?`
 )
 
 // Unfinished reads at most limit elements of each kind of work that somebody began.
@@ -61,7 +76,20 @@ func (db *DB) Unfinished(ctx context.Context, limit int, without ...bucket.Lane)
 		if out.Fenced, err = r.epochsOf(selectFenced, limit); err != nil {
 			return err
 		}
-		return r.list(&out.Offline, selectOffline, limit)
+		lanes := args[:len(args)-1]
+		if err = r.list(&out.Offline, selectSpare+others+selectIdle+others+` ORDER BY 1 LIMIT ?`,
+			append(slices.Clone(lanes), args...)...); err != nil {
+			return err
+		}
+		if err = r.list(&out.Resizes, selectResizes, limit); err != nil {
+			return err
+		}
+		slices.Sort(out.Resizes)
+		if out.Runs, err = r.openRuns(selectRuns, limit); err != nil {
+			return err
+		}
+		out.Recycles, err = r.openRuns(selectOpenRecycles, limit)
+		return err
 	})
 	if err != nil {
 		return bucket.Unfinished{}, err
@@ -135,6 +163,22 @@ func (r *reader) shrinks(limit int) ([]bucket.Adjustment, error) {
 			Budget: row.Budget, RequestID: row.RequestID, Quantity: row.Quantity,
 			Deadline: fromMS(row.DeadlineMS),
 		}
+	}
+	return out, nil
+}
+
+func (r *reader) openRuns(query string, limit int) ([]bucket.OpenRun, error) {
+	var rows []struct {
+		Budget    int64 `db:"budget_id"`
+		Number    int64 `db:"number"`
+		CreatedAt int64 `db:"created_at"`
+	}
+	if err := r.list(&rows, query, limit); err != nil {
+		return nil, err
+	}
+	out := make([]bucket.OpenRun, len(rows))
+	for i, row := range rows {
+		out[i] = bucket.OpenRun{Budget: row.Budget, Number: row.Number, Since: fromMS(row.CreatedAt)}
 	}
 	return out, nil
 }

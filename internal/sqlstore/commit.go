@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/budgetd/budgetd/bucket"
+	"github.com/budgetd/budgetd/internal/safeguard"
 	"github.com/budgetd/budgetd/ledger"
 )
 
@@ -23,7 +24,7 @@ func (db *DB) Commit(ctx context.Context, logs []ledger.Log) (bucket.CommitRepor
 			return err
 		}
 		report = bucket.CommitReport{Epochs: d.reports}
-		return t.writeDrained(d.changed)
+		return t.writeDrained(d)
 	})
 	if err != nil {
 		return bucket.CommitReport{}, err
@@ -38,6 +39,8 @@ type drains struct {
 	// changed is what has to be written, in the order of (bucket, epoch).
 	changed []*ledger.Drained
 	books   books
+	limits  *limitBook
+	closed  closedGroups
 }
 
 // drain locks the epochs of the logs, then the deductions whose ids they hold, and decides.
@@ -56,6 +59,7 @@ func (t *tx) drain(logs []ledger.Log) (drains, error) {
 // drainLocked is drain for epochs that are locked.
 func (t *tx) drainLocked(logs []ledger.Log, rows map[position]*epochRow) (drains, error) {
 	var ids []bucket.ID
+	logs = slices.Clone(logs)
 	for i := range logs {
 		row := rows[position{logs[i].Bucket, logs[i].Epoch}]
 		if row == nil || !row.live() || row.Fenced != "" {
@@ -71,7 +75,19 @@ func (t *tx) drainLocked(logs []ledger.Log, rows map[position]*epochRow) (drains
 	if err != nil {
 		return drains{}, err
 	}
-	d := drains{reports: make([]bucket.EpochReport, len(logs)), books: books{rows: recorded}}
+	if err := t.readGranted(logs, rows); err != nil {
+		return drains{}, err
+	}
+	closed, err := t.closedGroups(logs, rows, recorded)
+	if err != nil {
+		return drains{}, err
+	}
+	limits, err := t.limitBook(logs, rows, recorded)
+	if err != nil {
+		return drains{}, err
+	}
+	d := drains{reports: make([]bucket.EpochReport, len(logs)), books: books{rows: recorded}, limits: limits,
+		closed: closed}
 	for _, i := range inLockOrder(logs) {
 		row := rows[position{logs[i].Bucket, logs[i].Epoch}]
 		if row == nil {
@@ -81,6 +97,54 @@ func (t *tx) drainLocked(logs []ledger.Log, rows map[position]*epochRow) (drains
 		d.reports[i] = t.drainLog(&d, row, logs[i])
 	}
 	return d, nil
+}
+
+const (
+	selectGranted = `SELECT e.bucket_id, e.epoch, e.number, e.amount FROM grant_log e /*by PRIMARY*/ WHERE `
+	oneGrant      = `(e.bucket_id = ? AND e.epoch = ? AND e.number = ?)`
+)
+
+// readGranted notes in the logs what SQL granted by the numbers that they show after the drained
+// positions. The epochs are locked, so nobody makes another grant meanwhile.
+func (t *tx) readGranted(logs []ledger.Log, rows map[position]*epochRow) error {
+	type grantKey struct {
+		position
+		number int64
+	}
+	var keys []grantKey
+	granted := map[position]map[int64]int64{}
+	for i := range logs {
+		p := position{logs[i].Bucket, logs[i].Epoch}
+		row := rows[p]
+		if row == nil {
+			continue
+		}
+		for _, number := range logs[i].UndrainedGrants(row.DrainedSeq) {
+			keys = append(keys, grantKey{p, number})
+		}
+		granted[p] = map[int64]int64{}
+		logs[i].Granted = granted[p]
+	}
+	for chunk := range slices.Chunk(keys, listChunk) {
+		chunk = padded(t.conn.dialect, chunk)
+		args := make([]any, 0, 3*len(chunk))
+		for _, k := range chunk {
+			args = append(args, k.bucket, k.epoch, k.number)
+		}
+		var found []struct {
+			Bucket int64 `db:"bucket_id"`
+			Epoch  int64 `db:"epoch"`
+			Number int64 `db:"number"`
+			Amount int64 `db:"amount"`
+		}
+		if err := t.list(&found, selectGranted+repeat(oneGrant, " OR ", len(chunk)), args...); err != nil {
+			return err
+		}
+		for _, f := range found {
+			granted[position{f.Bucket, f.Epoch}][f.Number] = f.Amount
+		}
+	}
+	return nil
 }
 
 // inLockOrder returns the indices of the logs in the order of (bucket, epoch).
@@ -99,12 +163,14 @@ func inLockOrder(logs []ledger.Log) []int {
 // drainLog decides one log. What it makes is known to later logs only if all of it is committed.
 func (t *tx) drainLog(d *drains, row *epochRow, log ledger.Log) bucket.EpochReport {
 	before := row.epoch()
-	page := d.books.page(row.Budget)
-	drained, err := ledger.Drain(before, t.now, log, page.known, page.remember)
+	page, counts := d.books.page(row.Budget), d.limits.page(row.Budget)
+	drained, err := ledger.Drain(before, t.now, log, page.known, page.remember,
+		d.closed.judge(row.Budget, counts.judge()))
 	if err != nil {
 		return bucket.EpochReport{Row: before, Err: err}
 	}
 	page.keep()
+	counts.keep()
 	if drained.Changed() {
 		d.changed = append(d.changed, &drained)
 	}
@@ -113,7 +179,7 @@ func (t *tx) drainLog(d *drains, row *epochRow, log ledger.Log) bucket.EpochRepo
 
 // books are the ledger's rows of the ids that one transaction looks at.
 type books struct {
-	rows map[bucket.ID]*ledger.Deduction
+	rows recordedIDs
 }
 
 // page is the part of one log: what it makes is put into the books by keep.
@@ -147,14 +213,16 @@ func (p *page) keep() {
 
 const (
 	insertDeduction = `INSERT INTO deduction (budget_id, request_id, state, amount, rolled_back,
-		fingerprint, nonce, reference, dimensions, bucket_id, epoch, seq, entry, counted_at)`
+		fingerprint, nonce, reference, dimensions, counts, hold_group, hold_until_ms, bucket_id, epoch, seq, entry,
+		counted_at)`
 	insertDuplicate = `INSERT INTO duplicate (bucket_id, epoch, seq, budget_id, request_id, nonce,
-		amount, reason, created_at)`
-	deductionWidth, duplicateWidth = 14, 9
+		amount, reason, figures, created_at)`
+	deductionWidth, duplicateWidth = 17, 10
 )
 
 // writeDrained writes what draining decided: deductions by key, duplicates, grants, epoch rows.
-func (t *tx) writeDrained(changed []*ledger.Drained) error {
+func (t *tx) writeDrained(d drains) error {
+	changed := d.changed
 	var made []*ledger.Deduction
 	var duplicates []any
 	now := toMS(t.now)
@@ -164,7 +232,8 @@ func (t *tx) writeDrained(changed []*ledger.Drained) error {
 		}
 		for _, dup := range d.Duplicates {
 			duplicates = append(duplicates, dup.Position.Bucket, dup.Position.Epoch, dup.Position.Seq,
-				dup.Budget, []byte(dup.RequestID), []byte(dup.Nonce), dup.Amount, string(dup.Reason), now)
+				dup.Budget, []byte(dup.RequestID), []byte(dup.Nonce), dup.Amount, string(dup.Reason),
+				orNull(dup.Figures), now)
 		}
 	}
 	slices.SortFunc(made, func(a, b *ledger.Deduction) int {
@@ -172,11 +241,18 @@ func (t *tx) writeDrained(changed []*ledger.Drained) error {
 	})
 	deductions := make([]any, 0, len(made)*deductionWidth)
 	for _, d := range made {
-		deductions = append(deductions, d.Budget, []byte(d.RequestID), string(d.State), d.Amount,
+		deductions = append(deductions, d.Budget, requestKey(d.RequestID), string(d.State), d.Amount,
 			d.RolledBack, []byte(d.Fingerprint), []byte(d.Nonce), orNull(d.Reference), orNull(d.Dimensions),
-			d.Position.Bucket, d.Position.Epoch, d.Position.Seq, d.Entry, toMS(d.CountedAt))
+			orNull(d.Counts), orNull(d.Group), toMS(d.HoldUntil), d.Position.Bucket, d.Position.Epoch,
+			d.Position.Seq, d.Entry, toMS(d.CountedAt))
 	}
 	if err := t.insert(insertDeduction, deductionWidth, deductions); err != nil {
+		return err
+	}
+	if err := t.insertValues(made); err != nil {
+		return err
+	}
+	if err := t.writeCounters(d.limits.changed()); err != nil {
 		return err
 	}
 	if err := t.insert(insertDuplicate, duplicateWidth, duplicates); err != nil {
@@ -186,6 +262,14 @@ func (t *tx) writeDrained(changed []*ledger.Drained) error {
 		return err
 	}
 	return t.advance(changed)
+}
+
+// requestKey binds a request id: as bytes, which no engine takes for a number or folds.
+func requestKey(id string) any {
+	if safeguard.Off(safeguard.BytesKeys) {
+		return id
+	}
+	return []byte(id)
 }
 
 const (
@@ -206,7 +290,7 @@ func (t *tx) markArrived(changed []*ledger.Drained) error {
 
 const (
 	advanceEpochs = `UPDATE bucket_epoch /*by PRIMARY*/ SET outstanding_quantity = $value,
-		used_quantity = $value, returning_quantity = $value, next_entry = $value, drained_seq = $value,
+		held_quantity = $value, used_quantity = $value, returning_quantity = $value, next_entry = $value, drained_seq = $value,
 		drained_chain = $value WHERE `
 	advanceWhere = `bucket_id = ? AND epoch = ? AND drained_seq = ? AND outstanding_quantity >= ?
 		AND status IN ('open', 'closing') AND LENGTH(fenced) = 0`
@@ -220,10 +304,11 @@ func (t *tx) advance(changed []*ledger.Drained) error {
 		a, b := &d.After, &d.Before
 		rows[i] = rowChange{
 			key: []any{a.Bucket, a.Number},
-			values: []any{a.Outstanding, a.Used, a.Returning, a.NextEntry, a.DrainedSeq,
-				[]byte(a.DrainedChain)},
+			values: []any{a.Outstanding, a.Held, a.Used, a.Returning, a.NextEntry,
+				a.DrainedSeq, []byte(a.DrainedChain)},
 			where: []any{a.Bucket, a.Number, b.DrainedSeq, b.Outstanding - a.Outstanding},
 		}
 	}
-	return t.changeRows(advanceEpochs, ofEpoch, advanceWhere, rows)
+	where := safeguard.Swap(safeguard.DrainedSeq, advanceWhere, "drained_seq = ?", "drained_seq >= 0 * ?")
+	return t.changeRows(advanceEpochs, ofEpoch, where, rows)
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/budgetd/budgetd/bucket"
 	"github.com/budgetd/budgetd/budget"
 	"github.com/budgetd/budgetd/ledger"
+	"github.com/budgetd/budgetd/limit"
 )
 
 // Names of the rows in sequence.
@@ -17,19 +18,25 @@ const sequenceBudget, sequenceBucket = "budget", "bucket"
 // creation is the canonical form of the definition a budget was created with: what tells "the same
 // body again" from another budget of that name. Its JSON is kept in created_as.
 type creation struct {
-	Tenant           string `json:"tenant"`
-	Name             string `json:"name"`
-	GLCode           string `json:"gl_code"`
-	Unit             string `json:"unit"`
-	Durability       string `json:"durability"`
-	Type             string `json:"type"`
-	TotalQuantity    int64  `json:"total_quantity"`
-	BucketQuantity   int    `json:"bucket_quantity"`
-	ShardingQuantity int64  `json:"sharding_quantity"`
-	AdjustCnt        int    `json:"adjust_cnt"`
-	StartMS          int64  `json:"start_ms"`
-	EndMS            int64  `json:"end_ms"`
-	Paused           bool   `json:"paused"`
+	Tenant           string          `json:"tenant"`
+	Name             string          `json:"name"`
+	GLCode           string          `json:"gl_code"`
+	Unit             string          `json:"unit"`
+	Durability       string          `json:"durability"`
+	Type             string          `json:"type"`
+	TotalQuantity    int64           `json:"total_quantity"`
+	BucketQuantity   int             `json:"bucket_quantity"`
+	ShardingQuantity int64           `json:"sharding_quantity"`
+	AdjustCnt        int             `json:"adjust_cnt"`
+	StartMS          int64           `json:"start_ms"`
+	EndMS            int64           `json:"end_ms"`
+	Paused           bool            `json:"paused"`
+	TypeRule         json.RawMessage `json:"type_rule,omitempty"`
+	Timezone         string          `json:"timezone,omitempty"`
+	LateRefund       string          `json:"late_refund,omitempty"`
+	Unlimited        bool            `json:"unlimited,omitempty"`
+	RoutingDimension string          `json:"routing_dimension,omitempty"`
+	Limits           json.RawMessage `json:"limits,omitempty"`
 }
 
 func createdAs(d budget.Definition) (string, error) {
@@ -38,6 +45,8 @@ func createdAs(d budget.Definition) (string, error) {
 		Durability: string(d.Durability), Type: string(d.Type), TotalQuantity: d.TotalQuantity,
 		BucketQuantity: d.BucketQuantity, ShardingQuantity: d.ShardingQuantity, AdjustCnt: d.AdjustCnt,
 		StartMS: toMS(d.StartAt), EndMS: endMS(d.EndAt), Paused: d.Paused,
+		TypeRule: sayRule(d.Rule), Timezone: d.Timezone, LateRefund: string(d.LateRefund),
+		Unlimited: d.Unlimited, RoutingDimension: d.RoutingDimension, Limits: json.RawMessage(limit.EncodeAll(d.Limits)),
 	})
 	return string(text), err
 }
@@ -87,9 +96,10 @@ const (
 	nextNumber  = `SELECT next_id FROM sequence WHERE name = ?`
 
 	insertBudget = `INSERT INTO budget_management_bucket (id, tenant, name, gl_code, unit, durability,
-		total_quantity, undistributed_quantity, out_quantity, sharding_quantity, bucket_quantity,
-		adjust_cnt, type, status, start_ms, end_ms, timezone, created_as, version, list_version,
-		created_at, updated_at)`
+		total_quantity, unfunded_quantity, undistributed_quantity, out_quantity, sharding_quantity,
+		bucket_quantity, adjust_cnt, type, type_rule, status, start_ms, end_ms, timezone, unused,
+		late_refund, period, period_start_ms, period_end_ms, is_over, roll_over_ms, created_as, version,
+		list_version, created_at, updated_at, unlimited, routing_dimension, limits_version)`
 	insertAdjustment = `INSERT INTO adjustment (budget_id, request_id, quantity, fingerprint, status,
 		deadline_ms, created_at, updated_at)`
 	insertBucket = `INSERT INTO sharding_budget_management_bucket (id, budget_id, ordinal,
@@ -97,13 +107,13 @@ const (
 		epoch, created_at, updated_at)`
 	insertEpoch = `INSERT INTO bucket_epoch (bucket_id, epoch, budget_id, status, activation,
 		outstanding_quantity, held_quantity, used_quantity, returning_quantity, closed_quantity,
-		swept_quantity, next_grant, next_entry, drained_seq, drained_chain, period_end_ms, fenced,
-		created_at)`
+		swept_quantity, next_grant, next_entry, drained_seq, drained_chain, period, period_end_ms, fenced,
+		created_at, limits_version)`
 	insertGrant = `INSERT INTO grant_log (bucket_id, epoch, number, budget_id, request_key, amount,
 		status, created_at)`
 
 	// How many columns these name.
-	budgetWidth, adjustmentWidth, bucketWidth, epochWidth, grantWidth = 22, 8, 14, 18, 8
+	budgetWidth, adjustmentWidth, bucketWidth, epochWidth, grantWidth = 34, 8, 14, 20, 8
 )
 
 // numbers takes n ids of a kind and returns the first. The row stays locked, so creations of one
@@ -135,12 +145,27 @@ func (t *tx) create(d budget.Definition, as string, lanes []bucket.Lane) (int64,
 	if d.Paused {
 		status = statusPaused
 	}
-	const version, listVersion, distributed = 1, 1, 0
-	err = t.insert(insertBudget, budgetWidth, []any{id, []byte(d.Tenant), []byte(d.Name),
-		[]byte(d.GLCode), string(d.Unit), string(d.Durability), d.TotalQuantity, distributed,
-		d.TotalQuantity, d.ShardingQuantity, len(lanes), d.AdjustCnt, string(d.Type), status,
-		toMS(d.StartAt), endMS(d.EndAt), "UTC", []byte(as), version, listVersion, now, now})
+	const version, listVersion = 1, 1
+	limits, err := t.createLimits(id, d.Limits)
 	if err != nil {
+		return 0, err
+	}
+	unfunded, period := allocation.Begin(d, t.now)
+	shares, handedOut := allocation.Shares(d, period.Funded, len(lanes)), int64(0)
+	for _, units := range shares {
+		handedOut += units
+	}
+	err = t.insert(insertBudget, budgetWidth, []any{id, []byte(d.Tenant), []byte(d.Name),
+		[]byte(d.GLCode), string(d.Unit), string(d.Durability), d.TotalQuantity, unfunded,
+		period.Funded - handedOut, handedOut, d.ShardingQuantity, len(lanes), d.AdjustCnt, string(d.Type), writeRule(d.Rule),
+		status, toMS(d.StartAt), endMS(d.EndAt), d.Timezone, string(allocation.Unused(d)),
+		string(d.LateRefund), period.Number, toMS(period.Start),
+		endMS(period.End), oneIf(period.Over), rollOverMS(period), []byte(as), version, listVersion, now, now,
+		oneIf(d.Unlimited), orNull(d.RoutingDimension), limits.Version})
+	if err != nil {
+		return 0, err
+	}
+	if err := t.insertPeriod(id, period); err != nil {
 		return 0, err
 	}
 	err = t.insert(insertAdjustment, adjustmentWidth, []any{id, []byte{}, d.TotalQuantity, []byte{},
@@ -149,7 +174,7 @@ func (t *tx) create(d budget.Definition, as string, lanes []bucket.Lane) (int64,
 		return 0, err
 	}
 	var buckets, epochs, grants []any
-	for i, units := range allocation.Spread(d.TotalQuantity, len(lanes)) {
+	for i, units := range shares {
 		bucketID, grantCount := first+int64(i), 0
 		if units > 0 {
 			grantCount = 1
@@ -158,7 +183,8 @@ func (t *tx) create(d budget.Definition, as string, lanes []bucket.Lane) (int64,
 		buckets = append(buckets, bucketID, id, i, []byte(key), []byte(lanes[i].Instance), lanes[i].Index,
 			units, units, grantCount, online, "", 1, now, now)
 		epoch := epochRow{Bucket: bucketID, Number: 1, Budget: id, Activation: activations[lanes[i]],
-			Outstanding: units, NextGrant: int64(grantCount) + 1, NextEntry: 1, PeriodEndMS: endMS(d.EndAt)}
+			Outstanding: units, NextGrant: int64(grantCount) + 1, NextEntry: 1, Period: period.Number,
+			PeriodEndMS: commitsEndMS(d.Durability, period), LimitsVersion: limits.Version}
 		epochs = append(epochs, epoch.opening(now)...)
 		if units > 0 {
 			first := epochRow{Bucket: bucketID, Number: 1, NextGrant: 1}
@@ -178,5 +204,6 @@ func (t *tx) create(d budget.Definition, as string, lanes []bucket.Lane) (int64,
 func (r *epochRow) opening(now int64) []any {
 	chain := ledger.OpenChain(r.Bucket, r.Number, r.Activation)
 	return []any{r.Bucket, r.Number, r.Budget, string(ledger.Opening), r.Activation, r.Outstanding, 0,
-		0, 0, 0, 0, r.NextGrant, r.NextEntry, 0, []byte(chain), r.PeriodEndMS, []byte{}, now}
+		0, 0, 0, 0, r.NextGrant, r.NextEntry, 0, []byte(chain), r.Period, r.PeriodEndMS, []byte{}, now,
+		r.LimitsVersion}
 }

@@ -37,8 +37,12 @@ func (r *reader) view(ref bucket.BudgetRef) (bucket.Budget, error) {
 	if err != nil {
 		return bucket.Budget{}, err
 	}
+	d, err := r.withLimits(row)
+	if err != nil {
+		return bucket.Budget{}, err
+	}
 	out := bucket.Budget{
-		Definition: row.definition(), ListVersion: row.ListVersion,
+		Definition: d, ListVersion: row.ListVersion, Period: row.period(),
 		Buckets: make([]bucket.Bucket, len(rows)),
 	}
 	for i := range rows {
@@ -107,12 +111,15 @@ func (db *DB) Budgets(ctx context.Context, page bucket.Page) ([]budget.Definitio
 	var out []budget.Definition
 	err := db.read(ctx, "list", func(r *reader) error {
 		var rows []budgetRow
-		if err := r.list(&rows, query.String(), args...); err != nil {
+		err := r.list(&rows, query.String(), args...)
+		if err != nil {
 			return err
 		}
 		out = make([]budget.Definition, len(rows))
 		for i := range rows {
-			out[i] = rows[i].definition()
+			if out[i], err = r.withLimits(&rows[i]); err != nil {
+				return err
+			}
 		}
 		return nil
 	})

@@ -34,6 +34,11 @@ type dialect struct {
 	// insertRows and updateRows are the most rows per statement: many where each statement is a
 	// round trip, few where it is a call.
 	insertRows, updateRows int
+	// keepCounter and replaceCounter end an INSERT of limit counters that may be there: it then leaves them
+	// as they are, locked, or gives them its values.
+	keepCounter, replaceCounter string
+	// keepGroup ends an INSERT of groups of holds that may be there: it leaves them as they are, locked.
+	keepGroup string
 	// groups allows the ids of several budgets in one statement.
 	groups bool
 }
@@ -44,7 +49,11 @@ const sqliteName, mysqlName = "sqlite", "mysql"
 
 func newSQLiteDialect() *dialect {
 	return &dialect{name: sqliteName, begin: "BEGIN IMMEDIATE", snapshot: []string{"BEGIN DEFERRED"},
-		prepare: true, insertRows: 8, updateRows: 1}
+		prepare: true, insertRows: 8, updateRows: 1,
+		keepCounter: " ON CONFLICT DO NOTHING", keepGroup: " ON CONFLICT DO NOTHING",
+		replaceCounter: ` ON CONFLICT (budget_id, limit_name, value, window_ms) DO UPDATE SET
+			counted = excluded.counted, began_ms = excluded.began_ms, version = excluded.version,
+			expires_ms = excluded.expires_ms`}
 }
 
 func newMySQLDialect() *dialect {
@@ -60,7 +69,11 @@ func newMySQLDialect() *dialect {
 			text = strings.ReplaceAll(text, "/*locked*/", "FOR UPDATE")
 			return strings.ReplaceAll(text, "/*shared*/", "LOCK IN SHARE MODE")
 		},
-		insertRows: 500, updateRows: 50, groups: true}
+		insertRows: 500, updateRows: 50, groups: true,
+		keepCounter: " ON DUPLICATE KEY UPDATE counted = counted",
+		keepGroup:   " ON DUPLICATE KEY UPDATE state = state",
+		replaceCounter: ` ON DUPLICATE KEY UPDATE counted = VALUES(counted), began_ms = VALUES(began_ms),
+			version = VALUES(version), expires_ms = VALUES(expires_ms)`}
 }
 
 // text returns a statement as the engine reads it.

@@ -102,12 +102,13 @@ func (d *direct) run() error {
 	if err != nil {
 		return err
 	}
+	d.t.direct = true
 	drained, err := d.t.drainLocked(logs, d.rows)
 	if err != nil {
 		return err
 	}
 	d.settle(drained.reports)
-	if err := d.t.writeDrained(drained.changed); err != nil {
+	if err := d.t.writeDrained(drained); err != nil {
 		return err
 	}
 	return d.writeLives(drained.reports)

@@ -2,6 +2,7 @@ package sqlstore
 
 import (
 	"context"
+	"slices"
 	"strings"
 
 	"github.com/budgetd/budgetd/bucket"
@@ -12,6 +13,7 @@ import (
 const (
 	bringOnline = `UPDATE sharding_budget_management_bucket /*by PRIMARY*/ SET status = 'online',
 		offline_by = '', is_idle = 0, epoch = epoch + 1, updated_at = ? WHERE `
+	countAnew  = `UPDATE sharding_budget_management_bucket /*by PRIMARY*/ SET counters_from = epoch + 1 WHERE `
 	changeList = `UPDATE budget_management_bucket SET list_version = list_version + ? WHERE id = ?`
 )
 
@@ -24,6 +26,11 @@ func (t *tx) listChanged(budgetID int64, changes int) error {
 // without units, under their lanes' present activations. It brings them online and replaces the
 // epochs in the rows.
 func (t *tx) begin(op string, b *budgetRow, rows []*bucketRow) error {
+	return t.beginAll(op, map[int64]*budgetRow{b.ID: b}, rows)
+}
+
+// beginAll is begin for buckets of several budgets.
+func (t *tx) beginAll(op string, budgets map[int64]*budgetRow, rows []*bucketRow) error {
 	if len(rows) == 0 {
 		return nil
 	}
@@ -36,25 +43,37 @@ func (t *tx) begin(op string, b *budgetRow, rows []*bucketRow) error {
 		return err
 	}
 	now := toMS(t.now)
-	var epochs, buckets []any
+	var epochs, buckets, forgotten []any
+	changes := map[int64]int{}
 	for i, row := range rows {
-		old := row.epochRow
+		old, b := row.epochRow, budgets[row.Budget]
 		next := epochRow{
 			Bucket: old.Bucket, Number: old.Number + 1, Budget: b.ID, Status: string(ledger.Opening),
-			Activation: activations[lanes[i]], NextGrant: 1, NextEntry: old.NextEntry, PeriodEndMS: b.EndMS,
+			Activation: activations[lanes[i]], NextGrant: 1, NextEntry: old.NextEntry, Period: b.Period,
+			LimitsVersion: b.LimitsVersion,
+			PeriodEndMS:   commitsEndMS(budget.Durability(b.Durability), b.period()),
 		}
 		next.DrainedChain = ledger.OpenChain(next.Bucket, next.Number, next.Activation)
 		epochs = append(epochs, next.opening(now)...)
 		buckets = append(buckets, next.Bucket, old.Number)
+		unsure := next.Activation != old.Activation || old.Status == string(ledger.Lost)
+		if unsure && row.Counters != next.Number { // what its store counted may be gone, or broken
+			forgotten = append(forgotten, next.Bucket, old.Number)
+			row.Counters = next.Number
+		}
 		row.epochRow, row.ListStatus, row.OfflineBy, row.UpdatedAt = next, online, "", now
+		changes[b.ID]++
 	}
 	if err := t.insert(insertEpoch, epochWidth, epochs); err != nil {
+		return err
+	}
+	if err := t.hitAll(countAnew, nil, `(id = ? AND epoch = ?)`, forgotten); err != nil {
 		return err
 	}
 	if err := t.hitAll(bringOnline, []any{now}, `(id = ? AND epoch = ?)`, buckets); err != nil {
 		return err
 	}
-	return t.listChanged(b.ID, len(rows))
+	return t.listsChanged(changes)
 }
 
 // Reopen gives a bucket whose newest epoch has ended a new one. See bucket.Transfers.
@@ -77,9 +96,15 @@ func (db *DB) Reopen(ctx context.Context, budgetID, bucketID int64) (
 			return err
 		}
 		row.epochRow = *rows[row.position()]
+		left, err := t.drainingLanes()
+		if err != nil {
+			return err
+		}
 		switch {
 		case t.unsure && row.Number == made && row.Status == string(ledger.Opening):
-		case row.live():
+		case row.retired() || b.halted() || slices.Contains(left, row.lane()):
+			return nil
+		case row.live() || b.IsOver == 1:
 			return nil
 		default:
 			if err := t.begin("reopen", b, []*bucketRow{&row}); err != nil {
@@ -117,7 +142,7 @@ func (db *DB) MarkOpen(ctx context.Context, refs []bucket.Ref) error {
 		return nil
 	}
 	return db.write(ctx, "open", func(t *tx) error {
-		rows, err := t.lockWithBudgets("open", refs)
+		rows, _, err := t.lockWithBudgets("open", refs)
 		if err != nil {
 			return err
 		}
@@ -204,7 +229,7 @@ func (db *DB) Fence(ctx context.Context, ref bucket.Ref, why string) error {
 		why = "no reason was given"
 	}
 	return db.write(ctx, "fence", func(t *tx) error {
-		rows, err := t.lockWithBudgets("fence", []bucket.Ref{ref})
+		rows, _, err := t.lockWithBudgets("fence", []bucket.Ref{ref})
 		if err != nil {
 			return err
 		}

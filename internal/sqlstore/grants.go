@@ -7,6 +7,7 @@ import (
 
 	"github.com/budgetd/budgetd/allocation"
 	"github.com/budgetd/budgetd/bucket"
+	"github.com/budgetd/budgetd/internal/safeguard"
 )
 
 // grantPending is the status of a grant that no log has shown; "applied" and "void" stand in the
@@ -68,7 +69,8 @@ func (t *tx) grant(applications int, grants ...granting) ([]bucket.GrantOrder, e
 	if err := t.insert(insertGrant, grantWidth, rows); err != nil {
 		return nil, err
 	}
-	if err := t.changeRows(grantToEpochs, ofEpoch, grantWhere, epochs); err != nil {
+	where := safeguard.Swap(safeguard.OpenForGrants, grantWhere, "status IN ('opening', 'open')", "status <> ''")
+	if err := t.changeRows(grantToEpochs, ofEpoch, where, epochs); err != nil {
 		return nil, err
 	}
 	if err := t.changeRows(grantToBuckets, `id = ?`, `id = ?`, buckets); err != nil {
@@ -131,10 +133,10 @@ const selectGrantAmount = `SELECT amount FROM grant_log
 
 // applicable returns how many units an epoch may be granted now, 0 for none.
 func (t *tx) applicable(b *budgetRow, row *epochRow, want bucket.Want) (int64, error) {
-	if !row.mayGrow() {
+	if !row.mayGrow() || row.Period != b.Period {
 		return 0, nil
 	}
-	units := min(want.Units, b.releasable())
+	units := min(want.Units, b.releasable(t.now))
 	if !want.Unbounded {
 		var outCnt int
 		if _, err := t.get(&outCnt, selectOutCnt, row.Bucket); err != nil {
@@ -160,8 +162,11 @@ func (db *DB) HandOut(ctx context.Context, budgetID int64, without ...bucket.Lan
 	err = db.write(ctx, "hand out", func(t *tx) error {
 		out = bucket.Handout{}
 		b, err := t.lockBudget("hand out", budgetID)
-		if err != nil || b.releasable() == 0 {
+		if err != nil || b.releasable(t.now) == 0 {
 			return err
+		}
+		if b.halted() {
+			return nil
 		}
 		takers, err := t.takers(b, without)
 		if err != nil || len(takers) == 0 {
@@ -170,7 +175,11 @@ func (db *DB) HandOut(ctx context.Context, budgetID int64, without ...bucket.Lan
 		if out, err = t.handOut(b, takers); err != nil {
 			return err
 		}
-		return t.addUndistributed(budgetID, -b.releasable())
+		units := int64(0)
+		for _, g := range out.Grants {
+			units += g.Order.Amount
+		}
+		return t.addUndistributed(budgetID, -units)
 	})
 	if err != nil {
 		return bucket.Handout{}, err
@@ -185,6 +194,11 @@ func (t *tx) takers(b *budgetRow, without []bucket.Lane) ([]*bucketRow, error) {
 	if err != nil {
 		return nil, err
 	}
+	left, err := t.drainingLanes()
+	if err != nil {
+		return nil, err
+	}
+	without = append(left, without...)
 	positions := make([]position, len(all))
 	for i := range all {
 		positions[i] = all[i].position()
@@ -200,8 +214,7 @@ func (t *tx) takers(b *budgetRow, without []bucket.Lane) ([]*bucketRow, error) {
 			continue
 		}
 		row.epochRow = *rows[row.position()]
-		if row.ListStatus == online && row.mayGrow() ||
-			row.OfflineBy == string(bucket.ByService) && !row.live() {
+		if row.mayTake(b) {
 			out = append(out, row)
 		}
 	}
@@ -211,7 +224,7 @@ func (t *tx) takers(b *budgetRow, without []bucket.Lane) ([]*bucketRow, error) {
 // handOut grants each taker its share; one that is offline gets a new epoch first.
 func (t *tx) handOut(b *budgetRow, takers []*bucketRow) (bucket.Handout, error) {
 	var out bucket.Handout
-	shares := allocation.Spread(b.releasable(), len(takers))
+	shares := allocation.Shares(b.definition(), b.releasable(t.now), len(takers))
 	for len(shares) > 0 && shares[len(shares)-1] == 0 {
 		shares = shares[:len(shares)-1]
 	}

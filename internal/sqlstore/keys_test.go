@@ -36,7 +36,7 @@ func TestKeysAreBytes(t *testing.T) {
 		}
 		report, err := db.Commit(ctx, []ledger.Log{l.log(0)})
 		if err != nil || report.Epochs[0].Err != nil {
-			t.Fatal(err, report.Epochs[0].Err)
+			t.Fatalf("%v, %+v", err, report)
 		}
 		judged, err := db.Judge(ctx, v.ID, oddKeys)
 		if err != nil {

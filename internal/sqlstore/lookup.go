@@ -97,7 +97,7 @@ const (
 	deductionAt        = `(d.bucket_id = ? AND d.epoch = ? AND d.seq = ?)`
 
 	selectDuplicatesAt = `SELECT d.bucket_id, d.epoch, d.seq, d.budget_id, d.request_id, d.nonce,
-		d.amount, d.reason FROM duplicate d WHERE `
+		d.amount, d.reason, d.figures FROM duplicate d WHERE `
 )
 
 type duplicateRow struct {
@@ -109,6 +109,7 @@ type duplicateRow struct {
 	Nonce     string `db:"nonce"`
 	Amount    int64  `db:"amount"`
 	Reason    string `db:"reason"`
+	Figures   []byte `db:"figures"`
 }
 
 func (r *duplicateRow) duplicate() ledger.Duplicate {
@@ -116,6 +117,7 @@ func (r *duplicateRow) duplicate() ledger.Duplicate {
 		Budget: r.Budget, RequestID: r.RequestID,
 		Position: ledger.Position{Bucket: r.Bucket, Epoch: r.Epoch, Seq: r.Seq},
 		Amount:   r.Amount, Nonce: r.Nonce, Reason: ledger.Reason(r.Reason),
+		Figures: string(r.Figures),
 	}
 }
 
@@ -166,7 +168,7 @@ func (r *reader) outcomesOf(duplicates []ledger.Duplicate,
 	out map[ledger.Position]ledger.Outcome) error {
 	var ids []bucket.ID
 	for _, d := range duplicates {
-		if d.Reason != ledger.ReasonExpired {
+		if !d.Reason.KeepsIDFree() {
 			ids = append(ids, bucket.ID{Budget: d.Budget, RequestID: d.RequestID})
 		}
 	}
@@ -177,7 +179,7 @@ func (r *reader) outcomesOf(duplicates []ledger.Duplicate,
 	for i := range duplicates {
 		d := &duplicates[i]
 		outcome := ledger.Outcome{Position: d.Position, Duplicate: d}
-		if d.Reason != ledger.ReasonExpired {
+		if !d.Reason.KeepsIDFree() {
 			outcome.Deduction = recorded[bucket.ID{Budget: d.Budget, RequestID: d.RequestID}]
 		}
 		out[d.Position] = outcome
@@ -189,21 +191,28 @@ func (r *reader) outcomesOf(duplicates []ledger.Duplicate,
 // moment. U counts where some bucket that no operator took offline may apply for it.
 const (
 	selectJudgement = `SELECT 1 AS is_cover,
+		u.unfunded_quantity AS unfunded, u.period, u.period_start_ms, u.period_end_ms, u.is_over, u.roll_over_ms,
 		u.undistributed_quantity * (SELECT COUNT(*) > 0
 			FROM sharding_budget_management_bucket b /*by budget_id*/
-			WHERE b.budget_id = u.id AND b.offline_by <> 'operator'
+			WHERE b.budget_id = u.id AND b.offline_by NOT IN ('operator', 'resize')
 			AND (u.adjust_cnt = 0 OR b.out_cnt < u.adjust_cnt)) AS undistributed,
-		(SELECT COALESCE(SUM(e.outstanding_quantity), 0)
+		(SELECT COALESCE(SUM(CASE WHEN e.period = u.period OR u.unused = 'next'
+				THEN e.outstanding_quantity ELSE 0 END), 0)
 			FROM bucket_epoch e /*by bucket_epoch_units*/
 			WHERE e.budget_id = u.id AND e.has_units = 1) AS outstanding,
-		(SELECT COALESCE(SUM(e.returning_quantity), 0)
+		(SELECT COALESCE(SUM(CASE WHEN e.period = u.period THEN e.returning_quantity ELSE
+				CASE WHEN u.unused = 'next' THEN e.returning_quantity - e.late_quantity ELSE 0 END +
+				CASE WHEN u.late_refund = 'next' THEN e.late_quantity ELSE 0 END END), 0)
 			FROM bucket_epoch e /*by bucket_epoch_units*/
 			WHERE e.budget_id = u.id AND e.has_units = 1) AS returning_sum,
+		(SELECT COALESCE(SUM(e.outstanding_quantity + e.returning_quantity), 0)
+			FROM bucket_epoch e /*by bucket_epoch_units*/
+			WHERE e.budget_id = u.id AND e.has_units = 1) AS in_epochs,
 		0 AS budget_id, NULL AS request_id, NULL AS state, 0 AS amount, 0 AS rolled_back,
 		NULL AS fingerprint, NULL AS nonce, NULL AS reference, NULL AS dimensions,
-		NULL AS bucket_id, NULL AS epoch, NULL AS seq, NULL AS entry, 0 AS counted_at
+		NULL AS counts, NULL AS hold_group, 0 AS hold_until_ms, 0 AS confirmed, NULL AS bucket_id, NULL AS epoch, NULL AS seq, NULL AS entry, 0 AS counted_at
 		FROM budget_management_bucket u WHERE u.id = ?`
-	selectJudged = ` UNION ALL SELECT 0, 0, 0, 0, ` + deductionColumns + `
+	selectJudged = ` UNION ALL SELECT 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, ` + deductionColumns + `
 		FROM deduction d /*by PRIMARY*/ WHERE `
 )
 
@@ -212,6 +221,13 @@ type judgedRow struct {
 	Undistributed int64  `db:"undistributed"`
 	Outstanding   int64  `db:"outstanding"`
 	Returning     int64  `db:"returning_sum"`
+	InEpochs      int64  `db:"in_epochs"`
+	Unfunded      int64  `db:"unfunded"`
+	Period        int64  `db:"period"`
+	PeriodStartMS int64  `db:"period_start_ms"`
+	PeriodEndMS   int64  `db:"period_end_ms"`
+	IsOver        int64  `db:"is_over"`
+	RollOverMS    int64  `db:"roll_over_ms"`
 	Budget        int64  `db:"budget_id"`
 	RequestID     []byte `db:"request_id"`
 	State         []byte `db:"state"`
@@ -221,6 +237,10 @@ type judgedRow struct {
 	Nonce         []byte `db:"nonce"`
 	Reference     []byte `db:"reference"`
 	Dimensions    []byte `db:"dimensions"`
+	Counts        []byte `db:"counts"`
+	Group         []byte `db:"hold_group"`
+	HoldUntil     int64  `db:"hold_until_ms"`
+	Confirmed     int64  `db:"confirmed"`
 	Bucket        *int64 `db:"bucket_id"`
 	Epoch         *int64 `db:"epoch"`
 	Seq           *int64 `db:"seq"`
@@ -232,6 +252,7 @@ func (r *judgedRow) deduction() ledger.Deduction {
 	row := deductionRow{Budget: r.Budget, RequestID: string(r.RequestID), State: string(r.State),
 		Amount: r.Amount, RolledBack: r.RolledBack, Fingerprint: string(r.Fingerprint),
 		Nonce: string(r.Nonce), Reference: r.Reference, Dimensions: r.Dimensions, Bucket: r.Bucket,
+		Counts: r.Counts, Group: r.Group, HoldUntil: r.HoldUntil, Confirmed: r.Confirmed,
 		Epoch: r.Epoch, Seq: r.Seq, Entry: r.Entry, CountedAt: r.CountedAt}
 	return row.deduction()
 }
@@ -268,7 +289,10 @@ func (db *DB) Judge(ctx context.Context, budgetID int64, requestIDs []string) (
 			if row := &rows[i]; row.IsCover == 1 {
 				found = true
 				out.Cover = bucket.Cover{Undistributed: row.Undistributed, Outstanding: row.Outstanding,
-					Returning: row.Returning}
+					Returning: row.Returning,
+					Later:     row.Unfunded + row.InEpochs - row.Outstanding - row.Returning}
+				out.Period = budget.Period{Number: row.Period, Over: row.IsOver == 1,
+					Start: fromMS(row.PeriodStartMS), End: fromMS(row.PeriodEndMS)}
 				continue
 			}
 			d := rows[i].deduction()

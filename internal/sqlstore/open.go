@@ -13,8 +13,10 @@ import (
 	crand "crypto/rand"
 
 	"github.com/gofrs/flock"
+	lru "github.com/hashicorp/golang-lru/v2"
 
 	"github.com/budgetd/budgetd/bucket"
+	"github.com/budgetd/budgetd/limit"
 )
 
 var _ bucket.SQL = (*DB)(nil)
@@ -28,6 +30,9 @@ type Config struct {
 	DSN string
 	// Clock is the clock of this machine; time.Now when nil. Now adds the offset of SQL's clock.
 	Clock func() time.Time
+	// ClockTolerance is how far this node's idea of SQL's clock may be off for it to roll a budget over;
+	// 1 s when 0.
+	ClockTolerance time.Duration
 	// Random makes the installation's id and jitter; crypto/rand when nil.
 	Random io.Reader
 	// Sleep waits before a transaction is done again; it returns early with the context's error.
@@ -45,12 +50,14 @@ type DB struct {
 	writers, readers pool
 	lock             *flock.Flock // nil for a server
 
-	clock  func() time.Time
-	random io.Reader
-	sleep  func(ctx context.Context, d time.Duration) error
-	offset atomic.Int64 // SQL's clock minus this machine's, nanoseconds
+	clock     func() time.Time
+	tolerance time.Duration
+	random    io.Reader
+	sleep     func(ctx context.Context, d time.Duration) error
+	offset    atomic.Int64 // SQL's clock minus this machine's, nanoseconds
 
 	installation string
+	limitSets    *lru.Cache[limitSetKey, *limit.Set]
 
 	closing  sync.Once
 	closeErr error
@@ -64,14 +71,20 @@ func Open(ctx context.Context, config Config) (*DB, error) {
 	if config.Clock == nil {
 		config.Clock = time.Now
 	}
+	if config.ClockTolerance == 0 {
+		config.ClockTolerance = time.Second
+	}
 	if config.Random == nil {
 		config.Random = crand.Reader
 	}
 	if config.Sleep == nil {
 		config.Sleep = sleep
 	}
-	db := &DB{clock: config.Clock, random: config.Random, sleep: config.Sleep}
+	db := &DB{clock: config.Clock, tolerance: config.ClockTolerance, random: config.Random, sleep: config.Sleep}
 	var err error
+	if db.limitSets, err = lru.New[limitSetKey, *limit.Set](cachedLimitSets); err != nil {
+		return nil, err
+	}
 	switch config.Driver {
 	case sqliteName:
 		err = db.openFile(ctx, config)

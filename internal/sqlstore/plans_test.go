@@ -5,6 +5,9 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
+
+	"github.com/budgetd/budgetd/bucket"
 )
 
 // plan is a statement whose way to its rows matters: because they are locked, and any other row on
@@ -24,6 +27,14 @@ func plans() []plan {
 			locked, []any{1, id, id, 2, id}},
 		{"lock balances", selectLives + repeat(onePosition, " OR ", 4) + inKeyOrder + locked, epochs},
 		{"kept entries", selectKept + keptWhere + " OR " + keptWhere, []any{1, 1, 1, 2, 1, 1}},
+		{"lock counters", selectCounter + ofCounter + " OR " + ofCounter + inCounterOrder + locked,
+			[]any{1, id, id, 0, 1, id, id, 7}},
+		{"slots", selectCounter + ofSlots + " OR " + ofSlots + inCounterOrder, []any{1, id, id, 5, 1, id, id, 7}},
+		{"expired counters", selectExpired, []any{1, 500}},
+		{"limits", selectLimits, []any{1}},
+		{"events of a value", selectEvents + itsDeduction + ofValue + inTimeOrder, []any{1, id, id, 0, 9}},
+		{"events of two values", selectEvents + strings.ReplaceAll(andValue, "$", "v1") + itsDeduction + ofValue +
+			inTimeOrder, []any{id, id, 1, id, id, 0, 9}},
 		{"sweep", sweepEpochs + sweepWhere + " OR " + sweepWhere, []any{1, 1, 0, 2, 1, 0}},
 		{"open", openEpochs + openWhere + " OR " + openWhere, []any{1, 1, 2, 1}},
 		{"arrived", markGrants + "(" + ofGrant + ") OR (" + ofGrant + ")", []any{1, 1, 1, 2, 1, 1}},
@@ -35,8 +46,62 @@ func plans() []plan {
 		{"pending grants", selectPendingGrants + grantOrder + ` LIMIT ?`, []any{500}},
 		{"live", selectLive, []any{[]byte("sql"), 0, 1, 1, 1, 500}},
 		{"stale", selectStale, []any{[]byte("sql"), 0, 2, 500}},
+		{"unsettled", selectUnsettled, []any{[]byte("sql"), 0, 2, 500}},
+		{"on lane", selectOnLane, []any{[]byte("sql"), 0, 1, 500}},
+		{"count on lane", countOnLane, []any{[]byte("sql"), 0}},
+		{"resizes", selectResizes, []any{500}},
+		{"over", selectOver, []any{1, 500}},
+		{"period", selectPeriod, []any{1, 1}},
+		{"periods", selectPeriods, []any{1}},
+		{"counted since", selectCounted, []any{1, 1, 1}},
+		{"departed", selectDeparted + unheardOf + ` ORDER BY d.bucket_id LIMIT ?`, []any{[]byte("sql"), 0, 1, 500}},
+		{"lane uses", selectUses, []any{[]byte("node")}},
+		{"lane users", selectUsers, []any{[]byte("sql"), 0, 1}},
+		{"last void", selectLastVoid, []any{1}},
+		{"voids", selectVoids, []any{1, 1, 500}},
+		{"quarantines", selectQuarantines, []any{1}},
+		{"span", selectSpan + " UNION ALL " + selectSpan, repeated(46)},
+		{"part", selectPart, repeated(22)},
+		{"rest", selectRest, repeated(30)},
+		{"epochs after", selectEpochsAfter, []any{1, 1, 1, 500}},
+		{"budgets after", selectBudgetIDs, []any{1, 200}},
+		{"units of a lane", selectLaneUnits, []any{[]byte("sql"), 0}},
+		{"units of fenced buckets", selectFencedUnits, nil},
+		{"feed bounds", selectFeedBounds, []any{1}},
+		{"feed, deductions", selectFeedDeductions + deductionSpan + " OR " + deductionSpan, []any{1, 2, 9, 2, 0, 9}},
+		{"feed, rollbacks", selectFeedRollbacks + rollbackSpan + " OR " + rollbackSpan, []any{1, 2, 9, 2, 0, 9}},
+		{"feed, holds", selectFeedHolds + holdSpan + " OR " + holdSpan, []any{1, 2, 9, 2, 0, 9}},
+		{"due holds", selectDueHolds, []any{1, 500}},
+		{"lock holds", selectAllWithNewest + "?, ?) ORDER BY d.request_id" + locked, []any{1, id, id}},
+		{"end holds", strings.ReplaceAll(updateEnded, "$value", "1") + "(" + stillHeld + ") OR (" + stillHeld + ")",
+			[]any{1, id, id, 0, 1, id, id, 0}},
+		{"members of a group", selectMembers, []any{id, 1}},
+		{"lock groups", selectGroup + oneGroup + " OR " + oneGroup + locked, []any{1, id, 2, id}},
+		{"open holds", selectOpenHolds, []any{1000}},
+		{"known samples", selectKnownSamples + ofSample + " OR " + ofSample, []any{1, 1, 2, 1}},
+		{"last samples", selectLastSamples, []any{1, 200}},
+		{"sample before", selectSampleBefore, []any{1, 1}},
+		{"samples after", selectSamplesAfter, []any{1, 1, 9, 5000}},
+		{"old samples", selectOldSamples, []any{1, 500}},
+		{"drop samples", dropSamples + ofOldSample + " OR " + ofOldSample, []any{1, 1, 2, 1}},
+		{"holdings", selectHoldings, []any{1, 200}},
+		{"open recycles", selectOpenRecycles, []any{500}},
+		{"open recycle", selectOpenRecycle, []any{1}},
+		{"recycles", selectRecycles, []any{1, 9, 100}},
+		{"recycles since", selectSince, []any{1, "schedule", 1}},
+		{"last entries", selectLastEntries, []any{1}},
+		{"demand", selectUsed + deductionSpan + " OR " + deductionSpan + " GROUP BY d.bucket_id", []any{1, 2, 9, 2, 0, 9}},
 		{"judge", selectJudgement + selectJudged + ofBudget + "?, ?)", []any{1, 1, id, id}},
 	}
+}
+
+// repeated is n parameters of a statement whose plan does not depend on them.
+func repeated(n int) []any {
+	out := make([]any, n)
+	for i := range out {
+		out[i] = 1
+	}
+	return out
 }
 
 // TestPlans: no statement that locks or is asked often walks through a table or an index of it, not
@@ -45,6 +110,7 @@ func TestPlans(t *testing.T) {
 	t.Run("sqlite", func(t *testing.T) {
 		db := openFile(t, nil)
 		openBudget(t, db, "b", 100, 8)
+		addSamples(t, db)
 		explain(t, db, "EXPLAIN QUERY PLAN ", func(row []string) bool {
 			return !strings.HasPrefix(row[len(row)-1], "SCAN ") || strings.HasSuffix(row[len(row)-1], " s")
 		})
@@ -52,10 +118,23 @@ func TestPlans(t *testing.T) {
 	t.Run("mariadb", func(t *testing.T) {
 		db := openMariaDB(t, nil)
 		openBudget(t, db, "b", 100, 8)
+		addSamples(t, db)
 		explain(t, db, "EXPLAIN ", func(row []string) bool {
 			return !slices.Contains(row, "ALL") && !slices.Contains(row, "index")
 		})
 	})
+}
+
+// addSamples keeps a few samples: an engine walks through a table that is smaller than the list of keys.
+func addSamples(t *testing.T, db *DB) {
+	t.Helper()
+	for i := range int64(16) {
+		sample := bucket.Sample{Budget: i + 1}
+		sample.At = time.UnixMilli(i)
+		if err := db.AddSamples(t.Context(), []bucket.Sample{sample}); err != nil {
+			t.Fatal(err)
+		}
+	}
 }
 
 func explain(t *testing.T, db *DB, prefix string, fine func(row []string) bool) {

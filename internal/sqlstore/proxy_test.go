@@ -145,10 +145,15 @@ func (p *proxy) forward(client, server net.Conn, deaf *gate) {
 		}
 		const comQuery = 3
 		if len(body) > 0 && body[0] == comQuery && header[3] == 0 {
-			switch c := p.ask(string(body[1:])); c {
-			case drop:
+			switch c := p.ask(string(body[1:])); {
+			case c >= firstError:
+				if _, err := client.Write(errorPacket(c)); err != nil {
+					return
+				}
+				continue
+			case c == drop:
 				return
-			case deafen, silence:
+			case c == deafen, c == silence:
 				deaf.set(c)
 			}
 		}
@@ -181,11 +186,11 @@ func (c cut) everyOther(prefix string) func(string) cut {
 	}
 }
 
-// sometimes cuts one query in thirty.
+// sometimes cuts one query in fifty.
 func (c cut) sometimes(seed uint64) func(string) cut {
 	chance := rand.New(rand.NewPCG(seed, 0))
 	return func(string) cut {
-		if chance.IntN(30) == 0 {
+		if chance.IntN(50) == 0 {
 			return c
 		}
 		return pass

@@ -1,16 +1,22 @@
 package sqlstore
 
 import (
+	"encoding/json"
+	"time"
+
+	"github.com/budgetd/budgetd/allocation"
 	"github.com/budgetd/budgetd/bucket"
 	"github.com/budgetd/budgetd/budget"
+	"github.com/budgetd/budgetd/internal/safeguard"
 	"github.com/budgetd/budgetd/ledger"
 )
 
 // budgetColumns is what a budgetRow reads.
 const budgetColumns = `id, tenant, name, gl_code, unit, durability, type, total_quantity,
 	undistributed_quantity, quarantined_quantity, forfeited_quantity, pending_shrink_quantity,
-	sharding_quantity, bucket_quantity, adjust_cnt, status, start_ms, end_ms, created_as, version,
-	list_version, created_at, updated_at`
+	sharding_quantity, bucket_quantity, resize_quantity, adjust_cnt, status, start_ms, end_ms, created_as, version,
+	list_version, created_at, updated_at, type_rule, timezone, unused, late_refund, unfunded_quantity,
+	period, period_start_ms, period_end_ms, is_over, roll_over_ms, unlimited, routing_dimension, limits_version`
 
 // budgetRow is a row of budget_management_bucket.
 type budgetRow struct {
@@ -28,6 +34,7 @@ type budgetRow struct {
 	PendingShrink int64  `db:"pending_shrink_quantity"`
 	Sharding      int64  `db:"sharding_quantity"`
 	Buckets       int    `db:"bucket_quantity"`
+	Resize        int    `db:"resize_quantity"`
 	AdjustCnt     int    `db:"adjust_cnt"`
 	Status        string `db:"status"`
 	StartMS       int64  `db:"start_ms"`
@@ -37,13 +44,29 @@ type budgetRow struct {
 	ListVersion   int64  `db:"list_version"`
 	CreatedAt     int64  `db:"created_at"`
 	UpdatedAt     int64  `db:"updated_at"`
+	TypeRule      []byte `db:"type_rule"`
+	Timezone      string `db:"timezone"`
+	Unused        string `db:"unused"`
+	LateRefund    string `db:"late_refund"`
+	Unfunded      int64  `db:"unfunded_quantity"`
+	Period        int64  `db:"period"`
+	PeriodStartMS int64  `db:"period_start_ms"`
+	PeriodEndMS   int64  `db:"period_end_ms"`
+	IsOver        int64  `db:"is_over"`
+	RollOverMS    int64  `db:"roll_over_ms"`
+	Unlimited     int64  `db:"unlimited"`
+	Routing       []byte `db:"routing_dimension"`
+	LimitsVersion int64  `db:"limits_version"`
 }
 
 // The values of budget_management_bucket.status: what the clock says is not stored.
 const statusActive, statusPaused = "active", "paused"
 
+// definition is the budget's, without its limits: see withLimits.
 func (r *budgetRow) definition() budget.Definition {
 	return budget.Definition{
+		Rule: readRule(r.TypeRule), Timezone: r.Timezone, LateRefund: budget.Where(r.LateRefund),
+		Unlimited: r.Unlimited == 1, RoutingDimension: string(r.Routing),
 		ID: r.ID, Tenant: r.Tenant, Name: r.Name, GLCode: r.GLCode, Unit: budget.Unit(r.Unit),
 		Durability: budget.Durability(r.Durability), Type: budget.Type(r.Type), TotalQuantity: r.Total,
 		BucketQuantity: r.Buckets, ShardingQuantity: r.Sharding, AdjustCnt: r.AdjustCnt,
@@ -52,14 +75,67 @@ func (r *budgetRow) definition() budget.Definition {
 	}
 }
 
-// releasable is what apply and hand-out may take.
-func (r *budgetRow) releasable() int64 { return max(r.Undistributed-r.PendingShrink, 0) }
+// period is the open or last period, without what it got.
+func (r *budgetRow) period() budget.Period {
+	return budget.Period{Number: r.Period, Over: r.IsOver == 1, Start: fromMS(r.PeriodStartMS),
+		End: fromMS(r.PeriodEndMS)}
+}
+
+// halted reports whether no epoch of the budget may begin: in store mode all of them end before it
+// gets another number of buckets.
+func (r *budgetRow) halted() bool {
+	return r.Resize > 0 && r.Durability == string(budget.Store) && !safeguard.Off(safeguard.ResizeEndsAll)
+}
+
+// due reports whether a roll-over is.
+func (r *budgetRow) due(now time.Time) bool { return r.RollOverMS != 0 && toMS(now) >= r.RollOverMS }
+
+// releasable is what apply and hand-out may take at an instant: nothing of a period that is over. A
+// pending shrink takes what is not funded first.
+func (r *budgetRow) releasable(now time.Time) int64 {
+	if r.period().OverAt(now) && !safeguard.Off(safeguard.PeriodOver) {
+		return 0
+	}
+	if safeguard.Off(safeguard.PendingShrink) {
+		return r.Undistributed
+	}
+	return max(r.Undistributed-max(r.PendingShrink-r.Unfunded, 0), 0)
+}
+
+// readRule reads a rule as writeRule wrote it; nil: none.
+func readRule(text []byte) *budget.Rule {
+	if len(text) == 0 {
+		return nil
+	}
+	rule := &budget.Rule{}
+	if err := json.Unmarshal(text, rule); err != nil {
+		return &budget.Rule{} // of no known kind: it releases nothing
+	}
+	return rule
+}
+
+// sayRule is the one text of all rules that say the same, nil for none.
+func sayRule(rule *budget.Rule) []byte {
+	if rule == nil {
+		return nil
+	}
+	return []byte(allocation.Canonical(*rule))
+}
+
+// writeRule is a rule as it was given, nil for none.
+func writeRule(rule *budget.Rule) []byte {
+	if rule == nil {
+		return nil
+	}
+	text, _ := json.Marshal(rule) // strings and numbers only
+	return text
+}
 
 // epochColumns is what an epochRow reads, of bucket_epoch e.
 const epochColumns = `e.bucket_id, e.epoch, e.budget_id, e.status, e.activation,
 	e.outstanding_quantity, e.held_quantity, e.used_quantity, e.returning_quantity, e.closed_quantity,
 	e.swept_quantity, e.next_grant, e.next_entry, e.drained_seq, e.drained_chain, e.period_end_ms,
-	e.fenced`
+	e.fenced, e.period, e.late_quantity, e.limits_version`
 
 // epochRow is a row of bucket_epoch.
 type epochRow struct {
@@ -80,15 +156,19 @@ type epochRow struct {
 	DrainedChain string `db:"drained_chain"`
 	PeriodEndMS  int64  `db:"period_end_ms"`
 	Fenced       string `db:"fenced"`
+	Period       int64  `db:"period"`
+	Late         int64  `db:"late_quantity"`
+	// LimitsVersion is of the limits by which its commits are judged.
+	LimitsVersion int64 `db:"limits_version"`
 }
 
 func (r *epochRow) epoch() ledger.Epoch {
 	return ledger.Epoch{
 		Budget: r.Budget, Bucket: r.Bucket, Number: r.Number, Status: ledger.Status(r.Status),
 		Activation: r.Activation, Outstanding: r.Outstanding, Held: r.Held, Used: r.Used,
-		Returning: r.Returning, NextGrant: r.NextGrant, NextEntry: r.NextEntry,
+		Returning: r.Returning, Swept: r.Swept, NextGrant: r.NextGrant, NextEntry: r.NextEntry,
 		DrainedSeq: r.DrainedSeq, DrainedChain: r.DrainedChain, Fenced: r.Fenced,
-		EndAt: fromMS(r.PeriodEndMS),
+		EndAt: fromMS(r.PeriodEndMS), Period: r.Period, Late: r.Late,
 	}
 }
 
@@ -99,7 +179,9 @@ func (r *epochRow) ref() bucket.Ref {
 func (r *epochRow) live() bool { return ledger.Status(r.Status).Live() }
 
 // mayGrow reports whether the epoch may be granted units.
-func (r *epochRow) mayGrow() bool { return r.Status == string(ledger.Open) && r.Fenced == "" }
+func (r *epochRow) mayGrow() bool {
+	return (r.Status == string(ledger.Open) || safeguard.Off(safeguard.OpenForGrants)) && r.Fenced == ""
+}
 
 // position names an epoch without its activation.
 type position struct{ bucket, epoch int64 }
@@ -131,7 +213,7 @@ func (r *laneEpochRow) of() bucket.EpochOf {
 // bucketColumns is what a bucketRow reads, of sharding_budget_management_bucket b and its newest
 // bucket_epoch e.
 const bucketColumns = laneEpochColumns + `, b.ordinal, b.sharding_bucket_key AS bucket_key,
-	b.out_quantity, b.out_cnt, b.status AS list_status, b.offline_by, b.updated_at`
+	b.out_quantity, b.out_cnt, b.status AS list_status, b.offline_by, b.counters_from, b.updated_at`
 
 // bucketRow is a bucket with its newest epoch.
 type bucketRow struct {
@@ -142,6 +224,7 @@ type bucketRow struct {
 	OutCnt      int    `db:"out_cnt"`
 	ListStatus  string `db:"list_status"`
 	OfflineBy   string `db:"offline_by"`
+	Counters    int64  `db:"counters_from"`
 	UpdatedAt   int64  `db:"updated_at"`
 }
 
@@ -152,17 +235,28 @@ func (r *bucketRow) lane() bucket.Lane {
 	return bucket.Lane{Instance: r.Instance, Index: r.Lane}
 }
 
+// mayTake reports whether units can be handed out to the bucket: it is online with an open epoch of the
+// budget's period, or
+// was taken offline by the service and has ended.
+func (r *bucketRow) mayTake(b *budgetRow) bool {
+	return r.ListStatus == online && r.mayGrow() && r.Period == b.Period || r.OfflineBy == string(bucket.ByService) && !r.live()
+}
+
+// retired reports whether a smaller number of buckets has taken the bucket out of the ring.
+func (r *bucketRow) retired() bool { return r.OfflineBy == string(bucket.ByResize) }
+
 func (r *bucketRow) bucket() bucket.Bucket {
 	return bucket.Bucket{
 		ID: r.Bucket, Ordinal: r.Ordinal, Key: r.Key, Lane: r.lane(), Online: r.ListStatus == online,
 		OfflineBy: bucket.OfflineBy(r.OfflineBy), OutQuantity: r.OutQuantity, OutCnt: r.OutCnt,
-		Epoch: r.epoch(), UpdatedAt: fromMS(r.UpdatedAt),
+		CountersFrom: r.Counters, Epoch: r.epoch(), UpdatedAt: fromMS(r.UpdatedAt),
 	}
 }
 
 // deductionColumns is what a deductionRow reads, of deduction d.
 const deductionColumns = `d.budget_id, d.request_id, d.state, d.amount, d.rolled_back,
-	d.fingerprint, d.nonce, d.reference, d.dimensions, d.bucket_id, d.epoch, d.seq, d.entry,
+	d.fingerprint, d.nonce, d.reference, d.dimensions, d.counts, d.hold_group,
+	d.hold_until_ms, d.confirmed, d.bucket_id, d.epoch, d.seq, d.entry,
 	d.counted_at`
 
 // deductionRow is a row of deduction; a tombstone has NULL where it never was.
@@ -176,6 +270,10 @@ type deductionRow struct {
 	Nonce       string `db:"nonce"`
 	Reference   []byte `db:"reference"`
 	Dimensions  []byte `db:"dimensions"`
+	Counts      []byte `db:"counts"`
+	Group       []byte `db:"hold_group"`
+	HoldUntil   int64  `db:"hold_until_ms"`
+	Confirmed   int64  `db:"confirmed"`
 	Bucket      *int64 `db:"bucket_id"`
 	Epoch       *int64 `db:"epoch"`
 	Seq         *int64 `db:"seq"`
@@ -188,6 +286,7 @@ func (r *deductionRow) deduction() ledger.Deduction {
 		Budget: r.Budget, RequestID: r.RequestID, Amount: r.Amount, RolledBack: r.RolledBack,
 		State: ledger.State(r.State), Fingerprint: r.Fingerprint, Nonce: r.Nonce,
 		Reference: string(r.Reference), Dimensions: string(r.Dimensions),
+		Counts: string(r.Counts), Group: string(r.Group), HoldUntil: fromMS(r.HoldUntil), Confirmed: r.Confirmed,
 		Position: ledger.Position{
 			Bucket: orZero(r.Bucket), Epoch: orZero(r.Epoch), Seq: orZero(r.Seq),
 		},

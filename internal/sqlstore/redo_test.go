@@ -21,6 +21,8 @@ type scenario struct {
 	db    *DB
 	rows  *Rows
 	notes []string
+	// each, when set, is called after every method.
+	each func()
 }
 
 var instants = regexp.MustCompile(`\d{4}-\d\d-\d\d \d\d:\d\d:\d\d(\.\d+)? \+0000 UTC`)
@@ -42,6 +44,9 @@ func (s *scenario) note(what string, answer any, err error) {
 		}
 	}
 	s.notes = append(s.notes, instants.ReplaceAllString(text, "T"))
+	if s.each != nil {
+		s.each()
+	}
 }
 
 // ok is note for a method whose answer may lack what an attempt of unknown outcome did.
@@ -152,6 +157,8 @@ func (s *scenario) moves(ctx context.Context, v bucket.Budget, refs []bucket.Ref
 	s.ok("fence", s.db.Fence(ctx, refs[2], "a test"))
 	lost, err := s.db.Lose(ctx, refs[2])
 	s.note("lose", lost, err)
+	renewed, err := s.db.Renew(ctx, bucket.Renewal{Budget: v.ID, Ref: refs[2], Units: 7})
+	s.note("renew", []any{len(renewed.Opened), renewed.Opened[0].Ref(), renewed.Grants[0].Order}, err)
 	lane, err := s.db.NextActivation(ctx, v.Buckets[0].Lane, 1, "two")
 	s.note("next activation", lane, err)
 	h, err := s.db.Reopen(ctx, v.ID, refs[1].Bucket)
@@ -161,6 +168,22 @@ func (s *scenario) moves(ctx context.Context, v bucket.Budget, refs []bucket.Ref
 	run, err := s.db.BeginRun(ctx, bucket.Run{Budget: v.ID, Target: refs[3], Units: 7})
 	s.note("begin run", run, err)
 	s.ok("end run", s.db.EndRun(ctx, v.ID, run.Number, 7))
+	s.recycle(ctx, v, refs)
+}
+
+func (s *scenario) recycle(ctx context.Context, v bucket.Budget, refs []bucket.Ref) {
+	run, err := s.db.BeginRecycle(ctx, bucket.RecycleOrder{Budget: v.ID, Cause: bucket.OnDemand, Holder: "one",
+		Plan: []bucket.Planned{{Bucket: refs[2].Bucket, Epoch: 1}}})
+	s.note("begin recycle", []any{run.Number, run.Holder, run.Plan}, err)
+	ok, collecting, err := s.db.AdvanceRecycle(ctx, bucket.RecycleStep{Budget: v.ID, Number: run.Number, Holder: "one",
+		Done: 1, Moved: 7})
+	s.note("advance", []any{ok, collecting}, err)
+	list, err := s.db.RecycleHistory(ctx, v.ID, 0, 1)
+	s.note("moved once", list[0].Moved, err)
+	taken, err := s.db.TakeRecycle(ctx, v.ID, run.Number, list[0].TouchedAt, "two")
+	s.note("taken", taken != nil && taken.Holder == "two", err)
+	ended, err := s.db.EndRecycle(ctx, v.ID, run.Number, "two", bucket.Spread{Units: 9})
+	s.note("ended", ended, err)
 }
 
 // direct uses the rows of the database as a store.
@@ -219,7 +242,7 @@ func TestConnectionLostAtCommit(t *testing.T) {
 		{"before the server hears", drop.everyOther("COMMIT")},
 		{"after the server hears", deafen.everyOther("COMMIT")},
 		{"before any query", drop.sometimes(1)},
-		{"after any query", deafen.sometimes(2)},
+		{"after any query", deafen.sometimes(3)},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			got := run(t, test.decide)

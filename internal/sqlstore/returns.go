@@ -2,14 +2,13 @@ package sqlstore
 
 import (
 	"context"
+	"time"
 
 	"github.com/budgetd/budgetd/bucket"
 	"github.com/budgetd/budgetd/budget"
+	"github.com/budgetd/budgetd/internal/safeguard"
 	"github.com/budgetd/budgetd/ledger"
 )
-
-// cancelID is the rollback id of a cancel: no caller's id, as those hold no control characters.
-const cancelID = "\x00cancel"
 
 // Rollback moves units of a deduction S -> R. See bucket.Returns. Keeps I1, I5.
 func (db *DB) Rollback(ctx context.Context, order bucket.RollbackOrder) (
@@ -69,19 +68,8 @@ func (db *DB) Cancel(ctx context.Context, budgetID int64, requestID string) (
 			if _, err := t.budget("cancel", budgetID, ""); err != nil {
 				return err
 			}
-			d = ledger.Deduction{
-				Budget: budgetID, RequestID: requestID, State: ledger.StateVoid, CountedAt: t.now,
-			}
-			return t.hit(1, insertTombstone, budgetID, []byte(requestID), []byte{}, []byte{}, toMS(t.now))
 		}
-		d = found.deduction
-		left := d.Amount - d.RolledBack
-		if left == 0 {
-			return nil
-		}
-		d, err = t.giveBack(found, ledger.Rollback{
-			Budget: budgetID, RequestID: requestID, RollbackID: cancelID, Amount: left, Whole: true,
-		})
+		d, err = t.cancel(found, budgetID, requestID)
 		return err
 	})
 	if err != nil {
@@ -90,20 +78,47 @@ func (db *DB) Cancel(ctx context.Context, budgetID int64, requestID string) (
 	return d, nil
 }
 
+// cancel gives back what is left of a locked deduction; nil: there is none, so it leaves a tombstone.
+func (t *tx) cancel(found *lockedDeduction, budgetID int64, requestID string) (
+	ledger.Deduction, error) {
+	if found == nil {
+		d := ledger.Deduction{
+			Budget: budgetID, RequestID: requestID, State: ledger.StateVoid, CountedAt: t.now,
+		}
+		if safeguard.Off(safeguard.Tombstone) {
+			return d, nil
+		}
+		return d, t.hit(1, insertTombstone, budgetID, []byte(requestID), []byte{}, []byte{}, toMS(t.now))
+	}
+	d := found.deduction
+	left := d.Amount - d.RolledBack
+	if left == 0 {
+		return d, nil
+	}
+	return t.giveBack(found, ledger.Rollback{
+		Budget: budgetID, RequestID: requestID, RollbackID: ledger.CancelID, Amount: left, Whole: true,
+	})
+}
+
 // lockedDeduction is a locked deduction with its own epoch and its bucket's newest, locked too.
 type lockedDeduction struct {
 	deduction   ledger.Deduction
 	own, newest *epochRow
+	// periodEndMS is the end of the period in which it was used; 0: none.
+	periodEndMS int64
 }
 
 // selectWithNewest reads a deduction and the number of its bucket's newest epoch.
 const selectWithNewest = `SELECT ` + deductionColumns + `,
-	(SELECT MAX(n.epoch) FROM bucket_epoch n WHERE n.bucket_id = d.bucket_id) AS newest
+	(SELECT MAX(n.epoch) FROM bucket_epoch n WHERE n.bucket_id = d.bucket_id) AS newest,
+	(SELECT p.end_ms FROM bucket_epoch o JOIN budget_period p ON p.budget_id = o.budget_id AND p.number = o.period
+		WHERE o.bucket_id = d.bucket_id AND o.epoch = d.epoch) AS period_end
 	FROM deduction d /*by PRIMARY*/ WHERE d.budget_id = ? AND d.request_id = ?`
 
 type deductionWithNewest struct {
 	deductionRow
-	Newest *int64 `db:"newest"`
+	Newest    *int64 `db:"newest"`
+	PeriodEnd *int64 `db:"period_end"`
 }
 
 // lockDeduction locks what a rollback changes, in the order epochs, deduction. nil when there is no
@@ -128,7 +143,8 @@ func (t *tx) lockDeduction(id bucket.ID) (*lockedDeduction, error) {
 	if found, err = t.get(&after, selectWithNewest+locked, key...); err != nil {
 		return nil, err
 	}
-	out := &lockedDeduction{deduction: after.deduction(), own: rows[own], newest: rows[newest]}
+	out := &lockedDeduction{deduction: after.deduction(), own: rows[own], newest: rows[newest],
+		periodEndMS: orZero(after.PeriodEnd)}
 	switch {
 	case !found || out.own == nil || out.newest == nil || out.deduction.Position != d.Position:
 		return nil, defect("the deduction %q of budget %d or its epoch is gone", id.RequestID, id.Budget)
@@ -144,9 +160,9 @@ const selectRollback = `SELECT amount, is_whole, entry FROM rollback_log
 // rollback reads a recorded rollback, nil if there is none.
 func (t *tx) rollback(id bucket.ID, rollbackID string) (*ledger.Rollback, error) {
 	var row struct {
-		Amount  int64 `db:"amount"`
-		IsWhole int64 `db:"is_whole"`
-		Entry   int64 `db:"entry"`
+		Amount  int64  `db:"amount"`
+		IsWhole int64  `db:"is_whole"`
+		Entry   *int64 `db:"entry"`
 	}
 	found, err := t.get(&row, selectRollback, id.Budget, []byte(id.RequestID), []byte(rollbackID))
 	if err != nil || !found {
@@ -154,7 +170,7 @@ func (t *tx) rollback(id bucket.ID, rollbackID string) (*ledger.Rollback, error)
 	}
 	return &ledger.Rollback{
 		Budget: id.Budget, RequestID: id.RequestID, RollbackID: rollbackID, Amount: row.Amount,
-		Whole: row.IsWhole == 1, Entry: row.Entry,
+		Whole: row.IsWhole == 1, Entry: orZero(row.Entry),
 	}, nil
 }
 
@@ -163,20 +179,35 @@ const (
 		bucket_id, epoch, entry, created_at) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)`
 	updateRolledBack = `UPDATE deduction SET rolled_back = ?, state = ?
 		WHERE budget_id = ? AND request_id = ? AND rolled_back = ?`
-	moveToReturning = `UPDATE bucket_epoch SET used_quantity = used_quantity - ?,
-		returning_quantity = returning_quantity + ?
-		WHERE bucket_id = ? AND epoch = ? AND used_quantity >= ?`
+	moveToReturning = `UPDATE bucket_epoch SET held_quantity = held_quantity - ?,
+		used_quantity = used_quantity - ?, returning_quantity = returning_quantity + ?,
+		late_quantity = late_quantity + ?
+		WHERE bucket_id = ? AND epoch = ? AND held_quantity >= ? AND used_quantity >= ?`
 	takeEntry = `UPDATE bucket_epoch SET next_entry = next_entry + 1
 		WHERE bucket_id = ? AND epoch = ? AND next_entry = ?`
 )
 
-// giveBack writes a rollback that was decided.
+// giveBack writes a rollback that was decided, and lowers what it counted in.
 func (t *tx) giveBack(l *lockedDeduction, r ledger.Rollback) (ledger.Deduction, error) {
+	after, err := t.writeRollback(l, r)
+	if err != nil {
+		return after, err
+	}
+	return after, t.returnCounts(countsBack{l.deduction, after.RolledBack, l.newest.LimitsVersion})
+}
+
+// writeRollback is giveBack without the limits.
+func (t *tx) writeRollback(l *lockedDeduction, r ledger.Rollback) (ledger.Deduction, error) {
 	before := l.deduction
 	after := ledger.AfterRollback(before, r.Amount)
 	whole := 0
 	if r.Whole {
 		whole = 1
+	}
+	late := l.late(t.now, r.Amount)
+	held, used := int64(0), r.Amount
+	if before.State == ledger.StateHeld {
+		held, used = r.Amount, 0
 	}
 	r.Entry = l.newest.NextEntry
 	err := t.hit(1, insertRollback, r.Budget, []byte(r.RequestID), []byte(r.RollbackID), r.Amount,
@@ -189,22 +220,36 @@ func (t *tx) giveBack(l *lockedDeduction, r ledger.Rollback) (ledger.Deduction, 
 	if err != nil {
 		return before, err
 	}
-	err = t.hit(1, moveToReturning, r.Amount, r.Amount, l.own.Bucket, l.own.Number, r.Amount)
+	err = t.hit(1, moveToReturning, held, used, r.Amount, late, l.own.Bucket, l.own.Number, held, used)
 	if err != nil {
 		return before, err
 	}
-	return after, t.hit(1, takeEntry, l.newest.Bucket, l.newest.Number, r.Entry)
+	if err := t.hit(1, takeEntry, l.newest.Bucket, l.newest.Number, r.Entry); err != nil {
+		return before, err
+	}
+	l.newest.NextEntry++
+	return after, nil
+}
+
+// late is the part of units given back now that comes after the end of the deduction's period: all or
+// nothing.
+func (l *lockedDeduction) late(now time.Time, units int64) int64 {
+	if l.periodEndMS != 0 && toMS(now) >= l.periodEndMS {
+		return units
+	}
+	return 0
 }
 
 const (
 	selectReturning = `SELECT e.bucket_id, e.epoch FROM bucket_epoch e
 		WHERE e.budget_id = ? AND e.has_returns = 1` + inKeyOrder + ` LIMIT ?`
 	sweepEpochs = `UPDATE bucket_epoch /*by PRIMARY*/
-		SET swept_quantity = swept_quantity + returning_quantity, returning_quantity = 0 WHERE `
+		SET swept_quantity = swept_quantity + returning_quantity, returning_quantity = 0,
+		late_quantity = 0 WHERE `
 	sweepWhere = `(bucket_id = ? AND epoch = ? AND returning_quantity = ?)`
 )
 
-// Sweep moves all R of a budget to U, in transactions of at most listChunk epochs.
+// Sweep moves all R of a budget to U, in transactions of at most listChunk epochs. See bucket.Returns.
 func (db *DB) Sweep(ctx context.Context, budgetID int64) (moved int64, err error) {
 	for range sweepRounds {
 		units, more, err := db.sweepSome(ctx, budgetID)
@@ -222,7 +267,8 @@ const sweepRounds = 100
 func (db *DB) sweepSome(ctx context.Context, budgetID int64) (moved int64, more bool, err error) {
 	err = db.write(ctx, "sweep", func(t *tx) error {
 		moved = 0
-		if _, err := t.lockBudget("sweep", budgetID); err != nil {
+		b, err := t.lockBudget("sweep", budgetID)
+		if err != nil {
 			return err
 		}
 		var found []struct {
@@ -243,16 +289,20 @@ func (db *DB) sweepSome(ctx context.Context, budgetID int64) (moved int64, more 
 			return err
 		}
 		var swept []any
+		var back []coming
 		for _, p := range positions {
-			if row := rows[p]; row != nil && row.Returning > 0 {
-				swept = append(swept, p.bucket, p.epoch, row.Returning)
-				moved += row.Returning
+			row := rows[p]
+			if row == nil || row.Returning == 0 || row.Late > 0 && b.due(t.now) {
+				continue
 			}
+			swept = append(swept, p.bucket, p.epoch, row.Returning)
+			moved += row.Returning
+			back = append(back, coming{row: row, never: row.Returning - row.Late, late: row.Late})
 		}
 		if err := t.hitAll(sweepEpochs, nil, sweepWhere, swept); err != nil {
 			return err
 		}
-		return t.addUndistributed(budgetID, moved)
+		return t.comeBack(b, back...)
 	})
 	if err != nil {
 		return 0, false, err

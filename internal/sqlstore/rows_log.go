@@ -231,6 +231,7 @@ const (
 		ORDER BY epoch DESC, seq DESC LIMIT 1`
 	trimLines  = `DELETE /*of e*/ FROM store_log AS e /*by PRIMARY*/ WHERE `
 	trimWhere  = `(e.bucket_id = ? AND (e.epoch < ? OR e.epoch = ? AND e.seq < ?))`
+	leaveLines = `DELETE FROM store_log WHERE bucket_id = ? AND epoch <= ?`
 	forgetLife = `DELETE FROM store_balance WHERE bucket_id = ? AND epoch = ?`
 )
 
@@ -260,6 +261,41 @@ func (s *Rows) Trim(ctx context.Context, lane bucket.Lane, cursors []bucket.Curs
 				epoch, from = last.Epoch, last.Seq // the last entry stays
 			}
 			if _, err := t.exec(trimLines+trimWhere, c.Ref.Bucket, epoch, epoch, from); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// Discard deletes nothing: nobody writes into these logs but budgetd, and Open never says that one ends
+// beyond its epoch. See bucket.Log.
+func (s *Rows) Discard(ctx context.Context, lane bucket.Lane, ends []bucket.LogEnd) ([]bool, error) {
+	err := checkAll(ends, func(e bucket.LogEnd) error { return e.Ref.Check() })
+	if err != nil || len(ends) == 0 {
+		return nil, err
+	}
+	if _, err := s.activation("discard", lane); err != nil {
+		return nil, err
+	}
+	if err := ctx.Err(); err != nil {
+		return nil, notDone("discard", err)
+	}
+	return make([]bool, len(ends)), nil
+}
+
+// Leave deletes what logs hold of epochs up to those named: the bucket may be back, in this very table.
+// See bucket.Log.
+func (s *Rows) Leave(ctx context.Context, lane bucket.Lane, refs []bucket.Ref) error {
+	if err := checkAll(refs, bucket.Ref.Check); err != nil || len(refs) == 0 {
+		return err
+	}
+	if _, err := s.activation("leave", lane); err != nil {
+		return err
+	}
+	return s.db.write(ctx, "leave", func(t *tx) error {
+		for _, ref := range refs {
+			if _, err := t.exec(leaveLines, ref.Bucket, ref.Epoch); err != nil {
 				return err
 			}
 		}

@@ -11,6 +11,7 @@ import (
 	"github.com/budgetd/budgetd/bucket"
 	"github.com/budgetd/budgetd/budget"
 	"github.com/budgetd/budgetd/ledger"
+	"github.com/budgetd/budgetd/limit"
 )
 
 // RunSQL is the conformance suite of bucket.SQL: every method, every documented result and error,
@@ -19,8 +20,9 @@ import (
 func RunSQL(t *testing.T, open func(t *testing.T, clock func() time.Time) bucket.SQL) {
 	for _, group := range [][]sqlTest{
 		definitionTests, commitTests, matchTests, judgeTests, returnTests, applyTests, handOutTests,
-		endingTests, closingTests, adjustmentTests, laneTests, choreTests, auditTests, raceTests,
-		raceMoveTests,
+		endingTests, closingTests, adjustmentTests, laneTests, laneDownTests, choreTests, auditTests, raceTests,
+		raceMoveTests, periodTests, feedTests, archiveTests, quarantineTests, sampleTests, recycleTests,
+		departureTests, resizeTests, limitTests, limitRaceTests, holdTests,
 	} {
 		for _, test := range group {
 			t.Run(test.name, func(t *testing.T) {
@@ -257,7 +259,7 @@ func (w *sqlWorld) audit() {
 	w.Helper()
 	for _, id := range w.budgets {
 		a := must(w.db.Accounts(w.ctx, id))(w)
-		for _, d := range ledger.Check(a.Figures, a.Adjusted, a.Epochs) {
+		for _, d := range a.Check() {
 			w.Errorf("I1, budget %d: %v", id, d)
 		}
 		if f := must(w.db.Figures(w.ctx, id))(w); f != a.Figures {
@@ -266,10 +268,12 @@ func (w *sqlWorld) audit() {
 	}
 }
 
-// figures reads a budget's figures.
+// figures reads a budget's figures, without those of its period.
 func (w *sqlWorld) figures(id int64) ledger.Figures {
 	w.Helper()
-	return must(w.db.Figures(w.ctx, id))(w)
+	f := must(w.db.Figures(w.ctx, id))(w)
+	f.Period, f.PeriodUnits, f.PeriodUsed = budget.Period{}, 0, 0
+	return f
 }
 
 // unchanged runs a call that must change no figure and no row.
@@ -284,7 +288,16 @@ func (w *sqlWorld) unchanged(id int64, what string, call func()) {
 
 // describe renders a budget with its rows, so that two states can be compared and shown.
 func describe(a bucket.Accounts, b bucket.Budget) string {
-	text := fmt.Sprintf("%+v\n%+v %d\n", b.Definition, a.Figures, a.Adjusted)
+	rule := ruleText(b.Rule)
+	b.Rule = nil // a pointer
+	if b.Limits != nil {
+		rule += fmt.Sprintf(" %d %s", b.Limits.Version, limit.EncodeAll(b.Limits))
+		b.Limits = nil
+	}
+	text := fmt.Sprintf("%+v %s\n%+v %d\n%+v\n", b.Definition, rule, a.Figures, a.Adjusted, b.Period)
+	for _, p := range a.Periods {
+		text += fmt.Sprintf("%+v\n", p)
+	}
 	for _, e := range a.Epochs {
 		text += fmt.Sprintf("%+v\n", e)
 	}

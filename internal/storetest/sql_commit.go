@@ -53,7 +53,7 @@ func commitDeduction(w *sqlWorld) {
 	recorded, _ := w.recorded(b.ID, "order")
 	equal(w, "row", inUTC(recorded), want)
 	equal(w, "epoch", report.Row, ledger.Epoch{
-		Budget: b.ID, Bucket: ref.Bucket, Number: 1, Status: ledger.Open, Activation: 1,
+		Budget: b.ID, Bucket: ref.Bucket, Number: 1, Status: ledger.Open, Activation: 1, Period: 1,
 		Outstanding: 20, Used: 30, NextGrant: 2, NextEntry: 2,
 		DrainedSeq: 2, DrainedChain: book.entries[2].Chain,
 	})
@@ -69,6 +69,9 @@ func commitDeduction(w *sqlWorld) {
 
 func inUTC(d ledger.Deduction) ledger.Deduction {
 	d.CountedAt = d.CountedAt.UTC()
+	if !d.HoldUntil.IsZero() {
+		d.HoldUntil = d.HoldUntil.UTC()
+	}
 	return d
 }
 

@@ -72,7 +72,7 @@ func commitTexts(w *sqlWorld) {
 		got := ledger.Request{ID: d.RequestID, Fingerprint: d.Fingerprint, Nonce: d.Nonce,
 			Reference: d.Reference, Dimensions: d.Dimensions}
 		if !found || got != want {
-			w.Errorf("%q: found %v, %+q", want.ID, found, got)
+			w.Errorf("%q: found %v, %#v", want.ID, found, got)
 		}
 	}
 	w.ok(w.db.Fence(w.ctx, book.ref, strings.Repeat("x", 2_000)))

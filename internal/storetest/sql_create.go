@@ -55,7 +55,7 @@ func createSpreads(w *sqlWorld) {
 		equal(w, "handed out", shard.OutQuantity, want)
 		equal(w, "applications", shard.OutCnt, 1)
 		equal(w, "epoch", shard.Epoch, ledger.Epoch{
-			Budget: b.ID, Bucket: shard.ID, Number: 1, Status: ledger.Opening, Activation: 1,
+			Budget: b.ID, Bucket: shard.ID, Number: 1, Status: ledger.Opening, Activation: 1, Period: 1,
 			Outstanding: want, NextGrant: 2, NextEntry: 1,
 			DrainedChain: ledger.OpenChain(shard.ID, 1, 1),
 		})

@@ -24,14 +24,14 @@ type SQLOpener func(t *testing.T, clock func() time.Time) bucket.SQL
 //
 // The sequence is made while the reference performs it, so that its answers steer what comes next;
 // the others follow, each on its own goroutine and with its own clock. At least a third of the
-// deductions must be accepted and each result must occur operations/200 times; a fifth more
+// deductions must be accepted and each result must occur operations/1200 times; a fifth more
 // operations are added where that is not yet so.
 func DifferentialSQL(t *testing.T, seed uint64, operations int, reference SQLOpener,
 	others map[string]SQLOpener) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Minute)
 	defer cancel()
-	start := time.Now().Truncate(time.Second)
+	start := diffStart
 	followers := map[string]chan diffStep{}
 	var following sync.WaitGroup
 	for _, name := range slices.Sorted(maps.Keys(others)) {
@@ -39,7 +39,7 @@ func DifferentialSQL(t *testing.T, seed uint64, operations int, reference SQLOpe
 		followers[name] = steps
 		following.Go(func() { follow(t, seed, name, store, steps) })
 	}
-	g := newDiffRun(newDiffStore(t, ctx, start, reference), seed, operations/200)
+	g := newDiffRun(newDiffStore(t, ctx, start, reference), seed, operations/1200)
 	for g.operations < operations || !g.seenAll() && g.operations < operations*6/5 {
 		g.turn()
 		for _, step := range g.steps {
@@ -137,12 +137,13 @@ type diffBudget struct {
 	adjustments []diffAdjustment
 	runs        int64
 	requests    int
+	limited     bool // it has or had limits
 }
 
 const (
 	activeBudgets = 8
 	// deductionsPercent is the share of the operations that are deductions in logs.
-	deductionsPercent = 49
+	deductionsPercent = 51
 )
 
 func newDiffRun(ref *diffStore, seed uint64, least int) *diffRun {
@@ -180,7 +181,7 @@ func (g *diffRun) turn() {
 		return
 	}
 	goal := g.rarest()
-	if g.chance(6) {
+	if g.chance(12) {
 		goal = diffGoals[g.random.IntN(len(diffGoals))].result
 	}
 	for _, candidate := range diffGoals {

@@ -43,7 +43,7 @@ var diffAdjustGoals = []diffGoal{
 	{"shrink: done", func(g *diffRun) (diffOp, bool) {
 		b, u := g.any(), int64(0)
 		if f, err := g.ref.db.Figures(g.ref.ctx, g.ref.id(b.index)); err == nil {
-			u = min(f.Undistributed, f.Total-f.PendingShrink-1)
+			u = min(f.Undistributed+f.Unfunded, f.Total-f.PendingShrink-1)
 		}
 		if u < 1 {
 			return g.adjust(b, int64(g.between(10, 40))), true
@@ -57,9 +57,10 @@ var diffAdjustGoals = []diffGoal{
 	{"shrink: pending", func(g *diffRun) (diffOp, bool) {
 		b := g.any()
 		f, err := g.ref.db.Figures(g.ref.ctx, g.ref.id(b.index))
-		free := f.Undistributed + f.Remaining + f.Unsettled + f.Returning - f.PendingShrink
-		if most := min(free, f.Total-f.PendingShrink-1); err == nil && most > f.Undistributed {
-			return g.adjust(b, -min(most, f.Undistributed+int64(g.between(1, 30)))), true
+		here := f.Undistributed + f.Unfunded
+		free := here + f.Remaining + f.Unsettled + f.Returning - f.PendingShrink
+		if most := min(free, f.Total-f.PendingShrink-1); err == nil && most > here {
+			return g.adjust(b, -min(most, here+int64(g.between(1, 30)))), true
 		}
 		return diffOp{}, false
 	}},
@@ -87,7 +88,8 @@ var diffAdjustGoals = []diffGoal{
 		}
 		b = g.any()
 		f, err := g.ref.db.Figures(g.ref.ctx, g.ref.id(b.index))
-		free := max(f.Undistributed, f.Undistributed+f.Remaining+f.Unsettled+f.Returning-f.PendingShrink)
+		here := f.Undistributed + f.Unfunded
+		free := max(here, here+f.Remaining+f.Unsettled+f.Returning-f.PendingShrink)
 		if err != nil || free+1 >= f.Total-f.PendingShrink {
 			return diffOp{}, false // nothing is used yet
 		}
@@ -172,6 +174,18 @@ var diffLaneGoals = []diffGoal{
 	{"next activation: instance_not_found", always(func(*diffRun) diffOp {
 		return diffNext(bucket.Lane{Instance: "nowhere", Index: 7}, 1, "x")
 	})},
+	{"lanes: read", always(func(*diffRun) diffOp { return diffLaneRows() })},
+	{"reached: noted", always(func(g *diffRun) diffOp {
+		lanes := g.lanesOut()
+		lanes = append(lanes, laneOf(g.random.IntN(diffLanes)), bucket.Lane{Instance: "nowhere"})
+		g.do(diffReached(lanes))
+		return diffLaneRows()
+	})},
+	{"declare down: true", always(func(g *diffRun) diffOp { return g.declareDown(0) })},
+	{"declare down: false", always(func(g *diffRun) diffOp { return g.declareDown(1) })},
+	{"declare down: instance_not_found", always(func(*diffRun) diffOp {
+		return diffDeclare(bucket.Lane{Instance: "nowhere", Index: 7}, 0, 0)
+	})},
 	{"stale: read", always(func(g *diffRun) diffOp {
 		lane, activation := laneOf(g.random.IntN(diffLanes)), int64(g.between(1, 300))
 		return diffOp{fmt.Sprintf("stale %v %d", lane, activation), func(s *diffStore) diffAnswer {
@@ -209,8 +223,71 @@ func diffLane(lane bucket.Lane) diffOp {
 		if err != nil {
 			return failure("lane", err)
 		}
-		return answer("lane: read", "%+v", row)
+		return answer("lane: read", "%s", s.laneRow(row))
 	}}
+}
+
+// laneRow shows a row; its instant counts from the start of the sequence.
+func (s *diffStore) laneRow(row bucket.LaneRow) string {
+	reached := time.Time{}
+	if row.ReachedMS != 0 {
+		reached = time.UnixMilli(row.ReachedMS).UTC()
+	}
+	return fmt.Sprintf("%v %s %d reached %s", row.Lane, row.Identity, row.Activation, s.since(reached))
+}
+
+func diffLaneRows() diffOp {
+	return diffOp{"rows of all lanes", func(s *diffStore) diffAnswer {
+		lanes := []bucket.Lane{{Instance: "nowhere"}}
+		for i := range diffLanes {
+			lanes = append(lanes, laneOf(i))
+		}
+		rows, err := s.db.LaneRows(s.ctx, lanes)
+		if err != nil {
+			return failure("lanes", err)
+		}
+		var texts []string
+		for _, row := range rows {
+			texts = append(texts, s.laneRow(row))
+		}
+		slices.Sort(texts)
+		return answer("lanes: read", "%s", strings.Join(texts, "; "))
+	}}
+}
+
+func diffReached(lanes []bucket.Lane) diffOp {
+	return diffOp{fmt.Sprintf("reached %v", lanes), func(s *diffStore) diffAnswer {
+		if err := s.db.Reached(s.ctx, lanes); err != nil {
+			return failure("reached", err)
+		}
+		return answer("reached: noted", "noted")
+	}}
+}
+
+// declareDown declares a lane down as it is, or as it was so many notes ago.
+func (g *diffRun) declareDown(notes int64) diffOp {
+	lane := laneOf(g.random.IntN(diffLanes))
+	if g.chance(2) {
+		return diffDeclare(lane, notes, 0)
+	}
+	return diffDeclare(lane, 0, notes)
+}
+
+func diffDeclare(lane bucket.Lane, notes, activations int64) diffOp {
+	return diffOp{fmt.Sprintf("declare %v down as of %d notes and %d activations ago", lane, notes, activations),
+		func(s *diffStore) diffAnswer {
+			rows, err := s.db.LaneRows(s.ctx, []bucket.Lane{lane})
+			if err != nil {
+				return failure("declare down", err)
+			}
+			seen := rows[lane]
+			seen.Lane, seen.ReachedMS, seen.Activation = lane, seen.ReachedMS-notes, seen.Activation-activations
+			row, declared, err := s.db.DeclareDown(s.ctx, seen)
+			if err != nil {
+				return failure("declare down", err)
+			}
+			return answer(fmt.Sprintf("declare down: %v", declared), "%v %s", declared, s.laneRow(row))
+		}}
 }
 
 // nextActivation moves a lane on from its activation, or from one that is off by that much.
@@ -231,9 +308,9 @@ func diffNext(lane bucket.Lane, from int64, identity string) diffOp {
 			case err != nil:
 				return failure("next activation", err)
 			case row.Identity == identity:
-				return answer("next activation: moved", "%+v", row)
+				return answer("next activation: moved", "%s", s.laneRow(row))
 			}
-			return answer("next activation: not moved", "%+v", row)
+			return answer("next activation: not moved", "%s", s.laneRow(row))
 		}}
 }
 
@@ -313,6 +390,9 @@ func (s *diffStore) unfinished(u bucket.Unfinished) string {
 	}
 	for _, id := range u.Offline {
 		texts = append(texts, "offline "+s.indexOf(id))
+	}
+	for _, r := range u.Runs {
+		texts = append(texts, fmt.Sprintf("run %d of %s since %s", r.Number, s.indexOf(r.Budget), s.since(r.Since)))
 	}
 	slices.Sort(texts)
 	return fmt.Sprintf("epochs %s\n   grants %s\n   fenced %s\n   %s", s.epochsOf(u.Epochs),

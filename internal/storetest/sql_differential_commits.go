@@ -130,6 +130,12 @@ func (g *diffRun) request(b *diffBudget, amount int64) ledger.Request {
 	if g.chance(5) {
 		r.Reference, r.Dimensions = pick(g, distinctIDs), ledger.Dimensions(map[string]string{"user": id})
 	}
+	if b.limited && !g.chance(10) {
+		r.Dimensions = ledger.Dimensions(g.dimensions())
+		if g.chance(8) {
+			r.Counts = ledger.Counts(map[string]int64{"l0": int64(g.between(0, 3))})
+		}
+	}
 	return r
 }
 

@@ -22,7 +22,8 @@ var diffGoals []diffGoal
 func init() {
 	for _, goals := range [][]diffGoal{
 		diffDefinitionGoals, diffCommitGoals, diffLookupGoals, diffReturnGoals, diffGrantGoals,
-		diffEndGoals, diffAdjustGoals, diffLaneGoals, diffChoreGoals,
+		diffEndGoals, diffPeriodGoals, diffAdjustGoals, diffLaneGoals, diffChoreGoals,
+		diffLimitGoals,
 	} {
 		diffGoals = append(diffGoals, goals...)
 	}
@@ -43,14 +44,29 @@ type diffDefinition struct {
 	cnt          int
 	start, end   time.Duration // after the start of the run; 0: none
 	lanes        []bucket.Lane
+	// rule is that of a daily budget; of no kind: promo.
+	rule    budget.Rule
+	late    budget.Where
+	zone    string
+	inStore bool
+	limits  []budget.Limit
 }
 
 func (d diffDefinition) of(s *diffStore) budget.Definition {
-	return budget.Definition{
+	out := budget.Definition{
 		Tenant: d.tenant, Name: d.name, Unit: budget.Count, Durability: budget.Ledger, Type: budget.Promo,
 		TotalQuantity: d.total, BucketQuantity: len(d.lanes), ShardingQuantity: d.sharding,
-		AdjustCnt: d.cnt, StartAt: s.at(d.start), EndAt: s.at(d.end),
+		AdjustCnt: d.cnt, StartAt: s.at(d.start), EndAt: s.at(d.end), Timezone: d.zone, LateRefund: d.late,
 	}
+	if d.rule.Kind != "" {
+		out.Type, out.Rule = budget.Daily, &d.rule
+	}
+	if d.inStore {
+		out.Durability = budget.Store
+	} else if len(d.limits) > 0 {
+		out.Limits = &budget.Limits{List: d.limits}
+	}
+	return out
 }
 
 var diffDefinitionGoals = []diffGoal{
@@ -58,13 +74,15 @@ var diffDefinitionGoals = []diffGoal{
 	{"create: existing", always(func(g *diffRun) diffOp { return diffCreate(pick(g, g.all).made) })},
 	{"create: name_taken", always(func(g *diffRun) diffOp {
 		d := pick(g, g.all).made
-		switch g.random.IntN(4) {
+		switch g.random.IntN(5) {
 		case 0:
 			d.total++
 		case 1:
 			d.cnt++
 		case 2:
 			d.end += time.Hour
+		case 3:
+			d.zone += "UTC" // "" is UTC too, but another definition
 		default:
 			d.lanes = append(d.lanes[:len(d.lanes):len(d.lanes)], laneOf(0))
 		}
@@ -143,6 +161,7 @@ var diffDefinitionGoals = []diffGoal{
 
 // advance moves the clock.
 func (g *diffRun) advance() diffOp {
+	g.rollOverSome()
 	d := time.Duration(g.between(1, 40_000)) * time.Millisecond
 	return diffOp{fmt.Sprintf("advance %v", d), func(s *diffStore) diffAnswer {
 		s.clock.Advance(d)
@@ -178,13 +197,19 @@ func (g *diffRun) definition() diffDefinition {
 	if g.chance(5) {
 		d.end = g.elapsed() + time.Duration(g.between(61, 300))*time.Second
 	}
+	if g.chance(2) {
+		g.daily(&d)
+	}
+	if g.chance(3) {
+		d.limits = g.limits()
+	}
 	return d
 }
 
 // create makes a budget that replaces one of those that operations are about.
 func (g *diffRun) create() diffOp {
 	made := g.definition()
-	b := &diffBudget{index: len(g.all), made: made}
+	b := &diffBudget{index: len(g.all), made: made, limited: len(made.limits) > 0}
 	g.all = append(g.all, b)
 	if len(g.active) < activeBudgets {
 		g.active = append(g.active, b)
@@ -286,7 +311,7 @@ func diffRead(index int) diffOp {
 
 // nobody calls a verb about a budget that does not exist.
 func (g *diffRun) nobody() diffOp {
-	verb := g.random.IntN(13)
+	verb := g.random.IntN(14)
 	other := g.any().index
 	return diffOp{fmt.Sprintf("verb %d about no budget", verb), func(s *diffStore) diffAnswer {
 		id := s.id(-1)
@@ -315,6 +340,8 @@ func (g *diffRun) nobody() diffOp {
 			_, err = s.db.Ending(s.ctx, id, ref, bucket.ByService, false)
 		case 10:
 			_, _, err = s.db.Adjust(s.ctx, bucket.Adjustment{Budget: id, RequestID: "a", Quantity: 1})
+		case 12:
+			_, err = s.db.RollOver(s.ctx, id)
 		case 11:
 			_, err = s.db.BeginRun(s.ctx, bucket.Run{Budget: id, Target: ref, Units: 1})
 		default:

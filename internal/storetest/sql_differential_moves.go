@@ -15,7 +15,12 @@ var diffGrantGoals = []diffGoal{
 			return mayGrow(shard) && g.releasable(b) > 0
 		})
 		if !found {
-			at, found = g.place(func(_ *diffBudget, shard bucket.Bucket) bool { return mayGrow(shard) })
+			at, found = g.place(func(b *diffBudget, shard bucket.Bucket) bool {
+				return mayGrow(shard) && b.made.rule.Kind == "" // of a daily one F gets it
+			})
+			if !found {
+				return g.create(), true
+			}
 			g.do(g.adjust(g.all[at.budget], int64(g.between(50, 150))))
 		}
 		return g.apply(at, g.between(1, 60), g.chance(2)), found
@@ -62,6 +67,25 @@ var diffGrantGoals = []diffGoal{
 		})
 		return diffReopen(at), found
 	}},
+	{"settle: opened", func(g *diffRun) (diffOp, bool) {
+		at, found := g.place(func(_ *diffBudget, shard bucket.Bucket) bool { return shard.Epoch.Status.Live() })
+		if found {
+			g.quiet(diffLoseMany([]diffPlace{at}))
+		}
+		return g.settle(at.budget), found
+	}},
+	{"settle: granted", func(g *diffRun) (diffOp, bool) {
+		at, found := g.place(func(_ *diffBudget, shard bucket.Bucket) bool { return shard.Epoch.Outstanding > 0 })
+		if found {
+			g.quiet(diffLoseMany([]diffPlace{at}))
+		}
+		return g.settle(at.budget), found
+	}},
+	{"settle: nothing", always(func(g *diffRun) diffOp {
+		b := g.any()
+		g.quiet(diffSettle([]int{b.index}, nil))
+		return diffSettle([]int{b.index}, nil)
+	})},
 	{"mark open: opened", func(g *diffRun) (diffOp, bool) {
 		at, found := g.place(func(_ *diffBudget, shard bucket.Bucket) bool {
 			return shard.Epoch.Status == ledger.Opening
@@ -86,13 +110,16 @@ func (g *diffRun) lanesOut() (lanes []bucket.Lane) {
 	return lanes
 }
 
-// releasable is U less the pending shrinks.
+// releasable is U less the pending shrinks that F does not cover.
 func (g *diffRun) releasable(b *diffBudget) int64 {
 	f, err := g.ref.db.Figures(g.ref.ctx, g.ref.id(b.index))
 	if err != nil {
 		panic(err)
 	}
-	return f.Undistributed - f.PendingShrink
+	if g.ref.read(b.index).Period.OverAt(g.ref.db.Now()) {
+		return 0
+	}
+	return f.Undistributed - max(f.PendingShrink-f.Unfunded, 0)
 }
 
 func (g *diffRun) apply(at diffPlace, units int, unbounded bool) diffOp {
@@ -138,6 +165,29 @@ func diffHandOut(index int, without ...bucket.Lane) diffOp {
 			return failure("hand out", err)
 		}
 		return s.handout("hand out", h)
+	}}
+}
+
+// settle settles a budget with others, mostly on all lanes.
+func (g *diffRun) settle(index int) diffOp {
+	indices := []int{index}
+	for g.chance(2) {
+		indices = append(indices, g.any().index)
+	}
+	return diffSettle(indices, g.lanesOut())
+}
+
+func diffSettle(indices []int, without []bucket.Lane) diffOp {
+	return diffOp{fmt.Sprintf("settle %v without %v", indices, without), func(s *diffStore) diffAnswer {
+		ids := make([]int64, len(indices))
+		for i, index := range indices {
+			ids[i] = s.id(index)
+		}
+		h, err := s.db.Settle(s.ctx, ids, without...)
+		if err != nil {
+			return failure("settle", err)
+		}
+		return s.handout("settle", h)
 	}}
 }
 
@@ -250,6 +300,43 @@ var diffEndGoals = []diffGoal{
 		})
 		return diffLose(at), found
 	}},
+	{"lose many: some", func(g *diffRun) (diffOp, bool) {
+		at, found := g.place(func(_ *diffBudget, shard bucket.Bucket) bool { return shard.Epoch.Status.Live() })
+		return g.loseMany(at), found
+	}},
+	{"lose many: none", func(g *diffRun) (diffOp, bool) {
+		at, found := g.place(func(_ *diffBudget, shard bucket.Bucket) bool { return !shard.Epoch.Status.Live() })
+		return diffLoseMany([]diffPlace{at, at}), found
+	}},
+}
+
+// loseMany loses an epoch with others, of other budgets too.
+func (g *diffRun) loseMany(at diffPlace) diffOp {
+	places := []diffPlace{at}
+	for range g.random.IntN(4) {
+		if other, found := g.place(func(*diffBudget, bucket.Bucket) bool { return true }); found {
+			places = append(places, other)
+		}
+	}
+	return diffLoseMany(places)
+}
+
+func diffLoseMany(places []diffPlace) diffOp {
+	return diffOp{fmt.Sprintf("lose many %v", places), func(s *diffStore) diffAnswer {
+		refs := make([]bucket.Ref, len(places))
+		for i, p := range places {
+			refs[i] = s.ref(p)
+		}
+		lost, err := s.db.LoseAll(s.ctx, refs)
+		if err != nil {
+			return failure("lose many", err)
+		}
+		var texts []string
+		for _, ref := range lost {
+			texts = append(texts, s.refText(ref))
+		}
+		return answer(map[bool]string{true: "lose many: some", false: "lose many: none"}[len(lost) > 0], "%v", texts)
+	}}
 }
 
 func (g *diffRun) why() string {
@@ -303,7 +390,10 @@ func (g *diffRun) close(into bool) (diffOp, bool) {
 	at, found := g.place(in(ledger.Closing))
 	if !found {
 		at, found = g.place(in(ledger.Open))
-		if !found || g.do(g.ending(at, false)).text != "true" {
+		if !found {
+			return g.create(), true // a fresh budget has open epochs soon
+		}
+		if g.do(g.ending(at, false)).text != "true" {
 			return diffOp{}, false
 		}
 	}

@@ -67,7 +67,7 @@ var diffLookupGoals = []diffGoal{
 			if err != nil {
 				return failure("judge", err)
 			}
-			return answer("judge: read", "%+v %s", j.Cover, deductionTexts(s, j.Recorded))
+			return answer("judge: read", "%+v %s %s", j.Cover, s.period(j.Period), deductionTexts(s, j.Recorded))
 		}}
 	})},
 	{"epochs: read", always(func(g *diffRun) diffOp {
@@ -153,10 +153,14 @@ func diffAccounts(index int) diffOp {
 		for _, e := range a.Epochs {
 			text += fmt.Sprintf("\n   %s granted %d closed %d swept %d deducted %d duplicates %d rolled "+
 				"back %d noted %d [%s]",
-				e.Bucket, e.Granted, e.Closed, e.Swept, e.Deducted, e.Duplicates, e.RolledBack, e.Noted,
+				e.Bucket, e.Granted, e.Closed, e.Row.Swept, e.Deducted, e.Duplicates, e.RolledBack, e.Noted,
 				s.epoch(e.Row))
 		}
-		for _, d := range ledger.Check(a.Figures, a.Adjusted, a.Epochs) {
+		text += fmt.Sprintf("\n   now %d over %v", a.Current.Number, a.Current.Over)
+		for _, p := range a.Periods {
+			text += fmt.Sprintf("\n   %s left %d, %d, %d", s.period(p.Period), p.Returned, p.Passed, p.Forfeited)
+		}
+		for _, d := range a.Check() {
 			text += "\n   VIOLATED " + d.String()
 		}
 		if strings.Contains(text, "VIOLATED") {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"hash/crc32"
 	"slices"
 	"strings"
 	"testing"
@@ -25,12 +26,10 @@ func (p diffPlace) String() string { return fmt.Sprintf("%d.%d/%d", p.budget, p.
 
 // diffStore is one database with its clock and the logs of its buckets.
 type diffStore struct {
-	ctx   context.Context
-	db    bucket.SQL
-	clock *SQLClock
-	start time.Time
-	// offset is what the database's clock shows more than the clock it follows.
-	offset  time.Duration
+	ctx     context.Context
+	db      bucket.SQL
+	clock   *SQLClock
+	start   time.Time
 	budgets []diffIDs
 	indices map[int64]int       // by a budget's id
 	buckets map[int64]diffPlace // by id, without the epoch
@@ -43,11 +42,15 @@ type diffIDs struct {
 	buckets []int64
 }
 
+// diffStart is the instant at which every database's clock begins: in Berlin a day of 23 hours has begun.
+var diffStart = time.Date(2031, time.March, 30, 0, 0, 0, 0, time.UTC)
+
 func newDiffStore(t *testing.T, ctx context.Context, start time.Time, open SQLOpener) *diffStore {
-	clock := &SQLClock{now: start}
+	clock := &SQLClock{now: time.Now().Truncate(time.Second)}
 	db := open(t, clock.Now)
+	clock.Advance(start.Sub(db.Now())) // whatever the offset that it measured
 	return &diffStore{
-		ctx: ctx, db: db, clock: clock, start: start, offset: db.Now().Sub(start),
+		ctx: ctx, db: db, clock: clock, start: start,
 		indices: map[int64]int{}, buckets: map[int64]diffPlace{}, lists: map[int]int64{},
 		books: map[diffPlace]*sqlBook{},
 	}
@@ -58,7 +61,7 @@ func (s *diffStore) at(after time.Duration) time.Time {
 	if after == 0 {
 		return time.Time{}
 	}
-	return s.start.Add(s.offset + after)
+	return s.start.Add(after)
 }
 
 // since is the reverse of at.
@@ -66,7 +69,7 @@ func (s *diffStore) since(t time.Time) string {
 	if t.IsZero() {
 		return "-"
 	}
-	return t.Sub(s.start.Add(s.offset)).String()
+	return t.Sub(s.start).String()
 }
 
 // id is a budget's id, one that does not exist for -1.
@@ -138,8 +141,8 @@ func (s *diffStore) epoch(e ledger.Epoch) string {
 	} else if e.DrainedChain != ledger.OpenChain(e.Bucket, e.Number, e.Activation) {
 		chain = "wrong"
 	}
-	return fmt.Sprintf("%v@%d of %d %s O%d H%d S%d R%d g%d e%d drained %d %s %q ends %s", at,
-		e.Activation, at.budget, e.Status, e.Outstanding, e.Held, e.Used, e.Returning, e.NextGrant,
+	return fmt.Sprintf("%v@%d of %d period %d %s O%d H%d S%d R%d late %d g%d e%d drained %d %s %q ends %s", at,
+		e.Activation, at.budget, e.Period, e.Status, e.Outstanding, e.Held, e.Used, e.Returning, e.Late, e.NextGrant,
 		e.NextEntry, e.DrainedSeq, chain, e.Fenced, s.since(e.EndAt))
 }
 
@@ -160,8 +163,9 @@ func (s *diffStore) outcome(o ledger.Outcome) string {
 	text := s.position(o.Position)
 	if d := o.Duplicate; d != nil {
 		text += fmt.Sprintf(" %s %q %d %x %s", d.Reason, d.RequestID, d.Amount, d.Nonce,
-			s.position(d.Position))
+			s.position(d.Position)) + s.figures(d)
 	}
+	text += s.states(o.Limits)
 	if o.Deduction != nil {
 		text += " " + s.deduction(*o.Deduction)
 	}
@@ -169,10 +173,10 @@ func (s *diffStore) outcome(o ledger.Outcome) string {
 }
 
 func (s *diffStore) definition(d budget.Definition) string {
-	return fmt.Sprintf("%s/%s %q %s %s %s T%d x%d sharding %d cnt %d from %s to %s paused %v "+
-		"v%d %s %s", d.Tenant, d.Name, d.GLCode, d.Unit, d.Durability, d.Type, d.TotalQuantity,
+	return fmt.Sprintf("%s %q late %q %s/%s %q %s %s %s T%d x%d sharding %d cnt %d from %s to %s paused %v "+
+		"v%d %s %s", ruleText(d.Rule), d.Timezone, d.LateRefund, d.Tenant, d.Name, d.GLCode, d.Unit, d.Durability, d.Type, d.TotalQuantity,
 		d.BucketQuantity, d.ShardingQuantity, d.AdjustCnt, s.since(d.StartAt), s.since(d.EndAt),
-		d.Paused, d.Version, s.since(d.CreatedAt), s.since(d.UpdatedAt))
+		d.Paused, d.Version, s.since(d.CreatedAt), s.since(d.UpdatedAt)) + s.limitsText(d.Limits)
 }
 
 func (s *diffStore) bucket(b bucket.Bucket) string {
@@ -181,11 +185,25 @@ func (s *diffStore) bucket(b bucket.Bucket) string {
 }
 
 func (s *diffStore) budget(b bucket.Budget) string {
-	text := s.definition(b.Definition)
+	text := s.definition(b.Definition) + "\n   " + s.period(b.Period)
 	for i := range b.Buckets {
 		text += "\n   " + s.bucket(b.Buckets[i])
 	}
 	return text
+}
+
+// ruleText tells rules from each other, in few words.
+func ruleText(rule *budget.Rule) string {
+	if rule == nil {
+		return "-"
+	}
+	return fmt.Sprintf("%s %s %d %s %d windows %x", rule.Kind, rule.Every, rule.Quantity, rule.Unused,
+		len(rule.Windows), crc32.ChecksumIEEE(fmt.Append(nil, *rule)))
+}
+
+func (s *diffStore) period(p budget.Period) string {
+	return fmt.Sprintf("period %d over %v from %s to %s got %d + %d, before %d", p.Number, p.Over, s.since(p.Start),
+		s.since(p.End), p.Funded, p.Carried, p.Before)
 }
 
 func (s *diffStore) epochsOf(epochs []bucket.EpochOf) string {

@@ -80,7 +80,7 @@ func handOutReopens(w *sqlWorld) {
 		equal(w, "out_cnt", opened.OutCnt, 1)
 		equal(w, "taken offline by", opened.OfflineBy, "")
 		equal(w, "epoch", opened.Epoch, ledger.Epoch{
-			Budget: b.ID, Bucket: refs[at].Bucket, Number: 2, Status: ledger.Opening, Activation: 1,
+			Budget: b.ID, Bucket: refs[at].Bucket, Number: 2, Status: ledger.Opening, Activation: 1, Period: 1,
 			Outstanding: []int64{5, 4}[i], NextGrant: 2, NextEntry: []int64{2, 1}[i],
 			DrainedChain: ledger.OpenChain(refs[at].Bucket, 2, 1),
 		})
@@ -146,7 +146,9 @@ func handOutShrink(w *sqlWorld) {
 	})
 	must(w.append(b.ID, "more", 8))(w)
 	equal(w, "handed out", amounts(b, must(w.db.HandOut(w.ctx, b.ID))(w))[0], 2)
-	equal(w, "undistributed", w.figures(b.ID).Undistributed, 25)
+	f := w.figures(b.ID)
+	equal(w, "undistributed", f.Undistributed, 25)
+	equal(w, "not funded", f.Unfunded, 0)
 }
 
 func handOutNothing(w *sqlWorld) {
@@ -186,7 +188,7 @@ func reopenEnded(w *sqlWorld) {
 		activation := []int64{1, 2, 1}[i]
 		equal(w, "epoch", h.Opened[0].Epoch, ledger.Epoch{
 			Budget: b.ID, Bucket: ref.Bucket, Number: 2, Status: ledger.Opening,
-			Activation: activation, NextGrant: 1, NextEntry: 1,
+			Activation: activation, NextGrant: 1, NextEntry: 1, Period: 1,
 			DrainedChain: ledger.OpenChain(ref.Bucket, 2, activation),
 		})
 		read := w.read(b.ID)

@@ -174,9 +174,11 @@ func rollbackHome(w *sqlWorld) {
 		equal(w, "outstanding of the "+what+" epoch", after.Outstanding, before.Outstanding)
 		equal(w, "status of the "+what+" epoch", after.Status, before.Status)
 	}
+	equal(w, "swept before the roll-over", must(w.db.Sweep(w.ctx, b.ID))(w), 0) // which of it is late is known then
+	must(w.db.RollOver(w.ctx, b.ID))(w)
 	equal(w, "swept", must(w.db.Sweep(w.ctx, b.ID))(w), 70)
 	f := w.figures(b.ID)
-	equal(w, "undistributed", f.Undistributed, 3*90+70)
+	equal(w, "not funded", f.Unfunded, 6*90+70) // all but the fenced one's
 	equal(w, "used", f.Used, 0)
 }
 

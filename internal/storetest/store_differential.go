@@ -22,6 +22,9 @@ import (
 // which they differ. The stores are empty; a store's name in the map is the instance of its lane 0.
 // The one called "memory", or else the first by name, steers what is done next.
 //
+// If all stores keep records, deductions with records and ceilings, repetitions and voids are mixed
+// in.
+//
 // With 100,000 operations every verdict of every verb must come up at least 500 times (in
 // proportion for other numbers), and a third of the deductions must be accepted. The counts are
 // logged.
@@ -58,6 +61,9 @@ type action struct {
 	// number is a grant's number, a deduction's MinSeq, a cursor's From or the activation.
 	number, amount int64
 	id             string
+	// record and ceiling are a deduction's.
+	record  bool
+	ceiling int64
 	// batch numbers the calls of the run.
 	batch int
 }
@@ -71,7 +77,10 @@ func (a action) String() string {
 	case "grant":
 		return fmt.Sprintf("grant     %s: number %d, amount %d", where, a.number, a.amount)
 	case "deduct":
-		return fmt.Sprintf("deduct    %s: min seq %d, amount %d, id %q", where, a.number, a.amount, a.id)
+		return fmt.Sprintf("deduct    %s: min seq %d, amount %d, id %q, record %t, ceiling %d", where,
+			a.number, a.amount, a.id, a.record, a.ceiling)
+	case "void":
+		return fmt.Sprintf("void      %s: id %q", where, a.id)
 	case "read", "trim":
 		return fmt.Sprintf("%-9s %s: from %d", a.verb, where, a.number)
 	}
@@ -80,14 +89,16 @@ func (a action) String() string {
 
 func (a action) operation() bucket.Operation {
 	o := Deduction(a.ref, a.amount, a.id)
-	o.MinSeq = a.number
+	o.MinSeq, o.Record, o.Ceiling = a.number, a.record, a.ceiling
 	return o
 }
 
 var verdictNames = map[bucket.Verdict]string{bucket.OK: "OK", bucket.Already: "Already",
 	bucket.Insufficient: "Insufficient", bucket.EpochClosed: "EpochClosed",
 	bucket.EpochGone: "EpochGone", bucket.WrongActivation: "WrongActivation",
-	bucket.WentBack: "WentBack", bucket.Gap: "Gap", bucket.Broken: "Broken"}
+	bucket.WentBack: "WentBack", bucket.Gap: "Gap", bucket.Broken: "Broken",
+	bucket.Recorded: "Recorded", bucket.Behind: "Behind", bucket.PeriodOver: "PeriodOver",
+	bucket.Outdated: "Outdated", bucket.Unloaded: "Unloaded", bucket.OverLimit: "OverLimit"}
 
 // readLimit is how many entries a random read asks for.
 const readLimit = 7
@@ -99,11 +110,13 @@ func apply(ctx context.Context, store bucket.Instance, lane bucket.Lane, actions
 	var orders []bucket.GrantOrder
 	var operations []bucket.Operation
 	var cursors []bucket.Cursor
+	var voids []bucket.VoidOrder
 	for _, a := range actions {
 		refs = append(refs, a.ref)
 		orders = append(orders, bucket.GrantOrder{Ref: a.ref, Number: a.number, Amount: a.amount})
 		operations = append(operations, a.operation())
 		cursors = append(cursors, bucket.Cursor{Ref: a.ref, From: a.number})
+		voids = append(voids, bucket.VoidOrder{Ref: a.ref, RequestID: a.id})
 	}
 	var replies []bucket.Reply
 	var err error
@@ -115,6 +128,8 @@ func apply(ctx context.Context, store bucket.Instance, lane bucket.Lane, actions
 		replies, err = store.Grant(ctx, lane, orders)
 	case "deduct":
 		replies, err = store.Deduct(ctx, lane, operations)
+	case "void":
+		replies, err = store.(bucket.Records).Void(ctx, lane, voids)
 	case "close":
 		replies, err = store.Close(ctx, lane, refs)
 	case "balances":
@@ -141,7 +156,8 @@ func apply(ctx context.Context, store bucket.Instance, lane bucket.Lane, actions
 		}
 	}
 	for i, r := range replies {
-		out[i] = fmt.Sprintf("%s balance=%d seq=%d", verdictNames[r.Verdict], r.Balance, r.Seq)
+		out[i] = fmt.Sprintf("%s balance=%d seq=%d%s", verdictNames[r.Verdict], r.Balance, r.Seq,
+			recordText(r))
 	}
 	if err != nil {
 		text := "error " + string(budget.CodeOf(err))
@@ -184,21 +200,8 @@ type differential struct {
 	counts map[string]int
 	spent  []time.Duration
 	calls  int
-}
-
-// track is what the run knows of a bucket.
-type track struct {
-	id    int64
-	lives []*life
-}
-
-// life is an epoch of a bucket as the steering store last answered.
-type life struct {
-	ref                    bucket.Ref
-	closed, gone           bool
-	balance, seq, grantSeq int64
-	// planned is the last grant that the batch being made asks for.
-	planned int64
+	// records: all stores keep records.
+	records bool
 }
 
 const differentialBuckets = 24
@@ -216,6 +219,11 @@ func newDifferential(seed uint64, stores map[string]bucket.Instance) *differenti
 		return 0
 	})
 	d.spent = make([]time.Duration, len(d.names))
+	d.records = true
+	for _, store := range stores {
+		_, keeps := store.(bucket.Records)
+		d.records = d.records && keeps
+	}
 	for i := range differentialBuckets {
 		d.buckets = append(d.buckets, &track{id: int64(i + 1)})
 	}
@@ -314,7 +322,7 @@ func (d *differential) judge(t *testing.T, operations int) {
 	t.Helper()
 	least := operations / 200
 	deductions := 0
-	for _, want := range []string{
+	wanted := []string{
 		"open OK", "open Already", "open EpochClosed", "open EpochGone", "open WrongActivation",
 		"grant OK", "grant Already", "grant Gap", "grant Broken", "grant EpochClosed",
 		"grant EpochGone", "grant WrongActivation",
@@ -322,7 +330,11 @@ func (d *differential) judge(t *testing.T, operations int) {
 		"deduct EpochGone", "deduct WrongActivation",
 		"close OK", "close Already", "close EpochGone", "close WrongActivation",
 		"balances OK", "balances EpochGone",
-	} {
+	}
+	if d.records {
+		wanted = append(wanted, recordVerdicts...)
+	}
+	for _, want := range wanted {
 		if d.counts[want] < least {
 			t.Errorf("%s came up %d times, want at least %d", want, d.counts[want], least)
 		}

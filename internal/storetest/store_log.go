@@ -174,6 +174,28 @@ func testForget(t *testing.T, b *bench) {
 	b.grant(t, nextEpoch(first), 1, 9, bucket.Reply{Verdict: bucket.OK, Balance: 9, Seq: 1})
 }
 
+// testLeave: the log of a bucket that has left is gone, that of one that is back is not.
+func testLeave(t *testing.T, b *bench) {
+	gone, back, other := b.filled(t, 5), b.filled(t, 5), b.filled(t, 5)
+	for _, ref := range []bucket.Ref{gone, back} {
+		b.close(t, ref, bucket.Reply{Verdict: bucket.OK, Seq: 2})
+		b.forget(t, ref)
+	}
+	b.open(t, nextEpoch(back), bucket.Reply{Verdict: bucket.OK})
+	for range 2 {
+		if err := b.Store.Leave(t.Context(), b.Lane, []bucket.Ref{gone, back, b.bucket()}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	b.wantSeqs(t, gone, 0, 10, "")
+	b.wantSeqs(t, nextEpoch(back), 0, 10, "0")
+	b.open(t, back, bucket.Reply{Verdict: bucket.EpochGone})
+	b.grant(t, nextEpoch(back), 1, 9, bucket.Reply{Verdict: bucket.OK, Balance: 9, Seq: 1})
+	b.untouched(t, other, 5)
+	// What refused a late Open is gone with the log: who calls Leave has seen to it that this is harmless.
+	b.open(t, gone, bucket.Reply{Verdict: bucket.OK})
+}
+
 // HostileTexts are request ids that a store must take as they are, byte by byte.
 var HostileTexts = []string{
 	"]] redis.call('FLUSHALL')", "' .. redis.call('FLUSHALL') .. '", "{a}:{b}", "a:b:c", "*?[",

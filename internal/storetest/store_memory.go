@@ -38,6 +38,9 @@ func testMalformed(t *testing.T, b *bench) {
 	deduct("no nonce", func(o *bucket.Operation) { o.Request.Nonce = "" })
 	deduct("fingerprint", func(o *bucket.Operation) { o.Request.Fingerprint += "x" })
 	deduct("position", func(o *bucket.Operation) { o.MinSeq = -1 })
+	deduct("ceiling", func(o *bucket.Operation) { o.Record, o.Ceiling = true, -1 })
+	deduct("large ceiling", func(o *bucket.Operation) { o.Record, o.Ceiling = true, 1<<53 })
+	deduct("ceiling without a record", func(o *bucket.Operation) { o.Ceiling = 1 })
 	for _, bad := range []bucket.Ref{{}, {Bucket: -1, Epoch: 1, Activation: 1},
 		{Bucket: 1, Epoch: 0, Activation: 1}, {Bucket: 1, Epoch: 1, Activation: 0},
 		{Bucket: 1, Epoch: 1 << 53, Activation: 1}, {Bucket: 1, Epoch: 1, Activation: 1 << 53}} {
@@ -73,8 +76,15 @@ func testNothing(t *testing.T, b *bench) {
 	wantNone("read", len(read), err)
 	balances, err := b.Store.Balances(ctx, b.Lane, nil)
 	wantNone("balances", len(balances), err)
+	discarded, err := b.Store.Discard(ctx, b.Lane, nil)
+	wantNone("discard", len(discarded), err)
 	wantNone("trim", 0, b.Store.Trim(ctx, b.Lane, nil))
+	wantNone("leave", 0, b.Store.Leave(ctx, b.Lane, nil))
 	wantNone("forget", 0, b.Store.Forget(ctx, b.Lane, nil))
+	if records, keeps := b.Store.(bucket.Records); keeps {
+		voided, err := records.Void(ctx, b.Lane, nil)
+		wantNone("void", len(voided), err)
+	}
 }
 
 func testOtherLanes(t *testing.T, b *bench) {

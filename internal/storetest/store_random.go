@@ -10,10 +10,32 @@ import (
 	"github.com/budgetd/budgetd/budget"
 )
 
+// track is what the run knows of a bucket.
+type track struct {
+	id    int64
+	lives []*life
+}
+
+// life is an epoch of a bucket as the steering store last answered.
+type life struct {
+	ref                    bucket.Ref
+	closed, gone           bool
+	balance, seq, grantSeq int64
+	// planned is the last grant that the batch being made asks for.
+	planned int64
+	// deducted is the sum of deductions when it was last told; ids are those asked for with a record.
+	deducted int64
+	ids      []string
+}
+
 // next makes the next batch: actions of one verb, aimed at every verdict.
 func (d *differential) next() []action {
-	verb := d.pick(map[string]int{"deduct": 46, "grant": 22, "open": 12, "close": 8, "balances": 6,
-		"read": 3, "trim": 8, "forget": 3})
+	weights := map[string]int{"deduct": 46, "grant": 22, "open": 12, "close": 8, "balances": 6,
+		"read": 3, "trim": 8, "forget": 3}
+	if d.records {
+		weights["void"] = 8
+	}
+	verb := d.pick(weights)
 	size := 1 + d.random.IntN(8)
 	if d.random.IntN(2) == 0 {
 		size = 1 + d.random.IntN(160)
@@ -31,6 +53,11 @@ func (d *differential) next() []action {
 			actions[i] = d.grant(b)
 		case "deduct":
 			actions[i] = d.deduct(b)
+			if d.records {
+				d.recorded(&actions[i])
+			}
+		case "void":
+			actions[i] = d.void(b)
 		default:
 			actions[i] = d.other(verb, b)
 		}
@@ -268,6 +295,9 @@ func (d *differential) learn(a action, answer string) {
 	}
 	if l == nil {
 		return
+	}
+	if a.record {
+		l.learnRecord(verdict, rest)
 	}
 	switch {
 	case a.verb == "forget":

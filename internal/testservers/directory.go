@@ -70,6 +70,10 @@ func newDirectory(kind string) (string, error) {
 	return dir, os.Mkdir(dir, 0o700)
 }
 
+// Directory makes an empty directory for something that several tests of a process share, such as a
+// binary that they build once. It goes with the process, however that ends.
+func Directory(kind string) (string, error) { return newDirectory(kind) }
+
 // cleanUp ends the server and removes its directory when tb is over; the log of a failed test's
 // server is shown.
 func (s *Server) cleanUp(tb testing.TB) {

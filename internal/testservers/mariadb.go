@@ -240,21 +240,69 @@ func (s *MariaDBServer) NewDatabase(tb testing.TB) (dsn string) {
 
 // exec runs one statement on a connection of its own.
 func (s *MariaDBServer) exec(statement string) error {
-	config, err := mysql.ParseDSN(s.DSN(""))
+	db, err := s.open()
 	if err != nil {
 		return err
+	}
+	defer db.Close()
+	if _, err := db.Exec(statement); err != nil {
+		return fmt.Errorf("testservers: %s: %w", statement, err)
+	}
+	return nil
+}
+
+func (s *MariaDBServer) open() (*sql.DB, error) {
+	config, err := mysql.ParseDSN(s.DSN(""))
+	if err != nil {
+		return nil, err
 	}
 	config.Timeout = stopLimit
 	config.ReadTimeout = stopLimit
 	config.Logger = &mysql.NopLogger{}
 	connector, err := mysql.NewConnector(config)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	db := sql.OpenDB(connector)
+	return sql.OpenDB(connector), nil
+}
+
+// KillConnections ends every client's connection on the server's side (KILL CONNECTION), as an
+// administrator or a fail-over does, and returns how many it ended. Their open transactions are
+// rolled back.
+func (s *MariaDBServer) KillConnections() (n int, err error) {
+	db, err := s.open()
+	if err != nil {
+		return 0, err
+	}
 	defer db.Close()
-	if _, err := db.Exec(statement); err != nil {
-		return fmt.Errorf("testservers: %s: %w", statement, err)
+	db.SetMaxOpenConns(1)
+	rows, err := db.Query("SELECT id FROM information_schema.processlist" +
+		" WHERE id <> CONNECTION_ID() AND command NOT IN ('Daemon', 'Killed') AND user <> 'system user'")
+	if err != nil {
+		return 0, fmt.Errorf("testservers: list connections: %w", err)
 	}
-	return nil
+	var ids []int64
+	for rows.Next() {
+		var id int64
+		if err := rows.Scan(&id); err != nil {
+			return 0, errors.Join(err, rows.Close())
+		}
+		ids = append(ids, id)
+	}
+	if err := rows.Err(); err != nil {
+		return 0, err
+	}
+	for _, id := range ids {
+		const unknownThread = 1094 // it ended by itself
+		_, err := db.Exec(fmt.Sprintf("KILL CONNECTION %d", id))
+		var refusal *mysql.MySQLError
+		if errors.As(err, &refusal) && refusal.Number == unknownThread {
+			continue
+		}
+		if err != nil {
+			return n, fmt.Errorf("testservers: kill connection: %w", err)
+		}
+		n++
+	}
+	return n, nil
 }

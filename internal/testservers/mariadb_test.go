@@ -122,3 +122,29 @@ func TestFindBinarySaysWhatToInstall(t *testing.T) {
 		t.Errorf("got %v, want the package's name", err)
 	}
 }
+
+// TestKillConnections: the sessions of all clients end, their open transactions are rolled back, and
+// the server serves on.
+func TestKillConnections(t *testing.T) {
+	server := SharedMariaDB(t)
+	dsn := server.NewDatabase(t)
+	db, err := sql.Open("mysql", dsn)
+	mustDo(t, err)
+	defer db.Close()
+	_, err = db.Exec("CREATE TABLE kept (n INT PRIMARY KEY)")
+	mustDo(t, err)
+	tx, err := db.Begin()
+	mustDo(t, err)
+	_, err = tx.Exec("INSERT INTO kept VALUES (1)")
+	mustDo(t, err)
+	if n, err := server.KillConnections(); err != nil || n < 1 {
+		t.Fatalf("ended %d, %v", n, err)
+	}
+	if err := tx.Commit(); err == nil {
+		t.Error("the transaction was committed")
+	}
+	var n int
+	if err := db.QueryRow("SELECT COUNT(*) FROM kept").Scan(&n); err != nil || n != 0 {
+		t.Errorf("%d rows, %v", n, err)
+	}
+}

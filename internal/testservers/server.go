@@ -8,6 +8,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -44,6 +45,7 @@ type Server struct {
 	mu     sync.Mutex
 	cmd    *exec.Cmd     // nil while stopped
 	exited chan struct{} // closed when cmd has ended and was waited for
+	extra  []string      // arguments of the next launches, behind the program's
 }
 
 // startServer runs the program on a free port and returns once it accepts connections. It tries
@@ -152,6 +154,13 @@ func (s *Server) signal(sig syscall.Signal) error {
 	return s.cmd.Process.Signal(sig)
 }
 
+// setExtra sets the arguments that the next launches get behind the program's own.
+func (s *Server) setExtra(args ...string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.extra = args
+}
+
 // running says whether there is a process; s.mu is held.
 func (s *Server) running() bool {
 	if s.cmd == nil {
@@ -209,7 +218,7 @@ func (s *Server) launch(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	cmd := exec.Command(s.program.binary, s.program.args(s.port)...)
+	cmd := exec.Command(s.program.binary, slices.Concat(s.program.args(s.port), s.extra)...)
 	cmd.Dir = s.dir
 	cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "LC_ALL=C", "TMPDIR=" + s.dir}
 	cmd.Stdout, cmd.Stderr = log, log

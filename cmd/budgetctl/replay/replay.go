@@ -188,10 +188,11 @@ func (r *run) maybeRollBack(o *outcome, result client.BatchResult, id string) {
 // attempt of this one is its own.
 func earlier(a *client.DeductAnswer) bool { return a.Replayed && a.Attempts == 1 }
 
-// expected reports whether a replay is meant to meet this refusal: the budget is used up.
+// expected reports whether a replay is meant to meet this refusal: the budget, its period or
+// a limit is used up.
 func expected(code budget.Code) bool {
 	switch code {
-	case budget.BudgetExhausted, "period_exhausted", "limit_exceeded":
+	case budget.BudgetExhausted, budget.PeriodExhausted, "limit_exceeded":
 		return true
 	}
 	return false

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/budgetd/budgetd/budget"
 	"github.com/budgetd/budgetd/client"
 )
 
@@ -148,5 +149,19 @@ func TestLogThatChangedMeanwhile(t *testing.T) {
 	report, err := Run(t.Context(), new(counting), plan(2, 1), strings.NewReader(logOf(5)+"broken\n"), func(int) {})
 	if err == nil || !strings.Contains(err.Error(), "line 7: 1 columns") || report.Complete || report.Accepted != 5 {
 		t.Errorf("accepted %d, complete %t: %v", report.Accepted, report.Complete, err)
+	}
+}
+
+// TestRefusalsByCode: a period that is used up and a budget that is used up are counted apart, and both are
+// expected; what nobody expects is not.
+func TestRefusalsByCode(t *testing.T) {
+	report := newReport(Plan{})
+	for _, code := range []budget.Code{budget.PeriodExhausted, budget.BudgetExhausted, budget.PeriodExhausted,
+		budget.BudgetPaused} {
+		report.add(outcome{results: []client.BatchResult{{Err: &client.Problem{Status: 409, Code: code}}}})
+	}
+	if report.Deductions != 4 || report.Refused["period_exhausted"] != 2 || report.Refused["budget_exhausted"] != 1 ||
+		len(report.Refused) != 2 || report.Unexpected["budget_paused"] != 1 || report.unexpected() != 1 {
+		t.Errorf("report %+v", report)
 	}
 }

@@ -1,7 +1,6 @@
 package strictjson
 
 import (
-	"bytes"
 	"strconv"
 	"strings"
 	"time"
@@ -114,13 +113,12 @@ func (r *Reader) Null() bool {
 
 // Texts reads an object of strings with at most limit members; names and values must pass check.
 func (r *Reader) Texts(name string, into *map[string]string, limit int, check func(string) string) {
-	r.object(name, &texts{r.Faults, name, into, limit, check, nil})
+	r.object(name, &texts{name, into, limit, check, nil})
 	r.member = name
 }
 
 // texts is the Body of Texts.
 type texts struct {
-	*Faults
 	name  string
 	into  *map[string]string
 	limit int
@@ -132,7 +130,7 @@ func (t *texts) Member(r *Reader, name string) bool {
 	field := t.name + "." + name
 	if why := t.check(name); why != "" {
 		field = t.name
-		t.Invalid(field, "the name of a member %s", why)
+		r.Invalid(field, "the name of a member %s", why)
 	}
 	var value string
 	r.Text(field, &value, t.check)
@@ -145,49 +143,12 @@ func (t *texts) Member(r *Reader, name string) bool {
 	return true
 }
 
-func (t *texts) Check(*Reader) {
+func (t *texts) Check(r *Reader) {
 	if len(t.read) > t.limit {
-		t.Invalid(t.name, "has more than %d members", t.limit)
+		r.Invalid(t.name, "has more than %d members", t.limit)
 		return
 	}
 	*t.into = t.read
-}
-
-// Unavailable skips a member that is part of the contract, but not of this version, and says so.
-func (r *Reader) Unavailable(name string) {
-	if r.broken {
-		return
-	}
-	if r.decoder.PeekKind() == 'n' {
-		r.skip()
-		r.Malformed(name, "must not be null")
-		return
-	}
-	if r.skip() {
-		r.Invalid(name, "%s", NotAvailable)
-	}
-}
-
-// NotAvailable is said of what the contract has and this version lacks.
-const NotAvailable = "is not available in this version"
-
-// Never reads a boolean that may only be false in this version.
-func (r *Reader) Never(name string) {
-	on := false
-	if r.Bool(name, &on); on {
-		r.Invalid(name, "%s", NotAvailable)
-	}
-}
-
-// Nothing reads an array that may only be empty in this version.
-func (r *Reader) Nothing(name string) {
-	if !r.expect(name, '[', "an array") {
-		return
-	}
-	value, ok := r.value()
-	if ok && len(bytes.TrimSpace(value[1:len(value)-1])) > 0 {
-		r.Invalid(name, "%s", NotAvailable)
-	}
 }
 
 // ID reads what names a budget: a name as a string, or an id as a string or as an integer.

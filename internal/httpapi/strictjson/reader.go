@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 
@@ -31,6 +32,8 @@ type Reader struct {
 	member string
 	seen   []string
 	broken bool
+	// within is where the object being read lies, as its members' faults begin: "type_rule.".
+	within string
 }
 
 var readers = sync.Pool{New: func() any { return new(Reader) }}
@@ -43,7 +46,7 @@ func Read(body []byte, into Body, faults *Faults) {
 	}
 	r := readers.Get().(*Reader)
 	defer readers.Put(r)
-	r.Faults, r.member, r.seen, r.broken = faults, "", r.seen[:0], false
+	r.Faults, r.member, r.seen, r.broken, r.within = faults, "", r.seen[:0], false, ""
 	r.text = *bytes.NewBuffer(body)
 	r.decoder.Reset(&r.text)
 	r.object("", into)
@@ -86,6 +89,64 @@ func (r *Reader) object(name string, into Body) {
 	}
 }
 
+// Object reads an object within the one being read; its faults name its members as "name.member".
+func (r *Reader) Object(name string, into Body) {
+	outer := r.within
+	defer func() { r.within, r.member = outer, name }()
+	if r.expect(name, '{', "an object") {
+		r.within = outer + name + "."
+		r.object("", into)
+	}
+}
+
+// List reads an array of objects within the object being read; faults name their members as
+// "name[1].member". next returns where the one of an index goes, nil for one too many: it is skipped.
+func (r *Reader) List(name string, next func(i int) Body) {
+	if !r.expect(name, '[', "an array") {
+		return
+	}
+	outer := r.within
+	defer func() { r.within = outer }()
+	r.token()
+	for i := 0; !r.broken && r.decoder.PeekKind() != ']'; i++ {
+		into := next(i)
+		if into == nil {
+			r.member = name
+			r.skip()
+			continue
+		}
+		item := fmt.Sprintf("%s[%d]", name, i)
+		if r.expect(item, '{', "an object") {
+			r.within = outer + item + "."
+			r.object("", into)
+			r.within = outer
+		}
+		r.member = name
+	}
+	r.token()
+}
+
+// Malformed notes that a member of the object being read is not what it is made of.
+func (r *Reader) Malformed(name, format string, args ...any) {
+	r.Faults.Malformed(r.field(name), format, args...)
+}
+
+// Invalid notes that a member of the object being read has a value that is not allowed, or is missing.
+func (r *Reader) Invalid(name, format string, args ...any) {
+	r.Faults.Invalid(r.field(name), format, args...)
+}
+
+// Has reports whether a fault of a member of the object being read has been noted.
+func (r *Reader) Has(name string) bool { return r.Faults.Has(r.field(name)) }
+
+// field is the name in answers of a member of the object being read, "" being that object itself.
+func (r *Reader) field(name string) string {
+	if name == "" {
+		return strings.TrimSuffix(r.within, ".")
+	}
+	return r.within + name
+}
+
 // Seen reports whether the object being read has a member of that name.
 func (r *Reader) Seen(name string) bool { return slices.Contains(r.seen, name) }
 
@@ -124,8 +185,12 @@ func (r *Reader) Objects(name string, next func(i int) (Body, *Faults)) {
 		r.Faults = whole
 		if r.broken {
 			// The text itself is at fault: that is the whole's, whoever's item it is in.
+			item := fmt.Sprintf("%s[%d]", name, i)
 			for _, fault := range faults.malformed {
-				r.Malformed(fmt.Sprintf("%s[%d].%s", name, i, fault.Field), "%s", fault.Message)
+				if !strings.HasPrefix(fault.Field, item) {
+					fault.Field = item + "." + fault.Field
+				}
+				r.Malformed(fault.Field, "%s", fault.Message)
 			}
 			return
 		}
@@ -195,14 +260,27 @@ func (r *Reader) check(err error) bool {
 	case !errors.As(err, &syntax):
 		r.Malformed(r.member, "is not valid JSON")
 	case errors.Is(err, jsontext.ErrDuplicateName):
-		r.Malformed(fieldOf(syntax.JSONPointer), "appears twice")
+		r.Faults.Malformed(fieldOf(syntax.JSONPointer), "appears twice")
 	default:
 		r.Malformed(r.member, "is not valid JSON: %v at byte %d", syntax.Err, syntax.ByteOffset)
 	}
 	return false
 }
 
-// fieldOf writes a JSON pointer as fields are named in answers: dimensions.user.
+// fieldOf writes a JSON pointer as fields are named in answers: dimensions.user, windows[1].to. A member
+// that is called like an index is written like one.
 func fieldOf(pointer jsontext.Pointer) string {
-	return strings.Join(slices.Collect(pointer.Tokens()), ".")
+	var field strings.Builder
+	for token := range pointer.Tokens() {
+		_, err := strconv.ParseUint(token, 10, 32)
+		switch {
+		case err == nil && field.Len() > 0:
+			field.WriteString("[" + token + "]")
+			continue
+		case field.Len() > 0:
+			field.WriteByte('.')
+		}
+		field.WriteString(token)
+	}
+	return field.String()
 }

@@ -21,6 +21,8 @@ type order struct {
 	Dimensions map[string]string
 	Items      []*order
 	ItemFaults []*strictjson.Faults
+	Within     *order
+	List       []*order
 }
 
 func (o *order) Member(r *strictjson.Reader, name string) bool {
@@ -41,12 +43,6 @@ func (o *order) Member(r *strictjson.Reader, name string) bool {
 		}
 	case "dimensions":
 		r.Texts(name, &o.Dimensions, 2, budget.CheckKey)
-	case "later":
-		r.Unavailable(name)
-	case "never":
-		r.Never(name)
-	case "nothing":
-		r.Nothing(name)
 	case "items":
 		r.Objects(name, func(i int) (strictjson.Body, *strictjson.Faults) {
 			if i == 3 {
@@ -55,6 +51,17 @@ func (o *order) Member(r *strictjson.Reader, name string) bool {
 			o.Items = append(o.Items, new(order))
 			o.ItemFaults = append(o.ItemFaults, new(strictjson.Faults))
 			return o.Items[i], o.ItemFaults[i]
+		})
+	case "within":
+		o.Within = new(order)
+		r.Object(name, o.Within)
+	case "list":
+		r.List(name, func(i int) strictjson.Body {
+			if i == 2 {
+				return nil
+			}
+			o.List = append(o.List, new(order))
+			return o.List[i]
 		})
 	default:
 		return false
@@ -73,14 +80,15 @@ func read(body string) (order, error) {
 
 func TestReadsEveryKind(t *testing.T) {
 	got, err := read(` {"id":"a\u0020b","budget":7,"amount":9007199254740991,"count":-5,"on":true,
-		"at":"2026-01-31T10:00:00.0019+01:00","dimensions":{"user":"u1","ad":"ü"},"never":false,
-		"nothing":[ ]} `)
+		"at":"2026-01-31T10:00:00.0019+01:00","dimensions":{"user":"u1","ad":"ü"},
+		"within":{"id":"w","list":[{"id":"l","within":{"id":"d"}},{"id":"m"},7]},"list":[]} `)
 	if err != nil {
 		t.Fatal(err)
 	}
 	want := order{ID: "a b", Budget: "7", Amount: budget.MaxAmount, Count: -5, On: true,
 		At:         time.Date(2026, 1, 31, 9, 0, 0, 1_000_000, time.UTC),
-		Dimensions: map[string]string{"user": "u1", "ad": "ü"}}
+		Dimensions: map[string]string{"user": "u1", "ad": "ü"},
+		Within:     &order{ID: "w", List: []*order{{ID: "l", Within: &order{ID: "d"}}, {ID: "m"}}}}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)
 	}
@@ -145,14 +153,32 @@ func TestFaults(t *testing.T) {
 		{"dimension without a name", `{"id":"a","dimensions":{"":"x"}}`, invalid, "dimensions"},
 		{"dimension with CR LF", `{"id":"a","dimensions":{"u\r\n":"x"}}`, invalid, "dimensions"},
 		{"too many dimensions", `{"id":"a","dimensions":{"a":"x","b":"x","c":"x"}}`, invalid, "dimensions"},
-		{"not available", `{"id":"a","later":{"x":[1,2]}}`, invalid, "later"},
-		{"not available but null", `{"id":"a","later":null}`, malformed, "later"},
-		{"never true", `{"id":"a","never":true}`, invalid, "never"},
-		{"never a number", `{"id":"a","never":0}`, malformed, "never"},
-		{"something", `{"id":"a","nothing":[{}]}`, invalid, "nothing"},
-		{"something empty", `{"id":"a","nothing":[[]]}`, invalid, "nothing"},
 		{"items an object", `{"id":"a","items":{}}`, malformed, "items"},
 		{"items broken", `{"id":"a","items":[{"id":"b"},{"id":tru}]}`, malformed, "items[1].id"},
+		{"item with a duplicate", `{"id":"a","items":[{"id":"b"},{"id":"c","id":"d"}]}`, malformed, "items[1].id"},
+		{"within an array", `{"id":"a","within":[]}`, malformed, "within"},
+		{"within null", `{"id":"a","within":null}`, malformed, "within"},
+		{"within without an id", `{"id":"a","within":{}}`, invalid, "within.id"},
+		{"within unknown", `{"id":"a","within":{"id":"b","x":1}}`, malformed, "within.x"},
+		{"within case variant", `{"id":"a","within":{"id":"b","Amount":1}}`, malformed, "within.Amount"},
+		{"within duplicate", `{"id":"a","within":{"id":"b","id":"b"}}`, malformed, "within.id"},
+		{"within cut", `{"id":"a","within":{"id":"b"`, malformed, "within.id"},
+		{"within fraction", `{"id":"a","within":{"id":"b","amount":1.5}}`, malformed, "within.amount"},
+		{"within too many dimensions", `{"id":"a","within":{"id":"b","dimensions":{"a":"x","b":"x","c":"x"}}}`,
+			invalid, "within.dimensions"},
+		{"after within", `{"id":"a","within":{"id":"b"},"amount":0}`, invalid, "amount"},
+		{"broken after within", `{"id":"a","within":{"id":"b"} tru}`, malformed, "within"},
+		{"list an object", `{"id":"a","list":{}}`, malformed, "list"},
+		{"list of a number", `{"id":"a","list":[{"id":"b"},7]}`, malformed, "list[1]"},
+		{"list of null", `{"id":"a","list":[null]}`, malformed, "list[0]"},
+		{"list without an id", `{"id":"a","list":[{"id":"b"},{}]}`, invalid, "list[1].id"},
+		{"list unknown", `{"id":"a","list":[{"id":"b","y":{"z":[1]}}]}`, malformed, "list[0].y"},
+		{"list duplicate", `{"id":"a","list":[{"id":"b"},{"id":"c","id":"c"}]}`, malformed, "list[1].id"},
+		{"list cut", `{"id":"a","list":[{"id":"b"}`, malformed, "list"},
+		{"list broken", `{"id":"a","list":[{"id":"b"},{"id":tru}]}`, malformed, "list[1].id"},
+		{"list broken in one too many", `{"id":"a","list":[{"id":"b"},{"id":"b"},{"id":tru}]}`, malformed, "list"},
+		{"list within", `{"id":"a","within":{"id":"b","list":[{"id":"c"},{"id":7}]}}`, malformed, "within.list[1].id"},
+		{"after a list", `{"id":"a","list":[{"id":"b"}],"amount":0}`, invalid, "amount"},
 		{"items cut", `{"id":"a","items":[{"id":"b"}`, malformed, "items"},
 	} {
 		t.Run(c.name, func(t *testing.T) {

@@ -3,7 +3,8 @@
 -- KEYS  per epoch: balance hash, log stream
 -- ARGV  per epoch: epoch (decimal, 1 … 2^53 - 1), activation (decimal, same range),
 --       entry 0 as chained (ledger.OpenLine)
--- Returns three elements per epoch: verdict, balance in minor units (or why, for BROKEN), last seq.
+-- Returns three elements per epoch: verdict, balance in minor units (or why, for BROKEN; or the last id
+--       of a log that ends beyond the epoch, for EPOCH_GONE), last seq.
 -- Errors: NOTDONE, HALFDONE (shared.lua).
 --
 -- Atomic because creating the hash decides, with the append, that this life begins: a hash without
@@ -20,7 +21,7 @@ for k = 1, #KEYS, 2 do
   local balance_key, log_key = KEYS[k], KEYS[k + 1]
   local a = (k - 1) / 2 * 3
   local epoch, activation, line = ARGV[a + 1], ARGV[a + 2], ARGV[a + 3]
-  local bucket, verdict, why
+  local bucket, verdict, why, last
   bucket, fault = load(balance_key)
   if fault then return fault end
   local balance, seq = 0, 0
@@ -35,14 +36,14 @@ for k = 1, #KEYS, 2 do
     verdict, balance, seq = ALREADY, bucket.balance, bucket.seq
   else
     bucket = {seq = -1, chain = ''}
-    verdict, why, fault = append(log_key, epoch, bucket, line)
+    verdict, why, fault, last = append(log_key, epoch, bucket, line)
     if why == NOT_A_STREAM then
       -- It holds nothing of a log, and SQL has ended every life it could belong to: left there,
       -- this bucket could never be opened again. A server that refuses writes has said so before.
       local done = redis.pcall('DEL', log_key)
       if type(done) == 'table' then return failed(done.err) end
       written = true
-      verdict, why, fault = append(log_key, epoch, bucket, line)
+      verdict, why, fault, last = append(log_key, epoch, bucket, line)
     end
     if fault then return fault end
     if verdict == OK then
@@ -52,7 +53,7 @@ for k = 1, #KEYS, 2 do
       if fault then return fault end
     end
   end
-  reply[n + 1], reply[n + 2], reply[n + 3] = verdict, why or balance, seq
+  reply[n + 1], reply[n + 2], reply[n + 3] = verdict, why or last or balance, seq
   n = n + 3
 end
 return reply

@@ -1,5 +1,6 @@
 -- shared.lua: what all scripts of this folder use. It is put in front of each of them; before it
--- stands a line with the activation and `local lane_activation = '<number>'`.
+-- stand a line with the activation, `local lane_activation = '<number>'` and
+-- `local lane_replid = '<the replication id that the lane was activated with>'`.
 --
 -- How an operation on one bucket fails alone: everything that can fail because of what a key holds
 -- goes through redis.pcall or is checked here, and becomes that operation's BROKEN.
@@ -13,6 +14,7 @@
 -- Verdicts, as in bucket.Verdict.
 local OK, ALREADY, INSUFFICIENT, EPOCH_CLOSED, EPOCH_GONE = 1, 2, 3, 4, 5
 local WRONG_ACTIVATION, WENT_BACK, GAP, BROKEN = 6, 7, 8, 9
+local RECORDED, BEHIND, PERIOD_OVER, OUTDATED, UNLOADED, OVER_LIMIT = 10, 11, 12, 13, 14, 15
 
 local MAX_AMOUNT = 9007199254740991
 -- A sum of this many digits is refused, so that HINCRBY (int64) cannot fail after the append.
@@ -44,6 +46,8 @@ end
 -- failed returns the reply of a call that cannot go on.
 local function failed(text)
   local code = string.match(text, '%u%u%u+') or 'ERR'
+  -- Redis 7 says it without the word.
+  if string.find(text, 'The user executing the script', 1, true) then code = 'NOPERM' end
   return redis.error_reply((written and 'HALFDONE ' or 'NOTDONE ') .. code .. ' ' .. text)
 end
 
@@ -67,10 +71,10 @@ local function malformed(counted, width)
 end
 
 -- load reads a balance hash. Returns the bucket, or nil and the reply of the failed call. A bucket
--- has .broken (why) or .missing set, or its fields.
+-- has .broken (why) or .missing set, or its fields; .slice_text is as it is, see records.lua.
 local function load(key)
   local f = redis.pcall('HMGET', key, 'state', 'activation', 'balance', 'seq', 'grant_seq',
-    'granted', 'deducted', 'chain')
+    'granted', 'deducted', 'chain', 'slice')
   if f.err then
     if is_wrong_type(f.err) then return {broken = 'the balance is not a hash'} end
     return nil, failed(f.err)
@@ -94,7 +98,8 @@ local function load(key)
     return {broken = 'field ' .. broken .. ' of the balance is not what it must be'}
   end
   return {closed = state == 'closed', activation = activation, balance = balance, seq = seq,
-    grant_seq = grant_seq, granted = granted, deducted = deducted, chain = chain}
+    grant_seq = grant_seq, granted = granted, deducted = deducted, chain = chain,
+    slice_text = f[9]}
 end
 
 -- standing returns the verdict that a bucket gives to every operation of an activation, nil when
@@ -110,7 +115,7 @@ local function standing(bucket, activation)
 end
 
 -- append writes the bucket's next entry and moves its seq and chain. Returns OK; or EPOCH_GONE when
--- the log holds a later epoch (or, for entry 0, this one); or BROKEN and why; or nil, nil and the
+-- the log holds a later epoch (the fourth value is then its last id) or, for entry 0, this one; or BROKEN and why; or nil, nil and the
 -- reply of the failed call. Only OK has written.
 local function append(key, epoch, bucket, line)
   local seq = bucket.seq + 1
@@ -129,7 +134,8 @@ local function append(key, epoch, bucket, line)
       local last_epoch, last_seq = string.match(info[i + 1], '^(%d+)%-(%d+)$')
       last_epoch, last_seq = tonumber(last_epoch), tonumber(last_seq)
       local this = tonumber(epoch)
-      if last_epoch > this or (last_epoch == this and seq == 0) then return EPOCH_GONE end
+      if last_epoch > this then return EPOCH_GONE, nil, nil, info[i + 1] end
+      if last_epoch == this and seq == 0 then return EPOCH_GONE end
       if last_epoch == this and last_seq >= seq then
         return BROKEN, 'the log is ahead of the balance'
       end

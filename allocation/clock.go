@@ -1,0 +1,107 @@
+package allocation
+
+import (
+	"sort"
+	"time"
+)
+
+// A reading is what a zone's clock shows, as seconds since it would have shown 1970-01-01 00:00:00. An
+// instant is Unix seconds. They differ by the offset: reading = instant + offset. Offsets and
+// everything that a rule names are whole seconds.
+type (
+	reading = int64
+	instant = int64
+)
+
+const (
+	secondsPerHour = 60 * 60
+	secondsPerDay  = 24 * secondsPerHour
+	// maxOffset bounds offsets from both sides: those of the IANA database lie within ±16 h.
+	maxOffset = 24 * secondsPerHour
+)
+
+// offsetAt returns by how much the zone's clock is ahead of UTC at an instant, in seconds.
+func offsetAt(zone *time.Location, at instant) int64 {
+	_, offset := time.Unix(at, 0).In(zone).Zone()
+	return int64(offset)
+}
+
+func readingAt(zone *time.Location, at instant) reading { return at + offsetAt(zone, at) }
+
+// clockPut returns the first instant after `after` at which the clock is put (another offset applies),
+// or until, if that comes first. A change of the zone's name alone is none.
+//
+// It costs some thirty look-ups per year: the standard library names the end of each stretch of one
+// offset. Beyond the last change that the database lists it ends such a stretch with every year too,
+// and on the last day of a leap year it names an end that has passed already (Go 1.26, time/zoneinfo.go,
+// tzset); there the clock is looked at every hour.
+func clockPut(zone *time.Location, after, until instant) instant {
+	offset := offsetAt(zone, after)
+	for at := after; at < until; {
+		_, end := time.Unix(at, 0).In(zone).ZoneBounds()
+		next := until
+		switch {
+		case end.IsZero():
+		case end.Unix() > at:
+			next = min(end.Unix(), until)
+		default:
+			next = min(at+secondsPerHour, until)
+		}
+		if offsetAt(zone, next-1) != offset { // within the hour
+			return at + int64(sort.Search(int(next-at), func(i int) bool {
+				return offsetAt(zone, at+int64(i)) != offset
+			}))
+		}
+		if next < until && offsetAt(zone, next) != offset {
+			return next
+		}
+		at = next
+	}
+	return until
+}
+
+// firstAt returns the first instant at which the zone's clock shows a reading or a later one. So it
+// never decreases as readings grow, and readings that the clock leaves out share the instant at which
+// it is put forward.
+func firstAt(zone *time.Location, shown reading) instant {
+	last := shown + maxOffset // by then the clock shows it for certain
+	for from := shown - maxOffset; ; {
+		put := clockPut(zone, from, last)
+		if at := max(from, shown-offsetAt(zone, from)); at < put || put == last {
+			return at
+		}
+		from = put
+	}
+}
+
+// hourAt returns the hour that an instant lies in: from the full hour of the clock before it to the
+// one after it, cut where the clock is put in between.
+func hourAt(zone *time.Location, at instant) (from, to instant) {
+	offset := offsetAt(zone, at)
+	from = floorDiv(at+offset, secondsPerHour)*secondsPerHour - offset
+	to = clockPut(zone, at, from+secondsPerHour)
+	for put := from; put <= at; put = clockPut(zone, put, at+1) {
+		from = put
+	}
+	return from, to
+}
+
+// hoursBetween returns how many hours overlap [from, to): per stretch of one offset it is arithmetic.
+func hoursBetween(zone *time.Location, from, to instant) int64 {
+	var hours int64
+	for from < to {
+		put, offset := clockPut(zone, from, to), offsetAt(zone, from)
+		hours += floorDiv(put-1+offset, secondsPerHour) - floorDiv(from+offset, secondsPerHour) + 1
+		from = put
+	}
+	return hours
+}
+
+// floorDiv divides and rounds down: floorDiv(-1, 7) is -1.
+func floorDiv(a, b int64) int64 {
+	q := a / b
+	if a%b < 0 {
+		q--
+	}
+	return q
+}

@@ -1,0 +1,137 @@
+package allocation
+
+import "time"
+
+// grid numbers the stretches that days, weeks, months or windows divide a zone's clock into. The
+// numbers are consecutive; which instants a stretch covers is firstAt's to say. A stretch that the
+// clock leaves out covers none.
+type grid struct {
+	rule Rule
+	zone *time.Location
+	// windows are the rule's, nil for calendar rules.
+	windows []segment
+}
+
+// segment is a window in minutes of the day.
+type segment struct{ from, to int64 }
+
+func newGrid(rule Rule, zone *time.Location) grid {
+	g := grid{rule: rule, zone: zone}
+	for _, w := range rule.Windows {
+		from, _ := minuteOfDay(w.From) // checked by CheckRule
+		to, _ := minuteOfDay(w.To)
+		g.windows = append(g.windows, segment{int64(from), int64(to)})
+	}
+	return g
+}
+
+const (
+	secondsPerWeek = 7 * secondsPerDay
+	firstMonday    = 4 * secondsPerDay // 1970-01-05
+	monthsPerYear  = 12
+)
+
+// number returns the stretch that a reading lies in or, between two windows, comes after.
+func (g grid) number(shown reading) int64 {
+	switch g.rule.Every {
+	case Day:
+		return floorDiv(shown, secondsPerDay)
+	case Week:
+		return floorDiv(shown-firstMonday, secondsPerWeek)
+	case Month:
+		year, month, _ := time.Unix(shown, 0).UTC().Date()
+		return int64(year)*monthsPerYear + int64(month-time.January)
+	}
+	day := floorDiv(shown, secondsPerDay)
+	number := day*int64(len(g.windows)) - 1
+	for _, w := range g.windows {
+		if shown >= day*secondsPerDay+w.from*60 {
+			number++
+		}
+	}
+	return number
+}
+
+// readings returns what the clock shows at the beginning of a stretch and right after its end.
+func (g grid) readings(number int64) (from, to reading) {
+	switch g.rule.Every {
+	case Day:
+		return number * secondsPerDay, (number + 1) * secondsPerDay
+	case Week:
+		return number*secondsPerWeek + firstMonday, (number+1)*secondsPerWeek + firstMonday
+	case Month:
+		return beginningOfMonth(number), beginningOfMonth(number + 1)
+	}
+	day := floorDiv(number, int64(len(g.windows)))
+	w := g.windows[number-day*int64(len(g.windows))]
+	return day*secondsPerDay + w.from*60, day*secondsPerDay + w.to*60
+}
+
+// beginningOfMonth takes the number of a month, counted from the year 0.
+func beginningOfMonth(number int64) reading {
+	year := floorDiv(number, monthsPerYear)
+	month := time.January + time.Month(number-year*monthsPerYear)
+	return time.Date(int(year), month, 1, 0, 0, 0, 0, time.UTC).Unix()
+}
+
+// quantity is what the rule fixes for a stretch, 0 for none.
+func (g grid) quantity(number int64) int64 {
+	if g.windows == nil {
+		return g.rule.Quantity
+	}
+	n := int64(len(g.windows))
+	return g.rule.Windows[number-floorDiv(number, n)*n].Quantity
+}
+
+// instants returns the stretch's instants; from == to if the clock leaves it out.
+func (g grid) instants(number int64) (from, to instant) {
+	begin, end := g.readings(number)
+	return firstAt(g.zone, begin), firstAt(g.zone, end)
+}
+
+// numberAt returns the stretch that an instant lies in or, between two windows, comes after. While the
+// clock shows readings for the second time that is still the stretch in which it was put back: the
+// loop ends as soon as it reaches that, so within the stretches of the time by which it was put.
+func (g grid) numberAt(at instant) int64 {
+	number := g.number(readingAt(g.zone, at))
+	for {
+		begin, _ := g.readings(number + 1)
+		if firstAt(g.zone, begin) > at {
+			return number
+		}
+		number++
+	}
+}
+
+// firstFrom returns the first stretch that begins at an instant or later and is not left out. The loop
+// ends after the stretches of what a clock was ever put forward by, a day.
+func (g grid) firstFrom(at instant) (number int64, from, to instant) {
+	for number = g.numberAt(at); ; number++ {
+		if from, to = g.instants(number); from >= at && from < to {
+			return number, from, to
+		}
+	}
+}
+
+// overlapping returns how many stretches overlap [from, to): the difference of two numbers, less those
+// that the clock leaves out. Each of them lies between the readings right before and right after the
+// clock was put forward once, so only those are looked at.
+func (g grid) overlapping(from, to instant) int64 {
+	first, last := g.numberAt(from), g.numberAt(to-1)
+	if _, end := g.instants(first); end <= from {
+		first++
+	}
+	count, next := last-first+1, first
+	for put := clockPut(g.zone, from, to); put < to; put = clockPut(g.zone, put, to) {
+		before, after := put+offsetAt(g.zone, put-1), readingAt(g.zone, put)
+		for next = max(next, g.number(before)); next <= last; next++ {
+			if _, end := g.readings(next); end > after {
+				break
+			}
+			if from, to := g.instants(next); from == to {
+				count--
+			}
+		}
+	}
+	return count
+}

@@ -1,0 +1,312 @@
+package naive
+
+import "time"
+
+// Event is one thing that happens to a budget; one of its quantities is not 0.
+type Event struct {
+	At time.Time
+	// Use is a deduction. It is accepted if the open page covers it.
+	Use int64
+	// Refund gives so much back of the deduction that event number Of was. It is accepted if that much
+	// is left of it.
+	Refund int64
+	Of     int
+	// Change is an append, or, below 0, a shrink.
+	Change int64
+	// Quantity is a new quantity of a calendar rule.
+	Quantity int64
+}
+
+// Answer is what became of an event.
+type Answer string
+
+// The answers to events.
+const (
+	Accepted        Answer = "accepted"
+	PeriodExhausted Answer = "period exhausted" // a later period may cover it
+	BudgetExhausted Answer = "budget exhausted"
+	Refused         Answer = "refused"
+)
+
+// Reply is the answer to an event, with what there was for it where it was not accepted.
+type Reply struct {
+	Answer    Answer
+	Available int64
+}
+
+// Book is a budget's account of its periods. Every figure is in minor units.
+type Book struct {
+	// NotFunded is F, Forfeited X, Total T.
+	NotFunded, Forfeited, Total int64
+	// Pages are in the order in which they were opened. The last one is open, unless Over.
+	Pages []Page
+	// Over says that the last period has ended.
+	Over bool
+	// Replies has one per event.
+	Replies []Reply
+
+	rule       Rule
+	lateRefund string
+	periods    []Period
+	next       int     // the period that no page was opened for yet
+	plan       []int64 // what the periods without a page would get, if they are equal parts; nil: unknown
+	uses       []use   // one per event
+}
+
+// Page is a period, or the part of one between two changes of the rule.
+type Page struct {
+	Start, End time.Time
+	// Period is its number in the list, from 0.
+	Period int
+	// Funded is what it got of the total, less what a shrink took back; Carried what others left to it;
+	// Used what is used and was not given back. Before was used since Start before the page was opened.
+	Funded, Carried, Used, Before int64
+	// Where its units went: back to F, to a later page, to X.
+	Returned, Passed, Forfeited int64
+}
+
+// Left is what can be used still.
+func (p *Page) Left() int64 {
+	return p.Funded + p.Carried - p.Used - p.Returned - p.Passed - p.Forfeited
+}
+
+// use is a deduction that was accepted.
+type use struct {
+	at    time.Time
+	page  int
+	units int64 // not given back
+}
+
+// NewBook opens the first page: units of a period that has not begun are set aside for it already.
+func NewBook(rule Rule, periods []Period, lateRefund string, total int64) *Book {
+	b := &Book{NotFunded: total, Total: total, rule: rule, lateRefund: lateRefund, periods: periods}
+	b.openNext(0)
+	return b
+}
+
+// Play lets events happen in their order, and goes on until an instant.
+func Play(rule Rule, periods []Period, lateRefund string, total int64, events []Event, until time.Time) *Book {
+	b := NewBook(rule, periods, lateRefund, total)
+	for _, event := range events {
+		b.Happen(event)
+	}
+	b.TurnTo(until)
+	return b
+}
+
+// deal hands units out one round after the other, as one deals cards.
+func deal(units int64, places int) []int64 {
+	dealt := make([]int64, places)
+	for i := range dealt {
+		dealt[i] = units / int64(places)
+		if int64(i) < units-units/int64(places)*int64(places) {
+			dealt[i]++
+		}
+	}
+	return dealt
+}
+
+func (b *Book) page() *Page { return &b.Pages[len(b.Pages)-1] }
+
+// TurnTo closes whatever has ended at an instant, and opens what follows.
+func (b *Book) TurnTo(at time.Time) {
+	for !b.Over && !b.page().End.After(at) {
+		b.openNext(b.close())
+	}
+}
+
+// quantity is what the rule fixes for a period.
+func (b *Book) quantity(period int) int64 {
+	if b.rule.Kind == "windows" {
+		return b.periods[period].Quantity
+	}
+	return b.rule.Quantity
+}
+
+// openNext opens a page for the next period, with what was left to it.
+func (b *Book) openNext(carried int64) {
+	if b.next == len(b.periods) {
+		b.Over = true
+		return
+	}
+	p := b.periods[b.next]
+	b.openPage(Page{Start: p.Start, End: p.End, Period: b.next, Carried: carried})
+	b.next++
+}
+
+// openPage funds a page.
+func (b *Book) openPage(p Page) {
+	switch q := b.quantity(p.Period); {
+	case b.rule.Kind == "free":
+		p.Funded = b.NotFunded
+	case q == 0: // equal parts
+		if b.plan == nil {
+			b.plan = deal(b.NotFunded, len(b.periods)-p.Period)
+		}
+		p.Funded, b.plan = b.plan[0], b.plan[1:]
+	case q > p.Before:
+		p.Funded = min(b.NotFunded, q-p.Before)
+	}
+	b.NotFunded -= p.Funded
+	b.Pages = append(b.Pages, p)
+}
+
+// close returns what the page leaves to the next one.
+func (b *Book) close() (carried int64) {
+	page, last := b.page(), b.next == len(b.periods)
+	rest := page.Left()
+	switch {
+	case b.rule.Unused == "forfeit":
+		page.Forfeited += rest
+		b.Forfeited += rest
+	case b.rule.Unused == "next" && !last:
+		page.Passed += rest
+		carried = rest
+	default:
+		b.toTotal(page, rest)
+	}
+	return carried
+}
+
+// toTotal gives units of a page back to all periods left.
+func (b *Book) toTotal(page *Page, units int64) {
+	page.Returned += units
+	b.notFunded(units)
+}
+
+// notFunded changes F by what was not planned.
+func (b *Book) notFunded(units int64) {
+	if units != 0 {
+		b.NotFunded, b.plan = b.NotFunded+units, nil
+	}
+}
+
+// Happen lets one event happen, not before the one before it.
+func (b *Book) Happen(e Event) Reply {
+	b.TurnTo(e.At)
+	b.uses = append(b.uses, use{})
+	var reply Reply
+	switch {
+	case e.Use > 0:
+		reply = b.use(e)
+	case e.Refund > 0:
+		reply = b.refund(e)
+	case e.Quantity > 0:
+		reply = b.requantify(e)
+	case e.Change > 0:
+		b.Total += e.Change
+		b.notFunded(e.Change)
+		b.topUp()
+		reply.Answer = Accepted
+	default:
+		reply = b.shrink(-e.Change)
+	}
+	b.Replies = append(b.Replies, reply)
+	return reply
+}
+
+func (b *Book) use(e Event) Reply {
+	page := b.page()
+	left := page.Left()
+	switch more := b.NotFunded > 0 && b.next < len(b.periods); {
+	case b.Over:
+		return Reply{Answer: Refused}
+	case e.At.Before(page.Start):
+		return Reply{Answer: PeriodExhausted}
+	case left >= e.Use:
+		page.Used += e.Use
+		b.uses[len(b.uses)-1] = use{e.At, len(b.Pages) - 1, e.Use}
+		return Reply{Answer: Accepted}
+	case more && left+b.NotFunded >= e.Use:
+		return Reply{PeriodExhausted, left}
+	}
+	return Reply{BudgetExhausted, left}
+}
+
+func (b *Book) refund(e Event) Reply {
+	was := &b.uses[e.Of]
+	if was.units < e.Refund {
+		return Reply{Refused, was.units}
+	}
+	was.units -= e.Refund
+	page := &b.Pages[was.page]
+	page.Used -= e.Refund
+	switch late := b.Over || was.page != len(b.Pages)-1; {
+	case !late:
+	case b.lateRefund == "forfeit":
+		page.Forfeited += e.Refund
+		b.Forfeited += e.Refund
+	case b.lateRefund == "next" && !b.Over:
+		page.Passed += e.Refund
+		b.page().Carried += e.Refund
+	default:
+		b.toTotal(page, e.Refund)
+	}
+	return Reply{Answer: Accepted}
+}
+
+// shrink takes from what is not funded first.
+func (b *Book) shrink(units int64) Reply {
+	page, available := b.page(), b.NotFunded
+	if !b.Over {
+		available += page.Left()
+	}
+	if available < units {
+		return Reply{Refused, available}
+	}
+	b.Total -= units
+	if rest := units - b.NotFunded; rest > 0 {
+		funded := min(rest, page.Funded)
+		page.Funded -= funded
+		page.Returned += rest - funded // of what was carried
+		b.NotFunded, b.plan = 0, nil
+		return Reply{Answer: Accepted}
+	}
+	b.notFunded(-units)
+	return Reply{Answer: Accepted}
+}
+
+// requantify gives a calendar rule another quantity. A page that has got no more than that goes on;
+// otherwise the rest of its period begins anew, and remembers what the period has used.
+func (b *Book) requantify(e Event) Reply {
+	same := e.Quantity == b.rule.Quantity
+	b.rule.Quantity = e.Quantity
+	if b.Over {
+		return Reply{Answer: Accepted}
+	}
+	page := b.page()
+	if same || e.Quantity >= page.Funded+page.Before {
+		b.topUp()
+		return Reply{Answer: Accepted}
+	}
+	rest := Page{Start: page.Start, End: page.End, Period: page.Period}
+	b.toTotal(page, page.Left())
+	page.End = e.At
+	for _, u := range b.uses {
+		if !u.at.Before(rest.Start) {
+			rest.Before += u.units
+		}
+	}
+	b.openPage(rest)
+	return Reply{Answer: Accepted}
+}
+
+// topUp gives the open page what it would have got of all that is not funded, if that is more.
+func (b *Book) topUp() {
+	if b.Over {
+		return
+	}
+	page := b.page()
+	more := b.NotFunded
+	switch q := b.quantity(page.Period); {
+	case b.rule.Kind == "free":
+	case q == 0:
+		more = deal(b.NotFunded+page.Funded, len(b.periods)-page.Period)[0] - page.Funded
+	default:
+		more = q - page.Before - page.Funded
+	}
+	if more = min(more, b.NotFunded); more > 0 {
+		page.Funded += more
+		b.notFunded(-more)
+	}
+}

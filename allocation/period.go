@@ -1,0 +1,149 @@
+package allocation
+
+import (
+	"math"
+	"time"
+)
+
+// Schedule is a checked rule in a zone over a budget's life. It is a value; safe for concurrent use.
+type Schedule struct {
+	// Rule must have passed CheckRule.
+	Rule Rule
+	// Zone is the budget's zone; never nil.
+	Zone *time.Location
+	// Start is the budget's first instant, zero: from the beginning; End the first one after it, zero:
+	// without an end.
+	Start, End time.Time
+}
+
+// Span is a period: from Start to before End. A zero End is none, a zero Start the beginning; only Free
+// has such periods.
+type Span struct {
+	Start, End time.Time
+	// Quantity is what the rule fixes for the period, in minor units; 0: nothing, it is Free or the total
+	// is compressed.
+	Quantity int64
+}
+
+// Contains reports whether an instant is within the period.
+func (s Span) Contains(at time.Time) bool {
+	return !at.Before(s.Start) && (s.End.IsZero() || at.Before(s.End))
+}
+
+// WithoutEnd is the number of periods left of a budget that has no end.
+const WithoutEnd = math.MaxInt64
+
+// PeriodAt returns the period that contains an instant, cut to the budget's life. ok is false in a gap
+// between two windows and outside of the budget's life. It costs some twenty look-ups in the zone,
+// whatever the instant.
+func (s Schedule) PeriodAt(now time.Time) (period Span, ok bool) {
+	if !s.life().Contains(now) {
+		return Span{}, false
+	}
+	switch {
+	case s.whole():
+		return s.life(), true
+	case s.hourly():
+		from, to := hourAt(s.Zone, now.Unix())
+		return s.cut(from, to, s.Rule.Quantity), true
+	}
+	g := newGrid(s.Rule, s.Zone)
+	number := g.numberAt(now.Unix())
+	from, to := g.instants(number)
+	if now.Unix() >= to { // between two windows
+		return Span{}, false
+	}
+	return s.cut(from, to, g.quantity(number)), true
+}
+
+// NextPeriod returns the first period that starts at an instant or later, cut to the budget's life:
+// the budget's start begins a period if the rule has one there. ok is false if there is none.
+func (s Schedule) NextPeriod(after time.Time) (period Span, ok bool) {
+	if after.Before(s.Start) || s.Start.Equal(after) {
+		if first, ok := s.PeriodAt(s.Start); ok {
+			return first, true
+		}
+		after = s.Start
+	}
+	if s.whole() || !s.life().Contains(after) {
+		return Span{}, false
+	}
+	at := after.Unix()
+	if after.Nanosecond() > 0 {
+		at++ // periods begin on whole seconds
+	}
+	if s.hourly() {
+		from, to := hourAt(s.Zone, at)
+		if from < at {
+			from, to = hourAt(s.Zone, to)
+		}
+		period = s.cut(from, to, s.Rule.Quantity)
+	} else {
+		g := newGrid(s.Rule, s.Zone)
+		number, from, to := g.firstFrom(at)
+		period = s.cut(from, to, g.quantity(number))
+	}
+	return period, s.life().Contains(period.Start)
+}
+
+// PeriodsLeft returns how many periods overlap [from, End), the one that contains from and the one that
+// the end cuts included; WithoutEnd if there is no end. It counts exactly, a day that a zone left out
+// is none. It costs some thirty look-ups in the zone per year of what is left, whatever the length of
+// the periods: 2 ms for a century. A rule with quantities does not need it.
+func (s Schedule) PeriodsLeft(from time.Time) int64 {
+	if from.Before(s.Start) {
+		from = s.Start
+	}
+	switch {
+	case !s.End.IsZero() && !from.Before(s.End):
+		return 0
+	case s.whole():
+		return 1
+	case s.End.IsZero():
+		return WithoutEnd
+	}
+	first, after := from.Unix(), s.End.Unix()
+	if s.End.Nanosecond() > 0 {
+		after++
+	}
+	if s.hourly() {
+		return hoursBetween(s.Zone, first, after)
+	}
+	return newGrid(s.Rule, s.Zone).overlapping(first, after)
+}
+
+// RetryAt returns when a request that the present period refused may be tried again: at the start of
+// the next period, if there will be anything to release then; zero if there will not. releasable is
+// F plus what is carried, in minor units, and whatever the present period will leave to them.
+func (s Schedule) RetryAt(now time.Time, releasable int64) time.Time {
+	if releasable < 1 {
+		return time.Time{}
+	}
+	if present, ok := s.PeriodAt(now); ok {
+		if present.End.IsZero() {
+			return time.Time{}
+		}
+		now = present.End
+	}
+	next, ok := s.NextPeriod(now)
+	if !ok {
+		return time.Time{}
+	}
+	return next.Start
+}
+
+func (s Schedule) life() Span   { return Span{Start: s.Start, End: s.End} }
+func (s Schedule) whole() bool  { return s.Rule.Kind == Free || s.Rule.Kind == "" }
+func (s Schedule) hourly() bool { return s.Rule.Kind == Calendar && s.Rule.Every == Hour }
+
+// cut makes a period of two instants, within the budget's life.
+func (s Schedule) cut(from, to instant, quantity int64) Span {
+	period := Span{Start: time.Unix(from, 0).UTC(), End: time.Unix(to, 0).UTC(), Quantity: quantity}
+	if period.Start.Before(s.Start) {
+		period.Start = s.Start
+	}
+	if !s.End.IsZero() && period.End.After(s.End) {
+		period.End = s.End
+	}
+	return period
+}

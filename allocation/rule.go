@@ -1,0 +1,175 @@
+package allocation
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/budgetd/budgetd/budget"
+)
+
+// The words of rules are budget's.
+type (
+	Rule   = budget.Rule
+	Window = budget.Window
+	Every  = budget.Every
+	Where  = budget.Where
+	// RuleKind says what the periods of a daily budget are.
+	RuleKind = budget.RuleKind
+)
+
+// See budget.
+const (
+	Free, Calendar, Windows = budget.Free, budget.Calendar, budget.Windows
+	Hour, Day, Week, Month  = budget.Hour, budget.Day, budget.Week, budget.Month
+	SpreadOut, ToTotal      = budget.Spread, budget.ToTotal
+	ToNext, Forfeit         = budget.Next, budget.Forfeit
+)
+
+// MaxWindows bounds the segments of a day: one every quarter of an hour.
+const MaxWindows = 96
+
+// CheckRule returns every fault of a rule, one per field (`type_rule.windows[1].to`), nil if there is
+// none. What depends on the budget's other fields is Schedule.Check's. It is pure.
+func CheckRule(rule Rule) []budget.FieldError {
+	var faults faults
+	switch rule.Kind {
+	case Free, Calendar, Windows:
+	default:
+		faults.add("kind", `must be "free", "calendar" or "windows"`)
+	}
+	known := len(faults) == 0 // which fields belong to a kind that is not known, nobody can say
+	switch {
+	case known && rule.Kind != Calendar && rule.Every != "":
+		faults.add("every", "belongs to the kind calendar only")
+	case rule.Kind == Calendar || rule.Every != "":
+		if !slices.Contains([]Every{Hour, Day, Week, Month}, rule.Every) {
+			faults.add("every", `must be "hour", "day", "week" or "month"`)
+		}
+	}
+	switch {
+	case known && rule.Kind != Calendar && rule.Quantity != 0:
+		faults.add("quantity", "belongs to the kind calendar only; a window has a quantity of its own")
+	case rule.Quantity != 0 && !budget.ValidAmount(rule.Quantity):
+		faults.add("quantity", "must be 1 to %d, or absent to compress the total into equal periods",
+			budget.MaxAmount)
+	}
+	switch {
+	case rule.Kind == Free && rule.Unused != "":
+		faults.add("unused", "does not belong to the kind free, which has one period only")
+	case !slices.Contains([]Where{"", SpreadOut, ToNext, Forfeit}, rule.Unused):
+		faults.add("unused", `must be "spread", "next" or "forfeit"`)
+	}
+	switch {
+	case known && rule.Kind != Windows && len(rule.Windows) > 0:
+		faults.add("windows", "belongs to the kind windows only")
+	case rule.Kind == Windows && len(rule.Windows) == 0:
+		faults.add("windows", "must list at least one segment of the day")
+	case len(rule.Windows) > MaxWindows:
+		faults.add("windows", "must list at most %d segments of the day", MaxWindows)
+	default:
+		faults.windows(rule.Windows)
+	}
+	return faults
+}
+
+// faults collects what is wrong with a rule.
+type faults []budget.FieldError
+
+func (f *faults) add(field, format string, args ...any) {
+	*f = append(*f, budget.FieldError{Field: "type_rule." + field, Message: fmt.Sprintf(format, args...)})
+}
+
+// windows looks at the segments of a day: readable, in order, without overlap.
+func (f *faults) windows(windows []Window) {
+	latest := 0 // the latest end so far, in minutes of the day
+	for i, w := range windows {
+		field := func(name string) string { return fmt.Sprintf("windows[%d].%s", i, name) }
+		from, fromOK := minuteOfDay(w.From)
+		to, toOK := minuteOfDay(w.To)
+		switch {
+		case !fromOK || from == minutesPerDay:
+			fromOK = false
+			f.add(field("from"), `must be a time of the day as HH:MM, "00:00" to "23:59"`)
+		case from < latest:
+			f.add(field("from"), "must not be before %02d:%02d, where a window before it ends", latest/60,
+				latest%60)
+		}
+		switch {
+		case !toOK:
+			f.add(field("to"), `must be a time of the day as HH:MM, "00:01" to "24:00"`)
+		case fromOK && to <= from:
+			f.add(field("to"), "must be after from, on the same day")
+		default:
+			latest = max(latest, to)
+		}
+		if !budget.ValidAmount(w.Quantity) {
+			f.add(field("quantity"), "must be 1 to %d", budget.MaxAmount)
+		}
+	}
+}
+
+const minutesPerDay = 24 * 60
+
+// minuteOfDay reads "HH:MM" as minutes since midnight, 0 … 1440; ok is false for anything else.
+func minuteOfDay(text string) (minute int, ok bool) {
+	if len(text) != 5 || text[2] != ':' {
+		return 0, false
+	}
+	for _, i := range [...]int{0, 1, 3, 4} {
+		if text[i] < '0' || text[i] > '9' {
+			return 0, false
+		}
+	}
+	hours := int(text[0]-'0')*10 + int(text[1]-'0')
+	minutes := int(text[3]-'0')*10 + int(text[4]-'0')
+	minute = hours*60 + minutes
+	return minute, minutes < 60 && minute <= minutesPerDay
+}
+
+// Check returns what is wrong with a rule beside the budget's other fields, nil if nothing is: a
+// total can only be compressed up to an end, and a schedule without any period would never release a
+// unit. The rule itself must have passed CheckRule, and Start and End budget.CheckSpan.
+func (s Schedule) Check() []budget.FieldError {
+	if s.Rule.Kind == Calendar && s.Rule.Quantity == 0 && s.End.IsZero() {
+		return []budget.FieldError{{Field: "end_at",
+			Message: "must be given: without type_rule.quantity the total is compressed into the periods up to it"}}
+	}
+	if _, ok := s.NextPeriod(time.Time{}); !ok {
+		return []budget.FieldError{{Field: "type_rule",
+			Message: "has no period between start_at and end_at: nothing would ever be released"}}
+	}
+	return nil
+}
+
+// Canonical returns the one text of a rule, as compact JSON: members in a fixed order, `unused`
+// written out where it applies. Two rules say the same if and only if their texts are equal; ReadRule
+// reads it back. The rule must have passed CheckRule.
+func Canonical(rule Rule) string {
+	if rule.Unused == "" && rule.Kind != Free {
+		rule.Unused = SpreadOut
+	}
+	text, err := json.Marshal(rule)
+	if err != nil { // strings and integers only
+		panic(err)
+	}
+	return string(text)
+}
+
+// ReadRule reads what Canonical wrote, and nothing else: a text that Canonical would have written
+// differently, or a rule that CheckRule refuses, is an error of code budget.Internal, because it did
+// not come from this program.
+func ReadRule(text string) (Rule, error) {
+	var rule Rule
+	if err := json.Unmarshal([]byte(text), &rule); err != nil {
+		return Rule{}, &budget.Error{Code: budget.Internal, Op: "read a rule", Err: err}
+	}
+	if faults := CheckRule(rule); len(faults) > 0 {
+		return Rule{}, &budget.Error{Code: budget.Internal, Op: "read a rule", Fields: faults}
+	}
+	if Canonical(rule) != text {
+		return Rule{}, budget.Refuse(budget.Internal, "read a rule", "%q is not a canonical rule", text)
+	}
+	return rule, nil
+}

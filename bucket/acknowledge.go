@@ -1,0 +1,285 @@
+package bucket
+
+import (
+	"context"
+	"encoding/hex"
+	"sync"
+	"time"
+
+	"github.com/budgetd/budgetd/budget"
+	"github.com/budgetd/budgetd/internal/safeguard"
+)
+
+// acknowledgements is what this node tells callers on the word of one lane, in store mode: how far
+// the logs must reach for all of it to be found. It decides, when the lane lost its memory, whether
+// what an epoch held can return to the total or has to be quarantined (I2).
+type acknowledgements struct {
+	// gate is held while SQL is told of the use of an activation.
+	gate chan struct{}
+
+	mu sync.Mutex
+	// used is the activation of which SQL knows that this node acknowledges under it; 0: none.
+	used int64
+	// over is the latest activation whose use was reported: nothing more is acknowledged under it.
+	over int64
+	// until ends the right to acknowledge unless SQL hears from this node again, of Service.now: see
+	// endSilent.
+	until time.Duration
+	upTo  map[Ref]int64
+}
+
+func newAcknowledgements() *acknowledgements {
+	return &acknowledgements{gate: make(chan struct{}, 1), upTo: map[Ref]int64{}}
+}
+
+// acknowledge notes a position that a caller is about to be told of. false: the use of its activation
+// is over, so nobody may be told "accepted" any more.
+func (a *acknowledgements) acknowledge(ref Ref, seq int64, now time.Duration) bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	late := now >= a.until && !safeguard.Off(safeguard.UseLease)
+	if ref.Activation <= a.over || ref.Activation != a.used || late {
+		return false
+	}
+	if !safeguard.Off(safeguard.AcknowledgedFirst) {
+		a.upTo[ref] = max(a.upTo[ref], seq)
+	}
+	return true
+}
+
+// known is the highest position of an epoch that was acknowledged and is not known to be in the
+// ledger; 0: none.
+func (a *acknowledgements) known(ref Ref) int64 {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.upTo[ref]
+}
+
+// forget drops what is in the ledger.
+func (a *acknowledgements) forget(ref Ref, drained int64) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if seq, ok := a.upTo[ref]; ok && seq <= drained {
+		delete(a.upTo, ref)
+	}
+}
+
+// end stops acknowledging under an activation and returns what was acknowledged beyond the ledger.
+func (a *acknowledgements) end(activation int64) map[Ref]int64 {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.over = max(a.over, activation)
+	out := map[Ref]int64{}
+	for ref, seq := range a.upTo {
+		if ref.Activation == activation {
+			out[ref] = seq
+		}
+	}
+	return out
+}
+
+// reported forgets an activation whose report SQL has.
+func (a *acknowledgements) reported(activation int64) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for ref := range a.upTo {
+		if ref.Activation <= activation {
+			delete(a.upTo, ref)
+		}
+	}
+}
+
+// uses reports whether SQL knows that this node acknowledges under an activation, and for a while yet.
+func (a *acknowledgements) uses(activation int64, now time.Duration) bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.used == activation && a.over < activation && now < a.until-useLease/2
+}
+
+// extend notes that SQL heard at `began` of this node's use of an activation.
+func (a *acknowledgements) extend(activation int64, began time.Duration) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if activation >= a.used {
+		a.used, a.until = activation, max(a.until, began+useLease)
+	}
+}
+
+// inUse returns the activation under which this node acknowledges; 0: none.
+func (a *acknowledgements) inUse() int64 {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.used > a.over {
+		return a.used
+	}
+	return 0
+}
+
+// A node acknowledges for useLease after SQL last heard of it, by a clock that does not step. One that
+// was not heard of for useSilence acknowledges nothing any more that its stores did after that: once
+// the logs are drained its uses can be ended by others, so that a node which was killed does not leave
+// units to be quarantined when, weeks later, a store loses its memory.
+const useLease, useSilence = 10 * time.Second, 30 * time.Second
+
+// seeUses tells SQL that this node is alive. When somebody ended its uses, it goes on under another
+// name.
+func (s *Service) seeUses(ctx context.Context) {
+	activations := map[*lane]int64{}
+	for _, l := range s.lanes {
+		if activation := l.acks.inUse(); activation > 0 {
+			activations[l] = activation
+		}
+	}
+	if len(activations) == 0 {
+		return
+	}
+	began, node := s.now(), s.node.Load()
+	alive, err := s.sql.SeeUses(ctx, *node)
+	switch {
+	case err != nil:
+		s.failed("sql", err)
+	case alive < len(activations):
+		s.rename(node)
+	default:
+		for l, activation := range activations {
+			l.acks.extend(activation, began)
+		}
+	}
+}
+
+// rename gives this node another name, whose uses nobody has ended.
+func (s *Service) rename(was *string) {
+	next := hex.EncodeToString([]byte(s.nonce()))
+	if !s.node.CompareAndSwap(was, &next) {
+		return // somebody else noticed too
+	}
+	s.log.Warn("this node was silent for too long; it goes on under another name", "was", *was, "node", next)
+	for _, l := range s.lanes {
+		l.acks.mu.Lock()
+		l.acks.used = 0
+		l.acks.mu.Unlock()
+	}
+}
+
+// endSilent ends the uses of nodes that stopped without a report, once everything that their lanes
+// did is in the ledger.
+func (s *Service) endSilent(ctx context.Context) {
+	const limit = 100
+	uses, err := s.sql.SilentUses(ctx, useSilence, limit)
+	if err != nil {
+		s.failed("sql", err)
+		return
+	}
+	drained := map[Lane]bool{}
+	for _, u := range uses {
+		l := s.lanes[u.Lane]
+		if u.Over || l == nil || !s.usable(l, u.Activation) {
+			continue // its lane lost its memory before: what was acknowledged cannot be known here
+		}
+		if !drained[u.Lane] {
+			if err := s.drainLane(ctx, u.Lane); err != nil || !s.stillWho(ctx, l, u.Activation) {
+				continue
+			}
+			drained[u.Lane] = true
+		}
+		if err := s.sql.EndSilent(ctx, u, useSilence); err != nil {
+			s.failed("sql", err)
+			continue
+		}
+		s.log.Info("use of a silent node ended: the logs of its lane are drained", "node", u.Node, "lane", u.Lane.String())
+	}
+}
+
+// stillWho reports whether a lane is the one that was activated: what was read of it until now was
+// then its memory, and none that went back meanwhile.
+func (s *Service) stillWho(ctx context.Context, l *lane, activation int64) bool {
+	l.mu.Lock()
+	identity := l.identity
+	l.mu.Unlock()
+	who, err := l.instance.Identity(ctx, l.id)
+	return err == nil && who == identity && s.usable(l, activation)
+}
+
+// drainLane drains all live epochs of a lane up to where their logs stand.
+func (s *Service) drainLane(ctx context.Context, id Lane) error {
+	for after := (Ref{}); ; {
+		epochs, err := s.sql.Live(ctx, id, after, choresLimit)
+		if err != nil {
+			return err
+		}
+		if err := s.drainEpochs(ctx, epochs); err != nil {
+			return err
+		}
+		if len(epochs) < choresLimit {
+			return nil
+		}
+		last := epochs[len(epochs)-1].Row
+		after = Ref{Bucket: last.Bucket, Epoch: last.Number}
+	}
+}
+
+// useLane lets this node acknowledge under a lane's activation: SQL is told first, once per
+// activation. Unavailable when the lane has another one by now.
+func (s *Service) useLane(ctx context.Context, l *lane, activation int64) error {
+	if l.acks.uses(activation, s.now()) {
+		return nil
+	}
+	if err := s.enter(ctx, l.acks.gate); err != nil {
+		return err
+	}
+	defer func() { <-l.acks.gate }()
+	if l.acks.uses(activation, s.now()) {
+		return nil
+	}
+	began, node := s.now(), s.node.Load()
+	noted, err := s.sql.UseLane(ctx, *node, l.id, activation)
+	if err != nil {
+		return s.sqlFailed(err)
+	}
+	if !noted {
+		if l.acks.inUse() == activation {
+			s.rename(node) // others took this node for one that stopped
+		}
+		return budget.Refuse(budget.Unavailable, "store", "lane %s is being recovered", l.id)
+	}
+	l.acks.extend(activation, began)
+	return nil
+}
+
+// reportUses tells SQL how far this node acknowledged under activations that are over; all of them
+// when it stops for good. It reports whether nothing is left to report.
+func (s *Service) reportUses(ctx context.Context, stopping bool) bool {
+	node := *s.node.Load()
+	uses, err := s.sql.LaneUses(ctx, node)
+	if err != nil {
+		s.failed("sql", err)
+		return false
+	}
+	done := true
+	for _, u := range uses {
+		l := s.lanes[u.Lane]
+		if l == nil || !u.Over && !stopping {
+			continue
+		}
+		if err := s.sql.ReportLane(ctx, node, u.Lane, u.Activation, l.acks.end(u.Activation)); err != nil {
+			s.failed("sql", err)
+			done = false
+			continue
+		}
+		l.acks.reported(u.Activation)
+	}
+	return done
+}
+
+// usesAny reports whether this node has acknowledged anything in store mode.
+func (s *Service) usesAny() bool {
+	for _, l := range s.lanes {
+		l.acks.mu.Lock()
+		used := l.acks.used
+		l.acks.mu.Unlock()
+		if used > 0 {
+			return true
+		}
+	}
+	return false
+}

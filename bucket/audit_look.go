@@ -1,0 +1,183 @@
+package bucket
+
+import (
+	"context"
+	"time"
+
+	"github.com/budgetd/budgetd/ledger"
+)
+
+// The audit in the background has three parts, all on by default and none of which stops anything:
+//
+//   - looks: every live epoch, its store against the ledger and against its own columns, each
+//     Settings.Audit (audit_look.go);
+//   - books: every budget's columns against each other (audit_books.go);
+//   - the recount: every row of the ledger, so many a second, over and over (audit_recount.go).
+//
+// What disagrees is looked at again before anything is said of it. A bucket with a discrepancy is
+// fenced and no other; one of the budget itself fences nothing: see docs/OPERATIONS.md.
+
+// Bounds of a look.
+const (
+	// lookPage is how many epochs are read at once.
+	lookPage = 500
+	// lookRows is about how many ledger rows a look at one lane counts again, lookLeast and lookMost
+	// what each of its epochs gets.
+	lookRows, lookLeast, lookMost = 50_000, 64, 10_000
+	// lookAgain is how often what disagrees is read anew before it is believed.
+	lookAgain = 2
+)
+
+// watched is what the looks at a lane remember of a live epoch.
+type watched struct {
+	// from is the read since which rows are counted: it and middle were found right. When middle is
+	// far enough behind, it takes from's place.
+	from, middle ledger.StoreRead
+	// behind is a position that was not in the ledger at the instant since; 0: none.
+	behind int64
+	since  time.Duration
+}
+
+// lookAtLane compares every live epoch of a lane with the ledger. known is what the look before it
+// remembered; the result is for the next one.
+func (s *Service) lookAtLane(ctx context.Context, l *lane, known map[Ref]watched) map[Ref]watched {
+	next := make(map[Ref]watched, len(known))
+	window := int64(min(max(lookRows/max(len(known), 1), lookLeast), lookMost))
+	lag, age := int64(0), time.Duration(0)
+	for after := (Ref{}); ctx.Err() == nil; {
+		epochs, err := s.sql.Live(ctx, l.id, after, lookPage)
+		if err != nil {
+			s.failed("sql", err)
+			return known
+		}
+		reads := s.drainBehind(ctx, l, epochs)
+		good, wrong := s.compareTwice(ctx, l, reads, known)
+		for i := range reads {
+			r := &reads[i]
+			if found := wrong[r.ref]; found != nil {
+				s.discovered(ctx, r.Budget, r.ref.Bucket, found)
+			}
+			w, seen := known[r.ref]
+			if !seen {
+				w = newlyWatched(r.storeRead(), window)
+			}
+			w = w.note(r, s.now())
+			if good[r.ref] {
+				w = w.right(r.storeRead(), window)
+			}
+			next[r.ref] = w
+			lag += r.lag()
+			if w.behind > 0 {
+				age = max(age, s.now()-w.since)
+			}
+		}
+		if len(epochs) < lookPage {
+			break
+		}
+		after = refOf(&epochs[len(epochs)-1].Row)
+	}
+	s.observer.Lag(l.id, lag, age)
+	return next
+}
+
+// newlyWatched begins with entry 0, where the epoch is young enough for all of it to be counted.
+func newlyWatched(now ledger.StoreRead, window int64) watched {
+	if now.Seq <= window {
+		return watched{}
+	}
+	return watched{from: now, middle: now}
+}
+
+// note remembers since when entries have not been in the ledger.
+func (w watched) note(r *liveRead, now time.Duration) watched {
+	switch {
+	case r.lag() == 0:
+		w.behind = 0
+	case w.behind == 0 || r.Row.DrainedSeq >= w.behind:
+		w.behind, w.since = r.in.Seq, now
+	}
+	return w
+}
+
+// right goes on from a read that was found right.
+func (w watched) right(now ledger.StoreRead, window int64) watched {
+	if now.Seq-w.middle.Seq >= window {
+		w.from, w.middle = w.middle, now
+	}
+	return w
+}
+
+// compareTwice compares what was read with the ledger. What disagrees is read anew, store and ledger, and
+// only what still does is wrong. An epoch that is in neither result was not compared: it ended or is
+// fenced, it cannot be read, or the ledger is behind.
+func (s *Service) compareTwice(ctx context.Context, l *lane, reads []liveRead, known map[Ref]watched) (
+	good map[Ref]bool, wrong map[Ref][]ledger.Discrepancy) {
+	good, wrong = s.compareStores(ctx, reads, known)
+	for range lookAgain {
+		if len(wrong) == 0 {
+			break
+		}
+		var refs []Ref
+		for i := range reads {
+			if wrong[reads[i].ref] != nil {
+				refs = append(refs, reads[i].ref)
+			}
+		}
+		rows, err := s.sql.Epochs(ctx, refs)
+		if err != nil {
+			s.failed("sql", err)
+			return good, nil
+		}
+		var again []EpochOf
+		for i := range reads {
+			if row, ok := rows[reads[i].ref]; ok && wrong[reads[i].ref] != nil && row.Status.Live() {
+				again = append(again, EpochOf{Budget: reads[i].Budget, Lane: l.id, Row: row})
+			}
+		}
+		_, wrong = s.compareStores(ctx, s.drainBehind(ctx, l, again), known)
+	}
+	return good, wrong
+}
+
+// compareStores compares each read with the ledger, where that has come far enough.
+func (s *Service) compareStores(ctx context.Context, reads []liveRead, known map[Ref]watched) (
+	good map[Ref]bool, wrong map[Ref][]ledger.Discrepancy) {
+	good, wrong = map[Ref]bool{}, map[Ref][]ledger.Discrepancy{}
+	var spans []Span
+	from := make(map[Ref]ledger.StoreRead, len(reads))
+	for i := range reads {
+		r := &reads[i]
+		if r.in.Verdict != OK || r.in.Closed {
+			continue
+		}
+		to := r.storeRead()
+		begin := to
+		if w, ok := known[r.ref]; ok {
+			begin = w.from
+		}
+		if begin.Seq > to.Seq || begin.GrantSeq > to.GrantSeq {
+			begin = to // the store went back: that is found elsewhere
+		}
+		from[r.ref] = begin
+		spans = append(spans, Span{Ref: r.ref, From: begin.Seq, Seq: to.Seq, FromGrant: begin.GrantSeq,
+			GrantSeq: to.GrantSeq})
+	}
+	figures, err := s.sql.Spans(ctx, spans)
+	if err != nil {
+		s.failed("sql", err)
+		return good, wrong
+	}
+	for i := range reads {
+		r := &reads[i]
+		f, ok := figures[r.ref]
+		if begin, asked := from[r.ref]; ok && asked && f.Reaches(r.in.Seq) {
+			found := ledger.CheckStore("", begin, r.storeRead(), &f)
+			if len(found) == 0 {
+				good[r.ref] = true
+			} else {
+				wrong[r.ref] = found
+			}
+		}
+	}
+	return good, wrong
+}

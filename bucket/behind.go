@@ -1,0 +1,147 @@
+package bucket
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/budgetd/budgetd/budget"
+)
+
+// behind brings a lane's logs into the ledger behind the answers, in store mode (DESIGN 5.5). One
+// worker per lane runs while there is anything to drain: what arrives during a transaction goes into
+// the next one.
+type behind struct {
+	mu      sync.Mutex
+	epochs  map[Ref]*trail
+	working bool
+}
+
+// trail is what of an epoch's log was acknowledged and is not known to be in the ledger.
+type trail struct {
+	upTo int64
+	// since is no later than when the oldest of it was acknowledged, of Service.now.
+	since time.Duration
+}
+
+// follow makes sure that an epoch's log is drained up to seq, in the background.
+func (s *Service) follow(l *lane, ref Ref, seq int64) {
+	now := s.now()
+	l.behind.mu.Lock()
+	defer l.behind.mu.Unlock()
+	t := l.behind.epochs[ref]
+	if t == nil {
+		t = &trail{since: now}
+		l.behind.epochs[ref] = t
+	}
+	t.upTo = max(t.upTo, seq)
+	if l.behind.working {
+		return
+	}
+	s.stopMu.Lock()
+	defer s.stopMu.Unlock()
+	if s.stopped {
+		return // Stop has drained; another node finds it in the log
+	}
+	l.behind.working = true
+	s.trailing.Add(1)
+	place := s.turns.take()
+	go func() {
+		defer s.trailing.Done()
+		s.turns.wait(place)
+		s.guard("drain behind", func() { s.drainBehindAnswers(l) })
+	}()
+}
+
+// drainBehindAnswers drains until nothing is left that its store may still have, or until Stop when SQL or
+// the store fails.
+func (s *Service) drainBehindAnswers(l *lane) {
+	const pause = 50 * time.Millisecond
+	for {
+		began := s.now()
+		d := newDraining(s)
+		l.behind.mu.Lock()
+		for ref := range l.behind.epochs {
+			if l.lost(ref.Activation) { // whoever settles the epoch drains what is left of its log
+				delete(l.behind.epochs, ref)
+			}
+		}
+		if len(l.behind.epochs) == 0 {
+			l.behind.working = false
+			l.behind.mu.Unlock()
+			return
+		}
+		for ref, t := range l.behind.epochs {
+			d.epoch(l, ref).upTo = t.upTo
+		}
+		l.behind.mu.Unlock()
+		ctx, cancel := s.bounded(context.Background())
+		for range commitRounds {
+			if len(d.epochs) == 0 {
+				break
+			}
+			d.round(ctx)
+		}
+		cancel()
+		if s.caughtUp(l, d, began) {
+			continue
+		}
+		if s.clock.Sleep(s.life, pause) != nil && s.clock.Sleep(s.giveUp, pause) != nil {
+			l.behind.mu.Lock()
+			l.behind.working = false
+			l.behind.mu.Unlock()
+			return
+		}
+	}
+}
+
+// caughtUp drops the epochs that are drained or have ended, and reports whether any progress was made.
+func (s *Service) caughtUp(l *lane, d *draining, began time.Duration) bool {
+	progress := false
+	l.behind.mu.Lock()
+	defer l.behind.mu.Unlock()
+	for ref, t := range l.behind.epochs {
+		row, ok := d.rows[ref]
+		if !ok {
+			continue
+		}
+		s.counted.Add(ref, row.Counted())
+		_, closing := d.closes[ref]
+		switch {
+		case !row.Status.Live(), row.DrainedSeq >= t.upTo, closing:
+			delete(l.behind.epochs, ref)
+			progress = true
+		case d.errs[ref] == nil:
+			t.since = began // what was there when this began is in the ledger
+			progress = true
+		}
+	}
+	return progress
+}
+
+// room says whether a bucket may deduct now: not while what it acknowledged is older than the window
+// and not in the ledger (back-pressure).
+func (s *Service) room(l *lane, ref Ref) error {
+	l.behind.mu.Lock()
+	defer l.behind.mu.Unlock()
+	t := l.behind.epochs[ref]
+	if t == nil {
+		return nil
+	}
+	if age := s.now() - t.since; age > s.set.WindowTime {
+		return budget.Refuse(budget.Unavailable, "deduct",
+			"the ledger is %v behind this bucket, its window is %v; repeat later", age.Round(time.Millisecond), s.set.WindowTime)
+	}
+	return nil
+}
+
+// ceiling is the most that an epoch's deductions may come to: what the ledger has of them and the
+// window, or the one amount, where that is more than the window: it waits until the ledger has all the
+// others. An old row makes it too low, never too high.
+func (s *Service) ceiling(bk *Bucket, amount int64) int64 {
+	counted := bk.Epoch.Counted()
+	if newer, ok := s.counted.Get(bk.Ref()); ok {
+		counted = max(counted, newer)
+	}
+	return min(counted+max(s.set.WindowUnits, amount), budget.MaxAmount)
+}

@@ -1,0 +1,343 @@
+package bucket
+
+import (
+	"context"
+	"errors"
+
+	"github.com/budgetd/budgetd/budget"
+	"github.com/budgetd/budgetd/internal/safeguard"
+	"github.com/budgetd/budgetd/ledger"
+)
+
+// inStoreMode reports whether "accepted" is said after the store's script.
+func (b *Budget) inStoreMode() bool { return b.Durability == budget.Store }
+
+// roundInStore is round in store mode (DESIGN 5.7). Requests never move: an id's bucket is the ring's
+// first choice over all buckets, so its record is found wherever the request comes from; it is the
+// budget that moves. An empty bucket applies or gets a collect, an ended one is brought online, one
+// that cannot be reached answers Unavailable.
+func (a *attempt) roundInStore(ctx context.Context, round int) (DeductAnswer, bool, error) {
+	b, err := a.definition(ctx)
+	if err != nil {
+		return DeductAnswer{}, true, a.unresolved(ctx, err)
+	}
+	a.routed(b)
+	bk := a.home(b)
+	if refusal := b.refusalAt(a.s.sql.Now()); refusal != nil {
+		answer, err := a.refuseInStore(ctx, bk, refusal)
+		return answer, true, err
+	}
+	if b.Period.OverAt(a.s.sql.Now()) {
+		return a.turn(ctx, round)
+	}
+	if answer, done, err := a.limits(ctx, b); done {
+		return answer, true, err
+	}
+	l := a.s.lanes[bk.Lane]
+	if !bk.Epoch.Status.Live() {
+		// It has ended and is drained, or lost: SQL knows all there is.
+		if answer, done, err := a.judge(ctx, b); done {
+			return answer, true, err
+		}
+	}
+	if !a.s.serves(l, bk) {
+		return a.bringBack(ctx, b, bk, l, round)
+	}
+	decided, err := a.mayBeDecided(ctx, b, bk, l)
+	if err != nil {
+		return DeductAnswer{}, true, a.unresolved(ctx, err)
+	}
+	if decided {
+		d, err := a.s.recordedOne(ctx, a.entry.id, a.id)
+		if err != nil {
+			return DeductAnswer{}, true, a.unresolved(ctx, err)
+		}
+		if d != nil {
+			answer, err := a.answerRecorded(ctx, *d)
+			return answer, true, err
+		}
+	}
+	if err := a.s.useLane(ctx, l, bk.Epoch.Activation); err != nil {
+		a.reread(ctx)
+		return a.wait(ctx, round)
+	}
+	if err := a.s.room(l, bk.Ref()); err != nil {
+		return a.waitFor(ctx, round, err)
+	}
+	answer, balance, done, err := a.tryInStore(ctx, b, bk, l)
+	switch {
+	case done:
+		return answer, true, err
+	case err != nil:
+		return a.waitFor(ctx, round, err)
+	case a.count.again:
+		a.count.again = false
+		return DeductAnswer{}, false, nil
+	case balance < 0:
+		return a.wait(ctx, round)
+	}
+	return a.seekInStore(ctx, b, bk, balance, round)
+}
+
+// definition is the budget, no older than a second; while SQL cannot be reached, no older than the
+// window.
+func (a *attempt) definition(ctx context.Context) (*Budget, error) {
+	if err := a.s.budgets.freshenSoon(ctx, a.entry); err != nil {
+		return nil, err
+	}
+	return a.entry.value.Load(), nil
+}
+
+// home is the bucket of the request's key: the same on every node, whatever is online.
+func (a *attempt) home(b *Budget) *Bucket {
+	return &b.Buckets[a.s.ringOf(len(b.Ring())).LocateIndex(a.key, func(int) bool { return false })]
+}
+
+// serves reports whether a bucket can be asked now.
+func (s *Service) serves(l *lane, bk *Bucket) bool {
+	return bk.Online && bk.Epoch.Status == ledger.Open && bk.Epoch.Fenced == "" && l != nil &&
+		s.usable(l, bk.Epoch.Activation)
+}
+
+// isYoung reports whether ids of an epoch may have been accepted in an earlier one within the record
+// window: they are looked up in the ledger first. A bucket's first epoch has none before it. The
+// window counts from when this node first saw the epoch.
+func (s *Service) isYoung(bk *Bucket) bool {
+	if bk.Epoch.Number == 1 || safeguard.Off(safeguard.YoungEpochs) {
+		return false
+	}
+	now := s.now()
+	first, known := s.firstSeen.Get(bk.Ref())
+	if !known {
+		first = now
+		s.firstSeen.Add(bk.Ref(), now)
+	}
+	return now-first < 2*s.set.RecordWindow
+}
+
+// mayBeDecided reports whether the ledger may know the id from before the bucket's epoch began, so that
+// it has to be asked before the store is.
+func (a *attempt) mayBeDecided(ctx context.Context, b *Budget, bk *Bucket, l *lane) (bool, error) {
+	young := a.s.isYoung(bk)
+	if l.direct != nil {
+		return young, nil // there the ledger's primary key decides
+	}
+	void, err := a.s.maybeVoid(ctx, a.entry, b, bk, a.id)
+	return young || void, err
+}
+
+// bringBack gives a bucket that does not serve a new epoch, or answers why it cannot. Whoever took it
+// offline: no other bucket may serve its requests.
+func (a *attempt) bringBack(ctx context.Context, b *Budget, bk *Bucket, l *lane, round int) (DeductAnswer, bool, error) {
+	switch {
+	case l == nil || a.s.isDown(bk.Lane):
+		return a.outOfReach(ctx, "its store cannot be reached")
+	case bk.Epoch.Fenced != "":
+		return a.outOfReach(ctx, "its bucket is fenced")
+	case !bk.Epoch.Status.Live():
+		if err := a.s.reopen(ctx, b.ID, bk.ID); err != nil {
+			return a.waitFor(ctx, round, err)
+		}
+	case bk.Epoch.Status == ledger.Opening:
+		a.s.open(ctx, bk.Lane, []Ref{bk.Ref()})
+	}
+	if round > 0 {
+		if answer, done, err := a.wait(ctx, round); done {
+			return answer, true, err
+		}
+	}
+	a.reread(ctx)
+	return DeductAnswer{}, false, nil
+}
+
+// outOfReach answers a request whose bucket cannot be asked until its deadline: from the ledger if its
+// id is there, else Unavailable, at once.
+func (a *attempt) outOfReach(ctx context.Context, why string) (DeductAnswer, bool, error) {
+	cause := budget.Refuse(budget.Unavailable, "deduct", "request %q cannot be judged: %s", a.id, why)
+	d, err := a.s.recordedOne(ctx, a.entry.id, a.id)
+	if err == nil && d != nil {
+		answer, err := a.answerRecorded(ctx, *d)
+		return answer, true, err
+	}
+	return DeductAnswer{}, true, a.unresolved(ctx, cause)
+}
+
+// waitFor waits a little longer each round; cause is the answer when the deadline passes meanwhile.
+func (a *attempt) waitFor(ctx context.Context, round int, cause error) (DeductAnswer, bool, error) {
+	if err := a.pause(ctx, round); err != nil || a.s.now() >= a.deadline {
+		return DeductAnswer{}, true, a.unresolved(ctx, cause)
+	}
+	a.reread(ctx)
+	return DeductAnswer{}, false, nil
+}
+
+// tryInStore asks the bucket. done: answer and err are the call's. Otherwise balance is what the
+// bucket holds, which does not cover the amount, or -1 when it could not be asked; err then says why,
+// if anything more than time is needed.
+func (a *attempt) tryInStore(ctx context.Context, b *Budget, bk *Bucket, l *lane) (
+	answer DeductAnswer, balance int64, done bool, err error) {
+	known := max(a.s.knownSeq(bk.Ref(), bk.Epoch.DrainedSeq), l.acks.known(bk.Ref()))
+	counting, err := a.counting(b, bk, l)
+	if err != nil {
+		return answer, -1, false, err
+	}
+	op := Operation{Ref: bk.Ref(), MinSeq: known, Amount: a.amount, Request: a.request, Record: true,
+		Ceiling: a.s.ceiling(bk, a.amount), Until: l.until(b.Period), Counting: counting}
+	got, err := l.deducts.do(ctx, op)
+	if err != nil {
+		// The record makes a repetition harmless: the same bucket is asked again, with the same nonce.
+		if !budget.Is(err, budget.Unavailable) {
+			a.unanswered = append(a.unanswered, op.Ref)
+		}
+		a.reread(ctx)
+		return answer, -1, false, err
+	}
+	if got.outcome != nil { // a lane in the ledger's own database: it is in the ledger already
+		a.s.kickApply(a.entry, bk, a.amount, got.reply)
+		a.admitted = &pendingEntry{lane: l, ref: op.Ref, bucket: bk.Key, reply: got.reply, outcome: got.outcome}
+		answer, done, err = a.commit(ctx)
+		return answer, -1, done, err
+	}
+	switch got.reply.Verdict {
+	case OK:
+		a.s.kickApply(a.entry, bk, a.amount, got.reply)
+		answer, err = a.acknowledge(l, bk, op.Ref, got.reply.Seq, got.reply.Balance, false)
+		answer.Limits = a.states(got.reply.Counted)
+		return answer, -1, true, err
+	case Outdated, Unloaded:
+		return answer, -1, false, a.countAgain(ctx, b, got.reply)
+	case OverLimit:
+		answer, err = a.refuse(ctx, limitExceeded(a.states(got.reply.Counted)[got.reply.Counted.Over], a.s.sql.Now()))
+		return answer, -1, true, err
+	case Recorded:
+		answer, err = a.answerRecord(ctx, l, bk, op.Ref, got.reply)
+		return answer, -1, true, err
+	case Insufficient:
+		return answer, got.reply.Balance, false, nil
+	case Behind:
+		a.s.follow(l, op.Ref, got.reply.Seq)
+		return answer, -1, false, budget.Refuse(budget.Unavailable, "deduct",
+			"the ledger is behind this bucket by its window of %d units; repeat later", a.s.set.WindowUnits)
+	}
+	a.refused(ctx, l, op.Ref, got.reply)
+	return answer, -1, false, nil
+}
+
+// refused acts on a verdict that says something about the bucket's store.
+func (a *attempt) refused(ctx context.Context, l *lane, ref Ref, r Reply) {
+	switch r.Verdict {
+	case Broken:
+		a.s.fence(ctx, ref, r.Why)
+	case WentBack:
+		a.s.memoryLost(l, ref.Activation, "the store's log ends before what is in the ledger")
+	case EpochGone:
+		a.s.checkGone(ctx, l, ref)
+	}
+	a.reread(ctx)
+}
+
+// acknowledge answers "accepted" for an entry of the log, once it is noted how far this node's word
+// reaches; the ledger follows behind.
+func (a *attempt) acknowledge(l *lane, bk *Bucket, ref Ref, seq, balance int64, replayed bool) (DeductAnswer, error) {
+	if !l.acks.acknowledge(ref, seq, a.s.now()) {
+		return DeductAnswer{}, unknown("deduct", errors.New("the store is being recovered; whether the entry is kept is not known yet"))
+	}
+	a.s.follow(l, ref, seq)
+	at := ledger.Position{Bucket: ref.Bucket, Epoch: ref.Epoch, Seq: seq}
+	state := ledger.StateUsed
+	if a.request.HoldTTL > 0 {
+		state = ledger.StateHeld
+	}
+	answer := DeductAnswer{RequestID: a.id, Amount: a.amount, State: state, Bucket: bk.Key,
+		Remaining: balance, Receipt: receipt(at), Replayed: replayed}
+	answer.remaining(a.entry.value.Load(), a.s.coverSoon(a.entry))
+	return answer, nil
+}
+
+// answerRecord answers from a store's record: what the ledger says of the id goes first, because it
+// knows what became of it since.
+func (a *attempt) answerRecord(ctx context.Context, l *lane, bk *Bucket, ref Ref, reply Reply) (DeductAnswer, error) {
+	r := reply.Record
+	switch {
+	case r.Void:
+		// What was deducted for it before, and forgotten by its store since, was given back.
+		if d, err := a.s.recordedOne(ctx, a.entry.id, a.id); err == nil && d != nil {
+			return a.answerRecorded(ctx, *d)
+		}
+		return DeductAnswer{}, voided(a.id)
+	case r.Fingerprint != a.request.Fingerprint && !safeguard.Off(safeguard.Fingerprint):
+		return DeductAnswer{}, conflicting(a.id)
+	case r.Nonce == a.request.Nonce:
+		return a.acknowledge(l, bk, ref, r.Seq, reply.Balance, false)
+	}
+	if d, err := a.s.recordedOne(ctx, a.entry.id, a.id); err == nil && d != nil {
+		return a.answerRecorded(ctx, *d)
+	}
+	return a.acknowledge(l, bk, ref, r.Seq, reply.Balance, true)
+}
+
+// seekInStore looks for units after the bucket did not cover the amount: they are brought to it.
+func (a *attempt) seekInStore(ctx context.Context, b *Budget, bk *Bucket, balance int64, round int) (DeductAnswer, bool, error) {
+	if answer, done, err := a.judge(ctx, b); done {
+		return answer, true, err
+	}
+	c, err := a.s.cover(ctx, a.entry)
+	if err != nil {
+		return DeductAnswer{}, true, a.unresolved(ctx, err)
+	}
+	if c.Undistributed > 0 {
+		wish := applyWish{budget: b, bucket: bk, need: a.amount - balance, undistributed: c.Undistributed}
+		got, err := a.s.applying.do(ctx, bk.ID, wish)
+		if err != nil {
+			return a.waitFor(ctx, round, err)
+		}
+		if got > 0 && balance+got >= a.amount {
+			return DeductAnswer{}, false, nil
+		}
+	}
+	// The ledger's figures are behind the stores': bring them up before anything is moved by them.
+	if _, err := a.s.upToDate.do(ctx, a.entry.id, a.entry); err != nil {
+		return a.waitFor(ctx, round, err)
+	}
+	if answer, done, err := a.judge(ctx, b); done {
+		return answer, true, err
+	}
+	got, err := a.s.collects.do(ctx, b.ID, collectWish{entry: a.entry, amount: a.amount, preferred: bk.ID})
+	switch {
+	case err != nil:
+		return a.waitFor(ctx, round, err)
+	case got.outOfReach > 0 && got.inReach < a.amount:
+		return a.outOfReach(ctx, "units that it needs are out of reach")
+	}
+	a.reread(ctx)
+	if got.moved > 0 && got.target.Bucket == bk.ID {
+		return DeductAnswer{}, false, nil
+	}
+	return a.wait(ctx, round)
+}
+
+// refuseInStore is refuse in store mode: the id may be in the log and not in the ledger yet, so the
+// bucket's log is drained first.
+func (a *attempt) refuseInStore(ctx context.Context, bk *Bucket, refusal *budget.Error) (DeductAnswer, error) {
+	if bk.Epoch.Status.Live() {
+		if err := a.s.drainEpochs(ctx, []EpochOf{{Budget: a.entry.id, Lane: bk.Lane, Row: bk.Epoch}}); err != nil {
+			return DeductAnswer{}, a.unresolved(ctx, err)
+		}
+	}
+	return a.refuse(ctx, refusal)
+}
+
+// coverSoon is the last sum known; one that is old is read anew in the background, because in store
+// mode an answer does not wait for SQL.
+func (s *Service) coverSoon(entry *cached) Cover {
+	if c := entry.cover.Load(); c == nil || s.now()-c.at >= freshness {
+		if entry.coverSoon.CompareAndSwap(false, true) {
+			s.later("cover", func(ctx context.Context) {
+				if _, err := s.cover(ctx, entry); err != nil {
+					s.failed("sql", err)
+				}
+			}, func() { entry.coverSoon.Store(false) })
+		}
+	}
+	return entry.lastCover()
+}

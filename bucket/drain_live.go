@@ -1,0 +1,92 @@
+package bucket
+
+import (
+	"context"
+
+	"github.com/budgetd/budgetd/ledger"
+)
+
+// drainLive brings entries into the ledger that nobody on this node waits for: those of a node that
+// stopped, of callers that gave up, and grants. Each time it looks at one page of each lane's open
+// epochs, so the work stays the same however many there are.
+func (s *Service) drainLive(ctx context.Context) {
+	for _, id := range s.laneOrder {
+		epochs, err := s.sql.Live(ctx, id, s.drainFrom[id], choresLimit)
+		if err != nil {
+			s.failed("sql", err)
+			return
+		}
+		s.drainBehind(ctx, s.lanes[id], epochs)
+		s.drainFrom[id] = Ref{}
+		if len(epochs) == choresLimit {
+			s.drainFrom[id] = refOf(&epochs[len(epochs)-1].Row)
+		}
+	}
+}
+
+// refOf names an epoch by its row.
+func refOf(row *ledger.Epoch) Ref {
+	return Ref{Bucket: row.Bucket, Epoch: row.Number, Activation: row.Activation}
+}
+
+// liveRead is one atomic read of a live epoch in its store.
+type liveRead struct {
+	EpochOf // as listed before the read
+	ref     Ref
+	in      Balance
+}
+
+// storeRead is the read as the audit's arithmetic knows it.
+func (r *liveRead) storeRead() ledger.StoreRead {
+	return ledger.StoreRead{Seq: r.in.Seq, GrantSeq: r.in.GrantSeq, Balance: r.in.Balance,
+		Granted: r.in.Granted, Deducted: r.in.Deducted}
+}
+
+// lag is by how many entries the ledger was behind the store.
+func (r *liveRead) lag() int64 { return max(r.in.Seq-r.Row.DrainedSeq, 0) }
+
+// drainBehind reads epochs of a lane in their store and drains those whose store is ahead of the
+// ledger, up to where it was. Fenced epochs and those that the lane cannot be asked about are left
+// out; what is broken or went back is acted upon. It returns what it read.
+func (s *Service) drainBehind(ctx context.Context, l *lane, epochs []EpochOf) []liveRead {
+	refs := make([]Ref, 0, len(epochs))
+	reads := make([]liveRead, 0, len(epochs))
+	for _, e := range epochs {
+		ref := refOf(&e.Row)
+		if e.Row.Fenced == "" && s.usable(l, ref.Activation) {
+			refs, reads = append(refs, ref), append(reads, liveRead{EpochOf: e, ref: ref})
+		}
+	}
+	if len(refs) == 0 {
+		return nil
+	}
+	under := l.current()
+	balances, err := l.instance.Balances(ctx, l.id, refs)
+	if err != nil {
+		s.laneFailed(ctx, l, under, err)
+		return nil
+	}
+	d := newDraining(s)
+	for i, b := range balances {
+		r := &reads[i]
+		r.in = b
+		switch {
+		case b.Verdict == EpochGone:
+			s.standsAfterAll(ctx, l, r.ref)
+		case b.Verdict == Broken:
+			s.fence(ctx, r.ref, b.Why)
+		case b.Seq < r.Row.DrainedSeq:
+			s.memoryLost(l, r.ref.Activation, "the store's log ends before what is in the ledger")
+		case b.Seq > r.Row.DrainedSeq:
+			e := d.epoch(l, r.ref)
+			e.from, e.upTo = r.Row.DrainedSeq, b.Seq
+		}
+	}
+	for range commitRounds {
+		if len(d.epochs) == 0 {
+			break
+		}
+		d.round(ctx)
+	}
+	return reads
+}

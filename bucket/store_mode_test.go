@@ -1,0 +1,497 @@
+package bucket_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/budgetd/budgetd/bucket"
+	"github.com/budgetd/budgetd/budget"
+	"github.com/budgetd/budgetd/internal/memstore"
+	"github.com/budgetd/budgetd/ledger"
+)
+
+// storeWorld is a world in memory for budgets in store mode whose SQL can be made to fail and whose
+// SQL clock can be moved.
+type storeWorld struct {
+	*world
+	ahead atomic.Int64 // of SQL's clock, in ns
+	// broken names the methods of SQL that fail before they are done; "*": all.
+	mu     sync.Mutex
+	broken map[string]bool
+}
+
+func newStoreWorld(t *testing.T) *storeWorld {
+	w := &storeWorld{world: newWorld(t), broken: map[string]bool{}}
+	w.durability = budget.Store
+	w.model = memstore.NewSQL(func() time.Time { return time.Now().Add(time.Duration(w.ahead.Load())) })
+	w.model.Hook = func(method string, before bool) error {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		if before && (w.broken["*"] || w.broken[method]) {
+			return errors.New("SQL is down")
+		}
+		return nil
+	}
+	w.sql = w.model
+	return w
+}
+
+// fails makes methods of SQL fail, until it is called again.
+func (w *storeWorld) fails(methods ...string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.broken = map[string]bool{}
+	for _, m := range methods {
+		w.broken[m] = true
+	}
+}
+
+// restart makes every store come back with its data: its scripts and its identity are gone.
+func (w *storeWorld) restart() {
+	for _, server := range w.servers {
+		server.Restore(server.Snapshot(), false)
+	}
+}
+
+func (w *storeWorld) figures(s *bucket.Service, ref bucket.BudgetRef) ledger.Figures {
+	w.t.Helper()
+	v, err := s.View(context.Background(), ref)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return v.Figures
+}
+
+// until waits for a condition.
+func (w *world) until(what string, true func() bool) {
+	w.t.Helper()
+	for deadline := time.Now().Add(20 * time.Second); !true(); time.Sleep(2 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			w.t.Fatalf("never: %s", what)
+		}
+	}
+}
+
+// storeQuick is quick for store mode, with short waits.
+func storeQuick() bucket.Settings {
+	set := quick
+	set.Deadline, set.ReportWait = 5*time.Second, 300*time.Millisecond
+	return set
+}
+
+// TestStoreModeAnswersBeforeTheLedger: "accepted" does not wait for SQL, a repetition replays, and the
+// ledger gets every entry once SQL is back (I7).
+func TestStoreModeAnswersBeforeTheLedger(t *testing.T) {
+	w := newStoreWorld(t)
+	s, other := w.node(storeQuick()), w.node(storeQuick())
+	ref := w.create(s, promo("ahead", 1000, 3))
+	for _, node := range []*bucket.Service{s, other} { // each node tells SQL of every lane it uses
+		for i := range 30 {
+			if _, err := deduct(node, ref, fmt.Sprint("first", i), 1); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	w.settled(s, ref, 30)
+	w.fails("Commit")
+	for i := range 50 {
+		a, err := deduct(s, ref, fmt.Sprint("o", i), 2)
+		if err != nil || a.Replayed || a.State != ledger.StateUsed {
+			t.Fatalf("%+v, %v", a, err)
+		}
+	}
+	for i := range 50 {
+		a, err := deduct(other, ref, fmt.Sprint("o", i), 2)
+		if err != nil || !a.Replayed || a.Amount != 2 {
+			t.Fatalf("repeat: %+v, %v", a, err)
+		}
+		if _, err := deduct(other, ref, fmt.Sprint("o", i), 3); !budget.Is(err, budget.RequestConflict) {
+			t.Fatalf("another amount: %v", err)
+		}
+	}
+	if f := w.figures(s, ref); f.Used != 30 || f.Remaining != 970 {
+		t.Errorf("the ledger is ahead of itself: %+v", f)
+	}
+	if _, err := s.Deduction(context.Background(), ref, "o1"); !budget.Is(err, budget.Unavailable) {
+		t.Errorf("an id that cannot be drained: %v", err)
+	}
+	w.fails()
+	if v, err := s.Deduction(context.Background(), ref, "o1"); err != nil || v.State != ledger.StateUsed {
+		t.Errorf("%+v, %v", v, err)
+	}
+	w.settled(s, ref, 130)
+	report, err := s.Audit(context.Background(), ref)
+	if err != nil || report.AtRisk != 870 {
+		t.Errorf("at risk %d, %v", report.AtRisk, err)
+	}
+}
+
+// TestWindow: the ledger is never further behind a bucket than the window, in units and in time, on
+// all nodes together; then the bucket waits for it.
+func TestWindow(t *testing.T) {
+	for _, test := range []struct {
+		name  string
+		units int64
+		time  time.Duration
+	}{{"units", 40, time.Hour}, {"time", 1 << 40, 300 * time.Millisecond}} {
+		t.Run(test.name, func(t *testing.T) {
+			w := newStoreWorld(t)
+			set := storeQuick()
+			set.Deadline, set.WindowUnits, set.WindowTime = 400*time.Millisecond, test.units, test.time
+			nodes := []*bucket.Service{w.node(set), w.node(set)}
+			ref := w.create(nodes[0], promo("window", 1000, 1))
+			for i, node := range nodes {
+				if _, err := deduct(node, ref, fmt.Sprint("first", i), 1); err != nil {
+					t.Fatal(err)
+				}
+			}
+			w.settled(nodes[0], ref, 2)
+			w.fails("Commit")
+			accepted, full := int64(2), 0
+			for i := 0; full < 2; i++ {
+				if _, err := deduct(nodes[i%2], ref, fmt.Sprint("o", i), 7); budget.Is(err, budget.Unavailable) {
+					full++
+					continue
+				} else if err != nil {
+					t.Fatal(err)
+				}
+				if accepted += 7; accepted > 900 {
+					time.Sleep(50 * time.Millisecond)
+				}
+			}
+			if ahead := accepted - 2; test.name == "units" && (ahead > 40 || ahead < 34) {
+				t.Errorf("%d units ahead of the ledger, the window is 40", ahead)
+			}
+			w.fails()
+			w.settled(nodes[0], ref, accepted)
+			if _, err := deduct(nodes[1], ref, "after", 1); err != nil {
+				t.Errorf("once the ledger is there: %v", err)
+			}
+		})
+	}
+}
+
+// TestSQLDownInStoreMode: while nothing of SQL can be reached, deductions go on up to the window.
+func TestSQLDownInStoreMode(t *testing.T) {
+	w := newStoreWorld(t)
+	set := storeQuick()
+	set.Deadline, set.WindowTime = 500*time.Millisecond, 1500*time.Millisecond
+	s := w.node(set)
+	ref := w.create(s, promo("down", 10_000, 1))
+	if _, err := deduct(s, ref, "first", 1); err != nil {
+		t.Fatal(err)
+	}
+	w.settled(s, ref, 1)
+	w.fails("*")
+	accepted, began, last := int64(1), time.Now(), time.Time{}
+	for i := 0; time.Since(began) < 4*time.Second; i++ {
+		_, err := deduct(s, ref, fmt.Sprint("o", i), 1)
+		if err == nil {
+			accepted, last = accepted+1, time.Now()
+		} else if k := budget.CodeOf(err).Kind(); k != budget.NotDone {
+			t.Fatalf("%v", err)
+		}
+		time.Sleep(time.Millisecond)
+	}
+	if went := last.Sub(began); went < time.Second || went > 3*time.Second {
+		t.Errorf("it went on for %v, the window is 1.5 s", went)
+	}
+	w.fails()
+	w.settled(s, ref, accepted)
+}
+
+// TestStoreComesBackWithItsData: nothing is quarantined when every node says how far it acknowledged
+// and the log reaches that far.
+func TestStoreComesBackWithItsData(t *testing.T) {
+	w := newStoreWorld(t)
+	nodes := []*bucket.Service{w.node(storeQuick()), w.node(storeQuick())}
+	ref := w.create(nodes[0], promo("back", 5000, 6))
+	accepted := int64(0)
+	for round := range 5 {
+		for i := range 60 {
+			if _, err := deduct(nodes[i%2], ref, fmt.Sprint("o", round, "-", i), 3); err != nil {
+				t.Fatalf("round %d: %v", round, err)
+			}
+			accepted += 3
+		}
+		w.restart()
+	}
+	w.settled(nodes[0], ref, accepted)
+	if f := w.figures(nodes[0], ref); f.Quarantined != 0 {
+		t.Errorf("quarantined %d", f.Quarantined)
+	}
+	if a, err := deduct(nodes[1], ref, "o0-0", 3); err != nil || !a.Replayed {
+		t.Errorf("an id of an earlier epoch: %+v, %v", a, err)
+	}
+}
+
+// TestStoreComesBackEmpty: what was accepted and is in no log is never sold again; an operator decides
+// what becomes of the rest (I2).
+func TestStoreComesBackEmpty(t *testing.T) {
+	w := newStoreWorld(t)
+	s := w.node(storeQuick())
+	ref := w.create(s, promo("empty", 1000, 1))
+	ctx := context.Background()
+	for i := range 10 {
+		if _, err := deduct(s, ref, fmt.Sprint("kept", i), 10); err != nil {
+			t.Fatal(err)
+		}
+	}
+	w.settled(s, ref, 100)
+	w.fails("Commit")
+	if _, err := deduct(s, ref, "lost", 50); err != nil {
+		t.Fatal(err)
+	}
+	for _, server := range w.servers {
+		server.Lose()
+	}
+	w.fails()
+	w.until("quarantined", func() bool { return w.figures(s, ref).Quarantined > 0 })
+	report := w.quiet(s, ref)
+	if f := report.Figures; f.Quarantined != 900 || f.Used != 100 {
+		t.Fatalf("%+v", f)
+	}
+	_, err := deduct(s, ref, "more", 1)
+	if !budget.Is(err, budget.BudgetExhausted) {
+		t.Errorf("with everything in quarantine: %v", err)
+	}
+	list, err := s.Quarantines(ctx, ref)
+	if err != nil || len(list) != 1 || list[0].Held() != 900 || list[0].Cause == "" {
+		t.Errorf("%+v, %v", list, err)
+	}
+	release := bucket.ReleaseRequest{Budget: ref, RequestID: "r1", Quantity: 850, Reason: "50 were sold", By: "op"}
+	for i := range 2 {
+		got, err := s.Release(ctx, release)
+		if err != nil || got.Released != 850 || got.Quarantined != 50 || got.Replayed != (i == 1) {
+			t.Errorf("%+v, %v", got, err)
+		}
+	}
+	if _, err := deduct(s, ref, "rest", 850); err != nil {
+		t.Errorf("what was released: %v", err)
+	}
+	w.settled(s, ref, 950)
+}
+
+// TestEmptyStoreThatLostNothing: the ledger had everything that was acknowledged, so an empty store
+// costs no unit.
+func TestEmptyStoreThatLostNothing(t *testing.T) {
+	w := newStoreWorld(t)
+	s := w.node(storeQuick())
+	ref := w.create(s, promo("drained", 1000, 3))
+	for i := range 30 {
+		if _, err := deduct(s, ref, fmt.Sprint("o", i), 10); err != nil {
+			t.Fatal(err)
+		}
+	}
+	w.settled(s, ref, 300)
+	for _, server := range w.servers {
+		server.Lose()
+	}
+	if _, err := deduct(s, ref, "all the rest", 700); err != nil {
+		t.Error(err)
+	}
+	w.settled(s, ref, 1000)
+	if f := w.figures(s, ref); f.Quarantined != 0 {
+		t.Errorf("quarantined %d", f.Quarantined)
+	}
+}
+
+// killable is SQL for a node that can be killed: it says nothing any more.
+type killable struct {
+	bucket.SQL
+	dead atomic.Bool
+}
+
+var errDead = &budget.Error{Code: budget.Unavailable, Op: "test", Message: "this node is dead"}
+
+func (k *killable) LaneUses(ctx context.Context, node string) ([]bucket.LaneUse, error) {
+	if k.dead.Load() {
+		return nil, errDead
+	}
+	return k.SQL.LaneUses(ctx, node)
+}
+
+func (k *killable) SeeUses(ctx context.Context, node string) (int, error) {
+	if k.dead.Load() {
+		return 0, errDead
+	}
+	return k.SQL.SeeUses(ctx, node)
+}
+
+func (k *killable) Commit(ctx context.Context, logs []ledger.Log) (bucket.CommitReport, error) {
+	if k.dead.Load() {
+		return bucket.CommitReport{}, errDead
+	}
+	return k.SQL.Commit(ctx, logs)
+}
+
+// victim starts a node that can be killed.
+func (w *storeWorld) victim() (*bucket.Service, *killable) {
+	k := &killable{SQL: w.sql}
+	w.sql = k
+	s := w.node(storeQuick())
+	w.sql = k.SQL
+	w.t.Cleanup(func() { k.dead.Store(false) }) // so that it can be stopped
+	return s, k
+}
+
+// TestNodeThatNeverReports: a node was killed, then the stores restart. Nobody knows how far it had
+// acknowledged, so the units are quarantined.
+func TestNodeThatNeverReports(t *testing.T) {
+	w := newStoreWorld(t)
+	s := w.node(storeQuick())
+	ref := w.create(s, promo("unheard", 1000, 1))
+	v, dead := w.victim()
+	if _, err := deduct(v, ref, "by the victim", 10); err != nil {
+		t.Fatal(err)
+	}
+	w.settled(s, ref, 10)
+	dead.dead.Store(true)
+	w.restart()
+	w.until("quarantined", func() bool { return w.figures(s, ref).Quarantined == 990 })
+	// It was only paused: its report is the proof.
+	dead.dead.Store(false)
+	w.until("released", func() bool { return w.figures(s, ref).Quarantined == 0 })
+	w.settled(s, ref, 10)
+}
+
+// TestSilentNode: a node was killed long before the stores restart. The others have drained all it can
+// have acknowledged, so nothing is quarantined; should it only have been paused, it says "accepted" no
+// more under its old name.
+func TestSilentNode(t *testing.T) {
+	w := newStoreWorld(t)
+	s := w.node(storeQuick())
+	ref := w.create(s, promo("silent", 1000, 1))
+	v, dead := w.victim()
+	for i, node := range []*bucket.Service{s, v} {
+		if _, err := deduct(node, ref, fmt.Sprint("o", i), 10); err != nil {
+			t.Fatal(err)
+		}
+	}
+	dead.dead.Store(true)
+	w.ahead.Store(int64(20 * time.Second))
+	time.Sleep(4 * quick.Chores) // the other node is seen
+	w.ahead.Store(int64(45 * time.Second))
+	w.until("the use is ended", func() bool {
+		uses, err := w.model.SilentUses(context.Background(), 30*time.Second, 10)
+		return err == nil && len(uses) == 0
+	})
+	w.restart()
+	w.until("settled", func() bool { return w.noneStale(ref) })
+	if f := w.figures(s, ref); f.Quarantined != 0 {
+		t.Errorf("quarantined %d", f.Quarantined)
+	}
+	dead.dead.Store(false)
+	w.until("it serves again", func() bool {
+		_, err := deduct(v, ref, "o2", 10)
+		return err == nil
+	})
+	w.settled(s, ref, 30)
+}
+
+// TestCancelInStoreMode: a deduct that is still on its way when its id is cancelled never takes effect
+// (I4), and one that was deducted and is not in the ledger yet is given back.
+func TestCancelInStoreMode(t *testing.T) {
+	w := newStoreWorld(t)
+	var postpone atomic.Bool
+	for _, server := range w.servers {
+		server.Hook = func(c memstore.Call) memstore.Fault {
+			if c.Verb == "deduct" && !c.After && postpone.Load() {
+				return memstore.Postpone
+			}
+			return memstore.Proceed
+		}
+	}
+	set := storeQuick()
+	set.Deadline = 300 * time.Millisecond
+	s := w.node(set)
+	ref := w.create(s, promo("cancel", 1000, 3))
+	ctx := context.Background()
+	if _, err := deduct(s, ref, "before", 1); err != nil {
+		t.Fatal(err)
+	}
+	postpone.Store(true)
+	if _, err := deduct(s, ref, "late", 100); !budget.Is(err, budget.OutcomeUnknown) {
+		t.Fatalf("a call that hangs: %v", err)
+	}
+	postpone.Store(false)
+	v, err := s.Cancel(ctx, ref, "late")
+	if err != nil || v.State != ledger.StateVoid {
+		t.Fatalf("%+v, %v", v, err)
+	}
+	for _, server := range w.servers {
+		server.Release()
+	}
+	if _, err := deduct(s, ref, "late", 100); !budget.Is(err, budget.RequestVoid) {
+		t.Errorf("the late one: %v", err)
+	}
+	w.fails("Commit")
+	if _, err := deduct(s, ref, "done", 7); err != nil {
+		t.Fatal(err)
+	}
+	w.fails()
+	if v, err = s.Cancel(ctx, ref, "done"); err != nil || v.State != ledger.StateRolledBack || v.RolledBack != 7 {
+		t.Errorf("%+v, %v", v, err)
+	}
+	w.settled(s, ref, 1)
+}
+
+// TestRollbackRightAfterTheAnswer: a deduction that is not in the ledger yet is found, by its receipt
+// or without (I5).
+func TestRollbackRightAfterTheAnswer(t *testing.T) {
+	w := newStoreWorld(t)
+	s, other := w.node(storeQuick()), w.node(storeQuick())
+	ref := w.create(s, promo("rollback", 1000, 4))
+	for i := range 40 {
+		id := fmt.Sprint("o", i)
+		a, err := deduct(s, ref, id, 5)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r := bucket.RollbackRequest{Budget: ref, RequestID: id}
+		if i%2 == 0 {
+			r.Receipt = a.Receipt
+		}
+		v, err := other.Rollback(context.Background(), r)
+		if err != nil || v.State != ledger.StateRolledBack {
+			t.Errorf("%s: %+v, %v", id, v, err)
+		}
+	}
+	_, err := other.Rollback(context.Background(), bucket.RollbackRequest{Budget: ref, RequestID: "never"})
+	if !budget.Is(err, budget.DeductionNotFound) {
+		t.Errorf("an id that was never deducted: %v", err)
+	}
+	w.settled(s, ref, 0)
+}
+
+// TestRequestsDoNotMove: a key's requests are served by one bucket, whatever is where; the budget
+// moves there, to the last unit.
+func TestRequestsDoNotMove(t *testing.T) {
+	w := newStoreWorld(t)
+	nodes := []*bucket.Service{w.node(storeQuick()), w.node(storeQuick())}
+	ref := w.create(nodes[0], promo("still", 1000, 8))
+	ctx := context.Background()
+	served := ""
+	for i := range 100 {
+		a, err := nodes[i%2].Deduct(ctx, bucket.DeductRequest{Budget: ref, RequestID: fmt.Sprint("o", i),
+			Amount: 10, Key: "one customer"})
+		if err != nil {
+			t.Fatalf("%d: %v", i, err)
+		}
+		if served == "" {
+			served = a.Bucket
+		}
+		if a.Bucket != served {
+			t.Fatalf("request %d was served by %s, the first by %s", i, a.Bucket, served)
+		}
+	}
+	if _, err := deduct(nodes[0], ref, "one more", 1); !budget.Is(err, budget.BudgetExhausted) {
+		t.Errorf("after the last unit: %v", err)
+	}
+	w.settled(nodes[0], ref, 1000)
+}

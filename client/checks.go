@@ -1,0 +1,152 @@
+package client
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"time"
+
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+)
+
+// MaxChecks is the most deductions that one Check may ask about.
+const MaxChecks = 1000
+
+// CheckItem asks whether a deduction would be accepted now.
+type CheckItem struct {
+	Budget string `json:"budget"`
+	// Amount is in minor units.
+	Amount     int64             `json:"amount"`
+	Dimensions map[string]string `json:"dimensions,omitempty"`
+	// Counts are own amounts for single limits, by their names.
+	Counts map[string]int64 `json:"counts,omitempty"`
+}
+
+// Foreseen is what a deduction would be answered now.
+type Foreseen struct {
+	RequestID string `json:"request_id,omitzero"`
+	// Outcome is "would_be_accepted", or "accepted" where the request id is known: a repetition of it
+	// would be answered with what is recorded.
+	Outcome string `json:"outcome"`
+	Amount  int64  `json:"amount"`
+	// BudgetRemaining is what the whole budget still holds; 0 where Unlimited.
+	BudgetRemaining int64  `json:"budget_remaining"`
+	PeriodRemaining *int64 `json:"period_remaining,omitzero"`
+	Unlimited       bool   `json:"unlimited,omitzero"`
+	// Limits are those that it would count for, as they are now: without it.
+	Limits []LimitState `json:"limits"`
+	// Replayed: the request id is known.
+	Replayed bool `json:"replayed,omitzero"`
+}
+
+// CheckResult is the answer to one CheckItem: exactly one of its fields is set. Err is the refusal that
+// Deduct would return.
+type CheckResult struct {
+	Answer *Foreseen
+	Err    error
+}
+
+type checkRequest struct {
+	Checks []CheckItem `json:"checks"`
+}
+
+// Check asks which of up to MaxChecks deductions would be accepted now, each for itself, and changes
+// nothing: which of these ads may this user see. It promises nothing for a moment later.
+func (c *Client) Check(ctx context.Context, items []CheckItem) ([]CheckResult, error) {
+	if len(items) > MaxChecks {
+		return nil, fmt.Errorf("check: %d deductions, at most %d are allowed", len(items), MaxChecks)
+	}
+	if len(items) == 0 {
+		return nil, nil
+	}
+	what := call{op: "check", method: http.MethodPost, path: []string{"v1", "checks"}, query: c.inTenant(),
+		body: checkRequest{items}, repeatable: true, harmless: true}
+	var answer batchAnswer
+	if _, err := c.do(ctx, what, &answer); err != nil {
+		return nil, err
+	}
+	if len(answer.Results) != len(items) {
+		return nil, &TransportError{Op: what.op, Server: c.Server(), Sent: true, read: true,
+			Err: fmt.Errorf("%d results for %d deductions", len(answer.Results), len(items))}
+	}
+	results := make([]CheckResult, len(items))
+	for i, text := range answer.Results {
+		results[i].Answer, results[i].Err = checked(what, text)
+	}
+	return results, nil
+}
+
+// checked reads one result of a check: what would be accepted, or a problem.
+func checked(what call, text jsontext.Value) (*Foreseen, error) {
+	var answer Foreseen
+	if err := json.Unmarshal(text, &answer); err == nil && answer.Outcome != "" {
+		return &answer, nil
+	}
+	var wire struct {
+		Status      int `json:"status"`
+		problemBody `json:",inline"`
+	}
+	err := json.Unmarshal(text, &wire)
+	if err == nil && wire.Code == "" {
+		err = errors.New("neither an outcome nor a code")
+	}
+	if err != nil {
+		return nil, &TransportError{Op: what.op, Sent: true, read: true, Err: fmt.Errorf("result cannot be read: %w", err)}
+	}
+	return nil, wire.problem(what, wire.Status)
+}
+
+// dryRun is a deduct that is only asked about.
+type dryRun struct {
+	DeductRequest `json:",inline"`
+	DryRun        bool `json:"dry_run"`
+}
+
+// DryRun asks what Deduct would be answered now for the same request, and changes nothing.
+// Errors: those that Deduct would return.
+func (c *Client) DryRun(ctx context.Context, name string, request DeductRequest) (*Foreseen, error) {
+	what := c.post("deduct", dryRun{request, true}, name, "deduct")
+	what.repeatable, what.harmless = true, true
+	var answer Foreseen
+	_, err := c.do(ctx, what, &answer)
+	return result(&answer, err)
+}
+
+// UsageRequest asks what was counted for values of dimensions.
+type UsageRequest struct {
+	// Dimensions are the values that a deduction must carry, at least one.
+	Dimensions map[string]string
+	// From is the first instant that counts, To the first one that does not; zero: no bound.
+	From, To time.Time
+}
+
+// Usage is what the deductions with some values of dimensions add up to.
+type Usage struct {
+	Dimensions map[string]string `json:"dimensions"`
+	From       time.Time         `json:"from,omitzero"`
+	To         time.Time         `json:"to,omitzero"`
+	// Calls is how many there are, Amount what they deducted, in minor units, RolledBack what of that was
+	// given back.
+	Calls      int64 `json:"calls"`
+	Amount     int64 `json:"amount"`
+	RolledBack int64 `json:"rolled_back"`
+}
+
+// Usage returns what was counted for values of dimensions in any period. Errors: budget_not_found, invalid.
+func (c *Client) Usage(ctx context.Context, name string, request UsageRequest) (*Usage, error) {
+	what := c.get("usage", name, "usage")
+	for dimension, value := range request.Dimensions {
+		what.query.Set("dimension."+dimension, value)
+	}
+	if !request.From.IsZero() {
+		what.query.Set("from", request.From.Format(time.RFC3339Nano))
+	}
+	if !request.To.IsZero() {
+		what.query.Set("to", request.To.Format(time.RFC3339Nano))
+	}
+	var answer Usage
+	_, err := c.do(ctx, what, &answer)
+	return result(&answer, err)
+}

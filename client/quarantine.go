@@ -1,0 +1,64 @@
+package client
+
+import (
+	"context"
+	"time"
+)
+
+// Quarantine is what a bucket in store mode held, beyond the ledger, when its store lost its memory.
+// Quantities are minor units.
+type Quarantine struct {
+	Bucket   string `json:"bucket"`
+	Epoch    int64  `json:"epoch"`
+	Quantity int64  `json:"quantity"`
+	Released int64  `json:"released"`
+	// Held is quantity − released: still in quarantine.
+	Held int64 `json:"held"`
+	// Cause says why it could not be proven that the units were not sold.
+	Cause string    `json:"cause"`
+	At    time.Time `json:"at"`
+}
+
+// QuarantineList is all quarantines of a budget, those that are empty by now included.
+type QuarantineList struct {
+	Held        int64        `json:"held"`
+	Quarantines []Quarantine `json:"quarantines"`
+}
+
+// Quarantine lists a budget's quarantines. Errors: budget_not_found.
+func (c *Client) Quarantine(ctx context.Context, name string) (*QuarantineList, error) {
+	var answer QuarantineList
+	_, err := c.do(ctx, c.get("quarantine", name, "quarantine"), &answer)
+	return result(&answer, err)
+}
+
+// ReleaseRequest is an operator's decision that quarantined units were not sold.
+type ReleaseRequest struct {
+	// RequestID makes the release take effect once.
+	RequestID string `json:"request_id"`
+	// Quantity is how many units; 0: all that are held.
+	Quantity int64 `json:"quantity,omitzero"`
+	// Reason and By are kept with the release.
+	Reason string `json:"reason"`
+	By     string `json:"by,omitzero"`
+}
+
+// ReleaseAnswer is what a release did. Quantities are minor units.
+type ReleaseAnswer struct {
+	RequestID   string `json:"request_id"`
+	Released    int64  `json:"released"`
+	Quarantined int64  `json:"quarantined"`
+	Replayed    bool   `json:"replayed"`
+}
+
+// ReleaseQuarantine moves quarantined units back to the total. The same request id replays. Errors:
+// budget_not_found, request_conflict, amount_exceeds_remaining (with what is held).
+func (c *Client) ReleaseQuarantine(ctx context.Context, name string, request ReleaseRequest) (
+	*ReleaseAnswer, error,
+) {
+	what := c.post("release", request, name, "quarantine", "release")
+	what.requestID, what.repeatable = request.RequestID, true
+	var answer ReleaseAnswer
+	_, err := c.do(ctx, what, &answer)
+	return result(&answer, err)
+}

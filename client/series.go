@@ -1,0 +1,66 @@
+package client
+
+import (
+	"context"
+	"time"
+)
+
+// Series is a budget's figures over time, and when it will be used up if it goes on as it did lately.
+type Series struct {
+	From time.Time `json:"from"`
+	To   time.Time `json:"to"`
+	// StepS is the time between two points, in seconds.
+	StepS int64 `json:"step_s"`
+	// Points begin with the first sample that is kept; each has the figures of the latest sample then.
+	Points []SeriesPoint `json:"points"`
+	// Now are the present figures.
+	Now SeriesPoint `json:"now"`
+	// RatePerS is what was used or held within the last 15 minutes, in minor units a second.
+	RatePerS float64 `json:"rate_per_s"`
+	// ExhaustedAt is nil unless Projection is "projected".
+	ExhaustedAt *time.Time `json:"exhausted_at"`
+	// Projection is "projected", "exhausted", "not_before_end", "not_for_years", "not_used" or "not_known".
+	Projection string `json:"projection"`
+}
+
+// SeriesPoint is a budget's figures at an instant, in minor units.
+type SeriesPoint struct {
+	At            time.Time `json:"at"`
+	Total         int64     `json:"total"`
+	Undistributed int64     `json:"undistributed"`
+	// Released has been handed out: the total less what is undistributed and forfeited.
+	Released  int64 `json:"released"`
+	Used      int64 `json:"used"`
+	Held      int64 `json:"held"`
+	Remaining int64 `json:"remaining"`
+	InTransit int64 `json:"in_transit"`
+	// Stranded lies in buckets that are fenced or out of reach, or as fragments.
+	Stranded    int64 `json:"stranded"`
+	Quarantined int64 `json:"quarantined"`
+	Forfeited   int64 `json:"forfeited"`
+}
+
+// SeriesSpan is the part of the past that a series shows. Zero fields are the server's choice: the last
+// hour, and the fewest whole minutes between two points that give 1,440 of them at most.
+type SeriesSpan struct {
+	From, To time.Time
+	Step     time.Duration
+}
+
+// Series reads a budget's figures over a span. Errors: budget_not_found; invalid (a span that is empty, a
+// step that is not whole minutes or gives too many points); unavailable.
+func (c *Client) Series(ctx context.Context, name string, span SeriesSpan) (*Series, error) {
+	what := c.get("series", name, "series")
+	if !span.From.IsZero() {
+		what.query.Set("from", span.From.Format(time.RFC3339Nano))
+	}
+	if !span.To.IsZero() {
+		what.query.Set("to", span.To.Format(time.RFC3339Nano))
+	}
+	if span.Step != 0 {
+		what.query.Set("step", span.Step.String())
+	}
+	var answer Series
+	_, err := c.do(ctx, what, &answer)
+	return result(&answer, err)
+}

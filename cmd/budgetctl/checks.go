@@ -1,0 +1,207 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/budgetd/budgetd/budget"
+	"github.com/budgetd/budgetd/client"
+	"github.com/spf13/cobra"
+)
+
+// askFlags say whom a deduction is for.
+type askFlags struct {
+	dimensions map[string]string
+	counts     map[string]int64
+}
+
+func (f *askFlags) add(cmd *cobra.Command) {
+	flags := cmd.Flags()
+	flags.StringToStringVar(&f.dimensions, "dimension", nil, "whom it is for, name=value; repeatable")
+	flags.StringToInt64Var(&f.counts, "count", nil,
+		"own amount for one limit, name=number (0 counts nothing); repeatable")
+}
+
+// check returns what is wrong with the flags.
+func (f *askFlags) check() error {
+	err := checkDimensions(f.dimensions)
+	for name, n := range f.counts {
+		if why := budget.CheckName(name); why != "" {
+			err = firstOf(err, usagef("--count %s=%d: the name %s", name, n, why))
+		}
+		if n < 0 || n > budget.MaxAmount {
+			err = firstOf(err, usagef("--count %s=%d: must be a whole number from 0 to %d", name, n, budget.MaxAmount))
+		}
+	}
+	return err
+}
+
+func checkDimensions(dimensions map[string]string) (err error) {
+	for name, value := range dimensions {
+		if name == "" || value == "" {
+			err = firstOf(err, usagef("--dimension %s=%s: name and value must not be empty", name, value))
+		}
+		err = firstOf(err, optionalText("dimension", name), optionalText("dimension", value))
+	}
+	return err
+}
+
+func (a *app) checkCommand() *cobra.Command {
+	var ask askFlags
+	var amountText string
+	cmd := &cobra.Command{
+		Use:   "check BUDGET...",
+		Short: "Show which budgets would be deducted from now",
+		Long: `Asks for each of up to 1,000 budgets whether a deduction would be accepted now, and changes
+nothing: which of these ads may this user see. Exit status 3: none would be.`,
+		Example: `  budgetctl check ad-1 ad-2 ad-3 --dimension user=u1
+  budgetctl check spring-sale --amount 5 --dimension user=u1 -o json`,
+		Args: func(_ *cobra.Command, args []string) error {
+			if len(args) == 0 {
+				return usagef("BUDGET is missing")
+			}
+			return nil
+		},
+	}
+	ask.add(cmd)
+	cmd.Flags().StringVar(&amountText, "amount", "1", "units of each of these deductions")
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		units, err := amount(amountText)
+		if err = firstOf(err, ask.check()); err != nil {
+			return err
+		}
+		if len(args) > client.MaxChecks {
+			return usagef("%d budgets, at most %d are allowed", len(args), client.MaxChecks)
+		}
+		items := make([]client.CheckItem, len(args))
+		for i, name := range args {
+			if err := reference(name); err != nil {
+				return err
+			}
+			items[i] = client.CheckItem{Budget: name, Amount: units, Dimensions: ask.dimensions, Counts: ask.counts}
+		}
+		var list checkList
+		err = call(a, cmd, func(ctx context.Context, c *client.Client) (checkList, error) {
+			results, err := c.Check(ctx, items)
+			list = checkListOf(args, results)
+			return list, err
+		}, checkList.table)
+		if err == nil {
+			err = list.refusal(args)
+		}
+		return err
+	}
+	return cmd
+}
+
+// checkList is what check shows: one result per budget, in order.
+type checkList struct {
+	Results []checkRow `json:"results"`
+	errs    []error
+}
+
+type checkRow struct {
+	Budget string `json:"budget"`
+	// Outcome is "would_be_accepted", or the code of the refusal.
+	Outcome string              `json:"outcome"`
+	Detail  string              `json:"detail,omitzero"`
+	Limits  []client.LimitState `json:"limits,omitempty"`
+}
+
+func checkListOf(names []string, results []client.CheckResult) checkList {
+	list := checkList{Results: make([]checkRow, len(results)), errs: make([]error, len(results))}
+	for i, r := range results {
+		row := checkRow{Budget: names[i]}
+		list.errs[i] = r.Err
+		switch p := problemOf(r.Err); {
+		case r.Err == nil:
+			row.Outcome, row.Limits = r.Answer.Outcome, r.Answer.Limits
+		case p == nil:
+			row.Outcome, row.Detail = "unknown", r.Err.Error()
+		default:
+			row.Outcome, row.Detail = string(p.Code), p.Detail
+			if p.Limit != nil {
+				row.Limits = []client.LimitState{*p.Limit}
+			}
+		}
+		list.Results[i] = row
+	}
+	return list
+}
+
+func (l checkList) table() string {
+	rows := make([][]any, len(l.Results))
+	for i, r := range l.Results {
+		text := r.Detail
+		for n, s := range r.Limits {
+			if n > 0 || text != "" {
+				text += "; "
+			}
+			text += s.Name + ": " + stateText(s)
+		}
+		rows[i] = []any{r.Budget, r.Outcome, text}
+	}
+	return listing([]string{"budget", "outcome", "limits"}, rows)
+}
+
+// refusal is the error of the command where nothing would be accepted: the first one.
+func (l checkList) refusal(names []string) error {
+	for _, err := range l.errs {
+		if err == nil {
+			return nil
+		}
+	}
+	if len(l.errs) == 0 || len(names) == 0 {
+		return nil
+	}
+	return l.errs[0]
+}
+
+func (a *app) usageCommand() *cobra.Command {
+	var request client.UsageRequest
+	var from, to string
+	cmd := &cobra.Command{
+		Use:   "usage BUDGET",
+		Short: "Show what was counted for a user, a device, … in any period",
+		Long: `Adds up the deductions that carry all of the dimensions given, from --from on and before --to,
+whatever limits there are or were.`,
+		Example: `  budgetctl usage spring-sale --dimension user=u1
+  budgetctl usage spring-sale --dimension user=u1 --from 2026-05-01T00:00:00Z --to 2026-06-01T00:00:00Z`,
+		Args: arguments,
+	}
+	flags := cmd.Flags()
+	flags.StringToStringVar(&request.Dimensions, "dimension", nil, "whom it was for, name=value; repeatable (required)")
+	flags.StringVar(&from, "from", "", "first instant that counts, RFC 3339 with zone (default: the beginning)")
+	flags.StringVar(&to, "to", "", "first instant that does not (default: no bound)")
+	cmd.RunE = func(cmd *cobra.Command, args []string) (err error) {
+		if len(request.Dimensions) == 0 {
+			return usagef("--dimension is missing, such as --dimension user=u1")
+		}
+		for _, bound := range []struct {
+			name, text string
+			into       *time.Time
+		}{{"from", from, &request.From}, {"to", to, &request.To}} {
+			if bound.text != "" && err == nil {
+				*bound.into, err = instant(bound.name, bound.text)
+			}
+		}
+		if err = firstOf(err, reference(args[0]), checkDimensions(request.Dimensions)); err != nil {
+			return err
+		}
+		return call(a, cmd, func(ctx context.Context, c *client.Client) (*client.Usage, error) {
+			return c.Usage(ctx, args[0], request)
+		}, func(u *client.Usage) string {
+			return details(field{"calls", u.Calls}, field{"amount", u.Amount}, field{"rolled back", u.RolledBack},
+				field{"kept", u.Amount - u.RolledBack}, field{"from", u.From}, field{"to", u.To})
+		})
+	}
+	return cmd
+}
+
+// problemOf returns the service's answer in err, nil if there is none.
+func problemOf(err error) *client.Problem {
+	var p *client.Problem
+	errors.As(err, &p)
+	return p
+}

@@ -1,0 +1,141 @@
+package main
+
+import (
+	"context"
+
+	"github.com/budgetd/budgetd/budget"
+	"github.com/budgetd/budgetd/client"
+	"github.com/spf13/cobra"
+)
+
+// needsHold refuses a group of something that is no hold.
+func needsHold(request client.DeductRequest) error {
+	if request.Group != "" && request.HoldTTL == "" {
+		return usagef("--group needs --hold: it names holds that are confirmed or rolled back together")
+	}
+	return nil
+}
+
+// groupOf is --group of a command on one hold or on those of a group.
+type groupOf struct{ name string }
+
+// groupFlag adds --group to a command; with it there is no REQUEST_ID.
+func groupFlag(cmd *cobra.Command) *groupOf {
+	g := &groupOf{}
+	cmd.Flags().StringVar(&g.name, "group", "", "all holds of this group, instead of one request id")
+	cmd.Args = func(cmd *cobra.Command, args []string) error {
+		if !g.given(cmd) {
+			return arguments(cmd, args)
+		}
+		if len(args) > 1 {
+			return usagef("%q is one argument too many: --group names the holds", args[1])
+		}
+		if len(args) == 0 {
+			return usagef("BUDGET is missing")
+		}
+		for _, flag := range []string{"amount", "rollback-id", "receipt"} {
+			if cmd.Flags().Changed(flag) {
+				return usagef("--%s cannot stand beside --group, which names all of its holds", flag)
+			}
+		}
+		return nil
+	}
+	return g
+}
+
+func (g *groupOf) given(cmd *cobra.Command) bool { return cmd.Flags().Changed("group") }
+
+// call does something with the holds of the group.
+func (g *groupOf) call(a *app, cmd *cobra.Command, args []string,
+	do func(c *client.Client, ctx context.Context, name, group string) (*client.Group, error)) error {
+	if err := firstOf(reference(args[0]), groupName(g.name)); err != nil {
+		return err
+	}
+	return call(a, cmd, func(ctx context.Context, c *client.Client) (*client.Group, error) {
+		return do(c, ctx, args[0], g.name)
+	}, groupTable)
+}
+
+func groupName(text string) error {
+	if why := budget.CheckRequestID(text); why != "" {
+		return usagef("--group %q: %s", text, why)
+	}
+	return nil
+}
+
+// groupTable lays out the holds of a group.
+func groupTable(answer *client.Group) string {
+	rows := make([][]any, len(answer.Deductions))
+	for i := range answer.Deductions {
+		d := &answer.Deductions[i]
+		rows[i] = []any{d.RequestID, d.State, d.Amount, d.Confirmed, d.RolledBack}
+	}
+	return listing([]string{"request id", "state", "amount", "confirmed", "rolled back"}, rows)
+}
+
+func (a *app) confirmCommand() *cobra.Command {
+	var part string
+	var request client.ConfirmRequest
+	cmd := &cobra.Command{
+		Use:   "confirm BUDGET REQUEST_ID",
+		Short: "Use the units of a hold",
+		Long: `Uses the units of a hold: all of them, or with --amount a part, the rest is given back. With --group
+those of every hold of a group, or of none. Repeating it changes nothing. A hold whose time is over
+cannot be confirmed (exit status 3).`,
+		Example: `  budgetctl confirm spring-sale o3
+  budgetctl confirm spring-sale o3 --amount 2
+  budgetctl confirm spring-sale --group order-17`,
+	}
+	group := groupFlag(cmd)
+	cmd.Flags().StringVar(&part, "amount", "", "part to use (default the whole)")
+	cmd.Flags().StringVar(&request.Receipt, "receipt", "", "receipt of the deduction")
+	cmd.RunE = func(cmd *cobra.Command, args []string) (err error) {
+		if group.given(cmd) {
+			return group.call(a, cmd, args, (*client.Client).ConfirmGroup)
+		}
+		if err = firstOf(reference(args[0]), requestID(args[1])); part != "" && err == nil {
+			request.Amount, err = amount(part)
+		}
+		if err != nil {
+			return err
+		}
+		request.RequestID = args[1]
+		return call(a, cmd, func(ctx context.Context, c *client.Client) (*client.Deduction, error) {
+			return c.Confirm(ctx, args[0], request)
+		}, func(answer *client.Deduction) string { return deduction(answer) })
+	}
+	return cmd
+}
+
+func (a *app) extendCommand() *cobra.Command {
+	var request client.ExtendRequest
+	cmd := &cobra.Command{
+		Use:   "extend BUDGET REQUEST_ID",
+		Short: "Let a hold expire later, or sooner",
+		Long: `Lets a hold, or with --group every hold of a group, expire at another moment: --hold counts from now.
+A hold whose time is over cannot be extended (exit status 3).`,
+		Example: `  budgetctl extend spring-sale o3 --hold 15m
+  budgetctl extend spring-sale --group order-17 --hold 1h`,
+	}
+	group := groupFlag(cmd)
+	cmd.Flags().StringVar(&request.HoldTTL, "hold", "", "time from now, such as 15m (required)")
+	cmd.Flags().StringVar(&request.Receipt, "receipt", "", "receipt of the deduction")
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		if request.HoldTTL == "" {
+			return usagef("--hold is missing: how long from now, such as 15m")
+		}
+		if group.given(cmd) {
+			return group.call(a, cmd, args, func(c *client.Client, ctx context.Context, name, group string) (*client.Group, error) {
+				return c.ExtendGroup(ctx, name, group, request.HoldTTL)
+			})
+		}
+		if err := firstOf(reference(args[0]), requestID(args[1])); err != nil {
+			return err
+		}
+		request.RequestID = args[1]
+		return call(a, cmd, func(ctx context.Context, c *client.Client) (*client.Deduction, error) {
+			return c.Extend(ctx, args[0], request)
+		}, func(answer *client.Deduction) string { return deduction(answer) })
+	}
+	return cmd
+}

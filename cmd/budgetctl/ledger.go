@@ -1,0 +1,241 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/budgetd/budgetd/client"
+	"github.com/go-json-experiment/json"
+	"github.com/spf13/cobra"
+)
+
+const ledgerHelp = `Shows what happened to a budget's deductions, oldest first: deductions and rollbacks, of
+each bucket in the order of their commits.
+
+Without --follow it shows one page and the cursor that resumes behind it. With --follow it goes on
+and shows what is new, through restarts of the server, until it is interrupted (exit status 0); -o
+json then writes one entry per line.
+
+With --cursor-file the cursor is read from FILE, where there is one, and stored there after each
+page that was shown, so that the same command goes on where it stopped: nothing is skipped, and
+nothing comes twice, except that a crash between showing a page and storing its cursor repeats
+that page. Whoever must not act twice remembers the entries of the last page by bucket and entry
+(or by request_id, kind, rollback_id and cancelled).
+
+Entries that were archived (ledger.keep) are no longer there: a cursor before them ends with
+cursor_expired (exit status 1).`
+
+// ledgerView is what the ledger command was asked for.
+type ledgerView struct {
+	budget, after, file string
+	limit               int
+	follow              bool
+}
+
+func (a *app) ledgerCommand() *cobra.Command {
+	var view ledgerView
+	cmd := &cobra.Command{
+		Use:   "ledger BUDGET",
+		Short: "Show or follow what happened to a budget's deductions",
+		Long:  ledgerHelp,
+		Example: `  budgetctl ledger spring-sale
+  budgetctl ledger spring-sale --follow --cursor-file spring-sale.cursor -o json`,
+		Args: arguments,
+	}
+	flags := cmd.Flags()
+	flags.BoolVarP(&view.follow, "follow", "f", false, "go on and show what is new")
+	flags.StringVar(&view.after, "after", "", "cursor to resume behind; none: from the oldest entry")
+	flags.StringVar(&view.file, "cursor-file", "", "file that keeps the cursor; made when missing")
+	flags.IntVar(&view.limit, "limit", 100, "the most entries of a page, 1 to 1000")
+	must(cmd.MarkFlagFilename("cursor-file"))
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		view.budget = args[0]
+		if err := firstOf(reference(args[0]), a.checkLedger(view)); err != nil {
+			return err
+		}
+		return a.ledger(cmd, view)
+	}
+	return cmd
+}
+
+func (a *app) checkLedger(view ledgerView) error {
+	switch {
+	case view.limit < 1 || view.limit > client.MaxLedgerPage:
+		return usagef("--limit %d: must be 1 to %d", view.limit, client.MaxLedgerPage)
+	case view.after != "" && view.file != "":
+		return usagef("--after and --cursor-file: the cursor can come from one of them")
+	case view.follow && a.output == "yaml":
+		return usagef("--output yaml: --follow writes table or json")
+	}
+	return nil
+}
+
+// ledger shows a page, and with --follow all that come after it.
+func (a *app) ledger(cmd *cobra.Command, view ledgerView) error {
+	var err error
+	if view.file != "" {
+		if view.after, err = readCursor(view.file); err != nil {
+			return err
+		}
+	}
+	c, err := a.client()
+	if err != nil {
+		return err
+	}
+	// The first answer comes at once or is an error: a wrong address is not waited for.
+	ctx, cancel := context.WithTimeout(cmd.Context(), a.timeout)
+	defer cancel()
+	page, err := c.Ledger(ctx, view.budget, view.after, view.limit, 0)
+	if err != nil {
+		return err
+	}
+	lines := &entryLines{app: a, header: true}
+	show := func(page *client.LedgerPage) error {
+		if err := lines.show(page); err != nil || view.file == "" {
+			return err
+		}
+		return storeCursor(view.file, page.Next)
+	}
+	if !view.follow {
+		lines.whole = true
+		return show(page)
+	}
+	if err := show(page); err != nil {
+		return err
+	}
+	for page, err := range c.Follow(cmd.Context(), view.budget, page.Next, view.limit, 0) {
+		if err != nil {
+			return err
+		}
+		if err := show(page); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// entryLines writes pages, one entry per line; whole: one page with its cursor, as other commands
+// write their answers.
+type entryLines struct {
+	app           *app
+	header, whole bool
+}
+
+func (l *entryLines) show(page *client.LedgerPage) error {
+	if l.whole {
+		return l.app.show(page, func() string {
+			return listing(entryHeader, entryRows(page)) + "\n\nnext: " + page.Next
+		})
+	}
+	if len(page.Entries) == 0 {
+		return nil
+	}
+	var text strings.Builder
+	if l.app.output == "json" {
+		for _, e := range page.Entries {
+			line, err := json.Marshal(e, json.Deterministic(true))
+			if err != nil {
+				return fmt.Errorf("entry cannot be written as JSON: %w", err)
+			}
+			text.Write(append(line, '\n'))
+		}
+	} else {
+		for _, row := range followedRows(page, l.header) {
+			text.WriteString(row + "\n")
+		}
+		l.header = false
+	}
+	// In one piece: a page is shown, or it is not.
+	if _, err := io.WriteString(l.app.stdout, text.String()); err != nil {
+		return fmt.Errorf("output: %w", err)
+	}
+	return nil
+}
+
+var entryHeader = []string{"at", "kind", "request id", "amount", "bucket", "entry", "rollback id",
+	"reference"}
+
+func entryRows(page *client.LedgerPage) [][]any {
+	rows := make([][]any, len(page.Entries))
+	for i, e := range page.Entries {
+		rollback := e.RollbackID
+		switch {
+		case e.Cancelled:
+			rollback = "(cancel)"
+		case e.OfGroup:
+			rollback = "(group)"
+		}
+		rows[i] = []any{e.At, e.Kind, e.RequestID, e.Amount, e.Bucket, e.Entry, rollback, e.Reference}
+	}
+	return rows
+}
+
+// followedRows lays out entries in columns of fixed width: the widest text is not known yet.
+func followedRows(page *client.LedgerPage, header bool) []string {
+	const layout = "%-20s  %-8s  %-24s  %12s  %-24s  %8s  %-16s  %s"
+	var out []string
+	if header {
+		head := make([]any, len(entryHeader))
+		for i, name := range entryHeader {
+			head[i] = strings.ToUpper(name)
+		}
+		out = append(out, strings.TrimRight(fmt.Sprintf(layout, head...), " "))
+	}
+	for _, row := range entryRows(page) {
+		cells := make([]any, len(row))
+		for i, value := range row {
+			cells[i] = cell(value)
+		}
+		out = append(out, fmt.Sprintf(layout, cells...))
+	}
+	return out
+}
+
+// readCursor reads a stored cursor; "" where there is no file.
+func readCursor(file string) (string, error) {
+	text, err := os.ReadFile(file)
+	if errors.Is(err, fs.ErrNotExist) {
+		return "", nil
+	}
+	if err != nil {
+		return "", fmt.Errorf("--cursor-file: %w", err)
+	}
+	cursor := strings.TrimSpace(string(text))
+	if cursor == "" {
+		return "", usagef("--cursor-file %s is empty; remove it to begin with the oldest entry", file)
+	}
+	return cursor, nil
+}
+
+// storeCursor replaces a stored cursor: after a crash the file holds the old one or the new one,
+// whole. The page that it follows has been shown.
+func storeCursor(file, cursor string) error {
+	fail := func(err error) error {
+		return fmt.Errorf("the cursor is not stored, the last page will be shown again: %w", err)
+	}
+	dir := filepath.Dir(file)
+	temporary, err := os.CreateTemp(dir, "."+filepath.Base(file)+".*")
+	if err != nil {
+		return fail(err)
+	}
+	defer os.Remove(temporary.Name()) // there is none once it is renamed
+	_, err = temporary.WriteString(cursor + "\n")
+	err = errors.Join(err, temporary.Sync(), temporary.Close())
+	if err == nil {
+		err = os.Rename(temporary.Name(), file)
+	}
+	if err != nil {
+		return fail(err)
+	}
+	if folder, err := os.Open(dir); err == nil { // without this a power cut may bring the old one back
+		_ = folder.Sync()
+		_ = folder.Close()
+	}
+	return nil
+}

@@ -1,0 +1,75 @@
+package main
+
+import (
+	"context"
+
+	"github.com/budgetd/budgetd/client"
+	"github.com/spf13/cobra"
+)
+
+func (a *app) quarantineCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "quarantine BUDGET",
+		Short: "Show units whose store lost its memory",
+		Long: `Shows what buckets of a budget in store mode held, beyond the ledger, when their stores lost
+their memory: how much of it was sold is not known, so it is not handed out again. "release" gives
+back what was not sold.`,
+		Example: `  budgetctl quarantine spring-sale`,
+		Args:    arguments,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := reference(args[0]); err != nil {
+				return err
+			}
+			ask := func(ctx context.Context, c *client.Client) (*client.QuarantineList, error) {
+				return c.Quarantine(ctx, args[0])
+			}
+			return call(a, cmd, ask, func(list *client.QuarantineList) string {
+				rows := make([][]any, len(list.Quarantines))
+				for i, q := range list.Quarantines {
+					rows[i] = []any{q.Bucket, q.Epoch, q.Quantity, q.Released, q.Held, q.At, q.Cause}
+				}
+				return listing([]string{"bucket", "epoch", "quantity", "released", "held", "at", "cause"}, rows)
+			})
+		},
+	}
+}
+
+func (a *app) releaseCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "release BUDGET QUANTITY",
+		Short: "Give quarantined units back to a budget",
+		Long: `Gives units back to a budget that were quarantined when a store lost its memory: make sure first,
+from your own records, that they were not sold. QUANTITY is a number of units or "all". Who decided,
+when and why is kept. Without --request-id one is made up and shown: repeat the command with it when
+the outcome is unknown, and the units are released once.`,
+		Example: `  budgetctl release spring-sale 850 --reason "50 of 900 are in the shop's orders" --by jane
+  budgetctl release spring-sale all --reason "the shop was closed" --by jane --request-id incident-7`,
+		Args: arguments,
+	}
+	id := requestIDFlag(cmd)
+	var request client.ReleaseRequest
+	cmd.Flags().StringVar(&request.Reason, "reason", "", "why the units can be sold again (needed)")
+	cmd.Flags().StringVar(&request.By, "by", "", "who decides")
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		var err error
+		if args[1] != "all" {
+			request.Quantity, err = amount(args[1])
+		}
+		if err == nil && request.Reason == "" {
+			err = usagef("--reason is needed: it is kept with the release")
+		}
+		if err := firstOf(reference(args[0]), err, id.check(cmd)); err != nil {
+			return err
+		}
+		request.RequestID = id.value()
+		ask := func(ctx context.Context, c *client.Client) (*client.ReleaseAnswer, error) {
+			answer, err := c.ReleaseQuarantine(ctx, args[0], request)
+			return answer, id.advise(err, "")
+		}
+		return call(a, cmd, ask, func(answer *client.ReleaseAnswer) string {
+			return details(field{"request id", answer.RequestID}, field{"released", answer.Released},
+				field{"in quarantine", answer.Quarantined}, field{"replayed", answer.Replayed})
+		})
+	}
+	return cmd
+}

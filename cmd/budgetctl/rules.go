@@ -1,0 +1,117 @@
+package main
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/budgetd/budgetd/budget"
+	"github.com/spf13/cobra"
+)
+
+// ruleFlags are the flags that make up the rule of a daily budget.
+type ruleFlags struct {
+	kind, every, quantity, unused string
+	windows                       []string
+}
+
+func (f *ruleFlags) add(cmd *cobra.Command) {
+	flags := cmd.Flags()
+	flags.StringVar(&f.every, "every", "", "rule: a period every hour, day, week or month")
+	flags.StringVar(&f.quantity, "quantity", "",
+		"units of each of these periods (default the total in equal parts)")
+	flags.StringArrayVar(&f.windows, "window", nil,
+		"rule: a segment of every day and its units, 00:00-06:00=10000; repeatable")
+	flags.StringVar(&f.kind, "rule", "", "rule: free, one period from the start to the end")
+	flags.StringVar(&f.unused, "unused", "",
+		"where what a period did not use goes: spread, next or forfeit (default spread)")
+	choose(cmd, "every", "hour", "day", "week", "month")
+	choose(cmd, "rule", "free")
+	choose(cmd, "unused", "spread", "next", "forfeit")
+}
+
+// lateRefundFlag adds --late-refund.
+func lateRefundFlag(cmd *cobra.Command, into *string) {
+	cmd.Flags().StringVar(into, "late-refund", "",
+		"where a refund goes whose period is over: total, next or forfeit (default total)")
+	choose(cmd, "late-refund", "total", "next", "forfeit")
+}
+
+// read returns the rule that the flags make up, nil if none of them is given. err is what was wrong
+// before: it goes first. Times of the day are for the service to judge.
+func (f *ruleFlags) read(cmd *cobra.Command, err error) (*budget.Rule, error) {
+	if err = firstOf(err, chosen(cmd, "every", "rule", "unused")); err != nil {
+		return nil, err
+	}
+	given := func(name string) bool { return cmd.Flags().Changed(name) }
+	var kinds []string
+	for _, name := range []string{"every", "window", "rule"} {
+		if given(name) {
+			kinds = append(kinds, "--"+name)
+		}
+	}
+	switch {
+	case len(kinds) > 1:
+		return nil, usagef("%s do not go together: a budget has one rule", strings.Join(kinds, " and "))
+	case given("quantity") && !given("every"):
+		return nil, usagef("--quantity goes with --every only; a window has a quantity of its own")
+	case given("unused") && (len(kinds) == 0 || given("rule")):
+		return nil, usagef("--unused goes with --every or --window")
+	case len(kinds) == 0:
+		return nil, nil
+	}
+	rule := &budget.Rule{Kind: budget.Free, Unused: budget.Where(f.unused)}
+	if given("every") {
+		rule.Kind, rule.Every = budget.Calendar, budget.Every(f.every)
+	}
+	if given("quantity") {
+		if rule.Quantity, err = amount(f.quantity); err != nil {
+			return nil, err
+		}
+	}
+	for _, text := range f.windows {
+		w, err := window(text)
+		if err != nil {
+			return nil, err
+		}
+		rule.Kind, rule.Windows = budget.Windows, append(rule.Windows, w)
+	}
+	return rule, nil
+}
+
+// window reads FROM-TO=QUANTITY.
+func window(text string) (w budget.Window, err error) {
+	span, quantity, found := strings.Cut(text, "=")
+	from, to, split := strings.Cut(span, "-")
+	if !found || !split || from == "" || to == "" {
+		return w, usagef("--window %q: must be FROM-TO=QUANTITY, such as 00:00-06:00=10000", text)
+	}
+	n, ok := budget.ParseAmount(quantity)
+	if !ok {
+		return w, usagef("--window %q: the quantity must be a whole number from 1 to %d, digits only", text,
+			budget.MaxAmount)
+	}
+	return budget.Window{From: from, To: to, Quantity: n}, nil
+}
+
+// ruleText writes a rule in one line, windows as --window takes them but for the commas.
+func ruleText(r *budget.Rule) string {
+	var parts []string
+	switch r.Kind {
+	case budget.Calendar:
+		units := "the total in equal parts"
+		if r.Quantity != 0 {
+			units = grouped(r.Quantity) + " each"
+		}
+		parts = append(parts, "every "+string(r.Every), units)
+	case budget.Windows:
+		for _, w := range r.Windows {
+			parts = append(parts, fmt.Sprintf("%s-%s=%s", w.From, w.To, grouped(w.Quantity)))
+		}
+	default:
+		parts = append(parts, string(r.Kind))
+	}
+	if r.Unused != "" {
+		parts = append(parts, "unused "+string(r.Unused))
+	}
+	return strings.Join(parts, "; ")
+}

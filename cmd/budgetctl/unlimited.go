@@ -1,0 +1,52 @@
+package main
+
+import (
+	"errors"
+
+	"github.com/budgetd/budgetd/client"
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+)
+
+// The answers without their own marshalers, so that these do not call themselves.
+type (
+	plainBudget   client.Budget
+	plainAnswer   client.DeductAnswer
+	plainForeseen client.Foreseen
+)
+
+// unlimited writes what an unlimited budget has left as the API does: null, not the client's 0.
+var unlimited = json.JoinMarshalers(
+	json.MarshalToFunc(func(out *jsontext.Encoder, b client.Budget) error {
+		if !b.Unlimited {
+			return errors.ErrUnsupported
+		}
+		return json.MarshalEncode(out, struct {
+			plainBudget   `json:",inline"`
+			TotalQuantity *int64 `json:"total_quantity"`
+			OutQuantity   *int64 `json:"out_quantity"`
+			Undistributed *int64 `json:"undistributed"`
+			NotFunded     *int64 `json:"not_funded"`
+			Remaining     *int64 `json:"remaining"`
+		}{plainBudget: plainBudget(b)})
+	}),
+	json.MarshalToFunc(func(out *jsontext.Encoder, d client.DeductAnswer) error {
+		if !d.Unlimited {
+			return errors.ErrUnsupported
+		}
+		return json.MarshalEncode(out, struct {
+			plainAnswer     `json:",inline"`
+			Remaining       *int64 `json:"remaining"`
+			BudgetRemaining *int64 `json:"budget_remaining"`
+		}{plainAnswer: plainAnswer(d)})
+	}),
+	json.MarshalToFunc(func(out *jsontext.Encoder, d client.Foreseen) error {
+		if !d.Unlimited {
+			return errors.ErrUnsupported
+		}
+		return json.MarshalEncode(out, struct {
+			plainForeseen   `json:",inline"`
+			BudgetRemaining *int64 `json:"budget_remaining"`
+		}{plainForeseen: plainForeseen(d)})
+	}),
+)

@@ -1,0 +1,65 @@
+package main
+
+import "github.com/budgetd/budgetd/client"
+
+// view lays out one budget.
+func view(b *client.Budget) string {
+	fields := []field{
+		{"name", b.Name}, {"id", b.ID}, {"tenant", b.Tenant}, {"status", b.Status},
+		{"type", b.Type}, {"unit", b.Unit}, {"durability", b.Durability}, {"version", b.Version},
+		{"gl code", b.GLCode}, {"start", b.StartAt}, {"end", b.EndAt},
+	}
+	if b.TypeRule != nil {
+		fields = append(fields, field{"rule", ruleText(b.TypeRule)}, field{"timezone", b.Timezone},
+			field{"late refund", b.LateRefund})
+	}
+	if b.RoutingDimension != "" {
+		fields = append(fields, field{"routing dimension", b.RoutingDimension})
+	}
+	for _, l := range b.Limits {
+		fields = append(fields, field{"limit " + l.Name, limitText(l)})
+	}
+	fields = append(fields, []field{
+		{"sharding quantity", bound(b.ShardingQuantity)}, {"adjust cnt", bound(int64(b.AdjustCnt))},
+		{"buckets", b.BucketQuantity}, {"buckets online", b.Buckets.Online},
+		{"buckets offline", b.Buckets.Offline},
+		{"total", unless(b.Unlimited, b.TotalQuantity)}, {"out", unless(b.Unlimited, b.OutQuantity)},
+		{"undistributed", unless(b.Unlimited, b.Undistributed)}, {"not funded", unless(b.Unlimited, b.NotFunded)},
+		{"pending shrink", b.PendingShrink}, {"remaining", unless(b.Unlimited, b.Remaining)}, {"held", b.Held},
+		{"used", b.Used},
+		{"in transit", b.InTransit}, {"quarantined", b.Quarantined}, {"forfeited", b.Forfeited},
+	}...)
+	if b.Period != nil {
+		fields = append(fields, field{"period", b.Period.Number}, field{"period start", b.Period.Start},
+			field{"period end", b.Period.End}, field{"period total", b.Period.Total}, field{"period used", b.Period.Used})
+	}
+	return details(fields...)
+}
+
+// unless shows a quantity that an unlimited budget has not.
+func unless(unlimited bool, n int64) any {
+	if unlimited {
+		return "unlimited"
+	}
+	return n
+}
+
+// bound shows a quantity whose 0 means that there is no bound.
+func bound(n int64) any {
+	if n == 0 {
+		return "no bound"
+	}
+	return n
+}
+
+// overview lays out a list of budgets.
+func overview(page client.Page) string {
+	rows := make([][]any, len(page.Budgets))
+	for i, b := range page.Budgets {
+		rows[i] = []any{b.Name, b.ID, b.Type, b.Status, unless(b.Unlimited, b.TotalQuantity),
+			unless(b.Unlimited, b.Undistributed), unless(b.Unlimited, b.Remaining),
+			b.Used, b.InTransit, b.Buckets.Online, b.Buckets.Offline}
+	}
+	return listing([]string{"name", "id", "type", "status", "total", "undistributed", "remaining",
+		"used", "in transit", "online", "offline"}, rows)
+}

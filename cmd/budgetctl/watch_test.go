@@ -1,0 +1,156 @@
+package main
+
+import (
+	"fmt"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/budgetd/budgetd/budget"
+	"github.com/go-json-experiment/json"
+)
+
+// TestWatchLines: without a terminal each look is one line, and the header stands once.
+func TestWatchLines(t *testing.T) {
+	server := newFake(t)
+	must1(t, server.URL, "create sale --total 1000000 --type promo")
+	must1(t, server.URL, "deduct sale 5000 --request-id o1")
+	r := must1(t, server.URL, "watch sale --every 100ms --count 3")
+	golden(t, "watch", r.stdout)
+	if n := strings.Count(r.stdout, "\n"); n != 4 || strings.Contains(r.stdout, "\x1b") || r.stderr != "" {
+		t.Errorf("%d lines:\n%s%s", n, r.stdout, r.stderr)
+	}
+	r = must1(t, server.URL, "watch sale --every 100ms --count 2 -o json")
+	lines := strings.Split(strings.TrimSpace(r.stdout), "\n")
+	for _, line := range lines {
+		var l look
+		if err := json.Unmarshal([]byte(line), &l); err != nil || l.Budget.Used != 5000 || l.Series.RatePerS != 1234.5 ||
+			len(l.Buckets) != 1 {
+			t.Errorf("%v: %s", err, line)
+		}
+	}
+	if len(lines) != 2 {
+		t.Errorf("%d lines", len(lines))
+	}
+}
+
+// TestWatchGoesOn: a server that is away for a while is asked again; an error before the first look, or one
+// that will not pass, ends it.
+func TestWatchGoesOn(t *testing.T) {
+	server := newFake(t)
+	must1(t, server.URL, "create sale --total 1000000 --type promo")
+	looks := 0
+	server.mu.Lock()
+	server.interfere = func(w http.ResponseWriter, r *http.Request) bool {
+		if !strings.HasSuffix(r.URL.Path, "/buckets") {
+			return false
+		}
+		if looks++; looks < 2 || looks > 12 { // more often than the client asks by itself
+			return false
+		}
+		w.Header().Set("Content-Type", "application/problem+json")
+		w.WriteHeader(503)
+		fmt.Fprintf(w, `{"status":503,"code":%q}`, budget.Unavailable)
+		return true
+	}
+	server.mu.Unlock()
+	r := must1(t, server.URL, "watch sale --every 100ms --count 3")
+	if n := strings.Count(r.stdout, "\n"); n != 4 || !strings.Contains(r.stderr, "unavailable") {
+		t.Errorf("%d lines:\n%s%s", n, r.stdout, r.stderr)
+	}
+	checkFailure(t, command(t, server.URL, "watch none --count 3"), exitError, "budget_not_found")
+	for line, mentions := range map[string]string{
+		"watch sale --every 99ms": "--every", "watch sale --count -1": "--count", "watch sale -o yaml": "yaml",
+		"series sale --step 90s": "--step", "series sale --from yesterday": "--from", "series sale --to -1h": "--to",
+		"watch": "BUDGET",
+	} {
+		checkFailure(t, command(t, server.URL, line), exitUsage, mentions)
+	}
+}
+
+// TestSeriesSpan: times with zone and spans of time both arrive as times.
+func TestSeriesSpan(t *testing.T) {
+	server := newFake(t)
+	must1(t, server.URL, "create sale --total 1000000 --type promo")
+	var asked url.Values
+	server.mu.Lock()
+	server.interfere = func(_ http.ResponseWriter, r *http.Request) bool { asked = r.URL.Query(); return false }
+	server.mu.Unlock()
+	must1(t, server.URL, "series sale --from 48h --to 2026-05-01T08:00:00+08:00 --step 1h0m")
+	from, err := time.Parse(time.RFC3339, asked.Get("from"))
+	if age := time.Since(from); err != nil || age < 48*time.Hour || age > 49*time.Hour ||
+		asked.Get("to") != "2026-05-01T08:00:00+08:00" || asked.Get("step") != "1h0m0s" {
+		t.Errorf("asked for %v", asked)
+	}
+}
+
+// screen carries out what a terminal does with a redraw.
+type screen struct {
+	lines []string
+	at    int
+}
+
+func (s *screen) write(t *testing.T, out string) {
+	t.Helper()
+	if rest, ok := strings.CutPrefix(out, "\x1b["); ok {
+		var up int
+		if _, err := fmt.Sscanf(rest, "%dA\r", &up); err == nil {
+			s.at, out = s.at-up, rest[strings.Index(rest, "\r")+1:]
+		}
+	}
+	if s.at < 0 {
+		t.Fatalf("above the screen: %q", out)
+	}
+	for line := range strings.Lines(out) {
+		line, ok := strings.CutSuffix(line, "\x1b[K\n")
+		if !ok || strings.Contains(line, "\x1b") {
+			t.Fatalf("line %q", line)
+		}
+		if s.at == len(s.lines) {
+			s.lines = append(s.lines, "")
+		}
+		s.lines[s.at] = line
+		s.at++
+	}
+}
+
+// TestRedraw: a table takes the place of the one before, longer or shorter, and never more than the
+// terminal has.
+func TestRedraw(t *testing.T) {
+	var s screen
+	drawn, out := 0, ""
+	for _, step := range []struct {
+		lines         []string
+		width, height int
+		want          []string
+	}{
+		{[]string{"a", "b"}, 80, 24, []string{"a", "b"}},
+		{[]string{"c", "d", "e"}, 80, 24, []string{"c", "d", "e"}},
+		{[]string{"f"}, 80, 24, []string{"f", "", ""}},
+		{[]string{"g", "h", "i"}, 80, 24, []string{"g", "h", "i"}},
+		{[]string{"1", "2", "3", "4", "5", "6"}, 80, 5, []string{"1", "2", "3", "(3 more)"}},
+		{[]string{"a long line"}, 6, 5, []string{"a long", "", "", ""}},
+	} {
+		out, drawn = redraw(slices.Clone(step.lines), drawn, step.width, step.height)
+		s.write(t, out)
+		if !slices.Equal(s.lines, step.want) {
+			t.Errorf("%q: %q, want %q", step.lines, s.lines, step.want)
+		}
+	}
+}
+
+// TestWatchTable: what a terminal shows.
+func TestWatchTable(t *testing.T) {
+	server := newFake(t)
+	must1(t, server.URL, "create sale --total 1000000 --type promo")
+	var l look
+	r := must1(t, server.URL, "watch sale --count 1 -o json")
+	if err := json.Unmarshal([]byte(r.stdout), &l); err != nil {
+		t.Fatal(err)
+	}
+	l.Buckets[0].Fenced = "tampered"
+	golden(t, "watch-table", watchTable(&l)+"\n")
+}

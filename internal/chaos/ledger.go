@@ -1,0 +1,88 @@
+package chaos
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+)
+
+// read reads what the ledger has of a budget, straight from its tables.
+func (w *World) read(name string) (l books, err error) {
+	ctx, cancel := bounded()
+	defer cancel()
+	l.rows, l.adjustments = map[string]row{}, map[string]string{}
+	var id int64
+	err = w.Rows.QueryRowContext(ctx, `SELECT id, total_quantity, undistributed_quantity, quarantined_quantity,
+		forfeited_quantity, pending_shrink_quantity FROM budget_management_bucket WHERE name = ?`, []byte(name)).
+		Scan(&id, &l.total, &l.undistributed, &l.quarantined, &l.forfeited, &l.pendingShrink)
+	if err != nil {
+		return l, err
+	}
+	err = w.Rows.QueryRowContext(ctx, `SELECT COALESCE(SUM(outstanding_quantity), 0),
+		COALESCE(SUM(held_quantity), 0), COALESCE(SUM(used_quantity), 0), COALESCE(SUM(returning_quantity), 0)
+		FROM bucket_epoch WHERE budget_id = ?`, id).
+		Scan(&l.outstanding, &l.held, &l.used, &l.returning)
+	if err != nil {
+		return l, err
+	}
+	err = errors.Join(
+		w.each(ctx, `SELECT d.request_id, d.state, d.amount, d.rolled_back,
+			(SELECT COALESCE(SUM(r.amount), 0) FROM rollback_log r
+				WHERE r.budget_id = d.budget_id AND r.request_id = d.request_id)
+			FROM deduction d WHERE d.budget_id = ?`, id, func(rows *sql.Rows) error {
+			var id string
+			var r row
+			err := rows.Scan(&id, &r.state, &r.amount, &r.rolledBack, &r.parts)
+			l.rows[id] = r
+			return err
+		}),
+		w.each(ctx, `SELECT request_id, status FROM adjustment WHERE budget_id = ? AND LENGTH(request_id) > 0`, id,
+			func(rows *sql.Rows) error {
+				var id, status string
+				err := rows.Scan(&id, &status)
+				l.adjustments[id] = status
+				return err
+			}))
+	return l, err
+}
+
+func (w *World) each(ctx context.Context, query string, id int64, scan func(*sql.Rows) error) error {
+	rows, err := w.Rows.QueryContext(ctx, query, id)
+	if err != nil {
+		return err
+	}
+	defer rows.Close()
+	for rows.Next() {
+		if err := scan(rows); err != nil {
+			return err
+		}
+	}
+	return rows.Err()
+}
+
+// verify compares a budget's ledger with what callers were told, and audits it through every node.
+// It returns everything that is wrong, and the units lost in store mode.
+func (w *World) verify(b *book) (wrong []string, lost int64) {
+	ledger, err := w.read(b.name)
+	if err != nil {
+		return []string{fmt.Sprintf("%s: %v", b.name, err)}, 0
+	}
+	wrong, lost = b.compare(ledger)
+	for i, c := range w.Clients {
+		ctx, cancel := bounded()
+		report, err := c.Audit(ctx, b.name)
+		cancel()
+		switch {
+		case err != nil:
+			wrong = append(wrong, fmt.Sprintf("%s: audit through node %d: %v", b.name, i, err))
+		case !report.OK || len(report.Discrepancies)+len(report.Unchecked) > 0:
+			wrong = append(wrong, fmt.Sprintf("%s: audit through node %d: %+v", b.name, i, *report))
+		case report.Total != ledger.total || report.Used != ledger.used || report.Total != report.Undistributed+
+			report.InTransit+report.Remaining+report.Held+report.Used+report.Quarantined+report.Forfeited:
+			wrong = append(wrong, fmt.Sprintf("%s: audit through node %d: %+v, the rows: %+v", b.name, i, *report,
+				ledger.figures()))
+		}
+	}
+	return append(wrong, b.wrong...), lost
+}

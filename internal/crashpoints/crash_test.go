@@ -1,0 +1,283 @@
+package crashpoints
+
+import (
+	"cmp"
+	"flag"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/budgetd/budgetd/budget"
+)
+
+var (
+	all     = flag.Bool("crash.all", false, "try every point: with -timeout 3h")
+	doubles = flag.Int("crash.doubles", 300, "how many points of two crashes are tried")
+	seed    = flag.Uint64("crash.seed", 1, "which of them")
+	only    = flag.String("crash.point", "", "try one point: operation|shape|step|way[|step|way]")
+)
+
+// The least numbers of points: a list that got shorter is a test that got weaker.
+const (
+	leastSingle = 5000
+	leastDouble = 600_000
+	// leastStore is of the single points those in store mode. Of operations that are alike in both
+	// modes, one point in alikeTried is tried there without -crash.all.
+	leastStore = 800
+	alikeTried = 5
+)
+
+// setting is an operation in a world of one shape.
+type setting struct {
+	operation
+	in shape
+}
+
+func (s setting) String() string { return s.name + "|" + s.in.String() }
+
+// settings are all operations with all their shapes and durabilities.
+func settings() (out []setting) {
+	for _, durability := range durabilities {
+		for _, op := range operations {
+			if op.only != "" && op.only != durability {
+				continue
+			}
+			for _, in := range op.in(durability) {
+				in.durability = durability
+				out = append(out, setting{op, in})
+			}
+		}
+	}
+	return out
+}
+
+// in are the shapes that the operation is run with: all of them; in store mode the first one of what is
+// alike in both modes, and rows where a store's record decides.
+func (o *operation) in(durability budget.Durability) []shape {
+	if durability == budget.Ledger || o.only == durability {
+		return o.shapes
+	}
+	return slices.DeleteFunc(slices.Clone(o.shapes), func(s shape) bool {
+		return s != o.shapes[0] && !(s.rows && o.records)
+	})
+}
+
+// inBubble does something with a new world, in virtual time.
+func (s setting) inBubble(t *testing.T, do func(*world, *operation) trial) (out trial) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, s.in, s.total)
+		out = do(w, &s.operation)
+		w.leave()
+		out.faults = append(out.faults, w.faults...)
+	})
+	return out
+}
+
+// tally counts what was tried.
+type tally struct {
+	mu                             sync.Mutex
+	settings, steps, tried, missed int
+	doubles                        []double
+	inStore                        atomic.Int64
+}
+
+// double is a point of two crashes.
+type double struct {
+	setting
+	point
+	text string
+}
+
+func (s setting) replay(test, flagName string, p fmt.Stringer) string {
+	return fmt.Sprintf("go test -race ./internal/crashpoints -run '^%s$' -%s '%s|%s'", test, flagName, s, p)
+}
+
+// tryPoint stops a node at a point.
+func (s setting) tryPoint(t *testing.T, p point) trial {
+	t.Helper()
+	out := s.inBubble(t, func(w *world, op *operation) trial { return w.crash(op, p) })
+	if out.missed {
+		t.Logf("%s|%s: not reached", s, p)
+	}
+	for _, f := range out.faults {
+		t.Errorf("%s|%s: %s", s, p, f)
+	}
+	if len(out.faults) > 0 {
+		t.Errorf("again: %s", s.replay("TestCrashPoints", "crash.point", p))
+	}
+	return out
+}
+
+// TestCrashPoints stops a node at every step of every operation, and for a part of them (all with
+// -crash.all) the node that recovers at every step of its recovery. I1 to I7 hold afterwards.
+func TestCrashPoints(t *testing.T) {
+	if *only != "" {
+		onePoint(t)
+		return
+	}
+	began := time.Now()
+	var sum tally
+	t.Run("single", func(t *testing.T) {
+		for _, s := range settings() {
+			t.Run(s.String(), func(t *testing.T) {
+				t.Parallel()
+				s.singles(t, &sum)
+			})
+		}
+	})
+	t.Logf("single: %d operations, %d steps, %d points, %d not reached, %s", sum.settings, sum.steps,
+		sum.tried, sum.missed, time.Since(began).Round(time.Millisecond))
+	if n := sum.inStore.Load(); n < leastStore {
+		t.Errorf("%d single points in store mode, at least %d are expected", n, leastStore)
+	}
+	if sum.tried < leastSingle {
+		t.Errorf("%d single points, at least %d are expected", sum.tried, leastSingle)
+	}
+	if len(sum.doubles) < leastDouble {
+		t.Errorf("%d double points, at least %d are expected", len(sum.doubles), leastDouble)
+	}
+	if t.Failed() {
+		return
+	}
+	began = time.Now()
+	chosen := sum.choose()
+	var second tally
+	t.Run("double", func(t *testing.T) {
+		const parts = 64
+		for part := range parts {
+			t.Run(fmt.Sprint(part), func(t *testing.T) {
+				t.Parallel()
+				for i := part; i < len(chosen); i += parts {
+					out := chosen[i].tryPoint(t, chosen[i].point)
+					second.add(out)
+				}
+			})
+		}
+	})
+	t.Logf("double: %d of %d points, seed %d, %d not reached, %s", second.tried, len(sum.doubles), *seed,
+		second.missed, time.Since(began).Round(time.Millisecond))
+	allReached(t, sum.missed+second.missed)
+}
+
+// TestTheSameEveryTime runs every operation twice: it takes the same steps in the same order, so that a
+// point can be tried again.
+func TestTheSameEveryTime(t *testing.T) {
+	for _, s := range settings() {
+		const tried = 3 // one in so many
+		if !*all && !chosen(s.String(), tried) {
+			continue
+		}
+		var runs [2]trial
+		for i := range runs {
+			runs[i] = s.inBubble(t, func(w *world, op *operation) trial { return w.discover(op) })
+		}
+		if !slices.Equal(runs[0].steps, runs[1].steps) || len(runs[0].steps) == 0 {
+			t.Errorf("%s: steps %v, and then %v", s, runs[0].steps, runs[1].steps)
+		}
+	}
+}
+
+// allReached fails when a step of the undisturbed run was not met again: then the runs are not alike,
+// and a point that failed could not be tried again.
+func allReached(t *testing.T, missed int) {
+	t.Helper()
+	if missed > 0 {
+		t.Errorf("%d points were not reached", missed)
+	}
+}
+
+func onePoint(t *testing.T) {
+	name, in, p, err := parsePoint(*only)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, s := range settings() {
+		if s.name == name && s.in.String() == in {
+			out := s.tryPoint(t, p)
+			if out.missed {
+				t.Errorf("not reached; the recovery's steps are %v", out.steps)
+			}
+			return
+		}
+	}
+	t.Fatalf("there is no operation %q in a world %q", name, in)
+}
+
+// singles finds the steps of an operation and stops a node at each of them.
+func (s setting) singles(t *testing.T, sum *tally) {
+	found := s.inBubble(t, func(w *world, op *operation) trial { return w.discover(op) })
+	for _, f := range found.faults {
+		t.Fatalf("undisturbed: %s", f)
+	}
+	sum.mu.Lock()
+	sum.settings++
+	sum.steps += len(found.steps)
+	sum.mu.Unlock()
+	var pairs []double
+	for i, at := range found.steps {
+		// The last answer is the caller's: that is heard or not.
+		for _, way := range at.ways(!*all && i < len(found.steps)-1) {
+			p := point{step: at.String(), way: way}
+			if !*all && s.in.durability == budget.Store && s.only == "" &&
+				!chosen(s.String()+p.String(), alikeTried) {
+				continue
+			}
+			out := s.tryPoint(t, p)
+			sum.add(out)
+			if s.in.durability == budget.Store {
+				sum.inStore.Add(1)
+			}
+			if !slices.Contains(at.ways(true), way) && !at.write {
+				continue // leaves the same behind as another point
+			}
+			for _, second := range out.steps {
+				for _, way2 := range second.ways(true) {
+					p.step2, p.way2 = second.String(), way2
+					pairs = append(pairs, double{s, p, s.String() + p.String()})
+				}
+			}
+		}
+	}
+	sum.note(pairs)
+}
+
+// note keeps points of two crashes.
+func (y *tally) note(pairs []double) {
+	y.mu.Lock()
+	defer y.mu.Unlock()
+	y.doubles = append(y.doubles, pairs...)
+}
+
+func (y *tally) add(out trial) {
+	y.mu.Lock()
+	defer y.mu.Unlock()
+	y.tried++
+	if out.missed {
+		y.missed++
+	}
+}
+
+// choose returns the double points to try.
+func (y *tally) choose() []double {
+	slices.SortFunc(y.doubles, func(a, b double) int { return cmp.Compare(a.text, b.text) })
+	chosen := slices.Clone(y.doubles)
+	rand.New(rand.NewPCG(*seed, 0)).Shuffle(len(chosen), func(i, j int) {
+		chosen[i], chosen[j] = chosen[j], chosen[i]
+	})
+	if *all {
+		return chosen
+	}
+	return chosen[:min(*doubles, len(chosen))]
+}
+
+func TestMain(m *testing.M) {
+	flag.Parse()
+	os.Exit(m.Run())
+}

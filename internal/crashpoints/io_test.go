@@ -1,0 +1,108 @@
+package crashpoints
+
+import (
+	"flag"
+	"hash/fnv"
+	"strconv"
+	"sync"
+	"testing"
+	"time"
+)
+
+var onlyIO = flag.String("crash.io", "", "let one call fail: operation|shape|step|failure")
+
+// leastFailures is the least number of cases that TestFailingIO must find. Without -crash.all it
+// tries one in failuresTried.
+const (
+	leastFailures = 14_000
+	failuresTried = 25
+)
+
+// TestFailingIO lets every call of every operation fail, one at a time, in every way in which it can.
+// The node goes on. What the caller is told is true and of the right class, and never that the budget
+// is exhausted; afterwards the books are right and nothing is pending.
+func TestFailingIO(t *testing.T) {
+	if *onlyIO != "" {
+		oneFailure(t)
+		return
+	}
+	began := time.Now()
+	var sum tally
+	var mu sync.Mutex
+	ways, found := map[event]int{}, 0
+	t.Run("failing", func(t *testing.T) {
+		for _, s := range settings() {
+			t.Run(s.String(), func(t *testing.T) {
+				t.Parallel()
+				undisturbed := s.inBubble(t, func(w *world, op *operation) trial { return w.discover(op) })
+				for _, at := range undisturbed.steps {
+					for _, way := range at.failures() {
+						mu.Lock()
+						found++
+						mu.Unlock()
+						p := point{step: at.String(), way: way}
+						if !*all && !chosen(s.String()+p.String(), failuresTried) {
+							continue
+						}
+						sum.add(s.tryFailure(t, p))
+						mu.Lock()
+						ways[way]++
+						mu.Unlock()
+					}
+				}
+			})
+		}
+	})
+	t.Logf("%d of %d cases, seed %d, %d not reached, %s: %v", sum.tried, found, *seed, sum.missed,
+		time.Since(began).Round(time.Millisecond), ways)
+	if found < leastFailures || sum.tried < found/(2*failuresTried) {
+		t.Errorf("%d of %d cases, at least %d are expected, and one in %d tried", sum.tried, found,
+			leastFailures, failuresTried)
+	}
+	for _, way := range []event{refused, forgotten, defective, timeoutNot, timeoutDone, timeoutLate, resetNot,
+		resetDone, outage, silence} {
+		if ways[way] == 0 {
+			t.Errorf("no call failed by %s", way)
+		}
+	}
+	allReached(t, sum.missed)
+}
+
+// chosen picks one in n of the cases, by the seed.
+func chosen(text string, n uint64) bool {
+	h := fnv.New64a()
+	_, _ = h.Write(strconv.AppendUint([]byte(text), *seed, 10))
+	return h.Sum64()>>32%n == 0
+}
+
+// tryFailure lets one call fail.
+func (s setting) tryFailure(t *testing.T, p point) trial {
+	t.Helper()
+	out := s.inBubble(t, func(w *world, op *operation) trial { return w.fail(op, p) })
+	if out.missed {
+		t.Logf("%s|%s: not reached", s, p)
+	}
+	for _, f := range out.faults {
+		t.Errorf("%s|%s: %s", s, p, f)
+	}
+	if len(out.faults) > 0 {
+		t.Errorf("again: %s", s.replay("TestFailingIO", "crash.io", p))
+	}
+	return out
+}
+
+func oneFailure(t *testing.T) {
+	name, in, p, err := parsePoint(*onlyIO)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, s := range settings() {
+		if s.name == name && s.in.String() == in {
+			if s.tryFailure(t, p).missed {
+				t.Error("not reached")
+			}
+			return
+		}
+	}
+	t.Fatalf("there is no operation %q in a world %q", name, in)
+}

@@ -1,0 +1,163 @@
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/budgetd/budgetd/budget"
+	"github.com/budgetd/budgetd/client"
+	"github.com/budgetd/budgetd/internal/testservers"
+)
+
+// TestDrainInstance: two budgetd on MariaDB and four Redis; budgetctl drains one Redis while callers deduct.
+// No call fails that the client's own retries do not carry, the audit is ok, every id counted once, and the
+// drained Redis has no key left. Then the budget gets another number of buckets.
+func TestDrainInstance(t *testing.T) {
+	for _, durability := range []budget.Durability{budget.Ledger, budget.Store} {
+		t.Run(string(durability), func(t *testing.T) { drainInstance(t, durability) })
+	}
+}
+
+func drainInstance(t *testing.T, durability budget.Durability) {
+	c := newCluster(t)
+	extra := testservers.Redis(t, testservers.AppendOnly("everysec"))
+	c.redis = append(c.redis, extra)
+	c.text += fmt.Sprintf("  - name: redis-3\n    driver: redis\n    addrs: [%q]\n", extra.Addr())
+	c.config = writeConfig(t, c.text)
+	nodes := []*node{c.start(t), c.start(t)}
+	ctl := filepath.Join(t.TempDir(), "budgetctl")
+	if out, err := exec.Command("go", "build", "-o", ctl, "github.com/budgetd/budgetd/cmd/budgetctl").CombinedOutput(); err != nil {
+		t.Fatalf("build: %v\n%s", err, out)
+	}
+	ctx := context.Background()
+	api := nodes[0].client()
+	if _, err := api.Create(ctx, client.CreateRequest{Name: "sale", Unit: budget.Count, Type: budget.Promo,
+		Durability: durability, TotalQuantity: 1_000_000, BucketQuantity: 16}); err != nil {
+		t.Fatal(err)
+	}
+	load := deductUntil(t, nodes)
+	load.goesOn(t, 200)
+	out, err := exec.Command(ctl, "--server", "http://"+nodes[1].addr, "instances", "drain", "redis-1").CombinedOutput()
+	if err != nil || !strings.Contains(string(out), "done") || strings.Contains(string(out), "\r") {
+		t.Fatalf("drain: %v\n%s", err, out)
+	}
+	load.goesOn(t, 200)
+	t.Logf("%s: drained; the slowest call took %s with its retries", durability, time.Duration(load.slowest.Load()))
+	left, err := c.redis[1].Command("EVAL", "return table.concat(redis.call('KEYS', '*'), ' ')", "0")
+	if err != nil || left != "" {
+		t.Errorf("keys left: %q, %v", left, err)
+	}
+	for _, n := range []string{"32", "5"} {
+		out, err := exec.Command(ctl, "--server", "http://"+nodes[0].addr, "set", "sale", "--buckets", n).CombinedOutput()
+		if err != nil {
+			t.Fatalf("set: %v\n%s", err, out)
+		}
+		load.goesOn(t, 100)
+	}
+	done := load.end()
+	if n := load.failed.Load(); n > 0 {
+		t.Errorf("%d of %d calls failed, such as: %v", n, done, load.first.Load())
+	}
+	eventually(t, 60*time.Second, "everything is counted", func() error {
+		b, err := api.Budget(ctx, "sale")
+		if err == nil && (b.Used != done || b.BucketQuantity != 5) {
+			err = fmt.Errorf("used %d, %d were accepted; %d buckets", b.Used, done, b.BucketQuantity)
+		}
+		return err
+	})
+	audit, err := api.Audit(ctx, "sale")
+	if err != nil || !audit.OK {
+		t.Errorf("audit: %+v, %v", audit, err)
+	}
+	list, err := api.Instances(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, i := range list.Instances {
+		if drained := i.Name == "redis-1"; i.Draining != drained || drained && *i.Lanes[0].Buckets > 0 {
+			t.Errorf("%+v", i)
+		}
+	}
+	t.Logf("%s: %d calls, %d failed, the slowest took %s with its retries", durability, done, load.failed.Load(),
+		time.Duration(load.slowest.Load()))
+}
+
+// callers deduct one unit each with the client's own retries, every fifth id twice.
+type callers struct {
+	stop         chan struct{}
+	all          sync.WaitGroup
+	made, failed atomic.Int64
+	first        atomic.Value
+	// slowest is the longest call, the client's retries included, in nanoseconds.
+	slowest atomic.Int64
+}
+
+func deductUntil(t *testing.T, nodes []*node) *callers {
+	l := &callers{stop: make(chan struct{})}
+	for w := range 4 {
+		c := nodes[w%len(nodes)].client()
+		l.all.Go(func() {
+			for i := 0; ; i++ {
+				select {
+				case <-l.stop:
+					return
+				default:
+				}
+				for again := 0; again <= i%5/4; again++ {
+					began := time.Now()
+					a, err := c.Deduct(context.Background(), "sale",
+						client.DeductRequest{RequestID: fmt.Sprintf("%d-%d", w, i), Amount: 1})
+					l.took(time.Since(began))
+					if err == nil && a.Replayed != (again > 0) {
+						err = fmt.Errorf("call %d of an id: replayed %v", again+1, a.Replayed)
+					}
+					if err != nil {
+						l.failed.Add(1)
+						l.first.CompareAndSwap(nil, err.Error())
+					} else if again == 0 {
+						l.made.Add(1)
+					}
+				}
+			}
+		})
+	}
+	t.Cleanup(func() { l.end() })
+	return l
+}
+
+func (l *callers) took(d time.Duration) {
+	for {
+		longest := l.slowest.Load()
+		if int64(d) <= longest || l.slowest.CompareAndSwap(longest, int64(d)) {
+			return
+		}
+	}
+}
+
+func (l *callers) goesOn(t *testing.T, n int64) {
+	t.Helper()
+	from := l.made.Load()
+	eventually(t, 60*time.Second, "callers go on", func() error {
+		if got := l.made.Load() - from; got < n {
+			return fmt.Errorf("%d more calls; %d failed, such as %v", got, l.failed.Load(), l.first.Load())
+		}
+		return nil
+	})
+}
+
+func (l *callers) end() int64 {
+	select {
+	case <-l.stop:
+	default:
+		close(l.stop)
+	}
+	l.all.Wait()
+	return l.made.Load()
+}

@@ -1,0 +1,289 @@
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/budgetd/budgetd/budget"
+	"github.com/budgetd/budgetd/client"
+)
+
+// load is callers that deduct single units through the nodes until it is stopped. A call without a
+// certain answer is repeated with the same id.
+type load struct {
+	stop   chan struct{}
+	all    sync.WaitGroup
+	told   *books
+	served atomic.Int64
+}
+
+func (w *cluster) load(t *testing.T, nodes []*node, name string, callers int) *load {
+	t.Helper()
+	l := &load{stop: make(chan struct{}), told: newBooks()}
+	for caller := range callers {
+		c := nodes[caller%len(nodes)].clientWith(client.Retry{Attempts: 1})
+		l.all.Go(func() {
+			for i := 0; ; i++ {
+				id := fmt.Sprintf("%s-%d-%d", name, caller, i)
+				for {
+					select {
+					case <-l.stop:
+						return
+					default:
+					}
+					_, err := c.Deduct(context.Background(), name, client.DeductRequest{RequestID: id, Amount: 1, Key: id})
+					if err == nil {
+						l.told.accept(id, 1)
+						l.served.Add(1)
+						break
+					}
+					switch client.CodeOf(err) {
+					case budget.Unavailable, budget.OutcomeUnknown, "":
+						time.Sleep(10 * time.Millisecond)
+					default:
+						t.Errorf("deduct %s: %v", id, err)
+						return
+					}
+				}
+			}
+		})
+	}
+	return l
+}
+
+// end stops the callers; what they had no answer to is settled by repeating it.
+func (l *load) end() {
+	close(l.stop)
+	l.all.Wait()
+}
+
+// settle repeats ids whose fate the callers do not know, so that the books are complete.
+func (l *load) settle(t *testing.T, c *client.Client, name string, callers int) {
+	t.Helper()
+	for caller := range callers {
+		for i := 0; ; i++ {
+			id := fmt.Sprintf("%s-%d-%d", name, caller, i)
+			if _, accepted := l.told.accepted[id]; accepted {
+				continue
+			}
+			if d, err := c.Deduction(context.Background(), name, id); err == nil && d.State == "used" {
+				l.told.accept(id, 1)
+			}
+			break // a caller goes on to its next id only when this one was accepted
+		}
+	}
+}
+
+// instance reads one instance.
+func instance(t *testing.T, c *client.Client, name string) client.Instance {
+	t.Helper()
+	list, err := c.Instances(context.Background())
+	must(t, err)
+	for _, i := range list.Instances {
+		if i.Name == name {
+			return i
+		}
+	}
+	t.Fatalf("no instance %s in %+v", name, list)
+	return client.Instance{}
+}
+
+// units are what a budget's buckets on an instance hold, in open epochs.
+func units(t *testing.T, c *client.Client, name, instance string) (units int64, open int) {
+	t.Helper()
+	list, err := c.Buckets(context.Background(), name)
+	must(t, err)
+	for _, b := range list.Buckets {
+		if b.Instance == instance && b.EpochStatus == "open" {
+			units += b.Remaining
+			open++
+		}
+	}
+	return units, open
+}
+
+// brisk is a cluster whose nodes declare lanes down soon.
+func brisk(t *testing.T) *cluster {
+	t.Helper()
+	w := newCluster(t)
+	w.config = writeConfig(t, "down_after: 2s\n"+w.text)
+	return w
+}
+
+// TestRedisRestartsEmptyUnderLoad: a Redis is killed and comes back without anything: no unit is lost or
+// sold twice, and it serves again by itself.
+func TestRedisRestartsEmptyUnderLoad(t *testing.T) {
+	const total, callers, name = 1_000_000, 8, "emptied"
+	world := newCluster(t)
+	nodes := []*node{world.start(t), world.start(t)}
+	c := nodes[0].client()
+	create(t, c, name, total, 9)
+	l := world.load(t, nodes, name, callers)
+	time.Sleep(500 * time.Millisecond)
+	must(t, world.redis[0].Kill())
+	for _, kept := range []string{"appendonlydir", "appendonly.aof"} {
+		must(t, os.RemoveAll(filepath.Join(world.redis[0].Dir(), kept)))
+	}
+	time.Sleep(500 * time.Millisecond)
+	must(t, world.redis[0].Restart())
+	back := time.Now()
+	eventually(t, 60*time.Second, "the instance has its share again", func() error {
+		if n, open := units(t, c, name, "redis-0"); open == 0 || n == 0 {
+			return fmt.Errorf("%d open buckets with %d units", open, n)
+		}
+		if i := instance(t, c, "redis-0"); i.Health != "up" {
+			return fmt.Errorf("%+v", i)
+		}
+		return nil
+	})
+	t.Logf("serves again %s after it was back", time.Since(back).Round(time.Millisecond))
+	before := l.served.Load()
+	eventually(t, 60*time.Second, "callers are served", func() error {
+		if n := l.served.Load(); n < before+200 {
+			return fmt.Errorf("%d more", n-before)
+		}
+		return nil
+	})
+	l.end()
+	l.settle(t, c, name, callers)
+	checkBooks(t, c, name, total, l.told.used())
+}
+
+// TestRedisGoneForGood: what lies on a Redis that does not come back is sold elsewhere after down_after,
+// to the last unit; what was told is what is used.
+func TestRedisGoneForGood(t *testing.T) {
+	const total, callers, name = 3000, 8, "gone"
+	world := brisk(t)
+	nodes := []*node{world.start(t), world.start(t)}
+	clients := []*client.Client{nodes[0].client(), nodes[1].client()}
+	create(t, clients[0], name, total, 9)
+	l := world.load(t, nodes, name, callers)
+	time.Sleep(100 * time.Millisecond)
+	l.end()
+	must(t, world.redis[1].Kill())
+	left, _ := units(t, clients[0], name, "redis-1")
+	if left == 0 {
+		t.Fatal("nothing lies on the instance")
+	}
+	died := time.Now()
+	l.settle(t, clients[0], name, callers)
+	told := l.told
+	for i := 0; ; i++ { // one by one, until nothing is left anywhere
+		id := fmt.Sprintf("rest of seven-%d", i)
+		err := fmt.Errorf("not asked")
+		for err != nil && client.CodeOf(err) != budget.BudgetExhausted {
+			if time.Since(died) > 60*time.Second {
+				t.Fatalf("%s: %v", id, err)
+			}
+			_, err = clients[i%2].Deduct(context.Background(), name, client.DeductRequest{RequestID: id, Amount: 7})
+		}
+		if err != nil {
+			break
+		}
+		told.accept(id, 7)
+	}
+	drainRest(t, clients, name, told)
+	t.Logf("all is sold %s after it died; %d units lay on it", time.Since(died).Round(time.Millisecond), left)
+	if told.used() != total {
+		t.Errorf("sold %d of %d", told.used(), total)
+	}
+	checkBooks(t, clients[1], name, total, told.used())
+	checkSoldOut(t, clients, name, told)
+	for _, n := range nodes {
+		if strings.Count(n.log.String(), "is declared down") > 1 {
+			t.Error("declared down more than once by one node")
+		}
+	}
+}
+
+// TestRedisStoppedAndContinued: a Redis that stands still for longer than down_after and then goes on
+// executes what it was sent before: that changes nothing, and it serves again.
+func TestRedisStoppedAndContinued(t *testing.T) {
+	const total, callers, name = 100_000, 8, "stopped"
+	world := brisk(t)
+	nodes := []*node{world.start(t), world.start(t)}
+	c := nodes[0].client()
+	create(t, c, name, total, 9)
+	l := world.load(t, nodes, name, callers)
+	time.Sleep(300 * time.Millisecond)
+	must(t, world.redis[2].Pause())
+	stopped := time.Now()
+	eventually(t, 60*time.Second, "its units are sold elsewhere", func() error {
+		if n, open := units(t, c, name, "redis-2"); n > 0 || open > 0 {
+			return fmt.Errorf("%d units in %d open buckets", n, open)
+		}
+		return nil
+	})
+	t.Logf("declared down after %s", time.Since(stopped).Round(time.Millisecond))
+	served := l.served.Load()
+	eventually(t, 60*time.Second, "the others serve", func() error {
+		if n := l.served.Load(); n < served+100 {
+			return fmt.Errorf("%d more", n-served)
+		}
+		return nil
+	})
+	must(t, world.redis[2].Resume())
+	back := time.Now()
+	eventually(t, 60*time.Second, "it is in use again", func() error {
+		i := instance(t, c, "redis-2")
+		if _, open := units(t, c, name, "redis-2"); i.Health != "up" || i.Lanes[0].Activation < 2 || open == 0 {
+			return fmt.Errorf("%+v, %d open buckets", i, open)
+		}
+		return nil
+	})
+	t.Logf("in use again after %s", time.Since(back).Round(time.Millisecond))
+	_, err := c.Append(context.Background(), name, client.AppendRequest{RequestID: "more", Quantity: 900})
+	must(t, err)
+	eventually(t, 60*time.Second, "it has units again", func() error {
+		if n, _ := units(t, c, name, "redis-2"); n == 0 {
+			return fmt.Errorf("none")
+		}
+		return nil
+	})
+	l.end()
+	l.settle(t, c, name, callers)
+	checkBooks(t, c, name, total+900, l.told.used())
+}
+
+// TestOneBucketFenced: a bucket whose keys were changed is replaced while the other buckets of its lane
+// serve on under the same activation.
+func TestOneBucketFenced(t *testing.T) {
+	const total, callers, name = 90_000, 4, "fenced"
+	world := newCluster(t)
+	n := world.start(t)
+	c := n.client()
+	create(t, c, name, total, 9)
+	before, err := c.Buckets(context.Background(), name)
+	must(t, err)
+	l := world.load(t, []*node{n}, name, callers)
+	world.tamper(t, c, name, ":balance:1", func(key string) [][]string { return [][]string{{"HSET", key, "balance", "many"}} })
+	victim := before.Buckets[0]
+	eventually(t, 60*time.Second, "the bucket is replaced", func() error {
+		list, err := c.Buckets(context.Background(), name)
+		must(t, err)
+		if b := list.Buckets[0]; b.Epoch == victim.Epoch || b.EpochStatus != "open" {
+			return fmt.Errorf("%+v", b)
+		}
+		return nil
+	})
+	l.end()
+	after, err := c.Buckets(context.Background(), name)
+	must(t, err)
+	for i, b := range after.Buckets {
+		if i > 0 && b.Epoch != before.Buckets[i].Epoch {
+			t.Errorf("%s has epoch %d, before %d", b.Key, b.Epoch, before.Buckets[i].Epoch)
+		}
+	}
+	if i := instance(t, c, victim.Instance); i.Lanes[0].Activation != 1 {
+		t.Errorf("the lane has activation %d", i.Lanes[0].Activation)
+	}
+	l.settle(t, c, name, callers)
+	checkBooks(t, c, name, total, l.told.used())
+}

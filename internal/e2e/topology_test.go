@@ -1,0 +1,184 @@
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/budgetd/budgetd/budget"
+	"github.com/budgetd/budgetd/client"
+	"github.com/budgetd/budgetd/internal/testservers"
+)
+
+// on is MariaDB and one instance with the nodes' configuration: the instance's keys as YAML.
+func on(t *testing.T, instance string) *cluster {
+	t.Helper()
+	c := &cluster{text: fmt.Sprintf("down_after: 2s\ndatabase:\n  driver: mysql\n  dsn: %q\ninstances:\n  - {name: store, driver: redis, %s}\n",
+		testservers.SharedMariaDB(t).NewDatabase(t), instance)}
+	c.config = writeConfig(t, c.text)
+	return c
+}
+
+// TestHotBudgetOnCluster: one budget with 16 buckets on a Redis Cluster of six; in the middle a master is
+// killed and its replica takes over (I1-I5).
+func TestHotBudgetOnCluster(t *testing.T) {
+	servers := testservers.RedisCluster(t, 2*time.Second, testservers.RedisArgs("--cluster-require-full-coverage", "no"))
+	world := on(t, fmt.Sprintf("topology: cluster, addrs: [%q, %q]", servers.Nodes[0].Addr(), servers.Nodes[4].Addr()))
+	hotThroughFailOver(t, world, 16, func() {
+		master, err := servers.MasterOf(0) // of a third of the lanes
+		must(t, err)
+		must(t, master.Kill())
+		_, err = servers.AwaitMoved(0, master)
+		must(t, err)
+	})
+}
+
+// TestHotBudgetOnClusterTakenOver: a replica takes over without asking, while its master is there: for a
+// while there are two, and what only the old one had is lost with it.
+func TestHotBudgetOnClusterTakenOver(t *testing.T) {
+	servers := testservers.RedisCluster(t, time.Hour)
+	world := on(t, fmt.Sprintf("topology: cluster, addrs: [%q]", servers.Nodes[0].Addr()))
+	hotThroughFailOver(t, world, 16, func() {
+		_, _, err := servers.FailOver(0, "TAKEOVER")
+		must(t, err)
+	})
+}
+
+// TestHotBudgetBehindSentinels: the same where the sentinels replace the one master there is.
+func TestHotBudgetBehindSentinels(t *testing.T) {
+	servers := testservers.RedisSentinels(t, 2*time.Second)
+	addrs := servers.Addrs()
+	world := on(t, fmt.Sprintf("topology: sentinel, addrs: [%q, %q, %q], master_name: %s", addrs[0], addrs[1], addrs[2],
+		testservers.SentinelName))
+	hotThroughFailOver(t, world, 1, func() {
+		master, err := servers.Master()
+		must(t, err)
+		must(t, master.Kill())
+		_, err = servers.AwaitMoved(master)
+		must(t, err)
+	})
+}
+
+// more waits until so many more calls were accepted.
+func (l *load) more(t *testing.T, n int64) {
+	t.Helper()
+	least := l.served.Load() + n
+	eventually(t, 60*time.Second, "callers are served", func() error {
+		if n := l.served.Load(); n < least {
+			return fmt.Errorf("%d of %d", n, least)
+		}
+		return nil
+	})
+}
+
+// hotThroughFailOver has callers deduct from one budget through two nodes while a fail-over happens. All
+// that was accepted is in the ledger once, and everything else can be sold to the last unit.
+func hotThroughFailOver(t *testing.T, world *cluster, lanes int, failOver func()) {
+	const total, callers, name = 1_000_000, 16, "hot"
+	nodes := []*node{world.start(t), world.start(t)}
+	clients := []*client.Client{nodes[0].client(), nodes[1].client()}
+	create(t, clients[0], name, total, 16)
+	before := instance(t, clients[0], "store")
+	if len(before.Lanes) != lanes {
+		t.Fatalf("%d lanes, want %d: %+v", len(before.Lanes), lanes, before)
+	}
+	l := world.load(t, nodes, name, callers)
+	l.more(t, 500)
+	failOver()
+	for _, c := range clients {
+		eventually(t, 60*time.Second, "every lane is in use again", func() error {
+			i, moved := instance(t, c, "store"), 0
+			for n, lane := range i.Lanes {
+				if lane.Activation > before.Lanes[n].Activation {
+					moved++
+				}
+			}
+			if i.Health != "up" || moved == 0 {
+				return fmt.Errorf("%d lanes moved: %+v", moved, i)
+			}
+			return nil
+		})
+	}
+	l.more(t, 500)
+	l.end()
+	l.settle(t, clients[0], name, callers)
+	checkBooks(t, clients[0], name, total, l.told.used())
+	rest := total - l.told.used()
+	var err error
+	eventually(t, 60*time.Second, "all that is left can be had at once", func() error {
+		_, err = clients[1].Deduct(context.Background(), name, client.DeductRequest{RequestID: "rest-all", Amount: rest})
+		return err
+	})
+	l.told.accept("rest-all", rest)
+	checkBooks(t, clients[1], name, total, total)
+	checkSoldOut(t, clients, name, l.told)
+	t.Logf("%d single units were sold around the fail-over", len(l.told.accepted)-1)
+}
+
+// TestStoreModeOnCluster: a replica takes over while its master goes on for a while: what callers heard
+// from the old one only is in the ledger or in quarantine, and selling all the rest sells nothing twice (I2).
+func TestStoreModeOnCluster(t *testing.T) {
+	const total, callers, name = 1_000_000, 8, "store"
+	servers := testservers.RedisCluster(t, time.Hour, testservers.AppendOnly("always"))
+	world := on(t, fmt.Sprintf("topology: cluster, addrs: [%q]", servers.Nodes[0].Addr()))
+	world.config = writeConfig(t, "store_mode:\n  report_wait: 1m\n"+world.text)
+	nodes := []*node{world.start(t), world.start(t)}
+	c, ctx := nodes[0].client(), context.Background()
+	_, err := c.Create(ctx, client.CreateRequest{Name: name, Unit: budget.Count, Type: budget.Promo,
+		Durability: budget.Store, TotalQuantity: total, BucketQuantity: 16})
+	must(t, err)
+	before := instance(t, c, "store")
+	l := world.load(t, nodes, name, callers)
+	l.more(t, 200)
+	_, _, err = servers.FailOver(0, "TAKEOVER")
+	must(t, err)
+	eventually(t, 60*time.Second, "every lane is in use again", func() error {
+		moved := 0
+		i := instance(t, c, "store")
+		for n, lane := range i.Lanes {
+			if lane.Activation > before.Lanes[n].Activation {
+				moved++
+			}
+		}
+		if i.Health != "up" || moved == 0 {
+			return fmt.Errorf("%d lanes moved: %+v", moved, i)
+		}
+		return nil
+	})
+	l.more(t, 200)
+	l.end()
+	loaded, quarantined := l.told.used(), int64(0)
+	for try := 0; ; try++ {
+		v, err := c.Budget(ctx, name)
+		must(t, err)
+		quarantined = v.Quarantined
+		rest := total - v.Used - v.Quarantined
+		if rest == 0 {
+			break
+		}
+		id := fmt.Sprintf("rest-%d", try)
+		_, err = nodes[try%2].clientWith(client.Retry{Attempts: 1}).Deduct(ctx, name, client.DeductRequest{RequestID: id, Amount: rest})
+		if budget.CodeOf(err).Kind() == budget.MayBeDone {
+			err = untilCertain(ctx, nodes, try, name, id, rest)
+		}
+		switch { // refused or unavailable: part of it has been counted or quarantined since it was looked at
+		case err == nil:
+			l.told.accept(id, rest)
+		case try > 600:
+			t.Fatalf("%d units cannot be had: %v", rest, err)
+		}
+		time.Sleep(100 * time.Millisecond) // for the ledger to follow
+	}
+	t.Logf("%d sold around the fail-over, %d in quarantine", loaded, quarantined)
+	if l.told.used() > total || l.told.used() < total-quarantined-callers {
+		t.Errorf("callers were told %d of %d, %d are in quarantine", l.told.used(), total, quarantined)
+	}
+	eventually(t, 60*time.Second, "the audit is done", func() error {
+		report, err := c.Audit(ctx, name)
+		if err == nil && (!report.OK || report.Used+report.Quarantined != total) {
+			err = fmt.Errorf("%+v", report)
+		}
+		return err
+	})
+}

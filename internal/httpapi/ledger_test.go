@@ -1,0 +1,119 @@
+package httpapi_test
+
+import (
+	"context"
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/budgetd/budgetd/bucket"
+	"github.com/budgetd/budgetd/budget"
+	"github.com/budgetd/budgetd/internal/httpapi"
+	"github.com/budgetd/budgetd/ledger"
+)
+
+// TestLedgerWaits: a call that waits outlives the time limits of ordinary ones, its own is bounded,
+// and a node that leaves ends it.
+func TestLedgerWaits(t *testing.T) {
+	tight := func(c *httpapi.Config) {
+		c.Limits.RequestTimeout, c.Limits.ReadTimeout = 150*time.Millisecond, 100*time.Millisecond
+		c.Limits.WriteTimeout = 100 * time.Millisecond
+	}
+	service, server, _ := start(t, tight)
+	var deadline time.Duration
+	service.before = func(ctx context.Context, _ string) {
+		if end, ok := ctx.Deadline(); ok {
+			deadline = time.Until(end)
+		}
+		select {
+		case <-time.After(time.Second): // longer than all three limits together
+		case <-ctx.Done():
+			t.Error("the wait was cut off:", ctx.Err())
+		}
+	}
+	answer, body := ask(t, server, "GET", "/v1/budgets/sale/ledger?wait=30s", "")
+	if answer.StatusCode != 200 || !strings.Contains(body, `"next":"next-1"`) {
+		t.Errorf("%d %s", answer.StatusCode, body)
+	}
+	if deadline < 29*time.Second || deadline > 31*time.Second {
+		t.Errorf("the wait is bounded by %s", deadline)
+	}
+	service.before = func(ctx context.Context, _ string) { <-ctx.Done() }
+	service.err = context.DeadlineExceeded
+	answer, body = ask(t, server, "GET", "/v1/budgets/sale/ledger?wait=0s", "")
+	if answer.StatusCode != 503 {
+		t.Errorf("without a wait: %d %s", answer.StatusCode, body)
+	}
+}
+
+// waiting is a service whose Feed waits for the end that it is given.
+type waiting struct {
+	*fake
+	entered chan struct{}
+}
+
+func (w waiting) Feed(ctx context.Context, r bucket.FeedRequest) (bucket.FeedPage, error) {
+	close(w.entered)
+	select {
+	case <-r.Until:
+	case <-ctx.Done():
+		return bucket.FeedPage{}, ctx.Err()
+	}
+	return bucket.FeedPage{Next: "same"}, nil
+}
+
+func TestLedgerEndsWhenTheNodeLeaves(t *testing.T) {
+	service := waiting{new(fake), make(chan struct{})}
+	_, server, api := start(t, func(c *httpapi.Config) { c.Service = service })
+	ended := make(chan string, 1)
+	go func() {
+		answer, err := http.Get(server.URL + "/v1/budgets/sale/ledger?wait=30s")
+		if err != nil {
+			ended <- err.Error()
+			return
+		}
+		defer answer.Body.Close()
+		text, _ := io.ReadAll(answer.Body)
+		ended <- string(text)
+	}()
+	<-service.entered
+	api.Leave()
+	api.Leave() // twice is harmless
+	select {
+	case text := <-ended:
+		if text != `{"entries":[],"next":"same"}`+"\n" {
+			t.Error(text)
+		}
+	case <-time.After(10 * time.Second):
+		t.Fatal("it goes on waiting")
+	}
+}
+
+func TestLedgerRefusals(t *testing.T) {
+	service, server, _ := start(t)
+	service.err = &budget.Error{Code: budget.CursorExpired, Message: "archived"}
+	answer, body := ask(t, server, "GET", "/v1/budgets/sale/ledger?after=x", "")
+	if p := problemIn(t, body); answer.StatusCode != 410 || p.Code != "cursor_expired" || p.Detail != "archived" {
+		t.Errorf("%d %s", answer.StatusCode, body)
+	}
+}
+
+// forged is a service whose feed has an entry that no caller could have made.
+type forged struct{ *fake }
+
+func (forged) Feed(context.Context, bucket.FeedRequest) (bucket.FeedPage, error) {
+	e := bucket.FeedEntry{BucketKey: "b:bucket-0"}
+	e.Kind, e.RequestID, e.Reference, e.Dimensions = ledger.FeedDeduct, "a\xff", "\xc0", "{broken"
+	return bucket.FeedPage{Entries: []bucket.FeedEntry{e, {}}, Next: "n"}, nil
+}
+
+// TestLedgerIsNotStoppedByAnEntry: what has no JSON form is answered as well as it can be.
+func TestLedgerIsNotStoppedByAnEntry(t *testing.T) {
+	_, server, _ := start(t, func(c *httpapi.Config) { c.Service = forged{new(fake)} })
+	answer, body := ask(t, server, "GET", "/v1/budgets/sale/ledger", "")
+	if answer.StatusCode != 200 || !strings.Contains(body, "\"request_id\":\"a\ufffd\"") || strings.Contains(body, "broken") {
+		t.Errorf("%d %s", answer.StatusCode, body)
+	}
+}

@@ -1,0 +1,224 @@
+package httpapi
+
+import (
+	"strings"
+	"time"
+
+	"github.com/budgetd/budgetd/budget"
+	"github.com/budgetd/budgetd/internal/httpapi/strictjson"
+	"github.com/budgetd/budgetd/limit"
+)
+
+// readLimits reads the limits of a budget: the whole list, nil where there is none or it is empty.
+func readLimits(r *strictjson.Reader, name string) []budget.Limit {
+	var list []budget.Limit
+	r.List(name, func(i int) strictjson.Body {
+		if i > limit.MaxLimits { // one too many is for package limit to say
+			return nil
+		}
+		list = append(list, budget.Limit{Enforce: true})
+		return &limitBody{list, i}
+	})
+	return list
+}
+
+// limitBody is the limit of an index in a body. What does not go together is for package limit to say.
+type limitBody struct {
+	of []budget.Limit
+	i  int
+}
+
+func (d *limitBody) Member(r *strictjson.Reader, name string) bool {
+	l := &d.of[d.i]
+	switch name {
+	case "name":
+		r.Text(name, &l.Name, nil)
+	case "dimension":
+		r.Text(name, &l.Dimension, nil)
+	case "optional":
+		r.Bool(name, &l.Optional)
+	case "window":
+		r.Object(name, &windowBody{&l.Window})
+	case "max":
+		r.Integer(name, &l.Max, 0, budget.MaxAmount)
+	case "measure":
+		r.Text(name, (*string)(&l.Measure), nil)
+	case "enforce":
+		r.Bool(name, &l.Enforce)
+	case "overrides":
+		r.List(name, func(i int) strictjson.Body {
+			if i > limit.MaxOverrides {
+				return nil
+			}
+			l.Overrides = append(l.Overrides, budget.Override{})
+			return &overrideBody{l.Overrides, i}
+		})
+	default:
+		return false
+	}
+	return true
+}
+
+func (d *limitBody) Check(r *strictjson.Reader) {
+	r.Require("name", "dimension", "window", "max", "measure")
+}
+
+// windowBody is the window of a limit.
+type windowBody struct{ *budget.LimitWindow }
+
+func (d *windowBody) Member(r *strictjson.Reader, name string) bool {
+	switch name {
+	case "kind":
+		r.Text(name, (*string)(&d.Kind), nil)
+	case "every":
+		r.Text(name, (*string)(&d.Every), notEmpty)
+	case "timezone":
+		r.Text(name, &d.Timezone, checkZone)
+	case "length":
+		r.Duration(name, &d.Length)
+	case "slot":
+		r.Duration(name, &d.Slot)
+	default:
+		return false
+	}
+	return true
+}
+
+func (d *windowBody) Check(r *strictjson.Reader) { r.Require("kind") }
+
+// overrideBody is another bound for one value, the one of that index.
+type overrideBody struct {
+	of []budget.Override
+	i  int
+}
+
+func (d *overrideBody) Member(r *strictjson.Reader, name string) bool {
+	o := &d.of[d.i]
+	switch name {
+	case "value":
+		r.Text(name, &o.Value, budget.CheckKey)
+	case "values":
+		r.Strings(name, &o.Values, limit.MaxDimensions, budget.CheckKey)
+	case "max":
+		r.Integer(name, &o.Max, 0, budget.MaxAmount)
+	case "exempt":
+		r.Bool(name, &o.Exempt)
+	default:
+		return false
+	}
+	return true
+}
+
+func (d *overrideBody) Check(r *strictjson.Reader) {
+	if r.Seen("value") == r.Seen("values") {
+		r.Invalid("", `must have a value, or, for a combined dimension, the values of each ("values"), not both`)
+	}
+	if r.Seen("max") == d.of[d.i].Exempt {
+		r.Invalid("", `must have either a max or "exempt": true`)
+	}
+}
+
+// mergeBelow notes faults found elsewhere, except in what could not be read or is missing.
+func mergeBelow(r *strictjson.Reader, faults []budget.FieldError) {
+	for _, fault := range faults {
+		if !faultAbove(r, fault.Field) {
+			r.Merge([]budget.FieldError{fault})
+		}
+	}
+}
+
+// faultAbove reports whether a fault of what a field is part of has been noted.
+func faultAbove(r *strictjson.Reader, field string) bool {
+	for {
+		cut := strings.LastIndexAny(field, ".[")
+		if cut < 0 {
+			return false
+		}
+		if field = field[:cut]; r.Has(field) {
+			return true
+		}
+	}
+}
+
+// limitView is a limit as it is answered; a body that says the same may be sent back.
+type limitView struct {
+	Name      string         `json:"name"`
+	Dimension string         `json:"dimension"`
+	Optional  bool           `json:"optional,omitzero"`
+	Window    windowView     `json:"window"`
+	Max       int64          `json:"max"`
+	Measure   budget.Measure `json:"measure"`
+	Enforce   bool           `json:"enforce"`
+	Overrides []overrideView `json:"overrides,omitempty"`
+}
+
+type windowView struct {
+	Kind     budget.WindowKind `json:"kind"`
+	Every    budget.Every      `json:"every,omitzero"`
+	Timezone string            `json:"timezone,omitzero"`
+	Length   string            `json:"length,omitzero"`
+	Slot     string            `json:"slot,omitzero"`
+}
+
+type overrideView struct {
+	Value  string   `json:"value,omitzero"`
+	Values []string `json:"values,omitempty"`
+	// Max is nil where the value is exempt.
+	Max    *int64 `json:"max,omitzero"`
+	Exempt bool   `json:"exempt,omitzero"`
+}
+
+func limitsOf(limits *budget.Limits) []limitView {
+	if limits == nil {
+		return []limitView{}
+	}
+	views := make([]limitView, len(limits.List))
+	for i, l := range limits.List {
+		w := l.Window
+		views[i] = limitView{Name: l.Name, Dimension: l.Dimension, Optional: l.Optional, Max: l.Max,
+			Measure: l.Measure, Enforce: l.Enforce,
+			Window: windowView{Kind: w.Kind, Every: w.Every, Timezone: w.Timezone, Length: lengthOf(w.Length),
+				Slot: lengthOf(w.Slot)}}
+		for _, o := range l.Overrides {
+			view := overrideView{Value: o.Value, Values: o.Values, Exempt: o.Exempt}
+			if !o.Exempt {
+				view.Max = &o.Max
+			}
+			views[i].Overrides = append(views[i].Overrides, view)
+		}
+	}
+	return views
+}
+
+// lengthOf writes a length of time, "" for none.
+func lengthOf(length time.Duration) string {
+	if length == 0 {
+		return ""
+	}
+	return strictjson.FormatDuration(length)
+}
+
+// limitState is how far a limit is used for one value: calls or minor units.
+type limitState struct {
+	Name      string `json:"name"`
+	Dimension string `json:"dimension"`
+	Value     string `json:"value"`
+	Used      int64  `json:"used"`
+	// Max is nil where the value is exempt.
+	Max    *int64 `json:"max,omitzero"`
+	Exempt bool   `json:"exempt,omitzero"`
+	// ResetAt is left out where the window never ends.
+	ResetAt time.Time `json:"reset_at,omitzero"`
+}
+
+func statesOf(states []budget.LimitState) []limitState {
+	out := make([]limitState, len(states))
+	for i, s := range states {
+		out[i] = limitState{Name: s.Limit, Dimension: s.Dimension, Value: s.Value, Used: s.Used, Exempt: s.Exempt,
+			ResetAt: inUTC(s.ResetAt)}
+		if !s.Exempt {
+			out[i].Max = &s.Max
+		}
+	}
+	return out
+}

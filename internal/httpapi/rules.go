@@ -1,0 +1,125 @@
+package httpapi
+
+import (
+	"strings"
+	"time"
+	_ "time/tzdata" // the same zones on every machine
+
+	"github.com/budgetd/budgetd/allocation"
+	"github.com/budgetd/budgetd/budget"
+	"github.com/budgetd/budgetd/internal/httpapi/strictjson"
+)
+
+// rule is a type_rule in a body. What does not go together is for allocation.CheckRule to say.
+type rule struct{ *budget.Rule }
+
+// readRule reads a type_rule; nil where it is no object, which has been noted then.
+func readRule(r *strictjson.Reader, name string) *budget.Rule {
+	read := new(budget.Rule)
+	r.Object(name, &rule{read})
+	if r.Has(name) {
+		return nil
+	}
+	return read
+}
+
+func (d *rule) Member(r *strictjson.Reader, name string) bool {
+	switch name {
+	case "kind":
+		r.Text(name, (*string)(&d.Kind), nil)
+	case "every":
+		r.Text(name, (*string)(&d.Every), notEmpty)
+	case "quantity":
+		r.Amount(name, &d.Quantity)
+	case "unused":
+		r.Text(name, (*string)(&d.Unused), notEmpty)
+	case "windows":
+		r.List(name, func(i int) strictjson.Body {
+			if i > allocation.MaxWindows {
+				return nil
+			}
+			d.Windows = append(d.Windows, budget.Window{})
+			return &window{d.Windows, i}
+		})
+	default:
+		return false
+	}
+	return true
+}
+
+func (d *rule) Check(r *strictjson.Reader) {
+	r.Require("kind")
+	if r.Seen("windows") && len(d.Windows) == 0 && !r.Has("windows") {
+		r.Invalid("windows", "must list at least one segment of the day")
+	}
+}
+
+// window is a segment of the day in a type_rule, the one of that index.
+type window struct {
+	of []budget.Window
+	i  int
+}
+
+func (d *window) Member(r *strictjson.Reader, name string) bool {
+	switch name {
+	case "from":
+		r.Text(name, &d.of[d.i].From, nil)
+	case "to":
+		r.Text(name, &d.of[d.i].To, nil)
+	case "quantity":
+		r.Amount(name, &d.of[d.i].Quantity)
+	default:
+		return false
+	}
+	return true
+}
+
+func (d *window) Check(r *strictjson.Reader) { r.Require("from", "to", "quantity") }
+
+// judged returns the rule to judge beside the rest of a definition: one whose quantity cannot be read is
+// not one without a quantity. nil stays nil.
+func judged(r *strictjson.Reader, read *budget.Rule) *budget.Rule {
+	if read == nil || !r.Has("type_rule.quantity") {
+		return read
+	}
+	with := *read
+	with.Quantity = 1
+	return &with
+}
+
+// notEmpty returns what is wrong with a word that must be left out rather than empty, "" if nothing.
+func notEmpty(word string) string {
+	if word == "" {
+		return "must not be empty: leave it out"
+	}
+	return ""
+}
+
+// checkLateRefund returns what is wrong with a late_refund, "" if nothing.
+func checkLateRefund(where string) string {
+	switch budget.Where(where) {
+	case budget.ToTotal, budget.Next, budget.Forfeit:
+		return ""
+	}
+	return `must be "total", "next" or "forfeit"`
+}
+
+// checkZone returns what is wrong with the name of a time zone, "" if nothing: no path, and nothing that
+// depends on the machine.
+func checkZone(name string) string {
+	const why = `must be an IANA time zone, such as "UTC" or "Asia/Shanghai"`
+	if name == "" || name == "Local" || len(name) > 64 || strings.HasPrefix(name, "/") {
+		return why
+	}
+	for i := range len(name) {
+		c := name[i]
+		letter := c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9'
+		if !letter && !strings.ContainsRune("/_+-", rune(c)) {
+			return why
+		}
+	}
+	if _, err := time.LoadLocation(name); err != nil {
+		return why
+	}
+	return ""
+}

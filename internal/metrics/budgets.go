@@ -1,0 +1,88 @@
+package metrics
+
+import (
+	"sync/atomic"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/budgetd/budgetd/bucket"
+	"github.com/budgetd/budgetd/ledger"
+)
+
+// otherBudgets is the label of all budgets that are not shown one by one: no budget has that name.
+const otherBudgets = "(other)"
+
+// figures are those of the last look through all budgets.
+type figures struct {
+	largest []bucket.BudgetFigures
+	all     ledger.Figures
+}
+
+// budgets shows the figures of the last look as a whole, so that those of a budget that is gone, or no
+// longer among the largest, go with it. It shows nothing before the first look.
+type budgets struct {
+	latest       atomic.Pointer[figures]
+	descriptions []*prometheus.Desc
+	quarantined  *prometheus.Desc
+}
+
+// budgetFigures are what is shown of each budget.
+var budgetFigures = []struct {
+	name, help string
+	of         func(f *ledger.Figures) int64
+}{
+	{"budget_total_units", "Total of a budget, in minor units.",
+		func(f *ledger.Figures) int64 { return f.Total }},
+	{"budget_undistributed_units", "Minor units of a budget that no bucket holds, not funded ones included.",
+		func(f *ledger.Figures) int64 { return f.Unfunded + f.Undistributed }},
+	{"budget_not_funded_units", "Minor units of a budget that no period has been given yet.",
+		func(f *ledger.Figures) int64 { return f.Unfunded }},
+	{"budget_remaining_units", "Minor units in the open buckets of a budget.",
+		func(f *ledger.Figures) int64 { return f.Remaining }},
+	{"budget_in_transit_units", "Minor units of a budget on their way to or from its total.",
+		func(f *ledger.Figures) int64 { return f.InTransit() }},
+	{"budget_held_units", "Minor units of a budget that are held and neither used nor free.",
+		func(f *ledger.Figures) int64 { return f.Held }},
+	{"budget_used_units", "Minor units of a budget that were used.",
+		func(f *ledger.Figures) int64 { return f.Used }},
+}
+
+func newBudgets() *budgets {
+	b := &budgets{quarantined: prometheus.NewDesc(namespace+"_quarantined_units",
+		"Minor units of lost buckets that an operator has to decide on, over all budgets.", nil, nil)}
+	for _, f := range budgetFigures {
+		b.descriptions = append(b.descriptions,
+			prometheus.NewDesc(namespace+"_"+f.name, f.help, []string{"tenant", "budget"}, nil))
+	}
+	return b
+}
+
+// Describe is part of prometheus.Collector.
+func (b *budgets) Describe(to chan<- *prometheus.Desc) {
+	to <- b.quarantined
+	for _, d := range b.descriptions {
+		to <- d
+	}
+}
+
+// Collect is part of prometheus.Collector.
+func (b *budgets) Collect(to chan<- prometheus.Metric) {
+	latest := b.latest.Load()
+	if latest == nil {
+		return
+	}
+	to <- prometheus.MustNewConstMetric(b.quarantined, prometheus.GaugeValue,
+		float64(latest.all.Quarantined))
+	for i, f := range budgetFigures {
+		rest := f.of(&latest.all)
+		for j := range latest.largest {
+			shown := &latest.largest[j]
+			units := f.of(&shown.Figures)
+			rest -= units
+			to <- prometheus.MustNewConstMetric(b.descriptions[i], prometheus.GaugeValue, float64(units),
+				shown.Tenant, shown.Name)
+		}
+		to <- prometheus.MustNewConstMetric(b.descriptions[i], prometheus.GaugeValue, float64(rest),
+			"", otherBudgets)
+	}
+}

@@ -1,0 +1,198 @@
+package redisstore
+
+import (
+	"cmp"
+	"context"
+	"crypto/sha256"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/budgetd/budgetd/bucket"
+	"github.com/budgetd/budgetd/budget"
+)
+
+var _ bucket.Counters = (*Store)(nil)
+
+// mostValueBytes is how long a value may be to be a field itself: with it and its counter below
+// hash-max-listpack-value a page stays one piece of memory.
+const mostValueBytes = 48
+
+// fieldOf returns the field of a value in a page: two values never share one.
+func fieldOf(value string) string {
+	if len(value) <= mostValueBytes {
+		return "=" + value
+	}
+	sum := sha256.Sum256([]byte(value))
+	return "#" + string(sum[:20])
+}
+
+var windowKinds = map[budget.WindowKind]string{budget.WindowCalendar: "c", budget.WindowLifetime: "l",
+	budget.WindowFirstHit: "f", budget.WindowSliding: "s"}
+
+// countingArguments returns what limits.lua wants of an operation: see counts.parse.
+func countingArguments(c *bucket.Counting) []any {
+	argv := make([]any, 0, 2+10*len(c.Counts))
+	argv = append(argv, c.Version, c.Ahead)
+	for i := range c.Counts {
+		n := &c.Counts[i]
+		begin, end := n.Window.Begin, n.Window.End
+		if n.Window.Length > 0 {
+			begin, end = n.Window.Length, n.Window.Slot
+		}
+		argv = append(argv, n.Limit, n.Changed, fieldOf(n.Value), n.Add, n.Max, windowKinds[n.Window.Kind],
+			begin, end, n.New, loadedText(n))
+	}
+	return argv
+}
+
+// loadedText writes what the ledger has of a counter as limits.lua keeps it, after its mark; "": nothing.
+func loadedText(n *bucket.Count) string {
+	l := n.Loaded
+	if l == nil {
+		return ""
+	}
+	text := strconv.FormatInt(l.Mark, 10) + "|"
+	switch n.Window.Kind {
+	case budget.WindowSliding:
+		slots := slices.Clone(l.Slots)
+		slices.SortFunc(slots, func(a, b bucket.CountSlot) int { return cmp.Compare(a.Begin, b.Begin) })
+		parts, before := make([]string, len(slots)), int64(0)
+		for i, slot := range slots {
+			number := slot.Begin / n.Window.Slot
+			parts[i] = strconv.FormatInt(number-before, 10) + ":" + strconv.FormatInt(slot.Used, 10)
+			before = number
+		}
+		return text + strings.Join(parts, " ")
+	case budget.WindowFirstHit:
+		return text + strconv.FormatInt(l.Used, 10) + " " + strconv.FormatInt(l.Began, 10)
+	}
+	return text + strconv.FormatInt(l.Used, 10)
+}
+
+// countedOf reads what a script tells of an operation's limits; nil for 0.
+func countedOf(reply bucket.Verdict, value any) (counted *bucket.Counted, ok bool) {
+	if value == int64(0) {
+		return nil, true
+	}
+	values, ok := value.([]any)
+	if !ok || len(values) < 2 {
+		return nil, false
+	}
+	numbers := make([]int64, len(values))
+	for i, v := range values {
+		if numbers[i], ok = v.(int64); !ok {
+			return nil, false
+		}
+	}
+	counted = &bucket.Counted{Now: numbers[0], Over: int(numbers[1])}
+	numbers = numbers[2:]
+	switch reply {
+	case bucket.Outdated:
+		return counted, true
+	case bucket.Unloaded:
+		counted.Marks = numbers
+		return counted, true
+	}
+	if len(numbers)%2 != 0 {
+		return nil, false
+	}
+	for i := 0; i < len(numbers); i += 2 {
+		counted.Limits = append(counted.Limits, bucket.CountState{Used: numbers[i], Reset: numbers[i+1]})
+	}
+	return counted, true
+}
+
+// Unload forgets counters. See bucket.Counters.
+func (s *Store) Unload(ctx context.Context, at bucket.Lane, orders []bucket.Unloading) error {
+	const op = "unload"
+	for i := range orders {
+		if err := orders[i].Check(); err != nil {
+			return err
+		}
+	}
+	if len(orders) == 0 {
+		return nil
+	}
+	l, err := s.find(op, at)
+	if err != nil {
+		return err
+	}
+	keys, argv := make([]any, 0, len(orders)), make([]any, 0, 13*len(orders))
+	for i := range orders {
+		c := &orders[i].Counting
+		keys = append(keys, countersKey(l.prefix, orders[i].Ref.Bucket, c.From))
+		argv = append(append(argv, len(c.Counts)), countingArguments(c)...)
+	}
+	_, err = s.eval(ctx, op, l, verbUnload, keys, argv)
+	return err
+}
+
+// scanned is how many keys one step of dropCounters looks at, about.
+const scanned = 1000
+
+// dropCounters removes the counters of buckets that began with epochs up to those named: all keys of the
+// lane's server are looked at. What began later is another key, so nothing that is in use is touched.
+func (s *Store) dropCounters(ctx context.Context, op string, l *lane, refs []bucket.Ref) error {
+	newest := map[int64]int64{}
+	for _, ref := range refs {
+		newest[ref.Bucket] = max(newest[ref.Bucket], ref.Epoch)
+	}
+	for cursor := uint64(0); ; {
+		answer, err := s.command(ctx, op, l, "SCAN", strconv.FormatUint(cursor, 10),
+			[]any{"MATCH", globOf(l.prefix) + "*:l:" + keyFormat + "*", "COUNT", scanned})
+		if err != nil {
+			return err
+		}
+		var found []string
+		if cursor, found, err = scannedOf(answer); err != nil {
+			return s.strange(op, answer)
+		}
+		var gone []any
+		for _, key := range found {
+			if b, from, ok := countersOf(l.prefix, key); ok && from <= newest[b] {
+				gone = append(gone, key)
+			}
+		}
+		if len(gone) > 0 {
+			if _, err := s.command(ctx, op, l, "UNLINK", gone[0].(string), gone[1:]); err != nil {
+				return err
+			}
+		}
+		if cursor == 0 {
+			return nil
+		}
+	}
+}
+
+func scannedOf(answer any) (cursor uint64, keys []string, err error) {
+	parts, ok := answer.([]any)
+	if !ok || len(parts) != 2 {
+		return 0, nil, redis.Nil
+	}
+	text, _ := parts[0].(string)
+	if cursor, err = strconv.ParseUint(text, 10, 64); err != nil {
+		return 0, nil, err
+	}
+	list, _ := parts[1].([]any)
+	for _, key := range list {
+		if name, ok := key.(string); ok {
+			keys = append(keys, name)
+		}
+	}
+	return cursor, keys, nil
+}
+
+// globOf writes a text so that a pattern matches it alone.
+func globOf(text string) string {
+	var out strings.Builder
+	for i := range len(text) {
+		if strings.IndexByte(`\*?[]^-`, text[i]) >= 0 {
+			out.WriteByte('\\')
+		}
+		out.WriteByte(text[i])
+	}
+	return out.String()
+}

@@ -1,0 +1,146 @@
+-- records.lua: what deduct.lua and void.lua know of the request records of store mode. It is put in
+-- front of them, after shared.lua.
+--
+-- An epoch keeps its void records in a hash of their own, v: request id (long ones as their hash, records.go) -> record. They stay as long
+-- as the epoch: who was told that an id is void must never hear "accepted" for it, and the ledger, which
+-- knows, is not asked before that (I4, I7). So v has no expiry.
+--
+-- It keeps the records of deductions in two hashes, r0 and r1: request id -> record. The lane's own clock
+-- cuts time into slices as long as the record window: slice = floor(ms / window). What is recorded
+-- in slice s is written to r(s mod 2), and the field `slice` of the balance hash says which slice
+-- was written last, and the window: `<slice>/<window in ms>`. Looked up are the present slice and
+-- the one before it, so that a record is found for one window at least and for two at most; and v. The
+-- first record of a slice unlinks what is two slices old, or both hashes when more has passed.
+--
+-- The window of an epoch is that of its first record, whatever nodes are configured with later:
+-- slices of two lengths have nothing to do with one another.
+-- A clock that went back counts as being in the slice that was written last until it has caught
+-- up: nothing is forgotten early, and what is recorded meanwhile stays that much longer. A clock
+-- that jumped ahead forgets early: it is the lane's own clock that the window is measured by.
+-- Expiry is for epochs that nobody writes to any more: each hash expires as a whole, two windows
+-- (and a second) after its first record, when no look-up can want it.
+--
+-- A record is made by Go (records.go); of a deduction, the script adds the seq as an unsigned
+-- big-endian number of 5 or 7 bytes.
+
+--
+-- All of it is made only in a call with records, whose first argument is the window: a script makes
+-- its functions anew in every call, and ledger mode shall not pay for that.
+local keep = {}
+if ARGV[1] ~= '0' then
+
+-- How much longer than two windows the hashes are kept, in ms.
+local MARGIN_MS = 1000
+-- unpack puts its values on Lua's stack, which has room for 8,000.
+local MOST_AT_ONCE = 1000
+
+-- keep.another_memory returns a reply unless the server's data is still the history that the lane
+-- was activated with: a connection may outlive a fail-over (to a replica that knows the scripts, there
+-- and back, behind a proxy) and not notice. In ledger mode SQL notices; here nobody else does.
+function keep.another_memory()
+  local info = redis.pcall('INFO', 'replication')
+  if type(info) == 'table' then return failed(info.err) end
+  if string.match(info, 'master_replid:(%w+)') ~= lane_replid then
+    return failed('REPLACED the data has another replication id than the lane was activated with')
+  end
+  return nil
+end
+
+-- keep.clock returns the lane's time in ms; or nil and the reply of the failed call.
+function keep.clock()
+  local time = redis.pcall('TIME')
+  if time.err then return nil, failed(time.err) end
+  return tonumber(time[1]) * 1000 + math.floor(tonumber(time[2]) / 1000)
+end
+
+-- find_slice sets the bucket's .slice (the present one), .last (the one written last, nil before
+-- the first record) and .window. Returns nil, or what is wrong with the field.
+local function find_slice(bucket, now, window)
+  local last
+  if bucket.slice_text then
+    local number, length = string.match(bucket.slice_text, '^(%d+)/(%d+)$')
+    last, window = quantity(number), quantity(length)
+    if not last or not window or window == 0 then
+      return 'field slice of the balance is not what it must be'
+    end
+  end
+  local slice = math.floor(now / window)
+  bucket.slice, bucket.last, bucket.window = math.max(slice, last or slice), last, window
+  return nil
+end
+
+-- keep.look_up returns the records of the ids ARGV[from] to ARGV[to] by their places in ARGV; or
+-- nil and why the records are broken; or nil, nil and the reply of the failed call. records is
+-- {[0] = r0, r1, void = v}.
+function keep.look_up(bucket, records, now, window, from, to)
+  local why = find_slice(bucket, now, window)
+  if why then return nil, why end
+  local keys, found = {}, {}
+  for slice = bucket.slice - 1, bucket.slice do
+    -- Otherwise the hash still holds what is two slices older.
+    if not bucket.last or bucket.last >= slice then keys[#keys + 1] = records[slice % 2] end
+  end
+  keys[#keys + 1] = records.void
+  for _, key in ipairs(keys) do
+    for first = from, to, MOST_AT_ONCE do
+      local last = math.min(to, first + MOST_AT_ONCE - 1)
+      local got = redis.pcall('HMGET', key, unpack(ARGV, first, last))
+      if got.err then
+        if is_wrong_type(got.err) then return nil, 'the request records are not a hash' end
+        return nil, nil, failed(got.err)
+      end
+      for i = first, last do
+        found[i] = got[i - first + 1] or found[i]
+      end
+    end
+  end
+  return found
+end
+
+-- change runs a write that cannot fail but by a defect or an ACL. Returns nil, or the reply of the
+-- failed call.
+local function change(...)
+  local done = redis.pcall(...)
+  if type(done) == 'table' then return failed(done.err) end
+  written = true
+  return nil
+end
+
+-- turn moves the bucket on to the present slice. Returns nil, or the reply of the failed call.
+local function turn(balance_key, bucket, records)
+  local slice, last = bucket.slice, bucket.last
+  local fault = change('HSET', balance_key, 'slice',
+    text_of(slice) .. '/' .. text_of(bucket.window))
+  if not fault and last then
+    fault = change('UNLINK', records[slice % 2])
+  end
+  if not fault and last and last < slice - 1 then
+    fault = change('UNLINK', records[(slice - 1) % 2])
+  end
+  return fault
+end
+
+-- keep.write writes records into a hash, given as a list of id, record, id, record …, none of which
+-- keep.look_up has found. Returns nil, or the reply of the failed call.
+function keep.write(key, list)
+  local fault
+  for first = 1, #list, MOST_AT_ONCE do
+    if fault then return fault end
+    fault = change('HSET', key, unpack(list, first, math.min(#list, first + MOST_AT_ONCE - 1)))
+  end
+  return fault
+end
+
+-- keep.remember writes records of deductions: see keep.write.
+function keep.remember(balance_key, bucket, records, list)
+  local fault
+  local key = records[bucket.slice % 2]
+  if bucket.last ~= bucket.slice then fault = turn(balance_key, bucket, records) end
+  fault = fault or keep.write(key, list)
+  if not fault and bucket.last ~= bucket.slice then
+    fault = change('PEXPIRE', key, text_of(2 * bucket.window + MARGIN_MS))
+  end
+  return fault
+end
+
+end

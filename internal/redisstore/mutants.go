@@ -1,0 +1,49 @@
+//go:build mutants
+
+package redisstore
+
+import "github.com/budgetd/budgetd/internal/safeguard"
+
+// swaps are the pieces of the scripts that are safeguards, and what stands there while one is off. No
+// two of a script overlap. One that is not in its script exactly once ends the process, whichever
+// safeguard is off.
+var swaps = []struct {
+	name         safeguard.Name
+	script       *string
+	old, instead string
+}{
+	{safeguard.Activation, &sharedLua, "bucket.activation ~= activation", "false"},
+	{safeguard.LaneActivation, &sharedLua, "activation ~= lane_activation", "false"},
+	{safeguard.ClosedInStore, &sharedLua, "if bucket.closed then return EPOCH_CLOSED end", ""},
+	{safeguard.LateOpen, &sharedLua,
+		"if last_epoch > this then return EPOCH_GONE, nil, nil, info[i + 1] end\n      " +
+			"if last_epoch == this and seq == 0 then return EPOCH_GONE end",
+		"if last_epoch >= this then bucket.seq, bucket.chain = seq, chain return OK end"},
+	{safeguard.NoExpiry, &sharedLua, "local done = redis.pcall('HSET', key, ...)",
+		"local done = redis.pcall('HSET', key, ...) redis.pcall('PEXPIRE', key, 600000)"},
+	{safeguard.GrantNumbers, &grantLua, "if number <= bucket.grant_seq then", "if false then"},
+	{safeguard.GrantOrder, &grantLua, "elseif number > bucket.grant_seq + 1 then", "elseif false then"},
+	{safeguard.Balance, &deductLua, "if bucket.balance < amount then\n        verdict = INSUFFICIENT",
+		"if false then\n        verdict = INSUFFICIENT"},
+	{safeguard.SmallestSeq, &deductLua, "elseif bucket.seq < least then", "elseif false then"},
+	{safeguard.WindowCeiling, &deductLua,
+		"elseif record and ceiling > 0 and amount > ceiling - deducted then", "elseif false then"},
+	{safeguard.PeriodInStore, &deductLua, "if record and ends > 0 and now >= ends then", "if false then"},
+	{safeguard.LimitInStore, &limitsLua, "if o.told[2] >= 0 then return OVER_LIMIT end", "o.told[2] = -1"},
+	{safeguard.LoadedCounters, &limitsLua, "if begin < c.since then return 0 end", ""},
+	{safeguard.RecordsFirst, &deductLua, "if known then verdict = RECORDED end",
+		"if bucket.balance < amount then known = nil end if known then verdict = RECORDED end"},
+	{safeguard.AppendFirst, &deductLua, "verdict, why, fault = append(log_key, epoch, bucket, line)",
+		"redis.pcall('HSET', balance_key, 'balance', text_of(bucket.balance - amount)) " +
+			"verdict, why, fault = append(log_key, epoch, bucket, line)"},
+	{safeguard.KeptVoids, &voidLua, "fault = keep.write(records.void, list)",
+		"fault = keep.remember(balance_key, bucket, records, list)"},
+	{safeguard.ReplicationID, &recordsLua,
+		"if string.match(info, 'master_replid:(%w+)') ~= lane_replid then", "if false then"},
+}
+
+func init() {
+	for _, s := range swaps {
+		*s.script = safeguard.Swap(s.name, *s.script, s.old, s.instead)
+	}
+}

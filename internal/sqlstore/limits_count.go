@@ -1,0 +1,329 @@
+package sqlstore
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+
+	"github.com/budgetd/budgetd/internal/safeguard"
+	"github.com/budgetd/budgetd/ledger"
+	"github.com/budgetd/budgetd/limit"
+)
+
+// counterKey names a value of a limit: what is locked and judged as one.
+type counterKey struct {
+	budget       int64
+	limit, value string
+}
+
+// rowKey names a row of limit_counter.
+type rowKey struct {
+	counterKey
+	window int64
+}
+
+func compareRowKeys(a, b rowKey) int {
+	return cmp.Or(cmp.Compare(a.budget, b.budget), cmp.Compare(a.limit, b.limit),
+		cmp.Compare(a.value, b.value), cmp.Compare(a.window, b.window))
+}
+
+// limitBook has the counters that the entries of one transaction touch, locked.
+type limitBook struct {
+	sets    map[int64]*limit.Set
+	touched map[*ledger.Request]touched
+	tallies map[counterKey]*bookTally
+}
+
+// touched is what an entry counts in, or the limit whose dimension it lacks.
+type touched struct {
+	touches []limit.Touch
+	missing *limit.Limit
+}
+
+// bookTally is a tally beside its row as it stands in the table.
+type bookTally struct {
+	limit.Tally
+	written limit.Row
+	changed bool
+}
+
+// limitBook reads the limits of the budgets that the logs are of, and locks the counters that their
+// entries touch: those whose ids are not recorded. The epochs are locked.
+func (t *tx) limitBook(logs []ledger.Log, rows map[position]*epochRow,
+	recorded recordedIDs) (*limitBook, error) {
+	b := &limitBook{sets: map[int64]*limit.Set{}, touched: map[*ledger.Request]touched{},
+		tallies: map[counterKey]*bookTally{}}
+	for i := range logs {
+		row := rows[position{logs[i].Bucket, logs[i].Epoch}]
+		if row == nil || !row.live() || row.Fenced != "" || row.LimitsVersion == 0 {
+			continue
+		}
+		set, err := t.limitSet(row.Budget, row.LimitsVersion)
+		if err != nil {
+			return nil, err
+		}
+		if len(set.List) == 0 || set.InStores && !t.direct {
+			continue // its store has judged
+		}
+		b.sets[row.Budget] = set
+		for j := range logs[i].Entries {
+			e := &logs[i].Entries[j]
+			if e.Kind == ledger.KindDeduct && e.Seq > row.DrainedSeq && !recorded.has(row.Budget, e.Request.ID) {
+				b.touch(row.Budget, set, e, toMS(t.now))
+			}
+		}
+	}
+	return b, t.bookTallies(b)
+}
+
+// bookTallies locks and reads the counters of a book. Where SQL has none, in store mode, they are made from the
+// ledger: a value's deductions are all in one bucket, whose epoch is locked.
+func (t *tx) bookTallies(b *limitBook) error {
+	locked := map[counterKey]*bookTally{}
+	for key, tally := range b.tallies {
+		if !b.sets[key.budget].InStores {
+			locked[key] = tally
+		} else if err := t.fromLedger(key.budget, &tally.Tally); err != nil {
+			return err
+		}
+	}
+	return t.lockTallies(locked)
+}
+
+// touch notes what an entry counts in.
+func (b *limitBook) touch(budgetID int64, set *limit.Set, e *ledger.Entry, nowMS int64) {
+	var of touched
+	of.touches, of.missing = set.Touches(e.Amount, ledger.ReadDimensions(e.Request.Dimensions),
+		ledger.ReadCounts(e.Request.Counts))
+	b.touched[&e.Request] = of
+	for _, touch := range of.touches {
+		key := counterKey{budgetID, touch.Limit.Name, touch.Key}
+		if b.tallies[key] == nil {
+			b.tallies[key] = &bookTally{Tally: limit.NewTally(touch.Limit, touch.Key, nowMS)}
+			b.tallies[key].Values = touch.Values
+		}
+	}
+}
+
+const (
+	insertCounter = `INSERT INTO limit_counter (budget_id, limit_name, value, window_ms, counted, began_ms,
+		version, expires_ms)`
+	counterWidth  = 8
+	selectCounter = `SELECT c.budget_id, c.limit_name, c.value, c.window_ms, c.counted, c.began_ms, c.version,
+		c.expires_ms FROM limit_counter c /*by PRIMARY*/ WHERE `
+	ofCounter      = `(c.budget_id = ? AND c.limit_name = ? AND c.value = ? AND c.window_ms = ?)`
+	ofSlots        = `(c.budget_id = ? AND c.limit_name = ? AND c.value = ? AND c.window_ms >= ?)`
+	inCounterOrder = ` ORDER BY c.budget_id, c.limit_name, c.value, c.window_ms`
+)
+
+// counterRow is a row of limit_counter.
+type counterRow struct {
+	Budget    int64  `db:"budget_id"`
+	Limit     []byte `db:"limit_name"`
+	Value     []byte `db:"value"`
+	WindowMS  int64  `db:"window_ms"`
+	Counted   int64  `db:"counted"`
+	BeganMS   int64  `db:"began_ms"`
+	Version   int64  `db:"version"`
+	ExpiresMS int64  `db:"expires_ms"`
+}
+
+func (r *counterRow) key() counterKey { return counterKey{r.Budget, string(r.Limit), string(r.Value)} }
+
+func (r *counterRow) row() limit.Row {
+	return limit.Row{Counted: r.Counted, BeganMS: r.BeganMS, Version: r.Version, ExpiresMS: r.ExpiresMS}
+}
+
+// lockTallies makes the rows that are missing, with nothing counted, and locks all of them in the order of
+// their keys: without a row two transactions find room for the same last one, in any other order they wait
+// for each other. Then it reads slots, and loads what may have missed something of the ledger.
+func (t *tx) lockTallies(tallies map[counterKey]*bookTally) error {
+	if len(tallies) == 0 {
+		return nil
+	}
+	keys, expires := make([]rowKey, 0, len(tallies)), map[rowKey]int64{}
+	for key, tally := range tallies {
+		row := rowKey{key, tally.WindowMS}
+		keys = append(keys, row)
+		expires[row] = tally.ExpiresMS()
+	}
+	rows, err := t.lockCounters(keys, expires)
+	if err != nil {
+		return err
+	}
+	for key, row := range rows {
+		tally := tallies[key.counterKey]
+		tally.Read(key.window, row)
+		tally.written = row
+	}
+	if err := t.readSlots(tallies); err != nil {
+		return err
+	}
+	return t.loadTallies(tallies)
+}
+
+// loadTallies reads from the ledger what may have missed something of it.
+func (r *reader) loadTallies(tallies map[counterKey]*bookTally) error {
+	for _, key := range slices.SortedFunc(maps.Keys(tallies), compareCounterKeys) {
+		tally := tallies[key]
+		from, to, stale := tally.Stale()
+		if !stale {
+			continue
+		}
+		events, err := r.events(key.budget, &tally.Tally, from, to)
+		if err != nil {
+			return err
+		}
+		tally.Load(events)
+		tally.changed = true
+	}
+	return nil
+}
+
+func compareCounterKeys(a, b counterKey) int { return compareRowKeys(rowKey{a, 0}, rowKey{b, 0}) }
+
+// lockCounters makes the rows that are missing, which expire as said, and locks and reads all.
+func (t *tx) lockCounters(keys []rowKey, expires map[rowKey]int64) (map[rowKey]limit.Row, error) {
+	slices.SortFunc(keys, compareRowKeys)
+	suffix := locked
+	if safeguard.Off(safeguard.CounterLock) {
+		suffix = ""
+	} else {
+		var args []any
+		for _, k := range keys {
+			if at, make := expires[k]; make {
+				args = append(args, k.budget, []byte(k.limit), []byte(k.value), k.window, 0, 0, 0, at)
+			}
+		}
+		if err := t.insertOr(insertCounter, counterWidth, t.conn.dialect.keepCounter, args); err != nil {
+			return nil, err
+		}
+	}
+	return t.readCounters(keys, suffix)
+}
+
+// readCounters reads rows by key, with a suffix to the statement (a lock).
+func (r *reader) readCounters(keys []rowKey, suffix string) (map[rowKey]limit.Row, error) {
+	out := make(map[rowKey]limit.Row, len(keys))
+	for chunk := range slices.Chunk(keys, listChunk) {
+		chunk = padded(r.conn.dialect, chunk)
+		args := make([]any, 0, 4*len(chunk))
+		for _, k := range chunk {
+			args = append(args, k.budget, []byte(k.limit), []byte(k.value), k.window)
+		}
+		var rows []counterRow
+		query := selectCounter + repeat(ofCounter, " OR ", len(chunk)) + inCounterOrder + suffix
+		if err := r.list(&rows, query, args...); err != nil {
+			return nil, err
+		}
+		for i := range rows {
+			out[rowKey{rows[i].key(), rows[i].WindowMS}] = rows[i].row()
+		}
+	}
+	return out, nil
+}
+
+// readSlots reads the slots of sliding limits, under the locks of their heads or without any.
+func (r *reader) readSlots(tallies map[counterKey]*bookTally) error {
+	var sliding []rowKey
+	for key, tally := range tallies {
+		if tally.Limit.Sliding() {
+			sliding = append(sliding, rowKey{key, tally.SlotsFrom()})
+		}
+	}
+	slices.SortFunc(sliding, compareRowKeys)
+	for chunk := range slices.Chunk(sliding, listChunk) {
+		chunk = padded(r.conn.dialect, chunk)
+		args := make([]any, 0, 4*len(chunk))
+		for _, k := range chunk {
+			args = append(args, k.budget, []byte(k.limit), []byte(k.value), k.window)
+		}
+		var rows []counterRow
+		query := selectCounter + repeat(ofSlots, " OR ", len(chunk)) + inCounterOrder
+		if err := r.list(&rows, query, args...); err != nil {
+			return err
+		}
+		for i := range rows {
+			tallies[rows[i].key()].Read(rows[i].WindowMS, rows[i].row())
+		}
+	}
+	return nil
+}
+
+// limitPage is what the entries of one log count: it is kept with the log, or not at all.
+type limitPage struct {
+	book    *limitBook
+	budget  int64
+	counted map[counterKey]limit.Tally
+}
+
+func (b *limitBook) page(budget int64) *limitPage { return &limitPage{book: b, budget: budget} }
+
+// judge decides entries by the limits; nil where the budget has none.
+func (p *limitPage) judge() ledger.Judge {
+	if p.book.sets[p.budget] == nil {
+		return nil
+	}
+	return func(r *ledger.Request, _ int64) ledger.Verdict {
+		of := p.book.touched[r]
+		if of.missing != nil {
+			refusal := ledger.LimitRefusal{LimitState: of.missing.Absent(), Missing: true}
+			return ledger.Verdict{Refusal: refusal.Figures()}
+		}
+		keys, tallies := make([]counterKey, len(of.touches)), make([]*limit.Tally, len(of.touches))
+		for i, touch := range of.touches {
+			keys[i] = counterKey{p.budget, touch.Limit.Name, touch.Key}
+			tally, counted := p.counted[keys[i]]
+			if !counted {
+				tally = p.book.tallies[keys[i]].Tally
+			}
+			tallies[i] = &tally
+		}
+		states, refusal := limit.Judge(of.touches, tallies)
+		if refusal != nil {
+			return ledger.Verdict{Refusal: ledger.LimitRefusal{LimitState: *refusal}.Figures()}
+		}
+		if p.counted == nil {
+			p.counted = map[counterKey]limit.Tally{}
+		}
+		for i, key := range keys {
+			p.counted[key] = *tallies[i]
+		}
+		return ledger.Verdict{States: states}
+	}
+}
+
+// keep puts what the log's entries count into the book.
+func (p *limitPage) keep() {
+	for key, tally := range p.counted {
+		p.book.tallies[key].Tally, p.book.tallies[key].changed = tally, true
+	}
+}
+
+// changed lists the rows that have to be written, in the order of their keys.
+func (b *limitBook) changed() map[rowKey]limit.Row {
+	out := map[rowKey]limit.Row{}
+	for key, tally := range b.tallies {
+		if !tally.changed || b.sets[key.budget].InStores {
+			continue
+		}
+		if tally.Row != tally.written {
+			out[rowKey{key, tally.WindowMS}] = tally.Row
+		}
+		for _, slot := range tally.Slots() {
+			out[rowKey{key, slot}] = tally.SlotRow(slot)
+		}
+	}
+	return out
+}
+
+// writeCounters gives rows, whose locks are held, new values.
+func (t *tx) writeCounters(rows map[rowKey]limit.Row) error {
+	var args []any
+	for _, k := range slices.SortedFunc(maps.Keys(rows), compareRowKeys) {
+		row := rows[k]
+		args = append(args, k.budget, []byte(k.limit), []byte(k.value), k.window, row.Counted, row.BeganMS,
+			row.Version, row.ExpiresMS)
+	}
+	return t.insertOr(insertCounter, counterWidth, t.conn.dialect.replaceCounter, args)
+}

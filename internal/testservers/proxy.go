@@ -1,0 +1,344 @@
+package testservers
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"sync"
+	"testing"
+	"time"
+)
+
+// Disturbance is what a Proxy does to connections.
+type Disturbance int
+
+// The disturbances.
+const (
+	// Pass forwards everything.
+	Pass Disturbance = iota
+	// CutReply forwards a request and ends the connection before any byte of its reply.
+	CutReply
+	// CutRequest takes a request and ends the connection: the server does not hear of it.
+	CutRequest
+	// Delay forwards a request after Rule.Delay.
+	Delay
+	// BlackHole takes everything, new connections included, and forwards nothing, either way.
+	// Connections that lost something end when another rule is set.
+	BlackHole
+	// Refuse ends all connections and listens no more.
+	Refuse
+)
+
+var disturbances = []string{"pass", "cut reply", "cut request", "delay", "black hole", "refuse"}
+
+// String returns the disturbance in words.
+func (d Disturbance) String() string { return disturbances[d] }
+
+// Rule is a disturbance and how often it happens.
+type Rule struct {
+	Disturbance Disturbance
+	// OneIn disturbs every so many-th request, over all connections: 0 and 1 mean all. Only for
+	// CutReply, CutRequest and Delay.
+	OneIn int
+	// Delay is how long Disturbance Delay holds a request back.
+	Delay time.Duration
+}
+
+// Proxy stands between a client and a server on 127.0.0.1 and disturbs what passes, by a rule that
+// can change at any time. It knows no protocol: a request is what one read from the client returned,
+// at most 64 KiB, so a longer one may be cut in its middle. What the server says first, unasked, is
+// passed on by CutReply and CutRequest. All methods are safe for concurrent use.
+type Proxy struct {
+	port int
+	all  sync.WaitGroup
+
+	mu       sync.Mutex
+	target   string
+	rule     Rule
+	requests int          // since the rule was set
+	hits     int          // of them disturbed
+	listener net.Listener // nil while refusing
+	links    map[*link]bool
+}
+
+// link is one client's connection and the one to the server that belongs to it.
+type link struct {
+	client net.Conn
+	server net.Conn // nil: made under BlackHole
+
+	mu sync.Mutex
+	// deaf: what the server says from now on ends the connection.
+	deaf bool
+	// lost: something was swallowed, so the connection cannot go on.
+	lost bool
+}
+
+// NewProxy starts a proxy in front of a server's address, passing everything. It ends with tb.
+func NewProxy(tb testing.TB, target string) *Proxy {
+	tb.Helper()
+	p, err := StartProxy(target)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	tb.Cleanup(p.Close)
+	return p
+}
+
+// StartProxy starts a proxy in front of a server's address, passing everything, until Close.
+func StartProxy(target string) (*Proxy, error) {
+	p := &Proxy{target: target, links: map[*link]bool{}}
+	for range portTries {
+		port, err := freePort()
+		if err != nil {
+			return nil, err
+		}
+		p.port = port
+		if err := p.listen(); err == nil {
+			return p, nil
+		}
+	}
+	return nil, fmt.Errorf("testservers: proxy: %d ports tried: %w", portTries, errPortTaken)
+}
+
+// Addr returns the address, such as "127.0.0.1:21034". It stays the same under every rule.
+func (p *Proxy) Addr() string { return fmt.Sprintf("127.0.0.1:%d", p.port) }
+
+// Close ends all connections and waits for them.
+func (p *Proxy) Close() {
+	_ = p.Set(Rule{Disturbance: Refuse})
+	p.all.Wait()
+}
+
+// Hits returns how many requests (under BlackHole: reads in either direction and new connections;
+// under Refuse: connections ended) were disturbed since the rule was set.
+func (p *Proxy) Hits() int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.hits
+}
+
+// Set changes the rule. It fails when the port cannot be had again after Refuse, within 60 s.
+func (p *Proxy) Set(rule Rule) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	before := p.rule.Disturbance
+	p.rule, p.requests, p.hits = rule, 0, 0
+	switch {
+	case rule.Disturbance == Refuse:
+		p.hits = len(p.links)
+		p.endAll(func(*link) bool { return true })
+		if p.listener != nil {
+			_ = p.listener.Close()
+			p.listener = nil
+		}
+		return nil
+	case before == BlackHole && rule.Disturbance != BlackHole:
+		p.endAll((*link).hasLost)
+	}
+	if p.listener != nil {
+		return nil
+	}
+	deadline := time.Now().Add(startLimit)
+	for {
+		err := p.listen()
+		if err == nil || time.Now().After(deadline) {
+			return err
+		}
+		time.Sleep(portRetry)
+	}
+}
+
+// SetTarget puts another server behind the address, and ends all connections to the one before.
+func (p *Proxy) SetTarget(addr string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.target = addr
+	p.endAll(func(*link) bool { return true })
+}
+
+// listen begins to accept; p.mu is held, or nobody else knows p yet.
+func (p *Proxy) listen() error {
+	listener, err := net.Listen("tcp", p.Addr())
+	if err != nil {
+		return err
+	}
+	p.listener = listener
+	p.all.Go(func() { p.accept(listener) })
+	return nil
+}
+
+// endAll ends the connections of those links; p.mu is held.
+func (p *Proxy) endAll(which func(*link) bool) {
+	for l := range p.links {
+		if which(l) {
+			l.end()
+			delete(p.links, l)
+		}
+	}
+}
+
+func (p *Proxy) accept(listener net.Listener) {
+	for {
+		client, err := listener.Accept()
+		if err != nil {
+			return
+		}
+		p.all.Go(func() { p.serve(client) })
+	}
+}
+
+// serve connects a client to the server and forwards until either ends.
+func (p *Proxy) serve(client net.Conn) {
+	p.mu.Lock()
+	target, hole := p.target, p.rule.Disturbance == BlackHole
+	if hole {
+		p.hits++
+	}
+	p.mu.Unlock()
+	l := &link{client: client, lost: hole}
+	if !hole {
+		server, err := net.DialTimeout("tcp", target, startLimit)
+		if err != nil {
+			_ = client.Close()
+			return
+		}
+		l.server = server
+	}
+	if !p.add(l, target) {
+		l.end()
+		return
+	}
+	if l.server != nil {
+		p.all.Go(func() { p.replies(l) })
+	}
+	p.requestsOf(l)
+}
+
+// add notes a new link, unless the rule or the target changed so that it must not live.
+func (p *Proxy) add(l *link, target string) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	wrong := p.target != target || p.rule.Disturbance == Refuse ||
+		l.server == nil && p.rule.Disturbance != BlackHole
+	if !wrong {
+		p.links[l] = true
+	}
+	return !wrong
+}
+
+func (p *Proxy) end(l *link) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	l.end()
+	delete(p.links, l)
+}
+
+// next returns what happens to the next request.
+func (p *Proxy) next() (Disturbance, time.Duration) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.rule.Disturbance == Pass {
+		return Pass, 0
+	}
+	p.requests++
+	if p.rule.Disturbance != BlackHole && p.requests%max(p.rule.OneIn, 1) != 0 {
+		return Pass, 0
+	}
+	p.hits++
+	return p.rule.Disturbance, p.rule.Delay
+}
+
+// swallows reports whether nothing is forwarded now.
+func (p *Proxy) swallows() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.rule.Disturbance != BlackHole {
+		return false
+	}
+	p.hits++
+	return true
+}
+
+// requestsOf forwards what the client sends, or not.
+func (p *Proxy) requestsOf(l *link) {
+	defer p.end(l)
+	buffer := make([]byte, 64<<10)
+	for {
+		n, err := l.client.Read(buffer)
+		if err != nil {
+			return
+		}
+		disturbance, delay := p.next()
+		switch disturbance {
+		case CutRequest, Refuse:
+			return
+		case CutReply:
+			l.deafen()
+		case Delay:
+			time.Sleep(delay)
+		case BlackHole:
+			l.lose()
+			continue
+		}
+		if l.server == nil || l.hasLost() {
+			return
+		}
+		if _, err := l.server.Write(buffer[:n]); err != nil {
+			return
+		}
+	}
+}
+
+// replies forwards what the server says, or not.
+func (p *Proxy) replies(l *link) {
+	defer p.end(l)
+	buffer := make([]byte, 64<<10)
+	for {
+		n, err := l.server.Read(buffer)
+		if err != nil || l.isDeaf() {
+			return
+		}
+		if p.swallows() {
+			l.lose()
+			continue
+		}
+		if l.hasLost() {
+			return
+		}
+		if _, err := l.client.Write(buffer[:n]); err != nil {
+			return
+		}
+	}
+}
+
+func (l *link) end() {
+	err := l.client.Close()
+	if l.server != nil {
+		err = errors.Join(err, l.server.Close())
+	}
+	_ = err // closed before, or broken: it is over either way
+}
+
+func (l *link) deafen() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.deaf = true
+}
+
+func (l *link) isDeaf() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.deaf
+}
+
+func (l *link) lose() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.lost = true
+}
+
+func (l *link) hasLost() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.lost
+}

@@ -1,0 +1,175 @@
+package ledger_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/budgetd/budgetd/budget"
+	"github.com/budgetd/budgetd/ledger"
+)
+
+var holdUntil = time.UnixMilli(1_000_000).UTC()
+
+// hold is a held deduction of 10 units of which some were given back; a rollback ends it when none is left.
+func hold(rolledBack int64) ledger.Deduction {
+	d := ledger.Deduction{RequestID: "order", Amount: 10, State: ledger.StateHeld, HoldUntil: holdUntil}
+	return ledger.AfterRollback(d, rolledBack)
+}
+
+func confirmed(n int64) *ledger.HoldEnd {
+	return &ledger.HoldEnd{RequestID: "order", Kind: ledger.FeedConfirm, Amount: n, Returned: 10 - n}
+}
+
+func TestDecideConfirm(t *testing.T) {
+	void := ledger.Deduction{RequestID: "order", State: ledger.StateVoid}
+	used := ledger.Deduction{RequestID: "order", Amount: 10, State: ledger.StateUsed}
+	part := ledger.AfterEnd(hold(0), *confirmed(4))
+	gone := ledger.AfterRollback(ledger.AfterEnd(hold(0), *confirmed(10)), 10)
+	expired := ledger.AfterEnd(hold(0), ledger.Expire(hold(0)))
+	in, late := holdUntil.Add(-time.Millisecond), holdUntil.Add(time.Hour)
+	expiry := &ledger.HoldEnd{Kind: ledger.FeedExpire, Amount: 10, Returned: 10}
+	for name, test := range map[string]struct {
+		deduction         ledger.Deduction
+		earlier           *ledger.HoldEnd
+		amount            int64
+		now               time.Time
+		amountIs, return_ int64
+		replay            bool
+		code              budget.Code
+	}{
+		"the whole":                          {hold(0), nil, 0, in, 10, 0, false, ""},
+		"all, by its amount":                 {hold(0), nil, 10, in, 10, 0, false, ""},
+		"a part":                             {hold(0), nil, 4, in, 4, 6, false, ""},
+		"what rollbacks left":                {hold(3), nil, 0, in, 7, 0, false, ""},
+		"a part of what they left":           {hold(3), nil, 5, in, 5, 2, false, ""},
+		"more than they left":                {hold(3), nil, 8, in, 0, 0, false, budget.AmountExceedsRemaining},
+		"at its very end":                    {hold(0), nil, 0, holdUntil, 0, 0, false, budget.HoldExpired},
+		"after its end, not swept yet":       {hold(0), nil, 0, late, 0, 0, false, budget.HoldExpired},
+		"expired":                            {expired, expiry, 0, late, 0, 0, false, budget.HoldExpired},
+		"expired by a clock that was ahead":  {expired, expiry, 0, in, 0, 0, false, budget.HoldExpired},
+		"rolled back":                        {hold(10), nil, 0, in, 0, 0, false, budget.NotHeld},
+		"rolled back, after its end":         {hold(10), nil, 0, late, 0, 0, false, budget.NotHeld},
+		"no hold":                            {used, nil, 0, in, 0, 0, false, budget.NotHeld},
+		"a tombstone":                        {void, nil, 0, in, 0, 0, false, budget.RequestVoid},
+		"a repeated part":                    {part, confirmed(4), 4, in, 4, 6, true, ""},
+		"a repeated part after its end":      {part, confirmed(4), 4, late, 4, 6, true, ""},
+		"the whole after a part":             {part, confirmed(4), 0, in, 0, 0, false, budget.RequestConflict},
+		"another part":                       {part, confirmed(4), 5, in, 0, 0, false, budget.RequestConflict},
+		"the whole again, rolled back since": {gone, confirmed(10), 0, late, 10, 0, true, ""},
+		"the whole again, by its amount":     {gone, confirmed(10), 10, late, 10, 0, true, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			end, replay, err := ledger.DecideConfirm(test.deduction, test.earlier, test.amount, test.now)
+			if test.code != "" {
+				if !budget.Is(err, test.code) {
+					t.Errorf("%+v, %v; want %s", end, err, test.code)
+				}
+				return
+			}
+			if err != nil || end.Amount != test.amountIs || end.Returned != test.return_ || replay != test.replay {
+				t.Errorf("%+v, replay %v, %v; want %d, %d, %v", end, replay, err, test.amountIs, test.return_, test.replay)
+			}
+		})
+	}
+}
+
+func TestAfterEnd(t *testing.T) {
+	if d := ledger.AfterEnd(hold(3), ledger.HoldEnd{Kind: ledger.FeedConfirm, Amount: 5, Returned: 2}); d.State != ledger.StateUsed ||
+		d.Confirmed != 5 || d.RolledBack != 5 || ledger.HeldUnits(d) != 0 {
+		t.Errorf("confirmed: %+v", d)
+	}
+	if d := ledger.AfterEnd(hold(3), ledger.Expire(hold(3))); d.State != ledger.StateExpired || d.Confirmed != 0 ||
+		d.RolledBack != 10 || ledger.HeldUnits(d) != 0 {
+		t.Errorf("expired: %+v", d)
+	}
+	if d := hold(3); d.State != ledger.StateHeld || ledger.HeldUnits(d) != 7 {
+		t.Errorf("a part was given back: %+v", d)
+	}
+}
+
+func TestMembers(t *testing.T) {
+	in, late := holdUntil.Add(-time.Millisecond), holdUntil
+	open := hold(0)
+	longer := open
+	longer.RequestID, longer.HoldUntil = "longer", late.Add(time.Hour)
+	part, expired, back := ledger.AfterEnd(open, *confirmed(4)), ledger.AfterEnd(open, ledger.Expire(open)), hold(10)
+	all := func(list ...ledger.Deduction) []ledger.Deduction { return list }
+	for name, test := range map[string]struct {
+		state           ledger.GroupState
+		members         []ledger.Deduction
+		now             time.Time
+		use             int
+		replay          bool
+		confirm, extend budget.Code
+	}{
+		"nobody":                     {ledger.GroupOpen, nil, in, 0, false, budget.DeductionNotFound, budget.DeductionNotFound},
+		"all held":                   {ledger.GroupOpen, all(open, longer), in, 2, false, "", ""},
+		"one over":                   {ledger.GroupOpen, all(open, longer), late, 0, false, budget.HoldExpired, budget.HoldExpired},
+		"one expired":                {ledger.GroupOpen, all(expired, longer), in, 0, false, budget.HoldExpired, budget.HoldExpired},
+		"one rolled back":            {ledger.GroupOpen, all(back, longer), in, 1, false, "", ""},
+		"one confirmed":              {ledger.GroupOpen, all(part, longer), in, 1, false, "", ""},
+		"all confirmed one by one":   {ledger.GroupOpen, all(part), in, 0, false, "", budget.NotHeld},
+		"all rolled back one by one": {ledger.GroupOpen, all(back), in, 0, false, budget.NotHeld, budget.NotHeld},
+		"confirmed before":           {ledger.GroupUsed, all(part), late, 0, true, "", budget.NotHeld},
+		"rolled back before":         {ledger.GroupRolledBack, all(back), in, 0, false, budget.NotHeld, budget.NotHeld},
+	} {
+		t.Run(name, func(t *testing.T) {
+			m := ledger.Members{Group: "g", State: test.state, Deductions: test.members}
+			use, replay, err := m.Confirm(test.now)
+			if budget.CodeOf(err) != test.confirm && err != nil || (err == nil) != (test.confirm == "") ||
+				len(use) != test.use || replay != test.replay {
+				t.Errorf("confirm: %+v, %v, %v", use, replay, err)
+			}
+			if _, err := m.Extend(test.now); (err == nil) != (test.extend == "") || err != nil && budget.CodeOf(err) != test.extend {
+				t.Errorf("extend: %v, want %q", err, test.extend)
+			}
+		})
+	}
+	m := ledger.Members{Group: "g", State: ledger.GroupUsed, Deductions: all(part, back, longer)}
+	given, replay, err := m.Rollback()
+	if err != nil || replay || len(given) != 2 || given[0].Amount != 4 || given[1].Amount != 10 {
+		t.Errorf("rollback: %+v, %v, %v", given, replay, err)
+	}
+}
+
+func TestDrainMakesHolds(t *testing.T) {
+	now := holdUntil
+	row := ledger.Epoch{Bucket: 1, Number: 1, Budget: 1, Status: ledger.Open, Outstanding: 100, NextGrant: 2,
+		NextEntry: 1, DrainedChain: ledger.OpenChain(1, 1, 1)}
+	log := ledger.Log{Bucket: 1, Epoch: 1, Entries: []ledger.Entry{{Seq: 0, Kind: ledger.KindOpen, Chain: row.DrainedChain}}}
+	add := func(r ledger.Request) {
+		r.Nonce, r.Fingerprint = "12345678", "1234567890123456"
+		last := log.Entries[len(log.Entries)-1]
+		line := ledger.Line(ledger.KindDeduct, 10, ledger.EncodeRequest(r))
+		e, err := ledger.ParseEntry(last.Seq+1, ledger.Chain(last.Chain, line)+line)
+		if err != nil {
+			t.Fatal(err)
+		}
+		log.Entries = append(log.Entries, e)
+	}
+	add(ledger.Request{ID: "held", HoldTTL: 1500, Group: "open"})
+	add(ledger.Request{ID: "late", HoldTTL: 1500, Group: "closed"})
+	add(ledger.Request{ID: "used"})
+	judge := ledger.WithGroups(func(group string) bool { return group == "closed" }, nil)
+	got, err := ledger.Drain(row, now, log, func(string) *ledger.Deduction { return nil }, func(*ledger.Deduction) {}, judge)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if a := got.After; a.Outstanding != 70 || a.Held != 10 || a.Used != 10 || a.Returning != 10 {
+		t.Errorf("%+v", a)
+	}
+	if d := got.Deductions; len(d) != 2 || d[0].State != ledger.StateHeld || d[0].Group != "open" ||
+		!d[0].HoldUntil.Equal(now.Add(1500*time.Millisecond)) || d[1].State != ledger.StateUsed || !d[1].HoldUntil.IsZero() {
+		t.Errorf("%+v", d)
+	}
+	if d := got.Duplicates; len(d) != 1 || d[0].Reason != ledger.ReasonGroup || !d[0].Reason.KeepsIDFree() {
+		t.Errorf("%+v", d)
+	}
+	for _, r := range []ledger.Request{{ID: "x", Group: "g"}, {ID: "x", HoldTTL: budget.MaxHoldTTL.Milliseconds() + 1}} {
+		log.Entries = log.Entries[:1]
+		add(r)
+		if _, err := ledger.Drain(row, now, log, func(string) *ledger.Deduction { return nil }, func(*ledger.Deduction) {}, nil); err == nil {
+			t.Errorf("%+v was drained", r)
+		}
+	}
+}

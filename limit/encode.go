@@ -1,0 +1,73 @@
+package limit
+
+import (
+	"encoding/json"
+	"time"
+
+	"github.com/budgetd/budgetd/budget"
+)
+
+// stored is a limit as SQL keeps it: the contract's JSON, lengths as texts ("8h0m0s").
+type stored struct {
+	budget.Limit
+	Window storedWindow `json:"window"`
+}
+
+type storedWindow struct {
+	Kind     budget.WindowKind `json:"kind"`
+	Every    budget.Every      `json:"every,omitzero"`
+	Timezone string            `json:"timezone,omitzero"`
+	Length   string            `json:"length,omitzero"`
+	Slot     string            `json:"slot,omitzero"`
+}
+
+// Encode is the one text of a limit, without when it was changed.
+func Encode(l budget.Limit) []byte {
+	w := l.Window
+	s := stored{l, storedWindow{Kind: w.Kind, Every: w.Every, Timezone: w.Timezone}}
+	if w.Length != 0 {
+		s.Window.Length = w.Length.String()
+	}
+	if w.Slot != 0 {
+		s.Window.Slot = w.Slot.String()
+	}
+	text, _ := json.Marshal(s) // strings and numbers only
+	return text
+}
+
+// Decode reads what Encode wrote.
+func Decode(text []byte) (budget.Limit, error) {
+	var s stored
+	if err := json.Unmarshal(text, &s); err != nil {
+		return budget.Limit{}, err
+	}
+	l := s.Limit
+	l.Window = budget.LimitWindow{Kind: s.Window.Kind, Every: s.Window.Every, Timezone: s.Window.Timezone}
+	for _, part := range []struct {
+		text string
+		to   *time.Duration
+	}{{s.Window.Length, &l.Window.Length}, {s.Window.Slot, &l.Window.Slot}} {
+		if part.text == "" {
+			continue
+		}
+		d, err := time.ParseDuration(part.text)
+		if err != nil {
+			return budget.Limit{}, err
+		}
+		*part.to = d
+	}
+	return l, nil
+}
+
+// EncodeAll is the one text of a list of limits, "" for none: what tells two definitions apart.
+func EncodeAll(limits *budget.Limits) string {
+	if limits == nil || len(limits.List) == 0 {
+		return ""
+	}
+	var out []json.RawMessage
+	for _, l := range limits.List {
+		out = append(out, Encode(l))
+	}
+	text, _ := json.Marshal(out)
+	return string(text)
+}

@@ -1,0 +1,42 @@
+package limit
+
+import (
+	"strings"
+	"time"
+
+	"github.com/budgetd/budgetd/budget"
+)
+
+// Judge decides whether what a deduction counts fits all of its limits, and counts it if so; tallies has
+// one element per touch. With a refusal, which names the first exceeded limit with what was used before,
+// nothing is counted (I6). What is exempt or not enforced is counted and never refused.
+func Judge(touches []Touch, tallies []*Tally) (states []budget.LimitState, refusal *budget.LimitState) {
+	for i, touch := range touches {
+		if state := touch.State(tallies[i]); touch.Exceeds(state) {
+			return nil, &state
+		}
+	}
+	states = make([]budget.LimitState, len(touches))
+	for i, touch := range touches {
+		tallies[i].count(touch.Counts)
+		states[i] = touch.State(tallies[i])
+	}
+	return states, nil
+}
+
+// State is how far a touch's limit is used.
+func (t *Touch) State(tally *Tally) budget.LimitState {
+	used, reset := tally.Used()
+	state := budget.LimitState{Limit: t.Limit.Name, Dimension: t.Limit.Dimension,
+		Value: strings.Join(t.Values, "+"), Used: used}
+	state.Max, state.Exempt = t.Limit.Bound(t.Key)
+	if reset != 0 {
+		state.ResetAt = time.UnixMilli(reset).UTC()
+	}
+	return state
+}
+
+// Exceeds reports whether a limit that is used so far refuses the touch.
+func (t *Touch) Exceeds(state budget.LimitState) bool {
+	return t.Limit.Enforce && !state.Exempt && t.Counts > state.Max-min(state.Used, state.Max)
+}

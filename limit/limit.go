@@ -1,0 +1,232 @@
+package limit
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"math/bits"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/budgetd/budgetd/budget"
+)
+
+// Set is the limits of a budget, ready to judge by. It is never changed.
+type Set struct {
+	// Version is that of budget.Limits.
+	Version int64
+	// InStores: the budget is in store mode. Its stores count, SQL has no counters.
+	InStores bool
+	List     []*Limit
+}
+
+// Limit is one of them.
+type Limit struct {
+	budget.Limit
+	dimensions         []string
+	zone               *time.Location
+	length, slot       int64 // ms
+	changedMS, ordinal int64
+	bounds             map[string]budget.Override // by key
+}
+
+// Compile prepares limits; nil gives an empty set. Error: a definition that Check refuses.
+func Compile(limits *budget.Limits) (*Set, error) {
+	set := &Set{}
+	if limits == nil {
+		return set, nil
+	}
+	set.Version = limits.Version
+	for i, l := range limits.List {
+		c := &Limit{Limit: l, dimensions: strings.Split(l.Dimension, "+"), zone: time.UTC, ordinal: int64(i),
+			length: l.Window.Length.Milliseconds(), slot: l.Window.Slot.Milliseconds()}
+		if faults := checkLimit("", l); len(faults) > 0 {
+			return nil, fmt.Errorf("limit %q: %s %s", l.Name, faults[0].Field, faults[0].Message)
+		}
+		if !l.ChangedAt.IsZero() {
+			c.changedMS = l.ChangedAt.UnixMilli()
+		}
+		if l.Window.Timezone != "" {
+			zone, err := time.LoadLocation(l.Window.Timezone)
+			if err != nil {
+				return nil, fmt.Errorf("limit %q: %w", l.Name, err)
+			}
+			c.zone = zone
+		}
+		if len(l.Overrides) > 0 {
+			c.bounds = make(map[string]budget.Override, len(l.Overrides))
+		}
+		for _, o := range l.Overrides {
+			c.bounds[key(overridden(o, c.dimensions))] = o
+		}
+		set.List = append(set.List, c)
+	}
+	return set, nil
+}
+
+// Limit returns the limit of a name, nil when there is none.
+func (s *Set) Limit(name string) *Limit {
+	for _, l := range s.List {
+		if l.Name == name {
+			return l
+		}
+	}
+	return nil
+}
+
+// Dimensions are the names that the limit's dimension joins, in its order.
+func (l *Limit) Dimensions() []string { return l.dimensions }
+
+// Touch is what a deduction counts in one limit.
+type Touch struct {
+	Limit *Limit
+	// Values are the deduction's, in the order of the limit's Dimensions; Key is what its rows carry.
+	Values []string
+	Key    string
+	// Counts is what it counts, in calls or minor units; above 0.
+	Counts int64
+}
+
+// Touches returns what a deduction counts in each limit, in the order of the set: its own amounts where
+// counts names a limit (0 counts nothing), else 1 call or its amount. Names in counts that are no limit's
+// are passed over. missing is the first limit whose dimension the deduction lacks though it is not
+// optional, nil if there is none; the others are listed all the same.
+func (s *Set) Touches(amount int64, dimensions map[string]string, counts map[string]int64) (
+	touches []Touch, missing *Limit) {
+	for _, l := range s.List {
+		values, ok := l.values(dimensions)
+		if !ok {
+			if !l.Optional && missing == nil {
+				missing = l
+			}
+			continue
+		}
+		if counted := l.countedAs(amount, counts); counted > 0 {
+			touches = append(touches, Touch{Limit: l, Values: values, Key: key(values), Counts: counted})
+		}
+	}
+	return touches, missing
+}
+
+// countedAs is what a deduction of an amount counts, in calls or minor units; 0: nothing.
+func (l *Limit) countedAs(amount int64, counts map[string]int64) int64 {
+	counted, own := counts[l.Name]
+	switch {
+	case own:
+		return counted
+	case l.Measure == budget.MeasureCount:
+		return 1
+	}
+	return amount
+}
+
+// Counted is what is kept of what a deduction counted; counted is false where it never counted anything.
+func (l *Limit) Counted(amount, rolledBack int64, counts map[string]int64) (kept int64, counted bool) {
+	as := l.countedAs(amount, counts)
+	return l.Kept(as, amount, rolledBack), as > 0
+}
+
+// Absent is the state of a limit whose dimension a deduction does not carry.
+func (l *Limit) Absent() budget.LimitState {
+	return budget.LimitState{Limit: l.Name, Dimension: l.Dimension, Max: l.Max}
+}
+
+func (l *Limit) values(dimensions map[string]string) (values []string, ok bool) {
+	values = make([]string, len(l.dimensions))
+	for i, name := range l.dimensions {
+		if values[i], ok = dimensions[name]; !ok {
+			return nil, false
+		}
+	}
+	return values, true
+}
+
+// longestKey is the longest text of a row's value that is kept as it is.
+const longestKey = 512
+
+// key is what rows carry for values: one as it is, several each after its length, long ones as their hash.
+// One limit has either single or combined values, so the forms cannot be taken for each other.
+func key(values []string) string {
+	if len(values) == 1 {
+		return values[0]
+	}
+	var out strings.Builder
+	for _, value := range values {
+		out.WriteString(strconv.Itoa(len(value)))
+		out.WriteByte(':')
+		out.WriteString(value)
+	}
+	if out.Len() <= longestKey {
+		return out.String()
+	}
+	sum := sha256.Sum256([]byte(out.String()))
+	return "#" + hex.EncodeToString(sum[:])
+}
+
+// Kept is what a deduction still counts for after something of it was given back: a call as long as a
+// unit is left, an amount in proportion, rounded up (own amount 5 of a deduction of 3, 1 of which came
+// back: 4).
+func (l *Limit) Kept(counts, amount, rolledBack int64) int64 {
+	left := amount - rolledBack
+	switch {
+	case left <= 0:
+		return 0
+	case left >= amount || l.Measure == budget.MeasureCount:
+		return counts
+	}
+	high, low := bits.Mul64(uint64(counts), uint64(left)) //nolint:gosec // both positive
+	kept, rest := bits.Div64(high, low, uint64(amount))   //nolint:gosec // left < amount: it fits
+	if rest > 0 {
+		kept++
+	}
+	return int64(kept) //nolint:gosec // at most counts
+}
+
+// Bound is the most that a value may take; exempt: there is no bound.
+func (l *Limit) Bound(key string) (most int64, exempt bool) {
+	if o, ok := l.bounds[key]; ok {
+		return o.Max, o.Exempt
+	}
+	return l.Max, false
+}
+
+// Begin is the limits of a new budget, nil for none. They count from its creation on, so nothing is ever
+// loaded for them.
+func Begin(list []budget.Limit, now time.Time) *budget.Limits {
+	if len(list) == 0 {
+		return nil
+	}
+	out := &budget.Limits{Version: createdVersion, List: make([]budget.Limit, len(list))}
+	for i, l := range list {
+		l.ChangedVersion, l.ChangedAt = createdVersion, now
+		out.List[i] = l
+	}
+	return out
+}
+
+// createdVersion is that of limits made with their budget: later ones have higher numbers.
+const createdVersion = 1
+
+// Change is the limits after a change: a new version; what counts the same as before (dimension, window
+// and measure of its name) goes on, anything else is changed now.
+func Change(before *budget.Limits, list []budget.Limit, now time.Time) *budget.Limits {
+	out := &budget.Limits{Version: createdVersion + 1, List: make([]budget.Limit, len(list))}
+	old := map[string]budget.Limit{}
+	if before != nil {
+		out.Version = before.Version + 1
+		for _, l := range before.List {
+			old[l.Name] = l
+		}
+	}
+	for i, l := range list {
+		was, known := old[l.Name]
+		if known && was.Dimension == l.Dimension && was.Window == l.Window && was.Measure == l.Measure {
+			l.ChangedVersion, l.ChangedAt = was.ChangedVersion, was.ChangedAt
+		} else {
+			l.ChangedVersion, l.ChangedAt = out.Version, now
+		}
+		out.List[i] = l
+	}
+	return out
+}

@@ -1,0 +1,420 @@
+package limit_test
+
+import (
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+	_ "time/tzdata"
+
+	"github.com/budgetd/budgetd/budget"
+	"github.com/budgetd/budgetd/limit"
+)
+
+// deduction is one that was counted, as the ledger keeps it.
+type deduction struct {
+	atMS               int64
+	amount, rolledBack int64
+	dimensions         map[string]string
+	counts             map[string]int64
+}
+
+// naive answers what a limit counts from the list of all deductions, each time anew and by nothing of the
+// package under test: windows are texts of the local time, or sums over the list.
+type naive struct{ ledger []*deduction }
+
+// carries reports whether a deduction counts in the limit for the same values as another does.
+func carries(l budget.Limit, d *deduction, dimensions map[string]string) bool {
+	for name := range strings.SplitSeq(l.Dimension, "+") {
+		if v, ok := d.dimensions[name]; !ok || v != dimensions[name] {
+			return false
+		}
+	}
+	return asks(l, d.amount, d.counts) > 0
+}
+
+func asks(l budget.Limit, amount int64, counts map[string]int64) int64 {
+	if n, own := counts[l.Name]; own {
+		return n
+	}
+	if l.Measure == budget.MeasureCount {
+		return 1
+	}
+	return amount
+}
+
+// keeps is what a deduction still counts for.
+func keeps(l budget.Limit, d *deduction) int64 {
+	n, left := asks(l, d.amount, d.counts), d.amount-d.rolledBack
+	if left == 0 {
+		return 0
+	}
+	if l.Measure == budget.MeasureCount {
+		return n
+	}
+	return (n*left + d.amount - 1) / d.amount // small numbers
+}
+
+// sameWindow reports whether two instants are in one window of a calendar.
+func sameWindow(w budget.LimitWindow, a, b int64) bool {
+	if apart := a - b; apart > 400*86_400_000 || apart < -400*86_400_000 {
+		return false
+	}
+	text := func(ms int64) string {
+		t := time.UnixMilli(ms).In(zones[w.Timezone])
+		switch w.Every {
+		case budget.Second:
+			return t.Format("2006-01-02 15:04:05 -0700")
+		case budget.Minute:
+			return t.Format("2006-01-02 15:04 -0700")
+		case budget.Hour:
+			return t.Format("2006-01-02 15 -0700")
+		case budget.Day:
+			return t.Format("2006-01-02")
+		case budget.Week:
+			return fmt.Sprint(t.ISOWeek())
+		case budget.Month:
+			return t.Format("2006-01")
+		}
+		return t.Format("2006")
+	}
+	return text(a) == text(b)
+}
+
+func (n *naive) used(l budget.Limit, dimensions map[string]string, now int64) (sum int64) {
+	length, slot := l.Window.Length.Milliseconds(), l.Window.Slot.Milliseconds()
+	began := int64(0)
+	for _, d := range n.ledger {
+		if !carries(l, d, dimensions) {
+			continue
+		}
+		switch l.Window.Kind {
+		case budget.WindowCalendar:
+			if !sameWindow(l.Window, d.atMS, now) {
+				continue
+			}
+		case budget.WindowSliding:
+			if lastOfSlot := d.atMS/slot*slot + slot - 1; lastOfSlot <= now-length {
+				continue
+			}
+		case budget.WindowFirstHit:
+			if l.ChangedVersion > 1 && d.atMS <= l.ChangedAt.UnixMilli()-length {
+				continue
+			}
+			if began == 0 || d.atMS >= began+length {
+				began, sum = d.atMS, 0
+			}
+		}
+		sum += keeps(l, d)
+	}
+	if l.Window.Kind == budget.WindowFirstHit && now >= began+length {
+		return 0
+	}
+	return sum
+}
+
+// refuses is the first limit that would be exceeded, "" if none is.
+func (n *naive) refuses(limits []budget.Limit, d *deduction) string {
+	for _, l := range limits {
+		add := asks(l, d.amount, d.counts)
+		most, exempt := l.Max, !l.Enforce
+		for _, o := range l.Overrides {
+			if o.Value == d.dimensions[l.Dimension] {
+				most, exempt = o.Max, exempt || o.Exempt
+			}
+		}
+		if add > 0 && !exempt && n.used(l, d.dimensions, d.atMS)+add > most {
+			return l.Name
+		}
+	}
+	return ""
+}
+
+// table keeps rows as SQL does, and does with them what a commit does.
+type table struct {
+	*testing.T
+	limits *budget.Limits
+	set    *limit.Set
+	rows   map[rowKey]limit.Row
+	ledger []*deduction
+}
+
+type rowKey struct {
+	limit, value string
+	window       int64
+}
+
+func (w *table) compile() {
+	var err error
+	if w.set, err = limit.Compile(w.limits); err != nil {
+		w.Fatal(err)
+	}
+}
+
+func (w *table) tally(touch limit.Touch, now int64) *limit.Tally {
+	l := touch.Limit
+	tally := limit.NewTally(l, touch.Key, now)
+	for key, row := range w.rows {
+		if key.limit == l.Name && key.value == touch.Key {
+			tally.Read(key.window, row)
+		}
+	}
+	if from, to, stale := tally.Stale(); stale {
+		var events []limit.Event
+		for _, d := range w.ledger {
+			kept, counted := l.Counted(d.amount, d.rolledBack, d.counts)
+			if counted && d.atMS >= from && d.atMS < to && carriesValues(l, d, touch.Values) {
+				events = append(events, limit.Event{AtMS: d.atMS, Kept: kept})
+			}
+		}
+		tally.Load(events)
+		w.write(&tally)
+	}
+	return &tally
+}
+
+func carriesValues(l *limit.Limit, d *deduction, values []string) bool {
+	for i, name := range l.Dimensions() {
+		if v, ok := d.dimensions[name]; !ok || v != values[i] {
+			return false
+		}
+	}
+	return true
+}
+
+func (w *table) write(t *limit.Tally) {
+	w.rows[rowKey{t.Limit.Name, t.Key, t.WindowMS}] = t.Row
+	for _, slot := range t.Slots() {
+		w.rows[rowKey{t.Limit.Name, t.Key, slot}] = t.SlotRow(slot)
+	}
+}
+
+func (w *table) deduct(d *deduction) (states []budget.LimitState, refused string) {
+	touches, missing := w.set.Touches(d.amount, d.dimensions, d.counts)
+	if missing != nil {
+		w.Fatalf("%s is missing", missing.Name)
+	}
+	tallies := make([]*limit.Tally, len(touches))
+	for i, touch := range touches {
+		tallies[i] = w.tally(touch, d.atMS)
+	}
+	states, refusal := limit.Judge(touches, tallies)
+	if refusal != nil {
+		return nil, refusal.Limit
+	}
+	for _, tally := range tallies {
+		w.write(tally)
+	}
+	w.ledger = append(w.ledger, d)
+	return states, ""
+}
+
+func (w *table) rollBack(d *deduction, units, now int64) {
+	before := d.rolledBack
+	d.rolledBack += units
+	touches, _ := w.set.Touches(d.amount, d.dimensions, d.counts)
+	for _, touch := range touches {
+		l := touch.Limit
+		keeps, _ := l.Keeps(d.atMS, now)
+		head, ok := w.rows[rowKey{l.Name, touch.Key, l.WindowAt(d.atMS)}]
+		if !keeps || !ok {
+			continue
+		}
+		at := rowKey{l.Name, touch.Key, l.WindowAt(d.atMS)}
+		if l.Sliding() {
+			at.window = l.SlotAt(d.atMS)
+		}
+		less := l.Kept(touch.Counts, d.amount, before) - l.Kept(touch.Counts, d.amount, d.rolledBack)
+		if row, lower := l.GivenBack(head, w.rows[at], d.atMS, less); lower {
+			w.rows[at] = row
+		}
+	}
+}
+
+func (w *table) expire(now int64) {
+	maps.DeleteFunc(w.rows, func(_ rowKey, row limit.Row) bool {
+		return row.ExpiresMS > 0 && row.ExpiresMS < limit.ExpiredBefore(time.UnixMilli(now))
+	})
+}
+
+// TestAgainstNaive compares rows, loads and returns with sums over the list of all deductions: every kind of
+// window, clock changes, rollbacks, limits that change, rows that expire. No difference is tolerated, and in
+// no true sliding window is there more than its maximum.
+func TestAgainstNaive(t *testing.T) {
+	worlds, calls, accepted, refused, loads := 60, 0, 0, 0, 0
+	if text := os.Getenv("BUDGETD_LIMIT_WORLDS"); text != "" { // 1,200: 218,000 calls, a minute or two
+		worlds, _ = strconv.Atoi(text)
+	}
+	for seed := range worlds {
+		random := rand.New(rand.NewPCG(1, uint64(seed))) //nolint:gosec // reproducible
+		w := &table{T: t, rows: map[rowKey]limit.Row{}}
+		now := starts[random.IntN(len(starts))].UnixMilli() + random.Int64N(3_600_000)
+		w.limits = limit.Begin(drawLimits(random), time.UnixMilli(now))
+		if random.IntN(4) == 0 {
+			w.limits = nil
+		}
+		w.compile()
+		oracle := &naive{}
+		for range 240 {
+			now += steps[random.IntN(len(steps))] * random.Int64N(3)
+			switch n := random.IntN(40); {
+			case n == 0:
+				w.limits = limit.Change(w.limits, changed(random, w.limits), time.UnixMilli(now))
+				w.compile()
+				loads++
+			case n == 1:
+				w.expire(now)
+			case n < 10 && len(w.ledger) > 0:
+				d := w.ledger[max(0, len(w.ledger)-1-random.IntN(20))]
+				if left := d.amount - d.rolledBack; left > 0 {
+					w.rollBack(d, 1+random.Int64N(left), now)
+				}
+			default:
+				d := draw(random, now)
+				oracle.ledger = w.ledger
+				var list []budget.Limit
+				if w.limits != nil {
+					list = w.limits.List
+				}
+				want := oracle.refuses(list, d)
+				states, got := w.deduct(d)
+				if got != want {
+					t.Fatalf("seed %d at %d: refused by %q, want %q\n%+v\n%+v", seed, now, got, want, d, w.limits)
+				}
+				if calls++; got != "" {
+					refused++
+					continue
+				}
+				accepted++
+				oracle.ledger = w.ledger
+				w.compare(oracle, seed, states, d)
+			}
+		}
+	}
+	if calls < 170*worlds || accepted < 60*worlds || refused < 40*worlds || loads < 5*worlds {
+		t.Errorf("%d calls, %d accepted, %d refused, %d changes prove too little", calls, accepted, refused, loads)
+	}
+	t.Logf("%d calls, %d accepted, %d refused, %d changes of limits", calls, accepted, refused, loads)
+}
+
+// compare looks at the figures after an accepted deduction.
+func (w *table) compare(oracle *naive, seed int, states []budget.LimitState, d *deduction) {
+	w.Helper()
+	for _, s := range states {
+		l := w.set.Limit(s.Limit)
+		if want := oracle.used(l.Limit, d.dimensions, d.atMS); s.Used != want {
+			w.Fatalf("seed %d at %d: %s counts %d, want %d\n%+v", seed, d.atMS, s.Limit, s.Used, want, l.Limit)
+		}
+		if !s.ResetAt.IsZero() && s.ResetAt.UnixMilli() <= d.atMS {
+			w.Fatalf("seed %d at %d: %s begins anew at %v, in the past", seed, d.atMS, s.Limit, s.ResetAt)
+		}
+		if !l.Sliding() || !l.Enforce || s.Exempt {
+			continue
+		}
+		sum := int64(0)
+		for _, e := range w.ledger {
+			if carries(l.Limit, e, d.dimensions) && e.atMS > d.atMS-l.Window.Length.Milliseconds() {
+				sum += keeps(l.Limit, e)
+			}
+		}
+		if sum > s.Max {
+			w.Fatalf("seed %d at %d: %d in the true window of %s, maximum %d", seed, d.atMS, sum, s.Limit, s.Max)
+		}
+	}
+}
+
+// steps are how far the clock moves at a time, in ms.
+var steps = []int64{0, 1, 900, 20_000, 1_000_000, 4_000_000, 30_000_000, 300_000_000}
+
+// starts are near changes of clocks: New York in spring and autumn, Lord Howe by half an hour, midnights that
+// Sao Paulo did not have, a year's end.
+var starts = []time.Time{
+	time.Date(2025, 3, 8, 20, 0, 0, 0, time.UTC), time.Date(2025, 11, 1, 20, 0, 0, 0, time.UTC),
+	time.Date(2025, 4, 5, 10, 0, 0, 0, time.UTC), time.Date(2018, 11, 3, 22, 0, 0, 0, time.UTC),
+	time.Date(2024, 12, 29, 12, 0, 0, 0, time.UTC), time.Date(2025, 10, 25, 18, 0, 0, 0, time.UTC),
+}
+
+var zoneNames = []string{"", "America/New_York", "Australia/Lord_Howe", "America/Sao_Paulo", "Europe/Berlin", "Asia/Kolkata"}
+
+var zones = func() map[string]*time.Location {
+	out := map[string]*time.Location{}
+	for _, name := range zoneNames {
+		zone, err := time.LoadLocation(name)
+		if err != nil {
+			panic(err)
+		}
+		out[name] = zone
+	}
+	return out
+}()
+
+func drawLimits(random *rand.Rand) []budget.Limit {
+	var list []budget.Limit
+	for i := range 1 + random.IntN(3) {
+		list = append(list, drawLimit(random, fmt.Sprint("l", i)))
+	}
+	return list
+}
+
+func drawLimit(random *rand.Rand, name string) budget.Limit {
+	l := budget.Limit{Name: name, Dimension: []string{"user", "user+ad", "ad"}[random.IntN(3)],
+		Max: random.Int64N(8), Measure: budget.MeasureCount, Enforce: random.IntN(8) > 0}
+	if random.IntN(2) == 0 {
+		l.Measure, l.Max = budget.MeasureAmount, random.Int64N(40)
+	}
+	switch random.IntN(5) {
+	case 0:
+		l.Window = budget.LimitWindow{Kind: budget.WindowSliding,
+			Length: []time.Duration{5 * time.Second, time.Minute, 90*time.Minute + time.Millisecond, 8 * time.Hour, 72 * time.Hour}[random.IntN(5)]}
+		l.Window.Slot = l.Window.Length / time.Duration(1+random.IntN(20)) / time.Millisecond * time.Millisecond
+	case 1:
+		l.Window = budget.LimitWindow{Kind: budget.WindowFirstHit,
+			Length: []time.Duration{time.Second, 5 * time.Minute, 3 * time.Hour, 100 * time.Hour}[random.IntN(4)]}
+	case 2:
+		l.Window = budget.LimitWindow{Kind: budget.WindowLifetime}
+		l.Max *= 5
+	default:
+		every := []budget.Every{budget.Second, budget.Minute, budget.Hour, budget.Day, budget.Week, budget.Month, budget.Year}
+		l.Window = budget.LimitWindow{Kind: budget.WindowCalendar, Every: every[random.IntN(len(every))],
+			Timezone: zoneNames[random.IntN(len(zoneNames))]}
+	}
+	if random.IntN(4) == 0 && l.Dimension == "user" {
+		l.Overrides = []budget.Override{{Value: "u0", Max: random.Int64N(5)}, {Value: "u1", Exempt: true}}
+	}
+	return l
+}
+
+// changed is a list of limits that differs: another maximum, another definition under a name, one more, one
+// less.
+func changed(random *rand.Rand, limits *budget.Limits) []budget.Limit {
+	if limits == nil || len(limits.List) == 0 {
+		return drawLimits(random)
+	}
+	list := slices.Clone(limits.List)
+	i := random.IntN(len(list))
+	switch random.IntN(4) {
+	case 0:
+		list[i].Max++
+	case 1:
+		list[i] = drawLimit(random, list[i].Name)
+	case 2:
+		list = append(list[:i:i], list[i+1:]...)
+	default:
+		list = append(list, drawLimit(random, fmt.Sprint("m", random.IntN(1_000_000))))
+	}
+	return list
+}
+
+func draw(random *rand.Rand, now int64) *deduction {
+	d := &deduction{atMS: now, amount: 1 + random.Int64N(9), dimensions: map[string]string{
+		"user": fmt.Sprint("u", random.IntN(3)), "ad": fmt.Sprint("a", random.IntN(2))}}
+	if random.IntN(8) == 0 {
+		d.counts = map[string]int64{"l0": random.Int64N(4)}
+	}
+	return d
+}

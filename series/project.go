@@ -1,0 +1,91 @@
+package series
+
+import "time"
+
+// RateWindow is how much of the past a projection looks at.
+const RateWindow = 15 * time.Minute
+
+// farAway is how far ahead a projection says anything.
+const farAway = 10 * 365 * 24 * time.Hour
+
+// Outlook says what a projection found.
+type Outlook string
+
+// The outlooks.
+const (
+	// Exhausted: nothing can be deducted any more.
+	Exhausted Outlook = "exhausted"
+	// Projected: at this rate the last unit goes at ExhaustedAt, before the period ends.
+	Projected Outlook = "projected"
+	// NotBeforeEnd: at this rate units are left when the period ends.
+	NotBeforeEnd Outlook = "not_before_end"
+	// NotForYears: at this rate it takes more than ten years.
+	NotForYears Outlook = "not_for_years"
+	// NotUsed: nothing was used lately.
+	NotUsed Outlook = "not_used"
+	// NotKnown: there is no earlier sample to compare with yet.
+	NotKnown Outlook = "not_known"
+)
+
+// Projection is when a budget will be used up if it goes on as it did lately.
+type Projection struct {
+	// Rate is in minor units a second, 0 at least.
+	Rate    float64
+	Outlook Outlook
+	// ExhaustedAt is zero unless the outlook is Projected.
+	ExhaustedAt time.Time
+}
+
+// Project draws a straight line on from the last 15 minutes: the rate is what was spent (used and held,
+// less what was given back) between the sample that was valid RateWindow ago, or the earliest one, and now,
+// divided by the time between; what is available now lasts as long as that rate takes for it. end is when
+// the period ends, exclusive; zero: never. Samples are in the order of time.
+//
+// 900 units available, 60 spent within the last 10 minutes of a budget that is no older: 0.1 a second,
+// exhausted in 9,000 s.
+func Project(samples []Point, now Point, end time.Time) Projection {
+	if now.Available() <= 0 {
+		rate, _ := rateOf(samples, now)
+		return Projection{Rate: rate, Outlook: Exhausted}
+	}
+	rate, known := rateOf(samples, now)
+	p := Projection{Rate: rate, Outlook: Projected}
+	ended := !end.IsZero() && !now.At.Before(end)
+	switch {
+	case ended:
+		p.Outlook = NotBeforeEnd
+		return p
+	case !known:
+		p.Outlook = NotKnown
+		return p
+	case rate == 0:
+		p.Outlook = NotUsed
+		return p
+	}
+	seconds := float64(now.Available()) / rate
+	switch left := end.Sub(now.At); {
+	case !end.IsZero() && seconds >= left.Seconds():
+		p.Outlook = NotBeforeEnd
+	case seconds >= farAway.Seconds():
+		p.Outlook = NotForYears
+	default:
+		p.ExhaustedAt = now.At.Add(time.Duration(seconds * float64(time.Second)))
+	}
+	return p
+}
+
+// rateOf is the slope. known is false where there is nothing to compare with.
+func rateOf(samples []Point, now Point) (rate float64, known bool) {
+	begin := now.At.Add(-RateWindow)
+	from, ok := latest(samples, begin)
+	if ok {
+		from.At = begin // nothing changed between
+	} else if len(samples) > 0 {
+		from = samples[0]
+	}
+	seconds := now.At.Sub(from.At).Seconds()
+	if !ok && len(samples) == 0 || seconds < 1 {
+		return 0, false
+	}
+	return max(float64(now.Spent()-from.Spent()), 0) / seconds, true
+}
