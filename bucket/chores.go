@@ -41,12 +41,13 @@ func (s *Service) finishSome(ctx context.Context) (more bool) {
 	s.observer.Unfinished("shrinks", len(u.Shrinks))
 	s.observer.Unfinished("fenced", len(u.Fenced))
 	s.observer.Unfinished("returning", len(u.Returning))
-	opening := map[Lane][]Ref{}
+	opening, recycling := map[Lane][]Ref{}, s.recycling(u.Recycles)
 	for _, e := range u.Epochs {
 		ref := Ref{Bucket: e.Row.Bucket, Epoch: e.Row.Number, Activation: e.Row.Activation}
 		switch {
 		case e.Row.Status == ledger.Opening:
 			opening[e.Lane] = append(opening[e.Lane], ref)
+		case recycling[Planned{Bucket: ref.Bucket, Epoch: ref.Epoch}]:
 		case s.reachable(e.Lane, ref):
 			if err := s.finishEnding(ctx, e.Budget, e.Lane, ref, nil); err != nil {
 				s.log.Warn("epoch not closed yet", "bucket", ref.Bucket, "epoch", ref.Epoch, "error", err)
@@ -78,11 +79,14 @@ func (s *Service) finishSome(ctx context.Context) (more bool) {
 	return s.settleBudgets(ctx, u.Offline) > 0 && len(u.Offline) == choresLimit
 }
 
+// abandoned reports whether nobody goes on with a run: a step takes no longer.
+func (s *Service) abandoned(r OpenRun) bool { return s.sql.Now().Sub(r.Since) >= 2*s.set.StepTimeout }
+
 // endRuns ends runs that their nodes have left open: one that is going on ends within the time that a
 // collect may take, and its donors and grants are finished from their own statuses.
 func (s *Service) endRuns(ctx context.Context, runs []OpenRun) {
 	for _, r := range runs {
-		if s.sql.Now().Sub(r.Since) < 2*s.set.StepTimeout {
+		if !s.abandoned(r) {
 			continue
 		}
 		if err := s.sql.EndRun(ctx, r.Budget, r.Number, 0); err != nil {

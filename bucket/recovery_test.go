@@ -270,9 +270,13 @@ func instanceDown(t *testing.T, w *world) {
 		}
 		return nil
 	})
-	if _, err := deduct(second, ref, "again", 900); err != nil {
-		t.Errorf("after it came back: %v", err)
-	}
+	eventually(t, "it sells all again, once it has seen that the instance is back", func() error {
+		_, err := deduct(second, ref, "again", 900)
+		if err != nil && !budget.Is(err, budget.Unavailable) {
+			t.Fatalf("after it came back: %v", err)
+		}
+		return err
+	})
 	w.settled(first, ref, 1800)
 }
 

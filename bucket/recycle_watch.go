@@ -14,7 +14,7 @@ import (
 // holder; what both did meanwhile is harmless.
 func (s *Service) takeRecycles(ctx context.Context, open []OpenRun) {
 	for _, r := range open {
-		if s.sql.Now().Sub(r.Since) < 2*s.set.StepTimeout {
+		if !s.abandoned(r) {
 			continue
 		}
 		holder := hex.EncodeToString([]byte(s.nonce()))
@@ -30,6 +30,18 @@ func (s *Service) takeRecycles(ctx context.Context, open []OpenRun) {
 			"buckets", len(run.Plan))
 		s.atLength("recycle", func(ctx context.Context) { s.runRecycle(ctx, *run) }, func() {})
 	}
+}
+
+// recycling is what recycles work on now. A chore that ended such an epoch too would leave its bucket
+// without one, and what came back from it would be spread evenly instead of by demand.
+func (s *Service) recycling(open []OpenRun) map[Planned]bool {
+	at := map[Planned]bool{}
+	for _, r := range open {
+		if !s.abandoned(r) {
+			at[r.At] = true
+		}
+	}
+	return at
 }
 
 const (

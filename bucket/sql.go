@@ -431,6 +431,8 @@ type OpenRun struct {
 	Budget, Number int64
 	// Since is when it began, or, of a recycle, when somebody last went on with it. By SQL's clock.
 	Since time.Time
+	// At is the bucket that the holder of a recycle works on, the zero value when all are behind it.
+	At Planned
 }
 
 // Chores finds what is left to do.

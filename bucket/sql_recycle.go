@@ -47,6 +47,15 @@ type Recycle struct {
 	BeganAt, TouchedAt, EndedAt time.Time
 }
 
+// Open is an open recycle as the unfinished work has it.
+func (r *Recycle) Open() OpenRun {
+	open := OpenRun{Budget: r.Budget, Number: r.Number, Since: r.TouchedAt}
+	if r.Done < len(r.Plan) {
+		open.At = r.Plan[r.Done]
+	}
+	return open
+}
+
 // RecycleOrder asks for a recycle to begin.
 type RecycleOrder struct {
 	Budget int64

@@ -183,7 +183,7 @@ func (s *SQL) Unfinished(ctx context.Context, limit int, without ...bucket.Lane)
 				out.Runs = append(out.Runs, bucket.OpenRun{Budget: id, Number: b.run.Number, Since: b.runSince})
 			}
 			if r := b.openRecycle(); r != nil {
-				out.Recycles = append(out.Recycles, bucket.OpenRun{Budget: id, Number: r.Number, Since: r.TouchedAt})
+				out.Recycles = append(out.Recycles, r.Open())
 			}
 			out.Shrinks = append(out.Shrinks, b.shrinks()...)
 		}

@@ -88,7 +88,7 @@ func (db *DB) Unfinished(ctx context.Context, limit int, without ...bucket.Lane)
 		if out.Runs, err = r.openRuns(selectRuns, limit); err != nil {
 			return err
 		}
-		out.Recycles, err = r.openRuns(selectOpenRecycles, limit)
+		out.Recycles, err = r.openRecycles(limit)
 		return err
 	})
 	if err != nil {

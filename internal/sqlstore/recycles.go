@@ -29,7 +29,7 @@ const (
 		WHERE budget_id = ? AND number = ? AND active = 2 AND touched_ms = ?`
 	endRecycle = `UPDATE run SET status = 'done', active = NULL, units_after = ?, stranded_after = ?,
 		touched_ms = ?, ended_at = ? WHERE budget_id = ? AND number = ? AND active = 2 AND holder = ?`
-	selectOpenRecycles = `SELECT budget_id, number, touched_ms AS created_at FROM run /*by run_active*/
+	selectOpenRecycles = `SELECT budget_id, number, touched_ms, plan, buckets_done FROM run /*by run_active*/
 		WHERE active = 2 ORDER BY touched_ms, budget_id LIMIT ?`
 )
 
@@ -82,6 +82,23 @@ func parsePlan(text string) ([]bucket.Planned, error) {
 		plan = append(plan, p)
 	}
 	return plan, nil
+}
+
+// openRecycles reads at most limit recycles that go on.
+func (r *reader) openRecycles(limit int) ([]bucket.OpenRun, error) {
+	var rows []recycleRow
+	if err := r.list(&rows, selectOpenRecycles, limit); err != nil {
+		return nil, err
+	}
+	out := make([]bucket.OpenRun, len(rows))
+	for i := range rows {
+		run, err := rows[i].recycle()
+		if err != nil {
+			return nil, err
+		}
+		out[i] = run.Open()
+	}
+	return out, nil
 }
 
 // oneRecycle reads at most one recycle.
