@@ -54,8 +54,8 @@ type lane struct {
 	// Store mode.
 	acks      *acknowledgements
 	behind    behind
-	unsettled atomic.Bool // there may be epochs to settle
-	forgetful atomic.Bool // its store answers writes before they are on its disk
+	unsettled atomic.Int64 // under this activation, or a later one, there may be epochs to settle; 0: there are none
+	forgetful atomic.Bool  // its store answers writes before they are on its disk
 	// ahead is by how much the lane's clock is ahead of SQL's, in ms, measured when it was activated.
 	ahead atomic.Int64
 	// unsettledSince is when the first of them was seen; 0: none. One loop has it.

@@ -24,7 +24,7 @@ func (s *Service) settleLanes(ctx context.Context) {
 	}
 	for _, id := range s.laneOrder {
 		l := s.lanes[id]
-		if activation := l.current(); l.unsettled.Load() && s.usable(l, activation) {
+		if activation := l.current(); l.unsettled.Load() > 0 && s.usable(l, activation) {
 			s.settleLane(ctx, l, activation)
 		}
 	}
@@ -39,7 +39,8 @@ func (s *Service) settleLane(ctx context.Context, l *lane, activation int64) {
 		return
 	}
 	if len(epochs) == 0 {
-		l.unsettled.Store(false)
+		// Under a later activation, that was verified meanwhile, there may be more.
+		l.unsettled.CompareAndSwap(activation, 0)
 		l.unsettledSince = 0
 		return
 	}

@@ -79,7 +79,7 @@ func (s *Service) verifyLane(ctx context.Context, l *lane, lostUnder int64) (row
 		return row, l.missed(err)
 	}
 	l.met()
-	l.unsettled.Store(true)
+	l.unsettled.Store(row.Activation)
 	return row, nil
 }
 

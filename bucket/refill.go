@@ -89,7 +89,7 @@ func (s *Service) kickApply(entry *cached, bk *Bucket, amount int64, r Reply) {
 		return
 	}
 	b := entry.value.Load()
-	if until, ok := s.quiet.Get(b.ID); ok && now < until {
+	if until, ok := s.quiet.Get(b.ID); ok && !s.due(until, quietFor) {
 		return
 	}
 	if _, busy := s.busy.LoadOrStore(bk.ID, struct{}{}); busy {

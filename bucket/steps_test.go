@@ -12,6 +12,7 @@ import (
 	"github.com/budgetd/budgetd/bucket"
 	"github.com/budgetd/budgetd/budget"
 	"github.com/budgetd/budgetd/internal/memstore"
+	"github.com/budgetd/budgetd/ledger"
 )
 
 // one makes a world with a single instance, so that a test knows where things are.
@@ -253,6 +254,27 @@ type stepped struct {
 }
 
 func (c *stepped) Now() time.Time { return time.Now().Add(-time.Duration(c.back.Load())) }
+
+// TestClockStepsBackBeforeAFence: a fenced bucket is recovered at once, however far the clock was set back.
+func TestClockStepsBackBeforeAFence(t *testing.T) {
+	w := newWorld(t)
+	clock := &stepped{}
+	w.clock = clock
+	s := w.node(quick)
+	ref := w.create(s, promo("fenced", 100, 2))
+	clock.back.Store(int64(time.Hour))
+	bk := w.budget(ref).Buckets[0]
+	if err := w.sql.Fence(context.Background(), bk.Ref(), "by a test"); err != nil {
+		t.Fatal(err)
+	}
+	w.until("recovered", func() bool {
+		now := w.budget(ref).Buckets[0].Epoch
+		return now.Number > bk.Epoch.Number && now.Status == ledger.Open
+	})
+	if _, err := deduct(s, ref, "all", 100); err != nil {
+		t.Error(err)
+	}
+}
 
 // TestClockStepsBack: a node whose clock was set back still sees changes within a second (I8).
 func TestClockStepsBack(t *testing.T) {

@@ -301,6 +301,43 @@ func TestEmptyStoreThatLostNothing(t *testing.T) {
 	}
 }
 
+// lateLook is a database whose first answer about unsettled epochs of an activation comes late.
+type lateLook struct {
+	bucket.SQL
+	late          atomic.Bool // the next one
+	asked, answer chan struct{}
+}
+
+func (q *lateLook) Unsettled(ctx context.Context, lane bucket.Lane, activation int64, limit int) ([]bucket.EpochOf, error) {
+	out, err := q.SQL.Unsettled(ctx, lane, activation, limit)
+	if q.late.CompareAndSwap(true, false) {
+		close(q.asked)
+		<-q.answer
+	}
+	return out, err
+}
+
+// TestLossDuringALookForLosses: a look that began under one activation, and found nothing to settle, does
+// not hide what the next one lost.
+func TestLossDuringALookForLosses(t *testing.T) {
+	w, server := one(t)
+	w.durability = budget.Store
+	late := &lateLook{SQL: w.model, asked: make(chan struct{}), answer: make(chan struct{})}
+	late.late.Store(true)
+	w.sql = late
+	s := w.start(storeQuick())
+	<-late.asked
+	ref := w.create(s, promo("late", 100, 2))
+	server.Lose()
+	w.until("the lane has its next activation", func() bool {
+		_, _ = deduct(s, ref, "first", 1)
+		lanes, err := s.Lanes(context.Background())
+		return err == nil && lanes[0].Activation == 2 && lanes[0].Reachable
+	})
+	close(late.answer)
+	w.until("sold", func() bool { _, err := deduct(s, ref, "first", 1); return err == nil })
+}
+
 // killable is SQL for a node that can be killed: it says nothing any more.
 type killable struct {
 	bucket.SQL
