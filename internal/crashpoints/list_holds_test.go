@@ -74,11 +74,15 @@ func closing(group string, state ledger.State, worth int64) call {
 			return err == nil && got[0].Replayed, err
 		},
 		did: func(b *memstore.BudgetRow) bool {
+			members := 0 // as far as they are in the ledger
 			for _, d := range b.Deductions {
 				if d.Group == group && d.State != state {
 					return false
 				}
+				if d.Group == group {
+					members++
+				}
 			}
-			return true
+			return members > 0
 		}}
 }
