@@ -97,7 +97,8 @@ func endsByItself(d budget.Definition, p budget.Period) bool {
 }
 
 // Return says where units go that come back from an epoch of a period that is over: never were not used,
-// late ones were used when it ended. current is the open or last period.
+// late ones were used when it ended. current is the open or last period. An open period that got all there was
+// gets them too: no later one would.
 func Return(d budget.Definition, current budget.Period, never, late int64) Movement {
 	var m Movement
 	for _, part := range []struct {
@@ -107,7 +108,7 @@ func Return(d budget.Definition, current budget.Period, never, late int64) Movem
 		switch {
 		case part.where == budget.Forfeit:
 			m.Forfeited += part.units
-		case part.where == budget.Next && !current.Over:
+		case !current.Over && (part.where == budget.Next || !hasParts(d)):
 			m.Undistributed += part.units
 		default:
 			m.Unfunded += part.units
@@ -151,6 +152,11 @@ func Shares(d budget.Definition, units int64, n int) []int64 {
 		return FirstStep(units, n, d.ShardingQuantity)
 	}
 	return Spread(units, n)
+}
+
+// hasParts reports whether a period gets a part of what is not funded, and not all of it.
+func hasParts(d budget.Definition) bool {
+	return d.Rule != nil && (d.Rule.Kind == budget.Calendar || d.Rule.Kind == budget.Windows)
 }
 
 // Unused is where what a period did not use goes.

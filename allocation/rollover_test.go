@@ -293,4 +293,7 @@ func TestReturn(t *testing.T) {
 	if got := allocation.Return(promo, over, 3, 50); got != (allocation.Movement{Unfunded: 53}) {
 		t.Errorf("promo: %+v", got)
 	}
+	if got := allocation.Return(promo, open, 3, 50); got != (allocation.Movement{Undistributed: 53}) {
+		t.Errorf("promo, in another life: %+v", got)
+	}
 }

@@ -237,7 +237,7 @@ type Periods interface {
 	// transaction the units that it did not use go where the rule says, the next period is funded, and its
 	// units are spread over the buckets, which get new epochs. In ledger mode the old epochs end in it
 	// too, without their stores, because nothing of them can be committed any more; in store mode those
-	// that are still live stay so, and what they bring later goes where the rule says. Where no period
+	// that are open still become closing, and what they bring later goes where the rule says. Where no period
 	// follows, everything goes back to what is not funded, and the service takes the buckets offline.
 	// Buckets on the lanes named get no epoch now. Nothing is done before the end, and nothing by a node
 	// that is more than a second off SQL's clock (Unavailable). Repeating it is harmless.
@@ -298,7 +298,8 @@ type Transfers interface {
 	// Reopen gives a bucket whose newest epoch is closed or lost a new epoch in status opening, under
 	// its lane's present activation, and brings it online. Opened is empty when there is nothing to do.
 	Reopen(ctx context.Context, budgetID, bucketID int64) (Handout, error)
-	// MarkOpen moves epochs opening -> open once their stores have them.
+	// MarkOpen moves epochs opening -> open once their stores have them, and those of a period that a roll-over
+	// has ended opening -> closing.
 	MarkOpen(ctx context.Context, refs []Ref) error
 	// Ending moves an epoch open -> closing and takes the bucket out of the bucket list, or leaves
 	// it there where keep is set (it is about to get a new epoch). Errors: LastBucket when it is the only online bucket

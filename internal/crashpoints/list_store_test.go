@@ -68,7 +68,7 @@ var uses = []operation{
 			const almost = 29 * time.Second
 			time.Sleep(almost)
 			w.must(deducting("y", 5, w.onServer("m0")))
-		}, until: func(w *world) bool { return !w.used(ghost) && w.quiet() }},
+		}, until: func(w *world) bool { return (!w.used(ghost) || w.row().Quarantined > 0) && w.quiet() }},
 	{name: "a node reports", shapes: []shape{wide}, total: 90, final: 90, base: 5,
 		only: budget.Store, loses: true,
 		prepare: func(w *world) {
@@ -83,6 +83,7 @@ const ghost = "ghost"
 
 // ghost does something with the lane of m0, on behalf of a node that stopped.
 func (w *world) ghost(do func(bucket.Lane) error) {
+	w.gone = true
 	if err := do(bucket.Lane{Instance: "m0"}); err != nil {
 		w.fault("prepare: %v", err)
 	}

@@ -276,6 +276,7 @@ func (w *world) crash(op *operation, p point) (out trial) {
 func (w *world) fail(op *operation, p point) (out trial) {
 	w.begin(op)
 	w.trace.arm(p.step, p.way)
+	w.forgot = p.way == forgotten
 	answers := w.run(op)
 	_, met := w.trace.disarm()
 	out.missed = !met

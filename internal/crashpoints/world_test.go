@@ -55,6 +55,8 @@ type world struct {
 
 	older    *memstore.Image // of m0, before
 	wentBack bool            // m0 did
+	gone     bool            // so is a node: what it acknowledged may be more than anybody knows
+	forgot   bool            // a store said so of its scripts: a sign of lost memory
 
 	stuck  bool // something stays pending: it was told, and is not waited for again
 	faults []string
@@ -154,6 +156,7 @@ func (w *world) start() {
 
 // kill ends the node: what it still calls has no effect, and its goroutines are gone.
 func (w *world) kill() {
+	w.gone = true
 	w.trace.mu.Lock()
 	if !w.trace.dead {
 		w.trace.die()

@@ -76,6 +76,7 @@ func (s *Rows) deductAndDrain(l lane, operations []bucket.Operation) deducted {
 		case row.Status != ledger.Open:
 			out.replies[i].Verdict = bucket.EpochClosed
 		default:
+			o.Record = false // the ledger's primary key decides
 			out.replies[i] = s.server.shard(l.Index, o.Ref.Bucket).deduct(o, l.activation, 0, s.server.now().UnixMilli())
 			if out.replies[i].Verdict == bucket.OK && !seen[o.Ref] {
 				seen[o.Ref], changed = true, append(changed, o.Ref)

@@ -162,7 +162,10 @@ func (s *SQL) RollOver(ctx context.Context, budgetID int64, without ...bucket.La
 		held := int64(0)
 		for _, shard := range b.buckets {
 			e := shard.newest()
-			if e.Status.Live() && e.Fenced == "" && b.definition.Durability == budget.Ledger {
+			switch inStore := b.definition.Durability == budget.Store; {
+			case inStore && e.Status == ledger.Open:
+				e.Status = ledger.Closing
+			case !inStore && e.Status.Live() && e.Fenced == "":
 				held += e.finish(ledger.Lost)
 			}
 		}

@@ -125,6 +125,10 @@ func (s *SQL) MarkOpen(ctx context.Context, refs []bucket.Ref) error {
 		for _, ref := range refs {
 			if e := s.epoch(ref); e != nil && e.Status == ledger.Opening {
 				e.Status = ledger.Open
+				if b := e.bucket.budget; b.definition.Durability == budget.Store &&
+					(e.Period != b.period.Number || b.period.Over) {
+					e.Status = ledger.Closing
+				}
 				e.bucket.budget.listVersion++
 				s.verify(e.bucket.budget)
 			}

@@ -122,11 +122,11 @@ func (db *DB) Reopen(ctx context.Context, budgetID, bucketID int64) (
 }
 
 const (
-	openEpochs  = `UPDATE bucket_epoch /*by PRIMARY*/ SET status = 'open' WHERE `
-	openWhere   = `(bucket_id = ? AND epoch = ? AND status = 'opening')`
-	endingEpoch = `UPDATE bucket_epoch SET status = 'closing'
-		WHERE bucket_id = ? AND epoch = ? AND status = 'open'`
-	fenceEpoch = `UPDATE bucket_epoch SET fenced = ?
+	openEpochs   = `UPDATE bucket_epoch /*by PRIMARY*/ SET status = 'open' WHERE `
+	openWhere    = `(bucket_id = ? AND epoch = ? AND status = 'opening')`
+	endingEpochs = `UPDATE bucket_epoch /*by PRIMARY*/ SET status = 'closing' WHERE `
+	endingWhere  = `(bucket_id = ? AND epoch = ? AND status = 'open')`
+	fenceEpoch   = `UPDATE bucket_epoch SET fenced = ?
 		WHERE bucket_id = ? AND epoch = ? AND LENGTH(fenced) = 0`
 	claimBucket = `UPDATE sharding_budget_management_bucket SET offline_by = 'operator', updated_at = ?
 		WHERE id = ? AND epoch = ? AND status = 'offline' AND offline_by = 'service'`
@@ -142,22 +142,34 @@ func (db *DB) MarkOpen(ctx context.Context, refs []bucket.Ref) error {
 		return nil
 	}
 	return db.write(ctx, "open", func(t *tx) error {
-		rows, _, err := t.lockWithBudgets("open", refs)
+		rows, budgets, err := t.lockWithBudgets("open", refs)
 		if err != nil {
 			return err
 		}
-		changes, keys := map[int64]int{}, []any(nil)
+		changes, keys, late := map[int64]int{}, []any(nil), []any(nil)
 		for p, row := range rows {
-			if row.Status == string(ledger.Opening) {
+			if row.Status != string(ledger.Opening) {
+				continue
+			}
+			if changes[row.Budget]++; row.isLate(budgets[row.Budget]) {
+				late = append(late, p.bucket, p.epoch)
+			} else {
 				keys = append(keys, p.bucket, p.epoch)
-				changes[row.Budget]++
 			}
 		}
 		if err := t.hitAll(openEpochs, nil, openWhere, keys); err != nil {
 			return err
 		}
+		if err := t.hitAll(endingEpochs, nil, openWhere, late); err != nil {
+			return err
+		}
 		return t.listsChanged(changes)
 	})
+}
+
+// isLate reports whether an epoch is of a period that a roll-over has ended; in ledger mode that ended it too.
+func (e *epochRow) isLate(b *budgetRow) bool {
+	return b.Durability == string(budget.Store) && (e.Period != b.Period || b.IsOver == 1)
 }
 
 // Ending moves an epoch open -> closing. See bucket.Transfers. Error: LastBucket.
@@ -188,7 +200,7 @@ func (db *DB) Ending(ctx context.Context, budgetID int64, ref bucket.Ref, by buc
 			}
 		}
 		ending, tried = true, true
-		if err := t.hit(1, endingEpoch, row.Bucket, row.Number); err != nil {
+		if err := t.hit(1, endingEpochs+endingWhere, row.Bucket, row.Number); err != nil {
 			return err
 		}
 		return t.listChanged(budgetID, 1)

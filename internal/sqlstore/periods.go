@@ -247,7 +247,7 @@ func (t *tx) rollOver(b *budgetRow, without []bucket.Lane, out *bucket.RolledOve
 // in ledger mode nothing of them can be committed any more. It returns what they held.
 func (t *tx) endPeriodsEpochs(b *budgetRow, all []*bucketRow) (held int64, err error) {
 	if b.Durability == string(budget.Store) {
-		return 0, nil
+		return 0, t.endInStores(all)
 	}
 	var live []*epochRow
 	for _, row := range all {
@@ -271,6 +271,19 @@ func (t *tx) endPeriodsEpochs(b *budgetRow, all []*bucketRow) (held int64, err e
 		}
 	}
 	return held, nil
+}
+
+// endInStores moves the open epochs to closing: their stores are asked for what they still have as soon as they
+// can be.
+func (t *tx) endInStores(all []*bucketRow) error {
+	var keys []any
+	for _, row := range all {
+		if row.Status == string(ledger.Open) {
+			row.Status = string(ledger.Closing)
+			keys = append(keys, row.Bucket, row.Number)
+		}
+	}
+	return t.hitAll(endingEpochs, nil, endingWhere, keys)
 }
 
 // openPeriod writes the period that follows, and gives its buckets epochs and units; or takes the buckets

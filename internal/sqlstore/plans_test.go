@@ -37,6 +37,7 @@ func plans() []plan {
 			inTimeOrder, []any{id, id, 1, id, id, 0, 9}},
 		{"sweep", sweepEpochs + sweepWhere + " OR " + sweepWhere, []any{1, 1, 0, 2, 1, 0}},
 		{"open", openEpochs + openWhere + " OR " + openWhere, []any{1, 1, 2, 1}},
+		{"ending", endingEpochs + endingWhere + " OR " + endingWhere, []any{1, 1, 2, 1}},
 		{"arrived", markGrants + "(" + ofGrant + ") OR (" + ofGrant + ")", []any{1, 1, 1, 2, 1, 1}},
 		{"advance", strings.ReplaceAll(advanceEpochs, "$value", "1") + "(" + advanceWhere + ") OR (" +
 			advanceWhere + ")", two},

@@ -23,7 +23,8 @@ var periodTests = []sqlTest{
 	{"roll over/the last, and another end", rollOverLast},
 	{"roll over/a rule changed within", rollOverChanged},
 	{"roll over/a rule changed before it began", rollOverBefore},
-	{"roll over/in store mode epochs stay", rollOverInStore},
+	{"roll over/in store mode epochs are closed in their stores", rollOverInStore},
+	{"roll over/an epoch that opens late ends", rollOverOpening},
 	{"periods/nothing is given of one that is over", overGivesNothing},
 	{"periods/late returns", periodReturns},
 	{"periods/quarantined units", periodQuarantine},
@@ -351,18 +352,34 @@ func rollOverInStore(w *sqlWorld) {
 		equal(w, "commits end", b.Buckets[0].Epoch.EndAt, time.Time{})
 		w.until(dayLong)
 		w.rollOver(b.ID)
+		equal(w, "takes nothing more", w.epoch(refs[0]).Status, ledger.Closing)
 		w.book(refs[0]).deduct("acknowledged in time", 15)
 		r := w.commit(w.book(refs[0]))[0]
 		equal(w, "counted", len(r.Outcomes) == 1 && r.Outcomes[0].Duplicate == nil, true)
 		equal(w, "counted in its period", w.epoch(refs[0]).Used, 15)
-		w.offline(b.ID, refs[0], bucket.ByService, true, &refs[1])
+		must(w.db.CloseEpoch(w.ctx, b.ID, refs[0], w.closing(refs[0]), &refs[1]))(w)
 		equal(w, "nothing into an older epoch", w.epoch(refs[1]).NextGrant, 2)
-		w.offline(b.ID, refs[1], bucket.ByService, true, nil)
+		must(w.db.CloseEpoch(w.ctx, b.ID, refs[1], w.closing(refs[1]), nil))(w)
 		w.gone("what was brought later", b.ID, 1, map[budget.Where][5]int64{budget.Spread: {40, 0, 25, 0, 0},
 			budget.Next: {40, 0, 0, 25, 0}, budget.Forfeit: {40, 0, 0, 0, 25}}[tc.unused])
 		w.holds(string(tc.unused), b.ID, 1000-40-40+map[budget.Where]int64{budget.Spread: 25}[tc.unused],
 			40+map[budget.Where]int64{budget.Next: 25}[tc.unused], 0, 15, tc.forfeited)
 	}
+}
+
+// rollOverOpening: an epoch that is opened in its store after its period is over takes nothing.
+func rollOverOpening(w *sqlWorld) {
+	d := definition("b", 1000, 2)
+	r := day(budget.Spread)
+	d.Type, d.Rule, d.Durability = budget.Daily, &r, budget.Store
+	b := w.createOnly(d)
+	ref := b.Buckets[0].Ref()
+	w.ok(w.db.MarkOpen(w.ctx, []bucket.Ref{b.Buckets[1].Ref()}))
+	w.until(dayLong)
+	must(w.db.RollOver(w.ctx, b.ID))(w)
+	equal(w, "not opened yet", w.epoch(ref).Status, ledger.Opening)
+	w.ok(w.db.MarkOpen(w.ctx, []bucket.Ref{ref}))
+	equal(w, "opened late", w.epoch(ref).Status, ledger.Closing)
 }
 
 // sameRule: a creation is repeated by any body that says the same, and by no other.
