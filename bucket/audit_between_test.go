@@ -50,9 +50,9 @@ func TestAuditBetweenStoreAndLedger(t *testing.T) {
 	node = w.node(set)
 	ref = w.create(node, promo("between", 1_000_000, 3))
 	on.Store(true)
-	within(t, 30*time.Second, "60 looks with traffic in between", func() bool { return looks.Load() >= 60 })
+	within(t, time.Minute, "60 looks with traffic in between", func() bool { return looks.Load() >= 60 })
 	on.Store(false)
-	within(t, 30*time.Second, "the last traffic in between", func() bool { return !busy.Load() })
+	within(t, time.Minute, "the last traffic in between", func() bool { return !busy.Load() })
 	for _, name := range []string{"budgetd_audit_discrepancies_total", "budgetd_fenced_buckets_total"} {
 		if got := metric(t, m, name); got != 0 {
 			t.Errorf("%s is %v", name, got)

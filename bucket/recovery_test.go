@@ -182,7 +182,7 @@ func (w *world) activation(instance string) int64 {
 // eventually waits until a check passes.
 func eventually(t testing.TB, what string, check func() error) {
 	t.Helper()
-	deadline := time.Now().Add(30 * time.Second)
+	deadline := time.Now().Add(time.Minute)
 	for {
 		err := check()
 		if err == nil {
@@ -280,7 +280,7 @@ func instanceDown(t *testing.T, w *world) {
 	w.settled(first, ref, 1800)
 }
 
-const patientDeadline = 30 * time.Second // of quick
+const patientDeadline = 2 * time.Minute // of quick
 
 // brokenNode starts a node that does not reach an instance.
 func (w *world) brokenNode(set bucket.Settings, instance string) *bucket.Service {

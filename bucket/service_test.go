@@ -152,7 +152,7 @@ func (w *world) start(set bucket.Settings) *bucket.Service {
 }
 
 // quick looks after things often; the deadline is long because a busy machine is no fault.
-var quick = bucket.Settings{Deadline: 30 * time.Second, StepTimeout: 30 * time.Second, Refresh: 20 * time.Millisecond, Chores: 50 * time.Millisecond}
+var quick = bucket.Settings{Deadline: patientDeadline, StepTimeout: 30 * time.Second, Refresh: 20 * time.Millisecond, Chores: 50 * time.Millisecond}
 
 func promo(name string, total int64, buckets int) budget.Definition {
 	return budget.Definition{Tenant: budget.DefaultTenant, Name: name, Unit: budget.Count,
@@ -178,7 +178,7 @@ func deduct(s *bucket.Service, ref bucket.BudgetRef, id string, amount int64) (b
 // settled waits until nothing is left half done and every store can be read, and checks the books.
 func (w *world) settled(s *bucket.Service, ref bucket.BudgetRef, used int64) {
 	w.t.Helper()
-	deadline := time.Now().Add(10 * time.Second)
+	deadline := time.Now().Add(time.Minute)
 	got := w.quiet(s, ref).Figures.Used
 	for got != used && time.Now().Before(deadline) { // in store mode the ledger follows
 		time.Sleep(5 * time.Millisecond)
@@ -212,7 +212,7 @@ func (w *world) noneStale(ref bucket.BudgetRef) bool {
 // quiet waits until nothing is half done any more, with the audit ok all the time.
 func (w *world) quiet(s *bucket.Service, ref bucket.BudgetRef) bucket.AuditReport {
 	w.t.Helper()
-	ctx, deadline := context.Background(), time.Now().Add(10*time.Second)
+	ctx, deadline := context.Background(), time.Now().Add(time.Minute)
 	for {
 		u, err := w.sql.Unfinished(ctx, 100)
 		if err != nil {

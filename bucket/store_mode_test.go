@@ -70,7 +70,7 @@ func (w *storeWorld) figures(s *bucket.Service, ref bucket.BudgetRef) ledger.Fig
 // until waits for a condition.
 func (w *world) until(what string, true func() bool) {
 	w.t.Helper()
-	for deadline := time.Now().Add(20 * time.Second); !true(); time.Sleep(2 * time.Millisecond) {
+	for deadline := time.Now().Add(time.Minute); !true(); time.Sleep(2 * time.Millisecond) {
 		if time.Now().After(deadline) {
 			w.t.Fatalf("never: %s", what)
 		}

@@ -279,7 +279,7 @@ func replyOf(err error) naive.Reply {
 // until waits for a condition.
 func (y *year) until(what string, is func() bool) {
 	y.Helper()
-	for deadline := time.Now().Add(30 * time.Second); !is(); time.Sleep(2 * time.Millisecond) {
+	for deadline := time.Now().Add(time.Minute); !is(); time.Sleep(2 * time.Millisecond) {
 		if time.Now().After(deadline) {
 			y.Fatalf("still not: %s", what)
 		}

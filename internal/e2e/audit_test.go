@@ -153,7 +153,7 @@ func TestAuditFencesOneBucket(t *testing.T) {
 			accepted, stop := w.load(t, plant.name)
 			defer stop()
 			key := plant.name + ":bucket-0"
-			eventually(t, 20*time.Second, "rows in the bucket", func() error { return w.hasRows(key) })
+			eventually(t, time.Minute, "rows in the bucket", func() error { return w.hasRows(key) })
 			plant.make(plant.name, key)
 			began := time.Now()
 			eventually(t, limit, "the bucket is fenced", func() error {
@@ -164,7 +164,7 @@ func TestAuditFencesOneBucket(t *testing.T) {
 			})
 			t.Logf("fenced after %s", time.Since(began))
 			sold := accepted.Load()
-			eventually(t, 20*time.Second, "the others serve on", func() error {
+			eventually(t, time.Minute, "the others serve on", func() error {
 				if n := accepted.Load() - sold; n < 30 {
 					return fmt.Errorf("%d accepted", n)
 				}
@@ -197,7 +197,7 @@ func TestAuditFencesOneBucket(t *testing.T) {
 func (w *audited) outcome(t *testing.T, name, key string, rows bool) {
 	t.Helper()
 	if !rows {
-		eventually(t, 20*time.Second, "the bucket is replaced", func() error {
+		eventually(t, time.Minute, "the bucket is replaced", func() error {
 			return serves(w.clients[1], name, key)
 		})
 		if status := w.audit(t, name); status != 0 {

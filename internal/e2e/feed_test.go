@@ -147,7 +147,7 @@ func TestFollowerIsKilledAndResumed(t *testing.T) {
 		return
 	}
 	want := len(told.accepted) + len(told.returned)
-	eventually(t, 30*time.Second, "the follower has read all", func() error {
+	eventually(t, time.Minute, "the follower has read all", func() error {
 		if got, _ := f.entries(); len(got) < want {
 			return fmt.Errorf("%d of %d entries; it says %q", len(got), want, f.log.String())
 		}

@@ -125,7 +125,7 @@ func hostileMeaning(t *testing.T, c *client.Client) {
 	_, err = c.Rollback(ctx, "other", client.RollbackRequest{RequestID: "gone"})
 	must(t, err)
 	// What these left on its way to the total must have arrived before figures are compared.
-	eventually(t, 10*time.Second, "returns are swept", func() error {
+	eventually(t, time.Minute, "returns are swept", func() error {
 		for _, name := range []string{"sale", "other"} {
 			if b, err := c.Budget(ctx, name); err != nil || b.InTransit != 0 {
 				return fmt.Errorf("%+v, %v", b, err)
@@ -286,7 +286,7 @@ func TestTamperedStores(t *testing.T) {
 					}
 				}
 			}
-			eventually(t, 30*time.Second, "the victim is whole again", func() error { return whole(c, "victim") })
+			eventually(t, time.Minute, "the victim is whole again", func() error { return whole(c, "victim") })
 			checkBooks(t, c, "victim", 9000, int64(180*(i+1)))
 			checkBooks(t, c, "neighbour", 9000, int64(180*(i+1)))
 		})
