@@ -166,8 +166,8 @@ func (s *Service) recoverFenced(ctx context.Context) {
 	seen := map[Ref]suspect{}
 	for _, e := range u.Fenced {
 		ref := Ref{Bucket: e.Row.Bucket, Epoch: e.Row.Number, Activation: e.Row.Activation}
-		seen[ref] = s.suspects[ref]
-		if s.now() >= seen[ref].next {
+		known, again := s.suspects[ref]
+		if seen[ref] = known; !again || s.now() >= known.next {
 			fenced[e.Budget] = append(fenced[e.Budget], e)
 		}
 	}
