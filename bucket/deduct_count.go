@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/budgetd/budgetd/budget"
+	"github.com/budgetd/budgetd/internal/safeguard"
 	"github.com/budgetd/budgetd/ledger"
 	"github.com/budgetd/budgetd/limit"
 )
@@ -36,6 +37,9 @@ type counterOf struct {
 
 func (c *storeCount) counter(i int) counterOf {
 	n := &c.asked.Counts[i]
+	if safeguard.Off(safeguard.LoadedFor) {
+		return counterOf{limit: n.Limit}
+	}
 	return counterOf{bucket: c.bucket, from: c.asked.From, limit: n.Limit, changed: n.Changed, begin: n.Window.Begin}
 }
 
