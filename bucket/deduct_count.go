@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/budgetd/budgetd/budget"
+	"github.com/budgetd/budgetd/internal/safeguard"
 	"github.com/budgetd/budgetd/ledger"
 	"github.com/budgetd/budgetd/limit"
 )
@@ -13,12 +14,33 @@ import (
 // storeCount is what an attempt knows of the limits that its store counts for it (store mode).
 type storeCount struct {
 	touches []limit.Touch
+	// asked is what was sent last, of which the store may say that it does not know a counter.
+	asked *Counting
+	// bucket is the one it was sent to.
+	bucket int64
 	// at is the lane's clock, in SQL's ms, when it said that the windows are others; 0: SQL's clock does.
 	at int64
-	// loaded is what the ledger has, by the names of limits, for counters that the store did not know.
-	loaded map[string]*Loaded
+	// loaded is what the ledger has, for counters that the store did not know.
+	loaded map[counterOf]*Loaded
 	// again: the store can be asked anew at once.
 	again bool
+}
+
+// counterOf names one counter of an attempt's value. By the time it is sent what was loaded for it, the limit may
+// be another one of the same name, its window may be over, the bucket's counters may have begun anew, as they do
+// where the store lost its memory, or another bucket may have the value.
+type counterOf struct {
+	bucket, from   int64
+	limit          string
+	changed, begin int64
+}
+
+func (c *storeCount) counter(i int) counterOf {
+	n := &c.asked.Counts[i]
+	if safeguard.Off(safeguard.LoadedFor) {
+		return counterOf{limit: n.Limit}
+	}
+	return counterOf{bucket: c.bucket, from: c.asked.From, limit: n.Limit, changed: n.Changed, begin: n.Window.Begin}
 }
 
 // routed makes a request of a budget with limits go to the bucket of its routing dimension's value, whatever
@@ -58,8 +80,9 @@ func (a *attempt) counting(b *Budget, bk *Bucket, l *lane) (*Counting, error) {
 	if c == nil {
 		return nil, nil //nolint:nilnil // nothing is counted
 	}
+	a.count.asked, a.count.bucket = c, bk.ID
 	for i := range c.Counts {
-		c.Counts[i].Loaded = a.count.loaded[c.Counts[i].Limit]
+		c.Counts[i].Loaded = a.count.loaded[a.count.counter(i)]
 	}
 	return c, nil
 }
@@ -127,10 +150,10 @@ func (a *attempt) countAgain(ctx context.Context, b *Budget, reply Reply) error 
 		return err
 	}
 	var missing []limit.Touch
-	var marks []int64
+	var places []int
 	for i, mark := range told.Marks {
 		if mark >= 0 {
-			missing, marks = append(missing, a.count.touches[i]), append(marks, mark)
+			missing, places = append(missing, a.count.touches[i]), append(places, i)
 		}
 	}
 	step, cancel := a.s.bounded(ctx)
@@ -140,10 +163,10 @@ func (a *attempt) countAgain(ctx context.Context, b *Budget, reply Reply) error 
 		return unavailable("load limits", a.s.sqlFailed(err))
 	}
 	if a.count.loaded == nil {
-		a.count.loaded = map[string]*Loaded{}
+		a.count.loaded = map[counterOf]*Loaded{}
 	}
 	for i, tally := range tallies {
-		a.count.loaded[missing[i].Limit.Name] = loadedOf(tally, marks[i])
+		a.count.loaded[a.count.counter(places[i])] = loadedOf(tally, told.Marks[places[i]])
 	}
 	a.count.again = true
 	return nil

@@ -2,6 +2,7 @@ package sim
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"time"
@@ -23,7 +24,12 @@ type client struct {
 type request struct {
 	id, key, payload string
 	amount           int64
+	dimensions       map[string]string
+	counts           map[string]int64
+	ttl              time.Duration // of a hold; 0: it is none
+	group            string
 	rollbacks        []*rollback
+	confirms         []*confirm
 }
 
 // rollback is one that was sent; amount 0 asks for whatever is left.
@@ -51,8 +57,10 @@ func (c *client) run() {
 		}
 		k := c.budget()
 		switch n := c.rnd.IntN(1000); {
-		case n < 740:
+		case n < 690:
 			c.deduct(k)
+		case n < 740:
+			c.settle(k)
 		case n < 820:
 			c.rollBack(k)
 		case n < 850:
@@ -187,6 +195,8 @@ func (c *client) newRequest(k *known) *request {
 	r.payload = payloadOf(r.amount, r.key)
 	c.w.mu.Lock()
 	defer c.w.mu.Unlock()
+	c.carry(k, r)
+	c.hold(k, r)
 	k.requests = append(k.requests, r)
 	return r
 }
@@ -198,14 +208,18 @@ func (c *client) send(k *known, r *request) string {
 	err := c.call("deduct", r.id, func(ctx context.Context, n *node) (any, error) {
 		const unsteady = 5 * time.Second
 		asked = &auditor.Call{Budget: k.ref.ID, ID: r.id, Amount: r.amount, Payload: r.payload, Began: time.Now(),
+			Values: r.dimensions, Counts: r.counts, Group: r.group,
 			Unsteady: virtual()-n.m.jumped.Load() < int64(unsteady)}
 		c.w.audit.Began(asked)
 		var err error
 		got, err = n.service.Deduct(ctx, bucket.DeductRequest{Budget: k.ref, RequestID: r.id, Amount: r.amount,
-			Key: r.key, Reference: r.payload})
+			Key: r.key, Reference: r.payload, Dimensions: r.dimensions, Counts: r.counts, HoldTTL: r.ttl, Group: r.group})
 		return got, err
 	})
 	answer := auditor.Answer{Code: codeOf(err), Replayed: got.Replayed, Amount: got.Amount, ID: got.RequestID}
+	if e, ok := errors.AsType[*budget.Error](err); ok && e.Limit != nil {
+		answer.Limit = e.Limit.Limit
+	}
 	_, _ = fmt.Sscanf(got.Receipt, "%d.%d.%d", &answer.Bucket, &answer.Epoch, &answer.Seq)
 	c.w.audit.Ended(asked, answer, time.Now())
 	return codeOf(err)

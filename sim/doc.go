@@ -24,6 +24,17 @@
 // docs/adr/0009 does not claim to bear: a store that goes back and remains who it was, a stepping clock.
 // At the end an operator releases what nobody was told accepted, and that is sold as well.
 //
+// # Limits and holds
+//
+// Half of the budgets carry dimensions of few values and limits of all kinds of windows, which clients change;
+// some of ledger mode get their first limits later. One request in five is a hold, half of those in a group,
+// and clients confirm, extend and roll them back or let them expire. The auditor follows the ledger's rows as they
+// are written and counts windows by itself: with no deduction is anybody above a maximum in a true window, in
+// store mode by limits that were in force within the last 20 seconds, because a node may have heard of no
+// newer ones. A limit refuses only what had no room at some moment of the call: in ledger mode by the rows (a
+// sliding window in its slots), in store mode by all that its store may have counted (docs/adr/0016). A hold ends
+// once, in one way, confirmed before its time and expired after it; of a group none is held once it is closed.
+//
 // # What a run must show
 //
 // At every commit: conservation, nothing negative (I1, I2). At every answer: accepted is in the

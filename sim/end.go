@@ -29,6 +29,7 @@ func (w *world) end() {
 	w.audit.Settled()
 	c := w.newClient(998)
 	w.clearUp(c)
+	w.probe(c)
 	w.quiet(c, "after the faults")
 	w.compare()
 	for _, k := range w.budgets {
@@ -79,6 +80,7 @@ func (w *world) clearUp(c *client) {
 			}
 		}
 	}
+	w.settleAll(c)
 	deducts, adjustments := w.audit.Unresolved()
 	for _, o := range deducts {
 		w.again(c, "cancel of "+o.ID, func() bool { return c.cancel(byID[o.Budget], o.ID) })
@@ -152,13 +154,7 @@ func (w *world) compare() {
 func (w *world) release(c *client, k *known) {
 	name, id := 0, ""
 	w.again(c, "release of what is in quarantine of "+k.name, func() bool {
-		held := int64(0)
-		for _, b := range w.tables() {
-			if b.ID == k.ref.ID {
-				held = b.Quarantined
-			}
-		}
-		spare := held - w.audit.Owed(k.ref.ID)
+		spare := w.audit.Quarantined(k.ref.ID) - w.audit.Owed(k.ref.ID)
 		if spare <= 0 {
 			return true
 		}
@@ -199,13 +195,13 @@ func (w *world) sellOut(c *client, k *known) {
 		if piece < 2 {
 			left = (left + 1) / 2
 		}
-		r := &request{id: fmt.Sprintf("last-%d", piece), amount: left, payload: payloadOf(left, "")}
+		r := &request{id: fmt.Sprintf("last-%d", piece), amount: left, payload: payloadOf(left, ""), dimensions: seller(k)}
 		w.again(c, fmt.Sprintf("the last %d units of %s", left, k.name), func() bool {
 			code := c.send(k, r)
 			return code == "" || code == string(budget.BudgetExhausted) && w.audit.Available(k.ref.ID) < left
 		})
 	}
-	one := &request{id: "too-much", amount: 1, payload: payloadOf(1, "")}
+	one := &request{id: "too-much", amount: 1, payload: payloadOf(1, ""), dimensions: seller(k)}
 	w.again(c, "a refusal of "+k.name, func() bool { return c.send(k, one) == string(budget.BudgetExhausted) })
 	if left := w.audit.Available(k.ref.ID); left != 0 {
 		w.wrong("I3: %d units of %s cannot be sold", left, k.name)

@@ -61,7 +61,8 @@ func (w *world) learn(v bucket.View, d budget.Definition) {
 		}
 	}
 	k := &known{ref: bucket.BudgetRef{ID: v.Definition.ID}, name: v.Definition.Name, buckets: d.BucketQuantity,
-		total: d.TotalQuantity}
+		total: d.TotalQuantity, limited: d.RoutingDimension != "", counting: d.Limits != nil,
+		inStore: d.Durability == budget.Store}
 	w.budgets = append(w.budgets, k)
 	w.audit.Created(k.ref.ID, d.TotalQuantity)
 }
@@ -93,7 +94,9 @@ func (c *client) operate(k *known) {
 // are, or drain an instance.
 func (c *client) change(k *known) {
 	if c.number != 0 {
-		switch c.rnd.IntN(4) {
+		switch c.rnd.IntN(6) {
+		case 4, 5:
+			c.changeLimits(k)
 		case 0:
 			_ = c.resize(k, 1+c.rnd.IntN(2*k.buckets))
 		case 1:

@@ -87,7 +87,11 @@ func newPlan(seed uint64, operations int) plan {
 		if p.storeMode && draw(fmt.Sprint("durability ", i), 2) == 1 {
 			durability = budget.Store
 		}
-		p.shapes = append(p.shapes, shape(i, durability, draw))
+		d := shape(i, durability, draw)
+		if draw(fmt.Sprint("limits ", i), 2) == 0 {
+			limited(&d, func(what string, n uint64) uint64 { return draw(fmt.Sprint(what, " of limits ", i), n) })
+		}
+		p.shapes = append(p.shapes, d)
 	}
 	return p
 }

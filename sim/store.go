@@ -93,7 +93,8 @@ func (s *storeView) Grant(ctx context.Context, lane bucket.Lane, orders []bucket
 // Deduct asks the store. See bucket.Store. A command that runs again later repeats what it did, not
 // what it was refused: the service answers a refusal once every call was answered, and relies on one
 // that was answered not to run again. Over a connection of its own, with the client's retries off, a
-// command is delivered once.
+// command is delivered once. In ledger mode the commit may refuse what a store did, because of a limit or a
+// closed group, and then the id is free: there only what it cannot refuse is repeated.
 func (s *storeView) Deduct(ctx context.Context, lane bucket.Lane, operations []bucket.Operation) (
 	[]bucket.Reply, error) {
 	left := operations
@@ -101,7 +102,8 @@ func (s *storeView) Deduct(ctx context.Context, lane bucket.Lane, operations []b
 		replies, err := s.inner.Deduct(bg, lane, left)
 		var did []bucket.Operation
 		for i, r := range replies {
-			if r.Verdict == bucket.OK {
+			q := &left[i].Request
+			if r.Verdict == bucket.OK && (left[i].Record || q.Dimensions == "" && q.Group == "") {
 				did = append(did, left[i])
 			}
 		}

@@ -47,7 +47,7 @@ func (w *world) note(machine int, what string, key uint64, args, answer any, err
 }
 
 // printed writes a value as text that depends on nothing but the value: pointers are followed and
-// maps sorted.
+// maps sorted. Fields that other packages cannot see are left out.
 func printed(out *strings.Builder, v reflect.Value) {
 	if !v.IsValid() {
 		out.WriteString("nil")
@@ -67,7 +67,7 @@ func printed(out *strings.Builder, v reflect.Value) {
 	case reflect.Struct:
 		out.WriteByte('{')
 		for i := range v.NumField() {
-			if f := v.Field(i); !f.IsZero() {
+			if f := v.Field(i); f.CanInterface() && !f.IsZero() {
 				fmt.Fprintf(out, "%s:", v.Type().Field(i).Name)
 				printed(out, f)
 				out.WriteByte(' ')

@@ -39,8 +39,10 @@ type Report struct {
 	Answers           map[string]int
 	// Writes are the commits that the auditor looked at, Refusals the answers budget_exhausted.
 	Writes, Refusals int
-	Took             time.Duration // of virtual time
-	StoreMode        StoreMode
+	// LimitRefusals are the answers limit_exceeded, HoldEnds the confirms and expiries that it looked into.
+	LimitRefusals, HoldEnds int
+	Took                    time.Duration // of virtual time
+	StoreMode               StoreMode
 }
 
 // StoreMode is what a run showed of budgets in store mode.
@@ -86,6 +88,11 @@ type known struct {
 	total    int64
 	unsure   bool // a change of its definition may still come into force
 	requests []*request
+	// limited: its requests carry dimensions, and its limits change; counting: one of them is always firstLimit.
+	limited, counting, inStore bool
+	holds                      []*request
+	members                    int // of groups, which are numbered by it
+	groupOps                   []*groupOp
 }
 
 // newWorld makes the parts of a run. Call it in a bubble.
@@ -133,6 +140,7 @@ func Run(o Options) Report {
 		Ambiguous: w.instants.ambiguous, Calls: w.calls, Operations: w.asked, Answers: w.answers,
 		Took: time.Since(began)}
 	report.Writes, report.Refusals = w.audit.Counts()
+	report.LimitRefusals, report.HoldEnds = w.audit.Limits()
 	report.StoreMode = w.store
 	report.StoreMode.Accepted = w.audit.Promised()
 	if w.plan.storeMode {

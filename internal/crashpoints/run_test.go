@@ -109,6 +109,7 @@ func (w *world) finish(op *operation, answers []told) {
 	w.unquarantine()
 	w.settle()
 	w.usedIs(op, "after repeating")
+	w.fill()
 	if row := w.row(); row == nil || row.Definition.TotalQuantity != op.final {
 		w.fault("after repeating: the total is not %d: %+v", op.final, row)
 		return

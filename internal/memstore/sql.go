@@ -70,6 +70,7 @@ type sqlBudget struct {
 	groups      map[string]ledger.GroupState
 	limits      *limit.Set
 	values      map[dimensionValue][]*carrier
+	fresh       []feedRow   // that Watch has not been told of
 	run         *bucket.Run // the open one
 	runSince    time.Time
 	recycles    []*bucket.Recycle // by number

@@ -19,6 +19,7 @@ type feedRow struct {
 
 // record puts the row with the bucket's next number into the feed.
 func (b *sqlBucket) record(entry int64, row feedRow) {
+	b.budget.fresh = append(b.budget.fresh, row)
 	if b.feed = append(b.feed, row); entry != int64(len(b.feed)) {
 		panic(fmt.Sprintf("memstore: entry %d of bucket %d follows entry %d", entry, b.ID, len(b.feed)-1))
 	}

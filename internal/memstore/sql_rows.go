@@ -180,6 +180,7 @@ func (s *SQL) verify(b *sqlBudget) {
 	if s.Watch != nil {
 		s.watch(b)
 	}
+	b.fresh = b.fresh[:0]
 	if s.Unchecked {
 		return
 	}

@@ -2,6 +2,7 @@ package memstore
 
 import (
 	"iter"
+	"time"
 
 	"github.com/budgetd/budgetd/bucket"
 	"github.com/budgetd/budgetd/budget"
@@ -21,6 +22,23 @@ type Columns struct {
 	Epochs    iter.Seq[EpochColumns]  // by (bucket's ordinal, number)
 	// Counted reports whether a request id has a deduction; a tombstone is none.
 	Counted func(requestID string) bool
+	// Limits are those of the definition; nil: it never had any.
+	Limits *budget.Limits
+	// Fresh are the ledger's rows since Watch was last told of the budget, in the order in which they came.
+	Fresh iter.Seq[FreshRow]
+}
+
+// FreshRow is a row that the ledger just got: a deduction, a rollback of it, or the end of its hold.
+type FreshRow struct {
+	Kind ledger.FeedKind
+	// Deduction is the row of its request id as the transaction left it.
+	Deduction *ledger.Deduction
+	// RollbackID is that of a rollback.
+	RollbackID string
+	// Amount is what was deducted, given back, confirmed or has expired; Returned what the end of a hold
+	// gave back.
+	Amount, Returned int64
+	At               time.Time
 }
 
 // BucketColumns are those of a row of sharding_budget_management_bucket that has not retired.
@@ -45,7 +63,20 @@ func (s *SQL) watch(b *sqlBudget) {
 		PendingShrink: b.pendingShrink, Quarantined: b.quarantined,
 		StoreMode: b.definition.Durability == budget.Store,
 		AdjustCnt: b.definition.AdjustCnt, Buckets: b.bucketColumns, Epochs: b.epochColumns,
-		Counted: b.counted})
+		Counted: b.counted, Limits: b.definition.Limits, Fresh: b.freshRows})
+}
+
+func (b *sqlBudget) freshRows(yield func(FreshRow) bool) {
+	for _, r := range b.fresh {
+		e := r.entry()
+		row := FreshRow{Kind: e.Kind, Deduction: r.deduction, RollbackID: e.RollbackID, Amount: e.Amount, At: e.At}
+		if r.holdEnd != nil {
+			row.Returned = r.holdEnd.Returned
+		}
+		if !yield(row) {
+			return
+		}
+	}
 }
 
 func (b *sqlBudget) counted(requestID string) bool {

@@ -146,6 +146,9 @@ const (
 	// LoadedCounters: a counter that a store may not know whole is loaded from the ledger, never taken for 0.
 	// Without it a bucket that moved gives everybody the maximum again (I8).
 	LoadedCounters Name = "loaded-counters"
+	// LoadedFor: what was loaded for a counter is sent for no other. Without it a limit that changed, or a store
+	// that was lost, in between takes it for what it is not, and somebody gets more than the maximum (I8).
+	LoadedFor Name = "loaded-for"
 	// KeptVoids: in store mode a void record stays as long as its epoch. Without it a deduct of a
 	// cancelled id is told "accepted" once the record window has passed, and never counted (I4, I7).
 	KeptVoids Name = "kept-voids"
@@ -221,7 +224,7 @@ func Names() []Name {
 		LostCommit, Tombstone, CollectAtOnce, PendingShrink, OpenForGrants, Quarantine,
 		UnheardNodes, KnownEpochs, CounterLock, LimitsVersion, OlderWindow, CountsReturned, GrantNumbers, GrantOrder, Balance, SmallestSeq, Activation,
 		LaneActivation, ClosedInStore, LateOpen, RecordsFirst, WindowCeiling, KeptVoids,
-		LimitInStore, LoadedCounters,
+		LimitInStore, LoadedCounters, LoadedFor,
 		AppendFirst,
 		NoExpiry, ReplicationID, RedisRetries, ConnectionIdentity, Nonce, Fingerprint,
 		SoldOutSnapshot, UnansweredStep, AnswerAfterCommit, VoidRecord, DrainedTombstone,

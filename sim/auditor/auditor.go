@@ -21,15 +21,18 @@ type Auditor struct {
 	faults  []string
 	// Refusals counts the answers budget_exhausted that were looked into, Writes the commits.
 	refusals, writes int
-	settled          bool
-	promised         int
+	// limitRefusals counts the answers limit_exceeded, holdEnds the confirms and expiries.
+	limitRefusals, holdEnds int
+	settled                 bool
+	promised                int
 }
 
 // books are the running figures of a budget.
 type books struct {
-	available int64
-	asking    map[*Call]struct{}
-	told      map[string]*told
+	quarantined int64
+	available   int64
+	asking      map[*Call]struct{}
+	told        map[string]*told
 	// paused is since when every node must refuse; zero: not paused, or not certainly.
 	paused time.Time
 	// adjusted is the sum of the adjustments told done, creation included; unsure those whose outcome
@@ -42,6 +45,8 @@ type books struct {
 	store    bool
 	promises map[string]*promise
 	pooled   bool // an operator has released units
+	limits   limits
+	groups   map[string]bool // that were to be confirmed or rolled back
 }
 
 // New returns an auditor without any budget.
@@ -61,6 +66,13 @@ func (a *Auditor) Counts() (writes, refusals int) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return a.writes, a.refusals
+}
+
+// Limits returns how many refusals by limits and ends of holds were looked into.
+func (a *Auditor) Limits() (refusals, holdEnds int) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.limitRefusals, a.holdEnds
 }
 
 // Wrong notes something that was found elsewhere.
@@ -93,7 +105,7 @@ func (a *Auditor) of(budget int64) *books {
 	b := a.budgets[budget]
 	if b == nil {
 		b = &books{asking: map[*Call]struct{}{}, told: map[string]*told{}, unsure: map[string]int64{},
-			done: map[string]bool{}, promises: map[string]*promise{}}
+			done: map[string]bool{}, promises: map[string]*promise{}, groups: map[string]bool{}, limits: newLimits()}
 		a.budgets[budget] = b
 	}
 	return b
@@ -120,6 +132,8 @@ func (a *Auditor) Written(c Columns) {
 	b := a.of(c.Budget)
 	b.store = c.StoreMode
 	a.kept(b, &c)
+	a.fresh(b, &c)
+	b.quarantined = c.Quarantined
 	b.available = available // what can still be handed to somebody, without regard to shrinks
 	for call := range b.asking {
 		call.least = min(call.least, b.available)
@@ -139,6 +153,13 @@ func (a *Auditor) Available(budget int64) int64 {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return a.of(budget).available
+}
+
+// Quarantined is what a budget has in quarantine.
+func (a *Auditor) Quarantined(budget int64) int64 {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.of(budget).quarantined
 }
 
 // Created notes that a budget was made, with its total.

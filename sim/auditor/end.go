@@ -51,10 +51,16 @@ func (a *Auditor) Compare(rows *Budget) {
 			a.note("I7: id %q was accepted with %d, the ledger has %+v", id, t.accepted.Amount, row)
 		case t.accepted == nil && t.cancels == 0 && known:
 			a.note("I6: id %q is in the ledger, and no caller was told so: %+v", id, row)
-		case t.accepted == nil && known && row.State == "used":
-			a.note("I4: id %q was cancelled and is used", id)
+		case t.accepted == nil && known && (row.State == "used" || row.State == "held"):
+			a.note("I4: id %q was cancelled and is %s", id, row.State)
 		}
+		a.ended(b, id, t, row)
 		back := t.givenBack(row)
+		if c := b.limits.rows[id]; c != nil {
+			if back = min(back+c.hold.returned, row.Amount); c.hold.byGroup && b.groups[row.Group] {
+				back = row.Amount
+			}
+		}
 		switch {
 		case t.cancels > 0 && row.RolledBack != row.Amount:
 			a.note("I5: id %q was cancelled, %d of %d are given back", id, row.RolledBack, row.Amount)

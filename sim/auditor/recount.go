@@ -17,6 +17,12 @@ func (a *Auditor) Recount(b *Budget) {
 		}
 		given[r.ID] += r.Amount
 	}
+	for _, e := range b.Ends {
+		if e.Returned < 0 || e.Amount <= 0 {
+			a.fault("I5: budget %d: the end of hold %q: %+v", b.ID, e.ID, e)
+		}
+		given[e.ID] += e.Returned
+	}
 	for id, row := range b.Rows {
 		a.same(b.ID, "I5: given back of "+id, row.RolledBack, given[id])
 		if row.RolledBack < 0 || row.RolledBack > row.Amount {
@@ -55,7 +61,7 @@ func (a *Auditor) Recount(b *Budget) {
 
 // recountEpoch counts one epoch and returns what it has of the total.
 func (a *Auditor) recountEpoch(b *Budget, bucket int64, e *Epoch) int64 {
-	granted, deducted, back, returned := int64(0), int64(0), int64(0), int64(0)
+	granted, deducted, back, returned, held := int64(0), int64(0), int64(0), int64(0), int64(0)
 	for _, g := range e.Grants {
 		granted += g.Amount
 	}
@@ -76,6 +82,9 @@ func (a *Auditor) recountEpoch(b *Budget, bucket int64, e *Epoch) int64 {
 				bucket, e.Number, d.Seq)
 		}
 		back += row.RolledBack
+		if row.State == "held" {
+			held += row.Amount - row.RolledBack
+		}
 	}
 	for _, d := range e.Duplicates {
 		position(d.Seq)
@@ -83,6 +92,7 @@ func (a *Auditor) recountEpoch(b *Budget, bucket int64, e *Epoch) int64 {
 	}
 	a.same(bucket, "I1: outstanding of a bucket", e.Outstanding, granted-deducted-returned-e.Closed)
 	a.same(bucket, "I1: used and held of a bucket", e.Used+e.Held, deducted-back)
+	a.same(bucket, "I1: held of a bucket", e.Held, held)
 	a.same(bucket, "I1: returning of a bucket", e.Returning, returned+back-e.Swept)
 	return granted - e.Closed - e.Swept
 }
@@ -113,6 +123,11 @@ func (b *Budget) Pending() (left []string) {
 					left = append(left, text("%sgrant %d pending", where, number+1))
 				}
 			}
+		}
+	}
+	for id, row := range b.Rows {
+		if row.State == "held" {
+			left = append(left, text("id %q is held", id))
 		}
 	}
 	for _, x := range b.Adjustments {

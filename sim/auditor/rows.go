@@ -20,6 +20,45 @@ type Columns struct {
 	Epochs    iter.Seq[EpochColumns]
 	// Counted reports whether the ledger has a deduction of a request id.
 	Counted func(id string) bool
+	// LimitsVersion grows with each change of the limits; 0: it never had any.
+	LimitsVersion int64
+	Limits        func() []Limit
+	// Fresh are the rows that the ledger got since the budget was last looked at, in order.
+	Fresh iter.Seq[Fresh]
+}
+
+// Fresh is a row that the ledger got: a deduction, a rollback of it, or the end of its hold.
+type Fresh struct {
+	// Kind is deduct, rollback, confirm or expire.
+	Kind, ID string
+	// Amount is what was deducted, given back, confirmed or has expired; Returned what the end of a hold
+	// gave back. In minor units.
+	Amount, Returned int64
+	// At and HoldUntil are in ms since 1970; HoldUntil is the hold's as it is now, 0: it is none.
+	At, HoldUntil int64
+	// Group is that of the hold; ByGroup: the rollback was of the whole group.
+	Group   string
+	ByGroup bool
+	// Values reads the dimensions that it carries and its own amounts for single limits.
+	Values func() (map[string]string, map[string]int64)
+}
+
+// Limit is what one value of a dimension, or of several, may take in a window.
+type Limit struct {
+	Name       string
+	Dimensions []string
+	// Kind is calendar, sliding, first_hit or lifetime. Every is of a calendar one, in UTC; Length and Slot
+	// of the others: ms.
+	Kind                string
+	Every, Length, Slot int64
+	// Max is in calls, or in minor units where it counts Amounts. Exempt are the first values that have none.
+	Max     int64
+	Amounts bool
+	Exempt  map[string]bool
+	// Enforce false: it refuses nobody.
+	Enforce bool
+	// Changed is since when it counts what it counts, in ms; 0: since its budget was made.
+	Changed int64
 }
 
 // BucketColumns are those of a bucket.
@@ -59,6 +98,7 @@ type Budget struct {
 	Adjustments                         []Adjustment
 	Buckets                             []Bucket
 	Rollbacks                           []Rollback
+	Ends                                []HoldEnd
 	// Rows are the deductions and tombstones by request id.
 	Rows map[string]Row
 }
@@ -97,12 +137,15 @@ type Grant struct {
 	Status string
 }
 
-// Row is what the ledger says of a request id; State is used, rolled_back or void.
+// Row is what the ledger says of a request id; State is used, held, expired, rolled_back or void.
 type Row struct {
 	ID, State, Payload string
 	Amount, RolledBack int64
-	Bucket, Epoch, Seq int64
-	Nonce              string
+	// Confirmed is what was confirmed of a hold; HoldUntil when it ends or ended, in ms; 0: it is none.
+	Confirmed, HoldUntil int64
+	Group                string
+	Bucket, Epoch, Seq   int64
+	Nonce                string
 }
 
 // Duplicate is an entry of a log that took no effect.
@@ -116,4 +159,10 @@ type Duplicate struct {
 type Rollback struct {
 	ID, RollbackID string
 	Amount         int64
+}
+
+// HoldEnd is how a hold ended; Kind is confirm or expire.
+type HoldEnd struct {
+	ID, Kind         string
+	Amount, Returned int64
 }

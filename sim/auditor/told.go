@@ -22,6 +22,9 @@ type told struct {
 	began   time.Time
 	payload string
 	mixed   bool
+	// confirms counts the confirms of the hold that were sent; confirmed and expired: one was told so.
+	confirms           int
+	confirmed, expired bool
 	// others are further answers "accepted" with another payload, in store mode, where a store forgets
 	// an id after the record window or loses it. toldAt is when accepted was told.
 	others []*Call
@@ -37,8 +40,14 @@ type Call struct {
 	Began   time.Time
 	// Unsteady: the clock of the node was moved shortly before.
 	Unsteady bool
+	// Values are its dimensions, Counts its own amounts for single limits; Group is that of a hold.
+	Values map[string]string
+	Counts map[string]int64
+	Group  string
 
-	least    int64 // of what was available during the call
+	reached  []string // the limits that had no room for it at some moment
+	nothing  bool     // it was answered as not done, or as a replay
+	least    int64    // of what was available during the call
 	recorded Row
 	known    bool // the id had a row when the call began
 	void     bool // a cancel had been told void by then
@@ -51,6 +60,8 @@ type Answer struct {
 	Replayed bool
 	Amount   int64
 	ID       string
+	// Limit names the one that refused it.
+	Limit string
 	// Bucket, Epoch and Seq are where its receipt says that it is.
 	Bucket, Epoch, Seq int64
 }
@@ -82,6 +93,8 @@ func (a *Auditor) Began(c *Call) {
 	c.owed = b.owes(c.ID)
 	c.recorded, c.known, c.void, c.least = row, known, t.void, b.available
 	b.asking[c] = struct{}{}
+	b.reached(c)
+	b.trying(c)
 }
 
 // Ended notes what a deduct was told, at now.
@@ -116,12 +129,21 @@ func (a *Auditor) Ended(c *Call, got Answer, now time.Time) {
 				c.ID, c.Budget, c.Amount, now.Format(clock), c.least, c.Began.Format(clock))
 		}
 		a.refused(b, t, c, got.Code, row, known)
+	case "limit_exceeded":
+		a.limited(b, c, got)
+		a.refused(b, t, c, got.Code, row, known)
+	case "group_closed":
+		if b.store || !b.groups[c.Group] {
+			a.note("I6: id %q: the group %q takes no hold, and nobody closed it", c.ID, c.Group)
+		}
+		a.refused(b, t, c, got.Code, row, known)
 	case "budget_paused", "unavailable":
 		a.refused(b, t, c, got.Code, row, known)
 	default:
 		a.note("id %q: answered %q", c.ID, got.Code)
 	}
 	t.flying--
+	c.nothing = got.Code != "outcome_unknown" && (got.Code != "" || got.Replayed)
 }
 
 const clock = "15:04:05.000000000"
