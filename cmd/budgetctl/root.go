@@ -92,7 +92,7 @@ func (a *app) rootCommand() *cobra.Command {
 		a.onlineCommand(), a.applyCommand(), a.recycleCommand(), a.auditCommand(), a.ledgerCommand(),
 		a.seriesCommand(), a.watchCommand(), a.instancesCommand(),
 		a.quarantineCommand(), a.releaseCommand(),
-		a.replayCommand(), a.versionCommand(),
+		a.replayCommand(), a.benchCommand(), a.versionCommand(),
 	)
 	return root
 }
