@@ -1,6 +1,7 @@
 package load
 
 import (
+	"math"
 	"time"
 
 	"github.com/HdrHistogram/hdrhistogram-go"
@@ -31,7 +32,13 @@ func (h *Histogram) Count() int64 { return h.hdr.TotalCount() }
 // Quantile returns the duration that a share of the counted ones, 0 to 1, does not exceed, up to
 // 0.1 % above; 0 when none was counted.
 func (h *Histogram) Quantile(share float64) time.Duration {
-	return time.Duration(h.hdr.ValueAtQuantile(share*100)) * time.Microsecond
+	n := float64(h.hdr.TotalCount())
+	if n == 0 {
+		return 0
+	}
+	// The library takes the nearest rank; this is the rank that covers the share.
+	rank := math.Ceil(share*n - 1e-9)
+	return time.Duration(h.hdr.ValueAtPercentile(rank/n*100)) * time.Microsecond
 }
 
 // Max returns the longest, up to 0.1 % above; 0 when none was counted.
