@@ -34,7 +34,7 @@ func TestBench(t *testing.T) {
 			map[string]bool{"accepted": true, "replayed": true, "budget_exhausted": true}},
 		{"store", []string{"--calls", "200", "--durability", "store", "--rollback-share", "0.1", "--lag"},
 			map[string]bool{"accepted": true, "rolled_back": true}},
-		{"many", []string{"--calls", "200", "--budgets", "10"}, map[string]bool{"accepted": true}},
+		{"many", []string{"--calls", "100", "--budgets", "3", "--buckets", "1"}, map[string]bool{"accepted": true}},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
