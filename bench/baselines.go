@@ -151,7 +151,7 @@ func (b redisBenchmark) run(s *stage, server *testservers.RedisServer, calls int
 		return measurement{}, err
 	}
 	text, err := s.output("redis-benchmark", append([]string{"-p", strconv.Itoa(server.Port()), "-c", "4", "-P", "64",
-		"-n", strconv.Itoa(calls), "-r", "1000000000000", "--csv"}, command...)...)
+		"-n", strconv.Itoa(calls), "-r", "2000000000", "--csv"}, command...)...)
 	if err != nil {
 		return measurement{}, err
 	}

@@ -31,32 +31,50 @@ func TestRead(t *testing.T) {
 	}
 }
 
-func TestEachResult(t *testing.T) {
+// TestResults: one after the other, in whatever form, and an end that is not one.
+func TestResults(t *testing.T) {
+	const (
+		usual  = `{"request_id":"b-1","outcome":"accepted","limits":[{"name":"a"}],"replayed":`
+		unlike = `{"outcome":"accepted","request_id":"b-1","limits":[{"name":"}]{["}],"replayed":false,"x":"\\"}`
+		no     = `{"type":"urn:x","detail":"\\\"}]{[","code":"limit_exceeded","limit":"a"}`
+	)
 	tests := []struct {
 		name, answer string
-		want         []string
-		count        int
+		want         []string // codes; + for a replay
+		over         bool
 	}{
-		{"none", `{"results":[]}`, nil, 0},
-		{"two", `{"results":[{"a":1},{"b":[{"c":2}]}]}` + "\n", []string{`{"a":1}`, `{"b":[{"c":2}]}`}, 2},
-		{"brackets in texts", `{"results":[{"a":"}]{["},{"b":"\\"},{"c":"\\\"}"}]}`,
-			[]string{`{"a":"}]{["}`, `{"b":"\\"}`, `{"c":"\\\"}"}`}, 3},
-		{"no results", `{"code":"malformed"}`, nil, -1},
-		{"cut off between", `{"results":[{"a":1},`, []string{`{"a":1}`}, -1},
-		{"cut off within", `{"results":[{"a":1},{"b":`, []string{`{"a":1}`}, -1},
-		{"cut off in a text", `{"results":[{"a":"1`, nil, -1},
+		{"none", `{"results":[]}`, nil, true},
+		{"usual", `{"results":[` + usual + `false},` + usual + `true},` + usual + "false}]}\n",
+			[]string{"accepted", "accepted+", "accepted"}, true},
+		{"refused between", `{"results":[` + usual + `false},` + no + `,` + usual + `true}]}`,
+			[]string{"accepted", "limit_exceeded", "accepted+"}, true},
+		{"another order of members", `{"results":[` + unlike + `,` + no + `]}`, []string{"accepted", "limit_exceeded"}, true},
+		{"of another id", `{"results":[{"request_id":"b-2","outcome":"accepted","replayed":false},` + no + `]}`,
+			[]string{"", "limit_exceeded"}, true},
+		{"no results", `{"code":"malformed"}`, nil, false},
+		{"cut off between", `{"results":[` + no + `,`, []string{"limit_exceeded"}, false},
+		{"cut off within", `{"results":[` + no + `,{"b":`, []string{"limit_exceeded"}, false},
+		{"cut off in a text", `{"results":[{"a":"1`, nil, false},
+		{"cut off in the usual", `{"results":[` + usual + `fal`, nil, false},
+		{"not objects", `{"results":[1,2]}`, nil, false},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
+			list := resultsOf([]byte(test.answer))
 			var got []string
-			count := eachResult([]byte(test.answer), func(n int, result []byte) {
-				if n != len(got) {
-					t.Errorf("number %d after %d results", n, len(got))
+			for {
+				one, ok := list.next([]byte("b-1"))
+				if !ok {
+					break
 				}
-				got = append(got, string(result))
-			})
-			if count != test.count || !slices.Equal(got, test.want) {
-				t.Errorf("%d: %q, want %d: %q", count, got, test.count, test.want)
+				code := string(one.code)
+				if one.replayed {
+					code += "+"
+				}
+				got = append(got, code)
+			}
+			if !slices.Equal(got, test.want) || list.over() != test.over {
+				t.Errorf("%q, over %t, want %q", got, list.over(), test.want)
 			}
 		})
 	}

@@ -148,24 +148,33 @@ func (c *caller) Answer(status int, body []byte) {
 			c.outcome(i, t)
 		}
 	default:
-		got := eachResult(body, func(n int, result []byte) {
-			if n < len(c.items) {
-				c.one(c.items[n], result)
-			}
-		})
-		// What has no result has no outcome.
-		for n := max(got, 0); n < len(c.items); n++ {
-			c.outcome(c.items[n], told{})
+		c.results(resultsOf(body))
+	}
+}
+
+// results notes what a batch was told, deduction by deduction. What has no result has no outcome.
+func (c *caller) results(list resultList) {
+	readable := list != nil
+	for _, i := range c.items {
+		var t told
+		if readable {
+			c.id = c.plan.appendID(c.id[:0], i)
+			t, readable = list.next(c.id)
 		}
-		if got != len(c.items) {
-			c.complain("a batch of deductions has another number of results")
-		}
+		c.outcome(i, t)
+	}
+	if !readable || !list.over() {
+		c.complain("a batch of deductions has another number of results")
 	}
 }
 
 func (c *caller) one(i item, answer []byte) {
 	c.id = c.plan.appendID(c.id[:0], i)
-	c.outcome(i, read(answer, c.id))
+	t, length := acceptance(answer, c.id)
+	if length == 0 {
+		t = read(answer, c.id)
+	}
+	c.outcome(i, t)
 }
 
 // Lost notes that the last call stayed without an answer.
