@@ -4,6 +4,8 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"maps"
+	"slices"
 	"strconv"
 	"sync"
 	"sync/atomic"
@@ -106,7 +108,7 @@ func (o ours) load(s *stage) ([]string, error) {
 		args = append(args, "--create", "--buckets", "8", "--durability", o.durability)
 	}
 	if o.total > 0 {
-		args = append(args, "--total", strconv.FormatInt(o.total, 10))
+		args = append(args, "--total", strconv.Itoa(o.scaled(s, int(o.total))))
 	}
 	if o.repeats > 0 {
 		args = append(args, "--repeat-share", strconv.FormatFloat(o.repeats, 'f', -1, 64))
@@ -141,9 +143,9 @@ func (o ours) measurement(a answered) measurement {
 			m.memoryMiB = p.MiB
 		}
 	}
-	for code, n := range a.Answers {
-		if code != "accepted" && (code != "budget_exhausted" || o.total == 0) && (code != "replayed" || o.repeats == 0) {
-			m.note += fmt.Sprintf("%s %d; ", code, n)
+	for _, code := range slices.Sorted(maps.Keys(a.Answers)) {
+		if !o.meant(code) {
+			m.note += fmt.Sprintf("%s %d; ", code, a.Answers[code])
 		}
 	}
 	if a.Unsent > 0 {
@@ -159,6 +161,19 @@ func (o ours) measurement(a answered) measurement {
 		m.note += fmt.Sprintf("%.0f MiB of budgetd; ", m.memoryMiB)
 	}
 	return m
+}
+
+// meant reports whether an answer is what the row is about.
+func (o ours) meant(code string) bool {
+	switch code {
+	case "accepted":
+		return o.total == 0
+	case "budget_exhausted":
+		return o.total > 0
+	case "replayed":
+		return o.repeats > 0
+	}
+	return false
 }
 
 // scaled returns a number of budgets, a hundredth of it in a quick run.

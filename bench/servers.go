@@ -76,7 +76,8 @@ type budgetd struct {
 
 // budgetd starts one on MariaDB and a Redis, or embedded.
 func (s *stage) budgetd(o ours) (budgetd, error) {
-	text := "log: {level: info}\ncache: {budgets: 100000}\n"
+	// The audits at the end count millions of rows in one request.
+	text := "cache: {budgets: 100000}\nhttp: {request_timeout: 5m}\n"
 	var watched []string
 	if !o.embedded {
 		redis, err := s.redis(o.fsync)

@@ -215,7 +215,8 @@ func processes(texts []string) ([]load.Process, error) {
 // bench makes the budgets if it is to, runs, and shows the report, also of a run that did not come
 // out well.
 func (a *app) bench(ctx context.Context, f benchFlags) error {
-	c, err := a.client()
+	// The audit of a budget counts its rows, and there may be millions.
+	c, err := a.client(client.WithRetry(client.Retry{AttemptTimeout: max(f.plan.Settle, 10*time.Second)}))
 	if err != nil {
 		return err
 	}
