@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Builds budgetd, budgetctl and the baselines, runs all of them one after the other on private
 # servers, and writes a Markdown table with throughput, latency and CPU time per deduction. The whole
-# takes about half an hour and wants the machine for itself.
+# takes about 20 minutes and wants the machine for itself.
 #
 #	bench/run.sh --quick              a second or two per row: does everything work?
 #	bench/run.sh --only store-single  one row (--list names them); what it builds upon runs too
