@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"context"
 	"fmt"
 	"io"
 	"net/http"
@@ -242,6 +243,27 @@ func TestBenchSurprises(t *testing.T) {
 	checkFailure(t, command(t, server.URL, "bench c --calls 5"), exitError, "budget_not_found")
 	checkFailure(t, command(t, server.URL, "bench b --calls 5 --pid gone=1073741824"), exitError, "process gone")
 	checkFailure(t, command(t, "http://127.0.0.1:1", "bench b --calls 5"), exitUnknown, "is not reachable")
+}
+
+// TestBenchInterrupted: what was sent by then is measured and checked all the same.
+func TestBenchInterrupted(t *testing.T) {
+	server := newFake(t)
+	must1(t, server.URL, "create b --type promo --total 1000000")
+	ctx, cancel := context.WithCancel(t.Context())
+	var n atomic.Int64
+	server.interfere = func(http.ResponseWriter, *http.Request) bool {
+		if n.Add(1) == 50 {
+			cancel()
+		}
+		return false
+	}
+	var stdout, stderr bytes.Buffer
+	line := "bench b --calls 100000 --connections 2 --warmup 0s --server " + server.URL
+	status := run(ctx, strings.Fields(line), func(string) string { return "" }, &stdout, &stderr)
+	if status != exitError || !strings.Contains(stderr.String(), "interrupted") ||
+		!regexp.MustCompile(`(?s)complete +no\n.*exact +yes\n`).MatchString(stdout.String()) {
+		t.Errorf("status %d, stderr %s:\n%s", status, stderr.String(), stdout.String())
+	}
 }
 
 // TestBenchUsage: what is wrong with a command line is told before anything is sent.

@@ -30,8 +30,8 @@ type Plan struct {
 	// Duration ends the sending, Calls as well; 0: no such bound. One of them must be set.
 	Duration time.Duration
 	Calls    int64
-	// Timeout is the longest wait for a connection or for an answer. In the open loop it also is how
-	// long calls that are late are still sent after the end.
+	// Timeout is the longest wait for a connection or, up to a second more, for an answer. In the open
+	// loop it also is how long calls that are late are still sent after the end.
 	Timeout time.Duration
 }
 
