@@ -57,7 +57,7 @@ var rows = []row{
 	{"embedded-batch", "embedded (SQLite, fully flushed), batches of 100",
 		ours{durability: "ledger", embedded: true, connections: batchConnections, batch: 100}},
 	{"sold-out", "refusals after the sell-out, 1 % repeats of accepted ids, 64 connections",
-		ours{durability: "ledger", connections: 64, total: 20_000, repeats: 0.01}},
+		ours{durability: "ledger", connections: 64, total: 5_000, repeats: 0.01}},
 	{"store-half", "store mode, single calls at half of the highest rate, two limits",
 		ours{durability: "store", limits: true, connections: 256, half: "store-single"}},
 	{"ledger-half", "ledger mode, single calls at half of the highest rate",
