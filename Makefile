@@ -57,6 +57,10 @@ demo: ## replay 6,000 web requests against the embedded server
 demo-cluster: ## the same on MariaDB, three Redis and two budgetd, all private
 	@scripts/demo-cluster.sh
 
+.PHONY: bench
+bench: ## measure budgetd and the baselines side by side (20 minutes, on a quiet machine)
+	@bench/run.sh
+
 .PHONY: clean
 clean: ## remove what build made
 	rm -rf bin

@@ -19,6 +19,7 @@ if [ -n "$unformatted" ]; then
 	status=1
 fi
 check go vet ./...
+check go -C bench vet ./... # a module of its own
 if command -v golangci-lint >/dev/null; then
 	check golangci-lint run
 elif command -v staticcheck >/dev/null; then
@@ -28,7 +29,7 @@ else
 	echo "lint: golangci-lint is not installed: .golangci.yml was not checked"
 fi
 if command -v shellcheck >/dev/null; then
-	check shellcheck scripts/*.sh .ci/run
+	check shellcheck scripts/*.sh bench/*.sh .ci/run
 else
 	echo "lint: shellcheck is not installed: the scripts were not checked"
 fi

@@ -92,7 +92,7 @@ func (a *app) rootCommand() *cobra.Command {
 		a.onlineCommand(), a.applyCommand(), a.recycleCommand(), a.auditCommand(), a.ledgerCommand(),
 		a.seriesCommand(), a.watchCommand(), a.instancesCommand(),
 		a.quarantineCommand(), a.releaseCommand(),
-		a.replayCommand(), a.versionCommand(),
+		a.replayCommand(), a.benchCommand(), a.versionCommand(),
 	)
 	return root
 }
@@ -112,12 +112,12 @@ func (a *app) checkFlags() error {
 }
 
 // client returns a client for the server that the command line, the environment or the file names.
-func (a *app) client() (*client.Client, error) {
+func (a *app) client(options ...client.Option) (*client.Client, error) {
 	server, err := a.address()
 	if err != nil {
 		return nil, err
 	}
-	c, err := client.New(server, client.WithTenant(a.tenant))
+	c, err := client.New(server, append(options, client.WithTenant(a.tenant))...)
 	if err != nil {
 		return nil, usagef("%v", err)
 	}

@@ -1,0 +1,71 @@
+package main
+
+import (
+	"io"
+	"strings"
+	"testing"
+)
+
+// TestRows: names are unique, and targets and halves speak of rows that there are.
+func TestRows(t *testing.T) {
+	names := map[string]bool{}
+	for _, r := range rows {
+		if names[r.name] || r.what == "" {
+			t.Errorf("row %q: twice, or without a word", r.name)
+		}
+		names[r.name] = true
+		if o, ok := r.measurer.(ours); ok && o.half != "" && !names[o.half] {
+			t.Errorf("row %q: there is no row %q before it", r.name, o.half)
+		}
+	}
+	for _, target := range targets {
+		if !names[target.row] || target.by != "" && !names[target.by] {
+			t.Errorf("target %q: there is no row %q or %q", target.what, target.row, target.by)
+		}
+	}
+}
+
+func TestChosen(t *testing.T) {
+	if got, err := chosen("lua,empty"); err != nil || strings.Join(got, " ") != "lua empty" {
+		t.Errorf("%v, %v", got, err)
+	}
+	if got, err := chosen(""); err != nil || len(got) != len(rows) {
+		t.Errorf("%d rows, %v", len(got), err)
+	}
+	if _, err := chosen("luna"); err == nil {
+		t.Error("a row that there is not was chosen")
+	}
+}
+
+func TestMarkdown(t *testing.T) {
+	w := &world{log: io.Discard, measured: map[string]measurement{
+		"empty": {perS: 50_000},
+		"lua":   {perS: 20_000, cpu: []cost{{"server", 42}, {"redis", 25}}},
+		"store-single": {perS: 30_000, p50: 1.5, p99: 4.25, cpu: []cost{{"server", 24}, {"redis", 4}},
+			note: "ledger complete 0.1 s after the load; "},
+	}, failed: []string{"pipelined: why"}}
+	got := w.markdown()
+	for _, want := range []string{
+		"| store-single | store mode, single calls, 64 connections, two limits | 30,000 | 1.50 | 4.25 | " +
+			"server 24.00, redis 4.00 | 0.60 | 1.50 | ledger complete 0.1 s after the load |",
+		"| store mode, single calls: throughput ÷ (b) | ≥ 1.7 | 1.50 | **no** |",
+		"| … ÷ (a) | ≥ 0.6 | 0.60 | yes |",
+		"| … CPU per deduction, server + Redis, ÷ (b)'s | ≤ 0.5 | 0.42 | yes |",
+		"Failed: pipelined: why",
+	} {
+		if !strings.Contains(got, want) {
+			t.Errorf("there is no %q in\n%s", want, got)
+		}
+	}
+	if strings.Contains(got, "sold-out") {
+		t.Error("a row that was not measured is in the table")
+	}
+}
+
+func TestThousands(t *testing.T) {
+	for n, want := range map[float64]string{0: "0", 999.4: "999", 1000: "1,000", 1234567.5: "1,234,568"} {
+		if got := thousands(n); got != want {
+			t.Errorf("%g is %q, want %q", n, got, want)
+		}
+	}
+}

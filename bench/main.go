@@ -1,0 +1,108 @@
+// Bench runs budgetd and the baselines that it is measured against, one after the other on private
+// servers, and writes a table with their throughput, latency and CPU time, and the ratios that
+// docs/PERFORMANCE.md promises. bench/run.sh builds what it needs and calls it.
+package main
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+	"syscall"
+)
+
+func init() {
+	// The parent-death signal of the servers belongs to the thread that starts them: the first one,
+	// which lives as long as the process.
+	runtime.LockOSThread()
+}
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	err := run(ctx, os.Args[1:], os.Stdout, os.Stderr)
+	stop()
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "bench:", err)
+		os.Exit(1)
+	}
+}
+
+func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
+	flags := flag.NewFlagSet("bench", flag.ContinueOnError)
+	flags.SetOutput(stderr)
+	bin := flags.String("bin", "", "folder of the binaries (bench/run.sh makes it)")
+	quick := flags.Bool("quick", false, "a second or two per row: shows that everything works, measures nothing")
+	only := flags.String("only", "", "rows to run, by name, comma-separated; what they build upon runs too")
+	list := flags.Bool("list", false, "show the names of the rows")
+	out := flags.String("out", "", "file for the table (default: standard output)")
+	if err := flags.Parse(args); err != nil {
+		return err
+	}
+	if *list {
+		for _, r := range rows {
+			fmt.Fprintf(stdout, "%-24s %s\n", r.name, r.what)
+		}
+		return nil
+	}
+	names, err := chosen(*only)
+	if err != nil {
+		return err
+	}
+	dir, err := os.MkdirTemp("", "budgetd-bench-")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(dir)
+	w := &world{ctx: ctx, dir: dir, quick: *quick, log: stderr, measured: map[string]measurement{}}
+	if w.bin, err = filepath.Abs(*bin); err != nil {
+		return err
+	}
+	for _, name := range names {
+		if _, err := w.measure(name); ctx.Err() != nil {
+			return ctx.Err()
+		} else if err != nil {
+			// One row that fails does not take the others' figures away.
+			w.failed = append(w.failed, fmt.Sprintf("%s: %v", name, err))
+			fmt.Fprintf(stderr, "%s: %v\n", name, err)
+		}
+	}
+	if err := write(*out, stdout, w.markdown()); err != nil {
+		return err
+	}
+	if len(w.failed) > 0 {
+		return fmt.Errorf("%d rows failed", len(w.failed))
+	}
+	return nil
+}
+
+// chosen returns the names of the rows to run.
+func chosen(only string) ([]string, error) {
+	var all []string
+	for _, r := range rows {
+		all = append(all, r.name)
+	}
+	if only == "" {
+		return all, nil
+	}
+	names := strings.Split(only, ",")
+	for _, name := range names {
+		if !slices.Contains(all, name) {
+			return nil, fmt.Errorf("there is no row %q; -list shows them", name)
+		}
+	}
+	return names, nil
+}
+
+func write(path string, stdout io.Writer, text string) error {
+	if path == "" {
+		_, err := io.WriteString(stdout, text)
+		return err
+	}
+	return os.WriteFile(path, []byte(text), 0o644)
+}

@@ -1,0 +1,104 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"runtime"
+	"strings"
+	"time"
+)
+
+// markdown writes the tables.
+func (w *world) markdown() string {
+	var b strings.Builder
+	if w.quick {
+		b.WriteString("**A quick run: it shows that everything works, its figures mean nothing.**\n\n")
+	}
+	fmt.Fprintf(&b, "%s; %s\n\n", time.Now().UTC().Format("2006-01-02"), machine())
+	b.WriteString("| row | what | per second | p50 ms | p99 ms | CPU µs per deduction | ÷ (a) | ÷ (b) | |\n" +
+		"|---|---|--:|--:|--:|---|--:|--:|---|\n")
+	for _, r := range rows {
+		m, found := w.measured[r.name]
+		if !found {
+			continue
+		}
+		var cpu []string
+		for _, c := range m.cpu {
+			cpu = append(cpu, fmt.Sprintf("%s %.2f", c.process, c.us))
+		}
+		fmt.Fprintf(&b, "| %s | %s | %s | %.2f | %.2f | %s | %s | %s | %s |\n", r.name, r.what, thousands(m.perS), m.p50,
+			m.p99, strings.Join(cpu, ", "), w.ratio(m, "empty"), w.ratio(m, "lua"), strings.TrimSuffix(m.note, "; "))
+	}
+	b.WriteString("\n| target | wanted | measured | met |\n|---|--:|--:|---|\n")
+	for _, t := range targets {
+		value, found := w.value(t)
+		if !found {
+			continue
+		}
+		met, sign := "yes", "≥"
+		if t.most {
+			sign = "≤"
+		}
+		if t.most && value > t.bound || !t.most && value < t.bound {
+			met = "**no**"
+		}
+		fmt.Fprintf(&b, "| %s | %s %g | %.2f | %s |\n", t.what, sign, t.bound, value, met)
+	}
+	for _, why := range w.failed {
+		fmt.Fprintf(&b, "\nFailed: %s\n", why)
+	}
+	return b.String()
+}
+
+// value returns what a target speaks of, if its rows were measured.
+func (w *world) value(t target) (float64, bool) {
+	m, found := w.measured[t.row]
+	if !found || t.by == "" {
+		return t.of(m), found
+	}
+	by, found := w.measured[t.by]
+	if !found || t.of(by) == 0 {
+		return 0, false
+	}
+	return t.of(m) / t.of(by), true
+}
+
+// ratio returns a row's throughput by that of another one.
+func (w *world) ratio(m measurement, by string) string {
+	other, found := w.measured[by]
+	if !found || other.perS == 0 {
+		return ""
+	}
+	return fmt.Sprintf("%.2f", m.perS/other.perS)
+}
+
+// thousands writes a whole number with a comma between thousands.
+func thousands(n float64) string {
+	text := fmt.Sprintf("%.0f", n)
+	for at := len(text) - 3; at > 0; at -= 3 {
+		text = text[:at] + "," + text[at:]
+	}
+	return text
+}
+
+// machine says where the figures come from, and how busy it was before.
+func machine() string {
+	parts := []string{fmt.Sprintf("%d cores", runtime.NumCPU())}
+	if text, err := os.ReadFile("/proc/cpuinfo"); err == nil {
+		_, after, _ := strings.Cut(string(text), "model name\t: ")
+		model, _, _ := strings.Cut(after, "\n")
+		parts = append(parts, model)
+	}
+	for _, command := range [][]string{{"redis-server", "--version"}, {"mariadbd", "--version"}} {
+		if text, err := exec.Command(command[0], command[1:]...).Output(); err == nil {
+			words := strings.Fields(string(text))
+			parts = append(parts, strings.Join(words[:min(3, len(words))], " "))
+		}
+	}
+	parts = append(parts, runtime.Version())
+	if text, err := os.ReadFile("/proc/loadavg"); err == nil {
+		parts = append(parts, "load average at the end "+strings.Join(strings.Fields(string(text))[:3], " "))
+	}
+	return strings.Join(parts, "; ")
+}

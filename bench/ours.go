@@ -1,0 +1,212 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/budgetd/budgetd/client"
+)
+
+// ours is a row of budgetd: what it stands on, and the load.
+type ours struct {
+	durability       string
+	embedded, binlog bool
+	fsync            string // of the Redis; "": everysec
+	limits           bool
+	connections      int
+	batch            int
+	seconds          int // to measure; 0: 10
+	total            int64
+	repeats          float64
+	lag              bool
+	// half: an open loop at half of the rate of that row.
+	half string
+	// budgets are made beforehand, and the load goes to the first active of them.
+	budgets, active int
+}
+
+// Users of the rows with limits, as in the baselines.
+const users = 100_000
+
+// answered is what of the JSON of `budgetctl bench` is used here.
+type answered struct {
+	DeductionsPerS float64 `json:"deductions_per_s"`
+	Unsent         int64   `json:"unsent"`
+	Latency        struct {
+		P50 float64 `json:"p50_ms"`
+		P99 float64 `json:"p99_ms"`
+	} `json:"latency"`
+	Processes []struct {
+		Name string  `json:"name"`
+		US   float64 `json:"cpu_per_deduction_us"`
+		MiB  float64 `json:"memory_mib"`
+	} `json:"processes"`
+	Answers map[string]int64 `json:"answers"`
+	Lag     *struct {
+		First  int64 `json:"first_half_entries"`
+		Second int64 `json:"second_half_entries"`
+	} `json:"lag"`
+	Check struct {
+		SettledS float64 `json:"settled_s"`
+	} `json:"check"`
+}
+
+func (o ours) measure(s *stage) (measurement, error) {
+	if o.fsync == "" {
+		o.fsync = "everysec"
+	}
+	args, err := o.load(s)
+	if err != nil {
+		return measurement{}, err
+	}
+	b, err := s.budgetd(o)
+	if err != nil {
+		return measurement{}, err
+	}
+	if o.budgets > 0 {
+		if err := o.makeBudgets(s, b); err != nil {
+			return measurement{}, err
+		}
+	}
+	args = append(args, "--server", "http://"+b.address)
+	for _, p := range b.watched {
+		args = append(args, "--pid", p)
+	}
+	text, err := s.output("budgetctl", args...)
+	if err != nil {
+		return measurement{}, err
+	}
+	var a answered
+	if err := json.Unmarshal(text, &a); err != nil {
+		return measurement{}, err
+	}
+	return o.measurement(a), nil
+}
+
+// load returns the command line of budgetctl, without the server.
+func (o ours) load(s *stage) ([]string, error) {
+	seconds, warmup := o.seconds, 3
+	if seconds == 0 {
+		seconds = 10
+	}
+	if o.total > 0 {
+		warmup = 10 // it sells out meanwhile
+	}
+	args := []string{"bench", "bench", "-o", "json", "--settle", "3m", "--connections", strconv.Itoa(o.connections),
+		"--batch", strconv.Itoa(max(o.batch, 1)), "--duration", s.seconds(seconds).String(),
+		"--warmup", s.seconds(warmup).String()}
+	if o.budgets > 0 {
+		args = append(args, "--budgets", strconv.Itoa(o.scaled(s, o.active)))
+	} else {
+		args = append(args, "--create", "--buckets", "8", "--durability", o.durability)
+	}
+	if o.total > 0 {
+		args = append(args, "--total", strconv.Itoa(o.scaled(s, int(o.total))))
+	}
+	if o.repeats > 0 {
+		args = append(args, "--repeat-share", strconv.FormatFloat(o.repeats, 'f', -1, 64))
+	}
+	if o.limits {
+		args = append(args, "--users", strconv.Itoa(users), "--routing-dimension", "user",
+			"--limit", "name=per-day,dimension=user,window=day,max=1000000000",
+			"--limit", "name=per-user,dimension=user,window=lifetime,max=1000000000")
+	}
+	if o.lag {
+		args = append(args, "--lag")
+	}
+	if o.half != "" {
+		most, err := s.world.measure(o.half)
+		if err != nil {
+			return nil, err
+		}
+		args = append(args, "--rate", strconv.FormatFloat(most.perS/2, 'f', 0, 64))
+	}
+	return args, nil
+}
+
+func (o ours) measurement(a answered) measurement {
+	m := measurement{perS: a.DeductionsPerS, p50: a.Latency.P50, p99: a.Latency.P99}
+	for _, p := range a.Processes {
+		name := p.Name
+		if name == "budgetctl" {
+			name = "load"
+		}
+		m.cpu = append(m.cpu, cost{name, p.US})
+		if p.Name == "server" {
+			m.memoryMiB = p.MiB
+		}
+	}
+	for _, code := range slices.Sorted(maps.Keys(a.Answers)) {
+		if !o.meant(code) {
+			m.note += fmt.Sprintf("%s %d; ", code, a.Answers[code])
+		}
+	}
+	if a.Unsent > 0 {
+		m.note += fmt.Sprintf("%d calls unsent; ", a.Unsent)
+	}
+	if a.Lag != nil {
+		m.note += fmt.Sprintf("lag at most %d entries in the first half, %d in the second; ", a.Lag.First, a.Lag.Second)
+	}
+	if o.durability == "store" {
+		m.note += fmt.Sprintf("ledger complete %.1f s after the load; ", a.Check.SettledS)
+	}
+	if o.budgets > 0 {
+		m.note += fmt.Sprintf("%.0f MiB of budgetd; ", m.memoryMiB)
+	}
+	return m
+}
+
+// meant reports whether an answer is what the row is about.
+func (o ours) meant(code string) bool {
+	switch code {
+	case "accepted":
+		return o.total == 0
+	case "budget_exhausted":
+		return o.total > 0
+	case "replayed":
+		return o.repeats > 0
+	}
+	return false
+}
+
+// scaled returns a number of budgets, a hundredth of it in a quick run.
+func (o ours) scaled(s *stage, n int) int {
+	if s.quick {
+		return n / 100
+	}
+	return n
+}
+
+// makeBudgets makes bench-1, bench-2, … of one bucket each.
+func (o ours) makeBudgets(s *stage, b budgetd) error {
+	c, err := client.New("http://" + b.address)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithCancelCause(s.ctx)
+	defer cancel(nil)
+	var next atomic.Int64
+	var all sync.WaitGroup
+	for range 32 {
+		all.Go(func() {
+			for n := next.Add(1); n <= int64(o.scaled(s, o.budgets)) && ctx.Err() == nil; n = next.Add(1) {
+				one, done := context.WithTimeout(ctx, time.Minute)
+				_, err := c.Create(one, client.CreateRequest{Name: fmt.Sprintf("bench-%d", n), Unit: "count",
+					Type: "promo", TotalQuantity: 1_000_000_000, BucketQuantity: 1, Durability: "ledger"})
+				done()
+				if err != nil {
+					cancel(err)
+				}
+			}
+		})
+	}
+	all.Wait()
+	return context.Cause(ctx)
+}

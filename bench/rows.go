@@ -1,0 +1,114 @@
+package main
+
+// row is one line of the table.
+type row struct {
+	name string // for -only
+	what string
+	measurer
+}
+
+// measurer measures one row on a stage of its own.
+type measurer interface {
+	measure(s *stage) (measurement, error)
+}
+
+// Connections of the rows with batches: 32 of 100 deductions are 3,200 under way.
+const batchConnections = 32
+
+// rows are measured in this order. (a) is measured again at the end: what the neighbours on the machine
+// did meanwhile shows there.
+var rows = []row{
+	{"empty", "(a) empty net/http JSON handler, 64 connections", service{"empty", "none"}},
+	{"lua", "(b) net/http + one Lua call per request, everysec", service{"lua", "everysec"}},
+	{"lua-always", "(b) with appendfsync always", service{"lua", "always"}},
+	{"pipelined", "(b2) fasthttp + auto-pipelining client + four-command script, everysec",
+		service{"pipelined", "everysec"}},
+	{"hot-update", "(c) MariaDB hot row, plain UPDATE", hotRow{"update", false}},
+	{"hot-once", "(c) exactly once: INSERT id + UPDATE in one transaction", hotRow{"once", false}},
+	{"hot-procedure", "(c) the same as a stored procedure, one round trip", hotRow{"procedure", false}},
+	{"hot-once-binlog", "(c) exactly once, sync_binlog=1", hotRow{"once", true}},
+	{"hot-procedure-binlog", "(c) as a stored procedure, sync_binlog=1", hotRow{"procedure", true}},
+	{"redis-decrby", "(d) redis-benchmark, 64 pipelined DECRBY", redisBenchmark{false}},
+	{"redis-script", "(d) redis-benchmark, 64 pipelined four-command scripts", redisBenchmark{true}},
+
+	{"store-single", "store mode, single calls, 64 connections, two limits",
+		ours{durability: "store", limits: true, connections: 64}},
+	{"store-single-free", "store mode, single calls, without limits", ours{durability: "store", connections: 64}},
+	{"store-batch", "store mode, batches of 100, burst of 10 s, two limits",
+		ours{durability: "store", limits: true, connections: batchConnections, batch: 100}},
+	{"store-batch-always", "store mode, batches of 100, appendfsync always, two limits",
+		ours{durability: "store", limits: true, connections: batchConnections, batch: 100, fsync: "always"}},
+	{"store-sustained", "store mode, batches of 100 for 120 s, two limits",
+		ours{durability: "store", limits: true, connections: batchConnections, batch: 100, seconds: 120, lag: true}},
+	{"ledger-single", "ledger mode, single calls, 64 connections, without limits",
+		ours{durability: "ledger", connections: 64}},
+	{"ledger-single-256", "ledger mode, single calls, 256 connections, without limits",
+		ours{durability: "ledger", connections: 256}},
+	{"ledger-batch", "ledger mode, batches of 100, without limits",
+		ours{durability: "ledger", connections: batchConnections, batch: 100}},
+	{"ledger-single-limits", "ledger mode, single calls, 64 connections, two limits",
+		ours{durability: "ledger", limits: true, connections: 64}},
+	{"ledger-batch-limits", "ledger mode, batches of 100, two limits",
+		ours{durability: "ledger", limits: true, connections: batchConnections, batch: 100}},
+	{"ledger-single-binlog", "ledger mode, single calls, 256 connections, sync_binlog=1",
+		ours{durability: "ledger", connections: 256, binlog: true}},
+	{"ledger-batch-binlog", "ledger mode, batches of 100, sync_binlog=1",
+		ours{durability: "ledger", connections: batchConnections, batch: 100, binlog: true}},
+	{"embedded-batch", "embedded (SQLite, fully flushed), batches of 100",
+		ours{durability: "ledger", embedded: true, connections: batchConnections, batch: 100}},
+	{"sold-out", "refusals after the sell-out, 1 % repeats of accepted ids, 64 connections",
+		ours{durability: "ledger", connections: 64, total: 5_000, repeats: 0.01}},
+	{"store-half", "store mode, single calls at half of the highest rate, two limits",
+		ours{durability: "store", limits: true, connections: 256, half: "store-single"}},
+	{"ledger-half", "ledger mode, single calls at half of the highest rate",
+		ours{durability: "ledger", connections: 256, half: "ledger-single"}},
+	{"memory", "100,000 budgets known, 10,000 active, ledger mode, single calls",
+		ours{durability: "ledger", connections: 64, budgets: 100_000, active: 10_000}},
+
+	{"empty-again", "(a) again, at the end", service{"empty", "none"}},
+}
+
+// target is a promise of the issue: a figure of one row, by that of another where there is one.
+type target struct {
+	what  string
+	row   string
+	by    string // "": the figure itself
+	of    func(measurement) float64
+	bound float64
+	most  bool // at most, otherwise at least
+}
+
+func perS(m measurement) float64   { return m.perS }
+func p99(m measurement) float64    { return m.p99 }
+func memory(m measurement) float64 { return m.memoryMiB }
+func server(m measurement) float64 { return m.us("server") }
+func redisUS(m measurement) float64 {
+	return m.us("redis")
+}
+func serverAndRedis(m measurement) float64 { return m.us("server") + m.us("redis") }
+
+var targets = []target{
+	{"store mode, single calls: throughput ÷ (b)", "store-single", "lua", perS, 1.7, false},
+	{"… ÷ (a)", "store-single", "empty", perS, 0.6, false},
+	{"… CPU per deduction, server + Redis, ÷ (b)'s", "store-single", "lua", serverAndRedis, 0.5, true},
+	{"store mode, without limits, single calls ÷ (b2)", "store-single-free", "pipelined", perS, 1.1, false},
+	{"store mode, batches of 100, bursts of 10 s ÷ (b)", "store-batch", "lua", perS, 10, false},
+	{"… CPU per deduction, server, µs", "store-batch", "", server, 5, true},
+	{"… CPU per deduction, Redis, µs", "store-batch", "", redisUS, 3, true},
+	{"store mode, appendfsync always, batches ÷ (b) with always", "store-batch-always", "lua-always", perS, 10, false},
+	{"store mode, sustained for 120 s ÷ (b)", "store-sustained", "lua", perS, 2, false},
+	{"ledger mode, single calls, 64 connections ÷ (b)", "ledger-single", "lua", perS, 0.95, false},
+	{"ledger mode, single calls, 256 connections ÷ (b)", "ledger-single-256", "lua", perS, 1.3, false},
+	{"ledger mode, batches of 100, without limits ÷ (b)", "ledger-batch", "lua", perS, 4.5, false},
+	{"ledger mode, batches of 100, two limits ÷ (b)", "ledger-batch-limits", "lua", perS, 1.5, false},
+	{"ledger mode, single calls with two limits ÷ (b)", "ledger-single-limits", "lua", perS, 0.65, false},
+	{"ledger mode, single calls ÷ (c)", "ledger-single", "hot-once", perS, 2.5, false},
+	{"ledger mode, batches ÷ (c)", "ledger-batch", "hot-once", perS, 10, false},
+	{"ledger mode, single calls ÷ (c), sync_binlog=1", "ledger-single-binlog", "hot-once-binlog", perS, 5, false},
+	{"ledger mode, batches ÷ (c), sync_binlog=1", "ledger-batch-binlog", "hot-once-binlog", perS, 25, false},
+	{"embedded, batches, deductions/s", "embedded-batch", "", perS, 10_000, false},
+	{"refusals after the sell-out ÷ (a)", "sold-out", "empty", perS, 0.6, false},
+	{"p99 at half of the highest rate, ledger mode, ms", "ledger-half", "", p99, 15, true},
+	{"p99 at half of the highest rate, store mode, ms", "store-half", "", p99, 5, true},
+	{"memory of budgetd, 100,000 budgets known and 10,000 active, MiB", "memory", "", memory, 512, true},
+}

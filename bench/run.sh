@@ -1,0 +1,41 @@
+#!/usr/bin/env bash
+# Builds budgetd, budgetctl and the baselines, runs all of them one after the other on private
+# servers, and writes a Markdown table with throughput, latency and CPU time per deduction. The whole
+# takes about 20 minutes and wants the machine for itself.
+#
+#	bench/run.sh --quick              a second or two per row: does everything work?
+#	bench/run.sh --only store-single  one row (--list names them); what it builds upon runs too
+#	bench/run.sh --out table.md
+#
+# Needs redis-server, redis-benchmark and mariadbd (scripts/test-deps.sh).
+set -eu
+cd "$(dirname "${BASH_SOURCE[0]}")"
+PATH=$PATH:/usr/sbin:/sbin # where Debian keeps mariadbd
+
+out=
+arguments=()
+while [ $# -gt 0 ]; do
+	case $1 in
+	--out)
+		out=$(realpath -m -- "${2:?--out needs a file}")
+		shift
+		;;
+	*) arguments+=("$1") ;;
+	esac
+	shift
+done
+
+bin=$(mktemp -d "${TMPDIR:-/tmp}/budgetd-bench-bin.XXXXXX")
+trap 'rm -rf -- "$bin"' EXIT
+trap 'exit 129' HUP
+trap 'exit 130' INT
+trap 'exit 143' TERM
+
+export CGO_ENABLED=0
+(cd .. && go build -o "$bin/" ./cmd/budgetd ./cmd/budgetctl)
+go build -o "$bin/" ./baseline/... ./raw
+go build -o "$bin/bench" .
+
+# What the user has configured is not for the bench.
+unset "${!BUDGETD_@}" "${!BUDGETCTL_@}"
+"$bin/bench" -bin "$bin" ${out:+-out "$out"} ${arguments[@]+"${arguments[@]}"}

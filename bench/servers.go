@@ -1,0 +1,104 @@
+package main
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/budgetd/budgetd/internal/testservers"
+)
+
+// startLimit bounds the start of a server.
+const startLimit = 2 * time.Minute
+
+// redis starts a Redis with an append-only file that is flushed as fsync says; "": without one.
+func (s *stage) redis(fsync string) (*testservers.RedisServer, error) {
+	dir, err := s.folder("redis")
+	if err != nil {
+		return nil, err
+	}
+	options := []testservers.RedisOption{testservers.RedisArgs("--maxmemory-policy", "noeviction")}
+	if fsync != "" {
+		options = append(options, testservers.AppendOnly(fsync))
+	}
+	ctx, cancel := context.WithTimeout(s.ctx, startLimit)
+	defer cancel()
+	server, err := testservers.StartRedis(ctx, dir, options...)
+	if err == nil {
+		s.stop = append(s.stop, server.Kill)
+	}
+	return server, err
+}
+
+// mariadb starts a MariaDB that flushes at every commit, and makes an empty database, whose DSN it
+// returns. binlog: with a binary log that is flushed at every commit too.
+func (s *stage) mariadb(binlog bool) (*testservers.MariaDBServer, string, error) {
+	dir, err := s.folder("mariadb")
+	if err != nil {
+		return nil, "", err
+	}
+	options := []testservers.MariaDBOption{testservers.FlushLogAtTrxCommit(1),
+		testservers.MariaDBArgs("--innodb-buffer-pool-size=1G", "--innodb-log-file-size=1G")}
+	if binlog {
+		options = append(options, testservers.Binlog())
+	}
+	ctx, cancel := context.WithTimeout(s.ctx, startLimit)
+	defer cancel()
+	server, err := testservers.StartMariaDB(ctx, dir, options...)
+	if err != nil {
+		return nil, "", err
+	}
+	s.stop = append(s.stop, server.Kill)
+	db, err := sql.Open("mysql", server.DSN("mysql"))
+	if err != nil {
+		return nil, "", err
+	}
+	defer db.Close()
+	if _, err := db.ExecContext(ctx, "CREATE DATABASE bench"); err != nil {
+		return nil, "", err
+	}
+	return server, server.DSN("bench"), nil
+}
+
+func (s *stage) folder(name string) (string, error) {
+	dir := filepath.Join(s.dir, name)
+	return dir, os.Mkdir(dir, 0o700)
+}
+
+// budgetd is one that runs, with the processes that it stands on.
+type budgetd struct {
+	process
+	watched []string // NAME=PID
+}
+
+// budgetd starts one on MariaDB and a Redis, or embedded.
+func (s *stage) budgetd(o ours) (budgetd, error) {
+	// The audits at the end count millions of rows in one request.
+	text := "cache: {budgets: 100000}\nhttp: {request_timeout: 5m}\n"
+	var watched []string
+	if !o.embedded {
+		redis, err := s.redis(o.fsync)
+		if err != nil {
+			return budgetd{}, err
+		}
+		mariadb, dsn, err := s.mariadb(o.binlog)
+		if err != nil {
+			return budgetd{}, err
+		}
+		text += fmt.Sprintf("database: {driver: mysql, dsn: %q}\n"+
+			"instances: [{name: redis, driver: redis, addrs: [%q]}]\n", dsn, redis.Addr())
+		watched = []string{fmt.Sprintf("redis=%d", redis.Pid()), fmt.Sprintf("mariadb=%d", mariadb.Pid())}
+	}
+	config := filepath.Join(s.dir, "budgetd.yaml")
+	if err := os.WriteFile(config, []byte(text), 0o600); err != nil {
+		return budgetd{}, err
+	}
+	p, err := s.start("budgetd", []string{"BUDGETD_LISTEN=127.0.0.1:0"}, "--config", config)
+	if err != nil {
+		return budgetd{}, err
+	}
+	return budgetd{p, append([]string{fmt.Sprintf("server=%d", p.pid)}, watched...)}, nil
+}

@@ -1,0 +1,175 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// world is what the rows share.
+type world struct {
+	ctx      context.Context
+	dir, bin string
+	quick    bool
+	log      io.Writer
+	measured map[string]measurement
+	failed   []string
+	runs     int
+}
+
+// measurement is what came out of one row.
+type measurement struct {
+	perS, p50, p99 float64 // deductions a second; ms of a call
+	cpu            []cost
+	note           string
+	memoryMiB      float64 // of budgetd
+}
+
+// cost is the CPU time of a process per deduction, in microseconds.
+type cost struct {
+	process string
+	us      float64
+}
+
+// us returns the cost of one process, 0 if it had no part.
+func (m measurement) us(process string) float64 {
+	for _, c := range m.cpu {
+		if c.process == process {
+			return c.us
+		}
+	}
+	return 0
+}
+
+// measure runs a row that has not been run yet.
+func (w *world) measure(name string) (measurement, error) {
+	if m, done := w.measured[name]; done {
+		return m, nil
+	}
+	for _, r := range rows {
+		if r.name != name {
+			continue
+		}
+		w.runs++
+		s := &stage{world: w, dir: filepath.Join(w.dir, fmt.Sprint(w.runs))}
+		if err := os.Mkdir(s.dir, 0o700); err != nil {
+			return measurement{}, err
+		}
+		fmt.Fprintf(w.log, "%s: %s\n", time.Now().Format(time.TimeOnly), name)
+		m, err := r.measure(s)
+		err = errors.Join(err, s.close())
+		if err != nil {
+			return m, err
+		}
+		fmt.Fprintf(w.log, "  %.0f/s, p50 %.2f ms, p99 %.2f ms, CPU %v %s\n", m.perS, m.p50, m.p99, m.cpu, m.note)
+		w.measured[name] = m
+		return m, nil
+	}
+	return measurement{}, fmt.Errorf("there is no row %q", name)
+}
+
+// seconds returns a duration, or a short one for a quick run.
+func (w *world) seconds(n int) time.Duration {
+	if w.quick {
+		return time.Second
+	}
+	return time.Duration(n) * time.Second
+}
+
+// stage is the servers of one row, in a folder of its own. The last one started is stopped first.
+type stage struct {
+	*world
+	dir  string
+	stop []func() error
+}
+
+func (s *stage) close() error {
+	var all []error
+	for i := len(s.stop) - 1; i >= 0; i-- {
+		all = append(all, s.stop[i]())
+	}
+	return errors.Join(append(all, os.RemoveAll(s.dir))...)
+}
+
+// process is a server that was started from our binaries.
+type process struct {
+	pid     int
+	address string
+}
+
+var listening = regexp.MustCompile(`listening.*?([0-9.]+:[0-9]+)`)
+
+// start starts one of our binaries and waits until it says where it listens.
+func (s *stage) start(name string, env []string, args ...string) (process, error) {
+	logged := filepath.Join(s.dir, name+".log")
+	file, err := os.Create(logged)
+	if err != nil {
+		return process{}, err
+	}
+	defer file.Close()
+	cmd := exec.Command(filepath.Join(s.bin, name), args...)
+	cmd.Dir, cmd.Stdout, cmd.Stderr = s.dir, file, file
+	cmd.Env = append(os.Environ(), env...)
+	cmd.SysProcAttr = childAttributes()
+	if err := cmd.Start(); err != nil {
+		return process{}, err
+	}
+	ended := make(chan struct{})
+	go func() {
+		_ = cmd.Wait() // how it ended is in its log
+		close(ended)
+	}()
+	s.stop = append(s.stop, func() error {
+		_ = cmd.Process.Signal(syscall.SIGTERM)
+		select {
+		case <-ended:
+		case <-time.After(30 * time.Second):
+			_ = cmd.Process.Kill()
+			<-ended
+		}
+		return nil
+	})
+	for {
+		text, err := os.ReadFile(logged)
+		if err != nil {
+			return process{}, err
+		}
+		if at := listening.FindSubmatch(text); at != nil {
+			return process{cmd.Process.Pid, string(at[1])}, nil
+		}
+		select {
+		case <-ended:
+			return process{}, fmt.Errorf("%s ended while starting:\n%s", name, text)
+		case <-s.ctx.Done():
+			return process{}, s.ctx.Err()
+		case <-time.After(20 * time.Millisecond):
+		}
+	}
+}
+
+// output runs one of our binaries, or one of the machine's, and returns what it says. The error of
+// one that fails has its complaint.
+func (s *stage) output(name string, args ...string) ([]byte, error) {
+	path := filepath.Join(s.bin, name)
+	if _, err := os.Stat(path); err != nil {
+		path = name
+	}
+	cmd := exec.CommandContext(s.ctx, path, args...)
+	cmd.SysProcAttr = childAttributes()
+	var complaint bytes.Buffer
+	cmd.Stderr = &complaint
+	text, err := cmd.Output()
+	if err != nil {
+		return text, fmt.Errorf("%s: %w: %s", name, err, strings.TrimSpace(complaint.String()))
+	}
+	return text, nil
+}

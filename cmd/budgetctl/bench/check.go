@@ -1,0 +1,190 @@
+package bench
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/budgetd/budgetd/budget"
+	"github.com/budgetd/budgetd/client"
+	"golang.org/x/sync/errgroup"
+)
+
+// checkers is how many calls of the check are under way at a time; look is how often a budget that
+// does not agree yet is read.
+const (
+	checkers = 16
+	look     = 50 * time.Millisecond
+)
+
+// readUsed notes what the budgets had used before the load.
+func (r *run) readUsed(ctx context.Context) error {
+	return Each(ctx, len(r.plan.Budgets), func(int) {}, func(ctx context.Context, at int) error {
+		b, err := r.service.Budget(ctx, r.plan.Budgets[at])
+		if err == nil {
+			r.used[at] = b.Used
+		}
+		return err
+	})
+}
+
+// Each does something n times, some of them side by side, until one fails, and returns that error.
+// progress is called with the number done, from one goroutine at a time.
+func Each(ctx context.Context, n int, progress func(done int), do func(ctx context.Context, at int) error) error {
+	g, working := errgroup.WithContext(ctx) // working ends with the first error
+	g.SetLimit(checkers)
+	var mu sync.Mutex
+	done := 0
+	for at := range n {
+		if working.Err() != nil {
+			break
+		}
+		g.Go(func() error {
+			if err := do(working, at); err != nil {
+				return err
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			done++
+			progress(done)
+			return nil
+		})
+	}
+	if err := g.Wait(); err != nil {
+		return err
+	}
+	return ctx.Err()
+}
+
+// check settles what stayed open and compares every budget with the callers' books.
+func (r *run) check(ctx context.Context) Check {
+	begin := time.Now()
+	ctx, cancel := context.WithTimeout(ctx, r.plan.Settle)
+	defer cancel()
+	c := &checking{run: r, check: Check{Problems: []string{}}}
+	for _, one := range r.callers {
+		if one.tally.wrong > 0 {
+			c.problem("%d wrong answers, such as: %s", one.tally.wrong, one.tally.wrongWords[0])
+		}
+	}
+	c.settle(ctx)
+	c.each(len(r.plan.Budgets), func(at int) { c.budget(ctx, at) })
+	c.check.OK = c.problems == 0
+	if rest := c.problems - len(c.check.Problems); rest > 0 {
+		c.check.Problems = append(c.check.Problems, fmt.Sprintf("and %d more", rest))
+	}
+	c.check.SettledS = rounded(time.Since(begin).Seconds())
+	return c.check
+}
+
+// checking is one check under way.
+type checking struct {
+	*run
+	mu       sync.Mutex
+	check    Check
+	problems int // all of them; check has the first few
+}
+
+func (c *checking) problem(format string, args ...any) {
+	const kept = 5
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.problems++; c.problems <= kept {
+		c.check.Problems = append(c.check.Problems, fmt.Sprintf(format, args...))
+	}
+}
+
+// each does something n times, some of them side by side.
+func (c *checking) each(n int, do func(i int)) {
+	var g errgroup.Group
+	g.SetLimit(checkers)
+	for i := range n {
+		g.Go(func() error { do(i); return nil })
+	}
+	_ = g.Wait() // none returns an error
+}
+
+// settle finds out what became of the calls that nobody was told about: deducts first, because a
+// rollback may be of one of them.
+func (c *checking) settle(ctx context.Context) {
+	var deducts, rollbacks []item
+	for _, one := range c.callers {
+		deducts = append(deducts, one.unsettled.deducts...)
+		rollbacks = append(rollbacks, one.unsettled.rollbacks...)
+	}
+	c.check.Settled = len(deducts) + len(rollbacks)
+	c.each(len(deducts), func(i int) { c.settleDeduct(ctx, deducts[i]) })
+	c.each(len(rollbacks), func(i int) { c.settleRollback(ctx, rollbacks[i]) })
+}
+
+func (c *checking) settleDeduct(ctx context.Context, i item) {
+	at, request := c.plan.deductionOf(i)
+	answer, err := c.service.Deduct(ctx, c.plan.Budgets[at], request)
+	if err == nil {
+		c.books[at].Add(answer.Amount)
+		return
+	}
+	// A refusal speaks of this attempt; the one whose answer was lost may still arrive.
+	if kind := client.KindOf(err); kind == budget.Refused || kind == budget.Conflict {
+		_, err = c.service.Cancel(ctx, c.plan.Budgets[at], client.CancelRequest{RequestID: request.RequestID})
+	}
+	if err != nil {
+		c.problem("the outcome of request id %s stayed unknown: %v", request.RequestID, err)
+	}
+}
+
+func (c *checking) settleRollback(ctx context.Context, i item) {
+	at, request := c.plan.deductionOf(i)
+	answer, err := c.service.Rollback(ctx, c.plan.Budgets[at], client.RollbackRequest{RequestID: request.RequestID})
+	if err != nil {
+		c.problem("request id %s was accepted and cannot be rolled back: %v", request.RequestID, err)
+		return
+	}
+	c.books[at].Add(-answer.RolledBack)
+}
+
+// budget compares one budget with the callers' books, and audits it. A budget in store mode, or one
+// that was left with operations nobody waits for, agrees only when its ledger has caught up.
+func (c *checking) budget(ctx context.Context, at int) {
+	name, want := c.plan.Budgets[at], c.books[at].Load()
+	used, err := c.usedUntil(ctx, name, c.used[at]+want)
+	if err != nil {
+		c.problem("budget %s cannot be read: %v", name, err)
+		return
+	}
+	c.mu.Lock()
+	c.check.ToldUnits += want
+	c.check.UsedUnits += used - c.used[at]
+	c.mu.Unlock()
+	if used-c.used[at] != want {
+		c.problem("budget %s: callers were told %d units, it says that %d are used", name, want, used-c.used[at])
+	}
+	audit, err := c.service.Audit(context.WithoutCancel(ctx), name)
+	switch {
+	case err != nil:
+		c.problem("budget %s cannot be audited: %v", name, err)
+	case !audit.OK:
+		c.problem("budget %s: the audit found %d discrepancies", name, len(audit.Discrepancies))
+	case audit.Used != used:
+		c.problem("budget %s: the audit counts %d used units, the budget says %d", name, audit.Used, used)
+	}
+}
+
+// usedUntil reads what a budget has used until that is as wanted, or the context ends.
+func (c *checking) usedUntil(ctx context.Context, name string, want int64) (used int64, err error) {
+	for {
+		b, err := c.service.Budget(context.WithoutCancel(ctx), name)
+		if err != nil {
+			return 0, err
+		}
+		if b.Used == want {
+			return b.Used, nil
+		}
+		select {
+		case <-ctx.Done():
+			return b.Used, nil
+		case <-time.After(look):
+		}
+	}
+}

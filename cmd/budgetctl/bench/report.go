@@ -1,0 +1,139 @@
+package bench
+
+import (
+	"math"
+	"strings"
+	"time"
+
+	"github.com/budgetd/budgetd/budget"
+	"github.com/budgetd/budgetd/cmd/budgetctl/bench/load"
+)
+
+// Report is what came out of a run. It speaks of the measured time, without the warm-up, except for
+// Check. Quantities are minor units.
+type Report struct {
+	Budget  string `json:"budget"`
+	Budgets int    `json:"budgets"`
+	// Complete: the load ran to its end.
+	Complete    bool `json:"complete"`
+	Connections int  `json:"connections"`
+	Batch       int  `json:"batch"`
+	// IntendedPerS is the rate of calls of an open loop; 0: a closed one.
+	IntendedPerS float64 `json:"intended_per_s"`
+	DurationS    float64 `json:"duration_s"`
+	// Calls were answered or lost, rollbacks included; Unsent of an open loop were given up.
+	Calls  int64 `json:"calls"`
+	Unsent int64 `json:"unsent"`
+	// Deductions have an outcome: accepted, replayed or refused.
+	Deductions int64 `json:"deductions"`
+	Accepted   int64 `json:"accepted"`
+	Replayed   int64 `json:"replayed"`
+	RolledBack int64 `json:"rolled_back"`
+	// Answers counts deductions by what was told about them, and rollbacks.
+	Answers        map[string]int64 `json:"answers"`
+	CallsPerS      float64          `json:"calls_per_s"`
+	DeductionsPerS float64          `json:"deductions_per_s"`
+	// Latency is that of deduct calls, RollbackLatency that of rollbacks. Delay is how late calls of an
+	// open loop were sent: the generator's own part of the latency, unless all connections were busy.
+	Latency         Latency  `json:"latency"`
+	RollbackLatency *Latency `json:"rollback_latency,omitzero"`
+	Delay           *Latency `json:"delay,omitzero"`
+	// Processes: this one first, where it can be read.
+	Processes []Use `json:"processes"`
+	Lag       *Lag  `json:"lag,omitzero"`
+	Check     Check `json:"check"`
+}
+
+// Latency is in milliseconds, to 0.1 % or 1 µs.
+type Latency struct {
+	P50  float64 `json:"p50_ms"`
+	P90  float64 `json:"p90_ms"`
+	P99  float64 `json:"p99_ms"`
+	P999 float64 `json:"p99_9_ms"`
+	Max  float64 `json:"max_ms"`
+	Mean float64 `json:"mean_ms"`
+}
+
+// Use is what one process used in the measured time.
+type Use struct {
+	Name string  `json:"name"`
+	Pid  int     `json:"pid"`
+	CPUS float64 `json:"cpu_s"`
+	// CPUPerDeductionUS is CPUS by Deductions, in microseconds.
+	CPUPerDeductionUS float64 `json:"cpu_per_deduction_us"`
+	// MemoryMiB is what it had in memory at the end.
+	MemoryMiB float64 `json:"memory_mib"`
+}
+
+// Lag is how far the ledger was behind the stores' logs, in entries and in the age of the oldest: the
+// most in each half of the measured time. Flat: the second half is no worse.
+type Lag struct {
+	FirstHalfEntries  int64   `json:"first_half_entries"`
+	SecondHalfEntries int64   `json:"second_half_entries"`
+	EndEntries        int64   `json:"end_entries"`
+	FirstHalfS        float64 `json:"first_half_s"`
+	SecondHalfS       float64 `json:"second_half_s"`
+	Samples           int     `json:"samples"`
+}
+
+// Check compares what the callers were told, warm-up included, with what the budgets say.
+type Check struct {
+	OK bool `json:"ok"`
+	// ToldUnits are accepted less rolled back, UsedUnits what the budgets have used since the begin.
+	ToldUnits int64 `json:"told_units"`
+	UsedUnits int64 `json:"used_units"`
+	// Settled outcomes were open at the end of the load.
+	Settled int `json:"settled"`
+	// SettledS is from the end of the load until the budgets agreed.
+	SettledS float64 `json:"settled_s"`
+	// Problems say what is wrong; the first few.
+	Problems []string `json:"problems"`
+}
+
+func latencyOf(h *load.Histogram) Latency {
+	ms := func(d time.Duration) float64 { return rounded(float64(d) / float64(time.Millisecond)) }
+	return Latency{P50: ms(h.Quantile(0.5)), P90: ms(h.Quantile(0.9)), P99: ms(h.Quantile(0.99)),
+		P999: ms(h.Quantile(0.999)), Max: ms(h.Max()), Mean: ms(h.Mean())}
+}
+
+// report lays out what was measured.
+func (r *run) report(m load.Measured, c counts, processes []Use) Report {
+	p := r.plan
+	report := Report{Budget: p.Budgets[0], Budgets: len(p.Budgets), Connections: p.Connections,
+		Batch: p.Batch, IntendedPerS: p.Load.Rate, DurationS: rounded(m.Duration.Seconds()),
+		Calls: m.Calls, Unsent: m.Unsent, Deductions: c.deductions, Accepted: c.accepted,
+		Replayed: c.replayed, RolledBack: c.rolledBack, Answers: c.answers.byCode(),
+		Latency: latencyOf(m.Latency[deducts]), Processes: processes,
+		CallsPerS:      perSecond(m.Calls, m.Duration),
+		DeductionsPerS: perSecond(c.deductions, m.Duration)}
+	if h := m.Latency[rollbacks]; h.Count() > 0 {
+		l := latencyOf(h)
+		report.RollbackLatency = &l
+	}
+	if m.Delay.Count() > 0 {
+		l := latencyOf(m.Delay)
+		report.Delay = &l
+	}
+	return report
+}
+
+func perSecond(n int64, d time.Duration) float64 {
+	if d <= 0 {
+		return 0
+	}
+	return rounded(float64(n) / d.Seconds())
+}
+
+// rounded keeps three decimals.
+func rounded(n float64) float64 { return math.Round(n*1000) / 1000 }
+
+// Expected reports whether an answer is one that a load may meet: it was done, something is used up, or
+// the service said that it did not do it, or that it does not know, which the check settles.
+func Expected(answer string) bool {
+	switch budget.Code(strings.TrimPrefix(answer, "rollback: ")) {
+	case "accepted", "replayed", "rolled_back", budget.BudgetExhausted, budget.PeriodExhausted,
+		budget.LimitExceeded, budget.Unavailable, budget.OutcomeUnknown:
+		return true
+	}
+	return false
+}

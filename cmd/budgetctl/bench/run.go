@@ -1,0 +1,154 @@
+package bench
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"sync/atomic"
+	"time"
+
+	"github.com/budgetd/budgetd/cmd/budgetctl/bench/load"
+)
+
+// Run puts the load on, measures, settles what stayed open and checks. When ctx ends nothing new is
+// sent, and the rest is done all the same. progress is called with the share of the load that is done,
+// from one goroutine. An error means that nothing was measured: a budget or a process cannot be read.
+func Run(ctx context.Context, service Service, plan Plan, progress func(share float64)) (Report, error) {
+	plan.Load.Kinds = kinds
+	r := &run{service: service, plan: &plan, used: make([]int64, len(plan.Budgets)),
+		books: make([]atomic.Int64, len(plan.Budgets))}
+	lasting := context.WithoutCancel(ctx)
+	if err := r.readUsed(ctx); err != nil {
+		return Report{}, err
+	}
+	if _, err := r.usages(); err != nil {
+		return Report{}, err
+	}
+	for n := range plan.Connections {
+		r.callers = append(r.callers, newCaller(&plan, n, r.books))
+	}
+	stop := r.watch(progress)
+	measured, counted, uses, lag, err := r.load(ctx)
+	stop()
+	if err != nil {
+		return Report{}, err
+	}
+	report := r.report(measured, counted, uses)
+	report.Complete, report.Lag = ctx.Err() == nil, lag
+	report.Check = r.check(lasting)
+	return report, nil
+}
+
+// run is one Run under way.
+type run struct {
+	service Service
+	plan    *Plan
+	callers []*caller
+	books   []atomic.Int64
+	used    []int64 // before the load, by budget
+}
+
+// load warms up and measures.
+func (r *run) load(ctx context.Context) (m load.Measured, c counts, uses []Use, lag *Lag, err error) {
+	callers := make([]load.Caller, len(r.callers))
+	for n, c := range r.callers {
+		callers[n] = c
+	}
+	if r.plan.Warmup > 0 {
+		warmup := r.plan.Load
+		warmup.Duration, warmup.Calls = r.plan.Warmup, 0
+		load.Run(ctx, warmup, callers)
+	}
+	for _, c := range r.callers {
+		c.tally.counts = counts{}
+	}
+	before, err := r.usages()
+	if err != nil {
+		return m, c, nil, nil, err
+	}
+	watch := r.watchLag()
+	m = load.Run(ctx, r.plan.Load, callers)
+	after, err := r.usages()
+	lag = watch()
+	c = r.counted()
+	return m, c, usesOf(before, after, c.deductions), lag, err
+}
+
+// counted adds up the callers' counts.
+func (r *run) counted() counts {
+	sum := counts{}
+	for _, c := range r.callers {
+		one := c.tally.counts
+		sum.deductions += one.deductions
+		sum.accepted += one.accepted
+		sum.replayed += one.replayed
+		sum.rolledBack += one.rolledBack
+		for _, a := range one.answers {
+			sum.answers.add([]byte(a.code), a.times)
+		}
+	}
+	return sum
+}
+
+// usage is what a process had used at an instant.
+type usage struct {
+	load.Process
+	load.Usage
+}
+
+// usages reads every process: this one, which need not be readable, and the plan's, which must.
+func (r *run) usages() ([]usage, error) {
+	var list []usage
+	own := load.Process{Name: "budgetctl", Pid: os.Getpid()}
+	if u, err := load.ReadUsage(own.Pid); err == nil {
+		list = append(list, usage{own, u})
+	}
+	for _, p := range r.plan.Processes {
+		u, err := load.ReadUsage(p.Pid)
+		if err != nil {
+			return nil, fmt.Errorf("process %s: %w", p.Name, err)
+		}
+		list = append(list, usage{p, u})
+	}
+	return list, nil
+}
+
+// usesOf returns what was used between two instants, per deduction where there were any.
+func usesOf(before, after []usage, deductions int64) []Use {
+	uses := make([]Use, 0, len(before))
+	for i := range min(len(before), len(after)) {
+		cpu := after[i].CPU - before[i].CPU
+		use := Use{Name: after[i].Name, Pid: after[i].Pid, CPUS: rounded(cpu.Seconds()),
+			MemoryMiB: rounded(float64(after[i].MemoryBytes) / (1 << 20))}
+		if deductions > 0 {
+			use.CPUPerDeductionUS = rounded(float64(cpu.Microseconds()) / float64(deductions))
+		}
+		uses = append(uses, use)
+	}
+	return uses
+}
+
+// watch reports progress by the clock until it is stopped.
+func (r *run) watch(progress func(float64)) (stop func()) {
+	const every = 200 * time.Millisecond
+	total := r.plan.Warmup + r.plan.Load.Duration
+	if total <= 0 || r.plan.Load.Duration == 0 {
+		return func() {}
+	}
+	begin, over, done := time.Now(), make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(done)
+		ticker := time.NewTicker(every)
+		defer ticker.Stop()
+		for {
+			select {
+			case <-over:
+				progress(1)
+				return
+			case <-ticker.C:
+				progress(min(1, time.Since(begin).Seconds()/total.Seconds()))
+			}
+		}
+	}()
+	return func() { close(over); <-done }
+}
