@@ -43,6 +43,9 @@ set -m
 	# Two packages at a time: each may run servers of its own, and two cores are the yardstick. The
 	# longest go first, so that none of them is left to run alone at the end.
 	go test -race -timeout 30m -p 2 ./internal/storetest ./bucket ./internal/sqlstore ./...
+	cd bench # a module of its own
+	go vet ./...
+	go test -race ./...
 ) </dev/null &
 group=$!
 wait "$group"
