@@ -2,6 +2,7 @@ package chaos
 
 import (
 	"fmt"
+	"hash/fnv"
 	"slices"
 	"sync"
 )
@@ -11,6 +12,8 @@ type record struct {
 	id     string
 	amount int64
 	key    string
+	// user is whom it is for, where its budget has a limit; "" otherwise.
+	user string
 	// accepted: some answer said so, or a cancel found the deduction; bucket is where.
 	accepted bool
 	bucket   string
@@ -66,6 +69,14 @@ func (r *record) settled() bool {
 	return true
 }
 
+// dimensions are those that its requests carry.
+func (r *record) dimensions() map[string]string {
+	if r.user == "" {
+		return nil
+	}
+	return map[string]string{"user": r.user}
+}
+
 // adjustment is an append or, negative, a shrink.
 type adjustment struct {
 	id         string
@@ -81,6 +92,8 @@ type book struct {
 	first int64
 	// plenty: it cannot run out, so no refusal is right.
 	plenty bool
+	// limited: each user may take perMinute units a minute.
+	limited bool
 	// releases counts those from quarantine.
 	releases int
 
@@ -98,6 +111,12 @@ func newBook(name string, total int64) *book {
 // add makes the record of a new id.
 func (b *book) add(id string, amount int64, key string) *record {
 	r := &record{id: id, amount: amount, key: key, parts: map[string]*part{}}
+	if b.limited {
+		const users = 4
+		h := fnv.New32a()
+		_, _ = h.Write([]byte(id))
+		r.user = fmt.Sprint("u", h.Sum32()%users)
+	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.records[id] = r

@@ -65,7 +65,7 @@ func TestChaos(t *testing.T) {
 		t.Errorf("%d pairs of kinds took place", len(r.counts.pairs))
 	}
 	for _, op := range []string{"deduct done", "deduct replayed", "rollback done", "cancel done",
-		"adjust done", "offline done"} {
+		"adjust done", "offline done", "deduct limit_exceeded"} {
 		if r.tally.codes[op] == 0 {
 			t.Errorf("no %q: no load", op)
 		}

@@ -4,8 +4,8 @@
 //
 // A world is MariaDB, three Redis and some budgetd built with the race detector. Every connection
 // passes a proxy (testservers.Proxy), so that requests and replies can be cut, slowed and swallowed.
-// Callers deduct on a hot budget that sells out, on one that cannot run out and on one whose total
-// changes, repeat ids through any node, send them through two nodes at once, send another amount
+// Callers deduct on a hot budget that sells out, on one that cannot run out, on one whose total
+// changes and on one with a limit per user and minute, repeat ids through any node, send them through two nodes at once, send another amount
 // under a known id, give back parts and wholes, and cancel; an operator takes buckets offline and
 // online meanwhile.
 //
@@ -18,7 +18,9 @@
 //  3. every accepted id is in the ledger with its amount and what was given back, every cancelled one
 //     has no effect, every other one is not there, and nothing else is; the total is what the appends
 //     and shrinks that were done make of it; the audit agrees through every node;
-//  4. the hot budget can be sold out to its last unit, through any node, and not one unit more.
+//  4. no user has more in any minute than the limit allows, and in ledger mode each counter is what the
+//     ledger's rows of its user and minute sum up to;
+//  5. the hot budget can be sold out to its last unit, through any node, and not one unit more.
 //
 // In store mode what was accepted may be lost with a store, but no more than is quarantined.
 //

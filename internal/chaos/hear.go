@@ -35,6 +35,18 @@ func (b *book) heard(r *record, answer *client.DeductAnswer, err error) {
 		case p.Cancelled: // by the client, which had no answer to an earlier attempt: it may have happened
 			r.cancel, r.open = cancelOpen, false
 		}
+	case code == budget.LimitExceeded && b.limited:
+		var p *client.Problem
+		errors.As(err, &p)
+		switch {
+		case r.accepted && b.store: // what the loss of a store took
+		case r.accepted:
+			b.violation("id %s was accepted before and is refused now: %v", r.id, err)
+		case p.Limit == nil || p.Limit.Max == nil || *p.Limit.Max != perMinute || p.Limit.Used+r.amount <= perMinute:
+			b.violation("id %s of %d units: a limit refuses it for no reason: %v", r.id, r.amount, err)
+		case p.Cancelled:
+			r.cancel, r.open = cancelOpen, false
+		}
 	case code == budget.RequestVoid:
 		if r.cancel == notCancelled {
 			b.violation("id %s was never cancelled: %v", r.id, err)

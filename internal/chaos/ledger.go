@@ -69,6 +69,9 @@ func (w *World) verify(b *book) (wrong []string, lost int64) {
 		return []string{fmt.Sprintf("%s: %v", b.name, err)}, 0
 	}
 	wrong, lost = b.compare(ledger)
+	if b.limited {
+		wrong = append(wrong, w.limited(b)...)
+	}
 	for i, c := range w.Clients {
 		ctx, cancel := bounded()
 		report, err := c.Audit(ctx, b.name)
@@ -85,4 +88,53 @@ func (w *World) verify(b *book) (wrong []string, lost int64) {
 		}
 	}
 	return append(wrong, b.wrong...), lost
+}
+
+// limited looks at a budget with a limit of perMinute units for each user and minute: nobody is above it in the
+// ledger's rows, and in ledger mode each counter is what they sum up to.
+func (w *World) limited(b *book) (wrong []string) {
+	ctx, cancel := bounded()
+	defer cancel()
+	var id int64
+	if err := w.Rows.QueryRowContext(ctx, `SELECT id FROM budget_management_bucket WHERE name = ?`, []byte(b.name)).
+		Scan(&id); err != nil {
+		return []string{fmt.Sprintf("%s: %v", b.name, err)}
+	}
+	type place struct {
+		user   string
+		minute int64
+	}
+	kept := map[place]int64{}
+	err := w.each(ctx, `SELECT v.value, v.counted_at - v.counted_at % 60000, SUM(d.amount - d.rolled_back)
+		FROM deduction_value v JOIN deduction d ON d.budget_id = v.budget_id AND d.request_id = v.request_id
+		WHERE v.budget_id = ? AND v.dimension = 'user' GROUP BY 1, 2`, id, func(rows *sql.Rows) error {
+		var at place
+		var units int64
+		err := rows.Scan(&at.user, &at.minute, &units)
+		if kept[at] = units; units > perMinute {
+			wrong = append(wrong, fmt.Sprintf("%s: %s has %d in the minute at %d, the limit is %d", b.name, at.user,
+				units, at.minute, perMinute))
+		}
+		return err
+	})
+	if err == nil && !b.store {
+		err = w.each(ctx, `SELECT value, window_ms, counted FROM limit_counter WHERE budget_id = ?`, id,
+			func(rows *sql.Rows) error {
+				var at place
+				var counted int64
+				err := rows.Scan(&at.user, &at.minute, &counted)
+				if counted != kept[at] {
+					wrong = append(wrong, fmt.Sprintf("%s: the counter of %s in the minute at %d is %d, its rows sum up to %d",
+						b.name, at.user, at.minute, counted, kept[at]))
+				}
+				return err
+			})
+	}
+	if err != nil {
+		wrong = append(wrong, fmt.Sprintf("%s: %v", b.name, err))
+	}
+	if len(kept) == 0 {
+		wrong = append(wrong, fmt.Sprintf("%s: nobody has taken anything", b.name))
+	}
+	return wrong
 }

@@ -127,7 +127,7 @@ func (l *load) afterwards(b *book, r *record, rnd *rand.Rand) {
 	}
 	if rnd.IntN(30) == 0 && !b.store { // an id that was lost with a store is free for any amount
 		answer, err := l.any(rnd).Deduct(context.Background(), b.name, client.DeductRequest{
-			RequestID: r.id, Amount: r.amount + 1, Key: r.key})
+			RequestID: r.id, Amount: r.amount + 1, Key: r.key, Dimensions: r.dimensions()})
 		l.tally.note("conflicting deduct", false, err)
 		b.heardConflict(r, answer, err)
 	}
@@ -150,7 +150,7 @@ func (l *load) any(rnd *rand.Rand) *client.Client { return l.w.Clients[rnd.IntN(
 
 func (l *load) deduct(b *book, r *record, rnd *rand.Rand) error {
 	answer, err := l.any(rnd).Deduct(context.Background(), b.name, client.DeductRequest{
-		RequestID: r.id, Amount: r.amount, Key: r.key})
+		RequestID: r.id, Amount: r.amount, Key: r.key, Dimensions: r.dimensions()})
 	l.tally.note("deduct", err == nil && answer.Replayed, err)
 	b.heard(r, answer, err)
 	return err
@@ -166,7 +166,7 @@ func (l *load) patiently(b *book, r *record, rnd *rand.Rand) {
 		return
 	}
 	answer, err := c.Deduct(context.Background(), b.name, client.DeductRequest{
-		RequestID: r.id, Amount: r.amount, Key: r.key})
+		RequestID: r.id, Amount: r.amount, Key: r.key, Dimensions: r.dimensions()})
 	l.tally.note("patient deduct", err == nil && answer.Replayed, err)
 	b.heard(r, answer, err)
 }
@@ -184,7 +184,7 @@ func (l *load) both(b *book, r *record, rnd *rand.Rand) {
 		all.Go(func() {
 			c := l.w.Clients[(first+i)%len(l.w.Clients)]
 			answers[i].answer, answers[i].err = c.Deduct(context.Background(), b.name, client.DeductRequest{
-				RequestID: r.id, Amount: r.amount, Key: r.key})
+				RequestID: r.id, Amount: r.amount, Key: r.key, Dimensions: r.dimensions()})
 		})
 	}
 	all.Wait()
@@ -212,7 +212,7 @@ func (l *load) batch(b *book, rnd *rand.Rand, id string) {
 		r := b.add(fmt.Sprintf("%s-%d", id, i), 1+rnd.Int64N(5), "")
 		records[i] = r
 		items[i] = client.BatchItem{Budget: b.name, DeductRequest: client.DeductRequest{RequestID: r.id,
-			Amount: r.amount}}
+			Amount: r.amount, Dimensions: r.dimensions()}}
 	}
 	results, err := l.any(rnd).DeductBatch(context.Background(), items)
 	for i, r := range records {

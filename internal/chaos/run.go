@@ -32,8 +32,8 @@ type run struct {
 	lost       int64 // units, in store mode
 	released   int64 // units, from quarantine
 	sold       int64 // units of hot budgets, each sold out to the last unit
-	// big and flux live as long as the run.
-	big, flux *book
+	// big, flux and capped live as long as the run.
+	big, flux, capped *book
 }
 
 func newRun(tb testing.TB, nodes int, seed uint64, durability string) *run {
@@ -43,17 +43,29 @@ func newRun(tb testing.TB, nodes int, seed uint64, durability string) *run {
 	r.big = r.create("big", 10_000_000, budget.Amount, 5_000)
 	r.big.plenty = true
 	r.flux = r.create("flux", 20_000, budget.Count, 0)
+	r.capped = r.create("capped", 10_000_000, budget.Count, 5_000, client.Limit{Name: "per-user", Dimension: "user",
+		Max: perMinute, Measure: budget.MeasureAmount,
+		Window: client.Window{Kind: budget.WindowCalendar, Every: budget.Minute}})
+	r.capped.plenty, r.capped.limited = true, true
 	return r
 }
 
-// create makes a budget, as often as it takes, and its book. sharding bounds one grant; 0: no bound.
-func (r *run) create(name string, total int64, unit budget.Unit, sharding int64) *book {
+// perMinute is how many units of the budget "capped" a user may take in a minute.
+const perMinute = 15
+
+// create makes a budget, as often as it takes, and its book. sharding bounds one grant; 0: no bound. Limits
+// are of its routing dimension, user.
+func (r *run) create(name string, total int64, unit budget.Unit, sharding int64, limits ...client.Limit) *book {
 	r.tb.Helper()
+	routing := ""
+	if len(limits) > 0 {
+		routing = "user"
+	}
 	deadline := time.Now().Add(quietLimit)
 	for i := 0; ; i++ {
 		_, err := r.w.Clients[i%len(r.w.Clients)].Create(context.Background(), client.CreateRequest{Name: name,
 			Unit: unit, Type: budget.Promo, TotalQuantity: total, BucketQuantity: buckets,
-			ShardingQuantity: sharding, Durability: r.durability})
+			ShardingQuantity: sharding, Durability: r.durability, Limits: limits, RoutingDimension: routing})
 		if err == nil {
 			b := newBook(name, total)
 			b.store = r.durability == "store"
@@ -129,7 +141,7 @@ func (r *run) log(format string, args ...any) {
 func (r *run) round(faults func()) {
 	r.rounds++
 	hot := r.create(fmt.Sprintf("hot-%d", r.rounds), 300+r.rnd.Int64N(300), budget.Count, 40)
-	l := &load{w: r.w, tally: r.tally, round: r.rounds, books: []*book{hot, r.big, r.flux}, flux: r.flux}
+	l := &load{w: r.w, tally: r.tally, round: r.rounds, books: []*book{hot, r.big, r.flux, r.capped}, flux: r.flux}
 	l.start(r.seed, r.callers)
 	faults()
 	l.end()
@@ -153,7 +165,7 @@ func (r *run) check(all ...*book) {
 		for _, what := range wrong[:min(len(wrong), 20)] {
 			r.tb.Error(what)
 		}
-		if b != r.big && b != r.flux {
+		if b != r.big && b != r.flux && b != r.capped {
 			r.lost += lost
 		}
 		if b.store && !r.tb.Failed() {
@@ -239,6 +251,7 @@ func (r *run) finish() {
 			r.lost += lost
 			r.sellOut(l, b)
 		}
+		r.check(r.capped)
 	}
 	r.tb.Logf("seed %d, durability %s, %d nodes, %d rounds\n%s", r.seed, r.durability, len(r.w.Nodes),
 		r.rounds, r.table())
@@ -265,7 +278,7 @@ func (r *run) table() string {
 		fmt.Fprintf(out, "%s\t%d\t\t\t\n", code, r.tally.codes[code])
 	}
 	fmt.Fprintf(out, "ids\t%d\t\t\t\nunits lost (store mode)\t%d\t\t\t\nunits released from quarantine\t%d\t\t\t\nunits sold last\t%d\t\t\t\n",
-		len(r.big.records)+len(r.flux.records), r.lost, r.released, r.sold)
+		len(r.big.records)+len(r.flux.records)+len(r.capped.records), r.lost, r.released, r.sold)
 	_ = out.Flush()
 	return text.String()
 }
