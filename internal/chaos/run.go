@@ -83,7 +83,7 @@ func (r *run) create(name string, total int64, unit budget.Unit, sharding int64,
 // that a kind which cannot strike shows. It ends early at the deadline (zero: none) or when something
 // was wrong.
 func (r *run) strikes(schedule []Strike, perRound int, deadline time.Time) {
-	const tries = 5
+	const tries = 25 // a proxy may see no traffic while it disturbs
 	for len(schedule) > 0 && !r.tb.Failed() && (deadline.IsZero() || time.Now().Before(deadline)) {
 		round := schedule[:min(perRound, len(schedule))]
 		schedule = schedule[len(round):]
