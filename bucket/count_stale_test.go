@@ -9,6 +9,7 @@ import (
 
 	"github.com/budgetd/budgetd/bucket"
 	"github.com/budgetd/budgetd/budget"
+	"github.com/budgetd/budgetd/internal/memstore"
 )
 
 // TestLoadedForSomethingElse: what an attempt has loaded for a counter is good for that counter only. Before it
@@ -69,5 +70,31 @@ func TestLoadedForSomethingElse(t *testing.T) {
 			_, err := sureDeduct(w, s, ref, "ann", "after")
 			wantUsed(t, err, "per-year", 3)
 		})
+	}
+}
+
+// TestLimitChangedInTheFirstInstantOfItsWindow: what was counted before the change, in the very millisecond with
+// which the new window begins, counts in it.
+func TestLimitChangedInTheFirstInstantOfItsWindow(t *testing.T) {
+	w := newStoreWorld(t)
+	clock := func() time.Time { return time.Date(2026, 5, 1, 12, 0, 0, 0, time.UTC) }
+	hook := w.model.Hook
+	w.model = memstore.NewSQL(clock)
+	w.model.Hook, w.sql = hook, w.model
+	for _, server := range w.servers {
+		server.Now = clock
+	}
+	s := w.node(storeQuick())
+	ref := w.create(s, perUser("people"))
+	if _, err := sureDeduct(w, s, ref, "ann", "before"); err != nil {
+		t.Fatal(err)
+	}
+	list := perUser("people").Limits.List
+	list[0].Window.Every = budget.Minute
+	if _, err := s.Change(context.Background(), ref, bucket.Change{Limits: &list}); err != nil {
+		t.Fatal(err)
+	}
+	if a, err := sureDeduct(w, s, ref, "ann", "after"); err != nil || a.Limits[0].Used != 2 {
+		t.Errorf("%+v, %v", a.Limits, err)
 	}
 }

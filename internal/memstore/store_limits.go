@@ -91,7 +91,7 @@ func (b *shard) judge(o *bucket.Counting, laneNow int64) (verdict bucket.Verdict
 			return bucket.Outdated, told, c
 		}
 		if !heard || n.Changed > limit.changed {
-			limit = known{changed: n.Changed, since: now}
+			limit = known{changed: n.Changed, since: now + 1} // before may have been in this very ms
 			if n.New {
 				limit.since = 0
 			}

@@ -104,7 +104,7 @@ local function heard(o, now)
     elseif changed == c.changed then
       c.since, c.generation = tonumber(since), tonumber(generation)
     else
-      c.since, c.unheard = c.new and 0 or now, true
+      c.since, c.unheard = c.new and 0 or now + 1, true -- what was before may have been in this very ms
     end
   end
   return older
