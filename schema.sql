@@ -60,7 +60,7 @@ CREATE TABLE budget_management_bucket (
   end_ms BIGINT NOT NULL,                   -- first instant at which they no longer can
   timezone VARBINARY(64) NOT NULL DEFAULT '', -- IANA zone of periods; empty: UTC
   routing_dimension VARBINARY(256),         -- dimension whose value picks the bucket; NULL: the key
-  unused VARBINARY(8) NOT NULL DEFAULT 'spread', -- spread | next | forfeit: where goes what a period did not use
+  unused VARBINARY(8) NOT NULL DEFAULT 'spread', -- spread | next | forfeit: where goes what a period did not use; whole: a period gets all, promo and free
   late_refund VARBINARY(8) NOT NULL DEFAULT '', -- total | next | forfeit: where goes a refund whose period is over; empty: total
   period BIGINT NOT NULL DEFAULT 1,         -- number of the open or last period
   period_start_ms BIGINT NOT NULL DEFAULT 0, -- its first instant; 0: none

@@ -108,7 +108,7 @@ func Return(d budget.Definition, current budget.Period, never, late int64) Movem
 		switch {
 		case part.where == budget.Forfeit:
 			m.Forfeited += part.units
-		case !current.Over && (part.where == budget.Next || !hasParts(d)):
+		case !current.Over && (part.where == budget.Next || IsWhole(d)):
 			m.Undistributed += part.units
 		default:
 			m.Unfunded += part.units
@@ -154,9 +154,9 @@ func Shares(d budget.Definition, units int64, n int) []int64 {
 	return Spread(units, n)
 }
 
-// hasParts reports whether a period gets a part of what is not funded, and not all of it.
-func hasParts(d budget.Definition) bool {
-	return d.Rule != nil && (d.Rule.Kind == budget.Calendar || d.Rule.Kind == budget.Windows)
+// IsWhole reports whether a period gets all that is not funded, and not a part of it: promo and free.
+func IsWhole(d budget.Definition) bool {
+	return d.Rule == nil || (Schedule{Rule: *d.Rule}).whole()
 }
 
 // Unused is where what a period did not use goes.

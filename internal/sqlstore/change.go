@@ -91,7 +91,7 @@ func (t *tx) writeChange(row *budgetRow, before, after budget.Definition, resize
 		status = statusPaused
 	}
 	err := t.hit(1, updateBudget, status, after.ShardingQuantity, after.AdjustCnt, endMS(after.EndAt),
-		writeRule(after.Rule), string(allocation.Unused(after)), string(after.LateRefund), resize,
+		writeRule(after.Rule), unusedColumn(after), string(after.LateRefund), resize,
 		toMS(after.UpdatedAt), after.ID, before.Version)
 	if err != nil {
 		return err

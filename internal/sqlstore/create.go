@@ -158,7 +158,7 @@ func (t *tx) create(d budget.Definition, as string, lanes []bucket.Lane) (int64,
 	err = t.insert(insertBudget, budgetWidth, []any{id, []byte(d.Tenant), []byte(d.Name),
 		[]byte(d.GLCode), string(d.Unit), string(d.Durability), d.TotalQuantity, unfunded,
 		period.Funded - handedOut, handedOut, d.ShardingQuantity, len(lanes), d.AdjustCnt, string(d.Type), writeRule(d.Rule),
-		status, toMS(d.StartAt), endMS(d.EndAt), d.Timezone, string(allocation.Unused(d)),
+		status, toMS(d.StartAt), endMS(d.EndAt), d.Timezone, unusedColumn(d),
 		string(d.LateRefund), period.Number, toMS(period.Start),
 		endMS(period.End), oneIf(period.Over), rollOverMS(period), []byte(as), version, listVersion, now, now,
 		oneIf(d.Unlimited), orNull(d.RoutingDimension), limits.Version})

@@ -196,13 +196,14 @@ const (
 			FROM sharding_budget_management_bucket b /*by budget_id*/
 			WHERE b.budget_id = u.id AND b.offline_by NOT IN ('operator', 'resize')
 			AND (u.adjust_cnt = 0 OR b.out_cnt < u.adjust_cnt)) AS undistributed,
-		(SELECT COALESCE(SUM(CASE WHEN e.period = u.period OR u.unused = 'next'
+		(SELECT COALESCE(SUM(CASE WHEN e.period = u.period OR u.unused IN ('next', 'whole')
 				THEN e.outstanding_quantity ELSE 0 END), 0)
 			FROM bucket_epoch e /*by bucket_epoch_units*/
 			WHERE e.budget_id = u.id AND e.has_units = 1) AS outstanding,
 		(SELECT COALESCE(SUM(CASE WHEN e.period = u.period THEN e.returning_quantity ELSE
-				CASE WHEN u.unused = 'next' THEN e.returning_quantity - e.late_quantity ELSE 0 END +
-				CASE WHEN u.late_refund = 'next' THEN e.late_quantity ELSE 0 END END), 0)
+				CASE WHEN u.unused IN ('next', 'whole') THEN e.returning_quantity - e.late_quantity ELSE 0 END +
+				CASE WHEN u.late_refund = 'next' OR u.unused = 'whole' AND u.late_refund <> 'forfeit'
+				THEN e.late_quantity ELSE 0 END END), 0)
 			FROM bucket_epoch e /*by bucket_epoch_units*/
 			WHERE e.budget_id = u.id AND e.has_units = 1) AS returning_sum,
 		(SELECT COALESCE(SUM(e.outstanding_quantity + e.returning_quantity), 0)

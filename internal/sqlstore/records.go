@@ -131,6 +131,14 @@ func writeRule(rule *budget.Rule) []byte {
 	return text
 }
 
+// unusedColumn is the column unused, by which selectJudgement knows what may still come to the open period.
+func unusedColumn(d budget.Definition) string {
+	if allocation.IsWhole(d) {
+		return "whole"
+	}
+	return string(allocation.Unused(d))
+}
+
 // epochColumns is what an epochRow reads, of bucket_epoch e.
 const epochColumns = `e.bucket_id, e.epoch, e.budget_id, e.status, e.activation,
 	e.outstanding_quantity, e.held_quantity, e.used_quantity, e.returning_quantity, e.closed_quantity,
