@@ -23,7 +23,7 @@ func newBook() *book {
 // write is a commit that leaves these epochs; the rest of the total is undistributed.
 func (b *book) write(epochs ...EpochColumns) {
 	c := Columns{Budget: 1, Total: 100, Undistributed: 100, StoreMode: true, Epochs: slices.Values(epochs),
-		Buckets: slices.Values([]BucketColumns{{}}),
+		Buckets: slices.Values([]BucketColumns{{}}), Fresh: slices.Values([]Fresh(nil)),
 		Counted: func(id string) bool { row, known := b.rows[id]; return known && row.State != "void" }}
 	for _, e := range epochs {
 		c.Quarantined += e.Quarantined
