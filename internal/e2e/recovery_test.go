@@ -239,9 +239,13 @@ func TestRedisStoppedAndContinued(t *testing.T) {
 		return nil
 	})
 	t.Logf("in use again after %s", time.Since(back).Round(time.Millisecond))
-	_, err := c.Append(context.Background(), name, client.AppendRequest{RequestID: "more", Quantity: 900})
-	must(t, err)
-	eventually(t, 60*time.Second, "it has units again", func() error {
+	more := int64(0)
+	eventually(t, 60*time.Second, "it has units again", func() error { // this node may see it later than the other
+		const each = 900
+		more += each
+		_, err := c.Append(context.Background(), name, client.AppendRequest{RequestID: fmt.Sprint("more-", more),
+			Quantity: each})
+		must(t, err)
 		if n, _ := units(t, c, name, "redis-2"); n == 0 {
 			return fmt.Errorf("none")
 		}
@@ -249,7 +253,7 @@ func TestRedisStoppedAndContinued(t *testing.T) {
 	})
 	l.end()
 	l.settle(t, c, name, callers)
-	checkBooks(t, c, name, total+900, l.told.used())
+	checkBooks(t, c, name, total+more, l.told.used())
 }
 
 // TestOneBucketFenced: a bucket whose keys were changed is replaced while the other buckets of its lane
