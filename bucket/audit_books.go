@@ -128,7 +128,7 @@ func (s *Service) lookIntoBook(ctx context.Context, id int64) {
 		return
 	}
 	const pause = 30 * time.Second
-	if next, ok := s.bookkeeping.attributed[id]; !ok || s.due(next, pause) {
+	if next, ok := s.bookkeeping.attributed[id]; !ok || due(s.now(), next, pause) {
 		if len(s.bookkeeping.attributed) >= maxFindings {
 			clear(s.bookkeeping.attributed)
 		}

@@ -167,7 +167,7 @@ func (s *Service) recoverFenced(ctx context.Context) {
 	for _, e := range u.Fenced {
 		ref := Ref{Bucket: e.Row.Bucket, Epoch: e.Row.Number, Activation: e.Row.Activation}
 		seen[ref] = s.suspects[ref]
-		if known := seen[ref]; s.due(known.next, known.pause) {
+		if known := seen[ref]; due(s.now(), known.next, known.pause) {
 			fenced[e.Budget] = append(fenced[e.Budget], e)
 		}
 	}

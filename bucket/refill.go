@@ -64,7 +64,7 @@ func (u *bucketUse) refilled(ref Ref, low int64) bool {
 func (u *bucketUse) turn(now time.Duration) bool {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	if now < u.next && u.next-now <= refillPause { // a clock that stepped back does not stop refills
+	if !due(now, u.next, refillPause) {
 		return false
 	}
 	u.next = now + refillPause
@@ -89,7 +89,7 @@ func (s *Service) kickApply(entry *cached, bk *Bucket, amount int64, r Reply) {
 		return
 	}
 	b := entry.value.Load()
-	if until, ok := s.quiet.Get(b.ID); ok && !s.due(until, quietFor) {
+	if until, ok := s.quiet.Get(b.ID); ok && !due(now, until, quietFor) {
 		return
 	}
 	if _, busy := s.busy.LoadOrStore(bk.ID, struct{}{}); busy {

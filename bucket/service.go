@@ -507,12 +507,9 @@ func (s *Service) bounded(ctx context.Context) (context.Context, context.CancelF
 // now is the time since the service was made: unlike an instant of the day it never steps back.
 func (s *Service) now() time.Duration { return s.clock.Now().Sub(s.base) }
 
-// due reports whether something that was put off by `pause` until `next`, of Service.now, is due: also when
-// the clock has stepped back since, so that nothing is put off for longer than that.
-func (s *Service) due(next, pause time.Duration) bool {
-	now := s.now()
-	return now >= next || next-now > pause
-}
+// due reports whether something that was put off by `pause` until `next` is due: also when the clock has
+// stepped back since, so that nothing is put off for longer than that. All are of Service.now.
+func due(now, next, pause time.Duration) bool { return now >= next || next-now > pause }
 
 // nonce makes the random number of one call.
 func (s *Service) nonce() string {
