@@ -129,7 +129,7 @@ type Cache struct{ Budgets, RequestIDs int }
 // HTTP bounds what callers may send.
 type HTTP struct {
 	MaxBodyBytes, MaxBatchBytes               int
-	MaxBatchItems, BatchConcurrency           int
+	MaxBatchItems                             int
 	MaxHeaderBytes, MaxHeaders, MaxInFlight   int
 	HeaderTimeout, ReadTimeout                time.Duration
 	RequestTimeout, WriteTimeout, IdleTimeout time.Duration

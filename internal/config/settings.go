@@ -55,7 +55,6 @@ func (c *Config) settings() []setting {
 		{"http.max_body_bytes", integer(&c.HTTP.MaxBodyBytes, 1024, 104_857_600)},
 		{"http.max_batch_bytes", integer(&c.HTTP.MaxBatchBytes, 1024, 104_857_600)},
 		{"http.max_batch_items", integer(&c.HTTP.MaxBatchItems, 1, 1000)},
-		{"http.batch_concurrency", integer(&c.HTTP.BatchConcurrency, 1, 1000)},
 		{"http.max_header_bytes", integer(&c.HTTP.MaxHeaderBytes, 4096, 1_048_576)},
 		{"http.max_headers", integer(&c.HTTP.MaxHeaders, 10, 10_000)},
 		{"http.max_in_flight", integer(&c.HTTP.MaxInFlight, 1, 1_000_000)},

@@ -91,7 +91,7 @@ func stopService(ctx context.Context, service *bucket.Service, stop config.Stop,
 func limitsOf(c config.HTTP) httpapi.Limits {
 	return httpapi.Limits{
 		BodyBytes: int64(c.MaxBodyBytes), BatchBytes: int64(c.MaxBatchBytes), BatchItems: c.MaxBatchItems,
-		BatchConcurrency: c.BatchConcurrency, HeaderBytes: c.MaxHeaderBytes, Headers: c.MaxHeaders,
+		HeaderBytes: c.MaxHeaderBytes, Headers: c.MaxHeaders,
 		InFlight: c.MaxInFlight, RequestTimeout: c.RequestTimeout, HeaderTimeout: c.HeaderTimeout,
 		ReadTimeout: c.ReadTimeout, WriteTimeout: c.WriteTimeout, IdleTimeout: c.IdleTimeout,
 	}

@@ -94,7 +94,7 @@ func serveLimits(t *testing.T, clock *storetest.SQLClock, sql bucket.SQL, instan
 		}
 	})
 	server := httptest.NewServer(httpapi.New(httpapi.Config{Service: s, Limits: httpapi.Limits{BodyBytes: 1 << 20,
-		BatchBytes: 4 << 20, BatchItems: 1000, BatchConcurrency: 64, HeaderBytes: 64 << 10, Headers: 100, InFlight: 1000,
+		BatchBytes: 4 << 20, BatchItems: 1000, HeaderBytes: 64 << 10, Headers: 100, InFlight: 1000,
 		RequestTimeout: time.Minute, HeaderTimeout: time.Minute, ReadTimeout: time.Minute, WriteTimeout: time.Minute,
 		IdleTimeout: time.Minute}}))
 	t.Cleanup(server.Close)

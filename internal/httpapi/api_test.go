@@ -9,7 +9,6 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -148,49 +147,86 @@ func TestObserver(t *testing.T) {
 	}
 }
 
-// Items of one id are made one after the other in their order, others side by side, within bounds.
+// The service gets the items in their order, as a whole; each result stands where its item does.
 func TestBatchOrder(t *testing.T) {
-	var running, most atomic.Int64
-	busy := sync.Map{}
 	service, server, _ := start(t)
-	service.before = func(_ context.Context, id string) {
-		if _, twice := busy.LoadOrStore(id, true); twice {
-			t.Errorf("%s runs twice at once", id)
-		}
-		if n := running.Add(1); n > most.Load() {
-			most.Store(n)
-		}
-		time.Sleep(2 * time.Millisecond)
-		running.Add(-1)
-		busy.Delete(id)
-	}
 	var items []string
 	for i := range 300 {
 		items = append(items, fmt.Sprintf(`{"budget":"%s","request_id":"o%d","amount":%d}`, []string{"sale", "7"}[i%2], i%100, i+1))
 	}
+	items[7] = `{"budget":"sale","request_id":"o7","amount":0}`
+	items[9] = `{"budget":"No Name","request_id":"o9","amount":10}`
 	_, body := ask(t, server, "POST", "/v1/deductions:batch", `{"deductions":[`+strings.Join(items, ",")+`]}`)
-	var got struct{ Results []struct{ Amount int } }
+	var got struct {
+		Results []struct {
+			Amount int
+			Code   string
+		}
+	}
 	if err := json.Unmarshal([]byte(body), &got, json.MatchCaseInsensitiveNames(true)); err != nil || len(got.Results) != 300 {
 		t.Fatal(err, len(got.Results))
 	}
+	faulty := map[int]string{7: "invalid", 9: "budget_not_found"}
 	for i, result := range got.Results {
-		if result.Amount != i+1 {
-			t.Errorf("result %d is of amount %d", i, result.Amount)
+		if result.Code != faulty[i] || result.Code == "" && result.Amount != i+1 {
+			t.Errorf("result %d is %+v", i, result)
 		}
 	}
-	last := map[string]int{}
+	before := 0
 	for _, call := range service.taken() {
-		var id string
 		var amount int
-		_, rest, _ := strings.Cut(call, "RequestID:")
-		fmt.Sscanf(rest, "%s Amount:%d", &id, &amount)
-		if amount < last[id] {
-			t.Errorf("%s: %d was made after %d", id, amount, last[id])
+		_, rest, _ := strings.Cut(call, "Amount:")
+		fmt.Sscanf(rest, "%d", &amount)
+		if amount <= before {
+			t.Errorf("%d was made after %d", amount, before)
 		}
-		last[id] = amount
+		before = amount
 	}
-	if n := most.Load(); n < 2 || n > int64(limits.BatchConcurrency) {
-		t.Errorf("at most %d ran at once", n)
+}
+
+// A dry run comes after the deductions of its id that stand before it, and before those after it.
+func TestBatchWithDryRuns(t *testing.T) {
+	service, server, _ := start(t)
+	items := []struct {
+		id     string
+		amount int
+		dry    bool
+	}{
+		{"a", 1, true}, {"a", 11, false}, {"b", 12, false}, {"a", 2, true}, {"a", 3, true}, {"a", 13, false},
+		{"b", 14, false}, {"b", 4, true}, {"c", 5, true},
+	}
+	var texts []string
+	for _, item := range items {
+		texts = append(texts, fmt.Sprintf(`{"budget":"sale","request_id":"%s","amount":%d,"dry_run":%t}`, item.id, item.amount, item.dry))
+	}
+	_, body := ask(t, server, "POST", "/v1/deductions:batch", `{"deductions":[`+strings.Join(texts, ",")+`]}`)
+	var got struct {
+		Results []struct {
+			Amount  int
+			Outcome string
+		}
+	}
+	if err := json.Unmarshal([]byte(body), &got, json.MatchCaseInsensitiveNames(true)); err != nil || len(got.Results) != len(items) {
+		t.Fatal(err, body)
+	}
+	calls := service.taken()
+	made := func(amount int) int {
+		return slices.IndexFunc(calls, func(call string) bool {
+			return strings.Contains(call, fmt.Sprintf("Amount:%d ", amount))
+		})
+	}
+	for i, item := range items {
+		if result := got.Results[i]; result.Amount != item.amount || (result.Outcome == "would_be_accepted") != item.dry {
+			t.Errorf("result %d is %+v", i, result)
+		}
+		if made(item.amount) < 0 {
+			t.Errorf("item %d was not made", i)
+		}
+		for _, earlier := range items[:i] {
+			if earlier.id == item.id && made(earlier.amount) > made(item.amount) {
+				t.Errorf("%+v was made before %+v", item, earlier)
+			}
+		}
 	}
 }
 
@@ -228,16 +264,6 @@ func TestConnectionsAreReused(t *testing.T) {
 	all, err := io.ReadAll(connection)
 	if err != nil || strings.Count(string(all), "HTTP/1.1 415") != 3 || strings.Count(string(all), "HTTP/1.1 200") != 1 {
 		t.Errorf("%v\n%s", err, all)
-	}
-}
-
-func BenchmarkDeduct(b *testing.B) {
-	api := httpapi.New(httpapi.Config{Service: silent{new(fake)}, Limits: limits})
-	b.ReportAllocs()
-	for b.Loop() {
-		r, _ := http.NewRequest("POST", "/v1/budgets/sale/deduct", strings.NewReader(`{"request_id":"order-0001","amount":5}`))
-		r.Header.Set("Content-Type", "application/json")
-		api.ServeHTTP(discard{http.Header{}}, r)
 	}
 }
 

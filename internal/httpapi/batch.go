@@ -4,8 +4,8 @@ import (
 	"context"
 	"fmt"
 	"runtime/debug"
+	"slices"
 	"sync"
-	"sync/atomic"
 
 	"github.com/budgetd/budgetd/bucket"
 	"github.com/budgetd/budgetd/budget"
@@ -26,77 +26,113 @@ func (a *API) batch(c *call) (answer, error) {
 		return answer{}, err
 	}
 	results := make([]any, len(body.items))
-	chains := chainsOf(body.items)
-	workers := min(a.limits.BatchConcurrency, len(chains))
-	var next atomic.Int64
+	sound := make([]int, 0, len(body.items))
+	for i, item := range body.items {
+		err := item.faults.Err("deduct")
+		if err == nil {
+			item.request.Budget, err = refOf("deduct", tenant, item.budget)
+		}
+		if err == nil {
+			sound = append(sound, i)
+			continue
+		}
+		if !item.dryRun {
+			a.observeDeduction(bucket.DeductAnswer{}, err)
+		}
+		results[i] = a.itemProblem(c.ctx, err)
+	}
+	for _, turn := range turnsOf(body.items, sound) {
+		a.dryRuns(c.ctx, body.items, turn.dryRuns, results)
+		a.deductAll(c.ctx, body.items, turn.deductions, results)
+	}
+	return answer{body: batchAnswer{results}}, nil
+}
+
+// turn is a part of a batch, by index: its dry runs see nothing of its deductions.
+type turn struct{ dryRuns, deductions []int }
+
+// turnsOf spreads the items of these indices over turns, so that a dry run comes after the items of its id
+// that stand before it in the batch, and before those that stand after it. A batch without dry runs has one
+// turn.
+func turnsOf(items []*batchItem, sound []int) []turn {
+	dry := func(i int) bool { return items[i].dryRun }
+	if !slices.ContainsFunc(sound, dry) {
+		return []turn{{deductions: sound}}
+	}
+	type place struct {
+		turn  int
+		taken bool
+	}
+	var turns []turn
+	latest := make(map[string]place, len(sound))
+	for _, i := range sound {
+		id := items[i].request.RequestID
+		at := latest[id]
+		if dry(i) && at.taken {
+			at.turn++
+		}
+		if at.turn == len(turns) {
+			turns = append(turns, turn{})
+		}
+		t := &turns[at.turn]
+		if dry(i) {
+			t.dryRuns = append(t.dryRuns, i)
+		} else {
+			t.deductions = append(t.deductions, i)
+		}
+		at.taken = true
+		latest[id] = at
+	}
+	return turns
+}
+
+// deductAll makes the deductions of these indices.
+func (a *API) deductAll(ctx context.Context, items []*batchItem, at []int, results []any) {
+	if len(at) == 0 {
+		return
+	}
+	requests := make([]bucket.DeductRequest, len(at))
+	for n, i := range at {
+		requests[n] = items[i].request
+	}
+	all := a.service.DeductAll(ctx, requests)
+	for n, i := range at {
+		got := &all[n]
+		a.observeDeduction(got.Answer, got.Err)
+		if got.Err != nil {
+			results[i] = a.itemProblem(ctx, got.Err)
+			continue
+		}
+		results[i] = acceptedOf(&got.Answer)
+	}
+}
+
+// dryRuns makes the dry runs of these indices side by side.
+func (a *API) dryRuns(ctx context.Context, items []*batchItem, at []int, results []any) {
 	var running sync.WaitGroup
-	for range workers {
+	for _, i := range at {
 		running.Go(func() {
-			for {
-				n := int(next.Add(1)) - 1
-				if n >= len(chains) {
-					return
+			defer func() {
+				if why := recover(); why != nil {
+					results[i] = a.itemProblem(ctx, &budget.Error{Code: budget.Internal, Op: "deduct",
+						Err: fmt.Errorf("panic: %v\n%s", why, debug.Stack())})
 				}
-				for _, i := range chains[n] {
-					results[i] = a.batchItem(c.ctx, tenant, body.items[i])
-				}
+			}()
+			foreseen, err := a.dryRun(ctx, items[i].request)
+			results[i] = foreseen.body
+			if err != nil {
+				results[i] = problemOf(settle(err, "deduct", false))
 			}
 		})
 	}
 	running.Wait()
-	return answer{body: batchAnswer{results}}, nil
 }
 
-// chainsOf groups the items of each request id, in order. The budget does not matter: it may be
-// named in two ways, and waiting for another budget's item does no harm.
-func chainsOf(items []*batchItem) [][]int {
-	chains := make([][]int, 0, len(items))
-	byID := make(map[string]int, len(items))
-	for i, item := range items {
-		id := item.request.RequestID
-		at, found := byID[id]
-		if !found || id == "" {
-			at = len(chains)
-			byID[id] = at
-			chains = append(chains, nil)
-		}
-		chains[at] = append(chains[at], i)
-	}
-	return chains
-}
-
-// batchItem makes one deduction and returns its answer or its problem.
-func (a *API) batchItem(ctx context.Context, tenant string, item *batchItem) (result any) {
-	var got bucket.DeductAnswer
-	err := item.faults.Err("deduct")
-	defer func() {
-		if why := recover(); why != nil {
-			err = &budget.Error{Code: budget.Internal, Op: "deduct",
-				Err: fmt.Errorf("panic: %v\n%s", why, debug.Stack())}
-		}
-		if !item.dryRun {
-			a.observeDeduction(got, err)
-		}
-		if err != nil {
-			e := settle(err, "deduct", true)
-			a.logError(ctx, "deduct", e)
-			result = problemOf(e)
-		}
-	}()
-	if err == nil {
-		item.request.Budget, err = refOf("deduct", tenant, item.budget)
-	}
-	if err == nil && item.dryRun {
-		foreseen, err := a.dryRun(ctx, item.request)
-		if err != nil {
-			return problemOf(settle(err, "deduct", false))
-		}
-		return foreseen.body
-	}
-	if err == nil {
-		got, err = a.service.Deduct(ctx, item.request)
-	}
-	return acceptedOf(&got)
+// itemProblem logs the error of one item, and returns its problem.
+func (a *API) itemProblem(ctx context.Context, err error) problem {
+	e := settle(err, "deduct", true)
+	a.logError(ctx, "deduct", e)
+	return problemOf(e)
 }
 
 // deductions is the body of a batch.

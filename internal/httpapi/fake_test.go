@@ -173,6 +173,21 @@ func (f *fake) Adjust(_ context.Context, r bucket.AdjustRequest) (bucket.View, e
 	return aView, f.note("adjust %+v", r)
 }
 
+func (f *fake) DeductAll(ctx context.Context, requests []bucket.DeductRequest) []bucket.DeductResult {
+	results := make([]bucket.DeductResult, len(requests))
+	for i := range requests {
+		func() {
+			defer func() {
+				if why := recover(); why != nil {
+					results[i].Err = &budget.Error{Code: budget.Internal, Op: "deduct", Err: fmt.Errorf("panic: %v", why)}
+				}
+			}()
+			results[i].Answer, results[i].Err = f.Deduct(ctx, requests[i])
+		}()
+	}
+	return results
+}
+
 func (f *fake) Deduct(ctx context.Context, r bucket.DeductRequest) (bucket.DeductAnswer, error) {
 	if f.before != nil {
 		f.before(ctx, r.RequestID)
@@ -384,7 +399,7 @@ func (f *fake) Recover(_ context.Context, name string) ([]bucket.LaneView, error
 
 // limits are small, so that tests of them are quick.
 var limits = httpapi.Limits{
-	BodyBytes: 1 << 20, BatchBytes: 4 << 20, BatchItems: 1000, BatchConcurrency: 8, HeaderBytes: 64 << 10, Headers: 100,
+	BodyBytes: 1 << 20, BatchBytes: 4 << 20, BatchItems: 1000, HeaderBytes: 64 << 10, Headers: 100,
 	InFlight: 100, RequestTimeout: 5 * time.Second, HeaderTimeout: time.Second, ReadTimeout: time.Second,
 	WriteTimeout: time.Second, IdleTimeout: time.Second,
 }
@@ -449,11 +464,4 @@ func ask(t *testing.T, server *httptest.Server, method, path, body string, heade
 		t.Fatal(err)
 	}
 	return answer, string(text)
-}
-
-// silent is a fake that notes no deductions.
-type silent struct{ *fake }
-
-func (silent) Deduct(_ context.Context, r bucket.DeductRequest) (bucket.DeductAnswer, error) {
-	return bucket.DeductAnswer{RequestID: r.RequestID, Amount: r.Amount, State: ledger.StateUsed, Bucket: "b"}, nil
 }

@@ -11,8 +11,6 @@ type Limits struct {
 	// BodyBytes bounds a body, BatchBytes that of a batch, BatchItems its deductions.
 	BodyBytes, BatchBytes int64
 	BatchItems            int
-	// BatchConcurrency is how many deductions of one batch are under way at once.
-	BatchConcurrency int
 	// HeaderBytes bounds request line and headers together, Headers their number.
 	HeaderBytes, Headers int
 	// InFlight is how many requests are answered at once; more are told to come back.
