@@ -1,7 +1,6 @@
 package httpapi
 
 import (
-	"bytes"
 	"context"
 	"log/slog"
 	"math"
@@ -10,7 +9,6 @@ import (
 	"sync"
 
 	"github.com/budgetd/budgetd/budget"
-	"github.com/go-json-experiment/json"
 )
 
 // Errors of a context, as settle looks for them.
@@ -67,30 +65,31 @@ func (c *call) sendProblem(p problem) {
 	}
 }
 
-var answers = sync.Pool{New: func() any { return new(bytes.Buffer) }}
+var answers = sync.Pool{New: func() any { return new(document) }}
 
 // send writes one document; an error means that it has no JSON form and nothing was sent.
 func (c *call) send(status int, contentType string, body any) error {
-	buffer := answers.Get().(*bytes.Buffer)
+	d := answers.Get().(*document)
 	defer func() {
-		if buffer.Cap() <= pooledBytes {
-			buffer.Reset()
-			answers.Put(buffer)
+		if cap(d.text) <= pooledBytes {
+			d.text, d.err = d.text[:0], nil
+			answers.Put(d)
 		}
 	}()
-	if err := json.MarshalWrite(buffer, body); err != nil {
-		return err
+	d.value(body)
+	if d.err != nil {
+		return d.err
 	}
-	buffer.WriteByte('\n')
+	d.raw("\n")
 	header := c.w.Header()
 	header.Set("Content-Type", contentType)
-	header.Set("Content-Length", strconv.Itoa(buffer.Len()))
+	header.Set("Content-Length", strconv.Itoa(len(d.text)))
 	header.Set("Cache-Control", "no-store")
 	header.Set("X-Content-Type-Options", "nosniff")
 	c.api.observer.Request(c.route.pattern, status, c.api.now().Sub(c.began))
 	c.w.WriteHeader(status)
 	// An error here means that the caller is gone; it will ask again.
-	_, _ = c.w.Write(buffer.Bytes())
+	_, _ = c.w.Write(d.text)
 	return nil
 }
 

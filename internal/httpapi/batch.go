@@ -96,6 +96,7 @@ func (a *API) deductAll(ctx context.Context, items []*batchItem, at []int, resul
 		requests[n] = items[i].request
 	}
 	all := a.service.DeductAll(ctx, requests)
+	accepted := make([]accepted, len(at))
 	for n, i := range at {
 		got := &all[n]
 		a.observeDeduction(got.Answer, got.Err)
@@ -103,7 +104,8 @@ func (a *API) deductAll(ctx context.Context, items []*batchItem, at []int, resul
 			results[i] = a.itemProblem(ctx, got.Err)
 			continue
 		}
-		results[i] = acceptedOf(&got.Answer)
+		accepted[n] = acceptedOf(&got.Answer)
+		results[i] = &accepted[n]
 	}
 }
 

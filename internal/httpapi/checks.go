@@ -28,7 +28,8 @@ func (a *API) dryRun(ctx context.Context, request bucket.DeductRequest) (answer,
 		return answer{}, settle(err, "deduct", false)
 	}
 	if got.Recorded != nil {
-		return answer{body: acceptedOf(got.Recorded)}, nil
+		recorded := acceptedOf(got.Recorded)
+		return answer{body: &recorded}, nil
 	}
 	out := foreseenOf(&got)
 	out.RequestID = request.RequestID

@@ -153,4 +153,3 @@ func skipAnswer(b *testing.B, in *bufio.Reader) {
 		b.Fatal(err)
 	}
 }
-

@@ -40,7 +40,8 @@ func (a *API) deduct(c *call) (answer, error) {
 		got, err = a.service.Deduct(c.ctx, body.request)
 	}
 	a.observeDeduction(got, err)
-	return answer{body: acceptedOf(&got)}, err
+	made := acceptedOf(&got)
+	return answer{body: &made}, err
 }
 
 // observeDeduction counts what became of a deduct.
@@ -186,13 +187,17 @@ type accepted struct {
 	Replayed        bool         `json:"replayed"`
 }
 
+// acceptedOf shares d's figures.
 func acceptedOf(d *bucket.DeductAnswer) accepted {
-	return accepted{
-		RequestID: d.RequestID, Outcome: "accepted", Amount: d.Amount, State: d.State,
-		Bucket: d.Bucket, Remaining: unless(d.Unlimited, d.Remaining),
-		BudgetRemaining: unless(d.Unlimited, d.BudgetRemaining), PeriodRemaining: d.PeriodRemaining,
-		Unlimited: d.Unlimited, HoldUntil: inUTC(d.HoldUntil), Limits: statesOf(d.Limits), Receipt: d.Receipt, Replayed: d.Replayed,
+	a := accepted{
+		RequestID: d.RequestID, Outcome: "accepted", Amount: d.Amount, State: d.State, Bucket: d.Bucket,
+		PeriodRemaining: d.PeriodRemaining, Unlimited: d.Unlimited, HoldUntil: inUTC(d.HoldUntil),
+		Limits: statesOf(d.Limits), Receipt: d.Receipt, Replayed: d.Replayed,
 	}
+	if !d.Unlimited {
+		a.Remaining, a.BudgetRemaining = &d.Remaining, &d.BudgetRemaining
+	}
+	return a
 }
 
 // deductionView is what is recorded of a request id. A tombstone has neither amount nor bucket.

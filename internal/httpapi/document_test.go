@@ -1,0 +1,63 @@
+package httpapi
+
+import (
+	"math"
+	"testing"
+	"time"
+
+	"github.com/go-json-experiment/json"
+	"pgregory.net/rapid"
+
+	"github.com/budgetd/budgetd/bucket"
+	"github.com/budgetd/budgetd/budget"
+	"github.com/budgetd/budgetd/ledger"
+)
+
+// What writes itself is byte for byte what the library makes of it, also where it has no JSON form.
+func TestDocumentsAreAsTheLibraryWritesThem(t *testing.T) {
+	text := rapid.OneOf(rapid.String(), rapid.StringMatching(`[ -~]{0,20}`),
+		rapid.Map(rapid.SliceOfN(rapid.Byte(), 0, 8), func(b []byte) string { return string(b) }),
+		rapid.SampledFrom([]string{"", `"`, `\`, "\x00", "\x1f", "\x7f", "\u2028", "<&>", "ü", "\U0001F600", "\xff", "\n\t"}))
+	number := rapid.OneOf(rapid.Int64(), rapid.SampledFrom([]int64{0, -1, budget.MaxAmount, math.MinInt64, math.MaxInt64}))
+	instant := rapid.Custom(func(t *rapid.T) time.Time {
+		second := rapid.OneOf(rapid.Int64Range(-70_000_000_000, 260_000_000_000), rapid.Just[int64](0)).Draw(t, "second")
+		at := time.Unix(second, rapid.OneOf(rapid.Int64Range(0, 999_999_999), rapid.Just[int64](0)).Draw(t, "ns"))
+		return rapid.SampledFrom([]time.Time{{}, at, at.UTC(), at.In(time.FixedZone("", 3600))}).Draw(t, "time")
+	})
+	limit := rapid.Custom(func(t *rapid.T) budget.LimitState {
+		return budget.LimitState{Limit: text.Draw(t, "limit"), Dimension: text.Draw(t, "dimension"), Value: text.Draw(t, "value"),
+			Used: number.Draw(t, "used"), Max: number.Draw(t, "max"), Exempt: rapid.Bool().Draw(t, "exempt"),
+			ResetAt: instant.Draw(t, "reset")}
+	})
+	rapid.Check(t, func(t *rapid.T) {
+		var results []any
+		for range rapid.IntRange(0, 4).Draw(t, "results") {
+			if rapid.IntRange(0, 3).Draw(t, "problem") == 0 {
+				results = append(results, problemOf(budget.Refuse(budget.Invalid, "deduct", "%s", text.Draw(t, "message"))))
+				continue
+			}
+			got := bucket.DeductAnswer{RequestID: text.Draw(t, "id"), Amount: number.Draw(t, "amount"),
+				State: ledger.State(text.Draw(t, "state")), Bucket: text.Draw(t, "bucket"),
+				Remaining: number.Draw(t, "remaining"), BudgetRemaining: number.Draw(t, "budget remaining"),
+				PeriodRemaining: rapid.Ptr(number, true).Draw(t, "period remaining"), Unlimited: rapid.Bool().Draw(t, "unlimited"),
+				HoldUntil: instant.Draw(t, "hold"), Limits: rapid.SliceOfN(limit, 0, 3).Draw(t, "limits"),
+				Receipt: text.Draw(t, "receipt"), Replayed: rapid.Bool().Draw(t, "replayed")}
+			one := acceptedOf(&got)
+			compare(t, &one)
+			results = append(results, &one)
+		}
+		compare(t, batchAnswer{results})
+	})
+}
+
+func compare(t *rapid.T, body any) {
+	want, err := json.Marshal(body)
+	var d document
+	d.value(body)
+	if (d.err == nil) != (err == nil) {
+		t.Fatalf("%v, and by the library %v", d.err, err)
+	}
+	if err == nil && string(d.text) != string(want) {
+		t.Fatalf("got  %s\nwant %s", d.text, want)
+	}
+}
