@@ -41,7 +41,7 @@ func (c *call) write(a answer) {
 	if a.status == 0 {
 		a.status = http.StatusOK
 	}
-	if err := c.send(a.status, "application/json", a.body); err != nil {
+	if err := c.send(a.status, jsonType, a.body); err != nil {
 		c.fail(&budget.Error{Code: budget.Internal, Op: c.route.op, Err: err})
 	}
 }
@@ -60,15 +60,23 @@ func (c *call) sendProblem(p problem) {
 	if p.RetryAfter > 0 {
 		c.w.Header().Set("Retry-After", strconv.FormatInt(int64(max(1, math.Ceil(p.RetryAfter))), 10))
 	}
-	if err := c.send(p.Status, "application/problem+json", p); err != nil {
+	if err := c.send(p.Status, problemType, p); err != nil {
 		panic(err) // a problem always has a JSON form
 	}
 }
 
+// Values of headers that are the same in every answer; nothing changes them.
+var (
+	jsonType    = []string{"application/json"}
+	problemType = []string{"application/problem+json"}
+	noStore     = []string{"no-store"}
+	noSniff     = []string{"nosniff"}
+)
+
 var answers = sync.Pool{New: func() any { return new(document) }}
 
 // send writes one document; an error means that it has no JSON form and nothing was sent.
-func (c *call) send(status int, contentType string, body any) error {
+func (c *call) send(status int, contentType []string, body any) error {
 	d := answers.Get().(*document)
 	defer func() {
 		if cap(d.text) <= pooledBytes {
@@ -82,10 +90,11 @@ func (c *call) send(status int, contentType string, body any) error {
 	}
 	d.raw("\n")
 	header := c.w.Header()
-	header.Set("Content-Type", contentType)
-	header.Set("Content-Length", strconv.Itoa(len(d.text)))
-	header.Set("Cache-Control", "no-store")
-	header.Set("X-Content-Type-Options", "nosniff")
+	c.length[0] = strconv.Itoa(len(d.text))
+	header["Content-Type"] = contentType
+	header["Content-Length"] = c.length[:]
+	header["Cache-Control"] = noStore
+	header["X-Content-Type-Options"] = noSniff
 	c.api.observer.Request(c.route.pattern, status, c.api.now().Sub(c.began))
 	c.w.WriteHeader(status)
 	// An error here means that the caller is gone; it will ask again.

@@ -2,7 +2,6 @@ package httpapi
 
 import (
 	"context"
-	"crypto/rand"
 	"fmt"
 	"log/slog"
 	"net/http"
@@ -87,7 +86,7 @@ func New(c Config) *API {
 		a.observer = noObserver{}
 	}
 	if a.newID == nil {
-		a.newID = rand.Text
+		a.newID = randomID
 	}
 	if a.now == nil {
 		a.now = time.Now
@@ -106,10 +105,10 @@ func (a *API) Leave() {
 
 // ServeHTTP answers one request.
 func (a *API) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	c := &call{api: a, w: w, began: a.now(), marks: a.mark(r)}
-	c.ctx = context.WithValue(r.Context(), callKey{}, c)
-	c.r = r.WithContext(c.ctx)
-	c.marks.answer(w.Header())
+	c := &call{api: a, w: w, r: r, began: a.now(), marks: a.mark(r), route: &unrouted}
+	c.whole = context.WithValue(r.Context(), callKey{}, c)
+	c.ctx = c.whole
+	c.mark(w.Header())
 	defer c.recover()
 	switch {
 	case headerCount(r.Header) > a.limits.Headers:
@@ -120,7 +119,7 @@ func (a *API) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case !clean(r):
 		c.fail(routeNotFound(r))
 	default:
-		a.mux.ServeHTTP(w, c.r)
+		a.mux.ServeHTTP(dispatched{w, c}, r)
 	}
 }
 
@@ -143,10 +142,15 @@ func routeNotFound(r *http.Request) *budget.Error {
 	return budget.Refuse(budget.RouteNotFound, "route", "there is no call %s %.200q", r.Method, r.URL.Path)
 }
 
-// callKey finds the call in the context: ServeMux carries it to the route, the service to the log.
+// callKey finds the call in the context: the service carries it to the log.
 type callKey struct{}
 
-func callOf(r *http.Request) *call { return r.Context().Value(callKey{}).(*call) }
+// dispatched carries a call through ServeMux to its route. In the context it would need a copy of the
+// request.
+type dispatched struct {
+	http.ResponseWriter
+	call *call
+}
 
 // recover answers a panic: logged with its stack, never shown.
 func (c *call) recover() {

@@ -21,13 +21,19 @@ import (
 
 // call is one request under way.
 type call struct {
-	api   *API
-	w     http.ResponseWriter
-	r     *http.Request
-	ctx   context.Context
-	route route
+	api *API
+	w   http.ResponseWriter
+	r   *http.Request
+	// ctx bounds the work on the request, whole ends with the caller's connection alone.
+	ctx, whole context.Context
+	// route is that of the request; the zero one before it is known, and where there is none.
+	route *route
 	began time.Time
-	marks *marks
+	marks marks
+	// length and correlation are the values of two headers of the answer.
+	length, correlation [1]string
+	// body is what may be read of the request's.
+	body io.LimitedReader
 	// faults collects what is wrong with the request until its body is read.
 	faults strictjson.Faults
 }
@@ -46,7 +52,7 @@ func (c *call) serve() {
 		}
 	}
 	var cancel context.CancelFunc
-	c.ctx, cancel = context.WithTimeout(c.r.Context(), a.limits.RequestTimeout)
+	c.ctx, cancel = context.WithTimeout(c.whole, a.limits.RequestTimeout)
 	defer cancel()
 	answer, err := c.route.handle(c)
 	if err != nil {
@@ -162,16 +168,18 @@ func (c *call) receive(limit int64, into *bytes.Buffer) error {
 		c.w.Header().Set("Connection", "close")
 		return tooLarge()
 	}
-	_, err := into.ReadFrom(http.MaxBytesReader(c.w, c.r.Body, limit))
-	if err == nil {
+	// One byte more than is allowed tells a body that is too large from one that is not.
+	c.body = io.LimitedReader{R: c.r.Body, N: limit + 1}
+	_, err := into.ReadFrom(&c.body)
+	if err == nil && c.body.N > 0 {
 		return nil
 	}
 	c.w.Header().Set("Connection", "close")
-	var big *http.MaxBytesError
+	if err == nil {
+		return tooLarge()
+	}
 	why := "the body broke off"
 	switch {
-	case errors.As(err, &big):
-		return tooLarge()
 	case errors.Is(err, os.ErrDeadlineExceeded):
 		why = "the body did not arrive in time"
 	case errors.Is(err, io.ErrUnexpectedEOF):

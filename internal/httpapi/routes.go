@@ -20,6 +20,9 @@ type route struct {
 	handle func(*call) (answer, error)
 }
 
+// unrouted is the route of a request before it has one.
+var unrouted route
+
 // routes are all calls, on one screen.
 func (a *API) routes() []route {
 	const budgets, one = "/v1/budgets", "/v1/budgets/{budget}"
@@ -64,9 +67,9 @@ func (a *API) routes() []route {
 // register makes the routes known. "/" takes whatever is left.
 func (a *API) register(metrics http.Handler) {
 	for _, route := range a.routes() {
-		a.mux.HandleFunc(route.pattern, func(_ http.ResponseWriter, r *http.Request) {
-			c := callOf(r)
-			c.route = route
+		a.mux.HandleFunc(route.pattern, func(w http.ResponseWriter, _ *http.Request) {
+			c := w.(dispatched).call
+			c.route = &route
 			c.serve()
 		})
 		method, _, _ := strings.Cut(route.pattern, " ")
@@ -75,9 +78,11 @@ func (a *API) register(metrics http.Handler) {
 		}
 	}
 	if metrics != nil {
-		a.mux.Handle("GET /metrics", metrics)
+		a.mux.HandleFunc("GET /metrics", func(w http.ResponseWriter, r *http.Request) {
+			metrics.ServeHTTP(w.(dispatched).ResponseWriter, r)
+		})
 	}
-	a.mux.HandleFunc("/", func(_ http.ResponseWriter, r *http.Request) { a.noRoute(callOf(r)) })
+	a.mux.HandleFunc("/", func(w http.ResponseWriter, _ *http.Request) { a.noRoute(w.(dispatched).call) })
 }
 
 // noRoute answers 405 with Allow where another method would have a route, else 404.

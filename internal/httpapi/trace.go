@@ -2,9 +2,10 @@ package httpapi
 
 import (
 	"context"
-	"crypto/rand"
+	"encoding/binary"
 	"encoding/hex"
 	"log/slog"
+	"math/rand/v2"
 	"net/http"
 	"strings"
 	"sync"
@@ -24,8 +25,7 @@ const maxCorrelationBytes = 128
 
 // mark takes the caller's correlation id and trace over, or makes an id. What does not look like one
 // is replaced, never refused: it is not the request.
-func (a *API) mark(r *http.Request) *marks {
-	m := new(marks)
+func (a *API) mark(r *http.Request) (m marks) {
 	if given := r.Header["X-Correlation-Id"]; len(given) == 1 && saneID(given[0]) {
 		m.correlation = given[0]
 	} else {
@@ -36,17 +36,36 @@ func (a *API) mark(r *http.Request) *marks {
 	}
 	if m.traceID != "" {
 		var span [8]byte
-		rand.Read(span[:])
+		binary.BigEndian.PutUint64(span[:], rand.Uint64())
 		m.spanID = hex.EncodeToString(span[:])
 	}
 	return m
 }
 
-func (m *marks) answer(h http.Header) {
-	h.Set("X-Correlation-Id", m.correlation)
+func (c *call) mark(h http.Header) {
+	m := &c.marks
+	c.correlation[0] = m.correlation
+	h["X-Correlation-Id"] = c.correlation[:]
 	if m.traceID != "" {
 		h.Set("Traceparent", "00-"+m.traceID+"-"+m.spanID+"-"+m.flags)
 	}
+}
+
+// randomID is 130 random bits as base32, as crypto/rand.Text writes them. Ids need to be distinct, not
+// secret: the runtime's generator, which is seeded by the system, does.
+func randomID() string {
+	const alphabet = "ABCDEFGHIJKLMNOPQRSTUVWXYZ234567"
+	const perWord = 12 // of 5 bits
+	var text [26]byte
+	var bits uint64
+	for i := range text {
+		if i%perWord == 0 {
+			bits = rand.Uint64()
+		}
+		text[i] = alphabet[bits%32]
+		bits >>= 5
+	}
+	return string(text[:])
 }
 
 // saneID reports whether an id can go into headers and logs as it is.
