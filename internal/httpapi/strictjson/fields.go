@@ -13,11 +13,11 @@ func (r *Reader) Text(name string, into *string, check func(string) string) {
 	if !r.expect(name, '"', "a string") {
 		return
 	}
-	token, ok := r.token()
+	read, ok := r.string()
 	if !ok {
 		return
 	}
-	text := token.String()
+	text := string(read)
 	if check != nil {
 		if why := check(text); why != "" {
 			r.Invalid(name, "%s", why)
@@ -35,7 +35,7 @@ func (r *Reader) Integer(name string, into *int64, least, most int64) {
 	if !r.expect(name, '0', "an integer") {
 		return
 	}
-	value, ok := r.value()
+	value, ok := r.number()
 	if !ok {
 		return
 	}
@@ -77,10 +77,10 @@ func (r *Reader) Bool(name string, into *bool) {
 	if r.broken {
 		return
 	}
-	switch r.decoder.PeekKind() {
+	switch r.peek() {
 	case 't', 'f':
-		if token, ok := r.token(); ok {
-			*into = token.Bool()
+		if value, ok := r.boolean(); ok {
+			*into = value
 		}
 	default:
 		r.expect(name, 't', "true or false")
@@ -105,7 +105,7 @@ func (r *Reader) Time(name string, into *time.Time) {
 
 // Null reads null if that is next, and reports whether it was.
 func (r *Reader) Null() bool {
-	if r.broken || r.decoder.PeekKind() != 'n' {
+	if r.broken || r.peek() != 'n' {
 		return false
 	}
 	return r.skip()
@@ -113,7 +113,8 @@ func (r *Reader) Null() bool {
 
 // Texts reads an object of strings with at most limit members; names and values must pass check.
 func (r *Reader) Texts(name string, into *map[string]string, limit int, check func(string) string) {
-	r.object(name, &texts{name, into, limit, check, nil})
+	r.strings = texts{name, into, limit, check, nil} // there is none within another
+	r.object(name, &r.strings)
 	r.member = name
 }
 
@@ -127,13 +128,13 @@ type texts struct {
 }
 
 func (t *texts) Member(r *Reader, name string) bool {
-	field := t.name + "." + name
+	value, ok := "", false
 	if why := t.check(name); why != "" {
-		field = t.name
-		r.Invalid(field, "the name of a member %s", why)
+		r.Invalid(t.name, "the name of a member %s", why)
+		r.Text(t.name, &value, t.check)
+	} else if value, ok = r.sound(t.check); !ok {
+		r.Text(t.name+"."+name, &value, t.check)
 	}
-	var value string
-	r.Text(field, &value, t.check)
 	if t.read == nil {
 		t.read = make(map[string]string, 4)
 	}
@@ -153,8 +154,15 @@ func (t *texts) Check(r *Reader) {
 
 // ID reads what names a budget: a name as a string, or an id as a string or as an integer.
 func (r *Reader) ID(name string, into *string) {
-	if r.broken || r.decoder.PeekKind() != '0' {
+	if r.broken || r.peek() != '0' {
+		if r.repeated() {
+			*into = r.id
+			return
+		}
 		r.Text(name, into, nil)
+		if r.id = ""; len(*into) <= maxFieldBytes {
+			r.id = *into
+		}
 		return
 	}
 	var id int64

@@ -72,8 +72,8 @@ func (r *Reader) Strings(name string, into *[]string, limit int, check func(stri
 		return
 	}
 	var read []string
-	r.token()
-	for i := 0; !r.broken && r.decoder.PeekKind() != ']'; i++ {
+	r.open()
+	for i := 0; !r.broken && r.peek() != ']'; i++ {
 		var text string
 		r.Text(name+"["+strconv.Itoa(i)+"]", &text, check)
 		if len(read) <= limit {
@@ -81,7 +81,7 @@ func (r *Reader) Strings(name string, into *[]string, limit int, check func(stri
 		}
 		r.member = name
 	}
-	r.token()
+	r.close(']')
 	if len(read) > limit {
 		r.Invalid(name, "has more than %d elements", limit)
 		return

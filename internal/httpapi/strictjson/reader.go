@@ -26,8 +26,16 @@ type Body interface {
 // as it was where there is one.
 type Reader struct {
 	*Faults
+	scan
+	// decoder reads source, where the library reads.
 	decoder jsontext.Decoder
-	text    bytes.Buffer
+	source  bytes.Buffer
+	// names are the names of members of earlier objects.
+	names map[string]string
+	// id is what ID read last.
+	id string
+	// strings is what Texts reads into.
+	strings texts
 	// member is the member being read, for faults of syntax; seen lists those of the object being read.
 	member string
 	seen   []string
@@ -39,7 +47,10 @@ type Reader struct {
 var readers = sync.Pool{New: func() any { return new(Reader) }}
 
 // Read reads a body into an object and notes every fault. It keeps nothing of the body.
-func Read(body []byte, into Body, faults *Faults) {
+func Read(body []byte, into Body, faults *Faults) { read(body, into, faults, false) }
+
+// read is Read; library: the library reads all of it.
+func read(body []byte, into Body, faults *Faults, library bool) {
 	if len(body) == 0 {
 		faults.Malformed("", "the body is empty, a JSON object is needed")
 		return
@@ -47,15 +58,18 @@ func Read(body []byte, into Body, faults *Faults) {
 	r := readers.Get().(*Reader)
 	defer readers.Put(r)
 	r.Faults, r.member, r.seen, r.broken, r.within = faults, "", r.seen[:0], false, ""
-	r.text = *bytes.NewBuffer(body)
-	r.decoder.Reset(&r.text)
+	r.scan = scan{text: body}
+	if library {
+		r.handOver()
+	}
 	r.object("", into)
-	if !r.broken {
+	if !r.broken && !r.ended() {
+		r.needLibrary()
 		if _, err := r.decoder.ReadToken(); !errors.Is(err, io.EOF) {
 			r.Malformed("", "something follows the JSON object")
 		}
 	}
-	r.Faults, r.text = nil, bytes.Buffer{}
+	r.Faults, r.scan, r.source, r.strings = nil, scan{}, bytes.Buffer{}, texts{}
 	if len(r.seen) > 0 || cap(r.seen) > maxFaults {
 		r.seen = nil
 	}
@@ -67,21 +81,21 @@ func (r *Reader) object(name string, into Body) {
 		return
 	}
 	outer := len(r.seen)
-	r.token()
-	for !r.broken && r.decoder.PeekKind() != '}' {
-		token, ok := r.token()
+	r.open()
+	for !r.broken && r.peek() != '}' {
+		name, ok := r.name(outer)
 		if !ok {
 			return
 		}
-		name := token.String()
 		r.member = name
 		if into.Member(r, name) {
 			r.seen = append(r.seen, name)
+			r.keepName(name)
 		} else if r.skip() {
 			r.Malformed(name, "is not known here")
 		}
 	}
-	if _, ok := r.token(); ok {
+	if r.close('}') {
 		seen := r.seen
 		r.seen = seen[outer:]
 		into.Check(r)
@@ -107,8 +121,8 @@ func (r *Reader) List(name string, next func(i int) Body) {
 	}
 	outer := r.within
 	defer func() { r.within = outer }()
-	r.token()
-	for i := 0; !r.broken && r.decoder.PeekKind() != ']'; i++ {
+	r.open()
+	for i := 0; !r.broken && r.peek() != ']'; i++ {
 		into := next(i)
 		if into == nil {
 			r.member = name
@@ -123,7 +137,7 @@ func (r *Reader) List(name string, next func(i int) Body) {
 		}
 		r.member = name
 	}
-	r.token()
+	r.close(']')
 }
 
 // Malformed notes that a member of the object being read is not what it is made of.
@@ -168,11 +182,11 @@ func (r *Reader) Objects(name string, next func(i int) (Body, *Faults)) {
 	if !r.expect(name, '[', "an array") {
 		return
 	}
-	r.token()
+	r.open()
 	whole := r.Faults
 	defer func() { r.Faults = whole }()
 	for i := 0; ; i++ {
-		if kind := r.decoder.PeekKind(); kind == ']' || kind == 0 {
+		if kind := r.peek(); kind == ']' || kind == 0 {
 			break
 		}
 		into, faults := next(i)
@@ -196,7 +210,7 @@ func (r *Reader) Objects(name string, next func(i int) (Body, *Faults)) {
 		}
 		r.member = name
 	}
-	r.token()
+	r.close(']')
 }
 
 // expect reports whether the next value is of a kind; otherwise it notes that and skips the value.
@@ -204,7 +218,7 @@ func (r *Reader) expect(name string, kind jsontext.Kind, what string) bool {
 	if r.broken {
 		return false
 	}
-	got := r.decoder.PeekKind()
+	got := r.peek()
 	if got == kind {
 		return true
 	}
@@ -231,18 +245,6 @@ func kindName(kind jsontext.Kind) string {
 	}
 	return "something else"
 }
-
-func (r *Reader) token() (jsontext.Token, bool) {
-	token, err := r.decoder.ReadToken()
-	return token, r.check(err)
-}
-
-func (r *Reader) value() (jsontext.Value, bool) {
-	value, err := r.decoder.ReadValue()
-	return value, r.check(err)
-}
-
-func (r *Reader) skip() bool { return r.check(r.decoder.SkipValue()) }
 
 // check notes an error of syntax, once; nothing can be read after it.
 func (r *Reader) check(err error) bool {

@@ -1,0 +1,317 @@
+package strictjson
+
+import (
+	"bytes"
+	"slices"
+	"unicode/utf8"
+
+	"github.com/go-json-experiment/json/jsontext"
+)
+
+// scan reads what nearly every body is made of without the library: objects, arrays, strings without
+// escapes, integers, true and false. At the first thing that is anything else, or not as it must be, the
+// library takes over: it reads the tokens so far again and goes on from there, so that what is refused, and
+// how it is named, is the library's word alone.
+type scan struct {
+	text []byte
+	// pos is the end of the last token, next the beginning of the one that peek saw.
+	pos, next int
+	// after is what the last token was.
+	after place
+	// depth is the number of objects and arrays around pos; bit n of arrays says that the n-th is an array.
+	depth  int
+	arrays uint64
+	// library says that the library reads.
+	library bool
+}
+
+// place is where the next token stands.
+type place uint8
+
+const (
+	atStart place = iota
+	atOpened
+	atName
+	atValue
+)
+
+// maxScanDepth is how deep scan goes.
+const maxScanDepth = 60
+
+// peek returns the kind of the next token.
+func (r *Reader) peek() jsontext.Kind {
+	if !r.library {
+		if kind := r.scan.peek(); kind != 0 {
+			return kind
+		}
+		r.handOver()
+	}
+	return r.decoder.PeekKind()
+}
+
+// peek returns 0 where the library must say what is next.
+func (s *scan) peek() jsontext.Kind {
+	i := s.space(s.pos)
+	if i == len(s.text) {
+		return 0
+	}
+	array := s.depth > 0 && s.arrays>>s.depth&1 == 1
+	closing := byte('}')
+	if array {
+		closing = ']'
+	}
+	switch s.after {
+	case atName:
+		if s.text[i] != ':' {
+			return 0
+		}
+		i = s.space(i + 1)
+	case atValue:
+		if s.depth > 0 && s.text[i] == closing {
+			s.next = i
+			return jsontext.Kind(closing)
+		}
+		if s.depth == 0 || s.text[i] != ',' {
+			return 0
+		}
+		i = s.space(i + 1)
+	case atOpened:
+		if s.text[i] == closing {
+			s.next = i
+			return jsontext.Kind(closing)
+		}
+	}
+	if i == len(s.text) {
+		return 0
+	}
+	s.next = i
+	switch c := s.text[i]; c {
+	case '{', '[', '"', 't', 'f':
+		return jsontext.Kind(c)
+	case '-', '0', '1', '2', '3', '4', '5', '6', '7', '8', '9':
+		return '0'
+	}
+	return 0
+}
+
+// space returns the first position from i on that is no white space.
+func (s *scan) space(i int) int {
+	for i < len(s.text) && (s.text[i] == ' ' || s.text[i] == '\n' || s.text[i] == '\t' || s.text[i] == '\r') {
+		i++
+	}
+	return i
+}
+
+// handOver lets the library read from here on.
+func (r *Reader) handOver() {
+	r.library = true
+	r.source = *bytes.NewBuffer(r.scan.text)
+	r.decoder.Reset(&r.source)
+	for r.decoder.InputOffset() < int64(r.pos) {
+		if _, err := r.decoder.ReadToken(); !r.check(err) {
+			return
+		}
+	}
+}
+
+// open consumes the beginning of the object or array that peek saw.
+func (r *Reader) open() bool {
+	if !r.library && r.depth < maxScanDepth {
+		r.depth++
+		r.arrays &^= 1 << r.depth
+		if r.scan.text[r.next] == '[' {
+			r.arrays |= 1 << r.depth
+		}
+		r.pos, r.after = r.next+1, atOpened
+		return true
+	}
+	_, ok := r.token()
+	return ok
+}
+
+// close consumes the end of the object or array that is being read.
+func (r *Reader) close(end jsontext.Kind) bool {
+	if !r.library && r.scan.peek() == end {
+		r.depth--
+		r.pos, r.after = r.next+1, atValue
+		return true
+	}
+	_, ok := r.token()
+	return ok
+}
+
+// name consumes the name of a member of the object whose names so far are seen from outer on.
+func (r *Reader) name(outer int) (string, bool) {
+	if !r.library && r.scan.text[r.next] == '"' {
+		if text, end, ok := r.plain(); ok {
+			name, known := r.names[string(text)]
+			if !known {
+				name = string(text)
+			}
+			if !slices.Contains(r.seen[outer:], name) {
+				r.pos, r.after = end, atName
+				return name, true
+			}
+		}
+	}
+	token, ok := r.token()
+	if !ok {
+		return "", false
+	}
+	return token.String(), true
+}
+
+// keepName saves a copy of the name the next time.
+func (r *Reader) keepName(name string) {
+	if _, known := r.names[name]; known || len(name) > maxFieldBytes {
+		return
+	}
+	if r.names == nil || len(r.names) >= maxNames {
+		r.names = make(map[string]string, maxNames)
+	}
+	r.names[name] = name
+}
+
+// maxNames bounds the names that a reader keeps: callers choose some of them.
+const maxNames = 64
+
+// plain returns the string that peek saw, which begins at next, and where it ends; false where the library
+// must read it.
+func (s *scan) plain() (text []byte, end int, ok bool) {
+	ascii := true
+	for i := s.next + 1; i < len(s.text); i++ {
+		switch c := s.text[i]; {
+		case c == '"':
+			text = s.text[s.next+1 : i]
+			return text, i + 1, ascii || utf8.Valid(text)
+		case c < ' ' || c == '\\':
+			return nil, 0, false
+		case c >= utf8.RuneSelf:
+			ascii = false
+		}
+	}
+	return nil, 0, false
+}
+
+// string consumes the string that peek saw. The text is valid until the next call.
+func (r *Reader) string() ([]byte, bool) {
+	if !r.library {
+		if text, end, ok := r.plain(); ok {
+			r.pos, r.after = end, atValue
+			return text, true
+		}
+	}
+	token, ok := r.token()
+	if !ok {
+		return nil, false
+	}
+	return []byte(token.String()), true
+}
+
+// sound consumes the next value if it is a string that the scan can read and that passes check; false: it
+// is still there.
+func (r *Reader) sound(check func(string) string) (string, bool) {
+	if r.broken || r.peek() != '"' || r.library {
+		return "", false
+	}
+	read, end, ok := r.plain()
+	if !ok {
+		return "", false
+	}
+	text := string(read)
+	if check(text) != "" {
+		return "", false
+	}
+	r.pos, r.after = end, atValue
+	return text, true
+}
+
+// repeated consumes the next value if it is the string that ID read last, as the items of a batch mostly
+// have one budget.
+func (r *Reader) repeated() bool {
+	if r.broken || r.library || r.id == "" || r.peek() != '"' || r.library {
+		return false
+	}
+	text, end, ok := r.plain()
+	if !ok || string(text) != r.id {
+		return false
+	}
+	r.pos, r.after = end, atValue
+	return true
+}
+
+// number consumes the number that peek saw. The text is valid until the next call.
+func (r *Reader) number() ([]byte, bool) {
+	if !r.library {
+		if end := r.scan.integer(); end > 0 {
+			text := r.scan.text[r.next:end]
+			r.pos, r.after = end, atValue
+			return text, true
+		}
+	}
+	return r.value()
+}
+
+// integer returns the end of the integer that begins at next, 0 where the library must read it.
+func (s *scan) integer() int {
+	i := s.next
+	if s.text[i] == '-' {
+		i++
+	}
+	first := i
+	for i < len(s.text) && s.text[i] >= '0' && s.text[i] <= '9' {
+		i++
+	}
+	if i == len(s.text) || i == first || s.text[first] == '0' && i > first+1 {
+		return 0
+	}
+	switch s.text[i] {
+	case ',', '}', ']', ' ', '\n', '\t', '\r':
+		return i
+	}
+	return 0
+}
+
+// boolean consumes the true or false of which peek saw the beginning.
+func (r *Reader) boolean() (value, ok bool) {
+	if !r.library {
+		for _, text := range [...]string{"true", "false"} {
+			if rest := r.scan.text[r.next:]; len(rest) > len(text) && string(rest[:len(text)]) == text {
+				r.pos, r.after = r.next+len(text), atValue
+				return text == "true", true
+			}
+		}
+	}
+	token, ok := r.token()
+	return ok && token.Bool(), ok
+}
+
+// ended reports whether nothing but white space is left.
+func (r *Reader) ended() bool {
+	return !r.library && r.space(r.pos) == len(r.scan.text)
+}
+
+// token, value and skip are the library's.
+
+func (r *Reader) token() (jsontext.Token, bool) {
+	r.needLibrary()
+	token, err := r.decoder.ReadToken()
+	return token, r.check(err)
+}
+
+func (r *Reader) value() (jsontext.Value, bool) {
+	r.needLibrary()
+	value, err := r.decoder.ReadValue()
+	return value, r.check(err)
+}
+
+func (r *Reader) skip() bool {
+	r.needLibrary()
+	return r.check(r.decoder.SkipValue())
+}
+
+func (r *Reader) needLibrary() {
+	if !r.library {
+		r.handOver()
+	}
+}
