@@ -49,7 +49,24 @@ type Metrics struct {
 	lag           *prometheus.GaugeVec
 	lagSeconds    *prometheus.GaugeVec
 	budgets       *budgets
+
+	answered children[answered, prometheus.Observer]
+	became   children[became, prometheus.Counter]
+	lanes    children[bucket.Lane, laneObservers]
 }
+
+// What requests, deductions and calls of lanes are counted by.
+type (
+	answered struct {
+		pattern string
+		status  int
+	}
+	became struct {
+		code     budget.Code
+		replayed bool
+	}
+	laneObservers struct{ calls, operations prometheus.Observer }
+)
 
 var _ bucket.Observer = (*Metrics)(nil) // and httpapi.Observer, as package daemon relies on
 
@@ -166,16 +183,20 @@ func (m *Metrics) Handler() http.Handler {
 
 // Request counts an answered HTTP request.
 func (m *Metrics) Request(pattern string, status int, took time.Duration) {
-	method, route, found := strings.Cut(pattern, " ")
-	if !found {
-		method, route = "none", "none"
-	}
-	m.requests.WithLabelValues(method, route, strconv.Itoa(status)).Observe(took.Seconds())
+	m.answered.of(answered{pattern, status}, func() prometheus.Observer {
+		method, route, found := strings.Cut(pattern, " ")
+		if !found {
+			method, route = "none", "none"
+		}
+		return m.requests.WithLabelValues(method, route, strconv.Itoa(status))
+	}).Observe(took.Seconds())
 }
 
 // Deduction counts a deduction by what its code means for the caller.
 func (m *Metrics) Deduction(code budget.Code, replayed bool) {
-	m.deductions.WithLabelValues(outcomeOf(code, replayed), string(code)).Inc()
+	m.became.of(became{code, replayed}, func() prometheus.Counter {
+		return m.deductions.WithLabelValues(outcomeOf(code, replayed), string(code))
+	}).Inc()
 }
 
 func outcomeOf(code budget.Code, replayed bool) string {
@@ -204,9 +225,13 @@ func (m *Metrics) InFlight(requests int64) { m.inFlight.Set(float64(requests)) }
 
 // LaneCall notes one call of a lane.
 func (m *Metrics) LaneCall(lane bucket.Lane, operations int, took time.Duration) {
-	index := strconv.Itoa(lane.Index)
-	m.laneCalls.WithLabelValues(lane.Instance, index).Observe(took.Seconds())
-	m.laneBatches.WithLabelValues(lane.Instance, index).Observe(float64(operations))
+	of := m.lanes.of(lane, func() laneObservers {
+		index := strconv.Itoa(lane.Index)
+		return laneObservers{m.laneCalls.WithLabelValues(lane.Instance, index),
+			m.laneBatches.WithLabelValues(lane.Instance, index)}
+	})
+	of.calls.Observe(took.Seconds())
+	of.operations.Observe(float64(operations))
 }
 
 // Commit notes one transaction of the ledger.

@@ -156,3 +156,15 @@ func TestMetrics(t *testing.T) {
 		}
 	}
 }
+
+// BenchmarkObserved is what one deduct is counted with.
+func BenchmarkObserved(b *testing.B) {
+	m := metrics.New("test")
+	b.ReportAllocs()
+	for b.Loop() {
+		m.InFlight(1)
+		m.Deduction("", false)
+		m.Request("POST /v1/budgets/{budget}/deduct", 200, time.Millisecond)
+		m.InFlight(0)
+	}
+}

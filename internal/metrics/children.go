@@ -1,0 +1,34 @@
+package metrics
+
+import (
+	"maps"
+	"sync"
+	"sync/atomic"
+)
+
+// children remembers where what is counted all the time is counted: finding that by its labels anew costs
+// more than counting. Its keys are as bounded as the labels made of them. The zero value is ready; safe
+// for concurrent use.
+type children[K comparable, V any] struct {
+	known atomic.Pointer[map[K]V]
+	mu    sync.Mutex
+}
+
+// of returns what find found for the key at first.
+func (c *children[K, V]) of(key K, find func() V) V {
+	if known := c.known.Load(); known != nil {
+		if v, ok := (*known)[key]; ok {
+			return v
+		}
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	grown := map[K]V{}
+	if known := c.known.Load(); known != nil {
+		grown = maps.Clone(*known)
+	}
+	v := find()
+	grown[key] = v
+	c.known.Store(&grown)
+	return v
+}
