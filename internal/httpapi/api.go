@@ -119,7 +119,8 @@ func (a *API) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case !clean(r):
 		c.fail(routeNotFound(r))
 	default:
-		a.mux.ServeHTTP(dispatched{w, c}, r)
+		c.carrier = dispatched{w, c}
+		a.mux.ServeHTTP(&c.carrier, r)
 	}
 }
 

@@ -37,7 +37,7 @@ func (a *API) batch(c *call) (answer, error) {
 			continue
 		}
 		if !item.dryRun {
-			a.observeDeduction(bucket.DeductAnswer{}, err)
+			a.observeDeduction(nil, err)
 		}
 		results[i] = a.itemProblem(c.ctx, err)
 	}
@@ -99,7 +99,7 @@ func (a *API) deductAll(ctx context.Context, items []*batchItem, at []int, resul
 	accepted := make([]accepted, len(at))
 	for n, i := range at {
 		got := &all[n]
-		a.observeDeduction(got.Answer, got.Err)
+		a.observeDeduction(&got.Answer, got.Err)
 		if got.Err != nil {
 			results[i] = a.itemProblem(ctx, got.Err)
 			continue
@@ -139,7 +139,9 @@ func (a *API) itemProblem(ctx context.Context, err error) problem {
 
 // deductions is the body of a batch.
 type deductions struct {
-	items   []*batchItem
+	items []*batchItem
+	// free are items that were made with the last ones: one by one costs more.
+	free    []batchItem
 	limit   int
 	tooMany bool
 }
@@ -153,7 +155,12 @@ func (d *deductions) Member(r *strictjson.Reader, name string) bool {
 			d.tooMany = true
 			return nil, nil
 		}
-		item := new(batchItem)
+		if len(d.free) == 0 {
+			const most = 64
+			d.free = make([]batchItem, min(max(i, 1), most))
+		}
+		item := &d.free[0]
+		d.free = d.free[1:]
 		d.items = append(d.items, item)
 		return item, &item.faults
 	})

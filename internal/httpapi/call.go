@@ -33,7 +33,8 @@ type call struct {
 	// length and correlation are the values of two headers of the answer.
 	length, correlation [1]string
 	// body is what may be read of the request's.
-	body io.LimitedReader
+	body    io.LimitedReader
+	carrier dispatched
 	// faults collects what is wrong with the request until its body is read.
 	faults strictjson.Faults
 }

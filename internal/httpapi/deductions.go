@@ -26,26 +26,30 @@ type Deductions interface {
 }
 
 func (a *API) deduct(c *call) (answer, error) {
-	var body deduction
+	one := new(struct { // all that is needed of a deduct, at once
+		body deduction
+		got  bucket.DeductAnswer
+		made accepted
+	})
+	body, got := &one.body, &one.got
 	ref, err := c.budget(c.query("tenant"))
 	if err == nil {
-		err = c.read(&body)
+		err = c.read(body)
 	}
-	var got bucket.DeductAnswer
 	body.request.Budget = ref
 	if err == nil && body.dryRun {
 		return a.dryRun(c.ctx, body.request)
 	}
 	if err == nil {
-		got, err = a.service.Deduct(c.ctx, body.request)
+		*got, err = a.service.Deduct(c.ctx, body.request)
 	}
 	a.observeDeduction(got, err)
-	made := acceptedOf(&got)
-	return answer{body: &made}, err
+	one.made = acceptedOf(got)
+	return answer{body: &one.made}, err
 }
 
 // observeDeduction counts what became of a deduct.
-func (a *API) observeDeduction(got bucket.DeductAnswer, err error) {
+func (a *API) observeDeduction(got *bucket.DeductAnswer, err error) {
 	if err == nil {
 		a.observer.Deduction("", got.Replayed)
 		return

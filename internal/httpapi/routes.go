@@ -68,7 +68,7 @@ func (a *API) routes() []route {
 func (a *API) register(metrics http.Handler) {
 	for _, route := range a.routes() {
 		a.mux.HandleFunc(route.pattern, func(w http.ResponseWriter, _ *http.Request) {
-			c := w.(dispatched).call
+			c := w.(*dispatched).call
 			c.route = &route
 			c.serve()
 		})
@@ -79,10 +79,10 @@ func (a *API) register(metrics http.Handler) {
 	}
 	if metrics != nil {
 		a.mux.HandleFunc("GET /metrics", func(w http.ResponseWriter, r *http.Request) {
-			metrics.ServeHTTP(w.(dispatched).ResponseWriter, r)
+			metrics.ServeHTTP(w.(*dispatched).ResponseWriter, r)
 		})
 	}
-	a.mux.HandleFunc("/", func(w http.ResponseWriter, _ *http.Request) { a.noRoute(w.(dispatched).call) })
+	a.mux.HandleFunc("/", func(w http.ResponseWriter, _ *http.Request) { a.noRoute(w.(*dispatched).call) })
 }
 
 // noRoute answers 405 with Allow where another method would have a route, else 404.
