@@ -83,14 +83,16 @@ func (r *Reader) object(name string, into Body) {
 	outer := len(r.seen)
 	r.open()
 	for !r.broken && r.peek() != '}' {
-		name, ok := r.name(outer)
+		name, kept, ok := r.name(outer)
 		if !ok {
 			return
 		}
 		r.member = name
 		if into.Member(r, name) {
 			r.seen = append(r.seen, name)
-			r.keepName(name)
+			if !kept {
+				r.keepName(name)
+			}
 		} else if r.skip() {
 			r.Malformed(name, "is not known here")
 		}

@@ -140,25 +140,25 @@ func (r *Reader) close(end jsontext.Kind) bool {
 	return ok
 }
 
-// name consumes the name of a member of the object whose names so far are seen from outer on.
-func (r *Reader) name(outer int) (string, bool) {
+// name consumes the name of a member of the object whose names so far are seen from outer on. kept: it is
+// among the names that are kept.
+func (r *Reader) name(outer int) (name string, kept, ok bool) {
 	if !r.library && r.scan.text[r.next] == '"' {
 		if text, end, ok := r.plain(); ok {
-			name, known := r.names[string(text)]
-			if !known {
+			if name, kept = r.names[string(text)]; !kept {
 				name = string(text)
 			}
 			if !slices.Contains(r.seen[outer:], name) {
 				r.pos, r.after = end, atName
-				return name, true
+				return name, kept, true
 			}
 		}
 	}
 	token, ok := r.token()
 	if !ok {
-		return "", false
+		return "", false, false
 	}
-	return token.String(), true
+	return token.String(), false, true
 }
 
 // keepName saves a copy of the name the next time.
