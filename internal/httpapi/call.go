@@ -32,9 +32,7 @@ type call struct {
 	marks marks
 	// length and correlation are the values of two headers of the answer.
 	length, correlation [1]string
-	// body is what may be read of the request's.
-	body    io.LimitedReader
-	carrier dispatched
+	carrier             dispatched
 	// faults collects what is wrong with the request until its body is read.
 	faults strictjson.Faults
 }
@@ -169,18 +167,20 @@ func (c *call) receive(limit int64, into *bytes.Buffer) error {
 		c.w.Header().Set("Connection", "close")
 		return tooLarge()
 	}
-	// One byte more than is allowed tells a body that is too large from one that is not.
-	c.body = io.LimitedReader{R: c.r.Body, N: limit + 1}
-	_, err := into.ReadFrom(&c.body)
-	if err == nil && c.body.N > 0 {
+	body := c.r.Body
+	if c.r.ContentLength < 0 { // else net/http ends it where it was announced to end
+		body = http.MaxBytesReader(c.w, body, limit)
+	}
+	_, err := into.ReadFrom(body)
+	if err == nil {
 		return nil
 	}
 	c.w.Header().Set("Connection", "close")
-	if err == nil {
-		return tooLarge()
-	}
+	var big *http.MaxBytesError
 	why := "the body broke off"
 	switch {
+	case errors.As(err, &big):
+		return tooLarge()
 	case errors.Is(err, os.ErrDeadlineExceeded):
 		why = "the body did not arrive in time"
 	case errors.Is(err, io.ErrUnexpectedEOF):

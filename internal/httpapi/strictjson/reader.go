@@ -69,6 +69,10 @@ func read(body []byte, into Body, faults *Faults, library bool) {
 			r.Malformed("", "something follows the JSON object")
 		}
 	}
+	if r.library {
+		r.source = bytes.Buffer{}
+		r.decoder.Reset(&r.source) // it keeps nothing of the body either
+	}
 	r.Faults, r.scan, r.source, r.strings = nil, scan{}, bytes.Buffer{}, texts{}
 	if len(r.seen) > 0 || cap(r.seen) > maxFaults {
 		r.seen = nil
