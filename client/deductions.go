@@ -79,6 +79,9 @@ func (c *Client) Deduct(ctx context.Context, name string, request DeductRequest)
 		_, err := c.Cancel(ctx, name, CancelRequest{RequestID: request.RequestID})
 		return err
 	}
+	if c.coalescer != nil {
+		what.item = &BatchItem{name, request}
+	}
 	var answer DeductAnswer
 	attempts, err := c.do(ctx, what, &answer)
 	answer.Attempts = attempts
