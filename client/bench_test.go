@@ -5,8 +5,11 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"runtime"
 	"strings"
+	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/budgetd/budgetd/client"
 )
@@ -75,4 +78,37 @@ func BenchmarkDeductBatch(b *testing.B) {
 		}
 	}
 	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N*n), "ns/deduction")
+}
+
+// BenchmarkDeductCoalesced: the same per deduction, by 64 callers at once who share calls.
+func BenchmarkDeductCoalesced(b *testing.B) {
+	const callers = 64
+	for _, calls := range []int{1, 2, 4, 8} {
+		b.Run(fmt.Sprintf("%d calls", calls), func(b *testing.B) {
+			var sent atomic.Int64
+			c, err := client.New("http://127.0.0.1:8080", client.WithTransport(canned(func(body []byte) string {
+				time.Sleep(time.Millisecond) // what a call takes is when others gather
+				sent.Add(1)
+				n := bytes.Count(body, []byte("request_id"))
+				if !bytes.HasPrefix(body, []byte(`{"deductions"`)) {
+					return deductionAnswer
+				}
+				return `{"results":[` + strings.Repeat(deductionAnswer+",", n-1) + deductionAnswer + "]}"
+			})), client.WithCoalescing(client.Coalescing{Calls: calls}))
+			if err != nil {
+				b.Fatal(err)
+			}
+			b.ReportAllocs()
+			b.SetParallelism(callers / runtime.GOMAXPROCS(0))
+			b.ResetTimer()
+			b.RunParallel(func(pb *testing.PB) {
+				for pb.Next() {
+					if _, err := c.Deduct(b.Context(), "spring-sale", deductionOrder); err != nil {
+						b.Error(err)
+					}
+				}
+			})
+			b.ReportMetric(float64(b.N)/float64(sent.Load()), "deductions/call")
+		})
+	}
 }

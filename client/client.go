@@ -27,15 +27,27 @@ const (
 	// own 2 per host would make most calls dial anew.
 	maxIdleConns = 256
 	dialTimeout  = 3 * time.Second
-	idleTimeout  = 60 * time.Second
+	// maxAnswerAhead is the most that is set aside for an answer before it is read.
+	maxAnswerAhead = 1 << 20
+	// targetAhead is set aside for a URL.
+	targetAhead = 128
+	idleTimeout = 60 * time.Second
+)
+
+// The headers that are the same in every request; nobody changes them.
+var (
+	acceptHeader    = []string{"application/json, application/problem+json"}
+	userAgentHeader = []string{"budgetd-client"}
+	jsonHeader      = []string{"application/json"}
 )
 
 // Client calls one budgetd server. Make it with New; it is safe for concurrent use.
 type Client struct {
-	base   *url.URL
-	http   *http.Client
-	tenant string
-	retry  Retry
+	// address is the base URL.
+	address string
+	http    *http.Client
+	tenant  string
+	retry   Retry
 	// cancelWithin: what stays unknown is cancelled, within this time; 0: it is not.
 	cancelWithin time.Duration
 	// trace finds the trace of a context; nil: only those of ContextWithTrace are found.
@@ -94,7 +106,7 @@ func New(server string, options ...Option) (*Client, error) {
 	base.Path = strings.TrimRight(base.Path, "/")
 	base.RawPath = ""
 	c := &Client{
-		base: base,
+		address: base.String(),
 		http: &http.Client{
 			Transport: &http.Transport{
 				Proxy:                 http.ProxyFromEnvironment,
@@ -119,7 +131,7 @@ func New(server string, options ...Option) (*Client, error) {
 }
 
 // Server returns the base URL that is called.
-func (c *Client) Server() string { return c.base.String() }
+func (c *Client) Server() string { return c.address }
 
 // call is one request, ready to be sent any number of times.
 type call struct {
@@ -164,21 +176,21 @@ func (c *Client) exchange(ctx context.Context, what call, out any) (correlation 
 	if what.trace.Parent == "" {
 		what.trace = c.traceOf(ctx)
 	}
-	request, err := c.request(ctx, what)
-	if err != nil {
-		return "", err
-	}
 	var connected atomic.Bool
 	trace := &httptrace.ClientTrace{GotConn: func(httptrace.GotConnInfo) { connected.Store(true) }}
 	ctx, cancel := context.WithTimeout(httptrace.WithClientTrace(ctx, trace), c.retry.AttemptTimeout+what.longer)
 	defer cancel()
+	request, err := c.request(ctx, what)
+	if err != nil {
+		return "", err
+	}
 	transportError := func(sent bool, err error) (string, error) {
 		return "", &TransportError{Op: what.op, Server: c.Server(), Sent: sent, Err: err, read: what.read()}
 	}
 	if err := ctx.Err(); err != nil {
 		return transportError(false, err)
 	}
-	response, err := c.http.Do(request.WithContext(ctx))
+	response, err := c.http.Do(request)
 	if err != nil {
 		var urlError *url.Error
 		if errors.As(err, &urlError) {
@@ -188,7 +200,7 @@ func (c *Client) exchange(ctx context.Context, what call, out any) (correlation 
 		return transportError(!notSent, err)
 	}
 	defer response.Body.Close()
-	body, err := io.ReadAll(io.LimitReader(response.Body, maxAnswerBytes+1))
+	body, err := readAnswer(response)
 	if err != nil {
 		return transportError(true, fmt.Errorf("answer broke off: %w", err))
 	}
@@ -207,6 +219,17 @@ func (c *Client) exchange(ctx context.Context, what call, out any) (correlation 
 		return transportError(true, fmt.Errorf("answer cannot be read: %w", err))
 	}
 	return correlation, nil
+}
+
+// readAnswer reads an answer to its end, so that its connection can be used again, or until it is
+// longer than maxAnswerBytes.
+func readAnswer(response *http.Response) ([]byte, error) {
+	var body bytes.Buffer
+	if n := response.ContentLength; n > 0 {
+		body.Grow(int(min(n, maxAnswerAhead)) + bytes.MinRead)
+	}
+	_, err := body.ReadFrom(io.LimitReader(response.Body, maxAnswerBytes+1))
+	return body.Bytes(), err
 }
 
 func (c *Client) request(ctx context.Context, what call) (*http.Request, error) {
@@ -229,10 +252,10 @@ func (c *Client) request(ctx context.Context, what call) (*http.Request, error) 
 	for name, values := range what.header {
 		request.Header[name] = values
 	}
-	request.Header.Set("Accept", "application/json, application/problem+json")
-	request.Header.Set("User-Agent", "budgetd-client")
+	request.Header["Accept"] = acceptHeader
+	request.Header["User-Agent"] = userAgentHeader
 	if body != nil {
-		request.Header.Set("Content-Type", "application/json")
+		request.Header["Content-Type"] = jsonHeader
 	}
 	what.trace.write(request.Header)
 	return request, nil
@@ -257,15 +280,18 @@ func (c call) unwritten(err error) error { return fmt.Errorf("%s: %w", c.op, err
 // here: "/v1/budgets/../x" is another call.
 func (c *Client) target(what call) (string, error) {
 	var target strings.Builder
-	target.WriteString(c.base.String())
+	target.Grow(targetAhead)
+	target.WriteString(c.address)
 	for _, segment := range what.path {
 		if segment == "" || segment == "." || segment == ".." {
 			return "", fmt.Errorf("%q names no budget, bucket or instance", segment)
 		}
-		target.WriteString("/" + url.PathEscape(segment))
+		target.WriteByte('/')
+		target.WriteString(url.PathEscape(segment))
 	}
 	if len(what.query) > 0 {
-		target.WriteString("?" + what.query.Encode())
+		target.WriteByte('?')
+		target.WriteString(what.query.Encode())
 	}
 	return target.String(), nil
 }
