@@ -373,3 +373,24 @@ func TestAnAnswerToAnotherIDIsNoAnswer(t *testing.T) {
 		t.Errorf("%+v, %v", got, err)
 	}
 }
+
+// TestWhatIsSentAgainGoesFirst: a deduction that came later with the same id does not overtake it.
+func TestWhatIsSentAgainGoesFirst(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newTill()
+		s.slow(map[int]luck{2: {status: 413, code: "too_large"}})
+		c := s.customer(t, 1, one(client.Coalescing{}))
+		w := newCrowd(c)
+		w.come(t.Context(), "busy", "x", "a")
+		time.Sleep(15 * time.Millisecond) // x and a are under way
+		later, err := ask(t.Context(), c, "a")
+		w.outcomes()
+		want := []string{"deduct busy", "batch x a", "deduct x", "deduct a", "deduct a"}
+		if diff := cmp.Diff(want, s.log()); diff != "" {
+			t.Errorf("calls (-want +got):\n%s", diff)
+		}
+		if first := w.told["a"]; err != nil || first.err != nil || first.answer.Replayed || !later.Replayed {
+			t.Errorf("first %+v, later %+v, %v", first, later, err)
+		}
+	})
+}

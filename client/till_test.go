@@ -77,9 +77,6 @@ func (s *till) RoundTrip(r *http.Request) (*http.Response, error) {
 	if f.before {
 		return nil, errors.New("request lost")
 	}
-	if f.status != 0 {
-		return answerOf(r, f.status, fmt.Sprintf(`{"status":%d,"code":%q}`, f.status, f.code)), nil
-	}
 	if f.late {
 		go func() { time.Sleep(2 * f.delay); s.serve(verb, orders) }()
 	}
@@ -92,6 +89,9 @@ func (s *till) RoundTrip(r *http.Request) (*http.Response, error) {
 	}
 	if f.late {
 		return nil, errors.New("reply lost")
+	}
+	if f.status != 0 {
+		return answerOf(r, f.status, fmt.Sprintf(`{"status":%d,"code":%q}`, f.status, f.code)), nil
 	}
 	status, text := s.serve(verb, orders)
 	if f.after {
