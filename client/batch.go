@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/http"
 	"slices"
+	"time"
 
 	"github.com/budgetd/budgetd/budget"
 	"github.com/go-json-experiment/json"
@@ -48,18 +49,21 @@ func (c *Client) DeductBatch(ctx context.Context, items []BatchItem) ([]BatchRes
 	}
 	b := batch{client: c, items: items, results: make([]BatchResult, len(items)),
 		unanswered: make([]bool, len(items)), settled: make([]bool, len(items))}
+	b.trace = c.traceOf(ctx)
+	defer b.end()
 	open := make([]int, len(items))
 	for i := range items {
 		open[i] = i
 	}
 	for n := 1; len(open) > 0; n++ {
+		b.end()
 		cause := b.attempt(ctx, n, open)
 		if whole := b.refusedAsWhole(open, cause); whole != nil {
 			return nil, whole
 		}
 		open = slices.DeleteFunc(open, func(i int) bool { return b.settled[i] })
 		if len(open) > 0 && !c.retry.pause(ctx, n, b.results[open[0]].Err) {
-			return b.givenUp(n, open)
+			return b.givenUp(ctx, n, open)
 		}
 	}
 	return b.results, nil
@@ -73,6 +77,11 @@ type batch struct {
 	unanswered []bool // by item: an attempt may have happened
 	settled    []bool // by item: its result stands
 	answered   bool   // some attempt was answered item by item
+	trace      Trace  // of all its attempts
+	// settleIn is where the items of one attempt are settled, one after the other: they share the time
+	// that there is for it.
+	settleIn    context.Context
+	endSettling context.CancelFunc
 }
 
 // attempt sends the open items once and notes what became of each. It returns the error of the call
@@ -84,19 +93,19 @@ func (b *batch) attempt(ctx context.Context, n int, open []int) error {
 	}
 	what := call{
 		op: "batch", method: http.MethodPost, path: []string{"v1", "deductions:batch"},
-		query: b.client.inTenant(), body: request,
+		query: b.client.inTenant(), body: request, trace: b.trace,
 	}
 	var answer batchAnswer
-	cause := b.client.send(ctx, what, &answer)
-	if cause == nil && len(answer.Results) != len(open) {
-		cause = &TransportError{Op: what.op, Server: b.client.Server(), Sent: true,
-			Err: fmt.Errorf("%d results for %d deductions", len(answer.Results), len(open))}
+	correlation, cause := b.client.exchange(ctx, what, &answer)
+	if cause == nil {
+		cause = b.client.complete(what, answer, len(open))
 	}
 	b.answered = b.answered || cause == nil
 	for at, i := range open {
 		err := cause
 		if err == nil {
-			b.results[i].Answer, err = itemAnswer(answer.Results[at])
+			b.results[i].Answer, err = b.client.itemAnswer(answer.Results[at],
+				b.items[i].RequestID, correlation)
 		}
 		b.note(ctx, n, i, err)
 	}
@@ -114,12 +123,28 @@ func (b *batch) note(ctx context.Context, n, i int, err error) {
 		b.unanswered[i] = b.unanswered[i] || KindOf(err) == budget.MayBeDone
 		b.results[i].Err = err
 	default:
-		item := b.items[i]
-		what := call{op: "deduct", requestID: item.RequestID, settle: func(ctx context.Context) error {
-			_, err := b.client.Cancel(ctx, item.Budget, CancelRequest{RequestID: item.RequestID})
-			return err
-		}}
-		b.results[i].Err = what.certain(ctx, n, b.unanswered[i], err)
+		b.results[i].Err = b.client.certain(ctx, b.one(ctx, i), n, b.unanswered[i], err)
+	}
+}
+
+// one returns item i as a call of its own, to be settled if it has to be.
+func (b *batch) one(ctx context.Context, i int) call {
+	if b.unanswered[i] && b.settleIn == nil {
+		b.settleIn, b.endSettling = b.client.settling(ctx, call{trace: b.trace})
+	}
+	item := b.items[i]
+	settle := func(ctx context.Context) error {
+		_, err := b.client.Cancel(ctx, item.Budget, CancelRequest{RequestID: item.RequestID})
+		return err
+	}
+	return call{op: "deduct", requestID: item.RequestID, settle: settle, settleIn: b.settleIn}
+}
+
+// end ends the settling of one attempt's items.
+func (b *batch) end() {
+	if b.endSettling != nil {
+		b.endSettling()
+		b.settleIn, b.endSettling = nil, nil
 	}
 }
 
@@ -137,12 +162,13 @@ func (b *batch) refusedAsWhole(open []int, cause error) error {
 }
 
 // givenUp ends the batch after n attempts with items still undecided.
-func (b *batch) givenUp(n int, open []int) ([]BatchResult, error) {
+func (b *batch) givenUp(ctx context.Context, n int, open []int) ([]BatchResult, error) {
+	b.end()
 	unknown := false
 	for _, i := range open {
 		if b.unanswered[i] {
 			unknown = true
-			b.results[i].Err = &UnknownOutcome{"deduct", b.items[i].RequestID, n, b.results[i].Err}
+			b.results[i].Err = b.client.givenUp(ctx, b.one(ctx, i), n, b.results[i].Err)
 		}
 	}
 	if !unknown && !b.answered {
@@ -151,24 +177,45 @@ func (b *batch) givenUp(n int, open []int) ([]BatchResult, error) {
 	return b.results, nil
 }
 
+// complete returns an error unless a batch of n items was answered with n results: which of them
+// may have happened is not known then.
+func (c *Client) complete(what call, answer batchAnswer, n int) error {
+	if len(answer.Results) == n {
+		return nil
+	}
+	return &TransportError{Op: what.op, Server: c.Server(), Sent: true,
+		Err: fmt.Errorf("%d results for %d deductions", len(answer.Results), n)}
+}
+
 // itemAnswer reads one result of a batch: a deduct answer or a problem, told apart by "outcome",
-// which problems lack. What is neither may have happened.
-func itemAnswer(text jsontext.Value) (*DeductAnswer, error) {
+// which problems lack. What is neither, or answers another request id, may have happened. The
+// correlation id is that of the batch.
+func (c *Client) itemAnswer(text jsontext.Value, id, correlation string) (*DeductAnswer, error) {
 	var answer DeductAnswer
-	if err := json.Unmarshal(text, &answer); err == nil && answer.Outcome != "" {
+	err := json.Unmarshal(text, &answer)
+	if err == nil && answer.Outcome != "" && (answer.RequestID == id || answer.RequestID == "") {
 		return &answer, nil
 	}
 	var wire struct {
 		Status      int `json:"status"`
 		problemBody `json:",inline"`
 	}
-	err := json.Unmarshal(text, &wire)
-	if err == nil && wire.Code == "" {
+	err = json.Unmarshal(text, &wire)
+	switch {
+	case err == nil && answer.Outcome != "":
+		err = fmt.Errorf("it is that of request id %q", answer.RequestID)
+	case err == nil && wire.Code == "":
 		err = errors.New("neither an outcome nor a code")
 	}
 	if err != nil {
-		return nil, &TransportError{Op: "deduct", Sent: true,
+		return nil, &TransportError{Op: "deduct", Server: c.Server(), Sent: true,
 			Err: fmt.Errorf("result cannot be read: %w", err)}
 	}
-	return nil, wire.problem(call{op: "deduct", method: http.MethodPost}, wire.Status)
+	p := wire.problem(call{op: "deduct", method: http.MethodPost}, wire.Status)
+	p.CorrelationID = correlation
+	if p.RetryAfter > 0 {
+		// A call of its own would have a header Retry-After, which has whole seconds.
+		p.RetryAfter = (p.RetryAfter + time.Second - 1).Truncate(time.Second)
+	}
+	return nil, p
 }

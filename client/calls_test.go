@@ -3,12 +3,10 @@ package client_test
 import (
 	"context"
 	"errors"
-	"io"
 	"net"
 	"net/http"
 	"net/http/httptest"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -397,44 +395,6 @@ func TestNewRefusesWhatIsNoAddress(t *testing.T) {
 		if c, err := client.New(server); err != nil || c.Server() != want {
 			t.Errorf("New(%q): %v, want %s", server, err, want)
 		}
-	}
-}
-
-func TestConnectionsAreReused(t *testing.T) {
-	const workers, calls = 16, 50
-	var connections atomic.Int64
-	server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		io.Copy(io.Discard, r.Body)
-		if strings.HasSuffix(r.URL.Path, "/deduct") {
-			problem(409, "budget_exhausted")(w)
-			return
-		}
-		answer(200, `{}`)(w)
-	}))
-	server.Config.ConnState = func(_ net.Conn, state http.ConnState) {
-		if state == http.StateNew {
-			connections.Add(1)
-		}
-	}
-	server.Start()
-	defer server.Close()
-	c, err := client.New(server.URL)
-	if err != nil {
-		t.Fatal(err)
-	}
-	var all sync.WaitGroup
-	for range workers {
-		all.Go(func() {
-			for range calls {
-				c.Budget(t.Context(), "b")
-				c.Deduct(t.Context(), "b", client.DeductRequest{RequestID: "o", Amount: 1})
-			}
-		})
-	}
-	all.Wait()
-	// net/http dials ahead while connections are busy, so a few more than the workers are normal.
-	if n := connections.Load(); n > 2*workers {
-		t.Errorf("%d connections for %d workers", n, workers)
 	}
 }
 

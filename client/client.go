@@ -10,13 +10,13 @@ import (
 	"net/http"
 	"net/http/httptrace"
 	"net/url"
-	"strconv"
+	"reflect"
 	"strings"
 	"sync/atomic"
 	"time"
 
-	"github.com/budgetd/budgetd/budget"
 	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
 )
 
 // Bounds of the conversation with one server.
@@ -27,15 +27,33 @@ const (
 	// own 2 per host would make most calls dial anew.
 	maxIdleConns = 256
 	dialTimeout  = 3 * time.Second
-	idleTimeout  = 60 * time.Second
+	// maxAnswerAhead is the most that is set aside for an answer before it is read.
+	maxAnswerAhead = 1 << 20
+	// targetAhead is set aside for a URL.
+	targetAhead = 128
+	idleTimeout = 60 * time.Second
+)
+
+// The headers that are the same in every request; nobody changes them.
+var (
+	acceptHeader    = []string{"application/json, application/problem+json"}
+	userAgentHeader = []string{"budgetd-client"}
+	jsonHeader      = []string{"application/json"}
 )
 
 // Client calls one budgetd server. Make it with New; it is safe for concurrent use.
 type Client struct {
-	base   *url.URL
-	http   *http.Client
-	tenant string
-	retry  Retry
+	// address is the base URL.
+	address string
+	http    *http.Client
+	tenant  string
+	retry   Retry
+	// cancelWithin: what stays unknown is cancelled, within this time; 0: it is not.
+	cancelWithin time.Duration
+	// trace finds the trace of a context; nil: only those of ContextWithTrace are found.
+	trace func(context.Context) Trace
+	// coalescer sends deductions together; nil: each goes by itself.
+	coalescer *coalescer
 	// traced: the transport is known to report when it got a connection, so its silence proves that
 	// nothing was sent.
 	traced bool
@@ -49,6 +67,17 @@ func WithTenant(tenant string) Option { return func(c *Client) { c.tenant = tena
 
 // WithRetry replaces the bounds of repeats and waiting.
 func WithRetry(r Retry) Option { return func(c *Client) { c.retry = r.withDefaults() } }
+
+// WithCancelUnknown makes Deduct and DeductBatch leave no outcome unknown if they can help it: when the
+// attempts or the context end with one unanswered, the request id is cancelled. The error is then
+// request_void with Problem.Cancelled: it had no effect and never will; another try needs another
+// id. It remains an *UnknownOutcome when the cancel gets no answer either.
+//
+// The cancel has so much time of its own, also after the context ended: the call may last so much
+// longer. Default: the caller decides, and a cancel after a refusal ends with the context.
+func WithCancelUnknown(within time.Duration) Option {
+	return func(c *Client) { c.cancelWithin = max(within, 0) }
+}
 
 // WithTransport replaces the transport, for TLS or tracing. With anything but an *http.Transport
 // every failure except that of dialling counts as sent.
@@ -77,7 +106,7 @@ func New(server string, options ...Option) (*Client, error) {
 	base.Path = strings.TrimRight(base.Path, "/")
 	base.RawPath = ""
 	c := &Client{
-		base: base,
+		address: base.String(),
 		http: &http.Client{
 			Transport: &http.Transport{
 				Proxy:                 http.ProxyFromEnvironment,
@@ -102,7 +131,7 @@ func New(server string, options ...Option) (*Client, error) {
 }
 
 // Server returns the base URL that is called.
-func (c *Client) Server() string { return c.base.String() }
+func (c *Client) Server() string { return c.address }
 
 // call is one request, ready to be sent any number of times.
 type call struct {
@@ -112,6 +141,11 @@ type call struct {
 	query  url.Values
 	header http.Header
 	body   any // nil: none
+	// trace is the one the call belongs to; zero: one of its own.
+	trace Trace
+	// item is the same as a part of a batch, for a deduction that goes together with others; nil: it
+	// goes by itself.
+	item *BatchItem
 	// requestID is what an unknown outcome is reported with.
 	requestID string
 	// longer is how much longer than other calls it may take: it waits for news.
@@ -123,86 +157,40 @@ type call struct {
 	// settle makes a refusal certain that follows an unanswered attempt: it returns nil when the call
 	// then certainly has no effect. nil: it cannot be made certain.
 	settle func(context.Context) error
+	// settleIn is where that is done; nil: settling says.
+	settleIn context.Context
 }
 
 func (c call) read() bool { return c.method == http.MethodGet || c.harmless }
-
-// do sends a call, again where that is safe and can help, and decodes the answer into out. It
-// returns the number of attempts made.
-func (c *Client) do(ctx context.Context, what call, out any) (attempts int, err error) {
-	unanswered := false
-	for n := 1; ; n++ {
-		err := c.send(ctx, what, out)
-		if err == nil {
-			return n, nil
-		}
-		if !undecided(err) {
-			return n, what.certain(ctx, n, unanswered, err)
-		}
-		unanswered = unanswered || KindOf(err) == budget.MayBeDone
-		if !what.repeatable || !c.retry.pause(ctx, n, err) {
-			if unanswered {
-				err = &UnknownOutcome{what.op, what.requestID, n, err}
-			}
-			return n, err
-		}
-	}
-}
-
-// certain returns what a final answer means for the call as a whole. Alone it is the answer. After
-// an unanswered attempt it still is when it would have met that one too (a faulty request) or
-// shuts it out for good (a conflict with what is recorded); any other refusal has to be settled.
-func (c call) certain(ctx context.Context, attempts int, unanswered bool, final error) error {
-	if !unanswered || sameForAll(final) {
-		return final
-	}
-	if c.settle == nil {
-		return &UnknownOutcome{c.op, c.requestID, attempts, final}
-	}
-	if err := c.settle(ctx); err != nil {
-		return &UnknownOutcome{c.op, c.requestID, attempts, errors.Join(final, err)}
-	}
-	var p *Problem
-	if errors.As(final, &p) {
-		settled := *p
-		settled.Cancelled = true
-		return &settled
-	}
-	return final
-}
-
-// sameForAll reports whether a final answer holds for the earlier attempts of the same request as
-// well. 401, 403 and 404 do not: they can change between two attempts.
-func sameForAll(final error) bool {
-	if KindOf(final) == budget.Conflict {
-		return true
-	}
-	switch CodeOf(final) {
-	case budget.Malformed, budget.Invalid, budget.TooLarge, budget.UnsupportedMediaType:
-		return true
-	}
-	return false
-}
 
 // send makes one attempt and decodes the answer into out, unless that is nil. Its errors are
 // *Problem and *TransportError; plain ones mean that the request could not be written and nothing
 // was sent.
 func (c *Client) send(ctx context.Context, what call, out any) error {
-	request, err := c.request(ctx, what)
-	if err != nil {
-		return err
+	_, err := c.exchange(ctx, what, out)
+	return err
+}
+
+// exchange is send that also returns the answer's correlation id.
+func (c *Client) exchange(ctx context.Context, what call, out any) (correlation string, err error) {
+	if what.trace.Parent == "" {
+		what.trace = c.traceOf(ctx)
 	}
 	var connected atomic.Bool
 	trace := &httptrace.ClientTrace{GotConn: func(httptrace.GotConnInfo) { connected.Store(true) }}
 	ctx, cancel := context.WithTimeout(httptrace.WithClientTrace(ctx, trace), c.retry.AttemptTimeout+what.longer)
 	defer cancel()
-	transportError := func(sent bool, err error) error {
-		return &TransportError{Op: what.op, Server: c.Server(), Sent: sent, Err: err, read: what.read()}
+	request, err := c.request(ctx, what)
+	if err != nil {
+		return "", err
+	}
+	transportError := func(sent bool, err error) (string, error) {
+		return "", &TransportError{Op: what.op, Server: c.Server(), Sent: sent, Err: err, read: what.read()}
 	}
 	if err := ctx.Err(); err != nil {
 		return transportError(false, err)
 	}
-	response, err := c.http.Do(request.WithContext(ctx))
+	response, err := c.http.Do(request)
 	if err != nil {
 		var urlError *url.Error
 		if errors.As(err, &urlError) {
@@ -212,7 +200,7 @@ func (c *Client) send(ctx context.Context, what call, out any) error {
 		return transportError(!notSent, err)
 	}
 	defer response.Body.Close()
-	body, err := io.ReadAll(io.LimitReader(response.Body, maxAnswerBytes+1))
+	body, err := readAnswer(response)
 	if err != nil {
 		return transportError(true, fmt.Errorf("answer broke off: %w", err))
 	}
@@ -220,29 +208,42 @@ func (c *Client) send(ctx context.Context, what call, out any) error {
 		return transportError(true, fmt.Errorf("answer is longer than %d bytes", maxAnswerBytes))
 	}
 	if response.StatusCode < 200 || response.StatusCode > 299 {
-		return problemFrom(what, response, body)
+		return "", problemFrom(what, response, body)
 	}
+	correlation = response.Header.Get(correlationHeader)
 	if out == nil {
-		return nil
+		return correlation, nil
 	}
 	if err := json.Unmarshal(body, out); err != nil {
+		reflect.ValueOf(out).Elem().SetZero() // the next attempt's answer must not mix with this one
 		return transportError(true, fmt.Errorf("answer cannot be read: %w", err))
 	}
-	return nil
+	return correlation, nil
+}
+
+// readAnswer reads an answer to its end, so that its connection can be used again, or until it is
+// longer than maxAnswerBytes.
+func readAnswer(response *http.Response) ([]byte, error) {
+	var body bytes.Buffer
+	if n := response.ContentLength; n > 0 {
+		body.Grow(int(min(n, maxAnswerAhead)) + bytes.MinRead)
+	}
+	_, err := body.ReadFrom(io.LimitReader(response.Body, maxAnswerBytes+1))
+	return body.Bytes(), err
 }
 
 func (c *Client) request(ctx context.Context, what call) (*http.Request, error) {
 	var body io.Reader
 	if what.body != nil {
-		text, err := json.Marshal(what.body)
+		text, err := what.text(what.body)
 		if err != nil {
-			return nil, fmt.Errorf("%s: request cannot be written: %w", what.op, err)
+			return nil, err
 		}
 		body = bytes.NewReader(text)
 	}
 	target, err := c.target(what)
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w", what.op, err)
+		return nil, what.unwritten(err)
 	}
 	request, err := http.NewRequestWithContext(ctx, what.method, target, body)
 	if err != nil {
@@ -251,27 +252,46 @@ func (c *Client) request(ctx context.Context, what call) (*http.Request, error) 
 	for name, values := range what.header {
 		request.Header[name] = values
 	}
-	request.Header.Set("Accept", "application/json, application/problem+json")
-	request.Header.Set("User-Agent", "budgetd-client")
+	request.Header["Accept"] = acceptHeader
+	request.Header["User-Agent"] = userAgentHeader
 	if body != nil {
-		request.Header.Set("Content-Type", "application/json")
+		request.Header["Content-Type"] = jsonHeader
 	}
+	what.trace.write(request.Header)
 	return request, nil
 }
+
+// text writes a body as JSON; what is JSON already is taken as it is.
+func (c call) text(body any) (jsontext.Value, error) {
+	if text, ok := body.(jsontext.Value); ok {
+		return text, nil
+	}
+	text, err := json.Marshal(body)
+	if err != nil {
+		return nil, c.unwritten(fmt.Errorf("request cannot be written: %w", err))
+	}
+	return text, nil
+}
+
+// unwritten returns the error of a call that cannot be sent at all.
+func (c call) unwritten(err error) error { return fmt.Errorf("%s: %w", c.op, err) }
 
 // target writes the URL. Segments that a server or proxy would take for a directory are refused
 // here: "/v1/budgets/../x" is another call.
 func (c *Client) target(what call) (string, error) {
 	var target strings.Builder
-	target.WriteString(c.base.String())
+	target.Grow(targetAhead)
+	target.WriteString(c.address)
 	for _, segment := range what.path {
 		if segment == "" || segment == "." || segment == ".." {
 			return "", fmt.Errorf("%q names no budget, bucket or instance", segment)
 		}
-		target.WriteString("/" + url.PathEscape(segment))
+		target.WriteByte('/')
+		target.WriteString(url.PathEscape(segment))
 	}
 	if len(what.query) > 0 {
-		target.WriteString("?" + what.query.Encode())
+		target.WriteByte('?')
+		target.WriteString(what.query.Encode())
 	}
 	return target.String(), nil
 }
@@ -289,63 +309,4 @@ func (c *Client) inTenant() url.Values {
 func dialFailed(err error) bool {
 	var operation *net.OpError
 	return errors.As(err, &operation) && operation.Op == "dial"
-}
-
-// problemBody is application/problem+json as budgetd writes it. The status is that of the answer;
-// only the items of a batch have no other than their own.
-type problemBody struct {
-	Code       budget.Code  `json:"code"`
-	Title      string       `json:"title"`
-	Detail     string       `json:"detail"`
-	Errors     []FieldError `json:"errors"`
-	Available  *int64       `json:"available"`
-	Reasons    []string     `json:"reasons"`
-	RetryAfter float64      `json:"retry_after"` // seconds
-
-	Limit     string    `json:"limit"`
-	Dimension string    `json:"dimension"`
-	Value     string    `json:"value"`
-	Used      int64     `json:"used"`
-	Max       *int64    `json:"max"`
-	ResetAt   time.Time `json:"reset_at"`
-}
-
-func (b problemBody) problem(what call, status int) *Problem {
-	p := &Problem{
-		Op: what.op, Status: status, Code: b.Code, Title: b.Title, Detail: b.Detail,
-		Errors: b.Errors, Available: b.Available, Reasons: b.Reasons,
-		RetryAfter: seconds(b.RetryAfter), read: what.read(),
-	}
-	if b.Limit != "" {
-		p.Limit = &LimitState{Name: b.Limit, Dimension: b.Dimension, Value: b.Value, Used: b.Used, Max: b.Max,
-			ResetAt: b.ResetAt}
-	}
-	return p
-}
-
-// problemFrom reads a refusal. A body that is not budgetd's leaves the code empty.
-func problemFrom(what call, response *http.Response, body []byte) *Problem {
-	var wire problemBody
-	if err := json.Unmarshal(body, &wire); err != nil {
-		wire = problemBody{}
-	}
-	p := wire.problem(what, response.StatusCode)
-	p.CorrelationID = response.Header.Get("X-Correlation-Id")
-	if header, err := strconv.ParseUint(response.Header.Get("Retry-After"), 10, 32); err == nil {
-		p.RetryAfter = max(p.RetryAfter, seconds(float64(header)))
-	}
-	if p.Code == "" && len(p.Reasons) == 0 {
-		p.Title = response.Status
-		p.Detail = "not an answer of budgetd; is this the right address?"
-		if to := response.Header.Get("Location"); to != "" {
-			p.Detail = "the server redirects to " + to + "; use that address"
-		}
-	}
-	return p
-}
-
-// seconds returns a duration of n seconds, at most a century, so that nothing overflows.
-func seconds(n float64) time.Duration {
-	const century = 100 * 365 * 24 * 60 * 60
-	return time.Duration(min(max(n, 0), century) * float64(time.Second))
 }

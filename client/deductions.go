@@ -63,7 +63,8 @@ type DeductAnswer struct {
 // Lost answers, "unavailable" and "outcome_unknown" are repeated with the same id. A refusal after
 // an unanswered attempt is returned only when the id was cancelled (Problem.Cancelled), so that the
 // earlier attempt has no effect either; then another try needs another id. The bounds are Retry and
-// the context; when they end with an attempt unanswered, the error is *UnknownOutcome.
+// the context; when they end with an attempt unanswered, the error is *UnknownOutcome, or, with
+// WithCancelUnknown, request_void with Problem.Cancelled.
 //
 // Errors: budget_not_found, invalid, budget_paused, budget_not_effective, budget_expired,
 // budget_exhausted (with Available), period_exhausted (with Available and RetryAfter: a later period
@@ -78,6 +79,9 @@ func (c *Client) Deduct(ctx context.Context, name string, request DeductRequest)
 	what.settle = func(ctx context.Context) error {
 		_, err := c.Cancel(ctx, name, CancelRequest{RequestID: request.RequestID})
 		return err
+	}
+	if c.coalescer != nil {
+		what.item = &BatchItem{name, request}
 	}
 	var answer DeductAnswer
 	attempts, err := c.do(ctx, what, &answer)

@@ -38,7 +38,7 @@ func TestDeductSettlesEveryOutcome(t *testing.T) {
 		{name: "answer not JSON, then replayed", replies: []reply{answer(200, "<html>"), accepted(true)},
 			calls: []string{deduct, deduct}, check: attempts(2, true)},
 		{name: "no answer in time, then replayed",
-			replies: []reply{stuck(400 * time.Millisecond), accepted(true)},
+			replies: []reply{stuck(1200 * time.Millisecond), accepted(true)},
 			calls:   []string{deduct, deduct}, check: attempts(2, true)},
 		{name: "unavailable, then accepted",
 			replies: []reply{problem(503, "unavailable"), accepted(false)},
@@ -210,7 +210,7 @@ func TestDeductOfAServerThatIsNotThere(t *testing.T) {
 }
 
 func TestDeductThatTimesOutIsNotUnreachable(t *testing.T) {
-	slow := stuck(300 * time.Millisecond)
+	slow := stuck(900 * time.Millisecond)
 	server := newScripted(t, slow, slow, slow, slow)
 	c, _ := impatient(t, server.URL)
 	_, err := c.Deduct(t.Context(), "b", client.DeductRequest{RequestID: "o1", Amount: 5})

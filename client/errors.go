@@ -132,11 +132,15 @@ type TransportError struct {
 	Err error
 
 	read bool
+	// kept: it never left the client, which says nothing about the server.
+	kept bool
 }
 
 // Error says which server did not answer, and whether it may have acted.
 func (e *TransportError) Error() string {
 	switch {
+	case e.kept:
+		return fmt.Sprintf("%s: nothing was sent to %s: %v", e.Op, e.Server, e.Err)
 	case !e.Sent:
 		return fmt.Sprintf("%s: %s is not reachable, nothing was sent: %v", e.Op, e.Server, e.Err)
 	case e.read:
@@ -215,5 +219,5 @@ func CodeOf(err error) budget.Code {
 func Unreachable(err error) bool {
 	var unknown *UnknownOutcome
 	var t *TransportError
-	return !errors.As(err, &unknown) && errors.As(err, &t) && !t.Sent
+	return !errors.As(err, &unknown) && errors.As(err, &t) && !t.Sent && !t.kept
 }

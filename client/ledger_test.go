@@ -62,8 +62,8 @@ func TestLedgerIsGivenTheTimeItWaits(t *testing.T) {
 	late := func(d time.Duration) reply {
 		return func(w http.ResponseWriter) { time.Sleep(d); ledgerPage("c1")(w) }
 	}
-	s := newScripted(t, late(400*time.Millisecond))
-	c, _ := impatient(t, s.URL) // 200 ms an attempt
+	s := newScripted(t, late(1200*time.Millisecond))
+	c, _ := impatient(t, s.URL) // 600 ms an attempt
 	if _, err := c.Ledger(t.Context(), "b", "", 0, 10*time.Second); err != nil {
 		t.Error(err)
 	}

@@ -114,13 +114,13 @@ func (w *waits) sleep(ctx context.Context, d time.Duration) error {
 	return ctx.Err()
 }
 
-// impatient returns a client that records its waits, draws 0.5 and gives an attempt 200 ms.
+// impatient returns a client that records its waits, draws 0.5 and gives an attempt 600 ms.
 func impatient(t *testing.T, server string, options ...client.Option) (*client.Client, *waits) {
 	t.Helper()
 	w := new(waits)
 	retry := client.WithRetry(client.Retry{
 		Attempts: 4, Base: 100 * time.Millisecond, Max: 300 * time.Millisecond,
-		AttemptTimeout: 200 * time.Millisecond,
+		AttemptTimeout: 600 * time.Millisecond,
 		Rand:           func() float64 { return 0.5 },
 		Sleep:          w.sleep,
 	})
