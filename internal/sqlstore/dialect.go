@@ -39,7 +39,7 @@ type dialect struct {
 	keepCounter, replaceCounter string
 	// keepGroup ends an INSERT of groups of holds that may be there: it leaves them as they are, locked.
 	keepGroup string
-	// groups allows the ids of several budgets in one statement.
+	// groups allows several lists in one statement, such as the ids of several budgets.
 	groups bool
 }
 
@@ -97,6 +97,14 @@ func padded[T any](d *dialect, list []T) []T {
 		list = append(list, list[n-1])
 	}
 	return list
+}
+
+// listsAtOnce is the most lists in one statement.
+func (d *dialect) listsAtOnce() int {
+	if d.groups {
+		return listChunk
+	}
+	return 1
 }
 
 // repeat returns n copies of part with separators between them.

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"maps"
 	"slices"
+	"strings"
 
 	"github.com/budgetd/budgetd/internal/safeguard"
 	"github.com/budgetd/budgetd/ledger"
@@ -111,8 +112,10 @@ const (
 	counterWidth  = 8
 	selectCounter = `SELECT c.budget_id, c.limit_name, c.value, c.window_ms, c.counted, c.began_ms, c.version,
 		c.expires_ms FROM limit_counter c /*by PRIMARY*/ WHERE `
-	ofCounter      = `(c.budget_id = ? AND c.limit_name = ? AND c.value = ? AND c.window_ms = ?)`
-	ofSlots        = `(c.budget_id = ? AND c.limit_name = ? AND c.value = ? AND c.window_ms >= ?)`
+	// ofCounters and ofSlots end with the list of values: engines look each row up in a list once it is
+	// read, and would compare it with every one of as many conditions.
+	ofCounters     = `(c.budget_id = ? AND c.limit_name = ? AND c.window_ms = ? AND c.value IN (`
+	ofSlots        = `(c.budget_id = ? AND c.limit_name = ? AND c.window_ms >= ? AND c.value IN (`
 	inCounterOrder = ` ORDER BY c.budget_id, c.limit_name, c.value, c.window_ms`
 )
 
@@ -202,25 +205,64 @@ func (t *tx) lockCounters(keys []rowKey, expires map[rowKey]int64) (map[rowKey]l
 	return t.readCounters(keys, suffix)
 }
 
-// readCounters reads rows by key, with a suffix to the statement (a lock).
+// readCounters reads rows by key, with a suffix to the statement (a lock). The keys are sorted.
 func (r *reader) readCounters(keys []rowKey, suffix string) (map[rowKey]limit.Row, error) {
 	out := make(map[rowKey]limit.Row, len(keys))
-	for chunk := range slices.Chunk(keys, listChunk) {
-		chunk = padded(r.conn.dialect, chunk)
-		args := make([]any, 0, 4*len(chunk))
-		for _, k := range chunk {
-			args = append(args, k.budget, []byte(k.limit), []byte(k.value), k.window)
-		}
-		var rows []counterRow
-		query := selectCounter + repeat(ofCounter, " OR ", len(chunk)) + inCounterOrder + suffix
-		if err := r.list(&rows, query, args...); err != nil {
-			return nil, err
-		}
-		for i := range rows {
-			out[rowKey{rows[i].key(), rows[i].WindowMS}] = rows[i].row()
-		}
+	err := r.countersOf(ofCounters, keys, suffix, func(row *counterRow) {
+		out[rowKey{row.key(), row.WindowMS}] = row.row()
+	})
+	if err != nil {
+		return nil, err
 	}
 	return out, nil
+}
+
+// countersOf reads the rows that a condition (ofCounters, ofSlots) names with keys, which are sorted, in
+// the order of their keys.
+func (r *reader) countersOf(condition string, keys []rowKey, suffix string, each func(*counterRow)) error {
+	for chunk := range slices.Chunk(keys, listChunk) {
+		for lists := range slices.Chunk(listsOf(chunk), r.conn.dialect.listsAtOnce()) {
+			var text strings.Builder
+			var args []any
+			text.WriteString(selectCounter)
+			for i, list := range lists {
+				if i > 0 {
+					text.WriteString(" OR ")
+				}
+				list = padded(r.conn.dialect, list)
+				text.WriteString(condition + repeat("?", ",", len(list)) + "))")
+				args = append(args, list[0].budget, []byte(list[0].limit), list[0].window)
+				for _, k := range list {
+					args = append(args, []byte(k.value))
+				}
+			}
+			var rows []counterRow
+			if err := r.list(&rows, text.String()+inCounterOrder+suffix, args...); err != nil {
+				return err
+			}
+			for i := range rows {
+				each(&rows[i])
+			}
+		}
+	}
+	return nil
+}
+
+// listsOf parts keys into those that differ in nothing but their values.
+func listsOf(keys []rowKey) (lists [][]rowKey) {
+	places := map[rowKey]int{}
+	for _, k := range keys {
+		common := k
+		common.value = ""
+		place, known := places[common]
+		if !known {
+			place = len(lists)
+			places[common] = place
+			lists = append(lists, nil)
+		}
+		lists[place] = append(lists[place], k)
+	}
+	return lists
 }
 
 // readSlots reads the slots of sliding limits, under the locks of their heads or without any.
@@ -232,22 +274,9 @@ func (r *reader) readSlots(tallies map[counterKey]*bookTally) error {
 		}
 	}
 	slices.SortFunc(sliding, compareRowKeys)
-	for chunk := range slices.Chunk(sliding, listChunk) {
-		chunk = padded(r.conn.dialect, chunk)
-		args := make([]any, 0, 4*len(chunk))
-		for _, k := range chunk {
-			args = append(args, k.budget, []byte(k.limit), []byte(k.value), k.window)
-		}
-		var rows []counterRow
-		query := selectCounter + repeat(ofSlots, " OR ", len(chunk)) + inCounterOrder
-		if err := r.list(&rows, query, args...); err != nil {
-			return err
-		}
-		for i := range rows {
-			tallies[rows[i].key()].Read(rows[i].WindowMS, rows[i].row())
-		}
-	}
-	return nil
+	return r.countersOf(ofSlots, sliding, "", func(row *counterRow) {
+		tallies[row.key()].Read(row.WindowMS, row.row())
+	})
 }
 
 // limitPage is what the entries of one log count: it is kept with the log, or not at all.
