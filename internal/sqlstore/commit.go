@@ -43,7 +43,7 @@ type drains struct {
 	closed  closedGroups
 }
 
-// drain locks the epochs of the logs, then the deductions whose ids they hold, and decides.
+// drain locks the epochs of the logs, then the deductions whose ids they hold (recorded), and decides.
 func (t *tx) drain(logs []ledger.Log) (drains, error) {
 	positions := make([]position, len(logs))
 	for i := range logs {
@@ -58,20 +58,8 @@ func (t *tx) drain(logs []ledger.Log) (drains, error) {
 
 // drainLocked is drain for epochs that are locked.
 func (t *tx) drainLocked(logs []ledger.Log, rows map[position]*epochRow) (drains, error) {
-	var ids []bucket.ID
 	logs = slices.Clone(logs)
-	for i := range logs {
-		row := rows[position{logs[i].Bucket, logs[i].Epoch}]
-		if row == nil || !row.live() || row.Fenced != "" {
-			continue
-		}
-		for j := range logs[i].Entries {
-			if e := &logs[i].Entries[j]; e.Kind == ledger.KindDeduct && e.Seq > row.DrainedSeq {
-				ids = append(ids, bucket.ID{Budget: row.Budget, RequestID: e.Request.ID})
-			}
-		}
-	}
-	recorded, err := t.deductions(ids, locked)
+	recorded, err := t.recorded(logs, rows)
 	if err != nil {
 		return drains{}, err
 	}
@@ -97,6 +85,33 @@ func (t *tx) drainLocked(logs []ledger.Log, rows map[position]*epochRow) (drains
 		d.reports[i] = t.drainLog(&d, row, logs[i])
 	}
 	return d, nil
+}
+
+// recorded locks and reads the ledger's rows of the ids that logs hold after the drained positions. Most
+// are new, so it takes all of them for new where t.guess allows it and each becomes a deduction, whose
+// INSERT fails if it is not: no period is over, and no group or limit may refuse. Neither is locked then
+// before the deductions, which come first in the lock order.
+func (t *tx) recorded(logs []ledger.Log, rows map[position]*epochRow) (recordedIDs, error) {
+	var ids []bucket.ID
+	guess := t.guess
+	for i := range logs {
+		row := rows[position{logs[i].Bucket, logs[i].Epoch}]
+		if row == nil || !row.live() || row.Fenced != "" {
+			continue
+		}
+		guess = guess && row.LimitsVersion == 0 && (row.PeriodEndMS == 0 || toMS(t.now) < row.PeriodEndMS)
+		for j := range logs[i].Entries {
+			if e := &logs[i].Entries[j]; e.Kind == ledger.KindDeduct && e.Seq > row.DrainedSeq {
+				guess = guess && e.Request.Group == ""
+				ids = append(ids, bucket.ID{Budget: row.Budget, RequestID: e.Request.ID})
+			}
+		}
+	}
+	if guess {
+		t.guessed = len(ids) > 0
+		return recordedIDs{}, nil
+	}
+	return t.deductions(ids, locked)
 }
 
 const (

@@ -43,6 +43,9 @@ type tx struct {
 	unsure bool
 	// direct: what it drains was deducted by itself, and nobody was told "accepted".
 	direct bool
+	// guess allows to take ids for new without a look-up, and guessed says that some were: the primary
+	// key of deduction tells, and the transaction is done again without guess.
+	guess, guessed bool
 }
 
 func (t *tx) exec(query string, args ...any) (int64, error) {
@@ -150,13 +153,18 @@ func fitting(args []any, columns int) int {
 // names the business step. Errors: what fn decided; Unavailable when certainly nothing was
 // committed; OutcomeUnknown when it may have been; Internal.
 func (db *DB) write(ctx context.Context, op string, fn func(*tx) error) error {
-	unsure, pause := false, firstPause
+	unsure, guess, pause := false, db.guesses(), firstPause
 	for attempt := 1; ; attempt++ {
-		atCommit, err := db.attempt(ctx, unsure, fn)
+		t := &tx{db: db, unsure: unsure, guess: guess}
+		atCommit, err := db.attempt(ctx, t, fn)
 		if err == nil || atCommit && safeguard.Off(safeguard.LostCommit) {
 			return nil
 		}
 		f := fateOf(err)
+		if guess = guess && !t.guessed; t.guessed && f == taken {
+			db.lookUps.Store(lookUpsAfterTaken)
+			continue // at once, and only once
+		}
 		if atCommit && !rolledBack(err) {
 			unsure = true
 		}
@@ -164,7 +172,7 @@ func (db *DB) write(ctx context.Context, op string, fn func(*tx) error) error {
 			return err
 		}
 		retried := f.retried() || atCommit && f == over
-		if !retried || attempt == writeAttempts || db.sleep(ctx, db.jitter(pause)) != nil {
+		if !retried || attempt >= writeAttempts || db.sleep(ctx, db.jitter(pause)) != nil {
 			if unsure {
 				return maybeDone(op, err)
 			}
@@ -174,9 +182,17 @@ func (db *DB) write(ctx context.Context, op string, fn func(*tx) error) error {
 	}
 }
 
+// lookUpsAfterTaken is for how many writing transactions ids are looked up once one was found that had been
+// taken for new: repeats come in swarms, and each makes a transaction be done twice.
+const lookUpsAfterTaken = 64
+
+// guesses reports whether the next transaction may take ids for new.
+func (db *DB) guesses() bool {
+	return db.lookUps.Load() <= 0 || db.lookUps.Add(-1) < 0
+}
+
 // attempt runs a transaction once. atCommit says that the error came from COMMIT.
-func (db *DB) attempt(ctx context.Context, unsure bool, fn func(*tx) error) (
-	atCommit bool, err error) {
+func (db *DB) attempt(ctx context.Context, t *tx, fn func(*tx) error) (atCommit bool, err error) {
 	c, err := db.writers.acquire(ctx)
 	if err != nil {
 		return false, err
@@ -187,7 +203,7 @@ func (db *DB) attempt(ctx context.Context, unsure bool, fn func(*tx) error) (
 	if err := c.command(ctx, c.dialect.begin); err != nil {
 		return false, err
 	}
-	t := &tx{reader: reader{ctx: ctx, conn: c}, db: db, now: db.Now(), unsure: unsure}
+	t.reader, t.now = reader{ctx: ctx, conn: c}, db.Now()
 	if err = fn(t); err == nil {
 		err = caller.Err()
 	}
