@@ -217,15 +217,32 @@ CREATE TABLE deduction (
   seq BIGINT,                               -- position in that epoch's log
   entry BIGINT,                             -- number of this row in the bucket's part of the feed; NULL for a tombstone, and once it is archived
   counted_at BIGINT NOT NULL,               -- SQL's time of the commit, ms since 1970
-  hold_due_ms BIGINT GENERATED ALWAYS AS (CASE WHEN state = 'held' THEN hold_until_ms ELSE NULL END) STORED, -- when it has to be expired; NULL: it is not held
   PRIMARY KEY (budget_id, request_id),
   UNIQUE (bucket_id, epoch, seq),
   CHECK (rolled_back >= 0 AND confirmed >= 0 AND rolled_back <= amount)
 );
 CREATE UNIQUE INDEX deduction_entry ON deduction (bucket_id, entry);
--- What is held, of all budgets: by when it is due, and enough to find those of an epoch without their rows.
-CREATE INDEX deduction_hold_due ON deduction (hold_due_ms, bucket_id, epoch);
-CREATE INDEX deduction_hold_group ON deduction (hold_group, budget_id);
+
+-- Deductions that are held, of all budgets: a row as long as `state` says so, written in the same transactions.
+-- Few deductions are holds, and an index of deduction would have an entry of each.
+CREATE TABLE open_hold (
+  budget_id BIGINT NOT NULL,                -- the budget
+  request_id VARBINARY(128) NOT NULL,       -- of the deduction
+  due_ms BIGINT NOT NULL,                   -- when it has to be expired, ms since 1970: the deduction's hold_until_ms
+  bucket_id BIGINT NOT NULL,                -- of the deduction
+  epoch BIGINT NOT NULL,                    -- of the deduction
+  PRIMARY KEY (budget_id, request_id)
+);
+CREATE INDEX open_hold_due ON open_hold (due_ms);
+CREATE INDEX open_hold_epoch ON open_hold (bucket_id, epoch);
+
+-- Which deductions have a hold_group, for as long as the ledger is kept.
+CREATE TABLE group_member (
+  budget_id BIGINT NOT NULL,                -- the budget
+  hold_group VARBINARY(128) NOT NULL,       -- the group
+  request_id VARBINARY(128) NOT NULL,       -- of the deduction
+  PRIMARY KEY (budget_id, hold_group, request_id)
+);
 
 -- Groups of holds: the row is locked by whoever adds a member or closes the group.
 CREATE TABLE group_of_holds (

@@ -264,6 +264,9 @@ func (t *tx) writeDrained(d drains) error {
 	if err := t.insert(insertDeduction, deductionWidth, deductions); err != nil {
 		return err
 	}
+	if err := t.insertHolds(made); err != nil {
+		return err
+	}
 	if err := t.insertValues(made); err != nil {
 		return err
 	}

@@ -77,6 +77,7 @@ func plans() []plan {
 		{"lock holds", selectAllWithNewest + "?, ?) ORDER BY d.request_id" + locked, []any{1, id, id}},
 		{"end holds", strings.ReplaceAll(updateEnded, "$value", "1") + "(" + stillHeld + ") OR (" + stillHeld + ")",
 			[]any{1, id, id, 0, 1, id, id, 0}},
+		{"forget holds", endOpenHolds + ofOpenHold + " OR " + ofOpenHold, []any{1, id, 1, id}},
 		{"members of a group", selectMembers, []any{id, 1}},
 		{"lock groups", selectGroup + oneGroup + " OR " + oneGroup + locked, []any{1, id, 2, id}},
 		{"open holds", selectOpenHolds, []any{1000}},
