@@ -203,7 +203,7 @@ CREATE TABLE deduction (
   request_id VARBINARY(128) NOT NULL,       -- the caller's, byte by byte
   state VARBINARY(12) NOT NULL,             -- used | held | rolled_back | expired | void (a tombstone)
   amount BIGINT NOT NULL,                   -- units; 0 for a tombstone
-  rolled_back BIGINT NOT NULL,              -- units given back since
+  rolled_back BIGINT NOT NULL DEFAULT 0,    -- units given back since
   confirmed BIGINT NOT NULL DEFAULT 0,      -- units of a hold that were confirmed
   fingerprint VARBINARY(16) NOT NULL,       -- hash of the request with a format number; empty for a tombstone
   nonce VARBINARY(8) NOT NULL,              -- the call whose attempt was counted
@@ -331,9 +331,9 @@ CREATE TABLE limit_counter (
   limit_name VARBINARY(63) NOT NULL,        -- the limit
   value VARBINARY(1024) NOT NULL,           -- value of the dimension, combined ones length-prefixed; long ones hashed
   window_ms BIGINT NOT NULL,                -- when the calendar window or slot began, ms since 1970; 0: lifetime, first_hit, head
-  counted BIGINT NOT NULL,                  -- calls or units, as the limit measures; 0 in a head
-  began_ms BIGINT NOT NULL,                 -- when a first_hit window began; 0: none
-  version BIGINT NOT NULL,                  -- changed_version of the limit by which it was loaded; 0: not yet
+  counted BIGINT NOT NULL DEFAULT 0,        -- calls or units, as the limit measures; 0 in a head
+  began_ms BIGINT NOT NULL DEFAULT 0,       -- when a first_hit window began; 0: none
+  version BIGINT NOT NULL DEFAULT 0,        -- changed_version of the limit by which it was loaded; 0: not yet
   expires_ms BIGINT NOT NULL,               -- when the row may be removed, ms since 1970; 0: never
   PRIMARY KEY (budget_id, limit_name, value, window_ms)
 );

@@ -227,12 +227,9 @@ func (p *page) keep() {
 }
 
 const (
-	insertDeduction = `INSERT INTO deduction (budget_id, request_id, state, amount, rolled_back,
-		fingerprint, nonce, reference, dimensions, counts, hold_group, hold_until_ms, bucket_id, epoch, seq, entry,
-		counted_at)`
 	insertDuplicate = `INSERT INTO duplicate (bucket_id, epoch, seq, budget_id, request_id, nonce,
 		amount, reason, figures, created_at)`
-	deductionWidth, duplicateWidth = 17, 10
+	duplicateWidth = 10
 )
 
 // writeDrained writes what draining decided: deductions by key, duplicates, grants, epoch rows.
@@ -254,14 +251,7 @@ func (t *tx) writeDrained(d drains) error {
 	slices.SortFunc(made, func(a, b *ledger.Deduction) int {
 		return cmp.Or(cmp.Compare(a.Budget, b.Budget), cmp.Compare(a.RequestID, b.RequestID))
 	})
-	deductions := make([]any, 0, len(made)*deductionWidth)
-	for _, d := range made {
-		deductions = append(deductions, d.Budget, requestKey(d.RequestID), string(d.State), d.Amount,
-			d.RolledBack, []byte(d.Fingerprint), []byte(d.Nonce), orNull(d.Reference), orNull(d.Dimensions),
-			orNull(d.Counts), orNull(d.Group), toMS(d.HoldUntil), d.Position.Bucket, d.Position.Epoch,
-			d.Position.Seq, d.Entry, toMS(d.CountedAt))
-	}
-	if err := t.insert(insertDeduction, deductionWidth, deductions); err != nil {
+	if err := t.insertDeductions(made); err != nil {
 		return err
 	}
 	if err := t.insertHolds(made); err != nil {
@@ -280,6 +270,59 @@ func (t *tx) writeDrained(d drains) error {
 		return err
 	}
 	return t.advance(changed)
+}
+
+const (
+	insertDeduction = `INSERT INTO deduction (budget_id, request_id, state, amount, fingerprint, nonce,
+		bucket_id, epoch, seq, entry, counted_at`
+	deductionWidth = 11
+)
+
+// rareColumns are those of deduction that most rows have their default in.
+var rareColumns = []struct {
+	name  string
+	value func(*ledger.Deduction) any // nil: the default
+}{
+	{"reference", func(d *ledger.Deduction) any { return unlessEmpty(d.Reference) }},
+	{"dimensions", func(d *ledger.Deduction) any { return unlessEmpty(d.Dimensions) }},
+	{"counts", func(d *ledger.Deduction) any { return unlessEmpty(d.Counts) }},
+	{"hold_group", func(d *ledger.Deduction) any { return unlessEmpty(d.Group) }},
+}
+
+// unlessEmpty is orNull for a parameter.
+func unlessEmpty(text string) any {
+	if text == "" {
+		return nil
+	}
+	return []byte(text)
+}
+
+// insertDeductions writes new deductions, which are sorted by key. Columns in which all of them have the
+// default are left out: reading the statement is a third of what the insert costs a server.
+func (t *tx) insertDeductions(made []*ledger.Deduction) error {
+	into, width := insertDeduction, deductionWidth
+	var with []func(*ledger.Deduction) any
+	for _, c := range rareColumns {
+		if slices.ContainsFunc(made, func(d *ledger.Deduction) bool { return c.value(d) != nil }) {
+			into, width, with = into+", "+c.name, width+1, append(with, c.value)
+		}
+	}
+	holds := slices.ContainsFunc(made, func(d *ledger.Deduction) bool { return !d.HoldUntil.IsZero() })
+	if holds {
+		into, width = into+", hold_until_ms", width+1
+	}
+	args := make([]any, 0, len(made)*width)
+	for _, d := range made {
+		args = append(args, d.Budget, requestKey(d.RequestID), string(d.State), d.Amount, []byte(d.Fingerprint),
+			[]byte(d.Nonce), d.Position.Bucket, d.Position.Epoch, d.Position.Seq, d.Entry, toMS(d.CountedAt))
+		for _, value := range with {
+			args = append(args, value(d))
+		}
+		if holds {
+			args = append(args, toMS(d.HoldUntil))
+		}
+	}
+	return t.insert(into+")", width, args)
 }
 
 // requestKey binds a request id: as bytes, which no engine takes for a number or folds.

@@ -109,7 +109,10 @@ func (b *limitBook) touch(budgetID int64, set *limit.Set, e *ledger.Entry, nowMS
 const (
 	insertCounter = `INSERT INTO limit_counter (budget_id, limit_name, value, window_ms, counted, began_ms,
 		version, expires_ms)`
-	counterWidth  = 8
+	counterWidth = 8
+	// makeCounter makes a row in which nothing is counted, of no version.
+	makeCounter   = `INSERT INTO limit_counter (budget_id, limit_name, value, window_ms, expires_ms)`
+	newWidth      = 5
 	selectCounter = `SELECT c.budget_id, c.limit_name, c.value, c.window_ms, c.counted, c.began_ms, c.version,
 		c.expires_ms FROM limit_counter c /*by PRIMARY*/ WHERE `
 	// ofCounters and ofSlots end with the list of values: engines look each row up in a list once it is
@@ -195,10 +198,10 @@ func (t *tx) lockCounters(keys []rowKey, expires map[rowKey]int64) (map[rowKey]l
 		var args []any
 		for _, k := range keys {
 			if at, make := expires[k]; make {
-				args = append(args, k.budget, []byte(k.limit), []byte(k.value), k.window, 0, 0, 0, at)
+				args = append(args, k.budget, []byte(k.limit), []byte(k.value), k.window, at)
 			}
 		}
-		if err := t.insertOr(insertCounter, counterWidth, t.conn.dialect.keepCounter, args); err != nil {
+		if err := t.insertOr(makeCounter, newWidth, t.conn.dialect.keepCounter, args); err != nil {
 			return nil, err
 		}
 	}
