@@ -37,6 +37,8 @@ type dialect struct {
 	// keepCounter and replaceCounter end an INSERT of limit counters that may be there: it then leaves them
 	// as they are, locked, or gives them its values.
 	keepCounter, replaceCounter string
+	// returning lets an INSERT list the rows that it made or kept.
+	returning bool
 	// keepGroup ends an INSERT of groups of holds that may be there: it leaves them as they are, locked.
 	keepGroup string
 	// groups allows several lists in one statement, such as the ids of several budgets.

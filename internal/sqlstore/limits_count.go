@@ -201,11 +201,38 @@ func (t *tx) lockCounters(keys []rowKey, expires map[rowKey]int64) (map[rowKey]l
 				args = append(args, k.budget, []byte(k.limit), []byte(k.value), k.window, at)
 			}
 		}
+		if t.conn.dialect.returning && len(args) == len(keys)*newWidth {
+			return t.makeCounters(args)
+		}
 		if err := t.insertOr(makeCounter, newWidth, t.conn.dialect.keepCounter, args); err != nil {
 			return nil, err
 		}
 	}
 	return t.readCounters(keys, suffix)
+}
+
+// makeCounters is lockCounters in one statement, which lists what it made or found, locked.
+func (t *tx) makeCounters(args []any) (map[rowKey]limit.Row, error) {
+	out := make(map[rowKey]limit.Row, len(args)/newWidth)
+	or := t.conn.dialect.keepCounter + ` RETURNING budget_id, limit_name, value, window_ms, counted, began_ms,
+		version, expires_ms`
+	err := t.inserts(makeCounter, newWidth, or, args, func(text string, args []any) error {
+		var rows []counterRow
+		if err := t.list(&rows, text, args...); err != nil {
+			return err
+		}
+		if n := len(args) / newWidth; len(rows) != n {
+			return defect("%d counters instead of %d", len(rows), n)
+		}
+		for i := range rows {
+			out[rowKey{rows[i].key(), rows[i].WindowMS}] = rows[i].row()
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
 }
 
 // readCounters reads rows by key, with a suffix to the statement (a lock). The keys are sorted.

@@ -87,16 +87,18 @@ type rowChange struct {
 // conditions of one row. Several rows go into one statement, by CASE.
 func (t *tx) changeRows(update, key, where string, rows []rowChange) error {
 	for chunk := range slices.Chunk(rows, t.conn.dialect.updateRows) {
-		n, value := len(chunk), "?"
-		if n > 1 {
-			value = "CASE " + repeat("WHEN "+key+" THEN ?", " ", n) + " END"
+		n, named := len(chunk), len(chunk[0].key)
+		value := "CASE " + repeat("WHEN "+key+" THEN ?", " ", n) + " END"
+		switch column, _, _ := strings.Cut(key, " = ?"); {
+		case n == 1:
+			value, named = "?", 0
+		case differ(chunk):
+			value, named = "CASE "+column+" "+repeat("WHEN ? THEN ?", " ", n)+" END", 1
 		}
 		var args []any
 		for i := range chunk[0].values {
 			for _, row := range chunk {
-				if n > 1 {
-					args = append(args, row.key...)
-				}
+				args = append(args, row.key[:named]...)
 				args = append(args, row.values[i])
 			}
 		}
@@ -111,6 +113,19 @@ func (t *tx) changeRows(update, key, where string, rows []rowChange) error {
 	return nil
 }
 
+// differ reports whether each row's key begins with another number.
+func differ(rows []rowChange) bool {
+	seen := make(map[int64]bool, len(rows))
+	for _, row := range rows {
+		n, is := row.key[0].(int64)
+		if !is || seen[n] {
+			return false
+		}
+		seen[n] = true
+	}
+	return true
+}
+
 // insert adds rows to a table: into names the table and its columns, args are their values row by
 // row. It is cut to as many statements as the dialect wants.
 func (t *tx) insert(into string, columns int, args []any) error {
@@ -119,11 +134,19 @@ func (t *tx) insert(into string, columns int, args []any) error {
 
 // insertOr is insert with what to do about rows that are there, which ends the statement.
 func (t *tx) insertOr(into string, columns int, or string, args []any) error {
+	return t.inserts(into, columns, or, args, func(text string, args []any) error {
+		_, err := t.exec(text, args...)
+		return err
+	})
+}
+
+// inserts cuts an INSERT to as many statements as the dialect wants, and runs each.
+func (t *tx) inserts(into string, columns int, or string, args []any, run func(string, []any) error) error {
 	row := "(" + repeat("?", ",", columns) + ")"
 	size := t.conn.dialect.insertRows * columns
 	for len(args) > 0 {
 		n := fitting(args[:min(size, len(args))], columns)
-		if _, err := t.exec(into+" VALUES "+repeat(row, ",", n/columns)+or, args[:n]...); err != nil {
+		if err := run(into+" VALUES "+repeat(row, ",", n/columns)+or, args[:n]); err != nil {
 			return err
 		}
 		args = args[n:]
