@@ -203,7 +203,7 @@ CREATE TABLE deduction (
   request_id VARBINARY(128) NOT NULL,       -- the caller's, byte by byte
   state VARBINARY(12) NOT NULL,             -- used | held | rolled_back | expired | void (a tombstone)
   amount BIGINT NOT NULL,                   -- units; 0 for a tombstone
-  rolled_back BIGINT NOT NULL,              -- units given back since
+  rolled_back BIGINT NOT NULL DEFAULT 0,    -- units given back since
   confirmed BIGINT NOT NULL DEFAULT 0,      -- units of a hold that were confirmed
   fingerprint VARBINARY(16) NOT NULL,       -- hash of the request with a format number; empty for a tombstone
   nonce VARBINARY(8) NOT NULL,              -- the call whose attempt was counted
@@ -217,15 +217,32 @@ CREATE TABLE deduction (
   seq BIGINT,                               -- position in that epoch's log
   entry BIGINT,                             -- number of this row in the bucket's part of the feed; NULL for a tombstone, and once it is archived
   counted_at BIGINT NOT NULL,               -- SQL's time of the commit, ms since 1970
-  hold_due_ms BIGINT GENERATED ALWAYS AS (CASE WHEN state = 'held' THEN hold_until_ms ELSE NULL END) STORED, -- when it has to be expired; NULL: it is not held
   PRIMARY KEY (budget_id, request_id),
   UNIQUE (bucket_id, epoch, seq),
   CHECK (rolled_back >= 0 AND confirmed >= 0 AND rolled_back <= amount)
 );
 CREATE UNIQUE INDEX deduction_entry ON deduction (bucket_id, entry);
--- What is held, of all budgets: by when it is due, and enough to find those of an epoch without their rows.
-CREATE INDEX deduction_hold_due ON deduction (hold_due_ms, bucket_id, epoch);
-CREATE INDEX deduction_hold_group ON deduction (hold_group, budget_id);
+
+-- Deductions that are held, of all budgets: a row as long as `state` says so, written in the same transactions.
+-- Few deductions are holds, and an index of deduction would have an entry of each.
+CREATE TABLE open_hold (
+  budget_id BIGINT NOT NULL,                -- the budget
+  request_id VARBINARY(128) NOT NULL,       -- of the deduction
+  due_ms BIGINT NOT NULL,                   -- when it has to be expired, ms since 1970: the deduction's hold_until_ms
+  bucket_id BIGINT NOT NULL,                -- of the deduction
+  epoch BIGINT NOT NULL,                    -- of the deduction
+  PRIMARY KEY (budget_id, request_id)
+);
+CREATE INDEX open_hold_due ON open_hold (due_ms);
+CREATE INDEX open_hold_epoch ON open_hold (bucket_id, epoch);
+
+-- Which deductions have a hold_group, for as long as the ledger is kept.
+CREATE TABLE group_member (
+  budget_id BIGINT NOT NULL,                -- the budget
+  hold_group VARBINARY(128) NOT NULL,       -- the group
+  request_id VARBINARY(128) NOT NULL,       -- of the deduction
+  PRIMARY KEY (budget_id, hold_group, request_id)
+);
 
 -- Groups of holds: the row is locked by whoever adds a member or closes the group.
 CREATE TABLE group_of_holds (
@@ -314,9 +331,9 @@ CREATE TABLE limit_counter (
   limit_name VARBINARY(63) NOT NULL,        -- the limit
   value VARBINARY(1024) NOT NULL,           -- value of the dimension, combined ones length-prefixed; long ones hashed
   window_ms BIGINT NOT NULL,                -- when the calendar window or slot began, ms since 1970; 0: lifetime, first_hit, head
-  counted BIGINT NOT NULL,                  -- calls or units, as the limit measures; 0 in a head
-  began_ms BIGINT NOT NULL,                 -- when a first_hit window began; 0: none
-  version BIGINT NOT NULL,                  -- changed_version of the limit by which it was loaded; 0: not yet
+  counted BIGINT NOT NULL DEFAULT 0,        -- calls or units, as the limit measures; 0 in a head
+  began_ms BIGINT NOT NULL DEFAULT 0,       -- when a first_hit window began; 0: none
+  version BIGINT NOT NULL DEFAULT 0,        -- changed_version of the limit by which it was loaded; 0: not yet
   expires_ms BIGINT NOT NULL,               -- when the row may be removed, ms since 1970; 0: never
   PRIMARY KEY (budget_id, limit_name, value, window_ms)
 );

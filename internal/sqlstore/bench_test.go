@@ -6,20 +6,10 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
-	"time"
 
 	"github.com/budgetd/budgetd/bucket"
 	"github.com/budgetd/budgetd/internal/testservers"
-	"github.com/budgetd/budgetd/ledger"
 )
-
-// BenchmarkCommit commits 128 entries of 8 buckets in one transaction. BUDGETD_TEST_TMP chooses the
-// disk.
-func BenchmarkCommit(b *testing.B) {
-	for _, engine := range engines() {
-		b.Run(engine.name, func(b *testing.B) { benchmarkCommit(b, engine.open(b)) })
-	}
-}
 
 type engine struct {
 	name string
@@ -40,46 +30,6 @@ func engines() []engine {
 			return mustOpen(tb, Config{Driver: "mysql", DSN: testservers.SharedMariaDB(tb).NewDatabase(tb)})
 		}},
 	}
-}
-
-func benchmarkCommit(b *testing.B, db *DB) {
-	const buckets, perBucket = 8, 16
-	v := openBudget(b, db, "b", 1<<50, buckets)
-	logs := make([]*testLog, buckets)
-	for i := range logs {
-		logs[i] = newLog(v.Buckets[i].Ref())
-		logs[i].grant(v.Buckets[i].Epoch.Outstanding, 1)
-	}
-	n := 0
-	var spent time.Duration
-	for b.Loop() {
-		b.StopTimer()
-		call := make([]ledger.Log, buckets)
-		for i, l := range logs {
-			from := int64(len(l.entries) - 1)
-			if len(l.entries) == 2 {
-				from = 0
-			}
-			for range perBucket {
-				n++
-				l.deduct(1, fmt.Sprintf("order-%016x", n*7919))
-			}
-			call[i] = l.log(from)
-		}
-		b.StartTimer()
-		began := time.Now()
-		r, err := db.Commit(context.Background(), call)
-		spent += time.Since(began)
-		if err != nil {
-			b.Fatal(err)
-		}
-		for _, e := range r.Epochs {
-			if e.Err != nil || len(e.Outcomes) != perBucket {
-				b.Fatal(e.Err, len(e.Outcomes))
-			}
-		}
-	}
-	b.ReportMetric(float64(n)/spent.Seconds(), "deductions/s")
 }
 
 // BenchmarkDeductAndCommit deducts 128 times from 8 buckets that are rows, in one transaction.

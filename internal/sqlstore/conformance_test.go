@@ -10,13 +10,13 @@ import (
 
 func TestSQLiteConforms(t *testing.T) {
 	storetest.RunSQL(t, func(t *testing.T, clock func() time.Time) bucket.SQL {
-		return openFile(t, clock)
+		return checkHolds(t, openFile(t, clock))
 	})
 }
 
 func TestMariaDBConforms(t *testing.T) {
 	storetest.RunSQL(t, func(t *testing.T, clock func() time.Time) bucket.SQL {
-		return openMariaDB(t, clock)
+		return checkHolds(t, openMariaDB(t, clock))
 	})
 }
 

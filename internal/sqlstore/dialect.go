@@ -37,9 +37,11 @@ type dialect struct {
 	// keepCounter and replaceCounter end an INSERT of limit counters that may be there: it then leaves them
 	// as they are, locked, or gives them its values.
 	keepCounter, replaceCounter string
+	// returning lets an INSERT list the rows that it made or kept.
+	returning bool
 	// keepGroup ends an INSERT of groups of holds that may be there: it leaves them as they are, locked.
 	keepGroup string
-	// groups allows the ids of several budgets in one statement.
+	// groups allows several lists in one statement, such as the ids of several budgets.
 	groups bool
 }
 
@@ -97,6 +99,14 @@ func padded[T any](d *dialect, list []T) []T {
 		list = append(list, list[n-1])
 	}
 	return list
+}
+
+// listsAtOnce is the most lists in one statement.
+func (d *dialect) listsAtOnce() int {
+	if d.groups {
+		return listChunk
+	}
+	return 1
 }
 
 // repeat returns n copies of part with separators between them.

@@ -17,6 +17,11 @@
 // compare-and-set on drained_seq, statuses by compare-and-set on themselves. tx.unsure tells the
 // few methods whose answer depends on it that an earlier attempt may have been committed.
 //
+// What a commit costs a server is mostly text to read, and entries in indexes. So it looks no id up
+// where the primary key of deduction can tell (tx.guess), leaves columns out that have their default
+// (insertDeductions), names rows by lists and not by conditions joined by OR, which are all compared
+// with each row (countersOf), and keeps what few deductions have in tables of their own (insertHolds).
+//
 // Locks are taken in the order budget, epoch, deduction, each by primary key; a lane's row is only
 // locked against its next activation, which waits for nothing else. Rows of
 // buckets are only written under their budget's lock, so they need none. SQLite has one writer and

@@ -102,18 +102,23 @@ func (l *testLog) log(from int64) ledger.Log {
 // openBudget makes a budget whose buckets are open.
 func openBudget(tb testing.TB, db *DB, name string, total int64, buckets int) bucket.Budget {
 	tb.Helper()
+	return openDefined(tb, db, budget.Definition{
+		Tenant: "default", Name: name, Unit: budget.Count, Durability: budget.Ledger,
+		Type: budget.Promo, TotalQuantity: total, BucketQuantity: buckets,
+	})
+}
+
+// openDefined is openBudget for a definition.
+func openDefined(tb testing.TB, db *DB, d budget.Definition) bucket.Budget {
+	tb.Helper()
 	ctx := context.Background()
 	lane := bucket.Lane{Instance: "sql", Index: 0}
 	if _, err := db.Lane(ctx, lane, "id"); err != nil {
 		tb.Fatal(err)
 	}
-	lanes := make([]bucket.Lane, buckets)
+	lanes := make([]bucket.Lane, d.BucketQuantity)
 	for i := range lanes {
 		lanes[i] = lane
-	}
-	d := budget.Definition{
-		Tenant: "default", Name: name, Unit: budget.Count, Durability: budget.Ledger,
-		Type: budget.Promo, TotalQuantity: total, BucketQuantity: buckets,
 	}
 	v, _, err := db.Create(ctx, d, lanes)
 	if err != nil {

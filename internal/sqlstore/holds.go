@@ -111,8 +111,7 @@ func (db *DB) Extend(ctx context.Context, order bucket.HoldOrder, ttl time.Durat
 		}
 		for _, d := range longer {
 			d.HoldUntil = fromMS(toMS(t.now) + ttl.Milliseconds())
-			err := t.hit(1, updateHoldUntil, toMS(d.HoldUntil), d.Budget, []byte(d.RequestID))
-			if err != nil {
+			if err := t.extendHold(d); err != nil {
 				return err
 			}
 			out = append(out, held(d, false))
@@ -181,8 +180,8 @@ func (db *DB) RollbackGroup(ctx context.Context, budgetID int64, group string) (
 	return out, nil
 }
 
-const selectDueHolds = `SELECT d.budget_id, d.request_id FROM deduction d /*by deduction_hold_due*/
-	WHERE d.hold_due_ms <= ? ORDER BY d.hold_due_ms LIMIT ?`
+const selectDueHolds = `SELECT h.budget_id, h.request_id FROM open_hold h /*by open_hold_due*/
+	WHERE h.due_ms <= ? ORDER BY h.due_ms LIMIT ?`
 
 // ExpireHolds ends holds whose time is up. See bucket.Holds. They are found without locks and judged under
 // them: who was confirmed or extended meanwhile is left alone. Keeps I1, I5.
@@ -225,8 +224,8 @@ func (db *DB) ExpireHolds(ctx context.Context, limit int) (out bucket.Expired, e
 }
 
 const (
-	selectOpenHolds = `SELECT d.hold_due_ms FROM deduction d /*by deduction_hold_due*/
-		WHERE d.hold_due_ms > 0 LIMIT ?`
+	selectOpenHolds = `SELECT o.due_ms FROM open_hold o /*by open_hold_due*/
+		WHERE o.due_ms > 0 LIMIT ?`
 	countOpenHolds = `SELECT COUNT(*) FROM (` + selectOpenHolds + `) h`
 )
 

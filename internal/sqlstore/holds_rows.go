@@ -122,7 +122,7 @@ const (
 // endHolds writes how locked holds end: all of them with a few statements. It returns the deductions after
 // it, in the order given.
 func (t *tx) endHolds(endings []holdEnding) (after []ledger.Deduction, err error) {
-	var rows []any
+	var rows, keys []any
 	var changes []rowChange
 	var counts []countsBack
 	moved, taken := map[*epochRow]*heldMove{}, map[*epochRow]int64{}
@@ -134,6 +134,7 @@ func (t *tx) endHolds(endings []holdEnding) (after []ledger.Deduction, err error
 			d.Position.Bucket, d.Position.Epoch, l.newest.NextEntry+taken[l.newest], toMS(t.now))
 		taken[l.newest]++
 		key := []any{d.Budget, []byte(d.RequestID)}
+		keys = append(keys, key...)
 		changes = append(changes, rowChange{key: key, values: []any{d.RolledBack, d.Confirmed, string(d.State)},
 			where: append(slices.Clone(key), string(before.State), before.RolledBack)})
 		if moved[l.own] == nil {
@@ -146,6 +147,9 @@ func (t *tx) endHolds(endings []holdEnding) (after []ledger.Deduction, err error
 		return nil, err
 	}
 	if err := t.changeRows(updateEnded, oneRequest, stillHeld, changes); err != nil {
+		return nil, err
+	}
+	if err := t.endOpenHolds(keys...); err != nil {
 		return nil, err
 	}
 	if err := t.moveHeld(moved, taken); err != nil {
@@ -185,8 +189,8 @@ func (t *tx) moveHeld(moved map[*epochRow]*heldMove, taken map[*epochRow]int64) 
 }
 
 const (
-	selectMembers = `SELECT d.request_id FROM deduction d /*by deduction_hold_group*/
-		WHERE d.hold_group = ? AND d.budget_id = ? ORDER BY d.request_id`
+	selectMembers = `SELECT m.request_id FROM group_member m /*by PRIMARY*/
+		WHERE m.hold_group = ? AND m.budget_id = ? ORDER BY m.request_id`
 	insertGroup = `INSERT INTO group_of_holds (budget_id, hold_group, state, created_at)`
 	groupWidth  = 4
 	selectGroup = `SELECT g.budget_id, g.hold_group, g.state FROM group_of_holds g /*by PRIMARY*/ WHERE `

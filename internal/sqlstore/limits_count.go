@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"maps"
 	"slices"
+	"strings"
 
 	"github.com/budgetd/budgetd/internal/safeguard"
 	"github.com/budgetd/budgetd/ledger"
@@ -108,11 +109,16 @@ func (b *limitBook) touch(budgetID int64, set *limit.Set, e *ledger.Entry, nowMS
 const (
 	insertCounter = `INSERT INTO limit_counter (budget_id, limit_name, value, window_ms, counted, began_ms,
 		version, expires_ms)`
-	counterWidth  = 8
+	counterWidth = 8
+	// makeCounter makes a row in which nothing is counted, of no version.
+	makeCounter   = `INSERT INTO limit_counter (budget_id, limit_name, value, window_ms, expires_ms)`
+	newWidth      = 5
 	selectCounter = `SELECT c.budget_id, c.limit_name, c.value, c.window_ms, c.counted, c.began_ms, c.version,
 		c.expires_ms FROM limit_counter c /*by PRIMARY*/ WHERE `
-	ofCounter      = `(c.budget_id = ? AND c.limit_name = ? AND c.value = ? AND c.window_ms = ?)`
-	ofSlots        = `(c.budget_id = ? AND c.limit_name = ? AND c.value = ? AND c.window_ms >= ?)`
+	// ofCounters and ofSlots end with the list of values: engines look each row up in a list once it is
+	// read, and would compare it with every one of as many conditions.
+	ofCounters     = `(c.budget_id = ? AND c.limit_name = ? AND c.window_ms = ? AND c.value IN (`
+	ofSlots        = `(c.budget_id = ? AND c.limit_name = ? AND c.window_ms >= ? AND c.value IN (`
 	inCounterOrder = ` ORDER BY c.budget_id, c.limit_name, c.value, c.window_ms`
 )
 
@@ -192,35 +198,101 @@ func (t *tx) lockCounters(keys []rowKey, expires map[rowKey]int64) (map[rowKey]l
 		var args []any
 		for _, k := range keys {
 			if at, make := expires[k]; make {
-				args = append(args, k.budget, []byte(k.limit), []byte(k.value), k.window, 0, 0, 0, at)
+				args = append(args, k.budget, []byte(k.limit), []byte(k.value), k.window, at)
 			}
 		}
-		if err := t.insertOr(insertCounter, counterWidth, t.conn.dialect.keepCounter, args); err != nil {
+		if t.conn.dialect.returning && len(args) == len(keys)*newWidth {
+			return t.makeCounters(args)
+		}
+		if err := t.insertOr(makeCounter, newWidth, t.conn.dialect.keepCounter, args); err != nil {
 			return nil, err
 		}
 	}
 	return t.readCounters(keys, suffix)
 }
 
-// readCounters reads rows by key, with a suffix to the statement (a lock).
-func (r *reader) readCounters(keys []rowKey, suffix string) (map[rowKey]limit.Row, error) {
-	out := make(map[rowKey]limit.Row, len(keys))
-	for chunk := range slices.Chunk(keys, listChunk) {
-		chunk = padded(r.conn.dialect, chunk)
-		args := make([]any, 0, 4*len(chunk))
-		for _, k := range chunk {
-			args = append(args, k.budget, []byte(k.limit), []byte(k.value), k.window)
-		}
+// makeCounters is lockCounters in one statement, which lists what it made or found, locked.
+func (t *tx) makeCounters(args []any) (map[rowKey]limit.Row, error) {
+	out := make(map[rowKey]limit.Row, len(args)/newWidth)
+	or := t.conn.dialect.keepCounter + ` RETURNING budget_id, limit_name, value, window_ms, counted, began_ms,
+		version, expires_ms`
+	err := t.inserts(makeCounter, newWidth, or, args, func(text string, args []any) error {
 		var rows []counterRow
-		query := selectCounter + repeat(ofCounter, " OR ", len(chunk)) + inCounterOrder + suffix
-		if err := r.list(&rows, query, args...); err != nil {
-			return nil, err
+		if err := t.list(&rows, text, args...); err != nil {
+			return err
+		}
+		if n := len(args) / newWidth; len(rows) != n {
+			return defect("%d counters instead of %d", len(rows), n)
 		}
 		for i := range rows {
 			out[rowKey{rows[i].key(), rows[i].WindowMS}] = rows[i].row()
 		}
+		return nil
+	})
+	if err != nil {
+		return nil, err
 	}
 	return out, nil
+}
+
+// readCounters reads rows by key, with a suffix to the statement (a lock). The keys are sorted.
+func (r *reader) readCounters(keys []rowKey, suffix string) (map[rowKey]limit.Row, error) {
+	out := make(map[rowKey]limit.Row, len(keys))
+	err := r.countersOf(ofCounters, keys, suffix, func(row *counterRow) {
+		out[rowKey{row.key(), row.WindowMS}] = row.row()
+	})
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+// countersOf reads the rows that a condition (ofCounters, ofSlots) names with keys, which are sorted, in
+// the order of their keys.
+func (r *reader) countersOf(condition string, keys []rowKey, suffix string, each func(*counterRow)) error {
+	for chunk := range slices.Chunk(keys, listChunk) {
+		for lists := range slices.Chunk(listsOf(chunk), r.conn.dialect.listsAtOnce()) {
+			var text strings.Builder
+			var args []any
+			text.WriteString(selectCounter)
+			for i, list := range lists {
+				if i > 0 {
+					text.WriteString(" OR ")
+				}
+				list = padded(r.conn.dialect, list)
+				text.WriteString(condition + repeat("?", ",", len(list)) + "))")
+				args = append(args, list[0].budget, []byte(list[0].limit), list[0].window)
+				for _, k := range list {
+					args = append(args, []byte(k.value))
+				}
+			}
+			var rows []counterRow
+			if err := r.list(&rows, text.String()+inCounterOrder+suffix, args...); err != nil {
+				return err
+			}
+			for i := range rows {
+				each(&rows[i])
+			}
+		}
+	}
+	return nil
+}
+
+// listsOf parts keys into those that differ in nothing but their values.
+func listsOf(keys []rowKey) (lists [][]rowKey) {
+	places := map[rowKey]int{}
+	for _, k := range keys {
+		common := k
+		common.value = ""
+		place, known := places[common]
+		if !known {
+			place = len(lists)
+			places[common] = place
+			lists = append(lists, nil)
+		}
+		lists[place] = append(lists[place], k)
+	}
+	return lists
 }
 
 // readSlots reads the slots of sliding limits, under the locks of their heads or without any.
@@ -232,22 +304,9 @@ func (r *reader) readSlots(tallies map[counterKey]*bookTally) error {
 		}
 	}
 	slices.SortFunc(sliding, compareRowKeys)
-	for chunk := range slices.Chunk(sliding, listChunk) {
-		chunk = padded(r.conn.dialect, chunk)
-		args := make([]any, 0, 4*len(chunk))
-		for _, k := range chunk {
-			args = append(args, k.budget, []byte(k.limit), []byte(k.value), k.window)
-		}
-		var rows []counterRow
-		query := selectCounter + repeat(ofSlots, " OR ", len(chunk)) + inCounterOrder
-		if err := r.list(&rows, query, args...); err != nil {
-			return err
-		}
-		for i := range rows {
-			tallies[rows[i].key()].Read(rows[i].WindowMS, rows[i].row())
-		}
-	}
-	return nil
+	return r.countersOf(ofSlots, sliding, "", func(row *counterRow) {
+		tallies[row.key()].Read(row.WindowMS, row.row())
+	})
 }
 
 // limitPage is what the entries of one log count: it is kept with the log, or not at all.

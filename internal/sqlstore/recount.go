@@ -98,8 +98,10 @@ const (
 			WHERE bucket_id = ? AND epoch = ?) +
 		(SELECT COALESCE(SUM(returned), 0) FROM hold_log /*by hold_log_epoch*/
 			WHERE bucket_id = ? AND epoch = ?) AS rolled_back,
-		(SELECT COALESCE(SUM(amount - rolled_back), 0) FROM deduction /*by deduction_hold_due*/
-			WHERE hold_due_ms > 0 AND bucket_id = ? AND epoch = ?) AS held,
+		(SELECT COALESCE(SUM(o.amount - o.rolled_back), 0) FROM open_hold h /*by open_hold_epoch*/
+			/*in order*/ JOIN deduction o /*by PRIMARY*/ ON o.budget_id = h.budget_id
+			AND o.request_id = h.request_id AND o.state = 'held'
+			WHERE h.bucket_id = ? AND h.epoch = ?) AS held,
 		` + sumPart + ofPart
 	// wholeLog is a position after every other.
 	wholeLog = int64(1) << 62

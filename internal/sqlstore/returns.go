@@ -220,6 +220,11 @@ func (t *tx) writeRollback(l *lockedDeduction, r ledger.Rollback) (ledger.Deduct
 	if err != nil {
 		return before, err
 	}
+	if before.State == ledger.StateHeld && after.State != ledger.StateHeld {
+		if err := t.endOpenHolds(r.Budget, []byte(r.RequestID)); err != nil {
+			return before, err
+		}
+	}
 	err = t.hit(1, moveToReturning, held, used, r.Amount, late, l.own.Bucket, l.own.Number, held, used)
 	if err != nil {
 		return before, err

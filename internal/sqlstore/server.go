@@ -99,6 +99,7 @@ func (db *DB) prepareServer(ctx context.Context, parsed *mysql.Config) error {
 	if err := checkVersion(version); err != nil {
 		return err
 	}
+	db.dialect.returning = strings.Contains(strings.ToLower(version), mariaDB) // from 10.5
 	unlock, err := lockMigration(ctx, raw, parsed.DBName)
 	if err != nil {
 		return err
@@ -234,6 +235,9 @@ func sameWord(value, want string) bool {
 	return value == want
 }
 
+// mariaDB is part of every version of MariaDB and of none of MySQL, in small letters.
+const mariaDB = "mariadb"
+
 // checkVersion refuses servers without the CHECK constraints that the schema relies on.
 func checkVersion(version string) error {
 	var major, minor, patch int
@@ -242,7 +246,7 @@ func checkVersion(version string) error {
 		return fmt.Errorf("the database server's version %q cannot be read", version)
 	}
 	number := major*10_000 + minor*100 + patch
-	if strings.Contains(strings.ToLower(version), "mariadb") {
+	if strings.Contains(strings.ToLower(version), mariaDB) {
 		if number < 10_06_00 {
 			return fmt.Errorf("the database server is MariaDB %s, budgetd needs 10.6 or later", version)
 		}

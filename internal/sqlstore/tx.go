@@ -43,6 +43,9 @@ type tx struct {
 	unsure bool
 	// direct: what it drains was deducted by itself, and nobody was told "accepted".
 	direct bool
+	// guess allows to take ids for new without a look-up, and guessed says that some were: the primary
+	// key of deduction tells, and the transaction is done again without guess.
+	guess, guessed bool
 }
 
 func (t *tx) exec(query string, args ...any) (int64, error) {
@@ -84,16 +87,18 @@ type rowChange struct {
 // conditions of one row. Several rows go into one statement, by CASE.
 func (t *tx) changeRows(update, key, where string, rows []rowChange) error {
 	for chunk := range slices.Chunk(rows, t.conn.dialect.updateRows) {
-		n, value := len(chunk), "?"
-		if n > 1 {
-			value = "CASE " + repeat("WHEN "+key+" THEN ?", " ", n) + " END"
+		n, named := len(chunk), len(chunk[0].key)
+		value := "CASE " + repeat("WHEN "+key+" THEN ?", " ", n) + " END"
+		switch column, _, _ := strings.Cut(key, " = ?"); {
+		case n == 1:
+			value, named = "?", 0
+		case differ(chunk):
+			value, named = "CASE "+column+" "+repeat("WHEN ? THEN ?", " ", n)+" END", 1
 		}
 		var args []any
 		for i := range chunk[0].values {
 			for _, row := range chunk {
-				if n > 1 {
-					args = append(args, row.key...)
-				}
+				args = append(args, row.key[:named]...)
 				args = append(args, row.values[i])
 			}
 		}
@@ -108,6 +113,19 @@ func (t *tx) changeRows(update, key, where string, rows []rowChange) error {
 	return nil
 }
 
+// differ reports whether each row's key begins with another number.
+func differ(rows []rowChange) bool {
+	seen := make(map[int64]bool, len(rows))
+	for _, row := range rows {
+		n, is := row.key[0].(int64)
+		if !is || seen[n] {
+			return false
+		}
+		seen[n] = true
+	}
+	return true
+}
+
 // insert adds rows to a table: into names the table and its columns, args are their values row by
 // row. It is cut to as many statements as the dialect wants.
 func (t *tx) insert(into string, columns int, args []any) error {
@@ -116,11 +134,19 @@ func (t *tx) insert(into string, columns int, args []any) error {
 
 // insertOr is insert with what to do about rows that are there, which ends the statement.
 func (t *tx) insertOr(into string, columns int, or string, args []any) error {
+	return t.inserts(into, columns, or, args, func(text string, args []any) error {
+		_, err := t.exec(text, args...)
+		return err
+	})
+}
+
+// inserts cuts an INSERT to as many statements as the dialect wants, and runs each.
+func (t *tx) inserts(into string, columns int, or string, args []any, run func(string, []any) error) error {
 	row := "(" + repeat("?", ",", columns) + ")"
 	size := t.conn.dialect.insertRows * columns
 	for len(args) > 0 {
 		n := fitting(args[:min(size, len(args))], columns)
-		if _, err := t.exec(into+" VALUES "+repeat(row, ",", n/columns)+or, args[:n]...); err != nil {
+		if err := run(into+" VALUES "+repeat(row, ",", n/columns)+or, args[:n]); err != nil {
 			return err
 		}
 		args = args[n:]
@@ -150,13 +176,18 @@ func fitting(args []any, columns int) int {
 // names the business step. Errors: what fn decided; Unavailable when certainly nothing was
 // committed; OutcomeUnknown when it may have been; Internal.
 func (db *DB) write(ctx context.Context, op string, fn func(*tx) error) error {
-	unsure, pause := false, firstPause
+	unsure, guess, pause := false, db.guesses(), firstPause
 	for attempt := 1; ; attempt++ {
-		atCommit, err := db.attempt(ctx, unsure, fn)
+		t := &tx{db: db, unsure: unsure, guess: guess}
+		atCommit, err := db.attempt(ctx, t, fn)
 		if err == nil || atCommit && safeguard.Off(safeguard.LostCommit) {
 			return nil
 		}
 		f := fateOf(err)
+		if guess = guess && !t.guessed; t.guessed && f == taken {
+			db.lookUps.Store(lookUpsAfterTaken)
+			continue // at once, and only once
+		}
 		if atCommit && !rolledBack(err) {
 			unsure = true
 		}
@@ -164,7 +195,7 @@ func (db *DB) write(ctx context.Context, op string, fn func(*tx) error) error {
 			return err
 		}
 		retried := f.retried() || atCommit && f == over
-		if !retried || attempt == writeAttempts || db.sleep(ctx, db.jitter(pause)) != nil {
+		if !retried || attempt >= writeAttempts || db.sleep(ctx, db.jitter(pause)) != nil {
 			if unsure {
 				return maybeDone(op, err)
 			}
@@ -174,9 +205,17 @@ func (db *DB) write(ctx context.Context, op string, fn func(*tx) error) error {
 	}
 }
 
+// lookUpsAfterTaken is for how many writing transactions ids are looked up once one was found that had been
+// taken for new: repeats come in swarms, and each makes a transaction be done twice.
+const lookUpsAfterTaken = 64
+
+// guesses reports whether the next transaction may take ids for new.
+func (db *DB) guesses() bool {
+	return db.lookUps.Load() <= 0 || db.lookUps.Add(-1) < 0
+}
+
 // attempt runs a transaction once. atCommit says that the error came from COMMIT.
-func (db *DB) attempt(ctx context.Context, unsure bool, fn func(*tx) error) (
-	atCommit bool, err error) {
+func (db *DB) attempt(ctx context.Context, t *tx, fn func(*tx) error) (atCommit bool, err error) {
 	c, err := db.writers.acquire(ctx)
 	if err != nil {
 		return false, err
@@ -187,7 +226,7 @@ func (db *DB) attempt(ctx context.Context, unsure bool, fn func(*tx) error) (
 	if err := c.command(ctx, c.dialect.begin); err != nil {
 		return false, err
 	}
-	t := &tx{reader: reader{ctx: ctx, conn: c}, db: db, now: db.Now(), unsure: unsure}
+	t.reader, t.now = reader{ctx: ctx, conn: c}, db.Now()
 	if err = fn(t); err == nil {
 		err = caller.Err()
 	}
