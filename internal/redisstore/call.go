@@ -65,20 +65,24 @@ func (s *Store) strange(op string, answer any) error {
 		"instance %s answered a script with %.200s", s.config.Name, fmt.Sprint(answer))}
 }
 
-// replies reads a script's answer: three elements per operation, and a fourth for one with a record.
-// order[i] says which operation the i-th answer is of; recorded which have a record, nil: none; counted which
-// have a last one for limits, nil: none.
-func (s *Store) replies(op string, answer any, order []int, recorded, counted func(int) bool) (
-	[]bucket.Reply, error) {
+// shape says what a script answers of an operation beside verdict, balance and seq: an element for its record, and one
+// for its limits.
+type shape struct{ record, limits bool }
+
+func plain(int) shape { return shape{} }
+
+// replies reads a script's answer: three elements per operation, and what its shape says.
+// order[i] says which operation the i-th answer is of.
+func (s *Store) replies(op string, answer any, order []int, shapeOf func(int) shape) ([]bucket.Reply, error) {
 	values, ok := answer.([]any)
 	out := make([]bucket.Reply, len(order))
 	for _, operation := range order {
-		width := 3
-		if recorded != nil && recorded(operation) {
+		has, width := shapeOf(operation), 3
+		if has.record {
 			width = 4
 		}
 		limits := 0
-		if counted != nil && counted(operation) {
+		if has.limits {
 			limits = 1
 		}
 		if ok = ok && len(values) >= width+limits; !ok {
@@ -136,12 +140,12 @@ func replyOfScript(values []any, counted bool) (reply bucket.Reply, ok bool) {
 	return reply, ok2 && ok3 && ok4
 }
 
-// groups sorts the operations of a call by their Ref, so that a script reads and writes each hash
-// once. Operations on different hashes do not affect one another, and those on one hash stay in the
-// order given, so the answers are those of one by one.
-type groups struct {
+// groups sorts the operations of a call by what a script takes together, their Ref at least, so that it reads and
+// writes each hash once. Operations on different hashes do not affect one another, and those on one hash
+// stay in the order given, so the answers are those of one by one.
+type groups[M grouped] struct {
 	// refs has a Ref again where another activation of its epoch came between.
-	refs   []bucket.Ref
+	refs   []M
 	counts []int
 	// order lists the operations group by group, each group in the order given.
 	order []int
@@ -150,20 +154,42 @@ type groups struct {
 // hash names a balance hash.
 type hash struct{ bucket, epoch int64 }
 
-func groupByRef(n int, ref func(int) bucket.Ref) groups {
-	g := groups{order: make([]int, n)}
+// grouped is what operations of a group have in common.
+type grouped interface {
+	comparable
+	hash() hash
+}
+
+// refMember groups operations by their Ref alone.
+type refMember bucket.Ref
+
+func (r refMember) hash() hash { return hash{r.Bucket, r.Epoch} }
+
+// fewGroups is up to how many groups are looked through one by one.
+const fewGroups = 16
+
+func groupBy[M grouped](n int, memberOf func(int) M) groups[M] {
+	g := groups[M]{order: make([]int, n)}
 	if n == 1 {
-		return groups{refs: []bucket.Ref{ref(0)}, counts: []int{1}, order: g.order}
+		g.refs, g.counts = []M{memberOf(0)}, []int{1}
+		return g
 	}
-	index := make(map[hash]int) // the last group of a hash
+	var index map[hash]int // the last group of a hash, once there are many
 	of := make([]int, n)
 	for i := range n {
-		r := ref(i)
-		at, known := index[hash{r.Bucket, r.Epoch}]
-		if !known || g.refs[at] != r {
+		m := memberOf(i)
+		at := g.last(m.hash(), index)
+		if at < 0 || g.refs[at] != m {
 			at = len(g.refs)
-			index[hash{r.Bucket, r.Epoch}] = at
-			g.refs, g.counts = append(g.refs, r), append(g.counts, 0)
+			g.refs, g.counts = append(g.refs, m), append(g.counts, 0)
+			if index != nil {
+				index[m.hash()] = at
+			} else if len(g.refs) == fewGroups {
+				index = make(map[hash]int)
+				for j := range g.refs {
+					index[g.refs[j].hash()] = j
+				}
+			}
 		}
 		of[i] = at
 		g.counts[at]++
@@ -177,4 +203,20 @@ func groupByRef(n int, ref func(int) bucket.Ref) groups {
 		next[at]++
 	}
 	return g
+}
+
+// last returns the place of the last group of a hash, -1 if there is none.
+func (g *groups[M]) last(h hash, index map[hash]int) int {
+	if index != nil {
+		if at, known := index[h]; known {
+			return at
+		}
+		return -1
+	}
+	for at := len(g.refs) - 1; at >= 0; at-- {
+		if g.refs[at].hash() == h {
+			return at
+		}
+	}
+	return -1
 }

@@ -35,6 +35,15 @@ func connect(t testing.TB, c redisstore.Config) *redisstore.Store {
 	return store
 }
 
+// TestSmallPages: counters of limits are the same when their pages are full.
+func TestSmallPages(t *testing.T) {
+	redisstore.SmallPages(t)
+	storetest.RunStoreLimits(t, func(t *testing.T) storetest.StoreUnderTest {
+		return storetest.StoreUnderTest{Store: connect(t, config(testservers.Redis(t))),
+			Lane: bucket.Lane{Instance: instance, Index: 1}}
+	})
+}
+
 func TestStoreConformance(t *testing.T) {
 	storetest.RunStore(t, func(t *testing.T) storetest.StoreUnderTest {
 		server := testservers.Redis(t)

@@ -2,6 +2,7 @@ package redisstore_test
 
 import (
 	"context"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -174,12 +175,28 @@ func TestRefusedWrites(t *testing.T) {
 	}
 }
 
+// TestLargeSums: a sum of deductions stays exact where a Lua number is not.
+func TestLargeSums(t *testing.T) {
+	_, store, raw := serving(t)
+	must(t, raw.HSet(t.Context(), balanceKey1, "deducted", budget.MaxAmount-1).Err())
+	for n := range int64(4) {
+		_, err := deduct(t.Context(), store)
+		must(t, err)
+		if sum := raw.HGet(t.Context(), balanceKey1, "deducted").Val(); sum != strconv.FormatInt(budget.MaxAmount+n, 10) {
+			t.Errorf("after %d: %s", n+1, sum)
+		}
+	}
+}
+
 // TestHalfDone: an ACL that allows the append and not what follows. The entry is in the log, so
 // the outcome is unknown, and the bucket says that it is broken from then on.
 func TestHalfDone(t *testing.T) {
 	for _, command := range []string{"hset", "hincrby"} {
 		t.Run(command, func(t *testing.T) {
 			_, store, raw := serving(t)
+			if command == "hincrby" { // a sum that a Lua number cannot hold
+				must(t, raw.HSet(t.Context(), balanceKey1, "deducted", budget.MaxAmount).Err())
+			}
 			must(t, raw.Do(t.Context(), "ACL", "SETUSER", "default", "-"+command).Err())
 			_, err := deduct(t.Context(), store)
 			wantCodes(t, map[string]error{"deduct": err}, budget.OutcomeUnknown)

@@ -29,25 +29,6 @@ func fieldOf(value string) string {
 	return "#" + string(sum[:20])
 }
 
-var windowKinds = map[budget.WindowKind]string{budget.WindowCalendar: "c", budget.WindowLifetime: "l",
-	budget.WindowFirstHit: "f", budget.WindowSliding: "s"}
-
-// countingArguments returns what limits.lua wants of an operation: see counts.parse.
-func countingArguments(c *bucket.Counting) []any {
-	argv := make([]any, 0, 2+10*len(c.Counts))
-	argv = append(argv, c.Version, c.Ahead)
-	for i := range c.Counts {
-		n := &c.Counts[i]
-		begin, end := n.Window.Begin, n.Window.End
-		if n.Window.Length > 0 {
-			begin, end = n.Window.Length, n.Window.Slot
-		}
-		argv = append(argv, n.Limit, n.Changed, fieldOf(n.Value), n.Add, n.Max, windowKinds[n.Window.Kind],
-			begin, end, n.New, loadedText(n))
-	}
-	return argv
-}
-
 // loadedText writes what the ledger has of a counter as limits.lua keeps it, after its mark; "": nothing.
 func loadedText(n *bucket.Count) string {
 	l := n.Loaded
@@ -67,7 +48,7 @@ func loadedText(n *bucket.Count) string {
 		}
 		return text + strings.Join(parts, " ")
 	case budget.WindowFirstHit:
-		return text + strconv.FormatInt(l.Used, 10) + " " + strconv.FormatInt(l.Began, 10)
+		return text + strconv.FormatInt(l.Used, 10) + " " + strconv.FormatInt(l.Began, 16)
 	}
 	return text + strconv.FormatInt(l.Used, 10)
 }
@@ -120,11 +101,13 @@ func (s *Store) Unload(ctx context.Context, at bucket.Lane, orders []bucket.Unlo
 	if err != nil {
 		return err
 	}
-	keys, argv := make([]any, 0, len(orders)), make([]any, 0, 13*len(orders))
+	keys, argv := make([]any, 0, len(orders)), make([]any, 0, len(orders))
 	for i := range orders {
 		c := &orders[i].Counting
 		keys = append(keys, countersKey(l.prefix, orders[i].Ref.Bucket, c.From))
-		argv = append(append(argv, len(c.Counts)), countingArguments(c)...)
+		var limits limitTable
+		limits = limits.with(c)
+		argv = append(argv, limits.appendCounts(limits.append(nil, c.Version, c.Ahead), c))
 	}
 	_, err = s.eval(ctx, op, l, verbUnload, keys, argv)
 	return err

@@ -10,7 +10,9 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/budgetd/budgetd/bucket"
+	"github.com/budgetd/budgetd/budget"
 	"github.com/budgetd/budgetd/internal/testservers"
+	"github.com/budgetd/budgetd/ledger"
 )
 
 //go:embed lua
@@ -49,7 +51,8 @@ func TestScriptConventions(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	shared := map[string]bool{"shared.lua": true, "records.lua": true, "limits.lua": true}
+	shared := map[string]bool{"shared.lua": true, "records.lua": true, "limits.lua": true,
+		"counters.lua": true}
 	if len(files) != int(verbs)-1+len(shared) { // deduct.lua is two: with limits and without
 		t.Errorf("%d files, want %d", len(files), int(verbs)-1+len(shared))
 	}
@@ -109,6 +112,20 @@ func TestScriptArguments(t *testing.T) {
 	defer c.Close()
 	ctx, scripts := t.Context(), scriptsOf(keyPrefix("a", "r/0"), 1, "r")
 	two, five, open := []string{"b", "l"}, []string{"b", "l", "r0", "r1", "v"}, []any{"1", "1", "1o0|1/1/1"}
+	six := append(five[:5:5], "root")
+	epoch := func(mode int) string {
+		count := bucket.Count{Limit: "a", Changed: 1, Value: "x", Window: bucket.CountWindow{Kind: budget.WindowLifetime}}
+		operations := []bucket.Operation{{Amount: 5, Request: ledger.Request{ID: "id"},
+			Counting: &bucket.Counting{From: 1, Version: 1, Counts: []bucket.Count{count}}}}
+		ref := member{Ref: bucket.Ref{Bucket: 1, Epoch: 1, Activation: 1}, counting: mode == withLimits}
+		return string(appendGroup(nil, ref, mode, []int{0}, operations))
+	}
+	without, with, limits := epoch(withoutRecords), epoch(withRecords), epoch(withLimits)
+	unload := func() string {
+		var none limitTable
+		return string(none.appendCounts(none.append(nil, 1, 0), &bucket.Counting{Counts: make([]bucket.Count, 1)}))
+	}()
+	const modeAt, operationsEnd = 4, 9 // after the texts of epoch and activation
 	if err := c.Eval(ctx, scripts[verbOpen].text, two, open...).Err(); err != nil {
 		t.Fatal(err)
 	}
@@ -138,21 +155,38 @@ func TestScriptArguments(t *testing.T) {
 		{verbGrant, two, []any{1, 1, "x", 1, 5, "1g5|1"}},
 		{verbDeduct, nil, nil},
 		{verbDeduct, nil, []any{0}},
-		{verbDeduct, two, []any{0, 1, 1, 2, 0, 0, 5, "1d5|"}},
-		{verbDeduct, two, []any{0, 1, 1, 0, 0, 0, 5, "1d5|"}},
-		{verbDeduct, two, []any{0, 1, 1, "x", 0, 0, 5, "1d5|"}},
-		{verbDeduct, two, []any{0, 1, 1, 1, 0, 0, 5, "1d5|", 1}},
-		{verbDeduct, two, []any{"x", 1, 1, 1, 0, 0, 5, "1d5|"}},
-		{verbDeduct, two[:1], []any{0, 1, 1, 1, 0, 0, 5, "1d5|"}},
-		{verbDeduct, two, []any{1000, 1, 1, 1, 1, 0, 5, "1d5|", 0, 0, "1", "id"}},
-		{verbDeduct, five, []any{0, 1, 1, 1, 1, 0, 5, "1d5|", 0, 0, "1", "id"}},
-		{verbDeduct, five, []any{"-1", 1, 1, 1, 1, 0, 5, "1d5|", 0, 0, "1", "id"}},
-		{verbDeduct, five, []any{1000, 1, 1, 1, 1, 0, 5, "1d5|", 0, 0, "1"}},
-		{verbDeduct, five, []any{1000, 1, 1, 1, 1, 0, 5, "1d5|", 0, 0, "1", "id", "id"}},
-		{verbDeduct, five, []any{1000, 1, 1, 1, 0, 0, 5, "1d5|", 0, 0, "1", "id"}},
+		{verbDeduct, two, []any{0}},
+		{verbDeduct, two, []any{0, ""}},
+		{verbDeduct, two, []any{0, without[:len(without)-1]}},
+		{verbDeduct, two, []any{0, without + "x"}},
+		{verbDeduct, two, []any{0, without[:operationsEnd]}},
+		{verbDeduct, two, []any{0, without[:operationsEnd-1] + "\x02" + without[operationsEnd:]}},
+		{verbDeduct, two, []any{0, without[:operationsEnd-1] + "\x00"}},
+		{verbDeduct, two, []any{0, without[:modeAt] + "\x03" + without[modeAt+1:]}},
+		{verbDeduct, two, []any{0, without, without}},
+		{verbDeduct, two, []any{0, without, ""}},
+		{verbDeduct, two, []any{"x", without}},
+		{verbDeduct, two, []any{"-1", without}},
+		{verbDeduct, two[:1], []any{0, without}},
+		{verbDeduct, five, []any{0, without}},
+		{verbDeduct, append(two, two...), []any{0, without, without[:len(without)-1]}},
+		{verbDeduct, two, []any{1000, with}},
+		{verbDeduct, five, []any{0, with}},
+		{verbDeduct, five, []any{"-1", with}},
+		{verbDeduct, five, []any{1000, with[:len(with)-1]}},
+		{verbDeduct, five, []any{1000, with + "x"}},
+		{verbDeduct, five[:4], []any{1000, with}},
+		{verbDeduct, six, []any{1000, limits}},
+		{verbCount, five, []any{1000, limits}},
+		{verbCount, six, []any{0, limits}},
+		{verbCount, six, []any{1000, limits[:len(limits)-1]}},
+		{verbCount, six, []any{1000, limits + "x"}},
+		{verbUnload, nil, nil},
+		{verbUnload, []string{"root"}, nil},
+		{verbUnload, []string{"root"}, []any{"x"}},
+		{verbUnload, []string{"root"}, []any{unload}}, // a limit that is not in the table
 		{verbVoid, nil, nil},
 		{verbVoid, nil, []any{1000, "1"}},
-		{verbDeduct, five[:4], []any{1000, 1, 1, 1, 1, 0, 5, "1d5|", 0, 0, "1", "id"}},
 		{verbVoid, five[:3], []any{1000, "1", 1, 1, "id"}},
 		{verbVoid, two, []any{1000, "1", 1, 1, "id"}},
 		{verbVoid, five, []any{1000, "1", 1, 1, "id"}},
@@ -197,12 +231,12 @@ func TestKeys(t *testing.T) {
 func TestGroups(t *testing.T) {
 	a, b, c := bucket.Ref{Bucket: 1}, bucket.Ref{Bucket: 2}, bucket.Ref{Bucket: 1, Activation: 1}
 	refs := []bucket.Ref{b, a, b, c, a, a}
-	g := groupByRef(len(refs), func(i int) bucket.Ref { return refs[i] })
+	g := groupBy(len(refs), func(i int) refMember { return refMember(refs[i]) })
 	if got := fmt.Sprint(g.refs, g.counts, g.order); got !=
 		fmt.Sprint([]bucket.Ref{b, a, c, a}, []int{2, 1, 1, 2}, []int{0, 2, 1, 3, 4, 5}) {
 		t.Error(got)
 	}
-	g = groupByRef(1, func(int) bucket.Ref { return a })
+	g = groupBy(1, func(int) refMember { return refMember(a) })
 	if got := fmt.Sprint(g.refs, g.counts, g.order); got !=
 		fmt.Sprint([]bucket.Ref{a}, []int{1}, []int{0}) {
 		t.Error(got)

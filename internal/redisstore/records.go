@@ -78,12 +78,13 @@ func (s *Store) Void(ctx context.Context, at bucket.Lane, orders []bucket.VoidOr
 	if err != nil {
 		return nil, err
 	}
-	g := groupByRef(len(orders), func(i int) bucket.Ref { return orders[i].Ref })
+	g := groupBy(len(orders), func(i int) refMember { return refMember(orders[i].Ref) })
 	keys := make([]any, 0, 4*len(g.refs))
 	argv := make([]any, 0, 2+2*len(g.refs)+len(orders))
 	argv = append(argv, s.config.RecordWindow.Milliseconds(), voidRecord)
 	next := 0
-	for n, ref := range g.refs {
+	for n, of := range g.refs {
+		ref := bucket.Ref(of)
 		even, odd, void := recordKeys(l.prefix, ref)
 		keys = append(keys, balanceKey(l.prefix, ref), even, odd, void)
 		argv = append(argv, ref.Activation, g.counts[n])
@@ -96,5 +97,5 @@ func (s *Store) Void(ctx context.Context, at bucket.Lane, orders []bucket.VoidOr
 	if err != nil {
 		return nil, err
 	}
-	return s.replies(op, answer, g.order, func(int) bool { return true }, nil)
+	return s.replies(op, answer, g.order, func(int) shape { return shape{record: true} })
 }

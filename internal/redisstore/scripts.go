@@ -47,6 +47,8 @@ var (
 	voidLua string
 	//go:embed lua/limits.lua
 	limitsLua string
+	//go:embed lua/counters.lua
+	countersLua string
 	//go:embed lua/unload.lua
 	unloadLua string
 )
@@ -62,8 +64,8 @@ func scriptsOf(prefix string, activation int64, replid string) (all [verbs]scrip
 		verbDeduct: recordsLua + "\nlocal counts\n" + deductLua, verbClose: closeLua, verbTrim: trimLua, verbDiscard: discardLua,
 		verbLeave:  leaveLua,
 		verbVoid:   recordsLua + "\n" + voidLua,
-		verbCount:  recordsLua + "\n" + limitsLua + "\n" + deductLua,
-		verbUnload: limitsLua + "\n" + unloadLua}
+		verbCount:  recordsLua + "\n" + limitsLua + "\n" + countersLua + "\n" + deductLua,
+		verbUnload: limitsLua + "\n" + countersLua + "\n" + unloadLua}
 	for v, source := range sources {
 		text := fmt.Sprintf("-- activation %d of %s\nlocal lane_activation = '%d'\n"+
 			"local lane_replid = '%s'\n%s\n%s",

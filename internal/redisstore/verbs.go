@@ -2,6 +2,7 @@ package redisstore
 
 import (
 	"context"
+	"encoding/binary"
 	"slices"
 	"strconv"
 
@@ -48,7 +49,7 @@ func (s *Store) perEpoch(ctx context.Context, op string, at bucket.Lane, v verb,
 	if err != nil {
 		return nil, err
 	}
-	return s.replies(op, answer, order, nil, nil)
+	return s.replies(op, answer, order, plain)
 }
 
 // Grant adds numbered grants. See bucket.Store.
@@ -67,10 +68,11 @@ func (s *Store) Grant(ctx context.Context, at bucket.Lane, orders []bucket.Grant
 	if err != nil {
 		return nil, err
 	}
-	g := groupByRef(len(orders), func(i int) bucket.Ref { return orders[i].Ref })
+	g := groupBy(len(orders), func(i int) refMember { return refMember(orders[i].Ref) })
 	keys := make([]any, 0, 2*len(g.refs))
 	argv := make([]any, 0, 3*(len(g.refs)+len(orders)))
-	for i, ref := range g.refs {
+	for i, of := range g.refs {
+		ref := bucket.Ref(of)
 		keys = append(keys, balanceKey(l.prefix, ref), logKey(l.prefix, ref.Bucket))
 		argv = append(argv, ref.Epoch, ref.Activation, g.counts[i])
 	}
@@ -83,7 +85,7 @@ func (s *Store) Grant(ctx context.Context, at bucket.Lane, orders []bucket.Grant
 	if err != nil {
 		return nil, err
 	}
-	return s.replies(op, answer, g.order, nil, nil)
+	return s.replies(op, answer, g.order, plain)
 }
 
 // Deduct takes amounts from balances. See bucket.Store.
@@ -102,68 +104,33 @@ func (s *Store) Deduct(ctx context.Context, at bucket.Lane, operations []bucket.
 	if err != nil {
 		return nil, err
 	}
-	g := groupByRef(len(operations), func(i int) bucket.Ref { return operations[i].Ref })
-	keys, argv, counted := s.deductArguments(l.prefix, g, operations)
-	script, ofLimits := verbDeduct, func(i int) bool { return counted[operations[i].Ref] }
-	if len(counted) > 0 {
-		script = verbCount
-	}
+	g := groupBy(len(operations), func(i int) member { return memberOf(&operations[i]) })
+	keys, argv, script := s.deductArguments(l.prefix, g, operations)
 	answer, err := s.eval(ctx, op, l, script, keys, argv)
 	if err != nil {
 		return nil, err
 	}
-	return s.replies(op, answer, g.order, func(i int) bool { return operations[i].Record }, ofLimits)
+	return s.replies(op, answer, g.order, func(i int) shape {
+		return shape{record: operations[i].Record, limits: operations[i].Counting != nil}
+	})
 }
 
-// deductArguments returns what deduct.lua wants: see there. An epoch without records costs what it
-// would cost if there were none at all. counted are the epochs with limits.
-func (s *Store) deductArguments(prefix string, g groups, operations []bucket.Operation) (
-	keys, argv []any, counted map[bucket.Ref]bool) {
-	keys = make([]any, 0, 5*len(g.refs))
-	argv = make([]any, 0, 1+4*len(g.refs)+7*len(operations))
-	argv = append(argv, 0)
-	next := 0
-	for n, ref := range g.refs {
-		group := g.order[next : next+g.counts[n]]
-		next += g.counts[n]
-		recorded := slices.ContainsFunc(group, func(i int) bool { return operations[i].Record })
-		counting := slices.IndexFunc(group, func(i int) bool { return operations[i].Counting != nil })
-		mode := withoutRecords
-		if recorded {
-			mode = withRecords
-			argv[0] = s.config.RecordWindow.Milliseconds()
-		}
-		if counting >= 0 {
-			mode = withLimits
-			if counted == nil {
-				counted = map[bucket.Ref]bool{}
-			}
-			counted[ref] = true
-		}
-		keys = append(keys, balanceKey(prefix, ref), logKey(prefix, ref.Bucket))
-		argv = append(argv, ref.Epoch, ref.Activation, len(group), mode)
-		for _, i := range group {
-			argv = operationArguments(argv, &operations[i], mode)
-		}
-		if !recorded {
-			continue
-		}
-		even, odd, void := recordKeys(prefix, ref)
-		keys = append(keys, even, odd, void)
-		for _, i := range group {
-			argv = append(argv, recordField(operations[i].Request.ID))
-		}
-		if mode != withLimits {
-			continue
-		}
-		keys = append(keys, countersKey(prefix, ref.Bucket, operations[group[counting]].Counting.From))
-		for _, i := range group {
-			if c := operations[i].Counting; c != nil {
-				argv = append(argv, countingArguments(c)...)
-			}
-		}
+// member says which operations deduct.lua takes together: those of one Ref, and, of those that count against limits,
+// those that agree on From, Version and Ahead.
+type member struct {
+	bucket.Ref
+	counting             bool
+	from, version, ahead int64
+}
+
+func (m member) hash() hash { return hash{m.Bucket, m.Epoch} }
+
+func memberOf(o *bucket.Operation) member {
+	m := member{Ref: o.Ref}
+	if c := o.Counting; c != nil {
+		m.counting, m.from, m.version, m.ahead = true, c.From, c.Version, c.Ahead
 	}
-	return keys, argv, counted
+	return m
 }
 
 // What deduct.lua is told of an epoch.
@@ -173,24 +140,94 @@ const (
 	withLimits
 )
 
-// operationArguments adds those of one operation.
-func operationArguments(argv []any, o *bucket.Operation, mode int) []any {
+// deductArguments returns what deduct.lua wants: see there. An epoch without records costs what it
+// would cost if there were none at all. script is the one that knows limits only if there are any.
+func (s *Store) deductArguments(prefix string, g groups[member], operations []bucket.Operation) (
+	keys, argv []any, script verb) {
+	keys, argv = make([]any, 0, 6*len(g.refs)), make([]any, 0, 1+len(g.refs))
+	argv, script = append(argv, 0), verbDeduct
+	room := 0
+	for i := range operations {
+		room += operationBytes(&operations[i])
+	}
+	text := make([]byte, 0, room+headBytes*len(g.refs))
+	next := 0
+	for n, ref := range g.refs {
+		group := g.order[next : next+g.counts[n]]
+		next += g.counts[n]
+		mode := withoutRecords
+		switch {
+		case ref.counting:
+			mode, script = withLimits, verbCount
+		case slices.ContainsFunc(group, func(i int) bool { return operations[i].Record }):
+			mode = withRecords
+		}
+		keys = append(keys, balanceKey(prefix, ref.Ref), logKey(prefix, ref.Bucket))
+		if mode >= withRecords {
+			argv[0] = s.config.RecordWindow.Milliseconds()
+			even, odd, void := recordKeys(prefix, ref.Ref)
+			keys = append(keys, even, odd, void)
+		}
+		if mode == withLimits {
+			keys = append(keys, countersKey(prefix, ref.Bucket, ref.from))
+		}
+		begin := len(text)
+		text = appendGroup(text, ref, mode, group, operations)
+		argv = append(argv, text[begin:len(text):len(text)])
+	}
+	return keys, argv, script
+}
+
+// appendGroup adds an epoch's argument to a text.
+func appendGroup(text []byte, ref member, mode int, group []int, operations []bucket.Operation) []byte {
+	text = appendNumberText(text, ref.Epoch)
+	text = appendNumberText(text, ref.Activation)
+	text = append(text, byte(mode))
+	text = binary.BigEndian.AppendUint32(text, uint32(len(group))) //nolint:gosec // a call has fewer
+	var limits limitTable
+	if mode == withLimits {
+		limits = limitsOf(group, operations)
+		text = limits.append(text, ref.version, ref.ahead)
+	}
+	for _, i := range group {
+		o := &operations[i]
+		text = append7(append7(text, o.MinSeq), o.Amount)
+		sized := len(text)
+		text = append(text, 0, 0, 0, 0)
+		text = appendLine(text, o)
+		binary.BigEndian.PutUint32(text[sized:], uint32(len(text)-sized-4)) //nolint:gosec // of one request
+		if mode >= withRecords {
+			text = append7(append7(text, o.Ceiling), o.Until)
+			text = appendText(appendText(text, recordOf(o)), recordField(o.Request.ID))
+		}
+		if mode == withLimits {
+			text = limits.appendCounts(text, o.Counting)
+		}
+	}
+	return text
+}
+
+// headBytes is about what an epoch's argument has before its operations.
+const headBytes = 64
+
+// operationBytes is about how many bytes deduct.lua is told of an operation.
+func operationBytes(o *bucket.Operation) int {
+	const fixed, perCount = 160, 80
+	r := &o.Request
+	n := fixed + 2*len(r.ID) + len(r.Reference) + len(r.Dimensions) + len(r.Group) + len(r.Counts)
+	if o.Counting != nil {
+		n += perCount * len(o.Counting.Counts)
+	}
+	return n
+}
+
+// appendLine adds the entry of an operation as it is chained; of one that counts, without its instant.
+func appendLine(text []byte, o *bucket.Operation) []byte {
 	payload := ""
 	if o.Counting != nil {
 		payload = ledger.EncodeUntimed(o.Request)
 	} else {
 		payload = ledger.EncodeRequest(o.Request)
 	}
-	argv = append(argv, o.MinSeq, o.Amount, ledger.Line(ledger.KindDeduct, o.Amount, payload))
-	if mode >= withRecords {
-		argv = append(argv, o.Ceiling, o.Until, recordOf(o))
-	}
-	if mode == withLimits {
-		limits := 0
-		if o.Counting != nil {
-			limits = len(o.Counting.Counts)
-		}
-		argv = append(argv, limits)
-	}
-	return argv
+	return append(text, ledger.Line(ledger.KindDeduct, o.Amount, payload)...)
 }

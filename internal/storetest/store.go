@@ -64,6 +64,13 @@ func RunStore(t *testing.T, fresh func(t *testing.T) StoreUnderTest) {
 	}
 }
 
+// RunStoreLimits runs the part of RunStore that is about limits.
+func RunStoreLimits(t *testing.T, fresh func(t *testing.T) StoreUnderTest) {
+	b := newBench(t, fresh(t))
+	b.activate(t, 1)
+	testLimits(t, b)
+}
+
 // bench is a store with what the tests need around it. Every test takes buckets of its own.
 type bench struct {
 	StoreUnderTest

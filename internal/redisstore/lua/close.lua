@@ -28,11 +28,11 @@ for k = 1, #KEYS, 2 do
     why = bucket.broken
   elseif not verdict then
     verdict, why, fault = append(log_key, epoch, bucket,
-      head .. text_of(bucket.balance) .. '|' .. text_of(bucket.grant_seq))
+      head .. text_of(bucket.balance) .. '|' .. text_of(bucket.grant_seq), '')
     if fault then return fault end
     if verdict == OK then
       bucket.balance = 0
-      fault = save(balance_key, 'deducted', 0, 'state', 'closed', 'balance', '0',
+      fault = save(balance_key, 'deducted', bucket.deducted, 0, 'state', 'closed', 'balance', '0',
         'seq', text_of(bucket.seq), 'chain', bucket.chain)
       if fault then return fault end
     end

@@ -4,22 +4,17 @@
 -- KEYS  per epoch: balance hash, log stream; then for an epoch with records: r0, r1, v (records.lua); then for one
 --       with limits: root of the counters (limits.lua)
 -- ARGV  record window in ms (decimal, at least 1; 0 when no epoch of the call has records)
---       then per epoch: epoch (decimal, 1 … 2^53 - 1), activation (decimal, same range), how many
---       operations (decimal, at least 1), 0 without records, 1 with, 2 with limits too (their script then
---       has limits.lua in front),
---       then per operation: the highest seq the caller knows (decimal, 0 … 2^53 - 1), amount in
---       minor units (decimal, 1 … 2^53 - 1), the entry as chained (ledger.Line; binary); with
---       records also: the most that the sum of deductions may come to (decimal, 0 … 2^53 - 1; 0: no
---       bound), the instant of the server's clock from which it is refused (decimal, ms since 1970;
---       0: none) and the record without its seq (binary; '' for an operation that is not to be
---       recorded nor looked up); with limits also: how many it counts for (decimal; its entry then lacks the 6
---       bytes of the instant, which is added here);
---       then with records: the request id of each operation (binary);
---       then with limits, for each operation that counts: the version of the limits and by how much the clock
---       is ahead of SQL's, in ms (decimal), and per limit ten: name, version when it changed, value (binary),
---       what to add, maximum or -1, kind (c calendar, l lifetime, f first_hit, s sliding), begin and end of the window,
---       or its length and slot, in ms, 1 where nothing was counted before, and what the ledger has
---       (`<mark>|<counter>`, or '')
+--       then per epoch one argument (binary; numbers are unsigned and big-endian; a text follows its length, of 1
+--       byte if nothing else is said): epoch and activation (decimal texts, 1 … 2^53 - 1), mode (1 byte: 0
+--       without records, 1 with, 2 with limits too: their script then has limits.lua in front), how many
+--       operations (4 bytes, at least 1), with limits what is common to them (counts.parse_limits), then
+--       per operation: the highest seq the caller knows (7 bytes, 0 … 2^53 - 1), amount in
+--       minor units (7, 1 … 2^53 - 1), the entry as chained (ledger.Line; text, length of 4; that of one that counts
+--       lacks the 6 bytes of the instant, which is added here); with records also: the most that the sum of
+--       deductions may come to (7, 0 … 2^53 - 1; 0: no bound), the instant of the server's clock
+--       from which it is refused (7, ms since 1970; 0: none), the record without its seq (text; ''
+--       for an operation that is not to be recorded nor looked up) and the request id (text, hashed if long); with
+--       limits also: what it counts for (counts.parse)
 -- Returns three elements per operation: verdict, balance in minor units (or why, for BROKEN), last
 -- seq; and for an operation with a record a fourth: the sum of deductions in minor units (OK,
 -- BEHIND; exact below 2^53), the record found (RECORDED; binary), or 0; with limits a fifth: what is told of
@@ -35,33 +30,58 @@
 -- the ceiling, units that SQL does not know as used stay bounded (I2 after a loss). UNLOADED notes since when
 -- which limits are counted, and nothing else.
 
--- How many keys an epoch has, and how many arguments an operation: without records, with, with limits.
-local KEYS_OF, ARGUMENTS_OF = {[0] = 2, 5, 6}, {[0] = 3, 6, 7}
+-- How many keys an epoch has: without records, with, with limits.
+local KEYS_OF = {[0] = 2, 5, 6}
 
--- disagrees returns a reply unless the arguments are what the header says.
-local function disagrees()
-  local window = quantity(ARGV[1])
-  local k, at = 1, 2
-  while window and k <= #KEYS do
-    local operations, mode = tonumber(ARGV[at + 2]) or 0, tonumber(ARGV[at + 3]) or 0
-    if operations < 1 or (mode > 0 and window < 1) or (mode == 2 and not counts) then break end
-    k = k + KEYS_OF[mode]
-    local first = at + 4
-    at = first + operations * (ARGUMENTS_OF[mode] + (mode > 0 and 1 or 0))
-    for i = 1, mode == 2 and operations or 0 do
-      local limits = tonumber(ARGV[first + 7 * i - 1]) or 0
-      if limits > 0 then at = at + 2 + 10 * limits end
+local window, now = quantity(ARGV[1]), nil
+-- The epochs of the call; and of its operations, in their order, the arguments.
+local epochs = {}
+local least, amounts, lines, ceilings, ends, recordings = {}, {}, {}, {}, {}, {}
+local first_count, counted = {}, {}
+
+-- parse_epoch reads the argument of an epoch, whose operations follow the n-th of the call. Raises an error if it is
+-- none.
+local function parse_epoch(text, n)
+  local e, at = {first = n + 1, ids = {}, key = nil, epoch = nil, activation = nil, mode = nil, operations = nil,
+    limits = nil, first_count = nil, last_count = nil}, nil
+  e.epoch, e.activation, e.mode, e.operations, at = struct.unpack('>I1c0I1c0BI4', text)
+  assert(KEYS_OF[e.mode] and e.operations > 0 and (e.mode == 0 or window > 0) and (e.mode < 2 or counts))
+  if e.mode == 2 then e.limits, at = counts.parse_limits(text, at) end
+  local counting = counts and counts.length() or 0
+  e.first_count = counting + 1
+  for i = n + 1, n + e.operations do
+    if e.mode == 0 then
+      least[i], amounts[i], lines[i], at = struct.unpack('>I7I7I4c0', text, at)
+    else
+      least[i], amounts[i], lines[i], ceilings[i], ends[i], recordings[i], e.ids[i - n], at =
+        struct.unpack('>I7I7I4c0I7I7I1c0I1c0', text, at)
+    end
+    if e.mode == 2 then
+      first_count[i] = counting + 1
+      counted[i], at = counts.parse(text, at, e.limits)
+      counting = counting + counted[i]
     end
   end
-  if #KEYS == 0 or k ~= #KEYS + 1 or at ~= #ARGV + 1 then
-    return failed('ARGUMENTS are not what the script expects')
-  end
-  return nil
+  e.last_count = counting
+  assert(at == #text + 1)
+  return e
 end
 
-local fault = disagrees()
-if fault then return fault end
-local window, now = tonumber(ARGV[1]), nil
+-- parse reads the arguments. Raises an error unless they are what the header says.
+local function parse()
+  local k, n = 1, 0
+  for g = 2, #ARGV do
+    local e = parse_epoch(ARGV[g], n)
+    e.key, n, k = k, n + e.operations, k + KEYS_OF[e.mode]
+    epochs[g - 1] = e
+  end
+  assert(n > 0 and k == #KEYS + 1)
+end
+
+if not (window and pcall(parse)) then
+  return failed('ARGUMENTS are not what the script expects')
+end
+local fault
 if window > 0 then
   fault = keep.another_memory()
   if fault then return fault end
@@ -70,75 +90,67 @@ if window > 0 then
 end
 
 local reply, n = {}, 0
-local k, at = 1, 1
-while k <= #KEYS do
+for _, e in ipairs(epochs) do
+  local k, mode, first, last = e.key, e.mode, e.first, e.first + e.operations - 1
   local balance_key, log_key = KEYS[k], KEYS[k + 1]
-  local epoch, activation = ARGV[at + 1], ARGV[at + 2]
-  local operations, mode = tonumber(ARGV[at + 3]), tonumber(ARGV[at + 4])
-  local recorded = mode > 0
-  at = at + 4
   local bucket
   bucket, fault = load(balance_key)
   if fault then return fault end
-  local stands = standing(bucket, activation)
-  local records, found, unreadable, ids
+  local stands = standing(bucket, e.activation)
+  local records, found, unreadable
   local made, list -- what this call records, by id and as keep.remember wants it
-  if recorded then
+  if mode > 0 then
     made, list = {}, {}
-    records, ids = {[0] = KEYS[k + 2], KEYS[k + 3], void = KEYS[k + 4]}, at + ARGUMENTS_OF[mode] * operations
+    records = {[0] = KEYS[k + 2], KEYS[k + 3], void = KEYS[k + 4]}
     if not (bucket.broken or bucket.missing) then
-      found, unreadable, fault = keep.look_up(bucket, records, now, window,
-        ids + 1, ids + operations)
+      found, unreadable, fault = keep.look_up(bucket, records, now, window, e.ids)
       if fault then return fault end
     end
   end
-  local taken, counted_at = 0, recorded and ids + operations
-  for i = 1, operations do
-    local least, amount, line = tonumber(ARGV[at + 1]), tonumber(ARGV[at + 2]), ARGV[at + 3]
-    local verdict, why = stands, bucket.broken
-    at = at + 3
-    local id, ceiling, ends, record, known, deducted, counting
-    if recorded then
-      id, ceiling, ends, record = ARGV[ids + i], tonumber(ARGV[at + 1]), tonumber(ARGV[at + 2]), ARGV[at + 3]
-      at = at + 3
-      if mode == 2 then
-        at = at + 1
-        if tonumber(ARGV[at]) > 0 then
-          counting, counted_at = counts.parse(KEYS[k + 5], tonumber(ARGV[at]), counted_at)
-        end
-      end
+  local stamp, counting = '', mode == 2 and not stands
+  if counting then
+    fault = counts.prepare(KEYS[k + 5], e.limits, e.first_count, e.last_count, now)
+    if fault then return fault end
+    stamp = struct.pack('>I6', now - e.limits.ahead)
+  end
+  -- From 2^53 on the sum is rounded, and above every ceiling.
+  local taken, before = 0, tonumber(bucket.deducted)
+  for i = first, last do
+    local amount, verdict, why = amounts[i], stands, bucket.broken
+    local id, record, known, deducted
+    local counts_for = counting and counted[i] > 0
+    if mode > 0 then
+      id, record = e.ids[i - first + 1], recordings[i]
       if record == '' then
         record = nil
       elseif unreadable then
         verdict, why = BROKEN, unreadable
       elseif found then
-        known = made[id] or found[ids + i]
-        -- From 2^53 on the sum is rounded, and above every ceiling.
-        deducted = tonumber(bucket.deducted) + taken
+        known = made[id] or found[i - first + 1]
+        deducted = before + taken
         if known then verdict = RECORDED end
       end
     end
     if not verdict then
-      if record and ends > 0 and now >= ends then
+      if record and ends[i] > 0 and now >= ends[i] then
         verdict = PERIOD_OVER
-      elseif bucket.seq < least then
+      elseif bucket.seq < least[i] then
         verdict = WENT_BACK
-      elseif counting then
-        verdict, why, fault = counts.judge(counting, now)
-        line = line .. struct.pack('>I6', counting.now)
+      elseif counts_for then
+        verdict, why, fault = counts.judge(first_count[i], counted[i])
       end
     end
     if not verdict and not fault then
       if bucket.balance < amount then
         verdict = INSUFFICIENT
-      elseif record and ceiling > 0 and amount > ceiling - deducted then
+      elseif record and ceilings[i] > 0 and amount > ceilings[i] - deducted then
         verdict = BEHIND
       else
-        verdict, why, fault = append(log_key, epoch, bucket, line)
+        verdict, why, fault = append(log_key, e.epoch, bucket, lines[i], counts_for and stamp or '')
         if verdict == OK then
           bucket.balance = bucket.balance - amount
           taken = taken + amount
-          if counting then fault = counts.keep(counting) end
+          if counts_for then fault = counts.keep(first_count[i], counted[i]) end
           if record then
             deducted = deducted + amount
             made[id] = record .. struct.pack(bucket.seq < 2 ^ 40 and '>I5' or '>I7', bucket.seq)
@@ -158,17 +170,17 @@ while k <= #KEYS do
     end
     if mode == 2 then
       n = n + 1
-      reply[n] = counting and (verdict == OK or verdict >= OUTDATED) and counting.told or 0
+      reply[n] = counts_for and (verdict == OK or verdict >= OUTDATED) and counts.told or 0
     end
   end
+  if counting and taken > 0 then fault = counts.flush() or fault end
   if taken > 0 then
-    fault = save(balance_key, 'deducted', taken, 'balance', text_of(bucket.balance),
+    fault = save(balance_key, 'deducted', bucket.deducted, taken, 'balance', text_of(bucket.balance),
       'seq', text_of(bucket.seq), 'chain', bucket.chain) or fault
   end
   if list and #list > 0 then
     fault = keep.remember(balance_key, bucket, records, list) or fault
   end
   if fault then return fault end
-  k, at = k + KEYS_OF[mode], recorded and counted_at or at
 end
 return reply

@@ -37,7 +37,7 @@ for k = 1, #KEYS, 2 do
       elseif amount > MAX_AMOUNT - bucket.balance then
         verdict, why = BROKEN, 'the balance would exceed the largest amount'
       else
-        verdict, why, fault = append(log_key, epoch, bucket, line)
+        verdict, why, fault = append(log_key, epoch, bucket, line, '')
         if verdict == OK then
           bucket.balance, bucket.grant_seq = bucket.balance + amount, number
           added = added + amount
@@ -51,7 +51,7 @@ for k = 1, #KEYS, 2 do
     n = n + 3
   end
   if added > 0 then
-    fault = save(balance_key, 'granted', added, 'balance', text_of(bucket.balance),
+    fault = save(balance_key, 'granted', bucket.granted, added, 'balance', text_of(bucket.balance),
       'seq', text_of(bucket.seq), 'grant_seq', text_of(bucket.grant_seq),
       'chain', bucket.chain) or fault
   end

@@ -1,5 +1,5 @@
--- limits.lua: what deduct.lua and unload.lua know of the counters of limits (store mode). It is put in
--- front of them, after shared.lua and records.lua.
+-- limits.lua: how deduct.lua and unload.lua read and write the counters of limits (store mode). It is put in
+-- front of them, after shared.lua and records.lua; counters.lua follows.
 --
 -- The counters of a bucket belong to the epoch that they began with: bucket.Counting.From. Its root key is
 --   <lane>:<bucket>:<from>:l:1                    a hash: `version` (of the limits, the highest that was counted
@@ -8,12 +8,13 @@
 -- and all other keys are made of it, with its hash tag:
 --   <root>:<limit>:<changed>:<window><path>       a hash, called a page: value -> counter
 -- The window is the begin of a calendar window in ms, 0 for a lifetime, g<generation> for the others. A page
--- takes 128 values, which Redis keeps in one piece of memory (listpack); a value that is not in a full page is
--- looked for in one of its 16 children, whose path has one more digit of the value's SHA-1. So pages grow
--- as there are more values, no key grows without bound, and nothing is ever moved. A value is never
--- removed from its page: pages expire, all those of a window at once.
+-- takes new values until it has PAGE_VALUES; a value that is not in a full page is looked for in one of its 16
+-- children, whose path has one more digit of the value's SHA-1. So pages grow as there are more
+-- values, no key grows without bound (a page ends with PAGE_VALUES and what one call adds), and nothing is ever
+-- moved. A value is never removed from its page: pages expire.
 --
--- A counter is the decimal number counted (calendar, lifetime); `<number> <began in ms>` (first_hit);
+-- A counter is the decimal number counted (calendar, lifetime); `<number> <began in ms>` (first_hit; the second
+-- hexadecimal, so that both mostly fit 16 bytes of memory);
 -- `<slot>:<number> <slots later>:<number> …`, slot = floor(ms / length of a slot), from the oldest on
 -- (sliding); or `u<mark>`: it has to be loaded.
 --
@@ -24,26 +25,34 @@
 -- `since` is from when on all that is counted for a limit is in these pages: a value that is not there and
 -- whose window began before that has to be loaded from the ledger.
 -- Instants are the server's clock less `ahead`, which is SQL's.
+--
+-- Operations that count against one root are taken together: counts.prepare reads the root once and each page once
+-- for all of them, counts.judge and counts.keep work on what was read, and counts.flush writes each page
+-- once. The script is atomic, so nothing changes in between but by counts.keep, which is seen at once.
 
-local counts = {}
+-- Here and below, fields that are nil at first are named so that the table has room for them.
+local counts = {told = nil, parse_limits = nil, length = nil, parse = nil, prepare = nil, judge = nil, keep = nil,
+  flush = nil, unload = nil}
 
--- How many values a page takes: hash-max-listpack-entries, as it comes.
-local PAGE_VALUES = 128
--- How much longer than its window a page is kept, in ms.
-local PAGE_MARGIN_MS = 60000
+-- How many values a page takes: few pages, so that the values of a call share them, and none that keeps the server
+-- for longer than some ms when it expires.
+local PAGE_VALUES = 16384
+-- How much longer than its window a page is kept, in ms: this, and up to PAGE_SPREAD_MS, so that
+-- pages do not expire all at once.
+local PAGE_MARGIN_MS, PAGE_SPREAD_MS = 60000, 65536
+-- unpack puts its values on Lua's stack, which has room for 8,000.
+local MOST_AT_ONCE = 1000
 
 local NOT_A_COUNTER = 'a counter of a limit is not what it must be'
+local NOT_A_HASH = 'the counters of the limits are not a hash'
 
--- read returns a reply of a command that only reads; or nil and why it is broken; or nil, nil and the reply of the
--- failed call.
-local function read(...)
-  local got = redis.pcall(...)
-  if type(got) == 'table' and got.err then
-    if is_wrong_type(got.err) then return nil, 'the counters of the limits are not a hash' end
-    return nil, nil, failed(got.err)
-  end
-  return got
-end
+-- What operations count for, a place for each: the definition of the limit (counts.parse_limits), the value, its number
+-- in root.values, what to add, and `<mark>|<counter>` as loaded from the ledger or ''.
+local of, values, number_of, add, loaded = {}, {}, {}, {}, {}
+-- The root that counts.prepare has read: .key, .version (of the operations), .ahead, .now, .heard (the version it has
+-- heard of), .broken (why), .windows and .values (lists), .settled (it has heard of the operations' limits, and of none
+-- that are newer, and all calendar windows are present ones).
+local root
 
 -- change runs a write. Returns nil, or the reply of the failed call.
 local function change(...)
@@ -53,260 +62,244 @@ local function change(...)
   return nil
 end
 
--- find looks a value up in the pages of a window. Returns the counter or false, the page where it is or has
--- to go, and whether that page is new; or nil, why, fault as read.
-local function find(window, value)
-  local page, digits = window, nil
-  for depth = 0, 40 do
-    local got, why, fault = read('HGET', page, value)
-    if got == nil then return nil, why, fault end
-    if got then return got, page, false end
-    local size
-    size, why, fault = read('HLEN', page)
-    if not size then return nil, why, fault end
-    if size < PAGE_VALUES then return false, page, size == 0 end
-    digits = digits or redis.sha1hex(value)
-    page = page .. (depth == 0 and ':' or '') .. string.sub(digits, depth + 1, depth + 1)
-  end
-  return nil, 'the counters of the limits are too deep'
-end
-
--- counts.parse reads the arguments of one operation from ARGV[at + 1] on: n limits. Returns what it counts
--- and the place of its last argument.
-function counts.parse(root, n, at)
-  local o = {root = root, version = tonumber(ARGV[at + 1]), ahead = tonumber(ARGV[at + 2])}
-  at = at + 2
+-- counts.parse_limits reads from a text, at a place, what some operations have in common: the version of the limits
+-- (7 bytes), by how much the clock is ahead of SQL's in ms (8, signed), how many limits follow (4), and
+-- of each its name (after 1 byte of length), the version when it changed (7), maximum or -1 (8, signed),
+-- kind (c calendar, l lifetime, f first_hit, s sliding), begin and end of the window, or its length
+-- and slot, in ms (7 each), 1 where nothing was counted before, else 0 (1). Returns them and the place after. Raises an
+-- error if it is none.
+function counts.parse_limits(text, at)
+  local limits, n = {}, 0
+  limits.version, limits.ahead, n, at = struct.unpack('>I7i8I4', text, at)
   for i = 1, n do
-    o[i] = {limit = ARGV[at + 1], changed = ARGV[at + 2], value = ARGV[at + 3], add = tonumber(ARGV[at + 4]),
-      max = tonumber(ARGV[at + 5]), kind = ARGV[at + 6], from = tonumber(ARGV[at + 7]),
-      to = tonumber(ARGV[at + 8]), new = ARGV[at + 9] == '1', loaded = ARGV[at + 10]}
-    at = at + 10
+    local name, changed, max, kind, from, to, new
+    name, changed, max, kind, from, to, new, at = struct.unpack('>I1c0I7i8c1I7I7B', text, at)
+    limits[i] = {name = name, changed = changed, max = max, kind = kind, from = from, to = to, new = new == 1,
+      heard = nil, window = nil, expires = nil, generation = nil}
   end
-  return o, at
+  return limits, at
 end
 
--- heard reads what the root knows of the limits of an operation: sets .heard_version, and for each
--- count .since and .generation (nil: none was written) and .unheard. Returns whether the operation knows older
--- limits than that; or nil, why, fault as read.
-local function heard(o, now)
-  local fields = {'version'}
-  for i, c in ipairs(o) do fields[i + 1] = '@' .. c.limit end
-  local got, why, fault = read('HMGET', o.root, unpack(fields))
-  if not got then return nil, why, fault end
-  o.heard_version = tonumber(got[1] or '0')
-  if not o.heard_version then return nil, NOT_A_COUNTER end
-  local older = o.version < o.heard_version
-  for i, c in ipairs(o) do
-    local changed, since, generation = string.match(got[i + 1] or '', '^(%d+) (%d+) (%d*)$')
-    if got[i + 1] and not changed then return nil, NOT_A_COUNTER end
-    if changed and tonumber(changed) > tonumber(c.changed) then
-      older = true
-    elseif changed == c.changed then
-      c.since, c.generation = tonumber(since), tonumber(generation)
-    else
-      c.since, c.unheard = c.new and 0 or now + 1, true -- what was before may have been in this very ms
-    end
+-- counts.length is how many counts have been read.
+function counts.length() return #of end
+
+-- counts.parse reads what one operation counts for: how many limits (1 byte), and of each its place among limits
+-- (4), what to add (7), the value as field of its page (after 1 byte of length; '' for that of the limit
+-- before) and what the ledger has (`<mark>|<counter>`, or ''; after 4 bytes of length). Returns how many
+-- and the place after. Raises an error if it is none.
+function counts.parse(text, at, limits)
+  local n, first = 0, #of
+  n, at = struct.unpack('B', text, at)
+  for i = first + 1, first + n do
+    local limit, value
+    limit, add[i], value, loaded[i], at = struct.unpack('>I4I7I1c0I4c0', text, at)
+    if value == '' and i > first + 1 then value = values[i - 1] end
+    of[i], values[i] = assert(limits[limit]), value
   end
-  return older
+  return n, at
 end
 
--- pages sets .window, the key of the pages of the present window, .before of the generation before it,
--- .expires (on the server's clock, in ms; nil: never) and .next, the generation to note, nil if it is noted.
-local function pages(o, c, now)
-  local prefix = o.root .. ':' .. c.limit .. ':' .. c.changed .. ':'
-  if c.kind == 'c' or c.kind == 'l' then
-    c.window = prefix .. text_of(c.from)
-    if c.kind == 'c' then c.expires = c.to + o.ahead + PAGE_MARGIN_MS end
-    return
-  end
-  local span = c.from + (c.kind == 's' and c.to or 0)
-  local generation = math.max(math.floor(now / span), c.generation or 0)
-  if generation ~= c.generation then c.next = generation end
-  c.window, c.before = prefix .. 'g' .. text_of(generation), prefix .. 'g' .. text_of(generation - 1)
-  c.expires = (generation + 2) * span + o.ahead + PAGE_MARGIN_MS
+-- nothing stands for tables that are mostly empty; with sets a field of a table, or of a new one instead of it.
+local nothing = {}
+local function with(t, key, value)
+  if t == nothing then t = {} end
+  t[key] = value
+  return t
 end
 
--- look_up sets .found, the counter or false, .page, where it goes, and .fresh. Returns true; or nil, why,
--- fault as read.
-local function look_up(c)
-  local found, page, fresh = find(c.window, c.value)
-  if found == nil then return nil, page, fresh end
-  c.found, c.page, c.fresh = found, page, fresh
-  if not found and c.before then
-    local older, why, fault = find(c.before, c.value)
-    if older == nil then return nil, why, fault end
-    c.found = older
+-- fetch looks values, given by their numbers in root.values, up in a page and its children. Sets for each of them .found
+-- (the counter or false) and .page of the window (where it is or has to go, nil for the first one); or
+-- .broken, why. Returns nil, or the reply of the failed call.
+local function fetch(window, page, numbers, texts, depth)
+  local absent, found = nil, window.found
+  if depth > 0 then
+    for _, number in ipairs(numbers) do window.page = with(window.page, number, page) end
   end
-  return true
-end
-
--- missing returns the mark that a counter has to be loaded for, nil if it need not be.
-local function missing(c, now)
-  if c.found then return tonumber(string.match(c.found, '^u(%d+)$')) end
-  local begin = c.from
-  if c.kind == 'f' or c.kind == 's' then begin = now - c.from - (c.kind == 's' and c.to or 0) end
-  if begin < c.since then return 0 end
-  return nil
-end
-
--- slots_of reads a sliding counter: sets .slots (number by slot), .first (the oldest that counts, or the present
--- one) and .used. Returns false if it is none.
-local function slots_of(c, now)
-  local slot, used, read_to = 0, 0, 0
-  c.slots, c.used, c.first = {}, 0, math.floor(now / c.to)
-  local text = c.found or ''
-  for step, number, last in string.gmatch(text, '(%d+):(%d+)()') do
-    slot, used, read_to = slot + tonumber(step), tonumber(number), last - 1
-    -- It overlaps the last ms of the length, now included.
-    if used > 0 and (slot + 1) * c.to > now - c.from + 1 then
-      c.slots[slot] = used
-      c.used = math.min(c.used + used, MAX_AMOUNT)
-      c.first = math.min(c.first, slot)
-    end
-  end
-  return read_to == #text
-end
-
--- open reads a counter: sets .used, and .began of a first_hit one. Returns false if it is none.
-local function open(c, now)
-  if c.kind == 's' then return slots_of(c, now) end
-  if c.kind ~= 'f' then
-    c.used = quantity(c.found or '0')
-    return c.used ~= nil
-  end
-  local used, began = string.match(c.found or '0 0', '^(%d+) (%d+)$')
-  c.used, c.began = quantity(used), quantity(began)
-  if not c.used or not c.began then return false end
-  if c.began == 0 or now >= c.began + c.from then
-    c.used, c.began = 0, now
-  end
-  c.began = math.min(c.began, now)
-  return true
-end
-
--- reset_of is when a window is over, or, sliding, when its oldest slot leaves it, in ms; 0: never.
-local function reset_of(c)
-  if c.kind == 'c' then return c.to end
-  if c.kind == 'f' then return c.began + c.from end
-  if c.kind == 's' then return (c.first + 1) * c.to - 1 + c.from end
-  return 0
-end
-
--- hear notes which limits there are. Returns nil, or the reply of the failed call.
-local function hear(o)
-  local fields, n = {}, 0
-  if o.version ~= o.heard_version then fields[1], fields[2], n = 'version', text_of(o.version), 2 end
-  for _, c in ipairs(o) do
-    if c.unheard or c.next then
-      fields[n + 1], fields[n + 2] = '@' .. c.limit, c.changed .. ' ' .. text_of(c.since) .. ' ' ..
-        ((c.next or c.generation) and text_of(c.next or c.generation) or '')
-      n = n + 2
-    end
-  end
-  if n == 0 then return nil end
-  return change('HSET', o.root, unpack(fields))
-end
-
--- counts.judge looks at an operation's limits at a time of the server. Sets .told, what the script answers of them:
--- the instant, the place of the first limit that would be exceeded or -1, then for UNLOADED a mark per limit (-1:
--- nothing is missing), else two numbers per limit: used, reset. Returns nil when they allow the operation, else a
--- verdict; then why it is BROKEN; then the reply of a failed call.
-function counts.judge(o, time)
-  local now = time - o.ahead
-  o.now, o.told = now, {now, -1}
-  local older, why, fault = heard(o, now)
-  if older == nil then return why and BROKEN, why, fault end
-  if older then return OUTDATED end
-  for _, c in ipairs(o) do
-    if c.kind == 'c' and (now < c.from or now >= c.to) then return OUTDATED end
-  end
-  local unloaded = false
-  for i, c in ipairs(o) do
-    local done
-    pages(o, c, now)
-    done, why, fault = look_up(c)
-    if not done then return why and BROKEN, why, fault end
-    local mark = missing(c, now)
-    o.told[i + 2] = -1
-    if mark then
-      local loaded, counter = string.match(c.loaded, '^(%d+)|(.*)$')
-      if tonumber(loaded) ~= mark then
-        o.told[i + 2], unloaded = mark, true
+  for first = 1, #numbers, MOST_AT_ONCE do
+    local last = math.min(#numbers, first + MOST_AT_ONCE - 1)
+    local got = redis.pcall('HMGET', page.key, unpack(texts, first, last))
+    if got.err and not is_wrong_type(got.err) then return failed(got.err) end
+    for i = first, last do
+      local counter = got[i - first + 1]
+      if got.err then
+        window.broken = with(window.broken, numbers[i], NOT_A_HASH)
+      elseif counter then
+        found[numbers[i]] = counter
       else
-        c.found = counter
+        absent = absent or {}
+        absent[#absent + 1] = numbers[i]
       end
     end
-    if not unloaded and not open(c, now) then return BROKEN, NOT_A_COUNTER end
   end
-  if unloaded then
-    return UNLOADED, nil, hear(o)
+  if not absent then return nil end
+  local size = redis.pcall('HLEN', page.key)
+  if type(size) == 'table' then return failed(size.err) end
+  page.fresh = size == 0
+  if size < PAGE_VALUES then return nil end
+  local children, order = {}, {}
+  for _, number in ipairs(absent) do
+    local value = root.values[number]
+    local digit = string.sub(redis.sha1hex(value), depth + 1, depth + 1)
+    local child = children[digit]
+    if not child then
+      child = {page = {key = page.key .. (depth == 0 and ':' or '') .. digit}, numbers = {}, texts = {}}
+      children[digit] = child
+      order[#order + 1] = child
+    end
+    table.insert(child.numbers, number)
+    table.insert(child.texts, value)
+    if depth == 40 then
+      window.broken = with(window.broken, number, 'the counters of the limits are too deep')
+    end
   end
-  for i, c in ipairs(o) do
-    if o.told[2] < 0 and c.max >= 0 and c.used > c.max - c.add then o.told[2] = i - 1 end
-    o.told[2 * i + 1], o.told[2 * i + 2] = c.used, reset_of(c)
+  for _, child in ipairs(depth < 40 and order or {}) do
+    local fault = fetch(window, child.page, child.numbers, child.texts, depth + 1)
+    if fault then return fault end
   end
-  if o.told[2] >= 0 then return OVER_LIMIT end
   return nil
 end
 
--- text_of_slots writes a sliding counter.
-local function text_of_slots(c)
-  local order, text, before = {}, {}, 0
-  for slot in pairs(c.slots) do order[#order + 1] = slot end
-  table.sort(order)
-  for i, slot in ipairs(order) do
-    text[i] = text_of(slot - before) .. ':' .. text_of(c.slots[slot])
-    before = slot
+-- pages says where a limit's counters are: the key of the pages of the present window, .expires (on the server's clock,
+-- in ms; nil: never) and, for windows in generations, .generation and the key of the one before.
+local function pages(d)
+  local prefix = root.key .. ':' .. d.name .. ':' .. text_of(d.changed) .. ':'
+  if d.kind == 'c' or d.kind == 'l' then
+    if d.kind == 'c' then d.expires = d.to + root.ahead + PAGE_MARGIN_MS end
+    return prefix .. text_of(d.from)
   end
-  return table.concat(text, ' ')
+  local span = d.from + (d.kind == 's' and d.to or 0)
+  local known = d.heard.changed == d.changed and d.heard.generation or 0
+  d.generation = math.max(math.floor(root.now / span), known)
+  d.expires = (d.generation + 2) * span + root.ahead + PAGE_MARGIN_MS
+  return prefix .. 'g' .. text_of(d.generation), prefix .. 'g' .. text_of(d.generation - 1)
 end
 
--- put writes a counter into its page. Returns nil, or the reply of the failed call.
-local function put(c, text)
-  local fault = change('HSET', c.page, c.value, text)
-  if not fault and c.fresh and c.expires then
-    fault = change('PEXPIREAT', c.page, text_of(c.expires))
-  end
-  return fault
-end
-
--- counts.keep counts an operation that was admitted. Returns nil, or the reply of the failed call.
-function counts.keep(o)
-  local fault = hear(o)
-  for i, c in ipairs(o) do
-    if fault then return fault end
-    c.used = math.min(c.used + c.add, MAX_AMOUNT)
-    local text = text_of(c.used)
-    if c.kind == 'f' then
-      text = text .. ' ' .. text_of(c.began)
-    elseif c.kind == 's' then
-      local slot = math.floor(o.now / c.to)
-      c.slots[slot] = math.min((c.slots[slot] or 0) + c.add, MAX_AMOUNT)
-      text = text_of_slots(c)
+-- hear_root reads the root: sets .heard and .broken of it, and .heard of each limit, what was written of its name:
+-- .changed, .since and .generation (nil: nothing), or .broken. Returns nil, or the reply of the failed call.
+local function hear_root(limits)
+  local names, fields = {}, {'version'}
+  for _, d in ipairs(limits) do
+    if not names[d.name] then
+      fields[#fields + 1] = '@' .. d.name
+      names[d.name] = {place = #fields, changed = nil, since = nil, generation = nil, broken = nil}
     end
-    fault = put(c, text)
-    o.told[2 * i + 1], o.told[2 * i + 2] = c.used, reset_of(c)
+    d.heard = names[d.name]
   end
+  local got = redis.pcall('HMGET', root.key, unpack(fields))
+  if got.err then
+    if not is_wrong_type(got.err) then return failed(got.err) end
+    root.broken, got = NOT_A_HASH, {}
+  end
+  root.heard = tonumber(got[1] or '0')
+  if not root.heard then root.broken = NOT_A_COUNTER end
+  for _, heard in pairs(names) do
+    local text = got[heard.place]
+    if text then
+      local changed, since, generation = string.match(text, '^(%d+) (%d+) (%d*)$')
+      heard.changed, heard.since, heard.generation = tonumber(changed), tonumber(since), tonumber(generation)
+      heard.broken = not changed
+    end
+  end
+  return nil
+end
+
+-- number_values numbers the values of the counts from one place to another, each once, and sets what each window
+-- has to look up.
+local function number_values(first, last)
+  local numbers, n = {}, 0
+  for i = first, last do
+    local value, number = values[i], nil
+    if i > first and value == values[i - 1] then
+      number = number_of[i - 1]
+    else
+      number = numbers[value]
+      if not number then
+        n = n + 1
+        number, numbers[value], root.values[n] = n, n, value
+      end
+    end
+    number_of[i] = number
+    local window = of[i].window
+    if window.found[number] == nil then
+      window.found[number] = false
+      local k = #window.numbers + 1
+      window.numbers[k], window.texts[k] = number, value
+    end
+  end
+end
+
+-- look_up reads the counters of a window: those that are not there from the generation before. Returns nil, or the
+-- reply of the failed call.
+local function look_up(window)
+  local fault = #window.numbers > 0 and fetch(window, window.first, window.numbers, window.texts, 0)
+  if fault or not window.before then return fault or nil end
+  local numbers, texts = {}, {}
+  for i, number in ipairs(window.numbers) do
+    if not window.found[number] and not window.broken[number] then
+      numbers[#numbers + 1], texts[#texts + 1] = number, window.texts[i]
+    end
+  end
+  if #numbers == 0 then return nil end
+  local older = {found = window.found, page = nothing, broken = window.broken}
+  fault = fetch(older, {key = window.before}, numbers, texts, 0)
+  window.broken = older.broken
   return fault
 end
 
--- counts.unload makes counters unknown. Returns nil; or why, fault as read.
-function counts.unload(o, time)
-  local now = time - o.ahead
-  local older, why, fault = heard(o, now)
-  if older == nil then return why, fault end
-  for _, c in ipairs(o) do
-    local over = c.kind == 'c' and now >= c.to + PAGE_MARGIN_MS
-    if not c.unheard and c.since and not over then
-      pages(o, c, now)
-      local done
-      done, why, fault = look_up(c)
-      if not done then return why, fault end
-      local mark = redis.pcall('HINCRBY', o.root, 'mark', 1)
-      if type(mark) == 'table' then return nil, failed(mark.err) end
-      written = true
-      fault = hear(o) or put(c, 'u' .. text_of(mark))
-      if fault then return nil, fault end
+-- counts.prepare reads what the operations' counts from one place to another need of a root at a time of the
+-- server: to be called before counts.judge, again after counts.flush. Returns nil, or the reply of the failed call.
+function counts.prepare(key, limits, first, last, time)
+  root = {key = key, version = limits.version, ahead = limits.ahead, now = time - limits.ahead, windows = {},
+    values = {}, heard = nil, broken = nil, settled = nil}
+  local fault = hear_root(limits)
+  if fault or root.broken then return fault end
+  local known, order = {}, root.windows
+  root.settled = root.version == root.heard
+  for _, d in ipairs(limits) do
+    local at, before = pages(d)
+    if not known[at] then
+      known[at] = {first = {key = at, fresh = nil, list = nil}, before = before, expires = d.expires, numbers = {},
+        texts = {}, found = {}, page = nothing, broken = nothing, dirty = {}, changed = {}}
+      order[#order + 1] = known[at]
+    end
+    d.window = known[at]
+    root.settled = root.settled and d.heard.changed == d.changed and d.heard.generation == d.generation and
+      (d.kind ~= 'c' or (root.now >= d.from and root.now < d.to))
+  end
+  number_values(first, last)
+  for _, window in ipairs(order) do
+    fault = look_up(window)
+    if fault then return fault end
+  end
+  return nil
+end
+
+-- counts.flush writes what counts.keep has counted. Returns nil, or the reply of the failed call.
+function counts.flush()
+  for _, window in ipairs(root.windows) do
+    local order = {}
+    for _, number in ipairs(window.dirty) do
+      local page = window.page[number] or window.first
+      local list = page.list
+      if not list then
+        list = {}
+        page.list = list
+        order[#order + 1] = page
+      end
+      list[#list + 1], list[#list + 2] = root.values[number], window.found[number]
+    end
+    for _, page in ipairs(order) do
+      local fault
+      for first = 1, #page.list, MOST_AT_ONCE do
+        local last = math.min(#page.list, first + MOST_AT_ONCE - 1)
+        fault = change('HSET', page.key, unpack(page.list, first, last))
+        if fault then return fault end
+      end
+      if page.fresh and window.expires then
+        local spread = tonumber(string.sub(redis.sha1hex(page.key), 1, 4), 16) % PAGE_SPREAD_MS
+        fault = change('PEXPIREAT', page.key, text_of(window.expires + spread))
+        if fault then return fault end
+      end
     end
   end
   return nil

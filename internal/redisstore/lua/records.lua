@@ -33,6 +33,8 @@ if ARGV[1] ~= '0' then
 local MARGIN_MS = 1000
 -- unpack puts its values on Lua's stack, which has room for 8,000.
 local MOST_AT_ONCE = 1000
+-- Up to so many ids are asked for at once what asking whether there is a hash costs.
+local FEW_IDS = 3
 
 -- keep.another_memory returns a reply unless the server's data is still the history that the lane
 -- was activated with: a connection may outlive a fail-over (to a replica that knows the scripts, there
@@ -69,10 +71,9 @@ local function find_slice(bucket, now, window)
   return nil
 end
 
--- keep.look_up returns the records of the ids ARGV[from] to ARGV[to] by their places in ARGV; or
--- nil and why the records are broken; or nil, nil and the reply of the failed call. records is
--- {[0] = r0, r1, void = v}.
-function keep.look_up(bucket, records, now, window, from, to)
+-- keep.look_up returns the records of a list of ids by their places in it; or nil and why the records are
+-- broken; or nil, nil and the reply of the failed call. records is {[0] = r0, r1, void = v}.
+function keep.look_up(bucket, records, now, window, ids)
   local why = find_slice(bucket, now, window)
   if why then return nil, why end
   local keys, found = {}, {}
@@ -82,9 +83,15 @@ function keep.look_up(bucket, records, now, window, from, to)
   end
   keys[#keys + 1] = records.void
   for _, key in ipairs(keys) do
-    for first = from, to, MOST_AT_ONCE do
-      local last = math.min(to, first + MOST_AT_ONCE - 1)
-      local got = redis.pcall('HMGET', key, unpack(ARGV, first, last))
+    -- A hash that is not there, as v mostly is, is not asked for each id.
+    local size = #ids > FEW_IDS and redis.pcall('HLEN', key) or 1
+    if type(size) == 'table' then
+      if is_wrong_type(size.err) then return nil, 'the request records are not a hash' end
+      return nil, nil, failed(size.err)
+    end
+    for first = 1, size > 0 and #ids or 0, MOST_AT_ONCE do
+      local last = math.min(#ids, first + MOST_AT_ONCE - 1)
+      local got = redis.pcall('HMGET', key, unpack(ids, first, last))
       if got.err then
         if is_wrong_type(got.err) then return nil, 'the request records are not a hash' end
         return nil, nil, failed(got.err)

@@ -8,8 +8,8 @@
 -- says so at the first write of a script and never later; what the scripts write first is an entry
 -- (XADD), so nothing has been written then. The reply is the error `NOTDONE <code> <text>`. If the
 -- server nevertheless refuses after a write, it is `HALFDONE <code> <text>`.
--- Numbers: quantities are 0 … 2^53 - 1, which a Lua number holds exactly; sums may be larger, so
--- they are never made a number, only HINCRBYed. No Lua number is written but by text_of.
+-- Numbers: quantities are 0 … 2^53 - 1, which a Lua number holds exactly; sums may be larger, and are
+-- HINCRBYed then. No Lua number is written but by text_of.
 
 -- Verdicts, as in bucket.Verdict.
 local OK, ALREADY, INSUFFICIENT, EPOCH_CLOSED, EPOCH_GONE = 1, 2, 3, 4, 5
@@ -17,6 +17,8 @@ local WRONG_ACTIVATION, WENT_BACK, GAP, BROKEN = 6, 7, 8, 9
 local RECORDED, BEHIND, PERIOD_OVER, OUTDATED, UNLOADED, OVER_LIMIT = 10, 11, 12, 13, 14, 15
 
 local MAX_AMOUNT = 9007199254740991
+-- A number of fewer digits is below it.
+local MAX_DIGITS = 17
 -- A sum of this many digits is refused, so that HINCRBY (int64) cannot fail after the append.
 local MAX_SUM_DIGITS = 18
 
@@ -26,7 +28,7 @@ local NOT_A_STREAM = 'the log is not a stream'
 local written = false
 
 local function text_of(number)
-  return string.format('%.0f', number)
+  return string.format('%d', number)
 end
 
 -- is_whole says whether a text is a decimal number without sign or leading zeros.
@@ -99,7 +101,7 @@ local function load(key)
   end
   return {closed = state == 'closed', activation = activation, balance = balance, seq = seq,
     grant_seq = grant_seq, granted = granted, deducted = deducted, chain = chain,
-    slice_text = f[9]}
+    slice_text = f[9], slice = nil, last = nil, window = nil} -- room for what records.lua sets
 end
 
 -- standing returns the verdict that a bucket gives to every operation of an activation, nil when
@@ -114,13 +116,13 @@ local function standing(bucket, activation)
   return nil
 end
 
--- append writes the bucket's next entry and moves its seq and chain. Returns OK; or EPOCH_GONE when
+-- append writes the bucket's next entry, a line and what ends it, and moves its seq and chain. Returns OK; or EPOCH_GONE when
 -- the log holds a later epoch (the fourth value is then its last id) or, for entry 0, this one; or BROKEN and why; or nil, nil and the
 -- reply of the failed call. Only OK has written.
-local function append(key, epoch, bucket, line)
+local function append(key, epoch, bucket, line, stamp)
   local seq = bucket.seq + 1
-  local chain = string.sub(redis.sha1hex(bucket.chain .. line), 1, 16)
-  local done = redis.pcall('XADD', key, epoch .. '-' .. text_of(seq), 'e', chain .. line)
+  local chain = string.sub(redis.sha1hex(bucket.chain .. line .. stamp), 1, 16)
+  local done = redis.pcall('XADD', key, string.format('%s-%d', epoch, seq), 'e', chain .. line .. stamp)
   if type(done) ~= 'table' then
     written = true
     bucket.seq, bucket.chain = seq, chain
@@ -144,14 +146,17 @@ local function append(key, epoch, bucket, line)
   return nil, nil, failed(done.err)
 end
 
--- save writes fields of a balance hash and adds to one of its sums. Returns nil, or the reply of a
--- call that is half done.
-local function save(key, sum, units, ...)
-  local done = redis.pcall('HSET', key, ...)
-  if type(done) == 'table' then return failed(done.err) end
-  if units > 0 then
-    done = redis.pcall('HINCRBY', key, sum, text_of(units))
-    if type(done) == 'table' then return failed(done.err) end
+-- save writes fields of a balance hash and adds to one of its sums, which was `before` (a text).
+-- Returns nil, or the reply of a call that is half done.
+local function save(key, sum, before, units, ...)
+  local after = units > 0 and #before < MAX_DIGITS and tonumber(before) + units
+  local done
+  if after and after <= MAX_AMOUNT then
+    done = redis.pcall('HSET', key, sum, text_of(after), ...)
+  else
+    done = redis.pcall('HSET', key, ...)
+    if type(done) ~= 'table' and units > 0 then done = redis.pcall('HINCRBY', key, sum, text_of(units)) end
   end
+  if type(done) == 'table' then return failed(done.err) end
   return nil
 end

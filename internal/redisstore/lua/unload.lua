@@ -2,8 +2,7 @@
 -- for them next loads them from there.
 --
 -- KEYS  per order: root of the counters (limits.lua)
--- ARGV  per order: how many limits (decimal, at least 1), then as in deduct.lua: version, ahead and ten
---       arguments per limit
+-- ARGV  per order (binary): the limits as in deduct.lua, and the order's counts (counts.parse)
 -- Returns how many orders there were. Errors: NOTDONE, HALFDONE (shared.lua).
 --
 -- Atomic because nobody may count between the look-up of the page and the mark. Idempotent in effect: a counter
@@ -11,22 +10,29 @@
 -- refused. Keys that are not what they must be are left to the next deduction. Keeps I5: what a limit counts is
 -- what the ledger kept.
 
-local at = 0
-for k = 1, #KEYS do
-  at = at + 3 + 10 * (tonumber(ARGV[at + 1]) or 0)
+local orders = {}
+
+-- parse reads the arguments. Raises an error unless they are what the header says.
+local function parse()
+  assert(#KEYS > 0 and #ARGV == #KEYS)
+  local first = 1
+  for k = 1, #KEYS do
+    local limits, at = counts.parse_limits(ARGV[k], 1)
+    local n
+    n, at = counts.parse(ARGV[k], at, limits)
+    assert(at == #ARGV[k] + 1)
+    orders[k] = {limits = limits, first = first, n = n}
+    first = first + n
+  end
 end
-if #KEYS == 0 or at ~= #ARGV then
-  return failed('ARGUMENTS are not what the script expects')
-end
+
+if not pcall(parse) then return failed('ARGUMENTS are not what the script expects') end
 
 local time = redis.pcall('TIME')
 if time.err then return failed(time.err) end
 local now = tonumber(time[1]) * 1000 + math.floor(tonumber(time[2]) / 1000)
-at = 0
-for k = 1, #KEYS do
-  local o
-  o, at = counts.parse(KEYS[k], tonumber(ARGV[at + 1]), at + 1)
-  local _, fault = counts.unload(o, now)
+for k, o in ipairs(orders) do
+  local fault = counts.prepare(KEYS[k], o.limits, o.first, o.first + o.n - 1, now) or counts.unload(o.first, o.n)
   if fault then return fault end
 end
 return #KEYS

@@ -44,13 +44,14 @@ for k = 1, #KEYS, 4 do
   bucket, fault = load(balance_key)
   if fault then return fault end
   local stands = standing(bucket, activation)
+  local wanted = {}
+  for i = 1, ids do wanted[i] = ARGV[at + i] end
   if not (bucket.broken or bucket.missing) then
-    found, unreadable, fault = keep.look_up(bucket, records, now, window, at + 1, at + ids)
+    found, unreadable, fault = keep.look_up(bucket, records, now, window, wanted)
     if fault then return fault end
   end
   local made, list = {}, {}
-  for i = at + 1, at + ids do
-    local id = ARGV[i]
+  for i, id in ipairs(wanted) do
     local verdict, why = stands, bucket.broken
     local known = found and (made[id] or found[i])
     if unreadable then
