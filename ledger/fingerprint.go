@@ -3,7 +3,6 @@ package ledger
 import (
 	"crypto/sha256"
 	"encoding/binary"
-	"encoding/json"
 	"strconv"
 )
 
@@ -15,15 +14,18 @@ const fingerprintFormat = 1
 // the SHA-256 of amount, key, reference and dimensions, and of what else it asks for, each with its
 // length. Two calls with one request id are the same request if and only if their fingerprints agree (I4).
 func Fingerprint(amount int64, key, reference, dimensions string, more ...string) string {
-	h := make([]byte, 0, 64+len(key)+len(reference)+len(dimensions))
-	h = binary.BigEndian.AppendUint64(h, uint64(amount)) //nolint:gosec // amounts are positive
-	for _, text := range append([]string{key, reference, dimensions}, more...) {
-		h = binary.AppendUvarint(h, uint64(len(text)))
-		h = append(h, text...)
+	var room [256]byte
+	h := binary.BigEndian.AppendUint64(room[:0], uint64(amount)) //nolint:gosec // amounts are positive
+	for _, text := range [...]string{key, reference, dimensions} {
+		h = append(binary.AppendUvarint(h, uint64(len(text))), text...)
+	}
+	for _, text := range more {
+		h = append(binary.AppendUvarint(h, uint64(len(text))), text...)
 	}
 	sum := sha256.Sum256(h)
-	out := append([]byte{fingerprintFormat}, sum[:fingerprintBytes-1]...)
-	return string(out)
+	out := [fingerprintBytes]byte{fingerprintFormat}
+	copy(out[1:], sum[:])
+	return string(out[:])
 }
 
 // Dimensions returns the canonical JSON of dimensions: members sorted by name, no white space, ""
@@ -32,11 +34,7 @@ func Dimensions(dimensions map[string]string) string {
 	if len(dimensions) == 0 {
 		return ""
 	}
-	text, err := json.Marshal(dimensions) // sorts the members; strings cannot fail
-	if err != nil {
-		panic(err)
-	}
-	return string(text)
+	return canonical(dimensions)
 }
 
 // RequestFingerprint is the fingerprint of a deduct request with its routing key as the caller gave it.

@@ -74,10 +74,10 @@ func Counts(counts map[string]int64) string {
 
 // ReadDimensions reads what Dimensions wrote; nil: there are none.
 func ReadDimensions(text string) (dimensions map[string]string) {
-	if text != "" && json.Unmarshal([]byte(text), &dimensions) != nil {
+	if text == "" {
 		return nil
 	}
-	return dimensions
+	return readCanonical(text)
 }
 
 // ReadCounts reads what Counts wrote; nil: there are none.

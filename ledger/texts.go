@@ -1,0 +1,91 @@
+package ledger
+
+import (
+	"encoding/json"
+	"slices"
+	"strings"
+)
+
+// canonical returns the JSON of texts by name, as json.Marshal makes it: members sorted by name, no white
+// space. Nearly all need no escapes; what does is left to json.
+func canonical(texts map[string]string) string {
+	names, size := make([]string, 0, len(texts)), 2
+	for name, text := range texts {
+		if !isPlain(name) || !isPlain(text) {
+			all, err := json.Marshal(texts)
+			if err != nil {
+				panic(err) // strings cannot fail
+			}
+			return string(all)
+		}
+		names, size = append(names, name), size+len(name)+len(text)+len(`"":"",`)
+	}
+	slices.Sort(names)
+	out := append(make([]byte, 0, size), '{')
+	for i, name := range names {
+		if i > 0 {
+			out = append(out, ',')
+		}
+		out = append(append(append(out, '"'), name...), `":"`...)
+		out = append(append(out, texts[name]...), '"')
+	}
+	return string(append(out, '}'))
+}
+
+// isPlain reports whether a text stands in JSON as it is, as json.Marshal writes it.
+func isPlain(text string) bool {
+	for i := range len(text) {
+		switch c := text[i]; {
+		case c < ' ', c > '~', c == '"', c == '\\', c == '<', c == '>', c == '&':
+			return false
+		}
+	}
+	return true
+}
+
+// readCanonical reads what canonical wrote; nil for anything else.
+func readCanonical(text string) (texts map[string]string) {
+	if plain, ok := readPlain(text); ok {
+		return plain
+	}
+	if json.Unmarshal([]byte(text), &texts) != nil {
+		return nil
+	}
+	return texts
+}
+
+// readPlain reads JSON of texts by name without escapes and white space; ok is false for any other.
+func readPlain(text string) (texts map[string]string, ok bool) {
+	rest, ok := strings.CutPrefix(text, "{")
+	if !ok || strings.IndexByte(text, '\\') >= 0 {
+		return nil, false
+	}
+	texts = make(map[string]string, strings.Count(text, `":"`))
+	for {
+		var name, value string
+		if name, rest, ok = readQuoted(rest); !ok {
+			return nil, false
+		}
+		if rest, ok = strings.CutPrefix(rest, ":"); !ok {
+			return nil, false
+		}
+		if value, rest, ok = readQuoted(rest); !ok {
+			return nil, false
+		}
+		texts[name] = value
+		if rest == "}" {
+			return texts, true
+		}
+		if rest, ok = strings.CutPrefix(rest, ","); !ok {
+			return nil, false
+		}
+	}
+}
+
+func readQuoted(text string) (inner, rest string, ok bool) {
+	if text, ok = strings.CutPrefix(text, `"`); !ok {
+		return "", "", false
+	}
+	inner, rest, ok = strings.Cut(text, `"`)
+	return inner, rest, ok && isPlain(inner)
+}
