@@ -2,7 +2,10 @@ package bucket
 
 import (
 	"context"
+	"runtime"
+	"slices"
 	"sync"
+	"time"
 
 	"github.com/budgetd/budgetd/budget"
 )
@@ -18,10 +21,24 @@ type batcher[Q, A any] struct {
 	// size is the most items of one call.
 	size, bound, workers int
 	turns                turns
+	// beside says when another call begins while one is under way; nil: at once.
+	beside *beside
+	// apart names what two calls must not both work on; nil: nothing.
+	apart func(Q) int64
 
 	mu      sync.Mutex
 	queue   []*item[Q, A]
 	running int
+	began   time.Duration // when the last call began, of beside.now
+	busy    map[int64]int // what calls under way work on, by how many of their items
+}
+
+// beside makes calls large rather than many: another one begins only when `full` items wait, or when the
+// one that began last has been under way for `patience`.
+type beside struct {
+	full     int
+	patience time.Duration
+	now      func() time.Duration
 }
 
 type result[A any] struct {
@@ -31,84 +48,217 @@ type result[A any] struct {
 
 type item[Q, A any] struct {
 	question Q
+	of       *ticket[A]
+	at       int
 	taken    bool // a call has it: it may be executed; guarded by batcher.mu
-	done     chan result[A]
-	place    int64
 }
 
-// do waits for the item's answer. When ctx ends first the error is Unavailable if no call has taken
-// the item yet (it is withdrawn), else OutcomeUnknown.
-func (b *batcher[Q, A]) do(ctx context.Context, question Q) (A, error) {
-	it := &item[Q, A]{question: question, done: make(chan result[A], 1), place: b.turns.take()}
-	var none A
-	b.mu.Lock()
-	if len(b.queue) >= b.bound {
-		b.mu.Unlock()
-		return none, budget.Refuse(budget.Unavailable, "queue",
-			"%d requests are waiting already; repeat later", b.bound)
+// ticket is what somebody waits for: the answers of the items that were handed in together.
+type ticket[A any] struct {
+	place int64
+	done  chan struct{} // gets a value when all are answered
+
+	mu      sync.Mutex
+	answers []result[A]
+	given   []bool
+	left    int
+}
+
+// answer notes an item's answer and wakes whoever waits when it was the last one. woken: that somebody goes
+// on now.
+func (t *ticket[A]) answer(at int, r result[A]) (woken bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.given[at] {
+		return false
 	}
-	b.queue = append(b.queue, it)
-	if b.running < b.workers {
+	t.answers[at], t.given[at] = r, true
+	if t.left--; t.left > 0 {
+		return false
+	}
+	t.done <- struct{}{}
+	return true
+}
+
+// handed are items that were handed in and are to be waited for.
+type handed[Q, A any] struct {
+	items  []item[Q, A]
+	ticket *ticket[A]
+}
+
+// do waits for the item's answer: as wait.
+func (b *batcher[Q, A]) do(ctx context.Context, question Q) (A, error) {
+	one := new(struct {
+		items   [1]item[Q, A]
+		ticket  ticket[A]
+		answers [1]result[A]
+		given   [1]bool
+	})
+	one.items[0].question = question
+	one.ticket.answers, one.ticket.given = one.answers[:], one.given[:]
+	h := handed[Q, A]{one.items[:], &one.ticket}
+	b.enqueue(h)
+	r := b.wait(ctx, h)[0]
+	return r.answer, r.err
+}
+
+// hand puts items into the queue, in order; they have to be waited for. Those for which there is no room
+// are answered with Unavailable.
+func (b *batcher[Q, A]) hand(questions []Q) handed[Q, A] {
+	n := len(questions)
+	items := make([]item[Q, A], n)
+	for i := range items {
+		items[i].question = questions[i]
+	}
+	h := handed[Q, A]{items, &ticket[A]{answers: make([]result[A], n), given: make([]bool, n)}}
+	b.enqueue(h)
+	return h
+}
+
+func (b *batcher[Q, A]) enqueue(h handed[Q, A]) {
+	t := h.ticket
+	t.place, t.done, t.left = b.turns.take(), make(chan struct{}, 1), len(h.items)
+	b.mu.Lock()
+	room := min(max(b.bound-len(b.queue), 0), len(h.items))
+	for i := range h.items {
+		it := &h.items[i]
+		it.of, it.at, it.taken = t, i, i >= room
+		if i < room {
+			b.queue = append(b.queue, it)
+		}
+	}
+	if b.mayBegin() {
 		b.running++
+		if b.beside != nil {
+			b.began = b.beside.now()
+		}
 		go b.work()
 	}
 	b.mu.Unlock()
+	for i := room; i < len(h.items); i++ {
+		t.answer(i, result[A]{err: budget.Refuse(budget.Unavailable, "queue",
+			"%d requests are waiting already; repeat later", b.bound)})
+	}
+}
 
+// mayBegin reports whether a further call is to begin.
+func (b *batcher[Q, A]) mayBegin() bool {
+	switch {
+	case len(b.queue) == 0 || b.running >= b.workers:
+		return false
+	case b.running == 0 || b.beside == nil || len(b.queue) >= b.beside.full:
+		return true
+	}
+	return b.beside.now()-b.began > b.beside.patience
+}
+
+// wait returns the items' answers, in order. When ctx ends first the error is Unavailable of an item that
+// no call has taken yet (it is withdrawn), else OutcomeUnknown.
+func (b *batcher[Q, A]) wait(ctx context.Context, h handed[Q, A]) []result[A] {
+	t := h.ticket
 	select {
-	case r := <-it.done:
-		return r.answer, r.err
+	case <-t.done:
+		return t.answers
 	case <-ctx.Done():
 	}
+	for _, it := range b.withdraw(h) {
+		t.answer(it.at, result[A]{err: &budget.Error{Code: budget.Unavailable, Op: "queue",
+			Message: "the deadline passed before the call was sent", Err: ctx.Err()}})
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for i, given := range t.given {
+		if !given { // what comes in later is told to nobody
+			t.given[i] = true
+			t.answers[i].err = &budget.Error{Code: budget.OutcomeUnknown, Op: "queue",
+				Message: "the deadline passed while the call was under way", Err: ctx.Err()}
+		}
+	}
+	return t.answers
+}
+
+// withdraw takes back the items that no call has taken.
+func (b *batcher[Q, A]) withdraw(h handed[Q, A]) (withdrawn []*item[Q, A]) {
 	b.mu.Lock()
-	taken := it.taken
-	if !taken {
-		b.withdraw(it)
-	}
-	b.mu.Unlock()
-	if taken {
-		select {
-		case r := <-it.done: // it came in at the last moment
-			return r.answer, r.err
-		default:
-		}
-		return none, &budget.Error{Code: budget.OutcomeUnknown, Op: "queue",
-			Message: "the deadline passed while the call was under way", Err: ctx.Err()}
-	}
-	return none, &budget.Error{Code: budget.Unavailable, Op: "queue",
-		Message: "the deadline passed before the call was sent", Err: ctx.Err()}
-}
-
-func (b *batcher[Q, A]) withdraw(it *item[Q, A]) {
-	for i, other := range b.queue {
-		if other == it {
-			b.queue = append(b.queue[:i], b.queue[i+1:]...)
-			return
+	defer b.mu.Unlock()
+	for i := range h.items {
+		if it := &h.items[i]; !it.taken {
+			it.taken, withdrawn = true, append(withdrawn, it)
 		}
 	}
+	if len(withdrawn) > 0 {
+		b.queue = slices.DeleteFunc(b.queue, func(it *item[Q, A]) bool { return it.of == h.ticket })
+	}
+	return withdrawn
 }
 
-// work calls run until the queue is empty.
+// work makes calls until nothing waits that no other call works on.
 func (b *batcher[Q, A]) work() {
 	for {
+		// Whoever can go on now hands in first: on a busy machine calls become larger, on an idle one it costs
+		// nothing.
+		runtime.Gosched()
 		b.mu.Lock()
-		n := min(len(b.queue), b.size)
-		if n == 0 {
+		group := b.take()
+		if len(group) == 0 {
 			b.running--
 			b.mu.Unlock()
 			return
 		}
-		group := make([]*item[Q, A], n)
-		copy(group, b.queue)
-		b.queue = append(b.queue[:0], b.queue[n:]...)
-		questions := make([]Q, n)
-		for i, it := range group {
-			it.taken = true
-			questions[i] = it.question
+		if b.beside != nil {
+			b.began = b.beside.now()
 		}
 		b.mu.Unlock()
-		for i, r := range b.run(questions) {
-			group[i].done <- r
-			b.turns.wait(group[i].place) // whoever got the answer goes on alone
+		questions := make([]Q, len(group))
+		for i, it := range group {
+			questions[i] = it.question
+		}
+		answers := b.run(questions)
+		b.mu.Lock()
+		b.occupy(group, -1)
+		b.mu.Unlock()
+		for i, r := range answers {
+			if t := group[i].of; t.answer(group[i].at, r) {
+				b.turns.wait(t.place) // whoever got the answers goes on alone
+			}
+		}
+	}
+}
+
+// take takes the items of the next call from the queue: those that no other call works on.
+func (b *batcher[Q, A]) take() []*item[Q, A] {
+	group := make([]*item[Q, A], 0, min(len(b.queue), b.size))
+	if len(b.busy) == 0 {
+		group = append(group, b.queue[:cap(group)]...)
+		b.queue = slices.Delete(b.queue, 0, len(group))
+	} else {
+		b.queue = slices.DeleteFunc(b.queue, func(it *item[Q, A]) bool {
+			if len(group) == b.size || b.busy[b.apart(it.question)] > 0 {
+				return false
+			}
+			group = append(group, it)
+			return true
+		})
+	}
+	for _, it := range group {
+		it.taken = true
+	}
+	b.occupy(group, 1)
+	return group
+}
+
+// occupy notes that a call works on its items, or (-1) does no more.
+func (b *batcher[Q, A]) occupy(group []*item[Q, A], by int) {
+	if b.apart == nil || b.workers == 1 {
+		return
+	}
+	if b.busy == nil {
+		b.busy = map[int64]int{}
+	}
+	for _, it := range group {
+		key := b.apart(it.question)
+		if b.busy[key] += by; b.busy[key] == 0 {
+			delete(b.busy, key)
 		}
 	}
 }

@@ -53,6 +53,25 @@ func (s *Service) follow(l *lane, ref Ref, seq int64) {
 	}()
 }
 
+// drainPace is the least time between the begins of two commits behind a lane's answers: nobody waits for
+// them, and one transaction of many entries costs a fraction of many of a few.
+const drainPace = 50 * time.Millisecond
+
+// drainRest is how long the drain rests after a commit that began at `began`: as long as that took, so that
+// in a burst the answers get the machine, until the ledger is behind by half of the window.
+func (s *Service) drainRest(l *lane, began time.Duration) time.Duration {
+	now := s.now()
+	took := min(max(now-began, 0), s.set.WindowTime)
+	l.behind.mu.Lock()
+	defer l.behind.mu.Unlock()
+	for _, t := range l.behind.epochs {
+		if now-t.since > s.set.WindowTime/2 {
+			return 0
+		}
+	}
+	return min(max(drainPace-took, took), s.set.WindowTime/4)
+}
+
 // drainBehindAnswers drains until nothing is left that its store may still have, or until Stop when SQL or
 // the store fails.
 func (s *Service) drainBehindAnswers(l *lane) {
@@ -84,6 +103,9 @@ func (s *Service) drainBehindAnswers(l *lane) {
 		}
 		cancel()
 		if s.caughtUp(l, d, began) {
+			if rest := s.drainRest(l, began); rest > 0 {
+				_ = s.clock.Sleep(s.life, rest) // Stop does not wait for it
+			}
 			continue
 		}
 		if s.clock.Sleep(s.life, pause) != nil && s.clock.Sleep(s.giveUp, pause) != nil {

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"time"
 
 	"github.com/budgetd/budgetd/budget"
 	"github.com/budgetd/budgetd/internal/safeguard"
@@ -51,11 +52,18 @@ type committed struct {
 	ended   bool
 }
 
-// commitWait waits until an entry is in the ledger. Each bucket has one committer on this node, so
-// this node's transactions do not wait for each other's epoch rows; other nodes may commit the same
-// bucket at the same time, and the compare-and-set on drained_seq lets each entry through once.
+// marksAtOnce is how many entries one commit is asked for at most; more than it takes for the cost of the
+// transaction itself not to matter. commitPatience is how long one commit may take before another one,
+// of other buckets, begins beside it: a store that hangs must not hold up the others.
+const marksAtOnce, commitPatience = 4096, 50 * time.Millisecond
+
+// bucket is what two commits of a node must not both work on: they would wait for each other's epoch row.
+func (m mark) bucket() int64 { return m.ref.Bucket }
+
+// commitWait waits until an entry is in the ledger. This node's commits take whatever waits; other nodes may
+// commit the same bucket at the same time, and the compare-and-set on drained_seq lets each entry through once.
 func (s *Service) commitWait(ctx context.Context, m mark) (committed, error) {
-	return s.committers[uint64(m.ref.Bucket)%uint64(len(s.committers))].do(ctx, m)
+	return s.committer.do(ctx, m)
 }
 
 // commitRounds bounds how often a commit reads the logs again because another node was ahead, or
@@ -64,7 +72,7 @@ const commitRounds = 20
 
 // readLimit is the most entries of one bucket read at once; readTotal is about how many a transaction
 // takes over all its buckets, readLeast what each gets however many there are.
-const readLimit, readTotal, readLeast = 1000, 16_000, 32
+const readLimit, readTotal, readLeast = 4000, 16_000, 32
 
 // commitMarks brings the logs of all marks into the ledger, and answers each mark.
 func (s *Service) commitMarks(marks []mark) []result[committed] {

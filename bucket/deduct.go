@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strconv"
 	"time"
 
 	"github.com/budgetd/budgetd/budget"
@@ -42,6 +43,7 @@ func (s *Service) Deduct(ctx context.Context, r DeductRequest) (DeductAnswer, er
 // attempt prepares the attempt of a request, with a nonce of its own.
 func (s *Service) attempt(entry *cached, r DeductRequest) *attempt {
 	a := &attempt{s: s, entry: entry, id: r.RequestID, amount: r.Amount, key: entry.value.Load().routeKey(&r),
+		dimensions: r.Dimensions, counts: r.Counts,
 		request: ledger.Request{ID: r.RequestID, Nonce: s.nonce(), Reference: r.Reference,
 			Dimensions: ledger.Dimensions(r.Dimensions), Counts: ledger.Counts(r.Counts),
 			HoldTTL: r.HoldTTL.Milliseconds(), Group: r.Group},
@@ -79,21 +81,26 @@ func (s *Service) alone(ctx context.Context, a *attempt) (DeductAnswer, error) {
 }
 
 func (s *Service) lead(ctx context.Context, id ID, fl *flight, a *attempt) (answer DeductAnswer, err error) {
-	err = &budget.Error{Code: budget.OutcomeUnknown, Op: "deduct", Message: "the attempt was broken off"}
+	err = unknown("deduct", errBrokenOff)
 	defer func() { s.flights.land(id, fl, answer, err) }()
 	answer, err = a.run(ctx)
 	return answer, err
 }
 
+var errBrokenOff = errors.New("the attempt was broken off")
+
 // attempt is one call of a request id: its nonce is kept over all inner retries.
 type attempt struct {
-	s        *Service
-	entry    *cached
-	id       string
-	amount   int64
-	key      string
-	request  ledger.Request
-	deadline time.Duration // of Service.now
+	s       *Service
+	entry   *cached
+	id      string
+	amount  int64
+	key     string
+	request ledger.Request
+	// dimensions and counts are the request's, which has them as text.
+	dimensions map[string]string
+	counts     map[string]int64
+	deadline   time.Duration // of Service.now
 	// unanswered are the epochs in which an operation of this attempt may still run or may wait,
 	// uncommitted, in the log.
 	unanswered []Ref
@@ -215,20 +222,15 @@ func (a *attempt) try(ctx context.Context, b *Budget, asked **Bucket, balance *i
 		return DeductAnswer{}, false, nil
 	}
 	l := a.s.lanes[bk.Lane]
-	op := Operation{Ref: bk.Ref(), MinSeq: a.s.knownSeq(bk.Ref(), bk.Epoch.DrainedSeq), Amount: a.amount,
-		Request: a.request}
+	op := a.operation(bk)
 	got, err := l.deducts.do(ctx, op)
 	if err != nil {
-		a.markDry(bk.ID)
-		if !budget.Is(err, budget.Unavailable) {
-			a.unanswered = append(a.unanswered, op.Ref)
-		}
+		a.notAnswered(bk, op.Ref, err)
 		return DeductAnswer{}, false, nil
 	}
 	switch got.reply.Verdict {
 	case OK:
-		a.s.kickApply(a.entry, bk, a.amount, got.reply)
-		a.admitted = &pendingEntry{lane: l, ref: op.Ref, bucket: bk.Key, reply: got.reply, outcome: got.outcome}
+		a.admit(l, bk, op.Ref, got)
 		return a.commit(ctx)
 	case Insufficient:
 		a.markDry(bk.ID)
@@ -248,6 +250,26 @@ func (a *attempt) try(ctx context.Context, b *Budget, asked **Bucket, balance *i
 		a.reread(ctx)
 	}
 	return DeductAnswer{}, false, nil
+}
+
+// operation is what a bucket is asked for in ledger mode.
+func (a *attempt) operation(bk *Bucket) Operation {
+	return Operation{Ref: bk.Ref(), MinSeq: a.s.knownSeq(bk.Ref(), bk.Epoch.DrainedSeq), Amount: a.amount,
+		Request: a.request}
+}
+
+// notAnswered notes that a bucket could not be asked, or did not answer.
+func (a *attempt) notAnswered(bk *Bucket, ref Ref, err error) {
+	a.markDry(bk.ID)
+	if !budget.Is(err, budget.Unavailable) {
+		a.unanswered = append(a.unanswered, ref)
+	}
+}
+
+// admit notes the entry that a store admitted: it is to be committed.
+func (a *attempt) admit(l *lane, bk *Bucket, ref Ref, got admitted) {
+	a.s.kickApply(a.entry, bk, a.amount, got.reply)
+	a.admitted = &pendingEntry{lane: l, ref: ref, bucket: bk.Key, reply: got.reply, outcome: got.outcome}
 }
 
 // goesOn reports whether a bucket of the list that was just read can be asked at once: the one before was
@@ -316,21 +338,30 @@ func (a *attempt) commit(ctx context.Context) (DeductAnswer, bool, error) {
 	if safeguard.Off(safeguard.AnswerAfterCommit) && p.outcome == nil {
 		return DeductAnswer{RequestID: a.id, Amount: a.amount, State: ledger.StateUsed}, true, nil
 	}
-	var c committed
 	if p.outcome != nil {
-		c.outcome = *p.outcome
 		a.s.recent.Add(ID{Budget: a.entry.id, RequestID: a.id}, struct{}{})
-	} else {
-		m := mark{lane: p.lane, ref: p.ref, seq: p.reply.Seq, id: a.id, nonce: a.request.Nonce}
-		var err error
-		if c, err = a.s.commitWait(ctx, m); errors.Is(err, errReplaced) {
-			a.admitted = nil // the store went back before the entry was drained
-			a.unanswered = append(a.unanswered, p.ref)
-			a.reread(ctx)
-			return DeductAnswer{}, false, nil
-		} else if err != nil {
-			return DeductAnswer{}, false, nil
-		}
+		return a.concluded(ctx, committed{outcome: *p.outcome}, nil)
+	}
+	c, err := a.s.commitWait(ctx, a.mark())
+	return a.concluded(ctx, c, err)
+}
+
+// mark is what the admitted entry's commit is waited for by.
+func (a *attempt) mark() mark {
+	p := a.admitted
+	return mark{lane: p.lane, ref: p.ref, seq: p.reply.Seq, id: a.id, nonce: a.request.Nonce}
+}
+
+// concluded answers by what became of the admitted entry: see commit.
+func (a *attempt) concluded(ctx context.Context, c committed, err error) (DeductAnswer, bool, error) {
+	p := a.admitted
+	if errors.Is(err, errReplaced) {
+		a.admitted = nil // the store went back before the entry was drained
+		a.unanswered = append(a.unanswered, p.ref)
+		a.reread(ctx)
+		return DeductAnswer{}, false, nil
+	} else if err != nil {
+		return DeductAnswer{}, false, nil
 	}
 	a.admitted = nil
 	switch {
@@ -384,21 +415,32 @@ func (a *attempt) answer(ctx context.Context, d ledger.Deduction, replayed bool)
 			answer.Bucket, answer.Remaining = bk.Key, bk.Epoch.Outstanding
 		}
 	}
-	// It is in the ledger: a figure that cannot be read soon must not turn it into an error.
+	answer.remaining(b, a.s.coverInTime(ctx, a.entry))
+	return answer, nil
+}
+
+// coverInTime is I3's sum for an answer about what is in the ledger: a figure that cannot be read soon
+// must not turn it into an error, so it is then the last one known.
+func (s *Service) coverInTime(ctx context.Context, entry *cached) Cover {
+	if c := entry.cover.Load(); c != nil && s.now()-c.at < freshness {
+		return c.Cover
+	}
 	const patience = 250 * time.Millisecond
 	step, cancel := context.WithTimeout(context.WithoutCancel(ctx), patience)
 	defer cancel()
-	c, err := a.s.cover(step, a.entry)
+	c, err := s.cover(step, entry)
 	if err != nil {
-		a.s.failed("sql", err)
+		s.failed("sql", err)
 	}
-	answer.remaining(b, c)
-	return answer, nil
+	return c
 }
 
 // receipt locates a deduction for whoever drains or audits it.
 func receipt(p ledger.Position) string {
-	return fmt.Sprintf("%d.%d.%d", p.Bucket, p.Epoch, p.Seq)
+	var text [3 * 20]byte
+	b := append(strconv.AppendInt(text[:0], p.Bucket, 10), '.')
+	b = append(strconv.AppendInt(b, p.Epoch, 10), '.')
+	return string(strconv.AppendInt(b, p.Seq, 10))
 }
 
 // parseReceipt reads a receipt; false when it is none.

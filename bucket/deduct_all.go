@@ -7,6 +7,7 @@ import (
 	"sync"
 
 	"github.com/budgetd/budgetd/budget"
+	"github.com/budgetd/budgetd/internal/safeguard"
 )
 
 // DeductResult is what became of one request of DeductAll: an answer, or an error as of Deduct.
@@ -17,46 +18,337 @@ type DeductResult struct {
 
 // DeductAll makes many deductions in one call, each for itself, and returns what became of each, in the
 // order given. It is as if Deduct were called for each of them: those of one request id one after the
-// other, in the order given, all others side by side.
+// other, in the order given, all others side by side. The ordinary ones go through the stores and the
+// ledger together; whatever needs more than that goes on by itself, as Deduct does.
 func (s *Service) DeductAll(ctx context.Context, requests []DeductRequest) []DeductResult {
-	results := make([]DeductResult, len(requests))
-	var running sync.WaitGroup
+	step, cancel := context.WithTimeout(ctx, s.set.Deadline)
+	defer cancel()
+	w := &wave{s: s, ctx: step, requests: requests, results: make([]DeductResult, len(requests)),
+		riders: make([]rider, 0, len(requests))}
+	defer w.breakOff()
 	for _, chain := range chainsOf(requests) {
-		running.Go(func() {
-			for _, i := range chain {
-				results[i] = s.deductSafely(ctx, requests[i])
-			}
-		})
+		if len(chain) > 1 || !w.board(chain[0]) {
+			w.apart(func() {
+				for _, i := range chain {
+					w.results[i] = safely(func() (DeductAnswer, error) { return s.Deduct(ctx, requests[i]) })
+				}
+			})
+		}
 	}
-	running.Wait()
-	return results
+	w.lookUp()
+	w.ask()
+	w.commit()
+	w.others.Wait()
+	return w.results
 }
 
-// deductSafely is Deduct; a panic becomes an error of that request alone.
-func (s *Service) deductSafely(ctx context.Context, r DeductRequest) (result DeductResult) {
+// chainsOf groups the requests of each id, in order. The budget does not matter: it may be named in two
+// ways, and waiting for another budget's request does no harm.
+func chainsOf(requests []DeductRequest) [][]int {
+	chains, each := make([][]int, 0, len(requests)), make([]int, len(requests))
+	byID := make(map[string]int, len(requests))
+	for i := range requests {
+		each[i] = i
+		if at, found := byID[requests[i].RequestID]; found {
+			chains[at] = append(chains[at], i)
+			continue
+		}
+		byID[requests[i].RequestID] = len(chains)
+		chains = append(chains, each[i:i+1:i+1])
+	}
+	return chains
+}
+
+// safely makes a panic of one deduction the error of that one alone.
+func safely(deduct func() (DeductAnswer, error)) (result DeductResult) {
 	defer func() {
 		if why := recover(); why != nil {
 			result = DeductResult{Err: &budget.Error{Code: budget.Internal, Op: "deduct",
 				Err: fmt.Errorf("panic: %v\n%s", why, debug.Stack())}}
 		}
 	}()
-	answer, err := s.Deduct(ctx, r)
+	answer, err := deduct()
 	return DeductResult{Answer: answer, Err: err}
 }
 
-// chainsOf groups the requests of each id, in order. The budget does not matter: it may be named in two
-// ways, and waiting for another budget's request does no harm.
-func chainsOf(requests []DeductRequest) [][]int {
-	chains := make([][]int, 0, len(requests))
-	byID := make(map[string]int, len(requests))
-	for i := range requests {
-		at, found := byID[requests[i].RequestID]
-		if !found {
-			at = len(chains)
-			byID[requests[i].RequestID] = at
-			chains = append(chains, nil)
+// wave is the deductions of one DeductAll that go through the stores and the ledger together. One
+// goroutine has it; those that need more than that leave it.
+type wave struct {
+	s        *Service
+	ctx      context.Context
+	requests []DeductRequest
+	results  []DeductResult // each is written by whoever has the request
+	riders   []rider        // it never grows beyond its capacity, so that pointers to them stay good
+	others   sync.WaitGroup
+}
+
+// rider is one deduction of a wave: it leads the flight of its id.
+type rider struct {
+	at     int
+	a      *attempt
+	id     ID
+	flight *flight
+	b      *Budget
+	bk     *Bucket
+	lane   *lane
+	// young: the ledger may know the id from before its bucket's epoch began.
+	young bool
+	// left: it was answered, or goes on by itself.
+	left bool
+}
+
+// apart does something beside the wave.
+func (w *wave) apart(step func()) {
+	place := w.s.turns.take()
+	w.others.Go(func() {
+		w.s.turns.wait(place)
+		step()
+	})
+}
+
+// goOn lets a rider go on by itself.
+func (w *wave) goOn(r *rider) {
+	r.left = true
+	w.apart(func() {
+		w.results[r.at] = safely(func() (DeductAnswer, error) { return w.s.lead(w.ctx, r.id, r.flight, r.a) })
+	})
+}
+
+// finish answers a rider.
+func (w *wave) finish(r *rider, answer DeductAnswer, err error) {
+	r.left = true
+	w.s.flights.land(r.id, r.flight, answer, err)
+	w.results[r.at] = DeductResult{Answer: answer, Err: err}
+}
+
+// breakOff ends the flights that a panic left open.
+func (w *wave) breakOff() {
+	for i := range w.riders {
+		if r := &w.riders[i]; !r.left {
+			w.finish(r, DeductAnswer{}, unknown("deduct", errBrokenOff))
 		}
-		chains[at] = append(chains[at], i)
 	}
-	return chains
+}
+
+// board takes a request into the wave, or lets it go on by itself. false: nothing was done for it.
+func (w *wave) board(i int) bool {
+	request := &w.requests[i]
+	entry := w.s.budgets.fresh(request.Budget)
+	if entry == nil || checkHold(request.HoldTTL, request.Group) != nil {
+		return false
+	}
+	if !entry.asked.Load() {
+		entry.asked.Store(true)
+	}
+	a := w.s.attempt(entry, *request)
+	id := ID{Budget: entry.id, RequestID: a.id}
+	fl, leader := w.s.flights.join(id, a.request.Fingerprint)
+	if !leader {
+		return false
+	}
+	w.riders = append(w.riders, rider{at: i, a: a, id: id, flight: fl})
+	if r := &w.riders[len(w.riders)-1]; !r.ready() {
+		w.goOn(r)
+	}
+	return true
+}
+
+// fresh returns a budget that was compared with SQL within the last second; nil: it has to be read.
+func (c *cache) fresh(ref BudgetRef) *cached {
+	id := ref.ID
+	if id == 0 {
+		id, _ = c.byName.Get(BudgetRef{Tenant: ref.Tenant, Name: ref.Name})
+	}
+	entry, ok := c.byID.Get(id)
+	if !ok || id == 0 || ref.Tenant != "" && entry.value.Load().Tenant != ref.Tenant {
+		return nil
+	}
+	if age := c.ageOf(entry); age < 0 || age >= freshness {
+		return nil
+	}
+	return entry
+}
+
+// ready finds the bucket that a deduction asks, as the first round of run does. false: something has to be
+// asked of SQL first, waited for or refused.
+func (r *rider) ready() bool {
+	a, s := r.a, r.a.s
+	r.b = a.entry.value.Load()
+	now := s.sql.Now()
+	if r.b.refusalAt(now) != nil || r.b.Period.OverAt(now) {
+		return false
+	}
+	if r.b.inStoreMode() {
+		a.routed(r.b)
+	}
+	if !a.fits(r.b) {
+		return false
+	}
+	if r.b.inStoreMode() {
+		return r.readyInStore()
+	}
+	sold := a.entry.soldOut.Load()
+	if sold != 0 && a.amount >= sold || s.recent.Contains(r.id) {
+		return false
+	}
+	if r.bk = a.pick(r.b); r.bk == nil {
+		return false
+	}
+	r.lane = s.lanes[r.bk.Lane]
+	return true
+}
+
+// fits reports whether the limits can judge the request, and none of them is known to be used up.
+func (a *attempt) fits(b *Budget) bool {
+	if b.Limits == nil && a.request.Counts == "" {
+		return true
+	}
+	if a.entry.unfit(b, a.key, a.dimensions, a.counts) != nil {
+		return false
+	}
+	if b.inStoreMode() {
+		return true
+	}
+	set, err := a.entry.limitSet()
+	if err != nil {
+		return false
+	}
+	touches, _ := set.Touches(a.amount, a.dimensions, a.counts)
+	return !a.s.mayBeReached(b, touches)
+}
+
+func (r *rider) readyInStore() bool {
+	a, s := r.a, r.a.s
+	r.bk = a.home(r.b)
+	r.lane = s.lanes[r.bk.Lane]
+	if r.lane == nil || r.lane.direct != nil || !s.serves(r.lane, r.bk) || !r.lane.acks.uses(r.bk.Epoch.Activation, s.now()) ||
+		s.room(r.lane, r.bk.Ref()) != nil {
+		return false
+	}
+	if v := a.entry.voids.Load(); !safeguard.Off(safeguard.OlderVoids) {
+		if v == nil || v.covers[r.bk.ID] < r.bk.Epoch.Number || v.tooMany {
+			return false
+		}
+		_, r.young = v.ids[a.id]
+	}
+	r.young = r.young || s.isYoung(r.bk)
+	return true
+}
+
+// lookUp asks the ledger about the ids that it may know from before their buckets' epochs began.
+func (w *wave) lookUp() {
+	var young []*rider
+	var ids []ID
+	for i := range w.riders {
+		if r := &w.riders[i]; !r.left && r.young {
+			young, ids = append(young, r), append(ids, r.id)
+		}
+	}
+	if len(ids) == 0 {
+		return
+	}
+	for i, found := range w.s.lookups.wait(w.ctx, w.s.lookups.hand(ids)) {
+		r := young[i]
+		switch {
+		case found.err != nil:
+			w.finish(r, DeductAnswer{}, r.a.unresolved(w.ctx, found.err))
+		case found.answer.deduction != nil:
+			answer, err := r.a.answerRecorded(w.ctx, *found.answer.deduction)
+			w.finish(r, answer, err)
+		}
+	}
+}
+
+// asking are the operations of a wave for one lane.
+type asking struct {
+	lane       *lane
+	riders     []*rider
+	operations []Operation
+	handed     handed[Operation, admitted]
+}
+
+// ask sends one operation of each rider, the lanes side by side.
+func (w *wave) ask() {
+	var lanes []*asking
+	of := map[*lane]*asking{}
+	for i := range w.riders {
+		r := &w.riders[i]
+		if r.left {
+			continue
+		}
+		op, err := r.operation()
+		if err != nil {
+			w.goOn(r)
+			continue
+		}
+		at := of[r.lane]
+		if at == nil {
+			at = &asking{lane: r.lane}
+			of[r.lane] = at
+			lanes = append(lanes, at)
+		}
+		at.riders, at.operations = append(at.riders, r), append(at.operations, op)
+	}
+	for _, at := range lanes {
+		at.handed = at.lane.deducts.hand(at.operations)
+	}
+	for _, at := range lanes {
+		for i, got := range at.lane.deducts.wait(w.ctx, at.handed) {
+			w.heard(at.riders[i], at.operations[i].Ref, got.answer, got.err)
+		}
+	}
+}
+
+func (r *rider) operation() (Operation, error) {
+	if r.b.inStoreMode() {
+		return r.a.operationInStore(r.b, r.bk, r.lane)
+	}
+	return r.a.operation(r.bk), nil
+}
+
+// heard acts on a store's reply: "accepted" in store mode ends it, in ledger mode it is committed next.
+func (w *wave) heard(r *rider, ref Ref, got admitted, err error) {
+	switch {
+	case err != nil:
+		r.a.notAnswered(r.bk, ref, err)
+		w.goOn(r)
+	case got.reply.Verdict != OK:
+		w.goOn(r) // it is asked again: nothing has happened
+	case got.outcome == nil && r.b.inStoreMode():
+		answer, err := r.a.tookInStore(r.lane, r.bk, ref, got.reply)
+		w.finish(r, answer, err)
+	default:
+		r.a.admit(r.lane, r.bk, ref, got)
+		if got.outcome == nil && !safeguard.Off(safeguard.AnswerAfterCommit) {
+			return
+		}
+		answer, done, err := r.a.commit(w.ctx)
+		w.concluded(r, answer, done, err)
+	}
+}
+
+// commit waits until the admitted entries are in the ledger.
+func (w *wave) commit() {
+	var riders []*rider
+	var marks []mark
+	for i := range w.riders {
+		if r := &w.riders[i]; !r.left {
+			riders, marks = append(riders, r), append(marks, r.a.mark())
+		}
+	}
+	if len(marks) == 0 {
+		return
+	}
+	for i, c := range w.s.committer.wait(w.ctx, w.s.committer.hand(marks)) {
+		answer, done, err := riders[i].a.concluded(w.ctx, c.answer, c.err)
+		w.concluded(riders[i], answer, done, err)
+	}
+}
+
+func (w *wave) concluded(r *rider, answer DeductAnswer, done bool, err error) {
+	if !done && err == nil {
+		w.goOn(r)
+		return
+	}
+	w.finish(r, answer, err)
 }

@@ -46,16 +46,16 @@ func (c *storeCount) counter(i int) counterOf {
 // routed makes a request of a budget with limits go to the bucket of its routing dimension's value, whatever
 // its key is: its counters are there.
 func (a *attempt) routed(b *Budget) {
-	if value, ok := routingValue(b, a.request.Dimensions); ok {
+	if value, ok := routingValue(b, a.dimensions); ok {
 		a.key = value
 	}
 }
 
-func routingValue(b *Budget, dimensions string) (value string, ok bool) {
+func routingValue(b *Budget, dimensions map[string]string) (value string, ok bool) {
 	if !b.hasLimits() {
 		return "", false
 	}
-	value, ok = ledger.ReadDimensions(dimensions)[b.RoutingDimension]
+	value, ok = dimensions[b.RoutingDimension]
 	return value, ok
 }
 
@@ -70,8 +70,7 @@ func (a *attempt) counting(b *Budget, bk *Bucket, l *lane) (*Counting, error) {
 	if err != nil {
 		return nil, err
 	}
-	a.count.touches, _ = set.Touches(a.amount, ledger.ReadDimensions(a.request.Dimensions),
-		ledger.ReadCounts(a.request.Counts))
+	a.count.touches, _ = set.Touches(a.amount, a.dimensions, a.counts)
 	at := a.count.at
 	if at == 0 {
 		at = a.s.sql.Now().UnixMilli()
@@ -193,7 +192,8 @@ func (s *Service) countsReturned(ctx context.Context, entry *cached, d ledger.De
 	}
 	b := entry.value.Load()
 	set, err := entry.limitSet()
-	value, ok := routingValue(b, d.Dimensions)
+	dimensions := ledger.ReadDimensions(d.Dimensions)
+	value, ok := routingValue(b, dimensions)
 	if err != nil || !ok {
 		return
 	}
@@ -202,7 +202,7 @@ func (s *Service) countsReturned(ctx context.Context, entry *cached, d ledger.De
 	if l == nil || l.direct != nil {
 		return
 	}
-	touches, _ := set.Touches(d.Amount, ledger.ReadDimensions(d.Dimensions), ledger.ReadCounts(d.Counts))
+	touches, _ := set.Touches(d.Amount, dimensions, ledger.ReadCounts(d.Counts))
 	c := countingOf(set, touches, bk, l, d.CountedAt.UnixMilli())
 	counters, keeps := l.instance.(Counters)
 	if c == nil || !keeps {

@@ -176,13 +176,10 @@ func (a *attempt) waitFor(ctx context.Context, round int, cause error) (DeductAn
 // if anything more than time is needed.
 func (a *attempt) tryInStore(ctx context.Context, b *Budget, bk *Bucket, l *lane) (
 	answer DeductAnswer, balance int64, done bool, err error) {
-	known := max(a.s.knownSeq(bk.Ref(), bk.Epoch.DrainedSeq), l.acks.known(bk.Ref()))
-	counting, err := a.counting(b, bk, l)
+	op, err := a.operationInStore(b, bk, l)
 	if err != nil {
 		return answer, -1, false, err
 	}
-	op := Operation{Ref: bk.Ref(), MinSeq: known, Amount: a.amount, Request: a.request, Record: true,
-		Ceiling: a.s.ceiling(bk, a.amount), Until: l.until(b.Period), Counting: counting}
 	got, err := l.deducts.do(ctx, op)
 	if err != nil {
 		// The record makes a repetition harmless: the same bucket is asked again, with the same nonce.
@@ -193,16 +190,13 @@ func (a *attempt) tryInStore(ctx context.Context, b *Budget, bk *Bucket, l *lane
 		return answer, -1, false, err
 	}
 	if got.outcome != nil { // a lane in the ledger's own database: it is in the ledger already
-		a.s.kickApply(a.entry, bk, a.amount, got.reply)
-		a.admitted = &pendingEntry{lane: l, ref: op.Ref, bucket: bk.Key, reply: got.reply, outcome: got.outcome}
+		a.admit(l, bk, op.Ref, got)
 		answer, done, err = a.commit(ctx)
 		return answer, -1, done, err
 	}
 	switch got.reply.Verdict {
 	case OK:
-		a.s.kickApply(a.entry, bk, a.amount, got.reply)
-		answer, err = a.acknowledge(l, bk, op.Ref, got.reply.Seq, got.reply.Balance, false)
-		answer.Limits = a.states(got.reply.Counted)
+		answer, err = a.tookInStore(l, bk, op.Ref, got.reply)
 		return answer, -1, true, err
 	case Outdated, Unloaded:
 		return answer, -1, false, a.countAgain(ctx, b, got.reply)
@@ -221,6 +215,25 @@ func (a *attempt) tryInStore(ctx context.Context, b *Budget, bk *Bucket, l *lane
 	}
 	a.refused(ctx, l, op.Ref, got.reply)
 	return answer, -1, false, nil
+}
+
+// operationInStore is what a bucket is asked for in store mode.
+func (a *attempt) operationInStore(b *Budget, bk *Bucket, l *lane) (Operation, error) {
+	counting, err := a.counting(b, bk, l)
+	if err != nil {
+		return Operation{}, err
+	}
+	known := max(a.s.knownSeq(bk.Ref(), bk.Epoch.DrainedSeq), l.acks.known(bk.Ref()))
+	return Operation{Ref: bk.Ref(), MinSeq: known, Amount: a.amount, Request: a.request, Record: true,
+		Ceiling: a.s.ceiling(bk, a.amount), Until: l.until(b.Period), Counting: counting}, nil
+}
+
+// tookInStore answers for what a bucket has just admitted.
+func (a *attempt) tookInStore(l *lane, bk *Bucket, ref Ref, r Reply) (DeductAnswer, error) {
+	a.s.kickApply(a.entry, bk, a.amount, r)
+	answer, err := a.acknowledge(l, bk, ref, r.Seq, r.Balance, false)
+	answer.Limits = a.states(r.Counted)
+	return answer, err
 }
 
 // refused acts on a verdict that says something about the bucket's store.

@@ -207,7 +207,7 @@ func (b *toldBooks) call(t *testing.T, nodes []*bucket.Service, turn int, ref bu
 	amount int64, rnd *rand.Rand) {
 	lost, began := false, time.Now()
 	for try := 0; ; try++ {
-		_, err := deduct(nodes[(turn+try)%2], ref, id, amount)
+		_, err := aloneOrTogether(nodes[(turn+try)%2], try%2 == 0, bucket.DeductRequest{Budget: ref, RequestID: id, Amount: amount})
 		if err == nil {
 			break
 		}

@@ -178,7 +178,7 @@ func (b *brute) deduct(i int) {
 	want := b.refuses(e)
 	var answer bucket.DeductAnswer
 	err := b.patiently(func() (err error) {
-		answer, err = b.s.Deduct(context.Background(), bucket.DeductRequest{Budget: b.ref, RequestID: e.id,
+		answer, err = aloneOrTogether(b.s, i%2 == 0, bucket.DeductRequest{Budget: b.ref, RequestID: e.id,
 			Amount: e.amount, Dimensions: e.dimensions})
 		return err
 	})

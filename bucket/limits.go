@@ -66,8 +66,7 @@ func (a *attempt) limits(ctx context.Context, b *Budget) (DeductAnswer, bool, er
 	if err != nil {
 		return DeductAnswer{}, true, a.unresolved(ctx, err)
 	}
-	ask := LimitAsk{RequestID: a.id, Amount: a.amount, Dimensions: ledger.ReadDimensions(a.request.Dimensions),
-		Counts: ledger.ReadCounts(a.request.Counts)}
+	ask := LimitAsk{RequestID: a.id, Amount: a.amount, Dimensions: a.dimensions, Counts: a.counts}
 	if why := a.entry.unfit(b, a.key, ask.Dimensions, ask.Counts); why != nil {
 		answer, err := a.refuse(ctx, why)
 		return answer, true, err
@@ -114,7 +113,7 @@ func (a *attempt) noteReached(b *Budget, state budget.LimitState) {
 	if err != nil || state.Used < state.Max {
 		return
 	}
-	touches, _ := set.Touches(a.amount, ledger.ReadDimensions(a.request.Dimensions), ledger.ReadCounts(a.request.Counts))
+	touches, _ := set.Touches(a.amount, a.dimensions, a.counts)
 	for _, touch := range touches {
 		if touch.Limit.Name == state.Limit {
 			a.s.reached.Add(reachedKey{b.ID, state.Limit, touch.Key}, reached{set.Version, state.ResetAt})

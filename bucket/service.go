@@ -133,7 +133,8 @@ type Settings struct {
 	KeepSeries time.Duration
 	// SampleEvery is how often a sample is taken; 1 min.
 	SampleEvery time.Duration
-	// Committers is how many transactions of this node commit side by side; 4.
+	// Committers is how many transactions of this node may commit side by side; 4. A further one begins only
+	// when there is more than one transaction takes, or the one under way takes long.
 	Committers int
 	// Queue is how many requests may wait for one lane or one committer; 20,000.
 	Queue int
@@ -231,7 +232,7 @@ type Service struct {
 	budgets     *cache
 	recent      *lru.Cache[ID, struct{}]
 	flights     flights
-	committers  []*batcher[mark, committed]
+	committer   *batcher[mark, committed]
 	lookups     *batcher[ID, recorded]
 	judges      *group[int64, string, Judgement]
 	collects    *group[int64, collectWish, collected]
@@ -321,10 +322,9 @@ func New(c Config) (*Service, error) {
 	if s.drained, err = lru.New[Ref, int64](s.set.CachedBudgets * 16); err != nil {
 		return nil, err
 	}
-	for range s.set.Committers {
-		s.committers = append(s.committers, &batcher[mark, committed]{run: s.commitMarks,
-			size: s.set.BatchSize, bound: s.set.Queue, workers: 1, turns: s.turns})
-	}
+	s.committer = &batcher[mark, committed]{run: s.commitMarks, size: marksAtOnce, bound: s.set.Queue,
+		workers: s.set.Committers, turns: s.turns, apart: mark.bucket,
+		beside: &beside{full: marksAtOnce, patience: commitPatience, now: s.now}}
 	if s.rings, err = lru.New[int, *ring.Ring](64); err != nil {
 		return nil, err
 	}

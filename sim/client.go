@@ -205,6 +205,7 @@ func (c *client) newRequest(k *known) *request {
 func (c *client) send(k *known, r *request) string {
 	var asked *auditor.Call
 	var got bucket.DeductAnswer
+	together := c.rnd.IntN(2) == 0
 	err := c.call("deduct", r.id, func(ctx context.Context, n *node) (any, error) {
 		const unsteady = 5 * time.Second
 		asked = &auditor.Call{Budget: k.ref.ID, ID: r.id, Amount: r.amount, Payload: r.payload, Began: time.Now(),
@@ -212,8 +213,14 @@ func (c *client) send(k *known, r *request) string {
 			Unsteady: virtual()-n.m.jumped.Load() < int64(unsteady)}
 		c.w.audit.Began(asked)
 		var err error
-		got, err = n.service.Deduct(ctx, bucket.DeductRequest{Budget: k.ref, RequestID: r.id, Amount: r.amount,
-			Key: r.key, Reference: r.payload, Dimensions: r.dimensions, Counts: r.counts, HoldTTL: r.ttl, Group: r.group})
+		request := bucket.DeductRequest{Budget: k.ref, RequestID: r.id, Amount: r.amount, Key: r.key,
+			Reference: r.payload, Dimensions: r.dimensions, Counts: r.counts, HoldTTL: r.ttl, Group: r.group}
+		if together {
+			all := n.service.DeductAll(ctx, []bucket.DeductRequest{request})
+			got, err = all[0].Answer, all[0].Err
+			return got, err
+		}
+		got, err = n.service.Deduct(ctx, request)
 		return got, err
 	})
 	answer := auditor.Answer{Code: codeOf(err), Replayed: got.Replayed, Amount: got.Amount, ID: got.RequestID}
