@@ -20,6 +20,7 @@ type ours struct {
 	embedded, binlog bool
 	fsync            string // of the Redis; "": everysec
 	limits           bool
+	burst            bool // the ledger may fall behind by more than a burst
 	connections      int
 	batch            int
 	seconds          int // to measure; 0: 10
@@ -105,7 +106,7 @@ func (o ours) load(s *stage) ([]string, error) {
 	if o.budgets > 0 {
 		args = append(args, "--budgets", strconv.Itoa(o.scaled(s, o.active)))
 	} else {
-		args = append(args, "--create", "--buckets", "8", "--durability", o.durability)
+		args = append(args, "--create", "--buckets", "1", "--durability", o.durability)
 	}
 	if o.total > 0 {
 		args = append(args, "--total", strconv.Itoa(o.scaled(s, int(o.total))))

@@ -78,6 +78,9 @@ type budgetd struct {
 func (s *stage) budgetd(o ours) (budgetd, error) {
 	// The audits at the end count millions of rows in one request.
 	text := "cache: {budgets: 100000}\nhttp: {request_timeout: 5m}\n"
+	if o.burst {
+		text += "store_mode: {window_units: 1000000000, window_time: 1m}\n"
+	}
 	var watched []string
 	if !o.embedded {
 		redis, err := s.redis(o.fsync)
