@@ -32,9 +32,6 @@ func TestCoalescingKeepsEveryPromise(t *testing.T) {
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
 			calls, options := test.calls, test.options
-			if testing.Short() {
-				calls = min(calls, 50)
-			}
 			if test.bounds.Calls > 0 {
 				options = append(options, client.WithCoalescing(test.bounds))
 			}
