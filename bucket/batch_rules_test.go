@@ -11,17 +11,24 @@ import (
 	"github.com/budgetd/budgetd/budget"
 )
 
-// gates is a call that tells what it was given, and waits to be let through.
+// gates is a call that tells what it was given, and waits to be told to go on.
 type gates struct {
 	began chan []int
-	pass  chan struct{}
+	doors sync.Map // by the first item
 }
 
-func newGates() *gates { return &gates{began: make(chan []int, 100), pass: make(chan struct{})} }
+func newGates() *gates { return &gates{began: make(chan []int, 100)} }
+
+func (g *gates) door(item int) chan struct{} {
+	door, _ := g.doors.LoadOrStore(item, make(chan struct{}))
+	return door.(chan struct{})
+}
+
+func (g *gates) goOn(item int) { close(g.door(item)) }
 
 func (g *gates) run(items []int) []result[int] {
 	g.began <- slices.Clone(items)
-	<-g.pass
+	<-g.door(items[0])
 	out := make([]result[int], len(items))
 	for i, item := range items {
 		out[i].answer = 10 * item
@@ -48,8 +55,8 @@ func TestBatcher(t *testing.T) {
 	}
 	both := b.hand([]int{2, 3, 4, 5})
 	more := b.hand([]int{6, 7, 8}) // there is room for two
-	for range 3 {
-		g.pass <- struct{}{}
+	for _, item := range []int{1, 2, 5} {
+		g.goOn(item)
 	}
 	if got := answersOf(b.wait(ctx, first)); !slices.Equal(got, []int{10}) {
 		t.Errorf("first %v", got)
@@ -74,7 +81,7 @@ func TestBatcherGivesUp(t *testing.T) {
 	one := b.hand([]int{1})
 	<-g.began
 	many := b.hand([]int{2, 3, 4})
-	g.pass <- struct{}{}
+	g.goOn(1)
 	b.wait(ctx, one)
 	if got := <-g.began; !slices.Equal(got, []int{2, 3}) {
 		t.Fatalf("second call %v", got)
@@ -86,12 +93,12 @@ func TestBatcherGivesUp(t *testing.T) {
 			t.Errorf("item %d: %v, want %s", i, got[i].err, code)
 		}
 	}
-	g.pass <- struct{}{}
+	g.goOn(2)
 	next := b.hand([]int{5})
 	if got := <-g.began; !slices.Equal(got, []int{5}) {
 		t.Errorf("third call %v: what was withdrawn was sent", got)
 	}
-	g.pass <- struct{}{}
+	g.goOn(5)
 	if got := b.wait(context.Background(), next); got[0].answer != 50 {
 		t.Errorf("%+v", got)
 	}
@@ -114,32 +121,40 @@ func TestBatcherBeside(t *testing.T) {
 		case <-time.After(20 * time.Millisecond):
 		}
 	}
+	// next is the next call; the one of the items given goes on when it is told to.
+	next := func(when string, want ...int) (goOn func()) {
+		t.Helper()
+		if got := <-g.began; !slices.Equal(got, want) {
+			t.Fatalf("%s: a call of %v, not %v", when, got, want)
+		}
+		return func() { g.goOn(want[0]) }
+	}
 	hand(1)
-	<-g.began
+	first := next("one came", 1)
 	hand(11, 2)
 	none("two wait")
 	hand(3)
-	if got := <-g.began; !slices.Equal(got, []int{2, 3}) {
-		t.Fatalf("three wait: %v", got)
-	}
-	g.pass <- struct{}{} // one of the two ends; both have the same to do: 11 is 1's
-	g.pass <- struct{}{}
-	if got := <-g.began; !slices.Equal(got, []int{11}) {
-		t.Fatalf("then %v", got)
+	second := next("three wait", 2, 3) // 11 is 1's
+	first()
+	third := next("the first has ended", 11)
+	second()
+	for running := 2; running > 1; time.Sleep(time.Millisecond) { // it finds nothing to do
+		b.mu.Lock()
+		running = b.running
+		b.mu.Unlock()
 	}
 	hand(4)
 	none("one waits")
 	now += 2 * time.Second
 	hand(21)
-	if got := <-g.began; !slices.Equal(got, []int{4}) {
-		t.Fatalf("after a long time: %v", got)
-	}
-	close(g.pass)
+	fourth := next("one has taken long", 4)
+	none("what waits is the third one's")
+	third()
+	last := next("the third has ended", 21)
+	fourth()
+	last()
 	for _, h := range all {
 		b.wait(context.Background(), h)
-	}
-	if got := <-g.began; !slices.Equal(got, []int{21}) {
-		t.Errorf("at last %v", got)
 	}
 }
 
