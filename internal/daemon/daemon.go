@@ -75,7 +75,7 @@ func Run(ctx context.Context, args, environ []string, stdout, stderr io.Writer) 
 		fmt.Fprintln(stdout, "config ok")
 		return statusDone
 	}
-	spareCollector(environ)
+	spareCollector(ctx, environ)
 	if err := serve(ctx, c, logger(c.Log, stderr)); err != nil {
 		fmt.Fprintln(stderr, "budgetd:", err)
 		return statusFailed

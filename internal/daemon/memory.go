@@ -1,23 +1,53 @@
 package daemon
 
 import (
+	"context"
 	"runtime/debug"
+	"runtime/metrics"
 	"slices"
 	"strings"
+	"time"
 )
 
-// gcPercent is how much the heap may grow between two collections. What a node keeps is small beside what
-// it allocates for requests, so Go's default of 100 collects many times a second and took a quarter of the
-// CPU at full rate; 400 costs memory of at most about five times what is live.
-const gcPercent = 400
+// What a node keeps is mostly small beside what it allocates for requests, so Go's default, by which the heap may
+// double between two collections, collects many times a second and took a quarter of the CPU at full rate. The heap
+// may grow by mostGCPercent while little is live, and by less the more is: by sparedBytes, or by as much as is live.
+const (
+	mostGCPercent, leastGCPercent = 400, 100
+	sparedBytes                   = 192 << 20
+	lookAtHeap                    = 5 * time.Second
+)
 
-// spareCollector sets gcPercent for the process, unless the environment has a word on memory of its own.
-func spareCollector(environ []string) {
+// gcPercentFor is by how much a heap with so many live bytes may grow, in percent.
+func gcPercentFor(live uint64) int {
+	return int(max(min(sparedBytes*100/max(live, 1), mostGCPercent), leastGCPercent)) //nolint:gosec // 100 to 400
+}
+
+// spareCollector sets that for the process until ctx ends, unless the environment has a word on memory of its own.
+func spareCollector(ctx context.Context, environ []string) {
 	own := func(variable string) bool {
 		name, value, _ := strings.Cut(variable, "=")
 		return (name == "GOGC" || name == "GOMEMLIMIT") && value != ""
 	}
-	if !slices.ContainsFunc(environ, own) {
-		debug.SetGCPercent(gcPercent)
+	if slices.ContainsFunc(environ, own) {
+		return
 	}
+	debug.SetGCPercent(mostGCPercent)
+	go func() {
+		ticker := time.NewTicker(lookAtHeap)
+		defer ticker.Stop()
+		for last := mostGCPercent; ; {
+			select {
+			case <-ctx.Done():
+				return
+			case <-ticker.C:
+			}
+			live := []metrics.Sample{{Name: "/gc/heap/live:bytes"}}
+			metrics.Read(live)
+			if percent := gcPercentFor(live[0].Value.Uint64()); percent != last {
+				debug.SetGCPercent(percent) // it stops the world for a moment
+				last = percent
+			}
+		}
+	}()
 }
