@@ -19,7 +19,8 @@ type DeductResult struct {
 // DeductAll makes many deductions in one call, each for itself, and returns what became of each, in the
 // order given. It is as if Deduct were called for each of them: those of one request id one after the
 // other, in the order given, all others side by side. The ordinary ones go through the stores and the
-// ledger together; whatever needs more than that goes on by itself, as Deduct does.
+// ledger together; whatever needs more than that goes on by itself, as Deduct does. Errors, idempotency
+// and what is persisted: as Deduct, for each. Safe for concurrent use.
 func (s *Service) DeductAll(ctx context.Context, requests []DeductRequest) []DeductResult {
 	step, cancel := context.WithTimeout(ctx, s.set.Deadline)
 	defer cancel()

@@ -16,7 +16,7 @@ import (
 type Deductions interface {
 	Deduct(ctx context.Context, request bucket.DeductRequest) (bucket.DeductAnswer, error)
 	// DeductAll is Deduct for each request: those of one id one after the other in the order given, others
-	// side by side. A panic is the error of its request. The results are in the order given.
+	// side by side. The results are in the order given.
 	DeductAll(ctx context.Context, requests []bucket.DeductRequest) []bucket.DeductResult
 	// DryRun answers what Deduct would be answered now, and changes nothing.
 	DryRun(ctx context.Context, request bucket.DeductRequest) (bucket.CheckAnswer, error)

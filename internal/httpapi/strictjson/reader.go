@@ -69,7 +69,7 @@ func read(body []byte, into Body, faults *Faults, library bool) {
 			r.Malformed("", "something follows the JSON object")
 		}
 	}
-	if r.library {
+	if r.handed {
 		r.source = bytes.Buffer{}
 		r.decoder.Reset(&r.source) // it keeps nothing of the body either
 	}

@@ -21,8 +21,8 @@ type scan struct {
 	// depth is the number of objects and arrays around pos; bit n of arrays says that the n-th is an array.
 	depth  int
 	arrays uint64
-	// library says that the library reads.
-	library bool
+	// handed says that the library reads: it was handed over.
+	handed bool
 }
 
 // place is where the next token stands.
@@ -40,7 +40,7 @@ const maxScanDepth = 60
 
 // peek returns the kind of the next token.
 func (r *Reader) peek() jsontext.Kind {
-	if !r.library {
+	if !r.handed {
 		if kind := r.scan.peek(); kind != 0 {
 			return kind
 		}
@@ -104,7 +104,7 @@ func (s *scan) space(i int) int {
 
 // handOver lets the library read from here on.
 func (r *Reader) handOver() {
-	r.library = true
+	r.handed = true
 	r.source = *bytes.NewBuffer(r.scan.text)
 	r.decoder.Reset(&r.source)
 	for r.decoder.InputOffset() < int64(r.pos) {
@@ -116,7 +116,7 @@ func (r *Reader) handOver() {
 
 // open consumes the beginning of the object or array that peek saw.
 func (r *Reader) open() bool {
-	if !r.library && r.depth < maxScanDepth {
+	if !r.handed && r.depth < maxScanDepth {
 		r.depth++
 		r.arrays &^= 1 << r.depth
 		if r.scan.text[r.next] == '[' {
@@ -131,7 +131,7 @@ func (r *Reader) open() bool {
 
 // close consumes the end of the object or array that is being read.
 func (r *Reader) close(end jsontext.Kind) bool {
-	if !r.library && r.scan.peek() == end {
+	if !r.handed && r.scan.peek() == end {
 		r.depth--
 		r.pos, r.after = r.next+1, atValue
 		return true
@@ -143,7 +143,7 @@ func (r *Reader) close(end jsontext.Kind) bool {
 // name consumes the name of a member of the object whose names so far are seen from outer on. kept: it is
 // among the names that are kept.
 func (r *Reader) name(outer int) (name string, kept, ok bool) {
-	if !r.library && r.scan.text[r.next] == '"' {
+	if !r.handed && r.scan.text[r.next] == '"' {
 		if text, end, ok := r.plain(); ok {
 			if name, kept = r.names[string(text)]; !kept {
 				name = string(text)
@@ -195,7 +195,7 @@ func (s *scan) plain() (text []byte, end int, ok bool) {
 
 // string consumes the string that peek saw. The text is valid until the next call.
 func (r *Reader) string() ([]byte, bool) {
-	if !r.library {
+	if !r.handed {
 		if text, end, ok := r.plain(); ok {
 			r.pos, r.after = end, atValue
 			return text, true
@@ -211,7 +211,7 @@ func (r *Reader) string() ([]byte, bool) {
 // sound consumes the next value if it is a string that the scan can read and that passes check; false: it
 // is still there.
 func (r *Reader) sound(check func(string) string) (string, bool) {
-	if r.broken || r.peek() != '"' || r.library {
+	if r.broken || r.peek() != '"' || r.handed {
 		return "", false
 	}
 	read, end, ok := r.plain()
@@ -229,7 +229,7 @@ func (r *Reader) sound(check func(string) string) (string, bool) {
 // repeated consumes the next value if it is the string that ID read last, as the items of a batch mostly
 // have one budget.
 func (r *Reader) repeated() bool {
-	if r.broken || r.library || r.id == "" || r.peek() != '"' || r.library {
+	if r.broken || r.handed || r.id == "" || r.peek() != '"' || r.handed {
 		return false
 	}
 	text, end, ok := r.plain()
@@ -242,7 +242,7 @@ func (r *Reader) repeated() bool {
 
 // number consumes the number that peek saw. The text is valid until the next call.
 func (r *Reader) number() ([]byte, bool) {
-	if !r.library {
+	if !r.handed {
 		if end := r.scan.integer(); end > 0 {
 			text := r.scan.text[r.next:end]
 			r.pos, r.after = end, atValue
@@ -274,7 +274,7 @@ func (s *scan) integer() int {
 
 // boolean consumes the true or false of which peek saw the beginning.
 func (r *Reader) boolean() (value, ok bool) {
-	if !r.library {
+	if !r.handed {
 		for _, text := range [...]string{"true", "false"} {
 			if rest := r.scan.text[r.next:]; len(rest) > len(text) && string(rest[:len(text)]) == text {
 				r.pos, r.after = r.next+len(text), atValue
@@ -288,7 +288,7 @@ func (r *Reader) boolean() (value, ok bool) {
 
 // ended reports whether nothing but white space is left.
 func (r *Reader) ended() bool {
-	return !r.library && r.space(r.pos) == len(r.scan.text)
+	return !r.handed && r.space(r.pos) == len(r.scan.text)
 }
 
 // token, value and skip are the library's.
@@ -311,7 +311,7 @@ func (r *Reader) skip() bool {
 }
 
 func (r *Reader) needLibrary() {
-	if !r.library {
+	if !r.handed {
 		r.handOver()
 	}
 }
