@@ -27,8 +27,10 @@ func (s *Store) Identity(ctx context.Context, at bucket.Lane) (who string, err e
 	if err := s.known("identity", at); err != nil {
 		return "", err
 	}
-	err = s.server.walk(ctx, "identity", lane{Lane: at}, 1, noRef, func(int, bool) error {
-		who = s.server.who()
+	err = s.server.walk(ctx, "identity", lane{Lane: at}, 1, noRef, func(_ int, again bool) error {
+		if !again { // nobody hears the second answer, and the caller of a late one is gone
+			who = s.server.who()
+		}
 		return nil
 	})
 	return who, notUnknown(err)
@@ -39,8 +41,10 @@ func (s *Store) Time(ctx context.Context, at bucket.Lane) (now time.Time, err er
 	if err := s.known("time", at); err != nil {
 		return now, err
 	}
-	err = s.server.walk(ctx, "time", lane{Lane: at}, 1, noRef, func(int, bool) error {
-		now = s.server.now()
+	err = s.server.walk(ctx, "time", lane{Lane: at}, 1, noRef, func(_ int, again bool) error {
+		if !again { // nobody hears the second answer, and the caller of a late one is gone
+			now = s.server.now()
+		}
 		return nil
 	})
 	return now, notUnknown(err)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime"
 	"testing"
 
 	"github.com/budgetd/budgetd/bucket"
@@ -217,4 +218,24 @@ func TestRestore(t *testing.T) {
 		}
 	}
 	wantLeft(t, server, 100, 1) // the image was not changed by what happened since
+}
+
+// TestPostponedReads: a read that is done late writes nothing into an answer that somebody has had. The
+// race detector judges.
+func TestPostponedReads(t *testing.T) {
+	server, store := filledServer(t)
+	server.Hook = func(memstore.Call) memstore.Fault { return memstore.Postpone }
+	for name, read := range map[string]func() error{
+		"identity": func() error { _, err := store.Identity(t.Context(), storeLane); return err },
+		"time":     func() error { _, err := store.Time(t.Context(), storeLane); return err },
+	} {
+		heard := make(chan error, 1)
+		go func() { heard <- read() }()
+		for server.Release() == 0 {
+			runtime.Gosched()
+		}
+		if err := <-heard; !budget.Is(err, budget.Unavailable) {
+			t.Errorf("%s: error %v, want %s", name, err, budget.Unavailable)
+		}
+	}
 }
