@@ -85,7 +85,7 @@ func usedMemory(b *testing.B, raw *redis.Client) int64 {
 	}
 }
 
-func number(b *testing.B, info, field string) int64 {
+func number(b testing.TB, info, field string) int64 {
 	b.Helper()
 	_, rest, _ := strings.Cut(info, "\n"+field)
 	text, _, _ := strings.Cut(rest, "\r")
