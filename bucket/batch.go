@@ -3,7 +3,6 @@ package bucket
 import (
 	"context"
 	"runtime"
-	"slices"
 	"sync"
 	"time"
 
@@ -13,7 +12,8 @@ import (
 // batcher aggregates calls: whatever arrives while a call is in flight goes into the next one
 // (DESIGN 5.3). There is no timer and no added waiting when idle: the first caller's item is sent at
 // once, alone. At most workers calls run at the same time; more than bound waiting items are refused
-// with Unavailable (back-pressure). The zero value is not usable; safe for concurrent use.
+// with Unavailable (back-pressure). Where items are somebody's (owner), each of those that wait gets the same
+// part of a call, and of the room: see flow. The zero value is not usable; safe for concurrent use.
 type batcher[Q, A any] struct {
 	// run does one call for many items and returns one answer for each, in order. It has bounds of
 	// its own: it is not cancelled when callers give up.
@@ -25,9 +25,11 @@ type batcher[Q, A any] struct {
 	beside *beside
 	// apart names what two calls must not both work on; nil: nothing.
 	apart func(Q) int64
+	// owner names whose an item is; nil: all are one's.
+	owner func(Q) int64
 
 	mu      sync.Mutex
-	queue   []*item[Q, A]
+	queue   queue[Q, A]
 	running int
 	began   time.Duration // when the last call began, of beside.now
 	busy    map[int64]int // what calls under way work on, by how many of their items
@@ -48,6 +50,7 @@ type result[A any] struct {
 
 type item[Q, A any] struct {
 	question Q
+	owner    int64
 	of       *ticket[A]
 	at       int
 	taken    bool // a call has it: it may be executed; guarded by batcher.mu
@@ -119,13 +122,20 @@ func (b *batcher[Q, A]) enqueue(h handed[Q, A]) {
 	t := h.ticket
 	t.place, t.done, t.left = b.turns.take(), make(chan struct{}, 1), len(h.items)
 	b.mu.Lock()
-	room := min(max(b.bound-len(b.queue), 0), len(h.items))
+	var refused []*item[Q, A]
 	for i := range h.items {
 		it := &h.items[i]
-		it.of, it.at, it.taken = t, i, i >= room
-		if i < room {
-			b.queue = append(b.queue, it)
+		it.of, it.at = t, i
+		if b.owner != nil {
+			it.owner = b.owner(it.question)
 		}
+		if b.queue.length >= b.bound {
+			it = b.queue.replace(it)
+			it.taken = true
+			refused = append(refused, it)
+			continue
+		}
+		b.queue.append(it)
 	}
 	if b.mayBegin() {
 		b.running++
@@ -135,18 +145,21 @@ func (b *batcher[Q, A]) enqueue(h handed[Q, A]) {
 		go b.work()
 	}
 	b.mu.Unlock()
-	for i := room; i < len(h.items); i++ {
-		t.answer(i, result[A]{err: budget.Refuse(budget.Unavailable, "queue",
+	for _, it := range refused {
+		woken := it.of.answer(it.at, result[A]{err: budget.Refuse(budget.Unavailable, "queue",
 			"%d requests are waiting already; repeat later", b.bound)})
+		if woken && it.of != t {
+			b.turns.wait(it.of.place)
+		}
 	}
 }
 
 // mayBegin reports whether a further call is to begin.
 func (b *batcher[Q, A]) mayBegin() bool {
 	switch {
-	case len(b.queue) == 0 || b.running >= b.workers:
+	case b.queue.length == 0 || b.running >= b.workers:
 		return false
-	case b.running == 0 || b.beside == nil || len(b.queue) >= b.beside.full:
+	case b.running == 0 || b.beside == nil || b.queue.length >= b.beside.full:
 		return true
 	}
 	return b.beside.now()-b.began > b.beside.patience
@@ -187,7 +200,7 @@ func (b *batcher[Q, A]) withdraw(h handed[Q, A]) (withdrawn []*item[Q, A]) {
 		}
 	}
 	if len(withdrawn) > 0 {
-		b.queue = slices.DeleteFunc(b.queue, func(it *item[Q, A]) bool { return it.of == h.ticket })
+		b.queue.remove(withdrawn)
 	}
 	return withdrawn
 }
@@ -227,19 +240,11 @@ func (b *batcher[Q, A]) work() {
 
 // take takes the items of the next call from the queue: those that no other call works on.
 func (b *batcher[Q, A]) take() []*item[Q, A] {
-	group := make([]*item[Q, A], 0, min(len(b.queue), b.size))
-	if len(b.busy) == 0 {
-		group = append(group, b.queue[:cap(group)]...)
-		b.queue = slices.Delete(b.queue, 0, len(group))
-	} else {
-		b.queue = slices.DeleteFunc(b.queue, func(it *item[Q, A]) bool {
-			if len(group) == b.size || b.busy[b.apart(it.question)] > 0 {
-				return false
-			}
-			group = append(group, it)
-			return true
-		})
+	var busy func(*item[Q, A]) bool
+	if len(b.busy) > 0 {
+		busy = func(it *item[Q, A]) bool { return b.busy[b.apart(it.question)] > 0 }
 	}
+	group := b.queue.take(b.size, busy)
 	for _, it := range group {
 		it.taken = true
 	}

@@ -254,8 +254,8 @@ func (a *attempt) try(ctx context.Context, b *Budget, asked **Bucket, balance *i
 
 // operation is what a bucket is asked for in ledger mode.
 func (a *attempt) operation(bk *Bucket) Operation {
-	return Operation{Ref: bk.Ref(), MinSeq: a.s.knownSeq(bk.Ref(), bk.Epoch.DrainedSeq), Amount: a.amount,
-		Request: a.request}
+	return Operation{Ref: bk.Ref(), Budget: a.entry.id, MinSeq: a.s.knownSeq(bk.Ref(), bk.Epoch.DrainedSeq),
+		Amount: a.amount, Request: a.request}
 }
 
 // notAnswered notes that a bucket could not be asked, or did not answer.

@@ -224,7 +224,7 @@ func (a *attempt) operationInStore(b *Budget, bk *Bucket, l *lane) (Operation, e
 		return Operation{}, err
 	}
 	known := max(a.s.knownSeq(bk.Ref(), bk.Epoch.DrainedSeq), l.acks.known(bk.Ref()))
-	return Operation{Ref: bk.Ref(), MinSeq: known, Amount: a.amount, Request: a.request, Record: true,
+	return Operation{Ref: bk.Ref(), Budget: b.ID, MinSeq: known, Amount: a.amount, Request: a.request, Record: true,
 		Ceiling: a.s.ceiling(bk, a.amount), Until: l.until(b.Period), Counting: counting}, nil
 }
 

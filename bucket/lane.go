@@ -73,7 +73,8 @@ func (s *Service) newLane(id Lane, instance Instance) *lane {
 		acks: newAcknowledgements(), behind: behind{epochs: map[Ref]*trail{}}}
 	l.direct, _ = instance.(Direct)
 	l.deducts = &batcher[Operation, admitted]{size: s.set.BatchSize, bound: s.set.Queue, workers: 1, turns: s.turns,
-		run: func(ops []Operation) []result[admitted] { return s.deductBatch(l, ops) }}
+		owner: func(op Operation) int64 { return op.Budget },
+		run:   func(ops []Operation) []result[admitted] { return s.deductBatch(l, ops) }}
 	return l
 }
 

@@ -104,6 +104,9 @@ type LogEnd struct {
 // Operation is one deduction, as sent to a store.
 type Operation struct {
 	Ref Ref
+	// Budget is whose units these are. Operations of several budgets take turns where they wait; a store
+	// does not look at it.
+	Budget int64
 	// MinSeq is the highest log position the caller knows of this epoch: a store that is behind it
 	// went back.
 	MinSeq  int64
