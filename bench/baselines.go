@@ -22,7 +22,7 @@ type service struct {
 func (b service) measure(s *stage) (measurement, error) {
 	var args, watched []string
 	if b.fsync != "none" {
-		redis, err := s.redis(b.fsync)
+		redis, err := s.redis("redis", b.fsync)
 		if err != nil {
 			return measurement{}, err
 		}
@@ -112,7 +112,7 @@ type redisBenchmark struct {
 }
 
 func (b redisBenchmark) measure(s *stage) (measurement, error) {
-	server, err := s.redis("")
+	server, err := s.redis("redis", "")
 	if err != nil {
 		return measurement{}, err
 	}

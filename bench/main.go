@@ -41,6 +41,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	only := flags.String("only", "", "rows to run, by name, comma-separated; what they build upon runs too")
 	list := flags.Bool("list", false, "show the names of the rows")
 	out := flags.String("out", "", "file for the table (default: standard output)")
+	flatTo := flags.String("flat", "", "measure instead whether cost stays flat, and write figures and pictures into this folder")
 	if err := flags.Parse(args); err != nil {
 		return err
 	}
@@ -62,6 +63,13 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	w := &world{ctx: ctx, dir: dir, quick: *quick, log: stderr, measured: map[string]measurement{}}
 	if w.bin, err = filepath.Abs(*bin); err != nil {
 		return err
+	}
+	if *flatTo != "" {
+		table, err := w.measureFlat(*flatTo)
+		if err != nil {
+			return err
+		}
+		return write(*out, stdout, table)
 	}
 	for _, name := range names {
 		if _, err := w.measure(name); ctx.Err() != nil {

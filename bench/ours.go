@@ -31,6 +31,8 @@ type ours struct {
 	half string
 	// budgets are made beforehand, and the load goes to the first active of them.
 	budgets, active int
+	instances       int  // Redis; 0: one
+	remember        bool // Redis keeps request records longer than the run lasts
 }
 
 // Users of the rows with limits, as in the baselines.

@@ -6,6 +6,7 @@
 #	bench/run.sh --quick              a second or two per row: does everything work?
 #	bench/run.sh --only store-single  one row (--list names them); what it builds upon runs too
 #	bench/run.sh --out table.md
+#	bench/run.sh --flat docs/flat    does cost stay flat? Figures and pictures into that folder (40 minutes)
 #
 # Needs redis-server, redis-benchmark and mariadbd (scripts/test-deps.sh).
 set -eu
@@ -18,6 +19,10 @@ while [ $# -gt 0 ]; do
 	case $1 in
 	--out)
 		out=$(realpath -m -- "${2:?--out needs a file}")
+		shift
+		;;
+	--flat)
+		arguments+=(--flat "$(realpath -m -- "${2:?--flat needs a folder}")")
 		shift
 		;;
 	*) arguments+=("$1") ;;

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"github.com/budgetd/budgetd/internal/testservers"
@@ -15,8 +16,8 @@ import (
 const startLimit = 2 * time.Minute
 
 // redis starts a Redis with an append-only file that is flushed as fsync says; "": without one.
-func (s *stage) redis(fsync string) (*testservers.RedisServer, error) {
-	dir, err := s.folder("redis")
+func (s *stage) redis(name, fsync string) (*testservers.RedisServer, error) {
+	dir, err := s.folder(name)
 	if err != nil {
 		return nil, err
 	}
@@ -78,22 +79,29 @@ type budgetd struct {
 func (s *stage) budgetd(o ours) (budgetd, error) {
 	// The audits at the end count millions of rows in one request.
 	text := "cache: {budgets: 100000}\nhttp: {request_timeout: 5m}\n"
-	if o.burst {
+	switch {
+	case o.burst:
 		text += "store_mode: {window_units: 1000000000, window_time: 1m}\n"
+	case o.remember:
+		text += "store_mode: {record_window: 2h}\n"
 	}
 	var watched []string
 	if !o.embedded {
-		redis, err := s.redis(o.fsync)
-		if err != nil {
-			return budgetd{}, err
+		var instances []string
+		for i := range max(o.instances, 1) {
+			redis, err := s.redis(fmt.Sprintf("redis-%d", i), o.fsync)
+			if err != nil {
+				return budgetd{}, err
+			}
+			instances = append(instances, fmt.Sprintf("{name: redis-%d, driver: redis, addrs: [%q]}", i, redis.Addr()))
+			watched = append(watched, fmt.Sprintf("redis=%d", redis.Pid()))
 		}
 		mariadb, dsn, err := s.mariadb(o.binlog)
 		if err != nil {
 			return budgetd{}, err
 		}
-		text += fmt.Sprintf("database: {driver: mysql, dsn: %q}\n"+
-			"instances: [{name: redis, driver: redis, addrs: [%q]}]\n", dsn, redis.Addr())
-		watched = []string{fmt.Sprintf("redis=%d", redis.Pid()), fmt.Sprintf("mariadb=%d", mariadb.Pid())}
+		text += fmt.Sprintf("database: {driver: mysql, dsn: %q}\ninstances: [%s]\n", dsn, strings.Join(instances, ", "))
+		watched = append(watched, fmt.Sprintf("mariadb=%d", mariadb.Pid()))
 	}
 	config := filepath.Join(s.dir, "budgetd.yaml")
 	if err := os.WriteFile(config, []byte(text), 0o600); err != nil {

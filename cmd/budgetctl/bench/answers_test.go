@@ -2,8 +2,9 @@ package bench
 
 import (
 	"slices"
-	"strings"
 	"testing"
+
+	"github.com/budgetd/budgetd/cmd/budgetctl/bench/load"
 )
 
 func TestRead(t *testing.T) {
@@ -81,18 +82,8 @@ func TestResults(t *testing.T) {
 }
 
 func TestLag(t *testing.T) {
-	const page = `# HELP budgetd_log_lag_entries x
-budgetd_log_lag_entries{instance="a",lane="0"} 12
-budgetd_log_lag_entries{instance="b",lane="0"} 3
-budgetd_log_lag_seconds{instance="a",lane="0"} 0.5
-budgetd_log_lag_seconds{instance="b",lane="0"} 1.5
-budgetd_log_lag_entries_total 99
-`
-	s, err := parseLag(strings.NewReader(page))
-	if want := (sample{15, 1.5}); err != nil || s != want {
-		t.Errorf("%+v, %v, want %+v", s, err, want)
-	}
-	got := *lagOf([]sample{{5, 1}, {9, 0.5}, {4, 3}, {7, 2}, {6, 1}})
+	got := *lagOf([]load.Lag{{Entries: 5, Seconds: 1}, {Entries: 9, Seconds: 0.5}, {Entries: 4, Seconds: 3},
+		{Entries: 7, Seconds: 2}, {Entries: 6, Seconds: 1}})
 	if want := (Lag{FirstHalfEntries: 9, SecondHalfEntries: 7, EndEntries: 6, FirstHalfS: 1, SecondHalfS: 3,
 		Samples: 5}); got != want {
 		t.Errorf("%+v, want %+v", got, want)

@@ -1,22 +1,14 @@
 package bench
 
 import (
-	"bufio"
-	"io"
 	"net/http"
-	"strconv"
-	"strings"
 	"time"
+
+	"github.com/budgetd/budgetd/cmd/budgetctl/bench/load"
 )
 
 // lagEvery is how often the lag is read.
 const lagEvery = time.Second
-
-// sample is the lag at one instant: entries over all lanes, seconds of the worst.
-type sample struct {
-	entries int64
-	seconds float64
-}
 
 // watchLag reads the lag from now on, if the plan wants it, until the function that it returns is
 // called, which says what was seen.
@@ -24,9 +16,9 @@ func (r *run) watchLag() func() *Lag {
 	if !r.plan.Lag {
 		return func() *Lag { return nil }
 	}
-	over, samples := make(chan struct{}), make(chan []sample, 1)
+	over, samples := make(chan struct{}), make(chan []load.Lag, 1)
 	go func() {
-		var seen []sample
+		var seen []load.Lag
 		ticker := time.NewTicker(lagEvery)
 		defer ticker.Stop()
 		for {
@@ -47,50 +39,28 @@ func (r *run) watchLag() func() *Lag {
 	}
 }
 
-func (r *run) readLag() (sample, error) {
+func (r *run) readLag() (load.Lag, error) {
 	c := http.Client{Timeout: 5 * lagEvery}
 	answer, err := c.Get("http://" + r.plan.Host + r.plan.Path + "/metrics")
 	if err != nil {
-		return sample{}, err
+		return load.Lag{}, err
 	}
 	defer answer.Body.Close()
-	return parseLag(answer.Body)
-}
-
-// parseLag adds up the lanes of a page of metrics.
-func parseLag(page io.Reader) (s sample, err error) {
-	lines := bufio.NewScanner(page)
-	for lines.Scan() {
-		name, value, _ := strings.Cut(lines.Text(), " ")
-		name, _, _ = strings.Cut(name, "{")
-		if name != "budgetd_log_lag_entries" && name != "budgetd_log_lag_seconds" {
-			continue
-		}
-		n, err := strconv.ParseFloat(value, 64)
-		if err != nil {
-			return s, err
-		}
-		if name == "budgetd_log_lag_entries" {
-			s.entries += int64(n)
-		} else {
-			s.seconds = max(s.seconds, n)
-		}
-	}
-	return s, lines.Err()
+	return load.ReadLag(answer.Body)
 }
 
 // lagOf returns the most of each half.
-func lagOf(samples []sample) *Lag {
+func lagOf(samples []load.Lag) *Lag {
 	lag := &Lag{Samples: len(samples)}
 	for i, s := range samples {
 		if i < len(samples)/2 {
-			lag.FirstHalfEntries = max(lag.FirstHalfEntries, s.entries)
-			lag.FirstHalfS = max(lag.FirstHalfS, s.seconds)
+			lag.FirstHalfEntries = max(lag.FirstHalfEntries, s.Entries)
+			lag.FirstHalfS = max(lag.FirstHalfS, s.Seconds)
 		} else {
-			lag.SecondHalfEntries = max(lag.SecondHalfEntries, s.entries)
-			lag.SecondHalfS = max(lag.SecondHalfS, s.seconds)
+			lag.SecondHalfEntries = max(lag.SecondHalfEntries, s.Entries)
+			lag.SecondHalfS = max(lag.SecondHalfS, s.Seconds)
 		}
-		lag.EndEntries = s.entries
+		lag.EndEntries = s.Entries
 	}
 	return lag
 }

@@ -1,0 +1,310 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/budgetd/budgetd/budget"
+	"github.com/budgetd/budgetd/client"
+	"github.com/budgetd/budgetd/cmd/budgetctl/bench/load"
+)
+
+// series says what a deduction costs as one thing grows: CPU time of budgetd, Redis and MariaDB together, until the
+// ledger is complete. Batches of 100 over 32 connections, without limits, all else as in the rows.
+type series struct {
+	name, what string
+	sizes      []int
+	// may is by how much a size may be dearer than the first, by durability.
+	may                map[string]float64
+	instances, budgets func(size int) int
+	// records: size is how many deductions a bucket, and so its records and ledger rows, has had before.
+	records bool
+}
+
+func one(int) int    { return 1 }
+func same(n int) int { return n }
+func within(store, ledger float64) map[string]float64 {
+	return map[string]float64{"store": store, "ledger": ledger}
+}
+
+var flat = []series{
+	{"instances", "number of Redis, a bucket on each", []int{1, 2, 4, 8, 16}, within(0.15, 0.15), same, one, false},
+	{"records", "request records and ledger rows", []int{1_000, 10_000, 100_000, 1_000_000, 10_000_000}, within(0.15, 0.15),
+		one, one, true},
+	{"budgets", "number of budgets", []int{1, 10, 100, 1_000, 10_000}, within(0.15, 0.50), one, same, false},
+}
+
+// spot is one size of a series that was measured.
+type spot struct {
+	series, durability string
+	size               int
+	cost               []cost
+	total              float64 // µs per deduction
+}
+
+// flatPart is how many deductions are measured at least.
+const flatPart = 200_000
+
+// measureFlat measures all series, writes flat.csv and a picture of each into a folder, and returns a table.
+func (w *world) measureFlat(folder string) (string, error) {
+	var all []spot
+	for _, s := range flat {
+		for _, durability := range []string{"store", "ledger"} {
+			spots, err := w.measureSeries(s, durability)
+			if err != nil {
+				return "", fmt.Errorf("%s, %s mode: %w", s.name, durability, err)
+			}
+			all = append(all, spots...)
+		}
+	}
+	if err := os.MkdirAll(folder, 0o755); err != nil {
+		return "", err
+	}
+	if err := writeCSV(filepath.Join(folder, "flat.csv"), all); err != nil {
+		return "", err
+	}
+	for _, s := range flat {
+		if err := plotSeries(filepath.Join(folder, s.name+".svg"), s, all); err != nil {
+			return "", err
+		}
+	}
+	return flatTable(all), nil
+}
+
+func (w *world) measureSeries(s series, durability string) (spots []spot, err error) {
+	var m *meter
+	defer func() {
+		if m != nil {
+			err = errors.Join(err, m.stage.close())
+		}
+	}()
+	for _, size := range s.sizes {
+		if w.quick && size > 1_000 {
+			break
+		}
+		if m == nil || !s.records {
+			if m != nil {
+				if err := m.stage.close(); err != nil {
+					return spots, err
+				}
+			}
+			if m, err = w.newMeter(s, durability, size); err != nil {
+				return spots, err
+			}
+		}
+		got, err := m.at(s, size)
+		if err != nil {
+			return spots, err
+		}
+		at := spot{series: s.name, durability: durability, size: size, cost: got}
+		for _, c := range got {
+			at.total += c.us
+		}
+		fmt.Fprintf(w.log, "%s: %s mode, %s %d: %.1f µs %v\n", time.Now().Format(time.TimeOnly), durability, s.name, size,
+			at.total, got)
+		spots = append(spots, at)
+	}
+	return spots, nil
+}
+
+// meter drives a budgetd and reads what its processes use.
+type meter struct {
+	stage      *stage
+	budgetd    budgetd
+	client     *client.Client
+	durability string
+	buckets    int
+	made       int
+	sent       atomic.Int64
+}
+
+func (w *world) newMeter(s series, durability string, size int) (*meter, error) {
+	w.runs++
+	st := &stage{world: w, dir: filepath.Join(w.dir, fmt.Sprint(w.runs))}
+	if err := os.Mkdir(st.dir, 0o700); err != nil {
+		return nil, err
+	}
+	m := &meter{stage: st, durability: durability, buckets: s.instances(size)}
+	var err error
+	if m.budgetd, err = st.budgetd(ours{durability: durability, instances: s.instances(size), remember: true}); err != nil {
+		return nil, errors.Join(err, st.close())
+	}
+	if m.client, err = client.New("http://" + m.budgetd.address); err != nil {
+		return nil, errors.Join(err, st.close())
+	}
+	// What a process does once is not measured: connections, caches, its heap.
+	warm, err := m.create(s.budgets(size))
+	if err == nil {
+		err = m.deduct(warm, m.part())
+	}
+	if err != nil {
+		return nil, errors.Join(err, st.close())
+	}
+	return m, nil
+}
+
+// part is how many deductions are measured.
+func (m *meter) part() int { return m.stage.scaledPart(flatPart) }
+
+func (w *world) scaledPart(n int) int {
+	if w.quick {
+		return n / 100
+	}
+	return n
+}
+
+// at measures one size.
+func (m *meter) at(s series, size int) ([]cost, error) {
+	if !s.records {
+		names, err := m.create(s.budgets(size))
+		if err != nil {
+			return nil, err
+		}
+		return m.measure(func() error { return m.deduct(names, m.part()) })
+	}
+	// Around the size: from nothing to twice as many where that is less than a part, in so many budgets, one after
+	// the other.
+	each := min(2*size, m.part())
+	names, err := m.create(max(1, m.part()/each))
+	if err != nil {
+		return nil, err
+	}
+	if before := size - each/2; before > 0 {
+		if err := m.deduct(names, before); err != nil {
+			return nil, err
+		}
+	}
+	return m.measure(func() error {
+		for _, name := range names {
+			if err := m.deduct([]string{name}, each); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// measure returns what each kind of process used per deduction of do, until the ledger is complete.
+func (m *meter) measure(do func() error) ([]cost, error) {
+	if err := m.settle(); err != nil {
+		return nil, err
+	}
+	before, err := m.usage()
+	if err != nil {
+		return nil, err
+	}
+	sent := m.sent.Load()
+	if err := errors.Join(do(), m.settle()); err != nil {
+		return nil, err
+	}
+	after, err := m.usage()
+	if err != nil {
+		return nil, err
+	}
+	var out []cost
+	for _, kind := range []string{"server", "redis", "mariadb"} {
+		used := after[kind] - before[kind]
+		out = append(out, cost{kind, float64(used.Nanoseconds()) / 1e3 / float64(m.sent.Load()-sent)})
+	}
+	return out, nil
+}
+
+// usage is the CPU time of each kind of process.
+func (m *meter) usage() (map[string]time.Duration, error) {
+	out := map[string]time.Duration{}
+	for _, p := range m.budgetd.watched {
+		kind, pid, _ := strings.Cut(p, "=")
+		n, err := strconv.Atoi(pid)
+		if err != nil {
+			return nil, err
+		}
+		used, err := load.ReadUsage(n)
+		if err != nil {
+			return nil, err
+		}
+		out[kind] += used.CPU
+	}
+	return out, nil
+}
+
+// create makes budgets that nobody has used.
+func (m *meter) create(n int) ([]string, error) {
+	names := make([]string, n)
+	for i := range names {
+		m.made++
+		names[i] = fmt.Sprintf("flat-%d", m.made)
+	}
+	return names, m.each(n, func(ctx context.Context, i int) error {
+		_, err := m.client.Create(ctx, client.CreateRequest{Name: names[i], Unit: budget.Count, Type: budget.Promo,
+			TotalQuantity: 1_000_000_000_000, BucketQuantity: m.buckets, Durability: budget.Durability(m.durability)})
+		return err
+	})
+}
+
+// deduct makes n deductions, in batches of budgets at random.
+func (m *meter) deduct(names []string, n int) error {
+	const batch = 100
+	return m.each(max(1, n/batch), func(ctx context.Context, _ int) error {
+		items := make([]client.BatchItem, batch)
+		for i := range items {
+			items[i] = client.BatchItem{Budget: names[rand.IntN(len(names))], //nolint:gosec // a load, no secret
+				DeductRequest: client.DeductRequest{RequestID: client.NewRequestID(), Amount: 1}}
+		}
+		answers, err := m.client.DeductBatch(ctx, items)
+		for _, a := range answers {
+			err = errors.Join(err, a.Err)
+		}
+		m.sent.Add(int64(len(answers)))
+		return err
+	})
+}
+
+// each calls do n times, batchConnections at a time, until one fails.
+func (m *meter) each(n int, do func(ctx context.Context, i int) error) error {
+	ctx, cancel := context.WithCancelCause(m.stage.ctx)
+	defer cancel(nil)
+	var next atomic.Int64
+	var all sync.WaitGroup
+	for range batchConnections {
+		all.Go(func() {
+			for i := int(next.Add(1)) - 1; i < n && ctx.Err() == nil; i = int(next.Add(1)) - 1 {
+				one, done := context.WithTimeout(ctx, time.Minute)
+				if err := do(one, i); err != nil {
+					cancel(err)
+				}
+				done()
+			}
+		})
+	}
+	all.Wait()
+	return context.Cause(ctx)
+}
+
+// settle waits until the ledger has all that the stores have.
+func (m *meter) settle() error {
+	if m.durability == "ledger" {
+		return nil
+	}
+	for until := time.Now().Add(5 * time.Minute); time.Now().Before(until); time.Sleep(100 * time.Millisecond) {
+		answer, err := http.Get("http://" + m.budgetd.address + "/metrics") //nolint:noctx // it is our own
+		if err != nil {
+			return err
+		}
+		lag, err := load.ReadLag(answer.Body)
+		answer.Body.Close()
+		if err != nil || lag.Entries == 0 {
+			return err
+		}
+	}
+	return errors.New("the ledger is not complete after five minutes")
+}
