@@ -132,7 +132,12 @@ func (f *flow[Q, A]) take(group []*item[Q, A], n int, busy func(*item[Q, A]) boo
 	if busy == nil {
 		n = min(n, len(f.items))
 		group = append(group, f.items[:n]...)
-		f.items = slices.Delete(f.items, 0, n)
+		clear(f.items[:n])
+		if n == len(f.items) {
+			f.items = f.items[:0]
+		} else {
+			f.items = f.items[n:] // moving what is left would cost a long flow more than a new array now and then
+		}
 		return group
 	}
 	f.items = slices.DeleteFunc(f.items, func(it *item[Q, A]) bool {

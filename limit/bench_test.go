@@ -1,0 +1,37 @@
+package limit_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/budgetd/budgetd/budget"
+	"github.com/budgetd/budgetd/limit"
+)
+
+// BenchmarkJudge judges a deduction by two limits of one user, per day and for ever.
+func BenchmarkJudge(b *testing.B) {
+	now := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+	list := []budget.Limit{
+		{Name: "day", Dimension: "user", Max: 10, Enforce: true, Measure: budget.MeasureCount,
+			Window: budget.LimitWindow{Kind: budget.WindowCalendar, Every: "day", Timezone: "Europe/Berlin"}},
+		{Name: "ever", Dimension: "user", Max: 100, Enforce: true, Measure: budget.MeasureCount,
+			Window: budget.LimitWindow{Kind: budget.WindowLifetime}},
+	}
+	set, err := limit.Compile(limit.Begin(list, now))
+	if err != nil {
+		b.Fatal(err)
+	}
+	user := map[string]string{"user": "user-0123456789"}
+	b.ReportAllocs()
+	for b.Loop() {
+		touches, _ := set.Touches(1, user, nil)
+		tallies := make([]*limit.Tally, len(touches))
+		for i, touch := range touches {
+			tally := limit.NewTally(touch.Limit, touch.Key, now.UnixMilli())
+			tallies[i] = &tally
+		}
+		if _, refusal := limit.Judge(touches, tallies); len(touches) != 2 || refusal != nil {
+			b.Fatal(touches, refusal)
+		}
+	}
+}
