@@ -204,7 +204,7 @@ func (s *SQL) Change(ctx context.Context, id int64, change bucket.Change) (
 		p.Funded, p.Before = b.periods[p.Number-1].Funded, b.periods[p.Number-1].Before
 		end, due := allocation.Change(b.definition, d, p, now)
 		b.definition = d
-		b.endPeriodAt(end, due)
+		b.endPeriodAt(end, due, now)
 		b.topUp(now)
 		s.verify(b)
 		return d, nil

@@ -110,8 +110,9 @@ func (b *sqlBudget) move(m allocation.Movement) {
 	b.forfeited += m.Forfeited
 }
 
-// endPeriodAt moves the end of the open period, for its live epochs too.
-func (b *sqlBudget) endPeriodAt(end, due time.Time) {
+// endPeriodAt moves the end of the open period, for its live epochs too. What was given back after an end
+// that has moved on is not late.
+func (b *sqlBudget) endPeriodAt(end, due, now time.Time) {
 	end, due = toEnd(end), toEnd(due)
 	if end.Equal(b.period.End) && due.Equal(b.rollOver) {
 		return
@@ -125,6 +126,11 @@ func (b *sqlBudget) endPeriodAt(end, due time.Time) {
 	for _, shard := range b.buckets {
 		if e := shard.newest(); e.Status.Live() && e.Period == b.period.Number {
 			e.EndAt = b.commitsEnd()
+		}
+		for _, e := range shard.epochs {
+			if e.Period == b.period.Number && (end.IsZero() || now.Before(end)) {
+				e.Late = 0
+			}
 		}
 	}
 }

@@ -3,6 +3,7 @@ package sqlstore
 import (
 	"bytes"
 	"context"
+	"slices"
 	"time"
 
 	"github.com/budgetd/budgetd/allocation"
@@ -21,7 +22,10 @@ const (
 	selectLivePositions = `SELECT e.bucket_id, e.epoch FROM sharding_budget_management_bucket b
 		JOIN bucket_epoch e ON e.bucket_id = b.id AND e.epoch = b.epoch
 		WHERE b.budget_id = ? AND e.status IN ('opening', 'open', 'closing')` + inKeyOrder
+	selectLate = `SELECT e.bucket_id, e.epoch FROM bucket_epoch e
+		WHERE e.budget_id = ? AND e.has_returns = 1 AND e.late_quantity > 0 AND e.period = ?` + inKeyOrder
 	setPeriodEnd = `UPDATE bucket_epoch /*by PRIMARY*/ SET period_end_ms = ? WHERE `
+	setInTime    = `UPDATE bucket_epoch /*by PRIMARY*/ SET late_quantity = 0 WHERE `
 )
 
 // Change changes a definition and its version. A new end is copied to the live epochs under their
@@ -118,34 +122,53 @@ func (t *tx) writeChange(row *budgetRow, before, after budget.Definition, resize
 	if err := t.hit(1, moveEndOfPeriod, endMS(end), row.ID, row.Period); err != nil {
 		return err
 	}
-	if after.Durability == budget.Store {
-		return nil // the nodes send the end with each operation
-	}
-	return t.endCommits(row, end)
+	return t.moveEndOfEpochs(row, end)
 }
 
-// endCommits copies the end of the open period to its live epochs, under their locks.
-func (t *tx) endCommits(b *budgetRow, end time.Time) error {
-	var live []struct {
-		Bucket int64 `db:"bucket_id"`
-		Epoch  int64 `db:"epoch"`
+// moveEndOfEpochs copies the end of the open period to its live epochs, under their locks; in store mode the nodes
+// send it with each operation. What was given back after an end that has moved on is not late.
+func (t *tx) moveEndOfEpochs(b *budgetRow, end time.Time) error {
+	var live, late []position
+	if b.Durability != string(budget.Store) {
+		if err := t.listPositions(&live, selectLivePositions, b.ID); err != nil {
+			return err
+		}
 	}
-	if err := t.list(&live, selectLivePositions, b.ID); err != nil {
-		return err
+	if last := endMS(end); last == 0 || toMS(t.now) < last {
+		if err := t.listPositions(&late, selectLate, b.ID, b.Period); err != nil {
+			return err
+		}
 	}
-	positions := make([]position, len(live))
-	for i, p := range live {
-		positions[i] = position{p.Bucket, p.Epoch}
-	}
-	rows, err := t.lockEpochs(positions...)
+	rows, err := t.lockEpochs(append(slices.Clone(live), late...)...)
 	if err != nil {
 		return err
 	}
-	var keys []any
-	for _, p := range positions {
+	var ends, inTime []any
+	for _, p := range live {
 		if row := rows[p]; row != nil && row.Period == b.Period {
-			keys = append(keys, p.bucket, p.epoch)
+			ends = append(ends, p.bucket, p.epoch)
 		}
 	}
-	return t.hitAll(setPeriodEnd, []any{endMS(end)}, `(bucket_id = ? AND epoch = ?)`, keys)
+	for _, p := range late {
+		inTime = append(inTime, p.bucket, p.epoch)
+	}
+	const which = `(bucket_id = ? AND epoch = ?)`
+	if err := t.hitAll(setPeriodEnd, []any{endMS(end)}, which, ends); err != nil {
+		return err
+	}
+	return t.hitAll(setInTime, nil, which, inTime)
+}
+
+func (t *tx) listPositions(to *[]position, query string, args ...any) error {
+	var found []struct {
+		Bucket int64 `db:"bucket_id"`
+		Epoch  int64 `db:"epoch"`
+	}
+	if err := t.list(&found, query, args...); err != nil {
+		return err
+	}
+	for _, f := range found {
+		*to = append(*to, position{f.Bucket, f.Epoch})
+	}
+	return nil
 }

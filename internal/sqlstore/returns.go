@@ -276,19 +276,12 @@ func (db *DB) sweepSome(ctx context.Context, budgetID int64) (moved int64, more 
 		if err != nil {
 			return err
 		}
-		var found []struct {
-			Bucket int64 `db:"bucket_id"`
-			Epoch  int64 `db:"epoch"`
-		}
+		var positions []position
 		// The rows are found without locks and then locked by primary key, as every commit does.
-		if err := t.list(&found, selectReturning, budgetID, listChunk); err != nil {
+		if err := t.listPositions(&positions, selectReturning, budgetID, listChunk); err != nil {
 			return err
 		}
-		more = len(found) == listChunk
-		positions := make([]position, len(found))
-		for i, f := range found {
-			positions[i] = position{f.Bucket, f.Epoch}
-		}
+		more = len(positions) == listChunk
 		rows, err := t.lockEpochs(positions...)
 		if err != nil {
 			return err
@@ -297,8 +290,8 @@ func (db *DB) sweepSome(ctx context.Context, budgetID int64) (moved int64, more 
 		var back []coming
 		for _, p := range positions {
 			row := rows[p]
-			if row == nil || row.Returning == 0 || row.Late > 0 && b.due(t.now) {
-				continue
+			if row == nil || row.Returning == 0 || row.Late > 0 && row.Period == b.Period && b.IsOver == 0 {
+				continue // its period has ended, by the clock of whoever gave back, and the roll-over is still to come
 			}
 			swept = append(swept, p.bucket, p.epoch, row.Returning)
 			moved += row.Returning

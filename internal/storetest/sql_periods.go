@@ -27,6 +27,7 @@ var periodTests = []sqlTest{
 	{"roll over/an epoch that opens late ends", rollOverOpening},
 	{"periods/nothing is given of one that is over", overGivesNothing},
 	{"periods/late returns", periodReturns},
+	{"periods/the end moves", periodEndMoves},
 	{"periods/quarantined units", periodQuarantine},
 	{"periods/the sum of the open one", periodJudge},
 	{"periods/append and shrink", periodAdjust},

@@ -74,6 +74,9 @@ func periodReturns(w *sqlWorld) {
 		w.giveBack(b.ID, "a", "before the roll-over", 2)
 		equal(w, "late", w.epoch(b.Buckets[0].Ref()).Late, 2)
 		equal(w, "swept while the roll-over is due", must(w.db.Sweep(w.ctx, b.ID))(w), 0)
+		w.until(dayLong - time.Millisecond) // by the clock of another node
+		equal(w, "swept by a clock that is behind", must(w.db.Sweep(w.ctx, b.ID))(w), 0)
+		w.until(dayLong)
 		w.rollOver(b.ID)
 		w.giveBack(b.ID, "a", "after it", 4)
 		equal(w, "returning", must(w.db.Figures(w.ctx, b.ID))(w).Returning, 7)
@@ -88,6 +91,30 @@ func periodReturns(w *sqlWorld) {
 	w.giveBack(b.ID, "a", "nobody can get it", 4)
 	must(w.db.Sweep(w.ctx, b.ID))(w)
 	w.holds("no period is open", b.ID, 994, 0, 0, 6, 0)
+}
+
+// periodEndMoves: units that were given back after the end are of the period again when its end moves on, and stay
+// late when it does not.
+func periodEndMoves(w *sqlWorld) {
+	for _, durability := range []budget.Durability{budget.Ledger, budget.Store} {
+		b := w.daily(string(durability), 1000, day(budget.Forfeit), late(budget.ToTotal), func(d *budget.Definition) {
+			d.Durability, d.EndAt = durability, diffStart.Add(12*time.Hour)
+		})
+		w.use(b.Buckets[0].Ref(), "a", 10)
+		w.until(12 * time.Hour)
+		w.giveBack(b.ID, "a", "after the end", 4)
+		w.until(12*time.Hour - time.Millisecond) // by the clock of another node
+		less := day(budget.Forfeit)
+		less.Quantity = 39
+		must(w.db.Change(w.ctx, b.ID, bucket.Change{Rule: &less}))(w)
+		equal(w, "late after a rule that ends the period", w.epoch(b.Buckets[0].Ref()).Late, 4)
+		equal(w, "swept", must(w.db.Sweep(w.ctx, b.ID))(w), 0)
+		end := diffStart.Add(14 * time.Hour)
+		must(w.db.Change(w.ctx, b.ID, bucket.Change{EndAt: &end}))(w)
+		equal(w, "late before an end to come", w.epoch(b.Buckets[0].Ref()).Late, 0)
+		equal(w, "swept", must(w.db.Sweep(w.ctx, b.ID))(w), 4)
+		w.holds(string(durability), b.ID, 960, 34, 0, 6, 0)
+	}
 }
 
 func periodQuarantine(w *sqlWorld) {
