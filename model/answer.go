@@ -4,8 +4,8 @@ package main
 
 // refuse answers budget_exhausted, or period_exhausted, to an attempt: one statement shows that the
 // id is not recorded and that I3's sum is below the amount, no roll-over is due, and no command or
-// entry of the attempt can take effect any more. That requests skip the buckets while the budget is sold out changes nothing here: an
-// attempt that asked no bucket is refused in the same way.
+// entry of the attempt can take effect any more. That requests skip the buckets while the budget is
+// sold out changes nothing here: an attempt that asked no bucket is refused in the same way.
 func (m *model) refuse(s *State, id, nonce int8) bool {
 	r := &s.row[id]
 	if r.state != absent || r.refused>>nonce&1 == 1 || m.cover(s) >= m.amounts[id] ||

@@ -195,7 +195,8 @@ func (m *model) end(x *Epoch, to status) {
 		x.status, x.O = to, 0
 		return
 	}
-	ended := Epoch{status: closed, H: x.H, S: x.S, R: x.R, period: x.period, late: x.late} // closed stands for lost, too
+	ended := Epoch{status: closed, H: x.H, S: x.S, R: x.R, // closed stands for lost, too
+		period: x.period, late: x.late}
 	if m.mutant == noEpoch {
 		ended.nextGrant, ended.grant = x.nextGrant, x.grant
 	}

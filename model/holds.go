@@ -1,7 +1,7 @@
 package main
 
-// Holds: ledger/hold.go, docs/adr/0015-holds.md. Each function is one transaction, but the first two
-// and notFound.
+// Holds: ledger/hold.go, docs/adr/0015-holds.md. Each function is one transaction, but the first
+// two and notFound.
 
 // pastDeadline is SQL's clock reaching a hold's deadline, which counts from its commit.
 func (m *model) pastDeadline(s *State, id int8) bool {
@@ -24,7 +24,8 @@ func (m *model) beginBefore(s *State, id int8) bool {
 	return true
 }
 
-// inTime reports whether a transaction finds, under the lock, a hold whose time was not up by its clock.
+// inTime reports whether a transaction finds, under the lock, a hold whose time was not up by its
+// clock.
 func (r *Row) inTime() bool { return r.state == held && (!r.hold.due || r.hold.begun) }
 
 // confirm is ledger.DecideConfirm and the transaction around it: H -> S, and what is not confirmed
@@ -119,8 +120,9 @@ func (m *model) expire(s *State, id int8, begun bool) bool {
 	return true
 }
 
-// notFound is a store-mode confirm or rollback of an id whose caller was told "accepted", after what
-// was accepted before it was brought into the ledger: it must find the id, unless its epoch was lost.
+// notFound is a store-mode confirm or rollback of an id whose caller was told "accepted", after
+// what was accepted before it was brought into the ledger: it must find the id, unless its epoch
+// was lost.
 func (m *model) notFound(s *State, id int8) bool {
 	r := &s.row[id]
 	if m.Mode != storeMode || !r.toldAccepted || r.state != absent || r.lostIn > 0 {

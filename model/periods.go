@@ -22,9 +22,9 @@ func (m *model) clockPasses(s *State) bool {
 }
 
 // rollOver is the transaction that ends period 0 and opens the next one. Ledger mode: it ends the
-// epochs, whatever their stores are. Store mode: their stores have been asked to close before, as far
-// as they could be reached; what is still open becomes closing, and whoever reaches its store goes on.
-// Buckets get their next epochs and units by steps of their own, as Settle does it.
+// epochs, whatever their stores are. Store mode: their stores have been asked to close before, as
+// far as they could be reached; what is still open becomes closing, and whoever reaches its store
+// goes on. Buckets get their next epochs and units by steps of their own, as Settle does it.
 func (m *model) rollOver(s *State) bool {
 	if !s.due() {
 		return false
@@ -94,8 +94,9 @@ func (m *model) returning(s *State, x *Epoch, units int8, begun bool) {
 	}
 }
 
-// over reports whether an entry's period is over where it is judged: in ledger mode in the commit, by
-// the clock of its transaction, in store mode in the script, by the end that the operation carries.
+// over reports whether an entry's period is over where it is judged: in ledger mode in the commit,
+// by the clock of its transaction, in store mode in the script, by the end that the operation
+// carries.
 func (m *model) over(s *State, x *Epoch, mode string, begun bool) bool {
 	return m.Mode == mode && s.books.over && x.period == 0 && !begun
 }
@@ -142,9 +143,9 @@ func (s *State) inEpochs() (sum int8) {
 	return sum
 }
 
-// exhausted is Budget.exhausted: budget_exhausted, or period_exhausted where the next period may cover
-// an amount that the open one does not. It is judged by what was used: what the open period got less
-// that, and T less that and what was forfeited.
+// exhausted is Budget.exhausted: budget_exhausted, or period_exhausted where the next period may
+// cover an amount that the open one does not. It is judged by what was used: what the open period
+// got less that, and T less that and what was forfeited.
 func (m *model) exhausted(s *State, amount int8) {
 	k := &s.books
 	sum := m.cover(s)

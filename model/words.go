@@ -194,7 +194,7 @@ const (
 	falseNo     broke = 1 + iota // a refusal that no moment justifies
 	countedLate                  // ledger mode: counted, by a clock beyond the end of its period
 	tookLate                     // store mode: admitted beyond the end of its period
-	notFound                     // store mode: accepted, and then a confirm or a rollback did not find it
+	notFound                     // store mode: accepted, and a confirm or a rollback did not find it
 )
 
 // Books are what a budget's row and its periods' rows have beside T and U.
@@ -202,8 +202,8 @@ type Books struct {
 	F, X   int8
 	over   bool // SQL's clock has reached the end of period 0
 	period int8 // the number of the open period
-	// returned, passed and forfeited left period 0 once it was over: to F, to period 1, to X. funded is
-	// what period 1 got of F.
+	// returned, passed and forfeited left period 0 once it was over: to F, to period 1, to X. funded
+	// is what period 1 got of F.
 	returned, passed, forfeited, funded int8
 	// lateBack is what was given back of period 0 after its end, kept where late refunds go elsewhere
 	// than unused units.
