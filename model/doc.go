@@ -101,6 +101,7 @@
 //	                                                                           0.5 million    5
 //	-mode store -hold 0 -log 4 -grants 1                                       2.6 million   43
 //	-mode ledger -turn -lag -hold 0 -epochs 2 -log 4 -grants 1 -faults 0       0.1 million    1
+//	-mode ledger -turn -epochs 2 -log 4 -grants 1 -kinds restart               1.1 million   42
 //	-mode ledger -turn -lag -hold 0 -buckets 1 -epochs 2 -log 4                0.6 million    9
 //	-mode store -turn -buckets 2 -log 4 -grants 1 -nodes 1 -faults 0           0.3 million    6
 //

@@ -26,6 +26,7 @@ explore -mode ledger -hold 01 -log 4
 explore -mode ledger -hold 01 -undo 01 -limit -attempts 2 -buckets 1 -kinds restart,down
 explore -mode store -hold 0 -log 4 -grants 1
 explore -mode ledger -turn -lag -hold 0 -epochs 2 -log 4 -grants 1 -faults 0
+explore -mode ledger -turn -epochs 2 -log 4 -grants 1 -kinds restart
 explore -mode ledger -turn -lag -hold 0 -buckets 1 -epochs 2 -log 4
 for unused in total next forfeit; do
 	for late in total next forfeit; do
