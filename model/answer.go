@@ -2,17 +2,21 @@ package main
 
 // What callers are told, beside what storeDeduct, drainDeduct and acknowledge tell them.
 
-// refuse answers budget_exhausted to an attempt: one statement shows that the id is not recorded
-// and that I3's sum is below the amount, and no command or entry of the attempt can take effect any
-// more. That requests skip the buckets while the budget is sold out changes nothing here: an
-// attempt that asked no bucket is refused in the same way.
+// refuse answers budget_exhausted, or period_exhausted, to an attempt: one statement shows that the
+// id is not recorded and that I3's sum is below the amount, no roll-over is due, and no command or
+// entry of the attempt can take effect any more. That requests skip the buckets while the budget is
+// sold out changes nothing here: an attempt that asked no bucket is refused in the same way.
 func (m *model) refuse(s *State, id, nonce int8) bool {
 	r := &s.row[id]
-	if r.state != absent || r.refused>>nonce&1 == 1 || s.cover() >= m.amounts[id] ||
+	if r.state != absent || r.refused>>nonce&1 == 1 || m.cover(s) >= m.amounts[id] ||
+		s.due() && !m.Lag ||
 		m.mayCommit(s, deductEntry(id, nonce), nil, 0) {
 		return false
 	}
 	r.refused |= 1 << nonce
+	if m.Turn {
+		m.exhausted(s, m.amounts[id])
+	}
 	return true
 }
 
@@ -41,7 +45,7 @@ func (m *model) misread(s *State, b, id int8) bool {
 // rememberExhausted is a node that keeps a refusal and answers from it later.
 func (m *model) rememberExhausted(s *State, id int8) bool {
 	a := m.amounts[id]
-	if m.mutant != oldSnapshot || s.cover() >= a || s.remembered > 0 && s.remembered <= a {
+	if m.mutant != oldSnapshot || m.cover(s) >= a || s.remembered > 0 && s.remembered <= a {
 		return false
 	}
 	s.remembered = a
@@ -53,18 +57,21 @@ func (m *model) readUndistributed(s *State) bool {
 	if m.mutant != twoStatements || s.peek == 1+s.U {
 		return false
 	}
-	s.peek, s.least = 1+s.U, s.cover()
+	s.peek, s.least = 1+s.U, m.cover(s)
 	return true
 }
 
 // refuseBySum is the second one, and the refusal.
 func (m *model) refuseBySum(s *State, id int8) bool {
 	if s.peek == 0 || m.mutant != twoStatements || s.row[id].state != absent ||
-		s.peek-1+s.outside() >= m.amounts[id] {
+		s.peek-1+m.outside(s) >= m.amounts[id] {
 		return false
 	}
-	s.falseNo = s.least >= m.amounts[id]
-	return s.falseNo
+	if s.least < m.amounts[id] {
+		return false
+	}
+	s.broke = falseNo
+	return true
 }
 
 // readLimit is a committer that reads the limit's counter before its transaction.
@@ -78,11 +85,11 @@ func (m *model) readLimit(s *State) bool {
 
 // refuseLessShrink judges with the pending shrinks subtracted.
 func (m *model) refuseLessShrink(s *State, id int8) bool {
-	if m.mutant != shrinkSubtracted || s.row[id].state != absent || s.cover() < m.amounts[id] ||
-		s.cover()-s.pendingShrink() >= m.amounts[id] {
+	if m.mutant != shrinkSubtracted || s.row[id].state != absent || m.cover(s) < m.amounts[id] ||
+		m.cover(s)-s.pendingShrink() >= m.amounts[id] {
 		return false
 	}
-	s.falseNo = true
+	s.broke = falseNo
 	return true
 }
 

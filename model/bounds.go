@@ -38,15 +38,22 @@ type Bounds struct {
 	Undo           string
 	Limit          bool
 	Append, Shrink bool
-	Start          string
-	MaxStates      int
+	// Hold are the ids that are holds, one digit each.
+	Hold string
+	// Turn: the budget is daily, and its first period ends. Unused and Late are where unused units and
+	// late refunds go then. Lag: transactions may go by a clock from before the end.
+	Turn         bool
+	Unused, Late string
+	Lag          bool
+	Start        string
+	MaxStates    int
 }
 
 // defaultBounds are those of a mode that mutants start from.
 func defaultBounds(mode string) Bounds {
 	b := Bounds{Mode: mode, IDs: 2, Amounts: "21", Buckets: 2, Epochs: 1, Grants: 2, Length: 5,
 		Faults: 1, Kinds: "restart,flush,split,down,tamper", Attempts: 1, Nodes: 2, Undo: "0",
-		Start: created, MaxStates: 100_000_000}
+		Unused: toTotal, Late: toTotal, Start: created, MaxStates: 100_000_000}
 	if mode == storeMode {
 		b.Buckets, b.Epochs, b.Kinds = 1, 2, "restart,split"
 	}
@@ -60,6 +67,7 @@ type model struct {
 	amounts [maxIDs]int8
 	kinds   map[string]bool
 	undo    [maxIDs]bool
+	hold    [maxIDs]bool
 }
 
 func newModel(b Bounds, without mutant) (*model, error) {
@@ -69,6 +77,7 @@ func newModel(b Bounds, without mutant) (*model, error) {
 	}
 	for id := range b.IDs {
 		m.amounts[id] = int8(b.Amounts[id] - '0')
+		m.hold[id] = strings.ContainsRune(b.Hold, rune('0'+id))
 		m.undo[id] = strings.ContainsRune(b.Undo, rune('0'+id))
 	}
 	for _, kind := range strings.Split(b.Kinds, ",") {
@@ -107,6 +116,10 @@ func (b *Bounds) check() error {
 		return fmt.Errorf("amounts %q are not 1 and 2", b.Amounts)
 	case b.Limit && b.Mode == storeMode:
 		return fmt.Errorf("the limit is ledger mode's: see doc.go")
+	case b.Turn && (b.Append || b.Shrink):
+		return fmt.Errorf("a turn goes with no adjustment: see doc.go")
+	case !slices.Contains(wheres, b.Unused) || !slices.Contains(wheres, b.Late):
+		return fmt.Errorf("unused %q, late %q are not of %q", b.Unused, b.Late, wheres)
 	}
 	return nil
 }
@@ -120,6 +133,10 @@ func (m *model) home(id int8) int8 { return id % int8(m.Buckets) }
 // start is the first state.
 func (m *model) start() State {
 	s := State{T: total, U: total}
+	if m.Turn {
+		s.U, s.books.F = quantity, total-quantity
+	}
+	units := s.U
 	for b := range int8(m.Buckets) {
 		c := &s.bucket[b]
 		c.scripts, c.verified = 1, true
@@ -130,7 +147,7 @@ func (m *model) start() State {
 			x.log.append(entryOpen)
 			continue
 		}
-		share := (total + int8(m.Buckets) - 1 - b) / int8(m.Buckets)
+		share := (units + int8(m.Buckets) - 1 - b) / int8(m.Buckets)
 		s.U -= share
 		x.take(share)
 	}

@@ -66,12 +66,21 @@ func (c *Bucket) renumber() {
 // forgetRows forgets where a deduction was that has been rolled back completely: nothing more can
 // become of it.
 func (m *model) forgetRows(s *State) {
-	if m.mutant == noLeft || m.mutant == noRollbackID || m.mutant == noPrimaryKey {
+	switch m.mutant {
+	case noLeft, noRollbackID, noPrimaryKey, confirmOutside, expireUnlooked:
 		return
 	}
 	for id := range s.row[:m.IDs] {
-		if r := &s.row[id]; r.state == rolledBack {
+		r := &s.row[id]
+		if r.state == rolledBack || r.state == expired {
 			r.bucket, r.epoch, r.rollbacks = -1, -1, 0
+		}
+		switch {
+		case m.mutant == confirmOutside || m.mutant == expireUnlooked || m.mutant == confirmAgain:
+		case r.state == rolledBack:
+			r.hold = Hold{}
+		case r.state != held:
+			r.hold.begun = false
 		}
 	}
 }

@@ -33,27 +33,33 @@ func (m *model) judge(s *State, b int8, l *Log) verdict {
 	if l.closed() {
 		end--
 	}
-	v := m.commit(&n, b, n.bucket[b].current, l, x.drained.n, end)
+	v := m.commit(&n, b, n.bucket[b].current, l, span{from: x.drained.n, to: end})
 	if v == wentBack || v == mismatch || !l.closed() {
 		return v
 	}
 	return m.closeEpoch(&n, b, n.bucket[b].current, l, -1)
 }
 
-// commit is ledger.Drain and the transaction around it: entries from the drained position up to
-// `to`, all or nothing. from is the drained position but for a mutant. Unless it answers committed,
-// the caller forgets the state.
-func (m *model) commit(s *State, b, e int8, l *Log, from, to int8) verdict {
+// span is what of a log a transaction commits: from the drained position, but for a mutant, up to
+// `to`. begun: it goes by a clock from before the end of the period.
+type span struct {
+	from, to int8
+	begun    bool
+}
+
+// commit is ledger.Drain and the transaction around it: a part of a log, all or nothing. Unless it
+// answers committed, the caller forgets the state.
+func (m *model) commit(s *State, b, e int8, l *Log, p span) verdict {
 	x := &s.bucket[b].epoch[e]
 	switch {
 	case x.fenced, x.status != open && x.status != closing && m.mutant != commitLost:
 		return nothing
 	case !m.match(x, l):
 		return wentBack
-	case from >= to:
+	case p.from >= p.to:
 		return nothing
 	}
-	for at := from; at < to; at++ {
+	for at := p.from; at < p.to; at++ {
 		v := l.at[at]
 		switch {
 		case v&tampered != 0 && m.mutant != noContinue:
@@ -65,14 +71,14 @@ func (m *model) commit(s *State, b, e int8, l *Log, from, to int8) verdict {
 				m.mutant != commitLost {
 				return mismatch
 			}
-			m.drainDeduct(s, b, e, at, v)
+			m.drainDeduct(s, b, e, at, v, p.begun)
 		}
 	}
 	if m.mutant == noCompare {
 		x.drained = *l
-		x.drained.cut(to)
+		x.drained.cut(p.to)
 	}
-	for at := x.drained.n; at < to; at++ {
+	for at := x.drained.n; at < p.to; at++ {
 		x.drained.append(l.at[at])
 	}
 	return committed
@@ -87,7 +93,7 @@ func (m *model) entryAmount(v uint8) int8 {
 }
 
 // drainDeduct turns an admitted entry into a deduction or a duplicate.
-func (m *model) drainDeduct(s *State, b, e, at int8, v uint8) {
+func (m *model) drainDeduct(s *State, b, e, at int8, v uint8, begun bool) {
 	x := &s.bucket[b].epoch[e]
 	id, nonce, a := idOf(v), nonceOf(v), m.entryAmount(v)
 	r := &s.row[id]
@@ -101,14 +107,24 @@ func (m *model) drainDeduct(s *State, b, e, at int8, v uint8) {
 		if m.mutant != duplicateKeeps {
 			x.R += a
 		}
+	case m.over(s, x, ledgerMode, begun) && m.mutant != commitOver:
+		x.R += a // never used; the attempt does it anew in the present period
 	case m.limited(id) && count >= limitMax:
 		x.R += a
 		if !m.mayCommit(s, v, x, at) {
 			r.refused |= 1 << nonce // limit_exceeded is the answer
 		}
 	default:
-		x.S += a
+		if m.over(s, x, ledgerMode, begun) {
+			s.broke = countedLate
+		}
 		r.state, r.bucket, r.epoch, r.nonce, r.amount = used, b, e, nonce, a
+		if m.hold[id] {
+			r.state = held
+			x.H += a
+		} else {
+			x.S += a
+		}
 		r.counted++
 		if m.limited(id) {
 			s.count++
@@ -157,9 +173,11 @@ func (m *model) closeEpoch(s *State, b, e int8, l *Log, target int8) verdict {
 	if units != x.O && m.mutant != storeTrusted {
 		return mismatch
 	}
+	period := x.period
 	m.end(x, closed)
-	if target < 0 || units == 0 || !m.mayGrow(s.newest(target)) {
-		s.U += units
+	if target < 0 || units == 0 || !m.mayGrow(s.newest(target)) ||
+		(period != s.newest(target).period || period != s.books.period) && m.mutant != collectAcross {
+		m.comeBack(s, period, units, 0)
 		return committed
 	}
 	if m.mutant == collectSplit {
@@ -177,7 +195,8 @@ func (m *model) end(x *Epoch, to status) {
 		x.status, x.O = to, 0
 		return
 	}
-	ended := Epoch{status: closed, S: x.S, R: x.R} // closed stands for lost, too
+	ended := Epoch{status: closed, H: x.H, S: x.S, R: x.R, // closed stands for lost, too
+		period: x.period, late: x.late}
 	if m.mutant == noEpoch {
 		ended.nextGrant, ended.grant = x.nextGrant, x.grant
 	}

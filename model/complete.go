@@ -12,11 +12,15 @@ func (m *model) complete(from *State) string {
 	s := *from
 	s.peek = 0
 	for round := 0; ; round++ {
-		moved := m.adjustPending(&s)
+		moved := m.rollOver(&s) || m.adjustPending(&s)
 		for b := range int8(m.Buckets) {
 			moved = m.completeBucket(&s, b) || moved
 		}
 		for id := range int8(m.IDs) {
+			if r := &s.row[id]; r.state == held && r.hold.due {
+				m.list(&s, id)
+				moved = m.expire(&s, id, false) || moved
+			}
 			if m.Mode == storeMode && s.row[id].voidIn > 0 {
 				moved = m.completeCancel(&s, id) || moved
 			}
@@ -34,10 +38,17 @@ func (m *model) complete(from *State) string {
 		}
 	}
 	switch {
-	case s.cover() != s.U || s.hand > 0:
+	case s.inEpochs() != 0 || s.hand > 0:
 		return "completion: units stay where nobody finds them"
+	case s.due():
+		return "completion: the period is not rolled over"
 	case s.shrink == pending:
 		return "completion: a shrink stays pending"
+	}
+	for id := range s.row[:m.IDs] {
+		if r := &s.row[id]; r.state == held && r.hold.due {
+			return "completion: a hold whose time is over has not ended"
+		}
 	}
 	if broken := m.check(&s); broken != "" {
 		return broken + " (after completion)"
@@ -57,7 +68,7 @@ func (m *model) completeBucket(s *State, b int8) bool {
 	moved := false
 	c := &s.bucket[b]
 	for e := int8(0); e <= c.current; e++ {
-		moved = m.sweep(s, b, e) || moved
+		moved = m.sweep(s, b, e, false) || moved
 	}
 	if m.recover(s, b) || c.activate() {
 		return true
@@ -79,7 +90,7 @@ func (m *model) completeBucket(s *State, b int8) bool {
 	}
 	l := x.log
 	before := *s
-	if m.commit(s, b, c.current, &l, x.drained.n, l.n-1) == committed {
+	if m.commit(s, b, c.current, &l, span{from: x.drained.n, to: l.n - 1}) == committed {
 		return true
 	}
 	*s = before
@@ -92,7 +103,7 @@ func (m *model) completeBucket(s *State, b int8) bool {
 
 // completeCancel goes on with a store-mode cancel.
 func (m *model) completeCancel(s *State, id int8) bool {
-	if m.cancel(s, id) {
+	if m.cancel(s, id, false) {
 		return true
 	}
 	b := m.home(id)
@@ -115,7 +126,10 @@ func (m *model) answer(from *State, id int8) string {
 	e, l := c.current, &c.newest().log
 	if !m.storeOpen(c, e, running) || !m.markOpen(&s, b) || !m.storeGrant(c, e, 0, running) ||
 		!m.storeDeduct(&s, b, e, id, 0, running) ||
-		m.commit(&s, b, e, l, 1, l.n) != committed || s.row[id].state != used {
+		m.commit(&s, b, e, l, span{from: 1, to: l.n}) != committed || !s.row[id].state.effective() {
+		if broken := m.check(&s); broken != "" {
+			return broken + " (after completion)"
+		}
 		return fmt.Sprintf("completion: id %d cannot be answered", id)
 	}
 	return ""

@@ -125,6 +125,9 @@ func (m *model) trace(path []uint16) []string {
 			op.b = -1 - op.b
 		}
 		s = to
+		if op.begun {
+			op.words += ", by a clock from before the end"
+		}
 		words = append(words, fmt.Sprintf("%2d  ", i+1)+
 			fmt.Sprintf(op.words, op.b, op.e, op.x, op.into)+"   "+m.picture(&s, flipped))
 		if m.canon(&s) {
@@ -137,12 +140,21 @@ func (m *model) trace(path []uint16) []string {
 // picture shows a state in one line.
 func (m *model) picture(s *State, flipped int8) string {
 	text := fmt.Sprintf("[T%d U%d", s.T, s.U)
+	if k := &s.books; m.Turn {
+		text = fmt.Sprintf("[period %d F%d X%d U%d", k.period, k.F, k.X, s.U)
+	}
 	for i := range int8(m.Buckets) {
 		b := i ^ flipped
 		x := s.newest(b)
 		text += fmt.Sprintf(" | b%d e%d %s O%d S%d R%d drained %d of %s", i, s.bucket[b].current,
 			[...]string{"none", "opening", "open", "closing", "closed", "lost"}[x.status],
 			x.O, x.S, x.R, x.drained.n, x.log.words())
+		if x.H > 0 {
+			text += fmt.Sprintf(" H%d", x.H)
+		}
+		if x.late > 0 {
+			text += fmt.Sprintf(" late %d", x.late)
+		}
 		if x.Q > 0 {
 			text += fmt.Sprintf(" Q%d", x.Q)
 		}

@@ -84,6 +84,11 @@ func (b *Bounds) define(flags *flag.FlagSet) {
 	flags.BoolVar(&b.Limit, "limit", b.Limit, "ids 0 and 1 are one user's, who may have 1 deduction")
 	flags.BoolVar(&b.Append, "append", b.Append, "an append of 1 unit")
 	flags.BoolVar(&b.Shrink, "shrink", b.Shrink, "a shrink of 1 unit")
+	flags.StringVar(&b.Hold, "hold", b.Hold, "ids that are holds")
+	flags.BoolVar(&b.Turn, "turn", b.Turn, "a daily budget, of which one period ends")
+	flags.StringVar(&b.Unused, "unused", b.Unused, "what a period did not use: total, next or forfeit")
+	flags.StringVar(&b.Late, "late", b.Late, "late refunds: total, next or forfeit")
+	flags.BoolVar(&b.Lag, "lag", b.Lag, "transactions may go by a clock from before the end")
 	flags.StringVar(&b.Start, "start", b.Start,
 		"created (all handed out, opening) or applying (all in U, open)")
 	flags.IntVar(&b.MaxStates, "max", b.MaxStates, "stop after so many states")

@@ -34,6 +34,38 @@ func TestExhausted(t *testing.T) {
 		{"store, two ids", storeMode, func(b *Bounds) {
 			b.Nodes, b.Length, b.Grants, b.Kinds, b.Undo = 1, 4, 1, "restart", ""
 		}, 20_189},
+		{"ledger, holds under a limit", ledgerMode, func(b *Bounds) {
+			b.Hold, b.Amounts, b.Limit, b.Buckets, b.Kinds = "01", "22", true, 1, "restart,down"
+		}, 15_988},
+		{"ledger, two holds", ledgerMode, func(b *Bounds) {
+			b.Hold, b.Buckets, b.Kinds = "01", 1, "restart"
+		}, 59_802},
+		{"store, a hold", storeMode, func(b *Bounds) {
+			b.Hold, b.IDs, b.Amounts, b.Length, b.Grants, b.Nodes = "0", 1, "2", 4, 1, 1
+			b.Kinds, b.Undo = "restart,split", ""
+		}, 42_132},
+		{"ledger, a turn", ledgerMode, func(b *Bounds) {
+			b.Turn, b.Lag, b.Buckets, b.Epochs, b.Length, b.Grants = true, true, 1, 2, 4, 1
+			b.Kinds = "restart"
+		}, 50_411},
+		{"ledger, a turn of two buckets", ledgerMode, func(b *Bounds) {
+			b.Turn, b.Epochs, b.Length, b.Grants, b.Faults = true, 2, 4, 1, 0
+		}, 55_089},
+		{"ledger, a turn, late refunds elsewhere", ledgerMode, func(b *Bounds) {
+			b.Turn, b.Hold, b.Buckets, b.Epochs, b.Length = true, "0", 1, 2, 4
+			b.Unused, b.Late, b.Kinds = toForfeit, toNext, "tamper"
+		}, 71_960},
+		{"store, a turn", storeMode, func(b *Bounds) {
+			b.Turn, b.Nodes, b.Length, b.Grants, b.Kinds, b.Undo = true, 1, 4, 1, "restart", ""
+		}, 79_797},
+		{"store, a turn of two buckets", storeMode, func(b *Bounds) {
+			b.Turn, b.Buckets, b.IDs, b.Amounts, b.Length, b.Grants = true, 2, 1, "2", 4, 1
+			b.Nodes, b.Faults = 1, 0
+		}, 72_082},
+		{"store, a turn, late refunds elsewhere", storeMode, func(b *Bounds) {
+			b.Turn, b.Hold, b.IDs, b.Amounts, b.Length, b.Grants = true, "0", 1, "2", 4, 1
+			b.Unused, b.Late, b.Kinds, b.Undo = toForfeit, toNext, "restart", ""
+		}, 65_280},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -55,6 +87,28 @@ func TestExhausted(t *testing.T) {
 	}
 }
 
+// breaks is how the violation begins by which a mutant of holds or periods must be caught.
+var breaks = map[string]string{
+	"confirm-outside":   "holds: one has ended twice",
+	"confirm-late":      "holds: confirmed after",
+	"confirm-again":     "holds: one has ended twice",
+	"rest-kept":         "I1: F + U",
+	"expire-unlooked":   "holds: one has ended twice",
+	"expire-early":      "holds: expired before",
+	"count-kept":        "limit: ",
+	"confirm-undrained": "I7: accepted, and a confirm",
+	"commit-over":       "periods: counted after",
+	"returns-to-open":   "periods: a period's units",
+	"late-unmarked":     "periods: what came back late",
+	"sweep-before":      "periods: what came back late",
+	"old-number":        "periods: an epoch of a period",
+	"period-alone":      "I3: ",
+	"turn-unclosed":     "I7: accepted, and neither",
+	"no-until":          "periods: a store admitted",
+	"collect-across":    "periods: a period's units",
+	"late-open":         "periods: an epoch of a period",
+}
+
 // TestMutants proves that the model can fail: without any one of the safeguards an invariant
 // breaks.
 func TestMutants(t *testing.T) {
@@ -64,6 +118,9 @@ func TestMutants(t *testing.T) {
 			r := exploreWithin(t, mut.within(), mut.mutant)
 			if r.Violation == "" {
 				t.Fatalf("no violation in %d states", r.States)
+			}
+			if !strings.HasPrefix(r.Violation, breaks[mut.name]) {
+				t.Errorf("%q, and not %q", r.Violation, breaks[mut.name])
 			}
 			t.Logf("%d steps, %d states: %s", len(r.Trace), r.States, r.Violation)
 		})
@@ -94,6 +151,10 @@ func TestRun(t *testing.T) {
 		{"no such mutant", "-mutant nothing", 2, "there is no mutant"},
 		{"no such mode", "-mode fast", 2, "mode"},
 		{"too much", "-ids 4", 2, "ids is 4"},
+		{"no such place", "-turn -unused somewhere", 2, "somewhere"},
+		{"a turn alone", "-turn -append", 2, "adjustment"},
+		{"a turn", "-turn -buckets 1 -ids 1 -faults 0", 0, "\nno violation\n"},
+		{"a hold", "-mutant confirm-again", 1, "sql: confirm id 0"},
 		{"not this mode's", "-mode store -kinds flush", 2, "ledger mode's"},
 	}
 	for _, tt := range tests {

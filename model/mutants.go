@@ -40,6 +40,24 @@ const (
 	noVoidDrain
 	noReopened
 	noLookup
+	confirmOutside
+	confirmLate
+	confirmAgain
+	confirmUndrained
+	restKept
+	expireUnlooked
+	expireEarly
+	countKept
+	commitOver
+	returnsToOpen
+	lateUnmarked
+	sweepBefore
+	oldNumber
+	periodAlone
+	turnUnclosed
+	noUntil
+	collectAcross
+	lateOpen
 )
 
 // mutation describes a mutant: the design's section of the safeguard, and the bounds that show what
@@ -128,7 +146,49 @@ var mutations = []mutation{
 		func(b *Bounds) { b.Faults, b.Nodes, b.Amounts = 0, 1, "11" }},
 	{noLookup, "no-lookup", storeMode, "5.7", "no look-up in the ledger in a young epoch",
 		func(b *Bounds) { b.Faults, b.Nodes, b.Amounts = 0, 1, "11" }},
+
+	{confirmOutside, "confirm-outside", ledgerMode, "6 hold",
+		"a confirm judges state and deadline before its transaction", aHold},
+	{confirmLate, "confirm-late", ledgerMode, "6 hold", "a confirm does not look at the deadline",
+		aHold},
+	{confirmAgain, "confirm-again", ledgerMode, "6 hold", "a repeated confirm confirms again", aHold},
+	{restKept, "rest-kept", ledgerMode, "6 hold",
+		"the rest of what was confirmed in part does not return", aHold},
+	{expireUnlooked, "expire-unlooked", ledgerMode, "6 hold",
+		"a sweeper does not look at the hold under its lock", aHold},
+	{expireEarly, "expire-early", ledgerMode, "6 hold", "a hold expires before its deadline", aHold},
+	{countKept, "count-kept", ledgerMode, "8", "an expired hold stays in the limit's counter",
+		func(b *Bounds) { aHold(b); b.Limit = true }},
+	{confirmUndrained, "confirm-undrained", storeMode, "6 hold",
+		"a confirm before what was accepted is in the ledger", aHold},
+
+	{commitOver, "commit-over", ledgerMode, "7", "a commit does not look at the period's end", aTurn},
+	{returnsToOpen, "returns-to-open", ledgerMode, "ADR 13",
+		"what comes back goes to U, whichever period it is of",
+		func(b *Bounds) { aTurn(b); b.Unused = toForfeit }},
+	{lateUnmarked, "late-unmarked", ledgerMode, "6 rollback",
+		"a late refund goes where unused units go",
+		func(b *Bounds) { aTurn(b); b.Unused = toForfeit }},
+	{sweepBefore, "sweep-before", ledgerMode, "6 rollback",
+		"a late refund is swept while the roll-over is due",
+		func(b *Bounds) { aTurn(b); b.Unused = toForfeit }},
+	{oldNumber, "old-number", ledgerMode, "ADR 13",
+		"an epoch begins under the number of the period that is over", aTurn},
+	{periodAlone, "period-alone", ledgerMode, "2 I3",
+		"budget_exhausted by the open period alone", aTurn},
+	{turnUnclosed, "turn-unclosed", storeMode, "7",
+		"a roll-over ends epochs without closing their stores", aTurn},
+	{noUntil, "no-until", storeMode, "7", "operations do not carry the end of their period", aTurn},
+	{collectAcross, "collect-across", storeMode, "ADR 13",
+		"a collect takes an ended period's units into the open one",
+		func(b *Bounds) { aTurn(b); b.Buckets, b.Amounts = 2, "11" }},
+	{lateOpen, "late-open", storeMode, "ADR 13",
+		"an epoch that was still opening at the roll-over becomes open", aTurn},
 }
+
+// aHold and aTurn are bounds without faults.
+func aHold(b *Bounds) { b.Hold, b.Undo, b.Faults, b.Buckets = "0", "", 0, 1 }
+func aTurn(b *Bounds) { b.Turn, b.Faults, b.Buckets, b.Epochs = true, 0, 1, 2 }
 
 func mutationOf(name string) (mutation, bool) {
 	for _, mut := range mutations {

@@ -16,7 +16,7 @@ func (x *Epoch) take(units int8) {
 
 func (m *model) apply(s *State, b, units int8) bool {
 	x := s.newest(b)
-	if s.releasable() < units || !m.mayGrow(x) {
+	if s.releasable() < units || !m.mayGrow(x) || x.period != s.books.period {
 		return false
 	}
 	s.U -= units
@@ -41,7 +41,10 @@ func (m *model) online(s *State, b, units int8, epochs int) bool {
 }
 
 func (m *model) newEpoch(s *State, activation int8) Epoch {
-	x := Epoch{status: opening, activation: activation}
+	x := Epoch{status: opening, activation: activation, period: s.books.period}
+	if m.mutant == oldNumber {
+		x.period = 0
+	}
 	x.drained.append(entryOpen) // SQL knows its chain value before the store has written it
 	for id := range s.row[:m.IDs] {
 		if s.row[id].state == absent && m.Mode == storeMode {
@@ -57,6 +60,9 @@ func (m *model) markOpen(s *State, b int8) bool {
 		return false
 	}
 	x.status = open
+	if m.Mode == storeMode && x.period != s.books.period && m.mutant != lateOpen {
+		x.status = closing // a roll-over has ended its period
+	}
 	return true
 }
 
@@ -70,13 +76,15 @@ func (m *model) ending(s *State, b int8) bool {
 	return true
 }
 
-func (m *model) sweep(s *State, b, e int8) bool {
+// sweep moves R to U, or of an older period to where the rule says. Late units wait for a roll-over
+// that is due.
+func (m *model) sweep(s *State, b, e int8, begun bool) bool {
 	x := &s.bucket[b].epoch[e]
-	if x.R == 0 {
+	if x.R == 0 || x.late > 0 && s.due() && !begun && m.mutant != sweepBefore {
 		return false
 	}
-	s.U += x.R
-	x.R = 0
+	m.comeBack(s, x.period, x.R-x.late, x.late)
+	x.R, x.late = 0, 0
 	return true
 }
 
@@ -87,11 +95,11 @@ const (
 	rollbackCancel
 )
 
-// rollback is ledger.DecideRollback and the transaction around it: S -> R on the deduction's own
-// epoch row, whatever became of it.
-func (m *model) rollback(s *State, id, rollbackID int8) bool {
+// rollback is ledger.DecideRollback and the transaction around it: S -> R, or H -> R while it is
+// held, on the deduction's own epoch row, whatever became of it.
+func (m *model) rollback(s *State, id, rollbackID int8, begun bool) bool {
 	r := &s.row[id]
-	if r.state != used && r.state != rolledBack || r.rollbacks>>rollbackID&1 == 1 &&
+	if !r.state.effective() || r.rollbacks>>rollbackID&1 == 1 &&
 		m.mutant != noRollbackID {
 		return false
 	}
@@ -106,11 +114,15 @@ func (m *model) rollback(s *State, id, rollbackID int8) bool {
 		return false
 	}
 	x := &s.bucket[r.bucket].epoch[r.epoch]
-	if x.S < units {
+	from := &x.S
+	if r.state == held {
+		from = &x.H
+	}
+	if *from < units {
 		return false
 	}
-	x.S -= units
-	x.R += units
+	*from -= units
+	m.returning(s, x, units, begun)
 	r.rolled += units
 	r.rollbacks |= 1 << rollbackID
 	if r.rolled >= r.amount {
@@ -125,7 +137,7 @@ func (m *model) rollback(s *State, id, rollbackID int8) bool {
 // cancel makes certain that an id has no effect. Store mode: once its void record is in the
 // bucket's newest epoch, the log is drained as far as that found it necessary, and no epoch was
 // opened since.
-func (m *model) cancel(s *State, id int8) bool {
+func (m *model) cancel(s *State, id int8, begun bool) bool {
 	r := &s.row[id]
 	if r.toldVoid || m.Mode == storeMode && !m.voided(s, id) {
 		return false
@@ -135,8 +147,8 @@ func (m *model) cancel(s *State, id int8) bool {
 		if m.mutant != noTombstone {
 			r.state = void
 		}
-	case used:
-		m.rollback(s, id, rollbackCancel)
+	case used, held:
+		m.rollback(s, id, rollbackCancel, begun)
 	}
 	r.toldVoid, r.voidIn, r.voidAt = true, 0, 0
 	return true
@@ -181,7 +193,7 @@ func (m *model) adjustShrink(s *State) bool {
 		s.T -= shrinkUnits
 		s.U -= shrinkUnits
 		s.shrink = done
-	case s.cover() < shrinkUnits:
+	case m.cover(s) < shrinkUnits:
 		s.shrink = refused
 	case s.shrink == pending:
 		return false
@@ -248,7 +260,7 @@ func (m *model) lose(s *State, b int8) bool {
 		return false
 	}
 	if m.Mode == ledgerMode || m.proven(x) || m.mutant == noQuarantine {
-		s.U += x.O
+		m.comeBack(s, x.period, x.O, 0)
 		m.end(x, lost)
 		return true
 	}
@@ -294,7 +306,7 @@ func (m *model) release(s *State, b, e int8) bool {
 	if x.status != lost || x.Q == 0 || !m.proven(x) {
 		return false
 	}
-	s.U += x.Q
+	m.comeBack(s, x.period, x.Q, 0)
 	x.Q = 0
 	m.end(x, lost)
 	for id := range s.row[:m.IDs] {

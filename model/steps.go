@@ -5,6 +5,7 @@ package main
 type Op struct {
 	words         string
 	b, e, x, into int8
+	begun         bool // it goes by a clock from before the end of the period
 }
 
 // next calls emit for every state that one step leads to. emit must not keep its argument.
@@ -13,8 +14,10 @@ func (m *model) next(s *State, emit func(*State, Op)) {
 	for b := range int8(m.Buckets) {
 		for e := int8(0); e <= s.bucket[b].current; e++ {
 			x := &s.bucket[b].epoch[e]
-			w.try(m.sweep(&w.n, b, e),
-				Op{words: "sql: sweep bucket %[1]d epoch %[2]d, R to U", b: b, e: e})
+			for _, begun := range m.lags(s) {
+				w.try(m.sweep(&w.n, b, e, begun), Op{
+					words: "sql: sweep bucket %[1]d epoch %[2]d, R to U", b: b, e: e, begun: begun})
+			}
 			if x.live() || x.status == lost || m.mutant == commitLost || m.mutant == noEpoch {
 				w.store(b, e)
 				w.drain(b, e)
@@ -29,6 +32,8 @@ func (m *model) next(s *State, emit func(*State, Op)) {
 	for id := range int8(m.IDs) {
 		w.callers(id)
 	}
+	w.try(m.clockPasses(&w.n), Op{words: "SQL's clock reaches the end of period %[2]d", b: -1})
+	w.try(m.rollOver(&w.n), Op{words: "sql: roll over to period %[2]d", b: -1, e: 1})
 	w.try(m.append(&w.n), Op{words: "sql: append %[1]d unit", b: -1 - appendUnits})
 	w.try(m.adjustShrink(&w.n),
 		Op{words: "sql: shrink %[1]d unit, or go on with it", b: -1 - shrinkUnits})
@@ -51,7 +56,7 @@ func (w *walker) try(ok bool, o Op) {
 		return
 	}
 	if w.m.mutant == twoStatements && w.n.peek > 0 {
-		w.n.least = min(w.n.least, w.n.cover())
+		w.n.least = min(w.n.least, w.m.cover(&w.n))
 	}
 	w.emit(&w.n, o)
 	w.n = *w.from
@@ -129,8 +134,10 @@ func (w *walker) drain(b, e int8) {
 		}
 		for from := first; from <= x.drained.n; from++ {
 			for to := from + 1; to <= end; to++ {
-				w.transaction(m.commit(&w.n, b, e, l, from, to),
-					Op{words: say.commit, b: b, e: e, x: to - 1})
+				for _, begun := range m.lags(w.from) {
+					w.transaction(m.commit(&w.n, b, e, l, span{from, to, begun}),
+						Op{words: say.commit, b: b, e: e, x: to - 1, begun: begun})
+				}
 			}
 		}
 		if !l.closed() {
@@ -197,13 +204,19 @@ func (w *walker) lane(b int8) {
 // callers roll back, cancel and are refused.
 func (w *walker) callers(id int8) {
 	m := w.m
-	if m.undoable(id) {
-		w.try(m.rollback(&w.n, id, rollbackPart),
-			Op{words: "sql: roll 1 unit of id %[3]d back", b: -1, x: id})
-		w.try(m.rollback(&w.n, id, rollbackWhole),
-			Op{words: "sql: roll id %[3]d back", b: -1, x: id})
-		w.try(m.cancel(&w.n, id), Op{words: "sql: cancel id %[3]d", b: -1, x: id})
+	for _, begun := range m.lags(w.from) {
+		if m.undoable(id) {
+			w.try(m.rollback(&w.n, id, rollbackPart, begun),
+				Op{words: "sql: roll 1 unit of id %[3]d back", b: -1, x: id, begun: begun})
+			w.try(m.rollback(&w.n, id, rollbackWhole, begun),
+				Op{words: "sql: roll id %[3]d back", b: -1, x: id, begun: begun})
+			w.try(m.cancel(&w.n, id, begun),
+				Op{words: "sql: cancel id %[3]d", b: -1, x: id, begun: begun})
+		}
+		w.hold(id, begun)
 	}
+	w.try(m.notFound(&w.n, id),
+		Op{words: "tell a confirm or a rollback of id %[3]d that it is not found", b: -1, x: id})
 	for nonce := range int8(m.Attempts) {
 		w.try(m.refuse(&w.n, id, nonce),
 			Op{words: "answer budget_exhausted to id %[3]d, nonce %[2]d", b: -1, e: nonce, x: id})
@@ -218,4 +231,26 @@ func (w *walker) callers(id int8) {
 		Op{words: "it reads O and R, and answers budget_exhausted to id %[3]d", b: -1, x: id})
 	w.try(m.refuseLessShrink(&w.n, id),
 		Op{words: "answer budget_exhausted to id %[3]d, less the pending shrink", b: -1, x: id})
+}
+
+// hold ends a hold, or makes it last longer.
+func (w *walker) hold(id int8, begun bool) {
+	m := w.m
+	if !m.hold[id] {
+		return
+	}
+	w.try(m.confirm(&w.n, id, false, begun),
+		Op{words: "sql: confirm id %[3]d", b: -1, x: id, begun: begun})
+	w.try(m.confirm(&w.n, id, true, begun),
+		Op{words: "sql: confirm 1 unit of id %[3]d", b: -1, x: id, begun: begun})
+	w.try(m.expire(&w.n, id, begun), Op{words: "sql: id %[3]d expires", b: -1, x: id, begun: begun})
+	if begun {
+		return
+	}
+	w.try(m.extend(&w.n, id), Op{words: "sql: extend id %[3]d", b: -1, x: id})
+	w.try(m.list(&w.n, id), Op{words: "a sweeper finds id %[3]d due", b: -1, x: id})
+	w.try(m.pastDeadline(&w.n, id),
+		Op{words: "SQL's clock reaches the deadline of id %[3]d", b: -1, x: id})
+	w.try(m.beginBefore(&w.n, id),
+		Op{words: "a transaction about id %[3]d begins, before its deadline", b: -1, x: id})
 }

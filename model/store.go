@@ -126,8 +126,12 @@ func (m *model) storeDeduct(s *State, b, e, id, nonce int8, on memory) bool {
 	if m.Mode == storeMode && !m.fresh(b, x, id, on) {
 		return false
 	}
-	if m.balance(x, l) < m.amounts[id] {
+	late := m.over(s, x, storeMode, false)
+	if m.balance(x, l) < m.amounts[id] || late && m.mutant != noUntil {
 		return false
+	}
+	if late {
+		s.broke = tookLate
 	}
 	l.append(deductEntry(id, nonce))
 	if m.mutant == ackEarly && x.live() {
@@ -184,8 +188,7 @@ func (m *model) acknowledge(s *State, b, e, id, node int8) bool {
 	x, r := &s.bucket[b].epoch[e], &s.row[id]
 	at := max(x.log.find(id), x.old.find(id))
 	heard := x.heard>>node&1 == 1
-	if at < 0 || heard && m.mutant != ackLate || r.toldAccepted || r.state == used ||
-		r.state == rolledBack {
+	if at < 0 || heard && m.mutant != ackLate || r.toldAccepted || r.state.effective() {
 		return false
 	}
 	r.toldAccepted = true

@@ -23,9 +23,14 @@ type state int8
 const (
 	absent state = iota
 	used
+	held
 	rolledBack
-	void // the tombstone of a cancel
+	expired // a hold whose time was up
+	void    // the tombstone of a cancel
 )
+
+// effective reports whether an id took effect, whatever became of it since.
+func (s state) effective() bool { return s != absent && s != void }
 
 // The entries of a log: entryGrant + number, entryDeduct + 4*id + nonce, entryClose + 8*grants that
 // arrived + balance. tampered is added to a deduction whose amount somebody changed in the store;
@@ -85,7 +90,9 @@ type Epoch struct {
 	status     status
 	activation int8
 	fenced     bool
-	O, S, R    int8
+	O, H, S, R int8
+	period     int8            // its number: 0 for the one that ends, 1 for the next one
+	late       int8            // the part of R that was used when its period was over
 	grant      [maxGrants]int8 // grant_log: amounts by number, from 0
 	nextGrant  int8
 	// drained is what is in the ledger. Its length stands for drained_seq, it all for drained_chain.
@@ -139,7 +146,8 @@ type Row struct {
 	bucket, epoch, nonce, amount int8
 	rolled                       int8  // rolled back units
 	rollbacks                    uint8 // rollback ids that are in rollback_log
-	counted                      int8  // how often the id was counted as used
+	hold                         Hold
+	counted                      int8 // how often the id was counted as used
 	toldVoid, toldAccepted       bool
 	refused                      uint8 // nonces that were told a refusal
 	lostIn                       int8  // store mode: 1 + the lost epoch whose Q covers toldAccepted
@@ -148,9 +156,21 @@ type Row struct {
 	voidIn, voidAt int8
 }
 
+// Hold is the rest of what the ledger holds of a deduction that is a hold.
+type Hold struct {
+	// due: SQL's clock has reached its deadline. begun: a transaction that read the clock before that
+	// is still under way. Once it was confirmed, due says that it was by a clock beyond the deadline.
+	due, begun bool
+	// confirmed is what was confirmed, returned what its end gave back, told what a caller was told
+	// as confirmed, in units; ends are its rows in hold_log.
+	confirmed, returned, told, ends int8
+	listed                          bool // set by a mutant only: see expire
+}
+
 // State is one budget: its row, its buckets, its ledger.
 type State struct {
 	T, U     int8
+	books    Books
 	appended int8
 	shrink   adjustment
 	bucket   [maxBuckets]Bucket
@@ -164,8 +184,34 @@ type State struct {
 	peek       int8 // limit, statements: 1 + what was read before
 	least      int8 // statements: I3's smallest sum since then
 	remembered int8 // snapshot: a refusal of this amount, remembered
-	falseNo    bool // statements: a refusal that no moment justifies
+	broke      broke
 }
+
+// broke is what a step did that no state shows.
+type broke int8
+
+const (
+	falseNo     broke = 1 + iota // a refusal that no moment justifies
+	countedLate                  // ledger mode: counted, by a clock beyond the end of its period
+	tookLate                     // store mode: admitted beyond the end of its period
+	notFound                     // store mode: accepted, and a confirm or a rollback did not find it
+)
+
+// Books are what a budget's row and its periods' rows have beside T and U.
+type Books struct {
+	F, X   int8
+	over   bool // SQL's clock has reached the end of period 0
+	period int8 // the number of the open period
+	// returned, passed and forfeited left period 0 once it was over: to F, to period 1, to X. funded
+	// is what period 1 got of F.
+	returned, passed, forfeited, funded int8
+	// lateBack is what was given back of period 0 after its end, kept where late refunds go elsewhere
+	// than unused units.
+	lateBack int8
+}
+
+// due reports whether a roll-over is.
+func (s *State) due() bool { return s.books.over && s.books.period == 0 }
 
 // adjustment is the state of the one shrink.
 type adjustment int8
@@ -188,16 +234,3 @@ func (s *State) pendingShrink() int8 {
 }
 
 func (s *State) releasable() int8 { return max(s.U-s.pendingShrink(), 0) }
-
-// cover is I3's sum, from one snapshot.
-func (s *State) cover() int8 { return s.U + s.outside() }
-
-// outside is what of I3's sum is in epochs.
-func (s *State) outside() (sum int8) {
-	for b := range s.bucket {
-		for e := range s.bucket[b].epoch {
-			sum += s.bucket[b].epoch[e].O + s.bucket[b].epoch[e].R
-		}
-	}
-	return sum
-}

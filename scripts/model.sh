@@ -21,3 +21,17 @@ explore -mode ledger -buckets 1 -ids 1 -amounts 1 -attempts 2 -log 6
 explore -mode ledger -buckets 1 -log 5 -faults 2
 explore -mode store
 explore -mode store -buckets 2 -epochs 1 -log 4 -nodes 1
+
+explore -mode ledger -hold 01 -log 4
+explore -mode ledger -hold 01 -undo 01 -limit -attempts 2 -buckets 1 -kinds restart,down
+explore -mode store -hold 0 -log 4 -grants 1
+explore -mode ledger -turn -lag -hold 0 -epochs 2 -log 4 -grants 1 -faults 0
+explore -mode ledger -turn -epochs 2 -log 4 -grants 1 -kinds restart
+explore -mode ledger -turn -lag -hold 0 -buckets 1 -epochs 2 -log 4
+for unused in total next forfeit; do
+	for late in total next forfeit; do
+		explore -mode ledger -turn -hold 0 -buckets 1 -epochs 2 -log 4 -kinds restart -unused $unused -late $late
+		explore -mode store -turn -hold 0 -ids 1 -amounts 2 -log 4 -grants 1 -kinds restart -unused $unused -late $late
+	done
+done
+explore -mode store -turn -buckets 2 -log 4 -grants 1 -nodes 1 -faults 0
