@@ -107,20 +107,15 @@
 //
 // and, with every -unused and every -late (the nine together):
 //
-//	-mode ledger -turn -hold 0 -buckets 1 -epochs 2 -log 4 -kinds restart        1.6 million   18
+//	-mode ledger -turn -lag -hold 0 -buckets 1 -epochs 2 -log 4 -kinds restart   1.6 million   18
 //	-mode store -turn -hold 0 -ids 1 -amounts 2 -log 4 -grants 1 -kinds restart  8.1 million   93
 //
-// # A violation in the protocol as built
+// # What it found
 //
-// Found with -lag, where late refunds go elsewhere than unused units, in 8 steps:
-//
-//	go run ./model -turn -lag -unused forfeit -buckets 1 -epochs 2 -log 4 -faults 0
-//
-// A rollback by a clock after the end marks its units as late; a sweep by a clock from before it
-// finds no roll-over due and takes them into U of the ending period, so they go where unused units
-// go. The sum stays right. It takes two nodes whose clocks differ, or a sweep that waits for the
-// budget's row across the end. If late units wait until their own period is not the open one any
-// more, whatever the clock says, no run with -lag finds anything, with every -unused and -late.
+// sweep-by-clock was the protocol as built: a rollback by a clock after the end marks its units as late, a
+// sweep by a clock from before it finds no roll-over due and takes them into U of the ending
+// period, and so they go where unused units go. The sum stays right. It took two nodes whose clocks
+// differ, or a sweep that waited for the budget's row across the end.
 //
 // # Safeguards
 //
@@ -133,7 +128,7 @@
 //	         ack-early 4, no-left 7, no-rollback-id 7, no-adjustment-id 2, shrink-uncovered 1,
 //	         confirm-outside 8, confirm-late 7, confirm-again 7, rest-kept 6, expire-unlooked 9,
 //	         expire-early 6, count-kept 6, commit-over 6, returns-to-open 6, late-unmarked 7,
-//	         sweep-before 8, old-number 1, period-alone 6
+//	         sweep-before 8, sweep-by-clock 8, old-number 1, period-alone 6
 //	store    no-activation 7, no-quarantine 6, no-hearing 6, ack-uncounted 9, ack-late 9,
 //	         store-no-number 6, no-void-record 6, no-void-drain 6, no-reopened 12, no-lookup 12,
 //	         confirm-undrained 6, turn-unclosed 6, no-until 5, collect-across 13, late-open 4

@@ -52,9 +52,9 @@ func TestExhausted(t *testing.T) {
 			b.Turn, b.Epochs, b.Length, b.Grants, b.Faults = true, 2, 4, 1, 0
 		}, 55_089},
 		{"ledger, a turn, late refunds elsewhere", ledgerMode, func(b *Bounds) {
-			b.Turn, b.Hold, b.Buckets, b.Epochs, b.Length = true, "0", 1, 2, 4
+			b.Turn, b.Lag, b.Hold, b.Buckets, b.Epochs, b.Length = true, true, "0", 1, 2, 4
 			b.Unused, b.Late, b.Kinds = toForfeit, toNext, "tamper"
-		}, 71_960},
+		}, 75_332},
 		{"store, a turn", storeMode, func(b *Bounds) {
 			b.Turn, b.Nodes, b.Length, b.Grants, b.Kinds, b.Undo = true, 1, 4, 1, "restart", ""
 		}, 79_797},
@@ -63,7 +63,7 @@ func TestExhausted(t *testing.T) {
 			b.Nodes, b.Faults = 1, 0
 		}, 72_082},
 		{"store, a turn, late refunds elsewhere", storeMode, func(b *Bounds) {
-			b.Turn, b.Hold, b.IDs, b.Amounts, b.Length, b.Grants = true, "0", 1, "2", 4, 1
+			b.Turn, b.Lag, b.Hold, b.IDs, b.Amounts, b.Length, b.Grants = true, true, "0", 1, "2", 4, 1
 			b.Unused, b.Late, b.Kinds, b.Undo = toForfeit, toNext, "restart", ""
 		}, 65_280},
 	}
@@ -101,6 +101,7 @@ var breaks = map[string]string{
 	"returns-to-open":   "periods: a period's units",
 	"late-unmarked":     "periods: what came back late",
 	"sweep-before":      "periods: what came back late",
+	"sweep-by-clock":    "periods: what came back late",
 	"old-number":        "periods: an epoch of a period",
 	"period-alone":      "I3: ",
 	"turn-unclosed":     "I7: accepted, and neither",

@@ -52,6 +52,7 @@ const (
 	returnsToOpen
 	lateUnmarked
 	sweepBefore
+	sweepByClock
 	oldNumber
 	periodAlone
 	turnUnclosed
@@ -172,6 +173,9 @@ var mutations = []mutation{
 	{sweepBefore, "sweep-before", ledgerMode, "6 rollback",
 		"a late refund is swept while the roll-over is due",
 		func(b *Bounds) { aTurn(b); b.Unused = toForfeit }},
+	{sweepByClock, "sweep-by-clock", ledgerMode, "6 rollback",
+		"late refunds wait only where the sweeper's clock says that a roll-over is due",
+		func(b *Bounds) { aTurn(b); b.Unused, b.Lag = toForfeit, true }},
 	{oldNumber, "old-number", ledgerMode, "ADR 13",
 		"an epoch begins under the number of the period that is over", aTurn},
 	{periodAlone, "period-alone", ledgerMode, "2 I3",

@@ -76,11 +76,18 @@ func (m *model) ending(s *State, b int8) bool {
 	return true
 }
 
-// sweep moves R to U, or of an older period to where the rule says. Late units wait for a roll-over
-// that is due.
+// sweep moves R to U, or of an older period to where the rule says. Late units wait for the roll-over, whatever
+// the sweeper's clock says.
 func (m *model) sweep(s *State, b, e int8, begun bool) bool {
 	x := &s.bucket[b].epoch[e]
-	if x.R == 0 || x.late > 0 && s.due() && !begun && m.mutant != sweepBefore {
+	waits := x.late > 0 && x.period == s.books.period
+	switch m.mutant {
+	case sweepBefore:
+		waits = false
+	case sweepByClock:
+		waits = waits && s.due() && !begun
+	}
+	if x.R == 0 || waits {
 		return false
 	}
 	m.comeBack(s, x.period, x.R-x.late, x.late)

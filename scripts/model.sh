@@ -30,8 +30,8 @@ explore -mode ledger -turn -epochs 2 -log 4 -grants 1 -kinds restart
 explore -mode ledger -turn -lag -hold 0 -buckets 1 -epochs 2 -log 4
 for unused in total next forfeit; do
 	for late in total next forfeit; do
-		explore -mode ledger -turn -hold 0 -buckets 1 -epochs 2 -log 4 -kinds restart -unused $unused -late $late
-		explore -mode store -turn -hold 0 -ids 1 -amounts 2 -log 4 -grants 1 -kinds restart -unused $unused -late $late
+		explore -mode ledger -turn -lag -hold 0 -buckets 1 -epochs 2 -log 4 -kinds restart -unused $unused -late $late
+		explore -mode store -turn -lag -hold 0 -ids 1 -amounts 2 -log 4 -grants 1 -kinds restart -unused $unused -late $late
 	done
 done
 explore -mode store -turn -buckets 2 -log 4 -grants 1 -nodes 1 -faults 0
