@@ -19,10 +19,38 @@ type behind struct {
 
 // trail is what of an epoch's log was acknowledged and is not known to be in the ledger.
 type trail struct {
-	upTo int64
-	// since is no later than when the oldest of it was acknowledged, of Service.now.
-	since time.Duration
+	upTo       int64
+	milestones []milestone // the oldest first; at least one
 }
+
+// milestone says that what is above a position was acknowledged no earlier than at an instant, of Service.now.
+type milestone struct {
+	above int64
+	at    time.Duration
+}
+
+func newTrail(now time.Duration) *trail { return &trail{milestones: []milestone{{at: now}}} }
+
+// acknowledged notes an entry; milestones are no closer than every.
+func (t *trail) acknowledged(seq int64, now, every time.Duration) {
+	if seq <= t.upTo {
+		return
+	}
+	if last := t.milestones[len(t.milestones)-1]; now-last.at >= every {
+		t.milestones = append(t.milestones, milestone{above: t.upTo, at: now})
+	}
+	t.upTo = seq
+}
+
+// drained notes how far the ledger is.
+func (t *trail) drained(seq int64) {
+	for len(t.milestones) > 1 && t.milestones[1].above <= seq {
+		t.milestones = t.milestones[1:]
+	}
+}
+
+// since is no later than when the oldest of the trail was acknowledged.
+func (t *trail) since() time.Duration { return t.milestones[0].at }
 
 // follow makes sure that an epoch's log is drained up to seq, in the background.
 func (s *Service) follow(l *lane, ref Ref, seq int64) {
@@ -31,10 +59,10 @@ func (s *Service) follow(l *lane, ref Ref, seq int64) {
 	defer l.behind.mu.Unlock()
 	t := l.behind.epochs[ref]
 	if t == nil {
-		t = &trail{since: now}
+		t = newTrail(now)
 		l.behind.epochs[ref] = t
 	}
-	t.upTo = max(t.upTo, seq)
+	t.acknowledged(seq, now, s.set.WindowTime/100)
 	if l.behind.working {
 		return
 	}
@@ -65,7 +93,7 @@ func (s *Service) drainRest(l *lane, began time.Duration) time.Duration {
 	l.behind.mu.Lock()
 	defer l.behind.mu.Unlock()
 	for _, t := range l.behind.epochs {
-		if now-t.since > s.set.WindowTime/2 {
+		if now-t.since() > s.set.WindowTime/2 {
 			return 0
 		}
 	}
@@ -95,14 +123,13 @@ func (s *Service) drainBehindAnswers(l *lane) {
 		}
 		l.behind.mu.Unlock()
 		ctx, cancel := s.bounded(context.Background())
-		for range commitRounds {
-			if len(d.epochs) == 0 {
-				break
-			}
+		progress := false
+		for round := 0; round < commitRounds && len(d.epochs) > 0; round++ {
 			d.round(ctx)
+			progress = s.caughtUp(l, d) || progress
 		}
 		cancel()
-		if s.caughtUp(l, d, began) {
+		if progress {
 			if rest := s.drainRest(l, began); rest > 0 {
 				_ = s.clock.Sleep(s.life, rest) // Stop does not wait for it
 			}
@@ -117,8 +144,9 @@ func (s *Service) drainBehindAnswers(l *lane) {
 	}
 }
 
-// caughtUp drops the epochs that are drained or have ended, and reports whether any progress was made.
-func (s *Service) caughtUp(l *lane, d *draining, began time.Duration) bool {
+// caughtUp notes how far the ledger is, drops the epochs that are drained or have ended, and reports whether any
+// progress was made.
+func (s *Service) caughtUp(l *lane, d *draining) bool {
 	progress := false
 	l.behind.mu.Lock()
 	defer l.behind.mu.Unlock()
@@ -134,7 +162,7 @@ func (s *Service) caughtUp(l *lane, d *draining, began time.Duration) bool {
 			delete(l.behind.epochs, ref)
 			progress = true
 		case d.errs[ref] == nil:
-			t.since = began // what was there when this began is in the ledger
+			t.drained(row.DrainedSeq)
 			progress = true
 		}
 	}
@@ -150,7 +178,7 @@ func (s *Service) room(l *lane, ref Ref) error {
 	if t == nil {
 		return nil
 	}
-	if age := s.now() - t.since; age > s.set.WindowTime {
+	if age := s.now() - t.since(); age > s.set.WindowTime {
 		return budget.Refuse(budget.Unavailable, "deduct",
 			"the ledger is %v behind this bucket, its window is %v; repeat later", age.Round(time.Millisecond), s.set.WindowTime)
 	}
