@@ -79,7 +79,7 @@ func (c *client) confirm(k *known, r *request) {
 }
 
 func (c *client) sendConfirm(k *known, r *request, x *confirm) string {
-	c.w.audit.Settling(k.ref.ID, r.id, "")
+	accepted := c.w.audit.Settling(k.ref.ID, r.id, "")
 	var confirmed int64
 	err := c.call("confirm", []any{r.id, x.amount}, func(ctx context.Context, n *node) (any, error) {
 		views, err := n.service.Confirm(ctx, bucket.ConfirmRequest{Budget: k.ref, RequestID: r.id, Amount: x.amount})
@@ -94,7 +94,7 @@ func (c *client) sendConfirm(k *known, r *request, x *confirm) string {
 	case err == nil:
 		x.unsure = false
 	}
-	c.w.audit.Confirmed(k.ref.ID, r.id, codeOf(err), x.amount, confirmed)
+	c.w.audit.Confirmed(k.ref.ID, r.id, codeOf(err), x.amount, confirmed, accepted)
 	return codeOf(err)
 }
 

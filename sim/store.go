@@ -98,6 +98,9 @@ func (s *storeView) Grant(ctx context.Context, lane bucket.Lane, orders []bucket
 func (s *storeView) Deduct(ctx context.Context, lane bucket.Lane, operations []bucket.Operation) (
 	[]bucket.Reply, error) {
 	left := operations
+	for i := range operations {
+		s.n.w.budgetOf.Store(operations[i].Ref.Bucket, operations[i].Budget)
+	}
 	return through(ctx, s, verbDeduct, lane, operations, func() ([]bucket.Reply, error) {
 		replies, err := s.inner.Deduct(bg, lane, left)
 		var did []bucket.Operation

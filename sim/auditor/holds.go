@@ -73,21 +73,24 @@ func (a *Auditor) together(b *books, c *Columns, group string) {
 	}
 }
 
-// Settling notes that a confirm of a hold is sent, or of all holds of a group (id "").
-func (a *Auditor) Settling(budget int64, id, group string) {
+// Settling notes that a confirm of a hold is sent, or of all holds of a group (id ""). It reports whether somebody
+// has been told that the hold was accepted.
+func (a *Auditor) Settling(budget int64, id, group string) (accepted bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	b := a.of(budget)
 	if group != "" {
 		b.groups[group] = true
-		return
+		return false
 	}
-	b.of(id).confirms++
+	t := b.of(id)
+	t.confirms++
+	return t.accepted != nil
 }
 
 // Confirmed notes what the confirm of a hold was told: code "" is done, with what was asked for (0: the
-// whole) and the row as the answer has it.
-func (a *Auditor) Confirmed(budget int64, id, code string, asked, confirmed int64) {
+// whole) and the row as the answer has it. accepted is what Settling said when it was sent.
+func (a *Auditor) Confirmed(budget int64, id, code string, asked, confirmed int64, accepted bool) {
 	row, known := a.Row(budget, id)
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -105,7 +108,7 @@ func (a *Auditor) Confirmed(budget int64, id, code string, asked, confirmed int6
 			a.note("I2: id %q: a confirm was told that it has expired, the ledger has %+v", id, row)
 		}
 	case "deduction_not_found":
-		if t.accepted != nil && !b.store {
+		if accepted && !b.store {
 			a.note("I7: id %q was accepted, and a confirm does not find it", id)
 		}
 	}

@@ -18,6 +18,9 @@ type counted struct {
 	values       map[string]string
 	own          map[string]int64
 	hold         hold
+	// nothing: its store counted it and the ledger does not, because it had the id already. It counts nothing, and a
+	// window may have begun with it.
+	nothing bool
 }
 
 // limits are what is known of a budget's limits.
@@ -29,6 +32,14 @@ type limits struct {
 	groups  map[string][]*counted
 	// tried are the attempts of store mode that its store may have counted, by value.
 	tried map[string][]*Call
+	// admitted are the entries of store mode that were read in a log.
+	admitted map[entry]bool
+}
+
+// entry is one of a log of store mode: an id, and when its store counted it, in ms.
+type entry struct {
+	id string
+	at int64
 }
 
 // limitSet is limits that were in force since an instant in ms.
@@ -39,7 +50,7 @@ type limitSet struct {
 
 func newLimits() limits {
 	return limits{rows: map[string]*counted{}, byValue: map[string][]*counted{}, groups: map[string][]*counted{},
-		tried: map[string][]*Call{}}
+		tried: map[string][]*Call{}, admitted: map[entry]bool{}}
 }
 
 // valueKey names the value of the first of a limit's dimensions; "" where it does not apply.
@@ -85,7 +96,7 @@ func (l *Limit) bounds(values map[string]string) bool {
 func (l *Limit) keeps(c *counted) int64 {
 	n, left := l.adds(c.amount, c.own), c.amount-c.back
 	switch {
-	case left <= 0:
+	case left <= 0 || c.nothing:
 		return 0
 	case !l.Amounts:
 		return n
@@ -189,16 +200,32 @@ func (b *books) count(r *Fresh) *counted {
 	if r.Group != "" {
 		b.limits.groups[r.Group] = append(b.limits.groups[r.Group], row)
 	}
+	b.limits.insert(row)
+	return row
+}
+
+func (l *limits) insert(row *counted) {
 	for dimension, value := range row.values {
 		key := keyOf(dimension, value)
-		rows := b.limits.byValue[key]
+		rows := l.byValue[key]
 		i := len(rows)
 		for i > 0 && rows[i-1].at > row.at {
 			i--
 		}
-		b.limits.byValue[key] = slices.Insert(rows, i, row)
+		l.byValue[key] = slices.Insert(rows, i, row)
 	}
-	return row
+}
+
+// Admitted notes an entry that is read in a log of store mode, with when its store counted it, in ms: a first_hit
+// window may have begun with it also where the ledger had the id already and gives its units back. Idempotent.
+func (a *Auditor) Admitted(budget int64, id string, at, amount int64, values map[string]string, own map[string]int64) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	l := &a.of(budget).limits
+	if e := (entry{id, at}); !l.admitted[e] {
+		l.admitted[e] = true
+		l.insert(&counted{id: id, at: at, amount: amount, values: values, own: own, nothing: true})
+	}
 }
 
 // within looks at every window that a deduction is in: nobody is above a maximum. In store mode the limits by
@@ -322,7 +349,7 @@ func (b *books) mayBeCounted(l *Limit, c *Call, began int64) (sum int64) {
 		from -= l.Length + l.Slot
 	}
 	for _, row := range b.limits.byValue[key] {
-		if row.at >= from && l.same(row.values, c.Values) {
+		if row.at >= from && !row.nothing && l.same(row.values, c.Values) {
 			sum += l.adds(row.amount, row.own)
 		}
 	}
