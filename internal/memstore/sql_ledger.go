@@ -247,7 +247,7 @@ func (s *SQL) cancel(b *sqlBudget, requestID string, now time.Time) ledger.Deduc
 
 // Sweep moves all R of a budget to U. See bucket.Returns.
 func (s *SQL) Sweep(ctx context.Context, budgetID int64) (int64, error) {
-	return transact(ctx, s, "Sweep", func(time.Time) (int64, error) {
+	return transact(ctx, s, "Sweep", func(now time.Time) (int64, error) {
 		b, err := s.find(budgetID)
 		if err != nil {
 			return 0, err
@@ -255,8 +255,8 @@ func (s *SQL) Sweep(ctx context.Context, budgetID int64) (int64, error) {
 		moved := int64(0)
 		for _, shard := range b.buckets {
 			for _, e := range shard.epochs {
-				if e.Late > 0 && e.Period == b.period.Number && !b.period.Over {
-					continue // the roll-over is still to come
+				if e.Late > 0 && (b.due(now) || e.Period == b.period.Number && !b.period.Over) {
+					continue // for a roll-over, which is due or will be
 				}
 				moved += e.Returning
 				e.Swept += e.Returning

@@ -290,8 +290,8 @@ func (db *DB) sweepSome(ctx context.Context, budgetID int64) (moved int64, more 
 		var back []coming
 		for _, p := range positions {
 			row := rows[p]
-			if row == nil || row.Returning == 0 || row.Late > 0 && row.Period == b.Period && b.IsOver == 0 {
-				continue // its period has ended, by the clock of whoever gave back, and the roll-over is still to come
+			if row == nil || row.Returning == 0 || row.Late > 0 && t.waits(b, row) {
+				continue
 			}
 			swept = append(swept, p.bucket, p.epoch, row.Returning)
 			moved += row.Returning
@@ -306,6 +306,12 @@ func (db *DB) sweepSome(ctx context.Context, budgetID int64) (moved int64, more 
 		return 0, false, err
 	}
 	return moved, more, nil
+}
+
+// waits reports whether units that came back late wait for a roll-over: one that is due, as they are not for the
+// period that it ends; or the one that ends their own period, which is over by the clock of whoever gave them back.
+func (t *tx) waits(b *budgetRow, row *epochRow) bool {
+	return b.due(t.now) || row.Period == b.Period && b.IsOver == 0
 }
 
 const addUndistributed = `UPDATE budget_management_bucket

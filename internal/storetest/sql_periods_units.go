@@ -83,6 +83,16 @@ func periodReturns(w *sqlWorld) {
 		equal(w, "swept", must(w.db.Sweep(w.ctx, b.ID))(w), 7)
 		equal(w, "late, swept", w.epoch(b.Buckets[0].Ref()).Late, 0)
 		w.holds(name, b.ID, tc.want.unfunded, tc.want.left, 0, 3, tc.want.forfeited)
+		w.until(2 * dayLong)
+		w.giveBack(b.ID, "a", "when another roll-over is due", 3)
+		equal(w, "swept while another roll-over is due", must(w.db.Sweep(w.ctx, b.ID))(w), 0)
+		w.rollOver(b.ID)
+		equal(w, "swept after it", must(w.db.Sweep(w.ctx, b.ID))(w), 3)
+		carried := int64(0)
+		if tc.late == budget.Next {
+			carried = 3
+		}
+		equal(w, "carried into the period that is open then", w.period(b.ID, 3).Carried-w.period(b.ID, 2).Passed, carried)
 	}
 	b := w.daily("over", 1000, day(budget.Next), late(budget.Next), endsAfter(1))
 	w.use(b.Buckets[0].Ref(), "a", 10)
