@@ -10,7 +10,6 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -154,14 +153,7 @@ func (w *world) newMeter(s series, durability string, size int) (*meter, error) 
 }
 
 // part is how many deductions are measured.
-func (m *meter) part() int { return m.stage.scaledPart(flatPart) }
-
-func (w *world) scaledPart(n int) int {
-	if w.quick {
-		return n / 100
-	}
-	return n
-}
+func (m *meter) part() int { return m.stage.scaled(flatPart) }
 
 // at measures one size.
 func (m *meter) at(s series, size int) ([]cost, error) {
@@ -244,7 +236,7 @@ func (m *meter) create(n int) ([]string, error) {
 		m.made++
 		names[i] = fmt.Sprintf("flat-%d", m.made)
 	}
-	return names, m.each(n, func(ctx context.Context, i int) error {
+	return names, m.stage.each(n, func(ctx context.Context, i int) error {
 		_, err := m.client.Create(ctx, client.CreateRequest{Name: names[i], Unit: budget.Count, Type: budget.Promo,
 			TotalQuantity: 1_000_000_000_000, BucketQuantity: m.buckets, Durability: budget.Durability(m.durability)})
 		return err
@@ -254,7 +246,7 @@ func (m *meter) create(n int) ([]string, error) {
 // deduct makes n deductions, in batches of budgets at random.
 func (m *meter) deduct(names []string, n int) error {
 	const batch = 100
-	return m.each(max(1, n/batch), func(ctx context.Context, _ int) error {
+	return m.stage.each(max(1, n/batch), func(ctx context.Context, _ int) error {
 		items := make([]client.BatchItem, batch)
 		for i := range items {
 			items[i] = client.BatchItem{Budget: names[rand.IntN(len(names))], //nolint:gosec // a load, no secret
@@ -267,27 +259,6 @@ func (m *meter) deduct(names []string, n int) error {
 		m.sent.Add(int64(len(answers)))
 		return err
 	})
-}
-
-// each calls do n times, batchConnections at a time, until one fails.
-func (m *meter) each(n int, do func(ctx context.Context, i int) error) error {
-	ctx, cancel := context.WithCancelCause(m.stage.ctx)
-	defer cancel(nil)
-	var next atomic.Int64
-	var all sync.WaitGroup
-	for range batchConnections {
-		all.Go(func() {
-			for i := int(next.Add(1)) - 1; i < n && ctx.Err() == nil; i = int(next.Add(1)) - 1 {
-				one, done := context.WithTimeout(ctx, time.Minute)
-				if err := do(one, i); err != nil {
-					cancel(err)
-				}
-				done()
-			}
-		})
-	}
-	all.Wait()
-	return context.Cause(ctx)
 }
 
 // settle waits until the ledger has all that the stores have.

@@ -7,9 +7,6 @@ import (
 	"maps"
 	"slices"
 	"strconv"
-	"sync"
-	"sync/atomic"
-	"time"
 
 	"github.com/budgetd/budgetd/client"
 )
@@ -106,12 +103,12 @@ func (o ours) load(s *stage) ([]string, error) {
 		"--batch", strconv.Itoa(max(o.batch, 1)), "--duration", s.seconds(seconds).String(),
 		"--warmup", s.seconds(warmup).String()}
 	if o.budgets > 0 {
-		args = append(args, "--budgets", strconv.Itoa(o.scaled(s, o.active)))
+		args = append(args, "--budgets", strconv.Itoa(s.scaled(o.active)))
 	} else {
 		args = append(args, "--create", "--buckets", "1", "--durability", o.durability)
 	}
 	if o.total > 0 {
-		args = append(args, "--total", strconv.Itoa(o.scaled(s, int(o.total))))
+		args = append(args, "--total", strconv.Itoa(s.scaled(int(o.total))))
 	}
 	if o.repeats > 0 {
 		args = append(args, "--repeat-share", strconv.FormatFloat(o.repeats, 'f', -1, 64))
@@ -179,37 +176,15 @@ func (o ours) meant(code string) bool {
 	return false
 }
 
-// scaled returns a number of budgets, a hundredth of it in a quick run.
-func (o ours) scaled(s *stage, n int) int {
-	if s.quick {
-		return n / 100
-	}
-	return n
-}
-
 // makeBudgets makes bench-1, bench-2, … of one bucket each.
 func (o ours) makeBudgets(s *stage, b budgetd) error {
 	c, err := client.New("http://" + b.address)
 	if err != nil {
 		return err
 	}
-	ctx, cancel := context.WithCancelCause(s.ctx)
-	defer cancel(nil)
-	var next atomic.Int64
-	var all sync.WaitGroup
-	for range 32 {
-		all.Go(func() {
-			for n := next.Add(1); n <= int64(o.scaled(s, o.budgets)) && ctx.Err() == nil; n = next.Add(1) {
-				one, done := context.WithTimeout(ctx, time.Minute)
-				_, err := c.Create(one, client.CreateRequest{Name: fmt.Sprintf("bench-%d", n), Unit: "count",
-					Type: "promo", TotalQuantity: 1_000_000_000, BucketQuantity: 1, Durability: "ledger"})
-				done()
-				if err != nil {
-					cancel(err)
-				}
-			}
-		})
-	}
-	all.Wait()
-	return context.Cause(ctx)
+	return s.each(s.scaled(o.budgets), func(ctx context.Context, i int) error {
+		_, err := c.Create(ctx, client.CreateRequest{Name: fmt.Sprintf("bench-%d", i+1), Unit: "count",
+			Type: "promo", TotalQuantity: 1_000_000_000, BucketQuantity: 1, Durability: "ledger"})
+		return err
+	})
 }

@@ -11,6 +11,8 @@ import (
 	"path/filepath"
 	"regexp"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 )
@@ -172,4 +174,33 @@ func (s *stage) output(name string, args ...string) ([]byte, error) {
 		return text, fmt.Errorf("%s: %w: %s", name, err, strings.TrimSpace(complaint.String()))
 	}
 	return text, nil
+}
+
+// scaled returns a number, or a hundredth of it for a quick run.
+func (w *world) scaled(n int) int {
+	if w.quick {
+		return n / 100
+	}
+	return n
+}
+
+// each calls do n times, batchConnections at a time, until one fails.
+func (s *stage) each(n int, do func(ctx context.Context, i int) error) error {
+	ctx, cancel := context.WithCancelCause(s.ctx)
+	defer cancel(nil)
+	var next atomic.Int64
+	var all sync.WaitGroup
+	for range batchConnections {
+		all.Go(func() {
+			for i := int(next.Add(1)) - 1; i < n && ctx.Err() == nil; i = int(next.Add(1)) - 1 {
+				one, done := context.WithTimeout(ctx, time.Minute)
+				if err := do(one, i); err != nil {
+					cancel(err)
+				}
+				done()
+			}
+		})
+	}
+	all.Wait()
+	return context.Cause(ctx)
 }

@@ -13,7 +13,7 @@ import (
 // (DESIGN 5.3). There is no timer and no added waiting when idle: the first caller's item is sent at
 // once, alone. At most workers calls run at the same time; more than bound waiting items are refused
 // with Unavailable (back-pressure). Where items are somebody's (owner), each of those that wait gets the same
-// part of a call, and of the room: see flow. The zero value is not usable; safe for concurrent use.
+// part of a call, and of the room: see queue. The zero value is not usable; safe for concurrent use.
 type batcher[Q, A any] struct {
 	// run does one call for many items and returns one answer for each, in order. It has bounds of
 	// its own: it is not cancelled when callers give up.

@@ -107,8 +107,9 @@
 //
 // and, with every -unused and every -late (the nine together):
 //
-//	-mode ledger -turn -lag -hold 0 -buckets 1 -epochs 2 -log 4 -kinds restart   1.6 million   18
-//	-mode store -turn -hold 0 -ids 1 -amounts 2 -log 4 -grants 1 -kinds restart  8.1 million   93
+//	-mode ledger -turn -lag -hold 0 -buckets 1 -epochs 2 -log 4 -kinds restart   1.6 million    6
+//	-mode store -turn -lag -hold 0 -ids 1 -amounts 2 -log 4 -grants 1 -kinds restart
+//	                                                                           8.2 million   31
 //
 // # What it found
 //
