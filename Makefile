@@ -25,7 +25,7 @@ simulation: ## 10,000 seeds of the simulation
 	$(GO) test -timeout 0 ./sim -run '^TestSimulation$$' -sim.seeds 10000
 
 .PHONY: crashpoints
-crashpoints: ## stop every operation at every step, and again within the recovery (hours, 6 GB)
+crashpoints: ## stop every operation at every step, and again within the recovery (about an hour, 6 GB)
 	GOGC=off GOMEMLIMIT=6GiB $(GO) test -timeout 0 ./internal/crashpoints -crash.all
 
 .PHONY: linearize

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"os"
+	"reflect"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -14,6 +15,7 @@ import (
 	"time"
 
 	"github.com/budgetd/budgetd/budget"
+	"github.com/budgetd/budgetd/internal/memstore"
 )
 
 var (
@@ -148,6 +150,7 @@ func TestCrashPoints(t *testing.T) {
 	}
 	began = time.Now()
 	chosen := sum.choose()
+	t.Logf("double: %d of %d points to try", len(chosen), len(sum.doubles))
 	var second tally
 	t.Run("double", func(t *testing.T) {
 		const parts = 64
@@ -161,8 +164,8 @@ func TestCrashPoints(t *testing.T) {
 			})
 		}
 	})
-	t.Logf("double: %d of %d points, seed %d, %d not reached, %s", second.tried, len(sum.doubles), *seed,
-		second.missed, time.Since(began).Round(time.Millisecond))
+	t.Logf("double: %d points, seed %d, %d not reached, %s", second.tried, *seed, second.missed,
+		time.Since(began).Round(time.Millisecond))
 	allReached(t, sum.missed+second.missed)
 }
 
@@ -180,6 +183,39 @@ func TestTheSameEveryTime(t *testing.T) {
 		}
 		if !slices.Equal(runs[0].steps, runs[1].steps) || len(runs[0].steps) == 0 {
 			t.Errorf("%s: steps %v, and then %v", s, runs[0].steps, runs[1].steps)
+		}
+	}
+}
+
+// TestReadsChangeNothing looks at every method that counts as a read, in every operation and in a recovery
+// from it: at those a node is stopped in one way only.
+func TestReadsChangeNothing(t *testing.T) {
+	seen := map[string]bool{}
+	watched := func(s setting, do func(*world, *operation) trial) trial {
+		return s.inBubble(t, func(w *world, op *operation) trial {
+			was := map[string]memstore.Tables{}
+			var mu sync.Mutex
+			w.trace.reading = func(method string, isBefore bool) {
+				mu.Lock()
+				defer mu.Unlock()
+				now := w.model.Tables()
+				if !isBefore && !reflect.DeepEqual(now, was[method]) {
+					t.Errorf("%s: %s changed rows", s, method)
+				}
+				was[method], seen[method] = now, true
+			}
+			return do(w, op)
+		})
+	}
+	for _, s := range settings() {
+		steps := watched(s, (*world).discover).steps
+		watched(s, func(w *world, op *operation) trial {
+			return w.crash(op, point{step: steps[len(steps)/2].String(), way: before})
+		})
+	}
+	for _, method := range sqlReads {
+		if !seen[method] {
+			t.Errorf("%s was not called", method)
 		}
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"hash/fnv"
 	"math/rand/v2"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -58,6 +59,8 @@ type world struct {
 	gone     bool            // so is a node: what it acknowledged may be more than anybody knows
 	forgot   bool            // a store said so of its scripts: a sign of lost memory
 
+	changed atomic.Bool // a budget's rows, since they were counted
+
 	stuck  bool // something stays pending: it was told, and is not waited for again
 	faults []string
 }
@@ -68,7 +71,12 @@ func newWorld(t *testing.T, s shape, total int64) *world {
 	w.model.Unchecked = true // the tracer counts, and says at which step
 	w.life, w.end = context.WithCancel(context.Background())
 	w.trace = newTracer(func() { w.end() })
-	w.trace.written = func(method string) { w.count("after " + method) }
+	w.model.Watch = func(*memstore.Columns) { w.changed.Store(true) }
+	w.trace.written = func(method string) {
+		if w.changed.Swap(false) {
+			w.count("after " + method)
+		}
+	}
 	w.model.Hook = w.trace.sql
 	for i := range s.instances {
 		name := fmt.Sprintf("m%d", i)
