@@ -370,12 +370,12 @@ CREATE TABLE lane_use (
   activation BIGINT NOT NULL,               -- the lane's activation
   node VARBINARY(32) NOT NULL,              -- the node, a new one with each start
   is_reported BIGINT NOT NULL,              -- 1: it acknowledges nothing more; its positions are in acknowledged_seq
-  seen_ms BIGINT NOT NULL,                  -- when the node last said that it is alive, ms since 1970
+  until_ms BIGINT NOT NULL,                 -- until when it may acknowledge unless it says again that it is alive, ms since 1970
   created_at BIGINT NOT NULL,               -- ms since 1970
   PRIMARY KEY (instance, lane, activation, node)
 );
 CREATE INDEX lane_use_node ON lane_use (node, is_reported);
-CREATE INDEX lane_use_seen ON lane_use (is_reported, seen_ms);
+CREATE INDEX lane_use_until ON lane_use (is_reported, until_ms);
 
 -- Store mode: what an epoch held, beyond the ledger, when its store lost its memory.
 CREATE TABLE quarantine (

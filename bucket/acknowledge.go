@@ -93,15 +93,15 @@ func (a *acknowledgements) reported(activation int64) {
 func (a *acknowledgements) uses(activation int64, now time.Duration) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	return a.used == activation && a.over < activation && now < a.until-useLease/2
+	return a.used == activation && a.over < activation && now < a.until-useRenewed
 }
 
-// extend notes that SQL heard at `began` of this node's use of an activation.
-func (a *acknowledgements) extend(activation int64, began time.Duration) {
+// extend notes that SQL gave this node a lease of the use of an activation, not before `began`.
+func (a *acknowledgements) extend(activation int64, began, lease time.Duration) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if activation >= a.used {
-		a.used, a.until = activation, max(a.until, began+useLease)
+		a.used, a.until = activation, max(a.until, began+lease)
 	}
 }
 
@@ -115,11 +115,17 @@ func (a *acknowledgements) inUse() int64 {
 	return 0
 }
 
-// A node acknowledges for useLease after SQL last heard of it, by a clock that does not step. One that
-// was not heard of for useSilence acknowledges nothing any more that its stores did after that: once
-// the logs are drained its uses can be ended by others, so that a node which was killed does not leave
-// units to be quarantined when, weeks later, a store loses its memory.
-const useLease, useSilence = 10 * time.Second, 30 * time.Second
+// A node acknowledges until its lease is over, by a clock that does not step. One whose lease has been over
+// for useSilence acknowledges nothing any more that its stores did after that: once the logs are drained its
+// uses can be ended by others, so that a node which was killed does not leave units to be quarantined when,
+// weeks later, a store loses its memory. Deductions renew a lease from useRenewed before its end on.
+const useRenewed, useSilence = 5 * time.Second, 20 * time.Second
+
+// useLease is how long this node may acknowledge after SQL last heard of it: while SQL cannot be reached,
+// deductions go on for the window's time.
+func (s *Service) useLease() time.Duration {
+	return max(s.set.WindowTime, defaultWindowTime) + useRenewed
+}
 
 // seeUses tells SQL that this node is alive. When somebody ended its uses, it goes on under another
 // name.
@@ -134,7 +140,7 @@ func (s *Service) seeUses(ctx context.Context) {
 		return
 	}
 	began, node := s.now(), s.node.Load()
-	alive, err := s.sql.SeeUses(ctx, *node)
+	alive, err := s.sql.SeeUses(ctx, *node, s.useLease())
 	switch {
 	case err != nil:
 		s.failed("sql", err)
@@ -142,7 +148,7 @@ func (s *Service) seeUses(ctx context.Context) {
 		s.rename(node)
 	default:
 		for l, activation := range activations {
-			l.acks.extend(activation, began)
+			l.acks.extend(activation, began, s.useLease())
 		}
 	}
 }
@@ -232,7 +238,7 @@ func (s *Service) useLane(ctx context.Context, l *lane, activation int64) error 
 		return nil
 	}
 	began, node := s.now(), s.node.Load()
-	noted, err := s.sql.UseLane(ctx, *node, l.id, activation)
+	noted, err := s.sql.UseLane(ctx, *node, l.id, activation, s.useLease())
 	if err != nil {
 		return s.sqlFailed(err)
 	}
@@ -242,7 +248,7 @@ func (s *Service) useLane(ctx context.Context, l *lane, activation int64) error 
 		}
 		return budget.Refuse(budget.Unavailable, "store", "lane %s is being recovered", l.id)
 	}
-	l.acks.extend(activation, began)
+	l.acks.extend(activation, began, s.useLease())
 	return nil
 }
 

@@ -59,8 +59,8 @@ type Departures interface {
 	// Keeps I1.
 	Move(ctx context.Context, m Moving) (h Handout, moved bool, err error)
 	// Departed lists at most limit buckets that left a lane and whose keys can be removed there: the lane
-	// has had another activation since, and no node that used it before and was heard of within `silence`
-	// has still to report. Epoch is the newest that lived there.
+	// has had another activation since, and no node that used it before, and whose lease has not been over for
+	// `silence`, has still to report. Epoch is the newest that lived there.
 	Departed(ctx context.Context, lane Lane, silence time.Duration, limit int) ([]Ref, error)
 	// Cleared notes that the keys of buckets that left a lane with these epochs are gone.
 	Cleared(ctx context.Context, lane Lane, refs []Ref) error

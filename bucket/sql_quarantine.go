@@ -58,12 +58,13 @@ type ReleaseOrder struct {
 // Errors as Ledger. Safe for concurrent use.
 type Quarantines interface {
 	// UseLane notes a use before the node's first "accepted" under that activation, and that the node
-	// is alive. false when the lane has another activation by now, or the use has ended: nothing was
-	// noted. Idempotent.
-	UseLane(ctx context.Context, node string, lane Lane, activation int64) (bool, error)
-	// SeeUses notes that a node is alive, and returns how many uses it has that are not ended.
-	SeeUses(ctx context.Context, node string) (uses int, err error)
-	// SilentUses lists at most limit uses of nodes that have not said for so long that they are alive.
+	// is alive: it may acknowledge for a lease from now on. false when the lane has another activation by
+	// now, or the use has ended: nothing was noted. Idempotent.
+	UseLane(ctx context.Context, node string, lane Lane, activation int64, lease time.Duration) (bool, error)
+	// SeeUses notes that a node is alive, as UseLane for all its uses, and returns how many it has that are
+	// not ended.
+	SeeUses(ctx context.Context, node string, lease time.Duration) (uses int, err error)
+	// SilentUses lists at most limit uses of nodes whose leases have been over for longer than silence.
 	SilentUses(ctx context.Context, silence time.Duration, limit int) ([]LaneUse, error)
 	// EndSilent ends a use whose node is still silent: the caller has drained every log of the lane,
 	// and the node no longer acknowledges what was deducted after that.

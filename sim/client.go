@@ -85,8 +85,8 @@ func (c *client) run() {
 	}
 }
 
-// useSilence is how long a node must not have been heard of until others take it for stopped: 30 s
-// (docs/adr/0009).
+// useSilence is how long a node must not have been heard of until others take it for stopped: its lease of 10 s
+// and 20 s more (docs/adr/0009).
 const useSilence = 30 * time.Second
 
 // lullNow reports whether it is time for a client to wait for long, which it does once.

@@ -26,15 +26,18 @@ var (
 )
 
 // UseLane asks the database. See bucket.SQL.
-func (d *database) UseLane(ctx context.Context, node string, lane bucket.Lane, activation int64) (bool, error) {
-	return over(ctx, d, verbUseLane, []any{node, lane, activation}, func() (bool, error) {
-		return d.n.w.model.UseLane(bg, node, lane, activation)
+func (d *database) UseLane(ctx context.Context, node string, lane bucket.Lane, activation int64,
+	lease time.Duration) (bool, error) {
+	return over(ctx, d, verbUseLane, []any{node, lane, activation, lease}, func() (bool, error) {
+		return d.n.w.model.UseLane(bg, node, lane, activation, lease)
 	})
 }
 
 // SeeUses asks the database. See bucket.SQL.
-func (d *database) SeeUses(ctx context.Context, node string) (int, error) {
-	return over(ctx, d, verbSeeUses, node, func() (int, error) { return d.n.w.model.SeeUses(bg, node) })
+func (d *database) SeeUses(ctx context.Context, node string, lease time.Duration) (int, error) {
+	return over(ctx, d, verbSeeUses, []any{node, lease}, func() (int, error) {
+		return d.n.w.model.SeeUses(bg, node, lease)
+	})
 }
 
 // SilentUses asks the database. See bucket.SQL.

@@ -62,7 +62,7 @@ var uses = []operation{
 		only: budget.Store,
 		prepare: func(w *world) {
 			w.ghost(func(lane bucket.Lane) error {
-				_, err := w.model.UseLane(context.Background(), ghost, lane, 1)
+				_, err := w.model.UseLane(context.Background(), ghost, lane, 1, 10*time.Second)
 				return err
 			})
 			const almost = 29 * time.Second
@@ -111,7 +111,7 @@ func loseUnheard(w *world) {
 	w.must(deducting("y", 5, w.onServer("m0")))
 	w.follow()
 	w.ghost(func(lane bucket.Lane) error {
-		_, err := w.model.UseLane(context.Background(), ghost, lane, 1)
+		_, err := w.model.UseLane(context.Background(), ghost, lane, 1, 10*time.Second)
 		return err
 	})
 	w.servers["m0"].Restore(w.servers["m0"].Snapshot(), false)

@@ -167,7 +167,7 @@ func (s *SQL) Departed(ctx context.Context, lane bucket.Lane, silence time.Durat
 		for _, d := range s.left {
 			waits := slices.ContainsFunc(s.uses, func(u *sqlUse) bool {
 				return u.lane == lane && u.activation <= d.ref.Activation && !u.reported &&
-					!u.seen.Before(now.Add(-silence))
+					!u.until.Before(now.Add(-silence))
 			})
 			if d.lane == lane && !d.cleared && (d.ref.Activation < s.lanes[lane].Activation && !waits || safeguard.Off(safeguard.DepartedUses)) {
 				out = append(out, d.ref)

@@ -19,7 +19,7 @@ type sqlUse struct {
 	activation int64
 	node       string
 	reported   bool
-	seen       time.Time
+	until      time.Time // it may acknowledge
 }
 
 // sqlQuarantine is a row of quarantine.
@@ -38,8 +38,8 @@ type sqlRelease struct {
 }
 
 // UseLane notes that a node acknowledges deductions under a lane's activation.
-func (s *SQL) UseLane(ctx context.Context, node string, lane bucket.Lane, activation int64) (
-	bool, error) {
+func (s *SQL) UseLane(ctx context.Context, node string, lane bucket.Lane, activation int64,
+	lease time.Duration) (bool, error) {
 	return transact(ctx, s, "UseLane", func(now time.Time) (bool, error) {
 		row := s.lanes[lane]
 		if row == nil || row.Activation != activation {
@@ -47,22 +47,22 @@ func (s *SQL) UseLane(ctx context.Context, node string, lane bucket.Lane, activa
 		}
 		for _, u := range s.uses {
 			if u.lane == lane && u.activation == activation && u.node == node {
-				u.seen = now
+				u.until = now.Add(lease)
 				return !u.reported, nil
 			}
 		}
-		s.uses = append(s.uses, &sqlUse{lane: lane, activation: activation, node: node, seen: now})
+		s.uses = append(s.uses, &sqlUse{lane: lane, activation: activation, node: node, until: now.Add(lease)})
 		return true, nil
 	})
 }
 
 // SeeUses notes that a node is alive, and returns how many uses it has that nobody has ended.
-func (s *SQL) SeeUses(ctx context.Context, node string) (int, error) {
+func (s *SQL) SeeUses(ctx context.Context, node string, lease time.Duration) (int, error) {
 	return transact(ctx, s, "SeeUses", func(now time.Time) (int, error) {
 		n := 0
 		for _, u := range s.uses {
 			if u.node == node && !u.reported {
-				u.seen = now
+				u.until = now.Add(lease)
 				n++
 			}
 		}
@@ -70,12 +70,12 @@ func (s *SQL) SeeUses(ctx context.Context, node string) (int, error) {
 	})
 }
 
-// SilentUses lists uses whose nodes have not said for so long that they are alive.
+// SilentUses lists uses whose nodes have had no right to acknowledge for so long.
 func (s *SQL) SilentUses(ctx context.Context, silence time.Duration, limit int) ([]bucket.LaneUse, error) {
 	return transact(ctx, s, "SilentUses", func(now time.Time) ([]bucket.LaneUse, error) {
 		var out []bucket.LaneUse
 		for _, u := range s.uses {
-			if !u.reported && u.seen.Before(now.Add(-silence)) && len(out) < limit {
+			if !u.reported && u.until.Before(now.Add(-silence)) && len(out) < limit {
 				out = append(out, bucket.LaneUse{Node: u.node, Lane: u.lane, Activation: u.activation,
 					Over: s.lanes[u.lane].Activation > u.activation})
 			}
@@ -89,7 +89,7 @@ func (s *SQL) EndSilent(ctx context.Context, use bucket.LaneUse, silence time.Du
 	_, err := transact(ctx, s, "EndSilent", func(now time.Time) (struct{}, error) {
 		for _, u := range s.uses {
 			if u.lane == use.Lane && u.activation == use.Activation && u.node == use.Node &&
-				u.seen.Before(now.Add(-silence)) {
+				u.until.Before(now.Add(-silence)) {
 				u.reported = true
 			}
 		}

@@ -216,7 +216,7 @@ const (
 	// unheardOf leaves out departures while a node may still acknowledge under their activations.
 	unheardOf = ` AND d.activation < l.activation AND NOT EXISTS (SELECT 1 FROM lane_use u
 		WHERE u.instance = d.instance AND u.lane = d.lane AND u.activation <= d.activation
-		AND u.is_reported = 0 AND u.seen_ms >= ?)`
+		AND u.is_reported = 0 AND u.until_ms >= ?)`
 	clearDepartures = `UPDATE departure /*by PRIMARY*/ SET is_cleared = 1 WHERE `
 	clearWhere      = `(instance = ? AND lane = ? AND bucket_id = ? AND epoch = ?)`
 )

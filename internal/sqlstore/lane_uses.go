@@ -10,17 +10,17 @@ import (
 )
 
 const (
-	insertUse = `INSERT INTO lane_use (instance, lane, activation, node, is_reported, seen_ms, created_at)
+	insertUse = `INSERT INTO lane_use (instance, lane, activation, node, is_reported, until_ms, created_at)
 		VALUES (?, ?, ?, ?, 0, ?, ?)`
-	seeUse = `UPDATE lane_use SET seen_ms = ?
+	seeUse = `UPDATE lane_use SET until_ms = ?
 		WHERE instance = ? AND lane = ? AND activation = ? AND node = ? AND is_reported = 0`
 	countUses    = `SELECT COUNT(*) FROM lane_use WHERE node = ? AND is_reported = 0`
-	seeUses      = `UPDATE lane_use SET seen_ms = ? WHERE node = ? AND is_reported = 0`
+	seeUses      = `UPDATE lane_use SET until_ms = ? WHERE node = ? AND is_reported = 0`
 	selectSilent = `SELECT u.node, u.instance, u.lane, u.activation, l.activation AS present
 		FROM lane_use u JOIN lane l ON l.instance = u.instance AND l.lane = u.lane
-		WHERE u.is_reported = 0 AND u.seen_ms < ? ORDER BY u.instance, u.lane, u.activation, u.node LIMIT ?`
+		WHERE u.is_reported = 0 AND u.until_ms < ? ORDER BY u.instance, u.lane, u.activation, u.node LIMIT ?`
 	endSilent = `UPDATE lane_use SET is_reported = 1
-		WHERE instance = ? AND lane = ? AND activation = ? AND node = ? AND is_reported = 0 AND seen_ms < ?`
+		WHERE instance = ? AND lane = ? AND activation = ? AND node = ? AND is_reported = 0 AND until_ms < ?`
 	selectUse = `SELECT is_reported FROM lane_use
 		WHERE instance = ? AND lane = ? AND activation = ? AND node = ?`
 	selectUses = `SELECT u.instance, u.lane, u.activation, l.activation AS present
@@ -36,8 +36,8 @@ const (
 
 // UseLane notes that a node acknowledges deductions under a lane's activation. The lane's row is
 // locked against a change, so whoever moves the lane on finds every use of the activation before.
-func (db *DB) UseLane(ctx context.Context, node string, lane bucket.Lane, activation int64) (
-	noted bool, err error) {
+func (db *DB) UseLane(ctx context.Context, node string, lane bucket.Lane, activation int64,
+	lease time.Duration) (noted bool, err error) {
 	err = db.write(ctx, "use lane", func(t *tx) error {
 		noted = false
 		var row laneRow
@@ -50,13 +50,13 @@ func (db *DB) UseLane(ctx context.Context, node string, lane bucket.Lane, activa
 		if found, err = t.get(&reported, selectUse, key...); err != nil {
 			return err
 		}
-		now := toMS(t.now)
+		now, until := toMS(t.now), toMS(t.now.Add(lease))
 		noted = !found || reported == 0
 		switch {
 		case !found:
-			return t.hit(1, insertUse, append(key, now, now)...)
+			return t.hit(1, insertUse, append(key, until, now)...)
 		case noted:
-			_, err = t.exec(seeUse, append([]any{now}, key...)...)
+			_, err = t.exec(seeUse, append([]any{until}, key...)...)
 		}
 		return err
 	})
@@ -64,9 +64,9 @@ func (db *DB) UseLane(ctx context.Context, node string, lane bucket.Lane, activa
 }
 
 // SeeUses notes that a node is alive, and returns how many uses it has that nobody has ended.
-func (db *DB) SeeUses(ctx context.Context, node string) (uses int, err error) {
+func (db *DB) SeeUses(ctx context.Context, node string, lease time.Duration) (uses int, err error) {
 	err = db.write(ctx, "see uses", func(t *tx) error {
-		if _, err := t.exec(seeUses, toMS(t.now), []byte(node)); err != nil {
+		if _, err := t.exec(seeUses, toMS(t.now.Add(lease)), []byte(node)); err != nil {
 			return err
 		}
 		_, err := t.get(&uses, countUses, []byte(node))
@@ -75,7 +75,7 @@ func (db *DB) SeeUses(ctx context.Context, node string) (uses int, err error) {
 	return uses, err
 }
 
-// SilentUses lists uses whose nodes have not said for so long that they are alive.
+// SilentUses lists uses whose nodes have had no right to acknowledge for so long.
 func (db *DB) SilentUses(ctx context.Context, silence time.Duration, limit int) (
 	out []bucket.LaneUse, err error) {
 	err = db.read(ctx, "silent uses", func(r *reader) error {

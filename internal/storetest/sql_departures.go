@@ -207,7 +207,7 @@ func moveAtOnce(w *sqlWorld) {
 
 func (w *sqlWorld) departed(lane bucket.Lane) []bucket.Ref {
 	w.Helper()
-	return must(w.db.Departed(w.ctx, lane, 30*time.Second, 10))(w)
+	return must(w.db.Departed(w.ctx, lane, silence, 10))(w)
 }
 
 func moveClears(w *sqlWorld) {
@@ -264,11 +264,11 @@ func moveWaitsForUses(w *sqlWorld) {
 	equal(w, "two have not reported", len(w.departed(from)), 0)
 	w.ok(w.db.ReportLane(w.ctx, "n1", from, 1, nil))
 	equal(w, "one has not reported", len(w.departed(from)), 0)
-	w.clock.Advance(30 * time.Second)
+	w.clock.Advance(lease + silence)
 	equal(w, "and is not silent for long enough", len(w.departed(from)), 0)
 	w.clock.Advance(time.Millisecond)
 	equal(w, "it is silent", len(w.departed(from)), 1)
-	must(w.db.SeeUses(w.ctx, "n2"))(w)
+	must(w.db.SeeUses(w.ctx, "n2", lease))(w)
 	equal(w, "it is alive", len(w.departed(from)), 0)
 	w.ok(w.db.ReportLane(w.ctx, "n2", from, 1, nil))
 	equal(w, "all have reported", len(w.departed(from)), 1)

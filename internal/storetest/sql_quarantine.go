@@ -35,9 +35,12 @@ func (w *sqlWorld) inStoreMode(name string) (bucket.Budget, bucket.Ref) {
 	return b, ref
 }
 
+// lease is how long a use is good for, silence how long its lease must have been over.
+const lease, silence = 10 * time.Second, 20 * time.Second
+
 func (w *sqlWorld) uses(node string, lane bucket.Lane, activation int64) bool {
 	w.Helper()
-	return must(w.db.UseLane(w.ctx, node, lane, activation))(w)
+	return must(w.db.UseLane(w.ctx, node, lane, activation, lease))(w)
 }
 
 func useUntilNext(w *sqlWorld) {
@@ -66,29 +69,37 @@ func useUntilNext(w *sqlWorld) {
 
 func useSilent(w *sqlWorld) {
 	w.inStoreMode("b")
-	lane, silence := laneOf(0), 30*time.Second
+	lane := laneOf(0)
 	w.uses("n1", lane, 1)
 	w.uses("n2", lane, 1)
+	const longer = time.Minute
+	equal(w, "used, with a longer lease", must(w.db.UseLane(w.ctx, "n3", lane, 1, longer))(w), true)
 	silent := func() []bucket.LaneUse {
 		w.Helper()
 		return must(w.db.SilentUses(w.ctx, silence, 10))(w)
 	}
-	w.clock.Advance(silence)
+	w.clock.Advance(lease + silence)
 	equal(w, "silent, not long enough", len(silent()), 0)
 	w.clock.Advance(time.Millisecond)
-	equal(w, "alive", must(w.db.SeeUses(w.ctx, "n1"))(w), 1)
+	equal(w, "alive", must(w.db.SeeUses(w.ctx, "n1", lease))(w), 1)
 	found := silent()
 	if len(found) != 1 || found[0] != (bucket.LaneUse{Node: "n2", Lane: lane, Activation: 1}) {
 		w.Fatalf("silent: %+v", found)
 	}
 	alive := bucket.LaneUse{Node: "n1", Lane: lane, Activation: 1}
 	w.ok(w.db.EndSilent(w.ctx, alive, silence))
-	equal(w, "one that is alive is not ended", must(w.db.SeeUses(w.ctx, "n1"))(w), 1)
+	equal(w, "one that is alive is not ended", must(w.db.SeeUses(w.ctx, "n1", lease))(w), 1)
 	w.ok(w.db.EndSilent(w.ctx, found[0], silence))
 	w.ok(w.db.EndSilent(w.ctx, found[0], silence))
-	equal(w, "ended", must(w.db.SeeUses(w.ctx, "n2"))(w), 0)
+	equal(w, "ended", must(w.db.SeeUses(w.ctx, "n2", lease))(w), 0)
 	equal(w, "used again", w.uses("n2", lane, 1), false)
 	equal(w, "nobody is silent", len(silent()), 0)
+	w.clock.Advance(longer - lease)
+	must(w.db.SeeUses(w.ctx, "n1", lease))(w)
+	if found = silent(); len(found) != 1 || found[0].Node != "n3" {
+		w.Fatalf("silent after a longer lease: %+v", found)
+	}
+	w.ok(w.db.ReportLane(w.ctx, "n3", lane, 1, nil))
 	must(w.db.NextActivation(w.ctx, lane, 1, "run-2"))(w)
 	w.clock.Advance(time.Minute)
 	if found = silent(); len(found) != 1 || !found[0].Over {
