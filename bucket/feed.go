@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/budgetd/budgetd/budget"
+	"github.com/budgetd/budgetd/internal/safeguard"
 	"github.com/budgetd/budgetd/ledger"
 )
 
@@ -126,6 +127,9 @@ func (s *Service) feedPage(ctx context.Context, entry *cached, r FeedRequest) (F
 		ordinal := slices.IndexFunc(bounds, func(b FeedBound) bool { return b.Bucket == e.Bucket })
 		e.BucketKey = bounds[ordinal].Key
 		cursor.read[ordinal] = e.Entry
+	}
+	if safeguard.Off(safeguard.FeedCursor) {
+		cursor.read = slices.Repeat([]int64{slices.Max(cursor.read)}, len(cursor.read))
 	}
 	page.Next = cursor.text()
 	return page, nil

@@ -28,7 +28,8 @@ type feedCursor struct {
 	read []int64
 }
 
-// startFeed returns where a reader stands: at its cursor, or before the oldest entries that are kept.
+// startFeed returns where a reader stands: at its cursor, or before the oldest entries that are kept. Buckets
+// that were added since the cursor was made are read from their first entry on: no bucket is ever removed.
 // Errors: Invalid (field after), CursorExpired.
 func startFeed(after string, budgetID int64, made time.Time, bounds []FeedBound) (feedCursor, error) {
 	here := feedCursor{budget: budgetID, made: made.UnixMilli(), read: make([]int64, len(bounds))}
@@ -42,9 +43,10 @@ func startFeed(after string, budgetID int64, made time.Time, bounds []FeedBound)
 	switch {
 	case !ok:
 		return cursor, invalidCursor("is not a cursor of this feed")
-	case cursor.budget != here.budget || cursor.made != here.made || len(cursor.read) != len(bounds):
+	case cursor.budget != here.budget || cursor.made != here.made || len(cursor.read) > len(bounds):
 		return cursor, invalidCursor("is the cursor of another budget")
 	}
+	cursor.read = append(cursor.read, make([]int64, len(bounds)-len(cursor.read))...) // of buckets added since
 	return cursor, cursor.check(bounds)
 }
 

@@ -132,6 +132,7 @@ func TestStartFeed(t *testing.T) {
 		"ahead":                 {cursor(func(c *feedCursor) { c.read[1] = 3 }), budget.Invalid, nil},
 		"of another budget":     {cursor(func(c *feedCursor) { c.budget = 6 }), budget.Invalid, nil},
 		"of another database":   {cursor(func(c *feedCursor) { c.made++ }), budget.Invalid, nil},
+		"before a resize":       {cursor(func(c *feedCursor) { c.read = c.read[:1] }), "", []int64{4, 0}},
 		"of more buckets":       {cursor(func(c *feedCursor) { c.read = append(c.read, 0) }), budget.Invalid, nil},
 		"no cursor":             {"next", budget.Invalid, nil},
 		"ahead and archived":    {cursor(func(c *feedCursor) { c.read = []int64{10, 2} }), budget.Invalid, nil},

@@ -38,6 +38,20 @@ func follow(t *testing.T, s *bucket.Service, ref bucket.BudgetRef, after string,
 	}
 }
 
+// followAll is follow until there were n entries or more, or for a minute: in store mode the ledger is behind.
+func followAll(t *testing.T, s *bucket.Service, ref bucket.BudgetRef, after string, limit, n int) (
+	entries []bucket.FeedEntry, next string) {
+	t.Helper()
+	for began := time.Now(); ; time.Sleep(10 * time.Millisecond) {
+		var more []bucket.FeedEntry
+		more, after = follow(t, s, ref, after, limit)
+		entries = append(entries, more...)
+		if len(entries) >= n || time.Since(began) > time.Minute {
+			return entries, after
+		}
+	}
+}
+
 // names are entries as kind, request id and rollback id; each may be there once.
 func names(t *testing.T, entries []bucket.FeedEntry) map[string]bool {
 	t.Helper()
@@ -77,7 +91,7 @@ func feed(t *testing.T, w *world) {
 		})
 	}
 	all.Wait()
-	got, next := follow(t, nodes[1], ref, start, 7)
+	got, next := followAll(t, nodes[1], ref, start, 7, 72)
 	if n := len(names(t, got)); n != 72 {
 		t.Errorf("%d entries, want 72", n)
 	}
@@ -107,6 +121,21 @@ func feed(t *testing.T, w *world) {
 	}
 	if err := <-told; err != nil {
 		t.Error(err)
+	}
+	if more, after := followAll(t, nodes[0], ref, next, 10, 1); len(more) == 1 {
+		next = after
+	}
+	if _, err := nodes[0].Change(ctx, ref, bucket.Change{BucketQuantity: new(7)}); err != nil {
+		t.Fatal(err)
+	}
+	for i := range 30 {
+		if _, err := deduct(nodes[i%2], ref, fmt.Sprint("r", i), 3); err != nil {
+			t.Fatal(err)
+		}
+	}
+	got, next = followAll(t, nodes[1], ref, next, 7, 30)
+	if n := len(names(t, got)); n != 30 {
+		t.Errorf("%d entries since buckets were added, want 30", n)
 	}
 	feedRefusals(t, w, nodes[0], ref, next)
 }

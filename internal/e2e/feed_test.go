@@ -140,6 +140,9 @@ func TestFollowerIsKilledAndResumed(t *testing.T) {
 		f.kill()
 		f.start(nodes[i%2])
 		recycleOne(t, clients[i%2], name, i%4)
+		if i == kills/2 {
+			resize(t, clients[1], name, 6)
+		}
 	}
 	close(stop)
 	all.Wait()
@@ -205,6 +208,13 @@ func recycleOne(t *testing.T, c *client.Client, name string, ordinal int) {
 	}
 	if _, err := c.Online(context.Background(), name, key); err != nil {
 		t.Errorf("online: %v", err)
+	}
+}
+
+func resize(t *testing.T, c *client.Client, name string, buckets int) {
+	t.Helper()
+	if _, err := c.Patch(context.Background(), name, client.PatchRequest{BucketQuantity: &buckets}); err != nil {
+		t.Errorf("resize: %v", err)
 	}
 }
 
