@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"os"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -318,6 +319,47 @@ func TestFencedBucketsAreJudgedOneByOne(t *testing.T) {
 		return err == nil && b.Buckets[0].Epoch.Number == 2 && b.Buckets[0].Epoch.Status == "open"
 	})
 	w.settled(node, ref, 180)
+}
+
+// TestStrictStoreModeLater: under strict a budget in store mode is not used on a Redis that was made to answer
+// writes before they are on its disk, alone or in a batch, until that is mended; in ledger mode it is.
+func TestStrictStoreModeLater(t *testing.T) {
+	w := newTampered(t)
+	config := func(setting, value string) {
+		for _, server := range w.redis {
+			if _, err := server.Command("CONFIG", "SET", setting, value); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	config("appendfsync", "always")
+	config("appendonly", "yes")
+	set := quick
+	set.Strict = true
+	d := promo("later", 1000, 3)
+	d.Durability = budget.Store
+	_, _, err := w.node(set).Create(context.Background(), d)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ref := bucket.BudgetRef{Tenant: budget.DefaultTenant, Name: "later"}
+	config("appendfsync", "everysec")
+	s := w.node(set)
+	if _, err := deduct(s, w.create(s, promo("ledger", 100, 3)), "o1", 1); err != nil {
+		t.Errorf("ledger mode: %v", err)
+	}
+	if _, err := deduct(s, ref, "o1", 1); !budget.Is(err, budget.Unavailable) || !strings.Contains(err.Error(), "appendfsync always") {
+		t.Errorf("alone: %v", err)
+	}
+	for _, answer := range s.DeductAll(context.Background(), []bucket.DeductRequest{{Budget: ref, RequestID: "o1", Amount: 1},
+		{Budget: ref, RequestID: "o2", Amount: 1}}) {
+		if !budget.Is(answer.Err, budget.Unavailable) {
+			t.Errorf("in a batch: %+v", answer)
+		}
+	}
+	config("appendfsync", "always")
+	w.until("it serves again", func() bool { _, err := deduct(s, ref, "o1", 1); return err == nil })
+	w.settled(s, ref, 1)
 }
 
 // TestStrictStoreMode: under strict a budget in store mode is refused on a Redis that answers writes before

@@ -222,7 +222,7 @@ func (r *rider) readyInStore() bool {
 	a, s := r.a, r.a.s
 	r.bk = a.home(r.b)
 	r.lane = s.lanes[r.bk.Lane]
-	if r.lane == nil || r.lane.direct != nil || !s.serves(r.lane, r.bk) || !r.lane.acks.uses(r.bk.Epoch.Activation, s.now()) ||
+	if r.lane == nil || r.lane.direct != nil || !s.serves(r.lane, r.bk) || s.forgets(r.lane) || !r.lane.acks.uses(r.bk.Epoch.Activation, s.now()) ||
 		s.room(r.lane, r.bk.Ref()) != nil {
 		return false
 	}

@@ -57,6 +57,9 @@ func (a *attempt) roundInStore(ctx context.Context, round int) (DeductAnswer, bo
 			return answer, true, err
 		}
 	}
+	if a.s.forgets(l) {
+		return DeductAnswer{}, true, a.unresolved(ctx, forgetfulStore(l.id))
+	}
 	if err := a.s.useLane(ctx, l, bk.Epoch.Activation); err != nil {
 		a.reread(ctx)
 		return a.wait(ctx, round)
@@ -98,6 +101,10 @@ func (s *Service) serves(l *lane, bk *Bucket) bool {
 	return bk.Online && bk.Epoch.Status == ledger.Open && bk.Epoch.Fenced == "" && l != nil &&
 		s.usable(l, bk.Epoch.Activation)
 }
+
+// forgets reports whether a lane must not be used in store mode: under strict, when its store answers writes
+// before they are on its disk.
+func (s *Service) forgets(l *lane) bool { return s.set.Strict && l.forgetful.Load() }
 
 // isYoung reports whether ids of an epoch may have been accepted in an earlier one within the record
 // window: they are looked up in the ledger first. A bucket's first epoch has none before it. The

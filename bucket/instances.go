@@ -172,8 +172,24 @@ func (s *Service) seeLanes(ctx context.Context) {
 		}
 		l.draining.Store(row.Draining)
 		s.usable(l, row.Activation) // verifies it where another node moved it on
+		if s.forgets(l) {
+			s.seeMended(step, l)
+		}
 	}
 	s.seeMissing(step, foreign)
+}
+
+// seeMended looks again at a store that answered writes before they were on its disk.
+func (s *Service) seeMended(ctx context.Context, l *lane) {
+	inspected, ok := l.instance.(Inspected)
+	if !ok {
+		return
+	}
+	if condition, err := inspected.Condition(ctx, l.id); err == nil && condition.Persistent {
+		l.forgetful.Store(false)
+		s.log.Info("every write is on this instance's disk before it is answered: its buckets in store mode serve",
+			"lane", l.id.String())
+	}
 }
 
 // seeMissing notes which lanes without an instance have buckets, and says so when that changes.

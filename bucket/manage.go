@@ -66,6 +66,16 @@ func (s *Service) create(ctx context.Context, d budget.Definition) (b Budget, cr
 	return Budget{}, false, unavailable("create", ErrDraining)
 }
 
+// whyForgetful says what is wrong with a store that answers writes before they are on its disk, and what mends it.
+const whyForgetful = "a crash of its Redis can take back deductions that callers were told of, and quarantines what the " +
+	"bucket held; set appendonly yes, appendfsync always and no-appendfsync-on-rewrite no there"
+
+// forgetfulStore refuses a deduction in store mode on the word of such a store.
+func forgetfulStore(id Lane) error {
+	return budget.Refuse(budget.Unavailable, "store", "strict: instance %s: %s; it is looked at again every second",
+		id.Instance, whyForgetful)
+}
+
 // fitForStoreMode refuses, where `strict` is set, a budget in store mode on a store that answers writes
 // before they are on its disk; otherwise it warns.
 func (s *Service) fitForStoreMode(d budget.Definition, lanes []Lane) error {
@@ -76,13 +86,12 @@ func (s *Service) fitForStoreMode(d budget.Definition, lanes []Lane) error {
 		if !s.lanes[id].forgetful.Load() {
 			continue
 		}
-		const why = "a crash of its Redis can take back deductions that callers were told of, and quarantines what the bucket held; " +
-			"set appendonly yes, appendfsync always and no-appendfsync-on-rewrite no there, or use durability ledger"
+		const other = ", or use durability ledger"
 		if s.set.Strict {
 			return &budget.Error{Code: budget.Invalid, Op: "create", Message: "the definition has faults",
-				Fields: []budget.FieldError{{Field: "durability", Message: "strict: instance " + id.Instance + ": " + why}}}
+				Fields: []budget.FieldError{{Field: "durability", Message: "strict: instance " + id.Instance + ": " + whyForgetful + other}}}
 		}
-		s.log.Warn("budget in store mode on a store that may forget", "budget", d.Name, "instance", id.Instance, "why", why)
+		s.log.Warn("budget in store mode on a store that may forget", "budget", d.Name, "instance", id.Instance, "why", whyForgetful+other)
 		return nil
 	}
 	return nil

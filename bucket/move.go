@@ -133,8 +133,7 @@ func (s *Service) destination(b *Budget, bk *Bucket) (Lane, bool) {
 		load[ring[i].Lane]++
 	}
 	return s.nextLane(b.Tenant+"/"+bucketKey(b.Name, bk.Ordinal), len(ring), load, func(l *lane) bool {
-		forgets := s.set.Strict && b.inStoreMode() && l.forgetful.Load()
-		return s.takesBuckets(l) && !forgets
+		return s.takesBuckets(l) && !(b.inStoreMode() && s.forgets(l))
 	})
 }
 

@@ -162,7 +162,10 @@ func strictly(problems []string) error {
 // them. It returns them as one text; known is what it returned before: nothing is said twice.
 func (g *ground) checkDatabase(ctx context.Context, known string, strict bool, log *slog.Logger) (string, error) {
 	weaknesses, err := g.db.Weaknesses(ctx)
-	if err != nil {
+	switch {
+	case err != nil && strict:
+		return known, fmt.Errorf("strict: the settings of the database cannot be read: %w", err)
+	case err != nil:
 		log.Warn("settings of the database not checked", "error", err)
 		return known, nil
 	}
