@@ -58,11 +58,12 @@ func (b *Budget) routeKey(r *DeductRequest) string {
 	return cmp.Or(r.Key, r.Dimensions[b.RoutingDimension], r.RequestID)
 }
 
-// alone runs an attempt while no other call with its id is under way on this node: later ones share
-// an accepted outcome and otherwise try for themselves.
+// alone runs an attempt while no other call with its id is under way on this node. Later ones wait; those that
+// waited together share the next accepted outcome and otherwise try for themselves. The outcome of the call that they
+// found under way is not shared: it may show the deduction as it was before they came.
 func (s *Service) alone(ctx context.Context, a *attempt) (DeductAnswer, error) {
 	id := ID{Budget: a.entry.id, RequestID: a.id}
-	for {
+	for waited := false; ; waited = true {
 		fl, leader := s.flights.join(id, a.request.Fingerprint)
 		if leader {
 			return s.lead(ctx, id, fl, a)
@@ -72,7 +73,7 @@ func (s *Service) alone(ctx context.Context, a *attempt) (DeductAnswer, error) {
 			return DeductAnswer{}, err
 		}
 		s.turns.wait(place) // all who waited were woken at once
-		if fl.err == nil && fl.fingerprint == a.request.Fingerprint {
+		if waited && fl.err == nil && fl.fingerprint == a.request.Fingerprint {
 			answer := fl.answer
 			answer.Replayed = true
 			return answer, nil
