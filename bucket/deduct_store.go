@@ -280,11 +280,7 @@ func (a *attempt) answerRecord(ctx context.Context, l *lane, bk *Bucket, ref Ref
 	r := reply.Record
 	switch {
 	case r.Void:
-		// What was deducted for it before, and forgotten by its store since, was given back.
-		if d, err := a.s.recordedOne(ctx, a.entry.id, a.id); err == nil && d != nil {
-			return a.answerRecorded(ctx, *d)
-		}
-		return DeductAnswer{}, voided(a.id)
+		return a.cancelled(ctx)
 	case r.Fingerprint != a.request.Fingerprint && !safeguard.Off(safeguard.Fingerprint):
 		return DeductAnswer{}, conflicting(a.id)
 	case r.Nonce == a.request.Nonce:
@@ -294,6 +290,25 @@ func (a *attempt) answerRecord(ctx context.Context, l *lane, bk *Bucket, ref Ref
 		return a.answerRecorded(ctx, *d)
 	}
 	return a.acknowledge(l, bk, ref, r.Seq, reply.Balance, true)
+}
+
+// cancelled answers for an id with a void record. What was deducted for it before, and forgotten by its store
+// since, was given back. A cancel that is not in the ledger is under way or was broken off, and is finished
+// here: only a tombstone says "never" (I4, I7).
+func (a *attempt) cancelled(ctx context.Context) (DeductAnswer, error) {
+	d, err := a.s.recordedOne(ctx, a.entry.id, a.id)
+	if err == nil && d == nil && !safeguard.Off(safeguard.WholeCancel) {
+		var tombstone ledger.Deduction
+		tombstone, err = a.s.cancelInStore(ctx, a.entry, a.id)
+		d = &tombstone
+	}
+	switch {
+	case err != nil:
+		return DeductAnswer{}, a.unresolved(ctx, err)
+	case d == nil:
+		return DeductAnswer{}, voided(a.id)
+	}
+	return a.answerRecorded(ctx, *d)
 }
 
 // seekInStore looks for units after the bucket did not cover the amount: they are brought to it.

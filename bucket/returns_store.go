@@ -41,20 +41,21 @@ func (s *Service) drainFor(ctx context.Context, entry *cached, receipt string) e
 // deducted there, then their logs are drained, then the tombstone is made, unless an epoch has begun
 // meanwhile: then all of it once more.
 func (s *Service) cancelInStore(ctx context.Context, entry *cached, requestID string) (d ledger.Deduction, err error) {
+	written := false // a void record, by any of the tries
 	err = s.patiently(ctx, func(ctx context.Context) error {
-		d, err = s.tryCancelInStore(ctx, entry, requestID)
-		return err
+		d, err = s.tryCancelInStore(ctx, entry, requestID, &written)
+		return afterWrite("cancel", written, err)
 	})
 	return d, err
 }
 
-func (s *Service) tryCancelInStore(ctx context.Context, entry *cached, requestID string) (ledger.Deduction, error) {
+func (s *Service) tryCancelInStore(ctx context.Context, entry *cached, requestID string, written *bool) (
+	ledger.Deduction, error) {
 	const tries = 10
-	written := false
 	for range tries {
 		b, err := s.sql.Budget(ctx, BudgetRef{ID: entry.id})
 		if err != nil {
-			return ledger.Deduction{}, afterWrite("cancel", written, s.sqlFailed(err))
+			return ledger.Deduction{}, s.sqlFailed(err)
 		}
 		known := make([]Ref, len(b.Buckets))
 		for i := range b.Buckets {
@@ -62,9 +63,9 @@ func (s *Service) tryCancelInStore(ctx context.Context, entry *cached, requestID
 		}
 		live := b.live()
 		opened, voided, err := s.voidEverywhere(ctx, live, requestID)
-		written = written || voided
+		*written = *written || voided
 		if err != nil {
-			return ledger.Deduction{}, afterWrite("cancel", written, err)
+			return ledger.Deduction{}, err
 		}
 		if opened {
 			continue // their positions are known only now
@@ -73,11 +74,11 @@ func (s *Service) tryCancelInStore(ctx context.Context, entry *cached, requestID
 			live = nil
 		}
 		if err := s.drainEpochs(ctx, live); err != nil {
-			return ledger.Deduction{}, afterWrite("cancel", written, err)
+			return ledger.Deduction{}, err
 		}
 		d, stale, err := s.sql.CancelKnown(ctx, entry.id, requestID, known)
 		if err != nil {
-			return ledger.Deduction{}, afterWrite("cancel", written, s.sqlFailed(err))
+			return ledger.Deduction{}, s.sqlFailed(err)
 		}
 		if !stale {
 			return d, nil
@@ -111,39 +112,40 @@ func (s *Service) voidEverywhere(ctx context.Context, live []EpochOf, requestID 
 		return true, false, nil
 	}
 	for _, id := range s.laneOrder {
-		err := s.void(ctx, id, orders[id])
-		if err != nil {
+		some, err := s.void(ctx, id, orders[id])
+		if written = written || some; err != nil {
 			return false, written, err
 		}
-		written = written || len(orders[id]) > 0
 	}
 	return false, written, nil
 }
 
-func (s *Service) void(ctx context.Context, id Lane, orders []VoidOrder) error {
+// void leaves void records in epochs of one lane. written: some may be there, also where it failed.
+func (s *Service) void(ctx context.Context, id Lane, orders []VoidOrder) (written bool, err error) {
 	if len(orders) == 0 || safeguard.Off(safeguard.VoidRecord) {
-		return nil
+		return false, nil
 	}
 	l := s.lanes[id]
 	records, ok := l.instance.(Records)
 	if !ok {
-		return budget.Refuse(budget.Unavailable, "cancel", "instance %s keeps no records", id.Instance)
+		return false, budget.Refuse(budget.Unavailable, "cancel", "instance %s keeps no records", id.Instance)
 	}
 	under := l.current()
 	replies, err := records.Void(ctx, id, orders)
 	if err != nil {
-		return s.laneFailed(ctx, l, under, err)
+		return budget.CodeOf(err).Kind() != budget.NotDone, s.laneFailed(ctx, l, under, err)
 	}
 	for i, r := range replies {
 		switch ref := orders[i].Ref; r.Verdict {
 		case OK, Recorded, EpochClosed:
+			written = true
 		case Broken:
 			s.fence(ctx, ref, r.Why)
-			return budget.Refuse(budget.Unavailable, "cancel", "bucket %d is fenced: %s", ref.Bucket, r.Why)
+			err = budget.Refuse(budget.Unavailable, "cancel", "bucket %d is fenced: %s", ref.Bucket, r.Why)
 		default:
 			s.standsAfterAll(ctx, l, ref)
-			return recovering("cancel", ref)
+			err = recovering("cancel", ref)
 		}
 	}
-	return nil
+	return written, err
 }

@@ -215,6 +215,8 @@ const (
 	// YoungEpochs: in store mode an epoch younger than the record window looks ids up in the ledger.
 	// Without it a repetition is told "accepted" as if it were new (I4).
 	YoungEpochs Name = "young-epochs"
+	// WholeCancel: in store mode a void record without a tombstone is not answered as one that lasts.
+	WholeCancel Name = "whole-cancel"
 	// FeedCursor: a reader's cursor of the feed has a place in each bucket, not one for all.
 	FeedCursor Name = "feed-cursor"
 )
@@ -230,5 +232,5 @@ func Names() []Name {
 		AppendFirst,
 		NoExpiry, ReplicationID, RedisRetries, ConnectionIdentity, Nonce, Fingerprint,
 		SoldOutSnapshot, UnansweredStep, AnswerAfterCommit, VoidRecord, DrainedTombstone,
-		AcknowledgedFirst, UseLease, ResizeEndsAll, DepartedUses, YoungEpochs, OlderVoids, FeedCursor}
+		AcknowledgedFirst, UseLease, ResizeEndsAll, DepartedUses, YoungEpochs, OlderVoids, WholeCancel, FeedCursor}
 }
