@@ -29,8 +29,8 @@ crashpoints: ## stop every operation at every step, and again within the recover
 	GOGC=off GOMEMLIMIT=6GiB $(GO) test -timeout 0 ./internal/crashpoints -crash.all
 
 .PHONY: linearize
-linearize: ## 200 histories of each kind of fault against real processes
-	$(GO) test -race -timeout 0 ./internal/linearize -run '^TestLinearizable$$' -v -linearize.histories 200
+linearize: ## 200 histories of each kind of fault against real processes, in each durability (about 2 hours)
+	$(GO) test -race -timeout 0 ./internal/linearize -run '^TestLinearizable$$' -v -linearize.kinds all -linearize.histories 200 -linearize.durability both
 
 .PHONY: chaos
 chaos: ## ten minutes of faults against real processes, in each durability

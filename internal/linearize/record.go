@@ -32,6 +32,8 @@ type recorder struct {
 	w     *chaos.World
 	name  string
 	begun time.Time
+	// durability is the budget's.
+	durability budget.Durability
 
 	mu      sync.Mutex
 	history []porcupine.Operation
