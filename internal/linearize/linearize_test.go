@@ -5,6 +5,7 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"path/filepath"
 	"slices"
@@ -29,6 +30,9 @@ var (
 	seed       = flag.Uint64("linearize.seed", 0, "of calls and faults; 0: of the clock")
 )
 
+// least is how many operations of a history porcupine has to be given.
+const least = 100
+
 // atOnce is how many budgets are used side by side while a fault strikes, inWorld how many one world is
 // for: they stay, and are looked at as long as it lives.
 const atOnce, inWorld = 20, 200
@@ -46,6 +50,7 @@ type result struct {
 	kind                                 string
 	made                                 int // histories, those that the fault missed included
 	histories, operations, unknown, open int
+	shortest                             int // operations of one history
 	longest                              time.Duration
 }
 
@@ -89,7 +94,7 @@ func linearizable(t *testing.T, d budget.Durability, kinds []string) (results []
 	w := chaos.New(t, 2, fsync, "recycle:", "  stranded_share: 0", "store_mode:", "  report_wait: 30s", "")
 	rnd := rand.New(rand.NewPCG(*seed, 0))
 	for k, kind := range kinds {
-		r := result{kind: kind}
+		r := result{kind: kind, shortest: math.MaxInt}
 		for r.histories < *histories && r.made < 3**histories && !t.Failed() {
 			window(t, w, rnd, d, k, min(atOnce, *histories-r.histories), &r)
 		}
@@ -131,9 +136,10 @@ func kindsOf(which string, d budget.Durability) []string {
 func table(results []result) string {
 	var text strings.Builder
 	out := tabwriter.NewWriter(&text, 0, 0, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprintln(out, "fault\thistories\toperations\tunknown outcomes\tundecided\tlongest check\t")
+	fmt.Fprintln(out, "fault\thistories\toperations\tshortest\tunknown outcomes\tundecided\tlongest check\t")
 	for _, r := range results {
-		fmt.Fprintf(out, "%s\t%d\t%d\t%d\t%d\t%s\t\n", r.kind, r.histories, r.operations, r.unknown, r.open, r.longest.Round(time.Millisecond))
+		fmt.Fprintf(out, "%s\t%d\t%d\t%d\t%d\t%d\t%s\t\n", r.kind, r.histories, r.operations, r.shortest,
+			r.unknown, r.open, r.longest.Round(time.Millisecond))
 	}
 	_ = out.Flush()
 	return text.String()
@@ -209,9 +215,10 @@ func judge(t *testing.T, w *chaos.World, rec *recorder, r *result) {
 	}
 	m := model(units, rec.durability)
 	history, out := prune(rec.history, rows)
-	r.operations += len(rec.history)
-	if len(rec.history) < 100 {
-		t.Errorf("%s: only %d operations", rec.name, len(rec.history))
+	r.operations += len(history)
+	r.shortest = min(r.shortest, len(history))
+	if len(history) < least {
+		t.Errorf("%s, %s: only %d operations", r.kind, rec.name, len(history))
 	}
 	if rec.durability == budget.Store {
 		history, out = prune(begun(rec.history), rows)
