@@ -26,8 +26,8 @@
 // deduction may be lost (not chaos.Fault.Forgets), on Redis that flush before they answer. The ledger is
 // behind the answers there, and so these are judged otherwise:
 //
-//	views       may show more as remaining than is left, never less
-//	budget_exhausted: what it names may be more than is left, and is below the amount
+//	views            may show more as remaining than is left, never less
+//	budget_exhausted may name more than is left, and less than the amount
 //	request_void     may be answered from when a cancel of the id began, whether or not that cancel ever has
 //	                 an effect: its void record precedes the tombstone
 //
