@@ -33,7 +33,7 @@ queries: ## let every SQL statement of every method fail, in every way (about 5 
 	$(GO) test -race -timeout 0 ./internal/sqlstore -run '^TestNthQuery' -v -io.all
 
 .PHONY: linearize
-linearize: ## 200 histories of each kind of fault against real processes, in each durability (2 to 3 hours)
+linearize: ## 200 histories of each kind of fault against real processes, in each durability (2 to 4 hours)
 	$(GO) test -race -timeout 0 ./internal/linearize -run '^TestLinearizable$$' -v -linearize.kinds all -linearize.histories 200 -linearize.durability both
 
 .PHONY: chaos
