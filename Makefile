@@ -28,14 +28,23 @@ simulation: ## 10,000 seeds of the simulation
 crashpoints: ## stop every operation at every step, and again within the recovery (about an hour, 6 GB)
 	GOGC=off GOMEMLIMIT=6GiB $(GO) test -timeout 0 ./internal/crashpoints -crash.all
 
+.PHONY: queries
+queries: ## let every SQL statement of every method fail, in every way (about 5 minutes)
+	$(GO) test -race -timeout 0 ./internal/sqlstore -run '^TestNthQuery' -v -io.all
+
 .PHONY: linearize
-linearize: ## 200 histories of each kind of fault against real processes
-	$(GO) test -race -timeout 0 ./internal/linearize -run '^TestLinearizable$$' -v -linearize.histories 200
+linearize: ## 200 histories of each kind of fault against real processes, in each durability (2 to 4 hours)
+	$(GO) test -race -timeout 0 ./internal/linearize -run '^TestLinearizable$$' -v -linearize.kinds all -linearize.histories 200 -linearize.durability both
 
 .PHONY: chaos
 chaos: ## ten minutes of faults against real processes, in each durability
 	$(GO) test -race -timeout 0 ./internal/chaos -run '^TestChaos$$' -v -chaos.duration 10m -chaos.nodes 3 -chaos.durability ledger
 	$(GO) test -race -timeout 0 ./internal/chaos -run '^TestChaos$$' -v -chaos.duration 10m -chaos.nodes 3 -chaos.durability store
+
+.PHONY: chaos-all
+chaos-all: ## the whole schedule: every fault 20 times alone and every pair, in each durability (about 45 minutes each)
+	$(GO) test -race -timeout 0 ./internal/chaos -run '^TestChaos$$' -v -chaos.duration -1s -chaos.nodes 3 -chaos.durability ledger
+	$(GO) test -race -timeout 0 ./internal/chaos -run '^TestChaos$$' -v -chaos.duration -1s -chaos.nodes 3 -chaos.durability store
 
 .PHONY: kills
 kills: ## kill budgetd 100 times in a row under load

@@ -22,6 +22,8 @@ const (
 type Fault struct {
 	Name string
 	On   On
+	// Forgets: a Redis may be without something that it has answered, however often it flushes.
+	Forgets bool
 	// order is when it begins within a pair: what needs an answering server is before what silences
 	// one.
 	order   int
@@ -40,33 +42,39 @@ const (
 	killing
 )
 
+// What a fault does to what a Redis has answered, if that is flushed before each answer.
+const (
+	keeps   = false
+	forgets = true
+)
+
 // Faults are all kinds.
 var Faults = []Fault{
-	{"node: kill -9", OnNode, killing, killNode},
-	{"node: SIGSTOP", OnNode, pausing, pauseNode},
-	{"node: replies cut", OnNode, disturbing, disturbed(nodeProxy, testservers.CutReply, 6)},
-	{"node: requests cut", OnNode, disturbing, disturbed(nodeProxy, testservers.CutRequest, 6)},
-	{"redis: kill -9, with its data", OnRedis, killing, restartRedis((*testservers.RedisServer).Restart)},
-	{"redis: kill -9, empty", OnRedis, killing, restartRedis((*testservers.RedisServer).RestartEmpty)},
-	{"redis: kill -9, log truncated", OnRedis, killing, restartRedis(truncated)},
-	{"redis: kill -9, older RDB", OnRedis, killing, olderRDB},
-	{"redis: SIGSTOP", OnRedis, pausing, pauseRedis},
-	{"redis: late replica, and back", OnRedis, killing, lateReplica},
-	{"redis: FLUSHALL", OnRedis, atOnce, flush},
-	{"redis: out of memory", OnRedis, atOnce, outOfMemory},
-	{"redis: replies cut", OnRedis, disturbing, disturbed(redisProxy, testservers.CutReply, 5)},
-	{"redis: requests cut", OnRedis, disturbing, disturbed(redisProxy, testservers.CutRequest, 5)},
-	{"redis: slow", OnRedis, disturbing, slowed(redisProxy, 150*time.Millisecond)},
-	{"redis: black hole", OnRedis, disturbing, disturbed(redisProxy, testservers.BlackHole, 1)},
-	{"redis: refused", OnRedis, disturbing, disturbed(redisProxy, testservers.Refuse, 1)},
-	{"mariadb: kill -9", OnMariaDB, killing, killMariaDB},
-	{"mariadb: connections killed", OnMariaDB, atOnce, killConnections},
-	{"mariadb: SIGSTOP", OnMariaDB, pausing, pauseMariaDB},
-	{"mariadb: replies cut", OnMariaDB, disturbing, disturbed(sqlProxy, testservers.CutReply, 12)},
-	{"mariadb: requests cut", OnMariaDB, disturbing, disturbed(sqlProxy, testservers.CutRequest, 12)},
-	{"mariadb: slow", OnMariaDB, disturbing, slowed(sqlProxy, 20*time.Millisecond)},
-	{"mariadb: black hole", OnMariaDB, disturbing, disturbed(sqlProxy, testservers.BlackHole, 1)},
-	{"mariadb: refused", OnMariaDB, disturbing, disturbed(sqlProxy, testservers.Refuse, 1)},
+	{"node: kill -9", OnNode, keeps, killing, killNode},
+	{"node: SIGSTOP", OnNode, keeps, pausing, pauseNode},
+	{"node: replies cut", OnNode, keeps, disturbing, disturbed(nodeProxy, testservers.CutReply, 6)},
+	{"node: requests cut", OnNode, keeps, disturbing, disturbed(nodeProxy, testservers.CutRequest, 6)},
+	{"redis: kill -9, with its data", OnRedis, keeps, killing, restartRedis((*testservers.RedisServer).Restart)},
+	{"redis: kill -9, empty", OnRedis, forgets, killing, restartRedis((*testservers.RedisServer).RestartEmpty)},
+	{"redis: kill -9, log truncated", OnRedis, forgets, killing, restartRedis(truncated)},
+	{"redis: kill -9, older RDB", OnRedis, forgets, killing, olderRDB},
+	{"redis: SIGSTOP", OnRedis, keeps, pausing, pauseRedis},
+	{"redis: late replica, and back", OnRedis, forgets, killing, lateReplica},
+	{"redis: FLUSHALL", OnRedis, forgets, atOnce, flush},
+	{"redis: out of memory", OnRedis, keeps, atOnce, outOfMemory},
+	{"redis: replies cut", OnRedis, keeps, disturbing, disturbed(redisProxy, testservers.CutReply, 5)},
+	{"redis: requests cut", OnRedis, keeps, disturbing, disturbed(redisProxy, testservers.CutRequest, 5)},
+	{"redis: slow", OnRedis, keeps, disturbing, slowed(redisProxy, 150*time.Millisecond)},
+	{"redis: black hole", OnRedis, keeps, disturbing, disturbed(redisProxy, testservers.BlackHole, 1)},
+	{"redis: refused", OnRedis, keeps, disturbing, disturbed(redisProxy, testservers.Refuse, 1)},
+	{"mariadb: kill -9", OnMariaDB, keeps, killing, killMariaDB},
+	{"mariadb: connections killed", OnMariaDB, keeps, atOnce, killConnections},
+	{"mariadb: SIGSTOP", OnMariaDB, keeps, pausing, pauseMariaDB},
+	{"mariadb: replies cut", OnMariaDB, keeps, disturbing, disturbed(sqlProxy, testservers.CutReply, 12)},
+	{"mariadb: requests cut", OnMariaDB, keeps, disturbing, disturbed(sqlProxy, testservers.CutRequest, 12)},
+	{"mariadb: slow", OnMariaDB, keeps, disturbing, slowed(sqlProxy, 20*time.Millisecond)},
+	{"mariadb: black hole", OnMariaDB, keeps, disturbing, disturbed(sqlProxy, testservers.BlackHole, 1)},
+	{"mariadb: refused", OnMariaDB, keeps, disturbing, disturbed(sqlProxy, testservers.Refuse, 1)},
 }
 
 // Named returns the kind of that name; it panics when there is none.

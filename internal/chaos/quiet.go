@@ -2,6 +2,7 @@ package chaos
 
 import (
 	"context"
+	"database/sql"
 	"errors"
 	"fmt"
 	"io"
@@ -34,6 +35,18 @@ var unfinished = map[string]string{
 		JOIN sharding_budget_management_bucket b ON b.id = e.bucket_id
 		JOIN lane l ON l.instance = b.instance AND l.lane = b.lane
 		WHERE e.status IN ('opening', 'open', 'closing') AND e.activation <> l.activation`,
+	"open collects": `SELECT COUNT(*) FROM run WHERE kind = 'collect' AND status = 'open'`,
+	"open recycles": `SELECT COUNT(*) FROM run WHERE kind = 'recycle' AND status = 'open'`,
+	"changes of the number of buckets": `SELECT COUNT(*) FROM budget_management_bucket
+		WHERE resize_quantity > 0`,
+	"buckets on lanes that are drained": `SELECT COUNT(*) FROM sharding_budget_management_bucket b
+		JOIN lane l ON l.instance = b.instance AND l.lane = b.lane WHERE l.is_draining = 1`,
+	"budgets with units and all buckets retired": `SELECT COUNT(*) FROM budget_management_bucket t
+		WHERE t.undistributed_quantity > 0
+		AND EXISTS (SELECT 1 FROM sharding_budget_management_bucket b
+			WHERE b.budget_id = t.id AND b.status = 'offline' AND b.offline_by = 'service')
+		AND NOT EXISTS (SELECT 1 FROM sharding_budget_management_bucket b
+			WHERE b.budget_id = t.id AND b.status = 'online')`,
 }
 
 // AwaitQuiet waits until nothing is half done: not in the ledger, and not as any node sees it, twice
@@ -59,15 +72,9 @@ func (w *World) AwaitQuiet() error {
 func (w *World) unquiet() error {
 	ctx, cancel := bounded()
 	defer cancel()
-	var found []error
-	for what, query := range unfinished {
-		var n int64
-		if err := w.Rows.QueryRowContext(ctx, query).Scan(&n); err != nil {
-			return err
-		}
-		if n != 0 {
-			found = append(found, fmt.Errorf("%d %s", n, what))
-		}
+	found, err := halfDone(ctx, w.Rows)
+	if err != nil {
+		return err
 	}
 	for i, n := range w.Nodes {
 		list, err := w.Clients[i].Instances(ctx)
@@ -87,6 +94,20 @@ func (w *World) unquiet() error {
 		}
 	}
 	return errors.Join(found...)
+}
+
+// halfDone says for every kind of half-done work that a ledger has how much of it there is.
+func halfDone(ctx context.Context, ledger *sql.DB) (found []error, err error) {
+	for what, query := range unfinished {
+		var n int64
+		if err := ledger.QueryRowContext(ctx, query).Scan(&n); err != nil {
+			return nil, fmt.Errorf("%s: %w", what, err)
+		}
+		if n != 0 {
+			found = append(found, fmt.Errorf("%d %s", n, what))
+		}
+	}
+	return found, nil
 }
 
 // lags returns an error while the node's metrics say that the ledger is behind a log.

@@ -42,9 +42,10 @@ type World struct {
 // deadline, so that on a healthy installation every call is answered.
 const attemptTimeout = 4 * time.Second
 
-// New starts a world of so many nodes; everything ends with tb. Where tb fails, the directory with
-// the logs is kept and named. more are lines of the nodes' configuration. Any failure is fatal.
-func New(tb testing.TB, nodes int, more ...string) *World {
+// New starts a world of so many nodes, whose Redis flush their logs as fsync says
+// (testservers.AppendOnly); everything ends with tb. Where tb fails, the directory with the logs is
+// kept and named. more are lines of the nodes' configuration. Any failure is fatal.
+func New(tb testing.TB, nodes int, fsync string, more ...string) *World {
 	tb.Helper()
 	dir, err := os.MkdirTemp("", "budgetd-chaos-")
 	if err != nil {
@@ -54,7 +55,7 @@ func New(tb testing.TB, nodes int, more ...string) *World {
 	w.SQL[1] = testservers.NewProxy(tb, w.MariaDB.Addr())
 	w.SQL[0] = testservers.NewProxy(tb, w.SQL[1].Addr())
 	for range stores {
-		r := testservers.Redis(tb, testservers.AppendOnly("everysec"),
+		r := testservers.Redis(tb, testservers.AppendOnly(fsync),
 			testservers.RedisArgs("--repl-diskless-sync-delay", "0"))
 		w.Redis = append(w.Redis, r)
 		w.Stores = append(w.Stores, testservers.NewProxy(tb, r.Addr()))

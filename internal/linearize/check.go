@@ -2,6 +2,7 @@ package linearize
 
 import (
 	"math"
+	"slices"
 	"time"
 
 	"github.com/anishathalye/porcupine"
@@ -18,7 +19,7 @@ const checkLimit = 30 * time.Second
 // prune leaves out the operations that certainly had no effect although nobody was told: those whose
 // effect the rows at the end, which keep everything, do not show, and those whose effect another
 // call was told to be its own. It leaves fewer orders to try, and allows none that was not allowed.
-func prune(history []porcupine.Operation, rows state) []porcupine.Operation {
+func prune(history []porcupine.Operation, rows state) (kept, out []porcupine.Operation) {
 	type effect struct {
 		verb     verb
 		id, part int
@@ -26,20 +27,20 @@ func prune(history []porcupine.Operation, rows state) []porcupine.Operation {
 	claimed := map[effect]bool{}
 	effectOf := func(in input) effect { return effect{in.verb, in.id, in.part} }
 	for _, op := range history {
-		out := op.Output.(output)
-		if in := op.Input.(input); out.code == "" && !out.replayed && in.verb != cancel {
+		told := op.Output.(output)
+		if in := op.Input.(input); told.code == "" && !told.replayed && in.verb != cancel {
 			claimed[effectOf(in)] = true
 		}
 	}
-	var kept []porcupine.Operation
 	for _, op := range history {
-		in, out := op.Input.(input), op.Output.(output)
-		if out.code == budget.Unavailable || out.unknown() && (claimed[effectOf(in)] || !shown(rows, in)) {
-			continue
+		in, told := op.Input.(input), op.Output.(output)
+		if told.code == budget.Unavailable || told.unknown() && (claimed[effectOf(in)] || !shown(rows, in)) {
+			out = append(out, op)
+		} else {
+			kept = append(kept, op)
 		}
-		kept = append(kept, op)
 	}
-	return kept
+	return kept, out
 }
 
 // shown reports whether the rows can have come about with an effect of the call.
@@ -58,7 +59,45 @@ func shown(rows state, in input) bool {
 	return false
 }
 
-// check reports whether a history of a budget of so many units can be put in order.
-func check(history []porcupine.Operation, total int, rows state) porcupine.CheckResult {
-	return porcupine.CheckOperationsTimeout(model(total), prune(history, rows), checkLimit)
+// begun adds to a history of store mode that a void record may be in a store from when a cancel began:
+// a deduction is answered request_void by it, before the tombstone is in the ledger and also where the
+// cancel has no certain outcome. Once that is certain, only it counts.
+func begun(history []porcupine.Operation) []porcupine.Operation {
+	all := slices.Clone(history)
+	for _, op := range history {
+		in, told := op.Input.(input), op.Output.(output)
+		if in.verb == cancel && told.code != budget.Unavailable {
+			op.Input, op.Output = input{verb: voiding, id: in.id}, output{}
+			all = append(all, op)
+		}
+	}
+	return all
+}
+
+// sharing is how long a call of an id may go on in the service when its caller has no answer.
+const sharing = int64(4 * time.Second)
+
+// shared lets a replayed deduction begin with the first call of its id that was under way when it came.
+// Calls of one id that come to a node together get the first one's answer, whose state may have been
+// read before a later one came and a rollback was answered.
+func shared(history []porcupine.Operation) []porcupine.Operation {
+	all := slices.Clone(history)
+	for i := range all {
+		in, told := all[i].Input.(input), all[i].Output.(output)
+		if in.verb != deduct || told.code != "" || !told.replayed {
+			continue
+		}
+		for _, other := range history {
+			under := other.Call < history[i].Call && min(other.Return, other.Call+sharing) >= history[i].Call
+			if other.Input.(input) == in && under {
+				all[i].Call = min(all[i].Call, other.Call)
+			}
+		}
+	}
+	return all
+}
+
+// check reports whether a history can be put in an order that the model accepts.
+func check(m porcupine.Model, history []porcupine.Operation) porcupine.CheckResult {
+	return porcupine.CheckOperationsTimeout(m, history, checkLimit)
 }

@@ -19,10 +19,26 @@
 //
 // The last operation of each history is the ledger's rows once all is quiet.
 //
-// By hand, from the repository's root; -linearize.kinds is main, all, or the name of one kind:
+// Calls of one id that come to a node together share the first one's answer, so a replay may show a state of
+// before it came, as far back as when another call of its id that was still under way began (shared).
 //
-//	go test -race -timeout 0 ./internal/linearize -run '^TestLinearizable$' -v -linearize.histories 200
+// This is done in both durabilities; in store mode with the kinds of faults after which no accepted
+// deduction may be lost (not chaos.Fault.Forgets), on Redis that flush before they answer. The ledger is
+// behind the answers there, and so these are judged otherwise:
+//
+//	views            may show more as remaining than is left, never less
+//	budget_exhausted may name more than is left, and less than the amount
+//	request_void     may be answered from when a cancel of the id began, whether or not that cancel ever has
+//	                 an effect: its void record precedes the tombstone
+//
+// Whatever else is answered, and the rows at the end, is judged as in ledger mode.
+//
+// By hand, from the repository's root; -linearize.kinds is main, all, or the name of one kind,
+// -linearize.durability ledger, store or both:
+//
+//	go test -race -timeout 0 ./internal/linearize -run '^TestLinearizable$' -v -linearize.kinds all \
+//		-linearize.histories 200
 //
 // A history that fits no order is kept beside the logs of all processes: as text, with the longest order
-// found and what does not fit behind it, and as porcupine's picture.
+// found, what does not fit behind it and what was left out, and as porcupine's picture.
 package linearize

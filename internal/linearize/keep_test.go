@@ -11,12 +11,10 @@ import (
 )
 
 // keep writes a history that cannot be put in order: as porcupine's picture (.html), and as text
-// (.txt) with the longest order that was found, the state behind each operation, and what does not
-// fit behind it. It returns the names.
-func keep(t *testing.T, path string, history []porcupine.Operation, rows state) string {
+// (.txt) with the longest order that was found, the state behind each operation, what does not fit
+// behind it, and what was left out. It returns the names.
+func keep(t *testing.T, path string, m porcupine.Model, history, out []porcupine.Operation) string {
 	t.Helper()
-	m := model(units)
-	history = prune(history, rows)
 	_, info := porcupine.CheckOperationsVerbose(m, history, checkLimit)
 	if err := porcupine.VisualizePath(m, info, path+".html"); err != nil {
 		t.Error(err)
@@ -29,15 +27,15 @@ func keep(t *testing.T, path string, history []porcupine.Operation, rows state) 
 			}
 		}
 	}
-	if err := os.WriteFile(path+".txt", []byte(explain(m, history, longest)), 0o600); err != nil {
+	if err := os.WriteFile(path+".txt", []byte(explain(m, history, longest, out)), 0o600); err != nil {
 		t.Error(err)
 	}
 	return path + ".txt and .html"
 }
 
 // explain lists the operations of an order with the state behind each, then the others with what is
-// known of their id by then.
-func explain(m porcupine.Model, history []porcupine.Operation, order []int) string {
+// known of their id by then, and those that were left out.
+func explain(m porcupine.Model, history []porcupine.Operation, order []int, out []porcupine.Operation) string {
 	var text strings.Builder
 	s := m.Init()
 	show := func(op porcupine.Operation) {
@@ -55,6 +53,10 @@ func explain(m porcupine.Model, history []porcupine.Operation, order []int) stri
 			fmt.Fprintf(&text, "%+v; ", s.(state).ids[op.Input.(input).id])
 			show(op)
 		}
+	}
+	fmt.Fprintln(&text, "left out, because they had no effect:")
+	for _, op := range out {
+		show(op)
 	}
 	return text.String()
 }

@@ -19,6 +19,7 @@ const (
 	view     verb = "view"
 	lookUp   verb = "look up"
 	observe  verb = "observe"
+	voiding  verb = "voiding" // the part of a cancel that store mode does first: see begun
 )
 
 // input is a call: id is its index, amount its units (0 in a rollback: the whole; negative in adjust:
@@ -59,23 +60,26 @@ const ids = 48
 type state struct {
 	total, remaining int
 	ids              [ids]known
+	// voiding are the bits of the ids of which a cancel may have left a void record in a store.
+	voiding uint64
 }
 
 // unknown reports whether a call has no certain outcome.
 func (o output) unknown() bool { return o.code == budget.OutcomeUnknown }
 
-// model is a budget of so many units.
-func model(total int) porcupine.Model {
+// model is a budget of so many units. In store mode the ledger, and with it the figures of views and
+// refusals, may be behind the answers: what they show as left is at least what is left.
+func model(total int, d budget.Durability) porcupine.Model {
 	return porcupine.Model{
 		Init: func() any { return state{total: total, remaining: total} },
 		Step: func(s, in, out any) (bool, any) {
-			next, ok := step(s.(state), in.(input), out.(output))
+			next, ok := step(s.(state), in.(input), out.(output), d == budget.Store)
 			return ok, next
 		},
 		Equal: func(a, b any) bool { return a.(state) == b.(state) },
 		Hash: func(s any) uint64 {
 			const prime = 1099511628211 // FNV-1a's
-			h := uint64(s.(state).remaining)
+			h := uint64(s.(state).remaining) ^ s.(state).voiding<<8
 			for _, k := range s.(state).ids {
 				h = (h ^ uint64(uint8(k.amount)) ^ uint64(uint8(k.rolledBack))<<8 ^ uint64(k.parts)<<16) * prime
 				if k.void || k.adjusted {
@@ -102,13 +106,14 @@ func (o output) String() string {
 
 // step returns the state after a call with that answer, and whether the answer is right in s. A call
 // without a certain outcome does what it can: one that never does anything comes after everything.
-func step(s state, in input, out output) (state, bool) {
+// behind: figures may be behind the answers.
+func step(s state, in input, out output, behind bool) (state, bool) {
 	if out.code == budget.Unavailable {
 		return s, true
 	}
 	switch in.verb {
 	case deduct:
-		return stepDeduct(s, in, out)
+		return stepDeduct(s, in, out, behind)
 	case rollback:
 		return stepRollback(s, in, out)
 	case cancel:
@@ -122,8 +127,13 @@ func step(s state, in input, out output) (state, bool) {
 		}
 		return s, out.state == k.state() && out.amount == int(k.amount) && out.rolledBack == int(k.rolledBack)
 	case view:
-		return s, out.total == s.total && out.remaining == s.remaining && out.used == s.total-s.remaining
+		left := out.remaining == s.remaining || behind && out.remaining > s.remaining
+		return s, left && out.total == s.total && out.used == s.total-out.remaining
+	case voiding:
+		s.voiding |= 1 << in.id
+		return s, true
 	default: // observe
+		s.voiding = 0 // the ledger knows nothing of it
 		return s, out.rows == s
 	}
 }
@@ -141,7 +151,7 @@ func (k known) state() string {
 	return "used"
 }
 
-func stepDeduct(s state, in input, out output) (state, bool) {
+func stepDeduct(s state, in input, out output, behind bool) (state, bool) {
 	k := &s.ids[in.id]
 	fresh := *k == known{}
 	covered := s.remaining >= in.amount
@@ -161,9 +171,10 @@ func stepDeduct(s state, in input, out output) (state, bool) {
 	}
 	switch out.code {
 	case budget.BudgetExhausted:
-		return s, fresh && !covered && out.available == s.remaining
+		shown := out.available == s.remaining || behind && out.available > s.remaining && out.available < in.amount
+		return s, fresh && !covered && shown
 	case budget.RequestVoid:
-		return s, k.void
+		return s, k.void || fresh && s.voiding&(1<<in.id) != 0
 	case budget.RequestConflict:
 		return s, k.amount != 0 && int(k.amount) != in.amount
 	}

@@ -3,12 +3,14 @@ package linearize
 import (
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/anishathalye/porcupine"
 
 	"github.com/budgetd/budgetd/budget"
+	"github.com/budgetd/budgetd/internal/chaos"
 )
 
 // op is an operation from one instant to another.
@@ -141,10 +143,131 @@ func TestForgedHistories(t *testing.T) {
 			if tt.legal {
 				want = porcupine.Ok
 			}
-			if got := porcupine.CheckOperationsTimeout(model(10), tt.history, checkLimit); got != want {
+			if got := check(model(10, budget.Ledger), tt.history); got != want {
 				t.Errorf("%s, want %s", got, want)
 			}
 		})
+	}
+}
+
+// TestBehind: in store mode a view and the figure of a refusal may show more than is left, a deduction may
+// be void by half a cancel, and nothing else may differ.
+func TestBehind(t *testing.T) {
+	observed := func(remaining int) porcupine.Operation {
+		rows := state{total: 10, remaining: remaining}
+		rows.ids[0] = known{amount: 6}
+		return op(9, 10, input{verb: observe}, output{rows: rows})
+	}
+	cancel0 := input{verb: cancel, id: 0}
+	void := func(from, to int64) porcupine.Operation {
+		return codeOp(from, to, input{verb: deduct, id: 0, amount: 3}, budget.RequestVoid)
+	}
+	notFound := func(from, to int64) porcupine.Operation {
+		return codeOp(from, to, input{verb: lookUp, id: 0}, budget.DeductionNotFound)
+	}
+	type ops []porcupine.Operation
+	for _, tt := range []struct {
+		name    string
+		history ops
+		legal   bool
+	}{
+		{"a view before the ledger has it", ops{acceptedOp(1, 2, 0, 6), viewOp(3, 4, 10, 10), observed(4)}, true},
+		{"a view that is right", ops{acceptedOp(1, 2, 0, 6), viewOp(3, 4, 10, 4)}, true},
+		{"a view of what nobody deducted", ops{acceptedOp(1, 2, 0, 6), viewOp(3, 4, 10, 3)}, false},
+		{"a view of another total", ops{acceptedOp(1, 2, 0, 6), viewOp(3, 4, 11, 11)}, false},
+		{"a view that does not add up", ops{acceptedOp(1, 2, 0, 6), op(3, 4, input{verb: view},
+			output{total: 10, remaining: 10, used: 6})}, false},
+		{"the ledger never gets it", ops{acceptedOp(1, 2, 0, 6), observed(10)}, false},
+		{"refused with a figure of before", ops{acceptedOp(1, 2, 0, 6), refusedOp(3, 4, 1, 7, 6)}, true},
+		{"refused with a figure that covers it", ops{acceptedOp(1, 2, 0, 6), refusedOp(3, 4, 1, 7, 7)}, false},
+		{"refused with less than is left", ops{acceptedOp(1, 2, 0, 6), refusedOp(3, 4, 1, 7, 3)}, false},
+		{"refused while it is covered", ops{acceptedOp(1, 2, 0, 6), refusedOp(3, 4, 1, 3, 2)}, false},
+		{"accepted twice", ops{acceptedOp(1, 2, 0, 3), acceptedOp(3, 4, 0, 3)}, false},
+		{"oversold", ops{acceptedOp(1, 2, 0, 6), acceptedOp(3, 4, 1, 6)}, false},
+		{"void by half a cancel, and no tombstone", ops{unknownOp(1, cancel0), void(3, 4), notFound(5, 6)}, true},
+		{"void before its cancel is done", ops{cancelOp(1, 8, 0, 0, "void"), void(3, 4), notFound(5, 6)}, true},
+		{"no tombstone after a cancel", ops{cancelOp(1, 2, 0, 0, "void"), void(3, 4), notFound(5, 6)}, false},
+		{"accepted after a cancel", ops{cancelOp(1, 2, 0, 0, "void"), acceptedOp(3, 4, 0, 3)}, false},
+		{"void and never cancelled", ops{void(3, 4)}, false},
+		{"void before it is cancelled", ops{void(1, 2), cancelOp(3, 4, 0, 0, "void")}, false},
+		{"void by a cancel that changed nothing", ops{codeOp(1, 2, cancel0, budget.Unavailable), void(3, 4)}, false},
+		{"void while it is used", ops{acceptedOp(1, 2, 0, 3), unknownOp(3, cancel0), void(4, 5),
+			replayedOp(6, 7, 0, 3, "used")}, false},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			want := porcupine.Illegal
+			if tt.legal {
+				want = porcupine.Ok
+			}
+			if got := check(model(10, budget.Store), begun(tt.history)); got != want {
+				t.Errorf("%s, want %s", got, want)
+			}
+		})
+	}
+}
+
+// TestShared: a replay may show what was read for another call of its id, if that was under way when it came.
+func TestShared(t *testing.T) {
+	type ops []porcupine.Operation
+	const ms = 1_000_000
+	back := func(from, to int64) porcupine.Operation {
+		return cancelOp(from, to, 0, 3, "rolled_back")
+	}
+	for _, tt := range []struct {
+		name    string
+		history ops
+		legal   bool
+	}{
+		{"two that came together", ops{acceptedOp(1, 2, 0, 3), replayedOp(3, 8, 0, 3, "used"), back(4, 5),
+			replayedOp(6, 8, 0, 3, "used")}, true},
+		{"with one whose caller gave up", ops{acceptedOp(1, 2, 0, 3), unknownOp(3, input{verb: deduct, id: 0,
+			amount: 3}), back(4, 5), replayedOp(6, 8, 0, 3, "used")}, true},
+		{"long after one whose caller gave up", ops{acceptedOp(1, 2, 0, 3), unknownOp(3, input{verb: deduct, id: 0,
+			amount: 3}), back(4, 5), replayedOp(5000*ms, 5001*ms, 0, 3, "used")}, false},
+		{"alone", ops{acceptedOp(1, 2, 0, 3), back(4, 5), replayedOp(6, 8, 0, 3, "used")}, false},
+		{"the other had its answer", ops{acceptedOp(1, 2, 0, 3), replayedOp(3, 5, 0, 3, "used"), back(4, 5),
+			replayedOp(6, 8, 0, 3, "used")}, false},
+		{"the other is of another amount", ops{acceptedOp(1, 2, 0, 3), unknownOp(3, input{verb: deduct, id: 0,
+			amount: 4}), back(4, 5), replayedOp(6, 8, 0, 3, "used")}, false},
+		{"the other came after it was given back", ops{acceptedOp(1, 2, 0, 3), back(4, 5), replayedOp(6, 9, 0, 3,
+			"used"), replayedOp(7, 9, 0, 3, "used")}, false},
+		{"the first is no replay", ops{acceptedOp(1, 8, 0, 3), acceptedOp(2, 8, 0, 3)}, false},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			want := porcupine.Illegal
+			if tt.legal {
+				want = porcupine.Ok
+			}
+			if got := check(model(10, budget.Ledger), shared(tt.history)); got != want {
+				t.Errorf("%s, want %s", got, want)
+			}
+		})
+	}
+}
+
+// TestKindsOf: in store mode no fault strikes after which something may be lost, and nodes are killed last.
+func TestKindsOf(t *testing.T) {
+	all, inStore := kindsOf("all", budget.Ledger), kindsOf("all", budget.Store)
+	if len(all) != 1+len(chaos.Faults) {
+		t.Errorf("%d kinds of %d", len(all), len(chaos.Faults))
+	}
+	for _, f := range chaos.Faults {
+		if slices.Contains(inStore, f.Name) == f.Forgets {
+			t.Errorf("%s, forgets %t: in store mode %t", f.Name, f.Forgets, !f.Forgets)
+		}
+		if one := len(kindsOf(f.Name, budget.Store)); one == 0 != f.Forgets {
+			t.Errorf("%s alone: %d kinds", f.Name, one)
+		}
+	}
+	if last := inStore[len(inStore)-1]; last != "node: kill -9" || inStore[0] != "none" {
+		t.Errorf("in store mode: %v", inStore)
+	}
+	for _, d := range []budget.Durability{budget.Ledger, budget.Store} {
+		for _, kind := range kindsOf("main", d) {
+			if !slices.Contains(kindsOf("all", d), kind) {
+				t.Errorf("%s: %s is no kind", d, kind)
+			}
+		}
 	}
 }
 
@@ -167,16 +290,16 @@ func TestPruned(t *testing.T) {
 		codeOp(1, 2, input{verb: deduct, id: 6}, budget.Unavailable),
 		op(5, 6, input{verb: observe}, output{rows: rows}),
 	}
-	kept := prune(history, rows)
-	if len(kept) != 4 {
+	kept, out := prune(history, rows)
+	if len(kept) != 4 || len(kept)+len(out) != len(history) {
 		t.Errorf("%d operations are left: %v", len(kept), kept)
 	}
-	if got := check(history, 10, rows); got != porcupine.Ok {
+	if got := check(model(10, budget.Ledger), kept); got != porcupine.Ok {
 		t.Error(got)
 	}
 	rows.remaining = 7 // as if the unknown one had cost nothing
-	history[len(history)-1] = op(5, 6, input{verb: observe}, output{rows: rows})
-	if got := check(history, 10, rows); got != porcupine.Illegal {
+	kept[len(kept)-1] = op(5, 6, input{verb: observe}, output{rows: rows})
+	if got := check(model(10, budget.Ledger), kept); got != porcupine.Illegal {
 		t.Error(got)
 	}
 }
@@ -185,15 +308,15 @@ func TestPruned(t *testing.T) {
 func TestKept(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "history")
 	history := []porcupine.Operation{acceptedOp(1e6, 2e6, 0, 20), acceptedOp(3e6, 4e6, 1, 5)}
-	rows := state{total: units}
-	keep(t, path, history, rows)
+	keep(t, path, model(units, budget.Ledger), history, []porcupine.Operation{unknownOp(1, input{verb: cancel, id: 7})})
 	text, err := os.ReadFile(path + ".txt")
 	if err != nil {
 		t.Fatal(err)
 	}
 	_, misfit, found := strings.Cut(string(text), "what does not fit behind it:\n")
-	if !found || !strings.Contains(string(text), "4 of 24 left;     1.000 ms") || !strings.Contains(misfit,
-		"id:1 amount:5") {
+	misfit, left, both := strings.Cut(misfit, "left out, because they had no effect:\n")
+	if !found || !both || !strings.Contains(string(text), "4 of 24 left;     1.000 ms") ||
+		!strings.Contains(misfit, "id:1 amount:5") || !strings.Contains(left, "verb:cancel id:7") {
 		t.Errorf("kept:\n%s", text)
 	}
 	if _, err := os.Stat(path + ".html"); err != nil {

@@ -17,10 +17,11 @@ import (
 )
 
 const (
-	units     = 24 // of each budget: about half of the ids that are sent fit
-	deductIDs = 40 // the rest of ids is for adjustments
-	callers   = 6  // of each budget
-	calls     = 20 // of each caller
+	units     = 24  // of each budget: about half of the ids that are sent fit
+	deductIDs = 40  // the rest of ids is for adjustments
+	callers   = 6   // of each budget
+	answers   = 18  // that each caller gets: calls without a certain outcome are not counted
+	mostCalls = 300 // of each caller
 	think     = 150 * time.Millisecond
 )
 
@@ -32,6 +33,8 @@ type recorder struct {
 	w     *chaos.World
 	name  string
 	begun time.Time
+	// durability is the budget's.
+	durability budget.Durability
 
 	mu      sync.Mutex
 	history []porcupine.Operation
@@ -49,9 +52,10 @@ func (r *recorder) note(caller int, call time.Duration, in input, out output) {
 		Input: in, Output: out})
 }
 
-// work is one caller's calls, through any node.
+// work is one caller's calls, through any node, until so many were answered.
 func (r *recorder) work(caller int, rnd *rand.Rand) {
-	for range calls {
+	answered := 0
+	for n := 0; n < mostCalls && answered < answers; n++ {
 		in := choose(rnd)
 		through := r.w.Clients[rnd.IntN(len(r.w.Clients))]
 		call := time.Since(r.begun)
@@ -59,6 +63,9 @@ func (r *recorder) work(caller int, rnd *rand.Rand) {
 		reads := in.verb == lookUp || in.verb == view
 		if !reads || out.code == "" || out.code == budget.DeductionNotFound {
 			r.note(caller, call, in, out)
+			if out.code != budget.Unavailable && !out.unknown() {
+				answered++
+			}
 		}
 		time.Sleep(time.Duration(rnd.Int64N(int64(think))))
 	}
