@@ -21,6 +21,10 @@ type told struct {
 // begin makes the world ready for an operation.
 func (w *world) begin(op *operation) {
 	w.budget, w.define = bucket.BudgetRef{Tenant: budget.DefaultTenant, Name: name}, op.define
+	if op.archives {
+		w.shelf = newShelf(w)
+	}
+	w.trace.from = op.from
 	w.start()
 	if !op.bare {
 		w.must(create())
