@@ -200,7 +200,7 @@ func (w *world) pending() []string {
 	open := w.halfDone()
 	tables := w.model.Tables()
 	for i := range tables.Budgets {
-		if w.shelf != nil {
+		if w.shelf != nil && w.trace.from != archiving {
 			open = append(open, w.shelf.unkept(&tables.Budgets[i])...)
 		}
 		if run := tables.Budgets[i].Run; run != nil {

@@ -60,7 +60,7 @@ func (w *world) run(op *operation) []told {
 		}
 	}
 	// What goes on in the background, after the answer.
-	const moment, bound = 20 * time.Millisecond, 20 * time.Second
+	const moment, bound = 20 * time.Millisecond, 30 * time.Second // three looks at what is to be archived
 	time.Sleep(moment)
 	const look = 100 * time.Millisecond
 	for began := time.Now(); op.until != nil && !op.until(w); time.Sleep(look) {
