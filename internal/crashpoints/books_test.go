@@ -15,15 +15,20 @@ import (
 func (w *world) count(when string) {
 	tables := w.model.Tables()
 	for i := range tables.Budgets {
-		for _, wrong := range recount(&tables.Budgets[i]) {
-			w.fault("%s: %s", when, wrong)
+		var kept map[entryOf]ledger.FeedEntry
+		var wrong []string
+		if w.shelf != nil {
+			kept, wrong = w.shelf.recount(&tables.Budgets[i])
+		}
+		for _, why := range append(wrong, recount(&tables.Budgets[i], kept)...) {
+			w.fault("%s: %s", when, why)
 		}
 	}
 }
 
-// recount proves I1, I2, I4, I5 and I7 of a budget from its rows alone. It shares no code with
-// ledger.Check.
-func recount(b *memstore.BudgetRow) (wrong []string) {
+// recount proves I1, I2, I4, I5 and I7 of a budget from its rows alone, and from what is kept of its feed. It
+// shares no code with ledger.Check.
+func recount(b *memstore.BudgetRow, kept map[entryOf]ledger.FeedEntry) (wrong []string) {
 	is := func(what string, got, want int64) {
 		if got != want || got < 0 {
 			wrong = append(wrong, fmt.Sprintf("%s is %d, the rows give %d", what, got, want))
@@ -41,20 +46,11 @@ func recount(b *memstore.BudgetRow) (wrong []string) {
 	is("T", b.Definition.TotalQuantity, adjusted)
 	is("the pending shrinks", b.PendingShrink, shrinking)
 	back := map[string]int64{}
-	entries := map[int64]map[int64]int{} // by bucket: how often each entry number was given
-	note := func(bucketID, entry int64) {
-		if entries[bucketID] == nil {
-			entries[bucketID] = map[int64]int{}
-		}
-		entries[bucketID][entry]++
-	}
 	for _, r := range b.Rollbacks {
 		back[r.RequestID] += r.Amount
-		note(b.Deductions[r.RequestID].Position.Bucket, r.Entry)
 	}
 	for _, h := range b.HoldEnds {
 		back[h.RequestID] += h.Returned
-		note(b.Deductions[h.RequestID].Position.Bucket, h.Entry)
 	}
 	places, used, spread := 0, int64(0), b.Undistributed+b.Quarantined+b.Unfunded+b.Forfeited
 	for i := range b.Buckets {
@@ -65,9 +61,6 @@ func recount(b *memstore.BudgetRow) (wrong []string) {
 			places += len(e.Deductions)
 			for _, why := range recountEpoch(b, e, back) {
 				wrong = append(wrong, fmt.Sprintf("bucket %d, epoch %d: %s", e.Bucket, e.Number, why))
-			}
-			for _, d := range e.Deductions {
-				note(e.Bucket, d.Entry)
 			}
 		}
 	}
@@ -89,7 +82,7 @@ func recount(b *memstore.BudgetRow) (wrong []string) {
 		}
 	}
 	is("deductions that an epoch has and the ledger has not", int64(places), 0)
-	return append(wrong, recountEntries(b, entries)...)
+	return append(wrong, recountEntries(b, kept)...)
 }
 
 // recountPeriods counts what each period got, and where it is.
@@ -175,13 +168,22 @@ func recountEpoch(b *memstore.BudgetRow, e *memstore.EpochRow, back map[string]i
 }
 
 // recountEntries looks that the ledger's entries of each bucket are 1, 2, 3, … without a gap: every
-// reader of the feed gets each exactly once.
-func recountEntries(b *memstore.BudgetRow, entries map[int64]map[int64]int) (wrong []string) {
+// reader of the feed gets each exactly once. The first ones may be kept instead.
+func recountEntries(b *memstore.BudgetRow, kept map[entryOf]ledger.FeedEntry) (wrong []string) {
+	entries := map[int64]map[int64]int{} // by bucket: how often each entry number was given
+	for _, e := range feed(b) {
+		if entries[e.Bucket] == nil {
+			entries[e.Bucket] = map[int64]int{}
+		}
+		entries[e.Bucket][e.Entry]++
+	}
 	for i := range b.Buckets {
 		id, next := b.Buckets[i].Bucket.ID, b.Buckets[i].Newest().NextEntry
-		given := entries[id]
+		given, archived := entries[id], true
 		for entry := int64(1); entry < next; entry++ {
-			if given[entry] != 1 {
+			_, found := kept[entryOf{id, entry}]
+			archived = archived && found && given[entry] == 0
+			if given[entry] != 1 && !archived {
 				wrong = append(wrong, fmt.Sprintf("bucket %d: entry %d is there %d times", id, entry, given[entry]))
 			}
 			delete(given, entry)
@@ -198,6 +200,9 @@ func (w *world) pending() []string {
 	open := w.halfDone()
 	tables := w.model.Tables()
 	for i := range tables.Budgets {
+		if w.shelf != nil && w.trace.from != archiving {
+			open = append(open, w.shelf.unkept(&tables.Budgets[i])...)
+		}
 		if run := tables.Budgets[i].Run; run != nil {
 			open = append(open, fmt.Sprintf("%s: run %d is open", tables.Budgets[i].Definition.Name, run.Number))
 		}
@@ -211,7 +216,8 @@ func (w *world) pending() []string {
 	return open
 }
 
-// halfDone is pending but for runs: they keep nobody from anything, and are given time.
+// halfDone is pending but for runs and, where the operation is not about it, archiving: they keep nobody from
+// anything, and are given time.
 func (w *world) halfDone() (open []string) {
 	open = w.trace.gone()
 	tables := w.model.Tables()
@@ -248,6 +254,9 @@ func (w *world) halfDone() (open []string) {
 					open = append(open, w.behind(bk.Bucket.Lane, &bk.Epochs[k], tables.Lanes)...)
 				}
 			}
+		}
+		if w.trace.from == archiving {
+			open = append(open, w.shelf.unkept(b)...)
 		}
 		if b.Undistributed > 0 && online == 0 && retired > 0 {
 			note("%d are undistributed and no bucket is online", b.Undistributed)

@@ -5,12 +5,16 @@ import (
 	"time"
 
 	"github.com/budgetd/budgetd/bucket"
+	"github.com/budgetd/budgetd/budget"
 	"github.com/budgetd/budgetd/internal/memstore"
 	"github.com/budgetd/budgetd/ledger"
 )
 
-// ages is longer than any run.
-const ages = 300 * 24 * time.Hour
+// ages is longer than any run, aMinute longer than any but for what waits for it.
+const (
+	ages    = 300 * 24 * time.Hour
+	aMinute = time.Minute
+)
 
 // holds: what a confirm uses is used; what it returns, and what expires, can be sold.
 var holds = []operation{
@@ -37,6 +41,57 @@ var holds = []operation{
 			}
 			return w.quiet()
 		}},
+	{name: "extend a hold", shapes: []shape{narrow, inRows}, total: 90, final: 90, records: true,
+		prepare: func(w *world) { w.must(holding("x", "", 10, 0, aMinute)) },
+		calls:   []call{extending("x", "")}, reopen: held("x")},
+	{name: "extend a group", shapes: []shape{wide}, total: 90, final: 90,
+		prepare: func(w *world) {
+			w.must(holding("x", "g", 5, 0, aMinute))
+			w.must(holding("y", "g", 7, 1, aMinute))
+		},
+		calls: []call{extending("", "g")}, reopen: held("x", "y")},
+	{name: "extend a hold that expired", shapes: []shape{narrow}, total: 90, final: 90,
+		prepare: func(w *world) {
+			w.must(holding("x", "", 10, 0, time.Second))
+			time.Sleep(2 * choresEvery)
+			w.follow()
+		},
+		calls: []call{extending("x", "").answered(budget.HoldExpired)}},
+}
+
+// extending makes a hold, or those of a group, last for ages.
+func extending(id, group string) call {
+	return call{what: "extend " + id + group,
+		do: func(ctx context.Context, w *world) (bool, error) {
+			_, err := w.node.Extend(ctx, bucket.ExtendRequest{Budget: w.budget, RequestID: id, Group: group, HoldTTL: ages})
+			return false, err
+		},
+		did: func(b *memstore.BudgetRow) bool {
+			members := 0
+			for _, d := range b.Deductions {
+				if d.RequestID != id && (group == "" || d.Group != group) {
+					continue
+				}
+				if members++; time.Until(d.HoldUntil) < ages/2 {
+					return false
+				}
+			}
+			return members > 0
+		}}
+}
+
+// held proves that holds which were extended are there when the time that they had before is up, and confirms
+// them.
+func held(ids ...string) func(*world) {
+	return func(w *world) {
+		time.Sleep(aMinute + 2*choresEvery)
+		for _, id := range ids {
+			if d := w.row().Deductions[id]; d.State != ledger.StateHeld {
+				w.fault("%s was extended, and is %s", id, d.State)
+			}
+			w.must(confirming(id, w.row().Deductions[id].Amount, 0))
+		}
+	}
 }
 
 // holding makes a hold through the bucket of that ordinal.

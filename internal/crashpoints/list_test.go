@@ -23,7 +23,7 @@ var (
 // operations are all that a node is stopped in. Every one is run with each of its shapes and with
 // every durability.
 var operations = slices.Concat(deductions, returns, holds, counting, transfers, periods, instances, recoveries, losses,
-	uses)
+	uses, archives)
 
 var deductions = []operation{
 	{name: "create", shapes: []shape{single, narrow, wide, inRows}, total: 90, final: 90, bare: true,

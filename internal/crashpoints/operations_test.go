@@ -43,7 +43,11 @@ type operation struct {
 	proof func(*world) string
 	// base is what is used before; final is the total in the end.
 	base, final int64
-	// reopen makes the budget sell again.
+	// archives: entries of ended epochs leave the feed.
+	archives bool
+	// from, when set, is the name of the first step that counts: what comes before is of other operations.
+	from string
+	// reopen makes the budget sell again, or looks at what the operation was for when it was repeated.
 	reopen func(*world)
 }
 

@@ -21,6 +21,10 @@ type told struct {
 // begin makes the world ready for an operation.
 func (w *world) begin(op *operation) {
 	w.budget, w.define = bucket.BudgetRef{Tenant: budget.DefaultTenant, Name: name}, op.define
+	if op.archives {
+		w.shelf = newShelf(w)
+	}
+	w.trace.from = op.from
 	w.start()
 	if !op.bare {
 		w.must(create())
@@ -56,7 +60,7 @@ func (w *world) run(op *operation) []told {
 		}
 	}
 	// What goes on in the background, after the answer.
-	const moment, bound = 20 * time.Millisecond, 20 * time.Second
+	const moment, bound = 20 * time.Millisecond, 30 * time.Second // three looks at what is to be archived
 	time.Sleep(moment)
 	const look = 100 * time.Millisecond
 	for began := time.Now(); op.until != nil && !op.until(w); time.Sleep(look) {

@@ -18,6 +18,7 @@ type step struct {
 	name  string
 	nth   int
 	store bool // of a store, and not of SQL
+	file  bool // a write of a file
 	write bool // it may change something
 	last  bool // the last operation of a call
 	done  bool // it was done: a store may refuse it before
@@ -29,7 +30,7 @@ func (s step) String() string { return s.name + "#" + strconv.Itoa(s.nth) }
 var sqlReads = []string{"Budget", "Versions", "At", "Recorded", "Judge", "Epochs", "Stale", "Unfinished",
 	"UnfinishedOf", "Live", "Figures", "Accounts", "LaneRows", "Spans", "SilentUses", "LaneUses", "Unsettled",
 	"Over", "KnownLanes", "OpenHolds", "Voids", "Demand", "RecycleHistory", "LaneLoads", "OnLane", "Departed",
-	"CheckLimits", "LoadLimits"}
+	"CheckLimits", "LoadLimits", "ArchiveBounds", "FeedEntries"}
 
 // storeReads are the verbs of a store that change nothing.
 var storeReads = []string{"read", "balances", "identity"}
@@ -41,6 +42,8 @@ type tracer struct {
 	asked  map[string]int // calls by name, for their instants
 	seen   map[string]int // calls by name since arm
 	armed  bool
+	from   string // of this name is the first step that is noted; "": any
+	waits  bool   // for that one
 	steps  []step
 	at     string // the step at which something happens
 	what   event
@@ -66,7 +69,7 @@ type event string
 // The ways in which a node stops.
 const (
 	before  event = "before"  // the step is not sent
-	late    event = "late"    // it is sent, and done when everybody has forgotten it; of a store only
+	late    event = "late"    // it is sent, and done when everybody has forgotten it; of a store or a file only
 	applied event = "applied" // it is done, and the node does not hear so
 	after   event = "after"   // the node hears the answer, and that is the last it does
 )
@@ -100,7 +103,7 @@ func newTracer(stop func()) *tracer {
 func (t *tracer) arm(at string, what event) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.armed, t.steps, t.at, t.what, t.met = true, nil, at, what, false
+	t.armed, t.waits, t.steps, t.at, t.what, t.met = true, t.from != "", nil, at, what, false
 	clear(t.seen)
 }
 
@@ -151,7 +154,8 @@ func (t *tracer) begin(s step) (what event, dead bool) {
 	if time.Now().Before(t.away[whose]) {
 		return refused, false
 	}
-	if !t.armed {
+	t.waits = t.waits && s.name != t.from
+	if !t.armed || t.waits {
 		return "", false
 	}
 	t.seen[s.name]++
@@ -231,7 +235,7 @@ func (t *tracer) end(s step) (what event, dead bool) {
 		return "", true
 	}
 	s.nth = t.seen[s.name]
-	if !t.armed {
+	if !t.armed || t.waits {
 		return "", false
 	}
 	for i := len(t.steps) - 1; i >= 0; i-- {
@@ -343,6 +347,28 @@ func (t *tracer) sql(method string, isBefore bool) error {
 	return nil
 }
 
+// file is the write of a file, which is there as a whole or not at all. known says that its writer knows so.
+func (t *tracer) file(name string, write, postpone func()) (known bool) {
+	s := step{name: name, file: true, write: true, last: true}
+	what, dead := t.begin(s)
+	if what == timeoutNot || what == timeoutLate {
+		time.Sleep(patience)
+	}
+	switch {
+	case what == late, what == timeoutLate:
+		postpone()
+		return false
+	case dead, what == before, what == refused, what == resetNot, what == timeoutNot, what == outage:
+		return false
+	}
+	write()
+	what, dead = t.end(s)
+	if what == timeoutDone {
+		time.Sleep(patience)
+	}
+	return !dead && what != applied && what != resetDone && what != timeoutDone
+}
+
 // ways are those in which a node is stopped at a step. With brief, a node is stopped at a step that
 // changes nothing in one way only: the others leave the very same behind.
 func (s step) ways(brief bool) []event {
@@ -351,7 +377,7 @@ func (s step) ways(brief bool) []event {
 		return []event{before}
 	case !s.last, !s.done && s.store: // answered by a later operation of the same call, or refused
 		return []event{before, late}
-	case s.store && s.write:
+	case s.store && s.write, s.file:
 		return []event{before, late, applied, after}
 	}
 	return []event{before, applied, after}
@@ -367,6 +393,8 @@ func (s step) failures() []event {
 		return []event{refused, resetNot, timeoutLate}
 	case s.store:
 		return []event{refused, forgotten, timeoutNot, outage}
+	case s.file:
+		return []event{refused, resetDone, timeoutNot, timeoutDone, timeoutLate, outage}
 	case s.write:
 		return []event{refused, defective, resetNot, resetDone, timeoutNot, timeoutDone, outage, silence}
 	}

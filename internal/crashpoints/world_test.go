@@ -48,6 +48,9 @@ type world struct {
 	budget  bucket.BudgetRef
 	total   int64
 	define  func(*budget.Definition) // nil: nothing
+	shelf   *shelf                   // nil: nothing is archived
+	// configure, when set, changes what a node is made of.
+	configure func(*bucket.Config)
 
 	life   context.Context // of the callers of the node: over when it stops
 	end    context.CancelFunc
@@ -152,6 +155,12 @@ func (w *world) start() {
 			c.Instances[name] = server.Connect()
 		}
 	}
+	if w.shelf != nil {
+		c.Archiver, c.Settings.Keep = w.shelf, keptFor
+	}
+	if w.configure != nil {
+		w.configure(&c)
+	}
 	node, err := bucket.New(c)
 	if err != nil {
 		w.Fatal(err)
@@ -202,6 +211,9 @@ func (w *world) restart() {
 func (w *world) release() {
 	for _, server := range w.servers {
 		server.Release()
+	}
+	if w.shelf != nil {
+		w.shelf.release()
 	}
 }
 
