@@ -74,29 +74,6 @@ func begun(history []porcupine.Operation) []porcupine.Operation {
 	return all
 }
 
-// sharing is how long a call of an id may go on in the service when its caller has no answer.
-const sharing = int64(4 * time.Second)
-
-// shared lets a replayed deduction begin with the first call of its id that was under way when it came.
-// Calls of one id that come to a node together get the first one's answer, whose state may have been
-// read before a later one came and a rollback was answered.
-func shared(history []porcupine.Operation) []porcupine.Operation {
-	all := slices.Clone(history)
-	for i := range all {
-		in, told := all[i].Input.(input), all[i].Output.(output)
-		if in.verb != deduct || told.code != "" || !told.replayed {
-			continue
-		}
-		for _, other := range history {
-			under := other.Call < history[i].Call && min(other.Return, other.Call+sharing) >= history[i].Call
-			if other.Input.(input) == in && under {
-				all[i].Call = min(all[i].Call, other.Call)
-			}
-		}
-	}
-	return all
-}
-
 // check reports whether a history can be put in an order that the model accepts.
 func check(m porcupine.Model, history []porcupine.Operation) porcupine.CheckResult {
 	return porcupine.CheckOperationsTimeout(m, history, checkLimit)

@@ -19,9 +19,6 @@
 //
 // The last operation of each history is the ledger's rows once all is quiet.
 //
-// Calls of one id that come to a node together share the first one's answer, so a replay may show a state of
-// before it came, as far back as when another call of its id that was still under way began (shared).
-//
 // This is done in both durabilities; in store mode with the kinds of faults after which no accepted
 // deduction may be lost (not chaos.Fault.Forgets), on Redis that flush before they answer. The ledger is
 // behind the answers there, and so these are judged otherwise:

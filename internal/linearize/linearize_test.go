@@ -214,15 +214,14 @@ func judge(t *testing.T, w *chaos.World, rec *recorder, r *result) {
 		return
 	}
 	m := model(units, rec.durability)
-	all := shared(rec.history)
-	history, out := prune(all, rows)
+	history, out := prune(rec.history, rows)
 	r.operations += len(history)
 	r.shortest = min(r.shortest, len(history))
 	if len(history) < least {
 		t.Errorf("%s, %s: only %d operations", r.kind, rec.name, len(history))
 	}
 	if rec.durability == budget.Store {
-		history, out = prune(begun(all), rows)
+		history, out = prune(begun(rec.history), rows)
 	}
 	began := time.Now()
 	verdict := check(m, history)

@@ -206,45 +206,6 @@ func TestBehind(t *testing.T) {
 	}
 }
 
-// TestShared: a replay may show what was read for another call of its id, if that was under way when it came.
-func TestShared(t *testing.T) {
-	type ops []porcupine.Operation
-	const ms = 1_000_000
-	back := func(from, to int64) porcupine.Operation {
-		return cancelOp(from, to, 0, 3, "rolled_back")
-	}
-	for _, tt := range []struct {
-		name    string
-		history ops
-		legal   bool
-	}{
-		{"two that came together", ops{acceptedOp(1, 2, 0, 3), replayedOp(3, 8, 0, 3, "used"), back(4, 5),
-			replayedOp(6, 8, 0, 3, "used")}, true},
-		{"with one whose caller gave up", ops{acceptedOp(1, 2, 0, 3), unknownOp(3, input{verb: deduct, id: 0,
-			amount: 3}), back(4, 5), replayedOp(6, 8, 0, 3, "used")}, true},
-		{"long after one whose caller gave up", ops{acceptedOp(1, 2, 0, 3), unknownOp(3, input{verb: deduct, id: 0,
-			amount: 3}), back(4, 5), replayedOp(5000*ms, 5001*ms, 0, 3, "used")}, false},
-		{"alone", ops{acceptedOp(1, 2, 0, 3), back(4, 5), replayedOp(6, 8, 0, 3, "used")}, false},
-		{"the other had its answer", ops{acceptedOp(1, 2, 0, 3), replayedOp(3, 5, 0, 3, "used"), back(4, 5),
-			replayedOp(6, 8, 0, 3, "used")}, false},
-		{"the other is of another amount", ops{acceptedOp(1, 2, 0, 3), unknownOp(3, input{verb: deduct, id: 0,
-			amount: 4}), back(4, 5), replayedOp(6, 8, 0, 3, "used")}, false},
-		{"the other came after it was given back", ops{acceptedOp(1, 2, 0, 3), back(4, 5), replayedOp(6, 9, 0, 3,
-			"used"), replayedOp(7, 9, 0, 3, "used")}, false},
-		{"the first is no replay", ops{acceptedOp(1, 8, 0, 3), acceptedOp(2, 8, 0, 3)}, false},
-	} {
-		t.Run(tt.name, func(t *testing.T) {
-			want := porcupine.Illegal
-			if tt.legal {
-				want = porcupine.Ok
-			}
-			if got := check(model(10, budget.Ledger), shared(tt.history)); got != want {
-				t.Errorf("%s, want %s", got, want)
-			}
-		})
-	}
-}
-
 // TestKindsOf: in store mode no fault strikes after which something may be lost, and nodes are killed last.
 func TestKindsOf(t *testing.T) {
 	all, inStore := kindsOf("all", budget.Ledger), kindsOf("all", budget.Store)
