@@ -2,7 +2,6 @@ package linearize
 
 import (
 	"math"
-	"slices"
 	"time"
 
 	"github.com/anishathalye/porcupine"
@@ -57,21 +56,6 @@ func shown(rows state, in input) bool {
 		return k.adjusted
 	}
 	return false
-}
-
-// begun adds to a history of store mode that a void record may be in a store from when a cancel began:
-// a deduction is answered request_void by it, before the tombstone is in the ledger and also where the
-// cancel has no certain outcome. Once that is certain, only it counts.
-func begun(history []porcupine.Operation) []porcupine.Operation {
-	all := slices.Clone(history)
-	for _, op := range history {
-		in, told := op.Input.(input), op.Output.(output)
-		if in.verb == cancel && told.code != budget.Unavailable {
-			op.Input, op.Output = input{verb: voiding, id: in.id}, output{}
-			all = append(all, op)
-		}
-	}
-	return all
 }
 
 // check reports whether a history can be put in an order that the model accepts.

@@ -25,8 +25,6 @@
 //
 //	views            may show more as remaining than is left, never less
 //	budget_exhausted may name more than is left, and less than the amount
-//	request_void     may be answered from when a cancel of the id began, whether or not that cancel ever has
-//	                 an effect: its void record precedes the tombstone
 //
 // Whatever else is answered, and the rows at the end, is judged as in ledger mode.
 //

@@ -19,7 +19,6 @@ const (
 	view     verb = "view"
 	lookUp   verb = "look up"
 	observe  verb = "observe"
-	voiding  verb = "voiding" // the part of a cancel that store mode does first: see begun
 )
 
 // input is a call: id is its index, amount its units (0 in a rollback: the whole; negative in adjust:
@@ -60,8 +59,6 @@ const ids = 48
 type state struct {
 	total, remaining int
 	ids              [ids]known
-	// voiding are the bits of the ids of which a cancel may have left a void record in a store.
-	voiding uint64
 }
 
 // unknown reports whether a call has no certain outcome.
@@ -79,7 +76,7 @@ func model(total int, d budget.Durability) porcupine.Model {
 		Equal: func(a, b any) bool { return a.(state) == b.(state) },
 		Hash: func(s any) uint64 {
 			const prime = 1099511628211 // FNV-1a's
-			h := uint64(s.(state).remaining) ^ s.(state).voiding<<8
+			h := uint64(s.(state).remaining)
 			for _, k := range s.(state).ids {
 				h = (h ^ uint64(uint8(k.amount)) ^ uint64(uint8(k.rolledBack))<<8 ^ uint64(k.parts)<<16) * prime
 				if k.void || k.adjusted {
@@ -129,11 +126,7 @@ func step(s state, in input, out output, behind bool) (state, bool) {
 	case view:
 		left := out.remaining == s.remaining || behind && out.remaining > s.remaining
 		return s, left && out.total == s.total && out.used == s.total-out.remaining
-	case voiding:
-		s.voiding |= 1 << in.id
-		return s, true
 	default: // observe
-		s.voiding = 0 // the ledger knows nothing of it
 		return s, out.rows == s
 	}
 }
@@ -174,7 +167,7 @@ func stepDeduct(s state, in input, out output, behind bool) (state, bool) {
 		shown := out.available == s.remaining || behind && out.available > s.remaining && out.available < in.amount
 		return s, fresh && !covered && shown
 	case budget.RequestVoid:
-		return s, k.void || fresh && s.voiding&(1<<in.id) != 0
+		return s, k.void
 	case budget.RequestConflict:
 		return s, k.amount != 0 && int(k.amount) != in.amount
 	}
