@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Runs the Go benchmarks of the hot functions, allocations included, and compares them with benchstat.
+# Runs the Go benchmarks of the hot functions, allocations included, and compares them with benchstat. Those of the
+# stores need redis-server and mariadbd (scripts/test-deps.sh).
 #
 #	bench/functions.sh              this tree, ten times (about ten minutes)
 #	bench/functions.sh COMMIT       the same of another commit beside it, in turns: what changed since?
@@ -8,8 +9,9 @@ set -eu
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
 count=${COUNT:-10}
-functions=(./ring ./ledger ./limit ./internal/httpapi/strictjson ./internal/httpapi ./client ./bucket)
-names='^Benchmark(Hash|Locate|LocateIndexWithout|Dimensions|Line|Fingerprint|Drain|Judge|Read|Deduct|Batch|Served|DeductBatch|DeductCoalesced|Batcher|Queue)$'
+functions=(./ring ./ledger ./limit ./internal/httpapi/strictjson ./internal/httpapi ./client ./bucket
+	./cmd/budgetctl/bench ./internal/redisstore ./internal/sqlstore)
+names='^Benchmark(Hash|Locate|LocateIndexWithout|Dimensions|Line|Fingerprint|Drain|Judge|Read|Deduct|Batch|Served|DeductBatch|DeductCoalesced|Batcher|Queue|Caller|Cost|Commit)$'
 
 work=$(mktemp -d "${TMPDIR:-/tmp}/budgetd-functions.XXXXXX")
 finish() {

@@ -42,6 +42,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	list := flags.Bool("list", false, "show the names of the rows")
 	out := flags.String("out", "", "file for the table (default: standard output)")
 	flatTo := flags.String("flat", "", "measure instead whether cost stays flat, and write figures and pictures into this folder")
+	profiles := flags.String("profile", "", "write profiles of budgetd, Redis and MariaDB into this folder too (needs perf)")
 	if err := flags.Parse(args); err != nil {
 		return err
 	}
@@ -63,6 +64,12 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	w := &world{ctx: ctx, dir: dir, quick: *quick, log: stderr, measured: map[string]measurement{}}
 	if w.bin, err = filepath.Abs(*bin); err != nil {
 		return err
+	}
+	if *profiles != "" {
+		if err := os.MkdirAll(*profiles, 0o755); err != nil {
+			return err
+		}
+		w.profiles = *profiles
 	}
 	if *flatTo != "" {
 		table, err := w.measureFlat(*flatTo)

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -79,8 +80,9 @@ func (o ours) measure(s *stage) (measurement, error) {
 	for _, p := range b.watched {
 		args = append(args, "--pid", p)
 	}
+	profiled := s.profile(s.row, b.watched)
 	text, err := s.output("budgetctl", args...)
-	if err != nil {
+	if err = errors.Join(err, <-profiled); err != nil {
 		return measurement{}, err
 	}
 	var a answered

@@ -88,6 +88,7 @@ func redisUS(m measurement) float64 {
 func serverAndRedis(m measurement) float64 { return m.us("server") + m.us("redis") }
 
 var targets = []target{
+	{"(b) ÷ (a): (b) is written well, 0.9 of 20,000 ÷ 60,000", "lua", "empty", perS, 0.3, false},
 	{"store mode, single calls: throughput ÷ (b)", "store-single", "lua", perS, 1.7, false},
 	{"… ÷ (a)", "store-single", "empty", perS, 0.6, false},
 	{"… CPU per deduction, server + Redis, ÷ (b)'s", "store-single", "lua", serverAndRedis, 0.5, true},
@@ -102,7 +103,7 @@ var targets = []target{
 	{"ledger mode, batches of 100, without limits ÷ (b)", "ledger-batch", "lua", perS, 4.5, false},
 	{"ledger mode, batches of 100, two limits ÷ (b)", "ledger-batch-limits", "lua", perS, 1.5, false},
 	{"ledger mode, single calls with two limits ÷ (b)", "ledger-single-limits", "lua", perS, 0.65, false},
-	{"ledger mode, single calls ÷ (c)", "ledger-single", "hot-once", perS, 2.5, false},
+	{"ledger mode, single calls ÷ (c)", "ledger-single-256", "hot-once", perS, 2.5, false},
 	{"ledger mode, batches ÷ (c)", "ledger-batch", "hot-once", perS, 10, false},
 	{"ledger mode, single calls ÷ (c), sync_binlog=1", "ledger-single-binlog", "hot-once-binlog", perS, 5, false},
 	{"ledger mode, batches ÷ (c), sync_binlog=1", "ledger-batch-binlog", "hot-once-binlog", perS, 25, false},

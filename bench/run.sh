@@ -7,6 +7,7 @@
 #	bench/run.sh --only store-single  one row (--list names them); what it builds upon runs too
 #	bench/run.sh --out table.md
 #	bench/run.sh --flat docs/flat    does cost stay flat? Figures and pictures into that folder (40 minutes)
+#	bench/run.sh --only store-single --profile DIR    where its processes spend their time, by perf
 #
 # Needs redis-server, redis-benchmark and mariadbd (scripts/test-deps.sh).
 set -eu
@@ -21,8 +22,8 @@ while [ $# -gt 0 ]; do
 		out=$(realpath -m -- "${2:?--out needs a file}")
 		shift
 		;;
-	--flat)
-		arguments+=(--flat "$(realpath -m -- "${2:?--flat needs a folder}")")
+	--flat | --profile)
+		arguments+=("$1" "$(realpath -m -- "${2:?$1 needs a folder}")")
 		shift
 		;;
 	*) arguments+=("$1") ;;

@@ -25,6 +25,7 @@ type world struct {
 	log      io.Writer
 	measured map[string]measurement
 	failed   []string
+	profiles string // folder; "": none are taken
 	runs     int
 }
 
@@ -62,7 +63,7 @@ func (w *world) measure(name string) (measurement, error) {
 			continue
 		}
 		w.runs++
-		s := &stage{world: w, dir: filepath.Join(w.dir, fmt.Sprint(w.runs))}
+		s := &stage{world: w, row: name, dir: filepath.Join(w.dir, fmt.Sprint(w.runs))}
 		if err := os.Mkdir(s.dir, 0o700); err != nil {
 			return measurement{}, err
 		}
@@ -90,6 +91,7 @@ func (w *world) seconds(n int) time.Duration {
 // stage is the servers of one row, in a folder of its own. The last one started is stopped first.
 type stage struct {
 	*world
+	row  string
 	dir  string
 	stop []func() error
 }
