@@ -189,6 +189,7 @@ CREATE TABLE adjustment (
   request_id VARBINARY(128) NOT NULL,       -- the caller's; empty: the creation
   quantity BIGINT NOT NULL,                 -- units; negative: a shrink
   fingerprint VARBINARY(16) NOT NULL,       -- hash of the request with a format number
+  nonce VARBINARY(8) NOT NULL,              -- of the call that began it; empty: the creation
   status VARBINARY(8) NOT NULL,             -- pending | done | refused
   deadline_ms BIGINT NOT NULL,              -- when a pending shrink is refused
   created_at BIGINT NOT NULL,               -- ms since 1970

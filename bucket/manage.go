@@ -249,7 +249,7 @@ func (s *Service) Adjust(ctx context.Context, r AdjustRequest) (View, error) {
 	step, cancel := s.bounded(ctx)
 	defer cancel()
 	s.turnFirst(step, entry)
-	adjustment := Adjustment{Budget: entry.id, RequestID: r.RequestID, Quantity: r.Quantity,
+	adjustment := Adjustment{Budget: entry.id, RequestID: r.RequestID, Nonce: s.nonce(), Quantity: r.Quantity,
 		Deadline: s.sql.Now().Add(s.set.StepTimeout)}
 	state, replayed, err := s.sql.Adjust(step, adjustment)
 	if err != nil {

@@ -327,6 +327,9 @@ type Transfers interface {
 type Adjustment struct {
 	Budget    int64
 	RequestID string
+	// Nonce is 8 random bytes of the call that makes it, by which that call knows it again after an attempt
+	// whose outcome it did not hear; "": of no call.
+	Nonce string
 	// Quantity is positive for an append, negative for a shrink.
 	Quantity int64
 	// Deadline ends a pending shrink.
@@ -335,6 +338,9 @@ type Adjustment struct {
 	// For whoever finds it half done: its caller may have heard of the refusal.
 	Continue bool
 }
+
+// Began reports whether an adjustment that was begun with a nonce was begun by this call.
+func (a *Adjustment) Began(nonce string) bool { return a.Nonce != "" && a.Nonce == nonce }
 
 // AdjustmentState is where an adjustment stands.
 type AdjustmentState string
@@ -353,7 +359,7 @@ type Adjustments interface {
 	// It is refused, with the figure, when U + ΣO + ΣR is below it or its deadline has passed; a
 	// refused id may be used again, by an order that is not to Continue: that one is answered
 	// AdjustmentRefused, without an error. A repetition answers the state; replayed is true when it was done
-	// before. Errors: RequestConflict for another quantity under the id, Invalid for a total above
+	// before and another call had begun it (Began). Errors: RequestConflict for another quantity under the id, Invalid for a total above
 	// MaxAmount or below 1, AmountExceedsRemaining.
 	Adjust(ctx context.Context, adjustment Adjustment) (state AdjustmentState, replayed bool, err error)
 }

@@ -25,6 +25,8 @@
 //
 //	views            may show more as remaining than is left, never less
 //	budget_exhausted may name more than is left, and less than the amount
+//	a replay         may show as used what was given back, where the fault is one of MariaDB: a store's record
+//	                 answers repetitions while the ledger cannot be asked
 //
 // Whatever else is answered, and the rows at the end, is judged as in ledger mode.
 //

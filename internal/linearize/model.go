@@ -64,13 +64,21 @@ type state struct {
 // unknown reports whether a call has no certain outcome.
 func (o output) unknown() bool { return o.code == budget.OutcomeUnknown }
 
-// model is a budget of so many units. In store mode the ledger, and with it the figures of views and
-// refusals, may be behind the answers: what they show as left is at least what is left.
-func model(total int, d budget.Durability) porcupine.Model {
+// lateness is how the ledger may be behind the answers in store mode.
+type lateness struct {
+	// behind: the figures of views and refusals, too. What they show as left is at least what is left.
+	behind bool
+	// away: it cannot be asked at times, and repetitions are then answered from a store's record, which does
+	// not know what was given back since.
+	away bool
+}
+
+// model is a budget of so many units.
+func model(total int, late lateness) porcupine.Model {
 	return porcupine.Model{
 		Init: func() any { return state{total: total, remaining: total} },
 		Step: func(s, in, out any) (bool, any) {
-			next, ok := step(s.(state), in.(input), out.(output), d == budget.Store)
+			next, ok := step(s.(state), in.(input), out.(output), late)
 			return ok, next
 		},
 		Equal: func(a, b any) bool { return a.(state) == b.(state) },
@@ -103,14 +111,13 @@ func (o output) String() string {
 
 // step returns the state after a call with that answer, and whether the answer is right in s. A call
 // without a certain outcome does what it can: one that never does anything comes after everything.
-// behind: figures may be behind the answers.
-func step(s state, in input, out output, behind bool) (state, bool) {
+func step(s state, in input, out output, late lateness) (state, bool) {
 	if out.code == budget.Unavailable {
 		return s, true
 	}
 	switch in.verb {
 	case deduct:
-		return stepDeduct(s, in, out, behind)
+		return stepDeduct(s, in, out, late)
 	case rollback:
 		return stepRollback(s, in, out)
 	case cancel:
@@ -124,7 +131,7 @@ func step(s state, in input, out output, behind bool) (state, bool) {
 		}
 		return s, out.state == k.state() && out.amount == int(k.amount) && out.rolledBack == int(k.rolledBack)
 	case view:
-		left := out.remaining == s.remaining || behind && out.remaining > s.remaining
+		left := out.remaining == s.remaining || late.behind && out.remaining > s.remaining
 		return s, left && out.total == s.total && out.used == s.total-out.remaining
 	default: // observe
 		return s, out.rows == s
@@ -144,7 +151,7 @@ func (k known) state() string {
 	return "used"
 }
 
-func stepDeduct(s state, in input, out output, behind bool) (state, bool) {
+func stepDeduct(s state, in input, out output, late lateness) (state, bool) {
 	k := &s.ids[in.id]
 	fresh := *k == known{}
 	covered := s.remaining >= in.amount
@@ -155,7 +162,8 @@ func stepDeduct(s state, in input, out output, behind bool) (state, bool) {
 		}
 		return s, true
 	case out.code == "" && out.replayed:
-		return s, k.amount != 0 && int(k.amount) == in.amount && out.amount == in.amount && out.state == k.state()
+		shown := out.state == k.state() || late.away && out.state == "used"
+		return s, k.amount != 0 && int(k.amount) == in.amount && out.amount == in.amount && shown
 	case out.code == "":
 		// The state is that of the answer's instant: it may have been given back since it happened.
 		ok := fresh && covered && out.amount == in.amount && (out.state == "used" || out.state == "rolled_back")
@@ -164,7 +172,7 @@ func stepDeduct(s state, in input, out output, behind bool) (state, bool) {
 	}
 	switch out.code {
 	case budget.BudgetExhausted:
-		shown := out.available == s.remaining || behind && out.available > s.remaining && out.available < in.amount
+		shown := out.available == s.remaining || late.behind && out.available > s.remaining && out.available < in.amount
 		return s, fresh && !covered && shown
 	case budget.RequestVoid:
 		return s, k.void

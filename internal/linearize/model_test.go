@@ -143,7 +143,7 @@ func TestForgedHistories(t *testing.T) {
 			if tt.legal {
 				want = porcupine.Ok
 			}
-			if got := check(model(10, budget.Ledger), tt.history); got != want {
+			if got := check(model(10, lateness{}), tt.history); got != want {
 				t.Errorf("%s, want %s", got, want)
 			}
 		})
@@ -199,10 +199,25 @@ func TestBehind(t *testing.T) {
 			if tt.legal {
 				want = porcupine.Ok
 			}
-			if got := check(model(10, budget.Store), tt.history); got != want {
+			if got := check(model(10, lateness{behind: true}), tt.history); got != want {
 				t.Errorf("%s, want %s", got, want)
 			}
 		})
+	}
+}
+
+// TestAway: only where the ledger cannot be asked may a repetition show what was given back as used.
+func TestAway(t *testing.T) {
+	history := []porcupine.Operation{acceptedOp(1, 2, 0, 3), cancelOp(3, 4, 0, 3, "rolled_back"), replayedOp(5, 6, 0, 3, "used")}
+	for late, want := range map[lateness]porcupine.CheckResult{
+		{behind: true, away: true}: porcupine.Ok, {behind: true}: porcupine.Illegal, {}: porcupine.Illegal} {
+		if got := check(model(10, late), history); got != want {
+			t.Errorf("%+v: %s, want %s", late, got, want)
+		}
+	}
+	again := append(history[:2:2], acceptedOp(5, 6, 0, 3))
+	if got := check(model(10, lateness{behind: true, away: true}), again); got != porcupine.Illegal {
+		t.Errorf("accepted again: %s", got)
 	}
 }
 
@@ -255,12 +270,12 @@ func TestPruned(t *testing.T) {
 	if len(kept) != 4 || len(kept)+len(out) != len(history) {
 		t.Errorf("%d operations are left: %v", len(kept), kept)
 	}
-	if got := check(model(10, budget.Ledger), kept); got != porcupine.Ok {
+	if got := check(model(10, lateness{}), kept); got != porcupine.Ok {
 		t.Error(got)
 	}
 	rows.remaining = 7 // as if the unknown one had cost nothing
 	kept[len(kept)-1] = op(5, 6, input{verb: observe}, output{rows: rows})
-	if got := check(model(10, budget.Ledger), kept); got != porcupine.Illegal {
+	if got := check(model(10, lateness{}), kept); got != porcupine.Illegal {
 		t.Error(got)
 	}
 }
@@ -269,7 +284,7 @@ func TestPruned(t *testing.T) {
 func TestKept(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "history")
 	history := []porcupine.Operation{acceptedOp(1e6, 2e6, 0, 20), acceptedOp(3e6, 4e6, 1, 5)}
-	keep(t, path, model(units, budget.Ledger), history, []porcupine.Operation{unknownOp(1, input{verb: cancel, id: 7})})
+	keep(t, path, model(units, lateness{}), history, []porcupine.Operation{unknownOp(1, input{verb: cancel, id: 7})})
 	text, err := os.ReadFile(path + ".txt")
 	if err != nil {
 		t.Fatal(err)

@@ -34,7 +34,7 @@ func (s *SQL) Adjust(ctx context.Context, adjustment bucket.Adjustment) (
 			return adjusted{}, budget.Refuse(budget.RequestConflict, "adjust",
 				"adjustment %q was recorded with a quantity of %d", row.RequestID, row.Quantity)
 		case row.state == bucket.AdjustmentDone:
-			return adjusted{bucket.AdjustmentDone, true}, nil
+			return adjusted{bucket.AdjustmentDone, !adjustment.Began(row.Nonce)}, nil
 		}
 		b.pendingShrink += row.Quantity
 		return b.shrink(row, now)

@@ -10,9 +10,9 @@ import (
 )
 
 const (
-	selectAdjustment = `SELECT quantity, status, deadline_ms FROM adjustment
+	selectAdjustment = `SELECT quantity, nonce, status, deadline_ms FROM adjustment
 		WHERE budget_id = ? AND request_id = ? /*locked*/`
-	updateAdjustment = `UPDATE adjustment SET quantity = ?, fingerprint = ?, status = ?,
+	updateAdjustment = `UPDATE adjustment SET quantity = ?, fingerprint = ?, nonce = ?, status = ?,
 		deadline_ms = ?, updated_at = ? WHERE budget_id = ? AND request_id = ?`
 	adjustTotal = `UPDATE budget_management_bucket SET total_quantity = total_quantity + ?,
 		unfunded_quantity = unfunded_quantity + ?, version = version + 1, updated_at = ?
@@ -25,6 +25,7 @@ const (
 
 type adjustmentRow struct {
 	Quantity   int64  `db:"quantity"`
+	Nonce      []byte `db:"nonce"`
 	Status     string `db:"status"`
 	DeadlineMS int64  `db:"deadline_ms"`
 }
@@ -36,8 +37,6 @@ type adjusting struct {
 	order  bucket.Adjustment
 	// known is the recorded row, nil if there is none.
 	known *adjustmentRow
-	// tried: an earlier attempt settled it.
-	tried bool
 }
 
 // Adjust begins or continues an append or a shrink. See bucket.Adjustments. A shrink may not leave
@@ -45,14 +44,13 @@ type adjusting struct {
 func (db *DB) Adjust(ctx context.Context, order bucket.Adjustment) (
 	state bucket.AdjustmentState, replayed bool, err error) {
 	var refusal error // committed with the refused row
-	tried := false    // an earlier attempt settled it, committed or not
 	err = db.write(ctx, "adjust", func(t *tx) error {
 		refusal = nil
 		b, err := t.lockBudget("adjust", order.Budget)
 		if err != nil {
 			return err
 		}
-		a := &adjusting{t: t, budget: b, order: order, tried: tried}
+		a := &adjusting{t: t, budget: b, order: order}
 		var known adjustmentRow
 		found, err := t.get(&known, selectAdjustment, order.Budget, []byte(order.RequestID))
 		if err != nil {
@@ -62,7 +60,6 @@ func (db *DB) Adjust(ctx context.Context, order bucket.Adjustment) (
 			a.known = &known
 		}
 		state, replayed, err = a.run()
-		tried = tried || err == nil && state == bucket.AdjustmentDone && !replayed
 		if err != nil && state == bucket.AdjustmentRefused {
 			refusal, err = err, nil
 		}
@@ -81,9 +78,9 @@ func (a *adjusting) run() (bucket.AdjustmentState, bool, error) {
 				"adjustment %q was recorded with a quantity of %d", a.order.RequestID, k.Quantity)
 		}
 		if k.Status == string(bucket.AdjustmentDone) {
-			return bucket.AdjustmentDone, !(a.t.unsure && a.tried), nil
+			return bucket.AdjustmentDone, !a.order.Began(string(k.Nonce)), nil
 		}
-		a.order.Deadline = fromMS(k.DeadlineMS)
+		a.order.Deadline, a.order.Nonce = fromMS(k.DeadlineMS), string(k.Nonce)
 		state, err := a.shrink(-k.Quantity)
 		return state, false, err
 	}
@@ -177,8 +174,8 @@ func (a *adjusting) note(state bucket.AdjustmentState, pending int64) error {
 	fingerprint := []byte(ledger.Fingerprint(o.Quantity, "", "", ""))
 	if a.known == nil {
 		return a.t.insert(insertAdjustment, adjustmentWidth, []any{o.Budget, []byte(o.RequestID),
-			o.Quantity, fingerprint, string(state), toMS(o.Deadline), now, now})
+			o.Quantity, fingerprint, []byte(o.Nonce), string(state), toMS(o.Deadline), now, now})
 	}
-	return a.t.hit(1, updateAdjustment, o.Quantity, fingerprint, string(state), toMS(o.Deadline), now,
+	return a.t.hit(1, updateAdjustment, o.Quantity, fingerprint, []byte(o.Nonce), string(state), toMS(o.Deadline), now,
 		o.Budget, []byte(o.RequestID))
 }

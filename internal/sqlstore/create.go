@@ -100,7 +100,7 @@ const (
 		bucket_quantity, adjust_cnt, type, type_rule, status, start_ms, end_ms, timezone, unused,
 		late_refund, period, period_start_ms, period_end_ms, is_over, roll_over_ms, created_as, version,
 		list_version, created_at, updated_at, unlimited, routing_dimension, limits_version)`
-	insertAdjustment = `INSERT INTO adjustment (budget_id, request_id, quantity, fingerprint, status,
+	insertAdjustment = `INSERT INTO adjustment (budget_id, request_id, quantity, fingerprint, nonce, status,
 		deadline_ms, created_at, updated_at)`
 	insertBucket = `INSERT INTO sharding_budget_management_bucket (id, budget_id, ordinal,
 		sharding_bucket_key, instance, lane, out_quantity, sharding_quantity, out_cnt, status, offline_by,
@@ -113,7 +113,7 @@ const (
 		status, created_at)`
 
 	// How many columns these name.
-	budgetWidth, adjustmentWidth, bucketWidth, epochWidth, grantWidth = 34, 8, 14, 20, 8
+	budgetWidth, adjustmentWidth, bucketWidth, epochWidth, grantWidth = 34, 9, 14, 20, 8
 )
 
 // numbers takes n ids of a kind and returns the first. The row stays locked, so creations of one
@@ -168,7 +168,7 @@ func (t *tx) create(d budget.Definition, as string, lanes []bucket.Lane) (int64,
 	if err := t.insertPeriod(id, period); err != nil {
 		return 0, err
 	}
-	err = t.insert(insertAdjustment, adjustmentWidth, []any{id, []byte{}, d.TotalQuantity, []byte{},
+	err = t.insert(insertAdjustment, adjustmentWidth, []any{id, []byte{}, d.TotalQuantity, []byte{}, []byte{},
 		string(bucket.AdjustmentDone), 0, now, now})
 	if err != nil {
 		return 0, err

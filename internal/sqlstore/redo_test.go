@@ -117,10 +117,10 @@ func (s *scenario) returns(ctx context.Context, v bucket.Budget) {
 	_, err := s.db.Sweep(ctx, v.ID)
 	s.ok("sweep", err)
 	for _, a := range []bucket.Adjustment{
-		{Budget: v.ID, RequestID: "append", Quantity: 100},
-		{Budget: v.ID, RequestID: "append", Quantity: 100},
-		{Budget: v.ID, RequestID: "shrink", Quantity: -50},
-		{Budget: v.ID, RequestID: "wait", Quantity: -300},
+		{Budget: v.ID, RequestID: "append", Nonce: "nonce-01", Quantity: 100},
+		{Budget: v.ID, RequestID: "append", Nonce: "nonce-02", Quantity: 100},
+		{Budget: v.ID, RequestID: "shrink", Nonce: "nonce-03", Quantity: -50},
+		{Budget: v.ID, RequestID: "wait", Nonce: "nonce-04", Quantity: -300},
 	} {
 		state, replayed, err := s.db.Adjust(ctx, a)
 		s.note("adjust", []any{state, replayed}, err)

@@ -74,6 +74,14 @@ func appendOnce(w *sqlWorld) {
 			w.refused(err, budget.RequestConflict)
 		}
 	})
+	own := w.adjustment(b, "own", 1)
+	own.Nonce = "nonce-01"
+	w.adjusts(own, bucket.AdjustmentDone, false)
+	w.unchanged(b.ID, "an append that its call tries again", func() {
+		w.adjusts(own, bucket.AdjustmentDone, false)
+		own.Nonce = "nonce-02"
+		w.adjusts(own, bucket.AdjustmentDone, true)
+	})
 	w.adjusts(w.adjustment(other, "more", 1), bucket.AdjustmentDone, false) // another request there
 	w.adjusts(w.adjustment(b, "More", 1), bucket.AdjustmentDone, false)
 	_, _, err := w.adjust(bucket.Adjustment{Budget: other.ID + 1, RequestID: "more", Quantity: 1})
