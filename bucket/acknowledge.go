@@ -3,6 +3,7 @@ package bucket
 import (
 	"context"
 	"encoding/hex"
+	"maps"
 	"sync"
 	"time"
 
@@ -78,15 +79,12 @@ func (a *acknowledgements) end(activation int64) map[Ref]int64 {
 	return out
 }
 
-// reported forgets an activation whose report SQL has.
+// reported forgets an activation whose report SQL has, and no other: the report of an earlier one may
+// have failed.
 func (a *acknowledgements) reported(activation int64) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	for ref := range a.upTo {
-		if ref.Activation <= activation {
-			delete(a.upTo, ref)
-		}
-	}
+	maps.DeleteFunc(a.upTo, func(ref Ref, _ int64) bool { return ref.Activation == activation })
 }
 
 // uses reports whether SQL knows that this node acknowledges under an activation, and for a while yet.

@@ -234,3 +234,48 @@ func TestHoldsGiveBackInStoreMode(t *testing.T) {
 		t.Fatal(a, err)
 	}
 }
+
+// slowClock is a store that takes 1.5 s to tell its time, the first time.
+type slowClock struct {
+	bucket.Instance
+	told atomic.Bool
+}
+
+func (c *slowClock) Time(ctx context.Context, at bucket.Lane) (time.Time, error) {
+	now, err := c.Instance.Time(ctx, at)
+	if err == nil && c.told.CompareAndSwap(false, true) {
+		time.Sleep(1500 * time.Millisecond)
+	}
+	return now, err
+}
+
+// TestClockToldLate: a clock that was told late is asked for again; half a second of an error would be in every
+// window.
+func TestClockToldLate(t *testing.T) {
+	w := newStoreWorld(t)
+	connect := w.connect
+	w.connect = func() map[string]bucket.Instance {
+		out := connect()
+		for name, instance := range out {
+			out[name] = &slowClock{Instance: instance}
+		}
+		return out
+	}
+	s := w.node(storeQuick())
+	d := promo("windows", 1000, 4)
+	d.RoutingDimension = "user"
+	d.Limits = &budget.Limits{List: []budget.Limit{{Name: "first", Dimension: "user", Max: 3, Measure: budget.MeasureCount,
+		Enforce: true, Window: budget.LimitWindow{Kind: budget.WindowFirstHit, Length: time.Hour}}}}
+	ref := w.create(s, d)
+	for i := range 12 { // on all lanes
+		began := time.Now()
+		a, err := deductFor(s, ref, fmt.Sprint("u", i), fmt.Sprint("o", i))
+		if err != nil {
+			t.Fatal(err)
+		}
+		const off = 500 * time.Millisecond
+		if at := a.Limits[0].ResetAt.Add(-time.Hour); at.Before(began.Add(-off)) || at.After(time.Now().Add(off)) {
+			t.Errorf("counted at %s by the lane's clock, called at %s", at, began)
+		}
+	}
+}

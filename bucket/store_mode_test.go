@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -55,6 +57,13 @@ func (w *storeWorld) fails(methods ...string) {
 func (w *storeWorld) restart() {
 	for _, server := range w.servers {
 		server.Restore(server.Snapshot(), false)
+	}
+}
+
+// lose makes every store come back empty.
+func (w *storeWorld) lose() {
+	for _, server := range w.servers {
+		server.Lose()
 	}
 }
 
@@ -252,9 +261,7 @@ func TestStoreComesBackEmpty(t *testing.T) {
 	if _, err := deduct(s, ref, "lost", 50); err != nil {
 		t.Fatal(err)
 	}
-	for _, server := range w.servers {
-		server.Lose()
-	}
+	w.lose()
 	w.fails()
 	w.until("quarantined", func() bool { return w.figures(s, ref).Quarantined > 0 })
 	report := w.quiet(s, ref)
@@ -294,9 +301,7 @@ func TestEmptyStoreThatLostNothing(t *testing.T) {
 		}
 	}
 	w.settled(s, ref, 300)
-	for _, server := range w.servers {
-		server.Lose()
-	}
+	w.lose()
 	if _, err := deduct(s, ref, "all the rest", 700); err != nil {
 		t.Error(err)
 	}
@@ -400,6 +405,77 @@ func TestNodeThatNeverReports(t *testing.T) {
 	dead.dead.Store(false)
 	w.until("released", func() bool { return w.figures(s, ref).Quarantined == 0 })
 	w.settled(s, ref, 10)
+}
+
+// lateReport is SQL to which the report of a lane's first activation does not get through while held.
+type lateReport struct {
+	bucket.SQL
+	held  atomic.Bool
+	mu    sync.Mutex
+	first map[bucket.Ref]int64 // as reported in the end
+}
+
+func (r *lateReport) ReportLane(ctx context.Context, node string, lane bucket.Lane, activation int64,
+	acknowledged map[bucket.Ref]int64) error {
+	if activation == 1 && r.held.Load() {
+		return errDead
+	}
+	err := r.SQL.ReportLane(ctx, node, lane, activation, acknowledged)
+	if activation == 1 && len(acknowledged) > 0 && err == nil {
+		r.mu.Lock()
+		maps.Copy(r.first, acknowledged)
+		r.mu.Unlock()
+	}
+	return err
+}
+
+// TestReportsThatOvertake: a store loses its memory twice, and SQL hears what a node had acknowledged under the
+// second activation before it hears of the first. The first report still says all, and what was told
+// "accepted" stays in quarantine (I2).
+func TestReportsThatOvertake(t *testing.T) {
+	w := newStoreWorld(t)
+	reports := &lateReport{SQL: w.sql, first: map[bucket.Ref]int64{}}
+	reports.held.Store(true)
+	w.sql = reports
+	s := w.node(storeQuick())
+	t.Cleanup(func() { reports.held.Store(false) }) // so that it can be stopped
+	ref := w.create(s, promo("overtaken", 1000, 1))
+	if _, err := deduct(s, ref, "kept", 10); err != nil {
+		t.Fatal(err)
+	}
+	w.settled(s, ref, 10)
+	w.fails("Commit")
+	if _, err := deduct(s, ref, "lost", 10); err != nil {
+		t.Fatal(err)
+	}
+	w.lose()
+	w.fails()
+	w.until("quarantined", func() bool { return w.figures(s, ref).Quarantined == 990 })
+	if _, err := s.Adjust(context.Background(), bucket.AdjustRequest{Budget: ref, RequestID: "more", Quantity: 100}); err != nil {
+		t.Fatal(err)
+	}
+	w.until("it serves under the second activation", func() bool { _, err := deduct(s, ref, "second", 10); return err == nil })
+	w.settled(s, ref, 20)
+	w.restart()
+	w.until("it serves under the third activation", func() bool { _, err := deduct(s, ref, "third", 10); return err == nil })
+	w.settled(s, ref, 30)
+	reports.held.Store(false)
+	w.until("the first report is heard", func() bool { return w.heardAll(1) })
+	time.Sleep(4 * quick.Chores) // looks that must release nothing
+	reports.mu.Lock()
+	defer reports.mu.Unlock()
+	if len(reports.first) != 1 {
+		t.Errorf("reported of the first activation: %v", reports.first)
+	}
+	if f := w.figures(s, ref); f.Quarantined != 990 {
+		t.Errorf("quarantined %d, want 990", f.Quarantined)
+	}
+}
+
+// heardAll reports whether nobody has an unreported use of an activation.
+func (w *storeWorld) heardAll(activation int64) bool {
+	uses, err := w.model.SilentUses(context.Background(), -time.Hour, 100)
+	return err == nil && !slices.ContainsFunc(uses, func(u bucket.LaneUse) bool { return u.Activation == activation })
 }
 
 // TestSilentNode: a node was killed long before the stores restart. The others have drained all it can

@@ -104,9 +104,12 @@ func (a *Auditor) acceptedInStore(b *books, t *told, c *Call, got Answer, row Ro
 		a.promised++
 		b.promises[c.ID] = &promise{c.Amount, got.Bucket, got.Epoch, got.Seq, false}
 	}
+	if t.accepted == nil || !got.Replayed || p != nil && p.lost {
+		t.toldAt = now // what was told before may be lost, and a rollback sent meanwhile finds nothing
+	}
 	switch {
 	case t.accepted == nil:
-		t.accepted, t.toldAt = c, now
+		t.accepted = c
 	case t.accepted.Payload != c.Payload:
 		t.others = append(t.others, c)
 	}

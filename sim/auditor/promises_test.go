@@ -119,3 +119,58 @@ func TestAcceptedAnew(t *testing.T) {
 		})
 	}
 }
+
+// TestRollbackThatFindsNothing: one that was sent after "accepted" finds the deduction, unless that was lost with
+// its store; that it was accepted anew later does not count against a rollback sent before.
+func TestRollbackThatFindsNothing(t *testing.T) {
+	for _, test := range []struct {
+		name   string
+		story  func(b *book) (sent time.Time)
+		faults int
+	}{
+		{"sent after it was told", func(b *book) time.Time {
+			b.ask("p")(1, false)
+			return b.later()
+		}, 1},
+		{"sent before it was told", func(b *book) time.Time {
+			sent := b.now
+			b.later()
+			b.ask("p")(1, false)
+			return sent
+		}, 0},
+		{"lost", func(b *book) time.Time {
+			b.ask("p")(1, false)
+			b.lose()
+			return b.later()
+		}, 0},
+		{"lost, then accepted anew while it was under way", func(b *book) time.Time {
+			b.ask("p")(1, false)
+			b.lose()
+			sent := b.later()
+			b.later()
+			b.ask("p")(2, false)
+			return sent
+		}, 0},
+		{"lost, accepted anew, then sent", func(b *book) time.Time {
+			b.ask("p")(1, false)
+			b.lose()
+			b.ask("p")(2, false)
+			return b.later()
+		}, 1},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			b := newBook()
+			sent := test.story(b)
+			b.a.RolledBack(1, "x", "back", "deduction_not_found", 0, 0, sent)
+			if got := b.a.Faults(); len(got) != test.faults {
+				t.Errorf("%d faults, want %d: %q", len(got), test.faults, got)
+			}
+		})
+	}
+}
+
+// later lets a second pass.
+func (b *book) later() time.Time {
+	b.now = b.now.Add(time.Second)
+	return b.now
+}

@@ -26,7 +26,8 @@ type told struct {
 	confirms           int
 	confirmed, expired bool
 	// others are further answers "accepted" with another payload, in store mode, where a store forgets
-	// an id after the record window or loses it. toldAt is when accepted was told.
+	// an id after the record window or loses it. toldAt is when accepted was
+	// told; told anew after a loss, when that was.
 	others []*Call
 	toldAt time.Time
 }
