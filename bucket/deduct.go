@@ -469,7 +469,7 @@ func (a *attempt) judge(ctx context.Context, b *Budget) (DeductAnswer, bool, err
 	}
 	if safeguard.Off(safeguard.SoldOutSnapshot) && a.entry.soldOut.Load() != 0 &&
 		a.amount >= a.entry.soldOut.Load() {
-		j = Judgement{}
+		j = Judgement{Period: j.Period}
 	}
 	a.entry.noteCover(j.Cover, asked)
 	if d, ok := j.Recorded[a.id]; ok {
