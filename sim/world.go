@@ -67,7 +67,6 @@ type world struct {
 	lives    atomic.Int64
 	late     sync.WaitGroup
 	calm     atomic.Bool // no more faults
-	budgetOf sync.Map    // by bucket
 
 	mu      sync.Mutex
 	digest  uint64

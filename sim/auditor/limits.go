@@ -32,7 +32,7 @@ type limits struct {
 	groups  map[string][]*counted
 	// tried are the attempts of store mode that its store may have counted, by value.
 	tried map[string][]*Call
-	// admitted are the entries of store mode that were read in a log.
+	// admitted are the entries of store mode that stores counted.
 	admitted map[entry]bool
 }
 
@@ -216,8 +216,8 @@ func (l *limits) insert(row *counted) {
 	}
 }
 
-// Admitted notes an entry that is read in a log of store mode, with when its store counted it, in ms: a first_hit
-// window may have begun with it also where the ledger had the id already and gives its units back. Idempotent.
+// Admitted notes what a store counted in store mode, with when it did, in ms: it counts until its window ends also
+// where the ledger had the id already and gives its units back, and a first_hit window may have begun with it.
 func (a *Auditor) Admitted(budget int64, id string, at, amount int64, values map[string]string, own map[string]int64) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -349,7 +349,7 @@ func (b *books) mayBeCounted(l *Limit, c *Call, began int64) (sum int64) {
 		from -= l.Length + l.Slot
 	}
 	for _, row := range b.limits.byValue[key] {
-		if row.at >= from && !row.nothing && l.same(row.values, c.Values) {
+		if row.at >= from && (!row.nothing || b.again(row)) && l.same(row.values, c.Values) {
 			sum += l.adds(row.amount, row.own)
 		}
 	}
@@ -366,6 +366,13 @@ func (b *books) mayBeCounted(l *Limit, c *Call, began int64) (sum int64) {
 		sum += l.adds(try.Amount, try.Counts)
 	}
 	return sum
+}
+
+// again reports whether a store counted an id that the ledger has from another time: it was repeated past the record
+// window.
+func (b *books) again(admitted *counted) bool {
+	row := b.limits.rows[admitted.id]
+	return row != nil && row.at != admitted.at
 }
 
 // trying notes an attempt in store mode. a.mu is held.

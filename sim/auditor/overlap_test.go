@@ -51,27 +51,61 @@ func TestFirstHitOfARepetition(t *testing.T) {
 		"a repetition whose window was too old": {500, 1},
 	} {
 		t.Run(name, func(t *testing.T) {
-			a := New(func(int64, string) (Row, bool) { return Row{}, false }, time.Hour)
-			user := map[string]string{"user": "u"}
-			values := func() (map[string]string, map[string]int64) { return user, nil }
-			write := func(version, used int64, fresh ...Fresh) {
-				a.Written(Columns{Budget: 1, Total: 100, StoreMode: true, LimitsVersion: version,
-					Limits: func() []Limit {
-						return []Limit{{Name: "l", Kind: "first_hit", Length: 100, Max: 10, Amounts: true, Enforce: true,
-							Dimensions: []string{"user"}}}
-					},
-					Epochs:  slices.Values([]EpochColumns{{Number: 1, Outstanding: 100 - used, Used: used, Live: true}}),
-					Buckets: slices.Values([]BucketColumns{{}}), Fresh: slices.Values(fresh),
-					Counted: func(string) bool { return true }})
-			}
+			a, write := newLimited()
 			write(1, 0)
 			for range 2 { // it is read again and again
 				if test.repeated > 0 {
-					a.Admitted(1, "x", test.repeated, 1, user, nil)
+					a.Admitted(1, "x", test.repeated, 1, someUser, nil)
 				}
 			}
-			write(1, 6, Fresh{Kind: "deduct", ID: "a", Amount: 6, At: 1_050, Values: values})
-			write(1, 14, Fresh{Kind: "deduct", ID: "b", Amount: 8, At: 1_120, Values: values})
+			write(1, 6, Fresh{Kind: "deduct", ID: "a", Amount: 6, At: 1_050, Values: ofSomeUser})
+			write(1, 14, Fresh{Kind: "deduct", ID: "b", Amount: 8, At: 1_120, Values: ofSomeUser})
+			if got := a.Faults(); len(got) != test.want {
+				t.Errorf("%d faults, want %d: %q", len(got), test.want, got)
+			}
+		})
+	}
+}
+
+var someUser = map[string]string{"user": "u"}
+
+func ofSomeUser() (map[string]string, map[string]int64) { return someUser, nil }
+
+// newLimited is a budget in store mode with a first_hit limit of 10 units in 100 ms per user, and what writes it.
+func newLimited() (a *Auditor, write func(version, used int64, fresh ...Fresh)) {
+	a = New(func(int64, string) (Row, bool) { return Row{}, false }, time.Hour)
+	return a, func(version, used int64, fresh ...Fresh) {
+		a.Written(Columns{Budget: 1, Total: 100, StoreMode: true, LimitsVersion: version,
+			Limits: func() []Limit {
+				return []Limit{{Name: "l", Kind: "first_hit", Length: 100, Max: 10, Amounts: true, Enforce: true,
+					Dimensions: []string{"user"}}}
+			},
+			Epochs:  slices.Values([]EpochColumns{{Number: 1, Outstanding: 100 - used, Used: used, Live: true}}),
+			Buckets: slices.Values([]BucketColumns{{}}), Fresh: slices.Values(fresh),
+			Counted: func(string) bool { return true }})
+	}
+}
+
+// TestRefusalAfterARepetition: a limit may refuse what it has room for by the ledger where its store counted an id again
+// that the ledger has from another time; otherwise that is a fault.
+func TestRefusalAfterARepetition(t *testing.T) {
+	const now = 100_000
+	for name, test := range map[string]struct {
+		repeated int64 // when the store counted the id
+		want     int
+	}{
+		"counted again in the window": {now - 10, 0},
+		"counted again before it":     {now - 500, 1},
+		"counted when the ledger did": {now - 1_000, 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			a, write := newLimited()
+			write(1, 0)
+			write(1, 6, Fresh{Kind: "deduct", ID: "x", Amount: 6, At: now - 1_000, Values: ofSomeUser})
+			a.Admitted(1, "x", test.repeated, 6, someUser, nil)
+			c := &Call{Budget: 1, ID: "y", Amount: 5, Payload: "p", Began: time.UnixMilli(now), Values: someUser}
+			a.Began(c)
+			a.Ended(c, Answer{ID: "y", Code: "limit_exceeded", Limit: "l"}, time.UnixMilli(now+1))
 			if got := a.Faults(); len(got) != test.want {
 				t.Errorf("%d faults, want %d: %q", len(got), test.want, got)
 			}
