@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/hex"
 	"maps"
+	"slices"
 	"sync"
 	"time"
 
@@ -84,7 +85,9 @@ func (a *acknowledgements) end(activation int64) map[Ref]int64 {
 func (a *acknowledgements) reported(activation int64) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	maps.DeleteFunc(a.upTo, func(ref Ref, _ int64) bool { return ref.Activation == activation })
+	maps.DeleteFunc(a.upTo, func(ref Ref, _ int64) bool {
+		return ref.Activation == activation || ref.Activation < activation && safeguard.Off(safeguard.ReportApart)
+	})
 }
 
 // uses reports whether SQL knows that this node acknowledges under an activation, and for a while yet.
@@ -138,25 +141,32 @@ func (s *Service) seeUses(ctx context.Context) {
 		return
 	}
 	began, node := s.now(), s.node.Load()
-	alive, err := s.sql.SeeUses(ctx, *node, s.useLease())
-	switch {
-	case err != nil:
+	uses, err := s.sql.SeeUses(ctx, *node, s.useLease())
+	if err != nil {
 		s.failed("sql", err)
-	case alive < len(activations):
-		s.rename(node)
-	default:
-		for l, activation := range activations {
+		return
+	}
+	for l, activation := range activations {
+		alive := slices.ContainsFunc(uses, func(u LaneUse) bool { return u.Lane == l.id && u.Activation == activation })
+		switch {
+		case alive:
 			l.acks.extend(activation, began, s.useLease())
+		case l.acks.inUse() == activation: // not ended by this node's own report
+			s.rename(node)
 		}
 	}
 }
 
-// rename gives this node another name, whose uses nobody has ended.
+// rename gives this node another name, whose uses nobody has ended. Those of the name before that are not ended are
+// still reported by it.
 func (s *Service) rename(was *string) {
 	next := hex.EncodeToString([]byte(s.nonce()))
+	s.namesMu.Lock()
+	defer s.namesMu.Unlock()
 	if !s.node.CompareAndSwap(was, &next) {
 		return // somebody else noticed too
 	}
+	s.formerNames = append(s.formerNames, *was)
 	s.log.Warn("this node was silent for too long; it goes on under another name", "was", *was, "node", next)
 	for _, l := range s.lanes {
 		l.acks.mu.Lock()
@@ -177,8 +187,8 @@ func (s *Service) endSilent(ctx context.Context) {
 	drained := map[Lane]bool{}
 	for _, u := range uses {
 		l := s.lanes[u.Lane]
-		if u.Over || l == nil || !s.usable(l, u.Activation) {
-			continue // its lane lost its memory before: what was acknowledged cannot be known here
+		if l == nil || !s.usable(l, u.Activation) {
+			continue
 		}
 		if !drained[u.Lane] {
 			if err := s.drainLane(ctx, u.Lane); err != nil || !s.stillWho(ctx, l, u.Activation) {
@@ -241,9 +251,7 @@ func (s *Service) useLane(ctx context.Context, l *lane, activation int64) error 
 		return s.sqlFailed(err)
 	}
 	if !noted {
-		if l.acks.inUse() == activation {
-			s.rename(node) // others took this node for one that stopped
-		}
+		s.seeUses(ctx) // others may have taken this node for one that stopped
 		return budget.Refuse(budget.Unavailable, "store", "lane %s is being recovered", l.id)
 	}
 	l.acks.extend(activation, began, s.useLease())
@@ -253,26 +261,44 @@ func (s *Service) useLane(ctx context.Context, l *lane, activation int64) error 
 // reportUses tells SQL how far this node acknowledged under activations that are over; all of them
 // when it stops for good. It reports whether nothing is left to report.
 func (s *Service) reportUses(ctx context.Context, stopping bool) bool {
-	node := *s.node.Load()
-	uses, err := s.sql.LaneUses(ctx, node)
+	s.namesMu.Lock()
+	former := slices.Clone(s.formerNames)
+	s.namesMu.Unlock()
+	done := true
+	for _, name := range former {
+		left, ok := s.reportUsesOf(ctx, name, stopping)
+		if done = done && ok; ok && left == 0 {
+			s.namesMu.Lock()
+			s.formerNames = slices.DeleteFunc(s.formerNames, func(n string) bool { return n == name })
+			s.namesMu.Unlock()
+		}
+	}
+	_, ok := s.reportUsesOf(ctx, *s.node.Load(), stopping)
+	return done && ok
+}
+
+// reportUsesOf is reportUses for one of this node's names. It returns how many uses of it are left.
+func (s *Service) reportUsesOf(ctx context.Context, name string, stopping bool) (left int, done bool) {
+	uses, err := s.sql.LaneUses(ctx, name)
 	if err != nil {
 		s.failed("sql", err)
-		return false
+		return 0, false
 	}
-	done := true
+	left, done = len(uses), true
 	for _, u := range uses {
 		l := s.lanes[u.Lane]
 		if l == nil || !u.Over && !stopping {
 			continue
 		}
-		if err := s.sql.ReportLane(ctx, node, u.Lane, u.Activation, l.acks.end(u.Activation)); err != nil {
+		if err := s.sql.ReportLane(ctx, name, u.Lane, u.Activation, l.acks.end(u.Activation)); err != nil {
 			s.failed("sql", err)
 			done = false
 			continue
 		}
+		left--
 		l.acks.reported(u.Activation)
 	}
-	return done
+	return left, done
 }
 
 // usesAny reports whether this node has acknowledged anything in store mode.

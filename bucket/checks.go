@@ -100,7 +100,7 @@ func (s *Service) checkBudget(ctx context.Context, ref BudgetRef, requests []Che
 	}
 	for n, i := range at {
 		if answers[i] = b.foresee(asks[n], c, got[n], now); got[n].Missing != nil || len(asks[n].Counts) > 0 {
-			if why := entry.unfit(b, "", asks[n].Dimensions, asks[n].Counts); why != nil {
+			if why := entry.unfit(b, asks[n].Dimensions, asks[n].Counts); why != nil {
 				answers[i] = CheckAnswer{Amount: asks[n].Amount, Err: why}
 			}
 		}
@@ -159,7 +159,7 @@ func (s *Service) DryRun(ctx context.Context, r DeductRequest) (CheckAnswer, err
 	if refusal := b.refusalAt(now); refusal != nil {
 		return CheckAnswer{Amount: r.Amount, Err: refusal}, nil
 	}
-	if why := entry.unfit(b, a.key, r.Dimensions, r.Counts); why != nil {
+	if why := entry.unfit(b, r.Dimensions, r.Counts); why != nil {
 		return CheckAnswer{Amount: r.Amount, Err: why}, nil
 	}
 	ask := LimitAsk{Amount: r.Amount, Dimensions: r.Dimensions, Counts: r.Counts}
@@ -181,9 +181,8 @@ func (s *Service) judgeTwice(ctx context.Context, budgetID int64, id string, amo
 }
 
 // unfit returns why a request cannot be judged by the budget's limits, nil if it can: Invalid with every
-// faulty field. A dimension that a limit needs is missing, an own amount is for no limit, or, in store
-// mode, what routes the request (its key) would bring it past the counters of its value.
-func (e *cached) unfit(b *Budget, key string, dimensions map[string]string, counts map[string]int64) error {
+// faulty field. A dimension that a limit needs is missing, or an own amount is for no limit.
+func (e *cached) unfit(b *Budget, dimensions map[string]string, counts map[string]int64) error {
 	if b.Limits == nil && len(counts) == 0 {
 		return nil
 	}
@@ -192,11 +191,6 @@ func (e *cached) unfit(b *Budget, key string, dimensions map[string]string, coun
 		return err
 	}
 	faults := append(set.CheckCounts(counts), set.CheckDimensions(dimensions)...)
-	value := dimensions[b.RoutingDimension]
-	if key != "" && value != "" && b.inStoreMode() && len(set.List) > 0 && key != value {
-		faults = append(faults, budget.FieldError{Field: "key",
-			Message: "must be left out: in store mode " + b.RoutingDimension + " routes, so that its limits are kept"})
-	}
 	if len(faults) == 0 {
 		return nil
 	}

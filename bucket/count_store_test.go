@@ -279,3 +279,49 @@ func TestClockToldLate(t *testing.T) {
 		}
 	}
 }
+
+// TestFirstLimitMovesNoID: an id keeps its bucket when its budget gets its first limit and loses its last one, though it
+// came with a key that is not its routing dimension's value: a repetition replays through a node that never saw it (I4).
+func TestFirstLimitMovesNoID(t *testing.T) {
+	w := newStoreWorld(t)
+	s, other := w.node(storeQuick()), w.node(storeQuick())
+	t.Cleanup(func() { w.fails() }) // so that they can be stopped
+	d := promo("routes", 1000, 8)
+	d.RoutingDimension = "user"
+	ref, limits := w.create(s, d), perUser("").Limits.List
+	ask := func(node *bucket.Service, i int) (bucket.DeductAnswer, error) {
+		return node.Deduct(context.Background(), bucket.DeductRequest{Budget: ref, RequestID: fmt.Sprint("o", i), Amount: 1,
+			Key: fmt.Sprint("k", i), Dimensions: map[string]string{"user": fmt.Sprint("u", i)}})
+	}
+	const ids = 20
+	replay := func(when string) {
+		for i := range 2 * ids {
+			if a, err := ask(other, i); err != nil || !a.Replayed {
+				t.Fatalf("%s, %d: %+v, %v", when, i, a, err)
+			}
+		}
+	}
+	change := func(list []budget.Limit) {
+		if _, err := s.Change(context.Background(), ref, bucket.Change{Limits: &list}); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(4 * quick.Refresh) // both nodes hear of it
+	}
+	for i := range ids {
+		if _, err := ask(s, i); err != nil {
+			t.Fatal(err)
+		}
+	}
+	w.fails("Commit") // nobody but the stores knows them
+	for i := ids; i < 2*ids; i++ {
+		if _, err := ask(s, i); err != nil {
+			t.Fatal(err)
+		}
+	}
+	change(limits)
+	replay("with the first limit")
+	w.fails()
+	change(nil)
+	replay("without the last limit")
+	w.settled(s, ref, 2*ids)
+}

@@ -204,7 +204,7 @@ func (a *attempt) fits(b *Budget) bool {
 	if b.Limits == nil && a.request.Counts == "" {
 		return true
 	}
-	if a.entry.unfit(b, a.key, a.dimensions, a.counts) != nil {
+	if a.entry.unfit(b, a.dimensions, a.counts) != nil {
 		return false
 	}
 	if b.inStoreMode() {

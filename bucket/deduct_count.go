@@ -43,8 +43,9 @@ func (c *storeCount) counter(i int) counterOf {
 	return counterOf{bucket: c.bucket, from: c.asked.From, limit: n.Limit, changed: n.Changed, begin: n.Window.Begin}
 }
 
-// routed makes a request of a budget with limits go to the bucket of its routing dimension's value, whatever
-// its key is: its counters are there.
+// routed makes a request go to the bucket of its routing dimension's value, whatever its key is: the value's
+// counters are there. Without limits too, so that an id stays where its record is when the first limit
+// comes or the last one goes (I4).
 func (a *attempt) routed(b *Budget) {
 	if value, ok := routingValue(b, a.dimensions); ok {
 		a.key = value
@@ -52,7 +53,7 @@ func (a *attempt) routed(b *Budget) {
 }
 
 func routingValue(b *Budget, dimensions map[string]string) (value string, ok bool) {
-	if !b.hasLimits() {
+	if b.RoutingDimension == "" || safeguard.Off(safeguard.RoutedAlways) && !b.hasLimits() {
 		return "", false
 	}
 	value, ok = dimensions[b.RoutingDimension]

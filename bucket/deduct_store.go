@@ -353,7 +353,7 @@ func (a *attempt) seekInStore(ctx context.Context, b *Budget, bk *Bucket, balanc
 
 // refuseInStore is refuse in store mode: the id may be in the log and not in the ledger yet, so the
 // bucket's log is drained first.
-func (a *attempt) refuseInStore(ctx context.Context, bk *Bucket, refusal *budget.Error) (DeductAnswer, error) {
+func (a *attempt) refuseInStore(ctx context.Context, bk *Bucket, refusal error) (DeductAnswer, error) {
 	if bk.Epoch.Status.Live() {
 		if err := a.s.drainEpochs(ctx, []EpochOf{{Budget: a.entry.id, Lane: bk.Lane, Row: bk.Epoch}}); err != nil {
 			return DeductAnswer{}, a.unresolved(ctx, err)

@@ -58,8 +58,8 @@ type lane struct {
 	forgetful atomic.Bool  // its store answers writes before they are on its disk
 	// ahead is by how much the lane's clock is ahead of SQL's, in ms, measured when it was activated.
 	ahead atomic.Int64
-	// unsettledSince is when the first of them was seen; 0: none. One loop has it.
-	unsettledSince time.Duration
+	// unsettledSince is when the first of them was seen, by their activation. One loop has it.
+	unsettledSince map[int64]time.Duration
 }
 
 // admitted is a store's answer to a deduction; outcome is set when it is in the ledger already.

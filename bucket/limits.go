@@ -67,8 +67,14 @@ func (a *attempt) limits(ctx context.Context, b *Budget) (DeductAnswer, bool, er
 		return DeductAnswer{}, true, a.unresolved(ctx, err)
 	}
 	ask := LimitAsk{RequestID: a.id, Amount: a.amount, Dimensions: a.dimensions, Counts: a.counts}
-	if why := a.entry.unfit(b, a.key, ask.Dimensions, ask.Counts); why != nil {
-		answer, err := a.refuse(ctx, why)
+	if why := a.entry.unfit(b, ask.Dimensions, ask.Counts); why != nil {
+		refuse := a.refuse
+		if b.inStoreMode() {
+			refuse = func(ctx context.Context, why error) (DeductAnswer, error) {
+				return a.refuseInStore(ctx, a.home(b), why)
+			}
+		}
+		answer, err := refuse(ctx, why)
 		return answer, true, err
 	}
 	touches, _ := set.Touches(ask.Amount, ask.Dimensions, ask.Counts)

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/budgetd/budgetd/budget"
+	"github.com/budgetd/budgetd/internal/safeguard"
 	"github.com/budgetd/budgetd/ledger"
 )
 
@@ -41,20 +42,25 @@ func (s *Service) settleLane(ctx context.Context, l *lane, activation int64) {
 	if len(epochs) == 0 {
 		// Under a later activation, that was verified meanwhile, there may be more.
 		l.unsettled.CompareAndSwap(activation, 0)
-		l.unsettledSince = 0
+		l.unsettledSince = nil
 		return
 	}
-	if l.unsettledSince == 0 {
-		l.unsettledSince = s.now()
+	since := map[int64]time.Duration{}
+	for _, e := range epochs {
+		began, seen := l.unsettledSince[e.Row.Activation]
+		if !seen {
+			began = s.now()
+		}
+		since[e.Row.Activation] = began
 	}
+	l.unsettledSince = since
 	if !s.drainWhatIsLeft(ctx, l, epochs) {
 		return // the store cannot be read: what it may still have is not given up
 	}
-	force := s.now()-l.unsettledSince > s.set.ReportWait
 	settled := map[int64]bool{}
 	for _, e := range epochs {
 		ref := Ref{Bucket: e.Row.Bucket, Epoch: e.Row.Number, Activation: e.Row.Activation}
-		if s.settle(ctx, e, ref, force) {
+		if s.settle(ctx, e, ref, s.now()-since[ref.Activation] > s.set.ReportWait) {
 			settled[e.Budget] = true
 		}
 	}
@@ -63,9 +69,16 @@ func (s *Service) settleLane(ctx context.Context, l *lane, activation int64) {
 	}
 }
 
-// settle ends one epoch; false while it waits for nodes to report.
+// settle ends one epoch, whose log was drained; false while it waits for nodes to report, and where it cannot be
+// drained again.
 func (s *Service) settle(ctx context.Context, e EpochOf, ref Ref, force bool) bool {
-	got, err := s.sql.EndLost(ctx, ref, force)
+	got, err := s.sql.EndLost(ctx, LostOrder{Ref: ref, Force: force})
+	if err == nil && got.Beyond {
+		if !safeguard.Off(safeguard.DrainedAgain) && !s.drainAgain(ctx, e, ref) {
+			return false
+		}
+		got, err = s.sql.EndLost(ctx, LostOrder{Ref: ref, Force: force, Drained: true})
+	}
 	if err != nil {
 		s.failed("sql", err)
 		return false
@@ -83,6 +96,21 @@ func (s *Service) settle(ctx context.Context, e EpochOf, ref Ref, force bool) bo
 			"epoch", ref.Epoch, "units", got.Returned)
 	}
 	return true
+}
+
+// drainAgain drains an epoch of which a node had acknowledged more, when it reported, than the drain before found: the node
+// went on under the old activation meanwhile. After its report it does not.
+func (s *Service) drainAgain(ctx context.Context, e EpochOf, ref Ref) bool {
+	rows, err := s.sql.Epochs(ctx, []Ref{ref})
+	if err != nil {
+		s.failed("sql", err)
+		return false
+	}
+	l, row := s.lanes[e.Lane], rows[ref]
+	if l == nil || !row.Status.Live() {
+		return false
+	}
+	return s.drainWhatIsLeft(ctx, l, []EpochOf{{Budget: e.Budget, Lane: e.Lane, Row: row}})
 }
 
 // drainWhatIsLeft brings into the ledger what of the epochs' logs continues what was drained. false:

@@ -214,15 +214,17 @@ type Config struct {
 
 // Service runs the protocol on one node. All nodes are equal. Safe for concurrent use.
 type Service struct {
-	sql      SQL
-	clock    Clock
-	rand     func([]byte)
-	log      *slog.Logger
-	observer Observer
-	set      Settings
-	archiver Archiver
-	turns    turns
-	node     atomic.Pointer[string] // names this run of this node
+	sql         SQL
+	clock       Clock
+	rand        func([]byte)
+	log         *slog.Logger
+	observer    Observer
+	set         Settings
+	archiver    Archiver
+	turns       turns
+	node        atomic.Pointer[string] // names this run of this node
+	namesMu     sync.Mutex
+	formerNames []string // those that it had before and that may have uses to report
 
 	lanes     map[Lane]*lane
 	laneOrder []Lane

@@ -17,10 +17,22 @@ type LaneUse struct {
 	Over bool
 }
 
+// LostOrder asks for the end of an epoch whose store lost its memory.
+type LostOrder struct {
+	Ref Ref
+	// Force: nodes that have not reported are not waited for.
+	Force bool
+	// Drained: the log was drained to its end after every node had reported.
+	Drained bool
+}
+
 // Settlement is how an epoch of a store-mode budget ended whose store lost its memory.
 type Settlement struct {
-	// Ended is false while the epoch waits for reports, and when it had ended already.
+	// Ended is false while the epoch waits for reports or for a drain, and when it had ended already.
 	Ended bool
+	// Beyond: all nodes have reported, and one acknowledged a position beyond the drained one: what is left of
+	// the log has to be drained once more.
+	Beyond bool
 	// Returned units went to U: everything that any node acknowledged is in the ledger. Quarantined
 	// ones went to Q.
 	Returned, Quarantined int64
@@ -61,10 +73,10 @@ type Quarantines interface {
 	// is alive: it may acknowledge for a lease from now on. false when the lane has another activation by
 	// now, or the use has ended: nothing was noted. Idempotent.
 	UseLane(ctx context.Context, node string, lane Lane, activation int64, lease time.Duration) (bool, error)
-	// SeeUses notes that a node is alive, as UseLane for all its uses, and returns how many it has that are
-	// not ended.
-	SeeUses(ctx context.Context, node string, lease time.Duration) (uses int, err error)
-	// SilentUses lists at most limit uses of nodes whose leases have been over for longer than silence.
+	// SeeUses notes that a node is alive, as UseLane for all its uses, and lists those that are not ended.
+	SeeUses(ctx context.Context, node string, lease time.Duration) ([]LaneUse, error)
+	// SilentUses lists at most limit uses of present activations whose nodes' leases have been over for longer
+	// than silence.
 	SilentUses(ctx context.Context, silence time.Duration, limit int) ([]LaneUse, error)
 	// EndSilent ends a use whose node is still silent: the caller has drained every log of the lane,
 	// and the node no longer acknowledges what was deducted after that.
@@ -79,10 +91,10 @@ type Quarantines interface {
 	Unsettled(ctx context.Context, lane Lane, activation int64, limit int) ([]EpochOf, error)
 	// EndLost ends a live epoch of a store-mode budget as lost, after what is left of its log was
 	// drained. U += O if every node that used the lane under its activation has reported and none
-	// acknowledged a position beyond the drained one; Q += O if one did. While reports are missing
-	// nothing is done, unless force is set: then Q += O. An opening epoch's units return: nothing was
-	// ever deducted from it. Keeps I1, I2.
-	EndLost(ctx context.Context, ref Ref, force bool) (Settlement, error)
+	// acknowledged a position beyond the drained one. If one did, nothing is done but Beyond said, unless
+	// order.Drained is set: then Q += O. While reports are missing nothing is done, unless order.Force is set: then
+	// Q += O. An opening epoch's units return: nothing was ever deducted from it. Keeps I1, I2.
+	EndLost(ctx context.Context, order LostOrder) (Settlement, error)
 	// ReleaseProven moves units Q -> U of at most limit epochs whose nodes have all reported
 	// meanwhile, none beyond the drained position. It returns the units.
 	ReleaseProven(ctx context.Context, limit int) (int64, error)

@@ -363,9 +363,9 @@ func (k *killable) LaneUses(ctx context.Context, node string) ([]bucket.LaneUse,
 	return k.SQL.LaneUses(ctx, node)
 }
 
-func (k *killable) SeeUses(ctx context.Context, node string, lease time.Duration) (int, error) {
+func (k *killable) SeeUses(ctx context.Context, node string, lease time.Duration) ([]bucket.LaneUse, error) {
 	if k.dead.Load() {
-		return 0, errDead
+		return nil, errDead
 	}
 	return k.SQL.SeeUses(ctx, node, lease)
 }
@@ -460,7 +460,7 @@ func TestReportsThatOvertake(t *testing.T) {
 	w.until("it serves under the third activation", func() bool { _, err := deduct(s, ref, "third", 10); return err == nil })
 	w.settled(s, ref, 30)
 	reports.held.Store(false)
-	w.until("the first report is heard", func() bool { return w.heardAll(1) })
+	w.until("the first report is heard", func() bool { return len(w.unreported(1)) == 0 })
 	time.Sleep(4 * quick.Chores) // looks that must release nothing
 	reports.mu.Lock()
 	defer reports.mu.Unlock()
@@ -472,10 +472,149 @@ func TestReportsThatOvertake(t *testing.T) {
 	}
 }
 
-// heardAll reports whether nobody has an unreported use of an activation.
-func (w *storeWorld) heardAll(activation int64) bool {
-	uses, err := w.model.SilentUses(context.Background(), -time.Hour, 100)
-	return err == nil && !slices.ContainsFunc(uses, func(u bucket.LaneUse) bool { return u.Activation == activation })
+// stuck is SQL for a node that, while stuck, does not hear of a lane's next activation: its looks at lanes fail, its
+// commits too, and its reports unless they are let through.
+type stuck struct {
+	bucket.SQL
+	stuck, reports atomic.Bool
+}
+
+func (s *stuck) failing() error {
+	if s.stuck.Load() {
+		return errDead
+	}
+	return nil
+}
+
+func (s *stuck) KnownLanes(ctx context.Context) ([]bucket.LaneRow, error) {
+	if err := s.failing(); err != nil {
+		return nil, err
+	}
+	return s.SQL.KnownLanes(ctx)
+}
+
+func (s *stuck) Lane(ctx context.Context, lane bucket.Lane, identity string) (bucket.LaneRow, error) {
+	if err := s.failing(); err != nil {
+		return bucket.LaneRow{}, err
+	}
+	return s.SQL.Lane(ctx, lane, identity)
+}
+
+func (s *stuck) EndLost(ctx context.Context, order bucket.LostOrder) (bucket.Settlement, error) {
+	if err := s.failing(); err != nil {
+		return bucket.Settlement{}, err
+	}
+	return s.SQL.EndLost(ctx, order)
+}
+
+func (s *stuck) Commit(ctx context.Context, logs []ledger.Log) (bucket.CommitReport, error) {
+	if err := s.failing(); err != nil {
+		return bucket.CommitReport{}, err
+	}
+	return s.SQL.Commit(ctx, logs)
+}
+
+func (s *stuck) LaneUses(ctx context.Context, node string) ([]bucket.LaneUse, error) {
+	if err := s.failing(); err != nil && !s.reports.Load() {
+		return nil, err
+	}
+	return s.SQL.LaneUses(ctx, node)
+}
+
+// beforeEnd is SQL for a node that does something before its first EndLost.
+type beforeEnd struct {
+	bucket.SQL
+	once sync.Once
+	do   func()
+}
+
+func (b *beforeEnd) EndLost(ctx context.Context, order bucket.LostOrder) (bucket.Settlement, error) {
+	b.once.Do(b.do)
+	return b.SQL.EndLost(ctx, order)
+}
+
+// TestAcceptedAfterTheDrain: an operator gives a lane the next activation, and one node has not heard of it when
+// another has drained the logs: what it accepts until its report is in the ledger too, and nothing is quarantined (I7).
+func TestAcceptedAfterTheDrain(t *testing.T) {
+	w := newStoreWorld(t)
+	set := storeQuick()
+	set.ReportWait = time.Minute
+	behind := &stuck{SQL: w.model}
+	w.sql = behind
+	slow := w.node(set)
+	ref := w.create(slow, promo("late", 1000, 1))
+	if _, err := deduct(slow, ref, "early", 10); err != nil {
+		t.Fatal(err)
+	}
+	w.settled(slow, ref, 10)
+	ender := &beforeEnd{SQL: w.model, do: func() {
+		if a, err := deduct(slow, ref, "late", 20); err != nil || a.Replayed {
+			t.Errorf("through the node that has not heard: %+v, %v", a, err)
+		}
+		behind.reports.Store(true)
+		w.until("it has reported", func() bool { return len(w.unreported(1)) == 0 })
+	}}
+	w.sql = ender
+	operator := w.node(set)
+	t.Cleanup(func() { behind.stuck.Store(false) }) // so that it can be stopped
+	behind.stuck.Store(true)
+	if _, err := operator.Recover(context.Background(), w.home(ref)); err != nil {
+		t.Fatal(err)
+	}
+	w.until("settled", func() bool { return w.newestEpoch(ref) > 1 })
+	behind.stuck.Store(false)
+	w.settled(operator, ref, 30)
+	if f := w.figures(operator, ref); f.Quarantined != 0 {
+		t.Errorf("quarantined %d", f.Quarantined)
+	}
+	if v, err := operator.Deduction(context.Background(), ref, "late"); err != nil || v.Amount != 20 {
+		t.Errorf("%+v, %v", v, err)
+	}
+}
+
+// unreported lists the uses of an activation that nobody has reported or ended.
+func (w *storeWorld) unreported(activation int64) []bucket.LaneUse {
+	return slices.DeleteFunc(w.model.Uses(), func(u bucket.LaneUse) bool { return u.Activation != activation })
+}
+
+// TestUnreportedUnderAFormerName: a node was paused, its use of one lane was ended by others and it goes on under another
+// name. A use of the name before that nobody ended is still reported, so nothing stays in quarantine.
+func TestUnreportedUnderAFormerName(t *testing.T) {
+	w := newStoreWorld(t)
+	reports := &lateReport{SQL: w.sql, first: map[bucket.Ref]int64{}}
+	reports.held.Store(true)
+	w.sql = reports
+	s := w.node(storeQuick())
+	t.Cleanup(func() { reports.held.Store(false) }) // so that it can be stopped
+	ref := w.create(s, promo("former", 1000, 1))
+	if _, err := deduct(s, ref, "first", 10); err != nil {
+		t.Fatal(err)
+	}
+	w.settled(s, ref, 10)
+	w.restart()
+	w.until("quarantined", func() bool { return w.figures(s, ref).Quarantined == 990 }) // its report is missing
+	if _, err := s.Adjust(context.Background(), bucket.AdjustRequest{Budget: ref, RequestID: "more", Quantity: 100}); err != nil {
+		t.Fatal(err)
+	}
+	w.until("it serves under the second activation", func() bool { _, err := deduct(s, ref, "second", 10); return err == nil })
+	was := w.unreported(2)
+	if len(was) != 1 || len(w.unreported(1)) != 1 {
+		t.Fatalf("unreported %+v", w.model.Uses())
+	}
+	if err := w.model.EndSilent(context.Background(), was[0], -time.Hour); err != nil {
+		t.Fatal(err)
+	}
+	asked := 0
+	w.until("it acknowledges under another name", func() bool {
+		asked++
+		_, err := deduct(s, ref, fmt.Sprint("third", asked), 1)
+		time.Sleep(50 * time.Millisecond)
+		now := w.unreported(2)
+		return err == nil && len(now) == 1 && now[0].Node != was[0].Node
+	})
+	reports.held.Store(false)
+	w.until("the use of the name before is reported", func() bool { return len(w.unreported(1)) == 0 })
+	w.until("released", func() bool { return w.figures(s, ref).Quarantined == 0 })
 }
 
 // TestSilentNode: a node was killed long before the stores restart. The others have drained all it can

@@ -115,8 +115,22 @@ func (d *database) RollOver(ctx context.Context, id int64, without ...bucket.Lan
 // Commit asks the database. See bucket.SQL.
 func (d *database) Commit(ctx context.Context, logs []ledger.Log) (bucket.CommitReport, error) {
 	return over(ctx, d, verbCommit, logs, func() (bucket.CommitReport, error) {
+		for i := range logs {
+			d.n.w.admitted(&logs[i])
+		}
 		return d.n.w.model.Commit(bg, logs)
 	})
+}
+
+// admitted tells the auditor of what a store counted against limits.
+func (w *world) admitted(log *ledger.Log) {
+	of, known := w.budgetOf.Load(log.Bucket)
+	for i := range log.Entries {
+		if r := &log.Entries[i].Request; known && r.At != 0 {
+			w.audit.Admitted(of.(int64), r.ID, r.At, log.Entries[i].Amount, ledger.ReadDimensions(r.Dimensions),
+				ledger.ReadCounts(r.Counts))
+		}
+	}
 }
 
 // At asks the database. See bucket.SQL.

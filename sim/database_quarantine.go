@@ -34,8 +34,8 @@ func (d *database) UseLane(ctx context.Context, node string, lane bucket.Lane, a
 }
 
 // SeeUses asks the database. See bucket.SQL.
-func (d *database) SeeUses(ctx context.Context, node string, lease time.Duration) (int, error) {
-	return over(ctx, d, verbSeeUses, []any{node, lease}, func() (int, error) {
+func (d *database) SeeUses(ctx context.Context, node string, lease time.Duration) ([]bucket.LaneUse, error) {
+	return over(ctx, d, verbSeeUses, []any{node, lease}, func() ([]bucket.LaneUse, error) {
 		return d.n.w.model.SeeUses(bg, node, lease)
 	})
 }
@@ -79,9 +79,9 @@ func (d *database) Unsettled(ctx context.Context, lane bucket.Lane, activation i
 }
 
 // EndLost asks the database. See bucket.SQL.
-func (d *database) EndLost(ctx context.Context, ref bucket.Ref, force bool) (bucket.Settlement, error) {
-	return over(ctx, d, verbEndLost, []any{ref, force}, func() (bucket.Settlement, error) {
-		got, err := d.n.w.model.EndLost(bg, ref, force)
+func (d *database) EndLost(ctx context.Context, order bucket.LostOrder) (bucket.Settlement, error) {
+	return over(ctx, d, verbEndLost, order, func() (bucket.Settlement, error) {
+		got, err := d.n.w.model.EndLost(bg, order)
 		d.n.w.noted(func(s *StoreMode) { s.Quarantined += got.Quarantined })
 		return got, err
 	})

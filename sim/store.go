@@ -6,7 +6,6 @@ import (
 
 	"github.com/budgetd/budgetd/bucket"
 	"github.com/budgetd/budgetd/internal/memstore"
-	"github.com/budgetd/budgetd/ledger"
 )
 
 var (
@@ -99,15 +98,14 @@ func (s *storeView) Grant(ctx context.Context, lane bucket.Lane, orders []bucket
 func (s *storeView) Deduct(ctx context.Context, lane bucket.Lane, operations []bucket.Operation) (
 	[]bucket.Reply, error) {
 	left := operations
+	for i := range operations {
+		s.n.w.budgetOf.Store(operations[i].Ref.Bucket, operations[i].Budget)
+	}
 	return through(ctx, s, verbDeduct, lane, operations, func() ([]bucket.Reply, error) {
 		replies, err := s.inner.Deduct(bg, lane, left)
 		var did []bucket.Operation
 		for i, r := range replies {
 			q := &left[i].Request
-			if r.Verdict == bucket.OK && left[i].Counting != nil {
-				s.n.w.audit.Admitted(left[i].Budget, q.ID, r.Counted.Now, left[i].Amount, ledger.ReadDimensions(q.Dimensions),
-					ledger.ReadCounts(q.Counts))
-			}
 			if r.Verdict == bucket.OK && (left[i].Record || q.Dimensions == "" && q.Group == "") {
 				did = append(did, left[i])
 			}

@@ -67,6 +67,7 @@ type world struct {
 	lives    atomic.Int64
 	late     sync.WaitGroup
 	calm     atomic.Bool // no more faults
+	budgetOf sync.Map    // by bucket
 
 	mu      sync.Mutex
 	digest  uint64

@@ -56,17 +56,15 @@ func (s *SQL) UseLane(ctx context.Context, node string, lane bucket.Lane, activa
 	})
 }
 
-// SeeUses notes that a node is alive, and returns how many uses it has that nobody has ended.
-func (s *SQL) SeeUses(ctx context.Context, node string, lease time.Duration) (int, error) {
-	return transact(ctx, s, "SeeUses", func(now time.Time) (int, error) {
-		n := 0
+// SeeUses notes that a node is alive, and lists its uses that nobody has ended.
+func (s *SQL) SeeUses(ctx context.Context, node string, lease time.Duration) ([]bucket.LaneUse, error) {
+	return transact(ctx, s, "SeeUses", func(now time.Time) ([]bucket.LaneUse, error) {
 		for _, u := range s.uses {
 			if u.node == node && !u.reported {
 				u.until = now.Add(lease)
-				n++
 			}
 		}
-		return n, nil
+		return s.usesOf(node), nil
 	})
 }
 
@@ -75,9 +73,9 @@ func (s *SQL) SilentUses(ctx context.Context, silence time.Duration, limit int) 
 	return transact(ctx, s, "SilentUses", func(now time.Time) ([]bucket.LaneUse, error) {
 		var out []bucket.LaneUse
 		for _, u := range s.uses {
-			if !u.reported && u.until.Before(now.Add(-silence)) && len(out) < limit {
-				out = append(out, bucket.LaneUse{Node: u.node, Lane: u.lane, Activation: u.activation,
-					Over: s.lanes[u.lane].Activation > u.activation})
+			if !u.reported && u.until.Before(now.Add(-silence)) && s.lanes[u.lane].Activation == u.activation &&
+				len(out) < limit {
+				out = append(out, bucket.LaneUse{Node: u.node, Lane: u.lane, Activation: u.activation})
 			}
 		}
 		return out, nil
@@ -100,20 +98,34 @@ func (s *SQL) EndSilent(ctx context.Context, use bucket.LaneUse, silence time.Du
 
 // LaneUses lists what a node has to report sooner or later.
 func (s *SQL) LaneUses(ctx context.Context, node string) ([]bucket.LaneUse, error) {
-	return transact(ctx, s, "LaneUses", func(time.Time) ([]bucket.LaneUse, error) {
-		var out []bucket.LaneUse
-		for _, u := range s.uses {
-			if u.node == node && !u.reported {
-				out = append(out, bucket.LaneUse{Node: node, Lane: u.lane, Activation: u.activation,
-					Over: s.lanes[u.lane].Activation > u.activation})
-			}
+	return transact(ctx, s, "LaneUses", func(time.Time) ([]bucket.LaneUse, error) { return s.usesOf(node), nil })
+}
+
+func (s *SQL) usesOf(node string) []bucket.LaneUse {
+	var out []bucket.LaneUse
+	for _, u := range s.uses {
+		if u.node == node && !u.reported {
+			out = append(out, bucket.LaneUse{Node: node, Lane: u.lane, Activation: u.activation,
+				Over: s.lanes[u.lane].Activation > u.activation})
 		}
-		slices.SortFunc(out, func(a, b bucket.LaneUse) int {
-			return cmp.Or(strings.Compare(a.Lane.Instance, b.Lane.Instance),
-				cmp.Compare(a.Lane.Index, b.Lane.Index), cmp.Compare(a.Activation, b.Activation))
-		})
-		return out, nil
+	}
+	slices.SortFunc(out, func(a, b bucket.LaneUse) int {
+		return cmp.Or(strings.Compare(a.Lane.Instance, b.Lane.Instance),
+			cmp.Compare(a.Lane.Index, b.Lane.Index), cmp.Compare(a.Activation, b.Activation))
 	})
+	return out
+}
+
+// Uses lists the uses of all nodes that nobody has reported or ended, for tests.
+func (s *SQL) Uses() (out []bucket.LaneUse) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, u := range s.uses {
+		if !u.reported {
+			out = append(out, bucket.LaneUse{Node: u.node, Lane: u.lane, Activation: u.activation})
+		}
+	}
+	return out
 }
 
 // ReportLane ends a node's use of a lane's activation. See bucket.Quarantines.
@@ -158,17 +170,21 @@ func (s *SQL) unheard(lane bucket.Lane, e *sqlEpoch) (nodes []string) {
 }
 
 // EndLost ends an epoch whose store lost its memory. See bucket.Quarantines.
-func (s *SQL) EndLost(ctx context.Context, ref bucket.Ref, force bool) (bucket.Settlement, error) {
+func (s *SQL) EndLost(ctx context.Context, order bucket.LostOrder) (bucket.Settlement, error) {
 	return transact(ctx, s, "EndLost", func(now time.Time) (bucket.Settlement, error) {
 		var out bucket.Settlement
-		e := s.epoch(ref)
+		e := s.epoch(order.Ref)
 		if e == nil || !e.Status.Live() {
 			return out, nil
 		}
 		if e.Status != ledger.Opening {
 			out.Unheard = s.unheard(e.bucket.Lane, e)
 		}
-		if len(out.Unheard) > 0 && !force {
+		if len(out.Unheard) > 0 && !order.Force {
+			return out, nil
+		}
+		out.Beyond = len(out.Unheard) == 0 && e.acknowledged > e.DrainedSeq && e.Fenced == "" && !order.Drained
+		if out.Beyond {
 			return out, nil
 		}
 		why := ""

@@ -149,6 +149,9 @@ const (
 	// LoadedFor: what was loaded for a counter is sent for no other. Without it a limit that changed, or a store
 	// that was lost, in between takes it for what it is not, and somebody gets more than the maximum (I8).
 	LoadedFor Name = "loaded-for"
+	// RoutedAlways: in store mode the routing dimension's value picks the bucket with limits and without. Without it
+	// the first limit makes an id go past its record, and it is accepted twice (I4).
+	RoutedAlways Name = "routed-always"
 	// KeptVoids: in store mode a void record stays as long as its epoch. Without it a deduct of a
 	// cancelled id is told "accepted" once the record window has passed, and never counted (I4, I7).
 	KeptVoids Name = "kept-voids"
@@ -201,6 +204,12 @@ const (
 	// AcknowledgedFirst: a node notes how far its word reaches before it gives it. Without it units
 	// that were sold return to the total when their store is lost (I2).
 	AcknowledgedFirst Name = "acknowledged-first"
+	// ReportApart: a node keeps what it acknowledged under an activation until SQL has the report of that one. Without
+	// it units that were sold are released when reports overtake each other (I2).
+	ReportApart Name = "report-apart"
+	// DrainedAgain: an epoch of which more was acknowledged than drained is drained once more when every node has
+	// reported. Without it what a node accepted after the drain is quarantined and never counted (I7).
+	DrainedAgain Name = "drained-again"
 	// UseLease: a node acknowledges only while SQL has heard of it lately. Without it one that was paused
 	// says "accepted" for what others have counted as never acknowledged (I2).
 	UseLease Name = "use-lease"
@@ -228,9 +237,9 @@ func Names() []Name {
 		LostCommit, Tombstone, CollectAtOnce, PendingShrink, OpenForGrants, Quarantine,
 		UnheardNodes, KnownEpochs, CounterLock, LimitsVersion, OlderWindow, CountsReturned, GrantNumbers, GrantOrder, Balance, SmallestSeq, Activation,
 		LaneActivation, ClosedInStore, LateOpen, RecordsFirst, WindowCeiling, KeptVoids,
-		LimitInStore, LoadedCounters, LoadedFor,
+		LimitInStore, LoadedCounters, LoadedFor, RoutedAlways,
 		AppendFirst,
 		NoExpiry, ReplicationID, RedisRetries, ConnectionIdentity, Nonce, Fingerprint,
 		SoldOutSnapshot, UnansweredStep, AnswerAfterCommit, VoidRecord, DrainedTombstone,
-		AcknowledgedFirst, UseLease, ResizeEndsAll, DepartedUses, YoungEpochs, OlderVoids, WholeCancel, FeedCursor}
+		AcknowledgedFirst, ReportApart, DrainedAgain, UseLease, ResizeEndsAll, DepartedUses, YoungEpochs, OlderVoids, WholeCancel, FeedCursor}
 }

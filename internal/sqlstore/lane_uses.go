@@ -14,10 +14,9 @@ const (
 		VALUES (?, ?, ?, ?, 0, ?, ?)`
 	seeUse = `UPDATE lane_use SET until_ms = ?
 		WHERE instance = ? AND lane = ? AND activation = ? AND node = ? AND is_reported = 0`
-	countUses    = `SELECT COUNT(*) FROM lane_use WHERE node = ? AND is_reported = 0`
 	seeUses      = `UPDATE lane_use SET until_ms = ? WHERE node = ? AND is_reported = 0`
 	selectSilent = `SELECT u.node, u.instance, u.lane, u.activation, l.activation AS present
-		FROM lane_use u JOIN lane l ON l.instance = u.instance AND l.lane = u.lane
+		FROM lane_use u JOIN lane l ON l.instance = u.instance AND l.lane = u.lane AND l.activation = u.activation
 		WHERE u.is_reported = 0 AND u.until_ms < ? ORDER BY u.instance, u.lane, u.activation, u.node LIMIT ?`
 	endSilent = `UPDATE lane_use SET is_reported = 1
 		WHERE instance = ? AND lane = ? AND activation = ? AND node = ? AND is_reported = 0 AND until_ms < ?`
@@ -47,7 +46,8 @@ func (db *DB) UseLane(ctx context.Context, node string, lane bucket.Lane, activa
 		}
 		var reported int64
 		key := []any{[]byte(lane.Instance), lane.Index, activation, []byte(node)}
-		if found, err = t.get(&reported, selectUse, key...); err != nil {
+		// Locked, because whoever takes the node for silent ends the use.
+		if found, err = t.get(&reported, selectUse+locked, key...); err != nil {
 			return err
 		}
 		now, until := toMS(t.now), toMS(t.now.Add(lease))
@@ -63,13 +63,13 @@ func (db *DB) UseLane(ctx context.Context, node string, lane bucket.Lane, activa
 	return noted && err == nil, err
 }
 
-// SeeUses notes that a node is alive, and returns how many uses it has that nobody has ended.
-func (db *DB) SeeUses(ctx context.Context, node string, lease time.Duration) (uses int, err error) {
+// SeeUses notes that a node is alive, and lists its uses that nobody has ended.
+func (db *DB) SeeUses(ctx context.Context, node string, lease time.Duration) (uses []bucket.LaneUse, err error) {
 	err = db.write(ctx, "see uses", func(t *tx) error {
 		if _, err := t.exec(seeUses, toMS(t.now.Add(lease)), []byte(node)); err != nil {
 			return err
 		}
-		_, err := t.get(&uses, countUses, []byte(node))
+		uses, err = t.usesOf(node)
 		return err
 	})
 	return uses, err
@@ -111,22 +111,27 @@ func (db *DB) EndSilent(ctx context.Context, use bucket.LaneUse, silence time.Du
 // LaneUses lists what a node has to report sooner or later.
 func (db *DB) LaneUses(ctx context.Context, node string) (out []bucket.LaneUse, err error) {
 	err = db.read(ctx, "lane uses", func(r *reader) error {
-		var rows []struct {
-			laneRow
-			Present int64 `db:"present"`
-		}
-		if err := r.list(&rows, selectUses, []byte(node)); err != nil {
-			return err
-		}
-		out = make([]bucket.LaneUse, len(rows))
-		for i := range rows {
-			row := rows[i].row()
-			out[i] = bucket.LaneUse{Node: node, Lane: row.Lane, Activation: row.Activation,
-				Over: rows[i].Present > row.Activation}
-		}
-		return nil
+		out, err = r.usesOf(node)
+		return err
 	})
 	return out, err
+}
+
+func (r *reader) usesOf(node string) ([]bucket.LaneUse, error) {
+	var rows []struct {
+		laneRow
+		Present int64 `db:"present"`
+	}
+	if err := r.list(&rows, selectUses, []byte(node)); err != nil {
+		return nil, err
+	}
+	out := make([]bucket.LaneUse, len(rows))
+	for i := range rows {
+		row := rows[i].row()
+		out[i] = bucket.LaneUse{Node: node, Lane: row.Lane, Activation: row.Activation,
+			Over: rows[i].Present > row.Activation}
+	}
+	return out, nil
 }
 
 // ReportLane ends a node's use of a lane's activation. See bucket.Quarantines.

@@ -35,15 +35,15 @@ type homeRow struct {
 func (r *homeRow) lane() bucket.Lane { return bucket.Lane{Instance: r.Instance, Index: r.Lane} }
 
 // EndLost ends an epoch whose store lost its memory. See bucket.Quarantines. Keeps I1, I2.
-func (db *DB) EndLost(ctx context.Context, ref bucket.Ref, force bool) (
+func (db *DB) EndLost(ctx context.Context, order bucket.LostOrder) (
 	out bucket.Settlement, err error) {
 	err = db.write(ctx, "end lost", func(t *tx) error {
 		out = bucket.Settlement{}
-		rows, budgets, err := t.lockWithBudgets("end lost", []bucket.Ref{ref})
+		rows, budgets, err := t.lockWithBudgets("end lost", []bucket.Ref{order.Ref})
 		if err != nil {
 			return err
 		}
-		row := rows[at(ref)]
+		row := rows[at(order.Ref)]
 		if row == nil || !row.live() {
 			return nil
 		}
@@ -57,7 +57,10 @@ func (db *DB) EndLost(ctx context.Context, ref bucket.Ref, force bool) (
 			}
 		}
 		unknown := home.Acknowledged > row.DrainedSeq
-		if len(out.Unheard) > 0 && !force {
+		if len(out.Unheard) > 0 && !order.Force {
+			return nil
+		}
+		if out.Beyond = len(out.Unheard) == 0 && unknown && row.Fenced == "" && !order.Drained; out.Beyond {
 			return nil
 		}
 		out.Ended = true

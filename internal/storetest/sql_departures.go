@@ -279,7 +279,7 @@ func moveQuarantined(w *sqlWorld) {
 	from, to := laneOf(0), w.lanes(2)[1]
 	w.uses("n1", from, 1)
 	must(w.db.NextActivation(w.ctx, from, 1, "run-2"))(w)
-	s := must(w.db.EndLost(w.ctx, ref, true))(w)
+	s := must(w.db.EndLost(w.ctx, bucket.LostOrder{Ref: ref, Force: true}))(w)
 	equal(w, "quarantined", s.Quarantined, 90)
 	w.drain(from)
 	w.move(b.ID, ref.Bucket, from, to)

@@ -138,9 +138,9 @@ func periodQuarantine(w *sqlWorld) {
 		equal(w, "used", w.uses("n-"+name, laneOf(0), refs[0].Activation), true)
 		w.until(dayLong)
 		w.rollOver(b.ID)
-		lost := must(w.db.EndLost(w.ctx, refs[0], true))(w)
+		lost := must(w.db.EndLost(w.ctx, bucket.LostOrder{Ref: refs[0], Force: true}))(w)
 		equal(w, "quarantined", lost.Quarantined, 20)
-		lost = must(w.db.EndLost(w.ctx, refs[1], false))(w)
+		lost = must(w.db.EndLost(w.ctx, bucket.LostOrder{Ref: refs[1]}))(w)
 		equal(w, "returned", lost.Returned, 20)
 		units, _, err := w.db.Release(w.ctx, bucket.ReleaseOrder{Budget: b.ID, RequestID: "all", Reason: "r", By: "op"})
 		if err != nil || units != 20 {

@@ -32,7 +32,7 @@ type limits struct {
 	groups  map[string][]*counted
 	// tried are the attempts of store mode that its store may have counted, by value.
 	tried map[string][]*Call
-	// admitted are the entries of store mode that stores counted.
+	// admitted are the entries of store mode that were read in a log.
 	admitted map[entry]bool
 }
 
@@ -216,8 +216,9 @@ func (l *limits) insert(row *counted) {
 	}
 }
 
-// Admitted notes what a store counted in store mode, with when it did, in ms: it counts until its window ends also
-// where the ledger had the id already and gives its units back, and a first_hit window may have begun with it.
+// Admitted notes an entry that is read in a log of store mode, with when its store counted it, in ms: it counts there until
+// its window ends, and a first_hit window may have begun with it, also where the ledger had the id already and gives its units
+// back. What is lost with its store is never read, and begins no window. Idempotent.
 func (a *Auditor) Admitted(budget int64, id string, at, amount int64, values map[string]string, own map[string]int64) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
