@@ -325,3 +325,35 @@ func TestFirstLimitMovesNoID(t *testing.T) {
 	replay("without the last limit")
 	w.settled(s, ref, 2*ids)
 }
+
+// TestRepetitionThatLimitsCannotJudge: an id that was accepted before its budget had limits, without what they need, is
+// still told so, or that it cannot be known yet; never that the request is wrong (I4).
+func TestRepetitionThatLimitsCannotJudge(t *testing.T) {
+	w := newStoreWorld(t)
+	s, other := w.node(storeQuick()), w.node(storeQuick())
+	t.Cleanup(func() { w.fails() }) // so that they can be stopped
+	d := promo("unfit", 1000, 4)
+	d.RoutingDimension = "user"
+	ref, limits := w.create(s, d), perUser("").Limits.List
+	w.fails("Commit")
+	if _, err := deduct(s, ref, "x", 5); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.Change(context.Background(), ref, bucket.Change{Limits: &limits}); err != nil {
+		t.Fatal(err)
+	}
+	w.until("the other node has heard of the limits", func() bool {
+		b, err := other.View(context.Background(), ref)
+		return err == nil && b.Definition.Limits != nil
+	})
+	if _, err := deduct(other, ref, "x", 5); !budget.Is(err, budget.Unavailable) {
+		t.Errorf("while its log cannot be drained: %v", err)
+	}
+	w.fails()
+	if a, err := deduct(other, ref, "x", 5); err != nil || !a.Replayed {
+		t.Errorf("a repetition: %+v, %v", a, err)
+	}
+	if _, err := deduct(other, ref, "y", 5); !budget.Is(err, budget.Invalid) {
+		t.Errorf("another request without a user: %v", err)
+	}
+}
