@@ -429,16 +429,22 @@ func (r *lateReport) ReportLane(ctx context.Context, node string, lane bucket.La
 	return err
 }
 
+// lateReporter starts a node whose reports of lanes' first activations are held.
+func (w *storeWorld) lateReporter() (*lateReport, *bucket.Service) {
+	reports := &lateReport{SQL: w.sql, first: map[bucket.Ref]int64{}}
+	reports.held.Store(true)
+	w.sql = reports
+	s := w.node(storeQuick())
+	w.t.Cleanup(func() { reports.held.Store(false) }) // so that it can be stopped
+	return reports, s
+}
+
 // TestReportsThatOvertake: a store loses its memory twice, and SQL hears what a node had acknowledged under the
 // second activation before it hears of the first. The first report still says all, and what was told
 // "accepted" stays in quarantine (I2).
 func TestReportsThatOvertake(t *testing.T) {
 	w := newStoreWorld(t)
-	reports := &lateReport{SQL: w.sql, first: map[bucket.Ref]int64{}}
-	reports.held.Store(true)
-	w.sql = reports
-	s := w.node(storeQuick())
-	t.Cleanup(func() { reports.held.Store(false) }) // so that it can be stopped
+	reports, s := w.lateReporter()
 	ref := w.create(s, promo("overtaken", 1000, 1))
 	if _, err := deduct(s, ref, "kept", 10); err != nil {
 		t.Fatal(err)
@@ -581,11 +587,7 @@ func (w *storeWorld) unreported(activation int64) []bucket.LaneUse {
 // name. A use of the name before that nobody ended is still reported, so nothing stays in quarantine.
 func TestUnreportedUnderAFormerName(t *testing.T) {
 	w := newStoreWorld(t)
-	reports := &lateReport{SQL: w.sql, first: map[bucket.Ref]int64{}}
-	reports.held.Store(true)
-	w.sql = reports
-	s := w.node(storeQuick())
-	t.Cleanup(func() { reports.held.Store(false) }) // so that it can be stopped
+	reports, s := w.lateReporter()
 	ref := w.create(s, promo("former", 1000, 1))
 	if _, err := deduct(s, ref, "first", 10); err != nil {
 		t.Fatal(err)
