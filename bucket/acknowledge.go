@@ -251,7 +251,9 @@ func (s *Service) useLane(ctx context.Context, l *lane, activation int64) error 
 		return s.sqlFailed(err)
 	}
 	if !noted {
-		s.seeUses(ctx) // others may have taken this node for one that stopped
+		if l.acks.inUse() == activation {
+			s.seeUses(ctx) // others may have taken this node for one that stopped
+		}
 		return budget.Refuse(budget.Unavailable, "store", "lane %s is being recovered", l.id)
 	}
 	l.acks.extend(activation, began, s.useLease())

@@ -68,13 +68,11 @@ func (a *attempt) limits(ctx context.Context, b *Budget) (DeductAnswer, bool, er
 	}
 	ask := LimitAsk{RequestID: a.id, Amount: a.amount, Dimensions: a.dimensions, Counts: a.counts}
 	if why := a.entry.unfit(b, ask.Dimensions, ask.Counts); why != nil {
-		refuse := a.refuse
 		if b.inStoreMode() {
-			refuse = func(ctx context.Context, why error) (DeductAnswer, error) {
-				return a.refuseInStore(ctx, a.home(b), why)
-			}
+			answer, err := a.refuseInStore(ctx, a.home(b), why)
+			return answer, true, err
 		}
-		answer, err := refuse(ctx, why)
+		answer, err := a.refuse(ctx, why)
 		return answer, true, err
 	}
 	touches, _ := set.Touches(ask.Amount, ask.Dimensions, ask.Counts)

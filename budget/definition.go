@@ -70,7 +70,7 @@ type Definition struct {
 	// Unlimited: T is MaxAmount and shown as none; only the limits bound what is deducted.
 	Unlimited bool
 	// RoutingDimension is the dimension whose value picks the bucket where a request has no key; "": the
-	// request id does. Store mode judges limits on it alone.
+	// request id does. In store mode its value picks the bucket whatever the key is, and limits are on it alone.
 	RoutingDimension string
 	// Limits bound what each value of a dimension may take; nil: there are none. Never changed in place.
 	Limits *Limits

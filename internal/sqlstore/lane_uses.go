@@ -15,7 +15,7 @@ const (
 	seeUse = `UPDATE lane_use SET until_ms = ?
 		WHERE instance = ? AND lane = ? AND activation = ? AND node = ? AND is_reported = 0`
 	seeUses      = `UPDATE lane_use SET until_ms = ? WHERE node = ? AND is_reported = 0`
-	selectSilent = `SELECT u.node, u.instance, u.lane, u.activation, l.activation AS present
+	selectSilent = `SELECT u.node, u.instance, u.lane, u.activation
 		FROM lane_use u JOIN lane l ON l.instance = u.instance AND l.lane = u.lane AND l.activation = u.activation
 		WHERE u.is_reported = 0 AND u.until_ms < ? ORDER BY u.instance, u.lane, u.activation, u.node LIMIT ?`
 	endSilent = `UPDATE lane_use SET is_reported = 1
@@ -81,8 +81,7 @@ func (db *DB) SilentUses(ctx context.Context, silence time.Duration, limit int) 
 	err = db.read(ctx, "silent uses", func(r *reader) error {
 		var rows []struct {
 			laneRow
-			Node    string `db:"node"`
-			Present int64  `db:"present"`
+			Node string `db:"node"`
 		}
 		err := r.list(&rows, selectSilent, toMS(db.Now().Add(-silence)), limit)
 		if err != nil {
@@ -91,8 +90,7 @@ func (db *DB) SilentUses(ctx context.Context, silence time.Duration, limit int) 
 		out = make([]bucket.LaneUse, len(rows))
 		for i := range rows {
 			row := rows[i].row()
-			out[i] = bucket.LaneUse{Node: rows[i].Node, Lane: row.Lane, Activation: row.Activation,
-				Over: rows[i].Present > row.Activation}
+			out[i] = bucket.LaneUse{Node: rows[i].Node, Lane: row.Lane, Activation: row.Activation}
 		}
 		return nil
 	})
