@@ -375,7 +375,8 @@ func (a *attempt) concluded(ctx context.Context, c committed, err error) (Deduct
 	case c.outcome.Duplicate != nil && c.outcome.Duplicate.Reason == ledger.ReasonLimit:
 		return a.overLimit(ctx, c.outcome.Duplicate)
 	case c.outcome.Duplicate != nil && c.outcome.Duplicate.Reason == ledger.ReasonGroup:
-		return DeductAnswer{}, true, a.groupClosed(ctx)
+		answer, err := a.groupClosed(ctx)
+		return answer, true, err
 	case c.outcome.Duplicate == nil:
 		answer, err := a.answer(ctx, *c.outcome.Deduction, false)
 		answer.Bucket, answer.Remaining = p.bucket, p.reply.Balance

@@ -111,13 +111,11 @@ func invalid(op, field, message string) error {
 		Fields: []budget.FieldError{{Field: field, Message: message}}}
 }
 
-// groupClosed is the refusal of a hold whose group was closed before its commit: its id stays free.
-func (a *attempt) groupClosed(ctx context.Context) error {
-	if err := a.settled(ctx); err != nil {
-		return err
-	}
-	return budget.Refuse(budget.GroupClosed, "deduct",
-		"group %q was confirmed or rolled back and takes no other hold", a.request.Group)
+// groupClosed is the refusal of a hold whose group was closed before its commit: its id stays free. As with overLimit,
+// the id may be in the ledger by another entry.
+func (a *attempt) groupClosed(ctx context.Context) (DeductAnswer, error) {
+	return a.refuse(ctx, budget.Refuse(budget.GroupClosed, "deduct",
+		"group %q was confirmed or rolled back and takes no other hold", a.request.Group))
 }
 
 // expireHolds gives back what is held too long, in transactions of many holds, until none is due. Every node

@@ -125,7 +125,8 @@ func (a *attempt) noteReached(b *Budget, state budget.LimitState) {
 	}
 }
 
-// overLimit is the refusal that the commit noted for an entry of this attempt: its id stays free.
+// overLimit is the refusal that the commit noted for an entry of this attempt: its id stays free. Another entry of the
+// id, in another bucket, may have been counted by a commit beside this one: refuse looks for it.
 func (a *attempt) overLimit(ctx context.Context, d *ledger.Duplicate) (DeductAnswer, bool, error) {
 	r, ok := ledger.ReadLimitRefusal(d.Figures)
 	if !ok {
@@ -136,11 +137,9 @@ func (a *attempt) overLimit(ctx context.Context, d *ledger.Duplicate) (DeductAns
 		a.reread(ctx) // the limits have changed: the definition refuses now
 		return DeductAnswer{}, false, nil
 	}
-	if err := a.settled(ctx); err != nil {
-		return DeductAnswer{}, true, err
-	}
 	a.noteReached(a.entry.value.Load(), r.LimitState)
-	return DeductAnswer{}, true, limitExceeded(r.LimitState, a.s.sql.Now())
+	answer, err := a.refuse(ctx, limitExceeded(r.LimitState, a.s.sql.Now()))
+	return answer, true, err
 }
 
 // limitExceeded is the refusal by a limit that is used so far.
