@@ -146,15 +146,31 @@ func (s *Service) seeUses(ctx context.Context) {
 		s.failed("sql", err)
 		return
 	}
+	var alive []*lane
 	for l, activation := range activations {
-		alive := slices.ContainsFunc(uses, func(u LaneUse) bool { return u.Lane == l.id && u.Activation == activation })
 		switch {
-		case alive:
-			l.acks.extend(activation, began, s.useLease())
+		case slices.ContainsFunc(uses, func(u LaneUse) bool { return u.Lane == l.id && u.Activation == activation }):
+			alive = append(alive, l)
 		case l.acks.inUse() == activation: // not ended by this node's own report
 			s.rename(node)
+			return
 		}
 	}
+	for _, l := range alive {
+		s.extend(l, node, activations[l], began)
+	}
+}
+
+// extend notes that SQL gave one of this node's names a lease of the use of an activation, not before `began`. false: it
+// has another name by now, which has no use of it.
+func (s *Service) extend(l *lane, node *string, activation int64, began time.Duration) bool {
+	s.namesMu.Lock()
+	defer s.namesMu.Unlock()
+	if s.node.Load() != node {
+		return false
+	}
+	l.acks.extend(activation, began, s.useLease())
+	return true
 }
 
 // rename gives this node another name, whose uses nobody has ended. Those of the name before that are not ended are
@@ -246,18 +262,16 @@ func (s *Service) useLane(ctx context.Context, l *lane, activation int64) error 
 		return nil
 	}
 	began, node := s.now(), s.node.Load()
-	noted, err := s.sql.UseLane(ctx, *node, l.id, activation, s.useLease())
-	if err != nil {
+	state, err := s.sql.UseLane(ctx, *node, l.id, activation, s.useLease())
+	switch {
+	case err != nil:
 		return s.sqlFailed(err)
+	case state == UseEnded:
+		s.rename(node) // others took this node for one that stopped
+	case state == UseNoted && s.extend(l, node, activation, began):
+		return nil
 	}
-	if !noted {
-		if l.acks.inUse() == activation {
-			s.seeUses(ctx) // others may have taken this node for one that stopped
-		}
-		return budget.Refuse(budget.Unavailable, "store", "lane %s is being recovered", l.id)
-	}
-	l.acks.extend(activation, began, s.useLease())
-	return nil
+	return budget.Refuse(budget.Unavailable, "store", "lane %s is being recovered", l.id)
 }
 
 // reportUses tells SQL how far this node acknowledged under activations that are over; all of them
@@ -303,8 +317,14 @@ func (s *Service) reportUsesOf(ctx context.Context, name string, stopping bool) 
 	return left, done
 }
 
-// usesAny reports whether this node has acknowledged anything in store mode.
+// usesAny reports whether this node may have a use to report.
 func (s *Service) usesAny() bool {
+	s.namesMu.Lock()
+	former := len(s.formerNames)
+	s.namesMu.Unlock()
+	if former > 0 {
+		return true
+	}
 	for _, l := range s.lanes {
 		l.acks.mu.Lock()
 		used := l.acks.used

@@ -354,8 +354,15 @@ func (a *attempt) seekInStore(ctx context.Context, b *Budget, bk *Bucket, balanc
 // refuseInStore is refuse in store mode: the id may be in the log and not in the ledger yet, so the
 // bucket's log is drained first.
 func (a *attempt) refuseInStore(ctx context.Context, bk *Bucket, refusal error) (DeductAnswer, error) {
-	if bk.Epoch.Status.Live() {
-		if err := a.s.drainEpochs(ctx, []EpochOf{{Budget: a.entry.id, Lane: bk.Lane, Row: bk.Epoch}}); err != nil {
+	now, err := a.s.sql.Budget(ctx, BudgetRef{ID: a.entry.id}) // it may have a later epoch than this node knows
+	if err != nil {
+		return DeductAnswer{}, a.unresolved(ctx, a.s.sqlFailed(err))
+	}
+	for _, e := range now.live() {
+		if e.Row.Bucket != bk.ID {
+			continue
+		}
+		if err := a.s.drainEpochs(ctx, []EpochOf{e}); err != nil {
 			return DeductAnswer{}, a.unresolved(ctx, err)
 		}
 	}

@@ -65,14 +65,24 @@ type ReleaseOrder struct {
 	Reason, By string
 }
 
+// UseState is what became of a use that was to be noted.
+type UseState int
+
+const (
+	// UseOver: the lane has another activation by now.
+	UseOver UseState = iota
+	// UseEnded: somebody ended the node's use of the activation, and it cannot have another one.
+	UseEnded
+	UseNoted
+)
+
 // Quarantines is what store mode needs of SQL beyond the ledger: who may have said "accepted" on the
 // word of a lane, and what becomes of units whose store lost its memory (DESIGN 6, recover a lane).
 // Errors as Ledger. Safe for concurrent use.
 type Quarantines interface {
 	// UseLane notes a use before the node's first "accepted" under that activation, and that the node
-	// is alive: it may acknowledge for a lease from now on. false when the lane has another activation by
-	// now, or the use has ended: nothing was noted. Idempotent.
-	UseLane(ctx context.Context, node string, lane Lane, activation int64, lease time.Duration) (bool, error)
+	// is alive: it may acknowledge for a lease from now on. Nothing is noted but for UseNoted. Idempotent.
+	UseLane(ctx context.Context, node string, lane Lane, activation int64, lease time.Duration) (UseState, error)
 	// SeeUses notes that a node is alive, as UseLane for all its uses, and lists those that are not ended.
 	SeeUses(ctx context.Context, node string, lease time.Duration) ([]LaneUse, error)
 	// SilentUses lists at most limit uses of present activations whose nodes' leases have been over for longer

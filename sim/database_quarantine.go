@@ -27,8 +27,8 @@ var (
 
 // UseLane asks the database. See bucket.SQL.
 func (d *database) UseLane(ctx context.Context, node string, lane bucket.Lane, activation int64,
-	lease time.Duration) (bool, error) {
-	return over(ctx, d, verbUseLane, []any{node, lane, activation, lease}, func() (bool, error) {
+	lease time.Duration) (bucket.UseState, error) {
+	return over(ctx, d, verbUseLane, []any{node, lane, activation, lease}, func() (bucket.UseState, error) {
 		return d.n.w.model.UseLane(bg, node, lane, activation, lease)
 	})
 }

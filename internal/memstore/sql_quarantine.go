@@ -39,20 +39,23 @@ type sqlRelease struct {
 
 // UseLane notes that a node acknowledges deductions under a lane's activation.
 func (s *SQL) UseLane(ctx context.Context, node string, lane bucket.Lane, activation int64,
-	lease time.Duration) (bool, error) {
-	return transact(ctx, s, "UseLane", func(now time.Time) (bool, error) {
+	lease time.Duration) (bucket.UseState, error) {
+	return transact(ctx, s, "UseLane", func(now time.Time) (bucket.UseState, error) {
 		row := s.lanes[lane]
 		if row == nil || row.Activation != activation {
-			return false, nil
+			return bucket.UseOver, nil
 		}
 		for _, u := range s.uses {
 			if u.lane == lane && u.activation == activation && u.node == node {
+				if u.reported {
+					return bucket.UseEnded, nil
+				}
 				u.until = now.Add(lease)
-				return !u.reported, nil
+				return bucket.UseNoted, nil
 			}
 		}
 		s.uses = append(s.uses, &sqlUse{lane: lane, activation: activation, node: node, until: now.Add(lease)})
-		return true, nil
+		return bucket.UseNoted, nil
 	})
 }
 

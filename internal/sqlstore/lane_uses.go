@@ -36,9 +36,9 @@ const (
 // UseLane notes that a node acknowledges deductions under a lane's activation. The lane's row is
 // locked against a change, so whoever moves the lane on finds every use of the activation before.
 func (db *DB) UseLane(ctx context.Context, node string, lane bucket.Lane, activation int64,
-	lease time.Duration) (noted bool, err error) {
+	lease time.Duration) (state bucket.UseState, err error) {
 	err = db.write(ctx, "use lane", func(t *tx) error {
-		noted = false
+		state = bucket.UseOver
 		var row laneRow
 		found, err := t.get(&row, selectLane+" /*shared*/", []byte(lane.Instance), lane.Index)
 		if err != nil || !found || row.Activation != activation {
@@ -51,16 +51,20 @@ func (db *DB) UseLane(ctx context.Context, node string, lane bucket.Lane, activa
 			return err
 		}
 		now, until := toMS(t.now), toMS(t.now.Add(lease))
-		noted = !found || reported == 0
-		switch {
-		case !found:
+		if state = bucket.UseNoted; !found {
 			return t.hit(1, insertUse, append(key, until, now)...)
-		case noted:
-			_, err = t.exec(seeUse, append([]any{until}, key...)...)
 		}
+		if reported == 1 {
+			state = bucket.UseEnded
+			return nil
+		}
+		_, err = t.exec(seeUse, append([]any{until}, key...)...)
 		return err
 	})
-	return noted && err == nil, err
+	if err != nil {
+		return bucket.UseOver, err
+	}
+	return state, nil
 }
 
 // SeeUses notes that a node is alive, and lists its uses that nobody has ended.

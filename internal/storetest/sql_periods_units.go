@@ -135,7 +135,7 @@ func periodQuarantine(w *sqlWorld) {
 		name := string(tc.unused)
 		b := w.daily(name, 1000, day(tc.unused), inStore)
 		refs := []bucket.Ref{b.Buckets[0].Ref(), b.Buckets[1].Ref()}
-		equal(w, "used", w.uses("n-"+name, laneOf(0), refs[0].Activation), true)
+		equal(w, "used", w.uses("n-"+name, laneOf(0), refs[0].Activation), bucket.UseNoted)
 		w.until(dayLong)
 		w.rollOver(b.ID)
 		lost := must(w.db.EndLost(w.ctx, bucket.LostOrder{Ref: refs[0], Force: true}))(w)

@@ -38,7 +38,7 @@ func (w *sqlWorld) inStoreMode(name string) (bucket.Budget, bucket.Ref) {
 // lease is how long a use is good for, silence how long its lease must have been over.
 const lease, silence = 10 * time.Second, 20 * time.Second
 
-func (w *sqlWorld) uses(node string, lane bucket.Lane, activation int64) bool {
+func (w *sqlWorld) uses(node string, lane bucket.Lane, activation int64) bucket.UseState {
 	w.Helper()
 	return must(w.db.UseLane(w.ctx, node, lane, activation, lease))(w)
 }
@@ -46,16 +46,16 @@ func (w *sqlWorld) uses(node string, lane bucket.Lane, activation int64) bool {
 func useUntilNext(w *sqlWorld) {
 	_, ref := w.inStoreMode("b")
 	lane := laneOf(0)
-	equal(w, "before it is known", w.uses("n1", bucket.Lane{Instance: "none"}, 1), false)
-	equal(w, "noted", w.uses("n1", lane, 1), true)
-	equal(w, "again", w.uses("n1", lane, 1), true)
-	equal(w, "too early", w.uses("n1", lane, 2), false)
+	equal(w, "before it is known", w.uses("n1", bucket.Lane{Instance: "none"}, 1), bucket.UseOver)
+	equal(w, "noted", w.uses("n1", lane, 1), bucket.UseNoted)
+	equal(w, "again", w.uses("n1", lane, 1), bucket.UseNoted)
+	equal(w, "too early", w.uses("n1", lane, 2), bucket.UseOver)
 	uses := must(w.db.LaneUses(w.ctx, "n1"))(w)
 	if len(uses) != 1 || uses[0] != (bucket.LaneUse{Node: "n1", Lane: lane, Activation: 1}) {
 		w.Fatalf("uses %+v", uses)
 	}
 	must(w.db.NextActivation(w.ctx, lane, 1, "run-2"))(w)
-	equal(w, "too late", w.uses("n2", lane, 1), false)
+	equal(w, "too late", w.uses("n2", lane, 1), bucket.UseOver)
 	uses = must(w.db.LaneUses(w.ctx, "n1"))(w)
 	if len(uses) != 1 || !uses[0].Over {
 		w.Fatalf("uses %+v after the next activation", uses)
@@ -64,7 +64,7 @@ func useUntilNext(w *sqlWorld) {
 	w.ok(w.db.ReportLane(w.ctx, "n1", lane, 1, map[bucket.Ref]int64{ref: 3}))
 	w.ok(w.db.ReportLane(w.ctx, "n1", lane, 1, map[bucket.Ref]int64{ref: 1}))
 	equal(w, "after the report", len(must(w.db.LaneUses(w.ctx, "n1"))(w)), 0)
-	equal(w, "used again after the report", w.uses("n1", lane, 1), false)
+	equal(w, "used again after the report", w.uses("n1", lane, 1), bucket.UseOver)
 }
 
 func useSilent(w *sqlWorld) {
@@ -73,7 +73,7 @@ func useSilent(w *sqlWorld) {
 	w.uses("n1", lane, 1)
 	w.uses("n2", lane, 1)
 	const longer = time.Minute
-	equal(w, "used, with a longer lease", must(w.db.UseLane(w.ctx, "n3", lane, 1, longer))(w), true)
+	equal(w, "used, with a longer lease", must(w.db.UseLane(w.ctx, "n3", lane, 1, longer))(w), bucket.UseNoted)
 	silent := func() []bucket.LaneUse {
 		w.Helper()
 		return must(w.db.SilentUses(w.ctx, silence, 10))(w)
@@ -92,7 +92,7 @@ func useSilent(w *sqlWorld) {
 	w.ok(w.db.EndSilent(w.ctx, found[0], silence))
 	w.ok(w.db.EndSilent(w.ctx, found[0], silence))
 	equal(w, "ended", len(must(w.db.SeeUses(w.ctx, "n2", lease))(w)), 0)
-	equal(w, "used again", w.uses("n2", lane, 1), false)
+	equal(w, "used again", w.uses("n2", lane, 1), bucket.UseEnded)
 	equal(w, "nobody is silent", len(silent()), 0)
 	w.clock.Advance(longer - lease)
 	must(w.db.SeeUses(w.ctx, "n1", lease))(w)
