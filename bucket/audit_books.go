@@ -119,13 +119,15 @@ func (k *bookkeeping) show(limit int) {
 // its epochs are looked through for the bucket that explains it. What is of the budget itself fences
 // nothing: no bucket holds a unit more or less than the ledger knows.
 func (s *Service) lookIntoBook(ctx context.Context, id int64) {
-	books, err := s.readBooks(ctx, id-1, 1)
-	if err != nil || len(books) == 0 || books[0].Budget != id {
-		return
-	}
-	found := wrong(&books[0])
-	if found == nil {
-		return
+	var found []ledger.Discrepancy
+	for range lookAgain {
+		books, err := s.readBooks(ctx, id-1, 1)
+		if err != nil || len(books) == 0 || books[0].Budget != id {
+			return
+		}
+		if found = wrong(&books[0]); found == nil {
+			return
+		}
 	}
 	const pause = 30 * time.Second
 	if next, ok := s.bookkeeping.attributed[id]; !ok || due(s.now(), next, pause) {

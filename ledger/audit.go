@@ -83,6 +83,11 @@ type Discrepancy struct {
 	Counted  int64  `json:"counted"`
 }
 
+// SameFigure reports whether two discrepancies are of the same figure, whatever it holds.
+func (d Discrepancy) SameFigure(other Discrepancy) bool {
+	return d.Bucket == other.Bucket && d.Epoch == other.Epoch && d.What == other.What
+}
+
 // Gap is by how many units the two figures differ, at least 1.
 func (d Discrepancy) Gap() int64 { return max(d.Recorded-d.Counted, d.Counted-d.Recorded, 1) }
 
