@@ -214,6 +214,12 @@ func (db *DB) ExpireHolds(ctx context.Context, limit int) (out bucket.Expired, e
 				out.Budgets = append(out.Budgets, e.end.Budget)
 			}
 		}
+		if len(endings) == 0 {
+			return nil
+		}
+		if err := t.checkClock("expire"); err != nil {
+			return err
+		}
 		_, err = t.endHolds(endings)
 		return err
 	})

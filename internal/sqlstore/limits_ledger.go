@@ -369,6 +369,12 @@ func (db *DB) ExpireCounters(ctx context.Context, limitRows int) (removed int, e
 		if err := t.list(&rows, selectExpired, before, limitRows); err != nil {
 			return err
 		}
+		if len(rows) == 0 {
+			return nil
+		}
+		if err := t.checkClock("expire counters"); err != nil {
+			return err
+		}
 		keys := make([]rowKey, len(rows))
 		for i := range rows {
 			keys[i] = rowKey{rows[i].key(), rows[i].WindowMS}

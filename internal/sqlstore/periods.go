@@ -174,7 +174,7 @@ func (db *DB) RollOver(ctx context.Context, budgetID int64, without ...bucket.La
 		if !b.due(t.now) {
 			return nil
 		}
-		if err := t.checkClock(); err != nil {
+		if err := t.checkClock("roll over"); err != nil {
 			return err
 		}
 		out.Done = true
@@ -186,8 +186,8 @@ func (db *DB) RollOver(ctx context.Context, budgetID int64, without ...bucket.La
 	return out, nil
 }
 
-// checkClock refuses to go on when the node's idea of SQL's clock is wrong: SQL's clock decides.
-func (t *tx) checkClock() error {
+// checkClock refuses to end anything for good when the node's idea of SQL's clock is wrong: SQL's clock decides.
+func (t *tx) checkClock(op string) error {
 	if t.conn.dialect.name == sqliteName {
 		return nil
 	}
@@ -196,8 +196,8 @@ func (t *tx) checkClock() error {
 		return err
 	}
 	if off := time.UnixMicro(micros).Sub(t.db.Now()); off > t.db.tolerance || off < -t.db.tolerance {
-		return &budget.Error{Code: budget.Unavailable, Op: "roll over", RetryAfter: time.Second,
-			Message: "this node's clock is " + off.String() + " off the database's: nothing is rolled over until it agrees"}
+		return &budget.Error{Code: budget.Unavailable, Op: op, RetryAfter: time.Second,
+			Message: "this node's clock is " + off.String() + " off the database's: nothing is ended by it until it agrees"}
 	}
 	return nil
 }

@@ -309,9 +309,14 @@ func (db *DB) sweepSome(ctx context.Context, budgetID int64) (moved int64, more 
 }
 
 // waits reports whether units that came back late wait for a roll-over: one that is due, as they are not for the
-// period that it ends; or the one that ends their own period, which is over by the clock of whoever gave them back.
+// period that it ends; or the one that ends their own period, which is over by the clock of whoever gave them back. A
+// period whose end has moved on since ends too late for that: a rollback beside the change does not see the new end.
 func (t *tx) waits(b *budgetRow, row *epochRow) bool {
-	return b.due(t.now) || row.Period == b.Period && b.IsOver == 0
+	if b.due(t.now) {
+		return true
+	}
+	soon := toMS(t.now.Add(2 * t.db.tolerance)) // as far as the clocks of two nodes may be apart
+	return row.Period == b.Period && b.IsOver == 0 && b.PeriodEndMS != 0 && b.PeriodEndMS <= soon
 }
 
 const addUndistributed = `UPDATE budget_management_bucket
