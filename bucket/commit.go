@@ -299,9 +299,12 @@ func (d *draining) read(ctx context.Context) (logs []ledger.Log, refs []Ref) {
 // node committed: their rows have to be looked up.
 func (d *draining) settle(e *drainEpoch, r EpochReport) (missed []ledger.Position) {
 	d.rows[e.ref] = r.Row
-	bySeq := make(map[int64]ledger.Outcome, len(r.Outcomes))
-	for _, o := range r.Outcomes {
-		bySeq[o.Position.Seq] = o
+	var bySeq map[int64]*ledger.Outcome
+	if len(e.waiting) > 0 {
+		bySeq = make(map[int64]*ledger.Outcome, len(r.Outcomes))
+		for i := range r.Outcomes {
+			bySeq[r.Outcomes[i].Position.Seq] = &r.Outcomes[i]
+		}
 	}
 	before := e.from
 	e.from = max(e.from, r.Row.DrainedSeq)
@@ -310,7 +313,7 @@ func (d *draining) settle(e *drainEpoch, r EpochReport) (missed []ledger.Positio
 	for i, m := range e.waiting {
 		switch o, here := bySeq[m.seq]; {
 		case here:
-			d.answers[i] = m.answer(o)
+			d.answers[i] = m.answer(*o)
 			delete(e.waiting, i)
 		case m.seq <= r.Row.DrainedSeq || ended:
 			missed = append(missed, m.position())

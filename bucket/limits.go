@@ -75,8 +75,11 @@ func (a *attempt) limits(ctx context.Context, b *Budget) (DeductAnswer, bool, er
 		answer, err := a.refuse(ctx, why)
 		return answer, true, err
 	}
+	if b.inStoreMode() {
+		return DeductAnswer{}, false, nil
+	}
 	touches, _ := set.Touches(ask.Amount, ask.Dimensions, ask.Counts)
-	if b.inStoreMode() || !a.s.mayBeReached(b, touches) {
+	if !a.s.mayBeReached(b, touches) {
 		return DeductAnswer{}, false, nil
 	}
 	got, err := a.s.limitChecks.do(ctx, b.ID, ask)

@@ -7,6 +7,7 @@ import (
 	"math/bits"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/budgetd/budgetd/budget"
@@ -29,7 +30,12 @@ type Limit struct {
 	length, slot       int64 // ms
 	changedMS, ordinal int64
 	bounds             map[string]budget.Override // by key
+	// calendar is the calendar window that was asked for last: most ask for the present one.
+	calendar atomic.Pointer[calendarWindow]
 }
+
+// calendarWindow is in ms, its end exclusive.
+type calendarWindow struct{ from, to int64 }
 
 // Compile prepares limits; nil gives an empty set. Error: a definition that Check refuses.
 func Compile(limits *budget.Limits) (*Set, error) {

@@ -58,7 +58,11 @@ func (l *Limit) SlotsFrom(nowMS int64) int64 { return l.SlotAt(nowMS - l.length 
 func (l *Limit) span(nowMS int64) (fromMS, toMS int64) {
 	switch l.Window.Kind {
 	case budget.WindowCalendar:
+		if w := l.calendar.Load(); w != nil && nowMS >= w.from && nowMS < w.to {
+			return w.from, w.to
+		}
 		from, to := calendarAt(l.Window.Every, l.zone, time.UnixMilli(nowMS))
+		l.calendar.Store(&calendarWindow{from.UnixMilli(), to.UnixMilli()})
 		return from.UnixMilli(), to.UnixMilli()
 	case budget.WindowSliding:
 		return l.SlotsFrom(nowMS), math.MaxInt64

@@ -28,7 +28,7 @@ type answer struct {
 // write sends an answer.
 func (c *call) write(a answer) {
 	if a.problem != nil {
-		c.sendProblem(*a.problem)
+		c.sendProblem(a.problem)
 		return
 	}
 	header := c.w.Header()
@@ -50,12 +50,12 @@ func (c *call) write(a answer) {
 func (c *call) fail(e *budget.Error) { c.refuse(e, problemOf(e)) }
 
 // refuse logs an error and sends the document given.
-func (c *call) refuse(e *budget.Error, p problem) {
+func (c *call) refuse(e *budget.Error, p *problem) {
 	c.api.logError(c.ctx, c.route.op, e)
 	c.sendProblem(p)
 }
 
-func (c *call) sendProblem(p problem) {
+func (c *call) sendProblem(p *problem) {
 	p.CorrelationID = c.marks.correlation
 	if p.RetryAfter > 0 {
 		c.w.Header().Set("Retry-After", strconv.FormatInt(int64(max(1, math.Ceil(p.RetryAfter))), 10))

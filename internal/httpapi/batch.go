@@ -131,7 +131,7 @@ func (a *API) dryRuns(ctx context.Context, items []*batchItem, at []int, results
 }
 
 // itemProblem logs the error of one item, and returns its problem.
-func (a *API) itemProblem(ctx context.Context, err error) problem {
+func (a *API) itemProblem(ctx context.Context, err error) *problem {
 	e := settle(err, "deduct", true)
 	a.logError(ctx, "deduct", e)
 	return problemOf(e)

@@ -117,6 +117,57 @@ func (a *accepted) writeTo(d *document) {
 	d.raw("}")
 }
 
+func (p *problem) writeTo(d *document) {
+	d.raw(`{"type":`)
+	d.quote(p.Type)
+	d.raw(`,"title":`)
+	d.quote(p.Title)
+	d.raw(`,"status":`)
+	d.integer(int64(p.Status))
+	d.optional(`,"detail":`, p.Detail)
+	d.raw(`,"code":`)
+	d.quote(string(p.Code))
+	if len(p.Errors) > 0 {
+		d.raw(`,"errors":`)
+		d.value(p.Errors)
+	}
+	d.optionalUnits(`,"available":`, p.Available)
+	d.optional(`,"limit":`, p.Limit)
+	d.optional(`,"dimension":`, p.Dimension)
+	d.optional(`,"value":`, p.Value)
+	d.optionalUnits(`,"used":`, p.Used)
+	d.optionalUnits(`,"max":`, p.Max)
+	if !p.ResetAt.IsZero() {
+		d.raw(`,"reset_at":`)
+		d.instant(p.ResetAt)
+	}
+	if p.RetryAfter != 0 {
+		d.raw(`,"retry_after":`)
+		d.value(p.RetryAfter)
+	}
+	if len(p.Reasons) > 0 {
+		d.raw(`,"reasons":`)
+		d.value(p.Reasons)
+	}
+	d.optional(`,"correlation_id":`, p.CorrelationID)
+	d.raw("}")
+}
+
+// optional and optionalUnits append a member that is left out where it has no value.
+func (d *document) optional(name, text string) {
+	if text != "" {
+		d.raw(name)
+		d.quote(text)
+	}
+}
+
+func (d *document) optionalUnits(name string, n *int64) {
+	if n != nil {
+		d.raw(name)
+		d.integer(*n)
+	}
+}
+
 func (s *limitState) writeTo(d *document) {
 	d.raw(`{"name":`)
 	d.quote(s.Name)

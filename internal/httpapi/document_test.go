@@ -29,11 +29,23 @@ func TestDocumentsAreAsTheLibraryWritesThem(t *testing.T) {
 			Used: number.Draw(t, "used"), Max: number.Draw(t, "max"), Exempt: rapid.Bool().Draw(t, "exempt"),
 			ResetAt: instant.Draw(t, "reset")}
 	})
+	field := rapid.Custom(func(t *rapid.T) budget.FieldError {
+		return budget.FieldError{Field: text.Draw(t, "field"), Message: text.Draw(t, "wrong")}
+	})
 	rapid.Check(t, func(t *rapid.T) {
 		var results []any
 		for range rapid.IntRange(0, 4).Draw(t, "results") {
 			if rapid.IntRange(0, 3).Draw(t, "problem") == 0 {
-				results = append(results, problemOf(budget.Refuse(budget.Invalid, "deduct", "%s", text.Draw(t, "message"))))
+				p := problemOf(&budget.Error{Code: rapid.SampledFrom([]budget.Code{budget.Invalid, budget.LimitExceeded,
+					budget.Unavailable, budget.BudgetExhausted}).Draw(t, "code"), Message: text.Draw(t, "message"),
+					Fields:     rapid.SliceOfN(field, 0, 2).Draw(t, "fields"),
+					Available:  rapid.Ptr(number, true).Draw(t, "available"),
+					Limit:      rapid.Ptr(limit, true).Draw(t, "limit"),
+					RetryAfter: time.Duration(rapid.Int64Range(-1e9, 1e15).Draw(t, "retry after"))})
+				p.CorrelationID = text.Draw(t, "correlation")
+				p.Reasons = rapid.SliceOfN(text, 0, 2).Draw(t, "reasons")
+				compare(t, p)
+				results = append(results, p)
 				continue
 			}
 			got := bucket.DeductAnswer{RequestID: text.Draw(t, "id"), Amount: number.Draw(t, "amount"),

@@ -99,12 +99,12 @@ func settle(err error, op string, changes bool) *budget.Error {
 }
 
 // problemOf returns the document for an error. The cause is not part of it.
-func problemOf(e *budget.Error) problem {
+func problemOf(e *budget.Error) *problem {
 	known, ok := statuses[e.Code]
 	if !ok {
 		known = statuses[budget.Internal]
 	}
-	p := problem{Type: "urn:budgetd:problem:" + string(e.Code), Title: known.title, Status: known.status,
+	p := &problem{Type: "urn:budgetd:problem:" + string(e.Code), Title: known.title, Status: known.status,
 		Detail: e.Message, Code: e.Code, Errors: e.Fields, Available: e.Available,
 		RetryAfter: math.Ceil(e.RetryAfter.Seconds()*1000) / 1000}
 	if s := e.Limit; s != nil {

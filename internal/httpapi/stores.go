@@ -100,7 +100,7 @@ func (a *API) ready(c *call) (answer, error) {
 	}
 	p := problemOf(budget.Refuse(budget.Unavailable, "readiness", "the service cannot serve now"))
 	p.Reasons = reasons
-	return answer{problem: &p}, nil
+	return answer{problem: p}, nil
 }
 
 type readiness struct {

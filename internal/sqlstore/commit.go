@@ -99,7 +99,14 @@ func (t *tx) recorded(logs []ledger.Log, rows map[position]*epochRow) (recordedI
 		if row == nil || !row.live() || row.Fenced != "" {
 			continue
 		}
-		guess = guess && row.LimitsVersion == 0 && (row.PeriodEndMS == 0 || toMS(t.now) < row.PeriodEndMS)
+		guess = guess && (row.PeriodEndMS == 0 || toMS(t.now) < row.PeriodEndMS)
+		if guess {
+			set, err := t.limitSet(row.Budget, row.LimitsVersion)
+			if err != nil {
+				return nil, err
+			}
+			guess = !t.judges(set)
+		}
 		for j := range logs[i].Entries {
 			if e := &logs[i].Entries[j]; e.Kind == ledger.KindDeduct && e.Seq > row.DrainedSeq {
 				guess = guess && e.Request.Group == ""

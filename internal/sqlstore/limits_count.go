@@ -48,6 +48,11 @@ type bookTally struct {
 	changed bool
 }
 
+// judges reports whether commits judge by limits: there are some, and no store has.
+func (t *tx) judges(set *limit.Set) bool {
+	return len(set.List) > 0 && (!set.InStores || t.direct)
+}
+
 // limitBook reads the limits of the budgets that the logs are of, and locks the counters that their
 // entries touch: those whose ids are not recorded. The epochs are locked.
 func (t *tx) limitBook(logs []ledger.Log, rows map[position]*epochRow,
@@ -63,8 +68,8 @@ func (t *tx) limitBook(logs []ledger.Log, rows map[position]*epochRow,
 		if err != nil {
 			return nil, err
 		}
-		if len(set.List) == 0 || set.InStores && !t.direct {
-			continue // its store has judged
+		if !t.judges(set) {
+			continue
 		}
 		b.sets[row.Budget] = set
 		for j := range logs[i].Entries {
