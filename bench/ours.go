@@ -1,13 +1,16 @@
 package main
 
 import (
+	"bufio"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
+	"net/http"
 	"slices"
 	"strconv"
+	"strings"
 
 	"github.com/budgetd/budgetd/client"
 )
@@ -89,7 +92,30 @@ func (o ours) measure(s *stage) (measurement, error) {
 	if err := json.Unmarshal(text, &a); err != nil {
 		return measurement{}, err
 	}
-	return o.measurement(a), nil
+	m := o.measurement(a)
+	grouped, err := groupedBy(b.address)
+	m.note += grouped
+	return m, err
+}
+
+// groupedBy says how many operations and entries the calls of scripts and the commits of a budgetd took together.
+func groupedBy(address string) (string, error) {
+	answer, err := http.Get("http://" + address + "/metrics") //nolint:noctx // it is our own
+	if err != nil {
+		return "", err
+	}
+	defer answer.Body.Close()
+	sums := map[string]float64{}
+	for lines := bufio.NewScanner(answer.Body); lines.Scan(); {
+		name, value, _ := strings.Cut(lines.Text(), " ")
+		name, _, _ = strings.Cut(name, "{")
+		if n, err := strconv.ParseFloat(value, 64); err == nil {
+			sums[name] += n
+		}
+	}
+	mean := func(name string) float64 { return sums[name+"_sum"] / max(sums[name+"_count"], 1) }
+	return fmt.Sprintf("%.0f operations per call of a lane, %.0f entries per commit; ", mean("budgetd_lane_call_operations"),
+		mean("budgetd_commit_rows")), nil
 }
 
 // load returns the command line of budgetctl, without the server.

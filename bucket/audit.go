@@ -137,7 +137,7 @@ func (s *Service) auditLane(ctx context.Context, id Lane, epochs []EpochOf) map[
 		for i := range reads {
 			fromTheStart[reads[i].ref] = watched{}
 		}
-		good, wrong := s.compareTwice(ctx, l, reads, fromTheStart)
+		good, wrong := s.compareTwice(ctx, l, reads, fromTheStart, 0)
 		for i := range reads {
 			r := &reads[i]
 			c := compared{good: good[r.ref], wrong: wrong[r.ref]}

@@ -23,7 +23,7 @@ const (
 	lookPage = 500
 	// lookRows is about how many ledger rows a look at one lane counts again, lookLeast and lookMost
 	// what each of its epochs gets.
-	lookRows, lookLeast, lookMost = 50_000, 64, 10_000
+	lookRows, lookLeast, lookMost = 25_000, 64, 5_000
 	// lookAgain is how often what disagrees is read anew before it is believed.
 	lookAgain = 2
 )
@@ -51,7 +51,7 @@ func (s *Service) lookAtLane(ctx context.Context, l *lane, known map[Ref]watched
 			return known
 		}
 		reads := s.drainBehind(ctx, l, epochs)
-		good, wrong := s.compareTwice(ctx, l, reads, known)
+		good, wrong := s.compareTwice(ctx, l, reads, known, window)
 		for i := range reads {
 			r := &reads[i]
 			if found := wrong[r.ref]; found != nil {
@@ -99,6 +99,14 @@ func (w watched) note(r *liveRead, now time.Duration) watched {
 	return w
 }
 
+// begin is the read from which the rows up to now are counted: the later one with a window of rows behind it.
+func (w watched) begin(now ledger.StoreRead, window int64) ledger.StoreRead {
+	if now.Seq-w.middle.Seq >= window {
+		return w.middle
+	}
+	return w.from
+}
+
 // right goes on from a read that was found right.
 func (w watched) right(now ledger.StoreRead, window int64) watched {
 	if now.Seq-w.middle.Seq >= window {
@@ -110,9 +118,9 @@ func (w watched) right(now ledger.StoreRead, window int64) watched {
 // compareTwice compares what was read with the ledger. What disagrees is read anew, store and ledger, and
 // only what still does is wrong. An epoch that is in neither result was not compared: it ended or is
 // fenced, it cannot be read, or the ledger is behind.
-func (s *Service) compareTwice(ctx context.Context, l *lane, reads []liveRead, known map[Ref]watched) (
+func (s *Service) compareTwice(ctx context.Context, l *lane, reads []liveRead, known map[Ref]watched, window int64) (
 	good map[Ref]bool, wrong map[Ref][]ledger.Discrepancy) {
-	good, wrong = s.compareStores(ctx, reads, known)
+	good, wrong = s.compareStores(ctx, reads, known, window)
 	for range lookAgain {
 		if len(wrong) == 0 {
 			break
@@ -134,13 +142,14 @@ func (s *Service) compareTwice(ctx context.Context, l *lane, reads []liveRead, k
 				again = append(again, EpochOf{Budget: reads[i].Budget, Lane: l.id, Row: row})
 			}
 		}
-		_, wrong = s.compareStores(ctx, s.drainBehind(ctx, l, again), known)
+		_, wrong = s.compareStores(ctx, s.drainBehind(ctx, l, again), known, window)
 	}
 	return good, wrong
 }
 
-// compareStores compares each read with the ledger, where that has come far enough.
-func (s *Service) compareStores(ctx context.Context, reads []liveRead, known map[Ref]watched) (
+// compareStores compares each read with the ledger, where that has come far enough: by the rows since a read that was
+// found right, a window of them at least, or all.
+func (s *Service) compareStores(ctx context.Context, reads []liveRead, known map[Ref]watched, window int64) (
 	good map[Ref]bool, wrong map[Ref][]ledger.Discrepancy) {
 	good, wrong = map[Ref]bool{}, map[Ref][]ledger.Discrepancy{}
 	var spans []Span
@@ -153,7 +162,7 @@ func (s *Service) compareStores(ctx context.Context, reads []liveRead, known map
 		to := r.storeRead()
 		begin := to
 		if w, ok := known[r.ref]; ok {
-			begin = w.from
+			begin = w.begin(to, window)
 		}
 		if begin.Seq > to.Seq || begin.GrantSeq > to.GrantSeq {
 			begin = to // the store went back: that is found elsewhere

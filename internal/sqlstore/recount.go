@@ -78,19 +78,16 @@ func (db *DB) Spans(ctx context.Context, spans []bucket.Span) (map[bucket.Ref]le
 const (
 	// sumPart adds up a stretch of ledger rows, and what the rollbacks and the ends of the holds of its
 	// deductions gave back, by their own keys.
-	sumPart = `(SELECT COALESCE(SUM(amount), 0) FROM deduction WHERE bucket_id = ? AND epoch = ?
-			AND seq > ? AND seq <= ?) AS deducted,
-		(SELECT COALESCE(SUM(amount), 0) FROM duplicate WHERE bucket_id = ? AND epoch = ?
+	sumPart = `s.deducted, s.noted, (SELECT COALESCE(SUM(amount), 0) FROM duplicate WHERE bucket_id = ? AND epoch = ?
 			AND seq > ? AND seq <= ?) AS duplicates,
-		(SELECT COALESCE(SUM(rolled_back), 0) FROM deduction WHERE bucket_id = ? AND epoch = ?
-			AND seq > ? AND seq <= ?) AS noted,
-		(SELECT COALESCE(SUM(r.amount), 0) FROM deduction d
-			JOIN rollback_log r ON r.budget_id = d.budget_id AND r.request_id = d.request_id
-			WHERE d.bucket_id = ? AND d.epoch = ? AND d.seq > ? AND d.seq <= ?) +
-		(SELECT COALESCE(SUM(h.returned), 0) FROM deduction d
-			JOIN hold_log h ON h.budget_id = d.budget_id AND h.request_id = d.request_id
-			WHERE d.bucket_id = ? AND d.epoch = ? AND d.seq > ? AND d.seq <= ?) AS returned`
-	ofPart     = ` FROM bucket_epoch e /*by PRIMARY*/ WHERE ` + onePosition
+		s.returned`
+	ofPart = ` FROM (SELECT COALESCE(SUM(amount), 0) AS deducted, COALESCE(SUM(rolled_back), 0) AS noted,
+			COALESCE(SUM(COALESCE((SELECT SUM(r.amount) FROM rollback_log r
+				WHERE r.budget_id = d.budget_id AND r.request_id = d.request_id), 0) +
+			COALESCE((SELECT SUM(h.returned) FROM hold_log h
+				WHERE h.budget_id = d.budget_id AND h.request_id = d.request_id), 0)), 0) AS returned
+			FROM deduction d WHERE d.bucket_id = ? AND d.epoch = ? AND d.seq > ? AND d.seq <= ?) s,
+		bucket_epoch e /*by PRIMARY*/ WHERE ` + onePosition
 	selectPart = `SELECT ` + sumPart + ofPart
 	selectRest = `SELECT ` + epochColumns + `,
 		(SELECT COALESCE(SUM(amount), 0) FROM grant_log WHERE bucket_id = ? AND epoch = ?) AS granted,
@@ -125,7 +122,7 @@ func (db *DB) Recount(ctx context.Context, part bucket.Part) (
 	if rest {
 		upTo = wholeLog
 	}
-	args := []any{b, e, from, upTo, b, e, from, upTo, b, e, from, upTo, b, e, from, upTo, b, e, from, upTo, b, e}
+	args := []any{b, e, from, upTo, b, e, from, upTo, b, e}
 	query := selectPart
 	if rest {
 		query = selectRest

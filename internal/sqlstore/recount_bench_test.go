@@ -45,10 +45,10 @@ func fillEpoch(b *testing.B, db *DB, budgetID int64, ref bucket.Ref, rows int64)
 				noted = 1
 				back = append(back, budgetID, id, []byte{}, 1, 1, ref.Bucket, ref.Epoch, rows+seq, 0)
 			}
-			made = append(made, budgetID, id, string(ledger.StateUsed), 1, noted, []byte("0123456789abcdef"),
-				[]byte("nonce678"), nil, nil, nil, nil, 0, ref.Bucket, ref.Epoch, seq, seq, 0)
+			made = append(made, budgetID, id, string(ledger.StateUsed), 1, []byte("0123456789abcdef"),
+				[]byte("nonce678"), ref.Bucket, ref.Epoch, seq, seq, 0, noted)
 		}
-		if err := t.insert(insertDeduction, deductionWidth, made); err != nil {
+		if err := t.insert(insertDeduction+", rolled_back)", deductionWidth+1, made); err != nil {
 			return err
 		}
 		return t.insert(`INSERT INTO rollback_log (budget_id, request_id, rollback_id, amount, is_whole,
