@@ -106,6 +106,13 @@ func (a *acknowledgements) extend(activation int64, began, lease time.Duration) 
 	}
 }
 
+// ended reports whether this node has said, or is about to say, how far it acknowledged under an activation.
+func (a *acknowledgements) ended(activation int64) bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return activation <= a.over
+}
+
 // inUse returns the activation under which this node acknowledges; 0: none.
 func (a *acknowledgements) inUse() int64 {
 	a.mu.Lock()
@@ -131,6 +138,7 @@ func (s *Service) useLease() time.Duration {
 // seeUses tells SQL that this node is alive. When somebody ended its uses, it goes on under another
 // name.
 func (s *Service) seeUses(ctx context.Context) {
+	node := s.node.Load() // before its lanes: those of a later name are not looked for under this one
 	activations := map[*lane]int64{}
 	for _, l := range s.lanes {
 		if activation := l.acks.inUse(); activation > 0 {
@@ -140,7 +148,7 @@ func (s *Service) seeUses(ctx context.Context) {
 	if len(activations) == 0 {
 		return
 	}
-	began, node := s.now(), s.node.Load()
+	began := s.now()
 	uses, err := s.sql.SeeUses(ctx, *node, s.useLease())
 	if err != nil {
 		s.failed("sql", err)
@@ -261,6 +269,9 @@ func (s *Service) useLane(ctx context.Context, l *lane, activation int64) error 
 	if l.acks.uses(activation, s.now()) {
 		return nil
 	}
+	if l.acks.ended(activation) { // by this node's own report: no name of it may have another use
+		return beingRecovered(l)
+	}
 	began, node := s.now(), s.node.Load()
 	state, err := s.sql.UseLane(ctx, *node, l.id, activation, s.useLease())
 	switch {
@@ -271,6 +282,10 @@ func (s *Service) useLane(ctx context.Context, l *lane, activation int64) error 
 	case state == UseNoted && s.extend(l, node, activation, began):
 		return nil
 	}
+	return beingRecovered(l)
+}
+
+func beingRecovered(l *lane) error {
 	return budget.Refuse(budget.Unavailable, "store", "lane %s is being recovered", l.id)
 }
 

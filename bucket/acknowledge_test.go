@@ -165,3 +165,27 @@ func TestReportsOfFormerNamesAlone(t *testing.T) {
 		})
 	}
 }
+
+// TestNoNameAfterTheLastReport: a node that has stopped ended its uses by its own reports. A request that comes after
+// that is refused, and notes no other use that nobody would ever report.
+func TestNoNameAfterTheLastReport(t *testing.T) {
+	w := newStoreWorld(t)
+	set := storeQuick()
+	set.Deadline = 300 * time.Millisecond
+	s := w.node(set)
+	ref := w.create(s, promo("stopped", 1000, 1))
+	if _, err := again(s, ref, "x", 10); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	defer cancel()
+	if err := s.Stop(ctx); err != nil {
+		t.Fatal(err)
+	}
+	if a, err := deduct(s, ref, "y", 10); !budget.Is(err, budget.Unavailable) {
+		t.Errorf("after the stop: %+v, %v", a, err)
+	}
+	if uses := w.model.Uses(); len(uses) != 0 {
+		t.Errorf("nobody reports %+v", uses)
+	}
+}
