@@ -34,7 +34,7 @@ func TestDrainAfterAPanic(t *testing.T) {
 	set := storeQuick()
 	set.Chores, set.Audit = time.Hour, time.Hour // nobody else drains
 	s := w.node(set)
-	ref := w.create(s, promo("panics", 1000, 1))
+	ref := w.create(s, promo("panics", 1_000_000, 1))
 	if _, err := deduct(s, ref, "before", 1); err != nil {
 		t.Fatal(err)
 	}
