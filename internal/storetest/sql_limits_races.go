@@ -14,6 +14,7 @@ import (
 var limitRaceTests = []sqlTest{
 	{"race/limits of one value", raceLimitOfOneValue},
 	{"race/limits of many values in any order", raceLimitsOfManyValues},
+	{"race/one id in two buckets with one left", raceLastOfOneID},
 	{"race/limits changed against commits", raceLimitsChanged},
 	{"race/a window loaded against rollbacks", raceLoadRollback},
 }
@@ -99,6 +100,45 @@ func raceLimitsOfManyValues(w *sqlWorld) {
 		used += w.used(b.ID, "zz", dims("user", fmt.Sprint("u", v), "device", fmt.Sprint("d", values-v)))
 	}
 	equal(w, "counted", used, buckets*rounds*values-given.Load())
+}
+
+// raceLastOfOneID: one id is in the logs of two buckets, and its limit lets one more pass. One entry is counted; the
+// other is refused, by its id or by the limit that the first used up: then the ledger has the id, as soon as the commit
+// that says so has ended. A figure of a limit is no answer for an id before that was looked for.
+func raceLastOfOneID(w *sqlWorld) {
+	const rounds = 20
+	b := w.limited("b", 2, lifetime("l", "user", 1))
+	from := [2]int64{b.Buckets[0].Epoch.DrainedSeq, b.Buckets[1].Epoch.DrainedSeq}
+	var byLimit atomic.Int64
+	for round := range rounds {
+		id, user := fmt.Sprint("o", round), dims("user", fmt.Sprint("u", round))
+		var passed atomic.Int64
+		together(2, func(n int) {
+			book := w.book(b.Buckets[n].Ref())
+			book.askFor(id, 1, user)
+			report, err := w.db.Commit(w.ctx, []ledger.Log{book.log(from[n])})
+			if err != nil || report.Epochs[0].Err != nil || len(report.Epochs[0].Outcomes) != 1 {
+				w.Errorf("commit: %v, %+v", err, report.Epochs)
+				return
+			}
+			from[n] = report.Epochs[0].Row.DrainedSeq
+			switch d := report.Epochs[0].Outcomes[0].Duplicate; {
+			case d == nil:
+				passed.Add(1)
+			case d.Reason == ledger.ReasonLimit:
+				byLimit.Add(1)
+				if got, err := w.db.Recorded(w.ctx, []bucket.ID{{Budget: b.ID, RequestID: id}}); err != nil || len(got) != 1 {
+					w.Errorf("refused by a limit, and not recorded: %+v, %v", got, err)
+				}
+			case d.Reason != ledger.ReasonDuplicate:
+				w.Errorf("%+v", d)
+			}
+		})
+		equal(w, id+" passed", passed.Load(), 1)
+		equal(w, id+" counted", w.used(b.ID, "l", user), 1)
+	}
+	equal(w, "used", w.figures(b.ID).Used, rounds)
+	w.Logf("%d of %d were refused by the limit", byLimit.Load(), rounds)
 }
 
 // raceLimitsChanged: what is committed after a change is judged by it.
