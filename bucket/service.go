@@ -117,7 +117,7 @@ type Settings struct {
 	Chores time.Duration
 	// Audit is how often every live epoch is compared with its store; 500 ms.
 	Audit time.Duration
-	// AuditRows is how many ledger rows a second are counted anew; 20,000.
+	// AuditRows is how many ledger rows a second are counted anew; 5,000.
 	AuditRows int
 	// ShownBudgets is how many budgets the metrics show one by one; 0: none.
 	ShownBudgets int
@@ -176,7 +176,7 @@ func (s Settings) withDefaults() Settings {
 	def(&s.Refresh, 300*time.Millisecond)
 	def(&s.Chores, time.Second)
 	def(&s.Audit, 500*time.Millisecond)
-	num(&s.AuditRows, 20_000)
+	num(&s.AuditRows, 5_000)
 	def(&s.DownAfter, 5*time.Second)
 	def(&s.SampleEvery, series.LeastStep)
 	num(&s.CachedBudgets, 10_000)

@@ -58,7 +58,7 @@ func TestDefaults(t *testing.T) {
 		StoreMode:  StoreMode{1_000_000, 5 * time.Second, 10 * time.Minute, 5 * time.Second},
 		Background: Background{300 * time.Millisecond, time.Second, time.Minute},
 		Recycle:    Recycle{Timezone: "UTC", StrandedShare: 0.2},
-		Audit:      Audit{500 * time.Millisecond, 20_000},
+		Audit:      Audit{500 * time.Millisecond, 5_000},
 		Metrics:    Metrics{100},
 		Series:     Series{192 * time.Hour},
 		Cache:      Cache{10_000, 100_000},

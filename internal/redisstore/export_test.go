@@ -17,11 +17,11 @@ const AtlasAge = atlasAge
 // some hundred values make several levels of them.
 func SmallPages(t *testing.T) {
 	t.Helper()
-	const usual = "local PAGE_VALUES = 16384"
+	const usual = "local PAGE_VALUES, LIFETIME_VALUES = 16384, 131072"
 	if strings.Count(limitsLua, usual) != 1 {
 		t.Fatalf("limits.lua lacks %q", usual)
 	}
 	whole := limitsLua
-	limitsLua = strings.Replace(limitsLua, usual, "local PAGE_VALUES = 3", 1)
+	limitsLua = strings.Replace(limitsLua, usual, "local PAGE_VALUES, LIFETIME_VALUES = 3, 3", 1)
 	t.Cleanup(func() { limitsLua = whole })
 }

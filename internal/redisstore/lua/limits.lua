@@ -8,9 +8,9 @@
 -- and all other keys are made of it, with its hash tag:
 --   <root>:<limit>:<changed>:<window><path>       a hash, called a page: value -> counter
 -- The window is the begin of a calendar window in ms, 0 for a lifetime, g<generation> for the others. A page
--- takes new values until it has PAGE_VALUES; a value that is not in a full page is looked for in one of its 16
+-- takes new values until it has PAGE_VALUES (of a lifetime LIFETIME_VALUES); a value that is not in a full page is looked for in one of its 16
 -- children, whose path has one more digit of the value's SHA-1. So pages grow as there are more
--- values, no key grows without bound (a page ends with PAGE_VALUES and what one call adds), and nothing is ever
+-- values, no key grows without bound (a page ends with so many and what one call adds), and nothing is ever
 -- moved. A value is never removed from its page: pages expire.
 --
 -- A counter is the decimal number counted (calendar, lifetime); `<number> <began in ms>` (first_hit; the second
@@ -35,8 +35,8 @@ local counts = {told = nil, parse_limits = nil, length = nil, parse = nil, prepa
   flush = nil, unload = nil}
 
 -- How many values a page takes: few pages, so that the values of a call share them, and none that keeps the server
--- for longer than some ms when it expires.
-local PAGE_VALUES = 16384
+-- for longer than some ms when it expires. Those of a lifetime never expire.
+local PAGE_VALUES, LIFETIME_VALUES = 16384, 131072
 -- How much longer than its window a page is kept, in ms: this, and up to PAGE_SPREAD_MS, so that
 -- pages do not expire all at once.
 local PAGE_MARGIN_MS, PAGE_SPREAD_MS = 60000, 65536
@@ -50,7 +50,7 @@ local NOT_A_HASH = 'the counters of the limits are not a hash'
 -- in root.values, what to add, and `<mark>|<counter>` as loaded from the ledger or ''.
 local of, values, number_of, add, loaded = {}, {}, {}, {}, {}
 -- The root that counts.prepare has read: .key, .version (of the operations), .ahead, .now, .heard (the version it has
--- heard of), .broken (why), .windows and .values (lists), .settled (it has heard of the operations' limits, and of none
+-- heard of), .broken (why), .windows, .values and .digits of their SHA-1 (lists), .settled (it has heard of the operations' limits, and of none
 -- that are newer, and all calendar windows are present ones).
 local root
 
@@ -135,11 +135,16 @@ local function fetch(window, page, numbers, texts, depth)
   local size = redis.pcall('HLEN', page.key)
   if type(size) == 'table' then return failed(size.err) end
   page.fresh = size == 0
-  if size < PAGE_VALUES then return nil end
+  if size < window.values then return nil end
   local children, order = {}, {}
   for _, number in ipairs(absent) do
     local value = root.values[number]
-    local digit = string.sub(redis.sha1hex(value), depth + 1, depth + 1)
+    local digits = root.digits[number]
+    if not digits then
+      digits = redis.sha1hex(value)
+      root.digits[number] = digits
+    end
+    local digit = string.sub(digits, depth + 1, depth + 1)
     local child = children[digit]
     if not child then
       child = {page = {key = page.key .. (depth == 0 and ':' or '') .. digit}, numbers = {}, texts = {}}
@@ -240,7 +245,7 @@ local function look_up(window)
     end
   end
   if #numbers == 0 then return nil end
-  local older = {found = window.found, page = nothing, broken = window.broken}
+  local older = {found = window.found, values = window.values, page = nothing, broken = window.broken}
   fault = fetch(older, {key = window.before}, numbers, texts, 0)
   window.broken = older.broken
   return fault
@@ -250,7 +255,7 @@ end
 -- server: to be called before counts.judge, again after counts.flush. Returns nil, or the reply of the failed call.
 function counts.prepare(key, limits, first, last, time)
   root = {key = key, version = limits.version, ahead = limits.ahead, now = time - limits.ahead, windows = {},
-    values = {}, heard = nil, broken = nil, settled = nil}
+    values = {}, digits = {}, heard = nil, broken = nil, settled = nil}
   local fault = hear_root(limits)
   if fault or root.broken then return fault end
   local known, order = {}, root.windows
@@ -258,8 +263,9 @@ function counts.prepare(key, limits, first, last, time)
   for _, d in ipairs(limits) do
     local at, before = pages(d)
     if not known[at] then
-      known[at] = {first = {key = at, fresh = nil, list = nil}, before = before, expires = d.expires, numbers = {},
-        texts = {}, found = {}, page = nothing, broken = nothing, dirty = {}, changed = {}}
+      known[at] = {first = {key = at, fresh = nil, list = nil}, before = before, expires = d.expires,
+        values = d.kind == 'l' and LIFETIME_VALUES or PAGE_VALUES, numbers = {}, texts = {}, found = {},
+        page = nothing, broken = nothing, dirty = {}, changed = {}}
       order[#order + 1] = known[at]
     end
     d.window = known[at]
