@@ -268,6 +268,13 @@ func (b *batcher[Q, A]) occupy(group []*item[Q, A], by int) {
 	}
 }
 
+// worksOn reports whether a call under way works on what apart names so.
+func (b *batcher[Q, A]) worksOn(key int64) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.busy[key] > 0
+}
+
 // failAll is the answer of a call that failed as a whole.
 func failAll[A any](n int, err error) []result[A] {
 	out := make([]result[A], n)

@@ -92,6 +92,13 @@ func (s *Service) follow(l *lane, ref Ref, seq int64) {
 	}()
 }
 
+// follows reports whether an epoch is being drained behind the answers.
+func (b *behind) follows(ref Ref) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.working && b.epochs[ref] != nil
+}
+
 // drainPace is the least time between the begins of two commits behind a lane's answers: nobody waits for
 // them, and one transaction of many entries costs a fraction of many of a few.
 const drainPace = 50 * time.Millisecond

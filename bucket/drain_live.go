@@ -2,6 +2,7 @@ package bucket
 
 import (
 	"context"
+	"time"
 
 	"github.com/budgetd/budgetd/ledger"
 )
@@ -82,6 +83,7 @@ func (s *Service) drainBehind(ctx context.Context, l *lane, epochs []EpochOf) []
 			e.from, e.upTo = r.Row.DrainedSeq, b.Seq
 		}
 	}
+	s.leaveToOthers(ctx, l, d)
 	for range commitRounds {
 		if len(d.epochs) == 0 {
 			break
@@ -89,4 +91,26 @@ func (s *Service) drainBehind(ctx context.Context, l *lane, epochs []EpochOf) []
 		d.round(ctx)
 	}
 	return reads
+}
+
+// othersPatience is how long a drain that nobody waits for leaves an epoch to a commit of this node that does anyway:
+// some commits long. Two at once would read the same entries, and one of them in vain.
+const othersPatience, othersPause = 300 * time.Millisecond, 10 * time.Millisecond
+
+// leaveToOthers waits while this node commits the epochs that are to be drained, and takes out those that it has
+// brought far enough meanwhile.
+func (s *Service) leaveToOthers(ctx context.Context, l *lane, d *draining) {
+	for began := s.now(); s.now()-began < othersPatience; {
+		left := false
+		for ref, e := range d.epochs {
+			if at, ok := s.drained.Get(ref); ok && at >= e.upTo {
+				delete(d.epochs, ref)
+				continue
+			}
+			left = left || l.behind.follows(ref) || s.committer.worksOn(ref.Bucket)
+		}
+		if !left || s.clock.Sleep(ctx, othersPause) != nil {
+			return
+		}
+	}
 }
