@@ -7,6 +7,7 @@ import (
 	"math/rand/v2"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/budgetd/budgetd/bucket"
 	"github.com/budgetd/budgetd/budget"
@@ -23,6 +24,8 @@ type feedLoad struct {
 	ids  []string
 	made map[string]int64    // request id -> amount
 	back map[[2]string]int64 // request id, rollback id -> amount
+
+	driven atomic.Int64 // of the buckets
 }
 
 // Sizes of the load: enough that every kind of step meets every other.
@@ -40,7 +43,10 @@ func feedUnderLoad(w *sqlWorld) {
 	var writers, all sync.WaitGroup
 	for i := range loadBuckets {
 		book := w.book(b.Buckets[i].Ref())
-		writers.Go(func() { l.check(l.drive(book)) })
+		writers.Go(func() {
+			l.check(l.drive(book))
+			l.driven.Add(1)
+		})
 	}
 	for i := range loadReturners {
 		writers.Go(func() { l.check(l.giveBack(i)) })
@@ -173,12 +179,13 @@ func (l *feedLoad) recycle(book *sqlBook, lose bool) (*sqlBook, error) {
 func (l *feedLoad) giveBack(turn int) error {
 	w := l.w
 	chance := rand.New(rand.NewPCG(7, uint64(turn)))
-	for n := range loadReturns {
+	for n, done := 0, 0; done < loadReturns; n++ {
 		id := l.anyID(chance)
 		if chance.IntN(4) == 0 {
 			if _, err := w.db.Cancel(w.ctx, l.budget, id); err != nil {
 				return err
 			}
+			done++
 			continue
 		}
 		rollbackID := fmt.Sprintf("back-%d-%d", turn, n)
@@ -189,7 +196,13 @@ func (l *feedLoad) giveBack(turn int) error {
 			l.mu.Lock()
 			l.back[[2]string{id, rollbackID}] = 1
 			l.mu.Unlock()
+			done++
 		case budget.DeductionNotFound, budget.AlreadyRolledBack, budget.RequestVoid:
+			if l.driven.Load() == loadBuckets {
+				done++
+			} else {
+				time.Sleep(time.Millisecond) // nothing is left of those that were made yet
+			}
 		default:
 			return err
 		}
