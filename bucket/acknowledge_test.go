@@ -100,12 +100,12 @@ func TestUseThatTheNodeNeverHeardOf(t *testing.T) {
 	set.Deadline = 300 * time.Millisecond
 	s := w.node(set)
 	ref := w.create(s, promo("noted", 1000, 1))
-	if _, err := deduct(s, ref, "x", 10); !budget.Is(err, budget.Unavailable) {
-		t.Fatalf("while its uses cannot be noted: %v", err)
-	}
-	if uses := w.model.Uses(); len(uses) != 1 {
-		t.Fatalf("noted %+v", uses)
-	}
+	w.until("a use is noted that the node does not know of", func() bool {
+		if _, err := deduct(s, ref, "x", 10); !budget.Is(err, budget.Unavailable) {
+			t.Fatalf("while its uses cannot be noted: %v", err)
+		}
+		return len(w.model.Uses()) == 1
+	})
 	w.ahead.Store(int64(45 * time.Second))
 	w.until("the use is ended as a silent node's", func() bool { return len(w.model.Uses()) == 0 })
 	lost.lost.Store(false)

@@ -2,6 +2,7 @@ package bucket
 
 import (
 	"context"
+	"math"
 	"time"
 
 	"github.com/budgetd/budgetd/ledger"
@@ -44,13 +45,14 @@ func (s *Service) lookAtLane(ctx context.Context, l *lane, known map[Ref]watched
 	next := make(map[Ref]watched, len(known))
 	window := int64(min(max(lookRows/max(len(known), 1), lookLeast), lookMost))
 	lag, age := int64(0), time.Duration(0)
+	patience := s.now() + othersPatience
 	for after := (Ref{}); ctx.Err() == nil; {
 		epochs, err := s.sql.Live(ctx, l.id, after, lookPage)
 		if err != nil {
 			s.failed("sql", err)
 			return known
 		}
-		reads := s.drainBehind(ctx, l, epochs)
+		reads := s.drainBehind(ctx, l, epochs, patience)
 		good, wrong := s.compareTwice(ctx, l, reads, known, window)
 		for i := range reads {
 			r := &reads[i]
@@ -82,7 +84,7 @@ func (s *Service) lookAtLane(ctx context.Context, l *lane, known map[Ref]watched
 
 // newlyWatched begins with entry 0, where the epoch is young enough for all of it to be counted.
 func newlyWatched(now ledger.StoreRead, window int64) watched {
-	if now.Seq <= window {
+	if now.Seq < window {
 		return watched{}
 	}
 	return watched{from: now, middle: now}
@@ -142,7 +144,8 @@ func (s *Service) compareTwice(ctx context.Context, l *lane, reads []liveRead, k
 				again = append(again, EpochOf{Budget: reads[i].Budget, Lane: l.id, Row: row})
 			}
 		}
-		_, wrong = s.compareStores(ctx, s.drainBehind(ctx, l, again), known, window)
+		// From where it was read first, however far the log has come since.
+		_, wrong = s.compareStores(ctx, s.drainBehind(ctx, l, again, 0), known, math.MaxInt64)
 	}
 	return good, wrong
 }

@@ -77,18 +77,18 @@ func (s *Service) follow(l *lane, ref Ref, seq int64) {
 	go func() {
 		defer s.trailing.Done()
 		s.turns.wait(place)
-		s.guard("drain behind", func() {
-			ended := false
-			defer func() {
-				if !ended { // a panic: the next answer begins anew
-					l.behind.mu.Lock()
-					l.behind.working = false
-					l.behind.mu.Unlock()
-				}
-			}()
-			s.drainBehindAnswers(l)
-			ended = true
-		})
+		for ended := false; !ended; {
+			s.guard("drain behind", func() {
+				s.drainBehindAnswers(l)
+				ended = true
+			})
+			if !ended && s.clock.Sleep(s.life, time.Second) != nil { // a panic: again, but not after Stop
+				l.behind.mu.Lock()
+				l.behind.working = false
+				l.behind.mu.Unlock()
+				return
+			}
+		}
 	}()
 }
 

@@ -3,6 +3,7 @@ package bucket
 import (
 	"context"
 	"errors"
+	"slices"
 
 	"github.com/budgetd/budgetd/budget"
 	"github.com/budgetd/budgetd/internal/safeguard"
@@ -92,8 +93,10 @@ func (a *attempt) definition(ctx context.Context) (*Budget, error) {
 }
 
 // home is the bucket of the request's key: the same on every node, whatever is online.
-func (a *attempt) home(b *Budget) *Bucket {
-	return &b.Buckets[a.s.ringOf(len(b.Ring())).LocateIndex(a.key, func(int) bool { return false })]
+func (a *attempt) home(b *Budget) *Bucket { return a.s.home(b, a.key) }
+
+func (s *Service) home(b *Budget, key string) *Bucket {
+	return &b.Buckets[s.ringOf(len(b.Ring())).LocateIndex(key, func(int) bool { return false })]
 }
 
 // serves reports whether a bucket can be asked now.
@@ -354,19 +357,37 @@ func (a *attempt) seekInStore(ctx context.Context, b *Budget, bk *Bucket, balanc
 // refuseInStore is refuse in store mode: the id may be in the log and not in the ledger yet, so the
 // bucket's log is drained first.
 func (a *attempt) refuseInStore(ctx context.Context, bk *Bucket, refusal error) (DeductAnswer, error) {
-	now, err := a.s.sql.Budget(ctx, BudgetRef{ID: a.entry.id}) // it may have a later epoch than this node knows
-	if err != nil {
-		return DeductAnswer{}, a.unresolved(ctx, a.s.sqlFailed(err))
-	}
-	for _, e := range now.live() {
-		if e.Row.Bucket != bk.ID {
-			continue
-		}
-		if err := a.s.drainEpochs(ctx, []EpochOf{e}); err != nil {
-			return DeductAnswer{}, a.unresolved(ctx, err)
-		}
+	if _, err := a.s.homesDrained.do(ctx, bk.ID, keyOf{a.entry.id, a.key}); err != nil {
+		return DeductAnswer{}, a.unresolved(ctx, err)
 	}
 	return a.refuse(ctx, refusal)
+}
+
+// keyOf is what a request's bucket is found by.
+type keyOf struct {
+	budget int64
+	key    string
+}
+
+// drainHomes drains the buckets where the ids of some requests on one budget are, if anywhere: as SQL has the budget now,
+// since this node may not know of a later epoch yet, or of a later ring.
+func (s *Service) drainHomes(_ int64, requests []keyOf) []result[struct{}] {
+	ctx, cancel := s.bounded(context.Background())
+	defer cancel()
+	n := len(requests)
+	b, err := s.sql.Budget(ctx, BudgetRef{ID: requests[0].budget})
+	if err != nil {
+		return failAll[struct{}](n, s.sqlFailed(err))
+	}
+	homes := map[int64]bool{}
+	for _, r := range requests {
+		homes[s.home(&b, r.key).ID] = true
+	}
+	live := slices.DeleteFunc(b.live(), func(e EpochOf) bool { return !homes[e.Row.Bucket] })
+	if err := s.drainEpochs(ctx, live); err != nil {
+		return failAll[struct{}](n, err)
+	}
+	return make([]result[struct{}], n)
 }
 
 // coverSoon is the last sum known; one that is old is read anew in the background, because in store

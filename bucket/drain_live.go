@@ -2,6 +2,7 @@ package bucket
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"github.com/budgetd/budgetd/ledger"
@@ -17,11 +18,13 @@ func (s *Service) drainLive(ctx context.Context) {
 			s.failed("sql", err)
 			return
 		}
-		s.drainBehind(ctx, s.lanes[id], epochs)
 		s.drainFrom[id] = Ref{}
 		if len(epochs) == choresLimit {
 			s.drainFrom[id] = refOf(&epochs[len(epochs)-1].Row)
 		}
+		l := s.lanes[id]
+		left := slices.DeleteFunc(epochs, func(e EpochOf) bool { return s.committing(l, refOf(&e.Row)) })
+		s.drainBehind(ctx, l, left, 0)
 	}
 }
 
@@ -48,8 +51,9 @@ func (r *liveRead) lag() int64 { return max(r.in.Seq-r.Row.DrainedSeq, 0) }
 
 // drainBehind reads epochs of a lane in their store and drains those whose store is ahead of the
 // ledger, up to where it was. Fenced epochs and those that the lane cannot be asked about are left
-// out; what is broken or went back is acted upon. It returns what it read.
-func (s *Service) drainBehind(ctx context.Context, l *lane, epochs []EpochOf) []liveRead {
+// out; what is broken or went back is acted upon. Until an instant, of Service.now, those that this node commits anyway
+// are left to that. It returns what it read.
+func (s *Service) drainBehind(ctx context.Context, l *lane, epochs []EpochOf, until time.Duration) []liveRead {
 	refs := make([]Ref, 0, len(epochs))
 	reads := make([]liveRead, 0, len(epochs))
 	for _, e := range epochs {
@@ -83,7 +87,7 @@ func (s *Service) drainBehind(ctx context.Context, l *lane, epochs []EpochOf) []
 			e.from, e.upTo = r.Row.DrainedSeq, b.Seq
 		}
 	}
-	s.leaveToOthers(ctx, l, d)
+	s.leaveToOthers(ctx, l, d, until)
 	for range commitRounds {
 		if len(d.epochs) == 0 {
 			break
@@ -93,23 +97,30 @@ func (s *Service) drainBehind(ctx context.Context, l *lane, epochs []EpochOf) []
 	return reads
 }
 
-// othersPatience is how long a drain that nobody waits for leaves an epoch to a commit of this node that does anyway:
-// some commits long. Two at once would read the same entries, and one of them in vain.
+// othersPatience is how long an audit leaves epochs to the commits of this node that drain them anyway: some commits
+// long. Two at once would read the same entries, and one of them in vain.
 const othersPatience, othersPause = 300 * time.Millisecond, 10 * time.Millisecond
 
-// leaveToOthers waits while this node commits the epochs that are to be drained, and takes out those that it has
-// brought far enough meanwhile.
-func (s *Service) leaveToOthers(ctx context.Context, l *lane, d *draining) {
-	for began := s.now(); s.now()-began < othersPatience; {
+// committing reports whether this node drains an epoch now: behind its answers, or for its callers.
+func (s *Service) committing(l *lane, ref Ref) bool {
+	return l.behind.follows(ref) || s.committer.worksOn(ref.Bucket)
+}
+
+// leaveToOthers waits, until an instant, while this node commits the epochs that are to be drained, and takes out those
+// that it has brought far enough.
+func (s *Service) leaveToOthers(ctx context.Context, l *lane, d *draining, until time.Duration) {
+	for {
 		left := false
 		for ref, e := range d.epochs {
-			if at, ok := s.drained.Get(ref); ok && at >= e.upTo {
-				delete(d.epochs, ref)
-				continue
+			if at, ok := s.drained.Get(ref); ok {
+				if e.from = max(e.from, at); at >= e.upTo {
+					delete(d.epochs, ref)
+					continue
+				}
 			}
-			left = left || l.behind.follows(ref) || s.committer.worksOn(ref.Bucket)
+			left = left || s.committing(l, ref)
 		}
-		if !left || s.clock.Sleep(ctx, othersPause) != nil {
+		if !left || s.now() >= until || s.clock.Sleep(ctx, othersPause) != nil {
 			return
 		}
 	}

@@ -264,13 +264,15 @@ type Service struct {
 	missingAt   atomic.Int64              // Service.now of the last look for them
 
 	// Store mode.
-	upToDate  *group[int64, *cached, struct{}]
-	counted   *lru.Cache[Ref, int64]         // ledger.Epoch.Counted as last seen
-	firstSeen *lru.Cache[Ref, time.Duration] // epochs by when this node first saw them
-	trailing  sync.WaitGroup                 // workers that drain behind the answers
-	stopped   bool                           // no such worker begins; guarded by stopMu
-	giveUp    context.Context                // ends when Stop waits for them no longer
-	giveUpNow context.CancelFunc
+	upToDate *group[int64, *cached, struct{}]
+	// homesDrained is by the bucket that a node takes for home.
+	homesDrained *group[int64, keyOf, struct{}]
+	counted      *lru.Cache[Ref, int64]         // ledger.Epoch.Counted as last seen
+	firstSeen    *lru.Cache[Ref, time.Duration] // epochs by when this node first saw them
+	trailing     sync.WaitGroup                 // workers that drain behind the answers
+	stopped      bool                           // no such worker begins; guarded by stopMu
+	giveUp       context.Context                // ends when Stop waits for them no longer
+	giveUpNow    context.CancelFunc
 
 	background sync.WaitGroup
 	stopMu     sync.Mutex // orders background.Add before Stop's Wait
@@ -343,6 +345,7 @@ func New(c Config) (*Service, error) {
 		return nil, err
 	}
 	s.upToDate = newGroup[int64, *cached, struct{}](s.drainBudget, s.set.BatchSize, s.set.Queue, s.turns)
+	s.homesDrained = newGroup[int64, keyOf, struct{}](s.drainHomes, s.set.BatchSize, s.set.Queue, s.turns)
 	if s.fencedHere, err = lru.New[Ref, struct{}](1000); err != nil {
 		return nil, err
 	}
