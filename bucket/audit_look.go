@@ -64,7 +64,7 @@ func (s *Service) lookAtLane(ctx context.Context, l *lane, known map[Ref]watched
 				w = newlyWatched(r.storeRead(), window)
 			}
 			w = w.note(r, s.now())
-			if good[r.ref] {
+			if good[r.ref] && seen { // at first sight no rows were counted
 				w = w.right(r.storeRead(), window)
 			}
 			next[r.ref] = w
@@ -84,7 +84,7 @@ func (s *Service) lookAtLane(ctx context.Context, l *lane, known map[Ref]watched
 
 // newlyWatched begins with entry 0, where the epoch is young enough for all of it to be counted.
 func newlyWatched(now ledger.StoreRead, window int64) watched {
-	if now.Seq < window {
+	if now.Seq <= window {
 		return watched{}
 	}
 	return watched{from: now, middle: now}
