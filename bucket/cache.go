@@ -129,9 +129,14 @@ func (c *cache) freshenSoon(ctx context.Context, entry *cached) error {
 	const patience = 250 * time.Millisecond
 	step, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
-	if err := c.reload(step, entry); err != nil {
+	// Apart from a reload that may be waiting for an answer which was lost.
+	now := c.s.now()
+	b, err := c.s.sql.Budget(step, BudgetRef{ID: entry.id})
+	if err != nil {
 		c.s.failed("sql", err)
+		return nil
 	}
+	c.put(&b, now)
 	return nil
 }
 

@@ -1,0 +1,52 @@
+package bucket_test
+
+import (
+	"context"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/budgetd/budgetd/bucket"
+	"github.com/budgetd/budgetd/budget"
+)
+
+// hungRead is SQL of which one read of a budget is answered no more, once armed.
+type hungRead struct {
+	bucket.SQL
+	armed, hangs atomic.Bool
+}
+
+func (q *hungRead) Budget(ctx context.Context, ref bucket.BudgetRef) (bucket.Budget, error) {
+	if q.armed.CompareAndSwap(true, false) {
+		q.hangs.Store(true)
+		<-ctx.Done()
+		return bucket.Budget{}, ctx.Err()
+	}
+	return q.SQL.Budget(ctx, ref)
+}
+
+// TestPausedBesideAHungRead: in store mode a node that waits for an answer of SQL that was lost obeys a pause all the
+// same, as SQL can be reached (I8).
+func TestPausedBesideAHungRead(t *testing.T) {
+	w := newStoreWorld(t)
+	other := w.node(storeQuick())
+	q := &hungRead{SQL: w.model}
+	w.sql = q
+	set := storeQuick()
+	set.StepTimeout = 3 * time.Second
+	s := w.node(set)
+	ref := w.create(other, promo("hung", 100, 1))
+	if _, err := deduct(s, ref, "before", 1); err != nil {
+		t.Fatal(err)
+	}
+	yes := true
+	q.armed.Store(true)
+	if _, err := other.Change(context.Background(), ref, bucket.Change{Paused: &yes}); err != nil {
+		t.Fatal(err)
+	}
+	w.until("the read of the change hangs", q.hangs.Load)
+	time.Sleep(time.Second)
+	if a, err := deduct(s, ref, "after", 1); !budget.Is(err, budget.BudgetPaused) {
+		t.Errorf("paused: %+v, %v", a, err)
+	}
+}
