@@ -210,7 +210,8 @@ func (c *client) send(k *known, r *request) string {
 		const unsteady = 5 * time.Second
 		asked = &auditor.Call{Budget: k.ref.ID, ID: r.id, Amount: r.amount, Payload: r.payload, Began: time.Now(),
 			Values: r.dimensions, Counts: r.counts, Group: r.group,
-			Unsteady: virtual()-n.m.jumped.Load() < int64(unsteady)}
+			Unsteady:  virtual()-n.m.jumped.Load() < int64(unsteady),
+			Remembers: k.inStore && n.m.withoutDatabase(time.Second)}
 		c.w.audit.Began(asked)
 		var err error
 		request := bucket.DeductRequest{Budget: k.ref, RequestID: r.id, Amount: r.amount, Key: r.key,

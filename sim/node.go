@@ -23,6 +23,11 @@ type machine struct {
 	node atomic.Pointer[node] // nil: crashed
 }
 
+// withoutDatabase reports whether it cannot reach the database, or could not until so long ago.
+func (m *machine) withoutDatabase(since time.Duration) bool {
+	return virtual() < m.cut[len(m.cut)-1].Load()+int64(since)
+}
+
 // node is one life of a service on a machine. It is the service's clock, its Turns, its chance and,
 // as database and stores, its network.
 type node struct {

@@ -174,3 +174,30 @@ func (b *book) later() time.Time {
 	b.now = b.now.Add(time.Second)
 	return b.now
 }
+
+// TestAcceptedWhilePaused: a pause holds within a second; on a node that goes on without the database, in store mode,
+// within the window's time more.
+func TestAcceptedWhilePaused(t *testing.T) {
+	for _, test := range []struct {
+		name      string
+		after     time.Duration
+		remembers bool
+		faults    int
+	}{
+		{"within a second", time.Second, false, 0},
+		{"after a second", time.Second + 1, false, 1},
+		{"within the window, without the database", time.Second + rememberedFor, true, 0},
+		{"after the window, without the database", time.Second + rememberedFor + 1, true, 1},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			b := newBook()
+			b.a.Paused(1, b.now)
+			c := &Call{Budget: 1, ID: "x", Amount: 3, Payload: "p", Began: b.now.Add(test.after), Remembers: test.remembers}
+			b.a.Began(c)
+			b.a.Ended(c, Answer{ID: "x", Amount: 3, Epoch: 1, Seq: 1}, c.Began)
+			if got := b.a.Faults(); len(got) != test.faults {
+				t.Errorf("%d faults, want %d: %q", len(got), test.faults, got)
+			}
+		})
+	}
+}

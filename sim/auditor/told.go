@@ -41,6 +41,9 @@ type Call struct {
 	Began   time.Time
 	// Unsteady: the clock of the node was moved shortly before.
 	Unsteady bool
+	// Remembers: the node may go by a definition as old as the window, because it cannot reach the database, or could not a
+	// moment ago, and the budget is in store mode.
+	Remembers bool
 	// Values are its dimensions, Counts its own amounts for single limits; Group is that of a hold.
 	Values map[string]string
 	Counts map[string]int64
@@ -149,6 +152,9 @@ func (a *Auditor) Ended(c *Call, got Answer, now time.Time) {
 
 const clock = "15:04:05.000000000"
 
+// rememberedFor is the window's time, by which a node in store mode goes on without the database.
+const rememberedFor = 5 * time.Second
+
 // accepted looks into an answer "accepted". a.mu is held.
 func (a *Auditor) accepted(b *books, t *told, c *Call, got Answer, row Row, known bool, now time.Time) {
 	switch {
@@ -176,7 +182,10 @@ func (a *Auditor) accepted(b *books, t *told, c *Call, got Answer, row Row, know
 
 // inForce looks into a fresh "accepted" of a budget that may be paused. a.mu is held.
 func (a *Auditor) inForce(b *books, c *Call) {
-	const settle = time.Second // I8
+	settle := time.Second // I8
+	if c.Remembers {
+		settle += rememberedFor
+	}
 	if !b.paused.IsZero() && !c.Unsteady && c.Began.Sub(b.paused) > settle {
 		a.note("I8: id %q was accepted although the budget had been paused at %s, call of %s", c.ID,
 			b.paused.Format(clock), c.Began.Format(clock))
