@@ -42,7 +42,7 @@ chaos: ## ten minutes of faults against real processes, in each durability
 	$(GO) test -race -timeout 0 ./internal/chaos -run '^TestChaos$$' -v -chaos.duration 10m -chaos.nodes 3 -chaos.durability store
 
 .PHONY: chaos-all
-chaos-all: ## the whole schedule: every fault 20 times alone and every pair, in each durability (about 45 minutes each)
+chaos-all: ## the whole schedule: every fault 20 times alone and every pair, in each durability (about 30 minutes each)
 	$(GO) test -race -timeout 0 ./internal/chaos -run '^TestChaos$$' -v -chaos.duration -1s -chaos.nodes 3 -chaos.durability ledger
 	$(GO) test -race -timeout 0 ./internal/chaos -run '^TestChaos$$' -v -chaos.duration -1s -chaos.nodes 3 -chaos.durability store
 
