@@ -62,6 +62,14 @@ func routingValue(b *Budget, dimensions map[string]string) (value string, ok boo
 
 func (b *Budget) hasLimits() bool { return b.Limits != nil && len(b.Limits.List) > 0 }
 
+// limitsVersion is 0 for a budget that never had limits.
+func (b *Budget) limitsVersion() int64 {
+	if b.Limits == nil {
+		return 0
+	}
+	return b.Limits.Version
+}
+
 // counting is what an operation counts in its store; nil: nothing.
 func (a *attempt) counting(b *Budget, bk *Bucket, l *lane) (*Counting, error) {
 	if !b.hasLimits() || l.direct != nil {
@@ -76,7 +84,7 @@ func (a *attempt) counting(b *Budget, bk *Bucket, l *lane) (*Counting, error) {
 	if at == 0 {
 		at = a.s.sql.Now().UnixMilli()
 	}
-	c := countingOf(set, a.count.touches, bk, l, at)
+	c := countingOf(a.count.touches, bk, l, at)
 	if c == nil {
 		return nil, nil //nolint:nilnil // nothing is counted
 	}
@@ -88,12 +96,11 @@ func (a *attempt) counting(b *Budget, bk *Bucket, l *lane) (*Counting, error) {
 }
 
 // countingOf is what touches count in a bucket at an instant, in ms; nil: nothing.
-func countingOf(set *limit.Set, touches []limit.Touch, bk *Bucket, l *lane, at int64) *Counting {
+func countingOf(touches []limit.Touch, bk *Bucket, l *lane, at int64) *Counting {
 	if len(touches) == 0 {
 		return nil
 	}
-	c := &Counting{From: bk.CountersFrom, Version: set.Version, Ahead: l.ahead.Load(),
-		Counts: make([]Count, len(touches))}
+	c := &Counting{From: bk.CountersFrom, Ahead: l.ahead.Load(), Counts: make([]Count, len(touches))}
 	for i := range touches {
 		c.Counts[i] = countOf(&touches[i], at)
 		c.Counts[i].New = c.From == 1 && touches[i].Limit.ChangedVersion == 1
@@ -141,7 +148,9 @@ func (a *attempt) states(told *Counted) []budget.LimitState {
 func (a *attempt) countAgain(ctx context.Context, b *Budget, reply Reply) error {
 	told := reply.Counted
 	if reply.Verdict == Outdated {
-		a.count.at = told.Now
+		if told != nil {
+			a.count.at = told.Now
+		}
 		a.reread(ctx)
 		a.count.again = true
 		return nil
@@ -204,7 +213,7 @@ func (s *Service) countsReturned(ctx context.Context, entry *cached, d ledger.De
 		return
 	}
 	touches, _ := set.Touches(d.Amount, dimensions, ledger.ReadCounts(d.Counts))
-	c := countingOf(set, touches, bk, l, d.CountedAt.UnixMilli())
+	c := countingOf(touches, bk, l, d.CountedAt.UnixMilli())
 	counters, keeps := l.instance.(Counters)
 	if c == nil || !keeps {
 		return

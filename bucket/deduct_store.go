@@ -235,7 +235,8 @@ func (a *attempt) operationInStore(b *Budget, bk *Bucket, l *lane) (Operation, e
 	}
 	known := max(a.s.knownSeq(bk.Ref(), bk.Epoch.DrainedSeq), l.acks.known(bk.Ref()))
 	return Operation{Ref: bk.Ref(), Budget: b.ID, MinSeq: known, Amount: a.amount, Request: a.request, Record: true,
-		Ceiling: a.s.ceiling(bk, a.amount), Until: l.until(b.Period), Counting: counting}, nil
+		Ceiling: a.s.ceiling(bk, a.amount), Until: l.until(b.Period), LimitsVersion: b.limitsVersion(),
+		Counting: counting}, nil
 }
 
 // tookInStore answers for what a bucket has just admitted.

@@ -122,7 +122,11 @@ type Operation struct {
 	// Until is the instant of the lane's own clock from which the operation is refused, ms since 1970, as
 	// its period is over then; 0: none. Only with Record: in ledger mode the commit judges.
 	Until int64
-	// Counting is what it counts against limits; nil: none. Only with Record: in ledger mode the commit judges.
+	// LimitsVersion is that of the budget's limits that the sender knows; 0: it never had any. One that knows older
+	// ones than the epoch has admitted a deduction by is Outdated, also if it counts nothing: those who know the
+	// newer ones could not see what it takes (I6). Only with Record: in ledger mode the commit judges.
+	LimitsVersion int64
+	// Counting is what it counts against limits; nil: none. Only with Record and a LimitsVersion.
 	Counting *Counting
 }
 
@@ -172,8 +176,11 @@ func (o *Operation) Check() error {
 	case len(r.Nonce) != 8 || len(r.Fingerprint) != 16: // see ledger.EncodeRequest
 		return budget.Refuse(budget.Invalid, op,
 			"a nonce has 8 bytes and a fingerprint 16, not %d and %d", len(r.Nonce), len(r.Fingerprint))
-	case o.Counting != nil && !o.Record:
-		return budget.Refuse(budget.Invalid, op, "limits are counted with a record")
+	case o.LimitsVersion < 0 || o.LimitsVersion > budget.MaxAmount || o.LimitsVersion > 0 && !o.Record:
+		return budget.Refuse(budget.Invalid, op, "a version %d of the limits must be 0 to %d, and needs a record",
+			o.LimitsVersion, budget.MaxAmount)
+	case o.Counting != nil && o.LimitsVersion == 0:
+		return budget.Refuse(budget.Invalid, op, "limits that are counted have a version")
 	}
 	if o.Counting != nil {
 		if why := o.Counting.check(o.Ref.Epoch); why != "" {

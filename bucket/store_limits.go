@@ -13,8 +13,6 @@ type Counting struct {
 	// From is the epoch with which the bucket's counters in this lane began (Bucket.CountersFrom): those of
 	// another one are not looked at. At most the epoch of the operation.
 	From int64
-	// Version is that of the limits: an operation that knows older ones than the store has seen is Outdated.
-	Version int64
 	// Ahead is by how much the lane's clock is ahead of SQL's, in ms.
 	Ahead  int64
 	Counts []Count
@@ -107,8 +105,6 @@ func (c *Counting) check(epoch int64) string {
 	switch {
 	case c.From < 1 || c.From > epoch:
 		return "counters begin with an epoch from 1 to the operation's"
-	case c.Version < 1 || c.Version > budget.MaxAmount:
-		return "limits have a version"
 	case c.Ahead < -budget.MaxAmount || c.Ahead > budget.MaxAmount:
 		return "a clock is ahead by some ms"
 	case len(c.Counts) == 0 || len(c.Counts) > MostCounts:

@@ -35,6 +35,8 @@ type balance struct {
 	slice   int64
 	// void are the cancelled ids: they stay as long as the epoch.
 	void map[string]bool
+	// limits is the highest version of the budget's limits that a deduction was admitted by.
+	limits int64
 }
 
 // remembered is a request record and the slice of time that it was made in.
@@ -117,12 +119,20 @@ func (b *shard) deduct(o bucket.Operation, serves, slice, now int64) bucket.Repl
 	}
 	var told *bucket.Counted
 	var counts *counting
+	if o.Record && o.LimitsVersion < e.limits && !safeguard.Off(safeguard.OlderLimits) {
+		reply := e.reply(bucket.Outdated)
+		if o.Counting != nil {
+			reply.Counted = &bucket.Counted{Now: now - o.Counting.Ahead, Over: -1}
+		}
+		return reply
+	}
 	if o.Counting != nil {
 		var verdict bucket.Verdict
 		verdict, told, counts = b.judge(o.Counting, now)
 		if verdict != 0 {
 			if verdict == bucket.Unloaded {
 				counts.hear()
+				e.limits = max(e.limits, o.LimitsVersion)
 			}
 			reply := e.reply(verdict)
 			reply.Counted = told
@@ -147,6 +157,7 @@ func (b *shard) deduct(o bucket.Operation, serves, slice, now int64) bucket.Repl
 	e.balance, e.deducted = e.balance-o.Amount, e.deducted+o.Amount
 	reply := e.reply(bucket.OK)
 	reply.Counted = told
+	e.limits = max(e.limits, o.LimitsVersion)
 	if o.Record {
 		reply.Deducted = e.deducted
 		e.remember(o.Request.ID, slice, bucket.Record{Seq: e.seq, Nonce: o.Request.Nonce,

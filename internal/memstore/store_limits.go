@@ -13,8 +13,6 @@ var _ bucket.Counters = (*Store)(nil)
 
 // counters are what a bucket's lane counts against limits, since an epoch (bucket.Counting.From).
 type counters struct {
-	// version is the highest one of the limits that was counted by.
-	version int64
 	// mark is the last mark that an unloading gave.
 	mark   int64
 	limits map[string]known
@@ -42,7 +40,7 @@ type counter struct {
 }
 
 func (c *counters) copy() *counters {
-	out := &counters{version: c.version, mark: c.mark, limits: maps.Clone(c.limits),
+	out := &counters{mark: c.mark, limits: maps.Clone(c.limits),
 		counts: make(map[counterKey]counter, len(c.counts))}
 	for key, n := range c.counts {
 		n.slots = maps.Clone(n.slots)
@@ -66,7 +64,6 @@ func (b *shard) countersOf(from int64) *counters {
 // counting is the judgement of one operation: what it would leave.
 type counting struct {
 	counters *counters
-	version  int64
 	limits   map[string]known
 	counts   map[counterKey]counter
 }
@@ -76,11 +73,8 @@ type counting struct {
 func (b *shard) judge(o *bucket.Counting, laneNow int64) (verdict bucket.Verdict, told *bucket.Counted, c *counting) {
 	now := laneNow - o.Ahead
 	told = &bucket.Counted{Now: now, Over: -1}
-	c = &counting{counters: b.countersOf(o.From), version: o.Version, limits: map[string]known{},
+	c = &counting{counters: b.countersOf(o.From), limits: map[string]known{},
 		counts: map[counterKey]counter{}}
-	if o.Version < c.counters.version {
-		return bucket.Outdated, told, c
-	}
 	marks, unloaded := make([]int64, len(o.Counts)), false
 	for i := range o.Counts {
 		n := &o.Counts[i]
@@ -128,7 +122,6 @@ func (b *shard) judge(o *bucket.Counting, laneNow int64) (verdict bucket.Verdict
 
 // hear notes which limits there are, and since when.
 func (c *counting) hear() {
-	c.counters.version = c.version
 	maps.Copy(c.counters.limits, c.limits)
 }
 

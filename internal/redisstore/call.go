@@ -66,10 +66,23 @@ func (s *Store) strange(op string, answer any) error {
 }
 
 // shape says what a script answers of an operation beside verdict, balance and seq: an element for its record, and one
-// for its limits.
-type shape struct{ record, limits bool }
+// for its limits; and the highest verdict that there can be.
+type shape struct {
+	record, limits bool
+	most           bucket.Verdict
+}
 
-func plain(int) shape { return shape{} }
+func plain(int) shape { return shape{most: bucket.Broken} }
+
+func shapeOfDeduct(o *bucket.Operation) shape {
+	switch {
+	case o.Counting != nil:
+		return shape{record: true, limits: true, most: bucket.OverLimit}
+	case o.Record:
+		return shape{record: true, most: bucket.Outdated}
+	}
+	return plain(0)
+}
 
 // replies reads a script's answer: three elements per operation, and what its shape says.
 // order[i] says which operation the i-th answer is of.
@@ -88,7 +101,7 @@ func (s *Store) replies(op string, answer any, order []int, shapeOf func(int) sh
 		if ok = ok && len(values) >= width+limits; !ok {
 			break
 		}
-		if out[operation], ok = replyOfScript(values[:width], limits > 0); !ok {
+		if out[operation], ok = replyOfScript(values[:width], has.most); !ok {
 			break
 		}
 		if limits > 0 {
@@ -106,16 +119,9 @@ func (s *Store) replies(op string, answer any, order []int, shapeOf func(int) sh
 }
 
 // replyOfScript reads what a script says of one operation. The fourth element, where there is one,
-// is the sum of deductions or the record found. counted: its limits may be refused.
-func replyOfScript(values []any, counted bool) (reply bucket.Reply, ok bool) {
+// is the sum of deductions or the record found.
+func replyOfScript(values []any, most bucket.Verdict) (reply bucket.Reply, ok bool) {
 	verdict, ok1 := values[0].(int64)
-	most := bucket.Broken
-	if len(values) == 4 {
-		most = bucket.PeriodOver
-	}
-	if counted {
-		most = bucket.OverLimit
-	}
 	if !ok1 || verdict < int64(bucket.OK) || verdict > int64(most) {
 		return reply, false
 	}

@@ -107,7 +107,7 @@ func (s *Store) Unload(ctx context.Context, at bucket.Lane, orders []bucket.Unlo
 		keys = append(keys, countersKey(l.prefix, orders[i].Ref.Bucket, c.From))
 		var limits limitTable
 		limits = limits.with(c)
-		argv = append(argv, limits.appendCounts(limits.append(nil, c.Version, c.Ahead), c))
+		argv = append(argv, limits.appendCounts(limits.append(nil, c.Ahead), c))
 	}
 	_, err = s.eval(ctx, op, l, verbUnload, keys, argv)
 	return err

@@ -116,14 +116,14 @@ func TestScriptArguments(t *testing.T) {
 	epoch := func(mode int) string {
 		count := bucket.Count{Limit: "a", Changed: 1, Value: "x", Window: bucket.CountWindow{Kind: budget.WindowLifetime}}
 		operations := []bucket.Operation{{Amount: 5, Request: ledger.Request{ID: "id"},
-			Counting: &bucket.Counting{From: 1, Version: 1, Counts: []bucket.Count{count}}}}
+			Counting: &bucket.Counting{From: 1, Counts: []bucket.Count{count}}}}
 		ref := member{Ref: bucket.Ref{Bucket: 1, Epoch: 1, Activation: 1}, counting: mode == withLimits}
 		return string(appendGroup(nil, ref, mode, []int{0}, operations))
 	}
 	without, with, limits := epoch(withoutRecords), epoch(withRecords), epoch(withLimits)
 	unload := func() string {
 		var none limitTable
-		return string(none.appendCounts(none.append(nil, 1, 0), &bucket.Counting{Counts: make([]bucket.Count, 1)}))
+		return string(none.appendCounts(none.append(nil, 0), &bucket.Counting{Counts: make([]bucket.Count, 1)}))
 	}()
 	const modeAt, operationsEnd = 4, 9 // after the texts of epoch and activation
 	if err := c.Eval(ctx, scripts[verbOpen].text, two, open...).Err(); err != nil {

@@ -30,6 +30,7 @@ var swaps = []struct {
 		"elseif record and ceilings[i] > 0 and amount > ceilings[i] - deducted then", "elseif false then"},
 	{safeguard.PeriodInStore, &deductLua, "if record and ends[i] > 0 and now >= ends[i] then", "if false then"},
 	{safeguard.LimitInStore, &countersLua, "if over then", "if false then"},
+	{safeguard.OlderLimits, &deductLua, "elseif record and e.version < bucket.limits then", "elseif false then"},
 	{safeguard.LoadedCounters, &countersLua, "if begin < since(d) then return 0 end", ""},
 	{safeguard.RecordsFirst, &deductLua, "if known then verdict = RECORDED end",
 		"if bucket.balance < amount then known = nil end if known then verdict = RECORDED end"},

@@ -85,8 +85,8 @@ var windowKinds = map[budget.WindowKind]byte{budget.WindowCalendar: 'c', budget.
 	budget.WindowFirstHit: 'f', budget.WindowSliding: 's'}
 
 // append adds what counts.parse_limits reads.
-func (t limitTable) append(text []byte, version, ahead int64) []byte {
-	text = append8(append7(text, version), ahead)
+func (t limitTable) append(text []byte, ahead int64) []byte {
+	text = append8(text, ahead)
 	text = binary.BigEndian.AppendUint32(text, uint32(len(t))) //nolint:gosec // of one call
 	for i := range t {
 		d := &t[i]

@@ -97,5 +97,7 @@ func (s *Store) Void(ctx context.Context, at bucket.Lane, orders []bucket.VoidOr
 	if err != nil {
 		return nil, err
 	}
-	return s.replies(op, answer, g.order, func(int) shape { return shape{record: true} })
+	return s.replies(op, answer, g.order, func(int) shape {
+		return shape{record: true, most: bucket.PeriodOver}
+	})
 }

@@ -192,7 +192,7 @@ func TestStrangeRecordReplies(t *testing.T) {
 		"*4\r\n:12\r\n:1\r\n:1\r\n:0\r\n":         "",
 		"*3\r\n:1\r\n:1\r\n:1\r\n":                budget.OutcomeUnknown,
 		"*5\r\n:1\r\n:1\r\n:1\r\n:1\r\n:1\r\n":    budget.OutcomeUnknown,
-		"*4\r\n:13\r\n:1\r\n:1\r\n:1\r\n":         budget.OutcomeUnknown,
+		"*4\r\n:14\r\n:1\r\n:1\r\n:1\r\n":         budget.OutcomeUnknown,
 		"*4\r\n:0\r\n:1\r\n:1\r\n:1\r\n":          budget.OutcomeUnknown,
 		"*4\r\n:10\r\n:1\r\n:1\r\n:1\r\n":         budget.OutcomeUnknown,
 		"*4\r\n:1\r\n:1\r\n:1\r\n$1\r\n1\r\n":     budget.OutcomeUnknown,
@@ -209,4 +209,10 @@ func TestStrangeRecordReplies(t *testing.T) {
 		_, err2 := voided(t.Context(), fakeStore(t, f), "x")
 		wantCodes(t, map[string]error{"deduct " + answer: err, "void " + answer: err2}, want)
 	}
+	f := newFakeRedis(t)
+	f.set(func(f *fakeRedis) { f.answer = "*4\r\n:13\r\n:1\r\n:1\r\n:0\r\n" }) // outdated: only a deduction can be
+	_, err := recorded(t.Context(), fakeStore(t, f), "x")
+	_, err2 := voided(t.Context(), fakeStore(t, f), "x")
+	wantCodes(t, map[string]error{"deduct outdated": err}, "")
+	wantCodes(t, map[string]error{"void outdated": err2}, budget.OutcomeUnknown)
 }

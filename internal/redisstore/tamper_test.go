@@ -72,6 +72,7 @@ func TestTampered(t *testing.T) {
 		{"state is unknown", hash("state", "half open"), all},
 		{"activation is abc", hash("activation", "abc"), all},
 		{"chain is short", hash("chain", "abc"), all},
+		{"limits is abc", hash("limits", "abc"), "open grant deduct close"},
 		{"a field is missing", func(ctx context.Context, c *keys) error {
 			return c.HDel(ctx, tamperedBalance, "deducted").Err()
 		}, all},

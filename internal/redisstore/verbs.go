@@ -110,25 +110,24 @@ func (s *Store) Deduct(ctx context.Context, at bucket.Lane, operations []bucket.
 	if err != nil {
 		return nil, err
 	}
-	return s.replies(op, answer, g.order, func(i int) shape {
-		return shape{record: operations[i].Record, limits: operations[i].Counting != nil}
-	})
+	return s.replies(op, answer, g.order, func(i int) shape { return shapeOfDeduct(&operations[i]) })
 }
 
 // member says which operations deduct.lua takes together: those of one Ref, and, of those that count against limits,
-// those that agree on From, Version and Ahead.
+// those that agree on From and Ahead; and all that know the same limits.
 type member struct {
 	bucket.Ref
-	counting             bool
-	from, version, ahead int64
+	limits      int64
+	counting    bool
+	from, ahead int64
 }
 
 func (m member) hash() hash { return hash{m.Bucket, m.Epoch} }
 
 func memberOf(o *bucket.Operation) member {
-	m := member{Ref: o.Ref}
+	m := member{Ref: o.Ref, limits: o.LimitsVersion}
 	if c := o.Counting; c != nil {
-		m.counting, m.from, m.version, m.ahead = true, c.From, c.Version, c.Ahead
+		m.counting, m.from, m.ahead = true, c.From, c.Ahead
 	}
 	return m
 }
@@ -184,10 +183,13 @@ func appendGroup(text []byte, ref member, mode int, group []int, operations []bu
 	text = appendNumberText(text, ref.Activation)
 	text = append(text, byte(mode))
 	text = binary.BigEndian.AppendUint32(text, uint32(len(group))) //nolint:gosec // a call has fewer
+	if mode >= withRecords {
+		text = append7(text, ref.limits)
+	}
 	var limits limitTable
 	if mode == withLimits {
 		limits = limitsOf(group, operations)
-		text = limits.append(text, ref.version, ref.ahead)
+		text = limits.append(text, ref.ahead)
 	}
 	for _, i := range group {
 		o := &operations[i]

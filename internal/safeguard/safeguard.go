@@ -149,6 +149,9 @@ const (
 	// LoadedFor: what was loaded for a counter is sent for no other. Without it a limit that changed, or a store
 	// that was lost, in between takes it for what it is not, and somebody gets more than the maximum (I8).
 	LoadedFor Name = "loaded-for"
+	// OlderLimits: whoever knows older limits than its bucket has heard of is told so. Without it what a node takes,
+	// that has not heard of a new limit yet, is missing from that limit's counters.
+	OlderLimits Name = "older-limits"
 	// RoutedAlways: in store mode the routing dimension's value picks the bucket with limits and without. Without it
 	// the first limit makes an id go past its record, and it is accepted twice (I4).
 	RoutedAlways Name = "routed-always"
@@ -237,7 +240,7 @@ func Names() []Name {
 		LostCommit, Tombstone, CollectAtOnce, PendingShrink, OpenForGrants, Quarantine,
 		UnheardNodes, KnownEpochs, CounterLock, LimitsVersion, OlderWindow, CountsReturned, GrantNumbers, GrantOrder, Balance, SmallestSeq, Activation,
 		LaneActivation, ClosedInStore, LateOpen, RecordsFirst, WindowCeiling, KeptVoids,
-		LimitInStore, LoadedCounters, LoadedFor, RoutedAlways,
+		LimitInStore, LoadedCounters, LoadedFor, OlderLimits, RoutedAlways,
 		AppendFirst,
 		NoExpiry, ReplicationID, RedisRetries, ConnectionIdentity, Nonce, Fingerprint,
 		SoldOutSnapshot, UnansweredStep, AnswerAfterCommit, VoidRecord, DrainedTombstone,

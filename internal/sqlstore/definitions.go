@@ -37,6 +37,9 @@ func (r *reader) view(ref bucket.BudgetRef) (bucket.Budget, error) {
 	if err != nil {
 		return bucket.Budget{}, err
 	}
+	for i := range rows { // whoever knows an epoch knows the limits that it began with
+		row.LimitsVersion = max(row.LimitsVersion, rows[i].LimitsVersion)
+	}
 	d, err := r.withLimits(row)
 	if err != nil {
 		return bucket.Budget{}, err

@@ -30,6 +30,7 @@ func testLimits(t *testing.T, b *bench) {
 		{"what has to be loaded", testLimitLoaded},
 		{"unloaded", testLimitUnload},
 		{"newer limits", testLimitVersions},
+		{"newer limits for one that counts nothing", testLimitVersionsUncounted},
 		{"counters outlive epochs", testLimitEpochs},
 		{"many values", testLimitValues},
 		{"hostile values", testLimitHostile},
@@ -47,7 +48,7 @@ func testLimits(t *testing.T, b *bench) {
 // Limited makes a recorded deduction of one unit that counts for limits, by a clock that is that far ahead.
 func Limited(ref bucket.Ref, id string, ahead int64, counts ...bucket.Count) bucket.Operation {
 	o := Recorded(ref, 1, id)
-	o.Counting = &bucket.Counting{From: 1, Version: 1, Ahead: ahead, Counts: counts}
+	o.LimitsVersion, o.Counting = 1, &bucket.Counting{From: 1, Ahead: ahead, Counts: counts}
 	return o
 }
 
@@ -238,19 +239,55 @@ func testLimitVersions(t *testing.T, b *bench) {
 	ref := b.filled(t, 100)
 	b.wantLimited(t, Limited(ref, "a", 0, everCount("ann", 3)), bucket.OK, 1)
 	newer := Limited(ref, "b", 0, everCount("ann", 3))
-	newer.Counting.Version = 2
+	newer.LimitsVersion = 2
 	b.wantLimited(t, newer, bucket.OK, 2)
 	b.wantLimited(t, Limited(ref, "c", 0, everCount("ann", 3)), bucket.Outdated)
 	changed := everCount("ann", 3)
 	changed.Changed, changed.New = 3, false
 	o := Limited(ref, "c", 0, changed)
-	o.Counting.Version = 3
+	o.LimitsVersion = 3
 	b.wantLimited(t, o, bucket.Unloaded)
 	b.wantLimited(t, newer, bucket.Recorded)
 	newer.Request.ID = "d"
 	b.wantLimited(t, newer, bucket.Outdated) // though nothing was counted by the newer ones yet
 	o.Counting.Counts[0].Loaded = &bucket.Loaded{Used: 2}
 	b.wantLimited(t, o, bucket.OK, 3)
+}
+
+// testLimitVersionsUncounted: also a deduction that counts nothing, as far as its sender knows, tells its version, and
+// is told of a newer one. A repetition is not, nor one without a record.
+func testLimitVersionsUncounted(t *testing.T, b *bench) {
+	ref := b.filled(t, 100)
+	knowing := func(id string, version int64) bucket.Operation {
+		o := Recorded(ref, 1, id)
+		o.LimitsVersion = version
+		return o
+	}
+	want := func(o bucket.Operation, verdict bucket.Verdict) {
+		t.Helper()
+		if got := b.limited(t, o); got.Verdict != verdict || (got.Counted != nil) != (o.Counting != nil) {
+			t.Fatalf("%s, version %d: %+v, want %s", o.Request.ID, o.LimitsVersion, got, verdictNames[verdict])
+		}
+	}
+	want(knowing("a", 0), bucket.OK)
+	late := everCount("ann", 3)
+	late.Changed, late.New = 2, false
+	o := Limited(ref, "b", 0, late)
+	o.LimitsVersion = 2
+	want(o, bucket.Unloaded) // from here on somebody may count what the ledger does not have
+	want(knowing("c", 0), bucket.Outdated)
+	want(knowing("c", 1), bucket.Outdated)
+	want(knowing("a", 0), bucket.Recorded)
+	want(Deduction(ref, 1, "d"), bucket.OK)
+	want(knowing("c", 2), bucket.OK)
+	o.Counting.Counts[0].Loaded = &bucket.Loaded{Used: 1}
+	b.wantLimited(t, o, bucket.OK, 2)
+	want(knowing("e", 3), bucket.OK)
+	o.Request.ID = "f"
+	want(o, bucket.Outdated)
+	b.close(t, ref, bucket.Reply{Verdict: bucket.OK, Seq: 7})
+	want(knowing("g", 2), bucket.EpochClosed)
+	b.forget(t, ref)
 }
 
 // testLimitEpochs: the next epoch goes on counting; where the counters begin anew nothing is taken over.
@@ -340,7 +377,7 @@ func testLimitLarge(t *testing.T, b *bench) {
 func testLimitOneCall(t *testing.T, b *bench) {
 	ref, other := b.filled(t, 100), b.filled(t, 100)
 	plain := Recorded(ref, 1, "p")
-	plain.Ceiling = 50
+	plain.Ceiling, plain.LimitsVersion = 50, 1
 	operations := []bucket.Operation{Limited(ref, "a", 0, everCount("ann", 2)), plain,
 		Limited(ref, "b", 0, everCount("ann", 2)), Limited(ref, "c", 0, everCount("ann", 2)),
 		Limited(ref, "a", 0, everCount("ann", 2)), Deduction(other, 1, "q"), Recorded(other, 1, "r"),
@@ -421,16 +458,18 @@ func testLimitConcurrent(t *testing.T, b *bench) {
 func testLimitMalformed(t *testing.T, b *bench) {
 	ref := b.filled(t, 10)
 	for name, change := range map[string]func(*bucket.Operation){
-		"no record":     func(o *bucket.Operation) { o.Record = false },
-		"no limits":     func(o *bucket.Operation) { o.Counting.Counts = nil },
-		"too many":      func(o *bucket.Operation) { o.Counting.Counts = make([]bucket.Count, bucket.MostCounts+1) },
-		"no version":    func(o *bucket.Operation) { o.Counting.Version = 0 },
-		"a later epoch": func(o *bucket.Operation) { o.Counting.From = 2 },
-		"a name":        func(o *bucket.Operation) { o.Counting.Counts[0].Limit = "a:b" },
-		"a negative":    func(o *bucket.Operation) { o.Counting.Counts[0].Add = -1 },
-		"too much":      func(o *bucket.Operation) { o.Counting.Counts[0].Max = budget.MaxAmount + 1 },
-		"no window":     func(o *bucket.Operation) { o.Counting.Counts[0].Window.Kind = "" },
-		"no length":     func(o *bucket.Operation) { o.Counting.Counts[0].Window.Kind = budget.WindowFirstHit },
+		"no record":                  func(o *bucket.Operation) { o.Record = false },
+		"a version without a record": func(o *bucket.Operation) { o.Record, o.Counting = false, nil },
+		"a negative version":         func(o *bucket.Operation) { o.LimitsVersion, o.Counting = -1, nil },
+		"no limits":                  func(o *bucket.Operation) { o.Counting.Counts = nil },
+		"too many":                   func(o *bucket.Operation) { o.Counting.Counts = make([]bucket.Count, bucket.MostCounts+1) },
+		"no version":                 func(o *bucket.Operation) { o.LimitsVersion = 0 },
+		"a later epoch":              func(o *bucket.Operation) { o.Counting.From = 2 },
+		"a name":                     func(o *bucket.Operation) { o.Counting.Counts[0].Limit = "a:b" },
+		"a negative":                 func(o *bucket.Operation) { o.Counting.Counts[0].Add = -1 },
+		"too much":                   func(o *bucket.Operation) { o.Counting.Counts[0].Max = budget.MaxAmount + 1 },
+		"no window":                  func(o *bucket.Operation) { o.Counting.Counts[0].Window.Kind = "" },
+		"no length":                  func(o *bucket.Operation) { o.Counting.Counts[0].Window.Kind = budget.WindowFirstHit },
 		"no slot": func(o *bucket.Operation) {
 			o.Counting.Counts[0].Window = bucket.CountWindow{Kind: "sliding", Length: 1}
 		},

@@ -118,7 +118,7 @@ func (o *oracle) deduct(t *testing.T, i int) {
 	t.Helper()
 	value, add := fmt.Sprint("user ", o.random.IntN(12)), 1+o.random.Int64N(3)
 	op := Limited(o.ref, fmt.Sprint("id ", i), o.ahead(t), o.counts(value, add)...)
-	op.Counting.From, op.Counting.Version = o.from, o.version
+	op.Counting.From, op.LimitsVersion = o.from, o.version
 	got := o.limited(t, op)
 	o.seen[got.Verdict]++
 	if got.Verdict == bucket.Unloaded {
@@ -169,7 +169,7 @@ func (o *oracle) giveBack(t *testing.T) {
 	}
 	e := &o.events[len(o.events)-1-o.random.IntN(min(20, len(o.events)))]
 	e.kept -= min(e.kept, 1+o.random.Int64N(2))
-	c := bucket.Counting{From: o.from, Version: o.version, Ahead: o.ahead(t), Counts: o.counts(e.value, 1)}
+	c := bucket.Counting{From: o.from, Ahead: o.ahead(t), Counts: o.counts(e.value, 1)}
 	c.Counts[0].Window.Begin = e.at - e.at%(6*hour)
 	c.Counts[0].Window.End = c.Counts[0].Window.Begin + 6*hour
 	err := o.Store.(bucket.Counters).Unload(t.Context(), o.Lane, []bucket.Unloading{{Ref: o.ref, Counting: c}})

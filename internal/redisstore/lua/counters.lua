@@ -66,9 +66,9 @@ local function reset_of(j, d)
   return 0
 end
 
--- hear notes which limits there are, those of the operation whose n counts begin at a place, and their version. Returns
--- nil, or the reply of the failed call.
-local function hear(first, n, version)
+-- hear notes which limits there are, those of the operation whose n counts begin at a place. Returns nil, or the reply
+-- of the failed call.
+local function hear(first, n)
   local fields
   for i = first, first + n - 1 do
     local d = of[i]
@@ -80,25 +80,21 @@ local function hear(first, n, version)
         text_of(heard.since) .. ' ' .. (d.generation and text_of(d.generation) or '')
     end
   end
-  if version > root.heard then
-    fields, root.heard = fields or {}, version
-    fields[#fields + 1], fields[#fields + 2] = 'version', text_of(version)
-  end
   return fields and change('HSET', root.key, unpack(fields))
 end
 
--- outdated says whether an operation knows older limits than the root, or is for another calendar window; or returns
+-- outdated says whether an operation knows an older limit than the root, or is for another calendar window; or returns
 -- nil and why the root is broken.
 local function outdated(first, n)
   if root.broken then return nil, root.broken end
-  local older = root.version < root.heard
+  local older = false
   for i = first, first + n - 1 do
     local d = of[i]
     if d.heard.broken then return nil, NOT_A_COUNTER end
-    older = older or (d.heard.changed and d.heard.changed > d.changed) or
+    older = older or (d.heard.changed or 0) > d.changed or
       (d.kind == 'c' and (root.now < d.from or root.now >= d.to))
   end
-  return older or false
+  return older
 end
 
 -- tell sets what is told of an operation whose limits were read.
@@ -110,6 +106,9 @@ local function tell(first, n, over)
   counts.told = told
 end
 
+-- counts.tell_outdated sets what is told of an operation that is outdated.
+function counts.tell_outdated() counts.told = {root.now, -1} end
+
 -- counts.judge looks at the limits of the operation whose n counts begin at a place. Sets counts.told (for
 -- an operation that is admitted counts.keep does), what the script answers of them: the instant, the place of
 -- the first limit that would be exceeded or -1, then for UNLOADED a mark per limit (-1: nothing is missing), else
@@ -120,7 +119,7 @@ function counts.judge(first, n)
     local older, why = outdated(first, n)
     if older == nil then return BROKEN, why end
     if older then
-      counts.told = {root.now, -1}
+      counts.tell_outdated()
       return OUTDATED
     end
   end
@@ -150,7 +149,7 @@ function counts.judge(first, n)
     local told = {root.now, -1}
     for j = 1, n do told[j + 2] = marks[j] or -1 end
     counts.told = told
-    return UNLOADED, nil, hear(first, n, root.version)
+    return UNLOADED, nil, hear(first, n)
   end
   if over then
     tell(first, n, over)
@@ -182,7 +181,7 @@ end
 
 -- counts.keep counts the operation that was judged last and admitted. Returns nil, or the reply of the failed call.
 function counts.keep(first, n)
-  local fault = not root.settled and hear(first, n, root.version)
+  local fault = not root.settled and hear(first, n)
   if fault then return fault end
   for j = 1, n do
     local i = first + j - 1
@@ -214,7 +213,7 @@ function counts.unload(first, n)
       local mark = redis.pcall('HINCRBY', root.key, 'mark', 1)
       if type(mark) == 'table' then return failed(mark.err) end
       written = true
-      local fault = hear(i, 1, 0) -- the version of an order may be an old one
+      local fault = hear(i, 1)
       if fault then return fault end
       put(d.window, number, 'u' .. text_of(mark))
     end

@@ -7,7 +7,8 @@
 --       then per epoch one argument (binary; numbers are unsigned and big-endian; a text follows its length, of 1
 --       byte if nothing else is said): epoch and activation (decimal texts, 1 … 2^53 - 1), mode (1 byte: 0
 --       without records, 1 with, 2 with limits too: their script then has limits.lua in front), how many
---       operations (4 bytes, at least 1), with limits what is common to them (counts.parse_limits), then
+--       operations (4 bytes, at least 1), with records the version of the budget's limits that they know (7 bytes,
+--       0: it never had any), with limits what is common to them (counts.parse_limits), then
 --       per operation: the highest seq the caller knows (7 bytes, 0 … 2^53 - 1), amount in
 --       minor units (7, 1 … 2^53 - 1), the entry as chained (ledger.Line; text, length of 4; that of one that counts
 --       lacks the 6 bytes of the instant, which is added here); with records also: the most that the sum of
@@ -28,7 +29,8 @@
 -- records it is idempotent by the id: a repetition answers RECORDED and writes nothing.
 -- A refusal writes nothing (I6). Keeps the store's part of I1: balance = granted - deducted. With
 -- the ceiling, units that SQL does not know as used stay bounded (I2 after a loss). UNLOADED notes since when
--- which limits are counted, and nothing else.
+-- which limits are counted, and nothing else. What is OK or UNLOADED also notes the version of the limits in the
+-- balance hash (`limits`, the highest): whoever knows older ones is OUTDATED from then on, also if it counts nothing.
 
 -- How many keys an epoch has: without records, with, with limits.
 local KEYS_OF = {[0] = 2, 5, 6}
@@ -43,9 +45,10 @@ local first_count, counted = {}, {}
 -- none.
 local function parse_epoch(text, n)
   local e, at = {first = n + 1, ids = {}, key = nil, epoch = nil, activation = nil, mode = nil, operations = nil,
-    limits = nil, first_count = nil, last_count = nil}, nil
+    version = 0, limits = nil, first_count = nil, last_count = nil}, nil
   e.epoch, e.activation, e.mode, e.operations, at = struct.unpack('>I1c0I1c0BI4', text)
   assert(KEYS_OF[e.mode] and e.operations > 0 and (e.mode == 0 or window > 0) and (e.mode < 2 or counts))
+  if e.mode > 0 then e.version, at = struct.unpack('>I7', text, at) end
   if e.mode == 2 then e.limits, at = counts.parse_limits(text, at) end
   local counting = counts and counts.length() or 0
   e.first_count = counting + 1
@@ -115,6 +118,7 @@ for _, e in ipairs(epochs) do
   end
   -- From 2^53 on the sum is rounded, and above every ceiling.
   local taken, before = 0, tonumber(bucket.deducted)
+  local newer = false -- a newer version of the limits is to be noted
   for i = first, last do
     local amount, verdict, why = amounts[i], stands, bucket.broken
     local id, record, known, deducted
@@ -136,8 +140,12 @@ for _, e in ipairs(epochs) do
         verdict = PERIOD_OVER
       elseif bucket.seq < least[i] then
         verdict = WENT_BACK
+      elseif record and e.version < bucket.limits then
+        verdict = OUTDATED
+        if counts_for then counts.tell_outdated() end
       elseif counts_for then
         verdict, why, fault = counts.judge(first_count[i], counted[i])
+        newer = newer or (verdict == UNLOADED and e.version > bucket.limits)
       end
     end
     if not verdict and not fault then
@@ -152,6 +160,7 @@ for _, e in ipairs(epochs) do
           taken = taken + amount
           if counts_for then fault = counts.keep(first_count[i], counted[i]) end
           if record then
+            newer = newer or e.version > bucket.limits
             deducted = deducted + amount
             made[id] = record .. struct.pack(bucket.seq < 2 ^ 40 and '>I5' or '>I7', bucket.seq)
             list[#list + 1], list[#list + 2] = id, made[id]
@@ -177,6 +186,10 @@ for _, e in ipairs(epochs) do
   if taken > 0 then
     fault = save(balance_key, 'deducted', bucket.deducted, taken, 'balance', text_of(bucket.balance),
       'seq', text_of(bucket.seq), 'chain', bucket.chain) or fault
+  end
+  if newer then
+    local done = redis.pcall('HSET', balance_key, 'limits', text_of(e.version))
+    if type(done) == 'table' then fault = failed(done.err) else written = true end
   end
   if list and #list > 0 then
     fault = keep.remember(balance_key, bucket, records, list) or fault

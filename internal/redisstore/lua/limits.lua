@@ -2,8 +2,7 @@
 -- front of them, after shared.lua and records.lua; counters.lua follows.
 --
 -- The counters of a bucket belong to the epoch that they began with: bucket.Counting.From. Its root key is
---   <lane>:<bucket>:<from>:l:1                    a hash: `version` (of the limits, the highest that was counted
---                                                 by), `mark` (the last one that an unloading gave), and for
+--   <lane>:<bucket>:<from>:l:1                    a hash: `mark` (the last one that an unloading gave), and for
 --                                                 each limit `@<name>` = `<changed> <since> <generation>`
 -- and all other keys are made of it, with its hash tag:
 --   <root>:<limit>:<changed>:<window><path>       a hash, called a page: value -> counter
@@ -31,8 +30,8 @@
 -- once. The script is atomic, so nothing changes in between but by counts.keep, which is seen at once.
 
 -- Here and below, fields that are nil at first are named so that the table has room for them.
-local counts = {told = nil, parse_limits = nil, length = nil, parse = nil, prepare = nil, judge = nil, keep = nil,
-  flush = nil, unload = nil}
+local counts = {told = nil, parse_limits = nil, length = nil, parse = nil, prepare = nil, tell_outdated = nil, judge = nil,
+  keep = nil, flush = nil, unload = nil}
 
 -- How many values a page takes: few pages, so that the values of a call share them, and none that keeps the server
 -- for longer than some ms when it expires. Those of a lifetime never expire.
@@ -49,9 +48,8 @@ local NOT_A_HASH = 'the counters of the limits are not a hash'
 -- What operations count for, a place for each: the definition of the limit (counts.parse_limits), the value, its number
 -- in root.values, what to add, and `<mark>|<counter>` as loaded from the ledger or ''.
 local of, values, number_of, add, loaded = {}, {}, {}, {}, {}
--- The root that counts.prepare has read: .key, .version (of the operations), .ahead, .now, .heard (the version it has
--- heard of), .broken (why), .windows, .values and .digits of their SHA-1 (lists), .settled (it has heard of the operations' limits, and of none
--- that are newer, and all calendar windows are present ones).
+-- The root that counts.prepare has read: .key, .ahead, .now, .broken (why), .windows, .values and .digits of
+-- their SHA-1 (lists), .settled (it has heard of the operations' limits, and all calendar windows are present ones).
 local root
 
 -- change runs a write. Returns nil, or the reply of the failed call.
@@ -62,15 +60,15 @@ local function change(...)
   return nil
 end
 
--- counts.parse_limits reads from a text, at a place, what some operations have in common: the version of the limits
--- (7 bytes), by how much the clock is ahead of SQL's in ms (8, signed), how many limits follow (4), and
+-- counts.parse_limits reads from a text, at a place, what some operations have in common: by how much the clock is
+-- ahead of SQL's in ms (8 bytes, signed), how many limits follow (4), and
 -- of each its name (after 1 byte of length), the version when it changed (7), maximum or -1 (8, signed),
 -- kind (c calendar, l lifetime, f first_hit, s sliding), begin and end of the window, or its length
 -- and slot, in ms (7 each), 1 where nothing was counted before, else 0 (1). Returns them and the place after. Raises an
 -- error if it is none.
 function counts.parse_limits(text, at)
   local limits, n = {}, 0
-  limits.version, limits.ahead, n, at = struct.unpack('>I7i8I4', text, at)
+  limits.ahead, n, at = struct.unpack('>i8I4', text, at)
   for i = 1, n do
     local name, changed, max, kind, from, to, new
     name, changed, max, kind, from, to, new, at = struct.unpack('>I1c0I7i8c1I7I7B', text, at)
@@ -179,10 +177,10 @@ local function pages(d)
   return prefix .. 'g' .. text_of(d.generation), prefix .. 'g' .. text_of(d.generation - 1)
 end
 
--- hear_root reads the root: sets .heard and .broken of it, and .heard of each limit, what was written of its name:
+-- hear_root reads the root: sets .broken of it, and .heard of each limit, what was written of its name:
 -- .changed, .since and .generation (nil: nothing), or .broken. Returns nil, or the reply of the failed call.
 local function hear_root(limits)
-  local names, fields = {}, {'version'}
+  local names, fields = {}, {}
   for _, d in ipairs(limits) do
     if not names[d.name] then
       fields[#fields + 1] = '@' .. d.name
@@ -190,13 +188,12 @@ local function hear_root(limits)
     end
     d.heard = names[d.name]
   end
+  if #fields == 0 then return nil end
   local got = redis.pcall('HMGET', root.key, unpack(fields))
   if got.err then
     if not is_wrong_type(got.err) then return failed(got.err) end
     root.broken, got = NOT_A_HASH, {}
   end
-  root.heard = tonumber(got[1] or '0')
-  if not root.heard then root.broken = NOT_A_COUNTER end
   for _, heard in pairs(names) do
     local text = got[heard.place]
     if text then
@@ -254,12 +251,12 @@ end
 -- counts.prepare reads what the operations' counts from one place to another need of a root at a time of the
 -- server: to be called before counts.judge, again after counts.flush. Returns nil, or the reply of the failed call.
 function counts.prepare(key, limits, first, last, time)
-  root = {key = key, version = limits.version, ahead = limits.ahead, now = time - limits.ahead, windows = {},
-    values = {}, digits = {}, heard = nil, broken = nil, settled = nil}
+  root = {key = key, ahead = limits.ahead, now = time - limits.ahead, windows = {}, values = {}, digits = {},
+    broken = nil, settled = nil}
   local fault = hear_root(limits)
   if fault or root.broken then return fault end
   local known, order = {}, root.windows
-  root.settled = root.version == root.heard
+  root.settled = true
   for _, d in ipairs(limits) do
     local at, before = pages(d)
     if not known[at] then

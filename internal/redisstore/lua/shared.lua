@@ -76,7 +76,7 @@ end
 -- has .broken (why) or .missing set, or its fields; .slice_text is as it is, see records.lua.
 local function load(key)
   local f = redis.pcall('HMGET', key, 'state', 'activation', 'balance', 'seq', 'grant_seq',
-    'granted', 'deducted', 'chain', 'slice')
+    'granted', 'deducted', 'chain', 'slice', 'limits')
   if f.err then
     if is_wrong_type(f.err) then return {broken = 'the balance is not a hash'} end
     return nil, failed(f.err)
@@ -86,6 +86,7 @@ local function load(key)
     return {missing = true}
   end
   local balance, seq, grant_seq = quantity(f[3]), quantity(f[4]), quantity(f[5])
+  local limits = quantity(f[10] or '0')
   local broken
   if state ~= 'open' and state ~= 'closed' then broken = 'state'
   elseif not is_whole(activation) then broken = 'activation'
@@ -95,12 +96,13 @@ local function load(key)
   elseif not (is_whole(granted) and #granted <= MAX_SUM_DIGITS) then broken = 'granted'
   elseif not (is_whole(deducted) and #deducted <= MAX_SUM_DIGITS) then broken = 'deducted'
   elseif not (chain and #chain == 16) then broken = 'chain'
+  elseif not limits then broken = 'limits'
   end
   if broken then
     return {broken = 'field ' .. broken .. ' of the balance is not what it must be'}
   end
   return {closed = state == 'closed', activation = activation, balance = balance, seq = seq,
-    grant_seq = grant_seq, granted = granted, deducted = deducted, chain = chain,
+    grant_seq = grant_seq, granted = granted, deducted = deducted, chain = chain, limits = limits,
     slice_text = f[9], slice = nil, last = nil, window = nil} -- room for what records.lua sets
 end
 
