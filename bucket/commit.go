@@ -14,9 +14,10 @@ import (
 
 // mark is a log entry whose fate somebody waits for.
 type mark struct {
-	lane *lane
-	ref  Ref
-	seq  int64
+	lane   *lane
+	ref    Ref
+	seq    int64
+	budget int64
 	// id and nonce are the attempt's: after a store went back, another one's entry may stand at this
 	// position.
 	id, nonce string

@@ -3,6 +3,7 @@ package bucket_test
 import (
 	"context"
 	"fmt"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -49,5 +50,46 @@ func TestNodeThatKnowsOlderLimits(t *testing.T) {
 			wantUsed(t, ask(other, 6), "ever", 5)
 			w.settled(s, ref, 5)
 		})
+	}
+}
+
+// TestOlderLimitsWithoutSQL: a node that knows older limits than a bucket, and cannot read the newer ones, says that it
+// cannot judge now, and does not ask without a pause.
+func TestOlderLimitsWithoutSQL(t *testing.T) {
+	w := newStoreWorld(t)
+	var reads atomic.Int64
+	hook := w.model.Hook
+	w.model.Hook = func(method string, before bool) error {
+		if method == "Budget" && before {
+			reads.Add(1)
+		}
+		return hook(method, before)
+	}
+	slow := storeQuick()
+	slow.Refresh = time.Minute
+	s, other := w.node(storeQuick()), w.node(slow)
+	t.Cleanup(func() { w.fails() }) // so that they can be stopped
+	ref := w.create(s, perUser("people"))
+	if _, err := deductFor(other, ref, "ann", "a"); err != nil {
+		t.Fatal(err)
+	}
+	list := perUser("people").Limits.List[:1]
+	if _, err := s.Change(context.Background(), ref, bucket.Change{Limits: &list}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := deductFor(s, ref, "ann", "b"); err != nil {
+		t.Fatal(err)
+	}
+	w.fails("*")
+	before := reads.Load()
+	ctx, cancel := context.WithTimeout(context.Background(), 300*time.Millisecond)
+	defer cancel()
+	_, err := other.Deduct(ctx, bucket.DeductRequest{Budget: ref, RequestID: "c", Amount: 1,
+		Dimensions: map[string]string{"user": "ann"}})
+	if budget.CodeOf(err).Kind() != budget.NotDone {
+		t.Errorf("answered %v, want unavailable", err)
+	}
+	if n := reads.Load() - before; n > 200 {
+		t.Errorf("the definition was asked for %d times in 300 ms", n)
 	}
 }

@@ -350,7 +350,7 @@ func (a *attempt) commit(ctx context.Context) (DeductAnswer, bool, error) {
 // mark is what the admitted entry's commit is waited for by.
 func (a *attempt) mark() mark {
 	p := a.admitted
-	return mark{lane: p.lane, ref: p.ref, seq: p.reply.Seq, id: a.id, nonce: a.request.Nonce}
+	return mark{lane: p.lane, ref: p.ref, seq: p.reply.Seq, budget: a.entry.id, id: a.id, nonce: a.request.Nonce}
 }
 
 // concluded answers by what became of the admitted entry: see commit.

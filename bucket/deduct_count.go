@@ -2,6 +2,7 @@ package bucket
 
 import (
 	"context"
+	"slices"
 	"strings"
 	"time"
 
@@ -70,29 +71,28 @@ func (b *Budget) limitsVersion() int64 {
 	return b.Limits.Version
 }
 
-// counting is what an operation counts in its store; nil: nothing.
-func (a *attempt) counting(b *Budget, bk *Bucket, l *lane) (*Counting, error) {
+// counting is what an operation counts in its store, nil: nothing; and the version of the limits that say so.
+func (a *attempt) counting(b *Budget, bk *Bucket, l *lane) (c *Counting, version int64, err error) {
 	if !b.hasLimits() || l.direct != nil {
-		return nil, nil //nolint:nilnil // nothing is counted
+		return nil, b.limitsVersion(), nil
 	}
-	set, err := a.entry.limitSet()
+	set, err := a.entry.limitSet() // may be newer than b
 	if err != nil {
-		return nil, err
+		return nil, 0, err
 	}
 	a.count.touches, _ = set.Touches(a.amount, a.dimensions, a.counts)
 	at := a.count.at
 	if at == 0 {
 		at = a.s.sql.Now().UnixMilli()
 	}
-	c := countingOf(a.count.touches, bk, l, at)
-	if c == nil {
-		return nil, nil //nolint:nilnil // nothing is counted
+	if c = countingOf(a.count.touches, bk, l, at); c == nil {
+		return nil, set.Version, nil
 	}
 	a.count.asked, a.count.bucket = c, bk.ID
 	for i := range c.Counts {
 		c.Counts[i].Loaded = a.count.loaded[a.count.counter(i)]
 	}
-	return c, nil
+	return c, set.Version, nil
 }
 
 // countingOf is what touches count in a bucket at an instant, in ms; nil: nothing.
@@ -144,15 +144,24 @@ func (a *attempt) states(told *Counted) []budget.LimitState {
 	return out
 }
 
-// countAgain gets what the store wanted to know before it could judge the limits: it can be asked again then.
+// otherWindow reports whether something that was asked is for a calendar window that an instant is not in.
+func (c *storeCount) otherWindow(ms int64) bool {
+	return slices.ContainsFunc(c.asked.Counts, func(n Count) bool {
+		return n.Window.Kind == budget.WindowCalendar && (ms < n.Window.Begin || ms >= n.Window.End)
+	})
+}
+
+// countAgain gets what the store wanted to know before it could judge the limits: it can be asked again then, if there
+// is something new to ask.
 func (a *attempt) countAgain(ctx context.Context, b *Budget, reply Reply) error {
 	told := reply.Counted
 	if reply.Verdict == Outdated {
 		if told != nil {
 			a.count.at = told.Now
+			a.count.again = a.count.otherWindow(told.Now)
 		}
 		a.reread(ctx)
-		a.count.again = true
+		a.count.again = a.count.again || a.entry.value.Load().limitsVersion() > b.limitsVersion()
 		return nil
 	}
 	if _, err := a.s.upToDate.do(ctx, a.entry.id, a.entry); err != nil {

@@ -229,13 +229,13 @@ func (a *attempt) tryInStore(ctx context.Context, b *Budget, bk *Bucket, l *lane
 
 // operationInStore is what a bucket is asked for in store mode.
 func (a *attempt) operationInStore(b *Budget, bk *Bucket, l *lane) (Operation, error) {
-	counting, err := a.counting(b, bk, l)
+	counting, version, err := a.counting(b, bk, l)
 	if err != nil {
 		return Operation{}, err
 	}
 	known := max(a.s.knownSeq(bk.Ref(), bk.Epoch.DrainedSeq), l.acks.known(bk.Ref()))
 	return Operation{Ref: bk.Ref(), Budget: b.ID, MinSeq: known, Amount: a.amount, Request: a.request, Record: true,
-		Ceiling: a.s.ceiling(bk, a.amount), Until: l.until(b.Period), LimitsVersion: b.limitsVersion(),
+		Ceiling: a.s.ceiling(bk, a.amount), Until: l.until(b.Period), LimitsVersion: version,
 		Counting: counting}, nil
 }
 

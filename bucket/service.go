@@ -328,6 +328,7 @@ func New(c Config) (*Service, error) {
 	}
 	s.committer = &batcher[mark, committed]{run: s.commitMarks, size: marksAtOnce, bound: s.set.Queue,
 		workers: s.set.Committers, turns: s.turns, apart: mark.bucket,
+		owner:  func(m mark) int64 { return m.budget },
 		beside: &beside{full: marksAtOnce, patience: commitPatience, now: s.now}}
 	if s.rings, err = lru.New[int, *ring.Ring](64); err != nil {
 		return nil, err
@@ -351,7 +352,7 @@ func New(c Config) (*Service, error) {
 	}
 	s.applying = newGroup[int64, applyWish, int64](s.applyFor, s.set.BatchSize, s.set.Queue, s.turns)
 	s.lookups = &batcher[ID, recorded]{run: s.lookUp, size: s.set.BatchSize, bound: s.set.Queue, workers: 2,
-		turns: s.turns}
+		owner: func(id ID) int64 { return id.Budget }, turns: s.turns}
 	s.judges = newGroup[int64, string, Judgement](s.judgeAll, s.set.BatchSize, s.set.Queue, s.turns)
 	s.turning = newGroup[int64, struct{}, struct{}](s.rollOverFor, s.set.BatchSize, s.set.Queue, s.turns)
 	s.limitChecks = newGroup[int64, LimitAsk, LimitAnswer](s.checkLimits, s.set.BatchSize, s.set.Queue, s.turns)

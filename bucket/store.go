@@ -179,11 +179,9 @@ func (o *Operation) Check() error {
 	case o.LimitsVersion < 0 || o.LimitsVersion > budget.MaxAmount || o.LimitsVersion > 0 && !o.Record:
 		return budget.Refuse(budget.Invalid, op, "a version %d of the limits must be 0 to %d, and needs a record",
 			o.LimitsVersion, budget.MaxAmount)
-	case o.Counting != nil && o.LimitsVersion == 0:
-		return budget.Refuse(budget.Invalid, op, "limits that are counted have a version")
 	}
 	if o.Counting != nil {
-		if why := o.Counting.check(o.Ref.Epoch); why != "" {
+		if why := o.Counting.check(o.Ref.Epoch, o.LimitsVersion); why != "" {
 			return budget.Refuse(budget.Invalid, op, "%s", why)
 		}
 	}

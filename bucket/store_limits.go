@@ -100,8 +100,8 @@ type Counters interface {
 // MostCounts is how many limits a deduction can count for.
 const MostCounts = 64
 
-// check returns what is wrong with it, "" if nothing; epoch is the operation's.
-func (c *Counting) check(epoch int64) string {
+// check returns what is wrong with it, "" if nothing; epoch and version are the operation's.
+func (c *Counting) check(epoch, version int64) string {
 	switch {
 	case c.From < 1 || c.From > epoch:
 		return "counters begin with an epoch from 1 to the operation's"
@@ -111,21 +111,21 @@ func (c *Counting) check(epoch int64) string {
 		return "there are 1 to 64 limits to count"
 	}
 	for i := range c.Counts {
-		if why := c.Counts[i].check(); why != "" {
+		if why := c.Counts[i].check(version); why != "" {
 			return "limit " + c.Counts[i].Limit + ": " + why
 		}
 	}
 	return ""
 }
 
-func (c *Count) check() string {
+func (c *Count) check(version int64) string {
 	w := c.Window
 	span := func(ms int64) bool { return ms >= 1 && ms <= budget.MaxAmount/1000 }
 	switch {
 	case budget.CheckName(c.Limit) != "":
 		return "its name is none"
-	case c.Changed < 1 || c.Changed > budget.MaxAmount:
-		return "it was changed with a version of the limits"
+	case c.Changed < 1 || c.Changed > version:
+		return "it was last changed with a version of the limits that the operation knows"
 	case c.Add < 0 || c.Add > budget.MaxAmount || c.Max < NoMax || c.Max > budget.MaxAmount:
 		return "its numbers are out of range"
 	case w.Kind == budget.WindowCalendar && w.Begin < w.End && w.Begin >= 0 && w.End <= budget.MaxAmount:
@@ -140,7 +140,7 @@ func (c *Count) check() string {
 
 // Check returns what is wrong with an order, as an error of code Invalid.
 func (o *Unloading) Check() error {
-	if why := o.Counting.check(o.Ref.Epoch); why != "" {
+	if why := o.Counting.check(o.Ref.Epoch, budget.MaxAmount); why != "" {
 		return budget.Refuse(budget.Invalid, "unload", "%s", why)
 	}
 	return o.Ref.Check()

@@ -13,8 +13,6 @@ const cachedLimitSets = 10_000
 type limitSetKey struct{ budget, version int64 }
 
 const (
-	selectLimits = `SELECT l.definition, l.changed_version, l.changed_ms
-		FROM budget_limit l WHERE l.budget_id = ? ORDER BY l.ordinal`
 	// selectLimitSet reads a budget's limits with their version, in one statement: one moment.
 	selectLimitSet = `SELECT b.limits_version, b.durability, l.definition, l.changed_version, l.changed_ms
 		FROM budget_management_bucket b LEFT JOIN budget_limit l ON l.budget_id = b.id
@@ -47,25 +45,15 @@ func (r *limitRow) limit() (budget.Limit, error) {
 	return l, nil
 }
 
-// withLimits is the budget's definition with its limits. The row is read first, so limits that change in
-// between are newer than its version says, never older.
+// withLimits is the budget's definition with its limits, as they stand when it is called.
 func (r *reader) withLimits(row *budgetRow) (budget.Definition, error) {
 	d := row.definition()
 	if row.LimitsVersion == 0 {
 		return d, nil
 	}
-	var rows []limitRow
-	if err := r.list(&rows, selectLimits, row.ID); err != nil {
-		return d, err
-	}
-	d.Limits = &budget.Limits{Version: row.LimitsVersion, List: make([]budget.Limit, len(rows))}
-	for i := range rows {
-		var err error
-		if d.Limits.List[i], err = rows[i].limit(); err != nil {
-			return d, err
-		}
-	}
-	return d, nil
+	var err error
+	d.Limits, _, err = r.limits(row.ID)
+	return d, err
 }
 
 // createLimits inserts the limits of a new budget and returns them; without any their version is 0.
@@ -140,31 +128,40 @@ func (t *tx) limitSet(budgetID, version int64) (*limit.Set, error) {
 	return set, nil
 }
 
-// readLimitSet reads the limits of a budget as they stand, and remembers them by their version.
-func (r *reader) readLimitSet(db *DB, budgetID int64) (*limit.Set, error) {
+// limits reads the limits of a budget and their version, of one moment, and its durability.
+func (r *reader) limits(budgetID int64) (*budget.Limits, budget.Durability, error) {
 	var rows []limitRow
 	if err := r.list(&rows, selectLimitSet, budgetID); err != nil {
-		return nil, err
+		return nil, "", err
 	}
 	if len(rows) == 0 {
-		return nil, budget.Refuse(budget.BudgetNotFound, "limits", "there is no budget %d", budgetID)
+		return nil, "", budget.Refuse(budget.BudgetNotFound, "limits", "there is no budget %d", budgetID)
 	}
-	limits := &budget.Limits{Version: rows[0].Version}
+	limits := &budget.Limits{Version: rows[0].Version, List: make([]budget.Limit, 0, len(rows))}
 	for i := range rows {
 		if rows[i].Definition == nil {
 			continue
 		}
 		l, err := rows[i].limit()
 		if err != nil {
-			return nil, err
+			return nil, "", err
 		}
 		limits.List = append(limits.List, l)
+	}
+	return limits, budget.Durability(rows[0].Durability), nil
+}
+
+// readLimitSet reads the limits of a budget as they stand, and remembers them by their version.
+func (r *reader) readLimitSet(db *DB, budgetID int64) (*limit.Set, error) {
+	limits, durability, err := r.limits(budgetID)
+	if err != nil {
+		return nil, err
 	}
 	set, err := limit.Compile(limits)
 	if err != nil {
 		return nil, defect("limits of budget %d: %v", budgetID, err)
 	}
-	set.InStores = rows[0].Durability == string(budget.Store)
+	set.InStores = durability == budget.Store
 	db.limitSets.Add(limitSetKey{budgetID, set.Version}, set)
 	return set, nil
 }

@@ -32,7 +32,6 @@ func plans() []plan {
 		{"slots", selectCounter + ofSlots + "?, ?)) OR " + ofSlots + "?, ?))" + inCounterOrder,
 			[]any{1, id, 5, id, id, 1, id, 7, id, id}},
 		{"expired counters", selectExpired, []any{1, 500}},
-		{"limits", selectLimits, []any{1}},
 		{"events of a value", selectEvents + itsDeduction + ofValue + inTimeOrder, []any{1, id, id, 0, 9}},
 		{"events of two values", selectEvents + strings.ReplaceAll(andValue, "$", "v1") + itsDeduction + ofValue +
 			inTimeOrder, []any{id, id, 1, id, id, 0, 9}},

@@ -465,6 +465,7 @@ func testLimitMalformed(t *testing.T, b *bench) {
 		"too many":                   func(o *bucket.Operation) { o.Counting.Counts = make([]bucket.Count, bucket.MostCounts+1) },
 		"no version":                 func(o *bucket.Operation) { o.LimitsVersion = 0 },
 		"a later epoch":              func(o *bucket.Operation) { o.Counting.From = 2 },
+		"of later limits":            func(o *bucket.Operation) { o.Counting.Counts[0].Changed = 2 },
 		"a name":                     func(o *bucket.Operation) { o.Counting.Counts[0].Limit = "a:b" },
 		"a negative":                 func(o *bucket.Operation) { o.Counting.Counts[0].Add = -1 },
 		"too much":                   func(o *bucket.Operation) { o.Counting.Counts[0].Max = budget.MaxAmount + 1 },
