@@ -26,13 +26,14 @@ func TestRows(t *testing.T) {
 }
 
 func TestChosen(t *testing.T) {
-	if got, err := chosen("lua,empty"); err != nil || strings.Join(got, " ") != "lua empty" {
+	all := []string{"empty", "lua", "memory"}
+	if got, err := chosen("lua,empty", all); err != nil || strings.Join(got, " ") != "lua empty" {
 		t.Errorf("%v, %v", got, err)
 	}
-	if got, err := chosen(""); err != nil || len(got) != len(rows) {
+	if got, err := chosen("", all); err != nil || len(got) != len(all) {
 		t.Errorf("%d rows, %v", len(got), err)
 	}
-	if _, err := chosen("luna"); err == nil {
+	if _, err := chosen("luna", all); err == nil {
 		t.Error("a row that there is not was chosen")
 	}
 }
@@ -66,6 +67,27 @@ func TestThousands(t *testing.T) {
 	for n, want := range map[float64]string{0: "0", 999.4: "999", 1000: "1,000", 1234567.5: "1,234,568"} {
 		if got := thousands(n); got != want {
 			t.Errorf("%g is %q, want %q", n, got, want)
+		}
+	}
+}
+
+// TestFlatTable: a size may be dearer than the first by as much as the series allows, and one that was not measured shows.
+func TestFlatTable(t *testing.T) {
+	spots := []spot{
+		{series: "budgets", durability: "store", size: 1, total: 10}, {series: "budgets", durability: "store", size: 10, total: 11.4},
+		{series: "budgets", durability: "ledger", size: 1, total: 10}, {series: "budgets", durability: "ledger", size: 10, total: 15.1},
+	}
+	for _, size := range flat[0].sizes {
+		spots = append(spots, spot{series: "instances", durability: "store", size: size, total: 10})
+	}
+	got := flatTable(spots)
+	for _, want := range []string{
+		"| number of budgets | store | 1: 10.0, 10: 11.4 | 1.14 | 1.15 | yes, 2 of 5 sizes |",
+		"| number of budgets | ledger | 1: 10.0, 10: 15.1 | 1.51 | 1.50 | **no**, 2 of 5 sizes |",
+		"| number of Redis, a bucket on each | store | 1: 10.0, 2: 10.0, 4: 10.0, 8: 10.0, 16: 10.0 | 1.00 | 1.15 | yes |",
+	} {
+		if !strings.Contains(got, want) {
+			t.Errorf("there is no %q in\n%s", want, got)
 		}
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync/atomic"
@@ -54,30 +55,32 @@ type spot struct {
 // flatPart is how many deductions are measured at least.
 const flatPart = 200_000
 
-// measureFlat measures all series, writes flat.csv and a picture of each into a folder, and returns a table.
-func (w *world) measureFlat(folder string) (string, error) {
-	var all []spot
-	for _, s := range flat {
-		for _, durability := range []string{"store", "ledger"} {
-			spots, err := w.measureSeries(s, durability)
-			if err != nil {
-				return "", fmt.Errorf("%s, %s mode: %w", s.name, durability, err)
-			}
-			all = append(all, spots...)
-		}
-	}
+// measureFlat measures the named series, writes flat.csv and a picture of each into a folder as it goes, and returns a
+// table. A series that fails keeps the sizes that were measured, and does not take the others' figures away.
+func (w *world) measureFlat(folder string, names []string) (string, error) {
 	if err := os.MkdirAll(folder, 0o755); err != nil {
 		return "", err
 	}
-	if err := writeCSV(filepath.Join(folder, "flat.csv"), all); err != nil {
-		return "", err
-	}
+	var all []spot
+	var failed error
 	for _, s := range flat {
-		if err := plotSeries(filepath.Join(folder, s.name+".svg"), s, all); err != nil {
-			return "", err
+		if !slices.Contains(names, s.name) {
+			continue
+		}
+		for _, durability := range []string{"store", "ledger"} {
+			spots, err := w.measureSeries(s, durability)
+			if err != nil {
+				failed = errors.Join(failed, fmt.Errorf("%s, %s mode: %w", s.name, durability, err))
+			}
+			all = append(all, spots...)
+		}
+		err := errors.Join(writeCSV(filepath.Join(folder, "flat.csv"), all),
+			plotSeries(filepath.Join(folder, s.name+".svg"), s, all))
+		if err != nil {
+			return flatTable(all), errors.Join(failed, err)
 		}
 	}
-	return flatTable(all), nil
+	return flatTable(all), failed
 }
 
 func (w *world) measureSeries(s series, durability string) (spots []spot, err error) {

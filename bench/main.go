@@ -5,6 +5,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"flag"
 	"fmt"
 	"io"
@@ -38,7 +39,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	flags.SetOutput(stderr)
 	bin := flags.String("bin", "", "folder of the binaries (bench/run.sh makes it)")
 	quick := flags.Bool("quick", false, "a second or two per row: shows that everything works, measures nothing")
-	only := flags.String("only", "", "rows to run, by name, comma-separated; what they build upon runs too")
+	only := flags.String("only", "", "rows to run, by name, comma-separated; what they build upon runs too. With -flat: series")
 	list := flags.Bool("list", false, "show the names of the rows")
 	out := flags.String("out", "", "file for the table (default: standard output)")
 	flatTo := flags.String("flat", "", "measure instead whether cost stays flat, and write figures and pictures into this folder")
@@ -52,7 +53,17 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 		}
 		return nil
 	}
-	names, err := chosen(*only)
+	var all []string
+	for _, r := range rows {
+		all = append(all, r.name)
+	}
+	if *flatTo != "" {
+		all = nil
+		for _, s := range flat {
+			all = append(all, s.name)
+		}
+	}
+	names, err := chosen(*only, all)
 	if err != nil {
 		return err
 	}
@@ -72,16 +83,16 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 		w.profiles = *profiles
 	}
 	if *flatTo != "" {
-		table, err := w.measureFlat(*flatTo)
-		if err != nil {
-			return err
-		}
-		return write(*out, stdout, table)
+		table, err := w.measureFlat(*flatTo, names)
+		return errors.Join(err, write(*out, stdout, table))
 	}
 	for _, name := range names {
-		if _, err := w.measure(name); ctx.Err() != nil {
-			return ctx.Err()
-		} else if err != nil {
+		_, err := w.measure(name)
+		if ctx.Err() != nil {
+			w.failed = append(w.failed, name+": interrupted; it and what follows has no figures")
+			break
+		}
+		if err != nil {
 			// One row that fails does not take the others' figures away.
 			w.failed = append(w.failed, fmt.Sprintf("%s: %v", name, err))
 			fmt.Fprintf(stderr, "%s: %v\n", name, err)
@@ -96,19 +107,15 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	return nil
 }
 
-// chosen returns the names of the rows to run.
-func chosen(only string) ([]string, error) {
-	var all []string
-	for _, r := range rows {
-		all = append(all, r.name)
-	}
+// chosen returns the names of the rows or series to run, of all that there are.
+func chosen(only string, all []string) ([]string, error) {
 	if only == "" {
 		return all, nil
 	}
 	names := strings.Split(only, ",")
 	for _, name := range names {
 		if !slices.Contains(all, name) {
-			return nil, fmt.Errorf("there is no row %q; -list shows them", name)
+			return nil, fmt.Errorf("there is no %q; there are %s", name, strings.Join(all, ", "))
 		}
 	}
 	return names, nil

@@ -92,6 +92,9 @@ func (o ours) measure(s *stage) (measurement, error) {
 	if err := json.Unmarshal(text, &a); err != nil {
 		return measurement{}, err
 	}
+	if o.repeats > 0 && a.Answers["replayed"] == 0 {
+		return measurement{}, errors.New("no repeat of an accepted id was answered")
+	}
 	m := o.measurement(a)
 	grouped, err := groupedBy(b.address)
 	m.note += grouped
@@ -181,6 +184,7 @@ func (o ours) measurement(a answered) measurement {
 	}
 	if a.Lag != nil {
 		m.note += fmt.Sprintf("lag at most %d entries in the first half, %d in the second; ", a.Lag.First, a.Lag.Second)
+		m.lagGrowth = float64(a.Lag.Second) / float64(max(a.Lag.First, 1))
 	}
 	if o.durability == "store" {
 		m.note += fmt.Sprintf("ledger complete %.1f s after the load; ", a.Check.SettledS)

@@ -83,6 +83,9 @@ func flatTable(spots []spot) string {
 			if most > first*(1+s.may[durability]) {
 				met = "**no**"
 			}
+			if len(sizes) < len(s.sizes) {
+				met += fmt.Sprintf(", %d of %d sizes", len(sizes), len(s.sizes))
+			}
 			fmt.Fprintf(&b, "| %s | %s | %s | %.2f | %.2f | %s |\n", s.what, durability, strings.Join(sizes, ", "), most/first,
 				1+s.may[durability], met)
 		}

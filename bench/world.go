@@ -35,6 +35,7 @@ type measurement struct {
 	cpu            []cost
 	note           string
 	memoryMiB      float64 // of budgetd
+	lagGrowth      float64 // the highest lag of the second half by that of the first; 0: not asked for
 }
 
 // cost is the CPU time of a process per deduction, in microseconds.
