@@ -49,6 +49,7 @@ type testLog struct {
 	ref     bucket.Ref
 	entries []ledger.Entry
 	chain   string
+	drained int64 // position, as the last commit reported it
 }
 
 func newLog(ref bucket.Ref) *testLog {
@@ -70,8 +71,10 @@ func (l *testLog) grant(units, number int64) {
 	l.add(ledger.Line(ledger.KindGrant, units, fmt.Sprint(number)))
 }
 
-func (l *testLog) deduct(units int64, id string) {
-	l.add(ledger.Line(ledger.KindDeduct, units, ledger.EncodeRequest(request(units, id))))
+func (l *testLog) deduct(units int64, id string) { l.ask(units, request(units, id)) }
+
+func (l *testLog) ask(units int64, r ledger.Request) {
+	l.add(ledger.Line(ledger.KindDeduct, units, ledger.EncodeRequest(r)))
 }
 
 func request(units int64, id string) ledger.Request {
@@ -83,6 +86,25 @@ func request(units int64, id string) ledger.Request {
 // at is a position in the log.
 func (l *testLog) at(seq int64) ledger.Position {
 	return ledger.Position{Bucket: l.ref.Bucket, Epoch: l.ref.Epoch, Seq: seq}
+}
+
+// grants is how many have arrived, granted what they brought.
+func (l *testLog) grants() (n int64) {
+	for _, e := range l.entries {
+		if e.Kind == ledger.KindGrant {
+			n++
+		}
+	}
+	return n
+}
+
+func (l *testLog) granted() (units int64) {
+	for _, e := range l.entries {
+		if e.Kind == ledger.KindGrant {
+			units += e.Amount
+		}
+	}
+	return units
 }
 
 // left is what the log leaves of so many units.
