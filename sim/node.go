@@ -3,7 +3,10 @@ package sim
 import (
 	"context"
 	"errors"
+	"fmt"
+	"log/slog"
 	"math/rand/v2"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -54,7 +57,7 @@ func (w *world) boot(m *machine) *node {
 	id := uint64(w.lives.Add(1))
 	n := &node{w: w, m: m, id: id, rnd: rand.New(rand.NewPCG(w.seed, id))}
 	c := bucket.Config{SQL: &database{n: n}, Instances: map[string]bucket.Instance{}, Lanes: map[string]int{},
-		Clock: n, Rand: n.random, Turns: n, Settings: w.plan.settings}
+		Clock: n, Rand: n.random, Turns: n, Settings: w.plan.settings, Log: slog.New(alarm{w})}
 	for i, s := range w.stores {
 		c.Instances[s.name] = &storeView{n: n, place: i, inner: s.server.Connect()}
 		c.Lanes[s.name] = w.plan.lanes
@@ -68,6 +71,27 @@ func (w *world) boot(m *machine) *node {
 	m.node.Store(n)
 	return n
 }
+
+// alarm is a log in which a panic of background work is a violation: the service goes on after one. Other
+// errors are the auditor's business, and nothing below an error is made.
+type alarm struct{ w *world }
+
+func (alarm) Enabled(_ context.Context, level slog.Level) bool { return level >= slog.LevelError }
+
+func (a alarm) Handle(_ context.Context, r slog.Record) error {
+	if strings.Contains(r.Message, "panicked") {
+		text := r.Message
+		r.Attrs(func(attr slog.Attr) bool {
+			text += fmt.Sprintf("; %s %s", attr.Key, attr.Value)
+			return true
+		})
+		a.w.wrong("%s", text)
+	}
+	return nil
+}
+
+func (a alarm) WithAttrs([]slog.Attr) slog.Handler { return a }
+func (a alarm) WithGroup(string) slog.Handler      { return a }
 
 // crash ends a node as kill -9 does: what it still says, nobody hears.
 func (m *machine) crash() {

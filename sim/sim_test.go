@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"bytes"
 	"flag"
 	"fmt"
 	"io"
@@ -137,6 +138,26 @@ func one(t *testing.T, seed uint64) Report {
 		t.Logf("replay: go test -race ./sim -run TestSimulation -sim.seed %d -sim.trace", seed)
 	}
 	return r
+}
+
+// panicking is a trace that panics, once, at the first line of a call that only background work makes.
+type panicking struct{ done bool }
+
+func (p *panicking) Write(line []byte) (int, error) {
+	if !p.done && bytes.Contains(line, []byte(" Reached ")) {
+		p.done = true
+		panic("planted")
+	}
+	return len(line), nil
+}
+
+// TestPanicOfBackgroundWork: a run tells of one, and where it was.
+func TestPanicOfBackgroundWork(t *testing.T) {
+	r := run(t, Options{Seed: 0, Operations: 50, Trace: &panicking{}})
+	if len(r.Violations) != 1 || !strings.Contains(r.Violations[0], "panicked") ||
+		!strings.Contains(r.Violations[0], "planted") || !strings.Contains(r.Violations[0], "watchLanes") {
+		t.Errorf("violations %q", r.Violations)
+	}
 }
 
 // TestSomeSeeds runs single seeds, for what has to be seen failing: those of docs/MUTANTS.md.

@@ -5,7 +5,9 @@ import (
 	"encoding/binary"
 	"fmt"
 	"hash/fnv"
+	"log/slog"
 	"math/rand/v2"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -133,6 +135,27 @@ func (q queue) Ending(ctx context.Context, id int64, ref bucket.Ref, by bucket.O
 	return q.SQL.Ending(ctx, id, ref, by, keep)
 }
 
+// alarm is a log in which a panic of background work is a fault: the service goes on after one. Other
+// errors are expected, and nothing below an error is made.
+type alarm struct{ w *world }
+
+func (alarm) Enabled(_ context.Context, level slog.Level) bool { return level >= slog.LevelError }
+
+func (a alarm) Handle(_ context.Context, r slog.Record) error {
+	if strings.Contains(r.Message, "panicked") {
+		text := r.Message
+		r.Attrs(func(attr slog.Attr) bool {
+			text += fmt.Sprintf("; %s %s", attr.Key, attr.Value)
+			return true
+		})
+		a.w.fault("%s", text)
+	}
+	return nil
+}
+
+func (a alarm) WithAttrs([]slog.Attr) slog.Handler { return a }
+func (a alarm) WithGroup(string) slog.Handler      { return a }
+
 // What is looked at in the background is looked at often enough to be seen, and not more.
 const (
 	choresEvery = time.Second
@@ -143,7 +166,7 @@ const (
 // start makes the world's next node and starts it.
 func (w *world) start() {
 	c := bucket.Config{SQL: queue{w.model, w.trace}, Instances: map[string]bucket.Instance{},
-		Lanes: map[string]int{}, Clock: clock{}, Rand: w.random, Turns: w.trace,
+		Lanes: map[string]int{}, Clock: clock{}, Rand: w.random, Turns: w.trace, Log: slog.New(alarm{w}),
 		Settings: bucket.Settings{Deadline: 2 * time.Second, StepTimeout: 2 * time.Second,
 			Chores: choresEvery, DownAfter: downAfter, Audit: time.Hour, CachedBudgets: 16,
 			CachedIDs: 64, BatchSize: 16, Queue: 64, Committers: 2, Points: points}}
