@@ -290,23 +290,22 @@ func pendingEpoch(name string, e *memstore.EpochRow) (open []string) {
 // prove counts everything that can be counted while a node serves.
 func (w *world) prove(when string) {
 	w.count(when)
-	row := w.row()
-	if row == nil {
-		return
-	}
-	ctx := context.Background()
-	accounts, err := w.model.Accounts(ctx, row.Definition.ID)
-	if err != nil {
-		w.fault("%s: accounts: %v", when, err)
-		return
-	}
-	for _, d := range accounts.Check() {
-		w.fault("%s: ledger.Check: %s", when, d)
-	}
-	report, err := w.node.Audit(ctx, w.budget)
-	if err != nil || !report.OK || len(report.Unchecked) > 0 {
-		w.fault("%s: audit: %v, discrepancies %v, unchecked %v", when, err, report.Discrepancies,
-			report.Unchecked)
+	ctx, tables := context.Background(), w.model.Tables()
+	for i := range tables.Budgets {
+		d := &tables.Budgets[i].Definition
+		accounts, err := w.model.Accounts(ctx, d.ID)
+		if err != nil {
+			w.fault("%s: accounts of %s: %v", when, d.Name, err)
+			return
+		}
+		for _, wrong := range accounts.Check() {
+			w.fault("%s: ledger.Check of %s: %s", when, d.Name, wrong)
+		}
+		report, err := w.node.Audit(ctx, bucket.BudgetRef{ID: d.ID})
+		if err != nil || !report.OK || len(report.Unchecked) > 0 {
+			w.fault("%s: audit of %s: %v, discrepancies %v, unchecked %v", when, d.Name, err, report.Discrepancies,
+				report.Unchecked)
+		}
 	}
 }
 
@@ -345,6 +344,17 @@ func (w *world) compare() {
 	}
 }
 
+// sellAll sells what is left of each budget.
+func (w *world) sellAll() {
+	first := w.budget
+	tables := w.model.Tables()
+	for i := range tables.Budgets {
+		w.budget.Name = tables.Budgets[i].Definition.Name
+		w.sellOut()
+	}
+	w.budget = first
+}
+
 // sellOut sells what is left, in three calls, and then asks for one more (I2, I3).
 func (w *world) sellOut() {
 	b := w.row()
@@ -373,9 +383,7 @@ func (w *world) sellOut() {
 func (w *world) insist(id string, amount int64) (err error) {
 	const tries = 5
 	for range tries {
-		_, err = w.deduct(context.Background(), w.node, id, amount, "")
-		kind := budget.CodeOf(err).Kind()
-		if err == nil || kind != budget.NotDone && kind != budget.MayBeDone {
+		if _, err = w.deduct(context.Background(), w.node, id, amount, ""); !uncertain(err) {
 			return err
 		}
 	}

@@ -25,6 +25,17 @@ var instances = []operation{
 			_, err := w.node.Undrain(ctx, "m0")
 			return false, err
 		}}}, until: (*world).quiet},
+	{name: "recover an instance", shapes: []shape{wide, single, inRows}, total: 90, final: 90, base: 5, loses: true,
+		prepare: func(w *world) {
+			w.must(deducting("y", 5, w.onServer("m0")))
+			w.follow()
+		}, calls: []call{recovering, onLostLane}, until: (*world).quiet, proof: quarantines(0)},
+	{name: "recover an instance beside deductions", shapes: []shape{wide}, total: 90, final: 90, base: 5, loses: true,
+		prepare: func(w *world) {
+			w.must(deducting("y", 5, w.onServer("m0")))
+			w.follow()
+		}, together: true, calls: []call{onLane("x", 10), recovering, onLane("x2", 10), deducting("x3", 5, 1)},
+		until: (*world).quiet, proof: quarantines(0)},
 	{name: "more buckets", shapes: []shape{wide, narrow, inRows}, total: 90, final: 90, base: 5,
 		prepare: func(w *world) {
 			w.must(deducting("y", 5, 0))
@@ -42,6 +53,17 @@ var instances = []operation{
 // draining is an operator's drain of an instance. Repeating it is harmless.
 var draining = call{what: "drain m0", do: func(ctx context.Context, w *world) (bool, error) {
 	_, err := w.node.Drain(ctx, "m0")
+	return false, err
+}}
+
+// recovering is an operator's recovery of an instance. Each makes another activation of its lane.
+var recovering = call{what: "recover m0", do: func(ctx context.Context, w *world) (bool, error) {
+	lane := bucket.Lane{Instance: "m0"}
+	was := w.model.Tables().Lanes[lane].Activation
+	views, err := w.node.Recover(ctx, lane.Instance)
+	if is := w.model.Tables().Lanes[lane].Activation; err == nil && (is <= was || len(views) != 1) {
+		w.fault("m0 was recovered: activation %d, before %d, %d lanes", is, was, len(views))
+	}
 	return false, err
 }}
 

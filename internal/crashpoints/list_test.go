@@ -22,7 +22,7 @@ var (
 
 // operations are all that a node is stopped in. Every one is run with each of its shapes and with
 // every durability.
-var operations = slices.Concat(deductions, returns, holds, counting, transfers, periods, instances, recoveries, losses,
+var operations = slices.Concat(deductions, batches, returns, holds, counting, transfers, periods, instances, recoveries, losses,
 	uses, archives)
 
 var deductions = []operation{

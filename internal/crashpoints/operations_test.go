@@ -34,9 +34,10 @@ type operation struct {
 	define func(*budget.Definition)
 	// prepare brings the world to where the operation begins.
 	prepare func(*world)
-	// calls are made one after the other while they succeed, or all together.
+	// calls are made one after the other while they succeed, or all together, or as one call (DeductAll).
 	calls    []call
 	together bool
+	asOne    bool
 	// until, when set, is when what the node does by itself is done.
 	until func(*world) bool
 	// proof says what an undisturbed run did not show; "" when it showed what it is for.
@@ -66,6 +67,10 @@ type call struct {
 	replays bool
 	// behind: in store mode the ledger follows the answer.
 	behind bool
+	// request is what do deducts, of a call that can be made as one with others.
+	request func(*world) bucket.DeductRequest
+	// on, when set, is the name of the budget that it is about, which is not the world's.
+	on string
 }
 
 const name = "b"
@@ -91,6 +96,9 @@ func create() call {
 // deducting is a deduction through the bucket of that ordinal.
 func deducting(id string, amount int64, ordinal int) call {
 	return call{what: "deduct " + id, worth: amount, replays: true, behind: true,
+		request: func(w *world) bucket.DeductRequest {
+			return bucket.DeductRequest{Budget: w.budget, RequestID: id, Amount: amount, Key: w.key(ordinal)}
+		},
 		do: func(ctx context.Context, w *world) (bool, error) {
 			answer, err := w.deduct(ctx, w.node, id, amount, w.key(ordinal))
 			return answer.Replayed, err

@@ -43,7 +43,14 @@ func (w *world) run(op *operation) []told {
 		out[i] = told{made: true, heard: heard, err: err}
 		return budget.CodeOf(err) == op.calls[i].want
 	}
-	if op.together {
+	switch {
+	case op.asOne:
+		results := w.deductAll(w.life, op.calls)
+		_, heard := w.trace.died()
+		for i, r := range results {
+			out[i] = told{made: true, heard: heard, err: r.Err}
+		}
+	case op.together:
 		var all sync.WaitGroup
 		for i := range op.calls {
 			all.Go(func() {
@@ -52,7 +59,7 @@ func (w *world) run(op *operation) []told {
 			})
 		}
 		all.Wait()
-	} else {
+	default:
 		for i := range op.calls {
 			if !one(i) {
 				break
@@ -78,13 +85,12 @@ func (w *world) run(op *operation) []told {
 // hold compares what callers were told with the rows. It returns how many units were accepted that the
 // ledger does not have: none but in store mode, where it may be behind.
 func (w *world) hold(op *operation, answers []told, when string) (missing int64) {
-	row := w.row()
 	for i, a := range answers {
 		c := &op.calls[i]
 		if !a.made || !a.heard || c.did == nil {
 			continue
 		}
-		did := c.did(row)
+		did := c.did(w.rowOf(c))
 		kind := budget.CodeOf(a.err).Kind()
 		switch {
 		case a.err == nil && !did && c.behind && w.durability == budget.Store:
@@ -110,6 +116,9 @@ func (w *world) finish(op *operation, answers []told) {
 		w.unquarantine()
 	}
 	w.repeat(op)
+	if op.loses { // so may a repetition, because of who stopped and had used the store
+		w.settle()
+	}
 	w.unquarantine()
 	w.settle()
 	w.usedIs(op, "after repeating")
@@ -121,65 +130,82 @@ func (w *world) finish(op *operation, answers []told) {
 	if op.reopen != nil {
 		op.reopen(w)
 	}
-	w.sellOut()
+	w.sellAll()
 	w.settle()
 	w.prove("after selling")
 	w.leave()
 	w.compare()
 }
 
-// usedIs compares what is used with what the rows of the calls say.
+// usedIs compares what is used of each budget with what the rows of the calls say.
 func (w *world) usedIs(op *operation, when string) {
-	row := w.row()
-	if row == nil {
-		return
-	}
-	want, got := op.base, int64(0)
-	for i := range op.calls {
-		if c := &op.calls[i]; c.did != nil && c.did(row) {
-			want += c.worth
+	tables := w.model.Tables()
+	for i := range tables.Budgets {
+		row := &tables.Budgets[i]
+		want, got := int64(0), int64(0)
+		if row.Definition.Name == w.budget.Name {
+			want = op.base
 		}
-	}
-	for _, b := range row.Buckets {
-		for _, e := range b.Epochs {
-			got += e.Used
+		for j := range op.calls {
+			if c := &op.calls[j]; c.did != nil && w.nameOf(c) == row.Definition.Name && c.did(row) {
+				want += c.worth
+			}
 		}
-	}
-	if got != want {
-		w.fault("%s: %d are used, the calls make it %d", when, got, want)
+		for _, b := range row.Buckets {
+			for _, e := range b.Epochs {
+				got += e.Used
+			}
+		}
+		if got != want {
+			w.fault("%s: %d are used of %s, the calls make it %d", when, got, row.Definition.Name, want)
+		}
 	}
 }
 
 // repeat makes every call again, twice: an answer is the right one, and says whether it is new.
 func (w *world) repeat(op *operation) {
 	for turn := range 2 {
+		if op.asOne {
+			w.repeatAll(op, turn)
+			continue
+		}
 		for i := range op.calls {
 			c := &op.calls[i]
-			row := w.row()
-			was := c.did != nil && c.did(row)
+			was := w.did(c)
 			replayed, err := w.try(c)
-			if budget.CodeOf(err) != c.want {
-				w.fault("repeated (%d): %s: %v, want code %q", turn+1, c.what, err, c.want)
-				continue
-			}
-			if c.replays && replayed != was {
-				w.fault("repeated (%d): %s: replayed is %v, but before it was done: %v", turn+1, c.what,
-					replayed, was)
-			}
-			if c.did != nil && !w.comes(c) {
-				w.fault("repeated (%d): %s did not happen", turn+1, c.what)
-			}
+			w.repeated(c, turn, was, replayed, err)
 		}
 	}
+}
+
+// did reports whether the rows say that a call took effect.
+func (w *world) did(c *call) bool { return c.did != nil && c.did(w.rowOf(c)) }
+
+// repeated compares the answer of a repetition with what it has to be; was: the call had taken effect before.
+func (w *world) repeated(c *call, turn int, was, replayed bool, err error) {
+	if budget.CodeOf(err) != c.want {
+		w.fault("repeated (%d): %s: %v, want code %q", turn+1, c.what, err, c.want)
+		return
+	}
+	if c.replays && replayed != was {
+		w.fault("repeated (%d): %s: replayed is %v, but before it was done: %v", turn+1, c.what, replayed, was)
+	}
+	if c.did != nil && !w.comes(c) {
+		w.fault("repeated (%d): %s did not happen", turn+1, c.what)
+	}
+}
+
+// uncertain reports whether an answer leaves open that the same call is answered another way when it is repeated.
+func uncertain(err error) bool {
+	kind := budget.CodeOf(err).Kind()
+	return err != nil && (kind == budget.NotDone || kind == budget.MayBeDone)
 }
 
 // try makes a call until it is certain, a few times.
 func (w *world) try(c *call) (replayed bool, err error) {
 	const tries = 5
 	for range tries {
-		replayed, err = c.do(context.Background(), w)
-		kind := budget.CodeOf(err).Kind()
-		if err == nil || kind != budget.NotDone && kind != budget.MayBeDone {
+		if replayed, err = c.do(context.Background(), w); !uncertain(err) {
 			return replayed, err
 		}
 	}

@@ -61,10 +61,10 @@ func (w *world) arrive(op *operation) {
 // comes waits, in store mode, until a deduction that was accepted is in the ledger.
 func (w *world) comes(c *call) bool {
 	if w.durability != budget.Store || !c.behind {
-		return c.did(w.row())
+		return c.did(w.rowOf(c))
 	}
 	const bound, pause = 2 * time.Second, 10 * time.Millisecond
-	for began := time.Now(); !c.did(w.row()); time.Sleep(pause) {
+	for began := time.Now(); !c.did(w.rowOf(c)); time.Sleep(pause) {
 		if time.Since(began) > bound {
 			return false
 		}
@@ -95,7 +95,8 @@ func (w *world) unquarantine() {
 	if row == nil || row.Quarantined == 0 {
 		return
 	}
-	order := bucket.ReleaseRequest{Budget: w.budget, RequestID: "all", Reason: "callers repeat", By: "test"}
+	w.released++
+	order := bucket.ReleaseRequest{Budget: w.budget, RequestID: fmt.Sprint("all ", w.released), Reason: "callers repeat", By: "test"}
 	for turn := range 2 {
 		got, err := w.node.Release(context.Background(), order)
 		if err != nil || got.Released != row.Quarantined || got.Quarantined != 0 || got.Replayed != (turn == 1) {

@@ -1,6 +1,7 @@
 package crashpoints
 
 import (
+	"cmp"
 	"context"
 	"encoding/binary"
 	"fmt"
@@ -65,6 +66,8 @@ type world struct {
 	forgot   bool            // a store said so of its scripts: a sign of lost memory
 
 	changed atomic.Bool // a budget's rows, since they were counted
+
+	released int // how often all that was in quarantine was released
 
 	stuck  bool // something stays pending: it was told, and is not waited for again
 	faults []string
@@ -264,10 +267,17 @@ func (w *world) settled(pending func(*world) []string) {
 }
 
 // row is the budget's row as it is now, nil if there is none.
-func (w *world) row() *memstore.BudgetRow {
+func (w *world) row() *memstore.BudgetRow { return w.rowNamed(w.budget.Name) }
+
+// nameOf is the name of the budget that a call is about, and rowOf its row as it is now.
+func (w *world) nameOf(c *call) string { return cmp.Or(c.on, w.budget.Name) }
+
+func (w *world) rowOf(c *call) *memstore.BudgetRow { return w.rowNamed(w.nameOf(c)) }
+
+func (w *world) rowNamed(name string) *memstore.BudgetRow {
 	tables := w.model.Tables()
 	for i := range tables.Budgets {
-		if tables.Budgets[i].Definition.Name == w.budget.Name {
+		if tables.Budgets[i].Definition.Name == name {
 			return &tables.Budgets[i]
 		}
 	}
