@@ -11,20 +11,20 @@ import (
 // wentBack serves a bucket of 100 units that was saved, makes a deduction of each kind, and lets the server go back
 // by a command that keeps its run id and its scripts. It returns a next deduction of each kind, from a caller who
 // knows the end of the log.
-func wentBack(t *testing.T, command ...any) (bucket.Instance, map[string]bucket.Operation) {
+func wentBack(t *testing.T, command ...any) (bucket.Instance, []bucket.Operation) {
 	t.Helper()
 	_, store, raw := serving(t, testservers.RedisArgs("--enable-debug-command", "yes"))
 	ctx := t.Context()
 	must(t, raw.Save(ctx).Err())
-	kinds := func(id string) map[string]bucket.Operation {
-		return map[string]bucket.Operation{"plain": storetest.Deduction(ref1, 1, id),
-			"recorded": storetest.Recorded(ref1, 1, id+"r"), "limited": storetest.Limited(ref1, id+"l", 0, aCount)}
+	kinds := func(id string) []bucket.Operation { // in this order: limits, once known, outdate a record without them
+		return []bucket.Operation{storetest.Deduction(ref1, 1, id), storetest.Recorded(ref1, 1, id+", recorded"),
+			storetest.Limited(ref1, id+", limited", 0, aCount)}
 	}
 	seq := int64(1) // of the grant
-	for kind, o := range kinds("before") {
+	for _, o := range kinds("before") {
 		got, err := store.Deduct(ctx, lane0, []bucket.Operation{o})
 		if seq++; err != nil || got[0].Verdict != bucket.OK || got[0].Seq != seq {
-			t.Fatalf("%s: %+v, %v", kind, got, err)
+			t.Fatalf("%s: %+v, %v", o.Request.ID, got, err)
 		}
 	}
 	who, err := store.Identity(ctx, lane0)
@@ -34,9 +34,8 @@ func wentBack(t *testing.T, command ...any) (bucket.Instance, map[string]bucket.
 		t.Fatalf("identity %q, before %q; %v", now, who, err)
 	}
 	next := kinds("after")
-	for kind, o := range next {
-		o.MinSeq = seq
-		next[kind] = o
+	for i := range next {
+		next[i].MinSeq = seq
 	}
 	return store, next
 }
@@ -45,10 +44,10 @@ func wentBack(t *testing.T, command ...any) (bucket.Instance, map[string]bucket.
 // from a caller who knows more of the log.
 func TestReload(t *testing.T) {
 	store, next := wentBack(t, "DEBUG", "RELOAD", "NOSAVE")
-	for kind, o := range next {
+	for _, o := range next {
 		got, err := store.Deduct(t.Context(), lane0, []bucket.Operation{o})
 		if err != nil || got[0].Verdict != bucket.WentBack || got[0].Seq != 1 {
-			t.Errorf("%s: %+v, %v", kind, got, err)
+			t.Errorf("%s: %+v, %v", o.Request.ID, got, err)
 		}
 	}
 	want := bucket.Balance{Verdict: bucket.OK, Seq: 1, GrantSeq: 1, Balance: 100, Granted: 100}
@@ -68,9 +67,9 @@ func TestFlushAll(t *testing.T) {
 			t.Errorf("%s: %+v, %v", what, got, err)
 		}
 	}
-	for kind, o := range next {
+	for _, o := range next {
 		got, err := store.Deduct(ctx, lane0, []bucket.Operation{o})
-		gone(kind, got, err)
+		gone(o.Request.ID, got, err)
 	}
 	got, err := store.Grant(ctx, lane0, []bucket.GrantOrder{{Ref: ref1, Number: 2, Amount: 1}})
 	gone("grant", got, err)
