@@ -86,6 +86,24 @@ func newLimited() (a *Auditor, write func(version, used int64, fresh ...Fresh)) 
 	}
 }
 
+// TestLoadedAfterARepetition: a store that began a window with a repetition, and loaded the value anew, goes on in the ledger's
+// windows. More than the maximum in those is a fault.
+func TestLoadedAfterARepetition(t *testing.T) {
+	a, write := newLimited()
+	write(1, 0)
+	a.Admitted(1, "x", 1_000, 1, someUser, nil)
+	write(1, 6, Fresh{Kind: "deduct", ID: "a", Amount: 6, At: 1_090, Values: ofSomeUser})
+	write(1, 9, Fresh{Kind: "deduct", ID: "b", Amount: 3, At: 1_120, Values: ofSomeUser})
+	write(1, 17, Fresh{Kind: "deduct", ID: "c", Amount: 8, At: 1_195, Values: ofSomeUser})
+	if got := a.Faults(); len(got) > 0 {
+		t.Errorf("faults: %q", got)
+	}
+	write(1, 20, Fresh{Kind: "deduct", ID: "d", Amount: 3, At: 1_210, Values: ofSomeUser})
+	if got := a.Faults(); len(got) != 1 {
+		t.Errorf("%d faults, want 1: %q", len(got), got)
+	}
+}
+
 // TestRefusalAfterARepetition: a limit may refuse what it has room for by the ledger where its store counted an id again
 // that the ledger has from another time; otherwise that is a fault.
 func TestRefusalAfterARepetition(t *testing.T) {
