@@ -25,11 +25,11 @@ simulation: ## 10,000 seeds of the simulation
 	$(GO) test -timeout 0 ./sim -run '^TestSimulation$$' -sim.seeds 10000
 
 .PHONY: crashpoints
-crashpoints: ## stop every operation at every step, and again within the recovery (about an hour, 6 GB)
+crashpoints: ## stop every operation at every step, and again within the recovery (about an hour and a half, 6 GB)
 	GOGC=off GOMEMLIMIT=6GiB $(GO) test -timeout 0 ./internal/crashpoints -crash.all
 
 .PHONY: queries
-queries: ## let every SQL statement of every method fail, in every way (about 5 minutes)
+queries: ## let every SQL statement of every method fail, in every way (about 10 minutes)
 	$(GO) test -race -timeout 0 ./internal/sqlstore -run '^TestNthQuery' -v -io.all
 
 .PHONY: linearize
@@ -51,7 +51,7 @@ kills: ## kill budgetd 100 times in a row under load
 	$(GO) test -race -timeout 0 ./internal/chaos -run '^TestKills$$' -v -chaos.kills 100
 
 .PHONY: mutants
-mutants: ## switch off each safeguard in turn: some test must fail (about 2 minutes)
+mutants: ## switch off each safeguard in turn: some test must fail (about 6 minutes)
 	$(GO) run ./internal/safeguard/mutants
 
 .PHONY: lint
