@@ -25,8 +25,9 @@
 //
 //	views            may show more as remaining than is left, never less
 //	budget_exhausted may name more than is left, and less than the amount
-//	a replay         may show as used what was given back, where the fault is one of MariaDB: a store's record
-//	                 answers repetitions while the ledger cannot be asked
+//	a replay         may show as used what was given back, where the fault is one of MariaDB or the call ran
+//	                 into the service's deadline: a store's record answers repetitions while the ledger cannot
+//	                 be asked, or does not answer in time
 //
 // Whatever else is answered, and the rows at the end, is judged as in ledger mode.
 //

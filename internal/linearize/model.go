@@ -39,6 +39,8 @@ type output struct {
 	state              string
 	// available is what budget_exhausted names. total, remaining and used are a view's.
 	available, total, remaining, used int
+	// overdue: the call ran into the service's deadline.
+	overdue bool
 	// rows is what observe found.
 	rows state
 }
@@ -69,7 +71,8 @@ type lateness struct {
 	// behind: the figures of views and refusals, too. What they show as left is at least what is left.
 	behind bool
 	// away: it cannot be asked at times, and repetitions are then answered from a store's record, which does
-	// not know what was given back since.
+	// not know what was given back since. A repetition whose deadline passed while it was asked is answered
+	// so in store mode under any kind.
 	away bool
 }
 
@@ -162,7 +165,8 @@ func stepDeduct(s state, in input, out output, late lateness) (state, bool) {
 		}
 		return s, true
 	case out.code == "" && out.replayed:
-		shown := out.state == k.state() || late.away && out.state == "used"
+		away := late.away || late.behind && out.overdue
+		shown := out.state == k.state() || away && out.state == "used"
 		return s, k.amount != 0 && int(k.amount) == in.amount && out.amount == in.amount && shown
 	case out.code == "":
 		// The state is that of the answer's instant: it may have been given back since it happened.

@@ -206,13 +206,24 @@ func TestBehind(t *testing.T) {
 	}
 }
 
-// TestAway: only where the ledger cannot be asked may a repetition show what was given back as used.
+// TestAway: only where the ledger cannot be asked, or did not answer before the deadline, may a repetition show
+// what was given back as used.
 func TestAway(t *testing.T) {
 	history := []porcupine.Operation{acceptedOp(1, 2, 0, 3), cancelOp(3, 4, 0, 3, "rolled_back"), replayedOp(5, 6, 0, 3, "used")}
 	for late, want := range map[lateness]porcupine.CheckResult{
 		{behind: true, away: true}: porcupine.Ok, {behind: true}: porcupine.Illegal, {}: porcupine.Illegal} {
 		if got := check(model(10, late), history); got != want {
 			t.Errorf("%+v: %s, want %s", late, got, want)
+		}
+	}
+	overdue := replayedOp(5, 6, 0, 3, "used")
+	late := overdue.Output.(output)
+	late.overdue = true
+	overdue.Output = late
+	history[2] = overdue
+	for late, want := range map[lateness]porcupine.CheckResult{{behind: true}: porcupine.Ok, {}: porcupine.Illegal} {
+		if got := check(model(10, late), history); got != want {
+			t.Errorf("overdue, %+v: %s, want %s", late, got, want)
 		}
 	}
 	again := append(history[:2:2], acceptedOp(5, 6, 0, 3))

@@ -23,6 +23,8 @@ const (
 	answers   = 18  // that each caller gets: calls without a certain outcome are not counted
 	mostCalls = 300 // of each caller
 	think     = 150 * time.Millisecond
+	// deadline is how long the service works on a deduction (deduct.deadline).
+	deadline = 2 * time.Second
 )
 
 // adjustments are the quantities of the ids from deductIDs on.
@@ -42,7 +44,9 @@ type recorder struct {
 
 // note adds an operation that began at an instant and ends now.
 func (r *recorder) note(caller int, call time.Duration, in input, out output) {
-	ended := int64(time.Since(r.begun))
+	now := time.Since(r.begun)
+	out.overdue = now-call >= deadline
+	ended := int64(now)
 	if out.unknown() {
 		ended = never
 	}

@@ -35,7 +35,8 @@ type balance struct {
 	slice   int64
 	// void are the cancelled ids: they stay as long as the epoch.
 	void map[string]bool
-	// limits is the highest version of the budget's limits that a deduction was admitted by.
+	// limits is the highest version of the budget's limits that a deduction was admitted by, or asked to load
+	// counters of.
 	limits int64
 }
 
