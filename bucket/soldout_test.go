@@ -1,0 +1,286 @@
+package bucket_test
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/budgetd/budgetd/bucket"
+	"github.com/budgetd/budgetd/budget"
+	"github.com/budgetd/budgetd/internal/memstore"
+)
+
+// callCounts is what the stores were asked for: calls of a verb, and the operations in them.
+type callCounts struct {
+	mu         sync.Mutex
+	calls, ops map[string]int
+}
+
+// countCalls counts the calls to all stores of a world in memory; before its nodes start.
+func (w *world) countCalls() *callCounts {
+	c := &callCounts{calls: map[string]int{}, ops: map[string]int{}}
+	for _, server := range w.servers {
+		server.Hook = func(call memstore.Call) memstore.Fault {
+			c.mu.Lock()
+			defer c.mu.Unlock()
+			if !call.After && call.Index == 0 {
+				c.calls[call.Verb]++
+			}
+			if !call.After {
+				c.ops[call.Verb]++
+			}
+			return memstore.Proceed
+		}
+	}
+	return c
+}
+
+// of returns how many calls of a verb there were, and operations in them.
+func (c *callCounts) of(verb string) (calls, ops int) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.calls[verb], c.ops[verb]
+}
+
+// reset counts from 0 again.
+func (c *callCounts) reset() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	clear(c.calls)
+	clear(c.ops)
+}
+
+// overTime runs a test in virtual time, so that nothing in it grows old because the machine is busy.
+func overTime(t *testing.T, name string, test func(*testing.T)) {
+	t.Run(name, func(t *testing.T) { synctest.Test(t, test) })
+}
+
+// TestOneCallPerLane: a batch of different ids asks each lane once, whatever the number of its budgets and buckets.
+func TestOneCallPerLane(t *testing.T) {
+	for _, durability := range []budget.Durability{budget.Ledger, budget.Store} {
+		overTime(t, string(durability), func(t *testing.T) {
+			const budgets, buckets, each = 5, 12, 30
+			w := newWorld(t)
+			w.durability = durability
+			c := w.countCalls()
+			s := w.node(quick)
+			var requests []bucket.DeductRequest
+			for i := range budgets {
+				ref := w.create(s, promo(fmt.Sprint("budget-", i), 1_000_000, buckets))
+				for j := range each {
+					requests = append(requests, bucket.DeductRequest{Budget: ref, RequestID: fmt.Sprint(i, "-", j), Amount: 1})
+				}
+			}
+			for range 2 { // with the first one the lanes and budgets are made known
+				for i := range requests {
+					requests[i].RequestID += "-again"
+				}
+				c.reset()
+				for i, r := range s.DeductAll(context.Background(), requests) {
+					if r.Err != nil {
+						t.Errorf("%d: %v", i, r.Err)
+					}
+				}
+			}
+			if calls, ops := c.of("deduct"); ops != budgets*each || calls > len(w.servers) {
+				t.Errorf("%d calls with %d operations; want %d, in a call per lane", calls, ops, budgets*each)
+			}
+		})
+	}
+}
+
+// soldOut creates a budget and deducts all of it through a node, under the ids returned; the first of size units.
+func soldOut(t *testing.T, w *world, s *bucket.Service, size int64) (ref bucket.BudgetRef, ids []string) {
+	t.Helper()
+	const total = 60
+	ref = w.create(s, promo("sold", total, 6))
+	for left := int64(total); left > 0; {
+		id := fmt.Sprint("sold-", len(ids))
+		if _, err := deduct(s, ref, id, min(size, left)); err != nil {
+			t.Fatal(err)
+		}
+		left -= size
+		size, ids = 1, append(ids, id)
+	}
+	w.settled(s, ref, total)
+	return ref, ids
+}
+
+// exhausted reports a call that was not refused as exhausted.
+func exhausted(t *testing.T, what string, err error) {
+	t.Helper()
+	if !budget.Is(err, budget.BudgetExhausted) {
+		t.Errorf("%s: %v", what, err)
+	}
+}
+
+// TestRefusalsAskNoBucket: once a node knows the sell-out it asks no store for new ids, and a repetition of an accepted
+// one gets its outcome all the same. In store mode a repetition's own bucket may have it in its records only, so each
+// new id is asked for there, once, and nowhere else.
+func TestRefusalsAskNoBucket(t *testing.T) {
+	for durability, most := range map[budget.Durability]int{budget.Ledger: 0, budget.Store: 1} {
+		overTime(t, string(durability), func(t *testing.T) {
+			w := newWorld(t)
+			w.durability = durability
+			c := w.countCalls()
+			s := w.node(quick)
+			ref, ids := soldOut(t, w, s, 1)
+			_, err := deduct(s, ref, "first", 1)
+			exhausted(t, "the first", err)
+			c.reset()
+			const alone, together = 40, 60
+			for i := range alone {
+				_, err := deduct(s, ref, fmt.Sprint("alone-", i), 1+int64(i%3))
+				exhausted(t, "alone", err)
+			}
+			var requests []bucket.DeductRequest
+			for i := range together {
+				requests = append(requests, bucket.DeductRequest{Budget: ref, RequestID: fmt.Sprint("together-", i), Amount: 1})
+			}
+			for _, r := range s.DeductAll(context.Background(), requests) {
+				exhausted(t, "together", r.Err)
+			}
+			if _, ops := c.of("deduct"); ops > most*(alone+together) {
+				t.Errorf("%d refusals asked %d times for units", alone+together, ops)
+			}
+			for _, id := range ids[:20] {
+				if a, err := deduct(s, ref, id, 1); err != nil || !a.Replayed {
+					t.Errorf("%s again: %+v, %v", id, a, err)
+				}
+			}
+			w.settled(s, ref, 60)
+		})
+	}
+}
+
+// judging counts the looks at a budget's ids and sum, and holds them up while it is shut.
+type judging struct {
+	bucket.SQL
+	asked, ids atomic.Int64
+	shut       chan struct{}
+}
+
+func (j *judging) Judge(ctx context.Context, budgetID int64, ids []string) (bucket.Judgement, error) {
+	j.asked.Add(1)
+	j.ids.Add(int64(len(ids)))
+	<-j.shut
+	return j.SQL.Judge(ctx, budgetID, ids)
+}
+
+// TestRefusalsShareOneLook: callers who are refused side by side are in one statement: those who come while it is under
+// way are in the next one.
+func TestRefusalsShareOneLook(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const callers = 50
+		w := newWorld(t)
+		w.durability = budget.Ledger
+		j := &judging{SQL: w.sql, shut: make(chan struct{})}
+		w.sql = j
+		close(j.shut)
+		s := w.node(quick)
+		ref, ids := soldOut(t, w, s, 1)
+		_, err := deduct(s, ref, "first", 1)
+		exhausted(t, "the first", err)
+		j.shut = make(chan struct{})
+		j.asked.Store(0)
+		j.ids.Store(0)
+		var all sync.WaitGroup
+		for i := range callers {
+			all.Go(func() {
+				_, err := deduct(s, ref, fmt.Sprint("new-", i), 1)
+				exhausted(t, "a new id", err)
+			})
+		}
+		all.Go(func() {
+			if a, err := deduct(s, ref, ids[7], 1); err != nil || !a.Replayed {
+				t.Errorf("an accepted id: %+v, %v", a, err)
+			}
+		})
+		synctest.Wait() // one statement is under way, with one id; all others wait
+		if asked := j.asked.Load(); asked != 1 {
+			t.Errorf("%d statements under way", asked)
+		}
+		close(j.shut)
+		all.Wait()
+		// A refusal needs two looks, one after the other (see attempt.judge), so not all are in step.
+		if asked := j.asked.Load(); asked > callers/4 {
+			t.Errorf("%d statements with %d ids for %d callers", asked, j.ids.Load(), callers+1)
+		}
+	})
+}
+
+// TestUnitsComeBackAnywhere: after both nodes have refused, units that were given back through one of them are given out
+// by the other at once: the first call after the acknowledgement is accepted (I3).
+func TestUnitsComeBackAnywhere(t *testing.T) {
+	ctx := context.Background()
+	ways := map[string]func(s *bucket.Service, ref bucket.BudgetRef, id string) error{
+		"append": func(s *bucket.Service, ref bucket.BudgetRef, _ string) error {
+			_, err := s.Adjust(ctx, bucket.AdjustRequest{Budget: ref, RequestID: "more", Quantity: 5})
+			return err
+		},
+		"rollback": func(s *bucket.Service, ref bucket.BudgetRef, id string) error {
+			_, err := s.Rollback(ctx, bucket.RollbackRequest{Budget: ref, RequestID: id, Amount: 5})
+			return err
+		},
+		"rollback of a part": func(s *bucket.Service, ref bucket.BudgetRef, id string) error {
+			_, err := s.Rollback(ctx, bucket.RollbackRequest{Budget: ref, RequestID: id, RollbackID: "part", Amount: 3})
+			return err
+		},
+		"cancel": func(s *bucket.Service, ref bucket.BudgetRef, id string) error {
+			_, err := s.Cancel(ctx, ref, id)
+			return err
+		},
+	}
+	everywhere(t, func(t *testing.T, w *world) {
+		a, b := w.node(quick), w.node(quick)
+		for n, way := range slices.Sorted(maps.Keys(ways)) {
+			ref := w.create(a, promo(fmt.Sprint("back-", n), 60, 6))
+			for i := range 12 {
+				if _, err := deduct(a, ref, fmt.Sprint("sold-", i), 5); err != nil {
+					t.Fatal(err)
+				}
+			}
+			w.settled(a, ref, 60)
+			for i, s := range []*bucket.Service{a, b, a, b} {
+				_, err := deduct(s, ref, fmt.Sprint("refused-", i), 3)
+				exhausted(t, way+": sold out", err)
+			}
+			if err := ways[way](a, ref, "sold-4"); err != nil {
+				t.Fatalf("%s: %v", way, err)
+			}
+			if got, err := deduct(b, ref, "after", 3); err != nil || got.Replayed {
+				t.Errorf("%s: at once, through the other: %+v, %v", way, got, err)
+			}
+		}
+	})
+}
+
+// TestExpiredHoldsComeBackAnywhere: as TestUnitsComeBackAnywhere, for a hold whose time passes.
+func TestExpiredHoldsComeBackAnywhere(t *testing.T) {
+	everywhere(t, func(t *testing.T, w *world) {
+		a, b := w.node(quick), w.node(quick)
+		ref := w.create(a, promo("held", 5, 3))
+		held, err := a.Deduct(context.Background(), holdRequest(ref, "held", "", time.Second))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i, s := range []*bucket.Service{a, b} {
+			_, err := deduct(s, ref, fmt.Sprint("refused-", i), 5)
+			exhausted(t, "held", err)
+		}
+		w.until("expired", func() bool {
+			d, err := recorded(a, ref, held.RequestID)
+			return err == nil && d.RolledBack == 5
+		})
+		if got, err := deduct(b, ref, "after", 5); err != nil || got.Replayed {
+			t.Errorf("at once, through the other: %+v, %v", got, err)
+		}
+		w.settled(a, ref, 5)
+	})
+}
