@@ -160,16 +160,6 @@ func TestPanicOfBackgroundWork(t *testing.T) {
 	}
 }
 
-// TestSomeSeeds runs single seeds, for what has to be seen failing: those of docs/MUTANTS.md.
-func TestSomeSeeds(t *testing.T) {
-	for _, seed := range []uint64{0, 6, 11, 12} {
-		t.Run(fmt.Sprint(seed), func(t *testing.T) {
-			t.Parallel()
-			one(t, seed)
-		})
-	}
-}
-
 func (r *Report) add(other Report) {
 	for f := range other.Faults {
 		r.Faults[f] += other.Faults[f]
