@@ -51,7 +51,7 @@ kills: ## kill budgetd 100 times in a row under load
 	$(GO) test -race -timeout 0 ./internal/chaos -run '^TestKills$$' -v -chaos.kills 100
 
 .PHONY: mutants
-mutants: ## switch off each safeguard in turn: some test must fail (about 6 minutes)
+mutants: ## switch off each safeguard in turn: some test must fail (about 10 minutes)
 	$(GO) run ./internal/safeguard/mutants
 
 .PHONY: lint

@@ -95,18 +95,16 @@ func TestOneCallPerLane(t *testing.T) {
 	}
 }
 
-// soldOut creates a budget and deducts all of it through a node, under the ids returned; the first of size units.
-func soldOut(t *testing.T, w *world, s *bucket.Service, size int64) (ref bucket.BudgetRef, ids []string) {
+// soldOut creates a budget and deducts all of it through a node, a unit each, under the ids returned.
+func soldOut(t *testing.T, w *world, s *bucket.Service) (ref bucket.BudgetRef, ids []string) {
 	t.Helper()
 	const total = 60
 	ref = w.create(s, promo("sold", total, 6))
-	for left := int64(total); left > 0; {
-		id := fmt.Sprint("sold-", len(ids))
-		if _, err := deduct(s, ref, id, min(size, left)); err != nil {
+	for i := range total {
+		ids = append(ids, fmt.Sprint("sold-", i))
+		if _, err := deduct(s, ref, ids[i], 1); err != nil {
 			t.Fatal(err)
 		}
-		left -= size
-		size, ids = 1, append(ids, id)
 	}
 	w.settled(s, ref, total)
 	return ref, ids
@@ -130,7 +128,7 @@ func TestRefusalsAskNoBucket(t *testing.T) {
 			w.durability = durability
 			c := w.countCalls()
 			s := w.node(quick)
-			ref, ids := soldOut(t, w, s, 1)
+			ref, ids := soldOut(t, w, s)
 			_, err := deduct(s, ref, "first", 1)
 			exhausted(t, "the first", err)
 			c.reset()
@@ -163,13 +161,15 @@ func TestRefusalsAskNoBucket(t *testing.T) {
 type judging struct {
 	bucket.SQL
 	asked, ids atomic.Int64
-	shut       chan struct{}
+	shut       atomic.Pointer[chan struct{}] // nil: it is open
 }
 
 func (j *judging) Judge(ctx context.Context, budgetID int64, ids []string) (bucket.Judgement, error) {
 	j.asked.Add(1)
 	j.ids.Add(int64(len(ids)))
-	<-j.shut
+	if shut := j.shut.Load(); shut != nil {
+		<-*shut
+	}
 	return j.SQL.Judge(ctx, budgetID, ids)
 }
 
@@ -180,14 +180,14 @@ func TestRefusalsShareOneLook(t *testing.T) {
 		const callers = 50
 		w := newWorld(t)
 		w.durability = budget.Ledger
-		j := &judging{SQL: w.sql, shut: make(chan struct{})}
+		j := &judging{SQL: w.sql}
 		w.sql = j
-		close(j.shut)
 		s := w.node(quick)
-		ref, ids := soldOut(t, w, s, 1)
+		ref, ids := soldOut(t, w, s)
 		_, err := deduct(s, ref, "first", 1)
 		exhausted(t, "the first", err)
-		j.shut = make(chan struct{})
+		shut := make(chan struct{})
+		j.shut.Store(&shut)
 		j.asked.Store(0)
 		j.ids.Store(0)
 		var all sync.WaitGroup
@@ -206,7 +206,7 @@ func TestRefusalsShareOneLook(t *testing.T) {
 		if asked := j.asked.Load(); asked != 1 {
 			t.Errorf("%d statements under way", asked)
 		}
-		close(j.shut)
+		close(shut)
 		all.Wait()
 		// A refusal needs two looks, one after the other (see attempt.judge), so not all are in step.
 		if asked := j.asked.Load(); asked > callers/4 {
@@ -266,7 +266,7 @@ func TestExpiredHoldsComeBackAnywhere(t *testing.T) {
 	everywhere(t, func(t *testing.T, w *world) {
 		a, b := w.node(quick), w.node(quick)
 		ref := w.create(a, promo("held", 5, 3))
-		held, err := a.Deduct(context.Background(), holdRequest(ref, "held", "", time.Second))
+		held, err := a.Deduct(context.Background(), holdRequest(ref, "held", "", 3*time.Second))
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -124,7 +124,8 @@ type Operation struct {
 	Until int64
 	// LimitsVersion is that of the budget's limits that the sender knows; 0: it never had any. One that knows older
 	// ones than the epoch has admitted a deduction by, or asked for counters of, is Outdated, also if it counts
-	// nothing: those who know the newer ones could not see what it takes (I6). Only with Record: in ledger mode the commit judges.
+	// nothing: those who know the newer ones could not see what it takes (I6). Only with Record: in ledger mode the
+	// commit judges.
 	LimitsVersion int64
 	// Counting is what it counts against limits; nil: none. Only with Record and a LimitsVersion.
 	Counting *Counting
