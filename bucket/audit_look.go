@@ -34,6 +34,9 @@ type watched struct {
 	// from is the read since which rows are counted: it and middle were found right. When middle is
 	// far enough behind, it takes from's place.
 	from, middle ledger.StoreRead
+	// pending is the oldest read that the ledger had not come to; zero: none. While the ledger is behind by more than
+	// a look drains, it is what is compared, so that from moves on and the rows to count do not become ever more.
+	pending ledger.StoreRead
 	// behind is a position that was not in the ledger at the instant since; 0: none.
 	behind int64
 	since  time.Duration
@@ -53,6 +56,11 @@ func (s *Service) lookAtLane(ctx context.Context, l *lane, known map[Ref]watched
 			return known
 		}
 		reads := s.drainBehind(ctx, l, epochs, patience)
+		for i := range reads {
+			if r := &reads[i]; !r.comparable && known[r.ref].pending.Seq > 0 {
+				r.compareAt(known[r.ref].pending)
+			}
+		}
 		good, wrong := s.compareTwice(ctx, l, reads, known, window)
 		for i := range reads {
 			r := &reads[i]
@@ -65,8 +73,9 @@ func (s *Service) lookAtLane(ctx context.Context, l *lane, known map[Ref]watched
 			}
 			w = w.note(r, s.now())
 			if good[r.ref] && seen { // at first sight no rows were counted
-				w = w.right(r.storeRead(), window)
+				w = w.right(r.to, window)
 			}
+			w = w.wait(r)
 			next[r.ref] = w
 			lag += r.lag()
 			if w.behind > 0 {
@@ -117,6 +126,17 @@ func (w watched) right(now ledger.StoreRead, window int64) watched {
 	return w
 }
 
+// wait remembers a read that the ledger has not come to, until one at or after it was compared.
+func (w watched) wait(r *liveRead) watched {
+	if r.comparable && r.to.Seq >= w.pending.Seq {
+		w.pending = ledger.StoreRead{}
+	}
+	if now := r.storeRead(); w.pending.Seq == 0 && (!r.comparable || r.to.Seq < now.Seq) {
+		w.pending = now
+	}
+	return w
+}
+
 // compareTwice compares what was read with the ledger. What disagrees is read anew, store and ledger, and
 // only what still does is wrong. An epoch that is in neither result was not compared: it ended or is
 // fenced, it cannot be read, or the ledger is behind.
@@ -159,10 +179,10 @@ func (s *Service) compareStores(ctx context.Context, reads []liveRead, known map
 	from := make(map[Ref]ledger.StoreRead, len(reads))
 	for i := range reads {
 		r := &reads[i]
-		if r.in.Verdict != OK || r.in.Closed {
+		if r.in.Verdict != OK || r.in.Closed || !r.comparable {
 			continue
 		}
-		to := r.storeRead()
+		to := r.to
 		begin := to
 		if w, ok := known[r.ref]; ok {
 			begin = w.begin(to, window)
@@ -182,8 +202,8 @@ func (s *Service) compareStores(ctx context.Context, reads []liveRead, known map
 	for i := range reads {
 		r := &reads[i]
 		f, ok := figures[r.ref]
-		if begin, asked := from[r.ref]; ok && asked && f.Reaches(r.in.Seq) {
-			found := ledger.CheckStore("", begin, r.storeRead(), &f)
+		if begin, asked := from[r.ref]; ok && asked && f.Reaches(r.to.Seq) {
+			found := ledger.CheckStore("", begin, r.to, &f)
 			if len(found) == 0 {
 				good[r.ref] = true
 			} else {

@@ -24,6 +24,10 @@ type recounting struct {
 	at    int64
 	sums  ledger.EpochFigures
 	again bool
+	// stretch is how many rows were added while those before were counted; 0: none yet. empty says that the last
+	// part had no rows.
+	stretch int64
+	empty   bool
 	// credit is how many rows may be counted now; it grows with the time since `last`.
 	credit int64
 	last   time.Duration
@@ -77,9 +81,10 @@ func (s *Service) recountNext(ctx context.Context) {
 	c := &s.recounting
 	e := &c.listed[0]
 	part := Part{Ref: refOf(&e.Row), From: c.at, UpTo: c.at + recountPart}
-	if part.UpTo >= e.Row.DrainedSeq {
-		part.UpTo = 0 // with all that came since it was listed
+	if c.empty { // of a position that was changed by hand there may be no end
+		part.UpTo = max(part.UpTo, e.Row.DrainedSeq)
 	}
+	part.End = part.UpTo >= e.Row.DrainedSeq
 	c.credit -= max(min(e.Row.DrainedSeq-c.at, recountPart), recountLeast)
 	step, cancel := s.bounded(ctx)
 	defer cancel()
@@ -91,27 +96,36 @@ func (s *Service) recountNext(ctx context.Context) {
 	}
 	c.sums.Deducted += r.Figures.Deducted
 	c.sums.Duplicates += r.Figures.Duplicates
-	wrong := c.compare(part, r)
+	whole := part.End && r.Figures.Row.DrainedSeq <= part.UpTo
+	wrong := c.compare(part, r, whole)
+	c.empty = r.Figures.Deducted == 0 && r.Figures.Duplicates == 0
 	switch {
 	case !found:
 	case wrong != nil && !c.again:
-		c.at, c.sums, c.again = 0, ledger.EpochFigures{}, true
+		c.at, c.sums, c.again, c.stretch, c.empty = 0, ledger.EpochFigures{}, true, 0, false
 		return
 	case wrong != nil:
 		s.discovered(ctx, e.Budget, part.Ref.Bucket, wrong)
-	case part.UpTo != 0:
+	case !whole && (!part.End || c.follow(part.UpTo, r.Figures.Row.DrainedSeq)):
 		c.at = part.UpTo
 		return
 	}
 	c.listed = c.listed[1:]
-	c.at, c.sums, c.again = 0, ledger.EpochFigures{}, false
+	c.at, c.sums, c.again, c.stretch, c.empty = 0, ledger.EpochFigures{}, false, 0, false
+}
+
+// follow goes on to count what was added up to a position, unless that is no less than the time before.
+func (c *recounting) follow(at, upTo int64) bool {
+	before := c.stretch
+	c.stretch, c.listed[0].Row.DrainedSeq = upTo-at, upTo
+	return before == 0 || c.stretch < before
 }
 
 // compare compares what was counted: the rollbacks of a part's deductions with what these have noted,
-// and at the end of the epoch all of its columns.
-func (c *recounting) compare(part Part, r Recounted) []ledger.Discrepancy {
+// and, with the whole of the epoch counted, all of its columns.
+func (c *recounting) compare(part Part, r Recounted, whole bool) []ledger.Discrepancy {
 	f := r.Figures
-	if part.UpTo != 0 {
+	if !whole {
 		f = ledger.EpochFigures{Row: ledger.Epoch{Number: part.Ref.Epoch}, Noted: f.Noted, RolledBack: r.Returned}
 		return ledger.CheckRollbacks(&f)
 	}

@@ -38,6 +38,11 @@ type liveRead struct {
 	EpochOf // as listed before the read
 	ref     Ref
 	in      Balance
+	// drained is how far the ledger is known to have come since.
+	drained int64
+	// to is the read to compare with the ledger, if that has come so far (comparable): this one, or one before it.
+	to         ledger.StoreRead
+	comparable bool
 }
 
 // storeRead is the read as the audit's arithmetic knows it.
@@ -94,7 +99,20 @@ func (s *Service) drainBehind(ctx context.Context, l *lane, epochs []EpochOf, un
 		}
 		d.round(ctx)
 	}
+	for i := range reads {
+		r := &reads[i]
+		row := d.rows[r.ref] // zero where nothing was to drain
+		r.drained = max(s.knownSeq(r.ref, r.Row.DrainedSeq), row.DrainedSeq)
+		r.compareAt(r.storeRead())
+	}
 	return reads
+}
+
+// compareAt lets a read of the epoch's store be compared with the ledger, if that has come so far.
+func (r *liveRead) compareAt(to ledger.StoreRead) {
+	if to.Seq <= r.drained {
+		r.to, r.comparable = to, true
+	}
 }
 
 // othersPatience is how long an audit leaves epochs to the commits of this node that drain them anyway: some commits

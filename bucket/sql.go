@@ -499,17 +499,18 @@ type Span struct {
 	FromGrant, GrantSeq int64
 }
 
-// Part is a stretch of one epoch's ledger rows: those after From up to UpTo, or, where UpTo is 0, all
-// after From. Only bucket and epoch of Ref are looked at.
+// Part is a stretch of one epoch's ledger rows: those after From up to UpTo. With End, the epoch's columns and the
+// sums over all of it are read too. Only bucket and epoch of Ref are looked at.
 type Part struct {
 	Ref        Ref
 	From, UpTo int64
+	End        bool
 }
 
 // Recounted is what the rows of a part add up to. What does not change once it is in the ledger
 // (amounts) may be added over parts that were read at different moments.
 type Recounted struct {
-	// Figures has Deducted, Duplicates and Noted of the part; where it reaches to the end, Row, Closed,
+	// Figures has Deducted, Duplicates and Noted of the part; with Part.End, Row, Closed,
 	// Swept, and Granted, RolledBack and Held of the whole epoch too, all as of one moment.
 	Figures ledger.EpochFigures
 	// Returned is what the rollbacks and the ends of holds of the part's deductions gave back: must equal Noted.

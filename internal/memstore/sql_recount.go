@@ -2,7 +2,6 @@ package memstore
 
 import (
 	"context"
-	"math"
 	"slices"
 	"time"
 
@@ -65,21 +64,17 @@ func (s *SQL) Recount(ctx context.Context, part bucket.Part) (bucket.Recounted, 
 }
 
 func (e *sqlEpoch) recount(part bucket.Part) bucket.Recounted {
-	rest, upTo := part.UpTo == 0, part.UpTo
-	if rest {
-		upTo = math.MaxInt64
-	}
 	var out bucket.Recounted
 	f, within := &out.Figures, map[string]bool{}
 	for seq, d := range e.deductions {
-		if seq > part.From && seq <= upTo {
+		if seq > part.From && seq <= part.UpTo {
 			f.Deducted += d.Amount
 			f.Noted += d.RolledBack
 			within[d.RequestID] = true
 		}
 	}
 	for seq, d := range e.duplicates {
-		if seq > part.From && seq <= upTo {
+		if seq > part.From && seq <= part.UpTo {
 			f.Duplicates += d.Amount
 		}
 	}
@@ -88,7 +83,7 @@ func (e *sqlEpoch) recount(part bucket.Part) bucket.Recounted {
 		if within[r.RequestID] {
 			out.Returned += r.Amount
 		}
-		if d := b.deductions[r.RequestID]; rest && d.Position.Bucket == e.Bucket &&
+		if d := b.deductions[r.RequestID]; part.End && d.Position.Bucket == e.Bucket &&
 			d.Position.Epoch == e.Number {
 			f.RolledBack += r.Amount
 		}
@@ -97,11 +92,11 @@ func (e *sqlEpoch) recount(part bucket.Part) bucket.Recounted {
 		if within[h.RequestID] {
 			out.Returned += h.Returned
 		}
-		if d := b.deductions[h.RequestID]; rest && d.Position.Bucket == e.Bucket && d.Position.Epoch == e.Number {
+		if d := b.deductions[h.RequestID]; part.End && d.Position.Bucket == e.Bucket && d.Position.Epoch == e.Number {
 			f.RolledBack += h.Returned
 		}
 	}
-	if rest {
+	if part.End {
 		f.Held = e.heldUnits()
 		f.Row, f.Closed, f.Granted = e.Epoch, e.closed, e.count().Granted
 	}

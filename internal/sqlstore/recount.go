@@ -89,7 +89,7 @@ const (
 			FROM deduction d WHERE d.bucket_id = ? AND d.epoch = ? AND d.seq > ? AND d.seq <= ?) s,
 		bucket_epoch e /*by PRIMARY*/ WHERE ` + onePosition
 	selectPart = `SELECT ` + sumPart + ofPart
-	selectRest = `SELECT ` + epochColumns + `,
+	selectEnd  = `SELECT ` + epochColumns + `,
 		(SELECT COALESCE(SUM(amount), 0) FROM grant_log WHERE bucket_id = ? AND epoch = ?) AS granted,
 		(SELECT COALESCE(SUM(amount), 0) FROM rollback_log /*by rollback_log_epoch*/
 			WHERE bucket_id = ? AND epoch = ?) +
@@ -100,8 +100,6 @@ const (
 			AND o.request_id = h.request_id AND o.state = 'held'
 			WHERE h.bucket_id = ? AND h.epoch = ?) AS held,
 		` + sumPart + ofPart
-	// wholeLog is a position after every other.
-	wholeLog = int64(1) << 62
 )
 
 type partRow struct {
@@ -118,14 +116,11 @@ type partRow struct {
 // Recount adds up the rows of a part. See bucket.Audits.
 func (db *DB) Recount(ctx context.Context, part bucket.Part) (
 	out bucket.Recounted, found bool, err error) {
-	b, e, from, upTo, rest := part.Ref.Bucket, part.Ref.Epoch, part.From, part.UpTo, part.UpTo == 0
-	if rest {
-		upTo = wholeLog
-	}
+	b, e, from, upTo := part.Ref.Bucket, part.Ref.Epoch, part.From, part.UpTo
 	args := []any{b, e, from, upTo, b, e, from, upTo, b, e}
 	query := selectPart
-	if rest {
-		query = selectRest
+	if part.End {
+		query = selectEnd
 		args = append([]any{b, e, b, e, b, e, b, e}, args...)
 	}
 	var row partRow
@@ -139,7 +134,7 @@ func (db *DB) Recount(ctx context.Context, part bucket.Part) (
 	out = bucket.Recounted{Returned: row.Returned, Figures: ledger.EpochFigures{
 		Deducted: row.Deducted, Duplicates: row.Duplicates, Noted: row.Noted,
 	}}
-	if rest {
+	if part.End {
 		f := &out.Figures
 		f.Row, f.Closed = row.epoch(), row.Closed
 		f.Granted, f.RolledBack, f.Held = row.Granted, row.RolledBack, row.Held

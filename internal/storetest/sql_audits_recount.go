@@ -84,13 +84,17 @@ func spansOfRows(w *sqlWorld) {
 
 func recountParts(w *sqlWorld) {
 	_, ended, open := rowsOfBoth(w)
-	recount := func(ref bucket.Ref, from, upTo int64) bucket.Recounted {
+	count := func(part bucket.Part) bucket.Recounted {
 		w.Helper()
-		r, found, err := w.db.Recount(w.ctx, bucket.Part{Ref: ref, From: from, UpTo: upTo})
+		r, found, err := w.db.Recount(w.ctx, part)
 		if err != nil || !found {
-			w.Errorf("after %d up to %d: found %v, %v", from, upTo, found, err)
+			w.Errorf("%+v: found %v, %v", part, found, err)
 		}
 		return r
+	}
+	recount := func(ref bucket.Ref, from, upTo int64) bucket.Recounted {
+		w.Helper()
+		return count(bucket.Part{Ref: ref, From: from, UpTo: upTo})
 	}
 	part := func(deducted, duplicates, noted int64) bucket.Recounted {
 		return bucket.Recounted{Returned: noted, Figures: ledger.EpochFigures{Deducted: deducted,
@@ -103,16 +107,19 @@ func recountParts(w *sqlWorld) {
 	rest := part(5, 3, 5)
 	rest.Figures.Row = w.epoch(open)
 	rest.Figures.Granted, rest.Figures.RolledBack = 28, 11
-	equal(w, "the rest", recount(open, 3, 0), rest)
+	equal(w, "the end", count(bucket.Part{Ref: open, From: 3, UpTo: 9, End: true}), rest)
+	early := rest // the rows up to 4, the columns of all
+	early.Figures.Deducted, early.Figures.Noted, early.Returned = 0, 0, 0
+	equal(w, "the end, counted up to an earlier row", count(bucket.Part{Ref: open, From: 3, UpTo: 4, End: true}), early)
 	all := part(15, 3, 9)
 	all.Figures.Row, all.Figures.Closed = w.epoch(ended), 33
 	all.Figures.Granted, all.Figures.RolledBack = 51, 9
-	equal(w, "all of an ended one", recount(ended, 0, 0), all)
+	equal(w, "all of an ended one", count(bucket.Part{Ref: ended, UpTo: 9, End: true}), all)
 	if found := ledger.CheckEpoch(&all.Figures); found != nil {
 		w.Error(found)
 	}
-	for _, upTo := range []int64{0, 5} {
-		none := bucket.Part{Ref: bucket.Ref{Bucket: open.Bucket, Epoch: 2}, UpTo: upTo}
+	for _, end := range []bool{false, true} {
+		none := bucket.Part{Ref: bucket.Ref{Bucket: open.Bucket, Epoch: 2}, UpTo: 5, End: end}
 		if _, found, err := w.db.Recount(w.ctx, none); found || err != nil {
 			w.Errorf("an epoch that does not exist: %v, %v", found, err)
 		}

@@ -326,7 +326,7 @@ func holdRecounted(w *sqlWorld) {
 	w.ok(err)
 	equal(w, "noted of the first", first.Figures.Noted, 18)
 	equal(w, "returned of the first", first.Returned, 18)
-	all, found, err := w.db.Recount(w.ctx, bucket.Part{Ref: ref})
+	all, found, err := w.db.Recount(w.ctx, bucket.Part{Ref: ref, UpTo: 9, End: true})
 	w.ok(err)
 	equal(w, "found", found, true)
 	equal(w, "held", all.Figures.Held, 25)
