@@ -63,7 +63,7 @@ func plans() []plan {
 		{"quarantines", selectQuarantines, []any{1}},
 		{"span", selectSpan + " UNION ALL " + selectSpan, repeated(46)},
 		{"part", selectPart, repeated(10)},
-		{"rest", selectEnd, repeated(18)},
+		{"end", selectEnd, repeated(18)},
 		{"epochs after", selectEpochsAfter, []any{1, 1, 1, 500}},
 		{"budgets after", selectBudgetIDs, []any{1, 200}},
 		{"units of a lane", selectLaneUnits, []any{[]byte("sql"), 0}},
