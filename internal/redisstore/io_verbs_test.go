@@ -121,7 +121,7 @@ var verbs = []verb{
 		_, err := s.Discard(ctx, lane0, []bucket.LogEnd{{Ref: ref1, Last: "1-1"}})
 		return err
 	}},
-	{name: "read", command: "XRANGE", fine: fineRange, commands: 3, call: func(ctx context.Context, s bucket.Store) error {
+	{name: "read", command: "XRANGE", fine: fineRange, commands: 6, call: func(ctx context.Context, s bucket.Store) error {
 		_, err := s.Read(ctx, lane0, []bucket.Cursor{{Ref: ref1}, {Ref: ref1}, {Ref: ref1}}, 1)
 		return err
 	}},

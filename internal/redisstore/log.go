@@ -22,67 +22,111 @@ func (s *Store) Read(ctx context.Context, at bucket.Lane, cursors []bucket.Curso
 			return nil, err
 		}
 	}
-	commands, from, err := s.pipeline(ctx, op, at, len(cursors), func(l *lane, i int) []any {
-		c := cursors[i]
-		return []any{"XRANGE", logKey(l.prefix, c.Ref.Bucket), entryID(c.Ref.Epoch, c.From),
-			strconv.FormatInt(c.Ref.Epoch, 10), "COUNT", limit} // an id without seq: to its end
+	commands, from, err := s.pipeline(ctx, op, at, 2*len(cursors), func(l *lane, i int) []any {
+		c := cursors[i/2]
+		key, end := logKey(l.prefix, c.Ref.Bucket), lastRead(c.From, limit)
+		if i%2 == 0 { // first: what is before it is there when that is read
+			return []any{"XRANGE", key, "(" + entryID(c.Ref.Epoch, end), strconv.FormatInt(c.Ref.Epoch, 10), // to the epoch's end
+				"COUNT", 1}
+		}
+		return []any{"XRANGE", key, entryID(c.Ref.Epoch, c.From), entryID(c.Ref.Epoch, end)}
 	})
 	if err != nil {
 		return nil, err
 	}
 	out := make([]bucket.Extract, len(cursors))
-	for i, command := range commands {
-		answer, err := command.Result()
-		if wrong := wrongType(err); wrong != "" {
-			out[i].Err = &ledger.Mismatch{Why: "the log is not a stream"}
-		} else if err != nil {
-			return nil, from.failed(op, err)
-		} else {
-			out[i] = extract(cursors[i].Ref.Epoch, answer)
+	for i := range cursors {
+		var answers [2]any
+		for j, command := range commands[2*i : 2*i+2] {
+			answer, err := command.Result()
+			if wrong := wrongType(err); wrong != "" {
+				out[i].Err = &ledger.Mismatch{Why: "the log is not a stream"}
+			} else if err != nil {
+				return nil, from.failed(op, err)
+			}
+			answers[j] = answer
+		}
+		if out[i].Err == nil {
+			out[i] = extract(cursors[i], limit, answers[1], answers[0])
 		}
 	}
 	return out, nil
 }
 
-// extract reads the answer of an XRANGE. It ends at the first entry that is not one, or that does
-// not follow its predecessor.
-func extract(epoch int64, answer any) (out bucket.Extract) {
+// maxTogether is how many entries of a log one of the stream holds at most: MOST_TOGETHER of lua/shared.lua.
+const maxTogether = 128
+
+// lastRead is up to which id entries from a position on are read, so that there are limit of them if the log has so
+// many: the last of them may be anywhere in one of the stream.
+func lastRead(from int64, limit int) int64 {
+	return min(from+int64(limit)+maxTogether-2, budget.MaxAmount)
+}
+
+// extract reads the answers of the two XRANGE, what is up to lastRead and one of what is beyond. It ends at the first
+// entry that is not one, or that does not follow its predecessor.
+func extract(c bucket.Cursor, limit int, answer, beyond any) (out bucket.Extract) {
 	broken := func(format string, args ...any) bucket.Extract {
 		out.Err = &ledger.Mismatch{Why: fmt.Sprintf(format, args...)}
 		return out
 	}
 	elements, ok := answer.([]any)
-	if !ok {
-		return broken("the log was answered as %T", answer)
+	further, ok2 := beyond.([]any)
+	if !ok || !ok2 {
+		return broken("the log was answered as %T and %T", answer, beyond)
 	}
-	out.Entries = make([]ledger.Entry, 0, len(elements))
-	prefix := strconv.FormatInt(epoch, 10) + "-"
-	for _, element := range elements {
-		pair, ok := element.([]any)
-		if !ok || len(pair) != 2 {
-			return broken("an entry was answered as %T", element)
+	out.Entries = make([]ledger.Entry, 0, min(limit, maxTogether*len(elements)))
+	for _, element := range append(elements, further...) {
+		last, texts, wrong := entriesOf(c.Ref.Epoch, element)
+		if wrong != "" {
+			return broken("%s", wrong)
 		}
-		id, _ := pair[0].(string)
-		digits, ours := strings.CutPrefix(id, prefix)
-		seq, err := strconv.ParseInt(digits, 10, 64)
-		if !ours || err != nil {
-			return broken("log entry %.40q is not of epoch %d", id, epoch)
+		seq := last - int64(len(texts)/2)
+		for i := 1; i < len(texts); i += 2 {
+			seq++
+			if seq < c.From {
+				continue
+			}
+			n := len(out.Entries)
+			if n == limit {
+				return out
+			}
+			if n > 0 && seq != out.Entries[n-1].Seq+1 {
+				return broken("log entry %d follows entry %d", seq, out.Entries[n-1].Seq)
+			}
+			text, _ := texts[i].(string)
+			entry, err := ledger.ParseEntry(seq, text)
+			if err != nil {
+				return broken("%s", err)
+			}
+			out.Entries = append(out.Entries, entry)
 		}
-		if n := len(out.Entries); n > 0 && seq != out.Entries[n-1].Seq+1 {
-			return broken("log entry %d follows entry %d", seq, out.Entries[n-1].Seq)
-		}
-		fields, ok := pair[1].([]any)
-		if !ok || len(fields) != 2 || fields[0] != logField {
-			return broken("log entry %d has other fields than %q", seq, logField)
-		}
-		text, _ := fields[1].(string)
-		entry, err := ledger.ParseEntry(seq, text)
-		if err != nil {
-			return broken("%s", err)
-		}
-		out.Entries = append(out.Entries, entry)
 	}
 	return out
+}
+
+// entriesOf reads an entry of the stream: the position of the last entry of the log in it, and its fields. wrong is
+// what it is instead, "" if nothing.
+func entriesOf(epoch int64, element any) (last int64, fields []any, wrong string) {
+	pair, ok := element.([]any)
+	if !ok || len(pair) != 2 {
+		return 0, nil, fmt.Sprintf("an entry was answered as %T", element)
+	}
+	id, _ := pair[0].(string)
+	digits, ours := strings.CutPrefix(id, strconv.FormatInt(epoch, 10)+"-")
+	last, err := strconv.ParseInt(digits, 10, 64)
+	if !ours || err != nil {
+		return 0, nil, fmt.Sprintf("log entry %.40q is not of epoch %d", id, epoch)
+	}
+	fields, ok = pair[1].([]any)
+	if !ok || len(fields) < 2 || len(fields)%2 != 0 || int64(len(fields)/2) > min(last+1, maxTogether) {
+		return 0, nil, fmt.Sprintf("log entry %d has %d fields and values", last, len(fields))
+	}
+	for i := 0; i < len(fields); i += 2 {
+		if fields[i] != logField {
+			return 0, nil, fmt.Sprintf("log entry %d has other fields than %q", last, logField)
+		}
+	}
+	return last, fields, ""
 }
 
 // Balances reads balance hashes, all in one round trip. See bucket.Log. Errors: Unavailable,

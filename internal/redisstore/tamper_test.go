@@ -89,10 +89,12 @@ func TestTampered(t *testing.T) {
 		{"log lost its end", func(ctx context.Context, c *keys) error {
 			return errors.Join(c.Do(ctx, "XADD", tamperedLog, "1-2", "e", "x").Err(),
 				c.XDel(ctx, tamperedLog, "1-2").Err())
-		}, "grant deduct close"},
+		}, "grant close"}, // two deductions are appended as 1-3
 		{"log with another field", rewritten(func(text any) []any { return []any{"f", text} }), "read"},
-		{"log with two fields",
-			rewritten(func(text any) []any { return []any{"e", text, "e", text} }), "read"},
+		{"log with another second field",
+			rewritten(func(text any) []any { return []any{"e", text, "f", text} }), "read"},
+		{"log with an entry before the first",
+			rewritten(func(text any) []any { return []any{"e", text, "e", text, "e", text} }), "read"},
 		{"log with a foreign entry", replaced(tamperedLog, "XADD", tamperedLog, "1-1", "e", "x"), "read"},
 	}
 	_, store, raw := serving(t)

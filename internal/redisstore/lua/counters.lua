@@ -66,21 +66,18 @@ local function reset_of(j, d)
   return 0
 end
 
--- hear notes which limits there are, those of the operation whose n counts begin at a place. Returns nil, or the reply
--- of the failed call.
+-- hear notes, for counts.flush to write, which limits there are, those of the operation whose n counts begin at a place.
 local function hear(first, n)
-  local fields
   for i = first, first + n - 1 do
     local d = of[i]
     local heard = d.heard
     if heard.changed ~= d.changed or heard.generation ~= d.generation then
       heard.since, heard.changed, heard.generation = since(d), d.changed, d.generation
-      fields = fields or {}
+      local fields = root.fields
       fields[#fields + 1], fields[#fields + 2] = '@' .. d.name, text_of(d.changed) .. ' ' ..
         text_of(heard.since) .. ' ' .. (d.generation and text_of(d.generation) or '')
     end
   end
-  return fields and change('HSET', root.key, unpack(fields))
 end
 
 -- outdated says whether an operation knows an older limit than the root, or is for another calendar window; or returns
@@ -149,7 +146,8 @@ function counts.judge(first, n)
     local told = {root.now, -1}
     for j = 1, n do told[j + 2] = marks[j] or -1 end
     counts.told = told
-    return UNLOADED, nil, hear(first, n)
+    hear(first, n)
+    return UNLOADED
   end
   if over then
     tell(first, n, over)
@@ -179,10 +177,9 @@ local function put(window, number, text)
   end
 end
 
--- counts.keep counts the operation that was judged last and admitted. Returns nil, or the reply of the failed call.
+-- counts.keep counts the operation that was judged last and admitted, for counts.flush to write.
 function counts.keep(first, n)
-  local fault = not root.settled and hear(first, n)
-  if fault then return fault end
+  if not root.settled then hear(first, n) end
   for j = 1, n do
     local i = first + j - 1
     local d, text = of[i], nil
@@ -198,7 +195,6 @@ function counts.keep(first, n)
     put(d.window, number_of[i], text)
   end
   tell(first, n, -1)
-  return nil
 end
 
 -- counts.unload makes the counters of an operation unknown, whose n counts begin at a place. Returns nil, or the reply
@@ -213,8 +209,7 @@ function counts.unload(first, n)
       local mark = redis.pcall('HINCRBY', root.key, 'mark', 1)
       if type(mark) == 'table' then return failed(mark.err) end
       written = true
-      local fault = hear(i, 1)
-      if fault then return fault end
+      hear(i, 1)
       put(d.window, number, 'u' .. text_of(mark))
     end
   end

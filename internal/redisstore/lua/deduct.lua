@@ -27,7 +27,7 @@
 -- Without records it is not idempotent: a repeated operation is admitted again, and the ledger,
 -- whose primary key is the request id, counts it as a duplicate and returns its units (I4). With
 -- records it is idempotent by the id: a repetition answers RECORDED and writes nothing.
--- A refusal writes nothing (I6). Keeps the store's part of I1: balance = granted - deducted. With
+-- What is taken of one balance is appended at once, before anything else is written. A refusal writes nothing (I6). Keeps the store's part of I1: balance = granted - deducted. With
 -- the ceiling, units that SQL does not know as used stay bounded (I2 after a loss). UNLOADED notes since when
 -- which limits are counted, and nothing else. What is OK or UNLOADED also notes the version of the limits in the
 -- balance hash (`limits`, the highest): whoever knows older ones is OUTDATED from then on, also if it counts nothing.
@@ -101,99 +101,110 @@ for _, e in ipairs(epochs) do
   if fault then return fault end
   local stands = standing(bucket, e.activation)
   local records, found, unreadable
-  local made, list -- what this call records, by id and as keep.remember wants it
+  local made, list -- what is recorded, by id and as keep.remember wants it
   if mode > 0 then
-    made, list = {}, {}
     records = {[0] = KEYS[k + 2], KEYS[k + 3], void = KEYS[k + 4]}
     if not (bucket.broken or bucket.missing) then
       found, unreadable, fault = keep.look_up(bucket, records, now, window, e.ids)
       if fault then return fault end
     end
   end
-  local stamp, counting = '', mode == 2 and not stands
-  if counting then
-    fault = counts.prepare(KEYS[k + 5], e.limits, e.first_count, e.last_count, now)
-    if fault then return fault end
-    stamp = struct.pack('>I6', now - e.limits.ahead)
-  end
+  local counting = mode == 2 and not stands
+  local stamp = counting and struct.pack('>I6', now - e.limits.ahead)
   -- From 2^53 on the sum is rounded, and above every ceiling.
-  local taken, before = 0, tonumber(bucket.deducted)
-  local newer = false -- a newer version of the limits is to be noted
-  for i = first, last do
-    local amount, verdict, why = amounts[i], stands, bucket.broken
-    local id, record, known, deducted
-    local counts_for = counting and counted[i] > 0
-    if mode > 0 then
-      id, record = e.ids[i - first + 1], recordings[i]
-      if record == '' then
-        record = nil
-      elseif unreadable then
-        verdict, why = BROKEN, unreadable
-      elseif found then
-        known = made[id] or found[i - first + 1]
-        deducted = before + taken
-        if known then verdict = RECORDED end
-      end
+  local before, start = tonumber(bucket.deducted), n
+  local untaken, untaken_why -- the verdict where the log takes no entries
+  local balance, seq -- after what the call has taken so far
+  local entries, newer -- what it appends; a newer version of the limits is to be noted
+  repeat -- once more where the log takes no entries
+    balance, seq, entries, newer, n = bucket.balance, bucket.seq, {}, false, start
+    made, list = {}, {}
+    if counting then
+      fault = counts.prepare(KEYS[k + 5], e.limits, e.first_count, e.last_count, now)
+      if fault then return fault end
     end
-    if not verdict then
-      if record and ends[i] > 0 and now >= ends[i] then
-        verdict = PERIOD_OVER
-      elseif bucket.seq < least[i] then
-        verdict = WENT_BACK
-      elseif record and e.version < bucket.limits then
-        verdict = OUTDATED
-        if counts_for then counts.tell_outdated() end
-      elseif counts_for then
-        verdict, why, fault = counts.judge(first_count[i], counted[i])
-        newer = newer or (verdict == UNLOADED and e.version > bucket.limits)
+    for i = first, last do
+      local amount, verdict, why = amounts[i], stands, bucket.broken
+      local id, record, known, deducted
+      local counts_for = counting and counted[i] > 0
+      if mode > 0 then
+        id, record = e.ids[i - first + 1], recordings[i]
+        if record == '' then
+          record = nil
+        elseif unreadable then
+          verdict, why = BROKEN, unreadable
+        elseif found then
+          known = made[id] or found[i - first + 1]
+          deducted = before + (bucket.balance - balance)
+          if known then verdict = RECORDED end
+        end
       end
-    end
-    if not verdict and not fault then
-      if bucket.balance < amount then
-        verdict = INSUFFICIENT
-      elseif record and ceilings[i] > 0 and amount > ceilings[i] - deducted then
-        verdict = BEHIND
-      else
-        verdict, why, fault = append(log_key, e.epoch, bucket, lines[i], counts_for and stamp or '')
-        if verdict == OK then
-          bucket.balance = bucket.balance - amount
-          taken = taken + amount
-          if counts_for then fault = counts.keep(first_count[i], counted[i]) end
+      if not verdict then
+        if record and ends[i] > 0 and now >= ends[i] then
+          verdict = PERIOD_OVER
+        elseif seq < least[i] then
+          verdict = WENT_BACK
+        elseif record and e.version < bucket.limits then
+          verdict = OUTDATED
+          if counts_for then counts.tell_outdated() end
+        elseif counts_for then
+          verdict, why = counts.judge(first_count[i], counted[i])
+          newer = newer or (verdict == UNLOADED and e.version > bucket.limits)
+        end
+      end
+      if not verdict then
+        if balance < amount then
+          verdict = INSUFFICIENT
+        elseif record and ceilings[i] > 0 and amount > ceilings[i] - deducted then
+          verdict = BEHIND
+        elseif untaken then
+          verdict, why = untaken, untaken_why
+        else
+          verdict, balance, seq = OK, balance - amount, seq + 1
+          entries[#entries + 1] = counts_for and lines[i] .. stamp or lines[i]
+          if counts_for then counts.keep(first_count[i], counted[i]) end
           if record then
             newer = newer or e.version > bucket.limits
             deducted = deducted + amount
-            made[id] = record .. struct.pack(bucket.seq < 2 ^ 40 and '>I5' or '>I7', bucket.seq)
+            made[id] = record .. struct.pack(seq < 2 ^ 40 and '>I5' or '>I7', seq)
             list[#list + 1], list[#list + 2] = id, made[id]
           end
         end
       end
+      local told = verdict < EPOCH_GONE or verdict == WENT_BACK or verdict > BROKEN
+      reply[n + 1] = verdict
+      reply[n + 2], reply[n + 3] = why or (told and balance) or 0, told and seq or 0
+      n = n + 3
+      if record then
+        n = n + 1
+        reply[n] = known or ((verdict == OK or verdict == BEHIND) and deducted) or 0
+      end
+      if mode == 2 then
+        n = n + 1
+        reply[n] = counts_for and (verdict == OK or verdict >= OUTDATED) and counts.told or 0
+      end
     end
-    if fault then break end
-    local told = verdict < EPOCH_GONE or verdict == WENT_BACK or verdict > BROKEN
-    reply[n + 1] = verdict
-    reply[n + 2], reply[n + 3] = why or (told and bucket.balance) or 0, told and bucket.seq or 0
-    n = n + 3
-    if record then
-      n = n + 1
-      reply[n] = known or ((verdict == OK or verdict == BEHIND) and deducted) or 0
-    end
-    if mode == 2 then
-      n = n + 1
-      reply[n] = counts_for and (verdict == OK or verdict >= OUTDATED) and counts.told or 0
-    end
+    if #entries == 0 then break end
+    untaken, untaken_why, fault = append(log_key, e.epoch, bucket, entries)
+    if fault then return fault end
+  until untaken == OK
+  if counting then
+    fault = counts.flush()
+    if fault then return fault end
   end
-  if counting and taken > 0 then fault = counts.flush() or fault end
-  if taken > 0 then
-    fault = save(balance_key, 'deducted', bucket.deducted, taken, 'balance', text_of(bucket.balance),
-      'seq', text_of(bucket.seq), 'chain', bucket.chain) or fault
+  if #entries > 0 then
+    fault = save(balance_key, 'deducted', bucket.deducted, bucket.balance - balance, 'balance', text_of(balance),
+      'seq', text_of(bucket.seq), 'chain', bucket.chain)
+    if fault then return fault end
   end
   if newer then
     local done = redis.pcall('HSET', balance_key, 'limits', text_of(e.version))
-    if type(done) == 'table' then fault = failed(done.err) else written = true end
+    if type(done) == 'table' then return failed(done.err) end
+    written = true
   end
-  if list and #list > 0 then
-    fault = keep.remember(balance_key, bucket, records, list) or fault
+  if #list > 0 then
+    fault = keep.remember(balance_key, bucket, records, list)
+    if fault then return fault end
   end
-  if fault then return fault end
 end
 return reply

@@ -49,7 +49,8 @@ local NOT_A_HASH = 'the counters of the limits are not a hash'
 -- in root.values, what to add, and `<mark>|<counter>` as loaded from the ledger or ''.
 local of, values, number_of, add, loaded = {}, {}, {}, {}, {}
 -- The root that counts.prepare has read: .key, .ahead, .now, .broken (why), .windows, .values and .digits of
--- their SHA-1 (lists), .settled (it has heard of the operations' limits, and all calendar windows are present ones).
+-- their SHA-1 (lists), .fields (what is to be written of it), .settled (it has heard of the operations' limits, and all
+-- calendar windows are present ones).
 local root
 
 -- change runs a write. Returns nil, or the reply of the failed call.
@@ -252,7 +253,7 @@ end
 -- server: to be called before counts.judge, again after counts.flush. Returns nil, or the reply of the failed call.
 function counts.prepare(key, limits, first, last, time)
   root = {key = key, ahead = limits.ahead, now = time - limits.ahead, windows = {}, values = {}, digits = {},
-    broken = nil, settled = nil}
+    broken = nil, settled = nil, fields = {}}
   local fault = hear_root(limits)
   if fault or root.broken then return fault end
   local known, order = {}, root.windows
@@ -277,8 +278,11 @@ function counts.prepare(key, limits, first, last, time)
   return nil
 end
 
--- counts.flush writes what counts.keep has counted. Returns nil, or the reply of the failed call.
+-- counts.flush writes what counts.judge, counts.keep and counts.unload have noted. Returns nil, or the reply of the
+-- failed call.
 function counts.flush()
+  local fault = #root.fields > 0 and change('HSET', root.key, unpack(root.fields))
+  if fault then return fault end
   for _, window in ipairs(root.windows) do
     local order = {}
     for _, number in ipairs(window.dirty) do
@@ -292,7 +296,6 @@ function counts.flush()
       list[#list + 1], list[#list + 2] = root.values[number], window.found[number]
     end
     for _, page in ipairs(order) do
-      local fault
       for first = 1, #page.list, MOST_AT_ONCE do
         local last = math.min(#page.list, first + MOST_AT_ONCE - 1)
         fault = change('HSET', page.key, unpack(page.list, first, last))

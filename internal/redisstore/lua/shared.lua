@@ -22,6 +22,9 @@ local MAX_DIGITS = 17
 -- A sum of this many digits is refused, so that HINCRBY (int64) cannot fail after the append.
 local MAX_SUM_DIGITS = 18
 
+-- How many entries of a log one of the stream holds at most; maxTogether of log.go.
+local MOST_TOGETHER = 128
+
 local NOT_A_STREAM = 'the log is not a stream'
 
 -- Whether this call has changed anything.
@@ -118,34 +121,50 @@ local function standing(bucket, activation)
   return nil
 end
 
--- append writes the bucket's next entry, a line and what ends it, and moves its seq and chain. Returns OK; or EPOCH_GONE when
--- the log holds a later epoch (the fourth value is then its last id) or, for entry 0, this one; or BROKEN and why; or nil, nil and the
--- reply of the failed call. Only OK has written.
-local function append(key, epoch, bucket, line, stamp)
-  local seq = bucket.seq + 1
-  local chain = string.sub(redis.sha1hex(bucket.chain .. line .. stamp), 1, 16)
-  local done = redis.pcall('XADD', key, string.format('%s-%d', epoch, seq), 'e', chain .. line .. stamp)
-  if type(done) ~= 'table' then
+-- append writes the bucket's next entries, of each its line and what ends it, and moves its seq and chain. Up to
+-- MOST_TOGETHER of them are one entry of the stream, a field each, under the id of the last. Returns OK; or EPOCH_GONE
+-- when the log holds a later epoch (the fourth value is then its last id) or, for entry 0, this one; or BROKEN and why;
+-- or nil, nil and the reply of the failed call. Only OK has written and moved anything.
+local function append(key, epoch, bucket, lines)
+  local seq, chain, fields = bucket.seq, bucket.chain, {}
+  for i, line in ipairs(lines) do
+    chain = string.sub(redis.sha1hex(chain .. line), 1, 16)
+    fields[2 * i - 1], fields[2 * i] = 'e', chain .. line
+  end
+  local done = {}
+  if #lines > 1 then
+    -- The first id is not that of the next entry, so XADD does not notice a log that is ahead of it.
+    done = redis.pcall('XRANGE', key, string.format('(%s-%d', epoch, seq), '+', 'COUNT', 1)
+  end
+  for first = 1, #done == 0 and not done.err and #fields or 0, 2 * MOST_TOGETHER do
+    local last = math.min(#fields, first + 2 * MOST_TOGETHER - 1)
+    done = redis.pcall('XADD', key, string.format('%s-%d', epoch, seq + last / 2), unpack(fields, first, last))
+    if type(done) == 'table' then
+      if first > 1 then return nil, nil, failed(done.err) end
+      break
+    end
     written = true
-    bucket.seq, bucket.chain = seq, chain
+  end
+  if type(done) ~= 'table' then
+    bucket.seq, bucket.chain = seq + #lines, chain
     return OK
   end
-  if is_wrong_type(done.err) then return BROKEN, NOT_A_STREAM end
+  if done.err and is_wrong_type(done.err) then return BROKEN, NOT_A_STREAM end
   local info = redis.pcall('XINFO', 'STREAM', key)
-  if info.err then return nil, nil, failed(done.err) end
+  if info.err then return nil, nil, failed(done.err or info.err) end
   for i = 1, #info, 2 do
     if info[i] == 'last-generated-id' then
       local last_epoch, last_seq = string.match(info[i + 1], '^(%d+)%-(%d+)$')
       last_epoch, last_seq = tonumber(last_epoch), tonumber(last_seq)
       local this = tonumber(epoch)
       if last_epoch > this then return EPOCH_GONE, nil, nil, info[i + 1] end
-      if last_epoch == this and seq == 0 then return EPOCH_GONE end
-      if last_epoch == this and last_seq >= seq then
+      if last_epoch == this and seq == -1 then return EPOCH_GONE end
+      if last_epoch == this and last_seq > seq then
         return BROKEN, 'the log is ahead of the balance'
       end
     end
   end
-  return nil, nil, failed(done.err)
+  return nil, nil, failed(done.err or 'ERR the log is ahead of itself')
 end
 
 -- save writes fields of a balance hash and adds to one of its sums, which was `before` (a text).
