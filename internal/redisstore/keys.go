@@ -20,13 +20,13 @@ import (
 //	budgetd:<installation id>:{<tag>}:<bucket>:<epoch>:l:1:…       hashes, named by lua/limits.lua
 //
 // The tag is `<instance>/<lane>`, on a Cluster `<instance>/<lane>.<n>` (slots.go). An entry's id in the
-// stream is <epoch>-<seq>; r0 and r1 hold the request records of alternate slices of time, v those of
+// stream is <epoch>-<seq>, of the last of the log entries that share it; r0 and r1 hold the request records of alternate slices of time, v those of
 // cancelled ids (lua/records.lua). Counters of limits outlive the epoch that they began with. The last part is the format of what the key holds. Installation
 // ids and instance names are checked by New, so neither can hold a brace or a colon; the rest are
 // numbers.
 const keyFormat = "1"
 
-// logField is the one field of a log's entries.
+// logField is the field of an entry of the log.
 const logField = "e"
 
 // maxInstallationBytes is the width of the installation id's column.

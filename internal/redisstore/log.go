@@ -13,41 +13,71 @@ import (
 	"github.com/budgetd/budgetd/ledger"
 )
 
-// Read reads logs, all in one round trip. See bucket.Log. Errors: Unavailable, ErrMemoryLost.
+// Read reads logs, all in one round trip, but for those that have nothing new up to where they are read: for these it
+// asks whether there is anything further on. See bucket.Log. Errors: Unavailable, ErrMemoryLost.
 func (s *Store) Read(ctx context.Context, at bucket.Lane, cursors []bucket.Cursor, limit int) (
 	[]bucket.Extract, error) {
-	const op = "read"
 	for _, c := range cursors {
 		if err := c.Check(); err != nil {
 			return nil, err
 		}
 	}
-	commands, from, err := s.pipeline(ctx, op, at, 2*len(cursors), func(l *lane, i int) []any {
-		c := cursors[i/2]
-		key, end := logKey(l.prefix, c.Ref.Bucket), lastRead(c.From, limit)
-		if i%2 == 0 { // first: what is before it is there when that is read
-			return []any{"XRANGE", key, "(" + entryID(c.Ref.Epoch, end), strconv.FormatInt(c.Ref.Epoch, 10), // to the epoch's end
-				"COUNT", 1}
-		}
-		return []any{"XRANGE", key, entryID(c.Ref.Epoch, c.From), entryID(c.Ref.Epoch, end)}
-	})
+	near := func(c bucket.Cursor) (from, to string, count int) {
+		return entryID(c.Ref.Epoch, c.From), entryID(c.Ref.Epoch, lastRead(c.From, limit)), limit + maxTogether
+	}
+	answers, err := s.ranges(ctx, at, cursors, near)
 	if err != nil {
 		return nil, err
 	}
 	out := make([]bucket.Extract, len(cursors))
-	for i := range cursors {
-		var answers [2]any
-		for j, command := range commands[2*i : 2*i+2] {
-			answer, err := command.Result()
-			if wrong := wrongType(err); wrong != "" {
-				out[i].Err = &ledger.Mismatch{Why: "the log is not a stream"}
-			} else if err != nil {
-				return nil, from.failed(op, err)
-			}
-			answers[j] = answer
+	var still []bucket.Cursor
+	var of []int
+	for i, c := range cursors {
+		out[i] = extract(c, limit, answers[i])
+		if n := len(out[i].Entries); out[i].Err == nil && (n == 0 || out[i].Entries[n-1].Seq == c.From) {
+			still, of = append(still, c), append(of, i)
 		}
-		if out[i].Err == nil {
-			out[i] = extract(cursors[i], limit, answers[1], answers[0])
+	}
+	further, err := s.ranges(ctx, at, still, func(c bucket.Cursor) (from, to string, count int) {
+		return "(" + entryID(c.Ref.Epoch, lastRead(c.From, limit)), strconv.FormatInt(c.Ref.Epoch, 10), 1 // to the epoch's end
+	})
+	if err != nil {
+		return nil, err
+	}
+	for j, i := range of {
+		if found, is := further[j].([]any); !is || len(found) == 0 {
+			continue
+		}
+		// What is before that is there by now, if there is anything.
+		again, err := s.ranges(ctx, at, still[j:j+1], near)
+		if err != nil {
+			return nil, err
+		}
+		out[i] = extract(still[j], limit, again[0], further[j])
+	}
+	return out, nil
+}
+
+// ranges asks for a range of ids of each log, all in one round trip. A log that is none is answered with a
+// *ledger.Mismatch.
+func (s *Store) ranges(ctx context.Context, at bucket.Lane, cursors []bucket.Cursor,
+	of func(bucket.Cursor) (from, to string, count int)) ([]any, error) {
+	const op = "read"
+	commands, from, err := s.pipeline(ctx, op, at, len(cursors), func(l *lane, i int) []any {
+		first, last, count := of(cursors[i])
+		return []any{"XRANGE", logKey(l.prefix, cursors[i].Ref.Bucket), first, last, "COUNT", count}
+	})
+	if err != nil {
+		return nil, err
+	}
+	out := make([]any, len(cursors))
+	for i, command := range commands {
+		answer, err := command.Result()
+		out[i] = answer
+		if wrong := wrongType(err); wrong != "" {
+			out[i] = &ledger.Mismatch{Why: "the log is not a stream"}
+		} else if err != nil {
+			return nil, from.failed(op, err)
 		}
 	}
 	return out, nil
@@ -62,20 +92,27 @@ func lastRead(from int64, limit int) int64 {
 	return min(from+int64(limit)+maxTogether-2, budget.MaxAmount)
 }
 
-// extract reads the answers of the two XRANGE, what is up to lastRead and one of what is beyond. It ends at the first
-// entry that is not one, or that does not follow its predecessor.
-func extract(c bucket.Cursor, limit int, answer, beyond any) (out bucket.Extract) {
+// extract reads answers of XRANGE that follow each other. It ends at the first entry that is not one, or that does not
+// follow its predecessor.
+func extract(c bucket.Cursor, limit int, answers ...any) (out bucket.Extract) {
 	broken := func(format string, args ...any) bucket.Extract {
 		out.Err = &ledger.Mismatch{Why: fmt.Sprintf(format, args...)}
 		return out
 	}
-	elements, ok := answer.([]any)
-	further, ok2 := beyond.([]any)
-	if !ok || !ok2 {
-		return broken("the log was answered as %T and %T", answer, beyond)
+	var elements []any
+	for _, answer := range answers {
+		switch answer := answer.(type) {
+		case []any:
+			elements = append(elements, answer...)
+		case *ledger.Mismatch:
+			out.Err = answer
+			return out
+		default:
+			return broken("the log was answered as %T", answer)
+		}
 	}
 	out.Entries = make([]ledger.Entry, 0, min(limit, maxTogether*len(elements)))
-	for _, element := range append(elements, further...) {
+	for _, element := range elements {
 		last, texts, wrong := entriesOf(c.Ref.Epoch, element)
 		if wrong != "" {
 			return broken("%s", wrong)
