@@ -162,6 +162,11 @@ func (m *meter) part() int { return m.stage.scaled(flatPart) }
 func (m *meter) at(s series, size int) ([]cost, error) {
 	if !s.records {
 		names, err := m.create(s.budgets(size))
+		if err == nil { // the first hand-out of each is not measured
+			err = m.send((len(names)+batchSize-1)/batchSize, func(batch, i int) string {
+				return names[(batch*batchSize+i)%len(names)]
+			})
+		}
 		if err != nil {
 			return nil, err
 		}
@@ -248,11 +253,20 @@ func (m *meter) create(n int) ([]string, error) {
 
 // deduct makes n deductions, in batches of budgets at random.
 func (m *meter) deduct(names []string, n int) error {
-	const batch = 100
-	return m.stage.each(max(1, n/batch), func(ctx context.Context, _ int) error {
-		items := make([]client.BatchItem, batch)
+	return m.send(max(1, n/batchSize), func(int, int) string {
+		return names[rand.IntN(len(names))] //nolint:gosec // a load, no secret
+	})
+}
+
+// batchSize is how many deductions a call makes.
+const batchSize = 100
+
+// send makes calls; of says which budget the i-th deduction of each is of.
+func (m *meter) send(calls int, of func(call, i int) string) error {
+	return m.stage.each(calls, func(ctx context.Context, call int) error {
+		items := make([]client.BatchItem, batchSize)
 		for i := range items {
-			items[i] = client.BatchItem{Budget: names[rand.IntN(len(names))], //nolint:gosec // a load, no secret
+			items[i] = client.BatchItem{Budget: of(call, i),
 				DeductRequest: client.DeductRequest{RequestID: client.NewRequestID(), Amount: 1}}
 		}
 		answers, err := m.client.DeductBatch(ctx, items)

@@ -42,7 +42,7 @@ func (s *stage) mariadb(binlog bool) (*testservers.MariaDBServer, string, error)
 		return nil, "", err
 	}
 	options := []testservers.MariaDBOption{testservers.FlushLogAtTrxCommit(1),
-		testservers.MariaDBArgs("--innodb-buffer-pool-size=1G", "--innodb-log-file-size=1G")}
+		testservers.MariaDBArgs("--innodb-buffer-pool-size=8G", "--innodb-log-file-size=1G")}
 	if binlog {
 		options = append(options, testservers.Binlog())
 	}
