@@ -288,8 +288,8 @@ type Log interface {
 	// the activation is not looked at.
 	Balances(ctx context.Context, lane Lane, refs []Ref) ([]Balance, error)
 	// Trim forgets the entries of each epoch below cursor.From, and those of the bucket's earlier
-	// epochs; the entry at From stays, and so does the last one of the log whatever From is. A log
-	// that is broken stays as it is. Forgetting twice is harmless.
+	// epochs; the entry at From stays, and so does the last one of the log whatever From is, and what a
+	// store can only forget together with one that stays. A log that is broken stays as it is. Forgetting twice is harmless.
 	Trim(ctx context.Context, lane Lane, cursors []Cursor) error
 	// Discard deletes the logs of buckets that end beyond the epoch named, and still exactly at Last, so
 	// that the epoch can be opened. It is for whoever was told so by Open and has read in SQL since that

@@ -22,7 +22,7 @@ func (s *Store) Read(ctx context.Context, at bucket.Lane, cursors []bucket.Curso
 			return nil, err
 		}
 	}
-	near := func(c bucket.Cursor) (from, to string, count int) {
+	near := func(c bucket.Cursor) (from, to string, count int) { // there are fewer ids than count
 		return entryID(c.Ref.Epoch, c.From), entryID(c.Ref.Epoch, lastRead(c.From, limit)), limit + maxTogether
 	}
 	answers, err := s.ranges(ctx, at, cursors, near)

@@ -7,6 +7,7 @@ import (
 	"maps"
 	"math/rand/v2"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -202,13 +203,14 @@ type differential struct {
 	calls  int
 	// records: all stores keep records.
 	records bool
+	trims   trims
 }
 
 const differentialBuckets = 24
 
 func newDifferential(seed uint64, stores map[string]bucket.Instance) *differential {
 	d := &differential{seed: seed, random: rand.New(rand.NewPCG(seed, 0)), stores: stores,
-		names: slices.Sorted(maps.Keys(stores)), counts: make(map[string]int)}
+		names: slices.Sorted(maps.Keys(stores)), counts: make(map[string]int), trims: trims{}}
 	slices.SortStableFunc(d.names, func(a, b string) int {
 		switch {
 		case a == "memory" && b != "memory":
@@ -275,17 +277,60 @@ func (d *differential) remember(actions []action) {
 
 // ask does a call on all stores at once and returns their answers in the order of the names.
 func (d *differential) ask(ctx context.Context, actions []action, limit int) [][]string {
-	answers := make([][]string, len(d.names))
-	var all sync.WaitGroup
-	for n, name := range d.names {
-		all.Go(func() {
-			begin := time.Now()
-			answers[n] = apply(ctx, d.stores[name], d.lane(name), actions, limit)
-			d.spent[n] += time.Since(begin)
-		})
+	return d.trims.ask(len(d.names), actions, func(actions []action) [][]string {
+		answers := make([][]string, len(d.names))
+		var all sync.WaitGroup
+		for n, name := range d.names {
+			all.Go(func() {
+				begin := time.Now()
+				answers[n] = apply(ctx, d.stores[name], d.lane(name), actions, limit)
+				d.spent[n] += time.Since(begin)
+			})
+		}
+		all.Wait()
+		return answers
+	})
+}
+
+// trims are the furthest cursors that logs were trimmed to, by bucket. Stores may keep different entries before them:
+// see bucket.Log.Trim.
+type trims map[int64]bucket.Cursor
+
+// ask does a call on n stores. A read whose answers begin at different entries, where it was trimmed, is done again
+// from the last of these.
+func (t trims) ask(n int, actions []action, call func([]action) [][]string) [][]string {
+	answers := call(actions)
+	for i, a := range actions {
+		c, trimmed := t[a.ref.Bucket]
+		switch {
+		case a.verb == "trim" && (!trimmed || a.ref.Epoch > c.Ref.Epoch || a.ref.Epoch == c.Ref.Epoch && a.number > c.From):
+			t[a.ref.Bucket] = bucket.Cursor{Ref: a.ref, From: a.number}
+		case a.verb == "read" && trimmed:
+			from := a.number
+			for s := range n {
+				from = max(from, firstOf(answers[s][i]))
+			}
+			if from > a.number && (a.ref.Epoch < c.Ref.Epoch || a.ref.Epoch == c.Ref.Epoch && from <= c.From) {
+				again := a
+				again.number = from
+				for s, answer := range call([]action{again}) {
+					answers[s][i] = answer[0]
+				}
+			}
+		}
 	}
-	all.Wait()
 	return answers
+}
+
+// firstOf is the position of the first entry of an entriesText, -1 if there is none.
+func firstOf(text string) int64 {
+	_, entries, _ := strings.Cut(text, "; ")
+	digits, _, _ := strings.Cut(entries, " ")
+	seq, err := strconv.ParseInt(digits, 10, 64)
+	if err != nil {
+		return -1
+	}
+	return seq
 }
 
 // compareAll compares every balance and every log.

@@ -37,6 +37,7 @@ func (r *replayer) run(steps []action) *difference {
 			steps[i].ref.Bucket = r.fresh
 		}
 	}
+	trimmed := trims{}
 	for from := 0; from < len(steps); {
 		to := from + 1
 		for r.together && to < len(steps) && steps[to].batch == steps[from].batch {
@@ -46,8 +47,10 @@ func (r *replayer) run(steps []action) *difference {
 		if to == len(steps) {
 			limit = 1_000_000
 		}
-		one := apply(r.ctx, r.stores[0], r.lanes[0], steps[from:to], limit)
-		other := apply(r.ctx, r.stores[1], r.lanes[1], steps[from:to], limit)
+		answers := trimmed.ask(2, steps[from:to], func(steps []action) [][]string {
+			return [][]string{apply(r.ctx, r.stores[0], r.lanes[0], steps, limit), apply(r.ctx, r.stores[1], r.lanes[1], steps, limit)}
+		})
+		one, other := answers[0], answers[1]
 		for i := range one {
 			if one[i] != other[i] {
 				return &difference{n: to, answers: [2]string{one[i], other[i]}}

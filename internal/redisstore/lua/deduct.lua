@@ -27,8 +27,8 @@
 -- Without records it is not idempotent: a repeated operation is admitted again, and the ledger,
 -- whose primary key is the request id, counts it as a duplicate and returns its units (I4). With
 -- records it is idempotent by the id: a repetition answers RECORDED and writes nothing.
--- What is taken of one balance is appended at once, before anything else is written. A refusal writes nothing (I6). Keeps the store's part of I1: balance = granted - deducted. With
--- the ceiling, units that SQL does not know as used stay bounded (I2 after a loss). UNLOADED notes since when
+-- What is taken from one balance is appended at once, before anything else is written. A refusal writes nothing (I6).
+-- Keeps the store's part of I1: balance = granted - deducted. With the ceiling, units that SQL does not know as used stay bounded (I2 after a loss). UNLOADED notes since when
 -- which limits are counted, and nothing else. What is OK or UNLOADED also notes the version of the limits in the
 -- balance hash (`limits`, the highest): whoever knows older ones is OUTDATED from then on, also if it counts nothing.
 
