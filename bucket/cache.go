@@ -276,12 +276,31 @@ func (s *Service) cover(ctx context.Context, entry *cached) (Cover, error) {
 	if c := entry.cover.Load(); c != nil && at-c.at < freshness {
 		return c.Cover, nil
 	}
-	j, err := s.sql.Judge(ctx, entry.id, nil)
+	c, err := s.covers.do(ctx, entry.id)
 	if err != nil {
 		return entry.lastCover(), err
 	}
-	entry.noteCover(j.Cover, at)
-	return j.Cover, nil
+	entry.noteCover(c, at)
+	return c, nil
+}
+
+// readCovers reads I3's sum of many budgets.
+func (s *Service) readCovers(ids []int64) []result[Cover] {
+	ctx, cancel := s.bounded(context.Background())
+	defer cancel()
+	covers, err := s.sql.Covers(ctx, ids)
+	if err != nil {
+		s.failed("sql", err)
+		return failAll[Cover](len(ids), unavailable("look up", err))
+	}
+	out := make([]result[Cover], len(ids))
+	for i, id := range ids {
+		c, known := covers[id]
+		if out[i].answer = c; !known {
+			out[i].err = budget.Refuse(budget.BudgetNotFound, "look up", "there is no budget %d", id)
+		}
+	}
+	return out
 }
 
 func (e *cached) lastCover() Cover {

@@ -212,6 +212,8 @@ type Ledger interface {
 	Recorded(ctx context.Context, ids []ID) (map[ID]ledger.Deduction, error)
 	// Judge reads ids of one budget and I3's sum in ONE statement, without locks.
 	Judge(ctx context.Context, budgetID int64, requestIDs []string) (Judgement, error)
+	// Covers reads I3's sum of many budgets, each at one moment, without locks; a budget that does not exist is missing.
+	Covers(ctx context.Context, budgetIDs []int64) (map[int64]Cover, error)
 	// Epochs reads epoch rows; one that does not exist is missing.
 	Epochs(ctx context.Context, refs []Ref) (map[Ref]ledger.Epoch, error)
 }

@@ -44,6 +44,7 @@ var (
 	verbAt         = sqlRead("At")
 	verbRecorded   = sqlRead("Recorded")
 	verbJudge      = sqlRead("Judge")
+	verbCovers     = sqlRead("Covers")
 	verbEpochs     = sqlRead("Epochs")
 	verbRollback   = sqlWrite("Rollback")
 	verbCancel     = sqlWrite("Cancel")
@@ -153,6 +154,13 @@ func (d *database) Recorded(ctx context.Context, ids []bucket.ID) (
 func (d *database) Judge(ctx context.Context, budgetID int64, ids []string) (bucket.Judgement, error) {
 	return over(ctx, d, verbJudge, []any{budgetID, ids}, func() (bucket.Judgement, error) {
 		return d.n.w.model.Judge(bg, budgetID, ids)
+	})
+}
+
+// Covers asks the database. See bucket.SQL.
+func (d *database) Covers(ctx context.Context, budgetIDs []int64) (map[int64]bucket.Cover, error) {
+	return over(ctx, d, verbCovers, budgetIDs, func() (map[int64]bucket.Cover, error) {
+		return d.n.w.model.Covers(bg, budgetIDs)
 	})
 }
 

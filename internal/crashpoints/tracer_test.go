@@ -27,7 +27,7 @@ type step struct {
 func (s step) String() string { return s.name + "#" + strconv.Itoa(s.nth) }
 
 // sqlReads are the methods of bucket.SQL that change nothing (TestReadsChangeNothing); every other one may.
-var sqlReads = []string{"Budget", "Versions", "At", "Recorded", "Judge", "Epochs", "Stale", "Unfinished",
+var sqlReads = []string{"Budget", "Versions", "At", "Recorded", "Judge", "Covers", "Epochs", "Stale", "Unfinished",
 	"UnfinishedOf", "Live", "Figures", "Accounts", "LaneRows", "Spans", "SilentUses", "LaneUses", "Unsettled",
 	"Over", "KnownLanes", "OpenHolds", "Voids", "Demand", "RecycleHistory", "LaneLoads", "OnLane", "Departed",
 	"CheckLimits", "LoadLimits", "ArchiveBounds", "FeedEntries"}

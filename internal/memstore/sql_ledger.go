@@ -133,6 +133,19 @@ func (s *SQL) Judge(ctx context.Context, budgetID int64, requestIDs []string) (
 	})
 }
 
+// Covers reads I3's sum of many budgets.
+func (s *SQL) Covers(ctx context.Context, budgetIDs []int64) (map[int64]bucket.Cover, error) {
+	return transact(ctx, s, "Covers", func(time.Time) (map[int64]bucket.Cover, error) {
+		out := map[int64]bucket.Cover{}
+		for _, id := range budgetIDs {
+			if b, err := s.find(id); err == nil {
+				out[id] = b.cover()
+			}
+		}
+		return out, nil
+	})
+}
+
 // cover is I3's sum. U counts where some bucket may apply for it: one that no operator took offline
 // and that has not used up adjust_cnt.
 func (b *sqlBudget) cover() bucket.Cover {

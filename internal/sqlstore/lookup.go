@@ -187,10 +187,10 @@ func (r *reader) outcomesOf(duplicates []ledger.Duplicate,
 	return nil
 }
 
-// selectJudgement is I3's sum in one row, and selectJudged the rows of ids, as one statement: one
+// selectCovers is I3's sum of each budget in one row, and selectJudged the rows of ids, as one statement: one
 // moment. U counts where some bucket that no operator took offline may apply for it.
 const (
-	selectJudgement = `SELECT 1 AS is_cover,
+	selectCovers = `SELECT 1 AS is_cover,
 		u.unfunded_quantity AS unfunded, u.period, u.period_start_ms, u.period_end_ms, u.is_over, u.roll_over_ms,
 		u.undistributed_quantity * (SELECT COUNT(*) > 0
 			FROM sharding_budget_management_bucket b /*by budget_id*/
@@ -209,10 +209,10 @@ const (
 		(SELECT COALESCE(SUM(e.outstanding_quantity + e.returning_quantity), 0)
 			FROM bucket_epoch e /*by bucket_epoch_units*/
 			WHERE e.budget_id = u.id AND e.has_units = 1) AS in_epochs,
-		0 AS budget_id, NULL AS request_id, NULL AS state, 0 AS amount, 0 AS rolled_back,
+		u.id AS budget_id, NULL AS request_id, NULL AS state, 0 AS amount, 0 AS rolled_back,
 		NULL AS fingerprint, NULL AS nonce, NULL AS reference, NULL AS dimensions,
 		NULL AS counts, NULL AS hold_group, 0 AS hold_until_ms, 0 AS confirmed, NULL AS bucket_id, NULL AS epoch, NULL AS seq, NULL AS entry, 0 AS counted_at
-		FROM budget_management_bucket u WHERE u.id = ?`
+		FROM budget_management_bucket u WHERE u.id `
 	selectJudged = ` UNION ALL SELECT 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, ` + deductionColumns + `
 		FROM deduction d /*by PRIMARY*/ WHERE `
 )
@@ -258,6 +258,11 @@ func (r *judgedRow) deduction() ledger.Deduction {
 	return row.deduction()
 }
 
+func (r *judgedRow) cover() bucket.Cover {
+	return bucket.Cover{Undistributed: r.Undistributed, Outstanding: r.Outstanding, Returning: r.Returning,
+		Later: r.Unfunded + r.InEpochs - r.Outstanding - r.Returning}
+}
+
 // judgeLimit is the most ids that one statement can judge: SQLite takes 32,766 parameters.
 const judgeLimit = 16_384
 
@@ -272,7 +277,7 @@ func (db *DB) Judge(ctx context.Context, budgetID int64, requestIDs []string) (
 	}
 	out := bucket.Judgement{Recorded: map[string]ledger.Deduction{}}
 	err := db.read(ctx, "judge", func(r *reader) error {
-		query, args := selectJudgement, []any{budgetID}
+		query, args := selectCovers+"= ?", []any{budgetID}
 		if len(ids) > 0 {
 			list := padded(r.conn.dialect, ids)
 			query += selectJudged + ofBudget + repeat("?", ",", len(list)) + ")"
@@ -289,9 +294,7 @@ func (db *DB) Judge(ctx context.Context, budgetID int64, requestIDs []string) (
 		for i := range rows {
 			if row := &rows[i]; row.IsCover == 1 {
 				found = true
-				out.Cover = bucket.Cover{Undistributed: row.Undistributed, Outstanding: row.Outstanding,
-					Returning: row.Returning,
-					Later:     row.Unfunded + row.InEpochs - row.Outstanding - row.Returning}
+				out.Cover = row.cover()
 				out.Period = budget.Period{Number: row.Period, Over: row.IsOver == 1,
 					Start: fromMS(row.PeriodStartMS), End: fromMS(row.PeriodEndMS)}
 				continue
@@ -306,6 +309,33 @@ func (db *DB) Judge(ctx context.Context, budgetID int64, requestIDs []string) (
 	})
 	if err != nil {
 		return bucket.Judgement{}, err
+	}
+	return out, nil
+}
+
+// Covers reads I3's sum of many budgets, without locks, several in a statement; one that does not exist is missing.
+func (db *DB) Covers(ctx context.Context, budgetIDs []int64) (map[int64]bucket.Cover, error) {
+	ids := slices.Compact(slices.Sorted(slices.Values(budgetIDs)))
+	out := make(map[int64]bucket.Cover, len(ids))
+	err := db.read(ctx, "covers", func(r *reader) error {
+		for chunk := range slices.Chunk(ids, listChunk) {
+			list := padded(r.conn.dialect, chunk)
+			args := make([]any, len(list))
+			for i, id := range list {
+				args[i] = id
+			}
+			var rows []judgedRow
+			if err := r.list(&rows, selectCovers+"IN ("+repeat("?", ",", len(list))+")", args...); err != nil {
+				return err
+			}
+			for i := range rows {
+				out[rows[i].Budget] = rows[i].cover()
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, err
 	}
 	return out, nil
 }

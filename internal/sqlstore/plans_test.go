@@ -93,7 +93,8 @@ func plans() []plan {
 		{"recycles since", selectSince, []any{1, "schedule", 1}},
 		{"last entries", selectLastEntries, []any{1}},
 		{"demand", selectUsed + deductionSpan + " OR " + deductionSpan + " GROUP BY d.bucket_id", []any{1, 2, 9, 2, 0, 9}},
-		{"judge", selectJudgement + selectJudged + ofBudget + "?, ?)", []any{1, 1, id, id}},
+		{"covers", selectCovers + "IN (?, ?)", []any{1, 2}},
+		{"judge", selectCovers + "= ?" + selectJudged + ofBudget + "?, ?)", []any{1, 1, id, id}},
 	}
 }
 

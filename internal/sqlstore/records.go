@@ -131,7 +131,7 @@ func writeRule(rule *budget.Rule) []byte {
 	return text
 }
 
-// unusedColumn is the column unused, by which selectJudgement knows what may still come to the open period.
+// unusedColumn is the column unused, by which selectCovers knows what may still come to the open period.
 func unusedColumn(d budget.Definition) string {
 	if allocation.IsWhole(d) {
 		return "whole"

@@ -48,6 +48,7 @@ func (s *scenario) audit() {
 	is(s, "recorded", told(s.db.Recorded(ctx, []bucket.ID{id}))(s, "recorded")[id].Amount, 10)
 	judged := told(s.db.Judge(ctx, v.ID, []string{"a", "x"}))(s, "judge")
 	is(s, "sum", judged.Cover.Sum(), 90)
+	is(s, "covers", told(s.db.Covers(ctx, []int64{v.ID, 9999}))(s, "covers")[v.ID], judged.Cover)
 	is(s, "epoch", told(s.db.Epochs(ctx, []bucket.Ref{ref}))(s, "epochs")[ref].Used, 10)
 	is(s, "sold", done(s.db.Demand(ctx, v.ID))(s, "demand")[ref.Bucket].Units, 30)
 	s.recount(ref)

@@ -17,7 +17,11 @@ var judgeTests = []sqlTest{
 
 func (w *sqlWorld) judge(id int64, ids ...string) bucket.Judgement {
 	w.Helper()
-	return must(w.db.Judge(w.ctx, id, ids))(w)
+	j := must(w.db.Judge(w.ctx, id, ids))(w)
+	covers := must(w.db.Covers(w.ctx, []int64{id, id, 1 << 40}))(w)
+	equal(w, "covers", len(covers), 1)
+	equal(w, "cover by list", covers[id], j.Cover)
+	return j
 }
 
 func judgeRecorded(w *sqlWorld) {
