@@ -77,6 +77,7 @@ func TestSentinelConformance(t *testing.T) {
 				must(t, err)
 				must(t, master.Kill())
 				must(t, master.Restart())
+				must(t, s.AwaitFollowed(master))
 			},
 		}
 	})
