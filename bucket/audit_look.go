@@ -11,7 +11,7 @@ import (
 // The audit in the background has three parts, all on by default and none of which stops anything:
 //
 //   - looks: every live epoch, its store against the ledger and against its own columns, each
-//     Settings.Audit (audit_look.go);
+//     Settings.Audit, or as often as a tenth of a connection to SQL for each lane allows (audit_look.go);
 //   - books: every budget's columns against each other (audit_books.go);
 //   - the recount: every row of the ledger, so many a second, over and over (audit_recount.go).
 //
@@ -27,6 +27,8 @@ const (
 	lookRows, lookLeast, lookMost = 25_000, 64, 5_000
 	// lookAgain is how often what disagrees is read anew before it is believed.
 	lookAgain = 2
+	// lookShare is the part of a connection to SQL that the sums over the rows of a lane's epochs take: one in so many.
+	lookShare = 10
 )
 
 // watched is what the looks at a lane remember of a live epoch.
@@ -42,18 +44,29 @@ type watched struct {
 	since  time.Duration
 }
 
-// lookAtLane compares every live epoch of a lane with the ledger. known is what the look before it
-// remembered; the result is for the next one.
-func (s *Service) lookAtLane(ctx context.Context, l *lane, known map[Ref]watched) map[Ref]watched {
-	next := make(map[Ref]watched, len(known))
+// looks is what the looks at a lane remember. One loop has it.
+type looks struct {
+	known map[Ref]watched
+	// credit is for how long SQL may sum up rows now, at that instant of Service.now.
+	credit, at time.Duration
+	// after is the epoch behind which the rows are summed up next.
+	after Ref
+}
+
+// lookAtLane reads every live epoch of a lane in its store, and compares as many with the ledger as its share of SQL
+// allows, the next ones the next time.
+func (s *Service) lookAtLane(ctx context.Context, l *lane, looks *looks) {
+	known, next := looks.known, make(map[Ref]watched, len(looks.known))
 	window := int64(min(max(lookRows/max(len(known), 1), lookLeast), lookMost))
+	looks.earn(s.now(), s.set.Audit)
+	skipped := false
 	lag, age := int64(0), time.Duration(0)
 	patience := s.now() + othersPatience
 	for after := (Ref{}); ctx.Err() == nil; {
 		epochs, err := s.sql.Live(ctx, l.id, after, lookPage)
 		if err != nil {
 			s.failed("sql", err)
-			return known
+			return
 		}
 		reads := s.drainBehind(ctx, l, epochs, patience)
 		for i := range reads {
@@ -61,7 +74,17 @@ func (s *Service) lookAtLane(ctx context.Context, l *lane, known map[Ref]watched
 				r.compareAt(known[r.ref].pending)
 			}
 		}
-		good, wrong := s.compareTwice(ctx, l, reads, known, window)
+		var good map[Ref]bool
+		var wrong map[Ref][]ledger.Discrepancy
+		turn := !skipped && len(epochs) > 0 && before(looks.after, refOf(&epochs[len(epochs)-1].Row))
+		if turn && looks.credit <= 0 {
+			turn, skipped, looks.after = false, true, after
+		}
+		if turn {
+			asked := s.now()
+			good, wrong = s.compareTwice(ctx, l, reads, known, window)
+			looks.credit -= s.now() - asked
+		}
 		for i := range reads {
 			r := &reads[i]
 			if found := wrong[r.ref]; found != nil {
@@ -75,7 +98,9 @@ func (s *Service) lookAtLane(ctx context.Context, l *lane, known map[Ref]watched
 			if good[r.ref] && seen { // at first sight no rows were counted
 				w = w.right(r.to, window)
 			}
-			w = w.wait(r)
+			if turn || w.pending.Seq == 0 {
+				w = w.wait(r)
+			}
 			next[r.ref] = w
 			lag += r.lag()
 			if w.behind > 0 {
@@ -87,8 +112,22 @@ func (s *Service) lookAtLane(ctx context.Context, l *lane, known map[Ref]watched
 		}
 		after = refOf(&epochs[len(epochs)-1].Row)
 	}
+	if !skipped {
+		looks.after = Ref{}
+	}
+	looks.known = next
 	s.observer.Lag(l.id, lag, age)
-	return next
+}
+
+// earn adds what the time since the look before this one gives.
+func (l *looks) earn(now, most time.Duration) {
+	l.credit = min(l.credit+(now-l.at)/lookShare, most)
+	l.at = now
+}
+
+// before reports whether an epoch comes before another in the order of their keys.
+func before(a, b Ref) bool {
+	return a.Bucket < b.Bucket || a.Bucket == b.Bucket && a.Epoch < b.Epoch
 }
 
 // newlyWatched begins with entry 0, where the epoch is young enough for all of it to be counted.

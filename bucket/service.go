@@ -115,7 +115,7 @@ type Settings struct {
 	Refresh time.Duration
 	// Chores is how often unfinished work is looked for; 1 s.
 	Chores time.Duration
-	// Audit is how often every live epoch is compared with its store; 500 ms.
+	// Audit is how often every live epoch is compared with its store, where there are few of them; 500 ms.
 	Audit time.Duration
 	// AuditRows is how many ledger rows a second are counted anew; 5,000.
 	AuditRows int
@@ -397,8 +397,8 @@ func (s *Service) Start(ctx context.Context) {
 	s.loop("count holds", 5*s.set.Chores, s.countHolds)
 	s.loop("expire counters", 10*s.set.Chores, s.expireCounters)
 	for _, id := range s.laneOrder { // a lane that hangs does not hold up the others
-		known := map[Ref]watched{}
-		s.loop("audit", s.set.Audit, func(ctx context.Context) { known = s.lookAtLane(ctx, s.lanes[id], known) })
+		looks := looks{at: s.now()}
+		s.loop("audit", s.set.Audit, func(ctx context.Context) { s.lookAtLane(ctx, s.lanes[id], &looks) })
 	}
 	if s.set.Keep > 0 {
 		s.loop("archive", 10*s.set.Chores, s.archive)
