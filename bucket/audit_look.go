@@ -2,6 +2,7 @@ package bucket
 
 import (
 	"context"
+	"maps"
 	"math"
 	"time"
 
@@ -27,7 +28,8 @@ const (
 	lookRows, lookLeast, lookMost = 25_000, 64, 5_000
 	// lookAgain is how often what disagrees is read anew before it is believed.
 	lookAgain = 2
-	// lookShare is the part of a connection to SQL that the sums over the rows of a lane's epochs take: one in so many.
+	// lookShare is the part of a connection to SQL that the lists of a lane's epochs take, and the sums over their rows:
+	// one in so many, each of the two.
 	lookShare = 10
 )
 
@@ -42,11 +44,14 @@ type watched struct {
 	// behind is a position that was not in the ledger at the instant since; 0: none.
 	behind int64
 	since  time.Duration
+	// look is the number of the look that last saw it.
+	look int64
 }
 
 // looks is what the looks at a lane remember. One loop has it.
 type looks struct {
-	known map[Ref]watched
+	known  map[Ref]watched
+	number int64
 	// credit is for how long SQL may sum up rows now, at that instant of Service.now.
 	credit, at time.Duration
 	// after is the epoch behind which the rows are summed up next.
@@ -54,20 +59,23 @@ type looks struct {
 }
 
 // lookAtLane reads every live epoch of a lane in its store, and compares as many with the ledger as its share of SQL
-// allows, the next ones the next time.
+// allows, the next ones the next time. It returns when the next look may begin, but for Settings.Audit.
 func (s *Service) lookAtLane(ctx context.Context, l *lane, looks *looks) {
-	known, next := looks.known, make(map[Ref]watched, len(looks.known))
+	known := looks.known
 	window := int64(min(max(lookRows/max(len(known), 1), lookLeast), lookMost))
+	looks.number++
 	looks.earn(s.now(), s.set.Audit)
 	skipped := false
-	lag, age := int64(0), time.Duration(0)
+	lag, age, listing := int64(0), time.Duration(0), time.Duration(0)
 	patience := s.now() + othersPatience
 	for after := (Ref{}); ctx.Err() == nil; {
+		asked := s.now()
 		epochs, err := s.sql.Live(ctx, l.id, after, lookPage)
 		if err != nil {
 			s.failed("sql", err)
 			return
 		}
+		listing += s.now() - asked
 		reads := s.drainBehind(ctx, l, epochs, patience)
 		for i := range reads {
 			if r := &reads[i]; !r.comparable && known[r.ref].pending.Seq > 0 {
@@ -81,7 +89,7 @@ func (s *Service) lookAtLane(ctx context.Context, l *lane, looks *looks) {
 			turn, skipped, looks.after = false, true, after
 		}
 		if turn {
-			asked := s.now()
+			asked = s.now()
 			good, wrong = s.compareTwice(ctx, l, reads, known, window)
 			looks.credit -= s.now() - asked
 		}
@@ -101,7 +109,8 @@ func (s *Service) lookAtLane(ctx context.Context, l *lane, looks *looks) {
 			if turn || w.pending.Seq == 0 {
 				w = w.wait(r)
 			}
-			next[r.ref] = w
+			w.look = looks.number
+			known[r.ref] = w
 			lag += r.lag()
 			if w.behind > 0 {
 				age = max(age, s.now()-w.since)
@@ -115,8 +124,11 @@ func (s *Service) lookAtLane(ctx context.Context, l *lane, looks *looks) {
 	if !skipped {
 		looks.after = Ref{}
 	}
-	looks.known = next
+	maps.DeleteFunc(known, func(_ Ref, w watched) bool { return w.look != looks.number })
 	s.observer.Lag(l.id, lag, age)
+	if rest := (lookShare-1)*listing - s.set.Audit; rest > 0 {
+		_ = s.clock.Sleep(ctx, rest) // until ctx ends
+	}
 }
 
 // earn adds what the time since the look before this one gives.

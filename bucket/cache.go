@@ -2,7 +2,9 @@ package bucket
 
 import (
 	"context"
+	"slices"
 	"strconv"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -16,6 +18,11 @@ import (
 // freshness is how old a cached definition may be when it decides (I8).
 const freshness = time.Second
 
+// idleAfter is for how long after its last use the version of a cached budget is compared with SQL each time. Then it is
+// read anew when it is used, and in store mode compared idleShare times within the window, for what may be decided
+// without SQL.
+const idleAfter, idleShare = time.Minute, 4
+
 // maxRingPoints lowers the number of virtual nodes for budgets with very many buckets.
 const maxRingPoints = 1 << 16
 
@@ -23,24 +30,22 @@ const maxRingPoints = 1 << 16
 type cached struct {
 	id int64
 
-	gate      chan struct{} // held while reloading
 	value     atomic.Pointer[Budget]
 	checkedAt atomic.Int64 // Service.now of the last look at the versions
+	usedAt    atomic.Int64 // Service.now of the last use, to freshness
 
 	// soldOut is the smallest amount that was found not to be covered; 0: none. It only says to look
 	// at SQL before touching a bucket; it never answers anybody (DESIGN 5.8).
 	soldOut atomic.Int64
 
-	asked      atomic.Bool   // deducted from through this node since recycleStranded looked
-	coverGate  chan struct{} // held while the sum is read
-	freshening atomic.Bool   // somebody reads it anew, in store mode
-	coverSoon  atomic.Bool   // it is about to be read in the background
+	asked      atomic.Bool // deducted from through this node since recycleStranded looked
+	freshening atomic.Bool // somebody reads it anew, in store mode
+	coverSoon  atomic.Bool // it is about to be read in the background
 	cover      atomic.Pointer[coverRead]
 
 	limits atomic.Pointer[limit.Set] // of some version of value
 
-	voidGate chan struct{} // held while voids are read
-	voids    atomic.Pointer[voids]
+	voids atomic.Pointer[voids]
 }
 
 // coverRead is I3's sum as read at an instant of Service.now.
@@ -72,7 +77,7 @@ func (c *cache) find(ctx context.Context, ref BudgetRef) (*cached, error) {
 	if id == 0 {
 		id, _ = c.byName.Get(BudgetRef{Tenant: ref.Tenant, Name: ref.Name})
 	}
-	if entry, ok := c.byID.Get(id); id != 0 && ok {
+	if entry, ok := c.use(id); id != 0 && ok {
 		// A number names a budget of whatever tenant the caller says.
 		if ref.Tenant != "" && entry.value.Load().Tenant != ref.Tenant {
 			return nil, notFound(ref)
@@ -97,7 +102,7 @@ func (c *cache) findForDeduct(ctx context.Context, ref BudgetRef) (*cached, erro
 	if id == 0 {
 		id, _ = c.byName.Get(BudgetRef{Tenant: ref.Tenant, Name: ref.Name})
 	}
-	entry, ok := c.byID.Get(id)
+	entry, ok := c.use(id)
 	if id == 0 || !ok || !entry.value.Load().inStoreMode() || c.ageOf(entry) > c.s.set.WindowTime {
 		return c.find(ctx, ref)
 	}
@@ -105,6 +110,16 @@ func (c *cache) findForDeduct(ctx context.Context, ref BudgetRef) (*cached, erro
 		return nil, notFound(ref)
 	}
 	return entry, nil
+}
+
+// use returns a budget that is remembered, and notes that it is used.
+func (c *cache) use(id int64) (entry *cached, ok bool) {
+	if entry, ok = c.byID.Get(id); ok {
+		if now := int64(c.s.now()); now-entry.usedAt.Load() >= int64(freshness) {
+			entry.usedAt.Store(now)
+		}
+	}
+	return entry, ok
 }
 
 // ageOf is how long ago an entry was compared with SQL.
@@ -150,10 +165,10 @@ func notFound(ref BudgetRef) error {
 
 // put remembers a budget as read at an instant of Service.now.
 func (c *cache) put(b *Budget, at time.Duration) *cached {
-	entry := &cached{id: b.ID, gate: make(chan struct{}, 1), coverGate: make(chan struct{}, 1),
-		voidGate: make(chan struct{}, 1)}
+	entry := &cached{id: b.ID}
 	entry.value.Store(b)
 	entry.checkedAt.Store(int64(at))
+	entry.usedAt.Store(int64(at))
 	if known, ok, _ := c.byID.PeekOrAdd(b.ID, entry); ok {
 		entry = known
 		if old := entry.value.Load(); old.Version <= b.Version && old.ListVersion <= b.ListVersion {
@@ -177,10 +192,11 @@ func (c *cache) freshen(ctx context.Context, entry *cached) error {
 // reload reads the budget anew; callers that come meanwhile share the result.
 func (c *cache) reload(ctx context.Context, entry *cached) error {
 	asked := int64(c.s.now())
-	if err := c.s.enter(ctx, entry.gate); err != nil {
+	leave, err := c.s.enterFor(ctx, reading{"budget", entry.id})
+	if err != nil {
 		return err
 	}
-	defer func() { <-entry.gate }()
+	defer leave()
 	now := c.s.now()
 	if checked := entry.checkedAt.Load(); checked >= asked && checked <= int64(now) {
 		return nil
@@ -210,9 +226,64 @@ func (s *Service) enter(ctx context.Context, gate chan struct{}) error {
 	}
 }
 
-// refreshAll compares the versions of all cached budgets with SQL and reads the changed ones anew.
+// reading is what one caller at a time reads of a budget, for all.
+type reading struct {
+	what   string
+	budget int64
+}
+
+// readings are the gates of what is being read: most budgets that are known are idle.
+type readings struct {
+	mu  sync.Mutex
+	all map[reading]*gate
+}
+
+// gate is held by who reads. callers are that one and those who wait.
+type gate struct {
+	held    chan struct{}
+	callers int
+}
+
+func (g *readings) join(r reading) *gate {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.all == nil {
+		g.all = map[reading]*gate{}
+	}
+	one := g.all[r]
+	if one == nil {
+		one = &gate{held: make(chan struct{}, 1)}
+		g.all[r] = one
+	}
+	one.callers++
+	return one
+}
+
+func (g *readings) part(r reading) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	one := g.all[r]
+	if one.callers--; one.callers == 0 {
+		delete(g.all, r)
+	}
+}
+
+// enterFor waits, until ctx ends, until nobody else reads that. leave lets the next one in.
+func (s *Service) enterFor(ctx context.Context, r reading) (leave func(), err error) {
+	one := s.readings.join(r)
+	if err := s.enter(ctx, one.held); err != nil {
+		s.readings.part(r)
+		return nil, err
+	}
+	return func() {
+		<-one.held
+		s.readings.part(r)
+	}, nil
+}
+
+// refreshAll compares the versions of the cached budgets that are used with SQL, and reads the changed ones anew.
 func (c *cache) refreshAll(ctx context.Context) {
-	ids := c.byID.Keys()
+	ids := slices.DeleteFunc(c.byID.Keys(), c.mayWait)
 	for len(ids) > 0 && ctx.Err() == nil {
 		n := min(len(ids), 500)
 		now := c.s.now()
@@ -228,6 +299,18 @@ func (c *cache) refreshAll(ctx context.Context) {
 		}
 		ids = ids[n:]
 	}
+}
+
+// mayWait reports whether a budget need not be compared with SQL now: nobody uses it.
+func (c *cache) mayWait(id int64) bool {
+	entry, ok := c.byID.Peek(id)
+	if !ok {
+		return true
+	}
+	if c.s.now()-time.Duration(entry.usedAt.Load()) < idleAfter {
+		return false
+	}
+	return !entry.value.Load().inStoreMode() || c.ageOf(entry) < c.s.set.WindowTime/idleShare
 }
 
 func (c *cache) compare(ctx context.Context, id int64, versions map[int64]Version, now time.Duration) {
@@ -268,10 +351,11 @@ func (s *Service) cover(ctx context.Context, entry *cached) (Cover, error) {
 	if c := entry.cover.Load(); c != nil && s.now()-c.at < freshness {
 		return c.Cover, nil
 	}
-	if err := s.enter(ctx, entry.coverGate); err != nil {
+	leave, err := s.enterFor(ctx, reading{"cover", entry.id})
+	if err != nil {
 		return entry.lastCover(), err
 	}
-	defer func() { <-entry.coverGate }()
+	defer leave()
 	at := s.now()
 	if c := entry.cover.Load(); c != nil && at-c.at < freshness {
 		return c.Cover, nil

@@ -160,7 +160,7 @@ func (c *cache) fresh(ref BudgetRef) *cached {
 	if id == 0 {
 		id, _ = c.byName.Get(BudgetRef{Tenant: ref.Tenant, Name: ref.Name})
 	}
-	entry, ok := c.byID.Get(id)
+	entry, ok := c.use(id)
 	if !ok || id == 0 || ref.Tenant != "" && entry.value.Load().Tenant != ref.Tenant {
 		return nil
 	}

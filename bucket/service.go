@@ -238,6 +238,7 @@ type Service struct {
 	lookups     *batcher[ID, recorded]
 	judges      *group[int64, string, Judgement]
 	covers      *batcher[int64, Cover]
+	readings    readings
 	collects    *group[int64, collectWish, collected]
 	limitChecks *group[int64, LimitAsk, LimitAnswer]
 	reached     *lru.Cache[reachedKey, reached]
@@ -397,7 +398,7 @@ func (s *Service) Start(ctx context.Context) {
 	s.loop("count holds", 5*s.set.Chores, s.countHolds)
 	s.loop("expire counters", 10*s.set.Chores, s.expireCounters)
 	for _, id := range s.laneOrder { // a lane that hangs does not hold up the others
-		looks := looks{at: s.now()}
+		looks := looks{known: map[Ref]watched{}, at: s.now()}
 		s.loop("audit", s.set.Audit, func(ctx context.Context) { s.lookAtLane(ctx, s.lanes[id], &looks) })
 	}
 	if s.set.Keep > 0 {

@@ -48,10 +48,11 @@ func (s *Service) maybeVoid(ctx context.Context, entry *cached, b *Budget, bk *B
 // readVoids reads what was cancelled since it was last read. What it has read when an error ends it is
 // kept.
 func (s *Service) readVoids(ctx context.Context, entry *cached, b *Budget, bk *Bucket) (*voids, error) {
-	if err := s.enter(ctx, entry.voidGate); err != nil {
+	leave, err := s.enterFor(ctx, reading{"voids", entry.id})
+	if err != nil {
 		return nil, err
 	}
-	defer func() { <-entry.voidGate }()
+	defer leave()
 	old := entry.voids.Load()
 	switch {
 	case old == nil:
