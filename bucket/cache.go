@@ -310,7 +310,8 @@ func (c *cache) mayWait(id int64) bool {
 	if c.s.now()-time.Duration(entry.usedAt.Load()) < idleAfter {
 		return false
 	}
-	return !entry.value.Load().inStoreMode() || c.ageOf(entry) < c.s.set.WindowTime/idleShare
+	age := c.ageOf(entry)
+	return !entry.value.Load().inStoreMode() || age >= 0 && age < c.s.set.WindowTime/idleShare
 }
 
 func (c *cache) compare(ctx context.Context, id int64, versions map[int64]Version, now time.Duration) {
