@@ -12,7 +12,7 @@ import (
 // The audit in the background has three parts, all on by default and none of which stops anything:
 //
 //   - looks: every live epoch, its store against the ledger and against its own columns, each
-//     Settings.Audit, or as often as a tenth of a connection to SQL for each lane allows (audit_look.go);
+//     Settings.Audit, or as often as a tenth of a connection to SQL allows (audit_look.go);
 //   - books: every budget's columns against each other (audit_books.go);
 //   - the recount: every row of the ledger, so many a second, over and over (audit_recount.go).
 //
@@ -28,8 +28,8 @@ const (
 	lookRows, lookLeast, lookMost = 25_000, 64, 5_000
 	// lookAgain is how often what disagrees is read anew before it is believed.
 	lookAgain = 2
-	// lookShare is the part of a connection to SQL that the lists of a lane's epochs take, and the sums over their rows:
-	// one in so many, each of the two.
+	// lookShare is the part of a connection to SQL that the lists of epochs take, and the sums over their rows: one in so
+	// many, each of the two, over all lanes.
 	lookShare = 10
 )
 
@@ -64,7 +64,8 @@ func (s *Service) lookAtLane(ctx context.Context, l *lane, looks *looks) {
 	known := looks.known
 	window := int64(min(max(lookRows/max(len(known), 1), lookLeast), lookMost))
 	looks.number++
-	looks.earn(s.now(), s.set.Audit)
+	share := time.Duration(lookShare * len(s.lanes))
+	looks.earn(s.now(), share, s.set.Audit)
 	skipped := false
 	lag, age, listing := int64(0), time.Duration(0), time.Duration(0)
 	patience := s.now() + othersPatience
@@ -126,14 +127,14 @@ func (s *Service) lookAtLane(ctx context.Context, l *lane, looks *looks) {
 	}
 	maps.DeleteFunc(known, func(_ Ref, w watched) bool { return w.look != looks.number })
 	s.observer.Lag(l.id, lag, age)
-	if rest := (lookShare-1)*listing - s.set.Audit; rest > 0 {
+	if rest := (share-1)*listing - s.set.Audit; rest > 0 {
 		_ = s.clock.Sleep(ctx, rest) // until ctx ends
 	}
 }
 
 // earn adds what the time since the look before this one gives.
-func (l *looks) earn(now, most time.Duration) {
-	l.credit = min(l.credit+(now-l.at)/lookShare, most)
+func (l *looks) earn(now, share, most time.Duration) {
+	l.credit = min(l.credit+(now-l.at)/share, most)
 	l.at = now
 }
 
