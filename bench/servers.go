@@ -73,6 +73,7 @@ func (s *stage) folder(name string) (string, error) {
 type budgetd struct {
 	process
 	watched []string // NAME=PID
+	dsn     string   // of its MariaDB; "": embedded
 }
 
 // budgetd starts one on MariaDB and a Redis, or embedded.
@@ -86,6 +87,7 @@ func (s *stage) budgetd(o ours) (budgetd, error) {
 		text += "store_mode: {record_window: 2h}\n"
 	}
 	var watched []string
+	var dsn string
 	if !o.embedded {
 		var instances []string
 		for i := range max(o.instances, 1) {
@@ -96,10 +98,11 @@ func (s *stage) budgetd(o ours) (budgetd, error) {
 			instances = append(instances, fmt.Sprintf("{name: redis-%d, driver: redis, addrs: [%q]}", i, redis.Addr()))
 			watched = append(watched, fmt.Sprintf("redis=%d", redis.Pid()))
 		}
-		mariadb, dsn, err := s.mariadb(o.binlog)
+		mariadb, itsDSN, err := s.mariadb(o.binlog)
 		if err != nil {
 			return budgetd{}, err
 		}
+		dsn = itsDSN
 		text += fmt.Sprintf("database: {driver: mysql, dsn: %q}\ninstances: [%s]\n", dsn, strings.Join(instances, ", "))
 		watched = append(watched, fmt.Sprintf("mariadb=%d", mariadb.Pid()))
 	}
@@ -111,5 +114,5 @@ func (s *stage) budgetd(o ours) (budgetd, error) {
 	if err != nil {
 		return budgetd{}, err
 	}
-	return budgetd{p, append([]string{fmt.Sprintf("server=%d", p.pid)}, watched...)}, nil
+	return budgetd{p, append([]string{fmt.Sprintf("server=%d", p.pid)}, watched...), dsn}, nil
 }
