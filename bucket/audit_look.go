@@ -31,6 +31,8 @@ const (
 	// lookShare is the part of a connection to SQL that the lists of epochs take, and the sums over their rows: one in so
 	// many, each of the two, over all lanes.
 	lookShare = 10
+	// lookCost is the most that one statement's time counts for, whatever the clock does meanwhile.
+	lookCost = 5 * time.Second
 )
 
 // watched is what the looks at a lane remember of a live epoch.
@@ -76,7 +78,7 @@ func (s *Service) lookAtLane(ctx context.Context, l *lane, looks *looks) {
 			s.failed("sql", err)
 			return
 		}
-		listing += s.now() - asked
+		listing += s.since(asked)
 		reads := s.drainBehind(ctx, l, epochs, patience)
 		for i := range reads {
 			if r := &reads[i]; !r.comparable && known[r.ref].pending.Seq > 0 {
@@ -92,7 +94,7 @@ func (s *Service) lookAtLane(ctx context.Context, l *lane, looks *looks) {
 		if turn {
 			asked = s.now()
 			good, wrong = s.compareTwice(ctx, l, reads, known, window)
-			looks.credit -= s.now() - asked
+			looks.credit -= s.since(asked)
 		}
 		for i := range reads {
 			r := &reads[i]
@@ -134,8 +136,13 @@ func (s *Service) lookAtLane(ctx context.Context, l *lane, looks *looks) {
 
 // earn adds what the time since the look before this one gives.
 func (l *looks) earn(now, share, most time.Duration) {
-	l.credit = min(l.credit+(now-l.at)/share, most)
+	l.credit = min(l.credit+max(now-l.at, 0)/share, most)
 	l.at = now
+}
+
+// since is how long ago an instant of Service.now was, lookCost at most.
+func (s *Service) since(asked time.Duration) time.Duration {
+	return min(max(s.now()-asked, 0), lookCost)
 }
 
 // before reports whether an epoch comes before another in the order of their keys.

@@ -362,6 +362,9 @@ func (s *Service) cover(ctx context.Context, entry *cached) (Cover, error) {
 		return c.Cover, nil
 	}
 	c, err := s.covers.do(ctx, entry.id)
+	if budget.CodeOf(err) == budget.OutcomeUnknown { // the time to read it was over
+		err = unavailable("look up", err)
+	}
 	if err != nil {
 		return entry.lastCover(), err
 	}

@@ -50,3 +50,45 @@ func TestPausedBesideAHungRead(t *testing.T) {
 		t.Errorf("paused: %+v, %v", a, err)
 	}
 }
+
+// hungSums is SQL of which one read of what remains of budgets is answered no more, once armed.
+type hungSums struct {
+	bucket.SQL
+	armed, hangs atomic.Bool
+}
+
+func (q *hungSums) Covers(ctx context.Context, ids []int64) (map[int64]bucket.Cover, error) {
+	if q.armed.CompareAndSwap(true, false) {
+		q.hangs.Store(true)
+		<-ctx.Done()
+		return nil, ctx.Err()
+	}
+	return q.SQL.Covers(ctx, ids)
+}
+
+// TestHungSums: a check that ends while it waits for what remains of its budget could not be answered, and those of other
+// budgets do not wait for that read.
+func TestHungSums(t *testing.T) {
+	w := newWorld(t)
+	q := &hungSums{SQL: w.model}
+	w.sql = q
+	set := quick
+	set.StepTimeout = 4 * time.Second
+	s := w.node(set)
+	hung, other := w.create(s, promo("hung", 300, 3)), w.create(s, promo("other", 300, 3))
+	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
+	defer cancel()
+	check := func(of bucket.BudgetRef) error {
+		return s.Check(ctx, []bucket.CheckRequest{{Budget: of, Amount: 1}})[0].Err
+	}
+	q.armed.Store(true)
+	ended := make(chan error, 1)
+	go func() { ended <- check(hung) }()
+	within(t, time.Second, "the read hangs", q.hangs.Load)
+	if err := check(other); err != nil || ctx.Err() != nil {
+		t.Errorf("beside it: %v, %v", err, ctx.Err())
+	}
+	if err := <-ended; !budget.Is(err, budget.Unavailable) {
+		t.Errorf("it ended with %v, want Unavailable", err)
+	}
+}
