@@ -31,8 +31,9 @@ const (
 	// lookShare is the part of a connection to SQL that the lists of epochs take, and the sums over their rows: one in so
 	// many, each of the two, over all lanes.
 	lookShare = 10
-	// lookCost is the most that one statement's time counts for, whatever the clock does meanwhile.
-	lookCost = 5 * time.Second
+	// lookRest is the longest that a look rests for that, and lookDebt the longest until rows are summed up again, however
+	// long SQL hung and whatever the clock did.
+	lookRest, lookDebt = 10 * time.Second, time.Minute
 )
 
 // watched is what the looks at a lane remember of a live epoch.
@@ -78,7 +79,7 @@ func (s *Service) lookAtLane(ctx context.Context, l *lane, looks *looks) {
 			s.failed("sql", err)
 			return
 		}
-		listing += s.since(asked)
+		listing += s.now() - asked
 		reads := s.drainBehind(ctx, l, epochs, patience)
 		for i := range reads {
 			if r := &reads[i]; !r.comparable && known[r.ref].pending.Seq > 0 {
@@ -94,7 +95,7 @@ func (s *Service) lookAtLane(ctx context.Context, l *lane, looks *looks) {
 		if turn {
 			asked = s.now()
 			good, wrong = s.compareTwice(ctx, l, reads, known, window)
-			looks.credit -= s.since(asked)
+			looks.credit -= s.now() - asked
 		}
 		for i := range reads {
 			r := &reads[i]
@@ -129,20 +130,15 @@ func (s *Service) lookAtLane(ctx context.Context, l *lane, looks *looks) {
 	}
 	maps.DeleteFunc(known, func(_ Ref, w watched) bool { return w.look != looks.number })
 	s.observer.Lag(l.id, lag, age)
-	if rest := (share-1)*listing - s.set.Audit; rest > 0 {
+	if rest := min((share-1)*listing, lookRest) - s.set.Audit; rest > 0 {
 		_ = s.clock.Sleep(ctx, rest) // until ctx ends
 	}
 }
 
 // earn adds what the time since the look before this one gives.
 func (l *looks) earn(now, share, most time.Duration) {
-	l.credit = min(l.credit+max(now-l.at, 0)/share, most)
+	l.credit = max(min(l.credit, most), -lookDebt/share) + max(now-l.at, 0)/share
 	l.at = now
-}
-
-// since is how long ago an instant of Service.now was, lookCost at most.
-func (s *Service) since(asked time.Duration) time.Duration {
-	return min(max(s.now()-asked, 0), lookCost)
 }
 
 // before reports whether an epoch comes before another in the order of their keys.
