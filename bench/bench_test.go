@@ -91,3 +91,33 @@ func TestFlatTable(t *testing.T) {
 		}
 	}
 }
+
+// TestProfileText: shares are summed by package or library, and small functions are only in the sums.
+func TestProfileText(t *testing.T) {
+	got := profileText(`
+     3.00%  budgetd            [.] net/http.(*chunkWriter).writeHeader     -      -
+     0.40%  budgetd            [.] net/http.(*conn).serve                  -      -
+     2.00%  budgetd            [.] github.com/budgetd/budgetd/bucket.(*attempt).states
+     1.00%  budgetd            [.] slices.partitionCmpFunc[go.shape.struct { github.com/budgetd/budgetd/bucket.ID }]
+     4.00%  budgetd            [.] aeshashbody
+     0.60%  budgetd            [.] type:.eq.github.com/budgetd/budgetd/bucket.ID
+     9.00%  [kernel.kallsyms]  [k] tcp_ack
+     0.10%  libc.so.6          [.] malloc
+`)
+	want := `  9.0%  kernel.kallsyms
+  4.6%  runtime
+  3.4%  net/http
+  2.0%  github.com/budgetd/budgetd/bucket
+  1.0%  slices
+
+  3.0%  budgetd  net/http.(*chunkWriter).writeHeader
+  2.0%  budgetd  github.com/budgetd/budgetd/bucket.(*attempt).states
+  1.0%  budgetd  slices.partitionCmpFunc[go.shape.struct { github.com/budgetd/budgetd/bucket.ID }]
+  4.0%  budgetd  aeshashbody
+  0.6%  budgetd  type:.eq.github.com/budgetd/budgetd/bucket.ID
+  9.0%  kernel.kallsyms  tcp_ack
+`
+	if got != want {
+		t.Errorf("got\n%s\nwant\n%s", got, want)
+	}
+}

@@ -4,6 +4,7 @@ import (
 	"encoding/csv"
 	"fmt"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -54,6 +55,8 @@ func plotSeries(path string, s series, spots []spot) error {
 	if err := plotutil.AddLinePoints(p, lines...); err != nil {
 		return fmt.Errorf("%s: %w", s.name, err)
 	}
+	// Also where one size or none was measured, of which plot would make a scale that includes 0.
+	p.X.Min, p.X.Max = float64(s.sizes[0]), float64(slices.Max(s.sizes))
 	p.Y.Max *= 1.2
 	return p.Save(16*vg.Centimeter, 9*vg.Centimeter, path)
 }

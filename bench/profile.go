@@ -1,10 +1,14 @@
 package main
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -51,13 +55,56 @@ func (s *stage) profileOne(row, watched string) error {
 		"sleep", fmt.Sprintf("%.0f", s.seconds(profileFor).Seconds())); err != nil {
 		return err
 	}
-	text, err := s.output("perf", "report", "-i", data, "--stdio", "-q", "--sort", "dso,symbol", "--percent-limit", "0.5")
+	text, err := s.output("perf", "report", "-i", data, "--stdio", "-q", "--sort", "dso,symbol")
 	if err != nil {
 		return err
 	}
-	var out strings.Builder
-	for line := range strings.Lines(string(text)) {
-		out.WriteString(strings.TrimRight(strings.TrimSuffix(strings.TrimSpace(line), "-      -"), " ") + "\n")
+	return os.WriteFile(filepath.Join(s.profiles, row+"."+name+".txt"), []byte(profileText(string(text))), 0o644)
+}
+
+// profileText makes of perf's report (a line per function: its share in percent, its program or library, [k] or [.], its
+// name) two lists: the shares of packages and libraries, and those of functions, of half a percent and more.
+func profileText(report string) string {
+	const least = 0.5
+	parts := map[string]float64{}
+	var functions strings.Builder
+	for line := range strings.Lines(report) {
+		fields := strings.Fields(line)
+		if len(fields) < 4 {
+			continue
+		}
+		share, err := strconv.ParseFloat(strings.TrimSuffix(fields[0], "%"), 64)
+		if err != nil {
+			continue
+		}
+		symbol := strings.TrimSuffix(strings.Join(fields[3:], " "), " - -")
+		parts[partOf(fields[1], symbol)] += share
+		if share >= least {
+			fmt.Fprintf(&functions, "%5.1f%%  %s  %s\n", share, fields[1], symbol)
+		}
 	}
-	return os.WriteFile(filepath.Join(s.profiles, row+"."+name+".txt"), []byte(out.String()), 0o644)
+	var out strings.Builder
+	for _, part := range slices.SortedFunc(maps.Keys(parts), func(a, b string) int { return cmp.Compare(parts[b], parts[a]) }) {
+		if parts[part] >= least {
+			fmt.Fprintf(&out, "%5.1f%%  %s\n", parts[part], part)
+		}
+	}
+	return out.String() + "\n" + functions.String()
+}
+
+// partOf is the package of a function of budgetd; else the program or library.
+func partOf(object, symbol string) string {
+	switch {
+	case strings.HasPrefix(object, "["):
+		return strings.Trim(object, "[]")
+	case object != "budgetd":
+		return object
+	}
+	symbol, _, _ = strings.Cut(symbol, "[") // type arguments
+	folder := strings.LastIndex(symbol, "/") + 1
+	name, _, isGo := strings.Cut(symbol[folder:], ".")
+	if !isGo || strings.HasPrefix(symbol, "type:") { // assembly, and what the compiler makes
+		return "runtime"
+	}
+	return symbol[:folder] + name
 }
