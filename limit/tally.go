@@ -85,6 +85,20 @@ func (l *Limit) loads(beganMS, nowMS int64) bool {
 	return beganMS < l.changedMS+settleMS
 }
 
+// Additive reports whether what is counted at an instant can be added to the rows of all limits without reading
+// them: none has a window that begins with a deduction or slides, and a row that is not there has missed nothing.
+func (s *Set) Additive(nowMS int64) bool {
+	for _, l := range s.List {
+		if l.Window.Kind != budget.WindowCalendar && l.Window.Kind != budget.WindowLifetime {
+			return false
+		}
+		if from, _ := l.span(nowMS); l.loads(from, nowMS) {
+			return false
+		}
+	}
+	return true
+}
+
 // Tally is what is counted of one value in one limit as of one instant, under the lock of its row.
 type Tally struct {
 	Limit *Limit
@@ -136,7 +150,7 @@ func (t *Tally) addPast(slotMS, counted int64) {
 	if t.past == 0 || slotMS < t.oldest {
 		t.oldest = slotMS
 	}
-	t.past = plus(t.past, counted)
+	t.past = Plus(t.past, counted)
 }
 
 // Stale returns the span of the ledger from which the tally has to be loaded before it is judged: its row
@@ -170,9 +184,9 @@ func (t *Tally) Load(events []Event) {
 			if t.Row.BeganMS == 0 || e.AtMS >= t.Row.BeganMS+l.length {
 				t.Row.BeganMS, t.Row.Counted = e.AtMS, 0
 			}
-			t.Row.Counted = plus(t.Row.Counted, e.Kept)
+			t.Row.Counted = Plus(t.Row.Counted, e.Kept)
 		default:
-			t.Row.Counted = plus(t.Row.Counted, e.Kept)
+			t.Row.Counted = Plus(t.Row.Counted, e.Kept)
 		}
 	}
 	t.Row.ExpiresMS = t.expires()
@@ -183,13 +197,13 @@ func (t *Tally) Load(events []Event) {
 
 func (t *Tally) loadSlot(slot, kept int64) {
 	if slot == t.SlotMS {
-		t.Slot = t.slotRow(slot, plus(t.Slot.Counted, kept))
+		t.Slot = t.slotRow(slot, Plus(t.Slot.Counted, kept))
 		return
 	}
 	if t.Loaded == nil {
 		t.Loaded = map[int64]Row{}
 	}
-	t.Loaded[slot] = t.slotRow(slot, plus(t.Loaded[slot].Counted, kept))
+	t.Loaded[slot] = t.slotRow(slot, Plus(t.Loaded[slot].Counted, kept))
 }
 
 func (t *Tally) slotRow(slot, counted int64) Row {
@@ -225,7 +239,7 @@ func (t *Tally) Used() (used, resetMS int64) {
 		if t.past > 0 {
 			oldest = min(oldest, t.oldest)
 		}
-		return plus(t.past, t.Slot.Counted), oldest + l.slot - 1 + l.length
+		return Plus(t.past, t.Slot.Counted), oldest + l.slot - 1 + l.length
 	case budget.WindowFirstHit:
 		if t.over() {
 			return 0, t.nowMS + l.length
@@ -246,21 +260,21 @@ func (t *Tally) count(n int64) {
 	t.Row.Version = l.ChangedVersion
 	switch l.Window.Kind {
 	case budget.WindowSliding:
-		t.Slot = t.slotRow(t.SlotMS, plus(t.Slot.Counted, n))
+		t.Slot = t.slotRow(t.SlotMS, Plus(t.Slot.Counted, n))
 	case budget.WindowFirstHit:
 		if t.over() {
 			t.Row.BeganMS, t.Row.Counted = t.nowMS, 0
 		}
 		t.Row.BeganMS = min(t.Row.BeganMS, t.nowMS)
-		t.Row.Counted = plus(t.Row.Counted, n)
+		t.Row.Counted = Plus(t.Row.Counted, n)
 	default:
-		t.Row.Counted = plus(t.Row.Counted, n)
+		t.Row.Counted = Plus(t.Row.Counted, n)
 	}
 	t.Row.ExpiresMS = t.expires()
 }
 
-// plus adds without passing what a counter can hold.
-func plus(a, b int64) int64 {
+// Plus adds without passing what a counter can hold.
+func Plus(a, b int64) int64 {
 	if a > math.MaxInt64-b {
 		return math.MaxInt64
 	}

@@ -97,6 +97,9 @@ const (
 	// CounterLock: a counter's row is made if it is missing, and locked, before it is judged. Without it
 	// two commits both find room for the last one: the maximum is exceeded.
 	CounterLock Name = "counter-lock"
+	// CountedAhead: what was counted before it was judged is compared with the judgement. Without it a refused
+	// deduction stays counted: the limit refuses while there is room.
+	CountedAhead Name = "counted-ahead"
 	// LimitsVersion: a change of limits is written on the epoch rows, whose locks order it with every
 	// commit. Without it a commit goes on judging by limits that were changed (I8).
 	LimitsVersion Name = "limits-version"
@@ -238,7 +241,7 @@ func Names() []Name {
 	return []Name{LogMatch, EntryChain, EndedEpoch, FencedEpoch, Outstanding, KnownIDs,
 		DuplicateUnits, PeriodEnd, PeriodInStore, PeriodOver, PeriodOfReturns, CloseAmount, HoldExpiry, StillHeld, WholeGroup, ClosedGroup, RollbackBound, DrainedSeq, BytesKeys, RolledBack,
 		LostCommit, Tombstone, CollectAtOnce, PendingShrink, OpenForGrants, Quarantine,
-		UnheardNodes, KnownEpochs, CounterLock, LimitsVersion, OlderWindow, CountsReturned, GrantNumbers, GrantOrder, Balance, SmallestSeq, Activation,
+		UnheardNodes, KnownEpochs, CounterLock, CountedAhead, LimitsVersion, OlderWindow, CountsReturned, GrantNumbers, GrantOrder, Balance, SmallestSeq, Activation,
 		LaneActivation, ClosedInStore, LateOpen, RecordsFirst, WindowCeiling, KeptVoids,
 		LimitInStore, LoadedCounters, LoadedFor, OlderLimits, RoutedAlways,
 		AppendFirst,

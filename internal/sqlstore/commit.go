@@ -59,7 +59,7 @@ func (t *tx) drain(logs []ledger.Log) (drains, error) {
 // drainLocked is drain for epochs that are locked.
 func (t *tx) drainLocked(logs []ledger.Log, rows map[position]*epochRow) (drains, error) {
 	logs = slices.Clone(logs)
-	recorded, err := t.recorded(logs, rows)
+	recorded, guessed, err := t.recorded(logs, rows)
 	if err != nil {
 		return drains{}, err
 	}
@@ -70,7 +70,7 @@ func (t *tx) drainLocked(logs []ledger.Log, rows map[position]*epochRow) (drains
 	if err != nil {
 		return drains{}, err
 	}
-	limits, err := t.limitBook(logs, rows, recorded)
+	limits, err := t.limitBook(logs, rows, recorded, guessed)
 	if err != nil {
 		return drains{}, err
 	}
@@ -89,9 +89,10 @@ func (t *tx) drainLocked(logs []ledger.Log, rows map[position]*epochRow) (drains
 
 // recorded locks and reads the ledger's rows of the ids that logs hold after the drained positions. Most
 // are new, so it takes all of them for new where t.guess allows it and each becomes a deduction, whose
-// INSERT fails if it is not: no period is over, and no group or limit may refuse. Neither is locked then
-// before the deductions, which come first in the lock order.
-func (t *tx) recorded(logs []ledger.Log, rows map[position]*epochRow) (recordedIDs, error) {
+// INSERT fails if it is not: no period is over, no group may refuse, and what limits may refuse is counted before
+// it is judged (addTallies). No group is locked then before the deductions, which come before it in the lock order.
+// Counters are, of ids that turn out to be recorded: if that is a deadlock, it is ended as any.
+func (t *tx) recorded(logs []ledger.Log, rows map[position]*epochRow) (_ recordedIDs, guessed bool, _ error) {
 	var ids []bucket.ID
 	guess := t.guess
 	for i := range logs {
@@ -103,9 +104,9 @@ func (t *tx) recorded(logs []ledger.Log, rows map[position]*epochRow) (recordedI
 		if guess {
 			set, err := t.limitSet(row.Budget, row.LimitsVersion)
 			if err != nil {
-				return nil, err
+				return nil, false, err
 			}
-			guess = !t.judges(set)
+			guess = !t.judges(set) || t.ahead && !set.InStores && set.Additive(toMS(t.now)) && !safeguard.Off(safeguard.CounterLock)
 		}
 		for j := range logs[i].Entries {
 			if e := &logs[i].Entries[j]; e.Kind == ledger.KindDeduct && e.Seq > row.DrainedSeq {
@@ -115,10 +116,11 @@ func (t *tx) recorded(logs []ledger.Log, rows map[position]*epochRow) (recordedI
 		}
 	}
 	if guess {
-		t.guessed = len(ids) > 0
-		return recordedIDs{}, nil
+		t.guessed = t.guessed || len(ids) > 0
+		return recordedIDs{}, true, nil
 	}
-	return t.deductions(ids, locked)
+	found, err := t.deductions(ids, locked)
+	return found, false, err
 }
 
 const (
@@ -267,7 +269,7 @@ func (t *tx) writeDrained(d drains) error {
 	if err := t.insertValues(made); err != nil {
 		return err
 	}
-	if err := t.writeCounters(d.limits.changed()); err != nil {
+	if err := t.writeLimits(d.limits); err != nil {
 		return err
 	}
 	if err := t.insert(insertDuplicate, duplicateWidth, duplicates); err != nil {

@@ -34,9 +34,10 @@ type dialect struct {
 	// insertRows and updateRows are the most rows per statement: many where each statement is a
 	// round trip, few where it is a call.
 	insertRows, updateRows int
-	// keepCounter and replaceCounter end an INSERT of limit counters that may be there: it then leaves them
-	// as they are, locked, or gives them its values.
-	keepCounter, replaceCounter string
+	// keepCounter, replaceCounter and addCounter end an INSERT of limit counters that may be there: it then leaves them
+	// as they are, locked, or gives them its values, or (addCounter) adds its count to theirs
+	// where that is below 2^62.
+	keepCounter, replaceCounter, addCounter string
 	// returning lets an INSERT list the rows that it made or kept.
 	returning bool
 	// keepGroup ends an INSERT of groups of holds that may be there: it leaves them as they are, locked.
@@ -55,7 +56,9 @@ func newSQLiteDialect() *dialect {
 		keepCounter: " ON CONFLICT DO NOTHING", keepGroup: " ON CONFLICT DO NOTHING",
 		replaceCounter: ` ON CONFLICT (budget_id, limit_name, value, window_ms) DO UPDATE SET
 			counted = excluded.counted, began_ms = excluded.began_ms, version = excluded.version,
-			expires_ms = excluded.expires_ms`}
+			expires_ms = excluded.expires_ms`,
+		addCounter: ` ON CONFLICT (budget_id, limit_name, value, window_ms) DO UPDATE SET
+			counted = CASE WHEN counted < 4611686018427387904 THEN counted + excluded.counted ELSE counted END`}
 }
 
 func newMySQLDialect() *dialect {
@@ -75,7 +78,9 @@ func newMySQLDialect() *dialect {
 		keepCounter: " ON DUPLICATE KEY UPDATE counted = counted",
 		keepGroup:   " ON DUPLICATE KEY UPDATE state = state",
 		replaceCounter: ` ON DUPLICATE KEY UPDATE counted = VALUES(counted), began_ms = VALUES(began_ms),
-			version = VALUES(version), expires_ms = VALUES(expires_ms)`}
+			version = VALUES(version), expires_ms = VALUES(expires_ms)`,
+		addCounter: ` ON DUPLICATE KEY UPDATE
+			counted = CASE WHEN counted < 4611686018427387904 THEN counted + VALUES(counted) ELSE counted END`}
 }
 
 // text returns a statement as the engine reads it.

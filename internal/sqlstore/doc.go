@@ -18,7 +18,8 @@
 // few methods whose answer depends on it that an earlier attempt may have been committed.
 //
 // What a commit costs a server is mostly text to read, and entries in indexes. So it looks no id up
-// where the primary key of deduction can tell (tx.guess), leaves columns out that have their default
+// where the primary key of deduction can tell (tx.guess), counts what limits are likely to allow before it asks them
+// (limitBook.ahead), leaves columns out that have their default
 // (insertDeductions), names rows by lists and not by conditions joined by OR, which are all compared
 // with each row (countersOf), and keeps what few deductions have in tables of their own (insertHolds).
 //

@@ -2,6 +2,7 @@ package sqlstore
 
 import (
 	"cmp"
+	"errors"
 	"maps"
 	"slices"
 	"strings"
@@ -33,6 +34,9 @@ type limitBook struct {
 	sets    map[int64]*limit.Set
 	touched map[*ledger.Request]touched
 	tallies map[counterKey]*bookTally
+	// ahead: all that the entries ask for is counted before it is judged (addTallies). If the judgement comes to
+	// something else (writeLimits), the transaction is done again without.
+	ahead bool
 }
 
 // touched is what an entry counts in, or the limit whose dimension it lacks.
@@ -46,6 +50,8 @@ type bookTally struct {
 	limit.Tally
 	written limit.Row
 	changed bool
+	// asked is what the entries add to it if all of them are allowed.
+	asked int64
 }
 
 // judges reports whether commits judge by limits: there are some, and no store has.
@@ -53,12 +59,15 @@ func (t *tx) judges(set *limit.Set) bool {
 	return len(set.List) > 0 && (!set.InStores || t.direct)
 }
 
+// errCountedAhead says that limits did not allow what was counted before they were asked.
+var errCountedAhead = errors.New("limits were counted that had to be judged first")
+
 // limitBook reads the limits of the budgets that the logs are of, and locks the counters that their
 // entries touch: those whose ids are not recorded. The epochs are locked.
 func (t *tx) limitBook(logs []ledger.Log, rows map[position]*epochRow,
-	recorded recordedIDs) (*limitBook, error) {
+	recorded recordedIDs, ahead bool) (*limitBook, error) {
 	b := &limitBook{sets: map[int64]*limit.Set{}, touched: map[*ledger.Request]touched{},
-		tallies: map[counterKey]*bookTally{}}
+		tallies: map[counterKey]*bookTally{}, ahead: ahead}
 	for i := range logs {
 		row := rows[position{logs[i].Bucket, logs[i].Epoch}]
 		if row == nil || !row.live() || row.Fenced != "" || row.LimitsVersion == 0 {
@@ -93,6 +102,9 @@ func (t *tx) bookTallies(b *limitBook) error {
 			return err
 		}
 	}
+	if b.ahead {
+		return t.addTallies(locked)
+	}
 	return t.lockTallies(locked)
 }
 
@@ -108,6 +120,7 @@ func (b *limitBook) touch(budgetID int64, set *limit.Set, e *ledger.Entry, nowMS
 			b.tallies[key] = &bookTally{Tally: limit.NewTally(touch.Limit, touch.Key, nowMS)}
 			b.tallies[key].Values = touch.Values
 		}
+		b.tallies[key].asked = limit.Plus(b.tallies[key].asked, touch.Counts)
 	}
 }
 
@@ -116,8 +129,13 @@ const (
 		version, expires_ms)`
 	counterWidth = 8
 	// makeCounter makes a row in which nothing is counted, of no version.
-	makeCounter   = `INSERT INTO limit_counter (budget_id, limit_name, value, window_ms, expires_ms)`
-	newWidth      = 5
+	makeCounter = `INSERT INTO limit_counter (budget_id, limit_name, value, window_ms, expires_ms)`
+	newWidth    = 5
+	// addCounter adds at most mostAdded to a row of less, or makes it of the present version: to be ended with
+	// dialect.addCounter.
+	addCounter    = `INSERT INTO limit_counter (budget_id, limit_name, value, window_ms, counted, version, expires_ms)`
+	addedWidth    = 7
+	mostAdded     = 1 << 62
 	selectCounter = `SELECT c.budget_id, c.limit_name, c.value, c.window_ms, c.counted, c.began_ms, c.version,
 		c.expires_ms FROM limit_counter c /*by PRIMARY*/ WHERE `
 	// ofCounters and ofSlots end with the list of values: engines look each row up in a list once it is
@@ -173,6 +191,41 @@ func (t *tx) lockTallies(tallies map[counterKey]*bookTally) error {
 	return t.loadTallies(tallies)
 }
 
+// addTallies is lockTallies for limits that can be added to (limit.Set.Additive): it counts all that is asked, in the order
+// of the keys and in one statement where that lists what it wrote, and sets what was there before. writeLimits finds
+// out whether the judgement is the same. Error: errCountedAhead where a row is of another definition, or where so
+// much is counted that it cannot be added.
+func (t *tx) addTallies(tallies map[counterKey]*bookTally) error {
+	keys := make([]rowKey, 0, len(tallies))
+	for key, tally := range tallies {
+		keys = append(keys, rowKey{key, tally.WindowMS})
+	}
+	slices.SortFunc(keys, compareRowKeys)
+	args := make([]any, 0, len(keys)*addedWidth)
+	for _, k := range keys {
+		tally := tallies[k.counterKey]
+		if tally.asked > mostAdded {
+			return errCountedAhead
+		}
+		args = append(args, k.budget, []byte(k.limit), []byte(k.value), k.window, tally.asked,
+			tally.Limit.ChangedVersion, tally.ExpiresMS())
+	}
+	rows, err := t.writeAndRead(addCounter, addedWidth, t.conn.dialect.addCounter, args, keys)
+	if err != nil {
+		return err
+	}
+	for key, row := range rows {
+		tally := tallies[key.counterKey]
+		tally.written = row
+		if row.Version != tally.Limit.ChangedVersion || row.Counted >= mostAdded {
+			return errCountedAhead
+		}
+		row.Counted -= tally.asked
+		tally.Read(key.window, row)
+	}
+	return nil
+}
+
 // loadTallies reads from the ledger what may have missed something of it.
 func (r *reader) loadTallies(tallies map[counterKey]*bookTally) error {
 	for _, key := range slices.SortedFunc(maps.Keys(tallies), compareCounterKeys) {
@@ -206,8 +259,8 @@ func (t *tx) lockCounters(keys []rowKey, expires map[rowKey]int64) (map[rowKey]l
 				args = append(args, k.budget, []byte(k.limit), []byte(k.value), k.window, at)
 			}
 		}
-		if t.conn.dialect.returning && len(args) == len(keys)*newWidth {
-			return t.makeCounters(args)
+		if len(args) == len(keys)*newWidth {
+			return t.writeAndRead(makeCounter, newWidth, t.conn.dialect.keepCounter, args, keys)
 		}
 		if err := t.insertOr(makeCounter, newWidth, t.conn.dialect.keepCounter, args); err != nil {
 			return nil, err
@@ -216,17 +269,23 @@ func (t *tx) lockCounters(keys []rowKey, expires map[rowKey]int64) (map[rowKey]l
 	return t.readCounters(keys, suffix)
 }
 
-// makeCounters is lockCounters in one statement, which lists what it made or found, locked.
-func (t *tx) makeCounters(args []any) (map[rowKey]limit.Row, error) {
-	out := make(map[rowKey]limit.Row, len(args)/newWidth)
-	or := t.conn.dialect.keepCounter + ` RETURNING budget_id, limit_name, value, window_ms, counted, began_ms,
-		version, expires_ms`
-	err := t.inserts(makeCounter, newWidth, or, args, func(text string, args []any) error {
+// writeAndRead runs an INSERT of all keys' rows, which ends with what to do about those that are there, and reads the
+// rows as they are then, locked: in one statement where the engine can list them.
+func (t *tx) writeAndRead(into string, width int, or string, args []any, keys []rowKey) (map[rowKey]limit.Row, error) {
+	if !t.conn.dialect.returning {
+		if err := t.insertOr(into, width, or, args); err != nil {
+			return nil, err
+		}
+		return t.readCounters(keys, locked)
+	}
+	out := make(map[rowKey]limit.Row, len(keys))
+	or += ` RETURNING budget_id, limit_name, value, window_ms, counted, began_ms, version, expires_ms`
+	err := t.inserts(into, width, or, args, func(text string, args []any) error {
 		var rows []counterRow
 		if err := t.list(&rows, text, args...); err != nil {
 			return err
 		}
-		if n := len(args) / newWidth; len(rows) != n {
+		if n := len(args) / width; len(rows) != n {
 			return defect("%d counters instead of %d", len(rows), n)
 		}
 		for i := range rows {
@@ -379,6 +438,19 @@ func (b *limitBook) changed() map[rowKey]limit.Row {
 		}
 	}
 	return out
+}
+
+// writeLimits writes what is counted, or, where that was done before (addTallies), compares it. Error: errCountedAhead.
+func (t *tx) writeLimits(b *limitBook) error {
+	if !b.ahead {
+		return t.writeCounters(b.changed())
+	}
+	for _, tally := range b.tallies {
+		if tally.Row != tally.written && !safeguard.Off(safeguard.CountedAhead) {
+			return errCountedAhead
+		}
+	}
+	return nil
 }
 
 // writeCounters gives rows, whose locks are held, new values.

@@ -56,8 +56,9 @@ type DB struct {
 	sleep     func(ctx context.Context, d time.Duration) error
 	offset    atomic.Int64 // SQL's clock minus this machine's, nanoseconds
 
-	// lookUps is for how many transactions more ids are looked up before they are inserted.
-	lookUps atomic.Int64
+	// lookUps is for how many transactions more ids are looked up before they are inserted, judgeFirst for how
+	// many counters are read before anything is counted.
+	lookUps, judgeFirst atomic.Int64
 
 	installation string
 	limitSets    *lru.Cache[limitSetKey, *limit.Set]

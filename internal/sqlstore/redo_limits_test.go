@@ -60,6 +60,25 @@ func (s *scenario) limits() {
 	s.books(v.ID, ledger.Figures{Total: 1000, Remaining: 1000 - 10 - 20 - 5 - 5 - 7, Used: 12, Returning: 35, Online: 2})
 }
 
+// countedAhead commits what limits allow, which are counted before they are judged, and what one refuses.
+func (s *scenario) countedAhead() {
+	s.db.lookUps.Store(0)
+	s.db.judgeFirst.Store(0)
+	v := s.create(budget.Definition{Name: "ahead", TotalQuantity: 1000, Limits: &budget.Limits{List: allWindows[:2]}},
+		lanes("sql", 2)...)
+	a, b := s.log(&v.Buckets[0]), s.log(&v.Buckets[1])
+	a.ask(10, view(10, "a"))
+	b.ask(5, view(5, "b"))
+	s.commit(a, b)
+	s.counted(v.ID, 2, 15)
+	a.ask(20, view(20, "c"))
+	b.ask(5, view(5, "refused"))
+	s.commit(a, b)
+	s.counted(v.ID, 3, 35)
+	at := done(s.db.At(s.Context(), []ledger.Position{b.at(3)}))(s, "at")[b.at(3)]
+	is(s, "reason", at.Duplicate.Reason, ledger.ReasonLimit)
+}
+
 // changeLimits makes the first limit one for ever, whose true count the next commit has to find.
 func (s *scenario) changeLimits(v *bucket.Budget, log *testLog) {
 	list := append([]budget.Limit(nil), allWindows...)

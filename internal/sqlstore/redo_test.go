@@ -55,6 +55,7 @@ var topics = []struct {
 	{"a life", (*scenario).life},
 	{"holds", (*scenario).holds},
 	{"limits", (*scenario).limits},
+	{"counted ahead", (*scenario).countedAhead},
 	{"periods", (*scenario).periods},
 	{"resize and move", (*scenario).resizeAndMove},
 	{"store mode", (*scenario).storeMode},

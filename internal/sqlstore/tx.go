@@ -2,8 +2,10 @@ package sqlstore
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/budgetd/budgetd/internal/safeguard"
@@ -46,6 +48,8 @@ type tx struct {
 	// guess allows to take ids for new without a look-up, and guessed says that some were: the primary
 	// key of deduction tells, and the transaction is done again without guess.
 	guess, guessed bool
+	// ahead allows to count what limits are likely to allow before they are asked: limitBook.ahead.
+	ahead bool
 }
 
 func (t *tx) exec(query string, args ...any) (int64, error) {
@@ -176,17 +180,22 @@ func fitting(args []any, columns int) int {
 // names the business step. Errors: what fn decided; Unavailable when certainly nothing was
 // committed; OutcomeUnknown when it may have been; Internal.
 func (db *DB) write(ctx context.Context, op string, fn func(*tx) error) error {
-	unsure, guess, pause := false, db.guesses(), firstPause
+	unsure, guess, ahead, pause := false, next(&db.lookUps), next(&db.judgeFirst), firstPause
 	for attempt := 1; ; attempt++ {
-		t := &tx{db: db, unsure: unsure, guess: guess}
+		t := &tx{db: db, unsure: unsure, guess: guess, ahead: ahead}
 		atCommit, err := db.attempt(ctx, t, fn)
 		if err == nil || atCommit && safeguard.Off(safeguard.LostCommit) {
 			return nil
 		}
 		f := fateOf(err)
 		if guess = guess && !t.guessed; t.guessed && f == taken {
-			db.lookUps.Store(lookUpsAfterTaken)
+			db.lookUps.Store(notGuessedAfter)
 			continue // at once, and only once
+		}
+		if errors.Is(err, errCountedAhead) {
+			db.judgeFirst.Store(notGuessedAfter)
+			ahead = false
+			continue // as above
 		}
 		if atCommit && !rolledBack(err) {
 			unsure = true
@@ -205,13 +214,14 @@ func (db *DB) write(ctx context.Context, op string, fn func(*tx) error) error {
 	}
 }
 
-// lookUpsAfterTaken is for how many writing transactions ids are looked up once one was found that had been
-// taken for new: repeats come in swarms, and each makes a transaction be done twice.
-const lookUpsAfterTaken = 64
+// notGuessedAfter is for how many writing transactions ids are looked up once one was found that had been
+// taken for new, and for how many limits are judged before anything is counted once one refused what had been
+// counted: repeats and refusals come in swarms, and each makes a transaction be done twice.
+const notGuessedAfter = 64
 
-// guesses reports whether the next transaction may take ids for new.
-func (db *DB) guesses() bool {
-	return db.lookUps.Load() <= 0 || db.lookUps.Add(-1) < 0
+// next reports whether the next transaction may guess, and takes it from those that may not.
+func next(without *atomic.Int64) bool {
+	return without.Load() <= 0 || without.Add(-1) < 0
 }
 
 // attempt runs a transaction once. atCommit says that the error came from COMMIT.
