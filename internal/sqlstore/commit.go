@@ -84,6 +84,9 @@ func (t *tx) drainLocked(logs []ledger.Log, rows map[position]*epochRow) (drains
 		}
 		d.reports[i] = t.drainLog(&d, row, logs[i])
 	}
+	if limits.ahead && !limits.asCounted() {
+		return drains{}, errCountedAhead
+	}
 	return d, nil
 }
 
@@ -94,7 +97,7 @@ func (t *tx) drainLocked(logs []ledger.Log, rows map[position]*epochRow) (drains
 // Counters are, of ids that turn out to be recorded: if that is a deadlock, it is ended as any.
 func (t *tx) recorded(logs []ledger.Log, rows map[position]*epochRow) (_ recordedIDs, guessed bool, _ error) {
 	var ids []bucket.ID
-	guess := t.guess
+	guess, ahead := t.guess, false
 	for i := range logs {
 		row := rows[position{logs[i].Bucket, logs[i].Epoch}]
 		if row == nil || !row.live() || row.Fenced != "" {
@@ -106,7 +109,10 @@ func (t *tx) recorded(logs []ledger.Log, rows map[position]*epochRow) (_ recorde
 			if err != nil {
 				return nil, false, err
 			}
-			guess = !t.judges(set) || t.ahead && !set.InStores && set.Additive(toMS(t.now)) && !safeguard.Off(safeguard.CounterLock)
+			if t.judges(set) {
+				ahead = true
+				guess = t.ahead && !set.InStores && set.Additive(toMS(t.now)) && !safeguard.Off(safeguard.CounterLock)
+			}
 		}
 		for j := range logs[i].Entries {
 			if e := &logs[i].Entries[j]; e.Kind == ledger.KindDeduct && e.Seq > row.DrainedSeq {
@@ -115,7 +121,7 @@ func (t *tx) recorded(logs []ledger.Log, rows map[position]*epochRow) (_ recorde
 			}
 		}
 	}
-	if guess {
+	if guess && (!ahead || len(ids) == 0 || next(&t.db.judgeFirst)) {
 		t.guessed = t.guessed || len(ids) > 0
 		return recordedIDs{}, true, nil
 	}
@@ -269,8 +275,10 @@ func (t *tx) writeDrained(d drains) error {
 	if err := t.insertValues(made); err != nil {
 		return err
 	}
-	if err := t.writeLimits(d.limits); err != nil {
-		return err
+	if !d.limits.ahead {
+		if err := t.writeCounters(d.limits.changed()); err != nil {
+			return err
+		}
 	}
 	if err := t.insert(insertDuplicate, duplicateWidth, duplicates); err != nil {
 		return err

@@ -16,7 +16,8 @@ func TestCountedAhead(t *testing.T) {
 	for _, engine := range engines() {
 		t.Run(engine.name, func(t *testing.T) {
 			a := newAhead(t, engine.open(t))
-			a.allowed("a", "ann")
+			a.allowed("a", "ann") // makes the row
+			a.allowed("a again", "ann")
 			if n := a.db.judgeFirst.Load(); n != 0 {
 				t.Fatalf("%d transactions judge first, and none was refused", n)
 			}
@@ -30,17 +31,53 @@ func TestCountedAhead(t *testing.T) {
 			if reason := out[1].Duplicate.Reason; reason != ledger.ReasonLimit {
 				t.Errorf("refused for %q", reason)
 			}
-			a.used("ann", 2)
+			a.used("ann", 3)
 			a.used("bob", 1)
-			if n := a.db.judgeFirst.Load(); n != notGuessedAfter {
+			if n := a.db.judgeFirst.Load(); n != a.db.guessAgainAfter {
 				t.Errorf("%d transactions judge first", n)
 			}
 			a.allowed("e", "bob")
 			a.used("bob", 2)
-			if n := a.db.judgeFirst.Load(); n != notGuessedAfter-1 {
+			if n := a.db.judgeFirst.Load(); n != a.db.guessAgainAfter-1 {
 				t.Errorf("%d transactions judge first", n)
 			}
 		})
+	}
+}
+
+// TestCountedAheadOfKnown: an id that is not new is told as that, whether it is counted or refused by a limit, and counts
+// nothing.
+func TestCountedAheadOfKnown(t *testing.T) {
+	for _, engine := range engines() {
+		for name, test := range map[string]struct {
+			ids    [2]string
+			user   string
+			reason ledger.Reason
+		}{
+			"twice in a commit":          {[2]string{"b", "b"}, "ann", ledger.ReasonDuplicate},
+			"recorded":                   {[2]string{"b", "a"}, "ann", ledger.ReasonDuplicate},
+			"recorded, of nobody":        {[2]string{"b", "a"}, "", ledger.ReasonDuplicate},
+			"cancelled":                  {[2]string{"b", "void"}, "ann", ledger.ReasonVoid},
+			"cancelled, of nobody":       {[2]string{"b", "void"}, "", ledger.ReasonVoid},
+			"new, and refused: nobody's": {[2]string{"b", "c"}, "", ledger.ReasonLimit},
+		} {
+			t.Run(engine.name+"/"+name, func(t *testing.T) {
+				a := newAhead(t, engine.open(t))
+				a.allowed("a", "ann")
+				if _, err := a.db.Cancel(t.Context(), a.id, "void"); err != nil {
+					t.Fatal(err)
+				}
+				a.ask(test.ids[0], "bob")
+				a.ask(test.ids[1], test.user)
+				out := a.commit()
+				if len(out) != 2 || out[0].Duplicate != nil || out[1].Duplicate == nil ||
+					out[1].Duplicate.Reason != test.reason {
+					t.Fatalf("%+v", out)
+				}
+				a.used("ann", 1)
+				a.used("bob", 1)
+			})
+		}
 	}
 }
 
@@ -69,7 +106,7 @@ func TestCountedAheadTooMuch(t *testing.T) {
 				if len(out) != 1 || (out[0].Duplicate != nil) != full {
 					t.Fatalf("%+v", out)
 				}
-				if n := a.db.judgeFirst.Load(); n != notGuessedAfter {
+				if n := a.db.judgeFirst.Load(); n != a.db.guessAgainAfter {
 					t.Errorf("%d transactions judge first", n)
 				}
 				switch name {
@@ -85,7 +122,7 @@ func TestCountedAheadTooMuch(t *testing.T) {
 	}
 }
 
-// ahead is a budget of one bucket with at most 2 calls per user for ever.
+// ahead is a budget of one bucket with at most 3 calls per user for ever.
 type ahead struct {
 	*testing.T
 	db  *DB
@@ -99,7 +136,7 @@ func newAhead(t *testing.T, db *DB) *ahead {
 	t.Helper()
 	v := openDefined(t, checkHolds(t, db), budget.Definition{Tenant: "default", Name: "b", Unit: budget.Count,
 		Durability: budget.Ledger, Type: budget.Promo, TotalQuantity: 100, BucketQuantity: 1,
-		Limits: &budget.Limits{List: []budget.Limit{{Name: "calls", Dimension: "user", Max: 2,
+		Limits: &budget.Limits{List: []budget.Limit{{Name: "calls", Dimension: "user", Max: 3,
 			Measure: budget.MeasureCount, Enforce: true, Window: budget.LimitWindow{Kind: budget.WindowLifetime}}}}})
 	a := &ahead{T: t, db: db, id: v.ID, log: newLog(v.Buckets[0].Ref())}
 	a.log.grant(100, 1)
@@ -108,7 +145,9 @@ func newAhead(t *testing.T, db *DB) *ahead {
 
 func (a *ahead) ask(id, user string) {
 	r := request(1, id)
-	r.Dimensions = ledger.Dimensions(map[string]string{"user": user})
+	if user != "" {
+		r.Dimensions = ledger.Dimensions(map[string]string{"user": user})
+	}
 	a.log.ask(1, r)
 }
 

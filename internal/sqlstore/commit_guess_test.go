@@ -51,11 +51,11 @@ func TestTakenForNew(t *testing.T) {
 			if e := rows[ref]; err != nil || e.Used != 2 || e.Returning != 3 || e.Outstanding != 45 {
 				t.Errorf("%+v, %v", e, err)
 			}
-			if n := db.lookUps.Load(); n != notGuessedAfter {
+			if n := db.lookUps.Load(); n != db.guessAgainAfter {
 				t.Errorf("%d look-ups to come", n)
 			}
 			first.deduct(1, "a")
-			if out := commit(first.log(2)); out[0].Duplicate == nil || db.lookUps.Load() != notGuessedAfter-1 {
+			if out := commit(first.log(2)); out[0].Duplicate == nil || db.lookUps.Load() != db.guessAgainAfter-1 {
 				t.Errorf("%+v, %d look-ups to come", out, db.lookUps.Load())
 			}
 		})

@@ -20,6 +20,24 @@ func TestMariaDBConforms(t *testing.T) {
 	})
 }
 
+// TestGuessingConforms: also where every transaction guesses, and where the engine cannot list what it inserts.
+func TestGuessingConforms(t *testing.T) {
+	t.Run("sqlite", func(t *testing.T) {
+		storetest.RunSQLCommits(t, func(t *testing.T, clock func() time.Time) bucket.SQL {
+			db := openFile(t, clock)
+			db.guessAgainAfter = 0
+			return checkHolds(t, db)
+		})
+	})
+	t.Run("mariadb", func(t *testing.T) {
+		storetest.RunSQLCommits(t, func(t *testing.T, clock func() time.Time) bucket.SQL {
+			db := openMariaDB(t, clock)
+			db.guessAgainAfter, db.dialect.returning = 0, false
+			return checkHolds(t, db)
+		})
+	})
+}
+
 // testRows runs the conformance suite of stores on rows of a database.
 func testRows(t *testing.T, open func(t *testing.T) *DB) {
 	storetest.RunStore(t, func(t *testing.T) storetest.StoreUnderTest {

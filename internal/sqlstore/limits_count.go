@@ -35,8 +35,10 @@ type limitBook struct {
 	touched map[*ledger.Request]touched
 	tallies map[counterKey]*bookTally
 	// ahead: all that the entries ask for is counted before it is judged (addTallies). If the judgement comes to
-	// something else (writeLimits), the transaction is done again without.
+	// something else (asCounted), the transaction is done again without.
 	ahead bool
+	// refused: a limit refused an entry, whose id was perhaps only taken for new.
+	refused bool
 }
 
 // touched is what an entry counts in, or the limit whose dimension it lacks.
@@ -192,8 +194,8 @@ func (t *tx) lockTallies(tallies map[counterKey]*bookTally) error {
 }
 
 // addTallies is lockTallies for limits that can be added to (limit.Set.Additive): it counts all that is asked, in the order
-// of the keys and in one statement where that lists what it wrote, and sets what was there before. writeLimits finds
-// out whether the judgement is the same. Error: errCountedAhead where a row is of another definition, or where so
+// of the keys and in one statement where that lists what it wrote, and sets what was there before. asCounted says
+// whether the judgement is the same. Error: errCountedAhead where a row is of another definition, or where so
 // much is counted that it cannot be added.
 func (t *tx) addTallies(tallies map[counterKey]*bookTally) error {
 	keys := make([]rowKey, 0, len(tallies))
@@ -390,6 +392,7 @@ func (p *limitPage) judge() ledger.Judge {
 	return func(r *ledger.Request, _ int64) ledger.Verdict {
 		of := p.book.touched[r]
 		if of.missing != nil {
+			p.book.refused = true
 			refusal := ledger.LimitRefusal{LimitState: of.missing.Absent(), Missing: true}
 			return ledger.Verdict{Refusal: refusal.Figures()}
 		}
@@ -404,6 +407,7 @@ func (p *limitPage) judge() ledger.Judge {
 		}
 		states, refusal := limit.Judge(of.touches, tallies)
 		if refusal != nil {
+			p.book.refused = true
 			return ledger.Verdict{Refusal: ledger.LimitRefusal{LimitState: *refusal}.Figures()}
 		}
 		if p.counted == nil {
@@ -440,17 +444,17 @@ func (b *limitBook) changed() map[rowKey]limit.Row {
 	return out
 }
 
-// writeLimits writes what is counted, or, where that was done before (addTallies), compares it. Error: errCountedAhead.
-func (t *tx) writeLimits(b *limitBook) error {
-	if !b.ahead {
-		return t.writeCounters(b.changed())
+// asCounted reports whether what was counted ahead is what the entries came to, and none was refused.
+func (b *limitBook) asCounted() bool {
+	if safeguard.Off(safeguard.CountedAhead) {
+		return true
 	}
 	for _, tally := range b.tallies {
-		if tally.Row != tally.written && !safeguard.Off(safeguard.CountedAhead) {
-			return errCountedAhead
+		if tally.Row != tally.written {
+			return false
 		}
 	}
-	return nil
+	return !b.refused
 }
 
 // writeCounters gives rows, whose locks are held, new values.

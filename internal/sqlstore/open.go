@@ -1,6 +1,7 @@
 package sqlstore
 
 import (
+	"cmp"
 	"context"
 	"encoding/hex"
 	"fmt"
@@ -42,6 +43,11 @@ type Config struct {
 	PoolSize int
 	// BusyTimeout bounds how long SQLite waits for another program's lock (default 5 s).
 	BusyTimeout time.Duration
+	// GuessAgainAfter is for how many writing transactions ids are looked up once one was found that had been
+	// taken for new, and how many judge limits before anything is counted once one refused what had been
+	// counted (default 64; negative: none): repeats and refusals come in swarms, and each makes a transaction be
+	// done twice.
+	GuessAgainAfter int
 }
 
 // DB is the ledger in a database. Safe for concurrent use.
@@ -56,9 +62,10 @@ type DB struct {
 	sleep     func(ctx context.Context, d time.Duration) error
 	offset    atomic.Int64 // SQL's clock minus this machine's, nanoseconds
 
-	// lookUps is for how many transactions more ids are looked up before they are inserted, judgeFirst for how
-	// many counters are read before anything is counted.
+	// lookUps is for how many transactions more ids are looked up before they are inserted, judgeFirst for how many
+	// that could count before they judge; guessAgainAfter is what they begin with.
 	lookUps, judgeFirst atomic.Int64
+	guessAgainAfter     int64
 
 	installation string
 	limitSets    *lru.Cache[limitSetKey, *limit.Set]
@@ -84,7 +91,8 @@ func Open(ctx context.Context, config Config) (*DB, error) {
 	if config.Sleep == nil {
 		config.Sleep = sleep
 	}
-	db := &DB{clock: config.Clock, tolerance: config.ClockTolerance, random: config.Random, sleep: config.Sleep}
+	db := &DB{clock: config.Clock, tolerance: config.ClockTolerance, random: config.Random, sleep: config.Sleep,
+		guessAgainAfter: max(0, int64(cmp.Or(config.GuessAgainAfter, 64)))}
 	var err error
 	if db.limitSets, err = lru.New[limitSetKey, *limit.Set](cachedLimitSets); err != nil {
 		return nil, err

@@ -48,7 +48,8 @@ type tx struct {
 	// guess allows to take ids for new without a look-up, and guessed says that some were: the primary
 	// key of deduction tells, and the transaction is done again without guess.
 	guess, guessed bool
-	// ahead allows to count what limits are likely to allow before they are asked: limitBook.ahead.
+	// ahead allows to count what limits are likely to allow before they are asked (limitBook.ahead), unless
+	// DB.judgeFirst does not.
 	ahead bool
 }
 
@@ -180,7 +181,7 @@ func fitting(args []any, columns int) int {
 // names the business step. Errors: what fn decided; Unavailable when certainly nothing was
 // committed; OutcomeUnknown when it may have been; Internal.
 func (db *DB) write(ctx context.Context, op string, fn func(*tx) error) error {
-	unsure, guess, ahead, pause := false, next(&db.lookUps), next(&db.judgeFirst), firstPause
+	unsure, guess, ahead, pause := false, next(&db.lookUps), true, firstPause
 	for attempt := 1; ; attempt++ {
 		t := &tx{db: db, unsure: unsure, guess: guess, ahead: ahead}
 		atCommit, err := db.attempt(ctx, t, fn)
@@ -189,11 +190,11 @@ func (db *DB) write(ctx context.Context, op string, fn func(*tx) error) error {
 		}
 		f := fateOf(err)
 		if guess = guess && !t.guessed; t.guessed && f == taken {
-			db.lookUps.Store(notGuessedAfter)
+			db.lookUps.Store(db.guessAgainAfter)
 			continue // at once, and only once
 		}
 		if errors.Is(err, errCountedAhead) {
-			db.judgeFirst.Store(notGuessedAfter)
+			db.judgeFirst.Store(db.guessAgainAfter)
 			ahead = false
 			continue // as above
 		}
@@ -213,11 +214,6 @@ func (db *DB) write(ctx context.Context, op string, fn func(*tx) error) error {
 		pause = min(2*pause, longestPause)
 	}
 }
-
-// notGuessedAfter is for how many writing transactions ids are looked up once one was found that had been
-// taken for new, and for how many limits are judged before anything is counted once one refused what had been
-// counted: repeats and refusals come in swarms, and each makes a transaction be done twice.
-const notGuessedAfter = 64
 
 // next reports whether the next transaction may guess, and takes it from those that may not.
 func next(without *atomic.Int64) bool {

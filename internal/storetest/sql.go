@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -17,22 +18,27 @@ import (
 // RunSQL is the conformance suite of bucket.SQL: every method, every documented result and error,
 // repetitions, late and stale calls, and races. open returns an empty database whose Now follows
 // the clock. Every test ends with the arithmetic of the audit over all budgets it made (I1).
-func RunSQL(t *testing.T, open func(t *testing.T, clock func() time.Time) bucket.SQL) {
-	for _, group := range [][]sqlTest{
-		definitionTests, commitTests, matchTests, judgeTests, returnTests, applyTests, handOutTests,
+func RunSQL(t *testing.T, open SQLOpener) {
+	runSQL(t, open, definitionTests, commitTests, matchTests, judgeTests, returnTests, applyTests, handOutTests,
 		endingTests, closingTests, adjustmentTests, laneTests, laneDownTests, choreTests, auditTests, raceTests,
 		raceMoveTests, periodTests, feedTests, archiveTests, quarantineTests, sampleTests, recycleTests,
-		departureTests, resizeTests, limitTests, limitRaceTests, holdTests,
-	} {
-		for _, test := range group {
-			t.Run(test.name, func(t *testing.T) {
-				t.Parallel() // a database mostly waits for its disk
-				clock := NewSQLClock()
-				w := newSQLWorld(t, open(t, clock.Now), clock)
-				test.run(w)
-				w.audit()
-			})
-		}
+		departureTests, resizeTests, limitTests, limitRaceTests, holdTests)
+}
+
+// RunSQLCommits is the part of RunSQL that commits, with limits and without, also side by side.
+func RunSQLCommits(t *testing.T, open SQLOpener) {
+	runSQL(t, open, commitTests, returnTests, raceTests, periodTests, limitTests, limitRaceTests, holdTests)
+}
+
+func runSQL(t *testing.T, open SQLOpener, groups ...[]sqlTest) {
+	for _, test := range slices.Concat(groups...) {
+		t.Run(test.name, func(t *testing.T) {
+			t.Parallel() // a database mostly waits for its disk
+			clock := NewSQLClock()
+			w := newSQLWorld(t, open(t, clock.Now), clock)
+			test.run(w)
+			w.audit()
+		})
 	}
 }
 

@@ -13,7 +13,10 @@ import (
 
 var limitRaceTests = []sqlTest{
 	{"race/limits of one value", raceLimitOfOneValue},
-	{"race/limits of many values in any order", raceLimitsOfManyValues},
+	{"race/limits of many values in any order", func(w *sqlWorld) { raceLimitsOfManyValues(w) }},
+	{"race/limits of many values in any order, one sliding", func(w *sqlWorld) {
+		raceLimitsOfManyValues(w, sliding("mm", "user+device", time.Hour, time.Minute, 1_000))
+	}},
 	{"race/one id in two buckets with one left", raceLastOfOneID},
 	{"race/limits changed against commits", raceLimitsChanged},
 	{"race/a window loaded against rollbacks", raceLoadRollback},
@@ -68,10 +71,9 @@ func raceLimitOfOneValue(w *sqlWorld) {
 
 // raceLimitsOfManyValues: transactions that touch the same values in different orders all get through, beside
 // rollbacks of what they counted.
-func raceLimitsOfManyValues(w *sqlWorld) {
+func raceLimitsOfManyValues(w *sqlWorld, others ...budget.Limit) {
 	const buckets, rounds, values = 4, 6, 8
-	b := w.limited("b", buckets, daily("zz", "user", 1_000), lifetime("aa", "device", 1_000_000),
-		sliding("mm", "user+device", time.Hour, time.Minute, 1_000))
+	b := w.limited("b", buckets, append(others, daily("zz", "user", 1_000), lifetime("aa", "device", 1_000_000))...)
 	w.noon()
 	var told counting
 	var given atomic.Int64
