@@ -441,12 +441,12 @@ func TestAStuckDialIsNotSent(t *testing.T) {
 }
 
 func TestRequestIDs(t *testing.T) {
-	known := map[string]bool{}
+	before := ""
 	for range 1000 {
 		id := client.NewRequestID()
-		if len(id) != 32 || budget.CheckRequestID(id) != "" || known[id] {
-			t.Fatalf("request id %q", id)
+		if len(id) != 36 || budget.CheckRequestID(id) != "" || id <= before {
+			t.Fatalf("request id %q after %q", id, before)
 		}
-		known[id] = true
+		before = id
 	}
 }

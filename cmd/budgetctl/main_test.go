@@ -259,7 +259,7 @@ func TestRollbackOfPartsWithoutIDs(t *testing.T) {
 	must1(t, server.URL, "deduct b 10 --request-id o1")
 	for range 2 {
 		r := must1(t, server.URL, "rollback b o1 --amount 3 -o json")
-		if !regexp.MustCompile(`"rollback_id": "[0-9a-f]{32}"`).MatchString(r.stdout) {
+		if !regexp.MustCompile(`"rollback_id": "[0-9a-f-]{36}"`).MatchString(r.stdout) {
 			t.Errorf("stdout %s", r.stdout)
 		}
 	}
@@ -324,7 +324,7 @@ func TestUnknownOutcome(t *testing.T) {
 		server := newFake(t)
 		server.interfere = always(503, "unavailable")
 		r := command(t, server.URL, "append b 1")
-		id := regexp.MustCompile(`--request-id ([0-9a-f]{32}),`).FindStringSubmatch(r.stderr)
+		id := regexp.MustCompile(`--request-id ([0-9a-f-]{36}),`).FindStringSubmatch(r.stderr)
 		if r.status != exitUnknown || id == nil {
 			t.Fatalf("status %d, stderr %s", r.status, r.stderr)
 		}
