@@ -115,7 +115,7 @@ func TestProfileText(t *testing.T) {
   1.0%  budgetd  slices.partitionCmpFunc[go.shape.struct { github.com/budgetd/budgetd/bucket.ID }]
   4.0%  budgetd  aeshashbody
   0.6%  budgetd  type:.eq.github.com/budgetd/budgetd/bucket.ID
-  9.0%  kernel.kallsyms  tcp_ack
+  9.0%  [kernel.kallsyms]  tcp_ack
 `
 	if got != want {
 		t.Errorf("got\n%s\nwant\n%s", got, want)
