@@ -128,6 +128,9 @@ func Drain(row Epoch, now time.Time, log Log, known func(id string) *Deduction,
 				return out, mismatch("entry %d deducts %d of %d outstanding", e.Seq, e.Amount,
 					after.Outstanding)
 			}
+			if out.Outcomes == nil { // as many as can be, once: growing copies each several times
+				out.Outcomes = make([]Outcome, 0, len(entries)-i)
+			}
 			out.deduct(e, now, known, remember, judge)
 		case KindClose:
 			out.Close = e
@@ -207,6 +210,9 @@ func (d *Drained) deduct(e *Entry, now time.Time, known func(string) *Deduction,
 	}
 	row.NextEntry++
 	remember(made)
+	if d.Deductions == nil {
+		d.Deductions = make([]Deduction, 0, cap(d.Outcomes))
+	}
 	d.Deductions = append(d.Deductions, *made)
 	d.Outcomes = append(d.Outcomes, Outcome{Position: at, Deduction: made, Limits: verdict.States})
 }
