@@ -11,7 +11,7 @@ import (
 // failing while a safeguard is off (docs/MUTANTS.md). It is in a test build of its own because TestSimulation runs the
 // same seeds.
 func TestSeedsUntilOneFails(t *testing.T) {
-	const seeds = 60
+	const seeds = 100
 	for seed := uint64(0); seed < seeds && !t.Failed(); seed++ {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) { one(t, seed) })
 	}
