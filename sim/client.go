@@ -54,6 +54,7 @@ func (c *client) run() {
 		c.think(time.Millisecond, 40*time.Millisecond)
 		if c.w.lullNow(c.number) {
 			c.think(useSilence+time.Second, 5*time.Second)
+			c.repeatCancelled()
 		}
 		k := c.budget()
 		switch n := c.rnd.IntN(1000); {
@@ -64,11 +65,7 @@ func (c *client) run() {
 		case n < 820:
 			c.rollBack(k)
 		case n < 850:
-			if r := c.earlier(k); r != nil {
-				c.cancel(k, r.id)
-			} else {
-				c.cancel(k, c.name("never"))
-			}
+			c.cancelOne(k)
 		case n < 880:
 			c.adjust(k)
 		case n < 930:
@@ -157,8 +154,8 @@ func (c *client) earlier(k *known) *request {
 	return k.requests[max(len(k.requests)-1-c.rnd.IntN(40), 0)]
 }
 
-// deduct sends a request, a new one or one that was sent before, again with another payload now and
-// then, and repeats it while its outcome is not known, or gives up.
+// deduct sends a request, a new one or one that was sent before or cancelled, again with another payload
+// now and then, and repeats it while its outcome is not known, or gives up.
 func (c *client) deduct(k *known) {
 	r := c.earlier(k)
 	switch n := c.rnd.IntN(100); {
@@ -169,6 +166,8 @@ func (c *client) deduct(k *known) {
 		other.amount++
 		other.payload = payloadOf(other.amount, other.key)
 		r = &other
+	case n < 6:
+		r = c.cancelled(k, r)
 	}
 	for range 4 {
 		code := c.send(k, r)
@@ -274,6 +273,52 @@ func (c *client) sendBack(k *known, r *request, b *rollback) string {
 	}
 	c.w.audit.RolledBack(k.ref.ID, r.id, b.id, codeOf(err), b.amount, v.RolledBack, began)
 	return codeOf(err)
+}
+
+// cancelled returns a request that was cancelled at any time before, or the other one where there is none.
+func (c *client) cancelled(k *known, other *request) *request {
+	c.w.mu.Lock()
+	defer c.w.mu.Unlock()
+	if len(k.cancelled) == 0 {
+		return other
+	}
+	return k.cancelled[c.rnd.IntN(len(k.cancelled))]
+}
+
+// repeatCancelled sends requests that were cancelled before a lull, and sends them once more when the epochs that
+// began since their cancel are not young any more.
+func (c *client) repeatCancelled() {
+	type one struct {
+		k *known
+		r *request
+	}
+	var all []one
+	for range 20 {
+		if k := c.budget(); k.inStore {
+			if r := c.cancelled(k, nil); r != nil {
+				all = append(all, one{k, r})
+			}
+		}
+	}
+	for range 2 {
+		for _, o := range all {
+			c.send(o.k, o.r)
+		}
+		c.think(2*min(c.w.plan.settings.RecordWindow, 20*time.Second), time.Second)
+	}
+}
+
+// cancelOne cancels a request that was sent, or one that never was.
+func (c *client) cancelOne(k *known) {
+	r := c.earlier(k)
+	if r == nil || c.rnd.IntN(3) == 0 {
+		r = c.newRequest(k)
+	}
+	if c.cancel(k, r.id) {
+		c.w.mu.Lock()
+		defer c.w.mu.Unlock()
+		k.cancelled = append(k.cancelled, r)
+	}
 }
 
 // cancel makes sure that an id has no effect; done: it was answered.

@@ -103,8 +103,8 @@ func (p *plan) drawStoreMode(draw func(string, uint64) uint64) {
 		return
 	}
 	p.lull = draw("lull", 3) == 0
-	windows := []time.Duration{4 * time.Second, 20 * time.Second, 10 * time.Minute}
-	p.settings.RecordWindow = windows[draw("window", 3)]
+	windows := []time.Duration{time.Second, 4 * time.Second, 20 * time.Second, 10 * time.Minute}
+	p.settings.RecordWindow = windows[draw("window", 4)]
 	p.settings.WindowUnits = []int64{20, 500, 0}[draw("ahead", 3)]
 	p.settings.ReportWait = []time.Duration{time.Second, 5 * time.Second}[draw("reports", 2)]
 }

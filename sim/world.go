@@ -89,6 +89,8 @@ type known struct {
 	total    int64
 	unsure   bool // a change of its definition may still come into force
 	requests []*request
+	// cancelled are those of them whose cancel was answered.
+	cancelled []*request
 	// limited: its requests carry dimensions, and its limits change; counting: one of them is always firstLimit.
 	limited, counting, inStore bool
 	holds                      []*request
