@@ -16,9 +16,8 @@ import (
 // part of a call, and of the room: see queue. The zero value is not usable; safe for concurrent use.
 type batcher[Q, A any] struct {
 	// run does one call for many items and returns one answer for each, in order. It has bounds of
-	// its own: it is not cancelled when callers give up. With release it says that all that is left is to
-	// answer: another call begins as if this one had ended.
-	run func(items []Q, release func()) []result[A]
+	// its own: it is not cancelled when callers give up.
+	run func(items []Q) []result[A]
 	// size is the most items of one call.
 	size, bound, workers int
 	turns                turns
@@ -138,7 +137,13 @@ func (b *batcher[Q, A]) enqueue(h handed[Q, A]) {
 		}
 		b.queue.append(it)
 	}
-	b.begin()
+	if b.mayBegin() {
+		b.running++
+		if b.beside != nil {
+			b.began = b.beside.now()
+		}
+		go b.work()
+	}
 	b.mu.Unlock()
 	for _, it := range refused {
 		woken := it.of.answer(it.at, result[A]{err: budget.Refuse(budget.Unavailable, "queue",
@@ -147,22 +152,6 @@ func (b *batcher[Q, A]) enqueue(h handed[Q, A]) {
 			b.turns.wait(it.of.place)
 		}
 	}
-}
-
-// begin begins a further call if there is to be one.
-func (b *batcher[Q, A]) begin() {
-	if !b.mayBegin() {
-		return
-	}
-	b.running++
-	if b.beside != nil {
-		b.began = b.beside.now()
-	}
-	place := b.turns.take()
-	go func() {
-		b.turns.wait(place)
-		b.work()
-	}()
 }
 
 // mayBegin reports whether a further call is to begin.
@@ -216,9 +205,9 @@ func (b *batcher[Q, A]) withdraw(h handed[Q, A]) (withdrawn []*item[Q, A]) {
 	return withdrawn
 }
 
-// work makes calls until nothing waits that no other call works on, or one of them was released.
+// work makes calls until nothing waits that no other call works on.
 func (b *batcher[Q, A]) work() {
-	for released := false; !released; {
+	for {
 		// Whoever can go on now hands in first: on a busy machine calls become larger, on an idle one it costs
 		// nothing.
 		runtime.Gosched()
@@ -237,19 +226,10 @@ func (b *batcher[Q, A]) work() {
 		for i, it := range group {
 			questions[i] = it.question
 		}
-		answers := b.run(questions, func() {
-			released = true
-			b.mu.Lock()
-			defer b.mu.Unlock()
-			b.occupy(group, -1)
-			b.running--
-			b.begin()
-		})
-		if !released {
-			b.mu.Lock()
-			b.occupy(group, -1)
-			b.mu.Unlock()
-		}
+		answers := b.run(questions)
+		b.mu.Lock()
+		b.occupy(group, -1)
+		b.mu.Unlock()
 		for i, r := range answers {
 			if t := group[i].of; t.answer(group[i].at, r) {
 				b.turns.wait(t.place) // whoever got the answers goes on alone

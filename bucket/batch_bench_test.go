@@ -13,7 +13,7 @@ func BenchmarkBatcher(b *testing.B) {
 		b.Run(fmt.Sprint(owners, " owners"), func(b *testing.B) {
 			var next atomic.Int64
 			bt := &batcher[int64, int64]{size: 512, bound: 20_000, workers: 1, owner: func(n int64) int64 { return n % owners },
-				run: func(items []int64, _ func()) []result[int64] { return make([]result[int64], len(items)) }}
+				run: func(items []int64) []result[int64] { return make([]result[int64], len(items)) }}
 			b.SetParallelism(64)
 			b.ReportAllocs()
 			b.RunParallel(func(pb *testing.PB) {

@@ -13,9 +13,8 @@ import (
 
 // gates is a call that tells what it was given, and waits to be told to go on.
 type gates struct {
-	began    chan []int
-	doors    sync.Map // by the first item
-	releases sync.Map // the same
+	began chan []int
+	doors sync.Map // by the first item
 }
 
 func newGates() *gates { return &gates{began: make(chan []int, 100)} }
@@ -27,8 +26,7 @@ func (g *gates) door(item int) chan struct{} {
 
 func (g *gates) goOn(item int) { close(g.door(item)) }
 
-func (g *gates) run(items []int, release func()) []result[int] {
-	g.releases.Store(items[0], release)
+func (g *gates) run(items []int) []result[int] {
 	g.began <- slices.Clone(items)
 	<-g.door(items[0])
 	out := make([]result[int], len(items))
@@ -160,84 +158,6 @@ func TestBatcherBeside(t *testing.T) {
 	}
 }
 
-// TestBatcherRelease: once a call is released the next one takes all that waits, of the same things too, and each
-// answers its own; with one worker no more than one of them works.
-func TestBatcherRelease(t *testing.T) {
-	for _, workers := range []int{1, 3} {
-		t.Run(fmt.Sprint(workers), func(t *testing.T) { batcherRelease(t, workers) })
-	}
-}
-
-func batcherRelease(t *testing.T, workers int) {
-	g := newGates()
-	b := &batcher[int, int]{run: g.run, size: 10, bound: 100, workers: workers,
-		apart:  func(int) int64 { return 0 },
-		beside: &beside{full: 50, patience: time.Hour, now: func() time.Duration { return 0 }}}
-	release := func(item int) {
-		r, _ := g.releases.Load(item)
-		r.(func())()
-	}
-	begins := func(want ...int) {
-		t.Helper()
-		select {
-		case got := <-g.began:
-			if !slices.Equal(got, want) {
-				t.Fatalf("a call of %v, not %v", got, want)
-			}
-		case <-time.After(10 * time.Second):
-			t.Fatalf("no call of %v", want)
-		}
-	}
-	var all []handed[int, int]
-	hand := func(items ...int) { all = append(all, b.hand(items)) }
-	hand(1)
-	begins(1)
-	hand(2, 3)
-	hand(4)
-	if workers > 1 && !b.worksOn(0) {
-		t.Error("the first works on nothing")
-	}
-	release(1)
-	begins(2, 3, 4)
-	hand(5)
-	select {
-	case got := <-g.began:
-		t.Fatalf("beside the second, which was not released, a call of %v", got)
-	case <-time.After(20 * time.Millisecond):
-	}
-	g.goOn(1) // it answers, and makes no call of its own
-	if got := answersOf(b.wait(t.Context(), all[0])); !slices.Equal(got, []int{10}) {
-		t.Errorf("the first: %v", got)
-	}
-	release(2)
-	begins(5)
-	release(5)
-	if b.worksOn(0) {
-		t.Error("all are released, and one works on something")
-	}
-	g.goOn(5)
-	g.goOn(2)
-	for i, want := range [][]int{{10}, {20, 30}, {40}, {50}} {
-		if i > 0 {
-			if got := answersOf(b.wait(t.Context(), all[i])); !slices.Equal(got, want) {
-				t.Errorf("answers %d: %v, want %v", i, got, want)
-			}
-		}
-	}
-	hand(6)
-	begins(6)
-	g.goOn(6)
-	b.wait(t.Context(), all[len(all)-1])
-	for running := -1; running != 0; time.Sleep(time.Millisecond) {
-		b.mu.Lock()
-		running = b.running
-		b.mu.Unlock()
-		if running < 0 {
-			t.Fatalf("%d calls are under way", running)
-		}
-	}
-}
-
 // TestBatcherManyCallers: every caller gets the answers to its own items, whatever is handed in together and whoever gives
 // up meanwhile.
 func TestBatcherManyCallers(t *testing.T) {
@@ -246,7 +166,7 @@ func TestBatcherManyCallers(t *testing.T) {
 	key := func(i int) int64 { return int64(i % 7) }
 	b := &batcher[int, int]{size: 16, bound: 1000, workers: 3, apart: key,
 		beside: &beside{full: 4, patience: time.Hour, now: func() time.Duration { return 0 }},
-		run: func(items []int, release func()) []result[int] {
+		run: func(items []int) []result[int] {
 			mine := map[int64]bool{}
 			mu.Lock()
 			for _, item := range items {
@@ -263,13 +183,9 @@ func TestBatcherManyCallers(t *testing.T) {
 				out[i].answer = -item
 			}
 			mu.Lock()
+			defer mu.Unlock()
 			for k := range mine {
 				delete(working, k)
-			}
-			mu.Unlock()
-			if items[0]%2 == 0 {
-				release()
-				time.Sleep(20 * time.Microsecond)
 			}
 			return out
 		}}

@@ -373,7 +373,7 @@ func (s *Service) cover(ctx context.Context, entry *cached) (Cover, error) {
 }
 
 // readCovers reads I3's sum of many budgets.
-func (s *Service) readCovers(ids []int64, _ func()) []result[Cover] {
+func (s *Service) readCovers(ids []int64) []result[Cover] {
 	ctx, cancel := s.bounded(context.Background())
 	defer cancel()
 	covers, err := s.sql.Covers(ctx, ids)

@@ -75,13 +75,11 @@ const commitRounds = 20
 // takes over all its buckets, readLeast what each gets however many there are.
 const readLimit, readTotal, readLeast = 4000, 16_000, 32
 
-// commitMarks brings the logs of all marks into the ledger, and answers each mark. It is released when all
-// of them are there: to answer takes a tenth of the time.
-func (s *Service) commitMarks(marks []mark, release func()) []result[committed] {
+// commitMarks brings the logs of all marks into the ledger, and answers each mark.
+func (s *Service) commitMarks(marks []mark) []result[committed] {
 	ctx, cancel := s.bounded(context.Background())
 	defer cancel()
 	d := newDraining(s)
-	d.covered = release
 	for i, m := range marks {
 		d.want(i, m)
 	}
@@ -111,8 +109,6 @@ type draining struct {
 	errs   map[Ref]error
 	// unread says that a store could not be read or SQL not be written.
 	unread bool
-	// covered is called when one commit covers everything that is waited for; nil: nobody asks.
-	covered func()
 }
 
 type drainEpoch struct {
@@ -191,7 +187,6 @@ func (d *draining) round(ctx context.Context) {
 		}
 		return
 	}
-	d.note(refs, report)
 	rows, duplicates, returned := 0, 0, int64(0)
 	var missed []ledger.Position
 	for i, r := range report.Epochs {
@@ -215,23 +210,6 @@ func (d *draining) round(ctx context.Context) {
 	d.s.observer.Commit(rows, duplicates, returned, d.s.clock.Now().Sub(began))
 	if len(missed) > 0 {
 		d.lookBack(ctx, missed)
-	}
-}
-
-// note remembers how far a commit has come, from where the next one goes on.
-func (d *draining) note(refs []Ref, report CommitReport) {
-	covered := len(refs) == len(d.epochs)
-	for i, r := range report.Epochs {
-		e := d.epochs[refs[i]]
-		if e == nil { // its waiters were answered while another lane was read
-			continue
-		}
-		d.s.noteDrained(e.lane, e.ref, e.from, max(e.from, r.Row.DrainedSeq))
-		covered = covered && r.Err == nil && e.upTo <= r.Row.DrainedSeq
-	}
-	if covered && d.covered != nil {
-		d.covered()
-		d.covered = nil
 	}
 }
 
@@ -331,6 +309,7 @@ func (d *draining) settle(e *drainEpoch, r EpochReport) (missed []ledger.Positio
 	}
 	before := e.from
 	e.from = max(e.from, r.Row.DrainedSeq)
+	d.s.noteDrained(e.lane, e.ref, before, e.from)
 	ended := errors.Is(r.Err, ledger.ErrEnded)
 	for i, m := range e.waiting {
 		switch o, here := bySeq[m.seq]; {

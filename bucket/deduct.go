@@ -582,7 +582,7 @@ func (s *Service) recordedOne(ctx context.Context, budgetID int64, requestID str
 	return r.deduction, err
 }
 
-func (s *Service) lookUp(ids []ID, _ func()) []result[recorded] {
+func (s *Service) lookUp(ids []ID) []result[recorded] {
 	ctx, cancel := s.bounded(context.Background())
 	defer cancel()
 	found, err := s.sql.Recorded(ctx, ids)

@@ -29,7 +29,7 @@ func leavesRoom[Q comparable, A any](t *testing.T, b *batcher[Q, A], room int, h
 	t.Helper()
 	b.size = 2
 	begun, goOn := make(chan []Q, room), make(chan struct{})
-	b.run = func(items []Q, _ func()) []result[A] {
+	b.run = func(items []Q) []result[A] {
 		begun <- items
 		<-goOn
 		return make([]result[A], len(items))

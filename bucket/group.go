@@ -33,7 +33,7 @@ func (g *group[K, Q, A]) do(ctx context.Context, key K, question Q) (A, error) {
 	m := g.keys[key]
 	if m == nil {
 		m = &member[Q, A]{batcher: &batcher[Q, A]{size: g.size, bound: g.bound, workers: 1, turns: g.turns,
-			run: func(items []Q, _ func()) []result[A] { return g.run(key, items) }}}
+			run: func(items []Q) []result[A] { return g.run(key, items) }}}
 		g.keys[key] = m
 	}
 	m.users++

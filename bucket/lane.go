@@ -74,7 +74,7 @@ func (s *Service) newLane(id Lane, instance Instance) *lane {
 	l.direct, _ = instance.(Direct)
 	l.deducts = &batcher[Operation, admitted]{size: s.set.BatchSize, bound: s.set.Queue, workers: 1, turns: s.turns,
 		owner: func(op Operation) int64 { return op.Budget },
-		run:   func(ops []Operation, _ func()) []result[admitted] { return s.deductBatch(l, ops) }}
+		run:   func(ops []Operation) []result[admitted] { return s.deductBatch(l, ops) }}
 	return l
 }
 
