@@ -32,15 +32,19 @@ type batcher[Q, A any] struct {
 	queue   queue[Q, A]
 	running int
 	began   time.Duration // when the last call began, of beside.now
+	watched bool          // watch looks whether a further call is to begin
 	busy    map[int64]int // what calls under way work on, by how many of their items
 }
 
 // beside makes calls large rather than many: another one begins only when `full` items wait, or when the
-// one that began last has been under way for `patience`.
+// one that began last has been under way for `patience`; whoever waits beside a call that hangs waits for twice
+// that at most.
 type beside struct {
 	full     int
 	patience time.Duration
 	now      func() time.Duration
+	// sleep waits for d; an error ends whatever sleeps.
+	sleep func(d time.Duration) error
 }
 
 type result[A any] struct {
@@ -137,12 +141,9 @@ func (b *batcher[Q, A]) enqueue(h handed[Q, A]) {
 		}
 		b.queue.append(it)
 	}
-	if b.mayBegin() {
-		b.running++
-		if b.beside != nil {
-			b.began = b.beside.now()
-		}
-		go b.work()
+	if !b.begin() && b.beside != nil && b.queue.length > 0 && !b.watched {
+		b.watched = true
+		go b.watch(b.turns.take())
 	}
 	b.mu.Unlock()
 	for _, it := range refused {
@@ -154,6 +155,36 @@ func (b *batcher[Q, A]) enqueue(h handed[Q, A]) {
 	}
 }
 
+// begin begins a further call if one is to begin, and reports whether.
+func (b *batcher[Q, A]) begin() bool {
+	if !b.mayBegin() {
+		return false
+	}
+	b.running++
+	if b.beside != nil {
+		b.began = b.beside.now()
+	}
+	go b.work()
+	return true
+}
+
+// watch begins further calls for what waits beside one that hangs, as long as something waits: whoever comes next
+// would begin one too, but perhaps nobody comes.
+func (b *batcher[Q, A]) watch(place int64) {
+	b.turns.wait(place)
+	for {
+		err := b.beside.sleep(b.beside.patience)
+		b.mu.Lock()
+		if err != nil || b.queue.length == 0 {
+			b.watched = false
+			b.mu.Unlock()
+			return
+		}
+		b.begin()
+		b.mu.Unlock()
+	}
+}
+
 // mayBegin reports whether a further call is to begin.
 func (b *batcher[Q, A]) mayBegin() bool {
 	switch {
@@ -162,7 +193,7 @@ func (b *batcher[Q, A]) mayBegin() bool {
 	case b.running == 0 || b.beside == nil || b.queue.length >= b.beside.full:
 		return true
 	}
-	return b.beside.now()-b.began > b.beside.patience
+	return b.beside.now()-b.began >= b.beside.patience
 }
 
 // wait returns the items' answers, in order. When ctx ends first the error is Unavailable of an item that

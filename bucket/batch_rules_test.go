@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -110,7 +111,7 @@ func TestBatcherBeside(t *testing.T) {
 	g := newGates()
 	now := time.Duration(0)
 	b := &batcher[int, int]{run: g.run, size: 10, bound: 100, workers: 2, apart: func(i int) int64 { return int64(i % 10) },
-		beside: &beside{full: 3, patience: time.Second, now: func() time.Duration { return now }}}
+		beside: &beside{full: 3, patience: time.Second, now: func() time.Duration { return now }, sleep: asleep(nil)}}
 	var all []handed[int, int]
 	hand := func(items ...int) { all = append(all, b.hand(items)) }
 	none := func(when string) {
@@ -158,6 +159,54 @@ func TestBatcherBeside(t *testing.T) {
 	}
 }
 
+// asleep is a sleep that ends when ended says so; nil: never.
+func asleep(ended chan struct{}) func(time.Duration) error {
+	return func(time.Duration) error { <-ended; return nil }
+}
+
+// TestBatcherBesideAlone: another call begins beside one that takes long also when nobody comes any more, and nobody
+// watches once nothing waits.
+func TestBatcherBesideAlone(t *testing.T) {
+	g, slept := newGates(), make(chan struct{})
+	var now atomic.Int64
+	b := &batcher[int, int]{run: g.run, size: 10, bound: 100, workers: 2, apart: func(i int) int64 { return int64(i) },
+		beside: &beside{full: 10, patience: time.Second, now: func() time.Duration { return time.Duration(now.Load()) },
+			sleep: asleep(slept)}}
+	wake := func(when string) {
+		t.Helper()
+		select {
+		case slept <- struct{}{}:
+		case <-time.After(10 * time.Second):
+			t.Fatalf("%s: nobody watches", when)
+		}
+	}
+	hangs := b.hand([]int{1})
+	<-g.began
+	waits := b.hand([]int{2})
+	wake("one waits")
+	wake("the call has not taken long")
+	now.Store(int64(time.Second))
+	wake("the call has taken long")
+	select {
+	case got := <-g.began:
+		if !slices.Equal(got, []int{2}) {
+			t.Fatalf("a call of %v", got)
+		}
+	case <-time.After(10 * time.Second):
+		t.Fatal("nothing began beside the call that hangs")
+	}
+	wake("nothing waits any more")
+	g.goOn(2)
+	g.goOn(1)
+	b.wait(context.Background(), waits)
+	b.wait(context.Background(), hangs)
+	for watched := true; watched; time.Sleep(time.Millisecond) {
+		b.mu.Lock()
+		watched = b.watched
+		b.mu.Unlock()
+	}
+}
+
 // TestBatcherManyCallers: every caller gets the answers to its own items, whatever is handed in together and whoever gives
 // up meanwhile.
 func TestBatcherManyCallers(t *testing.T) {
@@ -165,7 +214,7 @@ func TestBatcherManyCallers(t *testing.T) {
 	working := map[int64]bool{}
 	key := func(i int) int64 { return int64(i % 7) }
 	b := &batcher[int, int]{size: 16, bound: 1000, workers: 3, apart: key,
-		beside: &beside{full: 4, patience: time.Hour, now: func() time.Duration { return 0 }},
+		beside: &beside{full: 4, patience: time.Hour, now: func() time.Duration { return 0 }, sleep: asleep(nil)},
 		run: func(items []int) []result[int] {
 			mine := map[int64]bool{}
 			mu.Lock()

@@ -8,6 +8,7 @@ import (
 
 	"github.com/budgetd/budgetd/bucket"
 	"github.com/budgetd/budgetd/budget"
+	"github.com/budgetd/budgetd/ledger"
 )
 
 // hungRead is SQL of which one read of a budget is answered no more, once armed.
@@ -91,4 +92,49 @@ func TestHungSums(t *testing.T) {
 	if err := <-ended; !budget.Is(err, budget.Unavailable) {
 		t.Errorf("it ended with %v, want Unavailable", err)
 	}
+}
+
+// hungCommit is SQL of which one commit is answered no more, once armed.
+type hungCommit struct {
+	bucket.SQL
+	armed, hangs atomic.Bool
+}
+
+func (q *hungCommit) Commit(ctx context.Context, logs []ledger.Log) (bucket.CommitReport, error) {
+	if q.armed.CompareAndSwap(true, false) {
+		q.hangs.Store(true)
+		<-ctx.Done()
+		return bucket.CommitReport{}, ctx.Err()
+	}
+	return q.SQL.Commit(ctx, logs)
+}
+
+// TestHungCommit: one caller of another budget that comes while a commit hangs, and is the last one to come, is answered
+// all the same.
+func TestHungCommit(t *testing.T) {
+	w := newWorld(t)
+	q := &hungCommit{SQL: w.model}
+	w.sql = q
+	set := quick
+	set.StepTimeout = 4 * time.Second
+	s := w.node(set)
+	hung, other := w.create(s, promo("hung", 300, 3)), w.create(s, promo("other", 300, 3))
+	for _, ref := range []bucket.BudgetRef{hung, other} {
+		if _, err := deduct(s, ref, "before", 1); err != nil {
+			t.Fatal(err)
+		}
+	}
+	q.armed.Store(true)
+	ended := make(chan error, 1)
+	go func() {
+		_, err := deduct(s, hung, "hangs", 1)
+		ended <- err
+	}()
+	within(t, time.Second, "the commit hangs", q.hangs.Load)
+	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
+	defer cancel()
+	if a, err := s.Deduct(ctx, bucket.DeductRequest{Budget: other, RequestID: "beside", Amount: 1}); err != nil {
+		t.Errorf("beside it: %+v, %v", a, err)
+	}
+	<-ended
 }
