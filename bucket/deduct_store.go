@@ -211,7 +211,7 @@ func (a *attempt) tryInStore(ctx context.Context, b *Budget, bk *Bucket, l *lane
 	case Outdated, Unloaded:
 		return answer, -1, false, a.countAgain(ctx, b, got.reply)
 	case OverLimit:
-		answer, err = a.refuse(ctx, limitExceeded(a.states(got.reply.Counted)[got.reply.Counted.Over], a.s.sql.Now()))
+		answer, err = a.overInStore(ctx, l, bk, limitExceeded(a.states(got.reply.Counted)[got.reply.Counted.Over], a.s.sql.Now()))
 		return answer, -1, true, err
 	case Recorded:
 		answer, err = a.answerRecord(ctx, l, bk, op.Ref, got.reply)
@@ -361,6 +361,22 @@ func (a *attempt) refuseInStore(ctx context.Context, bk *Bucket, refusal error) 
 	if _, err := a.s.homesDrained.do(ctx, bk.ID, keyOf{a.entry.id, a.key}); err != nil {
 		return DeductAnswer{}, a.unresolved(ctx, err)
 	}
+	return a.refuse(ctx, refusal)
+}
+
+// overInStore is the refusal by a limit that the bucket's store judged, which has no record of the id. One older than the
+// record window may be gone while its deduction is not in the ledger yet, as after all nodes were down: then the log is
+// drained first (I4). A drain that began within half of the window has seen whatever has no record now.
+func (a *attempt) overInStore(ctx context.Context, l *lane, bk *Bucket, refusal error) (DeductAnswer, error) {
+	now, half := a.s.now(), a.s.set.RecordWindow/2
+	at, known := a.s.homeDrained.Get(bk.Ref())
+	if l.direct != nil || known && !due(now, at+half, half) {
+		return a.refuse(ctx, refusal)
+	}
+	if _, err := a.s.homesDrained.do(ctx, bk.ID, keyOf{a.entry.id, a.key}); err != nil {
+		return DeductAnswer{}, a.unresolved(ctx, err)
+	}
+	a.s.homeDrained.Add(bk.Ref(), now)
 	return a.refuse(ctx, refusal)
 }
 

@@ -269,6 +269,7 @@ type Service struct {
 	upToDate *group[int64, *cached, struct{}]
 	// homesDrained is by the bucket that a node takes for home.
 	homesDrained *group[int64, keyOf, struct{}]
+	homeDrained  *lru.Cache[Ref, time.Duration] // when the last of them began that a limit's refusal waited for
 	counted      *lru.Cache[Ref, int64]         // ledger.Epoch.Counted as last seen
 	firstSeen    *lru.Cache[Ref, time.Duration] // epochs by when this node first saw them
 	trailing     sync.WaitGroup                 // workers that drain behind the answers
@@ -343,6 +344,9 @@ func New(c Config) (*Service, error) {
 		return nil, err
 	}
 	if s.counted, err = lru.New[Ref, int64](s.set.CachedBudgets * 16); err != nil {
+		return nil, err
+	}
+	if s.homeDrained, err = lru.New[Ref, time.Duration](s.set.CachedBudgets * 16); err != nil {
 		return nil, err
 	}
 	if s.firstSeen, err = lru.New[Ref, time.Duration](s.set.CachedBudgets * 16); err != nil {
