@@ -37,8 +37,8 @@ type batcher[Q, A any] struct {
 }
 
 // beside makes calls large rather than many: another one begins only when `full` items wait, or when the
-// one that began last has been under way for `patience`; whoever waits beside a call that hangs waits for twice
-// that at most.
+// one that began last has been under way for `patience`. Whoever waits beside a call that hangs waits for twice that at
+// most, as long as fewer than `workers` do.
 type beside struct {
 	full     int
 	patience time.Duration

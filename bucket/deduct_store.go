@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"time"
 
 	"github.com/budgetd/budgetd/budget"
 	"github.com/budgetd/budgetd/internal/safeguard"
@@ -211,7 +212,7 @@ func (a *attempt) tryInStore(ctx context.Context, b *Budget, bk *Bucket, l *lane
 	case Outdated, Unloaded:
 		return answer, -1, false, a.countAgain(ctx, b, got.reply)
 	case OverLimit:
-		answer, err = a.overInStore(ctx, l, bk, limitExceeded(a.states(got.reply.Counted)[got.reply.Counted.Over], a.s.sql.Now()))
+		answer, err = a.overInStore(ctx, bk, got.reply.Counted)
 		return answer, -1, true, err
 	case Recorded:
 		answer, err = a.answerRecord(ctx, l, bk, op.Ref, got.reply)
@@ -286,7 +287,8 @@ func (a *attempt) answerRecord(ctx context.Context, l *lane, bk *Bucket, ref Ref
 	case r.Void:
 		return a.cancelled(ctx)
 	case r.Fingerprint != a.request.Fingerprint && !safeguard.Off(safeguard.Fingerprint):
-		return DeductAnswer{}, conflicting(a.id)
+		// The id may have been accepted as it is now, forgotten, and accepted as the record has it: the ledger decides.
+		return a.refuseInStore(ctx, bk, conflicting(a.id))
 	case r.Nonce == a.request.Nonce:
 		return a.acknowledge(l, bk, ref, r.Seq, reply.Balance, false)
 	}
@@ -366,11 +368,13 @@ func (a *attempt) refuseInStore(ctx context.Context, bk *Bucket, refusal error) 
 
 // overInStore is the refusal by a limit that the bucket's store judged, which has no record of the id. One older than the
 // record window may be gone while its deduction is not in the ledger yet, as after all nodes were down: then the log is
-// drained first (I4). A drain that began within half of the window has seen whatever has no record now.
-func (a *attempt) overInStore(ctx context.Context, l *lane, bk *Bucket, refusal error) (DeductAnswer, error) {
-	now, half := a.s.now(), a.s.set.RecordWindow/2
-	at, known := a.s.homeDrained.Get(bk.Ref())
-	if l.direct != nil || known && !due(now, at+half, half) {
+// drained first (I4). By the lane's clock, as records are, a drain has seen whatever has no record now if it began within half
+// of the shortest window there is: an epoch keeps the window that its first record was made with.
+func (a *attempt) overInStore(ctx context.Context, bk *Bucket, told *Counted) (DeductAnswer, error) {
+	const half = LeastRecordWindow / 2
+	refusal := limitExceeded(a.states(told)[told.Over], a.s.sql.Now())
+	now := time.Duration(told.Now+a.count.asked.Ahead) * time.Millisecond
+	if at, known := a.s.homeDrained.Get(bk.Ref()); known && !due(now, at+half, half) {
 		return a.refuse(ctx, refusal)
 	}
 	if _, err := a.s.homesDrained.do(ctx, bk.ID, keyOf{a.entry.id, a.key}); err != nil {

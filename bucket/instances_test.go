@@ -406,6 +406,61 @@ func TestMissingInstance(t *testing.T) {
 	}
 }
 
+// TestMissingInstanceInStoreMode: a node without the instance of a bucket whose log is not in the ledger yet does not say
+// of an id in it that it is refused or not there (I4, I5).
+func TestMissingInstanceInStoreMode(t *testing.T) {
+	w := newStoreWorld(t)
+	set := storeQuick()
+	set.Deadline = 300 * time.Millisecond
+	s := w.node(set)
+	ref := w.create(s, promo("missing", 900, 1))
+	on := w.home(ref)
+	w.fails("Commit")
+	a, err := deduct(s, ref, "id", 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	all := w.connect
+	w.connect = func() map[string]bucket.Instance {
+		out := all()
+		delete(out, on)
+		return out
+	}
+	other, ctx := w.node(set), context.Background()
+	unknown := func(what string, err error) {
+		t.Helper()
+		if !budget.Is(err, budget.Unavailable) && !budget.Is(err, budget.OutcomeUnknown) {
+			t.Errorf("%s without %s: %v", what, on, err)
+		}
+	}
+	_, err = other.Deduction(ctx, ref, "id")
+	unknown("deduction", err)
+	for _, receipt := range []string{"", a.Receipt} {
+		_, err = other.Rollback(ctx, bucket.RollbackRequest{Budget: ref, RequestID: "id", RollbackID: "back", Receipt: receipt})
+		unknown("rollback", err)
+	}
+	_, err = deduct(other, ref, "id", 1)
+	unknown("repeat", err)
+	paused := true
+	if _, err := other.Change(ctx, ref, bucket.Change{Paused: &paused}); err != nil {
+		t.Fatal(err)
+	}
+	_, err = deduct(other, ref, "id", 1)
+	unknown("repeat while paused", err)
+	w.fails()
+	w.until("the ledger has it", func() bool {
+		d, err := other.Deduction(ctx, ref, "id")
+		return err == nil && d.Amount == 1
+	})
+	paused = false
+	if _, err := other.Change(ctx, ref, bucket.Change{Paused: &paused}); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := deduct(other, ref, "id", 1); err != nil || !got.Replayed {
+		t.Errorf("in the ledger: %+v, %v", got, err)
+	}
+}
+
 // TestResizeUnderTraffic: a live budget gets more and fewer buckets while two nodes, which learn of it at
 // different moments, serve without an error; ids of before and between replay through every number.
 func TestResizeUnderTraffic(t *testing.T) {

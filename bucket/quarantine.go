@@ -212,8 +212,14 @@ func (s *Service) Quarantines(ctx context.Context, ref BudgetRef) ([]Quarantine,
 }
 
 // drainEpochs brings the logs of live epochs into the ledger up to where they stand. Unavailable when
-// that cannot be had.
+// that cannot be had, as where this node has no instance for a lane.
 func (s *Service) drainEpochs(ctx context.Context, epochs []EpochOf) error {
+	for _, e := range epochs {
+		if s.lanes[e.Lane] == nil && e.Row.Status.Live() && e.Row.Status != ledger.Opening {
+			return budget.Refuse(budget.Unavailable, "drain",
+				"the log of bucket %d cannot be read: this node has no instance for its lane %s", e.Row.Bucket, e.Lane)
+		}
+	}
 	d := newDraining(s)
 	for _, id := range s.laneOrder {
 		l := s.lanes[id]
@@ -345,6 +351,9 @@ func (s *Service) storeMode(ctx context.Context, budgetID int64) (bool, error) {
 	}
 	return entry.value.Load().inStoreMode(), nil
 }
+
+// LeastRecordWindow is the shortest record window that can be configured.
+const LeastRecordWindow = time.Second
 
 const (
 	defaultReportWait   = 5 * time.Second

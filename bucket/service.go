@@ -269,7 +269,7 @@ type Service struct {
 	upToDate *group[int64, *cached, struct{}]
 	// homesDrained is by the bucket that a node takes for home.
 	homesDrained *group[int64, keyOf, struct{}]
-	homeDrained  *lru.Cache[Ref, time.Duration] // when the last of them began that a limit's refusal waited for
+	homeDrained  *lru.Cache[Ref, time.Duration] // the lane's clock when one began that a limit's refusal waited for
 	counted      *lru.Cache[Ref, int64]         // ledger.Epoch.Counted as last seen
 	firstSeen    *lru.Cache[Ref, time.Duration] // epochs by when this node first saw them
 	trailing     sync.WaitGroup                 // workers that drain behind the answers

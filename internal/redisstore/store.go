@@ -25,7 +25,7 @@ var (
 // The record window when the configuration does not say, and its bounds.
 const (
 	UsualRecordWindow = 10 * time.Minute
-	LeastRecordWindow = time.Second
+	LeastRecordWindow = bucket.LeastRecordWindow
 	MostRecordWindow  = 24 * time.Hour
 )
 
