@@ -15,6 +15,24 @@ import (
 // covers nothing yet. The request goes to the next bucket, and this one stays online: it holds no fragment.
 func TestEmptyUntilItsGrantArrives(t *testing.T) {
 	w, server := one(t)
+	var stops, looks, ends atomic.Int64
+	held, release := make(chan struct{}), make(chan struct{})
+	server.Hook = func(c memstore.Call) memstore.Fault {
+		if c.Verb == "grant" && !c.After && c.Ref.Bucket == stops.Load() && c.Ref.Epoch == 2 {
+			close(held)
+			<-release
+		}
+		return memstore.Proceed
+	}
+	w.model.Hook = func(method string, before bool) error {
+		switch {
+		case before && method == "Ending":
+			ends.Add(1)
+		case before && method == "Epochs":
+			looks.Add(1)
+		}
+		return nil
+	}
 	set := slow()
 	opener, other := w.node(set), w.node(set)
 	ref := w.create(opener, promo("coming", 300, 3))
@@ -29,31 +47,15 @@ func TestEmptyUntilItsGrantArrives(t *testing.T) {
 	}
 	its := ask("first")
 	at := slices.IndexFunc(w.budget(ref).Buckets, func(b bucket.Bucket) bool { return b.Key == its })
-	first := w.budget(ref).Buckets[at]
-	held, release := make(chan struct{}), make(chan struct{})
-	server.Hook = func(c memstore.Call) memstore.Fault {
-		if c.Verb == "grant" && !c.After && c.Ref.Bucket == first.ID && c.Ref.Epoch == 2 {
-			close(held)
-			<-release
-		}
-		return memstore.Proceed
-	}
+	stops.Store(w.budget(ref).Buckets[at].ID)
 	recycled := make(chan error, 1)
 	go func() {
 		_, err := opener.Recycle(ctx, ref) // each bucket gets a new epoch, and a grant for it
 		recycled <- err
 	}()
 	<-held
-	var looks, ends atomic.Int64
-	w.model.Hook = func(method string, before bool) error {
-		switch {
-		case before && method == "Ending":
-			ends.Add(1)
-		case before && method == "Epochs":
-			looks.Add(1)
-		}
-		return nil
-	}
+	looks.Store(0)
+	ends.Store(0)
 	if got := ask("early"); got == its {
 		t.Errorf("%s covered it", got)
 	}

@@ -119,9 +119,9 @@ func TestStoreModeAnswersBeforeTheLedger(t *testing.T) {
 		if err != nil || !a.Replayed || a.Amount != 2 {
 			t.Fatalf("repeat: %+v, %v", a, err)
 		}
-		if _, err := deduct(other, ref, fmt.Sprint("o", i), 3); !budget.Is(err, budget.RequestConflict) {
-			t.Fatalf("another amount: %v", err)
-		}
+	}
+	if _, err := deduct(other, ref, "o1", 3); !budget.Is(err, budget.Unavailable) {
+		t.Errorf("an id with another amount that cannot be drained: %v", err)
 	}
 	if f := w.figures(s, ref); f.Used != 30 || f.Remaining != 970 {
 		t.Errorf("the ledger is ahead of itself: %+v", f)
@@ -132,6 +132,11 @@ func TestStoreModeAnswersBeforeTheLedger(t *testing.T) {
 	w.fails()
 	if v, err := s.Deduction(context.Background(), ref, "o1"); err != nil || v.State != ledger.StateUsed {
 		t.Errorf("%+v, %v", v, err)
+	}
+	for i := range 50 {
+		if _, err := deduct(other, ref, fmt.Sprint("o", i), 3); !budget.Is(err, budget.RequestConflict) {
+			t.Fatalf("another amount: %v", err)
+		}
 	}
 	w.settled(s, ref, 130)
 	report, err := s.Audit(context.Background(), ref)
