@@ -3,6 +3,7 @@ package bucket
 import (
 	"context"
 	"errors"
+	"fmt"
 	"maps"
 	"slices"
 	"sync/atomic"
@@ -271,7 +272,7 @@ func (s *Service) recall(ctx context.Context, budgetID int64, units int64) error
 	if err != nil {
 		return err
 	}
-	need := units - f.Undistributed - f.Unfunded
+	need, away := units-f.Undistributed-f.Unfunded, int64(0)
 	var errs []error
 	for i := range b.Buckets {
 		bk := &b.Buckets[i]
@@ -281,14 +282,24 @@ func (s *Service) recall(ctx context.Context, budgetID int64, units int64) error
 		if bk.Epoch.Status != ledger.Open && bk.Epoch.Status != ledger.Closing || bk.Epoch.Outstanding == 0 {
 			continue
 		}
-		need -= bk.Epoch.Outstanding
+		if !s.reachable(bk.Lane, bk.Ref()) {
+			away += bk.Epoch.Outstanding
+			continue
+		}
 		if err := s.endEpoch(ctx, b.ID, bk.Lane, bk.Ref(), ByService, true, nil); err != nil {
 			errs = append(errs, err)
 			continue
 		}
+		need -= bk.Epoch.Outstanding
+		if !bk.Online {
+			continue // an operator took it offline
+		}
 		if err := s.reopen(ctx, b.ID, bk.ID); err != nil {
 			errs = append(errs, err)
 		}
+	}
+	if need > 0 && away > 0 {
+		errs = append(errs, fmt.Errorf("%d units are in buckets out of reach", away))
 	}
 	return errors.Join(errs...)
 }

@@ -116,7 +116,8 @@ func (s *Service) endEpoch(ctx context.Context, budgetID int64, id Lane, ref Ref
 			return nil // it has ended
 		}
 	}
-	return afterWrite("offline", began, s.finishEnding(step, budgetID, id, ref, target))
+	// An operator's claim may have been noted.
+	return afterWrite("offline", began || by == ByOperator, s.finishEnding(step, budgetID, id, ref, target))
 }
 
 // Target is where a collect brings units.
@@ -239,7 +240,10 @@ func (s *Service) Online(ctx context.Context, ref BudgetRef, key string) (Bucket
 		return BucketView{}, err
 	}
 	if bk.Epoch.Status == ledger.Closing {
-		if err := s.endEpoch(ctx, entry.id, bk.Lane, bk.Ref(), ByOperator, false, nil); err != nil {
+		step, cancel := s.bounded(ctx)
+		err := s.finishEnding(step, entry.id, bk.Lane, bk.Ref(), nil)
+		cancel()
+		if err != nil {
 			return BucketView{}, err
 		}
 	}

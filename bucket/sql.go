@@ -306,7 +306,8 @@ type Transfers interface {
 	// Ending moves an epoch open -> closing and takes the bucket out of the bucket list, or leaves
 	// it there where keep is set (it is about to get a new epoch). Errors: LastBucket when it is the only online bucket
 	// of an effective budget and keep is not set. false when the epoch is not open; an operator's claim
-	// on a bucket that the service took offline is noted all the same.
+	// on a bucket that the service took offline is noted all the same, and so is that on one which is online and whose
+	// epoch is closing or has ended.
 	Ending(ctx context.Context, budgetID int64, ref Ref, by OfflineBy, keep bool) (bool, error)
 	// CloseEpoch ends a closing epoch by its close entry (ledger.CloseAmount): O moves to U, or,
 	// where target is set and still open, into a grant of it. The result is that grant, or nil.

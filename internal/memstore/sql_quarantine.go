@@ -270,7 +270,7 @@ func (s *SQL) Release(ctx context.Context, order bucket.ReleaseOrder) (int64, bo
 		if found {
 			return released{earlier, true}, nil
 		}
-		if held := b.quarantined; order.Quantity > held {
+		if held := b.quarantined; order.Quantity > held || held == 0 {
 			e := budget.Refuse(budget.AmountExceedsRemaining, "release",
 				"%d are in quarantine, %d were to be released", held, order.Quantity)
 			e.Available = &held

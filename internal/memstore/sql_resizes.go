@@ -3,6 +3,7 @@ package memstore
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/budgetd/budgetd/bucket"
@@ -63,6 +64,11 @@ func (s *SQL) resized(b *sqlBudget, lanes []bucket.Lane, now time.Time) (opened 
 		case shard.Ordinal < b.resize && shard.OfflineBy == bucket.ByResize:
 			shard.Online, shard.OfflineBy, shard.UpdatedAt = true, "", now
 		}
+	}
+	if b.definition.StatusAt(now) == budget.Effective && len(b.buckets) >= b.resize &&
+		!slices.ContainsFunc(b.buckets[:b.resize], func(s *sqlBucket) bool { return s.OfflineBy != bucket.ByOperator }) {
+		first := b.buckets[0] // those that retire may be all that were left
+		first.Online, first.OfflineBy, first.UpdatedAt = true, "", now
 	}
 	for _, shard := range b.buckets { // values are routed to other buckets from now on
 		shard.CountersFrom = shard.newest().Number + 1

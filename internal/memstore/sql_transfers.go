@@ -150,28 +150,42 @@ func (s *SQL) Ending(ctx context.Context, budgetID int64, ref bucket.Ref, by buc
 		if epoch == nil || epoch.bucket.budget != b {
 			return false, nil
 		}
-		if shard := epoch.bucket; epoch.Status != ledger.Open {
-			if by == bucket.ByOperator && !keep && shard.OfflineBy == bucket.ByService &&
-				epoch == shard.newest() {
+		shard := epoch.bucket
+		if epoch.Status != ledger.Open {
+			claims := by == bucket.ByOperator && !keep && epoch == shard.newest()
+			switch {
+			case claims && shard.OfflineBy == bucket.ByService:
 				shard.OfflineBy, shard.UpdatedAt = by, now
-				b.listVersion++
-				s.verify(b)
+			case claims && shard.Online && epoch.Status != ledger.Opening:
+				if err := b.takeOffline(shard, by, now); err != nil {
+					return false, err
+				}
+			default:
+				return false, nil
 			}
+			b.listVersion++
+			s.verify(b)
 			return false, nil
 		}
 		if !keep {
-			if b.figures().Online == 1 && b.definition.StatusAt(now) == budget.Effective {
-				return false, budget.Refuse(budget.LastBucket, "offline",
-					"%s is the last online bucket of an effective budget", epoch.bucket.Key)
+			if err := b.takeOffline(shard, by, now); err != nil {
+				return false, err
 			}
-			epoch.bucket.Online, epoch.bucket.OfflineBy = false, by
-			epoch.bucket.UpdatedAt = now
 		}
 		epoch.Status = ledger.Closing
 		b.listVersion++
 		s.verify(b)
 		return true, nil
 	})
+}
+
+// takeOffline takes a bucket out of the bucket list, unless it is the last one of an effective budget.
+func (b *sqlBudget) takeOffline(shard *sqlBucket, by bucket.OfflineBy, now time.Time) error {
+	if b.figures().Online == 1 && b.definition.StatusAt(now) == budget.Effective {
+		return budget.Refuse(budget.LastBucket, "offline", "%s is the last online bucket of an effective budget", shard.Key)
+	}
+	shard.Online, shard.OfflineBy, shard.UpdatedAt = false, by, now
+	return nil
 }
 
 // CloseEpoch ends a closing epoch by its close entry. See bucket.Transfers.

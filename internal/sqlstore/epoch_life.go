@@ -131,7 +131,7 @@ const (
 	claimBucket = `UPDATE sharding_budget_management_bucket SET offline_by = 'operator', updated_at = ?
 		WHERE id = ? AND epoch = ? AND status = 'offline' AND offline_by = 'service'`
 	takeOffline = `UPDATE sharding_budget_management_bucket SET status = 'offline', offline_by = ?,
-		updated_at = ? WHERE id = ?`
+		is_idle = 0, updated_at = ? WHERE id = ?`
 	countOnline = `SELECT COUNT(*) FROM sharding_budget_management_bucket
 		WHERE budget_id = ? AND status = 'online'`
 )
@@ -192,7 +192,7 @@ func (db *DB) Ending(ctx context.Context, budgetID int64, ref bucket.Ref, by buc
 			if row == nil || row.Budget != budgetID || by != bucket.ByOperator || keep || ending {
 				return nil
 			}
-			return t.claim(budgetID, row)
+			return t.claim(b, row)
 		}
 		if !keep {
 			if err := t.takeOffline(b, row, by); err != nil {
@@ -208,13 +208,24 @@ func (db *DB) Ending(ctx context.Context, budgetID int64, ref bucket.Ref, by buc
 	return ending && err == nil, err
 }
 
-// claim notes that an operator wants a bucket offline that the service took offline before.
-func (t *tx) claim(budgetID int64, row *epochRow) error {
+// claim notes that an operator wants a bucket offline that the service took offline before, or whose epoch ends or has
+// ended and would have another.
+func (t *tx) claim(b *budgetRow, row *epochRow) error {
 	claimed, err := t.exec(claimBucket, toMS(t.now), row.Bucket, row.Number)
-	if err != nil || claimed == 0 {
+	if err != nil {
 		return err
 	}
-	return t.listChanged(budgetID, 1)
+	if claimed == 0 {
+		var bk bucketRow
+		found, err := t.get(&bk, selectBucket, row.Bucket)
+		if err != nil || !found || bk.Number != row.Number || bk.ListStatus != online || row.Status == string(ledger.Opening) {
+			return err
+		}
+		if err := t.takeOffline(b, row, bucket.ByOperator); err != nil {
+			return err
+		}
+	}
+	return t.listChanged(b.ID, 1)
 }
 
 // takeOffline takes a bucket out of the bucket list unless it is the last one of an effective

@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/budgetd/budgetd/bucket"
+	"github.com/budgetd/budgetd/budget"
 	"github.com/budgetd/budgetd/ledger"
 )
 
@@ -105,16 +106,14 @@ func (t *tx) resized(b *budgetRow, rows []*bucketRow, lanes []bucket.Lane) (open
 			row.ListStatus, row.OfflineBy = offline, string(bucket.ByResize)
 			err = t.hit(1, retireBucket, now, row.Bucket)
 		case row.Ordinal < b.Resize && row.retired():
-			row.ListStatus, row.OfflineBy = online, ""
-			idle := 1
-			if row.live() {
-				idle = 0
-			}
-			err = t.hit(1, reviveBucket, idle, now, row.Bucket)
+			err = t.revive(row)
 		}
 		if err != nil {
 			return nil, err
 		}
+	}
+	if err := t.keepOne(b, rows); err != nil {
+		return nil, err
 	}
 	left, err := t.drainingLanes()
 	if err != nil {
@@ -152,6 +151,30 @@ func (t *tx) resized(b *budgetRow, rows []*bucketRow, lanes []bucket.Lane) (open
 		}
 	}
 	return opened, t.hit(1, finishResize, b.Resize, now, b.ID)
+}
+
+// revive brings a bucket that is not in the list back into it.
+func (t *tx) revive(row *bucketRow) error {
+	row.ListStatus, row.OfflineBy = online, ""
+	idle := 1
+	if row.live() {
+		idle = 0
+	}
+	return t.hit(1, reviveBucket, idle, toMS(t.now), row.Bucket)
+}
+
+// keepOne brings the first bucket back that an operator took offline, if an effective budget would have no other: the
+// ones that retire may be all that were left (I5).
+func (t *tx) keepOne(b *budgetRow, rows []*bucketRow) error {
+	if len(rows) < b.Resize || b.definition().StatusAt(t.now) != budget.Effective {
+		return nil
+	}
+	for _, row := range rows[:b.Resize] {
+		if row.OfflineBy != string(bucket.ByOperator) {
+			return nil
+		}
+	}
+	return t.revive(rows[0])
 }
 
 // addBuckets makes the buckets with ordinals from `from`. Their first epoch has ended before it began:

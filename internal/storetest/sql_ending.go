@@ -15,6 +15,43 @@ var endingTests = []sqlTest{
 	{"ending/the last bucket of an effective budget", endingLast},
 	{"ending/only an open epoch", endingOpenOnly},
 	{"ending/an operator's claim on a bucket that is offline", endingClaim},
+	{"ending/an operator's claim on a bucket that is online", endingClaimOnline},
+}
+
+// endingClaimOnline: a bucket whose epoch is closing, or has ended, and would have another, is the operator's.
+func endingClaimOnline(w *sqlWorld) {
+	b := w.create("b", 30, 3)
+	for i, ended := range []bool{false, true} {
+		ref := b.Buckets[i].Ref()
+		equal(w, "ended", w.ends(b.ID, ref, true), true)
+		closing := w.closing(ref)
+		if ended {
+			must(w.db.CloseEpoch(w.ctx, b.ID, ref, closing, nil))(w)
+		}
+		w.unchanged(b.ID, "the service ends it once more", func() { equal(w, "again", w.ends(b.ID, ref, false), false) })
+		before := w.read(b.ID)
+		equal(w, "open", must(w.db.Ending(w.ctx, b.ID, ref, bucket.ByOperator, false))(w), false)
+		after := w.read(b.ID)
+		equal(w, "online", after.Buckets[i].Online, false)
+		equal(w, "taken offline by", after.Buckets[i].OfflineBy, bucket.ByOperator)
+		if after.ListVersion <= before.ListVersion {
+			w.Errorf("list version %d became %d", before.ListVersion, after.ListVersion)
+		}
+		w.unchanged(b.ID, "a repeated claim", func() {
+			equal(w, "again", must(w.db.Ending(w.ctx, b.ID, ref, bucket.ByOperator, false))(w), false)
+		})
+		if !ended {
+			must(w.db.CloseEpoch(w.ctx, b.ID, ref, closing, nil))(w)
+		}
+		equal(w, "renewed", len(must(w.db.Renew(w.ctx, bucket.Renewal{Budget: b.ID, Ref: ref, Units: 1}))(w).Opened), 0)
+	}
+	ref := b.Buckets[2].Ref()
+	equal(w, "ended", w.ends(b.ID, ref, true), true)
+	w.unchanged(b.ID, "the last one", func() {
+		_, err := w.db.Ending(w.ctx, b.ID, ref, bucket.ByOperator, false)
+		w.refused(err, budget.LastBucket)
+	})
+	equal(w, "to open", len(must(w.db.HandOut(w.ctx, b.ID))(w).Opened), 0)
 }
 
 // ends begins to end an epoch, and returns whether it did.
@@ -116,12 +153,13 @@ func endingOpenOnly(w *sqlWorld) {
 	reopened := must(w.db.Reopen(w.ctx, b.ID, refs[3].Bucket))(w).Opened[0].Ref()
 	w.unchanged(b.ID, "an ending that is not allowed", func() {
 		for name, ref := range map[string]bucket.Ref{
-			"closed": refs[1], "lost": refs[2], "an earlier epoch": refs[3], "opening": reopened,
+			"closed": refs[1], "an earlier epoch": refs[3], "opening": reopened,
 			"no such bucket":   {Bucket: 1 << 40, Epoch: 1, Activation: 1},
 			"another budget's": other.Buckets[0].Ref(),
 		} {
 			equal(w, name, must(w.db.Ending(w.ctx, b.ID, ref, bucket.ByOperator, false))(w), false)
 		}
+		equal(w, "lost", w.ends(b.ID, refs[2], false), false)
 	})
 	equal(w, "opening", must(w.db.Ending(w.ctx, opening.ID, opening.Buckets[0].Ref(),
 		bucket.ByOperator, false))(w), false)
@@ -140,14 +178,14 @@ func endingClaim(w *sqlWorld) {
 	equal(w, "closing", w.ends(b.ID, refs[0], false), true)
 	w.offline(b.ID, refs[1], bucket.ByService, false, nil)
 	w.offline(b.ID, refs[2], bucket.ByOperator, false, nil)
-	must(w.db.Lose(w.ctx, refs[3]))(w) // stays in the list
+	must(w.db.Lose(w.ctx, refs[3]))(w) // it would get another epoch
 	w.offline(b.ID, refs[4], bucket.ByService, false, nil)
 	must(w.db.Reopen(w.ctx, b.ID, refs[4].Bucket))(w)
 	w.offline(b.ID, refs[5], bucket.ByService, true, nil)
 	again := must(w.db.Reopen(w.ctx, b.ID, refs[5].Bucket))(w).Opened[0].Ref()
 	w.open(again)
 	w.offline(b.ID, again, bucket.ByService, false, nil) // refs[5] is an earlier epoch of it
-	for i, claimed := range []bool{true, true, false, false, false, false} {
+	for i, claimed := range []bool{true, true, false, true, false, false} {
 		before := w.read(b.ID)
 		w.clock.Advance(time.Second)
 		claim := func() {

@@ -2,6 +2,7 @@ package storetest
 
 import (
 	"errors"
+	"fmt"
 	"slices"
 
 	"github.com/budgetd/budgetd/bucket"
@@ -12,6 +13,7 @@ import (
 var resizeTests = []sqlTest{
 	{"resize/more buckets", resizeMore},
 	{"resize/fewer buckets, and more again", resizeFewer},
+	{"resize/an effective budget keeps a bucket", resizeKeepsOne},
 	{"resize/store mode ends every epoch first", resizeInStoreMode},
 	{"resize/what is asked for", resizeAsked},
 	{"resize/opening epochs are lost", resizeOpening},
@@ -111,6 +113,35 @@ func resizeFewer(w *sqlWorld) {
 	equal(w, "epoch", after.Buckets[2].Epoch.Number, 2)
 	equal(w, "next entry", after.Buckets[2].Epoch.NextEntry, 3)
 	equal(w, "ring", len(after.Ring()), 3)
+}
+
+// resizeKeepsOne: where all buckets that stay were taken offline by an operator, the first one comes back while the
+// budget is in effect, and not otherwise.
+func resizeKeepsOne(w *sqlWorld) {
+	for _, paused := range []bool{false, true} {
+		b := w.create(fmt.Sprint("b", paused), 90, 3)
+		for i := range 2 {
+			w.offline(b.ID, b.Buckets[i].Ref(), bucket.ByOperator, false, nil)
+		}
+		if paused {
+			must(w.db.Change(w.ctx, b.ID, bucket.Change{Paused: &paused}))(w)
+		}
+		w.want(b.ID, 2)
+		r := w.resize(b.ID, 2)
+		equal(w, "ending", len(r.Ending), 1)
+		after := w.read(b.ID)
+		equal(w, "the second", after.Buckets[1].OfflineBy, bucket.ByOperator)
+		equal(w, "the third", after.Buckets[2].OfflineBy, bucket.ByResize)
+		if paused {
+			equal(w, "the first", after.Buckets[0].OfflineBy, bucket.ByOperator)
+			equal(w, "opened", len(r.Opened), 0)
+			continue
+		}
+		equal(w, "the first", after.Buckets[0].Online, true)
+		equal(w, "opened", len(r.Opened), 1)
+		w.open(after.Buckets[0].Ref())
+		equal(w, "covered", must(w.db.Covers(w.ctx, []int64{b.ID}))(w)[b.ID].Undistributed, 60)
+	}
 }
 
 func resizeInStoreMode(w *sqlWorld) {
