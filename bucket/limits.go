@@ -107,7 +107,7 @@ func (s *Service) mayBeReached(b *Budget, touches []limit.Touch) bool {
 	now := s.sql.Now()
 	for _, touch := range touches {
 		known, ok := s.reached.Get(reachedKey{b.ID, touch.Limit.Name, touch.Key})
-		if ok && known.version == b.Limits.Version && (known.until.IsZero() || now.Before(known.until)) {
+		if ok && known.version == b.limitsVersion() && (known.until.IsZero() || now.Before(known.until)) {
 			return true
 		}
 	}

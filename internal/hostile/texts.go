@@ -110,6 +110,7 @@ func missing(target Target) []Case {
 		c.Field = "request_id"
 		cases = append(cases, c)
 	}
+	cases = append(cases, malformed(Case{Name: "a parameter whose name is not UTF-8", Method: "GET", Path: "/v1/budgets?%ff=1"}))
 	return cases
 }
 

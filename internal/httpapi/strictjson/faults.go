@@ -2,6 +2,7 @@ package strictjson
 
 import (
 	"fmt"
+	"strings"
 	"unicode/utf8"
 
 	"github.com/budgetd/budgetd/budget"
@@ -77,8 +78,10 @@ func (f *Faults) Err(op string) error {
 	return e
 }
 
-// shorten cuts a field's name at a character border and marks the cut.
+// shorten cuts a field's name at a character border and marks the cut. Bytes of it that are no UTF-8, as in the name of
+// a parameter, are replaced.
 func shorten(field string) string {
+	field = strings.ToValidUTF8(field, "\ufffd")
 	if len(field) <= maxFieldBytes {
 		return field
 	}

@@ -35,8 +35,9 @@ const (
 	atValue
 )
 
-// maxScanDepth is how deep scan goes.
-const maxScanDepth = 60
+// maxScanDepth is how deep scan goes, maxScanNames how many members of one object it reads: it looks for a name among all
+// before it.
+const maxScanDepth, maxScanNames = 60, 64
 
 // peek returns the kind of the next token.
 func (r *Reader) peek() jsontext.Kind {
@@ -143,7 +144,7 @@ func (r *Reader) close(end jsontext.Kind) bool {
 // name consumes the name of a member of the object whose names so far are seen from outer on. kept: it is
 // among the names that are kept.
 func (r *Reader) name(outer int) (name string, kept, ok bool) {
-	if !r.handed && r.scan.text[r.next] == '"' {
+	if !r.handed && r.scan.text[r.next] == '"' && len(r.seen)-outer < maxScanNames {
 		if text, end, ok := r.plain(); ok {
 			if name, kept = r.names[string(text)]; !kept {
 				name = string(text)

@@ -127,6 +127,38 @@ func TestScanIsTheLibrary(t *testing.T) {
 	compare(t, strings.Repeat(`{"within":`, 61)+`{"id":"a"}`+strings.Repeat(`}`, 61))
 }
 
+// lastMember notes who read the name of the last member.
+type lastMember struct{ library bool }
+
+func (l *lastMember) Member(r *Reader, name string) bool {
+	var text string
+	l.library = r.handed
+	r.Text(name, &text, nil)
+	return true
+}
+
+func (*lastMember) Check(*Reader) {}
+
+// The names of large objects are the library's, which finds one that is there twice without looking at all of them.
+func TestScanLeavesLargeObjects(t *testing.T) {
+	for n := maxScanNames - 1; n <= maxScanNames+2; n++ {
+		var names strings.Builder
+		for i := range n {
+			fmt.Fprintf(&names, `,"n%d":"1"`, i)
+		}
+		for _, last := range []string{"", `,"n0":"2"`, fmt.Sprintf(`,"n%d":"2"`, n-1)} {
+			object := "{" + names.String()[1:] + last + "}"
+			compare(t, object)
+			compare(t, `{"id":"a","dimensions":`+object+`}`)
+		}
+		var last lastMember
+		Read([]byte("{"+names.String()[1:]+"}"), &last, new(Faults))
+		if want := n > maxScanNames; last.library != want {
+			t.Errorf("%d names: read by the library: %v", n, last.library)
+		}
+	}
+}
+
 // The same of bodies made at random from pieces of such bodies.
 func TestScanIsTheLibraryAtRandom(t *testing.T) {
 	names := []string{"id", "any", "budget", "amount", "count", "on", "at", "ttl", "dimensions", "counts", "list", "within",
