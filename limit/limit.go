@@ -152,9 +152,10 @@ func (l *Limit) values(dimensions map[string]string) (values []string, ok bool) 
 const longestKey = 512
 
 // key is what rows carry for values: one as it is, several each after its length, long ones as their hash.
-// One limit has either single or combined values, so the forms cannot be taken for each other.
+// One limit has either single or combined values, so the forms cannot be taken for each other. No request has a single one
+// that is long, but what a tampered store holds must fit the column: its error would be that of all in the transaction.
 func key(values []string) string {
-	if len(values) == 1 {
+	if len(values) == 1 && len(values[0]) <= longestKey {
 		return values[0]
 	}
 	var out strings.Builder

@@ -163,6 +163,16 @@ func matchUnfit(w *sqlWorld) {
 		}
 	}
 	equal(w, "used", w.figures(b.ID).Used, 4)
+
+	limited := w.limited("limited", 2, daily("day", "user", 100))
+	bad, good = w.book(limited.Buckets[0].Ref()), w.book(limited.Buckets[1].Ref())
+	request := sqlRequest("unfit", 1, "n")
+	request.Dimensions = ledger.Dimensions(map[string]string{"user": strings.Repeat("x", 10_000)})
+	bad.append(ledger.Line(ledger.KindDeduct, 1, ledger.EncodeRequest(request)))
+	good.deduct("beside", 1)
+	if reports := w.commitLogs(bad.log(0), good.log(0)); reports[1].Err != nil || len(reports[1].Outcomes) != 1 {
+		w.Errorf("the log beside a long value: %+v", reports[1])
+	}
 }
 
 func matchEnded(w *sqlWorld) {
