@@ -450,3 +450,21 @@ func TestRequestIDs(t *testing.T) {
 		before = id
 	}
 }
+
+// TestRecycleIsWaitedFor: a recycle that takes longer than an attempt of another call is waited for.
+func TestRecycleIsWaitedFor(t *testing.T) {
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		time.Sleep(200 * time.Millisecond)
+		w.Header().Set("Content-Type", "application/json")
+		w.WriteHeader(http.StatusAccepted)
+		_, _ = w.Write([]byte(`{"id":7,"status":"running"}`))
+	}))
+	defer server.Close()
+	c, err := client.New(server.URL, client.WithRetry(client.Retry{Attempts: 1, AttemptTimeout: 50 * time.Millisecond}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, err := c.Recycle(context.Background(), "sale"); err != nil || !got.Running() {
+		t.Errorf("%+v, %v", got, err)
+	}
+}

@@ -42,12 +42,18 @@ type RecyclePage struct {
 	NextPageToken string `json:"next_page_token,omitzero"`
 }
 
+// recycleAnswered is how long a service works at most before it says how far a recycle has come: its http.request_timeout,
+// 15 s unless configured otherwise.
+const recycleAnswered = 15 * time.Second
+
 // Recycle recycles a budget and returns the report, or, where that takes longer than the service answers
 // one call, how far it has come: it goes on then, see Recycles. It has no request id, so a lost answer is
 // not repeated. Errors: budget_not_found, recycle_running.
 func (c *Client) Recycle(ctx context.Context, name string) (*Recycle, error) {
+	what := c.post("recycle", nil, name, "recycle")
+	what.longer = recycleAnswered
 	var answer Recycle
-	_, err := c.do(ctx, c.post("recycle", nil, name, "recycle"), &answer)
+	_, err := c.do(ctx, what, &answer)
 	return result(&answer, err)
 }
 
