@@ -128,11 +128,11 @@ func TestScanIsTheLibrary(t *testing.T) {
 }
 
 // lastMember notes who read the name of the last member.
-type lastMember struct{ library bool }
+type lastMember struct{ handed bool }
 
 func (l *lastMember) Member(r *Reader, name string) bool {
 	var text string
-	l.library = r.handed
+	l.handed = r.handed
 	r.Text(name, &text, nil)
 	return true
 }
@@ -153,8 +153,8 @@ func TestScanLeavesLargeObjects(t *testing.T) {
 		}
 		var last lastMember
 		Read([]byte("{"+names.String()[1:]+"}"), &last, new(Faults))
-		if want := n > maxScanNames; last.library != want {
-			t.Errorf("%d names: read by the library: %v", n, last.library)
+		if want := n > maxScanNames; last.handed != want {
+			t.Errorf("%d names: read by the library: %v", n, last.handed)
 		}
 	}
 }
