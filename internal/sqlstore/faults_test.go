@@ -141,6 +141,68 @@ func TestDeadlockIsDoneAgain(t *testing.T) {
 	}
 }
 
+// TestRefundLocksCountersInOrder: a refund holds no counter while it waits for one whose key is lower, though a limit
+// that was added later makes it lock some that may be missing; so it and a commit cannot wait for each other.
+func TestRefundLocksCountersInOrder(t *testing.T) {
+	dsn := testservers.SharedMariaDB(t).NewDatabase(t)
+	p := &patient{}
+	db := mustOpen(t, Config{Driver: "mysql", DSN: dsn, Sleep: p.sleep})
+	limits := []budget.Limit{
+		{Name: "a", Dimension: "user", Max: 100, Measure: budget.MeasureAmount, Enforce: true,
+			Window: budget.LimitWindow{Kind: budget.WindowLifetime}},
+		{Name: "b", Dimension: "user", Max: 100, Measure: budget.MeasureAmount, Enforce: true,
+			Window: budget.LimitWindow{Kind: budget.WindowLifetime}},
+	}
+	v := openDefined(t, db, budget.Definition{Tenant: "default", Name: "b", Unit: budget.Count, Durability: budget.Ledger,
+		Type: budget.Promo, TotalQuantity: 1000, BucketQuantity: 1, Limits: &budget.Limits{List: limits[:1]}})
+	l := newLog(v.Buckets[0].Ref())
+	deduct := func(id string, from int64) {
+		t.Helper()
+		r := request(1, id)
+		r.Dimensions = `{"user":"u"}`
+		l.ask(1, r)
+		got, err := db.Commit(t.Context(), []ledger.Log{l.log(from)})
+		if err != nil || got.Epochs[0].Err != nil || got.Epochs[0].Outcomes[0].Duplicate != nil {
+			t.Fatalf("%+v, %v", got, err)
+		}
+	}
+	l.grant(v.Buckets[0].Epoch.Outstanding, 1)
+	deduct("first", 0)
+	if _, err := db.Change(t.Context(), v.ID, bucket.Change{Limits: &limits}); err != nil {
+		t.Fatal(err)
+	}
+	deduct("second", 2)
+	other := foreign(t, "mysql", dsn)
+	// The victim is who has changed less: that must be the refund.
+	do(t, other, "SET autocommit = 1", "CREATE TABLE ballast (n BIGINT PRIMARY KEY)", "BEGIN")
+	for i := range 200 {
+		do(t, other, fmt.Sprintf("INSERT INTO ballast VALUES (%d)", i))
+	}
+	lock := "SELECT 1 FROM limit_counter WHERE budget_id = %d AND limit_name = '%s' AND value = 'u' AND window_ms = 0 FOR UPDATE"
+	do(t, other, fmt.Sprintf(lock, v.ID, "a"))
+	done := make(chan error, 1)
+	go func() {
+		_, _, err := db.Rollback(context.Background(), bucket.RollbackOrder{Budget: v.ID, RequestID: "first"})
+		done <- err
+	}()
+	waitForLock(t, dsn)
+	do(t, other, fmt.Sprintf(lock, v.ID, "b"), "ROLLBACK")
+	if err := <-done; err != nil {
+		t.Fatal(err)
+	}
+	if n := p.pauses.Load(); n != 0 {
+		t.Errorf("the refund was done again %d times", n)
+	}
+	for _, name := range []string{"a", "b"} {
+		var counted int64
+		err := foreign(t, "mysql", dsn).QueryRowContext(t.Context(),
+			"SELECT counted FROM limit_counter WHERE limit_name = ? AND value = 'u'", name).Scan(&counted)
+		if err != nil || counted != 1 {
+			t.Errorf("limit %s counts %d, %v", name, counted, err)
+		}
+	}
+}
+
 // waitForLock waits until a transaction waits for a row.
 func waitForLock(t *testing.T, dsn string) {
 	t.Helper()

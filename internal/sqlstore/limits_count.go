@@ -248,27 +248,21 @@ func (r *reader) loadTallies(tallies map[counterKey]*bookTally) error {
 
 func compareCounterKeys(a, b counterKey) int { return compareRowKeys(rowKey{a, 0}, rowKey{b, 0}) }
 
-// lockCounters makes the rows that are missing, which expire as said, and locks and reads all.
+// lockCounters locks and reads rows in the order of their keys. With expires, which says when each of them does, those
+// that are missing are made, in the same order; without, they are left out.
 func (t *tx) lockCounters(keys []rowKey, expires map[rowKey]int64) (map[rowKey]limit.Row, error) {
 	slices.SortFunc(keys, compareRowKeys)
-	suffix := locked
 	if safeguard.Off(safeguard.CounterLock) {
-		suffix = ""
-	} else {
-		var args []any
-		for _, k := range keys {
-			if at, make := expires[k]; make {
-				args = append(args, k.budget, []byte(k.limit), []byte(k.value), k.window, at)
-			}
-		}
-		if len(args) == len(keys)*newWidth {
-			return t.writeAndRead(makeCounter, newWidth, t.conn.dialect.keepCounter, args, keys)
-		}
-		if err := t.insertOr(makeCounter, newWidth, t.conn.dialect.keepCounter, args); err != nil {
-			return nil, err
-		}
+		return t.readCounters(keys, "")
 	}
-	return t.readCounters(keys, suffix)
+	if expires == nil {
+		return t.readCounters(keys, locked)
+	}
+	args := make([]any, 0, len(keys)*newWidth)
+	for _, k := range keys {
+		args = append(args, k.budget, []byte(k.limit), []byte(k.value), k.window, expires[k])
+	}
+	return t.writeAndRead(makeCounter, newWidth, t.conn.dialect.keepCounter, args, keys)
 }
 
 // writeAndRead runs an INSERT of all keys' rows, which ends with what to do about those that are there, and reads the

@@ -120,24 +120,25 @@ type lowered struct {
 // under the present definition, is left alone: a refund of yesterday gives nothing back to today.
 func (t *tx) returnCounts(all ...countsBack) error {
 	var parts []lowered
-	missing := map[rowKey]int64{}
+	heads, mayLoad := map[rowKey]int64{}, false
 	for _, c := range all {
 		set, err := t.limitSet(c.deduction.Budget, c.version)
 		if err != nil {
 			return err
 		}
 		if len(set.List) > 0 && !set.InStores && c.after > c.deduction.RolledBack && !safeguard.Off(safeguard.CountsReturned) {
-			parts = append(parts, lowers(set, c, toMS(t.now), missing)...)
+			of, load := lowers(set, c, toMS(t.now), heads)
+			parts, mayLoad = append(parts, of...), mayLoad || load
 		}
 	}
 	if len(parts) == 0 {
 		return nil
 	}
-	heads := map[rowKey]bool{}
-	for _, p := range parts {
-		heads[p.head] = true
+	keys := slices.Collect(maps.Keys(heads))
+	if !mayLoad {
+		heads = nil
 	}
-	rows, err := t.lockCounters(slices.Collect(maps.Keys(heads)), missing)
+	rows, err := t.lockCounters(keys, heads)
 	if err != nil {
 		return err
 	}
@@ -150,27 +151,25 @@ func (t *tx) returnCounts(all ...countsBack) error {
 	return t.writeCounters(changed)
 }
 
-// lowers lists the counters that a deduction gives something back to, and in missing when those that have
-// to be made expire.
-func lowers(set *limit.Set, c countsBack, nowMS int64, missing map[rowKey]int64) (parts []lowered) {
+// lowers lists the counters that a deduction gives something back to, with when their rows expire in heads. mayLoad is
+// true where one of them has to be locked though it be missing.
+func lowers(set *limit.Set, c countsBack, nowMS int64, heads map[rowKey]int64) (parts []lowered, mayLoad bool) {
 	d := &c.deduction
 	touches, _ := set.Touches(d.Amount, ledger.ReadDimensions(d.Dimensions), ledger.ReadCounts(d.Counts))
 	countedMS := toMS(d.CountedAt)
 	for _, touch := range touches {
-		keeps, mayLoad := touch.Limit.Keeps(countedMS, nowMS)
+		keeps, load := touch.Limit.Keeps(countedMS, nowMS)
 		if !keeps {
 			continue
 		}
 		tally := limit.NewTally(touch.Limit, touch.Key, countedMS)
 		head := rowKey{counterKey{d.Budget, touch.Limit.Name, touch.Key}, tally.WindowMS}
-		if mayLoad {
-			missing[head] = tally.ExpiresMS()
-		}
+		heads[head], mayLoad = tally.ExpiresMS(), mayLoad || load
 		kept := touch.Limit.Kept
 		parts = append(parts, lowered{head, touch, countedMS,
 			kept(touch.Counts, d.Amount, d.RolledBack) - kept(touch.Counts, d.Amount, c.after)})
 	}
-	return parts
+	return parts, mayLoad
 }
 
 // lower notes in changed what becomes of a counter: rows are the heads, which are locked.
