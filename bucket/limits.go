@@ -10,17 +10,14 @@ import (
 	"github.com/budgetd/budgetd/limit"
 )
 
-// unlimited is the definition of a budget without a total of its own: T is MaxAmount, in one bucket per
-// lane, and only its limits bound what is deducted.
-func (s *Service) unlimited(d budget.Definition) budget.Definition {
+// unlimited is the definition of a budget without a total of its own: T is MaxAmount, and only its limits bound what is
+// deducted.
+func unlimited(d budget.Definition) budget.Definition {
 	if d.TotalQuantity == 0 {
 		d.TotalQuantity = budget.MaxAmount
 	}
 	if d.Type == "" {
 		d.Type = budget.Promo
-	}
-	if d.BucketQuantity == 0 {
-		d.BucketQuantity = min(max(len(s.laneOrder), 1), budget.MaxBuckets)
 	}
 	return d
 }

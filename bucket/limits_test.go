@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -84,6 +86,36 @@ func limitsOfDeduct(t *testing.T, w *world) {
 		t.Errorf("without the dimension: %v", err)
 	}
 	w.settled(s, ref, 12)
+}
+
+// TestUnlimitedCreatedAgainAtAnotherNode: the definition of an unlimited budget is the same one at a node that has
+// fewer lanes, though it would make fewer buckets.
+func TestUnlimitedCreatedAgainAtAnotherNode(t *testing.T) {
+	w := newWorld(t)
+	d := budget.Definition{Tenant: budget.DefaultTenant, Name: "capped", Unit: budget.Count, Durability: budget.Ledger,
+		Unlimited: true, Limits: &budget.Limits{List: []budget.Limit{{Name: "once", Dimension: "user", Max: 1, Enforce: true,
+			Measure: budget.MeasureCount, Window: budget.LimitWindow{Kind: budget.WindowLifetime}}}}}
+	create := func(s *bucket.Service) bucket.View {
+		t.Helper()
+		v, _, err := s.Create(context.Background(), d)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return v
+	}
+	first, all := w.node(bucket.Settings{}), w.connect
+	made := create(first)
+	w.connect = func() map[string]bucket.Instance {
+		out := all()
+		delete(out, slices.Sorted(maps.Keys(out))[0])
+		return out
+	}
+	again := create(w.node(bucket.Settings{}))
+	a, b := made.Definition, again.Definition
+	if !again.Replayed || b.ID != a.ID || b.BucketQuantity != a.BucketQuantity || a.BucketQuantity != len(all()) {
+		t.Errorf("replayed %v, budgets %d and %d with %d and %d buckets, %d instances", again.Replayed, a.ID, b.ID,
+			a.BucketQuantity, b.BucketQuantity, len(all()))
+	}
 }
 
 // TestUsedUpLimitAsksNoBucket: once a limit is known to be used up, a request goes to SQL only, once for many.

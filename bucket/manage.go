@@ -19,18 +19,21 @@ import (
 // Errors: Invalid with every faulty field, NameTaken, Unavailable, OutcomeUnknown (repeat it).
 func (s *Service) Create(ctx context.Context, d budget.Definition) (v View, created bool, err error) {
 	if d.Unlimited {
-		d = s.unlimited(d)
-	}
-	if d.BucketQuantity == 0 && budget.ValidAmount(d.TotalQuantity) {
+		d = unlimited(d)
+	} else if d.BucketQuantity == 0 && budget.ValidAmount(d.TotalQuantity) {
 		d.BucketQuantity = budget.DefaultBuckets(d.Unit, d.TotalQuantity)
 	}
-	if faults := append(allocation.CheckDefinition(d), limit.CheckDefinition(d)...); len(faults) > 0 {
+	placed := d
+	if d.Unlimited && d.BucketQuantity == 0 { // one bucket per lane of this node; a repeat at another one is the same
+		placed.BucketQuantity = min(max(len(s.laneOrder), 1), budget.MaxBuckets)
+	}
+	if faults := append(allocation.CheckDefinition(placed), limit.CheckDefinition(d)...); len(faults) > 0 {
 		return View{}, false, &budget.Error{Code: budget.Invalid, Op: "create", Fields: faults,
 			Message: "the definition has faults"}
 	}
 	step, cancel := s.bounded(ctx)
 	defer cancel()
-	b, created, err := s.create(step, d)
+	b, created, err := s.create(step, d, placed.BucketQuantity)
 	if err != nil {
 		return View{}, false, s.sqlFailed(err)
 	}
@@ -47,11 +50,11 @@ func (s *Service) Create(ctx context.Context, d budget.Definition) (v View, crea
 	return v, created, afterWrite("create", true, err)
 }
 
-// create stores a budget. When a lane turns out to be drained since this node looked, it looks again.
-func (s *Service) create(ctx context.Context, d budget.Definition) (b Budget, created bool, err error) {
+// create stores a budget in so many buckets. When a lane turns out to be drained since this node looked, it looks again.
+func (s *Service) create(ctx context.Context, d budget.Definition, buckets int) (b Budget, created bool, err error) {
 	const tries = 3
 	for range tries {
-		lanes, err := s.place(d.Tenant, d.Name, d.BucketQuantity)
+		lanes, err := s.place(d.Tenant, d.Name, buckets)
 		if err != nil {
 			return Budget{}, false, err
 		}

@@ -135,7 +135,8 @@ type Definitions interface {
 	// their first epochs in status opening, and hands out the whole total: spread evenly, remainders
 	// to the first buckets, one grant each. One transaction. The id is handed out here. created is
 	// false when the name exists with an equal definition (id, versions, times and total apart:
-	// compared with the total it was created with). Errors: NameTaken.
+	// compared with the total it was created with). Without a BucketQuantity there are as many buckets as lanes, and
+	// their number is no part of the definition that a repeat must be equal to. Errors: NameTaken.
 	Create(ctx context.Context, d budget.Definition, lanes []Lane) (b Budget, created bool, err error)
 	// Budget reads a budget with its bucket list.
 	Budget(ctx context.Context, ref BudgetRef) (Budget, error)

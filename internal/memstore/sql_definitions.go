@@ -30,7 +30,7 @@ func (s *SQL) Create(ctx context.Context, d budget.Definition, lanes []bucket.La
 			}
 			return created{budget: old.view()}, nil
 		}
-		if len(lanes) != d.BucketQuantity {
+		if d.BucketQuantity != 0 && len(lanes) != d.BucketQuantity {
 			return created{}, budget.Refuse(budget.Internal, "create",
 				"%d lanes for %d buckets", len(lanes), d.BucketQuantity)
 		}
@@ -82,6 +82,7 @@ func (s *SQL) insert(d budget.Definition, lanes []bucket.Lane, now time.Time) *s
 		values:      map[dimensionValue][]*carrier{},
 	}
 	d.ID, d.Version, d.CreatedAt, d.UpdatedAt = int64(len(s.budgets))+1, 1, now, now
+	d.BucketQuantity = len(lanes)
 	if d.Limits != nil {
 		d.Limits = limit.Begin(d.Limits.List, now)
 	}

@@ -59,6 +59,9 @@ func (db *DB) Create(ctx context.Context, d budget.Definition, lanes []bucket.La
 	if err != nil {
 		return b, false, &budget.Error{Code: budget.Internal, Op: "create", Err: err}
 	}
+	if d.BucketQuantity == 0 {
+		d.BucketQuantity = len(lanes)
+	}
 	if len(lanes) != d.BucketQuantity || len(lanes) == 0 {
 		return b, false, budget.Refuse(budget.Internal, "create", "%d lanes for %d buckets",
 			len(lanes), d.BucketQuantity)

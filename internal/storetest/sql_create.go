@@ -157,6 +157,25 @@ func createNameTaken(w *sqlWorld) {
 	w.refused(err, budget.NameTaken) // the present total is not the one it was created with
 }
 
+// createOfAnyNumber: where no number of buckets is asked for there are as many as lanes, and the same definition with
+// other lanes is the same budget, but with a number of its own another one.
+func createOfAnyNumber(w *sqlWorld) {
+	d := definition("any", 100, 0)
+	made, created, err := w.db.Create(w.ctx, d, w.lanes(2))
+	if err != nil || !created || made.BucketQuantity != 2 || len(made.Buckets) != 2 {
+		w.Fatalf("%+v, created %v, %v", made, created, err)
+	}
+	w.unchanged(made.ID, "the same again with more lanes", func() {
+		again, created, err := w.db.Create(w.ctx, d, w.lanes(3))
+		if err != nil || created || again.ID != made.ID || len(again.Buckets) != 2 {
+			w.Errorf("%+v, created %v, %v", again, created, err)
+		}
+		d.BucketQuantity = 2
+		_, _, err = w.db.Create(w.ctx, d, w.lanes(2))
+		w.refused(err, budget.NameTaken)
+	})
+}
+
 func createUnknownLane(w *sqlWorld) {
 	d := definition("nowhere", 100, 2)
 	lanes := append(w.lanes(1), bucket.Lane{Instance: "store-0", Index: 9})
