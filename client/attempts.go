@@ -40,10 +40,11 @@ func (c *Client) attempt(ctx context.Context, what call, out any) error {
 }
 
 // certain returns what a final answer means for the call as a whole. Alone it is the answer. After
-// an unanswered attempt it still is when it would have met that one too (a faulty request) or
-// shuts it out for good (a conflict with what is recorded); any other refusal has to be settled.
+// an unanswered attempt it still is when it shuts that one out for good (a conflict with what is
+// recorded); any other refusal has to be settled: also a fault, for the server that did not answer may
+// have been of another version. What a cancel finds faulty as well names an id that none takes.
 func (c *Client) certain(ctx context.Context, what call, attempts int, unanswered bool, final error) error {
-	if !unanswered || sameForAll(final) {
+	if !unanswered || KindOf(final) == budget.Conflict {
 		return final
 	}
 	if what.settle == nil {
@@ -52,6 +53,9 @@ func (c *Client) certain(ctx context.Context, what call, attempts int, unanswere
 	ctx, end := c.settling(ctx, what)
 	defer end()
 	if err := what.settle(ctx); err != nil {
+		if faultyRequest(final) && faultyRequest(err) {
+			return final
+		}
 		return &UnknownOutcome{what.op, what.requestID, attempts, errors.Join(final, err)}
 	}
 	var p *Problem
@@ -92,13 +96,10 @@ func (c *Client) settling(ctx context.Context, what call) (context.Context, cont
 	return context.WithTimeout(context.WithoutCancel(ctx), c.cancelWithin)
 }
 
-// sameForAll reports whether a final answer holds for the earlier attempts of the same request as
-// well. 401, 403 and 404 do not: they can change between two attempts.
-func sameForAll(final error) bool {
-	if KindOf(final) == budget.Conflict {
-		return true
-	}
-	switch CodeOf(final) {
+// faultyRequest reports whether budgetd refused a request as it was written. 401, 403 and 404 say nothing of
+// it: they can change between two attempts.
+func faultyRequest(err error) bool {
+	switch CodeOf(err) {
 	case budget.Malformed, budget.Invalid, budget.TooLarge, budget.UnsupportedMediaType:
 		return true
 	}

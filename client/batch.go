@@ -39,7 +39,8 @@ type batchAnswer struct {
 
 // DeductBatch makes up to MaxBatch deductions in one call, each for itself, and returns their
 // results in order. Like Deduct it repeats what is undecided, and only that, with the same request
-// ids, and cancels ids that were refused after an unanswered attempt (one call each).
+// ids, and cancels ids that were refused after an unanswered attempt (one call each). Each item needs an
+// id of its own: of two items with one id, the cancel of one undoes the other.
 //
 // An error means that no item had an effect: the batch as a whole was refused, or never reached the
 // service. An unknown outcome is the result of its item, never an error of the batch.
@@ -193,7 +194,8 @@ func (c *Client) complete(what call, answer batchAnswer, n int) error {
 func (c *Client) itemAnswer(text jsontext.Value, id, correlation string) (*DeductAnswer, error) {
 	var answer DeductAnswer
 	err := json.Unmarshal(text, &answer)
-	if err == nil && answer.Outcome != "" && (answer.RequestID == id || answer.RequestID == "") {
+	unclear := answer.of(id)
+	if err == nil && unclear == nil {
 		return &answer, nil
 	}
 	var wire struct {
@@ -203,7 +205,7 @@ func (c *Client) itemAnswer(text jsontext.Value, id, correlation string) (*Deduc
 	err = json.Unmarshal(text, &wire)
 	switch {
 	case err == nil && answer.Outcome != "":
-		err = fmt.Errorf("it is that of request id %q", answer.RequestID)
+		err = unclear
 	case err == nil && wire.Code == "":
 		err = errors.New("neither an outcome nor a code")
 	}

@@ -16,6 +16,9 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
+// saysAll is an answer from which every call can tell what became of it.
+const saysAll = `{"outcome":"accepted","state":"used"}`
+
 // TestRequests pins what every call sends.
 func TestRequests(t *testing.T) {
 	quantity, count := int64(7), 0
@@ -167,7 +170,7 @@ func TestRequests(t *testing.T) {
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
-			body := `{}`
+			body := saysAll
 			if test.name == "batch" {
 				body = `{"results":[{"outcome":"accepted"}]}`
 			}
@@ -218,7 +221,7 @@ func TestRepeats(t *testing.T) {
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
-			server := newScripted(t, lost, answer(200, `{}`))
+			server := newScripted(t, lost, answer(200, saysAll))
 			c, _ := impatient(t, server.URL)
 			err := test.call(t.Context(), c)
 			if got := len(server.log()); got != test.want || (err == nil) != (test.want == 2) {
@@ -466,5 +469,30 @@ func TestRecycleIsWaitedFor(t *testing.T) {
 	}
 	if got, err := c.Recycle(context.Background(), "sale"); err != nil || !got.Running() {
 		t.Errorf("%+v, %v", got, err)
+	}
+}
+
+// TestATransportThatRepeats: a failure to dial again says nothing of what was sent before.
+func TestATransportThatRepeats(t *testing.T) {
+	server := newScripted(t, lost)
+	gone := &http.Transport{DialContext: func(context.Context, string, string) (net.Conn, error) {
+		return nil, &net.OpError{Op: "dial", Err: errors.New("connection refused")}
+	}}
+	again := func(sent bool) client.Option {
+		return client.WithTransport(roundTripper(func(r *http.Request) (*http.Response, error) {
+			if sent {
+				if _, err := http.DefaultTransport.RoundTrip(r); err == nil {
+					t.Error("the first was answered")
+				}
+			}
+			return gone.RoundTrip(r)
+		}))
+	}
+	for sent, want := range map[bool]budget.Kind{true: budget.MayBeDone, false: budget.NotDone} {
+		c, _ := impatient(t, server.URL, client.WithRetry(client.Retry{Attempts: 1}), again(sent))
+		_, err := c.Deduct(t.Context(), "b", client.DeductRequest{RequestID: "o1", Amount: 5})
+		if client.KindOf(err) != want {
+			t.Errorf("sent %t: kind %d, want %d: %v", sent, client.KindOf(err), want, err)
+		}
 	}
 }

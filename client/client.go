@@ -80,7 +80,7 @@ func WithCancelUnknown(within time.Duration) Option {
 }
 
 // WithTransport replaces the transport, for TLS or tracing. With anything but an *http.Transport
-// every failure except that of dialling counts as sent.
+// every failure except that of dialling, without a connection before, counts as sent.
 func WithTransport(t http.RoundTripper) Option {
 	return func(c *Client) {
 		c.http.Transport = t
@@ -196,7 +196,8 @@ func (c *Client) exchange(ctx context.Context, what call, out any) (correlation 
 		if errors.As(err, &urlError) {
 			err = urlError.Err // the operation and the URL are in TransportError
 		}
-		notSent := dialFailed(err) || c.traced && !connected.Load()
+		// Another transport may have sent it before it failed to dial again.
+		notSent := dialFailed(err) && (c.traced || !connected.Load()) || c.traced && !connected.Load()
 		return transportError(!notSent, err)
 	}
 	defer response.Body.Close()
@@ -218,8 +219,17 @@ func (c *Client) exchange(ctx context.Context, what call, out any) (correlation 
 		reflect.ValueOf(out).Elem().SetZero() // the next attempt's answer must not mix with this one
 		return transportError(true, fmt.Errorf("answer cannot be read: %w", err))
 	}
+	if answer, ok := out.(outcome); ok {
+		if err := answer.of(what.requestID); err != nil {
+			reflect.ValueOf(out).Elem().SetZero()
+			return transportError(true, err)
+		}
+	}
 	return correlation, nil
 }
+
+// outcome is an answer about one request id: of returns an error where it does not say what became of that.
+type outcome interface{ of(requestID string) error }
 
 // readAnswer reads an answer to its end, so that its connection can be used again, or until it is
 // longer than maxAnswerBytes.

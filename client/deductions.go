@@ -2,6 +2,7 @@ package client
 
 import (
 	"context"
+	"fmt"
 	"time"
 )
 
@@ -87,6 +88,28 @@ func (c *Client) Deduct(ctx context.Context, name string, request DeductRequest)
 	attempts, err := c.do(ctx, what, &answer)
 	answer.Attempts = attempts
 	return result(&answer, err)
+}
+
+// of is outcome's; an answer without an id is that of the call.
+func (a *DeductAnswer) of(requestID string) error {
+	return aboutRequest(requestID, a.RequestID, "outcome", a.Outcome)
+}
+
+// of is outcome's.
+func (d *Deduction) of(requestID string) error {
+	return aboutRequest(requestID, d.RequestID, "state", d.State)
+}
+
+// aboutRequest returns an error where an answer, which names an id or none, says nothing of a request id: a proxy
+// may have made it.
+func aboutRequest(requestID, named, field, value string) error {
+	switch {
+	case value == "":
+		return fmt.Errorf("the answer has no %s", field)
+	case requestID != "" && named != "" && named != requestID:
+		return fmt.Errorf("the answer is that of request id %q", named)
+	}
+	return nil
 }
 
 // RollbackRequest gives a deduction's units back.

@@ -184,9 +184,9 @@ func (r *run) maybeRollBack(o *outcome, result client.BatchResult, id string) {
 	o.given = append(o.given, result.Answer.Amount)
 }
 
-// earlier reports whether a deduction was made by an earlier replay: a replay after the first
-// attempt of this one is its own.
-func earlier(a *client.DeductAnswer) bool { return a.Replayed && a.Attempts == 1 }
+// earlier reports whether a deduction may have been made by an earlier replay of the file. One whose first
+// answer was lost looks the same and may be this one's: it is not rolled back either.
+func earlier(a *client.DeductAnswer) bool { return a.Replayed }
 
 // expected reports whether a replay is meant to meet this refusal: the budget, its period or
 // a limit is used up.

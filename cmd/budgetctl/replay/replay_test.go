@@ -22,6 +22,7 @@ type counting struct {
 	rollbackIDs     []string
 	fail            error
 	largest         int
+	replayed        bool // what every answer says
 }
 
 func (c *counting) Deduct(ctx context.Context, _ string, r client.DeductRequest) (*client.DeductAnswer, error) {
@@ -41,7 +42,7 @@ func (c *counting) Deduct(ctx context.Context, _ string, r client.DeductRequest)
 	if c.fail != nil {
 		return nil, c.fail
 	}
-	return &client.DeductAnswer{RequestID: r.RequestID, Amount: r.Amount, Attempts: 1}, nil
+	return &client.DeductAnswer{RequestID: r.RequestID, Amount: r.Amount, Attempts: 2, Replayed: c.replayed}, nil
 }
 
 func (c *counting) DeductBatch(_ context.Context, items []client.BatchItem) ([]client.BatchResult, error) {
@@ -96,6 +97,19 @@ func TestInterruptionFinishesWhatIsUnderWay(t *testing.T) {
 	}
 	if service.callCtx != nil {
 		t.Errorf("a call under way was cut off: %v", service.callCtx)
+	}
+}
+
+// TestWhatMayBeAnEarlierReplaysIsNotRolledBack: an answer that came after a lost one does not tell whose it is.
+func TestWhatMayBeAnEarlierReplaysIsNotRolledBack(t *testing.T) {
+	for replayed, want := range map[bool]int{false: 2, true: 0} {
+		service := &counting{replayed: replayed}
+		p := plan(1, 1)
+		p.RollbackEvery = 10
+		report, err := Run(t.Context(), service, p, strings.NewReader(logOf(20)), func(int) {})
+		if err != nil || report.Accepted != 20 || report.Replayed != 20-10*want || len(service.rollbackIDs) != want {
+			t.Errorf("replayed %t: %+v, rolled back %v, %v", replayed, report, service.rollbackIDs, err)
+		}
 	}
 }
 
