@@ -66,6 +66,24 @@ func TestContentTypes(t *testing.T) {
 	}
 }
 
+// TestABodyWhereNoneIsRead: a call that reads none refuses one, however its length is told.
+func TestABodyWhereNoneIsRead(t *testing.T) {
+	service, server, _ := start(t)
+	for name, body := range map[string]io.Reader{
+		"with its length": strings.NewReader(`{}`), "in chunks": io.MultiReader(strings.NewReader(`{}`)),
+	} {
+		r, _ := http.NewRequest("GET", server.URL+"/v1/budgets/sale", body)
+		answer, err := http.DefaultClient.Do(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		answer.Body.Close()
+		if answer.StatusCode != 400 || len(service.taken()) != 0 {
+			t.Errorf("%s: %d", name, answer.StatusCode)
+		}
+	}
+}
+
 func TestReadiness(t *testing.T) {
 	service, server, api := start(t)
 	service.reasons = []string{"the database is not reachable"}

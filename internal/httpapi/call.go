@@ -116,7 +116,7 @@ func (c *call) query(names ...string) url.Values {
 
 // nothing refuses a body where none is read, and returns the faults found so far.
 func (c *call) nothing() error {
-	if c.r.ContentLength > 0 {
+	if c.r.ContentLength != 0 { // -1: one in chunks
 		c.faults.Malformed("", "this call takes no body")
 	}
 	return c.faults.Err(c.route.op)
