@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"github.com/budgetd/budgetd/budget"
 	"github.com/budgetd/budgetd/ledger"
 )
 
@@ -63,6 +64,22 @@ type ReleaseOrder struct {
 	Quantity int64
 	// Reason and By are kept with the release: why, and who decided.
 	Reason, By string
+}
+
+// Refusal is why so many units in quarantine are not enough for the order, AmountExceedsRemaining with what there is,
+// or nil. All of nothing is refused too: a release without effect would not keep the request id, and its repeat would
+// release what came later.
+func (o *ReleaseOrder) Refusal(held int64) error {
+	if held > 0 && o.Quantity <= held {
+		return nil
+	}
+	e := budget.Refuse(budget.AmountExceedsRemaining, "release",
+		"%d are in quarantine, %d were to be released", held, o.Quantity)
+	if held == 0 {
+		e.Message = "nothing is in quarantine"
+	}
+	e.Available = &held
+	return e
 }
 
 // UseState is what became of a use that was to be noted.

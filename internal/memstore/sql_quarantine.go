@@ -270,11 +270,8 @@ func (s *SQL) Release(ctx context.Context, order bucket.ReleaseOrder) (int64, bo
 		if found {
 			return released{earlier, true}, nil
 		}
-		if held := b.quarantined; order.Quantity > held || held == 0 {
-			e := budget.Refuse(budget.AmountExceedsRemaining, "release",
-				"%d are in quarantine, %d were to be released", held, order.Quantity)
-			e.Available = &held
-			return released{}, e
+		if err := order.Refusal(b.quarantined); err != nil {
+			return released{}, err
 		}
 		return released{s.release(b, order, func(*sqlQuarantine) bool { return true }), false}, nil
 	})

@@ -230,11 +230,9 @@ func (db *DB) Release(ctx context.Context, order bucket.ReleaseOrder) (
 		case earlier.Found > 0:
 			units, replayed = earlier.Quantity, !(t.unsure && tried)
 			return nil
-		case order.Quantity > b.Quarantined || b.Quarantined == 0: // the id of one without effect would not be kept
-			e := budget.Refuse(budget.AmountExceedsRemaining, "release",
-				"%d are in quarantine, %d were to be released", b.Quarantined, order.Quantity)
-			e.Available = &b.Quarantined
-			return e
+		}
+		if err := order.Refusal(b.Quarantined); err != nil {
+			return err
 		}
 		replayed, tried = false, true
 		units, err = t.release(order, func(*quarantineRow) bool { return true })

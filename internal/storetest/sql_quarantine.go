@@ -242,8 +242,8 @@ func releaseParts(w *sqlWorld) {
 	equal(w, "figures", w.figures(b.ID), ledger.Figures{Total: 100, Undistributed: 90, Used: 10, Online: 1})
 	w.unchanged(b.ID, "a release of all there is, which is nothing", func() { // its id would release what comes later
 		_, _, err := w.db.Release(w.ctx, bucket.ReleaseOrder{Budget: b.ID, RequestID: "r4", Reason: "early", By: "op"})
-		if e := w.refused(err, budget.AmountExceedsRemaining); e.Available == nil || *e.Available != 0 {
-			w.Errorf("available %v", e.Available)
+		if e := w.refused(err, budget.AmountExceedsRemaining); e.Available == nil || *e.Available != 0 || e.Message != "nothing is in quarantine" {
+			w.Errorf("%v, available %v", e, e.Available)
 		}
 	})
 }
