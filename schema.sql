@@ -5,7 +5,7 @@
 -- Conventions
 --   quantities   BIGINT, minor units (counted pieces, or the smallest coin), 0 … 2^53 - 1
 --   *_ms         BIGINT, milliseconds since 1970-01-01T00:00Z; 0: none
---   texts        VARBINARY or BLOB, bound as bytes: compared byte by byte in every engine. Under
+--   texts        VARBINARY, BLOB or MEDIUMBLOB, bound as bytes: compared byte by byte in every engine. Under
 --                MariaDB's default collation `order-A`, `order-a` and `order-a ` would be one key;
 --                in SQLite a text bound to VARBINARY would become the number 7 for `007`.
 --   words        statuses, kinds, types and reasons of budgetd itself: lower-case letters, written
@@ -67,7 +67,7 @@ CREATE TABLE budget_management_bucket (
   period_end_ms BIGINT NOT NULL DEFAULT 0,  -- the first instant after it; 0: none
   is_over BIGINT NOT NULL DEFAULT 0,        -- 1: that period has ended and no other follows
   roll_over_ms BIGINT NOT NULL DEFAULT 0,   -- when a roll-over is due; 0: never
-  created_as BLOB NOT NULL,                 -- the definition it was created with, canonical JSON
+  created_as MEDIUMBLOB NOT NULL,           -- the definition it was created with, canonical JSON
   version BIGINT NOT NULL,                  -- grows with each change of the definition
   list_version BIGINT NOT NULL,             -- grows with each change of the bucket list
   limits_version BIGINT NOT NULL DEFAULT 0, -- grows with each change of the limits
@@ -317,7 +317,7 @@ CREATE TABLE duplicate (
 CREATE TABLE budget_limit (
   budget_id BIGINT NOT NULL,                -- the budget
   name VARBINARY(63) NOT NULL,              -- unique within the budget
-  definition BLOB NOT NULL,                 -- JSON as the contract has it
+  definition MEDIUMBLOB NOT NULL,           -- JSON as the contract has it
   ordinal BIGINT NOT NULL,                  -- its place among the budget's limits, from 0
   changed_version BIGINT NOT NULL,          -- limits_version when what it counts was last another
   changed_ms BIGINT NOT NULL,               -- when that was, ms since 1970

@@ -10,7 +10,7 @@ import (
 
 // TestSchemaIsCommented: every table and every column of schema.sql says what it is.
 func TestSchemaIsCommented(t *testing.T) {
-	column := regexp.MustCompile(`^  ([a-z_]+) (BIGINT|VARBINARY|BLOB)`)
+	column := regexp.MustCompile(`^  ([a-z_]+) (BIGINT|VARBINARY|BLOB|MEDIUMBLOB)`)
 	table := regexp.MustCompile(`^CREATE TABLE (\w+)`)
 	tables, columns, previous, name := 0, 0, "", ""
 	for line := range strings.Lines(budgetd.Schema) {

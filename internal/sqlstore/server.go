@@ -31,13 +31,19 @@ const (
 
 	// migrationLock bounds the wait for another node that is making the tables.
 	migrationLock = 60 * time.Second
+
+	// writerEvery is how often a connection that is used makes sure that its server takes writes.
+	writerEvery = time.Second
+	// leastPacket is max_allowed_packet at least: a statement of statementBytes with every byte escaped, and some.
+	leastPacket = 16 << 20
 )
 
 // session is what every connection sets. The isolation level has one spelling that all servers
 // know, which is not that of a variable.
 const session = `SET SESSION
 	sql_mode = 'STRICT_ALL_TABLES,NO_ENGINE_SUBSTITUTION,ONLY_FULL_GROUP_BY',
-	time_zone = '+00:00', autocommit = 1, innodb_lock_wait_timeout = 2, lock_wait_timeout = 10,
+	character_set_client = utf8mb4, character_set_connection = utf8mb4, character_set_results = utf8mb4,
+	time_zone = '+00:00', autocommit = 1, completion_type = 0, innodb_lock_wait_timeout = 2, lock_wait_timeout = 10,
 	wait_timeout = `
 
 const (
@@ -89,7 +95,8 @@ func (db *DB) prepareServer(ctx context.Context, parsed *mysql.Config) error {
 	raw := sql.OpenDB(&connector{inner, []string{isolation, migratingSession}})
 	defer raw.Close()
 	var version string
-	if err := raw.QueryRowContext(ctx, "SELECT VERSION()").Scan(&version); err != nil {
+	var packet int64
+	if err := raw.QueryRowContext(ctx, "SELECT VERSION(), @@global.max_allowed_packet").Scan(&version, &packet); err != nil {
 		err = fmt.Errorf("connect to the database %s at %s: %w", parsed.DBName, parsed.Addr, err)
 		if fateOf(err) == lost {
 			err = &budget.Error{Code: budget.Unavailable, Op: "open", Err: err}
@@ -98,6 +105,10 @@ func (db *DB) prepareServer(ctx context.Context, parsed *mysql.Config) error {
 	}
 	if err := checkVersion(version); err != nil {
 		return err
+	}
+	if packet < leastPacket {
+		return fmt.Errorf("max_allowed_packet of the database server is %d bytes, budgetd needs %d: set it in the server's "+
+			"configuration", packet, leastPacket)
 	}
 	db.dialect.returning = strings.Contains(strings.ToLower(version), mariaDB) // from 10.5
 	unlock, err := lockMigration(ctx, raw, parsed.DBName)
@@ -157,14 +168,87 @@ func (c *connector) Connect(ctx context.Context) (driver.Conn, error) {
 			return nil, fmt.Errorf("set up the session: %w", err)
 		}
 	}
-	return conn, nil
+	full, ok := conn.(driverConn)
+	if !ok {
+		_ = conn.Close()
+		return nil, defect("the driver's connection lacks a method of %T", &serverConn{})
+	}
+	s := &serverConn{driverConn: full}
+	if err := s.writable(ctx); err != nil {
+		_ = conn.Close()
+		return nil, err
+	}
+	return s, nil
+}
+
+// driverConn is what database/sql uses of the driver's connections.
+type driverConn interface {
+	driver.Conn
+	driver.ConnBeginTx
+	driver.ConnPrepareContext
+	driver.ExecerContext
+	driver.QueryerContext
+	driver.NamedValueChecker
+	driver.Pinger
+	driver.SessionResetter
+	driver.Validator
+}
+
+// serverConn is a connection to the server that takes writes. One that became a replica may be behind: what it does not
+// have yet is not missing, so it must not be read from either, and only a write is refused by itself.
+type serverConn struct {
+	driverConn
+	seen time.Time // when the server last took writes
+}
+
+// ResetSession comes before a connection is used again. Error: driver.ErrBadConn, another one is taken then.
+func (c *serverConn) ResetSession(ctx context.Context) error {
+	if err := c.driverConn.ResetSession(ctx); err != nil {
+		return err
+	}
+	if time.Since(c.seen) < writerEvery {
+		return nil
+	}
+	if err := c.writable(ctx); err != nil {
+		return driver.ErrBadConn
+	}
+	return nil
+}
+
+// writable makes sure that the server takes writes. Error: ER_READ_ONLY_MODE where it does not.
+func (c *serverConn) writable(ctx context.Context) error {
+	at := time.Now()
+	rows, err := c.QueryContext(ctx, `SELECT @@global.read_only, @@global.innodb_read_only`, nil)
+	if err != nil {
+		return err
+	}
+	defer rows.Close()
+	values := make([]driver.Value, 2)
+	if err := rows.Next(values); err != nil {
+		return err
+	}
+	for i, name := range []string{"read_only", "innodb_read_only"} {
+		if value := plain(values[i]); value != "0" && value != "OFF" {
+			return &mysql.MySQLError{Number: 1836, Message: name + " is " + value + ": it is a replica, or was made one"}
+		}
+	}
+	c.seen = at
+	return nil
+}
+
+// plain is a column's value as text: the driver has numbers and bytes.
+func plain(v driver.Value) string {
+	if b, ok := v.([]byte); ok {
+		return string(b)
+	}
+	return fmt.Sprint(v)
 }
 
 // parseDSN reads a data source name and adds what the ledger relies on:
 //
 //	clientFoundRows=true    affected rows are matched rows, as in SQLite: a compare-and-set that
 //	                        finds its row counts 1 even if it writes what is there
-//	rejectReadOnly=true     a server that became a replica is left
+//	rejectReadOnly=true     a server that became a replica is left by writes (serverConn: by reads)
 //	interpolateParams=true  one round trip per statement; []byte become _binary'…' literals, escaped
 //	                        by the connection's rules, and no text is bound in any other way
 //	parseTime=false         all times are integers
@@ -203,7 +287,8 @@ var fixed = map[string]string{
 	"checkconnliveness": "true", "allowallfiles": "false", "loc": "UTC", "strict": "",
 	"sql_mode": "", "time_zone": "", "autocommit": "", "innodb_lock_wait_timeout": "",
 	"lock_wait_timeout": "", "wait_timeout": "", "tx_isolation": "", "transaction_isolation": "",
-	"tx_read_only": "", "transaction_read_only": "",
+	"tx_read_only": "", "transaction_read_only": "", "completion_type": "",
+	"charset": "utf8mb4", "character_set_client": "", "character_set_connection": "", "character_set_results": "",
 }
 
 // contradiction finds a parameter that asks for something else than budgetd relies on.

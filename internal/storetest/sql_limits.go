@@ -2,15 +2,18 @@ package storetest
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/budgetd/budgetd/bucket"
 	"github.com/budgetd/budgetd/budget"
 	"github.com/budgetd/budgetd/ledger"
+	"github.com/budgetd/budgetd/limit"
 )
 
 var limitTests = []sqlTest{
 	{"limits/kept with the definition", limitsAreKept},
+	{"limits/as long as may be", limitsOfManyOverrides},
 	{"limits/no more than the maximum", limitsRefuse},
 	{"limits/several at once, all or nothing", limitsAllOrNothing},
 	{"limits/within one transaction", limitsWithinOneTransaction},
@@ -172,6 +175,29 @@ func limitsAreKept(w *sqlWorld) {
 	again.Limits = &budget.Limits{List: list[:3]}
 	_, _, err := w.db.Create(w.ctx, again, w.lanes(1))
 	w.refused(err, budget.NameTaken)
+}
+
+// limitsOfManyOverrides: the longest definition that is allowed is kept as it is, at the create and by a change.
+func limitsOfManyOverrides(w *sqlWorld) {
+	long := func(n int) string { return fmt.Sprintf("%0256d", n) }
+	l := lifetime("ever", "user+ad", 100)
+	for i := range limit.MaxOverrides {
+		l.Overrides = append(l.Overrides, budget.Override{Values: []string{long(i), long(i)}, Max: budget.MaxAmount})
+	}
+	b := w.limited("b", 1, l)
+	other := l
+	other.Overrides = slices.Clone(l.Overrides)
+	slices.Reverse(other.Overrides)
+	for _, want := range []budget.Limit{l, other} {
+		got := w.read(b.ID).Limits.List[0].Overrides
+		equal(w, "overrides", fmt.Sprintf("%+v", got), fmt.Sprintf("%+v", want.Overrides))
+		must(w.db.Change(w.ctx, b.ID, bucket.Change{Limits: &[]budget.Limit{other}}))(w)
+	}
+	again := definition("b", 1_000_000, 1)
+	again.Limits = &budget.Limits{List: []budget.Limit{l}}
+	if _, made, err := w.db.Create(w.ctx, again, w.lanes(1)); made || err != nil {
+		w.Errorf("the same again: made %v, %v", made, err)
+	}
 }
 
 func limitsRefuse(w *sqlWorld) {
