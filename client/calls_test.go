@@ -17,7 +17,7 @@ import (
 )
 
 // saysAll is an answer from which every call can tell what became of it.
-const saysAll = `{"outcome":"accepted","state":"used"}`
+const saysAll = `{"outcome":"accepted","state":"used","group":"g","deductions":[{"request_id":"o1","state":"used"}]}`
 
 // TestRequests pins what every call sends.
 func TestRequests(t *testing.T) {
@@ -493,6 +493,19 @@ func TestATransportThatRepeats(t *testing.T) {
 		_, err := c.Deduct(t.Context(), "b", client.DeductRequest{RequestID: "o1", Amount: 5})
 		if client.KindOf(err) != want {
 			t.Errorf("sent %t: kind %d, want %d: %v", sent, client.KindOf(err), want, err)
+		}
+	}
+}
+
+// TestAGroupsAnswerIsAboutTheGroup: what says nothing of its holds is no answer.
+func TestAGroupsAnswerIsAboutTheGroup(t *testing.T) {
+	for _, page := range []string{`{}`, `{"status":"ok"}`, `{"group":"other","deductions":[{"request_id":"o1","state":"used"}]}`,
+		`{"group":"g","deductions":[]}`, `{"group":"g","deductions":[{"request_id":"o1"}]}`} {
+		server := newScripted(t, answer(200, page), answer(200, saysAll))
+		c, _ := impatient(t, server.URL)
+		g, err := c.ConfirmGroup(t.Context(), "b", "g")
+		if err != nil || len(g.Deductions) != 1 || len(server.log()) != 2 {
+			t.Errorf("%s: %+v after %d attempts, %v", page, g, len(server.log()), err)
 		}
 	}
 }

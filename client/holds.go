@@ -1,6 +1,9 @@
 package client
 
-import "context"
+import (
+	"context"
+	"fmt"
+)
 
 // ConfirmRequest uses the units of a hold.
 type ConfirmRequest struct {
@@ -70,6 +73,19 @@ func (c *Client) ExtendGroup(ctx context.Context, name, group, holdTTL string) (
 // same again replays. Error: deduction_not_found (not final).
 func (c *Client) RollbackGroup(ctx context.Context, name, group string) (*Group, error) {
 	return c.onGroup(ctx, "rollback", name, groupOrder{Group: group})
+}
+
+// of is outcome's: each deduction of the group has a state.
+func (g *Group) of(group string) error {
+	if g.Group != group || len(g.Deductions) == 0 {
+		return fmt.Errorf("the answer is not about group %q", group)
+	}
+	for i := range g.Deductions {
+		if err := g.Deductions[i].of(""); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 func (c *Client) onGroup(ctx context.Context, verb, name string, order groupOrder) (*Group, error) {
