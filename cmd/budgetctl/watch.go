@@ -133,7 +133,7 @@ func (w *watching) show(l *look) error {
 	file, isFile := w.app.stdout.(*os.File)
 	switch {
 	case w.app.output == "json":
-		line, err := json.Marshal(l, json.Deterministic(true))
+		line, err := json.Marshal(l, json.Deterministic(true), json.WithMarshalers(unlimited))
 		if err != nil {
 			return fmt.Errorf("look cannot be written as JSON: %w", err)
 		}
@@ -186,8 +186,8 @@ func watchTable(l *look) string {
 		rows[i] = []any{bk.Key, status, bk.Instance, bk.Remaining, bk.Used, bk.Returning}
 	}
 	return details(field{"budget", b.Name}, field{"status", b.Status}, field{"at", s.Now.At},
-		field{"total", b.TotalQuantity}, field{"used", b.Used}, field{"held", b.Held}, field{"remaining", b.Remaining},
-		field{"undistributed", b.Undistributed}, field{"in transit", b.InTransit}, field{"stranded", s.Now.Stranded},
+		field{"total", unless(b.Unlimited, b.TotalQuantity)}, field{"used", b.Used}, field{"held", b.Held}, field{"remaining", unless(b.Unlimited, b.Remaining)},
+		field{"undistributed", unless(b.Unlimited, b.Undistributed)}, field{"in transit", b.InTransit}, field{"stranded", s.Now.Stranded},
 		field{"rate per second", s.RatePerS}, field{"exhausted", exhaustion(s)}) + "\n\n" +
 		listing([]string{"bucket", "status", "instance", "remaining", "used", "returning"}, rows)
 }
@@ -209,6 +209,6 @@ func watchLine(l *look, header bool) string {
 		}
 	}
 	at := cell(s.Now.At.Truncate(time.Second))
-	return out + fmt.Sprintf(layout, at, printable(string(b.Status)), cell(b.Used), cell(b.Remaining), cell(s.Now.Stranded),
+	return out + fmt.Sprintf(layout, at, printable(string(b.Status)), cell(b.Used), cell(unless(b.Unlimited, b.Remaining)), cell(s.Now.Stranded),
 		cell(s.RatePerS), exhaustion(s), strings.Join(buckets, " "))
 }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"fmt"
 	"net/http"
 	"net/url"
@@ -10,6 +11,7 @@ import (
 	"time"
 
 	"github.com/budgetd/budgetd/budget"
+	"github.com/budgetd/budgetd/client"
 	"github.com/go-json-experiment/json"
 )
 
@@ -68,6 +70,23 @@ func TestWatchGoesOn(t *testing.T) {
 		"watch": "BUDGET",
 	} {
 		checkFailure(t, command(t, server.URL, line), exitUsage, mentions)
+	}
+}
+
+// TestWatchUnlimited: an unlimited budget is not shown as sold out.
+func TestWatchUnlimited(t *testing.T) {
+	l := &look{Budget: &client.Budget{Name: "ad", Unlimited: true, Used: 7}, Series: &client.Series{}}
+	for _, text := range []string{watchTable(l), watchLine(l, false)} {
+		if n := strings.Count(text, "unlimited"); n == 0 {
+			t.Errorf("%s", text)
+		}
+	}
+	w := watching{app: &app{output: "json", stdout: new(bytes.Buffer)}}
+	if err := w.show(l); err != nil {
+		t.Fatal(err)
+	}
+	if text := w.app.stdout.(*bytes.Buffer).String(); !strings.Contains(text, `"remaining":null`) || !strings.Contains(text, `"total_quantity":null`) {
+		t.Error(text)
 	}
 }
 
