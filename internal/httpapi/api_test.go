@@ -107,7 +107,8 @@ func TestReadiness(t *testing.T) {
 
 // Above the limit requests are told to come back; probes are answered all the same.
 func TestTooManyInFlight(t *testing.T) {
-	service, server, _ := start(t, func(c *httpapi.Config) { c.Limits.InFlight = 2 })
+	var o observed
+	service, server, _ := start(t, func(c *httpapi.Config) { c.Limits.InFlight, c.Observer = 2, &o })
 	release, arrived := make(chan struct{}), make(chan struct{}, 2)
 	service.before = func(context.Context, string) {
 		arrived <- struct{}{}
@@ -124,6 +125,11 @@ func TestTooManyInFlight(t *testing.T) {
 	if answer.StatusCode != 503 || answer.Header.Get("Retry-After") != "1" || problemIn(t, body).Code != "unavailable" {
 		t.Errorf("%d %s", answer.StatusCode, body)
 	}
+	ask(t, server, "POST", "/v1/budgets/sale/deduct", `{"request_id":"more","amount":5}`)
+	if o.mu.Lock(); !slices.Contains(o.lines, `deduction "unavailable" false`) {
+		t.Errorf("told to the observer: %q", o.lines)
+	}
+	o.mu.Unlock()
 	if answer, _ := ask(t, server, "GET", "/readyz", ""); answer.StatusCode != 200 {
 		t.Errorf("readyz %d", answer.StatusCode)
 	}

@@ -45,8 +45,12 @@ func (c *call) serve() {
 		a.observer.InFlight(n)
 		defer func() { a.observer.InFlight(a.inFlight.Add(-1)) }()
 		if n > int64(a.limits.InFlight) {
-			c.fail(budget.Refuse(budget.Unavailable, c.route.op,
-				"%d requests are being answered, more are not taken in; try again", a.limits.InFlight))
+			err := budget.Refuse(budget.Unavailable, c.route.op,
+				"%d requests are being answered, more are not taken in; try again", a.limits.InFlight)
+			if c.route.op == "deduct" { // of a batch nobody knows how many
+				a.observeDeduction(nil, err)
+			}
+			c.fail(err)
 			return
 		}
 	}
