@@ -397,7 +397,8 @@ type Lanes interface {
 	// as it is then. Errors: InstanceNotFound for a lane without a row.
 	DeclareDown(ctx context.Context, seen LaneRow) (row LaneRow, declared bool, err error)
 	// Stale lists at most limit live epochs of ledger-mode budgets on a lane whose activation is older
-	// than this one, by bucket. Those in store mode: Quarantines.Unsettled.
+	// than this one, by bucket, but for fenced ones: those are lost one by one when their books were looked at. Those in
+	// store mode: Quarantines.Unsettled.
 	Stale(ctx context.Context, lane Lane, activation int64, limit int) ([]EpochOf, error)
 }
 

@@ -96,13 +96,13 @@ func (s *SQL) DeclareDown(ctx context.Context, seen bucket.LaneRow) (
 	return r.row, r.declared, err
 }
 
-// Stale lists live epochs of older activations of a lane.
+// Stale lists live epochs of older activations of a lane that are not fenced.
 func (s *SQL) Stale(ctx context.Context, lane bucket.Lane, activation int64, limit int) (
 	[]bucket.EpochOf, error) {
 	return transact(ctx, s, "Stale", func(time.Time) ([]bucket.EpochOf, error) {
 		return s.list(limit, func(e *sqlEpoch) bool {
 			return e.bucket.Lane == lane && e.Status.Live() && e.Activation < activation &&
-				e.bucket.budget.definition.Durability == budget.Ledger
+				e.Fenced == "" && e.bucket.budget.definition.Durability == budget.Ledger
 		}), nil
 	})
 }

@@ -69,6 +69,23 @@ func TestNothingExpiresByAWrongClock(t *testing.T) {
 			t.Errorf("%d holds are open, %v", n, err)
 		}
 	})
+	t.Run("uses", func(t *testing.T) {
+		db, _, ahead := movable(t)
+		openBudget(t, db, "b", 1000, 1)
+		lane := bucket.Lane{Instance: "sql", Index: 0}
+		if got, err := db.UseLane(t.Context(), "n1", lane, 1, time.Minute); got != bucket.UseNoted || err != nil {
+			t.Fatalf("%v, %v", got, err)
+		}
+		ahead.Store(-int64(early))
+		use := bucket.LaneUse{Node: "n1", Lane: lane, Activation: 1}
+		if err := db.EndSilent(t.Context(), use, time.Second); !budget.Is(err, budget.Unavailable) {
+			t.Errorf("two hours ahead: %v", err)
+		}
+		ahead.Store(0)
+		if uses, err := db.SeeUses(t.Context(), "n1", time.Minute); len(uses) != 1 || err != nil {
+			t.Errorf("uses %+v, %v", uses, err)
+		}
+	})
 	t.Run("counters", func(t *testing.T) {
 		db, _, ahead := movable(t)
 		ahead.Store(int64(early))

@@ -101,9 +101,13 @@ func (db *DB) SilentUses(ctx context.Context, silence time.Duration, limit int) 
 	return out, err
 }
 
-// EndSilent ends a use whose node is still silent.
+// EndSilent ends a use whose node is still silent. Error: Unavailable where this node's clock is wrong: to it all others
+// would be silent.
 func (db *DB) EndSilent(ctx context.Context, use bucket.LaneUse, silence time.Duration) error {
 	return db.write(ctx, "end silent", func(t *tx) error {
+		if err := t.checkClock("end silent"); err != nil {
+			return err
+		}
 		_, err := t.exec(endSilent, []byte(use.Lane.Instance), use.Lane.Index, use.Activation,
 			[]byte(use.Node), toMS(t.now.Add(-silence)))
 		return err

@@ -207,13 +207,13 @@ const (
 	/*in order*/ JOIN budget_management_bucket u /*by PRIMARY*/ ON u.id = e.budget_id
 	WHERE b.instance = ? AND b.lane = ? AND e.status IN ('opening', 'open', 'closing')
 		AND e.activation < ?`
-	selectStale     = selectOlder + ` AND u.durability = 'ledger' ORDER BY b.id LIMIT ?`
+	selectStale     = selectOlder + ` AND LENGTH(e.fenced) = 0 AND u.durability = 'ledger' ORDER BY b.id LIMIT ?`
 	selectUnsettled = selectOlder + ` AND u.durability = 'store' ORDER BY b.id LIMIT ?`
 	selectLive      = selectLaneEpochs + ` AND e.status IN ('open', 'closing')
 		AND b.id >= ? AND (b.id > ? OR b.epoch > ?) ORDER BY b.id LIMIT ?`
 )
 
-// Stale lists live epochs of ledger-mode budgets of a lane that are older than an activation.
+// Stale lists live epochs of ledger-mode budgets of a lane that are older than an activation, but for fenced ones.
 func (db *DB) Stale(ctx context.Context, lane bucket.Lane, activation int64, limit int) (
 	[]bucket.EpochOf, error) {
 	return db.listEpochs(ctx, "stale", selectStale, []byte(lane.Instance), lane.Index, activation,

@@ -87,10 +87,13 @@ func laneStale(w *sqlWorld) {
 		w.Errorf("stale %+v, want %+v", got, want)
 	}
 	equal(w, "limited", len(stale(2, 2)), 2)
+	w.ok(w.db.Fence(w.ctx, refs[5], "its books do not agree"))
+	want = want[:len(want)-1]
 	for n := len(want); n > 0; n-- {
 		equal(w, "left", len(stale(2, 100)), n)
 		equal(w, "lost", must(w.db.Lose(w.ctx, stale(2, 1)[0]))(w), true)
 	}
+	equal(w, "the fenced one", must(w.db.Lose(w.ctx, refs[5]))(w), true)
 	opened := must(w.db.Reopen(w.ctx, b.ID, refs[0].Bucket))(w).Opened[0]
 	equal(w, "activation", opened.Epoch.Activation, 2)
 	equal(w, "left", len(stale(2, 100)), 0)
