@@ -35,12 +35,17 @@ const (
 		offline_by = 'service', is_idle = 0, updated_at = ? WHERE budget_id = ? AND status = 'online'`
 	selectOver = `SELECT id FROM budget_management_bucket /*by budget_management_bucket_roll_over*/
 		WHERE roll_over_ms > 0 AND roll_over_ms <= ? ORDER BY roll_over_ms, id LIMIT ?`
-	// selectCounted sums what was counted since an instant in epochs of a period and later ones.
+	// selectUsedFrom sums what the epochs of a period and later ones used and hold; selectCounted, row by row, what was
+	// counted since an instant in epochs of the periods between two.
+	selectUsedFrom = `SELECT COALESCE(SUM(e.used_quantity + e.held_quantity), 0) FROM bucket_epoch e
+		/*by bucket_epoch_units*/ WHERE e.budget_id = ? AND e.period >= ?`
 	selectCounted = `SELECT COALESCE(SUM(d.amount - d.rolled_back), 0) FROM bucket_epoch e /*by bucket_epoch_units*/
 		/*in order*/ JOIN deduction d /*by bucket_id*/ ON d.bucket_id = e.bucket_id AND d.epoch = e.epoch
-		WHERE e.budget_id = ? AND e.period >= ? AND d.counted_at >= ?`
-	selectPeriodSince = `SELECT COALESCE(MIN(number), 0) FROM budget_period WHERE budget_id = ?
-		AND (end_ms = 0 OR end_ms > ?)`
+		WHERE e.budget_id = ? AND e.period >= ? AND e.period < ? AND d.counted_at >= ?`
+	// selectPeriodsSince names the first period that ends after an instant, and the first that begins there or later.
+	selectPeriodsSince = `SELECT COALESCE(MIN(number), 0) AS first,
+		COALESCE(MIN(CASE WHEN start_ms >= ? THEN number END), 9007199254740991) AS whole
+		FROM budget_period WHERE budget_id = ? AND (end_ms = 0 OR end_ms > ?)`
 )
 
 // oneIf is how a column holds a truth.
@@ -322,17 +327,25 @@ func (t *tx) openPeriod(b *budgetRow, all []*bucketRow, p budget.Period, without
 }
 
 // countedSince sums what was used since the start of a period that begins before the one that is over has
-// ended: a rule was changed within it.
+// ended: a rule was changed within it. Of a period that lies within that time the columns of its epochs say it: its rows
+// may be millions. Those of one that had begun before have to be looked at.
 func (t *tx) countedSince(b *budgetRow, ended budget.Period, start time.Time) (units int64, err error) {
 	if ended.End.IsZero() || !start.Before(ended.End) {
 		return 0, nil
 	}
-	var first int64
-	if _, err := t.get(&first, selectPeriodSince, b.ID, toMS(start)); err != nil || first == 0 {
+	var since struct {
+		First int64 `db:"first"`
+		Whole int64 `db:"whole"`
+	}
+	if _, err := t.get(&since, selectPeriodsSince, toMS(start), b.ID, toMS(start)); err != nil || since.First == 0 {
 		return 0, err
 	}
-	_, err = t.get(&units, selectCounted, b.ID, first, toMS(start))
-	return units, err
+	if _, err := t.get(&units, selectUsedFrom, b.ID, since.Whole); err != nil || since.First >= since.Whole {
+		return units, err
+	}
+	var part int64
+	_, err = t.get(&part, selectCounted, b.ID, since.First, since.Whole, toMS(start))
+	return units + part, err
 }
 
 // topUp gives the open period of a locked budget its part of an append.
