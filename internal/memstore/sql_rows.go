@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/budgetd/budgetd/bucket"
+	"github.com/budgetd/budgetd/budget"
 	"github.com/budgetd/budgetd/ledger"
 )
 
@@ -45,7 +46,7 @@ func (e *sqlEpoch) grant(units int64, now time.Time) *bucket.GrantOrder {
 	e.sums.Granted += units
 	e.NextGrant++
 	e.Outstanding += units
-	e.bucket.OutQuantity += units
+	e.bucket.OutQuantity = min(e.bucket.OutQuantity+units, budget.MaxAmount)
 	e.bucket.UpdatedAt = now
 	e.bucket.budget.undistributed -= units
 	return order

@@ -39,8 +39,10 @@ const (
 		outstanding_quantity = outstanding_quantity + $value, next_grant = next_grant + 1 WHERE `
 	grantWhere = `bucket_id = ? AND epoch = ? AND next_grant = ? AND status IN ('opening', 'open')
 		AND LENGTH(fenced) = 0`
+	// grantToBuckets adds no more once the sum is MaxAmount: buckets of unlimited budgets are given as much with each
+	// epoch.
 	grantToBuckets = `UPDATE sharding_budget_management_bucket /*by PRIMARY*/ SET
-		out_quantity = out_quantity + $value, sharding_quantity = $value, out_cnt = out_cnt + $value,
+		out_quantity = CASE WHEN out_quantity < 9007199254740991 THEN out_quantity + $value ELSE out_quantity END, sharding_quantity = $value, out_cnt = out_cnt + $value,
 		updated_at = $value WHERE `
 )
 

@@ -256,7 +256,7 @@ func (r *bucketRow) retired() bool { return r.OfflineBy == string(bucket.ByResiz
 func (r *bucketRow) bucket() bucket.Bucket {
 	return bucket.Bucket{
 		ID: r.Bucket, Ordinal: r.Ordinal, Key: r.Key, Lane: r.lane(), Online: r.ListStatus == online,
-		OfflineBy: bucket.OfflineBy(r.OfflineBy), OutQuantity: r.OutQuantity, OutCnt: r.OutCnt,
+		OfflineBy: bucket.OfflineBy(r.OfflineBy), OutQuantity: min(r.OutQuantity, budget.MaxAmount), OutCnt: r.OutCnt,
 		CountersFrom: r.Counters, Epoch: r.epoch(), UpdatedAt: fromMS(r.UpdatedAt),
 	}
 }

@@ -176,6 +176,24 @@ func createOfAnyNumber(w *sqlWorld) {
 	})
 }
 
+// createUnlimited: what a bucket was given in all its epochs is never more than an amount can be, though each of them gets
+// everything.
+func createUnlimited(w *sqlWorld) {
+	b := w.create("unlimited", budget.MaxAmount, 1, func(d *budget.Definition) { d.Unlimited = true })
+	for range 3 {
+		ref := w.read(b.ID).Buckets[0].Ref()
+		equal(w, "ending", w.ends(b.ID, ref, true), true)
+		must(w.db.CloseEpoch(w.ctx, b.ID, ref, w.closing(ref), nil))(w)
+		w.open(must(w.db.Reopen(w.ctx, b.ID, b.Buckets[0].ID))(w).Opened[0].Ref())
+		must(w.db.HandOut(w.ctx, b.ID))(w)
+		w.deliver()
+		after := w.read(b.ID).Buckets[0]
+		equal(w, "epoch", after.Epoch.Number, ref.Epoch+1)
+		equal(w, "outstanding", after.Epoch.Outstanding, budget.MaxAmount)
+		equal(w, "out_quantity", after.OutQuantity, budget.MaxAmount)
+	}
+}
+
 func createUnknownLane(w *sqlWorld) {
 	d := definition("nowhere", 100, 2)
 	lanes := append(w.lanes(1), bucket.Lane{Instance: "store-0", Index: 9})

@@ -17,6 +17,7 @@ var definitionTests = []sqlTest{
 	{"create/repeated", createRepeated},
 	{"create/the name with another definition", createNameTaken},
 	{"create/no number of buckets", createOfAnyNumber},
+	{"create/unlimited, given everything again", createUnlimited},
 	{"create/on a lane that was never reached", createUnknownLane},
 	{"create/one name in two tenants", createTwoTenants},
 	{"create/under the lane's present activation", createActivation},
