@@ -7,6 +7,7 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"github.com/budgetd/budgetd/allocation"
 	"github.com/budgetd/budgetd/budget"
 	"github.com/budgetd/budgetd/fragment"
 	"github.com/budgetd/budgetd/ledger"
@@ -47,7 +48,7 @@ func (a *attempt) findUnits(ctx context.Context, b *Budget, asked *Bucket, balan
 	switch {
 	case err != nil:
 		return nil // units are on their way, or SQL failed just now: look again until the deadline
-	case got.outOfReach > 0 && got.inReach < a.amount:
+	case got.moved == 0 && got.outOfReach > 0 && got.inReach < a.amount:
 		return unavailable("deduct", fmt.Errorf("%d units cannot be reached: their store is down or their bucket is fenced", got.outOfReach))
 	}
 	a.reread(ctx)
@@ -299,7 +300,8 @@ func (s *Service) reach(ctx context.Context, b *Budget, got *collected) (map[Ref
 		if by := b.Buckets[i].OfflineBy; isDown || by == ByOperator || by == ByResize {
 			down++
 		}
-		if row.Status.Live() && (row.Fenced != "" || isDown) {
+		older := row.Period != j.Period.Number && allocation.Unused(b.Definition) != budget.Next && !allocation.IsWhole(b.Definition)
+		if row.Status.Live() && (row.Fenced != "" || isDown) && !older { // the open period gets nothing of what is older
 			got.outOfReach += row.Outstanding
 		}
 	}

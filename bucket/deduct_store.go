@@ -347,7 +347,7 @@ func (a *attempt) seekInStore(ctx context.Context, b *Budget, bk *Bucket, balanc
 	switch {
 	case err != nil:
 		return a.waitFor(ctx, round, err)
-	case got.outOfReach > 0 && got.inReach < a.amount:
+	case got.moved == 0 && got.outOfReach > 0 && got.inReach < a.amount:
 		return a.outOfReach(ctx, "units that it needs are out of reach")
 	}
 	a.reread(ctx)

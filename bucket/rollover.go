@@ -13,12 +13,21 @@ import (
 )
 
 // refusalAt is Definition.RefusalAt, and PeriodExhausted before the open period begins: between two
-// windows nothing can be deducted.
+// windows nothing can be deducted; BudgetExhausted after the last one.
 func (b *Budget) refusalAt(now time.Time) *budget.Error {
 	if refusal := b.RefusalAt(now); refusal != nil {
 		return refusal
 	}
-	if b.Period.Over || !now.Before(b.Period.Start) {
+	if b.Period.Over {
+		if _, follows := allocation.Next(b.Definition, b.Period, now); follows {
+			return nil
+		}
+		refusal := budget.Refuse(budget.BudgetExhausted, "deduct", "the last period of budget %s ended at %s", b.Name,
+			b.Period.End.Format(time.RFC3339))
+		refusal.Available = new(int64)
+		return refusal
+	}
+	if !now.Before(b.Period.Start) {
 		return nil
 	}
 	refusal := budget.Refuse(budget.PeriodExhausted, "deduct", "budget %s releases units again at %s", b.Name,

@@ -150,6 +150,9 @@ func (s *SQL) Covers(ctx context.Context, budgetIDs []int64) (map[int64]bucket.C
 // and that has not used up adjust_cnt.
 func (b *sqlBudget) cover() bucket.Cover {
 	var c bucket.Cover
+	if !slices.ContainsFunc(b.buckets, (*sqlBucket).mayApply) {
+		c.Undistributed = b.undistributed // for the one that is brought online
+	}
 	for _, shard := range b.buckets {
 		if shard.mayApply() && b.mayApply(shard) {
 			c.Undistributed = b.undistributed

@@ -188,14 +188,14 @@ func (r *reader) outcomesOf(duplicates []ledger.Duplicate,
 }
 
 // selectCovers is I3's sum of each budget in one row, and selectJudged the rows of ids, as one statement: one
-// moment. U counts where some bucket that no operator took offline may apply for it.
+// moment. U counts where some bucket that no operator took offline may apply for it, and where there is no such bucket
+// at all: one that is brought online may.
 const (
 	selectCovers = `SELECT 1 AS is_cover,
 		u.unfunded_quantity AS unfunded, u.period, u.period_start_ms, u.period_end_ms, u.is_over, u.roll_over_ms,
-		u.undistributed_quantity * (SELECT COUNT(*) > 0
+		u.undistributed_quantity * (SELECT COUNT(*) = 0 OR SUM(u.adjust_cnt = 0 OR b.out_cnt < u.adjust_cnt) > 0
 			FROM sharding_budget_management_bucket b /*by budget_id*/
-			WHERE b.budget_id = u.id AND b.offline_by NOT IN ('operator', 'resize')
-			AND (u.adjust_cnt = 0 OR b.out_cnt < u.adjust_cnt)) AS undistributed,
+			WHERE b.budget_id = u.id AND b.offline_by NOT IN ('operator', 'resize')) AS undistributed,
 		(SELECT COALESCE(SUM(CASE WHEN e.period = u.period OR u.unused IN ('next', 'whole')
 				THEN e.outstanding_quantity ELSE 0 END), 0)
 			FROM bucket_epoch e /*by bucket_epoch_units*/

@@ -103,5 +103,8 @@ func judgeNobodyMayApply(w *sqlWorld) {
 	}
 	equal(w, "outstanding", w.judge(b.ID).Cover.Outstanding, 102)
 	equal(w, "status of the epochs", w.epoch(refs[0]).Status, ledger.Closing)
-	undistributed("with every bucket taken offline by an operator", 0)
+	undistributed("with every bucket taken offline by an operator", 28)
+	one := 1
+	must(w.db.Change(w.ctx, b.ID, bucket.Change{AdjustCnt: &one}))(w)
+	undistributed("with every bucket taken offline by an operator, and none that might apply again", 28)
 }

@@ -78,12 +78,17 @@ type EpochColumns struct {
 	Live        bool
 }
 
-// releasable is what is undistributed if a bucket may apply for it, else 0.
+// releasable is what is undistributed if a bucket may apply for it, or could if an operator brought it online, else 0.
 func (c *Columns) releasable() int64 {
+	none := true
 	for b := range c.Buckets {
 		if !b.ByOperator && (c.AdjustCnt == 0 || b.OutCnt < c.AdjustCnt) {
 			return c.Undistributed
 		}
+		none = none && b.ByOperator
+	}
+	if none {
+		return c.Undistributed
 	}
 	return 0
 }
