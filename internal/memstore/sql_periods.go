@@ -212,15 +212,21 @@ func (s *SQL) settlePeriod(b *sqlBudget, now time.Time, without []bucket.Lane) (
 	return s.settle(b, now, without)
 }
 
-// countedSince sums what was used since an instant before the end of the open or last period.
+// countedSince sums what was used since an instant before the end of the open or last period: of periods that begin there or
+// later all that their epochs used.
 func (b *sqlBudget) countedSince(start time.Time) (units int64) {
 	if b.period.End.IsZero() || !start.Before(b.period.End) {
 		return 0
 	}
 	for _, shard := range b.buckets {
 		for _, e := range shard.epochs {
-			if end := b.periods[e.Period-1].End; !end.IsZero() && !end.After(toStart(start)) {
+			p := b.periods[e.Period-1]
+			switch {
+			case !p.End.IsZero() && !p.End.After(toStart(start)):
 				continue // of an earlier period, however late it was drained
+			case !p.Start.Before(toStart(start)):
+				units += e.Used + e.Held // also of what was archived
+				continue
 			}
 			for _, d := range e.deductions {
 				if !d.CountedAt.Before(toStart(start)) {

@@ -35,17 +35,16 @@ const (
 		offline_by = 'service', is_idle = 0, updated_at = ? WHERE budget_id = ? AND status = 'online'`
 	selectOver = `SELECT id FROM budget_management_bucket /*by budget_management_bucket_roll_over*/
 		WHERE roll_over_ms > 0 AND roll_over_ms <= ? ORDER BY roll_over_ms, id LIMIT ?`
-	// selectUsedFrom sums what the epochs of a period and later ones used and hold; selectCounted, row by row, what was
-	// counted since an instant in epochs of the periods between two.
-	selectUsedFrom = `SELECT COALESCE(SUM(e.used_quantity + e.held_quantity), 0) FROM bucket_epoch e
-		/*by bucket_epoch_units*/ WHERE e.budget_id = ? AND e.period >= ?`
+	// selectUsedSince sums what epochs used and hold of periods that begin at an instant or later; selectCounted, row by
+	// row, what was counted since then in epochs of those that had begun before and ended later. After changes of a rule
+	// a period may begin before the one with the number before.
+	selectUsedSince = `SELECT COALESCE(SUM(e.used_quantity + e.held_quantity), 0) FROM bucket_epoch e /*by bucket_epoch_units*/
+		/*in order*/ JOIN budget_period p /*by PRIMARY*/ ON p.budget_id = e.budget_id AND p.number = e.period
+		WHERE e.budget_id = ? AND p.start_ms >= ?`
 	selectCounted = `SELECT COALESCE(SUM(d.amount - d.rolled_back), 0) FROM bucket_epoch e /*by bucket_epoch_units*/
+		/*in order*/ JOIN budget_period p /*by PRIMARY*/ ON p.budget_id = e.budget_id AND p.number = e.period
 		/*in order*/ JOIN deduction d /*by bucket_id*/ ON d.bucket_id = e.bucket_id AND d.epoch = e.epoch
-		WHERE e.budget_id = ? AND e.period >= ? AND e.period < ? AND d.counted_at >= ?`
-	// selectPeriodsSince names the first period that ends after an instant, and the first that begins there or later.
-	selectPeriodsSince = `SELECT COALESCE(MIN(number), 0) AS first,
-		COALESCE(MIN(CASE WHEN start_ms >= ? THEN number END), 9007199254740991) AS whole
-		FROM budget_period WHERE budget_id = ? AND (end_ms = 0 OR end_ms > ?)`
+		WHERE e.budget_id = ? AND p.start_ms < ? AND (p.end_ms = 0 OR p.end_ms > ?) AND d.counted_at >= ?`
 )
 
 // oneIf is how a column holds a truth.
@@ -333,18 +332,12 @@ func (t *tx) countedSince(b *budgetRow, ended budget.Period, start time.Time) (u
 	if ended.End.IsZero() || !start.Before(ended.End) {
 		return 0, nil
 	}
-	var since struct {
-		First int64 `db:"first"`
-		Whole int64 `db:"whole"`
-	}
-	if _, err := t.get(&since, selectPeriodsSince, toMS(start), b.ID, toMS(start)); err != nil || since.First == 0 {
+	since := toMS(start)
+	if _, err := t.get(&units, selectUsedSince, b.ID, since); err != nil {
 		return 0, err
 	}
-	if _, err := t.get(&units, selectUsedFrom, b.ID, since.Whole); err != nil || since.First >= since.Whole {
-		return units, err
-	}
 	var part int64
-	_, err = t.get(&part, selectCounted, b.ID, since.First, since.Whole, toMS(start))
+	_, err = t.get(&part, selectCounted, b.ID, since, since, since)
 	return units + part, err
 }
 
