@@ -225,7 +225,7 @@ func (b *sqlBudget) countedSince(start time.Time) (units int64) {
 			case !p.End.IsZero() && !p.End.After(toStart(start)):
 				continue // of an earlier period, however late it was drained
 			case !p.Start.Before(toStart(start)):
-				units += e.Used + e.Held // also of what was archived
+				units += e.Used + e.Held
 				continue
 			}
 			for _, d := range e.deductions {
