@@ -56,9 +56,18 @@ func (c *callCounts) reset() {
 	clear(c.ops)
 }
 
-// overTime runs a test in virtual time, so that nothing in it grows old because the machine is busy.
+// inVirtualTime runs a test so that nothing in it grows old because the machine is busy. What a node left behind it,
+// such as the watch of a committer, ends within the minute after it.
+func inVirtualTime(t *testing.T, test func(*testing.T)) {
+	synctest.Test(t, func(t *testing.T) {
+		test(t)
+		time.Sleep(time.Minute)
+	})
+}
+
+// overTime is inVirtualTime as a test of its own.
 func overTime(t *testing.T, name string, test func(*testing.T)) {
-	t.Run(name, func(t *testing.T) { synctest.Test(t, test) })
+	t.Run(name, func(t *testing.T) { inVirtualTime(t, test) })
 }
 
 // TestOneCallPerLane: a batch of different ids asks each lane once, whatever the number of its budgets and buckets.
@@ -176,7 +185,7 @@ func (j *judging) Judge(ctx context.Context, budgetID int64, ids []string) (buck
 // TestRefusalsShareOneLook: callers who are refused side by side are in one statement: those who come while it is under
 // way are in the next one.
 func TestRefusalsShareOneLook(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	inVirtualTime(t, func(t *testing.T) {
 		const callers = 50
 		w := newWorld(t)
 		w.durability = budget.Ledger
