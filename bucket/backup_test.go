@@ -18,8 +18,12 @@ import (
 // nothing after.
 func TestRestoredBackup(t *testing.T) {
 	const total, before, more, buckets, window = 300, 30, 300, 3, 20
-	for _, durability := range []budget.Durability{budget.Ledger, budget.Store} {
-		t.Run(string(durability), func(t *testing.T) {
+	for _, test := range []struct {
+		durability budget.Durability
+		recycled   bool // every bucket got a new epoch, whose number the restored database gives out again
+	}{{budget.Ledger, false}, {budget.Ledger, true}, {budget.Store, false}, {budget.Store, true}} {
+		durability := test.durability
+		t.Run(fmt.Sprintf("%s, recycled %t", durability, test.recycled), func(t *testing.T) {
 			dir := t.TempDir()
 			file := func(name string) string { return filepath.Join(dir, name) }
 			w := newWorld(t)
@@ -57,7 +61,22 @@ func TestRestoredBackup(t *testing.T) {
 				t.Fatalf("%d accepted before the restoration, want 200", n)
 			}
 			w.settled(s, ref, before+200)
+			if test.recycled {
+				for _, b := range w.budget(ref).Buckets {
+					for _, do := range []func(context.Context, bucket.BudgetRef, string) (bucket.BucketView, error){
+						s.Offline, s.Online} {
+						if _, err := do(context.Background(), ref, b.Key); err != nil {
+							t.Fatal(err)
+						}
+					}
+				}
+			}
 			stop(t, s)
+			if test.recycled { // servers that restart with what they hold: the lanes' next activation
+				for _, server := range w.servers {
+					server.Restore(server.Snapshot(), false)
+				}
+			}
 
 			w.sql = openSQL(t, "sqlite", file("b.db"))
 			s = w.node(settings)

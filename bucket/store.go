@@ -252,9 +252,11 @@ var ErrMemoryLost = errors.New("the lane lost its memory")
 // balance would exceed MaxAmount), EpochGone (the log holds a later epoch). The last is found at
 // the append, so it answers only what would otherwise be OK.
 type Store interface {
-	// Open creates the balance hash and entry 0 of new epochs. With a hash: Broken; EpochClosed;
-	// WrongActivation; Already, whatever happened in the epoch since. Without: WrongActivation;
-	// EpochGone when the log already holds this epoch or a later one; OK.
+	// Open creates the balance hash and entry 0 of new epochs. With a hash: Broken; EpochClosed when it is
+	// closed; WrongActivation when the lane serves another activation than the caller's; EpochClosed when
+	// the hash was made under another one (SQL was restored to before that life: the number is taken);
+	// Already, whatever happened in the epoch since. Without: WrongActivation; EpochGone when the log
+	// already holds this epoch or a later one; OK.
 	Open(ctx context.Context, lane Lane, refs []Ref) ([]Reply, error)
 	// Grant adds numbered grants, in order. Already when the number has arrived; Gap when an
 	// earlier one has not; OK.

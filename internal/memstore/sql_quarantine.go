@@ -186,13 +186,14 @@ func (s *SQL) EndLost(ctx context.Context, order bucket.LostOrder) (bucket.Settl
 		if len(out.Unheard) > 0 && !order.Force {
 			return out, nil
 		}
-		out.Beyond = len(out.Unheard) == 0 && e.acknowledged > e.DrainedSeq && e.Fenced == "" && !order.Drained
+		fenced := e.Fenced != "" && e.Status != ledger.Opening // nothing was ever deducted in that one
+		out.Beyond = len(out.Unheard) == 0 && e.acknowledged > e.DrainedSeq && !fenced && !order.Drained
 		if out.Beyond {
 			return out, nil
 		}
 		why := ""
 		switch {
-		case e.Fenced != "":
+		case fenced:
 			why = "the bucket was fenced: " + e.Fenced
 		case len(out.Unheard) > 0:
 			why = "nodes that did not report: " + strings.Join(out.Unheard, ", ")

@@ -63,8 +63,10 @@ func (b *shard) open(ref bucket.Ref, serves int64) bucket.Reply {
 	switch {
 	case e != nil && e.closed:
 		return e.reply(bucket.EpochClosed)
-	case ref.Activation != serves || e != nil && e.activation != ref.Activation:
+	case ref.Activation != serves:
 		return bucket.Reply{Verdict: bucket.WrongActivation}
+	case e != nil && e.activation != ref.Activation:
+		return e.reply(bucket.EpochClosed)
 	case e != nil:
 		return e.reply(bucket.Already)
 	case len(b.log) > 0 && b.log[len(b.log)-1].epoch >= ref.Epoch && !safeguard.Off(safeguard.LateOpen):

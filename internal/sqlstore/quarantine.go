@@ -57,17 +57,18 @@ func (db *DB) EndLost(ctx context.Context, order bucket.LostOrder) (
 			}
 		}
 		unknown := home.Acknowledged > row.DrainedSeq
+		fenced := row.Fenced != "" && row.Status != string(ledger.Opening) // nothing was ever deducted in that one
 		if len(out.Unheard) > 0 && !order.Force {
 			return nil
 		}
-		if out.Beyond = len(out.Unheard) == 0 && unknown && row.Fenced == "" && !order.Drained; out.Beyond {
+		if out.Beyond = len(out.Unheard) == 0 && unknown && !fenced && !order.Drained; out.Beyond {
 			return nil
 		}
 		out.Ended = true
 		if err := t.end(ledger.Lost, row); err != nil {
 			return err
 		}
-		if len(out.Unheard) == 0 && !unknown && row.Fenced == "" || safeguard.Off(safeguard.Quarantine) {
+		if len(out.Unheard) == 0 && !unknown && !fenced || safeguard.Off(safeguard.Quarantine) {
 			out.Returned = row.Outstanding
 			return t.comeBack(budgets[row.Budget], coming{row: row, never: row.Outstanding})
 		}

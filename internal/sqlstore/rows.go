@@ -245,8 +245,10 @@ func (l *lives) open(ref bucket.Ref) bucket.Reply {
 	switch {
 	case e != nil && e.Closed != 0:
 		return e.reply(bucket.EpochClosed)
-	case ref.Activation != l.serves || e != nil && e.Activation != ref.Activation:
+	case ref.Activation != l.serves:
 		return bucket.Reply{Verdict: bucket.WrongActivation}
+	case e != nil && e.Activation != ref.Activation:
+		return e.reply(bucket.EpochClosed)
 	case e != nil:
 		return e.reply(bucket.Already)
 	case l.newest[ref.Bucket] >= ref.Epoch && !safeguard.Off(safeguard.LateOpen):

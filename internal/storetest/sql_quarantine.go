@@ -195,6 +195,11 @@ func settleOthers(w *sqlWorld) {
 	w.uses("n1", laneOf(0), 1)
 	equal(w, "opening", must(w.db.EndLost(w.ctx, bucket.LostOrder{Ref: b.Buckets[0].Ref()}))(w).Returned, 50)
 
+	d.Name = "opening and fenced"
+	b = w.createOnly(d)
+	w.ok(w.db.Fence(w.ctx, b.Buckets[0].Ref(), "a test"))
+	equal(w, d.Name, must(w.db.EndLost(w.ctx, bucket.LostOrder{Ref: b.Buckets[0].Ref()}))(w).Returned, 50)
+
 	_, ref := w.inStoreMode("fenced")
 	w.ok(w.db.ReportLane(w.ctx, "n1", laneOf(0), 1, nil))
 	w.ok(w.db.Fence(w.ctx, ref, "a test"))

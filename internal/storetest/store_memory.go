@@ -180,10 +180,13 @@ func testActivation(t *testing.T, b *bench) {
 		for _, old := range []bucket.Ref{ref, idle} {
 			old.Activation = activation
 			wrong := bucket.Reply{Verdict: bucket.WrongActivation}
-			if old.Bucket == ref.Bucket {
-				b.open(t, old, wrong)
-			} else {
+			switch {
+			case old.Bucket == idle.Bucket:
 				b.open(t, old, bucket.Reply{Verdict: bucket.EpochClosed, Seq: 1})
+			case activation == 2: // the number is taken by another life
+				b.open(t, old, bucket.Reply{Verdict: bucket.EpochClosed, Balance: 5, Seq: 1})
+			default:
+				b.open(t, old, wrong)
 			}
 			b.grant(t, old, 1, 5, wrong)
 			b.grant(t, old, 2, 5, wrong)

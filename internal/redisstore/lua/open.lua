@@ -29,9 +29,10 @@ for k = 1, #KEYS, 2 do
     verdict, why = BROKEN, bucket.broken
   elseif bucket.closed then
     verdict, balance, seq = EPOCH_CLOSED, bucket.balance, bucket.seq
-  elseif activation ~= lane_activation or
-    (not bucket.missing and bucket.activation ~= activation) then
+  elseif activation ~= lane_activation then
     verdict = WRONG_ACTIVATION
+  elseif not bucket.missing and bucket.activation ~= activation then
+    verdict, balance, seq = EPOCH_CLOSED, bucket.balance, bucket.seq
   elseif not bucket.missing then
     verdict, balance, seq = ALREADY, bucket.balance, bucket.seq
   else
