@@ -295,7 +295,7 @@ type Transfers interface {
 	// used up, or less than Need could be granted.
 	Apply(ctx context.Context, budgetID int64, want Want) (*GrantOrder, error)
 	// HandOut spreads U, less the pending shrinks, over all buckets that are online with an open epoch
-	// or were taken offline by the service (they get a new epoch): evenly, remainders to the first.
+	// of their lane's activation or were taken offline by the service (they get a new epoch): evenly, remainders to the first.
 	// Buckets on the lanes named are left out: units there would be out of reach.
 	HandOut(ctx context.Context, budgetID int64, without ...Lane) (Handout, error)
 	// Reopen gives a bucket whose newest epoch is closed or lost a new epoch in status opening, under

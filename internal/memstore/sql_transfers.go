@@ -74,8 +74,10 @@ func (s *SQL) handOut(b *sqlBudget, now time.Time, reopened []*sqlBucket, withou
 		if slices.Contains(without, shard.Lane) || s.draining(shard.Lane) {
 			continue
 		}
-		if shard.Online && shard.newest().mayGrow() && shard.newest().Period == b.period.Number || slices.Contains(reopened, shard) ||
-			shard.OfflineBy == bucket.ByService && !shard.newest().Status.Live() {
+		newest := shard.newest()
+		serving := newest.mayGrow() && newest.Activation == s.lanes[shard.Lane].Activation
+		if shard.Online && serving && newest.Period == b.period.Number || slices.Contains(reopened, shard) ||
+			shard.OfflineBy == bucket.ByService && !newest.Status.Live() {
 			eligible = append(eligible, shard)
 		}
 	}

@@ -36,6 +36,23 @@ func (t *tx) drainingLanes() (lanes []bucket.Lane, err error) {
 	return lanes, err
 }
 
+// takingLanes reads the activations of the lanes on which units can be handed out: all but those that are being
+// drained and those that are left out. Without a lock: a grant to an epoch whose lane has just moved on is settled
+// with that epoch.
+func (t *tx) takingLanes(without []bucket.Lane) (map[bucket.Lane]int64, error) {
+	var rows []laneRow
+	if err := t.list(&rows, selectAllLanes); err != nil {
+		return nil, err
+	}
+	lanes := make(map[bucket.Lane]int64, len(rows))
+	for i := range rows {
+		if row := rows[i].row(); !row.Draining && !slices.Contains(without, row.Lane) {
+			lanes[row.Lane] = row.Activation
+		}
+	}
+	return lanes, nil
+}
+
 // KnownLanes reads the rows of all lanes. See bucket.Departures.
 func (db *DB) KnownLanes(ctx context.Context) (out []bucket.LaneRow, err error) {
 	err = db.read(ctx, "lanes", func(r *reader) error {

@@ -2,7 +2,6 @@ package sqlstore
 
 import (
 	"context"
-	"slices"
 	"strconv"
 
 	"github.com/budgetd/budgetd/allocation"
@@ -196,11 +195,10 @@ func (t *tx) takers(b *budgetRow, without []bucket.Lane) ([]*bucketRow, error) {
 	if err != nil {
 		return nil, err
 	}
-	left, err := t.drainingLanes()
+	lanes, err := t.takingLanes(without)
 	if err != nil {
 		return nil, err
 	}
-	without = append(left, without...)
 	positions := make([]position, len(all))
 	for i := range all {
 		positions[i] = all[i].position()
@@ -212,11 +210,12 @@ func (t *tx) takers(b *budgetRow, without []bucket.Lane) ([]*bucketRow, error) {
 	var out []*bucketRow
 	for i := range all {
 		row := &all[i]
-		if slices.Contains(without, row.lane()) {
+		activation, taking := lanes[row.lane()]
+		if !taking {
 			continue
 		}
 		row.epochRow = *rows[row.position()]
-		if row.mayTake(b) {
+		if row.mayTake(b, activation) {
 			out = append(out, row)
 		}
 	}

@@ -35,12 +35,12 @@ const (
 		offline_by = 'service', is_idle = 0, updated_at = ? WHERE budget_id = ? AND status = 'online'`
 	selectOver = `SELECT id FROM budget_management_bucket /*by budget_management_bucket_roll_over*/
 		WHERE roll_over_ms > 0 AND roll_over_ms <= ? ORDER BY roll_over_ms, id LIMIT ?`
-	// selectUsedSince sums what epochs used and hold of periods that begin at an instant or later; selectCounted, row by
-	// row, what was counted since then in epochs of those that had begun before and ended later. After changes of a rule
-	// a period may begin before the one with the number before.
+	// selectUsedSince sums what epochs used and hold of periods that begin at an instant or later and did not end before;
+	// selectCounted, row by row, what was counted since then in epochs of those that had begun before and ended later.
+	// After changes of a rule a period may begin before the one with the number before, and end before it begins.
 	selectUsedSince = `SELECT COALESCE(SUM(e.used_quantity + e.held_quantity), 0) FROM bucket_epoch e /*by bucket_epoch_units*/
 		/*in order*/ JOIN budget_period p /*by PRIMARY*/ ON p.budget_id = e.budget_id AND p.number = e.period
-		WHERE e.budget_id = ? AND p.start_ms >= ?`
+		WHERE e.budget_id = ? AND p.start_ms >= ? AND (p.end_ms = 0 OR p.end_ms > ?)`
 	selectCounted = `SELECT COALESCE(SUM(d.amount - d.rolled_back), 0) FROM bucket_epoch e /*by bucket_epoch_units*/
 		/*in order*/ JOIN budget_period p /*by PRIMARY*/ ON p.budget_id = e.budget_id AND p.number = e.period
 		/*in order*/ JOIN deduction d /*by bucket_id*/ ON d.bucket_id = e.bucket_id AND d.epoch = e.epoch
@@ -308,11 +308,11 @@ func (t *tx) openPeriod(b *budgetRow, all []*bucketRow, p budget.Period, without
 	if b.halted() {
 		return nil // its buckets are given epochs when it has its new number of them
 	}
-	left, err := t.drainingLanes()
+	lanes, err := t.takingLanes(without)
 	if err != nil {
 		return err
 	}
-	ended, shares := settle(b, all, t.now, append(left, without...))
+	ended, shares := settle(b, all, t.now, lanes)
 	if err := t.beginAll("roll over", map[int64]*budgetRow{b.ID: b}, ended); err != nil {
 		return err
 	}
@@ -333,7 +333,7 @@ func (t *tx) countedSince(b *budgetRow, ended budget.Period, start time.Time) (u
 		return 0, nil
 	}
 	since := toMS(start)
-	if _, err := t.get(&units, selectUsedSince, b.ID, since); err != nil {
+	if _, err := t.get(&units, selectUsedSince, b.ID, since, since); err != nil {
 		return 0, err
 	}
 	var part int64

@@ -55,7 +55,7 @@ func plans() []plan {
 		{"period", selectPeriod, []any{1, 1}},
 		{"periods", selectPeriods, []any{1}},
 		{"counted since", selectCounted, []any{1, 1, 1, 1}},
-		{"used since", selectUsedSince, []any{1, 1}},
+		{"used since", selectUsedSince, []any{1, 1, 1}},
 		{"departed", selectDeparted + unheardOf + ` ORDER BY d.bucket_id LIMIT ?`, []any{[]byte("sql"), 0, 1, 500}},
 		{"lane uses", selectUses, []any{[]byte("node")}},
 		{"lane users", selectUsers, []any{[]byte("sql"), 0, 1}},

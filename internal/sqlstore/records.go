@@ -244,10 +244,10 @@ func (r *bucketRow) lane() bucket.Lane {
 }
 
 // mayTake reports whether units can be handed out to the bucket: it is online with an open epoch of the
-// budget's period, or
-// was taken offline by the service and has ended.
-func (r *bucketRow) mayTake(b *budgetRow) bool {
-	return r.ListStatus == online && r.mayGrow() && r.Period == b.Period || r.OfflineBy == string(bucket.ByService) && !r.live()
+// budget's period and of its lane's activation, or was taken offline by the service and has ended.
+func (r *bucketRow) mayTake(b *budgetRow, activation int64) bool {
+	return r.ListStatus == online && r.mayGrow() && r.Period == b.Period && r.Activation == activation ||
+		r.OfflineBy == string(bucket.ByService) && !r.live()
 }
 
 // retired reports whether a smaller number of buckets has taken the bucket out of the ring.

@@ -33,11 +33,10 @@ func (db *DB) Settle(ctx context.Context, budgetIDs []int64, without ...bucket.L
 		if err != nil {
 			return err
 		}
-		left, err := t.drainingLanes()
+		lanes, err := t.takingLanes(without)
 		if err != nil {
 			return err
 		}
-		left = append(left, without...)
 		var ended []*bucketRow
 		var shares []share
 		for len(all) > 0 {
@@ -45,7 +44,7 @@ func (db *DB) Settle(ctx context.Context, budgetIDs []int64, without ...bucket.L
 			if n < 0 {
 				n = len(all)
 			}
-			e, s := settle(budgets[all[0].Budget], all[:n], t.now, left)
+			e, s := settle(budgets[all[0].Budget], all[:n], t.now, lanes)
 			ended, shares, all = append(ended, e...), append(shares, s...), all[n:]
 		}
 		if err := t.beginAll("settle", budgets, ended); err != nil {
@@ -103,20 +102,21 @@ type share struct {
 
 // settle decides for one budget which buckets get a new epoch and what each is handed out: those in
 // the list whose epoch has ended get one in any case.
-func settle(b *budgetRow, buckets []*bucketRow, now time.Time, without []bucket.Lane) (ended []*bucketRow, shares []share) {
+func settle(b *budgetRow, buckets []*bucketRow, now time.Time, lanes map[bucket.Lane]int64) (ended []*bucketRow, shares []share) {
 	if b.period().OverAt(now) {
 		return nil, nil // the roll-over is next
 	}
 	var takers []*bucketRow
 	for _, row := range buckets {
 		idle := row.ListStatus == online && !row.live()
-		if slices.Contains(without, row.lane()) {
+		activation, taking := lanes[row.lane()]
+		if !taking {
 			continue
 		}
 		if idle {
 			ended = append(ended, row)
 		}
-		if idle || row.mayTake(b) {
+		if idle || row.mayTake(b, activation) {
 			takers = append(takers, row)
 		}
 	}

@@ -13,6 +13,7 @@ var handOutTests = []sqlTest{
 	{"hand out/reopens what the service took offline", handOutReopens},
 	{"hand out/leaves out what may not get units", handOutLeavesOut},
 	{"hand out/leaves out lanes", handOutWithout},
+	{"hand out/leaves out what its lane serves no more", handOutStale},
 	{"hand out/keeps pending shrinks", handOutShrink},
 	{"hand out/nothing", handOutNothing},
 	{"reopen/after closed and lost", reopenEnded},
@@ -134,6 +135,20 @@ func handOutWithout(w *sqlWorld) {
 		h := must(w.db.HandOut(w.ctx, b.ID, laneOf(0), laneOf(1), laneOf(2), laneOf(3)))(w)
 		equal(w, "grants", len(h.Grants)+len(h.Opened), 0)
 	})
+}
+
+func handOutStale(w *sqlWorld) {
+	b := w.withUndistributed("b", 60, 4)
+	must(w.db.NextActivation(w.ctx, laneOf(1), 1, "run-2"))(w)
+	h := must(w.db.HandOut(w.ctx, b.ID))(w)
+	if got, want := amounts(b, h), []int64{20, 0, 20, 20}; !slices.Equal(got, want) {
+		w.Errorf("granted %v, want %v", got, want)
+	}
+	must(w.append(b.ID, "more", 9))(w)
+	h = must(w.db.Settle(w.ctx, []int64{b.ID}))(w)
+	if got, want := amounts(b, h), []int64{3, 0, 3, 3}; !slices.Equal(got, want) {
+		w.Errorf("settled %v, want %v", got, want)
+	}
 }
 
 func handOutShrink(w *sqlWorld) {
