@@ -18,7 +18,7 @@
 //	READONLY, MOVED, ASK …                any reply               unavailable, and all connections
 //	                                                              are opened and verified anew
 //	another replication id, in a call     script                  ErrMemoryLost from then on
-//	with records (store mode)
+//	with records (store mode), or close
 //	the hash is missing, of another       script                  EpochGone, WrongActivation,
 //	activation, or behind                                         WentBack
 //

@@ -39,7 +39,7 @@ var swaps = []struct {
 			"untaken, untaken_why, fault = append(log_key, e.epoch, bucket, entries)"},
 	{safeguard.KeptVoids, &voidLua, "fault = keep.write(records.void, list)",
 		"fault = keep.remember(balance_key, bucket, records, list)"},
-	{safeguard.ReplicationID, &recordsLua,
+	{safeguard.ReplicationID, &sharedLua,
 		"if string.match(info, 'master_replid:(%w+)') ~= lane_replid then", "if false then"},
 }
 

@@ -305,6 +305,20 @@ func TestReplaced(t *testing.T) {
 	}
 }
 
+// TestReplacedBeforeClose: the memory that is there by then may lack deductions, so nothing is closed in it.
+func TestReplacedBeforeClose(t *testing.T) {
+	_, store, raw := serving(t)
+	ctx := t.Context()
+	before := raw.HGetAll(ctx, balanceKey1).Val()
+	must(t, raw.Do(ctx, "REPLICAOF", "127.0.0.1", "1").Err())
+	must(t, raw.Do(ctx, "REPLICAOF", "NO", "ONE").Err())
+	_, err := store.Close(ctx, lane0, []bucket.Ref{ref1})
+	wantCodes(t, map[string]error{"close": err}, lost)
+	if after := raw.HGetAll(ctx, balanceKey1).Val(); len(before) == 0 || fmt.Sprint(after) != fmt.Sprint(before) {
+		t.Errorf("the balance is %v, before %v", after, before)
+	}
+}
+
 // TestStaleHashes: the first record of a slice takes what is two slices old or older, whether or not
 // it has expired, and nothing else.
 func TestStaleHashes(t *testing.T) {

@@ -10,7 +10,8 @@
 -- Idempotent by the state: a closed epoch answers ALREADY with its close entry's seq.
 -- Keeps the store's part of I1: what the entry says is granted - deducted, and no longer there.
 
-local fault = malformed(false, 0)
+-- What is left in a memory that lacks deductions would go back to the total (I1).
+local fault = malformed(false, 0) or another_memory()
 if fault then return fault end
 
 local reply, n = {}, 0

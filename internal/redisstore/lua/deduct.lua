@@ -86,7 +86,7 @@ if not (window and pcall(parse)) then
 end
 local fault
 if window > 0 then
-  fault = keep.another_memory()
+  fault = another_memory()
   if fault then return fault end
   now, fault = keep.clock()
   if fault then return fault end

@@ -36,18 +36,6 @@ local MOST_AT_ONCE = 1000
 -- Up to so many ids are asked for at once what asking whether there is a hash costs.
 local FEW_IDS = 3
 
--- keep.another_memory returns a reply unless the server's data is still the history that the lane
--- was activated with: a connection may outlive a fail-over (to a replica that knows the scripts, there
--- and back, behind a proxy) and not notice. In ledger mode SQL notices; here nobody else does.
-function keep.another_memory()
-  local info = redis.pcall('INFO', 'replication')
-  if type(info) == 'table' then return failed(info.err) end
-  if string.match(info, 'master_replid:(%w+)') ~= lane_replid then
-    return failed('REPLACED the data has another replication id than the lane was activated with')
-  end
-  return nil
-end
-
 -- keep.clock returns the lane's time in ms; or nil and the reply of the failed call.
 function keep.clock()
   local time = redis.pcall('TIME')

@@ -56,6 +56,18 @@ local function failed(text)
   return redis.error_reply((written and 'HALFDONE ' or 'NOTDONE ') .. code .. ' ' .. text)
 end
 
+-- another_memory returns a reply unless the server's data is still the history that the lane was
+-- activated with: a connection may outlive a fail-over (to a replica that knows the scripts, there
+-- and back, behind a proxy) and not notice. In ledger mode SQL notices; in store mode nobody else does.
+local function another_memory()
+  local info = redis.pcall('INFO', 'replication')
+  if type(info) == 'table' then return failed(info.err) end
+  if string.match(info, 'master_replid:(%w+)') ~= lane_replid then
+    return failed('REPLACED the data has another replication id than the lane was activated with')
+  end
+  return nil
+end
+
 local function is_wrong_type(err)
   return string.find(err, 'WRONGTYPE', 1, true) ~= nil
 end

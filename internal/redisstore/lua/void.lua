@@ -28,7 +28,7 @@ local function disagrees()
   return nil
 end
 
-local fault = disagrees() or keep.another_memory()
+local fault = disagrees() or another_memory()
 if fault then return fault end
 local window, void, now = tonumber(ARGV[1]), ARGV[2], nil
 now, fault = keep.clock()
