@@ -118,16 +118,34 @@ func (a *attempt) groupClosed(ctx context.Context) (DeductAnswer, error) {
 		"group %q was confirmed or rolled back and takes no other hold", a.request.Group))
 }
 
+// expiry is how the expiry of holds goes on. Only its loop uses it.
+type expiry struct {
+	limit   int // how many are ended in a transaction
+	skipped int // how many of the oldest cannot be ended
+}
+
 // expireHolds gives back what is held too long, in transactions of many holds, until none is due. Every node
-// does so: who comes second finds nothing left to do.
+// does so: who comes second finds nothing left to do. A transaction that fails is tried with half as many holds
+// at the next round of the chores; one hold that SQL refuses to end (its rows are not what they must be) is skipped
+// until all others were looked at, so that it holds nobody up.
 func (s *Service) expireHolds(ctx context.Context) {
 	const atOnce, rounds = 500, 200
+	e := &s.expiry
+	if e.limit == 0 {
+		e.limit = atOnce
+	}
 	for range rounds {
 		step, cancel := s.bounded(ctx)
-		got, err := s.sql.ExpireHolds(step, atOnce)
+		got, err := s.sql.ExpireHolds(step, e.limit, e.skipped)
 		cancel()
 		if err != nil {
 			s.failed("sql", err)
+			if e.limit > 1 {
+				e.limit /= 2
+			} else if !budget.Is(err, budget.Unavailable) && !budget.Is(err, budget.OutcomeUnknown) {
+				s.log.Error("a hold cannot be ended; the others are", "skipped", e.skipped, "error", err)
+				e.skipped++
+			}
 			return
 		}
 		if got.Holds > 0 {
@@ -138,7 +156,11 @@ func (s *Service) expireHolds(ctx context.Context) {
 				s.quiet.Remove(id)
 			}
 		}
-		if got.Found < atOnce || ctx.Err() != nil {
+		if got.Found < e.limit {
+			e.skipped = 0
+			return
+		}
+		if e.limit = min(2*e.limit, atOnce); ctx.Err() != nil {
 			return
 		}
 	}

@@ -2,8 +2,10 @@ package bucket_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -80,6 +82,49 @@ func holds(t *testing.T, w *world) {
 	}
 	f := w.quiet(s, ref).Figures
 	if f.Used != 2+20 || f.Held != 0 {
+		t.Errorf("%+v", f)
+	}
+}
+
+// stuckHold is SQL whose oldest hold that is due cannot be ended.
+type stuckHold struct {
+	bucket.SQL
+	stuck atomic.Bool
+}
+
+func (q *stuckHold) ExpireHolds(ctx context.Context, limit, skip int) (bucket.Expired, error) {
+	if skip == 0 && q.stuck.Load() {
+		return bucket.Expired{}, errors.New("this row cannot be written")
+	}
+	return q.SQL.ExpireHolds(ctx, limit, skip)
+}
+
+// TestStuckHold: one hold that cannot be ended holds up no other, and is ended as soon as it can be.
+func TestStuckHold(t *testing.T) {
+	w := newWorld(t)
+	stuck := &stuckHold{SQL: w.sql}
+	stuck.stuck.Store(true)
+	w.sql = stuck
+	s := w.node(quick)
+	ref := w.create(s, promo("holds", 1000, 3))
+	for i := range 20 {
+		if _, err := s.Deduct(context.Background(), holdRequest(ref, fmt.Sprint("h", i), "", time.Millisecond)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	expired := func() (n int) {
+		for i := range 20 {
+			v, err := s.Deduction(context.Background(), ref, fmt.Sprint("h", i))
+			if err == nil && v.State == ledger.StateExpired {
+				n++
+			}
+		}
+		return n
+	}
+	w.until("all but one have expired", func() bool { return expired() == 19 })
+	stuck.stuck.Store(false)
+	w.until("all have expired", func() bool { return expired() == 20 })
+	if f := w.quiet(s, ref).Figures; f.Used != 0 || f.Held != 0 {
 		t.Errorf("%+v", f)
 	}
 }

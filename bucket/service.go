@@ -225,6 +225,7 @@ type Service struct {
 	node        atomic.Pointer[string] // names this run of this node
 	namesMu     sync.Mutex
 	formerNames []string // those that it had before and that may have uses to report
+	expiry      expiry
 
 	lanes     map[Lane]*lane
 	laneOrder []Lane

@@ -46,9 +46,9 @@ type Holds interface {
 	// RollbackGroup gives back all that is left of a group's members, and closes it. Repeating it changes
 	// nothing.
 	RollbackGroup(ctx context.Context, budgetID int64, group string) ([]Held, error)
-	// ExpireHolds ends at most limit holds whose time is up, of all budgets, the oldest first: H -> R. Any
-	// number of nodes may do so at the same time.
-	ExpireHolds(ctx context.Context, limit int) (Expired, error)
+	// ExpireHolds ends at most limit holds whose time is up, of all budgets, the oldest first but for the skip
+	// oldest: H -> R. Any number of nodes may do so at the same time.
+	ExpireHolds(ctx context.Context, limit, skip int) (Expired, error)
 	// OpenHolds counts what is held, of all budgets, up to limit.
 	OpenHolds(ctx context.Context, limit int) (int, error)
 }

@@ -43,8 +43,8 @@ func (d *database) OpenHolds(ctx context.Context, limit int) (int, error) {
 }
 
 // ExpireHolds asks the database. See bucket.SQL.
-func (d *database) ExpireHolds(ctx context.Context, limit int) (bucket.Expired, error) {
+func (d *database) ExpireHolds(ctx context.Context, limit, skip int) (bucket.Expired, error) {
 	return over(ctx, d, verbExpireHolds, limit, func() (bucket.Expired, error) {
-		return d.n.w.model.ExpireHolds(bg, limit)
+		return d.n.w.model.ExpireHolds(bg, limit, skip)
 	})
 }

@@ -101,7 +101,7 @@ func (s *SQL) RollbackGroup(ctx context.Context, budgetID int64, group string) (
 }
 
 // ExpireHolds ends holds whose time is up. See bucket.Holds.
-func (s *SQL) ExpireHolds(ctx context.Context, limit int) (bucket.Expired, error) {
+func (s *SQL) ExpireHolds(ctx context.Context, limit, skip int) (bucket.Expired, error) {
 	return transact(ctx, s, "ExpireHolds", func(now time.Time) (bucket.Expired, error) {
 		var due []*ledger.Deduction
 		for _, b := range s.budgets {
@@ -115,6 +115,7 @@ func (s *SQL) ExpireHolds(ctx context.Context, limit int) (bucket.Expired, error
 			return cmp.Or(x.HoldUntil.Compare(y.HoldUntil), cmp.Compare(x.Budget, y.Budget),
 				cmp.Compare(x.RequestID, y.RequestID))
 		})
+		due = due[min(skip, len(due)):]
 		due = due[:min(limit, len(due))]
 		slices.SortFunc(due, func(x, y *ledger.Deduction) int {
 			return cmp.Or(cmp.Compare(x.Budget, y.Budget), cmp.Compare(x.RequestID, y.RequestID))

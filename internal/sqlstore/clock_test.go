@@ -55,14 +55,14 @@ func TestNothingExpiresByAWrongClock(t *testing.T) {
 		ahead.Store(0)
 		log.commits(t, db, "held", hold)
 		ahead.Store(-int64(early))
-		if got, err := db.ExpireHolds(t.Context(), 10); !budget.Is(err, budget.Unavailable) || got.Holds != 0 {
+		if got, err := db.ExpireHolds(t.Context(), 10, 0); !budget.Is(err, budget.Unavailable) || got.Holds != 0 {
 			t.Errorf("two hours ahead: %+v, %v", got, err)
 		}
 		if n, err := db.OpenHolds(t.Context(), 10); n != 2 || err != nil {
 			t.Errorf("%d holds are open, %v", n, err)
 		}
 		ahead.Store(0)
-		if got, err := db.ExpireHolds(t.Context(), 10); err != nil || got.Holds != 1 || got.Units != 1 {
+		if got, err := db.ExpireHolds(t.Context(), 10, 0); err != nil || got.Holds != 1 || got.Units != 1 {
 			t.Errorf("by the right clock: %+v, %v", got, err)
 		}
 		if n, err := db.OpenHolds(t.Context(), 10); n != 1 || err != nil {

@@ -181,15 +181,15 @@ func (db *DB) RollbackGroup(ctx context.Context, budgetID int64, group string) (
 }
 
 const selectDueHolds = `SELECT h.budget_id, h.request_id FROM open_hold h /*by open_hold_due*/
-	WHERE h.due_ms <= ? ORDER BY h.due_ms LIMIT ?`
+	WHERE h.due_ms <= ? ORDER BY h.due_ms LIMIT ? OFFSET ?`
 
 // ExpireHolds ends holds whose time is up. See bucket.Holds. They are found without locks and judged under
 // them: who was confirmed or extended meanwhile is left alone. Keeps I1, I5.
-func (db *DB) ExpireHolds(ctx context.Context, limit int) (out bucket.Expired, err error) {
+func (db *DB) ExpireHolds(ctx context.Context, limit, skip int) (out bucket.Expired, err error) {
 	err = db.write(ctx, "expire", func(t *tx) error {
 		out = bucket.Expired{}
 		var due []ledgerKey
-		if err := t.list(&due, selectDueHolds, toMS(t.now), limit); err != nil {
+		if err := t.list(&due, selectDueHolds, toMS(t.now), limit, skip); err != nil {
 			return err
 		}
 		out.Found = len(due)

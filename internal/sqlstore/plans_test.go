@@ -73,7 +73,7 @@ func plans() []plan {
 		{"feed, deductions", selectFeedDeductions + deductionSpan + " OR " + deductionSpan, []any{1, 2, 9, 2, 0, 9}},
 		{"feed, rollbacks", selectFeedRollbacks + rollbackSpan + " OR " + rollbackSpan, []any{1, 2, 9, 2, 0, 9}},
 		{"feed, holds", selectFeedHolds + holdSpan + " OR " + holdSpan, []any{1, 2, 9, 2, 0, 9}},
-		{"due holds", selectDueHolds, []any{1, 500}},
+		{"due holds", selectDueHolds, []any{1, 500, 0}},
 		{"lock holds", selectAllWithNewest + "?, ?) ORDER BY d.request_id" + locked, []any{1, id, id}},
 		{"end holds", strings.ReplaceAll(updateEnded, "$value", "1") + "(" + stillHeld + ") OR (" + stillHeld + ")",
 			[]any{1, id, id, 0, 1, id, id, 0}},

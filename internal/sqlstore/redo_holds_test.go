@@ -68,8 +68,8 @@ func (s *scenario) endHolds(id int64) {
 		is(s, "replayed", back[0].Replayed, again)
 	}
 	s.later(2 * time.Hour)
-	done(s.db.ExpireHolds(ctx, 10))(s, "expire") // one that is done again finds none
-	is(s, "expired before", told(s.db.ExpireHolds(ctx, 10))(s, "expire again").Found, 0)
+	done(s.db.ExpireHolds(ctx, 10, 0))(s, "expire") // one that is done again finds none
+	is(s, "expired before", told(s.db.ExpireHolds(ctx, 10, 0))(s, "expire again").Found, 0)
 	rows := told(s.db.Recorded(ctx, []bucket.ID{{Budget: id, RequestID: "late 1"}}))(s, "recorded")
 	is(s, "state", rows[bucket.ID{Budget: id, RequestID: "late 1"}].State, ledger.StateExpired)
 	d, replayed, err := s.db.Rollback(ctx, bucket.RollbackOrder{Budget: id, RequestID: "longer", RollbackID: "r", Amount: 3})

@@ -103,7 +103,7 @@ func holdConfirmed(w *sqlWorld) {
 		w.confirms(b.ID, "order", 30, d, true)
 		_, err := w.db.Confirm(w.ctx, one(b.ID, "order"), 29)
 		w.refused(err, budget.RequestConflict)
-		equal(w, "expired", must(w.db.ExpireHolds(w.ctx, 10))(w).Holds, 0)
+		equal(w, "expired", must(w.db.ExpireHolds(w.ctx, 10, 0))(w).Holds, 0)
 	})
 	w.gives(b.ID, "order", "", 12, 12, false) // a confirmed one is used: it can be rolled back
 	w.columns(ref, 0, 18, 12)
@@ -141,7 +141,7 @@ func holdExpires(w *sqlWorld) {
 	w.hold(ref, "later", "", 5, time.Hour)
 	must2(w.db.Rollback(w.ctx, bucket.RollbackOrder{Budget: b.ID, RequestID: "order", RollbackID: "r", Amount: 5}))(w)
 	w.clock.Advance(time.Second - time.Millisecond)
-	equal(w, "too early", must(w.db.ExpireHolds(w.ctx, 10))(w).Found, 0)
+	equal(w, "too early", must(w.db.ExpireHolds(w.ctx, 10, 0))(w).Found, 0)
 	w.clock.Advance(time.Millisecond)
 	w.unchanged(b.ID, "a confirm after the end", func() {
 		_, err := w.db.Confirm(w.ctx, one(b.ID, "order"), 0)
@@ -149,7 +149,7 @@ func holdExpires(w *sqlWorld) {
 		_, err = w.db.Extend(w.ctx, one(b.ID, "order"), time.Hour)
 		w.refused(err, budget.HoldExpired)
 	})
-	got := must(w.db.ExpireHolds(w.ctx, 10))(w)
+	got := must(w.db.ExpireHolds(w.ctx, 10, 0))(w)
 	if got.Found != 1 || got.Holds != 1 || got.Units != 25 || !slices.Equal(got.Budgets, []int64{b.ID}) {
 		w.Errorf("expired: %+v", got)
 	}
@@ -158,7 +158,7 @@ func holdExpires(w *sqlWorld) {
 	row, _ := w.recorded(b.ID, "order")
 	equal(w, "row", inUTC(row), d)
 	w.unchanged(b.ID, "what comes after the expiry", func() {
-		equal(w, "again", must(w.db.ExpireHolds(w.ctx, 10))(w).Found, 0)
+		equal(w, "again", must(w.db.ExpireHolds(w.ctx, 10, 0))(w).Found, 0)
 		_, err := w.db.Confirm(w.ctx, one(b.ID, "order"), 0)
 		w.refused(err, budget.HoldExpired)
 		_, _, err = w.give(b.ID, "order", "x", 0)
@@ -179,8 +179,12 @@ func holdBatches(w *sqlWorld) {
 	equal(w, "open though their time is over", must(w.db.OpenHolds(w.ctx, 1000))(w), 13)
 	var holds int
 	var units int64
-	for _, want := range []int{5, 5, 3, 0} {
-		got := must(w.db.ExpireHolds(w.ctx, 5))(w)
+	last := must(w.db.ExpireHolds(w.ctx, 5, 12))(w) // it is the other budget's
+	equal(w, "behind twelve", last.Found, 1)
+	equal(w, "units of the last", last.Units, 50)
+	holds, units = 1, 50
+	for _, want := range []int{5, 5, 2, 0} {
+		got := must(w.db.ExpireHolds(w.ctx, 5, 0))(w)
 		equal(w, "found", got.Found, want)
 		holds, units = holds+got.Holds, units+got.Units
 	}
@@ -207,7 +211,7 @@ func holdExtended(w *sqlWorld) {
 	row, _ := w.recorded(b.ID, "order")
 	equal(w, "row", inUTC(row), d)
 	w.clock.Advance(2 * time.Minute)
-	equal(w, "expired", must(w.db.ExpireHolds(w.ctx, 5))(w).Found, 0)
+	equal(w, "expired", must(w.db.ExpireHolds(w.ctx, 5, 0))(w).Found, 0)
 	d.State, d.Confirmed = ledger.StateUsed, 30
 	w.confirms(b.ID, "order", 0, d, false)
 	_, err := w.db.Extend(w.ctx, one(b.ID, "order"), time.Hour)
@@ -233,7 +237,7 @@ func holdBack(w *sqlWorld) {
 		})
 	}
 	w.clock.Advance(time.Hour)
-	equal(w, "expired", must(w.db.ExpireHolds(w.ctx, 5))(w).Found, 0)
+	equal(w, "expired", must(w.db.ExpireHolds(w.ctx, 5, 0))(w).Found, 0)
 }
 
 func holdNone(w *sqlWorld) {
@@ -269,7 +273,7 @@ func holdHome(w *sqlWorld) {
 	must(w.db.Confirm(w.ctx, one(b.ID, "confirmed"), 0))(w)
 	must(w.db.Confirm(w.ctx, one(b.ID, "part"), 2))(w)
 	w.clock.Advance(time.Minute)
-	equal(w, "expired", must(w.db.ExpireHolds(w.ctx, 5))(w).Units, 6)
+	equal(w, "expired", must(w.db.ExpireHolds(w.ctx, 5, 0))(w).Units, 6)
 	w.columns(ref, 0, 7, 11)
 	feed := w.feed(b.ID)
 	equal(w, "entries", len(feed), 6)
@@ -284,7 +288,7 @@ func holdFeed(w *sqlWorld) {
 	w.use(ref, "used", 1)
 	must(w.db.Confirm(w.ctx, one(b.ID, "order"), 20))(w)
 	w.clock.Advance(time.Minute)
-	must(w.db.ExpireHolds(w.ctx, 5))(w)
+	must(w.db.ExpireHolds(w.ctx, 5, 0))(w)
 	at := w.db.Now().UTC()
 	type seen struct {
 		kind   ledger.FeedKind
@@ -321,7 +325,7 @@ func holdRecounted(w *sqlWorld) {
 	}
 	must(w.db.Confirm(w.ctx, one(b.ID, "order-1"), 3))(w)
 	w.clock.Advance(time.Minute)
-	must(w.db.ExpireHolds(w.ctx, 5))(w)
+	must(w.db.ExpireHolds(w.ctx, 5, 0))(w)
 	first, _, err := w.db.Recount(w.ctx, bucket.Part{Ref: ref, UpTo: 3})
 	w.ok(err)
 	equal(w, "noted of the first", first.Figures.Noted, 18)
@@ -369,7 +373,7 @@ func holdLimits(w *sqlWorld) {
 	w.commit(w.book(ref))
 	counted(50)
 	w.clock.Advance(time.Second)
-	equal(w, "expired", must(w.db.ExpireHolds(w.ctx, 5))(w).Units, 50)
+	equal(w, "expired", must(w.db.ExpireHolds(w.ctx, 5, 0))(w).Units, 50)
 	counted(0)
 }
 
@@ -418,7 +422,7 @@ func groupExpired(w *sqlWorld) {
 	for _, swept := range []bool{false, true} {
 		w.clock.Advance(time.Second)
 		if swept {
-			equal(w, "expired", must(w.db.ExpireHolds(w.ctx, 5))(w).Holds, 1)
+			equal(w, "expired", must(w.db.ExpireHolds(w.ctx, 5, 0))(w).Holds, 1)
 		}
 		w.unchanged(b.ID, "a group of which one has expired", func() {
 			_, err := w.db.Confirm(w.ctx, groupOf(b.ID, "g"), 0)
@@ -466,7 +470,7 @@ func groupInStore(w *sqlWorld) {
 	w.hold(ref, "late", "g", 4, time.Minute)
 	w.columns(ref, 4, 5, 0)
 	w.clock.Advance(time.Minute)
-	equal(w, "expired", must(w.db.ExpireHolds(w.ctx, 5))(w).Units, 4)
+	equal(w, "expired", must(w.db.ExpireHolds(w.ctx, 5, 0))(w).Units, 4)
 }
 
 // raceConfirmExpire: of each hold either the confirm or the expiry goes through.
@@ -480,7 +484,7 @@ func raceConfirmExpire(w *sqlWorld) {
 	var confirmed, expired atomic.Int64
 	together(racers, func(i int) {
 		if i%4 == 0 {
-			got, err := w.db.ExpireHolds(w.ctx, 5)
+			got, err := w.db.ExpireHolds(w.ctx, 5, 0)
 			if err != nil {
 				w.Errorf("expire: %v", err)
 			}
@@ -500,7 +504,7 @@ func raceConfirmExpire(w *sqlWorld) {
 			}
 		}
 	})
-	expired.Add(int64(must(w.db.ExpireHolds(w.ctx, n))(w).Holds))
+	expired.Add(int64(must(w.db.ExpireHolds(w.ctx, n, 0))(w).Holds))
 	equal(w, "expired", expired.Load(), n/2)
 	f := w.figures(b.ID)
 	equal(w, "used", f.Used, 3*confirmed.Load())
