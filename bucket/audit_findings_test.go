@@ -4,6 +4,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/budgetd/budgetd/budget"
 	"github.com/budgetd/budgetd/ledger"
 )
 
@@ -95,6 +96,13 @@ func TestLargestBudgetsAreShown(t *testing.T) {
 	}
 	if k.all.Total != 49*50/2 || k.all.Used != 50 {
 		t.Errorf("all %+v", k.all)
+	}
+	for range 3 { // their totals would not even fit
+		k.add(&Book{Unlimited: true, Durability: budget.Store, Figures: ledger.Figures{Total: budget.MaxAmount,
+			Undistributed: 1 << 50, Remaining: 1 << 51, Unsettled: 1, Unfunded: 1, Used: 5, Returning: 1}}, 60)
+	}
+	if k.all.Total != 49*50/2 || k.all.Used != 65 || k.all.Returning != 3 || k.all.Remaining+k.all.Undistributed != 0 || k.atRisk != 0 {
+		t.Errorf("with unlimited ones: %+v, at risk %d", k.all, k.atRisk)
 	}
 	none := bookkeeping{}
 	none.add(&Book{Figures: ledger.Figures{Total: 5}}, 0)

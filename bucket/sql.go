@@ -527,6 +527,7 @@ type Book struct {
 	Budget       int64
 	Tenant, Name string
 	Durability   budget.Durability
+	Unlimited    bool
 	Figures      ledger.Figures
 	// Adjusted and Shrinks are as in Accounts.
 	Adjusted, Shrinks int64
@@ -551,7 +552,8 @@ type Audits interface {
 	EpochsAfter(ctx context.Context, after Ref, limit int) ([]EpochOf, error)
 	// Books reads at most limit budgets after an id, in that order, each as of one moment.
 	Books(ctx context.Context, after int64, limit int) ([]Book, error)
-	// Stranded sums O of the buckets' newest epochs that are fenced or live on one of the lanes named.
+	// Stranded sums O of the buckets' newest epochs that are fenced or live on one of the lanes named, without
+	// those of unlimited budgets.
 	Stranded(ctx context.Context, lanes []Lane) (units int64, err error)
 }
 

@@ -119,7 +119,7 @@ func (s *SQL) Books(ctx context.Context, after int64, limit int) ([]bucket.Book,
 		for _, b := range s.budgets {
 			if d := &b.definition; d.ID > after && len(out) < limit {
 				out = append(out, bucket.Book{Budget: d.ID, Tenant: d.Tenant, Name: d.Name,
-					Durability: d.Durability, Figures: b.figures(), Adjusted: b.adjusted(), Shrinks: b.waiting()})
+					Durability: d.Durability, Unlimited: d.Unlimited, Figures: b.figures(), Adjusted: b.adjusted(), Shrinks: b.waiting()})
 			}
 		}
 		return out, nil
@@ -130,7 +130,8 @@ func (s *SQL) Books(ctx context.Context, after int64, limit int) ([]bucket.Book,
 func (s *SQL) Stranded(ctx context.Context, lanes []bucket.Lane) (int64, error) {
 	return transact(ctx, s, "Stranded", func(time.Time) (units int64, err error) {
 		for _, shard := range s.buckets {
-			if e := shard.newest(); e.Fenced != "" || slices.Contains(lanes, shard.Lane) {
+			e := shard.newest()
+			if !shard.budget.definition.Unlimited && (e.Fenced != "" || slices.Contains(lanes, shard.Lane)) {
 				units += e.Outstanding // 0 once it has ended
 			}
 		}

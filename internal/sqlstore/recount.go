@@ -153,7 +153,7 @@ func (db *DB) EpochsAfter(ctx context.Context, after bucket.Ref, limit int) ([]b
 
 const (
 	selectBudgetIDs = `SELECT id FROM budget_management_bucket /*by PRIMARY*/ WHERE id > ? ORDER BY id LIMIT ?`
-	selectBooks     = `SELECT u.id, u.tenant, u.name, u.durability, u.total_quantity, u.undistributed_quantity,
+	selectBooks     = `SELECT u.id, u.tenant, u.name, u.durability, u.unlimited, u.total_quantity, u.undistributed_quantity,
 	u.quarantined_quantity, u.forfeited_quantity, u.pending_shrink_quantity, u.unfunded_quantity,
 	u.period, u.period_start_ms, u.period_end_ms, u.is_over,
 	(SELECT COALESCE(SUM(p.funded_quantity + p.carried_quantity), 0) FROM budget_period p
@@ -189,10 +189,11 @@ func (db *DB) Books(ctx context.Context, after int64, limit int) (out []bucket.B
 			return err
 		}
 		var rows []struct {
-			ID     int64  `db:"id"`
-			Tenant string `db:"tenant"`
-			Name   string `db:"name"`
-			Mode   string `db:"durability"`
+			ID        int64  `db:"id"`
+			Tenant    string `db:"tenant"`
+			Name      string `db:"name"`
+			Mode      string `db:"durability"`
+			Unlimited int64  `db:"unlimited"`
 			figuresRow
 			Adjusted int64 `db:"adjusted"`
 			Shrinks  int64 `db:"shrinks"`
@@ -204,7 +205,8 @@ func (db *DB) Books(ctx context.Context, after int64, limit int) (out []bucket.B
 		for i := range rows {
 			row := &rows[i]
 			out = append(out, bucket.Book{Budget: row.ID, Tenant: row.Tenant, Name: row.Name,
-				Durability: budget.Durability(row.Mode), Figures: row.figures(), Adjusted: row.Adjusted, Shrinks: row.Shrinks})
+				Durability: budget.Durability(row.Mode), Unlimited: row.Unlimited == 1, Figures: row.figures(),
+				Adjusted: row.Adjusted, Shrinks: row.Shrinks})
 		}
 		return nil
 	})
@@ -215,11 +217,13 @@ const (
 	selectFencedUnits = `SELECT COALESCE(SUM(e.outstanding_quantity), 0)
 		FROM bucket_epoch e /*by bucket_epoch_unfinished*/
 		JOIN sharding_budget_management_bucket b ON b.id = e.bucket_id
-		WHERE e.is_unfinished = 1 AND LENGTH(e.fenced) > 0`
+		/*in order*/ JOIN budget_management_bucket u /*by PRIMARY*/ ON u.id = e.budget_id
+		WHERE u.unlimited = 0 AND e.is_unfinished = 1 AND LENGTH(e.fenced) > 0`
 	selectLaneUnits = `SELECT COALESCE(SUM(e.outstanding_quantity), 0)
 		FROM sharding_budget_management_bucket b /*by sharding_budget_management_bucket_lane*/
 		/*in order*/ JOIN bucket_epoch e ON e.bucket_id = b.id AND e.epoch = b.epoch
-		WHERE b.instance = ? AND b.lane = ?`
+		/*in order*/ JOIN budget_management_bucket u /*by PRIMARY*/ ON u.id = b.budget_id
+		WHERE b.instance = ? AND b.lane = ? AND u.unlimited = 0`
 )
 
 // Stranded sums what cannot be reached. See bucket.Audits.

@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/budgetd/budgetd/bucket"
+	"github.com/budgetd/budgetd/budget"
 	"github.com/budgetd/budgetd/ledger"
 )
 
@@ -182,6 +183,11 @@ func booksInOrder(w *sqlWorld) {
 
 func strandedUnits(w *sqlWorld) {
 	b := w.create("b", 100, 6) // on six lanes: 17, 17, 17, 17, 16, 16
+	unlimited := w.create("unlimited", budget.MaxAmount, 2, func(d *budget.Definition) { d.Unlimited = true }) // no part of it
+	books := must(w.db.Books(w.ctx, 0, 5))(w)
+	equal(w, "the first is unlimited", books[0].Unlimited, false)
+	equal(w, "the second is unlimited", books[1].Unlimited, true)
+	w.ok(w.db.Fence(w.ctx, unlimited.Buckets[0].Ref(), "broken"))
 	stranded := func(want int64, lanes ...bucket.Lane) {
 		w.Helper()
 		equal(w, fmt.Sprintf("stranded, without %v", lanes),
