@@ -1,6 +1,12 @@
 package client
 
-import "context"
+import (
+	"context"
+	"time"
+)
+
+// auditAnswered is how long a service works on an audit at most.
+const auditAnswered = 10 * time.Minute
 
 // AuditReport is the conservation proof of one budget at one instant: the total is the sum of the
 // other quantities but NotFunded and AtRisk, each recomputed from rows and entries. Quantities are minor units.
@@ -34,10 +40,13 @@ type Discrepancy struct {
 	Counted  int64  `json:"counted"`
 }
 
-// Audit checks a budget on live traffic and moves nothing. A report that is not OK is no error.
+// Audit checks a budget on live traffic and moves nothing. A report that is not OK is no error. It reads
+// every row of the budget's ledger: millions take seconds, and an attempt may take ten minutes.
 // Errors: budget_not_found, unavailable.
 func (c *Client) Audit(ctx context.Context, name string) (*AuditReport, error) {
 	var answer AuditReport
-	_, err := c.do(ctx, c.get("audit", name, "audit"), &answer)
+	what := c.get("audit", name, "audit")
+	what.longer = auditAnswered
+	_, err := c.do(ctx, what, &answer)
 	return result(&answer, err)
 }

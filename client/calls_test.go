@@ -454,11 +454,15 @@ func TestRequestIDs(t *testing.T) {
 	}
 }
 
-// TestRecycleIsWaitedFor: a recycle that takes longer than an attempt of another call is waited for.
-func TestRecycleIsWaitedFor(t *testing.T) {
+// TestLongCallsAreWaitedFor: a recycle and an audit that take longer than an attempt of another call are waited for.
+func TestLongCallsAreWaitedFor(t *testing.T) {
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		time.Sleep(200 * time.Millisecond)
 		w.Header().Set("Content-Type", "application/json")
+		if r.Method == http.MethodGet {
+			_, _ = w.Write([]byte(`{"ok":true,"used":7}`))
+			return
+		}
 		w.WriteHeader(http.StatusAccepted)
 		_, _ = w.Write([]byte(`{"id":7,"status":"running"}`))
 	}))
@@ -468,6 +472,9 @@ func TestRecycleIsWaitedFor(t *testing.T) {
 		t.Fatal(err)
 	}
 	if got, err := c.Recycle(context.Background(), "sale"); err != nil || !got.Running() {
+		t.Errorf("%+v, %v", got, err)
+	}
+	if got, err := c.Audit(context.Background(), "sale"); err != nil || got.Used != 7 {
 		t.Errorf("%+v, %v", got, err)
 	}
 }

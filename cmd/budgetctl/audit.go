@@ -4,23 +4,31 @@ import (
 	"context"
 	"fmt"
 	"strings"
+	"time"
 
 	"github.com/budgetd/budgetd/client"
 	"github.com/spf13/cobra"
 )
+
+// auditTimeout is as long as the service works on an audit.
+const auditTimeout = 10 * time.Minute
 
 func (a *app) auditCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "audit BUDGET",
 		Short: "Prove that no unit was lost or made up",
 		Long: `Recomputes a budget's figures from rows and entries, on live traffic, and compares them
-with what the columns and the stores hold. Exit status 4: something does not agree.`,
+with what the columns and the stores hold. Exit status 4: something does not agree.
+It reads every row of the budget's ledger and is waited for ten minutes unless --timeout is given.`,
 		Example: `  budgetctl audit spring-sale
   budgetctl audit spring-sale -o json`,
 		Args: arguments,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := reference(args[0]); err != nil {
 				return err
+			}
+			if !cmd.Flags().Changed("timeout") {
+				a.timeout = auditTimeout
 			}
 			var report *client.AuditReport
 			ask := func(ctx context.Context, c *client.Client) (*client.AuditReport, error) {

@@ -2,10 +2,14 @@ package httpapi
 
 import (
 	"context"
+	"time"
 
 	"github.com/budgetd/budgetd/bucket"
 	"github.com/budgetd/budgetd/ledger"
 )
+
+// auditTime bounds an audit, which reads every row of a budget's ledger.
+const auditTime = 10 * time.Minute
 
 // Audits is the service's proof of conservation.
 type Audits interface {
@@ -21,7 +25,10 @@ func (a *API) audit(c *call) (answer, error) {
 	if err := c.nothing(); err != nil {
 		return answer{}, err
 	}
-	report, err := a.service.Audit(c.ctx, ref)
+	ctx, cancel := context.WithTimeout(c.whole, auditTime)
+	defer cancel()
+	c.allow(auditTime)
+	report, err := a.service.Audit(ctx, ref)
 	return answer{body: auditOf(&report)}, err
 }
 

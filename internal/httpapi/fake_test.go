@@ -325,7 +325,10 @@ func (f *fake) ApplyTo(_ context.Context, ref bucket.BudgetRef, key string) (buc
 	return aBucket, f.note("apply %+v %q", ref, key)
 }
 
-func (f *fake) Audit(_ context.Context, ref bucket.BudgetRef) (bucket.AuditReport, error) {
+func (f *fake) Audit(ctx context.Context, ref bucket.BudgetRef) (bucket.AuditReport, error) {
+	if f.before != nil {
+		f.before(ctx, ref.Name)
+	}
 	return bucket.AuditReport{Figures: aView.Figures, Unchecked: []string{"sale:bucket-1"},
 		Discrepancies: []ledger.Discrepancy{{Bucket: "sale:bucket-0", Epoch: 4, What: "used", Recorded: 5, Counted: 6}},
 	}, f.note("audit %+v", ref)

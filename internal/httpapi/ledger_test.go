@@ -14,9 +14,8 @@ import (
 	"github.com/budgetd/budgetd/ledger"
 )
 
-// TestLedgerWaits: a call that waits outlives the time limits of ordinary ones, its own is bounded,
-// and a node that leaves ends it.
-func TestLedgerWaits(t *testing.T) {
+// TestLongCalls: a call that waits, and an audit, outlive the time limits of ordinary ones, and are bounded.
+func TestLongCalls(t *testing.T) {
 	tight := func(c *httpapi.Config) {
 		c.Limits.RequestTimeout, c.Limits.ReadTimeout = 150*time.Millisecond, 100*time.Millisecond
 		c.Limits.WriteTimeout = 100 * time.Millisecond
@@ -33,16 +32,24 @@ func TestLedgerWaits(t *testing.T) {
 			t.Error("the wait was cut off:", ctx.Err())
 		}
 	}
-	answer, body := ask(t, server, "GET", "/v1/budgets/sale/ledger?wait=30s", "")
-	if answer.StatusCode != 200 || !strings.Contains(body, `"next":"next-1"`) {
-		t.Errorf("%d %s", answer.StatusCode, body)
-	}
-	if deadline < 29*time.Second || deadline > 31*time.Second {
-		t.Errorf("the wait is bounded by %s", deadline)
+	for _, long := range []struct {
+		call, answer string
+		least, most  time.Duration
+	}{
+		{"ledger?wait=30s", `"next":"next-1"`, 29 * time.Second, 31 * time.Second},
+		{"audit", `"used":`, 9 * time.Minute, 11 * time.Minute},
+	} {
+		answer, body := ask(t, server, "GET", "/v1/budgets/sale/"+long.call, "")
+		if answer.StatusCode != 200 || !strings.Contains(body, long.answer) {
+			t.Errorf("%s: %d %s", long.call, answer.StatusCode, body)
+		}
+		if deadline < long.least || deadline > long.most {
+			t.Errorf("%s is bounded by %s", long.call, deadline)
+		}
 	}
 	service.before = func(ctx context.Context, _ string) { <-ctx.Done() }
 	service.err = context.DeadlineExceeded
-	answer, body = ask(t, server, "GET", "/v1/budgets/sale/ledger?wait=0s", "")
+	answer, body := ask(t, server, "GET", "/v1/budgets/sale/ledger?wait=0s", "")
 	if answer.StatusCode != 503 {
 		t.Errorf("without a wait: %d %s", answer.StatusCode, body)
 	}

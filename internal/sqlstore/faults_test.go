@@ -436,3 +436,41 @@ func TestPanicLeavesNothing(t *testing.T) {
 		})
 	}
 }
+
+// TestAuditIsWaitedFor: the sums of an audit may take longer than other statements, which end with readTimeout.
+func TestAuditIsWaitedFor(t *testing.T) {
+	p, dsn := newProxy(t, testservers.SharedMariaDB(t).NewDatabase(t))
+	config, err := mysql.ParseDSN(dsn)
+	if err != nil {
+		t.Fatal(err)
+	}
+	config.ReadTimeout = time.Second
+	db := mustOpen(t, Config{Driver: "mysql", DSN: config.FormatDSN(), PoolSize: 1})
+	v, logs := filled(t, db, "b", 1)
+	if _, err := db.Commit(t.Context(), logs); err != nil {
+		t.Fatal(err)
+	}
+	var slow atomic.Bool
+	p.set(func(query string) cut {
+		if strings.Contains(query, "SUM(d.rolled_back)") {
+			slow.Store(true)
+			time.Sleep(1500 * time.Millisecond)
+		}
+		return pass
+	})
+	a, err := db.Accounts(t.Context(), v.ID)
+	if err != nil || a.Figures.Used != 1 || len(a.Check()) > 0 || !slow.Load() {
+		t.Errorf("an audit that takes 1.5 s: %+v, %v", a.Figures, err)
+	}
+	p.set(func(query string) cut {
+		if strings.HasPrefix(query, "SELECT") {
+			time.Sleep(1500 * time.Millisecond)
+		}
+		return pass
+	})
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	defer cancel()
+	if _, err := db.Figures(ctx, v.ID); !budget.Is(err, budget.Unavailable) {
+		t.Errorf("another read that takes 1.5 s: %v", err)
+	}
+}

@@ -63,6 +63,7 @@ func (db *DB) openFile(ctx context.Context, config Config) (err error) {
 	}
 	db.writers = newFilePool(writer, db.dialect, 1)
 	db.readers = newFilePool(readers, db.dialect, size)
+	db.auditors = db.readers
 	return nil
 }
 

@@ -54,7 +54,9 @@ type Config struct {
 type DB struct {
 	dialect          *dialect
 	writers, readers pool
-	lock             *flock.Flock // nil for a server
+	// auditors are for snapshots, whose statements may take minutes.
+	auditors pool
+	lock     *flock.Flock // nil for a server
 
 	clock     func() time.Time
 	tolerance time.Duration
@@ -127,6 +129,11 @@ func (db *DB) Close() error {
 
 func (db *DB) close() error {
 	err := db.readers.close()
+	if db.auditors != db.readers {
+		if e := db.auditors.close(); err == nil {
+			err = e
+		}
+	}
 	if db.readers != db.writers {
 		if e := db.writers.close(); err == nil { // last: it moves SQLite's log into the file
 			err = e

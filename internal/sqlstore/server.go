@@ -28,6 +28,9 @@ const (
 	dialTimeout  = 5 * time.Second
 	readTimeout  = 30 * time.Second // longer than several lock waits; contexts usually end before
 	writeTimeout = 10 * time.Second
+	// auditReadTimeout is for sums of every row of a ledger: about 1 us a row, several times that on a busy server.
+	auditReadTimeout = 10 * time.Minute
+	auditPoolSize    = 2
 
 	// migrationLock bounds the wait for another node that is making the tables.
 	migrationLock = 60 * time.Second
@@ -64,23 +67,32 @@ func (db *DB) openServer(ctx context.Context, config Config) error {
 	if err := db.prepareServer(ctx, parsed.Clone()); err != nil {
 		return err
 	}
-	inner, err := mysql.NewConnector(parsed)
-	if err != nil {
-		return fmt.Errorf("database.dsn: %w", err)
-	}
-	pool := sql.OpenDB(&connector{inner, []string{isolation, servingSession}})
+	auditing := parsed.Clone()
+	auditing.ReadTimeout = max(parsed.ReadTimeout, auditReadTimeout)
 	size := config.PoolSize
 	if size <= 0 {
 		size = defaultPoolSize
 	}
-	size = min(size, maxPoolSize)
+	serving, err := db.newServerPool(parsed, min(size, maxPoolSize))
+	if err != nil {
+		return err
+	}
+	db.writers, db.readers = serving, serving
+	db.auditors, err = db.newServerPool(auditing, auditPoolSize)
+	return err
+}
+
+func (db *DB) newServerPool(parsed *mysql.Config, size int) (*serverPool, error) {
+	inner, err := mysql.NewConnector(parsed)
+	if err != nil {
+		return nil, fmt.Errorf("database.dsn: %w", err)
+	}
+	pool := sql.OpenDB(&connector{inner, []string{isolation, servingSession}})
 	pool.SetMaxOpenConns(size)
 	pool.SetMaxIdleConns(size)
 	pool.SetConnMaxIdleTime(idleLimit)
 	pool.SetConnMaxLifetime(connLifetime)
-	shared := &serverPool{db: sqlx.NewDb(pool, "mysql"), dialect: db.dialect}
-	db.writers, db.readers = shared, shared
-	return nil
+	return &serverPool{db: sqlx.NewDb(pool, "mysql"), dialect: db.dialect}, nil
 }
 
 // prepareServer checks the server's version and makes or completes the tables, on connections of

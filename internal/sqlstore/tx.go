@@ -260,7 +260,7 @@ func rollBack(ctx context.Context, c *conn) error {
 func (db *DB) read(ctx context.Context, op string, fn func(*reader) error) error {
 	pause := firstPause
 	for attempt := 1; ; attempt++ {
-		err := db.readOnce(ctx, nil, fn)
+		err := readOnce(ctx, db.readers, nil, fn)
 		if err == nil {
 			return nil
 		}
@@ -273,20 +273,20 @@ func (db *DB) read(ctx context.Context, op string, fn func(*reader) error) error
 
 // snapshot is read within one transaction that sees one moment.
 func (db *DB) snapshot(ctx context.Context, op string, fn func(*reader) error) error {
-	err := db.readOnce(ctx, db.dialect.snapshot, fn)
+	err := readOnce(ctx, db.auditors, db.dialect.snapshot, fn)
 	if err != nil {
 		return notDone(op, err)
 	}
 	return nil
 }
 
-func (db *DB) readOnce(ctx context.Context, begin []string, fn func(*reader) error) error {
-	c, err := db.readers.acquire(ctx)
+func readOnce(ctx context.Context, from pool, begin []string, fn func(*reader) error) error {
+	c, err := from.acquire(ctx)
 	if err != nil {
 		return err
 	}
 	broken := true
-	defer func() { db.readers.release(c, broken) }()
+	defer func() { from.release(c, broken) }()
 	for _, text := range begin {
 		if err := c.command(ctx, text); err != nil {
 			return err
