@@ -74,8 +74,8 @@ func (s *Service) Undrain(ctx context.Context, name string) (DrainView, error) {
 
 // Recover does on demand what is done by itself when an instance loses its memory: its lanes get their
 // next activations, the epochs of before are replaced, and what they held is where it is after a loss. In
-// ledger mode that costs nothing. Each call does it again. Errors: InstanceNotFound; Unavailable when a
-// lane cannot be reached or is refused: it is tried again on its own; OutcomeUnknown.
+// ledger mode that costs nothing. Each call does it again. Errors: InstanceNotFound; OutcomeUnknown, when a
+// lane cannot be reached or is refused: it is tried again on its own.
 func (s *Service) Recover(ctx context.Context, name string) ([]LaneView, error) {
 	lanes, err := s.lanesOf("recover", name)
 	if err != nil {
@@ -94,7 +94,7 @@ func (s *Service) Recover(ctx context.Context, name string) ([]LaneView, error) 
 			l.mu.Lock()
 			problem := l.problem
 			l.mu.Unlock()
-			return nil, budget.Refuse(budget.Unavailable, "recover", "lane %s: %s; it is tried again", id, problem)
+			return nil, budget.Refuse(budget.OutcomeUnknown, "recover", "lane %s: %s; its recovery goes on by itself", id, problem)
 		}
 	}
 	s.log.Info("instance recovered on demand", "instance", name)

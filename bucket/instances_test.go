@@ -376,6 +376,30 @@ func TestRecoverOnDemand(t *testing.T) {
 	}
 }
 
+// TestRecoveryGoesOn: a recovery that cannot be finished now has begun, and is finished without another call.
+func TestRecoveryGoesOn(t *testing.T) {
+	w := newWorld(t)
+	lines := w.cuttable()
+	s := w.node(never())
+	ref := w.create(s, promo("recover", 900, 6))
+	gone := w.home(ref)
+	lines.cut(gone, true)
+	if _, err := s.Recover(context.Background(), gone); !budget.Is(err, budget.OutcomeUnknown) ||
+		!strings.Contains(err.Error(), gone+"/0") {
+		t.Errorf("of an instance out of reach: %v", err)
+	}
+	lines.cut(gone, false)
+	eventually(t, "it is recovered", func() error {
+		if n := w.activation(gone); n != 2 {
+			return fmt.Errorf("activation %d", n)
+		}
+		return nil
+	})
+	if f := w.quiet(s, ref).Figures; f.Remaining+f.Undistributed != 900 {
+		t.Errorf("%+v", f)
+	}
+}
+
 // TestMissingInstance: a node without the instance of some buckets says so, and serves the others.
 func TestMissingInstance(t *testing.T) {
 	w := newWorld(t)

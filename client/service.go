@@ -75,7 +75,7 @@ func (c *Client) drain(ctx context.Context, name, verb string) (*Drain, error) {
 }
 
 // RecoverInstance takes an instance that lost its memory back into service. Errors: instance_not_found;
-// unavailable while it cannot be reached.
+// outcome_unknown while it cannot be reached: the recovery goes on by itself.
 func (c *Client) RecoverInstance(ctx context.Context, name string) (*Instance, error) {
 	var answer Instance
 	_, err := c.do(ctx, onInstance(name, "recover"), &answer)
