@@ -131,18 +131,21 @@ func newFake(t *testing.T) *fake {
 		return 200, client.ReleaseAnswer{RequestID: body.RequestID, Released: body.Quantity, Quarantined: 50 - body.Quantity}
 	}))
 	handle("POST /v1/deductions:batch", f.batch)
+	var draining []client.Instance
 	handle("GET /v1/instances", func(*http.Request) (int, any) {
-		return 200, client.InstanceList{Instances: []client.Instance{{Name: "embedded", Driver: "sql",
-			Health: "up", Lanes: []client.Lane{{Lane: 0, Activation: 1, Reachable: true}}}}}
+		return 200, client.InstanceList{Instances: append([]client.Instance{{Name: "embedded", Driver: "sql",
+			Health: "up", Lanes: []client.Lane{{Lane: 0, Activation: 1, Reachable: true}}}}, draining...)}
 	})
 	left := 2 // each look at the drain finds one less
 	handle("POST /v1/instances/{name}/drain", func(r *http.Request) (int, any) {
 		d := client.Drain{Instance: r.PathValue("name"), Draining: true, BucketsLeft: left, Moved: 8 - left,
 			KeysLeft: 8 - left, Done: left == 0}
 		left = max(left-1, 0)
+		draining = []client.Instance{{Name: d.Instance, Draining: true}}
 		return 200, d
 	})
 	handle("POST /v1/instances/{name}/undrain", func(r *http.Request) (int, any) {
+		draining = nil
 		return 200, client.Drain{Instance: r.PathValue("name"), BucketsLeft: 3}
 	})
 	handle("POST /v1/instances/{name}/recover", func(r *http.Request) (int, any) {

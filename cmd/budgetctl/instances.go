@@ -2,8 +2,10 @@ package main
 
 import (
 	"context"
+	"fmt"
 	"runtime"
 	"runtime/debug"
+	"slices"
 	"time"
 
 	"github.com/budgetd/budgetd/client"
@@ -49,7 +51,7 @@ interrupting the command only stops watching, and repeating it goes on watching.
 
 // drain begins a drain and, if asked to, watches it to its end.
 func (a *app) drain(cmd *cobra.Command, name, mode string, wait bool) error {
-	const pause = 250 * time.Millisecond
+	const pause = time.Second // every node has heard of the drain by then
 	if err := chosen(cmd, "progress"); err != nil {
 		return err
 	}
@@ -71,6 +73,9 @@ func (a *app) drain(cmd *cobra.Command, name, mode string, wait bool) error {
 				return cmd.Context().Err()
 			case <-time.After(pause):
 			}
+			if err := a.stillDraining(cmd.Context(), c, name); err != nil {
+				return err
+			}
 			continue
 		}
 		if shown != nil {
@@ -87,6 +92,21 @@ func (a *app) askToDrain(ctx context.Context, c *client.Client, name string) (*c
 	ctx, cancel := context.WithTimeout(ctx, a.timeout)
 	defer cancel()
 	return c.DrainInstance(ctx, name)
+}
+
+// stillDraining fails when somebody has ended the drain: asking how far it is would begin it again.
+func (a *app) stillDraining(ctx context.Context, c *client.Client, name string) error {
+	ctx, cancel := context.WithTimeout(ctx, a.timeout)
+	defer cancel()
+	list, err := c.Instances(ctx)
+	if err != nil {
+		return err
+	}
+	if slices.ContainsFunc(list.Instances, func(i client.Instance) bool { return i.Name == name && i.Draining }) {
+		return nil
+	}
+	return fmt.Errorf("%s is not being drained any more: somebody has ended the drain with 'budgetctl instances undrain'; "+
+		"buckets that have left it stay where they are", name)
 }
 
 func (a *app) undrainCommand() *cobra.Command {

@@ -661,3 +661,26 @@ func TestRecycleRuns(t *testing.T) {
 		t.Errorf("a wrong --progress: status %d", r.status)
 	}
 }
+
+// TestDrainEndedByAnother: watching a drain does not begin it again after somebody has ended it.
+func TestDrainEndedByAnother(t *testing.T) {
+	server := newFake(t)
+	drains := 0
+	server.interfere = func(w http.ResponseWriter, r *http.Request) bool {
+		server.mu.Lock()
+		defer server.mu.Unlock()
+		if strings.HasSuffix(r.URL.Path, "/drain") {
+			drains++
+		}
+		if r.URL.Path != "/v1/instances" {
+			return false
+		}
+		w.Header().Set("Content-Type", "application/json")
+		_, _ = w.Write([]byte(`{"instances":[{"name":"redis-2","draining":false},{"name":"redis-1","draining":true}]}`))
+		return true
+	}
+	r := command(t, server.URL, "instances drain redis-2")
+	if r.status != exitError || !strings.Contains(r.stderr, "somebody has ended the drain") || drains != 1 {
+		t.Errorf("status %d after %d drains: %s", r.status, drains, r.stderr)
+	}
+}
