@@ -10,6 +10,9 @@ import (
 // auditPage is how many buckets of a lane an audit reads at once.
 const auditPage = 100
 
+// AuditsAtOnce is how many audits a node works on at once: each reads a whole ledger. Others wait.
+const AuditsAtOnce = 2
+
 // Audit proves I1 for a budget on live traffic (DESIGN 3): SQL's columns against its rows and
 // entries in one snapshot, then each open bucket's store against the ledger at one position of its
 // log. A bucket with a discrepancy is fenced; the others serve on. Nothing stops for it. Errors:
@@ -18,6 +21,12 @@ func (s *Service) Audit(ctx context.Context, ref BudgetRef) (AuditReport, error)
 	entry, err := s.budgets.find(ctx, ref)
 	if err != nil {
 		return AuditReport{}, err
+	}
+	select {
+	case s.audits <- struct{}{}:
+		defer func() { <-s.audits }()
+	case <-ctx.Done():
+		return AuditReport{}, unavailable("audit", ctx.Err())
 	}
 	accounts, wrong, err := s.accountsOf(ctx, entry.id)
 	if err != nil {

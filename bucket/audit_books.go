@@ -85,12 +85,13 @@ func wrong(b *Book) []ledger.Discrepancy {
 	return ledger.CheckBudget(b.Figures, b.Adjusted, b.Shrinks)
 }
 
-// add counts a budget for the metrics, and keeps the largest ones. Of an unlimited one they have what was used and
-// what comes back: the rest is as good as infinite and no part of a sum.
+// add counts a budget for the metrics, and keeps the largest ones. Of an unlimited one they have what was used, what
+// is held and what comes back: the rest is as good as infinite and no part of a sum.
 func (k *bookkeeping) add(b *Book, limit int) {
 	f := b.Figures
 	if b.Unlimited {
 		f.Total, f.Unfunded, f.Undistributed, f.Remaining, f.Unsettled = 0, 0, 0, 0, 0
+		f.Quarantined, f.Forfeited = 0, 0
 	}
 	k.all = k.all.Plus(f)
 	if b.Durability == budget.Store {

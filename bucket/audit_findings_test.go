@@ -99,9 +99,10 @@ func TestLargestBudgetsAreShown(t *testing.T) {
 	}
 	for range 3 { // their totals would not even fit
 		k.add(&Book{Unlimited: true, Durability: budget.Store, Figures: ledger.Figures{Total: budget.MaxAmount,
-			Undistributed: 1 << 50, Remaining: 1 << 51, Unsettled: 1, Unfunded: 1, Used: 5, Returning: 1}}, 60)
+			Undistributed: 1 << 50, Remaining: 1 << 51, Unsettled: 1, Unfunded: 1, Used: 5, Returning: 1,
+			Quarantined: 1 << 51, Forfeited: 1 << 50}}, 60)
 	}
-	if k.all.Total != 49*50/2 || k.all.Used != 65 || k.all.Returning != 3 || k.all.Remaining+k.all.Undistributed != 0 || k.atRisk != 0 {
+	if k.all.Total != 49*50/2 || k.all.Quarantined+k.all.Forfeited != 0 || k.all.Used != 65 || k.all.Returning != 3 || k.all.Remaining+k.all.Undistributed != 0 || k.atRisk != 0 {
 		t.Errorf("with unlimited ones: %+v, at risk %d", k.all, k.atRisk)
 	}
 	none := bookkeeping{}

@@ -120,14 +120,17 @@ func (a *attempt) groupClosed(ctx context.Context) (DeductAnswer, error) {
 
 // expiry is how the expiry of holds goes on. Only its loop uses it.
 type expiry struct {
-	limit   int // how many are ended in a transaction
-	skipped int // how many of the oldest cannot be ended
+	limit   int           // how many are ended in a transaction
+	skipped int           // how many of the oldest were passed over since all were looked at
+	failed  error         // of the last of those that could not be ended
+	before  bool          // whether there were such ones the last time as well
+	say     time.Duration // when they are reported again
 }
 
 // expireHolds gives back what is held too long, in transactions of many holds, until none is due. Every node
 // does so: who comes second finds nothing left to do. A transaction that fails is tried with half as many holds
-// at the next round of the chores; one hold that SQL refuses to end (its rows are not what they must be) is skipped
-// until all others were looked at, so that it holds nobody up.
+// at the next round of the chores; one hold that cannot be ended (its rows are not what they must be) is passed
+// over until all others were looked at, so that it holds nobody up.
 func (s *Service) expireHolds(ctx context.Context) {
 	const atOnce, rounds = 500, 200
 	e := &s.expiry
@@ -142,9 +145,9 @@ func (s *Service) expireHolds(ctx context.Context) {
 			s.failed("sql", err)
 			if e.limit > 1 {
 				e.limit /= 2
-			} else if !budget.Is(err, budget.Unavailable) && !budget.Is(err, budget.OutcomeUnknown) {
-				s.log.Error("a hold cannot be ended; the others are", "skipped", e.skipped, "error", err)
+			} else {
 				e.skipped++
+				e.failed = err
 			}
 			return
 		}
@@ -156,14 +159,31 @@ func (s *Service) expireHolds(ctx context.Context) {
 				s.quiet.Remove(id)
 			}
 		}
+		if got.Holds == 0 { // another node was faster, or they are no holds
+			e.skipped += got.Found
+		}
 		if got.Found < e.limit {
-			e.skipped = 0
+			s.lookedAtAll(e)
 			return
 		}
 		if e.limit = min(2*e.limit, atOnce); ctx.Err() != nil {
 			return
 		}
 	}
+}
+
+// lookedAtAll begins anew with the oldest hold. One that could not be ended twice, although the database answers, is
+// reported: once was its absence.
+func (s *Service) lookedAtAll(e *expiry) {
+	const every = time.Minute
+	if e.failed != nil {
+		if now := s.now(); e.before && due(now, e.say, every) {
+			s.log.Error("a hold cannot be ended; the others are", "error", e.failed)
+			e.say = now + every
+		}
+		e.limit = 1
+	}
+	e.before, e.skipped, e.failed = e.failed != nil, 0, nil
 }
 
 // openHoldsLimit is up to how many open holds are counted.

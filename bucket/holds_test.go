@@ -1,9 +1,11 @@
 package bucket_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -86,23 +88,50 @@ func holds(t *testing.T, w *world) {
 	}
 }
 
-// stuckHold is SQL whose oldest hold that is due cannot be ended.
+// stuckHold is SQL whose oldest hold that is due cannot be ended; before it there is a row without a hold.
 type stuckHold struct {
 	bucket.SQL
+	err   error
 	stuck atomic.Bool
 }
 
 func (q *stuckHold) ExpireHolds(ctx context.Context, limit, skip int) (bucket.Expired, error) {
-	if skip == 0 && q.stuck.Load() {
-		return bucket.Expired{}, errors.New("this row cannot be written")
+	switch {
+	case !q.stuck.Load():
+		return q.SQL.ExpireHolds(ctx, limit, skip)
+	case skip == 0 && limit == 1:
+		return bucket.Expired{Found: 1}, nil
+	case skip <= 1:
+		return bucket.Expired{}, q.err
 	}
-	return q.SQL.ExpireHolds(ctx, limit, skip)
+	return q.SQL.ExpireHolds(ctx, limit, skip-1)
 }
 
-// TestStuckHold: one hold that cannot be ended holds up no other, and is ended as soon as it can be.
+// writer is a function that takes what is written.
+type writer func([]byte) (int, error)
+
+func (w writer) Write(b []byte) (int, error) { return w(b) }
+
+// TestStuckHold: one hold that cannot be ended holds up no other, is ended as soon as it can be, and is reported.
 func TestStuckHold(t *testing.T) {
+	for name, err := range map[string]error{
+		"a row that cannot be written":          errors.New("this row cannot be written"),
+		"a row that it belongs to is not there": &budget.Error{Code: budget.Unavailable, Message: "done again too often"},
+	} {
+		t.Run(name, func(t *testing.T) { aStuckHold(t, err) })
+	}
+}
+
+func aStuckHold(t *testing.T, err error) {
 	w := newWorld(t)
-	stuck := &stuckHold{SQL: w.sql}
+	var reported atomic.Bool
+	w.log = slog.New(slog.NewTextHandler(writer(func(line []byte) (int, error) {
+		if bytes.Contains(line, []byte("a hold cannot be ended")) {
+			reported.Store(true)
+		}
+		return len(line), nil
+	}), nil))
+	stuck := &stuckHold{SQL: w.sql, err: err}
 	stuck.stuck.Store(true)
 	w.sql = stuck
 	s := w.node(quick)
@@ -122,6 +151,7 @@ func TestStuckHold(t *testing.T) {
 		return n
 	}
 	w.until("all but one have expired", func() bool { return expired() == 19 })
+	w.until("it is reported", reported.Load)
 	stuck.stuck.Store(false)
 	w.until("all have expired", func() bool { return expired() == 20 })
 	if f := w.quiet(s, ref).Figures; f.Used != 0 || f.Held != 0 {

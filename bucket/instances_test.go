@@ -314,6 +314,23 @@ func TestDrainOfADownInstance(t *testing.T) {
 	}
 }
 
+// TestDrainIsSeenByEveryNode: who looks at the instances is told of a drain that began on another node just now.
+func TestDrainIsSeenByEveryNode(t *testing.T) {
+	w := newWorld(t)
+	set := quick
+	set.Chores = time.Hour
+	s, other := w.node(set), w.node(set)
+	if _, err := s.Drain(context.Background(), "m0"); err != nil {
+		t.Fatal(err)
+	}
+	for _, node := range []*bucket.Service{s, other} {
+		lanes, err := node.Lanes(context.Background())
+		if err != nil || !lanes[0].Draining || lanes[1].Draining {
+			t.Errorf("%+v, %v", lanes, err)
+		}
+	}
+}
+
 // TestDrainRefused: what is not there, and the last instance.
 func TestDrainRefused(t *testing.T) {
 	w := newWorld(t)

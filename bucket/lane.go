@@ -221,6 +221,10 @@ func (s *Service) laneOf(id Lane) (*lane, error) {
 func (s *Service) Lanes(ctx context.Context) ([]LaneView, error) {
 	step, cancel := context.WithTimeout(ctx, time.Second)
 	defer cancel()
+	rows, err := s.sql.LaneRows(step, s.laneOrder)
+	if err != nil {
+		s.failed("sql", err)
+	}
 	loads, err := s.sql.LaneLoads(step, s.laneOrder)
 	if err != nil {
 		s.failed("sql", err)
@@ -234,6 +238,9 @@ func (s *Service) Lanes(ctx context.Context) ([]LaneView, error) {
 		l.mu.Unlock()
 		if load, ok := loads[id]; ok {
 			v.Buckets = &load.Buckets
+		}
+		if row, ok := rows[id]; ok {
+			v.Draining = row.Draining
 		}
 		views = append(views, v)
 	}

@@ -281,6 +281,7 @@ type Service struct {
 	background sync.WaitGroup
 	stopMu     sync.Mutex // orders background.Add before Stop's Wait
 	slots      chan struct{}
+	audits     chan struct{} // has one for each audit under way
 	stop       context.CancelFunc
 	life       context.Context
 }
@@ -297,7 +298,7 @@ func New(c Config) (*Service, error) {
 		c.Log = slog.New(slog.DiscardHandler)
 	}
 	s := &Service{sql: c.SQL, clock: c.Clock, rand: c.Rand, log: c.Log, observer: c.Observer,
-		set: c.Settings.withDefaults(), lanes: map[Lane]*lane{}, slots: make(chan struct{}, 64),
+		set: c.Settings.withDefaults(), lanes: map[Lane]*lane{}, slots: make(chan struct{}, 64), audits: make(chan struct{}, AuditsAtOnce),
 		turns: turns{c.Turns}, archiver: c.Archiver}
 	s.watches = map[Lane]watch{}
 	s.bookkeeping.attributed = map[int64]time.Duration{}

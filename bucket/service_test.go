@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"log/slog"
 	"path/filepath"
 	"sync"
 	"sync/atomic"
@@ -35,6 +36,8 @@ type world struct {
 	archiver bucket.Archiver
 	// observer is told by all nodes; nil: nobody.
 	observer bucket.Observer
+	// log is all nodes'; nil: nobody reads it.
+	log *slog.Logger
 	// durability is that of the budgets made; "": as defined.
 	durability budget.Durability
 }
@@ -132,7 +135,7 @@ func (w *world) start(set bucket.Settings) *bucket.Service {
 	c := bucket.Config{SQL: w.sql, Instances: w.connect(), Lanes: map[string]int{}, Clock: w.clock,
 		Archiver: w.archiver,
 		Rand:     func(b []byte) { _, _ = rand.Read(b) }, Settings: set,
-		Observer: w.observer}
+		Observer: w.observer, Log: w.log}
 	for name := range c.Instances {
 		c.Lanes[name] = 1
 	}

@@ -217,6 +217,14 @@ func TestRepeats(t *testing.T) {
 		}, 2},
 		{"offline", func(ctx context.Context, c *client.Client) error { _, err := c.Offline(ctx, "b", "k"); return err }, 2},
 		{"apply", func(ctx context.Context, c *client.Client) error { _, err := c.Apply(ctx, "b", "k"); return err }, 1},
+		{"recover", func(ctx context.Context, c *client.Client) error {
+			_, err := c.RecoverInstance(ctx, "redis-1")
+			return err
+		}, 1},
+		{"drain", func(ctx context.Context, c *client.Client) error {
+			_, err := c.DrainInstance(ctx, "redis-1")
+			return err
+		}, 2},
 		{"readyz", func(ctx context.Context, c *client.Client) error { return c.Readyz(ctx) }, 1},
 	}
 	for _, test := range tests {

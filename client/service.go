@@ -70,20 +70,21 @@ func (c *Client) UndrainInstance(ctx context.Context, name string) (*Drain, erro
 
 func (c *Client) drain(ctx context.Context, name, verb string) (*Drain, error) {
 	var answer Drain
-	_, err := c.do(ctx, onInstance(name, verb), &answer)
+	_, err := c.do(ctx, onInstance(name, verb, true), &answer)
 	return result(&answer, err)
 }
 
 // RecoverInstance takes an instance that lost its memory back into service. Errors: instance_not_found;
-// outcome_unknown while it cannot be reached: the recovery goes on by itself.
+// outcome_unknown while it cannot be reached: the recovery goes on by itself. It is not repeated, as each
+// call makes the buckets begin anew.
 func (c *Client) RecoverInstance(ctx context.Context, name string) (*Instance, error) {
 	var answer Instance
-	_, err := c.do(ctx, onInstance(name, "recover"), &answer)
+	_, err := c.do(ctx, onInstance(name, "recover", false), &answer)
 	return result(&answer, err)
 }
 
-func onInstance(name, verb string) call {
-	return call{op: verb, method: http.MethodPost, path: []string{"v1", "instances", name, verb}, repeatable: true}
+func onInstance(name, verb string, repeatable bool) call {
+	return call{op: verb, method: http.MethodPost, path: []string{"v1", "instances", name, verb}, repeatable: repeatable}
 }
 
 // Healthz reports whether the process lives: nil if it does. One attempt.

@@ -37,10 +37,10 @@ func (db *DB) openFile(ctx context.Context, config Config) (err error) {
 	}
 	db.lock = lock
 	db.dialect = newSQLiteDialect()
-	var writer, readers *sqlx.DB
+	var writer, readers, auditors *sqlx.DB
 	defer func() {
 		if err != nil {
-			closeAll(writer, readers)
+			closeAll(writer, readers, auditors)
 			_ = lock.Close()
 		}
 	}()
@@ -57,13 +57,16 @@ func (db *DB) openFile(ctx context.Context, config Config) (err error) {
 	if readers, err = sqlx.Open("sqlite", fileDSN(path, config.BusyTimeout, true)); err != nil {
 		return err
 	}
+	if auditors, err = sqlx.Open("sqlite", fileDSN(path, config.BusyTimeout, true)); err != nil {
+		return err
+	}
 	size := config.PoolSize
 	if size <= 0 {
 		size = defaultFileReaders
 	}
 	db.writers = newFilePool(writer, db.dialect, 1)
 	db.readers = newFilePool(readers, db.dialect, size)
-	db.auditors = db.readers
+	db.auditors = newFilePool(auditors, db.dialect, auditPoolSize)
 	return nil
 }
 

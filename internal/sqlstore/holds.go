@@ -2,6 +2,7 @@ package sqlstore
 
 import (
 	"context"
+	"fmt"
 	"time"
 
 	"github.com/budgetd/budgetd/bucket"
@@ -186,9 +187,10 @@ const selectDueHolds = `SELECT h.budget_id, h.request_id FROM open_hold h /*by o
 // ExpireHolds ends holds whose time is up. See bucket.Holds. They are found without locks and judged under
 // them: who was confirmed or extended meanwhile is left alone. Keeps I1, I5.
 func (db *DB) ExpireHolds(ctx context.Context, limit, skip int) (out bucket.Expired, err error) {
+	var due []ledgerKey
 	err = db.write(ctx, "expire", func(t *tx) error {
 		out = bucket.Expired{}
-		var due []ledgerKey
+		due = nil
 		if err := t.list(&due, selectDueHolds, toMS(t.now), limit, skip); err != nil {
 			return err
 		}
@@ -223,6 +225,9 @@ func (db *DB) ExpireHolds(ctx context.Context, limit, skip int) (out bucket.Expi
 		_, err = t.endHolds(endings)
 		return err
 	})
+	if err != nil && len(due) == 1 {
+		err = fmt.Errorf("hold %q of budget %d: %w", due[0].RequestID, due[0].Budget, err)
+	}
 	if err != nil {
 		return bucket.Expired{}, err
 	}

@@ -2,7 +2,11 @@ package sqlstore
 
 import (
 	"context"
+	"strings"
 	"testing"
+	"time"
+
+	"github.com/budgetd/budgetd/ledger"
 )
 
 // The rows by which holds are found that contradict their deductions, and the deductions without one.
@@ -38,4 +42,26 @@ func checkHolds(t *testing.T, db *DB) *DB {
 		}
 	})
 	return db
+}
+
+// TestHoldWithoutAnEpoch: a hold whose rows are not what they must be is named when it is the only one asked for, so
+// that who mends it finds it, and those behind it can be ended.
+func TestHoldWithoutAnEpoch(t *testing.T) {
+	db, dsn, ahead := movable(t)
+	hold := func(r *ledger.Request) { r.HoldTTL = time.Second.Milliseconds() }
+	ahead.Store(-int64(2 * time.Hour))
+	granted(openBudget(t, db, "a", 1000, 1)).commits(t, db, "torn", hold)
+	ahead.Store(-int64(time.Hour))
+	granted(openBudget(t, db, "b", 1000, 1)).commits(t, db, "whole", hold)
+	ahead.Store(0)
+	do(t, foreign(t, "mysql", dsn), "DELETE FROM bucket_epoch WHERE bucket_id = 1")
+	for _, limit := range []int{1, 10} {
+		_, err := db.ExpireHolds(t.Context(), limit, 0)
+		if err == nil || strings.Contains(err.Error(), `hold "torn" of budget 1`) != (limit == 1) {
+			t.Errorf("%d: %v", limit, err)
+		}
+	}
+	if got, err := db.ExpireHolds(t.Context(), 10, 1); err != nil || got.Holds != 1 {
+		t.Errorf("behind it: %+v, %v", got, err)
+	}
 }

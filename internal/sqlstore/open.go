@@ -39,7 +39,7 @@ type Config struct {
 	// Sleep waits before a transaction is done again; it returns early with the context's error.
 	Sleep func(ctx context.Context, d time.Duration) error
 	// PoolSize bounds the connections to a server (default 16, at most 1,000), or the connections
-	// that read a file (default 4). A file has one connection that writes.
+	// that read a file (default 4). A file has one connection that writes. Audits have up to three more.
 	PoolSize int
 	// BusyTimeout bounds how long SQLite waits for another program's lock (default 5 s).
 	BusyTimeout time.Duration
@@ -129,10 +129,8 @@ func (db *DB) Close() error {
 
 func (db *DB) close() error {
 	err := db.readers.close()
-	if db.auditors != db.readers {
-		if e := db.auditors.close(); err == nil {
-			err = e
-		}
+	if e := db.auditors.close(); err == nil {
+		err = e
 	}
 	if db.readers != db.writers {
 		if e := db.writers.close(); err == nil { // last: it moves SQLite's log into the file

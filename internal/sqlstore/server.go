@@ -14,6 +14,7 @@ import (
 	"github.com/go-sql-driver/mysql"
 	"github.com/jmoiron/sqlx"
 
+	"github.com/budgetd/budgetd/bucket"
 	"github.com/budgetd/budgetd/budget"
 )
 
@@ -30,7 +31,8 @@ const (
 	writeTimeout = 10 * time.Second
 	// auditReadTimeout is for sums of every row of a ledger: about 1 us a row, several times that on a busy server.
 	auditReadTimeout = 10 * time.Minute
-	auditPoolSize    = 2
+	// auditPoolSize leaves one for the recovery of fenced buckets, which looks at their books.
+	auditPoolSize = bucket.AuditsAtOnce + 1
 
 	// migrationLock bounds the wait for another node that is making the tables.
 	migrationLock = 60 * time.Second

@@ -182,7 +182,7 @@ func booksInOrder(w *sqlWorld) {
 }
 
 func strandedUnits(w *sqlWorld) {
-	b := w.create("b", 100, 6) // on six lanes: 17, 17, 17, 17, 16, 16
+	b := w.create("b", 100, 6)                                                                                 // on six lanes: 17, 17, 17, 17, 16, 16
 	unlimited := w.create("unlimited", budget.MaxAmount, 2, func(d *budget.Definition) { d.Unlimited = true }) // no part of it
 	books := must(w.db.Books(w.ctx, 0, 5))(w)
 	equal(w, "the first is unlimited", books[0].Unlimited, false)
