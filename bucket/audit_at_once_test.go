@@ -19,7 +19,10 @@ type slowAccounts struct {
 
 func (q *slowAccounts) Accounts(ctx context.Context, budgetID int64) (bucket.Accounts, error) {
 	q.entered.Add(1)
-	<-q.goOn
+	select {
+	case <-q.goOn:
+	case <-ctx.Done():
+	}
 	return q.SQL.Accounts(ctx, budgetID)
 }
 

@@ -206,9 +206,6 @@ func (a *Accounts) ofBucket(id int64) (found []ledger.Discrepancy) {
 }
 
 func (s *Service) recoverBuckets(ctx context.Context, budgetID int64, epochs []EpochOf) {
-	const longest = 2 * time.Minute // of a connection that hangs
-	ctx, cancel := context.WithTimeout(ctx, longest)
-	defer cancel()
 	accounts, err := s.sql.Accounts(ctx, budgetID)
 	if err != nil {
 		s.failed("sql", err)

@@ -75,7 +75,7 @@ func (s *Service) Undrain(ctx context.Context, name string) (DrainView, error) {
 // Recover does on demand what is done by itself when an instance loses its memory: its lanes get their
 // next activations, the epochs of before are replaced, and what they held is where it is after a loss. In
 // ledger mode that costs nothing. Each call does it again. Errors: InstanceNotFound; OutcomeUnknown, when a
-// lane cannot be reached or is refused: it is tried again on its own.
+// lane cannot be reached or is refused: it is tried again on its own, the lanes after it were not begun.
 func (s *Service) Recover(ctx context.Context, name string) ([]LaneView, error) {
 	lanes, err := s.lanesOf("recover", name)
 	if err != nil {

@@ -75,8 +75,8 @@ func (c *Client) drain(ctx context.Context, name, verb string) (*Drain, error) {
 }
 
 // RecoverInstance takes an instance that lost its memory back into service. Errors: instance_not_found;
-// outcome_unknown while it cannot be reached: the recovery goes on by itself. It is not repeated, as each
-// call makes the buckets begin anew.
+// outcome_unknown while a lane cannot be reached: the recovery of that lane goes on by itself, the lanes after it
+// were not begun. It is not repeated, as each call makes the buckets begin anew.
 func (c *Client) RecoverInstance(ctx context.Context, name string) (*Instance, error) {
 	var answer Instance
 	_, err := c.do(ctx, onInstance(name, "recover", false), &answer)
