@@ -325,7 +325,8 @@ func (s *Service) balanceOf(ctx context.Context, t *Target) (int64, bool) {
 	return balances[0].Balance, true
 }
 
-// collectFrom ends donors' epochs, and those that are closing already, into the target.
+// collectFrom ends donors' epochs, and those that are closing already, into the target. In store mode a donor
+// that has more than enough gives a part and keeps the rest, in its next epoch, because its requests stay with it.
 func (s *Service) collectFrom(ctx context.Context, b *Budget, rows map[Ref]ledger.Epoch, target *Target, need int64) (int64, error) {
 	var donors []fragment.Donor
 	lanes := map[int64]*Bucket{}
@@ -345,14 +346,23 @@ func (s *Service) collectFrom(ctx context.Context, b *Budget, rows map[Ref]ledge
 	errs := make(chan error, len(donors))
 	slots := make(chan struct{}, 8)
 	var moved atomic.Int64
-	for _, d := range fragment.Donors(donors, need) {
+	chosen := fragment.Donors(donors, need)
+	rest := int64(0)
+	if b.inStoreMode() && len(chosen) == 1 && s.takesBuckets(s.lanes[lanes[chosen[0].Bucket].Lane]) {
+		d := &chosen[0]
+		part := fragment.Part(d.Units, need)
+		if rest = d.Units - part; rest > 0 {
+			target.AtMost, d.Units = part, part
+		}
+	}
+	for _, d := range chosen {
 		bk := lanes[d.Bucket]
 		slots <- struct{}{}
 		place := s.turns.take()
 		all.Go(func() {
 			defer func() { <-slots }()
 			s.turns.wait(place)
-			err := s.endEpoch(ctx, b.ID, bk.Lane, bk.Ref(), ByService, false, target)
+			err := s.endEpoch(ctx, b.ID, bk.Lane, bk.Ref(), ByService, rest > 0, target)
 			if err == nil {
 				moved.Add(d.Units)
 			}
@@ -364,6 +374,12 @@ func (s *Service) collectFrom(ctx context.Context, b *Budget, rows map[Ref]ledge
 	for err := range errs {
 		if err != nil && !budget.Is(err, budget.LastBucket) {
 			return moved.Load(), err
+		}
+	}
+	if rest > 0 {
+		donor := lanes[chosen[0].Bucket].Ref()
+		if err := s.renew(ctx, Renewal{Budget: b.ID, Ref: donor, Units: rest}); err != nil {
+			s.log.Warn("donor not reopened; its next request or the chores do that", "bucket", donor.Bucket, "error", err)
 		}
 	}
 	return moved.Load(), nil

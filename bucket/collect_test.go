@@ -66,3 +66,47 @@ func collectUnderLoad(t *testing.T, w *world) {
 	}
 	w.settled(nodes[0], ref, buckets*each)
 }
+
+// TestCollectsInStoreMode: one bucket is used up at once, and then units are asked for until none is left,
+// by one key or by many. Requests stay with their bucket, so its units come from the others, and a donor that
+// kept nothing would need them back with its next request.
+func TestCollectsInStoreMode(t *testing.T) {
+	const total, buckets = 3_000, 6
+	for _, tc := range []struct {
+		name string
+		keys int
+		// atMost epochs are begun anew: each collect halves the largest bucket.
+		atMost int64
+	}{{"one key", 1, 60}, {"many keys", 100, 60}} {
+		t.Run(tc.name, func(t *testing.T) {
+			w := newStoreWorld(t)
+			s := w.node(quick)
+			ref := w.create(s, promo("skewed", total, buckets))
+			sold := int64(0)
+			for id, amount := 0, int64(total/buckets); ; id, amount = id+1, 1 {
+				_, err := s.Deduct(context.Background(), bucket.DeductRequest{Budget: ref, Amount: amount,
+					RequestID: fmt.Sprint("r", id), Key: fmt.Sprint("key ", id%tc.keys)})
+				if budget.Is(err, budget.BudgetExhausted) {
+					break
+				}
+				if err != nil {
+					t.Fatalf("after %d units: %v", sold, err)
+				}
+				sold += amount
+			}
+			if sold != total {
+				t.Errorf("sold %d", sold)
+			}
+			w.settled(s, ref, total)
+			anew := int64(0)
+			b := w.budget(ref)
+			for i := range b.Buckets {
+				anew += b.Buckets[i].Epoch.Number - 1
+			}
+			t.Logf("%d epochs were begun anew", anew)
+			if anew > tc.atMost {
+				t.Errorf("%d epochs were begun anew for %d units, want at most %d", anew, total, tc.atMost)
+			}
+		})
+	}
+}

@@ -120,10 +120,11 @@ func (s *Service) endEpoch(ctx context.Context, budgetID int64, id Lane, ref Ref
 	return afterWrite("offline", began || by == ByOperator, s.finishEnding(step, budgetID, id, ref, target))
 }
 
-// Target is where a collect brings units.
+// Target is where a collect brings a donor's units: AtMost of them, in minor units, or all where that is 0.
 type Target struct {
-	Lane Lane
-	Ref  Ref
+	Lane   Lane
+	Ref    Ref
+	AtMost int64
 }
 
 // finishEnding finishes an epoch that is closing.
@@ -132,11 +133,7 @@ func (s *Service) finishEnding(ctx context.Context, budgetID int64, id Lane, ref
 	if err != nil || closing == nil {
 		return err
 	}
-	var to *Ref
-	if target != nil {
-		to = &target.Ref
-	}
-	order, err := s.sql.CloseEpoch(ctx, budgetID, ref, *closing, to)
+	order, err := s.sql.CloseEpoch(ctx, budgetID, ref, *closing, target)
 	var wrong *ledger.Mismatch
 	switch {
 	case errors.As(err, &wrong):

@@ -311,8 +311,9 @@ type Transfers interface {
 	// epoch is closing or has ended.
 	Ending(ctx context.Context, budgetID int64, ref Ref, by OfflineBy, keep bool) (bool, error)
 	// CloseEpoch ends a closing epoch by its close entry (ledger.CloseAmount): O moves to U, or,
-	// where target is set and still open, into a grant of it. The result is that grant, or nil.
-	CloseEpoch(ctx context.Context, budgetID int64, ref Ref, close ledger.Entry, target *Ref) (*GrantOrder, error)
+	// where target is set and still open, into a grant of it: target.AtMost of it, and the rest to U. The result is
+	// that grant, or nil. The target's lane is not looked at.
+	CloseEpoch(ctx context.Context, budgetID int64, ref Ref, close ledger.Entry, target *Target) (*GrantOrder, error)
 	// Fence stops an epoch and notes why.
 	Fence(ctx context.Context, ref Ref, why string) error
 	// Lose ends an epoch of a lane that lost its memory, or a fenced one whose rows agree: nothing of

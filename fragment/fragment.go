@@ -22,6 +22,16 @@ type Donor struct {
 	Units  int64
 }
 
+// Part is how much of a donor's units a collect brings to its target where requests do not move to where units
+// are: half, which leaves the other half for the requests of the rest, or all where that does not cover need.
+// In minor units.
+func Part(units, need int64) int64 {
+	if units/2 >= need {
+		return units / 2
+	}
+	return units
+}
+
 // Donors chooses the buckets whose units a collect brings to its target: the largest first, so that
 // as few as possible go offline, until need is covered, or all of them if it is not. Buckets that
 // hold nothing are left alone. Equal ones are taken in the order of their ids, so every node

@@ -60,6 +60,16 @@ func TestDonors(t *testing.T) {
 	}
 }
 
+func TestPart(t *testing.T) {
+	for _, tc := range []struct{ units, need, want int64 }{
+		{0, 1, 0}, {1, 1, 1}, {2, 1, 1}, {3, 1, 1}, {3, 2, 3}, {100, 50, 50}, {101, 50, 50}, {101, 51, 101}, {100, 1, 50}, {100, 200, 100},
+	} {
+		if got := fragment.Part(tc.units, tc.need); got != tc.want {
+			t.Errorf("of %d for %d: %d, want %d", tc.units, tc.need, got, tc.want)
+		}
+	}
+}
+
 // TestDonorsCoverTheNeed: what is chosen covers the need if all together do, and no one too many is chosen.
 func TestDonorsCoverTheNeed(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {

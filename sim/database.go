@@ -236,7 +236,7 @@ func (d *database) Ending(ctx context.Context, budgetID int64, ref bucket.Ref,
 
 // CloseEpoch asks the database. See bucket.SQL.
 func (d *database) CloseEpoch(ctx context.Context, budgetID int64, ref bucket.Ref,
-	end ledger.Entry, target *bucket.Ref) (*bucket.GrantOrder, error) {
+	end ledger.Entry, target *bucket.Target) (*bucket.GrantOrder, error) {
 	return over(ctx, d, verbCloseEpoch, []any{budgetID, ref, end, target}, func() (*bucket.GrantOrder, error) {
 		return d.n.w.model.CloseEpoch(bg, budgetID, ref, end, target)
 	})

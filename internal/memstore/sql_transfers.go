@@ -192,7 +192,7 @@ func (b *sqlBudget) takeOffline(shard *sqlBucket, by bucket.OfflineBy, now time.
 
 // CloseEpoch ends a closing epoch by its close entry. See bucket.Transfers.
 func (s *SQL) CloseEpoch(ctx context.Context, budgetID int64, ref bucket.Ref, close ledger.Entry,
-	target *bucket.Ref) (*bucket.GrantOrder, error) {
+	target *bucket.Target) (*bucket.GrantOrder, error) {
 	return transact(ctx, s, "CloseEpoch", func(now time.Time) (*bucket.GrantOrder, error) {
 		b, err := s.find(budgetID)
 		if err != nil {
@@ -209,8 +209,11 @@ func (s *SQL) CloseEpoch(ctx context.Context, budgetID int64, ref bucket.Ref, cl
 		epoch.end(ledger.Closed)
 		var order *bucket.GrantOrder
 		if target != nil && units > 0 && epoch.Period == b.period.Number {
-			to := s.epoch(*target)
+			to := s.epoch(target.Ref)
 			if to != nil && to.bucket.budget == b && to.mayGrow() && to.Period == epoch.Period {
+				if target.AtMost > 0 {
+					units = min(units, target.AtMost)
+				}
 				order = to.grant(units, now)
 			}
 		}

@@ -102,7 +102,7 @@ const (
 
 // CloseEpoch ends a closing epoch by its close entry. See bucket.Transfers. Keeps I1.
 func (db *DB) CloseEpoch(ctx context.Context, budgetID int64, ref bucket.Ref, close ledger.Entry,
-	target *bucket.Ref) (order *bucket.GrantOrder, err error) {
+	target *bucket.Target) (order *bucket.GrantOrder, err error) {
 	tried := false // an earlier attempt closed it, committed or not
 	err = db.write(ctx, "close", func(t *tx) error {
 		order = nil
@@ -112,7 +112,7 @@ func (db *DB) CloseEpoch(ctx context.Context, budgetID int64, ref bucket.Ref, cl
 		}
 		positions := []position{at(ref)}
 		if target != nil {
-			positions = append(positions, at(*target))
+			positions = append(positions, at(target.Ref))
 		}
 		rows, err := t.lockEpochs(positions...)
 		if err != nil {
@@ -126,11 +126,11 @@ func (db *DB) CloseEpoch(ctx context.Context, budgetID int64, ref bucket.Ref, cl
 			order, err = t.collected(row)
 			return err
 		}
-		var to *epochRow
+		to, atMost := (*epochRow)(nil), int64(0)
 		if target != nil {
-			to = rows[at(*target)]
+			to, atMost = rows[at(target.Ref)], target.AtMost
 		}
-		order, err = t.closeInto(b, row, close, to)
+		order, err = t.closeInto(b, row, close, to, atMost)
 		tried = err == nil
 		return err
 	})
@@ -140,9 +140,9 @@ func (db *DB) CloseEpoch(ctx context.Context, budgetID int64, ref bucket.Ref, cl
 	return order, nil
 }
 
-// closeInto ends an epoch and moves its units into another one of its period, or back where that cannot
-// take them.
-func (t *tx) closeInto(b *budgetRow, row *epochRow, close ledger.Entry, to *epochRow) (
+// closeInto ends an epoch and moves its units, or atMost of them if that is set, into another one of its
+// period, and back what that cannot take.
+func (t *tx) closeInto(b *budgetRow, row *epochRow, close ledger.Entry, to *epochRow, atMost int64) (
 	*bucket.GrantOrder, error) {
 	var missing int64
 	if _, err := t.get(&missing, selectMissing, row.Bucket, row.Number, close.Number); err != nil {
@@ -159,11 +159,15 @@ func (t *tx) closeInto(b *budgetRow, row *epochRow, close ledger.Entry, to *epoc
 		safeguard.Off(safeguard.CollectAtOnce) {
 		return nil, t.comeBack(b, coming{row: row, never: units})
 	}
-	orders, err := t.grant(0, granting{to, units, collectKey(row)})
+	part := units
+	if atMost > 0 {
+		part = min(part, atMost)
+	}
+	orders, err := t.grant(0, granting{to, part, collectKey(row)})
 	if err != nil {
 		return nil, err
 	}
-	return &orders[0], nil
+	return &orders[0], t.comeBack(b, coming{row: row, never: units - part})
 }
 
 // end moves locked epochs to a final status and takes their units out of O; the caller puts them

@@ -197,7 +197,7 @@ func (s *scenario) moves(ctx context.Context, v bucket.Budget, refs []bucket.Ref
 	s.note("ending", ending, err)
 	left := logs[0].left(250)
 	logs[0].add(ledger.Line(ledger.KindClose, left, "1"))
-	order, err = s.db.CloseEpoch(ctx, v.ID, refs[0], logs[0].entries[len(logs[0].entries)-1], &refs[3])
+	order, err = s.db.CloseEpoch(ctx, v.ID, refs[0], logs[0].entries[len(logs[0].entries)-1], &bucket.Target{Ref: refs[3], AtMost: 100})
 	s.note("close into another", []any{order}, err)
 	ending, err = s.db.Ending(ctx, v.ID, refs[1], bucket.ByOperator, false)
 	s.note("ending", ending, err)

@@ -57,7 +57,7 @@ func (t *tx) endForRenewal(b *budgetRow, row *bucketRow, order bucket.Renewal) (
 	case order.Close == nil || row.Status != string(ledger.Closing):
 		return false, nil
 	}
-	_, err := t.closeInto(b, &row.epochRow, *order.Close, nil)
+	_, err := t.closeInto(b, &row.epochRow, *order.Close, nil, 0)
 	return err == nil, err
 }
 

@@ -257,7 +257,7 @@ func (w *town) end(ctx context.Context, db *DB, chance *rand.Rand) error {
 	if r.Epochs[0].Close == nil {
 		return r.Epochs[0].Err
 	}
-	if _, err := db.CloseEpoch(ctx, w.id, ref, *r.Epochs[0].Close, &target); err != nil {
+	if _, err := db.CloseEpoch(ctx, w.id, ref, *r.Epochs[0].Close, &bucket.Target{Ref: target}); err != nil {
 		return err
 	}
 	return w.reopen(ctx, db, ref)

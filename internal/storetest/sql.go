@@ -240,7 +240,7 @@ func (w *sqlWorld) use(ref bucket.Ref, id string, amount int64) ledger.Deduction
 
 // offline ends an open epoch and closes it; the units go to the target, or to U.
 func (w *sqlWorld) offline(budgetID int64, ref bucket.Ref, by bucket.OfflineBy, keep bool,
-	target *bucket.Ref) *bucket.GrantOrder {
+	target *bucket.Target) *bucket.GrantOrder {
 	w.Helper()
 	if !must(w.db.Ending(w.ctx, budgetID, ref, by, keep))(w) {
 		w.Fatalf("%+v could not be ended", ref)

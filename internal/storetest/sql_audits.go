@@ -32,7 +32,7 @@ func accountsRows(w *sqlWorld) {
 	w.gives(b.ID, "a", "part", 4, 4, false)
 	must(w.db.Sweep(w.ctx, b.ID))(w) // 3 + 4
 	w.gives(b.ID, "b", "", 0, 5, false)
-	w.offline(b.ID, first, bucket.ByOperator, false, &other) // 51 - 18 = 33
+	w.offline(b.ID, first, bucket.ByOperator, false, &bucket.Target{Ref: other}) // 51 - 18 = 33
 	w.adjusts(w.adjustment(b, "less", -2), bucket.AdjustmentDone, false)
 	w.exceeds(w.adjustment(b, "refused", -95), 94)
 	w.adjusts(w.adjustment(b, "waits", -70), bucket.AdjustmentPending, false)

@@ -2,6 +2,7 @@ package storetest
 
 import (
 	"errors"
+	"fmt"
 	"slices"
 
 	"github.com/budgetd/budgetd/bucket"
@@ -14,6 +15,7 @@ var closingTests = []sqlTest{
 	{"close/with grants that never arrived", closeMissing},
 	{"close/with another number of grants than the log showed", closeNumbers},
 	{"close/into a target", closeTarget},
+	{"close/into a target, in part", closePart},
 	{"close/into a target that cannot take it", closeTargetGone},
 	{"close/that does not agree", closeMismatch},
 	{"close/repeated and stale", closeStale},
@@ -97,7 +99,7 @@ func closeTarget(w *sqlWorld) {
 	w.use(from, "order", 4)
 	must(w.append(b.ID, "more", 5))(w)
 	equal(w, "shrink", must(w.append(b.ID, "less", -20))(w), bucket.AdjustmentPending)
-	order := w.offline(b.ID, from, bucket.ByService, false, &to)
+	order := w.offline(b.ID, from, bucket.ByService, false, &bucket.Target{Ref: to})
 	if order == nil {
 		w.Fatal("no grant of the target")
 	}
@@ -116,6 +118,25 @@ func closeTarget(w *sqlWorld) {
 	w.use(to, "another", 26)
 }
 
+// closePart: a target gets at most what it is to have, and the total the rest.
+func closePart(w *sqlWorld) {
+	for i, tc := range []struct{ atMost, granted, back int64 }{{4, 4, 7}, {11, 11, 0}, {12, 11, 0}} {
+		b := w.create(fmt.Sprint("b", i), 30, 2)
+		from, to := b.Buckets[0].Ref(), b.Buckets[1].Ref()
+		w.use(from, "order", 4)
+		order := w.offline(b.ID, from, bucket.ByService, true, &bucket.Target{Ref: to, AtMost: tc.atMost})
+		if order == nil {
+			w.Fatal("no grant of the target")
+		}
+		equal(w, "grant", *order, bucket.GrantOrder{Ref: to, Number: 2, Amount: tc.granted})
+		equal(w, "figures", w.figures(b.ID), ledger.Figures{
+			Total: 30, Undistributed: tc.back, Remaining: 26 - tc.back, Used: 4, Online: 2})
+		equal(w, "outstanding", w.epoch(to).Outstanding, 15+tc.granted)
+		w.deliver()
+		w.use(to, "another", 15+tc.granted)
+	}
+}
+
 func closeTargetGone(w *sqlWorld) {
 	b := w.create("b", 80, 8)
 	other := w.create("other", 10, 1)
@@ -131,7 +152,7 @@ func closeTargetGone(w *sqlWorld) {
 	for i, target := range []bucket.Ref{
 		refs[5], refs[6], refs[7], {Bucket: 1 << 40, Epoch: 1, Activation: 1},
 	} {
-		if order := w.offline(b.ID, refs[i], bucket.ByService, false, &target); order != nil {
+		if order := w.offline(b.ID, refs[i], bucket.ByService, false, &bucket.Target{Ref: target}); order != nil {
 			w.Errorf("target %+v got %+v", target, *order)
 		}
 		want += 10
@@ -143,14 +164,14 @@ func closeTargetGone(w *sqlWorld) {
 		ref := w.read(b.ID).Buckets[0].Ref()
 		must(w.db.Apply(w.ctx, b.ID, bucket.Want{Ref: ref, Need: 5, Units: 5}))(w)
 		w.deliver()
-		if order := w.offline(b.ID, ref, bucket.ByService, false, &target); order != nil {
+		if order := w.offline(b.ID, ref, bucket.ByService, false, &bucket.Target{Ref: target}); order != nil {
 			w.Errorf("another budget's bucket got %+v", *order)
 		}
 		equal(w, "undistributed", w.figures(b.ID).Undistributed, want)
 		w.open(must(w.db.Reopen(w.ctx, b.ID, ref.Bucket))(w).Opened[0].Ref())
 	}
 	ref := w.read(b.ID).Buckets[0].Ref()
-	if order := w.offline(b.ID, ref, bucket.ByService, false, &refs[4]); order != nil {
+	if order := w.offline(b.ID, ref, bucket.ByService, false, &bucket.Target{Ref: refs[4]}); order != nil {
 		w.Errorf("an empty bucket gave %+v", *order)
 	}
 }
@@ -214,7 +235,7 @@ func closeStale(w *sqlWorld) {
 	})
 	must(w.db.CloseEpoch(w.ctx, b.ID, ref, entry, nil))(w)
 	again := func() {
-		order, err := w.db.CloseEpoch(w.ctx, b.ID, ref, entry, &to)
+		order, err := w.db.CloseEpoch(w.ctx, b.ID, ref, entry, &bucket.Target{Ref: to})
 		equal(w, "grant", order, nil)
 		equal(w, "ended", errors.Is(err, ledger.ErrEnded), true)
 	}

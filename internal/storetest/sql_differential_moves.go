@@ -260,21 +260,21 @@ var diffEndGoals = []diffGoal{
 			book := g.ref.books[diffPlace{b.index, shard.Ordinal, shard.Epoch.Number}]
 			return (s == ledger.Open || s == ledger.Closing) && shard.Epoch.Fenced == "" && book != nil
 		})
-		return diffClose(at, nil, int64(g.between(1, 3))), found
+		return diffClose(at, nil, 0, int64(g.between(1, 3))), found
 	}},
 	{"close: ended", func(g *diffRun) (diffOp, bool) {
 		at, found := g.place(func(b *diffBudget, shard bucket.Bucket) bool {
 			return !shard.Epoch.Status.Live() &&
 				g.ref.books[diffPlace{b.index, shard.Ordinal, shard.Epoch.Number}] != nil
 		})
-		return diffClose(at, nil, 0), found
+		return diffClose(at, nil, 0, 0), found
 	}},
 	{"close: fenced", func(g *diffRun) (diffOp, bool) {
 		at, found := g.place(func(b *diffBudget, shard bucket.Bucket) bool {
 			return shard.Epoch.Status.Live() && shard.Epoch.Fenced != "" &&
 				g.ref.books[diffPlace{b.index, shard.Ordinal, shard.Epoch.Number}] != nil
 		})
-		return diffClose(at, nil, 0), found
+		return diffClose(at, nil, 0, 0), found
 	}},
 	{"fence: stopped", func(g *diffRun) (diffOp, bool) {
 		at, found := g.place(func(_ *diffBudget, shard bucket.Bucket) bool {
@@ -413,12 +413,16 @@ func (g *diffRun) close(into bool) (diffOp, bool) {
 			target = &to
 		}
 	}
-	return diffClose(at, target, 0), true
+	atMost := int64(0)
+	if target != nil && g.chance(3) {
+		atMost = int64(g.between(1, 40))
+	}
+	return diffClose(at, target, atMost, 0), true
 }
 
 // diffClose closes an epoch by the last entry of its log, or by one whose balance is off.
-func diffClose(at diffPlace, target *diffPlace, off int64) diffOp {
-	return diffOp{fmt.Sprintf("close %v into %v off by %d", at, target, off),
+func diffClose(at diffPlace, target *diffPlace, atMost, off int64) diffOp {
+	return diffOp{fmt.Sprintf("close %v into %v (at most %d) off by %d", at, target, atMost, off),
 		func(s *diffStore) diffAnswer {
 			book := s.books[at]
 			entry := book.entries[len(book.entries)-1]
@@ -427,10 +431,9 @@ func diffClose(at diffPlace, target *diffPlace, off int64) diffOp {
 				forged.entries = book.entries[:len(book.entries):len(book.entries)]
 				entry = forged.close()
 			}
-			var to *bucket.Ref
+			var to *bucket.Target
 			if target != nil {
-				ref := s.ref(*target)
-				to = &ref
+				to = &bucket.Target{Ref: s.ref(*target), AtMost: atMost}
 			}
 			order, err := s.db.CloseEpoch(s.ctx, s.id(at.budget), s.ref(at), entry, to)
 			switch {

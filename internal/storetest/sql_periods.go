@@ -358,7 +358,7 @@ func rollOverInStore(w *sqlWorld) {
 		r := w.commit(w.book(refs[0]))[0]
 		equal(w, "counted", len(r.Outcomes) == 1 && r.Outcomes[0].Duplicate == nil, true)
 		equal(w, "counted in its period", w.epoch(refs[0]).Used, 15)
-		must(w.db.CloseEpoch(w.ctx, b.ID, refs[0], w.closing(refs[0]), &refs[1]))(w)
+		must(w.db.CloseEpoch(w.ctx, b.ID, refs[0], w.closing(refs[0]), &bucket.Target{Ref: refs[1]}))(w)
 		equal(w, "nothing into an older epoch", w.epoch(refs[1]).NextGrant, 2)
 		must(w.db.CloseEpoch(w.ctx, b.ID, refs[1], w.closing(refs[1]), nil))(w)
 		w.gone("what was brought later", b.ID, 1, map[budget.Where][5]int64{budget.Spread: {40, 0, 25, 0, 0},
