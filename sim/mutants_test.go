@@ -12,7 +12,7 @@ import (
 // failing while a safeguard is off (docs/MUTANTS.md). It is in a test build of its own because TestSimulation runs the
 // same seeds.
 func TestSeedsUntilOneFails(t *testing.T) {
-	const seeds = 300
+	const seeds = 600
 	var failed atomic.Bool
 	for seed := range uint64(seeds) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {

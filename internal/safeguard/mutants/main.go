@@ -124,7 +124,7 @@ func (b *bench) kill(ctx context.Context, m mutant, out io.Writer) bool {
 }
 
 // limit bounds one run of a test.
-const limit = 2 * time.Minute
+const limit = 5 * time.Minute
 
 // try runs a test with a safeguard off, "" for none.
 func (b *bench) try(ctx context.Context, k killer, off string) verdict {
