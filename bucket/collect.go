@@ -232,7 +232,7 @@ func (s *Service) collectTarget(b *Budget, preferred int64) *Bucket {
 
 // runCollect brings units to the run's target until it holds what the run asks for: what is on its
 // way back (R), what is undistributed, then the largest donors, each of which goes offline and
-// gives all it holds in the transaction that closes it.
+// gives all it holds in the transaction that closes it, or a part (collectFrom).
 func (s *Service) runCollect(ctx context.Context, b *Budget, run Run) (collected, error) {
 	got := collected{target: run.Target}
 	var target *Target
@@ -325,8 +325,9 @@ func (s *Service) balanceOf(ctx context.Context, t *Target) (int64, bool) {
 	return balances[0].Balance, true
 }
 
-// collectFrom ends donors' epochs, and those that are closing already, into the target. In store mode a donor
-// that has more than enough gives a part and keeps the rest, in its next epoch, because its requests stay with it.
+// collectFrom ends donors' epochs, and those that are closing already, into the target. In store mode one donor
+// that has more than enough gives a part and keeps the rest, in its next epoch, because its requests stay with it; but
+// not under adjust_cnt, because what it keeps passes through the total, from where applications are counted.
 func (s *Service) collectFrom(ctx context.Context, b *Budget, rows map[Ref]ledger.Epoch, target *Target, need int64) (int64, error) {
 	var donors []fragment.Donor
 	lanes := map[int64]*Bucket{}
@@ -348,7 +349,7 @@ func (s *Service) collectFrom(ctx context.Context, b *Budget, rows map[Ref]ledge
 	var moved atomic.Int64
 	chosen := fragment.Donors(donors, need)
 	rest := int64(0)
-	if b.inStoreMode() && len(chosen) == 1 && s.takesBuckets(s.lanes[lanes[chosen[0].Bucket].Lane]) {
+	if b.inStoreMode() && b.AdjustCnt == 0 && len(chosen) == 1 && s.takesBuckets(s.lanes[lanes[chosen[0].Bucket].Lane]) {
 		d := &chosen[0]
 		part := fragment.Part(d.Units, need)
 		if rest = d.Units - part; rest > 0 {
@@ -378,7 +379,9 @@ func (s *Service) collectFrom(ctx context.Context, b *Budget, rows map[Ref]ledge
 	}
 	if rest > 0 {
 		donor := lanes[chosen[0].Bucket].Ref()
-		if err := s.renew(ctx, Renewal{Budget: b.ID, Ref: donor, Units: rest}); err != nil {
+		step, cancel := s.bounded(context.WithoutCancel(ctx))
+		defer cancel()
+		if err := s.renew(step, Renewal{Budget: b.ID, Ref: donor, Units: rest}); err != nil {
 			s.log.Warn("donor not reopened; its next request or the chores do that", "bucket", donor.Bucket, "error", err)
 		}
 	}

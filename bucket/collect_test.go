@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -109,4 +111,54 @@ func TestCollectsInStoreMode(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestCollectsUnderAdjustCnt: what a collect moves in store mode must not need applications of buckets that have
+// none left. One brings units to an empty bucket, its donor's next epoch is begun by a request of its own, and all
+// buckets are used up: nothing may be left that nobody can have.
+func TestCollectsUnderAdjustCnt(t *testing.T) {
+	const total, buckets = 600, 6
+	w := newStoreWorld(t)
+	s := w.node(bucket.Settings{Deadline: patientDeadline, StepTimeout: 30 * time.Second, Refresh: 20 * time.Millisecond, Chores: time.Hour})
+	d := promo("bounded", total, buckets)
+	d.AdjustCnt = 1
+	ref := w.create(s, d)
+	sold, calls := int64(0), 0
+	take := func(key string, amount int64) bucket.DeductAnswer {
+		t.Helper()
+		calls++
+		got, err := s.Deduct(context.Background(), bucket.DeductRequest{Budget: ref, Amount: amount,
+			RequestID: fmt.Sprint("r", calls), Key: key})
+		if err != nil {
+			t.Fatalf("after %d units: %v", sold, err)
+		}
+		sold += amount
+		return got
+	}
+	keys := map[string]string{}
+	for i := 0; len(keys) < buckets; i++ {
+		key := fmt.Sprint("key ", i)
+		keys[take(key, 1).Bucket] = key
+	}
+	b := w.budget(ref)
+	empty, donor := keys[b.Buckets[0].Key], keys[b.Buckets[1].Key]
+	if left := take(empty, 1).Remaining; left > 0 {
+		take(empty, left)
+	}
+	w.fails("Renew")
+	take(empty, 1)
+	w.fails()
+	take(donor, 1)
+	for _, bk := range slices.Sorted(maps.Keys(keys)) {
+		if sold == total {
+			break
+		}
+		if left := take(keys[bk], 1).Remaining; left > 0 {
+			take(keys[bk], left)
+		}
+	}
+	for sold < total {
+		take(donor, 1)
+	}
+	w.settled(s, ref, total)
 }

@@ -113,6 +113,9 @@ func (a *Auditor) acceptedInStore(b *books, t *told, c *Call, got Answer, row Ro
 	case t.accepted.Payload != c.Payload:
 		t.others = append(t.others, c)
 	}
+	if past { // the ledger may have what was sent first, with another payload
+		t.others = append(t.others, t.unanswered...)
+	}
 	if got.Replayed {
 		return
 	}

@@ -30,6 +30,8 @@ type told struct {
 	// told; told anew after a loss, when that was.
 	others []*Call
 	toldAt time.Time
+	// unanswered are the attempts whose outcome nobody was told.
+	unanswered []*Call
 }
 
 // Call is one deduct as a caller sees it.
@@ -112,6 +114,7 @@ func (a *Auditor) Ended(c *Call, got Answer, now time.Time) {
 	switch got.Code {
 	case "outcome_unknown":
 		t.open++
+		t.unanswered = append(t.unanswered, c)
 	case "":
 		if b.store {
 			a.acceptedInStore(b, t, c, got, row, known, now)
