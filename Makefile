@@ -29,7 +29,7 @@ crashpoints: ## stop every operation at every step, and again within the recover
 	GOGC=off GOMEMLIMIT=6GiB $(GO) test -timeout 0 ./internal/crashpoints -crash.all
 
 .PHONY: queries
-queries: ## let every SQL statement of every method fail, in every way (about 10 minutes)
+queries: ## let every SQL statement of every method fail, in every way (about 4 minutes)
 	$(GO) test -race -timeout 0 ./internal/sqlstore -run '^TestNthQuery' -v -io.all
 
 .PHONY: linearize

@@ -136,7 +136,7 @@ type Settings struct {
 	// Committers is how many transactions of this node may commit side by side; 4. A further one begins only
 	// when there is more than one transaction takes, or the one under way takes long.
 	Committers int
-	// Queue is how many requests may wait for one lane or one committer; 20,000.
+	// Queue is how many requests may wait for one lane, or for this node's commits; 20,000.
 	Queue int
 	// BatchSize is the most operations of one call; 512.
 	BatchSize int

@@ -62,7 +62,7 @@ func (a *app) createCommand() *cobra.Command {
 		Args:    arguments,
 	}
 	flags := cmd.Flags()
-	flags.StringVar(&c.total, "total", "", "total quantity in minor units (required)")
+	flags.StringVar(&c.total, "total", "", "total quantity in minor units (required without --unlimited)")
 	flags.StringVar(&c.kind, "type", "",
 		"when units are handed out: promo or daily (required, unless a rule says daily)")
 	flags.StringVar(&c.unit, "unit", "count", "what is counted: count or amount")

@@ -126,7 +126,7 @@ func New(version string) *Metrics {
 	m.atRisk = m.gauge("at_risk_units",
 		"Minor units that would be quarantined if every store were lost now; 0 for budgets of durability ledger.", nil)
 	m.moves = m.counters("moves_total",
-		"Steps that moved units: apply, handout, offline, collect (a run), recycle (a run), sweep, lose, quarantine, release.", "step")
+		"Steps that moved units: apply, handout, offline, collect (a run), recycle (a run), sweep, lose, quarantine, release, expire.", "step")
 	m.budgets = newBudgets()
 	m.registry.MustRegister(m.budgets)
 	m.unfinished = m.gauges("unfinished",
