@@ -221,6 +221,17 @@ func (b *batcher[Q, A]) wait(ctx context.Context, h handed[Q, A]) []result[A] {
 	return t.answers
 }
 
+// soon reports whether all items are answered before ctx ends. They have to be waited for all the same.
+func (b *batcher[Q, A]) soon(ctx context.Context, h handed[Q, A]) bool {
+	select {
+	case <-h.ticket.done:
+		h.ticket.done <- struct{}{} // for wait
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
 // withdraw takes back the items that no call has taken.
 func (b *batcher[Q, A]) withdraw(h handed[Q, A]) (withdrawn []*item[Q, A]) {
 	b.mu.Lock()

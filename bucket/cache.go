@@ -349,7 +349,7 @@ func (e *cached) noteSoldOut(amount int64) {
 // cover returns I3's sum, at most a second old. One caller reads it for all; when that cannot be had
 // before ctx ends, the error comes with the last sum known.
 func (s *Service) cover(ctx context.Context, entry *cached) (Cover, error) {
-	if c := entry.cover.Load(); c != nil && s.now()-c.at < freshness {
+	if c := entry.freshCover(s.now()); c != nil {
 		return c.Cover, nil
 	}
 	leave, err := s.enterFor(ctx, reading{"cover", entry.id})
@@ -358,7 +358,7 @@ func (s *Service) cover(ctx context.Context, entry *cached) (Cover, error) {
 	}
 	defer leave()
 	at := s.now()
-	if c := entry.cover.Load(); c != nil && at-c.at < freshness {
+	if c := entry.freshCover(at); c != nil {
 		return c.Cover, nil
 	}
 	c, err := s.covers.do(ctx, entry.id)
@@ -389,6 +389,14 @@ func (s *Service) readCovers(ids []int64) []result[Cover] {
 		}
 	}
 	return out
+}
+
+// freshCover is the last sum known if it is less than a second old, else nil.
+func (e *cached) freshCover(now time.Duration) *coverRead {
+	if c := e.cover.Load(); c != nil && now-c.at < freshness {
+		return c
+	}
+	return nil
 }
 
 func (e *cached) lastCover() Cover {

@@ -110,6 +110,8 @@ type attempt struct {
 	admitted *pendingEntry
 	// target is the bucket to try next; 0: the ring's choice.
 	target int64
+	// sumRead: I3's sum for its answer was read just now, or cannot be.
+	sumRead bool
 	// stale says that the bucket just asked has another epoch by now: the list was read anew.
 	stale bool
 	// count is what its store counts for it, in store mode.
@@ -417,18 +419,24 @@ func (a *attempt) answer(ctx context.Context, d ledger.Deduction, replayed bool)
 			answer.Bucket, answer.Remaining = bk.Key, bk.Epoch.Outstanding
 		}
 	}
-	answer.remaining(b, a.s.coverInTime(ctx, a.entry))
+	if a.sumRead {
+		answer.remaining(b, a.entry.lastCover())
+	} else {
+		answer.remaining(b, a.s.coverInTime(ctx, a.entry))
+	}
 	return answer, nil
 }
+
+// coverPatience is how long an answer about what is in the ledger waits for I3's sum.
+const coverPatience = 250 * time.Millisecond
 
 // coverInTime is I3's sum for an answer about what is in the ledger: a figure that cannot be read soon
 // must not turn it into an error, so it is then the last one known.
 func (s *Service) coverInTime(ctx context.Context, entry *cached) Cover {
-	if c := entry.cover.Load(); c != nil && s.now()-c.at < freshness {
+	if c := entry.freshCover(s.now()); c != nil {
 		return c.Cover
 	}
-	const patience = 250 * time.Millisecond
-	step, cancel := context.WithTimeout(context.WithoutCancel(ctx), patience)
+	step, cancel := context.WithTimeout(context.WithoutCancel(ctx), coverPatience)
 	defer cancel()
 	c, err := s.cover(step, entry)
 	if err != nil {

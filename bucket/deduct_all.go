@@ -5,9 +5,11 @@ import (
 	"fmt"
 	"runtime/debug"
 	"sync"
+	"time"
 
 	"github.com/budgetd/budgetd/budget"
 	"github.com/budgetd/budgetd/internal/safeguard"
+	"github.com/budgetd/budgetd/ledger"
 )
 
 // DeductResult is what became of one request of DeductAll: an answer, or an error as of Deduct.
@@ -17,8 +19,8 @@ type DeductResult struct {
 }
 
 // DeductAll makes many deductions in one call, each for itself, and returns what became of each, in the
-// order given. It is as if Deduct were called for each of them: those of one request id one after the
-// other, in the order given, all others side by side. The ordinary ones go through the stores and the
+// order given. It is as if Deduct were called for each of them: those of one request id of a budget one
+// after the other, in the order given, all others side by side. The ordinary ones go through the stores and the
 // ledger together; whatever needs more than that goes on by itself, as Deduct does. Errors, idempotency
 // and what is persisted: as Deduct, for each. Safe for concurrent use.
 func (s *Service) DeductAll(ctx context.Context, requests []DeductRequest) []DeductResult {
@@ -26,7 +28,10 @@ func (s *Service) DeductAll(ctx context.Context, requests []DeductRequest) []Ded
 	defer cancel()
 	w := &wave{s: s, ctx: step, requests: requests, results: make([]DeductResult, len(requests)),
 		riders: make([]rider, 0, len(requests))}
-	defer w.breakOff()
+	defer func() {
+		w.others.Wait()
+		w.breakOff(w.staying(), errBrokenOff)
+	}()
 	for _, chain := range chainsOf(requests) {
 		if len(chain) > 1 || !w.board(chain[0]) {
 			w.apart(func() {
@@ -37,24 +42,39 @@ func (s *Service) DeductAll(ctx context.Context, requests []DeductRequest) []Ded
 		}
 	}
 	w.lookUp()
-	w.ask()
-	w.commit()
+	w.commit(w.hear(w.ask()))
 	w.others.Wait()
 	return w.results
 }
 
-// chainsOf groups the requests of each id, in order. The budget does not matter: it may be named in two
-// ways, and waiting for another budget's request does no harm.
+// chainsOf groups the requests of each id of a budget, in order. Where some name their budget and others number it the
+// budget does not matter: it may be the same one, and waiting for another budget's request does no harm.
 func chainsOf(requests []DeductRequest) [][]int {
+	named, numbered := false, false
+	for i := range requests {
+		byNumber := requests[i].Budget.ID != 0
+		named, numbered = named || !byNumber, numbered || byNumber
+	}
+	type key struct {
+		budget BudgetRef
+		id     string
+	}
 	chains, each := make([][]int, 0, len(requests)), make([]int, len(requests))
-	byID := make(map[string]int, len(requests))
+	byKey := make(map[key]int, len(requests))
 	for i := range requests {
 		each[i] = i
-		if at, found := byID[requests[i].RequestID]; found {
+		k := key{id: requests[i].RequestID}
+		switch {
+		case !named:
+			k.budget.ID = requests[i].Budget.ID
+		case !numbered:
+			k.budget = requests[i].Budget
+		}
+		if at, found := byKey[k]; found {
 			chains[at] = append(chains[at], i)
 			continue
 		}
-		byID[requests[i].RequestID] = len(chains)
+		byKey[k] = len(chains)
 		chains = append(chains, each[i:i+1:i+1])
 	}
 	return chains
@@ -73,7 +93,7 @@ func safely(deduct func() (DeductAnswer, error)) (result DeductResult) {
 }
 
 // wave is the deductions of one DeductAll that go through the stores and the ledger together. One
-// goroutine has it; those that need more than that leave it.
+// goroutine has it; those that need more than that leave it, and those of a lane that is late follow it.
 type wave struct {
 	s        *Service
 	ctx      context.Context
@@ -94,7 +114,7 @@ type rider struct {
 	lane   *lane
 	// young: the ledger may know the id from before its bucket's epoch began.
 	young bool
-	// left: it was answered, or goes on by itself.
+	// left: it was answered, or goes on by itself. Only the goroutine that has its lane's part of the wave uses it.
 	left bool
 }
 
@@ -109,7 +129,7 @@ func (w *wave) apart(step func()) {
 
 // goOn lets a rider go on by itself.
 func (w *wave) goOn(r *rider) {
-	r.left = true
+	r.left, r.a.sumRead = true, false
 	w.apart(func() {
 		w.results[r.at] = safely(func() (DeductAnswer, error) { return w.s.lead(w.ctx, r.id, r.flight, r.a) })
 	})
@@ -123,12 +143,22 @@ func (w *wave) finish(r *rider, answer DeductAnswer, err error) {
 }
 
 // breakOff ends the flights that a panic left open.
-func (w *wave) breakOff() {
-	for i := range w.riders {
-		if r := &w.riders[i]; !r.left {
-			w.finish(r, DeductAnswer{}, unknown("deduct", errBrokenOff))
+func (w *wave) breakOff(riders []*rider, why error) {
+	for _, r := range riders {
+		if !r.left {
+			w.finish(r, DeductAnswer{}, unknown("deduct", why))
 		}
 	}
+}
+
+// staying are the riders that did not leave the wave.
+func (w *wave) staying() (out []*rider) {
+	for i := range w.riders {
+		if r := &w.riders[i]; !r.left {
+			out = append(out, r)
+		}
+	}
+	return out
 }
 
 // board takes a request into the wave, or lets it go on by itself. false: nothing was done for it.
@@ -248,7 +278,15 @@ func (w *wave) lookUp() {
 	if len(ids) == 0 {
 		return
 	}
-	for i, found := range w.s.lookups.wait(w.ctx, w.s.lookups.hand(ids)) {
+	answers := w.s.lookups.wait(w.ctx, w.s.lookups.hand(ids))
+	known := young[:0:0]
+	for i, found := range answers {
+		if found.answer.deduction != nil {
+			known = append(known, young[i])
+		}
+	}
+	w.readSums(known)
+	for i, found := range answers {
 		r := young[i]
 		switch {
 		case found.err != nil:
@@ -269,8 +307,7 @@ type asking struct {
 }
 
 // ask sends one operation of each rider, the lanes side by side.
-func (w *wave) ask() {
-	var lanes []*asking
+func (w *wave) ask() (lanes []*asking) {
 	of := map[*lane]*asking{}
 	for i := range w.riders {
 		r := &w.riders[i]
@@ -293,11 +330,52 @@ func (w *wave) ask() {
 	for _, at := range lanes {
 		at.handed = at.lane.deducts.hand(at.operations)
 	}
+	return lanes
+}
+
+// lanePatience is how long one lane may keep what the others admitted from its commit.
+const lanePatience = 50 * time.Millisecond
+
+// hear acts on the lanes' replies and returns the riders that wait for a commit. A lane that is late goes on by itself:
+// a store that hangs must not hold up the others.
+func (w *wave) hear(lanes []*asking) (admitted []*rider) {
+	if len(lanes) == 1 {
+		return w.replies(lanes[0])
+	}
+	ctx, cancel := context.WithTimeout(w.ctx, lanePatience)
+	defer cancel()
 	for _, at := range lanes {
-		for i, got := range at.lane.deducts.wait(w.ctx, at.handed) {
-			w.heard(at.riders[i], at.operations[i].Ref, got.answer, got.err)
+		if !at.lane.deducts.soon(ctx, at.handed) {
+			w.apart(func() { w.late(at) })
+			continue
+		}
+		admitted = append(admitted, w.replies(at)...)
+	}
+	return admitted
+}
+
+// late is the rest of a wave for the riders of one lane.
+func (w *wave) late(at *asking) {
+	result := safely(func() (DeductAnswer, error) {
+		w.commit(w.replies(at))
+		return DeductAnswer{}, nil
+	})
+	w.breakOff(at.riders, result.Err)
+}
+
+// replies acts on the replies of a lane and returns its riders that wait for a commit.
+func (w *wave) replies(at *asking) (admitted []*rider) {
+	replies := at.lane.deducts.wait(w.ctx, at.handed)
+	if at.lane.direct != nil {
+		w.readSums(at.riders)
+	}
+	for i, got := range replies {
+		r := at.riders[i]
+		if w.heard(r, at.operations[i].Ref, got.answer, got.err); !r.left {
+			admitted = append(admitted, r)
 		}
 	}
+	return admitted
 }
 
 func (r *rider) operation() (Operation, error) {
@@ -328,21 +406,58 @@ func (w *wave) heard(r *rider, ref Ref, got admitted, err error) {
 	}
 }
 
-// commit waits until the admitted entries are in the ledger.
-func (w *wave) commit() {
-	var riders []*rider
-	var marks []mark
-	for i := range w.riders {
-		if r := &w.riders[i]; !r.left {
-			riders, marks = append(riders, r), append(marks, r.a.mark())
-		}
-	}
-	if len(marks) == 0 {
+// commit waits until the admitted entries of riders are in the ledger.
+func (w *wave) commit(riders []*rider) {
+	if len(riders) == 0 {
 		return
 	}
-	for i, c := range w.s.committer.wait(w.ctx, w.s.committer.hand(marks)) {
-		answer, done, err := riders[i].a.concluded(w.ctx, c.answer, c.err)
-		w.concluded(riders[i], answer, done, err)
+	marks := make([]mark, len(riders))
+	for i, r := range riders {
+		marks[i] = r.a.mark()
+	}
+	answers := w.s.committer.wait(w.ctx, w.s.committer.hand(marks))
+	w.readSums(riders)
+	for i, c := range answers {
+		r := riders[i]
+		if d := c.answer.outcome.Duplicate; c.err == nil && d != nil && d.Reason == ledger.ReasonLimit {
+			r.a.admitted.outcome = &c.answer.outcome // SQL is asked about each refused id: side by side
+			w.goOn(r)
+			continue
+		}
+		answer, done, err := r.a.concluded(w.ctx, c.answer, c.err)
+		w.concluded(r, answer, done, err)
+	}
+}
+
+// readSums brings I3's sums of the riders' budgets up to date with one look, for the answers about what is in the
+// ledger. Those that cannot be read soon are answered as last known, as of coverInTime.
+func (w *wave) readSums(riders []*rider) {
+	s, at := w.s, w.s.now()
+	var entries []*cached
+	var ids []int64
+	asked := map[int64]bool{}
+	for _, r := range riders {
+		r.a.sumRead = true
+		if e := r.a.entry; e.freshCover(at) == nil && !asked[e.id] {
+			asked[e.id] = true
+			entries, ids = append(entries, e), append(ids, e.id)
+		}
+	}
+	if len(ids) == 0 {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(w.ctx), coverPatience)
+	defer cancel()
+	var failed error
+	for i, c := range s.covers.wait(ctx, s.covers.hand(ids)) {
+		if c.err != nil {
+			failed = unavailable("look up", c.err)
+			continue
+		}
+		entries[i].noteCover(c.answer, at)
+	}
+	if failed != nil {
+		s.failed("sql", failed)
 	}
 }
 

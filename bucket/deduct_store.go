@@ -414,7 +414,7 @@ func (s *Service) drainHomes(_ int64, requests []keyOf) []result[struct{}] {
 // coverSoon is the last sum known; one that is old is read anew in the background, because in store
 // mode an answer does not wait for SQL.
 func (s *Service) coverSoon(entry *cached) Cover {
-	if c := entry.cover.Load(); c == nil || s.now()-c.at >= freshness {
+	if entry.freshCover(s.now()) == nil {
 		if entry.coverSoon.CompareAndSwap(false, true) {
 			s.later("cover", func(ctx context.Context) {
 				if _, err := s.cover(ctx, entry); err != nil {
