@@ -54,8 +54,9 @@ type answered struct {
 	} `json:"processes"`
 	Answers map[string]int64 `json:"answers"`
 	Lag     *struct {
-		First  int64 `json:"first_half_entries"`
-		Second int64 `json:"second_half_entries"`
+		Samples int   `json:"samples"`
+		First   int64 `json:"first_half_entries"`
+		Second  int64 `json:"second_half_entries"`
 	} `json:"lag"`
 	Check struct {
 		SettledS float64 `json:"settled_s"`
@@ -94,6 +95,10 @@ func (o ours) measure(s *stage) (measurement, error) {
 	}
 	if o.repeats > 0 && a.Answers["replayed"] == 0 {
 		return measurement{}, errors.New("no repeat of an accepted id was answered")
+	}
+	if a.Lag != nil && (a.Lag.Samples < 2 || a.Lag.First == 0) {
+		return measurement{}, fmt.Errorf("the lag was read %d times, at most %d entries in the first half: nothing to compare",
+			a.Lag.Samples, a.Lag.First)
 	}
 	m := o.measurement(a)
 	grouped, err := groupedBy(b.address)

@@ -64,18 +64,19 @@ func plotSeries(path string, s series, spots []spot) error {
 // flatTable has a line per series and durability.
 func flatTable(spots []spot) string {
 	var b strings.Builder
-	b.WriteString("| what grows | mode | µs of CPU per deduction | dearest ÷ first | allowed | met |\n|---|---|---|--:|--:|---|\n")
+	b.WriteString("| what grows | mode | µs of CPU per deduction | dearest ÷ first | allowed | met | dearest ÷ cheapest |\n|---|---|---|--:|--:|---|--:|\n")
 	for _, s := range flat {
 		for _, durability := range []string{"store", "ledger"} {
 			var sizes []string
-			first, most := 0.0, 0.0
+			first, least, most := 0.0, 0.0, 0.0
 			for _, at := range spots {
 				if at.series != s.name || at.durability != durability {
 					continue
 				}
 				if len(sizes) == 0 {
-					first = at.total
+					first, least = at.total, at.total
 				}
+				least = min(least, at.total)
 				most = max(most, at.total)
 				sizes = append(sizes, fmt.Sprintf("%s: %.1f", thousands(float64(at.size)), at.total))
 			}
@@ -89,8 +90,8 @@ func flatTable(spots []spot) string {
 			if len(sizes) < len(s.sizes) {
 				met += fmt.Sprintf(", %d of %d sizes", len(sizes), len(s.sizes))
 			}
-			fmt.Fprintf(&b, "| %s | %s | %s | %.2f | %.2f | %s |\n", s.what, durability, strings.Join(sizes, ", "), most/first,
-				1+s.may[durability], met)
+			fmt.Fprintf(&b, "| %s | %s | %s | %.2f | %.2f | %s | %.2f |\n", s.what, durability, strings.Join(sizes, ", "),
+				most/first, 1+s.may[durability], met, most/least)
 		}
 	}
 	return b.String()

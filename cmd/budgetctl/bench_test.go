@@ -121,6 +121,19 @@ func TestBenchOfLies(t *testing.T) {
 			fmt.Fprint(w, "{}")
 			return true
 		}, exitDiscrepancy, "units, it says that"},
+		{"used up, and it is not", "", func(_ *fake, n int64, w http.ResponseWriter, r *http.Request) bool {
+			return deduct(r) && n == 50 && always(409, "budget_exhausted")(w, r)
+		}, exitDiscrepancy, "callers were told that it is used up, and 901 units are left"},
+		{"counted after the audit", "", func(s *fake, _ int64, w http.ResponseWriter, r *http.Request) bool {
+			if !strings.HasSuffix(r.URL.Path, "/audit") {
+				return false
+			}
+			fmt.Fprint(w, `{"ok":true,"used":100}`)
+			s.mu.Lock()
+			defer s.mu.Unlock()
+			s.budgets["1"].Used++
+			return true
+		}, exitDiscrepancy, "100 units were used when nothing was under way any more, 101 after its audit"},
 		{"accepted, and not done", "", func(_ *fake, n int64, w http.ResponseWriter, r *http.Request) bool {
 			if !deduct(r) || n != 50 {
 				return false
@@ -154,7 +167,7 @@ func TestBenchOfLies(t *testing.T) {
 			must1(t, server.URL, "create b --type promo --total 1000")
 			var n atomic.Int64
 			server.interfere = func(w http.ResponseWriter, r *http.Request) bool {
-				if r.Method != http.MethodPost {
+				if r.Method != http.MethodPost && !strings.HasSuffix(r.URL.Path, "/audit") {
 					return false
 				}
 				return test.lie(server, n.Add(1), w, r)

@@ -26,7 +26,9 @@ type caller struct {
 	writer writer
 	// books are the units that all callers were told are deducted, by budget.
 	books []atomic.Int64
-	next  uint32 // number of the next fresh deduction
+	// soldOut says of which budgets a caller was told that they are used up.
+	soldOut []atomic.Bool
+	next    uint32 // number of the next fresh deduction
 
 	accepted []item // up to remembered; then at is the oldest
 	at       int
@@ -100,8 +102,8 @@ type unsettled struct {
 	deducts, rollbacks []item
 }
 
-func newCaller(p *Plan, number int, books []atomic.Int64) *caller {
-	return &caller{plan: p, number: uint32(number), writer: newWriter(p), books: books,
+func newCaller(p *Plan, number int, books []atomic.Int64, soldOut []atomic.Bool) *caller {
+	return &caller{plan: p, number: uint32(number), writer: newWriter(p), books: books, soldOut: soldOut,
 		chance: rand.New(rand.NewPCG(uint64(number), rand.Uint64()))}
 }
 
@@ -220,6 +222,10 @@ func (c *caller) outcome(i item, t told) {
 		return
 	case i.repeat && (kind == budget.Refused || kind == budget.Conflict):
 		c.complain("an accepted request id was refused: " + string(t.code))
+	}
+	if string(t.code) == string(budget.BudgetExhausted) {
+		at, _ := c.plan.draw(i)
+		c.soldOut[at].Store(true)
 	}
 	if kind == budget.Refused || kind == budget.Conflict || string(t.code) == "accepted" {
 		c.tally.counts.deductions++

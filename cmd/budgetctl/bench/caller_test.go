@@ -18,7 +18,9 @@ func testPlan() *Plan {
 		Dimension: "user"}
 }
 
-func testCaller(p *Plan) *caller { return newCaller(p, 3, make([]atomic.Int64, len(p.Budgets))) }
+func testCaller(p *Plan) *caller {
+	return newCaller(p, 3, make([]atomic.Int64, len(p.Budgets)), make([]atomic.Bool, len(p.Budgets)))
+}
 
 // parsed reads a request as a server does.
 func parsed(t *testing.T, text []byte) (r *http.Request, body string) {

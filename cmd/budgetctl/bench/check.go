@@ -169,6 +169,25 @@ func (c *checking) budget(ctx context.Context, at int) {
 	case audit.Used != used:
 		c.problem("budget %s: the audit counts %d used units, the budget says %d", name, audit.Used, used)
 	}
+	c.last(ctx, at, used)
+}
+
+// last reads a budget once more: the audit has drained what its stores still had.
+func (c *checking) last(ctx context.Context, at int, used int64) {
+	name := c.plan.Budgets[at]
+	b, err := c.service.Budget(context.WithoutCancel(ctx), name)
+	switch {
+	case err != nil:
+		c.problem("budget %s cannot be read: %v", name, err)
+	case b.Used != used:
+		c.problem("budget %s: %d units were used when nothing was under way any more, %d after its audit", name, used, b.Used)
+	}
+	if err != nil || !c.soldOut[at].Load() || c.plan.RollbackShare > 0 || c.check.Settled > 0 {
+		return // what came back may have come back after callers were told
+	}
+	if left := b.Undistributed - b.PendingShrink + b.Remaining + b.InTransit; left >= c.plan.Amount {
+		c.problem("budget %s: callers were told that it is used up, and %d units are left", name, left)
+	}
 }
 
 // usedUntil reads what a budget has used until that is as wanted, or the context ends.

@@ -16,7 +16,7 @@ import (
 func Run(ctx context.Context, service Service, plan Plan, progress func(share float64)) (Report, error) {
 	plan.Load.Kinds = kinds
 	r := &run{service: service, plan: &plan, used: make([]int64, len(plan.Budgets)),
-		books: make([]atomic.Int64, len(plan.Budgets))}
+		books: make([]atomic.Int64, len(plan.Budgets)), soldOut: make([]atomic.Bool, len(plan.Budgets))}
 	lasting := context.WithoutCancel(ctx)
 	if err := r.readUsed(ctx); err != nil {
 		return Report{}, err
@@ -25,7 +25,7 @@ func Run(ctx context.Context, service Service, plan Plan, progress func(share fl
 		return Report{}, err
 	}
 	for n := range plan.Connections {
-		r.callers = append(r.callers, newCaller(&plan, n, r.books))
+		r.callers = append(r.callers, newCaller(&plan, n, r.books, r.soldOut))
 	}
 	stop := r.watch(progress)
 	measured, counted, uses, lag, err := r.load(ctx)
@@ -45,6 +45,7 @@ type run struct {
 	plan    *Plan
 	callers []*caller
 	books   []atomic.Int64
+	soldOut []atomic.Bool
 	used    []int64 // before the load, by budget
 }
 

@@ -2,6 +2,7 @@ package load
 
 import (
 	"bufio"
+	"errors"
 	"io"
 	"strconv"
 	"strings"
@@ -13,8 +14,9 @@ type Lag struct {
 	Seconds float64
 }
 
-// ReadLag adds up the lanes of a page of budgetd's metrics.
+// ReadLag adds up the lanes of a page of budgetd's metrics. A page without them is an error.
 func ReadLag(page io.Reader) (lag Lag, err error) {
+	found := false
 	lines := bufio.NewScanner(page)
 	for lines.Scan() {
 		name, value, _ := strings.Cut(lines.Text(), " ")
@@ -27,10 +29,13 @@ func ReadLag(page io.Reader) (lag Lag, err error) {
 			return lag, err
 		}
 		if name == "budgetd_log_lag_entries" {
-			lag.Entries += int64(n)
+			lag.Entries, found = lag.Entries+int64(n), true
 		} else {
 			lag.Seconds = max(lag.Seconds, n)
 		}
 	}
-	return lag, lines.Err()
+	if err = lines.Err(); err == nil && !found {
+		err = errors.New("no budgetd_log_lag_entries in the metrics")
+	}
+	return lag, err
 }

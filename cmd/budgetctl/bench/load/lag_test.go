@@ -20,4 +20,7 @@ budgetd_log_lag_entries_total 99
 	if _, err := ReadLag(strings.NewReader("budgetd_log_lag_entries many\n")); err == nil {
 		t.Error("what is no number was read")
 	}
+	if _, err := ReadLag(strings.NewReader("budgetd_up 1\n")); err == nil {
+		t.Error("a page without a lag has one")
+	}
 }
