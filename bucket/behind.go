@@ -2,6 +2,8 @@ package bucket
 
 import (
 	"context"
+	"maps"
+	"slices"
 	"sync"
 	"time"
 
@@ -118,10 +120,31 @@ func (s *Service) drainRest(l *lane, began time.Duration) time.Duration {
 	return min(max(drainPace-took, took), s.set.WindowTime/4)
 }
 
+// behindAtMost is more than there are buckets on a lane.
+const behindAtMost = 1 << 30
+
+// next returns the epochs of the next pass: all if most is 0, else at most so many, those that come after `last`
+// first, so that none is left out for ever. There is one at least; mu is held.
+func (b *behind) next(last Ref, most int) []Ref {
+	refs := slices.Collect(maps.Keys(b.epochs))
+	if most == 0 || most >= len(refs) {
+		return refs
+	}
+	slices.SortFunc(refs, compareRefs)
+	at, found := slices.BinarySearchFunc(refs, last, compareRefs)
+	if found {
+		at++
+	}
+	return slices.Concat(refs[at:], refs[:at])[:most]
+}
+
 // drainBehindAnswers drains until nothing is left that its store may still have, or until Stop when SQL or
-// the store fails.
+// the store fails. After a pass that brought nothing into the ledger the next one takes half as many epochs, and after
+// one that did twice as many: what is too much for one transaction is not tried for ever.
 func (s *Service) drainBehindAnswers(l *lane) {
 	const pause = 50 * time.Millisecond
+	var last Ref
+	most := 0
 	for {
 		began := s.now()
 		d := newDraining(s)
@@ -136,9 +159,11 @@ func (s *Service) drainBehindAnswers(l *lane) {
 			l.behind.mu.Unlock()
 			return
 		}
-		for ref, t := range l.behind.epochs {
-			d.epoch(l, ref).upTo = t.upTo
+		refs := l.behind.next(last, most)
+		for _, ref := range refs {
+			d.epoch(l, ref).upTo = l.behind.epochs[ref].upTo
 		}
+		last = refs[len(refs)-1]
 		l.behind.mu.Unlock()
 		ctx, cancel := s.bounded(context.Background())
 		progress := false
@@ -148,11 +173,13 @@ func (s *Service) drainBehindAnswers(l *lane) {
 		}
 		cancel()
 		if progress {
+			most = min(2*most, behindAtMost)
 			if rest := s.drainRest(l, began); rest > 0 {
 				_ = s.clock.Sleep(s.life, rest) // Stop does not wait for it
 			}
 			continue
 		}
+		most = max(1, len(refs)/2)
 		if s.clock.Sleep(s.life, pause) != nil && s.clock.Sleep(s.giveUp, pause) != nil {
 			l.behind.mu.Lock()
 			l.behind.working = false
