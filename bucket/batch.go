@@ -228,6 +228,12 @@ func (b *batcher[Q, A]) soon(ctx context.Context, h handed[Q, A]) bool {
 		h.ticket.done <- struct{}{} // for wait
 		return true
 	case <-ctx.Done():
+	}
+	select { // when both have happened
+	case <-h.ticket.done:
+		h.ticket.done <- struct{}{}
+		return true
+	default:
 		return false
 	}
 }

@@ -120,31 +120,49 @@ func (s *Service) drainRest(l *lane, began time.Duration) time.Duration {
 	return min(max(drainPace-took, took), s.set.WindowTime/4)
 }
 
-// behindAtMost is more than there are buckets on a lane.
-const behindAtMost = 1 << 30
+// portion is what of a lane's epochs the next pass drains. After a pass that brought nothing into the ledger it is half
+// as much, after one that did twice as much: what is too much for one transaction is not tried for ever, and what cannot
+// be drained at all keeps nothing else from it. The zero value is all of them.
+type portion struct {
+	// epochs is how many at most; 0: all. They are those that come after `last`.
+	epochs int
+	last   Ref
+	// halved is how often the entries of a transaction were halved.
+	halved int
+}
 
-// next returns the epochs of the next pass: all if most is 0, else at most so many, those that come after `last`
-// first, so that none is left out for ever. There is one at least; mu is held.
-func (b *behind) next(last Ref, most int) []Ref {
-	refs := slices.Collect(maps.Keys(b.epochs))
-	if most == 0 || most >= len(refs) {
-		return refs
+// of returns the epochs of the next pass, at least one of at least one.
+func (p *portion) of(epochs map[Ref]*trail) []Ref {
+	if p.epochs == 0 || p.epochs >= len(epochs) {
+		return slices.Collect(maps.Keys(epochs))
 	}
-	slices.SortFunc(refs, compareRefs)
-	at, found := slices.BinarySearchFunc(refs, last, compareRefs)
+	refs := refsInOrder(epochs)
+	at, found := slices.BinarySearchFunc(refs, p.last, compareRefs)
 	if found {
 		at++
 	}
-	return slices.Concat(refs[at:], refs[:at])[:most]
+	return slices.Concat(refs[at:], refs[:at])[:p.epochs]
+}
+
+// passed notes what became of a pass. One that failed is tried again in part, unless it was of one epoch.
+func (p *portion) passed(refs []Ref, progress bool) {
+	const most = 1 << 30 // more than there are buckets on a lane
+	part := p.epochs > 0 && len(refs) == p.epochs
+	if part && progress || len(refs) == 1 {
+		p.last = refs[len(refs)-1]
+	}
+	if progress {
+		p.epochs, p.halved = min(2*p.epochs, most), max(p.halved-1, 0)
+		return
+	}
+	p.epochs, p.halved = max(len(refs)/2, 1), min(p.halved+1, 16)
 }
 
 // drainBehindAnswers drains until nothing is left that its store may still have, or until Stop when SQL or
-// the store fails. After a pass that brought nothing into the ledger the next one takes half as many epochs, and after
-// one that did twice as many: what is too much for one transaction is not tried for ever.
+// the store fails.
 func (s *Service) drainBehindAnswers(l *lane) {
 	const pause = 50 * time.Millisecond
-	var last Ref
-	most := 0
+	var next portion
 	for {
 		began := s.now()
 		d := newDraining(s)
@@ -159,11 +177,11 @@ func (s *Service) drainBehindAnswers(l *lane) {
 			l.behind.mu.Unlock()
 			return
 		}
-		refs := l.behind.next(last, most)
+		refs := next.of(l.behind.epochs)
 		for _, ref := range refs {
 			d.epoch(l, ref).upTo = l.behind.epochs[ref].upTo
 		}
-		last = refs[len(refs)-1]
+		d.total = max(readTotal>>next.halved, 1)
 		l.behind.mu.Unlock()
 		ctx, cancel := s.bounded(context.Background())
 		progress := false
@@ -172,14 +190,13 @@ func (s *Service) drainBehindAnswers(l *lane) {
 			progress = s.caughtUp(l, d) || progress
 		}
 		cancel()
+		next.passed(refs, progress)
 		if progress {
-			most = min(2*most, behindAtMost)
 			if rest := s.drainRest(l, began); rest > 0 {
 				_ = s.clock.Sleep(s.life, rest) // Stop does not wait for it
 			}
 			continue
 		}
-		most = max(1, len(refs)/2)
 		if s.clock.Sleep(s.life, pause) != nil && s.clock.Sleep(s.giveUp, pause) != nil {
 			l.behind.mu.Lock()
 			l.behind.working = false

@@ -357,8 +357,7 @@ func (s *Service) cover(ctx context.Context, entry *cached) (Cover, error) {
 		return entry.lastCover(), err
 	}
 	defer leave()
-	at := s.now()
-	if c := entry.freshCover(at); c != nil {
+	if c := entry.freshCover(s.now()); c != nil {
 		return c.Cover, nil
 	}
 	c, err := s.covers.do(ctx, entry.id)
@@ -368,24 +367,42 @@ func (s *Service) cover(ctx context.Context, entry *cached) (Cover, error) {
 	if err != nil {
 		return entry.lastCover(), err
 	}
-	entry.noteCover(c, at)
-	return c, nil
+	entry.noteCover(c)
+	return c.Cover, nil
 }
 
-// readCovers reads I3's sum of many budgets.
-func (s *Service) readCovers(ids []int64) []result[Cover] {
+// readCovers reads I3's sum of many budgets, but for those that somebody has read since they were asked for.
+func (s *Service) readCovers(ids []int64) []result[coverRead] {
+	at := s.now()
+	out := make([]result[coverRead], len(ids))
+	old, places := make([]int64, 0, len(ids)), make([]int, 0, len(ids))
+	for i, id := range ids {
+		if entry, ok := s.budgets.byID.Peek(id); ok {
+			if c := entry.freshCover(at + coverPatience); c != nil {
+				out[i].answer = *c
+				continue
+			}
+		}
+		old, places = append(old, id), append(places, i)
+	}
+	if len(old) == 0 {
+		return out
+	}
 	ctx, cancel := s.bounded(context.Background())
 	defer cancel()
-	covers, err := s.sql.Covers(ctx, ids)
+	covers, err := s.sql.Covers(ctx, old)
 	if err != nil {
 		s.failed("sql", err)
-		return failAll[Cover](len(ids), unavailable("look up", err))
 	}
-	out := make([]result[Cover], len(ids))
-	for i, id := range ids {
-		c, known := covers[id]
-		if out[i].answer = c; !known {
-			out[i].err = budget.Refuse(budget.BudgetNotFound, "look up", "there is no budget %d", id)
+	for n, i := range places {
+		c, known := covers[old[n]]
+		switch {
+		case err != nil:
+			out[i].err = unavailable("look up", err)
+		case !known:
+			out[i].err = budget.Refuse(budget.BudgetNotFound, "look up", "there is no budget %d", old[n])
+		default:
+			out[i].answer = coverRead{c, at}
 		}
 	}
 	return out
@@ -406,10 +423,10 @@ func (e *cached) lastCover() Cover {
 	return Cover{}
 }
 
-// noteCover keeps a sum that was read no earlier than at `at`.
-func (e *cached) noteCover(c Cover, at time.Duration) {
-	if old := e.cover.Load(); old == nil || old.at < at {
-		e.cover.Store(&coverRead{Cover: c, at: at})
+// noteCover keeps a sum.
+func (e *cached) noteCover(c coverRead) {
+	if old := e.cover.Load(); old == nil || old.at < c.at {
+		e.cover.Store(&c)
 	}
 }
 

@@ -107,6 +107,8 @@ type draining struct {
 	closes map[Ref]ledger.Entry
 	rows   map[Ref]ledger.Epoch
 	errs   map[Ref]error
+	// total is about how many entries a transaction takes over all its buckets.
+	total int
 	// unread says that a store could not be read or SQL not be written.
 	unread bool
 }
@@ -124,7 +126,7 @@ type drainEpoch struct {
 }
 
 func newDraining(s *Service) *draining {
-	return &draining{s: s, epochs: map[Ref]*drainEpoch{}, answers: map[int]result[committed]{},
+	return &draining{s: s, total: readTotal, epochs: map[Ref]*drainEpoch{}, answers: map[int]result[committed]{},
 		closes: map[Ref]ledger.Entry{}, rows: map[Ref]ledger.Epoch{}, errs: map[Ref]error{}}
 }
 
@@ -249,7 +251,7 @@ func (d *draining) read(ctx context.Context) (logs []ledger.Log, refs []Ref) {
 		e := d.epochs[ref]
 		byLane[e.lane.id] = append(byLane[e.lane.id], e)
 	}
-	limit := min(max(readTotal/max(len(d.epochs), 1), readLeast), readLimit)
+	limit := min(max(d.total/max(len(d.epochs), 1), readLeast), readLimit)
 	type reading struct {
 		lane     *lane
 		epochs   []*drainEpoch

@@ -342,7 +342,9 @@ func (a *attempt) commit(ctx context.Context) (DeductAnswer, bool, error) {
 		return DeductAnswer{RequestID: a.id, Amount: a.amount, State: ledger.StateUsed}, true, nil
 	}
 	if p.outcome != nil {
-		a.s.recent.Add(ID{Budget: a.entry.id, RequestID: a.id}, struct{}{})
+		if p.outcome.Deduction != nil {
+			a.s.recent.Add(ID{Budget: a.entry.id, RequestID: a.id}, struct{}{})
+		}
 		return a.concluded(ctx, committed{outcome: *p.outcome}, nil)
 	}
 	c, err := a.s.commitWait(ctx, a.mark())
@@ -480,7 +482,7 @@ func (a *attempt) judge(ctx context.Context, b *Budget) (DeductAnswer, bool, err
 		a.amount >= a.entry.soldOut.Load() {
 		j = Judgement{Period: j.Period}
 	}
-	a.entry.noteCover(j.Cover, asked)
+	a.entry.noteCover(coverRead{j.Cover, asked})
 	if d, ok := j.Recorded[a.id]; ok {
 		answer, err := a.answerRecorded(ctx, d)
 		return answer, true, err

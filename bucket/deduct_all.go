@@ -398,6 +398,10 @@ func (w *wave) heard(r *rider, ref Ref, got admitted, err error) {
 		w.finish(r, answer, err)
 	default:
 		r.a.admit(r.lane, r.bk, ref, got)
+		if got.outcome != nil && asksAgain(got.outcome) {
+			w.goOn(r)
+			return
+		}
 		if got.outcome == nil && !safeguard.Off(safeguard.AnswerAfterCommit) {
 			return
 		}
@@ -419,14 +423,21 @@ func (w *wave) commit(riders []*rider) {
 	w.readSums(riders)
 	for i, c := range answers {
 		r := riders[i]
-		if d := c.answer.outcome.Duplicate; c.err == nil && d != nil && d.Reason == ledger.ReasonLimit {
-			r.a.admitted.outcome = &c.answer.outcome // SQL is asked about each refused id: side by side
+		if c.err == nil && asksAgain(&c.answer.outcome) {
+			r.a.admitted.outcome = &c.answer.outcome
 			w.goOn(r)
 			continue
 		}
 		answer, done, err := r.a.concluded(w.ctx, c.answer, c.err)
 		w.concluded(r, answer, done, err)
 	}
+}
+
+// asksAgain reports whether an entry had no effect for a reason for which SQL is asked about its id, or its budget, before
+// it is refused: not one after the other.
+func asksAgain(o *ledger.Outcome) bool {
+	return o.Duplicate != nil && (o.Duplicate.Reason == ledger.ReasonLimit || o.Duplicate.Reason == ledger.ReasonGroup ||
+		o.Duplicate.Reason == ledger.ReasonExpired)
 }
 
 // readSums brings I3's sums of the riders' budgets up to date with one look, for the answers about what is in the
@@ -438,7 +449,7 @@ func (w *wave) readSums(riders []*rider) {
 	asked := map[int64]bool{}
 	for _, r := range riders {
 		r.a.sumRead = true
-		if e := r.a.entry; e.freshCover(at) == nil && !asked[e.id] {
+		if e := r.a.entry; e.freshCover(at+coverPatience) == nil && !asked[e.id] { // also if it ages while others are read
 			asked[e.id] = true
 			entries, ids = append(entries, e), append(ids, e.id)
 		}
@@ -454,7 +465,7 @@ func (w *wave) readSums(riders []*rider) {
 			failed = unavailable("look up", c.err)
 			continue
 		}
-		entries[i].noteCover(c.answer, at)
+		entries[i].noteCover(c.answer)
 	}
 	if failed != nil {
 		s.failed("sql", failed)

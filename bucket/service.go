@@ -238,7 +238,7 @@ type Service struct {
 	committer   *batcher[mark, committed]
 	lookups     *batcher[ID, recorded]
 	judges      *group[int64, string, Judgement]
-	covers      *batcher[int64, Cover]
+	covers      *batcher[int64, coverRead]
 	readings    readings
 	collects    *group[int64, collectWish, collected]
 	limitChecks *group[int64, LimitAsk, LimitAnswer]
@@ -363,7 +363,7 @@ func New(c Config) (*Service, error) {
 	s.lookups = &batcher[ID, recorded]{run: s.lookUp, size: s.set.BatchSize, bound: s.set.Queue, workers: 2,
 		owner: func(id ID) int64 { return id.Budget }, turns: s.turns}
 	s.judges = newGroup[int64, string, Judgement](s.judgeAll, s.set.BatchSize, s.set.Queue, s.turns)
-	s.covers = &batcher[int64, Cover]{run: s.readCovers, size: s.set.BatchSize, bound: s.set.Queue, workers: 2, turns: s.turns}
+	s.covers = &batcher[int64, coverRead]{run: s.readCovers, size: s.set.BatchSize, bound: s.set.Queue, workers: 2, turns: s.turns}
 	s.turning = newGroup[int64, struct{}, struct{}](s.rollOverFor, s.set.BatchSize, s.set.Queue, s.turns)
 	s.limitChecks = newGroup[int64, LimitAsk, LimitAnswer](s.checkLimits, s.set.BatchSize, s.set.Queue, s.turns)
 	if s.reached, err = lru.New[reachedKey, reached](s.set.CachedIDs); err != nil {

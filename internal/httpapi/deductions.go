@@ -15,7 +15,7 @@ import (
 // happened.
 type Deductions interface {
 	Deduct(ctx context.Context, request bucket.DeductRequest) (bucket.DeductAnswer, error)
-	// DeductAll is Deduct for each request: those of one id one after the other in the order given, others
+	// DeductAll is Deduct for each request: those of one id of a budget one after the other in the order given, others
 	// side by side. The results are in the order given.
 	DeductAll(ctx context.Context, requests []bucket.DeductRequest) []bucket.DeductResult
 	// DryRun answers what Deduct would be answered now, and changes nothing.
