@@ -120,20 +120,23 @@ func (s *Service) drainRest(l *lane, began time.Duration) time.Duration {
 	return min(max(drainPace-took, took), s.set.WindowTime/4)
 }
 
-// portion is what of a lane's epochs the next pass drains. After a pass that brought nothing into the ledger it is half
-// as much, after one that did twice as much: what is too much for one transaction is not tried for ever, and what cannot
-// be drained at all keeps nothing else from it. The zero value is all of them.
+// portion is what of a lane's epochs the next pass drains. After a pass that failed it is half as much, after one that did
+// not twice as much: what is too much for one transaction is not tried for ever, and what makes one fail keeps nothing else
+// from the ledger. The zero value is all of them.
 type portion struct {
 	// epochs is how many at most; 0: all. They are those that come after `last`.
 	epochs int
 	last   Ref
+	// part: the pass under way is not of all of them.
+	part bool
 	// halved is how often the entries of a transaction were halved.
 	halved int
 }
 
 // of returns the epochs of the next pass, at least one of at least one.
 func (p *portion) of(epochs map[Ref]*trail) []Ref {
-	if p.epochs == 0 || p.epochs >= len(epochs) {
+	p.part = p.epochs > 0 && p.epochs < len(epochs)
+	if !p.part {
 		return slices.Collect(maps.Keys(epochs))
 	}
 	refs := refsInOrder(epochs)
@@ -145,17 +148,16 @@ func (p *portion) of(epochs map[Ref]*trail) []Ref {
 }
 
 // passed notes what became of a pass. One that failed is tried again in part, unless it was of one epoch.
-func (p *portion) passed(refs []Ref, progress bool) {
+func (p *portion) passed(refs []Ref, failed bool) {
 	const most = 1 << 30 // more than there are buckets on a lane
-	part := p.epochs > 0 && len(refs) == p.epochs
-	if part && progress || len(refs) == 1 {
+	if p.part && (!failed || len(refs) == 1) {
 		p.last = refs[len(refs)-1]
 	}
-	if progress {
-		p.epochs, p.halved = min(2*p.epochs, most), max(p.halved-1, 0)
+	if failed {
+		p.epochs, p.halved = max(len(refs)/2, 1), min(p.halved+1, 16)
 		return
 	}
-	p.epochs, p.halved = max(len(refs)/2, 1), min(p.halved+1, 16)
+	p.epochs, p.halved = min(2*p.epochs, most), max(p.halved-1, 0)
 }
 
 // drainBehindAnswers drains until nothing is left that its store may still have, or until Stop when SQL or
@@ -190,7 +192,7 @@ func (s *Service) drainBehindAnswers(l *lane) {
 			progress = s.caughtUp(l, d) || progress
 		}
 		cancel()
-		next.passed(refs, progress)
+		next.passed(refs, !progress && d.unread) // a fenced epoch stays and is no reason for less
 		if progress {
 			if rest := s.drainRest(l, began); rest > 0 {
 				_ = s.clock.Sleep(s.life, rest) // Stop does not wait for it

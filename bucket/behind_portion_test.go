@@ -31,7 +31,7 @@ func TestPortion(t *testing.T) {
 					drained[ref.Bucket]++
 				}
 			}
-			p.passed(refs, fits)
+			p.passed(refs, !fits)
 		}
 		for i := range test.epochs {
 			if n := drained[i+1]; n < 2 && i+1 != test.poison {
@@ -42,13 +42,13 @@ func TestPortion(t *testing.T) {
 	p := portion{}
 	refs := []Ref{{Bucket: 1}, {Bucket: 2}}
 	for range 100 {
-		p.passed(refs, false)
+		p.passed(refs, true)
 	}
 	if readTotal>>p.halved > readTotal/1000 {
 		t.Errorf("halved %d times after 100 passes that failed", p.halved)
 	}
 	for range 100 {
-		p.passed(refs, true)
+		p.passed(refs, false)
 	}
 	if p.halved != 0 || len(p.of(map[Ref]*trail{refs[0]: nil, refs[1]: nil})) != 2 {
 		t.Errorf("%+v after 100 passes that did not", p)
