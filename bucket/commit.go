@@ -7,6 +7,8 @@ import (
 	"slices"
 	"time"
 
+	lru "github.com/hashicorp/golang-lru/v2"
+
 	"github.com/budgetd/budgetd/budget"
 	"github.com/budgetd/budgetd/internal/safeguard"
 	"github.com/budgetd/budgetd/ledger"
@@ -80,10 +82,15 @@ func (s *Service) commitMarks(marks []mark) []result[committed] {
 	ctx, cancel := s.bounded(context.Background())
 	defer cancel()
 	d := newDraining(s)
+	d.early = s.early
+	out := failAll[committed](len(marks), unknown("commit", errors.New("nobody answered for this entry")))
 	for i, m := range marks {
+		if o, ok := s.early.Get(m.position()); ok {
+			out[i] = m.answer(o)
+			continue
+		}
 		d.want(i, m)
 	}
-	out := failAll[committed](len(marks), unknown("commit", errors.New("nobody answered for this entry")))
 	for round := 0; len(d.epochs) > 0; round++ {
 		if round == commitRounds {
 			d.fail(&budget.Error{Code: budget.OutcomeUnknown, Op: "commit",
@@ -111,7 +118,12 @@ type draining struct {
 	total int
 	// unread says that a store could not be read or SQL not be written.
 	unread bool
+	// early gets what became of the entries that nobody waits for yet; nil: nobody ever will.
+	early *lru.Cache[ledger.Position, ledger.Outcome]
 }
+
+// mostEarly is how many outcomes are kept for whoever comes to wait for them: as many as a transaction takes.
+const mostEarly = readTotal
 
 type drainEpoch struct {
 	lane *lane
@@ -302,24 +314,30 @@ func (d *draining) read(ctx context.Context) (logs []ledger.Log, refs []Ref) {
 // node committed: their rows have to be looked up.
 func (d *draining) settle(e *drainEpoch, r EpochReport) (missed []ledger.Position) {
 	d.rows[e.ref] = r.Row
-	var bySeq map[int64]*ledger.Outcome
+	var bySeq map[int64]int
 	if len(e.waiting) > 0 {
-		bySeq = make(map[int64]*ledger.Outcome, len(r.Outcomes))
+		bySeq = make(map[int64]int, len(r.Outcomes))
 		for i := range r.Outcomes {
-			bySeq[r.Outcomes[i].Position.Seq] = &r.Outcomes[i]
+			bySeq[r.Outcomes[i].Position.Seq] = i
 		}
 	}
+	told := make([]bool, len(r.Outcomes))
 	before := e.from
 	e.from = max(e.from, r.Row.DrainedSeq)
 	d.s.noteDrained(e.lane, e.ref, before, e.from)
 	ended := errors.Is(r.Err, ledger.ErrEnded)
 	for i, m := range e.waiting {
-		switch o, here := bySeq[m.seq]; {
+		switch at, here := bySeq[m.seq]; {
 		case here:
-			d.answers[i] = m.answer(*o)
+			d.answers[i], told[at] = m.answer(r.Outcomes[at]), true
 			delete(e.waiting, i)
 		case m.seq <= r.Row.DrainedSeq || ended:
 			missed = append(missed, m.position())
+		}
+	}
+	for i := range r.Outcomes {
+		if !told[i] && d.early != nil {
+			d.early.Add(r.Outcomes[i].Position, r.Outcomes[i])
 		}
 	}
 	var wrong *ledger.Mismatch

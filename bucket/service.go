@@ -236,6 +236,7 @@ type Service struct {
 	recent      *lru.Cache[ID, struct{}]
 	flights     flights
 	committer   *batcher[mark, committed]
+	early       *lru.Cache[ledger.Position, ledger.Outcome] // what became of entries before somebody waited for them
 	lookups     *batcher[ID, recorded]
 	judges      *group[int64, string, Judgement]
 	covers      *batcher[int64, coverRead]
@@ -326,6 +327,9 @@ func New(c Config) (*Service, error) {
 		return nil, err
 	}
 	if s.recent, err = lru.New[ID, struct{}](s.set.CachedIDs); err != nil {
+		return nil, err
+	}
+	if s.early, err = lru.New[ledger.Position, ledger.Outcome](mostEarly); err != nil {
 		return nil, err
 	}
 	if s.drained, err = lru.New[Ref, int64](s.set.CachedBudgets * 16); err != nil {
