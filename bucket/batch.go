@@ -109,14 +109,22 @@ func (b *batcher[Q, A]) do(ctx context.Context, question Q) (A, error) {
 	return r.answer, r.err
 }
 
-// hand puts items into the queue, in order; they have to be waited for. Those for which there is no room
-// are answered with Unavailable.
+// hand puts items into the queue: as handIn.
 func (b *batcher[Q, A]) hand(questions []Q) handed[Q, A] {
-	n := len(questions)
-	items := make([]item[Q, A], n)
+	items := b.room(len(questions))
 	for i := range items {
 		items[i].question = questions[i]
 	}
+	return b.handIn(items)
+}
+
+// room makes items whose questions are to be set before they are handed in.
+func (b *batcher[Q, A]) room(n int) []item[Q, A] { return make([]item[Q, A], n) }
+
+// handIn puts items into the queue, in order; they have to be waited for, and at least one there must be. Those for which
+// there is no room are answered with Unavailable.
+func (b *batcher[Q, A]) handIn(items []item[Q, A]) handed[Q, A] {
+	n := len(items)
 	h := handed[Q, A]{items, &ticket[A]{answers: make([]result[A], n), given: make([]bool, n)}}
 	b.enqueue(h)
 	return h

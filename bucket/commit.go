@@ -211,10 +211,8 @@ func (d *draining) round(ctx context.Context) {
 				duplicates++
 				returned += o.Duplicate.Amount
 			}
-			id := ID{}
 			if o.Deduction != nil {
-				id = ID{Budget: o.Deduction.Budget, RequestID: o.Deduction.RequestID}
-				d.s.recent.Add(id, struct{}{})
+				d.s.recent.add(ID{Budget: o.Deduction.Budget, RequestID: o.Deduction.RequestID})
 			}
 		}
 		if e != nil { // its waiters may have been answered while another lane was read

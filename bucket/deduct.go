@@ -74,7 +74,7 @@ func (s *Service) alone(ctx context.Context, a *attempt) (DeductAnswer, error) {
 		}
 		s.turns.wait(place) // all who waited were woken at once
 		if waited && fl.err == nil && fl.fingerprint == a.request.Fingerprint {
-			answer := fl.answer
+			answer := *fl.answer
 			answer.Replayed = true
 			return answer, nil
 		}
@@ -122,7 +122,7 @@ type attempt struct {
 
 // run looks for units until it has an answer or the deadline passes.
 func (a *attempt) run(ctx context.Context) (DeductAnswer, error) {
-	if a.s.recent.Contains(ID{Budget: a.entry.id, RequestID: a.id}) {
+	if a.s.recent.has(ID{Budget: a.entry.id, RequestID: a.id}) {
 		if d, err := a.s.recordedOne(ctx, a.entry.id, a.id); err == nil && d != nil {
 			return a.answerRecorded(ctx, *d)
 		}
@@ -343,7 +343,7 @@ func (a *attempt) commit(ctx context.Context) (DeductAnswer, bool, error) {
 	}
 	if p.outcome != nil {
 		if p.outcome.Deduction != nil {
-			a.s.recent.Add(ID{Budget: a.entry.id, RequestID: a.id}, struct{}{})
+			a.s.recent.add(ID{Budget: a.entry.id, RequestID: a.id})
 		}
 		return a.concluded(ctx, committed{outcome: *p.outcome}, nil)
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"runtime/debug"
+	"slices"
 	"sync"
 	"time"
 
@@ -219,7 +220,7 @@ func (r *rider) ready() bool {
 		return r.readyInStore()
 	}
 	sold := a.entry.soldOut.Load()
-	if sold != 0 && a.amount >= sold || s.recent.Contains(r.id) {
+	if sold != 0 && a.amount >= sold || s.recent.has(r.id) {
 		return false
 	}
 	if r.bk = a.pick(r.b); r.bk == nil {
@@ -298,12 +299,11 @@ func (w *wave) lookUp() {
 	}
 }
 
-// asking are the operations of a wave for one lane.
+// asking are the operations of a wave for one lane, in the order of its riders.
 type asking struct {
-	lane       *lane
-	riders     []*rider
-	operations []Operation
-	handed     handed[Operation, admitted]
+	lane   *lane
+	riders []*rider
+	handed handed[Operation, admitted]
 }
 
 // ask sends one operation of each rider, the lanes side by side.
@@ -314,23 +314,35 @@ func (w *wave) ask() (lanes []*asking) {
 		if r.left {
 			continue
 		}
+		at := of[r.lane]
+		if at == nil {
+			at = &asking{lane: r.lane, riders: make([]*rider, 0, len(w.riders)-i)}
+			of[r.lane] = at
+			lanes = append(lanes, at)
+		}
+		at.riders = append(at.riders, r)
+	}
+	return slices.DeleteFunc(lanes, func(at *asking) bool { return !w.send(at) })
+}
+
+// send hands the operations of a lane's riders in. false: there are none, all riders go on by themselves.
+func (w *wave) send(at *asking) bool {
+	operations, staying := at.lane.deducts.room(len(at.riders)), at.riders[:0]
+	for _, r := range at.riders {
 		op, err := r.operation()
 		if err != nil {
 			w.goOn(r)
 			continue
 		}
-		at := of[r.lane]
-		if at == nil {
-			at = &asking{lane: r.lane}
-			of[r.lane] = at
-			lanes = append(lanes, at)
-		}
-		at.riders, at.operations = append(at.riders, r), append(at.operations, op)
+		operations[len(staying)].question = op
+		staying = append(staying, r)
 	}
-	for _, at := range lanes {
-		at.handed = at.lane.deducts.hand(at.operations)
+	at.riders = staying
+	if len(staying) == 0 {
+		return false
 	}
-	return lanes
+	at.handed = at.lane.deducts.handIn(operations[:len(staying)])
+	return true
 }
 
 // lanePatience is how long one lane may keep what the others admitted from its commit.
@@ -371,7 +383,7 @@ func (w *wave) replies(at *asking) (admitted []*rider) {
 	}
 	for i, got := range replies {
 		r := at.riders[i]
-		if w.heard(r, at.operations[i].Ref, got.answer, got.err); !r.left {
+		if w.heard(r, at.handed.items[i].question.Ref, got.answer, got.err); !r.left {
 			admitted = append(admitted, r)
 		}
 	}

@@ -55,23 +55,27 @@ type flights struct {
 }
 
 type flight struct {
-	done        chan struct{}
 	fingerprint string
-	answer      DeductAnswer
-	err         error
+	// done is closed, and what follows is set, when it has landed; nil: nobody waits. Guarded by flights.mu until then.
+	done   chan struct{}
+	answer *DeductAnswer
+	err    error
 }
 
-// join returns the flight of an id. leader: the caller must land it.
+// join returns the flight of an id. leader: the caller must land it; otherwise it may wait for it.
 func (f *flights) join(id ID, fingerprint string) (fl *flight, leader bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if fl = f.byID[id]; fl != nil {
+		if fl.done == nil {
+			fl.done = make(chan struct{})
+		}
 		return fl, false
 	}
 	if f.byID == nil {
 		f.byID = map[ID]*flight{}
 	}
-	fl = &flight{done: make(chan struct{}), fingerprint: fingerprint}
+	fl = &flight{fingerprint: fingerprint}
 	f.byID[id] = fl
 	return fl, true
 }
@@ -80,9 +84,13 @@ func (f *flights) join(id ID, fingerprint string) (fl *flight, leader bool) {
 func (f *flights) land(id ID, fl *flight, answer DeductAnswer, err error) {
 	f.mu.Lock()
 	delete(f.byID, id)
+	done := fl.done
 	f.mu.Unlock()
-	fl.answer, fl.err = answer, err
-	close(fl.done)
+	if done == nil { // and nobody can find it any more
+		return
+	}
+	fl.answer, fl.err = &answer, err
+	close(done)
 }
 
 // wait waits for the flight, until ctx ends.

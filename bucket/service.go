@@ -233,7 +233,7 @@ type Service struct {
 	rings     *lru.Cache[int, *ring.Ring] // by number of buckets, over their ordinals
 
 	budgets     *cache
-	recent      *lru.Cache[ID, struct{}]
+	recent      recentIDs
 	flights     flights
 	committer   *batcher[mark, committed]
 	early       *lru.Cache[ledger.Position, ledger.Outcome] // what became of entries before somebody waited for them
@@ -319,14 +319,12 @@ func New(c Config) (*Service, error) {
 		names[i] = id.String()
 		s.lanes[id] = s.newLane(id, c.Instances[id.Instance])
 	}
+	s.recent = newRecentIDs(s.set.CachedIDs)
 	var err error
 	if s.placement, err = ring.New(names, s.set.Points); err != nil {
 		return nil, err
 	}
 	if s.budgets, err = newCache(s, s.set.CachedBudgets); err != nil {
-		return nil, err
-	}
-	if s.recent, err = lru.New[ID, struct{}](s.set.CachedIDs); err != nil {
 		return nil, err
 	}
 	if s.early, err = lru.New[ledger.Position, ledger.Outcome](mostEarly); err != nil {
