@@ -141,7 +141,7 @@ func (s *Service) auditLane(ctx context.Context, id Lane, epochs []EpochOf) map[
 		return out
 	}
 	for page := range slices.Chunk(epochs, auditPage) {
-		reads := s.drainBehind(ctx, l, page, s.now()+othersPatience)
+		reads := s.drainBehind(ctx, l, page, leaving{until: s.now() + othersPatience})
 		fromTheStart := make(map[Ref]watched, len(reads))
 		for i := range reads {
 			fromTheStart[reads[i].ref] = watched{}

@@ -71,7 +71,7 @@ func (s *Service) lookAtLane(ctx context.Context, l *lane, looks *looks) {
 	looks.earn(s.now(), share, s.set.Audit)
 	skipped := false
 	lag, age, listing := int64(0), time.Duration(0), time.Duration(0)
-	patience := s.now() + othersPatience
+	leave := leaving{until: s.now() + othersPatience, behind: true}
 	for after := (Ref{}); ctx.Err() == nil; {
 		asked := s.now()
 		epochs, err := s.sql.Live(ctx, l.id, after, lookPage)
@@ -80,7 +80,7 @@ func (s *Service) lookAtLane(ctx context.Context, l *lane, looks *looks) {
 			return
 		}
 		listing += s.now() - asked
-		reads := s.drainBehind(ctx, l, epochs, patience)
+		reads := s.drainBehind(ctx, l, epochs, leave)
 		for i := range reads {
 			if r := &reads[i]; !r.comparable && known[r.ref].pending.Seq > 0 {
 				r.compareAt(known[r.ref].pending)
@@ -220,7 +220,7 @@ func (s *Service) compareTwice(ctx context.Context, l *lane, reads []liveRead, k
 			}
 		}
 		// From where it was read first, however far the log has come since.
-		_, wrong = s.compareStores(ctx, s.drainBehind(ctx, l, again, 0), known, math.MaxInt64)
+		_, wrong = s.compareStores(ctx, s.drainBehind(ctx, l, again, leaving{}), known, math.MaxInt64)
 	}
 	return good, wrong
 }

@@ -5,6 +5,7 @@ import (
 	"maps"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/budgetd/budgetd/budget"
@@ -17,6 +18,8 @@ type behind struct {
 	mu      sync.Mutex
 	epochs  map[Ref]*trail
 	working bool
+	// answered counts what was acknowledged on the word of the lane.
+	answered atomic.Int64
 }
 
 // trail is what of an epoch's log was acknowledged and is not known to be in the ledger.
@@ -57,6 +60,7 @@ func (t *trail) since() time.Duration { return t.milestones[0].at }
 // follow makes sure that an epoch's log is drained up to seq, in the background.
 func (s *Service) follow(l *lane, ref Ref, seq int64) {
 	now := s.now()
+	l.behind.answered.Add(1)
 	l.behind.mu.Lock()
 	defer l.behind.mu.Unlock()
 	t := l.behind.epochs[ref]
@@ -105,9 +109,11 @@ func (b *behind) follows(ref Ref) bool {
 // them, and one transaction of many entries costs a fraction of many of a few.
 const drainPace = 50 * time.Millisecond
 
-// drainRest is how long the drain rests after a commit that began at `began`: as long as that took, so that
-// in a burst the answers get the machine, until the ledger is behind by half of the window.
+// drainRest is how long the drain rests after a commit that began at `began`: as long as that took, and burstRest times as
+// long when it took longBurst or more, which it does where the machine is busy with answers: they get it in a burst,
+// until the ledger is behind by half of the window.
 func (s *Service) drainRest(l *lane, began time.Duration) time.Duration {
+	const longBurst, burstRest = 100 * time.Millisecond, 4
 	now := s.now()
 	took := min(max(now-began, 0), s.set.WindowTime)
 	l.behind.mu.Lock()
@@ -117,7 +123,25 @@ func (s *Service) drainRest(l *lane, began time.Duration) time.Duration {
 			return 0
 		}
 	}
-	return min(max(drainPace-took, took), s.set.WindowTime/4)
+	rest := max(drainPace-took, took)
+	if took >= longBurst {
+		rest = burstRest * took
+	}
+	return min(rest, s.set.WindowTime/4)
+}
+
+// rest lets the drain of a lane rest for so long, but no longer than until nothing is answered any more.
+func (s *Service) rest(l *lane, long time.Duration) {
+	for end := s.now() + long; ; {
+		answered := l.behind.answered.Load()
+		left := end - s.now()
+		if left <= 0 || s.clock.Sleep(s.life, min(left, drainPace)) != nil { // Stop does not wait for it
+			return
+		}
+		if l.behind.answered.Load() == answered {
+			return
+		}
+	}
 }
 
 // portion is what of a lane's epochs the next pass drains. After a pass that failed it is half as much, after one that did
@@ -194,9 +218,7 @@ func (s *Service) drainBehindAnswers(l *lane) {
 		cancel()
 		next.passed(refs, !progress && d.unread) // a fenced epoch stays and is no reason for less
 		if progress {
-			if rest := s.drainRest(l, began); rest > 0 {
-				_ = s.clock.Sleep(s.life, rest) // Stop does not wait for it
-			}
+			s.rest(l, s.drainRest(l, began))
 			continue
 		}
 		if s.clock.Sleep(s.life, pause) != nil && s.clock.Sleep(s.giveUp, pause) != nil {

@@ -24,7 +24,7 @@ func (s *Service) drainLive(ctx context.Context) {
 		}
 		l := s.lanes[id]
 		left := slices.DeleteFunc(epochs, func(e EpochOf) bool { return s.committing(l, refOf(&e.Row)) })
-		s.drainBehind(ctx, l, left, 0)
+		s.drainBehind(ctx, l, left, leaving{})
 	}
 }
 
@@ -56,9 +56,8 @@ func (r *liveRead) lag() int64 { return max(r.in.Seq-r.Row.DrainedSeq, 0) }
 
 // drainBehind reads epochs of a lane in their store and drains those whose store is ahead of the
 // ledger, up to where it was. Fenced epochs and those that the lane cannot be asked about are left
-// out; what is broken or went back is acted upon. Until an instant, of Service.now, those that this node commits anyway
-// are left to that. It returns what it read.
-func (s *Service) drainBehind(ctx context.Context, l *lane, epochs []EpochOf, until time.Duration) []liveRead {
+// out; what is broken or went back is acted upon. It returns what it read.
+func (s *Service) drainBehind(ctx context.Context, l *lane, epochs []EpochOf, leave leaving) []liveRead {
 	refs := make([]Ref, 0, len(epochs))
 	reads := make([]liveRead, 0, len(epochs))
 	for _, e := range epochs {
@@ -92,7 +91,7 @@ func (s *Service) drainBehind(ctx context.Context, l *lane, epochs []EpochOf, un
 			e.from, e.upTo = r.Row.DrainedSeq, b.Seq
 		}
 	}
-	s.leaveToOthers(ctx, l, d, until)
+	s.leaveToOthers(ctx, l, d, leave)
 	for range commitRounds {
 		if len(d.epochs) == 0 {
 			break
@@ -124,9 +123,16 @@ func (s *Service) committing(l *lane, ref Ref) bool {
 	return l.behind.follows(ref) || s.committer.worksOn(ref.Bucket)
 }
 
-// leaveToOthers waits, until an instant, while this node commits the epochs that are to be drained, and takes out those
-// that it has brought far enough.
-func (s *Service) leaveToOthers(ctx context.Context, l *lane, d *draining, until time.Duration) {
+// leaving says what a drain leaves to the other commits of this node: until an instant, of Service.now, whatever those work
+// on; and for good what is drained behind the answers (behind), where a second drain would read the same logs, and the
+// first one rests in a burst so that the answers get the machine. The zero value leaves nothing to them.
+type leaving struct {
+	until  time.Duration
+	behind bool
+}
+
+// leaveToOthers waits for what is left to other commits, and takes out what they have brought far enough or have to bring.
+func (s *Service) leaveToOthers(ctx context.Context, l *lane, d *draining, leave leaving) {
 	for {
 		left := false
 		for ref, e := range d.epochs {
@@ -138,8 +144,13 @@ func (s *Service) leaveToOthers(ctx context.Context, l *lane, d *draining, until
 			}
 			left = left || s.committing(l, ref)
 		}
-		if !left || s.now() >= until || s.clock.Sleep(ctx, othersPause) != nil {
-			return
+		if !left || s.now() >= leave.until || s.clock.Sleep(ctx, othersPause) != nil {
+			break
+		}
+	}
+	for ref := range d.epochs {
+		if leave.behind && l.behind.follows(ref) {
+			delete(d.epochs, ref)
 		}
 	}
 }

@@ -1,0 +1,74 @@
+package bucket_test
+
+import (
+	"context"
+	"strconv"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/budgetd/budgetd/bucket"
+	"github.com/budgetd/budgetd/ledger"
+)
+
+// busySQL is SQL on a busy machine: a commit takes long.
+type busySQL struct {
+	bucket.SQL
+	takes   time.Duration
+	commits atomic.Int64
+}
+
+func (q *busySQL) Commit(ctx context.Context, logs []ledger.Log) (bucket.CommitReport, error) {
+	time.Sleep(q.takes)
+	report, err := q.SQL.Commit(ctx, logs)
+	for _, e := range report.Epochs {
+		if len(e.Outcomes) > 0 {
+			q.commits.Add(1)
+			break
+		}
+	}
+	return report, err
+}
+
+// TestBurstBeforeTheLedger: while many are answered, commits that take long are followed by rests of four times as long,
+// and the looks of the audit do not commit in between; when nothing is answered any more, the ledger is brought up at once.
+func TestBurstBeforeTheLedger(t *testing.T) {
+	inVirtualTime(t, func(t *testing.T) {
+		ctx, w := context.Background(), newStoreWorld(t)
+		q := &busySQL{SQL: w.sql, takes: 200 * time.Millisecond}
+		w.sql = q
+		set := storeQuick()
+		set.WindowTime, set.WindowUnits, set.Audit = time.Minute, 1<<40, 100*time.Millisecond
+		s := w.node(set)
+		ref := w.create(s, promo("burst", 1_000_000, 1))
+		time.Sleep(2 * time.Second)
+		q.commits.Store(0)
+		answered := int64(0)
+		answer := func(burst time.Duration) {
+			const every = 10 * time.Millisecond
+			for range burst / every {
+				answered++
+				id := strconv.FormatInt(answered, 10)
+				if _, err := s.Deduct(ctx, bucket.DeductRequest{Budget: ref, RequestID: id, Amount: 1}); err != nil {
+					t.Fatal(err)
+				}
+				time.Sleep(every)
+			}
+		}
+		const burst = 20 * time.Second
+		answer(burst)
+		if got := q.commits.Load(); got < 17 || got > 23 {
+			t.Errorf("%d commits in %s, of 200 ms each; 20 leave four fifths of the time to the answers", got, burst)
+		}
+		for more := range 10 { // it ends anywhere in a rest
+			time.Sleep(3*drainPaceOfTests + 2*q.takes)
+			if _, _, used := w.figuresOf(ref); used != answered {
+				t.Errorf("the ledger has %d of %d soon after a burst", used, answered)
+			}
+			answer(time.Second + time.Duration(more)*100*time.Millisecond)
+		}
+	})
+}
+
+// drainPaceOfTests is how soon a rest notices that nothing is answered any more.
+const drainPaceOfTests = 50 * time.Millisecond
