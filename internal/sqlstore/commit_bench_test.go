@@ -17,15 +17,15 @@ import (
 )
 
 // BenchmarkCommit commits entries of one or several epochs in one transaction, without limits (plain)
-// and with two dimensions and two limits of one of them, which 100,000 users have (limits). Per entry it reports the CPU
-// time of MariaDB and of this process, and per transaction the statements. BUDGETD_TEST_TMP chooses
-// the disk.
+// and with two dimensions and two limits of one of them, which 100,000 users have (limits); with as many epochs as entries each
+// is of another budget. Per entry it reports the CPU time of MariaDB and of this process, and per transaction the statements.
+// BUDGETD_TEST_TMP chooses the disk.
 func BenchmarkCommit(b *testing.B) {
 	for _, engine := range engines() {
 		for _, limits := range []bool{false, true} {
-			for _, epochs := range []int{1, 8} {
+			for _, epochs := range []int{1, 8, 64, 512} {
 				for _, entries := range []int{1, 16, 64, 512, 4096} {
-					if entries < epochs {
+					if entries < epochs || epochs > 8 && entries != epochs {
 						continue
 					}
 					name := map[bool]string{false: "plain", true: "limits"}[limits]
@@ -42,11 +42,18 @@ func BenchmarkCommit(b *testing.B) {
 const benchUsers = 100_000
 
 func benchmarkCommit(b *testing.B, db *DB, buckets, perBucket int, limits bool) {
-	v := benchBudget(b, db, buckets, limits)
-	logs := make([]*testLog, buckets)
-	for i := range logs {
-		logs[i] = newLog(v.Buckets[i].Ref())
-		logs[i].grant(v.Buckets[i].Epoch.Outstanding, 1)
+	logs := make([]*testLog, 0, buckets)
+	for i := 0; len(logs) < buckets; i++ {
+		perBudget := buckets
+		if perBucket == 1 {
+			perBudget = 1
+		}
+		v := benchBudget(b, db, fmt.Sprint("b", i), perBudget, limits)
+		for _, of := range v.Buckets {
+			l := newLog(of.Ref())
+			l.grant(of.Epoch.Outstanding, 1)
+			logs = append(logs, l)
+		}
 	}
 	n := 0
 	var spent, own time.Duration
@@ -93,9 +100,9 @@ func benchmarkCommit(b *testing.B, db *DB, buckets, perBucket int, limits bool) 
 }
 
 // benchBudget makes a budget, with two limits per user when asked.
-func benchBudget(b *testing.B, db *DB, buckets int, limits bool) bucket.Budget {
+func benchBudget(b *testing.B, db *DB, name string, buckets int, limits bool) bucket.Budget {
 	b.Helper()
-	d := budget.Definition{Tenant: "default", Name: "b", Unit: budget.Count, Durability: budget.Ledger,
+	d := budget.Definition{Tenant: "default", Name: name, Unit: budget.Count, Durability: budget.Ledger,
 		Type: budget.Promo, TotalQuantity: 1 << 50, BucketQuantity: buckets}
 	if limits {
 		of := budget.Limit{Dimension: "user", Max: 1 << 40, Measure: budget.MeasureCount, Enforce: true}
