@@ -76,7 +76,11 @@ func (c *conn) command(ctx context.Context, text string) error {
 
 // exec runs a statement and returns how many rows it matched.
 func (c *conn) exec(ctx context.Context, query string, args ...any) (int64, error) {
-	text := c.dialect.text(query)
+	return c.execText(ctx, c.dialect.text(query), args...)
+}
+
+// execText is exec for a text as the engine reads it.
+func (c *conn) execText(ctx context.Context, text string, args ...any) (int64, error) {
 	var result sql.Result
 	var err error
 	if c.dialect.prepare {
@@ -96,7 +100,11 @@ func (c *conn) exec(ctx context.Context, query string, args ...any) (int64, erro
 
 // list reads all rows into dest, a pointer to a slice.
 func (c *conn) list(ctx context.Context, dest any, query string, args ...any) error {
-	text := c.dialect.text(query)
+	return c.listText(ctx, dest, c.dialect.text(query), args...)
+}
+
+// listText is list for a text as the engine reads it.
+func (c *conn) listText(ctx context.Context, dest any, text string, args ...any) error {
 	if !c.dialect.prepare {
 		return c.raw.SelectContext(ctx, dest, text, args...)
 	}
@@ -105,6 +113,31 @@ func (c *conn) list(ctx context.Context, dest any, query string, args ...any) er
 		return err
 	}
 	return s.SelectContext(ctx, dest, args...)
+}
+
+// each reads the rows of a text as the engine reads it, one by one: row takes them with Scan.
+func (c *conn) each(ctx context.Context, text string, args []any, row func(*sql.Rows) error) error {
+	var rows *sql.Rows
+	var err error
+	if c.dialect.prepare {
+		var s *sqlx.Stmt
+		if s, err = c.statement(ctx, text); err != nil {
+			return err
+		}
+		rows, err = s.QueryContext(ctx, args...)
+	} else {
+		rows, err = c.raw.QueryContext(ctx, text, args...)
+	}
+	if err != nil {
+		return err
+	}
+	defer rows.Close()
+	for rows.Next() {
+		if err := row(rows); err != nil {
+			return err
+		}
+	}
+	return rows.Err()
 }
 
 // get reads one row into dest; found is false when there is none.

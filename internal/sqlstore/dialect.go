@@ -5,6 +5,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 
 	"github.com/pressly/goose/v3"
 )
@@ -34,6 +35,13 @@ type dialect struct {
 	// insertRows and updateRows are the most rows per statement: many where each statement is a
 	// round trip, few where it is a call.
 	insertRows, updateRows int
+	// joinRows is from how many rows on an UPDATE that sets other values in each joins the table with the list of them
+	// (joinRows), instead of CASE, which compares each row with each; 0: never. At 8 rows both cost the same.
+	joinRows int
+	// valuesList: a list of constants is UNION ALL VALUES (…), (…), which is read faster than a SELECT for each.
+	valuesList bool
+	// tuples: (a, b) IN ((…), (…)) finds its rows by ranges of the index, like OR, and is read faster.
+	tuples bool
 	// keepCounter, replaceCounter and addCounter end an INSERT of limit counters that may be there: it then leaves them
 	// as they are, locked, or gives them its values, or (addCounter) adds its count to theirs
 	// where that is below 2^62.
@@ -44,6 +52,8 @@ type dialect struct {
 	keepGroup string
 	// groups allows several lists in one statement, such as the ids of several budgets.
 	groups bool
+	// constants has constant texts as the engine reads them.
+	constants sync.Map
 }
 
 var byIndex = regexp.MustCompile(`/\*by (\w+)\*/`)
@@ -74,7 +84,7 @@ func newMySQLDialect() *dialect {
 			text = strings.ReplaceAll(text, "/*locked*/", "FOR UPDATE")
 			return strings.ReplaceAll(text, "/*shared*/", "LOCK IN SHARE MODE")
 		},
-		insertRows: 500, updateRows: 50, groups: true,
+		insertRows: 500, updateRows: 50, joinRows: 16, groups: true, tuples: true,
 		keepCounter: " ON DUPLICATE KEY UPDATE counted = counted",
 		keepGroup:   " ON DUPLICATE KEY UPDATE state = state",
 		replaceCounter: ` ON DUPLICATE KEY UPDATE counted = VALUES(counted), began_ms = VALUES(began_ms),
@@ -90,6 +100,19 @@ func (d *dialect) text(query string) string {
 	}
 	// Not kept: most of these statements hold lists, and their texts are without number.
 	return d.marks(query)
+}
+
+// constant is text for a text of which there are not many: it is translated once.
+func (d *dialect) constant(text string) string {
+	if d.marks == nil || !strings.Contains(text, "/*") {
+		return text
+	}
+	if known, ok := d.constants.Load(text); ok {
+		return known.(string)
+	}
+	translated := d.marks(text)
+	d.constants.Store(text, translated)
+	return translated
 }
 
 // padded returns a list with as many places as its statement gets: where statements are kept

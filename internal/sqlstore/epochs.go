@@ -15,6 +15,7 @@ const listChunk = 500
 const (
 	selectEpochs = `SELECT ` + epochColumns + ` FROM bucket_epoch e /*by PRIMARY*/ WHERE `
 	onePosition  = `(e.bucket_id = ? AND e.epoch = ?)`
+	positionIn   = `(e.bucket_id, e.epoch) IN (`
 	ofEpoch      = `bucket_id = ? AND epoch = ?`
 	inKeyOrder   = ` ORDER BY e.bucket_id, e.epoch`
 	locked       = ` /*locked*/`
@@ -27,10 +28,9 @@ func (r *reader) readEpochs(positions []position, suffix string) (map[position]*
 	positions = slices.Compact(positions)
 	out := make(map[position]*epochRow, len(positions))
 	for chunk := range slices.Chunk(positions, listChunk) {
-		args, list := r.positions(chunk)
-		var rows []epochRow
-		query := selectEpochs + list + inKeyOrder + suffix
-		if err := r.list(&rows, query, args...); err != nil {
+		s := r.ofPositions(selectEpochs, chunk, inKeyOrder+suffix)
+		rows := make([]epochRow, 0, len(chunk))
+		if err := r.rowsOf(&rows, s); err != nil {
 			return nil, err
 		}
 		for i := range rows {
@@ -40,13 +40,38 @@ func (r *reader) readEpochs(positions []position, suffix string) (map[position]*
 	return out, nil
 }
 
-// positions makes the list of epochs e for a WHERE.
-func (r *reader) positions(positions []position) (args []any, list string) {
-	positions = padded(r.conn.dialect, positions)
-	for _, p := range positions {
-		args = append(args, p.bucket, p.epoch)
+// ofPositions makes a statement of epochs e: selected ends with WHERE, suffix follows the list of them.
+func (r *reader) ofPositions(selected string, positions []position, suffix string) *statement {
+	s := &statement{dialect: r.conn.dialect}
+	s.sql(selected)
+	if s.dialect.tuples && len(positions) > 1 {
+		s.sql(positionIn)
+		for i, p := range positions {
+			s.sql(separator(i, "(", "),("))
+			s.number(p.bucket)
+			s.sql(",")
+			s.number(p.epoch)
+		}
+		s.sql("))")
+	} else {
+		for i, p := range padded(s.dialect, positions) {
+			s.sql(separator(i, "(e.bucket_id = ", ") OR (e.bucket_id = "))
+			s.number(p.bucket)
+			s.sql(" AND e.epoch = ")
+			s.number(p.epoch)
+		}
+		s.sql(")")
 	}
-	return args, repeat(onePosition, " OR ", len(positions))
+	s.sql(suffix)
+	return s
+}
+
+// separator is what stands before an element of a list.
+func separator(i int, first, others string) string {
+	if i == 0 {
+		return first
+	}
+	return others
 }
 
 func comparePositions(p, q position) int {

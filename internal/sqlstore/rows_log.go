@@ -32,10 +32,8 @@ func (r *reader) readLives(positions []position, suffix string) (map[position]*l
 	positions = slices.Compact(positions)
 	out := make(map[position]*life, len(positions))
 	for chunk := range slices.Chunk(positions, listChunk) {
-		args, list := r.positions(chunk)
-		var rows []life
-		query := selectLives + list + inKeyOrder + suffix
-		if err := r.list(&rows, query, args...); err != nil {
+		rows := make([]life, 0, len(chunk))
+		if err := r.rowsOf(&rows, r.ofPositions(selectLives, chunk, inKeyOrder+suffix)); err != nil {
 			return nil, err
 		}
 		for i := range rows {

@@ -124,7 +124,8 @@ func (db *DB) prepareServer(ctx context.Context, parsed *mysql.Config) error {
 		return fmt.Errorf("max_allowed_packet of the database server is %d bytes, budgetd needs %d: set it in the server's "+
 			"configuration", packet, leastPacket)
 	}
-	db.dialect.returning = strings.Contains(strings.ToLower(version), mariaDB) // from 10.5
+	isMariaDB := strings.Contains(strings.ToLower(version), mariaDB)
+	db.dialect.returning, db.dialect.valuesList = isMariaDB, isMariaDB // from 10.5 and 10.3
 	unlock, err := lockMigration(ctx, raw, parsed.DBName)
 	if err != nil {
 		return err

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"strconv"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -89,8 +90,11 @@ type rowChange struct {
 
 // changeRows runs an UPDATE that sets other values in each row; every row must match. update ends
 // with WHERE and has a $value for each of the values, in their order; key and where are the
-// conditions of one row. Several rows go into one statement, by CASE.
+// conditions of one row. Several rows go into one statement, by CASE or, from dialect.joinRows on, by a join.
 func (t *tx) changeRows(update, key, where string, rows []rowChange) error {
+	if least := t.conn.dialect.joinRows; least > 0 && len(rows) >= least {
+		return t.joinRows(update, where, rows)
+	}
 	for chunk := range slices.Chunk(rows, t.conn.dialect.updateRows) {
 		n, named := len(chunk), len(chunk[0].key)
 		value := "CASE " + repeat("WHEN "+key+" THEN ?", " ", n) + " END"
@@ -117,6 +121,71 @@ func (t *tx) changeRows(update, key, where string, rows []rowChange) error {
 	}
 	return nil
 }
+
+// joinRows is changeRows by a join with the list of the rows' values and parameters, in their order: what each row becomes and
+// must fulfil is looked up by its key, and not compared with that of all the others.
+func (t *tx) joinRows(update, where string, rows []rowChange) error {
+	for chunk := range slices.Chunk(rows, t.conn.dialect.insertRows) {
+		n, err := t.execute(t.conn.dialect.joined(update, where, chunk))
+		if err == nil && n != int64(len(chunk)) {
+			err = defect("%d rows instead of %d: %s", n, len(chunk), update)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// joined writes the statement of joinRows.
+func (d *dialect) joined(update, where string, rows []rowChange) *statement {
+	s := &statement{dialect: d}
+	values := len(rows[0].values)
+	table, set, _ := strings.Cut(strings.TrimPrefix(update, "UPDATE "), " SET")
+	set, _, _ = strings.Cut(set, "WHERE")
+	s.sql("UPDATE (")
+	for i, row := range rows {
+		switch {
+		case i > 0 && !d.valuesList:
+			s.sql(" UNION ALL SELECT ")
+		case i > 1:
+			s.sql("),(")
+		case i > 0:
+			s.sql(" UNION ALL VALUES (")
+		default:
+			s.sql("SELECT ")
+		}
+		for j := range values + len(row.where) {
+			if j > 0 {
+				s.sql(",")
+			}
+			if j < values {
+				s.value(row.values[j])
+			} else {
+				s.value(row.where[j-values])
+			}
+			if i == 0 {
+				s.sql(" AS " + joinedColumn(j))
+			}
+		}
+	}
+	if d.valuesList && len(rows) > 1 {
+		s.sql(")")
+	}
+	s.sql(") v /*in order*/ JOIN " + table + " SET" + joinedTo(set, "$value", 0) + "WHERE " + joinedTo(where, "?", values))
+	return s
+}
+
+// joinedTo puts the columns of the list, from one on, in the places of a text.
+func joinedTo(text, place string, column int) string {
+	for strings.Contains(text, place) {
+		text = strings.Replace(text, place, "v."+joinedColumn(column), 1)
+		column++
+	}
+	return text
+}
+
+func joinedColumn(n int) string { return "v" + strconv.Itoa(n) }
 
 // differ reports whether each row's key begins with another number.
 func differ(rows []rowChange) bool {
