@@ -84,7 +84,7 @@ func (d *Drained) Changed() bool { return d.After.DrainedSeq > d.Before.DrainedS
 //
 // Errors: ErrEnded, ErrFenced, ErrReadAgain, or *Mismatch when the log is not a continuation of what
 // was drained, an entry's chain value is wrong, a grant is not the one that SQL made, or more was
-// deducted than was outstanding. With an error nothing may be written. Draining the same log again changes nothing (keeps I1, I4, I7).
+// deducted than was outstanding. With an error nothing may be written; Deductions are those remembered until then. Draining the same log again changes nothing (keeps I1, I4, I7).
 func Drain(row Epoch, now time.Time, log Log, known func(id string) *Deduction,
 	remember func(*Deduction), judge Judge) (Drained, error) {
 	out := Drained{Before: row, After: row}
@@ -107,7 +107,7 @@ func Drain(row Epoch, now time.Time, log Log, known func(id string) *Deduction,
 		if e.Seq != after.DrainedSeq+1 {
 			return out, mismatch("entry %d follows entry %d", e.Seq, after.DrainedSeq)
 		}
-		if e.Chain != Chain(after.DrainedChain, e.Line) && !safeguard.Off(safeguard.EntryChain) {
+		if !e.continues(after.DrainedChain) && !safeguard.Off(safeguard.EntryChain) {
 			return out, mismatch("entry %d does not continue the chain", e.Seq)
 		}
 		switch e.Kind {
@@ -193,12 +193,16 @@ func (d *Drained) deduct(e *Entry, now time.Time, known func(string) *Deduction,
 		d.Outcomes = append(d.Outcomes, Outcome{Position: at, Duplicate: &dup, Deduction: recorded})
 		return
 	}
-	made := &Deduction{
+	if d.Deductions == nil { // as many as can be: the outcomes point into it
+		d.Deductions = make([]Deduction, 0, cap(d.Outcomes))
+	}
+	d.Deductions = append(d.Deductions, Deduction{
 		Budget: row.Budget, RequestID: e.Request.ID, Amount: e.Amount, State: StateUsed,
 		Fingerprint: e.Request.Fingerprint, Nonce: e.Request.Nonce, Reference: e.Request.Reference,
 		Dimensions: e.Request.Dimensions, Group: e.Request.Group, Counts: e.Request.Counts, Position: at,
 		Entry: row.NextEntry, CountedAt: now,
-	}
+	})
+	made := &d.Deductions[len(d.Deductions)-1]
 	if e.Request.HoldTTL > 0 {
 		made.State, made.HoldUntil = StateHeld, now.Add(time.Duration(e.Request.HoldTTL)*time.Millisecond)
 		row.Held += e.Amount
@@ -210,10 +214,6 @@ func (d *Drained) deduct(e *Entry, now time.Time, known func(string) *Deduction,
 	}
 	row.NextEntry++
 	remember(made)
-	if d.Deductions == nil {
-		d.Deductions = make([]Deduction, 0, cap(d.Outcomes))
-	}
-	d.Deductions = append(d.Deductions, *made)
 	d.Outcomes = append(d.Outcomes, Outcome{Position: at, Deduction: made, Limits: verdict.States})
 }
 

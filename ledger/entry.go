@@ -169,11 +169,21 @@ func Line(kind Kind, amount int64, payload string) string {
 // Chain returns the chain value of an entry: the first 16 hexadecimal digits of the SHA-1 of the
 // previous entry's chain value and the line. The first entry of an epoch follows "".
 func Chain(previous, line string) string {
+	digits := chain(previous, line)
+	return string(digits[:])
+}
+
+func chain(previous, line string) (digits [ChainBytes]byte) {
 	var buffer [512]byte                                              // most lines fit
 	sum := sha1.Sum(append(append(buffer[:0], previous...), line...)) //nolint:gosec // see the import
-	var digits [ChainBytes]byte
 	hex.Encode(digits[:], sum[:ChainBytes/2])
-	return string(digits[:])
+	return digits
+}
+
+// continues reports whether the entry's chain value is that of its line after a previous entry's.
+func (e *Entry) continues(previous string) bool {
+	digits := chain(previous, e.Line)
+	return string(digits[:]) == e.Chain
 }
 
 // OpenLine is the line of entry 0 of an epoch: it names the epoch and the activation, so that two

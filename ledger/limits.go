@@ -1,7 +1,10 @@
 package ledger
 
 import (
+	"cmp"
 	"encoding/json"
+	"maps"
+	"slices"
 	"time"
 
 	"github.com/budgetd/budgetd/budget"
@@ -80,9 +83,58 @@ func ReadDimensions(text string) (dimensions map[string]string) {
 	return readCanonical(text)
 }
 
+// Dimension is one of a deduction's dimensions.
+type Dimension struct{ Name, Value string }
+
+// AppendDimensions adds to a list what ReadDimensions reads, sorted by name; nothing where it reads nothing. What
+// Dimensions wrote, without escapes, needs no memory but the list's.
+func AppendDimensions(to []Dimension, text string) []Dimension {
+	if text == "" {
+		return to
+	}
+	begin := len(to)
+	if eachPlain(text, func(name, value string) bool {
+		if len(to) > begin && name <= to[len(to)-1].Name {
+			return false // not what Dimensions wrote: of a name that comes twice the last counts
+		}
+		to = append(to, Dimension{name, value})
+		return true
+	}) {
+		return to
+	}
+	to = to[:begin]
+	all := readCanonical(text)
+	for _, name := range slices.Sorted(maps.Keys(all)) {
+		to = append(to, Dimension{name, all[name]})
+	}
+	return to
+}
+
+// Value returns the value of a name in what AppendDimensions has added to an empty list.
+func Value(dimensions []Dimension, name string) (value string, ok bool) {
+	const few = 8
+	if len(dimensions) <= few {
+		for i := range dimensions {
+			if dimensions[i].Name == name {
+				return dimensions[i].Value, true
+			}
+		}
+		return "", false
+	}
+	i, ok := slices.BinarySearchFunc(dimensions, name, func(d Dimension, name string) int { return cmp.Compare(d.Name, name) })
+	if !ok {
+		return "", false
+	}
+	return dimensions[i].Value, true
+}
+
 // ReadCounts reads what Counts wrote; nil: there are none.
-func ReadCounts(text string) (counts map[string]int64) {
-	if text != "" && json.Unmarshal([]byte(text), &counts) != nil {
+func ReadCounts(text string) map[string]int64 {
+	if text == "" {
+		return nil
+	}
+	var counts map[string]int64
+	if json.Unmarshal([]byte(text), &counts) != nil {
 		return nil
 	}
 	return counts

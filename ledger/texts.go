@@ -56,28 +56,39 @@ func readCanonical(text string) (texts map[string]string) {
 
 // readPlain reads JSON of texts by name without escapes and white space; ok is false for any other.
 func readPlain(text string) (texts map[string]string, ok bool) {
-	rest, ok := strings.CutPrefix(text, "{")
-	if !ok || strings.IndexByte(text, '\\') >= 0 {
+	texts = make(map[string]string, strings.Count(text, `":"`))
+	ok = eachPlain(text, func(name, value string) bool {
+		texts[name] = value
+		return true
+	})
+	if !ok {
 		return nil, false
 	}
-	texts = make(map[string]string, strings.Count(text, `":"`))
+	return texts, true
+}
+
+// eachPlain calls each for the members of such JSON, in their order, until it returns false; ok is false then too.
+func eachPlain(text string, each func(name, value string) bool) (ok bool) {
+	rest, ok := strings.CutPrefix(text, "{")
+	if !ok || strings.IndexByte(text, '\\') >= 0 {
+		return false
+	}
 	for {
 		var name, value string
 		if name, rest, ok = readQuoted(rest); !ok {
-			return nil, false
+			return false
 		}
 		if rest, ok = strings.CutPrefix(rest, ":"); !ok {
-			return nil, false
+			return false
 		}
-		if value, rest, ok = readQuoted(rest); !ok {
-			return nil, false
+		if value, rest, ok = readQuoted(rest); !ok || !each(name, value) {
+			return false
 		}
-		texts[name] = value
 		if rest == "}" {
-			return texts, true
+			return true
 		}
 		if rest, ok = strings.CutPrefix(rest, ","); !ok {
-			return nil, false
+			return false
 		}
 	}
 }

@@ -1,10 +1,12 @@
 package ledger
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"maps"
 	"math/rand/v2"
+	"slices"
 	"testing"
 )
 
@@ -40,6 +42,7 @@ func TestCanonical(t *testing.T) {
 		if read := ReadDimensions(got); !maps.Equal(read, texts) {
 			t.Fatalf("%s read as %q", got, read)
 		}
+		sameDimensions(t, got, texts)
 		if _, ok := readPlain(got); ok {
 			plain++
 		}
@@ -60,6 +63,29 @@ func TestReadDimensionsOfOthers(t *testing.T) {
 		if got := ReadDimensions(text); fmt.Sprint(got) != fmt.Sprint(want) || (got == nil) != (want == nil) {
 			t.Errorf("%q read as %v, want %v", text, got, want)
 		}
+		sameDimensions(t, text, want)
+	}
+}
+
+// sameDimensions compares AppendDimensions with what is read in another way.
+func sameDimensions(t *testing.T, text string, want map[string]string) {
+	t.Helper()
+	before := []Dimension{{"zzz", "before"}, {"before", "zzz"}}
+	got := AppendDimensions(slices.Clone(before), text)
+	if !slices.Equal(got[:len(before)], before) || len(got) != len(before)+len(want) {
+		t.Fatalf("%q read as %q after %q, want %q", text, got, before, want)
+	}
+	got = got[len(before):]
+	if !slices.IsSortedFunc(got, func(a, b Dimension) int { return cmp.Compare(a.Name, b.Name) }) {
+		t.Errorf("%q read as %q, which is not sorted", text, got)
+	}
+	for name, value := range want {
+		if is, ok := Value(got, name); is != value || !ok {
+			t.Errorf("%q read as %q, and %q is %q there, want %q", text, got, name, is, value)
+		}
+	}
+	if is, ok := Value(got, "of none"); ok {
+		t.Errorf("%q: a name that is not there is %q", text, is)
 	}
 }
 

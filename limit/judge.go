@@ -11,15 +11,15 @@ import (
 // one element per touch. With a refusal, which names the first exceeded limit with what was used before,
 // nothing is counted (I6). What is exempt or not enforced is counted and never refused.
 func Judge(touches []Touch, tallies []*Tally) (states []budget.LimitState, refusal *budget.LimitState) {
-	for i, touch := range touches {
-		if state := touch.State(tallies[i]); touch.Exceeds(state) {
-			return nil, &state
+	states = make([]budget.LimitState, len(touches))
+	for i := range touches {
+		if states[i] = touches[i].State(tallies[i]); touches[i].Exceeds(states[i]) {
+			return nil, &states[i]
 		}
 	}
-	states = make([]budget.LimitState, len(touches))
-	for i, touch := range touches {
-		tallies[i].count(touch.Counts)
-		states[i] = touch.State(tallies[i])
+	for i := range touches {
+		tallies[i].count(touches[i].Counts)
+		states[i] = touches[i].State(tallies[i])
 	}
 	return states, nil
 }

@@ -5,6 +5,7 @@ import (
 	"encoding/hex"
 	"fmt"
 	"math/bits"
+	"slices"
 	"strconv"
 	"strings"
 	"sync/atomic"
@@ -100,19 +101,33 @@ type Touch struct {
 // optional, nil if there is none; the others are listed all the same.
 func (s *Set) Touches(amount int64, dimensions map[string]string, counts map[string]int64) (
 	touches []Touch, missing *Limit) {
+	return s.AppendTouches(nil, amount, func(name string) (string, bool) {
+		value, ok := dimensions[name]
+		return value, ok
+	}, counts)
+}
+
+// AppendTouches is Touches of dimensions that value returns by name. They are added to a list; those of limits of the
+// same dimension that follow each other share their Values.
+func (s *Set) AppendTouches(to []Touch, amount int64, value func(name string) (string, bool), counts map[string]int64) (
+	touches []Touch, missing *Limit) {
+	var values []string
+	var of *Limit // whose they are
 	for _, l := range s.List {
-		values, ok := l.values(dimensions)
-		if !ok {
+		if of == nil || !slices.Equal(of.dimensions, l.dimensions) {
+			values, of = l.values(value), l
+		}
+		if values == nil {
 			if !l.Optional && missing == nil {
 				missing = l
 			}
 			continue
 		}
 		if counted := l.countedAs(amount, counts); counted > 0 {
-			touches = append(touches, Touch{Limit: l, Values: values, Key: key(values), Counts: counted})
+			to = append(to, Touch{Limit: l, Values: values, Key: key(values), Counts: counted})
 		}
 	}
-	return touches, missing
+	return to, missing
 }
 
 // countedAs is what a deduction of an amount counts, in calls or minor units; 0: nothing.
@@ -138,14 +153,16 @@ func (l *Limit) Absent() budget.LimitState {
 	return budget.LimitState{Limit: l.Name, Dimension: l.Dimension, Max: l.Max}
 }
 
-func (l *Limit) values(dimensions map[string]string) (values []string, ok bool) {
-	values = make([]string, len(l.dimensions))
+// values are a deduction's, in the order of the limit's Dimensions; nil where it lacks one.
+func (l *Limit) values(value func(name string) (string, bool)) []string {
+	values := make([]string, len(l.dimensions))
 	for i, name := range l.dimensions {
-		if values[i], ok = dimensions[name]; !ok {
-			return nil, false
+		var ok bool
+		if values[i], ok = value(name); !ok {
+			return nil
 		}
 	}
-	return values, true
+	return values
 }
 
 // longestKey is the longest text of a row's value that is kept as it is.

@@ -273,6 +273,15 @@ func (t *Tally) count(n int64) {
 	t.Row.ExpiresMS = t.expires()
 }
 
+// Mark is what Judge changes in a tally.
+type Mark struct{ row, slot Row }
+
+// Mark returns what Reset needs to take back whatever Judge counts from here on.
+func (t *Tally) Mark() Mark { return Mark{t.Row, t.Slot} }
+
+// Reset makes the tally what it was at a mark.
+func (t *Tally) Reset(to Mark) { t.Row, t.Slot = to.row, to.slot }
+
 // Plus adds without passing what a counter can hold.
 func Plus(a, b int64) int64 {
 	if a > math.MaxInt64-b {

@@ -297,7 +297,7 @@ func limitsOfFailedLog(w *sqlWorld) {
 	log.Entries = append([]ledger.Entry(nil), log.Entries...)
 	log.Entries[len(log.Entries)-1].Chain = "0123456789abcdef"
 	two.askFor("b0", 1, dims("user", "u"))
-	two.askFor("b1", 1, dims("user", "u"))
+	two.askFor("a0", 1, dims("user", "u")) // whose id is as new as before
 	reports := w.commitLogs(log, two.log(w.epoch(two.ref).DrainedSeq))
 	if reports[0].Err == nil || reports[1].Err != nil {
 		w.Fatalf("errors %v, %v", reports[0].Err, reports[1].Err)
