@@ -76,6 +76,23 @@ func TestChangeRows(t *testing.T) {
 	}
 }
 
+// TestByKey: rows are locked in the order of their keys, as an index has it.
+func TestByKey(t *testing.T) {
+	keys := [][]any{{int64(-1), []byte("b")}, {int64(2), []byte("")}, {int64(2), []byte("B")}, {int64(2), []byte("a")},
+		{int64(2), []byte("a\x00")}, {int64(2), []byte("\xff")}, {int64(10), []byte("a")}}
+	for range 20 {
+		var rows []rowChange
+		for _, i := range rand.Perm(len(keys)) {
+			rows = append(rows, rowChange{key: keys[i]})
+		}
+		for i, row := range byKey(rows) {
+			if fmt.Sprint(row.key) != fmt.Sprint(keys[i]) {
+				t.Fatalf("%d: %q, want %q", i, row.key, keys[i])
+			}
+		}
+	}
+}
+
 // changeables are rows of changeable, what changes them, and what they are then.
 func changeables(rows int, order string) (begin []any, changes []rowChange, want []string) {
 	numbers := []any{int64(0), nil, 7, int64(-1), int64(1 << 31), int64(9007199254740991), int64(math.MaxInt64), int64(math.MinInt64)}

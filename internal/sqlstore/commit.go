@@ -38,9 +38,10 @@ type drains struct {
 	reports []bucket.EpochReport
 	// changed is what has to be written, in the order of (bucket, epoch).
 	changed []*ledger.Drained
-	books   books
-	limits  *limitBook
-	closed  closedGroups
+	// recorded are the ledger's rows of the ids, with those that are made.
+	recorded recordedIDs
+	limits   *limitBook
+	closed   closedGroups
 }
 
 // drain locks the epochs of the logs, then the deductions whose ids they hold (recorded), and decides.
@@ -74,7 +75,7 @@ func (t *tx) drainLocked(logs []ledger.Log, rows map[position]*epochRow) (drains
 	if err != nil {
 		return drains{}, err
 	}
-	d := drains{reports: make([]bucket.EpochReport, len(logs)), books: books{rows: recorded}, limits: limits,
+	d := drains{reports: make([]bucket.EpochReport, len(logs)), recorded: recorded, limits: limits,
 		closed: closed}
 	for _, i := range inLockOrder(logs) {
 		row := rows[position{logs[i].Bucket, logs[i].Epoch}]
@@ -82,7 +83,7 @@ func (t *tx) drainLocked(logs []ledger.Log, rows map[position]*epochRow) (drains
 			d.reports[i].Err = ledger.ErrEnded
 			continue
 		}
-		d.reports[i] = t.drainLog(&d, row, logs[i])
+		d.reports[i] = t.drainLog(&d, row, i, logs[i])
 	}
 	if limits.ahead && !limits.asCounted() {
 		return drains{}, errCountedAhead
@@ -96,7 +97,11 @@ func (t *tx) drainLocked(logs []ledger.Log, rows map[position]*epochRow) (drains
 // it is judged (addTallies). No group is locked then before the deductions, which come before it in the lock order.
 // Counters are, of ids that turn out to be recorded: if that is a deadlock, it is ended as any.
 func (t *tx) recorded(logs []ledger.Log, rows map[position]*epochRow) (_ recordedIDs, guessed bool, _ error) {
-	var ids []bucket.ID
+	most := 0
+	for i := range logs {
+		most += len(logs[i].Entries)
+	}
+	ids := make([]bucket.ID, 0, most)
 	guess, ahead := t.guess, false
 	for i := range logs {
 		row := rows[position{logs[i].Bucket, logs[i].Epoch}]
@@ -123,7 +128,7 @@ func (t *tx) recorded(logs []ledger.Log, rows map[position]*epochRow) (_ recorde
 	}
 	if guess && (!ahead || len(ids) == 0 || next(&t.db.judgeFirst)) {
 		t.guessed = t.guessed || len(ids) > 0
-		return recordedIDs{}, true, nil
+		return make(recordedIDs, len(ids)), true, nil
 	}
 	found, err := t.deductions(ids, locked)
 	return found, false, err
@@ -149,11 +154,16 @@ func (t *tx) readGranted(logs []ledger.Log, rows map[position]*epochRow) error {
 		if row == nil {
 			continue
 		}
-		for _, number := range logs[i].UndrainedGrants(row.DrainedSeq) {
-			keys = append(keys, grantKey{p, number})
+		logs[i].Granted = nil
+		if numbers := logs[i].UndrainedGrants(row.DrainedSeq); len(numbers) > 0 {
+			for _, number := range numbers {
+				keys = append(keys, grantKey{p, number})
+			}
+			if granted[p] == nil {
+				granted[p] = map[int64]int64{}
+			}
+			logs[i].Granted = granted[p]
 		}
-		granted[p] = map[int64]int64{}
-		logs[i].Granted = granted[p]
 	}
 	for chunk := range slices.Chunk(keys, listChunk) {
 		chunk = padded(t.conn.dialect, chunk)
@@ -190,55 +200,27 @@ func inLockOrder(logs []ledger.Log) []int {
 	return order
 }
 
-// drainLog decides one log. What it makes is known to later logs only if all of it is committed.
-func (t *tx) drainLog(d *drains, row *epochRow, log ledger.Log) bucket.EpochReport {
-	before := row.epoch()
-	page, counts := d.books.page(row.Budget), d.limits.page(row.Budget)
-	drained, err := ledger.Drain(before, t.now, log, page.known, page.remember,
-		d.closed.judge(row.Budget, counts.judge()))
+// drainLog decides the i-th log. What it makes and counts is known to later logs only if all of it is committed.
+func (t *tx) drainLog(d *drains, row *epochRow, i int, log ledger.Log) bucket.EpochReport {
+	before, counts := row.epoch(), d.limits.page(i, row.Budget)
+	known := func(id string) *ledger.Deduction {
+		return d.recorded[bucket.ID{Budget: row.Budget, RequestID: id}]
+	}
+	remember := func(made *ledger.Deduction) {
+		d.recorded[bucket.ID{Budget: row.Budget, RequestID: made.RequestID}] = made
+	}
+	drained, err := ledger.Drain(before, t.now, log, known, remember, d.closed.judge(row.Budget, counts.judge()))
 	if err != nil {
+		for j := range drained.Deductions {
+			delete(d.recorded, bucket.ID{Budget: row.Budget, RequestID: drained.Deductions[j].RequestID})
+		}
+		counts.undo()
 		return bucket.EpochReport{Row: before, Err: err}
 	}
-	page.keep()
-	counts.keep()
 	if drained.Changed() {
 		d.changed = append(d.changed, &drained)
 	}
 	return bucket.EpochReport{Row: drained.After, Outcomes: drained.Outcomes, Close: drained.Close}
-}
-
-// books are the ledger's rows of the ids that one transaction looks at.
-type books struct {
-	rows recordedIDs
-}
-
-// page is the part of one log: what it makes is put into the books by keep.
-type page struct {
-	books  *books
-	budget int64
-	made   map[string]*ledger.Deduction
-}
-
-func (b *books) page(budget int64) *page { return &page{books: b, budget: budget} }
-
-func (p *page) known(id string) *ledger.Deduction {
-	if d := p.made[id]; d != nil {
-		return d
-	}
-	return p.books.rows[bucket.ID{Budget: p.budget, RequestID: id}]
-}
-
-func (p *page) remember(d *ledger.Deduction) {
-	if p.made == nil {
-		p.made = map[string]*ledger.Deduction{}
-	}
-	p.made[d.RequestID] = d
-}
-
-func (p *page) keep() {
-	for id, d := range p.made {
-		p.books.rows[bucket.ID{Budget: p.budget, RequestID: id}] = d
-	}
 }
 
 const (
@@ -250,7 +232,7 @@ const (
 // writeDrained writes what draining decided: deductions by key, duplicates, grants, epoch rows.
 func (t *tx) writeDrained(d drains) error {
 	changed := d.changed
-	var made []*ledger.Deduction
+	made := make([]*ledger.Deduction, 0, len(d.recorded))
 	var duplicates []any
 	now := toMS(t.now)
 	for _, d := range changed {
@@ -297,57 +279,51 @@ const (
 
 // rareColumns are those of deduction that most rows have their default in.
 var rareColumns = []struct {
-	name  string
-	value func(*ledger.Deduction) any // nil: the default
+	name string
+	text func(*ledger.Deduction) string // "": the default
 }{
-	{"reference", func(d *ledger.Deduction) any { return unlessEmpty(d.Reference) }},
-	{"dimensions", func(d *ledger.Deduction) any { return unlessEmpty(d.Dimensions) }},
-	{"counts", func(d *ledger.Deduction) any { return unlessEmpty(d.Counts) }},
-	{"hold_group", func(d *ledger.Deduction) any { return unlessEmpty(d.Group) }},
-}
-
-// unlessEmpty is orNull for a parameter.
-func unlessEmpty(text string) any {
-	if text == "" {
-		return nil
-	}
-	return []byte(text)
+	{"reference", func(d *ledger.Deduction) string { return d.Reference }},
+	{"dimensions", func(d *ledger.Deduction) string { return d.Dimensions }},
+	{"counts", func(d *ledger.Deduction) string { return d.Counts }},
+	{"hold_group", func(d *ledger.Deduction) string { return d.Group }},
 }
 
 // insertDeductions writes new deductions, which are sorted by key. Columns in which all of them have the
 // default are left out: reading the statement is a third of what the insert costs a server.
 func (t *tx) insertDeductions(made []*ledger.Deduction) error {
-	into, width := insertDeduction, deductionWidth
-	var with []func(*ledger.Deduction) any
+	into := insertDeduction
+	var with []func(*ledger.Deduction) string
 	for _, c := range rareColumns {
-		if slices.ContainsFunc(made, func(d *ledger.Deduction) bool { return c.value(d) != nil }) {
-			into, width, with = into+", "+c.name, width+1, append(with, c.value)
+		if slices.ContainsFunc(made, func(d *ledger.Deduction) bool { return c.text(d) != "" }) {
+			into, with = into+", "+c.name, append(with, c.text)
 		}
 	}
 	holds := slices.ContainsFunc(made, func(d *ledger.Deduction) bool { return !d.HoldUntil.IsZero() })
 	if holds {
-		into, width = into+", hold_until_ms", width+1
+		into += ", hold_until_ms"
 	}
-	args := make([]any, 0, len(made)*width)
+	to := t.inserting(into+")", "", len(made), t.inserted)
 	for _, d := range made {
-		args = append(args, d.Budget, requestKey(d.RequestID), string(d.State), d.Amount, []byte(d.Fingerprint),
-			[]byte(d.Nonce), d.Position.Bucket, d.Position.Epoch, d.Position.Seq, d.Entry, toMS(d.CountedAt))
-		for _, value := range with {
-			args = append(args, value(d))
+		to.row()
+		to.number(d.Budget)
+		to.requestID(d.RequestID)
+		to.word(string(d.State))
+		to.number(d.Amount)
+		to.bytes(d.Fingerprint)
+		to.bytes(d.Nonce)
+		to.number(d.Position.Bucket)
+		to.number(d.Position.Epoch)
+		to.number(d.Position.Seq)
+		to.number(d.Entry)
+		to.number(toMS(d.CountedAt))
+		for _, text := range with {
+			to.orNull(text(d))
 		}
 		if holds {
-			args = append(args, toMS(d.HoldUntil))
+			to.number(toMS(d.HoldUntil))
 		}
 	}
-	return t.insert(into+")", width, args)
-}
-
-// requestKey binds a request id: as bytes, which no engine takes for a number or folds.
-func requestKey(id string) any {
-	if safeguard.Off(safeguard.BytesKeys) {
-		return id
-	}
-	return []byte(id)
+	return to.end()
 }
 
 const (
@@ -373,8 +349,8 @@ const (
 		AND status IN ('open', 'closing') AND LENGTH(fenced) = 0`
 )
 
-// rarelyAdvanced are columns that advance sets where an epoch of the transaction has another value in them: reading and
-// comparing them is an eighth each of what it costs a server.
+// rarelyAdvanced are columns that advance sets only where an epoch of the transaction gets another value in them: each is one
+// value more per row that a server reads, and looks up where there are several rows.
 var rarelyAdvanced = []struct {
 	name  string
 	value func(*ledger.Epoch) int64

@@ -10,7 +10,7 @@ import (
 )
 
 // listChunk is the most keys in one list.
-const listChunk = 500
+const listChunk = 512
 
 const (
 	selectEpochs = `SELECT ` + epochColumns + ` FROM bucket_epoch e /*by PRIMARY*/ WHERE `

@@ -107,10 +107,12 @@ func (t *tx) changeLimits(d budget.Definition) error {
 	return t.insertLimits(d.ID, d.Limits)
 }
 
+var noLimits = &limit.Set{}
+
 // limitSet returns the limits of a budget as of a version that a locked epoch has. Where the budget has another version by now the transaction is done again.
 func (t *tx) limitSet(budgetID, version int64) (*limit.Set, error) {
 	if version == 0 {
-		return &limit.Set{}, nil
+		return noLimits, nil
 	}
 	if set, ok := t.db.limitSets.Get(limitSetKey{budgetID, version}); ok {
 		return set, nil

@@ -3,7 +3,6 @@ package sqlstore
 import (
 	"cmp"
 	"errors"
-	"maps"
 	"slices"
 	"strings"
 
@@ -12,48 +11,100 @@ import (
 	"github.com/budgetd/budgetd/limit"
 )
 
-// counterKey names a value of a limit: what is locked and judged as one.
-type counterKey struct {
-	budget       int64
-	limit, value string
-}
-
-// rowKey names a row of limit_counter.
-type rowKey struct {
-	counterKey
-	window int64
-}
-
-func compareRowKeys(a, b rowKey) int {
-	return cmp.Or(cmp.Compare(a.budget, b.budget), cmp.Compare(a.limit, b.limit),
-		cmp.Compare(a.value, b.value), cmp.Compare(a.window, b.window))
-}
-
 // limitBook has the counters that the entries of one transaction touch, locked.
 type limitBook struct {
-	sets    map[int64]*limit.Set
-	touched map[*ledger.Request]touched
-	tallies map[counterKey]*bookTally
+	sets map[int64]*limit.Set
+	// entries has, by log, its entries that limits may judge, in their order.
+	entries [][]touched
+	tallies tallies
 	// ahead: all that the entries ask for is counted before it is judged (addTallies). If the judgement comes to
 	// something else (asCounted), the transaction is done again without.
 	ahead bool
 	// refused: a limit refused an entry, whose id was perhaps only taken for new.
 	refused bool
+	pages   int // that were begun
 }
 
-// touched is what an entry counts in, or the limit whose dimension it lacks.
+// touched is what an entry counts in, and the limit whose dimension it lacks.
 type touched struct {
+	request *ledger.Request
 	touches []limit.Touch
+	tallies []*bookTally // one per touch
 	missing *limit.Limit
 }
 
 // bookTally is a tally beside its row as it stands in the table.
 type bookTally struct {
 	limit.Tally
-	written limit.Row
-	changed bool
+	budget   int64
+	inStores bool
+	written  limit.Row
+	changed  bool
 	// asked is what the entries add to it if all of them are allowed.
 	asked int64
+	// page is the last one that counted in it, mark and marked what it and changed were before.
+	page   int
+	mark   limit.Mark
+	marked bool
+}
+
+func (b *bookTally) key() counterKey { return counterKey{b.budget, b.Limit.Name, b.Key} }
+
+// head names the row that is locked.
+func (b *bookTally) head() rowKey { return rowKey{b.key(), b.WindowMS} }
+
+// tallies are tallies by their keys.
+type tallies struct {
+	byKey map[counterKey]*bookTally
+	list  []*bookTally // sorted by key once they are locked or read
+	room  []bookTally  // of those to be made next
+	nowMS int64
+}
+
+// newTallies is for tallies as of an instant; about as many as given.
+func newTallies(nowMS int64, about int) tallies {
+	return tallies{make(map[counterKey]*bookTally, about), make([]*bookTally, 0, about), nil, nowMS}
+}
+
+// of returns the tally of a touch of a budget, which is made where there is none.
+func (s *tallies) of(budgetID int64, touch *limit.Touch) *bookTally {
+	key := counterKey{budgetID, touch.Limit.Name, touch.Key}
+	tally := s.byKey[key]
+	if tally == nil {
+		if len(s.room) == 0 {
+			const atOnce = 32
+			s.room = make([]bookTally, atOnce)
+		}
+		tally, s.room = &s.room[0], s.room[1:]
+		tally.Tally, tally.budget = limit.NewTally(touch.Limit, touch.Key, s.nowMS), budgetID
+		tally.Values = touch.Values
+		s.byKey[key] = tally
+		s.list = append(s.list, tally)
+	}
+	return tally
+}
+
+func (s *tallies) sort() {
+	slices.SortFunc(s.list, func(a, b *bookTally) int {
+		if c := cmp.Compare(a.budget, b.budget); c != 0 {
+			return c
+		}
+		if a.Limit != b.Limit {
+			if c := strings.Compare(a.Limit.Name, b.Limit.Name); c != 0 {
+				return c
+			}
+		}
+		return strings.Compare(a.Key, b.Key)
+	})
+}
+
+// heads are the rows that are locked, of a sorted list.
+func heads(list []*bookTally) []rowKey {
+	keys := make([]rowKey, len(list))
+	for i, tally := range list {
+		keys[i] = tally.head()
+	}
+	return keys
 }
 
 // judges reports whether commits judge by limits: there are some, and no store has.
@@ -68,8 +119,9 @@ var errCountedAhead = errors.New("limits were counted that had to be judged firs
 // entries touch: those whose ids are not recorded. The epochs are locked.
 func (t *tx) limitBook(logs []ledger.Log, rows map[position]*epochRow,
 	recorded recordedIDs, ahead bool) (*limitBook, error) {
-	b := &limitBook{sets: map[int64]*limit.Set{}, touched: map[*ledger.Request]touched{},
-		tallies: map[counterKey]*bookTally{}, ahead: ahead}
+	b := &limitBook{sets: map[int64]*limit.Set{}, entries: make([][]touched, len(logs)), ahead: ahead}
+	most := 0
+	judged := make([]*limit.Set, len(logs))
 	for i := range logs {
 		row := rows[position{logs[i].Bucket, logs[i].Epoch}]
 		if row == nil || !row.live() || row.Fenced != "" || row.LimitsVersion == 0 {
@@ -79,15 +131,18 @@ func (t *tx) limitBook(logs []ledger.Log, rows map[position]*epochRow,
 		if err != nil {
 			return nil, err
 		}
-		if !t.judges(set) {
-			continue
+		if t.judges(set) {
+			judged[i], b.sets[row.Budget] = set, set
+			most += len(logs[i].Entries) * len(set.List)
 		}
-		b.sets[row.Budget] = set
-		for j := range logs[i].Entries {
-			e := &logs[i].Entries[j]
-			if e.Kind == ledger.KindDeduct && e.Seq > row.DrainedSeq && !recorded.has(row.Budget, e.Request.ID) {
-				b.touch(row.Budget, set, e, toMS(t.now))
-			}
+	}
+	if most == 0 {
+		return b, nil
+	}
+	b.tallies = newTallies(toMS(t.now), most)
+	for i, set := range judged {
+		if set != nil {
+			b.entries[i] = b.touch(set, rows[position{logs[i].Bucket, logs[i].Epoch}], logs[i].Entries, recorded)
 		}
 	}
 	return b, t.bookTallies(b)
@@ -96,11 +151,12 @@ func (t *tx) limitBook(logs []ledger.Log, rows map[position]*epochRow,
 // bookTallies locks and reads the counters of a book. Where SQL has none, in store mode, they are made from the
 // ledger: a value's deductions are all in one bucket, whose epoch is locked.
 func (t *tx) bookTallies(b *limitBook) error {
-	locked := map[counterKey]*bookTally{}
-	for key, tally := range b.tallies {
-		if !b.sets[key.budget].InStores {
-			locked[key] = tally
-		} else if err := t.fromLedger(key.budget, &tally.Tally); err != nil {
+	b.tallies.sort()
+	locked := make([]*bookTally, 0, len(b.tallies.list))
+	for _, tally := range b.tallies.list {
+		if tally.inStores = b.sets[tally.budget].InStores; !tally.inStores {
+			locked = append(locked, tally)
+		} else if err := t.fromLedger(tally.budget, &tally.Tally); err != nil {
 			return err
 		}
 	}
@@ -110,133 +166,93 @@ func (t *tx) bookTallies(b *limitBook) error {
 	return t.lockTallies(locked)
 }
 
-// touch notes what an entry counts in.
-func (b *limitBook) touch(budgetID int64, set *limit.Set, e *ledger.Entry, nowMS int64) {
-	var of touched
-	of.touches, of.missing = set.Touches(e.Amount, ledger.ReadDimensions(e.Request.Dimensions),
-		ledger.ReadCounts(e.Request.Counts))
-	b.touched[&e.Request] = of
-	for _, touch := range of.touches {
-		key := counterKey{budgetID, touch.Limit.Name, touch.Key}
-		if b.tallies[key] == nil {
-			b.tallies[key] = &bookTally{Tally: limit.NewTally(touch.Limit, touch.Key, nowMS)}
-			b.tallies[key].Values = touch.Values
+// touch returns what the entries of a log count in that follow the drained position and are not recorded.
+func (b *limitBook) touch(set *limit.Set, row *epochRow, entries []ledger.Entry, recorded recordedIDs) []touched {
+	out := make([]touched, 0, len(entries))
+	touches := make([]limit.Touch, 0, len(entries)*len(set.List))
+	tallies := make([]*bookTally, 0, cap(touches))
+	var dimensions []ledger.Dimension
+	value := func(name string) (string, bool) { return ledger.Value(dimensions, name) }
+	for i := range entries {
+		e := &entries[i]
+		if e.Kind != ledger.KindDeduct || e.Seq <= row.DrainedSeq || recorded.has(row.Budget, e.Request.ID) {
+			continue
 		}
-		b.tallies[key].asked = limit.Plus(b.tallies[key].asked, touch.Counts)
+		dimensions = ledger.AppendDimensions(dimensions[:0], e.Request.Dimensions)
+		of, from := touched{request: &e.Request}, len(touches)
+		touches, of.missing = set.AppendTouches(touches, e.Amount, value, ledger.ReadCounts(e.Request.Counts))
+		of.touches = touches[from:len(touches):len(touches)]
+		for j := range of.touches {
+			tally := b.tallies.of(row.Budget, &of.touches[j])
+			tally.asked = limit.Plus(tally.asked, of.touches[j].Counts)
+			tallies = append(tallies, tally)
+		}
+		of.tallies = tallies[from:len(tallies):len(tallies)]
+		out = append(out, of)
 	}
-}
-
-const (
-	insertCounter = `INSERT INTO limit_counter (budget_id, limit_name, value, window_ms, counted, began_ms,
-		version, expires_ms)`
-	counterWidth = 8
-	// makeCounter makes a row in which nothing is counted, of no version.
-	makeCounter = `INSERT INTO limit_counter (budget_id, limit_name, value, window_ms, expires_ms)`
-	newWidth    = 5
-	// addCounter adds at most mostAdded to a row of less, or makes it of the present version: to be ended with
-	// dialect.addCounter.
-	addCounter    = `INSERT INTO limit_counter (budget_id, limit_name, value, window_ms, counted, version, expires_ms)`
-	addedWidth    = 7
-	mostAdded     = 1 << 62
-	selectCounter = `SELECT c.budget_id, c.limit_name, c.value, c.window_ms, c.counted, c.began_ms, c.version,
-		c.expires_ms FROM limit_counter c /*by PRIMARY*/ WHERE `
-	// ofCounters and ofSlots end with the list of values: engines look each row up in a list once it is
-	// read, and would compare it with every one of as many conditions.
-	ofCounters     = `(c.budget_id = ? AND c.limit_name = ? AND c.window_ms = ? AND c.value IN (`
-	ofSlots        = `(c.budget_id = ? AND c.limit_name = ? AND c.window_ms >= ? AND c.value IN (`
-	inCounterOrder = ` ORDER BY c.budget_id, c.limit_name, c.value, c.window_ms`
-)
-
-// counterRow is a row of limit_counter.
-type counterRow struct {
-	Budget    int64  `db:"budget_id"`
-	Limit     []byte `db:"limit_name"`
-	Value     []byte `db:"value"`
-	WindowMS  int64  `db:"window_ms"`
-	Counted   int64  `db:"counted"`
-	BeganMS   int64  `db:"began_ms"`
-	Version   int64  `db:"version"`
-	ExpiresMS int64  `db:"expires_ms"`
-}
-
-func (r *counterRow) key() counterKey { return counterKey{r.Budget, string(r.Limit), string(r.Value)} }
-
-func (r *counterRow) row() limit.Row {
-	return limit.Row{Counted: r.Counted, BeganMS: r.BeganMS, Version: r.Version, ExpiresMS: r.ExpiresMS}
+	return out
 }
 
 // lockTallies makes the rows that are missing, with nothing counted, and locks all of them in the order of
 // their keys: without a row two transactions find room for the same last one, in any other order they wait
-// for each other. Then it reads slots, and loads what may have missed something of the ledger.
-func (t *tx) lockTallies(tallies map[counterKey]*bookTally) error {
-	if len(tallies) == 0 {
+// for each other. Then it reads slots, and loads what may have missed something of the ledger. The list is sorted.
+func (t *tx) lockTallies(list []*bookTally) error {
+	if len(list) == 0 {
 		return nil
 	}
-	keys, expires := make([]rowKey, 0, len(tallies)), map[rowKey]int64{}
-	for key, tally := range tallies {
-		row := rowKey{key, tally.WindowMS}
-		keys = append(keys, row)
-		expires[row] = tally.ExpiresMS()
+	keys := heads(list)
+	put := func(i int, row limit.Row) {
+		list[i].Read(keys[i].window, row)
+		list[i].written = row
 	}
-	rows, err := t.lockCounters(keys, expires)
-	if err != nil {
+	if err := t.lockCounters(keys, func(i int) int64 { return list[i].ExpiresMS() }, put); err != nil {
 		return err
 	}
-	for key, row := range rows {
-		tally := tallies[key.counterKey]
-		tally.Read(key.window, row)
-		tally.written = row
-	}
-	if err := t.readSlots(tallies); err != nil {
+	if err := t.readSlots(list); err != nil {
 		return err
 	}
-	return t.loadTallies(tallies)
+	return t.loadTallies(list)
 }
 
 // addTallies is lockTallies for limits that can be added to (limit.Set.Additive): it counts all that is asked, in the order
 // of the keys and in one statement where that lists what it wrote, and sets what was there before. asCounted says
 // whether the judgement is the same. Error: errCountedAhead where a row is of another definition, or where so
 // much is counted that it cannot be added.
-func (t *tx) addTallies(tallies map[counterKey]*bookTally) error {
-	keys := make([]rowKey, 0, len(tallies))
-	for key, tally := range tallies {
-		keys = append(keys, rowKey{key, tally.WindowMS})
+func (t *tx) addTallies(list []*bookTally) error {
+	if len(list) == 0 {
+		return nil
 	}
-	slices.SortFunc(keys, compareRowKeys)
-	args := make([]any, 0, len(keys)*addedWidth)
-	for _, k := range keys {
-		tally := tallies[k.counterKey]
+	for _, tally := range list {
 		if tally.asked > mostAdded {
 			return errCountedAhead
 		}
-		args = append(args, k.budget, []byte(k.limit), []byte(k.value), k.window, tally.asked,
-			tally.Limit.ChangedVersion, tally.ExpiresMS())
 	}
-	rows, err := t.writeAndRead(addCounter, addedWidth, t.conn.dialect.addCounter, args, keys)
-	if err != nil {
-		return err
-	}
-	for key, row := range rows {
-		tally := tallies[key.counterKey]
+	keys, unfit := heads(list), false
+	err := t.writeAndRead(addCounter, t.conn.dialect.addCounter, keys, func(to *inserting, i int) {
+		to.number(list[i].asked)
+		to.number(list[i].Limit.ChangedVersion)
+		to.number(list[i].ExpiresMS())
+	}, func(i int, row limit.Row) {
+		tally := list[i]
 		tally.written = row
-		if row.Version != tally.Limit.ChangedVersion || row.Counted >= mostAdded {
-			return errCountedAhead
-		}
+		unfit = unfit || row.Version != tally.Limit.ChangedVersion || row.Counted >= mostAdded
 		row.Counted -= tally.asked
-		tally.Read(key.window, row)
+		tally.Read(keys[i].window, row)
+	})
+	if err == nil && unfit {
+		err = errCountedAhead
 	}
-	return nil
+	return err
 }
 
 // loadTallies reads from the ledger what may have missed something of it.
-func (r *reader) loadTallies(tallies map[counterKey]*bookTally) error {
-	for _, key := range slices.SortedFunc(maps.Keys(tallies), compareCounterKeys) {
-		tally := tallies[key]
+func (r *reader) loadTallies(list []*bookTally) error {
+	for _, tally := range list {
 		from, to, stale := tally.Stale()
 		if !stale {
 			continue
 		}
-		events, err := r.events(key.budget, &tally.Tally, from, to)
+		events, err := r.events(tally.budget, &tally.Tally, from, to)
 		if err != nil {
 			return err
 		}
@@ -246,137 +262,51 @@ func (r *reader) loadTallies(tallies map[counterKey]*bookTally) error {
 	return nil
 }
 
-func compareCounterKeys(a, b counterKey) int { return compareRowKeys(rowKey{a, 0}, rowKey{b, 0}) }
-
-// lockCounters locks and reads rows in the order of their keys. With expires, which says when each of them does, those
-// that are missing are made, in the same order; without, they are left out.
-func (t *tx) lockCounters(keys []rowKey, expires map[rowKey]int64) (map[rowKey]limit.Row, error) {
-	slices.SortFunc(keys, compareRowKeys)
-	if safeguard.Off(safeguard.CounterLock) {
-		return t.readCounters(keys, "")
-	}
-	if expires == nil {
-		return t.readCounters(keys, locked)
-	}
-	args := make([]any, 0, len(keys)*newWidth)
-	for _, k := range keys {
-		args = append(args, k.budget, []byte(k.limit), []byte(k.value), k.window, expires[k])
-	}
-	return t.writeAndRead(makeCounter, newWidth, t.conn.dialect.keepCounter, args, keys)
-}
-
-// writeAndRead runs an INSERT of all keys' rows, which ends with what to do about those that are there, and reads the
-// rows as they are then, locked: in one statement where the engine can list them.
-func (t *tx) writeAndRead(into string, width int, or string, args []any, keys []rowKey) (map[rowKey]limit.Row, error) {
-	if !t.conn.dialect.returning {
-		if err := t.insertOr(into, width, or, args); err != nil {
-			return nil, err
-		}
-		return t.readCounters(keys, locked)
-	}
-	out := make(map[rowKey]limit.Row, len(keys))
-	or += ` RETURNING budget_id, limit_name, value, window_ms, counted, began_ms, version, expires_ms`
-	err := t.inserts(into, width, or, args, func(text string, args []any) error {
-		var rows []counterRow
-		if err := t.list(&rows, text, args...); err != nil {
-			return err
-		}
-		if n := len(args) / width; len(rows) != n {
-			return defect("%d counters instead of %d", len(rows), n)
-		}
-		for i := range rows {
-			out[rowKey{rows[i].key(), rows[i].WindowMS}] = rows[i].row()
-		}
-		return nil
-	})
-	if err != nil {
-		return nil, err
-	}
-	return out, nil
-}
-
-// readCounters reads rows by key, with a suffix to the statement (a lock). The keys are sorted.
-func (r *reader) readCounters(keys []rowKey, suffix string) (map[rowKey]limit.Row, error) {
-	out := make(map[rowKey]limit.Row, len(keys))
-	err := r.countersOf(ofCounters, keys, suffix, func(row *counterRow) {
-		out[rowKey{row.key(), row.WindowMS}] = row.row()
-	})
-	if err != nil {
-		return nil, err
-	}
-	return out, nil
-}
-
-// countersOf reads the rows that a condition (ofCounters, ofSlots) names with keys, which are sorted, in
-// the order of their keys.
-func (r *reader) countersOf(condition string, keys []rowKey, suffix string, each func(*counterRow)) error {
-	for chunk := range slices.Chunk(keys, listChunk) {
-		for lists := range slices.Chunk(listsOf(chunk), r.conn.dialect.listsAtOnce()) {
-			var text strings.Builder
-			var args []any
-			text.WriteString(selectCounter)
-			for i, list := range lists {
-				if i > 0 {
-					text.WriteString(" OR ")
-				}
-				list = padded(r.conn.dialect, list)
-				text.WriteString(condition + repeat("?", ",", len(list)) + "))")
-				args = append(args, list[0].budget, []byte(list[0].limit), list[0].window)
-				for _, k := range list {
-					args = append(args, []byte(k.value))
-				}
-			}
-			var rows []counterRow
-			if err := r.list(&rows, text.String()+inCounterOrder+suffix, args...); err != nil {
-				return err
-			}
-			for i := range rows {
-				each(&rows[i])
-			}
-		}
-	}
-	return nil
-}
-
-// listsOf parts keys into those that differ in nothing but their values.
-func listsOf(keys []rowKey) (lists [][]rowKey) {
-	places := map[rowKey]int{}
-	for _, k := range keys {
-		common := k
-		common.value = ""
-		place, known := places[common]
-		if !known {
-			place = len(lists)
-			places[common] = place
-			lists = append(lists, nil)
-		}
-		lists[place] = append(lists[place], k)
-	}
-	return lists
-}
-
-// readSlots reads the slots of sliding limits, under the locks of their heads or without any.
-func (r *reader) readSlots(tallies map[counterKey]*bookTally) error {
-	var sliding []rowKey
-	for key, tally := range tallies {
+// readSlots reads the slots of sliding limits, under the locks of their heads or without any. The list is sorted.
+func (r *reader) readSlots(list []*bookTally) error {
+	var keys []rowKey
+	sliding := map[counterKey]*bookTally{}
+	for _, tally := range list {
 		if tally.Limit.Sliding() {
-			sliding = append(sliding, rowKey{key, tally.SlotsFrom()})
+			keys = append(keys, rowKey{tally.key(), tally.SlotsFrom()})
+			sliding[tally.key()] = tally
 		}
 	}
-	slices.SortFunc(sliding, compareRowKeys)
-	return r.countersOf(ofSlots, sliding, "", func(row *counterRow) {
-		tallies[row.key()].Read(row.WindowMS, row.row())
+	return r.countersOf(ofSlots, keys, "", func(s *statement) error {
+		return r.eachCounter(s, func(row *counterRow) error {
+			sliding[row.key()].Read(row.WindowMS, row.row())
+			return nil
+		})
 	})
 }
 
-// limitPage is what the entries of one log count: it is kept with the log, or not at all.
+// limitPage is what the entries of one log count: it stays with the log, or undo takes it back.
 type limitPage struct {
 	book    *limitBook
 	budget  int64
-	counted map[counterKey]limit.Tally
+	number  int
+	entries []touched
+	next    int // in entries: they are judged in their order
+	counted []*bookTally
+	scratch []*limit.Tally
 }
 
-func (b *limitBook) page(budget int64) *limitPage { return &limitPage{book: b, budget: budget} }
+// page begins the page of a log of a budget.
+func (b *limitBook) page(log int, budget int64) *limitPage {
+	b.pages++
+	return &limitPage{book: b, budget: budget, number: b.pages, entries: b.entries[log]}
+}
+
+// of returns what a request touches: nothing where it was recorded before.
+func (p *limitPage) of(r *ledger.Request) *touched {
+	for i := p.next; i < len(p.entries); i++ {
+		if p.entries[i].request == r {
+			p.next = i + 1
+			return &p.entries[i]
+		}
+	}
+	return &touched{}
+}
 
 // judge decides entries by the limits; nil where the budget has none.
 func (p *limitPage) judge() ledger.Judge {
@@ -384,55 +314,57 @@ func (p *limitPage) judge() ledger.Judge {
 		return nil
 	}
 	return func(r *ledger.Request, _ int64) ledger.Verdict {
-		of := p.book.touched[r]
+		of := p.of(r)
 		if of.missing != nil {
 			p.book.refused = true
 			refusal := ledger.LimitRefusal{LimitState: of.missing.Absent(), Missing: true}
 			return ledger.Verdict{Refusal: refusal.Figures()}
 		}
-		keys, tallies := make([]counterKey, len(of.touches)), make([]*limit.Tally, len(of.touches))
-		for i, touch := range of.touches {
-			keys[i] = counterKey{p.budget, touch.Limit.Name, touch.Key}
-			tally, counted := p.counted[keys[i]]
-			if !counted {
-				tally = p.book.tallies[keys[i]].Tally
-			}
-			tallies[i] = &tally
+		p.scratch = p.scratch[:0]
+		for _, tally := range of.tallies {
+			p.keepBefore(tally)
+			p.scratch = append(p.scratch, &tally.Tally)
 		}
-		states, refusal := limit.Judge(of.touches, tallies)
+		states, refusal := limit.Judge(of.touches, p.scratch)
 		if refusal != nil {
 			p.book.refused = true
 			return ledger.Verdict{Refusal: ledger.LimitRefusal{LimitState: *refusal}.Figures()}
 		}
-		if p.counted == nil {
-			p.counted = map[counterKey]limit.Tally{}
-		}
-		for i, key := range keys {
-			p.counted[key] = *tallies[i]
+		for _, tally := range of.tallies {
+			tally.changed = true
 		}
 		return ledger.Verdict{States: states}
 	}
 }
 
-// keep puts what the log's entries count into the book.
-func (p *limitPage) keep() {
-	for key, tally := range p.counted {
-		p.book.tallies[key].Tally, p.book.tallies[key].changed = tally, true
+// keepBefore notes what undo needs.
+func (p *limitPage) keepBefore(tally *bookTally) {
+	if tally.page != p.number {
+		tally.page, tally.mark, tally.marked = p.number, tally.Mark(), tally.changed
+		p.counted = append(p.counted, tally)
 	}
 }
 
-// changed lists the rows that have to be written, in the order of their keys.
+// undo takes back what the log's entries count.
+func (p *limitPage) undo() {
+	for _, tally := range p.counted {
+		tally.Reset(tally.mark)
+		tally.changed = tally.marked
+	}
+}
+
+// changed lists the rows that have to be written.
 func (b *limitBook) changed() map[rowKey]limit.Row {
 	out := map[rowKey]limit.Row{}
-	for key, tally := range b.tallies {
-		if !tally.changed || b.sets[key.budget].InStores {
+	for _, tally := range b.tallies.list {
+		if !tally.changed || tally.inStores {
 			continue
 		}
 		if tally.Row != tally.written {
-			out[rowKey{key, tally.WindowMS}] = tally.Row
+			out[tally.head()] = tally.Row
 		}
 		for _, slot := range tally.Slots() {
-			out[rowKey{key, slot}] = tally.SlotRow(slot)
+			out[rowKey{tally.key(), slot}] = tally.SlotRow(slot)
 		}
 	}
 	return out
@@ -443,21 +375,10 @@ func (b *limitBook) asCounted() bool {
 	if safeguard.Off(safeguard.CountedAhead) {
 		return true
 	}
-	for _, tally := range b.tallies {
+	for _, tally := range b.tallies.list {
 		if tally.Row != tally.written {
 			return false
 		}
 	}
 	return !b.refused
-}
-
-// writeCounters gives rows, whose locks are held, new values.
-func (t *tx) writeCounters(rows map[rowKey]limit.Row) error {
-	var args []any
-	for _, k := range slices.SortedFunc(maps.Keys(rows), compareRowKeys) {
-		row := rows[k]
-		args = append(args, k.budget, []byte(k.limit), []byte(k.value), k.window, row.Counted, row.BeganMS,
-			row.Version, row.ExpiresMS)
-	}
-	return t.insertOr(insertCounter, counterWidth, t.conn.dialect.replaceCounter, args)
 }

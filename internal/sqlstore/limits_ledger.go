@@ -24,7 +24,6 @@ func (r recordedIDs) has(budget int64, requestID string) bool {
 
 const (
 	insertValue = `INSERT INTO deduction_value (budget_id, dimension, value, counted_at, request_id)`
-	valueWidth  = 5
 
 	// selectEvents reads the deductions that carry a value; andValue, before it, those that carry others too.
 	selectEvents = `SELECT v.counted_at, d.amount, d.rolled_back, d.counts FROM deduction_value v /*by PRIMARY*/`
@@ -36,32 +35,55 @@ const (
 	inTimeOrder = ` ORDER BY v.counted_at, v.request_id`
 )
 
+// carriedValue is a row of deduction_value.
+type carriedValue struct {
+	ledger.Dimension
+	of *ledger.Deduction
+}
+
+func compareValues(a, b carriedValue) int {
+	if c := cmp.Compare(a.of.Budget, b.of.Budget); c != 0 {
+		return c
+	}
+	if c := strings.Compare(a.Name, b.Name); c != 0 {
+		return c
+	}
+	if c := strings.Compare(a.Value, b.Value); c != 0 {
+		return c
+	}
+	if c := cmp.Compare(toMS(a.of.CountedAt), toMS(b.of.CountedAt)); c != 0 {
+		return c
+	}
+	return strings.Compare(a.of.RequestID, b.of.RequestID)
+}
+
 // insertValues writes which values deductions carry, in the order of the keys.
 func (t *tx) insertValues(made []*ledger.Deduction) error {
-	type row struct {
-		budget           int64
-		dimension, value string
-		at               int64
-		id               string
-	}
-	var rows []row
+	var rows []carriedValue
+	var dimensions []ledger.Dimension
 	for _, d := range made {
-		for dimension, value := range ledger.ReadDimensions(d.Dimensions) {
-			if len(dimension) > budget.MaxKeyBytes || len(value) > budget.MaxKeyBytes {
+		dimensions = ledger.AppendDimensions(dimensions[:0], d.Dimensions)
+		for _, of := range dimensions {
+			if len(of.Name) > budget.MaxKeyBytes || len(of.Value) > budget.MaxKeyBytes {
 				continue // no request has such a one: somebody else wrote the entry
 			}
-			rows = append(rows, row{d.Budget, dimension, value, toMS(d.CountedAt), d.RequestID})
+			if rows == nil {
+				rows = make([]carriedValue, 0, len(made)*len(dimensions))
+			}
+			rows = append(rows, carriedValue{of, d})
 		}
 	}
-	slices.SortFunc(rows, func(a, b row) int {
-		return cmp.Or(cmp.Compare(a.budget, b.budget), cmp.Compare(a.dimension, b.dimension),
-			cmp.Compare(a.value, b.value), cmp.Compare(a.at, b.at), cmp.Compare(a.id, b.id))
-	})
-	var args []any
+	slices.SortFunc(rows, compareValues)
+	to := t.inserting(insertValue, "", len(rows), t.inserted)
 	for _, r := range rows {
-		args = append(args, r.budget, []byte(r.dimension), []byte(r.value), r.at, []byte(r.id))
+		to.row()
+		to.number(r.of.Budget)
+		to.bytes(r.Name)
+		to.bytes(r.Value)
+		to.number(toMS(r.of.CountedAt))
+		to.bytes(r.of.RequestID)
 	}
-	return t.insert(insertValue, valueWidth, args)
+	return to.end()
 }
 
 // carried makes a statement over the deductions of a budget that carry values of dimensions and were
@@ -134,12 +156,12 @@ func (t *tx) returnCounts(all ...countsBack) error {
 	if len(parts) == 0 {
 		return nil
 	}
-	keys := slices.Collect(maps.Keys(heads))
-	if !mayLoad {
-		heads = nil
+	keys, rows := slices.SortedFunc(maps.Keys(heads), compareRowKeys), map[rowKey]limit.Row{}
+	var expires func(i int) int64
+	if mayLoad {
+		expires = func(i int) int64 { return heads[keys[i]] }
 	}
-	rows, err := t.lockCounters(keys, heads)
-	if err != nil {
+	if err := t.lockCounters(keys, expires, func(i int, row limit.Row) { rows[keys[i]] = row }); err != nil {
 		return err
 	}
 	changed := map[rowKey]limit.Row{}
@@ -188,11 +210,10 @@ func (t *tx) lower(p lowered, rows, changed map[rowKey]limit.Row) error {
 	case at == p.head:
 		row = head
 	default:
-		slots, err := t.readCounters([]rowKey{at}, "")
+		err := t.readCounters([]rowKey{at}, "", func(_ int, slot limit.Row) { row = slot }) // none: of no version
 		if err != nil {
 			return err
 		}
-		row = slots[at] // none: of no version
 	}
 	if row, lower := p.touch.Limit.GivenBack(head, row, p.countedMS, p.units); lower {
 		changed[at] = row
@@ -209,24 +230,18 @@ func (db *DB) CheckLimits(ctx context.Context, budgetID int64, asks []bucket.Lim
 			return err
 		}
 		now := toMS(db.Now())
-		all := make([]touched, len(asks))
-		tallies := map[counterKey]*bookTally{}
-		var keys []rowKey
+		all, tallies := make([]touched, len(asks)), newTallies(now, len(asks))
 		for i, ask := range asks {
 			all[i].touches, all[i].missing = set.Touches(ask.Amount, ask.Dimensions, ask.Counts)
-			for _, touch := range all[i].touches {
-				key := counterKey{budgetID, touch.Limit.Name, touch.Key}
-				if tallies[key] == nil {
-					tallies[key] = &bookTally{Tally: limit.NewTally(touch.Limit, touch.Key, now)}
-					tallies[key].Values = touch.Values
-					keys = append(keys, rowKey{key, tallies[key].WindowMS})
-				}
+			for j := range all[i].touches {
+				all[i].tallies = append(all[i].tallies, tallies.of(budgetID, &all[i].touches[j]))
 			}
 		}
-		if err := r.readTallies(set.InStores, keys, tallies); err != nil {
+		tallies.sort()
+		if err := r.readTallies(set.InStores, tallies.list); err != nil {
 			return err
 		}
-		out, err = r.answer(budgetID, asks, all, tallies)
+		out, err = r.answer(budgetID, asks, all)
 		return err
 	})
 	if err != nil {
@@ -264,32 +279,28 @@ func (r *reader) fromLedger(budgetID int64, tally *limit.Tally) error {
 }
 
 // readTallies is lockTallies without locks; of a budget in store mode it counts what the ledger has.
-func (r *reader) readTallies(inStores bool, keys []rowKey, tallies map[counterKey]*bookTally) error {
+func (r *reader) readTallies(inStores bool, list []*bookTally) error {
 	if inStores {
-		for _, key := range keys {
-			if err := r.fromLedger(key.budget, &tallies[key.counterKey].Tally); err != nil {
+		for _, tally := range list {
+			if err := r.fromLedger(tally.budget, &tally.Tally); err != nil {
 				return err
 			}
 		}
 		return nil
 	}
-	slices.SortFunc(keys, compareRowKeys)
-	rows, err := r.readCounters(keys, "")
+	keys := heads(list)
+	err := r.readCounters(keys, "", func(i int, row limit.Row) { list[i].Read(keys[i].window, row) })
 	if err != nil {
 		return err
 	}
-	for key, row := range rows {
-		tallies[key.counterKey].Read(key.window, row)
-	}
-	if err := r.readSlots(tallies); err != nil {
+	if err := r.readSlots(list); err != nil {
 		return err
 	}
-	return r.loadTallies(tallies)
+	return r.loadTallies(list)
 }
 
 // answer looks the ids up, after the counters were read, and judges each ask for itself.
-func (r *reader) answer(budgetID int64, asks []bucket.LimitAsk, all []touched,
-	tallies map[counterKey]*bookTally) ([]bucket.LimitAnswer, error) {
+func (r *reader) answer(budgetID int64, asks []bucket.LimitAsk, all []touched) ([]bucket.LimitAnswer, error) {
 	var ids []bucket.ID
 	for _, ask := range asks {
 		if ask.RequestID != "" {
@@ -303,8 +314,8 @@ func (r *reader) answer(budgetID int64, asks []bucket.LimitAsk, all []touched,
 	out := make([]bucket.LimitAnswer, len(asks))
 	for i, ask := range asks {
 		of := make([]*limit.Tally, len(all[i].touches))
-		for j, touch := range all[i].touches {
-			of[j] = &tallies[counterKey{budgetID, touch.Limit.Name, touch.Key}].Tally
+		for j, tally := range all[i].tallies {
+			of[j] = &tally.Tally
 		}
 		out[i] = bucket.AnswerLimits(all[i].touches, all[i].missing, of)
 		out[i].Recorded = recorded[bucket.ID{Budget: budgetID, RequestID: ask.RequestID}]

@@ -98,7 +98,7 @@ func plans(d *dialect) []plan {
 
 // written are plans of statements that the dialect writes in its own way.
 func written(d *dialect) (out []plan) {
-	add := func(name string, s *statement) { out = append(out, plan{name, string(s.text), s.args}) }
+	add := func(name string, s *statement) { out = append(out, plan{name, s.text.String(), s.args}) }
 	r := &reader{conn: &conn{dialect: d}}
 	for n := 1; n <= listChunk; n *= 5 {
 		epochs := make([]position, n)

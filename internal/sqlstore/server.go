@@ -265,7 +265,8 @@ func plain(v driver.Value) string {
 //	                        finds its row counts 1 even if it writes what is there
 //	rejectReadOnly=true     a server that became a replica is left by writes (serverConn: by reads)
 //	interpolateParams=true  one round trip per statement; []byte become _binary'…' literals, escaped
-//	                        by the connection's rules, and no text is bound in any other way
+//	                        by the connection's rules, and no text is bound in any other way but as
+//	                        x'…' (statement)
 //	parseTime=false         all times are integers
 //	multiStatements=false   nothing that is bound can become a statement
 //

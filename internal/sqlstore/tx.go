@@ -1,6 +1,8 @@
 package sqlstore
 
 import (
+	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"slices"
@@ -115,6 +117,9 @@ func (t *tx) changeRows(update, key, where string, rows []rowChange) error {
 			args = append(args, row.where...)
 		}
 		text := strings.ReplaceAll(update, "$value", value) + repeat("("+where+")", " OR ", n)
+		if n == 1 {
+			text = t.conn.dialect.constant(text)
+		}
 		if err := t.hit(n, text, args...); err != nil {
 			return err
 		}
@@ -123,9 +128,10 @@ func (t *tx) changeRows(update, key, where string, rows []rowChange) error {
 }
 
 // joinRows is changeRows by a join with the list of the rows' values and parameters, in their order: what each row becomes and
-// must fulfil is looked up by its key, and not compared with that of all the others.
+// must fulfil is looked up by its key, and not compared with that of all the others. The list is sorted by key, so that rows
+// which are not locked yet are locked in that order.
 func (t *tx) joinRows(update, where string, rows []rowChange) error {
-	for chunk := range slices.Chunk(rows, t.conn.dialect.insertRows) {
+	for chunk := range slices.Chunk(byKey(rows), t.conn.dialect.insertRows) {
 		n, err := t.execute(t.conn.dialect.joined(update, where, chunk))
 		if err == nil && n != int64(len(chunk)) {
 			err = defect("%d rows instead of %d: %s", n, len(chunk), update)
@@ -135,6 +141,28 @@ func (t *tx) joinRows(update, where string, rows []rowChange) error {
 		}
 	}
 	return nil
+}
+
+// byKey returns the rows in the order of their keys.
+func byKey(rows []rowChange) []rowChange {
+	return slices.SortedFunc(slices.Values(rows), func(a, b rowChange) int {
+		return slices.CompareFunc(a.key, b.key, compareParts)
+	})
+}
+
+// compareParts compares parts of keys: numbers, or texts byte by byte.
+func compareParts(a, b any) int {
+	switch a := a.(type) {
+	case int64:
+		if b, is := b.(int64); is {
+			return cmp.Compare(a, b)
+		}
+	case []byte:
+		if b, is := b.([]byte); is {
+			return bytes.Compare(a, b)
+		}
+	}
+	return 0 // of no order: no key has other parts
 }
 
 // joined writes the statement of joinRows.
