@@ -20,6 +20,7 @@ import (
 //	             locked on the way, or one that holds a few rows of many
 //	/*of e*/     what a DELETE by index names a second time
 //	/*in order*/ read the tables of the join in the order they are written
+//	/*kept*/     at the beginning: a server keeps it prepared, per connection (serverConn)
 //
 // SQLite needs none of them: BEGIN IMMEDIATE keeps every other writer out, and its planner takes
 // the index with the most equalities.
@@ -119,8 +120,16 @@ func (d *dialect) constant(text string) string {
 // padded returns a list with as many places as its statement gets: where statements are kept
 // prepared, the next power of two, filled up by repeating the last element.
 func padded[T any](d *dialect, list []T) []T {
+	if !d.prepare {
+		return list
+	}
+	return filledUp(list)
+}
+
+// filledUp returns a list whose length is a power of two, by repeating the last element.
+func filledUp[T any](list []T) []T {
 	n := len(list)
-	if !d.prepare || n <= 1 {
+	if n <= 1 {
 		return list
 	}
 	list = slices.Clone(list)

@@ -187,87 +187,106 @@ func (r *reader) outcomesOf(duplicates []ledger.Duplicate,
 	return nil
 }
 
-// selectCovers is I3's sum of each budget in one row, and selectJudged the rows of ids, as one statement: one
-// moment. U counts where some bucket that no operator took offline may apply for it, and where there is no such bucket
-// at all: one that is brought online may.
+// The parts of I3's sum, of a budget u, its buckets b and its epochs e. U counts where some bucket that no operator took
+// offline may apply for it, and where there is no such bucket at all: one that is brought online may.
 const (
-	selectCovers = `SELECT 1 AS is_cover,
-		u.unfunded_quantity AS unfunded, u.period, u.period_start_ms, u.period_end_ms, u.is_over, u.roll_over_ms,
-		u.undistributed_quantity * (SELECT COUNT(*) = 0 OR SUM(u.adjust_cnt = 0 OR b.out_cnt < u.adjust_cnt) > 0
-			FROM sharding_budget_management_bucket b /*by budget_id*/
-			WHERE b.budget_id = u.id AND b.offline_by NOT IN ('operator', 'resize')) AS undistributed,
-		(SELECT COALESCE(SUM(CASE WHEN e.period = u.period OR u.unused IN ('next', 'whole')
-				THEN e.outstanding_quantity ELSE 0 END), 0)
-			FROM bucket_epoch e /*by bucket_epoch_units*/
-			WHERE e.budget_id = u.id AND e.has_units = 1) AS outstanding,
-		(SELECT COALESCE(SUM(CASE WHEN e.period = u.period THEN e.returning_quantity ELSE
+	mayApply     = `COUNT(*) = 0 OR SUM(u.adjust_cnt = 0 OR b.out_cnt < u.adjust_cnt) > 0`
+	applying     = `b.offline_by NOT IN ('operator', 'resize')`
+	outstandingO = `COALESCE(SUM(CASE WHEN e.period = u.period OR u.unused IN ('next', 'whole')
+				THEN e.outstanding_quantity ELSE 0 END), 0)`
+	returningR = `COALESCE(SUM(CASE WHEN e.period = u.period THEN e.returning_quantity ELSE
 				CASE WHEN u.unused IN ('next', 'whole') THEN e.returning_quantity - e.late_quantity ELSE 0 END +
 				CASE WHEN u.late_refund = 'next' OR u.unused = 'whole' AND u.late_refund <> 'forfeit'
-				THEN e.late_quantity ELSE 0 END END), 0)
-			FROM bucket_epoch e /*by bucket_epoch_units*/
-			WHERE e.budget_id = u.id AND e.has_units = 1) AS returning_sum,
-		(SELECT COALESCE(SUM(e.outstanding_quantity + e.returning_quantity), 0)
-			FROM bucket_epoch e /*by bucket_epoch_units*/
-			WHERE e.budget_id = u.id AND e.has_units = 1) AS in_epochs,
-		u.id AS budget_id, NULL AS request_id, NULL AS state, 0 AS amount, 0 AS rolled_back,
-		NULL AS fingerprint, NULL AS nonce, NULL AS reference, NULL AS dimensions,
-		NULL AS counts, NULL AS hold_group, 0 AS hold_until_ms, 0 AS confirmed, NULL AS bucket_id, NULL AS epoch, NULL AS seq, NULL AS entry, 0 AS counted_at
-		FROM budget_management_bucket u WHERE u.id `
-	selectJudged = ` UNION ALL SELECT 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, ` + deductionColumns + `
-		FROM deduction d /*by PRIMARY*/ WHERE `
+				THEN e.late_quantity ELSE 0 END END), 0)`
+	inEpochs = `COALESCE(SUM(e.outstanding_quantity + e.returning_quantity), 0)`
+	ofUnits  = `FROM bucket_epoch e /*by bucket_epoch_units*/ WHERE e.budget_id = u.id AND e.has_units = 1`
 )
 
-type judgedRow struct {
-	IsCover       int64  `db:"is_cover"`
-	Undistributed int64  `db:"undistributed"`
-	Outstanding   int64  `db:"outstanding"`
-	Returning     int64  `db:"returning_sum"`
-	InEpochs      int64  `db:"in_epochs"`
-	Unfunded      int64  `db:"unfunded"`
-	Period        int64  `db:"period"`
-	PeriodStartMS int64  `db:"period_start_ms"`
-	PeriodEndMS   int64  `db:"period_end_ms"`
-	IsOver        int64  `db:"is_over"`
-	RollOverMS    int64  `db:"roll_over_ms"`
-	Budget        int64  `db:"budget_id"`
-	RequestID     []byte `db:"request_id"`
-	State         []byte `db:"state"`
-	Amount        int64  `db:"amount"`
-	RolledBack    int64  `db:"rolled_back"`
-	Fingerprint   []byte `db:"fingerprint"`
-	Nonce         []byte `db:"nonce"`
-	Reference     []byte `db:"reference"`
-	Dimensions    []byte `db:"dimensions"`
-	Counts        []byte `db:"counts"`
-	Group         []byte `db:"hold_group"`
-	HoldUntil     int64  `db:"hold_until_ms"`
-	Confirmed     int64  `db:"confirmed"`
-	Bucket        *int64 `db:"bucket_id"`
-	Epoch         *int64 `db:"epoch"`
-	Seq           *int64 `db:"seq"`
-	Entry         *int64 `db:"entry"`
-	CountedAt     int64  `db:"counted_at"`
+// selectCovers is I3's sum of each budget in one row.
+const selectCovers = `SELECT u.id AS budget_id, u.unfunded_quantity AS unfunded,
+		u.undistributed_quantity * (SELECT ` + mayApply + ` FROM sharding_budget_management_bucket b /*by budget_id*/
+			WHERE b.budget_id = u.id AND ` + applying + `) AS undistributed,
+		(SELECT ` + outstandingO + ` ` + ofUnits + `) AS outstanding,
+		(SELECT ` + returningR + ` ` + ofUnits + `) AS returning_sum,
+		(SELECT ` + inEpochs + ` ` + ofUnits + `) AS in_epochs
+	FROM budget_management_bucket u WHERE u.id `
+
+type coverRow struct {
+	Budget        int64 `db:"budget_id"`
+	Unfunded      int64 `db:"unfunded"`
+	Undistributed int64 `db:"undistributed"`
+	Outstanding   int64 `db:"outstanding"`
+	Returning     int64 `db:"returning_sum"`
+	InEpochs      int64 `db:"in_epochs"`
 }
 
-func (r *judgedRow) deduction() ledger.Deduction {
-	row := deductionRow{Budget: r.Budget, RequestID: string(r.RequestID), State: string(r.State),
-		Amount: r.Amount, RolledBack: r.RolledBack, Fingerprint: string(r.Fingerprint),
-		Nonce: string(r.Nonce), Reference: r.Reference, Dimensions: r.Dimensions, Bucket: r.Bucket,
-		Counts: r.Counts, Group: r.Group, HoldUntil: r.HoldUntil, Confirmed: r.Confirmed,
-		Epoch: r.Epoch, Seq: r.Seq, Entry: r.Entry, CountedAt: r.CountedAt}
-	return row.deduction()
-}
-
-func (r *judgedRow) cover() bucket.Cover {
+func (r *coverRow) cover() bucket.Cover {
 	return bucket.Cover{Undistributed: r.Undistributed, Outstanding: r.Outstanding, Returning: r.Returning,
 		Later: r.Unfunded + r.InEpochs - r.Outstanding - r.Returning}
+}
+
+// The statement of Judge: I3's sum of one budget in three rows, of the budget, its epochs and its buckets, and those of
+// the ids that are recorded, as one: one moment. Its branches are simple and narrow and it is kept prepared, because
+// reading and planning it costs a server more than carrying it out. The buckets are not read where nothing is undistributed.
+const (
+	selectSum = kept + `SELECT 1 AS part, u.undistributed_quantity AS f1, u.unfunded_quantity AS f2, u.period AS f3,
+		u.period_start_ms AS f4, u.period_end_ms AS f5, u.is_over AS f6, x'' AS request_id
+		FROM budget_management_bucket u WHERE u.id = ?
+	UNION ALL SELECT 2, ` + outstandingO + `, ` + returningR + `, ` + inEpochs + `, 0, 0, 0, x''
+		FROM budget_management_bucket u JOIN bucket_epoch e /*by bucket_epoch_units*/
+		ON e.budget_id = u.id AND e.has_units = 1 WHERE u.id = ?
+	UNION ALL SELECT 3, ` + mayApply + `, 0, 0, 0, 0, 0, x''
+		FROM budget_management_bucket u JOIN sharding_budget_management_bucket b /*by budget_id*/
+		ON b.budget_id = u.id AND ` + applying + ` WHERE u.id = ? AND u.undistributed_quantity > 0`
+
+	andIDs = ` UNION ALL SELECT 4, 0, 0, 0, 0, 0, 0, d.request_id FROM deduction d /*by PRIMARY*/ WHERE ` + ofBudget
+)
+
+// judgedRow is a row of that statement: the figures of one part of it, or an id.
+type judgedRow struct {
+	Part      int64  `db:"part"`
+	F1        int64  `db:"f1"`
+	F2        int64  `db:"f2"`
+	F3        int64  `db:"f3"`
+	F4        int64  `db:"f4"`
+	F5        int64  `db:"f5"`
+	F6        int64  `db:"f6"`
+	RequestID string `db:"request_id"`
+}
+
+const partBudget, partEpochs, partBuckets = 1, 2, 3
+
+// judgement reads the rows of one statement. found: there is such a budget.
+func judgement(rows []judgedRow) (j bucket.Judgement, recorded []string, found bool) {
+	mayApply := int64(0)
+	for i := range rows {
+		switch r := &rows[i]; r.Part {
+		case partBudget:
+			found, j.Cover.Undistributed = true, r.F1
+			j.Cover.Later += r.F2
+			j.Period = budget.Period{Number: r.F3, Over: r.F6 == 1, Start: fromMS(r.F4), End: fromMS(r.F5)}
+		case partEpochs:
+			j.Cover.Outstanding, j.Cover.Returning = r.F1, r.F2
+			j.Cover.Later += r.F3 - r.F1 - r.F2
+		case partBuckets:
+			mayApply = r.F1
+		default:
+			recorded = append(recorded, r.RequestID)
+		}
+	}
+	j.Cover.Undistributed *= mayApply
+	return j, recorded, found
 }
 
 // judgeLimit is the most ids that one statement can judge: SQLite takes 32,766 parameters.
 const judgeLimit = 16_384
 
-// Judge reads ids of one budget and I3's sum in one statement, without locks: under READ COMMITTED
-// two statements would see two moments, and units between them in neither. Error: BudgetNotFound.
+// keptIDs is the most ids of a statement that a server keeps prepared: the lists are filled up to powers of two.
+const keptIDs = 128
+
+// Judge looks for ids of one budget and reads I3's sum in one statement, without locks: under READ COMMITTED
+// two statements would see two moments, and units between them in neither. The rows of ids that are
+// recorded are read after it: they stay recorded. Error: BudgetNotFound.
 func (db *DB) Judge(ctx context.Context, budgetID int64, requestIDs []string) (
 	bucket.Judgement, error) {
 	ids := slices.Compact(slices.Sorted(slices.Values(requestIDs)))
@@ -275,40 +294,67 @@ func (db *DB) Judge(ctx context.Context, budgetID int64, requestIDs []string) (
 		return bucket.Judgement{}, budget.Refuse(budget.TooLarge, "judge",
 			"%d request ids at once, at most %d", len(ids), judgeLimit)
 	}
-	out := bucket.Judgement{Recorded: map[string]ledger.Deduction{}}
+	var out bucket.Judgement
 	err := db.read(ctx, "judge", func(r *reader) error {
-		query, args := selectCovers+"= ?", []any{budgetID}
-		if len(ids) > 0 {
-			list := padded(r.conn.dialect, ids)
-			query += selectJudged + ofBudget + repeat("?", ",", len(list)) + ")"
-			args = append(args, budgetID)
-			for _, id := range list {
-				args = append(args, []byte(id))
-			}
-		}
+		query, args := judgeOf(budgetID, ids)
 		var rows []judgedRow
 		if err := r.list(&rows, query, args...); err != nil {
 			return err
 		}
-		found := false
-		for i := range rows {
-			if row := &rows[i]; row.IsCover == 1 {
-				found = true
-				out.Cover = row.cover()
-				out.Period = budget.Period{Number: row.Period, Over: row.IsOver == 1,
-					Start: fromMS(row.PeriodStartMS), End: fromMS(row.PeriodEndMS)}
-				continue
-			}
-			d := rows[i].deduction()
-			out.Recorded[d.RequestID] = d
-		}
+		j, recorded, found := judgement(rows)
 		if !found {
 			return budget.Refuse(budget.BudgetNotFound, "judge", "there is no budget %d", budgetID)
 		}
-		return nil
+		out = j
+		var err error
+		out.Recorded, err = r.recorded(budgetID, recorded)
+		return err
 	})
 	if err != nil {
 		return bucket.Judgement{}, err
+	}
+	return out, nil
+}
+
+// judgeOf makes the statement that judges ids of a budget.
+func judgeOf(budgetID int64, ids []string) (query string, args []any) {
+	args = make([]any, 0, 2*len(ids)+4)
+	args = append(args, budgetID, budgetID, budgetID)
+	if len(ids) == 0 {
+		return selectSum, args
+	}
+	return keptList(selectSum+andIDs, args, budgetID, ids)
+}
+
+// keptList ends a statement that is kept with a list of ids of a budget. Its text is one of few, or long and not kept.
+func keptList(query string, args []any, budgetID int64, ids []string) (string, []any) {
+	list := filledUp(ids)
+	if len(list) > keptIDs {
+		query = strings.TrimPrefix(query, kept)
+	}
+	args = append(args, budgetID)
+	for _, id := range list {
+		args = append(args, []byte(id))
+	}
+	return query + repeat("?", ",", len(list)) + ")", args
+}
+
+// recorded reads the rows of ids that were found recorded; nil: there are none.
+func (r *reader) recorded(budgetID int64, ids []string) (map[string]ledger.Deduction, error) {
+	if len(ids) == 0 {
+		return nil, nil
+	}
+	query, args := keptList(kept+selectDeductions+ofBudget, nil, budgetID, ids)
+	var rows []deductionRow
+	if err := r.list(&rows, query, args...); err != nil {
+		return nil, err
+	}
+	out := make(map[string]ledger.Deduction, len(rows))
+	for i := range rows {
+		out[rows[i].RequestID] = rows[i].deduction()
+	}
+	if len(out) < len(ids) {
+		return nil, defect("%d of %d ids of budget %d were recorded and are no more", len(ids)-len(out), len(ids), budgetID)
 	}
 	return out, nil
 }
@@ -324,7 +370,7 @@ func (db *DB) Covers(ctx context.Context, budgetIDs []int64) (map[int64]bucket.C
 			for i, id := range list {
 				args[i] = id
 			}
-			var rows []judgedRow
+			var rows []coverRow
 			if err := r.list(&rows, selectCovers+"IN ("+repeat("?", ",", len(list))+")", args...); err != nil {
 				return err
 			}

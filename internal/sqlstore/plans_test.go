@@ -92,7 +92,7 @@ func plans(d *dialect) []plan {
 		{"last entries", selectLastEntries, []any{1}},
 		{"demand", selectUsed + deductionSpan + " OR " + deductionSpan + " GROUP BY d.bucket_id", []any{1, 2, 9, 2, 0, 9}},
 		{"covers", selectCovers + "IN (?, ?)", []any{1, 2}},
-		{"judge", selectCovers + "= ?" + selectJudged + ofBudget + "?, ?)", []any{1, 1, id, id}},
+		{"judge", selectSum + andIDs + "?, ?)", []any{1, 1, 1, 1, id, id}},
 	}...)
 }
 

@@ -213,7 +213,48 @@ type driverConn interface {
 // have yet is not missing, so it must not be read from either, and only a write is refused by itself.
 type serverConn struct {
 	driverConn
-	seen time.Time // when the server last took writes
+	seen     time.Time // when the server last took writes
+	prepared map[string]driver.Stmt
+}
+
+// kept begins a query whose text a connection keeps prepared. It is for those that are asked again and again in a few texts
+// and take the server longer to read than to carry out: at most maxKept of them.
+const kept, maxKept = "/*kept*/", 64
+
+// QueryContext runs a query: one that is kept as a prepared statement, unless the server keeps no more of them.
+func (c *serverConn) QueryContext(ctx context.Context, query string, args []driver.NamedValue) (driver.Rows, error) {
+	if s := c.statement(ctx, query); s != nil {
+		rows, err := s.QueryContext(ctx, args)
+		if !forgotten(err) {
+			return rows, err
+		}
+		c.prepared[query] = nil // nothing was read; from now on it goes as text
+	}
+	return c.driverConn.QueryContext(ctx, query, args)
+}
+
+// statement returns the prepared statement of a query that is kept; nil: it goes as text.
+func (c *serverConn) statement(ctx context.Context, query string) driver.StmtQueryContext {
+	if !strings.HasPrefix(query, kept) {
+		return nil
+	}
+	s, known := c.prepared[query]
+	if !known && len(c.prepared) < maxKept {
+		s, _ = c.PrepareContext(ctx, query) // an error comes again with the text, or does not matter
+		if c.prepared == nil {
+			c.prepared = map[string]driver.Stmt{}
+		}
+		c.prepared[query] = s
+	}
+	q, _ := s.(driver.StmtQueryContext)
+	return q
+}
+
+// forgotten reports whether the server does not know a prepared statement any more, or wants it prepared again.
+func forgotten(err error) bool {
+	const unknownStatement, needsReprepare = 1243, 1615
+	var e *mysql.MySQLError
+	return errors.As(err, &e) && (e.Number == unknownStatement || e.Number == needsReprepare)
 }
 
 // ResetSession comes before a connection is used again. Error: driver.ErrBadConn, another one is taken then.
