@@ -147,7 +147,7 @@ func (s *Service) DryRun(ctx context.Context, r DeductRequest) (CheckAnswer, err
 	}
 	s.turnFirst(step, entry)
 	a := s.attempt(entry, r)
-	j, err := s.judgeTwice(step, entry.id, r.RequestID, r.Amount)
+	j, err := s.judges.do(step, entry.id, judgeAsk{r.RequestID, r.Amount})
 	if err != nil {
 		return CheckAnswer{}, err
 	}
@@ -168,16 +168,6 @@ func (s *Service) DryRun(ctx context.Context, r DeductRequest) (CheckAnswer, err
 		return CheckAnswer{}, err
 	}
 	return b.foresee(ask, j.Cover, got[0], now), nil
-}
-
-// judgeTwice reads an id and I3's sum; a sum that does not cover the amount is read again, because one
-// statement may show it without units that are on their way: see attempt.judge.
-func (s *Service) judgeTwice(ctx context.Context, budgetID int64, id string, amount int64) (Judgement, error) {
-	j, err := s.judges.do(ctx, budgetID, id)
-	if _, recorded := j.Recorded[id]; err == nil && !recorded && j.Cover.Sum() < amount {
-		j, err = s.judges.do(ctx, budgetID, id)
-	}
-	return j, err
 }
 
 // unfit returns why a request cannot be judged by the budget's limits, nil if it can: Invalid with every

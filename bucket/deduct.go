@@ -461,64 +461,6 @@ func parseReceipt(text string) (p ledger.Position, ok bool) {
 	return p, err == nil && n == 3 && receipt(p) == text
 }
 
-// judge looks at the id and at I3's sum in one statement. done: the id is recorded, or the budget
-// cannot cover the amount, or SQL cannot be asked.
-func (a *attempt) judge(ctx context.Context, b *Budget) (DeductAnswer, bool, error) {
-	asked := a.s.now()
-	j, err := a.s.judges.do(ctx, b.ID, a.id)
-	if err != nil {
-		return DeductAnswer{}, true, a.unresolved(ctx, err)
-	}
-	if _, ok := j.Recorded[a.id]; !ok && j.Cover.Sum() < a.amount {
-		// MariaDB collects the transactions that a statement does not see one by one, so it may show a
-		// commit without one that was made before it: units between the two are then in neither place.
-		// A statement that begins after the first has ended shows both.
-		asked = a.s.now()
-		if j, err = a.s.judges.do(ctx, b.ID, a.id); err != nil {
-			return DeductAnswer{}, true, a.unresolved(ctx, err)
-		}
-	}
-	if safeguard.Off(safeguard.SoldOutSnapshot) && a.entry.soldOut.Load() != 0 &&
-		a.amount >= a.entry.soldOut.Load() {
-		j = Judgement{Period: j.Period}
-	}
-	a.entry.noteCover(coverRead{j.Cover, asked})
-	if d, ok := j.Recorded[a.id]; ok {
-		answer, err := a.answerRecorded(ctx, d)
-		return answer, true, err
-	}
-	if now := a.s.sql.Now(); j.Period.OverAt(now) || j.Period.Number != b.Period.Number {
-		a.reread(ctx) // the next round sees the period that is open, or opens it
-		return DeductAnswer{}, false, nil
-	}
-	if j.Cover.Sum() < a.amount {
-		a.entry.noteSoldOut(a.amount)
-		refusal := b.exhausted(j.Cover, a.amount, a.s.sql.Now())
-		if err := a.settled(ctx); err != nil {
-			return DeductAnswer{}, true, err
-		}
-		return DeductAnswer{}, true, refusal
-	}
-	a.entry.soldOut.Store(0)
-	return DeductAnswer{}, false, nil
-}
-
-// judgeAll reads many ids of one budget and its sum in one statement.
-func (s *Service) judgeAll(budgetID int64, ids []string) []result[Judgement] {
-	ctx, cancel := s.bounded(context.Background())
-	defer cancel()
-	j, err := s.sql.Judge(ctx, budgetID, ids)
-	if err != nil {
-		s.failed("sql", err)
-		return failAll[Judgement](len(ids), unavailable("look up", err))
-	}
-	out := make([]result[Judgement], len(ids))
-	for i := range out {
-		out[i].answer = j
-	}
-	return out
-}
-
 // refuse answers a refusal that depends on state: only after the id was looked up, so that a
 // repetition of an accepted id gets its outcome.
 func (a *attempt) refuse(ctx context.Context, refusal error) (DeductAnswer, error) {

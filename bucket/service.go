@@ -238,7 +238,7 @@ type Service struct {
 	committer   *batcher[mark, committed]
 	early       *lru.Cache[ledger.Position, ledger.Outcome] // what became of entries before somebody waited for them
 	lookups     *batcher[ID, recorded]
-	judges      *group[int64, string, Judgement]
+	judges      *group[int64, judgeAsk, judged]
 	covers      *batcher[int64, coverRead]
 	readings    readings
 	collects    *group[int64, collectWish, collected]
@@ -364,7 +364,7 @@ func New(c Config) (*Service, error) {
 	s.applying = newGroup[int64, applyWish, int64](s.applyFor, s.set.BatchSize, s.set.Queue, s.turns)
 	s.lookups = &batcher[ID, recorded]{run: s.lookUp, size: s.set.BatchSize, bound: s.set.Queue, workers: 2,
 		owner: func(id ID) int64 { return id.Budget }, turns: s.turns}
-	s.judges = newGroup[int64, string, Judgement](s.judgeAll, s.set.BatchSize, s.set.Queue, s.turns)
+	s.judges = newGroup[int64, judgeAsk, judged](s.judgeAll, s.set.BatchSize, s.set.Queue, s.turns)
 	s.covers = &batcher[int64, coverRead]{run: s.readCovers, size: s.set.BatchSize, bound: s.set.Queue, workers: 2, turns: s.turns}
 	s.turning = newGroup[int64, struct{}, struct{}](s.rollOverFor, s.set.BatchSize, s.set.Queue, s.turns)
 	s.limitChecks = newGroup[int64, LimitAsk, LimitAnswer](s.checkLimits, s.set.BatchSize, s.set.Queue, s.turns)

@@ -192,6 +192,9 @@ const (
 	// SoldOutSnapshot: "exhausted" is answered from one statement read now. Without it the remembered
 	// sell-out answers, after an append and for accepted ids too (I3, I4).
 	SoldOutSnapshot Name = "sold-out-snapshot"
+	// SecondLook: a sum that does not cover an amount is read again, by a statement that begins after the first has ended.
+	// Without it a statement that shows a commit without one made before it refuses what exists (I3).
+	SecondLook Name = "second-look"
 	// UnansweredStep: nobody is told "not done" while a step of the attempt was not answered. Without
 	// it a call that hangs takes effect after it was refused (I6).
 	UnansweredStep Name = "unanswered-step"
@@ -246,6 +249,6 @@ func Names() []Name {
 		LimitInStore, LoadedCounters, LoadedFor, OlderLimits, RoutedAlways,
 		AppendFirst,
 		NoExpiry, ReplicationID, RedisRetries, ConnectionIdentity, Nonce, Fingerprint,
-		SoldOutSnapshot, UnansweredStep, AnswerAfterCommit, VoidRecord, DrainedTombstone,
+		SoldOutSnapshot, SecondLook, UnansweredStep, AnswerAfterCommit, VoidRecord, DrainedTombstone,
 		AcknowledgedFirst, ReportApart, DrainedAgain, UseLease, ResizeEndsAll, DepartedUses, YoungEpochs, OlderVoids, WholeCancel, FeedCursor}
 }
