@@ -4,6 +4,7 @@ import (
 	"context"
 	"runtime"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/budgetd/budgetd/budget"
@@ -27,12 +28,16 @@ type batcher[Q, A any] struct {
 	apart func(Q) int64
 	// owner names whose an item is; nil: all are one's.
 	owner func(Q) int64
+	// gather makes a call wait for those whom the one before it has answered; nil: none does. With one worker only.
+	gather *gather
 
 	mu      sync.Mutex
 	queue   queue[Q, A]
 	running int
 	began   time.Duration // when the last call began, of beside.now
 	watched bool          // watch looks whether a further call is to begin
+	hoped   int           // with so many waiting, enough is called
+	enough  func()        // ends the wait of a call for more items; nil: none waits
 	busy    map[int64]int // what calls under way work on, by how many of their items
 }
 
@@ -45,6 +50,24 @@ type beside struct {
 	now      func() time.Duration
 	// sleep waits for d; an error ends whatever sleeps.
 	sleep func(d time.Duration) error
+}
+
+// gather is for callers who come again as soon as they are answered, where a call costs about the same however many
+// items it has. Two halves of them would take turns: one waits while the other is asked for. So where `many` or more
+// are in a call, or wait at its end, the next one begins when as many wait again, or `patience` after it.
+type gather struct {
+	many     int
+	patience time.Duration
+	now      func() time.Duration
+	sleep    func(ctx context.Context, d time.Duration) error
+	// last is the last call, if it had many; it outlives the batcher of a group.
+	last *atomic.Pointer[gathered]
+}
+
+// gathered says how many wanted to be in a call when it ended, and when that was, of gather.now.
+type gathered struct {
+	callers int
+	ended   time.Duration
 }
 
 type result[A any] struct {
@@ -148,6 +171,9 @@ func (b *batcher[Q, A]) enqueue(h handed[Q, A]) {
 			continue
 		}
 		b.queue.append(it)
+	}
+	if b.enough != nil && b.queue.length >= b.hoped {
+		b.enough()
 	}
 	if !b.begin() && b.beside != nil && b.queue.length > 0 && !b.watched {
 		b.watched = true
@@ -267,6 +293,9 @@ func (b *batcher[Q, A]) work() {
 		// Whoever can go on now hands in first: on a busy machine calls become larger, on an idle one it costs
 		// nothing.
 		runtime.Gosched()
+		if b.gather != nil {
+			b.awaitMore()
+		}
 		b.mu.Lock()
 		group := b.take()
 		if len(group) == 0 {
@@ -285,13 +314,56 @@ func (b *batcher[Q, A]) work() {
 		answers := b.run(questions)
 		b.mu.Lock()
 		b.occupy(group, -1)
+		callers := len(group) + b.queue.length
 		b.mu.Unlock()
+		if b.gather != nil {
+			b.gather.note(callers)
+		}
 		for i, r := range answers {
 			if t := group[i].of; t.answer(group[i].at, r) {
 				b.turns.wait(t.place) // whoever got the answers goes on alone
 			}
 		}
 	}
+}
+
+// awaitMore waits as long as gather says.
+func (b *batcher[Q, A]) awaitMore() {
+	callers, patience := b.gather.hopes()
+	if patience <= 0 {
+		return
+	}
+	b.mu.Lock()
+	if n := b.queue.length; n == 0 || n >= callers {
+		b.mu.Unlock()
+		return
+	}
+	ctx, enough := context.WithCancel(context.Background())
+	defer enough()
+	b.hoped, b.enough = callers, enough
+	b.mu.Unlock()
+	_ = b.gather.sleep(ctx, patience) // however it ends, what waits is taken
+	b.mu.Lock()
+	b.hoped, b.enough = 0, nil
+	b.mu.Unlock()
+}
+
+// hopes returns how many callers a call is to wait for, and for how long; 0: not at all.
+func (g *gather) hopes() (callers int, patience time.Duration) {
+	last := g.last.Load()
+	if last == nil {
+		return 0, 0
+	}
+	return last.callers, min(last.ended+g.patience-g.now(), g.patience)
+}
+
+// note remembers how many wanted to be in a call that ended just now.
+func (g *gather) note(callers int) {
+	if callers < g.many {
+		g.last.Store(nil)
+		return
+	}
+	g.last.Store(&gathered{callers, g.now()})
 }
 
 // take takes the items of the next call from the queue: those that no other call works on.

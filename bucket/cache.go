@@ -38,6 +38,9 @@ type cached struct {
 	// at SQL before touching a bucket; it never answers anybody (DESIGN 5.8).
 	soldOut atomic.Int64
 
+	// judged is the last look of judgeAll, where it was for many callers.
+	judged atomic.Pointer[gathered]
+
 	asked      atomic.Bool // deducted from through this node since recycleStranded looked
 	freshening atomic.Bool // somebody reads it anew, in store mode
 	coverSoon  atomic.Bool // it is about to be read in the background

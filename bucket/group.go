@@ -13,6 +13,8 @@ type group[K comparable, Q, A any] struct {
 	run         func(key K, items []Q) []result[A]
 	size, bound int
 	turns       turns
+	// gather is a batcher's, by key; nil: none.
+	gather func(key K) *gather
 
 	mu   sync.Mutex
 	keys map[K]*member[Q, A]
@@ -34,6 +36,9 @@ func (g *group[K, Q, A]) do(ctx context.Context, key K, question Q) (A, error) {
 	if m == nil {
 		m = &member[Q, A]{batcher: &batcher[Q, A]{size: g.size, bound: g.bound, workers: 1, turns: g.turns,
 			run: func(items []Q) []result[A] { return g.run(key, items) }}}
+		if g.gather != nil {
+			m.batcher.gather = g.gather(key)
+		}
 		g.keys[key] = m
 	}
 	m.users++

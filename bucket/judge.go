@@ -3,6 +3,7 @@ package bucket
 import (
 	"context"
 	"math"
+	"time"
 
 	"github.com/budgetd/budgetd/internal/safeguard"
 )
@@ -73,6 +74,22 @@ func (s *Service) judgeAll(budgetID int64, asks []judgeAsk) []result[judged] {
 		return failAll[judged](len(asks), unavailable("look up", err))
 	}
 	return w.out
+}
+
+// Where a look was for manyAsks or more, the next one waits until as many ask again, for askPatience after it at most.
+const (
+	manyAsks    = 8
+	askPatience = 3 * time.Millisecond
+)
+
+// gatherAsks makes looks at a budget large rather than many, since what a look costs hardly depends on its ids: with 64
+// callers, who ask again as soon as they are refused, 62 instead of 32 are in one.
+func (s *Service) gatherAsks(budgetID int64) *gather {
+	entry, ok := s.budgets.byID.Peek(budgetID)
+	if !ok {
+		return nil
+	}
+	return &gather{many: manyAsks, patience: askPatience, now: s.now, sleep: s.clock.Sleep, last: &entry.judged}
 }
 
 // judging is one call of judgeAll.

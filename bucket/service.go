@@ -365,6 +365,7 @@ func New(c Config) (*Service, error) {
 	s.lookups = &batcher[ID, recorded]{run: s.lookUp, size: s.set.BatchSize, bound: s.set.Queue, workers: 2,
 		owner: func(id ID) int64 { return id.Budget }, turns: s.turns}
 	s.judges = newGroup[int64, judgeAsk, judged](s.judgeAll, s.set.BatchSize, s.set.Queue, s.turns)
+	s.judges.gather = s.gatherAsks
 	s.covers = &batcher[int64, coverRead]{run: s.readCovers, size: s.set.BatchSize, bound: s.set.Queue, workers: 2, turns: s.turns}
 	s.turning = newGroup[int64, struct{}, struct{}](s.rollOverFor, s.set.BatchSize, s.set.Queue, s.turns)
 	s.limitChecks = newGroup[int64, LimitAsk, LimitAnswer](s.checkLimits, s.set.BatchSize, s.set.Queue, s.turns)

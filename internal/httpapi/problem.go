@@ -84,8 +84,8 @@ const defaultRetryAfter = time.Second
 // settle gives every error a code: an error of the service that has none may, for a call that
 // changes something, have happened; a read that ran out of time is unavailable.
 func settle(err error, op string, changes bool) *budget.Error {
-	var e *budget.Error
-	if errors.As(err, &e) {
+	e, ok := err.(*budget.Error) //nolint:errorlint // most are; errors.As looks at types at run time
+	if ok || errors.As(err, &e) {
 		return e
 	}
 	code := budget.Internal
