@@ -12,7 +12,7 @@ import (
 
 // batcher aggregates calls: whatever arrives while a call is in flight goes into the next one
 // (DESIGN 5.3). There is no timer and no added waiting when idle: the first caller's item is sent at
-// once, alone. At most workers calls run at the same time; more than bound waiting items are refused
+// once, alone; gather is for where many come again and again. At most workers calls run at the same time; more than bound waiting items are refused
 // with Unavailable (back-pressure). Where items are somebody's (owner), each of those that wait gets the same
 // part of a call, and of the room: see queue. The zero value is not usable; safe for concurrent use.
 type batcher[Q, A any] struct {
