@@ -2,9 +2,11 @@ package redisstore_test
 
 import (
 	"fmt"
+	"reflect"
 	"testing"
 
 	"github.com/budgetd/budgetd/bucket"
+	"github.com/budgetd/budgetd/budget"
 	"github.com/budgetd/budgetd/internal/storetest"
 	"github.com/budgetd/budgetd/ledger"
 )
@@ -99,4 +101,47 @@ func TestReadWhileAppended(t *testing.T) {
 		}
 	}
 	must(t, <-done)
+}
+
+// TestManyInOneCall: more operations, values and counts than a script takes at once, some of them repetitions, are
+// answered like few: each with balance, seq, sum and counters as they were left by those before it.
+func TestManyInOneCall(t *testing.T) {
+	_, store, _ := serving(t)
+	ctx, at := t.Context(), bucket.Ref{Bucket: 5, Epoch: 1, Activation: 1}
+	const size, values, total = 5000, 3000, 1_000_000
+	fill(t, store, at, total)
+	other := aCount
+	other.Limit, other.Window = "per-user-day", bucket.CountWindow{Kind: budget.WindowCalendar, End: budget.MaxAmount}
+	used, taken := make([]int64, values), int64(0)
+	for call := range 2 {
+		operations := make([]bucket.Operation, size)
+		for i := range operations {
+			one, two := aCount, other
+			one.Value = fmt.Sprint("v", i%values)
+			one.Max, two.Max, two.Value, two.Add = bucket.NoMax, bucket.NoMax, one.Value, 3
+			id := fmt.Sprintf("r-%d-%d", call, i-i%10/9) // every tenth is that of the one before
+			operations[i] = storetest.Limited(at, id, 0, one, two)
+		}
+		replies, err := store.Deduct(ctx, lane0, operations)
+		must(t, err)
+		for i, r := range replies {
+			if i%10 == 9 {
+				if r.Verdict != bucket.Recorded || r.Record.Seq != 1+taken || r.Counted != nil {
+					t.Fatalf("call %d, %d: %+v, %+v", call, i, r, r.Record)
+				}
+			} else {
+				taken++
+				used[i%values]++
+				n := used[i%values]
+				want := bucket.Counted{Now: r.Counted.Now, Over: -1, Limits: []bucket.CountState{{Used: n},
+					{Used: 3 * n, Reset: budget.MaxAmount}}}
+				if r.Verdict != bucket.OK || r.Deducted != taken || !reflect.DeepEqual(*r.Counted, want) {
+					t.Fatalf("call %d, %d: %+v, %+v, want %+v", call, i, r, r.Counted, want)
+				}
+			}
+			if r.Balance != total-taken || r.Seq != 1+taken {
+				t.Fatalf("call %d, %d: %+v, want balance %d", call, i, r, total-taken)
+			}
+		}
+	}
 }
