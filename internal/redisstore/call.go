@@ -65,61 +65,29 @@ func (s *Store) strange(op string, answer any) error {
 		"instance %s answered a script with %.200s", s.config.Name, fmt.Sprint(answer))}
 }
 
-// shape says what a script answers of an operation beside verdict, balance and seq: an element for its record, and one
-// for its limits; and the highest verdict that there can be.
-type shape struct {
-	record, limits bool
-	most           bucket.Verdict
-}
-
-func plain(int) shape { return shape{most: bucket.Broken} }
-
-func shapeOfDeduct(o *bucket.Operation) shape {
-	switch {
-	case o.Counting != nil:
-		return shape{record: true, limits: true, most: bucket.OverLimit}
-	case o.Record:
-		return shape{record: true, most: bucket.Outdated}
+// replies reads a script's answer: three elements per operation, or four with a record.
+// order[i] says which operation the i-th answer is of; most is the highest verdict that there can be.
+func (s *Store) replies(op string, answer any, order []int, record bool, most bucket.Verdict) ([]bucket.Reply, error) {
+	width := 3
+	if record {
+		width = 4
 	}
-	return plain(0)
-}
-
-// replies reads a script's answer: three elements per operation, and what its shape says.
-// order[i] says which operation the i-th answer is of.
-func (s *Store) replies(op string, answer any, order []int, shapeOf func(int) shape) ([]bucket.Reply, error) {
 	values, ok := answer.([]any)
+	if !ok || len(values) != width*len(order) {
+		return nil, s.strange(op, answer)
+	}
 	out := make([]bucket.Reply, len(order))
 	for _, operation := range order {
-		has, width := shapeOf(operation), 3
-		if has.record {
-			width = 4
+		if out[operation], ok = replyOfScript(values[:width], most); !ok {
+			return nil, s.strange(op, answer)
 		}
-		limits := 0
-		if has.limits {
-			limits = 1
-		}
-		if ok = ok && len(values) >= width+limits; !ok {
-			break
-		}
-		if out[operation], ok = replyOfScript(values[:width], has.most); !ok {
-			break
-		}
-		if limits > 0 {
-			r := &out[operation]
-			if r.Counted, ok = countedOf(r.Verdict, values[width]); !ok {
-				break
-			}
-		}
-		values = values[width+limits:]
-	}
-	if !ok || len(values) != 0 {
-		return nil, s.strange(op, answer)
+		values = values[width:]
 	}
 	return out, nil
 }
 
 // replyOfScript reads what a script says of one operation. The fourth element, where there is one,
-// is the sum of deductions or the record found.
+// is the record found.
 func replyOfScript(values []any, most bucket.Verdict) (reply bucket.Reply, ok bool) {
 	verdict, ok1 := values[0].(int64)
 	if !ok1 || verdict < int64(bucket.OK) || verdict > int64(most) {
@@ -141,7 +109,7 @@ func replyOfScript(values []any, most bucket.Verdict) (reply bucket.Reply, ok bo
 			reply = recordedAs(reply, text)
 		}
 	case len(values) == 4:
-		reply.Deducted, ok4 = values[3].(int64)
+		_, ok4 = values[3].(int64)
 	}
 	return reply, ok2 && ok3 && ok4
 }

@@ -3,6 +3,8 @@ package redisstore_test
 import (
 	"context"
 	"errors"
+	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -115,9 +117,71 @@ func TestStrangeReplies(t *testing.T) {
 		f := newFakeRedis(t)
 		f.set(func(f *fakeRedis) { f.answer = answer })
 		store := fakeStore(t, f)
-		_, err := store.Deduct(t.Context(), lane0, []bucket.Operation{storetest.Deduction(ref1, 1, "x")})
+		_, err := store.Grant(t.Context(), lane0, []bucket.GrantOrder{{Ref: ref1, Number: 1, Amount: 1}})
 		if !budget.Is(err, budget.OutcomeUnknown) {
 			t.Errorf("answer %q: error %v, want %s", answer, err, budget.OutcomeUnknown)
+		}
+	}
+}
+
+// TestStrangeDeductReplies: what deduct.lua can answer of one operation without a record, with one, and that counts,
+// and what it cannot.
+func TestStrangeDeductReplies(t *testing.T) {
+	const none, cut = ^uint64(0), "*1\r\n$32\r\n" // -1; a text without a verdict
+	and := func(answer, element string) string { return "*2" + answer[2:] + element }
+	plain, record, count := storetest.Deduction(ref1, 1, "x"), storetest.Recorded(ref1, 1, "x"),
+		storetest.Limited(ref1, "x", 0, aCount)
+	hit := aCount
+	hit.Window = bucket.CountWindow{Kind: budget.WindowFirstHit, Length: 5}
+	hits := storetest.Limited(ref1, "x", 0, hit)
+	all := []bucket.Operation{plain, record, count, hits}
+	for _, test := range []struct {
+		answer string
+		fine   []bucket.Operation // the others find it strange
+	}{
+		{"+OK\r\n", nil},
+		{":1\r\n", nil},
+		{"*0\r\n", nil},
+		{"*-1\r\n", nil},
+		{"*1\r\n:1\r\n", nil},
+		{"*3\r\n:1\r\n:1\r\n:1\r\n", nil},
+		{cut + strings.Repeat("x", 32) + "\r\n", nil},
+		{epochText(0), nil},
+		{epochText(bucket.OK), all[:2]},
+		{epochText(bucket.OK, 1), all[2:3]},
+		{epochText(bucket.OK, 1, 5), all[3:]},
+		{epochText(bucket.OK, 1, 5, 5), nil},
+		{epochText(bucket.Insufficient), all},
+		{epochText(bucket.EpochGone), all},
+		{epochText(bucket.Broken), nil},
+		{and(epochText(bucket.Broken), "$1\r\nx\r\n"), all},
+		{and(epochText(bucket.Broken), ":1\r\n"), nil},
+		{and(epochText(bucket.OK), "$1\r\nx\r\n"), nil},
+		{epochText(bucket.Recorded), nil},
+		{and(epochText(bucket.Recorded), "$1\r\n1\r\n"), all[1:]},
+		{and(epochText(bucket.Recorded), "$0\r\n\r\n"), all[1:]}, // broken
+		{and(epochText(bucket.Recorded), ":1\r\n"), nil},
+		{epochText(bucket.Behind), all[1:]},
+		{epochText(bucket.PeriodOver), all[1:]},
+		{epochText(bucket.Outdated), all[1:]},
+		{epochText(bucket.Unloaded), nil},
+		{epochText(bucket.Unloaded, none), all[2:]},
+		{epochText(bucket.OverLimit, 0, 1), all[2:3]},
+		{epochText(bucket.OverLimit, 0, 1, 5), all[3:]},
+		{epochText(bucket.OverLimit, 1, 1), nil},
+		{epochText(bucket.OverLimit, none, 1), nil},
+		{epochText(bucket.OverLimit + 1), nil},
+	} {
+		for i, o := range all {
+			f := newFakeRedis(t)
+			f.set(func(f *fakeRedis) { f.answer = test.answer })
+			_, err := fakeStore(t, f).Deduct(t.Context(), lane0, []bucket.Operation{o})
+			fine := slices.ContainsFunc(test.fine, func(p bucket.Operation) bool {
+				return p.Record == o.Record && p.Counting == o.Counting
+			})
+			if fine != (err == nil) || err != nil && !budget.Is(err, budget.OutcomeUnknown) {
+				t.Errorf("answer %q of operation %d: error %v", test.answer, i, err)
+			}
 		}
 	}
 }

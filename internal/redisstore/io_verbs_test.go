@@ -2,6 +2,7 @@ package redisstore_test
 
 import (
 	"context"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"reflect"
@@ -46,6 +47,18 @@ const counters1 = "budgetd:test:{" + instance + "/0}:1:1:l:1"
 // fineScan is the answer that the counters of the first bucket are all there is.
 var fineScan = fmt.Sprintf("*2\r\n$1\r\n0\r\n*1\r\n$%d\r\n%s\r\n", len(counters1), counters1)
 
+// fineEpoch is what deduct.lua answers of one operation that was admitted, and tells of its limits.
+func fineEpoch(told ...uint64) string { return epochText(bucket.OK, told...) }
+
+// epochText is what deduct.lua answers of one operation, without a text that it refers to.
+func epochText(verdict bucket.Verdict, told ...uint64) string {
+	text := append(make([]byte, 32), byte(verdict))
+	for _, n := range told {
+		text = binary.BigEndian.AppendUint64(text, n)
+	}
+	return fmt.Sprintf("*1\r\n$%d\r\n%s\r\n", len(text), text)
+}
+
 // aCount is a count of one for a value, for as long as the budget lives.
 var aCount = bucket.Count{Limit: "per-user", Changed: 1, Value: "u", Add: 1, Max: 5, New: true,
 	Window: bucket.CountWindow{Kind: budget.WindowLifetime}}
@@ -68,17 +81,17 @@ var verbs = []verb{
 		_, err := s.Grant(ctx, lane0, []bucket.GrantOrder{{Ref: ref1, Number: 1, Amount: 1}})
 		return err
 	}},
-	{name: "deduct", command: "EVALSHA", fine: fineScript, write: true, commands: 1, call: func(ctx context.Context, s bucket.Store) error {
+	{name: "deduct", command: "EVALSHA", fine: fineEpoch(), write: true, commands: 1, call: func(ctx context.Context, s bucket.Store) error {
 		_, err := s.Deduct(ctx, lane0, []bucket.Operation{storetest.Deduction(ref1, 1, "x")})
 		return err
 	}},
-	{name: "deduct, recorded", command: "EVALSHA", fine: "*4\r\n:1\r\n:0\r\n:0\r\n:0\r\n", write: true, commands: 1,
+	{name: "deduct, recorded", command: "EVALSHA", fine: fineEpoch(), write: true, commands: 1,
 		call: func(ctx context.Context, s bucket.Store) error {
 			_, err := s.Deduct(ctx, lane0, []bucket.Operation{storetest.Recorded(ref1, 1, "x")})
 			return err
 		}},
 	{name: "deduct, limited", command: "EVALSHA", write: true, commands: 1,
-		fine: "*5\r\n:1\r\n:0\r\n:0\r\n:0\r\n*4\r\n:1000\r\n:-1\r\n:1\r\n:0\r\n",
+		fine: fineEpoch(1),
 		call: func(ctx context.Context, s bucket.Store) error {
 			_, err := s.Deduct(ctx, lane0, []bucket.Operation{storetest.Limited(ref1, "x", 0, aCount)})
 			return err
@@ -279,7 +292,7 @@ func TestNthCommandOfActivateFails(t *testing.T) {
 				store := patientStore(t, fake, f.answer)
 				count, hit, setUp := 0, false, false
 				fake.set(func(x *fakeRedis) {
-					x.answer = fineScript
+					x.answer = fineEpoch()
 					x.next = func(command []string) string {
 						switch name := strings.ToUpper(command[0]); name {
 						case "INFO", "SCRIPT", "HELLO", "CLIENT":

@@ -29,13 +29,9 @@ func fieldOf(value string) string {
 	return "#" + string(sum[:20])
 }
 
-// loadedText writes what the ledger has of a counter as limits.lua keeps it, after its mark; "": nothing.
+// loadedText writes what the ledger has of a counter as limits.lua keeps it.
 func loadedText(n *bucket.Count) string {
 	l := n.Loaded
-	if l == nil {
-		return ""
-	}
-	text := strconv.FormatInt(l.Mark, 10) + "|"
 	switch n.Window.Kind {
 	case budget.WindowSliding:
 		slots := slices.Clone(l.Slots)
@@ -46,44 +42,77 @@ func loadedText(n *bucket.Count) string {
 			parts[i] = strconv.FormatInt(number-before, 10) + ":" + strconv.FormatInt(slot.Used, 10)
 			before = number
 		}
-		return text + strings.Join(parts, " ")
+		return strings.Join(parts, " ")
 	case budget.WindowFirstHit:
-		return text + strconv.FormatInt(l.Used, 10) + " " + strconv.FormatInt(l.Began, 16)
+		return strconv.FormatInt(l.Used, 10) + " " + strconv.FormatInt(l.Began, 16)
 	}
-	return text + strconv.FormatInt(l.Used, 10)
+	return strconv.FormatInt(l.Used, 10)
 }
 
-// countedOf reads what a script tells of an operation's limits; nil for 0.
-func countedOf(reply bucket.Verdict, value any) (counted *bucket.Counted, ok bool) {
-	if value == int64(0) {
-		return nil, true
+// told reads what deduct.lua tells of operations' limits, one after the other.
+type told struct {
+	text string
+	now  int64
+	cut  bool // it was too short
+	// counts and states are room for what is read.
+	counts []bucket.Counted
+	states []bucket.CountState
+}
+
+func toldOf(now int64, text string, operations int) told {
+	t := told{text: text, now: now}
+	if text != "" {
+		t.counts = make([]bucket.Counted, 0, operations)
+		t.states = make([]bucket.CountState, 0, len(text)/8)
 	}
-	values, ok := value.([]any)
-	if !ok || len(values) < 2 {
-		return nil, false
+	return t
+}
+
+func (t *told) next() int64 {
+	if len(t.text) < 8 {
+		t.cut = true
+		return 0
 	}
-	numbers := make([]int64, len(values))
-	for i, v := range values {
-		if numbers[i], ok = v.(int64); !ok {
-			return nil, false
-		}
-	}
-	counted = &bucket.Counted{Now: numbers[0], Over: int(numbers[1])}
-	numbers = numbers[2:]
-	switch reply {
-	case bucket.Outdated:
-		return counted, true
+	n := int64At(t.text, 0)
+	t.text = t.text[8:]
+	return n
+}
+
+// counted returns what is told of an operation that counts; nil where nothing is.
+func (t *told) counted(verdict bucket.Verdict, c *bucket.Counting) *bucket.Counted {
+	out := bucket.Counted{Now: t.now, Over: -1}
+	switch verdict {
+	case bucket.OverLimit:
+		out.Over = int(t.next())
+		t.cut = t.cut || out.Over < 0 || out.Over >= len(c.Counts)
+		fallthrough
+	case bucket.OK:
+		out.Limits = t.limits(c.Counts)
 	case bucket.Unloaded:
-		counted.Marks = numbers
-		return counted, true
+		out.Marks = make([]int64, len(c.Counts))
+		for j := range out.Marks {
+			out.Marks[j] = t.next()
+		}
+	case bucket.Outdated:
+	default:
+		return nil
 	}
-	if len(numbers)%2 != 0 {
-		return nil, false
+	t.counts = append(t.counts, out)
+	return &t.counts[len(t.counts)-1]
+}
+
+// limits reads how far limits are used.
+func (t *told) limits(counts []bucket.Count) []bucket.CountState {
+	first := len(t.states)
+	for j := range counts {
+		w := &counts[j].Window
+		state := bucket.CountState{Used: t.next(), Reset: w.End} // 0 of a lifetime
+		if inGenerations(w.Kind) {
+			state.Reset = t.next()
+		}
+		t.states = append(t.states, state)
 	}
-	for i := 0; i < len(numbers); i += 2 {
-		counted.Limits = append(counted.Limits, bucket.CountState{Used: numbers[i], Reset: numbers[i+1]})
-	}
-	return counted, true
+	return t.states[first:len(t.states):len(t.states)]
 }
 
 // Unload forgets counters. See bucket.Counters.
@@ -105,12 +134,19 @@ func (s *Store) Unload(ctx context.Context, at bucket.Lane, orders []bucket.Unlo
 	for i := range orders {
 		c := &orders[i].Counting
 		keys = append(keys, countersKey(l.prefix, orders[i].Ref.Bucket, c.From))
-		var limits limitTable
-		limits = limits.with(c)
-		argv = append(argv, limits.appendCounts(limits.append(nil, c.Ahead), c))
+		argv = append(argv, unloading(c))
 	}
 	_, err = s.eval(ctx, op, l, verbUnload, keys, argv)
 	return err
+}
+
+// unloading is what unload.lua reads of an order.
+func unloading(c *bucket.Counting) []byte {
+	p := packing{limits: limitTable(nil).with(c)}
+	p.text = append(p.limits.append(append8(nil, c.Ahead)), byte(len(c.Counts)))
+	p.addCounts(c)
+	p.endCounts()
+	return p.text
 }
 
 // scanned is how many keys one step of dropCounters looks at, about.

@@ -118,12 +118,16 @@ func TestScriptArguments(t *testing.T) {
 		operations := []bucket.Operation{{Amount: 5, Request: ledger.Request{ID: "id"},
 			Counting: &bucket.Counting{From: 1, Counts: []bucket.Count{count}}}}
 		ref := member{Ref: bucket.Ref{Bucket: 1, Epoch: 1, Activation: 1}, counting: mode == withLimits}
-		return string(appendGroup(nil, ref, mode, []int{0}, operations))
+		var p packing
+		p.addGroup(ref, mode, []int{0}, operations)
+		return string(p.text)
 	}
 	without, with, limits := epoch(withoutRecords), epoch(withRecords), epoch(withLimits)
 	unload := func() string {
-		var none limitTable
-		return string(none.appendCounts(none.append(nil, 0), &bucket.Counting{Counts: make([]bucket.Count, 1)}))
+		p := packing{text: append(limitTable(nil).append(append8(nil, 0)), 1)}
+		p.addCounts(&bucket.Counting{Counts: make([]bucket.Count, 1)})
+		p.endCounts()
+		return string(p.text)
 	}()
 	const modeAt, operationsEnd = 4, 9 // after the texts of epoch and activation
 	if err := c.Eval(ctx, scripts[verbOpen].text, two, open...).Err(); err != nil {

@@ -20,13 +20,14 @@ const (
 	fingerprintEnd = nonceEnd + 16
 )
 
-// recordOf returns an operation's record without the seq, which the script knows; "" for one that is
+// appendRecord adds an operation's record without the seq, which the script knows, as appendText does; "" for one that is
 // not to be recorded.
-func recordOf(o *bucket.Operation) string {
+func appendRecord(text []byte, o *bucket.Operation) []byte {
 	if !o.Record {
-		return ""
+		return append(text, 0)
 	}
-	return recordFormat + o.Request.Nonce + o.Request.Fingerprint
+	text = append(text, byte(len(recordFormat)+len(o.Request.Nonce)+len(o.Request.Fingerprint)))
+	return append(append(append(text, recordFormat...), o.Request.Nonce...), o.Request.Fingerprint...)
 }
 
 // mostIDBytes is how long a request id may be to be the field of its record itself: longer ones take more memory
@@ -97,7 +98,5 @@ func (s *Store) Void(ctx context.Context, at bucket.Lane, orders []bucket.VoidOr
 	if err != nil {
 		return nil, err
 	}
-	return s.replies(op, answer, g.order, func(int) shape {
-		return shape{record: true, most: bucket.PeriodOver}
-	})
+	return s.replies(op, answer, g.order, true, bucket.PeriodOver)
 }

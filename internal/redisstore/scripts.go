@@ -60,12 +60,14 @@ type script struct{ text, sha string }
 // scriptsOf returns the scripts of an activation of a lane, whose keys begin with prefix. replid is the
 // replication id that it was activated with: letters and digits.
 func scriptsOf(prefix string, activation int64, replid string) (all [verbs]script) {
+	// A function of its own: see limits.lua.
+	counts := "local counts = (function()\n" + limitsLua + "\n" + countersLua + "\nreturn counts\nend)()\n"
 	sources := [verbs]string{verbOpen: openLua, verbGrant: grantLua,
 		verbDeduct: recordsLua + "\nlocal counts\n" + deductLua, verbClose: closeLua, verbTrim: trimLua, verbDiscard: discardLua,
 		verbLeave:  leaveLua,
 		verbVoid:   recordsLua + "\n" + voidLua,
-		verbCount:  recordsLua + "\n" + limitsLua + "\n" + countersLua + "\n" + deductLua,
-		verbUnload: limitsLua + "\n" + countersLua + "\n" + unloadLua}
+		verbCount:  recordsLua + "\n" + counts + deductLua,
+		verbUnload: counts + unloadLua}
 	for v, source := range sources {
 		text := fmt.Sprintf("-- activation %d of %s\nlocal lane_activation = '%d'\n"+
 			"local lane_replid = '%s'\n%s\n%s",

@@ -49,7 +49,7 @@ func (s *Store) perEpoch(ctx context.Context, op string, at bucket.Lane, v verb,
 	if err != nil {
 		return nil, err
 	}
-	return s.replies(op, answer, order, plain)
+	return s.replies(op, answer, order, false, bucket.Broken)
 }
 
 // Grant adds numbered grants. See bucket.Store.
@@ -85,7 +85,7 @@ func (s *Store) Grant(ctx context.Context, at bucket.Lane, orders []bucket.Grant
 	if err != nil {
 		return nil, err
 	}
-	return s.replies(op, answer, g.order, plain)
+	return s.replies(op, answer, g.order, false, bucket.Broken)
 }
 
 // Deduct takes amounts from balances. See bucket.Store.
@@ -110,7 +110,7 @@ func (s *Store) Deduct(ctx context.Context, at bucket.Lane, operations []bucket.
 	if err != nil {
 		return nil, err
 	}
-	return s.replies(op, answer, g.order, func(i int) shape { return shapeOfDeduct(&operations[i]) })
+	return s.deductReplies(op, answer, g, operations)
 }
 
 // member says which operations deduct.lua takes together: those of one Ref, and, of those that count against limits,
@@ -149,7 +149,7 @@ func (s *Store) deductArguments(prefix string, g groups[member], operations []bu
 	for i := range operations {
 		room += operationBytes(&operations[i])
 	}
-	text := make([]byte, 0, room+headBytes*len(g.refs))
+	p := packing{text: make([]byte, 0, room+headBytes*len(g.refs))}
 	next := 0
 	for n, ref := range g.refs {
 		group := g.order[next : next+g.counts[n]]
@@ -170,43 +170,54 @@ func (s *Store) deductArguments(prefix string, g groups[member], operations []bu
 		if mode == withLimits {
 			keys = append(keys, countersKey(prefix, ref.Bucket, ref.from))
 		}
-		begin := len(text)
-		text = appendGroup(text, ref, mode, group, operations)
-		argv = append(argv, text[begin:len(text):len(text)])
+		begin := len(p.text)
+		p.addGroup(ref, mode, group, operations)
+		argv = append(argv, p.text[begin:len(p.text):len(p.text)])
 	}
 	return keys, argv, script
 }
 
-// appendGroup adds an epoch's argument to a text.
-func appendGroup(text []byte, ref member, mode int, group []int, operations []bucket.Operation) []byte {
-	text = appendNumberText(text, ref.Epoch)
+// addGroup adds an epoch's argument.
+func (p *packing) addGroup(ref member, mode int, group []int, operations []bucket.Operation) {
+	text := appendNumberText(p.text, ref.Epoch)
 	text = appendNumberText(text, ref.Activation)
 	text = append(text, byte(mode))
 	text = binary.BigEndian.AppendUint32(text, uint32(len(group))) //nolint:gosec // a call has fewer
 	if mode >= withRecords {
 		text = append7(text, ref.limits)
 	}
-	var limits limitTable
 	if mode == withLimits {
-		limits = limitsOf(group, operations)
-		text = limits.append(text, ref.ahead)
+		p.text = append8(text, ref.ahead)
+		p.addLimits(group, operations)
+		text = p.text
+	} else {
+		p.limits = p.limits[:0]
 	}
 	for _, i := range group {
 		o := &operations[i]
 		text = append7(append7(text, o.MinSeq), o.Amount)
 		sized := len(text)
-		text = append(text, 0, 0, 0, 0)
-		text = appendLine(text, o)
+		text = appendLine(append(text, 0, 0, 0, 0), o)
 		binary.BigEndian.PutUint32(text[sized:], uint32(len(text)-sized-4)) //nolint:gosec // of one request
 		if mode >= withRecords {
-			text = append7(append7(text, o.Ceiling), o.Until)
-			text = appendText(appendText(text, recordOf(o)), recordField(o.Request.ID))
+			text = appendRecord(append7(append7(text, o.Ceiling), o.Until), o)
 		}
 		if mode == withLimits {
-			text = limits.appendCounts(text, o.Counting)
+			text = append(text, byte(len(o.Counting.Counts)))
 		}
 	}
-	return text
+	if mode >= withRecords {
+		for _, i := range group {
+			text = appendText(text, recordField(operations[i].Request.ID))
+		}
+	}
+	p.text = text
+	if mode == withLimits {
+		for _, i := range group {
+			p.addCounts(operations[i].Counting)
+		}
+		p.endCounts()
+	}
 }
 
 // headBytes is about what an epoch's argument has before its operations.

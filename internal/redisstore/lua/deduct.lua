@@ -8,18 +8,22 @@
 --       byte if nothing else is said): epoch and activation (decimal texts, 1 … 2^53 - 1), mode (1 byte: 0
 --       without records, 1 with, 2 with limits too: their script then has limits.lua in front), how many
 --       operations (4 bytes, at least 1), with records the version of the budget's limits that they know (7 bytes,
---       0: it never had any), with limits what is common to them (counts.parse_limits), then
+--       0: it never had any), with limits by how much the clock is ahead of SQL's in ms (8 bytes, signed) and the
+--       limits (counts.parse_limits; `before` are those of the epoch before), then
 --       per operation: the highest seq the caller knows (7 bytes, 0 … 2^53 - 1), amount in
 --       minor units (7, 1 … 2^53 - 1), the entry as chained (ledger.Line; text, length of 4; that of one that counts
 --       lacks the 6 bytes of the instant, which is added here); with records also: the most that the sum of
 --       deductions may come to (7, 0 … 2^53 - 1; 0: no bound), the instant of the server's clock
 --       from which it is refused (7, ms since 1970; 0: none), the record without its seq (text; ''
---       for an operation that is not to be recorded nor looked up) and the request id (text, hashed if long); with
---       limits also: what it counts for (counts.parse)
--- Returns three elements per operation: verdict, balance in minor units (or why, for BROKEN), last
--- seq; and for an operation with a record a fourth: the sum of deductions in minor units (OK,
--- BEHIND; exact below 2^53), the record found (RECORDED; binary), or 0; with limits a fifth: what is told of
--- them (counts.judge) for OK, OUTDATED, UNLOADED, OVER_LIMIT of an operation that counts, or 0.
+--       for an operation that is not to be recorded nor looked up); with limits also: how many counts it has (1);
+--       then with records per operation the request id (text, hashed if long);
+--       with limits then what the operations count for (counts.parse)
+-- Returns per epoch a text (binary, as above) and what it refers to, all in one list. The text: balance in minor units, last seq,
+-- sum of deductions in minor units (exact below 2^53) as they were before (8 each; 0 where the bucket is missing or broken),
+-- the instant that limits were judged by (8, ms since 1970 by SQL's clock; 0 without limits), the verdict of each operation
+-- (1), and with limits what is told of them in the operations' order (counts.told) for OK, UNLOADED and OVER_LIMIT of one that
+-- counts. From amounts and verdicts follow balance, seq and sum after each. It refers to, in the operations' order: why
+-- (BROKEN) and the record found (RECORDED; binary).
 -- Errors: NOTDONE, HALFDONE (shared.lua); NOTDONE REPLACED, with records: another memory.
 --
 -- Atomic because the comparison with the balance and the subtraction decide together that no unit
@@ -32,53 +36,48 @@
 -- which limits are counted, and nothing else. What is OK or UNLOADED also notes the version of the limits in the
 -- balance hash (`limits`, the highest): whoever knows older ones is OUTDATED from then on, also if it counts nothing.
 
--- How many keys an epoch has: without records, with, with limits.
+-- How many keys an epoch has: without records, with, with limits. And what a row of an operation is.
 local KEYS_OF = {[0] = 2, 5, 6}
+local ROW = {[0] = '>I7I7I4c0', '>I7I7I4c0I7I7I1c0', '>I7I7I4c0I7I7I1c0B'}
+local WIDTH = {[0] = 3, 6, 7}
 
 local window, now = quantity(ARGV[1]), nil
--- The epochs of the call; and of its operations, in their order, the arguments.
 local epochs = {}
-local least, amounts, lines, ceilings, ends, recordings = {}, {}, {}, {}, {}, {}
-local first_count, counted = {}, {}
+local pack = struct.pack
 
--- parse_epoch reads the argument of an epoch, whose operations follow the n-th of the call. Raises an error if it is
--- none.
-local function parse_epoch(text, n)
-  local e, at = {first = n + 1, ids = {}, key = nil, epoch = nil, activation = nil, mode = nil, operations = nil,
-    version = 0, limits = nil, first_count = nil, last_count = nil}, nil
-  e.epoch, e.activation, e.mode, e.operations, at = struct.unpack('>I1c0I1c0BI4', text)
-  assert(KEYS_OF[e.mode] and e.operations > 0 and (e.mode == 0 or window > 0) and (e.mode < 2 or counts))
-  if e.mode > 0 then e.version, at = struct.unpack('>I7', text, at) end
-  if e.mode == 2 then e.limits, at = counts.parse_limits(text, at) end
-  local counting = counts and counts.length() or 0
-  e.first_count = counting + 1
-  for i = n + 1, n + e.operations do
-    if e.mode == 0 then
-      least[i], amounts[i], lines[i], at = struct.unpack('>I7I7I4c0', text, at)
-    else
-      least[i], amounts[i], lines[i], ceilings[i], ends[i], recordings[i], e.ids[i - n], at =
-        struct.unpack('>I7I7I4c0I7I7I1c0I1c0', text, at)
-    end
-    if e.mode == 2 then
-      first_count[i] = counting + 1
-      counted[i], at = counts.parse(text, at, e.limits)
-      counting = counting + counted[i]
-    end
+-- parse_epoch reads the argument of an epoch, which another precedes or not. Raises an error if it is none.
+local function parse_epoch(text, before)
+  local e, at = {epoch = nil, activation = nil, mode = nil, operations = nil, version = 0, rows = nil, ids = nil,
+    counted = nil}, nil
+  local mode, n
+  e.epoch, e.activation, mode, n, at = unpack_text('>I1c0I1c0BI4', text)
+  assert(KEYS_OF[mode] and n > 0 and (mode == 0 or window > 0) and (mode < 2 or counts))
+  e.mode, e.operations = mode, n
+  if mode > 0 then e.version, at = unpack_text('>I7', text, at) end
+  if mode == 2 then
+    e.counted = {ahead = nil, limits = nil, list = nil, values = nil, size = nil, marks = nil, texts = nil}
+    e.counted.ahead, at = unpack_text('>i8', text, at)
+    e.counted.limits, at = counts.parse_limits(text, at, before and before.counted and before.counted.limits)
   end
-  e.last_count = counting
+  e.rows, at = rows(ROW[mode], WIDTH[mode], n, text, at)
+  if mode > 0 then e.ids, at = rows('>I1c0', 1, n, text, at) end
+  if mode == 2 then
+    local list, counting = e.rows, 0
+    for k = 7, 7 * n, 7 do counting = counting + list[k] end
+    at = counts.parse(e.counted, text, at, counting)
+  end
   assert(at == #text + 1)
   return e
 end
 
 -- parse reads the arguments. Raises an error unless they are what the header says.
 local function parse()
-  local k, n = 1, 0
+  local k = 1
   for g = 2, #ARGV do
-    local e = parse_epoch(ARGV[g], n)
-    e.key, n, k = k, n + e.operations, k + KEYS_OF[e.mode]
-    epochs[g - 1] = e
+    local e = parse_epoch(ARGV[g], epochs[g - 2])
+    epochs[g - 1], k = e, k + KEYS_OF[e.mode]
   end
-  assert(n > 0 and k == #KEYS + 1)
+  assert(k > 1 and k == #KEYS + 1)
 end
 
 if not (window and pcall(parse)) then
@@ -92,119 +91,136 @@ if window > 0 then
   if fault then return fault end
 end
 
-local reply, n = {}, 0
-for _, e in ipairs(epochs) do
-  local k, mode, first, last = e.key, e.mode, e.first, e.first + e.operations - 1
+local reply, answered, k = {}, 0, 1
+for g = 1, #epochs do
+  local e = epochs[g]
+  local mode, operations, list, width = e.mode, e.operations, e.rows, WIDTH[e.mode]
   local balance_key, log_key = KEYS[k], KEYS[k + 1]
-  local bucket
-  bucket, fault = load(balance_key)
+  local bucket, _, slice
+  bucket, fault, _, slice = load(balance_key, mode > 0)
   if fault then return fault end
-  local stands = standing(bucket, e.activation)
-  local records, found, unreadable
-  local made, list -- what is recorded, by id and as keep.remember wants it
+  local stands, broken = standing(bucket, e.activation), bucket.broken
+  local ids, found, unreadable = e.ids, nil, nil
   if mode > 0 then
-    records = {[0] = KEYS[k + 2], KEYS[k + 3], void = KEYS[k + 4]}
-    if not (bucket.broken or bucket.missing) then
-      found, unreadable, fault = keep.look_up(bucket, records, now, window, e.ids)
+    if not (broken or bucket.missing) then
+      found, unreadable, fault = keep.look_up(slice, k + 2, now, window, ids, operations)
       if fault then return fault end
     end
   end
   local counting = mode == 2 and not stands
-  local stamp = counting and struct.pack('>I6', now - e.limits.ahead)
+  local judged = mode == 2 and now - e.counted.ahead or 0
+  local stamp = counting and pack('>I6', judged) or ''
+  local older = mode > 0 and not stands and e.version < bucket.limits
   -- From 2^53 on the sum is rounded, and above every ceiling.
-  local before, start = tonumber(bucket.deducted), n
+  local start, before = bucket.balance or 0, tonumber(bucket.deducted or '0')
+  local head = pack('>I8I8I8I8', start, bucket.seq or 0, before, judged)
   local untaken, untaken_why -- the verdict where the log takes no entries
   local balance, seq -- after what the call has taken so far
-  local entries, newer -- what it appends; a newer version of the limits is to be noted
+  local entries, entries_n, newer -- what it appends; a newer version of the limits is to be noted
+  local made, kept, kept_n -- what is recorded, by id and as keep.remember wants it
+  local verdicts, texts, texts_n -- once one is not OK; what the answer refers to
   repeat -- once more where the log takes no entries
-    balance, seq, entries, newer, n = bucket.balance, bucket.seq, {}, false, start
-    made, list = {}, {}
+    balance, seq, entries, entries_n, newer = start, bucket.seq, {}, 0, false
+    kept_n, verdicts, texts_n = 0, nil, 0
+    if mode > 0 then made, kept = {}, {} end
     if counting then
-      fault = counts.prepare(KEYS[k + 5], e.limits, e.first_count, e.last_count, now)
+      fault = counts.prepare(KEYS[k + 5], e.counted, now)
       if fault then return fault end
     end
-    for i = first, last do
-      local amount, verdict, why = amounts[i], stands, bucket.broken
-      local id, record, known, deducted
-      local counts_for = counting and counted[i] > 0
+    local at, count_at, counted = 0, 1, 0 -- before the operation's row; its counts, and how many
+    for i = 1, operations do
+      local amount, verdict, why = list[at + 2], stands, broken
+      local record, known, deducted
       if mode > 0 then
-        id, record = e.ids[i - first + 1], recordings[i]
+        record = list[at + 6]
         if record == '' then
           record = nil
         elseif unreadable then
           verdict, why = BROKEN, unreadable
         elseif found then
-          known = made[id] or found[i - first + 1]
-          deducted = before + (bucket.balance - balance)
+          known = made[ids[i]] or found[i]
+          deducted = before + (start - balance)
           if known then verdict = RECORDED end
+        end
+        if counting then
+          count_at = count_at + 3 * counted
+          counted = list[at + 7]
         end
       end
       if not verdict then
-        if record and ends[i] > 0 and now >= ends[i] then
+        if record and list[at + 5] > 0 and now >= list[at + 5] then
           verdict = PERIOD_OVER
-        elseif seq < least[i] then
+        elseif seq < list[at + 1] then
           verdict = WENT_BACK
-        elseif record and e.version < bucket.limits then
+        elseif record and older then
           verdict = OUTDATED
-          if counts_for then counts.tell_outdated() end
-        elseif counts_for then
-          verdict, why = counts.judge(first_count[i], counted[i])
+        elseif counted > 0 then
+          verdict, why = counts.judge(count_at, counted)
           newer = newer or (verdict == UNLOADED and e.version > bucket.limits)
         end
       end
       if not verdict then
         if balance < amount then
           verdict = INSUFFICIENT
-        elseif record and ceilings[i] > 0 and amount > ceilings[i] - deducted then
+        elseif record and list[at + 4] > 0 and amount > list[at + 4] - deducted then
           verdict = BEHIND
         elseif untaken then
           verdict, why = untaken, untaken_why
         else
           verdict, balance, seq = OK, balance - amount, seq + 1
-          entries[#entries + 1] = counts_for and lines[i] .. stamp or lines[i]
-          if counts_for then counts.keep(first_count[i], counted[i]) end
+          entries_n = entries_n + 1
+          entries[entries_n] = list[at + 3]
+          if counted > 0 then counts.keep(count_at, counted) end
           if record then
             newer = newer or e.version > bucket.limits
-            deducted = deducted + amount
-            made[id] = record .. struct.pack(seq < 2 ^ 40 and '>I5' or '>I7', seq)
-            list[#list + 1], list[#list + 2] = id, made[id]
+            local id = ids[i]
+            record = pack(seq < 2 ^ 40 and '>c0I5' or '>c0I7', record, seq)
+            made[id], kept[kept_n + 1], kept_n = record, id, kept_n + 2
+            kept[kept_n] = record
           end
         end
       end
-      local told = verdict < EPOCH_GONE or verdict == WENT_BACK or verdict > BROKEN
-      reply[n + 1] = verdict
-      reply[n + 2], reply[n + 3] = why or (told and balance) or 0, told and seq or 0
-      n = n + 3
-      if record then
-        n = n + 1
-        reply[n] = known or ((verdict == OK or verdict == BEHIND) and deducted) or 0
+      if verdict ~= OK and not verdicts then
+        verdicts = {}
+        for j = 1, i - 1 do verdicts[j] = OK end
       end
-      if mode == 2 then
-        n = n + 1
-        reply[n] = counts_for and (verdict == OK or verdict >= OUTDATED) and counts.told or 0
+      if verdicts then verdicts[i] = verdict end
+      if verdict == RECORDED or verdict == BROKEN then
+        texts_n = texts_n + 1
+        texts = texts or {}
+        texts[texts_n] = known or why
       end
+      at = at + width
     end
-    if #entries == 0 then break end
-    untaken, untaken_why, fault = append(log_key, e.epoch, bucket, entries)
+    if entries_n == 0 then break end
+    untaken, untaken_why, fault = append(log_key, e.epoch, bucket, entries, entries_n, stamp)
     if fault then return fault end
   until untaken == OK
   if counting then
     fault = counts.flush()
     if fault then return fault end
   end
-  if #entries > 0 then
-    fault = save(balance_key, 'deducted', bucket.deducted, bucket.balance - balance, 'balance', text_of(balance),
+  if entries_n > 0 then
+    fault = save(balance_key, 'deducted', bucket.deducted, start - balance, 'balance', text_of(balance),
       'seq', text_of(bucket.seq), 'chain', bucket.chain)
     if fault then return fault end
   end
   if newer then
-    local done = redis.pcall('HSET', balance_key, 'limits', text_of(e.version))
+    local done = command('HSET', balance_key, 'limits', text_of(e.version))
     if type(done) == 'table' then return failed(done.err) end
     written = true
   end
-  if #list > 0 then
-    fault = keep.remember(balance_key, bucket, records, list)
+  if kept_n > 0 then
+    fault = keep.remember(balance_key, k + 2, kept, kept_n)
     if fault then return fault end
   end
+  if not verdicts then head = head .. repeated('\1', operations) end
+  for first = 1, verdicts and operations or 0, MOST_VALUES do
+    head = head .. string.char(unpack(verdicts, first, min(operations, first + MOST_VALUES - 1)))
+  end
+  answered = answered + 1
+  reply[answered] = counting and head .. counts.told() or head
+  for i = 1, texts_n do reply[answered + i] = texts[i] end
+  answered, k = answered + texts_n, k + KEYS_OF[mode]
 end
 return reply

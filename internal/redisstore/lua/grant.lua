@@ -20,8 +20,8 @@ for k = 1, #KEYS, 2 do
   local balance_key, log_key = KEYS[k], KEYS[k + 1]
   local a = (k - 1) / 2 * 3
   local epoch, activation, orders = ARGV[a + 1], ARGV[a + 2], tonumber(ARGV[a + 3])
-  local bucket
-  bucket, fault = load(balance_key)
+  local bucket, granted
+  bucket, fault, granted = load(balance_key)
   if fault then return fault end
   local stands = standing(bucket, activation)
   local added = 0
@@ -37,7 +37,7 @@ for k = 1, #KEYS, 2 do
       elseif amount > MAX_AMOUNT - bucket.balance then
         verdict, why = BROKEN, 'the balance would exceed the largest amount'
       else
-        verdict, why, fault = append(log_key, epoch, bucket, {line})
+        verdict, why, fault = append(log_key, epoch, bucket, {line}, 1, '')
         if verdict == OK then
           bucket.balance, bucket.grant_seq = bucket.balance + amount, number
           added = added + amount
@@ -51,7 +51,7 @@ for k = 1, #KEYS, 2 do
     n = n + 3
   end
   if added > 0 then
-    fault = save(balance_key, 'granted', bucket.granted, added, 'balance', text_of(bucket.balance),
+    fault = save(balance_key, 'granted', granted, added, 'balance', text_of(bucket.balance),
       'seq', text_of(bucket.seq), 'grant_seq', text_of(bucket.grant_seq),
       'chain', bucket.chain) or fault
   end

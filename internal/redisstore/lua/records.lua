@@ -38,102 +38,112 @@ local FEW_IDS = 3
 
 -- keep.clock returns the lane's time in ms; or nil and the reply of the failed call.
 function keep.clock()
-  local time = redis.pcall('TIME')
+  local time = command('TIME')
   if time.err then return nil, failed(time.err) end
-  return tonumber(time[1]) * 1000 + math.floor(tonumber(time[2]) / 1000)
+  return tonumber(time[1]) * 1000 + floor(tonumber(time[2]) / 1000)
 end
 
--- find_slice sets the bucket's .slice (the present one), .last (the one written last, nil before
--- the first record) and .window. Returns nil, or what is wrong with the field.
-local function find_slice(bucket, now, window)
-  local last
-  if bucket.slice_text then
-    local number, length = string.match(bucket.slice_text, '^(%d+)/(%d+)$')
+-- Of the bucket that was looked at last: the present slice, the one written last (nil before the first record), the window, and
+-- the text of the last two.
+local slice, last, window, slice_text
+
+-- find_slice sets them. Returns nil, or what is wrong with the field.
+local function find_slice(text, now, configured)
+  if text and text == slice_text then return nil end -- most buckets are in the same one
+  last, window, slice_text = nil, configured, nil
+  if text then
+    local number, length = match(text, '^(%d+)/(%d+)$')
     last, window = quantity(number), quantity(length)
     if not last or not window or window == 0 then
       return 'field slice of the balance is not what it must be'
     end
   end
-  local slice = math.floor(now / window)
-  bucket.slice, bucket.last, bucket.window = math.max(slice, last or slice), last, window
+  slice = floor(now / window)
+  if last then slice, slice_text = max(slice, last), text end
   return nil
 end
 
--- keep.look_up returns the records of a list of ids by their places in it; or nil and why the records are
--- broken; or nil, nil and the reply of the failed call. records is {[0] = r0, r1, void = v}.
-function keep.look_up(bucket, records, now, window, ids)
-  local why = find_slice(bucket, now, window)
+-- keep.look_up returns the records of a list of n ids by their places in it (false or nil: none); or nil and why the
+-- records are broken; or nil, nil and the reply of the failed call. r0 is the place of that key, which r1 and v follow;
+-- text is the slice of the balance hash.
+function keep.look_up(text, r0, now, configured, ids, n)
+  local why = find_slice(text, now, configured)
   if why then return nil, why end
-  local keys, found = {}, {}
-  for slice = bucket.slice - 1, bucket.slice do
-    -- Otherwise the hash still holds what is two slices older.
-    if not bucket.last or bucket.last >= slice then keys[#keys + 1] = records[slice % 2] end
-  end
-  keys[#keys + 1] = records.void
-  for _, key in ipairs(keys) do
-    -- A hash that is not there, as v mostly is, is not asked for each id.
-    local size = #ids > FEW_IDS and redis.pcall('HLEN', key) or 1
-    if type(size) == 'table' then
-      if is_wrong_type(size.err) then return nil, 'the request records are not a hash' end
-      return nil, nil, failed(size.err)
+  local found
+  for back = 1, -1, -1 do -- the slice before, the present one, the voids
+    local key, size = KEYS[r0 + 2], 1
+    if back >= 0 then
+      -- Otherwise the hash still holds what is two slices older.
+      key = (not last or last >= slice - back) and KEYS[r0 + (slice - back) % 2]
     end
-    for first = 1, size > 0 and #ids or 0, MOST_AT_ONCE do
-      local last = math.min(#ids, first + MOST_AT_ONCE - 1)
-      local got = redis.pcall('HMGET', key, unpack(ids, first, last))
+    if key and (n > FEW_IDS or back < 0) then
+      -- A hash that is not there, as v mostly is, is not asked for each id.
+      size = command('HLEN', key)
+      if type(size) == 'table' then
+        if is_wrong_type(size.err) then return nil, 'the request records are not a hash' end
+        return nil, nil, failed(size.err)
+      end
+    end
+    for first = 1, key and size > 0 and n or 0, MOST_AT_ONCE do
+      local final = min(n, first + MOST_AT_ONCE - 1)
+      local got = command('HMGET', key, unpack(ids, first, final))
       if got.err then
         if is_wrong_type(got.err) then return nil, 'the request records are not a hash' end
         return nil, nil, failed(got.err)
       end
-      for i = first, last do
-        found[i] = got[i - first + 1] or found[i]
+      if found then
+        for i = first, final do
+          found[i] = got[i - first + 1] or found[i]
+        end
+      else
+        found = got
       end
     end
   end
-  return found
+  return found or {}
 end
 
 -- change runs a write that cannot fail but by a defect or an ACL. Returns nil, or the reply of the
 -- failed call.
 local function change(...)
-  local done = redis.pcall(...)
+  local done = command(...)
   if type(done) == 'table' then return failed(done.err) end
   written = true
   return nil
 end
 
--- turn moves the bucket on to the present slice. Returns nil, or the reply of the failed call.
-local function turn(balance_key, bucket, records)
-  local slice, last = bucket.slice, bucket.last
+-- turn moves the bucket that was looked at last on to the present slice. Returns nil, or the reply of the failed call.
+local function turn(balance_key, r0)
   local fault = change('HSET', balance_key, 'slice',
-    text_of(slice) .. '/' .. text_of(bucket.window))
+    text_of(slice) .. '/' .. text_of(window))
   if not fault and last then
-    fault = change('UNLINK', records[slice % 2])
+    fault = change('UNLINK', KEYS[r0 + slice % 2])
   end
   if not fault and last and last < slice - 1 then
-    fault = change('UNLINK', records[(slice - 1) % 2])
+    fault = change('UNLINK', KEYS[r0 + (slice - 1) % 2])
   end
   return fault
 end
 
--- keep.write writes records into a hash, given as a list of id, record, id, record …, none of which
+-- keep.write writes records into a hash, given as a list of id, record, id, record …, n together, none of which
 -- keep.look_up has found. Returns nil, or the reply of the failed call.
-function keep.write(key, list)
+function keep.write(key, list, n)
   local fault
-  for first = 1, #list, MOST_AT_ONCE do
+  for first = 1, n, MOST_AT_ONCE do
     if fault then return fault end
-    fault = change('HSET', key, unpack(list, first, math.min(#list, first + MOST_AT_ONCE - 1)))
+    fault = change('HSET', key, unpack(list, first, min(n, first + MOST_AT_ONCE - 1)))
   end
   return fault
 end
 
--- keep.remember writes records of deductions: see keep.write.
-function keep.remember(balance_key, bucket, records, list)
+-- keep.remember writes records of deductions from the bucket that was looked at last: see keep.write.
+function keep.remember(balance_key, r0, list, n)
   local fault
-  local key = records[bucket.slice % 2]
-  if bucket.last ~= bucket.slice then fault = turn(balance_key, bucket, records) end
-  fault = fault or keep.write(key, list)
-  if not fault and bucket.last ~= bucket.slice then
-    fault = change('PEXPIRE', key, text_of(2 * bucket.window + MARGIN_MS))
+  local key = KEYS[r0 + slice % 2]
+  if last ~= slice then fault = turn(balance_key, r0) end
+  fault = fault or keep.write(key, list, n)
+  if not fault and last ~= slice then
+    fault = change('PEXPIRE', key, text_of(2 * window + MARGIN_MS))
   end
   return fault
 end

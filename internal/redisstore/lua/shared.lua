@@ -27,32 +27,62 @@ local MOST_TOGETHER = 128
 
 local NOT_A_STREAM = 'the log is not a stream'
 
+-- What is called often: a local name is found faster than a global one and a field.
+local command, sha1hex = redis.pcall, redis.sha1hex
+local find, match, sub, format = string.find, string.match, string.sub, string.format
+local floor, min, max = math.floor, math.min, math.max
+local tonumber, type, unpack = tonumber, type, unpack
+local unpack_text, repeated = struct.unpack, string.rep
+
 -- Whether this call has changed anything.
 local written = false
 
 local function text_of(number)
-  return string.format('%d', number)
+  return format('%d', number)
 end
 
 -- is_whole says whether a text is a decimal number without sign or leading zeros.
 local function is_whole(text)
-  return text == '0' or (text and string.find(text, '^[1-9]%d*$') ~= nil)
+  return text == '0' or (text and find(text, '^[1-9]%d*$') ~= nil)
 end
 
 -- quantity returns the number a text stands for, nil if it is not 0 … MAX_AMOUNT.
 local function quantity(text)
-  if is_whole(text) and #text <= 16 then
+  if text == '0' then return 0 end
+  if text and find(text, '^[1-9]%d*$') and #text <= 16 then
     local number = tonumber(text)
     if number <= MAX_AMOUNT then return number end
   end
   return nil
 end
 
+-- How many values unpack_text puts on Lua's stack at once, which has room for 8,000.
+local MOST_VALUES = 4000
+
+-- rows reads n rows of `width` values each from a text, at a place. Returns a list of the values (what follows the last
+-- row in it is none) and the place after. Raises an error if they are not there.
+local function rows(row, width, n, text, at)
+  local most = floor(MOST_VALUES / width)
+  if n <= most then
+    local list = {unpack_text(repeated(row, n), text, at)}
+    return list, list[n * width + 1]
+  end
+  local list, k = {}, 0
+  while n > 0 do
+    local now = min(n, most)
+    local piece = {unpack_text(repeated(row, now), text, at)}
+    local values = now * width
+    for i = 1, values do list[k + i] = piece[i] end
+    k, n, at = k + values, n - now, piece[values + 1]
+  end
+  return list, at
+end
+
 -- failed returns the reply of a call that cannot go on.
 local function failed(text)
-  local code = string.match(text, '%u%u%u+') or 'ERR'
+  local code = match(text, '%u%u%u+') or 'ERR'
   -- Redis 7 says it without the word.
-  if string.find(text, 'The user executing the script', 1, true) then code = 'NOPERM' end
+  if find(text, 'The user executing the script', 1, true) then code = 'NOPERM' end
   return redis.error_reply((written and 'HALFDONE ' or 'NOTDONE ') .. code .. ' ' .. text)
 end
 
@@ -60,16 +90,16 @@ end
 -- activated with: a connection may outlive a fail-over (to a replica that knows the scripts, there
 -- and back, behind a proxy) and not notice. In ledger mode SQL notices; in store mode nobody else does.
 local function another_memory()
-  local info = redis.pcall('INFO', 'replication')
+  local info = command('INFO', 'replication')
   if type(info) == 'table' then return failed(info.err) end
-  if string.match(info, 'master_replid:(%w+)') ~= lane_replid then
+  if not find(info, 'master_replid:' .. lane_replid .. '\r\n', 1, true) then
     return failed('REPLACED the data has another replication id than the lane was activated with')
   end
   return nil
 end
 
 local function is_wrong_type(err)
-  return string.find(err, 'WRONGTYPE', 1, true) ~= nil
+  return find(err, 'WRONGTYPE', 1, true) ~= nil
 end
 
 -- malformed returns a reply unless the arguments are what the script's header says: two keys per
@@ -87,11 +117,18 @@ local function malformed(counted, width)
   return nil
 end
 
--- load reads a balance hash. Returns the bucket, or nil and the reply of the failed call. A bucket
--- has .broken (why) or .missing set, or its fields; .slice_text is as it is, see records.lua.
-local function load(key)
-  local f = redis.pcall('HMGET', key, 'state', 'activation', 'balance', 'seq', 'grant_seq',
-    'granted', 'deducted', 'chain', 'slice', 'limits')
+-- load reads a balance hash, with the slice of its records or without. Returns the bucket, or nil and the reply of the
+-- failed call. A bucket has .broken (why) or .missing set, or its fields, but two that few want: they are the third and the fourth
+-- value, the sum of grants (a text) and the slice (as it is, see records.lua).
+local function load(key, sliced)
+  local f
+  if sliced then
+    f = command('HMGET', key, 'state', 'activation', 'balance', 'seq', 'grant_seq', 'granted', 'deducted', 'chain',
+      'limits', 'slice')
+  else
+    f = command('HMGET', key, 'state', 'activation', 'balance', 'seq', 'grant_seq', 'granted', 'deducted', 'chain',
+      'limits')
+  end
   if f.err then
     if is_wrong_type(f.err) then return {broken = 'the balance is not a hash'} end
     return nil, failed(f.err)
@@ -101,7 +138,7 @@ local function load(key)
     return {missing = true}
   end
   local balance, seq, grant_seq = quantity(f[3]), quantity(f[4]), quantity(f[5])
-  local limits = quantity(f[10] or '0')
+  local limits = quantity(f[9] or '0')
   local broken
   if state ~= 'open' and state ~= 'closed' then broken = 'state'
   elseif not is_whole(activation) then broken = 'activation'
@@ -117,8 +154,7 @@ local function load(key)
     return {broken = 'field ' .. broken .. ' of the balance is not what it must be'}
   end
   return {closed = state == 'closed', activation = activation, balance = balance, seq = seq,
-    grant_seq = grant_seq, granted = granted, deducted = deducted, chain = chain, limits = limits,
-    slice_text = f[9], slice = nil, last = nil, window = nil} -- room for what records.lua sets
+    grant_seq = grant_seq, deducted = deducted, chain = chain, limits = limits}, nil, granted, f[10]
 end
 
 -- standing returns the verdict that a bucket gives to every operation of an activation, nil when
@@ -133,24 +169,26 @@ local function standing(bucket, activation)
   return nil
 end
 
--- append writes the bucket's next entries, of each its line and what ends it, and moves its seq and chain. Up to
--- MOST_TOGETHER of them are one entry of the stream, a field each, under the id of the last. Returns OK; or EPOCH_GONE
+-- append writes the bucket's next entries, n of them: of each its line, then what ends all of them, and moves its seq and
+-- chain. Up to MOST_TOGETHER are one entry of the stream, a field each, under the id of the last. Returns OK; or EPOCH_GONE
 -- when the log holds a later epoch (the fourth value is then its last id) or, for entry 0, this one; or BROKEN and why;
 -- or nil, nil and the reply of the failed call. Only OK has written and moved anything.
-local function append(key, epoch, bucket, lines)
-  local seq, chain, fields = bucket.seq, bucket.chain, {}
-  for i, line in ipairs(lines) do
-    chain = string.sub(redis.sha1hex(chain .. line), 1, 16)
-    fields[2 * i - 1], fields[2 * i] = 'e', chain .. line
-  end
-  local done = {}
-  if #lines > 1 then
+local function append(key, epoch, bucket, lines, n, ending)
+  local seq, chain, done = bucket.seq, bucket.chain, false
+  if n > 1 then
     -- The first id is not that of the next entry, so XADD does not notice a log that is ahead of it.
-    done = redis.pcall('XRANGE', key, string.format('(%s-%d', epoch, seq), '+', 'COUNT', 1)
+    done = command('XRANGE', key, format('(%s-%d', epoch, seq), '+', 'COUNT', 1)
+    if #done == 0 and not done.err then done = false end
   end
-  for first = 1, #done == 0 and not done.err and #fields or 0, 2 * MOST_TOGETHER do
-    local last = math.min(#fields, first + 2 * MOST_TOGETHER - 1)
-    done = redis.pcall('XADD', key, string.format('%s-%d', epoch, seq + last / 2), unpack(fields, first, last))
+  for first = 1, done and 0 or n, MOST_TOGETHER do
+    local last, fields, k = min(n, first + MOST_TOGETHER - 1), {}, 0
+    for i = first, last do
+      local line = lines[i]
+      chain = sub(sha1hex(chain .. line .. ending), 1, 16)
+      fields[k + 1], k = 'e', k + 2
+      fields[k] = chain .. line .. ending
+    end
+    done = command('XADD', key, format('%s-%d', epoch, seq + last), unpack(fields, 1, k))
     if type(done) == 'table' then
       if first > 1 then return nil, nil, failed(done.err) end
       break
@@ -158,15 +196,15 @@ local function append(key, epoch, bucket, lines)
     written = true
   end
   if type(done) ~= 'table' then
-    bucket.seq, bucket.chain = seq + #lines, chain
+    bucket.seq, bucket.chain = seq + n, chain
     return OK
   end
   if done.err and is_wrong_type(done.err) then return BROKEN, NOT_A_STREAM end
-  local info = redis.pcall('XINFO', 'STREAM', key)
+  local info = command('XINFO', 'STREAM', key)
   if info.err then return nil, nil, failed(done.err or info.err) end
   for i = 1, #info, 2 do
     if info[i] == 'last-generated-id' then
-      local last_epoch, last_seq = string.match(info[i + 1], '^(%d+)%-(%d+)$')
+      local last_epoch, last_seq = match(info[i + 1], '^(%d+)%-(%d+)$')
       last_epoch, last_seq = tonumber(last_epoch), tonumber(last_seq)
       local this = tonumber(epoch)
       if last_epoch > this then return EPOCH_GONE, nil, nil, info[i + 1] end
@@ -185,10 +223,10 @@ local function save(key, sum, before, units, ...)
   local after = units > 0 and #before < MAX_DIGITS and tonumber(before) + units
   local done
   if after and after <= MAX_AMOUNT then
-    done = redis.pcall('HSET', key, sum, text_of(after), ...)
+    done = command('HSET', key, sum, text_of(after), ...)
   else
-    done = redis.pcall('HSET', key, ...)
-    if type(done) ~= 'table' and units > 0 then done = redis.pcall('HINCRBY', key, sum, text_of(units)) end
+    done = command('HSET', key, ...)
+    if type(done) ~= 'table' and units > 0 then done = command('HINCRBY', key, sum, text_of(units)) end
   end
   if type(done) == 'table' then return failed(done.err) end
   return nil

@@ -2,7 +2,8 @@
 -- for them next loads them from there.
 --
 -- KEYS  per order: root of the counters (limits.lua)
--- ARGV  per order (binary): the limits as in deduct.lua, and the order's counts (counts.parse)
+-- ARGV  per order (binary): by how much the clock is ahead of SQL's in ms (8 bytes, signed), the limits as in deduct.lua,
+--       how many counts (1 byte), and the counts (counts.parse)
 -- Returns how many orders there were. Errors: NOTDONE, HALFDONE (shared.lua).
 --
 -- Atomic because nobody may count between the look-up of the page and the mark. Idempotent in effect: a counter
@@ -15,24 +16,24 @@ local orders = {}
 -- parse reads the arguments. Raises an error unless they are what the header says.
 local function parse()
   assert(#KEYS > 0 and #ARGV == #KEYS)
-  local first = 1
   for k = 1, #KEYS do
-    local limits, at = counts.parse_limits(ARGV[k], 1)
-    local n
-    n, at = counts.parse(ARGV[k], at, limits)
-    assert(at == #ARGV[k] + 1)
-    orders[k] = {limits = limits, first = first, n = n}
-    first = first + n
+    local text, o, at = ARGV[k], {}, nil
+    o.ahead, at = unpack_text('>i8', text)
+    o.limits, at = counts.parse_limits(text, at, nil)
+    o.n, at = unpack_text('B', text, at)
+    at = counts.parse(o, text, at, o.n)
+    assert(at == #text + 1)
+    orders[k] = o
   end
 end
 
 if not pcall(parse) then return failed('ARGUMENTS are not what the script expects') end
 
-local time = redis.pcall('TIME')
+local time = command('TIME')
 if time.err then return failed(time.err) end
-local now = tonumber(time[1]) * 1000 + math.floor(tonumber(time[2]) / 1000)
+local now = tonumber(time[1]) * 1000 + floor(tonumber(time[2]) / 1000)
 for k, o in ipairs(orders) do
-  local fault = counts.prepare(KEYS[k], o.limits, o.first, o.first + o.n - 1, now) or counts.unload(o.first, o.n)
+  local fault = counts.prepare(KEYS[k], o, now) or counts.unload(o.n)
   if fault then return fault end
 end
 return #KEYS

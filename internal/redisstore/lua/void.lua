@@ -37,17 +37,17 @@ if fault then return fault end
 local reply, n = {}, 0
 local at = 2
 for k = 1, #KEYS, 4 do
-  local balance_key, records = KEYS[k], {[0] = KEYS[k + 1], KEYS[k + 2], void = KEYS[k + 3]}
+  local balance_key = KEYS[k]
   local activation, ids = ARGV[at + 1], tonumber(ARGV[at + 2])
   at = at + 2
-  local bucket, found, unreadable
-  bucket, fault = load(balance_key)
+  local bucket, _, slice, found, unreadable
+  bucket, fault, _, slice = load(balance_key, true)
   if fault then return fault end
   local stands = standing(bucket, activation)
   local wanted = {}
   for i = 1, ids do wanted[i] = ARGV[at + i] end
   if not (bucket.broken or bucket.missing) then
-    found, unreadable, fault = keep.look_up(bucket, records, now, window, wanted)
+    found, unreadable, fault = keep.look_up(slice, k + 1, now, window, wanted, ids)
     if fault then return fault end
   end
   local made, list = {}, {}
@@ -70,7 +70,7 @@ for k = 1, #KEYS, 4 do
   end
   at = at + ids
   if #list > 0 then
-    fault = keep.write(records.void, list)
+    fault = keep.write(KEYS[k + 3], list, #list)
     if fault then return fault end
   end
 end
