@@ -135,6 +135,8 @@ func TestStrangeDeductReplies(t *testing.T) {
 	hit.Window = bucket.CountWindow{Kind: budget.WindowFirstHit, Length: 5}
 	hits := storetest.Limited(ref1, "x", 0, hit)
 	all := []bucket.Operation{plain, record, count, hits}
+	f := newFakeRedis(t)
+	store := fakeStore(t, f)
 	for _, test := range []struct {
 		answer string
 		fine   []bucket.Operation // the others find it strange
@@ -173,9 +175,8 @@ func TestStrangeDeductReplies(t *testing.T) {
 		{epochText(bucket.OverLimit + 1), nil},
 	} {
 		for i, o := range all {
-			f := newFakeRedis(t)
 			f.set(func(f *fakeRedis) { f.answer = test.answer })
-			_, err := fakeStore(t, f).Deduct(t.Context(), lane0, []bucket.Operation{o})
+			_, err := store.Deduct(t.Context(), lane0, []bucket.Operation{o})
 			fine := slices.ContainsFunc(test.fine, func(p bucket.Operation) bool {
 				return p.Record == o.Record && p.Counting == o.Counting
 			})

@@ -196,15 +196,18 @@ func (p *packing) addGroup(ref member, mode int, group []int, operations []bucke
 	for _, i := range group {
 		o := &operations[i]
 		text = append7(append7(text, o.MinSeq), o.Amount)
-		sized := len(text)
-		text = appendLine(append(text, 0, 0, 0, 0), o)
-		binary.BigEndian.PutUint32(text[sized:], uint32(len(text)-sized-4)) //nolint:gosec // of one request
 		if mode >= withRecords {
 			text = appendRecord(append7(append7(text, o.Ceiling), o.Until), o)
 		}
 		if mode == withLimits {
 			text = append(text, byte(len(o.Counting.Counts)))
 		}
+	}
+	for _, i := range group {
+		text = append(text, 'e', 0, 0, 0, 0)
+		begin := len(text)
+		text = appendLine(text, &operations[i])
+		binary.BigEndian.PutUint32(text[begin-4:], uint32(len(text)-begin)) //nolint:gosec // of one request
 	}
 	if mode >= withRecords {
 		for _, i := range group {

@@ -29,7 +29,7 @@ for k = 1, #KEYS, 2 do
     why = bucket.broken
   elseif not verdict then
     verdict, why, fault = append(log_key, epoch, bucket,
-      {head .. text_of(bucket.balance) .. '|' .. text_of(bucket.grant_seq)}, 1, '')
+      {'e', head .. text_of(bucket.balance) .. '|' .. text_of(bucket.grant_seq)}, 1, '')
     if fault then return fault end
     if verdict == OK then
       bucket.balance = 0

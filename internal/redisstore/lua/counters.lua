@@ -115,9 +115,9 @@ local function examine(j, d, number, at, unread)
 end
 
 -- counts.judge looks at the limits of the operation whose n counts begin at a place of the list. Tells (for
--- an operation that is admitted counts.keep does) for UNLOADED a mark per limit (-1: nothing is missing), for OVER_LIMIT the place
--- of the first limit that would be exceeded, from 0, then of each limit what tell says. Returns nil when they allow
--- the operation, else a verdict; then why it is BROKEN.
+-- an operation that is admitted counts.keep does) for UNLOADED a mark per limit (-1: nothing is missing), for OVER_LIMIT
+-- the place of the first limit that would be exceeded, from 0, then of each limit what tell says. Returns nil when they
+-- allow the operation, else a verdict; then why it is BROKEN.
 function counts.judge(at, n)
   if not root.settled then
     local older, why = outdated(at, n)

@@ -10,20 +10,21 @@
 --       operations (4 bytes, at least 1), with records the version of the budget's limits that they know (7 bytes,
 --       0: it never had any), with limits by how much the clock is ahead of SQL's in ms (8 bytes, signed) and the
 --       limits (counts.parse_limits; `before` are those of the epoch before), then
---       per operation: the highest seq the caller knows (7 bytes, 0 … 2^53 - 1), amount in
---       minor units (7, 1 … 2^53 - 1), the entry as chained (ledger.Line; text, length of 4; that of one that counts
---       lacks the 6 bytes of the instant, which is added here); with records also: the most that the sum of
---       deductions may come to (7, 0 … 2^53 - 1; 0: no bound), the instant of the server's clock
---       from which it is refused (7, ms since 1970; 0: none), the record without its seq (text; ''
---       for an operation that is not to be recorded nor looked up); with limits also: how many counts it has (1);
+--       per operation: the highest seq the caller knows (7 bytes, 0 … 2^53 - 1), amount in minor units (7, 1 …
+--       2^53 - 1); with records also: the most that the sum of deductions may come to (7, 0 … 2^53 - 1; 0: no bound),
+--       the instant of the server's clock from which it is refused (7, ms since 1970; 0: none), the record without its
+--       seq (text; '' for an operation that is not to be recorded nor looked up); with limits also: how many
+--       counts it has (1);
+--       then per operation 'e' (1 byte: the field of the log) and the entry as chained (ledger.Line; text, length of 4;
+--       that of one that counts lacks the 6 bytes of the instant, which is added here);
 --       then with records per operation the request id (text, hashed if long);
---       with limits then what the operations count for (counts.parse)
--- Returns per epoch a text (binary, as above) and what it refers to, all in one list. The text: balance in minor units, last seq,
--- sum of deductions in minor units (exact below 2^53) as they were before (8 each; 0 where the bucket is missing or broken),
--- the instant that limits were judged by (8, ms since 1970 by SQL's clock; 0 without limits), the verdict of each operation
--- (1), and with limits what is told of them in the operations' order (counts.told) for OK, UNLOADED and OVER_LIMIT of one that
--- counts. From amounts and verdicts follow balance, seq and sum after each. It refers to, in the operations' order: why
--- (BROKEN) and the record found (RECORDED; binary).
+--       then with limits what the operations count for (counts.parse)
+-- Returns per epoch a text (binary, as above) and what it refers to, all in one list. The text: balance in minor
+-- units, last seq and sum of deductions in minor units (exact below 2^53) as they were before (8 each; 0 where the bucket
+-- is missing or broken), the instant that limits were judged by (8, ms since 1970 by SQL's clock; 0 without limits),
+-- the verdict of each operation (1), and with limits what is told of those that are OK, UNLOADED or OVER_LIMIT and
+-- count, in their order (counts.told). From amounts and verdicts follow balance, seq and sum after each. It refers to,
+-- in the operations' order: why (BROKEN) and the record found (RECORDED; binary).
 -- Errors: NOTDONE, HALFDONE (shared.lua); NOTDONE REPLACED, with records: another memory.
 --
 -- Atomic because the comparison with the balance and the subtraction decide together that no unit
@@ -38,8 +39,8 @@
 
 -- How many keys an epoch has: without records, with, with limits. And what a row of an operation is.
 local KEYS_OF = {[0] = 2, 5, 6}
-local ROW = {[0] = '>I7I7I4c0', '>I7I7I4c0I7I7I1c0', '>I7I7I4c0I7I7I1c0B'}
-local WIDTH = {[0] = 3, 6, 7}
+local ROW = {[0] = '>I7I7', '>I7I7I7I7I1c0', '>I7I7I7I7I1c0B'}
+local WIDTH = {[0] = 2, 5, 6}
 
 local window, now = quantity(ARGV[1]), nil
 local epochs = {}
@@ -47,23 +48,25 @@ local pack = struct.pack
 
 -- parse_epoch reads the argument of an epoch, which another precedes or not. Raises an error if it is none.
 local function parse_epoch(text, before)
-  local e, at = {epoch = nil, activation = nil, mode = nil, operations = nil, version = 0, rows = nil, ids = nil,
-    counted = nil}, nil
+  local e, at = {epoch = nil, activation = nil, mode = nil, operations = nil, version = 0, rows = nil, lines = nil,
+    ids = nil}, nil
   local mode, n
   e.epoch, e.activation, mode, n, at = unpack_text('>I1c0I1c0BI4', text)
   assert(KEYS_OF[mode] and n > 0 and (mode == 0 or window > 0) and (mode < 2 or counts))
   e.mode, e.operations = mode, n
   if mode > 0 then e.version, at = unpack_text('>I7', text, at) end
   if mode == 2 then
-    e.counted = {ahead = nil, limits = nil, list = nil, values = nil, size = nil, marks = nil, texts = nil}
-    e.counted.ahead, at = unpack_text('>i8', text, at)
-    e.counted.limits, at = counts.parse_limits(text, at, before and before.counted and before.counted.limits)
+    local counted = {ahead = nil, limits = nil, list = nil, values = nil, size = nil, marks = nil, texts = nil}
+    counted.ahead, at = unpack_text('>i8', text, at)
+    counted.limits, at = counts.parse_limits(text, at, before and before.counted and before.counted.limits)
+    e.counted = counted
   end
   e.rows, at = rows(ROW[mode], WIDTH[mode], n, text, at)
+  e.lines, at = rows('>c1I4c0', 2, n, text, at)
   if mode > 0 then e.ids, at = rows('>I1c0', 1, n, text, at) end
   if mode == 2 then
     local list, counting = e.rows, 0
-    for k = 7, 7 * n, 7 do counting = counting + list[k] end
+    for k = 6, 6 * n, 6 do counting = counting + list[k] end
     at = counts.parse(e.counted, text, at, counting)
   end
   assert(at == #text + 1)
@@ -94,7 +97,7 @@ end
 local reply, answered, k = {}, 0, 1
 for g = 1, #epochs do
   local e = epochs[g]
-  local mode, operations, list, width = e.mode, e.operations, e.rows, WIDTH[e.mode]
+  local mode, operations, list, lines, width = e.mode, e.operations, e.rows, e.lines, WIDTH[e.mode]
   local balance_key, log_key = KEYS[k], KEYS[k + 1]
   local bucket, _, slice
   bucket, fault, _, slice = load(balance_key, mode > 0)
@@ -116,11 +119,11 @@ for g = 1, #epochs do
   local head = pack('>I8I8I8I8', start, bucket.seq or 0, before, judged)
   local untaken, untaken_why -- the verdict where the log takes no entries
   local balance, seq -- after what the call has taken so far
-  local entries, entries_n, newer -- what it appends; a newer version of the limits is to be noted
+  local entries, newer -- how many of lines, from the first on, it appends; a newer version of the limits is to be noted
   local made, kept, kept_n -- what is recorded, by id and as keep.remember wants it
   local verdicts, texts, texts_n -- once one is not OK; what the answer refers to
   repeat -- once more where the log takes no entries
-    balance, seq, entries, entries_n, newer = start, bucket.seq, {}, 0, false
+    balance, seq, entries, newer = start, bucket.seq, 0, false
     kept_n, verdicts, texts_n = 0, nil, 0
     if mode > 0 then made, kept = {}, {} end
     if counting then
@@ -132,7 +135,7 @@ for g = 1, #epochs do
       local amount, verdict, why = list[at + 2], stands, broken
       local record, known, deducted
       if mode > 0 then
-        record = list[at + 6]
+        record = list[at + 5]
         if record == '' then
           record = nil
         elseif unreadable then
@@ -144,11 +147,11 @@ for g = 1, #epochs do
         end
         if counting then
           count_at = count_at + 3 * counted
-          counted = list[at + 7]
+          counted = list[at + 6]
         end
       end
       if not verdict then
-        if record and list[at + 5] > 0 and now >= list[at + 5] then
+        if record and list[at + 4] > 0 and now >= list[at + 4] then
           verdict = PERIOD_OVER
         elseif seq < list[at + 1] then
           verdict = WENT_BACK
@@ -162,14 +165,15 @@ for g = 1, #epochs do
       if not verdict then
         if balance < amount then
           verdict = INSUFFICIENT
-        elseif record and list[at + 4] > 0 and amount > list[at + 4] - deducted then
+        elseif record and list[at + 3] > 0 and amount > list[at + 3] - deducted then
           verdict = BEHIND
         elseif untaken then
           verdict, why = untaken, untaken_why
         else
           verdict, balance, seq = OK, balance - amount, seq + 1
-          entries_n = entries_n + 1
-          entries[entries_n] = list[at + 3]
+          entries = entries + 1
+          -- The lines of others are not needed any more: in the second round nothing is appended.
+          if entries < i then lines[2 * entries] = lines[2 * i] end
           if counted > 0 then counts.keep(count_at, counted) end
           if record then
             newer = newer or e.version > bucket.limits
@@ -192,15 +196,15 @@ for g = 1, #epochs do
       end
       at = at + width
     end
-    if entries_n == 0 then break end
-    untaken, untaken_why, fault = append(log_key, e.epoch, bucket, entries, entries_n, stamp)
+    if entries == 0 then break end
+    untaken, untaken_why, fault = append(log_key, e.epoch, bucket, lines, entries, stamp)
     if fault then return fault end
   until untaken == OK
   if counting then
     fault = counts.flush()
     if fault then return fault end
   end
-  if entries_n > 0 then
+  if entries > 0 then
     fault = save(balance_key, 'deducted', bucket.deducted, start - balance, 'balance', text_of(balance),
       'seq', text_of(bucket.seq), 'chain', bucket.chain)
     if fault then return fault end

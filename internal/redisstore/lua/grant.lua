@@ -37,7 +37,7 @@ for k = 1, #KEYS, 2 do
       elseif amount > MAX_AMOUNT - bucket.balance then
         verdict, why = BROKEN, 'the balance would exceed the largest amount'
       else
-        verdict, why, fault = append(log_key, epoch, bucket, {line}, 1, '')
+        verdict, why, fault = append(log_key, epoch, bucket, {'e', line}, 1, '')
         if verdict == OK then
           bucket.balance, bucket.grant_seq = bucket.balance + amount, number
           added = added + amount

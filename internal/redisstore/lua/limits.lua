@@ -111,8 +111,9 @@ end
 -- counts.parse reads what operations count for, n counts together: of each its place among limits (4), the number of its
 -- value (4) and what to add (7); then how many values there are (4), each once: the field of its page (after 1
 -- byte of length); then how many counts the ledger was asked for (4), and of each its place among the counts
--- (4, from 1), the mark (7) and the counter (after 4 bytes of length). Sets of a table with .limits and .ahead .list
--- (three numbers per count), .values and .size of them, and .marks and .texts by the place of the count. Returns the place after. Raises an error if it is none.
+-- (4, from 1), the mark (7) and the counter (after 4 bytes of length). Sets of a table, which has .limits and .ahead:
+-- .list (three numbers per count), .values and .size, how many, and .marks and .texts by the place of the count. Returns
+-- the place after. Raises an error if it is none.
 function counts.parse(counted, text, at, n)
   local list, values, size, asked
   list, at = rows('>I4I4I7', 3, n, text, at)

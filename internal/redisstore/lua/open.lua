@@ -37,14 +37,14 @@ for k = 1, #KEYS, 2 do
     verdict, balance, seq = ALREADY, bucket.balance, bucket.seq
   else
     bucket = {seq = -1, chain = ''}
-    verdict, why, fault, last = append(log_key, epoch, bucket, {line}, 1, '')
+    verdict, why, fault, last = append(log_key, epoch, bucket, {'e', line}, 1, '')
     if why == NOT_A_STREAM then
       -- It holds nothing of a log, and SQL has ended every life it could belong to: left there,
       -- this bucket could never be opened again. A server that refuses writes has said so before.
       local done = redis.pcall('DEL', log_key)
       if type(done) == 'table' then return failed(done.err) end
       written = true
-      verdict, why, fault, last = append(log_key, epoch, bucket, {line}, 1, '')
+      verdict, why, fault, last = append(log_key, epoch, bucket, {'e', line}, 1, '')
     end
     if fault then return fault end
     if verdict == OK then

@@ -43,8 +43,8 @@ function keep.clock()
   return tonumber(time[1]) * 1000 + floor(tonumber(time[2]) / 1000)
 end
 
--- Of the bucket that was looked at last: the present slice, the one written last (nil before the first record), the window, and
--- the text of the last two.
+-- Of the bucket that was looked at last: the present slice, the one written last (nil before the first record), the
+-- window, and the text of the last two.
 local slice, last, window, slice_text
 
 -- find_slice sets them. Returns nil, or what is wrong with the field.

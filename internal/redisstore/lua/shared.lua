@@ -118,8 +118,8 @@ local function malformed(counted, width)
 end
 
 -- load reads a balance hash, with the slice of its records or without. Returns the bucket, or nil and the reply of the
--- failed call. A bucket has .broken (why) or .missing set, or its fields, but two that few want: they are the third and the fourth
--- value, the sum of grants (a text) and the slice (as it is, see records.lua).
+-- failed call. A bucket has .broken (why) or .missing set, or its fields, but two that few want: they are the third and
+-- the fourth value, the sum of grants (a text) and the slice (as it is, see records.lua).
 local function load(key, sliced)
   local f
   if sliced then
@@ -169,10 +169,11 @@ local function standing(bucket, activation)
   return nil
 end
 
--- append writes the bucket's next entries, n of them: of each its line, then what ends all of them, and moves its seq and
--- chain. Up to MOST_TOGETHER are one entry of the stream, a field each, under the id of the last. Returns OK; or EPOCH_GONE
--- when the log holds a later epoch (the fourth value is then its last id) or, for entry 0, this one; or BROKEN and why;
--- or nil, nil and the reply of the failed call. Only OK has written and moved anything.
+-- append writes the bucket's next entries, n of them, given as a list of 'e', line, 'e', line …, which is used up, and
+-- what ends all lines; and moves its seq and chain. Up to MOST_TOGETHER are one entry of the stream, a field each, under
+-- the id of the last. Returns OK; or EPOCH_GONE when the log holds a later epoch (the fourth value is then its last id)
+-- or, for entry 0, this one; or BROKEN and why; or nil, nil and the reply of the failed call. Only OK has written and
+-- moved anything.
 local function append(key, epoch, bucket, lines, n, ending)
   local seq, chain, done = bucket.seq, bucket.chain, false
   if n > 1 then
@@ -181,14 +182,13 @@ local function append(key, epoch, bucket, lines, n, ending)
     if #done == 0 and not done.err then done = false end
   end
   for first = 1, done and 0 or n, MOST_TOGETHER do
-    local last, fields, k = min(n, first + MOST_TOGETHER - 1), {}, 0
-    for i = first, last do
-      local line = lines[i]
+    local last = min(n, first + MOST_TOGETHER - 1)
+    for k = 2 * first, 2 * last, 2 do
+      local line = lines[k]
       chain = sub(sha1hex(chain .. line .. ending), 1, 16)
-      fields[k + 1], k = 'e', k + 2
-      fields[k] = chain .. line .. ending
+      lines[k] = chain .. line .. ending
     end
-    done = command('XADD', key, format('%s-%d', epoch, seq + last), unpack(fields, 1, k))
+    done = command('XADD', key, format('%s-%d', epoch, seq + last), unpack(lines, 2 * first - 1, 2 * last))
     if type(done) == 'table' then
       if first > 1 then return nil, nil, failed(done.err) end
       break
