@@ -335,7 +335,12 @@ func (d *draining) settle(e *drainEpoch, r EpochReport) (missed []ledger.Positio
 	}
 	for i := range r.Outcomes {
 		if !told[i] && d.early != nil {
-			d.early.Add(r.Outcomes[i].Position, r.Outcomes[i])
+			o := r.Outcomes[i]
+			if o.Deduction != nil { // it is one of a list, which would stay as long as this one
+				alone := *o.Deduction
+				o.Deduction = &alone
+			}
+			d.early.Add(o.Position, o)
 		}
 	}
 	var wrong *ledger.Mismatch

@@ -100,7 +100,7 @@ func plans(d *dialect) []plan {
 func written(d *dialect) (out []plan) {
 	add := func(name string, s *statement) { out = append(out, plan{name, s.text.String(), s.args}) }
 	r := &reader{conn: &conn{dialect: d}}
-	for n := 1; n <= listChunk; n *= 5 {
+	for _, n := range []int{1, 5, 25, 125, listChunk} {
 		epochs := make([]position, n)
 		for i := range epochs {
 			epochs[i] = position{int64(i), 1}
