@@ -330,6 +330,7 @@ func (b *batcher[Q, A]) work() {
 // awaitMore waits as long as gather says.
 func (b *batcher[Q, A]) awaitMore() {
 	callers, patience := b.gather.hopes()
+	callers = min(callers, b.size)
 	if patience <= 0 {
 		return
 	}

@@ -20,6 +20,8 @@ type behind struct {
 	working bool
 	// answered counts what was acknowledged on the word of the lane.
 	answered atomic.Int64
+	// awaited: a bucket has used up its window since the last pass began; its callers wait for the next one.
+	awaited atomic.Bool
 }
 
 // trail is what of an epoch's log was acknowledged and is not known to be in the ledger.
@@ -60,7 +62,6 @@ func (t *trail) since() time.Duration { return t.milestones[0].at }
 // follow makes sure that an epoch's log is drained up to seq, in the background.
 func (s *Service) follow(l *lane, ref Ref, seq int64) {
 	now := s.now()
-	l.behind.answered.Add(1)
 	l.behind.mu.Lock()
 	defer l.behind.mu.Unlock()
 	t := l.behind.epochs[ref]
@@ -111,7 +112,7 @@ const drainPace = 50 * time.Millisecond
 
 // drainRest is how long the drain rests after a commit that began at `began`: as long as that took, and burstRest times as
 // long when it took longBurst or more, which it does where the machine is busy with answers: they get it in a burst,
-// until the ledger is behind by half of the window.
+// until the ledger is behind by half of the window of time, or somebody waits for it.
 func (s *Service) drainRest(l *lane, began time.Duration) time.Duration {
 	const longBurst, burstRest = 100 * time.Millisecond, 4
 	now := s.now()
@@ -130,17 +131,18 @@ func (s *Service) drainRest(l *lane, began time.Duration) time.Duration {
 	return min(rest, s.set.WindowTime/4)
 }
 
-// rest lets the drain of a lane rest for so long, but no longer than until nothing is answered any more.
+// rest lets the drain of a lane rest for so long, but no longer than until nothing is answered any more, or somebody
+// waits for it.
 func (s *Service) rest(l *lane, long time.Duration) {
-	for end := s.now() + long; ; {
-		answered := l.behind.answered.Load()
-		left := end - s.now()
-		if left <= 0 || s.clock.Sleep(s.life, min(left, drainPace)) != nil { // Stop does not wait for it
+	for long > 0 && !l.behind.awaited.Load() {
+		answered, slice := l.behind.answered.Load(), min(long, drainPace)
+		if s.clock.Sleep(s.life, slice) != nil { // Stop does not wait for it
 			return
 		}
 		if l.behind.answered.Load() == answered {
 			return
 		}
+		long -= slice
 	}
 }
 
@@ -203,6 +205,7 @@ func (s *Service) drainBehindAnswers(l *lane) {
 			l.behind.mu.Unlock()
 			return
 		}
+		l.behind.awaited.Store(false)
 		refs := next.of(l.behind.epochs)
 		for _, ref := range refs {
 			d.epoch(l, ref).upTo = l.behind.epochs[ref].upTo

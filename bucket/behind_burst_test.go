@@ -3,11 +3,13 @@ package bucket_test
 import (
 	"context"
 	"strconv"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/budgetd/budgetd/bucket"
+	"github.com/budgetd/budgetd/budget"
 	"github.com/budgetd/budgetd/ledger"
 )
 
@@ -72,3 +74,43 @@ func TestBurstBeforeTheLedger(t *testing.T) {
 
 // drainPaceOfTests is how soon a rest notices that nothing is answered any more.
 const drainPaceOfTests = 50 * time.Millisecond
+
+// TestUsedUpWindowEndsARest: callers of a bucket that is as far ahead of the ledger as it may be wait for a commit, and
+// not for the rest before it as well.
+func TestUsedUpWindowEndsARest(t *testing.T) {
+	inVirtualTime(t, func(t *testing.T) {
+		ctx, w := context.Background(), newStoreWorld(t)
+		q := &busySQL{SQL: w.sql, takes: 120 * time.Millisecond}
+		w.sql = q
+		set := storeQuick()
+		set.WindowUnits = 100
+		s := w.node(set)
+		ref, other := w.create(s, promo("narrow", 1_000_000, 1)), w.create(s, promo("beside", 1_000_000, 1))
+		const callers, long = 20, 10 * time.Second
+		var accepted atomic.Int64
+		var all sync.WaitGroup
+		began := time.Now()
+		for c := range callers {
+			all.Go(func() {
+				for n := 0; time.Since(began) < long; n++ {
+					r := bucket.DeductRequest{Budget: ref, RequestID: strconv.Itoa(c) + "-" + strconv.Itoa(n), Amount: 1}
+					if c == 0 { // is answered all the time
+						time.Sleep(10 * time.Millisecond)
+						r.Budget = other
+					}
+					switch _, err := s.Deduct(ctx, r); {
+					case err == nil && c > 0:
+						accepted.Add(1)
+					case err != nil && !budget.Is(err, budget.Unavailable): // one may wait in vain beside so many
+						t.Error(err)
+					}
+				}
+			})
+		}
+		all.Wait()
+		if n, least := accepted.Load(), int64(set.WindowUnits*int64(long/q.takes)/3); n < least {
+			t.Errorf("%d accepted in %s; with a window of %d units and commits of %s it should be %d", n, long, set.WindowUnits,
+				q.takes, least)
+		}
+	})
+}

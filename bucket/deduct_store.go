@@ -220,6 +220,7 @@ func (a *attempt) tryInStore(ctx context.Context, b *Budget, bk *Bucket, l *lane
 	case Insufficient:
 		return answer, got.reply.Balance, false, nil
 	case Behind:
+		l.behind.awaited.Store(true)
 		a.s.follow(l, op.Ref, got.reply.Seq)
 		return answer, -1, false, budget.Refuse(budget.Unavailable, "deduct",
 			"the ledger is behind this bucket by its window of %d units; repeat later", a.s.set.WindowUnits)
@@ -267,6 +268,7 @@ func (a *attempt) acknowledge(l *lane, bk *Bucket, ref Ref, seq, balance int64, 
 	if !l.acks.acknowledge(ref, seq, a.s.now()) {
 		return DeductAnswer{}, unknown("deduct", errors.New("the store is being recovered; whether the entry is kept is not known yet"))
 	}
+	l.behind.answered.Add(1)
 	a.s.follow(l, ref, seq)
 	at := ledger.Position{Bucket: ref.Bucket, Epoch: ref.Epoch, Seq: seq}
 	state := ledger.StateUsed

@@ -71,7 +71,9 @@ func (s *Service) judgeAll(budgetID int64, asks []judgeAsk) []result[judged] {
 	w := judging{s: s, ctx: ctx, budget: budgetID, asks: asks, out: make([]result[judged], len(asks)), least: math.MaxInt64}
 	if err := w.run(); err != nil {
 		s.failed("sql", err)
-		return failAll[judged](len(asks), unavailable("look up", err))
+		for _, i := range w.open {
+			w.out[i].err = unavailable("look up", err)
+		}
 	}
 	return w.out
 }

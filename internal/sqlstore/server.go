@@ -242,11 +242,14 @@ func (c *serverConn) statement(ctx context.Context, query string) driver.StmtQue
 	}
 	s, known := c.prepared[query]
 	if !known && len(c.prepared) < maxKept {
-		s, _ = c.PrepareContext(ctx, query) // an error comes again with the text, or does not matter
+		var err error
+		if s, err = c.PrepareContext(ctx, query); err != nil && ctx.Err() != nil {
+			return nil // the text fails as well, and the next one may prepare it
+		}
 		if c.prepared == nil {
 			c.prepared = map[string]driver.Stmt{}
 		}
-		c.prepared[query] = s
+		c.prepared[query] = s // nil after another error: it comes again with the text, or does not matter
 	}
 	q, _ := s.(driver.StmtQueryContext)
 	return q
