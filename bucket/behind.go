@@ -1,6 +1,7 @@
 package bucket
 
 import (
+	"container/list"
 	"context"
 	"maps"
 	"slices"
@@ -22,6 +23,9 @@ type behind struct {
 	answered atomic.Int64
 	// awaited: a bucket has used up its window since the last pass began; its callers wait for the next one.
 	awaited atomic.Bool
+	// steps counts how often the ledger came nearer to what was answered; waiting are woken by the next step, in order.
+	steps   int64
+	waiting list.List // of context.CancelFunc
 }
 
 // trail is what of an epoch's log was acknowledged and is not known to be in the ledger.
@@ -255,6 +259,12 @@ func (s *Service) caughtUp(l *lane, d *draining) bool {
 			progress = true
 		}
 	}
+	if progress {
+		l.behind.steps++
+		for at := l.behind.waiting.Front(); at != nil; at = l.behind.waiting.Front() {
+			l.behind.waiting.Remove(at).(context.CancelFunc)()
+		}
+	}
 	return progress
 }
 
@@ -272,6 +282,46 @@ func (s *Service) room(l *lane, ref Ref) error {
 			"the ledger is %v behind this bucket, its window is %v; repeat later", age.Round(time.Millisecond), s.set.WindowTime)
 	}
 	return nil
+}
+
+// stepsNow is what awaitLedger is told later: nothing that happens from now on is missed.
+func (b *behind) stepsNow() int64 {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.steps
+}
+
+// nextStep returns a context that ends with the step after `steps`, or with ctx; leave has to be called.
+func (b *behind) nextStep(ctx context.Context, steps int64) (step context.Context, leave func()) {
+	step, wake := context.WithCancel(ctx)
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.steps != steps {
+		wake()
+		return step, func() {}
+	}
+	at := b.waiting.PushBack(wake)
+	return step, func() {
+		wake()
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		b.waiting.Remove(at) // nothing, where the step has come
+	}
+}
+
+// awaitLedger waits until the ledger has come nearer to what a lane answered than it was after `steps`, or for a moment:
+// another node may have brought it there. Those who wait longest are woken first. cause is the answer when the deadline
+// passes meanwhile. The budget is not read anew: a bucket that has used up its window is where it was.
+func (a *attempt) awaitLedger(ctx context.Context, l *lane, steps int64, cause error) (DeductAnswer, bool, error) {
+	const moment = time.Second
+	l.behind.awaited.Store(true)
+	step, leave := l.behind.nextStep(ctx, steps)
+	defer leave()
+	_ = a.s.clock.Sleep(step, min(moment, a.deadline-a.s.now())) // however it ends, the bucket is asked again
+	if ctx.Err() != nil || a.s.now() >= a.deadline {
+		return DeductAnswer{}, true, a.unresolved(ctx, cause)
+	}
+	return DeductAnswer{}, false, nil
 }
 
 // ceiling is the most that an epoch's deductions may come to: what the ledger has of them and the

@@ -17,11 +17,16 @@ import (
 type busySQL struct {
 	bucket.SQL
 	takes   time.Duration
+	each    time.Duration // of an entry, beside
 	commits atomic.Int64
 }
 
 func (q *busySQL) Commit(ctx context.Context, logs []ledger.Log) (bucket.CommitReport, error) {
-	time.Sleep(q.takes)
+	takes := q.takes
+	for _, l := range logs {
+		takes += time.Duration(len(l.Entries)) * q.each
+	}
+	time.Sleep(takes)
 	report, err := q.SQL.Commit(ctx, logs)
 	for _, e := range report.Epochs {
 		if len(e.Outcomes) > 0 {
@@ -99,10 +104,10 @@ func TestUsedUpWindowEndsARest(t *testing.T) {
 						r.Budget = other
 					}
 					switch _, err := s.Deduct(ctx, r); {
-					case err == nil && c > 0:
-						accepted.Add(1)
-					case err != nil && !budget.Is(err, budget.Unavailable): // one may wait in vain beside so many
+					case err != nil:
 						t.Error(err)
+					case c > 0:
+						accepted.Add(1)
 					}
 				}
 			})
@@ -113,4 +118,56 @@ func TestUsedUpWindowEndsARest(t *testing.T) {
 				q.takes, least)
 		}
 	})
+}
+
+// TestNobodyWaitsInVainForTheWindow: where callers ask for more than the ledger keeps up with, all of them are answered in
+// turn, however short the moments are in which a bucket has room again.
+func TestNobodyWaitsInVainForTheWindow(t *testing.T) {
+	for _, c := range []struct {
+		name  string
+		units int64
+		time  time.Duration
+		least int64 // two thirds of what the commits let through
+	}{
+		{"of units", 100, time.Minute, 8_000},
+		{"of time", 1 << 40, time.Second, 30_000},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			inVirtualTime(t, func(t *testing.T) {
+				ctx, w := context.Background(), newStoreWorld(t)
+				w.sql = &busySQL{SQL: w.sql, takes: 250 * time.Millisecond, each: time.Millisecond}
+				set := storeQuick()
+				set.WindowUnits, set.WindowTime = c.units, c.time
+				s := w.node(set)
+				ref := w.create(s, promo("narrow", 1_000_000_000, 1))
+				const callers, long = 150, time.Minute
+				var accepted, inVain atomic.Int64
+				var all sync.WaitGroup
+				began := time.Now()
+				for caller := range callers {
+					all.Go(func() {
+						for n := 0; time.Since(began) < long; n++ {
+							time.Sleep(100 * time.Millisecond)
+							id := strconv.Itoa(caller) + "-" + strconv.Itoa(n)
+							switch _, err := s.Deduct(ctx, bucket.DeductRequest{Budget: ref, RequestID: id, Amount: 1}); {
+							case err == nil:
+								accepted.Add(1)
+							case budget.Is(err, budget.Unavailable):
+								inVain.Add(1)
+							default:
+								t.Error(err)
+							}
+						}
+					})
+				}
+				all.Wait()
+				if n := inVain.Load(); n > 0 {
+					t.Errorf("%d of %d waited in vain", n, n+accepted.Load())
+				}
+				if n := accepted.Load(); n < c.least {
+					t.Errorf("%d accepted in %s, not even %d", n, long, c.least)
+				}
+			})
+		})
+	}
 }

@@ -3,6 +3,7 @@ package bucket
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"time"
 
@@ -66,13 +67,16 @@ func (a *attempt) roundInStore(ctx context.Context, round int) (DeductAnswer, bo
 		a.reread(ctx)
 		return a.wait(ctx, round)
 	}
+	steps := l.behind.stepsNow() // before the bucket is asked
 	if err := a.s.room(l, bk.Ref()); err != nil {
-		return a.waitFor(ctx, round, err)
+		return a.awaitLedger(ctx, l, steps, err)
 	}
 	answer, balance, done, err := a.tryInStore(ctx, b, bk, l)
 	switch {
 	case done:
 		return answer, true, err
+	case errors.Is(err, errBehind):
+		return a.awaitLedger(ctx, l, steps, err)
 	case err != nil:
 		return a.waitFor(ctx, round, err)
 	case a.count.again:
@@ -220,14 +224,15 @@ func (a *attempt) tryInStore(ctx context.Context, b *Budget, bk *Bucket, l *lane
 	case Insufficient:
 		return answer, got.reply.Balance, false, nil
 	case Behind:
-		l.behind.awaited.Store(true)
 		a.s.follow(l, op.Ref, got.reply.Seq)
-		return answer, -1, false, budget.Refuse(budget.Unavailable, "deduct",
-			"the ledger is behind this bucket by its window of %d units; repeat later", a.s.set.WindowUnits)
+		return answer, -1, false, &budget.Error{Code: budget.Unavailable, Op: "deduct", Err: errBehind,
+			Message: fmt.Sprintf("a window of %d units is used up; repeat later", a.s.set.WindowUnits)}
 	}
 	a.refused(ctx, l, op.Ref, got.reply)
 	return answer, -1, false, nil
 }
+
+var errBehind = errors.New("the ledger is behind this bucket by its window of units")
 
 // operationInStore is what a bucket is asked for in store mode.
 func (a *attempt) operationInStore(b *Budget, bk *Bucket, l *lane) (Operation, error) {
