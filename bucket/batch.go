@@ -12,8 +12,8 @@ import (
 
 // batcher aggregates calls: whatever arrives while a call is in flight goes into the next one
 // (DESIGN 5.3). There is no timer and no added waiting when idle: the first caller's item is sent at
-// once, alone; gather is for where many come again and again. At most workers calls run at the same time; more than bound waiting items are refused
-// with Unavailable (back-pressure). Where items are somebody's (owner), each of those that wait gets the same
+// once, alone; gather is for where many come again and again. At most workers calls run at the same time; more than bound
+// waiting items are refused with Unavailable (back-pressure). Where items are somebody's (owner), each of those that wait gets the same
 // part of a call, and of the room: see queue. The zero value is not usable; safe for concurrent use.
 type batcher[Q, A any] struct {
 	// run does one call for many items and returns one answer for each, in order. It has bounds of
@@ -28,7 +28,7 @@ type batcher[Q, A any] struct {
 	apart func(Q) int64
 	// owner names whose an item is; nil: all are one's.
 	owner func(Q) int64
-	// gather makes a call wait for those whom the one before it has answered; nil: none does. With one worker only.
+	// gather makes a call wait for those whom the one before it has answered; nil: none does.
 	gather *gather
 
 	mu      sync.Mutex
@@ -53,22 +53,54 @@ type beside struct {
 }
 
 // gather is for callers who come again as soon as they are answered, where a call costs about the same however many
-// items it has. Two halves of them would take turns: one waits while the other is asked for. So where `many` or more
-// are in a call, or wait at its end, the next one begins when as many wait again, or `patience` after it.
+// items it has. Two halves of them would take turns: one waits while the other is asked for. So where at least `many` and
+// at most `most` are in a call, or wait at its end, the next one begins when as many wait again, or `patience` after it.
+// Where they do not come again, it stops: after vainWaits waits in vain the next calls do without, restCalls of them.
 type gather struct {
-	many     int
-	patience time.Duration
-	now      func() time.Duration
-	sleep    func(ctx context.Context, d time.Duration) error
-	// last is the last call, if it had many; it outlives the batcher of a group.
+	many, most int
+	patience   time.Duration
+	now        func() time.Duration
+	sleep      func(ctx context.Context, d time.Duration) error
+	// last is what the last call said; it outlives the batcher of a group.
 	last *atomic.Pointer[gathered]
 }
 
-// gathered says how many wanted to be in a call when it ended, and when that was, of gather.now.
+// vainWaits and restCalls bound what waiting costs those for whom it is no use: one patience in restCalls calls.
+const vainWaits, restCalls = 3, 64
+
+// gathered says how many wanted to be in a call when it ended, and when that was, of gather.now; 0: too few, or too many.
 type gathered struct {
 	callers int
 	ended   time.Duration
+	vain    int // waits in vain, one after the other
+	rest    int // calls that are not to wait
 }
+
+// after is what is known after a call: how many wanted to be in it, and how its waiting for them ended.
+func (g gathered) after(callers int, ended time.Duration, w waited) gathered {
+	switch {
+	case w == inVain:
+		g.vain = min(g.vain+1, vainWaits)
+		if g.vain == vainWaits {
+			g.rest = restCalls
+		}
+	case w == forAll:
+		g.vain = 0
+	case g.rest > 0:
+		g.rest--
+	}
+	g.callers, g.ended = callers, ended
+	return g
+}
+
+// waited is how the waiting of a call ended.
+type waited int
+
+const (
+	notAtAll waited = iota
+	forAll
+	inVain
+)
 
 type result[A any] struct {
 	answer A
@@ -293,8 +325,9 @@ func (b *batcher[Q, A]) work() {
 		// Whoever can go on now hands in first: on a busy machine calls become larger, on an idle one it costs
 		// nothing.
 		runtime.Gosched()
+		w := notAtAll
 		if b.gather != nil {
-			b.awaitMore()
+			w = b.awaitMore()
 		}
 		b.mu.Lock()
 		group := b.take()
@@ -317,7 +350,7 @@ func (b *batcher[Q, A]) work() {
 		callers := len(group) + b.queue.length
 		b.mu.Unlock()
 		if b.gather != nil {
-			b.gather.note(callers)
+			b.gather.note(callers, w)
 		}
 		for i, r := range answers {
 			if t := group[i].of; t.answer(group[i].at, r) {
@@ -327,17 +360,17 @@ func (b *batcher[Q, A]) work() {
 	}
 }
 
-// awaitMore waits as long as gather says.
-func (b *batcher[Q, A]) awaitMore() {
+// awaitMore waits as long as gather says: not beside another call, which may be waiting too.
+func (b *batcher[Q, A]) awaitMore() waited {
 	callers, patience := b.gather.hopes()
 	callers = min(callers, b.size)
 	if patience <= 0 {
-		return
+		return notAtAll
 	}
 	b.mu.Lock()
-	if n := b.queue.length; n == 0 || n >= callers {
+	if n := b.queue.length; n == 0 || n >= callers || b.running > 1 || b.enough != nil {
 		b.mu.Unlock()
-		return
+		return notAtAll
 	}
 	ctx, enough := context.WithCancel(context.Background())
 	defer enough()
@@ -345,26 +378,37 @@ func (b *batcher[Q, A]) awaitMore() {
 	b.mu.Unlock()
 	_ = b.gather.sleep(ctx, patience) // however it ends, what waits is taken
 	b.mu.Lock()
+	defer b.mu.Unlock()
 	b.hoped, b.enough = 0, nil
-	b.mu.Unlock()
+	if b.queue.length < callers {
+		return inVain
+	}
+	return forAll
 }
 
 // hopes returns how many callers a call is to wait for, and for how long; 0: not at all.
 func (g *gather) hopes() (callers int, patience time.Duration) {
 	last := g.last.Load()
-	if last == nil {
+	if last == nil || last.callers == 0 || last.rest > 0 {
 		return 0, 0
 	}
 	return last.callers, min(last.ended+g.patience-g.now(), g.patience)
 }
 
-// note remembers how many wanted to be in a call that ended just now.
-func (g *gather) note(callers int) {
-	if callers < g.many {
+// note remembers how many wanted to be in a call that ended just now, and how it waited for them.
+func (g *gather) note(callers int, w waited) {
+	if callers < g.many || callers > g.most {
+		callers = 0
+	}
+	var last gathered
+	if known := g.last.Load(); known != nil {
+		last = *known
+	}
+	if last = last.after(callers, g.now(), w); callers == 0 && last.vain == 0 {
 		g.last.Store(nil)
 		return
 	}
-	g.last.Store(&gathered{callers, g.now()})
+	g.last.Store(&last)
 }
 
 // take takes the items of the next call from the queue: those that no other call works on.

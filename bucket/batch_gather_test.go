@@ -16,9 +16,10 @@ type gathering struct {
 	*group[int, int, int]
 	mu    sync.Mutex
 	sizes []int
+	waits atomic.Int64
 }
 
-const gatherCall, gatherPatience = time.Millisecond, 5 * time.Millisecond
+const gatherCall, gatherPatience, gatherMost = time.Millisecond, 5 * time.Millisecond, 40
 
 func newGathering() *gathering {
 	g := &gathering{}
@@ -30,8 +31,12 @@ func newGathering() *gathering {
 		return make([]result[int], len(items))
 	}, 100, 100, turns{})
 	base, last := time.Now(), new(atomic.Pointer[gathered])
-	one := &gather{many: 4, patience: gatherPatience, now: func() time.Duration { return time.Since(base) },
-		sleep: SystemClock{}.Sleep, last: last}
+	one := &gather{many: 4, most: gatherMost, patience: gatherPatience, last: last,
+		now: func() time.Duration { return time.Since(base) },
+		sleep: func(ctx context.Context, d time.Duration) error {
+			g.waits.Add(1)
+			return SystemClock{}.Sleep(ctx, d)
+		}}
 	g.gather = func(int) *gather { return one }
 	return g
 }
@@ -66,6 +71,62 @@ func TestGatherTogether(t *testing.T) {
 	})
 }
 
+// TestGatherGivesUp: callers who do not come again soon, as those of an open loop, are waited for in vain a few times and
+// then now and then; as soon as they do come again they are waited for all the time.
+func TestGatherGivesUp(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const callers = 10
+		g := newGathering()
+		for range 100 { // bursts, of others each time
+			g.ask(t, callers, 1, 4*gatherPatience)
+		}
+		if calls := len(g.sizes); g.waits.Load() > int64(vainWaits+calls/restCalls) || g.waits.Load() < vainWaits {
+			t.Errorf("%d calls of %d waited", g.waits.Load(), calls)
+		}
+		g.ask(t, callers, 2*restCalls, gatherCall/2) // comes to its senses within these
+		g.sizes = nil
+		if g.ask(t, callers, 20, gatherCall/2); len(g.sizes) > 22 {
+			t.Errorf("%d callers come again soon: calls of %v", callers, g.sizes)
+		}
+	})
+}
+
+// TestGatherMost: a call that is large enough waits for nobody.
+func TestGatherMost(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := newGathering()
+		g.ask(t, gatherMost+5, 20, gatherCall/2)
+		if calls := len(g.sizes); slices.Max(g.sizes) < gatherMost/2 || g.waits.Load() > 2 { // the last callers are few
+			t.Errorf("%d of %d calls waited: %v", g.waits.Load(), calls, g.sizes)
+		}
+	})
+}
+
+// TestGatheredAfter: what a call says of the next ones.
+func TestGatheredAfter(t *testing.T) {
+	for _, test := range []struct {
+		before     gathered
+		w          waited
+		vain, rest int
+	}{
+		{gathered{}, notAtAll, 0, 0},
+		{gathered{}, forAll, 0, 0},
+		{gathered{}, inVain, 1, 0},
+		{gathered{vain: vainWaits - 2}, inVain, vainWaits - 1, 0},
+		{gathered{vain: vainWaits - 1}, inVain, vainWaits, restCalls},
+		{gathered{vain: vainWaits, rest: restCalls}, notAtAll, vainWaits, restCalls - 1},
+		{gathered{vain: vainWaits, rest: 1}, notAtAll, vainWaits, 0},
+		{gathered{vain: vainWaits}, inVain, vainWaits, restCalls},
+		{gathered{vain: vainWaits}, forAll, 0, 0},
+		{gathered{vain: 1}, notAtAll, 1, 0},
+	} {
+		got := test.before.after(7, 9, test.w)
+		if want := (gathered{7, 9, test.vain, test.rest}); got != want {
+			t.Errorf("%+v after a call that waited %d: %+v instead of %+v", test.before, test.w, got, want)
+		}
+	}
+}
+
 // TestGatherWaitsForNobody: a caller who is alone waits for nobody, nor do a few; and those who do not come again after a
 // call of many hold the next one up once, for patience at most.
 func TestGatherWaitsForNobody(t *testing.T) {
@@ -74,8 +135,8 @@ func TestGatherWaitsForNobody(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				const times = 20
 				g := newGathering()
-				if took := g.ask(t, callers, times, 0); took > time.Duration(times+callers)*gatherCall {
-					t.Errorf("%v for %d times: calls of %v", took, times, g.sizes)
+				if g.ask(t, callers, times, 0); g.waits.Load() > 0 {
+					t.Errorf("%d of the calls waited: %v", g.waits.Load(), g.sizes)
 				}
 			})
 		})

@@ -4,6 +4,7 @@ import (
 	"container/list"
 	"context"
 	"maps"
+	"math"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -30,8 +31,11 @@ type behind struct {
 
 // trail is what of an epoch's log was acknowledged and is not known to be in the ledger.
 type trail struct {
-	upTo       int64
+	// from is how far the ledger is, as far as is known.
+	from, upTo int64
 	milestones []milestone // the oldest first; at least one
+	// pace is how long an entry took the drain lately, when it had more of them than a transaction takes; 0: not known.
+	pace time.Duration
 }
 
 // milestone says that what is above a position was acknowledged no earlier than at an instant, of Service.now.
@@ -40,7 +44,9 @@ type milestone struct {
 	at    time.Duration
 }
 
-func newTrail(now time.Duration) *trail { return &trail{milestones: []milestone{{at: now}}} }
+func newTrail(now time.Duration, from int64) *trail {
+	return &trail{from: from, upTo: from, milestones: []milestone{{at: now}}}
+}
 
 // acknowledged notes an entry; milestones are no closer than every.
 func (t *trail) acknowledged(seq int64, now, every time.Duration) {
@@ -53,11 +59,33 @@ func (t *trail) acknowledged(seq int64, now, every time.Duration) {
 	t.upTo = seq
 }
 
-// drained notes how far the ledger is.
-func (t *trail) drained(seq int64) {
+// drained notes how far the ledger is after a transaction that took so long.
+func (t *trail) drained(seq int64, took time.Duration) {
 	for len(t.milestones) > 1 && t.milestones[1].above <= seq {
 		t.milestones = t.milestones[1:]
 	}
+	n := seq - t.from
+	if n <= 0 {
+		return
+	}
+	t.from = seq
+	switch each := took / time.Duration(n); {
+	case seq < t.upTo && t.pace == 0:
+		t.pace = each
+	case seq < t.upTo:
+		t.pace = (3*t.pace + each) / 4
+	default: // it could have taken more
+		t.pace = min(t.pace, each)
+	}
+}
+
+// takes is how long the drain is likely to take for the whole trail.
+func (t *trail) takes() time.Duration {
+	n := t.upTo - t.from
+	if t.pace > 0 && n > int64(math.MaxInt64/t.pace) {
+		return math.MaxInt64
+	}
+	return time.Duration(n) * t.pace
 }
 
 // since is no later than when the oldest of the trail was acknowledged.
@@ -70,7 +98,7 @@ func (s *Service) follow(l *lane, ref Ref, seq int64) {
 	defer l.behind.mu.Unlock()
 	t := l.behind.epochs[ref]
 	if t == nil {
-		t = newTrail(now)
+		t = newTrail(now, min(s.knownSeq(ref, 0), seq))
 		l.behind.epochs[ref] = t
 	}
 	t.acknowledged(seq, now, s.set.WindowTime/100)
@@ -219,8 +247,9 @@ func (s *Service) drainBehindAnswers(l *lane) {
 		ctx, cancel := s.bounded(context.Background())
 		progress := false
 		for round := 0; round < commitRounds && len(d.epochs) > 0; round++ {
+			at := s.now()
 			d.round(ctx)
-			progress = s.caughtUp(l, d) || progress
+			progress = s.caughtUp(l, d, s.now()-at) || progress
 		}
 		cancel()
 		next.passed(refs, !progress && d.unread) // a fenced epoch stays and is no reason for less
@@ -237,9 +266,9 @@ func (s *Service) drainBehindAnswers(l *lane) {
 	}
 }
 
-// caughtUp notes how far the ledger is, drops the epochs that are drained or have ended, and reports whether any
-// progress was made.
-func (s *Service) caughtUp(l *lane, d *draining) bool {
+// caughtUp notes how far the ledger is after a round that took so long, drops the epochs that are drained or have ended,
+// and reports whether any progress was made.
+func (s *Service) caughtUp(l *lane, d *draining, took time.Duration) bool {
 	progress := false
 	l.behind.mu.Lock()
 	defer l.behind.mu.Unlock()
@@ -255,7 +284,7 @@ func (s *Service) caughtUp(l *lane, d *draining) bool {
 			delete(l.behind.epochs, ref)
 			progress = true
 		case d.errs[ref] == nil:
-			t.drained(row.DrainedSeq)
+			t.drained(row.DrainedSeq, took)
 			progress = true
 		}
 	}
@@ -268,8 +297,9 @@ func (s *Service) caughtUp(l *lane, d *draining) bool {
 	return progress
 }
 
-// room says whether a bucket may deduct now: not while what it acknowledged is older than the window
-// and not in the ledger (back-pressure).
+// room says whether a bucket may deduct now (back-pressure): not while what it acknowledged is older than the window
+// and not in the ledger, nor while it is more than the drain takes in the window. With the first alone the bucket
+// would have room until what it took at full speed is late, and none until all that is in the ledger.
 func (s *Service) room(l *lane, ref Ref) error {
 	l.behind.mu.Lock()
 	defer l.behind.mu.Unlock()
@@ -277,7 +307,7 @@ func (s *Service) room(l *lane, ref Ref) error {
 	if t == nil {
 		return nil
 	}
-	if age := s.now() - t.since(); age > s.set.WindowTime {
+	if age := max(s.now()-t.since(), t.takes()); age > s.set.WindowTime {
 		return budget.Refuse(budget.Unavailable, "deduct",
 			"the ledger is %v behind this bucket, its window is %v; repeat later", age.Round(time.Millisecond), s.set.WindowTime)
 	}

@@ -14,7 +14,7 @@ func TestPortion(t *testing.T) {
 	} {
 		trails, drained := map[Ref]*trail{}, map[int64]int{}
 		for i := range test.epochs {
-			trails[Ref{Bucket: i + 1, Epoch: 1, Activation: 1}] = newTrail(time.Second)
+			trails[Ref{Bucket: i + 1, Epoch: 1, Activation: 1}] = newTrail(time.Second, 0)
 		}
 		var p portion
 		for range min(40*test.epochs, 3000) {

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"sync/atomic"
 	"time"
 
 	lru "github.com/hashicorp/golang-lru/v2"
@@ -59,6 +60,18 @@ type committed struct {
 // transaction itself not to matter. commitPatience is how long one commit may take before another one,
 // of other buckets, begins beside it: a store that hangs must not hold up the others.
 const marksAtOnce, commitPatience = 4096, 50 * time.Millisecond
+
+// gatherMarks: a commit of 62 entries takes hardly longer than one of 32, and with 64 callers those would take turns. One
+// of more than mostMarks is large enough, and while it is under way the others are judged by their stores.
+const (
+	manyMarks, mostMarks = 8, 128
+	markPatience         = 3 * time.Millisecond
+)
+
+func (s *Service) gatherMarks() *gather {
+	return &gather{many: manyMarks, most: mostMarks, patience: markPatience, now: s.now, sleep: s.clock.Sleep,
+		last: new(atomic.Pointer[gathered])}
+}
 
 // bucket is what two commits of a node must not both work on: they would wait for each other's epoch row.
 func (m mark) bucket() int64 { return m.ref.Bucket }

@@ -91,7 +91,8 @@ func (s *Service) gatherAsks(budgetID int64) *gather {
 	if !ok {
 		return nil
 	}
-	return &gather{many: manyAsks, patience: askPatience, now: s.now, sleep: s.clock.Sleep, last: &entry.judged}
+	return &gather{many: manyAsks, most: s.set.BatchSize, patience: askPatience, now: s.now, sleep: s.clock.Sleep,
+		last: &entry.judged}
 }
 
 // judging is one call of judgeAll.

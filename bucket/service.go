@@ -335,7 +335,7 @@ func New(c Config) (*Service, error) {
 	}
 	s.committer = &batcher[mark, committed]{run: s.commitMarks, size: marksAtOnce, bound: s.set.Queue,
 		workers: s.set.Committers, turns: s.turns, apart: mark.bucket,
-		owner: func(m mark) int64 { return m.budget },
+		owner: func(m mark) int64 { return m.budget }, gather: s.gatherMarks(),
 		beside: &beside{full: marksAtOnce, patience: commitPatience, now: s.now,
 			sleep: func(d time.Duration) error { return s.clock.Sleep(context.Background(), d) }}}
 	if s.rings, err = lru.New[int, *ring.Ring](64); err != nil {
