@@ -12,9 +12,10 @@ import (
 
 // batcher aggregates calls: whatever arrives while a call is in flight goes into the next one
 // (DESIGN 5.3). There is no timer and no added waiting when idle: the first caller's item is sent at
-// once, alone; gather is for where many come again and again. At most workers calls run at the same time; more than bound
-// waiting items are refused with Unavailable (back-pressure). Where items are somebody's (owner), each of those that wait gets the same
-// part of a call, and of the room: see queue. The zero value is not usable; safe for concurrent use.
+// once, alone; gather is for where many come again and again. At most workers calls run at the same time; more than
+// bound waiting items are refused with Unavailable (back-pressure). Where items are somebody's (owner), each of those
+// that wait gets the same part of a call, and of the room: see queue. The zero value is not usable; safe for
+// concurrent use.
 type batcher[Q, A any] struct {
 	// run does one call for many items and returns one answer for each, in order. It has bounds of
 	// its own: it is not cancelled when callers give up.
@@ -54,7 +55,7 @@ type beside struct {
 
 // gather is for callers who come again as soon as they are answered, where a call costs about the same however many
 // items it has. Two halves of them would take turns: one waits while the other is asked for. So where at least `many` and
-// at most `most` are in a call, or wait at its end, the next one begins when as many wait again, or `patience` after it.
+// at most `most` are in a call, or wait at its end, the next one begins when nearly as many wait, or `patience` after it.
 // Where they do not come again, it stops: after vainWaits waits in vain the next calls do without, restCalls of them.
 type gather struct {
 	many, most int
@@ -68,23 +69,23 @@ type gather struct {
 // vainWaits and restCalls bound what waiting costs those for whom it is no use: one patience in restCalls calls.
 const vainWaits, restCalls = 3, 64
 
-// gathered says how many wanted to be in a call when it ended, and when that was, of gather.now; 0: too few, or too many.
+// gathered is what is known after a call.
 type gathered struct {
-	callers int
-	ended   time.Duration
-	vain    int // waits in vain, one after the other
-	rest    int // calls that are not to wait
+	callers int           // how many wanted to be in it when it ended; 0: too few, or too many
+	ended   time.Duration // of gather.now
+	vain    int           // waits in vain, one after the other
+	rest    int           // calls that are not to wait
 }
 
 // after is what is known after a call: how many wanted to be in it, and how its waiting for them ended.
 func (g gathered) after(callers int, ended time.Duration, w waited) gathered {
 	switch {
-	case w == inVain:
+	case w == waitedInVain:
 		g.vain = min(g.vain+1, vainWaits)
 		if g.vain == vainWaits {
 			g.rest = restCalls
 		}
-	case w == forAll:
+	case w == waitedForAll:
 		g.vain = 0
 	case g.rest > 0:
 		g.rest--
@@ -97,9 +98,9 @@ func (g gathered) after(callers int, ended time.Duration, w waited) gathered {
 type waited int
 
 const (
-	notAtAll waited = iota
-	forAll
-	inVain
+	didNotWait waited = iota
+	waitedForAll
+	waitedInVain
 )
 
 type result[A any] struct {
@@ -325,7 +326,7 @@ func (b *batcher[Q, A]) work() {
 		// Whoever can go on now hands in first: on a busy machine calls become larger, on an idle one it costs
 		// nothing.
 		runtime.Gosched()
-		w := notAtAll
+		w := didNotWait
 		if b.gather != nil {
 			w = b.awaitMore()
 		}
@@ -365,25 +366,28 @@ func (b *batcher[Q, A]) awaitMore() waited {
 	callers, patience := b.gather.hopes()
 	callers = min(callers, b.size)
 	if patience <= 0 {
-		return notAtAll
+		return didNotWait
 	}
 	b.mu.Lock()
 	if n := b.queue.length; n == 0 || n >= callers || b.running > 1 || b.enough != nil {
 		b.mu.Unlock()
-		return notAtAll
+		return didNotWait
 	}
 	ctx, enough := context.WithCancel(context.Background())
 	defer enough()
 	b.hoped, b.enough = callers, enough
+	if b.beside != nil {
+		b.began = b.beside.now() // nobody else begins meanwhile
+	}
 	b.mu.Unlock()
 	_ = b.gather.sleep(ctx, patience) // however it ends, what waits is taken
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.hoped, b.enough = 0, nil
 	if b.queue.length < callers {
-		return inVain
+		return waitedInVain
 	}
-	return forAll
+	return waitedForAll
 }
 
 // hopes returns how many callers a call is to wait for, and for how long; 0: not at all.
@@ -392,7 +396,8 @@ func (g *gather) hopes() (callers int, patience time.Duration) {
 	if last == nil || last.callers == 0 || last.rest > 0 {
 		return 0, 0
 	}
-	return last.callers, min(last.ended+g.patience-g.now(), g.patience)
+	const late = 16 // one of so many is not waited for: there are always some
+	return last.callers - last.callers/late, min(last.ended+g.patience-g.now(), g.patience)
 }
 
 // note remembers how many wanted to be in a call that ended just now, and how it waited for them.

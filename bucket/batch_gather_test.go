@@ -109,16 +109,16 @@ func TestGatheredAfter(t *testing.T) {
 		w          waited
 		vain, rest int
 	}{
-		{gathered{}, notAtAll, 0, 0},
-		{gathered{}, forAll, 0, 0},
-		{gathered{}, inVain, 1, 0},
-		{gathered{vain: vainWaits - 2}, inVain, vainWaits - 1, 0},
-		{gathered{vain: vainWaits - 1}, inVain, vainWaits, restCalls},
-		{gathered{vain: vainWaits, rest: restCalls}, notAtAll, vainWaits, restCalls - 1},
-		{gathered{vain: vainWaits, rest: 1}, notAtAll, vainWaits, 0},
-		{gathered{vain: vainWaits}, inVain, vainWaits, restCalls},
-		{gathered{vain: vainWaits}, forAll, 0, 0},
-		{gathered{vain: 1}, notAtAll, 1, 0},
+		{gathered{}, didNotWait, 0, 0},
+		{gathered{}, waitedForAll, 0, 0},
+		{gathered{}, waitedInVain, 1, 0},
+		{gathered{vain: vainWaits - 2}, waitedInVain, vainWaits - 1, 0},
+		{gathered{vain: vainWaits - 1}, waitedInVain, vainWaits, restCalls},
+		{gathered{vain: vainWaits, rest: restCalls}, didNotWait, vainWaits, restCalls - 1},
+		{gathered{vain: vainWaits, rest: 1}, didNotWait, vainWaits, 0},
+		{gathered{vain: vainWaits}, waitedInVain, vainWaits, restCalls},
+		{gathered{vain: vainWaits}, waitedForAll, 0, 0},
+		{gathered{vain: 1}, didNotWait, 1, 0},
 	} {
 		got := test.before.after(7, 9, test.w)
 		if want := (gathered{7, 9, test.vain, test.rest}); got != want {

@@ -24,9 +24,19 @@ type behind struct {
 	answered atomic.Int64
 	// awaited: a bucket has used up its window since the last pass began; its callers wait for the next one.
 	awaited atomic.Bool
-	// steps counts how often the ledger came nearer to what was answered; waiting are woken by the next step, in order.
-	steps   int64
-	waiting list.List // of context.CancelFunc
+	// failing: the last pass could not read a store, or not write to SQL. Guarded by mu.
+	failing bool
+	// least is what a transaction takes however few entries it has: what the quickest took, or a little more by each that
+	// was slower; 0: not known. Guarded by mu.
+	least time.Duration
+}
+
+// noteTook notes what a transaction took. Caller: holds mu.
+func (b *behind) noteTook(took time.Duration) {
+	if b.least == 0 || took < b.least {
+		b.least = took
+	}
+	b.least += (took - b.least) / 64
 }
 
 // trail is what of an epoch's log was acknowledged and is not known to be in the ledger.
@@ -34,8 +44,21 @@ type trail struct {
 	// from is how far the ledger is, as far as is known.
 	from, upTo int64
 	milestones []milestone // the oldest first; at least one
-	// pace is how long an entry took the drain lately, when it had more of them than a transaction takes; 0: not known.
+	// pace is how long an entry took the drain lately, and last how long it did in the last two transactions: in full ones, or
+	// beside what a transaction takes in any case; -1: not known.
 	pace time.Duration
+	last [2]time.Duration
+	// waiting are those who wait until their bucket may deduct again, of *waiter: the longest waiting first.
+	waiting list.List
+	// steps counts how often some of them were woken, counted is what the ledger had counted then; 0: not known.
+	steps, counted int64
+}
+
+// waiter waits for a window that is used up.
+type waiter struct {
+	since time.Duration // of Service.now
+	units int64         // what it asks for
+	wake  context.CancelFunc
 }
 
 // milestone says that what is above a position was acknowledged no earlier than at an instant, of Service.now.
@@ -45,7 +68,8 @@ type milestone struct {
 }
 
 func newTrail(now time.Duration, from int64) *trail {
-	return &trail{from: from, upTo: from, milestones: []milestone{{at: now}}}
+	return &trail{from: from, upTo: from, milestones: []milestone{{at: now}}, pace: -1,
+		last: [2]time.Duration{-1, -1}}
 }
 
 // acknowledged notes an entry; milestones are no closer than every.
@@ -59,8 +83,9 @@ func (t *trail) acknowledged(seq int64, now, every time.Duration) {
 	t.upTo = seq
 }
 
-// drained notes how far the ledger is after a transaction that took so long.
-func (t *trail) drained(seq int64, took time.Duration) {
+// drained notes how far the ledger is after a transaction that took so long; the quickest takes `least`. full: there were
+// more entries than it takes.
+func (t *trail) drained(seq int64, took, least time.Duration, full bool) {
 	for len(t.milestones) > 1 && t.milestones[1].above <= seq {
 		t.milestones = t.milestones[1:]
 	}
@@ -69,23 +94,80 @@ func (t *trail) drained(seq int64, took time.Duration) {
 		return
 	}
 	t.from = seq
-	switch each := took / time.Duration(n); {
-	case seq < t.upTo && t.pace == 0:
-		t.pace = each
-	case seq < t.upTo:
-		t.pace = (3*t.pace + each) / 4
-	default: // it could have taken more
-		t.pace = min(t.pace, each)
+	beyond := took
+	if !full {
+		beyond -= least
+	}
+	if beyond < least/2 { // what its entries took cannot be told from the rest, but not more than that
+		if each := least / 2 / time.Duration(n); each < t.pace {
+			t.pace = (t.pace + each) / 2
+		}
+		return
+	}
+	each := beyond / time.Duration(n)
+	three := []time.Duration{each, t.last[0], t.last[1]}
+	slices.Sort(three)
+	t.last = [2]time.Duration{each, t.last[0]}
+	switch median := three[1]; { // one that was slow says nothing
+	case t.pace < 0:
+		t.pace = median
+	default:
+		t.pace = (3*t.pace + median) / 4
 	}
 }
 
-// takes is how long the drain is likely to take for the whole trail.
-func (t *trail) takes() time.Duration {
-	n := t.upTo - t.from
-	if t.pace > 0 && n > int64(math.MaxInt64/t.pace) {
-		return math.MaxInt64
+// join lets somebody wait, by how long it has waited already.
+func (t *trail) join(w *waiter) *list.Element {
+	at := t.waiting.Back()
+	for at != nil && at.Value.(*waiter).since > w.since {
+		at = at.Prev()
 	}
-	return time.Duration(n) * t.pace
+	if at == nil {
+		return t.waiting.PushFront(w)
+	}
+	return t.waiting.InsertAfter(w, at)
+}
+
+// step ends the waiting of those for whom there is room, now that the ledger has counted so much: one at least. It returns
+// whom to wake, in order.
+func (t *trail) step(counted int64) (wake []context.CancelFunc) {
+	freed := max(counted-t.counted, 0)
+	if t.counted == 0 {
+		freed = budget.MaxAmount
+	}
+	t.steps++
+	t.counted = counted
+	for at := t.waiting.Front(); at != nil; at = t.waiting.Front() {
+		w := at.Value.(*waiter)
+		if w.units > freed && len(wake) > 0 {
+			break
+		}
+		freed -= min(w.units, freed)
+		wake = append(wake, t.leave(at))
+	}
+	return wake
+}
+
+// end ends the waiting of all.
+func (t *trail) end() (wake []context.CancelFunc) {
+	t.steps++
+	for at := t.waiting.Front(); at != nil; at = t.waiting.Front() {
+		wake = append(wake, t.leave(at))
+	}
+	return wake
+}
+
+func (t *trail) leave(at *list.Element) context.CancelFunc {
+	return t.waiting.Remove(at).(*waiter).wake
+}
+
+// takes is how long the drain is likely to take for the whole trail; 0: not known.
+func (t *trail) takes() time.Duration {
+	n, pace := t.upTo-t.from, max(t.pace, 0)
+	if pace > 0 && n > int64(math.MaxInt64/2/pace) {
+		return math.MaxInt64 / 2
+	}
+	return time.Duration(n) * pace
 }
 
 // since is no later than when the oldest of the trail was acknowledged.
@@ -99,6 +181,9 @@ func (s *Service) follow(l *lane, ref Ref, seq int64) {
 	t := l.behind.epochs[ref]
 	if t == nil {
 		t = newTrail(now, min(s.knownSeq(ref, 0), seq))
+		if pace, ok := s.paces.Get(ref); ok {
+			t.pace, t.last = pace, [2]time.Duration{pace, pace}
+		}
 		l.behind.epochs[ref] = t
 	}
 	t.acknowledged(seq, now, s.set.WindowTime/100)
@@ -152,7 +237,7 @@ func (s *Service) drainRest(l *lane, began time.Duration) time.Duration {
 	l.behind.mu.Lock()
 	defer l.behind.mu.Unlock()
 	for _, t := range l.behind.epochs {
-		if now-t.since() > s.set.WindowTime/2 {
+		if s.behindBy(l, t) > s.set.WindowTime/2 {
 			return 0
 		}
 	}
@@ -226,35 +311,29 @@ func (s *Service) drainBehindAnswers(l *lane) {
 	for {
 		began := s.now()
 		d := newDraining(s)
-		l.behind.mu.Lock()
-		for ref := range l.behind.epochs {
-			if l.lost(ref.Activation) { // whoever settles the epoch drains what is left of its log
-				delete(l.behind.epochs, ref)
-			}
-		}
-		if len(l.behind.epochs) == 0 {
-			l.behind.working = false
-			l.behind.mu.Unlock()
+		refs := s.toDrain(l, d, &next)
+		if len(refs) == 0 {
 			return
 		}
-		l.behind.awaited.Store(false)
-		refs := next.of(l.behind.epochs)
-		for _, ref := range refs {
-			d.epoch(l, ref).upTo = l.behind.epochs[ref].upTo
-		}
-		d.total = max(readTotal>>next.halved, 1)
-		l.behind.mu.Unlock()
 		ctx, cancel := s.bounded(context.Background())
-		progress := false
+		progress, woken := false, 0
 		for round := 0; round < commitRounds && len(d.epochs) > 0; round++ {
 			at := s.now()
 			d.round(ctx)
-			progress = s.caughtUp(l, d, s.now()-at) || progress
+			moved, wake := s.caughtUp(l, d, s.now()-at)
+			for _, w := range wake {
+				w()
+			}
+			progress, woken = progress || moved, woken+len(wake)
 		}
 		cancel()
 		next.passed(refs, !progress && d.unread) // a fenced epoch stays and is no reason for less
 		if progress {
-			s.rest(l, s.drainRest(l, began))
+			rest := s.drainRest(l, began)
+			if woken > 0 {
+				_ = s.clock.Sleep(s.life, admitTime(s.now()-began)) // Stop ends it
+			}
+			s.rest(l, rest)
 			continue
 		}
 		if s.clock.Sleep(s.life, pause) != nil && s.clock.Sleep(s.giveUp, pause) != nil {
@@ -266,12 +345,49 @@ func (s *Service) drainBehindAnswers(l *lane) {
 	}
 }
 
-// caughtUp notes how far the ledger is after a round that took so long, drops the epochs that are drained or have ended,
-// and reports whether any progress was made.
-func (s *Service) caughtUp(l *lane, d *draining, took time.Duration) bool {
-	progress := false
+// admitTime is how long a pass lets those go first whom the last one woke: else it would find hardly anything, and what
+// they are told would wait for the pass after it.
+func admitTime(took time.Duration) time.Duration {
+	const most = 5 * time.Millisecond
+	return min(took/10, most)
+}
+
+// toDrain begins a pass: it returns its epochs, none where the worker has ended because nothing is left.
+func (s *Service) toDrain(l *lane, d *draining, next *portion) []Ref {
+	var wake []context.CancelFunc
+	defer func() {
+		for _, w := range wake {
+			w()
+		}
+	}()
 	l.behind.mu.Lock()
 	defer l.behind.mu.Unlock()
+	for ref, t := range l.behind.epochs {
+		if l.lost(ref.Activation) { // whoever settles the epoch drains what is left of its log
+			wake = append(wake, t.end()...)
+			delete(l.behind.epochs, ref)
+		}
+	}
+	if len(l.behind.epochs) == 0 {
+		l.behind.working = false
+		return nil
+	}
+	l.behind.awaited.Store(false)
+	refs := next.of(l.behind.epochs)
+	for _, ref := range refs {
+		d.epoch(l, ref).upTo = l.behind.epochs[ref].upTo
+	}
+	d.total = max(readTotal>>next.halved, 1)
+	return refs
+}
+
+// caughtUp notes how far the ledger is after a round that took so long, and drops the epochs that are drained or have ended.
+// It returns whether any progress was made, and whom to wake.
+func (s *Service) caughtUp(l *lane, d *draining, took time.Duration) (progress bool, wake []context.CancelFunc) {
+	l.behind.mu.Lock()
+	defer l.behind.mu.Unlock()
+	l.behind.failing = d.unread
+	l.behind.noteTook(took)
 	for ref, t := range l.behind.epochs {
 		row, ok := d.rows[ref]
 		if !ok {
@@ -281,73 +397,95 @@ func (s *Service) caughtUp(l *lane, d *draining, took time.Duration) bool {
 		_, closing := d.closes[ref]
 		switch {
 		case !row.Status.Live(), row.DrainedSeq >= t.upTo, closing:
+			if t.drained(row.DrainedSeq, took, l.behind.least, false); t.pace >= 0 {
+				s.paces.Add(ref, t.pace)
+			}
 			delete(l.behind.epochs, ref)
+			wake = append(wake, t.end()...)
 			progress = true
-		case d.errs[ref] == nil:
-			t.drained(row.DrainedSeq, took)
+		case d.errs[ref] != nil: // its callers see what became of it
+			wake = append(wake, t.end()...)
+		default:
+			moved := row.DrainedSeq > t.from
+			t.drained(row.DrainedSeq, took, l.behind.least, d.epochs[ref] != nil)
+			if moved && s.behindBy(l, t) <= s.set.WindowTime {
+				wake = append(wake, t.step(row.Counted())...)
+			}
 			progress = true
 		}
 	}
-	if progress {
-		l.behind.steps++
-		for at := l.behind.waiting.Front(); at != nil; at = l.behind.waiting.Front() {
-			l.behind.waiting.Remove(at).(context.CancelFunc)()
-		}
-	}
-	return progress
+	return progress, wake
 }
 
-// room says whether a bucket may deduct now (back-pressure): not while what it acknowledged is older than the window
-// and not in the ledger, nor while it is more than the drain takes in the window. With the first alone the bucket
-// would have room until what it took at full speed is late, and none until all that is in the ledger.
-func (s *Service) room(l *lane, ref Ref) error {
+// behindBy is how far the ledger is behind an epoch: the age of the oldest that was acknowledged and is not in the ledger, or
+// what the drain takes for all of that and a third more, as it may become slower, if it is longer and known. By age alone
+// a bucket would have room until what it took at full speed is late, and none until all that is in the ledger. Caller:
+// holds behind.mu.
+func (s *Service) behindBy(l *lane, t *trail) time.Duration {
+	age, takes := s.now()-t.since(), t.takes()
+	if l.behind.failing {
+		return age
+	}
+	return max(age, takes+takes/3)
+}
+
+// stand is where a bucket's trail was when somebody looked.
+type stand struct {
+	trail *trail
+	steps int64
+}
+
+// room says whether a bucket may deduct now for somebody who has waited since `since`, 0: not yet (back-pressure). It may not
+// while the ledger is further behind it than the window of time, or somebody waits who came before and the ledger comes
+// nearer.
+func (s *Service) room(l *lane, ref Ref, since time.Duration) (stand, error) {
 	l.behind.mu.Lock()
 	defer l.behind.mu.Unlock()
 	t := l.behind.epochs[ref]
 	if t == nil {
-		return nil
+		return stand{}, nil
 	}
-	if age := max(s.now()-t.since(), t.takes()); age > s.set.WindowTime {
-		return budget.Refuse(budget.Unavailable, "deduct",
-			"the ledger is %v behind this bucket, its window is %v; repeat later", age.Round(time.Millisecond), s.set.WindowTime)
+	at := stand{t, t.steps}
+	if by := s.behindBy(l, t); by > s.set.WindowTime {
+		return at, budget.Refuse(budget.Unavailable, "deduct",
+			"the ledger is %v behind this bucket, its window is %v; repeat later", by.Round(time.Millisecond), s.set.WindowTime)
 	}
-	return nil
+	first := t.waiting.Front()
+	if first != nil && (since == 0 || first.Value.(*waiter).since < since) && !l.behind.failing {
+		return at, budget.Refuse(budget.Unavailable, "deduct",
+			"%d others wait for the ledger, which is behind this bucket by its window; repeat later", t.waiting.Len())
+	}
+	return at, nil
 }
 
-// stepsNow is what awaitLedger is told later: nothing that happens from now on is missed.
-func (b *behind) stepsNow() int64 {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.steps
-}
-
-// nextStep returns a context that ends with the step after `steps`, or with ctx; leave has to be called.
-func (b *behind) nextStep(ctx context.Context, steps int64) (step context.Context, leave func()) {
-	step, wake := context.WithCancel(ctx)
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if b.steps != steps {
-		wake()
-		return step, func() {}
+// awaitLedger waits until a bucket that had used up its window may be asked again, as long as its trail is where it was
+// when room was asked, for a moment at most: another node may have brought the ledger nearer. The budget is not read anew:
+// the bucket is where it was. cause is the answer when the deadline passes meanwhile.
+func (a *attempt) awaitLedger(ctx context.Context, l *lane, ref Ref, was stand, cause error) (DeductAnswer, bool, error) {
+	const moment, again = 500 * time.Millisecond, 2 * time.Millisecond
+	now := a.s.now()
+	if a.waitsSince == 0 {
+		a.waitsSince = now
 	}
-	at := b.waiting.PushBack(wake)
-	return step, func() {
-		wake()
-		b.mu.Lock()
-		defer b.mu.Unlock()
-		b.waiting.Remove(at) // nothing, where the step has come
-	}
-}
-
-// awaitLedger waits until the ledger has come nearer to what a lane answered than it was after `steps`, or for a moment:
-// another node may have brought it there. Those who wait longest are woken first. cause is the answer when the deadline
-// passes meanwhile. The budget is not read anew: a bucket that has used up its window is where it was.
-func (a *attempt) awaitLedger(ctx context.Context, l *lane, steps int64, cause error) (DeductAnswer, bool, error) {
-	const moment = time.Second
 	l.behind.awaited.Store(true)
-	step, leave := l.behind.nextStep(ctx, steps)
-	defer leave()
-	_ = a.s.clock.Sleep(step, min(moment, a.deadline-a.s.now())) // however it ends, the bucket is asked again
+	step, wake := context.WithCancel(ctx)
+	defer wake()
+	wait := moment
+	l.behind.mu.Lock()
+	if t := l.behind.epochs[ref]; t != nil && t == was.trail && t.steps == was.steps {
+		at := t.join(&waiter{a.waitsSince, a.amount, wake})
+		defer func() {
+			l.behind.mu.Lock()
+			defer l.behind.mu.Unlock()
+			t.waiting.Remove(at) // nothing, where it was woken
+		}()
+	} else {
+		wait = again // it has moved meanwhile
+	}
+	l.behind.mu.Unlock()
+	place := a.s.turns.take()
+	_ = a.s.clock.Sleep(step, min(wait, a.deadline-now)) // however it ends, the bucket is asked again
+	a.s.turns.wait(place)
 	if ctx.Err() != nil || a.s.now() >= a.deadline {
 		return DeductAnswer{}, true, a.unresolved(ctx, cause)
 	}

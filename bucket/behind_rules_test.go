@@ -1,7 +1,10 @@
 package bucket
 
 import (
+	"container/list"
+	"context"
 	"math"
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -36,7 +39,7 @@ func TestTrail(t *testing.T) {
 		if step.acknowledged > 0 {
 			trail.acknowledged(int64(step.acknowledged), ms(step.at), every)
 		} else {
-			trail.drained(int64(step.drained), 0)
+			trail.drained(int64(step.drained), 0, 0, false)
 		}
 		if trail.since() != ms(step.since) {
 			t.Errorf("%+v: since %v", step, trail.since())
@@ -47,37 +50,92 @@ func TestTrail(t *testing.T) {
 	}
 }
 
-// TestTrailTakes: how long the drain takes for a trail is what it took lately for an entry, when it had more than it took.
+// TestTrailTakes: how long the drain takes for a trail is what it took lately for an entry: in full transactions, or beside
+// what one takes however few it has.
 func TestTrailTakes(t *testing.T) {
-	const ms = time.Millisecond
+	const ms, least = time.Millisecond, 100 * time.Millisecond
 	trail := newTrail(0, 1000)
 	for _, step := range []struct {
 		acknowledged int64 // a position, 0: none
 		drained      int64
+		full         bool
 		took, takes  time.Duration
 	}{
-		{acknowledged: 1100},                              // nothing is known yet
-		{drained: 1100, took: 50 * ms},                    // that was all
-		{acknowledged: 3000},                              //
-		{drained: 2000, took: 900 * ms, takes: 1000 * ms}, // 900 of them: 1 ms each
-		{acknowledged: 4000, takes: 2000 * ms},
-		{drained: 3000, took: 5000 * ms, takes: 2000 * ms}, // slower once: a quarter of it counts
-		{drained: 3000, took: 9000 * ms, takes: 2000 * ms}, // another node was ahead
-		{drained: 2500, took: 100 * ms, takes: 2000 * ms},  // an old row
-		{drained: 4000, took: 3000 * ms},                   // all: no faster is known from that
-		{acknowledged: 4100, takes: 200 * ms},
-		{drained: 4100, took: 50 * ms}, // all, and faster
-		{acknowledged: 4300, takes: 100 * ms},
-		{acknowledged: math.MaxInt64, takes: math.MaxInt64},
+		{acknowledged: 3000},                               // nothing is known yet
+		{drained: 1001, took: 140 * ms},                    // nor from one entry
+		{drained: 2000, took: 4096 * ms},                   // 4 ms each: slow once says nothing
+		{drained: 2500, took: 1100 * ms, takes: 1000 * ms}, // 2 ms each
+		{acknowledged: 4500, takes: 4000 * ms},
+		{drained: 3000, took: 8100 * ms, takes: 3750 * ms},                 // slow once: the median is 4 ms, a quarter of it counts
+		{drained: 3000, took: 9100 * ms, takes: 3750 * ms},                 // another node was ahead
+		{drained: 2500, took: 9100 * ms, takes: 3750 * ms},                 // an old row
+		{drained: 3500, full: true, took: 1000 * ms, takes: 2375 * ms},     // the median is 2 ms
+		{drained: 3510, took: 149 * ms, takes: 2351250 * time.Microsecond}, // few
+		{drained: 3610, took: 149 * ms, takes: 1279375 * time.Microsecond}, // as fast as a transaction of few: 0.5 ms at most
+		{drained: 3690, full: true, took: 80 * ms, takes: 1278281 * time.Microsecond},       // 1 ms each; the median is 2 ms
+		{acknowledged: math.MaxInt64, takes: math.MaxInt64 / 2},
 	} {
 		if step.acknowledged > 0 {
 			trail.acknowledged(step.acknowledged, 0, time.Hour)
 		} else {
-			trail.drained(step.drained, step.took)
+			trail.drained(step.drained, step.took, least, step.full)
 		}
-		if got := trail.takes(); got != step.takes {
+		if got := trail.takes().Round(time.Microsecond); got != step.takes.Round(time.Microsecond) {
 			t.Errorf("%+v: takes %v", step, got)
 		}
+	}
+}
+
+// TestLeast: what a transaction takes in any case is learnt from the quickest, and forgotten slowly.
+func TestLeast(t *testing.T) {
+	const ms = time.Millisecond
+	var b behind
+	for i, step := range []struct{ took, least time.Duration }{
+		{100 * ms, 100 * ms}, {40 * ms, 40 * ms}, {104 * ms, 41 * ms}, {41 * ms, 41 * ms}, {7 * ms, 7 * ms},
+	} {
+		if b.noteTook(step.took); b.least != step.least {
+			t.Errorf("%d: least %v instead of %v", i, b.least, step.least)
+		}
+	}
+}
+
+// TestTrailQueue: who waits longest goes on first, as many as there is room for and one at least.
+func TestTrailQueue(t *testing.T) {
+	trail := newTrail(0, 0)
+	var woken []int
+	join := func(since time.Duration, units int64, name int) *list.Element {
+		return trail.join(&waiter{since, units, func() { woken = append(woken, name) }})
+	}
+	step := func(wake []context.CancelFunc, want ...int) {
+		t.Helper()
+		woken = nil
+		for _, w := range wake {
+			w()
+		}
+		if !slices.Equal(woken, want) {
+			t.Errorf("woken: %v instead of %v", woken, want)
+		}
+	}
+	join(5, 100, 1)
+	join(7, 100, 2)
+	join(6, 100, 3) // it was woken before, and refused
+	step(trail.step(10), 1, 3, 2)
+	join(8, 10, 4)
+	join(9, 25, 5)
+	join(9, 15, 6)
+	step(trail.step(40), 4) // 30 units: 25 more than the 20 that are left
+	step(trail.step(40), 5) // one at least
+	gone := join(10, 1, 7)
+	join(11, 1, 8)
+	trail.waiting.Remove(gone) // its deadline has passed
+	step(trail.step(56), 6, 8)
+	trail.waiting.Remove(gone)
+	join(12, 1_000_000, 9)
+	join(13, 1, 10)
+	step(trail.end(), 9, 10)
+	step(trail.end())
+	if trail.steps != 6 {
+		t.Errorf("%d steps", trail.steps)
 	}
 }
 
@@ -94,15 +152,15 @@ func TestRoom(t *testing.T) {
 			pace    time.Duration
 			room    bool
 		}{
-			{"nothing known of the drain", window, 1_000_000, 0, true},
+			{"nothing known of the drain", window, 1_000_000, -1, true},
 			{"as old as the window", window, 1, time.Millisecond, true},
 			{"older", window + 1, 1, time.Millisecond, false},
-			{"as many as the drain brings into the ledger in it", 0, 5000, time.Millisecond, true},
-			{"more", 0, 5001, time.Millisecond, false},
+			{"three quarters of what the drain brings into the ledger in it", 0, 3750, time.Millisecond, true},
+			{"more", 0, 3751, time.Millisecond, false},
 		} {
 			s := &Service{clock: SystemClock{}, base: time.Now(), set: Settings{WindowTime: window}}
 			l := &lane{behind: behind{epochs: map[Ref]*trail{}}}
-			if err := s.room(l, ref); err != nil {
+			if _, err := s.room(l, ref, 0); err != nil {
 				t.Errorf("an epoch that has nothing acknowledged: %v", err)
 			}
 			tr := newTrail(s.now(), 1000)
@@ -110,9 +168,54 @@ func TestRoom(t *testing.T) {
 			tr.pace = test.pace
 			l.behind.epochs[ref] = tr
 			time.Sleep(test.age)
-			if err := s.room(l, ref); (err == nil) != test.room || err != nil && !budget.Is(err, budget.Unavailable) {
+			if _, err := s.room(l, ref, 0); (err == nil) != test.room || err != nil && !budget.Is(err, budget.Unavailable) {
 				t.Errorf("%s: %v", test.name, err)
+			}
+			if l.behind.failing = true; test.age <= window {
+				if _, err := s.room(l, ref, 0); err != nil {
+					t.Errorf("%s, SQL is down: %v", test.name, err)
+				}
 			}
 		}
 	})
+}
+
+// TestRoomIsInTurn: while somebody waits for a bucket's window nobody who came later is let in, unless the ledger does not
+// come nearer.
+func TestRoomIsInTurn(t *testing.T) {
+	s := &Service{clock: SystemClock{}, base: time.Now(), set: Settings{WindowTime: time.Hour}}
+	ref, other := Ref{Bucket: 1, Epoch: 1, Activation: 1}, Ref{Bucket: 2, Epoch: 1, Activation: 1}
+	l := &lane{behind: behind{epochs: map[Ref]*trail{ref: newTrail(s.now(), 0), other: newTrail(s.now(), 0)}}}
+	l.behind.epochs[ref].join(&waiter{20, 1, func() {}})
+	for _, test := range []struct {
+		ref     Ref
+		since   time.Duration
+		failing bool
+		room    bool
+	}{
+		{ref, 0, false, false}, {ref, 21, false, false}, {ref, 20, false, true}, {ref, 19, false, true},
+		{other, 0, false, true}, {ref, 0, true, true},
+	} {
+		l.behind.failing = test.failing
+		at, err := s.room(l, test.ref, test.since)
+		if (err == nil) != test.room || err != nil && !budget.Is(err, budget.Unavailable) || at.trail != l.behind.epochs[test.ref] {
+			t.Errorf("%+v: %v", test, err)
+		}
+	}
+}
+
+// TestLostLaneWakes: who waits for a bucket whose store has lost its memory is woken: its epoch will not be drained here.
+func TestLostLaneWakes(t *testing.T) {
+	s := &Service{clock: SystemClock{}, base: time.Now()}
+	lost, kept := Ref{Bucket: 1, Epoch: 1, Activation: 1}, Ref{Bucket: 2, Epoch: 1, Activation: 2}
+	l := &lane{lostUnder: 1, behind: behind{epochs: map[Ref]*trail{lost: newTrail(s.now(), 0), kept: newTrail(s.now(), 0)}}}
+	var woken []Ref
+	for ref, t := range l.behind.epochs {
+		t.join(&waiter{1, 1, func() { woken = append(woken, ref) }})
+	}
+	var next portion
+	d := &draining{s: s, epochs: map[Ref]*drainEpoch{kept: {}}} // it is known already
+	if refs := s.toDrain(l, d, &next); !slices.Equal(refs, []Ref{kept}) || !slices.Equal(woken, []Ref{lost}) {
+		t.Errorf("drains %v, woke %v", refs, woken)
+	}
 }

@@ -62,7 +62,7 @@ type committed struct {
 const marksAtOnce, commitPatience = 4096, 50 * time.Millisecond
 
 // gatherMarks: a commit of 62 entries takes hardly longer than one of 32, and with 64 callers those would take turns. One
-// of more than mostMarks is large enough, and while it is under way the others are judged by their stores.
+// of more than mostMarks is large enough, and while it is under way the stores are asked for the others.
 const (
 	manyMarks, mostMarks = 8, 128
 	markPatience         = 3 * time.Millisecond

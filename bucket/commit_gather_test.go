@@ -33,7 +33,7 @@ func TestCommitsGather(t *testing.T) {
 			})
 		}
 		all.Wait()
-		if commits, most := q.commits.Load()-before, int64(times*5/4); commits > most {
+		if commits, most := q.commits.Load()-before, int64(times*17/10); commits > most {
 			t.Errorf("%d commits for %d times %d deductions: %d had been enough", commits, callers, times, most)
 		}
 	})

@@ -116,6 +116,8 @@ type attempt struct {
 	stale bool
 	// count is what its store counts for it, in store mode.
 	count storeCount
+	// waitsSince is when it first had to wait for a window that was used up, of Service.now; 0: not yet.
+	waitsSince time.Duration
 	// dry are the buckets that did not cover the amount in this attempt.
 	dry map[int64]bool
 }

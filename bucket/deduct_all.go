@@ -253,8 +253,10 @@ func (r *rider) readyInStore() bool {
 	a, s := r.a, r.a.s
 	r.bk = a.home(r.b)
 	r.lane = s.lanes[r.bk.Lane]
-	if r.lane == nil || r.lane.direct != nil || !s.serves(r.lane, r.bk) || s.forgets(r.lane) || !r.lane.acks.uses(r.bk.Epoch.Activation, s.now()) ||
-		s.room(r.lane, r.bk.Ref()) != nil {
+	if r.lane == nil || r.lane.direct != nil || !s.serves(r.lane, r.bk) || s.forgets(r.lane) || !r.lane.acks.uses(r.bk.Epoch.Activation, s.now()) {
+		return false
+	}
+	if _, err := s.room(r.lane, r.bk.Ref(), 0); err != nil {
 		return false
 	}
 	if v := a.entry.voids.Load(); !safeguard.Off(safeguard.OlderVoids) {

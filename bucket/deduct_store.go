@@ -67,16 +67,16 @@ func (a *attempt) roundInStore(ctx context.Context, round int) (DeductAnswer, bo
 		a.reread(ctx)
 		return a.wait(ctx, round)
 	}
-	steps := l.behind.stepsNow() // before the bucket is asked
-	if err := a.s.room(l, bk.Ref()); err != nil {
-		return a.awaitLedger(ctx, l, steps, err)
+	stand, err := a.s.room(l, bk.Ref(), a.waitsSince)
+	if err != nil {
+		return a.awaitLedger(ctx, l, bk.Ref(), stand, err)
 	}
 	answer, balance, done, err := a.tryInStore(ctx, b, bk, l)
 	switch {
 	case done:
 		return answer, true, err
 	case errors.Is(err, errBehind):
-		return a.awaitLedger(ctx, l, steps, err)
+		return a.awaitLedger(ctx, l, bk.Ref(), stand, err)
 	case err != nil:
 		return a.waitFor(ctx, round, err)
 	case a.count.again:
@@ -226,13 +226,13 @@ func (a *attempt) tryInStore(ctx context.Context, b *Budget, bk *Bucket, l *lane
 	case Behind:
 		a.s.follow(l, op.Ref, got.reply.Seq)
 		return answer, -1, false, &budget.Error{Code: budget.Unavailable, Op: "deduct", Err: errBehind,
-			Message: fmt.Sprintf("a window of %d units is used up; repeat later", a.s.set.WindowUnits)}
+			Message: fmt.Sprintf("its window is %d units; repeat later", a.s.set.WindowUnits)}
 	}
 	a.refused(ctx, l, op.Ref, got.reply)
 	return answer, -1, false, nil
 }
 
-var errBehind = errors.New("the ledger is behind this bucket by its window of units")
+var errBehind = errors.New("the ledger is behind this bucket by its window")
 
 // operationInStore is what a bucket is asked for in store mode.
 func (a *attempt) operationInStore(b *Budget, bk *Bucket, l *lane) (Operation, error) {
