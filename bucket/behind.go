@@ -128,10 +128,11 @@ func (t *trail) join(w *waiter) *list.Element {
 	return t.waiting.InsertAfter(w, at)
 }
 
-// step ends the waiting of those for whom there is room, now that the ledger has counted so much: one at least. It returns
-// whom to wake, in order.
+// step ends the waiting of those for whom there is room, now that the ledger has counted so much, and of a quarter more, as
+// not all take what they ask for: one at least. It returns whom to wake, in order.
 func (t *trail) step(counted int64) (wake []context.CancelFunc) {
 	freed := max(counted-t.counted, 0)
+	freed += freed/4 + 1
 	if t.counted == 0 {
 		freed = budget.MaxAmount
 	}
@@ -237,7 +238,7 @@ func (s *Service) drainRest(l *lane, began time.Duration) time.Duration {
 	l.behind.mu.Lock()
 	defer l.behind.mu.Unlock()
 	for _, t := range l.behind.epochs {
-		if s.behindBy(l, t) > s.set.WindowTime/2 {
+		if t.waiting.Len() > 0 || s.behindBy(l, t) > s.set.WindowTime/2 {
 			return 0
 		}
 	}

@@ -66,13 +66,13 @@ func TestTrailTakes(t *testing.T) {
 		{drained: 2000, took: 4096 * ms},                   // 4 ms each: slow once says nothing
 		{drained: 2500, took: 1100 * ms, takes: 1000 * ms}, // 2 ms each
 		{acknowledged: 4500, takes: 4000 * ms},
-		{drained: 3000, took: 8100 * ms, takes: 3750 * ms},                 // slow once: the median is 4 ms, a quarter of it counts
-		{drained: 3000, took: 9100 * ms, takes: 3750 * ms},                 // another node was ahead
-		{drained: 2500, took: 9100 * ms, takes: 3750 * ms},                 // an old row
-		{drained: 3500, full: true, took: 1000 * ms, takes: 2375 * ms},     // the median is 2 ms
-		{drained: 3510, took: 149 * ms, takes: 2351250 * time.Microsecond}, // few
-		{drained: 3610, took: 149 * ms, takes: 1279375 * time.Microsecond}, // as fast as a transaction of few: 0.5 ms at most
-		{drained: 3690, full: true, took: 80 * ms, takes: 1278281 * time.Microsecond},       // 1 ms each; the median is 2 ms
+		{drained: 3000, took: 8100 * ms, takes: 3750 * ms},                            // slow once: the median is 4 ms, a quarter of it counts
+		{drained: 3000, took: 9100 * ms, takes: 3750 * ms},                            // another node was ahead
+		{drained: 2500, took: 9100 * ms, takes: 3750 * ms},                            // an old row
+		{drained: 3500, full: true, took: 1000 * ms, takes: 2375 * ms},                // the median is 2 ms
+		{drained: 3510, took: 149 * ms, takes: 2351250 * time.Microsecond},            // few
+		{drained: 3610, took: 149 * ms, takes: 1279375 * time.Microsecond},            // as fast as a transaction of few: 0.5 ms at most
+		{drained: 3690, full: true, took: 80 * ms, takes: 1278281 * time.Microsecond}, // 1 ms each; the median is 2 ms
 		{acknowledged: math.MaxInt64, takes: math.MaxInt64 / 2},
 	} {
 		if step.acknowledged > 0 {
@@ -121,12 +121,12 @@ func TestTrailQueue(t *testing.T) {
 	join(6, 100, 3) // it was woken before, and refused
 	step(trail.step(10), 1, 3, 2)
 	join(8, 10, 4)
-	join(9, 25, 5)
+	join(9, 29, 5)
 	join(9, 15, 6)
-	step(trail.step(40), 4) // 30 units: 25 more than the 20 that are left
+	step(trail.step(40), 4) // 30 units and 8 more, of which 28 are left
 	step(trail.step(40), 5) // one at least
 	gone := join(10, 1, 7)
-	join(11, 1, 8)
+	join(11, 5, 8)
 	trail.waiting.Remove(gone) // its deadline has passed
 	step(trail.step(56), 6, 8)
 	trail.waiting.Remove(gone)
