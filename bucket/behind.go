@@ -26,17 +26,49 @@ type behind struct {
 	awaited atomic.Bool
 	// failing: the last pass could not read a store, or not write to SQL. Guarded by mu.
 	failing bool
+	// pace is guarded by mu.
+	pace pace
+}
+
+// pace is how long an entry takes the drain of a lane. The zero value knows nothing yet.
+type pace struct {
+	// each is what an entry took lately, last what it did in the last two transactions: in full ones, or beside what a
+	// transaction takes in any case; 0: not known.
+	each time.Duration
+	last [2]time.Duration
 	// least is what a transaction takes however few entries it has: what the quickest took, or a little more by each that
-	// was slower; 0: not known. Guarded by mu.
+	// was slower.
 	least time.Duration
 }
 
-// noteTook notes what a transaction took. Caller: holds mu.
-func (b *behind) noteTook(took time.Duration) {
-	if b.least == 0 || took < b.least {
-		b.least = took
+// note notes a transaction that brought so many entries into the ledger. full: there were more than it takes.
+func (p *pace) note(took time.Duration, entries int64, full bool) {
+	if took <= 0 || entries <= 0 { // also a clock that stepped back
+		return
 	}
-	b.least += (took - b.least) / 64
+	if p.least == 0 || took < p.least {
+		p.least = took
+	}
+	p.least += (took - p.least) / 64
+	beyond := took
+	if !full {
+		beyond -= p.least
+	}
+	if beyond < p.least/2 { // what its entries took cannot be told from the rest, but not more than that
+		if each := p.least / 2 / time.Duration(entries); each < p.each {
+			p.each = (p.each + each) / 2
+		}
+		return
+	}
+	each := beyond / time.Duration(entries)
+	three := []time.Duration{each, p.last[0], p.last[1]}
+	slices.Sort(three)
+	p.last = [2]time.Duration{each, p.last[0]}
+	if p.each == 0 {
+		p.each = three[1]
+		return
+	}
+	p.each = (3*p.each + three[1]) / 4 // the median: one that was slow says nothing
 }
 
 // trail is what of an epoch's log was acknowledged and is not known to be in the ledger.
@@ -44,10 +76,6 @@ type trail struct {
 	// from is how far the ledger is, as far as is known.
 	from, upTo int64
 	milestones []milestone // the oldest first; at least one
-	// pace is how long an entry took the drain lately, and last how long it did in the last two transactions: in full ones, or
-	// beside what a transaction takes in any case; -1: not known.
-	pace time.Duration
-	last [2]time.Duration
 	// waiting are those who wait until their bucket may deduct again, of *waiter: the longest waiting first.
 	waiting list.List
 	// steps counts how often some of them were woken, counted is what the ledger had counted then; 0: not known.
@@ -68,8 +96,7 @@ type milestone struct {
 }
 
 func newTrail(now time.Duration, from int64) *trail {
-	return &trail{from: from, upTo: from, milestones: []milestone{{at: now}}, pace: -1,
-		last: [2]time.Duration{-1, -1}}
+	return &trail{from: from, upTo: from, milestones: []milestone{{at: now}}}
 }
 
 // acknowledged notes an entry; milestones are no closer than every.
@@ -83,49 +110,24 @@ func (t *trail) acknowledged(seq int64, now, every time.Duration) {
 	t.upTo = seq
 }
 
-// drained notes how far the ledger is after a transaction that took so long; the quickest takes `least`. full: there were
-// more entries than it takes.
-func (t *trail) drained(seq int64, took, least time.Duration, full bool) {
+// drained notes how far the ledger is.
+func (t *trail) drained(seq int64) {
 	for len(t.milestones) > 1 && t.milestones[1].above <= seq {
 		t.milestones = t.milestones[1:]
 	}
-	n := seq - t.from
-	if n <= 0 {
-		return
-	}
-	t.from = seq
-	beyond := took
-	if !full {
-		beyond -= least
-	}
-	if beyond < least/2 { // what its entries took cannot be told from the rest, but not more than that
-		if each := least / 2 / time.Duration(n); each < t.pace {
-			t.pace = (t.pace + each) / 2
-		}
-		return
-	}
-	each := beyond / time.Duration(n)
-	three := []time.Duration{each, t.last[0], t.last[1]}
-	slices.Sort(three)
-	t.last = [2]time.Duration{each, t.last[0]}
-	switch median := three[1]; { // one that was slow says nothing
-	case t.pace < 0:
-		t.pace = median
-	default:
-		t.pace = (3*t.pace + median) / 4
-	}
+	t.from = max(t.from, seq)
 }
 
 // join lets somebody wait, by how long it has waited already.
 func (t *trail) join(w *waiter) *list.Element {
-	at := t.waiting.Back()
-	for at != nil && at.Value.(*waiter).since > w.since {
-		at = at.Prev()
+	if last := t.waiting.Back(); last == nil || last.Value.(*waiter).since <= w.since {
+		return t.waiting.PushBack(w)
 	}
-	if at == nil {
-		return t.waiting.PushFront(w)
+	at := t.waiting.Front() // it was woken and refused: there are few before it
+	for at.Value.(*waiter).since <= w.since {
+		at = at.Next()
 	}
-	return t.waiting.InsertAfter(w, at)
+	return t.waiting.InsertBefore(w, at)
 }
 
 // step ends the waiting of those for whom there is room, now that the ledger has counted so much, and of a quarter more, as
@@ -162,13 +164,13 @@ func (t *trail) leave(at *list.Element) context.CancelFunc {
 	return t.waiting.Remove(at).(*waiter).wake
 }
 
-// takes is how long the drain is likely to take for the whole trail; 0: not known.
-func (t *trail) takes() time.Duration {
-	n, pace := t.upTo-t.from, max(t.pace, 0)
-	if pace > 0 && n > int64(math.MaxInt64/2/pace) {
+// takes is how long the drain is likely to take for the whole trail, at so much an entry, if it does nothing else.
+func (t *trail) takes(each time.Duration) time.Duration {
+	n := t.upTo - t.from
+	if each > 0 && n > int64(math.MaxInt64/2/each) {
 		return math.MaxInt64 / 2
 	}
-	return time.Duration(n) * pace
+	return time.Duration(n) * each
 }
 
 // since is no later than when the oldest of the trail was acknowledged.
@@ -181,10 +183,11 @@ func (s *Service) follow(l *lane, ref Ref, seq int64) {
 	defer l.behind.mu.Unlock()
 	t := l.behind.epochs[ref]
 	if t == nil {
-		t = newTrail(now, min(s.knownSeq(ref, 0), seq))
-		if pace, ok := s.paces.Get(ref); ok {
-			t.pace, t.last = pace, [2]time.Duration{pace, pace}
+		from, known := s.drained.Get(ref)
+		if !known || from > seq {
+			from = seq - 1
 		}
+		t = newTrail(now, from)
 		l.behind.epochs[ref] = t
 	}
 	t.acknowledged(seq, now, s.set.WindowTime/100)
@@ -388,42 +391,46 @@ func (s *Service) caughtUp(l *lane, d *draining, took time.Duration) (progress b
 	l.behind.mu.Lock()
 	defer l.behind.mu.Unlock()
 	l.behind.failing = d.unread
-	l.behind.noteTook(took)
+	entries, full := int64(0), false
 	for ref, t := range l.behind.epochs {
 		row, ok := d.rows[ref]
 		if !ok {
+			if d.errs[ref] != nil {
+				wake = append(wake, t.end()...)
+			}
 			continue
 		}
 		s.counted.Add(ref, row.Counted())
+		moved := max(row.DrainedSeq-t.from, 0)
+		entries += moved
 		_, closing := d.closes[ref]
 		switch {
 		case !row.Status.Live(), row.DrainedSeq >= t.upTo, closing:
-			if t.drained(row.DrainedSeq, took, l.behind.least, false); t.pace >= 0 {
-				s.paces.Add(ref, t.pace)
-			}
 			delete(l.behind.epochs, ref)
 			wake = append(wake, t.end()...)
 			progress = true
 		case d.errs[ref] != nil: // its callers see what became of it
 			wake = append(wake, t.end()...)
 		default:
-			moved := row.DrainedSeq > t.from
-			t.drained(row.DrainedSeq, took, l.behind.least, d.epochs[ref] != nil)
-			if moved && s.behindBy(l, t) <= s.set.WindowTime {
+			full = full || moved > 0 && d.epochs[ref] != nil
+			t.drained(row.DrainedSeq)
+			if moved > 0 && s.behindBy(l, t) <= s.set.WindowTime {
 				wake = append(wake, t.step(row.Counted())...)
 			}
 			progress = true
 		}
 	}
+	l.behind.pace.note(took, entries, full)
 	return progress, wake
 }
 
 // behindBy is how far the ledger is behind an epoch: the age of the oldest that was acknowledged and is not in the ledger, or
 // what the drain takes for all of that and a third more, as it may become slower, if it is longer and known. By age alone
-// a bucket would have room until what it took at full speed is late, and none until all that is in the ledger. Caller:
-// holds behind.mu.
+// a bucket would have room until what it took at full speed is late, and none until all that is in the ledger. What the
+// drain does for other buckets of the lane meanwhile is not in it: one that few ask is not closed for others.
+// Caller: holds behind.mu.
 func (s *Service) behindBy(l *lane, t *trail) time.Duration {
-	age, takes := s.now()-t.since(), t.takes()
+	age, takes := s.now()-t.since(), t.takes(l.behind.pace.each)
 	if l.behind.failing {
 		return age
 	}
@@ -435,6 +442,9 @@ type stand struct {
 	trail *trail
 	steps int64
 }
+
+// firstOfAll is since when somebody waits whom nobody comes before.
+const firstOfAll time.Duration = 1
 
 // room says whether a bucket may deduct now for somebody who has waited since `since`, 0: not yet (back-pressure). It may not
 // while the ledger is further behind it than the window of time, or somebody waits who came before and the ledger comes
@@ -468,12 +478,11 @@ func (a *attempt) awaitLedger(ctx context.Context, l *lane, ref Ref, was stand, 
 	if a.waitsSince == 0 {
 		a.waitsSince = now
 	}
-	l.behind.awaited.Store(true)
 	step, wake := context.WithCancel(ctx)
 	defer wake()
 	wait := moment
 	l.behind.mu.Lock()
-	if t := l.behind.epochs[ref]; t != nil && t == was.trail && t.steps == was.steps {
+	if t := l.behind.epochs[ref]; t != nil && t.steps == was.steps && (t == was.trail || was.trail == nil) {
 		at := t.join(&waiter{a.waitsSince, a.amount, wake})
 		defer func() {
 			l.behind.mu.Lock()
@@ -483,6 +492,7 @@ func (a *attempt) awaitLedger(ctx context.Context, l *lane, ref Ref, was stand, 
 	} else {
 		wait = again // it has moved meanwhile
 	}
+	l.behind.awaited.Store(true)
 	l.behind.mu.Unlock()
 	place := a.s.turns.take()
 	_ = a.s.clock.Sleep(step, min(wait, a.deadline-now)) // however it ends, the bucket is asked again

@@ -39,7 +39,7 @@ func TestTrail(t *testing.T) {
 		if step.acknowledged > 0 {
 			trail.acknowledged(int64(step.acknowledged), ms(step.at), every)
 		} else {
-			trail.drained(int64(step.drained), 0, 0, false)
+			trail.drained(int64(step.drained))
 		}
 		if trail.since() != ms(step.since) {
 			t.Errorf("%+v: since %v", step, trail.since())
@@ -50,51 +50,38 @@ func TestTrail(t *testing.T) {
 	}
 }
 
-// TestTrailTakes: how long the drain takes for a trail is what it took lately for an entry: in full transactions, or beside
-// what one takes however few it has.
-func TestTrailTakes(t *testing.T) {
-	const ms, least = time.Millisecond, 100 * time.Millisecond
-	trail := newTrail(0, 1000)
-	for _, step := range []struct {
-		acknowledged int64 // a position, 0: none
-		drained      int64
-		full         bool
-		took, takes  time.Duration
+// TestPace: how long an entry takes the drain is what it took lately: in full transactions, or beside what one takes however
+// few it has.
+func TestPace(t *testing.T) {
+	const ms = time.Millisecond
+	p := pace{least: 100 * ms}
+	for i, step := range []struct {
+		entries    int64
+		full       bool
+		took, each time.Duration
 	}{
-		{acknowledged: 3000},                               // nothing is known yet
-		{drained: 1001, took: 140 * ms},                    // nor from one entry
-		{drained: 2000, took: 4096 * ms},                   // 4 ms each: slow once says nothing
-		{drained: 2500, took: 1100 * ms, takes: 1000 * ms}, // 2 ms each
-		{acknowledged: 4500, takes: 4000 * ms},
-		{drained: 3000, took: 8100 * ms, takes: 3750 * ms},                            // slow once: the median is 4 ms, a quarter of it counts
-		{drained: 3000, took: 9100 * ms, takes: 3750 * ms},                            // another node was ahead
-		{drained: 2500, took: 9100 * ms, takes: 3750 * ms},                            // an old row
-		{drained: 3500, full: true, took: 1000 * ms, takes: 2375 * ms},                // the median is 2 ms
-		{drained: 3510, took: 149 * ms, takes: 2351250 * time.Microsecond},            // few
-		{drained: 3610, took: 149 * ms, takes: 1279375 * time.Microsecond},            // as fast as a transaction of few: 0.5 ms at most
-		{drained: 3690, full: true, took: 80 * ms, takes: 1278281 * time.Microsecond}, // 1 ms each; the median is 2 ms
-		{acknowledged: math.MaxInt64, takes: math.MaxInt64 / 2},
+		{entries: 1, took: 140 * ms},                                               // few
+		{entries: 1000, took: 4100 * ms},                                           // slow once says nothing
+		{entries: 500, took: 1100 * ms, each: 2 * ms},                              // by both
+		{entries: 500, took: 4100 * ms, each: 2500 * time.Microsecond},             // slow: the median is 4 ms, a quarter of it counts
+		{entries: 0, took: 9100 * ms, each: 2500 * time.Microsecond},               // nothing was there
+		{entries: 9, took: -time.Hour, each: 2500 * time.Microsecond},              // the clock stepped back
+		{entries: 500, full: true, took: 1000 * ms, each: 2375 * time.Microsecond}, // the median is 2 ms
+		{entries: 10, took: 149 * ms, each: 2375 * time.Microsecond},
+		{entries: 100, took: 149 * ms, each: 1437 * time.Microsecond}, // as fast as a transaction of few: 0.5 ms at most
 	} {
-		if step.acknowledged > 0 {
-			trail.acknowledged(step.acknowledged, 0, time.Hour)
-		} else {
-			trail.drained(step.drained, step.took, least, step.full)
-		}
-		if got := trail.takes().Round(time.Microsecond); got != step.takes.Round(time.Microsecond) {
-			t.Errorf("%+v: takes %v", step, got)
+		p.least = 100 * ms
+		p.note(step.took, step.entries, step.full)
+		if diff := (p.each - step.each).Abs(); diff > 100*time.Microsecond {
+			t.Errorf("%d: %v instead of %v", i, p.each, step.each)
 		}
 	}
-}
-
-// TestLeast: what a transaction takes in any case is learnt from the quickest, and forgotten slowly.
-func TestLeast(t *testing.T) {
-	const ms = time.Millisecond
-	var b behind
+	p = pace{}
 	for i, step := range []struct{ took, least time.Duration }{
-		{100 * ms, 100 * ms}, {40 * ms, 40 * ms}, {104 * ms, 41 * ms}, {41 * ms, 41 * ms}, {7 * ms, 7 * ms},
+		{100 * ms, 100 * ms}, {40 * ms, 40 * ms}, {104 * ms, 41 * ms}, {41 * ms, 41 * ms}, {7 * ms, 7 * ms}, {-1, 7 * ms},
 	} {
-		if b.noteTook(step.took); b.least != step.least {
-			t.Errorf("%d: least %v instead of %v", i, b.least, step.least)
+		if p.note(step.took, 1, false); p.least != step.least {
+			t.Errorf("%d: least %v instead of %v", i, p.least, step.least)
 		}
 	}
 }
@@ -119,7 +106,8 @@ func TestTrailQueue(t *testing.T) {
 	join(5, 100, 1)
 	join(7, 100, 2)
 	join(6, 100, 3) // it was woken before, and refused
-	step(trail.step(10), 1, 3, 2)
+	join(4, 1, 0)
+	step(trail.step(10), 0, 1, 3, 2)
 	join(8, 10, 4)
 	join(9, 29, 5)
 	join(9, 15, 6)
@@ -152,11 +140,12 @@ func TestRoom(t *testing.T) {
 			pace    time.Duration
 			room    bool
 		}{
-			{"nothing known of the drain", window, 1_000_000, -1, true},
+			{"nothing known of the drain", window, 1_000_000, 0, true},
 			{"as old as the window", window, 1, time.Millisecond, true},
 			{"older", window + 1, 1, time.Millisecond, false},
 			{"three quarters of what the drain brings into the ledger in it", 0, 3750, time.Millisecond, true},
 			{"more", 0, 3751, time.Millisecond, false},
+			{"more than can be counted", 0, math.MaxInt64 - 1000, time.Millisecond, false},
 		} {
 			s := &Service{clock: SystemClock{}, base: time.Now(), set: Settings{WindowTime: window}}
 			l := &lane{behind: behind{epochs: map[Ref]*trail{}}}
@@ -165,7 +154,7 @@ func TestRoom(t *testing.T) {
 			}
 			tr := newTrail(s.now(), 1000)
 			tr.acknowledged(1000+test.entries, s.now(), time.Second)
-			tr.pace = test.pace
+			l.behind.pace.each = test.pace
 			l.behind.epochs[ref] = tr
 			time.Sleep(test.age)
 			if _, err := s.room(l, ref, 0); (err == nil) != test.room || err != nil && !budget.Is(err, budget.Unavailable) {
@@ -194,7 +183,7 @@ func TestRoomIsInTurn(t *testing.T) {
 		room    bool
 	}{
 		{ref, 0, false, false}, {ref, 21, false, false}, {ref, 20, false, true}, {ref, 19, false, true},
-		{other, 0, false, true}, {ref, 0, true, true},
+		{other, 0, false, true}, {ref, 0, true, true}, {ref, firstOfAll, false, true},
 	} {
 		l.behind.failing = test.failing
 		at, err := s.room(l, test.ref, test.since)

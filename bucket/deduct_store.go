@@ -67,7 +67,11 @@ func (a *attempt) roundInStore(ctx context.Context, round int) (DeductAnswer, bo
 		a.reread(ctx)
 		return a.wait(ctx, round)
 	}
-	stand, err := a.s.room(l, bk.Ref(), a.waitsSince)
+	since := a.waitsSince
+	if len(a.unanswered) > 0 {
+		since = firstOfAll // it may be in the log already: the store answers that whatever the window is
+	}
+	stand, err := a.s.room(l, bk.Ref(), since)
 	if err != nil {
 		return a.awaitLedger(ctx, l, bk.Ref(), stand, err)
 	}

@@ -274,7 +274,6 @@ type Service struct {
 	homeDrained  *lru.Cache[Ref, time.Duration] // the lane's clock when one began that a limit's refusal waited for
 	counted      *lru.Cache[Ref, int64]         // ledger.Epoch.Counted as last seen
 	firstSeen    *lru.Cache[Ref, time.Duration] // epochs by when this node first saw them
-	paces        *lru.Cache[Ref, time.Duration] // trail.pace of epochs that are drained
 	trailing     sync.WaitGroup                 // workers that drain behind the answers
 	stopped      bool                           // no such worker begins; guarded by stopMu
 	giveUp       context.Context                // ends when Stop waits for them no longer
@@ -349,9 +348,6 @@ func New(c Config) (*Service, error) {
 		return nil, err
 	}
 	if s.counted, err = lru.New[Ref, int64](s.set.CachedBudgets * 16); err != nil {
-		return nil, err
-	}
-	if s.paces, err = lru.New[Ref, time.Duration](s.set.CachedBudgets * 16); err != nil {
 		return nil, err
 	}
 	if s.homeDrained, err = lru.New[Ref, time.Duration](s.set.CachedBudgets * 16); err != nil {
