@@ -6,7 +6,7 @@
 #	bench/run.sh --quick              a second or two per row: does everything work?
 #	bench/run.sh --only store-single  one row (--list names them); what it builds upon runs too
 #	bench/run.sh --out table.md
-#	bench/run.sh --flat docs/flat    does cost stay flat? Figures and pictures into that folder (40 minutes)
+#	bench/run.sh --flat docs/flat    does cost stay flat? Figures and pictures into that folder (15 minutes)
 #	bench/run.sh --only store-single --profile DIR    where its processes spend their time, by perf
 #
 # Needs redis-server, redis-benchmark and mariadbd (scripts/test-deps.sh).
