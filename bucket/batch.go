@@ -2,6 +2,8 @@ package bucket
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"runtime"
 	"sync"
 	"sync/atomic"
@@ -178,7 +180,7 @@ func (b *batcher[Q, A]) hand(questions []Q) handed[Q, A] {
 func (b *batcher[Q, A]) room(n int) []item[Q, A] { return make([]item[Q, A], n) }
 
 // handIn puts items into the queue, in order; they have to be waited for, and at least one there must be. Those for which
-// there is no room are answered with Unavailable.
+// there is no room are answered with Unavailable, because of errFull.
 func (b *batcher[Q, A]) handIn(items []item[Q, A]) handed[Q, A] {
 	n := len(items)
 	h := handed[Q, A]{items, &ticket[A]{answers: make([]result[A], n), given: make([]bool, n)}}
@@ -214,12 +216,20 @@ func (b *batcher[Q, A]) enqueue(h handed[Q, A]) {
 	}
 	b.mu.Unlock()
 	for _, it := range refused {
-		woken := it.of.answer(it.at, result[A]{err: budget.Refuse(budget.Unavailable, "queue",
-			"%d requests are waiting already; repeat later", b.bound)})
+		woken := it.of.answer(it.at, result[A]{err: b.full()})
 		if woken && it.of != t {
 			b.turns.wait(it.of.place)
 		}
 	}
+}
+
+// errFull is the cause of what is refused for want of room in a queue: whoever gets it answers at once, since looking for
+// another way costs those more that wait already.
+var errFull = errors.New("the queue is full")
+
+func (b *batcher[Q, A]) full() *budget.Error {
+	return &budget.Error{Code: budget.Unavailable, Op: "queue", Err: errFull,
+		Message: fmt.Sprintf("%d requests are waiting already; repeat later", b.bound)}
 }
 
 // begin begins a further call if one is to begin, and reports whether.

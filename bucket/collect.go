@@ -46,6 +46,8 @@ func (a *attempt) findUnits(ctx context.Context, b *Budget, asked *Bucket, balan
 	}
 	got, err := a.s.collects.do(ctx, b.ID, collectWish{entry: a.entry, amount: a.amount, preferred: a.preferred(b)})
 	switch {
+	case errors.Is(err, errFull):
+		return err
 	case err != nil:
 		return nil // units are on their way, or SQL failed just now: look again until the deadline
 	case got.moved == 0 && got.outOfReach > 0 && got.inReach < a.amount:

@@ -219,7 +219,7 @@ func (a *attempt) pause(ctx context.Context, round int) error {
 
 // try sends the operation to the bucket that is next, and waits for its commit. done is false when
 // that bucket did not cover the amount (asked and balance then say which and what it holds) or could
-// not be asked.
+// not be asked. A full queue is no reason to look elsewhere: Unavailable, at once.
 func (a *attempt) try(ctx context.Context, b *Budget, asked **Bucket, balance *int64) (DeductAnswer, bool, error) {
 	bk := a.pick(b)
 	a.target = 0
@@ -229,7 +229,10 @@ func (a *attempt) try(ctx context.Context, b *Budget, asked **Bucket, balance *i
 	l := a.s.lanes[bk.Lane]
 	op := a.operation(bk)
 	got, err := l.deducts.do(ctx, op)
-	if err != nil {
+	switch {
+	case errors.Is(err, errFull):
+		return DeductAnswer{}, true, a.unresolved(ctx, err)
+	case err != nil:
 		a.notAnswered(bk, op.Ref, err)
 		return DeductAnswer{}, false, nil
 	}

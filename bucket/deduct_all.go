@@ -2,6 +2,7 @@ package bucket
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"runtime/debug"
 	"slices"
@@ -402,6 +403,8 @@ func (r *rider) operation() (Operation, error) {
 // heard acts on a store's reply: "accepted" in store mode ends it, in ledger mode it is committed next.
 func (w *wave) heard(r *rider, ref Ref, got admitted, err error) {
 	switch {
+	case errors.Is(err, errFull):
+		w.finish(r, DeductAnswer{}, r.a.unresolved(w.ctx, err))
 	case err != nil:
 		r.a.notAnswered(r.bk, ref, err)
 		w.goOn(r)

@@ -181,8 +181,12 @@ func (a *attempt) outOfReach(ctx context.Context, why string) (DeductAnswer, boo
 	return DeductAnswer{}, true, a.unresolved(ctx, cause)
 }
 
-// waitFor waits a little longer each round; cause is the answer when the deadline passes meanwhile.
+// waitFor waits a little longer each round; cause is the answer when the deadline passes meanwhile, and at once where a
+// queue is full.
 func (a *attempt) waitFor(ctx context.Context, round int, cause error) (DeductAnswer, bool, error) {
+	if errors.Is(cause, errFull) {
+		return DeductAnswer{}, true, a.unresolved(ctx, cause)
+	}
 	if err := a.pause(ctx, round); err != nil || a.s.now() >= a.deadline {
 		return DeductAnswer{}, true, a.unresolved(ctx, cause)
 	}
@@ -205,7 +209,9 @@ func (a *attempt) tryInStore(ctx context.Context, b *Budget, bk *Bucket, l *lane
 		if !budget.Is(err, budget.Unavailable) {
 			a.unanswered = append(a.unanswered, op.Ref)
 		}
-		a.reread(ctx)
+		if !errors.Is(err, errFull) {
+			a.reread(ctx)
+		}
 		return answer, -1, false, err
 	}
 	if got.outcome != nil { // a lane in the ledger's own database: it is in the ledger already
