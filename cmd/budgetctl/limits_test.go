@@ -78,6 +78,12 @@ func TestLimits(t *testing.T) {
 		{"set-limits", "set capped --limits-file " + file + " --if-version 2", cappedAnswer, `PATCH /v1/budgets/capped {"limits":[` +
 			`{"name":"per-user","dimension":"user","window":{"kind":"calendar","every":"day"},"max":5,"measure":"count",` +
 			`"overrides":[{"value":"a,b","max":0}]}]}`},
+		{"set-limits", "set capped --limits-file ../../examples/limits.yaml", cappedAnswer, `PATCH /v1/budgets/capped {"limits":[` +
+			`{"name":"per-user","dimension":"user","window":{"kind":"calendar","every":"day","timezone":"Asia/Shanghai"},"max":5,` +
+			`"measure":"count","overrides":[{"value":"vip","max":50},{"value":"staff","exempt":true}]},` +
+			`{"name":"per-phone","dimension":"phone","optional":true,"window":{"kind":"sliding","length":"8h","slot":"10m"},"max":100,` +
+			`"measure":"amount"},{"name":"burst","dimension":"user+phone","optional":true,"window":{"kind":"first_hit","length":"3s"},` +
+			`"max":2,"measure":"count"}]}`},
 		{"set-no-limits", "set capped --limits-file " + none, cappedAnswer, `PATCH /v1/budgets/capped {"limits":[]}`},
 		{"deduct-limits", "deduct capped 2 --request-id o1 --dimension user=u1 --count per-ad=0", accepted,
 			`POST /v1/budgets/capped/deduct {"request_id":"o1","amount":2,"dimensions":{"user":"u1"},"counts":{"per-ad":0}}`},
