@@ -6,9 +6,10 @@ import (
 	"testing"
 )
 
-// TestRows: names are unique, and targets and halves speak of rows that there are.
+// TestRows: names are unique, titles say the mode that is measured, and targets and halves speak of rows that there
+// are, targets in the mode that they name.
 func TestRows(t *testing.T) {
-	names := map[string]bool{}
+	names, modes := map[string]bool{}, map[string]string{}
 	for _, r := range rows {
 		if names[r.name] || r.what == "" {
 			t.Errorf("row %q: twice, or without a word", r.name)
@@ -17,10 +18,21 @@ func TestRows(t *testing.T) {
 		if o, ok := r.measurer.(ours); ok && o.half != "" && !names[o.half] {
 			t.Errorf("row %q: there is no row %q before it", r.name, o.half)
 		}
+		if o, ok := r.measurer.(ours); ok && !o.embedded {
+			modes[r.name] = o.durability
+			if !strings.Contains(r.what, o.durability+" mode") {
+				t.Errorf("row %q is in %s mode, and is called %q", r.name, o.durability, r.what)
+			}
+		}
 	}
 	for _, target := range targets {
 		if !names[target.row] || target.by != "" && !names[target.by] {
 			t.Errorf("target %q: there is no row %q or %q", target.what, target.row, target.by)
+		}
+		for _, mode := range []string{"ledger", "store"} {
+			if strings.Contains(target.what, mode+" mode") && modes[target.row] != mode {
+				t.Errorf("target %q is of row %q, which is in %s mode", target.what, target.row, modes[target.row])
+			}
 		}
 	}
 }
