@@ -36,7 +36,8 @@ in equal parts. Nobody else may use these budgets meanwhile: at the end what the
 (accepted less rolled back; outcomes that stayed unknown are settled by the same request id) must
 be what the budgets say is used, and the audits must be ok. If not, the exit status is 4.
 
---pid NAME=PID adds the CPU time of a process, by deduction too, and its memory (Linux only).
+--pid NAME=PID adds the CPU time of a process, by deduction too, and its memory (Linux only). Children
+that ended and that it waited for are in the CPU time, those that still run at the end are not.
 Refusals because something is used up and "unavailable" are counted and expected; other answers
 are not, and end in status 1. The load is plain HTTP.`
 

@@ -54,7 +54,7 @@ type Latency struct {
 	Mean float64 `json:"mean_ms"`
 }
 
-// Use is what one process used in the measured time.
+// Use is what one process used in the measured time, with its children that ended in it (load.Usage).
 type Use struct {
 	Name string  `json:"name"`
 	Pid  int     `json:"pid"`

@@ -15,9 +15,11 @@ type Process struct {
 
 // Usage is what a process has used since it began.
 type Usage struct {
-	// CPU is user and system time, in steps of 10 ms.
+	// CPU is user and system time, in steps of 10 ms, of the process and of its children that ended and that
+	// it waited for, such as those in which Redis saves or rewrites its append-only file. A child counts all
+	// at once and whole when it is waited for; one that still runs is not in it.
 	CPU time.Duration
-	// MemoryBytes is what it has in memory now.
+	// MemoryBytes is what it has in memory now, without its children.
 	MemoryBytes int64
 }
 
@@ -26,19 +28,21 @@ const ticksPerSecond = 100
 
 // parseStat reads /proc/PID/stat. The name of the program stands in brackets and may hold anything.
 func parseStat(text []byte, pageBytes int64) (Usage, error) {
-	const user, system, pages = 11, 12, 21 // counted from the field behind the name, from 0
+	// Counted from the field behind the name, from 0.
+	const user, system, childrenUser, childrenSystem, pages = 11, 12, 13, 14, 21
 	at := bytes.LastIndexByte(text, ')')
 	fields := bytes.Fields(text[at+1:])
 	if at < 0 || len(fields) <= pages {
 		return Usage{}, fmt.Errorf("%d fields, more are expected", len(fields))
 	}
-	var numbers [3]int64
-	for i, field := range []int{user, system, pages} {
+	var numbers [pages + 1]int64
+	for _, field := range []int{user, system, childrenUser, childrenSystem, pages} {
 		var err error
-		if numbers[i], err = strconv.ParseInt(string(fields[field]), 10, 64); err != nil {
+		if numbers[field], err = strconv.ParseInt(string(fields[field]), 10, 64); err != nil {
 			return Usage{}, err
 		}
 	}
-	return Usage{CPU: time.Duration(numbers[0]+numbers[1]) * time.Second / ticksPerSecond,
-		MemoryBytes: numbers[2] * pageBytes}, nil
+	ticks := numbers[user] + numbers[system] + numbers[childrenUser] + numbers[childrenSystem]
+	return Usage{CPU: time.Duration(ticks) * time.Second / ticksPerSecond,
+		MemoryBytes: numbers[pages] * pageBytes}, nil
 }

@@ -9,14 +9,15 @@ import (
 )
 
 func TestParseStat(t *testing.T) {
-	const rest = " S 1 2 3 4 5 6 7 8 9 10 150 25 0 0 20 0 9 0 1000 99999 300 0 0"
+	const rest = " S 1 2 3 4 5 6 7 8 9 10 150 25 40 3 20 0 9 0 1000 99999 300 0 0"
 	for _, name := range []string{"(redis-server)", "(a) b (c)", "()"} {
 		u, err := parseStat([]byte("42 "+name+rest), 4096)
-		if want := (Usage{CPU: 1750 * time.Millisecond, MemoryBytes: 300 * 4096}); err != nil || u != want {
+		if want := (Usage{CPU: 2180 * time.Millisecond, MemoryBytes: 300 * 4096}); err != nil || u != want {
 			t.Errorf("%s: %+v, %v, want %+v", name, u, err, want)
 		}
 	}
-	for _, text := range []string{"", "42 (a) S 1 2", "42 a" + rest, "42 (a)" + strings.Replace(rest, "150", "x", 1)} {
+	for _, text := range []string{"", "42 (a) S 1 2", "42 a" + rest,
+		"42 (a)" + strings.Replace(rest, "150", "x", 1), "42 (a)" + strings.Replace(rest, " 40 ", " x ", 1)} {
 		if u, err := parseStat([]byte(text), 4096); err == nil {
 			t.Errorf("%q: %+v", text, u)
 		}
