@@ -5,15 +5,18 @@ import (
 	"testing"
 )
 
-// TestCommitsAndLookUpsAreFair: a budget whose deductions fill the queue of the commits, or of the looks for ids in the
-// ledger, leaves room for the others there, and a place in the next call.
-func TestCommitsAndLookUpsAreFair(t *testing.T) {
+// TestLanesCommitsAndLookUpsAreFair: a budget whose deductions fill the queue of a lane, of the commits, or of the looks for
+// ids in the ledger, leaves room for the others there, and a place in the next call.
+func TestLanesCommitsAndLookUpsAreFair(t *testing.T) {
 	const room, hot, cold = 8, 1, 2
 	s, err := New(Config{Rand: func([]byte) {}, Lanes: map[string]int{"a": 1},
 		Settings: Settings{Queue: room, Committers: 1}})
 	if err != nil {
 		t.Fatal(err)
 	}
+	t.Run("deducts of a lane", func(t *testing.T) {
+		leavesRoom(t, s.lanes[s.laneOrder[0]].deducts, room, Operation{Budget: hot}, Operation{Budget: cold})
+	})
 	s.committer.beside = nil
 	t.Run("commits", func(t *testing.T) {
 		leavesRoom(t, s.committer, room, mark{budget: hot}, mark{budget: cold})
