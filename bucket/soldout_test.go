@@ -226,6 +226,54 @@ func TestTornLook(t *testing.T) {
 	}
 }
 
+// TestRepeatElsewhereAfterTheSellOut: a repeat of an accepted id through a node that never heard of it, after the budget was
+// sold out, gets the original outcome, found by the look that would refuse a new id, whether that node remembers the sell-out
+// or not (I4). In store mode the bucket's store has forgotten the id too.
+func TestRepeatElsewhereAfterTheSellOut(t *testing.T) {
+	const total = 12
+	for _, durability := range []budget.Durability{budget.Ledger, budget.Store} {
+		for _, remembers := range []bool{false, true} {
+			overTime(t, fmt.Sprintf("%s, remembered %v", durability, remembers), func(t *testing.T) {
+				w, forget := newForgetfulWorld(t)
+				w.durability = durability
+				a := w.node(storeQuick())
+				ref := w.create(a, promo("sold", total, 1))
+				var originals []bucket.DeductAnswer
+				for i := range total {
+					got, err := deduct(a, ref, fmt.Sprint("sold-", i), 1)
+					if err != nil || got.Replayed {
+						t.Fatalf("%+v, %v", got, err)
+					}
+					originals = append(originals, got)
+				}
+				w.settled(a, ref, total)
+				forget()
+				j := &judging{SQL: w.sql}
+				w.sql = j
+				b := w.node(storeQuick())
+				if remembers {
+					_, err := deduct(b, ref, "new", 1)
+					exhausted(t, "a new id", err)
+				}
+				j.ids.Store(0)
+				for _, original := range originals {
+					got, err := deduct(b, ref, original.RequestID, 1)
+					if err != nil || !got.Replayed || got.Amount != 1 || got.State != original.State ||
+						got.Bucket != original.Bucket || got.Receipt != original.Receipt {
+						t.Errorf("%+v, %v; it was %+v", got, err, original)
+					}
+				}
+				if ids := j.ids.Load(); ids != total {
+					t.Errorf("%d ids in the looks for %d repeats", ids, total)
+				}
+				_, err := deduct(b, ref, "newer", 1)
+				exhausted(t, "a new id after them", err)
+				w.settled(a, ref, total)
+			})
+		}
+	}
+}
+
 // TestRefusalsShareOneLook: callers who are refused side by side are in one statement: those who come while it is under
 // way are in the next one.
 func TestRefusalsShareOneLook(t *testing.T) {
