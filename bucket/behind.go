@@ -71,7 +71,8 @@ func (p *pace) note(took time.Duration, entries int64, full bool) {
 	p.each = (3*p.each + three[1]) / 4 // the median: one that was slow says nothing
 }
 
-// trail is what of an epoch's log was acknowledged and is not known to be in the ledger.
+// trail is what of an epoch's log was acknowledged and is not known to be in the ledger. Once nothing is, it stays for as
+// long as somebody waits: without it whoever comes first would take the room, and not who waits longest.
 type trail struct {
 	// from is how far the ledger is, as far as is known.
 	from, upTo int64
@@ -104,7 +105,9 @@ func (t *trail) acknowledged(seq int64, now, every time.Duration) {
 	if seq <= t.upTo {
 		return
 	}
-	if last := t.milestones[len(t.milestones)-1]; now-last.at >= every {
+	if last := t.milestones[len(t.milestones)-1]; t.complete() {
+		t.milestones = append(t.milestones[:0], milestone{above: t.upTo, at: now})
+	} else if now-last.at >= every {
 		t.milestones = append(t.milestones, milestone{above: t.upTo, at: now})
 	}
 	t.upTo = seq
@@ -118,6 +121,9 @@ func (t *trail) drained(seq int64) {
 	t.from = max(t.from, seq)
 }
 
+// complete reports whether the ledger has all that was acknowledged.
+func (t *trail) complete() bool { return t.from >= t.upTo }
+
 // join lets somebody wait, by how long it has waited already.
 func (t *trail) join(w *waiter) *list.Element {
 	if last := t.waiting.Back(); last == nil || last.Value.(*waiter).since <= w.since {
@@ -130,38 +136,45 @@ func (t *trail) join(w *waiter) *list.Element {
 	return t.waiting.InsertBefore(w, at)
 }
 
-// step ends the waiting of those for whom there is room, now that the ledger has counted so much, and of a quarter more, as
-// not all take what they ask for: one at least. It returns whom to wake, in order.
-func (t *trail) step(counted int64) (wake []context.CancelFunc) {
+// woken are those whose waiting has ended, in order: the first, for whom there is room, and those who get what they leave.
+type woken struct{ first, then []context.CancelFunc }
+
+func (w *woken) add(more woken) {
+	w.first, w.then = append(w.first, more.first...), append(w.then, more.then...)
+}
+
+// step ends the waiting of those for whom there is room in a window of so many units, now that the ledger has counted so
+// much, one at least; and then of those for a quarter more, as not all take what they ask for.
+func (t *trail) step(counted, window int64) woken {
 	freed := max(counted-t.counted, 0)
-	freed += freed/4 + 1
-	if t.counted == 0 {
-		freed = budget.MaxAmount
+	if t.counted == 0 || t.complete() {
+		freed = window
 	}
 	t.steps++
 	t.counted = counted
-	for at := t.waiting.Front(); at != nil; at = t.waiting.Front() {
-		w := at.Value.(*waiter)
-		if w.units > freed && len(wake) > 0 {
-			break
-		}
-		freed -= min(w.units, freed)
-		wake = append(wake, t.leave(at))
-	}
-	return wake
+	w := woken{first: t.leave(freed, 1)}
+	w.then = t.leave(freed/4+1, 0)
+	return w
 }
 
 // end ends the waiting of all.
-func (t *trail) end() (wake []context.CancelFunc) {
+func (t *trail) end() woken {
 	t.steps++
-	for at := t.waiting.Front(); at != nil; at = t.waiting.Front() {
-		wake = append(wake, t.leave(at))
-	}
-	return wake
+	return woken{first: t.leave(0, t.waiting.Len())}
 }
 
-func (t *trail) leave(at *list.Element) context.CancelFunc {
-	return t.waiting.Remove(at).(*waiter).wake
+// leave ends the waiting of the first who ask for so many units together, and of so many at least.
+func (t *trail) leave(units int64, least int) (wake []context.CancelFunc) {
+	for at := t.waiting.Front(); at != nil; at = t.waiting.Front() {
+		w := at.Value.(*waiter)
+		if w.units > units && len(wake) >= least {
+			break
+		}
+		units -= min(w.units, units)
+		t.waiting.Remove(at)
+		wake = append(wake, w.wake)
+	}
+	return wake
 }
 
 // takes is how long the drain is likely to take for the whole trail, at so much an entry, if it does nothing else.
@@ -320,22 +333,20 @@ func (s *Service) drainBehindAnswers(l *lane) {
 			return
 		}
 		ctx, cancel := s.bounded(context.Background())
-		progress, woken := false, 0
+		progress, admit := false, false
 		for round := 0; round < commitRounds && len(d.epochs) > 0; round++ {
 			at := s.now()
 			d.round(ctx)
-			moved, wake := s.caughtUp(l, d, s.now()-at)
-			for _, w := range wake {
-				w()
-			}
-			progress, woken = progress || moved, woken+len(wake)
+			moved, woke := s.caughtUp(l, d, s.now()-at)
+			s.wake(woke, s.now()-began)
+			progress, admit = progress || moved, admit || len(woke.first) > 0
 		}
 		cancel()
 		next.passed(refs, !progress && d.unread) // a fenced epoch stays and is no reason for less
 		if progress {
 			rest := s.drainRest(l, began)
-			if woken > 0 {
-				_ = s.clock.Sleep(s.life, admitTime(s.now()-began)) // Stop ends it
+			if admit {
+				s.admit(s.now() - began)
 			}
 			s.rest(l, rest)
 			continue
@@ -349,26 +360,36 @@ func (s *Service) drainBehindAnswers(l *lane) {
 	}
 }
 
-// admitTime is how long a pass lets those go first whom the last one woke: else it would find hardly anything, and what
-// they are told would wait for the pass after it.
-func admitTime(took time.Duration) time.Duration {
+// wake lets those go on for whom there is room, and then those who get what they leave: all at once would take it from each
+// other, and some lose each time.
+func (s *Service) wake(w woken, took time.Duration) {
+	for _, wake := range w.first {
+		wake()
+	}
+	if len(w.then) > 0 {
+		s.admit(took)
+	}
+	for _, wake := range w.then {
+		wake()
+	}
+}
+
+// admit lets those go first who were just woken by a pass that took so long: else the next one would find hardly anything,
+// and what they are told would wait for the pass after it. Stop ends it.
+func (s *Service) admit(took time.Duration) {
 	const most = 5 * time.Millisecond
-	return min(took/10, most)
+	_ = s.clock.Sleep(s.life, min(took/10, most))
 }
 
 // toDrain begins a pass: it returns its epochs, none where the worker has ended because nothing is left.
 func (s *Service) toDrain(l *lane, d *draining, next *portion) []Ref {
-	var wake []context.CancelFunc
-	defer func() {
-		for _, w := range wake {
-			w()
-		}
-	}()
+	var ended woken
+	defer func() { s.wake(ended, 0) }()
 	l.behind.mu.Lock()
 	defer l.behind.mu.Unlock()
 	for ref, t := range l.behind.epochs {
 		if l.lost(ref.Activation) { // whoever settles the epoch drains what is left of its log
-			wake = append(wake, t.end()...)
+			ended.add(t.end())
 			delete(l.behind.epochs, ref)
 		}
 	}
@@ -385,9 +406,10 @@ func (s *Service) toDrain(l *lane, d *draining, next *portion) []Ref {
 	return refs
 }
 
-// caughtUp notes how far the ledger is after a round that took so long, and drops the epochs that are drained or have ended.
+// caughtUp notes how far the ledger is after a round that took so long, and drops the epochs that have ended, or are drained
+// and nobody waits for.
 // It returns whether any progress was made, and whom to wake.
-func (s *Service) caughtUp(l *lane, d *draining, took time.Duration) (progress bool, wake []context.CancelFunc) {
+func (s *Service) caughtUp(l *lane, d *draining, took time.Duration) (progress bool, woke woken) {
 	l.behind.mu.Lock()
 	defer l.behind.mu.Unlock()
 	l.behind.failing = d.unread
@@ -396,7 +418,7 @@ func (s *Service) caughtUp(l *lane, d *draining, took time.Duration) (progress b
 		row, ok := d.rows[ref]
 		if !ok {
 			if d.errs[ref] != nil {
-				wake = append(wake, t.end()...)
+				woke.add(t.end())
 			}
 			continue
 		}
@@ -405,23 +427,26 @@ func (s *Service) caughtUp(l *lane, d *draining, took time.Duration) (progress b
 		entries += moved
 		_, closing := d.closes[ref]
 		switch {
-		case !row.Status.Live(), row.DrainedSeq >= t.upTo, closing:
+		case !row.Status.Live(), closing, row.DrainedSeq >= t.upTo && d.errs[ref] != nil:
 			delete(l.behind.epochs, ref)
-			wake = append(wake, t.end()...)
+			woke.add(t.end())
 			progress = true
 		case d.errs[ref] != nil: // its callers see what became of it
-			wake = append(wake, t.end()...)
+			woke.add(t.end())
 		default:
 			full = full || moved > 0 && d.epochs[ref] != nil
 			t.drained(row.DrainedSeq)
-			if moved > 0 && s.behindBy(l, t) <= s.set.WindowTime {
-				wake = append(wake, t.step(row.Counted())...)
+			if t.complete() || moved > 0 && s.behindBy(l, t) <= s.set.WindowTime {
+				woke.add(t.step(row.Counted(), s.set.WindowUnits))
+			}
+			if t.complete() && t.waiting.Len() == 0 {
+				delete(l.behind.epochs, ref)
 			}
 			progress = true
 		}
 	}
 	l.behind.pace.note(took, entries, full)
-	return progress, wake
+	return progress, woke
 }
 
 // behindBy is how far the ledger is behind an epoch: the age of the oldest that was acknowledged and is not in the ledger, or
@@ -430,6 +455,9 @@ func (s *Service) caughtUp(l *lane, d *draining, took time.Duration) (progress b
 // drain does for other buckets of the lane meanwhile is not in it: one that few ask is not closed for others.
 // Caller: holds behind.mu.
 func (s *Service) behindBy(l *lane, t *trail) time.Duration {
+	if t.complete() {
+		return 0
+	}
 	age, takes := s.now()-t.since(), t.takes(l.behind.pace.each)
 	if l.behind.failing {
 		return age

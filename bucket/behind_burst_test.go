@@ -128,9 +128,10 @@ func TestNobodyWaitsInVainForTheWindow(t *testing.T) {
 		units int64
 		time  time.Duration
 		least int64 // two thirds of what the commits let through
+		turn  time.Duration
 	}{
-		{"of units", 100, time.Minute, 8_000},
-		{"of time", 1 << 40, time.Second, 30_000},
+		{"of units", 100, time.Minute, 8_000, 1200 * time.Millisecond}, // three commits of 100 entries, and what is between them
+		{"of time", 1 << 40, time.Second, 30_000, 2 * time.Second},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			inVirtualTime(t, func(t *testing.T) {
@@ -141,14 +142,14 @@ func TestNobodyWaitsInVainForTheWindow(t *testing.T) {
 				s := w.node(set)
 				ref := w.create(s, promo("narrow", 1_000_000_000, 1))
 				const callers, learning, long = 250, 10 * time.Second, time.Minute
-				var accepted, inVain atomic.Int64
+				var accepted, inVain, longest atomic.Int64
 				var all sync.WaitGroup
 				began := time.Now()
 				for caller := range callers {
 					all.Go(func() {
 						for n := 0; time.Since(began) < long; n++ {
 							time.Sleep(100 * time.Millisecond)
-							id := strconv.Itoa(caller) + "-" + strconv.Itoa(n)
+							id, came := strconv.Itoa(caller)+"-"+strconv.Itoa(n), time.Since(began)
 							switch _, err := s.Deduct(ctx, bucket.DeductRequest{Budget: ref, RequestID: id, Amount: 1}); {
 							case err == nil:
 								accepted.Add(1)
@@ -157,12 +158,19 @@ func TestNobodyWaitsInVainForTheWindow(t *testing.T) {
 							case time.Since(began) > learning: // how long the drain takes is not known before
 								inVain.Add(1)
 							}
+							if waited := int64(time.Since(began) - came); came > learning {
+								for was := longest.Load(); waited > was && !longest.CompareAndSwap(was, waited); was = longest.Load() {
+								}
+							}
 						}
 					})
 				}
 				all.Wait()
 				if n := inVain.Load(); n > 0 {
 					t.Errorf("%d of %d waited in vain", n, n+accepted.Load())
+				}
+				if n := time.Duration(longest.Load()); n > c.turn {
+					t.Errorf("somebody waited for %v; it was its turn after %v", n, c.turn)
 				}
 				if n := accepted.Load(); n < c.least {
 					t.Errorf("%d accepted in %s, not even %d", n, long, c.least)

@@ -9,7 +9,10 @@ import (
 	"testing/synctest"
 	"time"
 
+	lru "github.com/hashicorp/golang-lru/v2"
+
 	"github.com/budgetd/budgetd/budget"
+	"github.com/budgetd/budgetd/ledger"
 )
 
 // TestTrail: how old the oldest entry is that the ledger does not have is known to within the distance of
@@ -88,41 +91,57 @@ func TestPace(t *testing.T) {
 
 // TestTrailQueue: who waits longest goes on first, as many as there is room for and one at least.
 func TestTrailQueue(t *testing.T) {
+	const wide, narrow = budget.MaxAmount, 20
 	trail := newTrail(0, 0)
-	var woken []int
+	trail.acknowledged(1, 0, time.Second)
+	var woke []int
 	join := func(since time.Duration, units int64, name int) *list.Element {
-		return trail.join(&waiter{since, units, func() { woken = append(woken, name) }})
+		return trail.join(&waiter{since, units, func() { woke = append(woke, name) }})
 	}
-	step := func(wake []context.CancelFunc, want ...int) {
+	step := func(w woken, first []int, then ...int) {
 		t.Helper()
-		woken = nil
-		for _, w := range wake {
-			w()
-		}
-		if !slices.Equal(woken, want) {
-			t.Errorf("woken: %v instead of %v", woken, want)
+		for _, group := range []struct {
+			name string
+			wake []context.CancelFunc
+			want []int
+		}{{"first", w.first, first}, {"then", w.then, then}} {
+			woke = nil
+			for _, wake := range group.wake {
+				wake()
+			}
+			if !slices.Equal(woke, group.want) {
+				t.Errorf("woken %s: %v instead of %v", group.name, woke, group.want)
+			}
 		}
 	}
 	join(5, 100, 1)
 	join(7, 100, 2)
 	join(6, 100, 3) // it was woken before, and refused
 	join(4, 1, 0)
-	step(trail.step(10), 0, 1, 3, 2)
+	step(trail.step(10, wide), []int{0, 1, 3, 2})
 	join(8, 10, 4)
 	join(9, 29, 5)
 	join(9, 15, 6)
-	step(trail.step(40), 4) // 30 units and 8 more, of which 28 are left
-	step(trail.step(40), 5) // one at least
+	step(trail.step(40, wide), []int{4}) // 30 units, of which 20 are left, and 8 more
+	step(trail.step(40, wide), []int{5}) // one at least
 	gone := join(10, 1, 7)
 	join(11, 5, 8)
 	trail.waiting.Remove(gone) // its deadline has passed
-	step(trail.step(56), 6, 8)
+	step(trail.step(56, wide), []int{6}, 8)
 	trail.waiting.Remove(gone)
 	join(12, 1_000_000, 9)
 	join(13, 1, 10)
-	step(trail.end(), 9, 10)
-	step(trail.end())
-	if trail.steps != 6 {
+	step(trail.end(), []int{9, 10})
+	step(trail.end(), nil)
+	trail.drained(1) // all of it: there is room for a whole window, and a quarter more
+	join(14, 15, 11)
+	join(15, 5, 12)
+	join(16, 1, 13)
+	join(17, 5, 14)
+	join(18, 1, 15)
+	step(trail.step(57, narrow), []int{11, 12}, 13, 14)
+	step(trail.step(57, narrow), []int{15})
+	if trail.steps != 8 {
 		t.Errorf("%d steps", trail.steps)
 	}
 }
@@ -191,6 +210,50 @@ func TestRoomIsInTurn(t *testing.T) {
 			t.Errorf("%+v: %v", test, err)
 		}
 	}
+}
+
+// TestQueueOutlastsTheTrail: when the ledger has all of a bucket, there is room for those who wait longest, and nobody who
+// comes meanwhile goes before the others; the trail goes with the last of them.
+func TestQueueOutlastsTheTrail(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const window = 4
+		counted, _ := lru.New[Ref, int64](10)
+		s := &Service{clock: SystemClock{}, base: time.Now(), counted: counted,
+			set: Settings{WindowTime: time.Second, WindowUnits: window}}
+		ref := Ref{Bucket: 1, Epoch: 1, Activation: 1}
+		tr := newTrail(s.now(), 0)
+		l := &lane{behind: behind{epochs: map[Ref]*trail{ref: tr}}}
+		tr.acknowledged(window, s.now(), time.Millisecond)
+		for since := range 8 {
+			tr.join(&waiter{time.Duration(since + 10), 1, func() {}})
+		}
+		drain := func(seq int64) (n int) {
+			row := ledger.Epoch{Status: ledger.Open, DrainedSeq: seq, Used: seq}
+			d := &draining{s: s, rows: map[Ref]ledger.Epoch{ref: row}}
+			progress, woke := s.caughtUp(l, d, time.Millisecond)
+			if !progress {
+				t.Errorf("drained to %d, and that is no progress", seq)
+			}
+			return len(woke.first) + len(woke.then)
+		}
+		if n := drain(window); n != window+window/4+1 {
+			t.Errorf("%d woken of 8 for a window of %d units", n, window)
+		}
+		time.Sleep(time.Minute) // nothing is behind, so nothing grows old
+		for since, room := range map[time.Duration]bool{0: false, 20: false, 15: true} {
+			if _, err := s.room(l, ref, since); (err == nil) != room {
+				t.Errorf("two wait still; one that waits since %d: %v", since, err)
+			}
+		}
+		tr.acknowledged(2*window, s.now(), time.Millisecond)
+		time.Sleep(time.Second)
+		if by := s.behindBy(l, tr); by != time.Second {
+			t.Errorf("behind by %v after a second", by)
+		}
+		if n := drain(2 * window); n != 2 || len(l.behind.epochs) != 0 {
+			t.Errorf("%d woken of 2, %d trails left", n, len(l.behind.epochs))
+		}
+	})
 }
 
 // TestLostLaneWakes: who waits for a bucket whose store has lost its memory is woken: its epoch will not be drained here.
