@@ -28,6 +28,10 @@ simulation: ## 10,000 seeds of the simulation
 crashpoints: ## stop every operation at every step, and again within the recovery (about an hour and a half, 6 GB)
 	GOGC=off GOMEMLIMIT=6GiB $(GO) test -timeout 0 ./internal/crashpoints -crash.all
 
+.PHONY: differential
+differential: ## 100,000 operations on SQLite and MariaDB beside the specification (about 6 minutes)
+	$(GO) test -race -timeout 0 ./internal/storetest -run '^TestSQLDatabasesAgree$$' -differential.sets 5
+
 .PHONY: queries
 queries: ## let every SQL statement of every method fail, in every way (about 4 minutes)
 	$(GO) test -race -timeout 0 ./internal/sqlstore -run '^TestNthQuery' -v -io.all

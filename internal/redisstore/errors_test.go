@@ -53,10 +53,16 @@ func wantCodes(t *testing.T, errs map[string]error, want budget.Code) {
 	}
 }
 
-func fakeStore(t *testing.T, f *fakeRedis) *redisstore.Store {
+func fakeStore(t *testing.T, f *fakeRedis) *redisstore.Store { return waitingStore(t, f, time.Minute) }
+
+// silent is how long a store waits where no answer comes.
+const silent = 500 * time.Millisecond
+
+// waitingStore waits so long for an answer; where it has to come, also on a busy machine, as long as it takes.
+func waitingStore(t *testing.T, f *fakeRedis, patience time.Duration) *redisstore.Store {
 	t.Helper()
 	store := connect(t, redisstore.Config{Name: instance, Addr: f.addr(), Lanes: 1,
-		InstallationID: "test", ReadTimeout: 100 * time.Millisecond})
+		InstallationID: "test", ReadTimeout: patience})
 	activate(t, store, 1)
 	return store
 }
@@ -99,8 +105,12 @@ func TestErrorReplies(t *testing.T) {
 		t.Run(test.answer, func(t *testing.T) {
 			f := newFakeRedis(t)
 			f.set(func(f *fakeRedis) { f.answer = test.answer })
-			wantCodes(t, writes(t.Context(), fakeStore(t, f)), test.write)
-			wantCodes(t, reads(t.Context(), fakeStore(t, f)), test.read)
+			patience := time.Minute
+			if test.answer == "-silence" {
+				patience = silent
+			}
+			wantCodes(t, writes(t.Context(), waitingStore(t, f, patience)), test.write)
+			wantCodes(t, reads(t.Context(), waitingStore(t, f, patience)), test.read)
 			if f.calls() == 0 {
 				t.Error("nothing was ever sent")
 			}
@@ -189,9 +199,9 @@ func TestStrangeDeductReplies(t *testing.T) {
 
 // TestNeverSent: an error before the first byte of a command is certain.
 func TestNeverSent(t *testing.T) {
-	start := func(t *testing.T) (*fakeRedis, *redisstore.Store) {
+	start := func(t *testing.T, patience time.Duration) (*fakeRedis, *redisstore.Store) {
 		f := newFakeRedis(t)
-		store := fakeStore(t, f)
+		store := waitingStore(t, f, patience)
 		f.set(func(f *fakeRedis) { f.answer = "+OK\r\n" })
 		return f, store
 	}
@@ -204,13 +214,13 @@ func TestNeverSent(t *testing.T) {
 		}
 	}
 	t.Run("refused", func(t *testing.T) {
-		f, s := start(t)
+		f, s := start(t, time.Minute)
 		_ = f.listener.Close()
 		f.cut()
 		everything(t, f, s, t.Context())
 	})
 	t.Run("closed at once", func(t *testing.T) {
-		f, s := start(t)
+		f, s := start(t, time.Minute)
 		f.set(func(f *fakeRedis) { f.refuse = true })
 		f.cut()
 		everything(t, f, s, t.Context())
@@ -223,14 +233,18 @@ func TestNeverSent(t *testing.T) {
 		"nonsense":         "!\r\n",
 	} {
 		t.Run(name, func(t *testing.T) {
-			f, s := start(t)
+			patience := time.Minute
+			if hello == "-silence" {
+				patience = silent
+			}
+			f, s := start(t, patience)
 			f.set(func(f *fakeRedis) { f.hello = hello })
 			f.cut()
 			everything(t, f, s, t.Context())
 		})
 	}
 	t.Run("replica", func(t *testing.T) {
-		f, s := start(t)
+		f, s := start(t, time.Minute)
 		f.set(func(f *fakeRedis) { f.role = "slave" })
 		f.cut()
 		everything(t, f, s, t.Context())
@@ -239,19 +253,19 @@ func TestNeverSent(t *testing.T) {
 			"run1 r slave", 2)}, budget.Unavailable)
 	})
 	t.Run("INFO without a run id", func(t *testing.T) {
-		f, s := start(t)
+		f, s := start(t, time.Minute)
 		f.set(func(f *fakeRedis) { f.runID = "" })
 		f.cut()
 		everything(t, f, s, t.Context())
 	})
 	t.Run("cancelled", func(t *testing.T) {
-		f, s := start(t)
+		f, s := start(t, time.Minute)
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
 		everything(t, f, s, ctx)
 	})
 	t.Run("disconnected", func(t *testing.T) {
-		f, s := start(t)
+		f, s := start(t, time.Minute)
 		for range 2 {
 			if err := s.Disconnect(); err != nil {
 				t.Error(err)
