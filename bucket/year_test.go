@@ -101,7 +101,6 @@ func TestAYearOfDailyMode(t *testing.T) {
 					GapEvery: 12, Use: of.use, Append: 200_000, Shrink: 250_000})
 				y.list = y.list[:min(len(y.list), 150)]
 				t.Run(fmt.Sprintf("%s/unused %s/late %s", of.name, unused, late), func(t *testing.T) {
-					t.Parallel()
 					for _, where := range yearWorlds(of.name, unused, late) {
 						t.Run(where, func(t *testing.T) {
 							t.Parallel()
