@@ -60,13 +60,11 @@ type EpochFigures struct {
 	Row    Epoch
 	// Granted is Σ grant_log; Closed what the end of the epoch moved out of O.
 	Granted, Closed int64
-	// Deducted is Σ amount of the epoch's deductions, Duplicates of its duplicates, RolledBack what
-	// the rows of rollbacks and of the ends of holds gave back.
-	Deducted, Duplicates, RolledBack int64
+	// Deducted is Σ amount of the epoch's deductions, GivenBack of their give-backs, BackInO the part
+	// of those that went straight into O.
+	Deducted, GivenBack, BackInO int64
 	// Held is what is left of the epoch's holds: must equal its column.
 	Held int64
-	// Noted is Σ rolled_back of the deductions: must equal RolledBack.
-	Noted int64
 	// Quarantined is what the end of the epoch moved into Q, Released Σ of the releases' own rows;
 	// NotedRelease is what the quarantine's row says was released: must equal Released.
 	Quarantined, Released, NotedRelease int64
@@ -123,23 +121,18 @@ func Check(f Figures, adjusted int64, epochs []EpochFigures) []Discrepancy {
 
 // CheckEpoch recomputes the columns of one epoch from its rows and entries:
 //
-//	O = granted − deducted − duplicates − closed
-//	H = Σ (amount − rolled back) of the deductions that are held
-//	S = deducted − rolled back − H
-//	R = duplicates + rolled back − swept
+//	O = granted + given back into O − deducted − closed
+//	H = Σ (amount − given back) of the deductions that are held
+//	S = deducted − given back − H
+//	R = given back − given back into O − swept
 func CheckEpoch(e *EpochFigures) []Discrepancy {
 	var out []Discrepancy
-	out = compare(out, "outstanding", e.Row.Outstanding, e.Granted-e.Deducted-e.Duplicates-e.Closed)
+	out = compare(out, "outstanding", e.Row.Outstanding, e.Granted+e.BackInO-e.Deducted-e.Closed)
 	out = compare(out, "held", e.Row.Held, e.Held)
-	out = compare(out, "used", e.Row.Used, e.Deducted-e.RolledBack-e.Held)
-	out = compare(out, "returning", e.Row.Returning, e.Duplicates+e.RolledBack-e.Row.Swept)
+	out = compare(out, "used", e.Row.Used, e.Deducted-e.GivenBack-e.Held)
+	out = compare(out, "returning", e.Row.Returning, e.GivenBack-e.BackInO-e.Row.Swept)
 	out = compare(out, "released", e.NotedRelease, e.Released)
-	return append(e.named(out), CheckRollbacks(e)...)
-}
-
-// CheckRollbacks compares what deductions have noted as given back with the rollbacks' own rows.
-func CheckRollbacks(e *EpochFigures) []Discrepancy {
-	return e.named(compare(nil, "rolled back", e.Noted, e.RolledBack))
+	return e.named(out)
 }
 
 // CheckColumns compares the sum of all that became of an epoch's units with its grants alone, so it

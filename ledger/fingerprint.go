@@ -10,6 +10,9 @@ import (
 // and rows of an older one are then compared in their own form.
 const fingerprintFormat = 1
 
+// fingerprintBytes is the length of a fingerprint.
+const fingerprintBytes = 16
+
 // Fingerprint identifies the payload of a deduct request: 16 bytes, a format number and 120 bits of
 // the SHA-256 of amount, key, reference and dimensions, and of what else it asks for, each with its
 // length. Two calls with one request id are the same request if and only if their fingerprints agree (I4).

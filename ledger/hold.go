@@ -4,7 +4,6 @@ import (
 	"time"
 
 	"github.com/budgetd/budgetd/budget"
-	"github.com/budgetd/budgetd/internal/safeguard"
 )
 
 // HoldEnd is a row of the ledger: how a hold ended, by its one confirm or because its time was up. One
@@ -59,7 +58,7 @@ func DecideConfirm(d Deduction, earlier *HoldEnd, amount int64, now time.Time) (
 	if err := notHeld(d, now, "confirm"); err != nil {
 		return end, false, err
 	}
-	if amount > left && !safeguard.Off(safeguard.RollbackBound) {
+	if amount > left {
 		e := budget.Refuse(budget.AmountExceedsRemaining, "confirm",
 			"the hold %q has %d, %d were to be confirmed", d.RequestID, left, amount)
 		e.Available = &left
@@ -96,10 +95,10 @@ func neverHeld(d Deduction, op string) error {
 // notHeld refuses what was a hold and is none any more.
 func notHeld(d Deduction, now time.Time, op string) error {
 	switch {
-	case d.State == StateExpired, d.State == StateHeld && DueHold(d, now) && !safeguard.Off(safeguard.HoldExpiry):
+	case d.State == StateExpired, d.State == StateHeld && DueHold(d, now):
 		return budget.Refuse(budget.HoldExpired, op, "the hold %q ended at %s", d.RequestID,
 			d.HoldUntil.UTC().Format(time.RFC3339Nano))
-	case d.State != StateHeld && !safeguard.Off(safeguard.StillHeld):
+	case d.State != StateHeld:
 		return budget.Refuse(budget.NotHeld, op, "request %q is %s and not held any more", d.RequestID, d.State)
 	}
 	return nil
@@ -219,23 +218,10 @@ func (m *Members) held(now time.Time, op string) (held []Deduction, confirmed in
 		default:
 			if err := notHeld(d, now, op); err == nil {
 				held = append(held, d)
-			} else if !safeguard.Off(safeguard.WholeGroup) {
+			} else {
 				return nil, 0, err
 			}
 		}
 	}
 	return held, confirmed, nil
-}
-
-// WithGroups is a judge that refuses holds of closed groups before another judge, which may be nil, is asked.
-func WithGroups(closed func(group string) bool, judge Judge) Judge {
-	return func(r *Request, amount int64) Verdict {
-		switch {
-		case r.Group != "" && closed(r.Group) && !safeguard.Off(safeguard.ClosedGroup):
-			return Verdict{Reason: ReasonGroup}
-		case judge == nil:
-			return Verdict{}
-		}
-		return judge(r, amount)
-	}
 }

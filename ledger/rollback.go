@@ -4,7 +4,6 @@ import (
 	"time"
 
 	"github.com/budgetd/budgetd/budget"
-	"github.com/budgetd/budgetd/internal/safeguard"
 )
 
 // Rollback is a row of the ledger: units of a deduction given back.
@@ -42,7 +41,7 @@ func DecideRollback(d Deduction, earlier *Rollback, amount int64) (units int64, 
 	case left == 0:
 		return 0, false, budget.Refuse(budget.AlreadyRolledBack, "rollback",
 			"request %q has been rolled back completely", d.RequestID)
-	case amount > left && !safeguard.Off(safeguard.RollbackBound):
+	case amount > left:
 		e := budget.Refuse(budget.AmountExceedsRemaining, "rollback",
 			"request %q has %d left to give back, %d were asked for", d.RequestID, left, amount)
 		e.Available = &left

@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/budgetd/budgetd/budget"
-	"github.com/budgetd/budgetd/internal/safeguard"
 )
 
 // Row is a counter's row without its key.
@@ -76,7 +75,7 @@ func (l *Limit) span(nowMS int64) (fromMS, toMS int64) {
 
 // loads reports whether a row of a window that began at an instant can have missed what the ledger has.
 func (l *Limit) loads(beganMS, nowMS int64) bool {
-	if l.ChangedVersion <= createdVersion || safeguard.Off(safeguard.OlderWindow) {
+	if l.ChangedVersion <= createdVersion {
 		return false
 	}
 	if l.Window.Kind == budget.WindowFirstHit {

@@ -1,0 +1,221 @@
+package bucket
+
+import (
+	"cmp"
+	"time"
+
+	"github.com/budgetd/budgetd/allocation"
+	"github.com/budgetd/budgetd/budget"
+	"github.com/budgetd/budgetd/ledger"
+)
+
+// BudgetRef names a budget as a caller does: by id, or by name within a tenant.
+type BudgetRef struct {
+	Tenant string
+	Name   string
+	// ID is used when it is not 0.
+	ID int64
+}
+
+// Budget is a definition with its buckets, as a node caches it.
+type Budget struct {
+	budget.Definition
+	// ListVersion grows whenever a bucket comes online, goes offline or gets a new epoch.
+	ListVersion int64
+	// Period is the open or last period, without what it got; it changes with ListVersion.
+	Period budget.Period
+	// Buckets are ordered by ordinal, those that have retired at the end: see Ring.
+	Buckets []Bucket
+}
+
+// RouteKey returns what picks a request's bucket: its key, else its value of the budget's routing
+// dimension, else its id.
+func (b *Budget) RouteKey(r *DeductRequest) string {
+	return cmp.Or(r.Key, r.Dimensions[b.RoutingDimension], r.RequestID)
+}
+
+// HasLimits reports whether deductions count against limits.
+func (b *Budget) HasLimits() bool { return b.Limits != nil && len(b.Limits.List) > 0 }
+
+// LimitsVersion returns the version of the limits; it is 0 for a budget that never had limits.
+func (b *Budget) LimitsVersion() int64 {
+	if b.Limits == nil {
+		return 0
+	}
+	return b.Limits.Version
+}
+
+// InStoreMode reports whether the truth of the budget is in its stores.
+func (b *Budget) InStoreMode() bool { return b.Durability == budget.Store }
+
+// RefusalNow returns Definition.RefusalAt, and PeriodExhausted before the open period begins: between two
+// windows nothing can be deducted; BudgetExhausted after the last one.
+func (b *Budget) RefusalNow(now time.Time) *budget.Error {
+	if refusal := b.RefusalAt(now); refusal != nil {
+		return refusal
+	}
+	if b.Period.Over {
+		if _, follows := allocation.Next(b.Definition, b.Period, now); follows {
+			return nil
+		}
+		refusal := budget.Refuse(budget.BudgetExhausted, "deduct", "the last period of budget %s ended at %s", b.Name,
+			b.Period.End.Format(time.RFC3339))
+		refusal.Available = new(int64)
+		return refusal
+	}
+	if !now.Before(b.Period.Start) {
+		return nil
+	}
+	refusal := budget.Refuse(budget.PeriodExhausted, "deduct", "budget %s releases units again at %s", b.Name,
+		b.Period.Start.Format(time.RFC3339))
+	refusal.RetryAfter = b.Period.Start.Sub(now)
+	return refusal
+}
+
+// Exhausted returns the refusal of an amount above I3's sum: PeriodExhausted where a later period may cover it, else
+// BudgetExhausted.
+func (b *Budget) Exhausted(c Cover, amount int64, now time.Time) *budget.Error {
+	available := c.Sum()
+	at := time.Time{}
+	if available+c.Later >= amount {
+		at = allocation.ScheduleOf(b.Definition).RetryAt(now, c.Later)
+	}
+	refusal := budget.Refuse(budget.BudgetExhausted, "deduct", "budget %s has %d left, %d were asked for",
+		b.Name, available, amount)
+	if !at.IsZero() {
+		refusal = budget.Refuse(budget.PeriodExhausted, "deduct",
+			"this period of budget %s has %d left, %d were asked for; the next one begins at %s", b.Name,
+			available, amount, at.Format(time.RFC3339))
+		refusal.RetryAfter = at.Sub(now)
+	}
+	refusal.Available = &available
+	return refusal
+}
+
+// Ring returns the buckets that keys are spread over, by ordinal: all but those that have retired.
+func (b *Budget) Ring() []Bucket {
+	n := len(b.Buckets)
+	for n > 0 && b.Buckets[n-1].OfflineBy == ByResize {
+		n--
+	}
+	return b.Buckets[:n]
+}
+
+// Bucket is a row of sharding_budget_management_bucket with its newest epoch.
+type Bucket struct {
+	ID      int64
+	Ordinal int
+	// Key is the public name: `<budget's name>:bucket-<ordinal>`.
+	Key  string
+	Lane Lane
+	// Online says that the bucket is in the bucket list.
+	Online bool
+	// OfflineBy says who took it offline; "" while online.
+	OfflineBy OfflineBy
+	// OutQuantity is the total it ever applied for; OutCnt how often in its newest epoch.
+	OutQuantity int64
+	OutCnt      int
+	// Epoch is the newest epoch's row as of the read.
+	Epoch     ledger.Epoch
+	UpdatedAt time.Time
+}
+
+// Ref names the newest epoch of the bucket.
+func (b *Bucket) Ref() Ref {
+	return Ref{Bucket: b.ID, Epoch: b.Epoch.Number, Activation: b.Epoch.Activation}
+}
+
+// OfflineBy says who took a bucket offline.
+type OfflineBy string
+
+// Who takes buckets offline.
+const (
+	// ByOperator: it stays offline until an operator brings it online.
+	ByOperator OfflineBy = "operator"
+	// ByResize: the budget has fewer buckets by now, and this one has retired: it is in no list and no
+	// ring, and comes back only when the budget gets that many again.
+	ByResize OfflineBy = "resize"
+	// ByService: it was empty or collected; it comes online again when there are units for it.
+	ByService OfflineBy = "service"
+)
+
+// Version is how a node sees that what it cached of a budget has changed.
+type Version struct{ Definition, List int64 }
+
+// Change is an operator's change of a definition; nil leaves a field as it is.
+type Change struct {
+	// IfVersion must be the current version when it is not 0, else VersionConflict.
+	IfVersion        int64
+	Paused           *bool
+	ShardingQuantity *int64
+	AdjustCnt        *int
+	// BucketQuantity is noted as what Resize brings the budget to.
+	BucketQuantity *int
+	// EndAt pointing to the zero time removes the end.
+	EndAt *time.Time
+	// Rule is another application rule of a daily budget.
+	Rule *budget.Rule
+	// LateRefund is where refunds go whose period is over.
+	LateRefund *budget.Where
+	// Limits replaces all limits; an empty list removes them. What counts the same as before goes on.
+	Limits *[]budget.Limit
+}
+
+// Of returns a definition after the change; versions and instants are the caller's: limit.Change has
+// those of limits.
+func (c *Change) Of(d budget.Definition) budget.Definition {
+	if c.Paused != nil {
+		d.Paused = *c.Paused
+	}
+	if c.ShardingQuantity != nil {
+		d.ShardingQuantity = *c.ShardingQuantity
+	}
+	if c.AdjustCnt != nil {
+		d.AdjustCnt = *c.AdjustCnt
+	}
+	if c.EndAt != nil {
+		d.EndAt = *c.EndAt
+	}
+	if c.Rule != nil {
+		d.Rule = c.Rule
+	}
+	if c.LateRefund != nil {
+		d.LateRefund = *c.LateRefund
+	}
+	if c.Limits != nil {
+		d.Limits = &budget.Limits{List: *c.Limits}
+	}
+	return d
+}
+
+// Page selects a part of the list of budgets, in the order of their ids.
+type Page struct {
+	// Tenant "" means every tenant.
+	Tenant string
+	Type   budget.Type
+	Status budget.Status
+	// AfterID is the last id of the page before; Size is 1 … 1,000.
+	AfterID int64
+	Size    int
+}
+
+// ID names a request within a budget.
+type ID struct {
+	Budget    int64
+	RequestID string
+}
+
+// Cover is I3's sum, from one statement: all that the budget can still hand to anybody.
+type Cover struct {
+	// Undistributed is U where some bucket may apply for it, else 0; pending shrinks are not
+	// subtracted.
+	Undistributed int64
+	// Outstanding and Returning are ΣO and ΣR over all epochs, as far as the open period may get them.
+	Outstanding, Returning int64
+	// Later is what only a later period may get: what is not funded, and ΣO and ΣR of older periods that
+	// goes there. It is no part of the sum.
+	Later int64
+}
+
+// Sum is what I3 compares with the amount.
+func (c Cover) Sum() int64 { return c.Undistributed + c.Outstanding + c.Returning }

@@ -1,0 +1,31 @@
+package bucket
+
+import (
+	"context"
+	"time"
+)
+
+// Clock is the time as the service sees it: every wait and every instant goes through it.
+type Clock interface {
+	Now() time.Time
+	// Sleep waits for d or until ctx ends, then returns ctx's error.
+	Sleep(ctx context.Context, d time.Duration) error
+}
+
+// SystemClock is the machine's clock.
+type SystemClock struct{}
+
+// Now returns the present instant.
+func (SystemClock) Now() time.Time { return time.Now() }
+
+// Sleep waits for d or until ctx ends.
+func (SystemClock) Sleep(ctx context.Context, d time.Duration) error {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}

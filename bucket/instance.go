@@ -1,0 +1,55 @@
+package bucket
+
+import (
+	"context"
+	"fmt"
+)
+
+// DrainView is how far the draining of an instance is.
+type DrainView struct {
+	Instance string
+	Draining bool
+	// Left buckets are on it still, Moved ones have left it since this drain began, and the store keeps
+	// something of Uncleared ones.
+	Left, Moved, Uncleared int
+	// Done says that no bucket is left, nor any key, unless the store cannot be reached to remove them.
+	Done bool
+	// Problem says what keeps it from going on, as this node sees it; "" if nothing.
+	Problem string
+}
+
+// Condition is what the settings of a store say of it.
+type Condition struct {
+	// Findings are settings with which it may lose what it holds.
+	Findings []Finding
+	// Persistent says that every write is on its disk before it is answered. Ledger mode does not need
+	// it: what was never committed was never acknowledged. It is what durability "store" asks of a lane.
+	Persistent bool
+}
+
+// Refused lists the problems with which a store is not used under `strict`.
+func (c Condition) Refused() (problems []string) {
+	for _, f := range c.Findings {
+		if f.Refused {
+			problems = append(problems, f.Problem)
+		}
+	}
+	return problems
+}
+
+// warnings is one text for what is to be warned of once under an activation.
+func (c Condition) warnings(activation int64) string { return fmt.Sprint(activation, c.Findings) }
+
+// Finding is a setting with which a store may lose what it holds.
+type Finding struct {
+	// Problem is one sentence: what is set, what happens, and the command that mends it.
+	Problem string
+	// Refused: with `strict` the store is not used. The others cost a recovery and no units.
+	Refused bool
+}
+
+// Inspected is an instance whose settings decide what it may lose.
+type Inspected interface {
+	// Condition reads what the settings of the store that serves a lane say of it. Errors: Unavailable.
+	Condition(ctx context.Context, lane Lane) (Condition, error)
+}

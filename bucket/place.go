@@ -1,0 +1,35 @@
+package bucket
+
+import (
+	"strconv"
+
+	"github.com/budgetd/budgetd/budget"
+)
+
+// Lane names the part of an instance in which one script can touch every key.
+type Lane struct {
+	Instance string
+	Index    int
+}
+
+// String names a lane as the placement ring and people do.
+func (l Lane) String() string { return l.Instance + "/" + strconv.Itoa(l.Index) }
+
+// Ref names one life of one bucket: every message to a store carries it, and the store refuses it
+// when it is not the life it knows.
+type Ref struct {
+	Bucket, Epoch int64
+	// Activation is the incarnation of the lane under which the epoch was opened.
+	Activation int64
+}
+
+// Check returns what is wrong with the numbers of a Ref, as an error of code Invalid: stores make
+// keys, ids and Lua numbers of them.
+func (r Ref) Check() error {
+	if r.Bucket < 1 || !budget.ValidAmount(r.Epoch) || !budget.ValidAmount(r.Activation) {
+		return budget.Refuse(budget.Invalid, "address a bucket",
+			"bucket %d, epoch %d, activation %d: each must be at least 1, the last two at most %d",
+			r.Bucket, r.Epoch, r.Activation, budget.MaxAmount)
+	}
+	return nil
+}

@@ -1,0 +1,70 @@
+package engine
+
+import (
+	"context"
+	"time"
+)
+
+// clockSamples is how often SyncClock asks; the fastest answer is the most exact.
+const clockSamples = 5
+
+// selectClock reads the server's clock in microseconds since 1970; sessions are in UTC, where no
+// hour happens twice.
+const selectClock = `SELECT CAST(UNIX_TIMESTAMP(NOW(6)) * 1000000 AS SIGNED)`
+
+// Now is SQL's clock in whole milliseconds, as the tables keep it: this machine's clock and the
+// offset that SyncClock measured last.
+func (db *DB) Now() time.Time {
+	return time.UnixMilli(db.clock().Add(time.Duration(db.offset.Load())).UnixMilli()).UTC()
+}
+
+// SyncClock measures how far the database server's clock is from this machine's, to half a round
+// trip. A SQLite file has no clock of its own: the offset is 0. Call it every few minutes; on an
+// error the last offset stays.
+func (db *DB) SyncClock(ctx context.Context) error {
+	if db.dialect.name == sqliteName {
+		return nil
+	}
+	return db.Read(ctx, "clock", func(r *Reader) error {
+		var best, offset time.Duration
+		for i := range clockSamples {
+			var micros int64
+			began := db.clock()
+			if _, err := r.Get(&micros, selectClock); err != nil {
+				return err
+			}
+			took := db.clock().Sub(began)
+			if i == 0 || took < best {
+				best = took
+				offset = time.UnixMicro(micros).Sub(began.Add(took / 2).Round(0))
+			}
+		}
+		db.offset.Store(int64(offset))
+		return nil
+	})
+}
+
+// toMS returns what a *_ms or *_at column holds of an instant: 0 for the zero time.
+func ToMS(t time.Time) int64 {
+	if t.IsZero() {
+		return 0
+	}
+	return t.UnixMilli()
+}
+
+// fromMS is the reverse of toMS.
+func FromMS(ms int64) time.Time {
+	if ms == 0 {
+		return time.Time{}
+	}
+	return time.UnixMilli(ms).UTC()
+}
+
+// endMS is toMS for an exclusive end: one at the very beginning of 1970 is kept a millisecond
+// later, because 0 stands for none.
+func EndMS(t time.Time) int64 {
+	if t.IsZero() {
+		return 0
+	}
+	return max(t.UnixMilli(), 1)
+}

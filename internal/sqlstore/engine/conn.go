@@ -1,0 +1,159 @@
+package engine
+
+import (
+	"context"
+	"database/sql"
+	"database/sql/driver"
+	"errors"
+
+	"github.com/jmoiron/sqlx"
+)
+
+// maxPrepared bounds the prepared statements of one connection; texts beyond it are prepared for
+// one use.
+const maxPrepared = 512
+
+// conn is one connection, with its prepared statements where the dialect keeps them. It is used by
+// one goroutine at a time.
+type conn struct {
+	raw      *sqlx.Conn
+	dialect  *dialect
+	prepared map[string]*sqlx.Stmt
+	spare    []*sqlx.Stmt // to be closed when the transaction is over
+}
+
+func newConn(raw *sqlx.Conn, d *dialect) *conn {
+	c := &conn{raw: raw, dialect: d}
+	if d.prepare {
+		c.prepared = map[string]*sqlx.Stmt{}
+	}
+	return c
+}
+
+// statement returns the prepared statement of a text.
+func (c *conn) statement(ctx context.Context, text string) (*sqlx.Stmt, error) {
+	if s := c.prepared[text]; s != nil {
+		return s, nil
+	}
+	s, err := c.raw.PreparexContext(ctx, text)
+	if err != nil {
+		return nil, err
+	}
+	if len(c.prepared) < maxPrepared {
+		c.prepared[text] = s
+	} else {
+		c.spare = append(c.spare, s)
+	}
+	return s, nil
+}
+
+// tidy closes what statement did not keep.
+func (c *conn) tidy() {
+	for _, s := range c.spare {
+		_ = s.Close()
+	}
+	c.spare = nil
+}
+
+// discard closes the connection for good instead of giving it back to the pool. Its statements are
+// closed first: database/sql does not know those of a Conn, and SQLite keeps a connection, with its
+// transaction and lock, for as long as it has statements.
+func (c *conn) discard() {
+	c.tidy()
+	for _, s := range c.prepared {
+		_ = s.Close()
+	}
+	c.prepared = nil
+	_ = c.raw.Raw(func(any) error { return driver.ErrBadConn })
+	_ = c.raw.Close()
+}
+
+// command runs a statement without parameters that is not worth preparing.
+func (c *conn) command(ctx context.Context, text string) error {
+	_, err := c.raw.ExecContext(ctx, text)
+	return err
+}
+
+// exec runs a statement and returns how many rows it matched.
+func (c *conn) exec(ctx context.Context, query string, args ...any) (int64, error) {
+	return c.execText(ctx, c.dialect.text(query), args...)
+}
+
+// execText is exec for a text as the engine reads it.
+func (c *conn) execText(ctx context.Context, text string, args ...any) (int64, error) {
+	var result sql.Result
+	var err error
+	if c.dialect.prepare {
+		var s *sqlx.Stmt
+		if s, err = c.statement(ctx, text); err != nil {
+			return 0, err
+		}
+		result, err = s.ExecContext(ctx, args...)
+	} else {
+		result, err = c.raw.ExecContext(ctx, text, args...)
+	}
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected()
+}
+
+// list reads all rows into dest, a pointer to a slice.
+func (c *conn) list(ctx context.Context, dest any, query string, args ...any) error {
+	return c.listText(ctx, dest, c.dialect.text(query), args...)
+}
+
+// listText is list for a text as the engine reads it.
+func (c *conn) listText(ctx context.Context, dest any, text string, args ...any) error {
+	if !c.dialect.prepare {
+		return c.raw.SelectContext(ctx, dest, text, args...)
+	}
+	s, err := c.statement(ctx, text)
+	if err != nil {
+		return err
+	}
+	return s.SelectContext(ctx, dest, args...)
+}
+
+// each reads the rows of a text as the engine reads it, one by one: row takes them with Scan.
+func (c *conn) each(ctx context.Context, text string, args []any, row func(*sql.Rows) error) error {
+	var rows *sql.Rows
+	var err error
+	if c.dialect.prepare {
+		var s *sqlx.Stmt
+		if s, err = c.statement(ctx, text); err != nil {
+			return err
+		}
+		rows, err = s.QueryContext(ctx, args...)
+	} else {
+		rows, err = c.raw.QueryContext(ctx, text, args...)
+	}
+	if err != nil {
+		return err
+	}
+	defer rows.Close()
+	for rows.Next() {
+		if err := row(rows); err != nil {
+			return err
+		}
+	}
+	return rows.Err()
+}
+
+// get reads one row into dest; found is false when there is none.
+func (c *conn) get(ctx context.Context, dest any, query string, args ...any) (
+	found bool, err error) {
+	text := c.dialect.text(query)
+	if c.dialect.prepare {
+		var s *sqlx.Stmt
+		if s, err = c.statement(ctx, text); err == nil {
+			err = s.GetContext(ctx, dest, args...)
+		}
+	} else {
+		err = c.raw.GetContext(ctx, dest, text, args...)
+	}
+	if errors.Is(err, sql.ErrNoRows) {
+		return false, nil
+	}
+	return err == nil, err
+}

@@ -1,0 +1,174 @@
+package engine
+
+import (
+	"context"
+	"database/sql/driver"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+
+	"github.com/go-sql-driver/mysql"
+	"modernc.org/sqlite"
+
+	"github.com/budgetd/budgetd/budget"
+)
+
+// fate is what an error says of the transaction it ended.
+type fate uint8
+
+const (
+	// decided: not the database's error but an answer, e.g. a refusal.
+	decided fate = iota + 1
+	// again: the engine asks for the transaction to be done again.
+	again
+	// taken: a unique key exists. Somebody else was faster: done again, the row is found.
+	taken
+	// lost: the connection is gone, or was never there.
+	lost
+	// full: the engine cannot now: out of space, memory or connections, or it may not write.
+	full
+	// over: the caller's context ended.
+	over
+	// wrong: nothing that is expected: a defect, or a database that is not as it was left.
+	wrong
+)
+
+// ErrAgain makes write do the whole transaction again: what it had read before its locks is no
+// longer true.
+var ErrAgain = errors.New("read before the lock and changed since")
+
+// mysqlFates are the errors of MySQL and MariaDB that are not wrong. The numbers are those of
+// mysqld_error.h; rejectReadOnly turns 1290, 1792 and 1836 into driver.ErrBadConn.
+var mysqlFates = map[uint16]fate{
+	1205: again, // ER_LOCK_WAIT_TIMEOUT: rolls back the statement only
+	1213: again, // ER_LOCK_DEADLOCK
+	1020: again, // ER_CHECKREAD: changed since the snapshot
+	1317: again, // ER_QUERY_INTERRUPTED: KILL QUERY
+	1615: again, // ER_NEED_REPREPARE
+	3572: again, // ER_LOCK_NOWAIT
+	1062: taken, // ER_DUP_ENTRY
+	1053: lost,  // ER_SERVER_SHUTDOWN
+	1077: lost,  // ER_NORMAL_SHUTDOWN
+	1079: lost,  // ER_SHUTDOWN_COMPLETE
+	1152: lost,  // ER_ABORTING_CONNECTION
+	1184: lost,  // ER_NEW_ABORTING_CONNECTION
+	1158: lost,  // ER_NET_READ_ERROR
+	1159: lost,  // ER_NET_READ_INTERRUPTED
+	1160: lost,  // ER_NET_ERROR_ON_WRITE
+	1161: lost,  // ER_NET_WRITE_INTERRUPTED
+	1927: lost,  // MariaDB ER_CONNECTION_KILLED
+	4031: lost,  // MySQL ER_CLIENT_INTERACTION_TIMEOUT
+	1021: full,  // ER_DISK_FULL
+	1037: full,  // ER_OUTOFMEMORY
+	1041: full,  // ER_OUT_OF_RESOURCES
+	1114: full,  // ER_RECORD_FILE_FULL
+	1206: full,  // ER_LOCK_TABLE_FULL
+	1040: full,  // ER_CON_COUNT_ERROR
+	1203: full,  // ER_TOO_MANY_USER_CONNECTIONS
+	1226: full,  // ER_USER_LIMIT_REACHED
+	1044: full,  // ER_DBACCESS_DENIED_ERROR
+	1045: full,  // ER_ACCESS_DENIED_ERROR
+	1049: full,  // ER_BAD_DB_ERROR
+	1129: full,  // ER_HOST_IS_BLOCKED
+	1290: full,  // ER_OPTION_PREVENTS_STATEMENT
+	1792: full,  // ER_CANT_EXECUTE_IN_READ_ONLY_TRANSACTION
+	1836: full,  // ER_READ_ONLY_MODE
+	3024: again, // MySQL ER_QUERY_TIMEOUT
+	1969: again, // MariaDB ER_STATEMENT_TIMEOUT
+}
+
+// sqliteFates are the errors of SQLite that are not wrong, by primary or extended result code
+// (sqlite3.h).
+var sqliteFates = map[int]fate{
+	5:    again, // SQLITE_BUSY
+	6:    again, // SQLITE_LOCKED
+	9:    again, // SQLITE_INTERRUPT
+	15:   again, // SQLITE_PROTOCOL
+	1555: taken, // SQLITE_CONSTRAINT_PRIMARYKEY
+	2067: taken, // SQLITE_CONSTRAINT_UNIQUE
+	7:    full,  // SQLITE_NOMEM
+	8:    full,  // SQLITE_READONLY
+	10:   full,  // SQLITE_IOERR
+	13:   full,  // SQLITE_FULL
+	14:   full,  // SQLITE_CANTOPEN
+}
+
+// fateOf tells errors apart by type and number, never by text. nil has no fate.
+func fateOf(err error) fate {
+	var (
+		answer  *budget.Error
+		my      *mysql.MySQLError
+		lite    *sqlite.Error
+		network net.Error
+	)
+	switch {
+	case errors.As(err, &answer):
+		return decided
+	case errors.Is(err, ErrAgain):
+		return again
+	case errors.As(err, &my):
+		return cmpFate(mysqlFates[my.Number])
+	case errors.As(err, &lite):
+		if f, known := sqliteFates[lite.Code()]; known {
+			return f
+		}
+		return cmpFate(sqliteFates[lite.Code()&0xff])
+	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
+		return over
+	case errors.Is(err, driver.ErrBadConn), errors.Is(err, mysql.ErrInvalidConn),
+		errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF), errors.Is(err, net.ErrClosed),
+		errors.Is(err, mysql.ErrPktSync), errors.Is(err, mysql.ErrMalformPkt), errors.As(err, &network):
+		return lost
+	}
+	return wrong
+}
+
+func cmpFate(f fate) fate {
+	if f == 0 {
+		return wrong
+	}
+	return f
+}
+
+// rolledBack reports whether an error of COMMIT means that the transaction was certainly not
+// committed. After any other error it may have been: even an interrupted COMMIT may have reached
+// the log before it was interrupted, waiting for a replica.
+func rolledBack(err error) bool {
+	var my *mysql.MySQLError
+	var lite *sqlite.Error
+	const deadlock, busy, tableLocked = 1213, 5, 6
+	switch {
+	case errors.As(err, &my):
+		return my.Number == deadlock
+	case errors.As(err, &lite):
+		return lite.Code()&0xff == busy || lite.Code()&0xff == tableLocked
+	}
+	return false
+}
+
+// retried reports whether doing the transaction again may help.
+func (f fate) retried() bool { return f == again || f == taken || f == lost }
+
+// notDone is the error of a transaction that was certainly not committed, and of a read.
+func notDone(op string, err error) error {
+	switch fateOf(err) {
+	case decided:
+		return err
+	case wrong, taken:
+		return &budget.Error{Code: budget.Internal, Op: op,
+			Message: "the database answered unexpectedly", Err: err}
+	default:
+		return &budget.Error{Code: budget.Unavailable, Op: op,
+			Message: "the database could not be used; nothing was changed", Err: err}
+	}
+}
+
+// maybeDone is the error of a transaction that may have been committed.
+func maybeDone(op string, err error) error {
+	return &budget.Error{Code: budget.OutcomeUnknown, Op: op,
+		Message: "the connection to the database was lost while it committed", Err: err}
+}
+
+// defect is the error for rows that are not as the invariants have them.
+func Defect(format string, args ...any) error { return fmt.Errorf("sqlstore: "+format, args...) }

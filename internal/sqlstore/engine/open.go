@@ -1,0 +1,166 @@
+package engine
+
+import (
+	"context"
+	"encoding/hex"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	crand "crypto/rand"
+
+	"github.com/gofrs/flock"
+)
+
+// Config says which database to use. Only Driver and DSN must be set.
+type Config struct {
+	// Driver is "sqlite" or "mysql" (MySQL from 8.0.16, MariaDB from 10.6).
+	Driver string
+	// DSN is the path of the database file for sqlite, and for mysql a data source name in the form
+	// of go-sql-driver/mysql: user:password@tcp(host:3306)/database?tls=true
+	DSN string
+	// Clock is the clock of this machine; time.Now when nil. Now adds the offset of SQL's clock.
+	Clock func() time.Time
+	// ClockTolerance is how far this node's idea of SQL's clock may be off for it to roll a budget over;
+	// 1 s when 0.
+	ClockTolerance time.Duration
+	// Random makes the installation's id and jitter; crypto/rand when nil.
+	Random io.Reader
+	// Sleep waits before a transaction is done again; it returns early with the context's error.
+	Sleep func(ctx context.Context, d time.Duration) error
+	// PoolSize bounds the connections to a server (default 16, at most 1,000), or the connections
+	// that read a file (default 4). A file has one connection that writes. Audits have up to three more.
+	PoolSize int
+	// BusyTimeout bounds how long SQLite waits for another program's lock (default 5 s).
+	BusyTimeout time.Duration
+}
+
+// DB is the ledger in a database. Safe for concurrent use.
+type DB struct {
+	dialect          *dialect
+	writers, readers pool
+	// auditors are for snapshots, whose statements may take minutes.
+	auditors pool
+	lock     *flock.Flock // nil for a server
+
+	clock     func() time.Time
+	tolerance time.Duration
+	random    io.Reader
+	sleep     func(ctx context.Context, d time.Duration) error
+	offset    atomic.Int64 // SQL's clock minus this machine's, nanoseconds
+
+	installation string
+
+	closing  sync.Once
+	closeErr error
+}
+
+// Open opens a database, makes or completes its tables, and measures its clock. An empty database
+// is enough; a SQLite file and its folder are made when missing, readable by this user only. A
+// database of a newer version of budgetd, a file in use by another budgetd and a DSN that
+// contradicts what the ledger relies on are errors that say so.
+func Open(ctx context.Context, config Config) (*DB, error) {
+	if config.Clock == nil {
+		config.Clock = time.Now
+	}
+	if config.ClockTolerance == 0 {
+		config.ClockTolerance = time.Second
+	}
+	if config.Random == nil {
+		config.Random = crand.Reader
+	}
+	if config.Sleep == nil {
+		config.Sleep = sleep
+	}
+	db := &DB{clock: config.Clock, tolerance: config.ClockTolerance, random: config.Random, sleep: config.Sleep}
+	var err error
+	switch config.Driver {
+	case sqliteName:
+		err = db.openFile(ctx, config)
+	case mysqlName:
+		err = db.openServer(ctx, config)
+	default:
+		err = fmt.Errorf("database.driver is %q, must be %q or %q", config.Driver, sqliteName, mysqlName)
+	}
+	if err != nil {
+		return nil, err
+	}
+	if err = db.SyncClock(ctx); err == nil {
+		db.installation, err = db.readInstallation(ctx)
+	}
+	if err != nil {
+		_ = db.Close()
+		return nil, err
+	}
+	return db, nil
+}
+
+// Close waits for what is running and closes the database; a SQLite file is free for another
+// budgetd afterwards. Closing twice is harmless.
+func (db *DB) Close() error {
+	db.closing.Do(func() { db.closeErr = db.close() })
+	return db.closeErr
+}
+
+func (db *DB) close() error {
+	err := db.readers.close()
+	if e := db.auditors.close(); err == nil {
+		err = e
+	}
+	if db.readers != db.writers {
+		if e := db.writers.close(); err == nil { // last: it moves SQLite's log into the file
+			err = e
+		}
+	}
+	if db.lock != nil {
+		if e := db.lock.Close(); err == nil {
+			err = e
+		}
+	}
+	return err
+}
+
+// InstallationID is made with the database and never changes: 32 hexadecimal digits that are part
+// of every key in a store.
+func (db *DB) InstallationID() string { return db.installation }
+
+const selectInstallation = `SELECT installation_id FROM installation WHERE only_row = 1`
+
+func (db *DB) readInstallation(ctx context.Context) (id string, err error) {
+	err = db.Read(ctx, "identity", func(r *Reader) error {
+		found, err := r.Get(&id, selectInstallation)
+		if err == nil && !found {
+			err = Defect("the database has no installation id")
+		}
+		return err
+	})
+	return id, err
+}
+
+// newInstallationID returns 32 random hexadecimal digits.
+func newInstallationID(random io.Reader) (string, error) {
+	var id [16]byte
+	if _, err := io.ReadFull(random, id[:]); err != nil {
+		return "", err
+	}
+	return hex.EncodeToString(id[:]), nil
+}
+
+// jitter returns between half of a pause and all of it, so that two that met do not meet again.
+func (db *DB) jitter(pause time.Duration) time.Duration {
+	return pause/2 + rand.N(pause/2+1) //nolint:gosec // spreads load, keeps no secret
+}
+
+func sleep(ctx context.Context, d time.Duration) error {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}

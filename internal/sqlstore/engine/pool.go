@@ -1,0 +1,114 @@
+package engine
+
+import (
+	"context"
+	"net"
+
+	"github.com/jmoiron/sqlx"
+)
+
+// pool hands out connections.
+type pool interface {
+	// acquire waits for a connection until the context is over.
+	acquire(ctx context.Context) (*conn, error)
+	// release takes it back; a broken one is closed.
+	release(c *conn, broken bool)
+	// statementContext is the context that statements of a transaction run under.
+	statementContext(ctx context.Context) context.Context
+	close() error
+}
+
+// serverPool is a pool of connections to a server, kept by database/sql.
+type serverPool struct {
+	db      *sqlx.DB
+	dialect *dialect
+}
+
+func (p *serverPool) acquire(ctx context.Context) (*conn, error) {
+	raw, err := p.db.Connx(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return newConn(raw, p.dialect), nil
+}
+
+func (p *serverPool) release(c *conn, broken bool) {
+	if broken {
+		c.discard()
+		return
+	}
+	_ = c.raw.Close() // back to the pool
+}
+
+func (p *serverPool) statementContext(ctx context.Context) context.Context { return ctx }
+
+func (p *serverPool) close() error { return p.db.Close() }
+
+// filePool keeps a fixed number of connections to a file open, with their prepared statements.
+type filePool struct {
+	db      *sqlx.DB
+	dialect *dialect
+	// idle holds the connections nobody uses; nil stands for one that is not open yet.
+	idle chan *conn
+	// closed is closed before the connections are.
+	closed chan struct{}
+}
+
+func newFilePool(db *sqlx.DB, d *dialect, size int) *filePool {
+	p := &filePool{db: db, dialect: d, idle: make(chan *conn, size), closed: make(chan struct{})}
+	db.SetMaxOpenConns(size)
+	for range size {
+		p.idle <- nil
+	}
+	return p
+}
+
+func (p *filePool) acquire(ctx context.Context) (*conn, error) {
+	var c *conn
+	select {
+	case c = <-p.idle:
+	default:
+		select {
+		case c = <-p.idle:
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		case <-p.closed:
+			return nil, net.ErrClosed
+		}
+	}
+	if c != nil {
+		return c, nil
+	}
+	raw, err := p.db.Connx(ctx)
+	if err != nil {
+		p.idle <- nil
+		return nil, err
+	}
+	return newConn(raw, p.dialect), nil
+}
+
+func (p *filePool) release(c *conn, broken bool) {
+	c.tidy()
+	if broken {
+		c.discard()
+		c = nil
+	}
+	p.idle <- c
+}
+
+// statementContext drops the cancellation: a statement on a local file is short, watching a context
+// costs more than most statements, and one that is interrupted leaves a broken transaction. attempt
+// looks at the caller's context before COMMIT.
+func (p *filePool) statementContext(ctx context.Context) context.Context {
+	return context.WithoutCancel(ctx)
+}
+
+func (p *filePool) close() error {
+	close(p.closed)
+	for range cap(p.idle) {
+		if c := <-p.idle; c != nil {
+			c.discard()
+		}
+	}
+	return p.db.Close()
+}

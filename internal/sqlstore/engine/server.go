@@ -1,0 +1,405 @@
+package engine
+
+import (
+	"context"
+	"crypto/sha256"
+	"database/sql"
+	"database/sql/driver"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/go-sql-driver/mysql"
+	"github.com/jmoiron/sqlx"
+
+	"github.com/budgetd/budgetd/budget"
+)
+
+const (
+	defaultPoolSize, maxPoolSize = 16, 1000
+
+	// idleLimit is how long a connection nobody uses is kept: shorter than sessionWait, after which
+	// the server would close it.
+	idleLimit    = 5 * time.Second
+	connLifetime = 5 * time.Minute
+
+	dialTimeout  = 5 * time.Second
+	readTimeout  = 30 * time.Second // longer than several lock waits; contexts usually end before
+	writeTimeout = 10 * time.Second
+	// auditReadTimeout is for sums of every row of a ledger: about 1 us a row, several times that on a busy server.
+	auditReadTimeout = 10 * time.Minute
+	// auditPoolSize bounds the snapshots that are read at once.
+	auditPoolSize = 4
+
+	// migrationLock bounds the wait for another node that is making the tables.
+	migrationLock = 60 * time.Second
+
+	// writerEvery is how often a connection that is used makes sure that its server takes writes.
+	writerEvery = time.Second
+	// leastPacket is max_allowed_packet at least: a statement of statementBytes with every byte escaped, and some.
+	leastPacket = 16 << 20
+)
+
+// session is what every connection sets. The isolation level has one spelling that all servers
+// know, which is not that of a variable. MariaDB (MySQL takes it for a comment) would make a join with a temporary table of a
+// list of 1,000 values and more, 500 keys of two columns, which reads and locks rows that are not in the list.
+const session = `SET SESSION
+	sql_mode = 'STRICT_ALL_TABLES,NO_ENGINE_SUBSTITUTION,ONLY_FULL_GROUP_BY',
+	character_set_client = utf8mb4, character_set_connection = utf8mb4, character_set_results = utf8mb4,
+	/*M!100300 in_predicate_conversion_threshold = 0, */
+	time_zone = '+00:00', autocommit = 1, completion_type = 0, innodb_lock_wait_timeout = 2, lock_wait_timeout = 10,
+	wait_timeout = `
+
+const (
+	isolation = `SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED`
+	// servingSession lets the row locks of a stopped node fall after 10 s.
+	servingSession = session + `10`
+	// migratingSession may wait longer for a slow statement of the migration.
+	migratingSession = session + `28800`
+)
+
+// openServer opens a database on a MySQL or MariaDB server.
+func (db *DB) openServer(ctx context.Context, config Config) error {
+	parsed, err := parseDSN(config.DSN)
+	if err != nil {
+		return err
+	}
+	db.dialect = newMySQLDialect()
+	if err := db.prepareServer(ctx, parsed.Clone()); err != nil {
+		return err
+	}
+	auditing := parsed.Clone()
+	auditing.ReadTimeout = max(parsed.ReadTimeout, auditReadTimeout)
+	size := config.PoolSize
+	if size <= 0 {
+		size = defaultPoolSize
+	}
+	serving, err := db.newServerPool(parsed, min(size, maxPoolSize))
+	if err != nil {
+		return err
+	}
+	db.writers, db.readers = serving, serving
+	db.auditors, err = db.newServerPool(auditing, auditPoolSize)
+	return err
+}
+
+func (db *DB) newServerPool(parsed *mysql.Config, size int) (*serverPool, error) {
+	inner, err := mysql.NewConnector(parsed)
+	if err != nil {
+		return nil, fmt.Errorf("database.dsn: %w", err)
+	}
+	pool := sql.OpenDB(&connector{inner, []string{isolation, servingSession}})
+	pool.SetMaxOpenConns(size)
+	pool.SetMaxIdleConns(size)
+	pool.SetConnMaxIdleTime(idleLimit)
+	pool.SetConnMaxLifetime(connLifetime)
+	return &serverPool{db: sqlx.NewDb(pool, "mysql"), dialect: db.dialect}, nil
+}
+
+// prepareServer checks the server's version and makes or completes the tables, on connections of
+// its own, while no other node does.
+func (db *DB) prepareServer(ctx context.Context, parsed *mysql.Config) error {
+	parsed.ReadTimeout = 0 // a migration may take long; ctx ends it
+	parsed.ParseTime = true
+	inner, err := mysql.NewConnector(parsed)
+	if err != nil {
+		return fmt.Errorf("database.dsn: %w", err)
+	}
+	raw := sql.OpenDB(&connector{inner, []string{isolation, migratingSession}})
+	defer raw.Close()
+	var version string
+	var packet int64
+	if err := raw.QueryRowContext(ctx, "SELECT VERSION(), @@global.max_allowed_packet").Scan(&version, &packet); err != nil {
+		err = fmt.Errorf("connect to the database %s at %s: %w", parsed.DBName, parsed.Addr, err)
+		if fateOf(err) == lost {
+			err = &budget.Error{Code: budget.Unavailable, Op: "open", Err: err}
+		}
+		return err
+	}
+	if err := checkVersion(version); err != nil {
+		return err
+	}
+	if packet < leastPacket {
+		return fmt.Errorf("max_allowed_packet of the database server is %d bytes, budgetd needs %d: set it in the server's "+
+			"configuration", packet, leastPacket)
+	}
+	isMariaDB := strings.Contains(strings.ToLower(version), mariaDB)
+	db.dialect.returning, db.dialect.valuesList = isMariaDB, isMariaDB // from 10.5 and 10.3
+	unlock, err := lockMigration(ctx, raw, parsed.DBName)
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	return db.migrate(ctx, raw)
+}
+
+// lockMigration keeps other nodes from making the tables of the same database. GET_LOCK belongs to
+// a connection, so one is held until unlock.
+func lockMigration(ctx context.Context, raw *sql.DB, database string) (unlock func(), err error) {
+	conn, err := raw.Conn(ctx)
+	if err != nil {
+		return nil, err
+	}
+	sum := sha256.Sum256([]byte(database))
+	name := "budgetd/" + hex.EncodeToString(sum[:16]) // names are the server's, of at most 64 bytes
+	var got sql.NullInt64
+	seconds := int(migrationLock.Seconds())
+	err = conn.QueryRowContext(ctx, "SELECT GET_LOCK(?, ?)", name, seconds).Scan(&got)
+	if err == nil && got.Int64 != 1 {
+		err = fmt.Errorf("another budgetd has been making the tables of the database %s for %s", database,
+			migrationLock)
+	}
+	drop := func() {
+		_ = conn.Raw(func(any) error { return driver.ErrBadConn }) // the lock goes with the connection
+		_ = conn.Close()
+	}
+	if err != nil {
+		drop()
+		return nil, err
+	}
+	return drop, nil
+}
+
+// connector opens connections and sets their sessions.
+type connector struct {
+	driver.Connector
+	settings []string
+}
+
+func (c *connector) Connect(ctx context.Context) (driver.Conn, error) {
+	conn, err := c.Connector.Connect(ctx)
+	if err != nil {
+		return nil, err
+	}
+	execer, ok := conn.(driver.ExecerContext)
+	if !ok {
+		_ = conn.Close()
+		return nil, Defect("the driver's connection cannot execute")
+	}
+	for _, text := range c.settings {
+		if _, err := execer.ExecContext(ctx, text, nil); err != nil {
+			_ = conn.Close()
+			return nil, fmt.Errorf("set up the session: %w", err)
+		}
+	}
+	full, ok := conn.(driverConn)
+	if !ok {
+		_ = conn.Close()
+		return nil, Defect("the driver's connection lacks a method of %T", &serverConn{})
+	}
+	s := &serverConn{driverConn: full}
+	if err := s.writable(ctx); err != nil {
+		_ = conn.Close()
+		return nil, err
+	}
+	return s, nil
+}
+
+// driverConn is what database/sql uses of the driver's connections.
+type driverConn interface {
+	driver.Conn
+	driver.ConnBeginTx
+	driver.ConnPrepareContext
+	driver.ExecerContext
+	driver.QueryerContext
+	driver.NamedValueChecker
+	driver.Pinger
+	driver.SessionResetter
+	driver.Validator
+}
+
+// serverConn is a connection to the server that takes writes. One that became a replica may be behind: what it does not
+// have yet is not missing, so it must not be read from either, and only a write is refused by itself.
+type serverConn struct {
+	driverConn
+	seen     time.Time // when the server last took writes
+	prepared map[string]driver.Stmt
+}
+
+// kept begins a query whose text a connection keeps prepared. It is for those that are asked again and again in a few texts
+// and take the server longer to read than to carry out: at most maxKept of them.
+const kept, maxKept = "/*kept*/", 64
+
+// QueryContext runs a query: one that is kept as a prepared statement, unless the server keeps no more of them.
+func (c *serverConn) QueryContext(ctx context.Context, query string, args []driver.NamedValue) (driver.Rows, error) {
+	if s := c.statement(ctx, query); s != nil {
+		rows, err := s.QueryContext(ctx, args)
+		if !forgotten(err) {
+			return rows, err
+		}
+		c.prepared[query] = nil // nothing was read; from now on it goes as text
+	}
+	return c.driverConn.QueryContext(ctx, query, args)
+}
+
+// statement returns the prepared statement of a query that is kept; nil: it goes as text.
+func (c *serverConn) statement(ctx context.Context, query string) driver.StmtQueryContext {
+	if !strings.HasPrefix(query, kept) {
+		return nil
+	}
+	s, known := c.prepared[query]
+	if !known && len(c.prepared) < maxKept {
+		var err error
+		if s, err = c.PrepareContext(ctx, query); err != nil && ctx.Err() != nil {
+			return nil // the text fails as well, and the next one may prepare it
+		}
+		if c.prepared == nil {
+			c.prepared = map[string]driver.Stmt{}
+		}
+		c.prepared[query] = s // nil after another error: it comes again with the text, or does not matter
+	}
+	q, _ := s.(driver.StmtQueryContext)
+	return q
+}
+
+// forgotten reports whether the server does not know a prepared statement any more, or wants it prepared again.
+func forgotten(err error) bool {
+	const unknownStatement, needsReprepare = 1243, 1615
+	var e *mysql.MySQLError
+	return errors.As(err, &e) && (e.Number == unknownStatement || e.Number == needsReprepare)
+}
+
+// ResetSession comes before a connection is used again. Error: driver.ErrBadConn, another one is taken then.
+func (c *serverConn) ResetSession(ctx context.Context) error {
+	if err := c.driverConn.ResetSession(ctx); err != nil {
+		return err
+	}
+	if time.Since(c.seen) < writerEvery {
+		return nil
+	}
+	if err := c.writable(ctx); err != nil {
+		return driver.ErrBadConn
+	}
+	return nil
+}
+
+// writable makes sure that the server takes writes. Error: ER_READ_ONLY_MODE where it does not.
+func (c *serverConn) writable(ctx context.Context) error {
+	at := time.Now()
+	rows, err := c.QueryContext(ctx, `SELECT @@global.read_only, @@global.innodb_read_only`, nil)
+	if err != nil {
+		return err
+	}
+	defer rows.Close()
+	values := make([]driver.Value, 2)
+	if err := rows.Next(values); err != nil {
+		return err
+	}
+	for i, name := range []string{"read_only", "innodb_read_only"} {
+		if value := plain(values[i]); value != "0" && value != "OFF" {
+			return &mysql.MySQLError{Number: 1836, Message: name + " is " + value + ": it is a replica, or was made one"}
+		}
+	}
+	c.seen = at
+	return nil
+}
+
+// plain is a column's value as text: the driver has numbers and bytes.
+func plain(v driver.Value) string {
+	if b, ok := v.([]byte); ok {
+		return string(b)
+	}
+	return fmt.Sprint(v)
+}
+
+// parseDSN reads a data source name and adds what the ledger relies on:
+//
+//	clientFoundRows=true    affected rows are matched rows, as in SQLite: a compare-and-set that
+//	                        finds its row counts 1 even if it writes what is there
+//	rejectReadOnly=true     a server that became a replica is left by writes (serverConn: by reads)
+//	interpolateParams=true  one round trip per statement; []byte become _binary'…' literals, escaped
+//	                        by the connection's rules, and no text is bound in any other way but as
+//	                        x'…' (statement)
+//	parseTime=false         all times are integers
+//	multiStatements=false   nothing that is bound can become a statement
+//
+// A DSN without a database, or that wants any of it otherwise, is an error.
+func parseDSN(dsn string) (*mysql.Config, error) {
+	if err := contradiction(dsn); err != nil {
+		return nil, err
+	}
+	c, err := mysql.ParseDSN(dsn)
+	if err != nil {
+		return nil, fmt.Errorf("database.dsn: %w", err)
+	}
+	if c.DBName == "" {
+		return nil, errors.New("database.dsn names no database: user:password@tcp(host:3306)/database")
+	}
+	c.ClientFoundRows, c.RejectReadOnly, c.InterpolateParams = true, true, true
+	c.CheckConnLiveness, c.Loc, c.Logger = true, time.UTC, &mysql.NopLogger{}
+	for _, timeout := range []struct {
+		value *time.Duration
+		usual time.Duration
+	}{{&c.Timeout, dialTimeout}, {&c.ReadTimeout, readTimeout}, {&c.WriteTimeout, writeTimeout}} {
+		if *timeout.value <= 0 {
+			*timeout.value = timeout.usual
+		}
+	}
+	return c, nil
+}
+
+// fixed are the parameters of a DSN that budgetd sets, with the value that may be given; "" for
+// none.
+var fixed = map[string]string{
+	"clientfoundrows": "true", "rejectreadonly": "true", "interpolateparams": "true",
+	"parsetime": "false", "multistatements": "false", "columnswithalias": "false",
+	"checkconnliveness": "true", "allowallfiles": "false", "loc": "UTC", "strict": "",
+	"sql_mode": "", "time_zone": "", "autocommit": "", "innodb_lock_wait_timeout": "",
+	"lock_wait_timeout": "", "wait_timeout": "", "tx_isolation": "", "transaction_isolation": "",
+	"tx_read_only": "", "transaction_read_only": "", "completion_type": "",
+	"charset": "utf8mb4", "character_set_client": "", "character_set_connection": "", "character_set_results": "",
+}
+
+// contradiction finds a parameter that asks for something else than budgetd relies on.
+func contradiction(dsn string) error {
+	_, query, _ := strings.Cut(dsn[strings.LastIndexByte(dsn, '/')+1:], "?")
+	for _, parameter := range strings.Split(query, "&") {
+		name, value, _ := strings.Cut(parameter, "=")
+		want, known := fixed[strings.ToLower(name)]
+		switch {
+		case !known || want != "" && sameWord(value, want):
+		case want == "":
+			return fmt.Errorf("database.dsn: budgetd sets %s itself: leave it out", name)
+		default:
+			return fmt.Errorf("database.dsn: %s=%s contradicts what budgetd relies on, %s=%s: leave it out",
+				name, value, name, want)
+		}
+	}
+	return nil
+}
+
+// sameWord compares a value with "true", "false" or a word, as the driver reads it.
+func sameWord(value, want string) bool {
+	switch strings.ToLower(value) {
+	case "1", "true":
+		return want == "true"
+	case "0", "false":
+		return want == "false"
+	}
+	return value == want
+}
+
+// mariaDB is part of every version of MariaDB and of none of MySQL, in small letters.
+const mariaDB = "mariadb"
+
+// checkVersion refuses servers without the CHECK constraints that the schema relies on.
+func checkVersion(version string) error {
+	var major, minor, patch int
+	if _, err := fmt.Sscanf(strings.TrimPrefix(version, "5.5.5-"), "%d.%d.%d", &major, &minor,
+		&patch); err != nil {
+		return fmt.Errorf("the database server's version %q cannot be read", version)
+	}
+	number := major*10_000 + minor*100 + patch
+	if strings.Contains(strings.ToLower(version), mariaDB) {
+		if number < 10_06_00 {
+			return fmt.Errorf("the database server is MariaDB %s, budgetd needs 10.6 or later", version)
+		}
+		return nil
+	}
+	if number < 8_00_16 {
+		return fmt.Errorf("the database server is MySQL %s, budgetd needs 8.0.16 or later", version)
+	}
+	return nil
+}

@@ -1,0 +1,374 @@
+package engine
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// Bounds of doing a transaction again.
+const (
+	writeAttempts = 8
+	readAttempts  = 3
+	firstPause    = 2 * time.Millisecond
+	longestPause  = 100 * time.Millisecond
+	// rollbackLimit bounds the ROLLBACK of a transaction whose caller's context may be over.
+	rollbackLimit = time.Second
+)
+
+// Reader is one connection during one read, or one transaction.
+type Reader struct {
+	ctx  context.Context
+	conn *conn
+}
+
+func (r *Reader) List(dest any, query string, args ...any) error {
+	return r.conn.list(r.ctx, dest, query, args...)
+}
+
+func (r *Reader) Get(dest any, query string, args ...any) (bool, error) {
+	return r.conn.get(r.ctx, dest, query, args...)
+}
+
+// Tx is one attempt of a writing transaction.
+type Tx struct {
+	Reader
+	DB *DB
+	// Now is SQL's clock, read once.
+	Now time.Time
+	// Unsure says that an earlier attempt of the same transaction may have been committed.
+	Unsure bool
+}
+
+func (t *Tx) Exec(query string, args ...any) (int64, error) {
+	return t.conn.exec(t.ctx, query, args...)
+}
+
+// hit runs a statement that must match exactly that many rows.
+func (t *Tx) Hit(want int, query string, args ...any) error {
+	n, err := t.Exec(query, args...)
+	if err == nil && n != int64(want) {
+		err = Defect("%d rows instead of %d: %s", n, want, query)
+	}
+	return err
+}
+
+// hitAll runs an UPDATE for rows that are named one by one, each of which must match. update ends
+// with WHERE and has the parameters before; where is the condition of one row, keys their
+// parameters, row by row.
+func (t *Tx) HitAll(update string, before []any, where string, keys []any) error {
+	columns := strings.Count(where, "?")
+	for chunk := range slices.Chunk(keys, columns*t.conn.dialect.updateRows) {
+		n := len(chunk) / columns
+		args := append(slices.Clone(before), chunk...)
+		if err := t.Hit(n, update+Repeat(where, " OR ", n), args...); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// RowChange is what an UPDATE of several rows sets in one of them.
+type RowChange struct {
+	// Key names the row, Values are set in it, Where is the condition under which it matches.
+	Key, Values, Where []any
+}
+
+// changeRows runs an UPDATE that sets other values in each row; every row must match. update ends
+// with WHERE and has a $value for each of the values, in their order; key and where are the
+// conditions of one row. Several rows go into one statement, by CASE or, from dialect.joinRows on, by a join.
+func (t *Tx) ChangeRows(update, key, where string, rows []RowChange) error {
+	if least := t.conn.dialect.joinRows; least > 0 && len(rows) >= least {
+		return t.joinRows(update, where, rows)
+	}
+	for chunk := range slices.Chunk(rows, t.conn.dialect.updateRows) {
+		n, named := len(chunk), len(chunk[0].Key)
+		value := "CASE " + Repeat("WHEN "+key+" THEN ?", " ", n) + " END"
+		switch column, _, _ := strings.Cut(key, " = ?"); {
+		case n == 1:
+			value, named = "?", 0
+		case differ(chunk):
+			value, named = "CASE "+column+" "+Repeat("WHEN ? THEN ?", " ", n)+" END", 1
+		}
+		var args []any
+		for i := range chunk[0].Values {
+			for _, row := range chunk {
+				args = append(args, row.Key[:named]...)
+				args = append(args, row.Values[i])
+			}
+		}
+		for _, row := range chunk {
+			args = append(args, row.Where...)
+		}
+		text := strings.ReplaceAll(update, "$value", value) + Repeat("("+where+")", " OR ", n)
+		if n == 1 {
+			text = t.conn.dialect.constant(text)
+		}
+		if err := t.Hit(n, text, args...); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// joinRows is changeRows by a join with the list of the rows' values and parameters, in their order: what each row becomes and
+// must fulfil is looked up by its key, and not compared with that of all the others. The list is sorted by key, so that rows
+// which are not locked yet are locked in that order.
+func (t *Tx) joinRows(update, where string, rows []RowChange) error {
+	for chunk := range slices.Chunk(byKey(rows), t.conn.dialect.insertRows) {
+		n, err := t.Execute(t.conn.dialect.joined(update, where, chunk))
+		if err == nil && n != int64(len(chunk)) {
+			err = Defect("%d rows instead of %d: %s", n, len(chunk), update)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// byKey returns the rows in the order of their keys.
+func byKey(rows []RowChange) []RowChange {
+	return slices.SortedFunc(slices.Values(rows), func(a, b RowChange) int {
+		return slices.CompareFunc(a.Key, b.Key, compareParts)
+	})
+}
+
+// compareParts compares parts of keys: numbers, or texts byte by byte.
+func compareParts(a, b any) int {
+	switch a := a.(type) {
+	case int64:
+		if b, is := b.(int64); is {
+			return cmp.Compare(a, b)
+		}
+	case []byte:
+		if b, is := b.([]byte); is {
+			return bytes.Compare(a, b)
+		}
+	}
+	return 0 // of no order: no key has other parts
+}
+
+// joined writes the statement of joinRows.
+func (d *dialect) joined(update, where string, rows []RowChange) *Statement {
+	s := &Statement{dialect: d}
+	values := len(rows[0].Values)
+	table, set, _ := strings.Cut(strings.TrimPrefix(update, "UPDATE "), " SET")
+	set, _, _ = strings.Cut(set, "WHERE")
+	s.SQL("UPDATE (")
+	for i, row := range rows {
+		switch {
+		case i > 0 && !d.valuesList:
+			s.SQL(" UNION ALL SELECT ")
+		case i > 1:
+			s.SQL("),(")
+		case i > 0:
+			s.SQL(" UNION ALL VALUES (")
+		default:
+			s.SQL("SELECT ")
+		}
+		for j := range values + len(row.Where) {
+			if j > 0 {
+				s.SQL(",")
+			}
+			if j < values {
+				s.Value(row.Values[j])
+			} else {
+				s.Value(row.Where[j-values])
+			}
+			if i == 0 {
+				s.SQL(" AS " + joinedColumn(j))
+			}
+		}
+	}
+	if d.valuesList && len(rows) > 1 {
+		s.SQL(")")
+	}
+	s.SQL(") v /*in order*/ JOIN " + table + " SET" + joinedTo(set, "$value", 0) + "WHERE " + joinedTo(where, "?", values))
+	return s
+}
+
+// joinedTo puts the columns of the list, from one on, in the places of a text.
+func joinedTo(text, place string, column int) string {
+	for strings.Contains(text, place) {
+		text = strings.Replace(text, place, "v."+joinedColumn(column), 1)
+		column++
+	}
+	return text
+}
+
+func joinedColumn(n int) string { return "v" + strconv.Itoa(n) }
+
+// differ reports whether each row's key begins with another number.
+func differ(rows []RowChange) bool {
+	seen := make(map[int64]bool, len(rows))
+	for _, row := range rows {
+		n, is := row.Key[0].(int64)
+		if !is || seen[n] {
+			return false
+		}
+		seen[n] = true
+	}
+	return true
+}
+
+// insert adds rows to a table: into names the table and its columns, args are their values row by
+// row. It is cut to as many statements as the dialect wants.
+func (t *Tx) Insert(into string, columns int, args []any) error {
+	return t.InsertOr(into, columns, "", args)
+}
+
+// insertOr is insert with what to do about rows that are there, which ends the statement.
+func (t *Tx) InsertOr(into string, columns int, or string, args []any) error {
+	return t.inserts(into, columns, or, args, func(text string, args []any) error {
+		_, err := t.Exec(text, args...)
+		return err
+	})
+}
+
+// inserts cuts an INSERT to as many statements as the dialect wants, and runs each.
+func (t *Tx) inserts(into string, columns int, or string, args []any, run func(string, []any) error) error {
+	row := "(" + Repeat("?", ",", columns) + ")"
+	size := t.conn.dialect.insertRows * columns
+	for len(args) > 0 {
+		n := fitting(args[:min(size, len(args))], columns)
+		if err := run(into+" VALUES "+Repeat(row, ",", n/columns)+or, args[:n]); err != nil {
+			return err
+		}
+		args = args[n:]
+	}
+	return nil
+}
+
+// statementBytes bounds the parameters of one statement: servers accept at least 16 MiB.
+const statementBytes = 4 << 20
+
+// fitting returns how many of the arguments, in whole rows and at least one, fit one statement.
+func fitting(args []any, columns int) int {
+	bytes := 0
+	for i, arg := range args {
+		if text, ok := arg.([]byte); ok {
+			bytes += 2 * len(text) // escaped
+		}
+		if bytes > statementBytes && i >= columns {
+			return i / columns * columns
+		}
+	}
+	return len(args)
+}
+
+// write runs a transaction: fn reads, decides and writes; when it returns nil the transaction is
+// committed, otherwise rolled back. It is done again as a whole after errors that ask for it. op
+// names the business step. Errors: what fn decided; Unavailable when certainly nothing was
+// committed; OutcomeUnknown when it may have been; Internal.
+func (db *DB) Write(ctx context.Context, op string, fn func(*Tx) error) error {
+	unsure, pause := false, firstPause
+	for attempt := 1; ; attempt++ {
+		t := &Tx{DB: db, Unsure: unsure}
+		atCommit, err := db.attempt(ctx, t, fn)
+		if err == nil {
+			return nil
+		}
+		f := fateOf(err)
+		if atCommit && !rolledBack(err) {
+			unsure = true
+		}
+		if f == decided {
+			return err
+		}
+		retried := f.retried() || atCommit && f == over
+		if !retried || attempt >= writeAttempts || db.sleep(ctx, db.jitter(pause)) != nil {
+			if unsure {
+				return maybeDone(op, err)
+			}
+			return notDone(op, err)
+		}
+		pause = min(2*pause, longestPause)
+	}
+}
+
+// attempt runs a transaction once. atCommit says that the error came from COMMIT.
+func (db *DB) attempt(ctx context.Context, t *Tx, fn func(*Tx) error) (atCommit bool, err error) {
+	c, err := db.writers.acquire(ctx)
+	if err != nil {
+		return false, err
+	}
+	broken := true // also when fn panics
+	defer func() { db.writers.release(c, broken) }()
+	caller, ctx := ctx, db.writers.statementContext(ctx)
+	if err := c.command(ctx, c.dialect.begin); err != nil {
+		return false, err
+	}
+	t.Reader, t.Now = Reader{ctx: ctx, conn: c}, db.Now()
+	if err = fn(t); err == nil {
+		err = caller.Err()
+	}
+	if err != nil {
+		broken = rollBack(ctx, c) != nil
+		return false, err
+	}
+	if err = c.command(ctx, "COMMIT"); err != nil {
+		broken = !rolledBack(err) || rollBack(ctx, c) != nil
+		return true, err
+	}
+	broken = false
+	return false, nil
+}
+
+// rollBack ends a transaction whose context may be over already.
+func rollBack(ctx context.Context, c *conn) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), rollbackLimit)
+	defer cancel()
+	return c.command(ctx, "ROLLBACK")
+}
+
+// read runs reads on one connection, each statement for itself, and does all of them again when the
+// connection was lost. Errors: what fn decided, Unavailable, Internal.
+func (db *DB) Read(ctx context.Context, op string, fn func(*Reader) error) error {
+	pause := firstPause
+	for attempt := 1; ; attempt++ {
+		err := readOnce(ctx, db.readers, nil, fn)
+		if err == nil {
+			return nil
+		}
+		if !fateOf(err).retried() || attempt == readAttempts || db.sleep(ctx, db.jitter(pause)) != nil {
+			return notDone(op, err)
+		}
+		pause = min(2*pause, longestPause)
+	}
+}
+
+// snapshot is read within one transaction that sees one moment.
+func (db *DB) Snapshot(ctx context.Context, op string, fn func(*Reader) error) error {
+	err := readOnce(ctx, db.auditors, db.dialect.snapshot, fn)
+	if err != nil {
+		return notDone(op, err)
+	}
+	return nil
+}
+
+func readOnce(ctx context.Context, from pool, begin []string, fn func(*Reader) error) error {
+	c, err := from.acquire(ctx)
+	if err != nil {
+		return err
+	}
+	broken := true
+	defer func() { from.release(c, broken) }()
+	for _, text := range begin {
+		if err := c.command(ctx, text); err != nil {
+			return err
+		}
+	}
+	err = fn(&Reader{ctx: ctx, conn: c})
+	switch {
+	case begin != nil:
+		broken = rollBack(ctx, c) != nil
+	case err == nil, fateOf(err) == decided:
+		broken = false
+	}
+	return err
+}

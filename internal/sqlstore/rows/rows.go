@@ -1,0 +1,365 @@
+// Package rows reads and locks the rows that every part of the database shares: budgets, buckets
+// and their epochs.
+//
+// Locks are taken in one order by everybody: budget, deductions, group, limit rows, epochs by
+// (bucket, epoch), feed. Rows of buckets are written only under their budget's lock.
+package rows
+
+import (
+	"cmp"
+	"encoding/json"
+	"slices"
+	"time"
+
+	"github.com/budgetd/budgetd/allocation"
+	"github.com/budgetd/budgetd/bucket"
+	"github.com/budgetd/budgetd/budget"
+	"github.com/budgetd/budgetd/internal/sqlstore/engine"
+	"github.com/budgetd/budgetd/ledger"
+)
+
+// BudgetColumns is what a Budget reads.
+const BudgetColumns = `id, tenant, name, gl_code, unit, durability, type, total_quantity,
+	undistributed_quantity, quarantined_quantity, forfeited_quantity, pending_shrink_quantity,
+	sharding_quantity, bucket_quantity, adjust_cnt, status, start_ms, end_ms, created_as, version,
+	list_version, created_at, updated_at, type_rule, timezone, unused, late_refund, on_loss, unfunded_quantity,
+	period, period_start_ms, period_end_ms, is_over, roll_over_ms, unlimited, routing_dimension, limits_version`
+
+// Budget is a row of budget_management_bucket.
+type Budget struct {
+	ID            int64  `db:"id"`
+	Tenant        string `db:"tenant"`
+	Name          string `db:"name"`
+	GLCode        string `db:"gl_code"`
+	Unit          string `db:"unit"`
+	Durability    string `db:"durability"`
+	Type          string `db:"type"`
+	Total         int64  `db:"total_quantity"`
+	Undistributed int64  `db:"undistributed_quantity"`
+	Quarantined   int64  `db:"quarantined_quantity"`
+	Forfeited     int64  `db:"forfeited_quantity"`
+	PendingShrink int64  `db:"pending_shrink_quantity"`
+	Sharding      int64  `db:"sharding_quantity"`
+	Buckets       int    `db:"bucket_quantity"`
+	AdjustCnt     int    `db:"adjust_cnt"`
+	Status        string `db:"status"`
+	StartMS       int64  `db:"start_ms"`
+	EndMS         int64  `db:"end_ms"`
+	CreatedAs     string `db:"created_as"`
+	Version       int64  `db:"version"`
+	ListVersion   int64  `db:"list_version"`
+	CreatedAt     int64  `db:"created_at"`
+	UpdatedAt     int64  `db:"updated_at"`
+	TypeRule      []byte `db:"type_rule"`
+	Timezone      string `db:"timezone"`
+	Unused        string `db:"unused"`
+	LateRefund    string `db:"late_refund"`
+	OnLoss        string `db:"on_loss"`
+	Unfunded      int64  `db:"unfunded_quantity"`
+	Period        int64  `db:"period"`
+	PeriodStartMS int64  `db:"period_start_ms"`
+	PeriodEndMS   int64  `db:"period_end_ms"`
+	IsOver        int64  `db:"is_over"`
+	RollOverMS    int64  `db:"roll_over_ms"`
+	Unlimited     int64  `db:"unlimited"`
+	Routing       []byte `db:"routing_dimension"`
+	LimitsVersion int64  `db:"limits_version"`
+}
+
+// The values of budget_management_bucket.status: what the clock says is not stored.
+const StatusActive, StatusPaused = "active", "paused"
+
+// Definition returns the definition, without its limits.
+func (r *Budget) Definition() budget.Definition {
+	return budget.Definition{
+		Rule: ReadRule(r.TypeRule), Timezone: r.Timezone, LateRefund: budget.Where(r.LateRefund),
+		Unlimited: r.Unlimited == 1, RoutingDimension: string(r.Routing),
+		ID: r.ID, Tenant: r.Tenant, Name: r.Name, GLCode: r.GLCode, Unit: budget.Unit(r.Unit),
+		Durability: budget.Durability(r.Durability), Type: budget.Type(r.Type), TotalQuantity: r.Total,
+		BucketQuantity: r.Buckets, ShardingQuantity: r.Sharding, AdjustCnt: r.AdjustCnt,
+		StartAt: engine.FromMS(r.StartMS), EndAt: engine.FromMS(r.EndMS), Paused: r.Status == StatusPaused,
+		Version: r.Version, CreatedAt: engine.FromMS(r.CreatedAt), UpdatedAt: engine.FromMS(r.UpdatedAt),
+	}
+}
+
+// PeriodNow returns the open or last period, without what it got.
+func (r *Budget) PeriodNow() budget.Period {
+	return budget.Period{Number: r.Period, Over: r.IsOver == 1, Start: engine.FromMS(r.PeriodStartMS),
+		End: engine.FromMS(r.PeriodEndMS)}
+}
+
+// Due reports whether a rollover is due.
+func (r *Budget) Due(now time.Time) bool {
+	return r.RollOverMS != 0 && engine.ToMS(now) >= r.RollOverMS
+}
+
+// Releasable returns what apply and hand-out may take at an instant: nothing of a period that is over. A
+// pending shrink takes what is not funded first.
+func (r *Budget) Releasable(now time.Time) int64 {
+	if r.PeriodNow().OverAt(now) {
+		return 0
+	}
+	return max(r.Undistributed-max(r.PendingShrink-r.Unfunded, 0), 0)
+}
+
+// ReadRule reads a rule as WriteRule wrote it; nil: none.
+func ReadRule(text []byte) *budget.Rule {
+	if len(text) == 0 {
+		return nil
+	}
+	rule := &budget.Rule{}
+	if err := json.Unmarshal(text, rule); err != nil {
+		return &budget.Rule{} // of no known kind: it releases nothing
+	}
+	return rule
+}
+
+// SayRule is the one text of all rules that say the same, nil for none.
+func SayRule(rule *budget.Rule) []byte {
+	if rule == nil {
+		return nil
+	}
+	return []byte(allocation.Canonical(*rule))
+}
+
+// WriteRule is a rule as it was given, nil for none.
+func WriteRule(rule *budget.Rule) []byte {
+	if rule == nil {
+		return nil
+	}
+	text, _ := json.Marshal(rule) // strings and numbers only
+	return text
+}
+
+// UnusedColumn is the column unused, by which selectCovers knows what may still come to the open period.
+func UnusedColumn(d budget.Definition) string {
+	if allocation.IsWhole(d) {
+		return "whole"
+	}
+	return string(allocation.Unused(d))
+}
+
+// EpochColumns is what an Epoch reads, of bucket_epoch e.
+const EpochColumns = `e.bucket_id, e.epoch, e.budget_id, e.status, e.activation,
+	e.outstanding_quantity, e.held_quantity, e.used_quantity, e.returning_quantity, e.closed_quantity,
+	e.swept_quantity, e.next_grant, e.next_entry, e.fill, e.definition_version, e.period_end_ms,
+	e.fenced, e.period, e.late_quantity, e.taken_quantity, e.given_back_quantity, e.late_sum_quantity`
+
+// Epoch is a row of bucket_epoch.
+type Epoch struct {
+	Bucket            int64  `db:"bucket_id"`
+	Number            int64  `db:"epoch"`
+	Budget            int64  `db:"budget_id"`
+	Status            string `db:"status"`
+	Activation        int64  `db:"activation"`
+	Outstanding       int64  `db:"outstanding_quantity"`
+	Held              int64  `db:"held_quantity"`
+	Used              int64  `db:"used_quantity"`
+	Returning         int64  `db:"returning_quantity"`
+	Closed            int64  `db:"closed_quantity"`
+	Swept             int64  `db:"swept_quantity"`
+	NextGrant         int64  `db:"next_grant"`
+	NextEntry         int64  `db:"next_entry"`
+	Fill              int64  `db:"fill"`
+	DefinitionVersion int64  `db:"definition_version"`
+	PeriodEndMS       int64  `db:"period_end_ms"`
+	Fenced            string `db:"fenced"`
+	Period            int64  `db:"period"`
+	Late              int64  `db:"late_quantity"`
+	Taken             int64  `db:"taken_quantity"`
+	GivenBack         int64  `db:"given_back_quantity"`
+	LateSum           int64  `db:"late_sum_quantity"`
+}
+
+// Ledger returns the row as package ledger has it.
+func (r *Epoch) Ledger() ledger.Epoch {
+	return ledger.Epoch{
+		Budget: r.Budget, Bucket: r.Bucket, Number: r.Number, Status: ledger.Status(r.Status),
+		Activation: r.Activation, Outstanding: r.Outstanding, Held: r.Held, Used: r.Used,
+		Returning: r.Returning, Swept: r.Swept, NextGrant: r.NextGrant, NextEntry: r.NextEntry,
+		Fill: r.Fill, DefinitionVersion: r.DefinitionVersion, Closed: r.Closed, Fenced: r.Fenced,
+		Taken: r.Taken, GivenBack: r.GivenBack, LateSum: r.LateSum,
+		EndAt: engine.FromMS(r.PeriodEndMS), Period: r.Period, Late: r.Late,
+	}
+}
+
+// Ref names the epoch with its activation.
+func (r *Epoch) Ref() bucket.Ref {
+	return bucket.Ref{Bucket: r.Bucket, Epoch: r.Number, Activation: r.Activation}
+}
+
+// Live reports whether the epoch has not ended.
+func (r *Epoch) Live() bool { return ledger.Status(r.Status).Live() }
+
+// MayGrow reports whether the epoch may be granted units.
+func (r *Epoch) MayGrow() bool {
+	return r.Status == string(ledger.Open) && r.Fenced == ""
+}
+
+// Position names an epoch without its activation.
+type Position struct{ Bucket, Epoch int64 }
+
+// Compare orders positions as they are locked.
+func (p Position) Compare(q Position) int {
+	return cmp.Or(cmp.Compare(p.Bucket, q.Bucket), cmp.Compare(p.Epoch, q.Epoch))
+}
+
+// Position names the epoch.
+func (r *Epoch) Position() Position { return Position{r.Bucket, r.Number} }
+
+// At returns the position that a reference names.
+func At(ref bucket.Ref) Position { return Position{ref.Bucket, ref.Epoch} }
+
+// BucketColumns is what a Bucket reads, of sharding_budget_management_bucket b and its newest
+// bucket_epoch e.
+const BucketColumns = EpochColumns + `, b.instance, b.lane, b.ordinal, b.sharding_bucket_key AS bucket_key,
+	b.out_quantity, b.out_cnt, b.status AS list_status, b.offline_by, b.sharding_quantity AS last_grant, b.copied_epoch, b.updated_at`
+
+// Bucket is a bucket with its newest epoch.
+type Bucket struct {
+	Epoch
+	Instance    string `db:"instance"`
+	LaneIndex   int    `db:"lane"`
+	Ordinal     int    `db:"ordinal"`
+	Key         string `db:"bucket_key"`
+	OutQuantity int64  `db:"out_quantity"`
+	OutCnt      int    `db:"out_cnt"`
+	ListStatus  string `db:"list_status"`
+	OfflineBy   string `db:"offline_by"`
+	LastGrant   int64  `db:"last_grant"`
+	CopiedEpoch int64  `db:"copied_epoch"`
+	UpdatedAt   int64  `db:"updated_at"`
+}
+
+// The values of sharding_budget_management_bucket.status.
+const Online, Offline = "online", "offline"
+
+// Lane returns where the bucket lives.
+func (r *Bucket) Lane() bucket.Lane {
+	return bucket.Lane{Instance: r.Instance, Index: r.LaneIndex}
+}
+
+// MayTake reports whether units can be handed out to the bucket: it is online with an open epoch of
+// the budget's period, or the service took it offline and its epoch has ended.
+func (r *Bucket) MayTake(b *Budget) bool {
+	return r.ListStatus == Online && r.MayGrow() && r.Period == b.Period ||
+		r.OfflineBy == string(bucket.ByService) && !r.Live()
+}
+
+// Retired reports whether a smaller number of buckets has taken the bucket out of the ring.
+func (r *Bucket) Retired() bool { return r.OfflineBy == string(bucket.ByResize) }
+
+// View returns the row as the service has it.
+func (r *Bucket) View() bucket.Bucket {
+	return bucket.Bucket{
+		ID: r.Bucket, Ordinal: r.Ordinal, Key: r.Key, Lane: r.Lane(), Online: r.ListStatus == Online,
+		OfflineBy: bucket.OfflineBy(r.OfflineBy), OutQuantity: min(r.OutQuantity, budget.MaxAmount), OutCnt: r.OutCnt,
+		Epoch: r.Ledger(), UpdatedAt: engine.FromMS(r.UpdatedAt),
+	}
+}
+
+const (
+	selectEpochs = `SELECT ` + EpochColumns + ` FROM bucket_epoch e /*by PRIMARY*/ WHERE `
+	inKeyOrder   = ` ORDER BY e.bucket_id, e.epoch`
+	// Locked ends a SELECT whose rows stay locked until the end of the transaction.
+	Locked = ` /*locked*/`
+)
+
+// ReadEpochs reads epoch rows by key. One that does not exist is missing.
+func ReadEpochs(r *engine.Reader, positions []Position) (map[Position]*Epoch, error) {
+	return readEpochs(r, positions, "")
+}
+
+// LockEpochs locks epoch rows in the order of (bucket, epoch). One that does not exist is missing.
+func LockEpochs(t *engine.Tx, positions []Position) (map[Position]*Epoch, error) {
+	return readEpochs(&t.Reader, positions, Locked)
+}
+
+// readEpochs reads epoch rows in key order, with a suffix to the statement.
+func readEpochs(r *engine.Reader, positions []Position, suffix string) (map[Position]*Epoch, error) {
+	positions = slices.Clone(positions)
+	slices.SortFunc(positions, Position.Compare)
+	positions = slices.Compact(positions)
+	out := make(map[Position]*Epoch, len(positions))
+	for chunk := range slices.Chunk(positions, engine.ListChunk) {
+		keys := make([][]any, len(chunk))
+		for i, p := range chunk {
+			keys[i] = []any{p.Bucket, p.Epoch}
+		}
+		read := make([]Epoch, 0, len(chunk))
+		s := r.Statement()
+		s.SQL(selectEpochs)
+		s.Tuples([]string{"e.bucket_id", "e.epoch"}, keys)
+		s.SQL(inKeyOrder + suffix)
+		if err := r.RowsOf(&read, s); err != nil {
+			return nil, err
+		}
+		for i := range read {
+			out[read[i].Position()] = &read[i]
+		}
+	}
+	return out, nil
+}
+
+const (
+	selectBudget = `SELECT ` + BudgetColumns + `
+		FROM budget_management_bucket /*by PRIMARY*/ WHERE id = ?`
+	selectBuckets = `SELECT ` + BucketColumns + ` FROM sharding_budget_management_bucket b
+		JOIN bucket_epoch e ON e.bucket_id = b.id AND e.epoch = b.epoch
+		WHERE b.budget_id = ? ORDER BY b.ordinal`
+)
+
+// LockBudget locks a budget's row. Error: BudgetNotFound.
+func LockBudget(t *engine.Tx, op string, id int64) (*Budget, error) {
+	return readBudget(&t.Reader, op, id, Locked)
+}
+
+// ReadBudget reads a budget's row. Error: BudgetNotFound.
+func ReadBudget(r *engine.Reader, op string, id int64) (*Budget, error) {
+	return readBudget(r, op, id, "")
+}
+
+func readBudget(r *engine.Reader, op string, id int64, suffix string) (*Budget, error) {
+	var row Budget
+	found, err := r.Get(&row, selectBudget+suffix, id)
+	if err != nil {
+		return nil, err
+	}
+	if !found {
+		return nil, budget.Refuse(budget.BudgetNotFound, op, "there is no budget %d", id)
+	}
+	return &row, nil
+}
+
+// Buckets reads a budget's buckets with their newest epochs, by ordinal. Epochs may change until they
+// are locked.
+func Buckets(r *engine.Reader, budgetID int64) ([]Bucket, error) {
+	var read []Bucket
+	err := r.List(&read, selectBuckets, budgetID)
+	return read, err
+}
+
+// LockBuckets reads a budget's buckets and locks their newest epochs, by ordinal. The budget is
+// locked, so that no newer epoch can begin.
+func LockBuckets(t *engine.Tx, budgetID int64) ([]Bucket, error) {
+	read, err := Buckets(&t.Reader, budgetID)
+	if err != nil {
+		return nil, err
+	}
+	positions := make([]Position, len(read))
+	for i := range read {
+		positions[i] = read[i].Position()
+	}
+	locked, err := LockEpochs(t, positions)
+	if err != nil {
+		return nil, err
+	}
+	for i := range read {
+		row := locked[positions[i]]
+		if row == nil {
+			return nil, engine.Defect("epoch %v of budget %d is gone", positions[i], budgetID)
+		}
+		read[i].Epoch = *row
+	}
+	return read, nil
+}
