@@ -23,32 +23,28 @@ import (
 type Metrics struct {
 	registry *prometheus.Registry
 
-	deductions    *prometheus.CounterVec
-	requests      *prometheus.HistogramVec
-	inFlight      prometheus.Gauge
-	laneCalls     *prometheus.HistogramVec
-	laneBatches   *prometheus.HistogramVec
-	commits       prometheus.Observer
-	commitRows    prometheus.Observer
-	duplicates    prometheus.Counter
-	returned      prometheus.Counter
-	moved         *prometheus.CounterVec
-	failures      *prometheus.CounterVec
-	fenced        prometheus.Counter
-	discrepancies prometheus.Counter
-	known         prometheus.Gauge
-	gap           prometheus.Gauge
-	round         prometheus.Gauge
-	stranded      prometheus.Gauge
-	recyclable    prometheus.Gauge
-	holdsOpen     prometheus.Gauge
-	holdsExpired  prometheus.Counter
-	atRisk        prometheus.Gauge
-	moves         *prometheus.CounterVec
-	unfinished    *prometheus.GaugeVec
-	lag           *prometheus.GaugeVec
-	lagSeconds    *prometheus.GaugeVec
-	budgets       *budgets
+	deductions   *prometheus.CounterVec
+	requests     *prometheus.HistogramVec
+	inFlight     prometheus.Gauge
+	laneCalls    *prometheus.HistogramVec
+	laneBatches  *prometheus.HistogramVec
+	commits      prometheus.Observer
+	commitRows   prometheus.Observer
+	skipped      prometheus.Counter
+	moved        *prometheus.CounterVec
+	failures     *prometheus.CounterVec
+	fenced       prometheus.Counter
+	known        prometheus.Gauge
+	gap          prometheus.Gauge
+	stranded     prometheus.Gauge
+	recyclable   prometheus.Gauge
+	holdsOpen    prometheus.Gauge
+	holdsExpired prometheus.Counter
+	atRisk       prometheus.Gauge
+	moves        *prometheus.CounterVec
+	unfinished   *prometheus.GaugeVec
+	lag          *prometheus.GaugeVec
+	budgets      *budgets
 
 	answered children[answered, prometheus.Observer]
 	became   children[became, prometheus.Counter]
@@ -92,49 +88,41 @@ func New(version string) *Metrics {
 		"Time until an HTTP request was answered.", seconds, "method", "route", "status")
 	m.inFlight = m.gauge("http_requests_in_flight", "HTTP requests being answered.", nil)
 	m.laneCalls = m.histograms("lane_call_duration_seconds",
-		"Time of one call of a lane.", seconds, "instance", "lane")
+		"Time of one call of a lane.", seconds, "store", "lane")
 	m.laneBatches = m.histograms("lane_call_operations",
-		"Operations in one call of a lane.", counts, "instance", "lane")
+		"Operations in one call of a lane.", counts, "store", "lane")
 	m.commits = m.histograms("commit_duration_seconds",
 		"Time of one transaction of the ledger.", seconds).WithLabelValues()
 	m.commitRows = m.histograms("commit_rows",
 		"Ledger rows in one transaction.", counts).WithLabelValues()
-	m.duplicates = m.counters("duplicate_executions_total",
-		"Deductions that a store made again; their units were returned.").WithLabelValues()
-	m.returned = m.counters("duplicate_units_returned_total",
-		"Minor units that duplicates gave back.").WithLabelValues()
+	m.skipped = m.counters("filter_skipped_total",
+		"Operations that went to SQL without asking the filter.").WithLabelValues()
 	m.moved = m.counters("moved_units_total",
 		"Minor units moved between total and buckets, by step.", "step")
 	m.failures = m.counters("errors_total", "Calls of stores and of SQL that failed.", "where", "code")
 	m.fenced = m.counters("fenced_buckets_total",
 		"Buckets that were stopped because log and ledger disagree.").WithLabelValues()
-	m.discrepancies = m.counters("audit_discrepancies_total",
-		"Figures that an audit found to differ from what they stand for; must stay 0.").WithLabelValues()
 	m.known = m.gauge("audit_discrepancies",
-		"Figures that do not agree with what they stand for, seen in the last 10 minutes; must stay 0.", nil)
+		"Figures that do not agree with the rows that they stand for; must stay 0.", nil)
 	m.gap = m.gauge("conservation_gap_units",
 		"Minor units by which those figures differ; must stay 0.", nil)
-	m.round = m.gauge("audit_recount_duration_seconds",
-		"Time in which this process last counted every row of the ledger anew.", nil)
 	m.stranded = m.gauge("stranded_units",
 		"Minor units in buckets that are fenced or that this process cannot reach.", nil)
 	m.recyclable = m.gauge("recycle_stranded_units",
-		"Minor units in buckets where few ask for them, of the budgets that this process sold from; a recycle moves them.", nil)
-	m.holdsOpen = m.gauge("holds_open", "Holds of all budgets when last counted; at most 100000 are.", nil)
+		"Minor units in buckets where few ask for them; a recycle moves them.", nil)
+	m.holdsOpen = m.gauge("holds_open", "Open holds of all budgets, counted up to 100000.", nil)
 	m.holdsExpired = m.counters("holds_expired_total",
 		"Holds whose time was over, and whose units this process returned.").WithLabelValues()
 	m.atRisk = m.gauge("at_risk_units",
-		"Minor units that would be quarantined if every store were lost now; 0 for budgets of durability ledger.", nil)
+		"Minor units that a loss of every store would quarantine (store mode).", nil)
 	m.moves = m.counters("moves_total",
-		"Steps that moved units: apply, handout, offline, collect (a run), recycle (a run), sweep, lose, quarantine, release, expire.", "step")
+		"Steps that moved units, such as apply, handout, offline, collect, recycle and sweep.", "step")
 	m.budgets = newBudgets()
 	m.registry.MustRegister(m.budgets)
 	m.unfinished = m.gauges("unfinished",
 		"What was found half done at the last look: epochs, grants, shrinks, fenced, returning.", "kind")
-	m.lag = m.gauges("log_lag_entries",
-		"Log entries that were not in the ledger at the last look.", "instance", "lane")
-	m.lagSeconds = m.gauges("log_lag_seconds",
-		"Time for which log entries have not been in the ledger, as of the last look.", "instance", "lane")
+	m.lag = m.gauges("sync_lag_seconds",
+		"Time since a lane was last synced (store mode).", "store", "lane")
 	for _, step := range []string{"apply", "handout", "offline", "collect", "recycle", "sweep", "lose"} {
 		m.moves.WithLabelValues(step)
 		m.moved.WithLabelValues(step)
@@ -234,13 +222,14 @@ func (m *Metrics) LaneCall(lane bucket.Lane, operations int, took time.Duration)
 	of.operations.Observe(float64(operations))
 }
 
-// Commit notes one transaction of the ledger.
-func (m *Metrics) Commit(rows, duplicates int, returned int64, took time.Duration) {
+// Commit notes one flight.
+func (m *Metrics) Commit(rows int, took time.Duration) {
 	m.commits.Observe(took.Seconds())
 	m.commitRows.Observe(float64(rows))
-	m.duplicates.Add(float64(duplicates))
-	m.returned.Add(float64(returned))
 }
+
+// Skipped counts operations that went to SQL without asking the filter.
+func (m *Metrics) Skipped(operations int) { m.skipped.Add(float64(operations)) }
 
 // Moved counts a step and the units that it moved.
 func (m *Metrics) Moved(step string, units int64) {
@@ -256,9 +245,6 @@ func (m *Metrics) Failed(where string, code budget.Code) {
 // Fenced counts a bucket that was fenced.
 func (m *Metrics) Fenced() { m.fenced.Inc() }
 
-// Discrepancies counts what an audit found that was not known.
-func (m *Metrics) Discrepancies(n int) { m.discrepancies.Add(float64(n)) }
-
 // Unfinished notes how much of a kind was found half done.
 func (m *Metrics) Unfinished(kind string, n int) { m.unfinished.WithLabelValues(kind).Set(float64(n)) }
 
@@ -273,8 +259,13 @@ func (m *Metrics) Budgets(largest []bucket.BudgetFigures, all ledger.Figures) {
 	m.budgets.latest.Store(&figures{largest, all})
 }
 
-// Stranded notes how many units are out of reach.
-func (m *Metrics) Stranded(units int64) { m.stranded.Set(float64(units)) }
+// Stranded notes units out of reach, units that a recycle would move, and what a loss of every store
+// would quarantine.
+func (m *Metrics) Stranded(unreachable, recyclable, atRisk int64) {
+	m.stranded.Set(float64(unreachable))
+	m.recyclable.Set(float64(recyclable))
+	m.atRisk.Set(float64(atRisk))
+}
 
 // HoldsExpired counts holds that this node expired.
 func (m *Metrics) HoldsExpired(n int) { m.holdsExpired.Add(float64(n)) }
@@ -282,18 +273,7 @@ func (m *Metrics) HoldsExpired(n int) { m.holdsExpired.Add(float64(n)) }
 // HoldsOpen notes how many holds are open, of all budgets.
 func (m *Metrics) HoldsOpen(n int) { m.holdsOpen.Set(float64(n)) }
 
-// Recyclable notes how many units are stranded.
-func (m *Metrics) Recyclable(units int64) { m.recyclable.Set(float64(units)) }
-
-// AtRisk notes what a loss of every store would quarantine.
-func (m *Metrics) AtRisk(units int64) { m.atRisk.Set(float64(units)) }
-
-// Recounted notes how long it took to count every row once.
-func (m *Metrics) Recounted(took time.Duration) { m.round.Set(took.Seconds()) }
-
-// Lag notes how far the ledger was behind the logs of a lane, and for how long.
-func (m *Metrics) Lag(lane bucket.Lane, entries int64, age time.Duration) {
-	index := strconv.Itoa(lane.Index)
-	m.lag.WithLabelValues(lane.Instance, index).Set(float64(entries))
-	m.lagSeconds.WithLabelValues(lane.Instance, index).Set(age.Seconds())
+// Lag notes how long ago a lane was last synced.
+func (m *Metrics) Lag(lane bucket.Lane, age time.Duration) {
+	m.lag.WithLabelValues(lane.Instance, strconv.Itoa(lane.Index)).Set(age.Seconds())
 }
