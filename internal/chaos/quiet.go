@@ -1,0 +1,143 @@
+package chaos
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// quietLimit is how long an installation in which everything works may take to finish everything.
+const quietLimit = 60 * time.Second
+
+// unfinished counts, for every kind of half-done work, what the ledger has of it.
+var unfinished = map[string]string{
+	"epochs opening or closing": `SELECT COUNT(*) FROM bucket_epoch WHERE status IN ('opening', 'closing')`,
+	"fenced epochs": `SELECT COUNT(*) FROM bucket_epoch
+		WHERE LENGTH(fenced) > 0 AND status IN ('opening', 'open', 'closing')`,
+	"buckets without an epoch": `SELECT COUNT(*) FROM sharding_budget_management_bucket b
+		JOIN bucket_epoch e ON e.bucket_id = b.id AND e.epoch = b.epoch
+		WHERE b.status = 'online' AND e.status IN ('closed', 'lost')`,
+	"pending grants": `SELECT COUNT(*) FROM grant_log g
+		JOIN bucket_epoch e ON e.bucket_id = g.bucket_id AND e.epoch = g.epoch
+		WHERE g.status = 'pending' AND e.status IN ('opening', 'open', 'closing')`,
+	"pending shrinks":  `SELECT COUNT(*) FROM adjustment WHERE status = 'pending'`,
+	"units of shrinks": `SELECT COALESCE(SUM(pending_shrink_quantity), 0) FROM budget_management_bucket`,
+	"returning units":  `SELECT COALESCE(SUM(returning_quantity), 0) FROM bucket_epoch`,
+	"units of ended epochs": `SELECT COALESCE(SUM(outstanding_quantity), 0) FROM bucket_epoch
+		WHERE status IN ('closed', 'lost')`,
+	"epochs of another activation": `SELECT COUNT(*) FROM bucket_epoch e
+		JOIN sharding_budget_management_bucket b ON b.id = e.bucket_id
+		JOIN lane l ON l.instance = b.instance AND l.lane = b.lane
+		WHERE e.status IN ('opening', 'open', 'closing') AND e.activation <> l.activation`,
+	"open collects": `SELECT COUNT(*) FROM run WHERE kind = 'collect' AND status = 'open'`,
+	"open recycles": `SELECT COUNT(*) FROM run WHERE kind = 'recycle' AND status = 'open'`,
+	"changes of the number of buckets": `SELECT COUNT(*) FROM budget_management_bucket
+		WHERE resize_quantity > 0`,
+	"buckets on lanes that are drained": `SELECT COUNT(*) FROM sharding_budget_management_bucket b
+		JOIN lane l ON l.instance = b.instance AND l.lane = b.lane WHERE l.is_draining = 1`,
+	"budgets with units and all buckets retired": `SELECT COUNT(*) FROM budget_management_bucket t
+		WHERE t.undistributed_quantity > 0
+		AND EXISTS (SELECT 1 FROM sharding_budget_management_bucket b
+			WHERE b.budget_id = t.id AND b.status = 'offline' AND b.offline_by = 'service')
+		AND NOT EXISTS (SELECT 1 FROM sharding_budget_management_bucket b
+			WHERE b.budget_id = t.id AND b.status = 'online')`,
+}
+
+// AwaitQuiet waits until nothing is half done: not in the ledger, and not as any node sees it, twice
+// in a row. It returns what was left when the limit passed.
+func (w *World) AwaitQuiet() error {
+	deadline := time.Now().Add(quietLimit)
+	for looks := 0; ; {
+		err := w.unquiet()
+		if err == nil {
+			if looks++; looks == 2 {
+				return nil
+			}
+		} else {
+			looks = 0
+		}
+		if time.Now().After(deadline) {
+			return fmt.Errorf("not quiet %s after everything is up: %w", quietLimit, err)
+		}
+		time.Sleep(150 * time.Millisecond)
+	}
+}
+
+func (w *World) unquiet() error {
+	ctx, cancel := bounded()
+	defer cancel()
+	found, err := halfDone(ctx, w.Rows)
+	if err != nil {
+		return err
+	}
+	for i, n := range w.Nodes {
+		list, err := w.Clients[i].Instances(ctx)
+		if err != nil {
+			found = append(found, err)
+			continue
+		}
+		for _, instance := range list.Instances {
+			for _, lane := range instance.Lanes {
+				if !lane.Reachable {
+					found = append(found, fmt.Errorf("%s: lane of %s: %s", n.name, instance.Name, lane.Problem))
+				}
+			}
+		}
+		if err := n.lags(ctx); err != nil {
+			found = append(found, fmt.Errorf("%s: %w", n.name, err))
+		}
+	}
+	return errors.Join(found...)
+}
+
+// halfDone says for every kind of half-done work that a ledger has how much of it there is.
+func halfDone(ctx context.Context, ledger *sql.DB) (found []error, err error) {
+	for what, query := range unfinished {
+		var n int64
+		if err := ledger.QueryRowContext(ctx, query).Scan(&n); err != nil {
+			return nil, fmt.Errorf("%s: %w", what, err)
+		}
+		if n != 0 {
+			found = append(found, fmt.Errorf("%d %s", n, what))
+		}
+	}
+	return found, nil
+}
+
+// lags returns an error while the node's metrics say that the ledger is behind a log.
+func (n *Node) lags(ctx context.Context) error {
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+n.proxy.Addr()+"/metrics", nil)
+	if err != nil {
+		return err
+	}
+	response, err := http.DefaultClient.Do(request)
+	if err != nil {
+		return err
+	}
+	defer response.Body.Close()
+	text, err := io.ReadAll(response.Body)
+	if err != nil {
+		return err
+	}
+	seen := 0
+	for line := range strings.Lines(string(text)) {
+		if !strings.HasPrefix(line, "budgetd_log_lag_entries{") {
+			continue
+		}
+		seen++
+		fields := strings.Fields(line)
+		if value, err := strconv.ParseFloat(fields[len(fields)-1], 64); err != nil || value != 0 {
+			return fmt.Errorf("%s, %v", strings.TrimSpace(line), err)
+		}
+	}
+	if seen == 0 {
+		return errors.New("no lag is known yet")
+	}
+	return nil
+}

@@ -1,0 +1,169 @@
+package chaos
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/budgetd/budgetd/client"
+	"github.com/budgetd/budgetd/internal/testservers"
+)
+
+// stores is how many Redis a world has.
+const stores = 3
+
+// World is a whole installation of real processes: MariaDB, three Redis, some budgetd. Every
+// connection between them, and every one of a caller, goes through a proxy. Its methods are for one
+// goroutine, but for Clients and Rows, which any may use.
+type World struct {
+	// Dir holds the logs of all processes; it stays when the test failed.
+	Dir     string
+	MariaDB *testservers.MariaDBServer
+	// SQL are two proxies between the nodes and MariaDB, one behind the other, so that each can disturb
+	// in its own way; Stores[i] is between the nodes and Redis[i].
+	SQL    [2]*testservers.Proxy
+	Redis  []*testservers.RedisServer
+	Stores []*testservers.Proxy
+	Nodes  []*Node
+	// Clients call the nodes through their proxies, one attempt each: the caller decides about
+	// repeats.
+	Clients []*client.Client
+	// Rows is a connection to the ledger that passes no proxy, for checks.
+	Rows *sql.DB
+}
+
+// attemptTimeout is how long a caller waits for one answer. It is longer than the service's own
+// deadline, so that on a healthy installation every call is answered.
+const attemptTimeout = 4 * time.Second
+
+// New starts a world of so many nodes, whose Redis flush their logs as fsync says
+// (testservers.AppendOnly); everything ends with tb. Where tb fails, the directory with the logs is
+// kept and named. more are lines of the nodes' configuration. Any failure is fatal.
+func New(tb testing.TB, nodes int, fsync string, more ...string) *World {
+	tb.Helper()
+	dir, err := os.MkdirTemp("", "budgetd-chaos-")
+	if err != nil {
+		tb.Fatal(err)
+	}
+	w := &World{Dir: dir, MariaDB: testservers.MariaDB(tb)}
+	w.SQL[1] = testservers.NewProxy(tb, w.MariaDB.Addr())
+	w.SQL[0] = testservers.NewProxy(tb, w.SQL[1].Addr())
+	for range stores {
+		r := testservers.Redis(tb, testservers.AppendOnly(fsync),
+			testservers.RedisArgs("--repl-diskless-sync-delay", "0"))
+		w.Redis = append(w.Redis, r)
+		w.Stores = append(w.Stores, testservers.NewProxy(tb, r.Addr()))
+	}
+	direct := w.MariaDB.NewDatabase(tb)
+	tb.Cleanup(func() { w.end(tb) }) // the first to run: servers end after the nodes, with their logs
+	if w.Rows, err = sql.Open("mysql", direct+"?readTimeout=60s&timeout=30s"); err != nil {
+		tb.Fatal(err)
+	}
+	config := filepath.Join(dir, "budgetd.yaml")
+	behind := strings.Replace(direct, w.MariaDB.Addr(), w.SQL[0].Addr(), 1)
+	if err := os.WriteFile(config, []byte(w.config(behind)+strings.Join(more, "\n")), 0o600); err != nil {
+		tb.Fatal(err)
+	}
+	for i := range nodes {
+		n, err := newNode(fmt.Sprintf("node-%d", i), dir, "--config", config)
+		if err != nil {
+			tb.Fatal(err)
+		}
+		w.Nodes = append(w.Nodes, n)
+		if err := n.Start(); err != nil {
+			tb.Fatal(err)
+		}
+		c, err := client.New("http://"+n.proxy.Addr(), client.WithRetry(client.Retry{Attempts: 1,
+			AttemptTimeout: attemptTimeout}))
+		if err != nil {
+			tb.Fatal(err)
+		}
+		w.Clients = append(w.Clients, c)
+	}
+	return w
+}
+
+// config is the nodes' configuration: the defaults, but that unfinished work is looked for more
+// often, so that many faults fit into a minute.
+func (w *World) config(dsn string) string {
+	var text strings.Builder
+	fmt.Fprintf(&text, "database:\n  driver: mysql\n  dsn: %q\nbackground:\n  chores: 300ms\ninstances:\n", dsn)
+	for i, p := range w.Stores {
+		fmt.Fprintf(&text, "  - name: redis-%d\n    driver: redis\n    addrs: [%q]\n", i, p.Addr())
+	}
+	return text.String()
+}
+
+// Restore undoes every fault: all proxies pass, every process runs.
+func (w *World) Restore() error {
+	var all []error
+	pass := func(p *testservers.Proxy) { all = append(all, p.Set(testservers.Rule{})) }
+	revive := func(s *testservers.Server) {
+		if s.Pid() == 0 {
+			all = append(all, s.Restart())
+			return
+		}
+		all = append(all, s.Resume())
+	}
+	revive(w.MariaDB.Server)
+	pass(w.SQL[1])
+	pass(w.SQL[0])
+	for i, r := range w.Redis {
+		revive(r.Server)
+		pass(w.Stores[i])
+	}
+	for _, n := range w.Nodes {
+		if n.running() {
+			all = append(all, n.Resume())
+		}
+		all = append(all, n.Start())
+		pass(n.proxy)
+	}
+	return errors.Join(all...)
+}
+
+// end stops the nodes, looks through their logs and keeps what a failure needs.
+func (w *World) end(tb testing.TB) {
+	for _, n := range w.Nodes {
+		if err := n.Kill(); err != nil {
+			tb.Error(err)
+		}
+		n.proxy.Close()
+		for _, bad := range []string{"DATA RACE", "panic:", "panicked", "audit found a discrepancy",
+			"the books disagree", "has a gap"} {
+			if log := n.logFrom(0); strings.Contains(log, bad) {
+				tb.Errorf("%s reports %q", n.LogPath(), bad)
+			}
+		}
+	}
+	if w.Rows != nil {
+		_ = w.Rows.Close()
+	}
+	if !tb.Failed() {
+		if err := os.RemoveAll(w.Dir); err != nil {
+			tb.Error(err)
+		}
+		return
+	}
+	w.keep("mariadb", w.MariaDB.Server)
+	for i, r := range w.Redis {
+		w.keep(fmt.Sprintf("redis-%d", i), r.Server)
+	}
+	tb.Logf("the logs of all processes: %s", w.Dir)
+}
+
+// keep copies a server's log to the world's directory; its own goes with the test.
+func (w *World) keep(name string, s *testservers.Server) {
+	_ = os.WriteFile(filepath.Join(w.Dir, name+".log"), []byte(s.Log()), 0o600)
+}
+
+// bounded is a context for one step of a check.
+func bounded() (context.Context, context.CancelFunc) {
+	return context.WithTimeout(context.Background(), 30*time.Second)
+}

@@ -1,0 +1,64 @@
+package linearize
+
+import (
+	"math"
+	"time"
+
+	"github.com/anishathalye/porcupine"
+
+	"github.com/budgetd/budgetd/budget"
+)
+
+// never is when an operation without a certain outcome returns.
+const never = math.MaxInt64
+
+// checkLimit bounds the search for an order of one history.
+const checkLimit = 30 * time.Second
+
+// prune leaves out the operations that certainly had no effect although nobody was told: those whose
+// effect the rows at the end, which keep everything, do not show, and those whose effect another
+// call was told to be its own. It leaves fewer orders to try, and allows none that was not allowed.
+func prune(history []porcupine.Operation, rows state) (kept, out []porcupine.Operation) {
+	type effect struct {
+		verb     verb
+		id, part int
+	}
+	claimed := map[effect]bool{}
+	effectOf := func(in input) effect { return effect{in.verb, in.id, in.part} }
+	for _, op := range history {
+		told := op.Output.(output)
+		if in := op.Input.(input); told.code == "" && !told.replayed && in.verb != cancel {
+			claimed[effectOf(in)] = true
+		}
+	}
+	for _, op := range history {
+		in, told := op.Input.(input), op.Output.(output)
+		if told.code == budget.Unavailable || told.unknown() && (claimed[effectOf(in)] || !shown(rows, in)) {
+			out = append(out, op)
+		} else {
+			kept = append(kept, op)
+		}
+	}
+	return kept, out
+}
+
+// shown reports whether the rows can have come about with an effect of the call.
+func shown(rows state, in input) bool {
+	k := rows.ids[in.id]
+	switch in.verb {
+	case deduct:
+		return int(k.amount) == in.amount
+	case rollback:
+		return k.parts&(1<<in.part) != 0
+	case cancel:
+		return k.void || k.amount != 0 && k.amount == k.rolledBack
+	case adjust:
+		return k.adjusted
+	}
+	return false
+}
+
+// check reports whether a history can be put in an order that the model accepts.
+func check(m porcupine.Model, history []porcupine.Operation) porcupine.CheckResult {
+	return porcupine.CheckOperationsTimeout(m, history, checkLimit)
+}

@@ -1,0 +1,62 @@
+package linearize
+
+import (
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/anishathalye/porcupine"
+)
+
+// keep writes a history that cannot be put in order: as porcupine's picture (.html), and as text
+// (.txt) with the longest order that was found, the state behind each operation, what does not fit
+// behind it, and what was left out. It returns the names.
+func keep(t *testing.T, path string, m porcupine.Model, history, out []porcupine.Operation) string {
+	t.Helper()
+	_, info := porcupine.CheckOperationsVerbose(m, history, checkLimit)
+	if err := porcupine.VisualizePath(m, info, path+".html"); err != nil {
+		t.Error(err)
+	}
+	var longest []int
+	for _, orders := range info.PartialLinearizations() {
+		for _, order := range orders {
+			if len(order) > len(longest) {
+				longest = order
+			}
+		}
+	}
+	if err := os.WriteFile(path+".txt", []byte(explain(m, history, longest, out)), 0o600); err != nil {
+		t.Error(err)
+	}
+	return path + ".txt and .html"
+}
+
+// explain lists the operations of an order with the state behind each, then the others with what is
+// known of their id by then, and those that were left out.
+func explain(m porcupine.Model, history []porcupine.Operation, order []int, out []porcupine.Operation) string {
+	var text strings.Builder
+	s := m.Init()
+	show := func(op porcupine.Operation) {
+		fmt.Fprintf(&text, "%9.3f ms to %9.3f ms, caller %d: %+v -> %s\n", float64(op.Call)/1e6,
+			float64(op.Return)/1e6, op.ClientId, op.Input, op.Output)
+	}
+	for _, i := range order {
+		_, s = m.Step(s, history[i].Input, history[i].Output)
+		fmt.Fprintf(&text, "%d of %d left; ", s.(state).remaining, s.(state).total)
+		show(history[i])
+	}
+	fmt.Fprintln(&text, "what does not fit behind it:")
+	for i, op := range history {
+		if !slices.Contains(order, i) {
+			fmt.Fprintf(&text, "%+v; ", s.(state).ids[op.Input.(input).id])
+			show(op)
+		}
+	}
+	fmt.Fprintln(&text, "left out, because they had no effect:")
+	for _, op := range out {
+		show(op)
+	}
+	return text.String()
+}

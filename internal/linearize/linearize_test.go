@@ -1,0 +1,241 @@
+package linearize
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"text/tabwriter"
+	"time"
+
+	"github.com/anishathalye/porcupine"
+
+	"github.com/budgetd/budgetd/budget"
+	"github.com/budgetd/budgetd/client"
+	"github.com/budgetd/budgetd/internal/chaos"
+)
+
+var (
+	histories = flag.Int("linearize.histories", 4, "of each kind of fault")
+	which     = flag.String("linearize.kinds", "main", "of faults: main, all, or the name of one. In store "+
+		"mode only those after which no Redis is without what it answered")
+	durability = flag.String("linearize.durability", "both", "of the budgets: ledger, store or both")
+	seed       = flag.Uint64("linearize.seed", 0, "of calls and faults; 0: of the clock")
+)
+
+// least is how many operations of a history porcupine has to be given.
+const least = 100
+
+// atOnce is how many budgets are used side by side while a fault strikes, inWorld how many one world is
+// for: they stay, and are looked at as long as it lives.
+const atOnce, inWorld = 20, 200
+
+// mainKinds are the faults that each break another promise of a simpler design.
+var mainKinds = []string{"none", "node: kill -9", "node: SIGSTOP", "redis: kill -9, empty",
+	"redis: replies cut",
+	"redis: SIGSTOP", "redis: FLUSHALL", "mariadb: kill -9", "mariadb: replies cut"}
+
+// mainInStore are those in store mode.
+var mainInStore = []string{"redis: kill -9, with its data", "node: kill -9"}
+
+// result is what was found of one kind of fault.
+type result struct {
+	kind                                 string
+	made                                 int // histories, those that the fault missed included
+	histories, operations, unknown, open int
+	shortest                             int // operations of one history
+	longest                              time.Duration
+}
+
+// TestLinearizable: with any fault, many callers on a budget see what one after the other could see; in
+// store mode with any after which nothing may be lost.
+func TestLinearizable(t *testing.T) {
+	if *seed == 0 {
+		*seed = uint64(time.Now().UnixNano() % 1_000_000)
+	}
+	t.Logf("again: go test -race -timeout 0 ./internal/linearize -run '^TestLinearizable$' -v "+
+		"-linearize.histories %d -linearize.kinds '%s' -linearize.durability %s -linearize.seed %d", *histories,
+		*which, *durability, *seed)
+	ran := 0
+	for _, d := range []budget.Durability{budget.Ledger, budget.Store} {
+		if *durability != "both" && *durability != string(d) {
+			continue
+		}
+		var results []result
+		for kinds := range slices.Chunk(kindsOf(*which, d), max(1, inWorld / *histories)) {
+			if ran++; !t.Failed() {
+				t.Run(string(d)+"/"+kinds[0], func(t *testing.T) { results = append(results, linearizable(t, d, kinds)...) })
+			}
+		}
+		t.Logf("seed %d, durability %s\n%s", *seed, d, table(results))
+	}
+	if ran == 0 {
+		t.Errorf("no durability %q, or it may lose something by %q", *durability, *which)
+	}
+}
+
+// linearizable makes histories of budgets of one durability under one kind of fault after the other, in a
+// world of their own.
+func linearizable(t *testing.T, d budget.Durability, kinds []string) (results []result) {
+	t.Helper()
+	fsync := "everysec"
+	if d == budget.Store {
+		fsync = "always" // a Redis that is killed still has what it answered
+	}
+	// The budgets of the histories before stay, with little left in them: their recycles would go on and
+	// on. A node that is slow to report keeps units back, and they are not quarantined meanwhile.
+	w := chaos.New(t, 2, fsync, "recycle:", "  stranded_share: 0", "store_mode:", "  report_wait: 30s", "")
+	rnd := rand.New(rand.NewPCG(*seed, 0))
+	for k, kind := range kinds {
+		r := result{kind: kind, shortest: math.MaxInt}
+		for r.histories < *histories && r.made < 3**histories && !t.Failed() {
+			window(t, w, rnd, d, k, min(atOnce, *histories-r.histories), &r)
+		}
+		if r.histories < *histories && !t.Failed() {
+			t.Errorf("%s: %d of %d histories: it disturbed nothing", kind, r.histories, *histories)
+		}
+		results = append(results, r)
+	}
+	return results
+}
+
+// kindsOf returns the kinds of faults that the flag selects, in store mode without those after which
+// something may be lost. There kills of nodes are the last: a node that was killed is waited for, and
+// units of a Redis that restarts before it has been silent for 30 s are quarantined.
+func kindsOf(which string, d budget.Durability) []string {
+	kinds := []string{which}
+	switch {
+	case which == "main" && d == budget.Store:
+		return mainInStore
+	case which == "main":
+		return mainKinds
+	case which == "all":
+		kinds = []string{"none"}
+		for _, f := range chaos.Faults {
+			kinds = append(kinds, f.Name)
+		}
+	}
+	if d != budget.Store {
+		return kinds
+	}
+	kinds = slices.DeleteFunc(kinds, func(kind string) bool { return kind != "none" && chaos.Named(kind).Forgets })
+	const kill = "node: kill -9"
+	if i := slices.Index(kinds, kill); i >= 0 {
+		kinds = append(slices.Delete(kinds, i, i+1), kill)
+	}
+	return kinds
+}
+
+func table(results []result) string {
+	var text strings.Builder
+	out := tabwriter.NewWriter(&text, 0, 0, 2, ' ', tabwriter.AlignRight)
+	fmt.Fprintln(out, "fault\thistories\toperations\tshortest\tunknown outcomes\tundecided\tlongest check\t")
+	for _, r := range results {
+		fmt.Fprintf(out, "%s\t%d\t%d\t%d\t%d\t%d\t%s\t\n", r.kind, r.histories, r.operations, r.shortest,
+			r.unknown, r.open, r.longest.Round(time.Millisecond))
+	}
+	_ = out.Flush()
+	return text.String()
+}
+
+// window uses n new budgets while one fault strikes, and checks their histories.
+func window(t *testing.T, w *chaos.World, rnd *rand.Rand, d budget.Durability, kind, n int, r *result) {
+	t.Helper()
+	began := time.Now()
+	defer func() { t.Logf("%s: %d histories in %s", r.kind, n, time.Since(began).Round(time.Second/10)) }()
+	recorders := make([]*recorder, n)
+	for i := range recorders {
+		recorders[i] = create(t, w, d, fmt.Sprintf("k%d-h%d", kind, r.made+i))
+	}
+	r.made += n
+	var callersDone sync.WaitGroup
+	for i, rec := range recorders {
+		rec.begun = time.Now()
+		for caller := range callers {
+			own := rand.New(rand.NewPCG(rnd.Uint64(), uint64(i*callers+caller)))
+			callersDone.Go(func() { rec.work(caller, own) })
+		}
+	}
+	struck := strike(w, rnd, r.kind)
+	if struck != nil && !errors.Is(struck, chaos.ErrMissed) {
+		t.Errorf("%s: %v", r.kind, struck)
+	}
+	callersDone.Wait()
+	if err := errors.Join(w.Restore(), w.AwaitQuiet()); err != nil {
+		t.Errorf("%s: %v", r.kind, err)
+		return
+	}
+	for _, rec := range recorders {
+		judge(t, w, rec, r)
+	}
+	if struck == nil {
+		r.histories += n
+	}
+}
+
+func create(t *testing.T, w *chaos.World, d budget.Durability, name string) *recorder {
+	t.Helper()
+	deadline := time.Now().Add(time.Minute)
+	for {
+		_, err := w.Clients[0].Create(context.Background(), client.CreateRequest{Name: name, Unit: budget.Count,
+			Type: budget.Promo, TotalQuantity: units, BucketQuantity: 3, Durability: d})
+		if err == nil {
+			return &recorder{w: w, name: name, durability: d}
+		}
+		if time.Now().After(deadline) {
+			t.Fatal(err)
+		}
+		time.Sleep(50 * time.Millisecond)
+	}
+}
+
+// strike lets a fault strike while callers work.
+func strike(w *chaos.World, rnd *rand.Rand, kind string) error {
+	if kind == "none" {
+		return nil
+	}
+	time.Sleep(time.Duration(rnd.Int64N(int64(400 * time.Millisecond))))
+	return w.Strike(rnd, chaos.Named(kind))
+}
+
+// judge checks the history of one budget.
+func judge(t *testing.T, w *chaos.World, rec *recorder, r *result) {
+	t.Helper()
+	rows, err := rec.observe()
+	if err != nil {
+		t.Error(err)
+		return
+	}
+	m := model(units, lateness{behind: rec.durability == budget.Store,
+		away: rec.durability == budget.Store && strings.HasPrefix(r.kind, "mariadb")})
+	history, out := prune(rec.history, rows)
+	r.operations += len(history)
+	r.shortest = min(r.shortest, len(history))
+	if len(history) < least {
+		t.Errorf("%s, %s: only %d operations", r.kind, rec.name, len(history))
+	}
+	began := time.Now()
+	verdict := check(m, history)
+	r.longest = max(r.longest, time.Since(began))
+	for _, op := range rec.history {
+		if op.Output.(output).unknown() {
+			r.unknown++
+		}
+	}
+	switch verdict {
+	case porcupine.Ok:
+	case porcupine.Unknown:
+		r.open++
+		t.Errorf("%s, %s: not decided within %s", r.kind, rec.name, checkLimit)
+	default:
+		t.Errorf("%s, %s: no order of its operations is right; see %s", r.kind, rec.name,
+			keep(t, filepath.Join(w.Dir, rec.name), m, history, out))
+	}
+}

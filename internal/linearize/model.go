@@ -1,0 +1,271 @@
+package linearize
+
+import (
+	"fmt"
+
+	"github.com/anishathalye/porcupine"
+
+	"github.com/budgetd/budgetd/budget"
+)
+
+// verb is what a call does.
+type verb string
+
+const (
+	deduct   verb = "deduct"
+	rollback verb = "rollback"
+	cancel   verb = "cancel"
+	adjust   verb = "adjust"
+	view     verb = "view"
+	lookUp   verb = "look up"
+	observe  verb = "observe"
+)
+
+// input is a call: id is its index, amount its units (0 in a rollback: the whole; negative in adjust:
+// a shrink), part the number of a rollback's id.
+type input struct {
+	verb   verb
+	id     int
+	amount int
+	part   int
+}
+
+// output is an answer. code is "" when the call did what it says.
+type output struct {
+	code     budget.Code
+	replayed bool
+	// amount, rolledBack and state are those of the deduction.
+	amount, rolledBack int
+	state              string
+	// available is what budget_exhausted names. total, remaining and used are a view's.
+	available, total, remaining, used int
+	// overdue: the call ran into the service's deadline.
+	overdue bool
+	// rows is what observe found.
+	rows state
+}
+
+// known is what became of one id. Its zero value: nothing.
+type known struct {
+	void       bool
+	amount     int8 // of the deduction; 0: none
+	rolledBack int8
+	parts      uint8 // bits of the rollbacks that were done
+	adjusted   bool  // the id is an adjustment's, and it is done
+}
+
+// ids is how many ids a history has, those of adjustments included.
+const ids = 48
+
+// state is a budget as a caller can know it. It is compared with ==.
+type state struct {
+	total, remaining int
+	ids              [ids]known
+}
+
+// unknown reports whether a call has no certain outcome.
+func (o output) unknown() bool { return o.code == budget.OutcomeUnknown }
+
+// lateness is how the ledger may be behind the answers in store mode.
+type lateness struct {
+	// behind: the figures of views and refusals, too. What they show as left is at least what is left.
+	behind bool
+	// away: it cannot be asked at times, and repetitions are then answered from a store's record, which does
+	// not know what was given back since. A repetition whose deadline passed while it was asked is answered
+	// so in store mode under any kind.
+	away bool
+}
+
+// model is a budget of so many units.
+func model(total int, late lateness) porcupine.Model {
+	return porcupine.Model{
+		Init: func() any { return state{total: total, remaining: total} },
+		Step: func(s, in, out any) (bool, any) {
+			next, ok := step(s.(state), in.(input), out.(output), late)
+			return ok, next
+		},
+		Equal: func(a, b any) bool { return a.(state) == b.(state) },
+		Hash: func(s any) uint64 {
+			const prime = 1099511628211 // FNV-1a's
+			h := uint64(s.(state).remaining)
+			for _, k := range s.(state).ids {
+				h = (h ^ uint64(uint8(k.amount)) ^ uint64(uint8(k.rolledBack))<<8 ^ uint64(k.parts)<<16) * prime
+				if k.void || k.adjusted {
+					h = (h ^ 1) * prime
+				}
+			}
+			return h
+		},
+		DescribeOperation: func(in, out any) string {
+			return fmt.Sprintf("%v -> %s", in, out.(output))
+		},
+		DescribeState: func(s any) string {
+			return fmt.Sprintf("%d of %d", s.(state).remaining, s.(state).total)
+		},
+	}
+}
+
+// String shows an answer; the rows of an observation are too many.
+func (o output) String() string {
+	o.rows = state{}
+	return fmt.Sprintf("%q replayed %t amount %d back %d %s available %d view %d/%d/%d", o.code, o.replayed,
+		o.amount, o.rolledBack, o.state, o.available, o.total, o.remaining, o.used)
+}
+
+// step returns the state after a call with that answer, and whether the answer is right in s. A call
+// without a certain outcome does what it can: one that never does anything comes after everything.
+func step(s state, in input, out output, late lateness) (state, bool) {
+	if out.code == budget.Unavailable {
+		return s, true
+	}
+	switch in.verb {
+	case deduct:
+		return stepDeduct(s, in, out, late)
+	case rollback:
+		return stepRollback(s, in, out)
+	case cancel:
+		return stepCancel(s, in, out)
+	case adjust:
+		return stepAdjust(s, in, out)
+	case lookUp:
+		k := s.ids[in.id]
+		if out.code == budget.DeductionNotFound {
+			return s, k == known{}
+		}
+		return s, out.state == k.state() && out.amount == int(k.amount) && out.rolledBack == int(k.rolledBack)
+	case view:
+		left := out.remaining == s.remaining || late.behind && out.remaining > s.remaining
+		return s, left && out.total == s.total && out.used == s.total-out.remaining
+	default: // observe
+		return s, out.rows == s
+	}
+}
+
+// state is the deduction's, as the service names it.
+func (k known) state() string {
+	switch {
+	case k.void:
+		return "void"
+	case k.amount == 0:
+		return ""
+	case k.rolledBack == k.amount:
+		return "rolled_back"
+	}
+	return "used"
+}
+
+func stepDeduct(s state, in input, out output, late lateness) (state, bool) {
+	k := &s.ids[in.id]
+	fresh := *k == known{}
+	covered := s.remaining >= in.amount
+	switch {
+	case out.unknown():
+		if fresh && covered {
+			s.take(k, in.amount)
+		}
+		return s, true
+	case out.code == "" && out.replayed:
+		away := late.away || late.behind && out.overdue
+		shown := out.state == k.state() || away && out.state == "used"
+		return s, k.amount != 0 && int(k.amount) == in.amount && out.amount == in.amount && shown
+	case out.code == "":
+		// The state is that of the answer's instant: it may have been given back since it happened.
+		ok := fresh && covered && out.amount == in.amount && (out.state == "used" || out.state == "rolled_back")
+		s.take(k, in.amount)
+		return s, ok
+	}
+	switch out.code {
+	case budget.BudgetExhausted:
+		shown := out.available == s.remaining || late.behind && out.available > s.remaining && out.available < in.amount
+		return s, fresh && !covered && shown
+	case budget.RequestVoid:
+		return s, k.void
+	case budget.RequestConflict:
+		return s, k.amount != 0 && int(k.amount) != in.amount
+	}
+	return s, false
+}
+
+// take uses units for an id.
+func (s *state) take(k *known, amount int) {
+	s.remaining -= amount
+	k.amount = int8(amount)
+}
+
+// giveBack returns units of an id.
+func (s *state) giveBack(k *known, amount int) {
+	s.remaining += amount
+	k.rolledBack += int8(amount)
+}
+
+func stepRollback(s state, in input, out output) (state, bool) {
+	k := &s.ids[in.id]
+	left := int(k.amount - k.rolledBack)
+	bit := uint8(1) << in.part
+	want := in.amount
+	if want == 0 {
+		want = left
+	}
+	can := k.amount != 0 && k.parts&bit == 0 && left > 0 && want <= left
+	switch {
+	case out.unknown() && can:
+		s.giveBack(k, want)
+		k.parts |= bit
+		return s, true
+	case out.unknown():
+		return s, true
+	case out.code == "" && out.replayed:
+		return s, k.parts&bit != 0 && out.rolledBack == int(k.rolledBack) && out.state == k.state()
+	case out.code == "":
+		if !can {
+			return s, false
+		}
+		s.giveBack(k, want)
+		k.parts |= bit
+		return s, out.rolledBack == int(k.rolledBack) && out.state == k.state()
+	}
+	switch out.code {
+	case budget.DeductionNotFound:
+		return s, *k == known{}
+	case budget.RequestVoid:
+		return s, k.void
+	case budget.AlreadyRolledBack:
+		return s, k.amount != 0 && left == 0 && k.parts&bit == 0
+	case budget.AmountExceedsRemaining:
+		return s, left > 0 && want > left && k.parts&bit == 0
+	}
+	return s, false
+}
+
+func stepCancel(s state, in input, out output) (state, bool) {
+	if out.code != "" && !out.unknown() {
+		return s, false
+	}
+	k := &s.ids[in.id]
+	if k.amount == 0 {
+		k.void = true
+	}
+	s.giveBack(k, int(k.amount-k.rolledBack))
+	return s, out.unknown() || out.state == k.state() && out.rolledBack == int(k.rolledBack)
+}
+
+func stepAdjust(s state, in input, out output) (state, bool) {
+	k := &s.ids[in.id]
+	can := !k.adjusted && s.remaining+in.amount >= 0
+	switch {
+	case out.code == "" && k.adjusted && (out.replayed || in.amount < 0):
+		// Two calls that bring the units of one shrink together may both say that they did it.
+		return s, true
+	case out.code == "" && (!can || out.replayed):
+		return s, false
+	case out.code == "", out.unknown() && can:
+		k.adjusted = true
+		s.total += in.amount
+		s.remaining += in.amount
+		return s, true
+	case out.unknown():
+		return s, true
+	}
+	// A shrink is refused too where units are promised to another one, or its deadline passed.
+	return s, out.code == budget.AmountExceedsRemaining && in.amount < 0 && !k.adjusted
+}

@@ -1,0 +1,234 @@
+package linearize
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/anishathalye/porcupine"
+
+	"github.com/budgetd/budgetd/budget"
+	"github.com/budgetd/budgetd/client"
+	"github.com/budgetd/budgetd/internal/chaos"
+)
+
+const (
+	units     = 24  // of each budget: about half of the ids that are sent fit
+	deductIDs = 40  // the rest of ids is for adjustments
+	callers   = 6   // of each budget
+	answers   = 18  // that each caller gets: calls without a certain outcome are not counted
+	mostCalls = 300 // of each caller
+	think     = 150 * time.Millisecond
+	// deadline is how long the service works on a deduction (deduct.deadline).
+	deadline = 2 * time.Second
+)
+
+// adjustments are the quantities of the ids from deductIDs on.
+var adjustments = [ids - deductIDs]int{6, 4, -3, 5, -2, 7, -4, 3}
+
+// recorder makes the history of one budget. Its methods are safe for concurrent use.
+type recorder struct {
+	w     *chaos.World
+	name  string
+	begun time.Time
+	// durability is the budget's.
+	durability budget.Durability
+
+	mu      sync.Mutex
+	history []porcupine.Operation
+}
+
+// note adds an operation that began at an instant and ends now.
+func (r *recorder) note(caller int, call time.Duration, in input, out output) {
+	now := time.Since(r.begun)
+	out.overdue = now-call >= deadline
+	ended := int64(now)
+	if out.unknown() {
+		ended = never
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.history = append(r.history, porcupine.Operation{ClientId: caller, Call: int64(call), Return: ended,
+		Input: in, Output: out})
+}
+
+// work is one caller's calls, through any node, until so many were answered.
+func (r *recorder) work(caller int, rnd *rand.Rand) {
+	answered := 0
+	for n := 0; n < mostCalls && answered < answers; n++ {
+		in := choose(rnd)
+		through := r.w.Clients[rnd.IntN(len(r.w.Clients))]
+		call := time.Since(r.begun)
+		out := r.call(through, in)
+		reads := in.verb == lookUp || in.verb == view
+		if !reads || out.code == "" || out.code == budget.DeductionNotFound {
+			r.note(caller, call, in, out)
+			if out.code != budget.Unavailable && !out.unknown() {
+				answered++
+			}
+		}
+		time.Sleep(time.Duration(rnd.Int64N(int64(think))))
+	}
+}
+
+// choose returns the next call: few ids, so that many calls meet.
+func choose(rnd *rand.Rand) input {
+	id := rnd.IntN(deductIDs)
+	amount := 1 + id%4
+	switch n := rnd.IntN(100); {
+	case n < 50:
+		return input{verb: deduct, id: id, amount: amount}
+	case n < 54: // another payload
+		return input{verb: deduct, id: id, amount: amount + 1}
+	case n < 68:
+		part := rnd.IntN(3)
+		return input{verb: rollback, id: id, part: part, amount: part}
+	case n < 76:
+		return input{verb: cancel, id: id}
+	case n < 83:
+		i := rnd.IntN(len(adjustments))
+		return input{verb: adjust, id: deductIDs + i, amount: adjustments[i]}
+	case n < 92:
+		return input{verb: view}
+	}
+	return input{verb: lookUp, id: id}
+}
+
+func idName(id int) string { return fmt.Sprint("id-", id) }
+
+// partIDs are the rollback ids: the whole, and parts of 1 and 2 units.
+var partIDs = [...]string{"", "one", "two"}
+
+// call makes one attempt and returns what it was answered.
+func (r *recorder) call(c *client.Client, in input) output {
+	ctx, id := context.Background(), idName(in.id)
+	switch in.verb {
+	case deduct:
+		a, err := c.Deduct(ctx, r.name, client.DeductRequest{RequestID: id, Amount: int64(in.amount)})
+		if err != nil {
+			return output{code: codeOf(err), available: available(err)}
+		}
+		return output{replayed: a.Replayed, amount: int(a.Amount), state: a.State}
+	case rollback:
+		d, err := c.Rollback(ctx, r.name, client.RollbackRequest{RequestID: id, RollbackID: partIDs[in.part],
+			Amount: int64(in.amount)})
+		return deduction(d, err)
+	case cancel:
+		d, err := c.Cancel(ctx, r.name, client.CancelRequest{RequestID: id})
+		return deduction(d, err)
+	case adjust:
+		a, err := c.Append(ctx, r.name, client.AppendRequest{RequestID: id, Quantity: int64(in.amount)})
+		code := codeOf(err)
+		if code == budget.Unavailable && in.amount < 0 {
+			code = budget.OutcomeUnknown // it may go on by itself
+		}
+		return output{code: code, replayed: err == nil && a.Replayed}
+	case view:
+		b, err := c.Budget(ctx, r.name)
+		if err != nil {
+			return output{code: codeOf(err)}
+		}
+		return output{total: int(b.TotalQuantity), remaining: int(b.Undistributed + b.Remaining + b.InTransit),
+			used: int(b.Used + b.Held + b.Quarantined + b.Forfeited)}
+	default: // lookUp
+		d, err := c.Deduction(ctx, r.name, id)
+		return deduction(d, err)
+	}
+}
+
+func deduction(d *client.Deduction, err error) output {
+	if err != nil {
+		return output{code: codeOf(err)}
+	}
+	return output{replayed: d.Replayed, amount: int(d.Amount), rolledBack: int(d.RolledBack), state: d.State}
+}
+
+// codeOf is what an attempt means: every way of not having been done is unavailable, every way of
+// maybe having been done outcome_unknown.
+func codeOf(err error) budget.Code {
+	switch client.KindOf(err) {
+	case budget.NotDone:
+		return budget.Unavailable
+	case budget.MayBeDone:
+		return budget.OutcomeUnknown
+	}
+	return client.CodeOf(err)
+}
+
+func available(err error) int {
+	if p, ok := err.(*client.Problem); ok && p.Available != nil {
+		return int(*p.Available)
+	}
+	return -1
+}
+
+// observe reads the ledger's rows, once all is quiet, as the last operation of the history.
+func (r *recorder) observe() (state, error) {
+	call := time.Since(r.begun)
+	rows, err := r.rows()
+	if err == nil {
+		r.note(callers, call, input{verb: observe}, output{rows: rows})
+	}
+	return rows, err
+}
+
+// rows reads what the ledger's tables have of the budget.
+func (r *recorder) rows() (s state, err error) {
+	var budgetID int64
+	err = r.w.Rows.QueryRow(`SELECT b.id, b.total_quantity, b.total_quantity - COALESCE(SUM(e.used_quantity +
+		e.held_quantity), 0) FROM budget_management_bucket b JOIN bucket_epoch e ON e.budget_id = b.id
+		WHERE b.name = ? GROUP BY b.id`, []byte(r.name)).Scan(&budgetID, &s.total, &s.remaining)
+	if err != nil {
+		return s, err
+	}
+	index := map[string]int{}
+	for id := range ids {
+		index[idName(id)] = id
+	}
+	return s, errors.Join(
+		r.each(`SELECT request_id, state, amount, rolled_back FROM deduction WHERE budget_id = ?`, budgetID,
+			func(scan func(...any) error) error {
+				var id, status string
+				var k known
+				err := scan(&id, &status, &k.amount, &k.rolledBack)
+				k.void = status == "void"
+				s.ids[index[id]] = k
+				return err
+			}),
+		r.each(`SELECT request_id, rollback_id FROM rollback_log WHERE budget_id = ?`, budgetID,
+			func(scan func(...any) error) error {
+				var id, part string
+				err := scan(&id, &part)
+				if i := slices.Index(partIDs[:], part); i >= 0 { // a cancel's has another id
+					s.ids[index[id]].parts |= 1 << i
+				}
+				return err
+			}),
+		r.each(`SELECT request_id, status FROM adjustment WHERE budget_id = ? AND status = 'done' AND
+			LENGTH(request_id) > 0`, budgetID,
+			func(scan func(...any) error) error {
+				var id, status string
+				err := scan(&id, &status)
+				s.ids[index[id]].adjusted = true
+				return err
+			}))
+}
+
+// each reads the rows of a query about the budget.
+func (r *recorder) each(query string, budgetID int64, row func(scan func(...any) error) error) error {
+	rows, err := r.w.Rows.Query(query, budgetID)
+	if err != nil {
+		return err
+	}
+	defer rows.Close()
+	for rows.Next() {
+		if err := row(rows.Scan); err != nil {
+			return err
+		}
+	}
+	return rows.Err()
+}
