@@ -1,0 +1,246 @@
+package moves
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+
+	"github.com/budgetd/budgetd/bucket"
+	"github.com/budgetd/budgetd/budget"
+	"github.com/budgetd/budgetd/internal/sqlstore/engine"
+	"github.com/budgetd/budgetd/internal/sqlstore/rows"
+	"github.com/budgetd/budgetd/ledger"
+)
+
+const (
+	insertEpochs = `INSERT INTO bucket_epoch (bucket_id, epoch, budget_id, status, period,
+		period_end_ms, definition_version, fill, outstanding_quantity, held_quantity, used_quantity,
+		returning_quantity, closed_quantity, swept_quantity, next_grant, next_entry, activation,
+		fenced, created_at)`
+	epochWidth  = 19
+	bringOnline = `UPDATE sharding_budget_management_bucket /*by PRIMARY*/ SET status = 'online',
+		offline_by = '', epoch = epoch + 1, updated_at = ? WHERE `
+	endEpochs = `UPDATE bucket_epoch /*by PRIMARY*/ SET status = ?,
+		closed_quantity = closed_quantity + outstanding_quantity, outstanding_quantity = 0 WHERE `
+	endWhere = `(bucket_id = ? AND epoch = ? AND outstanding_quantity = ?
+		AND status IN ('opening', 'open', 'closing'))`
+	voidGrants = `UPDATE grant_log /*by PRIMARY*/ SET status = 'void' WHERE bucket_id = ?
+		AND epoch = ? AND status = 'pending'`
+	restartCounts = `UPDATE sharding_budget_management_bucket /*by PRIMARY*/ SET out_cnt = 0 WHERE `
+	changeList    = `UPDATE budget_management_bucket SET list_version = list_version + ?
+		WHERE id = ?`
+)
+
+// overwrite is by how much a fill grows when what a filter holds must be replaced and not added to:
+// bucket.Filter.Set adds to a content of the fill before, and replaces an older one.
+const overwrite = 2
+
+// InsertEpochs writes new epoch rows.
+func InsertEpochs(t *engine.Tx, epochs ...*rows.Epoch) error {
+	values := make([]any, 0, len(epochs)*epochWidth)
+	for _, e := range epochs {
+		values = append(values, e.Bucket, e.Number, e.Budget, e.Status, e.Period, e.PeriodEndMS,
+			e.DefinitionVersion, e.Fill, e.Outstanding, 0, 0, 0, e.Closed, 0, e.NextGrant, e.NextEntry,
+			e.Activation, []byte{}, engine.ToMS(t.Now))
+	}
+	return t.Insert(insertEpochs, epochWidth, values)
+}
+
+// FirstStatus is the status that an epoch of a budget begins with: open in ledger mode; opening in
+// store mode, until its store has it.
+func FirstStatus(durability budget.Durability) ledger.Status {
+	if durability == budget.Store {
+		return ledger.Opening
+	}
+	return ledger.Open
+}
+
+// Begin gives buckets of a locked budget, whose newest epochs are locked and have ended, their next
+// epochs, without units and of the open period. It brings the buckets online and replaces the epochs
+// in the rows. Error: Unavailable where a lane is drained, or, in store mode, was never reached.
+func Begin(t *engine.Tx, op string, b *rows.Budget, buckets ...*rows.Bucket) ([]bucket.Level, error) {
+	if len(buckets) == 0 {
+		return nil, nil
+	}
+	lanes := make([]bucket.Lane, len(buckets))
+	for i, row := range buckets {
+		lanes[i] = row.Lane()
+	}
+	durability := budget.Durability(b.Durability)
+	activations, err := Activations(t, op, durability, lanes)
+	if err != nil {
+		return nil, err
+	}
+	now := engine.ToMS(t.Now)
+	epochs, keys := make([]*rows.Epoch, len(buckets)), []any(nil)
+	for i, row := range buckets {
+		keys = append(keys, row.Epoch.Bucket, row.Number)
+		row.Epoch = rows.Epoch{
+			Bucket: row.Epoch.Bucket, Number: row.Number + 1, Budget: b.ID,
+			Status: string(FirstStatus(durability)), Activation: activations[lanes[i]],
+			NextGrant: 1, NextEntry: row.NextEntry, Fill: row.Fill + overwrite,
+			DefinitionVersion: b.Version, Period: b.Period, PeriodEndMS: b.PeriodEndMS,
+		}
+		row.ListStatus, row.OfflineBy, row.UpdatedAt = rows.Online, "", now
+		epochs[i] = &row.Epoch
+	}
+	if err := InsertEpochs(t, epochs...); err != nil {
+		return nil, err
+	}
+	if err := t.HitAll(bringOnline, []any{now}, `(id = ? AND epoch = ?)`, keys); err != nil {
+		return nil, err
+	}
+	b.ListVersion += int64(len(buckets))
+	return Levels(buckets...), ListChanged(t, b.ID, len(buckets))
+}
+
+// Levels returns what buckets hold after a change that no filter can follow by adding.
+func Levels(buckets ...*rows.Bucket) []bucket.Level {
+	out := make([]bucket.Level, len(buckets))
+	for i, row := range buckets {
+		out[i] = Level(row, row.Outstanding)
+	}
+	return out
+}
+
+// Level returns what a bucket holds after `added` units came to it under its fill.
+func Level(row *rows.Bucket, added int64) bucket.Level {
+	return bucket.Level{Bucket: row.Epoch.Bucket, Epoch: row.Number, Lane: row.Lane(), Fill: row.Fill,
+		Outstanding: row.Outstanding, Added: added, Open: row.Status == string(ledger.Open)}
+}
+
+// End moves live, locked epochs of a locked budget to a final status and takes their units out of O;
+// it returns the sum, which the caller puts somewhere (ComeBack, Give). Grants that a store has not
+// got are void. The buckets stay in the bucket list. A bucket's counts go on: see RestartCounts.
+func End(t *engine.Tx, b *rows.Budget, status ledger.Status, epochs ...*rows.Epoch) (int64, error) {
+	if len(epochs) == 0 {
+		return 0, nil
+	}
+	var ends []any
+	units := int64(0)
+	for _, e := range epochs {
+		ends = append(ends, e.Bucket, e.Number, e.Outstanding)
+		if b.Durability == string(budget.Store) {
+			if _, err := t.Exec(voidGrants, e.Bucket, e.Number); err != nil {
+				return 0, err
+			}
+		}
+	}
+	if err := t.HitAll(endEpochs, []any{string(status)}, endWhere, ends); err != nil {
+		return 0, err
+	}
+	for _, e := range epochs {
+		units += e.Outstanding
+		e.Closed, e.Outstanding, e.Status = e.Closed+e.Outstanding, 0, string(status)
+	}
+	b.ListVersion += int64(len(epochs))
+	return units, ListChanged(t, b.ID, len(epochs))
+}
+
+// RestartCounts lets buckets of a locked budget apply as often as adjust_cnt says once more.
+func RestartCounts(t *engine.Tx, buckets ...*rows.Bucket) error {
+	var ids []any
+	for _, row := range buckets {
+		if row.OutCnt != 0 {
+			ids = append(ids, row.Epoch.Bucket)
+			row.OutCnt = 0
+		}
+	}
+	return t.HitAll(restartCounts, nil, `id = ?`, ids)
+}
+
+// ListChanged notes changes of a locked budget's bucket list or of its epochs, so that nodes read
+// them again.
+func ListChanged(t *engine.Tx, budgetID int64, changes int) error {
+	return t.Hit(1, changeList, changes, budgetID)
+}
+
+const (
+	putOnline = `UPDATE sharding_budget_management_bucket /*by PRIMARY*/ SET status = 'online',
+		offline_by = '', updated_at = ? WHERE id = ?`
+	putOffline = `UPDATE sharding_budget_management_bucket /*by PRIMARY*/ SET status = 'offline',
+		offline_by = ?, updated_at = ? WHERE id = ?`
+)
+
+// PutOnline brings a bucket of a locked budget into the bucket list, with the epoch that it has: see
+// Begin.
+func PutOnline(t *engine.Tx, b *rows.Budget, row *rows.Bucket) error {
+	now := engine.ToMS(t.Now)
+	row.ListStatus, row.OfflineBy, row.UpdatedAt = rows.Online, "", now
+	if err := t.Hit(1, putOnline, now, row.Epoch.Bucket); err != nil {
+		return err
+	}
+	b.ListVersion++
+	return ListChanged(t, b.ID, 1)
+}
+
+// PutOffline takes a bucket of a locked budget out of the bucket list, whatever its epoch is; the
+// caller checks that it is not the last one (IsLast).
+func PutOffline(t *engine.Tx, b *rows.Budget, row *rows.Bucket, by bucket.OfflineBy) error {
+	now := engine.ToMS(t.Now)
+	row.ListStatus, row.OfflineBy, row.UpdatedAt = rows.Offline, string(by), now
+	if err := t.Hit(1, putOffline, string(by), now, row.Epoch.Bucket); err != nil {
+		return err
+	}
+	b.ListVersion++
+	return ListChanged(t, b.ID, 1)
+}
+
+// IsLast reports whether no other bucket of the list is online while the budget is effective.
+func IsLast(t *engine.Tx, b *rows.Budget, list []rows.Bucket, bucketID int64) bool {
+	if b.Definition().StatusAt(t.Now) != budget.Effective {
+		return false
+	}
+	return !slices.ContainsFunc(list, func(r rows.Bucket) bool {
+		return r.Epoch.Bucket != bucketID && r.ListStatus == rows.Online
+	})
+}
+
+const (
+	selectLanes = `SELECT instance, lane, activation, is_draining FROM lane /*by PRIMARY*/ WHERE `
+	laneWhere   = `(instance = ? AND lane = ?)`
+)
+
+func compareLanes(a, b bucket.Lane) int {
+	return cmp.Or(cmp.Compare(a.Instance, b.Instance), cmp.Compare(a.Index, b.Index))
+}
+
+// Activations returns the present activations of lanes; in ledger mode, where a lane needs none, 0 for
+// those without a row. Error: Unavailable where a lane is drained, or, in store mode, was never
+// reached.
+func Activations(t *engine.Tx, op string, durability budget.Durability, lanes []bucket.Lane) (
+	map[bucket.Lane]int64, error) {
+	lanes = slices.Clone(lanes)
+	slices.SortFunc(lanes, compareLanes)
+	lanes = slices.Compact(lanes)
+	out := map[bucket.Lane]int64{}
+	var read []struct {
+		Instance   string `db:"instance"`
+		Lane       int    `db:"lane"`
+		Activation int64  `db:"activation"`
+		IsDraining int64  `db:"is_draining"`
+	}
+	var args []any
+	for _, l := range lanes {
+		args = append(args, []byte(l.Instance), l.Index)
+	}
+	query := selectLanes + engine.Repeat(laneWhere, " OR ", len(lanes)) + ` /*shared*/`
+	if err := t.List(&read, query, args...); err != nil {
+		return nil, err
+	}
+	for _, row := range read {
+		lane := bucket.Lane{Instance: row.Instance, Index: row.Lane}
+		if row.IsDraining == 1 {
+			return nil, budget.Refuse(budget.Unavailable, op, "instance %s is being drained",
+				strings.ToValidUTF8(row.Instance, ""))
+		}
+		out[lane] = row.Activation
+	}
+	for _, l := range lanes {
+		if durability == budget.Store && out[l] == 0 {
+			return nil, budget.Refuse(budget.Unavailable, op,
+				"instance %s has never been reached", l.Instance)
+		}
+	}
+	return out, nil
+}

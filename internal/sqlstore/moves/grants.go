@@ -1,0 +1,178 @@
+package moves
+
+import (
+	"github.com/budgetd/budgetd/allocation"
+	"github.com/budgetd/budgetd/bucket"
+	"github.com/budgetd/budgetd/budget"
+	"github.com/budgetd/budgetd/internal/sqlstore/engine"
+	"github.com/budgetd/budgetd/internal/sqlstore/rows"
+)
+
+// Kind says where the units of a grant come from, as grant_log.kind holds it.
+type Kind string
+
+// The kinds of grants.
+const (
+	// Apply brings units that no bucket had before; it counts as an application (adjust_cnt).
+	Apply Kind = "apply"
+	// Again brings units that came back.
+	Again Kind = "again"
+	// Collect brings units of other buckets.
+	Collect Kind = "collect"
+)
+
+// The values of grant_log.status.
+const grantDone, grantPending = "done", "pending"
+
+// Portion is units for, or of, a bucket with its locked epoch; at least 1.
+type Portion struct {
+	Row   *rows.Bucket
+	Units int64
+}
+
+const (
+	insertGrants = `INSERT INTO grant_log (bucket_id, epoch, number, budget_id, kind, amount, status,
+		created_at)`
+	grantWidth   = 8
+	giveToEpochs = `UPDATE bucket_epoch /*by PRIMARY*/ SET
+		outstanding_quantity = outstanding_quantity + $value, fill = fill + 1,
+		next_grant = next_grant + 1 WHERE `
+	giveWhere = `bucket_id = ? AND epoch = ? AND next_grant = ? AND status IN ('opening', 'open')
+		AND LENGTH(fenced) = 0`
+	giveToBuckets = `UPDATE sharding_budget_management_bucket /*by PRIMARY*/ SET
+		out_quantity = out_quantity + $value, sharding_quantity = $value, out_cnt = out_cnt + $value,
+		updated_at = $value WHERE `
+	drawFromEpochs = `UPDATE bucket_epoch /*by PRIMARY*/ SET
+		outstanding_quantity = outstanding_quantity - $value,
+		closed_quantity = closed_quantity + $value, fill = fill + 2 WHERE `
+	drawWhere = `bucket_id = ? AND epoch = ? AND outstanding_quantity >= ? AND status = 'open'`
+	ofEpoch   = `bucket_id = ? AND epoch = ?`
+)
+
+// Give moves units into locked epochs, at most one portion for each: O and fill grow, a numbered grant
+// is written, and the bucket's totals grow; with Apply its count of applications does too. In store mode
+// the grant is pending until the store has it, and its number is the row's NextGrant less 1. Whoever
+// gives the units takes them from where they are: Units, Draw, End.
+func Give(t *engine.Tx, b *rows.Budget, kind Kind, portions ...Portion) ([]bucket.Level, error) {
+	if len(portions) == 0 {
+		return nil, nil
+	}
+	status, now, applications := grantDone, engine.ToMS(t.Now), 0
+	if b.Durability == string(budget.Store) {
+		status = grantPending
+	}
+	if kind == Apply {
+		applications = 1
+	}
+	var grants []any
+	epochs := make([]engine.RowChange, len(portions))
+	buckets := make([]engine.RowChange, len(portions))
+	for i, p := range portions {
+		id, epoch, number := p.Row.Epoch.Bucket, p.Row.Number, p.Row.NextGrant
+		grants = append(grants, id, epoch, number, b.ID, string(kind), p.Units, status, now)
+		epochs[i] = engine.RowChange{Key: []any{id, epoch}, Values: []any{p.Units},
+			Where: []any{id, epoch, number}}
+		buckets[i] = engine.RowChange{Key: []any{id},
+			Values: []any{p.Units, p.Units, applications, now}, Where: []any{id}}
+	}
+	if err := t.Insert(insertGrants, grantWidth, grants); err != nil {
+		return nil, err
+	}
+	if err := t.ChangeRows(giveToEpochs, ofEpoch, giveWhere, epochs); err != nil {
+		return nil, err
+	}
+	if err := t.ChangeRows(giveToBuckets, `id = ?`, `id = ?`, buckets); err != nil {
+		return nil, err
+	}
+	levels := make([]bucket.Level, len(portions))
+	for i, p := range portions {
+		p.Row.Outstanding += p.Units
+		p.Row.OutQuantity += p.Units
+		p.Row.LastGrant = p.Units
+		p.Row.OutCnt += applications
+		p.Row.NextGrant++
+		p.Row.Fill++
+		levels[i] = Level(p.Row, p.Units)
+	}
+	return levels, nil
+}
+
+// Draw takes units out of O of open, locked epochs (ledger mode); the caller puts them somewhere. The
+// levels let filters forget what they held.
+func Draw(t *engine.Tx, portions ...Portion) ([]bucket.Level, error) {
+	changes := make([]engine.RowChange, len(portions))
+	for i, p := range portions {
+		id, epoch := p.Row.Epoch.Bucket, p.Row.Number
+		changes[i] = engine.RowChange{Key: []any{id, epoch}, Values: []any{p.Units, p.Units},
+			Where: []any{id, epoch, p.Units}}
+	}
+	if err := t.ChangeRows(drawFromEpochs, ofEpoch, drawWhere, changes); err != nil {
+		return nil, err
+	}
+	levels := make([]bucket.Level, len(portions))
+	for i, p := range portions {
+		p.Row.Outstanding -= p.Units
+		p.Row.Closed += p.Units
+		p.Row.Fill += overwrite
+		levels[i] = Level(p.Row, p.Row.Outstanding)
+	}
+	return levels, nil
+}
+
+// HandOut spreads what may be released of U over the buckets that can take it (rows.Bucket.MayTake),
+// evenly, the remainder to the first; under the rule free each gets a first step. One that the service
+// took offline gets a new epoch. The budget and the newest epochs of the buckets are locked; buckets on
+// lanes that are drained are passed over. It does nothing where U is 0.
+func HandOut(t *engine.Tx, b *rows.Budget, kind Kind, list []rows.Bucket) ([]bucket.Level, error) {
+	units := b.Releasable(t.Now)
+	if units == 0 || b.IsOver == 1 {
+		return nil, nil
+	}
+	drained, err := Drained(t)
+	if err != nil {
+		return nil, err
+	}
+	var takers []*rows.Bucket
+	for i := range list {
+		if list[i].MayTake(b) && !drained[list[i].Lane()] {
+			takers = append(takers, &list[i])
+		}
+	}
+	var portions []Portion
+	var ended []*rows.Bucket
+	sum := int64(0)
+	for i, share := range allocation.Shares(b.Definition(), units, len(takers)) {
+		if share == 0 {
+			break
+		}
+		portions = append(portions, Portion{takers[i], share})
+		sum += share
+		if !takers[i].Live() {
+			ended = append(ended, takers[i])
+		}
+	}
+	if _, err := Begin(t, "hand out", b, ended...); err != nil {
+		return nil, err
+	}
+	levels, err := Give(t, b, kind, portions...)
+	if err != nil {
+		return nil, err
+	}
+	return levels, Units(t, b, allocation.Movement{Undistributed: -sum})
+}
+
+const selectDrained = `SELECT instance, lane FROM lane WHERE is_draining = 1`
+
+// Drained returns the lanes that no epoch may begin on, as of the read: Begin looks again, and locks.
+func Drained(t *engine.Tx) (map[bucket.Lane]bool, error) {
+	var read []struct {
+		Instance string `db:"instance"`
+		Lane     int    `db:"lane"`
+	}
+	err := t.List(&read, selectDrained)
+	out := make(map[bucket.Lane]bool, len(read))
+	for _, row := range read {
+		out[bucket.Lane{Instance: row.Instance, Index: row.Lane}] = true
+	}
+	return out, err
+}

@@ -1,0 +1,127 @@
+package moves
+
+import (
+	"maps"
+	"slices"
+
+	"github.com/budgetd/budgetd/allocation"
+	"github.com/budgetd/budgetd/budget"
+	"github.com/budgetd/budgetd/internal/sqlstore/engine"
+	"github.com/budgetd/budgetd/internal/sqlstore/rows"
+)
+
+const (
+	moveUnits = `UPDATE budget_management_bucket SET unfunded_quantity = unfunded_quantity + ?,
+		undistributed_quantity = undistributed_quantity + ?,
+		forfeited_quantity = forfeited_quantity + ?, out_quantity = out_quantity - ? WHERE id = ?`
+	fundPeriod = `UPDATE budget_period SET funded_quantity = funded_quantity + ?
+		WHERE budget_id = ? AND number = ?`
+	carryInto = `UPDATE budget_period SET carried_quantity = carried_quantity + ?
+		WHERE budget_id = ? AND number = ?`
+	leavePeriod = `UPDATE budget_period SET returned_quantity = returned_quantity + ?,
+		passed_quantity = passed_quantity + ?, forfeited_quantity = forfeited_quantity + ?
+		WHERE budget_id = ? AND number = ?`
+)
+
+// Units changes F, U and X of a locked budget. What the three grow by in all comes out of what is
+// handed out.
+func Units(t *engine.Tx, b *rows.Budget, m allocation.Movement) error {
+	if m == (allocation.Movement{}) {
+		return nil
+	}
+	b.Unfunded += m.Unfunded
+	b.Undistributed += m.Undistributed
+	b.Forfeited += m.Forfeited
+	return t.Hit(1, moveUnits, m.Unfunded, m.Undistributed, m.Forfeited,
+		m.Unfunded+m.Undistributed+m.Forfeited, b.ID)
+}
+
+// Fund moves units F -> U of the open period of a locked budget; negative units move U -> F.
+func Fund(t *engine.Tx, b *rows.Budget, units int64) error {
+	if units == 0 {
+		return nil
+	}
+	err := Units(t, b, allocation.Movement{Unfunded: -units, Undistributed: units})
+	if err != nil {
+		return err
+	}
+	return t.Hit(1, fundPeriod, units, b.ID, b.Period)
+}
+
+// TakeBack moves units U -> F of a locked budget: first what the open period got of F, then what
+// earlier periods left to it. A shrink takes them from F.
+func TakeBack(t *engine.Tx, b *rows.Budget, units int64) error {
+	p, err := OpenPeriod(t, b)
+	if err != nil {
+		return err
+	}
+	funded := min(units, p.Funded)
+	if err := Fund(t, b, -funded); err != nil || units == funded {
+		return err
+	}
+	carried := units - funded
+	err = Units(t, b, allocation.Movement{Unfunded: carried, Undistributed: -carried})
+	if err != nil {
+		return err
+	}
+	return Leave(t, b.ID, b.Period, allocation.Movement{Unfunded: carried})
+}
+
+// TopUp gives the open period of a locked budget its part of what is not funded, after an append or
+// a change of the rule. A period that is over gets nothing.
+func TopUp(t *engine.Tx, b *rows.Budget, d budget.Definition) error {
+	if b.PeriodNow().OverAt(t.Now) {
+		return nil
+	}
+	p, err := OpenPeriod(t, b)
+	if err != nil {
+		return err
+	}
+	fundable := allocation.Fundable(d, b.Unfunded, b.PendingShrink)
+	return Fund(t, b, allocation.TopUp(d, p, fundable))
+}
+
+// Coming is units that have left a locked epoch without being used.
+type Coming struct {
+	Row *rows.Epoch
+	// Never were not used when the epoch's period ended; Late ones were, and were given back since.
+	Never, Late int64
+}
+
+// ComeBack moves units that have left their epochs to where their periods say: to U where theirs is
+// the open period, otherwise by the budget's rule to F, to U of the open period, or to X. The budget
+// is locked.
+func ComeBack(t *engine.Tx, b *rows.Budget, all ...Coming) error {
+	var sum allocation.Movement
+	carried := int64(0)
+	older := map[int64]allocation.Movement{}
+	for _, c := range all {
+		if c.Row.Period == b.Period && b.IsOver == 0 {
+			sum.Undistributed += c.Never + c.Late
+			continue
+		}
+		m := allocation.Return(b.Definition(), b.PeriodNow(), c.Never, c.Late)
+		sum, older[c.Row.Period] = sum.Plus(m), older[c.Row.Period].Plus(m)
+		carried += m.Undistributed
+	}
+	for _, number := range slices.Sorted(maps.Keys(older)) {
+		if err := Leave(t, b.ID, number, older[number]); err != nil {
+			return err
+		}
+	}
+	if carried > 0 {
+		if err := t.Hit(1, carryInto, carried, b.ID, b.Period); err != nil {
+			return err
+		}
+	}
+	return Units(t, b, sum)
+}
+
+// Leave notes in a period's row where units went that left it: back to F, on to the period that is
+// open now, or forfeited.
+func Leave(t *engine.Tx, budgetID, period int64, m allocation.Movement) error {
+	if m == (allocation.Movement{}) {
+		return nil
+	}
+	return t.Hit(1, leavePeriod, m.Unfunded, m.Undistributed, m.Forfeited, budgetID, period)
+}
