@@ -40,3 +40,22 @@ func (t *Touch) State(tally *Tally) budget.LimitState {
 func (t *Touch) Exceeds(state budget.LimitState) bool {
 	return t.Limit.Enforce && !state.Exempt && t.Counts > state.Max-min(state.Used, state.Max)
 }
+
+// Count decides as Judge does whether what a deduction counts fits all of its limits, and counts it if
+// so. refused lists every exceeded limit with what was used before; nothing is counted then (I6).
+func Count(touches []Touch, tallies []*Tally) (states, refused []budget.LimitState) {
+	states = make([]budget.LimitState, len(touches))
+	for i := range touches {
+		if states[i] = touches[i].State(tallies[i]); touches[i].Exceeds(states[i]) {
+			refused = append(refused, states[i])
+		}
+	}
+	if refused != nil {
+		return nil, refused
+	}
+	for i := range touches {
+		tallies[i].count(touches[i].Counts)
+		states[i] = touches[i].State(tallies[i])
+	}
+	return states, nil
+}

@@ -1,0 +1,239 @@
+package limit
+
+import (
+	"cmp"
+	"encoding/binary"
+	"fmt"
+	"slices"
+)
+
+// Counters are what the limits of one dimension have counted of one value: the contents of one row of
+// limit_counter. Each limit keeps its latest window only, because what an earlier one counted is
+// never asked for again.
+type Counters struct {
+	// List is ordered by the limits' names.
+	List []Counter
+}
+
+// Counter is what one limit has counted of the value.
+type Counter struct {
+	// Limit is the limit's name.
+	Limit string
+	// WindowMS is the first instant of a calendar limit's window; 0 of other limits.
+	WindowMS int64
+	Row      Row
+	// Slots are those of a sliding limit, in order.
+	Slots []Slot
+}
+
+// Slot is what a sliding limit counted in one slot.
+type Slot struct {
+	// AtMS is the slot's first instant.
+	AtMS int64
+	// Counted is in calls or minor units.
+	Counted int64
+}
+
+// countersFormat is the first byte of every packed row.
+const countersFormat = 1
+
+// Pack returns the column limit_counter.counts: a format number, then each limit's name, window, row
+// and slots, numbers as varints.
+func (c *Counters) Pack() string {
+	out := append(make([]byte, 0, 64), countersFormat)
+	for i := range c.List {
+		e := &c.List[i]
+		out = append(binary.AppendUvarint(out, uint64(len(e.Limit))), e.Limit...)
+		for _, n := range [...]int64{e.WindowMS, e.Row.Counted, e.Row.BeganMS, e.Row.Version,
+			e.Row.ExpiresMS, int64(len(e.Slots))} {
+			out = binary.AppendVarint(out, n)
+		}
+		before := int64(0)
+		for _, slot := range e.Slots {
+			out = binary.AppendVarint(binary.AppendVarint(out, slot.AtMS-before), slot.Counted)
+			before = slot.AtMS
+		}
+	}
+	return string(out)
+}
+
+// ReadCounters reads what Pack wrote; "" has no counters. Error: the text is no such one.
+func ReadCounters(packed string) (Counters, error) {
+	var c Counters
+	if packed == "" {
+		return c, nil
+	}
+	p := packedReader{rest: []byte(packed[1:]), bad: packed[0] != countersFormat}
+	for len(p.rest) > 0 && !p.bad {
+		e := Counter{Limit: p.text()}
+		for _, to := range [...]*int64{&e.WindowMS, &e.Row.Counted, &e.Row.BeganMS, &e.Row.Version,
+			&e.Row.ExpiresMS} {
+			*to = p.number()
+		}
+		n := p.number()
+		if p.bad = p.bad || n < 0 || n > int64(len(p.rest)); p.bad {
+			break
+		}
+		if n > 0 {
+			e.Slots = make([]Slot, n)
+		}
+		before := int64(0)
+		for i := range e.Slots {
+			e.Slots[i] = Slot{before + p.number(), p.number()}
+			before = e.Slots[i].AtMS
+		}
+		c.List = append(c.List, e)
+	}
+	if p.bad {
+		return Counters{}, fmt.Errorf("limit counters that cannot be read: %x", packed)
+	}
+	return c, nil
+}
+
+// packedReader reads numbers and texts one after the other.
+type packedReader struct {
+	rest []byte
+	bad  bool
+}
+
+func (p *packedReader) number() int64 {
+	n, size := binary.Varint(p.rest)
+	if size <= 0 {
+		p.bad = true
+		return 0
+	}
+	p.rest = p.rest[size:]
+	return n
+}
+
+func (p *packedReader) text() string {
+	n, size := binary.Uvarint(p.rest)
+	if size <= 0 || n > uint64(len(p.rest)-size) {
+		p.bad = true
+		return ""
+	}
+	text := string(p.rest[size : size+int(n)]) //nolint:gosec // at most what is left
+	p.rest = p.rest[size+int(n):]              //nolint:gosec // as above
+	return text
+}
+
+// of returns the counter of a limit's name, nil where there is none.
+func (c *Counters) of(name string) *Counter {
+	for i := range c.List {
+		if c.List[i].Limit == name {
+			return &c.List[i]
+		}
+	}
+	return nil
+}
+
+// NotBefore returns the earliest instant, in ms, that a deduction may be counted at beside what is
+// counted already: windows never go back, even where SQL's clock does.
+func (c *Counters) NotBefore() int64 {
+	latest := int64(0)
+	for i := range c.List {
+		e := &c.List[i]
+		latest = max(latest, e.WindowMS, e.Row.BeganMS)
+		if n := len(e.Slots); n > 0 {
+			latest = max(latest, e.Slots[n-1].AtMS)
+		}
+	}
+	return latest
+}
+
+// Tally returns what is counted in a limit at an instant, which is not below NotBefore. Tally.Stale
+// says whether it has to be loaded from the ledger before it is judged by.
+func (c *Counters) Tally(l *Limit, key string, nowMS int64) Tally {
+	t := NewTally(l, key, nowMS)
+	e := c.of(l.Name)
+	if e == nil {
+		return t
+	}
+	t.Read(e.WindowMS, e.Row)
+	for _, slot := range e.Slots {
+		t.Read(slot.AtMS, Row{Counted: slot.Counted, Version: e.Row.Version})
+	}
+	return t
+}
+
+// Put keeps what a tally has counted. Slots that no longer count are dropped.
+func (c *Counters) Put(t *Tally) {
+	e := c.of(t.Limit.Name)
+	if e == nil {
+		at, _ := slices.BinarySearchFunc(c.List, t.Limit.Name, func(e Counter, name string) int {
+			return cmp.Compare(e.Limit, name)
+		})
+		c.List = slices.Insert(c.List, at, Counter{Limit: t.Limit.Name})
+		e = &c.List[at]
+	}
+	if t.Limit.Sliding() {
+		e.Slots = t.slots(e)
+	}
+	e.WindowMS, e.Row = t.WindowMS, t.Row
+}
+
+// slots returns the slots of a sliding limit that count, with what the tally loaded and counted; e is
+// what was kept before.
+func (t *Tally) slots(e *Counter) []Slot {
+	var out []Slot
+	switch {
+	case t.Loaded != nil || e.Row.Version != t.Limit.ChangedVersion:
+		for at, row := range t.Loaded {
+			out = append(out, Slot{at, row.Counted})
+		}
+	default:
+		for _, slot := range e.Slots {
+			if slot.AtMS != t.SlotMS {
+				out = append(out, slot)
+			}
+		}
+	}
+	if t.Slot.Version != 0 {
+		out = append(out, Slot{t.SlotMS, t.Slot.Counted})
+	}
+	out = slices.DeleteFunc(out, func(s Slot) bool { return s.AtMS < t.SlotsFrom() })
+	slices.SortFunc(out, func(a, b Slot) int { return cmp.Compare(a.AtMS, b.AtMS) })
+	return out
+}
+
+// GivenBack lowers the very window in which a deduction was counted, which keeps less by so many calls
+// or minor units. changed is false where that window is not kept any more, or was counted under
+// another definition of the limit.
+func (c *Counters) GivenBack(l *Limit, countedMS, less int64) (changed bool) {
+	e := c.of(l.Name)
+	if e == nil || e.WindowMS != l.WindowAt(countedMS) {
+		return false
+	}
+	if !l.Sliding() {
+		e.Row, changed = l.GivenBack(e.Row, e.Row, countedMS, less)
+		return changed
+	}
+	for i := range e.Slots {
+		slot := &e.Slots[i]
+		if slot.AtMS != l.SlotAt(countedMS) {
+			continue
+		}
+		row := Row{Counted: slot.Counted, Version: e.Row.Version}
+		row, changed = l.GivenBack(e.Row, row, countedMS, less)
+		slot.Counted = row.Counted
+		return changed
+	}
+	return false
+}
+
+// ExpiresMS returns when the row no longer counts, in ms; 0: never.
+func (c *Counters) ExpiresMS() int64 {
+	latest := int64(0)
+	for i := range c.List {
+		if c.List[i].Row.ExpiresMS == 0 {
+			return 0
+		}
+		latest = max(latest, c.List[i].Row.ExpiresMS)
+	}
+	return latest
+}
+
+// Keep drops what was counted by limits that are none of the names any more.
+func (c *Counters) Keep(names func(name string) bool) {
+	c.List = slices.DeleteFunc(c.List, func(e Counter) bool { return !names(e.Limit) })
+}
