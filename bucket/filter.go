@@ -7,9 +7,10 @@ import "context"
 // loss, delay, repetition or reordering of its keys and calls changes a row or refuses a request
 // (I9). Every error stands for "no answer". Safe for concurrent use.
 type Filter interface {
-	// Set adds Level.Added to the balance of a content whose fill is Level.Fill - 1, and writes
-	// {Fill, Outstanding} where the content is missing or has a smaller fill than that. Otherwise it
-	// changes nothing. It deletes content that cannot be read as one first.
+	// Set adds Level.Added, where that is above 0, to the balance of a content whose fill is
+	// Level.Fill - 1, and notes the new fill. Otherwise it writes {Fill, Outstanding} where the content
+	// is missing or has a smaller fill than Level.Fill. Otherwise it changes nothing. So a level without
+	// Added replaces a content that was found wrong. It deletes content that cannot be read as one first.
 	Set(ctx context.Context, lane Lane, levels []Level) error
 	// Take subtracts amounts from balances. The answers are in the order of takes.
 	Take(ctx context.Context, lane Lane, takes []Take) ([]Taken, error)

@@ -66,7 +66,8 @@ type Outcome struct {
 type Level struct {
 	Bucket, Epoch int64
 	Lane          Lane
-	// Fill numbers the content; Outstanding is O; Added is by how much O grew under this fill.
+	// Fill numbers the content; Outstanding is O. Added is by how much O grew under this fill; 0: what
+	// a filter has of a smaller fill is to be replaced.
 	Fill, Outstanding, Added int64
 	// Open reports whether the epoch is open.
 	Open bool
