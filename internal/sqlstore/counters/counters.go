@@ -1,0 +1,148 @@
+// Package counters reads and writes the rows of limit_counter, and reads the limits that they are
+// judged by. A row has all windows of one value of a dimension, packed by package limit.
+package counters
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+
+	"github.com/budgetd/budgetd/budget"
+	"github.com/budgetd/budgetd/internal/sqlstore/engine"
+	"github.com/budgetd/budgetd/internal/sqlstore/rows"
+	"github.com/budgetd/budgetd/limit"
+)
+
+// Key names a row of limit_counter.
+type Key struct {
+	Budget int64
+	// Dimension is the limits'; combined ones as in the definition. Value is limit.Touch.Key.
+	Dimension, Value string
+}
+
+// Compare orders keys as rows are locked.
+func (k Key) Compare(o Key) int {
+	return cmp.Or(cmp.Compare(k.Budget, o.Budget), strings.Compare(k.Dimension, o.Dimension),
+		strings.Compare(k.Value, o.Value))
+}
+
+func (k Key) values() []any { return []any{k.Budget, []byte(k.Dimension), []byte(k.Value)} }
+
+// Row is a row of limit_counter.
+type Row struct {
+	Key Key
+	// Version grows by one with each write.
+	Version int64
+	Counts  limit.Counters
+}
+
+const (
+	selectCounters = `SELECT c.budget_id, c.dimension, c.value, c.version, c.counts
+		FROM limit_counter c /*by PRIMARY*/ WHERE `
+	inKeyOrder    = ` ORDER BY c.budget_id, c.dimension, c.value`
+	insertCounter = `INSERT INTO limit_counter (budget_id, dimension, value, version, counts,
+		expires_ms)`
+	counterWidth   = 6
+	updateCounters = `UPDATE limit_counter /*by PRIMARY*/ SET version = $value, counts = $value WHERE `
+	ofKey          = `budget_id = ? AND dimension = ? AND value = ?`
+	ofVersion      = ofKey + ` AND version = ?`
+)
+
+// Read reads rows by key, without locks. One that does not exist is missing.
+func Read(r *engine.Reader, keys []Key) (map[Key]*Row, error) { return read(r, keys, "") }
+
+// Lock locks and reads rows in the order of their keys. One that does not exist is missing.
+func Lock(t *engine.Tx, keys []Key) (map[Key]*Row, error) {
+	return read(&t.Reader, keys, rows.Locked)
+}
+
+// Sorted returns keys in the order in which rows are locked, each once.
+func Sorted(keys []Key) []Key {
+	keys = slices.Clone(keys)
+	slices.SortFunc(keys, Key.Compare)
+	return slices.Compact(keys)
+}
+
+func read(r *engine.Reader, keys []Key, suffix string) (map[Key]*Row, error) {
+	out := make(map[Key]*Row, len(keys))
+	for chunk := range slices.Chunk(Sorted(keys), engine.ListChunk) {
+		list := make([][]any, len(chunk))
+		for i, k := range chunk {
+			list[i] = k.values()
+		}
+		s := r.Statement()
+		s.SQL(selectCounters)
+		s.Tuples([]string{"c.budget_id", "c.dimension", "c.value"}, list)
+		s.SQL(inKeyOrder + suffix)
+		var found []struct {
+			Budget    int64  `db:"budget_id"`
+			Dimension string `db:"dimension"`
+			Value     string `db:"value"`
+			Version   int64  `db:"version"`
+			Counts    string `db:"counts"`
+		}
+		if err := r.RowsOf(&found, s); err != nil {
+			return nil, err
+		}
+		for _, f := range found {
+			counts, err := limit.ReadCounters(f.Counts)
+			if err != nil {
+				return nil, engine.Defect("counter of budget %d, %q %q: %w", f.Budget, f.Dimension,
+					f.Value, err)
+			}
+			key := Key{f.Budget, f.Dimension, f.Value}
+			out[key] = &Row{Key: key, Version: f.Version, Counts: counts}
+		}
+	}
+	return out, nil
+}
+
+// Insert adds a row of version 1 that does not exist. Where it does by now, the error has the
+// transaction done again.
+func Insert(t *engine.Tx, row *Row) error {
+	row.Version = 1
+	return t.Insert(insertCounter, counterWidth, append(row.Key.values(), row.Version,
+		[]byte(row.Counts.Pack()), row.Counts.ExpiresMS()))
+}
+
+// Update writes the counts of locked rows, which lie in key order, and raises their versions. It leaves
+// the instants at which they expire.
+func Update(t *engine.Tx, locked []*Row) error {
+	changes := make([]engine.RowChange, len(locked))
+	for i, row := range locked {
+		changes[i] = engine.RowChange{Key: row.Key.values(),
+			Values: []any{row.Version + 1, []byte(row.Counts.Pack())},
+			Where:  append(row.Key.values(), row.Version)}
+		row.Version++
+	}
+	return t.ChangeRows(updateCounters, ofKey, ofVersion, changes)
+}
+
+const selectLimits = `SELECT l.definition, l.changed_version, l.changed_ms
+	FROM budget_limit l /*by PRIMARY*/ WHERE l.budget_id = ? ORDER BY l.ordinal`
+
+// Limits reads and compiles the limits of a budget; version is the budget's limits_version.
+func Limits(r *engine.Reader, budgetID, version int64) (*limit.Set, error) {
+	var found []struct {
+		Definition     []byte `db:"definition"`
+		ChangedVersion int64  `db:"changed_version"`
+		ChangedMS      int64  `db:"changed_ms"`
+	}
+	if err := r.List(&found, selectLimits, budgetID); err != nil {
+		return nil, err
+	}
+	limits := &budget.Limits{Version: version}
+	for _, f := range found {
+		l, err := limit.Decode(f.Definition)
+		if err != nil {
+			return nil, engine.Defect("limit of budget %d: %w", budgetID, err)
+		}
+		l.ChangedVersion, l.ChangedAt = f.ChangedVersion, engine.FromMS(f.ChangedMS)
+		limits.List = append(limits.List, l)
+	}
+	set, err := limit.Compile(limits)
+	if err != nil {
+		return nil, engine.Defect("limits of budget %d: %w", budgetID, err)
+	}
+	return set, nil
+}

@@ -1,0 +1,276 @@
+// Package returns gives units of deductions back: rollback, cancel, confirm, extend and expiry, for
+// single deductions and for groups of holds.
+//
+// A deduction is its row, the row of its hold, and the sum of its give_back rows. All of them are
+// written under the lock of the deduction's row. A transaction takes its locks in the order of
+// package rows: deductions, group, limit rows, epochs, feed. It locks no budget row, unless a limit
+// has just changed and the bucket is offline.
+//
+// Units come back into O of the deduction's own epoch while that epoch is open and its period goes
+// on, and into R otherwise, from where a sweep takes them to the total (I5).
+package returns
+
+import (
+	"context"
+
+	lru "github.com/hashicorp/golang-lru/v2"
+
+	"github.com/budgetd/budgetd/bucket"
+	"github.com/budgetd/budgetd/bucket/hold"
+	"github.com/budgetd/budgetd/budget"
+	"github.com/budgetd/budgetd/internal/sqlstore/engine"
+	"github.com/budgetd/budgetd/internal/sqlstore/rows"
+	"github.com/budgetd/budgetd/ledger"
+	"github.com/budgetd/budgetd/limit"
+)
+
+// Part gives units back in a database. Safe for concurrent use.
+type Part struct {
+	db *engine.DB
+	// sets has compiled limits by budget: see settling.limits.
+	sets *lru.Cache[int64, *limit.Set]
+}
+
+// maxSets bounds the budgets whose limits are kept compiled.
+const maxSets = 4096
+
+var (
+	_ hold.Ledger   = (*Part)(nil)
+	_ hold.DueHolds = (*Part)(nil)
+)
+
+// New returns the part of a database.
+func New(db *engine.DB) *Part {
+	sets, _ := lru.New[int64, *limit.Set](maxSets) // fails for a size below 1 only
+	return &Part{db: db, sets: sets}
+}
+
+// Settle carries out orders on single deductions: see hold.Ledger. Keeps I1, I4, I5.
+func (p *Part) Settle(ctx context.Context, orders []hold.Order) (
+	out []hold.Settled, levels []bucket.Level, err error) {
+	if len(orders) == 0 {
+		return nil, nil, nil
+	}
+	tried := make([]bool, len(orders)) // an earlier attempt wrote it, committed or not
+	redo := &redo{}
+	err = p.db.Write(ctx, "return", func(t *engine.Tx) error {
+		s := p.begin(t, redo)
+		if err := s.lockOrders(orders); err != nil {
+			return err
+		}
+		out = make([]hold.Settled, len(orders))
+		for i := range orders {
+			if out[i], err = s.settle(&orders[i]); err != nil {
+				return err
+			}
+			switch {
+			case out[i].Err != nil:
+			case !out[i].Replayed:
+				tried[i] = true
+			case t.Unsure && tried[i]:
+				out[i].Replayed = false // this call did it in an attempt whose reply was lost
+			}
+		}
+		levels, err = s.write()
+		return err
+	})
+	if err != nil {
+		return nil, nil, err
+	}
+	return out, levels, nil
+}
+
+// Recorded reads what became of request ids: see hold.Ledger.
+func (p *Part) Recorded(ctx context.Context, ids []bucket.ID) (
+	out map[bucket.ID]ledger.Deduction, err error) {
+	err = p.db.Read(ctx, "look up", func(r *engine.Reader) error {
+		found, err := readDeductions(r, sorted(ids), "")
+		if err != nil {
+			return err
+		}
+		out = make(map[bucket.ID]ledger.Deduction, len(found))
+		for _, d := range found {
+			out[idOf(d)] = *d
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+// begin begins an attempt.
+func (p *Part) begin(t *engine.Tx, redo *redo) *settling {
+	return &settling{tx: t, redo: redo, sets: p.sets, known: map[bucket.ID]*deduction{}}
+}
+
+// settling is one attempt of a transaction that changes deductions.
+type settling struct {
+	tx   *engine.Tx
+	redo *redo
+	sets *lru.Cache[int64, *limit.Set]
+	// read has the limits that were read, by budget; limited says that some were lowered.
+	read    map[int64]*limit.Set
+	limited bool
+	// known has what the transaction has locked, as its orders change it.
+	known map[bucket.ID]*deduction
+	// changed lists those that the transaction writes, in the order of their first change.
+	changed []*deduction
+	// entries and backs are what it adds to the feed and to give_back, in order.
+	entries []entry
+	backs   []back
+}
+
+// redo is what an attempt leaves to the next one.
+type redo struct {
+	// lockBudgets says that limits have changed while a bucket is offline: see settling.limitsHold.
+	lockBudgets bool
+}
+
+// deduction is a locked deduction with what its orders ask about.
+type deduction struct {
+	ledger.Deduction // as the transaction leaves it
+	stored           ledger.Deduction
+	// absent says that there is no row.
+	absent, isChanged bool
+	// end is how its hold ended; nil: it has not.
+	end *ledger.HoldEnd
+	// rollbacks are those with the ids that the orders name.
+	rollbacks map[string]*ledger.Rollback
+}
+
+// entry is a feed entry with the bucket it belongs to.
+type entry struct {
+	bucket int64
+	ledger.FeedEntry
+}
+
+// back is a row of give_back.
+type back struct {
+	of         *deduction
+	kind       ledger.FeedKind
+	rollbackID string
+	amount     int64
+	isWhole    bool
+	// held says that the units leave H, else S. used is what a confirm moves from H to S.
+	held bool
+	used int64
+}
+
+// settle decides one order and notes what it changes. err ends the transaction.
+func (s *settling) settle(o *hold.Order) (out hold.Settled, err error) {
+	d := s.known[bucket.ID{Budget: o.Budget, RequestID: o.RequestID}]
+	if d.absent {
+		return s.settleAbsent(o, d)
+	}
+	switch o.Kind {
+	case hold.Rollback:
+		out.Replayed, out.Err = s.rollBack(d, o.RollbackID, o.Amount)
+	case hold.Cancel:
+		if left := d.Amount - d.RolledBack; left > 0 {
+			s.giveBack(d, ledger.Rollback{RollbackID: ledger.CancelID, Amount: left, Whole: true})
+		}
+	case hold.Confirm:
+		out.Replayed, out.Err = s.confirm(d, o.Amount)
+	case hold.Extend:
+		if out.Err = ledger.DecideExtend(d.Deduction, s.tx.DB.Now()); out.Err == nil {
+			s.extend(d, o.TTL.Milliseconds())
+		}
+	default:
+		return out, engine.Defect("an order of kind %d", o.Kind)
+	}
+	if out.Err == nil {
+		out.Deduction = d.Deduction
+	}
+	return out, nil
+}
+
+var ops = map[hold.Kind]string{hold.Rollback: "rollback", hold.Cancel: "cancel",
+	hold.Confirm: "confirm", hold.Extend: "extend"}
+
+// settleAbsent settles an order about an id that has no row: a cancel leaves a tombstone, and nothing
+// else is possible.
+func (s *settling) settleAbsent(o *hold.Order, d *deduction) (out hold.Settled, err error) {
+	op := ops[o.Kind]
+	_, err = rows.ReadBudget(&s.tx.Reader, op, o.Budget)
+	switch {
+	case budget.Is(err, budget.BudgetNotFound):
+		out.Err = err
+		return out, nil
+	case err != nil:
+		return out, err
+	case o.Kind != hold.Cancel:
+		out.Err = notDeducted(op, o.RequestID)
+		return out, nil
+	}
+	d.Deduction = ledger.Deduction{Budget: o.Budget, RequestID: o.RequestID, State: ledger.StateVoid,
+		CountedAt: s.tx.DB.Now()}
+	d.absent, d.stored = false, d.Deduction
+	out.Deduction = d.Deduction
+	return out, s.insertTombstone(d)
+}
+
+func notDeducted(op, requestID string) error {
+	return budget.Refuse(budget.DeductionNotFound, op, "request %q has not been deducted", requestID)
+}
+
+// rollBack decides a rollback.
+func (s *settling) rollBack(d *deduction, id string, amount int64) (replayed bool, err error) {
+	units, replayed, err := ledger.DecideRollback(d.Deduction, d.rollbacks[id], amount)
+	if err == nil && !replayed {
+		s.giveBack(d, ledger.Rollback{RollbackID: id, Amount: units, Whole: amount == 0})
+	}
+	return replayed, err
+}
+
+// giveBack notes a rollback.
+func (s *settling) giveBack(d *deduction, r ledger.Rollback) {
+	r.Budget, r.RequestID = d.Budget, d.RequestID
+	s.backs = append(s.backs, back{of: d, kind: ledger.FeedRollback, rollbackID: r.RollbackID,
+		amount: r.Amount, isWhole: r.Whole, held: d.State == ledger.StateHeld})
+	s.change(d, ledger.AfterRollback(d.Deduction, r.Amount))
+	d.rollbacks[r.RollbackID] = &r
+	s.enter(d, ledger.FeedEntry{Kind: ledger.FeedRollback, RollbackID: r.RollbackID, Amount: r.Amount})
+}
+
+// confirm decides the confirm of a hold.
+func (s *settling) confirm(d *deduction, amount int64) (replayed bool, err error) {
+	end, replayed, err := ledger.DecideConfirm(d.Deduction, d.end, amount, s.tx.DB.Now())
+	if err == nil && !replayed {
+		s.endHold(d, end)
+	}
+	return replayed, err
+}
+
+// endHold notes how a hold ends.
+func (s *settling) endHold(d *deduction, end ledger.HoldEnd) {
+	b := back{of: d, kind: end.Kind, amount: end.Returned, held: true}
+	if end.Kind == ledger.FeedConfirm {
+		b.used = end.Amount
+	}
+	s.backs = append(s.backs, b)
+	s.change(d, ledger.AfterEnd(d.Deduction, end))
+	d.end = &end
+	s.enter(d, ledger.FeedEntry{Kind: end.Kind, Amount: end.Amount})
+}
+
+// extend notes that a hold ends ttl milliseconds from now.
+func (s *settling) extend(d *deduction, ttl int64) {
+	after := d.Deduction
+	after.HoldUntil = engine.FromMS(engine.ToMS(s.tx.DB.Now()) + ttl)
+	s.change(d, after)
+}
+
+func (s *settling) change(d *deduction, after ledger.Deduction) {
+	d.Deduction = after
+	if !d.isChanged {
+		d.isChanged = true
+		s.changed = append(s.changed, d)
+	}
+}
+
+func (s *settling) enter(d *deduction, e ledger.FeedEntry) {
+	e.RequestID = d.RequestID
+	s.entries = append(s.entries, entry{d.Bucket, e})
+}

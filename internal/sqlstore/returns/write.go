@@ -1,0 +1,364 @@
+package returns
+
+import (
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/budgetd/budgetd/bucket"
+	"github.com/budgetd/budgetd/internal/sqlstore/engine"
+	"github.com/budgetd/budgetd/internal/sqlstore/rows"
+	"github.com/budgetd/budgetd/ledger"
+)
+
+const (
+	selectPlaces = `SELECT b.id, b.budget_id, b.epoch, b.instance, b.lane, u.version, u.limits_version,
+		u.unlimited FROM sharding_budget_management_bucket b /*by PRIMARY*/
+		JOIN budget_management_bucket u ON u.id = b.budget_id WHERE `
+	insertBacks = `INSERT INTO give_back (budget_id, request_id, kind, rollback_id, amount, is_whole,
+		is_direct, bucket_id, epoch, created_at)`
+	updateHolds = `UPDATE hold /*by PRIMARY*/ SET state = $value, confirmed = $value,
+		hold_until_ms = $value, due_ms = $value WHERE `
+	ofHold       = `budget_id = ? AND request_id = ?`
+	stillOfState = ofHold + ` AND state = ?`
+	moveUnits    = `UPDATE bucket_epoch /*by PRIMARY*/ SET
+		outstanding_quantity = outstanding_quantity + $value, held_quantity = held_quantity + $value,
+		used_quantity = used_quantity + $value, returning_quantity = returning_quantity + $value,
+		late_quantity = late_quantity + $value, fill = fill + $value, next_entry = next_entry + $value
+		WHERE `
+	ofEpoch    = `bucket_id = ? AND epoch = ?`
+	whileThere = ofEpoch + ` AND held_quantity + ? >= 0 AND used_quantity + ? >= 0 AND next_entry = ?`
+	insertFeed = `INSERT INTO feed (bucket_id, first_entry, entries, units, body, created_at)`
+	selectEnds = `SELECT p.budget_id, p.number, p.end_ms FROM budget_period p /*by PRIMARY*/ WHERE `
+)
+
+// place is where a bucket stands, with what deductions of its budget are judged by.
+type place struct {
+	Bucket        int64  `db:"id"`
+	Budget        int64  `db:"budget_id"`
+	Epoch         int64  `db:"epoch"`
+	Instance      string `db:"instance"`
+	LaneIndex     int    `db:"lane"`
+	Version       int64  `db:"version"`
+	LimitsVersion int64  `db:"limits_version"`
+	Unlimited     int64  `db:"unlimited"`
+}
+
+// newest names the bucket's newest epoch.
+func (p *place) newest() rows.Position { return rows.Position{Bucket: p.Bucket, Epoch: p.Epoch} }
+
+// move is what a transaction moves on one epoch, and what it adds to its bucket's feed.
+type move struct {
+	row                                *rows.Epoch
+	outstanding, held, used, returning int64 // changes of O, H, S and R
+	late, fill, entries                int64
+}
+
+// write writes what the orders have changed: limits first, then under the locks of the epochs the
+// give-backs, holds, epochs and feed rows. It returns the level of each bucket whose O has grown.
+func (s *settling) write() ([]bucket.Level, error) {
+	if len(s.changed) == 0 {
+		return nil, nil
+	}
+	if len(s.backs) == 0 {
+		return nil, s.writeHolds() // extensions move nothing
+	}
+	places, err := s.places()
+	if err != nil {
+		return nil, err
+	}
+	if err := s.lowerLimits(places); err != nil {
+		return nil, err
+	}
+	epochs, err := s.lockEpochs(places)
+	if err != nil {
+		return nil, err
+	}
+	now := s.tx.DB.Now() // under the locks
+	moves := map[rows.Position]*move{}
+	for position, row := range epochs {
+		moves[position] = &move{row: row}
+	}
+	if err := s.writeBacks(places, moves, now); err != nil {
+		return nil, err
+	}
+	if err := s.writeHolds(); err != nil {
+		return nil, err
+	}
+	bodies := s.bodies(places, moves)
+	if err := s.writeMoves(moves); err != nil {
+		return nil, err
+	}
+	if err := s.writeFeed(bodies, now); err != nil {
+		return nil, err
+	}
+	return levels(places, moves), nil
+}
+
+// places reads where the buckets of the changed deductions stand.
+func (s *settling) places() (map[int64]*place, error) {
+	ids := map[int64]bool{}
+	for _, d := range s.changed {
+		ids[d.Bucket] = true
+	}
+	out := make(map[int64]*place, len(ids))
+	for chunk := range slices.Chunk(slices.Sorted(maps.Keys(ids)), engine.ListChunk) {
+		keys := make([][]any, len(chunk))
+		for i, id := range chunk {
+			keys[i] = []any{id}
+		}
+		q := s.tx.Statement()
+		q.SQL(selectPlaces)
+		q.Tuples([]string{"b.id"}, keys)
+		var found []place
+		if err := s.tx.RowsOf(&found, q); err != nil {
+			return nil, err
+		}
+		for i := range found {
+			out[found[i].Bucket] = &found[i]
+		}
+	}
+	for _, d := range s.changed {
+		if out[d.Bucket] == nil {
+			return nil, engine.Defect("bucket %d of request %q is gone", d.Bucket, d.RequestID)
+		}
+	}
+	return out, nil
+}
+
+// lockEpochs locks the epochs of the changed deductions and the newest one of each bucket, which
+// numbers the feed. Where a newest epoch has ended before it was locked, a newer one may exist: then
+// the transaction is done again.
+func (s *settling) lockEpochs(places map[int64]*place) (map[rows.Position]*rows.Epoch, error) {
+	var positions []rows.Position
+	for _, d := range s.changed {
+		positions = append(positions, rows.Position{Bucket: d.Bucket, Epoch: d.Epoch})
+	}
+	for _, p := range places {
+		positions = append(positions, p.newest())
+	}
+	epochs, err := rows.LockEpochs(s.tx, positions)
+	if err != nil {
+		return nil, err
+	}
+	for _, p := range positions {
+		if epochs[p] == nil {
+			return nil, engine.Defect("epoch %d of bucket %d is gone", p.Epoch, p.Bucket)
+		}
+	}
+	ended := false
+	for _, p := range places {
+		ended = ended || !epochs[p.newest()].Live()
+	}
+	if ended {
+		again, err := s.places()
+		if err != nil {
+			return nil, err
+		}
+		for id, p := range places {
+			if again[id].Epoch != p.Epoch {
+				return nil, engine.ErrAgain
+			}
+		}
+	}
+	return epochs, s.limitsHold(places, epochs)
+}
+
+// writeBacks adds the rows of give_back and notes what they move. Units go into O of their epoch while
+// it is open and its period goes on, else into R; those of an unlimited budget are only taken off.
+func (s *settling) writeBacks(places map[int64]*place, moves map[rows.Position]*move, now time.Time) error {
+	ends, err := s.periodEnds(moves, now)
+	if err != nil {
+		return err
+	}
+	to := s.tx.Inserting(insertBacks, "", len(s.backs), s.run)
+	for i := range s.backs {
+		b := &s.backs[i]
+		m := moves[rows.Position{Bucket: b.of.Bucket, Epoch: b.of.Epoch}]
+		if b.held {
+			m.held -= b.amount + b.used
+			m.used += b.used
+		} else {
+			m.used -= b.amount
+		}
+		direct := m.takesBack(now) || places[b.of.Bucket].Unlimited == 1
+		switch {
+		case places[b.of.Bucket].Unlimited == 1:
+		case direct:
+			m.outstanding += b.amount
+		default:
+			m.returning += b.amount
+			if end := ends[period{b.of.Budget, m.row.Period}]; end != 0 && engine.ToMS(now) >= end {
+				m.late += b.amount
+			}
+		}
+		to.Row()
+		to.Number(b.of.Budget)
+		to.RequestID(b.of.RequestID)
+		to.Word(string(b.kind))
+		to.Bytes(b.rollbackID)
+		to.Number(b.amount)
+		to.Number(number(b.isWhole))
+		to.Number(number(direct))
+		to.Number(b.of.Bucket)
+		to.Number(b.of.Epoch)
+		to.Number(engine.ToMS(now))
+	}
+	return to.End()
+}
+
+// run runs a statement of Inserting.
+func (s *settling) run(q *engine.Statement, _ int) error {
+	_, err := s.tx.Execute(q)
+	return err
+}
+
+func number(is bool) int64 {
+	if is {
+		return 1
+	}
+	return 0
+}
+
+// takesBack reports whether units given back go straight into O.
+func (m *move) takesBack(now time.Time) bool {
+	return m.row.MayGrow() && (m.row.PeriodEndMS == 0 || engine.ToMS(now) < m.row.PeriodEndMS)
+}
+
+// period names a period of a budget.
+type period struct{ budget, number int64 }
+
+// periodEnds reads when the periods of the epochs end that take nothing back into O.
+func (s *settling) periodEnds(moves map[rows.Position]*move, now time.Time) (map[period]int64, error) {
+	periods := map[period]bool{}
+	for _, m := range moves {
+		if !m.takesBack(now) {
+			periods[period{m.row.Budget, m.row.Period}] = true
+		}
+	}
+	out := make(map[period]int64, len(periods))
+	for chunk := range slices.Chunk(slices.Collect(maps.Keys(periods)), engine.ListChunk) {
+		keys := make([][]any, len(chunk))
+		for i, p := range chunk {
+			keys[i] = []any{p.budget, p.number}
+		}
+		q := s.tx.Statement()
+		q.SQL(selectEnds)
+		q.Tuples([]string{"p.budget_id", "p.number"}, keys)
+		var found []struct {
+			Budget int64 `db:"budget_id"`
+			Number int64 `db:"number"`
+			EndMS  int64 `db:"end_ms"`
+		}
+		if err := s.tx.RowsOf(&found, q); err != nil {
+			return nil, err
+		}
+		for _, p := range found {
+			out[period{p.Budget, p.Number}] = p.EndMS
+		}
+	}
+	return out, nil
+}
+
+// writeHolds writes the holds that have changed.
+func (s *settling) writeHolds() error {
+	var changes []engine.RowChange
+	for _, d := range s.changed {
+		was, is := &d.stored, &d.Deduction
+		if was.HoldUntil.IsZero() || was.State == is.State && was.Confirmed == is.Confirmed &&
+			was.HoldUntil.Equal(is.HoldUntil) {
+			continue
+		}
+		until, due := engine.ToMS(is.HoldUntil), any(nil)
+		if is.State == ledger.StateHeld {
+			due = until
+		}
+		key := []any{is.Budget, []byte(is.RequestID)}
+		changes = append(changes, engine.RowChange{Key: key,
+			Values: []any{string(is.State), is.Confirmed, until, due},
+			Where:  []any{is.Budget, []byte(is.RequestID), string(was.State)}})
+	}
+	return s.tx.ChangeRows(updateHolds, ofHold, stillOfState, changes)
+}
+
+// body is a feed row.
+type body struct {
+	bucket, first int64
+	packed        []byte
+	entries       int64
+	units         int64
+}
+
+// bodies numbers the entries of each bucket from its newest epoch's next entry on, by bucket.
+func (s *settling) bodies(places map[int64]*place, moves map[rows.Position]*move) []*body {
+	byBucket := map[int64]*body{}
+	for i := range s.entries {
+		e := &s.entries[i]
+		b := byBucket[e.bucket]
+		if b == nil {
+			b = &body{bucket: e.bucket, first: moves[places[e.bucket].newest()].row.NextEntry,
+				packed: ledger.BeginFeed(nil)}
+			byBucket[e.bucket] = b
+		}
+		b.packed = ledger.AppendFeed(b.packed, e.FeedEntry)
+		b.entries++
+		moves[places[e.bucket].newest()].entries++
+	}
+	for i := range s.backs {
+		byBucket[s.backs[i].of.Bucket].units -= s.backs[i].amount
+	}
+	out := make([]*body, 0, len(byBucket))
+	for _, id := range slices.Sorted(maps.Keys(byBucket)) {
+		out = append(out, byBucket[id])
+	}
+	return out
+}
+
+// writeMoves moves the units and takes the numbers of the entries, on locked epochs in key order.
+func (s *settling) writeMoves(moves map[rows.Position]*move) error {
+	var changes []engine.RowChange
+	for _, p := range slices.SortedFunc(maps.Keys(moves), rows.Position.Compare) {
+		m := moves[p]
+		if m.outstanding > 0 {
+			m.fill = 1
+		}
+		if *m == (move{row: m.row}) {
+			continue
+		}
+		changes = append(changes, engine.RowChange{Key: []any{p.Bucket, p.Epoch},
+			Values: []any{m.outstanding, m.held, m.used, m.returning, m.late, m.fill, m.entries},
+			Where:  []any{p.Bucket, p.Epoch, m.held, m.used, m.row.NextEntry}})
+	}
+	return s.tx.ChangeRows(moveUnits, ofEpoch, whileThere, changes)
+}
+
+// writeFeed adds the feed rows.
+func (s *settling) writeFeed(bodies []*body, now time.Time) error {
+	to := s.tx.Inserting(insertFeed, "", len(bodies), s.run)
+	for _, b := range bodies {
+		to.Row()
+		to.Number(b.bucket)
+		to.Number(b.first)
+		to.Number(b.entries)
+		to.Number(b.units)
+		to.Bytes(string(b.packed))
+		to.Number(engine.ToMS(now))
+	}
+	return to.End()
+}
+
+// levels are what the buckets hold whose O has grown, by bucket.
+func levels(places map[int64]*place, moves map[rows.Position]*move) (out []bucket.Level) {
+	for _, p := range slices.SortedFunc(maps.Keys(moves), rows.Position.Compare) {
+		m := moves[p]
+		if m.outstanding == 0 {
+			continue
+		}
+		at := places[p.Bucket]
+		out = append(out, bucket.Level{Bucket: p.Bucket, Epoch: p.Epoch,
+			Lane: bucket.Lane{Instance: at.Instance, Index: at.LaneIndex},
+			Fill: m.row.Fill + 1, Outstanding: m.row.Outstanding + m.outstanding,
+			Added: m.outstanding, Open: true})
+	}
+	return out
+}
