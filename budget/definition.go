@@ -31,11 +31,25 @@ const (
 	Store Durability = "store"
 )
 
+// OnLoss says what becomes of units whose store lost its memory, in store mode: see DESIGN 6.
+type OnLoss string
+
+// What becomes of units whose store lost its memory.
+const (
+	// Quarantine: an operator decides. Nothing is sold twice.
+	Quarantine OnLoss = "quarantine"
+	// AssumeUnused: they return to the total. What was sold of them since the last sync is sold
+	// twice, at most at_risk.
+	AssumeUnused OnLoss = "assume_unused"
+)
+
 // Bounds of a definition.
 const (
 	MaxBuckets = 1024
+	// MaxDefaultBuckets is the most buckets of a budget whose maker gives no number.
+	MaxDefaultBuckets = 64
 	// UnitsPerBucketCount and UnitsPerBucketAmount size the buckets of a budget whose maker gives no
-	// number: one per 1,000 counted units or per 1,000,000 minor units of money.
+	// number: one per 1,000 counted units or per 1,000,000 minor units of money that a period gets.
 	UnitsPerBucketCount  = 1_000
 	UnitsPerBucketAmount = 1_000_000
 )
@@ -67,7 +81,10 @@ type Definition struct {
 	Timezone string
 	// LateRefund is where a refund goes whose period is over; "": ToTotal.
 	LateRefund Where
-	// Unlimited: T is MaxAmount and shown as none; only the limits bound what is deducted.
+	// OnLoss is what becomes of units whose store lost its memory (store mode); "": Quarantine.
+	OnLoss OnLoss
+	// Unlimited: there is no total (TotalQuantity is 0) and no balance; only the limits bound what
+	// is deducted.
 	Unlimited bool
 	// RoutingDimension is the dimension whose value picks the bucket where a request has no key; "": the
 	// request id does. In store mode its value picks the bucket whatever the key is, and limits are on it alone.
@@ -120,13 +137,20 @@ func (d Definition) RefusalAt(now time.Time) *Error {
 }
 
 // DefaultBuckets returns how many buckets a budget gets when its maker gives no number: one per
-// 1,000 counted units or 1,000,000 minor units, rounded up, at least 1, at most MaxBuckets.
-func DefaultBuckets(unit Unit, total int64) int {
+// 1,000 counted units or 1,000,000 minor units of what its first period gets, rounded up; where
+// that is more than there are lanes, up to a multiple of them, so that each gets the same number;
+// at least 1, at most MaxDefaultBuckets. An unlimited budget gets one per lane.
+// DefaultBuckets(Count, 10_000, 1) is 10, DefaultBuckets(Count, 10_000, 3) is 12.
+func DefaultBuckets(unit Unit, period int64, lanes int) int {
 	per := int64(UnitsPerBucketCount)
 	if unit == Amount {
 		per = UnitsPerBucketAmount
 	}
-	return int(min(max((total-1)/per+1, 1), MaxBuckets))
+	n, each := max((period-1)/per+1, 1), int64(max(lanes, 1))
+	if n > each && n%each > 0 {
+		n += each - n%each
+	}
+	return int(min(n, MaxDefaultBuckets))
 }
 
 // Instants outside these years are refused: every engine, JSON and RFC 3339 agree within them.
@@ -159,8 +183,20 @@ func (d Definition) Check() []FieldError {
 	if d.Type != Promo && d.Type != Daily {
 		fault("type", `must be "promo" or "daily"`)
 	}
-	if !ValidAmount(d.TotalQuantity) {
+	switch {
+	case d.Unlimited && d.TotalQuantity != 0:
+		fault("total_quantity", "does not belong to an unlimited budget")
+	case !d.Unlimited && !ValidAmount(d.TotalQuantity):
 		fault("total_quantity", "must be 1 to %d", MaxAmount)
+	}
+	switch d.OnLoss {
+	case "", Quarantine:
+	case AssumeUnused:
+		if d.Durability != Store {
+			fault("on_loss", `belongs to durability "store" only`)
+		}
+	default:
+		fault("on_loss", `must be "quarantine" or "assume_unused"`)
 	}
 	if d.BucketQuantity < 1 || d.BucketQuantity > MaxBuckets {
 		fault("bucket_quantity", "must be 1 to %d", MaxBuckets)

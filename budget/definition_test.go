@@ -200,19 +200,22 @@ func TestStatusAndRefusal(t *testing.T) {
 
 func TestDefaultBuckets(t *testing.T) {
 	for _, test := range []struct {
-		unit  budget.Unit
-		total int64
-		want  int
+		unit   budget.Unit
+		period int64
+		lanes  int
+		want   int
 	}{
-		{budget.Count, 1, 1}, {budget.Count, 999, 1}, {budget.Count, 1_000, 1}, {budget.Count, 1_001, 2},
-		{budget.Count, 2_000, 2}, {budget.Count, 2_001, 3}, {budget.Count, 1_023_000, 1023},
-		{budget.Count, 1_023_001, 1024}, {budget.Count, 1_024_000, 1024}, {budget.Count, 1_024_001, 1024},
-		{budget.Count, budget.MaxAmount, 1024},
-		{budget.Amount, 1, 1}, {budget.Amount, 1_000_000, 1}, {budget.Amount, 1_000_001, 2},
-		{budget.Amount, 1_024_000_000, 1024}, {budget.Amount, budget.MaxAmount, 1024},
+		{budget.Count, 0, 1, 1}, {budget.Count, 1, 1, 1}, {budget.Count, 1_000, 1, 1},
+		{budget.Count, 1_001, 1, 2}, {budget.Count, 2_000, 1, 2}, {budget.Count, 63_001, 1, 64},
+		{budget.Count, 64_001, 1, 64}, {budget.Count, budget.MaxAmount, 1, 64},
+		{budget.Amount, 1_000_000, 1, 1}, {budget.Amount, 1_000_001, 1, 2},
+		{budget.Amount, budget.MaxAmount, 1, 64},
+		{budget.Count, 1_000, 3, 1}, {budget.Count, 3_000, 3, 3}, {budget.Count, 10_000, 3, 12},
+		{budget.Count, 63_000, 16, 64}, {budget.Count, 62_000, 5, 64}, {budget.Count, 5_000, 0, 5},
 	} {
-		if got := budget.DefaultBuckets(test.unit, test.total); got != test.want {
-			t.Errorf("%s of %d: %d buckets, want %d", test.unit, test.total, got, test.want)
+		if got := budget.DefaultBuckets(test.unit, test.period, test.lanes); got != test.want {
+			t.Errorf("%s of %d on %d lanes: %d buckets, want %d", test.unit, test.period, test.lanes,
+				got, test.want)
 		}
 	}
 }

@@ -32,13 +32,8 @@ func CheckDefinition(d budget.Definition) []budget.FieldError {
 			faults.add("routing_dimension", "%s", why)
 		}
 	}
-	if d.Unlimited {
-		if d.TotalQuantity != budget.MaxAmount {
-			faults.add("total_quantity", "does not belong to an unlimited budget")
-		}
-		if d.Type != budget.Promo {
-			faults.add("type", "does not belong to an unlimited budget")
-		}
+	if d.Unlimited && d.Type != budget.Promo {
+		faults.add("type", "does not belong to an unlimited budget")
 	}
 	if d.Limits == nil {
 		return faults

@@ -241,11 +241,8 @@ func (d *definition) Check(r *strictjson.Reader) {
 	case r.Seen("total_quantity"):
 		r.Invalid("total_quantity", "does not go together with unlimited: leave it out")
 	}
-	if d.Unlimited {
-		d.TotalQuantity = budget.MaxAmount
-		if !r.Seen("type") {
-			d.Type = budget.Promo
-		}
+	if d.Unlimited && !r.Seen("type") {
+		d.Type = budget.Promo
 	}
 	if !r.Seen("tenant") {
 		d.Tenant = budget.DefaultTenant
@@ -257,7 +254,7 @@ func (d *definition) Check(r *strictjson.Reader) {
 	if !r.Seen("bucket_quantity") {
 		whole.BucketQuantity = 1
 	}
-	if whole.TotalQuantity == 0 && !r.Seen("total_quantity") {
+	if !d.Unlimited && whole.TotalQuantity == 0 && !r.Seen("total_quantity") {
 		whole.TotalQuantity = 1
 	}
 	whole.Rule = judged(r, whole.Rule)

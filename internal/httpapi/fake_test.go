@@ -244,7 +244,7 @@ func (f *fake) RollbackGroup(_ context.Context, r bucket.RollbackRequest) ([]buc
 // aCappedView is a budget of nothing but limits.
 var aCappedView = bucket.View{
 	Definition: budget.Definition{ID: 9, Tenant: "default", Name: "capped", Unit: budget.Count,
-		Durability: budget.Ledger, Type: budget.Promo, TotalQuantity: budget.MaxAmount, Unlimited: true, BucketQuantity: 2,
+		Durability: budget.Ledger, Type: budget.Promo, Unlimited: true, BucketQuantity: 2,
 		RoutingDimension: "user", Version: 3, CreatedAt: at, UpdatedAt: at,
 		Limits: &budget.Limits{Version: 2, List: []budget.Limit{
 			{Name: "per-user", Dimension: "user", Max: 5, Measure: budget.MeasureCount, Enforce: true,
@@ -254,7 +254,7 @@ var aCappedView = bucket.View{
 				Window:    budget.LimitWindow{Kind: budget.WindowSliding, Length: 48 * time.Hour, Slot: 10 * time.Minute},
 				Overrides: []budget.Override{{Values: []string{"vip", "a+b"}, Max: 7}}}}}},
 	Status:  budget.Effective,
-	Figures: ledger.Figures{Total: budget.MaxAmount, Remaining: budget.MaxAmount - 3, Used: 3, Online: 2},
+	Figures: ledger.Figures{Used: 3, Online: 2},
 }
 
 var someStates = []budget.LimitState{

@@ -73,7 +73,7 @@ const StatusActive, StatusPaused = "active", "paused"
 func (r *Budget) Definition() budget.Definition {
 	return budget.Definition{
 		Rule: ReadRule(r.TypeRule), Timezone: r.Timezone, LateRefund: budget.Where(r.LateRefund),
-		Unlimited: r.Unlimited == 1, RoutingDimension: string(r.Routing),
+		Unlimited: r.Unlimited == 1, OnLoss: budget.OnLoss(r.OnLoss), RoutingDimension: string(r.Routing),
 		ID: r.ID, Tenant: r.Tenant, Name: r.Name, GLCode: r.GLCode, Unit: budget.Unit(r.Unit),
 		Durability: budget.Durability(r.Durability), Type: budget.Type(r.Type), TotalQuantity: r.Total,
 		BucketQuantity: r.Buckets, ShardingQuantity: r.Sharding, AdjustCnt: r.AdjustCnt,

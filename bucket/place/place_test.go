@@ -1,0 +1,135 @@
+package place_test
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"testing"
+
+	"github.com/budgetd/budgetd/bucket"
+	"github.com/budgetd/budgetd/bucket/place"
+)
+
+func everywhere(bucket.Lane) bool { return true }
+
+func keys(name string, n int) (out []string) {
+	for i := range n {
+		out = append(out, place.Key("shop", fmt.Sprintf("%s:bucket-%d", name, i)))
+	}
+	return out
+}
+
+func standalone(t *testing.T, n int) *place.Map {
+	var lanes []bucket.Lane
+	for i := range n {
+		lanes = append(lanes, bucket.Lane{Instance: fmt.Sprintf("store-%d", i)})
+	}
+	m, err := place.New(lanes, 100)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return m
+}
+
+func counts(lanes []bucket.Lane) (out []int) {
+	load := map[string]int{}
+	for _, lane := range lanes {
+		load[lane.Instance]++
+	}
+	for _, n := range load {
+		out = append(out, n)
+	}
+	slices.Sort(out)
+	return out
+}
+
+func TestFourBucketsOnThreeInstances(t *testing.T) {
+	m := standalone(t, 3)
+	for i := range 200 {
+		lanes, ok := m.Lanes(keys(fmt.Sprint("sale-", i), 4), nil, everywhere)
+		if got := counts(lanes); !ok || !slices.Equal(got, []int{1, 1, 2}) {
+			t.Fatalf("budget %d: %v, %v, want 2, 1 and 1", i, lanes, got)
+		}
+	}
+}
+
+// TestSharesAreEven: however many buckets there are, whatever instances can be used, and wherever the
+// first buckets are, no instance has two more than another unless it had them before.
+func TestSharesAreEven(t *testing.T) {
+	random := rand.New(rand.NewPCG(1, 2))
+	for range 2_000 {
+		instances, n := 1+random.IntN(9), 1+random.IntN(40)
+		m := standalone(t, instances)
+		unusable := map[string]bool{}
+		for i := range instances - 1 {
+			unusable[fmt.Sprintf("store-%d", i)] = random.IntN(3) == 0
+		}
+		usable := func(l bucket.Lane) bool { return !unusable[l.Instance] }
+		have, _ := m.Lanes(keys("b", random.IntN(n+1)), nil, usable)
+		lanes, ok := m.Lanes(keys("b", n), have, usable)
+		if !ok || len(lanes) != n || !slices.Equal(lanes[:len(have)], have) {
+			t.Fatalf("%d on %d, had %v: %v", n, instances, have, lanes)
+		}
+		load := map[string]int{}
+		for _, lane := range lanes {
+			load[lane.Instance]++
+		}
+		least, most := n, 0
+		for i := range instances {
+			name := fmt.Sprintf("store-%d", i)
+			if unusable[name] && load[name] > 0 {
+				t.Fatalf("%d buckets on %s, which takes none", load[name], name)
+			}
+			if !unusable[name] {
+				least, most = min(least, load[name]), max(most, load[name])
+			}
+		}
+		if most > least+1 {
+			t.Fatalf("%d on %d instances: between %d and %d each", n, instances, least, most)
+		}
+	}
+}
+
+func TestLanesOfAnInstanceAreEven(t *testing.T) {
+	var all []bucket.Lane
+	for i := range 16 {
+		all = append(all, bucket.Lane{Instance: "cluster", Index: i})
+	}
+	m, err := place.New(all, 100)
+	if err != nil {
+		t.Fatal(err)
+	}
+	load := map[bucket.Lane]int{}
+	lanes, _ := m.Lanes(keys("b", 40), nil, everywhere)
+	for _, lane := range lanes {
+		load[lane]++
+	}
+	for _, lane := range all {
+		if load[lane] < 2 || load[lane] > 3 {
+			t.Errorf("%v has %d of 40 buckets", lane, load[lane])
+		}
+	}
+}
+
+func TestNoLaneCanBeUsed(t *testing.T) {
+	m := standalone(t, 2)
+	nowhere := func(bucket.Lane) bool { return false }
+	if lanes, ok := m.Lanes(keys("b", 2), nil, nowhere); ok {
+		t.Errorf("placed on %v", lanes)
+	}
+}
+
+// TestFewMove: of a budget's buckets an instance that comes takes its share and little more.
+func TestFewMove(t *testing.T) {
+	before, _ := standalone(t, 4).Lanes(keys("b", 64), nil, everywhere)
+	after, _ := standalone(t, 5).Lanes(keys("b", 64), nil, everywhere)
+	moved := 0
+	for i := range before {
+		if before[i] != after[i] {
+			moved++
+		}
+	}
+	if moved > 32 {
+		t.Errorf("%d of 64 buckets move for one instance of five", moved)
+	}
+}
