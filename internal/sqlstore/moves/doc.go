@@ -6,10 +6,10 @@
 // A step changes the rows in memory as it changes them in SQL, so that steps follow each other
 // without reading again.
 //
-//	F, U, X    Units, Fund, TakeBack, TopUp, ComeBack
+//	F, U, X    Units, Fund, TakeBack, TopUp, ComeBack, Sweep (R)
 //	O          Give (U or another bucket's O into an epoch), Draw (out of epochs), HandOut
 //	epochs     Begin, End, RestartCounts
-//	the list   PutOnline, PutOffline, ListChanged
+//	the list   PutOnline, PutOffline, Retire, ListChanged
 //	periods    OpenPeriod, InsertPeriod, Leave, Turn
 //
 // A step that raises O or begins an epoch answers a bucket.Level per epoch; the service sends these

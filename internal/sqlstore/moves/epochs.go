@@ -157,33 +157,49 @@ func ListChanged(t *engine.Tx, budgetID int64, changes int) error {
 
 const (
 	putOnline = `UPDATE sharding_budget_management_bucket /*by PRIMARY*/ SET status = 'online',
-		offline_by = '', updated_at = ? WHERE id = ?`
+		offline_by = '', updated_at = ? WHERE `
 	putOffline = `UPDATE sharding_budget_management_bucket /*by PRIMARY*/ SET status = 'offline',
-		offline_by = ?, updated_at = ? WHERE id = ?`
+		offline_by = ?, updated_at = ? WHERE `
 )
 
-// PutOnline brings a bucket of a locked budget into the bucket list, with the epoch that it has: see
-// Begin.
-func PutOnline(t *engine.Tx, b *rows.Budget, row *rows.Bucket) error {
-	now := engine.ToMS(t.Now)
-	row.ListStatus, row.OfflineBy, row.UpdatedAt = rows.Online, "", now
-	if err := t.Hit(1, putOnline, now, row.Epoch.Bucket); err != nil {
-		return err
-	}
-	b.ListVersion++
-	return ListChanged(t, b.ID, 1)
+// PutOnline brings buckets of a locked budget into the bucket list, with the epochs that they have:
+// see Begin.
+func PutOnline(t *engine.Tx, b *rows.Budget, buckets ...*rows.Bucket) error {
+	return list(t, b, putOnline, "", buckets)
 }
 
 // PutOffline takes a bucket of a locked budget out of the bucket list, whatever its epoch is; the
 // caller checks that it is not the last one (IsLast).
 func PutOffline(t *engine.Tx, b *rows.Budget, row *rows.Bucket, by bucket.OfflineBy) error {
-	now := engine.ToMS(t.Now)
-	row.ListStatus, row.OfflineBy, row.UpdatedAt = rows.Offline, string(by), now
-	if err := t.Hit(1, putOffline, string(by), now, row.Epoch.Bucket); err != nil {
+	return list(t, b, putOffline, by, []*rows.Bucket{row})
+}
+
+// Retire takes buckets of a locked budget out of the list and the ring, for there are fewer from now
+// on. Their epochs have ended.
+func Retire(t *engine.Tx, b *rows.Budget, buckets ...*rows.Bucket) error {
+	return list(t, b, putOffline, bucket.ByResize, buckets)
+}
+
+// list changes whether buckets are in the bucket list.
+func list(t *engine.Tx, b *rows.Budget, update string, by bucket.OfflineBy,
+	buckets []*rows.Bucket) error {
+	if len(buckets) == 0 {
+		return nil
+	}
+	now, status := engine.ToMS(t.Now), rows.Online
+	before, ids := []any{now}, []any(nil)
+	if by != "" {
+		status, before = rows.Offline, []any{string(by), now}
+	}
+	for _, row := range buckets {
+		ids = append(ids, row.Epoch.Bucket)
+		row.ListStatus, row.OfflineBy, row.UpdatedAt = status, string(by), now
+	}
+	if err := t.HitAll(update, before, `id = ?`, ids); err != nil {
 		return err
 	}
-	b.ListVersion++
-	return ListChanged(t, b.ID, 1)
+	b.ListVersion += int64(len(buckets))
+	return ListChanged(t, b.ID, len(buckets))
 }
 
 // IsLast reports whether no other bucket of the list is online while the budget is effective.
