@@ -1,0 +1,67 @@
+package transfer
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"slices"
+
+	"github.com/budgetd/budgetd/internal/sqlstore/engine"
+)
+
+const (
+	selectExpired = `SELECT budget_id, dimension, value, version
+		FROM limit_counter /*by limit_counter_expires*/
+		WHERE expires_ms > 0 AND expires_ms <= ? ORDER BY expires_ms LIMIT ?`
+	// deleteExpired names the version and the instant, so that a counter that somebody has written
+	// since stays.
+	deleteExpired = `DELETE FROM limit_counter WHERE budget_id = ? AND dimension = ? AND value = ?
+		AND version = ? AND expires_ms > 0 AND expires_ms <= ?`
+)
+
+// ExpireCounters removes limit counters whose windows have ended by SQL's clock, at most limit of
+// them, each in the order of its key. A counter that is written meanwhile stays.
+func (p *Part) ExpireCounters(ctx context.Context, limit int) (removed int, err error) {
+	now := engine.ToMS(p.db.Now())
+	var due []counterRow
+	err = p.db.Read(ctx, "expire counters", func(r *engine.Reader) error {
+		due = nil
+		return r.List(&due, selectExpired, now, limit)
+	})
+	if err != nil || len(due) == 0 {
+		return 0, err
+	}
+	sortCounters(due)
+	err = p.db.Write(ctx, "expire counters", func(t *engine.Tx) error {
+		removed = 0
+		for i := range due {
+			d := &due[i]
+			n, err := t.Exec(deleteExpired, d.Budget, d.Dimension, d.Value, d.Version, now)
+			if err != nil {
+				return err
+			}
+			removed += int(n)
+		}
+		return nil
+	})
+	if err != nil {
+		return 0, err
+	}
+	return removed, nil
+}
+
+// counterRow names a version of a row of limit_counter.
+type counterRow struct {
+	Budget    int64  `db:"budget_id"`
+	Dimension []byte `db:"dimension"`
+	Value     []byte `db:"value"`
+	Version   int64  `db:"version"`
+}
+
+// sortCounters orders rows as they are locked.
+func sortCounters(list []counterRow) {
+	slices.SortFunc(list, func(a, b counterRow) int {
+		return cmp.Or(cmp.Compare(a.Budget, b.Budget), bytes.Compare(a.Dimension, b.Dimension),
+			bytes.Compare(a.Value, b.Value))
+	})
+}

@@ -1,0 +1,173 @@
+package transfer
+
+import (
+	"slices"
+	"time"
+
+	"github.com/budgetd/budgetd/allocation"
+	"github.com/budgetd/budgetd/bucket"
+	"github.com/budgetd/budgetd/bucket/transfer"
+	"github.com/budgetd/budgetd/budget"
+	"github.com/budgetd/budgetd/internal/sqlstore/engine"
+	"github.com/budgetd/budgetd/internal/sqlstore/moves"
+	"github.com/budgetd/budgetd/internal/sqlstore/rows"
+)
+
+// lockNewest locks the newest epochs of buckets of a locked budget in lock order, and reads them
+// into the rows. No newer epoch can begin while the budget is locked.
+func lockNewest(t *engine.Tx, list []*rows.Bucket) error {
+	if len(list) == 0 {
+		return nil
+	}
+	positions := make([]rows.Position, len(list))
+	for i, row := range list {
+		positions[i] = row.Position()
+	}
+	locked, err := rows.LockEpochs(t, positions)
+	if err != nil {
+		return err
+	}
+	for i, row := range list {
+		epoch := locked[positions[i]]
+		if epoch == nil {
+			return engine.Defect("epoch %v is gone", positions[i])
+		}
+		row.Epoch = *epoch
+	}
+	return nil
+}
+
+// pointers returns pointers to the elements that are chosen.
+func pointers(list []rows.Bucket, chosen func(*rows.Bucket) bool) (out []*rows.Bucket) {
+	for i := range list {
+		if chosen(&list[i]) {
+			out = append(out, &list[i])
+		}
+	}
+	return out
+}
+
+// find returns the bucket of an id that has not retired. Error: BucketNotFound.
+func find(op string, b *rows.Budget, list []rows.Bucket, id int64) (*rows.Bucket, error) {
+	i := slices.IndexFunc(list, func(r rows.Bucket) bool {
+		return r.Epoch.Bucket == id && !r.Retired()
+	})
+	if i < 0 {
+		return nil, budget.Refuse(budget.BucketNotFound, op, "budget %s has no bucket %d", b.Name, id)
+	}
+	return &list[i], nil
+}
+
+// idle reports whether a bucket is in the bucket list without a live epoch: it is about to get one.
+func idle(row *rows.Bucket) bool { return row.ListStatus == rows.Online && !row.Live() }
+
+// share is what one bucket is handed out.
+type share struct {
+	row   *rows.Bucket
+	units int64
+}
+
+// handout says which buckets one transaction hands units to, and which begin an epoch in any case.
+type handout struct {
+	// chunk is at most transfer.MaxEpochs buckets, by ordinal; their newest epochs are locked.
+	chunk []*rows.Bucket
+	// takers counts the buckets that take units, those after the chunk included.
+	takers int
+	// more says that buckets follow the chunk.
+	more bool
+}
+
+// choose decides on the next buckets of a hand-out, from an ordinal on: those that may take units,
+// and those without an epoch. Buckets on lanes that are drained get neither here: see Move.
+func choose(b *rows.Budget, list []rows.Bucket, from int, drained map[bucket.Lane]bool) (
+	h handout) {
+	for i := range list {
+		row := &list[i]
+		if row.Ordinal < from || drained[row.Lane()] || !idle(row) && !row.MayTake(b) {
+			continue
+		}
+		h.takers++
+		if len(h.chunk) < transfer.MaxEpochs {
+			h.chunk = append(h.chunk, row)
+		} else {
+			h.more = true
+		}
+	}
+	return h
+}
+
+// lock locks the newest epochs of the chunk, and leaves out buckets that have changed since.
+func (h *handout) lock(t *engine.Tx, b *rows.Budget) error {
+	if err := lockNewest(t, h.chunk); err != nil {
+		return err
+	}
+	n := len(h.chunk)
+	h.chunk = slices.DeleteFunc(h.chunk, func(row *rows.Bucket) bool {
+		return !idle(row) && !row.MayTake(b)
+	})
+	h.takers -= n - len(h.chunk)
+	return nil
+}
+
+// shares divides what may be released of U over the takers, and returns the chunk's part of it.
+func (h *handout) shares(b *rows.Budget, now time.Time) (out []share) {
+	units := b.Releasable(now)
+	if units == 0 || b.IsOver == 1 || b.Unlimited == 1 {
+		return nil
+	}
+	for i, n := range allocation.Shares(b.Definition(), units, h.takers) {
+		if i == len(h.chunk) || n == 0 {
+			break
+		}
+		out = append(out, share{h.chunk[i], n})
+	}
+	return out
+}
+
+// handOut begins the epochs of a chunk and gives the buckets their shares. The budget and the
+// chunk's epochs are locked. Each share is one application (adjust_cnt) unless kind says that the
+// units came back.
+func (h *handout) handOut(t *engine.Tx, op string, b *rows.Budget, kind moves.Kind) (
+	out transfer.Moved, err error) {
+	shares := h.shares(b, t.Now)
+	var ended []*rows.Bucket
+	for i, row := range h.chunk {
+		if !row.Live() && (idle(row) || i < len(shares)) {
+			ended = append(ended, row)
+		}
+	}
+	began, err := moves.Begin(t, op, b, ended...)
+	if err != nil {
+		return out, err
+	}
+	portions := make([]moves.Portion, len(shares))
+	for i, s := range shares {
+		portions[i] = moves.Portion{Row: s.row, Units: s.units}
+		out.Units += s.units
+	}
+	given, err := moves.Give(t, b, kind, portions...)
+	if err != nil {
+		return out, err
+	}
+	out.Levels = merged(began, given)
+	return out, moves.Units(t, b, allocation.Movement{Undistributed: -out.Units})
+}
+
+// merged is the levels of both steps, of each bucket the later one. A bucket that began an epoch
+// and got units has a content to replace and not to add to: Added is all that it holds.
+func merged(began, given []bucket.Level) []bucket.Level {
+	out := slices.Clone(began)
+	at := make(map[int64]int, len(began))
+	for i := range began {
+		at[began[i].Bucket] = i
+	}
+	for _, level := range given {
+		if i, ok := at[level.Bucket]; ok {
+			level.Added = level.Outstanding
+			out[i] = level
+			continue
+		}
+		out = append(out, level)
+	}
+	return out
+}

@@ -1,0 +1,290 @@
+package transfer
+
+import (
+	"context"
+	"time"
+
+	"github.com/budgetd/budgetd/allocation"
+	"github.com/budgetd/budgetd/bucket"
+	"github.com/budgetd/budgetd/bucket/transfer"
+	"github.com/budgetd/budgetd/budget"
+	"github.com/budgetd/budgetd/internal/sqlstore/engine"
+	"github.com/budgetd/budgetd/internal/sqlstore/moves"
+	"github.com/budgetd/budgetd/internal/sqlstore/rows"
+	"github.com/budgetd/budgetd/ledger"
+)
+
+const (
+	selectBucket = `SELECT ` + rows.BucketColumns + ` FROM sharding_budget_management_bucket b
+		JOIN bucket_epoch e ON e.bucket_id = b.id AND e.epoch = b.epoch WHERE b.id = ?`
+	// selectApplied sums what buckets applied for in the open period. A bucket rarely has more than
+	// a few epochs in a period, so only the newest of them are looked at.
+	selectApplied = `SELECT COALESCE(SUM(g.amount), 0) FROM sharding_budget_management_bucket b
+		JOIN bucket_epoch e ON e.bucket_id = b.id AND e.epoch > b.epoch - 64
+		JOIN grant_log g ON g.bucket_id = e.bucket_id AND g.epoch = e.epoch
+		WHERE b.budget_id = ? AND e.period = ? AND g.kind = 'apply'`
+)
+
+// Apply moves units from U to a bucket's open epoch. See transfer.Supply. An attempt whose commit
+// stayed unknown is found again by its grant number, so the units move once.
+func (p *Part) Apply(ctx context.Context, budgetID int64, want transfer.Want) (
+	level bucket.Level, err error) {
+	tried := bucket.Level{} // what an earlier attempt wrote, committed or not
+	err = p.db.Write(ctx, "apply", func(t *engine.Tx) error {
+		level = bucket.Level{}
+		b, err := rows.LockBudget(t, "apply", budgetID)
+		if err != nil {
+			return err
+		}
+		row := &rows.Bucket{}
+		found, err := t.Get(row, selectBucket, want.Bucket)
+		if err != nil || !found || row.Budget != budgetID {
+			return err
+		}
+		if err := lockNewest(t, []*rows.Bucket{row}); err != nil {
+			return err
+		}
+		level = moves.Level(row, 0)
+		if t.Unsure && tried.Added > 0 && row.Number == tried.Epoch && row.Fill == tried.Fill {
+			level = tried
+			return nil
+		}
+		units, kind, err := applicable(t, b, row, want)
+		if err != nil || units == 0 {
+			return err
+		}
+		levels, err := moves.Give(t, b, kind, moves.Portion{Row: row, Units: units})
+		if err != nil {
+			return err
+		}
+		level, tried = levels[0], levels[0]
+		return moves.Units(t, b, allocation.Movement{Undistributed: -units})
+	})
+	if err != nil {
+		return bucket.Level{}, err
+	}
+	return level, nil
+}
+
+// applicable returns how many units a bucket may apply for now, 0 for none. Units that came back
+// are free: they count neither against adjust_cnt nor in out_cnt.
+func applicable(t *engine.Tx, b *rows.Budget, row *rows.Bucket, want transfer.Want) (
+	int64, moves.Kind, error) {
+	if !row.MayGrow() || row.ListStatus != rows.Online || row.Period != b.Period ||
+		b.IsOver == 1 || b.Unlimited == 1 {
+		return 0, "", nil
+	}
+	units, need := min(want.Units, b.Releasable(t.Now)), max(want.Need, 1)
+	if b.Sharding > 0 {
+		units = min(units, b.Sharding)
+	}
+	if units < need || b.AdjustCnt == 0 {
+		return atLeast(units, need), moves.Apply, nil
+	}
+	back, err := cameBack(t, b)
+	if err != nil {
+		return 0, "", err
+	}
+	if min(units, back) >= need {
+		return min(units, back), moves.Again, nil
+	}
+	if row.OutCnt >= b.AdjustCnt {
+		return 0, "", nil
+	}
+	return units, moves.Apply, nil
+}
+
+// atLeast is units, or 0 where they are below the need.
+func atLeast(units, need int64) int64 {
+	if units < need {
+		return 0
+	}
+	return units
+}
+
+// cameBack returns how much of U of a locked budget buckets had before: U beyond what the open
+// period got and nobody has applied for.
+func cameBack(t *engine.Tx, b *rows.Budget) (int64, error) {
+	p, err := moves.OpenPeriod(t, b)
+	if err != nil {
+		return 0, err
+	}
+	var applied int64
+	if _, err := t.Get(&applied, selectApplied, b.ID, b.Period); err != nil {
+		return 0, err
+	}
+	return max(b.Undistributed-max(p.Funded+p.Carried-applied, 0), 0), nil
+}
+
+// HandOut spreads U over the buckets that can take it. See transfer.Supply. It takes one
+// transaction per transfer.MaxEpochs buckets.
+func (p *Part) HandOut(ctx context.Context, budgetID int64) (out transfer.Moved, err error) {
+	for from := 0; ; {
+		moved, next, err := p.handOutStep(ctx, budgetID, from)
+		out.Levels, out.Units = append(out.Levels, moved.Levels...), out.Units+moved.Units
+		if err != nil || next == 0 {
+			return out, err
+		}
+		from = next
+	}
+}
+
+// handOutStep hands out to the next buckets from an ordinal on. next is the ordinal to go on with;
+// 0: there is none.
+func (p *Part) handOutStep(ctx context.Context, budgetID int64, from int) (
+	out transfer.Moved, next int, err error) {
+	err = p.db.Write(ctx, "hand out", func(t *engine.Tx) error {
+		out, next = transfer.Moved{}, 0
+		b, err := rows.LockBudget(t, "hand out", budgetID)
+		if err != nil || b.IsOver == 1 || b.PeriodNow().OverAt(t.Now) {
+			return err // a rollover is next
+		}
+		list, err := rows.Buckets(&t.Reader, b.ID)
+		if err != nil {
+			return err
+		}
+		drained, err := moves.Drained(t)
+		if err != nil {
+			return err
+		}
+		h := choose(b, list, from, drained)
+		if len(h.chunk) == 0 {
+			return nil
+		}
+		if h.more {
+			next = h.chunk[len(h.chunk)-1].Ordinal + 1
+		}
+		if err := h.lock(t, b); err != nil {
+			return err
+		}
+		kind, err := kindOf(t, b)
+		if err != nil {
+			return err
+		}
+		out, err = h.handOut(t, "hand out", b, kind)
+		return err
+	})
+	if err != nil {
+		return transfer.Moved{}, 0, err
+	}
+	return out, next, nil
+}
+
+// kindOf says what handing out all of U is: an application, or, where adjust_cnt bounds those and
+// all of U came back, none.
+func kindOf(t *engine.Tx, b *rows.Budget) (moves.Kind, error) {
+	if b.AdjustCnt == 0 || b.Undistributed == 0 {
+		return moves.Apply, nil
+	}
+	back, err := cameBack(t, b)
+	if err == nil && back == b.Undistributed {
+		return moves.Again, nil
+	}
+	return moves.Apply, err
+}
+
+// Offline ends a bucket's epoch and takes the bucket out of the list. See transfer.Supply.
+func (p *Part) Offline(ctx context.Context, budgetID, bucketID int64, by bucket.OfflineBy) error {
+	return p.db.Write(ctx, "offline", func(t *engine.Tx) error {
+		b, err := rows.LockBudget(t, "offline", budgetID)
+		if err != nil {
+			return err
+		}
+		list, err := rows.Buckets(&t.Reader, b.ID)
+		if err != nil {
+			return err
+		}
+		row, err := find("offline", b, list, bucketID)
+		if err != nil {
+			return err
+		}
+		if row.ListStatus == rows.Online && moves.IsLast(t, b, list, bucketID) {
+			return lastBucket(b, row)
+		}
+		if err := lockNewest(t, []*rows.Bucket{row}); err != nil {
+			return err
+		}
+		if row.ListStatus == rows.Offline {
+			if row.OfflineBy == string(by) || by != bucket.ByOperator {
+				return nil
+			}
+			return moves.PutOffline(t, b, row, by) // it was the service's, and is the operator's now
+		}
+		return takeOffline(t, b, row, by)
+	})
+}
+
+// lastBucket refuses to take the only online bucket of an effective budget offline.
+func lastBucket(b *rows.Budget, row *rows.Bucket) error {
+	return budget.Refuse(budget.LastBucket, "offline",
+		"bucket %s is the only online bucket of budget %s, which is effective: "+
+			"bring another bucket online first, or pause the budget", row.Key, b.Name)
+}
+
+// takeOffline ends the epoch of an online bucket and returns O to the total. A fenced epoch keeps
+// its units until an operator decides on them.
+func takeOffline(t *engine.Tx, b *rows.Budget, row *rows.Bucket, by bucket.OfflineBy) error {
+	if row.Live() && row.Fenced == "" {
+		units, err := moves.End(t, b, ledger.Closed, &row.Epoch)
+		if err != nil {
+			return err
+		}
+		err = moves.ComeBack(t, b, moves.Coming{Row: &row.Epoch, Never: units})
+		if err != nil {
+			return err
+		}
+	}
+	return moves.PutOffline(t, b, row, by)
+}
+
+// Online begins a bucket's next epoch. See transfer.Supply. Handing out is a step of its own.
+func (p *Part) Online(ctx context.Context, budgetID, bucketID int64) (transfer.Moved, error) {
+	var out transfer.Moved
+	err := p.db.Write(ctx, "online", func(t *engine.Tx) error {
+		out = transfer.Moved{}
+		b, err := rows.LockBudget(t, "online", budgetID)
+		if err != nil {
+			return err
+		}
+		list, err := rows.Buckets(&t.Reader, b.ID)
+		if err != nil {
+			return err
+		}
+		row, err := find("online", b, list, bucketID)
+		if err != nil {
+			return err
+		}
+		if err := lockNewest(t, []*rows.Bucket{row}); err != nil {
+			return err
+		}
+		switch {
+		case row.ListStatus == rows.Online && row.Live():
+			return nil
+		case row.Fenced != "":
+			return budget.Refuse(budget.Unavailable, "online",
+				"bucket %s is stopped: %s", row.Key, row.Fenced)
+		case row.Live():
+			return moves.PutOnline(t, b, row)
+		case b.IsOver == 1 || b.PeriodNow().OverAt(t.Now):
+			return noPeriod(b)
+		}
+		out.Levels, err = moves.Begin(t, "online", b, row)
+		return err
+	})
+	if err != nil {
+		return transfer.Moved{}, err
+	}
+	moved, err := p.HandOut(ctx, budgetID)
+	if err != nil {
+		return out, nil // the bucket is online; what is undistributed is applied for
+	}
+	out.Levels, out.Units = merged(out.Levels, moved.Levels), moved.Units
+	return out, nil
+}
+
+// noPeriod refuses to bring a bucket online where no period is open.
+func noPeriod(b *rows.Budget) error {
+	return budget.Refuse(budget.BudgetExpired, "online",
+		"budget %s has no open period: its last one ended at %s", b.Name,
+		b.PeriodNow().End.UTC().Format(time.RFC3339))
+}

@@ -1,0 +1,25 @@
+// Package transfer is the database's part of package bucket/transfer: it moves units and buckets in
+// ledger mode.
+//
+// Every method is one transaction, or a bounded series of transactions that lock the budget's row
+// and at most transfer.MaxEpochs epochs each. Each transaction keeps I1.
+package transfer
+
+import (
+	"github.com/budgetd/budgetd/bucket/transfer"
+	"github.com/budgetd/budgetd/internal/sqlstore/engine"
+)
+
+var (
+	_ transfer.Supply   = (*Part)(nil)
+	_ transfer.Periods  = (*Part)(nil)
+	_ transfer.Recycles = (*Part)(nil)
+	_ transfer.Lanes    = (*Part)(nil)
+	_ transfer.Counters = (*Part)(nil)
+)
+
+// Part moves units and buckets. Safe for concurrent use.
+type Part struct{ db *engine.DB }
+
+// New returns the part of a database.
+func New(db *engine.DB) *Part { return &Part{db: db} }
