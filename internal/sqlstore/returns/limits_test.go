@@ -1,0 +1,188 @@
+package returns_test
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/budgetd/budgetd/bucket/hold"
+	"github.com/budgetd/budgetd/budget"
+	"github.com/budgetd/budgetd/internal/sqlstore/counters"
+	"github.com/budgetd/budgetd/internal/sqlstore/engine"
+	"github.com/budgetd/budgetd/internal/sqlstore/fixture"
+	"github.com/budgetd/budgetd/ledger"
+	"github.com/budgetd/budgetd/limit"
+)
+
+// limited gives a budget limits of version `changed`, as a change at the present instant does.
+func (w *world) limited(b fixture.Budget, changed int64, list ...budget.Limit) *limit.Set {
+	w.Helper()
+	now := engine.ToMS(w.DB.Now())
+	w.Exec([]any{`UPDATE budget_management_bucket SET version = version + 1, limits_version = ?
+		WHERE id = ?`, changed, b.ID},
+		[]any{`UPDATE bucket_epoch SET definition_version = definition_version + 1
+		WHERE budget_id = ? AND status = 'open'`, b.ID},
+		[]any{`DELETE FROM budget_limit WHERE budget_id = ?`, b.ID})
+	for i, l := range list {
+		w.Exec([]any{`INSERT INTO budget_limit (budget_id, name, definition, ordinal, changed_version,
+			changed_ms) VALUES (?, ?, ?, ?, ?, ?)`, b.ID, []byte(l.Name), limit.Encode(l), i, changed, now})
+	}
+	var set *limit.Set
+	w.OK(w.DB.Read(w.Ctx, "limits", func(r *engine.Reader) (err error) {
+		set, err = counters.Limits(r, b.ID, changed)
+		return err
+	}))
+	return set
+}
+
+// take deducts and counts as a flight does.
+func (w *world) take(set *limit.Set, b fixture.Budget, d fixture.Deduction, dimensions map[string]string) {
+	w.Helper()
+	d.Note = ledger.Note{Dimensions: ledger.Dimensions(dimensions)}
+	w.Deduct(d)
+	touches, _ := set.Touches(d.Amount, dimensions, nil)
+	w.Write(func(t *engine.Tx) error {
+		for i := range touches {
+			key := counters.Key{Budget: b.ID, Dimension: touches[i].Limit.Dimension, Value: touches[i].Key}
+			locked, err := counters.Lock(t, []counters.Key{key})
+			if err != nil {
+				return err
+			}
+			row := locked[key]
+			if row == nil {
+				row = &counters.Row{Key: key}
+				if err := counters.Insert(t, row); err != nil {
+					return err
+				}
+			}
+			tally := row.Counts.Tally(touches[i].Limit, touches[i].Key, engine.ToMS(w.DB.Now()))
+			tally.Stale()
+			if _, refusal := limit.Judge(touches[i:i+1], []*limit.Tally{&tally}); refusal != nil {
+				return fmt.Errorf("refused: %+v", refusal)
+			}
+			row.Counts.Put(&tally)
+			if err := counters.Update(t, []*counters.Row{row}); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// counted reads what a limit counts of a value now.
+func (w *world) counted(set *limit.Set, b fixture.Budget, name, value string, want int64) {
+	w.Helper()
+	l := set.Limit(name)
+	key := counters.Key{Budget: b.ID, Dimension: l.Dimension, Value: value}
+	row := &counters.Row{}
+	w.OK(w.DB.Read(w.Ctx, "counters", func(r *engine.Reader) error {
+		found, err := counters.Read(r, []counters.Key{key})
+		if found[key] != nil {
+			row = found[key]
+		}
+		return err
+	}))
+	tally := row.Counts.Tally(l, value, engine.ToMS(w.DB.Now()))
+	if used, _ := tally.Used(); used != want {
+		w.Errorf("limit %s counts %d of %s, want %d", name, used, value, want)
+	}
+}
+
+var (
+	ever = budget.Limit{Name: "ever", Dimension: "user", Max: 50, Measure: budget.MeasureAmount,
+		Enforce: true, Window: budget.LimitWindow{Kind: budget.WindowLifetime}}
+	calls = budget.Limit{Name: "calls", Dimension: "user+ad", Max: 5, Measure: budget.MeasureCount,
+		Enforce: true, Window: budget.LimitWindow{Kind: budget.WindowLifetime}}
+	minute = budget.Limit{Name: "minute", Dimension: "user", Max: 50, Measure: budget.MeasureAmount,
+		Enforce: true, Window: budget.LimitWindow{Kind: budget.WindowCalendar, Every: budget.Minute}}
+	sliding = budget.Limit{Name: "sliding", Dimension: "user", Max: 50, Measure: budget.MeasureAmount,
+		Enforce: true, Window: budget.LimitWindow{Kind: budget.WindowSliding, Length: 10 * time.Minute,
+			Slot: time.Minute}}
+)
+
+// TestLimitsAreLowered by all that gives units back, in the windows in which they were counted.
+func TestLimitsAreLowered(t *testing.T) {
+	onEveryEngine(t, func(w *world) {
+		b := w.Create("b", 1000, 2)
+		set := w.limited(b, 1, ever, calls, minute, sliding)
+		both := map[string]string{"user": "u1", "ad": "a"}
+		key := "2:u11:a"
+		for i := range 5 {
+			w.take(set, b, fixture.Deduction{Bucket: b.Buckets[i%2], ID: fmt.Sprint("order-", i), Amount: 10,
+				Hold: time.Hour, Group: "g"}, both)
+		}
+		counted := func(ever, calls, minute, sliding int64) {
+			w.Helper()
+			w.counted(set, b, "ever", "u1", ever)
+			w.counted(set, b, "calls", key, calls)
+			w.counted(set, b, "minute", "u1", minute)
+			w.counted(set, b, "sliding", "u1", sliding)
+		}
+		counted(50, 5, 50, 50)
+		_, _, err := w.confirm(b, "order-0", 4)
+		w.OK(err)
+		counted(44, 5, 44, 44)
+		w.gives(b, "order-0", "", 4, 10, false)
+		counted(40, 4, 40, 40)
+		w.Clock.Advance(time.Minute)
+		w.take(set, b, fixture.Deduction{Bucket: b.Buckets[0], ID: "later", Amount: 7, Hold: time.Second}, both)
+		counted(47, 5, 7, 47)
+		w.gives(b, "order-1", "part", 3, 3, false) // its minute is over
+		counted(44, 5, 7, 44)
+		w.Clock.Advance(time.Second)
+		equal(w, "expired", w.expire(5).Units, 7)
+		counted(37, 4, 0, 37)
+		_, err = w.group(hold.Rollback, b)
+		w.OK(err)
+		counted(0, 0, 0, 0)
+		w.Clock.Advance(time.Hour)
+		counted(0, 0, 0, 0)
+	})
+}
+
+// TestLimitsOfAnOfflineBucket are lowered too; the budget is locked then.
+func TestLimitsOfAnOfflineBucket(t *testing.T) {
+	onEveryEngine(t, func(w *world) {
+		b := w.Create("b", 100, 1)
+		set := w.limited(b, 1, ever)
+		user := map[string]string{"user": "u1"}
+		w.take(set, b, fixture.Deduction{Bucket: b.Buckets[0], ID: "order", Amount: 10}, user)
+		w.Offline(b, b.Buckets[0])
+		w.gives(b, "order", "", 4, 4, false)
+		w.counted(set, b, "ever", "u1", 6)
+	})
+}
+
+// TestLimitsThatChange: a rollback lowers what the present definition counts. Where a flight may be about to
+// load a counter from the ledger, the rollback makes the row or raises its version, so that the flight's
+// guarded write fails.
+func TestLimitsThatChange(t *testing.T) {
+	onEveryEngine(t, func(w *world) {
+		b := w.Create("b", 100, 1)
+		set := w.limited(b, 1, ever)
+		user := map[string]string{"user": "u1"}
+		w.take(set, b, fixture.Deduction{Bucket: b.Buckets[0], ID: "order", Amount: 10}, user)
+		w.gives(b, "order", "1", 1, 1, false) // the limits are in the cache now
+		w.counted(set, b, "ever", "u1", 9)
+		version := func(dimension, value string) (n int64) {
+			key := counters.Key{Budget: b.ID, Dimension: dimension, Value: value}
+			w.OK(w.DB.Read(w.Ctx, "counters", func(r *engine.Reader) error {
+				found, err := counters.Read(r, []counters.Key{key})
+				if found[key] != nil {
+					n = found[key].Version
+				}
+				return err
+			}))
+			return n
+		}
+		w.Clock.Advance(time.Minute)
+		w.limited(b, 2, minute, sliding)
+		before := version("user", "u1")
+		w.gives(b, "order", "2", 1, 2, false)
+		equal(w, "version", version("user", "u1"), before+1)
+		w.Exec([]any{`DELETE FROM limit_counter WHERE budget_id = ?`, b.ID})
+		w.gives(b, "order", "3", 1, 3, false)
+		equal(w, "version of the row made", version("user", "u1"), 1)
+		w.counted(set, b, "ever", "u1", 0)
+	})
+}
