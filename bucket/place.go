@@ -15,6 +15,9 @@ type Lane struct {
 // String names a lane as the placement ring and people do.
 func (l Lane) String() string { return l.Instance + "/" + strconv.Itoa(l.Index) }
 
+// KeyOf is the public name of a budget's bucket: `<budget's name>:bucket-<ordinal>`.
+func KeyOf(name string, ordinal int) string { return name + ":bucket-" + strconv.Itoa(ordinal) }
+
 // Ref names one life of one bucket: every message to a store carries it, and the store refuses it
 // when it is not the life it knows.
 type Ref struct {

@@ -84,6 +84,14 @@ func (m *Map) Lanes(keys []string, have []bucket.Lane, usable func(bucket.Lane) 
 	return lanes, true
 }
 
+// Size is the number of lanes.
+func (m *Map) Size() (n int) {
+	for _, lanes := range m.lanes {
+		n += len(lanes)
+	}
+	return n
+}
+
 // Key is what the ring over the instances places a bucket by: names of tenants have no slash.
 func Key(tenant, bucketKey string) string { return tenant + "/" + bucketKey }
 

@@ -214,7 +214,8 @@ func IsLast(t *engine.Tx, b *rows.Budget, list []rows.Bucket, bucketID int64) bo
 
 const (
 	selectLanes = `SELECT instance, lane, activation, is_draining FROM lane /*by PRIMARY*/ WHERE `
-	laneWhere   = `(instance = ? AND lane = ?)`
+	sharedLanes = ` ORDER BY instance, lane /*shared*/`
+	lanesAtOnce = 64
 )
 
 func compareLanes(a, b bucket.Lane) int {
@@ -236,13 +237,20 @@ func Activations(t *engine.Tx, op string, durability budget.Durability, lanes []
 		Activation int64  `db:"activation"`
 		IsDraining int64  `db:"is_draining"`
 	}
-	var args []any
-	for _, l := range lanes {
-		args = append(args, []byte(l.Instance), l.Index)
-	}
-	query := selectLanes + engine.Repeat(laneWhere, " OR ", len(lanes)) + ` /*shared*/`
-	if err := t.List(&read, query, args...); err != nil {
-		return nil, err
+	for chunk := range slices.Chunk(lanes, lanesAtOnce) {
+		keys := make([][]any, len(chunk))
+		for i, l := range chunk {
+			keys[i] = []any{[]byte(l.Instance), l.Index}
+		}
+		some := read[:0:0]
+		s := t.Statement()
+		s.SQL(selectLanes)
+		s.Tuples([]string{"instance", "lane"}, keys)
+		s.SQL(sharedLanes)
+		if err := t.RowsOf(&some, s); err != nil {
+			return nil, err
+		}
+		read = append(read, some...)
 	}
 	for _, row := range read {
 		lane := bucket.Lane{Instance: row.Instance, Index: row.Lane}

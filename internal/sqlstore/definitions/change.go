@@ -1,0 +1,232 @@
+package definitions
+
+import (
+	"bytes"
+	"context"
+	"time"
+
+	"github.com/budgetd/budgetd/allocation"
+	"github.com/budgetd/budgetd/bucket"
+	"github.com/budgetd/budgetd/bucket/manage"
+	"github.com/budgetd/budgetd/budget"
+	"github.com/budgetd/budgetd/internal/sqlstore/engine"
+	"github.com/budgetd/budgetd/internal/sqlstore/moves"
+	"github.com/budgetd/budgetd/internal/sqlstore/rows"
+	"github.com/budgetd/budgetd/limit"
+)
+
+const (
+	updateBudget = `UPDATE budget_management_bucket SET status = ?, sharding_quantity = ?,
+		adjust_cnt = ?, end_ms = ?, type_rule = ?, unused = ?, late_refund = ?,
+		version = version + 1, updated_at = ? WHERE id = ? AND version = ?`
+	movePeriodEnd = `UPDATE budget_management_bucket SET period_end_ms = ?, roll_over_ms = ?,
+		list_version = list_version + 1 WHERE id = ?`
+	moveEndOfPeriod = `UPDATE budget_period SET end_ms = ? WHERE budget_id = ? AND number = ?`
+	// judgeAgain makes live epochs refuse what was judged by an older definition, or by another end of
+	// their period.
+	judgeAgain = `UPDATE bucket_epoch /*by PRIMARY*/ SET definition_version = ?, period_end_ms = ?
+		WHERE `
+	judgeWhere = `(bucket_id = ? AND epoch = ?)`
+	selectLate = `SELECT e.bucket_id, e.epoch FROM bucket_epoch e /*by bucket_epoch_units*/
+		WHERE e.budget_id = ? AND e.has_units = 1 AND e.late_quantity > 0 AND e.period = ?
+		ORDER BY e.bucket_id, e.epoch`
+	setInTime = `UPDATE bucket_epoch /*by PRIMARY*/ SET late_quantity = 0 WHERE `
+)
+
+// Change changes a definition and raises its version, and with it the definition version and the end
+// of all live epochs, under their locks: every commit that follows obeys it (I8). With BucketQuantity
+// it also changes the number of buckets, for which lanes has a lane each (ledger mode): see resize. All
+// of it is one transaction.
+//
+// Errors: BudgetNotFound; VersionConflict; Invalid; LedgerModeOnly for another number of buckets in
+// store mode; Unavailable; OutcomeUnknown. Keeps I1.
+func (p *Part) Change(ctx context.Context, id int64, change bucket.Change, lanes []bucket.Lane) (
+	out manage.Changed, err error) {
+	tried := budget.Definition{} // what an earlier attempt wrote, committed or not
+	err = p.db.Write(ctx, "change", func(t *engine.Tx) error {
+		out = manage.Changed{}
+		row, err := rows.LockBudget(t, "change", id)
+		if err != nil {
+			return err
+		}
+		before, err := withLimits(&t.Reader, row)
+		if err != nil {
+			return err
+		}
+		if t.Unsure && tried.ID != 0 && sameChange(before, tried) {
+			out.Definition, out.IsDue = before, row.Due(t.Now)
+			return nil
+		}
+		after, err := judge(before, change, t.Now)
+		if err != nil {
+			return err
+		}
+		tried = after
+		c := &changing{t: t, row: row, before: before, after: after}
+		if err := c.write(change.Limits != nil); err != nil {
+			return err
+		}
+		if after.BucketQuantity != before.BucketQuantity {
+			out.Levels, err = c.resize(lanes)
+		}
+		out.Definition, out.IsDue = after, row.Due(t.Now)
+		return err
+	})
+	if err != nil {
+		return manage.Changed{}, err
+	}
+	return out, nil
+}
+
+// judge returns the definition after a change.
+func judge(before budget.Definition, change bucket.Change, now time.Time) (
+	after budget.Definition, err error) {
+	if change.IfVersion != 0 && change.IfVersion != before.Version {
+		return after, budget.Refuse(budget.VersionConflict, "change",
+			"budget %q is at version %d, not %d", before.Name, before.Version, change.IfVersion)
+	}
+	after = change.Of(before)
+	if change.BucketQuantity != nil {
+		after.BucketQuantity = *change.BucketQuantity
+	}
+	faults := append(allocation.CheckDefinition(after), limit.CheckDefinition(after)...)
+	if len(faults) > 0 {
+		return after, &budget.Error{Code: budget.Invalid, Op: "change", Fields: faults}
+	}
+	if before.Durability == budget.Store && after.BucketQuantity != before.BucketQuantity {
+		return after, budget.Refuse(budget.LedgerModeOnly, "change",
+			"the number of buckets of budget %q is fixed: it is in store mode", before.Name)
+	}
+	if change.Limits != nil {
+		after.Limits = limit.Change(before.Limits, *change.Limits, now)
+	}
+	after.EndAt = engine.FromMS(engine.EndMS(after.EndAt))
+	after.Version, after.UpdatedAt = before.Version+1, now
+	return after, nil
+}
+
+// sameChange reports whether what is recorded is what was tried: same version, same values.
+func sameChange(recorded, tried budget.Definition) bool {
+	return recorded.Version == tried.Version && recorded.UpdatedAt.Equal(tried.UpdatedAt) &&
+		recorded.Paused == tried.Paused && recorded.ShardingQuantity == tried.ShardingQuantity &&
+		recorded.AdjustCnt == tried.AdjustCnt && recorded.BucketQuantity == tried.BucketQuantity &&
+		recorded.EndAt.Equal(tried.EndAt) && recorded.LateRefund == tried.LateRefund &&
+		bytes.Equal(rows.WriteRule(recorded.Rule), rows.WriteRule(tried.Rule)) &&
+		limit.EncodeAll(recorded.Limits) == limit.EncodeAll(tried.Limits)
+}
+
+// changing is a change of a definition under its budget's lock.
+type changing struct {
+	t             *engine.Tx
+	row           *rows.Budget
+	before, after budget.Definition
+}
+
+// write writes the new definition: the budget's row, its limits if they change, the open period, and
+// the live epochs.
+func (c *changing) write(limits bool) error {
+	t, row, after := c.t, c.row, c.after
+	status := rows.StatusActive
+	if after.Paused {
+		status = rows.StatusPaused
+	}
+	err := t.Hit(1, updateBudget, status, after.ShardingQuantity, after.AdjustCnt,
+		engine.EndMS(after.EndAt), rows.WriteRule(after.Rule), rows.UnusedColumn(after),
+		string(after.LateRefund), engine.ToMS(after.UpdatedAt), after.ID, c.before.Version)
+	if err != nil {
+		return err
+	}
+	row.Status, row.Sharding, row.AdjustCnt = status, after.ShardingQuantity, after.AdjustCnt
+	row.EndMS, row.TypeRule = engine.EndMS(after.EndAt), rows.WriteRule(after.Rule)
+	row.Unused, row.LateRefund = rows.UnusedColumn(after), string(after.LateRefund)
+	row.Version = after.Version
+	if limits {
+		row.LimitsVersion = after.Limits.Version
+		if err := replaceLimits(t, after); err != nil {
+			return err
+		}
+	}
+	moved, err := c.period()
+	if err != nil {
+		return err
+	}
+	return c.epochs(moved)
+}
+
+// period gives the open period its end under the new definition, and what it may get more. moved
+// reports that it ends at another instant.
+func (c *changing) period() (moved bool, err error) {
+	t, row := c.t, c.row
+	p, err := moves.OpenPeriod(t, row)
+	if err != nil {
+		return false, err
+	}
+	end, due := allocation.Change(c.before, c.after, p, t.Now)
+	moved = row.PeriodEndMS != engine.EndMS(end)
+	if !moved && engine.ToMS(due) == row.RollOverMS {
+		return false, moves.TopUp(t, row, c.after)
+	}
+	row.PeriodEndMS, row.RollOverMS = engine.EndMS(end), engine.ToMS(due)
+	if err := moves.TopUp(t, row, c.after); err != nil {
+		return false, err
+	}
+	if err := t.Hit(1, movePeriodEnd, row.PeriodEndMS, row.RollOverMS, row.ID); err != nil {
+		return false, err
+	}
+	if row.IsOver == 1 {
+		return false, nil
+	}
+	return moved, t.Hit(1, moveEndOfPeriod, row.PeriodEndMS, row.ID, row.Period)
+}
+
+// epochs locks the budget's live epochs and gives them the definition's version and the end of their
+// period. Units that were given back after an end that has moved on are not late.
+func (c *changing) epochs(moved bool) error {
+	t, row := c.t, c.row
+	list, err := rows.Buckets(&t.Reader, row.ID)
+	if err != nil {
+		return err
+	}
+	var positions, late []rows.Position
+	for i := range list {
+		positions = append(positions, list[i].Position())
+	}
+	if moved && (row.PeriodEndMS == 0 || engine.ToMS(t.Now) < row.PeriodEndMS) {
+		if late, err = listPositions(&t.Reader, selectLate, row.ID, row.Period); err != nil {
+			return err
+		}
+	}
+	locked, err := rows.LockEpochs(t, append(positions, late...))
+	if err != nil {
+		return err
+	}
+	var live, inTime []any
+	for _, at := range positions {
+		if e := locked[at]; e != nil && e.Live() && e.Period == row.Period {
+			live = append(live, at.Bucket, at.Epoch)
+		}
+	}
+	for _, at := range late {
+		inTime = append(inTime, at.Bucket, at.Epoch)
+	}
+	err = t.HitAll(judgeAgain, []any{row.Version, row.PeriodEndMS}, judgeWhere, live)
+	if err != nil {
+		return err
+	}
+	return t.HitAll(setInTime, nil, judgeWhere, inTime)
+}
+
+// listPositions reads positions of epochs.
+func listPositions(r *engine.Reader, query string, args ...any) (out []rows.Position, err error) {
+	var found []struct {
+		Bucket int64 `db:"bucket_id"`
+		Epoch  int64 `db:"epoch"`
+	}
+	if err := r.List(&found, query, args...); err != nil {
+		return nil, err
+	}
+	for _, f := range found {
+		out = append(out, rows.Position{Bucket: f.Bucket, Epoch: f.Epoch})
+	}
+	return out, nil
+}

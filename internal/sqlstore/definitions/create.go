@@ -1,0 +1,272 @@
+package definitions
+
+import (
+	"context"
+	"encoding/json"
+
+	"github.com/budgetd/budgetd/allocation"
+	"github.com/budgetd/budgetd/bucket"
+	"github.com/budgetd/budgetd/bucket/manage"
+	"github.com/budgetd/budgetd/budget"
+	"github.com/budgetd/budgetd/internal/sqlstore/engine"
+	"github.com/budgetd/budgetd/internal/sqlstore/moves"
+	"github.com/budgetd/budgetd/internal/sqlstore/rows"
+	"github.com/budgetd/budgetd/limit"
+)
+
+// creation is the canonical form of the definition a budget was created with: what tells "the same
+// body again" from another budget of that name. Its JSON is kept in created_as.
+type creation struct {
+	Tenant           string          `json:"tenant"`
+	Name             string          `json:"name"`
+	GLCode           string          `json:"gl_code"`
+	Unit             string          `json:"unit"`
+	Durability       string          `json:"durability"`
+	OnLoss           string          `json:"on_loss,omitempty"`
+	Type             string          `json:"type"`
+	TotalQuantity    int64           `json:"total_quantity"`
+	BucketQuantity   int             `json:"bucket_quantity"`
+	ShardingQuantity int64           `json:"sharding_quantity"`
+	AdjustCnt        int             `json:"adjust_cnt"`
+	StartMS          int64           `json:"start_ms"`
+	EndMS            int64           `json:"end_ms"`
+	Paused           bool            `json:"paused"`
+	TypeRule         json.RawMessage `json:"type_rule,omitempty"`
+	Timezone         string          `json:"timezone,omitempty"`
+	LateRefund       string          `json:"late_refund,omitempty"`
+	Unlimited        bool            `json:"unlimited,omitempty"`
+	RoutingDimension string          `json:"routing_dimension,omitempty"`
+	Limits           json.RawMessage `json:"limits,omitempty"`
+}
+
+func createdAs(d budget.Definition) (string, error) {
+	lost := d.OnLoss
+	if lost == budget.Quarantine {
+		lost = "" // the default, said in words
+	}
+	text, err := json.Marshal(creation{
+		Tenant: d.Tenant, Name: d.Name, GLCode: d.GLCode, Unit: string(d.Unit),
+		Durability: string(d.Durability), OnLoss: string(lost), Type: string(d.Type),
+		TotalQuantity: d.TotalQuantity, BucketQuantity: d.BucketQuantity,
+		ShardingQuantity: d.ShardingQuantity, AdjustCnt: d.AdjustCnt,
+		StartMS: engine.ToMS(d.StartAt), EndMS: engine.EndMS(d.EndAt), Paused: d.Paused,
+		TypeRule: rows.SayRule(d.Rule), Timezone: d.Timezone, LateRefund: string(d.LateRefund),
+		Unlimited: d.Unlimited, RoutingDimension: d.RoutingDimension,
+		Limits: json.RawMessage(limit.EncodeAll(d.Limits)),
+	})
+	return string(text), err
+}
+
+// Create stores a budget with one bucket per lane, and hands out what its first period gets: a promo
+// budget all of its total, evenly, the remainder to the first buckets. BucketQuantity 0 stands for
+// "as many as there are lanes"; the same definition with other lanes is the same budget. All of it is
+// one transaction. The same definition again answers the budget that exists, whatever became of it.
+//
+// Errors: NameTaken where the name has another definition; Unavailable where a lane is drained, or, in
+// store mode, was never reached; OutcomeUnknown.
+func (p *Part) Create(ctx context.Context, d budget.Definition, lanes []bucket.Lane) (
+	out manage.Created, err error) {
+	as, err := createdAs(d)
+	if err != nil {
+		return out, &budget.Error{Code: budget.Internal, Op: "create", Err: err}
+	}
+	if d.BucketQuantity == 0 {
+		d.BucketQuantity = len(lanes)
+	}
+	if len(lanes) != d.BucketQuantity || len(lanes) == 0 {
+		return out, budget.Refuse(budget.Internal, "create", "%d lanes for %d buckets", len(lanes),
+			d.BucketQuantity)
+	}
+	made := int64(0) // the id that an earlier attempt used
+	err = p.db.Write(ctx, "create", func(t *engine.Tx) error {
+		out = manage.Created{}
+		old, err := find(&t.Reader, bucket.BudgetRef{Tenant: d.Tenant, Name: d.Name})
+		if err != nil {
+			return err
+		}
+		switch {
+		case old != nil && old.CreatedAs != as:
+			return budget.Refuse(budget.NameTaken, "create",
+				"budget %q exists with another definition", d.Name)
+		case old != nil:
+			out.New = t.Unsure && old.ID == made
+			made = old.ID
+		default:
+			out.New = true
+			if made, err = create(t, d, as, lanes); err != nil {
+				return err
+			}
+		}
+		out.Budget, err = view(&t.Reader, bucket.BudgetRef{ID: made})
+		return err
+	})
+	if err != nil {
+		return manage.Created{}, err
+	}
+	if out.New && !out.Budget.InStoreMode() {
+		for i := range out.Budget.Buckets {
+			b := &out.Budget.Buckets[i]
+			out.Levels = append(out.Levels, bucket.Level{Bucket: b.ID, Epoch: b.Epoch.Number,
+				Lane: b.Lane, Fill: b.Epoch.Fill, Outstanding: b.Epoch.Outstanding,
+				Added: b.Epoch.Outstanding, Open: true})
+		}
+	}
+	return out, nil
+}
+
+// Names of the rows in sequence.
+const sequenceBudget, sequenceBucket = "budget", "bucket"
+
+const (
+	takeNumbers = `UPDATE sequence SET next_id = next_id + ? WHERE name = ?`
+	nextNumber  = `SELECT next_id FROM sequence WHERE name = ?`
+
+	insertBudget = `INSERT INTO budget_management_bucket (id, tenant, name, gl_code, unit, durability,
+		on_loss, unlimited, total_quantity, unfunded_quantity, undistributed_quantity, out_quantity,
+		sharding_quantity, bucket_quantity, adjust_cnt, type, type_rule, status, start_ms, end_ms,
+		timezone, routing_dimension, unused, late_refund, period, period_start_ms, period_end_ms,
+		is_over, roll_over_ms, created_as, version, list_version, limits_version, created_at,
+		updated_at)`
+	insertAdjustment = `INSERT INTO adjustment (budget_id, request_id, quantity, fingerprint, nonce,
+		status, deadline_ms, created_at, updated_at)`
+	insertBucket = `INSERT INTO sharding_budget_management_bucket (id, budget_id, ordinal,
+		sharding_bucket_key, instance, lane, out_quantity, sharding_quantity, out_cnt, status,
+		offline_by, epoch, created_at, updated_at)`
+
+	// How many columns these name.
+	budgetWidth, adjustmentWidth, bucketWidth = 35, 9, 14
+)
+
+// firstVersion is that of a new definition and of a new bucket list.
+const firstVersion = 1
+
+// numbers takes n ids of a kind and returns the first. The row stays locked, so creations of one
+// database follow each other.
+func numbers(t *engine.Tx, kind string, n int) (int64, error) {
+	if err := t.Hit(1, takeNumbers, n, []byte(kind)); err != nil {
+		return 0, err
+	}
+	var next int64
+	_, err := t.Get(&next, nextNumber, []byte(kind))
+	return next - int64(n), err
+}
+
+// create inserts the rows of a new budget and returns its id.
+func create(t *engine.Tx, d budget.Definition, as string, lanes []bucket.Lane) (int64, error) {
+	activations, err := moves.Activations(t, "create", d.Durability, lanes)
+	if err != nil {
+		return 0, err
+	}
+	id, err := numbers(t, sequenceBudget, 1)
+	if err != nil {
+		return 0, err
+	}
+	if d.Limits != nil {
+		d.Limits = limit.Begin(d.Limits.List, t.Now)
+	}
+	if err := insertLimits(t, id, d.Limits); err != nil {
+		return 0, err
+	}
+	unfunded, period := allocation.Begin(d, t.Now)
+	err = insertRow(t, id, d, as, unfunded, period)
+	if err != nil {
+		return 0, err
+	}
+	if err := moves.InsertPeriod(t, id, period); err != nil {
+		return 0, err
+	}
+	now := engine.ToMS(t.Now)
+	err = t.Insert(insertAdjustment, adjustmentWidth, []any{id, []byte{}, d.TotalQuantity, []byte{},
+		[]byte{}, string(bucket.AdjustmentDone), 0, now, now})
+	if err != nil {
+		return 0, err
+	}
+	b, err := rows.LockBudget(t, "create", id)
+	if err != nil {
+		return 0, err
+	}
+	list, err := addBuckets(t, b, 0, lanes, activations)
+	if err != nil {
+		return 0, err
+	}
+	return id, giveFirst(t, b, list)
+}
+
+// giveFirst hands out U of a new budget, also to epochs that are still opening.
+func giveFirst(t *engine.Tx, b *rows.Budget, list []*rows.Bucket) error {
+	var portions []moves.Portion
+	handedOut := int64(0)
+	for i, units := range allocation.Shares(b.Definition(), b.Undistributed, len(list)) {
+		if units > 0 {
+			portions = append(portions, moves.Portion{Row: list[i], Units: units})
+			handedOut += units
+		}
+	}
+	if _, err := moves.Give(t, b, moves.Apply, portions...); err != nil {
+		return err
+	}
+	return moves.Units(t, b, allocation.Movement{Undistributed: -handedOut})
+}
+
+// insertRow writes a new budget's row: its first period is funded, and no bucket has anything.
+func insertRow(t *engine.Tx, id int64, d budget.Definition, as string, unfunded int64,
+	p budget.Period) error {
+	now, status, lost := engine.ToMS(t.Now), rows.StatusActive, d.OnLoss
+	if d.Paused {
+		status = rows.StatusPaused
+	}
+	if lost == "" {
+		lost = budget.Quarantine
+	}
+	limits := int64(0)
+	if d.Limits != nil {
+		limits = d.Limits.Version
+	}
+	return t.Insert(insertBudget, budgetWidth, []any{id, []byte(d.Tenant), []byte(d.Name),
+		[]byte(d.GLCode), string(d.Unit), string(d.Durability), string(lost),
+		moves.OneIf(d.Unlimited), d.TotalQuantity, unfunded, p.Funded, 0, d.ShardingQuantity,
+		d.BucketQuantity, d.AdjustCnt, string(d.Type), rows.WriteRule(d.Rule), status,
+		engine.ToMS(d.StartAt), engine.EndMS(d.EndAt), []byte(d.Timezone), orNull(d.RoutingDimension),
+		rows.UnusedColumn(d), string(d.LateRefund), p.Number, engine.ToMS(p.Start),
+		engine.EndMS(p.End), moves.OneIf(p.Over), moves.RollOverMS(p), []byte(as), firstVersion,
+		firstVersion, limits, now, now})
+}
+
+// orNull is how a column holds a text that may be missing.
+func orNull(text string) any {
+	if text == "" {
+		return nil
+	}
+	return []byte(text)
+}
+
+// addBuckets makes the buckets of a locked budget with ordinals from `from` to the last lane, online,
+// with their first epochs and without units.
+func addBuckets(t *engine.Tx, b *rows.Budget, from int, lanes []bucket.Lane,
+	activations map[bucket.Lane]int64) ([]*rows.Bucket, error) {
+	if from >= len(lanes) {
+		return nil, nil
+	}
+	first, err := numbers(t, sequenceBucket, len(lanes)-from)
+	if err != nil {
+		return nil, err
+	}
+	now := engine.ToMS(t.Now)
+	list, epochs, values := []*rows.Bucket(nil), []*rows.Epoch(nil), []any(nil)
+	for i, lane := range lanes[from:] {
+		id, ordinal := first+int64(i), from+i
+		row := &rows.Bucket{Ordinal: ordinal, Key: bucket.KeyOf(b.Name, ordinal), Instance: lane.Instance,
+			LaneIndex: lane.Index, ListStatus: rows.Online, UpdatedAt: now}
+		row.Epoch = rows.Epoch{Bucket: id, Number: 1, Budget: b.ID,
+			Status:     string(moves.FirstStatus(budget.Durability(b.Durability))),
+			Activation: activations[lane], Fill: 1, NextGrant: 1, NextEntry: 1, DefinitionVersion: b.Version,
+			Period: b.Period, PeriodEndMS: b.PeriodEndMS}
+		values = append(values, id, b.ID, ordinal, []byte(row.Key), []byte(lane.Instance), lane.Index,
+			0, 0, 0, rows.Online, "", 1, now, now)
+		list, epochs = append(list, row), append(epochs, &row.Epoch)
+	}
+	if err := t.Insert(insertBucket, bucketWidth, values); err != nil {
+		return nil, err
+	}
+	return list, moves.InsertEpochs(t, epochs...)
+}

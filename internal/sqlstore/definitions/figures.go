@@ -1,0 +1,147 @@
+package definitions
+
+import (
+	"context"
+
+	"github.com/budgetd/budgetd/bucket"
+	"github.com/budgetd/budgetd/budget"
+	"github.com/budgetd/budgetd/internal/sqlstore/engine"
+	"github.com/budgetd/budgetd/ledger"
+)
+
+const (
+	// selectFigures sums the columns of budgets in one statement: one moment. The lists of ids stand
+	// where it is cut.
+	selectFigures = `SELECT u.id, u.unlimited, u.total_quantity, u.undistributed_quantity,
+		u.quarantined_quantity, u.forfeited_quantity, u.pending_shrink_quantity, u.unfunded_quantity,
+		u.period, u.period_start_ms, u.period_end_ms, u.is_over,
+		(SELECT COALESCE(SUM(p.funded_quantity + p.carried_quantity), 0) FROM budget_period p
+			WHERE p.budget_id = u.id AND p.number = u.period) AS period_units,
+		COALESCE(s.period_used, 0) AS period_used,
+		COALESCE(s.remaining, 0) AS remaining, COALESCE(s.unsettled, 0) AS unsettled,
+		COALESCE(s.held, 0) AS held, COALESCE(s.used, 0) AS used,
+		COALESCE(s.returned, 0) AS returned,
+		(SELECT COUNT(*) FROM sharding_budget_management_bucket b
+			WHERE b.budget_id = u.id AND b.status = 'online') AS online_buckets,
+		(SELECT COUNT(*) FROM sharding_budget_management_bucket b WHERE b.budget_id = u.id
+			AND b.status <> 'online' AND b.offline_by <> 'resize') AS offline_buckets
+		FROM budget_management_bucket u LEFT JOIN (SELECT e.budget_id,
+			SUM(CASE WHEN e.status = 'open' THEN e.outstanding_quantity ELSE 0 END) AS remaining,
+			SUM(CASE WHEN e.status = 'open' THEN 0 ELSE e.outstanding_quantity END) AS unsettled,
+			SUM(CASE WHEN e.period = (SELECT n.period FROM budget_management_bucket n
+				WHERE n.id = e.budget_id) THEN e.used_quantity ELSE 0 END) AS period_used,
+			SUM(e.held_quantity) AS held, SUM(e.used_quantity) AS used,
+			SUM(e.returning_quantity) AS returned
+			FROM bucket_epoch e /*by bucket_epoch_units*/ WHERE `
+	figuresOf    = ` GROUP BY e.budget_id) s ON s.budget_id = u.id WHERE `
+	figuresOrder = ` ORDER BY u.id`
+)
+
+// figuresRow is a row of selectFigures.
+type figuresRow struct {
+	ID            int64 `db:"id"`
+	Unlimited     int64 `db:"unlimited"`
+	Total         int64 `db:"total_quantity"`
+	Undistributed int64 `db:"undistributed_quantity"`
+	Quarantined   int64 `db:"quarantined_quantity"`
+	Forfeited     int64 `db:"forfeited_quantity"`
+	PendingShrink int64 `db:"pending_shrink_quantity"`
+	Unfunded      int64 `db:"unfunded_quantity"`
+	Period        int64 `db:"period"`
+	PeriodStartMS int64 `db:"period_start_ms"`
+	PeriodEndMS   int64 `db:"period_end_ms"`
+	IsOver        int64 `db:"is_over"`
+	PeriodUnits   int64 `db:"period_units"`
+	PeriodUsed    int64 `db:"period_used"`
+	Remaining     int64 `db:"remaining"`
+	Unsettled     int64 `db:"unsettled"`
+	Held          int64 `db:"held"`
+	Used          int64 `db:"used"`
+	Returning     int64 `db:"returned"`
+	Online        int   `db:"online_buckets"`
+	Offline       int   `db:"offline_buckets"`
+}
+
+// figures returns the row as package ledger has it. Sums of an unlimited budget's buckets, each of
+// which saturates, saturate too.
+func (r *figuresRow) figures() ledger.Figures {
+	return ledger.Figures{
+		Total: r.Total, Undistributed: r.Undistributed, Quarantined: r.Quarantined,
+		Forfeited: r.Forfeited, Unfunded: r.Unfunded, PendingShrink: r.PendingShrink,
+		Remaining: r.Remaining, Unsettled: r.Unsettled, Returning: r.Returning,
+		Held: min(r.Held, budget.MaxAmount), Used: min(r.Used, budget.MaxAmount),
+		PeriodUnits: r.PeriodUnits, PeriodUsed: min(r.PeriodUsed, budget.MaxAmount),
+		Online: r.Online, Offline: r.Offline,
+		Period: budget.Period{Number: r.Period, Over: r.IsOver == 1,
+			Start: engine.FromMS(r.PeriodStartMS), End: engine.FromMS(r.PeriodEndMS)},
+	}
+}
+
+// figuresByID reads figures of budgets; one that does not exist is missing.
+func figuresByID(r *engine.Reader, ids []int64) (map[int64]ledger.Figures, error) {
+	out := make(map[int64]ledger.Figures, len(ids))
+	err := inChunks(ids, func(keys [][]any) error {
+		var read []figuresRow
+		s := r.Statement()
+		s.SQL(selectFigures)
+		s.Tuples([]string{"e.budget_id"}, keys)
+		s.SQL(figuresOf)
+		s.Tuples([]string{"u.id"}, keys)
+		s.SQL(figuresOrder)
+		if err := r.RowsOf(&read, s); err != nil {
+			return err
+		}
+		for i := range read {
+			out[read[i].ID] = read[i].figures()
+		}
+		return nil
+	})
+	return out, err
+}
+
+// Figures reads a budget's figures from one statement: they are of one moment and add up (I1).
+// Errors: BudgetNotFound, Unavailable.
+func (p *Part) Figures(ctx context.Context, budgetID int64) (f ledger.Figures, err error) {
+	err = p.db.Read(ctx, "figures", func(r *engine.Reader) error {
+		all, err := figuresByID(r, []int64{budgetID})
+		if err != nil {
+			return err
+		}
+		found := false
+		if f, found = all[budgetID]; !found {
+			return budget.Refuse(budget.BudgetNotFound, "figures", "there is no budget %d", budgetID)
+		}
+		return nil
+	})
+	return f, err
+}
+
+// View reads a budget with its figures. The figures are not older than the definition. Errors:
+// BudgetNotFound, Unavailable.
+func (p *Part) View(ctx context.Context, ref bucket.BudgetRef) (v bucket.View, err error) {
+	err = p.db.Read(ctx, "view", func(r *engine.Reader) error {
+		row, err := find(r, ref)
+		if err != nil {
+			return err
+		}
+		if row == nil {
+			return budget.Refuse(budget.BudgetNotFound, "view", "tenant %q has no budget %q",
+				ref.Tenant, ref.Name)
+		}
+		d, err := withLimits(r, row)
+		if err != nil {
+			return err
+		}
+		all, err := figuresByID(r, []int64{row.ID})
+		v = viewOf(d, all[row.ID])
+		return err
+	})
+	v.Status = v.Definition.StatusAt(p.db.Now())
+	return v, err
+}
+
+// viewOf joins a definition and figures that were read after it; the status is the caller's.
+func viewOf(d budget.Definition, f ledger.Figures) bucket.View {
+	d.TotalQuantity = f.Total
+	return bucket.View{Definition: d, Figures: f, Period: f.Period}
+}

@@ -1,0 +1,114 @@
+package definitions
+
+import (
+	"context"
+	"strings"
+
+	"github.com/budgetd/budgetd/bucket"
+	"github.com/budgetd/budgetd/budget"
+	"github.com/budgetd/budgetd/internal/sqlstore/engine"
+	"github.com/budgetd/budgetd/internal/sqlstore/rows"
+)
+
+// Conditions of a page of budgets; the statuses are budget.Definition.StatusAt in SQL.
+const (
+	selectPage = `SELECT ` + rows.BudgetColumns + ` FROM budget_management_bucket
+		WHERE id > ?`
+	whereTenant = ` AND tenant = ?`
+	whereType   = ` AND type = ?`
+	pageOrder   = ` ORDER BY id LIMIT ?`
+
+	whereExpired   = ` AND end_ms <> 0 AND end_ms <= ?`
+	whereRunning   = ` AND (end_ms = 0 OR end_ms > ?)`
+	wherePaused    = whereRunning + ` AND status = 'paused'`
+	wherePending   = whereRunning + ` AND status <> 'paused' AND start_ms > ?`
+	whereEffective = whereRunning + ` AND status <> 'paused' AND start_ms <= ?`
+)
+
+// pageQuery is a query for a page while its conditions are collected.
+type pageQuery struct {
+	text strings.Builder
+	args []any
+}
+
+// add appends a condition, or the end of the query, with its parameters.
+func (q *pageQuery) add(text string, args ...any) {
+	q.text.WriteString(text)
+	q.args = append(q.args, args...)
+}
+
+// status adds the condition that budgets have a status at an instant. Error: Invalid.
+func (q *pageQuery) status(status budget.Status, now int64) error {
+	switch status {
+	case "":
+	case budget.Expired:
+		q.add(whereExpired, now)
+	case budget.Paused:
+		q.add(wherePaused, now)
+	case budget.Pending:
+		q.add(wherePending, now, now)
+	case budget.Effective:
+		q.add(whereEffective, now, now)
+	default:
+		return budget.Refuse(budget.Invalid, "list", "there is no status %q", status)
+	}
+	return nil
+}
+
+// Budgets reads a page of budgets with their figures, in the order of their ids. The status is that at
+// SQL's time. Errors: Invalid for a status that does not exist, Unavailable.
+func (p *Part) Budgets(ctx context.Context, page bucket.Page) (out []bucket.View, err error) {
+	q, now := &pageQuery{}, p.db.Now()
+	q.add(selectPage, page.AfterID)
+	if page.Tenant != "" {
+		q.add(whereTenant, []byte(page.Tenant))
+	}
+	if page.Type != "" {
+		q.add(whereType, string(page.Type))
+	}
+	if err := q.status(page.Status, engine.ToMS(now)); err != nil {
+		return nil, err
+	}
+	q.add(pageOrder, page.Size)
+	err = p.db.Read(ctx, "list", func(r *engine.Reader) error {
+		var read []rows.Budget
+		if err := r.List(&read, q.text.String(), q.args...); err != nil {
+			return err
+		}
+		out, err = views(r, read)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	for i := range out {
+		out[i].Status = out[i].Definition.StatusAt(now)
+	}
+	return out, nil
+}
+
+// views reads what belongs to rows of budgets: limits, then figures.
+func views(r *engine.Reader, read []rows.Budget) ([]bucket.View, error) {
+	var ids, limited []int64
+	for i := range read {
+		ids = append(ids, read[i].ID)
+		if read[i].LimitsVersion > 0 {
+			limited = append(limited, read[i].ID)
+		}
+	}
+	limits, err := limitsOf(r, limited)
+	if err != nil {
+		return nil, err
+	}
+	figures, err := figuresByID(r, ids)
+	if err != nil {
+		return nil, err
+	}
+	out := make([]bucket.View, len(read))
+	for i := range read {
+		d := read[i].Definition()
+		d.Limits = limits[d.ID]
+		out[i] = viewOf(d, figures[d.ID])
+	}
+	return out, nil
+}

@@ -1,0 +1,227 @@
+// Package definitions creates budgets, changes what an operator decides of them, and reads them.
+//
+// # Modes
+//
+// In ledger mode a budget and its buckets are complete with one commit: epochs begin open. In store
+// mode they begin opening, with a pending grant, until their stores have them.
+//
+// # Versions
+//
+// Every change raises the budget's version and, in the same transaction and under their locks, the
+// definition version of all live epochs. A commit that was judged by an older definition is judged
+// again, so a pause, an end, a limit or a rule holds for every later commit at once (I8).
+//
+// # Unlimited budgets
+//
+// An unlimited budget has no total: T, F, U, and O of its epochs are 0 and stay 0, no grant is made,
+// and every movement between budget and buckets moves nothing. Flights neither judge nor change O of
+// its epochs; a deduction only adds to S or H, and a rollback only subtracts from it, without R. S
+// and H of an epoch saturate at budget.MaxAmount. The equation of I1 does not apply to it.
+package definitions
+
+import (
+	"context"
+
+	"github.com/budgetd/budgetd/bucket"
+	"github.com/budgetd/budgetd/budget"
+	"github.com/budgetd/budgetd/internal/sqlstore/engine"
+	"github.com/budgetd/budgetd/internal/sqlstore/rows"
+	"github.com/budgetd/budgetd/limit"
+)
+
+// Part is the definitions in a database. Safe for concurrent use.
+type Part struct{ db *engine.DB }
+
+// New returns the definitions of a database.
+func New(db *engine.DB) *Part { return &Part{db: db} }
+
+// Budget reads a budget with its bucket list. The row with the versions is read first, so a list or
+// limits that change meanwhile are newer than their version says, never older. Errors:
+// BudgetNotFound, also where a budget of that id belongs to another tenant than the reference names;
+// Unavailable.
+func (p *Part) Budget(ctx context.Context, ref bucket.BudgetRef) (out bucket.Budget, err error) {
+	err = p.db.Read(ctx, "read", func(r *engine.Reader) error {
+		out, err = view(r, ref)
+		return err
+	})
+	return out, err
+}
+
+const selectByName = `SELECT ` + rows.BudgetColumns + ` FROM budget_management_bucket
+	WHERE tenant = ? AND name = ?`
+
+// find reads a budget's row by its id, or by tenant and name: nil when no budget has that name. Error:
+// BudgetNotFound.
+func find(r *engine.Reader, ref bucket.BudgetRef) (*rows.Budget, error) {
+	if ref.ID != 0 {
+		row, err := rows.ReadBudget(r, "read", ref.ID)
+		if err == nil && ref.Tenant != "" && ref.Tenant != row.Tenant {
+			return nil, budget.Refuse(budget.BudgetNotFound, "read", "tenant %q has no budget %d",
+				ref.Tenant, ref.ID)
+		}
+		return row, err
+	}
+	var row rows.Budget
+	found, err := r.Get(&row, selectByName, []byte(ref.Tenant), []byte(ref.Name))
+	if err != nil || !found {
+		return nil, err
+	}
+	return &row, nil
+}
+
+func view(r *engine.Reader, ref bucket.BudgetRef) (out bucket.Budget, err error) {
+	row, err := find(r, ref)
+	if err != nil {
+		return out, err
+	}
+	if row == nil {
+		return out, budget.Refuse(budget.BudgetNotFound, "read", "tenant %q has no budget %q",
+			ref.Tenant, ref.Name)
+	}
+	list, err := rows.Buckets(r, row.ID)
+	if err != nil {
+		return out, err
+	}
+	if out.Definition, err = withLimits(r, row); err != nil {
+		return out, err
+	}
+	out.ListVersion, out.Period = row.ListVersion, row.PeriodNow()
+	out.Buckets = make([]bucket.Bucket, len(list))
+	for i := range list {
+		out.Buckets[i] = list[i].View()
+	}
+	return out, nil
+}
+
+const selectVersions = `SELECT id, version, list_version
+	FROM budget_management_bucket /*by PRIMARY*/ WHERE `
+
+// Versions reads the versions of many budgets; those that do not exist are missing.
+func (p *Part) Versions(ctx context.Context, ids []int64) (map[int64]bucket.Version, error) {
+	out := make(map[int64]bucket.Version, len(ids))
+	err := p.db.Read(ctx, "read", func(r *engine.Reader) error {
+		return inChunks(ids, func(keys [][]any) error {
+			var read []struct {
+				ID          int64 `db:"id"`
+				Version     int64 `db:"version"`
+				ListVersion int64 `db:"list_version"`
+			}
+			s := r.Statement()
+			s.SQL(selectVersions)
+			s.Tuples([]string{"id"}, keys)
+			if err := r.RowsOf(&read, s); err != nil {
+				return err
+			}
+			for _, row := range read {
+				out[row.ID] = bucket.Version{Definition: row.Version, List: row.ListVersion}
+			}
+			return nil
+		})
+	})
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+const (
+	// selectLimits reads limits of budgets with their version, in one statement: one moment.
+	selectLimits = `SELECT b.id, b.limits_version, l.definition, l.changed_version, l.changed_ms
+		FROM budget_management_bucket b LEFT JOIN budget_limit l ON l.budget_id = b.id WHERE `
+	inLimitOrder = ` ORDER BY b.id, l.ordinal`
+	insertLimit  = `INSERT INTO budget_limit (budget_id, name, definition, ordinal, changed_version,
+		changed_ms)`
+	limitWidth          = 6
+	deleteLimits        = `DELETE FROM budget_limit WHERE budget_id = ?`
+	updateLimitsVersion = `UPDATE budget_management_bucket SET limits_version = ? WHERE id = ?`
+)
+
+// withLimits returns a budget's definition with its limits as they stand when it is called.
+func withLimits(r *engine.Reader, row *rows.Budget) (budget.Definition, error) {
+	d := row.Definition()
+	if row.LimitsVersion == 0 {
+		return d, nil
+	}
+	all, err := limitsOf(r, []int64{row.ID})
+	d.Limits = all[row.ID]
+	return d, err
+}
+
+// limitsOf reads the limits of budgets.
+func limitsOf(r *engine.Reader, ids []int64) (map[int64]*budget.Limits, error) {
+	out := make(map[int64]*budget.Limits, len(ids))
+	err := inChunks(ids, func(keys [][]any) error {
+		var read []struct {
+			Budget         int64  `db:"id"`
+			Version        int64  `db:"limits_version"`
+			Definition     []byte `db:"definition"`
+			ChangedVersion *int64 `db:"changed_version"`
+			ChangedMS      *int64 `db:"changed_ms"`
+		}
+		s := r.Statement()
+		s.SQL(selectLimits)
+		s.Tuples([]string{"b.id"}, keys)
+		s.SQL(inLimitOrder)
+		if err := r.RowsOf(&read, s); err != nil {
+			return err
+		}
+		for _, row := range read {
+			limits := out[row.Budget]
+			if limits == nil {
+				limits = &budget.Limits{Version: row.Version}
+				out[row.Budget] = limits
+			}
+			if row.Definition == nil || row.ChangedVersion == nil || row.ChangedMS == nil {
+				continue // the budget has none any more
+			}
+			l, err := limit.Decode(row.Definition)
+			if err != nil {
+				return engine.Defect("a limit of budget %d cannot be read: %v", row.Budget, err)
+			}
+			l.ChangedVersion, l.ChangedAt = *row.ChangedVersion, engine.FromMS(*row.ChangedMS)
+			limits.List = append(limits.List, l)
+		}
+		return nil
+	})
+	return out, err
+}
+
+// insertLimits writes the limits of a budget.
+func insertLimits(t *engine.Tx, id int64, limits *budget.Limits) error {
+	if limits == nil {
+		return nil
+	}
+	var args []any
+	for i, l := range limits.List {
+		args = append(args, id, []byte(l.Name), limit.Encode(l), i, l.ChangedVersion,
+			engine.ToMS(l.ChangedAt))
+	}
+	return t.Insert(insertLimit, limitWidth, args)
+}
+
+// replaceLimits writes the limits of a locked budget in the place of those it has.
+func replaceLimits(t *engine.Tx, d budget.Definition) error {
+	if err := t.Hit(1, updateLimitsVersion, d.Limits.Version, d.ID); err != nil {
+		return err
+	}
+	if _, err := t.Exec(deleteLimits, d.ID); err != nil {
+		return err
+	}
+	return insertLimits(t, d.ID, d.Limits)
+}
+
+// inChunks calls fn with as many ids as one statement may list, each as a key.
+func inChunks(ids []int64, fn func(keys [][]any) error) error {
+	for len(ids) > 0 {
+		n := min(len(ids), engine.ListChunk)
+		keys := make([][]any, n)
+		for i, id := range ids[:n] {
+			keys[i] = []any{id}
+		}
+		if err := fn(keys); err != nil {
+			return err
+		}
+		ids = ids[n:]
+	}
+	return nil
+}

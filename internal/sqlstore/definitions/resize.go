@@ -1,0 +1,145 @@
+package definitions
+
+import (
+	"github.com/budgetd/budgetd/bucket"
+	"github.com/budgetd/budgetd/budget"
+	"github.com/budgetd/budgetd/internal/sqlstore/engine"
+	"github.com/budgetd/budgetd/internal/sqlstore/moves"
+	"github.com/budgetd/budgetd/internal/sqlstore/rows"
+	"github.com/budgetd/budgetd/ledger"
+)
+
+const (
+	setBuckets = `UPDATE budget_management_bucket SET bucket_quantity = ? WHERE id = ?`
+	moveBucket = `UPDATE sharding_budget_management_bucket SET instance = ?, lane = ? WHERE id = ?`
+)
+
+// resize gives the budget its new number of buckets. Buckets beyond it retire: their epochs end, and
+// what they held is handed out to the others. Those that had retired below it come back, on the lanes
+// given, and missing ones are made there. An effective budget keeps one bucket online. Ledger mode.
+func (c *changing) resize(lanes []bucket.Lane) ([]bucket.Level, error) {
+	t, b, n := c.t, c.row, c.after.BucketQuantity
+	if len(lanes) != n {
+		return nil, budget.Refuse(budget.Internal, "resize", "%d lanes for %d buckets", len(lanes), n)
+	}
+	list, err := rows.LockBuckets(t, b.ID)
+	if err != nil {
+		return nil, err
+	}
+	for i := range list {
+		if list[i].Fenced != "" && i >= n && list[i].Live() {
+			return nil, budget.Refuse(budget.Unavailable, "resize",
+				"bucket %s is fenced: %s", list[i].Key, list[i].Fenced)
+		}
+	}
+	if err := retire(t, b, list[min(n, len(list)):]); err != nil {
+		return nil, err
+	}
+	stay := list[:min(n, len(list))]
+	begin, err := returning(t, b, stay, lanes)
+	if err != nil {
+		return nil, err
+	}
+	if err := moves.PutOnline(t, b, begin...); err != nil {
+		return nil, err
+	}
+	activations, err := moves.Activations(t, "resize", budget.Ledger, lanes[len(stay):])
+	if err != nil {
+		return nil, err
+	}
+	made, err := addBuckets(t, b, len(stay), lanes, activations)
+	if err != nil {
+		return nil, err
+	}
+	if err := t.Hit(1, setBuckets, n, b.ID); err != nil {
+		return nil, err
+	}
+	b.Buckets = n
+	if b.IsOver == 1 { // no period is open: nothing begins
+		return nil, closeAll(t, b, begin, made)
+	}
+	levels, err := moves.Begin(t, "resize", b, begin...)
+	if err != nil {
+		return nil, err
+	}
+	for _, row := range made {
+		stay = append(stay, *row)
+	}
+	handedOut, err := moves.HandOut(t, b, moves.Again, stay)
+	return append(levels, handedOut...), err
+}
+
+// retire ends the epochs of buckets, brings their units back, and takes the buckets out of the ring.
+func retire(t *engine.Tx, b *rows.Budget, list []rows.Bucket) error {
+	var live []*rows.Epoch
+	var back []moves.Coming
+	var leave []*rows.Bucket
+	for i := range list {
+		row := &list[i]
+		if row.Live() {
+			live = append(live, &row.Epoch)
+			back = append(back, moves.Coming{Row: &row.Epoch, Never: row.Outstanding})
+		}
+		if !row.Retired() {
+			leave = append(leave, row)
+		}
+	}
+	if _, err := moves.End(t, b, ledger.Closed, live...); err != nil {
+		return err
+	}
+	if err := moves.Retire(t, b, leave...); err != nil {
+		return err
+	}
+	return moves.ComeBack(t, b, back...)
+}
+
+// returning picks the buckets that come back: those that had retired, which get the lanes given, and,
+// where an effective budget has none online, one of the others.
+func returning(t *engine.Tx, b *rows.Budget, stay []rows.Bucket, lanes []bucket.Lane) (
+	begin []*rows.Bucket, err error) {
+	anyOnline := len(lanes) > len(stay)
+	for i := range stay {
+		row := &stay[i]
+		anyOnline = anyOnline || row.ListStatus == rows.Online
+		if !row.Retired() {
+			continue
+		}
+		begin, anyOnline = append(begin, row), true
+		if row.Lane() == lanes[i] {
+			continue
+		}
+		row.Instance, row.LaneIndex = lanes[i].Instance, lanes[i].Index
+		err := t.Hit(1, moveBucket, []byte(row.Instance), row.LaneIndex, row.Epoch.Bucket)
+		if err != nil {
+			return nil, err
+		}
+	}
+	if !anyOnline && b.Definition().StatusAt(t.Now) == budget.Effective {
+		first := &stay[0]
+		for i := range stay {
+			if stay[i].OfflineBy == string(bucket.ByService) {
+				first = &stay[i]
+				break
+			}
+		}
+		begin = append(begin, first)
+	}
+	return begin, nil
+}
+
+// closeAll leaves the buckets of a budget that has no open period offline, without a live epoch.
+func closeAll(t *engine.Tx, b *rows.Budget, begin, made []*rows.Bucket) error {
+	var live []*rows.Epoch
+	for _, row := range made {
+		live = append(live, &row.Epoch)
+	}
+	if _, err := moves.End(t, b, ledger.Closed, live...); err != nil {
+		return err
+	}
+	for _, row := range append(begin, made...) {
+		if err := moves.PutOffline(t, b, row, bucket.ByService); err != nil {
+			return err
+		}
+	}
+	return nil
+}
