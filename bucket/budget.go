@@ -7,6 +7,8 @@ import (
 	"github.com/budgetd/budgetd/allocation"
 	"github.com/budgetd/budgetd/budget"
 	"github.com/budgetd/budgetd/ledger"
+	"github.com/budgetd/budgetd/limit"
+	"github.com/budgetd/budgetd/ring"
 )
 
 // BudgetRef names a budget as a caller does: by id, or by name within a tenant.
@@ -26,6 +28,41 @@ type Budget struct {
 	Period budget.Period
 	// Buckets are ordered by ordinal, those that have retired at the end: see Ring.
 	Buckets []Bucket
+
+	// What Budgets prepares of one that it returns.
+	limits    *limit.Set
+	routes    *ring.Ring // over the ordinals of Ring
+	allOnline bool
+}
+
+// LimitSet returns the limits, ready to judge by; of a budget that Budgets returned.
+func (b *Budget) LimitSet() *limit.Set { return b.limits }
+
+// Route returns the bucket of a routing key: the ring's choice among the buckets that are online; nil
+// where none is. Of a budget that Budgets returned.
+func (b *Budget) Route(key string) *Bucket {
+	if b.routes == nil {
+		return nil
+	}
+	var offline func(int) bool
+	if !b.allOnline {
+		offline = func(i int) bool { return !b.Buckets[i].Online }
+	}
+	i := b.routes.LocateIndex(key, offline)
+	if i < 0 {
+		return nil
+	}
+	return &b.Buckets[i]
+}
+
+// Bucket returns the bucket of a number; nil where the budget has none.
+func (b *Budget) Bucket(id int64) *Bucket {
+	for i := range b.Buckets {
+		if b.Buckets[i].ID == id {
+			return &b.Buckets[i]
+		}
+	}
+	return nil
 }
 
 // RouteKey returns what picks a request's bucket: its key, else its value of the budget's routing

@@ -37,8 +37,11 @@ type DeductAnswer struct {
 	// Remaining is what that bucket held right after, in minor units; on a replay, what it holds by
 	// the ledger.
 	Remaining int64
-	// BudgetRemaining is what the whole budget still covers, at most 1 s old.
+	// BudgetRemaining is what the whole budget still covers: at most 1 s old, and without this
+	// deduction. It is omitted where FiguresUnknown.
 	BudgetRemaining int64
+	// FiguresUnknown says that BudgetRemaining and PeriodRemaining could not be read in time.
+	FiguresUnknown bool
 	// PeriodRemaining is what the open period of a daily budget still covers; nil for promo.
 	PeriodRemaining *int64
 	// Unlimited: the budget has no total, and what remains is no figure for callers.

@@ -51,6 +51,9 @@ const (
 	// CursorExpired: what follows the cursor has been archived.
 	CursorExpired Code = "cursor_expired"
 
+	// LedgerModeOnly: the call needs rows, which a budget in store mode does not have.
+	LedgerModeOnly Code = "ledger_mode_only"
+
 	Unavailable    Code = "unavailable"
 	OutcomeUnknown Code = "outcome_unknown"
 	Internal       Code = "internal"
@@ -82,7 +85,7 @@ func (c Code) Kind() Kind {
 		CursorExpired:
 		return Faulty
 	case BudgetExhausted, PeriodExhausted, BudgetNotEffective, BudgetPaused, BudgetExpired, LastBucket, LastInstance,
-		RecycleRunning, AmountExceedsRemaining, LimitExceeded:
+		RecycleRunning, AmountExceedsRemaining, LimitExceeded, LedgerModeOnly:
 		return Refused
 	case RequestConflict, RequestVoid, AlreadyRolledBack, NameTaken, VersionConflict, NotHeld, HoldExpired,
 		GroupClosed:
@@ -93,6 +96,23 @@ func (c Code) Kind() Kind {
 		return MayBeDone
 	}
 }
+
+// Reason says what keeps a request from being done.
+type Reason string
+
+// The reasons.
+const (
+	// ReasonOverloaded: too many requests are waiting.
+	ReasonOverloaded Reason = "overloaded"
+	// ReasonCollecting: there are units, but they could not be brought together in time.
+	ReasonCollecting Reason = "collecting"
+	// ReasonDatabaseDown: the database does not answer.
+	ReasonDatabaseDown Reason = "database_down"
+	// ReasonStoreDown: the store does not answer.
+	ReasonStoreDown Reason = "store_down"
+	// ReasonOffline: no bucket of the budget is online.
+	ReasonOffline Reason = "offline"
+)
 
 // FieldError names one faulty field of a request and says what it must be.
 type FieldError struct {
@@ -113,8 +133,14 @@ type Error struct {
 	// Available is what the budget still covers, in minor units, for BudgetExhausted and
 	// AmountExceedsRemaining; nil otherwise.
 	Available *int64
-	// Limit is the limit that was reached, for LimitExceeded; nil otherwise.
-	Limit *LimitState
+	// Limit is the limit that was reached, for LimitExceeded: of several the one that resets last; nil
+	// otherwise. Limits are all that would be exceeded.
+	Limit  *LimitState
+	Limits []LimitState
+	// Never says that the request can never be accepted, however often it is repeated.
+	Never bool
+	// Reason says why something is Unavailable; "" where nothing more is known.
+	Reason Reason
 	// RetryAfter is when repeating is worth while; 0: no advice.
 	RetryAfter time.Duration
 	// Err is the cause; it is logged and never shown to callers.

@@ -1,0 +1,92 @@
+package batch
+
+import (
+	"sync"
+	"time"
+)
+
+// Waiter is somebody whose wait a Watch may end.
+type Waiter interface {
+	// Overdue ends the wait if its time is over at an instant, and otherwise does nothing. It must not
+	// block.
+	Overdue(now time.Time)
+}
+
+// Watch looks after waiters, all with one goroutine, which runs while there are any. A context with a
+// deadline and a select per waiter would cost several microseconds each. The zero value is not
+// usable; make one with NewWatch. Safe for concurrent use.
+type Watch struct {
+	every time.Duration
+
+	mu      sync.Mutex
+	first   *Watched
+	running bool
+}
+
+// Watched is a waiter's place in a Watch. It is part of the waiter, so that adding it allocates
+// nothing.
+type Watched struct {
+	waiter     Waiter
+	prev, next *Watched
+	in         bool
+}
+
+// NewWatch makes a watch that looks at its waiters that often.
+func NewWatch(every time.Duration) *Watch { return &Watch{every: every} }
+
+// Add looks after a waiter until Remove. The place must not be in a watch already.
+func (w *Watch) Add(place *Watched, waiter Waiter) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	place.waiter, place.prev, place.next, place.in = waiter, nil, w.first, true
+	if w.first != nil {
+		w.first.prev = place
+	}
+	w.first = place
+	if !w.running {
+		w.running = true
+		go w.run()
+	}
+}
+
+// Remove takes a waiter out. Afterwards Overdue is not called for it, unless it is being called now.
+func (w *Watch) Remove(place *Watched) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if !place.in {
+		return
+	}
+	if place.prev != nil {
+		place.prev.next = place.next
+	} else {
+		w.first = place.next
+	}
+	if place.next != nil {
+		place.next.prev = place.prev
+	}
+	place.prev, place.next, place.in = nil, nil, false
+}
+
+// run looks at the waiters until there are none.
+func (w *Watch) run() {
+	tick := time.NewTicker(w.every)
+	defer tick.Stop()
+	var all []Waiter
+	for now := range tick.C {
+		w.mu.Lock()
+		if w.first == nil {
+			w.running = false
+			w.mu.Unlock()
+			return
+		}
+		all = all[:0]
+		for p := w.first; p != nil; p = p.next {
+			all = append(all, p.waiter)
+		}
+		w.mu.Unlock()
+		for _, waiter := range all {
+			waiter.Overdue(now)
+		}
+		clear(all)
+	}
+}

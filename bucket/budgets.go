@@ -1,0 +1,372 @@
+package bucket
+
+import (
+	"context"
+	"slices"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	lru "github.com/hashicorp/golang-lru/v2"
+
+	"github.com/budgetd/budgetd/bucket/batch"
+	"github.com/budgetd/budgetd/budget"
+	"github.com/budgetd/budgetd/limit"
+	"github.com/budgetd/budgetd/ring"
+)
+
+const (
+	// freshness is how old a budget may be when it decides (I8).
+	freshness = time.Second
+	// refreshAfter is the age at which the versions of all used budgets are read together.
+	refreshAfter = 300 * time.Millisecond
+	// idleAfter ends the reading of a budget's versions after its last use.
+	idleAfter = 5 * time.Second
+	// versionsChunk bounds the budgets of one statement.
+	versionsChunk = 500
+	// maxRingPoints lowers the number of virtual nodes of budgets with very many buckets.
+	maxRingPoints = 1 << 16
+	// readTime bounds one read of the cache.
+	readTime = 2 * time.Second
+)
+
+// BudgetsConfig is what a cache of budgets is made of. Zero numbers stand for the defaults.
+type BudgetsConfig struct {
+	Definitions Definitions
+	Clock       Clock
+	// Size is the number of cached budgets; 10,000.
+	Size int
+	// Points are the virtual nodes per bucket; ring.DefaultPointsPerNode. All nodes must have the same.
+	Points int
+	// Failed is told of reads of the database that failed in the background; nil: nobody is.
+	Failed func(error)
+}
+
+// Budgets is the cache of budgets: an LRU by id and by name. What it returns is at most a second
+// old (I8) and must not be changed. Budgets that were used lately are compared with the database by
+// their versions, all in one statement, and only those that have changed are read. It has no goroutine
+// of its own between uses. Safe for concurrent use.
+type Budgets struct {
+	definitions Definitions
+	clock       Clock
+	points      int
+	failed      func(error)
+	base        time.Time
+
+	byID       *lru.Cache[int64, *cached]
+	byName     *lru.Cache[BudgetRef, *cached]
+	rings      *lru.Cache[int, *ring.Ring]
+	refreshing atomic.Bool
+	checks     *batch.Queue[*check]
+}
+
+// cached is what a node remembers of a budget. Instants are nanoseconds since Budgets.base.
+type cached struct {
+	id        int64
+	value     atomic.Pointer[Budget]
+	checkedAt atomic.Int64 // when the last look at its versions began
+	usedAt    atomic.Int64 // to a part of freshness
+	reloading sync.Mutex
+}
+
+// check is a caller that waits until a cached budget is fresh.
+type check struct {
+	entry *cached
+	done  chan error
+}
+
+// NewBudgets makes an empty cache.
+func NewBudgets(c BudgetsConfig) (*Budgets, error) {
+	const size, rings = 10_000, 256
+	b := &Budgets{definitions: c.Definitions, clock: c.Clock, points: c.Points, failed: c.Failed}
+	if b.clock == nil {
+		b.clock = SystemClock{}
+	}
+	if b.points <= 0 {
+		b.points = ring.DefaultPointsPerNode
+	}
+	if b.failed == nil {
+		b.failed = func(error) {}
+	}
+	if c.Size <= 0 {
+		c.Size = size
+	}
+	b.base = b.clock.Now().Add(-time.Minute) // so that 0 is old
+	var err error
+	if b.byID, err = lru.New[int64, *cached](c.Size); err != nil {
+		return nil, err
+	}
+	if b.byName, err = lru.New[BudgetRef, *cached](c.Size); err != nil {
+		return nil, err
+	}
+	if b.rings, err = lru.New[int, *ring.Ring](rings); err != nil {
+		return nil, err
+	}
+	b.checks = batch.New(batch.Config[*check]{Run: b.runChecks, Size: versionsChunk, Bound: 1 << 20,
+		Refuse: func(c *check) { c.done <- overloaded("find") }})
+	return b, nil
+}
+
+func overloaded(op string) *budget.Error {
+	e := budget.Refuse(budget.Unavailable, op, "too many requests are waiting already; repeat later")
+	e.Reason, e.RetryAfter = budget.ReasonOverloaded, time.Second
+	return e
+}
+
+func (c *Budgets) now() int64 { return int64(c.clock.Now().Sub(c.base)) }
+
+// Find returns a budget that is at most a second old. Errors: BudgetNotFound, also where the tenant
+// that the reference names is not the budget's; Unavailable.
+func (c *Budgets) Find(ctx context.Context, ref BudgetRef) (*Budget, error) {
+	now := c.now()
+	entry, known := c.lookUp(ref)
+	if !known {
+		return c.load(ctx, ref)
+	}
+	if now-entry.usedAt.Load() > int64(refreshAfter) {
+		entry.usedAt.Store(now)
+	}
+	age := now - entry.checkedAt.Load()
+	switch {
+	case age < 0 || age >= int64(freshness): // a clock that stepped back makes nothing fresh
+		return c.freshen(ctx, entry, ref)
+	case age >= int64(refreshAfter) && c.refreshing.CompareAndSwap(false, true):
+		go c.refresh()
+	}
+	return entry.value.Load(), nil
+}
+
+// Fresh is Find without reading anything; nil: the budget has to be read.
+func (c *Budgets) Fresh(ref BudgetRef) *Budget {
+	entry, known := c.lookUp(ref)
+	if !known {
+		return nil
+	}
+	if age := c.now() - entry.checkedAt.Load(); age < 0 || age >= int64(freshness) {
+		return nil
+	}
+	return entry.value.Load()
+}
+
+// Reload reads a budget, unless it was read after the call began. Errors: as Find.
+func (c *Budgets) Reload(ctx context.Context, id int64) (*Budget, error) {
+	entry, known := c.byID.Get(id)
+	if !known {
+		return c.load(ctx, BudgetRef{ID: id})
+	}
+	return c.reload(ctx, entry)
+}
+
+// lookUp returns what is remembered of a budget. An id names a budget of whatever tenant.
+func (c *Budgets) lookUp(ref BudgetRef) (*cached, bool) {
+	if ref.ID == 0 {
+		return c.byName.Get(BudgetRef{Tenant: ref.Tenant, Name: ref.Name})
+	}
+	entry, known := c.byID.Get(ref.ID)
+	if known && ref.Tenant != "" && entry.value.Load().Tenant != ref.Tenant {
+		return nil, false // load says that there is none
+	}
+	return entry, known
+}
+
+// load reads a budget that is not remembered.
+func (c *Budgets) load(ctx context.Context, ref BudgetRef) (*Budget, error) {
+	at := c.now()
+	read, err := c.definitions.Budget(ctx, ref)
+	if err != nil {
+		return nil, err
+	}
+	return c.put(&read, at)
+}
+
+// put remembers a budget that was read at an instant, unless a later version is known.
+func (c *Budgets) put(b *Budget, at int64) (*Budget, error) {
+	entry := &cached{id: b.ID}
+	if known, ok := c.byID.Peek(b.ID); ok {
+		entry = known
+	}
+	entry.reloading.Lock()
+	defer entry.reloading.Unlock()
+	return c.store(entry, b, at)
+}
+
+// store sets what is known of a budget. The entry's reloading is locked.
+func (c *Budgets) store(entry *cached, b *Budget, at int64) (*Budget, error) {
+	old := entry.value.Load()
+	if old != nil && (old.Version > b.Version || old.ListVersion > b.ListVersion) {
+		return old, nil // a slower read
+	}
+	if err := c.prepare(b, old); err != nil {
+		return nil, err
+	}
+	entry.value.Store(b)
+	entry.checkedAt.Store(max(at, entry.checkedAt.Load()))
+	if old == nil {
+		entry.usedAt.Store(at)
+	}
+	c.byID.Add(b.ID, entry)
+	c.byName.Add(BudgetRef{Tenant: b.Tenant, Name: b.Name}, entry)
+	return b, nil
+}
+
+// prepare compiles what decisions need of a budget; old is the version before, nil: there is none.
+func (c *Budgets) prepare(b, old *Budget) error {
+	b.routes = c.ringOf(len(b.Ring()))
+	b.allOnline = !slices.ContainsFunc(b.Ring(), func(bk Bucket) bool { return !bk.Online })
+	if old != nil && old.limits != nil && old.LimitsVersion() == b.LimitsVersion() {
+		b.limits = old.limits
+		return nil
+	}
+	set, err := limit.Compile(b.Limits)
+	if err != nil {
+		return &budget.Error{Code: budget.Internal, Op: "find", Message: "the limits cannot be read", Err: err}
+	}
+	b.limits = set
+	return nil
+}
+
+// reload reads a budget; callers that come meanwhile share what the next one reads.
+func (c *Budgets) reload(ctx context.Context, entry *cached) (*Budget, error) {
+	asked := c.now()
+	entry.reloading.Lock()
+	defer entry.reloading.Unlock()
+	if at := entry.checkedAt.Load(); at > asked && at <= c.now() {
+		return entry.value.Load(), nil
+	}
+	at := c.now()
+	ctx, cancel := context.WithTimeout(ctx, readTime)
+	defer cancel()
+	read, err := c.definitions.Budget(ctx, BudgetRef{ID: entry.id})
+	if err != nil {
+		if budget.Is(err, budget.BudgetNotFound) {
+			c.forget(entry)
+		}
+		return nil, err
+	}
+	return c.store(entry, &read, at)
+}
+
+func (c *Budgets) forget(entry *cached) {
+	c.byID.Remove(entry.id)
+	if b := entry.value.Load(); b != nil {
+		c.byName.Remove(BudgetRef{Tenant: b.Tenant, Name: b.Name})
+	}
+}
+
+// freshen waits until the versions of a budget were compared with the database; callers share one
+// statement.
+func (c *Budgets) freshen(ctx context.Context, entry *cached, ref BudgetRef) (*Budget, error) {
+	one := &check{entry: entry, done: make(chan error, 1)}
+	c.checks.Add(one)
+	select {
+	case err := <-one.done:
+		if err != nil {
+			return nil, err
+		}
+	case <-ctx.Done():
+		return nil, &budget.Error{Code: budget.Unavailable, Op: "find", Err: ctx.Err(),
+			Message: "the definition could not be read in time", Reason: budget.ReasonDatabaseDown}
+	}
+	if b := c.Fresh(ref); b != nil {
+		return b, nil
+	}
+	return c.load(ctx, ref)
+}
+
+// runChecks compares the budgets that callers wait for, in one statement.
+func (c *Budgets) runChecks(checks []*check) {
+	entries := make([]*cached, len(checks))
+	for i, one := range checks {
+		entries[i] = one.entry
+	}
+	err := c.compare(entries)
+	for _, one := range checks {
+		one.done <- err
+	}
+}
+
+// refresh compares all budgets that were used lately.
+func (c *Budgets) refresh() {
+	defer c.refreshing.Store(false)
+	now := c.now()
+	seen := map[*cached]bool{}
+	var used []*cached
+	for _, entry := range slices.Concat(c.byID.Values(), c.byName.Values()) {
+		if !seen[entry] && now-entry.usedAt.Load() < int64(idleAfter) {
+			seen[entry] = true
+			used = append(used, entry)
+		}
+	}
+	for chunk := range slices.Chunk(used, versionsChunk) {
+		if err := c.compare(chunk); err != nil {
+			c.failed(err)
+			return
+		}
+	}
+}
+
+// compare reads the versions of budgets in one statement, and those that have changed one by one. A
+// budget that cannot be read stays as old as it is.
+func (c *Budgets) compare(entries []*cached) error {
+	ctx, cancel := context.WithTimeout(context.Background(), readTime)
+	defer cancel()
+	at := c.now()
+	var ids []int64
+	for _, entry := range entries {
+		if !slices.Contains(ids[max(0, len(ids)-1):], entry.id) {
+			ids = append(ids, entry.id)
+		}
+	}
+	slices.Sort(ids)
+	versions, err := c.definitions.Versions(ctx, slices.Compact(ids))
+	if err != nil {
+		return err
+	}
+	for _, entry := range entries {
+		v, exists := versions[entry.id]
+		b := entry.value.Load()
+		switch {
+		case !exists:
+			c.forget(entry)
+			entry.checkedAt.Store(0)
+		case v.Definition == b.Version && v.List == b.ListVersion:
+			entry.noteCheck(at)
+		case entry.checkedAt.Load() < at:
+			if _, err := c.reload(ctx, entry); err != nil {
+				c.failed(err)
+			}
+		}
+	}
+	return nil
+}
+
+// noteCheck notes a look at the versions that began at an instant and found no change.
+func (e *cached) noteCheck(at int64) {
+	for {
+		old := e.checkedAt.Load()
+		if old >= at || e.checkedAt.CompareAndSwap(old, at) {
+			return
+		}
+	}
+}
+
+// ringOf returns the ring over the ordinals of n buckets: budgets with as many buckets share it.
+func (c *Budgets) ringOf(n int) *ring.Ring {
+	if n == 0 {
+		return nil
+	}
+	if r, ok := c.rings.Get(n); ok {
+		return r
+	}
+	nodes := make([]string, n)
+	for i := range nodes {
+		nodes[i] = strconv.Itoa(i)
+	}
+	r, err := ring.New(nodes, max(min(c.points, maxRingPoints/n), 1))
+	if err != nil {
+		panic(err) // ordinals are distinct, and n is bounded by budget.MaxBuckets
+	}
+	c.rings.Add(n, r)
+	return r
+}

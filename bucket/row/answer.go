@@ -1,0 +1,176 @@
+package row
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/budgetd/budgetd/bucket"
+	"github.com/budgetd/budgetd/budget"
+	"github.com/budgetd/budgetd/ledger"
+)
+
+// accept answers an operation whose row was just committed.
+func (w *wave) accept(o *op) {
+	d := &o.outcome.Deduction
+	o.answer = answerOf(o, d)
+	o.answer.Limits = o.outcome.Limits
+	o.answer.Bucket, o.answer.Remaining = o.route.Key, o.outcome.Remaining
+	w.complete(o)
+}
+
+// repeat answers from the row of an id that exists: it is the call's own if it has its nonce.
+func (w *wave) repeat(o *op, d *ledger.Deduction) {
+	o.release()
+	switch {
+	case d.State == ledger.StateVoid:
+		w.fail(o, voided(o.Request.ID))
+		return
+	case d.Fingerprint != o.Request.Fingerprint:
+		w.fail(o, conflicting(o.Request.ID))
+		return
+	}
+	o.answer = answerOf(o, d)
+	o.answer.Replayed = d.Nonce != o.Request.Nonce
+	o.spent = o.state.spent.Load()
+	if bk := o.Budget.Bucket(d.Bucket); bk != nil {
+		o.answer.Bucket = bk.Key
+	}
+	if w.seen > inTime {
+		w.finish(o, bucket.DeductResult{Answer: *o.answer})
+		return
+	}
+	o.reads, o.step = d.Bucket, stepOldPlace
+	w.out.put(w.s.reads.standings, o)
+}
+
+// answerOf is the answer from a row, without figures.
+func answerOf(o *op, d *ledger.Deduction) *bucket.DeductAnswer {
+	return &bucket.DeductAnswer{RequestID: d.RequestID, Amount: d.Amount, State: d.State,
+		HoldUntil: d.HoldUntil, Receipt: bucket.Receipt(d.Bucket, d.Epoch),
+		Unlimited: o.Budget.Unlimited, FiguresUnknown: !o.Budget.Unlimited}
+}
+
+// complete adds the figures to an answer, and reads them first if they are too old.
+func (w *wave) complete(o *op) {
+	if o.step == stepOldPlace && o.known {
+		o.answer.Remaining = o.level.Outstanding
+	}
+	if o.Budget.Unlimited {
+		w.finish(o, bucket.DeductResult{Answer: *o.answer})
+		return
+	}
+	read := o.state.fresh(w.s.clock.Now())
+	if read == nil && o.step != stepFigures && w.seen == inTime {
+		w.out.put(w.s.reads.figures, o)
+		return
+	}
+	if read != nil {
+		o.figures(read)
+	}
+	w.finish(o, bucket.DeductResult{Answer: *o.answer})
+}
+
+// figures sets what budget and period cover. What this node has deducted since the sum was read is
+// subtracted, this deduction included, and the bucket's own rest is a lower bound: so no figure
+// contradicts the deduction.
+func (o *op) figures(read *sum) {
+	a := o.answer
+	a.FiguresUnknown = false
+	units := max(read.Sum()-max(o.spent-read.spent, 0), a.Remaining, 0)
+	a.BudgetRemaining = min(units, budget.MaxAmount-read.Later) + read.Later
+	if o.Budget.Type == budget.Daily {
+		a.PeriodRemaining = &units
+	}
+}
+
+// exhausted is the refusal of an operation above I3's sum.
+func (w *wave) exhausted(o *op, c bucket.Cover) error {
+	o.state.noteSoldOut(o.Request.Amount)
+	return o.Budget.Exhausted(c, o.Request.Amount, w.s.sqlNow())
+}
+
+// tooLate is the answer of an operation that ran out of time before anything was written.
+func (w *wave) tooLate(o *op) error {
+	e := unavailable(w.ctx.Err())
+	e.Reason, e.Message = budget.ReasonOverloaded, "the deadline passed before it was written; repeat later"
+	if o.seeking {
+		e.Reason = budget.ReasonCollecting
+		e.Message = "units could not be brought together in time; repeat later"
+	}
+	return e
+}
+
+// unavailable is the answer where an attempt is known not to have happened. A cause that says so
+// itself, or that refuses, is the answer.
+func unavailable(cause error) *budget.Error {
+	var known *budget.Error
+	if errors.As(cause, &known) {
+		if kind := known.Code.Kind(); kind != budget.MayBeDone && kind != budget.NotDone {
+			return known
+		}
+		if known.Reason != "" {
+			return known
+		}
+	}
+	e := &budget.Error{Code: budget.Unavailable, Op: "deduct", RetryAfter: time.Second, Err: cause,
+		Message: "not done; repeat later", Reason: budget.ReasonDatabaseDown}
+	if cause == nil || errors.Is(cause, context.Canceled) {
+		e.Reason = ""
+	}
+	return e
+}
+
+// outcomeUnknown is the answer where an attempt may have happened.
+func outcomeUnknown(cause error) error {
+	return &budget.Error{Code: budget.OutcomeUnknown, Op: "deduct", Err: cause,
+		Message: "the database did not confirm the commit; repeat the same request id"}
+}
+
+func voided(id string) error {
+	return budget.Refuse(budget.RequestVoid, "deduct",
+		"request %q was cancelled and will never have an effect; use a new id", id)
+}
+
+func conflicting(id string) error {
+	return budget.Refuse(budget.RequestConflict, "deduct",
+		"request %q was accepted with another amount, key, dimension or reference; use a new id", id)
+}
+
+func groupClosed(group string) error {
+	return budget.Refuse(budget.GroupClosed, "deduct",
+		"the group %q was confirmed or rolled back and takes no other hold", group)
+}
+
+func offline(name string) error {
+	e := budget.Refuse(budget.Unavailable, "deduct",
+		"no bucket of budget %s is online; bring one online", name)
+	e.Reason, e.RetryAfter = budget.ReasonOffline, time.Second
+	return e
+}
+
+func notFound(b *bucket.Budget) error {
+	return budget.Refuse(budget.BudgetNotFound, "deduct", "budget %s does not exist any more", b.Name)
+}
+
+// limitExceeded is the refusal by limits. The one that resets last is named, whatever their order: to
+// try again before that is of no use. A limit whose maximum is below what is asked for never resets.
+func limitExceeded(states []budget.LimitState, now time.Time) error {
+	if len(states) == 0 {
+		return &budget.Error{Code: budget.Internal, Op: "deduct", Message: "no limit was exceeded"}
+	}
+	last := &states[0]
+	for i := range states[1:] {
+		if s := &states[1+i]; !last.ResetAt.IsZero() &&
+			(s.ResetAt.IsZero() || s.ResetAt.After(last.ResetAt)) {
+			last = s
+		}
+	}
+	e := budget.Refuse(budget.LimitExceeded, "deduct", "limit %s of %s %q is used up: %d of %d",
+		last.Limit, last.Dimension, last.Value, last.Used, last.Max)
+	e.Limit, e.Limits = last, states
+	if !last.ResetAt.IsZero() {
+		e.RetryAfter = max(last.ResetAt.Sub(now), time.Millisecond)
+	}
+	return e
+}

@@ -1,0 +1,330 @@
+package row_test
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/budgetd/budgetd/bucket"
+	"github.com/budgetd/budgetd/budget"
+	"github.com/budgetd/budgetd/ledger"
+	"github.com/budgetd/budgetd/limit"
+)
+
+// books is a ledger in memory that obeys the contract of row.Ledger and row.Lookup: the specification
+// that the deduct path is tested against. Every call is one transaction.
+type books struct {
+	mu      sync.Mutex
+	budgets map[int64]*account
+	home    map[int64]*account // by bucket
+	rows    map[bucket.ID]ledger.Deduction
+	tallies map[string]*limit.Tally
+	now     func() time.Time
+
+	// before and after are asked around each call; an error is the call's. Nil: none fails.
+	before, after func(call string) error
+	calls         map[string]int
+	raised        int
+	flights       []int // operations of each
+}
+
+// account is a budget with what it holds.
+type account struct {
+	bucket.Budget
+	undistributed int64
+	epochs        map[int64]*ledger.Epoch // by bucket
+	closedGroups  map[string]bool
+}
+
+func newBooks() *books {
+	return &books{budgets: map[int64]*account{}, home: map[int64]*account{}, rows: map[bucket.ID]ledger.Deduction{},
+		tallies: map[string]*limit.Tally{}, now: time.Now, calls: map[string]int{}}
+}
+
+// add makes a promo budget whose buckets have the first units each of the total.
+func (b *books) add(name string, total int64, buckets int, each int64, lane func(i int) bucket.Lane) *account {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	id := int64(len(b.budgets) + 1)
+	a := &account{undistributed: total, epochs: map[int64]*ledger.Epoch{}, closedGroups: map[string]bool{}}
+	a.Definition = budget.Definition{ID: id, Tenant: budget.DefaultTenant, Name: name, Unit: budget.Count,
+		Durability: budget.Ledger, Type: budget.Promo, TotalQuantity: total, BucketQuantity: buckets, Version: 1}
+	a.ListVersion, a.Period.Number = 1, 1
+	for i := range buckets {
+		bk := bucket.Bucket{ID: id*1000 + int64(i), Ordinal: i, Key: fmt.Sprintf("%s:bucket-%d", name, i),
+			Lane: lane(i), Online: true}
+		bk.Epoch = ledger.Epoch{Budget: id, Bucket: bk.ID, Number: 1, Status: ledger.Open, Outstanding: each, Fill: 1}
+		a.undistributed -= each
+		a.Buckets = append(a.Buckets, bk)
+		epoch := bk.Epoch
+		a.epochs[bk.ID] = &epoch
+		b.home[bk.ID] = a
+	}
+	b.budgets[id] = a
+	return a
+}
+
+func (b *books) begin(call string) error {
+	b.calls[call]++
+	if b.before != nil {
+		return b.before(call)
+	}
+	return nil
+}
+
+func (b *books) end(call string) error {
+	if b.after != nil {
+		return b.after(call)
+	}
+	return nil
+}
+
+func (b *books) Budget(_ context.Context, ref bucket.BudgetRef) (bucket.Budget, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if err := b.begin("budget"); err != nil {
+		return bucket.Budget{}, err
+	}
+	for _, a := range b.budgets {
+		if a.ID == ref.ID || ref.ID == 0 && a.Name == ref.Name {
+			out := a.Budget
+			out.Buckets = slices.Clone(a.Buckets)
+			for i := range out.Buckets {
+				out.Buckets[i].Epoch = *a.epochs[out.Buckets[i].ID]
+			}
+			return out, nil
+		}
+	}
+	return bucket.Budget{}, budget.Refuse(budget.BudgetNotFound, "find", "no budget %v", ref)
+}
+
+func (b *books) Versions(_ context.Context, ids []int64) (map[int64]bucket.Version, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if err := b.begin("versions"); err != nil {
+		return nil, err
+	}
+	out := map[int64]bucket.Version{}
+	for _, id := range ids {
+		if a := b.budgets[id]; a != nil {
+			out[id] = bucket.Version{Definition: a.Version, List: a.ListVersion}
+		}
+	}
+	return out, nil
+}
+
+func (b *books) Commit(_ context.Context, ops []bucket.Operation) ([]bucket.Outcome, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if err := b.begin("commit"); err != nil {
+		return nil, err
+	}
+	b.flights = append(b.flights, len(ops))
+	out := make([]bucket.Outcome, len(ops))
+	for i := range ops {
+		out[i] = b.judge(&ops[i])
+	}
+	return out, b.end("commit")
+}
+
+func (b *books) judge(op *bucket.Operation) bucket.Outcome {
+	id := bucket.ID{Budget: op.Budget.ID, RequestID: op.Request.ID}
+	a, e := b.home[op.Bucket], b.home[op.Bucket].epochs[op.Bucket]
+	if d, known := b.rows[id]; known {
+		return bucket.Outcome{Verdict: bucket.Known, Deduction: d}
+	}
+	switch {
+	case a.Version != op.Budget.Version:
+		return bucket.Outcome{Verdict: bucket.Outdated}
+	case a.closedGroups[op.Request.Group]:
+		return bucket.Outcome{Verdict: bucket.GroupClosed}
+	case e.Status != ledger.Open:
+		return bucket.Outcome{Verdict: bucket.Gone}
+	case a.Period.OverAt(b.now()):
+		return bucket.Outcome{Verdict: bucket.Over}
+	case e.Outstanding < op.Request.Amount:
+		return bucket.Outcome{Verdict: bucket.Short, Remaining: e.Outstanding}
+	}
+	states, refused := limit.Judge(op.Touches, b.tally(op))
+	if refused != nil {
+		return bucket.Outcome{Verdict: bucket.Limited, Refused: []budget.LimitState{*refused}}
+	}
+	e.Outstanding -= op.Request.Amount
+	e.Used += op.Request.Amount
+	d := ledger.Deduction{Budget: a.ID, RequestID: op.Request.ID, Amount: op.Request.Amount, State: ledger.StateUsed,
+		Fingerprint: op.Request.Fingerprint, Nonce: op.Request.Nonce, Bucket: op.Bucket, Epoch: e.Number}
+	b.rows[id] = d
+	return bucket.Outcome{Verdict: bucket.Accepted, Deduction: d, Remaining: e.Outstanding, Limits: states}
+}
+
+func (b *books) tally(op *bucket.Operation) (out []*limit.Tally) {
+	for _, touch := range op.Touches {
+		key := fmt.Sprint(op.Budget.ID, touch.Limit.Name, touch.Key)
+		if b.tallies[key] == nil {
+			t := limit.NewTally(touch.Limit, touch.Key, b.now().UnixMilli())
+			b.tallies[key] = &t
+		}
+		out = append(out, b.tallies[key])
+	}
+	return out
+}
+
+func (b *books) Gather(_ context.Context, budgetID, target int64, ops []bucket.Operation) (
+	[]bucket.Outcome, []bucket.Level, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if err := b.begin("gather"); err != nil {
+		return nil, nil, err
+	}
+	a := b.budgets[budgetID]
+	e := a.epochs[target]
+	out := make([]bucket.Outcome, len(ops))
+	var grown int64
+	for i := range ops {
+		if e.Status == ledger.Open {
+			grown += a.bring(e, ops[i].Request.Amount)
+		}
+		out[i] = b.judge(&ops[i])
+		if out[i].Verdict == bucket.Short {
+			out[i] = bucket.Outcome{Verdict: bucket.Exhausted, Cover: a.cover()}
+		}
+	}
+	var levels []bucket.Level
+	if grown > 0 {
+		e.Fill++
+		levels = append(levels, b.level(e, grown))
+	}
+	return out, levels, b.end("gather")
+}
+
+// bring moves units into a bucket until it has so many, and returns how many came.
+func (a *account) bring(to *ledger.Epoch, units int64) (came int64) {
+	if a.cover().Sum() < units {
+		return 0
+	}
+	take := func(from *int64) {
+		n := min(max(units-to.Outstanding, 0), *from)
+		*from -= n
+		to.Outstanding += n
+		came += n
+	}
+	take(&a.undistributed)
+	donors := slices.SortedFunc(func(yield func(*ledger.Epoch) bool) {
+		for _, e := range a.epochs {
+			if e != to && !yield(e) {
+				return
+			}
+		}
+	}, func(x, y *ledger.Epoch) int {
+		return cmp.Or(cmp.Compare(y.Outstanding, x.Outstanding), cmp.Compare(x.Bucket, y.Bucket))
+	})
+	for _, donor := range donors {
+		take(&donor.Outstanding)
+	}
+	return came
+}
+
+func (a *account) cover() (c bucket.Cover) {
+	c.Undistributed = a.undistributed
+	for _, e := range a.epochs {
+		c.Outstanding += e.Outstanding
+	}
+	return c
+}
+
+func (b *books) level(e *ledger.Epoch, added int64) bucket.Level {
+	return bucket.Level{Bucket: e.Bucket, Epoch: e.Number, Lane: b.home[e.Bucket].Bucket(e.Bucket).Lane,
+		Fill: e.Fill, Outstanding: e.Outstanding, Added: added, Open: e.Status == ledger.Open}
+}
+
+func (b *books) Recorded(_ context.Context, ids []bucket.ID) (map[bucket.ID]ledger.Deduction, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	out := map[bucket.ID]ledger.Deduction{}
+	for _, id := range ids {
+		if d, known := b.rows[id]; known {
+			out[id] = d
+		}
+	}
+	return out, b.begin("recorded")
+}
+
+func (b *books) Standings(_ context.Context, buckets []int64) (map[int64]bucket.Level, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	out := map[int64]bucket.Level{}
+	for _, id := range buckets {
+		if a := b.home[id]; a != nil {
+			out[id] = b.level(a.epochs[id], 0)
+		}
+	}
+	return out, b.begin("standings")
+}
+
+func (b *books) Covers(_ context.Context, budgets []int64, exact bool) (map[int64]bucket.Cover, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	out := map[int64]bucket.Cover{}
+	for _, id := range budgets {
+		if a := b.budgets[id]; a != nil {
+			out[id] = a.cover()
+		}
+	}
+	if exact {
+		return out, b.begin("exact")
+	}
+	return out, b.begin("covers")
+}
+
+func (b *books) RaiseFill(_ context.Context, level bucket.Level) (bucket.Level, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	e := b.home[level.Bucket].epochs[level.Bucket]
+	if e.Fill <= level.Fill {
+		e.Fill = level.Fill + 1
+		b.raised++
+	}
+	return b.level(e, 0), b.begin("raise")
+}
+
+func (b *books) RollOver(_ context.Context, budgetID int64) error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	a := b.budgets[budgetID]
+	if a.Period.OverAt(b.now()) {
+		a.Period = budget.Period{Number: a.Period.Number + 1, Start: a.Period.End,
+			End: a.Period.End.Add(a.Period.End.Sub(a.Period.Start))}
+		a.ListVersion++
+	}
+	return b.begin("rollover")
+}
+
+// change alters a budget under the lock.
+func (b *books) change(id int64, change func(*account)) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	change(b.budgets[id])
+}
+
+// count returns how often a call was made.
+func (b *books) count(call string) int {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.calls[call]
+}
+
+// used returns the units of all rows of a budget, and the number of the rows.
+func (b *books) used(id int64) (units int64, rows int) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for key, d := range b.rows {
+		if key.Budget == id && d.State == ledger.StateUsed {
+			units += d.Amount
+			rows++
+		}
+	}
+	return units, rows
+}

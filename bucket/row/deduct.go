@@ -1,0 +1,161 @@
+package row
+
+import (
+	"context"
+	"sync"
+
+	"github.com/budgetd/budgetd/bucket"
+	"github.com/budgetd/budgetd/budget"
+	"github.com/budgetd/budgetd/ledger"
+)
+
+// Deduct takes units from a budget for a request id, at most once, whichever node and bucket the
+// request is repeated through (I4). It returns after the deduction is a committed row (I7). A repeat of
+// an accepted id gets the recorded outcome with Replayed set, also after the budget was sold out,
+// paused or over.
+//
+// Errors: Invalid where hold or group cannot be; BudgetNotFound; RequestConflict where the id has
+// another payload, RequestVoid where it was cancelled; BudgetExpired, BudgetPaused,
+// BudgetNotEffective; Invalid where a limit's dimension is missing; LimitExceeded with every limit
+// that would be exceeded; GroupClosed; BudgetExhausted or PeriodExhausted with what is available, only
+// if what the period may still get is below the amount (I3); Unavailable with the reason: nothing
+// happened; OutcomeUnknown: repeat the same id. A refusal has changed nothing (I6). Safe for concurrent
+// use.
+func (s *Service) Deduct(ctx context.Context, request bucket.DeductRequest) (bucket.DeductAnswer, error) {
+	one := new(struct {
+		wave    wave
+		request [1]bucket.DeductRequest
+		result  [1]bucket.DeductResult
+		op      [1]op
+	})
+	one.request[0] = request
+	w := &one.wave
+	w.s, w.ctx = s, ctx
+	w.requests, w.results, w.ops = one.request[:], one.result[:], one.op[:]
+	w.admit()
+	w.run()
+	return one.result[0].Answer, one.result[0].Err
+}
+
+// DeductAll makes many deductions in one call, each for itself, and returns what became of each in the
+// order given. It is as if Deduct were called for each: those of one request id one after the other in
+// the order given, all others side by side. They share filter calls and transactions. Errors,
+// idempotency and what is persisted: as Deduct, for each. Safe for concurrent use.
+func (s *Service) DeductAll(ctx context.Context, requests []bucket.DeductRequest) []bucket.DeductResult {
+	w := &wave{s: s, ctx: ctx, requests: requests, results: make([]bucket.DeductResult, len(requests)),
+		ops: make([]op, len(requests))}
+	w.warm()
+	w.admit()
+	w.chain()
+	w.run()
+	return w.results
+}
+
+// nonceBytes is the length of a nonce.
+const nonceBytes = 8
+
+// admit finds the budget of each request and prepares its operation. What is wrong with a request is
+// its answer.
+func (w *wave) admit() {
+	w.left = len(w.ops)
+	random := make([]byte, nonceBytes*len(w.ops))
+	w.s.rand(random)
+	nonces := string(random)
+	var last *op
+	for i := range w.ops {
+		o, r := &w.ops[i], &w.requests[i]
+		o.wave, o.at = w, i
+		if err := checkHold(r); err != nil {
+			w.fail(o, err)
+			continue
+		}
+		if last != nil && w.requests[last.at].Budget == r.Budget {
+			o.Budget, o.state = last.Budget, last.state
+		} else {
+			b, err := w.s.budgets.Find(w.ctx, r.Budget)
+			if err != nil {
+				w.fail(o, unavailable(err))
+				continue
+			}
+			o.Budget, o.state = b, w.s.stateOf(b.ID)
+		}
+		last = o
+		o.prepare(r, nonces[i*nonceBytes:(i+1)*nonceBytes])
+	}
+}
+
+// prepare makes the row of a request.
+func (o *op) prepare(r *bucket.DeductRequest, nonce string) {
+	o.key = o.Budget.RouteKey(r)
+	o.Request = ledger.Request{ID: r.RequestID, Amount: r.Amount, Nonce: nonce, Reference: r.Reference,
+		Dimensions: ledger.Dimensions(r.Dimensions), Counts: ledger.Counts(r.Counts),
+		HoldTTL: r.HoldTTL.Milliseconds(), Group: r.Group}
+	o.Request.Fingerprint = ledger.RequestFingerprint(r.Amount, r.Key, o.Request)
+}
+
+// warm reads the budgets of a call that are not known, side by side.
+func (w *wave) warm() {
+	const atOnce = 16
+	var unknown []bucket.BudgetRef
+	seen := map[bucket.BudgetRef]bool{}
+	last := bucket.BudgetRef{}
+	for i := range w.requests {
+		ref := w.requests[i].Budget
+		if ref == last || seen[ref] {
+			continue
+		}
+		last, seen[ref] = ref, true
+		if w.s.budgets.Fresh(ref) == nil {
+			unknown = append(unknown, ref)
+		}
+	}
+	if len(unknown) < 2 {
+		return
+	}
+	var readers sync.WaitGroup
+	next := make(chan bucket.BudgetRef)
+	for range min(atOnce, len(unknown)) {
+		readers.Go(func() {
+			for ref := range next {
+				_, _ = w.s.budgets.Find(w.ctx, ref) // admit reports what is wrong
+			}
+		})
+	}
+	for _, ref := range unknown {
+		next <- ref
+	}
+	close(next)
+	readers.Wait()
+}
+
+// chain holds each request of an id until the one before it in the call is done.
+func (w *wave) chain() {
+	type id struct {
+		budget  int64
+		request string
+	}
+	last := make(map[id]*op, len(w.ops))
+	for i := range w.ops {
+		o := &w.ops[i]
+		if o.done {
+			continue
+		}
+		key := id{o.Budget.ID, o.Request.ID}
+		if earlier := last[key]; earlier != nil {
+			earlier.after, o.held = o, true
+		}
+		last[key] = o
+	}
+}
+
+// checkHold refuses a hold that cannot be.
+func checkHold(r *bucket.DeductRequest) error {
+	switch {
+	case r.HoldTTL == 0 && r.Group == "":
+		return nil
+	case !budget.ValidHoldTTL(r.HoldTTL):
+		return &budget.Error{Code: budget.Invalid, Op: "deduct", Fields: []budget.FieldError{{Field: "hold_ttl",
+			Message: "must be whole milliseconds within its bounds; a group needs it"}}}
+	}
+	return nil
+}

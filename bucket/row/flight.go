@@ -1,0 +1,162 @@
+package row
+
+import (
+	"errors"
+	"time"
+
+	"github.com/budgetd/budgetd/bucket"
+	"github.com/budgetd/budgetd/bucket/batch"
+	"github.com/budgetd/budgetd/budget"
+)
+
+// slot makes one flight after the other, of the buckets that belong to it.
+type slot struct {
+	s     *Service
+	queue *batch.Queue[*op]
+	ops   []*op
+	rows  []bucket.Operation
+}
+
+func (s *Service) newSlot() *slot {
+	l := &slot{s: s}
+	l.queue = batch.New(batch.Config[*op]{Run: l.fly, Refuse: overload, Owner: ownerOf,
+		Key: func(o *op) int64 { return o.Operation.Bucket }, Keys: MaxFlightBuckets,
+		Size: s.set.FlightRows, Bound: s.set.Queue})
+	return l
+}
+
+// slotIndex returns the slot of a bucket. All nodes have to agree on it.
+func (s *Service) slotIndex(bucketID int64) int {
+	const odd = 0x9e3779b97f4a7c15       // the golden ratio, as in Fibonacci hashing
+	h := uint64(bucketID) * odd >> 32    //nolint:gosec // a hash
+	return int(h % uint64(len(s.slots))) //nolint:gosec // below the number of slots
+}
+
+// fly commits the operations of one flight and gives them back with what became of them.
+func (l *slot) fly(ops []*op) {
+	l.ops, l.rows = claim(ops, l.ops[:0], l.rows[:0])
+	defer func() { clear(l.ops); clear(l.rows) }()
+	if len(l.ops) == 0 {
+		return
+	}
+	ctx, cancel := l.s.bounded()
+	defer cancel()
+	began := l.s.clock.Now()
+	outcomes, err := l.s.ledger.Commit(ctx, l.rows)
+	l.s.landed(stepCommitted, l.ops, outcomes, err, began)
+}
+
+// claim collects the operations that are still wanted, and releases the others.
+func claim(ops, claimed []*op, rows []bucket.Operation) ([]*op, []bucket.Operation) {
+	for _, o := range ops {
+		if !o.claim() {
+			o.release()
+			continue
+		}
+		claimed = append(claimed, o)
+		rows = append(rows, o.Operation)
+	}
+	return claimed, rows
+}
+
+var errOutcomes = &budget.Error{Code: budget.OutcomeUnknown, Op: "commit",
+	Message: "not every deduction got an outcome"}
+
+// landed gives the operations of a transaction back.
+func (s *Service) landed(step step, ops []*op, outcomes []bucket.Outcome, err error, began time.Time) {
+	if err == nil && len(outcomes) != len(ops) {
+		err = errOutcomes
+	}
+	if err != nil {
+		s.failed("sql", err)
+	}
+	rows := 0
+	for i, o := range ops {
+		o.step, o.err, o.outcome = step, err, nil
+		if err == nil {
+			o.outcome = &outcomes[i]
+			s.settle(o)
+			if o.outcome.Verdict == bucket.Accepted {
+				rows++
+			}
+		}
+	}
+	if rows > 0 {
+		s.observer.Commit(rows, s.clock.Now().Sub(began))
+	}
+	for _, o := range ops {
+		o.wave.back(o, o.outcome == nil || o.outcome.Verdict != bucket.Accepted)
+	}
+}
+
+// settle keeps account of what the filter gave for an operation, and says where it was wrong.
+func (s *Service) settle(o *op) {
+	switch o.outcome.Verdict {
+	case bucket.Accepted:
+		o.spent = o.state.spent.Add(o.Request.Amount)
+		o.took = take{}
+		if o.distrust != 0 { // the filter refused what SQL had
+			s.raise(o.route, o.distrust, true)
+			o.distrust = 0
+		}
+	case bucket.Short:
+		if o.took.content != nil { // the filter gave what SQL does not have
+			s.raise(o.route, o.took.fill, true)
+			o.took = take{}
+		}
+	case bucket.Outdated: // it is judged again and keeps what it took
+	default:
+		o.release()
+	}
+}
+
+// gatherOperations bounds the deductions of one Gather.
+const gatherOperations = 256
+
+// gather brings units together for the operations of a budget, bucket by bucket.
+func (s *Service) gather(budgetID int64, ops []*op) {
+	for len(ops) > 0 {
+		target := ops[0].Operation.Bucket
+		var mine, others []*op
+		for _, o := range ops {
+			if o.Operation.Bucket == target {
+				mine = append(mine, o)
+			} else {
+				others = append(others, o)
+			}
+		}
+		s.gatherInto(budgetID, target, mine)
+		ops = others
+	}
+}
+
+func (s *Service) gatherInto(budgetID, target int64, ops []*op) {
+	ops, rows := claim(ops, nil, nil)
+	if len(ops) == 0 {
+		return
+	}
+	ctx, cancel := s.bounded()
+	defer cancel()
+	began := s.clock.Now()
+	outcomes, levels, err := s.ledger.Gather(ctx, budgetID, target, rows)
+	s.tell(levels)
+	s.landed(stepGathered, ops, outcomes, err, began)
+}
+
+// rollOver rolls the period of a budget over for the operations that found it over.
+func (s *Service) rollOver(budgetID int64, ops []*op) {
+	ctx, cancel := s.bounded()
+	defer cancel()
+	err := s.rollover.RollOver(ctx, budgetID)
+	if err != nil {
+		s.failed("sql", err)
+		var known *budget.Error
+		if !errors.As(err, &known) || known.Code.Kind() == budget.MayBeDone {
+			err = unavailable(err) // of the rollover: nothing was deducted
+		}
+	}
+	for _, o := range ops {
+		o.step, o.err = stepTurned, err
+		o.wave.back(o, true)
+	}
+}

@@ -1,0 +1,346 @@
+package row
+
+import (
+	"context"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/budgetd/budgetd/bucket"
+	"github.com/budgetd/budgetd/bucket/batch"
+	"github.com/budgetd/budgetd/budget"
+)
+
+// Bounds of what a node remembers of a lane.
+const (
+	maxContents = 200_000 // buckets; all are forgotten when there are more
+	maxSets     = 10_000  // levels that wait to be told
+)
+
+// lane is what a node knows of one lane of an instance with a filter. Nothing of it has to be right
+// (I9).
+type lane struct {
+	s      *Service
+	id     bucket.Lane
+	filter bucket.Filter
+	queue  *batch.Queue[*op]
+
+	down    atomic.Bool
+	probeAt atomic.Int64 // unix nanoseconds; when it may be tried again
+
+	mu       sync.Mutex
+	contents map[int64]*content
+	sets     []bucket.Level
+
+	call     call
+	forwards [][]*op // by slot, what goes there next
+}
+
+// content is what a node knows of the content that a filter has of a bucket. The lane's mu guards it.
+type content struct {
+	lane   *lane
+	bucket int64
+	fill   int64 // SQL's, as last read
+	shown  int64 // of the content that answered last
+	back   int64 // taken from the content shown and not committed
+	// When its fill may be raised or compared again, and how long it was to wait.
+	raiseAt   time.Time
+	raiseWait time.Duration
+}
+
+// giveBack notes units that were taken from a content and not committed. The next take brings them
+// back.
+func (c *content) giveBack(fill, amount int64) {
+	c.lane.mu.Lock()
+	defer c.lane.mu.Unlock()
+	if c.shown == fill && c.back <= budget.MaxAmount-amount {
+		c.back += amount
+	}
+}
+
+// laneOf returns a lane; nil where its instance has no filter.
+func (s *Service) laneOf(id bucket.Lane) *lane {
+	lanes := s.lanes.Load()
+	if lanes != nil {
+		if l, known := (*lanes)[id]; known {
+			return l
+		}
+	}
+	return s.addLane(id)
+}
+
+func (s *Service) addLane(id bucket.Lane) *lane {
+	s.lanesMu.Lock()
+	defer s.lanesMu.Unlock()
+	all := map[bucket.Lane]*lane{}
+	if lanes := s.lanes.Load(); lanes != nil {
+		if l, known := (*lanes)[id]; known {
+			return l
+		}
+		for k, v := range *lanes {
+			all[k] = v
+		}
+	}
+	var l *lane
+	if filter := s.filters[id.Instance]; filter != nil {
+		l = &lane{s: s, id: id, filter: filter, contents: map[int64]*content{}}
+		l.queue = batch.New(batch.Config[*op]{Run: l.run, Refuse: overload, Owner: ownerOf,
+			Size: s.set.LaneOperations, Bound: s.set.Queue})
+		l.call.index, l.forwards = map[int64]int32{}, make([][]*op, len(s.slots))
+	}
+	all[id] = l
+	s.lanes.Store(&all)
+	return l
+}
+
+// answers reports whether the lane is worth asking. A lane that is down is tried once in a while
+// beside the requests, which do not wait for it.
+func (l *lane) answers(clock bucket.Clock) bool {
+	if l == nil {
+		return false
+	}
+	if !l.down.Load() {
+		return true
+	}
+	now := clock.Now().UnixNano()
+	if at := l.probeAt.Load(); now >= at &&
+		l.probeAt.CompareAndSwap(at, now+int64(l.s.set.ProbeEvery)) {
+		l.queue.Kick()
+	}
+	return false
+}
+
+// tell lets the filters know what buckets hold. Losing it is harmless.
+func (s *Service) tell(levels []bucket.Level) {
+	for _, level := range levels {
+		l := s.laneOf(level.Lane)
+		if l == nil || l.down.Load() || !level.Open {
+			continue
+		}
+		l.mu.Lock()
+		l.content(level.Bucket, level.Fill).fill = level.Fill
+		if len(l.sets) < maxSets {
+			l.sets = append(l.sets, level)
+		}
+		l.mu.Unlock()
+		l.queue.Kick()
+	}
+}
+
+// content returns what is known of a bucket, beginning with a fill of SQL's. mu is locked.
+func (l *lane) content(bucketID, fill int64) *content {
+	c := l.contents[bucketID]
+	if c == nil {
+		if len(l.contents) >= maxContents {
+			clear(l.contents)
+		}
+		c = &content{lane: l, bucket: bucketID, fill: fill, shown: fill}
+		l.contents[bucketID] = c
+	}
+	return c
+}
+
+// call is one call of a filter; its parts are used again by the next one.
+type call struct {
+	ops      []*op
+	of       []int32 // of each operation its take
+	takes    []bucket.Take
+	contents []*content
+	next     []int32 // of each take the first amount that was not answered yet
+	amounts  []int64
+	index    map[int64]int32 // of takes, by bucket
+}
+
+// run makes one call of the filter: first what buckets hold by now, then the takes. Operations that it
+// gives units to go on to their flights.
+func (l *lane) run(ops []*op) {
+	l.mu.Lock()
+	sets := l.sets
+	l.sets = nil
+	l.mu.Unlock()
+	if l.down.Load() {
+		l.probe()
+		l.pass(ops)
+		return
+	}
+	if len(sets) > 0 {
+		l.set(sets)
+	}
+	l.prepare(ops)
+	if len(l.call.ops) == 0 {
+		return
+	}
+	taken, err := l.take(l.call.takes, len(l.call.ops))
+	if err != nil {
+		l.pass(l.call.ops)
+	} else {
+		l.hear(taken)
+	}
+	clear(l.call.ops)
+	clear(l.call.contents)
+}
+
+// set tells the filter what buckets hold.
+func (l *lane) set(levels []bucket.Level) {
+	ctx, cancel := context.WithTimeout(context.Background(), l.s.set.FilterTime)
+	defer cancel()
+	if err := l.filter.Set(ctx, l.id, levels); err != nil {
+		l.silent(err)
+	}
+}
+
+// take calls the filter. An answer that does not fit the question is none.
+func (l *lane) take(takes []bucket.Take, operations int) ([]bucket.Taken, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), l.s.set.FilterTime)
+	defer cancel()
+	began := l.s.clock.Now()
+	taken, err := l.filter.Take(ctx, l.id, takes)
+	l.s.observer.LaneCall(l.id, operations, l.s.clock.Now().Sub(began))
+	if err == nil && !answered(takes, taken) {
+		err = budget.Refuse(budget.Internal, "take", "the filter's answer does not fit the call")
+	}
+	if err != nil {
+		l.silent(err)
+	}
+	return taken, err
+}
+
+func answered(takes []bucket.Take, taken []bucket.Taken) bool {
+	if len(taken) != len(takes) {
+		return false
+	}
+	for i := range taken {
+		if !taken[i].Stale && len(taken[i].Fits) != len(takes[i].Amounts) {
+			return false
+		}
+	}
+	return true
+}
+
+// silent notes that the lane did not answer: it is left out until it does.
+func (l *lane) silent(err error) {
+	l.s.failed("store", err)
+	l.probeAt.Store(l.s.clock.Now().UnixNano() + int64(l.s.set.ProbeEvery))
+	l.down.Store(true)
+}
+
+// probe tries a lane that is down, with a take of nothing.
+func (l *lane) probe() {
+	l.mu.Lock()
+	takes := []bucket.Take{{Bucket: 1, Fill: 1}}
+	for _, c := range l.contents {
+		takes[0].Bucket, takes[0].Fill = c.bucket, c.fill
+		break
+	}
+	l.mu.Unlock()
+	if _, err := l.take(takes, 0); err == nil {
+		l.down.Store(false)
+	}
+}
+
+// pass sends operations on without the filter.
+func (l *lane) pass(ops []*op) {
+	for _, o := range ops {
+		o.skip = true
+		l.forward(o)
+	}
+	l.send()
+	if len(ops) > 0 {
+		l.s.observer.Skipped(len(ops))
+	}
+}
+
+// forward notes an operation that goes to its flight.
+func (l *lane) forward(o *op) {
+	i := l.s.slotIndex(o.Operation.Bucket)
+	l.forwards[i] = append(l.forwards[i], o)
+}
+
+// send hands out what was noted.
+func (l *lane) send() {
+	for i, ops := range l.forwards {
+		if len(ops) > 0 {
+			l.s.slots[i].queue.AddAll(ops)
+			clear(ops)
+			l.forwards[i] = ops[:0]
+		}
+	}
+}
+
+// prepare makes the takes of a call, one for each bucket.
+func (l *lane) prepare(ops []*op) {
+	c := &l.call
+	c.ops, c.of, c.takes, c.contents = c.ops[:0], c.of[:0], c.takes[:0], c.contents[:0]
+	c.next, c.amounts = c.next[:0], c.amounts[:0]
+	clear(c.index)
+	l.mu.Lock()
+	for _, o := range ops {
+		if o.withdrawn() {
+			continue
+		}
+		at, known := c.index[o.Operation.Bucket]
+		if !known {
+			at = int32(len(c.takes)) //nolint:gosec // at most LaneOperations
+			c.index[o.Operation.Bucket] = at
+			known := l.content(o.Operation.Bucket, o.route.Epoch.Fill)
+			c.takes = append(c.takes, bucket.Take{Bucket: known.bucket, Fill: known.fill, Back: known.back})
+			known.back = 0
+			c.contents, c.next = append(c.contents, known), append(c.next, 0)
+		}
+		c.ops, c.of = append(c.ops, o), append(c.of, at)
+		c.next[at]++
+	}
+	l.mu.Unlock()
+	c.arrange()
+}
+
+// arrange puts the amounts behind each other, bucket by bucket, in the order of the operations.
+func (c *call) arrange() {
+	first := int32(0)
+	for i, n := range c.next {
+		c.next[i] = first
+		first += n
+	}
+	c.amounts = append(c.amounts, make([]int64, len(c.ops))...)
+	for i, o := range c.ops {
+		at := c.of[i]
+		c.amounts[c.next[at]] = o.Request.Amount
+		c.next[at]++
+	}
+	first = 0
+	for i := range c.takes {
+		c.takes[i].Amounts = c.amounts[first:c.next[i]:c.next[i]]
+		first, c.next[i] = c.next[i], 0
+	}
+}
+
+// hear acts on the filter's answers.
+func (l *lane) hear(taken []bucket.Taken) {
+	c := &l.call
+	l.mu.Lock()
+	for i, known := range c.contents {
+		if t := &taken[i]; !t.Stale && t.Fill != known.shown {
+			known.shown, known.back = t.Fill, 0
+		}
+	}
+	l.mu.Unlock()
+	for i, o := range c.ops {
+		t, place := &taken[c.of[i]], c.next[c.of[i]]
+		c.next[c.of[i]]++
+		if place == 0 && !t.Stale && t.Fill > c.takes[c.of[i]].Fill {
+			l.s.raise(o.route, t.Fill, false)
+		}
+		switch {
+		case t.Stale:
+			o.step, o.err = stepStale, nil
+			o.wave.back(o, true)
+		case !t.Fits[place]:
+			o.step, o.err, o.distrust = stepRefused, nil, t.Fill
+			o.wave.back(o, true)
+		default:
+			o.took = take{c.contents[c.of[i]], t.Fill}
+			l.forward(o)
+		}
+	}
+	l.send()
+}

@@ -1,0 +1,80 @@
+package row
+
+import (
+	"time"
+
+	"github.com/budgetd/budgetd/bucket"
+)
+
+// raise is a content of a filter that is to be compared with SQL.
+type raise struct {
+	lane   *lane
+	bucket int64
+	fill   int64 // of the content
+	wrong  bool  // SQL said something else of O
+}
+
+// mostRaiseWait bounds the back-off between two raises of one bucket's fill.
+const mostRaiseWait = 64
+
+// raise has the content of a bucket's filter replaced if it is wrong, or compared if its fill is above
+// the one that this node knows. It does so at most once in RaiseEvery, and less often for a bucket
+// whose content keeps being wrong.
+func (s *Service) raise(bk *bucket.Bucket, fill int64, wrong bool) {
+	l := s.laneOf(bk.Lane)
+	if l == nil {
+		return
+	}
+	now := s.clock.Now()
+	l.mu.Lock()
+	due := l.content(bk.ID, bk.Epoch.Fill).mayRaise(now, s.set.RaiseEvery)
+	l.mu.Unlock()
+	if due {
+		s.raises.Add(raise{lane: l, bucket: bk.ID, fill: fill, wrong: wrong})
+	}
+}
+
+// mayRaise reports whether the fill may be raised now, and notes that it is.
+func (c *content) mayRaise(now time.Time, every time.Duration) bool {
+	if now.Before(c.raiseAt) {
+		return false
+	}
+	const calm = 4 // waits without a raise end the back-off
+	if c.raiseWait == 0 || now.Sub(c.raiseAt) > calm*c.raiseWait {
+		c.raiseWait = every
+	} else {
+		c.raiseWait = min(2*c.raiseWait, mostRaiseWait*every)
+	}
+	c.raiseAt = now.Add(c.raiseWait)
+	return true
+}
+
+// raiseAll compares contents with SQL, and raises the fills of those that are wrong.
+func (s *Service) raiseAll(all []raise) {
+	ctx, cancel := s.bounded()
+	defer cancel()
+	buckets := make([]int64, len(all))
+	for i, r := range all {
+		buckets[i] = r.bucket
+	}
+	levels, err := s.lookup.Standings(ctx, buckets)
+	if err != nil {
+		s.failed("sql", err)
+		return
+	}
+	var told []bucket.Level
+	for _, r := range all {
+		level, known := levels[r.bucket]
+		if known && r.fill >= level.Fill && (r.wrong || r.fill > level.Fill) {
+			level.Fill = r.fill
+			if level, err = s.lookup.RaiseFill(ctx, level); err != nil {
+				s.failed("sql", err)
+				continue
+			}
+		}
+		if known {
+			told = append(told, level)
+		}
+	}
+	s.tell(told)
+}

@@ -1,0 +1,132 @@
+package row
+
+import (
+	"context"
+
+	"github.com/budgetd/budgetd/bucket"
+	"github.com/budgetd/budgetd/bucket/batch"
+)
+
+// reads are the grouped reads of a node: one statement of each kind is in flight, and it serves every
+// operation that waited when it began.
+type reads struct {
+	// standings reads fill and O of buckets; hints and exacts read I3's sums, exacts with locks; ids
+	// reads rows; figures reads sums for answers.
+	standings, hints, exacts, ids, figures *batch.Queue[*op]
+}
+
+// readSize bounds the operations that one statement serves.
+const readSize = 1000
+
+func (s *Service) newReads() reads {
+	queue := func(run func([]*op)) *batch.Queue[*op] {
+		return batch.New(batch.Config[*op]{Run: run, Refuse: overload, Owner: ownerOf, Size: readSize,
+			Bound: s.set.Queue})
+	}
+	return reads{
+		standings: queue(s.readStandings),
+		hints:     queue(func(ops []*op) { s.readCovers(ops, stepHint) }),
+		exacts:    queue(func(ops []*op) { s.readCovers(ops, stepExact) }),
+		figures:   queue(func(ops []*op) { s.readCovers(ops, stepFigures) }),
+		ids:       queue(s.readIDs),
+	}
+}
+
+// readStandings reads fill and O of the operations' buckets, and tells the filters of those that had
+// nothing.
+func (s *Service) readStandings(ops []*op) {
+	ctx, cancel := s.bounded()
+	defer cancel()
+	levels, err := distinct(ctx, ops, func(o *op) int64 { return o.reads }, s.lookup.Standings)
+	if err != nil {
+		s.failed("sql", err)
+	}
+	var stale []bucket.Level
+	told := map[int64]bool{}
+	for _, o := range ops {
+		level, known := levels[o.reads]
+		if known && o.step == stepStale && !told[o.reads] {
+			told[o.reads] = true
+			stale = append(stale, level)
+		}
+	}
+	s.tell(stale)
+	for _, o := range ops {
+		next := stepStanding
+		if o.answer != nil {
+			next = stepOldPlace
+		}
+		o.level, o.known = levels[o.reads]
+		o.step, o.err = next, err
+		o.wave.back(o, true)
+	}
+}
+
+// readCovers reads the sums of the operations' budgets.
+func (s *Service) readCovers(ops []*op, step step) {
+	ctx, cancel := s.bounded()
+	defer cancel()
+	began := s.clock.Now()
+	spent := map[int64]int64{} // before the read began
+	for _, o := range ops {
+		if _, known := spent[o.Budget.ID]; !known {
+			spent[o.Budget.ID] = o.state.spent.Load()
+		}
+	}
+	covers, err := distinct(ctx, ops, func(o *op) int64 { return o.Budget.ID },
+		func(ctx context.Context, ids []int64) (map[int64]bucket.Cover, error) {
+			return s.lookup.Covers(ctx, ids, step == stepExact)
+		})
+	if err != nil {
+		s.failed("sql", err)
+	}
+	for _, o := range ops {
+		cover, known := covers[o.Budget.ID]
+		o.step, o.err, o.cover = step, err, cover
+		if err == nil && !known {
+			o.err = notFound(o.Budget)
+		}
+		if o.err == nil {
+			o.state.note(&sum{Cover: cover, at: began, spent: spent[o.Budget.ID]})
+		}
+	}
+	for _, o := range ops {
+		o.wave.back(o, true)
+	}
+}
+
+// distinct reads by the distinct keys of operations.
+func distinct[V any](ctx context.Context, ops []*op, key func(*op) int64,
+	read func(context.Context, []int64) (map[int64]V, error)) (map[int64]V, error) {
+	seen := make(map[int64]struct{}, min(len(ops), 64))
+	var keys []int64
+	for _, o := range ops {
+		k := key(o)
+		if _, known := seen[k]; !known {
+			seen[k] = struct{}{}
+			keys = append(keys, k)
+		}
+	}
+	return read(ctx, keys)
+}
+
+// readIDs reads the rows of the operations' ids.
+func (s *Service) readIDs(ops []*op) {
+	ctx, cancel := s.bounded()
+	defer cancel()
+	ids := make([]bucket.ID, len(ops))
+	for i, o := range ops {
+		ids[i] = bucket.ID{Budget: o.Budget.ID, RequestID: o.Request.ID}
+	}
+	found, err := s.lookup.Recorded(ctx, ids)
+	if err != nil {
+		s.failed("sql", err)
+	}
+	for i, o := range ops {
+		o.step, o.err, o.recorded = stepIDs, err, nil
+		if d, known := found[ids[i]]; known {
+			o.recorded = &d
+		}
+		o.wave.back(o, true)
+	}
+}
