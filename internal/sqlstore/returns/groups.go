@@ -25,7 +25,7 @@ func (p *Part) SettleGroup(ctx context.Context, order hold.GroupOrder) (
 	out []hold.Settled, levels []bucket.Level, err error) {
 	tried := false // an earlier attempt wrote it, committed or not
 	redo := &redo{}
-	err = p.db.Write(ctx, ops[order.Kind]+" group", func(t *engine.Tx) error {
+	err = p.db.Write(ctx, order.Kind.String()+" group", func(t *engine.Tx) error {
 		s := p.begin(t, redo)
 		members, locked, err := s.lockGroup(order)
 		if err != nil {
@@ -97,7 +97,7 @@ func (s *settling) lockGroup(o hold.GroupOrder) (_ *ledger.Members, locked []*de
 	}
 	out := &ledger.Members{Group: o.Group, State: ledger.GroupOpen}
 	if len(ids) == 0 {
-		_, err := rows.ReadBudget(&s.tx.Reader, ops[o.Kind], o.Budget)
+		_, err := rows.ReadBudget(&s.tx.Reader, o.Kind.String(), o.Budget)
 		return out, nil, err
 	}
 	if locked, err = s.lock(ids); err != nil {

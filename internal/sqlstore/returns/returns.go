@@ -186,13 +186,10 @@ func (s *settling) settle(o *hold.Order) (out hold.Settled, err error) {
 	return out, nil
 }
 
-var ops = map[hold.Kind]string{hold.Rollback: "rollback", hold.Cancel: "cancel",
-	hold.Confirm: "confirm", hold.Extend: "extend"}
-
 // settleAbsent settles an order about an id that has no row: a cancel leaves a tombstone, and nothing
 // else is possible.
 func (s *settling) settleAbsent(o *hold.Order, d *deduction) (out hold.Settled, err error) {
-	op := ops[o.Kind]
+	op := o.Kind.String()
 	_, err = rows.ReadBudget(&s.tx.Reader, op, o.Budget)
 	switch {
 	case budget.Is(err, budget.BudgetNotFound):

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/budgetd/budgetd/bucket"
+	"github.com/budgetd/budgetd/budget"
 	"github.com/budgetd/budgetd/internal/sqlstore/engine"
 	"github.com/budgetd/budgetd/internal/sqlstore/rows"
 	"github.com/budgetd/budgetd/ledger"
@@ -86,6 +87,7 @@ func (s *settling) write() ([]bucket.Level, error) {
 		return nil, err
 	}
 	bodies := s.bodies(places, moves)
+	saturate(places, moves)
 	if err := s.writeMoves(moves); err != nil {
 		return nil, err
 	}
@@ -312,6 +314,16 @@ func (s *settling) bodies(places map[int64]*place, moves map[rows.Position]*move
 		out = append(out, byBucket[id])
 	}
 	return out
+}
+
+// saturate keeps H and S of unlimited budgets within 0 … budget.MaxAmount: flights let them stop there.
+func saturate(places map[int64]*place, moves map[rows.Position]*move) {
+	for p, m := range moves {
+		if places[p.Bucket].Unlimited == 1 {
+			m.held = max(min(m.held, budget.MaxAmount-m.row.Held), -m.row.Held)
+			m.used = max(min(m.used, budget.MaxAmount-m.row.Used), -m.row.Used)
+		}
+	}
 }
 
 // writeMoves moves the units and takes the numbers of the entries, on locked epochs in key order.

@@ -1,0 +1,134 @@
+package hold
+
+import (
+	"context"
+	"sync/atomic"
+	"time"
+
+	"github.com/budgetd/budgetd/bucket"
+	"github.com/budgetd/budgetd/budget"
+)
+
+// waiter is a caller that waits until its order is settled.
+type waiter struct {
+	order Order
+	// state is waiting until a transaction takes the order, or the caller leaves.
+	state atomic.Uint32
+	done  chan Settled
+}
+
+const waiting, taken, left = 0, 1, 2
+
+// String names a kind as errors do.
+func (k Kind) String() string {
+	switch k {
+	case Rollback:
+		return "rollback"
+	case Cancel:
+		return "cancel"
+	case Confirm:
+		return "confirm"
+	case Extend:
+		return "extend"
+	}
+	return "unknown"
+}
+
+func overloaded(k Kind) *budget.Error {
+	e := budget.Refuse(budget.Unavailable, k.String(), "too many requests are waiting already; repeat later")
+	e.Reason, e.RetryAfter = budget.ReasonOverloaded, time.Second
+	return e
+}
+
+// settle hands an order in and waits for what becomes of it. An order that no transaction took before ctx
+// ended is Unavailable; one that is in a transaction beyond Grace is OutcomeUnknown.
+func (s *Service) settle(ctx context.Context, o Order) Settled {
+	w := &waiter{order: o, done: make(chan Settled, 1)}
+	h := uint64(o.Budget) * 0x9e3779b97f4a7c15 //nolint:gosec // a hash
+	s.slots[(h>>32)%uint64(len(s.slots))].Add(w)
+	select {
+	case got := <-w.done:
+		return got
+	case <-ctx.Done():
+	}
+	if w.state.CompareAndSwap(waiting, left) {
+		return Settled{Err: &budget.Error{Code: budget.Unavailable, Op: o.Kind.String(), Err: ctx.Err(),
+			Message: "the time was over before it began; nothing was changed"}}
+	}
+	grace := time.NewTimer(s.set.Grace)
+	defer grace.Stop()
+	select {
+	case got := <-w.done:
+		return got
+	case <-grace.C:
+		return Settled{Err: &budget.Error{Code: budget.OutcomeUnknown, Op: o.Kind.String(), Err: ctx.Err(),
+			Message: "the time was over while it was committed; repeat it"}}
+	}
+}
+
+// run settles the orders of one transaction. Where the rows of one order are not what they must be, each
+// gets a transaction of its own, so that it fails alone.
+func (s *Service) run(waiters []*waiter) {
+	var there []*waiter
+	var orders []Order
+	for _, w := range waiters {
+		if w.state.CompareAndSwap(waiting, taken) {
+			there = append(there, w)
+			orders = append(orders, w.order)
+		}
+	}
+	if len(there) == 0 {
+		return
+	}
+	got, err := s.commit(orders)
+	for i, w := range there {
+		if err != nil && budget.CodeOf(err) == budget.Internal && len(orders) > 1 {
+			alone, err := s.commit(orders[i : i+1])
+			if err != nil {
+				alone = []Settled{{Err: err}}
+			}
+			w.done <- alone[0]
+			continue
+		}
+		if err != nil {
+			w.done <- Settled{Err: err}
+			continue
+		}
+		w.done <- got[i]
+	}
+}
+
+func (s *Service) commit(orders []Order) ([]Settled, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), s.set.StepTime)
+	defer cancel()
+	began := time.Now()
+	got, levels, err := s.ledger.Settle(ctx, orders)
+	if err != nil {
+		return nil, err
+	}
+	if s.observer != nil {
+		s.observer.Commit(len(orders), time.Since(began))
+	}
+	s.tell(levels)
+	return got, nil
+}
+
+// tell sends levels to the filter in the background. What is lost heals by itself (I9).
+func (s *Service) tell(levels []bucket.Level) { tell(s.filter, s.set.FilterTime, levels) }
+
+func tell(filter bucket.Filter, within time.Duration, levels []bucket.Level) {
+	if filter == nil || len(levels) == 0 {
+		return
+	}
+	byLane := map[bucket.Lane][]bucket.Level{}
+	for _, level := range levels {
+		byLane[level.Lane] = append(byLane[level.Lane], level)
+	}
+	go func() {
+		ctx, cancel := context.WithTimeout(context.Background(), within)
+		defer cancel()
+		for lane, levels := range byLane {
+			_ = filter.Set(ctx, lane, levels)
+		}
+	}()
+}

@@ -1,0 +1,253 @@
+package hold
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/budgetd/budgetd/bucket"
+	"github.com/budgetd/budgetd/bucket/batch"
+	"github.com/budgetd/budgetd/budget"
+	"github.com/budgetd/budgetd/ledger"
+)
+
+// Settings bound the service. Zero values stand for the defaults.
+type Settings struct {
+	// StepTime bounds one transaction; 5 s. Grace is how much longer a caller whose time is over waits
+	// for a transaction that is under way; 1 s.
+	StepTime, Grace time.Duration
+	// Slots is the number of transactions side by side, by the hash of the budget; 2.
+	Slots int
+	// Orders bounds the orders of one transaction; 128. Queue bounds those that wait for a slot; 20,000.
+	Orders, Queue int
+	// FilterTime bounds telling the filters; 100 ms.
+	FilterTime time.Duration
+}
+
+func (s Settings) withDefaults() Settings {
+	for _, d := range []struct {
+		to  *time.Duration
+		def time.Duration
+	}{{&s.StepTime, 5 * time.Second}, {&s.Grace, time.Second}, {&s.FilterTime, 100 * time.Millisecond}} {
+		if *d.to <= 0 {
+			*d.to = d.def
+		}
+	}
+	for _, n := range []struct {
+		to  *int
+		def int
+	}{{&s.Slots, 2}, {&s.Orders, 128}, {&s.Queue, 20_000}} {
+		if *n.to <= 0 {
+			*n.to = n.def
+		}
+	}
+	return s
+}
+
+// Budgets finds definitions that are at most a second old: bucket.Budgets.
+type Budgets interface {
+	Find(ctx context.Context, ref bucket.BudgetRef) (*bucket.Budget, error)
+}
+
+// Config is what a Service is made of.
+type Config struct {
+	Budgets Budgets
+	Ledger  Ledger
+	// Filter is told what buckets hold; nil: there is none.
+	Filter bucket.Filter
+	// Observer is told of calls of SQL and of units that moved; nil: nobody is.
+	Observer bucket.Observer
+	Settings Settings
+}
+
+// Service gives units of deductions back. It has no goroutines while nothing is asked of it. Safe for
+// concurrent use.
+type Service struct {
+	budgets  Budgets
+	ledger   Ledger
+	filter   bucket.Filter
+	observer bucket.Observer
+	set      Settings
+	slots    []*batch.Queue[*waiter]
+}
+
+// New makes a service. It contacts nothing.
+func New(c Config) *Service {
+	s := &Service{budgets: c.Budgets, ledger: c.Ledger, filter: c.Filter, observer: c.Observer,
+		set: c.Settings.withDefaults()}
+	for range s.set.Slots {
+		s.slots = append(s.slots, batch.New(batch.Config[*waiter]{Run: s.run, Size: s.set.Orders,
+			Bound: s.set.Queue, Owner: func(w *waiter) int64 { return w.order.Budget },
+			Refuse: func(w *waiter) { w.done <- Settled{Err: overloaded(w.order.Kind)} }}))
+	}
+	return s
+}
+
+// Rollback gives units of a deduction back to the budget, whatever became of its bucket (I5), and never
+// more than was deducted. The same rollback id, by default the whole, replays.
+//
+// Errors: BudgetNotFound; LedgerModeOnly in store mode; DeductionNotFound, which is not final, as the
+// deduction may still be under way (Cancel is final); RequestVoid; RequestConflict; AlreadyRolledBack;
+// AmountExceedsRemaining; Unavailable; OutcomeUnknown: repeat the same rollback id.
+func (s *Service) Rollback(ctx context.Context, r bucket.RollbackRequest) (bucket.DeductionView, error) {
+	return s.one(ctx, r.Budget, Order{Kind: Rollback, RequestID: r.RequestID, RollbackID: r.RollbackID,
+		Amount: r.Amount})
+}
+
+// Cancel makes certain that a request id has no effect: what is left of its deduction is given back, and
+// if there is none, a tombstone keeps a late one from ever taking effect. Repeating it answers the
+// same. Errors: BudgetNotFound, LedgerModeOnly, Unavailable, OutcomeUnknown.
+func (s *Service) Cancel(ctx context.Context, ref bucket.BudgetRef, requestID string) (
+	bucket.DeductionView, error) {
+	return s.one(ctx, ref, Order{Kind: Cancel, RequestID: requestID})
+}
+
+// Deduction reads what became of a request id. Errors: BudgetNotFound, LedgerModeOnly,
+// DeductionNotFound (not final while the deduction is under way), Unavailable.
+func (s *Service) Deduction(ctx context.Context, ref bucket.BudgetRef, requestID string) (
+	bucket.DeductionView, error) {
+	b, err := s.find(ctx, "read", ref)
+	if err != nil {
+		return bucket.DeductionView{}, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, s.set.StepTime)
+	defer cancel()
+	id := bucket.ID{Budget: b.ID, RequestID: requestID}
+	found, err := s.ledger.Recorded(ctx, []bucket.ID{id})
+	if err != nil {
+		return bucket.DeductionView{}, s.failed(err)
+	}
+	d, ok := found[id]
+	if !ok {
+		return bucket.DeductionView{}, budget.Refuse(budget.DeductionNotFound, "read",
+			"request %q is not in the ledger of budget %s", requestID, b.Name)
+	}
+	return viewOf(b, &d, false), nil
+}
+
+// Confirm uses held units: of one hold, the whole or a part, the rest of which returns, or of all holds of
+// a group, which is closed by it. There is one confirm per hold; repeating it answers the same, also
+// after the hold's time. It returns one view, or one per member of the group, by request id.
+//
+// Errors: BudgetNotFound; LedgerModeOnly; Invalid where not exactly one of request id and group is given,
+// or an amount with a group; DeductionNotFound, which is not final; RequestVoid; RequestConflict where
+// another amount was confirmed; HoldExpired; NotHeld; AmountExceedsRemaining; Unavailable;
+// OutcomeUnknown: repeat it.
+func (s *Service) Confirm(ctx context.Context, r bucket.ConfirmRequest) ([]bucket.DeductionView, error) {
+	switch {
+	case r.Group != "" && r.Amount != 0:
+		return nil, invalid("confirm", "amount", "must not be given with a group, which is confirmed as a whole")
+	case r.Amount != 0 && !budget.ValidAmount(r.Amount):
+		return nil, invalid("confirm", "amount", fmt.Sprintf("must be 1 to %d", budget.MaxAmount))
+	}
+	return s.held(ctx, r.Budget, r.Group, Order{Kind: Confirm, RequestID: r.RequestID, Amount: r.Amount})
+}
+
+// Extend makes a hold, or all that are held of a group, end HoldTTL from now, by SQL's clock. Each
+// repetition counts from its own time. Answer and errors as Confirm; NotHeld where it was confirmed.
+func (s *Service) Extend(ctx context.Context, r bucket.ExtendRequest) ([]bucket.DeductionView, error) {
+	if !budget.ValidHoldTTL(r.HoldTTL) {
+		return nil, invalid("extend", "hold_ttl", fmt.Sprintf("must be %v to %v, in whole milliseconds",
+			budget.MinHoldTTL, budget.MaxHoldTTL))
+	}
+	return s.held(ctx, r.Budget, r.Group, Order{Kind: Extend, RequestID: r.RequestID, TTL: r.HoldTTL})
+}
+
+// RollbackGroup gives back all that is left of a group's deductions, held or used, and closes the group.
+// Repeating it answers the same. It returns one view per member, by request id. Errors:
+// BudgetNotFound; LedgerModeOnly; Invalid; DeductionNotFound, which is not final; Unavailable;
+// OutcomeUnknown: repeat it.
+func (s *Service) RollbackGroup(ctx context.Context, r bucket.RollbackRequest) ([]bucket.DeductionView, error) {
+	if r.Group == "" || r.RollbackID != "" || r.Amount != 0 {
+		return nil, invalid("rollback", "group", "must be given, without a rollback id and an amount")
+	}
+	return s.held(ctx, r.Budget, r.Group, Order{Kind: Rollback, RequestID: r.RequestID})
+}
+
+// held settles an order about one hold, or about a group if that is not "".
+func (s *Service) held(ctx context.Context, ref bucket.BudgetRef, group string, o Order) (
+	[]bucket.DeductionView, error) {
+	switch {
+	case (o.RequestID == "") == (group == ""):
+		return nil, invalid(o.Kind.String(), "request_id", "exactly one of request_id and group must be given")
+	case group == "":
+		view, err := s.one(ctx, ref, o)
+		if err != nil {
+			return nil, err
+		}
+		return []bucket.DeductionView{view}, nil
+	}
+	b, err := s.find(ctx, o.Kind.String(), ref)
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, s.set.StepTime)
+	defer cancel()
+	got, levels, err := s.ledger.SettleGroup(ctx, GroupOrder{Kind: o.Kind, Budget: b.ID, Group: group,
+		TTL: o.TTL})
+	if err != nil {
+		return nil, s.failed(err)
+	}
+	s.tell(levels)
+	views := make([]bucket.DeductionView, len(got))
+	for i := range got {
+		views[i] = viewOf(b, &got[i].Deduction, got[i].Replayed)
+	}
+	return views, nil
+}
+
+// one settles an order on one deduction.
+func (s *Service) one(ctx context.Context, ref bucket.BudgetRef, o Order) (bucket.DeductionView, error) {
+	b, err := s.find(ctx, o.Kind.String(), ref)
+	if err != nil {
+		return bucket.DeductionView{}, err
+	}
+	o.Budget = b.ID
+	got := s.settle(ctx, o)
+	if got.Err != nil {
+		return bucket.DeductionView{}, s.failed(got.Err)
+	}
+	return viewOf(b, &got.Deduction, got.Replayed), nil
+}
+
+// find finds a budget in ledger mode.
+func (s *Service) find(ctx context.Context, op string, ref bucket.BudgetRef) (*bucket.Budget, error) {
+	b, err := s.budgets.Find(ctx, ref)
+	if err != nil {
+		return nil, err
+	}
+	if b.InStoreMode() {
+		return nil, budget.Refuse(budget.LedgerModeOnly, op,
+			"budget %s is in store mode, which has no rows of deductions", b.Name)
+	}
+	return b, nil
+}
+
+// failed tells the observer of an error of SQL, and returns it.
+func (s *Service) failed(err error) error {
+	kind := budget.CodeOf(err).Kind()
+	if s.observer != nil && (kind == budget.NotDone || kind == budget.MayBeDone) {
+		s.observer.Failed("sql", budget.CodeOf(err))
+	}
+	return err
+}
+
+// viewOf is a deduction as shown to callers.
+func viewOf(b *bucket.Budget, d *ledger.Deduction, replayed bool) bucket.DeductionView {
+	v := bucket.DeductionView{RequestID: d.RequestID, State: d.State, Amount: d.Amount,
+		RolledBack: d.RolledBack, Confirmed: d.Confirmed, HoldUntil: d.HoldUntil, Group: d.Group,
+		Reference: d.Reference, Dimensions: d.Dimensions, CountedAt: d.CountedAt, Replayed: replayed}
+	if d.State == ledger.StateVoid {
+		return v
+	}
+	v.Receipt = bucket.Receipt(d.Bucket, d.Epoch)
+	if bk := b.Bucket(d.Bucket); bk != nil {
+		v.Bucket = bk.Key
+	}
+	return v
+}
+
+func invalid(op, field, message string) error {
+	return &budget.Error{Code: budget.Invalid, Op: op, Message: field + " " + message,
+		Fields: []budget.FieldError{{Field: field, Message: message}}}
+}
