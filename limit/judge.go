@@ -41,21 +41,24 @@ func (t *Touch) Exceeds(state budget.LimitState) bool {
 	return t.Limit.Enforce && !state.Exempt && t.Counts > state.Max-min(state.Used, state.Max)
 }
 
-// Count decides as Judge does whether what a deduction counts fits all of its limits, and counts it if
-// so. refused lists every exceeded limit with what was used before; nothing is counted then (I6).
-func Count(touches []Touch, tallies []*Tally) (states, refused []budget.LimitState) {
-	states = make([]budget.LimitState, len(touches))
+// Exceeded lists every limit that what a deduction counts would exceed, with what was used before; nil
+// where there is none. tallies has one element per touch. Nothing is counted.
+func Exceeded(touches []Touch, tallies []*Tally) (refused []budget.LimitState) {
 	for i := range touches {
-		if states[i] = touches[i].State(tallies[i]); touches[i].Exceeds(states[i]) {
-			refused = append(refused, states[i])
+		if state := touches[i].State(tallies[i]); touches[i].Exceeds(state) {
+			refused = append(refused, state)
 		}
 	}
-	if refused != nil {
-		return nil, refused
-	}
+	return refused
+}
+
+// Count counts a deduction in all of its limits, whether they are exceeded or not, and returns how far
+// each is used then.
+func Count(touches []Touch, tallies []*Tally) []budget.LimitState {
+	states := make([]budget.LimitState, len(touches))
 	for i := range touches {
 		tallies[i].count(touches[i].Counts)
 		states[i] = touches[i].State(tallies[i])
 	}
-	return states, nil
+	return states
 }

@@ -1,54 +1,142 @@
-// Package commit is the part of the database that flights of deductions go through.
 package commit
 
 import (
 	"context"
 	"errors"
+	"sync/atomic"
+
+	lru "github.com/hashicorp/golang-lru/v2"
 
 	"github.com/budgetd/budgetd/bucket"
+	"github.com/budgetd/budgetd/budget"
 	"github.com/budgetd/budgetd/internal/sqlstore/engine"
-	"github.com/budgetd/budgetd/ledger"
+)
+
+const (
+	// knownPlaces is of how many buckets the present epoch is remembered.
+	knownPlaces = 1 << 16
+	// sureAttempts bounds the attempts at a transaction that may have been committed.
+	sureAttempts = 64
+	// repeatsAhead is how many flights read their ids first after one whose ids were recorded.
+	repeatsAhead = 64
 )
 
 // Part commits deductions and reads what they are judged by. Safe for concurrent use.
 type Part struct {
 	db *engine.DB
+	// places remembers what flights found of buckets: a hint for the fast form, which fails where it is
+	// wrong.
+	places *lru.Cache[int64, place]
+	// repeats is how many of the next flights read their ids before they write.
+	repeats atomic.Int64
 }
+
+// place is a bucket's present epoch and what O was after the last flight.
+type place struct{ epoch, outstanding int64 }
 
 // New returns the part of a database.
-func New(db *engine.DB) *Part { return &Part{db: db} }
+func New(db *engine.DB) *Part {
+	places, err := lru.New[int64, place](knownPlaces)
+	if err != nil {
+		panic(err) // only of a size below 1
+	}
+	return &Part{db: db, places: places}
+}
 
-var errPending = errors.New("not written yet")
-
-// Commit writes a flight of deductions in one transaction.
+// Commit judges operations in their order and writes those that are accepted, in one transaction as
+// long as they are at most 1,000, in at most 64 buckets, and their texts at most 1 MiB; otherwise in
+// several. The outcomes are in the order of the operations.
+//
+// A repetition of the same operations is harmless: a row that has an operation's nonce is the
+// operation's own, and is Known. Errors: Unavailable, and nothing was written; OutcomeUnknown, and
+// everything may have been, or a part; Internal. Keeps I1, I2, I4, I6, I7.
 func (p *Part) Commit(ctx context.Context, ops []bucket.Operation) ([]bucket.Outcome, error) {
-	return nil, errPending
+	out := make([]bucket.Outcome, len(ops))
+	for i, f := range split(ops, out) {
+		if err := p.commit(ctx, f); err != nil {
+			if i > 0 && budget.Is(err, budget.Unavailable) {
+				err = engine.MaybeDone("commit", err)
+			}
+			return nil, err
+		}
+	}
+	return out, nil
 }
 
-// Gather finds units for waiting deductions of one budget and commits them, in one transaction.
-func (p *Part) Gather(ctx context.Context, budgetID, bucketID int64, ops []bucket.Operation) (
-	[]bucket.Outcome, []bucket.Level, error) {
-	return nil, nil, errPending
+// commit commits one flight.
+func (p *Part) commit(ctx context.Context, f *flight) error {
+	unsure := false
+	if p.db.TakesPackets() {
+		sent, err := p.fastForm(ctx, f)
+		switch {
+		case sent == engine.Committed:
+			return nil
+		case sent == engine.Unheard && err != nil:
+			return err // what it did is not final
+		}
+		unsure = sent == engine.Unheard
+	}
+	_, err := p.redone(ctx, unsure, func(t *engine.Tx, first bool) error {
+		return p.locked(t, f, first)
+	})
+	return err
 }
 
-// Recorded reads the rows of ids; one that has none is missing.
-func (p *Part) Recorded(ctx context.Context, ids []bucket.ID) (
-	map[bucket.ID]ledger.Deduction, error) {
-	return nil, errPending
+// locked carries out the locking form in one attempt at a transaction.
+func (p *Part) locked(t *engine.Tx, f *flight, first bool) error {
+	clear(f.out)
+	guess := first && !p.db.TakesPackets() && p.repeats.Load() <= 0
+	err := lockingForm(t, f, guess)
+	if errors.Is(err, errGuessed) {
+		err = lockingForm(t, f, false)
+	}
+	if err == nil {
+		p.learn(f)
+	}
+	return err
 }
 
-// Standings reads the newest epochs of buckets.
-func (p *Part) Standings(ctx context.Context, buckets []int64) (map[int64]bucket.Level, error) {
-	return nil, errPending
+// learn notes what a flight found.
+func (p *Part) learn(f *flight) {
+	known := false
+	for i := range f.out {
+		switch o := &f.out[i]; o.Verdict {
+		case bucket.Accepted:
+			p.places.Add(f.ops[i].Bucket, place{o.Deduction.Epoch, o.Remaining})
+		case bucket.Known:
+			known = true
+		case bucket.Gone, bucket.Over:
+			p.places.Remove(f.ops[i].Bucket)
+		}
+	}
+	if known {
+		p.repeats.Store(repeatsAhead)
+	}
 }
 
-// Covers reads I3's sum of many budgets in one statement.
-func (p *Part) Covers(ctx context.Context, budgets []int64, exact bool) (
-	map[int64]bucket.Cover, error) {
-	return nil, errPending
-}
-
-// RaiseFill raises the fill of a bucket's newest epoch by 1 if it still is level.Fill.
-func (p *Part) RaiseFill(ctx context.Context, level bucket.Level) (bucket.Level, error) {
-	return bucket.Level{}, errPending
+// redone runs a transaction until it is known whether it was committed, or the context is over. first
+// says that the attempt is the first one. unsure says that another form of it may have been committed.
+func (p *Part) redone(ctx context.Context, unsure bool, fn func(t *engine.Tx, first bool) error) (
+	attempts int, err error) {
+	for attempts < sureAttempts {
+		attempts++
+		first := attempts == 1 && !unsure
+		err = p.db.Write(ctx, "commit", func(t *engine.Tx) error {
+			was := first
+			first = false
+			return fn(t, was)
+		})
+		unsure = unsure || budget.Is(err, budget.OutcomeUnknown)
+		if !unsure || err == nil || !budget.Is(err, budget.OutcomeUnknown) &&
+			!budget.Is(err, budget.Unavailable) {
+			break
+		}
+		if p.db.Pause(ctx, attempts) != nil {
+			break
+		}
+	}
+	if unsure && err != nil && !budget.Is(err, budget.OutcomeUnknown) {
+		err = engine.MaybeDone("commit", err)
+	}
+	return attempts, err
 }

@@ -68,3 +68,14 @@ func EndMS(t time.Time) int64 {
 	}
 	return max(t.UnixMilli(), 1)
 }
+
+// ClockMS returns SQL's clock at this moment, in ms: the server's own, or that of this machine where
+// the database is a file.
+func (t *Tx) ClockMS() (int64, error) {
+	if t.conn.dialect.name == sqliteName {
+		return ToMS(t.DB.Now()), nil
+	}
+	var micros int64
+	_, err := t.Get(&micros, selectClock)
+	return micros / 1000, err
+}

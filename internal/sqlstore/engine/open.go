@@ -13,6 +13,7 @@ import (
 	crand "crypto/rand"
 
 	"github.com/gofrs/flock"
+	"github.com/jmoiron/sqlx"
 )
 
 // Config says which database to use. Only Driver and DSN must be set.
@@ -44,7 +45,9 @@ type DB struct {
 	writers, readers pool
 	// auditors are for snapshots, whose statements may take minutes.
 	auditors pool
-	lock     *flock.Flock // nil for a server
+	// committers take packets: see Line. nil for a file.
+	committers *sqlx.DB
+	lock       *flock.Flock // nil for a server
 
 	clock     func() time.Time
 	tolerance time.Duration
@@ -112,6 +115,11 @@ func (db *DB) close() error {
 	}
 	if db.readers != db.writers {
 		if e := db.writers.close(); err == nil { // last: it moves SQLite's log into the file
+			err = e
+		}
+	}
+	if db.committers != nil {
+		if e := db.committers.Close(); err == nil {
 			err = e
 		}
 	}

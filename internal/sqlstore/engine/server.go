@@ -81,7 +81,10 @@ func (db *DB) openServer(ctx context.Context, config Config) error {
 		return err
 	}
 	db.writers, db.readers = serving, serving
-	db.auditors, err = db.newServerPool(auditing, auditPoolSize)
+	if db.auditors, err = db.newServerPool(auditing, auditPoolSize); err != nil {
+		return err
+	}
+	db.committers, err = db.newCommitters(parsed, min(size, maxPoolSize))
 	return err
 }
 
@@ -90,7 +93,7 @@ func (db *DB) newServerPool(parsed *mysql.Config, size int) (*serverPool, error)
 	if err != nil {
 		return nil, fmt.Errorf("database.dsn: %w", err)
 	}
-	pool := sql.OpenDB(&connector{inner, []string{isolation, servingSession}})
+	pool := sql.OpenDB(&connector{Connector: inner, settings: []string{isolation, servingSession}})
 	pool.SetMaxOpenConns(size)
 	pool.SetMaxIdleConns(size)
 	pool.SetConnMaxIdleTime(idleLimit)
@@ -107,7 +110,7 @@ func (db *DB) prepareServer(ctx context.Context, parsed *mysql.Config) error {
 	if err != nil {
 		return fmt.Errorf("database.dsn: %w", err)
 	}
-	raw := sql.OpenDB(&connector{inner, []string{isolation, migratingSession}})
+	raw := sql.OpenDB(&connector{Connector: inner, settings: []string{isolation, migratingSession}})
 	defer raw.Close()
 	var version string
 	var packet int64
@@ -166,6 +169,8 @@ func lockMigration(ctx context.Context, raw *sql.DB, database string) (unlock fu
 type connector struct {
 	driver.Connector
 	settings []string
+	// named: connections know how the server names them.
+	named bool
 }
 
 func (c *connector) Connect(ctx context.Context) (driver.Conn, error) {
@@ -190,7 +195,11 @@ func (c *connector) Connect(ctx context.Context) (driver.Conn, error) {
 		return nil, Defect("the driver's connection lacks a method of %T", &serverConn{})
 	}
 	s := &serverConn{driverConn: full}
-	if err := s.writable(ctx); err != nil {
+	err = s.writable(ctx)
+	if err == nil && c.named {
+		err = s.readThread(ctx)
+	}
+	if err != nil {
 		_ = conn.Close()
 		return nil, err
 	}
@@ -216,6 +225,7 @@ type serverConn struct {
 	driverConn
 	seen     time.Time // when the server last took writes
 	prepared map[string]driver.Stmt
+	thread   thread // of committers only
 }
 
 // kept begins a query whose text a connection keeps prepared. It is for those that are asked again and again in a few texts
@@ -313,7 +323,7 @@ func plain(v driver.Value) string {
 //	                        by the connection's rules, and no text is bound in any other way but as
 //	                        x'…' (statement)
 //	parseTime=false         all times are integers
-//	multiStatements=false   nothing that is bound can become a statement
+//	multiStatements=false   nothing that is bound can become a statement; committers differ
 //
 // A DSN without a database, or that wants any of it otherwise, is an error.
 func parseDSN(dsn string) (*mysql.Config, error) {

@@ -4,6 +4,8 @@ import (
 	"encoding/hex"
 	"strconv"
 	"strings"
+
+	"github.com/budgetd/budgetd/bucket"
 )
 
 // statement is a statement while it is written: its text and, where the dialect keeps statements prepared, its parameters.
@@ -250,4 +252,42 @@ func (i *Inserting) End() error {
 func (t *Tx) inserted(s *Statement, _ int) error {
 	_, err := t.Execute(s)
 	return err
+}
+
+// ListsManyBudgets reports whether IDs takes ids of several budgets.
+func (r *Reader) ListsManyBudgets() bool { return r.conn.dialect.groups }
+
+// IDs adds the condition that the two columns, a budget's number and a request id, are one of the ids.
+func (s *Statement) IDs(columns string, ids []bucket.ID) {
+	if s.dialect.tuples {
+		s.SQL("(" + columns + ") IN (")
+		for i, id := range ids {
+			s.SQL(separator(i, "(", ",("))
+			s.Number(id.Budget)
+			s.SQL(",")
+			s.Bytes(id.RequestID)
+			s.SQL(")")
+		}
+		s.SQL(")")
+		return
+	}
+	budgetColumn, idColumn, _ := strings.Cut(columns, ",")
+	s.SQL(budgetColumn + " = ")
+	s.Number(ids[0].Budget)
+	s.SQL(" AND " + idColumn + " IN (")
+	for i, id := range padded(s.dialect, ids) {
+		s.SQL(separator(i, "", ","))
+		s.Bytes(id.RequestID)
+	}
+	s.SQL(")")
+}
+
+// Numbers adds the condition that a column is one of the numbers.
+func (s *Statement) Numbers(column string, list []int64) {
+	s.SQL(column + " IN (")
+	for i, n := range padded(s.dialect, list) {
+		s.SQL(separator(i, "", ","))
+		s.Number(n)
+	}
+	s.SQL(")")
 }

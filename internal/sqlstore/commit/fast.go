@@ -1,0 +1,171 @@
+package commit
+
+import (
+	"context"
+	"database/sql"
+	"math"
+
+	"github.com/budgetd/budgetd/bucket"
+	"github.com/budgetd/budgetd/internal/sqlstore/counters"
+	"github.com/budgetd/budgetd/internal/sqlstore/engine"
+	"github.com/budgetd/budgetd/internal/sqlstore/rows"
+	"github.com/budgetd/budgetd/ledger"
+)
+
+// fastForm writes a flight as one packet, without locks before it. It takes for granted that all ids
+// are new, that the buckets' epochs are those that were seen last, and that limit rows are as it reads
+// them without locks. The packet fails before its COMMIT where one of these is not so: the locking form
+// comes next then.
+//
+// An error comes only with Unheard: the packet may have been committed, and it may still be under way.
+// Without an error Unheard means that what it did is final.
+func (p *Part) fastForm(ctx context.Context, f *flight) (engine.Sent, error) {
+	t, ok := p.assume(f)
+	if !ok {
+		return engine.Unsent, nil
+	}
+	line, err := p.db.Line(ctx)
+	if err != nil {
+		return engine.Unsent, nil // the locking form says why
+	}
+	defer line.Close()
+	if ok, err := t.readAhead(ctx, line, p.repeats.Load() > 0); err != nil || !ok {
+		return engine.Unsent, nil
+	}
+	p.repeats.Add(-1)
+	clear(f.out)
+	t.judgeAll()
+	if ok, err := t.refuseLimited(ctx, line); err != nil || !ok {
+		return engine.Unsent, nil
+	}
+	if t.accepted == 0 {
+		return engine.Committed, nil
+	}
+	packet, ok := t.packet(line)
+	if !ok {
+		return engine.Unsent, nil
+	}
+	sent, err := line.Send(ctx, packet, t.readLeft)
+	switch sent {
+	case engine.Committed:
+		t.remaining()
+		p.learn(f)
+		return sent, nil
+	case engine.Unheard:
+		if gone := line.Gone(ctx); gone != nil {
+			return sent, engine.MaybeDone("commit", err)
+		}
+	}
+	return sent, nil
+}
+
+// assume begins a trial with what is remembered of the buckets. ok is false where the fast form is
+// hopeless: a bucket is not known, or is known to have too little, or the operations were judged by
+// different versions of one definition.
+func (p *Part) assume(f *flight) (t *trial, ok bool) {
+	t = &trial{flight: f, epochs: map[int64]*stand{}, groups: groupsOf(f),
+		nowMS: engine.ToMS(p.db.Now())}
+	sums := make(map[int64]int64, 1)
+	for i := range f.ops {
+		op := &f.ops[i]
+		s := t.epochs[op.Bucket]
+		if s == nil {
+			if s = p.recall(op); s == nil {
+				return nil, false
+			}
+			t.epochs[op.Bucket] = s
+		}
+		if s.judged != op.Budget.Version || s.epoch.Budget != op.Budget.ID {
+			return nil, false
+		}
+		sums[op.Bucket] += op.Request.Amount
+	}
+	for id, sum := range sums {
+		known, seen := p.places.Peek(id)
+		if seen && sum > known.outstanding && !t.epochs[id].unlimited {
+			return nil, false
+		}
+	}
+	return t, true
+}
+
+// recall makes the stand of an operation's bucket from what is remembered, or from what its node has
+// read; nil: nothing is.
+func (p *Part) recall(op *bucket.Operation) *stand {
+	s := &stand{unlimited: op.Budget.Unlimited, left: math.MaxInt64, judged: op.Budget.Version}
+	s.epoch = rows.Epoch{Bucket: op.Bucket, Budget: op.Budget.ID, Status: string(ledger.Open)}
+	if known, ok := p.places.Get(op.Bucket); ok {
+		s.epoch.Number = known.epoch
+		return s
+	}
+	for i := range op.Budget.Buckets {
+		if b := &op.Budget.Buckets[i]; b.ID == op.Bucket && b.Epoch.Number > 0 {
+			s.epoch.Number = b.Epoch.Number
+			return s
+		}
+	}
+	return nil
+}
+
+// readAhead reads what the operations are judged by, without locks: the rows of their ids where ids says
+// so, and limit rows. ok is false where a limit has to be counted from the ledger.
+func (t *trial) readAhead(ctx context.Context, line *engine.Line, ids bool) (ok bool, err error) {
+	t.book.open(t.flight)
+	if !ids && t.book.empty() {
+		return true, nil
+	}
+	err = line.Read(ctx, func(r *engine.Reader) (err error) {
+		if ids {
+			if t.known, err = rows.ReadDeductions(r, t.ids(all)); err != nil {
+				return err
+			}
+		}
+		found, err := counters.Read(r, t.book.keys())
+		for _, row := range found {
+			t.book.put(row)
+		}
+		return err
+	})
+	if err != nil {
+		return false, err
+	}
+	t.nowMS = max(t.nowMS, t.book.notBefore())
+	return len(t.book.tally(t.flight, t.nowMS)) == 0, nil
+}
+
+// refuseLimited looks the ids of operations up that a limit refuses: one that is recorded gets its row.
+// It is begun after the limit rows were read. ok is false where anything else was refused.
+func (t *trial) refuseLimited(ctx context.Context, line *engine.Line) (ok bool, err error) {
+	limited := t.count(bucket.Limited)
+	if t.accepted+limited+t.count(bucket.Known) < len(t.ops) {
+		return false, nil
+	}
+	if limited == 0 {
+		return true, nil
+	}
+	is := func(i int) bool { return t.out[i].Verdict == bucket.Limited }
+	var found map[bucket.ID]ledger.Deduction
+	err = line.Read(ctx, func(r *engine.Reader) (err error) {
+		found, err = rows.ReadDeductions(r, t.ids(is))
+		return err
+	})
+	if err != nil {
+		return false, err
+	}
+	for i := range t.out {
+		if d, known := found[id(&t.ops[i])]; known && is(i) {
+			t.out[i] = bucket.Outcome{Verdict: bucket.Known, Deduction: d}
+		}
+	}
+	return true, nil
+}
+
+// readLeft reads O of a bucket as the packet left it.
+func (t *trial) readLeft(row *sql.Rows) error {
+	var id, left int64
+	if err := row.Scan(&id, &left); err != nil {
+		return err
+	}
+	t.epochs[id].left = left
+	return nil
+}

@@ -1,0 +1,124 @@
+package commit
+
+import (
+	"context"
+	"slices"
+
+	"github.com/budgetd/budgetd/bucket"
+	"github.com/budgetd/budgetd/budget"
+	"github.com/budgetd/budgetd/internal/sqlstore/engine"
+	"github.com/budgetd/budgetd/internal/sqlstore/rows"
+	"github.com/budgetd/budgetd/ledger"
+)
+
+// Recorded reads what became of ids. One that has no row is missing. Error: Unavailable.
+func (p *Part) Recorded(ctx context.Context, ids []bucket.ID) (
+	out map[bucket.ID]ledger.Deduction, err error) {
+	err = p.db.Read(ctx, "look up", func(r *engine.Reader) error {
+		out, err = rows.ReadDeductions(r, ids)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+const selectStandings = `SELECT e.bucket_id, e.epoch, e.status, e.fill, e.outstanding_quantity,
+	LENGTH(e.fenced) AS fence, b.instance, b.lane FROM sharding_budget_management_bucket b
+	JOIN bucket_epoch e ON e.bucket_id = b.id AND e.epoch = b.epoch WHERE `
+
+type standingRow struct {
+	Bucket      int64  `db:"bucket_id"`
+	Epoch       int64  `db:"epoch"`
+	Status      string `db:"status"`
+	Fill        int64  `db:"fill"`
+	Outstanding int64  `db:"outstanding_quantity"`
+	Fence       int64  `db:"fence"`
+	Instance    string `db:"instance"`
+	Lane        int    `db:"lane"`
+}
+
+func (r *standingRow) level() bucket.Level {
+	return bucket.Level{Bucket: r.Bucket, Epoch: r.Epoch,
+		Lane: bucket.Lane{Instance: r.Instance, Index: r.Lane}, Fill: r.Fill,
+		Outstanding: r.Outstanding, Open: r.Status == string(ledger.Open) && r.Fence == 0}
+}
+
+// Standings reads fill and O of the newest epochs of buckets, with Added 0, in one statement per 512. A
+// bucket that does not exist is missing. Error: Unavailable.
+func (p *Part) Standings(ctx context.Context, buckets []int64) (
+	out map[int64]bucket.Level, err error) {
+	list := slices.Compact(slices.Sorted(slices.Values(buckets)))
+	err = p.db.Read(ctx, "standings", func(r *engine.Reader) error {
+		out, err = standings(r, list)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func standings(r *engine.Reader, list []int64) (map[int64]bucket.Level, error) {
+	out := make(map[int64]bucket.Level, len(list))
+	for chunk := range slices.Chunk(list, engine.ListChunk) {
+		var found []standingRow
+		s := r.Statement()
+		s.SQL(selectStandings)
+		s.Numbers("b.id", chunk)
+		if err := r.RowsOf(&found, s); err != nil {
+			return nil, err
+		}
+		for i := range found {
+			out[found[i].Bucket] = found[i].level()
+		}
+	}
+	return out, nil
+}
+
+// raiseFill makes the fill larger by 2 than that of the content which was found wrong: a filter adds to
+// a content of the fill just below, and replaces one of a smaller fill.
+const raiseFill = `UPDATE bucket_epoch /*by PRIMARY*/ SET fill = ? WHERE bucket_id = ? AND epoch = ?
+	AND fill <= ?`
+
+// mostFill is the largest fill that is raised: a filter takes no number above 2^52.
+const mostFill = int64(1)<<52 - 2
+
+// RaiseFill raises the fill of a bucket's newest epoch above that of a content that was found wrong,
+// level.Fill, unless it is above already. It returns how the bucket stands then, with Added 0; a filter
+// that is given that level replaces the wrong content. Errors: BucketNotFound, Unavailable,
+// OutcomeUnknown.
+func (p *Part) RaiseFill(ctx context.Context, level bucket.Level) (now bucket.Level, err error) {
+	err = p.db.Write(ctx, "raise fill", func(t *engine.Tx) error {
+		found, err := standings(&t.Reader, []int64{level.Bucket})
+		if err != nil {
+			return err
+		}
+		var known bool
+		if now, known = found[level.Bucket]; !known {
+			return budget.Refuse(budget.BucketNotFound, "raise fill", "there is no bucket %d",
+				level.Bucket)
+		}
+		if now.Fill > level.Fill || level.Fill > mostFill {
+			return nil
+		}
+		hit, err := t.Exec(raiseFill, level.Fill+2, level.Bucket, now.Epoch, level.Fill)
+		if err != nil {
+			return err
+		}
+		if hit == 0 {
+			return engine.ErrAgain
+		}
+		locked, err := rows.LockEpochs(t, []rows.Position{{Bucket: level.Bucket, Epoch: now.Epoch}})
+		for _, row := range locked {
+			now.Fill, now.Outstanding = row.Fill, row.Outstanding
+			now.Open = row.MayGrow()
+		}
+		return err
+	})
+	if err != nil {
+		return bucket.Level{}, err
+	}
+	return now, nil
+}

@@ -1,0 +1,153 @@
+package commit
+
+import (
+	"github.com/budgetd/budgetd/internal/sqlstore/engine"
+)
+
+// The conditions under which a packet fails are violations of constraints, which end it before its
+// COMMIT: a row that exists (a duplicate key), an outstanding_quantity or a version that a CHECK
+// forbids, and NULL where there must be a value.
+const (
+	// orClosed makes the state of a group NULL that takes no further member.
+	orClosed = ` ON DUPLICATE KEY UPDATE state = IF(state = 'open', state, NULL)`
+	// orChanged makes the version 0 of a limit row that is not as it was read.
+	orChanged = ` ON DUPLICATE KEY UPDATE version = IF(version = VALUES(version) - 1, VALUES(version), 0),
+		counts = VALUES(counts), expires_ms = VALUES(expires_ms)`
+	// takes is whether units may be taken from an epoch. SYSDATE is the clock under the lock of the
+	// row; NOW would be that from before the wait.
+	takes = `e.status = 'open' AND LENGTH(e.fenced) = 0 AND (e.period_end_ms = 0 OR
+		e.period_end_ms > UNIX_TIMESTAMP(SYSDATE(6)) * 1000) AND e.definition_version <= `
+)
+
+// packet writes what was accepted as one packet. ok is false where it would be too long.
+func (t *trial) packet(line *engine.Line) (packet *engine.Statement, ok bool) {
+	packet = line.Statement()
+	packet.SQL("ROLLBACK;")
+	begin := func(into, or string, rows int) *engine.Inserting {
+		return line.Inserting(packet, into, or, rows)
+	}
+	existing, added := t.book.close()
+	for _, err := range []error{
+		t.insertRows(begin),
+		t.insertGroups(begin, t.joinedGroups(), orClosed),
+		t.insertPages(begin, existing, orChanged),
+		t.insertPages(begin, added, ""),
+	} {
+		if err != nil {
+			return nil, false
+		}
+	}
+	stands := t.touched()
+	takeAll(packet, stands)
+	t.feedAll(packet, stands)
+	selectLeft(packet, stands)
+	packet.SQL("COMMIT")
+	return packet, packet.Len() <= engine.MostPacket
+}
+
+// takeAll adds the conditional UPDATE of the epochs: O becomes -1, which a CHECK forbids, where units
+// may not be taken.
+func takeAll(packet *engine.Statement, stands []*stand) {
+	if len(stands) == 1 {
+		s := stands[0]
+		packet.SQL("UPDATE bucket_epoch e SET e.outstanding_quantity = IF(" + takes)
+		packet.Number(s.judged)
+		packet.SQL(", e.outstanding_quantity - ")
+		packet.Number(s.drawn())
+		packet.SQL(", -1), e.used_quantity = e.used_quantity + ")
+		packet.Number(s.used)
+		packet.SQL(", e.held_quantity = e.held_quantity + ")
+		packet.Number(s.held)
+		packet.SQL(", e.next_entry = e.next_entry + ")
+		packet.Number(s.entries)
+		packet.SQL(" WHERE e.bucket_id = ")
+		packet.Number(s.epoch.Bucket)
+		packet.SQL(" AND e.epoch = ")
+		packet.Number(s.epoch.Number)
+		packet.SQL(";")
+		return
+	}
+	packet.SQL("UPDATE (")
+	for i, s := range stands {
+		packet.SQL(listSeparator(packet, i))
+		for j, n := range [...]int64{s.epoch.Bucket, s.epoch.Number, s.judged, s.drawn(), s.used,
+			s.held, s.entries} {
+			if j > 0 {
+				packet.SQL(",")
+			}
+			packet.Number(n)
+			if i == 0 {
+				packet.SQL([...]string{" AS b", " AS n", " AS v", " AS d", " AS u", " AS h",
+					" AS c"}[j])
+			}
+		}
+	}
+	if packet.ListsValues() {
+		packet.SQL(")")
+	}
+	packet.SQL(`) v /*in order*/ JOIN bucket_epoch e /*by PRIMARY*/ ON e.bucket_id = v.b
+		AND e.epoch = v.n SET e.outstanding_quantity = IF(` + takes + `v.v,
+		e.outstanding_quantity - v.d, -1), e.used_quantity = e.used_quantity + v.u,
+		e.held_quantity = e.held_quantity + v.h, e.next_entry = e.next_entry + v.c;`)
+}
+
+// listSeparator is what stands before the i-th element of a list of constants.
+func listSeparator(s *engine.Statement, i int) string {
+	switch {
+	case i == 0:
+		return "SELECT "
+	case !s.ListsValues():
+		return " UNION ALL SELECT "
+	case i == 1:
+		return " UNION ALL VALUES ("
+	}
+	return "),("
+}
+
+// drawn is what is taken from O.
+func (s *stand) drawn() int64 {
+	if s.unlimited {
+		return 0
+	}
+	return s.used + s.held
+}
+
+// feedAll adds the feed rows, with the numbers that the UPDATE of the epochs has reserved. The number is
+// NULL, which the column forbids, where there is no such epoch.
+func (t *trial) feedAll(packet *engine.Statement, stands []*stand) {
+	packet.SQL(insertFeed + " VALUES ")
+	for i, s := range stands {
+		if i > 0 {
+			packet.SQL(",")
+		}
+		packet.SQL("(")
+		packet.Number(s.epoch.Bucket)
+		packet.SQL(",(SELECT e.next_entry - ")
+		packet.Number(s.entries)
+		packet.SQL(" FROM bucket_epoch e WHERE e.bucket_id = ")
+		packet.Number(s.epoch.Bucket)
+		packet.SQL(" AND e.epoch = ")
+		packet.Number(s.epoch.Number)
+		packet.SQL("),")
+		packet.Number(s.entries)
+		packet.SQL(",")
+		packet.Number(s.used + s.held)
+		packet.SQL(",")
+		packet.Bytes(string(s.body))
+		packet.SQL(",")
+		packet.Number(t.nowMS)
+		packet.SQL(")")
+	}
+	packet.SQL(";")
+}
+
+// selectLeft adds the SELECT of what the epochs hold now.
+func selectLeft(packet *engine.Statement, stands []*stand) {
+	packet.SQL("SELECT e.bucket_id, e.outstanding_quantity FROM bucket_epoch e WHERE ")
+	keys := make([][]any, len(stands))
+	for i, s := range stands {
+		keys[i] = []any{s.epoch.Bucket, s.epoch.Number}
+	}
+	packet.Tuples([]string{"e.bucket_id", "e.epoch"}, keys)
+	packet.SQL(";")
+}

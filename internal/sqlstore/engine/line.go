@@ -1,0 +1,238 @@
+package engine
+
+import (
+	"context"
+	"database/sql"
+	"database/sql/driver"
+	"errors"
+	"fmt"
+
+	"github.com/go-sql-driver/mysql"
+	"github.com/jmoiron/sqlx"
+)
+
+// committingSession is servingSession without autocommit: a packet begins with ROLLBACK and ends
+// with COMMIT.
+const committingSession = `SET SESSION autocommit = 0`
+
+// MostPacket is the most bytes of a packet: servers accept at least leastPacket.
+const MostPacket = leastPacket / 2
+
+// TakesPackets reports whether a transaction can be sent as one packet: to a server, not to a file.
+func (db *DB) TakesPackets() bool { return db.committers != nil }
+
+// newCommitters makes the pool whose connections take packets: several statements at once, without
+// autocommit. Nothing is bound on them, and a matched row that does not change counts as unchanged.
+func (db *DB) newCommitters(parsed *mysql.Config, size int) (*sqlx.DB, error) {
+	own := parsed.Clone()
+	own.MultiStatements, own.ClientFoundRows, own.InterpolateParams = true, false, false
+	inner, err := mysql.NewConnector(own)
+	if err != nil {
+		return nil, fmt.Errorf("database.dsn: %w", err)
+	}
+	settings := []string{isolation, servingSession, committingSession}
+	pool := sql.OpenDB(&connector{Connector: inner, settings: settings, named: true})
+	pool.SetMaxOpenConns(size)
+	pool.SetMaxIdleConns(size)
+	pool.SetConnMaxIdleTime(idleLimit)
+	pool.SetConnMaxLifetime(connLifetime)
+	return sqlx.NewDb(pool, mysqlName), nil
+}
+
+// Line is one connection that takes packets. It is used by one goroutine.
+type Line struct {
+	db     *DB
+	raw    *sqlx.Conn
+	thread thread
+	broken bool
+}
+
+// thread names a connection on its server.
+type thread struct {
+	id   int64
+	host string
+}
+
+// Line waits for a connection that takes packets until the context is over. Error: Unavailable.
+func (db *DB) Line(ctx context.Context) (*Line, error) {
+	raw, err := db.committers.Connx(ctx)
+	if err != nil {
+		return nil, notDone("commit", err)
+	}
+	l := &Line{db: db, raw: raw, broken: true}
+	err = raw.Raw(func(c any) error {
+		s, ok := c.(*serverConn)
+		if !ok {
+			return Defect("a connection of another type: %T", c)
+		}
+		l.thread = s.thread
+		return nil
+	})
+	if err != nil {
+		l.Close()
+		return nil, notDone("commit", err)
+	}
+	l.broken = false
+	return l, nil
+}
+
+// Close gives the connection back. One on which anything failed is closed, so that what an
+// interrupted packet has left open is rolled back.
+func (l *Line) Close() {
+	if l.broken {
+		_ = l.raw.Raw(func(any) error { return driver.ErrBadConn })
+	}
+	_ = l.raw.Close()
+}
+
+// Statement begins a statement or a packet of them, separated by semicolons.
+func (l *Line) Statement() *Statement { return &Statement{dialect: l.db.dialect} }
+
+// Inserting begins rows of a table that are added to a packet.
+func (l *Line) Inserting(packet *Statement, into, or string, rows int) *Inserting {
+	return &Inserting{Statement: Statement{dialect: l.db.dialect}, into: into, or: or, left: rows,
+		run: func(s *Statement, _ int) error {
+			packet.text.WriteString(s.text.String())
+			packet.text.WriteByte(';')
+			return nil
+		}}
+}
+
+// Len returns how many bytes the text of the statement has so far.
+func (s *Statement) Len() int { return s.text.Len() }
+
+// ListsValues reports whether a list of constants is written as UNION ALL VALUES (…), (…).
+func (s *Statement) ListsValues() bool { return s.dialect.valuesList }
+
+// Read runs reads on the connection, without locks, before a packet is sent.
+func (l *Line) Read(ctx context.Context, fn func(*Reader) error) error {
+	err := fn(&Reader{ctx: ctx, conn: newConn(l.raw, l.db.dialect)})
+	l.broken = l.broken || err != nil
+	return err
+}
+
+// Sent is what became of a packet.
+type Sent uint8
+
+// What becomes of a packet.
+const (
+	// Committed: the server has answered its COMMIT.
+	Committed Sent = iota + 1
+	// Failed: the server refused a statement before COMMIT. Nothing was committed.
+	Failed
+	// Unsent: not a byte was sent.
+	Unsent
+	// Unheard: the packet may have been committed.
+	Unheard
+)
+
+// Send sends a packet: a ROLLBACK, statements without results, one SELECT whose rows go to row, and a
+// COMMIT. The server skips the rest of a packet after a statement that fails, so nothing is
+// committed then. The error says why the packet was not Committed.
+func (l *Line) Send(ctx context.Context, packet *Statement, row func(*sql.Rows) error) (Sent, error) {
+	if len(packet.args) > 0 {
+		return Unsent, Defect("a packet with parameters")
+	}
+	l.broken = true
+	rows, err := l.raw.QueryContext(ctx, packet.text.String())
+	if err != nil {
+		return sentBefore(err), err
+	}
+	defer rows.Close()
+	for rows.Next() {
+		if err := row(rows); err != nil {
+			return Unheard, err
+		}
+	}
+	if err := rows.Err(); err != nil {
+		return Unheard, err
+	}
+	if rows.NextResultSet() {
+		return Unheard, Defect("a packet with two results")
+	}
+	// What is left is the answer to COMMIT.
+	if err := rows.Err(); err != nil {
+		if rolledBack(err) {
+			return Failed, err
+		}
+		return Unheard, err
+	}
+	if err := rows.Close(); err != nil {
+		return Unheard, err
+	}
+	l.broken = false
+	return Committed, nil
+}
+
+// sentBefore says what became of a packet whose SELECT was not answered.
+func sentBefore(err error) Sent {
+	var my *mysql.MySQLError
+	switch {
+	case errors.As(err, &my):
+		return Failed
+	case errors.Is(err, driver.ErrBadConn), errors.Is(err, sql.ErrConnDone):
+		return Unsent
+	}
+	return Unheard
+}
+
+const (
+	selectThread = `SELECT CONNECTION_ID(), (SELECT HOST FROM information_schema.PROCESSLIST
+		WHERE ID = CONNECTION_ID())`
+	selectGone = `SELECT COUNT(*) FROM information_schema.PROCESSLIST WHERE ID = ? AND HOST = ?`
+)
+
+// readThread notes how the server names the connection.
+func (c *serverConn) readThread(ctx context.Context) error {
+	rows, err := c.QueryContext(ctx, selectThread, nil)
+	if err != nil {
+		return err
+	}
+	defer rows.Close()
+	values := make([]driver.Value, 2)
+	if err := rows.Next(values); err != nil {
+		return err
+	}
+	if _, err := fmt.Sscan(plain(values[0]), &c.thread.id); err != nil {
+		return Defect("a connection id that is no number: %q", plain(values[0]))
+	}
+	c.thread.host = plain(values[1])
+	return nil
+}
+
+// Gone waits until the server no longer knows the connection, and ends it there. What an unheard packet
+// did is final from then on: what is read afterwards shows all of it. Error: Unavailable.
+func (l *Line) Gone(ctx context.Context) error {
+	l.broken = true
+	return l.db.Read(ctx, "end a connection", func(r *Reader) error {
+		for pause := firstPause; ; pause = min(2*pause, longestPause) {
+			var left int
+			if _, err := r.Get(&left, selectGone, l.thread.id, l.thread.host); err != nil || left == 0 {
+				return err
+			}
+			// An error says that it is gone, which the next look tells.
+			_, _ = r.conn.raw.ExecContext(ctx, fmt.Sprintf("KILL CONNECTION %d", l.thread.id))
+			if err := l.db.sleep(ctx, pause); err != nil {
+				return err
+			}
+		}
+	})
+}
+
+// Pause waits before the n-th attempt, counted from 1, of a transaction that is done again.
+func (db *DB) Pause(ctx context.Context, n int) error {
+	return db.sleep(ctx, db.jitter(min(firstPause<<min(n, 10), longestPause)))
+}
+
+// NotDone returns an error of a transaction that was certainly not committed: Unavailable where the
+// database could not be used, Internal for what is not expected.
+func NotDone(op string, err error) error { return notDone(op, err) }
+
+// MaybeDone returns the error of a transaction that may have been committed: OutcomeUnknown.
+func MaybeDone(op string, err error) error { return maybeDone(op, err) }
+
+// Retried reports whether an error may be gone when the transaction is done again.
+func Retried(err error) bool { return fateOf(err).retried() }
+
+// IsDuplicate reports whether an error says that a row of the same key exists.
+func IsDuplicate(err error) bool { return fateOf(err) == taken }

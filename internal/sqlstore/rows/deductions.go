@@ -1,0 +1,160 @@
+package rows
+
+import (
+	"cmp"
+	"slices"
+
+	"github.com/budgetd/budgetd/bucket"
+	"github.com/budgetd/budgetd/internal/sqlstore/engine"
+	"github.com/budgetd/budgetd/ledger"
+)
+
+const (
+	selectDeductions = `SELECT d.budget_id, d.request_id, d.bucket_id, d.epoch, d.amount,
+		d.fingerprint, d.nonce, d.counted_at, d.note, h.state, h.hold_group, h.hold_until_ms,
+		h.confirmed FROM deduction d /*by PRIMARY*/
+		LEFT JOIN hold h /*by PRIMARY*/ ON h.budget_id = d.budget_id AND h.request_id = d.request_id
+		WHERE `
+	inIDOrder     = ` ORDER BY d.budget_id, d.request_id`
+	selectBacks   = `SELECT d.budget_id, d.request_id, SUM(d.amount) AS units FROM give_back d WHERE `
+	perDeduction  = ` GROUP BY d.budget_id, d.request_id`
+	lockDeduction = `d.budget_id, d.request_id`
+)
+
+// deductionRow is a deduction with its hold.
+type deductionRow struct {
+	Budget      int64   `db:"budget_id"`
+	RequestID   string  `db:"request_id"`
+	Bucket      int64   `db:"bucket_id"`
+	Epoch       int64   `db:"epoch"`
+	Amount      int64   `db:"amount"`
+	Fingerprint string  `db:"fingerprint"`
+	Nonce       string  `db:"nonce"`
+	CountedAt   int64   `db:"counted_at"`
+	Note        []byte  `db:"note"`
+	State       *string `db:"state"`
+	Group       []byte  `db:"hold_group"`
+	HoldUntil   *int64  `db:"hold_until_ms"`
+	Confirmed   *int64  `db:"confirmed"`
+}
+
+// deduction returns the row as package ledger has it, with the units that came back.
+func (r *deductionRow) deduction(back int64) (ledger.Deduction, error) {
+	d := ledger.Deduction{Budget: r.Budget, RequestID: r.RequestID, Amount: r.Amount,
+		RolledBack: back, State: ledger.StateUsed, Fingerprint: r.Fingerprint, Nonce: r.Nonce,
+		Bucket: r.Bucket, Epoch: r.Epoch, CountedAt: engine.FromMS(r.CountedAt)}
+	note, ok := ledger.ReadNote(string(r.Note))
+	if !ok {
+		return d, engine.Defect("the note of request %q of budget %d cannot be read", r.RequestID,
+			r.Budget)
+	}
+	d.Reference, d.Dimensions, d.Counts = note.Reference, note.Dimensions, note.Counts
+	switch {
+	case r.Bucket == 0:
+		d.State = ledger.StateVoid
+	case r.State != nil:
+		d.State, d.Confirmed = ledger.State(*r.State), *r.Confirmed
+		d.HoldUntil, d.Group = engine.FromMS(*r.HoldUntil), string(r.Group)
+	case back == r.Amount:
+		d.State = ledger.StateRolledBack
+	}
+	return d, nil
+}
+
+// CompareIDs orders ids as deductions are locked.
+func CompareIDs(a, b bucket.ID) int {
+	return cmp.Or(cmp.Compare(a.Budget, b.Budget), cmp.Compare(a.RequestID, b.RequestID))
+}
+
+// ReadDeductions reads what became of ids, without locks. One that has no row is missing.
+func ReadDeductions(r *engine.Reader, ids []bucket.ID) (map[bucket.ID]ledger.Deduction, error) {
+	return readDeductions(r, ids, "")
+}
+
+// LockDeductions locks the rows of ids in their order and reads what became of them. One that has no
+// row is missing, and not locked.
+func LockDeductions(t *engine.Tx, ids []bucket.ID) (map[bucket.ID]ledger.Deduction, error) {
+	return readDeductions(&t.Reader, ids, Locked)
+}
+
+func readDeductions(r *engine.Reader, ids []bucket.ID, suffix string) (
+	map[bucket.ID]ledger.Deduction, error) {
+	ids = slices.Clone(ids)
+	slices.SortFunc(ids, CompareIDs)
+	ids = slices.Compact(ids)
+	var found []deductionRow
+	err := EachChunk(r, ids, func(s *engine.Statement, chunk []bucket.ID) error {
+		var part []deductionRow
+		s.SQL(selectDeductions)
+		s.IDs(lockDeduction, chunk)
+		s.SQL(inIDOrder + suffix)
+		err := r.RowsOf(&part, s)
+		found = append(found, part...)
+		return err
+	})
+	if err != nil || len(found) == 0 {
+		return nil, err
+	}
+	back, err := givenBack(r, found)
+	if err != nil {
+		return nil, err
+	}
+	out := make(map[bucket.ID]ledger.Deduction, len(found))
+	for i := range found {
+		id := bucket.ID{Budget: found[i].Budget, RequestID: found[i].RequestID}
+		if out[id], err = found[i].deduction(back[id]); err != nil {
+			return nil, err
+		}
+	}
+	return out, nil
+}
+
+// givenBack sums what came back of each deduction.
+func givenBack(r *engine.Reader, found []deductionRow) (map[bucket.ID]int64, error) {
+	ids := make([]bucket.ID, len(found))
+	for i := range found {
+		ids[i] = bucket.ID{Budget: found[i].Budget, RequestID: found[i].RequestID}
+	}
+	out := map[bucket.ID]int64{}
+	err := EachChunk(r, ids, func(s *engine.Statement, chunk []bucket.ID) error {
+		var sums []struct {
+			Budget    int64  `db:"budget_id"`
+			RequestID string `db:"request_id"`
+			Units     int64  `db:"units"`
+		}
+		s.SQL(selectBacks)
+		s.IDs(lockDeduction, chunk)
+		s.SQL(perDeduction)
+		err := r.RowsOf(&sums, s)
+		for _, sum := range sums {
+			out[bucket.ID{Budget: sum.Budget, RequestID: sum.RequestID}] = sum.Units
+		}
+		return err
+	})
+	return out, err
+}
+
+// EachChunk runs a statement for as many of the ids at a time as it may list.
+func EachChunk(r *engine.Reader, ids []bucket.ID,
+	run func(s *engine.Statement, chunk []bucket.ID) error) error {
+	for len(ids) > 0 {
+		n := min(len(ids), engine.ListChunk)
+		if !r.ListsManyBudgets() {
+			n = sameBudget(ids[:n])
+		}
+		if err := run(r.Statement(), ids[:n]); err != nil {
+			return err
+		}
+		ids = ids[n:]
+	}
+	return nil
+}
+
+// sameBudget counts the first ids that are of one budget.
+func sameBudget(ids []bucket.ID) int {
+	n := 1
+	for n < len(ids) && ids[n].Budget == ids[0].Budget {
+		n++
+	}
+	return n
+}
