@@ -210,12 +210,15 @@ func TestCreatesRace(t *testing.T) {
 					made.Add(1)
 				}
 				ids.Store(got.Budget.ID, true)
-				w.conserved(got.Budget.ID)
 			})
 		}
 		all.Wait()
 		n := 0
-		ids.Range(func(any, any) bool { n++; return true })
+		ids.Range(func(id, _ any) bool {
+			w.conserved(id.(int64))
+			n++
+			return true
+		})
 		equal(w, "made", made.Load(), 2)
 		equal(w, "budgets", n, 2)
 	})
