@@ -1,144 +1,125 @@
 package redisstore_test
 
 import (
-	"context"
 	"fmt"
 	"strconv"
 	"strings"
-	"syscall"
 	"testing"
-	"time"
-
-	"github.com/redis/go-redis/v9"
 
 	"github.com/budgetd/budgetd/bucket"
 	"github.com/budgetd/budgetd/budget"
-	"github.com/budgetd/budgetd/internal/storetest"
 	"github.com/budgetd/budgetd/internal/testservers"
 )
 
-// BenchmarkDeduct measures one deduction in calls of several sizes, over 8 buckets, with one
-// caller. Everything is per deduction: ns/op by the clock, go-ns/op the CPU time of this process,
-// redis-ns/op that of the server, script-ns/op what it says it spent in EVALSHA. With records, every
-// id is new, and the records are thrown away from time to time.
-func BenchmarkDeduct(b *testing.B) {
-	for _, fsync := range []string{"no AOF", "always"} {
-		for _, size := range []int{1, 16, 128} {
-			for _, records := range []string{"", ", with records"} {
-				b.Run(fmt.Sprintf("%s/%d per call%s", fsync, size, records), func(b *testing.B) {
-					benchmarkDeduct(b, fsync, size, records != "")
-				})
-			}
-		}
-	}
-}
-
-func benchmarkDeduct(b *testing.B, fsync string, size int, records bool) {
-	var options []testservers.RedisOption
-	if fsync != "no AOF" {
-		options = append(options, testservers.AppendOnly(fsync))
-	}
-	server := testservers.Redis(b, options...)
-	store, ctx := connect(b, config(server)), context.Background()
-	activate(b, store, 1)
-	refs := make([]bucket.Ref, 8)
-	for i := range refs {
-		refs[i] = bucket.Ref{Bucket: int64(i + 1), Epoch: 1, Activation: 1}
-		fill(b, store, refs[i], budget.MaxAmount)
-	}
-	operations := make([]bucket.Operation, size)
-	for i := range operations {
-		operations[i] = storetest.Deduction(refs[i%len(refs)], 5, "order-0123456789")
-		operations[i].Record = records
-	}
-	raw := client(b, server)
-	if err := raw.ConfigResetStat(ctx).Err(); err != nil {
-		b.Fatal(err)
-	}
-	before, self := serverCPU(b, raw), processCPU()
-	b.ReportAllocs()
-	b.ResetTimer()
-	calls := 0
-	for done := 0; done < b.N; done += size {
-		for i := range operations {
-			if records {
-				operations[i].Request.ID = fmt.Sprintf("order-%010d", done+i)
-			}
-		}
-		replies, err := store.Deduct(ctx, lane0, operations)
-		if err != nil || replies[size-1].Verdict != bucket.OK {
-			b.Fatal(replies, err)
-		}
-		if calls++; calls%(20000/size+1) == 0 {
-			b.StopTimer()
-			cursors := make([]bucket.Cursor, len(refs))
-			for i, ref := range refs {
-				cursors[i] = bucket.Cursor{Ref: ref, From: budget.MaxAmount}
-			}
-			if err := store.Trim(ctx, lane0, cursors); err != nil {
-				b.Fatal(err)
-			}
-			for _, epoch := range refs {
-				if !records {
-					break
-				}
-				for _, key := range []string{"r0", "r1"} {
-					raw.Unlink(ctx, fmt.Sprintf("budgetd:test:{r1/0}:%d:1:%s:1", epoch.Bucket, key))
-				}
-			}
-			b.StartTimer()
-		}
-	}
-	b.StopTimer()
-	n := float64(calls * size)
-	b.ReportMetric(float64((serverCPU(b, raw)-before).Nanoseconds())/n, "redis-ns/op")
-	b.ReportMetric(float64((processCPU()-self).Nanoseconds())/n, "go-ns/op")
-	b.ReportMetric(float64(scriptTime(b, raw).Nanoseconds())/n, "script-ns/op")
-}
-
-// serverCPU is the CPU time of the server so far, with its children that ended: those that rewrite its
-// append-only file.
-func serverCPU(b *testing.B, raw *redis.Client) time.Duration {
+// processorTime returns the CPU time that a server has used, in µs.
+func processorTime(b *testing.B, server *testservers.RedisServer) float64 {
 	b.Helper()
-	info, err := raw.Info(context.Background(), "cpu").Result()
+	info, err := server.Command("INFO", "cpu")
 	if err != nil {
 		b.Fatal(err)
 	}
-	var sum float64
+	sum := 0.0
 	for line := range strings.Lines(info) {
 		name, value, _ := strings.Cut(strings.TrimSpace(line), ":")
-		switch name {
-		case "used_cpu_sys", "used_cpu_user", "used_cpu_sys_children", "used_cpu_user_children":
+		if name == "used_cpu_user" || name == "used_cpu_sys" {
 			seconds, err := strconv.ParseFloat(value, 64)
 			if err != nil {
 				b.Fatal(err)
 			}
-			sum += seconds
+			sum += 1e6 * seconds
 		}
 	}
-	return time.Duration(sum * float64(time.Second))
+	return sum
 }
 
-func scriptTime(b *testing.B, raw *redis.Client) time.Duration {
-	b.Helper()
-	info, err := raw.Info(context.Background(), "commandstats").Result()
-	if err != nil {
-		b.Fatal(err)
+// BenchmarkTake measures the filter: µs of the server per deduction.
+func BenchmarkTake(b *testing.B) {
+	for _, c := range []struct{ buckets, call int }{{1, 64}, {100, 256}, {10_000, 256}, {10_000, 16}} {
+		b.Run(fmt.Sprintf("buckets=%d/call=%d", c.buckets, c.call), func(b *testing.B) {
+			server := testservers.Redis(b)
+			store := connect(b, config(server))
+			var levels []bucket.Level
+			for i := range c.buckets {
+				levels = append(levels, bucket.Level{Bucket: int64(i + 1), Fill: 1, Outstanding: 1e15, Added: 1})
+			}
+			if err := store.Set(b.Context(), lane0, levels); err != nil {
+				b.Fatal(err)
+			}
+			before, done, at := processorTime(b, server), 0, 0
+			for b.Loop() {
+				amounts := map[int64][]int64{}
+				for range c.call {
+					at = (at + 7919) % c.buckets
+					amounts[int64(at+1)] = append(amounts[int64(at+1)], 3)
+				}
+				var takes []bucket.Take
+				for id, list := range amounts {
+					takes = append(takes, bucket.Take{Bucket: id, Fill: 1, Amounts: list})
+				}
+				if _, err := store.Take(b.Context(), lane0, takes); err != nil {
+					b.Fatal(err)
+				}
+				done += c.call
+			}
+			b.ReportMetric((processorTime(b, server)-before)/float64(done), "redis-µs/op")
+		})
 	}
-	_, rest, _ := strings.Cut(info, "cmdstat_evalsha:calls=")
-	_, rest, _ = strings.Cut(rest, "usec=")
-	text, _, _ := strings.Cut(rest, ",")
-	usec, err := strconv.ParseInt(text, 10, 64)
-	if err != nil {
-		b.Fatal(err)
-	}
-	return time.Duration(usec) * time.Microsecond
 }
 
-func processCPU() time.Duration {
-	var usage syscall.Rusage
-	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &usage); err != nil {
-		return 0
+// BenchmarkDeduct measures store mode with two limits: µs of the server per operation.
+func BenchmarkDeduct(b *testing.B) {
+	for _, c := range []struct{ buckets, call, limits int }{
+		{1, 1, 2}, {1, 16, 2}, {1, 128, 2}, {1, 512, 2}, {1, 128, 0}, {10_000, 128, 2}, {10_000, 512, 2},
+	} {
+		b.Run(fmt.Sprintf("buckets=%d/call=%d/limits=%d", c.buckets, c.call, c.limits), func(b *testing.B) {
+			server := testservers.Redis(b)
+			store := connect(b, config(server))
+			m := adopt(b, store, lane0, 1)
+			var opens []bucket.Opening
+			var grants []bucket.StoreGrant
+			terms := make([]*bucket.Terms, c.buckets)
+			now, err := store.Time(b.Context(), lane0)
+			if err != nil {
+				b.Fatal(err)
+			}
+			ms := now.UnixMilli()
+			for i := range c.buckets {
+				ref := bucket.Ref{Bucket: int64(i + 1), Epoch: 1, Activation: 1}
+				opens = append(opens, bucket.Opening{Ref: ref})
+				grants = append(grants, bucket.StoreGrant{Ref: ref, Number: 1, Amount: 1e14})
+				terms[i] = &bucket.Terms{EndMS: ms + 86_400_000, LimitsVersion: 1}
+				if c.limits > 0 {
+					terms[i].Limits = []bucket.LimitTerms{
+						{Name: "day", Changed: 1, Kind: budget.WindowCalendar, FromMS: ms - 1000, ToMS: ms + 86_000_000,
+							Max: 1e12, Measure: budget.MeasureAmount},
+						{Name: "all", Changed: 1, Kind: budget.WindowLifetime, Max: 1e12, Measure: budget.MeasureAmount}}
+				}
+			}
+			if _, err := store.Open(b.Context(), m, opens); err != nil {
+				b.Fatal(err)
+			}
+			if _, err := store.Grant(b.Context(), m, grants); err != nil {
+				b.Fatal(err)
+			}
+			before, done := processorTime(b, server), 0
+			for b.Loop() {
+				ops := make([]bucket.StoreDeduction, c.call)
+				for i := range ops {
+					done++
+					at := done * 7919 % c.buckets
+					ops[i] = bucket.StoreDeduction{RecordID: bucket.RecordID{Bucket: int64(at + 1), ID: "order-" + strconv.Itoa(done)},
+						Epoch: 1, Amount: 3, NotAfterMS: ms + 600_000, Fingerprint: "0123456789abcdef", Nonce: "01234567",
+						Terms: terms[at]}
+					if c.limits > 0 {
+						ops[i].Value = "user-" + strconv.Itoa(done%100_003)
+					}
+				}
+				answer, err := store.Deduct(b.Context(), m, ops)
+				if err != nil || answer.Outcomes[len(ops)-1].Verdict != bucket.Accepted {
+					b.Fatal(err, answer.Outcomes[len(ops)-1])
+				}
+			}
+			b.ReportMetric((processorTime(b, server)-before)/float64(done), "redis-µs/op")
+		})
 	}
-	return time.Duration(usage.Utime.Nano() + usage.Stime.Nano())
 }

@@ -1,37 +1,13 @@
-// Package redisstore keeps balances and logs in Redis (bucket.Instance): one client per server, one
-// script per verb, many operations per call.
+// Package redisstore keeps balances in Redis: the filter of ledger mode (bucket.Filter) and the counters of
+// store mode (bucket.Counter and its companions). There is one script per verb and many operations per
+// call; package driver reaches the servers.
 //
-// An instance is a standalone Redis, one that sentinels name, or a Cluster with its lanes spread over the
-// masters by their hash tags. An atlas says where a lane is looked for: the sentinels' or the Cluster's
-// own word, the newest configuration epoch of all who answered. Nothing depends on it being right: a
-// server is used for a lane only by Activate, under the identity that SQL knows, and one that does not
-// serve the lane any more refuses (MOVED, READONLY). A lane is never followed to another server within
-// an activation.
+// Everything of a lane is packed into few keys with a field per bucket (keys.go), because a Redis charges
+// for commands and keys much more than for fields. The scripts are in the folder lua. Each header has the
+// keys, the arguments and the answer. Scripts read in bulk, decide in locals, and write each key once.
 //
-// How a lane's memory is told from one that only looks like it (DESIGN 9):
-//
-//	sign                                  where it is seen        answer
-//	not activated by this process         Store                   ErrMemoryLost
-//	scripts not known (restart, FLUSH)    NOSCRIPT to EVALSHA     ErrMemoryLost from then on
-//	another run id or replication id      every new connection    ErrMemoryLost from then on
-//	it is a replica                       every new connection    unavailable
-//	READONLY, MOVED, ASK …                any reply               unavailable, and all connections
-//	                                                              are opened and verified anew
-//	another replication id, in a call     script                  ErrMemoryLost from then on
-//	with records (store mode), or close
-//	the hash is missing, of another       script                  EpochGone, WrongActivation,
-//	activation, or behind                                         WentBack
-//
-// "From then on" means until Activate. The activation is part of the scripts' text and so of their
-// SHA, and they are called by EVALSHA only: a Redis that lost its memory cannot run them. A lane
-// runs the scripts of the activation that it was last given; an operation of another activation is
-// answered WrongActivation by the script, whatever the hash says. So operations of several
-// activations may share a call, a lane without its memory answers NOSCRIPT to all of them, and what
-// is late finds either another number in the script or no script.
-//
-// Connections belong to a session, which is bound to one identity. A connection that finds another
-// one is refused before anything is sent on it, so every call of a session, retried or not, went
-// to that identity when its connection was opened.
-//
-// redis.Client's retries are off and no call is repeated here: whoever repeats knows why.
+// Store mode. A script first compares the lane's marker and the server's replication id with what the
+// caller verified; connections were compared with the whole identity when they were opened. So a call that
+// was meant for a memory that is gone does nothing. No answer of a script says that something was done if
+// it was not, and an error says whether that is known (driver/errors.go).
 package redisstore

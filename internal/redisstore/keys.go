@@ -1,89 +1,70 @@
 package redisstore
 
 import (
-	"fmt"
 	"strconv"
-	"strings"
-
-	"github.com/budgetd/budgetd/bucket"
+	"sync/atomic"
 )
 
-// The grammar of the keys. Everything of a lane has the lane's hash tag, so that one script can
-// touch every key of it, on a Cluster too:
+// pages is the number of hashes that the records of one slice, and the counters, of a lane are spread over.
+// More would undo the bulk reads; fewer would make hashes of many million fields.
+const pages = 16
+
+// keyset has the keys of a lane. They all begin with `budgetd:<installation id>:{<tag>}:`, so that one
+// script can touch every key of the lane, on a Cluster too:
 //
-//	budgetd:<installation id>:{<tag>}:<bucket>:<epoch>:balance:1   a hash
-//	budgetd:<installation id>:{<tag>}:<bucket>:<epoch>:r0:1        a hash (store mode)
-//	budgetd:<installation id>:{<tag>}:<bucket>:<epoch>:r1:1        a hash (store mode)
-//	budgetd:<installation id>:{<tag>}:<bucket>:<epoch>:v:1         a hash (store mode)
-//	budgetd:<installation id>:{<tag>}:<bucket>:log:1               a stream
-//	budgetd:<installation id>:{<tag>}:<bucket>:<epoch>:l:1         a hash (store mode with limits)
-//	budgetd:<installation id>:{<tag>}:<bucket>:<epoch>:l:1:…       hashes, named by lua/limits.lua
+//	filter:fill, filter:balance   hashes, bucket -> number (ledger mode)
+//	marker                        hash, see lua/shared.lua
+//	newest, epoch, balance, taken, given, grant   hashes, bucket -> …, see lua/entries.lua
+//	limits                        hash, bucket -> newest version of its limits
+//	late                          hash, bucket:epoch -> `units slice`
+//	changed                       set of bucket and bucket:epoch
+//	records:<slice>:<page>        hash, bucket:id -> record, see lua/undo.lua
+//	counters:<page>               hash, bucket:value -> windows, see lua/counters.lua
 //
-// The tag is `<instance>/<lane>`, on a Cluster `<instance>/<lane>.<n>` (slots.go). An entry's id in the
-// stream is <epoch>-<seq>, of the last of the log entries that share it; r0 and r1 hold the request records of alternate slices of time, v those of
-// cancelled ids (lua/records.lua). Counters of limits outlive the epoch that they began with. The last part is the format of what the key holds. Installation
-// ids and instance names are checked by New, so neither can hold a brace or a colon; the rest are
-// numbers.
-const keyFormat = "1"
-
-// logField is the field of an entry of the log.
-const logField = "e"
-
-// maxInstallationBytes is the width of the installation id's column.
-const maxInstallationBytes = 32
-
-// keyPrefix returns what every key of the lane with that hash tag begins with.
-func keyPrefix(installation, tag string) string { return "budgetd:" + installation + ":{" + tag + "}:" }
-
-func balanceKey(prefix string, ref bucket.Ref) string { return epochKey(prefix, ref, "balance") }
-
-// recordKeys returns the keys of the records of deductions, of even and of odd slices, and of those of
-// cancelled ids.
-func recordKeys(prefix string, ref bucket.Ref) (even, odd, void string) {
-	return epochKey(prefix, ref, "r0"), epochKey(prefix, ref, "r1"), epochKey(prefix, ref, "v")
+// The tag is `<instance>/<lane>`, on a Cluster `<instance>/<lane>.<n>`. Installation ids and names of
+// instances are checked, so neither can hold a brace or a colon.
+type keyset struct {
+	prefix string
+	filter []string
+	marker string
+	// entry is newest, epoch, balance, taken, given, grant: the order of lua/entries.lua.
+	entry                 []string
+	limits, late, changed string
+	counters              [pages]string
+	// slice is the lane's present slice as a call last saw it; 0: none did.
+	slice atomic.Int64
 }
 
-// countersKey is the root of a bucket's counters of limits, which began with that epoch.
-func countersKey(prefix string, bucketID, from int64) string {
-	return epochKey(prefix, bucket.Ref{Bucket: bucketID, Epoch: from}, "l")
-}
-
-// countersOf reads the name of a root of counters, or of a page of one.
-func countersOf(prefix, key string) (bucketID, from int64, ok bool) {
-	rest, ours := strings.CutPrefix(key, prefix)
-	parts := strings.SplitN(rest, ":", 5)
-	if !ours || len(parts) < 4 || parts[2] != "l" || parts[3] != keyFormat {
-		return 0, 0, false
+func newKeyset(prefix string) *keyset {
+	k := &keyset{prefix: prefix, filter: []string{prefix + "filter:fill", prefix + "filter:balance"},
+		marker: prefix + "marker", limits: prefix + "limits", late: prefix + "late", changed: prefix + "changed"}
+	for _, name := range []string{"newest", "epoch", "balance", "taken", "given", "grant"} {
+		k.entry = append(k.entry, prefix+name)
 	}
-	bucketID, err1 := strconv.ParseInt(parts[0], 10, 64)
-	from, err2 := strconv.ParseInt(parts[1], 10, 64)
-	return bucketID, from, err1 == nil && err2 == nil
-}
-
-func epochKey(prefix string, ref bucket.Ref, what string) string {
-	return prefix + strconv.FormatInt(ref.Bucket, 10) + ":" + strconv.FormatInt(ref.Epoch, 10) +
-		":" + what + ":" + keyFormat
-}
-
-func logKey(prefix string, bucketID int64) string {
-	return prefix + strconv.FormatInt(bucketID, 10) + ":log:" + keyFormat
-}
-
-// entryID returns the stream id of an entry.
-func entryID(epoch, seq int64) string {
-	return strconv.FormatInt(epoch, 10) + "-" + strconv.FormatInt(seq, 10)
-}
-
-// checkInstallation returns what is wrong with an installation id, "" if nothing.
-func checkInstallation(id string) string {
-	if id == "" || len(id) > maxInstallationBytes {
-		return fmt.Sprintf("is %d bytes long, 1 to %d are allowed", len(id), maxInstallationBytes)
+	for page := range k.counters {
+		k.counters[page] = prefix + "counters:" + strconv.Itoa(page)
 	}
-	for i := range len(id) {
-		c := id[i]
-		if (c < 'a' || c > 'z') && (c < 'A' || c > 'Z') && (c < '0' || c > '9') && c != '-' && c != '_' {
-			return "may hold letters, digits, - and _ only"
-		}
-	}
-	return ""
+	return k
 }
+
+// epoch is the hash of the buckets' epochs.
+func (k *keyset) epoch() string { return k.entry[1] }
+
+// records returns the key of a page of a slice.
+func (k *keyset) records(slice int64, page int) string {
+	return k.prefix + "records:" + strconv.FormatInt(slice, 10) + ":" + strconv.Itoa(page)
+}
+
+// entries returns the keys of a script that reads entries, before those of its own.
+func (k *keyset) entries(more ...string) []string {
+	keys := make([]string, 0, 1+len(k.entry)+len(more))
+	return append(append(append(keys, k.marker), k.entry...), more...)
+}
+
+// pageOf spreads buckets over pages: neighbours, which are often of one budget, differ.
+func pageOf(bucket int64) int {
+	return int(uint64(bucket) * 0x9e3779b97f4a7c15 >> 60) //nolint:gosec // a hash: 4 bits
+}
+
+// fieldOf names a record, a counter or a late sum of a bucket.
+func fieldOf(bucket int64, rest string) string { return strconv.FormatInt(bucket, 10) + ":" + rest }

@@ -1,0 +1,116 @@
+package driver
+
+import (
+	"context"
+	"strings"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/budgetd/budgetd/bucket"
+)
+
+// Identity reads who serves the lane on a connection of its own: `<run id> <replication id>
+// <role>`, and on a Cluster the server's id there. It changes when the process restarts and when its
+// data is or becomes another's: a replica that is promoted, a primary that gets its first replica or
+// that has had none for repl-backlog-ttl, a lane that moved to another master. Errors: Unavailable, also for a replica, and
+// for a server of a Cluster that does not serve the lane's slot now.
+func (i *Instance) Identity(ctx context.Context, at bucket.Lane) (string, error) {
+	const op = "identify"
+	where, err := i.locate(ctx, op, at)
+	if err != nil {
+		return "", err
+	}
+	met, err := i.meet(ctx, op, where, at)
+	if err == nil {
+		return met, nil
+	}
+	now, lookErr := i.locate(ctx, op, at) // after doubt: it asks
+	if lookErr != nil || now == where {
+		return "", err
+	}
+	return i.meet(ctx, op, now, at)
+}
+
+// meet asks a server who it is, and on a Cluster whether it serves the lane.
+func (i *Instance) meet(ctx context.Context, op string, where server, at bucket.Lane) (string, error) {
+	conn, done := i.dial(where.addr)
+	defer done()
+	met, err := i.identify(ctx, op, where, conn, i.Prefix(at))
+	if err != nil {
+		i.atlas.doubt()
+	}
+	return met, err
+}
+
+// identify asks a connection who is at its other end, and on a Cluster whether it serves the keys that
+// begin with prefix; "" does not ask that.
+func (i *Instance) identify(ctx context.Context, op string, at server, conn *redis.Conn, prefix string) (
+	string, error) {
+	pipe := conn.Pipeline()
+	info, replication := pipe.Info(ctx, "server"), pipe.Info(ctx, "replication")
+	var node *redis.StringCmd
+	if i.config.isCluster() {
+		node = askNode(ctx, pipe, prefix)
+	}
+	if _, err := pipe.Exec(ctx); err != nil {
+		return "", at.judge(op, err, false).err
+	}
+	facts := infoFields(info.Val() + replication.Val())
+	run, id, role := facts["run_id"], facts["master_replid"], facts["role"]
+	switch {
+	case role == "slave":
+		return "", at.unavailable(op, nil, refusals["READONLY"].advice)
+	case !isPlain(run) || !isPlain(id) || !isPlain(role) || node != nil && !isPlain(node.Val()):
+		return "", at.unavailable(op, nil, "INFO does not name run id, replication id and role")
+	case node != nil:
+		return run + " " + id + " " + role + " " + node.Val(), nil
+	}
+	return run + " " + id + " " + role, nil
+}
+
+// isPlain reports whether a text is one or more letters and digits, as everything in an identity is.
+func isPlain(text string) bool {
+	for i := range len(text) {
+		c := text[i]
+		if (c < 'a' || c > 'z') && (c < 'A' || c > 'Z') && (c < '0' || c > '9') {
+			return false
+		}
+	}
+	return text != ""
+}
+
+// ReplicationID returns the second word of an identity.
+func ReplicationID(identity string) string {
+	_, rest, _ := strings.Cut(identity, " ")
+	id, _, _ := strings.Cut(rest, " ")
+	return id
+}
+
+// infoFields reads the lines `name:value` of an INFO reply.
+func infoFields(info string) map[string]string {
+	fields := make(map[string]string)
+	for line := range strings.Lines(info) {
+		if name, value, found := strings.Cut(strings.TrimRight(line, "\r\n"), ":"); found {
+			fields[name] = value
+		}
+	}
+	return fields
+}
+
+// Time reads the server's clock. Errors: Unavailable.
+func (i *Instance) Time(ctx context.Context, at bucket.Lane) (time.Time, error) {
+	const op = "read the time"
+	where, err := i.locate(ctx, op, at)
+	if err != nil {
+		return time.Time{}, err
+	}
+	conn, done := i.dial(where.addr)
+	defer done()
+	now, err := conn.Time(ctx).Result()
+	if err != nil {
+		i.atlas.doubt()
+		return time.Time{}, where.judge(op, err, false).err
+	}
+	return now, nil
+}

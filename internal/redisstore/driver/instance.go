@@ -1,0 +1,149 @@
+package driver
+
+import (
+	"context"
+	"strings"
+	"sync"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/redis/go-redis/v9/logging"
+	"github.com/redis/go-redis/v9/maintnotifications"
+
+	"github.com/budgetd/budgetd/bucket"
+	"github.com/budgetd/budgetd/budget"
+)
+
+// Instance is one Redis instance with its lanes. Safe for concurrent use.
+type Instance struct {
+	config Config
+	atlas  *atlas
+	tags   []string // hash tags, by lane
+
+	mu       sync.RWMutex
+	sessions map[sessionKey]*session // nil once disconnected
+}
+
+// New makes an instance. It does not connect: an instance that is down does not keep budgetd from
+// starting. Errors: Invalid with every faulty field.
+func New(config Config) (*Instance, error) {
+	if faults := config.check(); len(faults) > 0 {
+		return nil, &budget.Error{Code: budget.Invalid, Op: "configure instance", Fields: faults}
+	}
+	i := &Instance{config: config.withDefaults(), sessions: make(map[sessionKey]*session)}
+	// go-redis logs what it also returns; errors are logged once, where they stop.
+	logging.Disable()
+	i.chart()
+	return i, nil
+}
+
+// Config returns the configuration with its defaults.
+func (i *Instance) Config() Config { return i.config }
+
+// Prefix returns what every key of a lane begins with: `budgetd:<installation id>:{<tag>}:`.
+func (i *Instance) Prefix(at bucket.Lane) string {
+	return "budgetd:" + i.config.InstallationID + ":{" + i.tags[at.Index] + "}:"
+}
+
+// Known returns an error of code Unavailable unless the lane is one of this instance.
+func (i *Instance) Known(op string, at bucket.Lane) error {
+	if at.Instance != i.config.Name || at.Index < 0 || at.Index >= len(i.tags) {
+		return budget.Refuse(budget.Unavailable, op, "instance %s has no lane %s/%d",
+			i.config.Name, at.Instance, at.Index)
+	}
+	return nil
+}
+
+// chart decides where lanes are looked for, and their hash tags.
+func (i *Instance) chart() {
+	for index := range i.config.Lanes {
+		at := bucket.Lane{Instance: i.config.Name, Index: index}
+		if i.config.isCluster() {
+			i.tags = append(i.tags, hashTag(at))
+		} else {
+			i.tags = append(i.tags, at.String())
+		}
+	}
+	switch {
+	case i.config.isCluster():
+		i.atlas = i.clusterAtlas(i.config.Seeds)
+	case len(i.config.Sentinels.Addrs) > 0:
+		i.atlas = i.sentinelAtlas(i.config.Sentinels)
+	default:
+		i.atlas = fixedAtlas(i.config.Addr, len(i.tags))
+	}
+}
+
+// options returns a client's settings; verify, when set, is asked about each new connection.
+func (i *Instance) options(addr string, verify func(context.Context, *redis.Conn) error) *redis.Options {
+	c, network := i.config, "tcp"
+	if path, socket := strings.CutPrefix(addr, socketScheme); socket {
+		network, addr = "unix", path
+	}
+	return &redis.Options{
+		Network: network, Addr: addr, Username: c.Username, Password: c.Password, DB: c.DB, TLSConfig: c.TLS,
+		ClientName: "budgetd-" + c.Name, OnConnect: verify,
+		// Scripts answer alike in both protocols; pushes are not wanted.
+		Protocol:   2,
+		MaxRetries: -1, DialerRetries: 1, ContextTimeoutEnabled: true,
+		DialTimeout: c.DialTimeout, ReadTimeout: c.ReadTimeout, WriteTimeout: c.WriteTimeout,
+		PoolTimeout: c.PoolTimeout, ConnMaxIdleTime: c.IdleTimeout,
+		PoolSize: c.PoolSize, PipelinePoolSize: -1,
+		DisableIdentity: true,
+		MaintNotificationsConfig: &maintnotifications.Config{
+			Mode: maintnotifications.ModeDisabled},
+	}
+}
+
+// Disconnect closes all connections, after the calls that are under way. Every later call is
+// unavailable. Disconnecting twice is harmless.
+func (i *Instance) Disconnect() error {
+	i.mu.Lock()
+	sessions := i.sessions
+	i.sessions = nil
+	i.mu.Unlock()
+	for _, n := range sessions {
+		n.end()
+	}
+	return nil
+}
+
+// disconnected reports whether Disconnect was called.
+func (i *Instance) disconnected() bool {
+	i.mu.RLock()
+	defer i.mu.RUnlock()
+	return i.sessions == nil
+}
+
+// dial returns a connection of any identity, to ask who is there, which done closes.
+func (i *Instance) dial(addr string) (conn *redis.Conn, done func()) {
+	client := redis.NewClient(i.options(addr, nil))
+	conn = client.EphemeralConn()
+	return conn, func() {
+		_ = conn.Close() // nobody is left who could do anything about it
+		_ = client.Close()
+	}
+}
+
+// locate returns the server that serves a lane, as far as is known. Errors: Unavailable.
+func (i *Instance) locate(ctx context.Context, op string, at bucket.Lane) (server, error) {
+	whole := server{instance: i.config.Name}
+	if err := i.Known(op, at); err != nil {
+		return whole, err
+	}
+	if i.disconnected() {
+		return whole, whole.unavailable(op, redis.ErrClosed, "it was disconnected")
+	}
+	addr, err := i.atlas.find(ctx, at.Index)
+	if err != nil {
+		return whole, whole.unavailable(op, err, "nobody says which server serves lane "+at.String())
+	}
+	return server{i.config.Name, addr}, nil
+}
+
+// nameOf names a server in a sentence for people: an instance of one server by its name.
+func (i *Instance) nameOf(at server) string {
+	if i.config.Addr != "" {
+		at.addr = ""
+	}
+	return at.String()
+}

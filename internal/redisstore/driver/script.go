@@ -1,0 +1,97 @@
+package driver
+
+import (
+	"context"
+	"crypto/sha1" //nolint:gosec // how Redis names scripts
+	"encoding/hex"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/budgetd/budgetd/bucket"
+)
+
+// Script is the text of a script. No text holds a value, so a Redis has as many scripts as there are verbs.
+type Script struct{ text, sha string }
+
+// NewScript names a text by its SHA-1, as Redis does.
+func NewScript(text string) *Script {
+	sum := sha1.Sum([]byte(text)) //nolint:gosec // see the import
+	return &Script{text: text, sha: hex.EncodeToString(sum[:])}
+}
+
+// Text returns the script's text.
+func (s *Script) Text() string { return s.text }
+
+// Call is one run of a script.
+type Call struct {
+	// Op names the step in errors.
+	Op   string
+	Lane bucket.Lane
+	// Identity is what the connection must meet; "" for any.
+	Identity string
+	Script   *Script
+	Keys     []string
+	Args     []any
+}
+
+// Run runs a script on the server that serves the lane and returns its answer. After NOSCRIPT, which did
+// nothing, the text is sent, once. Errors: bucket.ErrOtherMemory, Unavailable (not done), OutcomeUnknown,
+// or *Told where the script says that it did nothing and why.
+func (i *Instance) Run(ctx context.Context, c Call) (any, error) {
+	at, err := i.locate(ctx, c.Op, c.Lane)
+	if err != nil {
+		return nil, err
+	}
+	n, err := i.session(c.Op, at, c.Identity)
+	if err != nil {
+		return nil, err
+	}
+	if n.lost.Load() {
+		return nil, bucket.ErrOtherMemory
+	}
+	p := n.enter()
+	if p == nil {
+		return nil, at.unavailable(c.Op, redis.ErrClosed, "it was disconnected")
+	}
+	defer p.leave()
+	args := make([]any, 3, 3+len(c.Keys)+len(c.Args))
+	args[0], args[2] = "EVALSHA", len(c.Keys)
+	for _, key := range c.Keys {
+		args = append(args, key)
+	}
+	args = append(args, c.Args...)
+	w := &witness{text: c.Script.sha}
+	args[1] = w
+	cmd := redis.NewCmd(ctx, args...)
+	err = p.client.Process(ctx, cmd)
+	if word, _, _ := replyOf(err); word == "NOSCRIPT" {
+		args[0], args[1] = "EVAL", &witness{text: c.Script.text}
+		w, cmd = args[1].(*witness), redis.NewCmd(ctx, args...)
+		err = p.client.Process(ctx, cmd)
+	}
+	if err == nil {
+		return cmd.Val(), nil
+	}
+	v := at.judge(c.Op, err, w.written)
+	if !v.told {
+		i.atlas.doubt()
+	}
+	if v.moved {
+		n.renew(p)
+	}
+	return nil, v.err
+}
+
+// witness is an argument of a command that notices when the command is being written: go-redis asks
+// it for its text at that moment, in the caller's goroutine. As long as it was not asked, no byte of
+// the command has left, whatever the error says.
+type witness struct {
+	text    string
+	written bool
+}
+
+// MarshalBinary returns the argument.
+func (w *witness) MarshalBinary() ([]byte, error) {
+	w.written = true
+	return []byte(w.text), nil
+}

@@ -1,0 +1,86 @@
+package driver
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"strconv"
+	"strings"
+	"sync"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// Sentinels says where the sentinels of a group are, and which of their groups it is.
+type Sentinels struct {
+	// Addrs are host:port of all of them, or of some.
+	Addrs []string
+	// MasterName is the name of the group.
+	MasterName string
+	// Username and Password are the sentinels' own; "" for none.
+	Username, Password string
+}
+
+// report is what a sentinel says of its group's master. Of two reports the one with the greater epoch
+// is true: it is that of the last fail-over the sentinel knows of (Redis manual, "Sentinel").
+type report struct {
+	addr  string
+	epoch uint64
+}
+
+// sentinelAtlas asks all sentinels for the master of the group, which serves every lane. Sentinels are
+// asked each time: go-redis's own client for them follows their announcements and re-sends.
+func (i *Instance) sentinelAtlas(group Sentinels) *atlas {
+	return newAtlas(func(ctx context.Context) ([]string, error) {
+		reports, errs := make([]report, len(group.Addrs)), make([]error, len(group.Addrs))
+		var all sync.WaitGroup
+		for n, addr := range group.Addrs {
+			all.Go(func() { reports[n], errs[n] = i.askSentinel(ctx, addr, group) })
+		}
+		all.Wait()
+		master := newest(reports)
+		if master.addr == "" {
+			return nil, fmt.Errorf("no sentinel names the master of %q: %w", group.MasterName, errors.Join(errs...))
+		}
+		addrs := make([]string, len(i.tags))
+		for lane := range addrs {
+			addrs[lane] = master.addr
+		}
+		return addrs, nil
+	})
+}
+
+// newest returns the report with the greatest epoch; one without an address is none.
+func newest(reports []report) (out report) {
+	for _, r := range reports {
+		if r.addr != "" && (out.addr == "" || r.epoch > out.epoch) {
+			out = r
+		}
+	}
+	return out
+}
+
+// askSentinel asks one sentinel for its group's master.
+func (i *Instance) askSentinel(ctx context.Context, addr string, group Sentinels) (report, error) {
+	options := i.options(addr, nil)
+	options.Username, options.Password, options.DB = group.Username, group.Password, 0
+	options.ClientName = "" // CLIENT SETNAME would have to be allowed too
+	client := redis.NewClient(options)
+	defer client.Close()
+	fields := redis.NewMapStringStringCmd(ctx, "SENTINEL", "MASTER", group.MasterName)
+	if err := client.Process(ctx, fields); err != nil {
+		return report{}, err
+	}
+	return reportOf(fields.Val())
+}
+
+// reportOf reads the answer to SENTINEL MASTER.
+func reportOf(fields map[string]string) (report, error) {
+	epoch, err := strconv.ParseUint(fields["config-epoch"], 10, 64)
+	port, err2 := strconv.Atoi(fields["port"])
+	if err != nil || err2 != nil || port < 1 || strings.TrimSpace(fields["ip"]) == "" {
+		return report{}, fmt.Errorf("it names no master: %.200s", fmt.Sprint(fields))
+	}
+	return report{addr: net.JoinHostPort(fields["ip"], fields["port"]), epoch: epoch}, nil
+}

@@ -1,0 +1,106 @@
+package driver
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/budgetd/budgetd/bucket"
+)
+
+// oldestVersion is the first Redis whose scripts answer an error with its own word.
+const oldestVersion = "7.0"
+
+var _ bucket.Inspected = (*Instance)(nil)
+
+// setting is a configuration parameter that decides what a Redis may lose.
+type setting struct {
+	name, want string
+	// why says what happens with another value.
+	why string
+	// clustered: of a Cluster only, and it decides nothing of what is kept.
+	clustered bool
+}
+
+var settings = []setting{
+	{"maxmemory-policy", "noeviction", "keys may be evicted: a filter of ledger mode only loses speed by it, " +
+		"budgets with durability \"store\" lose every bucket of the lane", false},
+	{"appendonly", "yes", "a restart empties the instance: budgets with durability \"store\" quarantine what " +
+		"it held", false},
+	{"appendfsync", "always", "a crash of the machine takes back what was done last (everysec: up to 2 s): " +
+		"budgets with durability \"store\" quarantine what it held", false},
+	{"no-appendfsync-on-rewrite", "no",
+		"nothing is flushed while the log is rewritten, so a crash takes back everything since", false},
+	{"cluster-require-full-coverage", "no",
+		"one master that is down keeps the lanes of all others from serving until it is replaced", true},
+}
+
+// Condition compares the settings of the server that serves a lane with what budgetd needs: one finding for each that differs,
+// saying how to mend it. A setting that may not be read is such a difference too. See
+// bucket.Inspected. Errors: Unavailable.
+func (i *Instance) Condition(ctx context.Context, at bucket.Lane) (out bucket.Condition, err error) {
+	const op = "check settings"
+	where, err := i.locate(ctx, op, at)
+	if err != nil {
+		return bucket.Condition{}, err
+	}
+	find := func(refused bool, format string, args ...any) {
+		out.Findings = append(out.Findings, bucket.Finding{Refused: refused,
+			Problem: i.nameOf(where) + ": " + fmt.Sprintf(format, args...)})
+	}
+	conn, done := i.dial(where.addr)
+	defer done()
+	info, err := conn.Info(ctx, "server").Result()
+	if err != nil {
+		return bucket.Condition{}, where.judgeRead(op, err)
+	}
+	if version := infoFields(info)["redis_version"]; !atLeast(version, oldestVersion) {
+		find(true, "Redis %s is too old; install %s or newer", version, oldestVersion)
+	}
+	out.Persistent = true
+	for _, want := range settings {
+		if want.clustered && !i.config.isCluster() {
+			continue
+		}
+		value, err := readSetting(ctx, conn, want.name)
+		word, _, answered := replyOf(err)
+		switch {
+		case answered && refusals[word].advice != "" && word != "NOPERM":
+			return bucket.Condition{}, where.judgeRead(op, err)
+		case answered || err == nil && value == "":
+			find(false, "%s cannot be read (allow CONFIG GET to its user: ACL SETUSER … +config|get); "+
+				"make sure that it is %q", want.name, want.want)
+		case err != nil:
+			return bucket.Condition{}, where.judgeRead(op, err)
+		case value != want.want:
+			find(false, "%s is %q, so %s; set it: CONFIG SET %s %s, and in redis.conf", want.name, value,
+				want.why, want.name, want.want)
+		}
+		out.Persistent = out.Persistent && (want.clustered || err == nil && value == want.want)
+	}
+	return out, nil
+}
+
+// readSetting returns the value of a parameter, "" for one that the server does not have.
+func readSetting(ctx context.Context, conn *redis.Conn, name string) (string, error) {
+	values, err := conn.ConfigGet(ctx, name).Result()
+	return values[name], err
+}
+
+// atLeast compares dotted version numbers; what is not a number counts as 0.
+func atLeast(version, least string) bool {
+	have, want := strings.Split(version, "."), strings.Split(least, ".")
+	for i := range want {
+		h := 0
+		if i < len(have) {
+			h, _ = strconv.Atoi(have[i])
+		}
+		if w, _ := strconv.Atoi(want[i]); h != w {
+			return h > w
+		}
+	}
+	return true
+}

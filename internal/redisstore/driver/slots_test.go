@@ -1,0 +1,70 @@
+package driver
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/budgetd/budgetd/bucket"
+)
+
+// TestSlotOf: what CLUSTER KEYSLOT of a Redis 7.0 says; "123456789" is the check value of CRC-16/XMODEM.
+func TestSlotOf(t *testing.T) {
+	for tag, want := range map[string]int{"": 0, "123456789": 0x31c3, "x": 16287, "foo": 12182,
+		"cluster-0/3": 1388, "user1000": 3443} {
+		if got := slotOf(tag); got != want {
+			t.Errorf("%q is in slot %d, want %d", tag, got, want)
+		}
+	}
+}
+
+// TestHashTags: keys are made of these: they never change.
+func TestHashTags(t *testing.T) {
+	for index, want := range map[int]string{0: "cluster/0.309", 1: "cluster/1.132", 2: "cluster/2.1399",
+		3: "cluster/3.466", 5: "cluster/5.1136", 15: "cluster/15.281", 16: "cluster/16.540", 63: "cluster/63.592"} {
+		if got := hashTag(bucket.Lane{Instance: "cluster", Index: index}); got != want {
+			t.Errorf("lane %d has the tag %s, want %s", index, got, want)
+		}
+	}
+}
+
+// TestLanesAreSpread: whatever the number of masters, none has many more lanes than another, and no lane
+// moves when lanes are added.
+func TestLanesAreSpread(t *testing.T) {
+	for _, name := range []string{"c", "cluster-0", "a-name-that-is-as-long-as-an-instance-may-be-called-0123456789"} {
+		at := make([]int, 64)
+		for lane := range at {
+			at[lane] = slotOf(hashTag(bucket.Lane{Instance: name, Index: lane}))
+		}
+		for _, lanes := range []int{2, 4, 8, 16, 32, 64} {
+			for masters := 1; masters <= lanes; masters++ {
+				counts := make([]int, masters)
+				for _, slot := range at[:lanes] {
+					counts[slot*masters/slots]++ // as redis-cli deals the slots out
+				}
+				for master, n := range counts {
+					if low, high := lanes/masters, (lanes+masters-1)/masters; n < low-1 || n > high+1 {
+						t.Errorf("%s, %d lanes on %d masters: master %d has %d: %v", name, lanes, masters, master, n, counts)
+					}
+				}
+			}
+		}
+	}
+}
+
+// TestManyLanes: the most lanes there can be have a slot each.
+func TestManyLanes(t *testing.T) {
+	taken := map[int]int{}
+	for lane := range maxLanes {
+		slot := slotOf(hashTag(bucket.Lane{Instance: "c", Index: lane}))
+		if other, known := taken[slot]; known {
+			t.Errorf("lanes %d and %d are in slot %d", other, lane, slot)
+		}
+		taken[slot] = lane
+	}
+	for lane := range maxLanes {
+		tag := hashTag(bucket.Lane{Instance: "c", Index: lane})
+		if prefix := fmt.Sprintf("c/%d.", lane); tag[:len(prefix)] != prefix {
+			t.Errorf("lane %d has the tag %s", lane, tag)
+		}
+	}
+}

@@ -1,0 +1,179 @@
+-- counters.lua: what limits have counted of one value of the routing dimension, in one field with all its
+-- windows. It follows shared.lua in deduct.lua.
+--
+-- A field is, little-endian: the instant in ms from which it no longer counts (double; 0: never), then per
+-- limit its tag (uint32: of its name and the version that changed what it counts) and two doubles: where
+-- its window began (calendar, first_hit; 0 for lifetime) and what is counted in it. A sliding window has
+-- -(n + 1) and the sum instead, and n pairs of doubles follow: a slot's first instant and its count.
+--
+-- A limit is {tag, kind, from_ms, to_ms, length_ms, slot_ms, most, measure}: kinds are 1 calendar,
+-- 2 lifetime, 3 first_hit, 4 sliding; measure 1 counts calls, 2 counts units.
+local CALENDAR, LIFETIME, FIRST_HIT, SLIDING = 1, 2, 3, 4
+
+-- prepare notes in terms how their counters look. x.window_over says that a calendar window is not the
+-- present one.
+local function prepare(x, now)
+  local limits = x[3]
+  x.n, x.flat, x.fmt, x.size = #limits, true, '<d' .. rep('I4dd', #limits), 8 + 20 * #limits
+  for l = 1, x.n do
+    local q = limits[l]
+    if q[2] == SLIDING then x.flat = false end
+    if q[2] == CALENDAR and (now < q[3] or now >= q[4]) then x.window_over = true end
+  end
+end
+
+-- sections reads a field: {tag, began, counted, slots} per limit. nil: it is unreadable.
+local function sections(v)
+  local list, at, size = {}, 9, #v
+  while at <= size do
+    if size - at < 19 then return nil end
+    local tag, began, counted = sunpack('<I4dd', v, at)
+    at = at + 20
+    if not (counted >= 0 and counted <= MAX and began >= -10001 and began <= MAX) then return nil end
+    local s = {tag, began, counted}
+    if began < 0 then
+      local n, slots = -began - 1, {}
+      if n % 1 ~= 0 or size - at + 1 < 16 * n then return nil end
+      for j = 1, n do
+        slots[2 * j - 1], slots[2 * j] = sunpack('<dd', v, at)
+        at = at + 16
+        if not (slots[2 * j] >= 0 and slots[2 * j] <= MAX) then return nil end
+      end
+      s[4] = slots
+    end
+    list[#list + 1] = s
+  end
+  return list
+end
+
+-- written makes a field of sections.
+local function written(expires, list)
+  local parts = {spack('<d', expires)}
+  for j = 1, #list do
+    local s = list[j]
+    local slots = s[4]
+    if slots then
+      parts[#parts + 1] = spack('<I4dd', s[1], -(#slots / 2) - 1, s[3])
+      for k = 1, #slots, 2 do parts[#parts + 1] = spack('<dd', slots[k], slots[k + 1]) end
+    else
+      parts[#parts + 1] = spack('<I4dd', s[1], s[2], s[3])
+    end
+  end
+  return table.concat(parts)
+end
+
+-- window returns the window that a limit has now, and what is counted in it.
+local function window(q, began, counted, now)
+  local kind = q[2]
+  if kind == CALENDAR then
+    if began < q[3] then return q[3], 0 end
+  elseif kind == FIRST_HIT then
+    if began == 0 or now >= began + q[5] then return now, 0 end
+  end
+  return began, counted
+end
+
+-- sliding returns the slots that count now and their sum.
+local function sliding(q, slots, now)
+  local from, kept, sum = now - q[5] + 1, {}, 0
+  from = from - from % q[6]
+  for j = 1, #slots, 2 do
+    if slots[j] >= from then
+      kept[#kept + 1], kept[#kept + 2] = slots[j], slots[j + 1]
+      sum = sum + slots[j + 1]
+    end
+  end
+  return kept, sum
+end
+
+-- decode reads a field by terms: {expires, then tag, window, counted per limit}, as of now. A limit that is
+-- not in it begins. The second value is set if it is unreadable.
+local function decode(v, x, now)
+  local limits, n = x[3], x.n
+  if v and x.flat and #v == x.size then
+    local s = {sunpack(x.fmt, v)}
+    local same = true
+    for l = 1, n do
+      local q, c = limits[l], s[3 * l + 1]
+      if s[3 * l - 1] ~= q[1] then same = false break end
+      if not (c >= 0 and c <= MAX and s[3 * l] >= 0) then return nil, true end
+      s[3 * l], s[3 * l + 1] = window(q, s[3 * l], c, now)
+    end
+    if same then return s end
+  end
+  local by = {}
+  if v then
+    local list = sections(v)
+    if not list then return nil, true end
+    for j = 1, #list do by[list[j][1]] = list[j] end
+  end
+  local s = {0}
+  for l = 1, n do
+    local q = limits[l]
+    local old = by[q[1]] or {q[1], 0, 0}
+    s[3 * l - 1] = q[1]
+    if q[2] == SLIDING then
+      s[3 * l], s[3 * l + 1] = sliding(q, old[4] or {}, now)
+      s.now = now
+    else
+      s[3 * l], s[3 * l + 1] = window(q, old[2] >= 0 and old[2] or 0, old[3], now)
+    end
+  end
+  return s
+end
+
+-- exceeds says whether a deduction of `a` units does not fit into a limit. own is nil, or {counts, most},
+-- each 0 or one number per limit.
+local function exceeds(s, x, a, own)
+  local limits = x[3]
+  local counts, most = own and own[1] ~= 0 and own[1], own and own[2] ~= 0 and own[2]
+  for l = 1, x.n do
+    local q = limits[l]
+    local d = counts and counts[l] or (q[8] == 1 and 1 or a)
+    if d > 0 and s[3 * l + 1] + d > (most and most[l] or q[7]) then return true end
+  end
+  return false
+end
+
+-- count adds a deduction to all windows.
+local function count(s, x, a, own)
+  local limits = x[3]
+  local counts = own and own[1] ~= 0 and own[1]
+  for l = 1, x.n do
+    local q = limits[l]
+    local d = counts and counts[l] or (q[8] == 1 and 1 or a)
+    if d > 0 then
+      s[3 * l + 1] = s[3 * l + 1] + d
+      if q[2] == SLIDING then
+        local slots, slot = s[3 * l], s.now - s.now % q[6]
+        local last = #slots
+        if last > 0 and slots[last - 1] >= slot then slots[last] = slots[last] + d
+        else slots[last + 1], slots[last + 2] = slot, d
+        end
+      end
+    end
+  end
+end
+
+-- encode makes a field of what decode returned.
+local function encode(s, x)
+  local limits, expires = x[3], 0
+  for l = 1, x.n do
+    local q = limits[l]
+    local kind, ends = q[2], 0
+    if kind == LIFETIME then expires = 0 break
+    elseif kind == CALENDAR then ends = s[3 * l] + q[4] - q[3]
+    elseif kind == FIRST_HIT then ends = s[3 * l] + q[5]
+    else ends = s.now + q[6] + q[5]
+    end
+    if ends > expires then expires = ends end
+  end
+  s[1] = expires
+  if x.flat then return spack(x.fmt, unpack(s, 1, 3 * x.n + 1)) end
+  local list = {}
+  for l = 1, x.n do
+    local slots = limits[l][2] == SLIDING and s[3 * l] or nil
+    list[l] = {s[3 * l - 1], slots and 0 or s[3 * l], s[3 * l + 1], slots}
+  end
+  return written(expires, list)
+end

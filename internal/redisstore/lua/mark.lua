@@ -1,0 +1,26 @@
+-- mark.lua writes the marker of an activation (bucket.Memories.Mark).
+--
+-- KEYS[1] the marker, a hash: see shared.lua
+-- ARGV[1] installation id   ARGV[2] activation, 1 … 2^53-1   ARGV[3] replication id   ARGV[4] since
+-- Returns 1. Written over a smaller marker or none; the same again changes nothing. OTHERMEMORY: a larger
+-- marker is there, the replication id is another, or `since` is below the activation and no marker is.
+if #KEYS ~= 1 or #ARGV ~= 4 then return redis.error_reply('ARGUMENTS of mark') end
+local call, tonumber = redis.call, tonumber
+local other = redis.error_reply('OTHERMEMORY another marker or replication id is there')
+local info = call('INFO', 'replication')
+if not string.find(info, 'master_replid:' .. ARGV[3], 1, true) then return other end
+local kind = call('TYPE', KEYS[1]).ok
+if kind ~= 'none' and kind ~= 'hash' then call('UNLINK', KEYS[1]) end
+local m = call('HMGET', KEYS[1], 'installation', 'activation', 'since_ms', 'slice', 'since')
+local was, activation, since = tonumber(m[2] or '0'), tonumber(ARGV[2]), tonumber(ARGV[4])
+local known = was and m[1] == ARGV[1] and tonumber(m[3] or '') and tonumber(m[4] or '')
+if was and was > activation then return other end
+if known and was == activation then return 1 end
+if since < activation and not (known and tonumber(m[5] or '') and tonumber(m[5]) <= since) then return other end
+local t = call('TIME')
+local now = t[1] * 1000 + math.floor(t[2] / 1000)
+call('HSET', KEYS[1], 'installation', ARGV[1], 'activation', ARGV[2])
+if since == activation then call('HSET', KEYS[1], 'since', ARGV[4], 'since_ms', now) end
+-- A slice is at least a second long, so a number of seconds is above that of any slice there was.
+if not known then call('HSET', KEYS[1], 'slice', t[1], 'slice_ms', now) end
+return 1

@@ -1,0 +1,51 @@
+-- shared.lua: what the scripts of store mode have in common. It is put in front of each of them.
+--
+-- Every script begins with KEYS[1], the lane's marker, a hash: installation, activation, since (the first
+-- activation since which this memory was kept without a gap), since_ms, slice (number of the present time
+-- slice of the records), slice_ms (when it began). ARGV[1] is the installation id, ARGV[2] the activation
+-- and ARGV[3] the replication id that the caller verified; where one differs, nothing is done.
+--
+-- Scripts read all keys before they write one, so that a key of another type fails a call that has done
+-- nothing. The first write is the one to the set of changes: it is harmless alone.
+local call, unpackm, packm = redis.call, cmsgpack.unpack, cmsgpack.pack
+local sunpack, spack = struct.unpack, struct.pack
+local find, match, sub, rep, floor = string.find, string.match, string.sub, string.rep, math.floor
+local tonumber, unpack = tonumber, unpack
+local MAX = 9007199254740991
+
+-- The verdicts of package bucket.
+local ACCEPTED, KNOWN, SHORT, OVER, OUTDATED, LIMITED = 1, 2, 3, 5, 6, 7
+local LOST, BROKEN, CLOSED, MOVING, TOO_OLD, WINDOW_OVER = 32, 33, 34, 35, 36, 37
+local NOT_FOUND, UNCLEAR, TOO_MUCH, TOO_MANY, GAP, VOIDED = 38, 39, 40, 41, 42, 43
+
+-- number returns the number that a text of digits stands for, nil if it is above 2^53 - 1 or no number.
+local function number(text)
+  if not text or #text > 16 or find(text, '^%d+$') == nil then return nil end
+  local n = tonumber(text)
+  if n <= MAX then return n end
+  return nil
+end
+
+-- memory returns the marker {slice, since, since_ms}, or nil and the reply to give.
+local function memory(keys, args)
+  if #KEYS < keys or #ARGV ~= args then
+    return nil, redis.error_reply('ARGUMENTS are not what the script expects')
+  end
+  local m = redis.pcall('HMGET', KEYS[1], 'installation', 'activation', 'slice', 'since', 'since_ms')
+  if m.err or m[1] ~= ARGV[1] or m[2] ~= ARGV[2] or not number(m[3]) or not number(m[4]) or
+    not number(m[5]) or not find(call('INFO', 'replication'), 'master_replid:' .. ARGV[3], 1, true) then
+    return nil, redis.error_reply('OTHERMEMORY the marker or the replication id is another')
+  end
+  return {slice = m[3], since = tonumber(m[4]), since_ms = tonumber(m[5])}
+end
+
+-- other_slice is the reply to a caller that brought the keys of another slice of the records.
+local function other_slice(m)
+  return redis.error_reply('TOLD ' .. m.slice)
+end
+
+-- clock returns the server's time in milliseconds.
+local function clock()
+  local t = call('TIME')
+  return t[1] * 1000 + floor(t[2] / 1000)
+end

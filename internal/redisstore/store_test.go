@@ -1,0 +1,49 @@
+package redisstore_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/budgetd/budgetd/bucket"
+	"github.com/budgetd/budgetd/internal/redisstore"
+	"github.com/budgetd/budgetd/internal/testservers"
+)
+
+const instance = "r1"
+
+var lane0 = bucket.Lane{Instance: instance}
+
+// config is how the tests reach a server.
+func config(server *testservers.RedisServer) redisstore.Config {
+	return redisstore.Config{Name: instance, Addr: server.Addr(), Lanes: 2, InstallationID: "test",
+		DialTimeout: 5 * time.Second, ReadTimeout: 10 * time.Second}
+}
+
+// connect makes a store that is closed with the test.
+func connect(t testing.TB, c redisstore.Config) *redisstore.Store {
+	t.Helper()
+	store, err := redisstore.New(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := store.Disconnect(); err != nil {
+			t.Error(err)
+		}
+	})
+	return store
+}
+
+// adopt marks a lane as it is with an activation.
+func adopt(t testing.TB, store *redisstore.Store, lane bucket.Lane, activation int64) bucket.Memory {
+	t.Helper()
+	who, err := store.Identity(t.Context(), lane)
+	if err != nil {
+		t.Fatal(err)
+	}
+	m := bucket.Memory{Lane: lane, Activation: activation, Identity: who}
+	if err := store.Mark(t.Context(), m, activation); err != nil {
+		t.Fatal(err)
+	}
+	return m
+}

@@ -1,0 +1,132 @@
+package redisstore
+
+import (
+	"encoding/binary"
+	"hash/fnv"
+	"math"
+	"strconv"
+
+	"github.com/budgetd/budgetd/bucket"
+	"github.com/budgetd/budgetd/budget"
+)
+
+// The kinds of windows as lua/counters.lua numbers them.
+const (
+	luaCalendar = iota + 1
+	luaLifetime
+	luaFirstHit
+	luaSliding
+)
+
+// kindOf numbers a kind of window.
+func kindOf(kind budget.WindowKind) int64 {
+	switch kind {
+	case budget.WindowCalendar:
+		return luaCalendar
+	case budget.WindowFirstHit:
+		return luaFirstHit
+	case budget.WindowSliding:
+		return luaSliding
+	default:
+		return luaLifetime
+	}
+}
+
+// measureOf numbers what a limit counts: 1 calls, 2 units.
+func measureOf(measure budget.Measure) int64 {
+	if measure == budget.MeasureCount {
+		return 1
+	}
+	return 2
+}
+
+// tagOf identifies what a limit counts: another version of it has another tag and starts over.
+func tagOf(l *bucket.LimitTerms) uint32 {
+	h := fnv.New32a()
+	_, _ = h.Write([]byte(l.Name)) // a hash does not fail
+	_, _ = h.Write(strconv.AppendInt([]byte{0}, l.Changed, 10))
+	return h.Sum32()
+}
+
+// countOf is what a deduction counts for limit i of its terms.
+func countOf(d *bucket.StoreDeduction, i int) int64 {
+	switch {
+	case d.Counts != nil:
+		return d.Counts[i]
+	case d.Terms.Limits[i].Measure == budget.MeasureCount:
+		return 1
+	}
+	return d.Amount
+}
+
+// maxOf is the bound of limit i for a deduction's value.
+func maxOf(d *bucket.StoreDeduction, i int) int64 {
+	if d.Max != nil {
+		return d.Max[i]
+	}
+	return d.Terms.Limits[i].Max
+}
+
+// window is one limit's part of a counter.
+type window struct {
+	began, counted float64
+	slots          []float64 // pairs of first instant and count; nil unless sliding
+}
+
+// windowsOf reads a counter by the tags of its limits: see lua/counters.lua. An unreadable one is empty.
+func windowsOf(raw string) map[uint32]window {
+	out := map[uint32]window{}
+	number := func() float64 {
+		n := math.Float64frombits(binary.LittleEndian.Uint64([]byte(raw[:8])))
+		raw = raw[8:]
+		return n
+	}
+	if len(raw) >= 8 {
+		number() // when it expires
+	}
+	for len(raw) >= 20 {
+		tag := binary.LittleEndian.Uint32([]byte(raw[:4]))
+		raw = raw[4:]
+		w := window{began: number(), counted: number()}
+		if w.began < 0 {
+			n := int(-w.began) - 1
+			if n < 0 || len(raw) < 16*n {
+				return out
+			}
+			w.slots = make([]float64, 2*n)
+			for i := range w.slots {
+				w.slots[i] = number()
+			}
+		}
+		out[tag] = w
+	}
+	return out
+}
+
+// useOf is how far a limit is used at an instant.
+func useOf(l *bucket.LimitTerms, w window, nowMS int64) bucket.LimitUse {
+	began, counted := int64(w.began), int64(w.counted)
+	switch l.Kind {
+	case budget.WindowCalendar:
+		if began < l.FromMS {
+			began, counted = l.FromMS, 0
+		}
+		return bucket.LimitUse{Used: counted, ResetMS: began + l.ToMS - l.FromMS}
+	case budget.WindowFirstHit:
+		if began == 0 || nowMS >= began+l.LengthMS {
+			began, counted = nowMS, 0
+		}
+		return bucket.LimitUse{Used: counted, ResetMS: began + l.LengthMS}
+	case budget.WindowSliding:
+		first := nowMS - l.LengthMS + 1
+		first -= first % l.SlotMS
+		oldest, used := nowMS-nowMS%l.SlotMS, int64(0)
+		for i := 0; i+1 < len(w.slots); i += 2 {
+			if slot := int64(w.slots[i]); slot >= first && w.slots[i+1] > 0 {
+				oldest, used = min(oldest, slot), used+int64(w.slots[i+1])
+			}
+		}
+		return bucket.LimitUse{Used: used, ResetMS: oldest + l.SlotMS - 1 + l.LengthMS}
+	}
+	return bucket.LimitUse{Used: counted}
+}
