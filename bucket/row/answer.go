@@ -12,10 +12,8 @@ import (
 
 // accept answers an operation whose row was just committed.
 func (w *wave) accept(o *op) {
-	d := &o.outcome.Deduction
-	o.answer = answerOf(o, d)
-	o.answer.Limits = o.outcome.Limits
-	o.answer.Bucket, o.answer.Remaining = o.route.Key, o.outcome.Remaining
+	a := w.answer(o, &o.outcome.Deduction)
+	a.Limits, a.Bucket, a.Remaining = o.outcome.Limits, o.route.Key, o.outcome.Remaining
 	w.complete(o)
 }
 
@@ -30,52 +28,53 @@ func (w *wave) repeat(o *op, d *ledger.Deduction) {
 		w.fail(o, conflicting(o.Request.ID))
 		return
 	}
-	o.answer = answerOf(o, d)
-	o.answer.Replayed = d.Nonce != o.Request.Nonce
+	a := w.answer(o, d)
+	a.Replayed = d.Nonce != o.Request.Nonce
 	o.spent = o.state.spent.Load()
 	if bk := o.Budget.Bucket(d.Bucket); bk != nil {
-		o.answer.Bucket = bk.Key
+		a.Bucket = bk.Key
 	}
 	if w.seen > inTime {
-		w.finish(o, bucket.DeductResult{Answer: *o.answer})
+		w.finish(o)
 		return
 	}
 	o.reads, o.step = d.Bucket, stepOldPlace
 	w.out.put(w.s.reads.standings, o)
 }
 
-// answerOf is the answer from a row, without figures.
-func answerOf(o *op, d *ledger.Deduction) *bucket.DeductAnswer {
-	return &bucket.DeductAnswer{RequestID: d.RequestID, Amount: d.Amount, State: d.State,
-		HoldUntil: d.HoldUntil, Receipt: bucket.Receipt(d.Bucket, d.Epoch),
-		Unlimited: o.Budget.Unlimited, FiguresUnknown: !o.Budget.Unlimited}
+// answer makes an operation's result the one of a row, without figures.
+func (w *wave) answer(o *op, d *ledger.Deduction) *bucket.DeductAnswer {
+	o.answered = true
+	a := &w.results[o.at].Answer
+	a.RequestID, a.Amount, a.State, a.HoldUntil = d.RequestID, d.Amount, d.State, d.HoldUntil
+	a.Receipt = bucket.Receipt(d.Bucket, d.Epoch)
+	a.Unlimited, a.FiguresUnknown = o.Budget.Unlimited, !o.Budget.Unlimited
+	return a
 }
 
 // complete adds the figures to an answer, and reads them first if they are too old.
 func (w *wave) complete(o *op) {
-	if o.step == stepOldPlace && o.known {
-		o.answer.Remaining = o.level.Outstanding
+	a := &w.results[o.at].Answer
+	if o.step == stepOldPlace && o.standing >= 0 {
+		a.Remaining = o.standing
 	}
-	if o.Budget.Unlimited {
-		w.finish(o, bucket.DeductResult{Answer: *o.answer})
-		return
+	if !o.Budget.Unlimited {
+		read := o.state.fresh(w.now)
+		if read == nil && o.step != stepFigures && w.seen == inTime {
+			w.out.put(w.s.reads.figures, o)
+			return
+		}
+		if read != nil {
+			o.figures(a, read)
+		}
 	}
-	read := o.state.fresh(w.s.clock.Now())
-	if read == nil && o.step != stepFigures && w.seen == inTime {
-		w.out.put(w.s.reads.figures, o)
-		return
-	}
-	if read != nil {
-		o.figures(read)
-	}
-	w.finish(o, bucket.DeductResult{Answer: *o.answer})
+	w.finish(o)
 }
 
 // figures sets what budget and period cover. What this node has deducted since the sum was read is
 // subtracted, this deduction included, and the bucket's own rest is a lower bound: so no figure
 // contradicts the deduction.
-func (o *op) figures(read *sum) {
-	a := o.answer
+func (o *op) figures(a *bucket.DeductAnswer, read *sum) {
 	a.FiguresUnknown = false
 	units := max(read.Sum()-max(o.spent-read.spent, 0), a.Remaining, 0)
 	a.BudgetRemaining = min(units, budget.MaxAmount-read.Later) + read.Later
@@ -87,7 +86,7 @@ func (o *op) figures(read *sum) {
 // exhausted is the refusal of an operation above I3's sum.
 func (w *wave) exhausted(o *op, c bucket.Cover) error {
 	o.state.noteSoldOut(o.Request.Amount)
-	return o.Budget.Exhausted(c, o.Request.Amount, w.s.sqlNow())
+	return o.Budget.Exhausted(c, o.Request.Amount, w.sqlNow)
 }
 
 // tooLate is the answer of an operation that ran out of time before anything was written.

@@ -19,6 +19,7 @@ import (
 type books struct {
 	mu      sync.Mutex
 	budgets map[int64]*account
+	names   map[string]int64
 	home    map[int64]*account // by bucket
 	rows    map[bucket.ID]ledger.Deduction
 	tallies map[string]*limit.Tally
@@ -40,7 +41,7 @@ type account struct {
 }
 
 func newBooks() *books {
-	return &books{budgets: map[int64]*account{}, home: map[int64]*account{}, rows: map[bucket.ID]ledger.Deduction{},
+	return &books{budgets: map[int64]*account{}, names: map[string]int64{}, home: map[int64]*account{}, rows: map[bucket.ID]ledger.Deduction{},
 		tallies: map[string]*limit.Tally{}, now: time.Now, calls: map[string]int{}}
 }
 
@@ -63,7 +64,7 @@ func (b *books) add(name string, total int64, buckets int, each int64, lane func
 		a.epochs[bk.ID] = &epoch
 		b.home[bk.ID] = a
 	}
-	b.budgets[id] = a
+	b.budgets[id], b.names[name] = a, id
 	return a
 }
 
@@ -88,15 +89,13 @@ func (b *books) Budget(_ context.Context, ref bucket.BudgetRef) (bucket.Budget, 
 	if err := b.begin("budget"); err != nil {
 		return bucket.Budget{}, err
 	}
-	for _, a := range b.budgets {
-		if a.ID == ref.ID || ref.ID == 0 && a.Name == ref.Name {
-			out := a.Budget
-			out.Buckets = slices.Clone(a.Buckets)
-			for i := range out.Buckets {
-				out.Buckets[i].Epoch = *a.epochs[out.Buckets[i].ID]
-			}
-			return out, nil
+	if a := b.budgets[cmp.Or(ref.ID, b.names[ref.Name])]; a != nil {
+		out := a.Budget
+		out.Buckets = slices.Clone(a.Buckets)
+		for i := range out.Buckets {
+			out.Buckets[i].Epoch = *a.epochs[out.Buckets[i].ID]
 		}
+		return out, nil
 	}
 	return bucket.Budget{}, budget.Refuse(budget.BudgetNotFound, "find", "no budget %v", ref)
 }

@@ -19,7 +19,7 @@ func (w *wave) begin(o *op) {
 		w.commit(o)
 		return
 	}
-	b, now := o.Budget, w.s.sqlNow()
+	b, now := o.Budget, w.sqlNow
 	if refusal := b.RefusalNow(now); refusal != nil {
 		w.refuse(o, refusal)
 		return
@@ -74,7 +74,7 @@ func (w *wave) dispatch(o *op) {
 		w.commit(o)
 		return
 	}
-	if l := w.s.laneOf(bk.Lane); l.answers(w.s.clock) {
+	if l := w.s.laneOf(bk.Lane); l.answers(w.now) {
 		w.out.put(l.queue, o)
 		return
 	}
@@ -120,11 +120,11 @@ func (w *wave) advance(o *op, late lateness) {
 	case stepHint:
 		w.hinted(o)
 	case stepExact:
-		if o.cover.Sum() >= o.Request.Amount {
+		if o.sum.Sum() >= o.Request.Amount {
 			w.gather(o)
 			return
 		}
-		w.refuse(o, w.exhausted(o, o.cover))
+		w.refuse(o, w.exhausted(o, o.sum.Cover))
 	case stepIDs:
 		w.lookedUp(o)
 	case stepOldPlace, stepFigures:
@@ -149,7 +149,7 @@ func (w *wave) judge(o *op) {
 		w.repeat(o, &out.Deduction)
 		return
 	case bucket.Limited:
-		w.fail(o, limitExceeded(out.Refused, w.s.sqlNow()))
+		w.fail(o, limitExceeded(out.Refused, w.sqlNow))
 		return
 	case bucket.GroupClosed:
 		w.fail(o, groupClosed(o.Request.Group))
@@ -232,8 +232,8 @@ func (w *wave) notWritten(o *op) {
 // failed answers an operation by the error of its last step.
 func (w *wave) failed(o *op) {
 	switch {
-	case o.answer != nil:
-		w.finish(o, bucket.DeductResult{Answer: *o.answer}) // only a figure could not be read
+	case o.answered:
+		w.finish(o) // only a figure could not be read
 	case o.unsure.Load():
 		w.fail(o, outcomeUnknown(o.err))
 	default:
@@ -245,9 +245,9 @@ func (w *wave) failed(o *op) {
 // standing acts on fill and O of a bucket whose filter refused an operation, or had nothing of it.
 func (w *wave) standing(o *op) {
 	switch {
-	case !o.known || !o.level.Open:
+	case !o.open:
 		w.again(o)
-	case o.level.Outstanding < o.Request.Amount:
+	case o.standing < o.Request.Amount:
 		w.seekUnits(o)
 	default:
 		w.dispatch(o)
@@ -267,7 +267,7 @@ func (w *wave) seekUnits(o *op) {
 
 // hinted acts on a sum that was read without locks. It only decides what to look at next.
 func (w *wave) hinted(o *op) {
-	if o.cover.Sum() < o.Request.Amount {
+	if o.sum.Sum() < o.Request.Amount {
 		w.out.put(w.s.reads.exacts, o)
 		return
 	}

@@ -2,6 +2,8 @@ package row
 
 import (
 	"context"
+	"hash/maphash"
+	"math/bits"
 	"sync"
 
 	"github.com/budgetd/budgetd/bucket"
@@ -128,25 +130,30 @@ func (w *wave) warm() {
 	readers.Wait()
 }
 
+// seed is of the hashes in chain.
+var seed = maphash.MakeSeed()
+
 // chain holds each request of an id until the one before it in the call is done.
 func (w *wave) chain() {
-	type id struct {
-		budget  int64
-		request string
-	}
-	last := make(map[id]*op, len(w.ops))
+	size := 1 << bits.Len(uint(2*len(w.ops)))
+	last := make([]*op, size) // by hash, with linear probing
 	for i := range w.ops {
 		o := &w.ops[i]
 		if o.done {
 			continue
 		}
-		key := id{o.Budget.ID, o.Request.ID}
-		if earlier := last[key]; earlier != nil {
+		at := maphash.String(seed, o.Request.ID) & uint64(size-1)
+		for last[at] != nil && !sameID(last[at], o) {
+			at = (at + 1) & uint64(size-1)
+		}
+		if earlier := last[at]; earlier != nil {
 			earlier.after, o.held = o, true
 		}
-		last[key] = o
+		last[at] = o
 	}
 }
+
+func sameID(a, b *op) bool { return a.Request.ID == b.Request.ID && a.Budget.ID == b.Budget.ID }
 
 // checkHold refuses a hold that cannot be.
 func checkHold(r *bucket.DeductRequest) error {

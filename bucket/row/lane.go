@@ -95,16 +95,16 @@ func (s *Service) addLane(id bucket.Lane) *lane {
 
 // answers reports whether the lane is worth asking. A lane that is down is tried once in a while
 // beside the requests, which do not wait for it.
-func (l *lane) answers(clock bucket.Clock) bool {
+func (l *lane) answers(at time.Time) bool {
 	if l == nil {
 		return false
 	}
 	if !l.down.Load() {
 		return true
 	}
-	now := clock.Now().UnixNano()
-	if at := l.probeAt.Load(); now >= at &&
-		l.probeAt.CompareAndSwap(at, now+int64(l.s.set.ProbeEvery)) {
+	now := at.UnixNano()
+	if due := l.probeAt.Load(); now >= due &&
+		l.probeAt.CompareAndSwap(due, now+int64(l.s.set.ProbeEvery)) {
 		l.queue.Kick()
 	}
 	return false

@@ -39,15 +39,14 @@ type op struct {
 	step     step
 	err      error
 	outcome  *bucket.Outcome
-	level    bucket.Level
-	known    bool // level is
-	cover    bucket.Cover
-	recorded *ledger.Deduction
 	reads    int64 // the bucket whose standing is read
+	standing int64 // its O; -1: not known
+	open     bool  // whether its epoch is
+	sum      *sum
+	recorded *ledger.Deduction
 	spent    int64 // state.spent after this deduction
 	refusal  error // is answered unless the id has a row
-	// answer is set once the deduction is a row: only figures are missing.
-	answer *bucket.DeductAnswer
+	answered bool  // the deduction is a row, and its result has all but figures
 }
 
 // The phases of an operation that was handed out.

@@ -52,12 +52,15 @@ func (s *Service) readStandings(ops []*op) {
 	}
 	s.tell(stale)
 	for _, o := range ops {
-		next := stepStanding
-		if o.answer != nil {
-			next = stepOldPlace
+		level, known := levels[o.reads]
+		o.standing, o.open = level.Outstanding, known && level.Open
+		if !known {
+			o.standing = -1
 		}
-		o.level, o.known = levels[o.reads]
-		o.step, o.err = next, err
+		if o.step != stepOldPlace {
+			o.step = stepStanding
+		}
+		o.err = err
 		o.wave.back(o, true)
 	}
 }
@@ -80,17 +83,18 @@ func (s *Service) readCovers(ops []*op, step step) {
 	if err != nil {
 		s.failed("sql", err)
 	}
+	sums := make(map[int64]*sum, len(covers))
 	for _, o := range ops {
-		cover, known := covers[o.Budget.ID]
-		o.step, o.err, o.cover = step, err, cover
+		id := o.Budget.ID
+		cover, known := covers[id]
+		if known && sums[id] == nil {
+			sums[id] = &sum{Cover: cover, at: began, spent: spent[id]}
+			o.state.note(sums[id])
+		}
+		o.step, o.err, o.sum = step, err, sums[id]
 		if err == nil && !known {
 			o.err = notFound(o.Budget)
 		}
-		if o.err == nil {
-			o.state.note(&sum{Cover: cover, at: began, spent: spent[o.Budget.ID]})
-		}
-	}
-	for _, o := range ops {
 		o.wave.back(o, true)
 	}
 }

@@ -21,8 +21,9 @@ type wave struct {
 	left     int // not answered
 	out      outbox
 
-	soft, hard time.Time // when nothing more is begun, and when it ends
-	place      batch.Watched
+	now, sqlNow time.Time // when it went on last
+	soft, hard  time.Time // when nothing more is begun, and when it ends
+	place       batch.Watched
 
 	mu     sync.Mutex
 	ready  *op
@@ -98,8 +99,8 @@ func (w *wave) wait() (*op, lateness) {
 
 // run brings every operation to its answer.
 func (w *wave) run() {
-	now := w.s.clock.Now()
-	w.soft = now.Add(w.s.set.Deadline)
+	w.tick()
+	w.soft = w.now.Add(w.s.set.Deadline)
 	w.hard = w.soft.Add(w.s.set.Grace)
 	w.s.watch.Add(&w.place, w)
 	defer w.s.watch.Remove(&w.place)
@@ -111,6 +112,7 @@ func (w *wave) run() {
 	w.out.send(w)
 	for w.left > 0 {
 		ready, late := w.wait()
+		w.tick()
 		for o := ready; o != nil; {
 			next := o.next
 			o.next = nil
@@ -125,6 +127,9 @@ func (w *wave) run() {
 		w.out.send(w)
 	}
 }
+
+// tick looks at the clocks.
+func (w *wave) tick() { w.now, w.sqlNow = w.s.clock.Now(), w.s.sqlNow() }
 
 // expire answers the operations that have run out of time.
 func (w *wave) expire(late lateness) {
@@ -143,8 +148,8 @@ func (w *wave) expire(late lateness) {
 // timeUp answers an operation that nothing was written for since it was handed out.
 func (w *wave) timeUp(o *op) {
 	switch {
-	case o.answer != nil:
-		w.finish(o, bucket.DeductResult{Answer: *o.answer}) // without the figures that are missing
+	case o.answered:
+		w.finish(o) // without the figures that are missing
 	case o.unsure.Load():
 		w.fail(o, outcomeUnknown(w.ctx.Err()))
 	default:
@@ -152,10 +157,9 @@ func (w *wave) timeUp(o *op) {
 	}
 }
 
-// finish answers an operation, and begins the next one of its id.
-func (w *wave) finish(o *op, result bucket.DeductResult) {
+// finish ends an operation whose result is set, and begins the next one of its id.
+func (w *wave) finish(o *op) {
 	o.done = true
-	w.results[o.at] = result
 	w.left--
 	if next := o.after; next != nil {
 		next.held = false
@@ -164,7 +168,8 @@ func (w *wave) finish(o *op, result bucket.DeductResult) {
 }
 
 func (w *wave) fail(o *op, err error) {
-	w.finish(o, bucket.DeductResult{Err: err})
+	w.results[o.at] = bucket.DeductResult{Err: err}
+	w.finish(o)
 }
 
 // outbox collects what a wave hands out, so that each queue is locked once.

@@ -1,0 +1,107 @@
+package row_test
+
+import (
+	"context"
+	"strconv"
+	"sync/atomic"
+	"syscall"
+	"testing"
+
+	"github.com/budgetd/budgetd/bucket"
+	"github.com/budgetd/budgetd/bucket/row"
+	"github.com/budgetd/budgetd/ledger"
+)
+
+// yes is a ledger that accepts everything at once and writes nothing.
+type yes struct{ *books }
+
+func (y yes) Commit(_ context.Context, ops []bucket.Operation) ([]bucket.Outcome, error) {
+	out := make([]bucket.Outcome, len(ops))
+	for i := range ops {
+		op := &ops[i]
+		out[i] = bucket.Outcome{Verdict: bucket.Accepted, Remaining: 1 << 40, Deduction: ledger.Deduction{
+			Budget: op.Budget.ID, RequestID: op.Request.ID, Amount: op.Request.Amount, State: ledger.StateUsed,
+			Bucket: op.Bucket, Epoch: 1}}
+	}
+	return out, nil
+}
+
+func benchmarked(b *testing.B, budgets int, lane func(int) bucket.Lane) (*row.Service, []*account) {
+	books := newBooks()
+	var all []*account
+	for i := range budgets {
+		all = append(all, books.add("b"+strconv.Itoa(i), 1<<50, 8, 1<<40, lane))
+	}
+	f := newFilter()
+	return node(b, books, func(c *row.Config) { c.Ledger = yes{books}; f.use(c) }), all
+}
+
+// cpu reports the process's CPU time per operation: on a machine that others use, time passes.
+func cpu(b *testing.B) (report func()) {
+	b.Helper()
+	read := func() int64 {
+		var r syscall.Rusage
+		if err := syscall.Getrusage(syscall.RUSAGE_SELF, &r); err != nil {
+			b.Fatal(err)
+		}
+		return r.Utime.Nano() + r.Stime.Nano()
+	}
+	began := read()
+	return func() { b.ReportMetric(float64(read()-began)/float64(b.N), "cpu-ns/op") }
+}
+
+// BenchmarkDeduct: single deductions by 64 callers. The figure is the CPU time of callers and service
+// alone, because nothing is written.
+func BenchmarkDeduct(b *testing.B) {
+	for name, lane := range map[string]func(int) bucket.Lane{"no filter": none, "filter": one} {
+		b.Run(name, func(b *testing.B) {
+			s, all := benchmarked(b, 1, lane)
+			var n atomic.Int64
+			b.ReportAllocs()
+			b.SetParallelism(32)
+			b.ResetTimer()
+			defer cpu(b)()
+			b.RunParallel(func(pb *testing.PB) {
+				for pb.Next() {
+					id := strconv.FormatInt(n.Add(1), 10)
+					if _, err := s.Deduct(context.Background(), request(all[0], id, 1)); err != nil {
+						b.Error(err)
+					}
+				}
+			})
+		})
+	}
+}
+
+// BenchmarkDeductAll: batches of 100 by 8 callers, of one budget and of 10,000; per deduction.
+func BenchmarkDeductAll(b *testing.B) {
+	for _, budgets := range []int{1, 10_000} {
+		for name, lane := range map[string]func(int) bucket.Lane{"no filter": none, "filter": one} {
+			b.Run(strconv.Itoa(budgets)+"/"+name, func(b *testing.B) {
+				const size = 100
+				s, all := benchmarked(b, budgets, lane)
+				var n atomic.Int64
+				b.ReportAllocs()
+				b.SetParallelism(4)
+				b.ResetTimer()
+				defer cpu(b)()
+				b.RunParallel(func(pb *testing.PB) {
+					for more := true; more; {
+						requests := make([]bucket.DeductRequest, 0, size)
+						for len(requests) < size && more {
+							if more = pb.Next(); more {
+								i := n.Add(1)
+								requests = append(requests, request(all[int(i)%budgets], strconv.FormatInt(i, 10), 1))
+							}
+						}
+						for _, r := range s.DeductAll(context.Background(), requests) {
+							if r.Err != nil {
+								b.Error(r.Err)
+							}
+						}
+					}
+				})
+			})
+		}
+	}
+}
