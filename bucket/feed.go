@@ -12,11 +12,6 @@ const (
 	DefaultFeedLimit, MaxFeedLimit = 100, 1000
 	// MaxFeedWait is the longest that a reader can wait for news.
 	MaxFeedWait = 30 * time.Second
-	// feedPoll is how often the bounds are read while a reader waits.
-	feedPoll = 200 * time.Millisecond
-	// feedBytes bounds the texts of a page: a page is cut where they exceed it, and has one entry at
-	// least.
-	feedBytes = 4 << 20
 )
 
 // FeedRequest asks for a page of a budget's feed.
@@ -24,6 +19,11 @@ type FeedRequest struct {
 	Budget BudgetRef
 	// After is the Next of the page before; "" begins with the oldest entries that are kept.
 	After string
+	// Tail begins with the last so many entries, 1 … MaxFeedLimit; 0: it does not. Since begins with the
+	// first entries that were committed at that instant or later; zero: it does not. At most one of
+	// After, Tail and Since is given.
+	Tail  int
+	Since time.Time
 	// Limit is the most entries, 1 … MaxFeedLimit; 0 means DefaultFeedLimit.
 	Limit int
 	// Wait is how long to wait for an entry while there is none, at most MaxFeedWait.

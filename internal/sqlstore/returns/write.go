@@ -1,6 +1,7 @@
 package returns
 
 import (
+	"cmp"
 	"maps"
 	"slices"
 	"time"
@@ -291,28 +292,31 @@ type body struct {
 	units         int64
 }
 
-// bodies numbers the entries of each bucket from its newest epoch's next entry on, by bucket.
+// maxEntries bounds the entries of one feed row: a reader reads a row as a whole.
+const maxEntries = 512
+
+// bodies numbers the entries of each bucket from its newest epoch's next entry on. They are sorted by key.
 func (s *settling) bodies(places map[int64]*place, moves map[rows.Position]*move) []*body {
-	byBucket := map[int64]*body{}
+	last := map[int64]*body{}
+	var out []*body
 	for i := range s.entries {
 		e := &s.entries[i]
-		b := byBucket[e.bucket]
-		if b == nil {
-			b = &body{bucket: e.bucket, first: moves[places[e.bucket].newest()].row.NextEntry,
+		newest := moves[places[e.bucket].newest()]
+		b := last[e.bucket]
+		if b == nil || b.entries == maxEntries {
+			b = &body{bucket: e.bucket, first: newest.row.NextEntry + newest.entries,
 				packed: ledger.BeginFeed(nil)}
-			byBucket[e.bucket] = b
+			last[e.bucket] = b
+			out = append(out, b)
 		}
 		b.packed = ledger.AppendFeed(b.packed, e.FeedEntry)
+		b.units -= s.backs[i].amount // each entry has its give-back
 		b.entries++
-		moves[places[e.bucket].newest()].entries++
+		newest.entries++
 	}
-	for i := range s.backs {
-		byBucket[s.backs[i].of.Bucket].units -= s.backs[i].amount
-	}
-	out := make([]*body, 0, len(byBucket))
-	for _, id := range slices.Sorted(maps.Keys(byBucket)) {
-		out = append(out, byBucket[id])
-	}
+	slices.SortFunc(out, func(a, b *body) int {
+		return cmp.Or(cmp.Compare(a.bucket, b.bucket), cmp.Compare(a.first, b.first))
+	})
 	return out
 }
 

@@ -1,0 +1,97 @@
+package feed
+
+import (
+	"context"
+	"time"
+)
+
+// toTail moves the cursor before the last n entries by time, and returns how many numbers follow it.
+func (p *page) toTail(ctx context.Context, n int) (numbers int, err error) {
+	var places []Place
+	for i, b := range p.bounds {
+		if p.cursor.read[i] = (position{entry: b.Last}); b.Last > 0 {
+			places = append(places, Place{b.Bucket, b.Last})
+		}
+	}
+	rows, err := p.ledger.Before(ctx, places, n)
+	if err != nil {
+		return 0, err
+	}
+	next := make([][]Row, len(p.bounds)) // of each bucket, the newest first
+	for _, row := range rows {
+		i := p.ordinals[row.Bucket]
+		next[i] = append(next[i], row)
+	}
+	for left := int64(n); left > 0; {
+		newest := -1
+		for i, list := range next {
+			if len(list) > 0 && (newest < 0 || list[0].At.After(next[newest][0].At)) {
+				newest = i
+			}
+		}
+		if newest < 0 {
+			break
+		}
+		row := next[newest][0]
+		next[newest] = next[newest][1:]
+		took := min(left, row.Count)
+		left -= took
+		p.cursor.read[newest] = position{entry: row.First + row.Count - took - 1, within: row.Count - took}
+	}
+	for i, b := range p.bounds {
+		numbers += int(b.Last - p.cursor.read[i].entry)
+	}
+	return numbers, nil
+}
+
+// border is where in a bucket the rows of an instant and later begin: rows that begin at or before `old` are
+// older, rows that begin at `wanted` or later are not.
+type border struct{ old, wanted int64 }
+
+// toInstant moves the cursor before the first row of each bucket that was committed at an instant or later, by
+// bisection of all buckets at once.
+func (p *page) toInstant(ctx context.Context, since time.Time) error {
+	borders := make([]border, len(p.bounds))
+	for i, b := range p.bounds {
+		borders[i] = border{0, b.Last + 1}
+	}
+	for {
+		var places []Place
+		for i, b := range borders {
+			if b.wanted-b.old > 1 {
+				places = append(places, Place{p.bounds[i].Bucket, b.old + (b.wanted-b.old)/2})
+			}
+		}
+		if len(places) == 0 {
+			break
+		}
+		rows, err := p.ledger.Before(ctx, places, 1)
+		if err != nil {
+			return err
+		}
+		found := make(map[int64]Row, len(rows))
+		for _, row := range rows {
+			found[row.Bucket] = row
+		}
+		for _, place := range places {
+			borders[p.ordinals[place.Bucket]].narrow(place.Entry, found[place.Bucket], since)
+		}
+	}
+	for i, b := range borders {
+		p.cursor.read[i] = position{entry: b.wanted - 1}
+	}
+	return nil
+}
+
+// narrow brings the border closer: row is the last one that begins at or before middle, with Count 0 if
+// there is none.
+func (b *border) narrow(middle int64, row Row, since time.Time) {
+	switch {
+	case row.Count == 0, row.First <= b.old:
+		b.old = middle
+	case row.At.Before(since):
+		b.old = max(middle, row.First+row.Count-1)
+	default:
+		b.wanted = row.First
+	}
+}

@@ -1,0 +1,116 @@
+package feed
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/budgetd/budgetd/bucket"
+)
+
+const (
+	// pollEvery is how often the heads of the budgets are read that readers wait for.
+	pollEvery = 200 * time.Millisecond
+	// pollTime bounds one read.
+	pollTime = 2 * time.Second
+)
+
+// news wakes readers that wait for entries. While there are any, one goroutine reads the heads of all
+// their budgets in one statement per round, and ends the waits whose time is over.
+type news struct {
+	ledger Ledger
+	clock  bucket.Clock
+
+	mu      sync.Mutex
+	waiting map[*reader]struct{}
+	running bool
+}
+
+// reader is one that waits.
+type reader struct {
+	budget int64
+	// head is what it has read up to.
+	head     int64
+	deadline time.Time
+	// woken is closed when there is something new, or the time is over.
+	woken chan struct{}
+}
+
+// wait waits until a budget's head is another one, and reports whether it may be: not where the deadline has
+// passed, until was closed, or ctx ended.
+func (n *news) wait(ctx context.Context, budgetID, head int64, deadline time.Time, until <-chan struct{}) bool {
+	if !n.clock.Now().Before(deadline) {
+		return false
+	}
+	r := &reader{budget: budgetID, head: head, deadline: deadline, woken: make(chan struct{})}
+	n.mu.Lock()
+	if n.waiting == nil {
+		n.waiting = map[*reader]struct{}{}
+	}
+	n.waiting[r] = struct{}{}
+	if !n.running {
+		n.running = true
+		go n.run()
+	}
+	n.mu.Unlock()
+	select {
+	case <-r.woken:
+		return n.clock.Now().Before(deadline)
+	case <-until:
+	case <-ctx.Done():
+	}
+	n.mu.Lock()
+	delete(n.waiting, r)
+	n.mu.Unlock()
+	return false
+}
+
+// run looks for news until nobody waits.
+func (n *news) run() {
+	for {
+		_ = n.clock.Sleep(context.Background(), pollEvery)
+		budgets, some := n.budgets()
+		if !some {
+			return
+		}
+		ctx, cancel := context.WithTimeout(context.Background(), pollTime)
+		heads, err := n.ledger.Heads(ctx, budgets)
+		cancel()
+		if err != nil {
+			heads = nil // the readers that are woken by their deadline see the error themselves
+		}
+		n.wake(heads)
+	}
+}
+
+// budgets lists the budgets that readers wait for. Without any, the goroutine ends.
+func (n *news) budgets() (ids []int64, some bool) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if len(n.waiting) == 0 {
+		n.running = false
+		return nil, false
+	}
+	seen := map[int64]bool{}
+	for r := range n.waiting {
+		if !seen[r.budget] {
+			seen[r.budget] = true
+			ids = append(ids, r.budget)
+		}
+	}
+	return ids, true
+}
+
+// wake ends the waits of readers that have something to read, or whose time is over.
+func (n *news) wake(heads map[int64]int64) {
+	now := n.clock.Now()
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	for r := range n.waiting {
+		head, known := heads[r.budget]
+		if known && head != r.head || !now.Before(r.deadline) {
+			delete(n.waiting, r)
+			close(r.woken)
+		}
+	}
+}

@@ -1,0 +1,141 @@
+package feed
+
+import (
+	"context"
+	"time"
+
+	"github.com/budgetd/budgetd/bucket"
+	"github.com/budgetd/budgetd/budget"
+)
+
+// Budgets finds definitions that are at most a second old: bucket.Budgets.
+type Budgets interface {
+	Find(ctx context.Context, ref bucket.BudgetRef) (*bucket.Budget, error)
+}
+
+// Config is what a Service is made of.
+type Config struct {
+	Budgets Budgets
+	Ledger  Ledger
+	// Clock is the clock of waits; the machine's when nil.
+	Clock bucket.Clock
+	// Observer is told of calls of SQL that failed; nil: nobody is.
+	Observer bucket.Calls
+}
+
+// Service reads feeds. It has no goroutine while no reader waits. Safe for concurrent use.
+type Service struct {
+	budgets  Budgets
+	ledger   Ledger
+	observer bucket.Calls
+	news     *news
+}
+
+// New makes a service. It contacts nothing.
+func New(c Config) *Service {
+	if c.Clock == nil {
+		c.Clock = bucket.SystemClock{}
+	}
+	return &Service{budgets: c.Budgets, ledger: c.Ledger, observer: c.Observer,
+		news: &news{ledger: c.Ledger, clock: c.Clock}}
+}
+
+// Feed reads what happened to the deductions of a budget. A reader that passes each page's Next as the
+// After of the next call gets every entry exactly once (I7), also those that are committed late.
+//
+// The entries of one bucket come in the order of their commits, so a deduction comes before everything
+// that is done to it. Entries of different buckets have no order beyond their page, where they are
+// sorted by time. A page takes as many from every bucket that has some; buckets that had no place
+// come first in the next one. With Tail the page has the last entries, and Next goes on behind them.
+// With Since it begins with the first entries at that instant. Where there is nothing, Feed waits as
+// long as the request says.
+//
+// Errors: BudgetNotFound; LedgerModeOnly; Invalid, for a cursor that is damaged, is another budget's or
+// is ahead of the ledger (a restored backup), and where more than one of After, Tail and Since is
+// given; Unavailable. Changes nothing.
+func (s *Service) Feed(ctx context.Context, r bucket.FeedRequest) (bucket.FeedPage, error) {
+	if r.Limit == 0 {
+		r.Limit = bucket.DefaultFeedLimit
+	}
+	r.Limit = max(1, min(r.Limit, bucket.MaxFeedLimit))
+	b, err := s.find(ctx, &r)
+	if err != nil {
+		return bucket.FeedPage{}, err
+	}
+	deadline := s.news.clock.Now().Add(min(r.Wait, bucket.MaxFeedWait))
+	for {
+		page, head, err := s.page(ctx, b, &r)
+		if err != nil {
+			return page, s.failed(err)
+		}
+		if len(page.Entries) > 0 || r.Wait <= 0 || !s.news.wait(ctx, b.ID, head, deadline, r.Until) {
+			return page, nil
+		}
+		r.After, r.Tail, r.Since = page.Next, 0, time.Time{}
+	}
+}
+
+// find finds the budget of a request, which must not contradict itself.
+func (s *Service) find(ctx context.Context, r *bucket.FeedRequest) (*bucket.Budget, error) {
+	given := 0
+	for _, is := range []bool{r.After != "", r.Tail != 0, !r.Since.IsZero()} {
+		if is {
+			given++
+		}
+	}
+	switch {
+	case r.Tail < 0 || r.Tail > bucket.MaxFeedLimit:
+		return nil, invalid("tail", "must be 1 to 1000")
+	case given > 1:
+		return nil, invalid("after", "cannot stand beside tail and since, nor these beside each other")
+	}
+	b, err := s.budgets.Find(ctx, r.Budget)
+	if err != nil {
+		return nil, err
+	}
+	if b.InStoreMode() {
+		return nil, budget.Refuse(budget.LedgerModeOnly, "feed",
+			"budget %s is in store mode, which has no feed", b.Name)
+	}
+	return b, nil
+}
+
+// page reads a page without waiting. head is what Ledger.Heads returns while nothing follows it.
+func (s *Service) page(ctx context.Context, b *bucket.Budget, r *bucket.FeedRequest) (
+	out bucket.FeedPage, head int64, err error) {
+	bounds, err := s.ledger.Bounds(ctx, b.ID)
+	if err != nil {
+		return out, 0, err
+	}
+	p := &page{ledger: s.ledger, bounds: bounds, ordinals: make(map[int64]int, len(bounds))}
+	for i, bound := range bounds {
+		p.ordinals[bound.Bucket] = i
+		head += bound.Last + 1
+	}
+	if p.cursor, err = start(r.After, b.ID, b.CreatedAt.UnixMilli(), bounds); err != nil {
+		return out, 0, err
+	}
+	limit := r.Limit
+	switch {
+	case r.Tail > 0:
+		limit, err = p.toTail(ctx, r.Tail)
+	case !r.Since.IsZero():
+		err = p.toInstant(ctx, r.Since)
+	}
+	if err == nil {
+		out.Entries, err = p.read(ctx, limit)
+	}
+	if err != nil {
+		return bucket.FeedPage{}, 0, err
+	}
+	out.Next = p.cursor.text()
+	return out, head, nil
+}
+
+// failed tells the observer of an error of SQL, and returns it.
+func (s *Service) failed(err error) error {
+	if s.observer != nil && budget.CodeOf(err).Kind() == budget.NotDone {
+		s.observer.Failed("sql", budget.CodeOf(err))
+	}
+	return err
+}
