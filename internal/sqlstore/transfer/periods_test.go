@@ -1,0 +1,416 @@
+package transfer_test
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/budgetd/budgetd/bucket"
+	want "github.com/budgetd/budgetd/bucket/transfer"
+	"github.com/budgetd/budgetd/budget"
+	"github.com/budgetd/budgetd/internal/sqlstore/engine"
+	"github.com/budgetd/budgetd/ledger"
+)
+
+// rollOver rolls a budget over, which must be due.
+func (w *world) rollOver(id int64) want.RolledOver {
+	w.Helper()
+	done := must(w.part.RollOver(w.ctx, id))(w)
+	equal(w, "rolled over", done.Done, true)
+	return done
+}
+
+// holds compares F, U + ΣO, R, S and X, and proves I1.
+func (w *world) holds(what string, id int64, figures [5]int64) {
+	w.Helper()
+	f := w.figures(id)
+	got := [5]int64{f.Unfunded, f.Undistributed + f.Remaining, f.Returning, f.Used, f.Forfeited}
+	if got != figures {
+		w.Errorf("%s: F, U + O, R, S, X are %v, want %v", what, got, figures)
+	}
+	w.conserved(id)
+}
+
+func (w *world) period(id, number int64) ledger.PeriodFigures {
+	w.Helper()
+	for _, p := range w.periods(id) {
+		if p.Number == number {
+			return p
+		}
+	}
+	w.Fatalf("no period %d", number)
+	return ledger.PeriodFigures{}
+}
+
+// gone compares what a period got, carried, and what left it: to F, to later ones, to X.
+func (w *world) gone(what string, id, number int64, figures [5]int64) {
+	w.Helper()
+	p := w.period(id, number)
+	if got := [5]int64{p.Funded, p.Carried, p.Returned, p.Passed, p.Forfeited}; got != figures {
+		w.Errorf("%s: period %d got and gave back %v, want %v", what, number, got, figures)
+	}
+}
+
+func TestOver(t *testing.T) {
+	everywhere(t, func(w *world) {
+		a := w.daily("a", 1000, day(""))
+		b := w.daily("b", 1000, budget.Rule{Kind: budget.Calendar, Every: budget.Hour, Quantity: 1})
+		w.create(promo("promo", 10, 1))
+		over := func(limit int) []int64 { return must(w.part.Over(w.ctx, limit))(w) }
+		w.until(time.Hour - time.Millisecond)
+		equal(w, "before any end", len(over(10)), 0)
+		w.until(dayLong)
+		if got := over(10); !slices.Equal(got, []int64{b.ID, a.ID}) {
+			w.Errorf("over %v, want %v and %v", got, b.ID, a.ID)
+		}
+		if got := over(1); !slices.Equal(got, []int64{b.ID}) {
+			w.Errorf("the first of those over: %v", got)
+		}
+		w.rollOver(a.ID)
+		w.rollOver(b.ID)
+		equal(w, "after the rollovers", len(over(10)), 0)
+	})
+}
+
+func TestRollOverAtTheEnd(t *testing.T) {
+	everywhere(t, func(w *world) {
+		b := w.daily("b", 1000, day(""))
+		w.use(b.Buckets[0].ID, "a", 15)
+		w.until(dayLong - time.Millisecond)
+		equal(w, "before the end", must(w.part.RollOver(w.ctx, b.ID))(w).Done, false)
+		equal(w, "nothing has changed", w.read(b.ID).ListVersion, b.ListVersion)
+		w.until(dayLong)
+		done := w.rollOver(b.ID)
+		w.lies("the second day", b.ID, 20, 20)
+		read := w.read(b.ID)
+		period := budget.Period{Number: 2, Start: start.Add(dayLong), End: start.Add(2 * dayLong)}
+		equal(w, "period", read.Period, period)
+		equal(w, "period answered", done.Period, period)
+		equal(w, "levels", len(done.Levels), 2)
+		for i := range read.Buckets {
+			e, level := read.Buckets[i].Epoch, done.Levels[i]
+			equal(w, "epoch", e.Number, 2)
+			equal(w, "its period", e.Period, 2)
+			equal(w, "its end", e.EndAt, period.End)
+			equal(w, "out_cnt", read.Buckets[i].OutCnt, 1)
+			equal(w, "level", level, bucket.Level{Bucket: e.Bucket, Epoch: 2, Fill: e.Fill,
+				Lane: read.Buckets[i].Lane, Outstanding: 20, Added: 20, Open: true})
+			equal(w, "fill", e.Fill, b.Buckets[i].Epoch.Fill+3) // a content before it is replaced
+		}
+		w.holds("after the first day", b.ID, [5]int64{945, 40, 0, 15, 0})
+		w.gone("the first day", b.ID, 1, [5]int64{40, 0, 25, 0, 0})
+		equal(w, "a second rollover", must(w.part.RollOver(w.ctx, b.ID))(w).Done, false)
+		w.use(b.Buckets[1].ID, "b", 20)
+		_, err := w.part.RollOver(w.ctx, 1<<40)
+		w.refused(err, budget.BudgetNotFound)
+	})
+}
+
+func TestRollOverByUnused(t *testing.T) {
+	everywhere(t, func(w *world) {
+		for _, tc := range []struct {
+			unused     budget.Where
+			holds      [5]int64
+			gone, next [5]int64
+		}{
+			{budget.Spread, [5]int64{930, 40, 0, 30, 0}, [5]int64{40, 0, 10, 0, 0}, [5]int64{40}},
+			{budget.Next, [5]int64{920, 50, 0, 30, 0}, [5]int64{40, 0, 0, 10, 0}, [5]int64{40, 10}},
+			{budget.Forfeit, [5]int64{920, 40, 0, 30, 10}, [5]int64{40, 0, 0, 0, 10}, [5]int64{40}},
+		} {
+			b := w.daily(string(tc.unused), 1000, day(tc.unused))
+			w.use(b.Buckets[0].ID, "a", 20)
+			w.use(b.Buckets[1].ID, "b", 10)
+			w.until(dayLong)
+			w.rollOver(b.ID)
+			w.holds(string(tc.unused), b.ID, tc.holds)
+			w.gone(string(tc.unused), b.ID, 1, tc.gone)
+			w.gone(string(tc.unused), b.ID, 2, tc.next)
+		}
+	})
+}
+
+func TestRollOverSeveralThatNobodyOpened(t *testing.T) {
+	everywhere(t, func(w *world) {
+		b := w.daily("b", 1000, day(budget.Next))
+		w.use(b.Buckets[0].ID, "a", 10)
+		w.until(4*dayLong + time.Hour)
+		equal(w, "period", w.rollOver(b.ID).Period.Number, 5)
+		w.holds("after four days", b.ID, [5]int64{800, 190, 0, 10, 0})
+		w.gone("a day that nobody opened", b.ID, 3, [5]int64{40, 70, 0, 110, 0})
+		w.gone("today", b.ID, 5, [5]int64{40, 150, 0, 0, 0})
+		c := w.daily("c", 1000, day(budget.Forfeit))
+		w.until(30 * dayLong)
+		w.rollOver(c.ID)
+		w.holds("all of it has expired", c.ID, [5]int64{0, 0, 0, 0, 1000})
+	})
+}
+
+// TestRollOverMoreThanAtOnce: more missed periods than one transaction passes over are passed over
+// by several.
+func TestRollOverMoreThanAtOnce(t *testing.T) {
+	everywhere(t, func(w *world) {
+		hours := budget.Rule{Kind: budget.Calendar, Every: budget.Hour, Quantity: 1, Unused: budget.Next}
+		b := w.daily("b", 2000, hours)
+		w.until((want.PeriodsAtOnce + 10) * time.Hour)
+		equal(w, "period", w.rollOver(b.ID).Period.Number, want.PeriodsAtOnce+11)
+		w.holds("what all hours left", b.ID,
+			[5]int64{2000 - want.PeriodsAtOnce - 11, want.PeriodsAtOnce + 11, 0, 0, 0})
+		equal(w, "due", len(must(w.part.Over(w.ctx, 10))(w)), 0)
+	})
+}
+
+// TestRollOverOfManyBuckets: with more buckets than one transaction locks, a rollover closes, funds
+// and opens in steps; one that stopped in between is due still, and continued by anybody.
+func TestRollOverOfManyBuckets(t *testing.T) {
+	everywhere(t, func(w *world) {
+		const n = 2*want.MaxEpochs + 5
+		rule := day(budget.Spread)
+		rule.Quantity = 10 * n
+		b := w.daily("b", 1_000_000, rule, func(d *budget.Definition) { d.BucketQuantity = n })
+		w.use(b.Buckets[n-1].ID, "a", 4)
+		w.until(dayLong)
+		done := w.rollOver(b.ID)
+		equal(w, "levels", len(done.Levels), n)
+		equal(w, "units", done.Units, 10*n)
+		held := w.outstanding(b.ID)
+		if slices.Min(held) != 10 || slices.Max(held) != 10 {
+			w.Errorf("buckets hold %d to %d, want 10", slices.Min(held), slices.Max(held))
+		}
+		w.holds("the second day", b.ID, [5]int64{1_000_000 - 10*n - 4, 10 * n, 0, 4, 0})
+		w.gone("the first day", b.ID, 1, [5]int64{10 * n, 0, 10*n - 4, 0, 0})
+		equal(w, "due", len(must(w.part.Over(w.ctx, 10))(w)), 0)
+		w.unopen(b.ID, 70) // as if the node had stopped after the period was funded
+		if got := must(w.part.Over(w.ctx, 10))(w); !slices.Equal(got, []int64{b.ID}) {
+			w.Fatalf("due %v", got)
+		}
+		done = must(w.part.RollOver(w.ctx, b.ID))(w)
+		equal(w, "the same period", done.Done, false)
+		equal(w, "opened", len(done.Levels) >= 70, true)
+		equal(w, "due", len(must(w.part.Over(w.ctx, 10))(w)), 0)
+		equal(w, "online without an epoch", w.idle(b.ID), 0)
+	})
+}
+
+// unopen ends the newest epochs of n buckets and makes the rollover due, as it is between two steps.
+func (w *world) unopen(id int64, n int) {
+	w.Helper()
+	b := w.read(id)
+	w.change(func(t *engine.Tx) error {
+		units := int64(0)
+		for i := range n {
+			e := b.Buckets[i].Epoch
+			units += e.Outstanding
+			err := t.Hit(1, `UPDATE bucket_epoch SET status = 'closed', outstanding_quantity = 0,
+				closed_quantity = closed_quantity + ? WHERE bucket_id = ? AND epoch = ?`,
+				e.Outstanding, e.Bucket, e.Number)
+			if err != nil {
+				return err
+			}
+		}
+		return t.Hit(1, `UPDATE budget_management_bucket SET
+			undistributed_quantity = undistributed_quantity + ?, out_quantity = out_quantity - ?,
+			roll_over_ms = ? WHERE id = ?`, units, units, engine.ToMS(t.Now), id)
+	})
+}
+
+// idle counts online buckets without a live epoch.
+func (w *world) idle(id int64) (n int) {
+	w.Helper()
+	b := w.read(id)
+	for i := range b.Buckets {
+		if b.Buckets[i].Online && !b.Buckets[i].Epoch.Status.Live() {
+			n++
+		}
+	}
+	return n
+}
+
+func TestRollOverLeavesAFencedEpoch(t *testing.T) {
+	everywhere(t, func(w *world) {
+		b := w.daily("b", 1000, day(budget.Spread))
+		w.change(func(t *engine.Tx) error {
+			return t.Hit(1, `UPDATE bucket_epoch SET fenced = 'broken' WHERE bucket_id = ?`,
+				b.Buckets[0].ID)
+		})
+		w.until(dayLong)
+		w.rollOver(b.ID)
+		equal(w, "alive", w.read(b.ID).Buckets[0].Epoch.Status, ledger.Open)
+		equal(w, "of its period", w.read(b.ID).Buckets[0].Epoch.Period, 1)
+		w.lies("the other gets the day", b.ID, 20, 40)
+	})
+}
+
+func TestRollOverOfTheLastPeriod(t *testing.T) {
+	everywhere(t, func(w *world) {
+		for _, tc := range []struct {
+			unused              budget.Where
+			unfunded, forfeited int64
+		}{{budget.Spread, 990, 0}, {budget.Next, 990, 0}, {budget.Forfeit, 960, 30}} {
+			b := w.daily(string(tc.unused), 1000, day(tc.unused),
+				func(d *budget.Definition) { d.EndAt = start.Add(dayLong) })
+			w.use(b.Buckets[0].ID, "a", 10)
+			w.until(dayLong)
+			done := w.rollOver(b.ID)
+			if p := done.Period; !p.Over || p.Number != 2 || len(done.Levels) > 0 {
+				w.Errorf("after the last: %+v", done)
+			}
+			w.holds("expired", b.ID, [5]int64{tc.unfunded, 0, 0, 10, tc.forfeited})
+			equal(w, "online", w.figures(b.ID).Online, 0)
+			equal(w, "offline by", w.read(b.ID).Buckets[0].OfflineBy, bucket.ByService)
+			equal(w, "due", len(must(w.part.Over(w.ctx, 10))(w)), 0)
+			equal(w, "handed out", must(w.part.HandOut(w.ctx, b.ID))(w).Units, 0)
+			equal(w, "applied", w.apply(b.ID, want.Want{Bucket: b.Buckets[0].ID, Need: 1, Units: 1}), 0)
+
+			w.endAt(b.ID, start.Add(3*dayLong))
+			again := w.rollOver(b.ID)
+			equal(w, "begun again", again.Period, budget.Period{Number: 3, Start: start.Add(dayLong),
+				End: start.Add(2 * dayLong)})
+			w.holds("begun again", b.ID, [5]int64{tc.unfunded - 40, 40, 0, 10, tc.forfeited})
+			equal(w, "online", w.figures(b.ID).Online, 2)
+			w.use(b.Buckets[1].ID, "b", 20)
+		}
+	})
+}
+
+// endAt gives a budget another end once its periods are over, as a change of the definition does.
+func (w *world) endAt(id int64, end time.Time) {
+	w.Helper()
+	w.change(func(t *engine.Tx) error {
+		return t.Hit(1, `UPDATE budget_management_bucket SET end_ms = ?, roll_over_ms = ? WHERE id = ?`,
+			engine.ToMS(end), engine.ToMS(t.Now), id)
+	})
+}
+
+// ruleOf gives a budget another rule now, where that ends its period, as a change of the definition
+// does.
+func (w *world) ruleOf(id int64, rule string) {
+	w.Helper()
+	w.change(func(t *engine.Tx) error {
+		now := engine.ToMS(t.Now)
+		err := t.Hit(1, `UPDATE budget_management_bucket SET type_rule = ?, period_end_ms = ?,
+			roll_over_ms = ? WHERE id = ?`, []byte(rule), now, now, id)
+		if err != nil {
+			return err
+		}
+		if err := t.Hit(1, `UPDATE budget_period SET end_ms = ? WHERE budget_id = ? AND number = 1`,
+			now, id); err != nil {
+			return err
+		}
+		_, err = t.Exec(`UPDATE bucket_epoch SET period_end_ms = ? WHERE budget_id = ?
+			AND status = 'open'`, now, id)
+		return err
+	})
+}
+
+// TestRollOverAfterARuleWasChanged: what was used since the start of the period that the new rule
+// has counts for it.
+func TestRollOverAfterARuleWasChanged(t *testing.T) {
+	everywhere(t, func(w *world) {
+		b := w.daily("b", 1000, day(budget.Forfeit))
+		w.use(b.Buckets[0].ID, "a", 15)
+		w.until(10 * time.Hour)
+		w.ruleOf(b.ID, `{"kind":"calendar","every":"day","quantity":30,"unused":"forfeit"}`)
+		done := w.rollOver(b.ID)
+		equal(w, "the rest of the day", done.Period, budget.Period{Number: 2, Start: start,
+			End: start.Add(dayLong)})
+		w.gone("the day as it was", b.ID, 1, [5]int64{40, 0, 25, 0, 0})
+		w.gone("the day as it is", b.ID, 2, [5]int64{15, 0, 0, 0, 0})
+		equal(w, "used before", w.period(b.ID, 2).Before, 15)
+
+		week := budget.Rule{Kind: budget.Calendar, Every: budget.Week, Quantity: 200}
+		c := w.daily("c", 1000, week)
+		w.use(c.Buckets[0].ID, "monday", 30)
+		w.until(2*dayLong + time.Hour)
+		w.use(c.Buckets[0].ID, "wednesday", 20)
+		w.giveBack(c.ID, "monday", "r1", 5, false)
+		w.giveBack(c.ID, "wednesday", "r2", 8, false)
+		w.ruleOf(c.ID, `{"kind":"calendar","every":"day","quantity":50}`)
+		w.rollOver(c.ID)
+		equal(w, "used since midnight", w.period(c.ID, 2).Before, 12)
+		w.gone("the rest of Wednesday", c.ID, 2, [5]int64{38, 0, 0, 0, 0})
+	})
+}
+
+// TestNothingIsGivenOfAPeriodThatIsOver: apply, hand-out and recycle wait for the rollover.
+func TestNothingIsGivenOfAPeriodThatIsOver(t *testing.T) {
+	everywhere(t, func(w *world) {
+		b := w.daily("b", 1000, day(""))
+		w.ok(w.part.Offline(w.ctx, b.ID, b.Buckets[0].ID, bucket.ByService)) // 20 in U
+		second := b.Buckets[1].ID
+		w.until(dayLong - time.Millisecond)
+		equal(w, "before the end", w.apply(b.ID, want.Want{Bucket: second, Need: 1, Units: 5}), 5)
+		run, _, err := w.part.BeginRecycle(w.ctx, b.ID, bucket.OnDemand, time.Time{})
+		w.ok(err)
+		w.until(dayLong)
+		equal(w, "after it", w.apply(b.ID, want.Want{Bucket: second, Need: 1, Units: 5}), 0)
+		equal(w, "handed out", must(w.part.HandOut(w.ctx, b.ID))(w).Units, 0)
+		_, err = w.part.StepRecycle(w.ctx, b.ID, run.Number)
+		w.refused(err, budget.Unavailable)
+		w.lies("as before", b.ID, 0, 25)
+		w.rollOver(b.ID)
+		w.holds("rolled over", b.ID, [5]int64{960, 40, 0, 0, 0})
+	})
+}
+
+// TestSweepByPeriod: what came back before the end goes by `unused`, what comes later by
+// late_refund, also where nobody has rolled the budget over yet.
+func TestSweepByPeriod(t *testing.T) {
+	everywhere(t, func(w *world) {
+		for _, tc := range []struct {
+			unused, late budget.Where
+			want         [3]int64 // F, U + O, X: of 10 used 1 came back in time, 2 + 4 late
+		}{
+			{budget.Spread, budget.ToTotal, [3]int64{957, 40, 0}},
+			{budget.Spread, budget.Next, [3]int64{951, 46, 0}},
+			{budget.Spread, budget.Forfeit, [3]int64{951, 40, 6}},
+			{budget.Next, budget.ToTotal, [3]int64{926, 71, 0}},
+			{budget.Next, budget.Forfeit, [3]int64{920, 71, 6}},
+			{budget.Forfeit, budget.ToTotal, [3]int64{926, 40, 31}},
+			{budget.Forfeit, budget.Next, [3]int64{920, 46, 31}},
+		} {
+			name := fmt.Sprintf("%s-%s", tc.unused, tc.late)
+			b := w.daily(name, 1000, day(tc.unused), func(d *budget.Definition) { d.LateRefund = tc.late })
+			w.use(b.Buckets[0].ID, "a", 10)
+			w.until(dayLong - time.Millisecond)
+			w.giveBack(b.ID, "a", "in time", 1, false)
+			w.until(dayLong)
+			w.giveBack(b.ID, "a", "before the rollover", 2, true)
+			sweep := func() int64 { return must(w.part.Sweep(w.ctx, []int64{b.ID}))(w) }
+			equal(w, name+": while the rollover is due", sweep(), 0)
+			w.until(dayLong - time.Millisecond)
+			equal(w, name+": by a clock that is behind", sweep(), 0)
+			w.until(dayLong)
+			w.rollOver(b.ID)
+			w.giveBack(b.ID, "a", "after it", 4, true)
+			if got := must(w.part.Returning(w.ctx, 10))(w); !slices.Equal(got, []int64{b.ID}) {
+				w.Errorf("%s: returning %v", name, got)
+			}
+			equal(w, name+": swept", sweep(), 7)
+			w.holds(name, b.ID, [5]int64{tc.want[0], tc.want[1], 0, 3, tc.want[2]})
+			equal(w, name+": returning", len(must(w.part.Returning(w.ctx, 10))(w)), 0)
+		}
+	})
+}
+
+// TestSweepOfManyBudgets: one call sweeps the epochs of many budgets, more than one transaction
+// locks.
+func TestSweepOfManyBudgets(t *testing.T) {
+	everywhere(t, func(w *world) {
+		var ids []int64
+		for i := range 3 {
+			b := w.create(promo(fmt.Sprint("b", i), 1000, 30))
+			ids = append(ids, b.ID)
+			for k := range b.Buckets {
+				id := fmt.Sprint("d", k)
+				w.use(b.Buckets[k].ID, id, 5)
+				w.giveBack(b.ID, id, "r", 2, false)
+			}
+		}
+		equal(w, "swept", must(w.part.Sweep(w.ctx, append(ids, 1<<40)))(w), 3*30*2)
+		equal(w, "nothing is left", must(w.part.Sweep(w.ctx, ids))(w), 0)
+		for _, id := range ids {
+			equal(w, "undistributed", w.figures(id).Undistributed, 60)
+		}
+	})
+}

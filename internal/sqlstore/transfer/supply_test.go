@@ -1,0 +1,230 @@
+package transfer_test
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/budgetd/budgetd/bucket"
+	want "github.com/budgetd/budgetd/bucket/transfer"
+	"github.com/budgetd/budgetd/budget"
+	"github.com/budgetd/budgetd/internal/sqlstore/engine"
+)
+
+// stock makes a budget of which that much is undistributed, with 1 unit in each bucket.
+func (w *world) stock(name string, units int64, buckets int,
+	edits ...func(*budget.Definition)) bucket.Budget {
+	w.Helper()
+	d := promo(name, int64(buckets), buckets)
+	for _, edit := range edits {
+		edit(&d)
+	}
+	b := w.create(d)
+	w.append(b.ID, units)
+	return w.read(b.ID)
+}
+
+// append adds units to a budget and to its open period.
+func (w *world) append(id, units int64) {
+	w.Helper()
+	w.change(func(t *engine.Tx) error {
+		if err := t.Hit(1, `UPDATE budget_management_bucket SET total_quantity = total_quantity + ?,
+			undistributed_quantity = undistributed_quantity + ? WHERE id = ?`, units, units, id); err != nil {
+			return err
+		}
+		return t.Hit(1, `UPDATE budget_period SET funded_quantity = funded_quantity + ?
+			WHERE budget_id = ? AND number = 1`, units, id)
+	})
+}
+
+func (w *world) apply(budgetID int64, wish want.Want) int64 {
+	w.Helper()
+	return must(w.part.Apply(w.ctx, budgetID, wish))(w).Added
+}
+
+func TestApplyGrants(t *testing.T) {
+	everywhere(t, func(w *world) {
+		b := w.stock("b", 100, 2)
+		first := b.Buckets[0]
+		level := must(w.part.Apply(w.ctx, b.ID, want.Want{Bucket: first.ID, Need: 10, Units: 30}))(w)
+		equal(w, "level", level, bucket.Level{Bucket: first.ID, Epoch: 1, Lane: first.Lane,
+			Fill: first.Epoch.Fill + 1, Outstanding: 31, Added: 30, Open: true})
+		read := w.read(b.ID)
+		equal(w, "out_quantity", read.Buckets[0].OutQuantity, 31)
+		equal(w, "out_cnt", read.Buckets[0].OutCnt, 2)
+		equal(w, "out_cnt of the other", read.Buckets[1].OutCnt, 1)
+		equal(w, "next grant", read.Buckets[0].Epoch.NextGrant, 3)
+		equal(w, "list version", read.ListVersion, b.ListVersion)
+		equal(w, "undistributed", w.figures(b.ID).Undistributed, 70)
+		_, err := w.part.Apply(w.ctx, b.ID+99, want.Want{Bucket: first.ID, Need: 1, Units: 1})
+		w.refused(err, budget.BudgetNotFound)
+	})
+}
+
+func TestApplyIsBounded(t *testing.T) {
+	everywhere(t, func(w *world) {
+		for i, tc := range []struct {
+			name                    string
+			undistributed, sharding int64
+			need, units, granted    int64
+		}{
+			{"all it asks for", 100, 0, 10, 30, 30},
+			{"what is left", 20, 0, 10, 30, 20},
+			{"exactly the need", 10, 0, 10, 30, 10},
+			{"one below the need", 9, 0, 10, 30, 0},
+			{"nothing left", 0, 0, 1, 30, 0},
+			{"sharding_quantity", 100, 7, 1, 30, 7},
+			{"sharding_quantity above the units", 100, 31, 1, 30, 30},
+			{"sharding_quantity below the need", 100, 7, 8, 30, 0},
+			{"the largest want", 100, 0, 1, budget.MaxAmount, 100},
+		} {
+			b := w.stock(fmt.Sprint("b", i), tc.undistributed, 1,
+				func(d *budget.Definition) { d.ShardingQuantity = tc.sharding })
+			got := w.apply(b.ID, want.Want{Bucket: b.Buckets[0].ID, Need: tc.need, Units: tc.units})
+			equal(w, tc.name, got, tc.granted)
+			equal(w, tc.name+": undistributed", w.figures(b.ID).Undistributed,
+				tc.undistributed-tc.granted)
+		}
+	})
+}
+
+// TestApplyCounts: adjust_cnt bounds applications for units that no bucket had; those that came
+// back are free, so none are stranded.
+func TestApplyCounts(t *testing.T) {
+	everywhere(t, func(w *world) {
+		b := w.stock("b", 100, 2, func(d *budget.Definition) { d.AdjustCnt = 2 })
+		first, second := b.Buckets[0].ID, b.Buckets[1].ID
+		wish := want.Want{Bucket: first, Need: 1, Units: 10}
+		equal(w, "the hand-out counts as the first", w.apply(b.ID, wish), 10)
+		equal(w, "used up", w.apply(b.ID, wish), 0)
+		equal(w, "the other bucket", w.apply(b.ID, want.Want{Bucket: second, Need: 1, Units: 20}), 20)
+		w.ok(w.part.Offline(w.ctx, b.ID, second, bucket.ByOperator)) // 21 units come back
+		equal(w, "units that came back", w.apply(b.ID, wish), 10)
+		equal(w, "they are not counted", w.read(b.ID).Buckets[0].OutCnt, 2)
+		wish.Units = 50
+		equal(w, "no more than came back", w.apply(b.ID, wish), 11)
+		equal(w, "fresh ones stay", w.apply(b.ID, wish), 0)
+		equal(w, "undistributed", w.figures(b.ID).Undistributed, 70)
+	})
+}
+
+func TestApplyOnlyToAnOpenEpoch(t *testing.T) {
+	everywhere(t, func(w *world) {
+		b, other := w.stock("b", 1000, 4), w.stock("other", 10, 1)
+		w.ok(w.part.Offline(w.ctx, b.ID, b.Buckets[1].ID, bucket.ByOperator))
+		w.change(func(t *engine.Tx) error {
+			return t.Hit(1, `UPDATE bucket_epoch SET fenced = 'broken' WHERE bucket_id = ?`,
+				b.Buckets[2].ID)
+		})
+		for name, id := range map[string]int64{"offline": b.Buckets[1].ID, "fenced": b.Buckets[2].ID,
+			"another budget's": other.Buckets[0].ID, "no such bucket": 1 << 40} {
+			equal(w, name, w.apply(b.ID, want.Want{Bucket: id, Need: 1, Units: 1}), 0)
+		}
+		equal(w, "an open one", w.apply(b.ID, want.Want{Bucket: b.Buckets[0].ID, Need: 1, Units: 1}), 1)
+		w.change(func(t *engine.Tx) error {
+			return t.Hit(1, `UPDATE budget_management_bucket SET pending_shrink_quantity = 995
+				WHERE id = ?`, b.ID)
+		})
+		equal(w, "what a shrink waits for stays", // U is 1000: 999 and 1 of the offline bucket
+			w.apply(b.ID, want.Want{Bucket: b.Buckets[0].ID, Need: 1, Units: 9}), 5)
+	})
+}
+
+func TestHandOut(t *testing.T) {
+	everywhere(t, func(w *world) {
+		b := w.stock("b", 11, 4)
+		moved := must(w.part.HandOut(w.ctx, b.ID))(w)
+		equal(w, "units", moved.Units, 11)
+		equal(w, "levels", len(moved.Levels), 4)
+		w.lies("evenly, the remainder to the first", b.ID, 4, 4, 4, 3)
+		equal(w, "again", must(w.part.HandOut(w.ctx, b.ID))(w).Units, 0)
+		_, err := w.part.HandOut(w.ctx, b.ID+99)
+		w.refused(err, budget.BudgetNotFound)
+	})
+}
+
+func TestHandOutReopensWhatTheServiceTookOffline(t *testing.T) {
+	everywhere(t, func(w *world) {
+		b := w.create(promo("b", 50, 5))
+		ids := make([]int64, 5)
+		for i := range ids {
+			ids[i] = b.Buckets[i].ID
+		}
+		w.use(ids[1], "order", 1)
+		w.ok(w.part.Offline(w.ctx, b.ID, ids[1], bucket.ByService))
+		w.ok(w.part.Offline(w.ctx, b.ID, ids[3], bucket.ByService))
+		w.ok(w.part.Offline(w.ctx, b.ID, ids[4], bucket.ByOperator))
+		before := w.read(b.ID)
+		equal(w, "undistributed", w.figures(b.ID).Undistributed, 29)
+		moved := must(w.part.HandOut(w.ctx, b.ID))(w)
+		w.lies("handed out", b.ID, 18, 7, 17, 7, 0)
+		for _, level := range moved.Levels {
+			if at := slices.Index(ids, level.Bucket); at == 1 || at == 3 {
+				equal(w, "epoch", level.Epoch, 2)
+				equal(w, "added", level.Added, 7)
+				equal(w, "fill", level.Fill, before.Buckets[at].Epoch.Fill+3)
+			}
+		}
+		after := w.read(b.ID)
+		equal(w, "online", w.figures(b.ID).Online, 4)
+		equal(w, "entries go on", after.Buckets[1].Epoch.NextEntry, 2)
+		if after.ListVersion <= before.ListVersion {
+			w.Errorf("list version %d became %d", before.ListVersion, after.ListVersion)
+		}
+		w.use(ids[3], "another", 7)
+	})
+}
+
+// TestHandOutToManyBuckets: with more buckets than one transaction locks it goes on in steps, and
+// spreads as evenly.
+func TestHandOutToManyBuckets(t *testing.T) {
+	everywhere(t, func(w *world) {
+		const n = 2*want.MaxEpochs + 3
+		b := w.stock("b", 10*n+7, n)
+		equal(w, "units", must(w.part.HandOut(w.ctx, b.ID))(w).Units, 10*n+7)
+		held := w.outstanding(b.ID)
+		if least, most := slices.Min(held), slices.Max(held); least != 11 || most != 12 {
+			w.Errorf("buckets hold %d to %d", least, most)
+		}
+	})
+}
+
+func TestOfflineAndOnline(t *testing.T) {
+	everywhere(t, func(w *world) {
+		b := w.create(promo("sale", 40, 2))
+		first, second := b.Buckets[0].ID, b.Buckets[1].ID
+		w.use(first, "order", 5)
+		w.ok(w.part.Offline(w.ctx, b.ID, first, bucket.ByService))
+		equal(w, "undistributed", w.figures(b.ID).Undistributed, 15)
+		equal(w, "offline by", w.read(b.ID).Buckets[0].OfflineBy, bucket.ByService)
+		w.ok(w.part.Offline(w.ctx, b.ID, first, bucket.ByOperator))
+		equal(w, "now by", w.read(b.ID).Buckets[0].OfflineBy, bucket.ByOperator)
+		w.ok(w.part.Offline(w.ctx, b.ID, first, bucket.ByService))
+		equal(w, "still by", w.read(b.ID).Buckets[0].OfflineBy, bucket.ByOperator)
+
+		err := w.part.Offline(w.ctx, b.ID, second, bucket.ByOperator)
+		w.refused(err, budget.LastBucket)
+		if text := fmt.Sprint(err); !strings.Contains(text, "sale:bucket-1") {
+			w.Errorf("the refusal does not name the bucket: %s", text)
+		}
+		w.refused(w.part.Offline(w.ctx, b.ID, 1<<40, bucket.ByOperator), budget.BucketNotFound)
+
+		moved := must(w.part.Online(w.ctx, b.ID, first))(w)
+		equal(w, "units", moved.Units, 15)
+		equal(w, "levels", len(moved.Levels), 2)
+		w.lies("back online", b.ID, 8, 27)
+		equal(w, "again", must(w.part.Online(w.ctx, b.ID, first))(w).Units, 0)
+		equal(w, "epoch", w.read(b.ID).Buckets[0].Epoch.Number, 2)
+	})
+}
+
+func TestOnlineWithoutAnOpenPeriod(t *testing.T) {
+	everywhere(t, func(w *world) {
+		b := w.daily("b", 100, day(""), func(d *budget.Definition) { d.EndAt = start.Add(dayLong) })
+		w.until(dayLong)
+		must(w.part.RollOver(w.ctx, b.ID))(w)
+		_, err := w.part.Online(w.ctx, b.ID, b.Buckets[0].ID)
+		w.refused(err, budget.BudgetExpired)
+	})
+}
