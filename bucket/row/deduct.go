@@ -5,6 +5,7 @@ import (
 	"hash/maphash"
 	"math/bits"
 	"sync"
+	"sync/atomic"
 
 	"github.com/budgetd/budgetd/bucket"
 	"github.com/budgetd/budgetd/budget"
@@ -46,7 +47,6 @@ func (s *Service) Deduct(ctx context.Context, request bucket.DeductRequest) (buc
 func (s *Service) DeductAll(ctx context.Context, requests []bucket.DeductRequest) []bucket.DeductResult {
 	w := &wave{s: s, ctx: ctx, requests: requests, results: make([]bucket.DeductResult, len(requests)),
 		ops: make([]op, len(requests))}
-	w.warm()
 	w.admit()
 	w.chain()
 	w.run()
@@ -63,71 +63,68 @@ func (w *wave) admit() {
 	random := make([]byte, nonceBytes*len(w.ops))
 	w.s.rand(random)
 	nonces := string(random)
+	var unread []*op
 	var last *op
 	for i := range w.ops {
 		o, r := &w.ops[i], &w.requests[i]
 		o.wave, o.at = w, i
+		o.Request.Nonce = nonces[i*nonceBytes : (i+1)*nonceBytes]
 		if err := checkHold(r); err != nil {
 			w.fail(o, err)
 			continue
 		}
 		if last != nil && w.requests[last.at].Budget == r.Budget {
 			o.Budget, o.state = last.Budget, last.state
-		} else {
-			b, err := w.s.budgets.Find(w.ctx, r.Budget)
-			if err != nil {
-				w.fail(o, unavailable(err))
-				continue
-			}
-			o.Budget, o.state = b, w.s.stateOf(b.ID)
+			o.prepare(r)
+			continue
 		}
+		b := w.s.budgets.Fresh(r.Budget)
+		if b == nil {
+			unread = append(unread, o)
+			continue
+		}
+		o.Budget, o.state = b, w.s.stateOf(b.ID)
+		o.prepare(r)
 		last = o
-		o.prepare(r, nonces[i*nonceBytes:(i+1)*nonceBytes])
+	}
+	if len(unread) > 0 {
+		w.read(unread)
+	}
+}
+
+// read finds the budgets of operations that have to be read, side by side.
+func (w *wave) read(ops []*op) {
+	const atOnce = 16
+	errs := make([]error, len(ops))
+	var next atomic.Int64
+	find := func() {
+		for i := next.Add(1) - 1; i < int64(len(ops)); i = next.Add(1) - 1 {
+			ops[i].Budget, errs[i] = w.s.budgets.Find(w.ctx, w.request(ops[i]).Budget)
+		}
+	}
+	var readers sync.WaitGroup
+	for range min(atOnce, len(ops)) - 1 {
+		readers.Go(find)
+	}
+	find()
+	readers.Wait()
+	for i, o := range ops {
+		if errs[i] != nil {
+			w.fail(o, unavailable(errs[i]))
+			continue
+		}
+		o.state = w.s.stateOf(o.Budget.ID)
+		o.prepare(w.request(o))
 	}
 }
 
 // prepare makes the row of a request.
-func (o *op) prepare(r *bucket.DeductRequest, nonce string) {
+func (o *op) prepare(r *bucket.DeductRequest) {
 	o.key = o.Budget.RouteKey(r)
-	o.Request = ledger.Request{ID: r.RequestID, Amount: r.Amount, Nonce: nonce, Reference: r.Reference,
+	o.Request = ledger.Request{ID: r.RequestID, Amount: r.Amount, Nonce: o.Request.Nonce, Reference: r.Reference,
 		Dimensions: ledger.Dimensions(r.Dimensions), Counts: ledger.Counts(r.Counts),
 		HoldTTL: r.HoldTTL.Milliseconds(), Group: r.Group}
 	o.Request.Fingerprint = ledger.RequestFingerprint(r.Amount, r.Key, o.Request)
-}
-
-// warm reads the budgets of a call that are not known, side by side.
-func (w *wave) warm() {
-	const atOnce = 16
-	var unknown []bucket.BudgetRef
-	seen := map[bucket.BudgetRef]bool{}
-	last := bucket.BudgetRef{}
-	for i := range w.requests {
-		ref := w.requests[i].Budget
-		if ref == last || seen[ref] {
-			continue
-		}
-		last, seen[ref] = ref, true
-		if w.s.budgets.Fresh(ref) == nil {
-			unknown = append(unknown, ref)
-		}
-	}
-	if len(unknown) < 2 {
-		return
-	}
-	var readers sync.WaitGroup
-	next := make(chan bucket.BudgetRef)
-	for range min(atOnce, len(unknown)) {
-		readers.Go(func() {
-			for ref := range next {
-				_, _ = w.s.budgets.Find(w.ctx, ref) // admit reports what is wrong
-			}
-		})
-	}
-	for _, ref := range unknown {
-		next <- ref
-	}
-	close(next)
-	readers.Wait()
 }
 
 // seed is of the hashes in chain.
