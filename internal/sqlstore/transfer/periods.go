@@ -43,7 +43,7 @@ func (p *Part) Over(ctx context.Context, limit int) (ids []int64, err error) {
 // one funds the period, and the last ones begin epochs. roll_over_ms stays due until all are done,
 // so that anybody can continue. Keeps I1.
 func (p *Part) RollOver(ctx context.Context, budgetID int64) (out transfer.RolledOver, err error) {
-	for {
+	for range maxSteps {
 		step, more, err := p.rollOverStep(ctx, budgetID)
 		out.Levels, out.Units = append(out.Levels, step.Levels...), out.Units+step.Units
 		if err != nil {
@@ -51,10 +51,14 @@ func (p *Part) RollOver(ctx context.Context, budgetID int64) (out transfer.Rolle
 		}
 		out.Period, out.Done = step.Period, out.Done || step.Done
 		if !more {
-			return out, nil
+			break
 		}
 	}
+	return out, nil
 }
+
+// maxSteps bounds the transactions of one call: 1,024 buckets take 34, and centuries of hours 1,000.
+const maxSteps = 2000
 
 // rollOverStep is one transaction of a rollover; more says that another one has to follow.
 func (p *Part) rollOverStep(ctx context.Context, budgetID int64) (
@@ -194,7 +198,7 @@ func (r *rollover) begin() error {
 	if err != nil {
 		return err
 	}
-	h := choose(r.b, r.list, 0, drained)
+	h := choose(r.b, r.list, firstIdle(r.list, drained), drained)
 	if !r.locked {
 		if err := h.lock(r.t, r.b); err != nil {
 			return err
@@ -204,7 +208,7 @@ func (r *rollover) begin() error {
 	if err != nil {
 		return err
 	}
-	r.moved, r.more = moved, waiting(r.list, drained)
+	r.moved, r.more = moved, firstIdle(r.list, drained) > 0
 	due := moves.RollOverMS(r.b.PeriodNow())
 	if r.more {
 		due = engine.ToMS(r.t.Now)
@@ -216,12 +220,13 @@ func (r *rollover) begin() error {
 	return r.t.Hit(1, keepDue, due, r.b.ID)
 }
 
-// waiting reports whether a bucket of the list is still without an epoch.
-func waiting(list []rows.Bucket, drained map[bucket.Lane]bool) bool {
+// firstIdle returns the ordinal of the first bucket of the list that is without an epoch; 0 where
+// that is the first bucket, or where there is none. Buckets on lanes that are drained do not count.
+func firstIdle(list []rows.Bucket, drained map[bucket.Lane]bool) int {
 	for i := range list {
 		if idle(&list[i]) && !drained[list[i].Lane()] {
-			return true
+			return list[i].Ordinal
 		}
 	}
-	return false
+	return 0
 }
