@@ -14,8 +14,9 @@ const (
 	pageBytes = 4 << 20
 	// detailsChunk is how many deductions are read at a time.
 	detailsChunk = 128
-	// emptySpans bounds how often a page looks further where numbers without entries lie.
-	emptySpans = 100
+	// emptySpans bounds how often a page looks further where numbers without entries lie, each time twice
+	// as far, up to widest numbers.
+	emptySpans, widest = 100, 1 << 16
 )
 
 // page is one page while it is read.
@@ -29,8 +30,9 @@ type page struct {
 
 // read reads at most limit entries and moves the cursor behind them.
 func (p *page) read(ctx context.Context, limit int) ([]bucket.FeedEntry, error) {
+	numbers := limit
 	for range emptySpans {
-		spans, turn := p.cursor.spans(p.bounds, limit)
+		spans, turn := p.cursor.spans(p.bounds, numbers)
 		if len(spans) == 0 {
 			return nil, nil
 		}
@@ -40,6 +42,7 @@ func (p *page) read(ctx context.Context, limit int) ([]bucket.FeedEntry, error) 
 		}
 		entries := p.entries(spans, rows)
 		all := lasts(entries)
+		entries = entries[:min(len(entries), limit)]
 		if entries, err = p.details(ctx, entries); err != nil {
 			return nil, err
 		}
@@ -52,6 +55,7 @@ func (p *page) read(ctx context.Context, limit int) ([]bucket.FeedEntry, error) 
 			}
 			return out, nil
 		}
+		numbers = max(numbers, min(2*numbers, widest))
 	}
 	return nil, nil
 }
