@@ -1,0 +1,256 @@
+package manage_test
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"path/filepath"
+	"reflect"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/budgetd/budgetd/bucket"
+	"github.com/budgetd/budgetd/bucket/manage"
+	"github.com/budgetd/budgetd/bucket/place"
+	"github.com/budgetd/budgetd/budget"
+	"github.com/budgetd/budgetd/internal/sqlstore/definitions"
+	"github.com/budgetd/budgetd/internal/sqlstore/engine"
+)
+
+// world is a service on a database of its own, with three instances.
+type world struct {
+	*manage.Service
+	t     *testing.T
+	part  *definitions.Part
+	db    *engine.DB
+	full  map[string]bool // instances that take no buckets
+	rolls int
+	// told are the levels that filters were told of, by bucket.
+	mu   sync.Mutex
+	told map[int64]bucket.Level
+}
+
+func newWorld(t *testing.T) *world {
+	t.Helper()
+	db, err := engine.Open(t.Context(), engine.Config{Driver: "sqlite",
+		DSN: filepath.Join(t.TempDir(), "budgetd.db")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := db.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	var lanes []bucket.Lane
+	for i := range 3 {
+		lanes = append(lanes, bucket.Lane{Instance: fmt.Sprint("store-", i)})
+	}
+	places, err := place.New(lanes, 100)
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := &world{t: t, db: db, part: definitions.New(db), full: map[string]bool{},
+		told: map[int64]bucket.Level{}}
+	w.Service = &manage.Service{Ledger: w.part, Budgets: w, Periods: w, Filter: w, Places: places,
+		Takes: func(l bucket.Lane) bool { return !w.full[l.Instance] }, Clock: bucket.SystemClock{},
+		Nonce: func() string { return "nonce" }, Log: slog.New(slog.DiscardHandler),
+		Timeout: 10 * time.Second}
+	return w
+}
+
+// Find is the cache of budgets, without a memory.
+func (w *world) Find(ctx context.Context, ref bucket.BudgetRef) (*bucket.Budget, error) {
+	b, err := w.part.Budget(ctx, ref)
+	return &b, err
+}
+
+// RollOver counts what it is asked for.
+func (w *world) RollOver(context.Context, int64) error {
+	w.rolls++
+	return nil
+}
+
+// Set remembers levels, and is never of use: nothing may depend on it.
+func (w *world) Set(_ context.Context, lane bucket.Lane, levels []bucket.Level) error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, level := range levels {
+		if level.Lane != lane {
+			w.t.Errorf("%+v went to %v", level, lane)
+		}
+		w.told[level.Bucket] = level
+	}
+	return &budget.Error{Code: budget.Unavailable}
+}
+
+func (w *world) Take(context.Context, bucket.Lane, []bucket.Take) ([]bucket.Taken, error) {
+	w.t.Error("nothing is deducted here")
+	return nil, nil
+}
+
+func (w *world) refused(err error, want budget.Code) {
+	w.t.Helper()
+	if !budget.Is(err, want) {
+		w.t.Fatalf("%v, want %s", err, want)
+	}
+}
+
+func equal[T any](t *testing.T, what string, got, want T) {
+	t.Helper()
+	if !reflect.DeepEqual(got, want) {
+		t.Fatalf("%s: %+v, want %+v", what, got, want)
+	}
+}
+
+func (w *world) create(d budget.Definition) bucket.Budget {
+	w.t.Helper()
+	v, created, err := w.Create(w.t.Context(), d)
+	if err != nil || !created || v.Replayed {
+		w.t.Fatalf("created %v, replayed %v, %v", created, v.Replayed, err)
+	}
+	return w.read(v.Definition.ID)
+}
+
+// read reads a budget; filters must have been told what its open buckets hold.
+func (w *world) read(id int64) bucket.Budget {
+	w.t.Helper()
+	b, err := w.part.Budget(w.t.Context(), bucket.BudgetRef{ID: id})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	for _, one := range b.Buckets {
+		told, is := w.told[one.ID]
+		if is && one.Online && (told.Fill != one.Epoch.Fill || told.Outstanding != one.Epoch.Outstanding) {
+			w.t.Errorf("a filter was told %+v of %+v", told, one.Epoch)
+		}
+	}
+	return b
+}
+
+func perInstance(b bucket.Budget) (out []int) {
+	load := map[string]int{}
+	for _, one := range b.Ring() {
+		load[one.Lane.Instance]++
+	}
+	for _, n := range load {
+		out = append(out, n)
+	}
+	slices.Sort(out)
+	return out
+}
+
+func promo(name string, total int64, buckets int) budget.Definition {
+	return budget.Definition{Tenant: "shop", Name: name, Unit: budget.Count, Type: budget.Promo,
+		Durability: budget.Ledger, TotalQuantity: total, BucketQuantity: buckets}
+}
+
+func TestCreatePlacesEvenly(t *testing.T) {
+	w := newWorld(t)
+	b := w.create(promo("four", 100, 4))
+	equal(t, "four on three", perInstance(b), []int{1, 1, 2})
+	equal(t, "told", len(w.told), 4)
+	w.full["store-1"] = true
+	equal(t, "four on two", perInstance(w.create(promo("two", 100, 4))), []int{2, 2})
+	w.full["store-0"], w.full["store-2"] = true, true
+	_, _, err := w.Create(t.Context(), promo("none", 100, 4))
+	w.refused(err, budget.Unavailable)
+}
+
+// TestDefaultNumberOfBuckets: it follows from what a period gets, not from the total.
+func TestDefaultNumberOfBuckets(t *testing.T) {
+	w := newWorld(t)
+	year := promo("year", 3_650_000, 0)
+	year.Type, year.Rule = budget.Daily, &budget.Rule{Kind: budget.Calendar, Every: budget.Day,
+		Quantity: 10_000}
+	unlimited := promo("unlimited", 0, 0)
+	unlimited.Unlimited = true
+	for _, test := range []struct {
+		d    budget.Definition
+		want int
+	}{
+		{year, 12}, {unlimited, 3}, {promo("small", 500, 0), 1}, {promo("large", 1_000_000, 0), 64},
+		{promo("asked", 10, 100), 100},
+	} {
+		b := w.create(test.d)
+		equal(t, test.d.Name, len(b.Buckets), test.want)
+		v, created, err := w.Create(t.Context(), test.d)
+		if err != nil || created || !v.Replayed || v.Definition.ID != b.ID {
+			t.Errorf("%s again: created %v, %+v, %v", test.d.Name, created, v, err)
+		}
+	}
+}
+
+func TestCreateListsFaults(t *testing.T) {
+	w := newWorld(t)
+	d := promo("Bad Name", -1, 0)
+	d.Unit = ""
+	_, _, err := w.Create(t.Context(), d)
+	w.refused(err, budget.Invalid)
+	var fields []string
+	for _, fault := range err.(*budget.Error).Fields {
+		fields = append(fields, fault.Field)
+	}
+	equal(t, "faults", fields, []string{"name", "unit", "total_quantity"})
+	stored := promo("stored", 10, 1)
+	stored.Durability = budget.Store
+	_, _, err = w.Create(t.Context(), stored)
+	w.refused(err, budget.Invalid) // there is no store for it
+	w.create(promo("taken", 10, 1))
+	_, _, err = w.Create(t.Context(), promo("taken", 11, 1))
+	w.refused(err, budget.NameTaken)
+}
+
+func TestChangeOfTheNumberOfBuckets(t *testing.T) {
+	w := newWorld(t)
+	b := w.create(promo("b", 120, 6))
+	n := 2
+	v, err := w.Change(t.Context(), bucket.BudgetRef{ID: b.ID}, bucket.Change{BucketQuantity: &n})
+	if err != nil {
+		t.Fatal(err)
+	}
+	equal(t, "remaining", v.Figures.Remaining, 120)
+	fewer := w.read(b.ID)
+	equal(t, "outstanding", fewer.Buckets[0].Epoch.Outstanding, 60)
+	n = 6
+	if _, err = w.Change(t.Context(), bucket.BudgetRef{ID: b.ID}, bucket.Change{BucketQuantity: &n}); err != nil {
+		t.Fatal(err)
+	}
+	after := w.read(b.ID)
+	equal(t, "spread", perInstance(after), []int{2, 2, 2})
+	for i := range 2 {
+		equal(t, "stays", after.Buckets[i].Lane, b.Buckets[i].Lane)
+	}
+	if w.rolls < 2 {
+		t.Error("a budget whose period may be over was not rolled over first")
+	}
+	n = 5000
+	_, err = w.Change(t.Context(), bucket.BudgetRef{ID: b.ID}, bucket.Change{BucketQuantity: &n})
+	w.refused(err, budget.Invalid)
+	_, err = w.Change(t.Context(), bucket.BudgetRef{ID: 99}, bucket.Change{BucketQuantity: &n})
+	w.refused(err, budget.BudgetNotFound)
+}
+
+func TestAdjustTellsFilters(t *testing.T) {
+	w := newWorld(t)
+	b := w.create(promo("b", 120, 3))
+	ref := bucket.BudgetRef{Tenant: "shop", Name: "b"}
+	for _, step := range []struct{ quantity, total int64 }{{30, 150}, {-100, 50}} {
+		r := bucket.AdjustRequest{Budget: ref, RequestID: fmt.Sprint(step.quantity), Quantity: step.quantity}
+		v, err := w.Adjust(t.Context(), r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		equal(t, "remaining", v.Figures.Remaining, step.total)
+		equal(t, "total", v.Definition.TotalQuantity, step.total)
+		w.read(b.ID)
+	}
+	_, err := w.Adjust(t.Context(), bucket.AdjustRequest{Budget: ref, RequestID: "all", Quantity: -50})
+	w.refused(err, budget.Invalid)
+	views, err := w.List(t.Context(), bucket.Page{Size: 10})
+	if err != nil || len(views) != 1 || views[0].Figures.Total != 50 {
+		t.Errorf("%+v, %v", views, err)
+	}
+}
