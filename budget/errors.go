@@ -30,7 +30,9 @@ const (
 	BudgetExpired      Code = "budget_expired"
 	LastBucket         Code = "last_bucket"
 	RecycleRunning     Code = "recycle_running"
-	LastInstance       Code = "last_instance"
+	// BucketOffline: units cannot be applied for by a bucket that is offline.
+	BucketOffline Code = "bucket_offline"
+	LastInstance  Code = "last_instance"
 
 	RequestConflict        Code = "request_conflict"
 	RequestVoid            Code = "request_void"
@@ -85,7 +87,7 @@ func (c Code) Kind() Kind {
 		CursorExpired:
 		return Faulty
 	case BudgetExhausted, PeriodExhausted, BudgetNotEffective, BudgetPaused, BudgetExpired, LastBucket, LastInstance,
-		RecycleRunning, AmountExceedsRemaining, LimitExceeded, LedgerModeOnly:
+		RecycleRunning, BucketOffline, AmountExceedsRemaining, LimitExceeded, LedgerModeOnly:
 		return Refused
 	case RequestConflict, RequestVoid, AlreadyRolledBack, NameTaken, VersionConflict, NotHeld, HoldExpired,
 		GroupClosed:

@@ -33,6 +33,7 @@ var statuses = map[budget.Code]struct {
 	budget.BudgetExpired:          {http.StatusConflict, "The budget has ended"},
 	budget.LastBucket:             {http.StatusConflict, "The last online bucket stays"},
 	budget.RecycleRunning:         {http.StatusConflict, "A recycle is going on"},
+	budget.BucketOffline:          {http.StatusConflict, "The bucket is offline"},
 	budget.LastInstance:           {http.StatusConflict, "No other instance can take its buckets"},
 	budget.RequestConflict:        {http.StatusConflict, "The id was used for another request"},
 	budget.RequestVoid:            {http.StatusConflict, "The request was cancelled"},
