@@ -1,0 +1,70 @@
+package returns_test
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/go-sql-driver/mysql"
+
+	"github.com/budgetd/budgetd/bucket/hold"
+	"github.com/budgetd/budgetd/budget"
+	"github.com/budgetd/budgetd/internal/sqlstore/engine"
+	"github.com/budgetd/budgetd/internal/sqlstore/fixture"
+	"github.com/budgetd/budgetd/internal/sqlstore/returns"
+	"github.com/budgetd/budgetd/internal/testservers"
+)
+
+// TestLostReplies: orders whose replies get lost, that of COMMIT among them, are done once, and an order that
+// was done by an earlier attempt of its own call is no replay.
+func TestLostReplies(t *testing.T) {
+	t.Parallel()
+	dsn := testservers.SharedMariaDB(t).NewDatabase(t)
+	config, err := mysql.ParseDSN(dsn)
+	if err != nil {
+		t.Fatal(err)
+	}
+	proxy := testservers.NewProxy(t, config.Addr)
+	config.Addr = proxy.Addr()
+	fixture.On(t, engine.Config{Driver: "mysql", DSN: dsn}, func(fw *fixture.World) {
+		db, err := engine.Open(t.Context(), engine.Config{Driver: "mysql", DSN: config.FormatDSN(),
+			Clock: fw.Clock.Now})
+		fw.OK(err)
+		defer db.Close()
+		w := &world{fw, returns.New(db)}
+		b := w.Create("b", 10_000, 2)
+		const n = 60
+		for i := range n {
+			w.hold(b.Buckets[i%2], fmt.Sprint("order-", i), fmt.Sprint("g", i%3), 10, time.Hour)
+		}
+		w.OK(proxy.Set(testservers.Rule{Disturbance: testservers.CutReply, OneIn: 17}))
+		unknown := 0
+		for i := range n {
+			o := hold.Order{Kind: hold.Rollback, Budget: b.ID, RequestID: fmt.Sprint("order-", i), Amount: 4}
+			if i%2 == 0 {
+				o = hold.Order{Kind: hold.Confirm, Budget: b.ID, RequestID: o.RequestID, Amount: 6}
+			}
+			for again := false; ; again = true {
+				got, _, err := w.part.Settle(w.Ctx, []hold.Order{o})
+				if budget.CodeOf(err) == budget.OutcomeUnknown || budget.CodeOf(err) == budget.Unavailable {
+					unknown++
+					continue
+				}
+				w.OK(err)
+				w.OK(got[0].Err)
+				if got[0].Replayed && !again {
+					t.Errorf("order %d is a replay of itself", i)
+				}
+				equal(w, "rolled back", got[0].Deduction.RolledBack, 4)
+				break
+			}
+		}
+		w.OK(proxy.Set(testservers.Rule{Disturbance: testservers.Pass}))
+		t.Logf("%d calls without an answer", unknown)
+		w.columns(b.Buckets[0], 1, 4820, 0, 180, 0)
+		w.columns(b.Buckets[1], 1, 4820, 180, 0, 0)
+		for _, id := range b.Buckets {
+			equal(w, "next entry", w.Newest(id).NextEntry, n+1)
+		}
+	})
+}
