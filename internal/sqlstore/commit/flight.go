@@ -102,3 +102,31 @@ func textOf(op *bucket.Operation) int {
 	}
 	return n
 }
+
+// rest returns a flight of the operations that got a verdict; nil: none did.
+func (f *flight) rest(v bucket.Verdict) *flight {
+	var ops []bucket.Operation
+	for i := range f.out {
+		if f.out[i].Verdict == v {
+			ops = append(ops, f.ops[i])
+		}
+	}
+	if ops == nil {
+		return nil
+	}
+	return newFlight(ops, make([]bucket.Outcome, len(ops)))
+}
+
+// take takes over the outcomes of the flight that rest returned.
+func (f *flight) take(rest *flight) {
+	if rest == f {
+		return
+	}
+	next := 0
+	for i := range f.out {
+		if f.out[i].Verdict == bucket.Short {
+			f.out[i] = rest.out[next]
+			next++
+		}
+	}
+}

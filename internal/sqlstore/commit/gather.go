@@ -1,13 +1,325 @@
 package commit
 
 import (
+	"cmp"
 	"context"
+	"maps"
+	"slices"
 
 	"github.com/budgetd/budgetd/bucket"
+	"github.com/budgetd/budgetd/budget"
+	"github.com/budgetd/budgetd/internal/sqlstore/engine"
+	"github.com/budgetd/budgetd/internal/sqlstore/moves"
+	"github.com/budgetd/budgetd/internal/sqlstore/rows"
 )
 
-// Gather finds units for waiting deductions of one budget and commits them, in one transaction.
+// Gather brings units of a budget into one of its buckets and commits the operations that wait for them
+// there, in one transaction. The units come first from what came back and what is undistributed, then
+// from other buckets, the fullest first, and no more than is needed. Everything that the open period
+// may get is looked at under its locks, so an operation that does not fit then is Exhausted (I3). An
+// operation is Short where more epochs than one transaction locks hold units, where a rule forbids the
+// bucket to apply, or where units are fenced. All are Over where a rollover is due. The levels are of
+// the buckets whose filters should be told.
+//
+// A repetition is harmless, as one of Commit is. Errors: BudgetNotFound, Unavailable, OutcomeUnknown,
+// Internal. Keeps I1, I2, I3, I4, I6, I7.
 func (p *Part) Gather(ctx context.Context, budgetID, bucketID int64, ops []bucket.Operation) (
 	[]bucket.Outcome, []bucket.Level, error) {
-	return nil, nil, errGuessed
+	out := make([]bucket.Outcome, len(ops))
+	var levels []bucket.Level
+	for i, f := range split(ops, out) {
+		some, err := p.gather(ctx, f, budgetID, bucketID)
+		if err != nil {
+			if i > 0 && budget.Is(err, budget.Unavailable) {
+				err = engine.MaybeDone("gather", err)
+			}
+			return nil, nil, err
+		}
+		levels = append(levels, some...)
+		p.learn(f)
+	}
+	return out, levels, nil
+}
+
+// gather serves a flight in as many steps as it takes to look at all epochs: each brings what it has
+// locked into the target where that does not suffice.
+func (p *Part) gather(ctx context.Context, f *flight, budgetID, bucketID int64) (
+	levels []bucket.Level, err error) {
+	const steps = budget.MaxBuckets/(maxBuckets-1) + 2
+	for left, step := f, 0; ; step++ {
+		var g *gathering
+		err := p.redone(ctx, step > 0, func(t *engine.Tx, _ bool) (err error) {
+			clear(left.out)
+			g, err = gather(t, left, budgetID, bucketID)
+			return err
+		})
+		if err != nil {
+			return nil, err
+		}
+		levels = append(levels, g.levels...)
+		f.take(left)
+		if !g.partial || step == steps {
+			return levels, nil
+		}
+		if left = f.rest(bucket.Short); left == nil {
+			return levels, nil
+		}
+	}
+}
+
+// gathering is a trial with all that its budget has.
+type gathering struct {
+	trial
+	tx     *engine.Tx
+	budget *rows.Budget
+	// list are the budget's buckets; target is one of them, donors are others, the fullest first.
+	list   []rows.Bucket
+	target *rows.Bucket
+	donors []*rows.Bucket
+	// back is what moves from R to U.
+	back []*rows.Epoch
+	// partial: other epochs than those that are locked may hold units.
+	partial bool
+	levels  []bucket.Level
+	// free and bound are what the target may take of U: units that came back, and all. potential is
+	// what it can hold at most.
+	free, bound, potential int64
+}
+
+// gather carries out one step.
+func gather(t *engine.Tx, f *flight, budgetID, bucketID int64) (*gathering, error) {
+	b, err := rows.LockBudget(t, "gather", budgetID)
+	if err != nil {
+		return nil, err
+	}
+	g := &gathering{trial: trial{flight: f, nowMS: engine.ToMS(t.Now)}, tx: t, budget: b}
+	if b.Due(t.Now) || b.IsOver == 0 && b.PeriodNow().OverAt(t.Now) {
+		for i := range f.out {
+			f.out[i].Verdict = bucket.Over
+		}
+		return g, nil
+	}
+	if g.known, err = rows.LockDeductions(t, f.ids(all)); err != nil {
+		return nil, err
+	}
+	if err := g.trial.lock(t); err != nil {
+		return nil, err
+	}
+	if err := g.lockAll(bucketID); err != nil {
+		return nil, err
+	}
+	if err := g.lookAt(); err != nil {
+		return nil, err
+	}
+	g.judgeAll()
+	if err := g.lookAgain(); err != nil {
+		return nil, err
+	}
+	return g, g.move()
+}
+
+// lookAgain makes sure of what is Exhausted: the sum is read once more, with locks, because the first
+// look may have missed units that came back just before (I3).
+func (g *gathering) lookAgain() error {
+	if g.count(bucket.Exhausted) == 0 {
+		return nil
+	}
+	found, err := covers(&g.tx.Reader, []int64{g.budget.ID}, true)
+	if err != nil {
+		return err
+	}
+	cover, s := found[g.budget.ID], g.epochs[g.target.Epoch.Bucket]
+	spend(&cover, s.used+s.held)
+	for i := range g.out {
+		switch o := &g.out[i]; {
+		case o.Verdict != bucket.Exhausted:
+		case g.ops[i].Request.Amount > cover.Sum():
+			o.Cover = cover
+		default:
+			*o = bucket.Outcome{Verdict: bucket.Short}
+		}
+	}
+	return nil
+}
+
+const selectUnits = `SELECT e.bucket_id, e.epoch, e.outstanding_quantity + e.returning_quantity AS units
+	FROM bucket_epoch e /*by bucket_epoch_units*/ WHERE e.budget_id = ? AND e.has_units = 1`
+
+// holding is an epoch with what it holds.
+type holding struct {
+	Bucket int64 `db:"bucket_id"`
+	Epoch  int64 `db:"epoch"`
+	Units  int64 `db:"units"`
+}
+
+// lockAll locks the epochs that hold units of the budget, and the target's newest: at most 64, those
+// with the most units.
+func (g *gathering) lockAll(bucketID int64) error {
+	var err error
+	if g.list, err = rows.Buckets(&g.tx.Reader, g.budget.ID); err != nil {
+		return err
+	}
+	for i := range g.list {
+		if row := &g.list[i]; row.Epoch.Bucket == bucketID {
+			g.target = row
+		}
+	}
+	var found []holding
+	if err := g.tx.List(&found, selectUnits, g.budget.ID); err != nil {
+		return err
+	}
+	slices.SortFunc(found, func(a, b holding) int {
+		return cmp.Or(cmp.Compare(b.Units, a.Units), cmp.Compare(a.Bucket, b.Bucket),
+			cmp.Compare(a.Epoch, b.Epoch))
+	})
+	positions := make([]rows.Position, 0, maxBuckets)
+	if g.target != nil {
+		positions = append(positions, g.target.Position())
+	}
+	for _, e := range found {
+		p := rows.Position{Bucket: e.Bucket, Epoch: e.Epoch}
+		if slices.Contains(positions, p) {
+			continue
+		}
+		if g.partial = len(positions) == maxBuckets; g.partial {
+			break
+		}
+		positions = append(positions, p)
+	}
+	locked, err := rows.LockEpochs(g.tx, positions)
+	if err != nil {
+		return err
+	}
+	return g.place(locked)
+}
+
+// place puts the locked epochs where they are used: as the target, as donors, as epochs that give R back.
+func (g *gathering) place(locked map[rows.Position]*rows.Epoch) error {
+	nowMS, err := clockUnder(g.tx, locked)
+	if err != nil {
+		return err
+	}
+	for i := range g.list {
+		row := &g.list[i]
+		if e := locked[row.Position()]; e != nil {
+			row.Epoch = *e
+			locked[row.Position()] = &row.Epoch
+			if row != g.target && row.MayGrow() && row.Period == g.budget.Period && row.Outstanding > 0 {
+				g.donors = append(g.donors, row)
+			}
+		}
+	}
+	slices.SortFunc(g.donors, func(a, b *rows.Bucket) int {
+		return cmp.Or(cmp.Compare(b.Outstanding, a.Outstanding),
+			a.Epoch.Position().Compare(b.Epoch.Position()))
+	})
+	for _, p := range slices.SortedFunc(maps.Keys(locked), rows.Position.Compare) {
+		if e := locked[p]; e.Returning > 0 && e.Fenced == "" {
+			g.back = append(g.back, e)
+		}
+	}
+	g.epochs = map[int64]*stand{}
+	if g.target == nil {
+		return nil
+	}
+	if row := g.target; row.OfflineBy == string(bucket.ByService) && !row.Live() &&
+		g.budget.IsOver == 0 {
+		if _, err := moves.Begin(g.tx, "gather", g.budget, row); err != nil {
+			return err
+		}
+	}
+	if g.target.Period == g.budget.Period {
+		g.epochs[g.target.Epoch.Bucket] = &stand{epoch: g.target.Epoch, nowMS: nowMS,
+			unlimited: g.budget.Unlimited == 1, left: g.target.Outstanding}
+	}
+	return nil
+}
+
+// lookAt adds up what the target can get, and what the open period may still get in all.
+func (g *gathering) lookAt() error {
+	if g.target == nil {
+		return nil
+	}
+	s := g.epochs[g.target.Epoch.Bucket]
+	if s == nil || !s.epoch.MayGrow() || g.budget.Unlimited == 1 {
+		return nil
+	}
+	found, err := covers(&g.tx.Reader, []int64{g.budget.ID}, false)
+	if err != nil {
+		return err
+	}
+	if g.queue = g.partial; !g.partial {
+		cover := found[g.budget.ID]
+		g.cover = &cover
+	}
+	if _, err := moves.Sweep(g.tx, g.budget, g.back...); err != nil {
+		return err
+	}
+	g.free, g.bound = g.budget.Undistributed, g.budget.Releasable(g.tx.Now)
+	if g.budget.AdjustCnt > 0 {
+		if g.free, err = g.cameBack(); err != nil {
+			return err
+		}
+		if g.target.OutCnt >= g.budget.AdjustCnt {
+			g.bound = min(g.bound, g.free)
+		}
+	}
+	s.epoch = g.target.Epoch
+	s.left = g.target.Outstanding + g.bound
+	for _, donor := range g.donors {
+		s.left += donor.Outstanding
+	}
+	g.potential = s.left
+	return nil
+}
+
+const selectNeverApplied = `SELECT (` + cameBack + `) - (` + applied + `)
+	FROM budget_management_bucket u WHERE u.id = ?`
+
+// cameBack returns how much of U came back from buckets: all but what the period got and no bucket has
+// applied for.
+func (g *gathering) cameBack() (int64, error) {
+	var never int64
+	if _, err := g.tx.Get(&never, selectNeverApplied, g.budget.ID); err != nil {
+		return 0, err
+	}
+	return max(g.budget.Undistributed-max(never, 0), 0), nil
+}
+
+// move moves what the accepted operations need into the target, and writes them.
+func (g *gathering) move() error {
+	if g.target == nil {
+		return nil
+	}
+	s := g.epochs[g.target.Epoch.Bucket]
+	if s == nil {
+		return nil
+	}
+	taken, before, fill := s.used+s.held, g.target.Outstanding, g.target.Fill
+	need := taken - before
+	if g.partial && g.count(bucket.Short) > 0 {
+		need = g.potential - before // the next step looks at the others
+	}
+	if !s.unlimited && need > 0 {
+		if err := g.supply(need, taken); err != nil {
+			return err
+		}
+	}
+	s.epoch = g.target.Epoch
+	if s.left = g.target.Outstanding; !s.unlimited {
+		s.left -= taken
+	}
+	g.remaining()
+	if err := g.write(g.tx); err != nil {
+		return err
+	}
+	if g.target.Fill != fill {
+		g.target.Outstanding = s.left
+		level := moves.Level(g.target, max(s.left-before, 0))
+		if g.target.Fill != fill+1 {
+			level.Added = s.left // a filter replaces what it holds
+		}
+		g.levels = append(g.levels, level)
+	}
+	return nil
 }

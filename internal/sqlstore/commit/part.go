@@ -29,6 +29,8 @@ type Part struct {
 	places *lru.Cache[int64, place]
 	// repeats is how many of the next flights read their ids before they write.
 	repeats atomic.Int64
+	// packets and lockings count the flights by the form that ended them.
+	packets, lockings atomic.Int64
 }
 
 // place is a bucket's present epoch and what O was after the last flight.
@@ -70,16 +72,17 @@ func (p *Part) commit(ctx context.Context, f *flight) error {
 		sent, err := p.fastForm(ctx, f)
 		switch {
 		case sent == engine.Committed:
+			p.packets.Add(1)
 			return nil
 		case sent == engine.Unheard && err != nil:
 			return err // what it did is not final
 		}
 		unsure = sent == engine.Unheard
 	}
-	_, err := p.redone(ctx, unsure, func(t *engine.Tx, first bool) error {
+	p.lockings.Add(1)
+	return p.redone(ctx, unsure, func(t *engine.Tx, first bool) error {
 		return p.locked(t, f, first)
 	})
-	return err
 }
 
 // locked carries out the locking form in one attempt at a transaction.
@@ -117,10 +120,9 @@ func (p *Part) learn(f *flight) {
 // redone runs a transaction until it is known whether it was committed, or the context is over. first
 // says that the attempt is the first one. unsure says that another form of it may have been committed.
 func (p *Part) redone(ctx context.Context, unsure bool, fn func(t *engine.Tx, first bool) error) (
-	attempts int, err error) {
-	for attempts < sureAttempts {
-		attempts++
-		first := attempts == 1 && !unsure
+	err error) {
+	for attempt := 1; attempt <= sureAttempts; attempt++ {
+		first := attempt == 1 && !unsure
 		err = p.db.Write(ctx, "commit", func(t *engine.Tx) error {
 			was := first
 			first = false
@@ -131,12 +133,12 @@ func (p *Part) redone(ctx context.Context, unsure bool, fn func(t *engine.Tx, fi
 			!budget.Is(err, budget.Unavailable) {
 			break
 		}
-		if p.db.Pause(ctx, attempts) != nil {
+		if p.db.Pause(ctx, attempt) != nil {
 			break
 		}
 	}
 	if unsure && err != nil && !budget.Is(err, budget.OutcomeUnknown) {
 		err = engine.MaybeDone("commit", err)
 	}
-	return attempts, err
+	return err
 }

@@ -22,6 +22,9 @@ type trial struct {
 	book   book
 	// cover is what the whole budget has left, for Gather; nil: an operation that does not fit is Short.
 	cover *bucket.Cover
+	// queue: after an operation that is Short, all that do not have a row are Short, because the next
+	// step may find enough for the first one.
+	queue, short bool
 
 	accepted int
 }
@@ -92,12 +95,13 @@ func (t *trial) judge(i int, tallies []*limit.Tally) bucket.Outcome {
 	if refused := limit.Exceeded(op.Touches, tallies); refused != nil {
 		return bucket.Outcome{Verdict: bucket.Limited, Refused: refused}
 	}
-	if s.unlimited || op.Request.Amount <= s.left {
+	if s.unlimited || op.Request.Amount <= s.left && !t.short {
 		return bucket.Outcome{Verdict: bucket.Accepted}
 	}
 	if t.cover != nil && op.Request.Amount > t.cover.Sum() {
 		return bucket.Outcome{Verdict: bucket.Exhausted, Cover: *t.cover}
 	}
+	t.short = t.queue
 	return bucket.Outcome{Verdict: bucket.Short, Remaining: s.left}
 }
 

@@ -1,0 +1,201 @@
+package commit_test
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/budgetd/budgetd/bucket"
+	"github.com/budgetd/budgetd/budget"
+)
+
+// gather brings units into the first bucket for operations, and compares their verdicts.
+func (w *world) gather(want []bucket.Verdict, ops ...bucket.Operation) (
+	[]bucket.Outcome, []bucket.Level) {
+	w.Helper()
+	out, levels, err := w.part.Gather(w.Ctx, w.b.ID, ops[0].Bucket, ops)
+	w.OK(err)
+	w.verdicts(out, want...)
+	return out, levels
+}
+
+// outstanding lists O of the buckets' newest epochs.
+func (w *world) outstanding() string {
+	w.Helper()
+	var out []int64
+	for i := range w.b.Buckets {
+		out = append(out, w.Newest(w.b.Buckets[i].ID).Outstanding)
+	}
+	return fmt.Sprint(out)
+}
+
+func (w *world) holds(want string) {
+	w.Helper()
+	if got := w.outstanding(); got != want {
+		w.Errorf("buckets hold %s, want %s", got, want)
+	}
+}
+
+func TestGatherFromDonors(t *testing.T) {
+	each(t, 3000, 3, nil, func(w *world) {
+		w.commit(w.asks(1, "a", 300))
+		out, levels := w.gather(one(bucket.Accepted), w.asks(0, "b", 1500))
+		if out[0].Remaining != 0 || out[0].Deduction.Bucket != w.b.Buckets[0].ID {
+			t.Errorf("%+v", out[0])
+		}
+		w.holds("[0 700 500]") // the fullest gives, and no more than is needed
+		if len(levels) != 2 || levels[0].Bucket != w.b.Buckets[2].ID || levels[0].Outstanding != 500 ||
+			levels[1].Bucket != w.b.Buckets[0].ID || levels[1].Outstanding != 0 || levels[1].Fill != 2 {
+			t.Errorf("levels %+v", levels)
+		}
+		if n := w.figure(`SELECT amount FROM grant_log WHERE kind = 'collect'`); n != 500 {
+			t.Errorf("collected %d", n)
+		}
+		w.want(one(bucket.Known), w.asks(0, "b", 1500))
+	})
+}
+
+func TestGatherExhausted(t *testing.T) {
+	each(t, 300, 3, nil, func(w *world) {
+		out, levels := w.gather([]bucket.Verdict{bucket.Exhausted, bucket.Accepted, bucket.Exhausted},
+			w.asks(0, "a", 301), w.asks(0, "b", 200), w.asks(0, "c", 101))
+		if out[0].Cover.Sum() != 300-200 && out[0].Cover.Sum() != 300 || out[2].Cover.Sum() != 100 {
+			t.Errorf("covers %+v, %+v", out[0].Cover, out[2].Cover)
+		}
+		if len(levels) == 0 {
+			t.Error("no level of the target")
+		}
+		// A hopeless request moves nothing.
+		before := w.outstanding()
+		_, levels = w.gather(one(bucket.Exhausted), w.asks(0, "d", 101))
+		if w.holds(before); len(levels) != 0 {
+			t.Errorf("levels %+v", levels)
+		}
+	})
+}
+
+// TestGatherContracts: donors that were emptied leave the list when what is left is not worth a bucket.
+func TestGatherContracts(t *testing.T) {
+	each(t, 300, 3, nil, func(w *world) {
+		w.gather(one(bucket.Accepted), w.asks(0, "a", 295))
+		w.holds("[0 0 5]")
+		if n := w.figure(`SELECT COUNT(*) FROM sharding_budget_management_bucket
+			WHERE status = 'offline' AND offline_by = 'service'`); n != 1 {
+			t.Errorf("%d buckets went offline, want the one that was emptied", n)
+		}
+		w.want(one(bucket.Gone), w.asks(1, "b", 1))
+		w.gather(one(bucket.Accepted), w.asks(1, "b", 1)) // it comes online again
+		w.gather(one(bucket.Accepted), w.asks(2, "c", 4))
+		w.gather(one(bucket.Exhausted), w.asks(0, "d", 1))
+	})
+}
+
+// TestGatherReturns: units that came back are swept, whatever epoch they came back to, and are free.
+func TestGatherReturns(t *testing.T) {
+	each(t, 100, 2, nil, func(w *world) {
+		w.commit(w.asks(0, "a", 50), w.asks(1, "b", 50))
+		w.Exec([]any{`UPDATE budget_management_bucket SET adjust_cnt = 1`},
+			[]any{`UPDATE sharding_budget_management_bucket SET out_cnt = 1`},
+			[]any{`UPDATE bucket_epoch SET used_quantity = 40, returning_quantity = 10`},
+			[]any{`INSERT INTO give_back (budget_id, request_id, kind, rollback_id, amount, is_whole,
+			is_direct, bucket_id, epoch, created_at) SELECT budget_id, request_id, 'rollback', ?, 10, 0, 0,
+			bucket_id, epoch, 0 FROM deduction`, []byte("r")})
+		w.gather([]bucket.Verdict{bucket.Accepted, bucket.Exhausted}, w.asks(0, "c", 15), w.asks(0, "d", 6))
+		if n := w.figure(`SELECT amount FROM grant_log WHERE kind = 'again'`); n != 15 {
+			t.Errorf("applied again for %d", n)
+		}
+		if n := w.figure(`SELECT MAX(out_cnt) FROM sharding_budget_management_bucket`); n != 1 {
+			t.Errorf("applications %d, want 1", n)
+		}
+	})
+}
+
+// TestGatherApplies: undistributed units are applied for, as often as adjust_cnt says.
+func TestGatherApplies(t *testing.T) {
+	each(t, 100, 2, nil, func(w *world) {
+		w.Exec([]any{`UPDATE budget_management_bucket SET total_quantity = 1100,
+			undistributed_quantity = 1000, adjust_cnt = 2, sharding_quantity = 100`},
+			[]any{`UPDATE budget_period SET funded_quantity = 1100`})
+		w.gather(one(bucket.Accepted), w.asks(0, "a", 60)) // ten are missing, a step is a hundred
+		w.holds("[90 50]")
+		w.gather(one(bucket.Accepted), w.asks(0, "b", 340)) // more than a step is needed
+		w.holds("[0 50]")
+		// The third application is not allowed, so other buckets give; then nothing fits here.
+		w.gather(one(bucket.Accepted), w.asks(0, "c", 40))
+		w.holds("[0 10]")
+		w.gather(one(bucket.Short), w.asks(0, "d", 40))
+		w.gather(one(bucket.Accepted), w.asks(1, "e", 40)) // the other bucket may
+	})
+}
+
+func TestGatherVerdicts(t *testing.T) {
+	each(t, 100, 2, []budget.Limit{perUser("calls", 1, budget.MeasureCount)}, func(w *world) {
+		w.commit(w.asks(0, "a", 50, user("u")))
+		newer := *w.b
+		newer.Version = 2
+		w.Exec([]any{`UPDATE bucket_epoch SET definition_version = 2`})
+		current := func(op *bucket.Operation) { op.Budget = &newer }
+		out, _ := w.gather([]bucket.Verdict{bucket.Known, bucket.Outdated, bucket.Limited, bucket.Accepted,
+			bucket.Known}, w.asks(0, "a", 50), w.asks(0, "b", 1), w.asks(0, "c", 1, user("u"), current),
+			w.asks(0, "d", 10, user("v"), current), w.asks(0, "d", 10, user("v"), current))
+		if out[4].Deduction != out[3].Deduction {
+			t.Errorf("the twin is known as %+v", out[4].Deduction)
+		}
+		w.Exec([]any{`UPDATE sharding_budget_management_bucket SET status = 'offline', offline_by = 'operator'
+			WHERE id = ?`, w.b.Buckets[0].ID}, []any{`UPDATE bucket_epoch SET status = 'closed'
+			WHERE bucket_id = ?`, w.b.Buckets[0].ID})
+		w.gather(one(bucket.Gone), w.asks(0, "e", 1, current))
+		w.Exec([]any{`UPDATE budget_management_bucket SET roll_over_ms = 1`})
+		w.gather([]bucket.Verdict{bucket.Over, bucket.Over}, w.asks(0, "a", 50), w.asks(1, "f", 1, current))
+		_, _, err := w.part.Gather(w.Ctx, 4711, 1, nil)
+		if err != nil {
+			t.Errorf("nothing asked for: %v", err)
+		}
+		if _, _, err = w.part.Gather(w.Ctx, 4711, 1, []bucket.Operation{w.asks(1, "g", 1)}); !budget.Is(err,
+			budget.BudgetNotFound) {
+			t.Errorf("%v, want budget_not_found", err)
+		}
+	})
+}
+
+// TestGatherFromManyBuckets: more epochs than one transaction locks are looked at in steps.
+func TestGatherFromManyBuckets(t *testing.T) {
+	each(t, 200, 200, nil, func(w *world) {
+		w.gather([]bucket.Verdict{bucket.Accepted, bucket.Exhausted}, w.asks(0, "a", 190), w.asks(0, "b", 11))
+		w.gather(one(bucket.Accepted), w.asks(0, "c", 10))
+		w.gather(one(bucket.Exhausted), w.asks(0, "d", 1))
+	})
+}
+
+func TestGatherHolds(t *testing.T) {
+	each(t, 100, 2, nil, func(w *world) {
+		w.gather(one(bucket.Accepted), w.asks(0, "a", 80, hold(time.Hour, "g")))
+		w.want(one(bucket.Accepted), w.asks(1, "b", 1, hold(time.Hour, "g")))
+	})
+}
+
+func TestLookups(t *testing.T) {
+	each(t, 100, 2, nil, func(w *world) {
+		for _, exact := range []bool{false, true} {
+			got, err := w.part.Covers(w.Ctx, []int64{w.b.ID, 4711}, exact)
+			w.OK(err)
+			if c := got[w.b.ID]; len(got) != 1 || c != (bucket.Cover{Outstanding: 100}) {
+				t.Errorf("covers %+v", got)
+			}
+		}
+		first := w.b.Buckets[0].ID
+		got, err := w.part.Standings(w.Ctx, []int64{first, 4711})
+		w.OK(err)
+		if l := got[first]; len(got) != 1 || l.Fill != 1 || l.Outstanding != 50 || !l.Open || l.Added != 0 ||
+			l.Lane.Instance != "store-0" {
+			t.Errorf("standings %+v", got)
+		}
+		for _, step := range []struct{ wrong, want int64 }{{0, 1}, {1, 3}, {1, 3}, {9, 11}, {10, 11}} {
+			now, err := w.part.RaiseFill(w.Ctx, bucket.Level{Bucket: first, Fill: step.wrong})
+			w.OK(err)
+			if now.Fill != step.want || now.Outstanding != 50 || !now.Open {
+				t.Errorf("a content of fill %d was wrong: raised to %+v", step.wrong, now)
+			}
+		}
+	})
+}

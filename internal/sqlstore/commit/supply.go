@@ -1,0 +1,100 @@
+package commit
+
+import (
+	"github.com/budgetd/budgetd/allocation"
+	"github.com/budgetd/budgetd/bucket"
+	"github.com/budgetd/budgetd/fragment"
+	"github.com/budgetd/budgetd/internal/sqlstore/engine"
+	"github.com/budgetd/budgetd/internal/sqlstore/moves"
+	"github.com/budgetd/budgetd/internal/sqlstore/rows"
+	"github.com/budgetd/budgetd/ledger"
+)
+
+// supply brings at least `need` units into the target: of U, and beyond the need as much as is usual,
+// then of donors. taken is what the operations take.
+func (g *gathering) supply(need, taken int64) error {
+	b := g.budget
+	usual := allocation.Step(need, g.bound, len(g.list), b.Sharding)
+	for _, part := range []struct {
+		kind  moves.Kind
+		units int64
+	}{{moves.Again, min(g.free, need)}, {moves.Apply, max(usual, need)}} {
+		units := min(part.units, g.bound)
+		if part.kind == moves.Again && b.AdjustCnt == 0 || units <= 0 || need <= 0 {
+			continue // where applications are not counted, all of U is applied for
+		}
+		if part.kind == moves.Apply && b.AdjustCnt > 0 && g.target.OutCnt >= b.AdjustCnt {
+			continue
+		}
+		err := g.give(part.kind, units)
+		if err == nil {
+			err = moves.Units(g.tx, b, allocation.Movement{Undistributed: -units})
+		}
+		if err != nil {
+			return err
+		}
+		g.bound, need = g.bound-units, need-units
+	}
+	if need <= 0 {
+		return nil
+	}
+	return g.collect(need, taken)
+}
+
+func (g *gathering) give(kind moves.Kind, units int64) error {
+	_, err := moves.Give(g.tx, g.budget, kind, moves.Portion{Row: g.target, Units: units})
+	return err
+}
+
+// collect brings units of donors into the target, the fullest first.
+func (g *gathering) collect(need, taken int64) error {
+	var portions []moves.Portion
+	sum := int64(0)
+	for _, donor := range g.donors {
+		if units := min(donor.Outstanding, need-sum); units > 0 {
+			portions = append(portions, moves.Portion{Row: donor, Units: units})
+			sum += units
+		}
+	}
+	if sum < need {
+		return engine.Defect("%d units of budget %d were found and not moved", need,
+			g.budget.ID)
+	}
+	levels, err := moves.Draw(g.tx, portions...)
+	if err != nil {
+		return err
+	}
+	g.levels = append(g.levels, levels...)
+	if err := g.give(moves.Collect, sum); err != nil {
+		return err
+	}
+	return g.contract(portions, taken)
+}
+
+// contract takes donors that were emptied out of the list where what is left in the budget is not worth
+// a bucket of its own.
+func (g *gathering) contract(portions []moves.Portion, taken int64) error {
+	left, largest := g.budget.Undistributed, int64(0)
+	for i := range g.list {
+		left += g.list[i].Outstanding
+	}
+	left -= taken
+	for i := range g.ops {
+		largest = max(largest, g.ops[i].Request.Amount)
+	}
+	if left >= fragment.Least(g.budget.Total, len(g.list), largest) {
+		return nil
+	}
+	for _, p := range portions {
+		if p.Row.Outstanding > 0 || p.Row.ListStatus != rows.Online {
+			continue
+		}
+		if _, err := moves.End(g.tx, g.budget, ledger.Closed, &p.Row.Epoch); err != nil {
+			return err
+		}
+		if err := moves.PutOffline(g.tx, g.budget, p.Row, bucket.ByService); err != nil {
+			return err
+		}
+	}
+	return nil
+}
