@@ -86,11 +86,7 @@ func (s *Service) Create(ctx context.Context, d budget.Definition) (
 			"buckets", len(made.Budget.Buckets))
 	}
 	s.tell(step, made.Levels)
-	if d.Durability == budget.Store {
-		if err := s.Stores.Open(step, id); err != nil {
-			s.Log.Warn("buckets not opened yet", "budget", id, "error", err)
-		}
-	}
+	s.carry(step, &made.Budget)
 	v, err = s.Ledger.View(step, bucket.BudgetRef{ID: id})
 	v.Replayed = !made.New
 	if made.New && err == nil && s.Moved != nil {
@@ -179,6 +175,7 @@ func (s *Service) Change(ctx context.Context, ref bucket.BudgetRef, change bucke
 		return bucket.View{}, err
 	}
 	s.tell(step, changed.Levels)
+	s.carry(step, b)
 	if changed.IsDue {
 		s.turn(step, b.ID)
 	}
@@ -212,11 +209,7 @@ func (s *Service) Adjust(ctx context.Context, r bucket.AdjustRequest) (bucket.Vi
 			return bucket.View{}, written("shrink", err)
 		}
 	}
-	if b.InStoreMode() && r.Quantity > 0 && s.Stores != nil {
-		if err := s.Stores.Open(step, b.ID); err != nil {
-			s.Log.Warn("units not handed out yet", "budget", b.ID, "error", err)
-		}
-	}
+	s.carry(step, b)
 	v, err := s.Ledger.View(step, bucket.BudgetRef{ID: b.ID})
 	v.Replayed = done.Replayed
 	return v, written("adjust", err)
@@ -250,6 +243,16 @@ func (s *Service) await(ctx context.Context, order Adjustment) error {
 func (s *Service) turn(ctx context.Context, budgetID int64) {
 	if err := s.Periods.RollOver(ctx, budgetID); err != nil {
 		s.Log.Warn("budget not rolled over yet", "budget", budgetID, "error", err)
+	}
+}
+
+// carry brings what a verb left pending to the stores (store mode); a loop does what it cannot.
+func (s *Service) carry(ctx context.Context, b *bucket.Budget) {
+	if !b.InStoreMode() || s.Stores == nil {
+		return
+	}
+	if err := s.Stores.Open(ctx, b.ID); err != nil {
+		s.Log.Warn("stores have not got all units yet", "budget", b.ID, "error", err)
 	}
 }
 

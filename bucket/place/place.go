@@ -53,12 +53,7 @@ func (m *Map) Lanes(keys []string, have []bucket.Lane, usable func(bucket.Lane) 
 	fit := make([][]bucket.Lane, len(m.instances))
 	instances := newShare(len(keys))
 	for i, all := range m.lanes {
-		for _, lane := range all {
-			if usable(lane) {
-				fit[i] = append(fit[i], lane)
-			}
-		}
-		if len(fit[i]) > 0 {
+		if fit[i] = fitting(all, usable); len(fit[i]) > 0 {
 			instances.nodes++
 		}
 	}
@@ -82,6 +77,63 @@ func (m *Map) Lanes(keys []string, have []bucket.Lane, usable func(bucket.Lane) 
 		lanes = append(lanes, lane)
 	}
 	return lanes, true
+}
+
+// Rebalance returns the lanes where the buckets of a budget belong, for one that lies at have. Where
+// all lie on usable lanes, and evenly, they stay. Otherwise they go where Lanes places them; those that
+// lie on the right instance keep their lane. ok is false where no lane takes buckets.
+func (m *Map) Rebalance(keys []string, have []bucket.Lane, usable func(bucket.Lane) bool) (
+	lanes []bucket.Lane, ok bool) {
+	if m.isEven(have, usable) {
+		return slices.Clone(have), true
+	}
+	lanes, ok = m.Lanes(keys, nil, usable)
+	if !ok {
+		return nil, false
+	}
+	within := map[bucket.Lane]int{}
+	for i, lane := range have {
+		if usable(lane) && lane.Instance == lanes[i].Instance {
+			lanes[i] = lane
+			within[lane]++
+		}
+	}
+	for i := range lanes {
+		if lanes[i] == have[i] {
+			continue
+		}
+		at, _ := slices.BinarySearch(m.instances, lanes[i].Instance)
+		lanes[i] = least(fitting(m.lanes[at], usable), within, int(ring.Hash(keys[i])))
+		within[lanes[i]]++
+	}
+	return lanes, true
+}
+
+// isEven reports whether lanes are usable, and no usable instance has two more of them than another.
+func (m *Map) isEven(lanes []bucket.Lane, usable func(bucket.Lane) bool) bool {
+	loads := map[string]int{}
+	for _, lane := range lanes {
+		if !usable(lane) {
+			return false
+		}
+		loads[lane.Instance]++
+	}
+	fewest, most := len(lanes), 0
+	for i, instance := range m.instances {
+		if len(fitting(m.lanes[i], usable)) > 0 {
+			fewest, most = min(fewest, loads[instance]), max(most, loads[instance])
+		}
+	}
+	return most <= fewest+1
+}
+
+func fitting(lanes []bucket.Lane, usable func(bucket.Lane) bool) (out []bucket.Lane) {
+	for _, lane := range lanes {
+		if usable(lane) {
+			out = append(out, lane)
+		}
+	}
+	return out
 }
 
 // Size is the number of lanes.

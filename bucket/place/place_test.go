@@ -133,3 +133,33 @@ func TestFewMove(t *testing.T) {
 		t.Errorf("%d of 64 buckets move for one instance of five", moved)
 	}
 }
+
+func TestRebalance(t *testing.T) {
+	three, four := standalone(t, 3), standalone(t, 4)
+	names := keys("b", 10)
+	have, _ := three.Lanes(names, nil, everywhere)
+	if got, _ := three.Rebalance(names, have, everywhere); !slices.Equal(got, have) {
+		t.Errorf("what lies evenly moves: %v, had %v", got, have)
+	}
+	without := func(l bucket.Lane) bool { return l.Instance != "store-1" }
+	for what, m := range map[string]struct {
+		*place.Map
+		usable func(bucket.Lane) bool
+		want   []int
+	}{
+		"an instance that comes":  {four, everywhere, []int{2, 2, 3, 3}},
+		"an instance that leaves": {three, without, []int{5, 5}},
+	} {
+		got, ok := m.Rebalance(names, have, m.usable)
+		if !ok || !slices.Equal(counts(got), m.want) {
+			t.Errorf("%s: %v, want %v", what, got, m.want)
+		}
+		if again, _ := m.Rebalance(names, got, m.usable); !slices.Equal(again, got) {
+			t.Errorf("%s: it moves on: %v, then %v", what, got, again)
+		}
+		fresh, _ := m.Lanes(names, nil, m.usable)
+		if !slices.Equal(got, fresh) {
+			t.Errorf("%s: %v, a new budget would lie at %v", what, got, fresh)
+		}
+	}
+}

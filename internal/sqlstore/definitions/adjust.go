@@ -154,9 +154,6 @@ func (a *adjusting) append() (out manage.Adjusted, err error) {
 		return manage.Adjusted{}, err
 	}
 	out.Levels, err = moves.HandOut(a.t, a.budget, moves.Apply, list)
-	if a.budget.Durability == string(budget.Store) {
-		out.Levels = nil // its grants are pending
-	}
 	return out, err
 }
 

@@ -191,8 +191,7 @@ func TestShrinkOfReturnsThatExpire(t *testing.T) {
 
 func (w *world) stored(total int64) bucket.Budget {
 	w.Helper()
-	w.exec(`INSERT INTO lane (instance, lane, identity, activation, since_activation,
-		activated_at) VALUES (?, 0, ?, 1, 1, 1)`, []byte("store-0"), []byte("run"))
+	w.lane("store-0")
 	d := promo("stored", total, 1)
 	d.Durability = budget.Store
 	b := w.create(d)

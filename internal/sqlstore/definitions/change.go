@@ -34,8 +34,8 @@ const (
 )
 
 // Change changes a definition and raises its version, and with it the definition version and the end
-// of all live epochs, under their locks: every commit that follows obeys it (I8). With BucketQuantity
-// it also changes the number of buckets, for which lanes has a lane each (ledger mode): see resize. All
+// of all live epochs, under their locks: every commit that follows obeys it (I8). What the open period
+// gets more by another rule is handed out. With BucketQuantity it also changes the number of buckets, for which lanes has a lane each (ledger mode): see resize. All
 // of it is one transaction.
 //
 // Errors: BudgetNotFound; VersionConflict; Invalid; LedgerModeOnly for another number of buckets in
@@ -62,12 +62,15 @@ func (p *Part) Change(ctx context.Context, id int64, change bucket.Change, lanes
 			return err
 		}
 		tried = after
-		c := &changing{t: t, row: row, before: before, after: after}
+		c, undistributed := &changing{t: t, row: row, before: before, after: after}, row.Undistributed
 		if err := c.write(change.Limits != nil); err != nil {
 			return err
 		}
-		if after.BucketQuantity != before.BucketQuantity {
+		switch {
+		case after.BucketQuantity != before.BucketQuantity:
 			out.Levels, err = c.resize(lanes)
+		case row.Undistributed > undistributed:
+			out.Levels, err = c.handOut()
 		}
 		out.Definition, out.IsDue = after, row.Due(t.Now)
 		return err
@@ -151,6 +154,15 @@ func (c *changing) write(limits bool) error {
 		return err
 	}
 	return c.epochs(moved)
+}
+
+// handOut gives buckets what the open period got by the change.
+func (c *changing) handOut() ([]bucket.Level, error) {
+	list, err := rows.LockBuckets(c.t, c.row.ID)
+	if err != nil {
+		return nil, err
+	}
+	return moves.HandOut(c.t, c.row, moves.Apply, list)
 }
 
 // period gives the open period its end under the new definition, and what it may get more. moved

@@ -88,8 +88,9 @@ func TestChangeOfARule(t *testing.T) {
 		rule.Quantity = 30
 		changed := w.change(b.ID, bucket.Change{Rule: &rule})
 		equal(w, "due", changed.IsDue, false) // the day goes on and gets more
-		equal(w, "figures", w.figures(b.ID), ledger.Figures{Total: 100, Unfunded: 70,
-			Undistributed: 20, Remaining: 6, Used: 4, Online: 2})
+		equal(w, "levels", len(changed.Levels), 2)
+		equal(w, "figures", w.figures(b.ID), ledger.Figures{Total: 100, Unfunded: 70, Remaining: 26,
+			Used: 4, Online: 2})
 		rule.Quantity = 5
 		changed = w.change(b.ID, bucket.Change{Rule: &rule})
 		equal(w, "due", changed.IsDue, true) // the day ends now, and another one counts what it used
@@ -220,8 +221,7 @@ func TestResizeKeepsOneOnline(t *testing.T) {
 
 func TestResizeInStoreModeIsRefused(t *testing.T) {
 	onEveryEngine(t, func(w *world) {
-		w.exec(`INSERT INTO lane (instance, lane, identity, activation, since_activation,
-			activated_at) VALUES (?, 0, ?, 7, 7, 1)`, []byte("store-0"), []byte("run"))
+		w.lane("store-0")
 		d := promo("b", 10, 1)
 		d.Durability = budget.Store
 		b := w.create(d)
@@ -230,6 +230,25 @@ func TestResizeInStoreModeIsRefused(t *testing.T) {
 			_, err := w.part.Change(w.ctx, b.ID, bucket.Change{BucketQuantity: &n}, lanes(n))
 			w.refused(err, budget.LedgerModeOnly)
 		})
+	})
+}
+
+// TestChangeInStoreMode: units go out as pending grants, and filters are told of nothing.
+func TestChangeInStoreMode(t *testing.T) {
+	onEveryEngine(t, func(w *world) {
+		w.lane("store-0")
+		d := daily("days", 100, 10, budget.Spread)
+		d.Durability, d.BucketQuantity = budget.Store, 1
+		b := w.create(d)
+		w.exec(`UPDATE bucket_epoch SET status = 'open' WHERE bucket_id = ?`, b.Buckets[0].ID)
+		rule := *b.Rule
+		rule.Quantity = 30
+		equal(w, "levels", len(w.change(b.ID, bucket.Change{Rule: &rule}).Levels), 0)
+		equal(w, "levels", len(w.adjusts(b.ID, "more", 5).Levels), 0)
+		equal(w, "figures", w.figures(b.ID), ledger.Figures{Total: 105, Unfunded: 75, Remaining: 30,
+			Online: 1})
+		w.exec(`UPDATE grant_log SET status = 'done' WHERE bucket_id = ? AND number = 2 AND amount = 20
+			AND status = 'pending'`, b.Buckets[0].ID)
 	})
 }
 

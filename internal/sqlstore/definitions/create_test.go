@@ -76,8 +76,7 @@ func TestCreateInStoreModeBeginsOpening(t *testing.T) {
 		_, err := w.part.Create(w.ctx, d, lanes(2))
 		w.refused(err, budget.Unavailable) // no store was ever reached
 		for i := range 2 {
-			w.exec(`INSERT INTO lane (instance, lane, identity, activation, since_activation,
-				activated_at) VALUES (?, 0, ?, 7, 7, 1)`, fmt.Appendf(nil, "store-%d", i), []byte("run"))
+			w.lane(fmt.Sprint("store-", i))
 		}
 		made, err := w.part.Create(w.ctx, d, lanes(2))
 		w.ok(err)

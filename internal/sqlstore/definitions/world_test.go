@@ -163,6 +163,13 @@ func (w *world) exec(query string, args ...any) {
 	w.ok(w.db.Write(w.ctx, "test", func(t *engine.Tx) error { return t.Hit(1, query, args...) }))
 }
 
+// lane makes a lane known: a store that was reached under activation 7.
+func (w *world) lane(instance string) {
+	w.Helper()
+	w.exec(`INSERT INTO lane (instance, lane, identity, activation, since_activation, activated_at)
+		VALUES (?, 0, ?, 7, 7, 1)`, []byte(instance), []byte("run"))
+}
+
 const ofBucket = ` WHERE bucket_id = ? AND status IN ('opening', 'open', 'closing')`
 
 // use moves units O -> S of a bucket, hold O -> H, and back S -> R.

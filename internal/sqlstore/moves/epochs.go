@@ -57,7 +57,7 @@ func FirstStatus(durability budget.Durability) ledger.Status {
 
 // Begin gives buckets of a locked budget, whose newest epochs are locked and have ended, their next
 // epochs, without units and of the open period. It brings the buckets online and replaces the epochs
-// in the rows. Error: Unavailable where a lane is drained, or, in store mode, was never reached.
+// in the rows. In store mode there are no levels. Error: Unavailable where a lane is drained, or, in store mode, was never reached.
 func Begin(t *engine.Tx, op string, b *rows.Budget, buckets ...*rows.Bucket) ([]bucket.Level, error) {
 	if len(buckets) == 0 {
 		return nil, nil
@@ -91,7 +91,10 @@ func Begin(t *engine.Tx, op string, b *rows.Budget, buckets ...*rows.Bucket) ([]
 		return nil, err
 	}
 	b.ListVersion += int64(len(buckets))
-	return Levels(buckets...), ListChanged(t, b.ID, len(buckets))
+	if err := ListChanged(t, b.ID, len(buckets)); err != nil || durability == budget.Store {
+		return nil, err
+	}
+	return Levels(buckets...), nil
 }
 
 // Levels returns what buckets hold after a change that no filter can follow by adding.

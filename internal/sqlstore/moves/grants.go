@@ -51,8 +51,8 @@ const (
 
 // Give moves units into locked epochs, at most one portion for each: O and fill grow, a numbered grant
 // is written, and the bucket's totals grow; with Apply its count of applications does too. In store mode
-// the grant is pending until the store has it, and its number is the row's NextGrant less 1. Whoever
-// gives the units takes them from where they are: Units, Draw, End.
+// the grant is pending until the store has it, its number is the row's NextGrant less 1, and there are
+// no levels. Whoever gives the units takes them from where they are: Units, Draw, End.
 func Give(t *engine.Tx, b *rows.Budget, kind Kind, portions ...Portion) ([]bucket.Level, error) {
 	if len(portions) == 0 {
 		return nil, nil
@@ -84,15 +84,17 @@ func Give(t *engine.Tx, b *rows.Budget, kind Kind, portions ...Portion) ([]bucke
 	if err := t.ChangeRows(giveToBuckets, `id = ?`, `id = ?`, buckets); err != nil {
 		return nil, err
 	}
-	levels := make([]bucket.Level, len(portions))
-	for i, p := range portions {
+	var levels []bucket.Level
+	for _, p := range portions {
 		p.Row.Outstanding += p.Units
 		p.Row.OutQuantity += p.Units
 		p.Row.LastGrant = p.Units
 		p.Row.OutCnt += applications
 		p.Row.NextGrant++
 		p.Row.Fill++
-		levels[i] = Level(p.Row, p.Units)
+		if status == grantDone {
+			levels = append(levels, Level(p.Row, p.Units))
+		}
 	}
 	return levels, nil
 }
