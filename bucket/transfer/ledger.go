@@ -20,6 +20,8 @@ type Want struct {
 	Bucket int64
 	// Need is the least that is worth a grant, at least 1; Units is the most.
 	Need, Units int64
+	// Of bounds the grant to an even share of U among so many buckets, rounded up; 0: no such bound.
+	Of int
 }
 
 // Moved is what a movement brought to buckets.
@@ -46,6 +48,29 @@ type Supply interface {
 	// Online begins a bucket's next epoch and gives it an even share of U. A bucket that is online
 	// stays as it is. Error: PeriodExhausted or BudgetExpired when the budget has no open period.
 	Online(ctx context.Context, budgetID, bucketID int64) (Moved, error)
+}
+
+// Stock is what a budget's open buckets hold while units are left to apply for.
+type Stock struct {
+	Budget int64
+	// Undistributed is U, Sharding what one application may take at most (0: no bound), in minor
+	// units. AdjustCnt is how often one bucket may apply for units that no bucket had; 0: no bound.
+	Undistributed, Sharding int64
+	AdjustCnt               int
+	Buckets                 []StockBucket
+}
+
+// StockBucket is an open bucket: what it holds, and the sums of all that it ever used.
+type StockBucket struct {
+	ID, Epoch int64
+	// Outstanding is O, Used is S + H of its epoch, in minor units; Entries counts its feed entries.
+	Outstanding, Used, Entries int64
+}
+
+// Stocks reads how far buckets are from running dry. Error: Unavailable.
+type Stocks interface {
+	// Stocks reads budgets that have units to apply for, in one statement. Others are missing.
+	Stocks(ctx context.Context, budgetIDs []int64) ([]Stock, error)
 }
 
 // RolledOver is what a rollover did.

@@ -75,6 +75,9 @@ func applicable(t *engine.Tx, b *rows.Budget, row *rows.Bucket, want transfer.Wa
 		return 0, "", nil
 	}
 	units, need := min(want.Units, b.Releasable(t.Now)), max(want.Need, 1)
+	if want.Of > 0 {
+		units = min(units, (b.Releasable(t.Now)-1)/int64(want.Of)+1)
+	}
 	if b.Sharding > 0 {
 		units = min(units, b.Sharding)
 	}

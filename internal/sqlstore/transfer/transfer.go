@@ -16,6 +16,7 @@ var (
 	_ transfer.Recycles = (*Part)(nil)
 	_ transfer.Lanes    = (*Part)(nil)
 	_ transfer.Counters = (*Part)(nil)
+	_ transfer.Stocks   = (*Part)(nil)
 )
 
 // Part moves units and buckets. Safe for concurrent use.

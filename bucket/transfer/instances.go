@@ -1,0 +1,360 @@
+package transfer
+
+import (
+	"cmp"
+	"context"
+	"slices"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/budgetd/budgetd/bucket"
+	"github.com/budgetd/budgetd/bucket/place"
+	"github.com/budgetd/budgetd/budget"
+)
+
+// pingTime bounds the question whether a store answers.
+const pingTime = time.Second
+
+// Lanes shows the lanes of the configured instances: whether their stores answer this node, and how
+// many buckets lie on them. It answers although the database or a store does not.
+func (s *Service) Lanes(ctx context.Context) ([]bucket.LaneView, error) {
+	step, cancel := context.WithTimeout(ctx, pingTime)
+	defer cancel()
+	problems := s.problems(step)
+	rows, err := s.Ledger.Lanes.LaneRows(step)
+	if err != nil {
+		s.Log.Warn("lanes shown without their buckets", "error", err)
+	}
+	known := map[bucket.Lane]LaneRow{}
+	for _, row := range rows {
+		known[row.Lane] = row
+	}
+	views := make([]bucket.LaneView, 0, len(s.Config.Lanes))
+	for _, lane := range s.Config.Lanes {
+		row := known[lane]
+		view := bucket.LaneView{Lane: lane, Activation: row.Activation, Draining: row.Draining,
+			Reachable: problems[lane] == "", Problem: problems[lane]}
+		if err == nil {
+			n := row.Buckets
+			view.Buckets = &n
+		}
+		views = append(views, view)
+	}
+	return views, nil
+}
+
+// problems asks the stores of all lanes side by side whether they answer; "" for one that does.
+func (s *Service) problems(ctx context.Context) map[bucket.Lane]string {
+	out := make(map[bucket.Lane]string, len(s.Config.Lanes))
+	if s.Health == nil {
+		return out
+	}
+	var mu sync.Mutex
+	var all sync.WaitGroup
+	for _, lane := range s.Config.Lanes {
+		all.Go(func() {
+			if err := s.Health.Ping(ctx, lane); err != nil {
+				mu.Lock()
+				defer mu.Unlock()
+				out[lane] = err.Error()
+			}
+		})
+	}
+	all.Wait()
+	return out
+}
+
+// Missing returns which lanes with buckets belong to no configured instance: in ledger mode their
+// buckets are served from SQL alone. Errors of the database are no reason.
+func (s *Service) Missing(ctx context.Context) (reasons []string) {
+	rows, err := s.Ledger.Lanes.LaneRows(ctx)
+	if err != nil {
+		return nil
+	}
+	for _, row := range rows {
+		if row.Buckets > 0 && !slices.Contains(s.Config.Lanes, row.Lane) {
+			reasons = append(reasons, "lane "+row.Lane.String()+" has "+strconv.Itoa(row.Buckets)+
+				" buckets, and its instance is not in the configuration: add it, or rebalance")
+		}
+	}
+	return reasons
+}
+
+// Recover has nothing to do in ledger mode: filters heal by themselves. It returns the instance's
+// lanes. Error: InstanceNotFound.
+func (s *Service) Recover(ctx context.Context, name string) ([]bucket.LaneView, error) {
+	if _, err := s.lanesOf("recover", name); err != nil {
+		return nil, err
+	}
+	views, err := s.Lanes(ctx)
+	return slices.DeleteFunc(views, func(v bucket.LaneView) bool { return v.Lane.Instance != name }),
+		err
+}
+
+// lanesOf returns the lanes of a configured instance. Error: InstanceNotFound.
+func (s *Service) lanesOf(op, name string) (out []bucket.Lane, err error) {
+	for _, lane := range s.Config.Lanes {
+		if lane.Instance == name {
+			out = append(out, lane)
+		}
+	}
+	if out == nil {
+		return nil, budget.Refuse(budget.InstanceNotFound, op,
+			"this node has no instance %q in its configuration", name)
+	}
+	return out, nil
+}
+
+// Drain moves every bucket of an instance to others. In ledger mode that changes one row per bucket,
+// and requests go on meanwhile. What cannot be moved at once is moved by the loop. New buckets land
+// elsewhere until Undrain. Repeating it is harmless and says how far it is.
+//
+// Errors: InstanceNotFound; LastInstance when no other instance takes buckets; Unavailable;
+// OutcomeUnknown.
+func (s *Service) Drain(ctx context.Context, name string) (bucket.DrainView, error) {
+	lanes, err := s.lanesOf("drain", name)
+	if err != nil {
+		return bucket.DrainView{}, err
+	}
+	step, cancel := s.bounded(ctx)
+	defer cancel()
+	rows, err := s.Ledger.Lanes.LaneRows(step)
+	if err != nil {
+		return bucket.DrainView{}, err
+	}
+	takes := s.takes(step, rows)
+	other := func(lane bucket.Lane) bool { return lane.Instance != name && takes(lane) }
+	if !slices.ContainsFunc(s.Config.Lanes, other) {
+		return bucket.DrainView{}, budget.Refuse(budget.LastInstance, "drain",
+			"no other instance can take the buckets of %q: "+
+				"each is down, being drained itself, or there is none", name)
+	}
+	if err := s.Ledger.Lanes.SetDraining(step, lanes, true); err != nil {
+		return bucket.DrainView{}, err
+	}
+	s.Log.Info("instance is being drained", "instance", name)
+	moved, err := s.drain(step)
+	if err != nil {
+		s.Log.Warn("drain goes on in the background", "instance", name, "error", err)
+	}
+	view, err := s.drainView(step, name, lanes)
+	view.Moved = moved
+	return view, written("drain", true, err)
+}
+
+// Undrain lets buckets land on an instance again; those that have left stay where they are. Buckets
+// that were left there without an epoch get one. Repeating it is harmless. Errors:
+// InstanceNotFound; Unavailable; OutcomeUnknown.
+func (s *Service) Undrain(ctx context.Context, name string) (bucket.DrainView, error) {
+	lanes, err := s.lanesOf("undrain", name)
+	if err != nil {
+		return bucket.DrainView{}, err
+	}
+	step, cancel := s.bounded(ctx)
+	defer cancel()
+	if err := s.Ledger.Lanes.SetDraining(step, lanes, false); err != nil {
+		return bucket.DrainView{}, err
+	}
+	s.Log.Info("instance takes buckets again", "instance", name)
+	err = s.eachPlaced(step, lanes, func(p *Placed) error {
+		if p.Durability != budget.Ledger {
+			return nil
+		}
+		moved, err := s.Ledger.Supply.HandOut(step, p.Budget)
+		s.tell(step, moved.Levels)
+		return err
+	})
+	if err != nil {
+		return bucket.DrainView{}, written("undrain", true, err)
+	}
+	view, err := s.drainView(step, name, lanes)
+	return view, written("undrain", true, err)
+}
+
+// drainView says how far the draining of an instance is.
+func (s *Service) drainView(ctx context.Context, name string, lanes []bucket.Lane) (
+	bucket.DrainView, error) {
+	view := bucket.DrainView{Instance: name}
+	rows, err := s.Ledger.Lanes.LaneRows(ctx)
+	if err != nil {
+		return view, err
+	}
+	for _, row := range rows {
+		if slices.Contains(lanes, row.Lane) {
+			view.Draining = view.Draining || row.Draining
+			view.Left += row.Buckets
+		}
+	}
+	view.Done = view.Draining && view.Left == 0
+	return view, nil
+}
+
+// takes returns which lanes take buckets: those of configured instances that are not drained and
+// whose stores answer.
+func (s *Service) takes(ctx context.Context, rows []LaneRow) func(bucket.Lane) bool {
+	ctx, cancel := context.WithTimeout(ctx, pingTime)
+	defer cancel()
+	problems := s.problems(ctx)
+	for _, row := range rows {
+		if row.Draining {
+			problems[row.Lane] = "it is being drained"
+		}
+	}
+	return func(lane bucket.Lane) bool {
+		return problems[lane] == "" && slices.Contains(s.Config.Lanes, lane)
+	}
+}
+
+// eachPlaced calls do for the budgets with buckets on lanes, or for all when lanes is empty.
+func (s *Service) eachPlaced(ctx context.Context, lanes []bucket.Lane, do func(*Placed) error) error {
+	const page = 100
+	for after := int64(0); ; {
+		list, err := s.Ledger.Lanes.PlacedAfter(ctx, lanes, after, page)
+		if err != nil {
+			return err
+		}
+		for i := range list {
+			after = list[i].Budget
+			if err := do(&list[i]); err != nil {
+				return err
+			}
+		}
+		if len(list) < page {
+			return nil
+		}
+	}
+}
+
+// belong returns the moves that bring a budget's buckets to where the shared placement says. leaving
+// restricts them to buckets on those lanes; nil: all buckets.
+func (s *Service) belong(p *Placed, takes func(bucket.Lane) bool,
+	leaving func(bucket.Lane) bool) []Placement {
+	keys := make([]string, len(p.Buckets))
+	buckets := slices.SortedFunc(slices.Values(p.Buckets),
+		func(a, b PlacedBucket) int { return cmp.Compare(a.Ordinal, b.Ordinal) })
+	for i, b := range buckets {
+		keys[i] = place.Key(p.Tenant, p.key(b.Ordinal))
+	}
+	lanes, ok := s.Places.Lanes(keys, nil, takes)
+	if !ok {
+		return nil
+	}
+	var out []Placement
+	for i, b := range buckets {
+		if b.Lane != lanes[i] && (leaving == nil || leaving(b.Lane)) {
+			out = append(out, Placement{Bucket: b.ID, From: b.Lane, To: lanes[i]})
+		}
+	}
+	return out
+}
+
+// key is the public name of one of the budget's buckets.
+func (p *Placed) key(ordinal int) string { return p.Name + ":bucket-" + strconv.Itoa(ordinal) }
+
+// move moves buckets of one budget.
+func (s *Service) move(ctx context.Context, p *Placed, list []Placement) (int, error) {
+	moved, n, err := s.Ledger.Lanes.Move(ctx, p.Budget, list)
+	s.tell(ctx, moved.Levels)
+	if n > 0 {
+		s.Log.Info("buckets moved", "budget", p.Name, "buckets", n)
+	}
+	return n, err
+}
+
+// drain moves the ledger-mode buckets of all lanes that are drained. It returns how many it moved.
+func (s *Service) drain(ctx context.Context) (moved int, err error) {
+	rows, err := s.Ledger.Lanes.LaneRows(ctx)
+	if err != nil {
+		return 0, err
+	}
+	var lanes []bucket.Lane
+	for _, row := range rows {
+		if row.Draining && row.Buckets > 0 {
+			lanes = append(lanes, row.Lane)
+		}
+	}
+	if len(lanes) == 0 {
+		return 0, nil
+	}
+	takes := s.takes(ctx, rows)
+	leaving := func(lane bucket.Lane) bool { return slices.Contains(lanes, lane) }
+	err = s.eachPlaced(ctx, lanes, func(p *Placed) error {
+		if p.Durability != budget.Ledger {
+			return nil
+		}
+		n, err := s.move(ctx, p, s.belong(p, takes, leaving))
+		moved += n
+		return err
+	})
+	return moved, err
+}
+
+// Rebalance brings ledger-mode buckets to where the ring over the instances says, with bounded
+// loads, so that instances that are new or came back get their share. On a dry run it moves nothing.
+// Requests go on meanwhile. Errors: Unavailable; OutcomeUnknown: repeat it.
+func (s *Service) Rebalance(ctx context.Context, dryRun bool) (bucket.Rebalance, error) {
+	out := bucket.Rebalance{DryRun: dryRun}
+	rows, err := s.Ledger.Lanes.LaneRows(ctx)
+	if err != nil {
+		return out, err
+	}
+	takes := s.takes(ctx, rows)
+	if !slices.ContainsFunc(s.Config.Lanes, takes) {
+		out.Problem = "no instance takes buckets: each is down or being drained"
+		return out, nil
+	}
+	err = s.eachPlaced(ctx, nil, func(p *Placed) error {
+		if p.Durability != budget.Ledger {
+			return nil
+		}
+		out.Budgets++
+		list := s.belong(p, takes, nil)
+		out.Misplaced += len(list)
+		out.Moves = append(out.Moves, p.shown(list, bucket.MaxMovesShown-len(out.Moves))...)
+		if dryRun || len(list) == 0 {
+			return nil
+		}
+		n, err := s.move(ctx, p, list)
+		out.Moved += n
+		return err
+	})
+	return out, written("rebalance", out.Moved > 0, err)
+}
+
+// shown returns the first n placements as operators see them.
+func (p *Placed) shown(list []Placement, n int) (out []bucket.BucketMove) {
+	for _, one := range list[:min(len(list), max(n, 0))] {
+		for _, b := range p.Buckets {
+			if b.ID == one.Bucket {
+				out = append(out, bucket.BucketMove{Bucket: p.key(b.Ordinal), From: one.From,
+					To: one.To})
+			}
+		}
+	}
+	return out
+}
+
+// DrainLoop goes on with drains.
+type DrainLoop struct{ s *Service }
+
+// RunOnce moves what is left on lanes that are drained.
+func (l *DrainLoop) RunOnce(ctx context.Context) error {
+	_, err := l.s.drain(ctx)
+	return err
+}
+
+// RebalanceLoop gives instances their share of the buckets without being asked.
+type RebalanceLoop struct{ s *Service }
+
+// RunOnce rebalances all budgets. While a store does not answer it does nothing, so that a store that
+// comes and goes does not move the buckets of all others.
+func (l *RebalanceLoop) RunOnce(ctx context.Context) error {
+	step, cancel := context.WithTimeout(ctx, pingTime)
+	defer cancel()
+	if len(l.s.problems(step)) > 0 {
+		return nil
+	}
+	_, err := l.s.Rebalance(ctx, false)
+	return err
+}

@@ -1,0 +1,101 @@
+package transfer
+
+import (
+	"context"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+)
+
+// Loop is a loop for the daemon to run: every Every, with jitter, one RunOnce at a time.
+type Loop struct {
+	Name  string
+	Every time.Duration
+	// RunOnce does a bounded amount of work. Its error is for the log; the next run tries again.
+	RunOnce func(ctx context.Context) error
+}
+
+// Settings say what the loops do without being asked.
+type Settings struct {
+	Recycle RecycleSettings
+	// Rebalance gives instances that are new or came back their share of the buckets.
+	Rebalance bool
+}
+
+// How often the loops look.
+const (
+	rolloverEvery  = 500 * time.Millisecond
+	sweepEvery     = 250 * time.Millisecond
+	refillEvery    = time.Second
+	recycleEvery   = 10 * time.Second
+	drainEvery     = 2 * time.Second
+	rebalanceEvery = time.Minute
+	countersEvery  = 10 * time.Second
+)
+
+// Loops returns the loops of a service.
+func (s *Service) Loops(set Settings) []Loop {
+	recycle := &RecycleLoop{s: s, set: set.Recycle}
+	refill := &RefillLoop{s: s, seen: map[int64]reading{}}
+	loops := []Loop{
+		{"rollover", rolloverEvery, (&RolloverLoop{s}).RunOnce},
+		{"sweep", sweepEvery, (&SweepLoop{s}).RunOnce},
+		{"refill", refillEvery, refill.RunOnce},
+		{"recycle", recycleEvery, recycle.RunOnce},
+		{"drain", drainEvery, (&DrainLoop{s}).RunOnce},
+		{"limit counters", countersEvery, (&CounterLoop{s}).RunOnce},
+	}
+	if set.Rebalance {
+		loops = append(loops, Loop{"rebalance", rebalanceEvery, (&RebalanceLoop{s}).RunOnce})
+	}
+	return loops
+}
+
+// RolloverLoop rolls over budgets whose period is over. Budgets that requests wait for do not wait
+// for it: they call RollOver.
+type RolloverLoop struct{ s *Service }
+
+// RunOnce rolls over at most 200 budgets, some of them side by side.
+func (l *RolloverLoop) RunOnce(ctx context.Context) error {
+	const limit, workers = 200, 4
+	ids, err := l.s.Ledger.Periods.Over(ctx, limit)
+	if err != nil {
+		return err
+	}
+	var all errgroup.Group
+	all.SetLimit(workers)
+	for _, id := range shuffled(ids) {
+		all.Go(func() error { return l.s.RollOver(ctx, id) })
+	}
+	return all.Wait()
+}
+
+// SweepLoop moves units that came back to where they belong.
+type SweepLoop struct{ s *Service }
+
+// RunOnce sweeps at most 1,024 budgets.
+func (l *SweepLoop) RunOnce(ctx context.Context) error {
+	const limit = 1024
+	ids, err := l.s.Ledger.Periods.Returning(ctx, limit)
+	if err != nil || len(ids) == 0 {
+		return err
+	}
+	units, err := l.s.Ledger.Periods.Sweep(ctx, ids)
+	l.s.Moved("sweep", units)
+	return err
+}
+
+// CounterLoop removes limit counters whose windows have ended.
+type CounterLoop struct{ s *Service }
+
+// RunOnce removes at most 10,000 counters.
+func (l *CounterLoop) RunOnce(ctx context.Context) error {
+	const limit, rounds = 500, 20
+	for range rounds {
+		n, err := l.s.Ledger.Counters.ExpireCounters(ctx, limit)
+		if err != nil || n < limit {
+			return err
+		}
+	}
+	return nil
+}
