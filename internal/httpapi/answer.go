@@ -3,7 +3,6 @@ package httpapi
 import (
 	"context"
 	"log/slog"
-	"math"
 	"net/http"
 	"strconv"
 	"sync"
@@ -56,9 +55,9 @@ func (c *call) refuse(e *budget.Error, p *problem) {
 }
 
 func (c *call) sendProblem(p *problem) {
-	p.CorrelationID = c.marks.correlation
-	if p.RetryAfter > 0 {
-		c.w.Header().Set("Retry-After", strconv.FormatInt(int64(max(1, math.Ceil(p.RetryAfter))), 10))
+	p.CorrelationID = c.work.marks.correlation
+	if seconds := p.wholeRetryAfter(); seconds > 0 {
+		c.w.Header().Set("Retry-After", strconv.FormatInt(seconds, 10))
 	}
 	if err := c.send(p.Status, problemType, p); err != nil {
 		panic(err) // a problem always has a JSON form

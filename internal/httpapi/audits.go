@@ -25,7 +25,7 @@ func (a *API) audit(c *call) (answer, error) {
 	if err := c.nothing(); err != nil {
 		return answer{}, err
 	}
-	ctx, cancel := context.WithTimeout(c.whole, auditTime)
+	ctx, cancel := context.WithTimeout(c.work, auditTime)
 	defer cancel()
 	c.allow(auditTime)
 	report, err := a.service.Audit(ctx, ref)

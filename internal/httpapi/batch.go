@@ -14,10 +14,10 @@ import (
 
 // batch makes many deductions in one call, each for itself. Items of one request id are made one
 // after the other, in the order of the request; all others side by side.
-func (a *API) batch(c *call) (answer, error) {
-	tenant := c.tenant(c.query("tenant"))
+func (a *API) batch(d *data) (answer, error) {
+	tenant := d.tenant(d.query("tenant"))
 	body := deductions{limit: a.limits.BatchItems}
-	err := c.readAtMost(a.limits.BatchBytes, &body)
+	err := d.readAtMost(a.limits.BatchBytes, &body)
 	if body.tooMany {
 		return answer{}, budget.Refuse(budget.TooLarge, "batch",
 			"a batch holds at most %d deductions", body.limit)
@@ -39,11 +39,11 @@ func (a *API) batch(c *call) (answer, error) {
 		if !item.dryRun {
 			a.observeDeduction(nil, err)
 		}
-		results[i] = a.itemProblem(c.ctx, err)
+		results[i] = a.itemProblem(d.ctx, err)
 	}
 	for _, turn := range turnsOf(body.items, sound) {
-		a.dryRuns(c.ctx, body.items, turn.dryRuns, results)
-		a.deductAll(c.ctx, body.items, turn.deductions, results)
+		a.dryRuns(d.ctx, body.items, turn.dryRuns, results)
+		a.deductAll(d.ctx, body.items, turn.deductions, results)
 	}
 	return answer{body: batchAnswer{results}}, nil
 }

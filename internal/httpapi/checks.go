@@ -37,10 +37,10 @@ func (a *API) dryRun(ctx context.Context, request bucket.DeductRequest) (answer,
 }
 
 // checks answers which of many deductions would be accepted now.
-func (a *API) checks(c *call) (answer, error) {
-	tenant := c.tenant(c.query("tenant"))
+func (a *API) checks(d *data) (answer, error) {
+	tenant := d.tenant(d.query("tenant"))
 	var body checkList
-	err := c.readAtMost(a.limits.BatchBytes, &body)
+	err := d.readAtMost(a.limits.BatchBytes, &body)
 	if body.tooMany {
 		return answer{}, budget.Refuse(budget.TooLarge, "check", "one call checks at most %d deductions", maxChecks)
 	}
@@ -62,8 +62,8 @@ func (a *API) checks(c *call) (answer, error) {
 		requests, at = append(requests, item.request), append(at, i)
 	}
 	if len(requests) > 0 {
-		for i, got := range a.service.Check(c.ctx, requests) {
-			results[at[i]] = a.checked(c.ctx, &got)
+		for i, got := range a.service.Check(d.ctx, requests) {
+			results[at[i]] = a.checked(d.ctx, &got)
 		}
 	}
 	return answer{body: batchAnswer{results}}, nil

@@ -99,14 +99,17 @@ func BenchmarkServed(b *testing.B) {
 	b.Run("empty", func(b *testing.B) { benchmarkServed(b, &http.Server{Handler: empty}) })
 	quiet := slog.New(slog.DiscardHandler)
 	b.Run("empty with our settings", func(b *testing.B) {
-		server := httpapi.NewServer(quietAPI(), limits, quiet)
+		server := httpapi.NewWebServer(quietAPI(), limits, quiet)
 		server.Handler = empty
 		benchmarkServed(b, server)
+	})
+	b.Run("deduct by net/http", func(b *testing.B) {
+		benchmarkServed(b, httpapi.NewWebServer(quietAPI(), limits, quiet))
 	})
 	b.Run("deduct", func(b *testing.B) { benchmarkServed(b, httpapi.NewServer(quietAPI(), limits, quiet)) })
 }
 
-func benchmarkServed(b *testing.B, server *http.Server) {
+func benchmarkServed(b *testing.B, server server) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		b.Fatal(err)

@@ -25,27 +25,30 @@ type Deductions interface {
 	Deduction(ctx context.Context, ref bucket.BudgetRef, requestID string) (bucket.DeductionView, error)
 }
 
-func (a *API) deduct(c *call) (answer, error) {
-	one := new(struct { // all that is needed of a deduct, at once
-		body deduction
-		got  bucket.DeductAnswer
-		made accepted
-	})
+func (a *API) deduct(d *data) (answer, error) {
+	one := &d.deduct
 	body, got := &one.body, &one.got
-	ref, err := c.budget(c.query("tenant"))
+	ref, err := d.budget(d.query("tenant"))
 	if err == nil {
-		err = c.read(body)
+		err = d.read(body)
 	}
 	body.request.Budget = ref
 	if err == nil && body.dryRun {
-		return a.dryRun(c.ctx, body.request)
+		return a.dryRun(d.ctx, body.request)
 	}
 	if err == nil {
-		*got, err = a.service.Deduct(c.ctx, body.request)
+		*got, err = a.service.Deduct(d.ctx, body.request)
 	}
 	a.observeDeduction(got, err)
 	one.made = acceptedOf(got)
 	return answer{body: &one.made}, err
+}
+
+// deductWork is all that is needed of a deduct, at once.
+type deductWork struct {
+	body deduction
+	got  bucket.DeductAnswer
+	made accepted
 }
 
 // observeDeduction counts what became of a deduct.
@@ -57,34 +60,34 @@ func (a *API) observeDeduction(got *bucket.DeductAnswer, err error) {
 	a.observer.Deduction(settle(err, "deduct", true).Code, false)
 }
 
-func (a *API) rollback(c *call) (answer, error) {
-	ref, err := c.budget(c.query("tenant"))
+func (a *API) rollback(d *data) (answer, error) {
+	ref, err := d.budget(d.query("tenant"))
 	if err != nil {
 		return answer{}, err
 	}
 	var body giveBack
-	if err := c.read(&body); err != nil {
+	if err := d.read(&body); err != nil {
 		return answer{}, err
 	}
 	if body.group != "" {
-		return a.rollbackGroup(c.ctx, ref, &body)
+		return a.rollbackGroup(d.ctx, ref, &body)
 	}
-	view, err := a.service.Rollback(c.ctx, bucket.RollbackRequest{Receipt: body.receipt,
+	view, err := a.service.Rollback(d.ctx, bucket.RollbackRequest{Receipt: body.receipt,
 		Budget: ref, RequestID: body.requestID, RollbackID: body.rollbackID, Amount: body.amount,
 	})
 	return answer{body: deductionOf(&view)}, err
 }
 
-func (a *API) cancel(c *call) (answer, error) {
-	ref, err := c.budget(c.query("tenant"))
+func (a *API) cancel(d *data) (answer, error) {
+	ref, err := d.budget(d.query("tenant"))
 	if err != nil {
 		return answer{}, err
 	}
 	body := giveBack{whole: true}
-	if err := c.read(&body); err != nil {
+	if err := d.read(&body); err != nil {
 		return answer{}, err
 	}
-	view, err := a.service.Cancel(c.ctx, ref, body.requestID)
+	view, err := a.service.Cancel(d.ctx, ref, body.requestID)
 	return answer{body: deductionOf(&view)}, err
 }
 

@@ -17,30 +17,30 @@ type Holds interface {
 	RollbackGroup(ctx context.Context, request bucket.RollbackRequest) ([]bucket.DeductionView, error)
 }
 
-func (a *API) confirm(c *call) (answer, error) {
-	ref, err := c.budget(c.query("tenant"))
+func (a *API) confirm(d *data) (answer, error) {
+	ref, err := d.budget(d.query("tenant"))
 	if err != nil {
 		return answer{}, err
 	}
 	var body confirmation
-	if err := c.read(&body); err != nil {
+	if err := d.read(&body); err != nil {
 		return answer{}, err
 	}
-	views, err := a.service.Confirm(c.ctx, bucket.ConfirmRequest{Budget: ref, RequestID: body.requestID,
+	views, err := a.service.Confirm(d.ctx, bucket.ConfirmRequest{Budget: ref, RequestID: body.requestID,
 		Group: body.group, Amount: body.amount, Receipt: body.receipt})
 	return answer{body: heldOf(body.group, views)}, err
 }
 
-func (a *API) extend(c *call) (answer, error) {
-	ref, err := c.budget(c.query("tenant"))
+func (a *API) extend(d *data) (answer, error) {
+	ref, err := d.budget(d.query("tenant"))
 	if err != nil {
 		return answer{}, err
 	}
 	var body extension
-	if err := c.read(&body); err != nil {
+	if err := d.read(&body); err != nil {
 		return answer{}, err
 	}
-	views, err := a.service.Extend(c.ctx, bucket.ExtendRequest{Budget: ref, RequestID: body.requestID,
+	views, err := a.service.Extend(d.ctx, bucket.ExtendRequest{Budget: ref, RequestID: body.requestID,
 		Group: body.group, HoldTTL: body.ttl, Receipt: body.receipt})
 	return answer{body: heldOf(body.group, views)}, err
 }

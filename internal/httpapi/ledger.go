@@ -47,7 +47,7 @@ func (a *API) ledger(c *call) (answer, error) {
 	ctx := c.ctx
 	if request.Wait > 0 {
 		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeout(c.whole, request.Wait+a.limits.RequestTimeout)
+		ctx, cancel = context.WithTimeout(c.work, request.Wait+a.limits.RequestTimeout)
 		defer cancel()
 		c.allow(request.Wait)
 	}

@@ -78,6 +78,14 @@ type problem struct {
 	CorrelationID string   `json:"correlation_id,omitzero"`
 }
 
+// wholeRetryAfter is RetryAfter as the header has it: whole seconds, 0 for none.
+func (p *problem) wholeRetryAfter() int64 {
+	if p.RetryAfter <= 0 {
+		return 0
+	}
+	return int64(max(1, math.Ceil(p.RetryAfter)))
+}
+
 // defaultRetryAfter is advised with "unavailable" where nothing better is known.
 const defaultRetryAfter = time.Second
 

@@ -4,6 +4,8 @@ import (
 	"log/slog"
 	"net/http"
 	"time"
+
+	"github.com/budgetd/budgetd/internal/httpapi/front"
 )
 
 // Limits bound what callers can make the service hold. All must be positive.
@@ -24,8 +26,16 @@ type Limits struct {
 }
 
 // NewServer returns a server for a listener of the caller's: what is too large or too slow ends by
-// itself. net/http answers headers beyond HeaderBytes with a plain 431 before the API sees them.
-func NewServer(api *API, limits Limits, log *slog.Logger) *http.Server {
+// itself. Package front answers data calls in their usual form, net/http everything else.
+func NewServer(api *API, limits Limits, log *slog.Logger) *front.Server {
+	return front.New(api, NewWebServer(api, limits, log), front.Limits{
+		HeaderTimeout: limits.HeaderTimeout, ReadTimeout: limits.ReadTimeout,
+		IdleTimeout: limits.IdleTimeout, WriteTimeout: limits.WriteTimeout})
+}
+
+// NewWebServer returns net/http's server alone, which answers all calls. It answers headers beyond
+// HeaderBytes with a plain 431 before the API sees them.
+func NewWebServer(api *API, limits Limits, log *slog.Logger) *http.Server {
 	return &http.Server{
 		Handler:                      api,
 		ReadHeaderTimeout:            limits.HeaderTimeout,

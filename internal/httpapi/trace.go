@@ -25,14 +25,25 @@ const maxCorrelationBytes = 128
 
 // mark takes the caller's correlation id and trace over, or makes an id. What does not look like one
 // is replaced, never refused: it is not the request.
-func (a *API) mark(r *http.Request) (m marks) {
-	if given := r.Header["X-Correlation-Id"]; len(given) == 1 && saneID(given[0]) {
-		m.correlation = given[0]
-	} else {
+func (a *API) mark(r *http.Request) marks {
+	return a.marksOf(single(r.Header["X-Correlation-Id"]), single(r.Header["Traceparent"]))
+}
+
+// single is the value of a header that is there once, else "".
+func single(values []string) string {
+	if len(values) != 1 {
+		return ""
+	}
+	return values[0]
+}
+
+// marksOf takes over the values of the two headers, "" for none.
+func (a *API) marksOf(correlation, traceparent string) (m marks) {
+	if m.correlation = correlation; !saneID(correlation) {
 		m.correlation = a.newID()
 	}
-	if given := r.Header["Traceparent"]; len(given) == 1 {
-		m.traceID, m.flags = parseTraceparent(given[0])
+	if traceparent != "" {
+		m.traceID, m.flags = parseTraceparent(traceparent)
 	}
 	if m.traceID != "" {
 		var span [8]byte
@@ -43,12 +54,20 @@ func (a *API) mark(r *http.Request) (m marks) {
 }
 
 func (c *call) mark(h http.Header) {
-	m := &c.marks
+	m := &c.work.marks
 	c.correlation[0] = m.correlation
 	h["X-Correlation-Id"] = c.correlation[:]
-	if m.traceID != "" {
-		h.Set("Traceparent", "00-"+m.traceID+"-"+m.spanID+"-"+m.flags)
+	if text := m.traceparent(); text != "" {
+		h.Set("Traceparent", text)
 	}
+}
+
+// traceparent is the header of the answer; "" without a trace.
+func (m *marks) traceparent() string {
+	if m.traceID == "" {
+		return ""
+	}
+	return "00-" + m.traceID + "-" + m.spanID + "-" + m.flags
 }
 
 // randomID is 130 random bits as base32, as crypto/rand.Text writes them. Ids need to be distinct, not
@@ -113,8 +132,7 @@ func LogHandler(next slog.Handler) slog.Handler { return logHandler{next} }
 type logHandler struct{ slog.Handler }
 
 func (h logHandler) Handle(ctx context.Context, record slog.Record) error {
-	if c, ok := ctx.Value(callKey{}).(*call); ok {
-		m := c.marks
+	if m, ok := ctx.Value(marksKey{}).(*marks); ok {
 		record = record.Clone()
 		record.AddAttrs(slog.String("correlation_id", m.correlation))
 		if m.traceID != "" {
