@@ -30,6 +30,8 @@ type data struct {
 	// faults collects what is wrong with the request until its body is read.
 	faults strictjson.Faults
 	deduct deductWork
+	// text is what package front's answer is written with.
+	text document
 }
 
 // arriving is a body that has yet to be read.

@@ -52,18 +52,22 @@ var datas = sync.Pool{New: func() any { return new(data) }}
 // work on it: RequestTimeout does.
 func (a *API) Answer(call int, r *front.Request, out *front.Answer) {
 	route := &a.dataRoutes[call]
-	named, _ := route.named(r.Path)
 	d := datas.Get().(*data)
+	name, _ := route.named(r.Path)
+	named := d.named // often that of the call before
+	if named != string(name) {
+		named = string(name)
+	}
 	w := &work{parent: context.Background()}
 	w.marks = a.marksOf(string(r.Correlation), string(r.Traceparent))
 	*d = data{api: a, route: &route.route, ctx: w, work: w, began: a.now(), body: r.Body,
-		named: string(named), rawQuery: string(r.Query)}
+		named: named, rawQuery: string(r.Query)}
 	w.until = r.Began.Add(a.limits.RequestTimeout)
 	out.Correlation, out.Traceparent = w.marks.correlation, w.marks.traceparent()
 	d.serve(out)
 	w.end()
 	a.observer.Request(route.pattern, out.Status, a.now().Sub(d.began))
-	*d = data{}
+	*d = data{named: named}
 	datas.Put(d)
 }
 
@@ -103,7 +107,8 @@ func (d *data) refuse(out *front.Answer, e *budget.Error) {
 
 // append appends one document; an error means that it has no JSON form.
 func (d *data) append(out *front.Answer, status int, contentType string, body any) error {
-	text := document{text: out.Body[:0]}
+	text := &d.text
+	text.text, text.err = out.Body[:0], nil
 	text.value(body)
 	if text.err != nil {
 		return text.err

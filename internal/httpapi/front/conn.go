@@ -28,8 +28,13 @@ type conn struct {
 	readBy, writeBy time.Time
 
 	state atomic.Int32
-	// lent says that net/http has the connection.
+	// lent says that net/http has the connection, kept that it has seen an answer.
 	lent atomic.Bool
+	kept bool
+	// readUntil is the deadline that net/http has set, in nanoseconds since 1970, 0: none; told hears of
+	// each change.
+	readUntil atomic.Int64
+	told      chan struct{}
 
 	call    int
 	request Request
@@ -41,10 +46,11 @@ type conn struct {
 // unbounded is owed when the rest of the connection is net/http's.
 const unbounded = -1
 
-// States of a connection. One that is closed while it is answering closes itself afterwards.
+// States of a connection: busy from the first byte of a request to the last one of its answer. One that
+// is closed while it is busy closes itself afterwards.
 const (
 	waiting int32 = iota
-	answering
+	busy
 	closing
 	closed
 )
@@ -54,7 +60,10 @@ const bufferSize, keptSize = 4 << 10, 64 << 10
 
 // run serves a connection from its beginning until it ends, or is net/http's.
 func (c *conn) run() {
-	if err := c.answerCalls(); err != nil {
+	err := c.answerCalls()
+	// net/http closes without a word when less than this is left after a request.
+	const least = 4
+	if err != nil || c.kept && c.failure != nil && c.to-c.from < least {
 		c.Close()
 		return
 	}
@@ -79,10 +88,20 @@ func (c *conn) answerCalls() error {
 				return err
 			}
 		}
-		if !c.receive() {
-			return nil
+		if !c.state.CompareAndSwap(waiting, busy) {
+			return net.ErrClosed
 		}
-		if err := c.serve(); err != nil {
+		ours := c.receive()
+		var err error
+		if ours {
+			err = c.serve()
+			c.kept = true
+		}
+		if !c.state.CompareAndSwap(busy, waiting) {
+			c.finish()
+			return net.ErrClosed
+		}
+		if err != nil || !ours {
 			return err
 		}
 	}
@@ -181,9 +200,6 @@ func (c *conn) grow() {
 
 // serve answers the data call that begins at from.
 func (c *conn) serve() error {
-	if !c.state.CompareAndSwap(waiting, answering) {
-		return net.ErrClosed
-	}
 	h, r, a := &c.head, &c.request, &c.answer
 	r.Path, r.Query = h.path, h.query
 	r.Body = c.buffer[c.from+h.size : c.from+h.end()]
@@ -199,10 +215,6 @@ func (c *conn) serve() error {
 	}
 	if err == nil && last {
 		err = net.ErrClosed
-	}
-	if !c.state.CompareAndSwap(answering, waiting) {
-		c.finish()
-		return net.ErrClosed
 	}
 	return err
 }
@@ -220,41 +232,6 @@ func (c *conn) send() error {
 	return err
 }
 
-// Read gives net/http the bytes of its request. Where it waits for the next one, data calls are
-// answered first.
-func (c *conn) Read(into []byte) (int, error) {
-	if c.returned {
-		c.returned = false
-		if err := c.answerCalls(); err != nil {
-			return 0, err
-		}
-	}
-	if c.owed > 0 {
-		into = into[:min(len(into), c.owed)]
-	}
-	var n int
-	var err error
-	switch {
-	case c.from < c.to:
-		n = copy(into, c.buffer[c.from:c.to])
-		c.from += n
-	case c.failure != nil:
-		return 0, c.failure
-	default:
-		n, err = c.Conn.Read(into)
-	}
-	switch {
-	case c.owed > 0:
-		c.owed -= n
-	case n > 0:
-		c.owed = unbounded // net/http looked for the caller's end and found its next request
-	}
-	return n, err
-}
-
-// idle notes that net/http has answered a request and waits for the next one.
-func (c *conn) idle() { c.returned = c.owed == 0 }
-
 // CloseWrite ends what is sent, as net/http does before it closes.
 func (c *conn) CloseWrite() error {
 	if half, ok := c.Conn.(interface{ CloseWrite() error }); ok {
@@ -263,16 +240,17 @@ func (c *conn) CloseWrite() error {
 	return nil
 }
 
-// Close closes the connection, after the answer to the data call that is being answered, if any.
+// Close closes the connection, after the answer to the data call that has begun to arrive, if any.
 func (c *conn) Close() error {
+	defer c.tell()
 	for {
 		switch state := c.state.Load(); state {
 		case waiting:
 			if c.state.CompareAndSwap(waiting, closed) {
 				return c.finish()
 			}
-		case answering:
-			if c.state.CompareAndSwap(answering, closing) {
+		case busy:
+			if c.state.CompareAndSwap(busy, closing) {
 				return nil
 			}
 		default:

@@ -107,7 +107,7 @@ func (s *Server) listen(listener net.Listener) bool {
 
 // adopt makes a conn of a connection; nil: the server is being closed, and so is the connection.
 func (s *Server) adopt(connection net.Conn) *conn {
-	c := &conn{Conn: connection, server: s}
+	c := &conn{Conn: connection, server: s, told: make(chan struct{}, 1)}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.leaving.Load() {
