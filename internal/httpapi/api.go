@@ -14,10 +14,9 @@ import (
 
 // Service is what the API calls: *bucket.Service. Each part stands in the file of its noun.
 type Service interface {
+	DataPath
 	Budgets
-	Deductions
-	Holds
-	Checks
+	Lookups
 	Usages
 	Buckets
 	Recycles

@@ -3,6 +3,7 @@ package httpapi
 import (
 	"bytes"
 	"context"
+	"crypto/tls"
 	"errors"
 	"io"
 	"mime"
@@ -38,6 +39,10 @@ func (c *call) serve() {
 	c.ctx, cancel = context.WithTimeout(c.work, a.limits.RequestTimeout)
 	defer cancel()
 	c.named, c.rawQuery = c.r.PathValue("budget"), c.r.URL.RawQuery
+	c.authorization, c.tls = single(c.r.Header["Authorization"]), c.r.TLS
+	if c.tls == nil {
+		c.tls, _ = c.r.Context().Value(tlsKey{}).(*tls.ConnectionState)
+	}
 	var answer answer
 	var err error
 	if c.route.data != nil {

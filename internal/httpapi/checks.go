@@ -150,8 +150,8 @@ type foreseen struct {
 	Limits          []limitState `json:"limits"`
 }
 
-func foreseenOf(got *bucket.CheckAnswer) foreseen {
-	return foreseen{Outcome: "would_be_accepted", Amount: got.Amount,
+func foreseenOf(got *bucket.CheckAnswer) *foreseen {
+	return &foreseen{Outcome: "would_be_accepted", Amount: got.Amount,
 		BudgetRemaining: unless(got.Unlimited, got.BudgetRemaining), PeriodRemaining: got.PeriodRemaining,
 		Unlimited: got.Unlimited, Limits: statesOf(got.Limits)}
 }

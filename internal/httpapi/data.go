@@ -3,8 +3,10 @@ package httpapi
 import (
 	"bytes"
 	"context"
+	"crypto/tls"
 	"net/url"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -24,6 +26,9 @@ type data struct {
 	route *route
 	// named is what the path says in place of {budget}, rawQuery the query as it was sent.
 	named, rawQuery string
+	// authorization is the header of that name, "" without one or with several; tls what was negotiated.
+	authorization string
+	tls           *tls.ConnectionState
 	// body is the body; if it has yet to arrive, arriving reads it.
 	body     []byte
 	arriving arriving
@@ -77,6 +82,9 @@ func (d *data) tenant(query url.Values) string {
 func (d *data) query(names ...string) url.Values {
 	if d.rawQuery == "" {
 		return nil
+	}
+	if name, value, _ := strings.Cut(d.rawQuery, "="); slices.Contains(names, name) && budget.CheckName(value) == "" {
+		return url.Values{name: {value}} // nearly always ?tenant=name
 	}
 	values, err := url.ParseQuery(d.rawQuery)
 	if err != nil {

@@ -11,6 +11,16 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 )
 
+// DataPath is what data calls ask of the service. Each method runs on the goroutine of the caller's
+// connection and returns when it is known what became of the call, soon after ctx's deadline at the latest.
+// The texts and maps of a request are the service's to keep. Waiting for ctx.Done costs a timer for each call;
+// ctx.Deadline costs nothing.
+type DataPath interface {
+	Deductions
+	Holds
+	Checks
+}
+
 // Deductions are the service's verbs on deductions. Errors are *budget.Error; any other one may have
 // happened.
 type Deductions interface {
@@ -22,6 +32,10 @@ type Deductions interface {
 	DryRun(ctx context.Context, request bucket.DeductRequest) (bucket.CheckAnswer, error)
 	Rollback(ctx context.Context, request bucket.RollbackRequest) (bucket.DeductionView, error)
 	Cancel(ctx context.Context, ref bucket.BudgetRef, requestID string) (bucket.DeductionView, error)
+}
+
+// Lookups finds what became of a request id.
+type Lookups interface {
 	Deduction(ctx context.Context, ref bucket.BudgetRef, requestID string) (bucket.DeductionView, error)
 }
 
@@ -224,8 +238,8 @@ type deductionView struct {
 	Replayed   bool           `json:"replayed"`
 }
 
-func deductionOf(d *bucket.DeductionView) deductionView {
-	v := deductionView{
+func deductionOf(d *bucket.DeductionView) *deductionView {
+	v := &deductionView{
 		RequestID: d.RequestID, State: d.State, Amount: d.Amount, RolledBack: d.RolledBack,
 		Confirmed: d.Confirmed, HoldUntil: inUTC(d.HoldUntil), Group: d.Group,
 		Bucket: d.Bucket, Reference: d.Reference,

@@ -153,6 +153,80 @@ func (p *problem) writeTo(d *document) {
 	d.raw("}")
 }
 
+func (v *deductionView) writeTo(d *document) {
+	d.raw(`{"request_id":`)
+	d.quote(v.RequestID)
+	d.raw(`,"state":`)
+	d.quote(string(v.State))
+	d.raw(`,"amount":`)
+	d.integer(v.Amount)
+	d.raw(`,"rolled_back":`)
+	d.integer(v.RolledBack)
+	if v.Confirmed != 0 {
+		d.raw(`,"confirmed":`)
+		d.integer(v.Confirmed)
+	}
+	if !v.HoldUntil.IsZero() {
+		d.raw(`,"hold_until":`)
+		d.instant(v.HoldUntil)
+	}
+	d.optional(`,"group":`, v.Group)
+	d.optional(`,"bucket":`, v.Bucket)
+	if v.Dimensions != nil {
+		d.raw(`,"dimensions":`)
+		d.value(v.Dimensions)
+	}
+	d.optional(`,"reference":`, v.Reference)
+	if !v.CountedAt.IsZero() {
+		d.raw(`,"counted_at":`)
+		d.instant(v.CountedAt)
+	}
+	d.optional(`,"receipt":`, v.Receipt)
+	d.raw(`,"replayed":`)
+	d.boolean(v.Replayed)
+	d.raw("}")
+}
+
+func (h *held) writeTo(d *document) {
+	d.raw(`{"group":`)
+	d.quote(h.Group)
+	d.raw(`,"deductions":[`)
+	for i := range h.Deductions {
+		if i > 0 {
+			d.raw(",")
+		}
+		h.Deductions[i].writeTo(d)
+	}
+	d.raw("]}")
+}
+
+func (f *foreseen) writeTo(d *document) {
+	d.raw("{")
+	if f.RequestID != "" {
+		d.raw(`"request_id":`)
+		d.quote(f.RequestID)
+		d.raw(",")
+	}
+	d.raw(`"outcome":`)
+	d.quote(f.Outcome)
+	d.raw(`,"amount":`)
+	d.integer(f.Amount)
+	d.raw(`,"budget_remaining":`)
+	d.units(f.BudgetRemaining)
+	d.optionalUnits(`,"period_remaining":`, f.PeriodRemaining)
+	if f.Unlimited {
+		d.raw(`,"unlimited":true`)
+	}
+	d.raw(`,"limits":[`)
+	for i := range f.Limits {
+		if i > 0 {
+			d.raw(",")
+		}
+		f.Limits[i].writeTo(d)
+	}
+	d.raw("]}")
+}
+
 // optional and optionalUnits append a member that is left out where it has no value.
 func (d *document) optional(name, text string) {
 	if text != "" {

@@ -32,7 +32,23 @@ func TestDocumentsAreAsTheLibraryWritesThem(t *testing.T) {
 	field := rapid.Custom(func(t *rapid.T) budget.FieldError {
 		return budget.FieldError{Field: text.Draw(t, "field"), Message: text.Draw(t, "wrong")}
 	})
+	view := rapid.Custom(func(t *rapid.T) bucket.DeductionView {
+		return bucket.DeductionView{RequestID: text.Draw(t, "id"), State: ledger.State(text.Draw(t, "state")),
+			Amount: number.Draw(t, "amount"), RolledBack: number.Draw(t, "rolled back"), Confirmed: number.Draw(t, "confirmed"),
+			HoldUntil: instant.Draw(t, "hold"), Group: text.Draw(t, "group"), Bucket: text.Draw(t, "bucket"),
+			Dimensions: rapid.SampledFrom([]string{"", "{}", `{"user": "u\u0031"}`, "{", "\xff"}).Draw(t, "dimensions"),
+			Reference:  text.Draw(t, "reference"), CountedAt: instant.Draw(t, "counted"), Receipt: text.Draw(t, "receipt"),
+			Replayed: rapid.Bool().Draw(t, "replayed")}
+	})
 	rapid.Check(t, func(t *rapid.T) {
+		views := rapid.SliceOfN(view, 0, 3).Draw(t, "views")
+		compare(t, heldOf("", views))
+		compare(t, heldOf("g", views))
+		seen := foreseenOf(&bucket.CheckAnswer{Amount: number.Draw(t, "amount"), BudgetRemaining: number.Draw(t, "remaining"),
+			PeriodRemaining: rapid.Ptr(number, true).Draw(t, "period"), Unlimited: rapid.Bool().Draw(t, "unlimited"),
+			Limits: rapid.SliceOfN(limit, 0, 3).Draw(t, "limits")})
+		seen.RequestID = text.Draw(t, "id")
+		compare(t, seen)
 		var results []any
 		for range rapid.IntRange(0, 4).Draw(t, "results") {
 			if rapid.IntRange(0, 3).Draw(t, "problem") == 0 {

@@ -136,12 +136,12 @@ type held struct {
 
 // heldOf is one deduction, or those of a group.
 func heldOf(group string, views []bucket.DeductionView) any {
-	out := held{Group: group, Deductions: make([]deductionView, len(views))}
-	for i := range views {
-		out.Deductions[i] = deductionOf(&views[i])
-	}
 	if group == "" && len(views) == 1 {
-		return out.Deductions[0]
+		return deductionOf(&views[0])
+	}
+	out := &held{Group: group, Deductions: make([]deductionView, len(views))}
+	for i := range views {
+		out.Deductions[i] = *deductionOf(&views[i])
 	}
 	return out
 }

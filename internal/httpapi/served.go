@@ -61,7 +61,8 @@ func (a *API) Answer(call int, r *front.Request, out *front.Answer) {
 	w := &work{parent: context.Background()}
 	w.marks = a.marksOf(string(r.Correlation), string(r.Traceparent))
 	*d = data{api: a, route: &route.route, ctx: w, work: w, began: a.now(), body: r.Body,
-		named: named, rawQuery: string(r.Query)}
+		named: named, rawQuery: string(r.Query),
+		authorization: string(r.Authorization), tls: r.TLS}
 	w.until = r.Began.Add(a.limits.RequestTimeout)
 	out.Correlation, out.Traceparent = w.marks.correlation, w.marks.traceparent()
 	d.serve(out)

@@ -1,7 +1,9 @@
 package httpapi
 
 import (
+	"context"
 	"log/slog"
+	"net"
 	"net/http"
 	"time"
 
@@ -33,6 +35,10 @@ func NewServer(api *API, limits Limits, log *slog.Logger) *front.Server {
 		IdleTimeout: limits.IdleTimeout, WriteTimeout: limits.WriteTimeout})
 }
 
+// tlsKey finds in the context of a request what its connection has negotiated, where the request itself
+// does not say it.
+type tlsKey struct{}
+
 // NewWebServer returns net/http's server alone, which answers all calls. It answers headers beyond
 // HeaderBytes with a plain 431 before the API sees them.
 func NewWebServer(api *API, limits Limits, log *slog.Logger) *http.Server {
@@ -45,5 +51,11 @@ func NewWebServer(api *API, limits Limits, log *slog.Logger) *http.Server {
 		MaxHeaderBytes:               limits.HeaderBytes,
 		ErrorLog:                     slog.NewLogLogger(log.Handler(), slog.LevelWarn),
 		DisableGeneralOptionsHandler: true,
+		ConnContext: func(ctx context.Context, c net.Conn) context.Context {
+			if state := front.ConnectionState(c); state != nil {
+				ctx = context.WithValue(ctx, tlsKey{}, state)
+			}
+			return ctx
+		},
 	}
 }
