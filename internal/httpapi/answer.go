@@ -8,14 +8,12 @@ import (
 	"sync"
 
 	"github.com/budgetd/budgetd/budget"
+	"github.com/budgetd/budgetd/internal/httpapi/wire"
 )
-
-// Errors of a context, as settle looks for them.
-var errTimeout, errGone = context.DeadlineExceeded, context.Canceled
 
 // answer is a success, or a problem that is no error (not ready).
 type answer struct {
-	problem *problem
+	problem *wire.Problem
 	// status 0 means 200.
 	status int
 	body   any
@@ -46,17 +44,17 @@ func (c *call) write(a answer) {
 }
 
 // fail logs an error, once, and sends its problem document.
-func (c *call) fail(e *budget.Error) { c.refuse(e, problemOf(e)) }
+func (c *call) fail(e *budget.Error) { c.refuse(e, wire.ProblemOf(e)) }
 
 // refuse logs an error and sends the document given.
-func (c *call) refuse(e *budget.Error, p *problem) {
+func (c *call) refuse(e *budget.Error, p *wire.Problem) {
 	c.api.logError(c.ctx, c.route.op, e)
 	c.sendProblem(p)
 }
 
-func (c *call) sendProblem(p *problem) {
+func (c *call) sendProblem(p *wire.Problem) {
 	p.CorrelationID = c.work.marks.correlation
-	if seconds := p.wholeRetryAfter(); seconds > 0 {
+	if seconds := p.WholeRetryAfter(); seconds > 0 {
 		c.w.Header().Set("Retry-After", strconv.FormatInt(seconds, 10))
 	}
 	if err := c.send(p.Status, problemType, p); err != nil {
@@ -72,24 +70,24 @@ var (
 	noSniff     = []string{"nosniff"}
 )
 
-var answers = sync.Pool{New: func() any { return new(document) }}
+var answers = sync.Pool{New: func() any { return new(wire.Document) }}
 
 // send writes one document; an error means that it has no JSON form and nothing was sent.
 func (c *call) send(status int, contentType []string, body any) error {
-	d := answers.Get().(*document)
+	d := answers.Get().(*wire.Document)
 	defer func() {
-		if cap(d.text) <= pooledBytes {
-			d.text, d.err = d.text[:0], nil
+		if cap(d.Text) <= pooledBytes {
+			d.Text, d.Err = d.Text[:0], nil
 			answers.Put(d)
 		}
 	}()
-	d.value(body)
-	if d.err != nil {
-		return d.err
+	d.Value(body)
+	if d.Err != nil {
+		return d.Err
 	}
-	d.raw("\n")
+	d.Raw("\n")
 	header := c.w.Header()
-	c.length[0] = strconv.Itoa(len(d.text))
+	c.length[0] = strconv.Itoa(len(d.Text))
 	header["Content-Type"] = contentType
 	header["Content-Length"] = c.length[:]
 	header["Cache-Control"] = noStore
@@ -97,7 +95,7 @@ func (c *call) send(status int, contentType []string, body any) error {
 	c.api.observer.Request(c.route.pattern, status, c.api.now().Sub(c.began))
 	c.w.WriteHeader(status)
 	// An error here means that the caller is gone; it will ask again.
-	_, _ = c.w.Write(d.text)
+	_, _ = c.w.Write(d.Text)
 	return nil
 }
 

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/budgetd/budgetd/budget"
+	"github.com/budgetd/budgetd/internal/httpapi/wire"
 )
 
 // Service is what the API calls: *bucket.Service. Each part stands in the file of its noun.
@@ -130,7 +131,7 @@ func (a *API) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	switch {
 	case headerCount(r.Header) > a.limits.Headers:
 		e := budget.Refuse(budget.TooLarge, "read", "the request has more than %d headers", a.limits.Headers)
-		p := problemOf(e)
+		p := wire.ProblemOf(e)
 		p.Status = http.StatusRequestHeaderFieldsTooLarge
 		c.refuse(e, p)
 	case !clean(r):
@@ -188,5 +189,7 @@ func panicked(op string, why any) *budget.Error {
 type noObserver struct{}
 
 func (noObserver) Request(string, int, time.Duration) {}
-func (noObserver) Deduction(budget.Code, bool)        {}
-func (noObserver) InFlight(int64)                     {}
+
+func (noObserver) Deduction(budget.Code, bool) {}
+
+func (noObserver) InFlight(int64) {}

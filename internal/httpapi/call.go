@@ -13,6 +13,7 @@ import (
 
 	"github.com/budgetd/budgetd/budget"
 	"github.com/budgetd/budgetd/internal/httpapi/strictjson"
+	"github.com/budgetd/budgetd/internal/httpapi/wire"
 )
 
 // call is one request that net/http has read.
@@ -51,7 +52,7 @@ func (c *call) serve() {
 		answer, err = c.route.handle(c)
 	}
 	if err != nil {
-		c.fail(settle(err, c.route.op, c.route.changes))
+		c.fail(wire.Settle(err, c.route.op, c.route.changes))
 		return
 	}
 	c.write(answer)

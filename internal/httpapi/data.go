@@ -13,6 +13,7 @@ import (
 	"github.com/budgetd/budgetd/bucket"
 	"github.com/budgetd/budgetd/budget"
 	"github.com/budgetd/budgetd/internal/httpapi/strictjson"
+	"github.com/budgetd/budgetd/internal/httpapi/wire"
 )
 
 // data is what a call consists of, whichever server has read it. Data calls need nothing else.
@@ -36,7 +37,7 @@ type data struct {
 	faults strictjson.Faults
 	deduct deductWork
 	// text is what package front's answer is written with.
-	text document
+	text wire.Document
 }
 
 // arriving is a body that has yet to be read.
@@ -45,7 +46,7 @@ type arriving interface {
 	arrive(limit int64, into *bytes.Buffer) error
 }
 
-// budget reads which budget the path names, within the tenant of the query. The only error is
+// Budget// Budget reads which budget the path names, within the tenant of the query. The only error is
 // BudgetNotFound; a faulty tenant is noted.
 func (d *data) budget(query url.Values) (bucket.BudgetRef, error) {
 	return refOf(d.route.op, d.tenant(query), d.named)
@@ -103,15 +104,6 @@ func (d *data) query(names ...string) url.Values {
 
 // read reads the body into an object. The error has all faults of the request.
 func (d *data) read(into strictjson.Body) error {
-	return d.readAtMost(d.api.limits.BodyBytes, into)
-}
-
-var bodies = sync.Pool{New: func() any { return new(bytes.Buffer) }}
-
-// pooledBytes is the largest buffer that is kept for the next request.
-const pooledBytes = 1 << 20
-
-func (d *data) readAtMost(limit int64, into strictjson.Body) error {
 	if d.arriving == nil {
 		strictjson.Read(d.body, into, &d.faults)
 		return d.faults.Err(d.route.op)
@@ -123,9 +115,14 @@ func (d *data) readAtMost(limit int64, into strictjson.Body) error {
 			bodies.Put(buffer)
 		}
 	}()
-	if err := d.arriving.arrive(limit, buffer); err != nil {
+	if err := d.arriving.arrive(d.route.maxBody, buffer); err != nil {
 		return err
 	}
 	strictjson.Read(buffer.Bytes(), into, &d.faults)
 	return d.faults.Err(d.route.op)
 }
+
+var bodies = sync.Pool{New: func() any { return new(bytes.Buffer) }}
+
+// pooledBytes is the largest buffer that is kept for the next request.
+const pooledBytes = 1 << 20

@@ -1,6 +1,7 @@
 package httpapi
 
 import (
+	"cmp"
 	"net/http"
 	"slices"
 	"strings"
@@ -17,10 +18,11 @@ type route struct {
 	changes bool
 	// probe: answered even when too many requests are in flight.
 	probe bool
-	// handle answers the call through net/http. data answers a data call, whichever server reads it;
-	// its body may have maxBody bytes. One of the two is set.
-	handle  func(*call) (answer, error)
-	data    func(*data) (answer, error)
+	// handle answers the call through net/http, data a data call, whichever server reads it. One of the
+	// two is set.
+	handle func(*call) (answer, error)
+	data   func(*data) (answer, error)
+	// maxBody bounds the body; 0: Limits.BodyBytes.
 	maxBody int64
 }
 
@@ -30,7 +32,7 @@ var unrouted route
 // routes are all calls, on one screen.
 func (a *API) routes() []route {
 	const budgets, one = "/v1/budgets", "/v1/budgets/{budget}"
-	small, large := a.limits.BodyBytes, a.limits.BatchBytes
+	large := a.limits.BatchBytes
 	return []route{
 		{pattern: "POST " + budgets, op: "create", changes: true, handle: a.create},
 		{pattern: "GET " + budgets, op: "list", handle: a.list},
@@ -38,11 +40,11 @@ func (a *API) routes() []route {
 		{pattern: "PATCH " + one, op: "change", changes: true, handle: a.change},
 		{pattern: "POST " + one + "/append", op: "append", changes: true, handle: a.adjust},
 
-		{pattern: "POST " + one + "/deduct", op: "deduct", changes: true, data: a.deduct, maxBody: small},
-		{pattern: "POST " + one + "/rollback", op: "rollback", changes: true, data: a.rollback, maxBody: small},
-		{pattern: "POST " + one + "/confirm", op: "confirm", changes: true, data: a.confirm, maxBody: small},
-		{pattern: "POST " + one + "/extend", op: "extend", changes: true, data: a.extend, maxBody: small},
-		{pattern: "POST " + one + "/cancel", op: "cancel", changes: true, data: a.cancel, maxBody: small},
+		{pattern: "POST " + one + "/deduct", op: "deduct", changes: true, data: a.deduct},
+		{pattern: "POST " + one + "/rollback", op: "rollback", changes: true, data: a.rollback},
+		{pattern: "POST " + one + "/confirm", op: "confirm", changes: true, data: a.confirm},
+		{pattern: "POST " + one + "/extend", op: "extend", changes: true, data: a.extend},
+		{pattern: "POST " + one + "/cancel", op: "cancel", changes: true, data: a.cancel},
 		{pattern: "GET " + one + "/deductions", op: "deduction", handle: a.deduction},
 		{pattern: "GET " + one + "/usage", op: "usage", handle: a.usage},
 		{pattern: "POST /v1/checks", op: "check", data: a.checks, maxBody: large},
@@ -72,6 +74,7 @@ func (a *API) routes() []route {
 // register makes the routes known. "/" takes whatever is left.
 func (a *API) register(metrics http.Handler) {
 	for _, route := range a.routes() {
+		route.maxBody = cmp.Or(route.maxBody, a.limits.BodyBytes)
 		if route.data != nil {
 			a.dataRoutes = append(a.dataRoutes, dataRouteOf(&route))
 		}

@@ -5,6 +5,7 @@ import (
 
 	"github.com/budgetd/budgetd/bucket"
 	"github.com/budgetd/budgetd/budget"
+	"github.com/budgetd/budgetd/internal/httpapi/wire"
 )
 
 // Stores tells how the service and what it lives on are doing.
@@ -53,13 +54,14 @@ func (a *API) instancesOf(lanes []bucket.LaneView) instanceList {
 	return out
 }
 
-func (a *API) drain(c *call) (answer, error)   { return c.onInstance(a.service.Drain) }
+func (a *API) drain(c *call) (answer, error) { return c.onInstance(a.service.Drain) }
+
 func (a *API) undrain(c *call) (answer, error) { return c.onInstance(a.service.Undrain) }
 
 // instance is the name in the path. Its body may be absent or {}.
 func (c *call) instance() (string, error) {
 	c.query()
-	return c.r.PathValue("name"), c.readOptional(empty{})
+	return c.r.PathValue("name"), c.readOptional(wire.Empty{})
 }
 
 func (c *call) onInstance(verb func(context.Context, string) (bucket.DrainView, error)) (answer, error) {
@@ -98,7 +100,7 @@ func (a *API) ready(c *call) (answer, error) {
 	if len(reasons) == 0 {
 		return answer{body: readiness{Ready: true, Reasons: append([]string{}, a.service.Missing()...)}}, nil
 	}
-	p := problemOf(budget.Refuse(budget.Unavailable, "readiness", "the service cannot serve now"))
+	p := wire.ProblemOf(budget.Refuse(budget.Unavailable, "readiness", "the service cannot serve now"))
 	p.Reasons = reasons
 	return answer{problem: p}, nil
 }

@@ -7,6 +7,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -15,8 +16,8 @@ import (
 )
 
 // limits are small, so that tests of them are quick.
-var limits = front.Limits{HeaderTimeout: 300 * time.Millisecond, ReadTimeout: 300 * time.Millisecond,
-	IdleTimeout: 300 * time.Millisecond, WriteTimeout: 300 * time.Millisecond}
+var limits = front.Limits{HeaderTimeout: 700 * time.Millisecond, ReadTimeout: 700 * time.Millisecond,
+	IdleTimeout: 700 * time.Millisecond, WriteTimeout: 700 * time.Millisecond}
 
 // patience is how long a test waits for what must happen.
 const patience = 20 * time.Second
@@ -41,6 +42,9 @@ func (h *handler) Find(path []byte) (call, maxBody int, ok bool) {
 
 func (h *handler) Answer(call int, r *front.Request, a *front.Answer) {
 	h.pass("front", string(r.Path))
+	if path := string(r.Path); path != "/data" && path != "/data-hold" {
+		panic("the path is " + path)
+	}
 	a.Status, a.ContentType, a.Correlation = 200, "application/json", "x"
 	a.Body = fmt.Appendf(a.Body, "front %d %s%s tls=%t", call, r.Body, strings.Repeat(".", h.size), r.TLS != nil)
 }
@@ -175,6 +179,14 @@ func TestPipelined(t *testing.T) {
 	for _, want := range []string{"front 7 a", "front 7 b", "front 7 c", "web HTTP/1 ", "", "web "} {
 		c.wants(want)
 	}
+	var all strings.Builder
+	for size := range 40 {
+		all.WriteString(data(strings.Repeat("x", 100*size)))
+	}
+	go c.send(all.String())
+	for size := range 40 {
+		c.wants("front 7 " + strings.Repeat("x", 100*size) + " ")
+	}
 }
 
 // A body grows in pieces, and may be larger than a buffer.
@@ -231,8 +243,8 @@ func TestTrickle(t *testing.T) {
 	_, addr := start(t, new(handler))
 	c := dial(t, addr)
 	for range 3 {
-		for _, b := range []byte(data("abc")) {
-			c.send(string(b))
+		for part := range slices.Chunk([]byte(data("abc")), 9) {
+			c.send(string(part))
 			time.Sleep(time.Millisecond)
 		}
 		c.wants("front 7 abc")
@@ -243,7 +255,7 @@ func TestTrickle(t *testing.T) {
 func TestConnectionsOutliveTheirLimits(t *testing.T) {
 	_, addr := start(t, new(handler))
 	c := dial(t, addr)
-	for began := time.Now(); time.Since(began) < 5*limits.IdleTimeout; time.Sleep(limits.IdleTimeout / 3) {
+	for began := time.Now(); time.Since(began) < 3*limits.IdleTimeout; time.Sleep(limits.IdleTimeout / 3) {
 		c.send(data("a"))
 		c.wants("front 7 a")
 	}

@@ -1,16 +1,15 @@
-package httpapi
+package wire
 
 import (
 	"math"
 	"testing"
 	"time"
 
-	"github.com/go-json-experiment/json"
-	"pgregory.net/rapid"
-
 	"github.com/budgetd/budgetd/bucket"
 	"github.com/budgetd/budgetd/budget"
 	"github.com/budgetd/budgetd/ledger"
+	"github.com/go-json-experiment/json"
+	"pgregory.net/rapid"
 )
 
 // What writes itself is byte for byte what the library makes of it, also where it has no JSON form.
@@ -42,9 +41,9 @@ func TestDocumentsAreAsTheLibraryWritesThem(t *testing.T) {
 	})
 	rapid.Check(t, func(t *rapid.T) {
 		views := rapid.SliceOfN(view, 0, 3).Draw(t, "views")
-		compare(t, heldOf("", views))
-		compare(t, heldOf("g", views))
-		seen := foreseenOf(&bucket.CheckAnswer{Amount: number.Draw(t, "amount"), BudgetRemaining: number.Draw(t, "remaining"),
+		compare(t, HeldOf("", views))
+		compare(t, HeldOf("g", views))
+		seen := ForeseenOf(&bucket.CheckAnswer{Amount: number.Draw(t, "amount"), BudgetRemaining: number.Draw(t, "remaining"),
 			PeriodRemaining: rapid.Ptr(number, true).Draw(t, "period"), Unlimited: rapid.Bool().Draw(t, "unlimited"),
 			Limits: rapid.SliceOfN(limit, 0, 3).Draw(t, "limits")})
 		seen.RequestID = text.Draw(t, "id")
@@ -52,7 +51,7 @@ func TestDocumentsAreAsTheLibraryWritesThem(t *testing.T) {
 		var results []any
 		for range rapid.IntRange(0, 4).Draw(t, "results") {
 			if rapid.IntRange(0, 3).Draw(t, "problem") == 0 {
-				p := problemOf(&budget.Error{Code: rapid.SampledFrom([]budget.Code{budget.Invalid, budget.LimitExceeded,
+				p := ProblemOf(&budget.Error{Code: rapid.SampledFrom([]budget.Code{budget.Invalid, budget.LimitExceeded,
 					budget.Unavailable, budget.BudgetExhausted}).Draw(t, "code"), Message: text.Draw(t, "message"),
 					Fields:     rapid.SliceOfN(field, 0, 2).Draw(t, "fields"),
 					Available:  rapid.Ptr(number, true).Draw(t, "available"),
@@ -70,22 +69,22 @@ func TestDocumentsAreAsTheLibraryWritesThem(t *testing.T) {
 				PeriodRemaining: rapid.Ptr(number, true).Draw(t, "period remaining"), Unlimited: rapid.Bool().Draw(t, "unlimited"),
 				HoldUntil: instant.Draw(t, "hold"), Limits: rapid.SliceOfN(limit, 0, 3).Draw(t, "limits"),
 				Receipt: text.Draw(t, "receipt"), Replayed: rapid.Bool().Draw(t, "replayed")}
-			one := acceptedOf(&got)
+			one := AcceptedOf(&got)
 			compare(t, &one)
 			results = append(results, &one)
 		}
-		compare(t, batchAnswer{results})
+		compare(t, BatchAnswer{results})
 	})
 }
 
 func compare(t *rapid.T, body any) {
 	want, err := json.Marshal(body)
-	var d document
-	d.value(body)
-	if (d.err == nil) != (err == nil) {
-		t.Fatalf("%v, and by the library %v", d.err, err)
+	var d Document
+	d.Value(body)
+	if (d.Err == nil) != (err == nil) {
+		t.Fatalf("%v, and by the library %v", d.Err, err)
 	}
-	if err == nil && string(d.text) != string(want) {
-		t.Fatalf("got  %s\nwant %s", d.text, want)
+	if err == nil && string(d.Text) != string(want) {
+		t.Fatalf("got  %s\nwant %s", d.Text, want)
 	}
 }

@@ -1,4 +1,4 @@
-package httpapi
+package wire
 
 import (
 	"strconv"
@@ -8,128 +8,128 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 )
 
-// document is a JSON text under construction. The answers that are given most often write themselves,
+// Document is a JSON text under construction. The answers that are given most often write themselves,
 // byte for byte as the library would (tested): finding out by reflection how costs several times as much.
-type document struct {
-	text []byte
+type Document struct {
+	Text []byte
 	// err is why the document has no JSON form; nil while it has.
-	err error
+	Err error
 }
 
 // written is a body that writes itself.
-type written interface{ writeTo(d *document) }
+type written interface{ writeTo(d *Document) }
 
 // Write makes a document an io.Writer for the library.
-func (d *document) Write(text []byte) (int, error) {
-	d.text = append(d.text, text...)
+func (d *Document) Write(text []byte) (int, error) {
+	d.Text = append(d.Text, text...)
 	return len(text), nil
 }
 
-// value appends any value.
-func (d *document) value(v any) {
+// Value appends any value.
+func (d *Document) Value(v any) {
 	if w, ok := v.(written); ok {
 		w.writeTo(d)
 	} else if err := json.MarshalWrite(d, v); err != nil {
-		d.err = err
+		d.Err = err
 	}
 }
 
-// raw appends what is JSON already.
-func (d *document) raw(text string) { d.text = append(d.text, text...) }
+// Raw appends what is JSON already.
+func (d *Document) Raw(text string) { d.Text = append(d.Text, text...) }
 
-func (d *document) integer(n int64) { d.text = strconv.AppendInt(d.text, n, 10) }
+func (d *Document) integer(n int64) { d.Text = strconv.AppendInt(d.Text, n, 10) }
 
 // units appends a quantity; nil: null.
-func (d *document) units(n *int64) {
+func (d *Document) units(n *int64) {
 	if n == nil {
-		d.raw("null")
+		d.Raw("null")
 		return
 	}
 	d.integer(*n)
 }
 
-func (d *document) boolean(b bool) { d.text = strconv.AppendBool(d.text, b) }
+func (d *Document) boolean(b bool) { d.Text = strconv.AppendBool(d.Text, b) }
 
 // quote appends a string.
-func (d *document) quote(text string) {
+func (d *Document) quote(text string) {
 	for i := range len(text) {
 		if c := text[i]; c < ' ' || c > '~' || c == '"' || c == '\\' {
 			var err error
-			if d.text, err = jsontext.AppendQuote(d.text, text); err != nil {
-				d.err = err
+			if d.Text, err = jsontext.AppendQuote(d.Text, text); err != nil {
+				d.Err = err
 			}
 			return
 		}
 	}
-	d.text = append(d.text, '"')
-	d.text = append(d.text, text...)
-	d.text = append(d.text, '"')
+	d.Text = append(d.Text, '"')
+	d.Text = append(d.Text, text...)
+	d.Text = append(d.Text, '"')
 }
 
 // instant appends a time that is in UTC.
-func (d *document) instant(t time.Time) {
-	d.text = append(d.text, '"')
-	text, err := t.AppendText(d.text)
+func (d *Document) instant(t time.Time) {
+	d.Text = append(d.Text, '"')
+	text, err := t.AppendText(d.Text)
 	if err != nil {
-		d.err = err
+		d.Err = err
 		return
 	}
-	d.text = append(text, '"')
+	d.Text = append(text, '"')
 }
 
-func (a *accepted) writeTo(d *document) {
-	d.raw(`{"request_id":`)
+func (a *Accepted) writeTo(d *Document) {
+	d.Raw(`{"request_id":`)
 	d.quote(a.RequestID)
-	d.raw(`,"outcome":`)
+	d.Raw(`,"outcome":`)
 	d.quote(a.Outcome)
-	d.raw(`,"amount":`)
+	d.Raw(`,"amount":`)
 	d.integer(a.Amount)
-	d.raw(`,"state":`)
+	d.Raw(`,"state":`)
 	d.quote(string(a.State))
-	d.raw(`,"bucket":`)
+	d.Raw(`,"bucket":`)
 	d.quote(a.Bucket)
-	d.raw(`,"remaining":`)
+	d.Raw(`,"remaining":`)
 	d.units(a.Remaining)
-	d.raw(`,"budget_remaining":`)
+	d.Raw(`,"budget_remaining":`)
 	d.units(a.BudgetRemaining)
 	if a.PeriodRemaining != nil {
-		d.raw(`,"period_remaining":`)
+		d.Raw(`,"period_remaining":`)
 		d.units(a.PeriodRemaining)
 	}
 	if a.Unlimited {
-		d.raw(`,"unlimited":true`)
+		d.Raw(`,"unlimited":true`)
 	}
 	if !a.HoldUntil.IsZero() {
-		d.raw(`,"hold_until":`)
+		d.Raw(`,"hold_until":`)
 		d.instant(a.HoldUntil)
 	}
-	d.raw(`,"limits":[`)
+	d.Raw(`,"limits":[`)
 	for i := range a.Limits {
 		if i > 0 {
-			d.raw(",")
+			d.Raw(",")
 		}
 		a.Limits[i].writeTo(d)
 	}
-	d.raw(`],"receipt":`)
+	d.Raw(`],"receipt":`)
 	d.quote(a.Receipt)
-	d.raw(`,"replayed":`)
+	d.Raw(`,"replayed":`)
 	d.boolean(a.Replayed)
-	d.raw("}")
+	d.Raw("}")
 }
 
-func (p *problem) writeTo(d *document) {
-	d.raw(`{"type":`)
+func (p *Problem) writeTo(d *Document) {
+	d.Raw(`{"type":`)
 	d.quote(p.Type)
-	d.raw(`,"title":`)
+	d.Raw(`,"title":`)
 	d.quote(p.Title)
-	d.raw(`,"status":`)
+	d.Raw(`,"status":`)
 	d.integer(int64(p.Status))
 	d.optional(`,"detail":`, p.Detail)
-	d.raw(`,"code":`)
+	d.Raw(`,"code":`)
 	d.quote(string(p.Code))
 	if len(p.Errors) > 0 {
-		d.raw(`,"errors":`)
-		d.value(p.Errors)
+		d.Raw(`,"errors":`)
+		d.Value(p.Errors)
 	}
 	d.optionalUnits(`,"available":`, p.Available)
 	d.optional(`,"limit":`, p.Limit)
@@ -138,140 +138,140 @@ func (p *problem) writeTo(d *document) {
 	d.optionalUnits(`,"used":`, p.Used)
 	d.optionalUnits(`,"max":`, p.Max)
 	if !p.ResetAt.IsZero() {
-		d.raw(`,"reset_at":`)
+		d.Raw(`,"reset_at":`)
 		d.instant(p.ResetAt)
 	}
 	if p.RetryAfter != 0 {
-		d.raw(`,"retry_after":`)
-		d.value(p.RetryAfter)
+		d.Raw(`,"retry_after":`)
+		d.Value(p.RetryAfter)
 	}
 	if len(p.Reasons) > 0 {
-		d.raw(`,"reasons":`)
-		d.value(p.Reasons)
+		d.Raw(`,"reasons":`)
+		d.Value(p.Reasons)
 	}
 	d.optional(`,"correlation_id":`, p.CorrelationID)
-	d.raw("}")
+	d.Raw("}")
 }
 
-func (v *deductionView) writeTo(d *document) {
-	d.raw(`{"request_id":`)
+func (v *deductionView) writeTo(d *Document) {
+	d.Raw(`{"request_id":`)
 	d.quote(v.RequestID)
-	d.raw(`,"state":`)
+	d.Raw(`,"state":`)
 	d.quote(string(v.State))
-	d.raw(`,"amount":`)
+	d.Raw(`,"amount":`)
 	d.integer(v.Amount)
-	d.raw(`,"rolled_back":`)
+	d.Raw(`,"rolled_back":`)
 	d.integer(v.RolledBack)
 	if v.Confirmed != 0 {
-		d.raw(`,"confirmed":`)
+		d.Raw(`,"confirmed":`)
 		d.integer(v.Confirmed)
 	}
 	if !v.HoldUntil.IsZero() {
-		d.raw(`,"hold_until":`)
+		d.Raw(`,"hold_until":`)
 		d.instant(v.HoldUntil)
 	}
 	d.optional(`,"group":`, v.Group)
 	d.optional(`,"bucket":`, v.Bucket)
 	if v.Dimensions != nil {
-		d.raw(`,"dimensions":`)
-		d.value(v.Dimensions)
+		d.Raw(`,"dimensions":`)
+		d.Value(v.Dimensions)
 	}
 	d.optional(`,"reference":`, v.Reference)
 	if !v.CountedAt.IsZero() {
-		d.raw(`,"counted_at":`)
+		d.Raw(`,"counted_at":`)
 		d.instant(v.CountedAt)
 	}
 	d.optional(`,"receipt":`, v.Receipt)
-	d.raw(`,"replayed":`)
+	d.Raw(`,"replayed":`)
 	d.boolean(v.Replayed)
-	d.raw("}")
+	d.Raw("}")
 }
 
-func (h *held) writeTo(d *document) {
-	d.raw(`{"group":`)
+func (h *held) writeTo(d *Document) {
+	d.Raw(`{"group":`)
 	d.quote(h.Group)
-	d.raw(`,"deductions":[`)
+	d.Raw(`,"deductions":[`)
 	for i := range h.Deductions {
 		if i > 0 {
-			d.raw(",")
+			d.Raw(",")
 		}
 		h.Deductions[i].writeTo(d)
 	}
-	d.raw("]}")
+	d.Raw("]}")
 }
 
-func (f *foreseen) writeTo(d *document) {
-	d.raw("{")
+func (f *foreseen) writeTo(d *Document) {
+	d.Raw("{")
 	if f.RequestID != "" {
-		d.raw(`"request_id":`)
+		d.Raw(`"request_id":`)
 		d.quote(f.RequestID)
-		d.raw(",")
+		d.Raw(",")
 	}
-	d.raw(`"outcome":`)
+	d.Raw(`"outcome":`)
 	d.quote(f.Outcome)
-	d.raw(`,"amount":`)
+	d.Raw(`,"amount":`)
 	d.integer(f.Amount)
-	d.raw(`,"budget_remaining":`)
+	d.Raw(`,"budget_remaining":`)
 	d.units(f.BudgetRemaining)
 	d.optionalUnits(`,"period_remaining":`, f.PeriodRemaining)
 	if f.Unlimited {
-		d.raw(`,"unlimited":true`)
+		d.Raw(`,"unlimited":true`)
 	}
-	d.raw(`,"limits":[`)
+	d.Raw(`,"limits":[`)
 	for i := range f.Limits {
 		if i > 0 {
-			d.raw(",")
+			d.Raw(",")
 		}
 		f.Limits[i].writeTo(d)
 	}
-	d.raw("]}")
+	d.Raw("]}")
 }
 
 // optional and optionalUnits append a member that is left out where it has no value.
-func (d *document) optional(name, text string) {
+func (d *Document) optional(name, text string) {
 	if text != "" {
-		d.raw(name)
+		d.Raw(name)
 		d.quote(text)
 	}
 }
 
-func (d *document) optionalUnits(name string, n *int64) {
+func (d *Document) optionalUnits(name string, n *int64) {
 	if n != nil {
-		d.raw(name)
+		d.Raw(name)
 		d.integer(*n)
 	}
 }
 
-func (s *limitState) writeTo(d *document) {
-	d.raw(`{"name":`)
+func (s *limitState) writeTo(d *Document) {
+	d.Raw(`{"name":`)
 	d.quote(s.Name)
-	d.raw(`,"dimension":`)
+	d.Raw(`,"dimension":`)
 	d.quote(s.Dimension)
-	d.raw(`,"value":`)
+	d.Raw(`,"value":`)
 	d.quote(s.Value)
-	d.raw(`,"used":`)
+	d.Raw(`,"used":`)
 	d.integer(s.Used)
 	if s.Max != nil {
-		d.raw(`,"max":`)
+		d.Raw(`,"max":`)
 		d.units(s.Max)
 	}
 	if s.Exempt {
-		d.raw(`,"exempt":true`)
+		d.Raw(`,"exempt":true`)
 	}
 	if !s.ResetAt.IsZero() {
-		d.raw(`,"reset_at":`)
+		d.Raw(`,"reset_at":`)
 		d.instant(s.ResetAt)
 	}
-	d.raw("}")
+	d.Raw("}")
 }
 
-func (b batchAnswer) writeTo(d *document) {
-	d.raw(`{"results":[`)
+func (b BatchAnswer) writeTo(d *Document) {
+	d.Raw(`{"results":[`)
 	for i, result := range b.Results {
 		if i > 0 {
-			d.raw(",")
+			d.Raw(",")
 		}
-		d.value(result)
+		d.Value(result)
 	}
-	d.raw("]}")
+	d.Raw("]}")
 }

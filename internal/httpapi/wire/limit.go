@@ -1,4 +1,4 @@
-package httpapi
+package wire
 
 import (
 	"strings"
@@ -215,7 +215,7 @@ func statesOf(states []budget.LimitState) []limitState {
 	out := make([]limitState, len(states))
 	for i, s := range states {
 		out[i] = limitState{Name: s.Limit, Dimension: s.Dimension, Value: s.Value, Used: s.Used, Exempt: s.Exempt,
-			ResetAt: inUTC(s.ResetAt)}
+			ResetAt: InUTC(s.ResetAt)}
 		if !s.Exempt {
 			out[i].Max = &s.Max
 		}

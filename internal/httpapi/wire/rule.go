@@ -1,9 +1,8 @@
-package httpapi
+package wire
 
 import (
 	"strings"
 	"time"
-	_ "time/tzdata" // the same zones on every machine
 
 	"github.com/budgetd/budgetd/allocation"
 	"github.com/budgetd/budgetd/budget"
