@@ -99,8 +99,8 @@ func (c *call) send(status int, contentType []string, body any) error {
 	return nil
 }
 
-// logError logs what a caller is told in brief: Error where a person is needed, Warn where it is not
-// known or was not done. Refusals are ordinary.
+// logError logs what a caller is told in brief: Error where a person is needed, Warn where it is
+// not known or was not done. Refusals are ordinary.
 func (a *API) logError(ctx context.Context, op string, e *budget.Error) {
 	level := slog.LevelDebug
 	switch e.Code {
@@ -116,7 +116,8 @@ func (a *API) logError(ctx context.Context, op string, e *budget.Error) {
 	if !ok {
 		return
 	}
-	attrs := []slog.Attr{slog.String("op", op), slog.String("code", string(e.Code)), slog.Any("error", e)}
+	attrs := []slog.Attr{slog.String("op", op), slog.String("code", string(e.Code)),
+		slog.Any("error", e)}
 	if suppressed > 0 {
 		attrs = append(attrs, slog.Int("suppressed", suppressed))
 	}

@@ -130,7 +130,8 @@ func (a *API) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	defer c.recover()
 	switch {
 	case headerCount(r.Header) > a.limits.Headers:
-		e := budget.Refuse(budget.TooLarge, "read", "the request has more than %d headers", a.limits.Headers)
+		e := budget.Refuse(budget.TooLarge, "read", "the request has more than %d headers",
+			a.limits.Headers)
 		p := wire.ProblemOf(e)
 		p.Status = http.StatusRequestHeaderFieldsTooLarge
 		c.refuse(e, p)
@@ -158,11 +159,12 @@ func clean(r *http.Request) bool {
 }
 
 func routeNotFound(r *http.Request) *budget.Error {
-	return budget.Refuse(budget.RouteNotFound, "route", "there is no call %s %.200q", r.Method, r.URL.Path)
+	return budget.Refuse(budget.RouteNotFound, "route", "there is no call %s %.200q", r.Method,
+		r.URL.Path)
 }
 
-// dispatched carries a call through ServeMux to its route. In the context it would need a copy of the
-// request.
+// dispatched carries a call through ServeMux to its route. In the context it would need a copy of
+// the request.
 type dispatched struct {
 	http.ResponseWriter
 	call *call

@@ -51,9 +51,9 @@ func (a *API) batch(d *data) (answer, error) {
 // turn is a part of a batch, by index: its dry runs see nothing of its deductions.
 type turn struct{ dryRuns, deductions []int }
 
-// turnsOf spreads the items of these indices over turns, so that a dry run comes after the items of its id
-// that stand before it in the batch, and before those that stand after it. A batch without dry runs has one
-// turn.
+// turnsOf spreads the items of these indices over turns, so that a dry run comes after the items of
+// its id that stand before it in the batch, and before those that stand after it. A batch without
+// dry runs has one turn.
 func turnsOf(items []*wire.BatchItem, sound []int) []turn {
 	dry := func(i int) bool { return items[i].DryRun }
 	if !slices.ContainsFunc(sound, dry) {
@@ -167,7 +167,8 @@ func (a *API) checks(d *data) (answer, error) {
 	var body wire.CheckList
 	err := d.read(&body)
 	if body.TooMany {
-		return answer{}, budget.Refuse(budget.TooLarge, "check", "one call checks at most %d deductions", wire.MaxChecks)
+		return answer{}, budget.Refuse(budget.TooLarge, "check",
+			"one call checks at most %d deductions", wire.MaxChecks)
 	}
 	if err != nil {
 		return answer{}, err

@@ -166,3 +166,18 @@ func TestServersAgree(t *testing.T) {
 		}
 	})
 }
+
+// A tenant is read from the usual form of a query as from any other.
+func TestTenantsOnBothServers(t *testing.T) {
+	service, server, _ := start(t)
+	for query, want := range map[string]string{
+		"": "Tenant:default ", "?tenant=acme": "Tenant:acme ", "?tenant=a%63me": "Tenant:acme ", "?tenant=acme&": "Tenant:acme ",
+		"?tenant=ACME": "", "?tenant=": "", "?tenant": "", "?tenant=a&tenant=a": "", "?x=acme": "", "?request_id=a": "",
+	} {
+		answer, body := ask(t, server, "POST", "/v1/budgets/sale/deduct"+query, `{"request_id":"o1","amount":5}`)
+		calls := strings.Join(service.taken(), "\n")
+		if (answer.StatusCode == 200) != (want != "") || !strings.Contains(calls, want) || want == "" && calls != "" {
+			t.Errorf("%q: %d %s, asked %s", query, answer.StatusCode, body, calls)
+		}
+	}
+}

@@ -153,10 +153,12 @@ type Recycles interface {
 	// Recycle runs one; it goes on when ctx ends, and is answered as it is then.
 	Recycle(ctx context.Context, ref bucket.BudgetRef) (bucket.Recycle, error)
 	// Recycles reads the newest first, below a number (0: from the newest).
-	Recycles(ctx context.Context, ref bucket.BudgetRef, before int64, limit int) ([]bucket.Recycle, error)
+	Recycles(ctx context.Context, ref bucket.BudgetRef, before int64,
+		limit int) ([]bucket.Recycle, error)
 }
 
-// recycle answers 200 with the report, or 202 with how far it has come when the request's time is over.
+// recycle answers 200 with the report, or 202 with how far it has come when the request's time is
+// over.
 func (a *API) recycle(c *call) (answer, error) {
 	ref, err := c.budget(c.query("tenant"))
 	if err != nil {
@@ -240,9 +242,10 @@ func recycleOf(r *bucket.Recycle) recycleView {
 		status = "running"
 	}
 	return recycleView{
-		Run: r.Number, Status: status, Cause: r.Cause, Buckets: len(r.Plan), Done: r.Done, Skipped: r.Skipped,
-		Moved: r.Moved, UnitsBefore: r.Before.Units, StrandedBefore: r.Before.Stranded,
-		UnitsAfter: r.After.Units, StrandedAfter: r.After.Stranded,
+		Run: r.Number, Status: status, Cause: r.Cause, Buckets: len(r.Plan), Done: r.Done,
+		Skipped: r.Skipped, Moved: r.Moved, UnitsBefore: r.Before.Units,
+		StrandedBefore: r.Before.Stranded,
+		UnitsAfter:     r.After.Units, StrandedAfter: r.After.Stranded,
 		BeganAt: wire.InUTC(r.BeganAt), EndedAt: wire.InUTC(r.EndedAt),
 	}
 }

@@ -27,7 +27,8 @@ type data struct {
 	route *route
 	// named is what the path says in place of {budget}, rawQuery the query as it was sent.
 	named, rawQuery string
-	// authorization is the header of that name, "" without one or with several; tls what was negotiated.
+	// authorization is the header of that name, "" without one or with several; tls what was
+	// negotiated.
 	authorization string
 	tls           *tls.ConnectionState
 	// body is the body; if it has yet to arrive, arriving reads it.
@@ -46,8 +47,8 @@ type arriving interface {
 	arrive(limit int64, into *bytes.Buffer) error
 }
 
-// Budget// Budget reads which budget the path names, within the tenant of the query. The only error is
-// BudgetNotFound; a faulty tenant is noted.
+// Budget// Budget reads which budget the path names, within the tenant of the query. The only error
+// is BudgetNotFound; a faulty tenant is noted.
 func (d *data) budget(query url.Values) (bucket.BudgetRef, error) {
 	return refOf(d.route.op, d.tenant(query), d.named)
 }
@@ -84,7 +85,8 @@ func (d *data) query(names ...string) url.Values {
 	if d.rawQuery == "" {
 		return nil
 	}
-	if name, value, _ := strings.Cut(d.rawQuery, "="); slices.Contains(names, name) && budget.CheckName(value) == "" {
+	name, value, _ := strings.Cut(d.rawQuery, "=")
+	if slices.Contains(names, name) && budget.CheckName(value) == "" {
 		return url.Values{name: {value}} // nearly always ?tenant=name
 	}
 	values, err := url.ParseQuery(d.rawQuery)

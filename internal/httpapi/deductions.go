@@ -9,21 +9,21 @@ import (
 )
 
 // DataPath is what data calls ask of the service. Each method runs on the goroutine of the caller's
-// connection and returns when it is known what became of the call, soon after ctx's deadline at the latest.
-// The texts and maps of a request are the service's to keep. Waiting for ctx.Done costs a timer for each call;
-// ctx.Deadline costs nothing.
+// connection and returns when it is known what became of the call, soon after ctx's deadline at the
+// latest. The texts and maps of a request are the service's to keep. Waiting for ctx.Done costs a
+// timer for each call; ctx.Deadline costs nothing.
 type DataPath interface {
 	Deductions
 	Holds
 	Checks
 }
 
-// Deductions are the service's verbs on deductions. Errors are *budget.Error; any other one may have
-// happened.
+// Deductions are the service's verbs on deductions. Errors are *budget.Error; any other one may
+// have happened.
 type Deductions interface {
 	Deduct(ctx context.Context, request bucket.DeductRequest) (bucket.DeductAnswer, error)
-	// DeductAll is Deduct for each request: those of one id of a budget one after the other in the order given, others
-	// side by side. The results are in the order given.
+	// DeductAll is Deduct for each request: those of one id of a budget one after the other in the
+	// order given, others side by side. The results are in the order given.
 	DeductAll(ctx context.Context, requests []bucket.DeductRequest) []bucket.DeductResult
 	// DryRun answers what Deduct would be answered now, and changes nothing.
 	DryRun(ctx context.Context, request bucket.DeductRequest) (bucket.CheckAnswer, error)
@@ -33,7 +33,8 @@ type Deductions interface {
 
 // Lookups finds what became of a request id.
 type Lookups interface {
-	Deduction(ctx context.Context, ref bucket.BudgetRef, requestID string) (bucket.DeductionView, error)
+	Deduction(ctx context.Context, ref bucket.BudgetRef,
+		requestID string) (bucket.DeductionView, error)
 }
 
 func (a *API) deduct(d *data) (answer, error) {
@@ -119,8 +120,8 @@ func (a *API) deduction(c *call) (answer, error) {
 	return answer{body: wire.DeductionOf(&view)}, err
 }
 
-// Holds are the service's verbs on holds, of one request id or of a group: one view, or one per hold of
-// the group, by request id. Errors as Deductions.
+// Holds are the service's verbs on holds, of one request id or of a group: one view, or one per
+// hold of the group, by request id. Errors as Deductions.
 type Holds interface {
 	Confirm(ctx context.Context, request bucket.ConfirmRequest) ([]bucket.DeductionView, error)
 	Extend(ctx context.Context, request bucket.ExtendRequest) ([]bucket.DeductionView, error)
@@ -136,8 +137,8 @@ func (a *API) confirm(d *data) (answer, error) {
 	if err := d.read(&body); err != nil {
 		return answer{}, err
 	}
-	views, err := a.service.Confirm(d.ctx, bucket.ConfirmRequest{Budget: ref, RequestID: body.RequestID,
-		Group: body.Group, Amount: body.Amount, Receipt: body.Receipt})
+	views, err := a.service.Confirm(d.ctx, bucket.ConfirmRequest{Budget: ref,
+		RequestID: body.RequestID, Group: body.Group, Amount: body.Amount, Receipt: body.Receipt})
 	return answer{body: wire.HeldOf(body.Group, views)}, err
 }
 
@@ -156,7 +157,8 @@ func (a *API) extend(d *data) (answer, error) {
 }
 
 // rollbackGroup gives back every hold of a group.
-func (a *API) rollbackGroup(ctx context.Context, ref bucket.BudgetRef, body *wire.GiveBack) (answer, error) {
+func (a *API) rollbackGroup(ctx context.Context, ref bucket.BudgetRef,
+	body *wire.GiveBack) (answer, error) {
 	views, err := a.service.RollbackGroup(ctx, bucket.RollbackRequest{Budget: ref, Group: body.Group})
 	return answer{body: wire.HeldOf(body.Group, views)}, err
 }

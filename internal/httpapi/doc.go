@@ -11,8 +11,9 @@
 //	<noun>.go   the call itself: one method of the service
 //	wire        what bodies and answers look like, and what an error is answered with
 //
-// Data calls (deduct, batch, check, confirm, extend, rollback, cancel) have handlers that take a *data.
-// They do not know which server is in front of them. What data calls ask of the service is DataPath.
+// Data calls (deduct, batch, check, confirm, extend, rollback, cancel) have handlers that take a
+// *data. They do not know which server is in front of them. What data calls ask of the service is
+// DataPath.
 //
 // Errors keep their kind on the way out: refused and conflict (4xx) and unavailable (503) say that
 // nothing was changed; outcome_unknown (504) and internal (500) that it may have been. An error of

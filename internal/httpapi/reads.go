@@ -40,8 +40,8 @@ func (a *API) audit(c *call) (answer, error) {
 	return answer{body: auditOf(&report)}, err
 }
 
-// auditReport is the answer to an audit. Quantities are minor units. Undistributed is F + U, of which
-// NotFunded is F, so that the total is the sum of the others as in every view.
+// auditReport is the answer to an audit. Quantities are minor units. Undistributed is F + U, of
+// which NotFunded is F, so that the total is the sum of the others as in every view.
 type auditReport struct {
 	OK            bool                 `json:"ok"`
 	Total         int64                `json:"total"`
@@ -154,7 +154,8 @@ func (c *call) instant(query url.Values, name string) time.Time {
 		return time.Time{}
 	}
 	var at time.Time
-	if err := at.UnmarshalText([]byte(query.Get(name))); err != nil || at.UTC().Year() < 1970 || at.UTC().Year() > 9998 {
+	err := at.UnmarshalText([]byte(query.Get(name)))
+	if year := at.UTC().Year(); err != nil || year < 1970 || year > 9998 {
 		c.faults.Invalid(name, "must be a time with zone, such as 2026-05-01T12:00:00Z")
 		return time.Time{}
 	}
@@ -193,7 +194,8 @@ type seriesPoint struct {
 }
 
 func seriesOf(s *bucket.SeriesAnswer) seriesView {
-	v := seriesView{From: wire.InUTC(s.Span.From), To: wire.InUTC(s.Span.To), StepS: int64(s.Span.Step / time.Second),
+	v := seriesView{From: wire.InUTC(s.Span.From), To: wire.InUTC(s.Span.To),
+		StepS:  int64(s.Span.Step / time.Second),
 		Points: make([]seriesPoint, len(s.Points)), Now: pointOf(&s.Now), RatePerS: s.Projection.Rate,
 		Projection: s.Projection.Outlook}
 	for i := range s.Points {
@@ -207,8 +209,9 @@ func seriesOf(s *bucket.SeriesAnswer) seriesView {
 }
 
 func pointOf(p *series.Point) seriesPoint {
-	return seriesPoint{At: wire.InUTC(p.At), Total: p.Total, Undistributed: p.Undistributed, Released: p.Released(),
-		Used: p.Used, Held: p.Held, Remaining: p.Remaining, InTransit: p.InTransit, Stranded: p.Stranded,
+	return seriesPoint{At: wire.InUTC(p.At), Total: p.Total, Undistributed: p.Undistributed,
+		Released: p.Released(), Used: p.Used, Held: p.Held, Remaining: p.Remaining,
+		InTransit: p.InTransit, Stranded: p.Stranded,
 		Quarantined: p.Quarantined, Forfeited: p.Forfeited}
 }
 
@@ -217,7 +220,8 @@ type Usages interface {
 	Usage(ctx context.Context, request bucket.UsageRequest) (bucket.Usage, error)
 }
 
-// dimensionPrefix names a dimension in a query that is called like another parameter: dimension.from=f1.
+// dimensionPrefix names a dimension in a query that is called like another parameter:
+// dimension.from=f1.
 const dimensionPrefix = "dimension."
 
 func (a *API) usage(c *call) (answer, error) {
@@ -242,7 +246,8 @@ func (a *API) usage(c *call) (answer, error) {
 	}
 	got, err := a.service.Usage(c.ctx, request)
 	return answer{body: usageView{
-		Dimensions: jsontext.Value(ledger.Dimensions(dimensions)), From: wire.InUTC(request.From), To: wire.InUTC(request.To),
+		Dimensions: jsontext.Value(ledger.Dimensions(dimensions)), From: wire.InUTC(request.From),
+		To:    wire.InUTC(request.To),
 		Calls: got.Calls, Amount: got.Amount, RolledBack: got.RolledBack}}, err
 }
 

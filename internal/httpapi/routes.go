@@ -18,8 +18,8 @@ type route struct {
 	changes bool
 	// probe: answered even when too many requests are in flight.
 	probe bool
-	// handle answers the call through net/http, data a data call, whichever server reads it. One of the
-	// two is set.
+	// handle answers the call through net/http, data a data call, whichever server reads it. One of
+	// the two is set.
 	handle func(*call) (answer, error)
 	data   func(*data) (answer, error)
 	// maxBody bounds the body; 0: Limits.BodyBytes.
@@ -51,7 +51,8 @@ func (a *API) routes() []route {
 		{pattern: "POST /v1/deductions:batch", op: "batch", changes: true, data: a.batch, maxBody: large},
 
 		{pattern: "GET " + one + "/buckets", op: "buckets", handle: a.buckets},
-		{pattern: "POST " + one + "/buckets/{key}/offline", op: "offline", changes: true, handle: a.offline},
+		{pattern: "POST " + one + "/buckets/{key}/offline", op: "offline", changes: true,
+			handle: a.offline},
 		{pattern: "POST " + one + "/buckets/{key}/online", op: "online", changes: true, handle: a.online},
 		{pattern: "POST " + one + "/buckets/{key}/apply", op: "apply", changes: true, handle: a.apply},
 		{pattern: "POST " + one + "/recycle", op: "recycle", changes: true, handle: a.recycle},
@@ -93,7 +94,9 @@ func (a *API) register(metrics http.Handler) {
 			metrics.ServeHTTP(w.(*dispatched).ResponseWriter, r)
 		})
 	}
-	a.mux.HandleFunc("/", func(w http.ResponseWriter, _ *http.Request) { a.noRoute(w.(*dispatched).call) })
+	a.mux.HandleFunc("/", func(w http.ResponseWriter, _ *http.Request) {
+		a.noRoute(w.(*dispatched).call)
+	})
 }
 
 // noRoute answers 405 with Allow where another method would have a route, else 404.

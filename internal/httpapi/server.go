@@ -40,8 +40,8 @@ func NewServer(api *API, limits Limits, log *slog.Logger) *front.Server {
 		IdleTimeout: limits.IdleTimeout, WriteTimeout: limits.WriteTimeout})
 }
 
-// tlsKey finds in the context of a request what its connection has negotiated, where the request itself
-// does not say it.
+// tlsKey finds in the context of a request what its connection has negotiated, where the request
+// itself does not say it.
 type tlsKey struct{}
 
 // NewWebServer returns net/http's server alone, which answers all calls. It answers headers beyond

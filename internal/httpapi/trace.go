@@ -23,8 +23,8 @@ type marks struct {
 // maxCorrelationBytes bounds a correlation id that a caller gives.
 const maxCorrelationBytes = 128
 
-// mark takes the caller's correlation id and trace over, or makes an id. What does not look like one
-// is replaced, never refused: it is not the request.
+// mark takes the caller's correlation id and trace over, or makes an id. What does not look like
+// one is replaced, never refused: it is not the request.
 func (a *API) mark(r *http.Request) marks {
 	return a.marksOf(single(r.Header["X-Correlation-Id"]), single(r.Header["Traceparent"]))
 }
@@ -70,8 +70,8 @@ func (m *marks) traceparent() string {
 	return "00-" + m.traceID + "-" + m.spanID + "-" + m.flags
 }
 
-// randomID is 130 random bits as base32, as crypto/rand.Text writes them. Ids need to be distinct, not
-// secret: the runtime's generator, which is seeded by the system, does.
+// randomID is 130 random bits as base32, as crypto/rand.Text writes them. Ids need to be distinct,
+// not secret: the runtime's generator, which is seeded by the system, does.
 func randomID() string {
 	const alphabet = "ABCDEFGHIJKLMNOPQRSTUVWXYZ234567"
 	const perWord = 12 // of 5 bits
@@ -146,7 +146,9 @@ func (h logHandler) WithAttrs(attrs []slog.Attr) slog.Handler {
 	return logHandler{h.Handler.WithAttrs(attrs)}
 }
 
-func (h logHandler) WithGroup(name string) slog.Handler { return logHandler{h.Handler.WithGroup(name)} }
+func (h logHandler) WithGroup(name string) slog.Handler {
+	return logHandler{h.Handler.WithGroup(name)}
+}
 
 // linesPerSecond bounds what failing requests may log: at 20,000 refused requests a second the log
 // would be the next thing to fail.

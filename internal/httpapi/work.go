@@ -6,9 +6,9 @@ import (
 	"time"
 )
 
-// work is the context of the work on one request. It is a context.WithTimeout that costs nothing until
-// somebody waits for its end: most calls look at Deadline at most. It carries the request's ids to the
-// log. Services may keep it, also after the answer.
+// work is the context of the work on one request. It is a context.WithTimeout that costs nothing
+// until somebody waits for its end: most calls look at Deadline at most. It carries the request's
+// ids to the log. Services may keep it, also after the answer.
 type work struct {
 	parent context.Context
 	marks  marks
@@ -61,8 +61,8 @@ func (w *work) Err() error {
 	return w.parent.Err()
 }
 
-// Value knows what inner does: package context finds it there, and derives contexts without a goroutine
-// for each.
+// Value knows what inner does: package context finds it there, and derives contexts without a
+// goroutine for each.
 func (w *work) Value(key any) any {
 	if key == (marksKey{}) {
 		return &w.marks

@@ -31,8 +31,8 @@ type conn struct {
 	// lent says that net/http has the connection, kept that it has seen an answer.
 	lent atomic.Bool
 	kept bool
-	// readUntil is the deadline that net/http has set, in nanoseconds since 1970, 0: none; told hears of
-	// each change.
+	// readUntil is the deadline that net/http has set, in nanoseconds since 1970, 0: none; told hears
+	// of each change.
 	readUntil atomic.Int64
 	told      chan struct{}
 
@@ -46,8 +46,8 @@ type conn struct {
 // unbounded is owed when the rest of the connection is net/http's.
 const unbounded = -1
 
-// States of a connection: busy from the first byte of a request to the last one of its answer. One that
-// is closed while it is busy closes itself afterwards.
+// States of a connection: busy from the first byte of a request to the last one of its answer. One
+// that is closed while it is busy closes itself afterwards.
 const (
 	waiting int32 = iota
 	busy
@@ -78,8 +78,8 @@ func (c *conn) handOver() {
 	}
 }
 
-// answerCalls answers data calls until the next request is another one, which then begins at from. An
-// error means that the connection has ended.
+// answerCalls answers data calls until the next request is another one, which then begins at from.
+// An error means that the connection has ended.
 func (c *conn) answerCalls() error {
 	c.readBy, c.writeBy = time.Time{}, time.Time{}
 	for {

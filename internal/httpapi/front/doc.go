@@ -15,15 +15,15 @@
 //	                    +------- the next request --------+
 //
 // Each request is judged by itself, so a connection that is kept alive may mix calls of both kinds.
-// Between two requests the connection returns to package front: it gave net/http exactly the bytes of
-// one request, and net/http has said that it is idle.
+// Between two requests the connection returns to package front: it gave net/http exactly the bytes
+// of one request, and net/http has said that it is idle.
 //
 // Package front refuses nothing and reports no errors. Whatever it does not understand completely,
-// such as chunks, escapes in the path, a second Content-Length, a header of obsolete form, or a body
-// that breaks off, goes to net/http with every byte that was read. Hostile input therefore gets one
-// answer, that of net/http and its handler. The form that package front accepts is a strict subset of
-// what net/http accepts, with the same meaning (tested with random input). Once the end of a request
-// is not certain, the connection stays with net/http.
+// such as chunks, escapes in the path, a second Content-Length, a header of obsolete form, or a
+// body that breaks off, goes to net/http with every byte that was read. Hostile input therefore
+// gets one answer, that of net/http and its handler. The form that package front accepts is a
+// strict subset of what net/http accepts, with the same meaning (tested with random input). Once
+// the end of a request is not certain, the connection stays with net/http.
 //
 // With TLS, connections that negotiate HTTP/2 belong to net/http from the start.
 package front

@@ -253,14 +253,23 @@ func TestTrickle(t *testing.T) {
 
 // Calls that come again and again keep a connection open beyond any of its time limits.
 func TestConnectionsOutliveTheirLimits(t *testing.T) {
-	_, addr := start(t, new(handler))
+	_, addr := start(t, &handler{gate: func(_, path string) {
+		if path == "/slow" {
+			time.Sleep(5 * limits.WriteTimeout / 2)
+		}
+	}})
+	slow := strings.Replace(view, "/view", "/slow", 1)
 	c := dial(t, addr)
 	for began := time.Now(); time.Since(began) < 3*limits.IdleTimeout; time.Sleep(limits.IdleTimeout / 3) {
 		c.send(data("a"))
 		c.wants("front 7 a")
 	}
-	c.send(view) // its limits begin now
-	c.wants("web")
+	for range 2 {
+		c.send(slow) // its limits begin now
+		c.wants("web")
+		c.send(data("a"))
+		c.wants("front 7 a")
+	}
 	time.Sleep(limits.IdleTimeout / 3)
 	c.send(data("a"))
 	c.wants("front 7 a")

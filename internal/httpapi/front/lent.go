@@ -6,13 +6,17 @@ import (
 	"time"
 )
 
-// Read gives net/http the bytes of its request. Where net/http waits for the next one, data calls are
-// answered first.
+// Read gives net/http the bytes of its request. Where net/http waits for the next one, data calls
+// are answered first.
 func (c *conn) Read(into []byte) (n int, err error) {
 	switch {
 	case c.returned:
 		c.returned = false
 		if err := c.answerCalls(); err != nil {
+			return 0, err
+		}
+		// net/http sets its own, but not if it has none.
+		if err := c.Conn.SetWriteDeadline(time.Time{}); err != nil {
 			return 0, err
 		}
 	case c.owed == 0:
@@ -36,9 +40,9 @@ func (c *conn) Read(into []byte) (n int, err error) {
 	return n, err
 }
 
-// watch waits for the end of the connection while net/http answers a request that it has completely. What
-// arrives meanwhile is the next request; it is kept until net/http reads no more, so that it is judged by
-// itself. It returns the error that ends the reading.
+// watch waits for the end of the connection while net/http answers a request that it has
+// completely. What arrives meanwhile is the next request; it is kept until net/http reads no more,
+// so that it is judged by itself. It returns the error that ends the reading.
 func (c *conn) watch() error {
 	if c.from == c.to {
 		if c.failure != nil {

@@ -54,8 +54,8 @@ func New(handler Handler, web *http.Server, limits Limits) *Server {
 	return s
 }
 
-// Serve accepts connections until the listener fails, or Shutdown or Close is called, which it answers
-// with http.ErrServerClosed. It closes the listener.
+// Serve accepts connections until the listener fails, or Shutdown or Close is called, which it
+// answers with http.ErrServerClosed. It closes the listener.
 func (s *Server) Serve(listener net.Listener) error {
 	return s.accept(listener, func(connection net.Conn) {
 		if c := s.adopt(connection); c != nil {
@@ -147,8 +147,8 @@ func (s *Server) Shutdown(ctx context.Context) error {
 	}
 }
 
-// leave closes the listeners and the connections that are not net/http's. empty is closed when there
-// are no connections.
+// leave closes the listeners and the connections that are not net/http's. empty is closed when
+// there are no connections.
 func (s *Server) leave(empty chan struct{}) error {
 	s.mu.Lock()
 	s.leaving.Store(true)

@@ -55,8 +55,8 @@ type BudgetView struct {
 	Limits  []limitView `json:"limits"`
 }
 
-// period is the open period of a daily budget, or the next one, where none is open now: then Start is to
-// come. Total is what it got in all, Used what of that is used.
+// period is the open period of a daily budget, or the next one, where none is open now: then Start
+// is to come. Total is what it got in all, Used what of that is used.
 type period struct {
 	Number int64     `json:"number"`
 	Start  time.Time `json:"start,omitzero"`
@@ -96,8 +96,10 @@ func BudgetOf(v *bucket.View) BudgetView {
 		Status: v.Status, Version: d.Version, Timezone: d.Timezone, LateRefund: d.LateRefund,
 		RoutingDimension: d.RoutingDimension, Unlimited: d.Unlimited,
 		TotalQuantity: unless(d.Unlimited, f.Total), OutQuantity: unless(d.Unlimited, f.OutQuantity()),
-		Undistributed: unless(d.Unlimited, f.Unfunded+f.Undistributed), NotFunded: unless(d.Unlimited, f.Unfunded),
-		PendingShrink: f.PendingShrink, Remaining: unless(d.Unlimited, f.Remaining), Held: f.Held, Used: f.Used,
+		Undistributed: unless(d.Unlimited, f.Unfunded+f.Undistributed),
+		NotFunded:     unless(d.Unlimited, f.Unfunded),
+		PendingShrink: f.PendingShrink, Remaining: unless(d.Unlimited, f.Remaining), Held: f.Held,
+		Used:      f.Used,
 		InTransit: f.InTransit(), Quarantined: f.Quarantined, Forfeited: f.Forfeited,
 		Buckets: bucketCount{Online: f.Online, Offline: f.Offline}, Limits: limitsOf(d.Limits),
 	}
@@ -107,8 +109,8 @@ func BudgetOf(v *bucket.View) BudgetView {
 	return out
 }
 
-// daily adds what only a daily budget has, with the defaults written out. There is no period once the last
-// one is over.
+// daily adds what only a daily budget has, with the defaults written out. There is no period once
+// the last one is over.
 func (b *BudgetView) daily(v *bucket.View) {
 	if v.Definition.Rule != nil {
 		b.TypeRule = jsontext.Value(allocation.Canonical(*v.Definition.Rule))

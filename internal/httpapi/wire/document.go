@@ -8,8 +8,9 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 )
 
-// Document is a JSON text under construction. The answers that are given most often write themselves,
-// byte for byte as the library would (tested): finding out by reflection how costs several times as much.
+// Document is a JSON text under construction. The answers that are given most often write
+// themselves, byte for byte as the library would (tested): finding out by reflection how costs
+// several times as much.
 type Document struct {
 	Text []byte
 	// err is why the document has no JSON form; nil while it has.

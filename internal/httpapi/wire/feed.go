@@ -22,8 +22,8 @@ type feedEntry struct {
 	Bucket    string          `json:"bucket"`
 	Entry     int64           `json:"entry"`
 	RequestID string          `json:"request_id"`
-	// RollbackID is absent for the default one, for a cancel, which Cancelled marks, and for the rollback
-	// of a whole group, which OfGroup marks.
+	// RollbackID is absent for the default one, for a cancel, which Cancelled marks, and for the
+	// rollback of a whole group, which OfGroup marks.
 	RollbackID string         `json:"rollback_id,omitzero"`
 	Cancelled  bool           `json:"cancelled,omitzero"`
 	OfGroup    bool           `json:"of_group,omitzero"`
@@ -34,8 +34,8 @@ type feedEntry struct {
 	At         time.Time      `json:"at"`
 }
 
-// readable is a text that has a JSON form. The API lets no other in, but a store's log can be written
-// by others, and one entry must not stop the feed.
+// readable is a text that has a JSON form. The API lets no other in, but a store's log can be
+// written by others, and one entry must not stop the feed.
 func readable(text string) string { return strings.ToValidUTF8(text, "\ufffd") }
 
 func FeedOf(page *bucket.FeedPage) feedPage {

@@ -80,7 +80,8 @@ func readHold(r *strictjson.Reader, name string, into *time.Duration) {
 		return
 	}
 	if !budget.ValidHoldTTL(*into) {
-		r.Invalid(name, "must be whole milliseconds, %s to %s", strictjson.FormatDuration(budget.MinHoldTTL),
+		r.Invalid(name, "must be whole milliseconds, %s to %s",
+			strictjson.FormatDuration(budget.MinHoldTTL),
 			strictjson.FormatDuration(budget.MaxHoldTTL))
 	}
 }

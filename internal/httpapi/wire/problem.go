@@ -30,8 +30,9 @@ var statuses = map[budget.Code]struct {
 	budget.BucketNotFound:    {http.StatusNotFound, "There is no such bucket"},
 	budget.InstanceNotFound:  {http.StatusNotFound, "There is no such instance"},
 
-	budget.BudgetExhausted:        {http.StatusConflict, "The budget does not cover the amount"},
-	budget.PeriodExhausted:        {http.StatusConflict, "The period does not cover the amount; a later one may"},
+	budget.BudgetExhausted: {http.StatusConflict, "The budget does not cover the amount"},
+	budget.PeriodExhausted: {http.StatusConflict,
+		"The period does not cover the amount; a later one may"},
 	budget.BudgetNotEffective:     {http.StatusConflict, "The budget is not effective yet"},
 	budget.BudgetPaused:           {http.StatusConflict, "The budget is paused"},
 	budget.BudgetExpired:          {http.StatusConflict, "The budget has ended"},
@@ -52,9 +53,11 @@ var statuses = map[budget.Code]struct {
 
 	budget.CursorExpired: {http.StatusGone, "What follows the cursor is archived"},
 
-	budget.Unavailable:    {http.StatusServiceUnavailable, "Not done: try again"},
-	budget.OutcomeUnknown: {http.StatusGatewayTimeout, "It may have been done: repeat the same request"},
-	budget.Internal:       {http.StatusInternalServerError, "An internal error: it may have been done"},
+	budget.Unavailable: {http.StatusServiceUnavailable, "Not done: try again"},
+	budget.OutcomeUnknown: {http.StatusGatewayTimeout,
+		"It may have been done: repeat the same request"},
+	budget.Internal: {http.StatusInternalServerError,
+		"An internal error: it may have been done"},
 }
 
 // Problem is an answer that is not a success, as RFC 9457 writes it.
@@ -116,7 +119,8 @@ func ProblemOf(e *budget.Error) *Problem {
 	if !ok {
 		known = statuses[budget.Internal]
 	}
-	p := &Problem{Type: "urn:budgetd:problem:" + string(e.Code), Title: known.title, Status: known.status,
+	p := &Problem{Type: "urn:budgetd:problem:" + string(e.Code), Title: known.title,
+		Status: known.status,
 		Detail: e.Message, Code: e.Code, Errors: e.Fields, Available: e.Available,
 		RetryAfter: math.Ceil(e.RetryAfter.Seconds()*1000) / 1000}
 	if s := e.Limit; s != nil {
