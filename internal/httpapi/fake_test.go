@@ -399,11 +399,11 @@ func (f *fake) Recover(_ context.Context, name string) ([]bucket.LaneView, error
 	return []bucket.LaneView{{Lane: bucket.Lane{Instance: "redis-a"}, Activation: 3, Reachable: true}}, f.note("recover %s", name)
 }
 
-// limits are small, so that tests of them are quick.
+// limits are small, so that tests of them are quick, and leave a busy machine time for bodies of 4 MiB.
 var limits = httpapi.Limits{
 	BodyBytes: 1 << 20, BatchBytes: 4 << 20, BatchItems: 1000, HeaderBytes: 64 << 10, Headers: 100,
-	InFlight: 100, RequestTimeout: 5 * time.Second, HeaderTimeout: time.Second, ReadTimeout: time.Second,
-	WriteTimeout: time.Second, IdleTimeout: time.Second,
+	InFlight: 100, RequestTimeout: 5 * time.Second, HeaderTimeout: 3 * time.Second, ReadTimeout: 3 * time.Second,
+	WriteTimeout: 3 * time.Second, IdleTimeout: 3 * time.Second,
 }
 
 // observed notes what an API tells its observer.

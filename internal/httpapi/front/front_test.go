@@ -279,7 +279,7 @@ func TestConnectionsOutliveTheirLimits(t *testing.T) {
 // A caller that does not read its answer loses the connection.
 func TestAnswersThatAreNotRead(t *testing.T) {
 	ended := make(chan struct{}, 1)
-	h := &handler{size: 64 << 20}
+	h := &handler{size: 16 << 20}
 	s, addr := start(t, h)
 	c := dial(t, addr)
 	c.send(data("a"))
