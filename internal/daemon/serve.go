@@ -6,12 +6,12 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
-	"net/http"
 	"time"
 
 	"github.com/budgetd/budgetd/bucket"
 	"github.com/budgetd/budgetd/internal/config"
 	"github.com/budgetd/budgetd/internal/httpapi"
+	"github.com/budgetd/budgetd/internal/httpapi/front"
 	"github.com/budgetd/budgetd/internal/metrics"
 )
 
@@ -60,7 +60,7 @@ func serve(ctx context.Context, c config.Config, log *slog.Logger) error {
 }
 
 // stopServer tells balancers, stops accepting, and lets requests under way finish.
-func stopServer(ctx context.Context, api *httpapi.API, server *http.Server, stop config.Stop,
+func stopServer(ctx context.Context, api *httpapi.API, server *front.Server, stop config.Stop,
 	log *slog.Logger) {
 	log.Info("stopping")
 	api.Leave()

@@ -3,20 +3,17 @@ package httpapi
 import (
 	"context"
 	"log/slog"
-	"math"
 	"net/http"
 	"strconv"
 	"sync"
 
 	"github.com/budgetd/budgetd/budget"
+	"github.com/budgetd/budgetd/internal/httpapi/wire"
 )
-
-// Errors of a context, as settle looks for them.
-var errTimeout, errGone = context.DeadlineExceeded, context.Canceled
 
 // answer is a success, or a problem that is no error (not ready).
 type answer struct {
-	problem *problem
+	problem *wire.Problem
 	// status 0 means 200.
 	status int
 	body   any
@@ -47,18 +44,18 @@ func (c *call) write(a answer) {
 }
 
 // fail logs an error, once, and sends its problem document.
-func (c *call) fail(e *budget.Error) { c.refuse(e, problemOf(e)) }
+func (c *call) fail(e *budget.Error) { c.refuse(e, wire.ProblemOf(e)) }
 
 // refuse logs an error and sends the document given.
-func (c *call) refuse(e *budget.Error, p *problem) {
+func (c *call) refuse(e *budget.Error, p *wire.Problem) {
 	c.api.logError(c.ctx, c.route.op, e)
 	c.sendProblem(p)
 }
 
-func (c *call) sendProblem(p *problem) {
-	p.CorrelationID = c.marks.correlation
-	if p.RetryAfter > 0 {
-		c.w.Header().Set("Retry-After", strconv.FormatInt(int64(max(1, math.Ceil(p.RetryAfter))), 10))
+func (c *call) sendProblem(p *wire.Problem) {
+	p.CorrelationID = c.work.marks.correlation
+	if seconds := p.WholeRetryAfter(); seconds > 0 {
+		c.w.Header().Set("Retry-After", strconv.FormatInt(seconds, 10))
 	}
 	if err := c.send(p.Status, problemType, p); err != nil {
 		panic(err) // a problem always has a JSON form
@@ -73,24 +70,24 @@ var (
 	noSniff     = []string{"nosniff"}
 )
 
-var answers = sync.Pool{New: func() any { return new(document) }}
+var answers = sync.Pool{New: func() any { return new(wire.Document) }}
 
 // send writes one document; an error means that it has no JSON form and nothing was sent.
 func (c *call) send(status int, contentType []string, body any) error {
-	d := answers.Get().(*document)
+	d := answers.Get().(*wire.Document)
 	defer func() {
-		if cap(d.text) <= pooledBytes {
-			d.text, d.err = d.text[:0], nil
+		if cap(d.Text) <= pooledBytes {
+			d.Text, d.Err = d.Text[:0], nil
 			answers.Put(d)
 		}
 	}()
-	d.value(body)
-	if d.err != nil {
-		return d.err
+	d.Value(body)
+	if d.Err != nil {
+		return d.Err
 	}
-	d.raw("\n")
+	d.Raw("\n")
 	header := c.w.Header()
-	c.length[0] = strconv.Itoa(len(d.text))
+	c.length[0] = strconv.Itoa(len(d.Text))
 	header["Content-Type"] = contentType
 	header["Content-Length"] = c.length[:]
 	header["Cache-Control"] = noStore
@@ -98,12 +95,12 @@ func (c *call) send(status int, contentType []string, body any) error {
 	c.api.observer.Request(c.route.pattern, status, c.api.now().Sub(c.began))
 	c.w.WriteHeader(status)
 	// An error here means that the caller is gone; it will ask again.
-	_, _ = c.w.Write(d.text)
+	_, _ = c.w.Write(d.Text)
 	return nil
 }
 
-// logError logs what a caller is told in brief: Error where a person is needed, Warn where it is not
-// known or was not done. Refusals are ordinary.
+// logError logs what a caller is told in brief: Error where a person is needed, Warn where it is
+// not known or was not done. Refusals are ordinary.
 func (a *API) logError(ctx context.Context, op string, e *budget.Error) {
 	level := slog.LevelDebug
 	switch e.Code {
@@ -119,7 +116,8 @@ func (a *API) logError(ctx context.Context, op string, e *budget.Error) {
 	if !ok {
 		return
 	}
-	attrs := []slog.Attr{slog.String("op", op), slog.String("code", string(e.Code)), slog.Any("error", e)}
+	attrs := []slog.Attr{slog.String("op", op), slog.String("code", string(e.Code)),
+		slog.Any("error", e)}
 	if suppressed > 0 {
 		attrs = append(attrs, slog.Int("suppressed", suppressed))
 	}

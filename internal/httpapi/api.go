@@ -1,7 +1,6 @@
 package httpapi
 
 import (
-	"context"
 	"fmt"
 	"log/slog"
 	"net/http"
@@ -11,14 +10,14 @@ import (
 	"time"
 
 	"github.com/budgetd/budgetd/budget"
+	"github.com/budgetd/budgetd/internal/httpapi/wire"
 )
 
 // Service is what the API calls: *bucket.Service. Each part stands in the file of its noun.
 type Service interface {
+	DataPath
 	Budgets
-	Deductions
-	Holds
-	Checks
+	Lookups
 	Usages
 	Buckets
 	Recycles
@@ -68,6 +67,8 @@ type API struct {
 	now      func() time.Time
 	mux      *http.ServeMux
 	methods  []string
+	// dataRoutes are the routes with a data handler.
+	dataRoutes []dataRoute
 
 	leaving  atomic.Bool
 	left     chan struct{} // closed once leaving
@@ -103,17 +104,35 @@ func (a *API) Leave() {
 	}
 }
 
+// enter counts a request that is being answered, and refuses one too many. leave must follow.
+func (a *API) enter(r *route) *budget.Error {
+	n := a.inFlight.Add(1)
+	a.observer.InFlight(n)
+	if n <= int64(a.limits.InFlight) {
+		return nil
+	}
+	err := budget.Refuse(budget.Unavailable, r.op,
+		"%d requests are being answered, more are not taken in; try again", a.limits.InFlight)
+	if r.op == "deduct" { // of a batch nobody knows how many
+		a.observeDeduction(nil, err)
+	}
+	return err
+}
+
+func (a *API) leave() { a.observer.InFlight(a.inFlight.Add(-1)) }
+
 // ServeHTTP answers one request.
 func (a *API) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	c := &call{api: a, w: w, r: r, began: a.now(), marks: a.mark(r), route: &unrouted}
-	c.whole = context.WithValue(r.Context(), callKey{}, c)
-	c.ctx = c.whole
+	c := &call{w: w, r: r}
+	c.work = &work{parent: r.Context(), marks: a.mark(r)}
+	c.data = data{api: a, route: &unrouted, ctx: c.work, work: c.work, began: a.now(), arriving: c}
 	c.mark(w.Header())
 	defer c.recover()
 	switch {
 	case headerCount(r.Header) > a.limits.Headers:
-		e := budget.Refuse(budget.TooLarge, "read", "the request has more than %d headers", a.limits.Headers)
-		p := problemOf(e)
+		e := budget.Refuse(budget.TooLarge, "read", "the request has more than %d headers",
+			a.limits.Headers)
+		p := wire.ProblemOf(e)
 		p.Status = http.StatusRequestHeaderFieldsTooLarge
 		c.refuse(e, p)
 	case !clean(r):
@@ -140,14 +159,12 @@ func clean(r *http.Request) bool {
 }
 
 func routeNotFound(r *http.Request) *budget.Error {
-	return budget.Refuse(budget.RouteNotFound, "route", "there is no call %s %.200q", r.Method, r.URL.Path)
+	return budget.Refuse(budget.RouteNotFound, "route", "there is no call %s %.200q", r.Method,
+		r.URL.Path)
 }
 
-// callKey finds the call in the context: the service carries it to the log.
-type callKey struct{}
-
-// dispatched carries a call through ServeMux to its route. In the context it would need a copy of the
-// request.
+// dispatched carries a call through ServeMux to its route. In the context it would need a copy of
+// the request.
 type dispatched struct {
 	http.ResponseWriter
 	call *call
@@ -162,12 +179,19 @@ func (c *call) recover() {
 	if why == http.ErrAbortHandler {
 		panic(why)
 	}
-	c.fail(&budget.Error{Code: budget.Internal, Op: c.route.op,
-		Err: fmt.Errorf("panic: %v\n%s", why, debug.Stack())})
+	c.fail(panicked(c.route.op, why))
+}
+
+// panicked is the error of a call that panicked, with the stack.
+func panicked(op string, why any) *budget.Error {
+	return &budget.Error{Code: budget.Internal, Op: op,
+		Err: fmt.Errorf("panic: %v\n%s", why, debug.Stack())}
 }
 
 type noObserver struct{}
 
 func (noObserver) Request(string, int, time.Duration) {}
-func (noObserver) Deduction(budget.Code, bool)        {}
-func (noObserver) InFlight(int64)                     {}
+
+func (noObserver) Deduction(budget.Code, bool) {}
+
+func (noObserver) InFlight(int64) {}

@@ -9,53 +9,53 @@ import (
 
 	"github.com/budgetd/budgetd/bucket"
 	"github.com/budgetd/budgetd/budget"
-	"github.com/budgetd/budgetd/internal/httpapi/strictjson"
+	"github.com/budgetd/budgetd/internal/httpapi/wire"
 )
 
 // batch makes many deductions in one call, each for itself. Items of one request id are made one
 // after the other, in the order of the request; all others side by side.
-func (a *API) batch(c *call) (answer, error) {
-	tenant := c.tenant(c.query("tenant"))
-	body := deductions{limit: a.limits.BatchItems}
-	err := c.readAtMost(a.limits.BatchBytes, &body)
-	if body.tooMany {
+func (a *API) batch(d *data) (answer, error) {
+	tenant := d.tenant(d.query("tenant"))
+	body := wire.Deductions{Limit: a.limits.BatchItems}
+	err := d.read(&body)
+	if body.TooMany {
 		return answer{}, budget.Refuse(budget.TooLarge, "batch",
-			"a batch holds at most %d deductions", body.limit)
+			"a batch holds at most %d deductions", body.Limit)
 	}
 	if err != nil {
 		return answer{}, err
 	}
-	results := make([]any, len(body.items))
-	sound := make([]int, 0, len(body.items))
-	for i, item := range body.items {
-		err := item.faults.Err("deduct")
+	results := make([]any, len(body.Items))
+	sound := make([]int, 0, len(body.Items))
+	for i, item := range body.Items {
+		err := item.Faults.Err("deduct")
 		if err == nil {
-			item.request.Budget, err = refOf("deduct", tenant, item.budget)
+			item.Request.Budget, err = refOf("deduct", tenant, item.Budget)
 		}
 		if err == nil {
 			sound = append(sound, i)
 			continue
 		}
-		if !item.dryRun {
+		if !item.DryRun {
 			a.observeDeduction(nil, err)
 		}
-		results[i] = a.itemProblem(c.ctx, err)
+		results[i] = a.itemProblem(d.ctx, err)
 	}
-	for _, turn := range turnsOf(body.items, sound) {
-		a.dryRuns(c.ctx, body.items, turn.dryRuns, results)
-		a.deductAll(c.ctx, body.items, turn.deductions, results)
+	for _, turn := range turnsOf(body.Items, sound) {
+		a.dryRuns(d.ctx, body.Items, turn.dryRuns, results)
+		a.deductAll(d.ctx, body.Items, turn.deductions, results)
 	}
-	return answer{body: batchAnswer{results}}, nil
+	return answer{body: wire.BatchAnswer{Results: results}}, nil
 }
 
 // turn is a part of a batch, by index: its dry runs see nothing of its deductions.
 type turn struct{ dryRuns, deductions []int }
 
-// turnsOf spreads the items of these indices over turns, so that a dry run comes after the items of its id
-// that stand before it in the batch, and before those that stand after it. A batch without dry runs has one
-// turn.
-func turnsOf(items []*batchItem, sound []int) []turn {
-	dry := func(i int) bool { return items[i].dryRun }
+// turnsOf spreads the items of these indices over turns, so that a dry run comes after the items of
+// its id that stand before it in the batch, and before those that stand after it. A batch without
+// dry runs has one turn.
+func turnsOf(items []*wire.BatchItem, sound []int) []turn {
+	dry := func(i int) bool { return items[i].DryRun }
 	if !slices.ContainsFunc(sound, dry) {
 		return []turn{{deductions: sound}}
 	}
@@ -66,7 +66,7 @@ func turnsOf(items []*batchItem, sound []int) []turn {
 	var turns []turn
 	latest := make(map[string]place, len(sound))
 	for _, i := range sound {
-		id := items[i].request.RequestID
+		id := items[i].Request.RequestID
 		at := latest[id]
 		if dry(i) && at.taken {
 			at.turn++
@@ -87,16 +87,16 @@ func turnsOf(items []*batchItem, sound []int) []turn {
 }
 
 // deductAll makes the deductions of these indices.
-func (a *API) deductAll(ctx context.Context, items []*batchItem, at []int, results []any) {
+func (a *API) deductAll(ctx context.Context, items []*wire.BatchItem, at []int, results []any) {
 	if len(at) == 0 {
 		return
 	}
 	requests := make([]bucket.DeductRequest, len(at))
 	for n, i := range at {
-		requests[n] = items[i].request
+		requests[n] = items[i].Request
 	}
 	all := a.service.DeductAll(ctx, requests)
-	accepted := make([]accepted, len(at))
+	accepted := make([]wire.Accepted, len(at))
 	for n, i := range at {
 		got := &all[n]
 		a.observeDeduction(&got.Answer, got.Err)
@@ -104,13 +104,13 @@ func (a *API) deductAll(ctx context.Context, items []*batchItem, at []int, resul
 			results[i] = a.itemProblem(ctx, got.Err)
 			continue
 		}
-		accepted[n] = acceptedOf(&got.Answer)
+		accepted[n] = wire.AcceptedOf(&got.Answer)
 		results[i] = &accepted[n]
 	}
 }
 
 // dryRuns makes the dry runs of these indices side by side.
-func (a *API) dryRuns(ctx context.Context, items []*batchItem, at []int, results []any) {
+func (a *API) dryRuns(ctx context.Context, items []*wire.BatchItem, at []int, results []any) {
 	var running sync.WaitGroup
 	for _, i := range at {
 		running.Go(func() {
@@ -120,10 +120,10 @@ func (a *API) dryRuns(ctx context.Context, items []*batchItem, at []int, results
 						Err: fmt.Errorf("panic: %v\n%s", why, debug.Stack())})
 				}
 			}()
-			foreseen, err := a.dryRun(ctx, items[i].request)
+			foreseen, err := a.dryRun(ctx, items[i].Request)
 			results[i] = foreseen.body
 			if err != nil {
-				results[i] = problemOf(settle(err, "deduct", false))
+				results[i] = wire.ProblemOf(wire.Settle(err, "deduct", false))
 			}
 		})
 	}
@@ -131,70 +131,76 @@ func (a *API) dryRuns(ctx context.Context, items []*batchItem, at []int, results
 }
 
 // itemProblem logs the error of one item, and returns its problem.
-func (a *API) itemProblem(ctx context.Context, err error) *problem {
-	e := settle(err, "deduct", true)
+func (a *API) itemProblem(ctx context.Context, err error) *wire.Problem {
+	e := wire.Settle(err, "deduct", true)
 	a.logError(ctx, "deduct", e)
-	return problemOf(e)
+	return wire.ProblemOf(e)
 }
 
-// deductions is the body of a batch.
-type deductions struct {
-	items []*batchItem
-	// free are items that were made with the last ones: one by one costs more.
-	free    []batchItem
-	limit   int
-	tooMany bool
+// Checks are the service's questions about deductions that nobody makes.
+type Checks interface {
+	// Check answers each request, in order, and changes nothing.
+	Check(ctx context.Context, requests []bucket.CheckRequest) []bucket.CheckAnswer
 }
 
-func (d *deductions) Member(r *strictjson.Reader, name string) bool {
-	if name != "deductions" {
-		return false
+// DryRun answers a deduct with dry_run. Its errors never leave open whether something was done.
+func (a *API) dryRun(ctx context.Context, request bucket.DeductRequest) (answer, error) {
+	got, err := a.service.DryRun(ctx, request)
+	if err == nil {
+		err = got.Err
 	}
-	r.Objects(name, func(i int) (strictjson.Body, *strictjson.Faults) {
-		if i == d.limit {
-			d.tooMany = true
-			return nil, nil
+	if err != nil {
+		return answer{}, wire.Settle(err, "deduct", false)
+	}
+	if got.Recorded != nil {
+		recorded := wire.AcceptedOf(got.Recorded)
+		return answer{body: &recorded}, nil
+	}
+	out := wire.ForeseenOf(&got)
+	out.RequestID = request.RequestID
+	return answer{body: out}, nil
+}
+
+// checks answers which of many deductions would be accepted now.
+func (a *API) checks(d *data) (answer, error) {
+	tenant := d.tenant(d.query("tenant"))
+	var body wire.CheckList
+	err := d.read(&body)
+	if body.TooMany {
+		return answer{}, budget.Refuse(budget.TooLarge, "check",
+			"one call checks at most %d deductions", wire.MaxChecks)
+	}
+	if err != nil {
+		return answer{}, err
+	}
+	results := make([]any, len(body.Items))
+	var requests []bucket.CheckRequest
+	var at []int
+	for i, item := range body.Items {
+		err := item.Faults.Err("check")
+		if err == nil {
+			item.Request.Budget, err = refOf("check", tenant, item.Budget)
 		}
-		if len(d.free) == 0 {
-			const most = 64
-			d.free = make([]batchItem, min(max(i, 1), most))
+		if err != nil {
+			results[i] = wire.ProblemOf(wire.Settle(err, "check", false))
+			continue
 		}
-		item := &d.free[0]
-		d.free = d.free[1:]
-		d.items = append(d.items, item)
-		return item, &item.faults
-	})
-	return true
-}
-
-func (d *deductions) Check(r *strictjson.Reader) {
-	r.Require("deductions")
-	if len(d.items) == 0 && r.Seen("deductions") && !r.Has("deductions") {
-		r.Invalid("deductions", "must hold 1 to %d deductions", d.limit)
+		requests, at = append(requests, item.Request), append(at, i)
 	}
-}
-
-// batchItem is one deduction of a batch.
-type batchItem struct {
-	deduction
-	budget string
-	faults strictjson.Faults
-}
-
-func (d *batchItem) Member(r *strictjson.Reader, name string) bool {
-	if name == "budget" {
-		r.ID(name, &d.budget)
-		return true
+	if len(requests) > 0 {
+		for i, got := range a.service.Check(d.ctx, requests) {
+			results[at[i]] = a.checked(d.ctx, &got)
+		}
 	}
-	return d.deduction.Member(r, name)
+	return answer{body: wire.BatchAnswer{Results: results}}, nil
 }
 
-func (d *batchItem) Check(r *strictjson.Reader) {
-	r.Require("budget")
-	d.deduction.Check(r)
-}
-
-// batchAnswer has an accepted or a problem for each deduction, in order.
-type batchAnswer struct {
-	Results []any `json:"results"`
+// checked is one result of a check: what would be accepted, or a problem.
+func (a *API) checked(ctx context.Context, got *bucket.CheckAnswer) any {
+	if got.Err == nil {
+		return wire.ForeseenOf(got)
+	}
+	e := wire.Settle(got.Err, "check", false)
+	a.logError(ctx, "check", e)
+	return wire.ProblemOf(e)
 }

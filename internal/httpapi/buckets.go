@@ -2,12 +2,13 @@ package httpapi
 
 import (
 	"context"
+	"net/http"
 	"time"
 
 	"github.com/budgetd/budgetd/bucket"
 	"github.com/budgetd/budgetd/budget"
 	"github.com/budgetd/budgetd/internal/httpapi/strictjson"
-	"github.com/budgetd/budgetd/ledger"
+	"github.com/budgetd/budgetd/internal/httpapi/wire"
 )
 
 // Buckets are the service's verbs on the buckets of a budget. Errors are *budget.Error.
@@ -27,16 +28,18 @@ func (a *API) buckets(c *call) (answer, error) {
 		return answer{}, err
 	}
 	views, err := a.service.Buckets(c.ctx, ref)
-	out := bucketList{Buckets: make([]bucketView, len(views))}
+	out := wire.BucketList{Buckets: make([]wire.BucketView, len(views))}
 	for i := range views {
-		out.Buckets[i] = bucketOf(&views[i])
+		out.Buckets[i] = wire.BucketOf(&views[i])
 	}
 	return answer{body: out}, err
 }
 
 func (a *API) offline(c *call) (answer, error) { return c.onBucket(a.service.Offline) }
-func (a *API) online(c *call) (answer, error)  { return c.onBucket(a.service.Online) }
-func (a *API) apply(c *call) (answer, error)   { return c.onBucket(a.service.ApplyTo) }
+
+func (a *API) online(c *call) (answer, error) { return c.onBucket(a.service.Online) }
+
+func (a *API) apply(c *call) (answer, error) { return c.onBucket(a.service.ApplyTo) }
 
 // bucketVerb is a method of Buckets on one bucket.
 type bucketVerb func(context.Context, bucket.BudgetRef, string) (bucket.BucketView, error)
@@ -52,60 +55,197 @@ func (c *call) onBucket(verb bucketVerb) (answer, error) {
 		return answer{}, budget.Refuse(budget.BucketNotFound, c.route.op,
 			"%.80q is not the key of a bucket", key)
 	}
-	if err := c.readOptional(empty{}); err != nil {
+	if err := c.readOptional(wire.Empty{}); err != nil {
 		return answer{}, err
 	}
 	view, err := verb(c.ctx, ref, key)
-	return answer{body: bucketOf(&view)}, err
+	return answer{body: wire.BucketOf(&view)}, err
 }
 
-// empty is a body without members.
-type empty struct{}
-
-func (empty) Member(*strictjson.Reader, string) bool { return false }
-func (empty) Check(*strictjson.Reader)               {}
-
-// bucketView is a bucket as answered. Quantities are minor units; outstanding, held, used and
-// returning are its newest epoch's, by the ledger.
-type bucketView struct {
-	Key     string `json:"key"`
-	Ordinal int    `json:"ordinal"`
-	Status  string `json:"status"`
-	// OfflineBy is "operator" or "service".
-	OfflineBy   bucket.OfflineBy `json:"offline_by,omitzero"`
-	Instance    string           `json:"instance"`
-	Lane        int              `json:"lane"`
-	Epoch       int64            `json:"epoch"`
-	EpochStatus ledger.Status    `json:"epoch_status,omitzero"`
-	Activation  int64            `json:"activation,omitzero"`
-	Remaining   int64            `json:"remaining"`
-	OutQuantity int64            `json:"out_quantity"`
-	OutCnt      int              `json:"out_cnt"`
-	Outstanding int64            `json:"outstanding"`
-	Held        int64            `json:"held"`
-	Used        int64            `json:"used"`
-	Returning   int64            `json:"returning"`
-	// Fenced says why the bucket is stopped.
-	Fenced    string    `json:"fenced,omitzero"`
-	UpdatedAt time.Time `json:"updated_at,omitzero"`
+// Quarantines are the service's verbs on units whose store lost its memory (store mode).
+type Quarantines interface {
+	Quarantines(ctx context.Context, ref bucket.BudgetRef) ([]bucket.Quarantine, error)
+	// Release is an operator's decision; its request id makes it take effect once.
+	Release(ctx context.Context, r bucket.ReleaseRequest) (bucket.ReleaseAnswer, error)
 }
 
-type bucketList struct {
-	Buckets []bucketView `json:"buckets"`
-}
-
-func bucketOf(b *bucket.BucketView) bucketView {
-	e := &b.Epoch
-	status := "offline"
-	if b.Online {
-		status = "online"
+func (a *API) quarantine(c *call) (answer, error) {
+	ref, err := c.budget(c.query("tenant"))
+	if err != nil {
+		return answer{}, err
 	}
-	return bucketView{
-		Key: b.Key, Ordinal: b.Ordinal, Status: status, OfflineBy: b.OfflineBy,
-		Instance: b.Lane.Instance, Lane: b.Lane.Index,
-		Epoch: e.Number, EpochStatus: e.Status, Activation: e.Activation,
-		Remaining: b.Remaining, OutQuantity: b.OutQuantity, OutCnt: b.OutCnt,
-		Outstanding: e.Outstanding, Held: e.Held, Used: e.Used, Returning: e.Returning,
-		Fenced: e.Fenced, UpdatedAt: inUTC(b.UpdatedAt),
+	if err := c.nothing(); err != nil {
+		return answer{}, err
+	}
+	list, err := a.service.Quarantines(c.ctx, ref)
+	out := quarantineList{Quarantines: make([]quarantineView, len(list))}
+	for i, q := range list {
+		out.Held += q.Held()
+		out.Quarantines[i] = quarantineView{Bucket: q.Key, Epoch: q.Epoch, Quantity: q.Quantity,
+			Released: q.Released, Held: q.Held(), Cause: q.Cause, At: wire.InUTC(q.At)}
+	}
+	return answer{body: out}, err
+}
+
+func (a *API) release(c *call) (answer, error) {
+	ref, err := c.budget(c.query("tenant"))
+	if err != nil {
+		return answer{}, err
+	}
+	var body releaseBody
+	if err := c.read(&body); err != nil {
+		return answer{}, err
+	}
+	body.request.Budget = ref
+	done, err := a.service.Release(c.ctx, body.request)
+	return answer{body: releaseView{RequestID: body.request.RequestID, Released: done.Released,
+		Quarantined: done.Quarantined, Replayed: done.Replayed}}, err
+}
+
+// releaseBody is the body of a release; without quantity all that is held.
+type releaseBody struct{ request bucket.ReleaseRequest }
+
+func (b *releaseBody) Member(r *strictjson.Reader, name string) bool {
+	switch name {
+	case "request_id":
+		r.Text(name, &b.request.RequestID, budget.CheckRequestID)
+	case "quantity":
+		r.Amount(name, &b.request.Quantity)
+	case "reason":
+		r.Text(name, &b.request.Reason, budget.CheckKey)
+	case "by":
+		r.Text(name, &b.request.By, budget.CheckRequestID)
+	default:
+		return false
+	}
+	return true
+}
+
+func (b *releaseBody) Check(r *strictjson.Reader) { r.Require("request_id", "reason") }
+
+// quarantineView is what an epoch held when its store lost its memory. Quantities are minor units.
+type quarantineView struct {
+	Bucket   string    `json:"bucket"`
+	Epoch    int64     `json:"epoch"`
+	Quantity int64     `json:"quantity"`
+	Released int64     `json:"released"`
+	Held     int64     `json:"held"`
+	Cause    string    `json:"cause"`
+	At       time.Time `json:"at"`
+}
+
+type quarantineList struct {
+	// Held is in quarantine now, by the rows listed.
+	Held        int64            `json:"held"`
+	Quarantines []quarantineView `json:"quarantines"`
+}
+
+type releaseView struct {
+	RequestID string `json:"request_id"`
+	// Released went back to the total; Quarantined is still held.
+	Released    int64 `json:"released"`
+	Quarantined int64 `json:"quarantined"`
+	Replayed    bool  `json:"replayed"`
+}
+
+// Recycles are the service's verbs on recycles.
+type Recycles interface {
+	// Recycle runs one; it goes on when ctx ends, and is answered as it is then.
+	Recycle(ctx context.Context, ref bucket.BudgetRef) (bucket.Recycle, error)
+	// Recycles reads the newest first, below a number (0: from the newest).
+	Recycles(ctx context.Context, ref bucket.BudgetRef, before int64,
+		limit int) ([]bucket.Recycle, error)
+}
+
+// recycle answers 200 with the report, or 202 with how far it has come when the request's time is
+// over.
+func (a *API) recycle(c *call) (answer, error) {
+	ref, err := c.budget(c.query("tenant"))
+	if err != nil {
+		return answer{}, err
+	}
+	if err := c.readOptional(wire.Empty{}); err != nil {
+		return answer{}, err
+	}
+	run, err := a.service.Recycle(c.ctx, ref)
+	out := answer{body: recycleOf(&run)}
+	if run.EndedAt.IsZero() {
+		out.status = http.StatusAccepted
+	}
+	return out, err
+}
+
+func (a *API) recycles(c *call) (answer, error) {
+	query := c.query("tenant", "page_size", "page_token")
+	ref, err := c.budget(query)
+	if err != nil {
+		return answer{}, err
+	}
+	limit, before := defaultPageSize, int64(0)
+	if query.Has("page_size") {
+		size, ok := budget.ParseAmount(query.Get("page_size"))
+		if !ok || size > maxPageSize {
+			c.faults.Invalid("page_size", "must be 1 to %d", maxPageSize)
+		}
+		limit = int(size)
+	}
+	if query.Has("page_token") {
+		number, ok := parsePageToken(query.Get("page_token"))
+		if !ok {
+			c.faults.Invalid("page_token", "is not a next_page_token of an earlier page")
+		}
+		before = number
+	}
+	if err := c.nothing(); err != nil {
+		return answer{}, err
+	}
+	list, err := a.service.Recycles(c.ctx, ref, before, limit)
+	out := recyclePage{Recycles: make([]recycleView, len(list))}
+	for i := range list {
+		out.Recycles[i] = recycleOf(&list[i])
+	}
+	if len(list) == limit {
+		out.NextPageToken = pageToken(list[len(list)-1].Number)
+	}
+	return answer{body: out}, err
+}
+
+// recycleView is a recycle as answered. Quantities are minor units.
+type recycleView struct {
+	Run    int64  `json:"run"`
+	Status string `json:"status"`
+	// Cause is "operator", "schedule" or "automatic".
+	Cause bucket.RecycleCause `json:"cause"`
+	// Done of so many buckets are behind it, of which Skipped could not be recycled.
+	Buckets int `json:"buckets"`
+	Done    int `json:"done"`
+	Skipped int `json:"skipped"`
+	// Moved units came back to the total.
+	Moved          int64 `json:"moved"`
+	UnitsBefore    int64 `json:"units_before"`
+	StrandedBefore int64 `json:"stranded_before"`
+	UnitsAfter     int64 `json:"units_after"`
+	StrandedAfter  int64 `json:"stranded_after"`
+
+	BeganAt time.Time `json:"began_at"`
+	EndedAt time.Time `json:"ended_at,omitzero"`
+}
+
+type recyclePage struct {
+	Recycles      []recycleView `json:"recycles"`
+	NextPageToken string        `json:"next_page_token,omitzero"`
+}
+
+func recycleOf(r *bucket.Recycle) recycleView {
+	status := "done"
+	if r.EndedAt.IsZero() {
+		status = "running"
+	}
+	return recycleView{
+		Run: r.Number, Status: status, Cause: r.Cause, Buckets: len(r.Plan), Done: r.Done,
+		Skipped: r.Skipped, Moved: r.Moved, UnitsBefore: r.Before.Units,
+		StrandedBefore: r.Before.Stranded,
+		UnitsAfter:     r.After.Units, StrandedAfter: r.After.Stranded,
+		BeganAt: wire.InUTC(r.BeganAt), EndedAt: wire.InUTC(r.EndedAt),
 	}
 }

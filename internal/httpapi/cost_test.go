@@ -2,13 +2,16 @@ package httpapi_test
 
 import (
 	"bufio"
+	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
 	"net"
 	"net/http"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 
@@ -99,57 +102,106 @@ func BenchmarkServed(b *testing.B) {
 	b.Run("empty", func(b *testing.B) { benchmarkServed(b, &http.Server{Handler: empty}) })
 	quiet := slog.New(slog.DiscardHandler)
 	b.Run("empty with our settings", func(b *testing.B) {
-		server := httpapi.NewServer(quietAPI(), limits, quiet)
+		server := httpapi.NewWebServer(quietAPI(), limits, quiet)
 		server.Handler = empty
 		benchmarkServed(b, server)
+	})
+	b.Run("deduct by net/http", func(b *testing.B) {
+		benchmarkServed(b, httpapi.NewWebServer(quietAPI(), limits, quiet))
 	})
 	b.Run("deduct", func(b *testing.B) { benchmarkServed(b, httpapi.NewServer(quietAPI(), limits, quiet)) })
 }
 
-func benchmarkServed(b *testing.B, server *http.Server) {
+// BenchmarkFloor is what the caller and the system cost in BenchmarkServed: each request is answered with the
+// same bytes, unread.
+func BenchmarkFloor(b *testing.B) { benchmarkServed(b, floor{}) }
+
+type floor struct{}
+
+func (floor) Close() error { return nil }
+
+func (floor) Serve(listener net.Listener) error {
+	answer := []byte("HTTP/1.1 200 OK\r\nContent-Length: 300\r\n\r\n" + strings.Repeat(" ", 300))
+	for {
+		c, err := listener.Accept()
+		if err != nil {
+			return err
+		}
+		go func() {
+			defer c.Close()
+			request := make([]byte, 4096)
+			for err == nil {
+				if _, err = c.Read(request); err == nil {
+					_, err = c.Write(answer)
+				}
+			}
+		}()
+	}
+}
+
+func benchmarkServed(b *testing.B, server server) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		b.Fatal(err)
 	}
 	go server.Serve(listener)
 	defer server.Close()
-	conn, err := net.Dial("tcp", listener.Addr().String())
+	for _, connections := range []int{1, 64} {
+		b.Run(fmt.Sprintf("connections=%d", connections), func(b *testing.B) {
+			b.ReportAllocs()
+			defer cpu(b)()
+			var callers sync.WaitGroup
+			for i := range connections {
+				callers.Go(func() { call(b, listener.Addr().String(), (b.N+i)/connections) })
+			}
+			callers.Wait()
+		})
+	}
+}
+
+// call makes so many deducts, one after the other.
+func call(b *testing.B, addr string, times int) {
+	conn, err := net.Dial("tcp", addr)
 	if err != nil {
-		b.Fatal(err)
+		b.Error(err)
+		return
 	}
 	defer conn.Close()
 	request := fmt.Appendf(nil, "POST /v1/budgets/sale/deduct HTTP/1.1\r\nHost: localhost\r\nUser-Agent: bench\r\n"+
 		"Content-Type: application/json\r\nContent-Length: %d\r\nAccept-Encoding: gzip\r\n\r\n%s", len(singleBody), singleBody)
 	in := bufio.NewReader(conn)
-	b.ReportAllocs()
-	defer cpu(b)()
-	for b.Loop() {
+	for range times {
 		if _, err := conn.Write(request); err != nil {
-			b.Fatal(err)
+			b.Error(err)
+			return
 		}
-		skipAnswer(b, in)
+		if err := skipAnswer(in); err != nil {
+			b.Error(err)
+			return
+		}
 	}
 }
 
 // skipAnswer reads one answer with a Content-Length.
-func skipAnswer(b *testing.B, in *bufio.Reader) {
+func skipAnswer(in *bufio.Reader) error {
 	length := 0
 	for {
 		line, err := in.ReadSlice('\n')
 		if err != nil {
-			b.Fatal(err)
+			return err
 		}
 		if len(line) == 2 {
 			break
 		}
-		if rest, ok := strings.CutPrefix(string(line), "Content-Length: "); ok {
-			fmt.Sscanf(rest, "%d", &length)
+		if rest, ok := bytes.CutPrefix(line, []byte("Content-Length: ")); ok {
+			for _, digit := range bytes.TrimSpace(rest) {
+				length = length*10 + int(digit-'0')
+			}
 		}
 	}
 	if length == 0 {
-		b.Fatal("an answer without a length")
+		return errors.New("an answer without a length")
 	}
-	if _, err := in.Discard(length); err != nil {
-		b.Fatal(err)
-	}
+	_, err := in.Discard(length)
+	return err
 }

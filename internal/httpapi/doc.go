@@ -2,11 +2,18 @@
 //
 // A request goes through these steps, and whatever a step refuses never reaches the service:
 //
-//	ServeHTTP   correlation id, trace, panics, number of headers, path, requests in flight
+//	front       who answers it: data calls in their usual form go to Answer, all others to net/http
+//	Answer      (server.go) ids, requests in flight, panics
+//	ServeHTTP   (api.go) the same, and number of headers, path, route
 //	routes.go   which call it is; all of them on one screen
-//	call        query, path and body of one request, read strictly (package strictjson)
+//	data, call  query, path and body of one request, read strictly (package strictjson); a call is a
+//	            data that net/http has read
 //	<noun>.go   the call itself: one method of the service
-//	problem.go  what an error is answered with; the one table code -> status is there
+//	wire        what bodies and answers look like, and what an error is answered with
+//
+// Data calls (deduct, batch, check, confirm, extend, rollback, cancel) have handlers that take a
+// *data. They do not know which server is in front of them. What data calls ask of the service is
+// DataPath.
 //
 // Errors keep their kind on the way out: refused and conflict (4xx) and unavailable (503) say that
 // nothing was changed; outcome_unknown (504) and internal (500) that it may have been. An error of

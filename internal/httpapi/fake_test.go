@@ -7,7 +7,6 @@ import (
 	"io"
 	"log/slog"
 	"net/http"
-	"net/http/httptest"
 	"strings"
 	"sync"
 	"testing"
@@ -400,11 +399,11 @@ func (f *fake) Recover(_ context.Context, name string) ([]bucket.LaneView, error
 	return []bucket.LaneView{{Lane: bucket.Lane{Instance: "redis-a"}, Activation: 3, Reachable: true}}, f.note("recover %s", name)
 }
 
-// limits are small, so that tests of them are quick.
+// limits are small, so that tests of them are quick, and leave a busy machine time for bodies of 4 MiB.
 var limits = httpapi.Limits{
 	BodyBytes: 1 << 20, BatchBytes: 4 << 20, BatchItems: 1000, HeaderBytes: 64 << 10, Headers: 100,
-	InFlight: 100, RequestTimeout: 5 * time.Second, HeaderTimeout: time.Second, ReadTimeout: time.Second,
-	WriteTimeout: time.Second, IdleTimeout: time.Second,
+	InFlight: 100, RequestTimeout: 5 * time.Second, HeaderTimeout: 3 * time.Second, ReadTimeout: 3 * time.Second,
+	WriteTimeout: 3 * time.Second, IdleTimeout: 3 * time.Second,
 }
 
 // observed notes what an API tells its observer.
@@ -426,7 +425,7 @@ func (o *observed) Deduction(code budget.Code, replayed bool) {
 func (o *observed) InFlight(int64) {}
 
 // start serves an API over a fake.
-func start(t *testing.T, change ...func(*httpapi.Config)) (*fake, *httptest.Server, *httpapi.API) {
+func start(t *testing.T, change ...func(*httpapi.Config)) (*fake, *running, *httpapi.API) {
 	t.Helper()
 	f := new(fake)
 	c := httpapi.Config{Service: f, Limits: limits, Drivers: map[string]string{"redis-a": "redis", "redis-b": "redis"},
@@ -436,15 +435,11 @@ func start(t *testing.T, change ...func(*httpapi.Config)) (*fake, *httptest.Serv
 		change(&c)
 	}
 	api := httpapi.New(c)
-	server := httptest.NewUnstartedServer(nil)
-	server.Config = httpapi.NewServer(api, c.Limits, c.Log)
-	server.Start()
-	t.Cleanup(server.Close)
-	return f, server, api
+	return f, serve(t, api, c), api
 }
 
 // ask sends a request with a JSON body, if any.
-func ask(t *testing.T, server *httptest.Server, method, path, body string, header ...string) (*http.Response, string) {
+func ask(t *testing.T, server *running, method, path, body string, header ...string) (*http.Response, string) {
 	t.Helper()
 	r, err := http.NewRequest(method, server.URL+path, strings.NewReader(body))
 	if err != nil {

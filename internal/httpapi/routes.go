@@ -1,6 +1,7 @@
 package httpapi
 
 import (
+	"cmp"
 	"net/http"
 	"slices"
 	"strings"
@@ -16,8 +17,13 @@ type route struct {
 	// changes: an error without a code may have changed something.
 	changes bool
 	// probe: answered even when too many requests are in flight.
-	probe  bool
+	probe bool
+	// handle answers the call through net/http, data a data call, whichever server reads it. One of
+	// the two is set.
 	handle func(*call) (answer, error)
+	data   func(*data) (answer, error)
+	// maxBody bounds the body; 0: Limits.BodyBytes.
+	maxBody int64
 }
 
 // unrouted is the route of a request before it has one.
@@ -26,6 +32,7 @@ var unrouted route
 // routes are all calls, on one screen.
 func (a *API) routes() []route {
 	const budgets, one = "/v1/budgets", "/v1/budgets/{budget}"
+	large := a.limits.BatchBytes
 	return []route{
 		{pattern: "POST " + budgets, op: "create", changes: true, handle: a.create},
 		{pattern: "GET " + budgets, op: "list", handle: a.list},
@@ -33,18 +40,19 @@ func (a *API) routes() []route {
 		{pattern: "PATCH " + one, op: "change", changes: true, handle: a.change},
 		{pattern: "POST " + one + "/append", op: "append", changes: true, handle: a.adjust},
 
-		{pattern: "POST " + one + "/deduct", op: "deduct", changes: true, handle: a.deduct},
-		{pattern: "POST " + one + "/rollback", op: "rollback", changes: true, handle: a.rollback},
-		{pattern: "POST " + one + "/confirm", op: "confirm", changes: true, handle: a.confirm},
-		{pattern: "POST " + one + "/extend", op: "extend", changes: true, handle: a.extend},
-		{pattern: "POST " + one + "/cancel", op: "cancel", changes: true, handle: a.cancel},
+		{pattern: "POST " + one + "/deduct", op: "deduct", changes: true, data: a.deduct},
+		{pattern: "POST " + one + "/rollback", op: "rollback", changes: true, data: a.rollback},
+		{pattern: "POST " + one + "/confirm", op: "confirm", changes: true, data: a.confirm},
+		{pattern: "POST " + one + "/extend", op: "extend", changes: true, data: a.extend},
+		{pattern: "POST " + one + "/cancel", op: "cancel", changes: true, data: a.cancel},
 		{pattern: "GET " + one + "/deductions", op: "deduction", handle: a.deduction},
 		{pattern: "GET " + one + "/usage", op: "usage", handle: a.usage},
-		{pattern: "POST /v1/checks", op: "check", handle: a.checks},
-		{pattern: "POST /v1/deductions:batch", op: "batch", changes: true, handle: a.batch},
+		{pattern: "POST /v1/checks", op: "check", data: a.checks, maxBody: large},
+		{pattern: "POST /v1/deductions:batch", op: "batch", changes: true, data: a.batch, maxBody: large},
 
 		{pattern: "GET " + one + "/buckets", op: "buckets", handle: a.buckets},
-		{pattern: "POST " + one + "/buckets/{key}/offline", op: "offline", changes: true, handle: a.offline},
+		{pattern: "POST " + one + "/buckets/{key}/offline", op: "offline", changes: true,
+			handle: a.offline},
 		{pattern: "POST " + one + "/buckets/{key}/online", op: "online", changes: true, handle: a.online},
 		{pattern: "POST " + one + "/buckets/{key}/apply", op: "apply", changes: true, handle: a.apply},
 		{pattern: "POST " + one + "/recycle", op: "recycle", changes: true, handle: a.recycle},
@@ -67,6 +75,10 @@ func (a *API) routes() []route {
 // register makes the routes known. "/" takes whatever is left.
 func (a *API) register(metrics http.Handler) {
 	for _, route := range a.routes() {
+		route.maxBody = cmp.Or(route.maxBody, a.limits.BodyBytes)
+		if route.data != nil {
+			a.dataRoutes = append(a.dataRoutes, dataRouteOf(&route))
+		}
 		a.mux.HandleFunc(route.pattern, func(w http.ResponseWriter, _ *http.Request) {
 			c := w.(*dispatched).call
 			c.route = &route
@@ -82,7 +94,9 @@ func (a *API) register(metrics http.Handler) {
 			metrics.ServeHTTP(w.(*dispatched).ResponseWriter, r)
 		})
 	}
-	a.mux.HandleFunc("/", func(w http.ResponseWriter, _ *http.Request) { a.noRoute(w.(*dispatched).call) })
+	a.mux.HandleFunc("/", func(w http.ResponseWriter, _ *http.Request) {
+		a.noRoute(w.(*dispatched).call)
+	})
 }
 
 // noRoute answers 405 with Allow where another method would have a route, else 404.

@@ -5,13 +5,14 @@ import (
 
 	"github.com/budgetd/budgetd/bucket"
 	"github.com/budgetd/budgetd/budget"
+	"github.com/budgetd/budgetd/internal/httpapi/wire"
 )
 
 // Stores tells how the service and what it lives on are doing.
 type Stores interface {
 	Lanes(ctx context.Context) ([]bucket.LaneView, error)
-	// Drain begins to move every bucket of an instance elsewhere, or tells how far that is; Undrain lets
-	// buckets land on it again.
+	// Drain begins to move every bucket of an instance elsewhere, or tells how far that is; Undrain
+	// lets buckets land on it again.
 	Drain(ctx context.Context, instance string) (bucket.DrainView, error)
 	Undrain(ctx context.Context, instance string) (bucket.DrainView, error)
 	// Recover takes an instance that lost its memory back into service, and returns its lanes.
@@ -48,27 +49,31 @@ func (a *API) instancesOf(lanes []bucket.LaneView) instanceList {
 			instance.Health = "down"
 		}
 		instance.Draining = instance.Draining || l.Draining
-		instance.Lanes = append(instance.Lanes, laneView{l.Lane.Index, l.Activation, l.Reachable, l.Buckets, l.Problem})
+		instance.Lanes = append(instance.Lanes, laneView{l.Lane.Index, l.Activation, l.Reachable,
+			l.Buckets, l.Problem})
 	}
 	return out
 }
 
-func (a *API) drain(c *call) (answer, error)   { return c.onInstance(a.service.Drain) }
+func (a *API) drain(c *call) (answer, error) { return c.onInstance(a.service.Drain) }
+
 func (a *API) undrain(c *call) (answer, error) { return c.onInstance(a.service.Undrain) }
 
 // instance is the name in the path. Its body may be absent or {}.
 func (c *call) instance() (string, error) {
 	c.query()
-	return c.r.PathValue("name"), c.readOptional(empty{})
+	return c.r.PathValue("name"), c.readOptional(wire.Empty{})
 }
 
-func (c *call) onInstance(verb func(context.Context, string) (bucket.DrainView, error)) (answer, error) {
+func (c *call) onInstance(
+	verb func(context.Context, string) (bucket.DrainView, error)) (answer, error) {
 	name, err := c.instance()
 	if err != nil {
 		return answer{}, err
 	}
 	v, err := verb(c.ctx, name)
-	return answer{body: drainView{Instance: v.Instance, Draining: v.Draining, BucketsLeft: v.Left, Moved: v.Moved,
+	return answer{body: drainView{Instance: v.Instance, Draining: v.Draining, BucketsLeft: v.Left,
+		Moved:    v.Moved,
 		KeysLeft: v.Uncleared, Done: v.Done, Problem: v.Problem}}, err
 }
 
@@ -96,9 +101,10 @@ func (a *API) ready(c *call) (answer, error) {
 		reasons = append(reasons, "the service is stopping")
 	}
 	if len(reasons) == 0 {
-		return answer{body: readiness{Ready: true, Reasons: append([]string{}, a.service.Missing()...)}}, nil
+		missing := append([]string{}, a.service.Missing()...)
+		return answer{body: readiness{Ready: true, Reasons: missing}}, nil
 	}
-	p := problemOf(budget.Refuse(budget.Unavailable, "readiness", "the service cannot serve now"))
+	p := wire.ProblemOf(budget.Refuse(budget.Unavailable, "readiness", "the service cannot serve now"))
 	p.Reasons = reasons
 	return answer{problem: p}, nil
 }

@@ -23,16 +23,27 @@ type marks struct {
 // maxCorrelationBytes bounds a correlation id that a caller gives.
 const maxCorrelationBytes = 128
 
-// mark takes the caller's correlation id and trace over, or makes an id. What does not look like one
-// is replaced, never refused: it is not the request.
-func (a *API) mark(r *http.Request) (m marks) {
-	if given := r.Header["X-Correlation-Id"]; len(given) == 1 && saneID(given[0]) {
-		m.correlation = given[0]
-	} else {
+// mark takes the caller's correlation id and trace over, or makes an id. What does not look like
+// one is replaced, never refused: it is not the request.
+func (a *API) mark(r *http.Request) marks {
+	return a.marksOf(single(r.Header["X-Correlation-Id"]), single(r.Header["Traceparent"]))
+}
+
+// single is the value of a header that is there once, else "".
+func single(values []string) string {
+	if len(values) != 1 {
+		return ""
+	}
+	return values[0]
+}
+
+// marksOf takes over the values of the two headers, "" for none.
+func (a *API) marksOf(correlation, traceparent string) (m marks) {
+	if m.correlation = correlation; !saneID(correlation) {
 		m.correlation = a.newID()
 	}
-	if given := r.Header["Traceparent"]; len(given) == 1 {
-		m.traceID, m.flags = parseTraceparent(given[0])
+	if traceparent != "" {
+		m.traceID, m.flags = parseTraceparent(traceparent)
 	}
 	if m.traceID != "" {
 		var span [8]byte
@@ -43,16 +54,24 @@ func (a *API) mark(r *http.Request) (m marks) {
 }
 
 func (c *call) mark(h http.Header) {
-	m := &c.marks
+	m := &c.work.marks
 	c.correlation[0] = m.correlation
 	h["X-Correlation-Id"] = c.correlation[:]
-	if m.traceID != "" {
-		h.Set("Traceparent", "00-"+m.traceID+"-"+m.spanID+"-"+m.flags)
+	if text := m.traceparent(); text != "" {
+		h.Set("Traceparent", text)
 	}
 }
 
-// randomID is 130 random bits as base32, as crypto/rand.Text writes them. Ids need to be distinct, not
-// secret: the runtime's generator, which is seeded by the system, does.
+// traceparent is the header of the answer; "" without a trace.
+func (m *marks) traceparent() string {
+	if m.traceID == "" {
+		return ""
+	}
+	return "00-" + m.traceID + "-" + m.spanID + "-" + m.flags
+}
+
+// randomID is 130 random bits as base32, as crypto/rand.Text writes them. Ids need to be distinct,
+// not secret: the runtime's generator, which is seeded by the system, does.
 func randomID() string {
 	const alphabet = "ABCDEFGHIJKLMNOPQRSTUVWXYZ234567"
 	const perWord = 12 // of 5 bits
@@ -113,8 +132,7 @@ func LogHandler(next slog.Handler) slog.Handler { return logHandler{next} }
 type logHandler struct{ slog.Handler }
 
 func (h logHandler) Handle(ctx context.Context, record slog.Record) error {
-	if c, ok := ctx.Value(callKey{}).(*call); ok {
-		m := c.marks
+	if m, ok := ctx.Value(marksKey{}).(*marks); ok {
 		record = record.Clone()
 		record.AddAttrs(slog.String("correlation_id", m.correlation))
 		if m.traceID != "" {
@@ -128,7 +146,9 @@ func (h logHandler) WithAttrs(attrs []slog.Attr) slog.Handler {
 	return logHandler{h.Handler.WithAttrs(attrs)}
 }
 
-func (h logHandler) WithGroup(name string) slog.Handler { return logHandler{h.Handler.WithGroup(name)} }
+func (h logHandler) WithGroup(name string) slog.Handler {
+	return logHandler{h.Handler.WithGroup(name)}
+}
 
 // linesPerSecond bounds what failing requests may log: at 20,000 refused requests a second the log
 // would be the next thing to fail.

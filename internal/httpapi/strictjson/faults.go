@@ -40,12 +40,14 @@ func (f *Faults) Merge(faults []budget.FieldError) {
 	}
 }
 
-func (f *Faults) note(list []budget.FieldError, field, format string, args []any) []budget.FieldError {
+func (f *Faults) note(list []budget.FieldError, field, format string,
+	args []any) []budget.FieldError {
 	if len(f.malformed)+len(f.invalid) >= maxFaults {
 		f.dropped++
 		return list
 	}
-	return append(list, budget.FieldError{Field: shorten(field), Message: fmt.Sprintf(format, args...)})
+	message := fmt.Sprintf(format, args...)
+	return append(list, budget.FieldError{Field: shorten(field), Message: message})
 }
 
 // Has reports whether a fault of the field has been noted.
@@ -78,8 +80,8 @@ func (f *Faults) Err(op string) error {
 	return e
 }
 
-// shorten cuts a field's name at a character border and marks the cut. Bytes of it that are no UTF-8, as in the name of
-// a parameter, are replaced.
+// shorten cuts a field's name at a character border and marks the cut. Bytes of it that are no
+// UTF-8, as in the name of a parameter, are replaced.
 func shorten(field string) string {
 	field = strings.ToValidUTF8(field, "\ufffd")
 	if len(field) <= maxFieldBytes {

@@ -36,7 +36,8 @@ type Reader struct {
 	id string
 	// strings is what Texts reads into.
 	strings texts
-	// member is the member being read, for faults of syntax; seen lists those of the object being read.
+	// member is the member being read, for faults of syntax; seen lists those of the object being
+	// read.
 	member string
 	seen   []string
 	broken bool
@@ -120,7 +121,8 @@ func (r *Reader) Object(name string, into Body) {
 }
 
 // List reads an array of objects within the object being read; faults name their members as
-// "name[1].member". next returns where the one of an index goes, nil for one too many: it is skipped.
+// "name[1].member". next returns where the one of an index goes, nil for one too many: it is
+// skipped.
 func (r *Reader) List(name string, next func(i int) Body) {
 	if !r.expect(name, '[', "an array") {
 		return
@@ -151,7 +153,8 @@ func (r *Reader) Malformed(name, format string, args ...any) {
 	r.Faults.Malformed(r.field(name), format, args...)
 }
 
-// Invalid notes that a member of the object being read has a value that is not allowed, or is missing.
+// Invalid notes that a member of the object being read has a value that is not allowed, or is
+// missing.
 func (r *Reader) Invalid(name, format string, args ...any) {
 	r.Faults.Invalid(r.field(name), format, args...)
 }
@@ -183,7 +186,8 @@ func (r *Reader) Require(names ...string) {
 }
 
 // Objects reads an array of objects. next is called for each with its index before it is read, and
-// returns where it goes and where its faults do; nil ends the reading, the rest of the body with it.
+// returns where it goes and where its faults do; nil ends the reading, the rest of the body with
+// it.
 func (r *Reader) Objects(name string, next func(i int) (Body, *Faults)) {
 	if !r.expect(name, '[', "an array") {
 		return
@@ -275,8 +279,8 @@ func (r *Reader) check(err error) bool {
 	return false
 }
 
-// fieldOf writes a JSON pointer as fields are named in answers: dimensions.user, windows[1].to. A member
-// that is called like an index is written like one.
+// fieldOf writes a JSON pointer as fields are named in answers: dimensions.user, windows[1].to. A
+// member that is called like an index is written like one.
 func fieldOf(pointer jsontext.Pointer) string {
 	var field strings.Builder
 	for token := range pointer.Tokens() {

@@ -8,17 +8,18 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 )
 
-// scan reads what nearly every body is made of without the library: objects, arrays, strings without
-// escapes, integers, true and false. At the first thing that is anything else, or not as it must be, the
-// library takes over: it reads the tokens so far again and goes on from there, so that what is refused, and
-// how it is named, is the library's word alone.
+// scan reads what nearly every body is made of without the library: objects, arrays, strings
+// without escapes, integers, true and false. At the first thing that is anything else, or not as it
+// must be, the library takes over: it reads the tokens so far again and goes on from there, so that
+// what is refused, and how it is named, is the library's word alone.
 type scan struct {
 	text []byte
 	// pos is the end of the last token, next the beginning of the one that peek saw.
 	pos, next int
 	// after is what the last token was.
 	after place
-	// depth is the number of objects and arrays around pos; bit n of arrays says that the n-th is an array.
+	// depth is the number of objects and arrays around pos; bit n of arrays says that the n-th is an
+	// array.
 	depth  int
 	arrays uint64
 	// handed says that the library reads: it was handed over.
@@ -35,8 +36,8 @@ const (
 	atValue
 )
 
-// maxScanDepth is how deep scan goes, maxScanNames how many members of one object it reads: it looks for a name among all
-// before it.
+// maxScanDepth is how deep scan goes, maxScanNames how many members of one object it reads: it
+// looks for a name among all before it.
 const maxScanDepth, maxScanNames = 60, 64
 
 // peek returns the kind of the next token.
@@ -97,7 +98,8 @@ func (s *scan) peek() jsontext.Kind {
 
 // space returns the first position from i on that is no white space.
 func (s *scan) space(i int) int {
-	for i < len(s.text) && (s.text[i] == ' ' || s.text[i] == '\n' || s.text[i] == '\t' || s.text[i] == '\r') {
+	for i < len(s.text) && (s.text[i] == ' ' || s.text[i] == '\n' || s.text[i] == '\t' ||
+		s.text[i] == '\r') {
 		i++
 	}
 	return i
@@ -141,8 +143,8 @@ func (r *Reader) close(end jsontext.Kind) bool {
 	return ok
 }
 
-// name consumes the name of a member of the object whose names so far are seen from outer on. kept: it is
-// among the names that are kept.
+// name consumes the name of a member of the object whose names so far are seen from outer on. kept:
+// it is among the names that are kept.
 func (r *Reader) name(outer int) (name string, kept, ok bool) {
 	if !r.handed && r.scan.text[r.next] == '"' && len(r.seen)-outer < maxScanNames {
 		if text, end, ok := r.plain(); ok {
@@ -176,8 +178,8 @@ func (r *Reader) keepName(name string) {
 // maxNames bounds the names that a reader keeps: callers choose some of them.
 const maxNames = 64
 
-// plain returns the string that peek saw, which begins at next, and where it ends; false where the library
-// must read it.
+// plain returns the string that peek saw, which begins at next, and where it ends; false where the
+// library must read it.
 func (s *scan) plain() (text []byte, end int, ok bool) {
 	ascii := true
 	for i := s.next + 1; i < len(s.text); i++ {
@@ -209,8 +211,8 @@ func (r *Reader) string() ([]byte, bool) {
 	return []byte(token.String()), true
 }
 
-// sound consumes the next value if it is a string that the scan can read and that passes check; false: it
-// is still there.
+// sound consumes the next value if it is a string that the scan can read and that passes check;
+// false: it is still there.
 func (r *Reader) sound(check func(string) string) (string, bool) {
 	if r.broken || r.peek() != '"' || r.handed {
 		return "", false
@@ -227,8 +229,8 @@ func (r *Reader) sound(check func(string) string) (string, bool) {
 	return text, true
 }
 
-// repeated consumes the next value if it is the string that ID read last, as the items of a batch mostly
-// have one budget.
+// repeated consumes the next value if it is the string that ID read last, as the items of a batch
+// mostly have one budget.
 func (r *Reader) repeated() bool {
 	if r.broken || r.handed || r.id == "" || r.peek() != '"' || r.handed {
 		return false

@@ -1,16 +1,15 @@
-package httpapi
+package wire
 
 import (
 	"math"
 	"testing"
 	"time"
 
-	"github.com/go-json-experiment/json"
-	"pgregory.net/rapid"
-
 	"github.com/budgetd/budgetd/bucket"
 	"github.com/budgetd/budgetd/budget"
 	"github.com/budgetd/budgetd/ledger"
+	"github.com/go-json-experiment/json"
+	"pgregory.net/rapid"
 )
 
 // What writes itself is byte for byte what the library makes of it, also where it has no JSON form.
@@ -32,11 +31,27 @@ func TestDocumentsAreAsTheLibraryWritesThem(t *testing.T) {
 	field := rapid.Custom(func(t *rapid.T) budget.FieldError {
 		return budget.FieldError{Field: text.Draw(t, "field"), Message: text.Draw(t, "wrong")}
 	})
+	view := rapid.Custom(func(t *rapid.T) bucket.DeductionView {
+		return bucket.DeductionView{RequestID: text.Draw(t, "id"), State: ledger.State(text.Draw(t, "state")),
+			Amount: number.Draw(t, "amount"), RolledBack: number.Draw(t, "rolled back"), Confirmed: number.Draw(t, "confirmed"),
+			HoldUntil: instant.Draw(t, "hold"), Group: text.Draw(t, "group"), Bucket: text.Draw(t, "bucket"),
+			Dimensions: rapid.SampledFrom([]string{"", "{}", `{"user": "u\u0031"}`, "{", "\xff"}).Draw(t, "dimensions"),
+			Reference:  text.Draw(t, "reference"), CountedAt: instant.Draw(t, "counted"), Receipt: text.Draw(t, "receipt"),
+			Replayed: rapid.Bool().Draw(t, "replayed")}
+	})
 	rapid.Check(t, func(t *rapid.T) {
+		views := rapid.SliceOfN(view, 0, 3).Draw(t, "views")
+		compare(t, HeldOf("", views))
+		compare(t, HeldOf("g", views))
+		seen := ForeseenOf(&bucket.CheckAnswer{Amount: number.Draw(t, "amount"), BudgetRemaining: number.Draw(t, "remaining"),
+			PeriodRemaining: rapid.Ptr(number, true).Draw(t, "period"), Unlimited: rapid.Bool().Draw(t, "unlimited"),
+			Limits: rapid.SliceOfN(limit, 0, 3).Draw(t, "limits")})
+		seen.RequestID = text.Draw(t, "id")
+		compare(t, seen)
 		var results []any
 		for range rapid.IntRange(0, 4).Draw(t, "results") {
 			if rapid.IntRange(0, 3).Draw(t, "problem") == 0 {
-				p := problemOf(&budget.Error{Code: rapid.SampledFrom([]budget.Code{budget.Invalid, budget.LimitExceeded,
+				p := ProblemOf(&budget.Error{Code: rapid.SampledFrom([]budget.Code{budget.Invalid, budget.LimitExceeded,
 					budget.Unavailable, budget.BudgetExhausted}).Draw(t, "code"), Message: text.Draw(t, "message"),
 					Fields:     rapid.SliceOfN(field, 0, 2).Draw(t, "fields"),
 					Available:  rapid.Ptr(number, true).Draw(t, "available"),
@@ -54,22 +69,22 @@ func TestDocumentsAreAsTheLibraryWritesThem(t *testing.T) {
 				PeriodRemaining: rapid.Ptr(number, true).Draw(t, "period remaining"), Unlimited: rapid.Bool().Draw(t, "unlimited"),
 				HoldUntil: instant.Draw(t, "hold"), Limits: rapid.SliceOfN(limit, 0, 3).Draw(t, "limits"),
 				Receipt: text.Draw(t, "receipt"), Replayed: rapid.Bool().Draw(t, "replayed")}
-			one := acceptedOf(&got)
+			one := AcceptedOf(&got)
 			compare(t, &one)
 			results = append(results, &one)
 		}
-		compare(t, batchAnswer{results})
+		compare(t, BatchAnswer{results})
 	})
 }
 
 func compare(t *rapid.T, body any) {
 	want, err := json.Marshal(body)
-	var d document
-	d.value(body)
-	if (d.err == nil) != (err == nil) {
-		t.Fatalf("%v, and by the library %v", d.err, err)
+	var d Document
+	d.Value(body)
+	if (d.Err == nil) != (err == nil) {
+		t.Fatalf("%v, and by the library %v", d.Err, err)
 	}
-	if err == nil && string(d.text) != string(want) {
-		t.Fatalf("got  %s\nwant %s", d.text, want)
+	if err == nil && string(d.Text) != string(want) {
+		t.Fatalf("got  %s\nwant %s", d.Text, want)
 	}
 }

@@ -1,6 +1,7 @@
-package httpapi
+package wire
 
 import (
+	"context"
 	"errors"
 	"math"
 	"net/http"
@@ -8,6 +9,9 @@ import (
 
 	"github.com/budgetd/budgetd/budget"
 )
+
+// Errors of a context, as settle looks for them.
+var errTimeout, errGone = context.DeadlineExceeded, context.Canceled
 
 // statuses is the one table from a code to what HTTP makes of it.
 var statuses = map[budget.Code]struct {
@@ -26,8 +30,9 @@ var statuses = map[budget.Code]struct {
 	budget.BucketNotFound:    {http.StatusNotFound, "There is no such bucket"},
 	budget.InstanceNotFound:  {http.StatusNotFound, "There is no such instance"},
 
-	budget.BudgetExhausted:        {http.StatusConflict, "The budget does not cover the amount"},
-	budget.PeriodExhausted:        {http.StatusConflict, "The period does not cover the amount; a later one may"},
+	budget.BudgetExhausted: {http.StatusConflict, "The budget does not cover the amount"},
+	budget.PeriodExhausted: {http.StatusConflict,
+		"The period does not cover the amount; a later one may"},
 	budget.BudgetNotEffective:     {http.StatusConflict, "The budget is not effective yet"},
 	budget.BudgetPaused:           {http.StatusConflict, "The budget is paused"},
 	budget.BudgetExpired:          {http.StatusConflict, "The budget has ended"},
@@ -49,13 +54,15 @@ var statuses = map[budget.Code]struct {
 
 	budget.CursorExpired: {http.StatusGone, "What follows the cursor is archived"},
 
-	budget.Unavailable:    {http.StatusServiceUnavailable, "Not done: try again"},
-	budget.OutcomeUnknown: {http.StatusGatewayTimeout, "It may have been done: repeat the same request"},
-	budget.Internal:       {http.StatusInternalServerError, "An internal error: it may have been done"},
+	budget.Unavailable: {http.StatusServiceUnavailable, "Not done: try again"},
+	budget.OutcomeUnknown: {http.StatusGatewayTimeout,
+		"It may have been done: repeat the same request"},
+	budget.Internal: {http.StatusInternalServerError,
+		"An internal error: it may have been done"},
 }
 
-// problem is an answer that is not a success, as RFC 9457 writes it.
-type problem struct {
+// Problem is an answer that is not a success, as RFC 9457 writes it.
+type Problem struct {
 	Type   string              `json:"type"`
 	Title  string              `json:"title"`
 	Status int                 `json:"status"`
@@ -79,12 +86,20 @@ type problem struct {
 	CorrelationID string   `json:"correlation_id,omitzero"`
 }
 
+// WholeRetryAfter is RetryAfter as the header has it: whole seconds, 0 for none.
+func (p *Problem) WholeRetryAfter() int64 {
+	if p.RetryAfter <= 0 {
+		return 0
+	}
+	return int64(max(1, math.Ceil(p.RetryAfter)))
+}
+
 // defaultRetryAfter is advised with "unavailable" where nothing better is known.
 const defaultRetryAfter = time.Second
 
-// settle gives every error a code: an error of the service that has none may, for a call that
+// Settle gives every error a code: an error of the service that has none may, for a call that
 // changes something, have happened; a read that ran out of time is unavailable.
-func settle(err error, op string, changes bool) *budget.Error {
+func Settle(err error, op string, changes bool) *budget.Error {
 	e, ok := err.(*budget.Error) //nolint:errorlint // most are; errors.As looks at types at run time
 	if ok || errors.As(err, &e) {
 		return e
@@ -99,18 +114,19 @@ func settle(err error, op string, changes bool) *budget.Error {
 	return &budget.Error{Code: code, Op: op, Err: err}
 }
 
-// problemOf returns the document for an error. The cause is not part of it.
-func problemOf(e *budget.Error) *problem {
+// ProblemOf returns the document for an error. The cause is not part of it.
+func ProblemOf(e *budget.Error) *Problem {
 	known, ok := statuses[e.Code]
 	if !ok {
 		known = statuses[budget.Internal]
 	}
-	p := &problem{Type: "urn:budgetd:problem:" + string(e.Code), Title: known.title, Status: known.status,
+	p := &Problem{Type: "urn:budgetd:problem:" + string(e.Code), Title: known.title,
+		Status: known.status,
 		Detail: e.Message, Code: e.Code, Errors: e.Fields, Available: e.Available,
 		RetryAfter: math.Ceil(e.RetryAfter.Seconds()*1000) / 1000}
 	if s := e.Limit; s != nil {
 		p.Limit, p.Dimension, p.Value, p.Used, p.Max = s.Limit, s.Dimension, s.Value, &s.Used, &s.Max
-		p.ResetAt = inUTC(s.ResetAt)
+		p.ResetAt = InUTC(s.ResetAt)
 	}
 	switch {
 	case e.Code == budget.Unavailable && e.RetryAfter <= 0:

@@ -1,9 +1,8 @@
-package httpapi
+package wire
 
 import (
 	"strings"
 	"time"
-	_ "time/tzdata" // the same zones on every machine
 
 	"github.com/budgetd/budgetd/allocation"
 	"github.com/budgetd/budgetd/budget"
@@ -76,8 +75,8 @@ func (d *window) Member(r *strictjson.Reader, name string) bool {
 
 func (d *window) Check(r *strictjson.Reader) { r.Require("from", "to", "quantity") }
 
-// judged returns the rule to judge beside the rest of a definition: one whose quantity cannot be read is
-// not one without a quantity. nil stays nil.
+// judged returns the rule to judge beside the rest of a definition: one whose quantity cannot be
+// read is not one without a quantity. nil stays nil.
 func judged(r *strictjson.Reader, read *budget.Rule) *budget.Rule {
 	if read == nil || !r.Has("type_rule.quantity") {
 		return read
@@ -87,7 +86,8 @@ func judged(r *strictjson.Reader, read *budget.Rule) *budget.Rule {
 	return &with
 }
 
-// notEmpty returns what is wrong with a word that must be left out rather than empty, "" if nothing.
+// notEmpty returns what is wrong with a word that must be left out rather than empty, "" if
+// nothing.
 func notEmpty(word string) string {
 	if word == "" {
 		return "must not be empty: leave it out"
@@ -104,8 +104,8 @@ func checkLateRefund(where string) string {
 	return `must be "total", "next" or "forfeit"`
 }
 
-// checkZone returns what is wrong with the name of a time zone, "" if nothing: no path, and nothing that
-// depends on the machine.
+// checkZone returns what is wrong with the name of a time zone, "" if nothing: no path, and nothing
+// that depends on the machine.
 func checkZone(name string) string {
 	const why = `must be an IANA time zone, such as "UTC" or "Asia/Shanghai"`
 	if name == "" || name == "Local" || len(name) > 64 || strings.HasPrefix(name, "/") {

@@ -1,4 +1,4 @@
-package httpapi
+package wire
 
 import (
 	"strings"
@@ -22,7 +22,8 @@ func readLimits(r *strictjson.Reader, name string) []budget.Limit {
 	return list
 }
 
-// limitBody is the limit of an index in a body. What does not go together is for package limit to say.
+// limitBody is the limit of an index in a body. What does not go together is for package limit to
+// say.
 type limitBody struct {
 	of []budget.Limit
 	i  int
@@ -111,7 +112,8 @@ func (d *overrideBody) Member(r *strictjson.Reader, name string) bool {
 
 func (d *overrideBody) Check(r *strictjson.Reader) {
 	if r.Seen("value") == r.Seen("values") {
-		r.Invalid("", `must have a value, or, for a combined dimension, the values of each ("values"), not both`)
+		r.Invalid("",
+			`must have a value, or, for a combined dimension, the values of each ("values"), not both`)
 	}
 	if r.Seen("max") == d.of[d.i].Exempt {
 		r.Invalid("", `must have either a max or "exempt": true`)
@@ -177,8 +179,9 @@ func limitsOf(limits *budget.Limits) []limitView {
 		w := l.Window
 		views[i] = limitView{Name: l.Name, Dimension: l.Dimension, Optional: l.Optional, Max: l.Max,
 			Measure: l.Measure, Enforce: l.Enforce,
-			Window: windowView{Kind: w.Kind, Every: w.Every, Timezone: w.Timezone, Length: lengthOf(w.Length),
-				Slot: lengthOf(w.Slot)}}
+			Window: windowView{Kind: w.Kind, Every: w.Every, Timezone: w.Timezone,
+				Length: lengthOf(w.Length),
+				Slot:   lengthOf(w.Slot)}}
 		for _, o := range l.Overrides {
 			view := overrideView{Value: o.Value, Values: o.Values, Exempt: o.Exempt}
 			if !o.Exempt {
@@ -214,8 +217,9 @@ type limitState struct {
 func statesOf(states []budget.LimitState) []limitState {
 	out := make([]limitState, len(states))
 	for i, s := range states {
-		out[i] = limitState{Name: s.Limit, Dimension: s.Dimension, Value: s.Value, Used: s.Used, Exempt: s.Exempt,
-			ResetAt: inUTC(s.ResetAt)}
+		out[i] = limitState{Name: s.Limit, Dimension: s.Dimension, Value: s.Value, Used: s.Used,
+			Exempt:  s.Exempt,
+			ResetAt: InUTC(s.ResetAt)}
 		if !s.Exempt {
 			out[i].Max = &s.Max
 		}

@@ -1,4 +1,4 @@
-package httpapi
+package wire
 
 import (
 	"cmp"
@@ -10,9 +10,9 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 )
 
-// budgetView is a budget as answered: definition and live view. Quantities are minor units; members
+// BudgetView is a budget as answered: definition and live view. Quantities are minor units; members
 // that do not apply are left out.
-type budgetView struct {
+type BudgetView struct {
 	ID         int64             `json:"id"`
 	Tenant     string            `json:"tenant"`
 	Name       string            `json:"name"`
@@ -55,8 +55,8 @@ type budgetView struct {
 	Limits  []limitView `json:"limits"`
 }
 
-// period is the open period of a daily budget, or the next one, where none is open now: then Start is to
-// come. Total is what it got in all, Used what of that is used.
+// period is the open period of a daily budget, or the next one, where none is open now: then Start
+// is to come. Total is what it got in all, Used what of that is used.
 type period struct {
 	Number int64     `json:"number"`
 	Start  time.Time `json:"start,omitzero"`
@@ -70,34 +70,36 @@ type bucketCount struct {
 	Offline int `json:"offline"`
 }
 
-// budgetPage is a part of the list of budgets.
-type budgetPage struct {
-	Budgets       []budgetView `json:"budgets"`
+// BudgetPage is a part of the list of budgets.
+type BudgetPage struct {
+	Budgets       []BudgetView `json:"budgets"`
 	NextPageToken string       `json:"next_page_token,omitzero"`
 }
 
-// adjusted is what an append or shrink did, and the budget after it.
-type adjusted struct {
+// Adjusted is what an append or shrink did, and the budget after it.
+type Adjusted struct {
 	RequestID  string                 `json:"request_id"`
 	Quantity   int64                  `json:"quantity"`
 	State      bucket.AdjustmentState `json:"state"`
 	Replayed   bool                   `json:"replayed"`
-	budgetView `json:",inline"`
+	BudgetView `json:",inline"`
 }
 
-func budgetOf(v *bucket.View) budgetView {
+func BudgetOf(v *bucket.View) BudgetView {
 	d, f := &v.Definition, &v.Figures
-	out := budgetView{
+	out := BudgetView{
 		ID: d.ID, Tenant: d.Tenant, Name: d.Name, GLCode: d.GLCode, Unit: d.Unit,
 		Durability: d.Durability, Type: d.Type, BucketQuantity: d.BucketQuantity,
 		ShardingQuantity: d.ShardingQuantity, AdjustCnt: d.AdjustCnt,
-		StartAt: inUTC(d.StartAt), EndAt: inUTC(d.EndAt),
-		CreatedAt: inUTC(d.CreatedAt), UpdatedAt: inUTC(d.UpdatedAt),
+		StartAt: InUTC(d.StartAt), EndAt: InUTC(d.EndAt),
+		CreatedAt: InUTC(d.CreatedAt), UpdatedAt: InUTC(d.UpdatedAt),
 		Status: v.Status, Version: d.Version, Timezone: d.Timezone, LateRefund: d.LateRefund,
 		RoutingDimension: d.RoutingDimension, Unlimited: d.Unlimited,
 		TotalQuantity: unless(d.Unlimited, f.Total), OutQuantity: unless(d.Unlimited, f.OutQuantity()),
-		Undistributed: unless(d.Unlimited, f.Unfunded+f.Undistributed), NotFunded: unless(d.Unlimited, f.Unfunded),
-		PendingShrink: f.PendingShrink, Remaining: unless(d.Unlimited, f.Remaining), Held: f.Held, Used: f.Used,
+		Undistributed: unless(d.Unlimited, f.Unfunded+f.Undistributed),
+		NotFunded:     unless(d.Unlimited, f.Unfunded),
+		PendingShrink: f.PendingShrink, Remaining: unless(d.Unlimited, f.Remaining), Held: f.Held,
+		Used:      f.Used,
 		InTransit: f.InTransit(), Quarantined: f.Quarantined, Forfeited: f.Forfeited,
 		Buckets: bucketCount{Online: f.Online, Offline: f.Offline}, Limits: limitsOf(d.Limits),
 	}
@@ -107,16 +109,16 @@ func budgetOf(v *bucket.View) budgetView {
 	return out
 }
 
-// daily adds what only a daily budget has, with the defaults written out. There is no period once the last
-// one is over.
-func (b *budgetView) daily(v *bucket.View) {
+// daily adds what only a daily budget has, with the defaults written out. There is no period once
+// the last one is over.
+func (b *BudgetView) daily(v *bucket.View) {
 	if v.Definition.Rule != nil {
 		b.TypeRule = jsontext.Value(allocation.Canonical(*v.Definition.Rule))
 	}
 	b.Timezone = cmp.Or(b.Timezone, "UTC")
 	b.LateRefund = cmp.Or(b.LateRefund, budget.ToTotal)
 	if p := &v.Period; !p.Over {
-		b.Period = &period{Number: p.Number, Start: inUTC(p.Start), End: inUTC(p.End),
+		b.Period = &period{Number: p.Number, Start: InUTC(p.Start), End: InUTC(p.End),
 			Total: v.Figures.PeriodUnits, Used: v.Figures.PeriodUsed}
 	}
 }
@@ -129,8 +131,8 @@ func unless(unlimited bool, units int64) *int64 {
 	return &units
 }
 
-// inUTC keeps the zero time zero, so that it is left out.
-func inUTC(t time.Time) time.Time {
+// InUTC keeps the zero time zero, so that it is left out.
+func InUTC(t time.Time) time.Time {
 	if t.IsZero() {
 		return time.Time{}
 	}

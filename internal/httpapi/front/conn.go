@@ -1,0 +1,266 @@
+package front
+
+import (
+	"net"
+	"sync/atomic"
+	"time"
+)
+
+// conn is a connection that answers data calls by itself. net/http uses it as a net.Conn for all
+// other requests. Read must not be called by two goroutines at once; net/http does not.
+type conn struct {
+	net.Conn
+	server *Server
+
+	// buffer[from:to] has arrived and belongs to nobody yet; moved says that it did since the head was
+	// read. failure is why nothing follows it.
+	buffer   []byte
+	from, to int
+	moved    bool
+	failure  error
+
+	// owed is how many bytes of its request net/http has not been given, unbounded when the end of
+	// the request is not known. returned says that net/http waits for the next request.
+	owed     int
+	returned bool
+
+	// readBy and writeBy are the deadlines that the connection has; zero: unknown.
+	readBy, writeBy time.Time
+
+	state atomic.Int32
+	// lent says that net/http has the connection, kept that it has seen an answer.
+	lent atomic.Bool
+	kept bool
+	// readUntil is the deadline that net/http has set, in nanoseconds since 1970, 0: none; told hears
+	// of each change.
+	readUntil atomic.Int64
+	told      chan struct{}
+
+	call    int
+	request Request
+	head    head
+	answer  Answer
+	out     []byte
+}
+
+// unbounded is owed when the rest of the connection is net/http's.
+const unbounded = -1
+
+// States of a connection: busy from the first byte of a request to the last one of its answer. One
+// that is closed while it is busy closes itself afterwards.
+const (
+	waiting int32 = iota
+	busy
+	closing
+	closed
+)
+
+// Buffers of a connection begin with bufferSize and are dropped beyond keptSize.
+const bufferSize, keptSize = 4 << 10, 64 << 10
+
+// run serves a connection from its beginning until it ends, or is net/http's.
+func (c *conn) run() {
+	err := c.answerCalls()
+	// net/http closes without a word when less than this is left after a request.
+	const least = 4
+	if err != nil || c.kept && c.failure != nil && c.to-c.from < least {
+		c.Close()
+		return
+	}
+	c.handOver()
+}
+
+// handOver makes the connection one of net/http's, which begins to count its time limits now.
+func (c *conn) handOver() {
+	c.lent.Store(true)
+	if c.Conn.SetDeadline(time.Time{}) != nil || !c.server.handed.give(c) {
+		c.Close()
+	}
+}
+
+// answerCalls answers data calls until the next request is another one, which then begins at from.
+// An error means that the connection has ended.
+func (c *conn) answerCalls() error {
+	c.readBy, c.writeBy = time.Time{}, time.Time{}
+	for {
+		if c.from == c.to {
+			if err := c.await(); err != nil {
+				return err
+			}
+		}
+		if !c.state.CompareAndSwap(waiting, busy) {
+			return net.ErrClosed
+		}
+		ours := c.receive()
+		var err error
+		if ours {
+			err = c.serve()
+			c.kept = true
+		}
+		if !c.state.CompareAndSwap(busy, waiting) {
+			c.finish()
+			return net.ErrClosed
+		}
+		if err != nil || !ours {
+			return err
+		}
+	}
+}
+
+// await reads the first bytes of a request.
+func (c *conn) await() error {
+	if c.from, c.to = 0, 0; cap(c.buffer) > keptSize || c.buffer == nil {
+		c.buffer = make([]byte, bufferSize)
+	}
+	idle := c.server.limits.IdleTimeout
+	now := time.Now()
+	// Moving a deadline costs as much as parsing a head: it moves once in a quarter of the time.
+	if c.readBy.Sub(now) < idle-idle/4 {
+		c.readBy = now.Add(idle)
+		if err := c.Conn.SetReadDeadline(c.readBy); err != nil {
+			return err
+		}
+	}
+	n, err := c.Conn.Read(c.buffer)
+	if n > 0 {
+		c.to, c.failure = n, err
+		return nil
+	}
+	return err
+}
+
+// receive completes the request that begins at from, and reports whether it is a data call. If not,
+// net/http is owed what has arrived of it and the rest.
+func (c *conn) receive() bool {
+	c.owed = unbounded
+	c.request.Began = time.Now()
+	limits := &c.server.limits
+	for {
+		c.head.read(c.buffer[c.from:c.to])
+		if c.head.form != partial {
+			break
+		}
+		if !c.more(limits.HeaderTimeout) {
+			return false
+		}
+	}
+	h := &c.head
+	if h.form == strange {
+		return false
+	}
+	c.owed = h.end()
+	if h.form != plain {
+		return false
+	}
+	call, most, ok := c.server.handler.Find(h.path)
+	if !ok || h.length > most {
+		return false
+	}
+	c.call, c.moved = call, false
+	for c.to-c.from < h.end() {
+		if !c.more(limits.ReadTimeout) {
+			return false
+		}
+	}
+	if c.moved { // and the texts of the head with it
+		h.read(c.buffer[c.from:c.to])
+	}
+	return true
+}
+
+// more reads more of the request that has begun, which may take a time since then as a whole.
+func (c *conn) more(atMost time.Duration) bool {
+	if c.failure != nil {
+		return false
+	}
+	if c.to == len(c.buffer) {
+		c.grow()
+	}
+	if by := c.request.Began.Add(atMost); !by.Equal(c.readBy) {
+		c.readBy = by
+		if c.failure = c.Conn.SetReadDeadline(by); c.failure != nil {
+			return false
+		}
+	}
+	var n int
+	n, c.failure = c.Conn.Read(c.buffer[c.to:])
+	c.to += n
+	return n > 0
+}
+
+// grow makes room: a buffer grows with what arrives, never with what is announced.
+func (c *conn) grow() {
+	into := c.buffer
+	if c.to-c.from > len(c.buffer)/2 {
+		into = make([]byte, 2*len(c.buffer))
+	}
+	c.to = copy(into, c.buffer[c.from:c.to])
+	c.from, c.buffer, c.moved = 0, into, true
+}
+
+// serve answers the data call that begins at from.
+func (c *conn) serve() error {
+	h, r, a := &c.head, &c.request, &c.answer
+	r.Path, r.Query = h.path, h.query
+	r.Body = c.buffer[c.from+h.size : c.from+h.end()]
+	r.Correlation, r.Traceparent, r.Authorization = h.correlation, h.traceparent, h.authorization
+	*a = Answer{Body: a.Body[:0]}
+	c.server.handler.Answer(c.call, r, a)
+	c.from += h.end()
+	last := c.server.leaving.Load()
+	c.out = a.appendTo(c.out[:0], c.server.dates.of(r.Began), last)
+	err := c.send()
+	if cap(a.Body) > keptSize || cap(c.out) > keptSize {
+		a.Body, c.out = nil, nil
+	}
+	if err == nil && last {
+		err = net.ErrClosed
+	}
+	return err
+}
+
+// send writes the answer. It takes no longer than a request as a whole may.
+func (c *conn) send() error {
+	limits := &c.server.limits
+	if now := time.Now(); c.writeBy.Sub(now) < limits.WriteTimeout {
+		c.writeBy = now.Add(2 * limits.WriteTimeout)
+		if err := c.Conn.SetWriteDeadline(c.writeBy); err != nil {
+			return err
+		}
+	}
+	_, err := c.Conn.Write(c.out)
+	return err
+}
+
+// CloseWrite ends what is sent, as net/http does before it closes.
+func (c *conn) CloseWrite() error {
+	if half, ok := c.Conn.(interface{ CloseWrite() error }); ok {
+		return half.CloseWrite()
+	}
+	return nil
+}
+
+// Close closes the connection, after the answer to the data call that has begun to arrive, if any.
+func (c *conn) Close() error {
+	defer c.tell()
+	for {
+		switch state := c.state.Load(); state {
+		case waiting:
+			if c.state.CompareAndSwap(waiting, closed) {
+				return c.finish()
+			}
+		case busy:
+			if c.state.CompareAndSwap(busy, closing) {
+				return nil
+			}
+		default:
+			return nil
+		}
+	}
+}
+
+// finish closes the connection now.
+func (c *conn) finish() error {
+	c.server.forget(c)
+	return c.Conn.Close()
+}

@@ -1,0 +1,67 @@
+package front
+
+import (
+	"crypto/tls"
+	"strconv"
+	"time"
+)
+
+// Handler answers data calls. Safe for concurrent use.
+type Handler interface {
+	// Find returns which data call a POST to a path is, and how many bytes its body may have.
+	Find(path []byte) (call int, maxBody int, ok bool)
+	// Answer answers a call that Find returned. It keeps nothing of the request, returns by itself
+	// within a bounded time, and does not panic.
+	Answer(call int, r *Request, a *Answer)
+}
+
+// Request is a data call as it was read. Its texts are valid until Answer returns.
+type Request struct {
+	// Path and Query consist of letters, digits and - _ : / = &, without escapes.
+	Path, Query []byte
+	// Body has as many bytes as were announced. It calls itself JSON.
+	Body []byte
+	// Correlation, Traceparent and Authorization are headers; nil: not there.
+	Correlation, Traceparent, Authorization []byte
+	// Began is when the request was read.
+	Began time.Time
+	// TLS is what was negotiated; nil: without TLS.
+	TLS *tls.ConnectionState
+}
+
+// Answer is what Answer makes of a Request.
+type Answer struct {
+	Status int
+	// ContentType, Correlation and Traceparent are headers; "": none.
+	ContentType, Correlation, Traceparent string
+	// RetryAfter is in seconds; 0: no such header.
+	RetryAfter int64
+	// Body is the document; append to it.
+	Body []byte
+}
+
+// appendTo appends the answer as HTTP/1.1 writes it.
+func (a *Answer) appendTo(out []byte, date string, last bool) []byte {
+	out = append(out, statusLine(a.Status)...)
+	out = append(out, "Cache-Control: no-store\r\nContent-Length: "...)
+	out = strconv.AppendInt(out, int64(len(a.Body)), 10)
+	out = append(out, "\r\nContent-Type: "...)
+	out = append(out, a.ContentType...)
+	if a.RetryAfter != 0 {
+		out = append(out, "\r\nRetry-After: "...)
+		out = strconv.AppendInt(out, a.RetryAfter, 10)
+	}
+	if a.Traceparent != "" {
+		out = append(out, "\r\nTraceparent: "...)
+		out = append(out, a.Traceparent...)
+	}
+	out = append(out, "\r\nX-Content-Type-Options: nosniff\r\nX-Correlation-Id: "...)
+	out = append(out, a.Correlation...)
+	out = append(out, "\r\nDate: "...)
+	out = append(out, date...)
+	if last {
+		out = append(out, "\r\nConnection: close"...)
+	}
+	out = append(out, "\r\n\r\n"...)
+	return append(out, a.Body...)
+}

@@ -1,0 +1,239 @@
+package front
+
+import "bytes"
+
+// form says what is known of the request at the beginning of a buffer.
+type form uint8
+
+const (
+	// partial: its head has not arrived completely.
+	partial form = iota
+	// strange: net/http must find out what it is and where it ends.
+	strange
+	// framed: it ends length bytes after its head.
+	framed
+	// plain: framed, and a POST of JSON with a Content-Length to a path without escapes.
+	plain
+)
+
+// head is the head of a request. Its texts share the buffer that they were read from.
+type head struct {
+	form form
+	// size is the number of bytes of the head, length that of the body.
+	size, length int
+	path, query  []byte
+	// correlation, traceparent and authorization are headers; nil: not there.
+	correlation, traceparent, authorization []byte
+
+	host, measured, typed, odd bool
+}
+
+// maxHead is how many bytes and maxHeaders how many headers a head has that is read here.
+const maxHead, maxHeaders = 8 << 10, 64
+
+// end returns the size of the whole request.
+func (h *head) end() int { return h.size + h.length }
+
+// read reads the head at the beginning of text.
+func (h *head) read(text []byte) {
+	*h = head{form: strange}
+	line, at := nextLine(text, 0)
+	post, ok := h.readStart(line)
+	if at == 0 || !ok {
+		h.unread(text, at == 0)
+		return
+	}
+	for range maxHeaders + 1 {
+		line, next := nextLine(text, at)
+		if next == 0 {
+			h.unread(text, true)
+			return
+		}
+		if at = next; len(line) == 0 {
+			if h.size = at; h.host {
+				h.form = framed
+			}
+			if h.host && post && h.measured && h.typed && !h.odd {
+				h.form = plain
+			}
+			return
+		}
+		if !h.readHeader(line) {
+			return
+		}
+	}
+}
+
+// unread gives up on a head, unless more bytes may complete it.
+func (h *head) unread(text []byte, incomplete bool) {
+	if incomplete && len(text) < maxHead {
+		h.form = partial
+	}
+}
+
+// nextLine returns the line that begins at a position, and where the next one does; 0: there is no
+// line that ends with CR LF.
+func nextLine(text []byte, at int) (line []byte, next int) {
+	n := bytes.IndexByte(text[at:], '\n')
+	if n < 1 || text[at+n-1] != '\r' {
+		return nil, 0
+	}
+	return text[at : at+n-1], at + n + 1
+}
+
+// readStart reads the first line. post: it is a POST to a path without escapes. A false ok means
+// that the line is not understood, or not there.
+func (h *head) readStart(line []byte) (post, ok bool) {
+	line, ok = bytes.CutSuffix(line, []byte(" HTTP/1.1"))
+	if !ok {
+		return false, false
+	}
+	method, target, found := bytes.Cut(line, []byte(" "))
+	if !found || len(method) == 0 || len(target) == 0 || target[0] != '/' {
+		return false, false
+	}
+	for _, c := range method {
+		if c < 'A' || c > 'Z' {
+			return false, false
+		}
+	}
+	for _, c := range target {
+		if c <= ' ' || c > '~' {
+			return false, false
+		}
+	}
+	post = string(method) == "POST"
+	h.path, h.query, _ = bytes.Cut(target, []byte("?"))
+	for _, c := range h.path {
+		post = post && (isWord(c) || c == '/' || c == ':')
+	}
+	for _, c := range h.query {
+		post = post && (isWord(c) || c == '=' || c == '&')
+	}
+	return post, true
+}
+
+func isWord(c byte) bool {
+	return c >= 'a' && c <= 'z' || c >= '0' && c <= '9' || c >= 'A' && c <= 'Z' || c == '-' || c == '_'
+}
+
+// readHeader reads one header; false: it, or what it asks for, is not understood here.
+func (h *head) readHeader(line []byte) bool {
+	colon := bytes.IndexByte(line, ':')
+	if colon < 1 {
+		return false
+	}
+	for _, c := range line[:colon] {
+		if !isWord(c) {
+			return false
+		}
+	}
+	for _, c := range line[colon+1:] {
+		if c < ' ' || c > '~' {
+			return false
+		}
+	}
+	return h.take(line[:colon], bytes.Trim(line[colon+1:], " "))
+}
+
+// take notes a header that matters to the one who answers.
+func (h *head) take(name, value []byte) bool {
+	switch len(name) {
+	case len("Te"):
+		return !is(name, "te")
+	case len("Host"):
+		if is(name, "host") {
+			return h.takeHost(value)
+		}
+	case len("Expect"):
+		return !is(name, "expect")
+	case len("Upgrade"):
+		return !is(name, "upgrade") && !is(name, "trailer")
+	case len("Connection"):
+		return !is(name, "connection") || is(value, "keep-alive")
+	case len("Traceparent"):
+		if is(name, "traceparent") {
+			h.once(&h.traceparent, value)
+		}
+	case len("Content-Type"):
+		if is(name, "content-type") {
+			h.odd = h.odd || h.typed || !isJSON(value)
+			h.typed = true
+		}
+	case len("Authorization"):
+		if is(name, "authorization") {
+			h.once(&h.authorization, value)
+		}
+	case len("Content-Length"):
+		if is(name, "content-length") {
+			return h.takeLength(value)
+		}
+	case len("X-Correlation-Id"):
+		if is(name, "x-correlation-id") {
+			h.once(&h.correlation, value)
+		}
+		if is(name, "content-encoding") {
+			h.odd = true
+		}
+	case len("Transfer-Encoding"):
+		return !is(name, "transfer-encoding")
+	}
+	return true
+}
+
+// once notes the value of a header that may be there once.
+func (h *head) once(into *[]byte, value []byte) {
+	h.odd = h.odd || *into != nil
+	if *into = value; value == nil {
+		*into = []byte{}
+	}
+}
+
+func (h *head) takeHost(value []byte) bool {
+	if h.host || len(value) == 0 {
+		return false
+	}
+	for _, c := range value {
+		if !isWord(c) && c != '.' && c != ':' && c != '[' && c != ']' {
+			return false
+		}
+	}
+	h.host = true
+	return true
+}
+
+// takeLength reads the length of the body, of at most 9 digits.
+func (h *head) takeLength(value []byte) bool {
+	if h.measured || len(value) == 0 || len(value) > 9 {
+		return false
+	}
+	for _, c := range value {
+		if c < '0' || c > '9' {
+			return false
+		}
+		h.length = h.length*10 + int(c-'0')
+	}
+	h.measured = true
+	return true
+}
+
+// isJSON knows the two common ways to call a body JSON.
+func isJSON(value []byte) bool {
+	return string(value) == "application/json" || is(value, "application/json; charset=utf-8")
+}
+
+// is compares a text with one in small letters, whatever the case of its own letters is.
+func is(text []byte, small string) bool {
+	if len(text) != len(small) {
+		return false
+	}
+	for i, c := range text {
+		if c >= 'A' && c <= 'Z' {
+			c += 'a' - 'A'
+		}
+		if c != small[i] {
+			return false
+		}
+	}
+	return true
+}

@@ -1,0 +1,230 @@
+package front
+
+import (
+	"context"
+	"errors"
+	"net"
+	"net/http"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// Limits bound how long a connection may take. All must be positive.
+type Limits struct {
+	// HeaderTimeout and ReadTimeout bound how long the head of a request, and the request as a
+	// whole, may take to arrive, IdleTimeout how long a connection stays open between two requests.
+	HeaderTimeout, ReadTimeout, IdleTimeout time.Duration
+	// WriteTimeout is how long an answer may take to leave, at least; at most twice that.
+	WriteTimeout time.Duration
+}
+
+// Server serves connections: data calls by a Handler, everything else by net/http. Safe for
+// concurrent use.
+type Server struct {
+	handler Handler
+	limits  Limits
+	web     *http.Server
+	handed  handed
+	dates   dates
+	leaving atomic.Bool
+	running sync.Once
+
+	mu        sync.Mutex
+	listeners map[net.Listener]struct{}
+	conns     map[*conn]struct{}
+	// empty is closed once no connection is left; nil until somebody waits for that.
+	empty chan struct{}
+}
+
+// New returns a server. It takes web over, which must not be used by itself any more.
+func New(handler Handler, web *http.Server, limits Limits) *Server {
+	s := &Server{handler: handler, limits: limits, web: web,
+		handed:    handed{conns: make(chan net.Conn), closed: make(chan struct{})},
+		listeners: make(map[net.Listener]struct{}), conns: make(map[*conn]struct{})}
+	told := web.ConnState
+	web.ConnState = func(connection net.Conn, state http.ConnState) {
+		if c, ok := connection.(*conn); ok && state == http.StateIdle {
+			c.idle()
+		}
+		if told != nil {
+			told(connection, state)
+		}
+	}
+	return s
+}
+
+// Serve accepts connections until the listener fails, or Shutdown or Close is called, which it
+// answers with http.ErrServerClosed. It closes the listener.
+func (s *Server) Serve(listener net.Listener) error {
+	return s.accept(listener, func(connection net.Conn) {
+		if c := s.adopt(connection); c != nil {
+			c.run()
+		}
+	})
+}
+
+// accept starts serve for each connection.
+func (s *Server) accept(listener net.Listener, serve func(net.Conn)) error {
+	defer listener.Close()
+	if !s.listen(listener) {
+		return http.ErrServerClosed
+	}
+	s.running.Do(func() { go s.web.Serve(&s.handed) })
+	var pause time.Duration
+	for {
+		connection, err := listener.Accept()
+		switch {
+		case err == nil:
+			pause = 0
+			go serve(connection)
+		case s.leaving.Load():
+			return http.ErrServerClosed
+		case isTemporary(err): // as when the process has too many files open
+			pause = min(max(2*pause, 5*time.Millisecond), time.Second)
+			time.Sleep(pause)
+		default:
+			return err
+		}
+	}
+}
+
+func isTemporary(err error) bool {
+	var known interface{ Temporary() bool }
+	return errors.As(err, &known) && known.Temporary()
+}
+
+// listen notes a listener; false: the server is being closed.
+func (s *Server) listen(listener net.Listener) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.leaving.Load() {
+		return false
+	}
+	s.listeners[listener] = struct{}{}
+	return true
+}
+
+// adopt makes a conn of a connection; nil: the server is being closed, and so is the connection.
+func (s *Server) adopt(connection net.Conn) *conn {
+	c := &conn{Conn: connection, server: s, told: make(chan struct{}, 1)}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.leaving.Load() {
+		connection.Close()
+		return nil
+	}
+	s.conns[c] = struct{}{}
+	return c
+}
+
+// forget notes that a connection has ended.
+func (s *Server) forget(c *conn) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.conns, c)
+	if len(s.conns) == 0 && s.empty != nil {
+		close(s.empty)
+		s.empty = nil
+	}
+}
+
+// Shutdown stops accepting and closes every connection after the answer that is under way on it. It
+// returns when all are closed, or with ctx's error.
+func (s *Server) Shutdown(ctx context.Context) error {
+	empty := make(chan struct{})
+	err := s.leave(empty)
+	// net/http closes what waits, and lets go of what is being answered here, which ends by itself.
+	if stopped := s.web.Shutdown(ctx); stopped != nil {
+		return stopped
+	}
+	s.handed.Close()
+	select {
+	case <-empty:
+		return err
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// leave closes the listeners and the connections that are not net/http's. empty is closed when
+// there are no connections.
+func (s *Server) leave(empty chan struct{}) error {
+	s.mu.Lock()
+	s.leaving.Store(true)
+	var err error
+	for listener := range s.listeners {
+		if closed := listener.Close(); closed != nil && !errors.Is(closed, net.ErrClosed) {
+			err = closed
+		}
+	}
+	var ours []*conn
+	for c := range s.conns {
+		if !c.lent.Load() {
+			ours = append(ours, c)
+		}
+	}
+	if s.empty = empty; len(s.conns) == 0 {
+		close(empty)
+		s.empty = nil
+	}
+	s.mu.Unlock()
+	for _, c := range ours {
+		c.Close()
+	}
+	return err
+}
+
+// Close closes everything at once, whatever is under way.
+func (s *Server) Close() error {
+	err := s.leave(make(chan struct{}))
+	if closed := s.web.Close(); err == nil {
+		err = closed
+	}
+	s.handed.Close()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for c := range s.conns {
+		c.Conn.Close()
+	}
+	return err
+}
+
+// handed is the listener from which net/http accepts the connections that it is handed.
+type handed struct {
+	conns  chan net.Conn
+	closed chan struct{}
+	once   sync.Once
+}
+
+// give hands a connection over; false: net/http accepts no more.
+func (h *handed) give(connection net.Conn) bool {
+	select {
+	case h.conns <- connection:
+		return true
+	case <-h.closed:
+		return false
+	}
+}
+
+func (h *handed) Accept() (net.Conn, error) {
+	select {
+	case connection := <-h.conns:
+		return connection, nil
+	case <-h.closed:
+		return nil, net.ErrClosed
+	}
+}
+
+func (h *handed) Close() error {
+	h.once.Do(func() { close(h.closed) })
+	return nil
+}
+
+func (h *handed) Addr() net.Addr { return handedAddr{} }
+
+// handedAddr is the address of handed, for messages.
+type handedAddr struct{}
+
+func (handedAddr) Network() string { return "front" }
+func (handedAddr) String() string  { return "front" }

@@ -1,0 +1,294 @@
+package httpapi
+
+import (
+	"context"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/budgetd/budgetd/bucket"
+	"github.com/budgetd/budgetd/budget"
+	"github.com/budgetd/budgetd/internal/httpapi/wire"
+	"github.com/budgetd/budgetd/ledger"
+	"github.com/budgetd/budgetd/series"
+	"github.com/go-json-experiment/json/jsontext"
+)
+
+// auditTime bounds an audit, which reads every row of a budget's ledger.
+const auditTime = 10 * time.Minute
+
+// Audits is the service's proof of conservation.
+type Audits interface {
+	// Audit checks a budget on live traffic; a report that is not OK is no error.
+	Audit(ctx context.Context, ref bucket.BudgetRef) (bucket.AuditReport, error)
+}
+
+func (a *API) audit(c *call) (answer, error) {
+	ref, err := c.budget(c.query("tenant"))
+	if err != nil {
+		return answer{}, err
+	}
+	if err := c.nothing(); err != nil {
+		return answer{}, err
+	}
+	ctx, cancel := context.WithTimeout(c.work, auditTime)
+	defer cancel()
+	c.allow(auditTime)
+	report, err := a.service.Audit(ctx, ref)
+	return answer{body: auditOf(&report)}, err
+}
+
+// auditReport is the answer to an audit. Quantities are minor units. Undistributed is F + U, of
+// which NotFunded is F, so that the total is the sum of the others as in every view.
+type auditReport struct {
+	OK            bool                 `json:"ok"`
+	Total         int64                `json:"total"`
+	Undistributed int64                `json:"undistributed"`
+	NotFunded     int64                `json:"not_funded"`
+	InTransit     int64                `json:"in_transit"`
+	Remaining     int64                `json:"remaining"`
+	Held          int64                `json:"held"`
+	Used          int64                `json:"used"`
+	Quarantined   int64                `json:"quarantined"`
+	Forfeited     int64                `json:"forfeited"`
+	AtRisk        int64                `json:"at_risk"`
+	Discrepancies []ledger.Discrepancy `json:"discrepancies"`
+	// Unchecked lists buckets whose store could not be read; their rows were checked.
+	Unchecked []string `json:"unchecked,omitempty"`
+}
+
+func auditOf(r *bucket.AuditReport) auditReport {
+	f := &r.Figures
+	return auditReport{
+		OK: r.OK, Total: f.Total, Undistributed: f.Unfunded + f.Undistributed,
+		NotFunded: f.Unfunded, InTransit: f.InTransit(),
+		Remaining: f.Remaining, Held: f.Held, Used: f.Used, Quarantined: f.Quarantined,
+		Forfeited: f.Forfeited, AtRisk: r.AtRisk, Discrepancies: r.Discrepancies, Unchecked: r.Unchecked,
+	}
+}
+
+// Feeds is the service's change feed.
+type Feeds interface {
+	// Feed reads a page of a budget's ledger, and waits for one entry at least as the request says.
+	Feed(ctx context.Context, request bucket.FeedRequest) (bucket.FeedPage, error)
+}
+
+// ledger answers a page of the feed. With wait= it may take that much longer than other calls; it
+// ends with the caller, and at once when the node stops.
+func (a *API) ledger(c *call) (answer, error) {
+	query := c.query("tenant", "after", "limit", "wait")
+	ref, err := c.budget(query)
+	if err != nil {
+		return answer{}, err
+	}
+	request := bucket.FeedRequest{Budget: ref, After: query.Get("after"), Until: a.left}
+	if query.Has("limit") {
+		limit, ok := budget.ParseAmount(query.Get("limit"))
+		if !ok || limit > bucket.MaxFeedLimit {
+			c.faults.Invalid("limit", "must be 1 to %d", bucket.MaxFeedLimit)
+		}
+		request.Limit = int(limit)
+	}
+	if query.Has("wait") {
+		wait, err := time.ParseDuration(query.Get("wait"))
+		if err != nil || wait < 0 || wait > bucket.MaxFeedWait {
+			c.faults.Invalid("wait", "must be a duration of 0s to %s, such as 20s", bucket.MaxFeedWait)
+		}
+		request.Wait = wait
+	}
+	if err := c.nothing(); err != nil {
+		return answer{}, err
+	}
+	ctx := c.ctx
+	if request.Wait > 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(c.work, request.Wait+a.limits.RequestTimeout)
+		defer cancel()
+		c.allow(request.Wait)
+	}
+	page, err := a.service.Feed(ctx, request)
+	return answer{body: wire.FeedOf(&page)}, err
+}
+
+// allow moves the connection's time limits, which count from the beginning of the request, for a
+// call that may take so much longer. A connection that has none is left as it is.
+func (c *call) allow(longer time.Duration) {
+	limits, control := &c.api.limits, http.NewResponseController(c.w)
+	_ = control.SetReadDeadline(time.Time{}) // the request is read; the end of it would end the wait
+	_ = control.SetWriteDeadline(time.Now().Add(longer + limits.RequestTimeout + limits.WriteTimeout))
+}
+
+// Series is the service's view of figures over time.
+type Series interface {
+	// Series reads a budget's figures over a span, and projects when it will be used up.
+	Series(ctx context.Context, request bucket.SeriesRequest) (bucket.SeriesAnswer, error)
+}
+
+func (a *API) series(c *call) (answer, error) {
+	query := c.query("tenant", "from", "to", "step")
+	ref, err := c.budget(query)
+	if err != nil {
+		return answer{}, err
+	}
+	request := bucket.SeriesRequest{Budget: ref}
+	request.Span.From, request.Span.To = c.instant(query, "from"), c.instant(query, "to")
+	if query.Has("step") {
+		step, err := time.ParseDuration(query.Get("step"))
+		if err != nil || step <= 0 {
+			c.faults.Invalid("step", "must be whole minutes, such as 5m")
+		}
+		request.Span.Step = step
+	}
+	if err := c.nothing(); err != nil {
+		return answer{}, err
+	}
+	s, err := a.service.Series(c.ctx, request)
+	return answer{body: seriesOf(&s)}, err
+}
+
+// instant reads a time of the query; zero where there is none.
+func (c *call) instant(query url.Values, name string) time.Time {
+	if !query.Has(name) {
+		return time.Time{}
+	}
+	var at time.Time
+	err := at.UnmarshalText([]byte(query.Get(name)))
+	if year := at.UTC().Year(); err != nil || year < 1970 || year > 9998 {
+		c.faults.Invalid(name, "must be a time with zone, such as 2026-05-01T12:00:00Z")
+		return time.Time{}
+	}
+	return at
+}
+
+// seriesView is a budget's figures over time as answered.
+type seriesView struct {
+	From time.Time `json:"from"`
+	To   time.Time `json:"to"`
+	// StepS is the time between two points, in seconds.
+	StepS  int64         `json:"step_s"`
+	Points []seriesPoint `json:"points"`
+	// Now are the present figures, which the projection starts from.
+	Now seriesPoint `json:"now"`
+	// RatePerS is what was spent lately, in minor units a second.
+	RatePerS float64 `json:"rate_per_s"`
+	// ExhaustedAt is null unless Projection is "projected".
+	ExhaustedAt *time.Time     `json:"exhausted_at"`
+	Projection  series.Outlook `json:"projection"`
+}
+
+// seriesPoint is a budget's figures at an instant, in minor units.
+type seriesPoint struct {
+	At            time.Time `json:"at"`
+	Total         int64     `json:"total"`
+	Undistributed int64     `json:"undistributed"`
+	Released      int64     `json:"released"`
+	Used          int64     `json:"used"`
+	Held          int64     `json:"held"`
+	Remaining     int64     `json:"remaining"`
+	InTransit     int64     `json:"in_transit"`
+	Stranded      int64     `json:"stranded"`
+	Quarantined   int64     `json:"quarantined"`
+	Forfeited     int64     `json:"forfeited"`
+}
+
+func seriesOf(s *bucket.SeriesAnswer) seriesView {
+	v := seriesView{From: wire.InUTC(s.Span.From), To: wire.InUTC(s.Span.To),
+		StepS:  int64(s.Span.Step / time.Second),
+		Points: make([]seriesPoint, len(s.Points)), Now: pointOf(&s.Now), RatePerS: s.Projection.Rate,
+		Projection: s.Projection.Outlook}
+	for i := range s.Points {
+		v.Points[i] = pointOf(&s.Points[i])
+	}
+	if at := s.Projection.ExhaustedAt; !at.IsZero() {
+		at = wire.InUTC(at).Round(time.Millisecond)
+		v.ExhaustedAt = &at
+	}
+	return v
+}
+
+func pointOf(p *series.Point) seriesPoint {
+	return seriesPoint{At: wire.InUTC(p.At), Total: p.Total, Undistributed: p.Undistributed,
+		Released: p.Released(), Used: p.Used, Held: p.Held, Remaining: p.Remaining,
+		InTransit: p.InTransit, Stranded: p.Stranded,
+		Quarantined: p.Quarantined, Forfeited: p.Forfeited}
+}
+
+// Usages are the service's sums over the values of dimensions.
+type Usages interface {
+	Usage(ctx context.Context, request bucket.UsageRequest) (bucket.Usage, error)
+}
+
+// dimensionPrefix names a dimension in a query that is called like another parameter:
+// dimension.from=f1.
+const dimensionPrefix = "dimension."
+
+func (a *API) usage(c *call) (answer, error) {
+	query, dimensions := c.dimensions("tenant", "from", "to")
+	ref, err := c.budget(query)
+	if err != nil {
+		return answer{}, err
+	}
+	request := bucket.UsageRequest{Budget: ref, Dimensions: dimensions}
+	request.From, request.To = c.instant(query, "from"), c.instant(query, "to")
+	switch {
+	case len(dimensions) == 0:
+		c.faults.Invalid("", "name at least one dimension and its value, such as ?user=u1")
+	case len(dimensions) > budget.MaxDimensions:
+		c.faults.Invalid("", "has more than %d dimensions", budget.MaxDimensions)
+	}
+	if !request.From.IsZero() && !request.To.IsZero() && !request.To.After(request.From) {
+		c.faults.Invalid("to", "must be after from")
+	}
+	if err := c.nothing(); err != nil {
+		return answer{}, err
+	}
+	got, err := a.service.Usage(c.ctx, request)
+	return answer{body: usageView{
+		Dimensions: jsontext.Value(ledger.Dimensions(dimensions)), From: wire.InUTC(request.From),
+		To:    wire.InUTC(request.To),
+		Calls: got.Calls, Amount: got.Amount, RolledBack: got.RolledBack}}, err
+}
+
+// dimensions reads a query whose parameters, but for the ones named, are dimensions.
+func (c *call) dimensions(others ...string) (url.Values, map[string]string) {
+	all, err := url.ParseQuery(c.r.URL.RawQuery)
+	if err != nil {
+		c.faults.Malformed("", "the query is not well formed")
+	}
+	rest, dimensions := url.Values{}, map[string]string{}
+	for name, values := range all {
+		if len(values) > 1 {
+			c.faults.Malformed(name, "appears %d times", len(values))
+		}
+		if slices.Contains(others, name) {
+			rest[name] = values
+			continue
+		}
+		dimension := strings.TrimPrefix(name, dimensionPrefix)
+		if _, twice := dimensions[dimension]; twice {
+			c.faults.Malformed(dimension, "appears twice")
+		}
+		if why := budget.CheckKey(dimension); why != "" {
+			c.faults.Invalid(name, "the name of a dimension %s", why)
+		}
+		if why := budget.CheckKey(values[0]); why != "" {
+			c.faults.Invalid(name, "%s", why)
+		}
+		dimensions[dimension] = values[0]
+	}
+	return rest, dimensions
+}
+
+// usageView is what was counted for values of dimensions. Amounts are minor units.
+type usageView struct {
+	Dimensions jsontext.Value `json:"dimensions"`
+	// From is the first instant that counts, To the first one that does not; left out: no bound.
+	From time.Time `json:"from,omitzero"`
+	To   time.Time `json:"to,omitzero"`
+	// Calls is how many deductions, Amount what they deducted, RolledBack what of that was given back.
+	Calls      int64 `json:"calls"`
+	Amount     int64 `json:"amount"`
+	RolledBack int64 `json:"rolled_back"`
+}

@@ -1,0 +1,67 @@
+package wire
+
+import (
+	"github.com/budgetd/budgetd/internal/httpapi/strictjson"
+)
+
+// Deductions is the body of a batch.
+type Deductions struct {
+	Items []*BatchItem
+	// free are items that were made with the last ones: one by one costs more.
+	free    []BatchItem
+	Limit   int
+	TooMany bool
+}
+
+func (d *Deductions) Member(r *strictjson.Reader, name string) bool {
+	if name != "deductions" {
+		return false
+	}
+	r.Objects(name, func(i int) (strictjson.Body, *strictjson.Faults) {
+		if i == d.Limit {
+			d.TooMany = true
+			return nil, nil
+		}
+		if len(d.free) == 0 {
+			const most = 64
+			d.free = make([]BatchItem, min(max(i, 1), most))
+		}
+		item := &d.free[0]
+		d.free = d.free[1:]
+		d.Items = append(d.Items, item)
+		return item, &item.Faults
+	})
+	return true
+}
+
+func (d *Deductions) Check(r *strictjson.Reader) {
+	r.Require("deductions")
+	if len(d.Items) == 0 && r.Seen("deductions") && !r.Has("deductions") {
+		r.Invalid("deductions", "must hold 1 to %d deductions", d.Limit)
+	}
+}
+
+// BatchItem is one deduction of a batch.
+type BatchItem struct {
+	Deduction
+	Budget string
+	Faults strictjson.Faults
+}
+
+func (d *BatchItem) Member(r *strictjson.Reader, name string) bool {
+	if name == "budget" {
+		r.ID(name, &d.Budget)
+		return true
+	}
+	return d.Deduction.Member(r, name)
+}
+
+func (d *BatchItem) Check(r *strictjson.Reader) {
+	r.Require("budget")
+	d.Deduction.Check(r)
+}
+
+// BatchAnswer has an accepted or a problem for each deduction, in order.
+type BatchAnswer struct {
+	Results []any `json:"results"`
+}

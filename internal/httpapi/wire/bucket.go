@@ -1,0 +1,61 @@
+package wire
+
+import (
+	"time"
+
+	"github.com/budgetd/budgetd/bucket"
+	"github.com/budgetd/budgetd/internal/httpapi/strictjson"
+	"github.com/budgetd/budgetd/ledger"
+)
+
+// Empty is a body without members.
+type Empty struct{}
+
+func (Empty) Member(*strictjson.Reader, string) bool { return false }
+
+func (Empty) Check(*strictjson.Reader) {}
+
+// BucketView is a bucket as answered. Quantities are minor units; outstanding, held, used and
+// returning are its newest epoch's, by the ledger.
+type BucketView struct {
+	Key     string `json:"key"`
+	Ordinal int    `json:"ordinal"`
+	Status  string `json:"status"`
+	// OfflineBy is "operator" or "service".
+	OfflineBy   bucket.OfflineBy `json:"offline_by,omitzero"`
+	Instance    string           `json:"instance"`
+	Lane        int              `json:"lane"`
+	Epoch       int64            `json:"epoch"`
+	EpochStatus ledger.Status    `json:"epoch_status,omitzero"`
+	Activation  int64            `json:"activation,omitzero"`
+	Remaining   int64            `json:"remaining"`
+	OutQuantity int64            `json:"out_quantity"`
+	OutCnt      int              `json:"out_cnt"`
+	Outstanding int64            `json:"outstanding"`
+	Held        int64            `json:"held"`
+	Used        int64            `json:"used"`
+	Returning   int64            `json:"returning"`
+	// Fenced says why the bucket is stopped.
+	Fenced    string    `json:"fenced,omitzero"`
+	UpdatedAt time.Time `json:"updated_at,omitzero"`
+}
+
+type BucketList struct {
+	Buckets []BucketView `json:"buckets"`
+}
+
+func BucketOf(b *bucket.BucketView) BucketView {
+	e := &b.Epoch
+	status := "offline"
+	if b.Online {
+		status = "online"
+	}
+	return BucketView{
+		Key: b.Key, Ordinal: b.Ordinal, Status: status, OfflineBy: b.OfflineBy,
+		Instance: b.Lane.Instance, Lane: b.Lane.Index,
+		Epoch: e.Number, EpochStatus: e.Status, Activation: e.Activation,
+		Remaining: b.Remaining, OutQuantity: b.OutQuantity, OutCnt: b.OutCnt,
+		Outstanding: e.Outstanding, Held: e.Held, Used: e.Used, Returning: e.Returning,
+		Fenced: e.Fenced, UpdatedAt: InUTC(b.UpdatedAt),
+	}
+}

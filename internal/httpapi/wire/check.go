@@ -1,0 +1,88 @@
+package wire
+
+import (
+	"github.com/budgetd/budgetd/bucket"
+	"github.com/budgetd/budgetd/budget"
+	"github.com/budgetd/budgetd/internal/httpapi/strictjson"
+	"github.com/budgetd/budgetd/limit"
+)
+
+// MaxChecks bounds what one call asks.
+const MaxChecks = 1000
+
+// CheckList is the body of a check.
+type CheckList struct {
+	Items   []*checkItem
+	TooMany bool
+}
+
+func (d *CheckList) Member(r *strictjson.Reader, name string) bool {
+	if name != "checks" {
+		return false
+	}
+	r.Objects(name, func(i int) (strictjson.Body, *strictjson.Faults) {
+		if i == MaxChecks {
+			d.TooMany = true
+			return nil, nil
+		}
+		item := new(checkItem)
+		d.Items = append(d.Items, item)
+		return item, &item.Faults
+	})
+	return true
+}
+
+func (d *CheckList) Check(r *strictjson.Reader) {
+	r.Require("checks")
+	if len(d.Items) == 0 && r.Seen("checks") && !r.Has("checks") {
+		r.Invalid("checks", "must hold 1 to %d deductions", MaxChecks)
+	}
+}
+
+// checkItem is one deduction to be checked.
+type checkItem struct {
+	Request bucket.CheckRequest
+	Budget  string
+	Faults  strictjson.Faults
+}
+
+func (d *checkItem) Member(r *strictjson.Reader, name string) bool {
+	switch name {
+	case "budget":
+		r.ID(name, &d.Budget)
+	case "amount":
+		r.Amount(name, &d.Request.Amount)
+	case "dimensions":
+		r.Texts(name, &d.Request.Dimensions, budget.MaxDimensions, budget.CheckKey)
+	case "counts":
+		readCounts(r, name, &d.Request.Counts)
+	default:
+		return false
+	}
+	return true
+}
+
+func (d *checkItem) Check(r *strictjson.Reader) { r.Require("budget", "amount") }
+
+// readCounts reads own amounts for single limits.
+func readCounts(r *strictjson.Reader, name string, into *map[string]int64) {
+	r.Integers(name, into, limit.MaxLimits, budget.CheckName)
+}
+
+// foreseen is the answer to a check of what would be accepted now. Quantities are minor units.
+type foreseen struct {
+	RequestID string `json:"request_id,omitzero"`
+	Outcome   string `json:"outcome"`
+	Amount    int64  `json:"amount"`
+	// BudgetRemaining is null for an unlimited budget.
+	BudgetRemaining *int64       `json:"budget_remaining"`
+	PeriodRemaining *int64       `json:"period_remaining,omitzero"`
+	Unlimited       bool         `json:"unlimited,omitzero"`
+	Limits          []limitState `json:"limits"`
+}
+
+func ForeseenOf(got *bucket.CheckAnswer) *foreseen {
+	return &foreseen{Outcome: "would_be_accepted", Amount: got.Amount,
+		BudgetRemaining: unless(got.Unlimited, got.BudgetRemaining), PeriodRemaining: got.PeriodRemaining,
+		Unlimited: got.Unlimited, Limits: statesOf(got.Limits)}
+}
