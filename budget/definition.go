@@ -48,8 +48,9 @@ const (
 	MaxBuckets = 1024
 	// MaxDefaultBuckets is the most buckets of a budget whose maker gives no number.
 	MaxDefaultBuckets = 64
-	// UnitsPerBucketCount and UnitsPerBucketAmount size the buckets of a budget whose maker gives no
-	// number: one per 1,000 counted units or per 1,000,000 minor units of money that a period gets.
+	// UnitsPerBucketCount and UnitsPerBucketAmount size the buckets of a budget whose maker gives
+	// no number: one per 1,000 counted units or per 1,000,000 minor units of money that a period
+	// gets.
 	UnitsPerBucketCount  = 1_000
 	UnitsPerBucketAmount = 1_000_000
 )
@@ -75,7 +76,8 @@ type Definition struct {
 	Unit       Unit
 	Durability Durability
 	Type       Type
-	// Rule says what the periods of a daily budget are; nil for promo. It is never changed in place.
+	// Rule says what the periods of a daily budget are; nil for promo. It is never changed in
+	// place.
 	Rule *Rule
 	// Timezone is the IANA zone of the periods; "": UTC.
 	Timezone string
@@ -86,10 +88,12 @@ type Definition struct {
 	// Unlimited: there is no total (TotalQuantity is 0) and no balance; only the limits bound what
 	// is deducted.
 	Unlimited bool
-	// RoutingDimension is the dimension whose value picks the bucket where a request has no key; "": the
-	// request id does. In store mode its value picks the bucket whatever the key is, and limits are on it alone.
+	// RoutingDimension is the dimension whose value picks the bucket where a request has no key;
+	// "": the request id does. In store mode its value picks the bucket whatever the key is, and
+	// limits are on it alone.
 	RoutingDimension string
-	// Limits bound what each value of a dimension may take; nil: there are none. Never changed in place.
+	// Limits bound what each value of a dimension may take; nil: there are none. Never changed in
+	// place.
 	Limits *Limits
 	// TotalQuantity is T; appends and shrinks change it.
 	TotalQuantity int64
@@ -127,11 +131,13 @@ func (d Definition) StatusAt(now time.Time) Status {
 func (d Definition) RefusalAt(now time.Time) *Error {
 	switch d.StatusAt(now) {
 	case Expired:
-		return Refuse(BudgetExpired, "deduct", "budget %s ended at %s", d.Name, d.EndAt.Format(time.RFC3339))
+		return Refuse(BudgetExpired, "deduct", "budget %s ended at %s", d.Name,
+			d.EndAt.Format(time.RFC3339))
 	case Paused:
 		return Refuse(BudgetPaused, "deduct", "budget %s is paused by an operator", d.Name)
 	case Pending:
-		return Refuse(BudgetNotEffective, "deduct", "budget %s starts at %s", d.Name, d.StartAt.Format(time.RFC3339))
+		return Refuse(BudgetNotEffective, "deduct", "budget %s starts at %s", d.Name,
+			d.StartAt.Format(time.RFC3339))
 	}
 	return nil
 }

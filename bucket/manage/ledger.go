@@ -9,8 +9,8 @@ import (
 )
 
 // Ledger keeps definitions in the database. Each write is one transaction; its levels are for the
-// filters (ledger mode). Errors of every method: Unavailable, nothing was changed; OutcomeUnknown of a
-// write: repeat it.
+// filters (ledger mode). Errors of every method: Unavailable, nothing was changed; OutcomeUnknown
+// of a write: repeat it.
 type Ledger interface {
 	// Create stores a budget with one bucket per lane and hands out what its first period gets.
 	// Errors: NameTaken.
@@ -22,8 +22,8 @@ type Ledger interface {
 	// Change changes a definition; lanes has a lane for each bucket where their number changes.
 	// Errors: BudgetNotFound, VersionConflict, Invalid, LedgerModeOnly.
 	Change(ctx context.Context, id int64, change bucket.Change, lanes []bucket.Lane) (Changed, error)
-	// Adjust appends or shrinks, once per request id. Errors: BudgetNotFound, RequestConflict, Invalid,
-	// AmountExceedsRemaining.
+	// Adjust appends or shrinks, once per request id. Errors: BudgetNotFound, RequestConflict,
+	// Invalid, AmountExceedsRemaining.
 	Adjust(ctx context.Context, order Adjustment) (Adjusted, error)
 }
 
@@ -85,8 +85,8 @@ type Periods interface {
 type Stores interface {
 	// Fit returns why a budget in store mode may not have buckets on lanes. Errors: Invalid.
 	Fit(ctx context.Context, lanes []bucket.Lane) error
-	// Open opens the opening epochs of a budget in their stores, and sends its pending grants. What it
-	// cannot do now is done in the background.
+	// Open opens the opening epochs of a budget in their stores, and sends its pending grants.
+	// What it cannot do now is done in the background.
 	Open(ctx context.Context, budgetID int64) error
 	// Recall closes epochs of a budget until so many units have come back to U, or all that it can
 	// reach are closed.

@@ -1,8 +1,8 @@
 // Package manage is the operator's verbs on budgets: create, list, view, change, append and shrink.
 //
-// Each verb fetches what it decides by, and writes in one transaction of the ledger. Afterwards it
-// tells the filters (ledger mode) or the stores (store mode) what the transaction moved. Losing that
-// is harmless: filters heal, and loops finish what stores have not got.
+// Each verb fetches what it decides by, and writes in one transaction of the ledger. Afterwards
+// it tells the filters (ledger mode) or the stores (store mode) what the transaction moved.
+// Losing that is harmless: filters heal, and loops finish what stores have not got.
 package manage
 
 import (
@@ -46,14 +46,14 @@ func (s *Service) bounded(ctx context.Context) (context.Context, context.CancelF
 	return context.WithTimeout(context.WithoutCancel(ctx), s.Timeout)
 }
 
-// Create makes a budget: its buckets are placed evenly over the instances, and a promo budget hands out
-// everything at once. BucketQuantity 0 asks for budget.DefaultBuckets of what the first period gets; an
-// unlimited budget gets one bucket per lane. created is false when the same definition was created
-// before: it answers that budget, whatever became of it. The budget, its buckets and the hand-out are
-// one transaction.
+// Create makes a budget: its buckets are placed evenly over the instances, and a promo budget
+// hands out everything at once. BucketQuantity 0 asks for budget.DefaultBuckets of what the first
+// period gets; an unlimited budget gets one bucket per lane. created is false when the same
+// definition was created before: it answers that budget, whatever became of it. The budget, its
+// buckets and the hand-out are one transaction.
 //
-// Errors: Invalid with every faulty field; NameTaken; Unavailable, also where no lane takes buckets;
-// OutcomeUnknown: repeat it.
+// Errors: Invalid with every faulty field; NameTaken; Unavailable, also where no lane takes
+// buckets; OutcomeUnknown: repeat it.
 func (s *Service) Create(ctx context.Context, d budget.Definition) (
 	v bucket.View, created bool, err error) {
 	placed := d
@@ -95,8 +95,8 @@ func (s *Service) Create(ctx context.Context, d budget.Definition) (
 	return v, made.New && err == nil, written("create", err)
 }
 
-// defaultBuckets is how many buckets a budget gets whose maker gives no number. It does not depend on
-// which lanes can be reached, so that a repeat at another node asks for as many.
+// defaultBuckets is how many buckets a budget gets whose maker gives no number. It does not
+// depend on which lanes can be reached, so that a repeat at another node asks for as many.
 func (s *Service) defaultBuckets(d budget.Definition) int {
 	lanes := s.Places.Size()
 	if d.Unlimited {
@@ -147,8 +147,8 @@ func (s *Service) List(ctx context.Context, page bucket.Page) ([]bucket.View, er
 	return s.Ledger.Budgets(ctx, page)
 }
 
-// Change changes a definition. It holds for every commit that follows (I8). Another number of buckets
-// (ledger mode) is part of the same transaction; those that stay keep their places.
+// Change changes a definition. It holds for every commit that follows (I8). Another number of
+// buckets (ledger mode) is part of the same transaction; those that stay keep their places.
 //
 // Errors: BudgetNotFound, VersionConflict, Invalid, LedgerModeOnly, Unavailable, OutcomeUnknown.
 func (s *Service) Change(ctx context.Context, ref bucket.BudgetRef, change bucket.Change) (
@@ -163,7 +163,8 @@ func (s *Service) Change(ctx context.Context, ref bucket.BudgetRef, change bucke
 		for _, one := range b.Ring() {
 			have = append(have, one.Lane)
 		}
-		if lanes, err = s.lanes("change", b.Tenant, b.Name, have, min(max(*n, 0), budget.MaxBuckets)); err != nil {
+		buckets := min(max(*n, 0), budget.MaxBuckets) // the ledger judges what was asked for
+		if lanes, err = s.lanes("change", b.Tenant, b.Name, have, buckets); err != nil {
 			return bucket.View{}, err
 		}
 	}
@@ -183,9 +184,10 @@ func (s *Service) Change(ctx context.Context, ref bucket.BudgetRef, change bucke
 	return v, written("change", err)
 }
 
-// Adjust appends to a budget, or shrinks it by a negative quantity, once per request id. An append is
-// handed out at once. A shrink takes units back from buckets where the total does not cover it, down to
-// what is used or held; in store mode it closes buckets for that, and goes on until Timeout.
+// Adjust appends to a budget, or shrinks it by a negative quantity, once per request id. An
+// append is handed out at once. A shrink takes units back from buckets where the total does not
+// cover it, down to what is used or held; in store mode it closes buckets for that, and goes on
+// until Timeout.
 //
 // Errors: BudgetNotFound; RequestConflict; Invalid; AmountExceedsRemaining with the figure;
 // Unavailable; OutcomeUnknown: repeat the same request id.
@@ -239,7 +241,8 @@ func (s *Service) await(ctx context.Context, order Adjustment) error {
 		"units are still being brought back; repeat the same request id")
 }
 
-// turn rolls a budget over first if that is due, so that a verb decides about the period that is open.
+// turn rolls a budget over first if that is due, so that a verb decides about the period that is
+// open.
 func (s *Service) turn(ctx context.Context, budgetID int64) {
 	if err := s.Periods.RollOver(ctx, budgetID); err != nil {
 		s.Log.Warn("budget not rolled over yet", "budget", budgetID, "error", err)

@@ -1,10 +1,10 @@
-// Package place says on which lane each bucket of a budget belongs. It is a pure function of names and
-// numbers, so creation, resizing and rebalancing agree on every node.
+// Package place says on which lane each bucket of a budget belongs. It is a pure function of
+// names and numbers, so creation, resizing and rebalancing agree on every node.
 //
-// A ring over the instances orders them for each bucket, by the bucket's public key. Loads are bounded:
-// of a budget's n buckets over m instances each instance gets ⌊n/m⌋, and n mod m of them get one more.
-// A bucket goes to the first instance clockwise that has room. Within an instance the same bound holds
-// for its lanes.
+// A ring over the instances orders them for each bucket, by the bucket's public key. Loads are
+// bounded: of a budget's n buckets over m instances each instance gets ⌊n/m⌋, and n mod m of them
+// get one more. A bucket goes to the first instance clockwise that has room. Within an instance
+// the same bound holds for its lanes.
 package place
 
 import (
@@ -44,10 +44,10 @@ func New(lanes []bucket.Lane, points int) (*Map, error) {
 	return m, err
 }
 
-// Lanes returns a lane for each bucket of a budget, by ordinal. keys are their rings' keys (Key), have
-// are the lanes of the first buckets, which stay where they are: empty for a new budget and for where
-// all buckets belong. usable says which lanes take buckets. ok is false where none does.
-// Four keys on three usable instances are 2, 1 and 1.
+// Lanes returns a lane for each bucket of a budget, by ordinal. keys are their rings' keys (Key),
+// have are the lanes of the first buckets, which stay where they are: empty for a new budget and
+// for where all buckets belong. usable says which lanes take buckets. ok is false where none
+// does. Four keys on three usable instances are 2, 1 and 1.
 func (m *Map) Lanes(keys []string, have []bucket.Lane, usable func(bucket.Lane) bool) (
 	lanes []bucket.Lane, ok bool) {
 	fit := make([][]bucket.Lane, len(m.instances))
@@ -70,7 +70,9 @@ func (m *Map) Lanes(keys []string, have []bucket.Lane, usable func(bucket.Lane) 
 		}
 	}
 	for _, key := range keys[len(have):] {
-		i := m.ring.LocateIndex(key, func(i int) bool { return len(fit[i]) == 0 || !instances.room(i) })
+		i := m.ring.LocateIndex(key, func(i int) bool {
+			return len(fit[i]) == 0 || !instances.room(i)
+		})
 		instances.add(i)
 		lane := least(fit[i], within, int(ring.Hash(key)))
 		within[lane]++
@@ -79,9 +81,10 @@ func (m *Map) Lanes(keys []string, have []bucket.Lane, usable func(bucket.Lane) 
 	return lanes, true
 }
 
-// Rebalance returns the lanes where the buckets of a budget belong, for one that lies at have. Where
-// all lie on usable lanes, and evenly, they stay. Otherwise they go where Lanes places them; those that
-// lie on the right instance keep their lane. ok is false where no lane takes buckets.
+// Rebalance returns the lanes where the buckets of a budget belong, for one that lies at have.
+// Where all lie on usable lanes, and evenly, they stay. Otherwise they go where Lanes places
+// them; those that lie on the right instance keep their lane. ok is false where no lane takes
+// buckets.
 func (m *Map) Rebalance(keys []string, have []bucket.Lane, usable func(bucket.Lane) bool) (
 	lanes []bucket.Lane, ok bool) {
 	if m.isEven(have, usable) {
@@ -109,7 +112,8 @@ func (m *Map) Rebalance(keys []string, have []bucket.Lane, usable func(bucket.La
 	return lanes, true
 }
 
-// isEven reports whether lanes are usable, and no usable instance has two more of them than another.
+// isEven reports whether lanes are usable, and no usable instance has two more of them than
+// another.
 func (m *Map) isEven(lanes []bucket.Lane, usable func(bucket.Lane) bool) bool {
 	loads := map[string]int{}
 	for _, lane := range lanes {

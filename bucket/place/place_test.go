@@ -53,8 +53,8 @@ func TestFourBucketsOnThreeInstances(t *testing.T) {
 	}
 }
 
-// TestSharesAreEven: however many buckets there are, whatever instances can be used, and wherever the
-// first buckets are, no instance has two more than another unless it had them before.
+// TestSharesAreEven: however many buckets there are, whatever instances can be used, and wherever
+// the first buckets are, no instance has two more than another unless it had them before.
 func TestSharesAreEven(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
 	for range 2_000 {

@@ -45,17 +45,19 @@ type adjusting struct {
 
 // Adjust appends to a budget or shrinks it, once per request id.
 //
-// An append raises T and F, tops up the open period, and hands out what that got, in one transaction.
+// An append raises T and F, tops up the open period, and hands out what that got, in one
+// transaction.
 //
-// A shrink takes what is not funded first, then U, then R and the O of as few buckets as it needs, the
-// fullest first. In ledger mode that is one transaction. In store mode U and F must cover it; otherwise
-// it is noted as pending, is subtracted from what buckets may apply for, and is done by a later call
-// with Continue, when epochs that were closed have brought enough, or refused at its deadline.
+// A shrink takes what is not funded first, then U, then R and the O of as few buckets as it
+// needs, the fullest first. In ledger mode that is one transaction. In store mode U and F must
+// cover it; otherwise it is noted as pending, is subtracted from what buckets may apply for, and
+// is done by a later call with Continue, when epochs that were closed have brought enough, or
+// refused at its deadline.
 //
-// Errors: BudgetNotFound; RequestConflict where the id has another quantity; Invalid where the total
-// would leave 1 … budget.MaxAmount, and for unlimited budgets; AmountExceedsRemaining with what can be
-// taken back, where used and held units are in the way; Unavailable; OutcomeUnknown. A refused id may
-// be used again. Keeps I1, I2.
+// Errors: BudgetNotFound; RequestConflict where the id has another quantity; Invalid where the
+// total would leave 1 … budget.MaxAmount, and for unlimited budgets; AmountExceedsRemaining with
+// what can be taken back, where used and held units are in the way; Unavailable; OutcomeUnknown.
+// A refused id may be used again. Keeps I1, I2.
 func (p *Part) Adjust(ctx context.Context, order manage.Adjustment) (out manage.Adjusted, err error) {
 	var refusal error // committed with the refused row (store mode)
 	err = p.db.Write(ctx, "adjust", func(t *engine.Tx) error {
@@ -116,8 +118,8 @@ func (a *adjusting) run() (manage.Adjusted, error) {
 	return a.shrink()
 }
 
-// check refuses an unlimited budget, and a quantity that would take the total out of its range, also
-// when all pending shrinks are done.
+// check refuses an unlimited budget, and a quantity that would take the total out of its range,
+// also when all pending shrinks are done.
 func (a *adjusting) check() error {
 	q, total, pending := a.order.Quantity, a.budget.Total, a.budget.PendingShrink
 	message := "belongs to a budget with a total: this one is unlimited"
@@ -183,9 +185,10 @@ func tooMuch(b *rows.Budget, available, units int64) error {
 	return e
 }
 
-// gather brings units of buckets to F and U until these cover a shrink or nothing is left: all that is
-// on its way back (R), then O, the fullest buckets first. What is fenced stays. Rollbacks go on
-// meanwhile, so it looks for units again, under the locks of the first look, before it gives up.
+// gather brings units of buckets to F and U until these cover a shrink or nothing is left: all
+// that is on its way back (R), then O, the fullest buckets first. What is fenced stays. Rollbacks
+// go on meanwhile, so it looks for units again, under the locks of the first look, before it
+// gives up.
 func (a *adjusting) gather(units int64) (levels []bucket.Level, err error) {
 	t, b := a.t, a.budget
 	for range 2 {

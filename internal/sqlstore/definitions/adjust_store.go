@@ -17,9 +17,9 @@ const (
 		ORDER BY budget_id, request_id LIMIT ?`
 )
 
-// shrinkInStores settles, keeps or refuses a shrink in store mode, of which own units are counted as
-// pending so far. Only stores know what their buckets still have, so what SQL counts as outstanding is
-// an upper bound: a shrink that it covers waits, and may be refused later.
+// shrinkInStores settles, keeps or refuses a shrink in store mode, of which own units are counted
+// as pending so far. Only stores know what their buckets still have, so what SQL counts as
+// outstanding is an upper bound: a shrink that it covers waits, and may be refused later.
 func (a *adjusting) shrinkInStores(own int64) (out manage.Adjusted, err error) {
 	b, units := a.budget, -a.order.Quantity
 	if b.Undistributed+b.Unfunded >= units {

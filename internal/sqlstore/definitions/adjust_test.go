@@ -80,7 +80,8 @@ func TestAdjustOutOfRange(t *testing.T) {
 	})
 }
 
-// TestAppendBringsBucketsOnline: the service took a bucket offline because there was nothing left for it.
+// TestAppendBringsBucketsOnline: the service took a bucket offline because there was nothing left
+// for it.
 func TestAppendBringsBucketsOnline(t *testing.T) {
 	onEveryEngine(t, func(w *world) {
 		b := w.create(promo("b", 20, 2))
@@ -110,7 +111,8 @@ func TestAppendToADay(t *testing.T) {
 	})
 }
 
-// TestShrinkTakesFromFewBuckets: what is undistributed, then what comes back, then the fullest buckets.
+// TestShrinkTakesFromFewBuckets: what is undistributed, then what comes back, then the fullest
+// buckets.
 func TestShrinkTakesFromFewBuckets(t *testing.T) {
 	onEveryEngine(t, func(w *world) {
 		b := w.create(promo("b", 40, 4))
@@ -171,7 +173,8 @@ func TestShrinkLeavesAFencedBucket(t *testing.T) {
 	})
 }
 
-// TestShrinkOfReturnsThatExpire: units of a day that is over are forfeited, and no shrink gets them.
+// TestShrinkOfReturnsThatExpire: units of a day that is over are forfeited, and no shrink gets
+// them.
 func TestShrinkOfReturnsThatExpire(t *testing.T) {
 	onEveryEngine(t, func(w *world) {
 		d := promo("b", 40, 1)
@@ -276,8 +279,8 @@ func (w *world) releasable(id int64) (units int64) {
 	return units
 }
 
-// TestAdjustmentsRace: appends, shrinks and deductions side by side leave T where its parts are, and a
-// shrink never takes what is used.
+// TestAdjustmentsRace: appends, shrinks and deductions side by side leave T where its parts are,
+// and a shrink never takes what is used.
 func TestAdjustmentsRace(t *testing.T) {
 	onEveryEngine(t, func(w *world) {
 		b := w.create(promo("b", 200, 4))

@@ -22,8 +22,8 @@ const (
 	movePeriodEnd = `UPDATE budget_management_bucket SET period_end_ms = ?, roll_over_ms = ?,
 		list_version = list_version + 1 WHERE id = ?`
 	moveEndOfPeriod = `UPDATE budget_period SET end_ms = ? WHERE budget_id = ? AND number = ?`
-	// judgeAgain makes live epochs refuse what was judged by an older definition, or by another end of
-	// their period.
+	// judgeAgain makes live epochs refuse what was judged by an older definition, or by another
+	// end of their period.
 	judgeAgain = `UPDATE bucket_epoch /*by PRIMARY*/ SET definition_version = ?, period_end_ms = ?
 		WHERE `
 	judgeWhere = `(bucket_id = ? AND epoch = ?)`
@@ -33,10 +33,11 @@ const (
 	setInTime = `UPDATE bucket_epoch /*by PRIMARY*/ SET late_quantity = 0 WHERE `
 )
 
-// Change changes a definition and raises its version, and with it the definition version and the end
-// of all live epochs, under their locks: every commit that follows obeys it (I8). What the open period
-// gets more by another rule is handed out. With BucketQuantity it also changes the number of buckets, for which lanes has a lane each (ledger mode): see resize. All
-// of it is one transaction.
+// Change changes a definition and raises its version, and with it the definition version and the
+// end of all live epochs, under their locks: every commit that follows obeys it (I8). What the
+// open period gets more by another rule is handed out. With BucketQuantity it also changes the
+// number of buckets, for which lanes has a lane each (ledger mode): see resize. All of it is one
+// transaction.
 //
 // Errors: BudgetNotFound; VersionConflict; Invalid; LedgerModeOnly for another number of buckets in
 // store mode; Unavailable; OutcomeUnknown. Keeps I1.
@@ -125,8 +126,8 @@ type changing struct {
 	before, after budget.Definition
 }
 
-// write writes the new definition: the budget's row, its limits if they change, the open period, and
-// the live epochs.
+// write writes the new definition: the budget's row, its limits if they change, the open period,
+// and the live epochs.
 func (c *changing) write(limits bool) error {
 	t, row, after := c.t, c.row, c.after
 	status := rows.StatusActive
@@ -191,8 +192,8 @@ func (c *changing) period() (moved bool, err error) {
 	return moved, t.Hit(1, moveEndOfPeriod, row.PeriodEndMS, row.ID, row.Period)
 }
 
-// epochs locks the budget's live epochs and gives them the definition's version and the end of their
-// period. Units that were given back after an end that has moved on are not late.
+// epochs locks the budget's live epochs and gives them the definition's version and the end of
+// their period. Units that were given back after an end that has moved on are not late.
 func (c *changing) epochs(moved bool) error {
 	t, row := c.t, c.row
 	list, err := rows.Buckets(&t.Reader, row.ID)

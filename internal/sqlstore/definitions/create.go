@@ -57,13 +57,14 @@ func createdAs(d budget.Definition) (string, error) {
 	return string(text), err
 }
 
-// Create stores a budget with one bucket per lane, and hands out what its first period gets: a promo
-// budget all of its total, evenly, the remainder to the first buckets. BucketQuantity 0 stands for
-// "as many as there are lanes"; the same definition with other lanes is the same budget. All of it is
-// one transaction. The same definition again answers the budget that exists, whatever became of it.
+// Create stores a budget with one bucket per lane, and hands out what its first period gets: a
+// promo budget all of its total, evenly, the remainder to the first buckets. BucketQuantity 0
+// stands for "as many as there are lanes"; the same definition with other lanes is the same
+// budget. All of it is one transaction. The same definition again answers the budget that exists,
+// whatever became of it.
 //
-// Errors: NameTaken where the name has another definition; Unavailable where a lane is drained, or, in
-// store mode, was never reached; OutcomeUnknown.
+// Errors: NameTaken where the name has another definition; Unavailable where a lane is drained,
+// or, in store mode, was never reached; OutcomeUnknown.
 func (p *Part) Create(ctx context.Context, d budget.Definition, lanes []bucket.Lane) (
 	out manage.Created, err error) {
 	as, err := createdAs(d)
@@ -240,8 +241,8 @@ func orNull(text string) any {
 	return []byte(text)
 }
 
-// addBuckets makes the buckets of a locked budget with ordinals from `from` to the last lane, online,
-// with their first epochs and without units.
+// addBuckets makes the buckets of a locked budget with ordinals from `from` to the last lane,
+// online, with their first epochs and without units.
 func addBuckets(t *engine.Tx, b *rows.Budget, from int, lanes []bucket.Lane,
 	activations map[bucket.Lane]int64) ([]*rows.Bucket, error) {
 	if from >= len(lanes) {

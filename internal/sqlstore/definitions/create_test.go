@@ -152,8 +152,8 @@ func TestCreateAgain(t *testing.T) {
 	})
 }
 
-// TestCreateOfAnyNumber: without a number of buckets there is one per lane, and the same definition on
-// other lanes is the same budget; with a number of its own it is another.
+// TestCreateOfAnyNumber: without a number of buckets there is one per lane, and the same
+// definition on other lanes is the same budget; with a number of its own it is another.
 func TestCreateOfAnyNumber(t *testing.T) {
 	onEveryEngine(t, func(w *world) {
 		d := promo("any", 100, 0)

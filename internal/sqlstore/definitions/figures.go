@@ -10,8 +10,8 @@ import (
 )
 
 const (
-	// selectFigures sums the columns of budgets in one statement: one moment. The lists of ids stand
-	// where it is cut.
+	// selectFigures sums the columns of budgets in one statement: one moment. The lists of ids
+	// stand where it is cut.
 	selectFigures = `SELECT u.id, u.unlimited, u.total_quantity, u.undistributed_quantity,
 		u.quarantined_quantity, u.forfeited_quantity, u.pending_shrink_quantity, u.unfunded_quantity,
 		u.period, u.period_start_ms, u.period_end_ms, u.is_over,

@@ -55,8 +55,8 @@ func (q *pageQuery) status(status budget.Status, now int64) error {
 	return nil
 }
 
-// Budgets reads a page of budgets with their figures, in the order of their ids. The status is that at
-// SQL's time. Errors: Invalid for a status that does not exist, Unavailable.
+// Budgets reads a page of budgets with their figures, in the order of their ids. The status is
+// that at SQL's time. Errors: Invalid for a status that does not exist, Unavailable.
 func (p *Part) Budgets(ctx context.Context, page bucket.Page) (out []bucket.View, err error) {
 	q, now := &pageQuery{}, p.db.Now()
 	q.add(selectPage, page.AfterID)

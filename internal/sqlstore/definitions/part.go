@@ -13,10 +13,11 @@
 //
 // # Unlimited budgets
 //
-// An unlimited budget has no total: T, F, U, and O of its epochs are 0 and stay 0, no grant is made,
-// and every movement between budget and buckets moves nothing. Flights neither judge nor change O of
-// its epochs; a deduction only adds to S or H, and a rollback only subtracts from it, without R. S
-// and H of an epoch saturate at budget.MaxAmount. The equation of I1 does not apply to it.
+// An unlimited budget has no total: T, F, U, and O of its epochs are 0 and stay 0, no grant is
+// made, and every movement between budget and buckets moves nothing. Flights neither judge nor
+// change O of its epochs; a deduction only adds to S or H, and a rollback only subtracts from it,
+// without R. S and H of an epoch saturate at budget.MaxAmount. The equation of I1 does not apply
+// to it.
 package definitions
 
 import (
@@ -35,10 +36,10 @@ type Part struct{ db *engine.DB }
 // New returns the definitions of a database.
 func New(db *engine.DB) *Part { return &Part{db: db} }
 
-// Budget reads a budget with its bucket list. The row with the versions is read first, so a list or
-// limits that change meanwhile are newer than their version says, never older. Errors:
-// BudgetNotFound, also where a budget of that id belongs to another tenant than the reference names;
-// Unavailable.
+// Budget reads a budget with its bucket list. The row with the versions is read first, so a list
+// or limits that change meanwhile are newer than their version says, never older. Errors:
+// BudgetNotFound, also where a budget of that id belongs to another tenant than the reference
+// names; Unavailable.
 func (p *Part) Budget(ctx context.Context, ref bucket.BudgetRef) (out bucket.Budget, err error) {
 	err = p.db.Read(ctx, "read", func(r *engine.Reader) error {
 		out, err = view(r, ref)
@@ -50,8 +51,8 @@ func (p *Part) Budget(ctx context.Context, ref bucket.BudgetRef) (out bucket.Bud
 const selectByName = `SELECT ` + rows.BudgetColumns + ` FROM budget_management_bucket
 	WHERE tenant = ? AND name = ?`
 
-// find reads a budget's row by its id, or by tenant and name: nil when no budget has that name. Error:
-// BudgetNotFound.
+// find reads a budget's row by its id, or by tenant and name: nil when no budget has that name.
+// Error: BudgetNotFound.
 func find(r *engine.Reader, ref bucket.BudgetRef) (*rows.Budget, error) {
 	if ref.ID != 0 {
 		row, err := rows.ReadBudget(r, "read", ref.ID)

@@ -13,8 +13,8 @@ import (
 	"github.com/budgetd/budgetd/internal/testservers"
 )
 
-// TestRepeatsOfUnknownOutcomes: a connection that ends before any one reply, that of COMMIT included,
-// leaves no step done twice or halfway once it is repeated.
+// TestRepeatsOfUnknownOutcomes: a connection that ends before any one reply, that of COMMIT
+// included, leaves no step done twice or halfway once it is repeated.
 func TestRepeatsOfUnknownOutcomes(t *testing.T) {
 	dsn := testservers.SharedMariaDB(t).NewDatabase(t)
 	config, err := mysql.ParseDSN(dsn)
@@ -25,8 +25,8 @@ func TestRepeatsOfUnknownOutcomes(t *testing.T) {
 	config.Addr = proxy.Addr()
 	w := newWorld(t, "mysql", config.FormatDSN())
 	cuts := 0
-	// disturbed runs a step while every k-th reply is lost, and again if it does not know that it was
-	// done. It reports whether it knew.
+	// disturbed runs a step while every k-th reply is lost, and again if it does not know that it
+	// was done. It reports whether it knew.
 	disturbed := func(k int, step func() error) (known bool) {
 		t.Helper()
 		w.ok(proxy.Set(testservers.Rule{Disturbance: testservers.CutReply, OneIn: k}))

@@ -14,9 +14,10 @@ const (
 	moveBucket = `UPDATE sharding_budget_management_bucket SET instance = ?, lane = ? WHERE id = ?`
 )
 
-// resize gives the budget its new number of buckets. Buckets beyond it retire: their epochs end, and
-// what they held is handed out to the others. Those that had retired below it come back, on the lanes
-// given, and missing ones are made there. An effective budget keeps one bucket online. Ledger mode.
+// resize gives the budget its new number of buckets. Buckets beyond it retire: their epochs end,
+// and what they held is handed out to the others. Those that had retired below it come back, on
+// the lanes given, and missing ones are made there. An effective budget keeps one bucket online.
+// Ledger mode.
 func (c *changing) resize(lanes []bucket.Lane) ([]bucket.Level, error) {
 	t, b, n := c.t, c.row, c.after.BucketQuantity
 	if len(lanes) != n {
@@ -69,7 +70,8 @@ func (c *changing) resize(lanes []bucket.Lane) ([]bucket.Level, error) {
 	return append(levels, handedOut...), err
 }
 
-// retire ends the epochs of buckets, brings their units back, and takes the buckets out of the ring.
+// retire ends the epochs of buckets, brings their units back, and takes the buckets out of the
+// ring.
 func retire(t *engine.Tx, b *rows.Budget, list []rows.Bucket) error {
 	var live []*rows.Epoch
 	var back []moves.Coming
@@ -93,8 +95,8 @@ func retire(t *engine.Tx, b *rows.Budget, list []rows.Bucket) error {
 	return moves.ComeBack(t, b, back...)
 }
 
-// returning picks the buckets that come back: those that had retired, which get the lanes given, and,
-// where an effective budget has none online, one of the others.
+// returning picks the buckets that come back: those that had retired, which get the lanes given,
+// and, where an effective budget has none online, one of the others.
 func returning(t *engine.Tx, b *rows.Budget, stay []rows.Bucket, lanes []bucket.Lane) (
 	begin []*rows.Bucket, err error) {
 	anyOnline := len(lanes) > len(stay)

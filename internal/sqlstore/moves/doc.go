@@ -2,9 +2,9 @@
 // funded (F), undistributed (U), in buckets (O) and forfeited (X), and the beginnings and ends of
 // epochs. Every step keeps I1 when it is taken together with the one that gives or takes its units.
 //
-// The caller has locked the budget's row and the epochs that it names, in the lock order of DESIGN 5.
-// A step changes the rows in memory as it changes them in SQL, so that steps follow each other
-// without reading again.
+// The caller has locked the budget's row and the epochs that it names, in the lock order of
+// DESIGN 5. A step changes the rows in memory as it changes them in SQL, so that steps follow
+// each other without reading again.
 //
 //	F, U, X    Units, Fund, TakeBack, TopUp, ComeBack, Sweep (R)
 //	O          Give (U or another bucket's O into an epoch), Draw (out of epochs), HandOut

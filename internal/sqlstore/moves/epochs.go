@@ -55,10 +55,12 @@ func FirstStatus(durability budget.Durability) ledger.Status {
 	return ledger.Open
 }
 
-// Begin gives buckets of a locked budget, whose newest epochs are locked and have ended, their next
-// epochs, without units and of the open period. It brings the buckets online and replaces the epochs
-// in the rows. In store mode there are no levels. Error: Unavailable where a lane is drained, or, in store mode, was never reached.
-func Begin(t *engine.Tx, op string, b *rows.Budget, buckets ...*rows.Bucket) ([]bucket.Level, error) {
+// Begin gives buckets of a locked budget, whose newest epochs are locked and have ended, their
+// next epochs, without units and of the open period. It brings the buckets online and replaces
+// the epochs in the rows. In store mode there are no levels. Error: Unavailable where a lane is
+// drained, or, in store mode, was never reached.
+func Begin(t *engine.Tx, op string, b *rows.Budget, buckets ...*rows.Bucket) (
+	[]bucket.Level, error) {
 	if len(buckets) == 0 {
 		return nil, nil
 	}
@@ -112,9 +114,10 @@ func Level(row *rows.Bucket, added int64) bucket.Level {
 		Outstanding: row.Outstanding, Added: added, Open: row.Status == string(ledger.Open)}
 }
 
-// End moves live, locked epochs of a locked budget to a final status and takes their units out of O;
-// it returns the sum, which the caller puts somewhere (ComeBack, Give). Grants that a store has not
-// got are void. The buckets stay in the bucket list. A bucket's counts go on: see RestartCounts.
+// End moves live, locked epochs of a locked budget to a final status and takes their units out of
+// O; it returns the sum, which the caller puts somewhere (ComeBack, Give). Grants that a store
+// has not got are void. The buckets stay in the bucket list. A bucket's counts go on: see
+// RestartCounts.
 func End(t *engine.Tx, b *rows.Budget, status ledger.Status, epochs ...*rows.Epoch) (int64, error) {
 	if len(epochs) == 0 {
 		return 0, nil
@@ -177,8 +180,8 @@ func PutOffline(t *engine.Tx, b *rows.Budget, row *rows.Bucket, by bucket.Offlin
 	return list(t, b, putOffline, by, []*rows.Bucket{row})
 }
 
-// Retire takes buckets of a locked budget out of the list and the ring, for there are fewer from now
-// on. Their epochs have ended.
+// Retire takes buckets of a locked budget out of the list and the ring, for there are fewer from
+// now on. Their epochs have ended.
 func Retire(t *engine.Tx, b *rows.Budget, buckets ...*rows.Bucket) error {
 	return list(t, b, putOffline, bucket.ByResize, buckets)
 }
@@ -225,9 +228,9 @@ func compareLanes(a, b bucket.Lane) int {
 	return cmp.Or(cmp.Compare(a.Instance, b.Instance), cmp.Compare(a.Index, b.Index))
 }
 
-// Activations returns the present activations of lanes; in ledger mode, where a lane needs none, 0 for
-// those without a row. Error: Unavailable where a lane is drained, or, in store mode, was never
-// reached.
+// Activations returns the present activations of lanes; in ledger mode, where a lane needs none,
+// 0 for those without a row. Error: Unavailable where a lane is drained, or, in store mode, was
+// never reached.
 func Activations(t *engine.Tx, op string, durability budget.Durability, lanes []bucket.Lane) (
 	map[bucket.Lane]int64, error) {
 	lanes = slices.Clone(lanes)

@@ -88,9 +88,9 @@ type Coming struct {
 	Never, Late int64
 }
 
-// ComeBack moves units that have left their epochs to where their periods say: to U where theirs is
-// the open period, otherwise by the budget's rule to F, to U of the open period, or to X. The budget
-// is locked.
+// ComeBack moves units that have left their epochs to where their periods say: to U where theirs
+// is the open period, otherwise by the budget's rule to F, to U of the open period, or to X. The
+// budget is locked.
 func ComeBack(t *engine.Tx, b *rows.Budget, all ...Coming) error {
 	var sum allocation.Movement
 	carried := int64(0)
