@@ -37,15 +37,13 @@ local function standing(b)
   return LOST
 end
 
-local limited = false
 for t = 1, #terms do
   local x = terms[t]
   x.over = x[1] > 0 and now >= x[1]
-  limited = limited or x[2] > 0
   prepare(x, now)
 end
-local versions = limited and call('HMGET', KEYS[6], unpack(buckets))
-local first, later, left, sum, was = {}, {}, {}, {}, {}
+local versions = call('HMGET', KEYS[6], unpack(buckets))
+local first, later, left, sum, was, rises = {}, {}, {}, {}, {}, {}
 local changed_versions, cv = {}, 0
 for b = 1, #buckets do
   local x = terms[terms_of[b]]
@@ -57,12 +55,12 @@ for b = 1, #buckets do
     if not left[b] or not sum[b] then first[b], left[b] = BROKEN, 0 end
   end
   was[b] = left[b]
-  if x.over then later[b] = OVER
-  elseif versions and number(versions[b] or '0') ~= x[2] then
-    local version = number(versions[b] or '0')
-    if not version then first[b] = first[b] or BROKEN
-    elseif version > x[2] then later[b] = OUTDATED
-    end
+  local version = 0
+  if versions[b] then version = number(versions[b]) end
+  if not version then first[b] = first[b] or BROKEN
+  elseif x.over then later[b] = OVER
+  elseif version > x[2] then later[b] = OUTDATED
+  elseif version < x[2] then rises[b] = x[2]
   end
   if not later[b] and x.window_over then later[b] = WINDOW_OVER end
 end
@@ -138,9 +136,8 @@ for b = 1, #buckets do
     lefts[n + 1], lefts[n + 2] = buckets[b], left[b]
     sums[n + 1], sums[n + 2] = buckets[b], sum[b] + was[b] - left[b]
     n = n + 2
-    local version = terms[terms_of[b]][2]
-    if versions and versions[b] ~= version and version > 0 and number(versions[b] or '0') ~= version then
-      changed_versions[cv + 1], changed_versions[cv + 2] = buckets[b], version
+    if rises[b] then
+      changed_versions[cv + 1], changed_versions[cv + 2] = buckets[b], rises[b]
       cv = cv + 2
     end
   end

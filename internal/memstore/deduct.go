@@ -1,0 +1,247 @@
+package memstore
+
+import (
+	"context"
+	"slices"
+
+	"github.com/budgetd/budgetd/bucket"
+	"github.com/budgetd/budgetd/budget"
+)
+
+// Deduct implements bucket.Counter.
+func (s *Store) Deduct(_ context.Context, m bucket.Memory, deductions []bucket.StoreDeduction) (
+	bucket.StoreAnswer, error) {
+	return with(s, "deduct", m, func(l *lane) (bucket.StoreAnswer, error) {
+		out := bucket.StoreAnswer{NowMS: s.nowMS(), Outcomes: make([]bucket.StoreOutcome, len(deductions))}
+		for i := range deductions {
+			out.Outcomes[i] = l.deduct(m, &deductions[i], out.NowMS)
+		}
+		return out, nil
+	})
+}
+
+// standing is the verdict on an epoch from which units are to be taken.
+func (l *lane) standing(bucketID, epoch int64) bucket.Verdict {
+	e, known := l.entries[bucketID]
+	switch {
+	case e.state == copying, known && e.epoch == epoch && (e.state == moving || e.state == copied):
+		return bucket.Moving
+	case known && e.epoch == epoch && e.state == opened:
+		return bucket.Accepted
+	case known && e.epoch >= epoch, l.newest[bucketID] > epoch:
+		return bucket.Closed
+	}
+	return bucket.Lost
+}
+
+// record returns the record of an id.
+func (l *lane) record(id bucket.RecordID) (bucket.Record, int64, bool) {
+	for _, slice := range []int64{l.slice, l.slice - 1} {
+		if r, known := l.records[slice][id]; known {
+			return r, slice, true
+		}
+	}
+	return bucket.Record{}, l.slice, false
+}
+
+// keep stores a record in a slice.
+func (l *lane) keep(slice int64, id bucket.RecordID, r bucket.Record) {
+	if l.records[slice] == nil {
+		l.records[slice] = map[bucket.RecordID]bucket.Record{}
+	}
+	l.records[slice][id] = r
+}
+
+// deduct judges one deduction in the order that bucket.Counter states, and carries it out if nothing speaks
+// against it.
+func (l *lane) deduct(m bucket.Memory, d *bucket.StoreDeduction, nowMS int64) bucket.StoreOutcome {
+	if v := l.standing(d.Bucket, d.Epoch); v != bucket.Accepted {
+		return bucket.StoreOutcome{Verdict: v}
+	}
+	if d.NotAfterMS < nowMS {
+		return bucket.StoreOutcome{Verdict: bucket.TooOld}
+	}
+	if r, _, known := l.record(d.RecordID); known {
+		return bucket.StoreOutcome{Verdict: bucket.Known, Record: r}
+	}
+	e, t := l.entries[d.Bucket], d.Terms
+	switch {
+	case t.EndMS > 0 && nowMS >= t.EndMS:
+		return bucket.StoreOutcome{Verdict: bucket.Over}
+	case l.versions[d.Bucket] > t.LimitsVersion:
+		return bucket.StoreOutcome{Verdict: bucket.Outdated}
+	}
+	for i := range t.Limits {
+		x := &t.Limits[i]
+		if x.Kind == budget.WindowCalendar && (nowMS < x.FromMS || nowMS >= x.ToMS) {
+			return bucket.StoreOutcome{Verdict: bucket.WindowOver}
+		}
+	}
+	next, uses, fits := l.judge(d, nowMS)
+	switch {
+	case !fits:
+		return bucket.StoreOutcome{Verdict: bucket.Limited, Balance: e.balance, Limits: uses}
+	case e.balance < d.Amount:
+		return bucket.StoreOutcome{Verdict: bucket.Short, Balance: e.balance}
+	}
+	e.balance, e.taken = e.balance-d.Amount, e.taken+d.Amount
+	l.entries[d.Bucket], l.changed[epochName{d.Bucket, 0}] = e, true
+	l.versions[d.Bucket] = max(l.versions[d.Bucket], t.LimitsVersion)
+	n := note{value: d.Value, version: t.LimitsVersion}
+	if d.Counts != nil {
+		n.counts = map[limitName]int64{}
+		for i := range t.Limits {
+			n.counts[limitName{t.Limits[i].Name, t.Limits[i].Changed}] = d.Counts[i]
+		}
+	}
+	if next != nil {
+		l.counters[valueName{d.Bucket, d.Value}] = *next
+	}
+	l.keep(l.slice, d.RecordID, bucket.Record{Amount: d.Amount, Epoch: d.Epoch, Activation: m.Activation,
+		Fingerprint: d.Fingerprint, Nonce: d.Nonce, AtMS: nowMS})
+	l.notes[d.RecordID] = n
+	return bucket.StoreOutcome{Verdict: bucket.Accepted, Balance: e.balance, Limits: uses}
+}
+
+// judge returns the counter after a deduction and how far limits are used then; if it does not fit, how far
+// they are used now. A deduction that counts for no limit fits.
+func (l *lane) judge(d *bucket.StoreDeduction, nowMS int64) (next *counter, uses []bucket.LimitUse, fits bool) {
+	t := d.Terms
+	if d.Value == "" || len(t.Limits) == 0 {
+		return nil, nil, true
+	}
+	c := l.counters[valueName{d.Bucket, d.Value}]
+	before := make([]bucket.LimitUse, len(t.Limits))
+	next, fits = &counter{windows: map[limitName]window{}}, true
+	lasting := false
+	for i := range t.Limits {
+		x := &t.Limits[i]
+		n, most := d.Amount, x.Max
+		switch {
+		case d.Counts != nil:
+			n = d.Counts[i]
+		case x.Measure == budget.MeasureCount:
+			n = 1
+		}
+		if d.Max != nil {
+			most = d.Max[i]
+		}
+		name := limitName{x.Name, x.Changed}
+		w := present(x, c.windows[name], nowMS)
+		before[i] = use(x, w, nowMS)
+		if n > 0 && w.counted+n > most {
+			before[i].Exceeded, fits = true, false
+			continue
+		}
+		if n > 0 {
+			w = counted(x, w, n, nowMS)
+		}
+		next.windows[name] = w
+		end := ends(x, w, nowMS)
+		next.expiresMS, lasting = max(next.expiresMS, end), lasting || end == 0
+		uses = append(uses, use(x, w, nowMS))
+	}
+	if lasting {
+		next.expiresMS = 0
+	}
+	if !fits {
+		return nil, before, false
+	}
+	return next, uses, true
+}
+
+// Rollback implements bucket.Counter.
+func (s *Store) Rollback(_ context.Context, m bucket.Memory, all []bucket.StoreRollback) ([]bucket.StoreReturn, error) {
+	return s.undo("rollback", m, all, false)
+}
+
+// Cancel implements bucket.Counter.
+func (s *Store) Cancel(_ context.Context, m bucket.Memory, all []bucket.StoreRollback) ([]bucket.StoreReturn, error) {
+	return s.undo("cancel", m, all, true)
+}
+
+func (s *Store) undo(op string, m bucket.Memory, all []bucket.StoreRollback, cancel bool) ([]bucket.StoreReturn, error) {
+	return with(s, op, m, func(l *lane) ([]bucket.StoreReturn, error) {
+		out, nowMS := make([]bucket.StoreReturn, len(all)), s.nowMS()
+		for i := range all {
+			out[i] = l.undo(m, &all[i], cancel, nowMS, s.young(l, nowMS))
+			out[i].Young = s.young(l, nowMS)
+		}
+		return out, nil
+	})
+}
+
+// young reports whether a lane's memory is younger than the record window.
+func (s *Store) young(l *lane, nowMS int64) bool {
+	return nowMS-l.marker.SinceMS < s.config.Window.Milliseconds()
+}
+
+// undo gives back units of one deduction.
+func (l *lane) undo(m bucket.Memory, x *bucket.StoreRollback, cancel bool, nowMS int64, young bool) bucket.StoreReturn {
+	e := l.entries[x.Bucket]
+	if e.state == moving || e.state == copying || e.state == copied {
+		return bucket.StoreReturn{Verdict: bucket.Moving}
+	}
+	r, slice, known := l.record(x.RecordID)
+	switch {
+	case !known && cancel:
+		r = bucket.Record{Void: true, Activation: m.Activation, AtMS: nowMS}
+		l.keep(l.slice, x.RecordID, r)
+		return bucket.StoreReturn{Verdict: bucket.Voided, Record: r}
+	case !known && young:
+		return bucket.StoreReturn{Verdict: bucket.Unclear}
+	case !known:
+		return bucket.StoreReturn{Verdict: bucket.NotFound}
+	case r.Void:
+		return bucket.StoreReturn{Verdict: bucket.Known, Record: r}
+	case r.Activation < l.marker.Since:
+		return bucket.StoreReturn{Verdict: bucket.Unclear, Record: r}
+	}
+	id, amount, left := x.RollbackID, x.Amount, r.Amount-r.RolledBack
+	earlier := slices.IndexFunc(r.Rollbacks, func(b bucket.RecordedRollback) bool { return b.ID == id })
+	gave := int64(0)
+	if earlier >= 0 {
+		gave = r.Rollbacks[earlier].Amount
+	}
+	if amount == 0 {
+		amount = left
+	}
+	switch {
+	case earlier >= 0 && !cancel, left == 0 && (cancel || x.Amount == 0):
+		return bucket.StoreReturn{Verdict: bucket.Known, Record: r, Amount: gave}
+	case amount > left:
+		return bucket.StoreReturn{Verdict: bucket.TooMuch, Record: r}
+	case len(r.Rollbacks) >= bucket.MostRollbackIDs && !cancel:
+		return bucket.StoreReturn{Verdict: bucket.TooMany, Record: r}
+	}
+	l.lower(x.RecordID, r, x.Terms, r.RolledBack, r.RolledBack+amount)
+	r.RolledBack += amount
+	r.Rollbacks = append(slices.Clone(r.Rollbacks), bucket.RecordedRollback{ID: id, Amount: amount})
+	l.keep(slice, x.RecordID, r)
+	out := bucket.StoreReturn{Verdict: bucket.Accepted, Record: r, Amount: amount}
+	if e.state == opened && e.epoch == r.Epoch {
+		e.balance, e.given = e.balance+amount, e.given+amount
+		l.entries[x.Bucket], l.changed[epochName{x.Bucket, 0}] = e, true
+		return out
+	}
+	name := epochName{x.Bucket, r.Epoch}
+	l.late[name], l.changed[name] = lateSum{l.late[name].units + amount, l.slice}, true
+	out.Late = true
+	return out
+}
+
+// Find implements bucket.Counter.
+func (s *Store) Find(_ context.Context, m bucket.Memory, ids []bucket.RecordID) ([]bucket.StoreReturn, error) {
+	return with(s, "find", m, func(l *lane) ([]bucket.StoreReturn, error) {
+		out := make([]bucket.StoreReturn, len(ids))
+		for i, id := range ids {
+			out[i] = bucket.StoreReturn{Verdict: bucket.NotFound, Young: s.young(l, s.nowMS())}
+			if e := l.entries[id.Bucket]; e.state == moving || e.state == copying || e.state == copied {
+				out[i].Verdict = bucket.Moving
+			} else if r, _, known := l.record(id); known {
+				out[i].Verdict, out[i].Record = bucket.Known, r
+			}
+		}
+		return out, nil
+	})
+}

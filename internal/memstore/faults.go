@@ -1,0 +1,153 @@
+package memstore
+
+import (
+	"math/rand/v2"
+	"sync"
+
+	"github.com/budgetd/budgetd/bucket"
+	"github.com/budgetd/budgetd/budget"
+)
+
+// Fault is what happens to one call.
+type Fault int
+
+// The faults.
+const (
+	// None carries the call out.
+	None Fault = iota
+	// LoseRequest carries nothing out and answers Unavailable.
+	LoseRequest
+	// LoseReply carries the call out and answers OutcomeUnknown.
+	LoseReply
+	// HoldBack answers OutcomeUnknown and carries the call out when Release is called.
+	HoldBack
+	// Repeat carries the call out twice and gives the second answer.
+	Repeat
+	// Invent carries nothing out and lets a Take answer at random; other calls are lost.
+	Invent
+)
+
+// faults decides about calls and keeps those that are held back.
+type faults struct {
+	mu     sync.Mutex
+	decide func(op string) Fault
+	held   []func()
+	random *rand.Rand
+}
+
+// Inject lets decide choose the fault of every call from now on; nil ends that. op is the call's name:
+// set, take, deduct, rollback, cancel, find, open, grant, close, read, changed, settle, sweep, mark, copy.
+func (s *Store) Inject(seed uint64, decide func(op string) Fault) {
+	s.faults.mu.Lock()
+	defer s.faults.mu.Unlock()
+	s.faults.decide, s.faults.random = decide, rand.New(rand.NewPCG(seed, seed)) //nolint:gosec // a test's chance
+}
+
+// Release carries out the calls that were held back, in an order of its own choosing. Nobody hears the
+// answers. It returns how many there were.
+func (s *Store) Release() int {
+	s.faults.mu.Lock()
+	held := s.faults.held
+	s.faults.held = nil
+	if s.faults.random != nil {
+		s.faults.random.Shuffle(len(held), func(i, j int) { held[i], held[j] = held[j], held[i] })
+	}
+	s.faults.mu.Unlock()
+	for _, call := range held {
+		call()
+	}
+	return len(held)
+}
+
+// next returns the fault of a call; a call that is held back is kept.
+func (f *faults) next(op string, call func()) Fault {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.decide == nil {
+		return None
+	}
+	fault := f.decide(op)
+	if fault == HoldBack {
+		f.held = append(f.held, call)
+	}
+	return fault
+}
+
+// number returns a random number below n.
+func (f *faults) number(n int64) int64 {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.random.Int64N(n)
+}
+
+// faulty carries out a call as its fault says.
+func faulty[T any](s *Store, op string, do func() (T, error)) (T, error) {
+	var none T
+	switch s.faults.next(op, func() { _, _ = do() }) {
+	case LoseRequest, Invent:
+		return none, budget.Refuse(budget.Unavailable, op, "the request was lost")
+	case HoldBack:
+		return none, budget.Refuse(budget.OutcomeUnknown, op, "the request is held back")
+	case LoseReply:
+		_, _ = do()
+		return none, budget.Refuse(budget.OutcomeUnknown, op, "the reply was lost")
+	case Repeat:
+		_, _ = do()
+	}
+	return do()
+}
+
+// Memory is a past state of a lane.
+type Memory struct{ lane *lane }
+
+// Remember returns the present state of a lane.
+func (s *Store) Remember(index int) Memory {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return Memory{s.lanes[index].clone()}
+}
+
+// GoBack gives a lane a past state. With the same process it keeps its present identity, as after a
+// resync from another master or an edit; otherwise it gets a new one, as after a restart.
+func (s *Store) GoBack(index int, to Memory, sameProcess bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	identity := s.lanes[index].identity
+	if !sameProcess {
+		identity = s.identity()
+	}
+	s.lanes[index] = to.lane.clone()
+	s.lanes[index].identity = identity
+}
+
+// Wipe empties a lane: FLUSHALL in the same process, or a restart without data.
+func (s *Store) Wipe(index int, sameProcess bool) {
+	s.GoBack(index, Memory{newLane("")}, sameProcess)
+}
+
+// Forget removes the entry of one bucket, and nothing else of it.
+func (s *Store) Forget(index int, bucketID int64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.lanes[index].entries, bucketID)
+}
+
+// Fill puts any content into the filter of a bucket.
+func (s *Store) Fill(index int, bucketID, fill, balance int64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.lanes[index].contents[bucketID] = content{fill, balance}
+}
+
+// invented returns an answer to a Take that has nothing to do with any content.
+func (s *Store) invented(takes []bucket.Take) []bucket.Taken {
+	out := make([]bucket.Taken, len(takes))
+	for i, t := range takes {
+		out[i] = bucket.Taken{Stale: s.faults.number(3) == 0, Fits: make([]bool, len(t.Amounts)),
+			Fill: s.faults.number(8), Balance: s.faults.number(budget.MaxAmount)}
+		for j := range out[i].Fits {
+			out[i].Fits[j] = s.faults.number(2) == 0
+		}
+	}
+	return out
+}

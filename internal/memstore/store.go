@@ -1,0 +1,140 @@
+package memstore
+
+import (
+	"fmt"
+	"maps"
+	"sync"
+	"time"
+
+	"github.com/budgetd/budgetd/bucket"
+	"github.com/budgetd/budgetd/budget"
+)
+
+var (
+	_ bucket.Filter   = (*Store)(nil)
+	_ bucket.Counter  = (*Store)(nil)
+	_ bucket.Entries  = (*Store)(nil)
+	_ bucket.Changes  = (*Store)(nil)
+	_ bucket.Memories = (*Store)(nil)
+	_ bucket.Copies   = (*Store)(nil)
+)
+
+// Config describes a store. The zero values of Window and Now mean ten minutes and the machine's clock.
+type Config struct {
+	Name  string
+	Lanes int
+	// Installation is noted in markers.
+	Installation string
+	// Window is the record window.
+	Window time.Duration
+	// Now is the clock of every lane.
+	Now func() time.Time
+}
+
+// Store is an instance in memory. Safe for concurrent use: one call at a time is carried out.
+type Store struct {
+	config Config
+	faults faults
+
+	mu    sync.Mutex
+	lanes []*lane
+	runs  int // how many identities were handed out
+}
+
+// New makes a store whose lanes are empty.
+func New(config Config) *Store {
+	if config.Window == 0 {
+		config.Window = 10 * time.Minute
+	}
+	if config.Now == nil {
+		config.Now = time.Now
+	}
+	s := &Store{config: config}
+	for range max(config.Lanes, 1) {
+		s.lanes = append(s.lanes, newLane(s.identity()))
+	}
+	return s
+}
+
+// identity returns a new identity.
+func (s *Store) identity() string {
+	s.runs++
+	return fmt.Sprintf("run%d replication%d master", s.runs, s.runs)
+}
+
+// lane is the memory of one lane.
+type lane struct {
+	identity string
+	contents map[int64]content // of the filter
+	marker   bucket.Marker
+	// slice is the present slice, sliceMS when it began.
+	slice, sliceMS int64
+	newest         map[int64]int64
+	entries        map[int64]entry
+	versions       map[int64]int64 // of limits
+	late           map[epochName]lateSum
+	changed        map[epochName]bool // epoch 0: the entry
+	records        map[int64]map[bucket.RecordID]bucket.Record
+	notes          map[bucket.RecordID]note
+	counters       map[valueName]counter
+}
+
+// epochName names an epoch of a bucket, valueName a value that limits count for.
+type (
+	epochName struct{ bucket, epoch int64 }
+	valueName struct {
+		bucket int64
+		value  string
+	}
+)
+
+// lateSum is what came back after an epoch; slice is when it last grew.
+type lateSum struct{ units, slice int64 }
+
+func newLane(identity string) *lane {
+	return &lane{identity: identity, contents: map[int64]content{}, newest: map[int64]int64{},
+		entries: map[int64]entry{}, versions: map[int64]int64{}, late: map[epochName]lateSum{},
+		changed: map[epochName]bool{}, records: map[int64]map[bucket.RecordID]bucket.Record{},
+		notes: map[bucket.RecordID]note{}, counters: map[valueName]counter{}}
+}
+
+// clone returns a copy that shares nothing that is changed in place.
+func (l *lane) clone() *lane {
+	c := *l
+	c.contents, c.newest, c.entries = maps.Clone(l.contents), maps.Clone(l.newest), maps.Clone(l.entries)
+	c.versions, c.late, c.changed = maps.Clone(l.versions), maps.Clone(l.late), maps.Clone(l.changed)
+	c.notes, c.counters = maps.Clone(l.notes), maps.Clone(l.counters)
+	c.records = map[int64]map[bucket.RecordID]bucket.Record{}
+	for slice, records := range l.records {
+		c.records[slice] = maps.Clone(records)
+	}
+	return &c
+}
+
+// nowMS is the lane's clock.
+func (s *Store) nowMS() int64 { return s.config.Now().UnixMilli() }
+
+// at returns a lane of this store. s.mu is held.
+func (s *Store) at(op string, of bucket.Lane) (*lane, error) {
+	if of.Instance != s.config.Name || of.Index < 0 || of.Index >= len(s.lanes) {
+		return nil, budget.Refuse(budget.Unavailable, op, "instance %s has no lane %s", s.config.Name, of)
+	}
+	return s.lanes[of.Index], nil
+}
+
+// with carries out a call on the memory that it names, subject to faults.
+func with[T any](s *Store, op string, m bucket.Memory, do func(*lane) (T, error)) (T, error) {
+	return faulty(s, op, func() (T, error) {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		var none T
+		l, err := s.at(op, m.Lane)
+		if err != nil {
+			return none, err
+		}
+		if l.identity != m.Identity || l.marker.Activation != m.Activation || m.Activation == 0 {
+			return none, bucket.ErrOtherMemory
+		}
+		return do(l)
+	})
+}

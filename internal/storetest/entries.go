@@ -1,0 +1,140 @@
+package storetest
+
+import (
+	"errors"
+
+	"github.com/budgetd/budgetd/bucket"
+)
+
+// markerRules: a marker is written over a smaller one only, and says since when the memory is kept.
+func markerRules(k *kit) {
+	mark := func(activation, since int64) error {
+		m := k.m
+		m.Activation = activation
+		return k.Store.Mark(k.Context(), m, since)
+	}
+	read := func(activation, since int64) {
+		k.Helper()
+		got, err := k.Store.Marker(k.Context(), k.lane(0), k.m.Identity)
+		k.must(err)
+		k.same("marker", [2]int64{got.Activation, got.Since}, [2]int64{activation, since})
+	}
+	read(1, 1)
+	k.must(mark(1, 1)) // again
+	k.must(mark(4, 4))
+	k.must(mark(5, 4)) // kept without a gap
+	read(5, 4)
+	if err := mark(4, 4); !errors.Is(err, bucket.ErrOtherMemory) {
+		k.Errorf("over a larger one: %v", err)
+	}
+	if err := mark(7, 3); !errors.Is(err, bucket.ErrOtherMemory) {
+		k.Errorf("since before the last gap: %v", err)
+	}
+	read(5, 4)
+	if _, err := k.Store.Marker(k.Context(), k.lane(0), "a b master"); !errors.Is(err, bucket.ErrOtherMemory) {
+		k.Errorf("another identity: %v", err)
+	}
+	empty, err := k.Store.Marker(k.Context(), k.lane(1), k.adopt(1, 3, 3).Identity)
+	k.must(err)
+	k.same("another lane", empty.Activation, int64(3))
+}
+
+// otherMemory: a call for another activation or another identity does nothing.
+func otherMemory(k *kit) {
+	k.fill(1, 1, 10)
+	for _, m := range []bucket.Memory{
+		{Lane: k.lane(0), Activation: 2, Identity: k.m.Identity},
+		{Lane: k.lane(0), Activation: 1, Identity: "run of another master"},
+		{Lane: k.lane(1), Activation: 1, Identity: k.m.Identity},
+	} {
+		ctx, ref := k.Context(), bucket.Ref{Bucket: 1, Epoch: 1}
+		errs := map[string]error{}
+		_, errs["deduct"] = k.Store.Deduct(ctx, m, []bucket.StoreDeduction{k.deduction("a", 1, k.terms())})
+		_, errs["rollback"] = k.Store.Rollback(ctx, m, []bucket.StoreRollback{{RecordID: bucket.RecordID{Bucket: 1, ID: "a"}}})
+		_, errs["cancel"] = k.Store.Cancel(ctx, m, []bucket.StoreRollback{{RecordID: bucket.RecordID{Bucket: 1, ID: "a"}}})
+		_, errs["find"] = k.Store.Find(ctx, m, []bucket.RecordID{{Bucket: 1, ID: "a"}})
+		_, errs["open"] = k.Store.Open(ctx, m, []bucket.Opening{{Ref: ref}})
+		_, errs["grant"] = k.Store.Grant(ctx, m, []bucket.StoreGrant{{Ref: ref, Number: 2, Amount: 1}})
+		_, errs["close"] = k.Store.Close(ctx, m, []bucket.Ref{ref}, false)
+		_, errs["read"] = k.Store.Read(ctx, m, []bucket.Ref{ref})
+		_, _, errs["changed"] = k.Store.Changed(ctx, m, "")
+		errs["settle"] = k.Store.Settle(ctx, m, nil)
+		_, errs["sweep"] = k.Store.Sweep(ctx, m)
+		_, errs["begin copy"] = k.Store.BeginCopy(ctx, m, ref, "x")
+		for call, err := range errs {
+			if !errors.Is(err, bucket.ErrOtherMemory) && call != "settle" {
+				k.Errorf("%s of %+v: %v", call, m, err)
+			}
+		}
+	}
+	k.entry(1, 1, bucket.Entry{Verdict: bucket.Accepted, Epoch: 1, Balance: 10, LastGrant: 1})
+}
+
+// openGrantClose: the life of an epoch, every step twice.
+func openGrantClose(k *kit) {
+	k.entry(1, 1, bucket.Entry{Verdict: bucket.NotFound})
+	for range 2 {
+		k.open(1, 1, bucket.Accepted)
+	}
+	for range 2 {
+		k.grant(1, 1, 1, 10, bucket.Accepted)
+	}
+	k.deducted(k.deduction("a", 4, k.terms()), bucket.Accepted)
+	k.rollback("a", "r", 1, bucket.Accepted)
+	for range 2 {
+		got := k.close(1, 1, false, bucket.Accepted)
+		k.same("closed", got, bucket.Entry{Verdict: bucket.Accepted, Epoch: 1, Balance: 7, Taken: 4, GivenBack: 1, LastGrant: 1})
+	}
+	k.open(1, 1, bucket.Closed)
+	k.grant(1, 1, 2, 10, bucket.Closed)
+	k.deducted(k.deduction("b", 1, k.terms()), bucket.Closed)
+	k.entry(1, 1, bucket.Entry{Verdict: bucket.Closed, Epoch: 1, Balance: 7, Taken: 4, GivenBack: 1, LastGrant: 1})
+	k.fill(1, 2, 5)
+	k.entry(1, 2, bucket.Entry{Verdict: bucket.Accepted, Epoch: 2, Balance: 5, LastGrant: 1})
+	k.entry(1, 1, bucket.Entry{Verdict: bucket.NotFound})
+	k.open(1, 3, bucket.Accepted) // replaces an open one of a smaller epoch
+	k.close(1, 2, false, bucket.Closed)
+	k.grant(1, 2, 2, 1, bucket.Closed)
+}
+
+// lateOpen: an open that arrives after the close of its epoch does nothing, also where no entry was.
+func lateOpen(k *kit) {
+	got := k.close(1, 5, false, bucket.Accepted)
+	k.same("closed", got, bucket.Entry{Verdict: bucket.Accepted, Epoch: 5})
+	k.open(1, 5, bucket.Closed)
+	k.open(1, 4, bucket.Closed)
+	k.grant(1, 5, 1, 10, bucket.Closed)
+	k.open(1, 6, bucket.Accepted)
+}
+
+// lostEntry: an epoch whose entry is gone does not open again; closing it says that it is lost.
+func lostEntry(k *kit) {
+	k.fill(1, 1, 10)
+	k.fill(2, 1, 10)
+	k.LoseEntry(1)
+	k.deducted(k.deduction("a", 1, k.terms()), bucket.Lost)
+	k.open(1, 1, bucket.Lost)
+	k.grant(1, 1, 2, 10, bucket.Lost)
+	k.close(1, 1, false, bucket.Lost)
+	k.entry(1, 1, bucket.Entry{Verdict: bucket.Lost})
+	other := k.deduction("b", 1, k.terms())
+	other.Bucket = 2
+	k.deducted(other, bucket.Accepted)
+	k.fill(1, 2, 3)
+	k.deducted(k.deduction("a", 1, k.terms()), bucket.Closed)
+	k.entry(1, 2, bucket.Entry{Verdict: bucket.Accepted, Epoch: 2, Balance: 3, LastGrant: 1})
+}
+
+// grantNumbers: grants are counted once each, and without gaps.
+func grantNumbers(k *kit) {
+	k.grant(1, 1, 1, 10, bucket.Lost)
+	k.fill(1, 1, 10)
+	k.grant(1, 1, 3, 10, bucket.Gap)
+	k.grant(1, 1, 2, 5, bucket.Accepted)
+	k.grant(1, 1, 1, 10, bucket.Accepted)
+	k.grant(1, 1, 2, 5, bucket.Accepted)
+	k.grant(1, 2, 1, 5, bucket.Lost)
+	k.entry(1, 1, bucket.Entry{Verdict: bucket.Accepted, Epoch: 1, Balance: 15, LastGrant: 2})
+	k.grant(1, 1, 3, 1<<53-1, bucket.Broken) // the balance would be above 2^53 - 1
+	k.entry(1, 1, bucket.Entry{Verdict: bucket.Accepted, Epoch: 1, Balance: 15, LastGrant: 2})
+}

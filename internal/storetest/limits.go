@@ -1,0 +1,157 @@
+package storetest
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/budgetd/budgetd/bucket"
+	"github.com/budgetd/budgetd/budget"
+)
+
+// valued is a deduction of a value under limits.
+func (k *kit) valued(id string, amount int64, value string, terms *bucket.Terms) bucket.StoreDeduction {
+	d := k.deduction(id, amount, terms)
+	d.Value = value
+	return d
+}
+
+// calendarWindow: a window begins empty, and the caller whose window is not the present one is told.
+func calendarWindow(k *kit) {
+	k.fill(1, 1, 100)
+	now := k.now()
+	day := bucket.LimitTerms{Name: "day", Changed: 1, Kind: budget.WindowCalendar, FromMS: now - 100, ToMS: now + 300,
+		Max: 3, Measure: budget.MeasureCount}
+	first := k.terms(day)
+	out := k.deducted(k.valued("a", 9, "u", first), bucket.Accepted)
+	k.same("reset", out.Limits[0].ResetMS, now+300)
+	k.used(k.deducted(k.valued("b", 9, "u", first), bucket.Accepted), 2)
+	k.used(k.deducted(k.valued("c", 9, "v", first), bucket.Accepted), 1)
+	k.Wait(350 * time.Millisecond)
+	k.deducted(k.valued("d", 9, "u", first), bucket.WindowOver)
+	day.FromMS, day.ToMS = now+300, now+600_000
+	second := k.terms(day)
+	k.used(k.deducted(k.valued("d", 9, "u", second), bucket.Accepted), 1)
+	// What was counted in the window before does not come back from this one.
+	k.rollback("a", "r", 0, bucket.Accepted, second)
+	k.used(k.deducted(k.valued("e", 9, "u", second), bucket.Accepted), 2)
+	k.rollback("e", "r", 0, bucket.Accepted, second)
+	k.used(k.deducted(k.valued("f", 9, "u", second), bucket.Accepted), 2)
+}
+
+// slidingWindow: slots leave the window one by one.
+func slidingWindow(k *kit) {
+	k.fill(1, 1, 100)
+	terms := k.terms(bucket.LimitTerms{Name: "s", Changed: 1, Kind: budget.WindowSliding, LengthMS: 600, SlotMS: 100,
+		Max: 5, Measure: budget.MeasureAmount})
+	k.used(k.deducted(k.valued("a", 2, "u", terms), bucket.Accepted), 2)
+	k.Wait(300 * time.Millisecond)
+	k.used(k.deducted(k.valued("b", 3, "u", terms), bucket.Accepted), 5)
+	out := k.deducted(k.valued("c", 1, "u", terms), bucket.Limited)
+	if reset := out.Limits[0].ResetMS - k.now(); reset > 400 {
+		k.Errorf("the oldest slot leaves in %d ms", reset)
+	}
+	k.Wait(420 * time.Millisecond) // a has left, b has not
+	k.used(k.deducted(k.valued("d", 1, "u", terms), bucket.Accepted), 4)
+	k.rollback("b", "r", 1, bucket.Accepted, terms)
+	k.used(k.deducted(k.valued("e", 1, "u", terms), bucket.Accepted), 4)
+	k.Wait(800 * time.Millisecond)
+	k.used(k.deducted(k.valued("f", 5, "u", terms), bucket.Accepted), 5)
+}
+
+// firstHitWindow: the window begins with a deduction.
+func firstHitWindow(k *kit) {
+	k.fill(1, 1, 100)
+	terms := k.terms(bucket.LimitTerms{Name: "f", Changed: 1, Kind: budget.WindowFirstHit, LengthMS: 300, Max: 2,
+		Measure: budget.MeasureCount})
+	out := k.deducted(k.valued("a", 9, "u", terms), bucket.Accepted)
+	if in := out.Limits[0].ResetMS - k.now(); in > 300 || in < 0 {
+		k.Errorf("ends in %d ms", in)
+	}
+	k.deducted(k.valued("b", 9, "u", terms), bucket.Accepted)
+	k.used(k.deducted(k.valued("c", 9, "u", terms), bucket.Limited), 2)
+	k.Wait(350 * time.Millisecond)
+	k.used(k.deducted(k.valued("c", 9, "u", terms), bucket.Accepted), 1)
+	k.rollback("a", "r", 0, bucket.Accepted, terms)
+	k.used(k.deducted(k.valued("d", 9, "u", terms), bucket.Accepted), 2)
+}
+
+// lifetimeWindow: it never ends, and is never swept.
+func lifetimeWindow(k *kit) {
+	k.fill(1, 1, 100)
+	terms := k.terms(bucket.LimitTerms{Name: "l", Changed: 1, Kind: budget.WindowLifetime, Max: 7, Measure: budget.MeasureAmount})
+	out := k.deducted(k.valued("a", 4, "u", terms), bucket.Accepted)
+	k.same("reset", out.Limits[0].ResetMS, int64(0))
+	k.Wait(Window + 50*time.Millisecond)
+	k.sweep()
+	k.used(k.deducted(k.valued("b", 4, "u", terms), bucket.Limited), 4)
+	k.close(1, 1, false, bucket.Accepted)
+	k.fill(1, 2, 100)
+	d := k.valued("c", 3, "u", terms)
+	d.Epoch = 2 // counters outlive epochs
+	k.used(k.deducted(d, bucket.Accepted), 7)
+}
+
+// limitChanged: a limit that counts something else starts over, the others go on; older terms are refused.
+func limitChanged(k *kit) {
+	k.fill(1, 1, 100)
+	kept := bucket.LimitTerms{Name: "kept", Changed: 1, Kind: budget.WindowLifetime, Max: 50, Measure: budget.MeasureAmount}
+	changed := bucket.LimitTerms{Name: "x", Changed: 1, Kind: budget.WindowLifetime, Max: 50, Measure: budget.MeasureAmount}
+	old := k.terms(changed, kept)
+	k.used(k.deducted(k.valued("a", 4, "u", old), bucket.Accepted), 4, 4)
+	changed.Changed, changed.Kind, changed.LengthMS, changed.SlotMS = 2, budget.WindowSliding, 600_000, 1000
+	young := k.terms(kept, changed) // in another order
+	young.LimitsVersion = 2
+	k.used(k.deducted(k.valued("b", 3, "u", young), bucket.Accepted), 7, 3)
+	k.deducted(k.valued("c", 1, "u", old), bucket.Outdated)
+	k.deducted(k.deduction("c", 1, k.terms()), bucket.Outdated)
+	// What the changed limit never counted does not come off it.
+	k.rollback("a", "r", 0, bucket.Accepted, young)
+	k.used(k.deducted(k.valued("d", 1, "u", young), bucket.Accepted), 4, 4)
+	none := &bucket.Terms{LimitsVersion: 3}
+	if out := k.deducted(k.valued("e", 1, "u", none), bucket.Accepted); out.Limits != nil {
+		k.Errorf("without limits: %+v", out.Limits)
+	}
+	k.deducted(k.valued("f", 1, "u", young), bucket.Outdated)
+}
+
+// ownCounts: a deduction may count its own amounts, and a value may have its own bounds.
+func ownCounts(k *kit) {
+	k.fill(1, 1, 100)
+	terms := k.terms(
+		bucket.LimitTerms{Name: "a", Changed: 1, Kind: budget.WindowLifetime, Max: 10, Measure: budget.MeasureAmount},
+		bucket.LimitTerms{Name: "b", Changed: 1, Kind: budget.WindowLifetime, Max: 2, Measure: budget.MeasureCount})
+	d := k.valued("a", 4, "u", terms)
+	d.Counts = []int64{8, 0}
+	k.used(k.deducted(d, bucket.Accepted), 8, 0)
+	d = k.valued("b", 4, "u", terms)
+	out := k.deducted(d, bucket.Limited)
+	k.same("exceeded", []bool{out.Limits[0].Exceeded, out.Limits[1].Exceeded}, []bool{true, false})
+	d.Max = []int64{1 << 50, 1}
+	k.used(k.deducted(d, bucket.Accepted), 12, 1)
+	k.rollback("a", "half", 2, bucket.Accepted, terms) // 8 of 4: half of it
+	d = k.valued("c", 1, "u", terms)
+	d.Max = []int64{1 << 50, 5}
+	k.used(k.deducted(d, bucket.Accepted), 9, 2)
+	huge := k.valued("d", 1, "u", terms)
+	huge.Counts, huge.Max = []int64{budget.MaxAmount, 0}, []int64{budget.MaxAmount, budget.MaxAmount}
+	k.deducted(huge, bucket.Limited) // nothing is counted above 2^53 - 1
+}
+
+// sameValue: deductions of one value in one call count one after the other.
+func sameValue(k *kit) {
+	k.fill(1, 1, 100)
+	terms := k.terms(bucket.LimitTerms{Name: "n", Changed: 1, Kind: budget.WindowLifetime, Max: 3, Measure: budget.MeasureCount})
+	var all []bucket.StoreDeduction
+	for i := range 6 {
+		all = append(all, k.valued(fmt.Sprint(i), 1, []string{"u", "v"}[i%2], terms))
+	}
+	all = append(all, k.valued("6", 1, "u", terms))
+	var got []int64
+	out := k.deduct(all...)
+	for _, o := range out {
+		got = append(got, o.Limits[0].Used)
+	}
+	k.same("used", got, []int64{1, 1, 2, 2, 3, 3, 3})
+	k.verdict("the seventh", out[6].Verdict, bucket.Limited)
+	k.same("balance", out[6].Balance, int64(94))
+}

@@ -1,0 +1,249 @@
+package storetest
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/budgetd/budgetd/bucket"
+	"github.com/budgetd/budgetd/budget"
+)
+
+// rollbacks: what comes back is never more than was taken, and a rollback id counts once (I5).
+func rollbacks(k *kit) {
+	k.fill(1, 1, 20)
+	k.deducted(k.deduction("a", 10, k.terms()), bucket.Accepted)
+	got := k.rollback("a", "r1", 3, bucket.Accepted)
+	k.same("gave", got.Amount, int64(3))
+	k.same("again", k.rollback("a", "r1", 3, bucket.Known).Amount, int64(3))
+	k.same("the same with another amount", k.rollback("a", "r1", 4, bucket.Known).Amount, int64(3))
+	k.rollback("a", "r2", 8, bucket.TooMuch)
+	for i := range 6 {
+		k.rollback("a", fmt.Sprint("part", i), 1, bucket.Accepted)
+	}
+	k.same("rolled back", k.find("a", bucket.Known).RolledBack, int64(9))
+	k.rollback("a", "r8", 1, bucket.Accepted)
+	k.same("all", k.rollback("a", "r9", 0, bucket.Known).Amount, int64(0))
+	k.rollback("a", "r9", 1, bucket.TooMuch)
+	k.entry(1, 1, bucket.Entry{Verdict: bucket.Accepted, Epoch: 1, Balance: 20, Taken: 10, GivenBack: 10, LastGrant: 1})
+	k.deducted(k.deduction("b", 20, k.terms()), bucket.Accepted)
+	for i := range bucket.MostRollbackIDs {
+		k.rollback("b", fmt.Sprint(i), 1, bucket.Accepted)
+	}
+	k.rollback("b", "one more", 1, bucket.TooMany)
+	k.cancel("b", bucket.Accepted) // all the rest comes back all the same
+	k.entry(1, 1, bucket.Entry{Verdict: bucket.Accepted, Epoch: 1, Balance: 20, Taken: 30, GivenBack: 30, LastGrant: 1})
+}
+
+// rollbackLimits: a rollback lowers what its deduction counted: a call with its last unit, units in
+// proportion.
+func rollbackLimits(k *kit) {
+	k.fill(1, 1, 20)
+	terms := k.terms(
+		bucket.LimitTerms{Name: "a", Changed: 1, Kind: budget.WindowLifetime, Max: 100, Measure: budget.MeasureAmount},
+		bucket.LimitTerms{Name: "n", Changed: 1, Kind: budget.WindowLifetime, Max: 100, Measure: budget.MeasureCount})
+	d := k.valued("a", 3, "u", terms)
+	k.used(k.deducted(d, bucket.Accepted), 3, 1)
+	d.ID, d.Counts = "own", []int64{5, 2}
+	k.used(k.deducted(d, bucket.Accepted), 8, 3)
+	k.rollback("a", "1", 1, bucket.Accepted, terms)
+	k.rollback("own", "1", 1, bucket.Accepted, terms) // 4 of 5 stay, rounded up
+	k.used(k.deducted(k.valued("x", 1, "u", terms), bucket.Accepted), 7, 4)
+	k.rollback("a", "2", 0, bucket.Accepted, terms)
+	k.rollback("own", "2", 0, bucket.Accepted, terms)
+	k.used(k.deducted(k.valued("y", 1, "u", terms), bucket.Accepted), 2, 2)
+}
+
+// cancels: a cancelled id never takes effect afterwards, and what it had done comes back.
+func cancels(k *kit) {
+	k.fill(1, 1, 10)
+	k.verdict("void", k.cancel("a", bucket.Voided).Verdict, bucket.Voided)
+	if out := k.deducted(k.deduction("a", 1, k.terms()), bucket.Known); !out.Record.Void {
+		k.Errorf("record %+v", out.Record)
+	}
+	k.cancel("a", bucket.Known)
+	if got := k.rollback("a", "r", 0, bucket.Known); !got.Record.Void {
+		k.Errorf("rolled back: %+v", got)
+	}
+	k.deducted(k.deduction("b", 4, k.terms()), bucket.Accepted)
+	k.rollback("b", "r", 1, bucket.Accepted)
+	k.same("rest", k.cancel("b", bucket.Accepted).Amount, int64(3))
+	k.cancel("b", bucket.Known)
+	k.deducted(k.deduction("b", 4, k.terms()), bucket.Known)
+	k.entry(1, 1, bucket.Entry{Verdict: bucket.Accepted, Epoch: 1, Balance: 10, Taken: 4, GivenBack: 4, LastGrant: 1})
+}
+
+// youngMemory: a missing record means nothing while the memory is younger than the window.
+func youngMemory(k *kit) {
+	k.fill(1, 1, 10)
+	if got := k.rollback("a", "r", 0, bucket.Unclear); !got.Young {
+		k.Error("the memory is not called young")
+	}
+	if got := k.cancel("b", bucket.Voided); !got.Young {
+		k.Error("the memory is not called young")
+	}
+	k.Wait(Window + 50*time.Millisecond)
+	if got := k.rollback("a", "r", 0, bucket.NotFound); got.Young {
+		k.Error("the memory is called young")
+	}
+}
+
+// olderActivation: records of a memory before a gap answer repeats and cannot be rolled back; those that
+// were kept without a gap can.
+func olderActivation(k *kit) {
+	k.fill(1, 1, 10)
+	k.deducted(k.deduction("a", 3, k.terms()), bucket.Accepted)
+	k.m = k.adopt(0, 2, 1)
+	k.rollback("a", "kept", 1, bucket.Accepted)
+	k.m = k.adopt(0, 3, 3)
+	k.rollback("a", "gap", 1, bucket.Unclear)
+	k.cancel("a", bucket.Unclear)
+	k.deducted(k.deduction("a", 3, k.terms()), bucket.Known)
+	k.entry(1, 1, bucket.Entry{Verdict: bucket.Accepted, Epoch: 1, Balance: 8, Taken: 3, GivenBack: 1, LastGrant: 1})
+}
+
+// lateSums: what comes back after an epoch goes to its late sum, until SQL has it and it is final.
+func lateSums(k *kit) {
+	k.fill(1, 1, 10)
+	k.deducted(k.deduction("a", 6, k.terms()), bucket.Accepted)
+	k.must(k.Store.Settle(k.Context(), k.m, k.changes()))
+	k.close(1, 1, false, bucket.Accepted)
+	if got := k.rollback("a", "1", 2, bucket.Accepted); !got.Late {
+		k.Error("into a closed epoch")
+	}
+	k.entry(1, 1, bucket.Entry{Verdict: bucket.Closed, Epoch: 1, Balance: 4, Taken: 6, LastGrant: 1, Late: 2})
+	k.fill(1, 2, 5)
+	if got := k.rollback("a", "2", 1, bucket.Accepted); !got.Late {
+		k.Error("into the next epoch")
+	}
+	want := bucket.Sum{Bucket: 1, Epoch: 1, Late: true, LateSum: 3, Verdict: bucket.Accepted}
+	k.same("changed", k.changes(), []bucket.Sum{want})
+	late := func() int64 {
+		got, err := k.Store.Read(k.Context(), k.m, []bucket.Ref{{Bucket: 1, Epoch: 1}})
+		k.must(err)
+		return got[0].Late
+	}
+	turn := func() {
+		k.Wait(Window + 50*time.Millisecond)
+		k.sweep()
+	}
+	turn()
+	turn()
+	k.same("not settled", late(), int64(3))
+	k.must(k.Store.Settle(k.Context(), k.m, []bucket.Sum{want}))
+	k.same("settled", len(k.changes()), 0)
+	turn()
+	k.same("settled and final", late(), int64(0))
+	k.entry(1, 2, bucket.Entry{Verdict: bucket.Accepted, Epoch: 2, Balance: 5, LastGrant: 1})
+}
+
+// move copies bucket 1 from lane 0 to lane 1 as one attempt.
+func (k *kit) move(epoch int64, to bucket.Memory, attempt string) {
+	k.Helper()
+	ref := bucket.Ref{Bucket: 1, Epoch: epoch}
+	got, err := k.Store.BeginCopy(k.Context(), to, ref, attempt)
+	k.must(err)
+	k.verdict("begin", got, bucket.Accepted)
+	for cursor := ""; ; {
+		part, next, err := k.Store.ReadCopy(k.Context(), k.m, ref, cursor)
+		k.must(err)
+		got, err := k.Store.AddCopy(k.Context(), to, ref, attempt, part)
+		k.must(err)
+		k.verdict("add", got, bucket.Accepted)
+		if cursor = next; cursor == "" {
+			break
+		}
+	}
+	got, err = k.Store.EndCopy(k.Context(), to, ref, attempt)
+	k.must(err)
+	k.verdict("end", got, bucket.Accepted)
+}
+
+// copyReplaces: records, counters and late sums move, what was at the new place is gone, and records can be
+// rolled back there.
+func copyReplaces(k *kit) {
+	terms := k.terms(bucket.LimitTerms{Name: "l", Changed: 1, Kind: budget.WindowLifetime, Max: 9, Measure: budget.MeasureAmount})
+	from, to := k.m, k.adopt(1, 7, 7)
+	k.m = to
+	k.fill(1, 1, 50)
+	k.deducted(k.valued("stale", 5, "u", terms), bucket.Accepted)
+	k.close(1, 1, false, bucket.Accepted)
+	k.m = from
+	k.fill(1, 2, 20)
+	d := k.valued("a", 3, "u", terms)
+	d.Epoch = 2
+	k.deducted(d, bucket.Accepted)
+	k.cancel("void", bucket.Voided)
+	k.close(1, 2, true, bucket.Accepted)
+	k.move(2, to, "one")
+	k.deducted(d, bucket.Moving) // the source is silent
+	k.find("a", bucket.Moving)
+
+	k.m = to
+	k.find("a", bucket.Moving) // and so is the new place, before open
+	k.deducted(d, bucket.Moving)
+	opened, err := k.Store.Open(k.Context(), k.m, []bucket.Opening{{Ref: bucket.Ref{Bucket: 1, Epoch: 3}, CopyOf: 2}})
+	k.must(err)
+	k.verdict("open", opened[0].Verdict, bucket.Accepted)
+	k.grant(1, 3, 1, 10, bucket.Accepted)
+	k.find("stale", bucket.NotFound)
+	d.Epoch = 3
+	k.deducted(d, bucket.Known)
+	void := k.deduction("void", 1, terms)
+	void.Epoch = 3
+	if out := k.deducted(void, bucket.Known); !out.Record.Void {
+		k.Errorf("void: %+v", out.Record)
+	}
+	next := k.valued("b", 1, "u", terms)
+	next.Epoch = 3
+	k.used(k.deducted(next, bucket.Accepted), 4)
+	if got := k.rollback("a", "r", 0, bucket.Accepted, terms); !got.Late {
+		k.Error("of an epoch that was closed")
+	}
+	next.ID = "c"
+	k.used(k.deducted(next, bucket.Accepted), 2)
+}
+
+// copyRules: only the copy of the epoch that was closed last opens, and only the last attempt goes on.
+func copyRules(k *kit) {
+	to := k.adopt(1, 1, 1)
+	k.fill(1, 1, 20)
+	ref := bucket.Ref{Bucket: 1, Epoch: 1}
+	if _, _, err := k.Store.ReadCopy(k.Context(), k.m, ref, ""); !budget.Is(err, budget.Invalid) {
+		k.Errorf("a copy of an open bucket: %v", err)
+	}
+	k.close(1, 1, true, bucket.Accepted)
+	k.rollback("a", "r", 0, bucket.Moving)
+	k.cancel("a", bucket.Moving)
+	begin := func(attempt string, want bucket.Verdict) {
+		k.Helper()
+		got, err := k.Store.BeginCopy(k.Context(), to, ref, attempt)
+		k.must(err)
+		k.verdict("begin "+attempt, got, want)
+	}
+	end := func(attempt string, want bucket.Verdict) {
+		k.Helper()
+		got, err := k.Store.EndCopy(k.Context(), to, ref, attempt)
+		k.must(err)
+		k.verdict("end "+attempt, got, want)
+	}
+	open := func(epoch, copyOf int64, want bucket.Verdict) {
+		k.Helper()
+		got, err := k.Store.Open(k.Context(), to, []bucket.Opening{{Ref: bucket.Ref{Bucket: 1, Epoch: epoch}, CopyOf: copyOf}})
+		k.must(err)
+		k.verdict("open", got[0].Verdict, want)
+	}
+	open(2, 1, bucket.Moving) // there is no copy
+	begin("one", bucket.Accepted)
+	begin("two", bucket.Accepted)
+	end("one", bucket.Closed)
+	open(2, 0, bucket.Moving)
+	got, err := k.Store.AddCopy(k.Context(), to, ref, "one", bucket.CopyPart{})
+	k.must(err)
+	k.verdict("add one", got, bucket.Closed)
+	end("two", bucket.Accepted)
+	end("two", bucket.Accepted)
+	open(3, 2, bucket.Moving) // not the copy of the last closed epoch
+	open(2, 1, bucket.Accepted)
+	begin("three", bucket.Closed)
+	end("two", bucket.Closed)
+}

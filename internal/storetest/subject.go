@@ -1,0 +1,243 @@
+package storetest
+
+import (
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/budgetd/budgetd/bucket"
+)
+
+// Store is everything that a store implements.
+type Store interface {
+	bucket.Filter
+	bucket.Counter
+	bucket.Entries
+	bucket.Changes
+	bucket.Memories
+	bucket.Copies
+}
+
+// Window is the record window of every store under test.
+const Window = time.Second
+
+// Subject is a store under test, empty, with lanes 0 and 1.
+type Subject struct {
+	Store Store
+	Name  string
+	// Wait lets the lanes' clock advance.
+	Wait func(time.Duration)
+	// LoseEntry removes the entry of a bucket of lane 0 and nothing else.
+	LoseEntry func(bucketID int64)
+}
+
+// Run runs the suite. Each test gets a store of its own from make.
+func Run(t *testing.T, make func(t *testing.T) Subject) {
+	for _, test := range []struct {
+		name string
+		run  func(*kit)
+	}{
+		{"FilterSet", filterSet}, {"FilterTake", filterTake}, {"FilterFar", filterFar},
+		{"Marker", markerRules}, {"OtherMemory", otherMemory},
+		{"OpenGrantClose", openGrantClose}, {"LateOpen", lateOpen}, {"LostEntry", lostEntry}, {"Grants", grantNumbers},
+		{"Order", orderOfChecks}, {"Refusals", refusalsWriteNothing}, {"Repeat", repeats}, {"Slices", slicesOfRecords},
+		{"Instants", instants}, {"Calendar", calendarWindow}, {"Sliding", slidingWindow}, {"FirstHit", firstHitWindow},
+		{"Lifetime", lifetimeWindow}, {"LimitChanged", limitChanged}, {"OwnCounts", ownCounts},
+		{"SameValue", sameValue},
+		{"Rollback", rollbacks}, {"RollbackLimits", rollbackLimits}, {"Cancel", cancels}, {"Young", youngMemory},
+		{"Older", olderActivation}, {"Late", lateSums}, {"Changes", changesAndSettle}, {"Copy", copyReplaces},
+		{"CopyRules", copyRules},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			subject := make(t)
+			k := &kit{T: t, Subject: subject}
+			k.m = k.adopt(0, 1, 1)
+			test.run(k)
+		})
+	}
+}
+
+// kit is what a test works with: a store whose lane 0 has activation 1.
+type kit struct {
+	*testing.T
+	Subject
+	m bucket.Memory
+}
+
+// lane returns lane i.
+func (k *kit) lane(i int) bucket.Lane { return bucket.Lane{Instance: k.Name, Index: i} }
+
+// must ends the test with an error.
+func (k *kit) must(err error) {
+	k.Helper()
+	if err != nil {
+		k.Fatal(err)
+	}
+}
+
+// adopt marks a lane with an activation.
+func (k *kit) adopt(lane int, activation, since int64) bucket.Memory {
+	k.Helper()
+	who, err := k.Store.Identity(k.Context(), k.lane(lane))
+	k.must(err)
+	m := bucket.Memory{Lane: k.lane(lane), Activation: activation, Identity: who}
+	k.must(k.Store.Mark(k.Context(), m, since))
+	return m
+}
+
+// now returns the lane's clock in milliseconds.
+func (k *kit) now() int64 {
+	k.Helper()
+	at, err := k.Store.Time(k.Context(), k.lane(0))
+	k.must(err)
+	return at.UnixMilli()
+}
+
+// fill opens an epoch of a bucket and grants it units.
+func (k *kit) fill(bucketID, epoch, units int64) {
+	k.Helper()
+	k.open(bucketID, epoch, bucket.Accepted)
+	k.grant(bucketID, epoch, 1, units, bucket.Accepted)
+}
+
+func (k *kit) open(bucketID, epoch int64, want bucket.Verdict) {
+	k.Helper()
+	got, err := k.Store.Open(k.Context(), k.m, []bucket.Opening{{Ref: bucket.Ref{Bucket: bucketID, Epoch: epoch}}})
+	k.must(err)
+	k.verdict("open", got[0].Verdict, want)
+}
+
+func (k *kit) grant(bucketID, epoch, number, units int64, want bucket.Verdict) {
+	k.Helper()
+	got, err := k.Store.Grant(k.Context(), k.m, []bucket.StoreGrant{{Ref: bucket.Ref{Bucket: bucketID, Epoch: epoch},
+		Number: number, Amount: units}})
+	k.must(err)
+	k.verdict("grant", got[0].Verdict, want)
+}
+
+func (k *kit) close(bucketID, epoch int64, moving bool, want bucket.Verdict) bucket.Entry {
+	k.Helper()
+	got, err := k.Store.Close(k.Context(), k.m, []bucket.Ref{{Bucket: bucketID, Epoch: epoch}}, moving)
+	k.must(err)
+	k.verdict("close", got[0].Verdict, want)
+	return got[0]
+}
+
+// entry reads an entry and checks that grants + given back = balance + taken.
+func (k *kit) entry(bucketID, epoch int64, want bucket.Entry) {
+	k.Helper()
+	got, err := k.Store.Read(k.Context(), k.m, []bucket.Ref{{Bucket: bucketID, Epoch: epoch}})
+	k.must(err)
+	k.same("entry", got[0], want)
+}
+
+// terms are those of a budget without limits.
+func (k *kit) terms(limits ...bucket.LimitTerms) *bucket.Terms {
+	version := int64(0)
+	if len(limits) > 0 {
+		version = 1
+	}
+	return &bucket.Terms{LimitsVersion: version, Limits: limits}
+}
+
+// deduction is one of bucket 1, epoch 1, that may still come.
+func (k *kit) deduction(id string, amount int64, terms *bucket.Terms) bucket.StoreDeduction {
+	return bucket.StoreDeduction{RecordID: bucket.RecordID{Bucket: 1, ID: id}, Epoch: 1, Amount: amount,
+		NotAfterMS: k.now() + 600_000, Fingerprint: "print of " + id, Nonce: "nonce", Terms: terms}
+}
+
+// deduct makes deductions and returns their outcomes.
+func (k *kit) deduct(all ...bucket.StoreDeduction) []bucket.StoreOutcome {
+	k.Helper()
+	answer, err := k.Store.Deduct(k.Context(), k.m, all)
+	k.must(err)
+	return answer.Outcomes
+}
+
+// deducted makes one deduction and checks its verdict.
+func (k *kit) deducted(d bucket.StoreDeduction, want bucket.Verdict) bucket.StoreOutcome {
+	k.Helper()
+	out := k.deduct(d)[0]
+	k.verdict("deduct "+d.ID, out.Verdict, want)
+	return out
+}
+
+// rollback gives units of a deduction of bucket 1 back.
+func (k *kit) rollback(id, rollbackID string, amount int64, want bucket.Verdict, terms ...*bucket.Terms) bucket.StoreReturn {
+	k.Helper()
+	x := bucket.StoreRollback{RecordID: bucket.RecordID{Bucket: 1, ID: id}, RollbackID: rollbackID, Amount: amount}
+	if len(terms) > 0 {
+		x.Terms = terms[0]
+	}
+	got, err := k.Store.Rollback(k.Context(), k.m, []bucket.StoreRollback{x})
+	k.must(err)
+	k.verdict("rollback "+rollbackID, got[0].Verdict, want)
+	return got[0]
+}
+
+func (k *kit) cancel(id string, want bucket.Verdict) bucket.StoreReturn {
+	k.Helper()
+	got, err := k.Store.Cancel(k.Context(), k.m, []bucket.StoreRollback{{RecordID: bucket.RecordID{Bucket: 1, ID: id}}})
+	k.must(err)
+	k.verdict("cancel "+id, got[0].Verdict, want)
+	return got[0]
+}
+
+func (k *kit) find(id string, want bucket.Verdict) bucket.Record {
+	k.Helper()
+	got, err := k.Store.Find(k.Context(), k.m, []bucket.RecordID{{Bucket: 1, ID: id}})
+	k.must(err)
+	k.verdict("find "+id, got[0].Verdict, want)
+	return got[0].Record
+}
+
+// changes returns all changed sums.
+func (k *kit) changes() (all []bucket.Sum) {
+	k.Helper()
+	for cursor := ""; ; {
+		sums, next, err := k.Store.Changed(k.Context(), k.m, cursor)
+		k.must(err)
+		all = append(all, sums...)
+		if cursor = next; cursor == "" {
+			return all
+		}
+	}
+}
+
+// sweep sweeps until nothing more follows.
+func (k *kit) sweep() {
+	k.Helper()
+	for {
+		more, err := k.Store.Sweep(k.Context(), k.m)
+		k.must(err)
+		if !more {
+			return
+		}
+	}
+}
+
+func (k *kit) verdict(what string, got, want bucket.Verdict) {
+	k.Helper()
+	if got != want {
+		k.Fatalf("%s: verdict %d, want %d", what, got, want)
+	}
+}
+
+// same compares two values.
+func (k *kit) same(what string, got, want any) {
+	k.Helper()
+	if diff := cmp.Diff(want, got); diff != "" {
+		k.Errorf("%s (-want +got):\n%s", what, diff)
+	}
+}
+
+// used compares how far limits are used.
+func (k *kit) used(out bucket.StoreOutcome, want ...int64) {
+	k.Helper()
+	var got []int64
+	for _, use := range out.Limits {
+		got = append(got, use.Used)
+	}
+	k.same("used", got, want)
+}
