@@ -119,32 +119,57 @@ func (c *Budgets) now() int64 { return int64(c.clock.Now().Sub(c.base)) }
 // Find returns a budget that is at most a second old. Errors: BudgetNotFound, also where the tenant
 // that the reference names is not the budget's; Unavailable.
 func (c *Budgets) Find(ctx context.Context, ref BudgetRef) (*Budget, error) {
-	now := c.now()
-	entry, known := c.lookUp(ref)
-	if !known {
-		return c.load(ctx, ref)
+	if b := c.Fresh(ref); b != nil {
+		return b, nil
 	}
-	if now-entry.usedAt.Load() > int64(refreshAfter) {
-		entry.usedAt.Store(now)
-	}
-	age := now - entry.checkedAt.Load()
-	switch {
-	case age < 0 || age >= int64(freshness): // a clock that stepped back makes nothing fresh
+	if entry, known := c.lookUp(ref); known {
 		return c.freshen(ctx, entry, ref)
-	case age >= int64(refreshAfter) && c.refreshing.CompareAndSwap(false, true):
-		go c.refresh()
 	}
-	return entry.value.Load(), nil
+	return c.load(ctx, ref)
 }
 
-// Fresh is Find without reading anything; nil: the budget has to be read.
+// FindAll is Find for each reference. What has to be read is read side by side.
+func (c *Budgets) FindAll(ctx context.Context, refs []BudgetRef) ([]*Budget, []error) {
+	const atOnce = 16
+	found, errs := make([]*Budget, len(refs)), make([]error, len(refs))
+	var missing []int
+	for i, ref := range refs {
+		if found[i] = c.Fresh(ref); found[i] == nil {
+			missing = append(missing, i)
+		}
+	}
+	var next atomic.Int64
+	find := func() {
+		for n := next.Add(1); n <= int64(len(missing)); n = next.Add(1) {
+			i := missing[n-1]
+			found[i], errs[i] = c.Find(ctx, refs[i])
+		}
+	}
+	var readers sync.WaitGroup
+	for range min(atOnce, len(missing)) - 1 {
+		readers.Go(find)
+	}
+	find()
+	readers.Wait()
+	return found, errs
+}
+
+// Fresh is Find without waiting; nil: the budget has to be read.
 func (c *Budgets) Fresh(ref BudgetRef) *Budget {
 	entry, known := c.lookUp(ref)
 	if !known {
 		return nil
 	}
-	if age := c.now() - entry.checkedAt.Load(); age < 0 || age >= int64(freshness) {
+	now := c.now()
+	if now-entry.usedAt.Load() > int64(refreshAfter) {
+		entry.usedAt.Store(now)
+	}
+	age := now - entry.checkedAt.Load()
+	if age < 0 || age >= int64(freshness) { // a clock that stepped back makes nothing fresh
 		return nil
+	}
+	if age >= int64(refreshAfter) && c.refreshing.CompareAndSwap(false, true) {
+		go c.refresh()
 	}
 	return entry.value.Load()
 }

@@ -3,6 +3,7 @@ package bucket
 import (
 	"context"
 	"fmt"
+	"time"
 )
 
 // DrainView is how far the draining of an instance is.
@@ -52,4 +53,34 @@ type Finding struct {
 type Inspected interface {
 	// Condition reads what the settings of the store that serves a lane say of it. Errors: Unavailable.
 	Condition(ctx context.Context, lane Lane) (Condition, error)
+}
+
+// Quarantine is what an epoch held, beyond what the ledger has, when its store lost its memory: how
+// much of it was sold is not known.
+type Quarantine struct {
+	Bucket int64
+	Key    string
+	Epoch  int64
+	// Quantity went into quarantine, Released left it since. Minor units.
+	Quantity, Released int64
+	Cause              string
+	At                 time.Time
+}
+
+// Held is what is in quarantine still, in minor units.
+func (q Quarantine) Held() int64 { return q.Quantity - q.Released }
+
+// ReleaseRequest is an operator's decision on quarantined units.
+type ReleaseRequest struct {
+	Budget    BudgetRef
+	RequestID string
+	// Quantity 0 asks for all that is in quarantine.
+	Quantity   int64
+	Reason, By string
+}
+
+// ReleaseAnswer is what a release did.
+type ReleaseAnswer struct {
+	Released, Quarantined int64
+	Replayed              bool
 }

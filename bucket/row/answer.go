@@ -30,6 +30,8 @@ func (w *wave) repeat(o *op, d *ledger.Deduction) {
 	}
 	a := w.answer(o, d)
 	a.Replayed = d.Nonce != o.Request.Nonce
+	// It may be another node's: figures that are older than its commit would contradict it.
+	o.recent = w.sqlNow.Sub(d.CountedAt) < 2*figuresAge
 	o.spent = o.state.spent.Load()
 	if bk := o.Budget.Bucket(d.Bucket); bk != nil {
 		a.Bucket = bk.Key
@@ -58,15 +60,22 @@ func (w *wave) complete(o *op) {
 	if o.step == stepOldPlace && o.standing >= 0 {
 		a.Remaining = o.standing
 	}
-	if !o.Budget.Unlimited {
-		read := o.state.fresh(w.now)
-		if read == nil && o.step != stepFigures && w.seen == inTime {
-			w.out.put(w.s.reads.figures, o)
-			return
-		}
-		if read != nil {
-			o.figures(a, read)
-		}
+	if o.Budget.Unlimited {
+		w.finish(o)
+		return
+	}
+	read := o.state.fresh(w.now)
+	switch {
+	case o.step == stepFigures:
+		read = o.sum
+	case w.seen > inTime && o.recent:
+		read = nil
+	case w.seen == inTime && (read == nil || o.recent):
+		w.out.put(w.s.reads.figures, o)
+		return
+	}
+	if read != nil {
+		o.figures(a, read)
 	}
 	w.finish(o)
 }

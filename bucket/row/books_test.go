@@ -154,7 +154,7 @@ func (b *books) judge(op *bucket.Operation) bucket.Outcome {
 	e.Outstanding -= op.Request.Amount
 	e.Used += op.Request.Amount
 	d := ledger.Deduction{Budget: a.ID, RequestID: op.Request.ID, Amount: op.Request.Amount, State: ledger.StateUsed,
-		Fingerprint: op.Request.Fingerprint, Nonce: op.Request.Nonce, Bucket: op.Bucket, Epoch: e.Number}
+		Fingerprint: op.Request.Fingerprint, Nonce: op.Request.Nonce, Bucket: op.Bucket, Epoch: e.Number, CountedAt: b.now()}
 	b.rows[id] = d
 	return bucket.Outcome{Verdict: bucket.Accepted, Deduction: d, Remaining: e.Outstanding, Limits: states}
 }

@@ -4,8 +4,6 @@ import (
 	"context"
 	"hash/maphash"
 	"math/bits"
-	"sync"
-	"sync/atomic"
 
 	"github.com/budgetd/budgetd/bucket"
 	"github.com/budgetd/budgetd/budget"
@@ -92,28 +90,19 @@ func (w *wave) admit() {
 	}
 }
 
-// read finds the budgets of operations that have to be read, side by side.
+// read finds the budgets of operations that have to be read.
 func (w *wave) read(ops []*op) {
-	const atOnce = 16
-	errs := make([]error, len(ops))
-	var next atomic.Int64
-	find := func() {
-		for i := next.Add(1) - 1; i < int64(len(ops)); i = next.Add(1) - 1 {
-			ops[i].Budget, errs[i] = w.s.budgets.Find(w.ctx, w.request(ops[i]).Budget)
-		}
+	refs := make([]bucket.BudgetRef, len(ops))
+	for i, o := range ops {
+		refs[i] = w.request(o).Budget
 	}
-	var readers sync.WaitGroup
-	for range min(atOnce, len(ops)) - 1 {
-		readers.Go(find)
-	}
-	find()
-	readers.Wait()
+	found, errs := w.s.budgets.FindAll(w.ctx, refs)
 	for i, o := range ops {
 		if errs[i] != nil {
 			w.fail(o, unavailable(errs[i]))
 			continue
 		}
-		o.state = w.s.stateOf(o.Budget.ID)
+		o.Budget, o.state = found[i], w.s.stateOf(found[i].ID)
 		o.prepare(w.request(o))
 	}
 }

@@ -44,6 +44,7 @@ type op struct {
 	open     bool  // whether its epoch is
 	sum      *sum
 	recorded *ledger.Deduction
+	recent   bool  // its row may be younger than the sums that are remembered
 	spent    int64 // state.spent after this deduction
 	refusal  error // is answered unless the id has a row
 	answered bool  // the deduction is a row, and its result has all but figures

@@ -67,7 +67,7 @@ func (s Settings) withDefaults() Settings {
 
 // Budgets finds definitions that are at most a second old: bucket.Budgets.
 type Budgets interface {
-	Find(ctx context.Context, ref bucket.BudgetRef) (*bucket.Budget, error)
+	FindAll(ctx context.Context, refs []bucket.BudgetRef) ([]*bucket.Budget, []error)
 	Fresh(ref bucket.BudgetRef) *bucket.Budget
 	Reload(ctx context.Context, id int64) (*bucket.Budget, error)
 }

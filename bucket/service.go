@@ -1,0 +1,344 @@
+package bucket
+
+import (
+	"context"
+	"sync"
+
+	"github.com/budgetd/budgetd/budget"
+)
+
+// The parts of a Service. Each is one package below this one; what the methods do is said there.
+type (
+	// Deductor takes units: package row in ledger mode, package counter in store mode.
+	Deductor interface {
+		Deduct(ctx context.Context, request DeductRequest) (DeductAnswer, error)
+		DeductAll(ctx context.Context, requests []DeductRequest) []DeductResult
+	}
+	// Foreseer answers what a deduct would be answered now, and changes nothing.
+	Foreseer interface {
+		DryRun(ctx context.Context, request DeductRequest) (CheckAnswer, error)
+		Check(ctx context.Context, requests []CheckRequest) []CheckAnswer
+	}
+	// Returner gives units of deductions back, and looks deductions up.
+	Returner interface {
+		Rollback(ctx context.Context, request RollbackRequest) (DeductionView, error)
+		Cancel(ctx context.Context, ref BudgetRef, requestID string) (DeductionView, error)
+		Deduction(ctx context.Context, ref BudgetRef, requestID string) (DeductionView, error)
+	}
+	// Holder ends and extends holds; ledger mode only.
+	Holder interface {
+		Confirm(ctx context.Context, request ConfirmRequest) ([]DeductionView, error)
+		Extend(ctx context.Context, request ExtendRequest) ([]DeductionView, error)
+		RollbackGroup(ctx context.Context, request RollbackRequest) ([]DeductionView, error)
+	}
+	// Reader reads the rows of a budget; ledger mode only.
+	Reader interface {
+		Feed(ctx context.Context, request FeedRequest) (FeedPage, error)
+		Usage(ctx context.Context, request UsageRequest) (Usage, error)
+	}
+	// Manager makes, shows and changes budgets.
+	Manager interface {
+		Create(ctx context.Context, d budget.Definition) (v View, created bool, err error)
+		List(ctx context.Context, page Page) ([]View, error)
+		View(ctx context.Context, ref BudgetRef) (View, error)
+		Change(ctx context.Context, ref BudgetRef, change Change) (View, error)
+		Adjust(ctx context.Context, request AdjustRequest) (View, error)
+	}
+	// Mover moves units between a budget and its buckets.
+	Mover interface {
+		Buckets(ctx context.Context, ref BudgetRef) ([]BucketView, error)
+		Offline(ctx context.Context, ref BudgetRef, bucketKey string) (BucketView, error)
+		Online(ctx context.Context, ref BudgetRef, bucketKey string) (BucketView, error)
+		ApplyTo(ctx context.Context, ref BudgetRef, bucketKey string) (BucketView, error)
+		Recycle(ctx context.Context, ref BudgetRef) (Recycle, error)
+		Recycles(ctx context.Context, ref BudgetRef, before int64, limit int) ([]Recycle, error)
+	}
+	// Auditor proves I1 of a budget, and shows its figures over time.
+	Auditor interface {
+		Audit(ctx context.Context, ref BudgetRef) (AuditReport, error)
+		Series(ctx context.Context, request SeriesRequest) (SeriesAnswer, error)
+	}
+	// Quarantiner shows and releases what lost stores may have sold.
+	Quarantiner interface {
+		Quarantines(ctx context.Context, ref BudgetRef) ([]Quarantine, error)
+		Release(ctx context.Context, r ReleaseRequest) (ReleaseAnswer, error)
+	}
+	// Keeper looks after the configured stores.
+	Keeper interface {
+		Lanes(ctx context.Context) ([]LaneView, error)
+		Drain(ctx context.Context, instance string) (DrainView, error)
+		Undrain(ctx context.Context, instance string) (DrainView, error)
+		Recover(ctx context.Context, instance string) ([]LaneView, error)
+		Ready(ctx context.Context) []string
+		Missing() []string
+	}
+	// Mode is what works in its own way in each of the two modes.
+	Mode interface {
+		Deductor
+		Foreseer
+		Returner
+	}
+)
+
+// Finder finds definitions: *Budgets.
+type Finder interface {
+	Find(ctx context.Context, ref BudgetRef) (*Budget, error)
+	FindAll(ctx context.Context, refs []BudgetRef) ([]*Budget, []error)
+}
+
+// Service is the façade of the packages below this one: all that a node does for its callers. It sends
+// each call to the part that does it, by the durability of its budget, and refuses calls that need
+// rows for a budget in store mode with LedgerModeOnly. Safe for concurrent use if its parts are.
+type Service struct {
+	// Budgets finds the durability.
+	Budgets Finder
+	// Ledger and Store are the two modes.
+	Ledger, Store Mode
+	Holds         Holder
+	Rows          Reader
+	Manager
+	Mover
+	Auditor
+	Quarantiner
+	Keeper
+}
+
+// mode returns the mode of a budget.
+func (s *Service) mode(ctx context.Context, ref BudgetRef) (mode Mode, inStore bool, err error) {
+	b, err := s.Budgets.Find(ctx, ref)
+	switch {
+	case err != nil:
+		return nil, false, err
+	case b.InStoreMode():
+		return s.Store, true, nil
+	}
+	return s.Ledger, false, nil
+}
+
+// ledgerModeOnly refuses a call of a budget in store mode, and says what to use instead.
+func ledgerModeOnly(call, instead string) *budget.Error {
+	return budget.Refuse(budget.LedgerModeOnly, call,
+		"%s needs the rows of ledger mode, and this budget has durability store; %s", call, instead)
+}
+
+// needsRows refuses a call if the budget is in store mode.
+func (s *Service) needsRows(ctx context.Context, ref BudgetRef, call, instead string) error {
+	b, err := s.Budgets.Find(ctx, ref)
+	if err == nil && b.InStoreMode() {
+		return ledgerModeOnly(call, instead)
+	}
+	return err
+}
+
+const (
+	insteadOfHold  = "deduct at once and roll back what is not needed"
+	insteadOfFeed  = "read the figures of the budget, or its series"
+	insteadOfUsage = "ask a check for the limits of the value"
+	insteadOfSize  = "create a budget with that many buckets: ids belong to buckets in store mode"
+)
+
+// Deduct sends a deduction to the mode of its budget.
+func (s *Service) Deduct(ctx context.Context, r DeductRequest) (DeductAnswer, error) {
+	mode, inStore, err := s.mode(ctx, r.Budget)
+	if err != nil {
+		return DeductAnswer{}, err
+	}
+	if inStore && isHold(&r) {
+		return DeductAnswer{}, ledgerModeOnly("hold", insteadOfHold)
+	}
+	return mode.Deduct(ctx, r)
+}
+
+func isHold(r *DeductRequest) bool { return r.HoldTTL != 0 || r.Group != "" }
+
+// DeductAll sends deductions to the modes of their budgets, side by side. What Deductor says of the
+// order of one id holds, because an id belongs to a budget.
+func (s *Service) DeductAll(ctx context.Context, requests []DeductRequest) []DeductResult {
+	results := make([]DeductResult, len(requests))
+	modes, errs := s.modes(ctx, len(requests), func(i int) BudgetRef { return requests[i].Budget })
+	var parts [2]part // ledger, store
+	for i, inStore := range modes {
+		switch {
+		case errs[i] != nil:
+			results[i].Err = errs[i]
+		case !inStore:
+			parts[0].at = append(parts[0].at, i)
+		case isHold(&requests[i]):
+			results[i].Err = ledgerModeOnly("hold", insteadOfHold)
+		default:
+			parts[1].at = append(parts[1].at, i)
+		}
+	}
+	var running sync.WaitGroup
+	if len(parts[1].at) > 0 {
+		running.Go(func() { parts[1].deduct(ctx, s.Store, requests, results) })
+	}
+	parts[0].deduct(ctx, s.Ledger, requests, results)
+	running.Wait()
+	return results
+}
+
+// modes returns of each request of a call whether its budget is in store mode. Budgets that have to be
+// read are read side by side.
+func (s *Service) modes(ctx context.Context, n int, ref func(i int) BudgetRef) ([]bool, []error) {
+	inStore, errs, of := make([]bool, n), make([]error, n), make([]int, n)
+	var refs []BudgetRef
+	places := map[BudgetRef]int{}
+	for i := range n {
+		r := ref(i)
+		if len(refs) > 0 && refs[of[i-1]] == r {
+			of[i] = of[i-1]
+			continue
+		}
+		at, known := places[r]
+		if !known {
+			at = len(refs)
+			refs, places[r] = append(refs, r), at
+		}
+		of[i] = at
+	}
+	found, problems := s.Budgets.FindAll(ctx, refs)
+	for i, at := range of {
+		if errs[i] = problems[at]; errs[i] == nil {
+			inStore[i] = found[at].InStoreMode()
+		}
+	}
+	return inStore, errs
+}
+
+// part is the requests of a call that belong to one mode, by index.
+type part struct{ at []int }
+
+// deduct makes the deductions of the part.
+func (p *part) deduct(ctx context.Context, mode Mode, requests []DeductRequest, results []DeductResult) {
+	switch len(p.at) {
+	case 0:
+		return
+	case len(requests):
+		copy(results, mode.DeductAll(ctx, requests))
+		return
+	}
+	mine := make([]DeductRequest, len(p.at))
+	for n, i := range p.at {
+		mine[n] = requests[i]
+	}
+	for n, result := range mode.DeductAll(ctx, mine) {
+		results[p.at[n]] = result
+	}
+}
+
+// DryRun sends a dry run to the mode of its budget.
+func (s *Service) DryRun(ctx context.Context, r DeductRequest) (CheckAnswer, error) {
+	mode, inStore, err := s.mode(ctx, r.Budget)
+	if err != nil {
+		return CheckAnswer{}, err
+	}
+	if inStore && isHold(&r) {
+		return CheckAnswer{}, ledgerModeOnly("hold", insteadOfHold)
+	}
+	return mode.DryRun(ctx, r)
+}
+
+// Check sends checks to the modes of their budgets.
+func (s *Service) Check(ctx context.Context, requests []CheckRequest) []CheckAnswer {
+	answers := make([]CheckAnswer, len(requests))
+	modes, errs := s.modes(ctx, len(requests), func(i int) BudgetRef { return requests[i].Budget })
+	var mine [2][]CheckRequest // ledger, store
+	var at [2][]int
+	for i, inStore := range modes {
+		if answers[i].Err = errs[i]; errs[i] != nil {
+			continue
+		}
+		in := 0
+		if inStore {
+			in = 1
+		}
+		mine[in], at[in] = append(mine[in], requests[i]), append(at[in], i)
+	}
+	for in, mode := range []Mode{s.Ledger, s.Store} {
+		if len(mine[in]) == 0 {
+			continue
+		}
+		for n, answer := range mode.Check(ctx, mine[in]) {
+			answers[at[in][n]] = answer
+		}
+	}
+	return answers
+}
+
+// Rollback sends a rollback to the mode of its budget.
+func (s *Service) Rollback(ctx context.Context, r RollbackRequest) (DeductionView, error) {
+	mode, _, err := s.mode(ctx, r.Budget)
+	if err != nil {
+		return DeductionView{}, err
+	}
+	return mode.Rollback(ctx, r)
+}
+
+// Cancel sends a cancel to the mode of its budget.
+func (s *Service) Cancel(ctx context.Context, ref BudgetRef, requestID string) (DeductionView, error) {
+	mode, _, err := s.mode(ctx, ref)
+	if err != nil {
+		return DeductionView{}, err
+	}
+	return mode.Cancel(ctx, ref, requestID)
+}
+
+// Deduction sends a lookup to the mode of its budget.
+func (s *Service) Deduction(ctx context.Context, ref BudgetRef, requestID string) (DeductionView, error) {
+	mode, _, err := s.mode(ctx, ref)
+	if err != nil {
+		return DeductionView{}, err
+	}
+	return mode.Deduction(ctx, ref, requestID)
+}
+
+// Confirm confirms holds; ledger mode only.
+func (s *Service) Confirm(ctx context.Context, r ConfirmRequest) ([]DeductionView, error) {
+	if err := s.needsRows(ctx, r.Budget, "confirm", insteadOfHold); err != nil {
+		return nil, err
+	}
+	return s.Holds.Confirm(ctx, r)
+}
+
+// Extend lets holds last longer; ledger mode only.
+func (s *Service) Extend(ctx context.Context, r ExtendRequest) ([]DeductionView, error) {
+	if err := s.needsRows(ctx, r.Budget, "extend", insteadOfHold); err != nil {
+		return nil, err
+	}
+	return s.Holds.Extend(ctx, r)
+}
+
+// RollbackGroup rolls a group of holds back; ledger mode only.
+func (s *Service) RollbackGroup(ctx context.Context, r RollbackRequest) ([]DeductionView, error) {
+	if err := s.needsRows(ctx, r.Budget, "rollback of a group", insteadOfHold); err != nil {
+		return nil, err
+	}
+	return s.Holds.RollbackGroup(ctx, r)
+}
+
+// Feed reads the change feed; ledger mode only.
+func (s *Service) Feed(ctx context.Context, r FeedRequest) (FeedPage, error) {
+	if err := s.needsRows(ctx, r.Budget, "ledger", insteadOfFeed); err != nil {
+		return FeedPage{}, err
+	}
+	return s.Rows.Feed(ctx, r)
+}
+
+// Usage reads what was counted for values of dimensions; ledger mode only.
+func (s *Service) Usage(ctx context.Context, r UsageRequest) (Usage, error) {
+	if err := s.needsRows(ctx, r.Budget, "usage", insteadOfUsage); err != nil {
+		return Usage{}, err
+	}
+	return s.Rows.Usage(ctx, r)
+}
+
+// Change changes a definition. Another number of buckets is for ledger mode only.
+func (s *Service) Change(ctx context.Context, ref BudgetRef, change Change) (View, error) {
+	if change.BucketQuantity != nil {
+		if err := s.needsRows(ctx, ref, "another bucket_quantity", insteadOfSize); err != nil {
+			return View{}, err
+		}
+	}
+	return s.Manager.Change(ctx, ref, change)
+}
