@@ -44,7 +44,7 @@ CREATE TABLE budget_management_bucket (
   durability VARBINARY(8) NOT NULL,         -- ledger | store: where the truth is (DESIGN's two modes)
   on_loss VARBINARY(16) NOT NULL DEFAULT 'quarantine', -- store mode: quarantine | assume_unused
   unlimited BIGINT NOT NULL DEFAULT 0,      -- 1: no total; nothing is drawn from it
-  total_quantity BIGINT NOT NULL,           -- T, units
+  total_quantity BIGINT NOT NULL,           -- T, units; 0 for an unlimited budget
   unfunded_quantity BIGINT NOT NULL DEFAULT 0, -- F, units that no period has been given yet
   undistributed_quantity BIGINT NOT NULL,   -- U, units of the open period that no bucket holds
   out_quantity BIGINT NOT NULL,             -- handed out, units: T - F - U - X

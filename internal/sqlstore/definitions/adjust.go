@@ -58,7 +58,8 @@ type adjusting struct {
 // total would leave 1 … budget.MaxAmount, and for unlimited budgets; AmountExceedsRemaining with
 // what can be taken back, where used and held units are in the way; Unavailable; OutcomeUnknown.
 // A refused id may be used again. Keeps I1, I2.
-func (p *Part) Adjust(ctx context.Context, order manage.Adjustment) (out manage.Adjusted, err error) {
+func (p *Part) Adjust(ctx context.Context, order manage.Adjustment) (
+	out manage.Adjusted, err error) {
 	var refusal error // committed with the refused row (store mode)
 	err = p.db.Write(ctx, "adjust", func(t *engine.Tx) error {
 		out, refusal = manage.Adjusted{}, nil

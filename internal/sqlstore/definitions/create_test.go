@@ -48,9 +48,9 @@ func TestCreateHandsOutEvenly(t *testing.T) {
 			equal(w, "level", made.Levels[i], bucket.Level{Bucket: one.ID, Epoch: 1, Lane: one.Lane,
 				Fill: 2, Outstanding: want, Added: want, Open: true})
 		}
-		equal(w, "figures", w.figures(b.ID), ledger.Figures{Total: 11, Remaining: 11, Online: 4})
+		w.has(b.ID, ledger.Figures{Total: 11, Remaining: 11, Online: 4})
 		few := w.create(promo("few", 2, 5))
-		equal(w, "figures", w.figures(few.ID), ledger.Figures{Total: 2, Remaining: 2, Online: 5})
+		w.has(few.ID, ledger.Figures{Total: 2, Remaining: 2, Online: 5})
 		equal(w, "no application", few.Buckets[4].OutCnt, 0)
 		large := w.create(promo("large", budget.MaxAmount, 1024))
 		equal(w, "last share", large.Buckets[1023].OutQuantity, budget.MaxAmount/1024)
@@ -60,7 +60,7 @@ func TestCreateHandsOutEvenly(t *testing.T) {
 func TestCreateFundsTheFirstDay(t *testing.T) {
 	onEveryEngine(t, func(w *world) {
 		b := w.create(daily("days", 100, 15, budget.Forfeit))
-		equal(w, "figures", w.figures(b.ID), ledger.Figures{Total: 100, Unfunded: 85, Remaining: 15,
+		w.has(b.ID, ledger.Figures{Total: 100, Unfunded: 85, Remaining: 15,
 			Online: 2})
 		equal(w, "first bucket", b.Buckets[0].Epoch.Outstanding, 8)
 		if end := b.Period.End; !b.Buckets[0].Epoch.EndAt.Equal(end) || end.IsZero() {
@@ -87,7 +87,7 @@ func TestCreateInStoreModeBeginsOpening(t *testing.T) {
 			equal(w, "status", one.Epoch.Status, ledger.Opening)
 			equal(w, "activation", one.Epoch.Activation, 7)
 		}
-		equal(w, "figures", w.figures(made.Budget.ID), ledger.Figures{Total: 10, Unsettled: 10, Online: 2})
+		w.has(made.Budget.ID, ledger.Figures{Total: 10, Unsettled: 10, Online: 2})
 		w.exec(`UPDATE grant_log SET status = 'done' WHERE bucket_id = ? AND number = 1
 			AND status = 'pending'`, made.Budget.Buckets[0].ID)
 	})
@@ -174,7 +174,7 @@ func TestUnlimitedDrawsFromNothing(t *testing.T) {
 		d := promo("unlimited", 0, 2)
 		d.Unlimited = true
 		b := w.create(d)
-		equal(w, "figures", w.figures(b.ID), ledger.Figures{Online: 2})
+		w.has(b.ID, ledger.Figures{Online: 2})
 		equal(w, "epoch", b.Buckets[0].Epoch, ledger.Epoch{Budget: b.ID, Bucket: b.Buckets[0].ID,
 			Number: 1, Status: ledger.Open, Fill: 1, NextGrant: 1, NextEntry: 1, Period: 1,
 			DefinitionVersion: 1})
@@ -184,7 +184,7 @@ func TestUnlimitedDrawsFromNothing(t *testing.T) {
 		}
 		n := 4
 		w.change(b.ID, bucket.Change{BucketQuantity: &n})
-		equal(w, "figures", w.figures(b.ID), ledger.Figures{Online: 4})
+		w.has(b.ID, ledger.Figures{Online: 4})
 		for _, one := range w.read(b.ID).Buckets { // each saturates, and so does their sum
 			w.exec(`UPDATE bucket_epoch SET used_quantity = ?`+ofBucket, budget.MaxAmount, one.ID)
 		}

@@ -130,6 +130,12 @@ func (w *world) figures(id int64) ledger.Figures {
 	return f
 }
 
+// has checks a budget's figures.
+func (w *world) has(id int64, want ledger.Figures) {
+	w.Helper()
+	equal(w, "figures", w.figures(id), want)
+}
+
 func (w *world) adjust(id int64, request string, quantity int64) (manage.Adjusted, error) {
 	return w.part.Adjust(w.ctx, manage.Adjustment{Budget: id, RequestID: request, Quantity: quantity,
 		Deadline: w.db.Now().Add(time.Minute)})
@@ -199,9 +205,9 @@ const (
 		(SELECT COALESCE(SUM(g.amount), 0) FROM grant_log g WHERE g.bucket_id = e.bucket_id
 			AND g.epoch = e.epoch)`
 	// selectPeriods lists budgets whose columns are not what their periods and adjustments give.
-	selectPeriods = `SELECT u.id FROM budget_management_bucket u WHERE u.id = ? AND (u.unfunded_quantity
-		<> u.total_quantity - (SELECT SUM(p.funded_quantity - p.returned_quantity)
-			FROM budget_period p WHERE p.budget_id = u.id)
+	selectPeriods = `SELECT u.id FROM budget_management_bucket u WHERE u.id = ?
+		AND (u.unfunded_quantity <> u.total_quantity
+			- (SELECT SUM(p.funded_quantity - p.returned_quantity) FROM budget_period p WHERE p.budget_id = u.id)
 		OR u.total_quantity <> (SELECT SUM(a.quantity) FROM adjustment a
 			WHERE a.budget_id = u.id AND a.status = 'done'))`
 )
