@@ -181,10 +181,10 @@ func (b *books) Gather(_ context.Context, budgetID, target int64, ops []bucket.O
 	a := b.budgets[budgetID]
 	e := a.epochs[target]
 	out := make([]bucket.Outcome, len(ops))
-	var grown int64
+	before, grown := e.Outstanding, false
 	for i := range ops {
-		if e.Status == ledger.Open {
-			grown += a.bring(e, ops[i].Request.Amount)
+		if e.Status == ledger.Open && a.bring(e, ops[i].Request.Amount) > 0 {
+			grown = true
 		}
 		out[i] = b.judge(&ops[i])
 		if out[i].Verdict == bucket.Short {
@@ -192,9 +192,9 @@ func (b *books) Gather(_ context.Context, budgetID, target int64, ops []bucket.O
 		}
 	}
 	var levels []bucket.Level
-	if grown > 0 {
+	if grown {
 		e.Fill++
-		levels = append(levels, b.level(e, grown))
+		levels = append(levels, b.level(e, max(e.Outstanding-before, 0)))
 	}
 	return out, levels, b.end("gather")
 }

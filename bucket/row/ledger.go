@@ -20,7 +20,8 @@ type Ledger interface {
 	// them there, in one transaction. Everything that the open period may get is looked at under its
 	// locks, so an operation that still does not fit is Exhausted (I3). Where more epochs than one
 	// transaction locks have to be looked at, an operation may be Short instead and is to be handed in
-	// again. The levels are of all buckets whose O grew for another reason than a commit.
+	// again. The levels are of all buckets that units were brought into, with what is left after the
+	// operations: Added is 0 where that is not more than before.
 	Gather(ctx context.Context, budgetID, bucketID int64, operations []bucket.Operation) (
 		[]bucket.Outcome, []bucket.Level, error)
 }
