@@ -19,6 +19,11 @@ import (
 	"github.com/budgetd/budgetd/internal/sqlstore/engine"
 )
 
+var (
+	_ bucket.Manager = (*manage.Service)(nil)
+	_ manage.Budgets = (*bucket.Budgets)(nil)
+)
+
 // world is a service on a database of its own, with three instances.
 type world struct {
 	*manage.Service

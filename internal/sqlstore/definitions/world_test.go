@@ -18,7 +18,10 @@ import (
 	"github.com/budgetd/budgetd/ledger"
 )
 
-var _ manage.Ledger = (*definitions.Part)(nil)
+var (
+	_ manage.Ledger      = (*definitions.Part)(nil)
+	_ bucket.Definitions = (*definitions.Part)(nil)
+)
 
 // world is a part of a database, and what tests do to the rest of it.
 type world struct {
@@ -207,7 +210,8 @@ const (
 	// selectPeriods lists budgets whose columns are not what their periods and adjustments give.
 	selectPeriods = `SELECT u.id FROM budget_management_bucket u WHERE u.id = ?
 		AND (u.unfunded_quantity <> u.total_quantity
-			- (SELECT SUM(p.funded_quantity - p.returned_quantity) FROM budget_period p WHERE p.budget_id = u.id)
+			- (SELECT SUM(p.funded_quantity - p.returned_quantity)
+				FROM budget_period p WHERE p.budget_id = u.id)
 		OR u.total_quantity <> (SELECT SUM(a.quantity) FROM adjustment a
 			WHERE a.budget_id = u.id AND a.status = 'done'))`
 )
