@@ -1,0 +1,176 @@
+package main
+
+// raise adds to O and, in the same transaction, to fill.
+func (s *State) raise(b, n int8) {
+	s.newest(b).O += n
+	if feature["filter"] && n > 0 {
+		s.b[b].fill++
+		if b == 0 && s.b[b].fill <= FM {
+			s.added[s.b[b].fill] = n
+		}
+	}
+}
+
+// lapsed: the epoch's or the budget's period is over by SQL's clock.
+func (s *State) lapsed(b int8) bool {
+	if !feature["period"] {
+		return false
+	}
+	bud, x := &s.bud[budgetOf(b)], s.newest(b)
+	return s.clock > bud.period || x.status == open && x.period != bud.period
+}
+
+// mayTake judges adjust_cnt, which is 1 here. It counts units that were never handed out.
+func (s *State) mayTake(b, n int8) bool {
+	bud := &s.bud[budgetOf(b)]
+	return !feature["adjust"] || s.b[b].applied < 1 || n <= bud.U-bud.fresh && !mut("adjustall")
+}
+
+// releasable is the part of U that some bucket may still apply for.
+func (s *State) releasable(i int8) int8 {
+	if bud := &s.bud[i]; feature["adjust"] && s.b[0].applied > 0 && s.b[1].applied > 0 &&
+		!mut("adjustall") {
+		return bud.U - bud.fresh
+	}
+	return s.bud[i].U
+}
+
+func (s *State) draw(b, n int8) {
+	bud := &s.bud[budgetOf(b)]
+	if feature["adjust"] && (n > bud.U-bud.fresh || mut("adjustall")) {
+		s.b[b].applied++
+	}
+	bud.U -= n
+	bud.fresh = min(bud.fresh, bud.U)
+	s.raise(b, n)
+}
+
+func (s *State) apply(b, n int8) bool {
+	if s.newest(b).status != open && !mut("applyclosed") || s.releasable(budgetOf(b)) < n ||
+		s.lapsed(b) && !mut("applyold") ||
+		!s.mayTake(b, n) {
+		return false
+	}
+	s.idle = 0
+	s.draw(b, n)
+	return true
+}
+
+func (s *State) online(b, n, limit int8) bool {
+	if s.newest(b).status == open || s.releasable(budgetOf(b)) < n ||
+		s.lapsed(b) && !mut("onlineold") ||
+		!s.mayTake(b, n) ||
+		s.b[b].cur+1 >= limit {
+		return false
+	}
+	s.b[b].cur++
+	*s.newest(b) = Epoch{status: open, period: s.bud[budgetOf(b)].period}
+	if mut("fillrestart") {
+		s.b[b].fill = 0
+	}
+	s.idle = 0
+	s.draw(b, n)
+	return true
+}
+
+func (s *State) offline(b int8) bool {
+	x := s.newest(b)
+	if x.status != open || s.lapsed(b) && !mut("offlineold") {
+		return false
+	}
+	s.bud[budgetOf(b)].U += x.O
+	x.status, x.O = closed, 0
+	return true
+}
+
+// recycle brings the O of every open bucket back and hands all of U to one of them.
+func (s *State) recycle(i, to int8) bool {
+	if s.newest(to).status != open {
+		return false
+	}
+	for b := int8(0); b < N; b++ {
+		if exists(b) && budgetOf(b) == i && s.newest(b).status == open {
+			if s.lapsed(b) && !mut("recycleold") {
+				return false
+			}
+			s.bud[i].U += s.newest(b).O
+			s.newest(b).O, s.b[b].applied = 0, 0
+		}
+	}
+	n := s.bud[i].U
+	s.bud[i].U, s.bud[i].fresh, s.idle = 0, 0, 0
+	if mut("recyclesplit") {
+		return true // the second half is another transaction, which never comes
+	}
+	s.raise(to, n)
+	return true
+}
+
+// rollover funds the next period and ends epochs of the one before. only: a single bucket, or -1.
+func (s *State) rollover(i, only int8) bool {
+	bud := &s.bud[i]
+	changed := feature["period"] && s.clock > bud.period
+	if changed {
+		bud.X += bud.U // `unused: forfeit`
+		bud.U, bud.F, bud.fresh = bud.F, 0, 0
+		bud.period = s.clock
+	}
+	for b := int8(0); b < N; b++ {
+		if x := s.newest(b); feature["period"] && exists(b) && budgetOf(b) == i &&
+			(only < 0 || b == only) &&
+			x.status == open &&
+			x.period < s.clock {
+			bud.X += x.O
+			x.status, x.O = closed, 0
+			changed = true
+		}
+	}
+	return changed
+}
+
+func (s *State) sweep(b, e int8) bool {
+	x, bud := &s.b[b].epoch[e], &s.bud[budgetOf(b)]
+	if x.R == 0 {
+		return false
+	}
+	bud.U += x.R
+	if x.period < bud.period {
+		bud.late += x.R
+	}
+	x.R = 0
+	return true
+}
+
+// shrink takes one unit from U, or else from an R, or else from an O.
+func (s *State) shrink() bool {
+	from := []*int8{&s.bud[0].U}
+	for b := range s.b {
+		for e := range s.b[b].epoch {
+			from = append(from, &s.b[b].epoch[e].R)
+		}
+	}
+	for b := int8(0); b < N; b++ {
+		from = append(from, &s.newest(b).O)
+	}
+	if mut("shrinkU") {
+		from = from[:1]
+	}
+	for _, c := range from {
+		if s.bud[0].shrunk == 0 && (*c > 0 || mut("shrinkearly")) {
+			*c--
+			s.bud[0].T--
+			s.bud[0].shrunk = 1
+			return true
+		}
+	}
+	return false
+}
+
+func (s *State) append() bool {
+	bud := &s.bud[0]
+	if bud.appended > 0 && !mut("appendtwice") || bud.T > 5 {
+		return false
+	}
+	bud.T, bud.U, bud.appended = bud.T+1, bud.U+1, 1
+	return true
+}
