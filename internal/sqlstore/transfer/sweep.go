@@ -18,12 +18,6 @@ const (
 	selectReturns = `SELECT e.bucket_id, e.epoch, e.budget_id
 		FROM bucket_epoch e /*by bucket_epoch_returns*/
 		WHERE e.has_returns = 1 AND e.budget_id IN (`
-	sweepEpochs = `UPDATE bucket_epoch /*by PRIMARY*/
-		SET swept_quantity = swept_quantity + returning_quantity, returning_quantity = 0,
-		late_quantity = 0 WHERE `
-	sweepWhere = `(bucket_id = ? AND epoch = ? AND returning_quantity = ?)`
-	// sweepRounds bounds the transactions of one Sweep.
-	sweepRounds = 100
 	// clocksApart is how far the clocks of two nodes may be apart, each 1 s off SQL's at most.
 	clocksApart = 2 * time.Second
 )
@@ -125,25 +119,19 @@ func sweep(t *engine.Tx, found []returning) (moved int64, err error) {
 	if err != nil {
 		return 0, err
 	}
-	back := map[int64][]moves.Coming{}
-	var swept []any
+	back := map[int64][]*rows.Epoch{}
 	for _, at := range positions {
 		row := epochs[at]
-		if row == nil || row.Returning == 0 || row.Fenced != "" || waits(t, budgets[row.Budget], row) {
-			continue
+		if row != nil && row.Fenced == "" && !waits(t, budgets[row.Budget], row) {
+			back[row.Budget] = append(back[row.Budget], row)
 		}
-		swept = append(swept, at.Bucket, at.Epoch, row.Returning)
-		moved += row.Returning
-		back[row.Budget] = append(back[row.Budget], moves.Coming{Row: row,
-			Never: row.Returning - row.Late, Late: row.Late})
-	}
-	if err := t.HitAll(sweepEpochs, nil, sweepWhere, swept); err != nil {
-		return 0, err
 	}
 	for _, id := range slices.Sorted(maps.Keys(back)) {
-		if err := moves.ComeBack(t, budgets[id], back[id]...); err != nil {
+		units, err := moves.Sweep(t, budgets[id], back[id]...)
+		if err != nil {
 			return 0, err
 		}
+		moved += units
 	}
 	return moved, nil
 }

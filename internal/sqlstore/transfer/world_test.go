@@ -336,3 +336,24 @@ func (w *world) lies(what string, id int64, want ...int64) {
 		w.Errorf("%s: buckets hold %v, want %v", what, got, want)
 	}
 }
+
+// returnable returns how much of a deduction is not given back, and whether its period has ended.
+func (w *world) returnable(id string) (units int64, ended bool) {
+	w.Helper()
+	w.ok(w.db.Read(w.ctx, "test", func(r *engine.Reader) error {
+		var d struct {
+			Left   int64  `db:"units"`
+			Status string `db:"status"`
+			EndMS  int64  `db:"period_end_ms"`
+		}
+		_, err := r.Get(&d, `SELECT d.amount - (SELECT COALESCE(SUM(g.amount), 0) FROM give_back g
+			WHERE g.budget_id = d.budget_id AND g.request_id = d.request_id) AS units, e.status,
+			e.period_end_ms FROM deduction d
+			JOIN bucket_epoch e ON e.bucket_id = d.bucket_id AND e.epoch = d.epoch
+			WHERE d.request_id = ?`, []byte(id))
+		units = d.Left
+		ended = d.EndMS != 0 && d.EndMS <= engine.ToMS(w.db.Now())
+		return err
+	}))
+	return units, ended
+}

@@ -1,0 +1,102 @@
+package transfer_test
+
+import (
+	"testing"
+
+	"github.com/budgetd/budgetd/bucket"
+	want "github.com/budgetd/budgetd/bucket/transfer"
+)
+
+func TestMove(t *testing.T) {
+	everywhere(t, func(w *world) {
+		b, other := w.create(promo("b", 90, 3)), w.create(promo("other", 90, 3))
+		first, second := &b.Buckets[0], &b.Buckets[1]
+		moves := []want.Placement{{Bucket: first.ID, From: first.Lane, To: lane(5)},
+			{Bucket: second.ID, From: lane(7), To: lane(5)},
+			{Bucket: other.Buckets[0].ID, From: lane(0), To: lane(5)}}
+		moved, n, err := w.part.Move(w.ctx, b.ID, moves)
+		w.ok(err)
+		equal(w, "moved", n, 1)
+		equal(w, "level", moved.Levels[0], bucket.Level{Bucket: first.ID, Epoch: 1, Lane: lane(5),
+			Fill: first.Epoch.Fill + 1, Outstanding: 30, Added: 30, Open: true})
+		read := w.read(b.ID)
+		equal(w, "lane", read.Buckets[0].Lane, lane(5))
+		equal(w, "lane of one that is elsewhere", read.Buckets[1].Lane, second.Lane)
+		equal(w, "lane of another budget's", w.read(other.ID).Buckets[0].Lane, lane(0))
+		if read.ListVersion <= b.ListVersion {
+			w.Errorf("list version %d became %d", b.ListVersion, read.ListVersion)
+		}
+		_, n, err = w.part.Move(w.ctx, b.ID, moves)
+		w.ok(err)
+		equal(w, "moved again", n, 0)
+		w.ok(w.part.SetDraining(w.ctx, []bucket.Lane{lane(2)}, true))
+		_, n, err = w.part.Move(w.ctx, b.ID, []want.Placement{{Bucket: second.ID, From: second.Lane,
+			To: lane(2)}})
+		w.ok(err)
+		equal(w, "moved to a lane that is drained", n, 0)
+	})
+}
+
+func TestLaneRows(t *testing.T) {
+	everywhere(t, func(w *world) {
+		w.create(promo("b", 90, 5))
+		w.ok(w.part.SetDraining(w.ctx, []bucket.Lane{lane(1), lane(8)}, true))
+		w.ok(w.part.SetDraining(w.ctx, []bucket.Lane{lane(1), lane(8)}, true))
+		rows := map[bucket.Lane]want.LaneRow{}
+		for _, row := range must(w.part.LaneRows(w.ctx))(w) {
+			rows[row.Lane] = row
+		}
+		equal(w, "lanes", len(rows), 6)
+		equal(w, "a lane", rows[lane(0)], want.LaneRow{Lane: lane(0), Buckets: 1})
+		equal(w, "a drained one", rows[lane(1)], want.LaneRow{Lane: lane(1), Activation: 1,
+			Draining: true, Buckets: 1})
+		equal(w, "an empty one", rows[lane(8)], want.LaneRow{Lane: lane(8), Activation: 1,
+			Draining: true})
+		w.ok(w.part.SetDraining(w.ctx, []bucket.Lane{lane(1), lane(3)}, false))
+		for _, row := range must(w.part.LaneRows(w.ctx))(w) {
+			equal(w, "drained", row.Draining, row.Lane == lane(8))
+		}
+	})
+}
+
+func TestPlacedAfter(t *testing.T) {
+	everywhere(t, func(w *world) {
+		a, b, c := w.create(promo("a", 90, 1)), w.create(promo("b", 90, 3)), w.create(promo("c", 90, 2))
+		list := must(w.part.PlacedAfter(w.ctx, nil, 0, 2))(w)
+		if len(list) != 2 || list[0].Budget != a.ID || list[1].Budget != b.ID ||
+			len(list[1].Buckets) != 3 || list[1].Name != "b" || list[1].Buckets[2].Lane != lane(2) {
+			w.Errorf("the first page: %+v", list)
+		}
+		list = must(w.part.PlacedAfter(w.ctx, []bucket.Lane{lane(1), lane(2)}, a.ID, 5))(w)
+		if len(list) != 2 || list[0].Budget != b.ID || list[1].Budget != c.ID {
+			w.Errorf("on two lanes: %+v", list)
+		}
+		equal(w, "on an empty lane", len(must(w.part.PlacedAfter(w.ctx, []bucket.Lane{lane(9)}, 0, 5))(w)), 0)
+	})
+}
+
+// TestRolloverOnALaneThatIsDrained: no epoch begins there; a bucket gets its next one where it moves
+// to.
+func TestRolloverOnALaneThatIsDrained(t *testing.T) {
+	everywhere(t, func(w *world) {
+		b := w.daily("b", 1000, day(""))
+		w.ok(w.part.SetDraining(w.ctx, []bucket.Lane{lane(0)}, true))
+		w.until(dayLong)
+		w.rollOver(b.ID)
+		w.lies("the day is in the other bucket", b.ID, 0, 40)
+		equal(w, "due", len(must(w.part.Over(w.ctx, 10))(w)), 0)
+		equal(w, "without an epoch", w.idle(b.ID), 1)
+		moved, n, err := w.part.Move(w.ctx, b.ID, []want.Placement{{Bucket: b.Buckets[0].ID,
+			From: lane(0), To: lane(4)}})
+		w.ok(err)
+		equal(w, "moved", n, 1)
+		equal(w, "epoch", moved.Levels[0].Epoch, 2)
+		equal(w, "without an epoch", w.idle(b.ID), 0)
+		w.ok(w.part.SetDraining(w.ctx, []bucket.Lane{lane(1)}, true))
+		w.until(2 * dayLong)
+		w.rollOver(b.ID)
+		w.ok(w.part.SetDraining(w.ctx, []bucket.Lane{lane(1)}, false))
+		must(w.part.HandOut(w.ctx, b.ID))(w)
+		equal(w, "without an epoch once it is not drained", w.idle(b.ID), 0)
+	})
+}

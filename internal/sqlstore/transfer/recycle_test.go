@@ -1,0 +1,239 @@
+package transfer_test
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/budgetd/budgetd/bucket"
+	want "github.com/budgetd/budgetd/bucket/transfer"
+	"github.com/budgetd/budgetd/budget"
+	"github.com/budgetd/budgetd/internal/sqlstore/engine"
+)
+
+// recycle runs a recycle to its end, with I1 after every step.
+func (w *world) recycle(id int64) (run bucket.Recycle, steps int) {
+	w.Helper()
+	run, began, err := w.part.BeginRecycle(w.ctx, id, bucket.OnDemand, time.Time{})
+	if w.ok(err); !began {
+		w.Fatalf("another run is open: %+v", run)
+	}
+	for ; run.EndedAt.IsZero(); steps++ {
+		if steps > 50 {
+			w.Fatalf("a run without an end: %+v", run)
+		}
+		step := must(w.part.StepRecycle(w.ctx, id, run.Number))(w)
+		w.conserved(id)
+		for _, level := range step.Levels {
+			if !level.Open || level.Fill == 0 {
+				w.Errorf("level %+v", level)
+			}
+		}
+		run = step.Run
+	}
+	return run, steps
+}
+
+// TestRecycleFollowsDemand: the bucket that sold gets most, out_cnt starts from 0, and no epoch ends.
+func TestRecycleFollowsDemand(t *testing.T) {
+	everywhere(t, func(w *world) {
+		b := w.create(promo("skewed", 8000, 8))
+		for i := range 20 {
+			w.use(b.Buckets[3].ID, fmt.Sprint("hot-", i), 40)
+			w.clock.set(w.clock.Now().Add(time.Second))
+		}
+		const left = 8000 - 800
+		run, steps := w.recycle(b.ID)
+		if steps != 1 || run.Buckets != 8 || run.Skipped != 0 || run.Cause != bucket.OnDemand ||
+			run.Moved < left/2 || run.Before.Units != left || run.After.Units != left ||
+			run.Before.Stranded == 0 || run.After.Stranded != 0 {
+			w.Errorf("after %d steps: %+v", steps, run)
+		}
+		held, sum := w.outstanding(b.ID), int64(0)
+		for _, units := range held {
+			sum += units
+		}
+		if sum != left || held[3] < left*2/3 {
+			w.Errorf("buckets hold %v", held)
+		}
+		after := w.read(b.ID)
+		for i := range after.Buckets {
+			equal(w, "out_cnt", after.Buckets[i].OutCnt, 0)
+			equal(w, "epoch", after.Buckets[i].Epoch.Number, 1)
+		}
+		list := must(w.part.RecycleHistory(w.ctx, b.ID, 0, 10))(w)
+		if len(list) != 1 || list[0] != run {
+			w.Errorf("history %+v, want %+v", list, run)
+		}
+		equal(w, "open", len(must(w.part.OpenRecycles(w.ctx, 10))(w)), 0)
+		equal(w, "a run that has ended", must(w.part.StepRecycle(w.ctx, b.ID, 1))(w).Run, run)
+		w.use(b.Buckets[3].ID, "later", held[3])
+	})
+}
+
+// TestRecycleContracts: what is too little for all buckets goes to one; the others go offline, and
+// come back with the next units.
+func TestRecycleContracts(t *testing.T) {
+	everywhere(t, func(w *world) {
+		b := w.create(promo("low", 4000, 4))
+		for i := range b.Buckets {
+			w.use(b.Buckets[i].ID, fmt.Sprint("d", i), 980) // 20 each: below a tenth of the share
+		}
+		run, _ := w.recycle(b.ID)
+		if run.Before.Stranded == 0 || run.After.Stranded != 0 {
+			w.Errorf("stranded %d, then %d", run.Before.Stranded, run.After.Stranded)
+		}
+		held := w.outstanding(b.ID)
+		if slices.Max(held) != 80 {
+			w.Errorf("buckets hold %v, want 80 in one", held)
+		}
+		f := w.figures(b.ID)
+		equal(w, "online", f.Online, 1)
+		equal(w, "undistributed", f.Undistributed, 0)
+		w.append(b.ID, 400)
+		must(w.part.HandOut(w.ctx, b.ID))(w)
+		equal(w, "online with more units", w.figures(b.ID).Online, 4)
+	})
+}
+
+// TestRecycleInSteps: of more buckets than one transaction locks, those with too much give first,
+// those with too little get afterwards; anybody continues.
+func TestRecycleInSteps(t *testing.T) {
+	everywhere(t, func(w *world) {
+		const n = 2*want.MaxEpochs + 10
+		b := w.create(promo("many", 100*n, n))
+		for i := range 10 {
+			w.use(b.Buckets[n-1].ID, fmt.Sprint("hot-", i), 9)
+			w.clock.set(w.clock.Now().Add(time.Second))
+		}
+		run, steps := w.recycle(b.ID)
+		equal(w, "steps", steps, 6)
+		equal(w, "buckets", run.Buckets, n)
+		held, sum := w.outstanding(b.ID), int64(0)
+		for _, units := range held {
+			sum += units
+		}
+		equal(w, "units", sum+w.figures(b.ID).Undistributed, 100*n-90)
+		if held[n-1] < sum*2/3 {
+			w.Errorf("the bucket that sells holds %d of %d", held[n-1], sum)
+		}
+		for i, bk := range w.read(b.ID).Buckets {
+			if bk.OutCnt != 0 {
+				w.Fatalf("bucket %d: out_cnt %d", i, bk.OutCnt)
+			}
+		}
+	})
+}
+
+func TestRecycleOneAtATime(t *testing.T) {
+	everywhere(t, func(w *world) {
+		b := w.create(promo("b", 80, 4))
+		first, began, err := w.part.BeginRecycle(w.ctx, b.ID, bucket.OnSchedule, time.Time{})
+		w.ok(err)
+		equal(w, "began", began, true)
+		second, began, err := w.part.BeginRecycle(w.ctx, b.ID, bucket.OnDemand, time.Time{})
+		w.ok(err)
+		equal(w, "began beside it", began, false)
+		equal(w, "the one that is open", second, first)
+		equal(w, "open", len(must(w.part.OpenRecycles(w.ctx, 10))(w)), 1)
+		w.stepAll(b.ID, first.Number)
+		_, began, err = w.part.BeginRecycle(w.ctx, b.ID, bucket.OnSchedule, first.BeganAt)
+		w.ok(err)
+		equal(w, "of the same time again", began, false)
+		third, began, err := w.part.BeginRecycle(w.ctx, b.ID, bucket.Automatic, first.BeganAt)
+		w.ok(err)
+		equal(w, "of another cause", began, true)
+		equal(w, "number", third.Number, 2)
+		_, _, err = w.part.BeginRecycle(w.ctx, 1<<40, bucket.OnDemand, time.Time{})
+		w.refused(err, budget.BudgetNotFound)
+	})
+}
+
+func (w *world) stepAll(id, number int64) {
+	w.Helper()
+	for range 50 {
+		if !must(w.part.StepRecycle(w.ctx, id, number))(w).Run.EndedAt.IsZero() {
+			return
+		}
+	}
+	w.Fatal("a run without an end")
+}
+
+// TestRecycleLeavesOut: what an operator took offline and what is stopped stay as they are.
+func TestRecycleLeavesOut(t *testing.T) {
+	everywhere(t, func(w *world) {
+		b := w.create(promo("b", 400, 4))
+		w.ok(w.part.Offline(w.ctx, b.ID, b.Buckets[0].ID, bucket.ByOperator))
+		w.change(func(t *engine.Tx) error {
+			return t.Hit(1, `UPDATE bucket_epoch SET fenced = 'broken' WHERE bucket_id = ?`,
+				b.Buckets[1].ID)
+		})
+		run, _ := w.recycle(b.ID)
+		equal(w, "buckets", run.Buckets, 2)
+		equal(w, "skipped", run.Skipped, 1)
+		w.lies("the others share what came back", b.ID, 0, 100, 150, 150)
+	})
+}
+
+// TestRecycleOfAPeriod: what is a fragment goes by what the open period got, not by the total.
+func TestRecycleOfAPeriod(t *testing.T) {
+	everywhere(t, func(w *world) {
+		b := w.daily("b", 8_000_000, budget.Rule{Kind: budget.Calendar, Every: budget.Month,
+			Quantity: 8000}, func(d *budget.Definition) { d.BucketQuantity = 8 })
+		run, _ := w.recycle(b.ID)
+		equal(w, "before", run.Before, bucket.Spread{Units: 8000})
+		equal(w, "after", run.After, bucket.Spread{Units: 8000})
+		equal(w, "online", w.figures(b.ID).Online, 8)
+	})
+}
+
+func TestLayout(t *testing.T) {
+	everywhere(t, func(w *world) {
+		b := w.create(promo("b", 4000, 4))
+		w.use(b.Buckets[0].ID, "a", 70)
+		w.ok(w.part.Offline(w.ctx, b.ID, b.Buckets[3].ID, bucket.ByOperator))
+		l := must(w.part.Layout(w.ctx, b.ID))(w)
+		equal(w, "units", l.Units, 3930)
+		equal(w, "least", l.Least, 100)
+		equal(w, "holdings", len(l.Holdings), 3)
+		equal(w, "status", l.Status, budget.Effective)
+		if l.Holdings[0].Demand == 0 || l.Holdings[1].Demand != 0 {
+			w.Errorf("demands %+v", l.Holdings)
+		}
+	})
+}
+
+func TestStocks(t *testing.T) {
+	everywhere(t, func(w *world) {
+		b, empty := w.stock("b", 100, 3, func(d *budget.Definition) { d.ShardingQuantity = 7 }),
+			w.create(promo("empty", 10, 2))
+		w.use(b.Buckets[0].ID, "a", 1)
+		w.ok(w.part.Offline(w.ctx, b.ID, b.Buckets[2].ID, bucket.ByOperator))
+		list := must(w.part.Stocks(w.ctx, []int64{b.ID, empty.ID, 1 << 40}))(w)
+		if len(list) != 1 || len(list[0].Buckets) != 2 {
+			w.Fatalf("stocks %+v", list)
+		}
+		s := list[0]
+		equal(w, "undistributed", s.Undistributed, 101)
+		equal(w, "sharding_quantity", s.Sharding, 7)
+		equal(w, "bucket", s.Buckets[0], want.StockBucket{ID: b.Buckets[0].ID, Epoch: 1, Used: 1,
+			Entries: 1})
+	})
+}
+
+func TestExpireCounters(t *testing.T) {
+	everywhere(t, func(w *world) {
+		now := engine.ToMS(w.db.Now())
+		for i, expires := range []int64{0, now - 5, now, now + 1} {
+			w.change(func(t *engine.Tx) error {
+				return t.Hit(1, `INSERT INTO limit_counter (budget_id, dimension, value, version, counts,
+					expires_ms) VALUES (1, ?, ?, 3, ?, ?)`, []byte("user"), []byte(fmt.Sprint(i)),
+					[]byte("x"), expires)
+			})
+		}
+		equal(w, "removed", must(w.part.ExpireCounters(w.ctx, 1))(w), 1)
+		equal(w, "removed then", must(w.part.ExpireCounters(w.ctx, 10))(w), 1)
+		equal(w, "removed at last", must(w.part.ExpireCounters(w.ctx, 10))(w), 0)
+	})
+}
