@@ -1,4 +1,19 @@
 package commit
 
+import (
+	"context"
+
+	"github.com/budgetd/budgetd/bucket"
+	"github.com/budgetd/budgetd/internal/sqlstore/engine"
+)
+
 // Forms returns how many flights were written by a packet, and how many came to the locking form.
 func (p *Part) Forms() (packets, locking int64) { return p.packets.Load(), p.lockings.Load() }
+
+// Packet carries out the fast form alone.
+func (p *Part) Packet(ctx context.Context, ops ...bucket.Operation) (
+	engine.Sent, []bucket.Outcome, error) {
+	out := make([]bucket.Outcome, len(ops))
+	sent, err := p.fastForm(ctx, newFlight(ops, out))
+	return sent, out, err
+}

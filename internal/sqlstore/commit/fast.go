@@ -41,6 +41,9 @@ func (p *Part) fastForm(ctx context.Context, f *flight) (engine.Sent, error) {
 	if t.accepted == 0 {
 		return engine.Committed, nil
 	}
+	if !p.suffices(t) {
+		return engine.Unsent, nil
+	}
 	packet, ok := t.packet(line)
 	if !ok {
 		return engine.Unsent, nil
@@ -60,12 +63,10 @@ func (p *Part) fastForm(ctx context.Context, f *flight) (engine.Sent, error) {
 }
 
 // assume begins a trial with what is remembered of the buckets. ok is false where the fast form is
-// hopeless: a bucket is not known, or is known to have too little, or the operations were judged by
-// different versions of one definition.
+// hopeless: a bucket is not known, or the operations were judged by different versions of one definition.
 func (p *Part) assume(f *flight) (t *trial, ok bool) {
 	t = &trial{flight: f, epochs: map[int64]*stand{}, groups: groupsOf(f),
 		nowMS: engine.ToMS(p.db.Now())}
-	sums := make(map[int64]int64, 1)
 	for i := range f.ops {
 		op := &f.ops[i]
 		s := t.epochs[op.Bucket]
@@ -78,15 +79,18 @@ func (p *Part) assume(f *flight) (t *trial, ok bool) {
 		if s.judged != op.Budget.Version || s.epoch.Budget != op.Budget.ID {
 			return nil, false
 		}
-		sums[op.Bucket] += op.Request.Amount
-	}
-	for id, sum := range sums {
-		known, seen := p.places.Peek(id)
-		if seen && sum > known.outstanding && !t.epochs[id].unlimited {
-			return nil, false
-		}
 	}
 	return t, true
+}
+
+// suffices reports whether no bucket is known to have less than what is taken from it.
+func (p *Part) suffices(t *trial) bool {
+	for id, s := range t.epochs {
+		if known, seen := p.places.Peek(id); seen && s.drawn() > known.outstanding {
+			return false
+		}
+	}
+	return true
 }
 
 // recall makes the stand of an operation's bucket from what is remembered, or from what its node has

@@ -1,0 +1,151 @@
+package commit_test
+
+import (
+	"fmt"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"github.com/budgetd/budgetd/bucket"
+	"github.com/budgetd/budgetd/budget"
+	"github.com/budgetd/budgetd/internal/sqlstore/commit"
+	"github.com/budgetd/budgetd/internal/sqlstore/engine"
+	"github.com/budgetd/budgetd/internal/sqlstore/fixture"
+	"github.com/budgetd/budgetd/internal/testservers"
+)
+
+// model is what the ledger must do with operations, one after the other.
+type model struct {
+	rows  map[string]int64 // amounts by id
+	left  []int64          // by bucket
+	gone  []bool           // by bucket: it is offline
+	users map[string][2]int64
+	most  [2]int64
+}
+
+func (m *model) commit(at int, id string, amount int64, user string) bucket.Verdict {
+	u := m.users[user]
+	switch {
+	case m.rows[id] > 0:
+		return bucket.Known
+	case m.gone[at]:
+		return bucket.Gone
+	case user != "" && (u[0]+amount > m.most[0] || u[1]+1 > m.most[1]):
+		return bucket.Limited
+	case m.left[at] < amount:
+		return bucket.Short
+	}
+	m.left[at] -= amount
+	m.take(id, amount, user)
+	return bucket.Accepted
+}
+
+func (m *model) take(id string, amount int64, user string) {
+	m.rows[id] = amount
+	if user != "" {
+		u := m.users[user]
+		m.users[user] = [2]int64{u[0] + amount, u[1] + 1}
+	}
+}
+
+// gather judges as commit does by what all buckets hold.
+func (m *model) gather(id string, amount int64, user string) bucket.Verdict {
+	sum := int64(0)
+	for _, units := range m.left {
+		sum += units
+	}
+	one := &model{rows: m.rows, left: []int64{sum}, gone: []bool{false}, users: m.users, most: m.most}
+	v := one.commit(0, id, amount, user)
+	if v == bucket.Short {
+		return bucket.Exhausted
+	}
+	return v
+}
+
+// TestModel commits and gathers random operations beside a model, and checks the accounts after each.
+func TestModel(t *testing.T) {
+	limits := []budget.Limit{perUser("amount", 30, budget.MeasureAmount),
+		perUser("calls", 6, budget.MeasureCount)}
+	run := func(t *testing.T, config engine.Config) {
+		fixture.On(t, config, func(f *fixture.World) {
+			number := 0
+			rapid.Check(t, func(rt *rapid.T) {
+				number++
+				w := &world{World: f, part: commit.New(f.DB)}
+				const buckets = 3
+				each := rapid.Int64Range(1, 40).Draw(rt, "each")
+				w.b = w.budget(fmt.Sprintf("b%d", number), each*buckets, buckets, limits)
+				m := &model{rows: map[string]int64{}, left: []int64{each, each, each},
+					gone: make([]bool, buckets),
+					users: map[string][2]int64{}, most: [2]int64{30, 6}}
+				for range rapid.IntRange(1, 8).Draw(rt, "flights") {
+					flightBesideModel(rt, w, m)
+				}
+			})
+			w := &world{World: f}
+			w.feedHasEach()
+		})
+	}
+	t.Run("sqlite", func(t *testing.T) {
+		run(t, engine.Config{Driver: "sqlite", DSN: filepath.Join(t.TempDir(), "budgetd.db")})
+	})
+	t.Run("mariadb", func(t *testing.T) {
+		run(t, engine.Config{Driver: "mysql", DSN: testservers.SharedMariaDB(t).NewDatabase(t)})
+	})
+}
+
+func flightBesideModel(rt *rapid.T, w *world, m *model) {
+	gathers := rapid.IntRange(0, 3).Draw(rt, "gathers") == 0
+	target := rapid.IntRange(0, 2).Draw(rt, "target")
+	var ops []bucket.Operation
+	var want []bucket.Verdict
+	for range rapid.IntRange(1, 6).Draw(rt, "operations") {
+		at, amount := rapid.IntRange(0, 2).Draw(rt, "bucket"), rapid.Int64Range(1, 25).Draw(rt, "amount")
+		name := rapid.SampledFrom([]string{"", "u", "v"}).Draw(rt, "user")
+		id := fmt.Sprintf("%s-%d", w.b.Name, rapid.IntRange(0, 15).Draw(rt, "id"))
+		options := []func(*bucket.Operation){}
+		if name != "" {
+			options = append(options, user(name))
+		}
+		if rapid.IntRange(0, 4).Draw(rt, "hold") == 0 {
+			options = append(options, hold(time.Hour, ""))
+		}
+		if gathers {
+			at = target
+			want = append(want, m.gather(id, amount, name))
+			if last := want[len(want)-1]; last == bucket.Accepted {
+				m.left[0], m.left[1], m.left[2] = m.left[0]+m.left[1]+m.left[2]-amount, 0, 0
+			}
+		} else {
+			want = append(want, m.commit(at, id, amount, name))
+		}
+		ops = append(ops, w.asks(at, id, amount, options...))
+	}
+	var out []bucket.Outcome
+	var err error
+	if gathers {
+		out, _, err = w.part.Gather(w.Ctx, w.b.ID, ops[0].Bucket, ops)
+	} else {
+		out, err = w.part.Commit(w.Ctx, ops)
+	}
+	if err != nil {
+		rt.Fatal(err)
+	}
+	for i := range out {
+		if out[i].Verdict != want[i] {
+			rt.Fatalf("operation %d: %v, want %v", i, out[i].Verdict, want[i])
+		}
+	}
+	if gathers { // where the units lie after it is not the model's
+		for i := range m.left {
+			e := w.Newest(w.b.Buckets[i].ID)
+			m.left[i], m.gone[i] = e.Outstanding, e.Status != "open"
+		}
+	}
+	w.Check()
+	if w.Failed() {
+		rt.FailNow()
+	}
+}
