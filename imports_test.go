@@ -72,9 +72,9 @@ var house = map[string]place{
 	"internal/oidc":       {may: slices.Concat(words, []string{"access", "internal/secret"})},
 	"internal/config": {may: slices.Concat(words, root, []string{"access", "internal/secret",
 		"internal/tlsfiles"})},
-	"internal/daemon":     {anything: true},
+	"internal/daemon": {anything: true},
 	// what is wired, and what speaks to it
-	"cmd/budgetd":   {may: slices.Concat(words, root, []string{"internal/config", "internal/daemon"})},
+	"cmd/budgetd": {may: slices.Concat(words, root, []string{"internal/config", "internal/daemon"})},
 	"cmd/budgetctl": {may: slices.Concat(words, []string{"client", "trail", "internal/tlsfiles",
 		"internal/testservers"})},
 	"client": {may: []string{"budget", "internal/tlsfiles"}},
