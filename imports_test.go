@@ -75,7 +75,7 @@ var house = map[string]place{
 	"internal/daemon": {anything: true},
 	// what is wired, and what speaks to it
 	"cmd/budgetd": {may: slices.Concat(words, root, []string{"internal/config", "internal/daemon"})},
-	"cmd/budgetctl": {may: slices.Concat(words, []string{"client", "trail", "internal/tlsfiles",
+	"cmd/budgetctl": {may: slices.Concat(words, []string{"client", "access", "trail",
 		"internal/testservers"})},
 	"client": {may: []string{"budget", "internal/tlsfiles"}},
 	// what exists for tests

@@ -6,6 +6,7 @@ import (
 	_ "embed" // tables.sql
 	"errors"
 	"fmt"
+	"strings"
 
 	"github.com/budgetd/budgetd/trail"
 )
@@ -101,7 +102,7 @@ func fitted(row trail.Row) trail.Row {
 	}{{&row.Principal, 128}, {&row.KeyID, 10}, {&row.Source, 64}, {&row.Op, 32}, {&row.Tenant, 63},
 		{&row.Target, 256}, {&row.RequestID, 128}, {&row.CorrelationID, 128}, {&row.Outcome, 64}} {
 		if len(*column.text) > column.most {
-			*column.text = (*column.text)[:column.most]
+			*column.text = strings.ToValidUTF8((*column.text)[:column.most], "") // no half letter
 		}
 	}
 	return row
