@@ -27,9 +27,9 @@ type entry struct {
 	usedMS *atomic.Int64
 }
 
-// NewBook returns a book without keys. Until the first Replace, and once its keys were not confirmed
-// for longer than staleAfterMS, it refuses every key as Stale: a revocation may have been missed.
-// staleAfterMS 0 relies on the keys at any age.
+// NewBook returns a book without keys. Until the first Replace, and once its keys were not
+// confirmed for longer than staleAfterMS, it refuses every key as Stale: a revocation may have been
+// missed. staleAfterMS 0 relies on the keys at any age.
 func NewBook(staleAfterMS int64) *Book { return &Book{staleAfterMS: staleAfterMS} }
 
 // Replace makes keys the only ones. readMS is when the read began. What was noted about the use of
@@ -56,8 +56,8 @@ func (b *Book) Confirm(readMS int64) {
 	}
 }
 
-// Authenticate returns who holds a token at an instant, or why nobody is found: Malformed, Mistyped,
-// Stale, Unknown, WrongSecret, Revoked or Expired. It takes the same time for Unknown and
+// Authenticate returns who holds a token at an instant, or why nobody is found: Malformed,
+// Mistyped, Stale, Unknown, WrongSecret, Revoked or Expired. It takes the same time for Unknown and
 // WrongSecret. It notes the use of the key, to the hour.
 func (b *Book) Authenticate(text string, nowMS int64) (*Principal, Reason) {
 	token, reason := ParseToken(text)

@@ -16,8 +16,8 @@ const (
 	Self
 	// Budget: one budget; outside the scope it does not exist.
 	Budget
-	// Tenant: budgets or keys of a tenant; the answer holds what the scope covers, and naming a tenant
-	// outside the scope is forbidden.
+	// Tenant: budgets or keys of a tenant; the answer holds what the scope covers, and naming a
+	// tenant outside the scope is forbidden.
 	Tenant
 	// Installation: all tenants share it; only a scope that covers everything will do.
 	Installation
@@ -32,7 +32,7 @@ type Call struct {
 	// Least is the least role; 0 where Over is Nobody.
 	Least Role
 	Over  Reach
-	// More is the least role in the case that When states; 0: there is none.
+	// More is the least role in the case that When states; 0: no such case.
 	More Role
 	When string
 }
@@ -48,7 +48,8 @@ const (
 	one    = "/v1/budgets/{budget}"
 )
 
-// calls is the one table of who may do what. The routes, docs/SECURITY.md and openapi.yaml follow it.
+// calls is the one table of who may do what. The routes, docs/SECURITY.md and openapi.yaml follow
+// it.
 var calls = []Call{
 	{"GET", "/v1/whoami", "whoami", Read, Self, 0, ""},
 

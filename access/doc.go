@@ -13,11 +13,11 @@
 //
 //	read < deduct < rollback < operator < admin
 //
-// A chain is less exact than a set of permissions: an operator may also deduct. It is chosen because
-// one least role per call can be read, tested and explained; an administrator can issue keys of any
-// role anyhow. Calls lists every call with its least role. Two things need more than the least role
-// of their call: taking back what another principal deducted, and changing more of a budget than
-// whether it is paused. Call.More has the role for these.
+// A chain is less exact than a set of permissions: an operator may also deduct. It is chosen
+// because one least role per call can be read, tested and explained; an administrator can issue
+// keys of any role anyhow. Calls lists every call with its least role. Two things need more than
+// the least role of their call: taking back what another principal deducted, and changing more of a
+// budget than whether it is paused. Call.More has the role for these.
 //
 // # Scope
 //

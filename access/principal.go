@@ -42,10 +42,11 @@ type Decision uint8
 
 // The decisions.
 const (
-	// Forbidden: the role is too low, or the call is outside the scope whatever exists. Zero, so that
-	// a decision that nobody made allows nothing.
+	// Forbidden: the role is too low, or the call is outside the scope whatever exists. Zero, so
+	// that a decision that nobody made allows nothing.
 	Forbidden Decision = iota
-	// Hidden: the target is outside the scope. The answer is the one for a target that does not exist.
+	// Hidden: the target is outside the scope. The answer is the one for a target that does not
+	// exist.
 	Hidden
 	// Allowed: the call may go on.
 	Allowed

@@ -75,7 +75,8 @@ func (c *Client) Whoami(ctx context.Context) (*Identity, error) {
 	return result(&answer, err)
 }
 
-// Keys reads a page of the keys of the client's tenant, or of all tenants with "". Errors: forbidden.
+// Keys reads a page of the keys of the client's tenant, or of all tenants with "". Errors:
+// forbidden.
 func (c *Client) Keys(ctx context.Context, pageSize int, pageToken string) (*KeyPage, error) {
 	query := c.inTenant()
 	set(query, "page_token", pageToken)
@@ -108,8 +109,8 @@ func (c *Client) RevokeKey(ctx context.Context, id string) (*Key, error) {
 	return result(&answer, err)
 }
 
-// RotateKey issues another key like a live one, which then expires. It is not repeated, as CreateKey.
-// Errors: key_not_found, key_not_live, too_many_keys.
+// RotateKey issues another key like a live one, which then expires. It is not repeated, as
+// CreateKey. Errors: key_not_found, key_not_live, too_many_keys.
 func (c *Client) RotateKey(ctx context.Context, id string, request RotateRequest) (*IssuedKey, error) {
 	var answer IssuedKey
 	_, err := c.do(ctx, onKey("rotate key", id, "rotate", request), &answer)
@@ -133,7 +134,7 @@ type AuditLogEntry struct {
 	Target        string    `json:"target"`
 	RequestID     string    `json:"request_id"`
 	CorrelationID string    `json:"correlation_id"`
-	// Before and After are the definition, JSON; nil: there was or is none.
+	// Before and After are the definition, JSON; nil: the thing did not or does not exist.
 	Before *string `json:"before"`
 	After  *string `json:"after"`
 	// Outcome is "done" or the code of the error.

@@ -52,7 +52,7 @@ type Client struct {
 	cancelWithin time.Duration
 	// trace finds the trace of a context; nil: only those of ContextWithTrace are found.
 	trace func(context.Context) Trace
-	// token is asked for the key of each attempt; nil: there is none.
+	// token is asked for the key of each attempt; nil: calls carry no key.
 	token TokenSource
 	// coalescer sends deductions together; nil: each goes by itself.
 	coalescer *coalescer

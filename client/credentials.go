@@ -14,12 +14,12 @@ import (
 	"github.com/budgetd/budgetd/internal/tlsfiles"
 )
 
-// TokenSource returns the key that a call is made with. It is asked before every attempt and must be
-// safe for concurrent use. When it fails nothing is sent.
+// TokenSource returns the key that a call is made with. It is asked before every attempt and must
+// be safe for concurrent use. When it fails nothing is sent.
 type TokenSource func(context.Context) (string, error)
 
-// WithTokenSource sends the key that a source returns with every attempt, so that a rotated key holds
-// at once.
+// WithTokenSource sends the key that a source returns with every attempt, so that a rotated key
+// holds at once.
 func WithTokenSource(source TokenSource) Option { return func(c *Client) { c.token = source } }
 
 // WithToken sends a key with every attempt.
@@ -100,8 +100,8 @@ type TLSFiles struct {
 }
 
 // TLSTransport returns a transport for WithTransport that connects with files. TLS 1.2 is the least
-// version, and HTTP/2 is used where the server has it. It fails when a file cannot be read or when Cert
-// and Key do not go together.
+// version, and HTTP/2 is used where the server has it. It fails when a file cannot be read or when
+// Cert and Key do not go together.
 func TLSTransport(files TLSFiles) (*http.Transport, error) {
 	c, err := tlsfiles.NewClient(tlsfiles.ClientFiles(files))
 	if err != nil {

@@ -1,9 +1,10 @@
-// Package trail is the audit trail: who did what, in rows that nobody changes unnoticed. It is pure;
-// internal/sqlstore/trail keeps the rows.
+// Package trail is the audit trail: who did what, in rows that nobody changes unnoticed. It is
+// pure; internal/sqlstore/trail keeps the rows.
 //
 // # The chain
 //
-// Each row has a number, without gaps, and the SHA-256 of the hash before it and of its own columns:
+// Each row has a number, without gaps, and the SHA-256 of the hash before it and of its own
+// columns:
 //
 //	hash(n) = SHA-256("budgetd audit log 1" | hash(n−1) | columns of row n)
 //
@@ -15,8 +16,9 @@
 //
 // # Who appends
 //
-// An administrative call carries an Entry in its context. The transaction that takes effect completes
-// it with what was before and after, and appends it as its last statement. The head is locked from
-// then until the commit, so that the rows of several nodes form one chain in the order of their
-// commits. A call that was refused, or had nothing to do, is appended in a transaction of its own.
+// An administrative call carries an Entry in its context. The transaction that takes effect
+// completes it with what was before and after, and appends it as its last statement. The head is
+// locked from then until the commit, so that the rows of several nodes form one chain in the order
+// of their commits. A call that was refused, or had nothing to do, is appended in a transaction of
+// its own.
 package trail

@@ -9,8 +9,8 @@ import (
 // MaxRefusals bounds how many different refusals are told apart between two calls of Take.
 const MaxRefusals = 1000
 
-// Refusals counts refused authentications, so that a flood of them costs few rows: equal ones become
-// one row with a count. It is safe for concurrent use. The zero value is ready.
+// Refusals counts refused authentications, so that a flood of them costs few rows: equal ones
+// become one row with a count. It is safe for concurrent use. The zero value is ready.
 type Refusals struct {
 	mu      sync.Mutex
 	counted map[refusal]*tally

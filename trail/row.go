@@ -49,7 +49,7 @@ type Row struct {
 	Tenant, Target string
 	// RequestID is the caller's, CorrelationID finds the call in the logs; "" for none.
 	RequestID, CorrelationID string
-	// Before and After are the definition as JSON; nil where there is none.
+	// Before and After are the definition as JSON; nil where the thing does not exist.
 	Before, After []byte
 	// Outcome is Done, or the code of the error.
 	Outcome string
@@ -113,7 +113,8 @@ func ParseAnchor(text string) (a Anchor, err error) {
 	return a, nil
 }
 
-// Link returns the row that follows an anchor, with its number and hash. Everything else of r stays.
+// Link returns the row that follows an anchor, with its number and hash. Everything else of r
+// stays.
 func Link(head Anchor, r Row) Row {
 	r.Seq = head.Seq + 1
 	r.Times = max(r.Times, 1)

@@ -123,7 +123,7 @@ func TestMovedRowsAreNoticed(t *testing.T) {
 	}
 }
 
-// Who computes the chain anew is found out by an anchor only.
+// A chain that was recomputed is found by an anchor only.
 func TestAnchorsFindOutRewriting(t *testing.T) {
 	whole, _ := chain(6)
 	kept := whole[4].Anchor()

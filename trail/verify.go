@@ -42,14 +42,14 @@ func (v *Verifier) Add(r Row) error {
 		return &Break{r.Seq, "it or its hash was changed, or rows were exchanged"}
 	}
 	if hash, known := v.anchors[r.Seq]; known && hash != r.Hash {
-		return &Break{r.Seq, "it is not the row that the anchor was taken of: rows were written anew"}
+		return &Break{r.Seq, "it is not the row that the anchor was taken of: rows were rewritten"}
 	}
 	v.last = r.Anchor()
 	return nil
 }
 
-// End checks that the rows end where the head says, and that every anchor was reached. A *Break says
-// what is missing.
+// End checks that the rows end where the head says, and that every anchor was reached. A *Break
+// says what is missing.
 func (v *Verifier) End(head Anchor) error {
 	switch {
 	case v.last.Seq < head.Seq:

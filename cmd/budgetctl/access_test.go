@@ -305,7 +305,7 @@ func TestAuditLogVerifyFindsChanges(t *testing.T) {
 		anchor := g.head.String()
 		do()
 		args := []string{"audit-log", "verify"}
-		if name == "a shorter chain" { // computed anew, so only the anchor tells
+		if name == "a shorter chain" { // recomputed, so only the anchor tells
 			args = append(args, "--anchor", anchor)
 		}
 		r := withEnv(t, env, args...)

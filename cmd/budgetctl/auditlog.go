@@ -141,9 +141,9 @@ func (a *app) verifyCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "verify",
 		Short: "Check that nobody has changed, removed or added entries",
-		Long: `Recomputes the hashes of all entries. A change by somebody who computed all later hashes anew is found out
-by an anchor: keep the one that is shown at a place that the database's administrators cannot write to,
-and give it to the next check. Exit status 4 says that the chain does not hold.`,
+		Long: `Recomputes the hashes of all entries. A change by somebody who also recomputed all later hashes is found by an
+anchor: keep the one that is shown where the database's administrators cannot write, and give it to
+the next check. Exit status 4 says that the chain does not hold.`,
 		Example: `  budgetctl audit-log verify
   budgetctl audit-log verify --anchor 1204:9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08`,
 		Args: arguments,

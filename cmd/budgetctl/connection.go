@@ -12,8 +12,8 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// credentials are the flags that say how a server is reached and who calls. A key itself is no flag:
-// every user of the machine could read it in the list of processes.
+// credentials are the flags that say how a server is reached and who calls. A key itself is no
+// flag: every user of the machine could read it in the list of processes.
 type credentials struct {
 	profile, tokenFile                    string
 	caFile, certFile, keyFile, serverName string

@@ -160,7 +160,7 @@ func (a *app) generateKeyCommand() *cobra.Command {
 		Use:   "generate",
 		Short: "Make up a key for the first administrator, without a server",
 		Long: `Writes a key to standard output and sends nothing. Put it into the file that budgetd's configuration names
-as keys.first_admin_file: it becomes a key when budgetd starts and there is none.`,
+as keys.first_admin_file: it becomes a key when budgetd starts on a database without keys.`,
 		Example: `  budgetctl keys generate > first-admin.key && chmod 600 first-admin.key`,
 		Args:    arguments,
 		RunE: func(*cobra.Command, []string) error {

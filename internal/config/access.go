@@ -29,12 +29,13 @@ const (
 
 // Keys says how keys are checked.
 type Keys struct {
-	// Refresh is how often changes are looked for. StaleAfter is how long keys are relied on while the
-	// database cannot be asked.
+	// Refresh is how often changes are looked for. StaleAfter is how long keys are relied on while
+	// the database cannot be asked.
 	Refresh, StaleAfter time.Duration
 	// FirstAdminFile holds the key of the first administrator; "": none.
 	FirstAdminFile string
-	// Rate is how many requests a second one key may make, 0: any number; Burst is how many at once.
+	// Rate is how many requests a second one key may make, 0: any number; Burst is how many at
+	// once.
 	Rate, Burst int
 }
 
@@ -331,7 +332,7 @@ func (c Config) Exposure(insecureListen bool) (Faults, []string) {
 				"must be a loopback address with auth: none, unless budgetd is started with --insecure-listen"})
 		case c.Auth == NoAuth:
 			warnings = append(warnings, l.key+" "+l.addr+" is open: everybody who reaches it may do "+
-				"everything, because auth is none and --insecure-listen is set")
+				"everything, because of auth: none and --insecure-listen")
 		case c.TLS.CertFile == "":
 			warnings = append(warnings, l.key+" "+l.addr+" is not encrypted: keys can be read on the way; "+
 				"set tls.cert_file and tls.key_file, or put a proxy with TLS before it")

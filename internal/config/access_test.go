@@ -71,10 +71,10 @@ func TestCertificateGrants(t *testing.T) {
 	for name, wrong := range map[string]any{
 		"no list": section(), "no section": []any{"till"}, "no match": []any{section("uri", nil)},
 		"two matches": []any{section("dns", "till")}, "no principal": []any{section("principal", nil)},
-		"a role that is none": []any{section("role", "root")}, "no role": []any{section("role", nil)},
-		"a tenant that is none": []any{section("tenant", "A")}, "an empty tenant": []any{section("tenant", "")},
+		"an unknown role": []any{section("role", "root")}, "no role": []any{section("role", nil)},
+		"an invalid tenant": []any{section("tenant", "A")}, "an empty tenant": []any{section("tenant", "")},
 		"no pattern": []any{section("budgets", []any{})}, "patterns as a text": []any{section("budgets", "a*")},
-		"a pattern that is none": []any{section("budgets", []any{"a?"})}, "a number": []any{section("principal", 1)},
+		"an invalid pattern": []any{section("budgets", []any{"a?"})}, "a number": []any{section("principal", 1)},
 		"a key too many": []any{section("groups", "x")}, "the second one": []any{section(), section("role", nil)},
 	} {
 		if rule.set(wrong) {

@@ -30,8 +30,8 @@ func SecureAnswer(h http.Header, encrypted bool) {
 	}
 }
 
-// SecurePage adds what a page of the console needs: it loads only from its own server, runs no script
-// in its text, and is shown in no frame.
+// SecurePage adds what a page of the console needs: it loads only from its own server, runs no
+// script in its text, and is shown in no frame.
 func SecurePage(h http.Header, encrypted bool) {
 	SecureAnswer(h, encrypted)
 	h["Content-Security-Policy"] = ownContent
@@ -55,9 +55,9 @@ func SameOrigin(next, refused http.Handler, trusted ...string) (http.Handler, er
 	return protection.Handler(next), nil
 }
 
-// ToLoopback reports whether a request's Host names this machine. On a server without authentication
-// another name means that a page of another site has given its name the address 127.0.0.1 (DNS
-// rebinding), and reads answers as if they were its own.
+// ToLoopback reports whether a request's Host names this machine. On a server without
+// authentication another name means that a page of another site has given its name the address
+// 127.0.0.1 (DNS rebinding), and reads answers as if they were its own.
 func ToLoopback(host string) bool {
 	name, _, err := net.SplitHostPort(host)
 	if err != nil {

@@ -11,8 +11,8 @@ import (
 // maxCallers bounds how many callers a Limiter tells apart.
 const maxCallers = 100_000
 
-// Limiter has a token bucket for each caller. It is safe for concurrent use. The limit is a matter of
-// this process: n nodes together let n times as much through.
+// Limiter has a token bucket for each caller. It is safe for concurrent use. The limit is a matter
+// of this process: n nodes together let n times as much through.
 type Limiter struct {
 	perSecond rate.Limit
 	burst     int
@@ -21,8 +21,8 @@ type Limiter struct {
 	known     atomic.Int64
 }
 
-// NewLimiter allows every caller perSecond requests a second, and burst at once. perSecond 0 returns
-// nil, which allows everything.
+// NewLimiter allows every caller perSecond requests a second, and burst at once. perSecond 0
+// returns nil, which allows everything.
 func NewLimiter(perSecond, burst int) *Limiter {
 	if perSecond <= 0 {
 		return nil
@@ -32,8 +32,8 @@ func NewLimiter(perSecond, burst int) *Limiter {
 	return l
 }
 
-// Allow takes one request of a caller from its bucket. When the bucket is empty it takes nothing and
-// returns how long it is until there is one again.
+// Allow takes one request of a caller from its bucket. When the bucket is empty it takes nothing
+// and returns how long it is until there is one again.
 func (l *Limiter) Allow(caller string, now time.Time) (wait time.Duration, ok bool) {
 	if l == nil {
 		return 0, true

@@ -58,8 +58,8 @@ type Login struct {
 // providerTimeout bounds one call of the provider.
 const providerTimeout = 10 * time.Second
 
-// New returns a Login. It asks the provider nothing before the first person logs in, so that budgetd
-// starts without it. It fails when the session key does not do.
+// New returns a Login. It asks the provider nothing before the first person logs in, so that
+// budgetd starts without it. It fails when the session key does not do.
 func New(config Config) (*Login, error) {
 	if _, err := sealersOf(config.Key.Now()); err != nil {
 		return nil, err
@@ -79,7 +79,8 @@ type pending struct {
 	BegunMS  int64  `json:"b"`
 }
 
-// Begin sends a person to the provider. The query's return is the page of this server to come back to.
+// Begin sends a person to the provider. The query's return is the page of this server to come back
+// to.
 func (l *Login) Begin(w http.ResponseWriter, r *http.Request) {
 	client, _, err := l.clients(r.Context())
 	if err != nil {

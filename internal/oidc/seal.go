@@ -15,7 +15,8 @@ import (
 	"github.com/budgetd/budgetd/internal/secret"
 )
 
-// minKeyBytes is the least length of a line of the session key file: 256 bits, if they are random bytes.
+// minKeyBytes is the least length of a line of the session key file: 256 bits, if they are random
+// bytes.
 const minKeyBytes = 32
 
 var errSealed = errors.New("oidc: not sealed by this server, or changed since")

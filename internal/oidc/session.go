@@ -9,15 +9,15 @@ import (
 )
 
 const (
-	// sessionCookie and loginCookie: a browser takes a __Host- cookie only over TLS and only from the
-	// host itself, for all of its paths.
+	// sessionCookie and loginCookie: a browser takes a __Host- cookie only over TLS and only from
+	// the host itself, for all of its paths.
 	sessionCookie = "__Host-budgetd"
 	loginCookie   = "__Host-budgetd-login"
 
 	// Lifetime is how long a session lasts, IdleTime how long without a request.
 	Lifetime = 8 * time.Hour
 	IdleTime = 30 * time.Minute
-	// renewAfter bounds how often a session's cookie is sent anew.
+	// renewAfter bounds how often a session's cookie is sent again.
 	renewAfter = time.Minute
 	// loginTime is how long a person may take at the provider.
 	loginTime = 10 * time.Minute
@@ -33,14 +33,14 @@ type session struct {
 	SeenMS    int64    `json:"s"`
 }
 
-// live reports whether a session goes on at an instant. One from the future is none.
+// live reports whether a session goes on at an instant. A session from the future does not.
 func (s session) live(nowMS int64) bool {
 	return s.Name != "" && nowMS >= s.CreatedMS && s.SeenMS >= s.CreatedMS &&
 		nowMS < s.CreatedMS+Lifetime.Milliseconds() && nowMS < s.SeenMS+IdleTime.Milliseconds()
 }
 
-// Authenticate returns who a request's session stands for, nil for nobody: without a session, or with
-// one that is over, changed, or without a role by now. It prolongs the session, at most once a
+// Authenticate returns who a request's session stands for, nil for nobody: without a session, or
+// with one that is over, changed, or without a role by now. It prolongs the session, at most once a
 // minute, by writing its cookie; so it is called before the answer begins.
 func (l *Login) Authenticate(w http.ResponseWriter, r *http.Request) *access.Principal {
 	cookie, err := r.Cookie(sessionCookie)

@@ -11,9 +11,9 @@ const Hidden = "(secret)"
 
 // Text is a secret. The zero Text is empty. Texts are compared with Equal.
 type Text struct {
-	// value returns the secret. Package fmt and debuggers print what unexported fields of other types
-	// hold, without asking a method; of a function they print its address. A struct with a function
-	// does not support ==, so that no comparison takes a time that depends on the secret.
+	// value returns the secret. Package fmt and debuggers print what unexported fields of other
+	// types hold, without asking a method; of a function they print its address. A struct with a
+	// function does not support ==, so that no comparison takes a time that depends on the secret.
 	value func() string
 }
 
@@ -33,7 +33,7 @@ func (t Text) Reveal() string {
 	return t.value()
 }
 
-// Empty reports whether there is none.
+// Empty reports whether the secret is empty.
 func (t Text) Empty() bool { return t.value == nil }
 
 // Equal compares in a time that depends on the lengths only.

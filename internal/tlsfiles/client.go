@@ -52,8 +52,8 @@ func (c *Client) Config() *tls.Config {
 	return c.current.config.Clone()
 }
 
-// DialTLS connects and shakes hands; it serves as http.Transport.DialTLSContext. protocols are those
-// to offer, such as h2.
+// DialTLS connects and shakes hands; it serves as http.Transport.DialTLSContext. protocols are
+// those to offer, such as h2.
 func (c *Client) DialTLS(dialer *net.Dialer, protocols ...string,
 ) func(ctx context.Context, network, addr string) (net.Conn, error) {
 	return func(ctx context.Context, network, addr string) (net.Conn, error) {

@@ -13,7 +13,8 @@ import (
 type ServerFiles struct {
 	// Cert and Key are the certificate chain and its key, in PEM.
 	Cert, Key string
-	// ClientCA has the certificates that client certificates must be signed by; "": none are asked for.
+	// ClientCA has the certificates that client certificates must be signed by; "": none are asked
+	// for.
 	ClientCA string
 	// RequireClient refuses the handshake of a caller without a client certificate.
 	RequireClient bool

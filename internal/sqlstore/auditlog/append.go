@@ -26,8 +26,8 @@ type Tx interface {
 // errNoHead: Install has not been run.
 var errNoHead = errors.New("audit log: the head of the chain is missing")
 
-// Install makes the head of an empty chain, and leaves one that is there. It follows the creation of
-// the tables.
+// Install makes the head of an empty chain, and leaves one that is there. It follows the creation
+// of the tables.
 func Install(ctx context.Context, tx Tx) error {
 	const there = `SELECT COUNT(*) FROM audit_log_head`
 	const insert = `INSERT INTO audit_log_head (only_row, last_seq, last_hash, removed_seq, removed_hash)

@@ -12,9 +12,9 @@ import (
 // pruneRows bounds how many rows one transaction removes.
 const pruneRows = 1000
 
-// Prune removes rows from the beginning of the chain whose calls were made before an instant, at most
-// 1,000 of them, and returns how many. The last row always stays. The removal is a row itself: by
-// says who did it, and the place in the chain up to which rows were removed is its target.
+// Prune removes rows from the beginning of the chain whose calls were made before an instant, at
+// most 1,000 of them, and returns how many. The last row always stays. The removal is a row itself:
+// by says who did it, and the place in the chain up to which rows were removed is its target.
 func Prune(ctx context.Context, tx Tx, beforeMS int64, by trail.Row) (int64, error) {
 	head, err := lock(ctx, tx)
 	if err != nil {
@@ -43,7 +43,7 @@ func Prune(ctx context.Context, tx Tx, beforeMS int64, by trail.Row) (int64, err
 	return last.Seq - removed.Seq, nil
 }
 
-// lastBefore returns the last row to remove, or removed when there is none: rows go in the order of
+// lastBefore returns the last row to remove, or removed when no row is old enough: rows go in the order of
 // their numbers, up to the first that is young enough.
 func lastBefore(ctx context.Context, tx Tx, beforeMS int64, removed, head trail.Anchor) (trail.Anchor, error) {
 	const young = `SELECT MIN(seq) FROM audit_log WHERE seq > ? AND seq <= ? AND at_ms >= ?`

@@ -10,7 +10,7 @@ import (
 )
 
 // Ends returns the place of the last row of the chain, and that of the last row that was removed
-// from its beginning; zero Anchors where there is none.
+// from its beginning; zero Anchors where no such row exists.
 func Ends(ctx context.Context, tx Tx) (head, removed trail.Anchor, err error) {
 	const query = `SELECT last_seq, last_hash, removed_seq, removed_hash
 		FROM audit_log_head WHERE only_row = 1`

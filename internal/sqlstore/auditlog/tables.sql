@@ -11,8 +11,8 @@ CREATE TABLE audit_log (
   target VARBINARY(256) NOT NULL,           -- name of the budget, instance or key; empty: none
   request_id VARBINARY(128) NOT NULL,       -- the caller's; empty: none
   correlation_id VARBINARY(128) NOT NULL,   -- finds the call in the logs
-  before_json MEDIUMBLOB,                   -- definition before; NULL: there was none
-  after_json MEDIUMBLOB,                    -- definition after; NULL: there is none
+  before_json MEDIUMBLOB,                   -- definition before; NULL: it did not exist
+  after_json MEDIUMBLOB,                    -- definition after; NULL: it does not exist any more
   outcome VARBINARY(64) NOT NULL,           -- done, or the code of the error
   times BIGINT NOT NULL,                    -- how many equal refusals the row stands for, from 1
   hash VARBINARY(32) NOT NULL,              -- SHA-256 of the hash before it and of the columns above
@@ -21,7 +21,7 @@ CREATE TABLE audit_log (
 
 CREATE INDEX audit_log_time ON audit_log (at_ms);
 
--- Where the chain begins and ends. The row is locked, last of all locks, by whoever appends.
+-- Where the chain begins and ends. The row is locked, last of all locks, by each transaction that appends.
 CREATE TABLE audit_log_head (
   only_row BIGINT NOT NULL,                 -- always 1
   last_seq BIGINT NOT NULL,                 -- seq of the last row; 0: none yet

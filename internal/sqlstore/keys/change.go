@@ -65,8 +65,8 @@ func create(ctx context.Context, tx Tx, key access.Key) error {
 	return nil
 }
 
-// Revoke makes a key refused from nowMS on, and returns it as it is then. A key that is revoked stays
-// as it is. Errors: key_not_found.
+// Revoke makes a key refused from nowMS on, and returns it as it is then. A key that is revoked
+// stays as it is. Errors: key_not_found.
 func Revoke(ctx context.Context, tx Tx, id string, nowMS int64) (access.Key, error) {
 	const update = `UPDATE access_key SET revoked_ms = ? WHERE key_id = ? AND revoked_ms = 0`
 	if err := changing(ctx, tx); err != nil {
@@ -78,9 +78,9 @@ func Revoke(ctx context.Context, tx Tx, id string, nowMS int64) (access.Key, err
 	return One(ctx, tx, id)
 }
 
-// Rotate keeps a further key for the principal of a live one, with its role, scope and lifetime, and
-// lets the earlier one expire at untilMS, unless it does sooner. fresh has the new key's id, hash,
-// creation and creator; its other fields are filled. Errors: key_not_found, key_not_live,
+// Rotate keeps a further key for the principal of a live one, with its role, scope and lifetime,
+// and lets the earlier one expire at untilMS, unless it does sooner. fresh has the new key's id,
+// hash, creation and creator; its other fields are filled. Errors: key_not_found, key_not_live,
 // too_many_keys.
 func Rotate(ctx context.Context, tx Tx, id string, fresh access.Key, untilMS int64) (access.Key, error) {
 	const update = `UPDATE access_key SET expires_ms = ?
@@ -108,8 +108,8 @@ func Rotate(ctx context.Context, tx Tx, id string, fresh access.Key, untilMS int
 	return fresh, nil
 }
 
-// NoteUse writes the hours of the last use, in milliseconds by key id. It does not count as a change:
-// no node reads the keys again for it.
+// NoteUse writes the hours of the last use, in milliseconds by key id. It does not count as a
+// change: no node reads the keys again for it.
 func NoteUse(ctx context.Context, tx Tx, used map[string]int64) error {
 	const update = `UPDATE access_key SET last_used_ms = ? WHERE key_id = ? AND last_used_ms < ?`
 	var errs []error

@@ -14,8 +14,8 @@ type Follower struct {
 	DB   Tx
 	Book *access.Book
 	Log  *slog.Logger
-	// Every is how often the database is asked. A revoked key is refused Every and one query after its
-	// transaction at the latest.
+	// Every is how often the database is asked. A revoked key is refused Every and one query after
+	// its transaction at the latest.
 	Every time.Duration
 	// Now is the clock that keys expire by.
 	Now func() time.Time

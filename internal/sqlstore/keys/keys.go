@@ -125,8 +125,8 @@ func read(ctx context.Context, tx Tx, judge func(error) error, query string, arg
 	return out, rows.Err()
 }
 
-// decode checks what the database gave: a row that somebody wrote by hand must not become a key that
-// may do more than was meant.
+// decode checks what the database gave: a row that somebody wrote by hand must not become a key
+// that may do more than was meant.
 func decode(key *access.Key, hash, role, budgets []byte) error {
 	if len(hash) != len(key.Hash) {
 		return fmt.Errorf("key %q has a hash of %d bytes", key.ID, len(hash))

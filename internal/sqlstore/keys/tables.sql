@@ -16,7 +16,7 @@ CREATE TABLE access_key (
 
 CREATE INDEX access_key_principal ON access_key (tenant, principal);
 
--- Tells nodes that keys have changed. The row is locked, first of all locks, by whoever changes one.
+-- Tells nodes that keys have changed. The row is locked, first of all locks, by each transaction that changes keys.
 CREATE TABLE access_state (
   only_row BIGINT NOT NULL,                 -- always 1
   version BIGINT NOT NULL,                  -- goes up by one with each change of keys
