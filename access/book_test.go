@@ -33,7 +33,8 @@ func TestAuthenticate(t *testing.T) {
 		{live.Reveal(), now, Accepted}, {live.Reveal(), now + 1000, Accepted},
 		{live.Reveal(), now + 1001, Stale}, {other.Reveal(), now, Unknown}, {forged, now, WrongSecret},
 		{gone.Reveal(), now, Revoked}, {late.Reveal(), now, Expired}, {late.Reveal(), now - 1, Accepted},
-		{"", now, Malformed}, {live.Reveal()[:64] + "_", now, Malformed},
+		{other.Reveal()[:64] + "-", now, Malformed}, {other.Reveal()[:64] + "_", now + 9999, Malformed},
+		{other.Reveal()[:64] + otherThan(other.Reveal()[64]), now, Mistyped}, {"", now, Malformed}, {live.Reveal()[:64], now, Malformed},
 	} {
 		p, reason := book.Authenticate(test.text, test.at)
 		if reason != test.want || (p != nil) != (reason == Accepted) {
@@ -46,6 +47,13 @@ func TestAuthenticate(t *testing.T) {
 	if diff := cmp.Diff(want, p); reason != Accepted || diff != "" {
 		t.Errorf("%q %s", reason, diff)
 	}
+}
+
+func otherThan(digit byte) string {
+	if digit == '0' {
+		return "1"
+	}
+	return "0"
 }
 
 // A key that is gone from the next generation is refused from then on.

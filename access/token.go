@@ -105,8 +105,7 @@ func checksumOf(body string) (out [checksumLength]byte) {
 // ParseToken reads a token. The Reason is Accepted, Malformed for a text of another form, or
 // Mistyped when only the checksum does not fit. It says nothing about whether the key exists.
 func ParseToken(text string) (Token, Reason) {
-	if len(text) != TokenLength || text[:idAt] != prefix ||
-		text[secretAt-1] != '_' || text[checksumAt-1] != '_' {
+	if !shaped(text) {
 		return Token{}, Malformed
 	}
 	for n := idAt; n < len(text); n++ {
@@ -119,6 +118,12 @@ func ParseToken(text string) (Token, Reason) {
 		return Token{}, Mistyped
 	}
 	return Token{text}, Accepted
+}
+
+// shaped reports whether a text has the length and the separators of a token.
+func shaped(text string) bool {
+	return len(text) == TokenLength && text[:idAt] == prefix &&
+		text[secretAt-1] == '_' && text[checksumAt-1] == '_'
 }
 
 // ID returns the public part that names the key; "" for the zero Token.
