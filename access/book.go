@@ -60,8 +60,8 @@ func (b *Book) Confirm(readMS int64) {
 // Mistyped, Stale, Unknown, WrongSecret, Revoked or Expired. It takes the same time for Unknown and
 // WrongSecret. It notes the use of the key, to the hour.
 //
-// The checksum is for people and scanners: beside the right secret it is not looked at, which halves
-// the time of a call.
+// The checksum is for people and scanners: beside the right secret it is not looked at, which
+// halves the time of a call.
 func (b *Book) Authenticate(text string, nowMS int64) (*Principal, Reason) {
 	if !shaped(text) {
 		return nil, Malformed

@@ -112,7 +112,7 @@ func (c *Config) accessSettings() []setting {
 
 		{"oidc.issuer", text(&c.OIDC.Issuer)},
 		{"oidc.client_id", text(&c.OIDC.ClientID)},
-		{"oidc.client_secret", secret(text(&c.OIDC.ClientSecret))},
+		{"oidc.client_secret", hidden(text(&c.OIDC.ClientSecret))},
 		{"oidc.client_secret_file", text(&c.OIDC.ClientSecretFile)},
 		{"oidc.redirect_url", text(&c.OIDC.RedirectURL)},
 		{"oidc.groups_claim", nonEmpty(&c.OIDC.GroupsClaim)},

@@ -15,7 +15,7 @@ func (c *Config) settings() []setting {
 func (c *Config) serviceSettings() []setting {
 	return []setting{
 		{"database.driver", choice(&c.Database.Driver, SQLite, MySQL)},
-		{"database.dsn", secret(nonEmpty(&c.Database.DSN))},
+		{"database.dsn", hidden(nonEmpty(&c.Database.DSN))},
 		{"database.dsn_file", text(&c.Database.DSNFile)},
 		{"database.connections", integer(&c.Database.Connections, 0, 1000)},
 		{"database.connect_timeout", duration(&c.Database.ConnectTimeout, "0s", "1h")},
@@ -86,10 +86,10 @@ func (i *Instance) settings() []setting {
 		{"topology", choice(&i.Topology, Standalone, Sentinel, Cluster)},
 		{"master_name", text(&i.MasterName)},
 		{"sentinel_username", text(&i.SentinelUsername)},
-		{"sentinel_password", secret(text(&i.SentinelPassword))},
+		{"sentinel_password", hidden(text(&i.SentinelPassword))},
 		{"sentinel_password_file", text(&i.SentinelPasswordFile)},
 		{"username", text(&i.Username)},
-		{"password", secret(text(&i.Password))},
+		{"password", hidden(text(&i.Password))},
 		{"password_file", text(&i.PasswordFile)},
 		{"db", integer(&i.DB, 0, 65_535)},
 		{"connections", integer(&i.Connections, 1, 1000)},

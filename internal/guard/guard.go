@@ -126,9 +126,9 @@ func (g *Guard) refuse(r *http.Request, call access.Call, now time.Time, keyID s
 	return &budget.Error{Code: access.CodeUnauthenticated, Op: call.Op, Message: reason.Message()}
 }
 
-// Judge says whether an admitted principal may make a call on a target. notFound makes the answer for
-// a target that does not exist, which is also that for one outside the principal's scope. Errors:
-// forbidden; notFound's.
+// Judge says whether an admitted principal may make a call on a target. notFound makes the answer
+// for a target that does not exist, which is also that for one outside the principal's scope.
+// Errors: forbidden; notFound's.
 func Judge(p *access.Principal, call access.Call, t access.Target, notFound func() error) error {
 	switch p.May(call, t) {
 	case access.Allowed:

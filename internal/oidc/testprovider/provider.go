@@ -1,6 +1,6 @@
 // Package testprovider is a small identity provider for tests: discovery, keys, authorization code
-// with PKCE, and id tokens signed with RS256. Everybody who comes is logged in as the person that the
-// test chose.
+// with PKCE, and id tokens signed with RS256. Everybody who comes is logged in as the person that
+// the test chose.
 package testprovider
 
 import (

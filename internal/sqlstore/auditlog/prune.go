@@ -43,8 +43,8 @@ func Prune(ctx context.Context, tx Tx, beforeMS int64, by trail.Row) (int64, err
 	return last.Seq - removed.Seq, nil
 }
 
-// lastBefore returns the last row to remove, or removed when no row is old enough: rows go in the order of
-// their numbers, up to the first that is young enough.
+// lastBefore returns the last row to remove, or removed when no row is old enough: rows go in the
+// order of their numbers, up to the first that is young enough.
 func lastBefore(ctx context.Context, tx Tx, beforeMS int64, removed, head trail.Anchor) (trail.Anchor, error) {
 	const young = `SELECT MIN(seq) FROM audit_log WHERE seq > ? AND seq <= ? AND at_ms >= ?`
 	const hash = `SELECT hash FROM audit_log WHERE seq = ?`
