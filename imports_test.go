@@ -33,7 +33,8 @@ type place struct {
 
 var (
 	words = []string{"budget", "ring"}
-	rules = slices.Concat(words, []string{"allocation", "limit", "ledger", "fragment", "series"})
+	rules = slices.Concat(words, []string{"allocation", "limit", "ledger", "fragment", "series",
+		"access", "trail"})
 	actor = slices.Concat(rules, []string{"bucket"})
 	root  = []string{"."} // schema.sql and config.yaml
 	leaf  = []string{"internal/safeguard"}
@@ -52,6 +53,8 @@ var house = map[string]place{
 	"ledger":     {may: slices.Concat(words, leaf), stdOnly: true},
 	"fragment":   {may: words, stdOnly: true},
 	"series":     {may: words, stdOnly: true},
+	"access":     {may: words, stdOnly: true},
+	"trail":      {may: words, stdOnly: true},
 	// actor
 	"bucket": {may: slices.Concat(rules, leaf)},
 	// technologies
@@ -63,12 +66,20 @@ var house = map[string]place{
 	"internal/metrics":    {may: actor},
 	"internal/archive":    {may: actor},
 	"internal/console":    {may: actor},
-	"internal/config":     {may: slices.Concat(words, root)},
-	"internal/daemon":     {anything: true},
+	"internal/secret":     {stdOnly: true},
+	"internal/tlsfiles":   {stdOnly: true},
+	"internal/edge":       {may: words},
+	"internal/guard": {may: slices.Concat(words, []string{"access", "trail", "internal/edge",
+		"internal/tlsfiles"})},
+	"internal/oidc": {may: slices.Concat(words, []string{"access", "internal/secret"})},
+	"internal/config": {may: slices.Concat(words, root, []string{"access", "internal/secret",
+		"internal/tlsfiles"})},
+	"internal/daemon": {anything: true},
 	// what is wired, and what speaks to it
-	"cmd/budgetd":   {may: slices.Concat(words, root, []string{"internal/config", "internal/daemon"})},
-	"cmd/budgetctl": {may: slices.Concat(words, []string{"client", "internal/testservers"})},
-	"client":        {may: []string{"budget"}},
+	"cmd/budgetd": {may: slices.Concat(words, root, []string{"internal/config", "internal/daemon"})},
+	"cmd/budgetctl": {may: slices.Concat(words, []string{"client", "access", "trail",
+		"internal/testservers"})},
+	"client": {may: []string{"budget", "internal/tlsfiles"}},
 	// what exists for tests
 	"internal/storetest":   {may: slices.Concat(actor, []string{"internal/testservers"}), test: true},
 	"internal/testservers": {test: true},
@@ -93,6 +104,9 @@ var technologies = map[string][]string{
 	"github.com/spf13/viper":         {"internal/config"},
 	"github.com/adhocore/gronx":      {"internal/config"},
 	"github.com/spf13/cobra":         {"cmd/budgetctl"},
+	"github.com/coreos/go-oidc":      {"internal/oidc"},
+	"golang.org/x/oauth2":            {"internal/oidc"},
+	"golang.org/x/time":              {"internal/edge"},
 }
 
 // never are packages that must not be linked into a command, however indirectly.

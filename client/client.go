@@ -52,6 +52,8 @@ type Client struct {
 	cancelWithin time.Duration
 	// trace finds the trace of a context; nil: only those of ContextWithTrace are found.
 	trace func(context.Context) Trace
+	// token is asked for the key of each attempt; nil: calls carry no key.
+	token TokenSource
 	// coalescer sends deductions together; nil: each goes by itself.
 	coalescer *coalescer
 	// traced: the transport is known to report when it got a connection, so its silence proves that
@@ -108,16 +110,7 @@ func New(server string, options ...Option) (*Client, error) {
 	c := &Client{
 		address: base.String(),
 		http: &http.Client{
-			Transport: &http.Transport{
-				Proxy:                 http.ProxyFromEnvironment,
-				DialContext:           (&net.Dialer{Timeout: dialTimeout}).DialContext,
-				ForceAttemptHTTP2:     true,
-				MaxIdleConns:          maxIdleConns,
-				MaxIdleConnsPerHost:   maxIdleConns,
-				IdleConnTimeout:       idleTimeout,
-				TLSHandshakeTimeout:   dialTimeout,
-				ExpectContinueTimeout: time.Second,
-			},
+			Transport: newTransport(),
 			// A redirected POST would arrive as a GET.
 			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 		},
@@ -268,6 +261,9 @@ func (c *Client) request(ctx context.Context, what call) (*http.Request, error) 
 		request.Header["Content-Type"] = jsonHeader
 	}
 	what.trace.write(request.Header)
+	if err := c.authorize(ctx, request.Header); err != nil {
+		return nil, what.unwritten(err)
+	}
 	return request, nil
 }
 

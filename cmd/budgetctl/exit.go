@@ -152,6 +152,11 @@ var nextSteps = map[budget.Code]string{
 	budget.LastInstance:     "add an instance to the configuration, or bring another one back, first",
 	budget.RecycleRunning:   "'budgetctl recycle --history' shows how far it is",
 	budget.InstanceNotFound: "'budgetctl instances' shows the instances",
+	"unauthenticated":       "'budgetctl login' keeps a key; --token-file or BUDGETCTL_TOKEN give one for a command",
+	"forbidden":             "'budgetctl whoami' shows what you may do; an administrator gives out more",
+	"key_not_found":         "'budgetctl keys' shows the keys",
+	"too_many_keys":         "'budgetctl keys revoke' ends one of them",
+	"rate_limited":          "nothing was done; come again when there are fewer requests with this key",
 	budget.Unavailable:      "nothing was done; repeat the command in a moment",
 }
 

@@ -28,13 +28,18 @@ type app struct {
 
 	server, tenant, config, output string
 	timeout                        time.Duration
+	credentials
 }
 
 const rootHelp = `budgetctl makes budgets, deducts from them and looks at them, through budgetd's
 HTTP API.
 
 The server is taken from --server, else from BUDGETCTL_SERVER, else from the listen key of the
---config file (budgetd's own config.yaml), else it is ` + defaultServer + `.
+--config file (budgetd's own config.yaml), else from the profile of 'budgetctl login', else it is
+` + defaultServer + `.
+
+A key is taken from --token-file, else from BUDGETCTL_TOKEN or BUDGETCTL_TOKEN_FILE, else from the
+profile. It cannot be given on the command line, where others can read it.
 
 Amounts and quantities are whole numbers of minor units, 1 to 9007199254740991. A budget is
 named by its name or its id.
@@ -80,6 +85,7 @@ func (a *app) rootCommand() *cobra.Command {
 		"format of the data: "+strings.Join(formats, ", "))
 	flags.DurationVar(&a.timeout, "timeout", 30*time.Second,
 		"longest time for one call with its repeats")
+	a.credentials.flags(flags)
 	must(root.RegisterFlagCompletionFunc("output",
 		cobra.FixedCompletions(formats, cobra.ShellCompDirectiveNoFileComp)))
 	must(root.MarkPersistentFlagFilename("config", "yaml", "yml"))
@@ -92,6 +98,7 @@ func (a *app) rootCommand() *cobra.Command {
 		a.onlineCommand(), a.applyCommand(), a.recycleCommand(), a.auditCommand(), a.ledgerCommand(),
 		a.seriesCommand(), a.watchCommand(), a.instancesCommand(),
 		a.quarantineCommand(), a.releaseCommand(),
+		a.loginCommand(), a.logoutCommand(), a.whoamiCommand(), a.keysCommand(), a.auditLogCommand(),
 		a.replayCommand(), a.benchCommand(), a.versionCommand(),
 	)
 	return root
@@ -111,17 +118,14 @@ func (a *app) checkFlags() error {
 	return nil
 }
 
-// client returns a client for the server that the command line, the environment or the file names.
+// client returns a client for the server that the command line, the environment, a file or a profile
+// names, with its key and certificates.
 func (a *app) client(options ...client.Option) (*client.Client, error) {
-	server, err := a.address()
+	p, err := a.connect()
 	if err != nil {
 		return nil, err
 	}
-	c, err := client.New(server, append(options, client.WithTenant(a.tenant))...)
-	if err != nil {
-		return nil, usagef("%v", err)
-	}
-	return c, nil
+	return a.clientOf(p, options...)
 }
 
 func (a *app) address() (string, error) {

@@ -2,17 +2,23 @@ package config
 
 import (
 	"crypto/tls"
-	"crypto/x509"
-	"errors"
 	"fmt"
 	"log/slog"
-	"os"
 	"time"
+
+	"github.com/budgetd/budgetd/internal/tlsfiles"
 )
 
 // Config is everything that can be configured. See config.yaml for units, defaults and ranges.
 type Config struct {
 	Listen    string
+	Listeners Listeners
+	// Auth is Loopback, ByKeys or NoAuth.
+	Auth      string
+	Keys      Keys
+	TLS       ServerTLS
+	OIDC      OIDC
+	AuditLog  AuditLog
 	Database  Database
 	Instances []Instance
 	Strict    bool
@@ -38,6 +44,8 @@ type Database struct {
 	Driver, DSN, DSNFile string
 	Connections          int
 	ConnectTimeout       time.Duration
+	// TLS is for MySQL only.
+	TLS TLS
 }
 
 // The drivers of the database.
@@ -146,32 +154,37 @@ type Log struct {
 }
 
 // Client returns the settings of encrypted connections, nil when they are not encrypted. Without a
-// ServerName whoever connects takes the host that it connects to. Errors: a file that cannot be read or
-// holds no certificate.
+// ServerName the side that connects takes the host that it connects to. Errors: a file that cannot be
+// read or holds no certificate.
 func (t TLS) Client() (*tls.Config, error) {
+	files, err := t.Files()
+	if files == nil || err != nil {
+		return nil, err
+	}
+	return files.Config(), nil
+}
+
+// Files returns the settings of encrypted connections as files that are read for every connection,
+// nil when they are not encrypted. Errors are those of Client.
+func (t TLS) Files() (*tlsfiles.Client, error) {
 	if !t.Enabled {
 		return nil, nil
 	}
-	out := &tls.Config{MinVersion: tls.VersionTLS12, ServerName: t.ServerName}
-	if t.CAFile != "" {
-		text, err := os.ReadFile(t.CAFile)
-		if err != nil {
-			return nil, fmt.Errorf("tls.ca_file: %w", err)
-		}
-		out.RootCAs = x509.NewCertPool()
-		if !out.RootCAs.AppendCertsFromPEM(text) {
-			return nil, fmt.Errorf("tls.ca_file: %s holds no certificate in PEM", t.CAFile)
-		}
+	files, err := tlsfiles.NewClient(tlsfiles.ClientFiles{CA: t.CAFile, Cert: t.CertFile, Key: t.KeyFile,
+		ServerName: t.ServerName})
+	if err != nil {
+		return nil, fmt.Errorf("tls: %w", err)
 	}
-	if (t.CertFile == "") != (t.KeyFile == "") {
-		return nil, errors.New("tls.cert_file and tls.key_file go together")
+	return files, nil
+}
+
+// settings are the keys of encrypted connections below a section.
+func (t *TLS) settings(within string) []setting {
+	return []setting{
+		{within + "enabled", flag(&t.Enabled)},
+		{within + "ca_file", text(&t.CAFile)},
+		{within + "cert_file", text(&t.CertFile)},
+		{within + "key_file", text(&t.KeyFile)},
+		{within + "server_name", text(&t.ServerName)},
 	}
-	if t.CertFile != "" {
-		pair, err := tls.LoadX509KeyPair(t.CertFile, t.KeyFile)
-		if err != nil {
-			return nil, fmt.Errorf("tls.cert_file and tls.key_file: %w", err)
-		}
-		out.Certificates = []tls.Certificate{pair}
-	}
-	return out, nil
 }

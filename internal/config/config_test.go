@@ -50,6 +50,10 @@ func TestDefaults(t *testing.T) {
 	c := mustLoad(t, "")
 	want := Config{
 		Listen:   "127.0.0.1:8080",
+		Auth:     Loopback,
+		Keys:     Keys{Refresh: 300 * time.Millisecond, StaleAfter: 10 * time.Second, Burst: 100},
+		TLS:      ServerTLS{ClientCertificates: CertificatesIgnored, MinVersion: "1.2", Reload: 10 * time.Second},
+		OIDC:     OIDC{GroupsClaim: "groups"},
 		Database: Database{Driver: SQLite, DSN: "./data/budgetd.db", ConnectTimeout: 30 * time.Second},
 		Instances: []Instance{{Name: "embedded", Driver: SQL, Lanes: 1, Topology: "standalone", Connections: 16,
 			DialTimeout: time.Second, Timeout: time.Second}},
@@ -124,7 +128,7 @@ func TestFaults(t *testing.T) {
 		{"unknown empty section", "foo: {}", "", "foo", "not a key"},
 		{"capitals", "Listen: 127.0.0.1:1", "", "Listen", "small letters"},
 		{"capitals inside", redis("Addrs: [a:1], addrs: [a:1]"), "", "Addrs", "small letters"},
-		{"not yet", "auth: {token: x}", "", "auth.token", "not available in this version"},
+		{"not yet", "limits: {keep: x}", "", "limits.keep", "not available in this version"},
 		{"schedule", "recycle: {schedule: '0 4 * *'}", "", "recycle.schedule", "five fields"},
 		{"schedule that never comes", "recycle: {schedule: '0 4 30 2 *'}", "", "recycle.schedule", "five fields"},
 		{"schedule with a word", "recycle: {schedule: 'at four in the morning'}", "", "recycle.schedule", "five fields"},
@@ -198,7 +202,7 @@ func TestFaults(t *testing.T) {
 		{"password as a number", redis("addrs: [a:1], password: 123"), "", "instances[0].password", "must be a text"},
 		{"password twice", redis("addrs: [a:1], password: x, password_file: y"), "", "instances[0].password_file", "beside password"},
 		{"password file", redis("addrs: [a:1], password_file: /nowhere"), "", "instances[0].password_file", "can be read"},
-		{"ca file", redis("addrs: [a:1], tls: {enabled: true, ca_file: /nowhere}"), "", "instances[0].tls", "ca_file"},
+		{"ca file", redis("addrs: [a:1], tls: {enabled: true, ca_file: /nowhere}"), "", "instances[0].tls", "/nowhere"},
 		{"half a pair", redis("addrs: [a:1], tls: {enabled: true, cert_file: /nowhere}"), "", "instances[0].tls", "go together"},
 		{"variable unknown", "", "BUDGETD_LISTN=x", "BUDGETD_LISTN", "not a key"},
 		{"variable of no instance", "", "BUDGETD_INSTANCES_B_LANES=1", "BUDGETD_INSTANCES_B_LANES", "not a key"},

@@ -234,6 +234,12 @@ func (c *Config) readSecrets() []Fault {
 		}
 	}
 	read("database.dsn_file", c.Database.DSNFile, &c.Database.DSN)
+	if c.OIDC.ClientSecret != "" && c.OIDC.ClientSecretFile != "" {
+		faults = append(faults, Fault{"oidc.client_secret_file", show(c.OIDC.ClientSecretFile),
+			"must not be set beside oidc.client_secret"})
+	} else {
+		read("oidc.client_secret_file", c.OIDC.ClientSecretFile, &c.OIDC.ClientSecret)
+	}
 	for n := range c.Instances {
 		i := &c.Instances[n]
 		for _, p := range []struct {

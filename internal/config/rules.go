@@ -30,7 +30,7 @@ type rule struct {
 	set func(value any) bool
 }
 
-func secret(r rule) rule {
+func hidden(r rule) rule {
 	r.secret = true
 	return r
 }

@@ -8,11 +8,14 @@ import (
 
 // settings are all keys outside the list of instances: what each must be, and where it goes.
 func (c *Config) settings() []setting {
-	return []setting{
-		{"listen", address(&c.Listen)},
+	return slices.Concat(c.accessSettings(), c.serviceSettings(), c.Database.TLS.settings("database.tls."))
+}
 
+// serviceSettings are the keys of everything else.
+func (c *Config) serviceSettings() []setting {
+	return []setting{
 		{"database.driver", choice(&c.Database.Driver, SQLite, MySQL)},
-		{"database.dsn", secret(nonEmpty(&c.Database.DSN))},
+		{"database.dsn", hidden(nonEmpty(&c.Database.DSN))},
 		{"database.dsn_file", text(&c.Database.DSNFile)},
 		{"database.connections", integer(&c.Database.Connections, 0, 1000)},
 		{"database.connect_timeout", duration(&c.Database.ConnectTimeout, "0s", "1h")},
@@ -75,7 +78,7 @@ func (c *Config) settings() []setting {
 
 // settings are all keys of one instance.
 func (i *Instance) settings() []setting {
-	return []setting{
+	return append([]setting{
 		{"name", name(&i.Name)},
 		{"driver", choice(&i.Driver, SQL, Redis)},
 		{"lanes", integer(&i.Lanes, 0, 64)},
@@ -83,29 +86,24 @@ func (i *Instance) settings() []setting {
 		{"topology", choice(&i.Topology, Standalone, Sentinel, Cluster)},
 		{"master_name", text(&i.MasterName)},
 		{"sentinel_username", text(&i.SentinelUsername)},
-		{"sentinel_password", secret(text(&i.SentinelPassword))},
+		{"sentinel_password", hidden(text(&i.SentinelPassword))},
 		{"sentinel_password_file", text(&i.SentinelPasswordFile)},
 		{"username", text(&i.Username)},
-		{"password", secret(text(&i.Password))},
+		{"password", hidden(text(&i.Password))},
 		{"password_file", text(&i.PasswordFile)},
 		{"db", integer(&i.DB, 0, 65_535)},
 		{"connections", integer(&i.Connections, 1, 1000)},
 		{"dial_timeout", duration(&i.DialTimeout, "10ms", "1m")},
 		{"timeout", duration(&i.Timeout, "10ms", "1m")},
-		{"tls.enabled", flag(&i.TLS.Enabled)},
-		{"tls.ca_file", text(&i.TLS.CAFile)},
-		{"tls.cert_file", text(&i.TLS.CertFile)},
-		{"tls.key_file", text(&i.TLS.KeyFile)},
-		{"tls.server_name", text(&i.TLS.ServerName)},
-	}
+	}, i.TLS.settings("tls.")...)
 }
 
 // sectionsToCome are keys of the contract that this version lacks.
-var sectionsToCome = []string{"auth", "tls", "limits"}
+var sectionsToCome = []string{"limits"}
 
 // checkWhole returns what does not go together. It is called when every key for itself is right.
 func (c *Config) checkWhole(defaultDSN string) []Fault {
-	var faults []Fault
+	faults := c.checkAccess()
 	if c.Database.Driver == MySQL && c.Database.DSN == defaultDSN {
 		faults = append(faults, Fault{"database.dsn", show(c.Database.DSN),
 			"must be user:password@tcp(host:3306)/database for mysql"})

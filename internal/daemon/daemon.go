@@ -25,12 +25,15 @@ const (
 
 const usage = `budgetd hands out budgets, stock and quotas, exactly once.
 
-Usage: budgetd [--config FILE] [--check-config] [--version] [--help]
+Usage: budgetd [--config FILE] [--check-config] [--insecure-listen] [--version] [--help]
 
 Without arguments it serves on 127.0.0.1:8080 with everything embedded; data in ./data.
 
   --config FILE    keys that differ from the defaults; config.yaml documents them all
   --check-config   report every fault of the configuration, or "config ok", and end
+  --insecure-listen
+                   with auth: none, listen on other addresses than loopback: everybody who reaches
+                   them may do everything
   --version        print the version and end
   --help           print this and end
 
@@ -50,6 +53,7 @@ func Run(ctx context.Context, args, environ []string, stdout, stderr io.Writer) 
 	flags.Usage = func() {}
 	file := flags.String("config", "", "")
 	check := flags.Bool("check-config", false, "")
+	insecure := flags.Bool("insecure-listen", false, "")
 	version := flags.Bool("version", false, "")
 	switch err := flags.Parse(args); {
 	case errors.Is(err, flag.ErrHelp):
@@ -71,16 +75,43 @@ func Run(ctx context.Context, args, environ []string, stdout, stderr io.Writer) 
 		fmt.Fprintln(stderr, "budgetd:", err)
 		return statusUsage
 	}
+	faults, warnings := c.Exposure(*insecure)
+	faults = append(faults, notYet(c)...)
+	if len(faults) > 0 {
+		fmt.Fprintln(stderr, "budgetd:", faults)
+		return statusUsage
+	}
 	if *check {
+		for _, warning := range warnings {
+			fmt.Fprintln(stdout, "warning:", warning)
+		}
 		fmt.Fprintln(stdout, "config ok")
 		return statusDone
 	}
 	spareCollector(ctx, environ)
-	if err := serve(ctx, c, logger(c.Log, stderr)); err != nil {
+	log := logger(c.Log, stderr)
+	for _, warning := range warnings {
+		log.Warn("unsafe configuration", "problem", warning)
+	}
+	if err := serve(ctx, c, log); err != nil {
 		fmt.Fprintln(stderr, "budgetd:", err)
 		return statusFailed
 	}
 	return statusDone
+}
+
+// notYet returns the keys that are understood and not obeyed in this version: a server that does not
+// check keys must not start as if it did.
+func notYet(c config.Config) config.Faults {
+	var faults config.Faults
+	for key, set := range map[string]bool{"auth": c.Auth == config.ByKeys, "tls": c.TLS.CertFile != "",
+		"listeners": c.Listeners != config.Listeners{}, "database.tls": c.Database.TLS.Enabled,
+		"audit_log": c.AuditLog.Keep != 0} {
+		if set {
+			faults = append(faults, config.Fault{Key: key, Want: "is not available in this version"})
+		}
+	}
+	return faults
 }
 
 // logger writes to w as configured, with the ids of the request that a record belongs to.

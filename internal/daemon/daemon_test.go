@@ -134,6 +134,14 @@ func TestUsage(t *testing.T) {
 	if err := os.WriteFile(bad, []byte("listen: nowhere\nno_such_key: 1\nlog: {level: loud}\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
+	open := filepath.Join(t.TempDir(), "open.yaml")
+	if err := os.WriteFile(open, []byte("listen: 0.0.0.0:0\nauth: none\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	keys := filepath.Join(t.TempDir(), "keys.yaml")
+	if err := os.WriteFile(keys, []byte("auth: keys\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
 	for _, c := range []struct {
 		args   []string
 		status int
@@ -145,6 +153,10 @@ func TestUsage(t *testing.T) {
 		{[]string{"--check-config"}, 0, "config ok", nil},
 		{[]string{"--config", "../../config.yaml", "--check-config"}, 0, "config ok", nil},
 		{[]string{"--config", bad, "--check-config"}, 2, "", []string{"listen: ", "no_such_key: ", "log.level: "}},
+		{[]string{"--config", open, "--check-config"}, 2, "", []string{"listen: ", "--insecure-listen"}},
+		{[]string{"--config", open}, 2, "", []string{"listen: ", "--insecure-listen"}},
+		{[]string{"--config", open, "--check-config", "--insecure-listen"}, 0, "warning: listen 0.0.0.0:0 is open", nil},
+		{[]string{"--config", keys}, 2, "", []string{"auth: ", "not available"}},
 		{[]string{"--config", bad}, 2, "", []string{"listen: ", "no_such_key: ", "log.level: "}},
 		{[]string{"--config", "/nowhere.yaml"}, 2, "", []string{"/nowhere.yaml"}},
 		{[]string{"--no-such-flag"}, 2, "", []string{"no-such-flag", "--help"}},

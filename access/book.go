@@ -1,0 +1,127 @@
+package access
+
+import (
+	"maps"
+	"sync/atomic"
+)
+
+// Book holds all keys in memory. Authenticate takes no lock and makes no allocation; Replace puts a
+// new generation in place at once. It is safe for concurrent use.
+type Book struct {
+	current atomic.Pointer[generation]
+	// staleAfterMS is how old a generation may become, milliseconds; 0: any age.
+	staleAfterMS int64
+}
+
+// generation is the keys as they were read from the database once.
+type generation struct {
+	entries map[string]*entry
+	// confirmedMS is when the database last said that these are the keys.
+	confirmedMS atomic.Int64
+}
+
+type entry struct {
+	key       Key
+	principal *Principal
+	// usedMS is the hour of the last use on this node, rounded down.
+	usedMS *atomic.Int64
+}
+
+// NewBook returns a book without keys. Until the first Replace, and once its keys were not
+// confirmed for longer than staleAfterMS, it refuses every key as Stale: a revocation may have been
+// missed. staleAfterMS 0 relies on the keys at any age.
+func NewBook(staleAfterMS int64) *Book { return &Book{staleAfterMS: staleAfterMS} }
+
+// Replace makes keys the only ones. readMS is when the read began. What was noted about the use of
+// keys stays.
+func (b *Book) Replace(keys []Key, readMS int64) {
+	next := &generation{entries: make(map[string]*entry, len(keys))}
+	next.confirmedMS.Store(readMS)
+	previous := b.current.Load()
+	for _, key := range keys {
+		used := new(atomic.Int64)
+		used.Store(key.LastUsedMS)
+		if previous != nil && previous.entries[key.ID] != nil {
+			used = previous.entries[key.ID].usedMS
+		}
+		next.entries[key.ID] = &entry{key: key, principal: key.PrincipalOf(), usedMS: used}
+	}
+	b.current.Store(next)
+}
+
+// Confirm notes that the keys were still those of the database at readMS.
+func (b *Book) Confirm(readMS int64) {
+	if now := b.current.Load(); now != nil {
+		now.confirmedMS.Store(readMS)
+	}
+}
+
+// Authenticate returns who holds a token at an instant, or why nobody is found: Malformed,
+// Mistyped, Stale, Unknown, WrongSecret, Revoked or Expired. It takes the same time for Unknown and
+// WrongSecret. It notes the use of the key, to the hour.
+//
+// The checksum is for people and scanners: beside the right secret it is not looked at, which
+// halves the time of a call.
+func (b *Book) Authenticate(text string, nowMS int64) (*Principal, Reason) {
+	if !shaped(text) {
+		return nil, Malformed
+	}
+	now := b.current.Load()
+	if now == nil || b.staleAfterMS > 0 && nowMS-now.confirmedMS.Load() > b.staleAfterMS {
+		return nil, refusalOf(text, Stale)
+	}
+	token := Token{text}
+	found, known := now.entries[token.ID()]
+	if !known {
+		found = &nobody
+	}
+	// Compared for an unknown id as well, so that it takes as long.
+	if right := token.Hash().Equal(found.key.Hash); !known || !right {
+		if !known {
+			return nil, refusalOf(text, Unknown)
+		}
+		return nil, refusalOf(text, WrongSecret)
+	}
+	if reason := found.key.Check(nowMS); reason != Accepted {
+		return nil, reason
+	}
+	if hour := nowMS - nowMS%HourMS; found.usedMS.Load() < hour {
+		found.usedMS.Store(hour)
+	}
+	return found.principal, Accepted
+}
+
+// refusalOf returns Malformed or Mistyped for a text that is no token, else the reason otherwise.
+func refusalOf(text string, otherwise Reason) Reason {
+	if _, reason := ParseToken(text); reason != Accepted {
+		return reason
+	}
+	return otherwise
+}
+
+// nobody stands in for a key that does not exist.
+var nobody = entry{usedMS: new(atomic.Int64)}
+
+// Used returns the hours of the last use on this node of every key that was used later than the
+// database knows, in milliseconds by key id.
+func (b *Book) Used() map[string]int64 {
+	out := map[string]int64{}
+	now := b.current.Load()
+	if now == nil {
+		return out
+	}
+	for id, found := range maps.All(now.entries) {
+		if used := found.usedMS.Load(); used > found.key.LastUsedMS {
+			out[id] = used
+		}
+	}
+	return out
+}
+
+// Len returns how many keys the book has.
+func (b *Book) Len() int {
+	if now := b.current.Load(); now != nil {
+		return len(now.entries)
+	}
+	return 0
+}

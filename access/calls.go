@@ -1,0 +1,145 @@
+package access
+
+import (
+	"fmt"
+	"strings"
+)
+
+// Reach is what a call acts on, which decides how a scope is applied.
+type Reach uint8
+
+// The reaches.
+const (
+	// Nobody is authenticated: the call is open to everyone.
+	Nobody Reach = iota
+	// Self: the call is about who makes it; every scope will do.
+	Self
+	// Budget: one budget; outside the scope it does not exist.
+	Budget
+	// Tenant: budgets or keys of a tenant; the answer holds what the scope covers, and naming a
+	// tenant outside the scope is forbidden.
+	Tenant
+	// Installation: all tenants share it; only a scope that covers everything will do.
+	Installation
+)
+
+// Call is one call of the contract with what it needs.
+type Call struct {
+	// Method and Pattern are as net/http's ServeMux takes them.
+	Method, Pattern string
+	// Op names the call in errors, logs and the audit log.
+	Op string
+	// Least is the least role; 0 where Over is Nobody.
+	Least Role
+	Over  Reach
+	// More is the least role in the case that When states; 0: no such case.
+	More Role
+	When string
+}
+
+// Administrative reports whether the audit log has a row for every such call.
+func (c Call) Administrative() bool {
+	return c.Method != "GET" && (c.Least.Includes(Operator) || c.Over == Installation)
+}
+
+const (
+	others = "the deduction was made by another principal"
+	beyond = "more than the status is changed"
+	one    = "/v1/budgets/{budget}"
+)
+
+// calls is the one table of who may do what. The routes, docs/SECURITY.md and openapi.yaml follow
+// it.
+var calls = []Call{
+	{"GET", "/v1/whoami", "whoami", Read, Self, 0, ""},
+
+	{"GET", "/v1/budgets", "list", Read, Tenant, 0, ""},
+	{"GET", one, "view", Read, Budget, 0, ""},
+	{"GET", one + "/deductions", "deduction", Read, Budget, 0, ""},
+	{"GET", one + "/usage", "usage", Read, Budget, 0, ""},
+	{"GET", one + "/buckets", "buckets", Read, Budget, 0, ""},
+	{"GET", one + "/recycles", "recycles", Read, Budget, 0, ""},
+	{"GET", one + "/audit", "audit", Read, Budget, 0, ""},
+	{"GET", one + "/ledger", "ledger", Read, Budget, 0, ""},
+	{"GET", one + "/series", "series", Read, Budget, 0, ""},
+	{"GET", one + "/quarantine", "quarantine", Read, Budget, 0, ""},
+	{"POST", "/v1/checks", "check", Read, Tenant, 0, ""},
+	{"GET", "/v1/instances", "instances", Read, Installation, 0, ""},
+	{"GET", "/metrics", "metrics", Read, Installation, 0, ""},
+
+	{"POST", one + "/deduct", "deduct", Deduct, Budget, 0, ""},
+	{"POST", "/v1/deductions:batch", "batch", Deduct, Tenant, 0, ""},
+	{"POST", one + "/confirm", "confirm", Deduct, Budget, 0, ""},
+	{"POST", one + "/extend", "extend", Deduct, Budget, 0, ""},
+	{"POST", one + "/cancel", "cancel", Deduct, Budget, Rollback, others},
+	{"POST", one + "/rollback", "rollback", Deduct, Budget, Rollback, others},
+
+	{"POST", one + "/append", "append", Operator, Budget, 0, ""},
+	{"PATCH", one, "change", Operator, Budget, Admin, beyond},
+	{"POST", one + "/buckets/{key}/offline", "offline", Operator, Budget, 0, ""},
+	{"POST", one + "/buckets/{key}/online", "online", Operator, Budget, 0, ""},
+	{"POST", one + "/buckets/{key}/apply", "apply", Operator, Budget, 0, ""},
+	{"POST", one + "/recycle", "recycle", Operator, Budget, 0, ""},
+	{"POST", one + "/quarantine/release", "release", Operator, Budget, 0, ""},
+	{"POST", "/v1/instances/{name}/drain", "drain", Operator, Installation, 0, ""},
+	{"POST", "/v1/instances/{name}/undrain", "undrain", Operator, Installation, 0, ""},
+	{"POST", "/v1/instances/{name}/recover", "recover", Operator, Installation, 0, ""},
+	{"POST", "/v1/instances:rebalance", "rebalance", Operator, Installation, 0, ""},
+
+	{"POST", "/v1/budgets", "create", Admin, Tenant, 0, ""},
+	{"GET", "/v1/keys", "keys", Admin, Tenant, 0, ""},
+	{"POST", "/v1/keys", "create key", Admin, Tenant, 0, ""},
+	{"POST", "/v1/keys/{id}/revoke", "revoke key", Admin, Tenant, 0, ""},
+	{"POST", "/v1/keys/{id}/rotate", "rotate key", Admin, Tenant, 0, ""},
+	{"GET", "/v1/audit-log", "audit log", Admin, Installation, 0, ""},
+
+	{"GET", "/healthz", "health", 0, Nobody, 0, ""},
+	{"GET", "/readyz", "readiness", 0, Nobody, 0, ""},
+	{"GET", "/openapi.json", "openapi", 0, Nobody, 0, ""},
+	{"GET", "/console/login", "login", 0, Nobody, 0, ""},
+	{"GET", "/console/callback", "callback", 0, Nobody, 0, ""},
+	{"POST", "/console/logout", "logout", 0, Nobody, 0, ""},
+}
+
+// byRoute finds a call by its method and pattern.
+var byRoute = func() map[[2]string]Call {
+	table := make(map[[2]string]Call, len(calls))
+	for _, call := range calls {
+		table[[2]string{call.Method, call.Pattern}] = call
+	}
+	return table
+}()
+
+// Calls returns every call with what it needs, the weakest role first.
+func Calls() []Call { return append([]Call(nil), calls...) }
+
+// CallOf returns the call of a route as it is registered, such as "POST /v1/budgets". False: it has
+// no line in the table, and must not be served.
+func CallOf(route string) (Call, bool) {
+	method, pattern, _ := strings.Cut(route, " ")
+	call, ok := byRoute[[2]string{method, pattern}]
+	return call, ok
+}
+
+var reachNames = map[Reach]string{Nobody: "open", Self: "itself", Budget: "budget",
+	Tenant: "tenant", Installation: "installation"}
+
+// String returns the reach's name, as in docs/SECURITY.md.
+func (r Reach) String() string { return reachNames[r] }
+
+// Markdown returns the table of calls as docs/SECURITY.md has it.
+func Markdown() string {
+	var out strings.Builder
+	out.WriteString("| call | least role | acts on |\n|---|---|---|\n")
+	for _, call := range calls {
+		least := "none"
+		if call.Least != 0 {
+			least = "`" + call.Least.String() + "`"
+		}
+		if call.More != 0 {
+			least += fmt.Sprintf("; `%s` if %s", call.More, call.When)
+		}
+		fmt.Fprintf(&out, "| `%s %s` | %s | %s |\n", call.Method, call.Pattern, least, call.Over)
+	}
+	return out.String()
+}

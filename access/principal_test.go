@@ -1,0 +1,171 @@
+package access
+
+import (
+	"strings"
+	"testing"
+)
+
+// Every role makes the calls of its own and of the roles below it, and no other.
+func TestEveryCallWithEveryRole(t *testing.T) {
+	for _, call := range Calls() {
+		for _, role := range Roles() {
+			p := &Principal{Name: "p", Role: role}
+			target := Target{Tenant: "a", Budget: "x"}
+			want := Forbidden
+			if call.Over == Nobody || role >= call.Least {
+				want = Allowed
+			}
+			if got := p.May(call, target); got != want {
+				t.Errorf("%s as %s: %v, want %v", call.Op, role, got, want)
+			}
+			target.More = true
+			if call.More != 0 && role < call.More {
+				want = Forbidden
+			}
+			if got := p.May(call, target); got != want {
+				t.Errorf("%s, more, as %s: %v, want %v", call.Op, role, got, want)
+			}
+		}
+		open := call.Over == Nobody
+		for _, p := range []*Principal{nil, {}, {Role: 99}} {
+			if got := p.May(call, Target{}); (got == Allowed) != open {
+				t.Errorf("%s as %+v: %v", call.Op, p, got)
+			}
+		}
+	}
+}
+
+// A principal of one tenant never gets at another's, and hears of none.
+func TestForeignTenant(t *testing.T) {
+	p := &Principal{Name: "p", Role: Admin, Scope: Scope{Tenant: "a", Budgets: []string{"x*"}}}
+	for _, call := range Calls() {
+		foreign, other, own := p.May(call, Target{Tenant: "b", Budget: "x"}),
+			p.May(call, Target{Tenant: "a", Budget: "y"}), p.May(call, Target{Tenant: "a", Budget: "x1"})
+		var want, wantOwn Decision
+		switch call.Over {
+		case Nobody, Self:
+			want, wantOwn = Allowed, Allowed
+		case Budget:
+			want, wantOwn = Hidden, Allowed
+		case Tenant:
+			want, wantOwn = Forbidden, Allowed
+		case Installation:
+			want, wantOwn = Forbidden, Forbidden
+		}
+		if foreign != want || other != want || own != wantOwn {
+			t.Errorf("%s: foreign %v, other name %v, own %v", call.Op, foreign, other, own)
+		}
+	}
+}
+
+// A role that is too low is forbidden whether or not the budget is in scope: nothing is told.
+func TestForbiddenBeforeHidden(t *testing.T) {
+	call, _ := CallOf("POST /v1/budgets/{budget}/append")
+	p := &Principal{Role: Deduct, Scope: Scope{Tenant: "a"}}
+	for _, tenant := range []string{"a", "b"} {
+		if got := p.May(call, Target{Tenant: tenant, Budget: "x"}); got != Forbidden {
+			t.Errorf("tenant %s: %v", tenant, got)
+		}
+	}
+}
+
+func TestTenantOf(t *testing.T) {
+	for _, test := range []struct {
+		of, asked, want string
+		ok              bool
+	}{
+		{"", "", "default", true}, {"", "b", "b", true}, {"a", "", "a", true},
+		{"a", "a", "a", true}, {"a", "b", "b", false}, {"a", "default", "default", false},
+	} {
+		p := &Principal{Scope: Scope{Tenant: test.of}}
+		if got, ok := p.TenantOf(test.asked); got != test.want || ok != test.ok {
+			t.Errorf("of %q, asked %q: %q, %v", test.of, test.asked, got, ok)
+		}
+	}
+}
+
+func TestMayIssue(t *testing.T) {
+	all, ofA := Everything, Scope{Tenant: "a"}
+	for _, test := range []struct {
+		role    Role
+		scope   Scope
+		issue   Role
+		toScope Scope
+		want    bool
+	}{
+		{Admin, all, Admin, all, true}, {Admin, all, Read, ofA, true}, {Admin, ofA, Admin, ofA, true},
+		{Admin, ofA, Read, all, false}, {Admin, ofA, Read, Scope{Tenant: "b"}, false},
+		{Operator, all, Read, ofA, false}, {Admin, all, 0, ofA, false},
+	} {
+		p := &Principal{Role: test.role, Scope: test.scope}
+		if got := p.MayIssue(test.issue, test.toScope); got != test.want {
+			t.Errorf("%+v issues %s %+v: %v", p, test.issue, test.toScope, got)
+		}
+	}
+}
+
+func TestOwns(t *testing.T) {
+	p := &Principal{Name: "shop"}
+	for by, want := range map[string]bool{"shop": true, "till": false, "": false} {
+		if p.Owns(by) != want {
+			t.Errorf("made by %q: %v", by, !want)
+		}
+	}
+	if (&Principal{}).Owns("") {
+		t.Error("a principal without a name owns what nobody made")
+	}
+}
+
+func TestRoleText(t *testing.T) {
+	for _, role := range Roles() {
+		text, err := role.MarshalText()
+		var read Role
+		if err != nil || read.UnmarshalText(text) != nil || read != role {
+			t.Errorf("%s: %v, read as %s", text, err, read)
+		}
+	}
+	var r Role
+	if _, err := r.MarshalText(); err == nil || r.UnmarshalText([]byte("root")) == nil {
+		t.Error("what is no role is written or read")
+	}
+	if !strings.Contains(Role(9).String(), "9") {
+		t.Error(Role(9))
+	}
+}
+
+// The table is complete and says each thing once.
+func TestCalls(t *testing.T) {
+	ops, routes := map[string]bool{}, map[string]bool{}
+	for _, call := range Calls() {
+		route := call.Method + " " + call.Pattern
+		if ops[call.Op] || routes[route] {
+			t.Errorf("%s (%s) is there twice", route, call.Op)
+		}
+		ops[call.Op], routes[route] = true, true
+		if (call.Least == 0) != (call.Over == Nobody) || (call.More == 0) != (call.When == "") ||
+			call.More != 0 && call.More <= call.Least || call.Over.String() == "" {
+			t.Errorf("%s: %+v", route, call)
+		}
+		if found, ok := CallOf(route); !ok || found != call {
+			t.Errorf("%s is not found", route)
+		}
+		if !strings.Contains(Markdown(), "`"+route+"`") {
+			t.Errorf("%s is not in the table of docs/SECURITY.md", route)
+		}
+	}
+	if _, ok := CallOf("DELETE /v1/budgets"); ok {
+		t.Error("a call is found that is not in the table")
+	}
+}
+
+func TestAdministrative(t *testing.T) {
+	for op, want := range map[string]bool{"append": true, "change": true, "create": true,
+		"create key": true, "drain": true, "release": true, "deduct": false, "rollback": false,
+		"check": false, "audit log": false, "keys": false, "logout": false} {
+		for _, call := range Calls() {
+			if call.Op == op && call.Administrative() != want {
+				t.Errorf("%s: %v", op, !want)
+			}
+		}
+	}
+}

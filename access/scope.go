@@ -1,0 +1,107 @@
+package access
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/budgetd/budgetd/budget"
+)
+
+// Scope is what a principal acts on: budgets of one tenant or of all, by patterns or all of them.
+type Scope struct {
+	// Tenant is the only tenant; "" is all of them.
+	Tenant string
+	// Budgets are patterns of names, at most MaxPatterns: a budget is covered when one of them
+	// matches. None covers every budget of the tenant.
+	Budgets []string
+}
+
+// MaxPatterns bounds the patterns of one scope.
+const MaxPatterns = 32
+
+// Everything is the scope that covers all tenants and budgets.
+var Everything = Scope{}
+
+// All reports whether s covers the whole installation.
+func (s Scope) All() bool { return s.Tenant == "" && len(s.Budgets) == 0 }
+
+// CoversTenant reports whether s covers budgets of a tenant.
+func (s Scope) CoversTenant(tenant string) bool { return s.Tenant == "" || s.Tenant == tenant }
+
+// Covers reports whether s covers a budget, by its tenant and name.
+func (s Scope) Covers(tenant, name string) bool {
+	return s.CoversTenant(tenant) && s.coversName(name)
+}
+
+func (s Scope) coversName(name string) bool {
+	if len(s.Budgets) == 0 {
+		return true
+	}
+	return slices.ContainsFunc(s.Budgets, func(p string) bool { return matches(p, name) })
+}
+
+// Includes reports whether every budget that other covers is covered by s. It may say no where a
+// union of patterns would cover, never yes where something is left uncovered. A key may issue keys
+// of scopes that its own includes.
+func (s Scope) Includes(other Scope) bool {
+	if s.Tenant != "" && s.Tenant != other.Tenant {
+		return false
+	}
+	if len(s.Budgets) == 0 {
+		return true
+	}
+	for _, pattern := range other.Budgets {
+		// A star in other's pattern stands for any text: only a star of ours takes it.
+		if !s.coversName(pattern) {
+			return false
+		}
+	}
+	return len(other.Budgets) > 0
+}
+
+// Check returns what is wrong with s, by field, and nil when nothing is.
+func (s Scope) Check() []budget.FieldError {
+	var faults []budget.FieldError
+	if why := budget.CheckName(s.Tenant); s.Tenant != "" && why != "" {
+		faults = append(faults, budget.FieldError{Field: "tenant", Message: why})
+	}
+	if len(s.Budgets) > MaxPatterns {
+		faults = append(faults, budget.FieldError{Field: "budgets", Message: "at most 32 patterns"})
+	}
+	for _, pattern := range s.Budgets {
+		if !isPattern(pattern) {
+			faults = append(faults, budget.FieldError{Field: "budgets",
+				Message: "a pattern is 1 to 63 of a-z, 0-9, - and *, such as spring-*"})
+			break
+		}
+	}
+	return faults
+}
+
+func isPattern(text string) bool {
+	const maxLength = 63
+	return text != "" && len(text) <= maxLength &&
+		strings.Trim(text, "abcdefghijklmnopqrstuvwxyz0123456789-*") == ""
+}
+
+// matches reports whether a pattern matches a name; a star matches any text, the empty one too. It
+// takes time of the order of both lengths multiplied.
+func matches(pattern, name string) bool {
+	p, n, star, resume := 0, 0, -1, 0
+	for n < len(name) {
+		switch {
+		case p < len(pattern) && pattern[p] == '*':
+			star, resume = p, n
+			p++
+		case p < len(pattern) && pattern[p] == name[n]:
+			p++
+			n++
+		case star >= 0: // let the last star take one byte more
+			resume++
+			p, n = star+1, resume
+		default:
+			return false
+		}
+	}
+	return strings.Trim(pattern[p:], "*") == ""
+}

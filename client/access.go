@@ -1,0 +1,191 @@
+package client
+
+import (
+	"context"
+	"net/http"
+	"net/url"
+	"strconv"
+	"time"
+)
+
+// Identity is who a call is made by, as the service sees it.
+type Identity struct {
+	// Principal is the name in the audit log; "anonymous" on a server without authentication.
+	Principal string `json:"principal"`
+	// Role is read, deduct, rollback, operator or admin: each includes those before it.
+	Role string `json:"role"`
+	// Tenant is the only tenant; "": all of them. Budgets are patterns of names; none: all budgets.
+	Tenant  string   `json:"tenant,omitzero"`
+	Budgets []string `json:"budgets,omitempty"`
+	// KeyID is the key of the call; "": it came with a client certificate or a session.
+	KeyID string `json:"key_id,omitzero"`
+	// ExpiresAt is when it must authenticate with something else; zero: never.
+	ExpiresAt time.Time `json:"expires_at,omitzero"`
+}
+
+// Key is an API key without its secret.
+type Key struct {
+	ID        string    `json:"id"`
+	Principal string    `json:"principal"`
+	Role      string    `json:"role"`
+	Tenant    string    `json:"tenant,omitzero"`
+	Budgets   []string  `json:"budgets,omitempty"`
+	CreatedAt time.Time `json:"created_at"`
+	CreatedBy string    `json:"created_by"`
+	// ExpiresAt is the first instant at which it is refused; zero: never.
+	ExpiresAt time.Time `json:"expires_at,omitzero"`
+	// LastUsedAt is the hour of its last use; zero: it was not used.
+	LastUsedAt time.Time `json:"last_used_at,omitzero"`
+	RevokedAt  time.Time `json:"revoked_at,omitzero"`
+}
+
+// IssuedKey is a new key. Token is shown this once; the service keeps only its hash.
+type IssuedKey struct {
+	Key
+	Token string `json:"token"`
+}
+
+// KeyRequest says what a new key is for.
+type KeyRequest struct {
+	Principal string    `json:"principal"`
+	Role      string    `json:"role"`
+	Tenant    string    `json:"tenant,omitzero"`
+	Budgets   []string  `json:"budgets,omitempty"`
+	ExpiresAt time.Time `json:"expires_at,omitzero"`
+}
+
+// RotateRequest says how long the earlier key goes on.
+type RotateRequest struct {
+	// Overlap is a duration such as "24h"; "": the server's default of 24 hours.
+	Overlap string `json:"overlap,omitzero"`
+}
+
+// KeyPage is a part of the list of keys.
+type KeyPage struct {
+	Keys []Key `json:"keys"`
+	// NextPageToken reads on; "": this is the last page.
+	NextPageToken string `json:"next_page_token,omitzero"`
+}
+
+// Whoami returns who the client's key or certificate stands for. Errors: unauthenticated.
+func (c *Client) Whoami(ctx context.Context) (*Identity, error) {
+	var answer Identity
+	_, err := c.do(ctx, call{op: "whoami", method: http.MethodGet, path: []string{"v1", "whoami"},
+		repeatable: true}, &answer)
+	return result(&answer, err)
+}
+
+// Keys reads a page of the keys of the client's tenant, or of all tenants with "". Errors:
+// forbidden.
+func (c *Client) Keys(ctx context.Context, pageSize int, pageToken string) (*KeyPage, error) {
+	query := c.inTenant()
+	set(query, "page_token", pageToken)
+	if pageSize > 0 {
+		query.Set("page_size", strconv.Itoa(pageSize))
+	}
+	var answer KeyPage
+	_, err := c.do(ctx, call{op: "keys", method: http.MethodGet, path: []string{"v1", "keys"}, query: query,
+		repeatable: true}, &answer)
+	return result(&answer, err)
+}
+
+// CreateKey issues a key. It is not repeated: when the answer is lost nobody knows the secret; find
+// the key with Keys and revoke it. Errors: forbidden (more than the caller's own role or scope),
+// too_many_keys, invalid.
+func (c *Client) CreateKey(ctx context.Context, request KeyRequest) (*IssuedKey, error) {
+	var answer IssuedKey
+	_, err := c.do(ctx, call{op: "create key", method: http.MethodPost, path: []string{"v1", "keys"},
+		body: request}, &answer)
+	return result(&answer, err)
+}
+
+// RevokeKey has a key refused within a second, on every node. A revoked one stays as it is. Errors:
+// key_not_found.
+func (c *Client) RevokeKey(ctx context.Context, id string) (*Key, error) {
+	var answer Key
+	what := onKey("revoke key", id, "revoke", struct{}{})
+	what.repeatable = true
+	_, err := c.do(ctx, what, &answer)
+	return result(&answer, err)
+}
+
+// RotateKey issues another key like a live one, which then expires. It is not repeated, as
+// CreateKey. Errors: key_not_found, key_not_live, too_many_keys.
+func (c *Client) RotateKey(ctx context.Context, id string, request RotateRequest) (*IssuedKey, error) {
+	var answer IssuedKey
+	_, err := c.do(ctx, onKey("rotate key", id, "rotate", request), &answer)
+	return result(&answer, err)
+}
+
+func onKey(op, id, verb string, body any) call {
+	return call{op: op, method: http.MethodPost, path: []string{"v1", "keys", id, verb}, body: body}
+}
+
+// AuditLogEntry is one administrative call or refused authentication. All columns are hashed, so
+// before and after are texts and not JSON: they must stay as they are, byte by byte.
+type AuditLogEntry struct {
+	Seq           int64     `json:"seq"`
+	At            time.Time `json:"at"`
+	Principal     string    `json:"principal"`
+	KeyID         string    `json:"key_id"`
+	Source        string    `json:"source"`
+	Op            string    `json:"op"`
+	Tenant        string    `json:"tenant"`
+	Target        string    `json:"target"`
+	RequestID     string    `json:"request_id"`
+	CorrelationID string    `json:"correlation_id"`
+	// Before and After are the definition, JSON; nil: the thing did not or does not exist.
+	Before *string `json:"before"`
+	After  *string `json:"after"`
+	// Outcome is "done" or the code of the error.
+	Outcome string `json:"outcome"`
+	// Times is how many equal refusals the entry stands for.
+	Times int64 `json:"times"`
+	// Hash chains the entry to all before it, hexadecimal.
+	Hash string `json:"hash"`
+}
+
+// AuditLogPage is a part of the audit log. Head is its end, Removed the last entry that
+// audit_log.keep removed, both as NUMBER:HASH.
+type AuditLogPage struct {
+	Entries []AuditLogEntry `json:"entries"`
+	Head    string          `json:"head"`
+	Removed string          `json:"removed"`
+}
+
+// MaxAuditLogPage is the most entries of one page of the audit log.
+const MaxAuditLogPage = 1000
+
+// AuditLogQuery says which entries are read; what is zero does not matter.
+type AuditLogQuery struct {
+	// After is the number of the entry before the first one.
+	After     int64
+	From, To  time.Time
+	Principal string
+	Tenant    string
+	Op        string
+	// Limit is the most entries, at most MaxAuditLogPage; 0: the server's default of 100.
+	Limit int
+}
+
+// AuditLog reads a page of the audit log, in the order of its numbers. Errors: forbidden, invalid.
+func (c *Client) AuditLog(ctx context.Context, q AuditLogQuery) (*AuditLogPage, error) {
+	query := url.Values{}
+	set(query, "principal", q.Principal)
+	set(query, "tenant", q.Tenant)
+	set(query, "op", q.Op)
+	for name, number := range map[string]int64{"after": q.After, "limit": int64(q.Limit)} {
+		if number != 0 {
+			query.Set(name, strconv.FormatInt(number, 10))
+		}
+	}
+	for name, at := range map[string]time.Time{"from": q.From, "to": q.To} {
+		if !at.IsZero() {
+			query.Set(name, at.Format(time.RFC3339Nano))
+		}
+	}
+	var answer AuditLogPage
+	_, err := c.do(ctx, call{op: "audit log", method: http.MethodGet, path: []string{"v1", "audit-log"},
+		query: query, repeatable: true}, &answer)
+	return result(&answer, err)
+}

@@ -1,0 +1,230 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/budgetd/budgetd/client"
+	"github.com/budgetd/budgetd/trail"
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+	"github.com/spf13/cobra"
+)
+
+func (a *app) auditLogCommand() *cobra.Command {
+	var query client.AuditLogQuery
+	var from, to string
+	cmd := &cobra.Command{
+		Use:   "audit-log",
+		Short: "Show who did what; verify that nobody has changed it",
+		Long: `Shows administrative calls and refused authentications, in their order. "audit-log export" writes all of
+them as JSON lines, "audit-log verify" checks the chain of their hashes.`,
+		Example: `  budgetctl audit-log --op append --from 2026-05-01T00:00:00Z
+  budgetctl audit-log verify --anchor 1204:9f86d0...`,
+		Args: arguments,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := between(&query, from, to); err != nil {
+				return err
+			}
+			query.Tenant = a.tenant
+			return call(a, cmd, func(ctx context.Context, c *client.Client) (*client.AuditLogPage, error) {
+				return c.AuditLog(ctx, query)
+			}, auditLogText)
+		},
+	}
+	flags := cmd.Flags()
+	flags.Int64Var(&query.After, "after", 0, "number of the entry before the first one")
+	flags.StringVar(&from, "from", "", "first instant")
+	flags.StringVar(&to, "to", "", "first instant that is not shown")
+	flags.StringVar(&query.Principal, "principal", "", "only of this principal")
+	flags.StringVar(&query.Op, "op", "", "only this call, such as append")
+	flags.IntVar(&query.Limit, "limit", 100, "the most entries, 1 to 1000")
+	cmd.AddCommand(a.exportCommand(), a.verifyCommand())
+	return cmd
+}
+
+func between(query *client.AuditLogQuery, from, to string) (err error) {
+	if query.Limit < 1 || query.Limit > client.MaxAuditLogPage {
+		return usagef("--limit %d: must be 1 to %d", query.Limit, client.MaxAuditLogPage)
+	}
+	if from != "" {
+		if query.From, err = instant("from", from); err != nil {
+			return err
+		}
+	}
+	if to != "" {
+		query.To, err = instant("to", to)
+	}
+	return err
+}
+
+func auditLogText(page *client.AuditLogPage) string {
+	rows := make([][]any, len(page.Entries))
+	for n, e := range page.Entries {
+		rows[n] = []any{e.Seq, e.At, e.Principal, e.KeyID, e.Source, e.Op, e.Tenant, e.Target, e.Outcome, e.Times}
+	}
+	return listing([]string{"seq", "at", "principal", "key", "from", "call", "tenant", "target", "outcome", "times"}, rows)
+}
+
+// entries reads the whole log, as far as it goes now, and gives take each entry. It returns the
+// first page, which says where the log begins and ends.
+func (a *app) entries(ctx context.Context, take func(client.AuditLogEntry) error) (*client.AuditLogPage, trail.Anchor, error) {
+	c, err := a.client()
+	if err != nil {
+		return nil, trail.Anchor{}, err
+	}
+	var first *client.AuditLogPage
+	var head trail.Anchor
+	for after := int64(0); ; {
+		page, err := a.auditLogPage(ctx, c, after)
+		if err != nil {
+			return nil, head, err
+		}
+		if first == nil {
+			first = page
+			if head, err = trail.ParseAnchor(page.Head); err != nil {
+				return nil, head, err
+			}
+		}
+		for _, entry := range page.Entries {
+			if entry.Seq > head.Seq { // appended meanwhile
+				return first, head, nil
+			}
+			if err := take(entry); err != nil {
+				return first, head, err
+			}
+			after = entry.Seq
+		}
+		if len(page.Entries) == 0 {
+			return first, head, nil
+		}
+	}
+}
+
+func (a *app) auditLogPage(ctx context.Context, c *client.Client, after int64) (*client.AuditLogPage, error) {
+	ctx, cancel := context.WithTimeout(ctx, a.timeout)
+	defer cancel()
+	return c.AuditLog(ctx, client.AuditLogQuery{After: after, Limit: client.MaxAuditLogPage})
+}
+
+func (a *app) exportCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:     "export",
+		Short:   "Write the whole audit log as JSON lines",
+		Example: `  budgetctl audit-log export > audit-log.jsonl`,
+		Args:    arguments,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			_, _, err := a.entries(cmd.Context(), func(entry client.AuditLogEntry) error {
+				text, err := json.Marshal(entry, jsontext.Multiline(false))
+				if err == nil {
+					_, err = a.stdout.Write(append(text, '\n'))
+				}
+				return err
+			})
+			return err
+		},
+	}
+}
+
+// verified is what 'budgetctl audit-log verify' tells.
+type verified struct {
+	OK      bool   `json:"ok"`
+	Entries int64  `json:"entries"`
+	Removed string `json:"removed"`
+	Anchor  string `json:"anchor"`
+	Problem string `json:"problem,omitzero"`
+}
+
+func (a *app) verifyCommand() *cobra.Command {
+	var anchors []string
+	cmd := &cobra.Command{
+		Use:   "verify",
+		Short: "Check that nobody has changed, removed or added entries",
+		Long: `Recomputes the hashes of all entries. A change by somebody who also recomputed all later hashes is found by an
+anchor: keep the one that is shown where the database's administrators cannot write, and give it to
+the next check. Exit status 4 says that the chain does not hold.`,
+		Example: `  budgetctl audit-log verify
+  budgetctl audit-log verify --anchor 1204:9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08`,
+		Args: arguments,
+		RunE: func(cmd *cobra.Command, _ []string) error { return a.verify(cmd, anchors) },
+	}
+	cmd.Flags().StringArrayVar(&anchors, "anchor", nil, "NUMBER:HASH of an earlier check; may be repeated")
+	return cmd
+}
+
+func (a *app) verify(cmd *cobra.Command, texts []string) error {
+	var anchors []trail.Anchor
+	for _, text := range texts {
+		anchor, err := trail.ParseAnchor(text)
+		if err != nil {
+			return usagef("--anchor %q: must be NUMBER:HASH", text)
+		}
+		anchors = append(anchors, anchor)
+	}
+	c, err := a.client()
+	if err != nil {
+		return err
+	}
+	begin, err := a.auditLogPage(cmd.Context(), c, 0)
+	if err != nil {
+		return err
+	}
+	removed, err := trail.ParseAnchor(begin.Removed)
+	if err != nil {
+		return err
+	}
+	v := trail.NewVerifier(removed, anchors...)
+	out := verified{OK: true, Removed: begin.Removed}
+	var broken *trail.Break
+	_, head, err := a.entries(cmd.Context(), func(entry client.AuditLogEntry) error {
+		row, err := rowOf(entry)
+		if err != nil {
+			broken = &trail.Break{Seq: entry.Seq, Reason: err.Error()}
+			return broken
+		}
+		if err := v.Add(row); err != nil {
+			broken = err.(*trail.Break) //nolint:errorlint // Add returns nothing else
+			return broken
+		}
+		out.Entries++
+		return nil
+	})
+	if err != nil && broken == nil {
+		return err
+	}
+	if broken == nil {
+		if err := v.End(head); err != nil {
+			broken = err.(*trail.Break) //nolint:errorlint // End returns nothing else
+		}
+	}
+	out.Anchor = v.Last().String()
+	if broken != nil {
+		out.OK, out.Problem = false, broken.Error()
+	}
+	err = a.show(out, func() string {
+		return details(field{"ok", out.OK}, field{"entries", out.Entries}, field{"removed", out.Removed},
+			field{"anchor", out.Anchor}, field{"problem", out.Problem})
+	})
+	if err == nil && broken != nil {
+		err = statusError{fmt.Errorf("the chain does not hold: %w", broken), exitDiscrepancy}
+	}
+	return err
+}
+
+// rowOf returns an entry as it was hashed.
+func rowOf(e client.AuditLogEntry) (trail.Row, error) {
+	row := trail.Row{Seq: e.Seq, AtMS: e.At.UnixMilli(), Principal: e.Principal, KeyID: e.KeyID, Source: e.Source,
+		Op: e.Op, Tenant: e.Tenant, Target: e.Target, RequestID: e.RequestID, CorrelationID: e.CorrelationID,
+		Outcome: e.Outcome, Times: e.Times}
+	if e.Before != nil {
+		row.Before = []byte(*e.Before)
+	}
+	if e.After != nil {
+		row.After = []byte(*e.After)
+	}
+	if !e.At.Equal(time.UnixMilli(row.AtMS)) {
+		return row, fmt.Errorf("its time has more than milliseconds")
+	}
+	return row, row.Hash.UnmarshalText([]byte(e.Hash))
+}

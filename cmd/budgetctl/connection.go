@@ -1,0 +1,135 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"net/url"
+	"strings"
+
+	"github.com/budgetd/budgetd/client"
+	"github.com/budgetd/budgetd/cmd/budgetctl/profile"
+	"github.com/spf13/pflag"
+)
+
+// credentials are the flags that say how a server is reached and who calls. A key itself is no
+// flag: every user of the machine could read it in the list of processes.
+type credentials struct {
+	profile, tokenFile                    string
+	caFile, certFile, keyFile, serverName string
+}
+
+func (c *credentials) flags(flags *pflag.FlagSet) {
+	flags.StringVar(&c.profile, "profile", "", "profile of 'budgetctl login' to use (or BUDGETCTL_PROFILE)")
+	flags.StringVar(&c.tokenFile, "token-file", "", "file with the key (or BUDGETCTL_TOKEN_FILE; the key itself: BUDGETCTL_TOKEN)")
+	flags.StringVar(&c.caFile, "ca-file", "", "certificates that the server's must be signed by (or BUDGETCTL_CA_FILE)")
+	flags.StringVar(&c.certFile, "cert-file", "", "client certificate (or BUDGETCTL_CERT_FILE)")
+	flags.StringVar(&c.keyFile, "key-file", "", "key of the client certificate (or BUDGETCTL_KEY_FILE)")
+	flags.StringVar(&c.serverName, "server-name", "", "name in the server's certificate (or BUDGETCTL_SERVER_NAME)")
+}
+
+// connect returns how the server is reached: what the command line says, else the environment, else
+// the profile. A profile that was not asked for counts only where nothing names a server, so that
+// its key is sent to no other one.
+func (a *app) connect() (profile.Profile, error) {
+	p, err := a.chosenProfile()
+	if err != nil {
+		return profile.Profile{}, err
+	}
+	if p.Server == "" {
+		if p.Server, err = a.address(); err != nil {
+			return profile.Profile{}, err
+		}
+	}
+	for _, value := range []struct {
+		into              *string
+		flag, environment string
+	}{{&p.Tenant, a.tenant, ""}, {&p.CAFile, a.caFile, "BUDGETCTL_CA_FILE"}, {&p.CertFile, a.certFile, "BUDGETCTL_CERT_FILE"},
+		{&p.KeyFile, a.keyFile, "BUDGETCTL_KEY_FILE"}, {&p.ServerName, a.serverName, "BUDGETCTL_SERVER_NAME"}} {
+		switch {
+		case value.flag != "":
+			*value.into = value.flag
+		case value.environment != "" && a.getenv(value.environment) != "":
+			*value.into = a.getenv(value.environment)
+		}
+	}
+	file, token := a.tokenFile, ""
+	if file == "" {
+		if token = a.getenv("BUDGETCTL_TOKEN"); token == "" {
+			file = a.getenv("BUDGETCTL_TOKEN_FILE")
+		}
+	}
+	if file != "" || token != "" {
+		p.TokenFile, p.Token = file, strings.TrimSpace(token)
+	}
+	return p, nil
+}
+
+// chosenProfile returns the profile that counts; the zero Profile for none.
+func (a *app) chosenProfile() (profile.Profile, error) {
+	name := a.profile
+	if name != "" && a.server != "" {
+		return profile.Profile{}, usagef("--profile and --server do not go together")
+	}
+	if name == "" {
+		if a.server != "" || a.config != "" || a.getenv("BUDGETCTL_SERVER") != "" {
+			return profile.Profile{}, nil
+		}
+		name = a.getenv("BUDGETCTL_PROFILE")
+	}
+	file, err := profile.Load(profile.Path(a.getenv))
+	if err != nil {
+		return profile.Profile{}, usagef("%v", err)
+	}
+	if name == "" {
+		return file.Profiles[file.Current], nil
+	}
+	p, there := file.Profiles[name]
+	if !there {
+		return p, usagef("there is no profile %q: 'budgetctl login --profile %s' makes one", name, name)
+	}
+	return p, nil
+}
+
+// clientOf returns a client for a connection.
+func (a *app) clientOf(p profile.Profile, options ...client.Option) (*client.Client, error) {
+	own := []client.Option{client.WithTenant(p.Tenant)}
+	files := client.TLSFiles{CA: p.CAFile, Cert: p.CertFile, Key: p.KeyFile, ServerName: p.ServerName}
+	if files != (client.TLSFiles{}) {
+		if !strings.HasPrefix(p.Server, "https://") {
+			return nil, usagef("%s is not encrypted: --ca-file, --cert-file, --key-file and --server-name are for https", p.Server)
+		}
+		transport, err := client.TLSTransport(files)
+		if err != nil {
+			return nil, usagef("%v", err)
+		}
+		own = append(own, client.WithTransport(transport))
+	}
+	switch {
+	case p.TokenFile != "":
+		own = append(own, client.WithTokenFile(p.TokenFile))
+	case p.Token != "":
+		own = append(own, client.WithTokenSource(func(context.Context) (string, error) { return p.Token, nil }))
+	}
+	if (p.TokenFile != "" || p.Token != "") && readable(p.Server) {
+		fmt.Fprintf(a.stderr, "warning: the key travels to %s unencrypted; use https\n", printable(p.Server))
+	}
+	c, err := client.New(p.Server, append(own, options...)...)
+	if err != nil {
+		return nil, usagef("%v", err)
+	}
+	return c, nil
+}
+
+// readable reports whether others on the network can read what is sent to a server.
+func readable(server string) bool {
+	if !strings.Contains(server, "://") {
+		server = "http://" + server
+	}
+	parsed, err := url.Parse(server)
+	if err != nil || parsed.Scheme != "http" {
+		return false
+	}
+	ip := net.ParseIP(parsed.Hostname())
+	return parsed.Hostname() != "localhost" && (ip == nil || !ip.IsLoopback())
+}

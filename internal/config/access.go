@@ -1,0 +1,353 @@
+package config
+
+import (
+	"crypto/tls"
+	"net"
+	"net/url"
+	"strings"
+	"time"
+
+	"github.com/budgetd/budgetd/access"
+	"github.com/budgetd/budgetd/internal/tlsfiles"
+)
+
+// Listeners are further addresses that HTTP is served at; "" serves the calls at Config.Listen.
+type Listeners struct {
+	// Admin serves the administrative calls and the console, Metrics the metrics and health checks.
+	Admin, Metrics string
+}
+
+// The values of Config.Auth.
+const (
+	// Loopback authenticates nobody and listens on loopback addresses only.
+	Loopback = "loopback"
+	// ByKeys requires a key or a client certificate.
+	ByKeys = "keys"
+	// NoAuth authenticates nobody, on every address.
+	NoAuth = "none"
+)
+
+// Keys says how keys are checked.
+type Keys struct {
+	// Refresh is how often changes are looked for. StaleAfter is how long keys are relied on while
+	// the database cannot be asked.
+	Refresh, StaleAfter time.Duration
+	// FirstAdminFile holds the key of the first administrator; "": none.
+	FirstAdminFile string
+	// Rate is how many requests a second one key may make, 0: any number; Burst is how many at
+	// once.
+	Rate, Burst int
+}
+
+// ServerTLS says how callers' connections are encrypted; without CertFile they are not.
+type ServerTLS struct {
+	CertFile, KeyFile string
+	// ClientCAFile holds who may sign client certificates; ClientCertificates says whether callers
+	// need one.
+	ClientCAFile       string
+	ClientCertificates string
+	MinVersion         string
+	Reload             time.Duration
+	// Principals says who comes with which client certificate.
+	Principals []CertificateGrant
+}
+
+// The values of ServerTLS.ClientCertificates.
+const (
+	CertificatesIgnored  = "ignored"
+	CertificatesOptional = "optional"
+	CertificatesRequired = "required"
+)
+
+// CertificateGrant makes the holder of a client certificate a principal.
+type CertificateGrant struct {
+	Match tlsfiles.Match
+	access.Principal
+}
+
+// OIDC says how persons log in to the console; without Issuer they cannot.
+type OIDC struct {
+	Issuer, ClientID string
+	// ClientSecret is final: ClientSecretFile has been read into it.
+	ClientSecret, ClientSecretFile string
+	RedirectURL, GroupsClaim       string
+	// SessionKeyFile holds what seals the sessions; the same on every node.
+	SessionKeyFile string
+	Roles          []GroupGrant
+}
+
+// GroupGrant gives the members of a group a role.
+type GroupGrant struct {
+	Group string
+	Role  access.Role
+	Scope access.Scope
+}
+
+// AuditLog says how long rows of the audit log are kept; 0: all of them stay.
+type AuditLog struct{ Keep time.Duration }
+
+// accessSettings are the keys that say who may do what.
+func (c *Config) accessSettings() []setting {
+	return []setting{
+		{"listen", address(&c.Listen)},
+		{"listeners.admin", optionalAddress(&c.Listeners.Admin)},
+		{"listeners.metrics", optionalAddress(&c.Listeners.Metrics)},
+
+		{"auth", choice(&c.Auth, Loopback, ByKeys, NoAuth)},
+
+		{"keys.refresh", duration(&c.Keys.Refresh, "10ms", "900ms")},
+		{"keys.stale_after", duration(&c.Keys.StaleAfter, "1s", "1h")},
+		{"keys.first_admin_file", text(&c.Keys.FirstAdminFile)},
+		{"keys.rate", integer(&c.Keys.Rate, 0, 1_000_000)},
+		{"keys.burst", integer(&c.Keys.Burst, 1, 1_000_000)},
+
+		{"tls.cert_file", text(&c.TLS.CertFile)},
+		{"tls.key_file", text(&c.TLS.KeyFile)},
+		{"tls.client_ca_file", text(&c.TLS.ClientCAFile)},
+		{"tls.client_certificates", choice(&c.TLS.ClientCertificates,
+			CertificatesIgnored, CertificatesOptional, CertificatesRequired)},
+		{"tls.min_version", choice(&c.TLS.MinVersion, "1.2", "1.3")},
+		{"tls.reload", duration(&c.TLS.Reload, "1s", "1h")},
+		{"tls.principals", certificateGrants(&c.TLS.Principals)},
+
+		{"oidc.issuer", text(&c.OIDC.Issuer)},
+		{"oidc.client_id", text(&c.OIDC.ClientID)},
+		{"oidc.client_secret", hidden(text(&c.OIDC.ClientSecret))},
+		{"oidc.client_secret_file", text(&c.OIDC.ClientSecretFile)},
+		{"oidc.redirect_url", text(&c.OIDC.RedirectURL)},
+		{"oidc.groups_claim", nonEmpty(&c.OIDC.GroupsClaim)},
+		{"oidc.session_key_file", text(&c.OIDC.SessionKeyFile)},
+		{"oidc.roles", groupGrants(&c.OIDC.Roles)},
+
+		{"audit_log.keep", duration(&c.AuditLog.Keep, "0s", "87600h")},
+	}
+}
+
+// optionalAddress is an address, or "" for none.
+func optionalAddress(into *string) rule {
+	r := address(into)
+	set := r.set
+	r.want += ", or empty"
+	r.set = func(value any) bool { return value == "" && clearText(into) || set(value) }
+	return r
+}
+
+func clearText(into *string) bool {
+	*into = ""
+	return true
+}
+
+func certificateGrants(into *[]CertificateGrant) rule {
+	const want = "must be a list of {subject | dns | uri | email, principal, role, tenant?, budgets?}, " +
+		"such as [{uri: spiffe://shop/till, principal: till, role: deduct, tenant: shop}]"
+	return rule{want: want, target: into, set: func(value any) bool {
+		*into = nil
+		return eachSection(value, func(s section) bool {
+			var grant CertificateGrant
+			grant.Match, grant.Name = s.match(), s.text("principal")
+			grant.Role, grant.Scope = s.role(), s.scope()
+			*into = append(*into, grant)
+			return grant.Match.Value != "" && access.CheckPrincipal(grant.Name) == "" && s.done()
+		})
+	}}
+}
+
+func groupGrants(into *[]GroupGrant) rule {
+	const want = "must be a list of {group, role, tenant?, budgets?}, " +
+		"such as [{group: budget-admins, role: admin}]"
+	return rule{want: want, target: into, set: func(value any) bool {
+		*into = nil
+		return eachSection(value, func(s section) bool {
+			grant := GroupGrant{Group: s.text("group"), Role: s.role(), Scope: s.scope()}
+			*into = append(*into, grant)
+			return grant.Group != "" && s.done()
+		})
+	}}
+}
+
+// section is one element of a list; what has been read of it is taken out.
+type section struct {
+	left  map[string]any
+	wrong *bool
+}
+
+// eachSection reads a list of sections.
+func eachSection(value any, read func(section) bool) bool {
+	list, ok := value.([]any)
+	for _, element := range list {
+		given, isSection := sectionOf(element)
+		if !isSection {
+			return false
+		}
+		left := map[string]any{}
+		for name, value := range given {
+			left[name] = value
+		}
+		if !read(section{left, new(bool)}) {
+			return false
+		}
+	}
+	return ok
+}
+
+// text takes a text; "" when the key is not there.
+func (s section) text(name string) string {
+	value, there := s.left[name]
+	delete(s.left, name)
+	text, ok := value.(string)
+	if there && (!ok || text == "") {
+		*s.wrong = true
+	}
+	return text
+}
+
+func (s section) role() access.Role {
+	role, ok := access.ParseRole(s.text("role"))
+	if !ok {
+		*s.wrong = true
+	}
+	return role
+}
+
+func (s section) scope() access.Scope {
+	scope := access.Scope{Tenant: s.text("tenant")}
+	value, there := s.left["budgets"]
+	delete(s.left, "budgets")
+	list, ok := value.([]any)
+	for _, element := range list {
+		pattern, isText := element.(string)
+		ok = ok && isText
+		scope.Budgets = append(scope.Budgets, pattern)
+	}
+	if there && (!ok || len(list) == 0) || scope.Check() != nil {
+		*s.wrong = true
+	}
+	return scope
+}
+
+// match takes the one key that says which certificates are meant.
+func (s section) match() (out tlsfiles.Match) {
+	for _, field := range tlsfiles.Fields() {
+		if value := s.text(string(field)); value != "" {
+			if out.Value != "" {
+				*s.wrong = true
+			}
+			out = tlsfiles.Match{Field: field, Value: value}
+		}
+	}
+	return out
+}
+
+// done reports whether everything was right and nothing is left.
+func (s section) done() bool { return !*s.wrong && len(s.left) == 0 }
+
+// checkAccess returns what does not go together among the keys that say who may do what.
+func (c *Config) checkAccess() []Fault {
+	var faults []Fault
+	fault := func(key, value, want string) { faults = append(faults, Fault{key, show(value), want}) }
+	if (c.TLS.CertFile == "") != (c.TLS.KeyFile == "") {
+		fault("tls.cert_file", c.TLS.CertFile, "must be set together with tls.key_file")
+	}
+	wants := c.TLS.ClientCertificates != CertificatesIgnored
+	switch {
+	case wants && c.TLS.CertFile == "":
+		fault("tls.client_certificates", c.TLS.ClientCertificates, "must be ignored without tls.cert_file")
+	case wants && c.TLS.ClientCAFile == "":
+		fault("tls.client_certificates", c.TLS.ClientCertificates, "must be ignored without tls.client_ca_file")
+	case !wants && len(c.TLS.Principals) > 0:
+		fault("tls.principals", "", "must be empty while tls.client_certificates is ignored")
+	}
+	if c.TLS.CertFile != "" && c.TLS.KeyFile != "" {
+		if _, err := tlsfiles.NewServer(c.TLS.Files()); err != nil {
+			fault("tls", "", err.Error())
+		}
+	}
+	if c.Database.TLS.Enabled && c.Database.Driver != MySQL {
+		fault("database.tls.enabled", "true", "must be false without driver mysql")
+	}
+	if _, err := c.Database.TLS.Files(); err != nil {
+		fault("database.tls", "", err.Error())
+	}
+	if c.OIDC.Issuer != "" {
+		faults = append(faults, c.OIDC.check()...)
+		if c.Auth != ByKeys {
+			fault("oidc.issuer", c.OIDC.Issuer, "must be empty unless auth is keys")
+		}
+	}
+	return faults
+}
+
+func (o *OIDC) check() []Fault {
+	var faults []Fault
+	for _, k := range []struct {
+		key, value string
+		url        bool
+	}{{"oidc.issuer", o.Issuer, true}, {"oidc.redirect_url", o.RedirectURL, true},
+		{"oidc.client_id", o.ClientID, false}, {"oidc.session_key_file", o.SessionKeyFile, false}} {
+		parsed, err := url.Parse(k.value)
+		switch {
+		case k.value == "":
+			faults = append(faults, Fault{k.key, "", "must be set beside oidc.issuer"})
+		case k.url && (err != nil || parsed.Host == "" || parsed.Scheme != "https" && !isLoopback(parsed.Host)):
+			faults = append(faults, Fault{k.key, show(k.value), "must be an https URL"})
+		}
+	}
+	if len(o.Roles) == 0 {
+		faults = append(faults, Fault{"oidc.roles", "", "must give at least one group a role"})
+	}
+	return faults
+}
+
+// Files returns the settings of the listeners' certificates.
+func (t ServerTLS) Files() tlsfiles.ServerFiles {
+	out := tlsfiles.ServerFiles{Cert: t.CertFile, Key: t.KeyFile, MinVersion: tls.VersionTLS12}
+	if t.MinVersion == "1.3" {
+		out.MinVersion = tls.VersionTLS13
+	}
+	if t.ClientCertificates != CertificatesIgnored {
+		out.ClientCA = t.ClientCAFile
+		out.RequireClient = t.ClientCertificates == CertificatesRequired
+	}
+	return out
+}
+
+// Exposure returns what makes the configuration unsafe to start with, and what has to be said at
+// every start. insecureListen is whether the operator asked on the command line for listening
+// without authentication.
+func (c Config) Exposure(insecureListen bool) (Faults, []string) {
+	var faults Faults
+	var warnings []string
+	for _, l := range []struct{ key, addr string }{{"listen", c.Listen},
+		{"listeners.admin", c.Listeners.Admin}, {"listeners.metrics", c.Listeners.Metrics}} {
+		if l.addr == "" || isLoopback(l.addr) {
+			continue
+		}
+		switch {
+		case c.Auth == Loopback:
+			faults = append(faults, Fault{l.key, show(l.addr), "must be a loopback address such as " +
+				"127.0.0.1:8080 without authentication: set auth: keys, or else auth: none and start " +
+				"budgetd with --insecure-listen"})
+		case c.Auth == NoAuth && !insecureListen:
+			faults = append(faults, Fault{l.key, show(l.addr),
+				"must be a loopback address with auth: none, unless budgetd is started with --insecure-listen"})
+		case c.Auth == NoAuth:
+			warnings = append(warnings, l.key+" "+l.addr+" is open: everybody who reaches it may do "+
+				"everything, because of auth: none and --insecure-listen")
+		case c.TLS.CertFile == "":
+			warnings = append(warnings, l.key+" "+l.addr+" is not encrypted: keys can be read on the way; "+
+				"set tls.cert_file and tls.key_file, or put a proxy with TLS before it")
+		}
+	}
+	return faults, warnings
+}
+
+// isLoopback reports whether an address, with or without a port, can be reached from this machine
+// only.
+func isLoopback(addr string) bool {
+	host, _, err := net.SplitHostPort(addr)
+	if err != nil {
+		host = addr
+	}
+	ip := net.ParseIP(strings.Trim(host, "[]"))
+	return ip != nil && ip.IsLoopback() || strings.EqualFold(host, "localhost")
+}

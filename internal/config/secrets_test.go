@@ -1,0 +1,80 @@
+package config
+
+import (
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/budgetd/budgetd/internal/secret"
+)
+
+// A secret from a file is read again; one from the configuration stays.
+func TestSecretSources(t *testing.T) {
+	file := write(t, "secret", "one\n")
+	for name, source := range map[string]func() (*secret.Source, error){
+		"dsn":               Database{DSN: "one", DSNFile: file}.Source,
+		"password":          Instance{Password: "one", PasswordFile: file}.Source,
+		"sentinel password": Instance{SentinelPassword: "one", SentinelPasswordFile: file}.SentinelSource,
+		"client secret":     OIDC{ClientSecret: "one", ClientSecretFile: file}.Source,
+		"session key":       OIDC{SessionKeyFile: file}.SessionSource,
+	} {
+		if err := os.WriteFile(file, []byte("one\n"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		from, err := source()
+		if err != nil || from.Now().Reveal() != "one" {
+			t.Fatalf("%s: %v", name, err)
+		}
+		if err := os.WriteFile(file, []byte("two\n"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if got := from.Now().Reveal(); got != "two" {
+			t.Errorf("%s: still %q", name, got)
+		}
+	}
+	for name, source := range map[string]func() (*secret.Source, error){
+		"dsn": Database{DSN: "v"}.Source, "password": Instance{Password: "v"}.Source,
+		"sentinel password": Instance{SentinelPassword: "v"}.SentinelSource, "client secret": OIDC{ClientSecret: "v"}.Source,
+	} {
+		if from, err := source(); err != nil || from.Now().Reveal() != "v" {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	if _, err := (OIDC{}).SessionSource(); err == nil {
+		t.Error("a session key from nowhere")
+	}
+}
+
+// TestMarkerIsInNoFault puts a marker into every key and variable that holds a secret, with faults
+// everywhere, and searches the errors.
+func TestMarkerIsInNoFault(t *testing.T) {
+	const marker = "marker-4711"
+	var c Config
+	var i Instance
+	var environ []string
+	for _, s := range c.settings() {
+		if s.secret {
+			environ = append(environ, variableOf(s.key)+"="+marker)
+		}
+	}
+	for _, s := range i.settings() {
+		if s.secret {
+			environ = append(environ, variableOf("instances.a."+s.key)+"="+marker)
+		}
+	}
+	if len(environ) < 4 {
+		t.Fatalf("only %q hold secrets", environ)
+	}
+	file := write(t, "secret", marker)
+	for _, text := range []string{
+		"instances: [{name: a, driver: sql}]\nlisten: nowhere", "instances: [{name: a, driver: redis, addrs: []}]\ndatabase: {driver: mysql}",
+		"instances: [{name: a, driver: redis, addrs: [x:1], password_file: " + file + ", sentinel_password_file: " + file + "}]\n" +
+			"oidc: {client_secret_file: " + file + "}\ndatabase: {dsn_file: " + file + ", driver: sqlite}",
+		"instances: [{name: a, driver: sql}]\noidc: {issuer: x}",
+	} {
+		_, err := load(t, text, environ...)
+		if err == nil || strings.Contains(err.Error(), marker) {
+			t.Errorf("%s: %v", text, err)
+		}
+	}
+}

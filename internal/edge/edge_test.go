@@ -1,0 +1,203 @@
+package edge
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"sync"
+	"testing"
+	"time"
+)
+
+func TestLimiter(t *testing.T) {
+	l, now := NewLimiter(10, 3), time.Unix(1_700_000_000, 0)
+	allowed := func(caller string, at time.Time) (n int) {
+		for range 10 {
+			if _, ok := l.Allow(caller, at); ok {
+				n++
+			}
+		}
+		return n
+	}
+	if n := allowed("a", now); n != 3 {
+		t.Errorf("%d at once", n)
+	}
+	if n := allowed("b", now); n != 3 {
+		t.Errorf("another caller: %d", n)
+	}
+	wait, ok := l.Allow("a", now)
+	if ok || wait != 100*time.Millisecond {
+		t.Errorf("%v, %v", wait, ok)
+	}
+	if _, ok := l.Allow("a", now.Add(wait)); !ok {
+		t.Error("refused after waiting as long as it was told: the refusals took something")
+	}
+	if n := allowed("a", now.Add(time.Second)); n != 3 {
+		t.Errorf("%d after a second, want the burst", n)
+	}
+}
+
+func TestNoLimit(t *testing.T) {
+	l := NewLimiter(0, 5)
+	for range 1000 {
+		if _, ok := l.Allow("a", time.Time{}); !ok {
+			t.Fatal("refused")
+		}
+	}
+}
+
+// Callers without end take bounded memory, and are told apart by all goroutines alike.
+func TestManyCallers(t *testing.T) {
+	l, now := NewLimiter(1, 1), time.Unix(1_700_000_000, 0)
+	l.most = 100
+	var group sync.WaitGroup
+	for g := range 4 {
+		group.Go(func() {
+			for n := range 1000 {
+				l.Allow(fmt.Sprint(g, "-", n), now)
+			}
+		})
+	}
+	group.Wait()
+	left := 0
+	l.callers.Load().Range(func(_, _ any) bool { left++; return true })
+	if left > 104 {
+		t.Errorf("%d buckets", left)
+	}
+	var passed, refused int
+	for range 10 {
+		if _, ok := l.Allow("one", now); ok {
+			passed++
+		} else {
+			refused++
+		}
+	}
+	if passed != 1 || refused != 9 {
+		t.Errorf("%d passed", passed)
+	}
+}
+
+func BenchmarkAllow(b *testing.B) {
+	l, now := NewLimiter(1_000_000, 1_000_000), time.Now()
+	b.ReportAllocs()
+	for b.Loop() {
+		l.Allow("0a1b2c3d4e", now)
+	}
+}
+
+func TestListen(t *testing.T) {
+	inner, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if Listen(inner, 0) != inner {
+		t.Error("without a bound it is another listener")
+	}
+	l := Listen(inner, 2)
+	accepted := make(chan net.Conn, 9)
+	ended := make(chan error, 1)
+	go func() {
+		for {
+			conn, err := l.Accept()
+			if err != nil {
+				ended <- err
+				return
+			}
+			accepted <- conn
+		}
+	}()
+	for range 4 {
+		conn, err := net.Dial("tcp", inner.Addr().String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer conn.Close()
+	}
+	first := <-accepted
+	<-accepted
+	select {
+	case <-accepted:
+		t.Fatal("a third one")
+	case <-time.After(50 * time.Millisecond):
+	}
+	first.Close()
+	first.Close() // gives back one place, not two
+	<-accepted
+	select {
+	case <-accepted:
+		t.Fatal("a fourth one")
+	case <-time.After(50 * time.Millisecond):
+	}
+	l.Close() // while Accept waits for a place
+	if err := <-ended; !errors.Is(err, net.ErrClosed) {
+		t.Error(err)
+	}
+}
+
+func TestHeaders(t *testing.T) {
+	for _, encrypted := range []bool{false, true} {
+		answer, page := http.Header{}, http.Header{}
+		SecureAnswer(answer, encrypted)
+		SecurePage(page, encrypted)
+		for header, want := range map[string]string{"X-Content-Type-Options": "nosniff", "Cache-Control": "no-store",
+			"Content-Security-Policy": "default-src 'none'; frame-ancestors 'none'"} {
+			if got := answer.Get(header); got != want {
+				t.Errorf("%s: %q", header, got)
+			}
+		}
+		if (answer.Get("Strict-Transport-Security") != "") != encrypted {
+			t.Errorf("encrypted %v: %v", encrypted, answer)
+		}
+		if page.Get("X-Frame-Options") != "DENY" || page.Get("Referrer-Policy") != "no-referrer" ||
+			page.Get("Content-Security-Policy") == answer.Get("Content-Security-Policy") {
+			t.Error(page)
+		}
+	}
+	h := http.Header{}
+	if n := testing.AllocsPerRun(100, func() { SecureAnswer(h, true) }); n != 0 {
+		t.Errorf("%v allocations", n)
+	}
+}
+
+func TestSameOrigin(t *testing.T) {
+	done := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(204) })
+	refused := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(403) })
+	h, err := SameOrigin(done, refused, "https://ops.example")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, test := range []struct {
+		method, site, origin string
+		want                 int
+	}{
+		{"POST", "", "", 204}, {"POST", "same-origin", "", 204}, {"POST", "cross-site", "", 403}, {"POST", "same-site", "", 403},
+		{"GET", "cross-site", "", 204}, {"POST", "cross-site", "https://ops.example", 204},
+		{"POST", "", "https://evil.example", 403}, {"DELETE", "cross-site", "https://evil.example", 403},
+	} {
+		r := httptest.NewRequest(test.method, "https://budgets.example/v1/budgets", http.NoBody)
+		r.Header.Set("Sec-Fetch-Site", test.site)
+		if test.origin != "" {
+			r.Header.Set("Origin", test.origin)
+		}
+		w := httptest.NewRecorder()
+		h.ServeHTTP(w, r)
+		if w.Code != test.want {
+			t.Errorf("%+v: %d", test, w.Code)
+		}
+	}
+	if _, err := SameOrigin(done, refused, "ops.example"); err == nil {
+		t.Error("what is no origin is trusted")
+	}
+}
+
+func TestToLoopback(t *testing.T) {
+	for host, want := range map[string]bool{"127.0.0.1:8080": true, "127.0.0.1": true, "localhost:1": true, "LOCALHOST": true,
+		"[::1]:8080": true, "[::1]": true, "evil.example:8080": false, "localhost.evil.example": false, "10.0.0.1:1": false,
+		"": false, "127.0.0.1.evil.example": false, "0.0.0.0:1": false} {
+		if ToLoopback(host) != want {
+			t.Errorf("%s: %v", host, !want)
+		}
+	}
+}

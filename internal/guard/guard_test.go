@@ -1,0 +1,264 @@
+package guard
+
+import (
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"errors"
+	"net/http"
+	"net/http/httptest"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/budgetd/budgetd/access"
+	"github.com/budgetd/budgetd/budget"
+	"github.com/budgetd/budgetd/internal/edge"
+	"github.com/budgetd/budgetd/internal/tlsfiles"
+	"github.com/budgetd/budgetd/trail"
+)
+
+var at = time.UnixMilli(1_700_000_000_000)
+
+// gate is a guard with keys of every kind.
+type gate struct {
+	*Guard
+	tokens map[string]string
+	ids    map[string]string
+}
+
+func newGate(t testing.TB) *gate {
+	t.Helper()
+	g := &gate{&Guard{Book: access.NewBook(1000), Refusals: new(trail.Refusals), Now: func() time.Time { return at }},
+		map[string]string{}, map[string]string{}}
+	var keys []access.Key
+	add := func(name string, key access.Key) {
+		token, err := access.NewToken(rand.Reader)
+		if err != nil {
+			t.Fatal(err)
+		}
+		key.ID, key.Hash, key.Principal = token.ID(), token.Hash(), name
+		g.tokens[name], g.ids[name] = token.Reveal(), token.ID()
+		keys = append(keys, key)
+	}
+	for _, role := range access.Roles() {
+		add(role.String(), access.Key{Role: role})
+	}
+	add("shop", access.Key{Role: access.Admin, Scope: access.Scope{Tenant: "shop"}})
+	add("revoked", access.Key{Role: access.Admin, RevokedMS: 1})
+	add("expired", access.Key{Role: access.Admin, ExpiresMS: at.UnixMilli()})
+	g.Book.Replace(keys, at.UnixMilli())
+	return g
+}
+
+func request(authorization ...string) *http.Request {
+	r := httptest.NewRequest("POST", "http://127.0.0.1:8080/v1/x", http.NoBody)
+	r.RemoteAddr = "10.0.0.7:1234"
+	for _, value := range authorization {
+		r.Header.Add("Authorization", value)
+	}
+	return r
+}
+
+// Every call with every role, with none, and with a revoked, an expired and a foreign key.
+func TestEveryCallWithEveryKey(t *testing.T) {
+	g := newGate(t)
+	for _, call := range access.Calls() {
+		open := call.Over == access.Nobody
+		check := func(name string, r *http.Request, want budget.Code) {
+			t.Helper()
+			p, err := g.Admit(httptest.NewRecorder(), r, call)
+			if open {
+				want = ""
+			}
+			if budget.CodeOf(err) != want || (p != nil) != (err == nil && !open) {
+				t.Errorf("%s with %s: %+v, %v; want %q", call.Op, name, p, err, want)
+			}
+		}
+		for _, role := range access.Roles() {
+			want := budget.Code("")
+			if role < call.Least {
+				want = access.CodeForbidden
+			}
+			check(role.String(), request("Bearer "+g.tokens[role.String()]), want)
+		}
+		check("no key", request(), access.CodeUnauthenticated)
+		for _, name := range []string{"revoked", "expired"} {
+			check(name, request("Bearer "+g.tokens[name]), access.CodeUnauthenticated)
+		}
+		p, err := g.Admit(httptest.NewRecorder(), request("Bearer "+g.tokens["shop"]), call)
+		if err != nil {
+			t.Errorf("%s as the tenant's admin: %v", call.Op, err)
+		}
+		gone := errors.New("gone")
+		err = Judge(p, call, access.Target{Tenant: "other", Budget: "sale"}, func() error { return gone })
+		switch call.Over {
+		case access.Nobody, access.Self:
+			if err != nil {
+				t.Errorf("%s: %v", call.Op, err)
+			}
+		case access.Budget:
+			if err != gone { //nolint:errorlint // the very same, so that nothing tells it apart
+				t.Errorf("%s on another tenant's budget: %v", call.Op, err)
+			}
+		default:
+			if budget.CodeOf(err) != access.CodeForbidden {
+				t.Errorf("%s in another tenant: %v", call.Op, err)
+			}
+		}
+	}
+}
+
+func TestAuthorizationHeaders(t *testing.T) {
+	g := newGate(t)
+	call, _ := access.CallOf("GET /v1/whoami")
+	key := g.tokens["read"]
+	for name, test := range map[string]struct {
+		headers []string
+		want    budget.Code
+	}{
+		"small letters": {[]string{"bearer " + key}, ""}, "twice": {[]string{"Bearer " + key, "Bearer " + key}, access.CodeUnauthenticated},
+		"another scheme": {[]string{"Basic " + key}, access.CodeUnauthenticated}, "the key alone": {[]string{key}, access.CodeUnauthenticated},
+		"empty": {[]string{""}, access.CodeUnauthenticated}, "no key": {[]string{"Bearer "}, access.CodeUnauthenticated},
+		"two spaces": {[]string{"Bearer  " + key}, access.CodeUnauthenticated}, "two keys": {[]string{"Bearer " + key + "," + key}, access.CodeUnauthenticated},
+	} {
+		if _, err := g.Admit(httptest.NewRecorder(), request(test.headers...), call); budget.CodeOf(err) != test.want {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+func TestRefusalsAreCounted(t *testing.T) {
+	g := newGate(t)
+	call, _ := access.CallOf("POST /v1/budgets")
+	for _, header := range []string{"Bearer " + g.tokens["revoked"], "Bearer " + g.tokens["revoked"], "x"} {
+		g.Admit(httptest.NewRecorder(), request(header), call)
+	}
+	g.Admit(httptest.NewRecorder(), request("Bearer "+g.tokens["read"]), call) // forbidden: known who it is
+	want := []trail.Row{
+		{AtMS: at.UnixMilli(), Source: "10.0.0.7", Op: "create", Outcome: "malformed", Times: 1},
+		{AtMS: at.UnixMilli(), KeyID: g.ids["revoked"], Source: "10.0.0.7", Op: "create", Outcome: "revoked", Times: 2},
+	}
+	if diff := cmp.Diff(want, g.Refusals.Take()); diff != "" {
+		t.Error(diff)
+	}
+}
+
+// Keys that cannot be checked are a matter of the server: the caller may repeat, and nobody is blamed.
+func TestStaleKeys(t *testing.T) {
+	g := newGate(t)
+	g.Now = func() time.Time { return at.Add(2 * time.Second) }
+	call, _ := access.CallOf("GET /v1/whoami")
+	_, err := g.Admit(httptest.NewRecorder(), request("Bearer "+g.tokens["read"]), call)
+	if !budget.Is(err, budget.Unavailable) || len(g.Refusals.Take()) != 0 {
+		t.Error(err)
+	}
+}
+
+func certified(name string, verified bool) *http.Request {
+	r := request()
+	certificate := &x509.Certificate{Subject: pkix.Name{CommonName: name}, DNSNames: []string{name}}
+	r.TLS = &tls.ConnectionState{PeerCertificates: []*x509.Certificate{certificate}}
+	if verified {
+		r.TLS.VerifiedChains = [][]*x509.Certificate{{certificate}}
+	}
+	return r
+}
+
+func TestCertificates(t *testing.T) {
+	g := newGate(t)
+	g.Certificates = []Certificate{{tlsfiles.Match{Field: tlsfiles.DNS, Value: "till"}, access.Principal{Name: "till", Role: access.Deduct}},
+		{tlsfiles.Match{Field: tlsfiles.Subject, Value: "CN=till"}, access.Principal{Name: "other", Role: access.Admin}}}
+	call, _ := access.CallOf("POST /v1/budgets/{budget}/deduct")
+	p, err := g.Admit(httptest.NewRecorder(), certified("till", true), call)
+	if err != nil || p.Name != "till" {
+		t.Errorf("%+v, %v", p, err)
+	}
+	for name, r := range map[string]*http.Request{"of nobody": certified("stranger", true), "not verified": certified("till", false)} {
+		if _, err := g.Admit(httptest.NewRecorder(), r, call); !budget.Is(err, access.CodeUnauthenticated) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	// A wrong key beside a right certificate is refused, not passed over.
+	both := certified("till", true)
+	both.Header.Set("Authorization", "Bearer "+g.tokens["revoked"])
+	if _, err := g.Admit(httptest.NewRecorder(), both, call); !budget.Is(err, access.CodeUnauthenticated) {
+		t.Error(err)
+	}
+}
+
+// person is a session that is always there.
+type person struct{}
+
+func (person) Authenticate(http.ResponseWriter, *http.Request) *access.Principal {
+	return &access.Principal{Name: "oidc:jane", Role: access.Admin}
+}
+
+// A page of another site cannot use the session of a person who is logged in.
+func TestSessions(t *testing.T) {
+	g := newGate(t)
+	call, _ := access.CallOf("POST /v1/budgets")
+	g.Sessions = person{}
+	for site, want := range map[string]budget.Code{"same-origin": "", "cross-site": access.CodeUnauthenticated, "same-site": access.CodeUnauthenticated} {
+		r := request()
+		r.Header.Set("Sec-Fetch-Site", site)
+		if _, err := g.Admit(httptest.NewRecorder(), r, call); budget.CodeOf(err) != want {
+			t.Errorf("%s: %v", site, err)
+		}
+	}
+}
+
+func TestRateLimit(t *testing.T) {
+	g := newGate(t)
+	g.Limiter = edge.NewLimiter(1, 2)
+	call, _ := access.CallOf("GET /v1/whoami")
+	ask := func(name string) error {
+		_, err := g.Admit(httptest.NewRecorder(), request("Bearer "+g.tokens[name]), call)
+		return err
+	}
+	for range 2 {
+		if err := ask("read"); err != nil {
+			t.Error(err)
+		}
+	}
+	var limited *budget.Error
+	if err := ask("read"); !errors.As(err, &limited) || limited.Code != access.CodeRateLimited || limited.RetryAfter != time.Second {
+		t.Errorf("%v", err)
+	}
+	if err := ask("admin"); err != nil {
+		t.Errorf("another key: %v", err)
+	}
+}
+
+func TestOpen(t *testing.T) {
+	g := &Guard{Open: true, Loopback: true}
+	call, _ := access.CallOf("POST /v1/budgets")
+	if p, err := g.Admit(httptest.NewRecorder(), request(), call); err != nil || p != access.Anonymous {
+		t.Errorf("%+v, %v", p, err)
+	}
+	r := request()
+	r.Host = "evil.example:8080"
+	if _, err := g.Admit(httptest.NewRecorder(), r, call); !budget.Is(err, access.CodeForbidden) {
+		t.Errorf("DNS rebinding: %v", err)
+	}
+	g.Loopback = false
+	if _, err := g.Admit(httptest.NewRecorder(), r, call); err != nil {
+		t.Error(err)
+	}
+}
+
+// BenchmarkAdmit is what authentication costs a deduction in the server.
+func BenchmarkAdmit(b *testing.B) {
+	g := newGate(b)
+	call, _ := access.CallOf("POST /v1/budgets/{budget}/deduct")
+	r, w := request("Bearer "+g.tokens["deduct"]), httptest.NewRecorder()
+	b.ReportAllocs()
+	for b.Loop() {
+		p, err := g.Admit(w, r, call)
+		if err != nil || p.May(call, access.Target{Tenant: "default", Budget: "sale"}) != access.Allowed {
+			b.Fatal(err)
+		}
+	}
+}

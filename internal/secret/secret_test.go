@@ -1,0 +1,164 @@
+package secret
+
+import (
+	"bytes"
+	"encoding/json"
+	"encoding/xml"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	jsonv2 "github.com/go-json-experiment/json"
+	"go.yaml.in/yaml/v3"
+)
+
+const marker = "marker-4711"
+
+// TestMarkerIsNowhere puts a marker into every place that takes a secret and searches all output.
+func TestMarkerIsNowhere(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "secret")
+	write(t, file, marker+"\n")
+	source, err := File(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	text := New(marker)
+	type inside struct {
+		Text    Text            `json:"text" yaml:"text"`
+		Pointer *Text           `json:"pointer" yaml:"pointer"`
+		Map     map[string]Text `json:"map" yaml:"map"`
+		List    []Text          `json:"list" yaml:"list"`
+		private Text
+	}
+	values := []any{text, &text, []Text{text}, map[string]Text{"a": text}, source, Value(text),
+		inside{text, &text, map[string]Text{"b": text}, []Text{text}, text}, fmt.Errorf("wrapped: %v", text)}
+	var out bytes.Buffer
+	for _, verb := range []string{"%v", "%+v", "%#v", "%s", "%q", "%x", "%X", "% x", "%d", "%c", "%U", "%t", "%5.2s"} {
+		for _, value := range values {
+			fmt.Fprintf(&out, verb+"\n", value)
+		}
+	}
+	logger := slog.New(slog.NewJSONHandler(&out, nil))
+	plain := slog.New(slog.NewTextHandler(&out, nil))
+	for _, value := range values {
+		logger.Info("a", "value", value)
+		plain.Info("a", "value", value)
+	}
+	for _, write := range []func(any) ([]byte, error){json.Marshal, yaml.Marshal, xml.Marshal,
+		func(v any) ([]byte, error) { return jsonv2.Marshal(v) }} {
+		for _, value := range []any{text, &text, inside{Text: text, Pointer: &text}} {
+			written, _ := write(value) // XML cannot write every type
+			out.Write(written)
+		}
+	}
+	func() {
+		defer func() { fmt.Fprint(&out, recover()) }()
+		panic(text)
+	}()
+	for _, shown := range []string{marker, fmt.Sprintf("%x", marker), fmt.Sprintf("%X", marker),
+		fmt.Sprintf("% x", marker), fmt.Sprintf("%d", []byte(marker)), fmt.Sprintf("%U", []rune(marker))} {
+		if strings.Contains(out.String(), shown) {
+			t.Errorf("the marker is shown as %q: %s", shown, out.String())
+		}
+	}
+	if !strings.Contains(out.String(), Hidden) {
+		t.Error("nothing was written")
+	}
+	if text.Reveal() != marker || source.Now().Reveal() != marker {
+		t.Error("the secret itself is lost")
+	}
+}
+
+func TestEmpty(t *testing.T) {
+	var zero Source
+	for _, text := range []Text{{}, New(""), zero.Now()} {
+		if !text.Empty() || text.String() != "" || text.Reveal() != "" {
+			t.Errorf("%v is not empty", text)
+		}
+	}
+	if New("a").Empty() || !New("a").Equal(New("a")) || New("a").Equal(New("b")) || New("a").Equal(New("ab")) {
+		t.Error("compared wrongly")
+	}
+}
+
+func write(t *testing.T, name, text string) {
+	t.Helper()
+	if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// The file is read each time; while it cannot be, the last secret goes on.
+func TestFileIsReadAgain(t *testing.T) {
+	dir := t.TempDir()
+	file, next := filepath.Join(dir, "secret"), filepath.Join(dir, "next")
+	write(t, next, "one\r\n")
+	if err := os.Symlink(next, file); err != nil {
+		t.Fatal(err)
+	}
+	source, err := File(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, step := range []struct {
+		do     func()
+		want   string
+		failed bool
+	}{
+		{func() {}, "one", false},
+		{func() { write(t, next, "  two words\t\n\n") }, "  two words", false},
+		{func() { write(t, next, "\n") }, "  two words", true},
+		{func() { os.Remove(next) }, "  two words", true},
+		{func() { write(t, next, strings.Repeat("x", maxBytes+1)) }, "  two words", true},
+		{func() { write(t, next, "three") }, "three", false},
+	} {
+		step.do()
+		text, err := source.Read()
+		if text.Reveal() != step.want || (err != nil) != step.failed {
+			t.Errorf("%q, %v; want %q", text.Reveal(), err, step.want)
+		}
+	}
+	for _, name := range []string{filepath.Join(dir, "none"), dir} {
+		if _, err := File(name); err == nil || !strings.Contains(err.Error(), name) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+// A change is told once, a failure is logged once, and neither shows a secret.
+func TestWatch(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "secret")
+	write(t, file, "one")
+	source, err := File(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var log bytes.Buffer
+	var told []string
+	w := NewWatch(slog.New(slog.NewTextHandler(&log, nil)))
+	w.Add(source, func(text Text) { told = append(told, text.Reveal()) })
+	w.Add(Value(New("fixed")), func(text Text) { told = append(told, text.Reveal()) })
+	w.runOnce()
+	write(t, file, "two")
+	w.runOnce()
+	w.runOnce()
+	if err := os.Remove(file); err != nil {
+		t.Fatal(err)
+	}
+	w.runOnce()
+	w.runOnce()
+	write(t, file, "three")
+	w.runOnce()
+	if got := strings.Join(told, " "); got != "two three" {
+		t.Errorf("told %s", got)
+	}
+	if n := strings.Count(log.String(), "cannot be read"); n != 1 {
+		t.Errorf("said %d times: %s", n, log.String())
+	}
+	if strings.Contains(log.String(), "two") || strings.Contains(log.String(), "three") {
+		t.Errorf("a secret is logged: %s", log.String())
+	}
+}

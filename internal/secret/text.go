@@ -1,0 +1,71 @@
+package secret
+
+import (
+	"crypto/subtle"
+	"fmt"
+	"log/slog"
+)
+
+// Hidden is what a secret shows instead of itself.
+const Hidden = "(secret)"
+
+// Text is a secret. The zero Text is empty. Texts are compared with Equal.
+type Text struct {
+	// value returns the secret. Package fmt and debuggers print what unexported fields of other
+	// types hold, without asking a method; of a function they print its address. A struct with a
+	// function does not support ==, so that no comparison takes a time that depends on the secret.
+	value func() string
+}
+
+// New returns a secret that holds a text.
+func New(value string) Text {
+	if value == "" {
+		return Text{}
+	}
+	return Text{func() string { return value }}
+}
+
+// Reveal returns the secret itself, for the one call that needs it.
+func (t Text) Reveal() string {
+	if t.value == nil {
+		return ""
+	}
+	return t.value()
+}
+
+// Empty reports whether the secret is empty.
+func (t Text) Empty() bool { return t.value == nil }
+
+// Equal compares in a time that depends on the lengths only.
+func (t Text) Equal(other Text) bool {
+	return subtle.ConstantTimeCompare([]byte(t.Reveal()), []byte(other.Reveal())) == 1
+}
+
+// shown tells an empty secret from one that is set.
+func (t Text) shown() string {
+	if t.Empty() {
+		return ""
+	}
+	return Hidden
+}
+
+// String returns "(secret)", or "" when it is empty.
+func (t Text) String() string { return t.shown() }
+
+// GoString returns what String does.
+func (t Text) GoString() string { return t.shown() }
+
+// Format writes what String returns, whatever the verb.
+func (t Text) Format(s fmt.State, _ rune) { fmt.Fprint(s, t.shown()) }
+
+// MarshalText writes what String returns: for JSON, XML and keys of maps.
+func (t Text) MarshalText() ([]byte, error) { return []byte(t.shown()), nil }
+
+// MarshalJSON writes what String returns, as a JSON string.
+func (t Text) MarshalJSON() ([]byte, error) { return []byte(`"` + t.shown() + `"`), nil }
+
+// MarshalYAML writes what String returns.
+func (t Text) MarshalYAML() (any, error) { return t.shown(), nil }
+
+// LogValue is what String returns.
+func (t Text) LogValue() slog.Value { return slog.StringValue(t.shown()) }

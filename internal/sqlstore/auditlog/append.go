@@ -1,0 +1,109 @@
+package auditlog
+
+import (
+	"context"
+	"database/sql"
+	_ "embed" // tables.sql
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/budgetd/budgetd/trail"
+)
+
+// Tables are the statements that make the tables.
+//
+//go:embed tables.sql
+var Tables string
+
+// Tx is a transaction under way: *sql.Tx, *sql.Conn and sqlx's are.
+type Tx interface {
+	ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error)
+	QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error)
+	QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row
+}
+
+// errNoHead: Install has not been run.
+var errNoHead = errors.New("audit log: the head of the chain is missing")
+
+// Install makes the head of an empty chain, and leaves one that is there. It follows the creation
+// of the tables.
+func Install(ctx context.Context, tx Tx) error {
+	const there = `SELECT COUNT(*) FROM audit_log_head`
+	const insert = `INSERT INTO audit_log_head (only_row, last_seq, last_hash, removed_seq, removed_hash)
+		VALUES (1, 0, ?, 0, ?)`
+	var n int
+	if err := tx.QueryRowContext(ctx, there).Scan(&n); err != nil || n > 0 {
+		return err
+	}
+	var none trail.Hash
+	_, err := tx.ExecContext(ctx, insert, none[:], none[:])
+	return err
+}
+
+// lock locks the head until the transaction ends and returns it. It updates first: in every engine
+// that takes the lock before the row is read, whatever the isolation.
+func lock(ctx context.Context, tx Tx) (trail.Anchor, error) {
+	const take = `UPDATE audit_log_head SET last_seq = last_seq + 1 WHERE only_row = 1`
+	done, err := tx.ExecContext(ctx, take)
+	if err != nil {
+		return trail.Anchor{}, err
+	}
+	if n, err := done.RowsAffected(); err != nil || n != 1 {
+		return trail.Anchor{}, errors.Join(err, errNoHead)
+	}
+	head, _, err := Ends(ctx, tx)
+	head.Seq--
+	return head, err
+}
+
+// Append adds a row at the end of the chain and returns it with its number and hash. It takes the
+// last lock of its transaction: nothing that locks follows it. Nothing is appended unless the
+// transaction commits.
+func Append(ctx context.Context, tx Tx, row trail.Row) (trail.Row, error) {
+	head, err := lock(ctx, tx)
+	if err != nil {
+		return trail.Row{}, fmt.Errorf("audit log: %w", err)
+	}
+	row = trail.Link(head, fitted(row))
+	const insert = `INSERT INTO audit_log (seq, at_ms, principal, key_id, source, op, tenant, target,
+		request_id, correlation_id, before_json, after_json, outcome, times, hash)
+		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`
+	_, err = tx.ExecContext(ctx, insert, row.Seq, row.AtMS, []byte(row.Principal), []byte(row.KeyID),
+		[]byte(row.Source), []byte(row.Op), []byte(row.Tenant), []byte(row.Target), []byte(row.RequestID),
+		[]byte(row.CorrelationID), row.Before, row.After, []byte(row.Outcome), row.Times, row.Hash[:])
+	if err != nil {
+		return trail.Row{}, fmt.Errorf("audit log: %w", err)
+	}
+	const update = `UPDATE audit_log_head SET last_hash = ? WHERE only_row = 1`
+	if _, err := tx.ExecContext(ctx, update, row.Hash[:]); err != nil {
+		return trail.Row{}, fmt.Errorf("audit log: %w", err)
+	}
+	return row, nil
+}
+
+// AppendOf appends the row of the context's entry, if there is one: every transaction that changes
+// something calls it before it commits, and background work, which has no entry, appends nothing.
+func AppendOf(ctx context.Context, tx Tx) error {
+	entry := trail.FromContext(ctx)
+	if entry == nil {
+		return nil
+	}
+	_, err := Append(ctx, tx, entry.Succeed())
+	return err
+}
+
+// fitted cuts texts that callers choose to the width of their columns: a row that is refused by the
+// database would keep its effect from happening.
+func fitted(row trail.Row) trail.Row {
+	for _, column := range []struct {
+		text *string
+		most int
+	}{{&row.Principal, 128}, {&row.KeyID, 10}, {&row.Source, 64}, {&row.Op, 32}, {&row.Tenant, 63},
+		{&row.Target, 256}, {&row.RequestID, 128}, {&row.CorrelationID, 128}, {&row.Outcome, 64}} {
+		if len(*column.text) > column.most {
+			*column.text = strings.ToValidUTF8((*column.text)[:column.most], "") // no half letter
+		}
+	}
+	return row
+}

@@ -1,0 +1,335 @@
+package auditlog
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+
+	_ "github.com/go-sql-driver/mysql"
+	"github.com/google/go-cmp/cmp"
+	_ "modernc.org/sqlite"
+
+	"github.com/budgetd/budgetd/internal/testservers"
+	"github.com/budgetd/budgetd/trail"
+)
+
+// everywhere runs a test on each engine, on an empty log.
+func everywhere(t *testing.T, test func(t *testing.T, db *sql.DB)) {
+	t.Helper()
+	t.Run("sqlite", func(t *testing.T) {
+		test(t, open(t, "sqlite", "file:"+filepath.Join(t.TempDir(), "db")+
+			"?_pragma=busy_timeout(60000)&_pragma=journal_mode(WAL)&_txlock=immediate"))
+	})
+	t.Run("mariadb", func(t *testing.T) {
+		test(t, open(t, "mysql", testservers.SharedMariaDB(t).NewDatabase(t)))
+	})
+}
+
+func open(t *testing.T, driver, dsn string) *sql.DB {
+	t.Helper()
+	db, err := sql.Open(driver, dsn)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { db.Close() })
+	for statement := range strings.SplitSeq(Tables, ";\n") {
+		if strings.TrimSpace(statement) != "" {
+			exec(t, db, statement)
+		}
+	}
+	for range 2 { // the second one finds the head
+		if err := Install(t.Context(), db); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return db
+}
+
+func exec(t *testing.T, db Tx, query string, args ...any) {
+	t.Helper()
+	if _, err := db.ExecContext(t.Context(), query, args...); err != nil {
+		t.Fatalf("%s: %v", query, err)
+	}
+}
+
+// within runs a transaction.
+func within(t *testing.T, db *sql.DB, do func(tx *sql.Tx) error) error {
+	t.Helper()
+	tx, err := db.BeginTx(t.Context(), nil)
+	if err != nil {
+		return err
+	}
+	if err := do(tx); err != nil {
+		return errors.Join(err, tx.Rollback())
+	}
+	return tx.Commit()
+}
+
+func appendRow(t *testing.T, db *sql.DB, row trail.Row) (appended trail.Row) {
+	t.Helper()
+	err := within(t, db, func(tx *sql.Tx) (err error) {
+		appended, err = Append(t.Context(), tx, row)
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return appended
+}
+
+func rowOf(n int) trail.Row {
+	return trail.Row{AtMS: int64(n), Principal: "admin", KeyID: "k123456789", Source: "10.0.0.1:80", Op: "append",
+		Tenant: "default", Target: "007", RequestID: "r\xff", CorrelationID: "c", Before: []byte("{}"), Outcome: trail.Done}
+}
+
+func TestWhatIsAppendedIsRead(t *testing.T) {
+	everywhere(t, func(t *testing.T, db *sql.DB) {
+		if head, err := Verify(t.Context(), db); err != nil || head != (trail.Anchor{}) {
+			t.Fatalf("empty: %v, %v", head, err)
+		}
+		var want []trail.Row
+		for n := range 3 {
+			want = append(want, appendRow(t, db, rowOf(n)))
+		}
+		other := rowOf(9)
+		other.Principal, other.Op, other.Tenant, other.Before = "jane", "drain", "", nil
+		want = append(want, appendRow(t, db, other))
+		got, err := Read(t.Context(), db, Query{Limit: 10})
+		if diff := cmp.Diff(want, got); err != nil || diff != "" {
+			t.Errorf("%v %s", err, diff)
+		}
+		for _, test := range []struct {
+			query Query
+			want  []trail.Row
+		}{
+			{Query{After: 1, Limit: 1}, want[1:2]}, {Query{FromMS: 1, ToMS: 9, Limit: 9}, want[1:3]},
+			{Query{Principal: "jane", Limit: 9}, want[3:]}, {Query{Op: "append", Tenant: "default", Limit: 9}, want[:3]},
+			{Query{Tenant: "Default", Limit: 9}, nil},
+		} {
+			got, err := Read(t.Context(), db, test.query)
+			if diff := cmp.Diff(test.want, got); err != nil || diff != "" {
+				t.Errorf("%+v: %v %s", test.query, err, diff)
+			}
+		}
+		head, err := Verify(t.Context(), db, want[1].Anchor())
+		if err != nil || head != want[3].Anchor() {
+			t.Errorf("%v, %v", head, err)
+		}
+	})
+}
+
+// A transaction that is rolled back leaves neither a row nor a gap.
+func TestRolledBack(t *testing.T) {
+	everywhere(t, func(t *testing.T, db *sql.DB) {
+		appendRow(t, db, rowOf(1))
+		broken := errors.New("broken")
+		err := within(t, db, func(tx *sql.Tx) error {
+			if _, err := Append(t.Context(), tx, rowOf(2)); err != nil {
+				t.Error(err)
+			}
+			return broken
+		})
+		if !errors.Is(err, broken) {
+			t.Fatal(err)
+		}
+		if row := appendRow(t, db, rowOf(3)); row.Seq != 2 {
+			t.Errorf("number %d", row.Seq)
+		}
+		if _, err := Verify(t.Context(), db); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// Nodes that append at the same time make one chain.
+func TestConcurrentAppends(t *testing.T) {
+	everywhere(t, func(t *testing.T, db *sql.DB) {
+		const nodes, each = 4, 25
+		var group sync.WaitGroup
+		for node := range nodes {
+			group.Go(func() {
+				for n := range each {
+					row := rowOf(n)
+					row.Principal = fmt.Sprint(node)
+					err := within(t, db, func(tx *sql.Tx) error {
+						_, err := Append(t.Context(), tx, row)
+						return err
+					})
+					if err != nil {
+						t.Error(err)
+						return
+					}
+				}
+			})
+		}
+		group.Wait()
+		head, err := Verify(t.Context(), db)
+		if err != nil || head.Seq != nodes*each {
+			t.Errorf("%d rows: %v", head.Seq, err)
+		}
+	})
+}
+
+// What somebody does to the tables is noticed.
+func TestTampering(t *testing.T) {
+	everywhere(t, func(t *testing.T, db *sql.DB) {
+		for n := range 5 {
+			appendRow(t, db, rowOf(n))
+		}
+		for _, test := range []struct {
+			do, undo string
+			at       int64
+		}{
+			{"UPDATE audit_log SET times = 2 WHERE seq = 3", "UPDATE audit_log SET times = 1 WHERE seq = 3", 3},
+			{"UPDATE audit_log SET before_json = NULL WHERE seq = 2", "UPDATE audit_log SET before_json = x'7b7d' WHERE seq = 2", 2},
+			{"UPDATE audit_log SET seq = -4 WHERE seq = 4", "UPDATE audit_log SET seq = 4 WHERE seq = -4", -4},
+			{"UPDATE audit_log SET seq = 9 WHERE seq = 5", "UPDATE audit_log SET seq = 5 WHERE seq = 9", 5},
+			{"UPDATE audit_log_head SET last_seq = 4", "UPDATE audit_log_head SET last_seq = 5", 5},
+			{"UPDATE audit_log_head SET removed_seq = 1", "UPDATE audit_log_head SET removed_seq = 0", 1},
+		} {
+			exec(t, db, test.do)
+			var broken *trail.Break
+			if _, err := Verify(t.Context(), db); !errors.As(err, &broken) || broken.Seq != test.at {
+				t.Errorf("%s: %v", test.do, err)
+			}
+			exec(t, db, test.undo)
+			if _, err := Verify(t.Context(), db); err != nil {
+				t.Fatalf("%s: %v", test.undo, err)
+			}
+		}
+		exec(t, db, "DELETE FROM audit_log WHERE seq = 5")
+		if _, err := Verify(t.Context(), db); err == nil {
+			t.Error("a removed last row is not noticed")
+		}
+	})
+}
+
+// Old rows go from the beginning, the chain goes on, and the removal is a row of it.
+func TestPrune(t *testing.T) {
+	everywhere(t, func(t *testing.T, db *sql.DB) {
+		prune := func(before int64) (n int64) {
+			t.Helper()
+			err := within(t, db, func(tx *sql.Tx) (err error) {
+				n, err = Prune(t.Context(), tx, before, trail.Row{AtMS: 100, Principal: "budgetd", Op: "keep", Outcome: trail.Done})
+				return err
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if _, err := Verify(t.Context(), db); err != nil {
+				t.Fatal(err)
+			}
+			return n
+		}
+		if n := prune(1000); n != 0 {
+			t.Errorf("%d of none", n)
+		}
+		for _, at := range []int{1, 2, 9, 3, 4} { // the third call was made later than those behind it
+			appendRow(t, db, rowOf(at))
+		}
+		if n := prune(1); n != 0 {
+			t.Errorf("%d removed that are young", n)
+		}
+		if n := prune(5); n != 2 {
+			t.Errorf("%d removed, want those before the young one", n)
+		}
+		rows, err := Read(t.Context(), db, Query{Limit: 100})
+		if err != nil || len(rows) != 4 || rows[0].Seq != 3 || rows[3].Op != "keep" || !strings.HasPrefix(rows[3].Target, "2:") {
+			t.Errorf("%+v, %v", rows, err)
+		}
+		if n := prune(1000); n != 3 {
+			t.Errorf("%d removed, want all but the last", n)
+		}
+		// Nobody removes rows from the beginning on the quiet.
+		exec(t, db, "DELETE FROM audit_log WHERE seq = 6")
+		if _, err := Verify(t.Context(), db); err == nil {
+			t.Error("a removed first row is not noticed")
+		}
+	})
+}
+
+func TestPruneInParts(t *testing.T) {
+	everywhere(t, func(t *testing.T, db *sql.DB) {
+		err := within(t, db, func(tx *sql.Tx) error {
+			for n := range pruneRows + 10 {
+				if _, err := Append(t.Context(), tx, rowOf(n)); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		var counts []int64
+		for range 3 {
+			err := within(t, db, func(tx *sql.Tx) error {
+				n, err := Prune(t.Context(), tx, pruneRows*10, trail.Row{AtMS: pruneRows * 10, Outcome: trail.Done})
+				counts = append(counts, n)
+				return err
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+		if _, err := Verify(t.Context(), db); err != nil {
+			t.Error(err)
+		}
+		// The first removal appends a row, which is young.
+		if diff := cmp.Diff([]int64{pruneRows, 10, 0}, counts); diff != "" {
+			t.Error(diff)
+		}
+	})
+}
+
+// The row of an administrative call is there exactly when its effect is.
+func TestAppendOf(t *testing.T) {
+	everywhere(t, func(t *testing.T, db *sql.DB) {
+		run := func(ctx context.Context) {
+			t.Helper()
+			if err := within(t, db, func(tx *sql.Tx) error { return AppendOf(ctx, tx) }); err != nil {
+				t.Fatal(err)
+			}
+		}
+		run(t.Context()) // background work
+		entry := trail.NewEntry(rowOf(1))
+		entry.Change("shop", "sale", nil, []byte("{}"))
+		run(trail.NewContext(t.Context(), entry))
+		rows, err := Read(t.Context(), db, Query{Limit: 9})
+		if err != nil || len(rows) != 1 || rows[0].Target != "sale" || rows[0].Before != nil {
+			t.Errorf("%+v, %v", rows, err)
+		}
+		if _, left := entry.End(trail.Done); left {
+			t.Error("the row is still to be appended")
+		}
+	})
+}
+
+// Texts longer than their columns are cut, in every engine alike.
+func TestLongTexts(t *testing.T) {
+	everywhere(t, func(t *testing.T, db *sql.DB) {
+		long := strings.Repeat("x", 1000)
+		appendRow(t, db, trail.Row{Principal: long, KeyID: long, Source: long, Op: long, Tenant: long, Target: long,
+			RequestID: long, CorrelationID: long, Outcome: long})
+		if _, err := Verify(t.Context(), db); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+func TestNotInstalled(t *testing.T) {
+	everywhere(t, func(t *testing.T, db *sql.DB) {
+		exec(t, db, "DELETE FROM audit_log_head")
+		if _, err := Append(t.Context(), db, rowOf(1)); !errors.Is(err, errNoHead) {
+			t.Error(err)
+		}
+		if _, err := Verify(t.Context(), db); !errors.Is(err, errNoHead) {
+			t.Error(err)
+		}
+	})
+}

@@ -1,0 +1,95 @@
+package keys
+
+import (
+	"context"
+	"log/slog"
+	"time"
+
+	"github.com/budgetd/budgetd/access"
+)
+
+// Follower keeps a book of keys like those in the database.
+type Follower struct {
+	// DB is read outside of transactions.
+	DB   Tx
+	Book *access.Book
+	Log  *slog.Logger
+	// Every is how often the database is asked. A revoked key is refused Every and one query after
+	// its transaction at the latest.
+	Every time.Duration
+	// Now is the clock that keys expire by.
+	Now func() time.Time
+
+	version int64
+	failed  bool
+	noted   int64 // the hour in which use was written last
+}
+
+// Run follows until ctx ends. Each query has at most a second.
+func (f *Follower) Run(ctx context.Context) {
+	ticker := time.NewTicker(f.Every)
+	defer ticker.Stop()
+	for {
+		f.report(f.RunOnce(ctx))
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticker.C:
+		}
+	}
+}
+
+// RunOnce asks once. The daemon calls it before it serves, so that keys are known from the first
+// request on.
+func (f *Follower) RunOnce(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, time.Second)
+	defer cancel()
+	// The version is read first: a change between the two reads is read again the next time.
+	began := f.Now().UnixMilli()
+	version, err := Version(ctx, f.DB)
+	if err != nil {
+		return err
+	}
+	if version == f.version {
+		f.Book.Confirm(began)
+		return f.noteUse(ctx, began)
+	}
+	all, odd, err := All(ctx, f.DB)
+	if err != nil {
+		return err
+	}
+	if odd != nil {
+		f.Log.Error("a key cannot be understood: it is refused", "error", odd)
+	}
+	f.Book.Replace(all, began)
+	f.version = version
+	return nil
+}
+
+// noteUse writes the last use once a minute at most.
+func (f *Follower) noteUse(ctx context.Context, nowMS int64) error {
+	if nowMS-f.noted < time.Minute.Milliseconds() {
+		return nil
+	}
+	f.noted = nowMS
+	used := f.Book.Used()
+	if len(used) == 0 {
+		return nil
+	}
+	if err := NoteUse(ctx, f.DB, used); err != nil {
+		return err
+	}
+	f.version = 0 // read them again, so that they are not told once more
+	return nil
+}
+
+// report logs the first failure of a row, and its end.
+func (f *Follower) report(err error) {
+	switch {
+	case err != nil && !f.failed:
+		f.Log.Error("keys cannot be read: changes and revocations do not hold here", "error", err)
+	case err == nil && f.failed:
+		f.Log.Info("keys are read again")
+	}
+	f.failed = err != nil
+}

@@ -1,0 +1,146 @@
+package keys
+
+import (
+	"context"
+	"database/sql"
+	_ "embed" // tables.sql
+	"encoding/json"
+	"errors"
+	"fmt"
+
+	"github.com/budgetd/budgetd/access"
+	"github.com/budgetd/budgetd/budget"
+)
+
+// Tables are the statements that make the tables.
+//
+//go:embed tables.sql
+var Tables string
+
+// Tx is a transaction under way: *sql.Tx, *sql.Conn and sqlx's are.
+type Tx interface {
+	ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error)
+	QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error)
+	QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row
+}
+
+var errNoState = errors.New("keys: the row of access_state is missing")
+
+// Install makes the row that counts changes, and leaves one that is there. It follows the creation
+// of the tables.
+func Install(ctx context.Context, tx Tx) error {
+	var n int
+	if err := tx.QueryRowContext(ctx, `SELECT COUNT(*) FROM access_state`).Scan(&n); err != nil || n > 0 {
+		return err
+	}
+	_, err := tx.ExecContext(ctx, `INSERT INTO access_state (only_row, version) VALUES (1, 1)`)
+	return err
+}
+
+// Version returns the number of changes so far.
+func Version(ctx context.Context, tx Tx) (version int64, err error) {
+	err = tx.QueryRowContext(ctx, `SELECT version FROM access_state WHERE only_row = 1`).Scan(&version)
+	if errors.Is(err, sql.ErrNoRows) {
+		err = errNoState
+	}
+	return version, err
+}
+
+// changing locks out every other change until the transaction ends.
+func changing(ctx context.Context, tx Tx) error {
+	done, err := tx.ExecContext(ctx, `UPDATE access_state SET version = version + 1 WHERE only_row = 1`)
+	if err != nil {
+		return err
+	}
+	if n, err := done.RowsAffected(); err != nil || n != 1 {
+		return errors.Join(err, errNoState)
+	}
+	return nil
+}
+
+const columns = `key_id, secret_hash, principal, role, tenant, budgets, created_ms, created_by,
+	expires_ms, last_used_ms, revoked_ms`
+
+// All returns every key, by id. A row that cannot be understood, by hand or by a later version of
+// budgetd, is left out, so that its key is refused and the others are not; odd says what is wrong
+// with such rows.
+func All(ctx context.Context, tx Tx) (all []access.Key, odd, err error) {
+	var wrong []error
+	all, err = read(ctx, tx, func(err error) error {
+		wrong = append(wrong, err)
+		return nil
+	}, `SELECT `+columns+` FROM access_key ORDER BY key_id`)
+	return all, errors.Join(wrong...), err
+}
+
+// strictly refuses the whole answer for a row that cannot be understood.
+func strictly(err error) error { return err }
+
+// Page returns at most limit keys after an id, by id, of a tenant or, with "", of all.
+func Page(ctx context.Context, tx Tx, tenant, after string, limit int) ([]access.Key, error) {
+	query, args := `SELECT `+columns+` FROM access_key WHERE key_id > ?`, []any{[]byte(after)}
+	if tenant != "" {
+		query += ` AND tenant = ?`
+		args = append(args, []byte(tenant))
+	}
+	return read(ctx, tx, strictly, query+` ORDER BY key_id LIMIT ?`, append(args, limit)...)
+}
+
+// One returns a key. Errors: key_not_found.
+func One(ctx context.Context, tx Tx, id string) (access.Key, error) {
+	found, err := read(ctx, tx, strictly, `SELECT `+columns+` FROM access_key WHERE key_id = ?`, []byte(id))
+	if err == nil && len(found) == 0 {
+		err = budget.Refuse(access.CodeKeyNotFound, "keys", "there is no key %.20q", id)
+	}
+	if err != nil {
+		return access.Key{}, err
+	}
+	return found[0], nil
+}
+
+// read returns the keys of a query. A row that cannot be understood is left out if judge says nil.
+func read(ctx context.Context, tx Tx, judge func(error) error, query string, args ...any,
+) (out []access.Key, err error) {
+	rows, err := tx.QueryContext(ctx, query, args...)
+	if err != nil {
+		return nil, fmt.Errorf("keys: %w", err)
+	}
+	defer func() { err = errors.Join(err, rows.Close()) }()
+	for rows.Next() {
+		var key access.Key
+		var hash, role, budgets []byte
+		err := rows.Scan(&key.ID, &hash, &key.Principal, &role, &key.Scope.Tenant, &budgets, &key.CreatedMS,
+			&key.CreatedBy, &key.ExpiresMS, &key.LastUsedMS, &key.RevokedMS)
+		if err != nil {
+			return nil, fmt.Errorf("keys: %w", err)
+		}
+		if err := decode(&key, hash, role, budgets); err != nil {
+			if err := judge(err); err != nil {
+				return nil, fmt.Errorf("keys: %w", err)
+			}
+			continue
+		}
+		out = append(out, key)
+	}
+	return out, rows.Err()
+}
+
+// decode checks what the database gave: a row that somebody wrote by hand must not become a key
+// that may do more than was meant.
+func decode(key *access.Key, hash, role, budgets []byte) error {
+	if len(hash) != len(key.Hash) {
+		return fmt.Errorf("key %q has a hash of %d bytes", key.ID, len(hash))
+	}
+	copy(key.Hash[:], hash)
+	if err := key.Role.UnmarshalText(role); err != nil {
+		return fmt.Errorf("key %q: %w", key.ID, err)
+	}
+	if budgets == nil {
+		return nil
+	}
+	err := json.Unmarshal(budgets, &key.Scope.Budgets)
+	if err != nil || len(key.Scope.Budgets) == 0 || key.Scope.Check() != nil {
+		return fmt.Errorf("key %q: its budgets are not a list of patterns", key.ID)
+	}
+	return nil
+}

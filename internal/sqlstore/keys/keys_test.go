@@ -1,0 +1,350 @@
+package keys
+
+import (
+	"bytes"
+	"context"
+	"crypto/rand"
+	"database/sql"
+	"errors"
+	"fmt"
+	"log/slog"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	_ "github.com/go-sql-driver/mysql"
+	"github.com/google/go-cmp/cmp"
+	_ "modernc.org/sqlite"
+
+	"github.com/budgetd/budgetd/access"
+	"github.com/budgetd/budgetd/budget"
+	"github.com/budgetd/budgetd/internal/testservers"
+)
+
+func everywhere(t *testing.T, test func(t *testing.T, db *sql.DB)) {
+	t.Helper()
+	t.Run("sqlite", func(t *testing.T) {
+		test(t, open(t, "sqlite", "file:"+filepath.Join(t.TempDir(), "db")+
+			"?_pragma=busy_timeout(60000)&_pragma=journal_mode(WAL)&_txlock=immediate"))
+	})
+	t.Run("mariadb", func(t *testing.T) {
+		test(t, open(t, "mysql", testservers.SharedMariaDB(t).NewDatabase(t)))
+	})
+}
+
+func open(t *testing.T, driver, dsn string) *sql.DB {
+	t.Helper()
+	db, err := sql.Open(driver, dsn)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { db.Close() })
+	for statement := range strings.SplitSeq(Tables, ";\n") {
+		if strings.TrimSpace(statement) != "" {
+			if _, err := db.ExecContext(t.Context(), statement); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	for range 2 {
+		if err := Install(t.Context(), db); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return db
+}
+
+func within[T any](t *testing.T, db *sql.DB, do func(tx *sql.Tx) (T, error)) (T, error) {
+	t.Helper()
+	tx, err := db.BeginTx(t.Context(), nil)
+	if err != nil {
+		t.Error(err)
+	}
+	out, err := do(tx)
+	if err != nil {
+		return out, errors.Join(err, tx.Rollback())
+	}
+	return out, tx.Commit()
+}
+
+const now = int64(1_700_000_000_000)
+
+func newKey(t *testing.T, principal string) (access.Token, access.Key) {
+	t.Helper()
+	token, err := access.NewToken(rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return token, access.Key{ID: token.ID(), Hash: token.Hash(), Principal: principal, Role: access.Deduct,
+		Scope: access.Scope{Tenant: "shop"}, CreatedMS: now, CreatedBy: "admin"}
+}
+
+func createOne(t *testing.T, db *sql.DB, key access.Key) error {
+	t.Helper()
+	_, err := within(t, db, func(tx *sql.Tx) (int, error) { return 0, Create(t.Context(), tx, key) })
+	return err
+}
+
+func TestWhatIsCreatedIsRead(t *testing.T) {
+	everywhere(t, func(t *testing.T, db *sql.DB) {
+		_, a := newKey(t, "007")
+		_, b := newKey(t, "jane\xff")
+		a.Scope.Budgets, a.ExpiresMS = []string{"spring-*", "x"}, now+5
+		b.Scope, b.Role = access.Everything, access.Admin
+		if a.ID > b.ID {
+			a, b = b, a
+		}
+		for _, key := range []access.Key{b, a} {
+			if err := createOne(t, db, key); err != nil {
+				t.Fatal(err)
+			}
+		}
+		all, odd, err := All(t.Context(), db)
+		if diff := cmp.Diff([]access.Key{a, b}, all); err != nil || odd != nil || diff != "" {
+			t.Errorf("%v %v %s", err, odd, diff)
+		}
+		for _, test := range []struct {
+			tenant, after string
+			limit         int
+			want          int
+		}{{"", "", 9, 2}, {"", "", 1, 1}, {"", a.ID, 9, 1}, {"", b.ID, 9, 0}, {"shop", "", 9, 1}, {"Shop", "", 9, 0}} {
+			page, err := Page(t.Context(), db, test.tenant, test.after, test.limit)
+			if err != nil || len(page) != test.want {
+				t.Errorf("%+v: %d keys, %v", test, len(page), err)
+			}
+		}
+		if _, err := One(t.Context(), db, strings.ToUpper(a.ID)+"x"); !budget.Is(err, access.CodeKeyNotFound) {
+			t.Error(err)
+		}
+	})
+}
+
+// A principal has at most two live keys, however many ask at once; dead ones do not count.
+func TestTwoLiveKeys(t *testing.T) {
+	everywhere(t, func(t *testing.T, db *sql.DB) {
+		var group sync.WaitGroup
+		var mu sync.Mutex
+		made, refused := 0, 0
+		for range 6 {
+			_, key := newKey(t, "till")
+			group.Go(func() {
+				err := createOne(t, db, key)
+				mu.Lock()
+				defer mu.Unlock()
+				switch {
+				case err == nil:
+					made++
+				case budget.Is(err, access.CodeTooManyKeys):
+					refused++
+				default:
+					t.Error(err)
+				}
+			})
+		}
+		group.Wait()
+		if made != 2 || refused != 4 {
+			t.Errorf("%d made, %d refused", made, refused)
+		}
+		_, other := newKey(t, "till")
+		other.Scope.Tenant = "b" // the same name in another tenant is somebody else
+		if err := createOne(t, db, other); err != nil {
+			t.Error(err)
+		}
+		all, err := Page(t.Context(), db, "shop", "", 9)
+		if err != nil || len(all) != 2 {
+			t.Fatal(len(all), err)
+		}
+		if _, err := within(t, db, func(tx *sql.Tx) (access.Key, error) { return Revoke(t.Context(), tx, all[0].ID, now) }); err != nil {
+			t.Fatal(err)
+		}
+		_, late := newKey(t, "till")
+		late.ExpiresMS = now + 1
+		if err := createOne(t, db, late); err != nil {
+			t.Errorf("after a revocation: %v", err)
+		}
+		_, later := newKey(t, "till")
+		later.CreatedMS = now + 1
+		if err := createOne(t, db, later); err != nil {
+			t.Errorf("after one has expired: %v", err)
+		}
+	})
+}
+
+func TestRevoke(t *testing.T) {
+	everywhere(t, func(t *testing.T, db *sql.DB) {
+		_, key := newKey(t, "till")
+		if err := createOne(t, db, key); err != nil {
+			t.Fatal(err)
+		}
+		for _, at := range []int64{now + 1, now + 2} {
+			revoked, err := within(t, db, func(tx *sql.Tx) (access.Key, error) { return Revoke(t.Context(), tx, key.ID, at) })
+			if err != nil || revoked.RevokedMS != now+1 {
+				t.Errorf("%+v, %v", revoked, err)
+			}
+		}
+		_, err := within(t, db, func(tx *sql.Tx) (access.Key, error) { return Revoke(t.Context(), tx, "none", now) })
+		if !budget.Is(err, access.CodeKeyNotFound) {
+			t.Error(err)
+		}
+	})
+}
+
+func TestRotate(t *testing.T) {
+	everywhere(t, func(t *testing.T, db *sql.DB) {
+		_, old := newKey(t, "till")
+		old.ExpiresMS, old.Scope.Budgets = now+1000, []string{"x*"}
+		if err := createOne(t, db, old); err != nil {
+			t.Fatal(err)
+		}
+		rotate := func(id string, at int64) (access.Key, error) {
+			_, fresh := newKey(t, "ignored")
+			fresh.CreatedMS, fresh.Role, fresh.Scope = at, access.Admin, access.Everything
+			return within(t, db, func(tx *sql.Tx) (access.Key, error) { return Rotate(t.Context(), tx, id, fresh, at+50) })
+		}
+		fresh, err := rotate(old.ID, now+10)
+		if err != nil || fresh.Principal != "till" || fresh.Role != access.Deduct || fresh.ExpiresMS != now+1010 ||
+			fresh.Scope.Tenant != "shop" || len(fresh.Scope.Budgets) != 1 {
+			t.Errorf("%+v, %v", fresh, err)
+		}
+		if kept, err := One(t.Context(), db, fresh.ID); err != nil || !cmp.Equal(kept, fresh) {
+			t.Errorf("%+v, %v", kept, err)
+		}
+		if kept, err := One(t.Context(), db, old.ID); err != nil || kept.ExpiresMS != now+60 {
+			t.Errorf("the old one: %+v, %v", kept, err)
+		}
+		if _, err := rotate(fresh.ID, now+20); !budget.Is(err, access.CodeTooManyKeys) {
+			t.Errorf("a third live key: %v", err)
+		}
+		if _, err := rotate(old.ID, now+60); !budget.Is(err, access.CodeKeyNotLive) {
+			t.Errorf("an expired one: %v", err)
+		}
+		if _, err := rotate("none", now); !budget.Is(err, access.CodeKeyNotFound) {
+			t.Errorf("none: %v", err)
+		}
+	})
+}
+
+// Only one of several nodes makes the first administrator, and only where there is no key.
+func TestCreateFirst(t *testing.T) {
+	everywhere(t, func(t *testing.T, db *sql.DB) {
+		var group sync.WaitGroup
+		made := make([]bool, 4)
+		for n := range made {
+			_, key := newKey(t, fmt.Sprint("admin", n))
+			group.Go(func() {
+				var err error
+				made[n], err = within(t, db, func(tx *sql.Tx) (bool, error) { return CreateFirst(t.Context(), tx, key) })
+				if err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		group.Wait()
+		all, _, err := All(t.Context(), db)
+		if err != nil || len(all) != 1 {
+			t.Errorf("%v made, %d keys, %v", made, len(all), err)
+		}
+	})
+}
+
+// A row that somebody wrote by hand must not become a key for more than was meant.
+func TestRowsOfOthers(t *testing.T) {
+	everywhere(t, func(t *testing.T, db *sql.DB) {
+		_, key := newKey(t, "till")
+		if err := createOne(t, db, key); err != nil {
+			t.Fatal(err)
+		}
+		for _, wrong := range []string{"role = 'root'", "role = ''", "secret_hash = 'x'", "budgets = '[]'", "budgets = 'null'",
+			"budgets = 'x'", `budgets = '["a?"]'`, `budgets = ''`} {
+			tx, err := db.BeginTx(t.Context(), nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if _, err := tx.ExecContext(t.Context(), "UPDATE access_key SET "+wrong); err != nil {
+				t.Error(err)
+			}
+			if all, odd, err := All(t.Context(), tx); err != nil || odd == nil || len(all) != 0 {
+				t.Errorf("%s: %+v, %v, %v", wrong, all, odd, err)
+			}
+			if _, err := One(t.Context(), tx, key.ID); err == nil {
+				t.Errorf("%s: read", wrong)
+			}
+			if err := tx.Rollback(); err != nil {
+				t.Fatal(err)
+			}
+		}
+	})
+}
+
+// A node hears of new and revoked keys by asking once, and notes their use.
+func TestFollower(t *testing.T) {
+	everywhere(t, func(t *testing.T, db *sql.DB) {
+		at := time.UnixMilli(now)
+		var log bytes.Buffer
+		f := &Follower{DB: db, Book: access.NewBook(1000), Log: slog.New(slog.NewTextHandler(&log, nil)),
+			Every: time.Millisecond, Now: func() time.Time { return at }}
+		once := func() {
+			t.Helper()
+			if err := f.RunOnce(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+		}
+		token, key := newKey(t, "till")
+		expect := func(want access.Reason) {
+			t.Helper()
+			if _, reason := f.Book.Authenticate(token.Reveal(), at.UnixMilli()); reason != want {
+				t.Errorf("%q, want %q", reason, want)
+			}
+		}
+		expect(access.Stale)
+		once()
+		expect(access.Unknown)
+		if err := createOne(t, db, key); err != nil {
+			t.Fatal(err)
+		}
+		once()
+		expect(access.Accepted)
+		at = at.Add(2 * time.Second)
+		expect(access.Stale)
+		once() // nothing has changed, which is worth knowing
+		expect(access.Accepted)
+		at = at.Add(time.Hour)
+		once()
+		expect(access.Accepted)
+		at = at.Add(2 * time.Minute)
+		once()
+		hour := at.UnixMilli() - at.UnixMilli()%access.HourMS
+		if kept, err := One(t.Context(), db, key.ID); err != nil || kept.LastUsedMS != hour {
+			t.Errorf("last used %d, want %d; %v", kept.LastUsedMS, hour, err)
+		}
+		once()
+		if left := f.Book.Used(); len(left) != 0 {
+			t.Errorf("told again: %v", left)
+		}
+		if _, err := within(t, db, func(tx *sql.Tx) (access.Key, error) { return Revoke(t.Context(), tx, key.ID, now) }); err != nil {
+			t.Fatal(err)
+		}
+		once()
+		expect(access.Revoked)
+	})
+}
+
+// While the database is away nothing is confirmed, which is logged once.
+func TestFollowerWithoutDatabase(t *testing.T) {
+	db := open(t, "sqlite", "file:"+filepath.Join(t.TempDir(), "db"))
+	var log bytes.Buffer
+	f := &Follower{DB: db, Book: access.NewBook(1000), Log: slog.New(slog.NewTextHandler(&log, nil)),
+		Every: time.Millisecond, Now: time.Now}
+	f.report(f.RunOnce(t.Context()))
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	for range 3 {
+		f.report(f.RunOnce(ended))
+	}
+	f.report(f.RunOnce(t.Context()))
+	if n := strings.Count(log.String(), "cannot be read"); n != 1 || !strings.Contains(log.String(), "read again") {
+		t.Errorf("said %d times: %s", n, log.String())
+	}
+}

@@ -1,0 +1,71 @@
+package trail
+
+import (
+	"cmp"
+	"slices"
+	"sync"
+)
+
+// MaxRefusals bounds how many different refusals are told apart between two calls of Take.
+const MaxRefusals = 1000
+
+// Refusals counts refused authentications, so that a flood of them costs few rows: equal ones
+// become one row with a count. It is safe for concurrent use. The zero value is ready.
+type Refusals struct {
+	mu      sync.Mutex
+	counted map[refusal]*tally
+}
+
+// refusal is what makes refusals equal.
+type refusal struct{ keyID, source, op, outcome string }
+
+// tally is when the first of equal refusals came, and how many there were.
+type tally struct{ firstMS, times int64 }
+
+// Add counts a refusal. From MaxRefusals different ones on, further ones are told apart by their
+// outcome only.
+func (f *Refusals) Add(nowMS int64, keyID, source, op, outcome string) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.add(nowMS, refusal{keyID, source, op, outcome}, 1)
+}
+
+func (f *Refusals) add(nowMS int64, one refusal, times int64) {
+	if f.counted == nil {
+		f.counted = map[refusal]*tally{}
+	}
+	if f.counted[one] == nil && len(f.counted) >= MaxRefusals {
+		one = refusal{outcome: one.outcome}
+	}
+	if f.counted[one] == nil {
+		f.counted[one] = &tally{firstMS: nowMS}
+	}
+	f.counted[one].times += times
+}
+
+// Take returns the rows that stand for all refusals since the last call, the earliest first.
+func (f *Refusals) Take() []Row {
+	f.mu.Lock()
+	counted := f.counted
+	f.counted = nil
+	f.mu.Unlock()
+	rows := make([]Row, 0, len(counted))
+	for one, t := range counted {
+		rows = append(rows, Row{AtMS: t.firstMS, KeyID: one.keyID, Source: one.source, Op: one.op,
+			Outcome: one.outcome, Times: t.times})
+	}
+	slices.SortFunc(rows, func(a, b Row) int {
+		return cmp.Or(cmp.Compare(a.AtMS, b.AtMS), cmp.Compare(a.Source, b.Source),
+			cmp.Compare(a.KeyID, b.KeyID), cmp.Compare(a.Outcome, b.Outcome))
+	})
+	return rows
+}
+
+// Return counts rows of Take again, because they could not be appended.
+func (f *Refusals) Return(rows []Row) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for _, row := range rows {
+		f.add(row.AtMS, refusal{row.KeyID, row.Source, row.Op, row.Outcome}, row.Times)
+	}
+}

@@ -1,0 +1,126 @@
+package trail
+
+import (
+	"crypto/sha256"
+	"encoding/binary"
+	"encoding/hex"
+	"errors"
+	"strconv"
+	"strings"
+)
+
+// Hash is the SHA-256 of a row and of all rows before it.
+type Hash [sha256.Size]byte
+
+// String returns the hash in hexadecimal.
+func (h Hash) String() string { return hex.EncodeToString(h[:]) }
+
+// MarshalText writes the hash in hexadecimal.
+func (h Hash) MarshalText() ([]byte, error) { return []byte(h.String()), nil }
+
+// UnmarshalText reads a hash in hexadecimal. It fails for any other length.
+func (h *Hash) UnmarshalText(text []byte) error {
+	if len(text) != hex.EncodedLen(len(h)) {
+		return errors.New("trail: a hash has 64 hexadecimal digits")
+	}
+	_, err := hex.Decode(h[:], text)
+	return err
+}
+
+// The outcomes of a row; a refusal has the code of its error instead.
+const (
+	// Done: the call took effect, or had taken effect before.
+	Done = "done"
+)
+
+// Row is one administrative call or refused authentication.
+type Row struct {
+	// Seq numbers the rows from 1, without gaps, in the order of their commits.
+	Seq int64
+	// AtMS is when the call was made, milliseconds since 1970.
+	AtMS int64
+	// Principal is who made the call, KeyID with which key; "" for none.
+	Principal, KeyID string
+	// Source is the address that the call came from.
+	Source string
+	// Op is the call, in the API's words: "append", "create key".
+	Op string
+	// Tenant, and Target within it: the name of the budget, instance or key; "" for none.
+	Tenant, Target string
+	// RequestID is the caller's, CorrelationID finds the call in the logs; "" for none.
+	RequestID, CorrelationID string
+	// Before and After are the definition as JSON; nil where the thing does not exist.
+	Before, After []byte
+	// Outcome is Done, or the code of the error.
+	Outcome string
+	// Times is how many equal refusals the row stands for, at least 1.
+	Times int64
+	// Hash chains the row to all before it.
+	Hash Hash
+}
+
+// format tells this encoding from every later one.
+const format = "budgetd audit log 1"
+
+// hashAfter returns the hash of r behind a row of hash previous. The columns are written with their
+// lengths, so that no two rows have the same bytes; nil and empty definitions differ.
+func (r *Row) hashAfter(previous Hash) (out Hash) {
+	text := make([]byte, 0, 512+len(r.Before)+len(r.After))
+	text = append(append(text, format...), previous[:]...)
+	number := func(n int64) { text = binary.BigEndian.AppendUint64(text, uint64(n)) } //nolint:gosec // its bits
+	column := func(value string) {
+		number(int64(len(value)))
+		text = append(text, value...)
+	}
+	definition := func(value []byte) {
+		if value == nil {
+			number(-1)
+			return
+		}
+		column(string(value))
+	}
+	number(r.Seq)
+	number(r.AtMS)
+	for _, value := range []string{r.Principal, r.KeyID, r.Source, r.Op, r.Tenant, r.Target,
+		r.RequestID, r.CorrelationID} {
+		column(value)
+	}
+	definition(r.Before)
+	definition(r.After)
+	column(r.Outcome)
+	number(r.Times)
+	return sha256.Sum256(text)
+}
+
+// Anchor is a place in the chain: the number of a row and its hash. It is written `seq:hash`.
+type Anchor struct {
+	Seq  int64
+	Hash Hash
+}
+
+// String returns the anchor as ParseAnchor reads it.
+func (a Anchor) String() string { return strconv.FormatInt(a.Seq, 10) + ":" + a.Hash.String() }
+
+// ParseAnchor reads an anchor. It fails for any text that String does not write.
+func ParseAnchor(text string) (a Anchor, err error) {
+	seq, hash, found := strings.Cut(text, ":")
+	if a.Seq, err = strconv.ParseInt(seq, 10, 64); !found || err != nil || a.Seq < 0 {
+		return Anchor{}, errors.New("trail: an anchor is written NUMBER:HASH")
+	}
+	if err := a.Hash.UnmarshalText([]byte(hash)); err != nil || a.String() != text {
+		return Anchor{}, errors.New("trail: an anchor is written NUMBER:HASH")
+	}
+	return a, nil
+}
+
+// Link returns the row that follows an anchor, with its number and hash. Everything else of r
+// stays.
+func Link(head Anchor, r Row) Row {
+	r.Seq = head.Seq + 1
+	r.Times = max(r.Times, 1)
+	r.Hash = r.hashAfter(head.Hash)
+	return r
+}
+
+// Anchor returns the place of r in the chain.
+func (r *Row) Anchor() Anchor { return Anchor{r.Seq, r.Hash} }

@@ -1,0 +1,256 @@
+package trail
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"reflect"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"pgregory.net/rapid"
+)
+
+// chain returns n rows that follow each other.
+func chain(n int) (rows []Row, head Anchor) {
+	for i := range n {
+		row := Link(head, Row{AtMS: int64(i), Principal: "admin", KeyID: "k", Source: "10.0.0.1", Op: "append",
+			Tenant: "default", Target: "sale", RequestID: fmt.Sprint(i), CorrelationID: "c",
+			Before: []byte(`{"total":1}`), After: []byte(`{"total":2}`), Outcome: Done})
+		rows, head = append(rows, row), row.Anchor()
+	}
+	return rows, head
+}
+
+func verify(rows []Row, from, head Anchor, through ...Anchor) error {
+	v := NewVerifier(from, through...)
+	for _, row := range rows {
+		if err := v.Add(row); err != nil {
+			return err
+		}
+	}
+	return v.End(head)
+}
+
+func TestWholeChain(t *testing.T) {
+	rows, head := chain(20)
+	if err := verify(rows, Anchor{}, head, rows[3].Anchor(), rows[19].Anchor()); err != nil {
+		t.Error(err)
+	}
+	// What old rows were removed of begins at an anchor.
+	if err := verify(rows[7:], rows[6].Anchor(), head); err != nil {
+		t.Error(err)
+	}
+	if err := verify(nil, Anchor{}, Anchor{}); err != nil {
+		t.Error(err)
+	}
+}
+
+// Every change of every column of every row is noticed, at that row.
+func TestEveryEditIsNoticed(t *testing.T) {
+	whole, head := chain(5)
+	fields := reflect.TypeFor[Row]()
+	for n := range whole {
+		for field := range fields.NumField() {
+			name := fields.Field(field).Name
+			rows := slices.Clone(whole)
+			value := reflect.ValueOf(&rows[n]).Elem().Field(field)
+			switch v := value.Addr().Interface().(type) {
+			case *int64:
+				*v++
+			case *string:
+				*v += "x"
+			case *[]byte:
+				*v = append(slices.Clone(*v), ' ')
+			case *Hash:
+				v[31] ^= 1
+			default:
+				t.Fatalf("%s has a type that the test does not change", name)
+			}
+			var broken *Break
+			if err := verify(rows, Anchor{}, head); !errors.As(err, &broken) {
+				t.Errorf("row %d, %s: not noticed: %v", n+1, name, err)
+			} else if name != "Seq" && broken.Seq != int64(n+1) {
+				t.Errorf("row %d, %s: noticed at %d", n+1, name, broken.Seq)
+			}
+		}
+	}
+}
+
+// Text that moves from one column to the next is noticed, and so is nil that becomes empty.
+func TestColumnsAreApart(t *testing.T) {
+	a := Row{Principal: "ab", KeyID: "c", Before: nil}
+	for _, b := range []Row{{Principal: "a", KeyID: "bc"}, {Principal: "abc"}, {Principal: "ab", KeyID: "c", Before: []byte{}},
+		{Principal: "ab", KeyID: "c", After: []byte{}}} {
+		if a.hashAfter(Hash{}) == b.hashAfter(Hash{}) {
+			t.Errorf("%+v and %+v have one hash", a, b)
+		}
+	}
+}
+
+// Removal, exchange, repetition and addition of rows are noticed, by anybody who cannot compute hashes.
+func TestMovedRowsAreNoticed(t *testing.T) {
+	whole, head := chain(6)
+	rapid.Check(t, func(t *rapid.T) {
+		rows := slices.Clone(whole)
+		n := rapid.IntRange(0, 5).Draw(t, "n")
+		switch m := rapid.IntRange(0, 5).Draw(t, "m"); rapid.SampledFrom([]string{"remove", "exchange", "repeat", "cut"}).Draw(t, "what") {
+		case "remove":
+			rows = slices.Delete(rows, n, n+1)
+		case "exchange":
+			if n == m {
+				return
+			}
+			rows[n], rows[m] = rows[m], rows[n]
+		case "repeat":
+			rows = slices.Insert(rows, m, rows[n])
+		case "cut":
+			rows = rows[:n]
+		}
+		if err := verify(rows, Anchor{}, head); err == nil {
+			t.Error("not noticed")
+		}
+	})
+	// Exchanged together with their numbers.
+	rows := slices.Clone(whole)
+	rows[2], rows[3] = rows[3], rows[2]
+	rows[2].Seq, rows[3].Seq = 3, 4
+	if err := verify(rows, Anchor{}, head); err == nil {
+		t.Error("an exchange with numbers is not noticed")
+	}
+}
+
+// A chain that was recomputed is found by an anchor only.
+func TestAnchorsFindOutRewriting(t *testing.T) {
+	whole, _ := chain(6)
+	kept := whole[4].Anchor()
+	rewrite := func(rows []Row) (out []Row, head Anchor) {
+		for _, row := range rows {
+			row = Link(head, row)
+			out, head = append(out, row), row.Anchor()
+		}
+		return out, head
+	}
+	edited := slices.Clone(whole)
+	edited[1].Principal = "somebody else"
+	for name, rows := range map[string][]Row{"edited": edited, "removed": slices.Delete(slices.Clone(whole), 1, 2), "cut": slices.Clone(whole[:3])} {
+		rows, head := rewrite(rows)
+		if err := verify(rows, Anchor{}, head); err != nil {
+			t.Errorf("%s: noticed without an anchor, %v: the test is wrong", name, err)
+		}
+		if err := verify(rows, Anchor{}, head, kept); err == nil {
+			t.Errorf("%s: not noticed with an anchor", name)
+		}
+	}
+}
+
+func TestHeadIsChecked(t *testing.T) {
+	rows, head := chain(3)
+	for _, wrong := range []Anchor{{2, head.Hash}, {4, head.Hash}, {3, Hash{}}} {
+		if err := verify(rows, Anchor{}, wrong); err == nil {
+			t.Errorf("%v is taken for the head", wrong)
+		}
+	}
+}
+
+func TestAnchorText(t *testing.T) {
+	_, head := chain(12)
+	read, err := ParseAnchor(head.String())
+	if err != nil || read != head {
+		t.Errorf("%v, %v", read, err)
+	}
+	for _, wrong := range []string{"", ":", "12", "12:", "12:00", "-1:" + head.Hash.String(), "+12:" + head.Hash.String(),
+		head.String() + "0", strings.ToUpper(head.String()), "012:" + head.Hash.String()} {
+		if _, err := ParseAnchor(wrong); err == nil {
+			t.Errorf("%q is taken", wrong)
+		}
+	}
+}
+
+func FuzzParseAnchor(f *testing.F) {
+	_, head := chain(1)
+	f.Add(head.String())
+	f.Add("0:")
+	f.Fuzz(func(t *testing.T, text string) {
+		if a, err := ParseAnchor(text); err == nil && a.String() != text {
+			t.Errorf("%q is read as %q", text, a)
+		}
+	})
+}
+
+func TestEntry(t *testing.T) {
+	ctx := context.Background()
+	if FromContext(ctx) != nil {
+		t.Fatal("an entry from nowhere")
+	}
+	FromContext(ctx).Change("a", "b", nil, nil) // background work: no effect, no panic
+	begun := Row{AtMS: 1, Principal: "p", Op: "append"}
+	e := NewEntry(begun)
+	if FromContext(NewContext(ctx, e)) != e {
+		t.Fatal("another entry")
+	}
+	if row, left := e.End(Done); !left || row.Outcome != Done || row.Target != "" {
+		t.Errorf("a call that did nothing: %+v, %v", row, left)
+	}
+	after := []byte("2")
+	e.Change("t", "sale", []byte("1"), after)
+	after[0] = '3' // the entry has its own copy
+	want := begun
+	want.Tenant, want.Target, want.Before, want.After, want.Outcome = "t", "sale", []byte("1"), []byte("2"), Done
+	if diff := cmp.Diff(want, e.Succeed()); diff != "" {
+		t.Error(diff)
+	}
+	if _, left := e.End(Done); left {
+		t.Error("appended twice")
+	}
+	if row, left := e.End("outcome_unknown"); !left || row.After != nil || row.Outcome != "outcome_unknown" {
+		t.Errorf("a commit without an answer: %+v, %v", row, left)
+	}
+}
+
+func TestRefusalsAreCounted(t *testing.T) {
+	var f Refusals
+	if rows := f.Take(); len(rows) != 0 {
+		t.Errorf("%+v", rows)
+	}
+	for n := range int64(3) {
+		f.Add(10+n, "k", "10.0.0.1", "append", "revoked")
+		f.Add(5, "", "10.0.0.2", "list", "missing")
+	}
+	want := []Row{{AtMS: 5, Source: "10.0.0.2", Op: "list", Outcome: "missing", Times: 3},
+		{AtMS: 10, KeyID: "k", Source: "10.0.0.1", Op: "append", Outcome: "revoked", Times: 3}}
+	got := f.Take()
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Error(diff)
+	}
+	f.Return(got)
+	f.Add(20, "k", "10.0.0.1", "append", "revoked")
+	want[1].Times = 4
+	if diff := cmp.Diff(want, f.Take()); diff != "" {
+		t.Error(diff)
+	}
+}
+
+// A flood of different refusals takes bounded memory and rows, and loses no count.
+func TestFloodOfRefusals(t *testing.T) {
+	var f Refusals
+	var group sync.WaitGroup
+	for n := range 4 {
+		group.Go(func() {
+			for m := range 2000 {
+				f.Add(int64(m), fmt.Sprint(m), fmt.Sprint(n), "append", "unknown")
+			}
+		})
+	}
+	group.Wait()
+	rows, sum := f.Take(), int64(0)
+	for _, row := range rows {
+		sum += row.Times
+	}
+	if len(rows) > MaxRefusals+1 || sum != 8000 {
+		t.Errorf("%d rows for %d refusals", len(rows), sum)
+	}
+}

@@ -1,0 +1,71 @@
+package trail
+
+import "fmt"
+
+// Break is a place where the chain does not hold.
+type Break struct {
+	// Seq is the number of the row at which it was noticed.
+	Seq int64
+	// Reason says what must have happened.
+	Reason string
+}
+
+// Error says where the chain breaks and what must have happened.
+func (b *Break) Error() string { return fmt.Sprintf("audit log: row %d: %s", b.Seq, b.Reason) }
+
+// Verifier recomputes a chain, row by row.
+type Verifier struct {
+	last    Anchor
+	anchors map[int64]Hash
+}
+
+// NewVerifier returns a Verifier of the rows that follow an anchor: the zero Anchor for a whole
+// trail, the head's First for one of which old rows were removed. The chain must also go through
+// the anchors that were written down elsewhere.
+func NewVerifier(from Anchor, through ...Anchor) *Verifier {
+	v := &Verifier{last: from, anchors: map[int64]Hash{}}
+	for _, a := range through {
+		v.anchors[a.Seq] = a.Hash
+	}
+	return v
+}
+
+// Add takes the next row, in the order of their numbers. A *Break says what is wrong with it.
+func (v *Verifier) Add(r Row) error {
+	want := v.last.Seq + 1
+	switch {
+	case r.Seq > want:
+		return &Break{want, fmt.Sprintf("rows %d to %d are missing", want, r.Seq-1)}
+	case r.Seq < want:
+		return &Break{r.Seq, "it is not where it belongs, or there twice"}
+	case r.hashAfter(v.last.Hash) != r.Hash:
+		return &Break{r.Seq, "it or its hash was changed, or rows were exchanged"}
+	}
+	if hash, known := v.anchors[r.Seq]; known && hash != r.Hash {
+		return &Break{r.Seq, "it is not the row that the anchor was taken of: rows were rewritten"}
+	}
+	v.last = r.Anchor()
+	return nil
+}
+
+// End checks that the rows end where the head says, and that every anchor was reached. A *Break
+// says what is missing.
+func (v *Verifier) End(head Anchor) error {
+	switch {
+	case v.last.Seq < head.Seq:
+		return &Break{v.last.Seq + 1, fmt.Sprintf("rows %d to %d are missing", v.last.Seq+1, head.Seq)}
+	case v.last.Seq > head.Seq:
+		return &Break{head.Seq + 1, "it was added past the head"}
+	case v.last.Hash != head.Hash:
+		return &Break{head.Seq, "the head has another hash"}
+	}
+	for seq := range v.anchors {
+		if seq > v.last.Seq {
+			return &Break{seq, "the anchor's row is missing: rows were removed from the end"}
+		}
+	}
+	return nil
+}
+
+// Last returns the place of the last row that was added.
+func (v *Verifier) Last() Anchor { return v.last }
