@@ -33,16 +33,21 @@ func TestLostReplies(t *testing.T) {
 		defer db.Close()
 		w := &world{fw, returns.New(db)}
 		b := w.Create("b", 10_000, 2)
-		const n = 60
+		const n = 40
 		for i := range n {
 			w.hold(b.Buckets[i%2], fmt.Sprint("order-", i), fmt.Sprint("g", i%3), 10, time.Hour)
 		}
-		w.OK(proxy.Set(testservers.Rule{Disturbance: testservers.CutReply, OneIn: 17}))
 		unknown := 0
 		for i := range n {
 			o := hold.Order{Kind: hold.Rollback, Budget: b.ID, RequestID: fmt.Sprint("order-", i), Amount: 4}
 			if i%2 == 0 {
 				o = hold.Order{Kind: hold.Confirm, Budget: b.ID, RequestID: o.RequestID, Amount: 6}
+			}
+			// One statement loses its reply, another one in each order, COMMIT in some.
+			w.OK(proxy.Set(testservers.Rule{Disturbance: testservers.CutReply, OneIn: 16}))
+			for range i / 2 % 16 {
+				_, err := w.part.OpenHolds(w.Ctx, 1)
+				w.OK(err)
 			}
 			for again := false; ; again = true {
 				got, _, err := w.part.Settle(w.Ctx, []hold.Order{o})
@@ -61,8 +66,8 @@ func TestLostReplies(t *testing.T) {
 		}
 		w.OK(proxy.Set(testservers.Rule{Disturbance: testservers.Pass}))
 		t.Logf("%d calls without an answer", unknown)
-		w.columns(b.Buckets[0], 1, 4820, 0, 180, 0)
-		w.columns(b.Buckets[1], 1, 4820, 180, 0, 0)
+		w.columns(b.Buckets[0], 1, 4880, 0, 120, 0)
+		w.columns(b.Buckets[1], 1, 4880, 120, 0, 0)
 		for _, id := range b.Buckets {
 			equal(w, "next entry", w.Newest(id).NextEntry, n+1)
 		}
