@@ -47,3 +47,6 @@ func slotOf(tag string) int {
 	}
 	return int(crc) % slots
 }
+
+// SlotOf returns the slot in which a Cluster keeps the keys of a lane.
+func SlotOf(lane bucket.Lane) int { return slotOf(hashTag(lane)) }

@@ -28,8 +28,7 @@ local taken = call('HMGET', KEYS[5], unpack(buckets))
 -- standing returns the verdict on a bucket whose entry is not the open one that is asked for.
 local function standing(b)
   local asked = tonumber(epochs[b])
-  local is, state = match(epoch[b] or '0', '^(%d+) ?(.*)$')
-  is = number(is)
+  local is, state = epoch_of(epoch[b] or '0')
   if not is or is == asked and state == '' then return BROKEN end
   if is == asked and state ~= 'closed' or sub(state or '', 1, 7) == 'copying' then return MOVING end
   if is >= asked then return CLOSED end

@@ -17,8 +17,8 @@ local function load(buckets)
     if not entries[id] then
       local text = columns[3][i]
       local epoch, state
-      if text then epoch, state = match(text, '^(%d+) ?(.*)$') end
-      local e = {id = id, newest = number(columns[2][i] or '0') or MAX, epoch = number(epoch) or 0, state = state}
+      if text then epoch, state = epoch_of(text) end
+      local e = {id = id, newest = number(columns[2][i] or '0') or MAX, epoch = epoch or 0, state = state}
       if e.epoch > 0 then
         e.balance, e.taken = number(columns[4][i]), number(columns[5][i])
         e.given, e.grant = number(columns[6][i]), number(columns[7][i])

@@ -17,7 +17,7 @@ for p = 1, #pages do
   local found = call('HMGET', KEYS[2 * p + 1], unpack(fields))
   local older = call('HMGET', KEYS[2 * p + 2], unpack(fields))
   for i = 1, #fields do
-    local state = epoch[of[i]] and match(epoch[of[i]], '^%d+ ?(.*)$')
+    local state = select(2, epoch_of(epoch[of[i]] or '0'))
     local record = found[i] or older[i]
     local verdict = record and KNOWN or NOT_FOUND
     if state and state ~= '' and state ~= 'closed' then verdict, record = MOVING, nil end

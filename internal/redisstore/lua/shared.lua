@@ -26,6 +26,13 @@ local function number(text)
   return nil
 end
 
+-- epoch_of reads the text of an epoch (entries.lua): its number and its state, nil if it is none.
+local function epoch_of(text)
+  local epoch, state = match(text, '^(%d+)$'), ''
+  if not epoch then epoch, state = match(text, '^(%d+) (%l.*)$') end
+  return number(epoch), state
+end
+
 -- memory returns the marker {slice, since, since_ms}, or nil and the reply to give.
 local function memory(keys, args)
   if #KEYS < keys or #ARGV ~= args then

@@ -1,0 +1,148 @@
+package redisstore_test
+
+import (
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/budgetd/budgetd/bucket"
+	"github.com/budgetd/budgetd/budget"
+	"github.com/budgetd/budgetd/internal/redisstore"
+	"github.com/budgetd/budgetd/internal/testservers"
+)
+
+// never is a time-out of servers on each other that a busy machine does not reach.
+const never = time.Hour
+
+// onCluster is how the tests reach a Cluster: through one of its servers, the others are found.
+func onCluster(c *testservers.RedisClusterServers) redisstore.Config {
+	return redisstore.Config{Name: instance, Seeds: []string{c.Nodes[5].Addr()}, Lanes: 16, InstallationID: "test",
+		DialTimeout: 5 * time.Second, ReadTimeout: 10 * time.Second}
+}
+
+// behindSentinels is how the tests reach a group.
+func behindSentinels(s *testservers.SentinelServers) redisstore.Config {
+	return redisstore.Config{Name: instance, Lanes: 2, InstallationID: "test",
+		Sentinels:   redisstore.Sentinels{Addrs: s.Addrs(), MasterName: testservers.SentinelName},
+		DialTimeout: 5 * time.Second, ReadTimeout: 10 * time.Second}
+}
+
+// seller deducts single units from bucket 1 of a lane.
+type seller struct {
+	t     *testing.T
+	store *redisstore.Store
+	m     bucket.Memory
+	terms bucket.Terms
+	sold  int
+}
+
+// sells opens bucket 1 of a lane with 1,000 units and sells some.
+func sells(t *testing.T, store *redisstore.Store, lane bucket.Lane) *seller {
+	t.Helper()
+	s := &seller{t: t, store: store, m: adopt(t, store, lane, 1), terms: bucket.Terms{LimitsVersion: 1}}
+	ref := bucket.Ref{Bucket: 1, Epoch: 1}
+	_, err := store.Open(t.Context(), s.m, []bucket.Opening{{Ref: ref}})
+	must(t, err)
+	_, err = store.Grant(t.Context(), s.m, []bucket.StoreGrant{{Ref: ref, Number: 1, Amount: 1000}})
+	must(t, err)
+	for range 20 {
+		must(t, s.sell())
+	}
+	return s
+}
+
+// sell deducts one unit under an id that was never used.
+func (s *seller) sell() error {
+	s.sold++
+	out, err := s.store.Deduct(s.t.Context(), s.m, []bucket.StoreDeduction{{RecordID: bucket.RecordID{Bucket: 1,
+		ID: fmt.Sprint(s.sold)}, Epoch: 1, Amount: 1, NotAfterMS: 1 << 52, Terms: &s.terms}})
+	if err == nil && out.Outcomes[0].Verdict != bucket.Accepted {
+		err = fmt.Errorf("verdict %d", out.Outcomes[0].Verdict)
+	}
+	return err
+}
+
+// sellsElsewhere: when a lane has moved to another server, nothing more is sold under the old memory once a
+// call has failed, the lane is found with another identity, and it sells only after it is marked.
+func (s *seller) sellsElsewhere() {
+	s.t.Helper()
+	t, who, failed := s.t, "", false
+	for deadline := time.Now().Add(time.Minute); who == "" || who == s.m.Identity; time.Sleep(20 * time.Millisecond) {
+		if err := s.sell(); err != nil {
+			failed = true
+		} else if failed {
+			t.Error("a unit was sold under the old memory")
+		}
+		found, err := s.store.Identity(t.Context(), s.m.Lane)
+		if err == nil {
+			who = found
+		} else if !budget.Is(err, budget.Unavailable) {
+			t.Fatal(err)
+		}
+		if time.Now().After(deadline) {
+			t.Fatal("the lane is not found elsewhere within a minute: ", err)
+		}
+	}
+	if err := s.sell(); !errors.Is(err, bucket.ErrOtherMemory) && !budget.Is(err, budget.Unavailable) {
+		t.Errorf("under the old identity: %v", err)
+	}
+	s.m.Identity, s.m.Activation = who, 2
+	if err := s.sell(); !errors.Is(err, bucket.ErrOtherMemory) {
+		t.Errorf("before the lane is marked: %v", err)
+	}
+	must(t, s.store.Mark(t.Context(), s.m, 2))
+	must(t, s.sell())
+}
+
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestCluster: a lane of a Cluster is served by its master, follows its slot when that moves, and only
+// under another identity; lanes of other masters go on.
+func TestCluster(t *testing.T) {
+	c := testservers.RedisCluster(t, never)
+	store := connect(t, onCluster(c))
+	moves, stays := sells(t, store, lane0), sells(t, store, bucket.Lane{Instance: instance, Index: 1})
+	must(t, store.Set(t.Context(), lane0, []bucket.Level{{Bucket: 1, Fill: 1, Outstanding: 5}}))
+	slot := redisstore.SlotOf(lane0)
+	from, err := c.MasterOf(slot)
+	must(t, err)
+	_, _, err = c.Migrate(slot)
+	must(t, err)
+	to, err := c.MasterOf(slot)
+	must(t, err)
+	if to == from {
+		t.Fatal("the slot did not move")
+	}
+	moves.sellsElsewhere()
+	must(t, stays.sell())
+	taken, err := store.Take(t.Context(), lane0, []bucket.Take{{Bucket: 1, Fill: 1, Amounts: []int64{2}}})
+	if err != nil || !taken[0].Fits[0] {
+		t.Errorf("the filter moved with the slot: %+v, %v", taken, err)
+	}
+}
+
+// TestClusterFailOver: a replica takes over from a master that lives on.
+func TestClusterFailOver(t *testing.T) {
+	c := testservers.RedisCluster(t, never)
+	s := sells(t, connect(t, onCluster(c)), lane0)
+	_, _, err := c.FailOver(redisstore.SlotOf(lane0), "TAKEOVER")
+	must(t, err)
+	s.sellsElsewhere()
+}
+
+// TestSentinel: the group's master changes.
+func TestSentinel(t *testing.T) {
+	group := testservers.RedisSentinels(t, 2*time.Second)
+	config := behindSentinels(group)
+	config.DialTimeout, config.ReadTimeout = time.Second, time.Second
+	s := sells(t, connect(t, config), lane0)
+	_, _, err := group.FailOver()
+	must(t, err)
+	s.sellsElsewhere()
+}
