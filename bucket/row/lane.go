@@ -46,6 +46,8 @@ type content struct {
 	// When its fill may be raised or compared again, and how long it was to wait.
 	raiseAt   time.Time
 	raiseWait time.Duration
+	// wrong says that the content was found wrong at a time when its fill could not be raised again.
+	wrong atomic.Bool
 }
 
 // giveBack notes units that were taken from a content and not committed. The next take brings them
@@ -327,8 +329,9 @@ func (l *lane) hear(taken []bucket.Taken) {
 	for i, o := range c.ops {
 		t, place := &taken[c.of[i]], c.next[c.of[i]]
 		c.next[c.of[i]]++
-		if place == 0 && !t.Stale && t.Fill > c.takes[c.of[i]].Fill {
-			l.s.raise(o.route, t.Fill, false)
+		wrong := c.contents[c.of[i]].wrong.Load()
+		if place == 0 && !t.Stale && (wrong || t.Fill > c.takes[c.of[i]].Fill) {
+			l.s.raise(o.route, t.Fill, wrong)
 		}
 		switch {
 		case t.Stale:

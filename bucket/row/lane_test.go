@@ -103,25 +103,26 @@ func TestFilterHeals(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				b := newBooks()
-				a := b.add("b", 100, 1, 90, one)
+				a := b.add("b", 90, 1, 90, one) // so that no gather gives it another fill
 				f := newFilter()
 				s := node(t, b, f.use)
-				deduct := func(id string, amount int64) {
+				deduct := func(id string, amount int64, want budget.Code) {
 					t.Helper()
-					if _, err := s.Deduct(context.Background(), request(a, id, amount)); err != nil {
-						t.Errorf("%s: %v", id, err)
+					_, err := s.Deduct(context.Background(), request(a, id, amount))
+					if budget.CodeOf(err) != want {
+						t.Errorf("%s: %v, want %q", id, err, want)
 					}
 					synctest.Wait()
 				}
-				deduct("first", 10) // of 90 in the bucket
+				deduct("first", 10, "")
 				if got := f.get(a.Buckets[0].ID); got != (content{1, 80}) {
 					t.Errorf("the filter has %+v", got)
 				}
 				f.put(a.Buckets[0].ID, broken)
-				deduct("second", 10)
-				deduct("third", 75) // 5 more than the bucket has
+				deduct("second", 10, "")
+				deduct("third", 75, budget.BudgetExhausted)
 				time.Sleep(2 * time.Second)
-				deduct("last", 1)
+				deduct("last", 1, "")
 				time.Sleep(2 * time.Second)
 				left := a.epochs[a.Buckets[0].ID]
 				if got := f.get(a.Buckets[0].ID); got != (content{left.Fill, left.Outstanding}) {

@@ -27,7 +27,11 @@ func (s *Service) raise(bk *bucket.Bucket, fill int64, wrong bool) {
 	}
 	now := s.clock.Now()
 	l.mu.Lock()
-	due := l.content(bk.ID, bk.Epoch.Fill).mayRaise(now, s.set.RaiseEvery)
+	c := l.content(bk.ID, bk.Epoch.Fill)
+	due := c.mayRaise(now, s.set.RaiseEvery)
+	if wrong {
+		c.wrong.Store(!due) // it is raised with the next take that finds it due
+	}
 	l.mu.Unlock()
 	if due {
 		s.raises.Add(raise{lane: l, bucket: bk.ID, fill: fill, wrong: wrong})
