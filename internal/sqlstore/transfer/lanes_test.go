@@ -17,6 +17,7 @@ func TestMove(t *testing.T) {
 		moved, n, err := w.part.Move(w.ctx, b.ID, moves)
 		w.ok(err)
 		equal(w, "moved", n, 1)
+		w.told(b.ID, moved.Levels)
 		equal(w, "level", moved.Levels[0], bucket.Level{Bucket: first.ID, Epoch: 1, Lane: lane(5),
 			Fill: first.Epoch.Fill + 1, Outstanding: 30, Added: 30, Open: true})
 		read := w.read(b.ID)

@@ -18,6 +18,7 @@ func (w *world) rollOver(id int64) want.RolledOver {
 	w.Helper()
 	done := must(w.part.RollOver(w.ctx, id))(w)
 	equal(w, "rolled over", done.Done, true)
+	w.told(id, done.Levels)
 	return done
 }
 

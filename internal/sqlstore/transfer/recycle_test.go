@@ -25,6 +25,7 @@ func (w *world) recycle(id int64) (run bucket.Recycle, steps int) {
 		}
 		step := must(w.part.StepRecycle(w.ctx, id, run.Number))(w)
 		w.conserved(id)
+		w.told(id, step.Levels)
 		for _, level := range step.Levels {
 			if !level.Open || level.Fill == 0 {
 				w.Errorf("level %+v", level)

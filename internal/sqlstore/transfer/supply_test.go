@@ -137,6 +137,7 @@ func TestHandOut(t *testing.T) {
 		moved := must(w.part.HandOut(w.ctx, b.ID))(w)
 		equal(w, "units", moved.Units, 11)
 		equal(w, "levels", len(moved.Levels), 4)
+		w.told(b.ID, moved.Levels)
 		w.lies("evenly, the remainder to the first", b.ID, 4, 4, 4, 3)
 		equal(w, "again", must(w.part.HandOut(w.ctx, b.ID))(w).Units, 0)
 		_, err := w.part.HandOut(w.ctx, b.ID+99)
@@ -159,6 +160,7 @@ func TestHandOutReopensWhatTheServiceTookOffline(t *testing.T) {
 		equal(w, "undistributed", w.figures(b.ID).Undistributed, 29)
 		moved := must(w.part.HandOut(w.ctx, b.ID))(w)
 		w.lies("handed out", b.ID, 18, 7, 17, 7, 0)
+		w.told(b.ID, moved.Levels)
 		for _, level := range moved.Levels {
 			if at := slices.Index(ids, level.Bucket); at == 1 || at == 3 {
 				equal(w, "epoch", level.Epoch, 2)

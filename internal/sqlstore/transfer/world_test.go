@@ -357,3 +357,21 @@ func (w *world) returnable(id string) (units int64, ended bool) {
 	}))
 	return units, ended
 }
+
+// told compares what filters are told of a budget's buckets, the last of each, with their rows.
+func (w *world) told(id int64, levels []bucket.Level) {
+	w.Helper()
+	last := map[int64]bucket.Level{}
+	for _, level := range levels {
+		last[level.Bucket] = level
+	}
+	b := w.read(id)
+	for i := range b.Buckets {
+		e := b.Buckets[i].Epoch
+		level, told := last[e.Bucket]
+		if told && (level.Fill != e.Fill || level.Outstanding != e.Outstanding ||
+			level.Epoch != e.Number || level.Lane != b.Buckets[i].Lane) {
+			w.Errorf("filters are told %+v, the epoch is %+v", level, e)
+		}
+	}
+}

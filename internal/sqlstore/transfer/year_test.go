@@ -90,7 +90,7 @@ func TestAYearOfDailyMode(t *testing.T) {
 			t.Run(fmt.Sprintf("%s/unused %s/late %s/%s", of.name, unused, late, driver),
 				func(t *testing.T) {
 					y := &year{world: newWorld(t, driver), d: d}
-					y.live(events[:min(len(events), 70)], periods)
+					y.live(events[:min(len(events), 45)], periods)
 					refused += y.refused
 				})
 		}
