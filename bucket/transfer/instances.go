@@ -66,8 +66,10 @@ func (s *Service) problems(ctx context.Context) map[bucket.Lane]string {
 }
 
 // Missing returns which lanes with buckets belong to no configured instance: in ledger mode their
-// buckets are served from SQL alone. Errors of the database are no reason.
-func (s *Service) Missing(ctx context.Context) (reasons []string) {
+// buckets are served from SQL alone. Errors of the database are no reason. It takes a second at most.
+func (s *Service) Missing() (reasons []string) {
+	ctx, cancel := context.WithTimeout(context.Background(), pingTime)
+	defer cancel()
 	rows, err := s.Ledger.Lanes.LaneRows(ctx)
 	if err != nil {
 		return nil
