@@ -5,7 +5,8 @@ import (
 	"time"
 )
 
-// toTail moves the cursor before the last n entries by time, and returns how many numbers follow it.
+// toTail moves the cursor before the last n entries by time, and returns how many numbers follow
+// it.
 func (p *page) toTail(ctx context.Context, n int) (numbers int, err error) {
 	var places []Place
 	for i, b := range p.bounds {
@@ -36,7 +37,8 @@ func (p *page) toTail(ctx context.Context, n int) (numbers int, err error) {
 		next[newest] = next[newest][1:]
 		took := min(left, row.Count)
 		left -= took
-		p.cursor.read[newest] = position{entry: row.First + row.Count - took - 1, within: row.Count - took}
+		p.cursor.read[newest] = position{entry: row.First + row.Count - took - 1,
+			within: row.Count - took}
 	}
 	for i, b := range p.bounds {
 		numbers += int(b.Last - p.cursor.read[i].entry)
@@ -44,12 +46,12 @@ func (p *page) toTail(ctx context.Context, n int) (numbers int, err error) {
 	return numbers, nil
 }
 
-// border is where in a bucket the rows of an instant and later begin: rows that begin at or before `old` are
-// older, rows that begin at `wanted` or later are not.
+// border is where in a bucket the rows of an instant and later begin: rows that begin at or
+// before `old` are older, rows that begin at `wanted` or later are not.
 type border struct{ old, wanted int64 }
 
-// toInstant moves the cursor before the first row of each bucket that was committed at an instant or later, by
-// bisection of all buckets at once.
+// toInstant moves the cursor before the first row of each bucket that was committed at an
+// instant or later, by bisection of all buckets at once.
 func (p *page) toInstant(ctx context.Context, since time.Time) error {
 	borders := make([]border, len(p.bounds))
 	for i, b := range p.bounds {
@@ -83,8 +85,8 @@ func (p *page) toInstant(ctx context.Context, since time.Time) error {
 	return nil
 }
 
-// narrow brings the border closer: row is the last one that begins at or before middle, with Count 0 if
-// there is none.
+// narrow brings the border closer: row is the last one that begins at or before middle, with
+// Count 0 if there is none.
 func (b *border) narrow(middle int64, row Row, since time.Time) {
 	switch {
 	case row.Count == 0, row.First <= b.old:

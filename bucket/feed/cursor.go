@@ -11,13 +11,13 @@ import (
 // cursorFormat is the first byte of every cursor, so that a later format can be told.
 const cursorFormat = 2
 
-// maxCursorBytes is the length of the longest cursor as text: four numbers and two per bucket, of at most
-// ten bytes each.
+// maxCursorBytes is the length of the longest cursor as text: four numbers and two per bucket,
+// of at most ten bytes each.
 const maxCursorBytes = (1+10*(4+2*budget.MaxBuckets)+crc32.Size)*4/3 + 1
 
-// cursor is where a reader of a budget's feed stands. As text it is base64url of: cursorFormat; as varints
-// the budget, when it was made (ms since 1970), turn, the number of buckets, and the position in each
-// bucket by ordinal; CRC-32 of all that. 16 buckets take 40 to 120 characters.
+// cursor is where a reader of a budget's feed stands. As text it is base64url of: cursorFormat;
+// as varints the budget, when it was made (ms since 1970), turn, the number of buckets, and the
+// position in each bucket by ordinal; CRC-32 of all that. 16 buckets take 40 to 120 characters.
 type cursor struct {
 	budget, made int64
 	// turn is the ordinal of the bucket that is given a place first.
@@ -34,9 +34,9 @@ type position struct {
 	within int64
 }
 
-// start returns where a reader stands: at its cursor, or before the first entry where that is "". Buckets
-// that were added since the cursor was made are read from their first entry on; none is ever removed.
-// Error: Invalid (field after).
+// start returns where a reader stands: at its cursor, or before the first entry where that is
+// "". Buckets that were added since the cursor was made are read from their first entry on; none
+// is ever removed. Error: Invalid (field after).
 func start(after string, budgetID, made int64, bounds []Bound) (cursor, error) {
 	here := cursor{budget: budgetID, made: made, read: make([]position, len(bounds))}
 	if after == "" {
@@ -52,7 +52,8 @@ func start(after string, budgetID, made int64, bounds []Bound) (cursor, error) {
 	c.read = append(c.read, make([]position, len(bounds)-len(c.read))...)
 	for i, b := range bounds {
 		if c.read[i].entry > b.Last {
-			return c, invalid("after", "is ahead of the ledger: has its database been restored from a backup?")
+			return c, invalid("after",
+				"is ahead of the ledger: has its database been restored from a backup?")
 		}
 	}
 	return c, nil
@@ -79,9 +80,9 @@ func (c *cursor) spans(bounds []Bound, limit int) (spans []Span, turn int) {
 	return spans, turn
 }
 
-// shares gives each bucket its part of a page: waiting is how many entries each has, by ordinal. The places
-// are given out evenly; the last ones, where there are fewer than buckets that wait, from the ordinal
-// turn on. next is whose turn it is in the page that follows.
+// shares gives each bucket its part of a page: waiting is how many entries each has, by ordinal.
+// The places are given out evenly; the last ones, where there are fewer than buckets that wait,
+// from the ordinal turn on. next is whose turn it is in the page that follows.
 //
 // Worked: waiting 5, 0, 1, 9 and limit 8 gives 4, 0, 1, 3 where turn is 0.
 func shares(waiting []int64, limit, turn int) (given []int64, next int) {
@@ -118,11 +119,13 @@ func shares(waiting []int64, limit, turn int) (given []int64, next int) {
 	return given, next
 }
 
-// text writes the cursor as callers get it. The lowest bit of a bucket's number says whether a second one
-// follows: how many entries of a row were read.
+// text writes the cursor as callers get it. The lowest bit of a bucket's number says whether a
+// second one follows: how many entries of a row were read.
 func (c *cursor) text() string {
 	out := []byte{cursorFormat}
-	number := func(n int64) { out = binary.AppendUvarint(out, uint64(n)) } //nolint:gosec // never negative
+	number := func(n int64) {
+		out = binary.AppendUvarint(out, uint64(n)) //nolint:gosec // never negative
+	}
 	for _, n := range [...]int64{c.budget, c.made, int64(c.turn), int64(len(c.read))} {
 		number(n)
 	}

@@ -17,8 +17,9 @@ type Bound struct {
 	Last int64
 }
 
-// Span names entries of one bucket: those from After + 1 to UpTo. From is the number of the first entry
-// of the row that holds After + 1, as far as that is known; After + 1 where a row begins with it.
+// Span names entries of one bucket: those from After + 1 to UpTo. From is the number of the
+// first entry of the row that holds After + 1, as far as that is known; After + 1 where a row
+// begins with it.
 type Span struct{ Bucket, From, After, UpTo int64 }
 
 // Row is a feed row: entries of one bucket with consecutive numbers from First on.
@@ -43,11 +44,11 @@ type Detail struct {
 
 // Ledger reads feed rows, without locks. Error: Unavailable. Safe for concurrent use.
 type Ledger interface {
-	// Bounds reads how far the feeds of a budget's buckets reach, by ordinal. Every entry up to Last is
-	// committed: a statement that begins later sees it. Error: BudgetNotFound.
+	// Bounds reads how far the feeds of a budget's buckets reach, by ordinal. Every entry up to
+	// Last is committed: a statement that begins later sees it. Error: BudgetNotFound.
 	Bounds(ctx context.Context, budgetID int64) ([]Bound, error)
-	// Heads reads Σ(Last + 1) over the buckets of each budget: it changes with each entry. A budget that
-	// does not exist is missing.
+	// Heads reads Σ(Last + 1) over the buckets of each budget: it changes with each entry. A budget
+	// that does not exist is missing.
 	Heads(ctx context.Context, budgets []int64) (map[int64]int64, error)
 	// Rows reads the rows of spans of different buckets that begin within From … UpTo, in the order of
 	// the spans, each by number.

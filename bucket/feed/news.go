@@ -15,8 +15,8 @@ const (
 	pollTime = 2 * time.Second
 )
 
-// news wakes readers that wait for entries. While there are any, one goroutine reads the heads of all
-// their budgets in one statement per round, and ends the waits whose time is over.
+// news wakes readers that wait for entries. While there are any, one goroutine reads the heads
+// of all their budgets in one statement per round, and ends the waits whose time is over.
 type news struct {
 	ledger Ledger
 	clock  bucket.Clock
@@ -36,9 +36,10 @@ type reader struct {
 	woken chan struct{}
 }
 
-// wait waits until a budget's head is another one, and reports whether it may be: not where the deadline has
-// passed, until was closed, or ctx ended.
-func (n *news) wait(ctx context.Context, budgetID, head int64, deadline time.Time, until <-chan struct{}) bool {
+// wait waits until a budget's head is another one, and reports whether it may be: not where the
+// deadline has passed, until was closed, or ctx ended.
+func (n *news) wait(ctx context.Context, budgetID, head int64, deadline time.Time,
+	until <-chan struct{}) bool {
 	if !n.clock.Now().Before(deadline) {
 		return false
 	}

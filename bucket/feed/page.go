@@ -10,12 +10,13 @@ import (
 )
 
 const (
-	// pageBytes bounds the texts of a page: it is cut where they exceed it, and has one entry at least.
+	// pageBytes bounds the texts of a page: it is cut where they exceed it, and has one entry at
+	// least.
 	pageBytes = 4 << 20
 	// detailsChunk is how many deductions are read at a time.
 	detailsChunk = 128
-	// emptySpans bounds how often a page looks further where numbers without entries lie, each time twice
-	// as far, up to widest numbers.
+	// emptySpans bounds how often a page looks further where numbers without entries lie, each time
+	// twice as far, up to widest numbers.
 	emptySpans, widest = 100, 1 << 16
 )
 
@@ -68,8 +69,9 @@ type timed struct {
 	within int64
 }
 
-// entries lists the entries of rows that lie in their spans, sorted by time, those of one bucket in the order
-// of their numbers: the clocks of nodes differ, so their times alone could turn them round.
+// entries lists the entries of rows that lie in their spans, sorted by time, those of one bucket
+// in the order of their numbers: the clocks of nodes differ, so their times alone could turn
+// them round.
 func (p *page) entries(spans []Span, rows []Row) []timed {
 	turns := make(map[int64]int, len(spans))
 	for i, span := range spans {
@@ -136,9 +138,9 @@ func lasts(entries []timed) map[int64]position {
 	return out
 }
 
-// move moves the cursor behind the entries of a page. all are the last entries of each bucket before the
-// page was cut: where they are in the page, the span was read to its end, which may be a number that
-// has no entry.
+// move moves the cursor behind the entries of a page. all are the last entries of each bucket
+// before the page was cut: where they are in the page, the span was read to its end, which may
+// be a number that has no entry.
 func (p *page) move(spans []Span, all, read map[int64]position) {
 	for _, span := range spans {
 		at := &p.cursor.read[p.ordinals[span.Bucket]]

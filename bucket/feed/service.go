@@ -40,19 +40,20 @@ func New(c Config) *Service {
 		news: &news{ledger: c.Ledger, clock: c.Clock}}
 }
 
-// Feed reads what happened to the deductions of a budget. A reader that passes each page's Next as the
-// After of the next call gets every entry exactly once (I7), also those that are committed late.
+// Feed reads what happened to the deductions of a budget. A reader that passes each page's Next
+// as the After of the next call gets every entry exactly once (I7), also those that are
+// committed late.
 //
-// The entries of one bucket come in the order of their commits, so a deduction comes before everything
-// that is done to it. Entries of different buckets have no order beyond their page, where they are
-// sorted by time. A page takes as many from every bucket that has some; buckets that had no place
-// come first in the next one. With Tail the page has the last entries, and Next goes on behind them.
-// With Since it begins with the first entries at that instant. Where there is nothing, Feed waits as
-// long as the request says.
+// The entries of one bucket come in the order of their commits, so a deduction comes before
+// everything that is done to it. Entries of different buckets have no order beyond their page,
+// where they are sorted by time. A page takes as many from every bucket that has some; buckets
+// that had no place come first in the next one. With Tail the page has the last entries, and
+// Next goes on behind them. With Since it begins with the first entries at that instant. Where
+// there is nothing, Feed waits as long as the request says.
 //
-// Errors: BudgetNotFound; LedgerModeOnly; Invalid, for a cursor that is damaged, is another budget's or
-// is ahead of the ledger (a restored backup), and where more than one of After, Tail and Since is
-// given; Unavailable. Changes nothing.
+// Errors: BudgetNotFound; LedgerModeOnly; Invalid, for a cursor that is damaged, is another
+// budget's or is ahead of the ledger (a restored backup), and where more than one of After, Tail
+// and Since is given; Unavailable. Changes nothing.
 func (s *Service) Feed(ctx context.Context, r bucket.FeedRequest) (bucket.FeedPage, error) {
 	if r.Limit == 0 {
 		r.Limit = bucket.DefaultFeedLimit

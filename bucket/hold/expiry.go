@@ -20,8 +20,8 @@ const (
 	ExpiryEvery = 500 * time.Millisecond
 )
 
-// Expiry ends holds whose time is up. Every node runs one; a hold that another node has ended is left
-// alone. Use it from one goroutine.
+// Expiry ends holds whose time is up. Every node runs one; a hold that another node has ended is
+// left alone. Use it from one goroutine.
 type Expiry struct {
 	Ledger DueHolds
 	// Filter is told what buckets hold; nil: there is none.
@@ -33,17 +33,17 @@ type Expiry struct {
 	limit int
 	// skipped is how many of the oldest holds are passed over until all were looked at.
 	skipped int
-	// failed is the error of a hold that could not be ended alone since all were looked at; before says
-	// that there was one the last time as well. It is logged once until it is gone.
+	// failed is the error of a hold that could not be ended alone since all were looked at; before
+	// says that there was one the last time as well. It is logged once until it is gone.
 	failed error
 	before bool
 	logged bool
 }
 
-// RunOnce gives back what is held too long, in transactions of many holds, until none is due. After a
-// transaction that failed, the next run tries half as many holds. One hold that cannot be ended,
-// because its rows are not what they must be, is passed over until all others were looked at, so that
-// it delays no other. Error: that of the transaction that ended the run.
+// RunOnce gives back what is held too long, in transactions of many holds, until none is due.
+// After a transaction that failed, the next run tries half as many holds. One hold that cannot
+// be ended, because its rows are not what they must be, is passed over until all others were
+// looked at, so that it delays no other. Error: that of the transaction that ended the run.
 func (e *Expiry) RunOnce(ctx context.Context) error {
 	if e.limit == 0 {
 		e.limit = expireAtOnce
@@ -89,8 +89,8 @@ func (e *Expiry) step(ctx context.Context) (Expired, error) {
 	return got, nil
 }
 
-// lookedAtAll begins again with the oldest hold. A hold that could not be ended twice although the database
-// answers is reported.
+// lookedAtAll begins again with the oldest hold. A hold that could not be ended twice although
+// the database answers is reported.
 func (e *Expiry) lookedAtAll() {
 	if e.failed != nil {
 		if e.before && !e.logged {

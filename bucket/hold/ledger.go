@@ -63,11 +63,11 @@ type Expired struct {
 	Units int64
 }
 
-// Ledger changes deductions that are rows. Each method is one transaction, by SQL's clock. Units that
-// come back go into O of the deduction's epoch while that is open, and into R otherwise (I5); limits
-// are lowered in the windows in which the deduction was counted. The levels are of the buckets whose
-// O has grown. Errors, beside those in Settled: Unavailable (nothing was changed), OutcomeUnknown,
-// Internal. Safe for concurrent use.
+// Ledger changes deductions that are rows. Each method is one transaction, by SQL's clock. Units
+// that come back go into O of the deduction's epoch while that is open, and into R otherwise
+// (I5); limits are lowered in the windows in which the deduction was counted. The levels are of
+// the buckets whose O has grown. Errors, beside those in Settled: Unavailable (nothing was
+// changed), OutcomeUnknown, Internal. Safe for concurrent use.
 type Ledger interface {
 	// Settle carries out orders on single deductions, in the order given. A refused order changes
 	// nothing. Refusals are those of the decisions of package ledger, BudgetNotFound and

@@ -35,13 +35,14 @@ func (k Kind) String() string {
 }
 
 func overloaded(k Kind) *budget.Error {
-	e := budget.Refuse(budget.Unavailable, k.String(), "too many requests are waiting already; repeat later")
+	e := budget.Refuse(budget.Unavailable, k.String(),
+		"too many requests are waiting already; repeat later")
 	e.Reason, e.RetryAfter = budget.ReasonOverloaded, time.Second
 	return e
 }
 
-// settle hands an order in and waits for what becomes of it. An order that no transaction took before ctx
-// ended is Unavailable; one that is in a transaction beyond Grace is OutcomeUnknown.
+// settle hands an order in and waits for what becomes of it. An order that no transaction took
+// before ctx ended is Unavailable; one that is in a transaction beyond Grace is OutcomeUnknown.
 func (s *Service) settle(ctx context.Context, o Order) Settled {
 	w := &waiter{order: o, done: make(chan Settled, 1)}
 	h := uint64(o.Budget) * 0x9e3779b97f4a7c15 //nolint:gosec // a hash
@@ -61,13 +62,13 @@ func (s *Service) settle(ctx context.Context, o Order) Settled {
 	case got := <-w.done:
 		return got
 	case <-grace.C:
-		return Settled{Err: &budget.Error{Code: budget.OutcomeUnknown, Op: o.Kind.String(), Err: ctx.Err(),
-			Message: "the time was over while it was committed; repeat it"}}
+		return Settled{Err: &budget.Error{Code: budget.OutcomeUnknown, Op: o.Kind.String(),
+			Err: ctx.Err(), Message: "the time was over while it was committed; repeat it"}}
 	}
 }
 
-// run settles the orders of one transaction. Where the rows of one order are not what they must be, each
-// gets a transaction of its own, so that it fails alone.
+// run settles the orders of one transaction. Where the rows of one order are not what they must
+// be, each gets a transaction of its own, so that it fails alone.
 func (s *Service) run(waiters []*waiter) {
 	var there []*waiter
 	var orders []Order

@@ -18,7 +18,8 @@ type Settings struct {
 	StepTime, Grace time.Duration
 	// Slots is the number of transactions side by side, by the hash of the budget; 2.
 	Slots int
-	// Orders bounds the orders of one transaction; 128. Queue bounds those that wait for a slot; 20,000.
+	// Orders bounds the orders of one transaction; 128. Queue bounds those that wait for a slot;
+	// 20,000.
 	Orders, Queue int
 	// FilterTime bounds telling the filters; 100 ms.
 	FilterTime time.Duration
@@ -28,7 +29,8 @@ func (s Settings) withDefaults() Settings {
 	for _, d := range []struct {
 		to  *time.Duration
 		def time.Duration
-	}{{&s.StepTime, 5 * time.Second}, {&s.Grace, time.Second}, {&s.FilterTime, 100 * time.Millisecond}} {
+	}{{&s.StepTime, 5 * time.Second}, {&s.Grace, time.Second},
+		{&s.FilterTime, 100 * time.Millisecond}} {
 		if *d.to <= 0 {
 			*d.to = d.def
 		}
@@ -60,8 +62,8 @@ type Config struct {
 	Settings Settings
 }
 
-// Service gives units of deductions back. It has no goroutines while nothing is asked of it. Safe for
-// concurrent use.
+// Service gives units of deductions back. It has no goroutines while nothing is asked of it.
+// Safe for concurrent use.
 type Service struct {
 	budgets  Budgets
 	ledger   Ledger
@@ -83,20 +85,22 @@ func New(c Config) *Service {
 	return s
 }
 
-// Rollback gives units of a deduction back to the budget, whatever became of its bucket (I5), and never
-// more than was deducted. The same rollback id, by default the whole, replays.
+// Rollback gives units of a deduction back to the budget, whatever became of its bucket (I5),
+// and never more than was deducted. The same rollback id, by default the whole, replays.
 //
-// Errors: BudgetNotFound; LedgerModeOnly in store mode; DeductionNotFound, which is not final, as the
-// deduction may still be under way (Cancel is final); RequestVoid; RequestConflict; AlreadyRolledBack;
-// AmountExceedsRemaining; Unavailable; OutcomeUnknown: repeat the same rollback id.
-func (s *Service) Rollback(ctx context.Context, r bucket.RollbackRequest) (bucket.DeductionView, error) {
+// Errors: BudgetNotFound; LedgerModeOnly in store mode; DeductionNotFound, which is not final,
+// as the deduction may still be under way (Cancel is final); RequestVoid; RequestConflict;
+// AlreadyRolledBack; AmountExceedsRemaining; Unavailable; OutcomeUnknown: repeat the same
+// rollback id.
+func (s *Service) Rollback(ctx context.Context, r bucket.RollbackRequest) (
+	bucket.DeductionView, error) {
 	return s.one(ctx, r.Budget, Order{Kind: Rollback, RequestID: r.RequestID, RollbackID: r.RollbackID,
 		Amount: r.Amount})
 }
 
-// Cancel makes certain that a request id has no effect: what is left of its deduction is given back, and
-// if there is none, a tombstone keeps a late one from ever taking effect. Repeating it answers the
-// same. Errors: BudgetNotFound, LedgerModeOnly, Unavailable, OutcomeUnknown.
+// Cancel makes certain that a request id has no effect: what is left of its deduction is given
+// back, and if there is none, a tombstone keeps a late one from ever taking effect. Repeating it
+// answers the same. Errors: BudgetNotFound, LedgerModeOnly, Unavailable, OutcomeUnknown.
 func (s *Service) Cancel(ctx context.Context, ref bucket.BudgetRef, requestID string) (
 	bucket.DeductionView, error) {
 	return s.one(ctx, ref, Order{Kind: Cancel, RequestID: requestID})
@@ -125,27 +129,33 @@ func (s *Service) Deduction(ctx context.Context, ref bucket.BudgetRef, requestID
 	return viewOf(b, &d, false), nil
 }
 
-// Confirm uses held units: of one hold, the whole or a part, the rest of which returns, or of all holds of
-// a group, which is closed by it. There is one confirm per hold; repeating it answers the same, also
-// after the hold's time. It returns one view, or one per member of the group, by request id.
+// Confirm uses held units: of one hold, the whole or a part, the rest of which returns, or of
+// all holds of a group, which is closed by it. There is one confirm per hold; repeating it
+// answers the same, also after the hold's time. It returns one view, or one per member of the
+// group, by request id.
 //
-// Errors: BudgetNotFound; LedgerModeOnly; Invalid where not exactly one of request id and group is given,
-// or an amount with a group; DeductionNotFound, which is not final; RequestVoid; RequestConflict where
-// another amount was confirmed; HoldExpired; NotHeld; AmountExceedsRemaining; Unavailable;
-// OutcomeUnknown: repeat it.
-func (s *Service) Confirm(ctx context.Context, r bucket.ConfirmRequest) ([]bucket.DeductionView, error) {
+// Errors: BudgetNotFound; LedgerModeOnly; Invalid where not exactly one of request id and group
+// is given, or an amount with a group; DeductionNotFound, which is not final; RequestVoid;
+// RequestConflict where another amount was confirmed; HoldExpired; NotHeld;
+// AmountExceedsRemaining; Unavailable; OutcomeUnknown: repeat it.
+func (s *Service) Confirm(ctx context.Context, r bucket.ConfirmRequest) (
+	[]bucket.DeductionView, error) {
 	switch {
 	case r.Group != "" && r.Amount != 0:
-		return nil, invalid("confirm", "amount", "must not be given with a group, which is confirmed as a whole")
+		return nil, invalid("confirm", "amount",
+			"must not be given with a group, which is confirmed as a whole")
 	case r.Amount != 0 && !budget.ValidAmount(r.Amount):
 		return nil, invalid("confirm", "amount", fmt.Sprintf("must be 1 to %d", budget.MaxAmount))
 	}
-	return s.held(ctx, r.Budget, r.Group, Order{Kind: Confirm, RequestID: r.RequestID, Amount: r.Amount})
+	return s.held(ctx, r.Budget, r.Group,
+		Order{Kind: Confirm, RequestID: r.RequestID, Amount: r.Amount})
 }
 
-// Extend makes a hold, or all that are held of a group, end HoldTTL from now, by SQL's clock. Each
-// repetition counts from its own time. Answer and errors as Confirm; NotHeld where it was confirmed.
-func (s *Service) Extend(ctx context.Context, r bucket.ExtendRequest) ([]bucket.DeductionView, error) {
+// Extend makes a hold, or all that are held of a group, end HoldTTL from now, by SQL's clock.
+// Each repetition counts from its own time. Answer and errors as Confirm; NotHeld where it was
+// confirmed.
+func (s *Service) Extend(ctx context.Context, r bucket.ExtendRequest) (
+	[]bucket.DeductionView, error) {
 	if !budget.ValidHoldTTL(r.HoldTTL) {
 		return nil, invalid("extend", "hold_ttl", fmt.Sprintf("must be %v to %v, in whole milliseconds",
 			budget.MinHoldTTL, budget.MaxHoldTTL))
@@ -153,11 +163,12 @@ func (s *Service) Extend(ctx context.Context, r bucket.ExtendRequest) ([]bucket.
 	return s.held(ctx, r.Budget, r.Group, Order{Kind: Extend, RequestID: r.RequestID, TTL: r.HoldTTL})
 }
 
-// RollbackGroup gives back all that is left of a group's deductions, held or used, and closes the group.
-// Repeating it answers the same. It returns one view per member, by request id. Errors:
-// BudgetNotFound; LedgerModeOnly; Invalid; DeductionNotFound, which is not final; Unavailable;
-// OutcomeUnknown: repeat it.
-func (s *Service) RollbackGroup(ctx context.Context, r bucket.RollbackRequest) ([]bucket.DeductionView, error) {
+// RollbackGroup gives back all that is left of a group's deductions, held or used, and closes
+// the group. Repeating it answers the same. It returns one view per member, by request id.
+// Errors: BudgetNotFound; LedgerModeOnly; Invalid; DeductionNotFound, which is not final;
+// Unavailable; OutcomeUnknown: repeat it.
+func (s *Service) RollbackGroup(ctx context.Context, r bucket.RollbackRequest) (
+	[]bucket.DeductionView, error) {
 	if r.Group == "" || r.RollbackID != "" || r.Amount != 0 {
 		return nil, invalid("rollback", "group", "must be given, without a rollback id and an amount")
 	}
@@ -169,7 +180,8 @@ func (s *Service) held(ctx context.Context, ref bucket.BudgetRef, group string, 
 	[]bucket.DeductionView, error) {
 	switch {
 	case (o.RequestID == "") == (group == ""):
-		return nil, invalid(o.Kind.String(), "request_id", "exactly one of request_id and group must be given")
+		return nil, invalid(o.Kind.String(), "request_id",
+			"exactly one of request_id and group must be given")
 	case group == "":
 		view, err := s.one(ctx, ref, o)
 		if err != nil {
@@ -197,7 +209,8 @@ func (s *Service) held(ctx context.Context, ref bucket.BudgetRef, group string, 
 }
 
 // one settles an order on one deduction.
-func (s *Service) one(ctx context.Context, ref bucket.BudgetRef, o Order) (bucket.DeductionView, error) {
+func (s *Service) one(ctx context.Context, ref bucket.BudgetRef, o Order) (
+	bucket.DeductionView, error) {
 	b, err := s.find(ctx, o.Kind.String(), ref)
 	if err != nil {
 		return bucket.DeductionView{}, err
@@ -211,7 +224,8 @@ func (s *Service) one(ctx context.Context, ref bucket.BudgetRef, o Order) (bucke
 }
 
 // find finds a budget in ledger mode.
-func (s *Service) find(ctx context.Context, op string, ref bucket.BudgetRef) (*bucket.Budget, error) {
+func (s *Service) find(ctx context.Context, op string, ref bucket.BudgetRef) (
+	*bucket.Budget, error) {
 	b, err := s.budgets.Find(ctx, ref)
 	if err != nil {
 		return nil, err

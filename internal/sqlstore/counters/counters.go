@@ -105,8 +105,8 @@ func Insert(t *engine.Tx, row *Row) error {
 		[]byte(row.Counts.Pack()), row.Counts.ExpiresMS()))
 }
 
-// Update writes the counts of locked rows, which lie in key order, and raises their versions. It leaves
-// the instants at which they expire.
+// Update writes the counts of locked rows, which lie in key order, and raises their versions. It
+// leaves the instants at which they expire.
 func Update(t *engine.Tx, locked []*Row) error {
 	changes := make([]engine.RowChange, len(locked))
 	for i, row := range locked {

@@ -163,7 +163,8 @@ func (f *row) read() (feed.Row, error) {
 }
 
 // Before reads the extents of the last rows at or before places: see feed.Ledger.
-func (p *Part) Before(ctx context.Context, places []feed.Place, limit int) (out []feed.Row, err error) {
+func (p *Part) Before(ctx context.Context, places []feed.Place, limit int) (
+	out []feed.Row, err error) {
 	err = p.db.Read(ctx, "feed", func(r *engine.Reader) error {
 		out = nil
 		for chunk := range slices.Chunk(places, beforeChunk) {
@@ -193,7 +194,8 @@ func (p *Part) Before(ctx context.Context, places []feed.Place, limit int) (out 
 }
 
 // Details reads what entries show of their deductions: see feed.Ledger.
-func (p *Part) Details(ctx context.Context, ids []bucket.ID) (out map[bucket.ID]feed.Detail, err error) {
+func (p *Part) Details(ctx context.Context, ids []bucket.ID) (
+	out map[bucket.ID]feed.Detail, err error) {
 	err = p.db.Read(ctx, "feed", func(r *engine.Reader) error {
 		out = make(map[bucket.ID]feed.Detail, len(ids))
 		for chunk := range slices.Chunk(ids, engine.ListChunk) {

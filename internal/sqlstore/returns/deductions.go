@@ -44,12 +44,14 @@ type row struct {
 
 // deduction returns the row as package ledger has it, with the units that came back.
 func (r *row) deduction(back int64) (*ledger.Deduction, error) {
-	d := &ledger.Deduction{Budget: r.Budget, RequestID: r.RequestID, Amount: r.Amount, RolledBack: back,
-		State: ledger.StateUsed, Fingerprint: r.Fingerprint, Nonce: r.Nonce, Bucket: r.Bucket,
+	d := &ledger.Deduction{Budget: r.Budget, RequestID: r.RequestID, Amount: r.Amount,
+		RolledBack: back,
+		State:      ledger.StateUsed, Fingerprint: r.Fingerprint, Nonce: r.Nonce, Bucket: r.Bucket,
 		Epoch: r.Epoch, CountedAt: engine.FromMS(r.CountedAt)}
 	note, ok := ledger.ReadNote(string(r.Note))
 	if !ok {
-		return nil, engine.Defect("the note of request %q of budget %d cannot be read", r.RequestID, r.Budget)
+		return nil, engine.Defect("the note of request %q of budget %d cannot be read", r.RequestID,
+			r.Budget)
 	}
 	d.Reference, d.Dimensions, d.Counts = note.Reference, note.Dimensions, note.Counts
 	switch {
@@ -79,9 +81,9 @@ func sorted(ids []bucket.ID) []bucket.ID {
 	return slices.Compact(ids)
 }
 
-// readDeductions reads deductions by id, in key order, with a suffix to the statement. ids are sorted. One
-// that does not exist is missing. What came back is read by a later statement: with locks it is
-// complete, because only the holder of a deduction's lock writes it.
+// readDeductions reads deductions by id, in key order, with a suffix to the statement. ids are
+// sorted. One that does not exist is missing. What came back is read by a later statement: with
+// locks it is complete, because only the holder of a deduction's lock writes it.
 func readDeductions(r *engine.Reader, ids []bucket.ID, suffix string) ([]*ledger.Deduction, error) {
 	var found []row
 	if err := byID(r, &found, selectDeductions, "d", ids, inDeductionOrder+suffix); err != nil {
@@ -117,7 +119,8 @@ func readDeductions(r *engine.Reader, ids []bucket.ID, suffix string) ([]*ledger
 }
 
 // byID appends the rows of ids, which are sorted, to dest, a pointer to a slice.
-func byID[T any](r *engine.Reader, dest *[]T, query, table string, ids []bucket.ID, end string) error {
+func byID[T any](r *engine.Reader, dest *[]T, query, table string, ids []bucket.ID,
+	end string) error {
 	for chunk := range slices.Chunk(ids, engine.ListChunk) {
 		keys := make([][]any, len(chunk))
 		for i, id := range chunk {
@@ -154,8 +157,8 @@ func (s *settling) lock(ids []bucket.ID) ([]*deduction, error) {
 	return out, nil
 }
 
-// lockOrders locks the deductions that orders are about, and reads what was done to them under the ids
-// of the orders. One that does not exist is known as absent.
+// lockOrders locks the deductions that orders are about, and reads what was done to them under
+// the ids of the orders. One that does not exist is known as absent.
 func (s *settling) lockOrders(orders []hold.Order) error {
 	ids := make([]bucket.ID, len(orders))
 	for i, o := range orders {

@@ -17,8 +17,8 @@ const (
 	countOpen  = `SELECT COUNT(*) FROM (` + selectOpen + `) o`
 )
 
-// ExpireHolds ends holds whose time is up: see hold.DueHolds. They are found without locks and judged under
-// them: one that was confirmed or extended meanwhile stays as it is. Keeps I1, I5.
+// ExpireHolds ends holds whose time is up: see hold.DueHolds. They are found without locks and
+// judged under them: one that was confirmed or extended meanwhile stays as it is. Keeps I1, I5.
 func (p *Part) ExpireHolds(ctx context.Context, limit, skip int) (
 	out hold.Expired, levels []bucket.Level, err error) {
 	var due []struct {
@@ -49,6 +49,11 @@ func (p *Part) ExpireHolds(ctx context.Context, limit, skip int) (
 			s.endHold(d, end)
 			out.Holds++
 			out.Units += end.Returned
+		}
+		if len(s.changed) > 0 {
+			if err := t.CheckClock("expire"); err != nil {
+				return err
+			}
 		}
 		levels, err = s.write()
 		return err

@@ -19,8 +19,8 @@ const (
 	updateGroup = `UPDATE group_of_holds SET state = ? WHERE budget_id = ? AND hold_group = ?`
 )
 
-// SettleGroup carries out an order on a group: see hold.Ledger. A deduction that joins the group locks its row
-// too, so the list of members is complete while that is locked. Keeps I1, I5, I6.
+// SettleGroup carries out an order on a group: see hold.Ledger. A deduction that joins the group
+// locks its row too, so the list of members is complete while that is locked. Keeps I1, I5, I6.
 func (p *Part) SettleGroup(ctx context.Context, order hold.GroupOrder) (
 	out []hold.Settled, levels []bucket.Level, err error) {
 	tried := false // an earlier attempt wrote it, committed or not
@@ -90,7 +90,8 @@ func (s *settling) settleGroup(o hold.GroupOrder, m *ledger.Members) (replayed b
 }
 
 // lockGroup locks the members of a group, then its row. locked lists the members by request id.
-func (s *settling) lockGroup(o hold.GroupOrder) (_ *ledger.Members, locked []*deduction, err error) {
+func (s *settling) lockGroup(o hold.GroupOrder) (
+	_ *ledger.Members, locked []*deduction, err error) {
 	ids, err := s.members(o)
 	if err != nil {
 		return nil, nil, err
@@ -109,7 +110,8 @@ func (s *settling) lockGroup(o hold.GroupOrder) (_ *ledger.Members, locked []*de
 		return nil, nil, err
 	}
 	if !found {
-		return nil, nil, engine.Defect("the group %q of budget %d has members and no row", o.Group, o.Budget)
+		return nil, nil, engine.Defect("the group %q of budget %d has members and no row", o.Group,
+			o.Budget)
 	}
 	again, err := s.members(o)
 	if err != nil {

@@ -8,7 +8,10 @@ import (
 
 	"github.com/budgetd/budgetd/bucket/hold"
 	"github.com/budgetd/budgetd/budget"
+	"github.com/budgetd/budgetd/internal/sqlstore/engine"
 	"github.com/budgetd/budgetd/internal/sqlstore/fixture"
+	"github.com/budgetd/budgetd/internal/sqlstore/returns"
+	"github.com/budgetd/budgetd/internal/testservers"
 	"github.com/budgetd/budgetd/ledger"
 )
 
@@ -104,6 +107,24 @@ func TestHoldsExpire(t *testing.T) {
 			w.refused(err, budget.AlreadyRolledBack)
 			equal(w, "cancelled", w.cancel(b, id).State, ledger.StateExpired)
 		}
+	})
+}
+
+// TestExpiryByAWrongClock: a node whose clock is ahead of the server's ends nothing.
+func TestExpiryByAWrongClock(t *testing.T) {
+	t.Parallel()
+	config := engine.Config{Driver: "mysql", DSN: testservers.SharedMariaDB(t).NewDatabase(t),
+		ClockTolerance: time.Minute}
+	fixture.On(t, config, func(fw *fixture.World) {
+		w := &world{fw, returns.New(fw.DB)}
+		b := w.Create("b", 100, 1)
+		w.hold(b.Buckets[0], "order", "", 10, time.Hour)
+		w.Clock.Advance(2 * time.Hour)
+		_, _, err := w.part.ExpireHolds(w.Ctx, 1, 0)
+		if budget.CodeOf(err) != budget.Unavailable {
+			t.Errorf("%v", err)
+		}
+		w.columns(b.Buckets[0], 1, 90, 10, 0, 0)
 	})
 }
 

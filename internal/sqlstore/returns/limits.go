@@ -22,9 +22,9 @@ type lessening struct {
 	mayLoad bool
 }
 
-// lowerLimits lowers the very windows in which the changed deductions were counted, by what they keep less.
-// Where a flight may be about to load a counter from the ledger, its row is made and its version
-// raised even if nothing is counted in it yet, so that the flight loads it again.
+// lowerLimits lowers the very windows in which the changed deductions were counted, by what they
+// keep less. Where a flight may be about to load a counter from the ledger, its row is made and
+// its version raised even if nothing is counted in it yet, so that the flight loads it again.
 func (s *settling) lowerLimits(places map[int64]*place) error {
 	lower := map[counters.Key][]lessening{}
 	for _, d := range s.changed {
@@ -71,7 +71,8 @@ func (s *settling) lessen(set *limit.Set, d *deduction, to map[counters.Key][]le
 		return
 	}
 	counted, now := engine.ToMS(d.CountedAt), engine.ToMS(s.tx.DB.Now())
-	touches, _ := set.Touches(d.Amount, ledger.ReadDimensions(d.Dimensions), ledger.ReadCounts(d.Counts))
+	touches, _ := set.Touches(d.Amount, ledger.ReadDimensions(d.Dimensions),
+		ledger.ReadCounts(d.Counts))
 	for _, touch := range touches {
 		l := touch.Limit
 		keeps, mayLoad := l.Keeps(counted, now)
@@ -85,9 +86,9 @@ func (s *settling) lessen(set *limit.Set, d *deduction, to map[counters.Key][]le
 	}
 }
 
-// limitsHold has the transaction done again where the limits that it lowered may have changed since they
-// were read. A change writes its version into the live epochs of the budget, which are locked by now.
-// Beside a bucket without one, the budget has to be locked first.
+// limitsHold has the transaction done again where the limits that it lowered may have changed
+// since they were read. A change writes its version into the live epochs of the budget, which
+// are locked by now. Beside a bucket without one, the budget has to be locked first.
 func (s *settling) limitsHold(places map[int64]*place, epochs map[rows.Position]*rows.Epoch) error {
 	if s.redo.lockBudgets {
 		s.keepLimits()
@@ -112,7 +113,8 @@ func (s *settling) limitsHold(places map[int64]*place, epochs map[rows.Position]
 	return nil
 }
 
-// lockBudgets locks the budgets of ids, which are sorted, where an earlier attempt found that it has to.
+// lockBudgets locks the budgets of ids, which are sorted, where an earlier attempt found that it
+// has to.
 func (s *settling) lockBudgets(ids []bucket.ID) error {
 	last := int64(0)
 	for _, id := range ids {

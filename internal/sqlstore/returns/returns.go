@@ -186,8 +186,8 @@ func (s *settling) settle(o *hold.Order) (out hold.Settled, err error) {
 	return out, nil
 }
 
-// settleAbsent settles an order about an id that has no row: a cancel leaves a tombstone, and nothing
-// else is possible.
+// settleAbsent settles an order about an id that has no row: a cancel leaves a tombstone, and
+// nothing else is possible.
 func (s *settling) settleAbsent(o *hold.Order, d *deduction) (out hold.Settled, err error) {
 	op := o.Kind.String()
 	_, err = rows.ReadBudget(&s.tx.Reader, op, o.Budget)

@@ -130,8 +130,8 @@ func (s *settling) places() (map[int64]*place, error) {
 }
 
 // lockEpochs locks the epochs of the changed deductions and the newest one of each bucket, which
-// numbers the feed. Where a newest epoch has ended before it was locked, a newer one may exist: then
-// the transaction is done again.
+// numbers the feed. Where a newest epoch has ended before it was locked, a newer one may exist:
+// then the transaction is done again.
 func (s *settling) lockEpochs(places map[int64]*place) (map[rows.Position]*rows.Epoch, error) {
 	var positions []rows.Position
 	for _, d := range s.changed {
@@ -167,9 +167,11 @@ func (s *settling) lockEpochs(places map[int64]*place) (map[rows.Position]*rows.
 	return epochs, s.limitsHold(places, epochs)
 }
 
-// writeBacks adds the rows of give_back and notes what they move. Units go into O of their epoch while
-// it is open and its period goes on, else into R; those of an unlimited budget are only taken off.
-func (s *settling) writeBacks(places map[int64]*place, moves map[rows.Position]*move, now time.Time) error {
+// writeBacks adds the rows of give_back and notes what they move. Units go into O of their epoch
+// while it is open and its period goes on, else into R; those of an unlimited budget are only
+// taken off.
+func (s *settling) writeBacks(places map[int64]*place, moves map[rows.Position]*move,
+	now time.Time) error {
 	ends, err := s.periodEnds(moves, now)
 	if err != nil {
 		return err
@@ -232,7 +234,8 @@ func (m *move) takesBack(now time.Time) bool {
 type period struct{ budget, number int64 }
 
 // periodEnds reads when the periods of the epochs end that take nothing back into O.
-func (s *settling) periodEnds(moves map[rows.Position]*move, now time.Time) (map[period]int64, error) {
+func (s *settling) periodEnds(moves map[rows.Position]*move, now time.Time) (
+	map[period]int64, error) {
 	periods := map[period]bool{}
 	for _, m := range moves {
 		if !m.takesBack(now) {
@@ -295,7 +298,8 @@ type body struct {
 // maxEntries bounds the entries of one feed row: a reader reads a row as a whole.
 const maxEntries = 512
 
-// bodies numbers the entries of each bucket from its newest epoch's next entry on. They are sorted by key.
+// bodies numbers the entries of each bucket from its newest epoch's next entry on. They are
+// sorted by key.
 func (s *settling) bodies(places map[int64]*place, moves map[rows.Position]*move) []*body {
 	last := map[int64]*body{}
 	var out []*body
@@ -320,7 +324,8 @@ func (s *settling) bodies(places map[int64]*place, moves map[rows.Position]*move
 	return out
 }
 
-// saturate keeps H and S of unlimited budgets within 0 … budget.MaxAmount: flights let them stop there.
+// saturate keeps H and S of unlimited budgets within 0 … budget.MaxAmount: flights let them stop
+// there.
 func saturate(places map[int64]*place, moves map[rows.Position]*move) {
 	for p, m := range moves {
 		if places[p.Bucket].Unlimited == 1 {
