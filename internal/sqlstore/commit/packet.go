@@ -115,30 +115,27 @@ func (s *stand) drawn() int64 {
 // feedAll adds the feed rows, with the numbers that the UPDATE of the epochs has reserved. The number is
 // NULL, which the column forbids, where there is no such epoch.
 func (t *trial) feedAll(packet *engine.Statement, stands []*stand) {
-	packet.SQL(insertFeed + " VALUES ")
+	packet.SQL(insertFeed + " SELECT v.b, e.next_entry - v.c, v.c, v.u, v.x, ")
+	packet.Number(t.nowMS)
+	packet.SQL(" FROM (")
 	for i, s := range stands {
-		if i > 0 {
+		packet.SQL(listSeparator(packet, i))
+		for j, n := range [...]int64{s.epoch.Bucket, s.epoch.Number, s.entries, s.used + s.held} {
+			packet.Number(n)
+			if i == 0 {
+				packet.SQL([...]string{" AS b", " AS n", " AS c", " AS u"}[j])
+			}
 			packet.SQL(",")
 		}
-		packet.SQL("(")
-		packet.Number(s.epoch.Bucket)
-		packet.SQL(",(SELECT e.next_entry - ")
-		packet.Number(s.entries)
-		packet.SQL(" FROM bucket_epoch e WHERE e.bucket_id = ")
-		packet.Number(s.epoch.Bucket)
-		packet.SQL(" AND e.epoch = ")
-		packet.Number(s.epoch.Number)
-		packet.SQL("),")
-		packet.Number(s.entries)
-		packet.SQL(",")
-		packet.Number(s.used + s.held)
-		packet.SQL(",")
 		packet.Bytes(string(s.body))
-		packet.SQL(",")
-		packet.Number(t.nowMS)
+		if i == 0 {
+			packet.SQL(" AS x")
+		}
+	}
+	if packet.ListsValues() && len(stands) > 1 {
 		packet.SQL(")")
 	}
-	packet.SQL(";")
+	packet.SQL(`) v LEFT JOIN bucket_epoch e /*by PRIMARY*/ ON e.bucket_id = v.b AND e.epoch = v.n;`)
 }
 
 // selectLeft adds the SELECT of what the epochs hold now.

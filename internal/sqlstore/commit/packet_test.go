@@ -161,6 +161,21 @@ func TestFailedPacketCommitsNothing(t *testing.T) {
 	}
 }
 
+// TestNoSuchEpoch: a packet of one bucket fails as well where its epoch is not there.
+func TestNoSuchEpoch(t *testing.T) {
+	onServer(t, nil, func(s *server) {
+		s.do(`UPDATE bucket_epoch SET epoch = 7 WHERE bucket_id = 3`)
+		before := s.contents()
+		if sent, _, _ := s.part.Packet(s.Ctx, s.asks(1, "a", 1)); sent != engine.Failed {
+			t.Errorf("the packet came to %d, want Failed", sent)
+		}
+		if after := s.contents(); after != before {
+			t.Errorf("before:\n%safter:\n%s", before, after)
+		}
+		s.Forget()
+	})
+}
+
 // waitForLock waits until a transaction waits for a row.
 func (s *server) waitForLock() {
 	s.Helper()

@@ -78,7 +78,7 @@ func TestModel(t *testing.T) {
 				each := rapid.Int64Range(1, 40).Draw(rt, "each")
 				w.b = w.budget(fmt.Sprintf("b%d", number), each*buckets, buckets, limits)
 				m := &model{rows: map[string]int64{}, left: []int64{each, each, each},
-					gone: make([]bool, buckets),
+					gone:  make([]bool, buckets),
 					users: map[string][2]int64{}, most: [2]int64{30, 6}}
 				for range rapid.IntRange(1, 8).Draw(rt, "flights") {
 					flightBesideModel(rt, w, m)
