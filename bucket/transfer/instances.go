@@ -66,7 +66,8 @@ func (s *Service) problems(ctx context.Context) map[bucket.Lane]string {
 }
 
 // Missing returns which lanes with buckets belong to no configured instance: in ledger mode their
-// buckets are served from SQL alone. Errors of the database are no reason. It takes a second at most.
+// buckets are served from SQL alone. Errors of the database are no reason. It takes a second at
+// most.
 func (s *Service) Missing() (reasons []string) {
 	ctx, cancel := context.WithTimeout(context.Background(), pingTime)
 	defer cancel()
@@ -108,9 +109,9 @@ func (s *Service) lanesOf(op, name string) (out []bucket.Lane, err error) {
 	return out, nil
 }
 
-// Drain moves every bucket of an instance to others. In ledger mode that changes one row per bucket,
-// and requests go on meanwhile. What cannot be moved at once is moved by the loop. New buckets land
-// elsewhere until Undrain. Repeating it is harmless and says how far it is.
+// Drain moves every bucket of an instance to others. In ledger mode that changes one row per
+// bucket, and requests go on meanwhile. What cannot be moved at once is moved by the loop. New
+// buckets land elsewhere until Undrain. Repeating it is harmless and says how far it is.
 //
 // Errors: InstanceNotFound; LastInstance when no other instance takes buckets; Unavailable;
 // OutcomeUnknown.
@@ -209,7 +210,8 @@ func (s *Service) takes(ctx context.Context, rows []LaneRow) func(bucket.Lane) b
 }
 
 // eachPlaced calls do for the budgets with buckets on lanes, or for all when lanes is empty.
-func (s *Service) eachPlaced(ctx context.Context, lanes []bucket.Lane, do func(*Placed) error) error {
+func (s *Service) eachPlaced(ctx context.Context, lanes []bucket.Lane,
+	do func(*Placed) error) error {
 	const page = 100
 	for after := int64(0); ; {
 		list, err := s.Ledger.Lanes.PlacedAfter(ctx, lanes, after, page)
@@ -228,8 +230,8 @@ func (s *Service) eachPlaced(ctx context.Context, lanes []bucket.Lane, do func(*
 	}
 }
 
-// belong returns the moves that bring a budget's buckets to where the shared placement says. leaving
-// restricts them to buckets on those lanes; nil: all buckets.
+// belong returns the moves that bring a budget's buckets to where the shared placement says.
+// leaving restricts them to buckets on those lanes; nil: all buckets.
 func (s *Service) belong(p *Placed, takes func(bucket.Lane) bool,
 	leaving func(bucket.Lane) bool) []Placement {
 	keys := make([]string, len(p.Buckets))
@@ -293,8 +295,8 @@ func (s *Service) drain(ctx context.Context) (moved int, err error) {
 }
 
 // Rebalance brings ledger-mode buckets to where the ring over the instances says, with bounded
-// loads, so that instances that are new or came back get their share. On a dry run it moves nothing.
-// Requests go on meanwhile. Errors: Unavailable; OutcomeUnknown: repeat it.
+// loads, so that instances that are new or came back get their share. On a dry run it moves
+// nothing. Requests go on meanwhile. Errors: Unavailable; OutcomeUnknown: repeat it.
 func (s *Service) Rebalance(ctx context.Context, dryRun bool) (bucket.Rebalance, error) {
 	out := bucket.Rebalance{DryRun: dryRun}
 	rows, err := s.Ledger.Lanes.LaneRows(ctx)
@@ -349,8 +351,8 @@ func (l *DrainLoop) RunOnce(ctx context.Context) error {
 // RebalanceLoop gives instances their share of the buckets without being asked.
 type RebalanceLoop struct{ s *Service }
 
-// RunOnce rebalances all budgets. While a store does not answer it does nothing, so that a store that
-// comes and goes does not move the buckets of all others.
+// RunOnce rebalances all budgets. While a store does not answer it does nothing, so that a store
+// that comes and goes does not move the buckets of all others.
 func (l *RebalanceLoop) RunOnce(ctx context.Context) error {
 	step, cancel := context.WithTimeout(ctx, pingTime)
 	defer cancel()

@@ -14,8 +14,8 @@ const runTime = 5 * time.Minute
 
 // Recycle brings the units of a budget's buckets together and hands them out again by recent
 // demand. Fragments come together, out_cnt starts from 0, and a budget of which little is left
-// contracts. Nothing stops meanwhile: units are in buckets or in the total after each step (I1), and
-// both are in I3's sum. The run goes on when ctx ends; EndedAt of the answer is zero then.
+// contracts. Nothing stops meanwhile: units are in buckets or in the total after each step (I1),
+// and both are in I3's sum. The run goes on when ctx ends; EndedAt of the answer is zero then.
 //
 // Errors: BudgetNotFound; LedgerModeOnly; RecycleRunning while another one is open, on whatever
 // node; Unavailable; OutcomeUnknown: look at the history.

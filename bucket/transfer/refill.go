@@ -9,10 +9,10 @@ import (
 	"github.com/budgetd/budgetd/budget"
 )
 
-// RefillLoop applies for buckets before they run dry: segmented stock. A bucket whose O is below its
-// low-water mark applies for a step; both follow the use of the bucket by all nodes, which SQL's
-// sums show (allocation.LowWater, allocation.Refill). The loop looks at budgets that this node sold
-// from. Several nodes that see one low bucket apply once: the next one finds it filled.
+// RefillLoop applies for buckets before they run dry: segmented stock. A bucket whose O is below
+// its low-water mark applies for a step; both follow the use of the bucket by all nodes, which
+// SQL's sums show (allocation.LowWater, allocation.Refill). The loop looks at budgets that this
+// node sold from. Several nodes that see one low bucket apply once: the next one finds it filled.
 type RefillLoop struct {
 	s    *Service
 	seen map[int64]reading // by bucket

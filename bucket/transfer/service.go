@@ -231,8 +231,8 @@ func (s *Service) fresh(ctx context.Context, ref bucket.BudgetRef) (*bucket.Budg
 	return s.Budgets.Reload(ctx, b.ID)
 }
 
-// find returns a bucket by its key: `sale:bucket-1`, or `bucket-1` where the budget is known. Error:
-// BucketNotFound.
+// find returns a bucket by its key: `sale:bucket-1`, or `bucket-1` where the budget is known.
+// Error: BucketNotFound.
 func find(op string, b *bucket.Budget, key string) (*bucket.Bucket, error) {
 	ring := b.Ring()
 	for i := range ring {

@@ -211,7 +211,8 @@ func TestVerbsOnBuckets(t *testing.T) {
 	store.Durability = budget.Store
 	w.ok(w.part.SetDraining(w.ctx, w.lanes, true)) // makes the lanes' rows
 	w.ok(w.part.SetDraining(w.ctx, w.lanes, false))
-	if _, err = s.Offline(w.ctx, w.create(store, 3), "bucket-0"); !budget.Is(err, budget.LedgerModeOnly) {
+	_, err = s.Offline(w.ctx, w.create(store, 3), "bucket-0")
+	if !budget.Is(err, budget.LedgerModeOnly) {
 		t.Errorf("a budget in store mode: %v", err)
 	}
 }
@@ -258,7 +259,8 @@ func TestRecycleAndItsHistory(t *testing.T) {
 }
 
 // loop returns the loop of a name.
-func loop(t *testing.T, s *transfer.Service, set transfer.Settings, name string) func(context.Context) error {
+func loop(t *testing.T, s *transfer.Service, set transfer.Settings,
+	name string) func(context.Context) error {
 	for _, l := range s.Loops(set) {
 		if l.Name == name {
 			return l.RunOnce
@@ -450,7 +452,8 @@ func TestRollOverIsShared(t *testing.T) {
 	w := newWorld(t)
 	nodes := []*transfer.Service{w.node(), w.node()}
 	d := promo("daily", 1000, 3)
-	d.Type, d.Rule = budget.Daily, &budget.Rule{Kind: budget.Calendar, Every: budget.Hour, Quantity: 30}
+	d.Type = budget.Daily
+	d.Rule = &budget.Rule{Kind: budget.Calendar, Every: budget.Hour, Quantity: 30}
 	d.StartAt = w.clock()
 	first := w.create(d, 3)
 	d.Name = "other"

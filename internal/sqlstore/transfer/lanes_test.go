@@ -72,12 +72,13 @@ func TestPlacedAfter(t *testing.T) {
 		if len(list) != 2 || list[0].Budget != b.ID || list[1].Budget != c.ID {
 			w.Errorf("on two lanes: %+v", list)
 		}
-		equal(w, "on an empty lane", len(must(w.part.PlacedAfter(w.ctx, []bucket.Lane{lane(9)}, 0, 5))(w)), 0)
+		list = must(w.part.PlacedAfter(w.ctx, []bucket.Lane{lane(9)}, 0, 5))(w)
+		equal(w, "on an empty lane", len(list), 0)
 	})
 }
 
-// TestRolloverOnALaneThatIsDrained: no epoch begins there; a bucket gets its next one where it moves
-// to.
+// TestRolloverOnALaneThatIsDrained: no epoch begins there; a bucket gets its next one where it
+// moves to.
 func TestRolloverOnALaneThatIsDrained(t *testing.T) {
 	everywhere(t, func(w *world) {
 		b := w.daily("b", 1000, day(""))

@@ -57,7 +57,7 @@ func (p *Part) RollOver(ctx context.Context, budgetID int64) (out transfer.Rolle
 	return out, nil
 }
 
-// maxSteps bounds the transactions of one call: 1,024 buckets take 34, and centuries of hours 1,000.
+// maxSteps bounds the transactions of one call: 1,024 buckets take 34, a century of hours 900.
 const maxSteps = 2000
 
 // rollOverStep is one transaction of a rollover; more says that another one has to follow.

@@ -193,7 +193,8 @@ func TestRollOverOfManyBuckets(t *testing.T) {
 	})
 }
 
-// unopen ends the newest epochs of n buckets and makes the rollover due, as it is between two steps.
+// unopen ends the newest epochs of n buckets and makes the rollover due, as it is between two
+// steps.
 func (w *world) unopen(id int64, n int) {
 	w.Helper()
 	b := w.read(id)

@@ -105,7 +105,8 @@ func (l *layout) shares(b *rows.Budget, now time.Time) []int64 {
 // A budget of at most transfer.MaxEpochs buckets takes one step, in which each bucket gives what is
 // above its share and gets what is below it. Otherwise the run goes through the buckets twice: they
 // give first, and get afterwards. next_ordinal counts on through both.
-func (p *Part) StepRecycle(ctx context.Context, budgetID, number int64) (out transfer.Step, err error) {
+func (p *Part) StepRecycle(ctx context.Context, budgetID, number int64) (
+	out transfer.Step, err error) {
 	err = p.db.Write(ctx, "recycle", func(t *engine.Tx) error {
 		out = transfer.Step{}
 		b, err := rows.LockBudget(t, "recycle", budgetID)

@@ -132,7 +132,8 @@ func (p *Part) OpenRecycles(ctx context.Context, limit int) ([]bucket.Recycle, e
 	return p.runs(ctx, selectOpenRuns, limit)
 }
 
-func (p *Part) runs(ctx context.Context, query string, args ...any) (out []bucket.Recycle, err error) {
+func (p *Part) runs(ctx context.Context, query string, args ...any) (
+	out []bucket.Recycle, err error) {
 	err = p.db.Read(ctx, "recycles", func(r *engine.Reader) error {
 		var read []runRow
 		if err := r.List(&read, query, args...); err != nil {

@@ -36,7 +36,8 @@ func (w *world) recycle(id int64) (run bucket.Recycle, steps int) {
 	return run, steps
 }
 
-// TestRecycleFollowsDemand: the bucket that sold gets most, out_cnt starts from 0, and no epoch ends.
+// TestRecycleFollowsDemand: the bucket that sold gets most, out_cnt starts from 0, and no epoch
+// ends.
 func TestRecycleFollowsDemand(t *testing.T) {
 	everywhere(t, func(w *world) {
 		b := w.create(promo("skewed", 8000, 8))

@@ -29,8 +29,9 @@ func (w *world) stock(name string, units int64, buckets int,
 func (w *world) append(id, units int64) {
 	w.Helper()
 	w.change(func(t *engine.Tx) error {
-		if err := t.Hit(1, `UPDATE budget_management_bucket SET total_quantity = total_quantity + ?,
-			undistributed_quantity = undistributed_quantity + ? WHERE id = ?`, units, units, id); err != nil {
+		err := t.Hit(1, `UPDATE budget_management_bucket SET total_quantity = total_quantity + ?,
+			undistributed_quantity = undistributed_quantity + ? WHERE id = ?`, units, units, id)
+		if err != nil {
 			return err
 		}
 		return t.Hit(1, `UPDATE budget_period SET funded_quantity = funded_quantity + ?

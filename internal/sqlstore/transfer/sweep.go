@@ -100,7 +100,9 @@ type returning struct {
 	Budget int64 `db:"budget_id"`
 }
 
-func (r *returning) position() rows.Position { return rows.Position{Bucket: r.Bucket, Epoch: r.Epoch} }
+func (r *returning) position() rows.Position {
+	return rows.Position{Bucket: r.Bucket, Epoch: r.Epoch}
+}
 
 // sweep locks the budgets by id, then the epochs, and moves what they return.
 func sweep(t *engine.Tx, found []returning) (moved int64, err error) {
