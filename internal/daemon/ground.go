@@ -2,7 +2,6 @@ package daemon
 
 import (
 	"context"
-	"crypto/rand"
 	"database/sql/driver"
 	"errors"
 	"fmt"
@@ -15,21 +14,19 @@ import (
 
 	"github.com/budgetd/budgetd/bucket"
 	"github.com/budgetd/budgetd/budget"
-	"github.com/budgetd/budgetd/internal/archive"
 	"github.com/budgetd/budgetd/internal/config"
 	"github.com/budgetd/budgetd/internal/redisstore"
-	"github.com/budgetd/budgetd/internal/sqlstore"
+	"github.com/budgetd/budgetd/internal/sqlstore/engine"
 )
 
 // ground is what the service lives on: the database and the instances.
 type ground struct {
-	db        *sqlstore.DB
-	stores    []*redisstore.Store
-	instances map[string]bucket.Instance
-	lanes     map[string]int
-	drivers   map[string]string
-	// archiver is nil where entries are not kept outside the database.
-	archiver bucket.Archiver
+	db *engine.DB
+	// stores are the Redis instances by name. An instance with driver sql has no store.
+	stores map[string]*redisstore.Store
+	// lanes are those of all configured instances, drivers the driver of each instance.
+	lanes   []bucket.Lane
+	drivers map[string]string
 	// weaknesses are the database's settings that were warned of.
 	weaknesses string
 }
@@ -37,14 +34,8 @@ type ground struct {
 // open opens the database, waiting for it a bounded time, and makes the instances; it does not
 // connect to them, except to check their settings. Close what it returns also after an error.
 func open(ctx context.Context, c config.Config, log *slog.Logger) (*ground, error) {
-	g := &ground{instances: map[string]bucket.Instance{},
-		lanes: map[string]int{}, drivers: map[string]string{}}
+	g := &ground{stores: map[string]*redisstore.Store{}, drivers: map[string]string{}}
 	var err error
-	if c.Ledger.ArchiveDir != "" {
-		if g.archiver, err = archive.Open(c.Ledger.ArchiveDir); err != nil {
-			return g, fmt.Errorf("ledger.archive_dir: %w", err)
-		}
-	}
 	if g.db, err = openDatabase(ctx, c.Database, log); err != nil {
 		return g, fmt.Errorf("database: %w", err)
 	}
@@ -52,17 +43,18 @@ func open(ctx context.Context, c config.Config, log *slog.Logger) (*ground, erro
 		return g, fmt.Errorf("database: %w", err)
 	}
 	for _, i := range c.Instances {
-		g.lanes[i.Name], g.drivers[i.Name] = i.Lanes, i.Driver
+		g.drivers[i.Name] = i.Driver
+		for n := range i.Lanes {
+			g.lanes = append(g.lanes, bucket.Lane{Instance: i.Name, Index: n})
+		}
 		if i.Driver == config.SQL {
-			g.instances[i.Name] = g.db.Rows(i.Name, i.Lanes)
 			continue
 		}
 		store, err := newRedis(i, g.db.InstallationID(), c.StoreMode.RecordWindow)
 		if err != nil {
 			return g, err
 		}
-		g.stores = append(g.stores, store)
-		g.instances[i.Name] = store
+		g.stores[i.Name] = store
 		if c.Strict {
 			if err := checkStore(ctx, i, store, log); err != nil {
 				return g, err
@@ -77,10 +69,10 @@ const firstPause, longestPause = 200 * time.Millisecond, 2 * time.Second
 
 // openDatabase opens the database. One that cannot be reached is tried again for ConnectTimeout; any
 // other error is final.
-func openDatabase(ctx context.Context, c config.Database, log *slog.Logger) (*sqlstore.DB, error) {
+func openDatabase(ctx context.Context, c config.Database, log *slog.Logger) (*engine.DB, error) {
 	deadline := time.Now().Add(c.ConnectTimeout)
 	for pause := firstPause; ; pause = min(2*pause, longestPause) {
-		db, err := sqlstore.Open(ctx, sqlstore.Config{Driver: c.Driver, DSN: c.DSN, PoolSize: c.Connections})
+		db, err := engine.Open(ctx, engine.Config{Driver: c.Driver, DSN: c.DSN, PoolSize: c.Connections})
 		if err == nil || !unreachable(err) || ctx.Err() != nil {
 			return db, err
 		}
@@ -179,31 +171,6 @@ func (g *ground) checkDatabase(ctx context.Context, known string, strict bool, l
 		}
 	}
 	return all, nil
-}
-
-// service makes the service on this ground.
-func (g *ground) service(c config.Config, log *slog.Logger, observer bucket.Observer) (
-	*bucket.Service, error) {
-	var recycleAt func(time.Time) time.Time
-	if c.Recycle.Schedule != "" {
-		recycleAt = c.Recycle.Next
-	}
-	return bucket.New(bucket.Config{
-		SQL: g.db, Instances: g.instances, Lanes: g.lanes, Clock: bucket.SystemClock{},
-		Rand: func(b []byte) { _, _ = rand.Read(b) }, // never fails
-		Log:  log, Observer: observer, Archiver: g.archiver,
-		Settings: bucket.Settings{
-			Deadline: c.Deduct.Deadline, StepTimeout: c.Deduct.StepTimeout, Committers: c.Deduct.Committers,
-			Queue: c.Deduct.Queue, BatchSize: c.Deduct.BatchSize,
-			Refresh: c.Background.Refresh, Chores: c.Background.Chores, Keep: c.Ledger.Keep,
-			KeepSeries: c.Series.Keep,
-			DownAfter:  c.DownAfter, Strict: c.Strict, StrandedShare: c.Recycle.StrandedShare, RecycleAt: recycleAt,
-			CachedBudgets: c.Cache.Budgets, CachedIDs: c.Cache.RequestIDs,
-			Audit: c.Audit.Interval, AuditRows: c.Audit.Rows, ShownBudgets: c.Metrics.Budgets,
-			WindowUnits: int64(c.StoreMode.WindowUnits), WindowTime: c.StoreMode.WindowTime,
-			RecordWindow: c.StoreMode.RecordWindow, ReportWait: c.StoreMode.ReportWait,
-		},
-	})
 }
 
 // keepClock measures the database's clock every period, and looks at its settings: it may have failed

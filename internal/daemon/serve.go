@@ -8,7 +8,6 @@ import (
 	"net"
 	"time"
 
-	"github.com/budgetd/budgetd/bucket"
 	"github.com/budgetd/budgetd/internal/config"
 	"github.com/budgetd/budgetd/internal/httpapi"
 	"github.com/budgetd/budgetd/internal/httpapi/front"
@@ -38,7 +37,7 @@ func serve(ctx context.Context, c config.Config, log *slog.Logger) error {
 	if err != nil {
 		return err
 	}
-	service.Start(ctx)
+	service.start(ctx, log)
 	defer stopService(ctx, service, c.Stop, log)
 	defer ground.keepClock(ctx, c.Background.Clock, log)()
 
@@ -79,10 +78,10 @@ func stopServer(ctx context.Context, api *httpapi.API, server *front.Server, sto
 
 // stopService lets background work under way finish. What does not is finished by the next node, from
 // its status.
-func stopService(ctx context.Context, service *bucket.Service, stop config.Stop, log *slog.Logger) {
+func stopService(ctx context.Context, service *node, stop config.Stop, log *slog.Logger) {
 	bounded, cancel := context.WithTimeout(context.WithoutCancel(ctx), stop.DrainTimeout)
 	defer cancel()
-	if err := service.Stop(bounded); err != nil {
+	if err := service.stop(bounded); err != nil {
 		log.Warn("background work is cut off", "drain_timeout", stop.DrainTimeout, "error", err)
 	}
 	log.Info("stopped")

@@ -218,7 +218,6 @@ type recycleView struct {
 	Cause bucket.RecycleCause `json:"cause"`
 	// Done of so many buckets are behind it, of which Skipped could not be recycled.
 	Buckets int `json:"buckets"`
-	Done    int `json:"done"`
 	Skipped int `json:"skipped"`
 	// Moved units came back to the total.
 	Moved          int64 `json:"moved"`
@@ -242,7 +241,7 @@ func recycleOf(r *bucket.Recycle) recycleView {
 		status = "running"
 	}
 	return recycleView{
-		Run: r.Number, Status: status, Cause: r.Cause, Buckets: len(r.Plan), Done: r.Done,
+		Run: r.Number, Status: status, Cause: r.Cause, Buckets: r.Buckets,
 		Skipped: r.Skipped, Moved: r.Moved, UnitsBefore: r.Before.Units,
 		StrandedBefore: r.Before.Stranded,
 		UnitsAfter:     r.After.Units, StrandedAfter: r.After.Stranded,

@@ -1,0 +1,77 @@
+package daemon
+
+import (
+	"context"
+	"sync/atomic"
+	"time"
+
+	"github.com/budgetd/budgetd/bucket"
+	"github.com/budgetd/budgetd/bucket/transfer"
+)
+
+const (
+	// healthEvery is how often lanes are looked at.
+	healthEvery = time.Second
+	// readyTime bounds the question whether the database answers.
+	readyTime = time.Second
+)
+
+// health is what the node can reach, as of the last look.
+type health struct {
+	*transfer.Service
+	// ping asks the database.
+	ping func(ctx context.Context) error
+
+	seen atomic.Pointer[look]
+}
+
+// look is what one look at the lanes found.
+type look struct {
+	// missing says what is out of reach, takes which lanes take buckets.
+	missing []string
+	takes   map[bucket.Lane]bool
+}
+
+// once looks at the lanes.
+func (h *health) once(ctx context.Context) error {
+	views, err := h.Lanes(ctx)
+	if err != nil {
+		return err
+	}
+	now := &look{missing: h.Service.Missing(ctx), takes: map[bucket.Lane]bool{}}
+	for i := range views {
+		v := &views[i]
+		now.takes[v.Lane] = v.Reachable && !v.Draining
+		if !v.Reachable {
+			now.missing = append(now.missing, "instance "+v.Lane.String()+" does not answer ("+
+				v.Problem+"): budgets in ledger mode are served from SQL, those in store mode wait")
+		}
+	}
+	h.seen.Store(now)
+	return nil
+}
+
+// Takes reports whether a lane takes buckets: it answered the last look and is not drained. Before
+// the first look every lane does.
+func (h *health) Takes(lane bucket.Lane) bool {
+	seen := h.seen.Load()
+	return seen == nil || seen.takes[lane]
+}
+
+// Ready returns why the node cannot serve: the database does not answer.
+func (h *health) Ready(ctx context.Context) []string {
+	ctx, cancel := context.WithTimeout(ctx, readyTime)
+	defer cancel()
+	if err := h.ping(ctx); err != nil {
+		return []string{"the database does not answer: " + err.Error()}
+	}
+	return nil
+}
+
+// Missing returns what was out of reach at the last look.
+func (h *health) Missing() []string {
+	if seen := h.seen.Load(); seen != nil {
+		return seen.missing
+	}
+	return nil
+}

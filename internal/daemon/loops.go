@@ -1,0 +1,85 @@
+package daemon
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"runtime/debug"
+	"sync"
+	"time"
+)
+
+// loop is work that the node does by itself: every so often, one run at a time.
+type loop struct {
+	name  string
+	every time.Duration
+	// once does a bounded amount of work. Its error is logged; the next run tries again.
+	once func(ctx context.Context) error
+}
+
+// loops runs until it is stopped.
+type loops struct {
+	cancel  context.CancelFunc
+	running sync.WaitGroup
+	log     *slog.Logger
+}
+
+// startLoops starts every loop. A run that panics is logged and ends that run only.
+func startLoops(ctx context.Context, log *slog.Logger, all []loop) *loops {
+	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	l := &loops{cancel: cancel, log: log}
+	for _, one := range all {
+		l.running.Go(func() { l.run(ctx, one) })
+	}
+	return l
+}
+
+func (l *loops) run(ctx context.Context, one loop) {
+	known := ""
+	for {
+		timer := time.NewTimer(one.every/2 + rand.N(one.every)) //nolint:gosec // spreads load
+		select {
+		case <-ctx.Done():
+			timer.Stop()
+			return
+		case <-timer.C:
+		}
+		err := guarded(ctx, one.once)
+		switch {
+		case ctx.Err() != nil:
+			return
+		case err == nil:
+			if known != "" {
+				l.log.Info("background work goes on", "loop", one.name)
+			}
+			known = ""
+		case err.Error() != known: // once, until it is another one
+			known = err.Error()
+			l.log.Warn("background work waits", "loop", one.name, "error", err)
+		}
+	}
+}
+
+// guarded runs once and returns a panic as an error.
+func guarded(ctx context.Context, once func(context.Context) error) (err error) {
+	defer func() {
+		if why := recover(); why != nil {
+			err = fmt.Errorf("panic: %v\n%s", why, debug.Stack())
+		}
+	}()
+	return once(ctx)
+}
+
+// stop lets the runs under way finish, or ends them when ctx is over.
+func (l *loops) stop(ctx context.Context) error {
+	l.cancel()
+	done := make(chan struct{})
+	go func() { l.running.Wait(); close(done) }()
+	select {
+	case <-done:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
