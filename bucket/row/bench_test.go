@@ -105,3 +105,56 @@ func BenchmarkDeductAll(b *testing.B) {
 		}
 	}
 }
+
+// BenchmarkSQLite: deductions on SQLite, flushed at every commit: single ones by 64 callers, and
+// batches of 100 by 8.
+func BenchmarkSQLite(b *testing.B) {
+	for _, size := range []int{1, 100} {
+		b.Run(strconv.Itoa(size), func(b *testing.B) {
+			d := open(b, sqlite(b), none(0))
+			ref := d.create(b, promo("b", 1<<40, 8))
+			s := d.node(b, nil)
+			var n atomic.Int64
+			b.SetParallelism(64 / min(size, 8) / 2)
+			b.ResetTimer()
+			defer cpu(b)()
+			b.RunParallel(func(pb *testing.PB) {
+				for more := true; more; {
+					requests := make([]bucket.DeductRequest, 0, size)
+					for len(requests) < size && more {
+						if more = pb.Next(); more {
+							requests = append(requests, bucket.DeductRequest{Budget: ref, Amount: 1,
+								RequestID: strconv.FormatInt(n.Add(1), 10)})
+						}
+					}
+					for _, r := range s.DeductAll(context.Background(), requests) {
+						if r.Err != nil {
+							b.Error(r.Err)
+						}
+					}
+				}
+			})
+		})
+	}
+}
+
+// BenchmarkHopeless: requests of 64 callers for more than a budget that is used up has.
+func BenchmarkHopeless(b *testing.B) {
+	books := newBooks()
+	a := books.add("b", 100, 4, 20, one)
+	f := newFilter()
+	s := node(b, books, f.use)
+	var n atomic.Int64
+	b.ReportAllocs()
+	b.SetParallelism(32)
+	b.ResetTimer()
+	defer cpu(b)()
+	b.RunParallel(func(pb *testing.PB) {
+		for pb.Next() {
+			id := strconv.FormatInt(n.Add(1), 10)
+			if _, err := s.Deduct(context.Background(), request(a, id, 101)); err == nil {
+				b.Error("accepted")
+			}
+		}
+	})
+}

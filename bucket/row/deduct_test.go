@@ -295,3 +295,18 @@ func TestDatabaseDown(t *testing.T) {
 		t.Errorf("%v", err)
 	}
 }
+
+// TestUnitsCameBack: after a rollback through another node no figure is below what the bucket has.
+func TestUnitsCameBack(t *testing.T) {
+	b := newBooks()
+	a := b.add("returns", 100, 1, 100, none)
+	s := node(t, b, nil)
+	if _, err := s.Deduct(context.Background(), request(a, "o1", 90)); err != nil {
+		t.Fatal(err)
+	}
+	b.change(a.ID, func(a *account) { a.epochs[a.Buckets[0].ID].Outstanding += 90 })
+	got, err := s.Deduct(context.Background(), request(a, "o2", 1))
+	if err != nil || got.Remaining != 99 || got.BudgetRemaining < 99 {
+		t.Errorf("%+v, %v", got, err)
+	}
+}
