@@ -1,0 +1,59 @@
+package commit_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/budgetd/budgetd/bucket"
+	"github.com/budgetd/budgetd/budget"
+	"github.com/budgetd/budgetd/ledger"
+	"github.com/budgetd/budgetd/limit"
+)
+
+// TestChangedLimitIsLoaded: a limit that counts something else than before starts from the true count,
+// with what was given back taken off.
+func TestChangedLimitIsLoaded(t *testing.T) {
+	each(t, 100, 1, []budget.Limit{perUser("amount", 50, budget.MeasureAmount)}, func(w *world) {
+		w.commit(w.asks(0, "a", 7, user("u")), w.asks(0, "b", 9, user("u")), w.asks(0, "c", 2, user("v")))
+		w.Exec([]any{`INSERT INTO give_back (budget_id, request_id, kind, rollback_id, amount, is_whole,
+			is_direct, bucket_id, epoch, created_at) VALUES (?, ?, 'rollback', ?, 4, 0, 0, ?, 1, 0)`, w.b.ID,
+			[]byte("b"), []byte("r"), w.b.Buckets[0].ID}, []any{`UPDATE bucket_epoch SET
+			used_quantity = used_quantity - 4, returning_quantity = 4`})
+		changed := perUser("amount", 15, budget.MeasureAmount)
+		changed.Window = budget.LimitWindow{Kind: budget.WindowLifetime}
+		newer := *w.b
+		newer.Version = 2
+		newer.Limits = limit.Change(w.b.Limits, []budget.Limit{changed}, w.DB.Now())
+		w.b = &newer
+		var err error
+		w.set, err = limit.Compile(newer.Limits)
+		w.OK(err)
+		w.Exec([]any{`UPDATE bucket_epoch SET definition_version = 2`})
+		out := w.want([]bucket.Verdict{bucket.Limited, bucket.Accepted}, w.asks(0, "d", 4, user("u")),
+			w.asks(0, "e", 3, user("u")))
+		if used := out[0].Refused[0].Used; used != 7+9-4 {
+			t.Errorf("used %d before, want 12", used)
+		}
+		w.want([]bucket.Verdict{bucket.Limited, bucket.Accepted}, w.asks(0, "f", 1, user("u")),
+			w.asks(0, "g", 13, user("v")))
+	})
+}
+
+// TestClockGoesBack: a deduction is not counted before a window that others were counted in.
+func TestClockGoesBack(t *testing.T) {
+	day := perUser("amount", 10, budget.MeasureAmount)
+	day.Window.Every = budget.Day
+	each(t, 100, 1, []budget.Limit{day}, func(w *world) {
+		w.Clock.Advance(24 * time.Hour)
+		first := w.commit(w.asks(0, "a", 6, user("u")))[0].Deduction.CountedAt
+		w.Clock.Advance(-24 * time.Hour)
+		out := w.want([]bucket.Verdict{bucket.Limited, bucket.Accepted}, w.asks(0, "b", 5, user("u")),
+			w.asks(0, "c", 4, user("u")))
+		if at := out[1].Deduction.CountedAt; at.Truncate(24*time.Hour) != first.Truncate(24*time.Hour) {
+			t.Errorf("counted at %s, the window of %s is there", at, first)
+		}
+		if got := ledger.ReadDimensions(out[1].Deduction.Dimensions)["user"]; got != "u" {
+			t.Errorf("dimensions %q", out[1].Deduction.Dimensions)
+		}
+	})
+}

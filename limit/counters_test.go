@@ -1,0 +1,82 @@
+package limit_test
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"pgregory.net/rapid"
+
+	"github.com/budgetd/budgetd/budget"
+	"github.com/budgetd/budgetd/limit"
+)
+
+// TestPackedCounters: what limits count in a packed row is what they count from the single deductions,
+// whatever comes between, and what is given back lowers the very window.
+func TestPackedCounters(t *testing.T) {
+	windows := []budget.LimitWindow{
+		{Kind: budget.WindowCalendar, Every: budget.Minute}, {Kind: budget.WindowLifetime},
+		{Kind: budget.WindowSliding, Length: time.Minute, Slot: 7 * time.Second},
+		{Kind: budget.WindowFirstHit, Length: 40 * time.Second},
+	}
+	var list []budget.Limit
+	for i, w := range windows {
+		list = append(list, budget.Limit{Name: fmt.Sprintf("l%d", i), Dimension: "user", Max: 1 << 40,
+			Measure: budget.MeasureAmount, Window: w, Enforce: true})
+	}
+	start := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+	rapid.Check(t, func(t *rapid.T) {
+		set, err := limit.Compile(limit.Begin(list, start))
+		if err != nil {
+			t.Fatal(err)
+		}
+		touches, _ := set.Touches(1, map[string]string{"user": "u"}, nil)
+		now, packed := start.UnixMilli(), ""
+		var events []limit.Event
+		for range rapid.IntRange(1, 25).Draw(t, "steps") {
+			now += rapid.Int64Range(0, 30_000).Draw(t, "later")
+			counters, err := limit.ReadCounters(packed)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if counters.NotBefore() > now {
+				t.Fatalf("a window begins at %d, after %d", counters.NotBefore(), now)
+			}
+			kept := rapid.Int64Range(1, 9).Draw(t, "kept")
+			tallies := make([]*limit.Tally, len(set.List))
+			for i, l := range set.List {
+				touches[i].Counts = kept
+				tally := counters.Tally(l, "u", now)
+				if _, _, stale := tally.Stale(); stale {
+					t.Fatalf("limit %s has to be loaded", l.Name)
+				}
+				tallies[i] = &tally
+				whole := limit.NewTally(l, "u", now)
+				whole.Load(events)
+				got, gotReset := tally.Used()
+				want, wantReset := whole.Used()
+				if got != want || want > 0 && gotReset != wantReset {
+					t.Fatalf("limit %s: %d until %d, the deductions say %d until %d", l.Name, got, gotReset,
+						want, wantReset)
+				}
+			}
+			limit.Count(touches, tallies)
+			for _, tally := range tallies {
+				counters.Put(tally)
+			}
+			events = append(events, limit.Event{AtMS: now, Kept: kept})
+			if rapid.IntRange(0, 3).Draw(t, "back") == 0 {
+				i := rapid.IntRange(0, len(events)-1).Draw(t, "of")
+				for _, l := range set.List {
+					counters.GivenBack(l, events[i].AtMS, events[i].Kept)
+				}
+				events[i].Kept = 0
+			}
+			packed = counters.Pack()
+			if again, err := limit.ReadCounters(packed); err != nil || cmp.Diff(counters, again) != "" {
+				t.Fatalf("%v: %s", err, cmp.Diff(counters, again))
+			}
+		}
+	})
+}
