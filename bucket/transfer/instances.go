@@ -66,11 +66,8 @@ func (s *Service) problems(ctx context.Context) map[bucket.Lane]string {
 }
 
 // Missing returns which lanes with buckets belong to no configured instance: in ledger mode their
-// buckets are served from SQL alone. Errors of the database are no reason. It takes a second at
-// most.
-func (s *Service) Missing() (reasons []string) {
-	ctx, cancel := context.WithTimeout(context.Background(), pingTime)
-	defer cancel()
+// buckets are served from SQL alone. Errors of the database are no reason.
+func (s *Service) Missing(ctx context.Context) (reasons []string) {
 	rows, err := s.Ledger.Lanes.LaneRows(ctx)
 	if err != nil {
 		return nil

@@ -437,11 +437,11 @@ func TestLanesAndRecover(t *testing.T) {
 	if _, err = s.Recover(w.ctx, "store-9"); !budget.Is(err, budget.InstanceNotFound) {
 		t.Error(err)
 	}
-	if got := s.Missing(); len(got) != 0 {
+	if got := s.Missing(w.ctx); len(got) != 0 {
 		t.Errorf("missing %v", got)
 	}
 	other := transfer.New(transfer.Config{Ledger: transfer.Ledger{Lanes: w.part}, Lanes: w.lanes[:2]})
-	if got := other.Missing(); len(got) != 1 || !strings.Contains(got[0], "store-2/0") {
+	if got := other.Missing(w.ctx); len(got) != 1 || !strings.Contains(got[0], "store-2/0") {
 		t.Errorf("missing %v", got)
 	}
 }

@@ -17,10 +17,9 @@ import (
 const (
 	selectBucket = `SELECT ` + rows.BucketColumns + ` FROM sharding_budget_management_bucket b
 		JOIN bucket_epoch e ON e.bucket_id = b.id AND e.epoch = b.epoch WHERE b.id = ?`
-	// selectApplied sums what buckets applied for in the open period. A bucket rarely has more than
-	// a few epochs in a period, so only the newest of them are looked at.
+	// selectApplied sums what buckets applied for in the open period, as I3's sum does.
 	selectApplied = `SELECT COALESCE(SUM(g.amount), 0) FROM sharding_budget_management_bucket b
-		JOIN bucket_epoch e ON e.bucket_id = b.id AND e.epoch > b.epoch - 64
+		JOIN bucket_epoch e ON e.bucket_id = b.id
 		JOIN grant_log g ON g.bucket_id = e.bucket_id AND g.epoch = e.epoch
 		WHERE b.budget_id = ? AND e.period = ? AND g.kind = 'apply'`
 )
