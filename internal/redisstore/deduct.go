@@ -171,10 +171,11 @@ func (f *flight) argument(slice int64) packer {
 	}
 	a = a.array(len(f.terms))
 	for i, t := range f.terms {
-		a = a.array(3).number(t.EndMS).number(t.LimitsVersion).array(len(t.Limits))
+		a = a.array(4 + 8*len(t.Limits)).number(t.EndMS).number(t.LimitsVersion).number(int64(len(t.Limits)))
+		a = a.number(slides(t))
 		for l := range t.Limits {
 			x := &t.Limits[l]
-			a = a.array(8).number(int64(f.tags[i][l])).number(kindOf(x.Kind)).number(x.FromMS).number(x.ToMS)
+			a = a.number(int64(f.tags[i][l])).number(kindOf(x.Kind)).number(x.FromMS).number(x.ToMS)
 			a = a.number(x.LengthMS).number(x.SlotMS).number(x.Max).number(measureOf(x.Measure))
 		}
 	}
@@ -184,6 +185,16 @@ func (f *flight) argument(slice int64) packer {
 		a, record = f.page(a, p, record)
 	}
 	return a
+}
+
+// slides returns 1 if a limit has a sliding window.
+func slides(t *bucket.Terms) int64 {
+	for l := range t.Limits {
+		if t.Limits[l].Kind == budget.WindowSliding {
+			return 1
+		}
+	}
+	return 0
 }
 
 // page adds a page to the argument. record is scratch.

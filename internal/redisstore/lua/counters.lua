@@ -6,19 +6,27 @@
 -- its window began (calendar, first_hit; 0 for lifetime) and what is counted in it. A sliding window has
 -- -(n + 1) and the sum instead, and n pairs of doubles follow: a slot's first instant and its count.
 --
--- A limit is {tag, kind, from_ms, to_ms, length_ms, slot_ms, most, measure}: kinds are 1 calendar,
--- 2 lifetime, 3 first_hit, 4 sliding; measure 1 counts calls, 2 counts units.
+-- Terms are one array: end_ms, limits version, number of limits, 1 if one of them slides, then per limit tag,
+-- kind, from_ms, to_ms, length_ms, slot_ms, most, measure: kinds are 1 calendar, 2 lifetime, 3 first_hit,
+-- 4 sliding; measure 1 counts calls, 2 counts units. An array per limit would cost a call over many
+-- budgets as much as all its reads. Limit l begins after place 8 * l - 4.
 local CALENDAR, LIFETIME, FIRST_HIT, SLIDING = 1, 2, 3, 4
+
+-- formats are the formats of fields by the number of limits.
+local formats = {}
 
 -- prepare notes in terms how their counters look. x.window_over says that a calendar window is not the
 -- present one.
 local function prepare(x, now)
-  local limits = x[3]
-  x.n, x.flat, x.fmt, x.size = #limits, true, '<d' .. rep('I4dd', #limits), 8 + 20 * #limits
-  for l = 1, x.n do
-    local q = limits[l]
-    if q[2] == SLIDING then x.flat = false end
-    if q[2] == CALENDAR and (now < q[3] or now >= q[4]) then x.window_over = true end
+  local n = x[3]
+  local format = formats[n]
+  if not format then
+    format = '<d' .. rep('I4dd', n)
+    formats[n] = format
+  end
+  x.flat, x.format, x.size = x[4] == 0, format, 8 + 20 * n
+  for o = 4, 8 * n - 4, 8 do
+    if x[o + 2] == CALENDAR and (now < x[o + 3] or now >= x[o + 4]) then x.window_over = true end
   end
 end
 
@@ -63,20 +71,20 @@ local function written(expires, list)
 end
 
 -- window returns the window that a limit has now, and what is counted in it.
-local function window(q, began, counted, now)
-  local kind = q[2]
+local function window(x, o, began, counted, now)
+  local kind = x[o + 2]
   if kind == CALENDAR then
-    if began < q[3] then return q[3], 0 end
+    if began < x[o + 3] then return x[o + 3], 0 end
   elseif kind == FIRST_HIT then
-    if began == 0 or now >= began + q[5] then return now, 0 end
+    if began == 0 or now >= began + x[o + 5] then return now, 0 end
   end
   return began, counted
 end
 
 -- sliding returns the slots that count now and their sum.
-local function sliding(q, slots, now)
-  local from, kept, sum = now - q[5] + 1, {}, 0
-  from = from - from % q[6]
+local function sliding(x, o, slots, now)
+  local from, kept, sum = now - x[o + 5] + 1, {}, 0
+  from = from - from % x[o + 6]
   for j = 1, #slots, 2 do
     if slots[j] >= from then
       kept[#kept + 1], kept[#kept + 2] = slots[j], slots[j + 1]
@@ -89,15 +97,25 @@ end
 -- decode reads a field by terms: {expires, then tag, window, counted per limit}, as of now. A limit that is
 -- not in it begins. The second value is set if it is unreadable.
 local function decode(v, x, now)
-  local limits, n = x[3], x.n
+  local n = x[3]
+  if not v and x.flat then
+    local s = {0}
+    for l = 1, n do
+      local o = 8 * l - 4
+      local kind, began = x[o + 2], 0
+      if kind == CALENDAR then began = x[o + 3] elseif kind == FIRST_HIT then began = now end
+      s[3 * l - 1], s[3 * l], s[3 * l + 1] = x[o + 1], began, 0
+    end
+    return s
+  end
   if v and x.flat and #v == x.size then
-    local s = {sunpack(x.fmt, v)}
+    local s = {sunpack(x.format, v)}
     local same = true
     for l = 1, n do
-      local q, c = limits[l], s[3 * l + 1]
-      if s[3 * l - 1] ~= q[1] then same = false break end
+      local o, c = 8 * l - 4, s[3 * l + 1]
+      if s[3 * l - 1] ~= x[o + 1] then same = false break end
       if not (c >= 0 and c <= MAX and s[3 * l] >= 0) then return nil, true end
-      s[3 * l], s[3 * l + 1] = window(q, s[3 * l], c, now)
+      s[3 * l], s[3 * l + 1] = window(x, o, s[3 * l], c, now)
     end
     if same then return s end
   end
@@ -109,14 +127,14 @@ local function decode(v, x, now)
   end
   local s = {0}
   for l = 1, n do
-    local q = limits[l]
-    local old = by[q[1]] or {q[1], 0, 0}
-    s[3 * l - 1] = q[1]
-    if q[2] == SLIDING then
-      s[3 * l], s[3 * l + 1] = sliding(q, old[4] or {}, now)
+    local o = 8 * l - 4
+    local old = by[x[o + 1]] or {x[o + 1], 0, 0}
+    s[3 * l - 1] = x[o + 1]
+    if x[o + 2] == SLIDING then
+      s[3 * l], s[3 * l + 1] = sliding(x, o, old[4] or {}, now)
       s.now = now
     else
-      s[3 * l], s[3 * l + 1] = window(q, old[2] >= 0 and old[2] or 0, old[3], now)
+      s[3 * l], s[3 * l + 1] = window(x, o, old[2] >= 0 and old[2] or 0, old[3], now)
     end
   end
   return s
@@ -125,27 +143,25 @@ end
 -- exceeds says whether a deduction of `a` units does not fit into a limit. own is nil, or {counts, most},
 -- each 0 or one number per limit.
 local function exceeds(s, x, a, own)
-  local limits = x[3]
   local counts, most = own and own[1] ~= 0 and own[1], own and own[2] ~= 0 and own[2]
-  for l = 1, x.n do
-    local q = limits[l]
-    local d = counts and counts[l] or (q[8] == 1 and 1 or a)
-    if d > 0 and s[3 * l + 1] + d > (most and most[l] or q[7]) then return true end
+  for l = 1, x[3] do
+    local o = 8 * l - 4
+    local d = counts and counts[l] or (x[o + 8] == 1 and 1 or a)
+    if d > 0 and s[3 * l + 1] + d > (most and most[l] or x[o + 7]) then return true end
   end
   return false
 end
 
 -- count adds a deduction to all windows.
 local function count(s, x, a, own)
-  local limits = x[3]
   local counts = own and own[1] ~= 0 and own[1]
-  for l = 1, x.n do
-    local q = limits[l]
-    local d = counts and counts[l] or (q[8] == 1 and 1 or a)
+  for l = 1, x[3] do
+    local o = 8 * l - 4
+    local d = counts and counts[l] or (x[o + 8] == 1 and 1 or a)
     if d > 0 then
       s[3 * l + 1] = s[3 * l + 1] + d
-      if q[2] == SLIDING then
-        local slots, slot = s[3 * l], s.now - s.now % q[6]
+      if x[o + 2] == SLIDING then
+        local slots, slot = s[3 * l], s.now - s.now % x[o + 6]
         local last = #slots
         if last > 0 and slots[last - 1] >= slot then slots[last] = slots[last] + d
         else slots[last + 1], slots[last + 2] = slot, d
@@ -157,22 +173,22 @@ end
 
 -- encode makes a field of what decode returned.
 local function encode(s, x)
-  local limits, expires = x[3], 0
-  for l = 1, x.n do
-    local q = limits[l]
-    local kind, ends = q[2], 0
+  local n, expires = x[3], 0
+  for l = 1, n do
+    local o = 8 * l - 4
+    local kind, ends = x[o + 2], 0
     if kind == LIFETIME then expires = 0 break
-    elseif kind == CALENDAR then ends = s[3 * l] + q[4] - q[3]
-    elseif kind == FIRST_HIT then ends = s[3 * l] + q[5]
-    else ends = s.now + q[6] + q[5]
+    elseif kind == CALENDAR then ends = s[3 * l] + x[o + 4] - x[o + 3]
+    elseif kind == FIRST_HIT then ends = s[3 * l] + x[o + 5]
+    else ends = s.now + x[o + 6] + x[o + 5]
     end
     if ends > expires then expires = ends end
   end
   s[1] = expires
-  if x.flat then return spack(x.fmt, unpack(s, 1, 3 * x.n + 1)) end
+  if x.flat then return spack(x.format, unpack(s, 1, 3 * x[3] + 1)) end
   local list = {}
-  for l = 1, x.n do
-    local slots = limits[l][2] == SLIDING and s[3 * l] or nil
+  for l = 1, n do
+    local slots = x[8 * l - 2] == SLIDING and s[3 * l] or nil
     list[l] = {s[3 * l - 1], slots and 0 or s[3 * l], s[3 * l + 1], slots}
   end
   return written(expires, list)

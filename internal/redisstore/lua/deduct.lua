@@ -5,8 +5,7 @@
 -- then three keys per page: records of the present slice and of the one before, hashes `bucket:id` ->
 -- record; counters, a hash `bucket:value` -> all windows of the value (counters.lua)
 -- ARGV[4] MessagePack array: slice (decimal text), buckets (decimal texts), their epochs (decimal texts),
---   their terms (places in the next), terms {end_ms, version, limits}, pages
---   a limit is {tag, kind, from_ms, to_ms, length_ms, slot_ms, most, measure}: see counters.lua
+--   their terms (places in the next), terms (counters.lua), pages
 --   a page is {ids (`bucket:id`), records, amounts (units), buckets (places), not after (ms),
 --   values (places, 0: none), names of values (`bucket:value`), terms of values (places), own}
 --   own is 0, or an array per operation of {counts, most}, each 0 or one number per limit
