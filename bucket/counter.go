@@ -1,6 +1,7 @@
 package bucket
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"time"
@@ -351,4 +352,24 @@ type CopyPart struct {
 	Records, Counters, Late []string
 	// Activation is the source's; Since the first activation whose records could be rolled back there.
 	Activation, Since int64
+}
+
+// Home returns the bucket of a routing key in store mode: the ring's first choice among all buckets,
+// because the records of its ids are there whatever its status is; nil where the budget has none. Of a
+// budget that Budgets returned.
+func (b *Budget) Home(key string) *Bucket {
+	if b.routes == nil {
+		return nil
+	}
+	i := b.routes.LocateIndex(key, nil)
+	if i < 0 {
+		return nil
+	}
+	return &b.Buckets[i]
+}
+
+// HomeKey returns what picks a request's bucket in store mode: its value of the budget's routing
+// dimension, else its key, else its id.
+func (b *Budget) HomeKey(dimensions map[string]string, key, id string) string {
+	return cmp.Or(dimensions[b.RoutingDimension], key, id)
 }

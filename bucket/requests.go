@@ -17,13 +17,15 @@ type DeductRequest struct {
 	// Key routes to a bucket; "" means the request id.
 	Key        string
 	Dimensions map[string]string
-	// Counts are own amounts for single limits, by their names: 0 … budget.MaxAmount, 0 counts nothing.
+	// Counts are own amounts for single limits, by their names: 0 … budget.MaxAmount, 0 counts
+	// nothing.
 	Counts    map[string]int64
 	Reference string
-	// HoldTTL makes a hold of it, which expires that long after its commit unless it is confirmed; whole
-	// milliseconds, budget.MinHoldTTL … budget.MaxHoldTTL; 0: used at once.
+	// HoldTTL makes a hold of it, which expires that long after its commit unless it is confirmed;
+	// whole milliseconds, budget.MinHoldTTL … budget.MaxHoldTTL; 0: used at once.
 	HoldTTL time.Duration
-	// Group names the holds that are confirmed, extended or rolled back together; "": none. Only holds.
+	// Group names the holds that are confirmed, extended or rolled back together; "": none. Only
+	// holds.
 	Group string
 }
 
@@ -48,7 +50,8 @@ type DeductAnswer struct {
 	Unlimited bool
 	// Limits are those that the deduction counts for, after it; on a replay none.
 	Limits []budget.LimitState
-	// HoldUntil is when a hold expires; zero: it is none, or, in store mode, the ledger does not know yet.
+	// HoldUntil is when a hold expires; zero: it is none, or, in store mode, the ledger does not
+	// know yet.
 	HoldUntil time.Time
 	// Receipt locates the deduction: opaque to callers.
 	Receipt string
@@ -62,7 +65,8 @@ type DeductionView struct {
 	State      ledger.State
 	Amount     int64
 	RolledBack int64
-	// Confirmed is what was confirmed of a hold; HoldUntil when it expires, or would have; zero: no hold.
+	// Confirmed is what was confirmed of a hold; HoldUntil when it expires, or would have; zero: no
+	// hold.
 	Confirmed int64
 	HoldUntil time.Time
 	// Group is the hold's, "": none.
@@ -85,8 +89,11 @@ type RollbackRequest struct {
 	Group string
 	// Amount 0 asks for all that is left.
 	Amount int64
-	// Receipt is the deduction's, if the caller kept it: in store mode only its bucket has to be read.
+	// Receipt is the deduction's, if the caller kept it.
 	Receipt string
+	// Key is the deduction's routing key. In store mode ids are unique per key, so the key or the
+	// receipt names the record; neither is needed where the deduction had none.
+	Key string
 }
 
 // ConfirmRequest asks for held units to be used: of one hold, or of all holds of a group.
@@ -139,8 +146,8 @@ type BucketView struct {
 type AuditReport struct {
 	OK      bool
 	Figures ledger.Figures
-	// AtRisk is what would be quarantined if every store were lost now: 0 in ledger mode, else ΣO of
-	// the live epochs.
+	// AtRisk is what would be quarantined if every store were lost now: 0 in ledger mode, else ΣO
+	// of the live epochs.
 	AtRisk        int64
 	Discrepancies []ledger.Discrepancy
 	// Unchecked lists buckets whose store could not be read just now; their rows were checked.

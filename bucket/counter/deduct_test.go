@@ -1,0 +1,95 @@
+package counter_test
+
+import (
+	"testing"
+
+	"github.com/budgetd/budgetd/bucket"
+	"github.com/budgetd/budgetd/budget"
+	"github.com/budgetd/budgetd/ledger"
+)
+
+// everywhere runs a test on a store in memory and on Redis.
+func everywhere(t *testing.T, lanes int, test func(w *world)) {
+	t.Run("memory", func(t *testing.T) { test(inMemory(t, lanes)) })
+	t.Run("redis", func(t *testing.T) { w, _ := onRedis(t, "sqlite", lanes); test(w) })
+	t.Run("redis and mariadb", func(t *testing.T) { w, _ := onRedis(t, "mariadb", lanes); test(w) })
+}
+
+// TestDeduct: create, open, grant, deduct, replay, conflict, rollback, sync.
+func TestDeduct(t *testing.T) {
+	everywhere(t, 1, func(w *world) {
+		b := w.create(promo("sale", 100, 1))
+		a := w.deduct(b, "one", 30)
+		if a.Remaining != 70 || a.BudgetRemaining != 70 || a.Replayed || a.State != ledger.StateUsed {
+			w.Errorf("answer: %+v", a)
+		}
+		if again := w.deduct(b, "one", 30); !again.Replayed || again.Amount != 30 || again.Receipt != a.Receipt {
+			w.Errorf("replay: %+v", again)
+		}
+		w.refused(b, "one", 31, budget.RequestConflict)
+		w.settled(b, books{T: 100, O: 70, S: 30})
+		v := w.rollback(b, "one", "", 10)
+		if v.RolledBack != 10 || v.Amount != 30 || v.Replayed {
+			w.Errorf("rollback: %+v", v)
+		}
+		if got, want := w.books(b.ID), (books{T: 100, O: 80, S: 20}); got != want {
+			w.Errorf("after the rollback's answer: %+v, want %+v", got, want)
+		}
+		if v := w.rollback(b, "one", "", 10); !v.Replayed || v.RolledBack != 10 {
+			w.Errorf("replayed rollback: %+v", v)
+		}
+		e := w.refused(b, "two", 81, budget.BudgetExhausted)
+		if e.Available == nil || *e.Available != 80 {
+			w.Errorf("available: %v", e)
+		}
+		w.deduct(b, "three", 80)
+		w.refused(b, "four", 1, budget.BudgetExhausted)
+		w.settled(b, books{T: 100, S: 100})
+		if again := w.deduct(b, "one", 30); !again.Replayed {
+			w.Errorf("replay after the end: %+v", again)
+		}
+	})
+}
+
+// TestScattered: units lie in other buckets than the one that they are asked for in.
+func TestScattered(t *testing.T) {
+	everywhere(t, 2, func(w *world) {
+		b := w.create(promo("sale", 100, 4))
+		w.settled(b, books{T: 100, O: 100})
+		w.deduct(b, "large", 95)
+		w.refused(b, "too large", 6, budget.BudgetExhausted)
+		for i := range 5 {
+			w.deduct(b, name(i), 1)
+		}
+		w.refused(b, "one more", 1, budget.BudgetExhausted)
+		w.settled(b, books{T: 100, S: 100})
+	})
+}
+
+// TestBatch: a batch is as its requests one by one, those of one id in order.
+func TestBatch(t *testing.T) {
+	everywhere(t, 2, func(w *world) {
+		b := w.create(promo("sale", 1000, 4))
+		var all []bucket.DeductRequest
+		for i := range 300 {
+			all = append(all, request(b, name(i%100), 10)) // each id three times
+		}
+		all = append(all, request(b, name(0), 11))
+		replayed := 0
+		for i, r := range w.node.DeductAll(t.Context(), all) {
+			switch {
+			case i == 300 && !budget.Is(r.Err, budget.RequestConflict), i < 300 && r.Err != nil:
+				w.Errorf("%d: %v", i, r.Err)
+			case r.Answer.Replayed != (i >= 100) && i < 300:
+				w.Errorf("%d: replayed %v", i, r.Answer.Replayed)
+			}
+			if r.Answer.Replayed {
+				replayed++
+			}
+		}
+		if replayed != 200 {
+			w.Errorf("%d replays", replayed)
+		}
+		w.settled(b, books{T: 1000, S: 1000})
+	})
+}

@@ -1,0 +1,151 @@
+package counter
+
+import (
+	"errors"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/budgetd/budgetd/bucket"
+	"github.com/budgetd/budgetd/bucket/batch"
+	"github.com/budgetd/budgetd/budget"
+)
+
+// lane is how a node reaches one lane of a store.
+type lane struct {
+	s     *Service
+	name  bucket.Lane
+	store *Store
+	// deducts and finds have at most one call under way each; requests that arrive during it go into the
+	// next one.
+	deducts, finds *batch.Queue[*op]
+	returns        *batch.Queue[*giver]
+
+	known     atomic.Pointer[remembered] // nil: it has to be verified
+	verifying sync.Mutex
+	err       error     // of the last attempt
+	again     time.Time // when the next one may be made
+	// suspect says why the memory of activation suspected was given up although its marker is right.
+	suspect   string
+	suspected int64
+
+	syncing  sync.Mutex
+	syncedAt time.Time // when the last sync that ended well began
+
+	list []bucket.StoreDeduction // of the call under way
+	sent []*op
+}
+
+// laneOf returns a lane; nil where this node has no such instance.
+func (s *Service) laneOf(name bucket.Lane) *lane {
+	if l, known := s.lanes.Load(name); known {
+		return l.(*lane)
+	}
+	store := s.stores[name.Instance]
+	if store == nil {
+		return nil
+	}
+	l := &lane{s: s, name: name, store: store}
+	l.deducts = batch.New(batch.Config[*op]{Run: l.deduct, Refuse: overload, Owner: ownerOf,
+		Size: s.set.LaneOperations, Bound: s.set.Queue})
+	l.finds = batch.New(batch.Config[*op]{Run: l.find, Refuse: overload, Owner: ownerOf,
+		Size: s.set.LaneOperations, Bound: s.set.Queue})
+	l.returns = batch.New(batch.Config[*giver]{Run: l.giveBack, Size: s.set.LaneOperations,
+		Bound: s.set.Queue, Owner: func(g *giver) int64 { return g.budget.ID },
+		Refuse: func(g *giver) { g.done <- given{err: overloaded("rollback")} }})
+	kept, _ := s.lanes.LoadOrStore(name, l)
+	return kept.(*lane)
+}
+
+// notConfigured is the error of a bucket on an instance that this node does not have.
+func notConfigured(name bucket.Lane) *budget.Error {
+	e := budget.Refuse(budget.Unavailable, "reach a store", "instance %s is not configured here",
+		name.Instance)
+	e.Reason, e.RetryAfter = budget.ReasonStoreDown, time.Second
+	return e
+}
+
+// deduct makes one call with deductions and gives them back with their outcomes.
+func (l *lane) deduct(ops []*op) {
+	l.list, l.sent = l.list[:0], l.sent[:0]
+	defer func() { clear(l.list); clear(l.sent) }()
+	ctx, cancel := l.s.bounded()
+	defer cancel()
+	m, err := l.memory(ctx)
+	if err != nil {
+		for _, o := range ops {
+			o.step, o.err = stepFailed, err
+			o.wave.back(o, true)
+		}
+		return
+	}
+	for _, o := range ops {
+		switch {
+		case !o.claim():
+		case o.route.Epoch.Activation < m.since:
+			// The epoch is of a memory that was given up, whatever the store has of it.
+			o.step, o.outcome = stepGone, bucket.StoreOutcome{}
+			o.wave.back(o, true)
+		default:
+			l.list, l.sent = append(l.list, o.StoreDeduction), append(l.sent, o)
+		}
+	}
+	if len(l.sent) == 0 {
+		return
+	}
+	began := l.s.clock.Now()
+	answer, err := l.store.Deduct(ctx, m.Memory, l.list)
+	l.s.observer.LaneCall(l.name, len(l.sent), l.s.clock.Now().Sub(began))
+	if err == nil && len(answer.Outcomes) != len(l.sent) {
+		err = budget.Refuse(budget.OutcomeUnknown, "deduct", "not every deduction got an outcome")
+	}
+	if err != nil {
+		l.failed(m, err)
+	}
+	for i, o := range l.sent {
+		o.err, o.step = err, stepDeducted
+		if err == nil {
+			o.outcome, o.laneMS = answer.Outcomes[i], answer.NowMS
+			if o.outcome.Verdict == bucket.Accepted {
+				o.spent = o.state.spent.Add(o.Amount)
+			}
+		}
+		o.wave.back(o, err != nil || o.outcome.Verdict != bucket.Accepted)
+	}
+}
+
+// failed acts on the error of a call of the lane.
+func (l *lane) failed(m *remembered, err error) {
+	l.s.failed("store", err)
+	if errors.Is(err, bucket.ErrOtherMemory) {
+		l.forget(m)
+	}
+}
+
+// find reads the records of operations.
+func (l *lane) find(ops []*op) {
+	ctx, cancel := l.s.bounded()
+	defer cancel()
+	ids := make([]bucket.RecordID, len(ops))
+	for i, o := range ops {
+		ids[i] = o.RecordID
+	}
+	var found []bucket.StoreReturn
+	m, err := l.memory(ctx)
+	if err == nil {
+		found, err = l.store.Find(ctx, m.Memory, ids)
+		if err == nil && len(found) != len(ops) {
+			err = budget.Refuse(budget.Unavailable, "find", "not every id got an answer")
+		}
+		if err != nil {
+			l.failed(m, err)
+		}
+	}
+	for i, o := range ops {
+		o.step, o.err = stepFound, err
+		if err == nil {
+			o.found = found[i]
+		}
+		o.wave.back(o, true)
+	}
+}

@@ -1,0 +1,266 @@
+package counter
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"slices"
+
+	"github.com/budgetd/budgetd/bucket"
+	"github.com/budgetd/budgetd/budget"
+	"github.com/budgetd/budgetd/ledger"
+)
+
+// push goes on with what is unfinished of buckets: it opens epochs, delivers grants and closes epochs, and
+// settles epochs whose memory was lost. Donors keep what is not needed: see Epochs.Closed. It is safe when
+// several nodes do it, and when it is done twice. Error: the first one; the other lanes are done.
+func (s *Service) push(ctx context.Context, buckets []int64, need int64) error {
+	const rounds = 3 // what closes may begin again
+	var first error
+	for range rounds {
+		if len(buckets) == 0 {
+			break
+		}
+		tasks, err := s.ledger.Epochs.Tasks(ctx, buckets)
+		if err != nil {
+			return err
+		}
+		byLane := map[bucket.Lane][]Task{}
+		for _, t := range tasks {
+			if !t.Fenced {
+				byLane[t.Lane] = append(byLane[t.Lane], t)
+			}
+		}
+		buckets = nil
+		for name, list := range byLane {
+			begun, err := s.pushLane(ctx, name, list, need)
+			if err != nil && first == nil {
+				first = err
+			}
+			buckets = append(buckets, begun...)
+		}
+	}
+	return first
+}
+
+// pushLane goes on with buckets of one lane; begun are those with new epochs.
+func (s *Service) pushLane(ctx context.Context, name bucket.Lane, tasks []Task, need int64) (
+	begun []int64, err error) {
+	l := s.laneOf(name)
+	if l == nil {
+		return nil, notConfigured(name)
+	}
+	m, err := l.memory(ctx)
+	if err != nil {
+		return nil, err
+	}
+	p := &pushing{l: l, m: m}
+	for _, t := range tasks {
+		switch {
+		case !t.Status.Live():
+		case t.Activation < m.since:
+			p.orphans = true
+		case t.Status == ledger.Closing:
+			p.closings = append(p.closings, t)
+		default:
+			p.growing = append(p.growing, t)
+		}
+	}
+	if p.orphans {
+		if err := l.settleLost(ctx); err != nil {
+			return nil, err
+		}
+	}
+	for _, do := range []func(context.Context) error{p.open, p.grant, p.confirm} {
+		if err := do(ctx); err != nil {
+			return nil, p.failed(err)
+		}
+	}
+	begun, err = p.close(ctx, need)
+	return begun, p.failed(err)
+}
+
+// pushing is what one push does on one lane.
+type pushing struct {
+	l                 *lane
+	m                 *remembered
+	growing, closings []Task
+	orphans           bool
+	done              map[bucket.Ref]*Done
+}
+
+// failed makes an answer of another memory an error of the lane.
+func (p *pushing) failed(err error) error {
+	if err == nil {
+		return nil
+	}
+	p.l.failed(p.m, err)
+	if errors.Is(err, bucket.ErrOtherMemory) {
+		p.l.forget(p.m)
+		return storeDown(p.l.name, err)
+	}
+	return err
+}
+
+func (p *pushing) of(ref bucket.Ref) *Done {
+	if p.done == nil {
+		p.done = map[bucket.Ref]*Done{}
+	}
+	if p.done[ref] == nil {
+		p.done[ref] = &Done{Ref: ref}
+	}
+	return p.done[ref]
+}
+
+// open opens the epochs that are opening.
+func (p *pushing) open(ctx context.Context) error {
+	var openings []bucket.Opening
+	for _, t := range p.growing {
+		if t.Status == ledger.Opening {
+			openings = append(openings, bucket.Opening{Ref: t.Ref, CopyOf: t.CopyOf})
+		}
+	}
+	if len(openings) == 0 {
+		return nil
+	}
+	entries, err := p.l.store.Open(ctx, p.m.Memory, openings)
+	if err != nil {
+		return err
+	}
+	for i, e := range entries {
+		if e.Verdict == bucket.Accepted {
+			p.of(openings[i].Ref).Opened = true
+		} else if err := p.odd(ctx, openings[i].Ref, e.Verdict); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// grant delivers the pending grants of epochs that are open in the store.
+func (p *pushing) grant(ctx context.Context) error {
+	var grants []bucket.StoreGrant
+	for _, t := range p.growing {
+		if t.Status == ledger.Open || p.done[t.Ref] != nil {
+			grants = append(grants, t.Grants...)
+		}
+	}
+	if len(grants) == 0 {
+		return nil
+	}
+	entries, err := p.l.store.Grant(ctx, p.m.Memory, grants)
+	if err != nil {
+		return err
+	}
+	for i, e := range entries {
+		if e.Verdict == bucket.Accepted {
+			d := p.of(grants[i].Ref)
+			d.Grants = max(d.Grants, grants[i].Number)
+		} else if err := p.odd(ctx, grants[i].Ref, e.Verdict); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// odd acts on a verdict that says that an entry is missing or unreadable. The others are of a status that
+// has changed meanwhile.
+func (p *pushing) odd(ctx context.Context, ref bucket.Ref, v bucket.Verdict) error {
+	switch v {
+	case bucket.Lost:
+		return p.l.s.ledger.Epochs.Lost(ctx, p.m.Memory, ref, "its entry in the store is missing")
+	case bucket.Broken:
+		return p.l.s.ledger.Epochs.Fence(ctx, ref, "the store holds no number of it")
+	}
+	return nil
+}
+
+// confirm tells SQL what the store has.
+func (p *pushing) confirm(ctx context.Context) error {
+	if len(p.done) == 0 {
+		return nil
+	}
+	done := make([]Done, 0, len(p.done))
+	for _, d := range p.done {
+		done = append(done, *d)
+	}
+	for chunk := range slices.Chunk(done, MaxEpochs) {
+		if err := p.l.s.ledger.Epochs.Confirm(ctx, p.m.Memory, chunk); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// close closes the epochs that are closing, budget by budget.
+func (p *pushing) close(ctx context.Context, need int64) (begun []int64, err error) {
+	byBudget := map[int64][]bucket.Ref{}
+	for _, t := range p.closings {
+		byBudget[t.Budget] = append(byBudget[t.Budget], t.Ref)
+	}
+	for _, id := range slices.Sorted(maps.Keys(byBudget)) {
+		for refs := range slices.Chunk(byBudget[id], MaxEpochs) {
+			entries, err := p.l.store.Close(ctx, p.m.Memory, refs, false)
+			if err != nil {
+				return begun, err
+			}
+			var closed []Closing
+			for i, e := range entries {
+				if e.Verdict == bucket.Accepted {
+					closed = append(closed, Closing{refs[i], e})
+				} else if err := p.odd(ctx, refs[i], e.Verdict); err != nil {
+					return begun, err
+				}
+			}
+			again, err := p.l.s.ledger.Epochs.Closed(ctx, p.m.Memory, closed, need)
+			if err != nil {
+				return begun, err
+			}
+			begun = append(begun, again...)
+		}
+	}
+	return begun, nil
+}
+
+// settleLost ends all epochs of the lane that are of memories that were given up.
+func (l *lane) settleLost(ctx context.Context) error {
+	for {
+		done, err := l.s.ledger.Lanes.SettleLost(ctx, l.name)
+		l.s.observer.Moved("lose", done.Quarantined+done.Returned)
+		if err != nil || !done.More {
+			return err
+		}
+	}
+}
+
+// unfinishedAtOnce is how many buckets one run of PushLoop goes on with.
+const unfinishedAtOnce = 512
+
+// PushLoop goes on with what other calls and nodes left unfinished.
+type PushLoop struct{ s *Service }
+
+// RunOnce looks once. Error: the first that it met.
+func (p *PushLoop) RunOnce(ctx context.Context) error {
+	ids, err := p.s.ledger.Epochs.Unfinished(ctx, unfinishedAtOnce)
+	if err != nil {
+		return err
+	}
+	return p.s.push(ctx, ids, -1)
+}
+
+// Push opens the epochs of a budget and delivers its grants, e.g. after it was created. Errors:
+// BudgetNotFound; Unavailable with ReasonStoreDown; OutcomeUnknown. Repeating it is harmless.
+func (s *Service) Push(ctx context.Context, budgetID int64) error {
+	b, err := s.budgets.Reload(ctx, budgetID)
+	if err != nil {
+		return err
+	}
+	if !b.InStoreMode() {
+		return budget.Refuse(budget.Invalid, "push", "budget %s is not in store mode", b.Name)
+	}
+	ids := make([]int64, len(b.Buckets))
+	for i := range b.Buckets {
+		ids[i] = b.Buckets[i].ID
+	}
+	return s.push(ctx, ids, -1)
+}

@@ -1,0 +1,326 @@
+package counter
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"time"
+
+	"github.com/budgetd/budgetd/bucket"
+	"github.com/budgetd/budgetd/budget"
+	"github.com/budgetd/budgetd/ledger"
+)
+
+// giver is one rollback or cancel on its way.
+type giver struct {
+	bucket.StoreRollback
+	budget *bucket.Budget
+	cancel bool
+	done   chan given
+}
+
+// given is what became of it. synced reports that SQL has the sums.
+type given struct {
+	bucket.StoreReturn
+	synced bool
+	err    error
+}
+
+// Rollback gives units of a deduction back to the budget, whatever became of its bucket (I5), and never
+// more than was deducted. It is answered after SQL has the bucket's sums, so that the budget's sum has the
+// units (I3). The same rollback id, by default the whole, replays. Ids are unique per routing key: the
+// request has the key, or the receipt.
+//
+// Errors: BudgetNotFound; Invalid where neither names the bucket; DeductionNotFound, which is not final
+// (Cancel is); RequestVoid; RequestConflict; AlreadyRolledBack; AmountExceedsRemaining; Unavailable;
+// OutcomeUnknown: repeat the same rollback id, unless the message says that the id is older than the
+// record window.
+func (s *Service) Rollback(ctx context.Context, r bucket.RollbackRequest) (bucket.DeductionView, error) {
+	b, bk, err := s.locate(ctx, "rollback", r)
+	if err != nil {
+		return bucket.DeductionView{}, err
+	}
+	got, err := s.give(ctx, b, bk, r, false)
+	if err == nil {
+		err = repeated(r, got)
+	}
+	if err != nil {
+		return bucket.DeductionView{}, err
+	}
+	return returned(bk, r, got)
+}
+
+// Cancel makes certain that a request id has no effect: what is left of its deduction is given back, and
+// if there is none, a void record keeps a late one from ever taking effect. Repeating it answers the
+// same. Errors: BudgetNotFound, Invalid, Unavailable, OutcomeUnknown.
+func (s *Service) Cancel(ctx context.Context, r bucket.RollbackRequest) (bucket.DeductionView, error) {
+	r.RollbackID, r.Amount = "", 0
+	b, bk, err := s.locate(ctx, "cancel", r)
+	if err != nil {
+		return bucket.DeductionView{}, err
+	}
+	got, err := s.give(ctx, b, bk, r, true)
+	if err != nil {
+		return bucket.DeductionView{}, err
+	}
+	if got.Verdict == bucket.Voided && got.Young {
+		return bucket.DeductionView{}, tooOld("cancel", r.RequestID)
+	}
+	return returned(bk, r, got)
+}
+
+// Deduction reads what became of a request id within the record window. Errors: BudgetNotFound; Invalid;
+// DeductionNotFound (not final while the deduction is under way); OutcomeUnknown where the record may
+// have been lost or forgotten; Unavailable.
+func (s *Service) Deduction(ctx context.Context, r bucket.RollbackRequest) (bucket.DeductionView, error) {
+	_, bk, err := s.locate(ctx, "read", r)
+	if err != nil {
+		return bucket.DeductionView{}, err
+	}
+	l := s.laneOf(bk.Lane)
+	if l == nil {
+		return bucket.DeductionView{}, notConfigured(bk.Lane)
+	}
+	ctx, cancel := context.WithTimeout(ctx, s.set.StepTime)
+	defer cancel()
+	m, err := l.memory(ctx)
+	if err != nil {
+		return bucket.DeductionView{}, err
+	}
+	found, err := l.store.Find(ctx, m.Memory, []bucket.RecordID{{Bucket: bk.ID, ID: r.RequestID}})
+	if err != nil {
+		l.failed(m, err)
+		return bucket.DeductionView{}, storeDown(l.name, err)
+	}
+	got := found[0]
+	if got.Verdict == bucket.NotFound && got.Young {
+		got.Verdict = bucket.Unclear
+	}
+	return returned(bk, r, given{StoreReturn: got})
+}
+
+// repeated refuses a rollback that contradicts what is recorded.
+func repeated(r bucket.RollbackRequest, got given) error {
+	if got.Verdict != bucket.Known {
+		return nil
+	}
+	done := slices.ContainsFunc(got.Record.Rollbacks, func(x bucket.RecordedRollback) bool {
+		return x.ID == r.RollbackID
+	})
+	switch {
+	case got.Record.Void:
+		return budget.Refuse(budget.RequestVoid, "rollback",
+			"request %q was cancelled before it had an effect; there is nothing to give back", r.RequestID)
+	case !done:
+		return budget.Refuse(budget.AlreadyRolledBack, "rollback",
+			"request %q has been rolled back completely", r.RequestID)
+	case r.Amount != 0 && r.Amount != got.Amount:
+		return budget.Refuse(budget.RequestConflict, "rollback",
+			"rollback %q of request %q was recorded with another amount", r.RollbackID, r.RequestID)
+	}
+	return nil
+}
+
+// locate finds the bucket whose records have the id.
+func (s *Service) locate(ctx context.Context, op string, r bucket.RollbackRequest) (
+	*bucket.Budget, *bucket.Bucket, error) {
+	b, err := s.budgets.Find(ctx, r.Budget)
+	if err != nil {
+		return nil, nil, err
+	}
+	if r.Receipt != "" {
+		if id, _, ok := bucket.ParseReceipt(r.Receipt); ok {
+			if bk := b.Bucket(id); bk != nil {
+				return b, bk, nil
+			}
+		}
+		return nil, nil, faulty(op, "receipt", "is not one of this budget")
+	}
+	if r.Key == "" && b.RoutingDimension != "" {
+		return nil, nil, faulty(op, "key",
+			"must be the deduction's value of "+b.RoutingDimension+", or the receipt must be given")
+	}
+	bk := b.Home(b.HomeKey(nil, r.Key, r.RequestID))
+	if bk == nil {
+		return nil, nil, budget.Refuse(budget.Unavailable, op, "budget %s has no bucket", b.Name)
+	}
+	return b, bk, nil
+}
+
+func faulty(op, field, message string) error {
+	return &budget.Error{Code: budget.Invalid, Op: op, Message: field + " " + message,
+		Fields: []budget.FieldError{{Field: field, Message: message}}}
+}
+
+// give hands a rollback or a cancel to its lane, again until the deadline where the outcome is not known.
+func (s *Service) give(ctx context.Context, b *bucket.Budget, bk *bucket.Bucket,
+	r bucket.RollbackRequest, cancel bool) (given, error) {
+	const first, longest = 5 * time.Millisecond, 200 * time.Millisecond
+	unsure, pause, until := false, first, s.clock.Now().Add(s.set.Deadline)
+	for {
+		l := s.laneOf(bk.Lane)
+		if l == nil {
+			return given{}, notConfigured(bk.Lane)
+		}
+		g := &giver{budget: b, cancel: cancel, done: make(chan given, 1)}
+		g.RecordID, g.RollbackID, g.Amount = bucket.RecordID{Bucket: bk.ID, ID: r.RequestID}, r.RollbackID, r.Amount
+		if b.HasLimits() {
+			g.Terms = s.stateOf(b.ID).termsOf(b, s.sqlNow().UnixMilli())
+		}
+		l.returns.Add(g)
+		var got given
+		select {
+		case got = <-g.done:
+		case <-ctx.Done():
+			return given{}, s.unclear(g, ctx.Err())
+		}
+		moving := got.err == nil && got.Verdict == bucket.Moving
+		if got.err == nil && !moving && got.synced {
+			return got, nil
+		}
+		if got.err == nil && !moving || budget.CodeOf(got.err).Kind() == budget.MayBeDone {
+			unsure = true // it was done, and SQL may not have it
+		}
+		late := s.clock.Now().After(until) || s.clock.Sleep(ctx, pause) != nil
+		switch {
+		case late && unsure:
+			return given{}, s.unclear(g, got.err)
+		case late && moving:
+			return given{}, storeDown(bk.Lane, nil)
+		case late, got.err != nil && !unsure && !errors.Is(got.err, bucket.ErrOtherMemory):
+			return given{}, storeDown(bk.Lane, got.err)
+		}
+		pause = min(2*pause, longest)
+		if moving || got.err != nil {
+			again, err := s.budgets.Reload(ctx, b.ID)
+			if err == nil {
+				b = again
+			}
+			if at := b.Bucket(bk.ID); at != nil {
+				bk = at
+			}
+		}
+	}
+}
+
+// unclear is the answer where a rollback or cancel may have been done.
+func (s *Service) unclear(g *giver, cause error) error {
+	op := "rollback"
+	if g.cancel {
+		op = "cancel"
+	}
+	return &budget.Error{Code: budget.OutcomeUnknown, Op: op, Err: cause,
+		Message: "the store or the database did not confirm it; repeat it"}
+}
+
+// giveBack makes one call with rollbacks and one with cancels, and takes the sums to SQL.
+func (l *lane) giveBack(list []*giver) {
+	ctx, cancel := l.s.bounded()
+	defer cancel()
+	began := l.s.clock.Now()
+	m, err := l.memory(ctx)
+	if err != nil {
+		for _, g := range list {
+			g.done <- given{err: err}
+		}
+		return
+	}
+	var kinds [2][]*giver
+	for _, g := range list {
+		kind := 0
+		if g.cancel {
+			kind = 1
+		}
+		kinds[kind] = append(kinds[kind], g)
+	}
+	answers := map[*giver]given{}
+	units := false
+	for kind, call := range []func(context.Context, bucket.Memory, []bucket.StoreRollback) (
+		[]bucket.StoreReturn, error){l.store.Rollback, l.store.Cancel} {
+		if len(kinds[kind]) == 0 {
+			continue
+		}
+		all := make([]bucket.StoreRollback, len(kinds[kind]))
+		for i, g := range kinds[kind] {
+			all[i] = g.StoreRollback
+		}
+		got, err := call(ctx, m.Memory, all)
+		if err != nil {
+			l.failed(m, err)
+		}
+		for i, g := range kinds[kind] {
+			if err != nil {
+				answers[g] = given{err: err}
+				continue
+			}
+			answers[g] = given{StoreReturn: got[i], synced: true}
+			units = units || got[i].Verdict == bucket.Accepted || got[i].Verdict == bucket.Known
+		}
+	}
+	if units {
+		began = l.s.clock.Now() // after the scripts
+		err = l.sync(ctx, began)
+		l.s.failed("sql", err)
+	}
+	for _, g := range list {
+		a := answers[g]
+		if a.err == nil && err != nil && (a.Verdict == bucket.Accepted || a.Verdict == bucket.Known) {
+			a.synced = false
+		}
+		g.done <- a
+	}
+}
+
+// returned is the answer of a rollback, a cancel or a look-up.
+func returned(bk *bucket.Bucket, r bucket.RollbackRequest, got given) (
+	bucket.DeductionView, error) {
+	const op = "rollback"
+	record := &got.Record
+	left := record.Amount - record.RolledBack
+	refuse := func(code budget.Code, format string, args ...any) (bucket.DeductionView, error) {
+		return bucket.DeductionView{}, budget.Refuse(code, op, format, args...)
+	}
+	switch got.Verdict {
+	case bucket.Accepted, bucket.Known, bucket.Voided:
+		return view(bk, r, got), nil
+	case bucket.NotFound:
+		if r.Receipt != "" {
+			return bucket.DeductionView{}, tooOld(op, r.RequestID)
+		}
+		return refuse(budget.DeductionNotFound, "bucket %s has no record of request %q", bk.Key, r.RequestID)
+	case bucket.Unclear:
+		return bucket.DeductionView{}, tooOld(op, r.RequestID)
+	case bucket.TooMuch:
+		if left == 0 {
+			return refuse(budget.AlreadyRolledBack, "request %q has been rolled back completely", r.RequestID)
+		}
+		e := budget.Refuse(budget.AmountExceedsRemaining, op,
+			"request %q has %d left to give back, %d were asked for", r.RequestID, left, r.Amount)
+		e.Available = &left
+		return bucket.DeductionView{}, e
+	case bucket.TooMany:
+		return refuse(budget.RequestConflict, "request %q has %d rollbacks already; cancel it instead",
+			r.RequestID, bucket.MostRollbackIDs)
+	}
+	return bucket.DeductionView{}, storeDown(bk.Lane, nil)
+}
+
+// view shows a record.
+func view(bk *bucket.Bucket, r bucket.RollbackRequest, got given) bucket.DeductionView {
+	record := &got.Record
+	v := bucket.DeductionView{RequestID: r.RequestID, State: stateOf(record), Amount: record.Amount,
+		RolledBack: record.RolledBack, CountedAt: time.UnixMilli(record.AtMS).UTC(),
+		Replayed: got.Verdict == bucket.Known}
+	if record.Void {
+		v.State, v.Amount, v.RolledBack = ledger.StateVoid, 0, 0
+		return v
+	}
+	v.Bucket, v.Receipt = bk.Key, bucket.Receipt(bk.ID, record.Epoch)
+	return v
+}
+
+// tooOld is the answer where the record was lost or forgotten.
+func tooOld(op, id string) error {
+	return budget.Refuse(budget.OutcomeUnknown, op, "request %q is older than the record window, or its "+
+		"record was lost with the memory of its store", id)
+}

@@ -1,0 +1,200 @@
+package counter
+
+import (
+	"context"
+	crand "crypto/rand"
+	"errors"
+	"sync"
+	"time"
+
+	lru "github.com/hashicorp/golang-lru/v2"
+
+	"github.com/budgetd/budgetd/bucket"
+	"github.com/budgetd/budgetd/bucket/batch"
+	"github.com/budgetd/budgetd/budget"
+)
+
+// Settings bound what a service does. Zero values stand for the defaults.
+type Settings struct {
+	// Deadline is how long a deduction may wait for units and stores; 2 s. Grace is how much longer it
+	// waits for a call that may have deducted; 1 s.
+	Deadline, Grace time.Duration
+	// StepTime bounds one call of a store or of the database; 5 s.
+	StepTime time.Duration
+	// Late is how long after its arrival a deduction is refused by the store; 30 s. It must be far below
+	// the record window.
+	Late time.Duration
+	// VerifyEvery is the least time between two attempts to verify a lane; 250 ms.
+	VerifyEvery time.Duration
+	// MarkGrace is how long the node that made an activation has to write its marker; 1 s.
+	MarkGrace time.Duration
+	// ClockSkew is how far a lane's clock may be off SQL's; 1 s.
+	ClockSkew time.Duration
+	// LaneOperations is the most deductions of one call of a lane; 512.
+	LaneOperations int
+	// Queue is the most operations that wait in one queue; 20,000.
+	Queue int
+	// Workers is how many budgets look for units side by side; 8.
+	Workers int
+	// States is the most budgets whose figures are remembered; 10,000.
+	States int
+}
+
+func (s Settings) withDefaults() Settings {
+	def := func(d *time.Duration, v time.Duration) {
+		if *d <= 0 {
+			*d = v
+		}
+	}
+	num := func(n *int, v int) {
+		if *n <= 0 {
+			*n = v
+		}
+	}
+	def(&s.Deadline, 2*time.Second)
+	def(&s.Grace, time.Second)
+	def(&s.StepTime, 5*time.Second)
+	def(&s.Late, 30*time.Second)
+	def(&s.VerifyEvery, 250*time.Millisecond)
+	def(&s.MarkGrace, time.Second)
+	def(&s.ClockSkew, time.Second)
+	num(&s.LaneOperations, 512)
+	num(&s.Queue, 20_000)
+	num(&s.Workers, 8)
+	num(&s.States, 10_000)
+	return s
+}
+
+// Store is an instance that can be the truth.
+type Store struct {
+	bucket.Counter
+	bucket.Entries
+	bucket.Changes
+	bucket.Memories
+	// Copies moves buckets to other lanes.
+	Copies bucket.Copies
+	// Durable: every write is on disk before its answer, and there are no replicas.
+	Durable bool
+}
+
+// Budgets finds definitions that are at most a second old: bucket.Budgets.
+type Budgets interface {
+	Find(ctx context.Context, ref bucket.BudgetRef) (*bucket.Budget, error)
+	Fresh(ref bucket.BudgetRef) *bucket.Budget
+	Reload(ctx context.Context, id int64) (*bucket.Budget, error)
+}
+
+// Observer is told what happened.
+type Observer interface {
+	bucket.Calls
+	// Moved reports units moved by a step: apply, collect, lose.
+	Moved(step string, units int64)
+	// Lag reports how long ago a lane was last synced.
+	Lag(lane bucket.Lane, age time.Duration)
+}
+
+// Config is what a Service is made of.
+type Config struct {
+	Budgets Budgets
+	Ledger  Ledger
+	// Stores are by the name of their instance.
+	Stores map[string]*Store
+	// Clock is the clock of waits; the machine's when nil. Now is SQL's time as this node knows it.
+	Clock bucket.Clock
+	Now   func() time.Time
+	// Rand fills a slice with random bytes; crypto/rand when nil.
+	Rand     func([]byte)
+	Observer Observer
+	Settings Settings
+}
+
+// Service deducts from budgets in store mode and keeps SQL up to date. It has no goroutines while nothing
+// is asked of it. Safe for concurrent use.
+type Service struct {
+	budgets  Budgets
+	ledger   Ledger
+	stores   map[string]*Store
+	clock    bucket.Clock
+	sqlNow   func() time.Time
+	rand     func([]byte)
+	observer Observer
+	set      Settings
+
+	watch    *batch.Watch
+	states   *lru.Cache[int64, *state]
+	uses     sync.Map // bucket -> *use
+	lanes    sync.Map // bucket.Lane -> *lane
+	supplies *batch.Group[*op]
+	figures  *batch.Queue[*op]
+	refills  *batch.Queue[refill]
+}
+
+// sweepEvery is how often the deadlines of waiting requests are looked at.
+const sweepEvery = 10 * time.Millisecond
+
+// New makes a service. It contacts nothing.
+func New(c Config) (*Service, error) {
+	s := &Service{budgets: c.Budgets, ledger: c.Ledger, stores: c.Stores, clock: c.Clock, sqlNow: c.Now,
+		rand: c.Rand, observer: c.Observer, set: c.Settings.withDefaults(),
+		watch: batch.NewWatch(sweepEvery)}
+	if s.clock == nil {
+		s.clock = bucket.SystemClock{}
+	}
+	if s.sqlNow == nil {
+		s.sqlNow = s.clock.Now
+	}
+	if s.rand == nil {
+		s.rand = func(b []byte) { _, _ = crand.Read(b) } // it never fails
+	}
+	if s.observer == nil {
+		s.observer = unheard{}
+	}
+	var err error
+	if s.states, err = lru.New[int64, *state](s.set.States); err != nil {
+		return nil, err
+	}
+	s.supplies = batch.NewGroup(batch.GroupConfig[*op]{Run: s.supply, Refuse: overload,
+		Size: s.set.LaneOperations, Bound: s.set.Queue, Workers: s.set.Workers})
+	s.figures = batch.New(batch.Config[*op]{Run: s.readFigures, Refuse: overload, Owner: ownerOf,
+		Size: s.set.LaneOperations, Bound: s.set.Queue})
+	s.refills = batch.New(batch.Config[refill]{Run: s.refill, Refuse: func(refill) {}, Size: 1,
+		Bound: s.set.Queue})
+	return s, nil
+}
+
+// ownerOf names whose an operation is: queues are fair between budgets.
+func ownerOf(o *op) int64 { return o.budget.ID }
+
+// overload gives an operation back for which a queue has no room.
+func overload(o *op) {
+	o.step, o.err = stepFailed, overloaded("deduct")
+	o.wave.back(o, true)
+}
+
+func overloaded(op string) *budget.Error {
+	e := budget.Refuse(budget.Unavailable, op, "too many requests are waiting already; repeat later")
+	e.Reason, e.RetryAfter = budget.ReasonOverloaded, time.Second
+	return e
+}
+
+// bounded returns the context of one step: a step serves many requests, so none of theirs ends it.
+func (s *Service) bounded() (context.Context, context.CancelFunc) {
+	return context.WithTimeout(context.Background(), s.set.StepTime)
+}
+
+// failed tells the observer of a call that failed.
+func (s *Service) failed(where string, err error) {
+	if err != nil && !errors.Is(err, bucket.ErrOtherMemory) {
+		s.observer.Failed(where, budget.CodeOf(err))
+	}
+}
+
+// unheard is an observer that nobody listens to.
+type unheard struct{}
+
+func (unheard) LaneCall(bucket.Lane, int, time.Duration) {}
+func (unheard) Commit(int, time.Duration)                {}
+func (unheard) Failed(string, budget.Code)               {}
+func (unheard) Skipped(int)                              {}
+func (unheard) Moved(string, int64)                      {}
+func (unheard) Lag(bucket.Lane, time.Duration)           {}

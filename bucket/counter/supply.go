@@ -1,0 +1,257 @@
+package counter
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"github.com/budgetd/budgetd/bucket"
+	"github.com/budgetd/budgetd/budget"
+	"github.com/budgetd/budgetd/ledger"
+)
+
+// supply finds units for the operations of a budget that wait for some, and brings their buckets into a
+// state in which they can be deducted from.
+func (s *Service) supply(budgetID int64, ops []*op) {
+	ctx, cancel := s.bounded()
+	defer cancel()
+	p := &provision{s: s, began: s.clock.Now()}
+	for _, o := range ops {
+		if !o.withdrawn() {
+			p.ops = append(p.ops, o)
+		}
+	}
+	if len(p.ops) == 0 {
+		return
+	}
+	p.run(ctx, budgetID)
+	for _, o := range p.ops {
+		o.wave.back(o, true)
+	}
+}
+
+// provision is one call of supply.
+type provision struct {
+	s     *Service
+	b     *bucket.Budget
+	began time.Time
+	ops   []*op
+}
+
+// end sets what operations come back with.
+func end(ops []*op, err error) {
+	for _, o := range ops {
+		o.step, o.err = stepSupplied, nil
+		if err != nil {
+			o.step, o.err = stepFailed, err
+		}
+	}
+}
+
+func (p *provision) run(ctx context.Context, budgetID int64) {
+	var err error
+	if slices.ContainsFunc(p.ops, func(o *op) bool { return o.turn }) {
+		err = p.s.turn(ctx, budgetID)
+		for _, o := range p.ops {
+			o.turn = false
+		}
+		end(p.ops, err)
+		return
+	}
+	if err = p.odd(ctx); err == nil {
+		p.b, err = p.s.budgets.Reload(ctx, budgetID)
+	}
+	if err != nil {
+		end(p.ops, err)
+		return
+	}
+	dry := map[int64][]*op{} // by bucket
+	for _, o := range p.ops {
+		bk := p.b.Bucket(o.Bucket)
+		short := o.step == stepDeducted && o.outcome.Verdict == bucket.Short
+		if bk == nil || bk.Epoch.Status == ledger.Open && !short {
+			end([]*op{o}, nil)
+			continue
+		}
+		dry[o.Bucket] = append(dry[o.Bucket], o)
+	}
+	for id, list := range dry {
+		p.bring(ctx, id, list)
+	}
+}
+
+// odd goes on with the buckets of operations whose epochs are not open, and ends those that were lost.
+func (p *provision) odd(ctx context.Context) error {
+	var ids []int64
+	for _, o := range p.ops {
+		if o.step != stepDeducted {
+			ids = append(ids, o.Bucket)
+			continue
+		}
+		l := p.s.laneOf(o.route.Lane)
+		if o.outcome.Verdict == bucket.Short || l == nil {
+			continue
+		}
+		m, err := l.memory(ctx)
+		if err != nil {
+			return err
+		}
+		push := pushing{l: l, m: m}
+		if err := push.odd(ctx, o.route.Ref(), o.outcome.Verdict); err != nil {
+			return push.failed(err)
+		}
+	}
+	if len(ids) == 0 {
+		return nil
+	}
+	return p.s.push(ctx, ids, -1)
+}
+
+// bring brings units to one bucket for the operations that wait there. An operation is exhausted only
+// after two reads of the sum, the second one locking and begun after the first had ended (I3).
+func (p *provision) bring(ctx context.Context, id int64, ops []*op) {
+	const rounds = 8
+	synced := false
+	var have int64
+	if o := ops[0]; o.step == stepDeducted && o.outcome.Verdict == bucket.Short {
+		have = o.outcome.Balance
+	}
+	var down error
+	for range rounds {
+		var err error
+		if ops, err = p.exhaust(ctx, ops); err != nil || len(ops) == 0 {
+			end(ops, err)
+			return
+		}
+		need := max(p.fitting(ops)-have, 1)
+		got, err := p.s.ledger.Supply.Apply(ctx, p.b.ID, Want{Bucket: id, Need: need, Rate: p.s.rate(id)})
+		switch {
+		case err != nil:
+			end(ops, err)
+			return
+		case got.Barred:
+			end(ops, scattered(down))
+			return
+		case got.Units > 0:
+			p.s.observer.Moved("apply", got.Units)
+			have += got.Units
+			err = p.s.push(ctx, []int64{id}, -1)
+			if err != nil || got.Units >= need {
+				end(ops, err)
+				return
+			}
+		case got.Closing:
+			if err := p.s.push(ctx, []int64{id}, -1); err != nil {
+				end(ops, err)
+				return
+			}
+			have = 0
+		case got.Short > 0 && !synced:
+			p.s.syncBudget(ctx, p.b, p.began)
+			synced = true
+		case got.Short > 0:
+			donors, err := p.s.ledger.Supply.Collect(ctx, p.b.ID, id, need)
+			if err != nil {
+				end(ops, err)
+				return
+			}
+			if len(donors) == 0 {
+				end(ops, down) // the sum may have what is on its way: look again
+				return
+			}
+			down = p.s.push(ctx, donors, need)
+		default:
+			end(ops, nil)
+			return
+		}
+	}
+	end(ops, down)
+}
+
+// scattered is the answer where there are units that the bucket may not get.
+func scattered(cause error) error {
+	e := &budget.Error{Code: budget.Unavailable, Op: "deduct", Err: cause, RetryAfter: time.Second,
+		Reason:  budget.ReasonCollecting,
+		Message: "adjust_cnt allows the bucket no further application; repeat later"}
+	return e
+}
+
+// exhaust takes the operations out whose amounts the sum does not cover.
+func (p *provision) exhaust(ctx context.Context, ops []*op) (left []*op, err error) {
+	for _, exact := range []bool{false, true} {
+		covers, err := p.s.ledger.Covers.Covers(ctx, []int64{p.b.ID}, exact)
+		if err != nil {
+			return ops, err
+		}
+		c, known := covers[p.b.ID]
+		if !known {
+			return ops, budget.Refuse(budget.BudgetNotFound, "deduct", "budget %s does not exist any more",
+				p.b.Name)
+		}
+		all := true
+		for _, o := range ops {
+			o.cover = c
+			all = all && o.Amount <= c.Sum()
+		}
+		if all {
+			return ops, nil
+		}
+	}
+	for _, o := range ops {
+		if o.Amount > o.cover.Sum() {
+			o.step, o.err = stepExhausted, nil
+			continue
+		}
+		left = append(left, o)
+	}
+	return left, nil
+}
+
+// fitting is the sum of the first operations that the sum covers together.
+func (p *provision) fitting(ops []*op) (units int64) {
+	for _, o := range ops {
+		if o.Amount <= ops[0].cover.Sum()-units {
+			units += o.Amount
+		}
+	}
+	return units
+}
+
+// turn rolls a budget's period over where that is due.
+func (s *Service) turn(ctx context.Context, budgetID int64) error {
+	const rounds = 3 // epochs may have been opened meanwhile
+	for range rounds {
+		ended, err := s.ledger.Periods.End(ctx, budgetID)
+		if err != nil {
+			return err
+		}
+		// A lane that is down keeps its epochs closing: what they bring goes where the rule says.
+		s.failed("store", s.push(ctx, ended.Closing, -1))
+		turned, err := s.ledger.Periods.Turn(ctx, budgetID)
+		if err != nil {
+			return err
+		}
+		if len(turned.Closing) > 0 {
+			continue
+		}
+		s.failed("store", s.push(ctx, turned.Begun, -1))
+		break
+	}
+	_, err := s.budgets.Reload(ctx, budgetID)
+	return err
+}
+
+// RolloverLoop rolls over budgets whose period is over.
+type RolloverLoop struct{ s *Service }
+
+// RunOnce rolls over at most 100 budgets. Error: the first that it met.
+func (r *RolloverLoop) RunOnce(ctx context.Context) error {
+	const limit = 100
+	ids, err := r.s.ledger.Periods.Over(ctx, limit)
+	for _, id := range ids {
+		if e := r.s.turn(ctx, id); e != nil && err == nil {
+			err = e
+		}
+	}
+	return err
+}

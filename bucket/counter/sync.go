@@ -1,0 +1,195 @@
+package counter
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/budgetd/budgetd/bucket"
+)
+
+// SyncEvery is how often SyncLoop is meant to run. Figures in answers are as old as that at most, and as
+// their own reads: both together are at most 1 s.
+const SyncEvery = 500 * time.Millisecond
+
+// sync tells SQL what the lane counted since the last sync, unless a sync that began after `since` has
+// ended well. It compares the identity of the store first: a resync from another master keeps
+// connections. Errors: Unavailable, OutcomeUnknown; the next sync does the rest.
+func (l *lane) sync(ctx context.Context, since time.Time) error {
+	l.syncing.Lock()
+	defer l.syncing.Unlock()
+	if l.syncedAt.After(since) {
+		return nil
+	}
+	began := l.s.clock.Now()
+	m, err := l.memory(ctx)
+	if err != nil {
+		return err
+	}
+	identity, err := l.store.Identity(ctx, l.name)
+	if err != nil {
+		return storeDown(l.name, err)
+	}
+	if identity != m.Identity {
+		l.forget(m)
+		if m, err = l.memory(ctx); err != nil {
+			return err
+		}
+	}
+	if err := l.read(ctx, m); err != nil {
+		l.failed(m, err)
+		if errors.Is(err, bucket.ErrOtherMemory) {
+			l.forget(m)
+			return storeDown(l.name, err)
+		}
+		return err
+	}
+	l.syncedAt = began
+	return nil
+}
+
+// read takes all changes of the lane to SQL.
+func (l *lane) read(ctx context.Context, m *remembered) error {
+	for cursor := ""; ; {
+		sums, next, err := l.store.Changed(ctx, m.Memory, cursor)
+		if err != nil {
+			return err
+		}
+		if len(sums) > 0 {
+			if err := l.record(ctx, m, sums); err != nil {
+				return err
+			}
+		}
+		if next == "" {
+			return nil
+		}
+		cursor = next
+	}
+}
+
+// record notes sums in SQL and takes those that it has off the list of changes.
+func (l *lane) record(ctx context.Context, m *remembered, sums []bucket.Sum) error {
+	done, err := l.s.ledger.Lanes.Record(ctx, m.Memory, sums)
+	if err != nil {
+		return err
+	}
+	l.measure(sums)
+	if err := l.store.Settle(ctx, m.Memory, done.Settled); err != nil {
+		return err
+	}
+	for _, ref := range done.Lost {
+		err := l.s.ledger.Epochs.Lost(ctx, m.Memory, ref, "its entry in the store is missing")
+		if err != nil {
+			return err
+		}
+	}
+	for _, ref := range done.Behind {
+		if err := l.compare(ctx, m, ref); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// compare reads SQL's counters of an epoch and then the store's. If those are below, the memory is an
+// older one.
+func (l *lane) compare(ctx context.Context, m *remembered, ref bucket.Ref) error {
+	live, err := l.s.ledger.Lanes.Live(ctx, l.name, ref.Bucket-1, 1)
+	if err != nil || len(live) == 0 || live[0].Bucket != ref.Bucket || live[0].Number != ref.Epoch ||
+		live[0].Activation < m.since {
+		return err
+	}
+	entries, err := l.store.Read(ctx, m.Memory, []bucket.Ref{ref})
+	if err != nil {
+		return err
+	}
+	e := entries[0]
+	if (e.Verdict == bucket.Accepted || e.Verdict == bucket.Closed) &&
+		(e.Taken < live[0].Taken || e.GivenBack < live[0].GivenBack) {
+		l.giveUp(m, fmt.Sprintf("bucket %d took %d, SQL knows of %d", ref.Bucket, e.Taken, live[0].Taken))
+		return bucket.ErrOtherMemory
+	}
+	return nil
+}
+
+// syncBudget syncs the lanes of a budget after an instant. A lane that cannot be synced is passed over:
+// what SQL has of it is an upper bound.
+func (s *Service) syncBudget(ctx context.Context, b *bucket.Budget, since time.Time) {
+	seen := map[bucket.Lane]bool{}
+	var all errgroup.Group
+	for i := range b.Buckets {
+		name := b.Buckets[i].Lane
+		l := s.laneOf(name)
+		if seen[name] || l == nil {
+			continue
+		}
+		seen[name] = true
+		all.Go(func() error {
+			s.failed("store", l.sync(ctx, since))
+			return nil
+		})
+	}
+	_ = all.Wait()
+}
+
+// SyncLoop keeps SQL at most a second behind the lanes.
+type SyncLoop struct {
+	s     *Service
+	lanes []bucket.Lane
+}
+
+// RunOnce syncs every lane, settles epochs that were lost, and removes what is too old. Error: the first
+// that it met; the other lanes are done.
+func (y *SyncLoop) RunOnce(ctx context.Context) error {
+	const atOnce, sweepSteps = 8, 4
+	began := y.s.clock.Now()
+	for _, st := range y.s.states.Values() {
+		st.marked.Store(st.spent.Load())
+	}
+	var all errgroup.Group
+	all.SetLimit(atOnce)
+	for _, name := range y.lanes {
+		l := y.s.laneOf(name)
+		if l == nil {
+			continue
+		}
+		all.Go(func() error {
+			err := l.sync(ctx, began)
+			y.s.observer.Lag(name, l.lag())
+			if err != nil {
+				return err
+			}
+			if err := l.settleLost(ctx); err != nil {
+				return err
+			}
+			m, err := l.memory(ctx)
+			for more := true; err == nil && more; {
+				for range sweepSteps {
+					if more, err = l.store.Sweep(ctx, m.Memory); err != nil || !more {
+						return err
+					}
+				}
+				more = false
+			}
+			return err
+		})
+	}
+	err := all.Wait()
+	for _, st := range y.s.states.Values() {
+		st.settled.Store(st.marked.Load())
+	}
+	return err
+}
+
+// lag is how long ago the last sync that ended well began.
+func (l *lane) lag() time.Duration {
+	l.syncing.Lock()
+	defer l.syncing.Unlock()
+	if l.syncedAt.IsZero() {
+		return 0
+	}
+	return l.s.clock.Now().Sub(l.syncedAt)
+}

@@ -1,0 +1,121 @@
+package counter
+
+import (
+	"time"
+
+	"github.com/budgetd/budgetd/bucket"
+	"github.com/budgetd/budgetd/budget"
+	"github.com/budgetd/budgetd/limit"
+)
+
+// terms are the Terms of a budget as of one definition, and until when its calendar windows last.
+type terms struct {
+	bucket.Terms
+	of      *bucket.Budget
+	untilMS int64
+}
+
+// termsOf returns the Terms of a budget for an instant. All operations of a call share them.
+func (st *state) termsOf(b *bucket.Budget, nowMS int64) *bucket.Terms {
+	if t := st.terms.Load(); t != nil && t.of == b && nowMS < t.untilMS {
+		return &t.Terms
+	}
+	t := newTerms(b, nowMS)
+	st.terms.Store(t)
+	return &t.Terms
+}
+
+func newTerms(b *bucket.Budget, nowMS int64) *terms {
+	const longest = 1 << 62
+	t := &terms{of: b, untilMS: longest}
+	if !b.Period.End.IsZero() {
+		t.EndMS = b.Period.End.UnixMilli()
+	}
+	if !b.EndAt.IsZero() && (t.EndMS == 0 || b.EndAt.UnixMilli() < t.EndMS) {
+		t.EndMS = b.EndAt.UnixMilli()
+	}
+	t.LimitsVersion = b.LimitsVersion()
+	for _, l := range b.LimitSet().List {
+		x := bucket.LimitTerms{Name: l.Name, Changed: l.ChangedVersion, Kind: l.Window.Kind,
+			LengthMS: l.Window.Length.Milliseconds(), SlotMS: l.Window.Slot.Milliseconds(), Max: l.Max,
+			Measure: l.Measure}
+		if !l.Enforce {
+			x.Max = budget.MaxAmount
+		}
+		if l.Window.Kind == budget.WindowCalendar {
+			tally := limit.NewTally(l, "", nowMS)
+			x.FromMS, x.ToMS = tally.LedgerSpan()
+			t.untilMS = min(t.untilMS, x.ToMS)
+		}
+		t.Limits = append(t.Limits, x)
+	}
+	return t
+}
+
+// touch notes what an operation counts against the budget's limits. It returns why they cannot judge it:
+// Invalid with every fault.
+func (o *op) touch(r *bucket.DeductRequest) error {
+	set := o.budget.LimitSet()
+	if len(r.Counts) == 0 && (set == nil || len(set.List) == 0) {
+		return nil
+	}
+	faults := append(set.CheckDimensions(r.Dimensions), set.CheckCounts(r.Counts)...)
+	if len(faults) > 0 {
+		return &budget.Error{Code: budget.Invalid, Op: "deduct", Fields: faults,
+			Message: "the limits of the budget cannot judge the request"}
+	}
+	o.Value, o.Counts, o.Max = r.Dimensions[o.budget.RoutingDimension], nil, nil
+	if o.Value == "" || len(set.List) == 0 {
+		return nil
+	}
+	for i, l := range set.List {
+		most, exempt := l.Bound(o.Value)
+		if exempt || !l.Enforce {
+			most = budget.MaxAmount
+		}
+		if most != o.Terms.Limits[i].Max && o.Max == nil {
+			o.Max = make([]int64, len(set.List))
+			for j := range o.Max {
+				o.Max[j] = o.Terms.Limits[j].Max
+			}
+		}
+		if o.Max != nil {
+			o.Max[i] = most
+		}
+		counted, own := r.Counts[l.Name]
+		if own && o.Counts == nil {
+			o.Counts = make([]int64, len(set.List))
+			for j, x := range set.List {
+				o.Counts[j] = r.Amount
+				if x.Measure == budget.MeasureCount {
+					o.Counts[j] = 1
+				}
+			}
+		}
+		if own {
+			o.Counts[i] = counted
+		}
+	}
+	return nil
+}
+
+// limitStates are how far the limits are used, of those that the operation counts for. With exceeded only
+// those that refused it.
+func (o *op) limitStates(exceeded bool) []budget.LimitState {
+	set := o.budget.LimitSet()
+	var out []budget.LimitState
+	for i, use := range o.outcome.Limits {
+		if i >= len(set.List) || exceeded && !use.Exceeded ||
+			!exceeded && o.Counts != nil && o.Counts[i] == 0 {
+			continue
+		}
+		l := set.List[i]
+		state := budget.LimitState{Limit: l.Name, Dimension: l.Dimension, Value: o.Value, Used: use.Used}
+		state.Max, state.Exempt = l.Bound(o.Value)
+		if use.ResetMS > 0 {
+			state.ResetAt = time.UnixMilli(use.ResetMS).UTC()
+		}
+		out = append(out, state)
+	}
+	return out
+}

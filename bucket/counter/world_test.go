@@ -1,0 +1,269 @@
+package counter_test
+
+import (
+	"context"
+	"fmt"
+	"path/filepath"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/budgetd/budgetd/bucket"
+	"github.com/budgetd/budgetd/bucket/counter"
+	"github.com/budgetd/budgetd/budget"
+	"github.com/budgetd/budgetd/internal/memstore"
+	"github.com/budgetd/budgetd/internal/redisstore"
+	"github.com/budgetd/budgetd/internal/sqlstore/commit"
+	"github.com/budgetd/budgetd/internal/sqlstore/definitions"
+	"github.com/budgetd/budgetd/internal/sqlstore/engine"
+	"github.com/budgetd/budgetd/internal/sqlstore/lanes"
+	"github.com/budgetd/budgetd/internal/sqlstore/rows"
+	"github.com/budgetd/budgetd/internal/testservers"
+)
+
+// clock is the machine's clock, which tests move forward.
+type clock struct {
+	mu    sync.Mutex
+	ahead time.Duration
+}
+
+func (c *clock) Now() time.Time {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return time.Now().Add(c.ahead)
+}
+
+func (c *clock) Advance(d time.Duration) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.ahead += d
+}
+
+func (c *clock) Sleep(ctx context.Context, d time.Duration) error {
+	return bucket.SystemClock{}.Sleep(ctx, d)
+}
+
+// world is a database, stores and one node.
+type world struct {
+	testing.TB
+	db      *engine.DB
+	clock   *clock
+	defs    *definitions.Part
+	part    *lanes.Part
+	stores  map[string]*counter.Store
+	lanes   []bucket.Lane
+	mem     *memstore.Store // nil with Redis
+	node    *counter.Service
+	budgets *bucket.Budgets
+	ids     []int64
+}
+
+// database opens a database for a test.
+func database(t testing.TB, driver string, clock func() time.Time) *engine.DB {
+	t.Helper()
+	config := engine.Config{Driver: "sqlite", DSN: filepath.Join(t.TempDir(), "budgetd.db"), Clock: clock}
+	if driver == "mariadb" {
+		config.Driver, config.DSN = "mysql", testservers.SharedMariaDB(t).NewDatabase(t)
+	}
+	db, err := engine.Open(t.Context(), config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = db.Close() })
+	return db
+}
+
+// inMemory is a world with one store in memory.
+func inMemory(t testing.TB, nlanes int) *world {
+	t.Helper()
+	return inMemoryOn(t, "sqlite", nlanes)
+}
+
+func inMemoryOn(t testing.TB, driver string, nlanes int) *world {
+	t.Helper()
+	w := &world{TB: t, clock: &clock{}}
+	w.db = database(t, driver, w.clock.Now)
+	w.mem = memstore.New(memstore.Config{Name: "m", Lanes: nlanes, Installation: w.db.InstallationID(),
+		Now: w.clock.Now})
+	w.stores = map[string]*counter.Store{"m": {Counter: w.mem, Entries: w.mem, Changes: w.mem,
+		Memories: w.mem, Copies: w.mem}}
+	for i := range nlanes {
+		w.lanes = append(w.lanes, bucket.Lane{Instance: "m", Index: i})
+	}
+	w.begin()
+	return w
+}
+
+// onRedis is a world with one Redis server.
+func onRedis(t testing.TB, driver string, nlanes int) (*world, *testservers.RedisServer) {
+	t.Helper()
+	w := &world{TB: t, clock: &clock{}}
+	w.db = database(t, driver, w.clock.Now)
+	server := testservers.Redis(t)
+	store, err := redisstore.New(redisstore.Config{Name: "m", Addr: server.Addr(), Lanes: nlanes,
+		InstallationID: w.db.InstallationID(), DialTimeout: 2 * time.Second, ReadTimeout: 2 * time.Second})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = store.Disconnect() })
+	w.stores = map[string]*counter.Store{"m": {Counter: store, Entries: store, Changes: store,
+		Memories: store, Copies: store}}
+	for i := range nlanes {
+		w.lanes = append(w.lanes, bucket.Lane{Instance: "m", Index: i})
+	}
+	w.begin()
+	return w, server
+}
+
+func (w *world) begin() {
+	w.Helper()
+	w.defs, w.part = definitions.New(w.db), lanes.New(w.db)
+	w.node, w.budgets = w.newNode(func(*counter.Config) {})
+	w.run("store sync") // verifies the lanes
+}
+
+// newNode makes another node.
+func (w *world) newNode(change func(*counter.Config)) (*counter.Service, *bucket.Budgets) {
+	w.Helper()
+	budgets, err := bucket.NewBudgets(bucket.BudgetsConfig{Definitions: w.defs, Clock: w.clock})
+	w.ok(err)
+	c := counter.Config{Budgets: budgets, Stores: w.stores, Clock: w.clock, Now: w.db.Now,
+		Ledger: counter.Ledger{Lanes: w.part, Epochs: w.part, Supply: w.part, Periods: w.part,
+			Covers: commit.New(w.db)},
+		Settings: counter.Settings{MarkGrace: time.Millisecond, VerifyEvery: time.Millisecond}}
+	change(&c)
+	s, err := counter.New(c)
+	w.ok(err)
+	return s, budgets
+}
+
+// run runs a loop of the node once.
+func (w *world) run(name string) {
+	w.Helper()
+	w.ok(w.try(name))
+}
+
+func (w *world) try(name string) error {
+	for _, l := range w.node.Loops(w.lanes) {
+		if l.Name == name {
+			return l.RunOnce(w.Context())
+		}
+	}
+	w.Fatalf("there is no loop %q", name)
+	return nil
+}
+
+func (w *world) ok(err error) {
+	w.Helper()
+	if err != nil {
+		w.Fatal(err)
+	}
+}
+
+// promo is a definition in store mode.
+func promo(name string, total int64, buckets int) budget.Definition {
+	return budget.Definition{Tenant: "shop", Name: name, Unit: budget.Count, Type: budget.Promo,
+		Durability: budget.Store, TotalQuantity: total, BucketQuantity: buckets}
+}
+
+func (w *world) create(d budget.Definition) *bucket.Budget {
+	w.Helper()
+	var at []bucket.Lane
+	for i := range d.BucketQuantity {
+		at = append(at, w.lanes[i%len(w.lanes)])
+	}
+	made, err := w.defs.Create(w.Context(), d, at)
+	w.ok(err)
+	w.ids = append(w.ids, made.Budget.ID)
+	w.ok(w.node.Push(w.Context(), made.Budget.ID))
+	return w.read(made.Budget.ID)
+}
+
+func (w *world) read(id int64) *bucket.Budget {
+	w.Helper()
+	b, err := w.budgets.Reload(w.Context(), id)
+	w.ok(err)
+	return b
+}
+
+func request(b *bucket.Budget, id string, amount int64) bucket.DeductRequest {
+	return bucket.DeductRequest{Budget: bucket.BudgetRef{ID: b.ID}, RequestID: id, Amount: amount}
+}
+
+func (w *world) deduct(b *bucket.Budget, id string, amount int64) bucket.DeductAnswer {
+	w.Helper()
+	a, err := w.node.Deduct(w.Context(), request(b, id, amount))
+	w.ok(err)
+	return a
+}
+
+// refused deducts and checks the code of the error.
+func (w *world) refused(b *bucket.Budget, id string, amount int64, want budget.Code) *budget.Error {
+	w.Helper()
+	_, err := w.node.Deduct(w.Context(), request(b, id, amount))
+	if !budget.Is(err, want) {
+		w.Fatalf("deduct %s: %v, want %s", id, err, want)
+	}
+	e, _ := err.(*budget.Error)
+	return e
+}
+
+func (w *world) rollback(b *bucket.Budget, id, rollbackID string, amount int64) bucket.DeductionView {
+	w.Helper()
+	v, err := w.node.Rollback(w.Context(), bucket.RollbackRequest{Budget: bucket.BudgetRef{ID: b.ID},
+		RequestID: id, RollbackID: rollbackID, Amount: amount})
+	w.ok(err)
+	return v
+}
+
+// books are a budget's columns.
+type books struct{ T, F, U, O, S, R, Q, X int64 }
+
+// books reads a budget's columns and checks I1.
+func (w *world) books(id int64) (out books) {
+	w.Helper()
+	w.ok(w.db.Snapshot(w.Context(), "test", func(r *engine.Reader) error {
+		b, err := rows.ReadBudget(r, "test", id)
+		if err != nil {
+			return err
+		}
+		out = books{T: b.Total, F: b.Unfunded, U: b.Undistributed, Q: b.Quarantined, X: b.Forfeited}
+		var epochs []rows.Epoch
+		err = r.List(&epochs, `SELECT `+rows.EpochColumns+` FROM bucket_epoch e WHERE e.budget_id = ?`, id)
+		for _, e := range epochs {
+			out.O, out.S, out.R = out.O+e.Outstanding, out.S+e.Used, out.R+e.Returning
+			if e.Fenced != "" {
+				w.Errorf("bucket %d epoch %d is fenced: %s", e.Bucket, e.Number, e.Fenced)
+			}
+		}
+		return err
+	}))
+	if out.T != out.F+out.U+out.O+out.S+out.R+out.Q+out.X {
+		w.Errorf("I1: %+v", out)
+	}
+	return out
+}
+
+// settled syncs, and compares a budget's columns.
+func (w *world) settled(b *bucket.Budget, want books) {
+	w.Helper()
+	w.run("store sync")
+	w.run("store epochs")
+	if got := w.books(b.ID); got != want {
+		w.Fatalf("%+v, want %+v", got, want)
+	}
+}
+
+// used sums what this budget's accepted deductions took, by the answers.
+type used struct {
+	mu    sync.Mutex
+	units int64
+}
+
+func (u *used) add(n int64) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	u.units += n
+}
+
+func name(i int) string { return fmt.Sprint("id-", i) }

@@ -1,0 +1,190 @@
+package lanes
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"github.com/budgetd/budgetd/bucket"
+	"github.com/budgetd/budgetd/bucket/counter"
+	"github.com/budgetd/budgetd/budget"
+	"github.com/budgetd/budgetd/internal/sqlstore/engine"
+	"github.com/budgetd/budgetd/internal/sqlstore/moves"
+	"github.com/budgetd/budgetd/internal/sqlstore/rows"
+	"github.com/budgetd/budgetd/ledger"
+)
+
+const (
+	selectLost = `SELECT e.bucket_id, e.epoch, e.budget_id FROM lane l
+		/*in order*/ JOIN sharding_budget_management_bucket b
+			/*by sharding_budget_management_bucket_lane*/
+			ON b.instance = l.instance AND b.lane = l.lane
+		JOIN budget_management_bucket u ON u.id = b.budget_id
+		JOIN bucket_epoch e ON e.bucket_id = b.id AND e.epoch = b.epoch
+		WHERE l.instance = ? AND l.lane = ? AND u.durability = 'store'
+		AND e.status IN ('opening', 'open', 'closing') AND e.activation < l.since_activation
+		ORDER BY e.budget_id, e.bucket_id LIMIT ?`
+	insertQuarantine = `INSERT INTO quarantine (bucket_id, epoch, budget_id, instance, lane,
+		quantity, released_quantity, cause, created_at)`
+	quarantineWidth = 9
+	addQuarantined  = `UPDATE budget_management_bucket
+		SET quarantined_quantity = quarantined_quantity + ?
+		WHERE id = ? AND quarantined_quantity + ? >= 0`
+	fence = `UPDATE bucket_epoch SET fenced = ? WHERE bucket_id = ? AND epoch = ?
+		AND LENGTH(fenced) = 0`
+)
+
+type lostRow struct {
+	Bucket int64 `db:"bucket_id"`
+	Epoch  int64 `db:"epoch"`
+	Budget int64 `db:"budget_id"`
+}
+
+// SettleLost ends epochs of memories that were given up. See counter.Lanes. One transaction per budget.
+// Keeps I1, I2.
+func (p *Part) SettleLost(ctx context.Context, lane bucket.Lane) (out counter.LostEpochs, err error) {
+	var found []lostRow
+	err = p.db.Read(ctx, "settle lost epochs", func(r *engine.Reader) error {
+		found = nil
+		return r.List(&found, selectLost, []byte(lane.Instance), lane.Index, counter.MaxEpochs)
+	})
+	if err != nil {
+		return out, err
+	}
+	out.More = len(found) == counter.MaxEpochs
+	for len(found) > 0 {
+		n := 1
+		for n < len(found) && found[n].Budget == found[0].Budget {
+			n++
+		}
+		var one counter.LostEpochs
+		err := p.db.Write(ctx, "settle lost epochs", func(t *engine.Tx) error {
+			one = counter.LostEpochs{}
+			l := loss{t: t, lane: lane, out: &one}
+			return l.settle(found[0].Budget, found[:n], func(e *rows.Epoch) (string, error) {
+				row, err := readLane(&t.Reader, lane, shared)
+				if err != nil || e.Activation >= row.Since {
+					return "", err
+				}
+				return fmt.Sprintf("the memory of activation %d of %s was lost", e.Activation, lane), nil
+			})
+		})
+		if err != nil {
+			return out, err
+		}
+		out.Buckets = append(out.Buckets, one.Buckets...)
+		out.Quarantined += one.Quarantined
+		out.Returned += one.Returned
+		found = found[n:]
+	}
+	return out, nil
+}
+
+// Lost ends one epoch whose entry is missing. See counter.Epochs. Keeps I1, I2.
+func (p *Part) Lost(ctx context.Context, m bucket.Memory, ref bucket.Ref, cause string) error {
+	var budgetID int64
+	err := p.db.Read(ctx, "lose an epoch", func(r *engine.Reader) error {
+		found, err := rows.ReadEpochs(r, []rows.Position{rows.At(ref)})
+		if e := found[rows.At(ref)]; e != nil {
+			budgetID = e.Budget
+		}
+		return err
+	})
+	if err != nil || budgetID == 0 {
+		return err
+	}
+	return p.db.Write(ctx, "lose an epoch", func(t *engine.Tx) error {
+		l := loss{t: t, lane: m.Lane, out: &counter.LostEpochs{}}
+		return l.settle(budgetID, []lostRow{{ref.Bucket, ref.Epoch, budgetID}},
+			func(e *rows.Epoch) (string, error) {
+				since, err := current(t, m)
+				if err != nil || e.Activation < since {
+					return "", err
+				}
+				return cause, nil
+			})
+	})
+}
+
+// loss is one transaction that ends epochs of one budget.
+type loss struct {
+	t    *engine.Tx
+	lane bucket.Lane
+	out  *counter.LostEpochs
+}
+
+// settle ends those of the epochs that are live and on the lane and of which judge says why.
+func (l *loss) settle(budgetID int64, found []lostRow,
+	judge func(*rows.Epoch) (cause string, err error)) error {
+	t := l.t
+	b, err := rows.LockBudget(t, "settle lost epochs", budgetID)
+	if err != nil || b.Durability != string(budget.Store) {
+		return err
+	}
+	positions := make([]rows.Position, len(found))
+	for i, f := range found {
+		positions[i] = rows.Position{Bucket: f.Bucket, Epoch: f.Epoch}
+	}
+	locked, err := rows.LockEpochs(t, positions)
+	if err != nil {
+		return err
+	}
+	lived, err := homes(t, positions)
+	if err != nil {
+		return err
+	}
+	slices.SortFunc(positions, rows.Position.Compare)
+	for _, at := range positions {
+		e, h := locked[at], lived[at]
+		if e == nil || !e.Live() || h.lane() != l.lane || h.Epoch != at.Epoch {
+			continue
+		}
+		cause, err := judge(e)
+		if err != nil {
+			return err
+		}
+		if cause == "" {
+			continue
+		}
+		if err := l.end(b, e, cause); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// end ends a lost epoch. In one that was only opening nobody deducted, so its units come back.
+func (l *loss) end(b *rows.Budget, e *rows.Epoch, cause string) error {
+	opening := e.Status == string(ledger.Opening)
+	units, err := moves.End(l.t, b, ledger.Lost, e)
+	if err != nil {
+		return err
+	}
+	l.out.Buckets = append(l.out.Buckets, e.Bucket)
+	if opening || b.OnLoss == string(budget.AssumeUnused) {
+		l.out.Returned += units
+		return moves.ComeBack(l.t, b, moves.Coming{Row: e, Never: units})
+	}
+	if units == 0 {
+		return nil
+	}
+	l.out.Quarantined += units
+	if e.Fenced != "" {
+		cause += "; the bucket was stopped: " + e.Fenced
+	}
+	err = l.t.Insert(insertQuarantine, quarantineWidth, []any{e.Bucket, e.Number, b.ID,
+		[]byte(l.lane.Instance), l.lane.Index, units, 0, []byte(cause[:min(len(cause), mostCause)]),
+		engine.ToMS(l.t.Now)})
+	if err != nil {
+		return err
+	}
+	return l.t.Hit(1, addQuarantined, units, b.ID, units)
+}
+
+// Fence stops an epoch. See counter.Epochs.
+func (p *Part) Fence(ctx context.Context, ref bucket.Ref, why string) error {
+	return p.db.Write(ctx, "fence", func(t *engine.Tx) error {
+		_, err := t.Exec(fence, []byte(why[:min(len(why), mostCause)]), ref.Bucket, ref.Epoch)
+		return err
+	})
+}

@@ -1,0 +1,311 @@
+package lanes
+
+import (
+	"cmp"
+	"context"
+	"slices"
+	"time"
+
+	"github.com/budgetd/budgetd/allocation"
+	"github.com/budgetd/budgetd/bucket"
+	"github.com/budgetd/budgetd/bucket/counter"
+	"github.com/budgetd/budgetd/budget"
+	"github.com/budgetd/budgetd/internal/sqlstore/engine"
+	"github.com/budgetd/budgetd/internal/sqlstore/moves"
+	"github.com/budgetd/budgetd/internal/sqlstore/rows"
+	"github.com/budgetd/budgetd/ledger"
+)
+
+const (
+	selectReturns = `SELECT e.bucket_id, e.epoch, e.budget_id FROM bucket_epoch e
+		/*by bucket_epoch_returns*/ WHERE e.has_returns = 1 AND e.budget_id = ?
+		ORDER BY e.bucket_id, e.epoch LIMIT ?`
+	selectApplied = `SELECT COALESCE(SUM(g.amount), 0) FROM sharding_budget_management_bucket b
+		JOIN bucket_epoch e ON e.bucket_id = b.id AND e.epoch > b.epoch - 64
+		JOIN grant_log g ON g.bucket_id = e.bucket_id AND g.epoch = e.epoch
+		WHERE b.budget_id = ? AND e.period = ? AND g.kind = 'apply' AND g.status <> 'void'`
+	closeEpochs = `UPDATE bucket_epoch /*by PRIMARY*/ SET status = 'closing' WHERE `
+	closeWhere  = `(bucket_id = ? AND epoch = ? AND status IN ('opening', 'open'))`
+)
+
+// application is one transaction of Apply.
+type application struct {
+	t    *engine.Tx
+	b    *rows.Budget
+	list []rows.Bucket
+	row  *rows.Bucket
+	want counter.Want
+}
+
+// Apply moves units from U to a bucket. See counter.Supply. Keeps I1.
+func (p *Part) Apply(ctx context.Context, budgetID int64, want counter.Want) (
+	out counter.Brought, err error) {
+	type grant struct{ epoch, number, units int64 }
+	var tried grant // what an earlier attempt wrote, committed or not
+	err = p.db.Write(ctx, "apply", func(t *engine.Tx) error {
+		out = counter.Brought{}
+		a := application{t: t, want: want}
+		if err := a.lock(budgetID); err != nil {
+			return err
+		}
+		if t.Unsure && tried.units > 0 && a.row.Number == tried.epoch &&
+			a.row.NextGrant == tried.number+1 {
+			out.Units = tried.units
+			return nil
+		}
+		out, err = a.run()
+		tried = grant{a.row.Number, a.row.NextGrant - 1, out.Units}
+		return err
+	})
+	if err != nil {
+		return counter.Brought{}, err
+	}
+	return out, nil
+}
+
+// lock locks the budget, the bucket's newest epoch and epochs with units on their way back, and sweeps
+// those.
+func (a *application) lock(budgetID int64) (err error) {
+	t := a.t
+	if a.b, err = rows.LockBudget(t, "apply", budgetID); err != nil {
+		return err
+	}
+	if a.list, err = rows.Buckets(&t.Reader, budgetID); err != nil {
+		return err
+	}
+	i := slices.IndexFunc(a.list, func(r rows.Bucket) bool { return r.Epoch.Bucket == a.want.Bucket })
+	if i < 0 {
+		return budget.Refuse(budget.BucketNotFound, "apply", "budget %s has no bucket %d", a.b.Name,
+			a.want.Bucket)
+	}
+	a.row = &a.list[i]
+	var back []lostRow
+	if err := t.List(&back, selectReturns, budgetID, counter.MaxEpochs-1); err != nil {
+		return err
+	}
+	positions := []rows.Position{a.row.Position()}
+	for _, r := range back {
+		positions = append(positions, rows.Position{Bucket: r.Bucket, Epoch: r.Epoch})
+	}
+	locked, err := rows.LockEpochs(t, positions)
+	if err != nil {
+		return err
+	}
+	var returns []*rows.Epoch
+	for _, at := range positions[1:] {
+		if e := locked[at]; e != nil {
+			returns = append(returns, e)
+		}
+	}
+	if !a.b.Due(t.Now) {
+		if _, err := moves.Sweep(t, a.b, returns...); err != nil {
+			return err
+		}
+	}
+	if e := locked[a.row.Position()]; e != nil {
+		a.row.Epoch = *e
+	}
+	return nil
+}
+
+func (a *application) run() (out counter.Brought, err error) {
+	b, row := a.b, a.row
+	switch {
+	case b.Durability != string(budget.Store) || b.Unlimited == 1:
+		return out, nil
+	case row.OfflineBy == string(bucket.ByOperator) && !a.want.Operator,
+		row.OfflineBy == string(bucket.ByResize):
+		return out, offline(row)
+	case row.Fenced != "" && row.Status != string(ledger.Lost):
+		return out, budget.Refuse(budget.Unavailable, "apply", "bucket %s is stopped: %s", row.Key,
+			row.Fenced)
+	case row.Status == string(ledger.Closing):
+		return counter.Brought{Closing: true}, nil
+	case b.IsOver == 1 || b.PeriodNow().OverAt(a.t.Now):
+		return out, budget.Refuse(budget.BudgetExpired, "apply", "budget %s has no open period: the last "+
+			"one ended at %s", b.Name, b.PeriodNow().End.UTC().Format(time.RFC3339))
+	case row.Live() && row.Period != b.Period:
+		return counter.Brought{Closing: true}, nil // its end is due
+	}
+	units, kind, out, err := a.units()
+	if err != nil || units == 0 && !a.want.Operator {
+		return out, err
+	}
+	if !row.Live() {
+		if _, err := moves.Begin(a.t, "apply", b, row); err != nil {
+			return out, err
+		}
+	} else if row.ListStatus != rows.Online {
+		if err := moves.PutOnline(a.t, b, row); err != nil {
+			return out, err
+		}
+	}
+	if units == 0 {
+		return out, nil
+	}
+	if _, err := moves.Give(a.t, b, kind, moves.Portion{Row: row, Units: units}); err != nil {
+		return out, err
+	}
+	out.Units = units
+	return out, moves.Units(a.t, b, allocation.Movement{Undistributed: -units})
+}
+
+// units returns how many units the bucket gets now. Units that came back are free: they count neither
+// against adjust_cnt nor in out_cnt.
+func (a *application) units() (units int64, kind moves.Kind, out counter.Brought, err error) {
+	b, need := a.b, max(a.want.Need, 1)
+	there := b.Releasable(a.t.Now)
+	if there < need {
+		out.Short = need - there
+		return 0, "", out, nil
+	}
+	units = allocation.Refill(need, a.want.Rate, there, len(a.list), b.Sharding)
+	units = min(units, there)
+	if b.AdjustCnt == 0 {
+		return units, moves.Apply, out, nil
+	}
+	p, err := moves.OpenPeriod(a.t, b)
+	if err != nil {
+		return 0, "", out, err
+	}
+	var applied int64
+	if _, err := a.t.Get(&applied, selectApplied, b.ID, b.Period); err != nil {
+		return 0, "", out, err
+	}
+	back := max(b.Undistributed-max(p.Funded+p.Carried-applied, 0), 0)
+	switch {
+	case min(units, back) >= min(need, units):
+		return min(units, back), moves.Again, out, nil
+	case a.row.OutCnt >= b.AdjustCnt:
+		out.Barred = true
+		return 0, "", out, nil
+	}
+	// Small steps would use the applications up: the even share is the least.
+	share := (there-1)/int64(len(a.list)) + 1
+	if b.Sharding > 0 {
+		share = min(share, b.Sharding)
+	}
+	return min(max(units, share), there), moves.Apply, out, nil
+}
+
+func offline(row *rows.Bucket) error {
+	e := budget.Refuse(budget.Unavailable, "apply", "an operator took bucket %s offline", row.Key)
+	e.Reason, e.RetryAfter = budget.ReasonOffline, time.Second
+	return e
+}
+
+// mostDonors bounds the epochs that one Collect closes.
+const mostDonors = 16
+
+// Collect sets the epochs of donors to closing. See counter.Supply.
+func (p *Part) Collect(ctx context.Context, budgetID, target, need int64) (
+	donors []int64, err error) {
+	err = p.db.Write(ctx, "collect", func(t *engine.Tx) error {
+		donors = nil
+		b, err := rows.LockBudget(t, "collect", budgetID)
+		if err != nil || b.Durability != string(budget.Store) {
+			return err
+		}
+		list, err := rows.Buckets(&t.Reader, budgetID)
+		if err != nil {
+			return err
+		}
+		missing := need - b.Undistributed
+		if target == 0 {
+			missing -= b.Unfunded
+		}
+		var chosen []*rows.Bucket
+		slices.SortFunc(list, func(x, y rows.Bucket) int {
+			return cmp.Or(cmp.Compare(y.Outstanding, x.Outstanding), cmp.Compare(x.Ordinal, y.Ordinal))
+		})
+		for i := range list {
+			row := &list[i]
+			if row.Status == string(ledger.Closing) && row.Epoch.Bucket != target && row.Fenced == "" {
+				missing -= row.Outstanding // somebody has begun with it
+				donors = append(donors, row.Epoch.Bucket)
+			}
+		}
+		for i := range list {
+			row := &list[i]
+			if missing <= 0 || len(chosen) == mostDonors {
+				break
+			}
+			if row.MayGrow() && row.Epoch.Bucket != target && row.Outstanding > 0 {
+				missing -= row.Outstanding
+				chosen = append(chosen, row)
+				donors = append(donors, row.Epoch.Bucket)
+			}
+		}
+		return setClosing(t, b, chosen)
+	})
+	return donors, err
+}
+
+// setClosing locks epochs of a locked budget and sets those that are opening or open to closing.
+func setClosing(t *engine.Tx, b *rows.Budget, list []*rows.Bucket) error {
+	if len(list) == 0 {
+		return nil
+	}
+	positions := make([]rows.Position, len(list))
+	for i, row := range list {
+		positions[i] = row.Position()
+	}
+	locked, err := rows.LockEpochs(t, positions)
+	if err != nil {
+		return err
+	}
+	var keys []any
+	for i, at := range positions {
+		e := locked[at]
+		if e == nil || e.Status != string(ledger.Opening) && e.Status != string(ledger.Open) ||
+			e.Fenced != "" {
+			continue
+		}
+		keys = append(keys, at.Bucket, at.Epoch)
+		list[i].Epoch = *e
+		list[i].Status = string(ledger.Closing)
+	}
+	if len(keys) == 0 {
+		return nil
+	}
+	if err := t.HitAll(closeEpochs, nil, closeWhere, keys); err != nil {
+		return err
+	}
+	b.ListVersion += int64(len(keys) / 2)
+	return moves.ListChanged(t, b.ID, len(keys)/2)
+}
+
+// Offline takes a bucket out of the list and sets its epoch to closing. See counter.Supply.
+func (p *Part) Offline(ctx context.Context, budgetID, bucketID int64, by bucket.OfflineBy) error {
+	return p.db.Write(ctx, "offline", func(t *engine.Tx) error {
+		b, err := rows.LockBudget(t, "offline", budgetID)
+		if err != nil || b.Durability != string(budget.Store) {
+			return err
+		}
+		list, err := rows.Buckets(&t.Reader, b.ID)
+		if err != nil {
+			return err
+		}
+		i := slices.IndexFunc(list, func(r rows.Bucket) bool { return r.Epoch.Bucket == bucketID })
+		if i < 0 {
+			return budget.Refuse(budget.BucketNotFound, "offline", "budget %s has no bucket %d", b.Name,
+				bucketID)
+		}
+		row := &list[i]
+		if row.ListStatus == rows.Offline && (row.OfflineBy == string(by) ||
+			by != bucket.ByOperator) {
+			return nil
+		}
+		if row.ListStatus == rows.Online && moves.IsLast(t, b, list, bucketID) {
+			return budget.Refuse(budget.LastBucket, "offline", "bucket %s is the only online bucket of "+
+				"budget %s, which is effective: bring another bucket online first, or pause the budget",
+				row.Key, b.Name)
+		}
+		if row.Live() {
+			if err := setClosing(t, b, []*rows.Bucket{row}); err != nil {
+				return err
+			}
+		}
+		return moves.PutOffline(t, b, row, by)
+	})
+}
