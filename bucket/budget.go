@@ -39,8 +39,8 @@ type Budget struct {
 // LimitSet returns the limits, ready to judge by; of a budget that Budgets returned.
 func (b *Budget) LimitSet() *limit.Set { return b.limits }
 
-// Route returns the bucket of a routing key: the ring's choice among the buckets that are online; nil
-// where none is. Of a budget that Budgets returned.
+// Route returns the bucket of a routing key: the ring's choice among the buckets that are online;
+// nil where none is. Of a budget that Budgets returned.
 func (b *Budget) Route(key string) *Bucket {
 	if b.routes == nil {
 		return nil
@@ -86,8 +86,8 @@ func (b *Budget) LimitsVersion() int64 {
 // InStoreMode reports whether the truth of the budget is in its stores.
 func (b *Budget) InStoreMode() bool { return b.Durability == budget.Store }
 
-// RefusalNow returns Definition.RefusalAt, and PeriodExhausted before the open period begins: between two
-// windows nothing can be deducted; BudgetExhausted after the last one.
+// RefusalNow returns Definition.RefusalAt, and PeriodExhausted before the open period begins:
+// between two windows nothing can be deducted; BudgetExhausted after the last one.
 func (b *Budget) RefusalNow(now time.Time) *budget.Error {
 	if refusal := b.RefusalAt(now); refusal != nil {
 		return refusal
@@ -96,30 +96,30 @@ func (b *Budget) RefusalNow(now time.Time) *budget.Error {
 		if _, follows := allocation.Next(b.Definition, b.Period, now); follows {
 			return nil
 		}
-		refusal := budget.Refuse(budget.BudgetExhausted, "deduct", "the last period of budget %s ended at %s", b.Name,
-			b.Period.End.Format(time.RFC3339))
+		refusal := budget.Refuse(budget.BudgetExhausted, "deduct",
+			"the last period of budget %s ended at %s", b.Name, b.Period.End.Format(time.RFC3339))
 		refusal.Available = new(int64)
 		return refusal
 	}
 	if !now.Before(b.Period.Start) {
 		return nil
 	}
-	refusal := budget.Refuse(budget.PeriodExhausted, "deduct", "budget %s releases units again at %s", b.Name,
-		b.Period.Start.Format(time.RFC3339))
+	refusal := budget.Refuse(budget.PeriodExhausted, "deduct",
+		"budget %s releases units again at %s", b.Name, b.Period.Start.Format(time.RFC3339))
 	refusal.RetryAfter = b.Period.Start.Sub(now)
 	return refusal
 }
 
-// Exhausted returns the refusal of an amount above I3's sum: PeriodExhausted where a later period may cover it, else
-// BudgetExhausted.
+// Exhausted returns the refusal of an amount above I3's sum: PeriodExhausted where a later period
+// may cover it, else BudgetExhausted.
 func (b *Budget) Exhausted(c Cover, amount int64, now time.Time) *budget.Error {
 	available := c.Sum()
 	at := time.Time{}
 	if available+c.Later >= amount {
 		at = allocation.ScheduleOf(b.Definition).RetryAt(now, c.Later)
 	}
-	refusal := budget.Refuse(budget.BudgetExhausted, "deduct", "budget %s has %d left, %d were asked for",
-		b.Name, available, amount)
+	refusal := budget.Refuse(budget.BudgetExhausted, "deduct",
+		"budget %s has %d left, %d were asked for", b.Name, available, amount)
 	if !at.IsZero() {
 		refusal = budget.Refuse(budget.PeriodExhausted, "deduct",
 			"this period of budget %s has %d left, %d were asked for; the next one begins at %s", b.Name,
@@ -145,8 +145,8 @@ type Definitions interface {
 	// BudgetNotFound, also where Ref.Tenant is not "" and names another tenant than the budget's;
 	// Unavailable.
 	Budget(ctx context.Context, ref BudgetRef) (Budget, error)
-	// Versions reads the versions of budgets in one statement. A budget that does not exist is missing.
-	// Error: Unavailable.
+	// Versions reads the versions of budgets in one statement. A budget that does not exist is
+	// missing. Error: Unavailable.
 	Versions(ctx context.Context, ids []int64) (map[int64]Version, error)
 }
 
@@ -181,8 +181,8 @@ type OfflineBy string
 const (
 	// ByOperator: it stays offline until an operator brings it online.
 	ByOperator OfflineBy = "operator"
-	// ByResize: the budget has fewer buckets by now, and this one has retired: it is in no list and no
-	// ring, and comes back only when the budget gets that many again.
+	// ByResize: the budget has fewer buckets by now, and this one has retired: it is in no list and
+	// no ring, and comes back only when the budget gets that many again.
 	ByResize OfflineBy = "resize"
 	// ByService: it was empty or collected; it comes online again when there are units for it.
 	ByService OfflineBy = "service"
@@ -206,12 +206,13 @@ type Change struct {
 	Rule *budget.Rule
 	// LateRefund is where refunds go whose period is over.
 	LateRefund *budget.Where
-	// Limits replaces all limits; an empty list removes them. What counts the same as before goes on.
+	// Limits replaces all limits; an empty list removes them. What counts the same as before goes
+	// on.
 	Limits *[]budget.Limit
 }
 
-// Of returns a definition after the change; versions and instants are the caller's: limit.Change has
-// those of limits.
+// Of returns a definition after the change; versions and instants are the caller's: limit.Change
+// has those of limits.
 func (c *Change) Of(d budget.Definition) budget.Definition {
 	if c.Paused != nil {
 		d.Paused = *c.Paused
@@ -259,10 +260,11 @@ type Cover struct {
 	// Undistributed is U where some bucket may apply for it, else 0; pending shrinks are not
 	// subtracted.
 	Undistributed int64
-	// Outstanding and Returning are ΣO and ΣR over all epochs, as far as the open period may get them.
+	// Outstanding and Returning are ΣO and ΣR over all epochs, as far as the open period may get
+	// them.
 	Outstanding, Returning int64
-	// Later is what only a later period may get: what is not funded, and ΣO and ΣR of older periods that
-	// goes there. It is no part of the sum.
+	// Later is what only a later period may get: what is not funded, and ΣO and ΣR of older periods
+	// that goes there. It is no part of the sum.
 	Later int64
 }
 

@@ -37,7 +37,8 @@ type BudgetsConfig struct {
 	Clock       Clock
 	// Size is the number of cached budgets; 10,000.
 	Size int
-	// Points are the virtual nodes per bucket; ring.DefaultPointsPerNode. All nodes must have the same.
+	// Points are the virtual nodes per bucket; ring.DefaultPointsPerNode. All nodes must have the
+	// same.
 	Points int
 	// Failed is told of reads of the database that failed in the background; nil: nobody is.
 	Failed func(error)
@@ -45,8 +46,8 @@ type BudgetsConfig struct {
 
 // Budgets is the cache of budgets: an LRU by id and by name. What it returns is at most a second
 // old (I8) and must not be changed. Budgets that were used lately are compared with the database by
-// their versions, all in one statement, and only those that have changed are read. It has no goroutine
-// of its own between uses. Safe for concurrent use.
+// their versions, all in one statement, and only those that have changed are read. It has no
+// goroutine of its own between uses. Safe for concurrent use.
 type Budgets struct {
 	definitions Definitions
 	clock       Clock
@@ -245,7 +246,8 @@ func (c *Budgets) prepare(b, old *Budget) error {
 	}
 	set, err := limit.Compile(b.Limits)
 	if err != nil {
-		return &budget.Error{Code: budget.Internal, Op: "find", Message: "the limits cannot be read", Err: err}
+		return &budget.Error{Code: budget.Internal, Op: "find", Err: err,
+			Message: "the limits cannot be read"}
 	}
 	b.limits = set
 	return nil

@@ -19,9 +19,9 @@ type FeedRequest struct {
 	Budget BudgetRef
 	// After is the Next of the page before; "" begins with the oldest entries that are kept.
 	After string
-	// Tail begins with the last so many entries, 1 … MaxFeedLimit; 0: it does not. Since begins with the
-	// first entries that were committed at that instant or later; zero: it does not. At most one of
-	// After, Tail and Since is given.
+	// Tail begins with the last so many entries, 1 … MaxFeedLimit; 0: it does not. Since begins
+	// with the first entries that were committed at that instant or later; zero: it does not. At
+	// most one of After, Tail and Since is given.
 	Tail  int
 	Since time.Time
 	// Limit is the most entries, 1 … MaxFeedLimit; 0 means DefaultFeedLimit.

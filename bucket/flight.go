@@ -14,8 +14,8 @@ type Operation struct {
 	// Bucket is the bucket that the ring chose. The units come from its present open epoch.
 	Bucket  int64
 	Request ledger.Request
-	// Touches are what the deduction counts against limits, in the order of the limits. The slice may
-	// be empty.
+	// Touches are what the deduction counts against limits, in the order of the limits. The slice
+	// may be empty.
 	Touches []limit.Touch
 }
 
@@ -41,8 +41,8 @@ const (
 	Limited
 	// GroupClosed means that the group of holds takes no further member.
 	GroupClosed
-	// Exhausted means that everything the open period may still get, looked at under the locks of all
-	// of it, is below the amount: Outcome.Cover. Only Gather answers it (I3).
+	// Exhausted means that everything the open period may still get, looked at under the locks of
+	// all of it, is below the amount: Outcome.Cover. Only Gather answers it (I3).
 	Exhausted
 )
 
@@ -66,8 +66,8 @@ type Outcome struct {
 type Level struct {
 	Bucket, Epoch int64
 	Lane          Lane
-	// Fill numbers the content; Outstanding is O. Added is by how much O grew under this fill; 0: what
-	// a filter has of a smaller fill is to be replaced.
+	// Fill numbers the content; Outstanding is O. Added is by how much O grew under this fill; 0:
+	// what a filter has of a smaller fill is to be replaced.
 	Fill, Outstanding, Added int64
 	// Open reports whether the epoch is open.
 	Open bool

@@ -10,10 +10,11 @@ import (
 type DrainView struct {
 	Instance string
 	Draining bool
-	// Left buckets are on it still, Moved ones have left it since this drain began, and the store keeps
-	// something of Uncleared ones.
+	// Left buckets are on it still, Moved ones have left it since this drain began, and the store
+	// keeps something of Uncleared ones.
 	Left, Moved, Uncleared int
-	// Done says that no bucket is left, nor any key, unless the store cannot be reached to remove them.
+	// Done says that no bucket is left, nor any key, unless the store cannot be reached to remove
+	// them.
 	Done bool
 	// Problem says what keeps it from going on, as this node sees it; "" if nothing.
 	Problem string
@@ -23,8 +24,9 @@ type DrainView struct {
 type Condition struct {
 	// Findings are settings with which it may lose what it holds.
 	Findings []Finding
-	// Persistent says that every write is on its disk before it is answered. Ledger mode does not need
-	// it: what was never committed was never acknowledged. It is what durability "store" asks of a lane.
+	// Persistent says that every write is on its disk before it is answered. Ledger mode does not
+	// need it: what was never committed was never acknowledged. It is what durability "store" asks
+	// of a lane.
 	Persistent bool
 }
 
@@ -51,7 +53,8 @@ type Finding struct {
 
 // Inspected is an instance whose settings decide what it may lose.
 type Inspected interface {
-	// Condition reads what the settings of the store that serves a lane say of it. Errors: Unavailable.
+	// Condition reads what the settings of the store that serves a lane say of it. Errors:
+	// Unavailable.
 	Condition(ctx context.Context, lane Lane) (Condition, error)
 }
 

@@ -7,7 +7,8 @@ import (
 	"github.com/budgetd/budgetd/ledger"
 )
 
-// Observer is told what happened, for metrics. Safe for concurrent use; every method returns at once.
+// Observer is told what happened, for metrics. Safe for concurrent use; every method returns at
+// once.
 type Observer interface {
 	Calls
 	Movements
@@ -40,11 +41,12 @@ type Movements interface {
 type Looks interface {
 	// Books reports the known discrepancies and the units by which they differ (both must stay 0).
 	Books(discrepancies int, gap int64)
-	// Budgets reports the figures of the budgets with the largest totals, and the sums over all. The
-	// list is not changed later.
+	// Budgets reports the figures of the budgets with the largest totals, and the sums over all.
+	// The list is not changed later.
 	Budgets(largest []BudgetFigures, all ledger.Figures)
 	// Stranded reports units in buckets out of this node's reach or fenced; Recyclable the stranded
-	// units of budgets that this node sold from; AtRisk what a loss of every store would quarantine.
+	// units of budgets that this node sold from; AtRisk what a loss of every store would
+	// quarantine.
 	Stranded(unreachable, recyclable, atRisk int64)
 	// HoldsOpen reports how many holds are open, counted up to a bound.
 	HoldsOpen(n int)

@@ -4,8 +4,8 @@ import (
 	"time"
 )
 
-// Spread says how a budget's units lay: all that buckets and total held, and how much of it was stranded
-// (fragment.Stranded). Minor units.
+// Spread says how a budget's units lay: all that buckets and total held, and how much of it was
+// stranded (fragment.Stranded). Minor units.
 type Spread struct{ Units, Stranded int64 }
 
 // RecycleCause says why a recycle began.
@@ -33,14 +33,15 @@ type Recycle struct {
 	// Moved units came back to the total.
 	Moved         int64
 	Before, After Spread
-	// TouchedAt is when somebody last went on with it, EndedAt zero while it is open. By SQL's clock.
+	// TouchedAt is when somebody last went on with it, EndedAt zero while it is open. By SQL's
+	// clock.
 	BeganAt, TouchedAt, EndedAt time.Time
 }
 
 // Used is what a bucket sold lately.
 type Used struct {
-	// Units of its last deductions and the Largest of these, minor units; Since is when the first of them was
-	// counted.
+	// Units of its last deductions and the Largest of these, minor units; Since is when the first
+	// of them was counted.
 	Units, Largest int64
 	Since          time.Time
 }

@@ -86,9 +86,10 @@ type Finder interface {
 	FindAll(ctx context.Context, refs []BudgetRef) ([]*Budget, []error)
 }
 
-// Service is the façade of the packages below this one: all that a node does for its callers. It sends
-// each call to the part that does it, by the durability of its budget, and refuses calls that need
-// rows for a budget in store mode with LedgerModeOnly. Safe for concurrent use if its parts are.
+// Service is the façade of the packages below this one: all that a node does for its callers. It
+// sends each call to the part that does it, by the durability of its budget, and refuses calls that
+// need rows for a budget in store mode with LedgerModeOnly. Safe for concurrent use if its parts
+// are.
 type Service struct {
 	// Budgets finds the durability.
 	Budgets Finder
@@ -178,8 +179,8 @@ func (s *Service) DeductAll(ctx context.Context, requests []DeductRequest) []Ded
 	return results
 }
 
-// modes returns of each request of a call whether its budget is in store mode. Budgets that have to be
-// read are read side by side.
+// modes returns of each request of a call whether its budget is in store mode. Budgets that have to
+// be read are read side by side.
 func (s *Service) modes(ctx context.Context, n int, ref func(i int) BudgetRef) ([]bool, []error) {
 	inStore, errs, of := make([]bool, n), make([]error, n), make([]int, n)
 	var refs []BudgetRef
@@ -210,7 +211,8 @@ func (s *Service) modes(ctx context.Context, n int, ref func(i int) BudgetRef) (
 type part struct{ at []int }
 
 // deduct makes the deductions of the part.
-func (p *part) deduct(ctx context.Context, mode Mode, requests []DeductRequest, results []DeductResult) {
+func (p *part) deduct(ctx context.Context, mode Mode, requests []DeductRequest,
+	results []DeductResult) {
 	switch len(p.at) {
 	case 0:
 		return
@@ -276,7 +278,8 @@ func (s *Service) Rollback(ctx context.Context, r RollbackRequest) (DeductionVie
 }
 
 // Cancel sends a cancel to the mode of its budget.
-func (s *Service) Cancel(ctx context.Context, ref BudgetRef, requestID string) (DeductionView, error) {
+func (s *Service) Cancel(ctx context.Context, ref BudgetRef, requestID string) (
+	DeductionView, error) {
 	mode, _, err := s.mode(ctx, ref)
 	if err != nil {
 		return DeductionView{}, err
@@ -285,7 +288,8 @@ func (s *Service) Cancel(ctx context.Context, ref BudgetRef, requestID string) (
 }
 
 // Deduction sends a lookup to the mode of its budget.
-func (s *Service) Deduction(ctx context.Context, ref BudgetRef, requestID string) (DeductionView, error) {
+func (s *Service) Deduction(ctx context.Context, ref BudgetRef, requestID string) (
+	DeductionView, error) {
 	mode, _, err := s.mode(ctx, ref)
 	if err != nil {
 		return DeductionView{}, err

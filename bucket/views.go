@@ -50,8 +50,8 @@ type UsageRequest struct {
 
 // Usage is what the ledger counts for values of dimensions in a span of time.
 type Usage struct {
-	// Calls is the number of deductions, Amount what they took and RolledBack what of that came back, in
-	// minor units.
+	// Calls is the number of deductions, Amount what they took and RolledBack what of that came
+	// back, in minor units.
 	Calls, Amount, RolledBack int64
 }
 
@@ -69,14 +69,16 @@ type CheckRequest struct {
 // CheckAnswer is what a deduct would be answered now: accepted, unless Err says otherwise.
 type CheckAnswer struct {
 	Amount int64
-	// BudgetRemaining is what the whole budget covers, in minor units; Unlimited: no figure for callers.
+	// BudgetRemaining is what the whole budget covers, in minor units; Unlimited: no figure for
+	// callers.
 	BudgetRemaining int64
 	Unlimited       bool
 	// PeriodRemaining is what the open period of a daily budget covers; nil for promo.
 	PeriodRemaining *int64
 	// Limits are those that it would count for, as they are now: without it.
 	Limits []budget.LimitState
-	// Recorded is what the request id would be answered as a replay; nil: it is new, or there is none.
+	// Recorded is what the request id would be answered as a replay; nil: it is new, or there is
+	// none.
 	Recorded *DeductAnswer
 	// Err is the refusal, or why it cannot be said.
 	Err error

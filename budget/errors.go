@@ -44,8 +44,9 @@ const (
 	// LimitExceeded: a limit of one person, device, … would be exceeded; Error.Limit says which.
 	LimitExceeded Code = "limit_exceeded"
 
-	// NotHeld: the deduction is no hold, or none any more. HoldExpired: its time was up before it was
-	// confirmed. GroupClosed: the group of holds was confirmed or rolled back, and takes no other one.
+	// NotHeld: the deduction is no hold, or none any more. HoldExpired: its time was up before it
+	// was confirmed. GroupClosed: the group of holds was confirmed or rolled back, and takes no
+	// other one.
 	NotHeld     Code = "not_held"
 	HoldExpired Code = "hold_expired"
 	GroupClosed Code = "group_closed"
@@ -86,11 +87,12 @@ func (c Code) Kind() Kind {
 		BudgetNotFound, DeductionNotFound, BucketNotFound, InstanceNotFound, RouteNotFound,
 		CursorExpired:
 		return Faulty
-	case BudgetExhausted, PeriodExhausted, BudgetNotEffective, BudgetPaused, BudgetExpired, LastBucket, LastInstance,
-		RecycleRunning, BucketOffline, AmountExceedsRemaining, LimitExceeded, LedgerModeOnly:
+	case BudgetExhausted, PeriodExhausted, BudgetNotEffective, BudgetPaused, BudgetExpired,
+		LastBucket, LastInstance, RecycleRunning, BucketOffline, AmountExceedsRemaining,
+		LimitExceeded, LedgerModeOnly:
 		return Refused
-	case RequestConflict, RequestVoid, AlreadyRolledBack, NameTaken, VersionConflict, NotHeld, HoldExpired,
-		GroupClosed:
+	case RequestConflict, RequestVoid, AlreadyRolledBack, NameTaken, VersionConflict,
+		NotHeld, HoldExpired, GroupClosed:
 		return Conflict
 	case Unavailable:
 		return NotDone
@@ -135,8 +137,8 @@ type Error struct {
 	// Available is what the budget still covers, in minor units, for BudgetExhausted and
 	// AmountExceedsRemaining; nil otherwise.
 	Available *int64
-	// Limit is the limit that was reached, for LimitExceeded: of several the one that resets last; nil
-	// otherwise. Limits are all that would be exceeded.
+	// Limit is the limit that was reached, for LimitExceeded: of several the one that resets last;
+	// nil otherwise. Limits are all that would be exceeded.
 	Limit  *LimitState
 	Limits []LimitState
 	// Never says that the request can never be accepted, however often it is repeated.

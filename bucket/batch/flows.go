@@ -114,8 +114,8 @@ func (w *flows[T]) serve(n int) {
 	}
 }
 
-// take appends up to n items of the flow to call. refused reports that admit did not let the next one
-// in.
+// take appends up to n items of the flow to call. refused reports that admit did not let the next
+// one in.
 func (f *flow[T]) take(call []T, n int, admit func(T) bool) (_ []T, refused bool) {
 	for n = min(n, f.length()); n > 0; n-- {
 		item := f.items[f.head]

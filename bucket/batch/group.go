@@ -38,7 +38,8 @@ func NewGroup[T any](c GroupConfig[T]) *Group[T] {
 		waits: map[int64]*wait[T]{}}
 }
 
-// Add puts an item into the queue of a key and returns at once. Where there is no room it is refused.
+// Add puts an item into the queue of a key and returns at once. Where there is no room it is
+// refused.
 func (g *Group[T]) Add(key int64, item T) {
 	g.mu.Lock()
 	if g.length >= g.bound {

@@ -10,21 +10,21 @@ type Config[T any] struct {
 	// Run makes one call. It gets 1 … Size items, or none after Kick, and keeps the slice no longer
 	// than it runs. It bounds its own time.
 	Run func(items []T)
-	// Refuse is told of an item that finds no room, or that gives way to another owner's. It must not
-	// block.
+	// Refuse is told of an item that finds no room, or that gives way to another owner's. It must
+	// not block.
 	Refuse func(item T)
 	// Owner names whose an item is; nil means that all items are one owner's.
 	Owner func(item T) int64
-	// Key names what an item works on; a call has items of at most Keys different keys. 0 stands for
-	// no bound.
+	// Key names what an item works on; a call has items of at most Keys different keys. 0 stands
+	// for no bound.
 	Key  func(item T) int64
 	Keys int
 	// Size bounds the items of one call, Bound those that wait.
 	Size, Bound int
 }
 
-// Queue makes one call after the other out of the items that wait. It has a goroutine while there is
-// something to do. Safe for concurrent use; make one with New.
+// Queue makes one call after the other out of the items that wait. It has a goroutine while there
+// is something to do. Safe for concurrent use; make one with New.
 type Queue[T any] struct {
 	config Config[T]
 
@@ -46,8 +46,8 @@ func New[T any](config Config[T]) *Queue[T] {
 	return q
 }
 
-// Add puts an item into the queue and returns at once. Where there is no room, the newest item of the
-// owner with the most items gives way, or the item itself if that owner would be its own.
+// Add puts an item into the queue and returns at once. Where there is no room, the newest item of
+// the owner with the most items gives way, or the item itself if that owner would be its own.
 func (q *Queue[T]) Add(item T) {
 	q.mu.Lock()
 	refused, full := q.add(item)
@@ -113,8 +113,8 @@ func (q *Queue[T]) start() {
 // work makes calls until nothing waits.
 func (q *Queue[T]) work() {
 	for {
-		// Goroutines that can go on now add their items first: on a busy machine calls become larger,
-		// on an idle one it costs nothing.
+		// Goroutines that can go on now add their items first: on a busy machine calls become
+		// larger, on an idle one it costs nothing.
 		runtime.Gosched()
 		q.mu.Lock()
 		if q.flows.length == 0 && !q.kicked {

@@ -7,13 +7,13 @@ import (
 
 // Waiter is somebody whose wait a Watch may end.
 type Waiter interface {
-	// Overdue ends the wait if its time is over at an instant, and otherwise does nothing. It must not
-	// block.
+	// Overdue ends the wait if its time is over at an instant, and otherwise does nothing. It must
+	// not block.
 	Overdue(now time.Time)
 }
 
-// Watch looks after waiters, all with one goroutine, which runs while there are any. A context with a
-// deadline and a select per waiter would cost several microseconds each. The zero value is not
+// Watch looks after waiters, all with one goroutine, which runs while there are any. A context with
+// a deadline and a select per waiter would cost several microseconds each. The zero value is not
 // usable; make one with NewWatch. Safe for concurrent use.
 type Watch struct {
 	every time.Duration
@@ -49,7 +49,8 @@ func (w *Watch) Add(place *Watched, waiter Waiter) {
 	}
 }
 
-// Remove takes a waiter out. Afterwards Overdue is not called for it, unless it is being called now.
+// Remove takes a waiter out. Afterwards Overdue is not called for it, unless it is being called
+// now.
 func (w *Watch) Remove(place *Watched) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -101,7 +101,8 @@ func (w *wave) exhausted(o *op, c bucket.Cover) error {
 // tooLate is the answer of an operation that ran out of time before anything was written.
 func (w *wave) tooLate(o *op) error {
 	e := unavailable(w.ctx.Err())
-	e.Reason, e.Message = budget.ReasonOverloaded, "the deadline passed before it was written; repeat later"
+	e.Reason = budget.ReasonOverloaded
+	e.Message = "the deadline passed before it was written; repeat later"
 	if o.seeking {
 		e.Reason = budget.ReasonCollecting
 		e.Message = "units could not be brought together in time; repeat later"
@@ -161,8 +162,9 @@ func notFound(b *bucket.Budget) error {
 	return budget.Refuse(budget.BudgetNotFound, "deduct", "budget %s does not exist any more", b.Name)
 }
 
-// limitExceeded is the refusal by limits. The one that resets last is named, whatever their order: to
-// try again before that is of no use. A limit whose maximum is below what is asked for never resets.
+// limitExceeded is the refusal by limits. The one that resets last is named, whatever their order:
+// to try again before that is of no use. A limit whose maximum is below what is asked for never
+// resets.
 func limitExceeded(states []budget.LimitState, now time.Time) error {
 	if len(states) == 0 {
 		return &budget.Error{Code: budget.Internal, Op: "deduct", Message: "no limit was exceeded"}

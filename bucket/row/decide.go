@@ -8,7 +8,8 @@ import (
 	"github.com/budgetd/budgetd/budget"
 )
 
-// begin judges an operation by its budget's definition and hands it to the bucket that it belongs to.
+// begin judges an operation by its budget's definition and hands it to the bucket that it belongs
+// to.
 func (w *wave) begin(o *op) {
 	o.step = stepBegin
 	if w.seen > inTime {
@@ -42,8 +43,8 @@ func (w *wave) begin(o *op) {
 
 func (w *wave) request(o *op) *bucket.DeductRequest { return &w.requests[o.at] }
 
-// touch finds what the operation counts against the budget's limits. It returns why they cannot judge
-// it: Invalid with every fault.
+// touch finds what the operation counts against the budget's limits. It returns why they cannot
+// judge it: Invalid with every fault.
 func (o *op) touch(r *bucket.DeductRequest) error {
 	set := o.Budget.LimitSet()
 	if len(r.Counts) == 0 && (set == nil || len(set.List) == 0) {
@@ -136,8 +137,8 @@ func (w *wave) advance(o *op, late lateness) {
 	}
 }
 
-// judge acts on what a transaction did with an operation. Each verdict was given under the lock of the
-// id, so an earlier attempt is not in doubt any more.
+// judge acts on what a transaction did with an operation. Each verdict was given under the lock of
+// the id, so an earlier attempt is not in doubt any more.
 func (w *wave) judge(o *op) {
 	o.unsure.Store(false)
 	out := o.outcome
@@ -178,8 +179,8 @@ func (w *wave) judge(o *op) {
 	}
 }
 
-// again reads the definition and begins once more, at once for a few times and then after a pause: a
-// list that keeps changing must not keep the database busy.
+// again reads the definition and begins once more, at once for a few times and then after a pause:
+// a list that keeps changing must not keep the database busy.
 func (w *wave) again(o *op) {
 	const atOnce = 3
 	b, err := w.s.budgets.Reload(w.ctx, o.Budget.ID)
@@ -211,9 +212,9 @@ func (w *wave) pause(o *op) {
 	}()
 }
 
-// notWritten acts on a transaction that failed. What may have been written is handed in again with the
-// same id and nonce, until the deadline: only a transaction that has waited for the locks of the
-// earlier one can tell.
+// notWritten acts on a transaction that failed. What may have been written is handed in again with
+// the same id and nonce, until the deadline: only a transaction that has waited for the locks of
+// the earlier one can tell.
 func (w *wave) notWritten(o *op) {
 	if budget.CodeOf(o.err).Kind() == budget.MayBeDone {
 		o.unsure.Store(true)
@@ -254,8 +255,8 @@ func (w *wave) standing(o *op) {
 	}
 }
 
-// seekUnits looks for units outside of an operation's bucket, if the sum of all says that there may be
-// enough.
+// seekUnits looks for units outside of an operation's bucket, if the sum of all says that there may
+// be enough.
 func (w *wave) seekUnits(o *op) {
 	o.seeking = true
 	if o.unsure.Load() {
@@ -292,8 +293,8 @@ func (w *wave) gather(o *op) {
 	w.out.putFor(w.s.gathers, o)
 }
 
-// refuse answers a refusal that depends on state once the id was looked up: a repeat of an accepted id
-// gets its outcome.
+// refuse answers a refusal that depends on state once the id was looked up: a repeat of an accepted
+// id gets its outcome.
 func (w *wave) refuse(o *op, refusal error) {
 	o.release()
 	o.refusal = refusal

@@ -11,18 +11,19 @@ import (
 )
 
 // Deduct takes units from a budget for a request id, at most once, whichever node and bucket the
-// request is repeated through (I4). It returns after the deduction is a committed row (I7). A repeat of
-// an accepted id gets the recorded outcome with Replayed set, also after the budget was sold out,
-// paused or over.
+// request is repeated through (I4). It returns after the deduction is a committed row (I7). A
+// repeat of an accepted id gets the recorded outcome with Replayed set, also after the budget was
+// sold out, paused or over.
 //
 // Errors: Invalid where hold or group cannot be; BudgetNotFound; RequestConflict where the id has
 // another payload, RequestVoid where it was cancelled; BudgetExpired, BudgetPaused,
 // BudgetNotEffective; Invalid where a limit's dimension is missing; LimitExceeded with every limit
-// that would be exceeded; GroupClosed; BudgetExhausted or PeriodExhausted with what is available, only
-// if what the period may still get is below the amount (I3); Unavailable with the reason: nothing
-// happened; OutcomeUnknown: repeat the same id. A refusal has changed nothing (I6). Safe for concurrent
-// use.
-func (s *Service) Deduct(ctx context.Context, request bucket.DeductRequest) (bucket.DeductAnswer, error) {
+// that would be exceeded; GroupClosed; BudgetExhausted or PeriodExhausted with what is available,
+// only if what the period may still get is below the amount (I3); Unavailable with the reason:
+// nothing happened; OutcomeUnknown: repeat the same id. A refusal has changed nothing (I6). Safe
+// for concurrent use.
+func (s *Service) Deduct(ctx context.Context, request bucket.DeductRequest) (
+	bucket.DeductAnswer, error) {
 	one := new(struct {
 		wave    wave
 		request [1]bucket.DeductRequest
@@ -38,13 +39,14 @@ func (s *Service) Deduct(ctx context.Context, request bucket.DeductRequest) (buc
 	return one.result[0].Answer, one.result[0].Err
 }
 
-// DeductAll makes many deductions in one call, each for itself, and returns what became of each in the
-// order given. It is as if Deduct were called for each: those of one request id one after the other in
-// the order given, all others side by side. They share filter calls and transactions. Errors,
-// idempotency and what is persisted: as Deduct, for each. Safe for concurrent use.
-func (s *Service) DeductAll(ctx context.Context, requests []bucket.DeductRequest) []bucket.DeductResult {
-	w := &wave{s: s, ctx: ctx, requests: requests, results: make([]bucket.DeductResult, len(requests)),
-		ops: make([]op, len(requests))}
+// DeductAll makes many deductions in one call, each for itself, and returns what became of each in
+// the order given. It is as if Deduct were called for each: those of one request id one after the
+// other in the order given, all others side by side. They share filter calls and transactions.
+// Errors, idempotency and what is persisted: as Deduct, for each. Safe for concurrent use.
+func (s *Service) DeductAll(ctx context.Context, requests []bucket.DeductRequest) (
+	results []bucket.DeductResult) {
+	w := &wave{s: s, ctx: ctx, requests: requests, ops: make([]op, len(requests)),
+		results: make([]bucket.DeductResult, len(requests))}
 	w.admit()
 	w.chain()
 	w.run()
@@ -54,8 +56,8 @@ func (s *Service) DeductAll(ctx context.Context, requests []bucket.DeductRequest
 // nonceBytes is the length of a nonce.
 const nonceBytes = 8
 
-// admit finds the budget of each request and prepares its operation. What is wrong with a request is
-// its answer.
+// admit finds the budget of each request and prepares its operation. What is wrong with a request
+// is its answer.
 func (w *wave) admit() {
 	w.left = len(w.ops)
 	random := make([]byte, nonceBytes*len(w.ops))
@@ -110,8 +112,9 @@ func (w *wave) read(ops []*op) {
 // prepare makes the row of a request.
 func (o *op) prepare(r *bucket.DeductRequest) {
 	o.key = o.Budget.RouteKey(r)
-	o.Request = ledger.Request{ID: r.RequestID, Amount: r.Amount, Nonce: o.Request.Nonce, Reference: r.Reference,
-		Dimensions: ledger.Dimensions(r.Dimensions), Counts: ledger.Counts(r.Counts),
+	o.Request = ledger.Request{ID: r.RequestID, Amount: r.Amount, Nonce: o.Request.Nonce,
+		Reference: r.Reference, Dimensions: ledger.Dimensions(r.Dimensions),
+		Counts:  ledger.Counts(r.Counts),
 		HoldTTL: r.HoldTTL.Milliseconds(), Group: r.Group}
 	o.Request.Fingerprint = ledger.RequestFingerprint(r.Amount, r.Key, o.Request)
 }
@@ -147,8 +150,9 @@ func checkHold(r *bucket.DeductRequest) error {
 	case r.HoldTTL == 0 && r.Group == "":
 		return nil
 	case !budget.ValidHoldTTL(r.HoldTTL):
-		return &budget.Error{Code: budget.Invalid, Op: "deduct", Fields: []budget.FieldError{{Field: "hold_ttl",
-			Message: "must be whole milliseconds within its bounds; a group needs it"}}}
+		fault := budget.FieldError{Field: "hold_ttl",
+			Message: "must be whole milliseconds within its bounds; a group needs it"}
+		return &budget.Error{Code: budget.Invalid, Op: "deduct", Fields: []budget.FieldError{fault}}
 	}
 	return nil
 }

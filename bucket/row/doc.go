@@ -12,20 +12,21 @@
 // Buckets without a filter, and lanes that did not answer, go straight to the slot. Everything else
 // sends an operation back to its wave, which hands it on:
 //
-//	filter refuses      -> O of the bucket; enough: to the slot without the filter, else units elsewhere
+//	filter refuses      -> O of the bucket; enough: to the slot without it, else units elsewhere
 //	filter has nothing  -> O of the bucket and Set, then the filter once more
 //	Short               -> units elsewhere
-//	units elsewhere     -> the sum of all, without locks. Too small: the sum with locks, then the row of
-//	                       the id, then the refusal (I3). Otherwise Gather, which may answer Exhausted
+//	units elsewhere     -> the sum of all, without locks. Too small: the sum with locks, then the
+//	                       row of the id, then the refusal (I3). Otherwise Gather, which may
+//	                       answer Exhausted
 //	Gone, Outdated      -> the definition again
 //	Over                -> the rollover, then the definition again
 //	refusal by state    -> the row of the id: a repeat gets its outcome
 //	reply lost          -> the same row again, until a commit says what became of it
 //
-// Nothing that a filter says refuses a request or changes a row (I9). A wrong content is replaced by
-// raising its fill in SQL.
+// Nothing that a filter says refuses a request or changes a row (I9). A wrong content is replaced
+// by raising its fill in SQL.
 //
 // Each queue makes one call at a time, which serves all that waited when it began. A watch ends the
-// waits whose time is over: an operation that no transaction has taken is withdrawn and answered with
-// Unavailable; one that a transaction has gets a grace, and then OutcomeUnknown.
+// waits whose time is over: an operation that no transaction has taken is withdrawn and answered
+// with Unavailable; one that a transaction has gets a grace, and then OutcomeUnknown.
 package row

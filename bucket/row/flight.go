@@ -63,7 +63,8 @@ var errOutcomes = &budget.Error{Code: budget.OutcomeUnknown, Op: "commit",
 	Message: "not every deduction got an outcome"}
 
 // landed gives the operations of a transaction back.
-func (s *Service) landed(step step, ops []*op, outcomes []bucket.Outcome, err error, began time.Time) {
+func (s *Service) landed(step step, ops []*op, outcomes []bucket.Outcome, err error,
+	began time.Time) {
 	if err == nil && len(outcomes) != len(ops) {
 		err = errOutcomes
 	}

@@ -36,7 +36,8 @@ type lane struct {
 	forwards [][]*op // by slot, what goes there next
 }
 
-// content is what a node knows of the content that a filter has of a bucket. The lane's mu guards it.
+// content is what a node knows of the content that a filter has of a bucket. The lane's mu guards
+// it.
 type content struct {
 	lane   *lane
 	bucket int64
@@ -46,7 +47,8 @@ type content struct {
 	// When its fill may be raised or compared again, and how long it was to wait.
 	raiseAt   time.Time
 	raiseWait time.Duration
-	// wrong says that the content was found wrong at a time when its fill could not be raised again.
+	// wrong says that the content was found wrong at a time when its fill could not be raised
+	// again.
 	wrong atomic.Bool
 }
 
@@ -153,8 +155,8 @@ type call struct {
 	index    map[int64]int32 // of takes, by bucket
 }
 
-// run makes one call of the filter: first what buckets hold by now, then the takes. Operations that it
-// gives units to go on to their flights.
+// run makes one call of the filter: first what buckets hold by now, then the takes. Operations that
+// it gives units to go on to their flights.
 func (l *lane) run(ops []*op) {
 	l.mu.Lock()
 	sets := l.sets
@@ -285,7 +287,8 @@ func (l *lane) prepare(ops []*op) {
 			at = int32(len(c.takes)) //nolint:gosec // at most LaneOperations
 			c.index[o.Operation.Bucket] = at
 			known := l.content(o.Operation.Bucket, o.route.Epoch.Fill)
-			c.takes = append(c.takes, bucket.Take{Bucket: known.bucket, Fill: known.fill, Back: known.back})
+			c.takes = append(c.takes,
+				bucket.Take{Bucket: known.bucket, Fill: known.fill, Back: known.back})
 			known.back = 0
 			c.contents, c.next = append(c.contents, known), append(c.next, 0)
 		}

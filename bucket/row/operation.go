@@ -7,13 +7,13 @@ import (
 	"github.com/budgetd/budgetd/ledger"
 )
 
-// op is one deduction on its way. It belongs to its wave, which hands it to a queue and gets it back:
-// who has it may use its fields, except phase and unsure.
+// op is one deduction on its way. It belongs to its wave, which hands it to a queue and gets it
+// back: who has it may use its fields, except phase and unsure.
 type op struct {
 	bucket.Operation
 	wave  *wave
 	next  *op // in wave.ready
-	after *op // the next request of the same id in the same call, which is held until this one is done
+	after *op // the next request of the id in the same call: it is held until this one is done
 	held  bool
 	at    int // of wave.requests and wave.results
 	state *state

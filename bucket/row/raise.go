@@ -17,9 +17,9 @@ type raise struct {
 // mostRaiseWait bounds the back-off between two raises of one bucket's fill.
 const mostRaiseWait = 64
 
-// raise has the content of a bucket's filter replaced if it is wrong, or compared if its fill is above
-// the one that this node knows. It does so at most once in RaiseEvery, and less often for a bucket
-// whose content keeps being wrong.
+// raise has the content of a bucket's filter replaced if it is wrong, or compared if its fill is
+// above the one that this node knows. It does so at most once in RaiseEvery, and less often for a
+// bucket whose content keeps being wrong.
 func (s *Service) raise(bk *bucket.Bucket, fill int64, wrong bool) {
 	l := s.laneOf(bk.Lane)
 	if l == nil {

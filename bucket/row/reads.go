@@ -7,11 +7,11 @@ import (
 	"github.com/budgetd/budgetd/bucket/batch"
 )
 
-// reads are the grouped reads of a node: one statement of each kind is in flight, and it serves every
-// operation that waited when it began.
+// reads are the grouped reads of a node: one statement of each kind is in flight, and it serves
+// every operation that waited when it began.
 type reads struct {
-	// standings reads fill and O of buckets; hints and exacts read I3's sums, exacts with locks; ids
-	// reads rows; figures reads sums for answers.
+	// standings reads fill and O of buckets; hints and exacts read I3's sums, exacts with locks;
+	// ids reads rows; figures reads sums for answers.
 	standings, hints, exacts, ids, figures *batch.Queue[*op]
 }
 
@@ -32,8 +32,8 @@ func (s *Service) newReads() reads {
 	}
 }
 
-// readStandings reads fill and O of the operations' buckets, and tells the filters of those that had
-// nothing.
+// readStandings reads fill and O of the operations' buckets, and tells the filters of those that
+// had nothing.
 func (s *Service) readStandings(ops []*op) {
 	ctx, cancel := s.bounded()
 	defer cancel()

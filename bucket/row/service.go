@@ -16,8 +16,8 @@ import (
 
 // Settings bound the service. Zero values stand for the defaults.
 type Settings struct {
-	// Deadline is how long a request may look for units; 2 s. Grace is how much longer it waits for a
-	// commit that is under way by then; 1 s.
+	// Deadline is how long a request may look for units; 2 s. Grace is how much longer it waits for
+	// a commit that is under way by then; 1 s.
 	Deadline, Grace time.Duration
 	// StepTime bounds one transaction and one read; 5 s.
 	StepTime time.Duration
@@ -26,12 +26,13 @@ type Settings struct {
 	FilterTime, ProbeEvery time.Duration
 	// RaiseEvery is the least time between two raises of the fill of one bucket; 1 s.
 	RaiseEvery time.Duration
-	// Slots is the number of flights side by side, by the hash of the bucket; 2. All nodes must have
-	// the same number, so that two nodes meet on one row and not on many.
+	// Slots is the number of flights side by side, by the hash of the bucket; 2. All nodes must
+	// have the same number, so that two nodes meet on one row and not on many.
 	Slots int
 	// Queue bounds the requests that wait for one lane, one slot or one kind of read; 20,000.
 	Queue int
-	// FlightRows bounds the deductions of one flight, and LaneOperations those of one filter call; 512.
+	// FlightRows bounds the deductions of one flight, and LaneOperations those of one filter call;
+	// 512.
 	FlightRows, LaneOperations int
 	// Gathers is the number of budgets that are gathered for side by side; 8.
 	Gathers int
@@ -162,7 +163,8 @@ func overload(o *op) {
 }
 
 func overloaded() *budget.Error {
-	e := budget.Refuse(budget.Unavailable, "deduct", "too many requests are waiting already; repeat later")
+	e := budget.Refuse(budget.Unavailable, "deduct",
+		"too many requests are waiting already; repeat later")
 	e.Reason, e.RetryAfter = budget.ReasonOverloaded, time.Second
 	return e
 }

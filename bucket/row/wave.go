@@ -9,9 +9,9 @@ import (
 	"github.com/budgetd/budgetd/bucket/batch"
 )
 
-// wave is the requests of one call. The caller's goroutine has it: it hands its operations to queues,
-// waits, and decides about each one that comes back. A deduction that goes well comes back once, with
-// its row.
+// wave is the requests of one call. The caller's goroutine has it: it hands its operations to
+// queues, waits, and decides about each one that comes back. A deduction that goes well comes back
+// once, with its row.
 type wave struct {
 	s        *Service
 	ctx      context.Context
