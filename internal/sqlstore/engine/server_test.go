@@ -1,0 +1,77 @@
+package engine
+
+import (
+	"context"
+	"database/sql/driver"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/budgetd/budgetd/budget"
+	"github.com/budgetd/budgetd/internal/testservers"
+)
+
+// TestReplicaIsNotRead: a server that was made read-only is not read from, though it would answer and
+// though the user may write there, until it takes writes again; nor is the database opened there.
+func TestReplicaIsNotRead(t *testing.T) {
+	server := testservers.MariaDB(t)
+	dsn := server.NewDatabase(t)
+	db := mustOpen(t, Config{Driver: "mysql", DSN: dsn})
+	admin := foreign(t, "mysql", dsn)
+	if _, err := look(t, db); err != nil {
+		t.Fatal(err)
+	}
+	do(t, admin, "SET GLOBAL read_only = 1")
+	time.Sleep(writerEvery)
+	if _, err := look(t, db); !budget.Is(err, budget.Unavailable) || !strings.Contains(err.Error(), "read_only is 1") {
+		t.Errorf("read from a replica: %v", err)
+	}
+	if err := write(t, db); !budget.Is(err, budget.Unavailable) {
+		t.Errorf("written to a replica: %v", err)
+	}
+	if _, err := Open(t.Context(), Config{Driver: "mysql", DSN: dsn}); err == nil || !strings.Contains(err.Error(), "read_only is 1") {
+		t.Errorf("opened: %v", err)
+	}
+	do(t, admin, "SET GLOBAL read_only = 0")
+	if _, err := look(t, db); err != nil {
+		t.Errorf("writable again: %v", err)
+	}
+}
+
+// TestSessionOfTheServersChoice: what a server would give to every session does not reach budgetd's.
+func TestSessionOfTheServersChoice(t *testing.T) {
+	server := testservers.MariaDB(t, testservers.MariaDBArgs("--skip-character-set-client-handshake",
+		"--character-set-server=gbk", "--collation-server=gbk_chinese_ci", "--completion-type=CHAIN"))
+	db := mustOpen(t, Config{Driver: "mysql", DSN: server.NewDatabase(t)})
+	err := db.Read(context.Background(), "test", func(r *Reader) error {
+		var row struct {
+			Client     string `db:"client"`
+			Completion string `db:"completion"`
+		}
+		_, err := r.Get(&row, "SELECT @@character_set_client AS client, @@completion_type AS completion")
+		if row.Client != "utf8mb4" || row.Completion != "NO_CHAIN" {
+			t.Errorf("%+v", row)
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestSmallPacketsAreRefused(t *testing.T) {
+	server := testservers.MariaDB(t, testservers.MariaDBArgs("--max-allowed-packet=8M"))
+	_, err := Open(t.Context(), Config{Driver: "mysql", DSN: server.NewDatabase(t)})
+	if err == nil || !strings.Contains(err.Error(), "max_allowed_packet of the database server is 8388608 bytes") {
+		t.Errorf("opened: %v", err)
+	}
+}
+
+// TestPlain: servers have a read_only of a number or of a word.
+func TestPlain(t *testing.T) {
+	for want, v := range map[string]driver.Value{"0": int64(0), "OFF": []byte("OFF"), "1": []byte("1")} {
+		if got := plain(v); got != want {
+			t.Errorf("%v is %q", v, got)
+		}
+	}
+}
