@@ -117,7 +117,7 @@ func (s *Store) take(ctx context.Context, lane bucket.Lane, takes []bucket.Take,
 	return out, nil
 }
 
-// filter runs a script on the two keys of a lane's filter.
+// filter runs a script on the key of a lane's filter.
 func (s *Store) filter(ctx context.Context, op string, lane bucket.Lane, script *driver.Script, arg packer) (
 	any, error) {
 	if err := s.Known(op, lane); err != nil {

@@ -1,8 +1,10 @@
 package redisstore_test
 
 import (
+	"encoding/binary"
 	"errors"
 	"fmt"
+	"math"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -23,20 +25,23 @@ func TestHostileFilter(t *testing.T) {
 	server := testservers.Redis(t)
 	store, tamper := connect(t, config(server)), raw(t, server)
 	ctx := t.Context()
-	for _, key := range []string{"fill", "balance"} {
-		for _, bad := range []string{"abc", "", "-1", "-0", "1.5", "1e3", "0x10", " 7", "nan", "inf", "9007199254740992",
-			"18446744073709551616", "٣", "7\n", strings.Repeat("9", 10_000)} {
-			must(t, store.Set(ctx, lane0, []bucket.Level{{Bucket: 1, Fill: 3, Outstanding: 10}}))
-			must(t, tamper.HSet(ctx, prefix+"filter:"+key, "1", bad).Err())
-			wantHealed(t, store, fmt.Sprintf("%s %.20q", key, bad))
-		}
-		must(t, tamper.Del(ctx, prefix+"filter:"+key).Err())
-		must(t, tamper.RPush(ctx, prefix+"filter:"+key, "x").Err())
-		wantHealed(t, store, key+" is a list")
-		must(t, tamper.Del(ctx, prefix+"filter:"+key).Err())
-		must(t, tamper.Set(ctx, prefix+"filter:"+key, "x", 0).Err())
-		must(t, store.Set(ctx, lane0, []bucket.Level{{Bucket: 1, Fill: 3, Outstanding: 10}}))
+	packed := func(fill, balance float64) string {
+		text := binary.LittleEndian.AppendUint64(nil, math.Float64bits(fill))
+		return string(binary.LittleEndian.AppendUint64(text, math.Float64bits(balance)))
 	}
+	nan, inf := math.NaN(), math.Inf(1)
+	for _, bad := range []string{"abc", "", "3 10", strings.Repeat("9", 10_000), packed(3, 10) + "x", packed(-1, 10),
+		packed(3, -1), packed(3.5, 10), packed(3, 1.5), packed(nan, 10), packed(3, nan), packed(inf, 10), packed(3, inf),
+		packed(1<<53, 10), packed(3, 1<<53), packed(3+1<<33, 10)} {
+		must(t, store.Set(ctx, lane0, []bucket.Level{{Bucket: 1, Fill: 3, Outstanding: 10}}))
+		must(t, tamper.HSet(ctx, prefix+"filter", "1", bad).Err())
+		wantHealed(t, store, fmt.Sprintf("content %.40q", bad))
+	}
+	must(t, tamper.Del(ctx, prefix+"filter").Err())
+	must(t, tamper.RPush(ctx, prefix+"filter", "x").Err())
+	wantHealed(t, store, "a list")
+	must(t, tamper.Set(ctx, prefix+"filter", "x", 0).Err())
+	must(t, store.Set(ctx, lane0, []bucket.Level{{Bucket: 1, Fill: 3, Outstanding: 10}}))
 }
 
 // wantHealed fails unless a take is stale, and goes through after a set.

@@ -12,7 +12,7 @@ const pages = 16
 // keyset has the keys of a lane. They all begin with `budgetd:<installation id>:{<tag>}:`, so that one
 // script can touch every key of the lane, on a Cluster too:
 //
-//	filter:fill, filter:balance   hashes, bucket -> number (ledger mode)
+//	filter                        hash, bucket -> fill and balance, see lua/filter_take.lua (ledger mode)
 //	marker                        hash, see lua/shared.lua
 //	newest, epoch, balance, taken, given, grant   hashes, bucket -> …, see lua/entries.lua
 //	limits                        hash, bucket -> newest version of its limits
@@ -36,7 +36,7 @@ type keyset struct {
 }
 
 func newKeyset(prefix string) *keyset {
-	k := &keyset{prefix: prefix, filter: []string{prefix + "filter:fill", prefix + "filter:balance"},
+	k := &keyset{prefix: prefix, filter: []string{prefix + "filter"},
 		marker: prefix + "marker", limits: prefix + "limits", late: prefix + "late", changed: prefix + "changed"}
 	for _, name := range []string{"newest", "epoch", "balance", "taken", "given", "grant"} {
 		k.entry = append(k.entry, prefix+name)
