@@ -1,0 +1,117 @@
+package audit
+
+import (
+	"slices"
+
+	"github.com/budgetd/budgetd/budget"
+	"github.com/budgetd/budgetd/ledger"
+)
+
+// Check returns every figure that does not agree with the rows that it stands for, those of buckets
+// first.
+func (a *Accounts) Check() []ledger.Discrepancy {
+	switch {
+	case a.Unlimited:
+		return append(a.checkUnlimited(), a.checkFeed()...)
+	case a.Durability == budget.Store:
+		return a.checkStore()
+	}
+	epochs := a.figures()
+	out := a.checkFeed()
+	out = append(out, ledger.Check(a.Figures, a.Adjusted, epochs)...)
+	out = append(out, ledger.CheckPeriods(a.Figures, a.Figures.Period, a.Periods, epochs)...)
+	out = append(out, ledger.CheckShrinks(a.Figures, a.Shrinks)...)
+	return ofBucketsFirst(out)
+}
+
+func (a *Accounts) figures() []ledger.EpochFigures {
+	out := make([]ledger.EpochFigures, len(a.Epochs))
+	for i := range a.Epochs {
+		out[i] = a.Epochs[i].EpochFigures
+	}
+	return out
+}
+
+// checkFeed compares the units of each bucket's feed with its deductions (I7): a bucket's numbers go on
+// from epoch to epoch, so it is a bucket that is compared. What is wrong is named with the newest epoch,
+// whose row numbers the feed.
+func (a *Accounts) checkFeed() (out []ledger.Discrepancy) {
+	if a.Durability == budget.Store {
+		return nil
+	}
+	units := map[int64]int64{}
+	for i := range a.Epochs {
+		e := &a.Epochs[i]
+		units[e.Row.Bucket] += e.Deducted - e.GivenBack
+	}
+	for i := range a.Epochs {
+		e := &a.Epochs[i]
+		if want := units[e.Row.Bucket]; e.IsNewest && a.Feed[e.Row.Bucket] != want {
+			out = append(out, ledger.Discrepancy{Bucket: e.Bucket, Epoch: e.Row.Number,
+				What: "units of the feed", Recorded: a.Feed[e.Row.Bucket], Counted: want})
+		}
+	}
+	return out
+}
+
+// checkUnlimited compares S and H with their rows: nothing else of an unlimited budget is counted. A
+// column stops at budget.MaxAmount, and says nothing once its deductions have reached that.
+func (a *Accounts) checkUnlimited() (out []ledger.Discrepancy) {
+	for i := range a.Epochs {
+		e := &a.Epochs[i]
+		if e.Deducted >= budget.MaxAmount {
+			continue
+		}
+		for _, of := range []ledger.Discrepancy{
+			{What: "outstanding", Recorded: e.Row.Outstanding},
+			{What: "returning", Recorded: e.Row.Returning},
+			{What: "held", Recorded: e.Row.Held, Counted: e.EpochFigures.Held},
+			{What: "used", Recorded: e.Row.Used, Counted: e.Deducted - e.GivenBack - e.EpochFigures.Held},
+		} {
+			if of.Recorded != of.Counted {
+				of.Bucket, of.Epoch = e.Bucket, e.Row.Number
+				out = append(out, of)
+			}
+		}
+	}
+	return out
+}
+
+// checkStore checks what SQL has of a budget in store mode: the equation of I1, and that of each epoch's
+// grants. What was released as used was never granted to the epoch again.
+func (a *Accounts) checkStore() []ledger.Discrepancy {
+	var out []ledger.Discrepancy
+	epochs := a.figures()
+	quarantined := int64(0)
+	for i := range a.Epochs {
+		e := epochs[i]
+		quarantined += e.Quarantined - e.Released
+		if e.NotedRelease != e.Released {
+			out = append(out, ledger.Discrepancy{Bucket: e.Bucket, Epoch: e.Row.Number, What: "released",
+				Recorded: e.NotedRelease, Counted: e.Released})
+		}
+		e.Granted += a.Epochs[i].ReleasedUsed
+		out = append(out, ledger.CheckColumns(&e)...)
+	}
+	if a.Figures.Quarantined != quarantined {
+		out = append(out, ledger.Discrepancy{What: "quarantined", Recorded: a.Figures.Quarantined,
+			Counted: quarantined})
+	}
+	out = append(out, ledger.CheckBudget(a.Figures, a.Adjusted, a.Shrinks)...)
+	out = append(out, ledger.CheckPeriods(a.Figures, a.Figures.Period, a.Periods, epochs)...)
+	return ofBucketsFirst(out)
+}
+
+// ofBucketsFirst puts what is wrong in a bucket before what that makes wrong in the budget.
+func ofBucketsFirst(list []ledger.Discrepancy) []ledger.Discrepancy {
+	slices.SortStableFunc(list, func(a, b ledger.Discrepancy) int {
+		switch {
+		case a.Bucket != "" && b.Bucket == "":
+			return -1
+		case a.Bucket == "" && b.Bucket != "":
+			return 1
+		}
+		return 0
+	})
+	return list
+}

@@ -1,0 +1,42 @@
+package audit
+
+import (
+	"context"
+	"time"
+)
+
+// Loop is a loop for the daemon to run: every Every, with jitter, one RunOnce at a time.
+type Loop struct {
+	Name  string
+	Every time.Duration
+	// RunOnce does a bounded amount of work. Its error is for the log; the next run tries again.
+	RunOnce func(ctx context.Context) error
+}
+
+// Settings say how often and how fast the books are checked.
+type Settings struct {
+	// Interval is how often; 500 ms when 0. Rows is how many rows are counted a second; 5,000 when 0.
+	Interval time.Duration
+	Rows     int
+	// Shown is how many budgets the metrics show.
+	Shown int
+}
+
+// Loops returns the loop of a service. passes get the books of all budgets beside it.
+func (s *Service) Loops(set Settings, passes ...Pass) []Loop {
+	if set.Interval <= 0 {
+		set.Interval = 500 * time.Millisecond
+	}
+	if set.Rows <= 0 {
+		set.Rows = 5000
+	}
+	recount := &Recount{Service: s, Rows: set.Rows}
+	books := &Books{Service: s, Interval: set.Interval, Shown: set.Shown,
+		Passes: append([]Pass{recount}, passes...)}
+	return []Loop{{"audit", set.Interval, func(ctx context.Context) error {
+		if err := books.RunOnce(ctx); err != nil {
+			return err
+		}
+		return recount.RunOnce(ctx)
+	}}}
+}

@@ -1,0 +1,187 @@
+package audit
+
+import (
+	"context"
+	"log/slog"
+	"slices"
+	"sync/atomic"
+	"time"
+
+	"github.com/budgetd/budgetd/bucket"
+	"github.com/budgetd/budgetd/budget"
+	"github.com/budgetd/budgetd/ledger"
+)
+
+const (
+	// atOnce is how many full audits a node works on at once: each reads all rows of a budget.
+	atOnce = 2
+	// lookAgain is how often a disagreement is looked at again before it is believed: MariaDB may show a
+	// commit without one before it.
+	lookAgain = 2
+	// mostCounters is how many limit counters a full audit compares.
+	mostCounters = 1000
+	// stepTime bounds one read that is not of a whole budget.
+	stepTime = 5 * time.Second
+)
+
+// Config is what a Service is made of.
+type Config struct {
+	Budgets Budgets
+	Ledger  Ledger
+	// Stores compares stores with SQL; nil: no budget is in store mode.
+	Stores StoreCheck
+	// Clock is the clock of waits; the machine's when nil.
+	Clock    bucket.Clock
+	Observer bucket.Observer
+	Log      *slog.Logger
+	// Unreachable lists the lanes whose stores do not answer; nil: all do.
+	Unreachable func() []bucket.Lane
+}
+
+// Service audits budgets. Safe for concurrent use.
+type Service struct {
+	budgets     Budgets
+	ledger      Ledger
+	stores      StoreCheck
+	clock       bucket.Clock
+	observer    bucket.Observer
+	log         *slog.Logger
+	unreachable func() []bucket.Lane
+
+	slots      chan struct{}
+	findings   findings
+	recyclable atomic.Int64
+}
+
+// New makes a service. It contacts nothing.
+func New(c Config) *Service {
+	s := &Service{budgets: c.Budgets, ledger: c.Ledger, stores: c.Stores, clock: c.Clock,
+		observer: c.Observer, log: c.Log, unreachable: c.Unreachable,
+		slots: make(chan struct{}, atOnce)}
+	if s.clock == nil {
+		s.clock = bucket.SystemClock{}
+	}
+	if s.log == nil {
+		s.log = slog.New(slog.DiscardHandler)
+	}
+	if s.unreachable == nil {
+		s.unreachable = func() []bucket.Lane { return nil }
+	}
+	return s
+}
+
+// Audit proves I1 for a budget on live traffic: the equation from the columns, then, in ledger mode, the
+// columns of every epoch against their rows, the feed against the deductions (I7) and the present
+// windows of limits, all in snapshots; in store mode, the stores against SQL. An epoch with a
+// discrepancy is fenced, and no other; nothing stops for the audit. It reads every row of the budget.
+// Errors: BudgetNotFound, Unavailable.
+func (s *Service) Audit(ctx context.Context, ref bucket.BudgetRef) (bucket.AuditReport, error) {
+	b, err := s.budgets.Find(ctx, ref)
+	if err != nil {
+		return bucket.AuditReport{}, err
+	}
+	select {
+	case s.slots <- struct{}{}:
+		defer func() { <-s.slots }()
+	case <-ctx.Done():
+		return bucket.AuditReport{}, &budget.Error{Code: budget.Unavailable, Op: "audit",
+			Err: ctx.Err(), Message: "other audits are under way; repeat later",
+			Reason: budget.ReasonOverloaded}
+	}
+	a, found, err := s.look(ctx, b.ID)
+	if err != nil {
+		return bucket.AuditReport{}, s.failed(err)
+	}
+	report := bucket.AuditReport{Figures: a.Figures}
+	var more []ledger.Discrepancy
+	switch {
+	case !b.InStoreMode():
+		more, err = s.limits(ctx, b.ID)
+	case s.stores != nil:
+		report.AtRisk = a.Figures.Remaining + a.Figures.Unsettled
+		more, report.Unchecked, err = s.stores.Compare(ctx, b)
+	}
+	if err != nil {
+		return bucket.AuditReport{}, s.failed(err)
+	}
+	report.Discrepancies = append(found, more...)
+	report.OK = len(report.Discrepancies) == 0
+	s.act(ctx, &a, report.Discrepancies)
+	return report, nil
+}
+
+// look reads a budget's accounts and returns what disagrees in them, each time that they are read.
+func (s *Service) look(ctx context.Context, id int64) (a Accounts, found []ledger.Discrepancy, err error) {
+	found, err = again(func() ([]ledger.Discrepancy, error) {
+		if a, err = s.ledger.Accounts(ctx, id); err != nil {
+			return nil, err
+		}
+		return a.Check(), nil
+	})
+	return a, found, err
+}
+
+// limits returns which limit counters disagree with their deductions, each time that they are read.
+func (s *Service) limits(ctx context.Context, id int64) ([]ledger.Discrepancy, error) {
+	return again(func() ([]ledger.Discrepancy, error) {
+		return s.ledger.Counters(ctx, id, mostCounters)
+	})
+}
+
+// again reads until nothing is wrong, at most lookAgain times more, and returns the figures that were
+// wrong every time.
+func again(read func() ([]ledger.Discrepancy, error)) (wrong []ledger.Discrepancy, err error) {
+	for i := 0; ; i++ {
+		found, err := read()
+		if err != nil {
+			return nil, err
+		}
+		if i > 0 {
+			found = slices.DeleteFunc(found, func(d ledger.Discrepancy) bool {
+				return !slices.ContainsFunc(wrong, d.SameFigure)
+			})
+		}
+		if wrong = found; len(wrong) == 0 || i == lookAgain {
+			return wrong, nil
+		}
+	}
+}
+
+// act reports discrepancies of a budget, and fences the epochs that they are in. What is of the budget
+// itself fences nothing: no bucket holds a unit more or less than the ledger knows.
+func (s *Service) act(ctx context.Context, a *Accounts, found []ledger.Discrepancy) {
+	refs := map[string]int64{}
+	for i := range a.Epochs {
+		refs[a.Epochs[i].Bucket] = a.Epochs[i].Row.Bucket
+	}
+	now := s.clock.Now()
+	for _, d := range found {
+		if s.findings.note(a.Budget, d, now) {
+			s.log.Error("audit found a discrepancy", "budget", a.Name, "tenant", a.Tenant,
+				"bucket", d.Bucket, "figure", d.What, "discrepancy", d.String())
+		}
+		id, known := refs[d.Bucket]
+		if d.Bucket == "" || !known {
+			continue
+		}
+		fenced, err := s.ledger.Fence(ctx, bucket.Ref{Bucket: id, Epoch: d.Epoch}, "audit: "+d.String())
+		if err != nil {
+			s.log.Error("epoch not fenced", "bucket", d.Bucket, "epoch", d.Epoch, "error", s.failed(err))
+		} else if fenced {
+			s.observer.Fenced()
+			s.log.Error("epoch fenced", "bucket", d.Bucket, "epoch", d.Epoch)
+		}
+	}
+	s.observer.Books(s.findings.sums(now))
+}
+
+// Recyclable notes how many units a recycle would move, for the metrics.
+func (s *Service) Recyclable(units int64) { s.recyclable.Store(units) }
+
+// failed tells the observer of an error of SQL, and returns it.
+func (s *Service) failed(err error) error {
+	if kind := budget.CodeOf(err).Kind(); kind == budget.NotDone || kind == budget.MayBeDone {
+		s.observer.Failed("sql", budget.CodeOf(err))
+	}
+	return err
+}

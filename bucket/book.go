@@ -1,0 +1,23 @@
+package bucket
+
+import (
+	"github.com/budgetd/budgetd/budget"
+	"github.com/budgetd/budgetd/ledger"
+)
+
+// Book is a budget's columns, all of one moment, for looks that pass over all budgets.
+type Book struct {
+	Budget       int64
+	Tenant, Name string
+	Durability   budget.Durability
+	Unlimited    bool
+	Figures      ledger.Figures
+	// Adjusted is the sum of the adjustments that are done, Shrinks that of the shrinks that wait; both
+	// in minor units, Shrinks positive.
+	Adjusted, Shrinks int64
+	// Fenced is how many of its epochs are fenced, FencedUnits what these hold in minor units.
+	Fenced      int
+	FencedUnits int64
+	// Entries grows with everything that the budget's feed tells, and with each epoch.
+	Entries int64
+}

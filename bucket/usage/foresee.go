@@ -1,0 +1,209 @@
+package usage
+
+import (
+	"context"
+	"time"
+
+	"github.com/budgetd/budgetd/bucket"
+	"github.com/budgetd/budgetd/budget"
+	"github.com/budgetd/budgetd/limit"
+)
+
+// foreseen is one request with what is known of its answer.
+type foreseen struct {
+	request bucket.CheckRequest
+	b       *bucket.Budget
+	touches []limit.Touch
+	answer  bucket.CheckAnswer
+	// err is the answer: a refusal, or why it cannot be said; nil: it would be accepted, as far as is
+	// known.
+	err error
+	// cover is I3's sum; nil: it was not read.
+	cover *bucket.Cover
+}
+
+// result returns the answer. A refusal of the budget goes first, then its limits.
+func (c *foreseen) result() bucket.CheckAnswer {
+	c.answer.Err = c.err
+	return c.answer
+}
+
+// foresee judges requests as a deduct would be: by the definitions, by I3's sums, by the limits.
+func (s *Service) foresee(ctx context.Context, cases []*foreseen) {
+	s.rollOver(ctx, cases)
+	for _, c := range cases {
+		if c.err == nil {
+			c.judgeDefinition(s.Now())
+		}
+	}
+	s.readCovers(ctx, cases, false)
+	s.readCovers(ctx, cases, true)
+	s.readLimits(ctx, cases)
+	now := s.Now()
+	for _, c := range cases {
+		if c.err == nil {
+			c.judgeCover(now)
+		}
+	}
+}
+
+// rollOver rolls over the budgets whose period is over, each once.
+func (s *Service) rollOver(ctx context.Context, cases []*foreseen) {
+	if s.Rollover == nil {
+		return
+	}
+	turned := map[int64]*foreseen{}
+	for _, c := range cases {
+		if c.err != nil || !c.b.Period.OverAt(s.Now()) || c.b.RefusalNow(s.Now()) != nil {
+			continue
+		}
+		id := c.b.ID
+		if turned[id] == nil {
+			turned[id] = c
+			if c.err = s.failed(s.Rollover.RollOver(ctx, id)); c.err == nil {
+				if b, err := s.Budgets.Reload(ctx, id); err != nil {
+					c.err = err
+				} else {
+					c.b = b
+				}
+			}
+		}
+		c.b, c.err = turned[id].b, turned[id].err
+	}
+}
+
+// judgeDefinition judges a request by its budget's definition.
+func (c *foreseen) judgeDefinition(now time.Time) {
+	if refusal := c.b.RefusalNow(now); refusal != nil {
+		c.err = refusal
+		return
+	}
+	set := c.b.LimitSet()
+	if len(c.request.Counts) == 0 && (set == nil || len(set.List) == 0) {
+		return
+	}
+	faults := append(set.CheckDimensions(c.request.Dimensions), set.CheckCounts(c.request.Counts)...)
+	if len(faults) > 0 {
+		c.err = &budget.Error{Code: budget.Invalid, Op: "deduct", Fields: faults,
+			Message: "the limits of the budget cannot judge the request"}
+		return
+	}
+	c.touches, _ = set.Touches(c.request.Amount, c.request.Dimensions, c.request.Counts)
+}
+
+// readCovers reads I3's sums of all budgets that are asked for, in one statement. The second look, with
+// exact, is at the sums that the first one found too small: it begins after the first has ended (I3).
+func (s *Service) readCovers(ctx context.Context, cases []*foreseen, exact bool) {
+	var ids []int64
+	asks := func(c *foreseen) bool {
+		return c.err == nil && !c.b.Unlimited &&
+			(!exact || c.cover != nil && c.cover.Sum() < c.request.Amount)
+	}
+	seen := map[int64]bool{}
+	for _, c := range cases {
+		if asks(c) && !seen[c.b.ID] {
+			seen[c.b.ID] = true
+			ids = append(ids, c.b.ID)
+		}
+	}
+	if len(ids) == 0 {
+		return
+	}
+	covers, err := s.Lookup.Covers(ctx, ids, exact)
+	err = s.failed(err)
+	for _, c := range cases {
+		if !asks(c) {
+			continue
+		}
+		cover, known := covers[c.b.ID]
+		switch {
+		case err != nil:
+			c.err = err
+		case !known:
+			c.err = budget.Refuse(budget.BudgetNotFound, "deduct", "budget %s does not exist any more",
+				c.b.Name)
+		default:
+			c.cover = &cover
+		}
+	}
+}
+
+// readLimits reads how far the limits of all requests are used, in one statement, and judges by them.
+func (s *Service) readLimits(ctx context.Context, cases []*foreseen) {
+	var asked []Touched
+	var of []*foreseen
+	for _, c := range cases {
+		if c.err == nil && len(c.touches) > 0 {
+			asked = append(asked, Touched{Budget: c.b.ID, Touches: c.touches})
+			of = append(of, c)
+		}
+	}
+	if len(asked) == 0 {
+		return
+	}
+	tallies, err := s.Limits.Tallies(ctx, asked)
+	if err != nil {
+		err = s.failed(err)
+		for _, c := range of {
+			c.err = err
+		}
+		return
+	}
+	now := s.Now()
+	for i, c := range of {
+		for j := range c.touches {
+			c.answer.Limits = append(c.answer.Limits, c.touches[j].State(tallies[i][j]))
+		}
+		if c.cover != nil && c.cover.Sum() < c.request.Amount {
+			continue // the budget's refusal goes first
+		}
+		if refused := limit.Exceeded(c.touches, tallies[i]); refused != nil {
+			c.err = limitExceeded(refused, now)
+			c.figures()
+		}
+	}
+}
+
+// judgeCover judges a request by I3's sum.
+func (c *foreseen) judgeCover(now time.Time) {
+	c.figures()
+	if c.cover != nil && c.cover.Sum() < c.request.Amount {
+		c.err = c.b.Exhausted(*c.cover, c.request.Amount, now)
+	}
+}
+
+// figures sets what the answer says of the budget.
+func (c *foreseen) figures() {
+	c.answer.Unlimited = c.b.Unlimited
+	if c.cover != nil {
+		c.answer.BudgetRemaining, c.answer.PeriodRemaining = remaining(c.b, *c.cover)
+	}
+}
+
+// remaining returns what a budget, and the open period of a daily one, cover.
+func remaining(b *bucket.Budget, cover bucket.Cover) (units int64, ofPeriod *int64) {
+	sum := cover.Sum()
+	if b.Type == budget.Daily {
+		ofPeriod = &sum
+	}
+	return min(sum, budget.MaxAmount-cover.Later) + cover.Later, ofPeriod
+}
+
+// limitExceeded is the refusal by limits. The one that resets last is named, whatever their order: to try
+// again before that is of no use. A limit whose maximum is below what is asked for never resets.
+func limitExceeded(states []budget.LimitState, now time.Time) *budget.Error {
+	last := &states[0]
+	for i := range states[1:] {
+		if state := &states[1+i]; !last.ResetAt.IsZero() &&
+			(state.ResetAt.IsZero() || state.ResetAt.After(last.ResetAt)) {
+			last = state
+		}
+	}
+	e := budget.Refuse(budget.LimitExceeded, "deduct", "limit %s of %s %q is used up: %d of %d",
+		last.Limit, last.Dimension, last.Value, last.Used, last.Max)
+	e.Limit, e.Limits = last, states
+	if !last.ResetAt.IsZero() {
+		e.RetryAfter = max(last.ResetAt.Sub(now), time.Millisecond)
+	}
+	return e
+}

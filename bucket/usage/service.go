@@ -1,0 +1,177 @@
+package usage
+
+import (
+	"context"
+	"time"
+
+	"github.com/budgetd/budgetd/bucket"
+	"github.com/budgetd/budgetd/budget"
+	"github.com/budgetd/budgetd/ledger"
+)
+
+// defaultDeadline bounds one call.
+const defaultDeadline = 5 * time.Second
+
+// Config is what a Service is made of.
+type Config struct {
+	Budgets Budgets
+	Lookup  Lookup
+	Limits  Limits
+	// Rollover opens the period that a budget is in; nil: it is judged by the one that it has.
+	Rollover Rollover
+	// Now is SQL's time as this node knows it.
+	Now func() time.Time
+	// Observer is told of calls of SQL that failed; nil: nobody is.
+	Observer bucket.Calls
+	// Deadline bounds one call; 5 s when 0.
+	Deadline time.Duration
+}
+
+// Service answers checks, dry runs and usage of budgets in ledger mode. Safe for concurrent use.
+type Service struct{ Config }
+
+// New makes a service. It contacts nothing.
+func New(c Config) *Service {
+	if c.Deadline <= 0 {
+		c.Deadline = defaultDeadline
+	}
+	return &Service{c}
+}
+
+// Check answers, for each request in order, whether a deduct would be accepted now, and changes nothing
+// but what is due: a period that is over is rolled over. The sums, and the limit counters, of all requests are
+// read by one statement each. Each request is judged for itself: two that fit one by one need not fit
+// together. The answer holds for the instant of the read only.
+//
+// Errors, each in its answer: as Deduct, but for those of request ids; every limit that would be
+// exceeded is named. Never OutcomeUnknown.
+func (s *Service) Check(ctx context.Context, requests []bucket.CheckRequest) []bucket.CheckAnswer {
+	ctx, cancel := context.WithTimeout(ctx, s.Deadline)
+	defer cancel()
+	cases := make([]*foreseen, len(requests))
+	refs := make([]bucket.BudgetRef, len(requests))
+	for i := range requests {
+		refs[i] = requests[i].Budget
+	}
+	found, errs := s.Budgets.FindAll(ctx, refs)
+	for i := range requests {
+		cases[i] = &foreseen{request: requests[i], b: found[i], err: errs[i]}
+		cases[i].answer.Amount = requests[i].Amount
+	}
+	s.foresee(ctx, cases)
+	answers := make([]bucket.CheckAnswer, len(cases))
+	for i, c := range cases {
+		answers[i] = c.result()
+	}
+	return answers
+}
+
+// DryRun answers what Deduct would be answered now for the same request, and changes nothing but what is
+// due. An id that is recorded gets in Recorded what a repetition would.
+//
+// Errors: BudgetNotFound, Unavailable. What Deduct would refuse is in the answer's Err, as it would be:
+// RequestConflict and RequestVoid too.
+func (s *Service) DryRun(ctx context.Context, r bucket.DeductRequest) (bucket.CheckAnswer, error) {
+	ctx, cancel := context.WithTimeout(ctx, s.Deadline)
+	defer cancel()
+	b, err := s.Budgets.Find(ctx, r.Budget)
+	if err != nil {
+		return bucket.CheckAnswer{}, err
+	}
+	if fault := faultOfHold(&r); fault != nil {
+		return bucket.CheckAnswer{Amount: r.Amount, Err: fault}, nil
+	}
+	id := bucket.ID{Budget: b.ID, RequestID: r.RequestID}
+	recorded, err := s.Lookup.Recorded(ctx, []bucket.ID{id})
+	if err != nil {
+		return bucket.CheckAnswer{}, s.failed(err)
+	}
+	if d, ok := recorded[id]; ok {
+		return s.repeated(ctx, b, &r, &d)
+	}
+	c := &foreseen{b: b, request: bucket.CheckRequest{Budget: r.Budget, Amount: r.Amount,
+		Dimensions: r.Dimensions, Counts: r.Counts}}
+	c.answer.Amount = r.Amount
+	s.foresee(ctx, []*foreseen{c})
+	return c.result(), nil
+}
+
+// faultOfHold returns why a request cannot be a hold.
+func faultOfHold(r *bucket.DeductRequest) error {
+	if r.HoldTTL == 0 && r.Group == "" || budget.ValidHoldTTL(r.HoldTTL) {
+		return nil
+	}
+	return &budget.Error{Code: budget.Invalid, Op: "deduct", Fields: []budget.FieldError{{
+		Field: "hold_ttl", Message: "must be whole milliseconds within its bounds; a group needs it"}}}
+}
+
+// repeated is the answer to an id that has a row.
+func (s *Service) repeated(ctx context.Context, b *bucket.Budget, r *bucket.DeductRequest,
+	d *ledger.Deduction) (bucket.CheckAnswer, error) {
+	answer := bucket.CheckAnswer{Amount: r.Amount}
+	request := ledger.Request{ID: r.RequestID, Amount: r.Amount, Reference: r.Reference,
+		Dimensions: ledger.Dimensions(r.Dimensions), Counts: ledger.Counts(r.Counts),
+		HoldTTL: r.HoldTTL.Milliseconds(), Group: r.Group}
+	switch {
+	case d.State == ledger.StateVoid:
+		answer.Err = budget.Refuse(budget.RequestVoid, "deduct",
+			"request %q was cancelled and will never have an effect; use a new id", r.RequestID)
+		return answer, nil
+	case d.Fingerprint != ledger.RequestFingerprint(r.Amount, r.Key, request):
+		answer.Err = budget.Refuse(budget.RequestConflict, "deduct", "request %q was accepted with "+
+			"another amount, key, dimension or reference; use a new id", r.RequestID)
+		return answer, nil
+	}
+	a := &bucket.DeductAnswer{RequestID: d.RequestID, Amount: d.Amount, State: d.State,
+		HoldUntil: d.HoldUntil, Receipt: bucket.Receipt(d.Bucket, d.Epoch), Replayed: true,
+		Unlimited: b.Unlimited}
+	if bk := b.Bucket(d.Bucket); bk != nil {
+		a.Bucket = bk.Key
+	}
+	answer.Recorded = a
+	if b.Unlimited {
+		return answer, nil
+	}
+	levels, err := s.Lookup.Standings(ctx, []int64{d.Bucket})
+	if err != nil {
+		return bucket.CheckAnswer{}, s.failed(err)
+	}
+	a.Remaining = levels[d.Bucket].Outstanding
+	covers, err := s.Lookup.Covers(ctx, []int64{b.ID}, false)
+	if err != nil {
+		return bucket.CheckAnswer{}, s.failed(err)
+	}
+	a.BudgetRemaining, a.PeriodRemaining = remaining(b, covers[b.ID])
+	return answer, nil
+}
+
+// Usage adds up the deductions that carry all of the dimensions' values and were counted in a span, as
+// the rows have them now. Errors: BudgetNotFound; Invalid without a dimension; LedgerModeOnly;
+// Unavailable.
+func (s *Service) Usage(ctx context.Context, r bucket.UsageRequest) (bucket.Usage, error) {
+	ctx, cancel := context.WithTimeout(ctx, s.Deadline)
+	defer cancel()
+	if len(r.Dimensions) == 0 {
+		return bucket.Usage{}, &budget.Error{Code: budget.Invalid, Op: "usage",
+			Message: "at least one dimension must be given", Fields: []budget.FieldError{{
+				Field: "dimensions", Message: "must not be empty"}}}
+	}
+	b, err := s.Budgets.Find(ctx, r.Budget)
+	if err != nil {
+		return bucket.Usage{}, err
+	}
+	if b.InStoreMode() {
+		return bucket.Usage{}, budget.Refuse(budget.LedgerModeOnly, "usage",
+			"budget %s is in store mode, which has no rows of deductions", b.Name)
+	}
+	got, err := s.Limits.Usage(ctx, b.ID, r.Dimensions, r.From, r.To)
+	return got, s.failed(err)
+}
+
+// failed tells the observer of an error of SQL, and returns it.
+func (s *Service) failed(err error) error {
+	if err != nil && s.Observer != nil && budget.CodeOf(err).Kind() == budget.NotDone {
+		s.Observer.Failed("sql", budget.CodeOf(err))
+	}
+	return err
+}

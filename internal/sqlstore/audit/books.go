@@ -1,0 +1,160 @@
+package audit
+
+import (
+	"context"
+
+	"github.com/budgetd/budgetd/bucket"
+	"github.com/budgetd/budgetd/bucket/audit"
+	"github.com/budgetd/budgetd/budget"
+	"github.com/budgetd/budgetd/internal/sqlstore/engine"
+	"github.com/budgetd/budgetd/ledger"
+)
+
+const (
+	selectIDs = `SELECT id FROM budget_management_bucket /*by PRIMARY*/ WHERE id > ?
+		ORDER BY id LIMIT ?`
+	// selectBooks sums the columns of a range of budgets in one statement: one moment.
+	selectBooks = `SELECT u.id, u.tenant, u.name, u.durability, u.unlimited, u.total_quantity,
+		u.undistributed_quantity, u.quarantined_quantity, u.forfeited_quantity,
+		u.pending_shrink_quantity, u.unfunded_quantity, u.period, u.period_start_ms, u.period_end_ms,
+		u.is_over,
+		(SELECT COALESCE(SUM(p.funded_quantity + p.carried_quantity), 0) FROM budget_period p
+			WHERE p.budget_id = u.id AND p.number = u.period) AS period_units,
+		COALESCE(s.remaining, 0) AS remaining, COALESCE(s.unsettled, 0) AS unsettled,
+		COALESCE(s.held, 0) AS held, COALESCE(s.used, 0) AS used,
+		COALESCE(s.returned, 0) AS returned, COALESCE(s.fenced, 0) AS fenced,
+		COALESCE(s.fenced_units, 0) AS fenced_units, COALESCE(s.entries, 0) AS entries,
+		COALESCE(b.online, 0) AS online_buckets, COALESCE(b.offline, 0) AS offline_buckets,
+		COALESCE(a.adjusted, 0) AS adjusted, COALESCE(a.shrinks, 0) AS shrinks
+		FROM budget_management_bucket u
+		LEFT JOIN (SELECT e.budget_id,
+			SUM(CASE WHEN e.status = 'open' THEN e.outstanding_quantity ELSE 0 END) AS remaining,
+			SUM(CASE WHEN e.status = 'open' THEN 0 ELSE e.outstanding_quantity END) AS unsettled,
+			SUM(e.held_quantity) AS held, SUM(e.used_quantity) AS used,
+			SUM(e.returning_quantity) AS returned,
+			SUM(CASE WHEN LENGTH(e.fenced) > 0 THEN 1 ELSE 0 END) AS fenced,
+			SUM(CASE WHEN LENGTH(e.fenced) > 0 THEN e.outstanding_quantity ELSE 0 END) AS fenced_units,
+			SUM(e.next_entry + e.next_grant + e.epoch) AS entries
+			FROM bucket_epoch e /*by bucket_epoch_units*/
+			WHERE e.budget_id >= ? AND e.budget_id <= ? GROUP BY e.budget_id) s ON s.budget_id = u.id
+		LEFT JOIN (SELECT c.budget_id,
+			SUM(CASE WHEN c.status = 'online' THEN 1 ELSE 0 END) AS online,
+			SUM(CASE WHEN c.status <> 'online' AND c.offline_by <> 'resize' THEN 1 ELSE 0 END) AS offline
+			FROM sharding_budget_management_bucket c
+			WHERE c.budget_id >= ? AND c.budget_id <= ? GROUP BY c.budget_id) b ON b.budget_id = u.id
+		LEFT JOIN (SELECT j.budget_id,
+			SUM(CASE WHEN j.status = 'done' THEN j.quantity ELSE 0 END) AS adjusted,
+			SUM(CASE WHEN j.status = 'pending' THEN -j.quantity ELSE 0 END) AS shrinks
+			FROM adjustment j /*by PRIMARY*/
+			WHERE j.budget_id >= ? AND j.budget_id <= ? GROUP BY j.budget_id) a ON a.budget_id = u.id
+		WHERE u.id >= ? AND u.id <= ? ORDER BY u.id`
+)
+
+type bookRow struct {
+	ID            int64  `db:"id"`
+	Tenant        string `db:"tenant"`
+	Name          string `db:"name"`
+	Durability    string `db:"durability"`
+	Unlimited     int64  `db:"unlimited"`
+	Total         int64  `db:"total_quantity"`
+	Undistributed int64  `db:"undistributed_quantity"`
+	Quarantined   int64  `db:"quarantined_quantity"`
+	Forfeited     int64  `db:"forfeited_quantity"`
+	PendingShrink int64  `db:"pending_shrink_quantity"`
+	Unfunded      int64  `db:"unfunded_quantity"`
+	Period        int64  `db:"period"`
+	PeriodStartMS int64  `db:"period_start_ms"`
+	PeriodEndMS   int64  `db:"period_end_ms"`
+	IsOver        int64  `db:"is_over"`
+	PeriodUnits   int64  `db:"period_units"`
+	Remaining     int64  `db:"remaining"`
+	Unsettled     int64  `db:"unsettled"`
+	Held          int64  `db:"held"`
+	Used          int64  `db:"used"`
+	Returning     int64  `db:"returned"`
+	Fenced        int    `db:"fenced"`
+	FencedUnits   int64  `db:"fenced_units"`
+	Entries       int64  `db:"entries"`
+	Online        int    `db:"online_buckets"`
+	Offline       int    `db:"offline_buckets"`
+	Adjusted      int64  `db:"adjusted"`
+	Shrinks       int64  `db:"shrinks"`
+}
+
+func (r *bookRow) book() bucket.Book {
+	return bucket.Book{Budget: r.ID, Tenant: r.Tenant, Name: r.Name,
+		Durability: budget.Durability(r.Durability), Unlimited: r.Unlimited == 1, Adjusted: r.Adjusted,
+		Shrinks: r.Shrinks, Fenced: r.Fenced, FencedUnits: r.FencedUnits, Entries: r.Entries,
+		Figures: ledger.Figures{Total: r.Total, Undistributed: r.Undistributed,
+			Quarantined: r.Quarantined, Forfeited: r.Forfeited, Unfunded: r.Unfunded,
+			PendingShrink: r.PendingShrink, Remaining: r.Remaining, Unsettled: r.Unsettled,
+			Held: r.Held, Used: r.Used, Returning: r.Returning, Online: r.Online, Offline: r.Offline,
+			PeriodUnits: r.PeriodUnits, Period: budget.Period{Number: r.Period, Over: r.IsOver == 1,
+				Start: engine.FromMS(r.PeriodStartMS), End: engine.FromMS(r.PeriodEndMS)}}}
+}
+
+// Books reads the columns of at most limit budgets after an id, in the order of their ids and all of one
+// moment. It locks nothing. Error: Unavailable.
+func (p *Part) Books(ctx context.Context, after int64, limit int) (out []bucket.Book, err error) {
+	err = p.db.Read(ctx, "books", func(r *engine.Reader) error {
+		out = nil
+		var ids []int64
+		if err := r.List(&ids, selectIDs, after, limit); err != nil || len(ids) == 0 {
+			return err
+		}
+		var found []bookRow
+		a, z := ids[0], ids[len(ids)-1]
+		if err := r.List(&found, selectBooks, a, z, a, z, a, z, a, z); err != nil {
+			return err
+		}
+		for i := range found {
+			out = append(out, found[i].book())
+		}
+		return nil
+	})
+	return out, err
+}
+
+// The counts of what is half done, each bounded.
+const (
+	countEpochs = `SELECT COUNT(*) FROM (SELECT 1 AS one
+		FROM bucket_epoch e /*by bucket_epoch_unfinished*/ WHERE e.is_unfinished = 1 LIMIT ?) x`
+	countGrants = `SELECT COUNT(*) FROM (SELECT 1 AS one FROM grant_log g /*by grant_log_status*/
+		WHERE g.status = 'pending' LIMIT ?) x`
+	countShrinks = `SELECT COUNT(*) FROM (SELECT 1 AS one FROM adjustment a /*by adjustment_status*/
+		WHERE a.status = 'pending' LIMIT ?) x`
+	countReturning = `SELECT COUNT(*) FROM (SELECT 1 AS one
+		FROM bucket_epoch e /*by bucket_epoch_returns*/ WHERE e.has_returns = 1 LIMIT ?) x`
+	selectLaneUnits = `SELECT COALESCE(SUM(e.outstanding_quantity), 0)
+		FROM sharding_budget_management_bucket b /*by sharding_budget_management_bucket_lane*/
+		/*in order*/ JOIN bucket_epoch e /*by PRIMARY*/ ON e.bucket_id = b.id AND e.epoch = b.epoch
+		/*in order*/ JOIN budget_management_bucket u /*by PRIMARY*/ ON u.id = b.budget_id
+		WHERE b.instance = ? AND b.lane = ? AND u.durability = 'store' AND LENGTH(e.fenced) = 0`
+)
+
+// Unfinished counts what is half done, each kind up to a bound, and sums what epochs of budgets in store
+// mode hold on lanes. It locks nothing. Error: Unavailable.
+func (p *Part) Unfinished(ctx context.Context, lanes []bucket.Lane) (out audit.Unfinished, err error) {
+	const most = 10_000
+	err = p.db.Read(ctx, "unfinished", func(r *engine.Reader) error {
+		out = audit.Unfinished{}
+		for _, count := range []struct {
+			query string
+			to    *int
+		}{{countEpochs, &out.Epochs}, {countGrants, &out.Grants}, {countShrinks, &out.Shrinks},
+			{countReturning, &out.Returning}} {
+			if _, err := r.Get(count.to, count.query, most); err != nil {
+				return err
+			}
+		}
+		for _, lane := range lanes {
+			var units int64
+			if _, err := r.Get(&units, selectLaneUnits, []byte(lane.Instance), lane.Index); err != nil {
+				return err
+			}
+			out.OnLanes += units
+		}
+		return nil
+	})
+	return out, err
+}

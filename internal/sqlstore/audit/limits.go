@@ -1,0 +1,104 @@
+package audit
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/budgetd/budgetd/internal/sqlstore/counters"
+	"github.com/budgetd/budgetd/internal/sqlstore/engine"
+	"github.com/budgetd/budgetd/internal/sqlstore/rows"
+	"github.com/budgetd/budgetd/ledger"
+	"github.com/budgetd/budgetd/limit"
+)
+
+const (
+	selectKeys = `SELECT c.dimension, c.value FROM limit_counter c /*by PRIMARY*/
+		WHERE c.budget_id = ? ORDER BY c.dimension, c.value LIMIT ?`
+	// lastMS is later than every instant in the ledger.
+	lastMS = int64(1) << 53
+)
+
+// Counters compares the present windows of at most most limit counters of a budget with the deductions
+// that they count, in one snapshot. Limits on several dimensions together are passed over: their
+// counters do not name the values. Errors: BudgetNotFound, Unavailable.
+func (p *Part) Counters(ctx context.Context, budgetID int64, most int) (
+	out []ledger.Discrepancy, err error) {
+	now := engine.ToMS(p.db.Now())
+	err = p.db.Snapshot(ctx, "audit limits", func(r *engine.Reader) error {
+		out, err = compareCounters(r, budgetID, most, now)
+		return err
+	})
+	return out, err
+}
+
+func compareCounters(r *engine.Reader, budgetID int64, most int, nowMS int64) (
+	out []ledger.Discrepancy, err error) {
+	b, err := rows.ReadBudget(r, "audit", budgetID)
+	if err != nil || b.LimitsVersion == 0 {
+		return nil, err
+	}
+	set, err := counters.Limits(r, budgetID, b.LimitsVersion)
+	if err != nil {
+		return nil, err
+	}
+	var found []struct {
+		Dimension string `db:"dimension"`
+		Value     string `db:"value"`
+	}
+	if err := r.List(&found, selectKeys, budgetID, most); err != nil || len(found) == 0 {
+		return nil, err
+	}
+	keys := make([]counters.Key, len(found))
+	for i, f := range found {
+		keys[i] = counters.Key{Budget: budgetID, Dimension: f.Dimension, Value: f.Value}
+	}
+	read, err := counters.Read(r, keys)
+	if err != nil {
+		return nil, err
+	}
+	for _, key := range keys {
+		for _, l := range set.List {
+			if l.Dimension != key.Dimension || len(l.Dimensions()) > 1 || read[key] == nil {
+				continue
+			}
+			d, err := compareCounter(r, read[key], l, nowMS)
+			if err != nil {
+				return nil, err
+			}
+			if d != nil {
+				out = append(out, *d)
+			}
+		}
+	}
+	return out, nil
+}
+
+// compareCounter compares what one limit has counted of one value; nil: it agrees, or it will be counted
+// from the deductions before it is used.
+func compareCounter(r *engine.Reader, row *counters.Row, l *limit.Limit, nowMS int64) (
+	*ledger.Discrepancy, error) {
+	nowMS = max(nowMS, row.Counts.NotBefore())
+	kept := row.Counts.Tally(l, row.Key.Value, nowMS)
+	if kept.Row.Version != l.ChangedVersion {
+		return nil, nil
+	}
+	from := int64(0)
+	if l.Sliding() {
+		from = l.SlotsFrom(nowMS)
+	} else {
+		from = max(l.WindowAt(nowMS), 0)
+	}
+	events, err := counters.Events(r, row.Key.Budget, l, []string{row.Key.Value}, from, lastMS)
+	if err != nil {
+		return nil, err
+	}
+	counted := limit.NewTally(l, row.Key.Value, nowMS)
+	counted.Load(events)
+	recorded, _ := kept.Used()
+	want, _ := counted.Used()
+	if recorded == want {
+		return nil, nil
+	}
+	return &ledger.Discrepancy{What: fmt.Sprintf("limit %s of %s %q", l.Name, l.Dimension,
+		row.Key.Value), Recorded: recorded, Counted: want}, nil
+}

@@ -1,0 +1,232 @@
+// Package audit reads what the accounts of budgets are proved by, and fences epochs whose accounts are
+// wrong.
+package audit
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/budgetd/budgetd/bucket"
+	"github.com/budgetd/budgetd/bucket/audit"
+	"github.com/budgetd/budgetd/budget"
+	"github.com/budgetd/budgetd/internal/sqlstore/engine"
+	"github.com/budgetd/budgetd/internal/sqlstore/rows"
+	"github.com/budgetd/budgetd/ledger"
+)
+
+// Part audits a database. Safe for concurrent use.
+type Part struct{ db *engine.DB }
+
+var _ audit.Ledger = (*Part)(nil)
+
+// New returns the part of a database.
+func New(db *engine.DB) *Part { return &Part{db: db} }
+
+const (
+	selectAdjustments = `SELECT
+		(SELECT COALESCE(SUM(quantity), 0) FROM adjustment
+			WHERE budget_id = ? AND status = 'done') AS adjusted,
+		(SELECT COALESCE(-SUM(quantity), 0) FROM adjustment
+			WHERE budget_id = ? AND status = 'pending') AS shrinks`
+	selectEpochs = `SELECT ` + rows.EpochColumns + `, b.sharding_bucket_key AS bucket_key,
+		b.status AS list_status, b.offline_by, b.epoch AS newest
+		FROM sharding_budget_management_bucket b JOIN bucket_epoch e ON e.bucket_id = b.id
+		WHERE b.budget_id = ? ORDER BY b.ordinal, e.epoch`
+	selectPeriods = `SELECT p.number, p.funded_quantity, p.carried_quantity, p.returned_quantity,
+		p.passed_quantity, p.forfeited_quantity FROM budget_period p
+		WHERE p.budget_id = ? ORDER BY p.number`
+	selectFeed = `SELECT f.bucket_id, COALESCE(SUM(f.units), 0) AS units
+		FROM sharding_budget_management_bucket b /*in order*/ JOIN feed f /*by PRIMARY*/
+		ON f.bucket_id = b.id WHERE b.budget_id = ? GROUP BY f.bucket_id`
+)
+
+// The sums of an epoch's rows. deduction has no secondary index: the rows of a budget are one range of
+// its primary key.
+const (
+	sumGrants = `SELECT g.bucket_id, g.epoch, SUM(g.amount) AS units, 0 AS part, COUNT(*) AS n
+		FROM sharding_budget_management_bucket b /*in order*/ JOIN grant_log g /*by PRIMARY*/
+		ON g.bucket_id = b.id WHERE b.budget_id = ? GROUP BY g.bucket_id, g.epoch`
+	sumDeductions = `SELECT d.bucket_id, d.epoch, SUM(d.amount) AS units, 0 AS part, COUNT(*) AS n
+		FROM deduction d /*by PRIMARY*/ WHERE d.budget_id = ? AND d.bucket_id <> 0
+		GROUP BY d.bucket_id, d.epoch`
+	sumBacks = `SELECT g.bucket_id, g.epoch, SUM(g.amount) AS units,
+		SUM(CASE WHEN g.is_direct = 1 THEN g.amount ELSE 0 END) AS part, COUNT(*) AS n
+		FROM give_back g /*by PRIMARY*/ WHERE g.budget_id = ? GROUP BY g.bucket_id, g.epoch`
+	sumHolds = `SELECT h.bucket_id, h.epoch, SUM(d.amount - COALESCE((SELECT SUM(g.amount)
+			FROM give_back g /*by PRIMARY*/ WHERE g.budget_id = d.budget_id
+			AND g.request_id = d.request_id), 0)) AS units, 0 AS part, COUNT(*) AS n
+		FROM hold h /*by PRIMARY*/ /*in order*/ JOIN deduction d /*by PRIMARY*/
+		ON d.budget_id = h.budget_id AND d.request_id = h.request_id
+		WHERE h.budget_id = ? AND h.state = 'held' GROUP BY h.bucket_id, h.epoch`
+	sumQuarantines = `SELECT q.bucket_id, q.epoch, SUM(q.quantity) AS units,
+		SUM(q.released_quantity) AS part, COUNT(*) AS n FROM quarantine q /*by quarantine_budget*/
+		WHERE q.budget_id = ? GROUP BY q.bucket_id, q.epoch`
+	sumReleases = `SELECT r.bucket_id, r.epoch, SUM(r.quantity) AS units,
+		SUM(CASE WHEN r.goes_to = 'used' THEN r.quantity ELSE 0 END) AS part, COUNT(*) AS n
+		FROM quarantine_release r /*by PRIMARY*/ WHERE r.budget_id = ?
+		GROUP BY r.bucket_id, r.epoch`
+)
+
+type sumRow struct {
+	Bucket int64 `db:"bucket_id"`
+	Epoch  int64 `db:"epoch"`
+	Units  int64 `db:"units"`
+	Part   int64 `db:"part"`
+	N      int64 `db:"n"`
+}
+
+// sums says where each sum belongs.
+var sums = []struct {
+	query string
+	add   func(e *audit.Epoch, sum *sumRow)
+}{
+	{sumGrants, func(e *audit.Epoch, sum *sumRow) { e.Granted = sum.Units }},
+	{sumDeductions, func(e *audit.Epoch, sum *sumRow) { e.Deducted = sum.Units }},
+	{sumBacks, func(e *audit.Epoch, sum *sumRow) { e.GivenBack, e.BackInO = sum.Units, sum.Part }},
+	{sumHolds, func(e *audit.Epoch, sum *sumRow) { e.EpochFigures.Held = sum.Units }},
+	{sumQuarantines, func(e *audit.Epoch, sum *sumRow) {
+		e.Quarantined, e.NotedRelease = sum.Units, sum.Part
+	}},
+	{sumReleases, func(e *audit.Epoch, sum *sumRow) { e.Released, e.ReleasedUsed = sum.Units, sum.Part }},
+}
+
+// Accounts reads the columns of a budget and all of its rows in one snapshot, for the proof of I1. It
+// reads every deduction of the budget and locks nothing. Errors: BudgetNotFound, Unavailable.
+func (p *Part) Accounts(ctx context.Context, budgetID int64) (out audit.Accounts, err error) {
+	err = p.db.Snapshot(ctx, "audit", func(r *engine.Reader) error {
+		out, err = accounts(r, budgetID)
+		return err
+	})
+	if err != nil {
+		return audit.Accounts{}, err
+	}
+	return out, nil
+}
+
+func accounts(r *engine.Reader, budgetID int64) (out audit.Accounts, err error) {
+	b, err := rows.ReadBudget(r, "audit", budgetID)
+	if err != nil {
+		return out, err
+	}
+	out.Book = bucket.Book{Budget: b.ID, Tenant: b.Tenant, Name: b.Name, Unlimited: b.Unlimited == 1,
+		Durability: budget.Durability(b.Durability)}
+	out.Figures = ledger.Figures{Total: b.Total, Undistributed: b.Undistributed,
+		Quarantined: b.Quarantined, Forfeited: b.Forfeited, Unfunded: b.Unfunded,
+		PendingShrink: b.PendingShrink, Period: b.PeriodNow()}
+	var adjustments struct {
+		Adjusted int64 `db:"adjusted"`
+		Shrinks  int64 `db:"shrinks"`
+	}
+	if _, err := r.Get(&adjustments, selectAdjustments, budgetID, budgetID); err != nil {
+		return out, err
+	}
+	out.Adjusted, out.Shrinks = adjustments.Adjusted, adjustments.Shrinks
+	if err := readEpochs(r, &out); err != nil {
+		return out, err
+	}
+	if err := readPeriods(r, &out); err != nil {
+		return out, err
+	}
+	return out, readFeed(r, &out)
+}
+
+// readEpochs reads the epochs with the sums of their rows, and sums their columns. Rows of an epoch that
+// does not exist make one without units.
+func readEpochs(r *engine.Reader, a *audit.Accounts) error {
+	var found []struct {
+		rows.Epoch
+		Key        string `db:"bucket_key"`
+		ListStatus string `db:"list_status"`
+		OfflineBy  string `db:"offline_by"`
+		Newest     int64  `db:"newest"`
+	}
+	if err := r.List(&found, selectEpochs, a.Budget); err != nil {
+		return err
+	}
+	index := map[rows.Position]int{}
+	for i := range found {
+		row := &found[i]
+		e := audit.Epoch{IsNewest: row.Number == row.Newest, EpochFigures: ledger.EpochFigures{
+			Bucket: row.Key, Row: row.Epoch.Ledger(), Closed: row.Closed}}
+		index[row.Position()] = len(a.Epochs)
+		a.Epochs = append(a.Epochs, e)
+		a.Add(&e)
+		if e.IsNewest && row.ListStatus == rows.Online {
+			a.Figures.Online++
+		} else if e.IsNewest && row.OfflineBy != string(bucket.ByResize) {
+			a.Figures.Offline++
+		}
+	}
+	for _, sum := range sums {
+		var read []sumRow
+		if err := r.List(&read, sum.query, a.Budget); err != nil {
+			return err
+		}
+		for i := range read {
+			at := rows.Position{Bucket: read[i].Bucket, Epoch: read[i].Epoch}
+			n, known := index[at]
+			if !known {
+				n = len(a.Epochs)
+				index[at] = n
+				a.Epochs = append(a.Epochs, audit.Epoch{EpochFigures: ledger.EpochFigures{
+					Bucket: fmt.Sprintf("number %d", at.Bucket),
+					Row:    ledger.Epoch{Budget: a.Budget, Bucket: at.Bucket, Number: at.Epoch}}})
+			}
+			sum.add(&a.Epochs[n], &read[i])
+			a.Rows += read[i].N
+		}
+	}
+	return nil
+}
+
+func readPeriods(r *engine.Reader, a *audit.Accounts) error {
+	var found []struct {
+		Number    int64 `db:"number"`
+		Funded    int64 `db:"funded_quantity"`
+		Carried   int64 `db:"carried_quantity"`
+		Returned  int64 `db:"returned_quantity"`
+		Passed    int64 `db:"passed_quantity"`
+		Forfeited int64 `db:"forfeited_quantity"`
+	}
+	if err := r.List(&found, selectPeriods, a.Budget); err != nil {
+		return err
+	}
+	for _, row := range found {
+		f := ledger.PeriodFigures{Returned: row.Returned, Passed: row.Passed, Forfeited: row.Forfeited}
+		f.Number, f.Funded, f.Carried = row.Number, row.Funded, row.Carried
+		a.Periods = append(a.Periods, f)
+		if row.Number == a.Figures.Period.Number {
+			a.Figures.PeriodUnits = row.Funded + row.Carried
+		}
+	}
+	return nil
+}
+
+func readFeed(r *engine.Reader, a *audit.Accounts) error {
+	var found []sumRow
+	if err := r.List(&found, selectFeed, a.Budget); err != nil {
+		return err
+	}
+	a.Feed = make(map[int64]int64, len(found))
+	for _, row := range found {
+		a.Feed[row.Bucket] = row.Units
+	}
+	return nil
+}
+
+const fence = `UPDATE bucket_epoch /*by PRIMARY*/ SET fenced = ? WHERE bucket_id = ? AND epoch = ?
+	AND LENGTH(fenced) = 0`
+
+// maxWhy is the length of bucket_epoch.fenced, bytes.
+const maxWhy = 512
+
+// Fence stops an epoch: nothing is deducted from it until an operator decides. fenced says that it was
+// not fenced before. Errors: Unavailable, OutcomeUnknown; a repetition is harmless.
+func (p *Part) Fence(ctx context.Context, ref bucket.Ref, why string) (fenced bool, err error) {
+	err = p.db.Write(ctx, "fence", func(t *engine.Tx) error {
+		n, err := t.Exec(fence, []byte(why[:min(len(why), maxWhy)]), ref.Bucket, ref.Epoch)
+		fenced = n == 1
+		return err
+	})
+	return fenced, err
+}
