@@ -20,6 +20,7 @@ type defined struct {
 	reads, versions int
 	asked           []int // budgets of each statement
 	fail            error
+	took            time.Duration // by each statement for versions
 }
 
 func newDefined(n int) *defined {
@@ -51,6 +52,7 @@ func (d *defined) Budget(_ context.Context, ref bucket.BudgetRef) (bucket.Budget
 }
 
 func (d *defined) Versions(_ context.Context, ids []int64) (map[int64]bucket.Version, error) {
+	time.Sleep(d.took)
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.versions++
@@ -129,6 +131,7 @@ func TestStaleTogether(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const n = 60
 		d := newDefined(n)
+		d.took = time.Millisecond
 		c := cache(t, d)
 		refs := make([]bucket.BudgetRef, n)
 		for i := range refs {
