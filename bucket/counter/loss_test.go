@@ -1,0 +1,260 @@
+package counter_test
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/budgetd/budgetd/bucket"
+	"github.com/budgetd/budgetd/bucket/counter"
+	"github.com/budgetd/budgetd/budget"
+	"github.com/budgetd/budgetd/internal/memstore"
+)
+
+// TestLostMemory: what the buckets of a lost memory still had is quarantined, or goes back to the total as
+// the budget says, and the rest of the budget goes on.
+func TestLostMemory(t *testing.T) {
+	for _, onLoss := range []budget.OnLoss{budget.Quarantine, budget.AssumeUnused} {
+		for name, lose := range map[string]func(*world, memstore.Memory){
+			"restart without data": func(w *world, _ memstore.Memory) { w.mem.Wipe(0, false) },
+			"flush":                func(w *world, _ memstore.Memory) { w.mem.Wipe(0, true) },
+			"restart with older":   func(w *world, m memstore.Memory) { w.mem.GoBack(0, m, false) },
+			"older in the process": func(w *world, m memstore.Memory) { w.mem.GoBack(0, m, true) },
+			"restart with all": func(w *world, _ memstore.Memory) {
+				w.mem.GoBack(0, w.mem.Remember(0), false)
+			},
+		} {
+			t.Run(string(onLoss)+"/"+name, func(t *testing.T) {
+				w := inMemory(t, 2)
+				d := promo("sale", 100, 2)
+				d.OnLoss = onLoss
+				b := w.create(d)
+				before := w.mem.Remember(0)
+				on0 := idsOn(w, b, 0, 3)
+				w.deduct(b, on0[0], 20)
+				w.settled(b, books{T: 100, O: 80, S: 20})
+				lose(w, before)
+				_ = w.try("store sync")
+				w.run("store sync")
+				want := books{T: 100, O: 50, S: 20, Q: 30}
+				if onLoss == budget.AssumeUnused {
+					want = books{T: 100, O: 50, S: 20, U: 30}
+				}
+				if name == "older in the process" {
+					// The changed set is as old: nothing shows that counters are below SQL's until the
+					// bucket changes.
+					w.deduct(b, on0[1], 1)
+					_ = w.try("store sync")
+					w.run("store sync")
+				}
+				w.settled(b, want)
+				w.deduct(b, on0[2], 25)
+				if got := w.books(b.ID); got.Q != want.Q {
+					w.Errorf("%+v", got)
+				}
+				w.run("store sync")
+				w.books(b.ID)
+			})
+		}
+	}
+}
+
+// idsOn returns ids whose bucket is on a lane.
+func idsOn(w *world, b *bucket.Budget, index, n int) (out []string) {
+	for i := 0; len(out) < n; i++ {
+		id := fmt.Sprintf("on-%d-%d", index, i)
+		if b.Home(id).Lane.Index == index {
+			out = append(out, id)
+		}
+	}
+	return out
+}
+
+// TestLostEntry: an entry that is missing loses its epoch and no other.
+func TestLostEntry(t *testing.T) {
+	w := inMemory(t, 1)
+	b := w.create(promo("sale", 100, 2))
+	id := name(0)
+	w.deduct(b, id, 10)
+	w.settled(b, books{T: 100, O: 90, S: 10})
+	w.mem.Forget(0, b.Home(id).ID)
+	for i := range 50 {
+		if b.Home(name(1+i)).ID == b.Home(id).ID {
+			w.deduct(b, name(1+i), 5)
+			break
+		}
+	}
+	w.run("store sync")
+	if got := w.books(b.ID); got.Q != 40 || got.S != 15 {
+		t.Errorf("%+v", got)
+	}
+	if again := w.deduct(b, id, 10); !again.Replayed { // its record is kept
+		t.Errorf("%+v", again)
+	}
+}
+
+// TestDurable: a durable store that comes back with its marker keeps its epochs.
+func TestDurable(t *testing.T) {
+	w := inMemory(t, 1)
+	w.stores["m"].Durable = true
+	b := w.create(promo("sale", 100, 1))
+	w.deduct(b, "one", 10)
+	w.settled(b, books{T: 100, O: 90, S: 10})
+	w.deduct(b, "two", 10)
+	older := w.mem.Remember(0)
+	w.mem.GoBack(0, older, false) // the same data
+	_ = w.try("store sync")
+	w.settled(b, books{T: 100, O: 80, S: 20})
+	if v := w.rollback(b, "one", "", 0); v.RolledBack != 10 {
+		t.Errorf("%+v", v)
+	}
+	w.mem.GoBack(0, older, false) // below SQL's counters
+	_ = w.try("store sync")
+	w.settled(b, books{T: 100, S: 10, Q: 90})
+}
+
+// TestTwoNodes: a node with an older memory cannot deduct from it, and a lane is verified by both.
+func TestTwoNodes(t *testing.T) {
+	w := inMemory(t, 1)
+	b := w.create(promo("sale", 100, 1))
+	other, _ := w.newNode(func(*counter.Config) {})
+	_, err := other.Deduct(t.Context(), request(b, "one", 1))
+	w.ok(err)
+	w.mem.Wipe(0, false)
+	_ = w.try("store sync")
+	w.run("store sync") // this node has given the memory up
+	for i := range 20 {
+		_, err := other.Deduct(t.Context(), request(b, name(i), 1))
+		if err == nil {
+			t.Fatal("all was quarantined, and a node deducted")
+		}
+		if budget.Is(err, budget.BudgetExhausted) {
+			break
+		}
+		time.Sleep(5 * time.Millisecond)
+	}
+	if got, want := w.books(b.ID), (books{T: 100, Q: 100}); got != want {
+		t.Errorf("%+v, want %+v", got, want)
+	}
+}
+
+// TestFaults: calls get lost, answers get lost, calls come late and twice, memories are lost, and two
+// nodes work side by side. I1 holds all the time, I2 at the end, and each id took effect at most once.
+func TestFaults(t *testing.T) {
+	for seed := range uint64(6) {
+		for _, losses := range []bool{false, true} {
+			t.Run(fmt.Sprint(seed, losses), func(t *testing.T) { chaos(t, seed, losses) })
+		}
+	}
+}
+
+func chaos(t *testing.T, seed uint64, losses bool) {
+	const total, ids = 300, 60
+	w := inMemory(t, 2)
+	b := w.create(promo("sale", total, 3))
+	other, _ := w.newNode(func(*counter.Config) {})
+	r := rand.New(rand.NewPCG(seed, 1))
+	var mu sync.Mutex
+	chance := func(n int) int { mu.Lock(); defer mu.Unlock(); return r.IntN(n) }
+	w.mem.Inject(seed, func(string) memstore.Fault {
+		switch chance(20) {
+		case 0:
+			return memstore.LoseRequest
+		case 1:
+			return memstore.LoseReply
+		case 2:
+			return memstore.HoldBack
+		case 3:
+			return memstore.Repeat
+		}
+		return memstore.None
+	})
+	accepted, back := map[string]int64{}, map[string]int64{}
+	var all sync.WaitGroup
+	for worker := range 4 {
+		node := []*counter.Service{w.node, other}[worker%2]
+		all.Go(func() {
+			for range 40 {
+				id := name(chance(ids))
+				amount := int64(1 + len(id)%3 + int(id[len(id)-1]-'0'))
+				switch chance(6) {
+				case 0:
+					v, err := node.Rollback(t.Context(), bucket.RollbackRequest{RequestID: id,
+						Budget: bucket.BudgetRef{ID: b.ID}})
+					if err == nil {
+						mu.Lock()
+						back[id] = max(back[id], v.RolledBack)
+						mu.Unlock()
+					}
+				default:
+					_, err := node.Deduct(t.Context(), request(b, id, amount))
+					if err == nil {
+						mu.Lock()
+						accepted[id] = amount
+						mu.Unlock()
+					} else if budget.CodeOf(err).Kind() == budget.Conflict {
+						t.Errorf("%s: %v", id, err)
+					}
+				}
+				if losses && chance(60) == 0 {
+					w.mem.Wipe(chance(2), chance(2) == 0)
+				}
+			}
+		})
+	}
+	stop, watch := make(chan struct{}), sync.WaitGroup{}
+	watch.Go(func() {
+		for {
+			select {
+			case <-stop:
+				return
+			case <-time.After(10 * time.Millisecond):
+			}
+			w.mem.Release()
+			for _, l := range []string{"store sync", "store epochs"} {
+				_ = w.try(l)
+			}
+			w.books(b.ID)
+		}
+	})
+	all.Wait()
+	close(stop)
+	watch.Wait()
+	w.mem.Release()
+	w.mem.Inject(0, nil)
+	for range 5 {
+		_ = w.try("store sync")
+		_ = w.try("store epochs")
+		time.Sleep(2 * time.Millisecond)
+	}
+	w.run("store sync")
+	w.run("store epochs")
+	got := w.books(b.ID)
+	sold := int64(0)
+	for id, units := range accepted {
+		sold += units - back[id]
+	}
+	if sold > got.S+got.Q {
+		t.Errorf("I2: %d were sold by the answers, %+v", sold, got)
+	}
+	if !losses {
+		recorded := int64(0)
+		for i := range ids {
+			v, err := w.node.Deduction(t.Context(), bucket.RollbackRequest{RequestID: name(i),
+				Budget: bucket.BudgetRef{ID: b.ID}})
+			if err == nil {
+				recorded += v.Amount - v.RolledBack
+			}
+			if v.RolledBack < back[name(i)] || accepted[name(i)] > 0 && v.Amount != accepted[name(i)] {
+				t.Errorf("I4, I5: %s is %+v, accepted %d, %d came back", name(i), v, accepted[name(i)],
+					back[name(i)])
+			}
+		}
+		if got.Q != 0 || recorded != got.S {
+			t.Errorf("records have %d, %+v", recorded, got)
+		}
+	}
+	t.Logf("%+v, sold %d", got, sold)
+}
