@@ -5,10 +5,6 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
-	"io"
-	"net/http"
-	"strconv"
-	"strings"
 	"time"
 )
 
@@ -31,14 +27,12 @@ var unfinished = map[string]string{
 	"returning units":  `SELECT COALESCE(SUM(returning_quantity), 0) FROM bucket_epoch`,
 	"units of ended epochs": `SELECT COALESCE(SUM(outstanding_quantity), 0) FROM bucket_epoch
 		WHERE status IN ('closed', 'lost')`,
-	"epochs of another activation": `SELECT COUNT(*) FROM bucket_epoch e
+	"epochs of an older activation": `SELECT COUNT(*) FROM bucket_epoch e
 		JOIN sharding_budget_management_bucket b ON b.id = e.bucket_id
 		JOIN lane l ON l.instance = b.instance AND l.lane = b.lane
-		WHERE e.status IN ('opening', 'open', 'closing') AND e.activation <> l.activation`,
-	"open collects": `SELECT COUNT(*) FROM run WHERE kind = 'collect' AND status = 'open'`,
-	"open recycles": `SELECT COUNT(*) FROM run WHERE kind = 'recycle' AND status = 'open'`,
-	"changes of the number of buckets": `SELECT COUNT(*) FROM budget_management_bucket
-		WHERE resize_quantity > 0`,
+		WHERE e.status IN ('opening', 'open', 'closing') AND e.activation > 0
+		AND e.activation < l.since_activation`,
+	"open recycles": `SELECT COUNT(*) FROM recycle_run WHERE is_open = 1`,
 	"buckets on lanes that are drained": `SELECT COUNT(*) FROM sharding_budget_management_bucket b
 		JOIN lane l ON l.instance = b.instance AND l.lane = b.lane WHERE l.is_draining = 1`,
 	"budgets with units and all buckets retired": `SELECT COUNT(*) FROM budget_management_bucket t
@@ -89,9 +83,6 @@ func (w *World) unquiet() error {
 				}
 			}
 		}
-		if err := n.lags(ctx); err != nil {
-			found = append(found, fmt.Errorf("%s: %w", n.name, err))
-		}
 	}
 	return errors.Join(found...)
 }
@@ -108,36 +99,4 @@ func halfDone(ctx context.Context, ledger *sql.DB) (found []error, err error) {
 		}
 	}
 	return found, nil
-}
-
-// lags returns an error while the node's metrics say that the ledger is behind a log.
-func (n *Node) lags(ctx context.Context) error {
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+n.proxy.Addr()+"/metrics", nil)
-	if err != nil {
-		return err
-	}
-	response, err := http.DefaultClient.Do(request)
-	if err != nil {
-		return err
-	}
-	defer response.Body.Close()
-	text, err := io.ReadAll(response.Body)
-	if err != nil {
-		return err
-	}
-	seen := 0
-	for line := range strings.Lines(string(text)) {
-		if !strings.HasPrefix(line, "budgetd_log_lag_entries{") {
-			continue
-		}
-		seen++
-		fields := strings.Fields(line)
-		if value, err := strconv.ParseFloat(fields[len(fields)-1], 64); err != nil || value != 0 {
-			return fmt.Errorf("%s, %v", strings.TrimSpace(line), err)
-		}
-	}
-	if seen == 0 {
-		return errors.New("no lag is known yet")
-	}
-	return nil
 }

@@ -12,18 +12,18 @@ import (
 
 // done are rows of a budget of which nothing is half done.
 var done = []string{
-	`INSERT INTO lane (instance, lane, activation) VALUES ('r', 0, 3)`,
+	`INSERT INTO lane (instance, lane, activation, since_activation) VALUES ('r', 0, 3, 3)`,
 	`INSERT INTO budget_management_bucket (id, name, total_quantity, out_quantity, roll_over_ms)
 		VALUES (1, 'b', 10, 10, 0)`,
 	`INSERT INTO sharding_budget_management_bucket (id, budget_id, instance, status, epoch)
 		VALUES (7, 1, 'r', 'online', 2)`,
 	`INSERT INTO bucket_epoch (bucket_id, epoch, budget_id, status, activation, outstanding_quantity)
 		VALUES (7, 1, 1, 'closed', 2, 0), (7, 2, 1, 'open', 3, 10)`,
-	`INSERT INTO grant_log (bucket_id, epoch, number, budget_id, request_key, amount, status)
-		VALUES (7, 2, 1, 1, '7/2/1', 10, 'applied')`,
+	`INSERT INTO grant_log (bucket_id, epoch, number, budget_id, kind, amount, status)
+		VALUES (7, 2, 1, 1, 'apply', 10, 'done')`,
 	`INSERT INTO adjustment (budget_id, request_id, quantity, status) VALUES (1, 'a', -3, 'done')`,
-	`INSERT INTO run (budget_id, number, kind, status, ended_at)
-		VALUES (1, 1, 'collect', 'done', 9), (1, 2, 'recycle', 'done', 9)`,
+	`INSERT INTO recycle_run (budget_id, number, cause, is_open, ended_at)
+		VALUES (1, 1, 'operator', NULL, 9)`,
 }
 
 // halves are what leaves one thing half done, by the name under which it has to be found.
@@ -36,10 +36,8 @@ var halves = map[string]string{
 	"units of shrinks":                  `UPDATE budget_management_bucket SET pending_shrink_quantity = 1`,
 	"returning units":                   `UPDATE bucket_epoch SET returning_quantity = 1 WHERE epoch = 1`,
 	"units of ended epochs":             `UPDATE bucket_epoch SET outstanding_quantity = 1 WHERE epoch = 1`,
-	"epochs of another activation":      `UPDATE lane SET activation = 4`,
-	"open collects":                     `UPDATE run SET status = 'open', active = 1 WHERE number = 1`,
-	"open recycles":                     `UPDATE run SET status = 'open', active = 2 WHERE number = 2`,
-	"changes of the number of buckets":  `UPDATE budget_management_bucket SET resize_quantity = 2`,
+	"epochs of an older activation":     `UPDATE lane SET activation = 4, since_activation = 4`,
+	"open recycles":                     `UPDATE recycle_run SET is_open = 1`,
 	"buckets on lanes that are drained": `UPDATE lane SET is_draining = 1`,
 	"budgets with units and all buckets retired": `UPDATE budget_management_bucket t,
 		sharding_budget_management_bucket b SET t.undistributed_quantity = 1, t.out_quantity = 9,
@@ -63,7 +61,7 @@ func TestHalfDone(t *testing.T) {
 	}
 	plant := func() {
 		for _, table := range []string{"lane", "budget_management_bucket", "sharding_budget_management_bucket",
-			"bucket_epoch", "grant_log", "adjustment", "run"} {
+			"bucket_epoch", "grant_log", "adjustment", "recycle_run"} {
 			exec("DELETE FROM " + table)
 		}
 		for _, statement := range done {

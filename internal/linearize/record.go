@@ -190,16 +190,18 @@ func (r *recorder) rows() (s state, err error) {
 		index[idName(id)] = id
 	}
 	return s, errors.Join(
-		r.each(`SELECT request_id, state, amount, rolled_back FROM deduction WHERE budget_id = ?`, budgetID,
+		r.each(`SELECT d.request_id, d.bucket_id = 0, d.amount, COALESCE((SELECT SUM(g.amount)
+			FROM give_back g WHERE g.budget_id = d.budget_id AND g.request_id = d.request_id), 0)
+			FROM deduction d WHERE d.budget_id = ?`, budgetID,
 			func(scan func(...any) error) error {
-				var id, status string
+				var id string
 				var k known
-				err := scan(&id, &status, &k.amount, &k.rolledBack)
-				k.void = status == "void"
+				err := scan(&id, &k.void, &k.amount, &k.rolledBack)
 				s.ids[index[id]] = k
 				return err
 			}),
-		r.each(`SELECT request_id, rollback_id FROM rollback_log WHERE budget_id = ?`, budgetID,
+		r.each(`SELECT request_id, rollback_id FROM give_back WHERE budget_id = ? AND kind = 'rollback'`,
+			budgetID,
 			func(scan func(...any) error) error {
 				var id, part string
 				err := scan(&id, &part)
