@@ -1,0 +1,201 @@
+package audit_test
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/budgetd/budgetd/bucket"
+	"github.com/budgetd/budgetd/bucket/audit"
+	"github.com/budgetd/budgetd/budget"
+	"github.com/budgetd/budgetd/internal/sqlstore/fixture"
+	"github.com/budgetd/budgetd/ledger"
+)
+
+// clock is a bucket.Clock that a test moves.
+type clock struct{ *fixture.Clock }
+
+func (clock) Sleep(ctx context.Context, _ time.Duration) error { return ctx.Err() }
+
+// background returns the service's loop with a clock that stands still.
+func (w *world) background(set audit.Settings, passes ...audit.Pass) func() {
+	s := audit.New(audit.Config{Budgets: w.budgets, Ledger: w.part, Observer: w.seen,
+		Clock: clock{w.Clock}})
+	loop := s.Loops(set, passes...)[0]
+	return func() {
+		w.Helper()
+		w.OK(loop.RunOnce(w.Ctx))
+		w.Clock.Advance(time.Second)
+	}
+}
+
+// TestBackgroundFindsBreaks: a wrong column of the sum is found by the books, and a unit in the wrong
+// column of two by the recount; each fences its epoch only.
+func TestBackgroundFindsBreaks(t *testing.T) {
+	each(t, func(w *world) {
+		run := w.background(audit.Settings{})
+		sum, moved, fine := w.history("sum"), w.history("moved"), w.history("fine")
+		run()
+		if w.seen.books != 0 || w.seen.fences != 0 {
+			t.Fatalf("%+v", w.seen)
+		}
+		w.Exec([]any{breaks[2].statement, sum.Buckets[1].ID}, []any{breaks[6].statement, moved.Buckets[1].ID})
+		for range 3 {
+			run()
+		}
+		for _, b := range []*bucket.Budget{sum, moved} {
+			if got := w.fenced(b); !slices.Equal(got, []string{"1:1"}) {
+				t.Errorf("%s: fenced %v", b.Name, got)
+			}
+		}
+		if got := w.fenced(fine); got != nil || w.seen.fences != 2 {
+			t.Errorf("fenced %v, %d in all", got, w.seen.fences)
+		}
+		if w.seen.unfinished["fenced"] != 2 || w.seen.stranded[0] == 0 || w.seen.gap != 2 {
+			t.Errorf("%v, stranded %v, gap %d", w.seen.unfinished, w.seen.stranded, w.seen.gap)
+		}
+		w.Exec([]any{`UPDATE bucket_epoch SET used_quantity = used_quantity - 1 WHERE bucket_id IN (?, ?)`,
+			sum.Buckets[1].ID, moved.Buckets[1].ID}, []any{`UPDATE bucket_epoch SET
+			outstanding_quantity = outstanding_quantity + 1 WHERE bucket_id = ?`, moved.Buckets[1].ID})
+		w.Clock.Advance(11 * time.Minute)
+		run()
+		if w.seen.books != 0 || w.seen.gap != 0 {
+			t.Errorf("%d discrepancies are known still, gap %d", w.seen.books, w.seen.gap)
+		}
+	})
+}
+
+// TestRecountKeepsItsRate: budgets in which nothing happens are counted once, and a budget with many rows
+// is paid for by a rest.
+func TestRecountKeepsItsRate(t *testing.T) {
+	each(t, func(w *world) {
+		count := &counting{Ledger: w.part, of: map[int64]int{}}
+		s := audit.New(audit.Config{Budgets: w.budgets, Ledger: count, Observer: w.seen,
+			Clock: clock{w.Clock}})
+		loop := s.Loops(audit.Settings{Rows: 100})[0]
+		big, small := w.make("big", 10_000, 1), w.make("small", 10, 1)
+		var ops []bucket.Operation
+		for i := range 500 {
+			ops = append(ops, operation(big, 0, fmt.Sprint("id", i), 1))
+		}
+		w.deduct(ops...)
+		seconds := func(n int) {
+			for range n {
+				w.OK(loop.RunOnce(w.Ctx))
+				w.Clock.Advance(time.Second)
+			}
+		}
+		seconds(3)
+		if count.of[big.ID] != 1 || count.of[small.ID] != 0 {
+			t.Errorf("at once: %v", count.of)
+		}
+		seconds(5)
+		if count.of[small.ID] != 1 {
+			t.Errorf("after a rest: %v", count.of)
+		}
+		seconds(30)
+		if count.of[big.ID] != 1 || count.of[small.ID] != 1 {
+			t.Errorf("nothing has changed: %v", count.of)
+		}
+		w.deduct(operation(small, 0, "x", 1))
+		seconds(30)
+		if count.of[big.ID] != 1 || count.of[small.ID] != 2 {
+			t.Errorf("one has changed: %v", count.of)
+		}
+		w.Clock.Advance(time.Hour)
+		seconds(30)
+		if count.of[big.ID] != 2 || count.of[small.ID] != 3 {
+			t.Errorf("after an hour: %v", count.of)
+		}
+	})
+}
+
+// counting counts the accounts that are read.
+type counting struct {
+	audit.Ledger
+	of map[int64]int
+}
+
+func (c *counting) Accounts(ctx context.Context, id int64) (audit.Accounts, error) {
+	c.of[id]++
+	return c.Ledger.Accounts(ctx, id)
+}
+
+// split is a database whose reads show a commit without one before it, as often as it is told to.
+type split struct {
+	audit.Ledger
+	wrong int
+}
+
+func (s *split) Accounts(ctx context.Context, id int64) (audit.Accounts, error) {
+	a, err := s.Ledger.Accounts(ctx, id)
+	if s.wrong--; s.wrong >= 0 {
+		a.Epochs[0].Row.Used++
+	}
+	return a, err
+}
+
+// TestAuditLooksAgain: what disagrees in one read and not in the next is no discrepancy.
+func TestAuditLooksAgain(t *testing.T) {
+	each(t, func(w *world) {
+		b := w.history("split")
+		db := &split{Ledger: w.part}
+		w.s = audit.New(audit.Config{Budgets: w.budgets, Ledger: db, Observer: w.seen})
+		for _, wrong := range []int{1, 2} {
+			db.wrong = wrong
+			w.clean(b)
+		}
+		if db.wrong = 3; w.audit(b).OK || !slices.Equal(w.fenced(b), []string{"0:1"}) {
+			t.Errorf("fenced %v", w.fenced(b))
+		}
+	})
+}
+
+// TestBooksTellTheMetrics: the largest budgets, the sums over all, and what is half done.
+func TestBooksTellTheMetrics(t *testing.T) {
+	each(t, func(w *world) {
+		for i := range 450 { // more than two pages
+			w.Create(fmt.Sprint("b", i), int64(i), 1)
+		}
+		run := w.background(audit.Settings{Interval: time.Hour, Shown: 3})
+		run()
+		var names []string
+		for _, f := range w.seen.largest {
+			names = append(names, f.Name)
+		}
+		if !slices.Equal(names, []string{"b449", "b448", "b447"}) || w.seen.all.Total != 449*450/2 ||
+			w.seen.all.Online != 450 {
+			t.Errorf("%v, %+v", names, w.seen.all)
+		}
+		w.Exec([]any{`UPDATE adjustment SET status = 'pending' WHERE quantity = ?`, 448})
+		w.Clock.Advance(time.Minute)
+		run()
+		if w.seen.unfinished["shrinks"] != 1 || w.seen.unfinished["grants"] != 0 {
+			t.Errorf("%v", w.seen.unfinished)
+		}
+		if w.seen.books == 0 || w.seen.fences != 0 {
+			t.Errorf("an adjustment that is not done: %d discrepancies, %d fences", w.seen.books,
+				w.seen.fences)
+		}
+		w.Forget()
+	})
+}
+
+// TestLimitCounters: a counter that does not agree with its deductions is found, and fences nothing.
+func TestLimitCounters(t *testing.T) {
+	each(t, func(w *world) {
+		b := w.make("limits", 1000, 2, perUser(budget.Day))
+		of := func(r *ledger.Request) { r.Dimensions = ledger.Dimensions(map[string]string{"user": "u"}) }
+		w.deduct(operation(b, 0, "a", 5, of), operation(b, 1, "b", 6, of))
+		w.clean(b)
+		w.Exec([]any{`DELETE FROM deduction_value WHERE budget_id = ? AND request_id = x'61'`, b.ID})
+		r := w.audit(b)
+		want := []ledger.Discrepancy{{What: `limit per-user of user "u"`, Recorded: 11, Counted: 6},
+			{What: `limit slides of user "u"`, Recorded: 2, Counted: 1}}
+		if !slices.Equal(r.Discrepancies, want) || w.fenced(b) != nil {
+			t.Errorf("%v, fenced %v", r.Discrepancies, w.fenced(b))
+		}
+	})
+}

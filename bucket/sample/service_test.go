@@ -1,0 +1,156 @@
+package sample_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/budgetd/budgetd/bucket"
+	"github.com/budgetd/budgetd/bucket/sample"
+	"github.com/budgetd/budgetd/budget"
+	"github.com/budgetd/budgetd/internal/sqlstore/audit"
+	"github.com/budgetd/budgetd/internal/sqlstore/definitions"
+	"github.com/budgetd/budgetd/internal/sqlstore/fixture"
+	"github.com/budgetd/budgetd/internal/sqlstore/samples"
+	"github.com/budgetd/budgetd/series"
+)
+
+// world is a database with samplers of two nodes.
+type world struct {
+	*fixture.World
+	books *audit.Part
+	s     *sample.Service
+	a, b  *sample.Sampler
+}
+
+func each(t *testing.T, run func(w *world)) {
+	fixture.OnEveryEngine(t, func(f *fixture.World) {
+		defs := definitions.New(f.DB)
+		budgets, err := bucket.NewBudgets(bucket.BudgetsConfig{Definitions: defs, Size: 100})
+		f.OK(err)
+		s := sample.New(sample.Config{Budgets: budgets, Ledger: samples.New(f.DB), Figures: defs,
+			Now: f.DB.Now, Keep: 2 * time.Hour})
+		w := &world{World: f, books: audit.New(f.DB), s: s, a: &sample.Sampler{Service: s},
+			b: &sample.Sampler{Service: s}}
+		w.Clock.Advance(time.Minute - time.Duration(w.DB.Now().UnixNano()%int64(time.Minute)))
+		run(w)
+	})
+}
+
+// pass passes over all budgets, two at a time.
+func (w *world) pass(k *sample.Sampler) {
+	w.Helper()
+	k.Begin()
+	for after := int64(0); ; {
+		books, err := w.books.Books(w.Ctx, after, 2)
+		w.OK(err)
+		w.OK(k.Page(w.Ctx, books))
+		if len(books) < 2 {
+			break
+		}
+		after = books[1].Budget
+	}
+	k.End()
+}
+
+func (w *world) series(b fixture.Budget, span series.Span) bucket.SeriesAnswer {
+	w.Helper()
+	got, err := w.s.Series(w.Ctx, bucket.SeriesRequest{Budget: bucket.BudgetRef{ID: b.ID}, Span: span})
+	w.OK(err)
+	return got
+}
+
+// kept reads the samples of a budget.
+func (w *world) kept(b fixture.Budget) []bucket.Sample {
+	w.Helper()
+	got, err := w.s.Ledger.SamplesOf(w.Ctx, b.ID, time.Time{}, w.DB.Now(), 1000)
+	w.OK(err)
+	return got
+}
+
+// TestSamples: once a minute, where something has changed, by whichever node is first.
+func TestSamples(t *testing.T) {
+	each(t, func(w *world) {
+		budgets := []fixture.Budget{w.Create("a", 100, 2), w.Create("b", 100, 2), w.Create("c", 100, 2)}
+		w.pass(w.a)
+		w.pass(w.b)
+		if got := w.kept(budgets[0]); len(got) != 0 {
+			t.Errorf("a node that has just begun takes %v", got)
+		}
+		begin := w.DB.Now().Truncate(time.Minute)
+		for minute := range 4 {
+			w.Clock.Advance(time.Minute)
+			w.pass(w.a)
+			w.pass(w.b)
+			if minute < 2 {
+				w.Use(budgets[0].Buckets[0], []string{"x", "y"}[minute], 10)
+			}
+			w.pass(w.a)
+		}
+		for i, want := range []int{3, 1, 1} {
+			if got := w.kept(budgets[i]); len(got) != want || !got[0].At.Equal(begin.Add(time.Minute)) {
+				t.Errorf("budget %d: %v", i, got)
+			}
+		}
+		got := w.kept(budgets[0])[2]
+		if !got.At.Equal(begin.Add(3*time.Minute)) || got.Used != 20 || got.Remaining != 80 || got.Total != 100 {
+			t.Errorf("%+v", got)
+		}
+		answer := w.series(budgets[0], series.Span{From: begin, To: begin.Add(4 * time.Minute),
+			Step: time.Minute})
+		var used []int64
+		for _, p := range answer.Points {
+			used = append(used, p.Used)
+		}
+		if len(used) != 4 || used[0] != 0 || used[1] != 10 || used[2] != 20 || used[3] != 20 ||
+			answer.Now.Used != 20 || answer.Projection.Outlook != series.Projected {
+			t.Errorf("%v, %+v", used, answer.Projection)
+		}
+	})
+}
+
+// TestStranded: what is fenced and what is a fragment is of no use where it is.
+func TestStranded(t *testing.T) {
+	each(t, func(w *world) {
+		b := w.Create("a", 400, 4)
+		if got := w.series(b, series.Span{}).Now.Stranded; got != 0 {
+			t.Errorf("%d units are stranded", got)
+		}
+		w.Use(b.Buckets[0], "most", 95)
+		w.Exec([]any{`UPDATE bucket_epoch SET fenced = ? WHERE bucket_id = ?`, []byte("why"), b.Buckets[1]})
+		if got := w.series(b, series.Span{}).Now.Stranded; got != 5+100 {
+			t.Errorf("%d units are stranded", got)
+		}
+	})
+}
+
+// TestSamplesAreDropped: those that are older than they are kept.
+func TestSamplesAreDropped(t *testing.T) {
+	each(t, func(w *world) {
+		b := w.Create("a", 100, 1)
+		old := make([]bucket.Sample, 2500)
+		for i := range old {
+			old[i] = bucket.Sample{Budget: b.ID, Point: series.Point{
+				At: w.DB.Now().Add(-3*time.Hour - time.Duration(i)*time.Minute)}}
+		}
+		young := bucket.Sample{Budget: b.ID, Point: series.Point{At: w.DB.Now().Add(-time.Hour)}}
+		w.OK(w.s.Ledger.AddSamples(w.Ctx, append(old, young)))
+		w.OK(w.s.RunOnce(w.Ctx))
+		if got := w.kept(b); len(got) != 1 || !got[0].At.Equal(young.At) {
+			t.Errorf("%d samples are left", len(got))
+		}
+	})
+}
+
+// TestSeriesRefuses a span that cannot be.
+func TestSeriesRefuses(t *testing.T) {
+	each(t, func(w *world) {
+		b := w.Create("a", 100, 1)
+		for ref, want := range map[bucket.BudgetRef]budget.Code{{ID: b.ID}: budget.Invalid,
+			{ID: 99}: budget.BudgetNotFound} {
+			_, err := w.s.Series(w.Ctx, bucket.SeriesRequest{Budget: ref, Span: series.Span{Step: time.Second}})
+			if !budget.Is(err, want) {
+				t.Errorf("%v: %v", ref, err)
+			}
+		}
+	})
+}

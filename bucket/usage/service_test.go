@@ -1,0 +1,361 @@
+package usage_test
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"time"
+	_ "time/tzdata" // zones, also where the machine has none
+
+	"github.com/budgetd/budgetd/bucket"
+	"github.com/budgetd/budgetd/bucket/hold"
+	"github.com/budgetd/budgetd/bucket/usage"
+	"github.com/budgetd/budgetd/budget"
+	"github.com/budgetd/budgetd/internal/sqlstore/commit"
+	"github.com/budgetd/budgetd/internal/sqlstore/definitions"
+	"github.com/budgetd/budgetd/internal/sqlstore/engine"
+	"github.com/budgetd/budgetd/internal/sqlstore/fixture"
+	"github.com/budgetd/budgetd/internal/sqlstore/returns"
+	usagerows "github.com/budgetd/budgetd/internal/sqlstore/usage"
+	"github.com/budgetd/budgetd/ledger"
+)
+
+// world is a database with the parts that write deductions, and the service under test.
+type world struct {
+	*fixture.World
+	defs    *definitions.Part
+	commits *commit.Part
+	budgets *bucket.Budgets
+	reads   *counting
+	s       *usage.Service
+}
+
+// counting counts the calls of the reads.
+type counting struct {
+	*commit.Part
+	limits                        *usagerows.Part
+	hints, exacts, tallies, turns int
+}
+
+func (c *counting) Covers(ctx context.Context, ids []int64, exact bool) (map[int64]bucket.Cover, error) {
+	if exact {
+		c.exacts++
+	} else {
+		c.hints++
+	}
+	return c.Part.Covers(ctx, ids, exact)
+}
+
+func each(t *testing.T, run func(w *world)) {
+	fixture.OnEveryEngine(t, func(f *fixture.World) {
+		w := &world{World: f, defs: definitions.New(f.DB), commits: commit.New(f.DB)}
+		w.reads = &counting{Part: w.commits}
+		var err error
+		w.budgets, err = bucket.NewBudgets(bucket.BudgetsConfig{Definitions: w.defs, Size: 100})
+		w.OK(err)
+		w.s = usage.New(usage.Config{Budgets: w.budgets, Lookup: w.reads, Limits: usagerows.New(f.DB),
+			Now: f.DB.Now})
+		run(w)
+	})
+}
+
+func (w *world) make(name string, total int64, edits ...func(*budget.Definition)) *bucket.Budget {
+	w.Helper()
+	d := budget.Definition{Tenant: budget.DefaultTenant, Name: name, Unit: budget.Count,
+		Durability: budget.Ledger, Type: budget.Promo, TotalQuantity: total, BucketQuantity: 2}
+	for _, edit := range edits {
+		edit(&d)
+	}
+	made, err := w.defs.Create(w.Ctx, d, make([]bucket.Lane, 2))
+	w.OK(err)
+	return w.find(made.Budget.ID)
+}
+
+func (w *world) find(id int64) *bucket.Budget {
+	w.Helper()
+	b, err := w.budgets.Reload(w.Ctx, id)
+	w.OK(err)
+	return b
+}
+
+// limits sets the limits of a budget.
+func limits(list ...budget.Limit) func(*budget.Definition) {
+	return func(d *budget.Definition) { d.Limits = &budget.Limits{List: list} }
+}
+
+func perUser(name string, most int64, measure budget.Measure, every budget.Every, zone string) budget.Limit {
+	return budget.Limit{Name: name, Dimension: "user", Max: most, Measure: measure, Enforce: true,
+		Window: budget.LimitWindow{Kind: budget.WindowCalendar, Every: every, Timezone: zone}}
+}
+
+func user(name string) map[string]string { return map[string]string{"user": name} }
+
+// deduct commits a deduction and returns its outcome.
+func (w *world) deduct(b *bucket.Budget, id string, amount int64, dimensions map[string]string) bucket.Outcome {
+	w.Helper()
+	op := bucket.Operation{Budget: b, Bucket: b.Route(id).ID, Request: ledger.Request{ID: id,
+		Amount: amount, Nonce: "nonce...", Dimensions: ledger.Dimensions(dimensions)}}
+	op.Request.Fingerprint = ledger.RequestFingerprint(amount, "", op.Request)
+	op.Touches, _ = b.LimitSet().Touches(amount, dimensions, nil)
+	out, err := w.commits.Commit(w.Ctx, []bucket.Operation{op})
+	w.OK(err)
+	return out[0]
+}
+
+func (w *world) accepted(b *bucket.Budget, id string, amount int64, dimensions map[string]string) {
+	w.Helper()
+	if out := w.deduct(b, id, amount, dimensions); out.Verdict != bucket.Accepted {
+		w.Fatalf("%s: verdict %d", id, out.Verdict)
+	}
+}
+
+func ask(b *bucket.Budget, amount int64, dimensions map[string]string) bucket.CheckRequest {
+	return bucket.CheckRequest{Budget: bucket.BudgetRef{ID: b.ID}, Amount: amount, Dimensions: dimensions}
+}
+
+// check asks one question and compares the code of its answer, "" for accepted.
+func (w *world) check(b *bucket.Budget, amount int64, dimensions map[string]string,
+	want budget.Code) bucket.CheckAnswer {
+	w.Helper()
+	a := w.s.Check(w.Ctx, []bucket.CheckRequest{ask(b, amount, dimensions)})[0]
+	if got := codeOf(a.Err); got != want {
+		w.Errorf("check of %d, %v: %v, want %q", amount, dimensions, a.Err, want)
+	}
+	return a
+}
+
+func codeOf(err error) budget.Code {
+	if err == nil {
+		return ""
+	}
+	return budget.CodeOf(err)
+}
+
+// TestCheckOfManyBudgets: one statement per kind of row serves all budgets of a call.
+func TestCheckOfManyBudgets(t *testing.T) {
+	each(t, func(w *world) {
+		var asked []bucket.CheckRequest
+		var want []budget.Code
+		for i := range 20 {
+			b := w.make(fmt.Sprint("b", i), 100, limits(perUser("daily", 10, budget.MeasureAmount, budget.Day, "")))
+			w.accepted(b, "first", 6, user("a"))
+			asked = append(asked, ask(b, 4, user("a")), ask(b, 5, user("a")), ask(b, 5, user("b")),
+				ask(b, 95, user("b")), ask(b, 1, nil))
+			want = append(want, "", budget.LimitExceeded, "", budget.BudgetExhausted, budget.Invalid)
+		}
+		paused := w.make("paused", 100, func(d *budget.Definition) { d.Paused = true })
+		none := w.make("unlimited", 0, func(d *budget.Definition) { d.Unlimited = true })
+		asked = append(asked, ask(paused, 1, nil), ask(none, budget.MaxAmount, nil),
+			bucket.CheckRequest{Budget: bucket.BudgetRef{ID: 4711}, Amount: 1})
+		want = append(want, budget.BudgetPaused, "", budget.BudgetNotFound)
+		*w.reads = counting{Part: w.commits}
+		got := w.s.Check(w.Ctx, asked)
+		for i := range got {
+			if codeOf(got[i].Err) != want[i] || got[i].Amount != asked[i].Amount {
+				t.Errorf("%d: %v, want %q", i, got[i].Err, want[i])
+			}
+		}
+		if w.reads.hints != 1 || w.reads.exacts != 1 {
+			t.Errorf("%d + %d reads of sums", w.reads.hints, w.reads.exacts)
+		}
+		if a := got[0]; a.BudgetRemaining != 94 || a.Unlimited || a.PeriodRemaining != nil ||
+			len(a.Limits) != 1 || a.Limits[0].Used != 6 || a.Limits[0].Max != 10 {
+			t.Errorf("%+v", a)
+		}
+		if a := got[len(got)-2]; !a.Unlimited {
+			t.Errorf("%+v", a)
+		}
+		var refusal *budget.Error
+		if refusal, _ = got[3].Err.(*budget.Error); refusal == nil || *refusal.Available != 94 {
+			t.Errorf("%+v", got[3])
+		}
+	})
+}
+
+// TestEveryExceededLimitIsNamed: and the one that resets last decides when to try again.
+func TestEveryExceededLimitIsNamed(t *testing.T) {
+	each(t, func(w *world) {
+		b := w.make("b", 1000, limits(perUser("day", 10, budget.MeasureAmount, budget.Day, ""),
+			perUser("fits", 100, budget.MeasureAmount, budget.Year, ""),
+			perUser("year", 1, budget.MeasureCount, budget.Year, "")))
+		w.accepted(b, "a", 8, user("u"))
+		a := w.check(b, 3, user("u"), budget.LimitExceeded)
+		e := a.Err.(*budget.Error) //nolint:errorlint // it is one
+		if len(e.Limits) != 2 || e.Limits[0].Limit != "day" || e.Limits[1].Limit != "year" ||
+			e.Limit.Limit != "year" || e.RetryAfter <= 0 || len(a.Limits) != 3 {
+			t.Errorf("%+v, %+v", e, a.Limits)
+		}
+		out := w.deduct(b, "b", 3, user("u"))
+		if out.Verdict != bucket.Limited || fmt.Sprint(out.Refused) != fmt.Sprint(e.Limits) {
+			t.Errorf("a deduct is refused by %v", out.Refused)
+		}
+	})
+}
+
+// TestCheckAgreesWithDeduct: across the days when clocks change, and after a limit has changed from a day
+// to a month, a check says what a deduct does.
+func TestCheckAgreesWithDeduct(t *testing.T) {
+	each(t, func(w *world) {
+		zone, err := time.LoadLocation("Europe/Berlin")
+		w.OK(err)
+		year := w.DB.Now().Year() + 1
+		for _, day := range []time.Time{ // 23 and 25 hours long
+			lastSunday(year, time.March, zone), lastSunday(year, time.October, zone)} {
+			b := w.make("dst"+day.Format("0102"), 10_000, limits(
+				perUser("day", 24, budget.MeasureAmount, budget.Day, "Europe/Berlin")))
+			w.Clock.Advance(day.Add(-2 * time.Hour).Sub(w.DB.Now()))
+			for hour := range 30 {
+				id := fmt.Sprint("h", hour)
+				b = w.find(b.ID)
+				a := w.s.Check(w.Ctx, []bucket.CheckRequest{ask(b, 3, user("u"))})[0]
+				out := w.deduct(b, id, 3, user("u"))
+				if (a.Err == nil) != (out.Verdict == bucket.Accepted) {
+					t.Errorf("%v: check %v, deduct %d", w.DB.Now().In(zone), a.Err, out.Verdict)
+				}
+				w.Clock.Advance(time.Hour)
+			}
+			if got := w.used(b, "u"); got != 6+24+24 && got != 6+24+12 && got != 6+24+9 && got != 6+24+15 {
+				t.Errorf("used %d", got)
+			}
+		}
+	})
+}
+
+func lastSunday(year int, month time.Month, zone *time.Location) time.Time {
+	d := time.Date(year, month+1, 1, 0, 0, 0, 0, zone).AddDate(0, 0, -1)
+	return d.AddDate(0, 0, -int(d.Weekday()))
+}
+
+func (w *world) used(b *bucket.Budget, name string) int64 {
+	w.Helper()
+	got, err := w.s.Usage(w.Ctx, bucket.UsageRequest{Budget: bucket.BudgetRef{ID: b.ID},
+		Dimensions: user(name)})
+	w.OK(err)
+	return got.Amount
+}
+
+// TestCheckOfAChangedLimit: what was counted by the day counts by the month at once, before any deduction
+// has loaded the counter, and rollbacks are subtracted.
+func TestCheckOfAChangedLimit(t *testing.T) {
+	each(t, func(w *world) {
+		now := w.DB.Now()
+		begin := time.Date(now.Year(), now.Month()+1, 10, 12, 0, 0, 0, time.UTC)
+		b := w.make("b", 1000, limits(perUser("l", 10, budget.MeasureAmount, budget.Day, "")))
+		w.Clock.Advance(begin.Sub(now))
+		for day := range 3 {
+			w.accepted(w.find(b.ID), fmt.Sprint("d", day), 10, user("u"))
+			w.Clock.Advance(24 * time.Hour)
+		}
+		_, _, err := returns.New(w.DB).Settle(w.Ctx, []hold.Order{{Kind: hold.Rollback, Budget: b.ID,
+			RequestID: "d1", RollbackID: "r", Amount: 4}})
+		w.OK(err)
+		w.check(b, 10, user("u"), "")
+		list := []budget.Limit{perUser("l", 30, budget.MeasureAmount, budget.Month, "")}
+		_, err = w.defs.Change(w.Ctx, b.ID, bucket.Change{Limits: &list}, nil)
+		w.OK(err)
+		b = w.find(b.ID)
+		a := w.check(b, 5, user("u"), budget.LimitExceeded)
+		if len(a.Limits) != 1 || a.Limits[0].Used != 26 || a.Limits[0].Max != 30 {
+			t.Errorf("%+v", a.Limits)
+		}
+		w.check(b, 4, user("u"), "")
+		if n := w.rows(`SELECT COUNT(*) FROM deduction WHERE budget_id = ?`, b.ID); n != 3 {
+			t.Errorf("%d rows after checks", n)
+		}
+		if out := w.deduct(b, "over", 5, user("u")); out.Verdict != bucket.Limited {
+			t.Errorf("a deduct gets %d", out.Verdict)
+		}
+		w.accepted(b, "fits", 4, user("u"))
+	})
+}
+
+func (w *world) rows(query string, args ...any) (n int64) {
+	w.Helper()
+	w.OK(w.DB.Read(w.Ctx, "test", func(r *engine.Reader) error {
+		_, err := r.Get(&n, query, args...)
+		return err
+	}))
+	return n
+}
+
+// TestDryRun: an id that is recorded gets what a repetition would, and nothing is written.
+func TestDryRun(t *testing.T) {
+	each(t, func(w *world) {
+		b := w.make("b", 100)
+		w.accepted(b, "known", 7, user("u"))
+		_, _, err := returns.New(w.DB).Settle(w.Ctx, []hold.Order{{Kind: hold.Cancel, Budget: b.ID,
+			RequestID: "void"}})
+		w.OK(err)
+		ref := bucket.BudgetRef{ID: b.ID}
+		for _, one := range []struct {
+			request bucket.DeductRequest
+			want    budget.Code
+		}{
+			{bucket.DeductRequest{RequestID: "new", Amount: 93}, ""},
+			{bucket.DeductRequest{RequestID: "new", Amount: 94}, budget.BudgetExhausted},
+			{bucket.DeductRequest{RequestID: "known", Amount: 8, Dimensions: user("u")}, budget.RequestConflict},
+			{bucket.DeductRequest{RequestID: "void", Amount: 1}, budget.RequestVoid},
+			{bucket.DeductRequest{RequestID: "new", Amount: 1, Group: "g"}, budget.Invalid},
+		} {
+			one.request.Budget = ref
+			a, err := w.s.DryRun(w.Ctx, one.request)
+			if err != nil || codeOf(a.Err) != one.want || a.Recorded != nil || a.Amount != one.request.Amount {
+				t.Errorf("%+v: %+v, %v", one.request, a, err)
+			}
+		}
+		a, err := w.s.DryRun(w.Ctx, bucket.DeductRequest{Budget: ref, RequestID: "known", Amount: 7,
+			Dimensions: user("u")})
+		if r := a.Recorded; err != nil || a.Err != nil || r == nil || !r.Replayed || r.Amount != 7 ||
+			r.Bucket != b.Route("known").Key || r.Remaining != 43 || r.BudgetRemaining != 93 ||
+			r.State != ledger.StateUsed || r.Receipt == "" {
+			t.Errorf("%+v, %+v, %v", a, a.Recorded, err)
+		}
+		if n := w.rows(`SELECT COUNT(*) FROM deduction WHERE budget_id = ?`, b.ID); n != 2 {
+			t.Errorf("%d rows", n)
+		}
+		if _, err := w.s.DryRun(w.Ctx, bucket.DeductRequest{Budget: bucket.BudgetRef{ID: 99}}); !budget.Is(err,
+			budget.BudgetNotFound) {
+			t.Error(err)
+		}
+	})
+}
+
+// TestUsage: deductions that carry all of the values, within the span, with what came back.
+func TestUsage(t *testing.T) {
+	each(t, func(w *world) {
+		b, other := w.make("b", 1000), w.make("other", 1000)
+		begin := w.DB.Now()
+		both := map[string]string{"user": "u", "shop": "s"}
+		w.accepted(b, "a", 10, both)
+		w.accepted(other, "a", 10, both)
+		w.Clock.Advance(time.Minute)
+		w.accepted(b, "b", 20, both)
+		w.accepted(b, "c", 30, user("u"))
+		w.accepted(b, "d", 40, map[string]string{"user": "v", "shop": "s"})
+		_, _, err := returns.New(w.DB).Settle(w.Ctx, []hold.Order{{Kind: hold.Rollback, Budget: b.ID,
+			RequestID: "b", RollbackID: "r", Amount: 4}, {Kind: hold.Rollback, Budget: b.ID,
+			RequestID: "b", RollbackID: "s", Amount: 5}, {Kind: hold.Rollback, Budget: b.ID, RequestID: "c"}})
+		w.OK(err)
+		for _, one := range []struct {
+			dimensions map[string]string
+			from, to   time.Time
+			want       bucket.Usage
+		}{
+			{user("u"), time.Time{}, time.Time{}, bucket.Usage{Calls: 3, Amount: 60, RolledBack: 39}},
+			{both, time.Time{}, time.Time{}, bucket.Usage{Calls: 2, Amount: 30, RolledBack: 9}},
+			{both, begin.Add(time.Second), time.Time{}, bucket.Usage{Calls: 1, Amount: 20, RolledBack: 9}},
+			{both, begin, begin.Add(time.Minute), bucket.Usage{Calls: 1, Amount: 10}},
+			{user("nobody"), time.Time{}, time.Time{}, bucket.Usage{}},
+		} {
+			got, err := w.s.Usage(w.Ctx, bucket.UsageRequest{Budget: bucket.BudgetRef{ID: b.ID},
+				Dimensions: one.dimensions, From: one.from, To: one.to})
+			if err != nil || got != one.want {
+				t.Errorf("%v from %v to %v: %+v, %v, want %+v", one.dimensions, one.from, one.to, got, err, one.want)
+			}
+		}
+		if _, err := w.s.Usage(w.Ctx, bucket.UsageRequest{Budget: bucket.BudgetRef{ID: b.ID}}); !budget.Is(err,
+			budget.Invalid) {
+			t.Error(err)
+		}
+	})
+}
