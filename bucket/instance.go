@@ -80,6 +80,8 @@ type ReleaseRequest struct {
 	// Quantity 0 asks for all that is in quarantine.
 	Quantity   int64
 	Reason, By string
+	// Used says that the units were sold: they count as used. Otherwise they return to the total.
+	Used bool
 }
 
 // ReleaseAnswer is what a release did.

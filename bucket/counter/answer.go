@@ -32,7 +32,7 @@ func (w *wave) repeat(o *op, r *bucket.Record) {
 	}
 	a := w.answer(o, r.Epoch)
 	a.Amount, a.State, a.Replayed = r.Amount, stateOf(r), r.Nonce != o.Nonce
-	a.Remaining = o.outcome.Balance
+	a.Remaining = o.route.Epoch.Outstanding
 	o.spent = o.state.spent.Load()
 	if w.seen > inTime {
 		w.finish(o)

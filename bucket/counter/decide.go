@@ -111,7 +111,7 @@ func (w *wave) advance(o *op) {
 
 // judge acts on what the store said.
 func (w *wave) judge(o *op) {
-	out := &o.outcome
+	out := o.outcome
 	if out.Verdict != bucket.TooOld {
 		o.unsure = false // the verdict is after an earlier attempt, if there was one
 	}

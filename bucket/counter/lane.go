@@ -84,7 +84,7 @@ func (l *lane) deduct(ops []*op) {
 		case !o.claim():
 		case o.route.Epoch.Activation < m.since:
 			// The epoch is of a memory that was given up, whatever the store has of it.
-			o.step, o.outcome = stepGone, bucket.StoreOutcome{}
+			o.step = stepGone
 			o.wave.back(o, true)
 		default:
 			l.list, l.sent = append(l.list, o.StoreDeduction), append(l.sent, o)
@@ -105,7 +105,7 @@ func (l *lane) deduct(ops []*op) {
 	for i, o := range l.sent {
 		o.err, o.step = err, stepDeducted
 		if err == nil {
-			o.outcome, o.laneMS = answer.Outcomes[i], answer.NowMS
+			o.outcome, o.laneMS = &answer.Outcomes[i], answer.NowMS
 			if o.outcome.Verdict == bucket.Accepted {
 				o.spent = o.state.spent.Add(o.Amount)
 			}
@@ -144,7 +144,7 @@ func (l *lane) find(ops []*op) {
 	for i, o := range ops {
 		o.step, o.err = stepFound, err
 		if err == nil {
-			o.found = found[i]
+			o.found = &found[i]
 		}
 		o.wave.back(o, true)
 	}

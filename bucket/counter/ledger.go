@@ -11,14 +11,16 @@ import (
 // MaxEpochs is the most epochs that one transaction locks.
 const MaxEpochs = 64
 
-// Ledger is the database's part: *lanes.Part of package sqlstore/lanes has all of it but Covers, which
-// *commit.Part has.
+// Ledger is the database's part: *lanes.Part of package sqlstore/lanes has most of it, and
+// *commit.Part has Covers.
 type Ledger struct {
 	Lanes   Lanes
 	Epochs  Epochs
 	Supply  Supply
 	Periods Periods
 	Covers  Covers
+	// Quarantines is *quarantine.Part of package sqlstore/quarantine.
+	Quarantines Quarantines
 }
 
 // LaneRow is which memory of a lane SQL has verified.

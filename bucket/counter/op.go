@@ -29,8 +29,8 @@ type op struct {
 	// What the last step found.
 	step    step
 	err     error
-	outcome bucket.StoreOutcome
-	found   bucket.StoreReturn
+	outcome *bucket.StoreOutcome // of the last call that answered
+	found   *bucket.StoreReturn
 	laneMS  int64
 	cover   bucket.Cover
 	spent   int64 // state.spent after this deduction

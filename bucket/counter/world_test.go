@@ -17,6 +17,7 @@ import (
 	"github.com/budgetd/budgetd/internal/sqlstore/definitions"
 	"github.com/budgetd/budgetd/internal/sqlstore/engine"
 	"github.com/budgetd/budgetd/internal/sqlstore/lanes"
+	"github.com/budgetd/budgetd/internal/sqlstore/quarantine"
 	"github.com/budgetd/budgetd/internal/sqlstore/rows"
 	"github.com/budgetd/budgetd/internal/testservers"
 )
@@ -129,7 +130,7 @@ func (w *world) newNode(change func(*counter.Config)) (*counter.Service, *bucket
 	w.ok(err)
 	c := counter.Config{Budgets: budgets, Stores: w.stores, Clock: w.clock, Now: w.db.Now,
 		Ledger: counter.Ledger{Lanes: w.part, Epochs: w.part, Supply: w.part, Periods: w.part,
-			Covers: commit.New(w.db)},
+			Covers: commit.New(w.db), Quarantines: quarantine.New(w.db)},
 		Settings: counter.Settings{MarkGrace: time.Millisecond, VerifyEvery: time.Millisecond}}
 	change(&c)
 	s, err := counter.New(c)

@@ -1,0 +1,205 @@
+package counter_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/budgetd/budgetd/bucket"
+	"github.com/budgetd/budgetd/bucket/counter"
+	"github.com/budgetd/budgetd/budget"
+	"github.com/budgetd/budgetd/ledger"
+)
+
+func ref(b *bucket.Budget) bucket.BudgetRef { return bucket.BudgetRef{ID: b.ID} }
+
+// TestOffline: a bucket that an operator takes offline returns what it has, answers repeats, refuses what
+// is new, and comes back with its share.
+func TestOffline(t *testing.T) {
+	everywhere(t, 2, func(w *world) {
+		b := w.create(promo("sale", 100, 2))
+		id := name(0)
+		home := b.Home(id)
+		w.deduct(b, id, 10)
+		v, err := w.node.Offline(w.Context(), ref(b), home.Key)
+		w.ok(err)
+		if v.Online || v.Epoch.Status != ledger.Closed || v.Remaining != 0 {
+			w.Errorf("offline: %+v", v)
+		}
+		w.settled(b, books{T: 100, U: 40, O: 50, S: 10})
+		_ = w.read(b.ID)
+		if again := w.deduct(b, id, 10); !again.Replayed {
+			w.Errorf("replay: %+v", again)
+		}
+		var other string
+		for i := 1; other == ""; i++ {
+			if b.Home(name(i)).ID == home.ID {
+				other = name(i)
+			}
+		}
+		if e := w.refused(b, other, 1, budget.Unavailable); e.Reason != budget.ReasonOffline {
+			w.Errorf("reason %q", e.Reason)
+		}
+		last := &b.Buckets[1-home.Ordinal]
+		if _, err := w.node.Offline(w.Context(), ref(b), last.Key); !budget.Is(err, budget.LastBucket) {
+			w.Errorf("the last bucket: %v", err)
+		}
+		if got := w.rollback(b, id, "part", 4); got.RolledBack != 4 {
+			w.Errorf("rollback: %+v", got)
+		}
+		if got, want := w.books(b.ID), (books{T: 100, U: 40, O: 50, S: 6, R: 4}); got != want {
+			w.Errorf("late sum: %+v, want %+v", got, want)
+		}
+		v, err = w.node.Online(w.Context(), ref(b), home.Key)
+		w.ok(err)
+		if !v.Online || v.Epoch.Status != ledger.Open || v.Epoch.Number != 2 || v.Remaining == 0 {
+			w.Errorf("online: %+v", v)
+		}
+		w.deduct(b, other, 1)
+		if again := w.deduct(b, id, 10); !again.Replayed {
+			w.Errorf("replay in the next epoch: %+v", again)
+		}
+		w.run("store sync")
+		w.books(b.ID)
+	})
+}
+
+// TestCancel: a cancel gives back what is left, or keeps a late deduction from taking effect.
+func TestCancel(t *testing.T) {
+	everywhere(t, 1, func(w *world) {
+		b := w.create(promo("sale", 100, 1))
+		cancel := func(id string) (bucket.DeductionView, error) {
+			return w.node.Cancel(w.Context(), bucket.RollbackRequest{Budget: ref(b), RequestID: id})
+		}
+		w.deduct(b, "done", 10)
+		w.rollback(b, "done", "part", 3)
+		v, err := cancel("done")
+		w.ok(err)
+		if v.State != ledger.StateRolledBack || v.RolledBack != 10 {
+			w.Errorf("cancelled: %+v", v)
+		}
+		_, err = w.node.Rollback(w.Context(), bucket.RollbackRequest{Budget: ref(b), RequestID: "done",
+			RollbackID: "more", Amount: 1})
+		if !budget.Is(err, budget.AlreadyRolledBack) {
+			w.Errorf("rollback after it: %v", err)
+		}
+		// The memory is younger than the record window: "none" may have had an effect in an earlier one.
+		if _, err = cancel("none"); !budget.Is(err, budget.OutcomeUnknown) {
+			w.Errorf("cancelled before: %v", err)
+		}
+		w.refused(b, "none", 1, budget.RequestVoid)
+		w.settled(b, books{T: 100, O: 100})
+	})
+}
+
+// TestLookup: a record is read by key or receipt.
+func TestLookup(t *testing.T) {
+	w := inMemory(t, 1)
+	b := w.create(promo("sale", 100, 4))
+	a, err := w.node.Deduct(t.Context(), bucket.DeductRequest{Budget: ref(b), RequestID: "r", Amount: 5,
+		Key: "user-1"})
+	w.ok(err)
+	for _, r := range []bucket.RollbackRequest{{Key: "user-1"}, {Receipt: a.Receipt}} {
+		r.Budget, r.RequestID = ref(b), "r"
+		v, err := w.node.Deduction(t.Context(), r)
+		w.ok(err)
+		if v.Amount != 5 || v.State != ledger.StateUsed || v.Receipt != a.Receipt || v.Bucket != a.Bucket {
+			t.Errorf("%+v", v)
+		}
+	}
+	w.clock.Advance(11 * time.Minute) // the memory is old enough now
+	_, err = w.node.Deduction(t.Context(), bucket.RollbackRequest{Budget: ref(b), RequestID: "other"})
+	if !budget.Is(err, budget.DeductionNotFound) {
+		t.Error(err)
+	}
+	_, err = w.node.Deduction(t.Context(), bucket.RollbackRequest{Budget: ref(b), RequestID: "r",
+		Receipt: "9999.1"})
+	if !budget.Is(err, budget.Invalid) {
+		t.Error(err)
+	}
+}
+
+// TestRelease: quarantined units leave by an operator's decision, once per request id.
+func TestRelease(t *testing.T) {
+	for _, driver := range []string{"sqlite", "mariadb"} {
+		t.Run(driver, func(t *testing.T) {
+			w := inMemoryOn(t, driver, 1)
+			b := w.create(promo("sale", 100, 2))
+			w.deduct(b, "one", 20)
+			w.run("store sync")
+			w.mem.Wipe(0, false)
+			_ = w.try("store sync")
+			w.settled(b, books{T: 100, S: 20, Q: 80})
+			list, err := w.node.Quarantines(t.Context(), ref(b))
+			w.ok(err)
+			if len(list) != 2 || list[0].Held()+list[1].Held() != 80 || list[0].Cause == "" {
+				t.Errorf("%+v", list)
+			}
+			release := func(id string, quantity int64, used bool, want budget.Code) bucket.ReleaseAnswer {
+				t.Helper()
+				a, err := w.node.Release(t.Context(), bucket.ReleaseRequest{Budget: ref(b), RequestID: id,
+					Quantity: quantity, Reason: "counted", By: "ann", Used: used})
+				if budget.CodeOf(err) != want {
+					t.Fatal(err)
+				}
+				return a
+			}
+			if a := release("r1", 60, true, ""); a.Released != 60 || a.Quarantined != 20 || a.Replayed {
+				t.Errorf("%+v", a)
+			}
+			if a := release("r1", 60, true, ""); a.Released != 60 || !a.Replayed {
+				t.Errorf("%+v", a)
+			}
+			release("r1", 60, false, budget.RequestConflict)
+			release("r2", 21, false, budget.AmountExceedsRemaining)
+			release("r3", 0, false, "")
+			w.settled(b, books{T: 100, U: 20, S: 80})
+			w.deduct(b, "two", 20)
+			w.refused(b, "three", 1, budget.BudgetExhausted)
+		})
+	}
+}
+
+// TestStoreDown: while a store is down its buckets are unavailable, with the reason, and the others go on.
+func TestStoreDown(t *testing.T) {
+	w, server := onRedis(t, "sqlite", 1)
+	b := w.create(promo("sale", 100, 1))
+	w.deduct(b, "one", 1)
+	w.ok(server.Kill())
+	for i := range 3 {
+		_, err := w.node.Deduct(t.Context(), request(b, name(i), 1))
+		if kind := budget.CodeOf(err).Kind(); kind != budget.NotDone && kind != budget.MayBeDone {
+			t.Fatal(err)
+		}
+	}
+	if e := w.refused(b, "later", 1, budget.Unavailable); e.Reason != budget.ReasonStoreDown {
+		t.Errorf("reason %q: %v", e.Reason, e)
+	}
+	w.ok(server.Restart())
+	var err error
+	for range 100 {
+		if _, err = w.node.Deduct(t.Context(), request(b, "again", 1)); !budget.Is(err, budget.Unavailable) {
+			break
+		}
+		time.Sleep(20 * time.Millisecond)
+	}
+	if !budget.Is(err, budget.BudgetExhausted) {
+		t.Error(err) // it came back without its memory: all of it is in quarantine
+	}
+	if got := w.books(b.ID); got.Q != 100 && got.Q != 99 {
+		t.Errorf("%+v", got)
+	}
+}
+
+// TestSkew: a lane whose clock is off SQL's is unavailable.
+func TestSkew(t *testing.T) {
+	w := inMemory(t, 1)
+	b := w.create(promo("sale", 100, 1))
+	other, _ := w.newNode(func(c *counter.Config) {
+		c.Now = func() time.Time { return w.db.Now().Add(-1500 * time.Millisecond) }
+	})
+	_, err := other.Deduct(t.Context(), request(b, "one", 1))
+	if !budget.Is(err, budget.Unavailable) {
+		t.Error(err)
+	}
+	w.deduct(b, "one", 1)
+}
