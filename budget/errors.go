@@ -57,6 +57,18 @@ const (
 	// LedgerModeOnly: the call needs rows, which a budget in store mode does not have.
 	LedgerModeOnly Code = "ledger_mode_only"
 
+	// Unauthenticated: nobody is found who makes the call. Forbidden: the caller's role is too low, or
+	// the call is outside the caller's scope.
+	Unauthenticated Code = "unauthenticated"
+	Forbidden       Code = "forbidden"
+	// RateLimited: a key makes too many requests; this one did not happen, and no budget refused it.
+	RateLimited Code = "rate_limited"
+	// KeyNotFound: there is no API key of that id in the caller's scope. TooManyKeys: the principal
+	// has as many live keys as it may have. KeyNotLive: the key is revoked or expired.
+	KeyNotFound Code = "key_not_found"
+	TooManyKeys Code = "too_many_keys"
+	KeyNotLive  Code = "key_not_live"
+
 	Unavailable    Code = "unavailable"
 	OutcomeUnknown Code = "outcome_unknown"
 	Internal       Code = "internal"
@@ -85,16 +97,16 @@ func (c Code) Kind() Kind {
 	switch c {
 	case Malformed, Invalid, TooLarge, UnsupportedMediaType, MethodNotAllowed,
 		BudgetNotFound, DeductionNotFound, BucketNotFound, InstanceNotFound, RouteNotFound,
-		CursorExpired:
+		CursorExpired, Unauthenticated, Forbidden, KeyNotFound:
 		return Faulty
 	case BudgetExhausted, PeriodExhausted, BudgetNotEffective, BudgetPaused, BudgetExpired,
 		LastBucket, LastInstance, RecycleRunning, BucketOffline, AmountExceedsRemaining,
 		LimitExceeded, LedgerModeOnly:
 		return Refused
 	case RequestConflict, RequestVoid, AlreadyRolledBack, NameTaken, VersionConflict,
-		NotHeld, HoldExpired, GroupClosed:
+		NotHeld, HoldExpired, GroupClosed, TooManyKeys, KeyNotLive:
 		return Conflict
-	case Unavailable:
+	case Unavailable, RateLimited:
 		return NotDone
 	default:
 		return MayBeDone
@@ -141,8 +153,11 @@ type Error struct {
 	// nil otherwise. Limits are all that would be exceeded.
 	Limit  *LimitState
 	Limits []LimitState
-	// Never says that the request can never be accepted, however often it is repeated.
+	// Never says that the request can never be accepted as things are defined now, however often it
+	// is repeated. There is no RetryAfter then.
 	Never bool
+	// StartAt is when the budget becomes effective, for BudgetNotEffective; zero otherwise.
+	StartAt time.Time
 	// Reason says why something is Unavailable; "" where nothing more is known.
 	Reason Reason
 	// RetryAfter is when repeating is worth while; 0: no advice.

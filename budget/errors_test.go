@@ -34,6 +34,9 @@ var kinds = map[budget.Code]budget.Kind{
 
 	budget.CursorExpired: budget.Faulty,
 
+	budget.Unauthenticated: budget.Faulty, budget.Forbidden: budget.Faulty, budget.KeyNotFound: budget.Faulty,
+	budget.TooManyKeys: budget.Conflict, budget.KeyNotLive: budget.Conflict, budget.RateLimited: budget.NotDone,
+
 	budget.Unavailable:    budget.NotDone,
 	budget.OutcomeUnknown: budget.MayBeDone,
 	budget.Internal:       budget.MayBeDone,

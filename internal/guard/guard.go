@@ -1,10 +1,12 @@
 package guard
 
 import (
+	"crypto/tls"
 	"crypto/x509"
 	"net"
 	"net/http"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/budgetd/budgetd/access"
@@ -45,49 +47,123 @@ type Guard struct {
 	Now      func() time.Time
 
 	crossOrigin http.CrossOriginProtection
+	// local is the last Host that was found to be this machine: most requests have the same.
+	local atomic.Pointer[string]
 }
+
+// Caller is what a request says of who makes it.
+type Caller struct {
+	// Authorization is the header of that name and Authorized says that there is one; of several it
+	// is "".
+	Authorization string
+	Authorized    bool
+	// Host is the header of that name.
+	Host string
+	// TLS is what was negotiated; nil: without TLS.
+	TLS *tls.ConnectionState
+	// Remote is the other end of the connection.
+	Remote net.Addr
+	// Session asks for the principal of the session that the request comes with; nil: it has none.
+	Session func() *access.Principal
+}
+
+// CallerOf returns what a request says of who makes it.
+func (g *Guard) CallerOf(w http.ResponseWriter, r *http.Request) *Caller {
+	sent, there := r.Header["Authorization"]
+	c := &Caller{Authorized: there, Host: r.Host, TLS: r.TLS, Remote: remote(r.RemoteAddr)}
+	if len(sent) == 1 {
+		c.Authorization = sent[0]
+	}
+	if g.Sessions != nil {
+		c.Session = func() *access.Principal {
+			// A browser sends the session's cookie by itself, also for a page of another site.
+			if p := g.Sessions.Authenticate(w, r); p != nil && g.crossOrigin.Check(r) == nil {
+				return p
+			}
+			return nil
+		}
+	}
+	return c
+}
+
+// remote is an address as net/http has it.
+type remote string
+
+func (remote) Network() string  { return "tcp" }
+func (r remote) String() string { return string(r) }
 
 const bearer = "Bearer "
 
 // Admit returns who makes a request, and refuses whom the call is not for. A call that is open to
 // everybody has no principal, nil. Errors, in this order: unauthenticated; unavailable (keys cannot
 // be checked); rate_limited; forbidden.
-func (g *Guard) Admit(w http.ResponseWriter, r *http.Request, call access.Call) (*access.Principal, error) {
+func (g *Guard) Admit(w http.ResponseWriter, r *http.Request, call access.Call) (
+	*access.Principal, error) {
+	p, err := g.Identify(g.CallerOf(w, r), &call)
+	if err != nil || p == nil {
+		return nil, err
+	}
+	if err := Permit(p, &call); err != nil {
+		return nil, err
+	}
+	return p, nil
+}
+
+// Identify is Admit without a look at the role. With a key it allocates nothing.
+func (g *Guard) Identify(c *Caller, call *access.Call) (*access.Principal, error) {
 	if call.Over == access.Nobody {
 		return nil, nil
 	}
 	if g.Open {
-		if g.Loopback && !edge.ToLoopback(r.Host) {
-			return nil, budget.Refuse(access.CodeForbidden, call.Op,
-				"without authentication only requests to this machine are served, not to %.100q", r.Host)
+		if g.Loopback && !g.isLocal(c.Host) {
+			return nil, budget.Refuse(budget.Forbidden, call.Op,
+				"without authentication only requests to this machine are served, not to %.100q", c.Host)
 		}
 		return access.Anonymous, nil
 	}
 	now := g.Now()
-	p, keyID, reason := g.authenticate(w, r, now)
+	p, keyID, reason := g.authenticate(c, now)
 	if reason != access.Accepted {
-		return nil, g.refuse(r, call, now, keyID, reason)
+		return nil, g.refuse(c, call, now, keyID, reason)
 	}
 	if wait, ok := g.Limiter.Allow(callerOf(p), now); !ok {
-		return nil, &budget.Error{Code: access.CodeRateLimited, Op: call.Op, RetryAfter: wait,
+		return nil, &budget.Error{Code: budget.RateLimited, Op: call.Op, RetryAfter: wait,
 			Message: "there are more requests with this key than it may make; nothing was done"}
 	}
-	if !p.Role.Includes(call.Least) {
-		return nil, forbidden(p, call, call.Least)
-	}
 	return p, nil
+}
+
+// Permit refuses a principal whose role is below a call's least one. Error: forbidden.
+func Permit(p *access.Principal, call *access.Call) error {
+	if call.Over != access.Nobody && !p.Role.Includes(call.Least) {
+		return forbidden(p, call, call.Least)
+	}
+	return nil
+}
+
+// isLocal is edge.ToLoopback that remembers one answer.
+func (g *Guard) isLocal(host string) bool {
+	if known := g.local.Load(); known != nil && *known == host {
+		return true
+	}
+	if !edge.ToLoopback(host) {
+		return false
+	}
+	g.local.Store(&host)
+	return true
 }
 
 // authenticate finds who makes a request. A key counts before a certificate, a certificate before a
 // session; one that is refused is not passed over. keyID is the id of a refused key, for the audit
 // log.
-func (g *Guard) authenticate(w http.ResponseWriter, r *http.Request, now time.Time,
-) (p *access.Principal, keyID string, reason access.Reason) {
-	if sent, there := r.Header["Authorization"]; there {
-		if len(sent) != 1 || len(sent[0]) < len(bearer) || !strings.EqualFold(sent[0][:len(bearer)], bearer) {
+func (g *Guard) authenticate(c *Caller, now time.Time) (
+	p *access.Principal, keyID string, reason access.Reason) {
+	if c.Authorized {
+		sent := c.Authorization
+		if len(sent) < len(bearer) || !strings.EqualFold(sent[:len(bearer)], bearer) {
 			return nil, "", access.Malformed
 		}
-		text := sent[0][len(bearer):]
+		text := sent[len(bearer):]
 		p, reason = g.Book.Authenticate(text, now.UnixMilli())
 		if reason != access.Accepted {
 			token, _ := access.ParseToken(text)
@@ -95,13 +171,12 @@ func (g *Guard) authenticate(w http.ResponseWriter, r *http.Request, now time.Ti
 		}
 		return p, keyID, reason
 	}
-	if certificate := tlsfiles.Verified(r.TLS); certificate != nil {
+	if certificate := tlsfiles.Verified(c.TLS); certificate != nil {
 		p, reason = g.holderOf(certificate)
 		return p, "", reason
 	}
-	if g.Sessions != nil {
-		// A browser sends the session's cookie by itself, also for a page of another site.
-		if p := g.Sessions.Authenticate(w, r); p != nil && g.crossOrigin.Check(r) == nil {
+	if c.Session != nil {
+		if p := c.Session(); p != nil {
 			return p, "", access.Accepted
 		}
 	}
@@ -118,12 +193,14 @@ func (g *Guard) holderOf(certificate *x509.Certificate) (*access.Principal, acce
 }
 
 // refuse counts a refusal and says what to do about it.
-func (g *Guard) refuse(r *http.Request, call access.Call, now time.Time, keyID string, reason access.Reason) error {
+func (g *Guard) refuse(c *Caller, call *access.Call, now time.Time, keyID string,
+	reason access.Reason) error {
 	if reason == access.Stale {
-		return &budget.Error{Code: budget.Unavailable, Op: call.Op, Message: reason.Message(), RetryAfter: time.Second}
+		return &budget.Error{Code: budget.Unavailable, Op: call.Op, Message: reason.Message(),
+			Reason: budget.ReasonDatabaseDown, RetryAfter: time.Second}
 	}
-	g.Refusals.Add(now.UnixMilli(), keyID, SourceOf(r), call.Op, string(reason))
-	return &budget.Error{Code: access.CodeUnauthenticated, Op: call.Op, Message: reason.Message()}
+	g.Refusals.Add(now.UnixMilli(), keyID, SourceOf(c.Remote), call.Op, string(reason))
+	return &budget.Error{Code: budget.Unauthenticated, Op: call.Op, Message: reason.Message()}
 }
 
 // Judge says whether an admitted principal may make a call on a target. notFound makes the answer
@@ -140,17 +217,17 @@ func Judge(p *access.Principal, call access.Call, t access.Target, notFound func
 	if t.More && call.More != 0 {
 		least = call.More
 	}
-	return forbidden(p, call, least)
+	return forbidden(p, &call, least)
 }
 
-func forbidden(p *access.Principal, call access.Call, least access.Role) error {
+func forbidden(p *access.Principal, call *access.Call, least access.Role) error {
 	switch {
 	case p == nil || !p.Role.Includes(least):
-		return budget.Refuse(access.CodeForbidden, call.Op, "it needs the role %s", least)
+		return budget.Refuse(budget.Forbidden, call.Op, "it needs the role %s", least)
 	case call.Over == access.Installation:
-		return budget.Refuse(access.CodeForbidden, call.Op, "it needs a key for all tenants and budgets")
+		return budget.Refuse(budget.Forbidden, call.Op, "it needs a key for all tenants and budgets")
 	default:
-		return budget.Refuse(access.CodeForbidden, call.Op, "it is outside the tenant or the budgets of the key")
+		return budget.Refuse(budget.Forbidden, call.Op, "it is outside the tenant or the budgets of the key")
 	}
 }
 
@@ -164,10 +241,13 @@ func callerOf(p *access.Principal) string {
 
 // SourceOf returns the address that a request came from, without its port: that of the last proxy,
 // since what a proxy writes into headers can be made up by the caller.
-func SourceOf(r *http.Request) string {
-	host, _, err := net.SplitHostPort(r.RemoteAddr)
+func SourceOf(addr net.Addr) string {
+	if addr == nil {
+		return ""
+	}
+	host, _, err := net.SplitHostPort(addr.String())
 	if err != nil {
-		return r.RemoteAddr
+		return addr.String()
 	}
 	return host
 }

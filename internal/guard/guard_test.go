@@ -80,13 +80,13 @@ func TestEveryCallWithEveryKey(t *testing.T) {
 		for _, role := range access.Roles() {
 			want := budget.Code("")
 			if role < call.Least {
-				want = access.CodeForbidden
+				want = budget.Forbidden
 			}
 			check(role.String(), request("Bearer "+g.tokens[role.String()]), want)
 		}
-		check("no key", request(), access.CodeUnauthenticated)
+		check("no key", request(), budget.Unauthenticated)
 		for _, name := range []string{"revoked", "expired"} {
-			check(name, request("Bearer "+g.tokens[name]), access.CodeUnauthenticated)
+			check(name, request("Bearer "+g.tokens[name]), budget.Unauthenticated)
 		}
 		p, err := g.Admit(httptest.NewRecorder(), request("Bearer "+g.tokens["shop"]), call)
 		if err != nil {
@@ -104,7 +104,7 @@ func TestEveryCallWithEveryKey(t *testing.T) {
 				t.Errorf("%s on another tenant's budget: %v", call.Op, err)
 			}
 		default:
-			if budget.CodeOf(err) != access.CodeForbidden {
+			if budget.CodeOf(err) != budget.Forbidden {
 				t.Errorf("%s in another tenant: %v", call.Op, err)
 			}
 		}
@@ -119,10 +119,10 @@ func TestAuthorizationHeaders(t *testing.T) {
 		headers []string
 		want    budget.Code
 	}{
-		"small letters": {[]string{"bearer " + key}, ""}, "twice": {[]string{"Bearer " + key, "Bearer " + key}, access.CodeUnauthenticated},
-		"another scheme": {[]string{"Basic " + key}, access.CodeUnauthenticated}, "the key alone": {[]string{key}, access.CodeUnauthenticated},
-		"empty": {[]string{""}, access.CodeUnauthenticated}, "no key": {[]string{"Bearer "}, access.CodeUnauthenticated},
-		"two spaces": {[]string{"Bearer  " + key}, access.CodeUnauthenticated}, "two keys": {[]string{"Bearer " + key + "," + key}, access.CodeUnauthenticated},
+		"small letters": {[]string{"bearer " + key}, ""}, "twice": {[]string{"Bearer " + key, "Bearer " + key}, budget.Unauthenticated},
+		"another scheme": {[]string{"Basic " + key}, budget.Unauthenticated}, "the key alone": {[]string{key}, budget.Unauthenticated},
+		"empty": {[]string{""}, budget.Unauthenticated}, "no key": {[]string{"Bearer "}, budget.Unauthenticated},
+		"two spaces": {[]string{"Bearer  " + key}, budget.Unauthenticated}, "two keys": {[]string{"Bearer " + key + "," + key}, budget.Unauthenticated},
 	} {
 		if _, err := g.Admit(httptest.NewRecorder(), request(test.headers...), call); budget.CodeOf(err) != test.want {
 			t.Errorf("%s: %v", name, err)
@@ -177,14 +177,14 @@ func TestCertificates(t *testing.T) {
 		t.Errorf("%+v, %v", p, err)
 	}
 	for name, r := range map[string]*http.Request{"of nobody": certified("stranger", true), "not verified": certified("till", false)} {
-		if _, err := g.Admit(httptest.NewRecorder(), r, call); !budget.Is(err, access.CodeUnauthenticated) {
+		if _, err := g.Admit(httptest.NewRecorder(), r, call); !budget.Is(err, budget.Unauthenticated) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
 	// A wrong key beside a right certificate is refused, not passed over.
 	both := certified("till", true)
 	both.Header.Set("Authorization", "Bearer "+g.tokens["revoked"])
-	if _, err := g.Admit(httptest.NewRecorder(), both, call); !budget.Is(err, access.CodeUnauthenticated) {
+	if _, err := g.Admit(httptest.NewRecorder(), both, call); !budget.Is(err, budget.Unauthenticated) {
 		t.Error(err)
 	}
 }
@@ -201,7 +201,7 @@ func TestSessions(t *testing.T) {
 	g := newGate(t)
 	call, _ := access.CallOf("POST /v1/budgets")
 	g.Sessions = person{}
-	for site, want := range map[string]budget.Code{"same-origin": "", "cross-site": access.CodeUnauthenticated, "same-site": access.CodeUnauthenticated} {
+	for site, want := range map[string]budget.Code{"same-origin": "", "cross-site": budget.Unauthenticated, "same-site": budget.Unauthenticated} {
 		r := request()
 		r.Header.Set("Sec-Fetch-Site", site)
 		if _, err := g.Admit(httptest.NewRecorder(), r, call); budget.CodeOf(err) != want {
@@ -224,7 +224,7 @@ func TestRateLimit(t *testing.T) {
 		}
 	}
 	var limited *budget.Error
-	if err := ask("read"); !errors.As(err, &limited) || limited.Code != access.CodeRateLimited || limited.RetryAfter != time.Second {
+	if err := ask("read"); !errors.As(err, &limited) || limited.Code != budget.RateLimited || limited.RetryAfter != time.Second {
 		t.Errorf("%v", err)
 	}
 	if err := ask("admin"); err != nil {
@@ -240,7 +240,7 @@ func TestOpen(t *testing.T) {
 	}
 	r := request()
 	r.Host = "evil.example:8080"
-	if _, err := g.Admit(httptest.NewRecorder(), r, call); !budget.Is(err, access.CodeForbidden) {
+	if _, err := g.Admit(httptest.NewRecorder(), r, call); !budget.Is(err, budget.Forbidden) {
 		t.Errorf("DNS rebinding: %v", err)
 	}
 	g.Loopback = false

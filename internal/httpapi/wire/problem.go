@@ -52,6 +52,13 @@ var statuses = map[budget.Code]struct {
 
 	budget.LimitExceeded: {http.StatusTooManyRequests, "A limit would be exceeded"},
 
+	budget.Unauthenticated: {http.StatusUnauthorized, "It is not known who makes the call"},
+	budget.Forbidden:       {http.StatusForbidden, "The key does not allow this"},
+	budget.RateLimited:     {http.StatusTooManyRequests, "The key makes too many requests"},
+	budget.KeyNotFound:     {http.StatusNotFound, "There is no such key"},
+	budget.TooManyKeys:     {http.StatusConflict, "The principal has two live keys"},
+	budget.KeyNotLive:      {http.StatusConflict, "The key is revoked or expired"},
+
 	budget.CursorExpired: {http.StatusGone, "What follows the cursor is archived"},
 
 	budget.Unavailable: {http.StatusServiceUnavailable, "Not done: try again"},

@@ -44,7 +44,7 @@ func create(ctx context.Context, tx Tx, key access.Key) error {
 		return fmt.Errorf("keys: %w", err)
 	}
 	if n >= access.MaxLiveKeys {
-		return budget.Refuse(access.CodeTooManyKeys, "create key",
+		return budget.Refuse(budget.TooManyKeys, "create key",
 			"%q has %d live keys: revoke one of them first", key.Principal, n)
 	}
 	role, err := key.Role.MarshalText()
@@ -93,7 +93,7 @@ func Rotate(ctx context.Context, tx Tx, id string, fresh access.Key, untilMS int
 		return access.Key{}, err
 	}
 	if why := old.Check(fresh.CreatedMS); why != access.Accepted {
-		return access.Key{}, budget.Refuse(access.CodeKeyNotLive, "rotate key", "the key is %s", why)
+		return access.Key{}, budget.Refuse(budget.KeyNotLive, "rotate key", "the key is %s", why)
 	}
 	fresh.Principal, fresh.Role, fresh.Scope = old.Principal, old.Role, old.Scope
 	if old.ExpiresMS != 0 {

@@ -90,7 +90,7 @@ func Page(ctx context.Context, tx Tx, tenant, after string, limit int) ([]access
 func One(ctx context.Context, tx Tx, id string) (access.Key, error) {
 	found, err := read(ctx, tx, strictly, `SELECT `+columns+` FROM access_key WHERE key_id = ?`, []byte(id))
 	if err == nil && len(found) == 0 {
-		err = budget.Refuse(access.CodeKeyNotFound, "keys", "there is no key %.20q", id)
+		err = budget.Refuse(budget.KeyNotFound, "keys", "there is no key %.20q", id)
 	}
 	if err != nil {
 		return access.Key{}, err

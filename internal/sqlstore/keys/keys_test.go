@@ -115,7 +115,7 @@ func TestWhatIsCreatedIsRead(t *testing.T) {
 				t.Errorf("%+v: %d keys, %v", test, len(page), err)
 			}
 		}
-		if _, err := One(t.Context(), db, strings.ToUpper(a.ID)+"x"); !budget.Is(err, access.CodeKeyNotFound) {
+		if _, err := One(t.Context(), db, strings.ToUpper(a.ID)+"x"); !budget.Is(err, budget.KeyNotFound) {
 			t.Error(err)
 		}
 	})
@@ -136,7 +136,7 @@ func TestTwoLiveKeys(t *testing.T) {
 				switch {
 				case err == nil:
 					made++
-				case budget.Is(err, access.CodeTooManyKeys):
+				case budget.Is(err, budget.TooManyKeys):
 					refused++
 				default:
 					t.Error(err)
@@ -185,7 +185,7 @@ func TestRevoke(t *testing.T) {
 			}
 		}
 		_, err := within(t, db, func(tx *sql.Tx) (access.Key, error) { return Revoke(t.Context(), tx, "none", now) })
-		if !budget.Is(err, access.CodeKeyNotFound) {
+		if !budget.Is(err, budget.KeyNotFound) {
 			t.Error(err)
 		}
 	})
@@ -214,13 +214,13 @@ func TestRotate(t *testing.T) {
 		if kept, err := One(t.Context(), db, old.ID); err != nil || kept.ExpiresMS != now+60 {
 			t.Errorf("the old one: %+v, %v", kept, err)
 		}
-		if _, err := rotate(fresh.ID, now+20); !budget.Is(err, access.CodeTooManyKeys) {
+		if _, err := rotate(fresh.ID, now+20); !budget.Is(err, budget.TooManyKeys) {
 			t.Errorf("a third live key: %v", err)
 		}
-		if _, err := rotate(old.ID, now+60); !budget.Is(err, access.CodeKeyNotLive) {
+		if _, err := rotate(old.ID, now+60); !budget.Is(err, budget.KeyNotLive) {
 			t.Errorf("an expired one: %v", err)
 		}
-		if _, err := rotate("none", now); !budget.Is(err, access.CodeKeyNotFound) {
+		if _, err := rotate("none", now); !budget.Is(err, budget.KeyNotFound) {
 			t.Errorf("none: %v", err)
 		}
 	})
