@@ -22,8 +22,9 @@ type (
 	// Returner gives units of deductions back, and looks deductions up.
 	Returner interface {
 		Rollback(ctx context.Context, request RollbackRequest) (DeductionView, error)
-		Cancel(ctx context.Context, ref BudgetRef, requestID string) (DeductionView, error)
-		Deduction(ctx context.Context, ref BudgetRef, requestID string) (DeductionView, error)
+		// Cancel and Deduction use Budget, RequestID, Key and Receipt of a request.
+		Cancel(ctx context.Context, request RollbackRequest) (DeductionView, error)
+		Deduction(ctx context.Context, request RollbackRequest) (DeductionView, error)
 	}
 	// Holder ends and extends holds; ledger mode only.
 	Holder interface {
@@ -278,23 +279,21 @@ func (s *Service) Rollback(ctx context.Context, r RollbackRequest) (DeductionVie
 }
 
 // Cancel sends a cancel to the mode of its budget.
-func (s *Service) Cancel(ctx context.Context, ref BudgetRef, requestID string) (
-	DeductionView, error) {
-	mode, _, err := s.mode(ctx, ref)
+func (s *Service) Cancel(ctx context.Context, r RollbackRequest) (DeductionView, error) {
+	mode, _, err := s.mode(ctx, r.Budget)
 	if err != nil {
 		return DeductionView{}, err
 	}
-	return mode.Cancel(ctx, ref, requestID)
+	return mode.Cancel(ctx, r)
 }
 
 // Deduction sends a lookup to the mode of its budget.
-func (s *Service) Deduction(ctx context.Context, ref BudgetRef, requestID string) (
-	DeductionView, error) {
-	mode, _, err := s.mode(ctx, ref)
+func (s *Service) Deduction(ctx context.Context, r RollbackRequest) (DeductionView, error) {
+	mode, _, err := s.mode(ctx, r.Budget)
 	if err != nil {
 		return DeductionView{}, err
 	}
-	return mode.Deduction(ctx, ref, requestID)
+	return mode.Deduction(ctx, r)
 }
 
 // Confirm confirms holds; ledger mode only.

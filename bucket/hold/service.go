@@ -101,22 +101,22 @@ func (s *Service) Rollback(ctx context.Context, r bucket.RollbackRequest) (
 // Cancel makes certain that a request id has no effect: what is left of its deduction is given
 // back, and if there is none, a tombstone keeps a late one from ever taking effect. Repeating it
 // answers the same. Errors: BudgetNotFound, LedgerModeOnly, Unavailable, OutcomeUnknown.
-func (s *Service) Cancel(ctx context.Context, ref bucket.BudgetRef, requestID string) (
+func (s *Service) Cancel(ctx context.Context, r bucket.RollbackRequest) (
 	bucket.DeductionView, error) {
-	return s.one(ctx, ref, Order{Kind: Cancel, RequestID: requestID})
+	return s.one(ctx, r.Budget, Order{Kind: Cancel, RequestID: r.RequestID})
 }
 
 // Deduction reads what became of a request id. Errors: BudgetNotFound, LedgerModeOnly,
 // DeductionNotFound (not final while the deduction is under way), Unavailable.
-func (s *Service) Deduction(ctx context.Context, ref bucket.BudgetRef, requestID string) (
+func (s *Service) Deduction(ctx context.Context, r bucket.RollbackRequest) (
 	bucket.DeductionView, error) {
-	b, err := s.find(ctx, "read", ref)
+	b, err := s.find(ctx, "read", r.Budget)
 	if err != nil {
 		return bucket.DeductionView{}, err
 	}
 	ctx, cancel := context.WithTimeout(ctx, s.set.StepTime)
 	defer cancel()
-	id := bucket.ID{Budget: b.ID, RequestID: requestID}
+	id := bucket.ID{Budget: b.ID, RequestID: r.RequestID}
 	found, err := s.ledger.Recorded(ctx, []bucket.ID{id})
 	if err != nil {
 		return bucket.DeductionView{}, s.failed(err)
@@ -124,7 +124,7 @@ func (s *Service) Deduction(ctx context.Context, ref bucket.BudgetRef, requestID
 	d, ok := found[id]
 	if !ok {
 		return bucket.DeductionView{}, budget.Refuse(budget.DeductionNotFound, "read",
-			"request %q is not in the ledger of budget %s", requestID, b.Name)
+			"request %q is not in the ledger of budget %s", r.RequestID, b.Name)
 	}
 	return viewOf(b, &d, false), nil
 }

@@ -86,15 +86,15 @@ func TestServiceGivesBack(t *testing.T) {
 				t.Errorf("%+v, want %+v", v, want)
 			}
 		}
-		v, err := s.Cancel(w.Ctx, ref, "order")
+		v, err := s.Cancel(w.Ctx, bucket.RollbackRequest{Budget: ref, RequestID: "order"})
 		w.OK(err)
 		if v.State != ledger.StateRolledBack || v.RolledBack != 30 {
 			t.Errorf("%+v", v)
 		}
 		o.waitFor(w, "the filter knows", func() bool { return len(o.levels) == 2 && o.levels[1].Outstanding == 100 })
-		void, err := s.Cancel(w.Ctx, ref, "void")
+		void, err := s.Cancel(w.Ctx, bucket.RollbackRequest{Budget: ref, RequestID: "void"})
 		w.OK(err)
-		if got, err := s.Deduction(w.Ctx, ref, "void"); err != nil || got != void || void.State != ledger.StateVoid {
+		if got, err := s.Deduction(w.Ctx, bucket.RollbackRequest{Budget: ref, RequestID: "void"}); err != nil || got != void || void.State != ledger.StateVoid {
 			t.Errorf("%+v, %v; want %+v", got, err, void)
 		}
 		for id, code := range map[string]budget.Code{"absent": budget.DeductionNotFound, "void": budget.RequestVoid} {
@@ -102,10 +102,10 @@ func TestServiceGivesBack(t *testing.T) {
 				t.Errorf("%s: %v", id, err)
 			}
 		}
-		if _, err := s.Deduction(w.Ctx, ref, "absent"); budget.CodeOf(err) != budget.DeductionNotFound {
+		if _, err := s.Deduction(w.Ctx, bucket.RollbackRequest{Budget: ref, RequestID: "absent"}); budget.CodeOf(err) != budget.DeductionNotFound {
 			t.Error(err)
 		}
-		if _, err := s.Cancel(w.Ctx, bucket.BudgetRef{ID: 77}, "order"); budget.CodeOf(err) != budget.BudgetNotFound {
+		if _, err := s.Cancel(w.Ctx, bucket.RollbackRequest{Budget: bucket.BudgetRef{ID: 77}, RequestID: "order"}); budget.CodeOf(err) != budget.BudgetNotFound {
 			t.Error(err)
 		}
 	})
@@ -169,7 +169,7 @@ func TestServiceOfStoreMode(t *testing.T) {
 		for _, err := range []error{
 			second(s.Rollback(w.Ctx, bucket.RollbackRequest{Budget: ref, RequestID: "order"})),
 			second(s.Confirm(w.Ctx, bucket.ConfirmRequest{Budget: ref, Group: "g"})),
-			second(s.Deduction(w.Ctx, ref, "order")),
+			second(s.Deduction(w.Ctx, bucket.RollbackRequest{Budget: ref, RequestID: "order"})),
 		} {
 			if budget.CodeOf(err) != budget.LedgerModeOnly {
 				t.Error(err)
@@ -260,7 +260,7 @@ func TestCallersThatLeave(t *testing.T) {
 			t.Errorf("in a transaction: %v", err)
 		}
 		ctx, leave = context.WithCancel(w.Ctx)
-		_, err = s.Deduction(w.Ctx, bucket.BudgetRef{ID: b.ID}, "second") // the budget is in the cache
+		_, err = s.Deduction(w.Ctx, bucket.RollbackRequest{Budget: bucket.BudgetRef{ID: b.ID}, RequestID: "second"}) // the budget is in the cache
 		w.OK(err)
 		waiting := call(ctx, "second")
 		time.Sleep(20 * time.Millisecond)
@@ -274,7 +274,7 @@ func TestCallersThatLeave(t *testing.T) {
 			}
 		}()
 		w.OK(<-call(w.Ctx, "first"))
-		if got, err := s.Deduction(w.Ctx, bucket.BudgetRef{ID: b.ID}, "second"); err != nil || got.RolledBack != 0 {
+		if got, err := s.Deduction(w.Ctx, bucket.RollbackRequest{Budget: bucket.BudgetRef{ID: b.ID}, RequestID: "second"}); err != nil || got.RolledBack != 0 {
 			t.Errorf("%+v, %v", got, err)
 		}
 		close(l.begun)

@@ -23,7 +23,7 @@ const (
 	statusUsage  = 2
 )
 
-const usage = `budgetd hands out budgets, stock and quotas, exactly once.
+const help = `budgetd hands out budgets, stock and quotas, exactly once.
 
 Usage: budgetd [--config FILE] [--check-config] [--insecure-listen] [--version] [--help]
 
@@ -57,7 +57,7 @@ func Run(ctx context.Context, args, environ []string, stdout, stderr io.Writer) 
 	version := flags.Bool("version", false, "")
 	switch err := flags.Parse(args); {
 	case errors.Is(err, flag.ErrHelp):
-		fmt.Fprint(stdout, usage)
+		fmt.Fprint(stdout, help)
 		return statusDone
 	case err != nil:
 		fmt.Fprintln(stderr, "budgetd: see budgetd --help")

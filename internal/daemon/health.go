@@ -30,6 +30,8 @@ type look struct {
 	// missing says what is out of reach, takes which lanes take buckets.
 	missing []string
 	takes   map[bucket.Lane]bool
+	// down are the lanes that did not answer.
+	down []bucket.Lane
 }
 
 // once looks at the lanes.
@@ -43,6 +45,7 @@ func (h *health) once(ctx context.Context) error {
 		v := &views[i]
 		now.takes[v.Lane] = v.Reachable && !v.Draining
 		if !v.Reachable {
+			now.down = append(now.down, v.Lane)
 			now.missing = append(now.missing, "instance "+v.Lane.String()+" does not answer ("+
 				v.Problem+"): budgets in ledger mode are served from SQL, those in store mode wait")
 		}
@@ -72,6 +75,14 @@ func (h *health) Ready(ctx context.Context) []string {
 func (h *health) Missing() []string {
 	if seen := h.seen.Load(); seen != nil {
 		return seen.missing
+	}
+	return nil
+}
+
+// unreachable returns the lanes that did not answer the last look.
+func (h *health) unreachable() []bucket.Lane {
+	if seen := h.seen.Load(); seen != nil {
+		return seen.down
 	}
 	return nil
 }

@@ -6,18 +6,27 @@ import (
 	"log/slog"
 
 	"github.com/budgetd/budgetd/bucket"
+	"github.com/budgetd/budgetd/bucket/audit"
+	"github.com/budgetd/budgetd/bucket/counter"
 	"github.com/budgetd/budgetd/bucket/feed"
 	"github.com/budgetd/budgetd/bucket/hold"
 	"github.com/budgetd/budgetd/bucket/manage"
 	"github.com/budgetd/budgetd/bucket/place"
 	"github.com/budgetd/budgetd/bucket/row"
+	"github.com/budgetd/budgetd/bucket/sample"
 	"github.com/budgetd/budgetd/bucket/transfer"
+	"github.com/budgetd/budgetd/bucket/usage"
 	"github.com/budgetd/budgetd/internal/config"
+	accounts "github.com/budgetd/budgetd/internal/sqlstore/audit"
 	"github.com/budgetd/budgetd/internal/sqlstore/commit"
 	"github.com/budgetd/budgetd/internal/sqlstore/definitions"
+	"github.com/budgetd/budgetd/internal/sqlstore/engine"
 	feedrows "github.com/budgetd/budgetd/internal/sqlstore/feed"
+	"github.com/budgetd/budgetd/internal/sqlstore/lanes"
 	"github.com/budgetd/budgetd/internal/sqlstore/returns"
+	"github.com/budgetd/budgetd/internal/sqlstore/samples"
 	moving "github.com/budgetd/budgetd/internal/sqlstore/transfer"
+	counted "github.com/budgetd/budgetd/internal/sqlstore/usage"
 	"github.com/budgetd/budgetd/ring"
 )
 
@@ -28,6 +37,16 @@ type parts struct {
 	returns     *returns.Part
 	transfer    *moving.Part
 	feed        *feedrows.Part
+	lanes       *lanes.Part
+	accounts    *accounts.Part
+	usage       *counted.Part
+	samples     *samples.Part
+}
+
+func partsOf(db *engine.DB) *parts {
+	return &parts{commit: commit.New(db), definitions: definitions.New(db), returns: returns.New(db),
+		transfer: moving.New(db), feed: feedrows.New(db), lanes: lanes.New(db),
+		accounts: accounts.New(db), usage: counted.New(db), samples: samples.New(db)}
 }
 
 // node is a running service: what answers calls, and what it does by itself.
@@ -38,63 +57,139 @@ type node struct {
 	running  *loops
 }
 
-// random fills a slice with random bytes.
-func random(b []byte) { _, _ = rand.Read(b) } // it never fails
-
 // nonce makes the number of one call.
 func nonce() string {
 	var b [8]byte
-	random(b[:])
+	_, _ = rand.Read(b[:]) // it never fails
 	return string(b[:])
+}
+
+// maker puts a node together on a ground.
+type maker struct {
+	*ground
+	*parts
+	c        config.Config
+	log      *slog.Logger
+	observer bucket.Observer
+	budgets  *bucket.Budgets
+	places   *place.Map
+	filters  filters
+	moves    *transfer.Service
+	health   *health
 }
 
 // service puts the node together on this ground. It contacts nothing.
 func (g *ground) service(c config.Config, log *slog.Logger, observer bucket.Observer) (*node, error) {
-	p := parts{commit: commit.New(g.db), definitions: definitions.New(g.db),
-		returns: returns.New(g.db), transfer: moving.New(g.db), feed: feedrows.New(g.db)}
-	clock := bucket.SystemClock{}
-	budgets, err := bucket.NewBudgets(bucket.BudgetsConfig{Definitions: p.definitions, Clock: clock,
+	m := &maker{ground: g, parts: partsOf(g.db), c: c, log: log, observer: observer,
+		filters: filters(g.stores)}
+	var err error
+	m.budgets, err = bucket.NewBudgets(bucket.BudgetsConfig{Definitions: m.definitions,
 		Size: c.Cache.Budgets, Failed: func(err error) { log.Warn("budgets not read", "error", err) }})
 	if err != nil {
 		return nil, err
 	}
-	places, err := place.New(g.lanes, ring.DefaultPointsPerNode)
+	if m.places, err = place.New(g.lanes, ring.DefaultPointsPerNode); err != nil {
+		return nil, err
+	}
+	m.moves = m.transferService()
+	m.health = &health{Service: m.moves, ping: g.db.SyncClock}
+	stores, err := m.counterService()
 	if err != nil {
 		return nil, err
 	}
-	stores := filters(g.stores)
-	t := transfer.New(transfer.Config{Ledger: transfer.Ledger{Supply: p.transfer, Stocks: p.transfer,
-		Periods: p.transfer, Recycles: p.transfer, Lanes: p.transfer, Counters: p.transfer},
-		Budgets: budgets, Pages: p.definitions, Filter: stores, Health: stores, Lanes: g.lanes,
-		Places: places, Now: g.db.Now, Moved: observer.Moved, Log: log})
-	healthy := &health{Service: t, ping: g.db.SyncClock}
-	rows, err := row.New(row.Config{Budgets: budgets, Ledger: p.commit, Lookup: p.commit, Rollover: t,
-		Filters: stores.byInstance(), Clock: clock, Now: g.db.Now, Rand: random, Observer: observer,
-		Settings: row.Settings{Deadline: c.Deduct.Deadline, StepTime: c.Deduct.StepTimeout,
-			Queue: c.Deduct.Queue, LaneOperations: c.Deduct.BatchSize, States: c.Cache.Budgets}})
+	rows, err := m.rowService()
 	if err != nil {
 		return nil, err
 	}
-	holds := hold.New(hold.Config{Budgets: budgets, Ledger: p.returns, Filter: stores,
-		Observer: observer, Settings: hold.Settings{StepTime: c.Deduct.StepTimeout,
-			Queue: c.Deduct.Queue}})
-	manager := &manage.Service{Ledger: p.definitions, Budgets: budgets, Periods: t, Filter: stores,
-		Places: places, Takes: healthy.Takes, Moved: observer.Moved, Clock: clock, Nonce: nonce, Log: log,
-		Timeout: c.Deduct.StepTimeout}
-	feeds := feed.New(feed.Config{Budgets: budgets, Ledger: p.feed, Clock: clock, Observer: observer})
-	n := &node{transfer: t, Service: &bucket.Service{Budgets: budgets,
-		Ledger: ledgerMode{rows, nil, holds}, Holds: holds, Rows: reader{feeds, nil},
-		Manager: manager, Mover: t, Keeper: healthy}}
-	n.work = n.loops(c, holdsDue(&p, stores, observer, log),
-		loop{"health", healthEvery, healthy.once})
+	holds, looks := m.holdService(), m.usageService()
+	audits, figures := m.auditService(), m.sampleService()
+	feeds := feed.New(feed.Config{Budgets: m.budgets, Ledger: m.parts.feed, Observer: observer})
+	n := &node{transfer: m.moves, Service: &bucket.Service{Budgets: m.budgets,
+		Ledger: ledgerMode{rows, looks, holds}, Store: storeMode{stores, looks},
+		Holds: holds, Rows: reader{feeds, looks}, Manager: m.manageService(),
+		Mover: m.moves, Auditor: auditor{audits, figures}, Keeper: m.health}}
+	n.work = m.loops(audits, figures, stores)
 	return n, nil
 }
 
-// ledgerMode is what works in its own way in ledger mode.
-type ledgerMode struct {
-	*row.Service
-	bucket.Foreseer
-	bucket.Returner
+func (m *maker) transferService() *transfer.Service {
+	return transfer.New(transfer.Config{Ledger: transfer.Ledger{Supply: m.parts.transfer,
+		Stocks: m.parts.transfer, Periods: m.parts.transfer, Recycles: m.parts.transfer,
+		Lanes: m.parts.transfer, Counters: m.parts.transfer},
+		Budgets: m.budgets, Pages: m.definitions, Filter: m.filters, Health: m.filters,
+		Lanes: m.ground.lanes, Places: m.places, Now: m.db.Now, Moved: m.observer.Moved, Log: m.log})
+}
+
+func (m *maker) rowService() (*row.Service, error) {
+	return row.New(row.Config{Budgets: m.budgets, Ledger: m.commit, Lookup: m.commit,
+		Rollover: m.moves, Filters: m.filters.byInstance(), Now: m.db.Now, Observer: m.observer,
+		Settings: row.Settings{Deadline: m.c.Deduct.Deadline, StepTime: m.c.Deduct.StepTimeout,
+			Queue: m.c.Deduct.Queue, LaneOperations: m.c.Deduct.BatchSize,
+			States: m.c.Cache.Budgets}})
+}
+
+func (m *maker) counterService() (*counter.Service, error) {
+	stores := map[string]*counter.Store{}
+	for name, s := range m.stores {
+		stores[name] = &counter.Store{Counter: s, Entries: s, Changes: s, Memories: s, Copies: s}
+	}
+	return counter.New(counter.Config{Budgets: m.budgets, Ledger: counter.Ledger{Lanes: m.parts.lanes,
+		Epochs: m.parts.lanes, Supply: m.parts.lanes, Periods: m.parts.lanes, Covers: m.commit},
+		Stores: stores, Now: m.db.Now, Observer: m.observer,
+		Settings: counter.Settings{Deadline: m.c.Deduct.Deadline, StepTime: m.c.Deduct.StepTimeout,
+			Queue: m.c.Deduct.Queue, LaneOperations: m.c.Deduct.BatchSize,
+			States: m.c.Cache.Budgets}})
+}
+
+func (m *maker) holdService() *hold.Service {
+	return hold.New(hold.Config{Budgets: m.budgets, Ledger: m.returns, Filter: m.filters,
+		Observer: m.observer, Settings: hold.Settings{StepTime: m.c.Deduct.StepTimeout,
+			Queue: m.c.Deduct.Queue}})
+}
+
+func (m *maker) usageService() *usage.Service {
+	return usage.New(usage.Config{Budgets: m.budgets, Lookup: m.commit, Limits: m.parts.usage,
+		Rollover: m.moves, Now: m.db.Now, Observer: m.observer, Deadline: m.c.Deduct.StepTimeout})
+}
+
+func (m *maker) manageService() *manage.Service {
+	return &manage.Service{Ledger: m.definitions, Budgets: m.budgets, Periods: m.moves,
+		Filter: m.filters, Places: m.places, Takes: m.health.Takes, Moved: m.observer.Moved,
+		Clock: bucket.SystemClock{}, Nonce: nonce, Log: m.log, Timeout: m.c.Deduct.StepTimeout}
+}
+
+func (m *maker) auditService() *audit.Service {
+	return audit.New(audit.Config{Budgets: m.budgets, Ledger: m.accounts, Observer: m.observer,
+		Log: m.log, Unreachable: m.health.unreachable})
+}
+
+func (m *maker) sampleService() *sample.Service {
+	return sample.New(sample.Config{Budgets: m.budgets, Ledger: m.samples, Figures: m.definitions,
+		Now: m.db.Now, Unreachable: m.health.unreachable, Keep: m.c.Series.Keep})
+}
+
+// ledgerMode and storeMode are what works in its own way in each mode.
+type (
+	ledgerMode struct {
+		*row.Service
+		bucket.Foreseer
+		bucket.Returner
+	}
+	storeMode struct {
+		*counter.Service
+		bucket.Foreseer
+	}
+)
+
+// auditor proves I1, and shows figures over time.
+type auditor struct {
+	*audit.Service
+	series
+}
+
+// series shows figures over time.
+type series interface {
+	Series(ctx context.Context, request bucket.SeriesRequest) (bucket.SeriesAnswer, error)
 }
 
 // reader reads the rows of a budget.
@@ -108,23 +203,41 @@ type usages interface {
 	Usage(ctx context.Context, request bucket.UsageRequest) (bucket.Usage, error)
 }
 
-// holdsDue ends holds whose time is up.
-func holdsDue(p *parts, stores filters, observer bucket.Observer, log *slog.Logger) loop {
-	expiry := &hold.Expiry{Ledger: p.returns, Filter: stores, Observer: observer, Log: log}
-	return loop{"holds", hold.ExpiryEvery, expiry.RunOnce}
-}
-
 // loops lists what the node does by itself.
-func (n *node) loops(c config.Config, more ...loop) []loop {
-	recycle := transfer.RecycleSettings{StrandedShare: c.Recycle.StrandedShare}
-	if c.Recycle.Schedule != "" {
-		recycle.Next = c.Recycle.Next
+func (m *maker) loops(audits *audit.Service, figures *sample.Service, stores *counter.Service) []loop {
+	recycle := transfer.RecycleSettings{StrandedShare: m.c.Recycle.StrandedShare,
+		Recyclable: audits.Recyclable}
+	if m.c.Recycle.Schedule != "" {
+		recycle.Next = m.c.Recycle.Next
 	}
-	var all []loop
-	for _, one := range n.transfer.Loops(transfer.Settings{Recycle: recycle}) {
+	expiry := &hold.Expiry{Ledger: m.returns, Filter: m.filters, Observer: m.observer, Log: m.log}
+	all := []loop{
+		{"health", healthEvery, m.health.once},
+		{"holds", hold.ExpiryEvery, expiry.RunOnce},
+		{"samples", sample.DropEvery, figures.RunOnce},
+	}
+	for _, one := range m.moves.Loops(transfer.Settings{Recycle: recycle}) {
 		all = append(all, loop{one.Name, one.Every, one.RunOnce})
 	}
-	return append(all, more...)
+	set := audit.Settings{Interval: m.c.Audit.Interval, Rows: m.c.Audit.Rows,
+		Shown: m.c.Metrics.Budgets}
+	for _, one := range audits.Loops(set, &sample.Sampler{Service: figures}) {
+		all = append(all, loop{one.Name, one.Every, one.RunOnce})
+	}
+	for _, one := range stores.Loops(redisLanes(m.ground)) {
+		all = append(all, loop{one.Name, one.Every, one.RunOnce})
+	}
+	return all
+}
+
+// redisLanes are the lanes that can be the truth of a budget.
+func redisLanes(g *ground) (out []bucket.Lane) {
+	for _, lane := range g.lanes {
+		if g.stores[lane.Instance] != nil {
+			out = append(out, lane)
+		}
+	}
+	return out
 }
 
 // start begins what the node does by itself.

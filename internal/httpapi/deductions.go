@@ -28,13 +28,13 @@ type Deductions interface {
 	// DryRun answers what Deduct would be answered now, and changes nothing.
 	DryRun(ctx context.Context, request bucket.DeductRequest) (bucket.CheckAnswer, error)
 	Rollback(ctx context.Context, request bucket.RollbackRequest) (bucket.DeductionView, error)
-	Cancel(ctx context.Context, ref bucket.BudgetRef, requestID string) (bucket.DeductionView, error)
+	// Cancel uses Budget, RequestID, Key and Receipt of a request.
+	Cancel(ctx context.Context, request bucket.RollbackRequest) (bucket.DeductionView, error)
 }
 
 // Lookups finds what became of a request id.
 type Lookups interface {
-	Deduction(ctx context.Context, ref bucket.BudgetRef,
-		requestID string) (bucket.DeductionView, error)
+	Deduction(ctx context.Context, request bucket.RollbackRequest) (bucket.DeductionView, error)
 }
 
 func (a *API) deduct(d *data) (answer, error) {
@@ -84,7 +84,7 @@ func (a *API) rollback(d *data) (answer, error) {
 	if body.Group != "" {
 		return a.rollbackGroup(d.ctx, ref, &body)
 	}
-	view, err := a.service.Rollback(d.ctx, bucket.RollbackRequest{Receipt: body.Receipt,
+	view, err := a.service.Rollback(d.ctx, bucket.RollbackRequest{Receipt: body.Receipt, Key: body.Key,
 		Budget: ref, RequestID: body.RequestID, RollbackID: body.RollbackID, Amount: body.Amount,
 	})
 	return answer{body: wire.DeductionOf(&view)}, err
@@ -99,12 +99,13 @@ func (a *API) cancel(d *data) (answer, error) {
 	if err := d.read(&body); err != nil {
 		return answer{}, err
 	}
-	view, err := a.service.Cancel(d.ctx, ref, body.RequestID)
+	view, err := a.service.Cancel(d.ctx, bucket.RollbackRequest{Budget: ref, RequestID: body.RequestID,
+		Key: body.Key, Receipt: body.Receipt})
 	return answer{body: wire.DeductionOf(&view)}, err
 }
 
 func (a *API) deduction(c *call) (answer, error) {
-	query := c.query("tenant", "request_id")
+	query := c.query("tenant", "request_id", "key", "receipt")
 	ref, err := c.budget(query)
 	if err != nil {
 		return answer{}, err
@@ -113,10 +114,18 @@ func (a *API) deduction(c *call) (answer, error) {
 	if why := budget.CheckRequestID(id); why != "" {
 		c.faults.Invalid("request_id", "%s", why)
 	}
+	request := bucket.RollbackRequest{Budget: ref, RequestID: id, Key: query.Get("key"),
+		Receipt: query.Get("receipt")}
+	for _, of := range []struct{ name, text string }{{"key", request.Key},
+		{"receipt", request.Receipt}} {
+		if why := budget.CheckKey(of.text); query.Has(of.name) && why != "" {
+			c.faults.Invalid(of.name, "%s", why)
+		}
+	}
 	if err := c.nothing(); err != nil {
 		return answer{}, err
 	}
-	view, err := a.service.Deduction(c.ctx, ref, id)
+	view, err := a.service.Deduction(c.ctx, request)
 	return answer{body: wire.DeductionOf(&view)}, err
 }
 

@@ -74,14 +74,13 @@ func (f *fake) Release(_ context.Context, r bucket.ReleaseRequest) (bucket.Relea
 	return bucket.ReleaseAnswer{Released: 850, Quarantined: 50}, f.note("release %+v", r)
 }
 
-var aRecycle = bucket.Recycle{Budget: 7, Number: 3, Cause: bucket.OnSchedule, Plan: []bucket.Planned{{Bucket: 70, Epoch: 4},
-	{Bucket: 71, Epoch: 2}}, Done: 2, Skipped: 1, Moved: 480, Before: bucket.Spread{Units: 600, Stranded: 300},
+var aRecycle = bucket.Recycle{Budget: 7, Number: 3, Cause: bucket.OnSchedule, Buckets: 2, Skipped: 1, Moved: 480, Before: bucket.Spread{Units: 600, Stranded: 300},
 	After: bucket.Spread{Units: 590, Stranded: 10}, BeganAt: at, EndedAt: at.Add(time.Second)}
 
 func (f *fake) Recycle(_ context.Context, ref bucket.BudgetRef) (bucket.Recycle, error) {
 	run := aRecycle
 	if ref.Name == "long" {
-		run.Done, run.After, run.EndedAt = 1, bucket.Spread{}, time.Time{}
+		run.Buckets, run.After, run.EndedAt = 1, bucket.Spread{}, time.Time{}
 	}
 	return run, f.note("recycle %+v", ref)
 }
@@ -298,12 +297,12 @@ func (f *fake) Rollback(_ context.Context, r bucket.RollbackRequest) (bucket.Ded
 	return aDeduction, f.note("rollback %+v", r)
 }
 
-func (f *fake) Cancel(_ context.Context, ref bucket.BudgetRef, id string) (bucket.DeductionView, error) {
-	return bucket.DeductionView{RequestID: id, State: ledger.StateVoid}, f.note("cancel %+v %q", ref, id)
+func (f *fake) Cancel(_ context.Context, r bucket.RollbackRequest) (bucket.DeductionView, error) {
+	return bucket.DeductionView{RequestID: r.RequestID, State: ledger.StateVoid}, f.note("cancel %+v %q", r.Budget, r.RequestID)
 }
 
-func (f *fake) Deduction(_ context.Context, ref bucket.BudgetRef, id string) (bucket.DeductionView, error) {
-	return aDeduction, f.note("deduction %+v %q", ref, id)
+func (f *fake) Deduction(_ context.Context, r bucket.RollbackRequest) (bucket.DeductionView, error) {
+	return aDeduction, f.note("deduction %+v %q", r.Budget, r.RequestID)
 }
 
 func (f *fake) Buckets(_ context.Context, ref bucket.BudgetRef) ([]bucket.BucketView, error) {

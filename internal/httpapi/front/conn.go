@@ -203,8 +203,9 @@ func (c *conn) serve() error {
 	h, r, a := &c.head, &c.request, &c.answer
 	r.Path, r.Query = h.path, h.query
 	r.Body = c.buffer[c.from+h.size : c.from+h.end()]
-	r.Correlation, r.Traceparent, r.Authorization = h.correlation, h.traceparent, h.authorization
-	*a = Answer{Body: a.Body[:0]}
+	r.Host, r.Correlation, r.Traceparent = h.host, h.correlation, h.traceparent
+	r.Authorization, r.Remote = h.authorization, c.Conn.RemoteAddr()
+	*a = Answer{Body: a.Body[:0], Encrypted: r.TLS != nil}
 	c.server.handler.Answer(c.call, r, a)
 	c.from += h.end()
 	last := c.server.leaving.Load()

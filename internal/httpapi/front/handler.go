@@ -2,6 +2,7 @@ package front
 
 import (
 	"crypto/tls"
+	"net"
 	"strconv"
 	"time"
 )
@@ -21,12 +22,13 @@ type Request struct {
 	Path, Query []byte
 	// Body has as many bytes as were announced. It calls itself JSON.
 	Body []byte
-	// Correlation, Traceparent and Authorization are headers; nil: not there.
-	Correlation, Traceparent, Authorization []byte
+	// Host, Correlation, Traceparent and Authorization are headers; nil: not there.
+	Host, Correlation, Traceparent, Authorization []byte
 	// Began is when the request was read.
 	Began time.Time
-	// TLS is what was negotiated; nil: without TLS.
-	TLS *tls.ConnectionState
+	// TLS is what was negotiated; nil: without TLS. Remote is the other end of the connection.
+	TLS    *tls.ConnectionState
+	Remote net.Addr
 }
 
 // Answer is what Answer makes of a Request.
@@ -36,6 +38,8 @@ type Answer struct {
 	ContentType, Correlation, Traceparent string
 	// RetryAfter is in seconds; 0: no such header.
 	RetryAfter int64
+	// Encrypted: the connection has TLS. Authenticate: the caller did not say who it is.
+	Encrypted, Authenticate bool
 	// Body is the document; append to it.
 	Body []byte
 }
@@ -43,13 +47,20 @@ type Answer struct {
 // appendTo appends the answer as HTTP/1.1 writes it.
 func (a *Answer) appendTo(out []byte, date string, last bool) []byte {
 	out = append(out, statusLine(a.Status)...)
-	out = append(out, "Cache-Control: no-store\r\nContent-Length: "...)
+	out = append(out, "Cache-Control: no-store\r\nContent-Security-Policy: "+
+		"default-src 'none'; frame-ancestors 'none'\r\nContent-Length: "...)
 	out = strconv.AppendInt(out, int64(len(a.Body)), 10)
 	out = append(out, "\r\nContent-Type: "...)
 	out = append(out, a.ContentType...)
 	if a.RetryAfter != 0 {
 		out = append(out, "\r\nRetry-After: "...)
 		out = strconv.AppendInt(out, a.RetryAfter, 10)
+	}
+	if a.Encrypted {
+		out = append(out, "\r\nStrict-Transport-Security: max-age=31536000"...)
+	}
+	if a.Authenticate {
+		out = append(out, "\r\nWWW-Authenticate: Bearer"...)
 	}
 	if a.Traceparent != "" {
 		out = append(out, "\r\nTraceparent: "...)

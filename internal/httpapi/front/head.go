@@ -22,10 +22,10 @@ type head struct {
 	// size is the number of bytes of the head, length that of the body.
 	size, length int
 	path, query  []byte
-	// correlation, traceparent and authorization are headers; nil: not there.
-	correlation, traceparent, authorization []byte
+	// host, correlation, traceparent and authorization are headers; nil: not there.
+	host, correlation, traceparent, authorization []byte
 
-	host, measured, typed, odd bool
+	measured, typed, odd bool
 }
 
 // maxHead is how many bytes and maxHeaders how many headers a head has that is read here.
@@ -50,10 +50,10 @@ func (h *head) read(text []byte) {
 			return
 		}
 		if at = next; len(line) == 0 {
-			if h.size = at; h.host {
+			if h.size = at; h.host != nil {
 				h.form = framed
 			}
-			if h.host && post && h.measured && h.typed && !h.odd {
+			if h.host != nil && post && h.measured && h.typed && !h.odd {
 				h.form = plain
 			}
 			return
@@ -146,6 +146,9 @@ func (h *head) take(name, value []byte) bool {
 			return h.takeHost(value)
 		}
 	case len("Expect"):
+		if is(name, "cookie") { // it may stand for a session, which is net/http's
+			h.odd = true
+		}
 		return !is(name, "expect")
 	case len("Upgrade"):
 		return !is(name, "upgrade") && !is(name, "trailer")
@@ -190,7 +193,7 @@ func (h *head) once(into *[]byte, value []byte) {
 }
 
 func (h *head) takeHost(value []byte) bool {
-	if h.host || len(value) == 0 {
+	if h.host != nil || len(value) == 0 {
 		return false
 	}
 	for _, c := range value {
@@ -198,7 +201,7 @@ func (h *head) takeHost(value []byte) bool {
 			return false
 		}
 	}
-	h.host = true
+	h.host = value
 	return true
 }
 

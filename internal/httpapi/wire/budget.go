@@ -21,21 +21,27 @@ type BudgetView struct {
 	Durability budget.Durability `json:"durability"`
 	Type       budget.Type       `json:"type"`
 	// TypeRule is the rule of a daily budget, nil otherwise.
-	TypeRule         jsontext.Value `json:"type_rule,omitzero"`
-	Timezone         string         `json:"timezone,omitzero"`
-	LateRefund       budget.Where   `json:"late_refund,omitzero"`
-	BucketQuantity   int            `json:"bucket_quantity"`
-	ShardingQuantity int64          `json:"sharding_quantity,omitzero"`
-	AdjustCnt        int            `json:"adjust_cnt,omitzero"`
-	RoutingDimension string         `json:"routing_dimension,omitzero"`
+	TypeRule   jsontext.Value `json:"type_rule,omitzero"`
+	Timezone   string         `json:"timezone,omitzero"`
+	LateRefund budget.Where   `json:"late_refund,omitzero"`
+	// OnLoss is of budgets in store mode.
+	OnLoss           budget.OnLoss `json:"on_loss,omitzero"`
+	BucketQuantity   int           `json:"bucket_quantity"`
+	ShardingQuantity int64         `json:"sharding_quantity,omitzero"`
+	AdjustCnt        int           `json:"adjust_cnt,omitzero"`
+	RoutingDimension string        `json:"routing_dimension,omitzero"`
 	// Unlimited: what is left is answered null.
-	Unlimited bool          `json:"unlimited,omitzero"`
-	StartAt   time.Time     `json:"start_at,omitzero"`
-	EndAt     time.Time     `json:"end_at,omitzero"`
-	CreatedAt time.Time     `json:"created_at,omitzero"`
-	UpdatedAt time.Time     `json:"updated_at,omitzero"`
-	Status    budget.Status `json:"status"`
-	Version   int64         `json:"version"`
+	Unlimited bool      `json:"unlimited,omitzero"`
+	StartAt   time.Time `json:"start_at,omitzero"`
+	EndAt     time.Time `json:"end_at,omitzero"`
+	// EffectiveAt is the first instant at which units can be deducted: StartAt, or when it was made.
+	EffectiveAt time.Time `json:"effective_at,omitzero"`
+	// NextResetAt is when the next period of a daily budget begins; missing where none follows.
+	NextResetAt time.Time     `json:"next_reset_at,omitzero"`
+	CreatedAt   time.Time     `json:"created_at,omitzero"`
+	UpdatedAt   time.Time     `json:"updated_at,omitzero"`
+	Status      budget.Status `json:"status"`
+	Version     int64         `json:"version"`
 
 	TotalQuantity *int64 `json:"total_quantity"`
 	OutQuantity   *int64 `json:"out_quantity"`
@@ -103,6 +109,12 @@ func BudgetOf(v *bucket.View) BudgetView {
 		InTransit: f.InTransit(), Quarantined: f.Quarantined, Forfeited: f.Forfeited,
 		Buckets: bucketCount{Online: f.Online, Offline: f.Offline}, Limits: limitsOf(d.Limits),
 	}
+	if out.EffectiveAt = out.StartAt; d.StartAt.IsZero() {
+		out.EffectiveAt = out.CreatedAt
+	}
+	if d.Durability == budget.Store {
+		out.OnLoss = cmp.Or(d.OnLoss, budget.Quarantine)
+	}
 	if d.Type == budget.Daily {
 		out.daily(v)
 	}
@@ -120,7 +132,21 @@ func (b *BudgetView) daily(v *bucket.View) {
 	if p := &v.Period; !p.Over {
 		b.Period = &period{Number: p.Number, Start: InUTC(p.Start), End: InUTC(p.End),
 			Total: v.Figures.PeriodUnits, Used: v.Figures.PeriodUsed}
+		b.NextResetAt = nextReset(v)
 	}
+}
+
+// nextReset is when the period that follows the open one begins, or the open one, if that is to come;
+// zero: none follows.
+func nextReset(v *bucket.View) time.Time {
+	if v.Status == budget.Pending {
+		return InUTC(v.Period.Start)
+	}
+	next, ok := allocation.Next(v.Definition, v.Period, v.Period.Start)
+	if !ok || v.Period.End.IsZero() {
+		return time.Time{}
+	}
+	return InUTC(next.Start)
 }
 
 // unless is a quantity that an unlimited budget has not: null.

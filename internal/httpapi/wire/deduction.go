@@ -53,7 +53,7 @@ func (d *Deduction) Check(r *strictjson.Reader) {
 type GiveBack struct {
 	Whole                 bool
 	RequestID, RollbackID string
-	Receipt, Group        string
+	Receipt, Group, Key   string
 	Amount                int64
 }
 
@@ -63,6 +63,8 @@ func (d *GiveBack) Member(r *strictjson.Reader, name string) bool {
 		r.Text(name, &d.RequestID, budget.CheckRequestID)
 	case name == "receipt":
 		r.Text(name, &d.Receipt, budget.CheckKey)
+	case name == "key":
+		r.Text(name, &d.Key, budget.CheckKey)
 	case d.Whole:
 		return false
 	case name == "rollback_id":

@@ -39,12 +39,16 @@ func (d *Definition) Member(r *strictjson.Reader, name string) bool {
 		r.Time(name, &d.StartAt)
 	case "end_at":
 		r.Time(name, &d.EndAt)
+	case "allow_past":
+		r.Bool(name, &d.AllowPast)
 	case "timezone":
 		r.Text(name, &d.Timezone, checkZone)
 	case "type_rule":
 		d.Rule = readRule(r, name)
 	case "late_refund":
 		r.Text(name, (*string)(&d.LateRefund), notEmpty)
+	case "on_loss":
+		r.Text(name, (*string)(&d.OnLoss), notEmpty)
 	case "limits":
 		if list := readLimits(r, name); len(list) > 0 {
 			d.Limits = &budget.Limits{List: list}
@@ -112,6 +116,8 @@ func (d *Change) Member(r *strictjson.Reader, name string) bool {
 		if !r.Null() {
 			r.Time(name, d.EndAt)
 		}
+	case "allow_past":
+		r.Bool(name, &d.AllowPast)
 	case "sharding_quantity":
 		d.ShardingQuantity = new(int64)
 		r.Integer(name, d.ShardingQuantity, 0, budget.MaxAmount)
