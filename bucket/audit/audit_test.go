@@ -5,6 +5,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
+	_ "time/tzdata" // zones, also where the machine has none
 
 	"github.com/budgetd/budgetd/bucket"
 	"github.com/budgetd/budgetd/bucket/hold"
@@ -58,6 +60,57 @@ func TestAuditOfTrueAccounts(t *testing.T) {
 			t.Errorf("%+v", w.seen)
 		}
 	})
+}
+
+// TestAuditOfPeriods: days roll over, of 23 and 25 hours too, and what is not used goes on, comes back or
+// is forfeited.
+func TestAuditOfPeriods(t *testing.T) {
+	eachFar(t, func(w *world) {
+		moving := transfer.New(w.DB)
+		begin := time.Date(w.DB.Now().Year()+1, time.March, 20, 0, 0, 0, 0, time.UTC)
+		for _, unused := range []budget.Where{budget.Spread, budget.Forfeit, "next"} {
+			b := w.make(string(unused), 1000, 3, func(d *budget.Definition) {
+				d.Type, d.Timezone, d.StartAt, d.EndAt = budget.Daily, "Europe/Berlin", begin,
+					begin.AddDate(0, 0, 20)
+				d.Rule = &budget.Rule{Kind: budget.Calendar, Every: budget.Day, Unused: unused}
+			})
+			w.Clock.Advance(begin.Add(time.Hour).Sub(w.DB.Now()))
+			for day := range 14 {
+				w.advance(moving, b)
+				b, _ = w.budgets.Reload(w.Ctx, b.ID)
+				id := fmt.Sprint("d", day)
+				out, err := w.commits.Commit(w.Ctx, []bucket.Operation{operation(b, day%3, id, 3, asHold),
+					operation(b, day%3, id+"x", 4)})
+				w.OK(err)
+				if day > 2 && out[0].Verdict == bucket.Accepted {
+					w.settle(hold.Order{Kind: hold.Confirm, Budget: b.ID, RequestID: id, Amount: 2})
+				}
+				if day > 3 {
+					_, _, err = w.returns.Settle(w.Ctx, []hold.Order{{Kind: hold.Rollback, Budget: b.ID,
+						RequestID: fmt.Sprint("d", day-3, "x"), RollbackID: "r", Amount: 1}})
+					w.OK(err)
+				}
+				w.clean(b)
+				w.Clock.Advance(24 * time.Hour)
+			}
+			if f := w.audit(b).Figures; f.Used == 0 || f.Sum() != 1000 || f.Period.Number < 14 {
+				t.Errorf("%+v", f)
+			}
+			w.Clock.Advance(begin.AddDate(0, 1, 0).Sub(w.DB.Now()))
+			begin = begin.AddDate(1, 0, 0)
+		}
+	})
+}
+
+// advance rolls a budget over if that is due, hands out and sweeps.
+func (w *world) advance(moving *transfer.Part, b *bucket.Budget) {
+	w.Helper()
+	_, err := moving.RollOver(w.Ctx, b.ID)
+	w.OK(err)
+	_, err = moving.Sweep(w.Ctx, []int64{b.ID})
+	w.OK(err)
+	_, err = moving.HandOut(w.Ctx, b.ID)
+	w.OK(err)
 }
 
 // broken is one unit or row that was changed by hand.

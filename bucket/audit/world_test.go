@@ -2,6 +2,7 @@ package audit_test
 
 import (
 	"fmt"
+	"path/filepath"
 	"sync"
 	"testing"
 	"time"
@@ -13,8 +14,10 @@ import (
 	auditrows "github.com/budgetd/budgetd/internal/sqlstore/audit"
 	"github.com/budgetd/budgetd/internal/sqlstore/commit"
 	"github.com/budgetd/budgetd/internal/sqlstore/definitions"
+	"github.com/budgetd/budgetd/internal/sqlstore/engine"
 	"github.com/budgetd/budgetd/internal/sqlstore/fixture"
 	"github.com/budgetd/budgetd/internal/sqlstore/returns"
+	"github.com/budgetd/budgetd/internal/testservers"
 	"github.com/budgetd/budgetd/ledger"
 )
 
@@ -180,3 +183,16 @@ func (o *seen) Moved(string, int64)                      {}
 func (o *seen) HoldsExpired(int)                         {}
 func (o *seen) HoldsOpen(int)                            {}
 func (o *seen) Lag(bucket.Lane, time.Duration)           {}
+
+// eachFar runs a test whose clock goes far from the database server's.
+func eachFar(t *testing.T, run func(w *world)) {
+	const tolerance = 100 * 365 * 24 * time.Hour
+	t.Run("sqlite", func(t *testing.T) {
+		fixture.On(t, engine.Config{Driver: "sqlite", DSN: filepath.Join(t.TempDir(), "budgetd.db"),
+			ClockTolerance: tolerance}, func(f *fixture.World) { run(newWorld(f)) })
+	})
+	t.Run("mariadb", func(t *testing.T) {
+		fixture.On(t, engine.Config{Driver: "mysql", DSN: testservers.SharedMariaDB(t).NewDatabase(t),
+			ClockTolerance: tolerance}, func(f *fixture.World) { run(newWorld(f)) })
+	})
+}

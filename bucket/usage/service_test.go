@@ -16,6 +16,7 @@ import (
 	"github.com/budgetd/budgetd/internal/sqlstore/engine"
 	"github.com/budgetd/budgetd/internal/sqlstore/fixture"
 	"github.com/budgetd/budgetd/internal/sqlstore/returns"
+	"github.com/budgetd/budgetd/internal/sqlstore/transfer"
 	usagerows "github.com/budgetd/budgetd/internal/sqlstore/usage"
 	"github.com/budgetd/budgetd/ledger"
 )
@@ -33,8 +34,7 @@ type world struct {
 // counting counts the calls of the reads.
 type counting struct {
 	*commit.Part
-	limits                        *usagerows.Part
-	hints, exacts, tallies, turns int
+	hints, exacts int
 }
 
 func (c *counting) Covers(ctx context.Context, ids []int64, exact bool) (map[int64]bucket.Cover, error) {
@@ -199,8 +199,8 @@ func TestCheckAgreesWithDeduct(t *testing.T) {
 		zone, err := time.LoadLocation("Europe/Berlin")
 		w.OK(err)
 		year := w.DB.Now().Year() + 1
-		for _, day := range []time.Time{ // 23 and 25 hours long
-			lastSunday(year, time.March, zone), lastSunday(year, time.October, zone)} {
+		for _, day := range []time.Time{lastSunday(year, time.March, zone),
+			lastSunday(year, time.October, zone)} {
 			b := w.make("dst"+day.Format("0102"), 10_000, limits(
 				perUser("day", 24, budget.MeasureAmount, budget.Day, "Europe/Berlin")))
 			w.Clock.Advance(day.Add(-2 * time.Hour).Sub(w.DB.Now()))
@@ -214,8 +214,9 @@ func TestCheckAgreesWithDeduct(t *testing.T) {
 				}
 				w.Clock.Advance(time.Hour)
 			}
-			if got := w.used(b, "u"); got != 6+24+24 && got != 6+24+12 && got != 6+24+9 && got != 6+24+15 {
-				t.Errorf("used %d", got)
+			hours := int64(day.AddDate(0, 0, 1).Sub(day).Hours()) // 23 or 25
+			if got, want := w.used(b, "u"), 2*3+24+(30-2-hours)*3; got != want || hours == 24 {
+				t.Errorf("used %d, want %d", got, want)
 			}
 		}
 	})
@@ -359,3 +360,36 @@ func TestUsage(t *testing.T) {
 		}
 	})
 }
+
+// TestCheckOfADuePeriod: a period that is over is rolled over first, as for a deduct.
+func TestCheckOfADuePeriod(t *testing.T) {
+	each(t, func(w *world) {
+		turns := 0
+		w.s.Rollover = rollover(func(ctx context.Context, id int64) error {
+			turns++
+			_, err := transfer.New(w.DB).RollOver(ctx, id)
+			return err
+		})
+		b := w.make("daily", 1000, func(d *budget.Definition) {
+			d.Type, d.Timezone, d.StartAt = budget.Daily, "Europe/Berlin", w.DB.Now()
+			d.Rule = &budget.Rule{Kind: budget.Calendar, Every: budget.Day, Quantity: 100,
+				Unused: budget.Forfeit}
+		})
+		w.accepted(b, "a", 30, nil)
+		a := w.check(b, 71, nil, budget.PeriodExhausted)
+		if a.PeriodRemaining == nil || *a.PeriodRemaining != 70 || a.BudgetRemaining != 970 {
+			t.Errorf("%+v", a)
+		}
+		w.Clock.Advance(25 * time.Hour)
+		got := w.s.Check(w.Ctx, []bucket.CheckRequest{ask(b, 100, nil), ask(b, 101, nil)})
+		if got[0].Err != nil || *got[0].PeriodRemaining != 100 || turns != 1 ||
+			codeOf(got[1].Err) != budget.PeriodExhausted {
+			t.Errorf("%+v, %d turns", got, turns)
+		}
+	})
+}
+
+// rollover is a usage.Rollover.
+type rollover func(ctx context.Context, id int64) error
+
+func (r rollover) RollOver(ctx context.Context, id int64) error { return r(ctx, id) }
