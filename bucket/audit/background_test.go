@@ -91,7 +91,7 @@ func TestRecountKeepsItsRate(t *testing.T) {
 		if count.of[big.ID] != 1 || count.of[small.ID] != 0 {
 			t.Errorf("at once: %v", count.of)
 		}
-		seconds(5)
+		seconds(8)
 		if count.of[small.ID] != 1 {
 			t.Errorf("after a rest: %v", count.of)
 		}

@@ -9,8 +9,9 @@ import (
 )
 
 const (
-	// leastCost is what a budget costs of the rate, however few rows it has.
-	leastCost = 20
+	// leastCost is what a budget costs of the rate beside its rows: a dozen statements, which take a
+	// database several milliseconds.
+	leastCost = 200
 	// mostKnown bounds the budgets that are remembered, and those that wait.
 	mostKnown = 1 << 17
 	// recountAfter is when a budget is counted again in which nothing seems to have changed.
@@ -25,11 +26,13 @@ type Recount struct {
 	// Rows is how many rows are read a second, on average.
 	Rows int
 
-	known   map[int64]counted
-	waiting map[int64]counted
-	queue   []int64
-	credit  int64
-	last    time.Time
+	known map[int64]counted
+	// waiting has the budgets that are to be counted. Those in urgent go before those in queue; a budget
+	// that does not wait any more is passed over in both.
+	waiting       map[int64]counted
+	urgent, queue []int64
+	credit        int64
+	last          time.Time
 }
 
 // counted is what a budget's books were when it was last counted.
@@ -44,29 +47,48 @@ func (r *Recount) Begin() {}
 // End does nothing.
 func (r *Recount) End() {}
 
-// Page notes the budgets that have changed since they were counted.
+// Page notes the budgets that have changed since they were counted. Those that change while this node
+// looks go before those that it has not looked at yet.
 func (r *Recount) Page(_ context.Context, books []bucket.Book) error {
 	now := r.clock.Now()
+	if r.waiting == nil {
+		r.waiting, r.known = map[int64]counted{}, map[int64]counted{}
+	}
 	for i := range books {
-		b := &books[i]
-		mark := markOf(b)
-		old, known := r.known[b.Budget]
-		if known && old.mark == mark && now.Sub(old.at) < recountAfter {
+		id, mark := books[i].Budget, markOf(&books[i])
+		old, seen := r.waiting[id]
+		if !seen {
+			old, seen = r.known[id]
+		}
+		live := seen && old.mark != mark
+		if seen && !live && now.Sub(old.at) < recountAfter {
 			continue
 		}
-		_, waits := r.waiting[b.Budget]
-		if !waits && len(r.queue) >= mostKnown {
+		_, waits := r.waiting[id]
+		switch {
+		case len(r.urgent)+len(r.queue) >= 2*mostKnown:
 			continue // the next pass
+		case live:
+			r.urgent = append(r.urgent, id)
+		case !waits:
+			r.queue = append(r.queue, id)
 		}
-		if r.waiting == nil {
-			r.waiting = map[int64]counted{}
-		}
-		r.waiting[b.Budget] = counted{mark, now}
-		if !waits {
-			r.queue = append(r.queue, b.Budget)
-		}
+		r.waiting[id] = counted{mark, now}
 	}
 	return nil
+}
+
+// next takes a budget that waits.
+func (r *Recount) next() (id int64, ok bool) {
+	for _, from := range []*[]int64{&r.urgent, &r.queue} {
+		for len(*from) > 0 {
+			id, *from = (*from)[0], (*from)[1:]
+			if _, waits := r.waiting[id]; waits {
+				return id, true
+			}
+		}
+	}
+	return 0, false
 }
 
 // seed is of the marks.
@@ -90,23 +112,33 @@ func (r *Recount) RunOnce(ctx context.Context) error {
 		r.credit = int64(r.Rows)
 	}
 	r.last = now
-	for r.credit > 0 && len(r.queue) > 0 && ctx.Err() == nil {
-		id := r.queue[0]
-		a, found, err := r.look(ctx, id)
-		if err != nil {
-			r.credit -= leastCost
-			return r.failed(err)
+	for r.credit > 0 && ctx.Err() == nil {
+		id, ok := r.next()
+		if !ok {
+			break
 		}
-		if len(found) > 0 {
-			r.act(ctx, &a, found)
+		if err := r.count(ctx, id); err != nil {
+			return err
 		}
-		r.credit -= a.Rows + leastCost
-		if r.known == nil || len(r.known) >= mostKnown {
-			r.known = map[int64]counted{}
-		}
-		r.known[id] = r.waiting[id]
-		delete(r.waiting, id)
-		r.queue = r.queue[1:]
 	}
+	return nil
+}
+
+// count compares the columns of a budget with all of its rows.
+func (r *Recount) count(ctx context.Context, id int64) error {
+	a, found, err := r.look(ctx, id)
+	r.credit -= a.Rows + leastCost
+	if err != nil {
+		r.queue = append(r.queue, id)
+		return r.failed(err)
+	}
+	if len(found) > 0 {
+		r.act(ctx, &a, found)
+	}
+	if len(r.known) >= mostKnown {
+		clear(r.known)
+	}
+	r.known[id] = r.waiting[id]
+	delete(r.waiting, id)
 	return nil
 }
