@@ -14,13 +14,13 @@ func accounts() (f ledger.Figures, adjusted int64, epochs []ledger.EpochFigures)
 	epochs = []ledger.EpochFigures{
 		{Bucket: "b:bucket-0", Row: ledger.Epoch{Number: 1, Status: ledger.Closed, Used: 170,
 			Returning: 5, Swept: 45},
-			Granted: 400, Closed: 180, Deducted: 200, Duplicates: 20, RolledBack: 30, Noted: 30},
+			Granted: 400, Closed: 180, Deducted: 220, GivenBack: 50},
 		{Bucket: "b:bucket-0", Row: ledger.Epoch{Number: 2, Status: ledger.Open, Outstanding: 90, Used: 6,
 			Held: 4},
-			Granted: 100, Deducted: 10, Held: 4},
+			Granted: 100, Deducted: 13, GivenBack: 3, BackInO: 3, Held: 4},
 		{Bucket: "b:bucket-1", Row: ledger.Epoch{Number: 1, Status: ledger.Closing, Outstanding: 33,
 			Used: 60, Returning: 7},
-			Granted: 100, Deducted: 60, Duplicates: 7},
+			Granted: 100, Deducted: 67, GivenBack: 7},
 	}
 	f = ledger.Figures{Total: 1000, Undistributed: 625, Remaining: 90, Unsettled: 33, Held: 4,
 		Used:      236,
@@ -77,9 +77,9 @@ func TestCheckFindsASingleUnit(t *testing.T) {
 			"released":          func(e *ledger.EpochFigures) *int64 { return &e.Released },
 			"noted as released": func(e *ledger.EpochFigures) *int64 { return &e.NotedRelease },
 			"deducted":          func(e *ledger.EpochFigures) *int64 { return &e.Deducted },
-			"duplicates":        func(e *ledger.EpochFigures) *int64 { return &e.Duplicates },
-			"rolled back":       func(e *ledger.EpochFigures) *int64 { return &e.RolledBack },
-			"noted":             func(e *ledger.EpochFigures) *int64 { return &e.Noted },
+			"given back":        func(e *ledger.EpochFigures) *int64 { return &e.GivenBack },
+			"given back into O": func(e *ledger.EpochFigures) *int64 { return &e.BackInO },
+			"held, by the rows": func(e *ledger.EpochFigures) *int64 { return &e.Held },
 		} {
 			places[column+" of the "+name+" epoch"] = func(p *planted) *int64 {
 				return of(&p.epochs[i])
@@ -121,9 +121,9 @@ func TestCheckFindsMovedUnits(t *testing.T) {
 			f.Used--
 			f.Returning++
 		}, "bucket b:bucket-1, epoch 1: returning is recorded as 8, its rows give 7"},
-		"a rollback that its deduction does not know": {func(_ *ledger.Figures, e []ledger.EpochFigures) {
-			e[0].Noted -= 2
-		}, "bucket b:bucket-0, epoch 1: rolled back is recorded as 28, its rows give 30"},
+		"a rollback into O that went into R": {func(_ *ledger.Figures, e []ledger.EpochFigures) {
+			e[1].BackInO -= 2
+		}, "bucket b:bucket-0, epoch 2: returning is recorded as 0, its rows give 2"},
 		"units between two buckets": {func(_ *ledger.Figures, e []ledger.EpochFigures) {
 			e[1].Row.Outstanding--
 			e[2].Row.Outstanding++
@@ -133,7 +133,7 @@ func TestCheckFindsMovedUnits(t *testing.T) {
 			f.Undistributed++
 		}, "budget: total is recorded as 1001, its rows give 1000"},
 		"an epoch less than nothing": {func(f *ledger.Figures, e []ledger.EpochFigures) {
-			e[1].Row.Outstanding, e[1].Deducted, e[1].Row.Used = -1, 101, 97
+			e[1].Row.Outstanding, e[1].Deducted, e[1].Row.Used = -1, 104, 97
 			f.Remaining, f.Used = -1, 327
 		}, "bucket b:bucket-0, epoch 2: outstanding is recorded as -1, its rows give -1"},
 		"less than nothing undistributed": {func(f *ledger.Figures, e []ledger.EpochFigures) {
