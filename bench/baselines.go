@@ -71,7 +71,8 @@ func (b hotRow) measure(s *stage) (measurement, error) {
 	}
 	best := measurement{}
 	for _, connections := range []int{4, 8, 16, 32, 64, 128} {
-		text, err := s.output("hotrow", "-dsn", dsn, "-way", b.way, "-connections", strconv.Itoa(connections),
+		text, err := s.output("hotrow", "-dsn", dsn, "-way", b.way, "-connections",
+			strconv.Itoa(connections),
 			"-duration", s.seconds(5).String(), "-pid", strconv.Itoa(server.Pid()))
 		if err != nil {
 			return measurement{}, err
@@ -106,7 +107,8 @@ redis.call('XADD', KEYS[3], '*', 'id', ARGV[3], 'n', n)
 return stock - n
 `
 
-// redisBenchmark is a row of redis-benchmark, 64 calls pipelined, on a Redis that keeps nothing on disk.
+// redisBenchmark is a row of redis-benchmark, 64 calls pipelined, on a Redis that keeps nothing on
+// disk.
 type redisBenchmark struct {
 	script bool
 }
@@ -145,13 +147,16 @@ func (b redisBenchmark) measure(s *stage) (measurement, error) {
 	return m, err
 }
 
-func (b redisBenchmark) run(s *stage, server *testservers.RedisServer, calls int, command []string) (measurement, error) {
+func (b redisBenchmark) run(
+	s *stage, server *testservers.RedisServer, calls int, command []string,
+) (measurement, error) {
 	before, err := load.ReadUsage(server.Pid())
 	if err != nil {
 		return measurement{}, err
 	}
-	text, err := s.output("redis-benchmark", append([]string{"-p", strconv.Itoa(server.Port()), "-c", "4", "-P", "64",
-		"-n", strconv.Itoa(calls), "-r", "2000000000", "--csv"}, command...)...)
+	text, err := s.output("redis-benchmark",
+		append([]string{"-p", strconv.Itoa(server.Port()), "-c", "4", "-P", "64",
+			"-n", strconv.Itoa(calls), "-r", "2000000000", "--csv"}, command...)...)
 	if err != nil {
 		return measurement{}, err
 	}
@@ -163,7 +168,8 @@ func (b redisBenchmark) run(s *stage, server *testservers.RedisServer, calls int
 	if err != nil || len(table) < 2 || len(table[1]) != len(table[0]) {
 		return measurement{}, errors.Join(fmt.Errorf("redis-benchmark says %q", text), err)
 	}
-	m := measurement{cpu: []cost{{"redis", float64((after.CPU - before.CPU).Microseconds()) / float64(calls)}}}
+	m := measurement{cpu: []cost{{"redis",
+		float64((after.CPU - before.CPU).Microseconds()) / float64(calls)}}}
 	for i, name := range table[0] {
 		n, _ := strconv.ParseFloat(table[1][i], 64) // the first column is a text
 		switch name {

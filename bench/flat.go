@@ -19,15 +19,17 @@ import (
 	"github.com/budgetd/budgetd/cmd/budgetctl/bench/load"
 )
 
-// series says what a deduction costs as one thing grows: CPU time of budgetd, Redis and MariaDB together, until the
-// ledger is complete. Batches of 100 over 32 connections, without limits, all else as in the rows.
+// series says what a deduction costs as one thing grows: CPU time of budgetd, Redis and MariaDB
+// together, until the ledger is complete. Batches of 100 over 32 connections, without limits, all
+// else as in the rows.
 type series struct {
 	name, what string
 	sizes      []int
 	// may is by how much a size may be dearer than the first, by durability.
 	may                map[string]float64
 	instances, budgets func(size int) int
-	// records: size is how many deductions a bucket, and so its records and ledger rows, has had before.
+	// records: size is how many deductions a bucket, and so its records and ledger rows, has had
+	// before.
 	records bool
 }
 
@@ -38,10 +40,13 @@ func within(store, ledger float64) map[string]float64 {
 }
 
 var flat = []series{
-	{"instances", "number of Redis, a bucket on each", []int{1, 2, 4, 8, 16}, within(0.15, 0.15), same, one, false},
-	{"records", "request records and ledger rows", []int{1_000, 10_000, 100_000, 1_000_000, 10_000_000}, within(0.15, 0.15),
+	{"instances", "number of Redis, a bucket on each", []int{1, 2, 4, 8, 16}, within(0.15, 0.15), same,
+		one, false},
+	{"records", "request records and ledger rows", []int{1_000, 10_000, 100_000, 1_000_000,
+		10_000_000}, within(0.15, 0.15),
 		one, one, true},
-	{"budgets", "number of budgets", []int{1, 10, 100, 1_000, 10_000}, within(0.15, 0.50), one, same, false},
+	{"budgets", "number of budgets", []int{1, 10, 100, 1_000, 10_000}, within(0.15, 0.50), one, same,
+		false},
 }
 
 // spot is one size of a series that was measured.
@@ -55,8 +60,9 @@ type spot struct {
 // flatPart is how many deductions are measured at least.
 const flatPart = 200_000
 
-// measureFlat measures the named series, writes flat.csv and a picture of each into a folder as it goes, and returns a
-// table. A series that fails keeps the sizes that were measured, and does not take the others' figures away.
+// measureFlat measures the named series, writes flat.csv and a picture of each into a folder as it
+// goes, and returns a table. A series that fails keeps the sizes that were measured, and does not
+// take the others' figures away.
 func (w *world) measureFlat(folder string, names []string) (string, error) {
 	if err := os.MkdirAll(folder, 0o755); err != nil {
 		return "", err
@@ -112,7 +118,8 @@ func (w *world) measureSeries(s series, durability string) (spots []spot, err er
 		for _, c := range got {
 			at.total += c.us
 		}
-		fmt.Fprintf(w.log, "%s: %s mode, %s %d: %.1f µs %v\n", time.Now().Format(time.TimeOnly), durability, s.name, size,
+		fmt.Fprintf(w.log, "%s: %s mode, %s %d: %.1f µs %v\n", time.Now().Format(time.TimeOnly),
+			durability, s.name, size,
 			at.total, got)
 		spots = append(spots, at)
 	}
@@ -138,11 +145,14 @@ func (w *world) newMeter(s series, durability string, size int) (*meter, error) 
 	}
 	m := &meter{stage: st, durability: durability, buckets: s.instances(size)}
 	var err error
-	if m.budgetd, err = st.budgetd(ours{durability: durability, instances: s.instances(size), remember: true}); err != nil {
+	if m.budgetd, err = st.budgetd(ours{durability: durability, instances: s.instances(size),
+		remember: true}); err != nil {
 		return nil, errors.Join(err, st.close())
 	}
-	// Behind millions of rows a store that is ahead of the ledger refuses for a while; stage.each bounds the repeats.
-	if m.client, err = client.New("http://"+m.budgetd.address, client.WithRetry(client.Retry{Attempts: 1000})); err != nil {
+	// Behind millions of rows a store that is ahead of the ledger refuses for a while; stage.each
+	// bounds the repeats.
+	if m.client, err = client.New("http://"+m.budgetd.address,
+		client.WithRetry(client.Retry{Attempts: 1000})); err != nil {
 		return nil, errors.Join(err, st.close())
 	}
 	// What a process does once is not measured: connections, caches, its heap.
@@ -173,8 +183,8 @@ func (m *meter) at(s series, size int) ([]cost, error) {
 		}
 		return m.measure(func() error { return m.deduct(names, m.part()) })
 	}
-	// Around the size: from nothing to twice as many where that is less than a part, in so many budgets, one after
-	// the other.
+	// Around the size: from nothing to twice as many where that is less than a part, in so many
+	// budgets, one after the other.
 	each := min(2*size, m.part())
 	names, err := m.create(max(1, m.part()/each))
 	if err != nil {
@@ -246,8 +256,10 @@ func (m *meter) create(n int) ([]string, error) {
 		names[i] = fmt.Sprintf("flat-%d", m.made)
 	}
 	return names, m.stage.each(n, func(ctx context.Context, i int) error {
-		_, err := m.client.Create(ctx, client.CreateRequest{Name: names[i], Unit: budget.Count, Type: budget.Promo,
-			TotalQuantity: 1_000_000_000_000, BucketQuantity: m.buckets, Durability: budget.Durability(m.durability)})
+		_, err := m.client.Create(ctx, client.CreateRequest{Name: names[i], Unit: budget.Count,
+			Type:          budget.Promo,
+			TotalQuantity: 1_000_000_000_000, BucketQuantity: m.buckets,
+			Durability: budget.Durability(m.durability)})
 		return err
 	})
 }

@@ -38,12 +38,16 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	flags := flag.NewFlagSet("bench", flag.ContinueOnError)
 	flags.SetOutput(stderr)
 	bin := flags.String("bin", "", "folder of the binaries (bench/run.sh makes it)")
-	quick := flags.Bool("quick", false, "a second or two per row: shows that everything works, measures nothing")
-	only := flags.String("only", "", "rows to run, by name, comma-separated; what they build upon runs too. With -flat: series")
+	quick := flags.Bool("quick", false,
+		"a second or two per row: shows that everything works, measures nothing")
+	only := flags.String("only", "",
+		"rows to run, by name, comma-separated; what they build upon runs too. With -flat: series")
 	list := flags.Bool("list", false, "show the names of the rows")
 	out := flags.String("out", "", "file for the table (default: standard output)")
-	flatTo := flags.String("flat", "", "measure instead whether cost stays flat, and write figures and pictures into this folder")
-	profiles := flags.String("profile", "", "write profiles of budgetd, Redis and MariaDB into this folder too (needs perf)")
+	flatTo := flags.String("flat", "",
+		"measure instead whether cost stays flat, and write figures and pictures into this folder")
+	profiles := flags.String("profile", "",
+		"write profiles of budgetd, Redis and MariaDB into this folder too (needs perf)")
 	if err := flags.Parse(args); err != nil {
 		return err
 	}

@@ -16,7 +16,8 @@ func (w *world) markdown() string {
 		b.WriteString("**A quick run: it shows that everything works, its figures mean nothing.**\n\n")
 	}
 	fmt.Fprintf(&b, "%s; %s\n\n", time.Now().UTC().Format("2006-01-02"), machine())
-	b.WriteString("| row | what | per second | p50 ms | p99 ms | CPU µs per deduction | ÷ (a) | ÷ (b) | |\n" +
+	b.WriteString("| row | what | per second | p50 ms | p99 ms | CPU µs per deduction | ÷ (a) | ÷ " +
+		"(b) | |\n" +
 		"|---|---|--:|--:|--:|---|--:|--:|---|\n")
 	for _, r := range rows {
 		m, found := w.measured[r.name]
@@ -27,8 +28,10 @@ func (w *world) markdown() string {
 		for _, c := range m.cpu {
 			cpu = append(cpu, fmt.Sprintf("%s %.2f", c.process, c.us))
 		}
-		fmt.Fprintf(&b, "| %s | %s | %s | %.2f | %.2f | %s | %s | %s | %s |\n", r.name, r.what, thousands(m.perS), m.p50,
-			m.p99, strings.Join(cpu, ", "), w.ratio(m, "empty"), w.ratio(m, "lua"), strings.TrimSuffix(m.note, "; "))
+		fmt.Fprintf(&b, "| %s | %s | %s | %.2f | %.2f | %s | %s | %s | %s |\n", r.name, r.what,
+			thousands(m.perS), m.p50,
+			m.p99, strings.Join(cpu, ", "), w.ratio(m, "empty"), w.ratio(m, "lua"),
+			strings.TrimSuffix(m.note, "; "))
 	}
 	b.WriteString("\n| target | wanted | measured | met |\n|---|--:|--:|---|\n")
 	for _, t := range targets {
@@ -98,7 +101,8 @@ func machine() string {
 	}
 	parts = append(parts, runtime.Version())
 	if text, err := os.ReadFile("/proc/loadavg"); err == nil {
-		parts = append(parts, "load average at the end "+strings.Join(strings.Fields(string(text))[:3], " "))
+		parts = append(parts, "load average at the end "+strings.Join(strings.Fields(string(text))[:3],
+			" "))
 	}
 	return strings.Join(parts, "; ")
 }

@@ -97,7 +97,8 @@ func (o ours) measure(s *stage) (measurement, error) {
 		return measurement{}, errors.New("no repeat of an accepted id was answered")
 	}
 	if a.Lag != nil && (a.Lag.Samples < 2 || a.Lag.First == 0) {
-		return measurement{}, fmt.Errorf("the lag was read %d times, at most %d entries in the first half: nothing to compare",
+		return measurement{}, fmt.Errorf("the lag was read %d times, at most %d entries in the first "+
+			"half: nothing to compare",
 			a.Lag.Samples, a.Lag.First)
 	}
 	m := o.measurement(a)
@@ -106,7 +107,8 @@ func (o ours) measure(s *stage) (measurement, error) {
 	return m, err
 }
 
-// groupedBy says how many operations and entries the calls of scripts and the commits of a budgetd took together.
+// groupedBy says how many operations and entries the calls of scripts and the commits of a budgetd
+// took together.
 func groupedBy(address string) (string, error) {
 	answer, err := http.Get("http://" + address + "/metrics") //nolint:noctx // it is our own
 	if err != nil {
@@ -122,7 +124,8 @@ func groupedBy(address string) (string, error) {
 		}
 	}
 	mean := func(name string) float64 { return sums[name+"_sum"] / max(sums[name+"_count"], 1) }
-	return fmt.Sprintf("%.0f operations per call of a lane, %.0f entries per commit; ", mean("budgetd_lane_call_operations"),
+	return fmt.Sprintf("%.0f operations per call of a lane, %.0f entries per commit; ",
+		mean("budgetd_lane_call_operations"),
 		mean("budgetd_commit_rows")), nil
 }
 
@@ -135,7 +138,8 @@ func (o ours) load(s *stage) ([]string, error) {
 	if o.total > 0 {
 		warmup = 10 // it sells out meanwhile
 	}
-	args := []string{"bench", "bench", "-o", "json", "--settle", "3m", "--connections", strconv.Itoa(o.connections),
+	args := []string{"bench", "bench", "-o", "json", "--settle", "3m", "--connections",
+		strconv.Itoa(o.connections),
 		"--batch", strconv.Itoa(max(o.batch, 1)), "--duration", s.seconds(seconds).String(),
 		"--warmup", s.seconds(warmup).String()}
 	if o.budgets > 0 {
@@ -188,7 +192,8 @@ func (o ours) measurement(a answered) measurement {
 		m.note += fmt.Sprintf("%d calls unsent; ", a.Unsent)
 	}
 	if a.Lag != nil {
-		m.note += fmt.Sprintf("lag at most %d entries in the first half, %d in the second; ", a.Lag.First, a.Lag.Second)
+		m.note += fmt.Sprintf("lag at most %d entries in the first half, %d in the second; ", a.Lag.First,
+			a.Lag.Second)
 		m.lagGrowth = float64(a.Lag.Second) / float64(max(a.Lag.First, 1))
 	}
 	if o.durability == "store" {

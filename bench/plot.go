@@ -22,11 +22,13 @@ func writeCSV(path string, spots []spot) error {
 	}
 	defer file.Close()
 	out := csv.NewWriter(file)
-	lines := [][]string{{"series", "durability", "size", "server_us", "redis_us", "mariadb_us", "total_us"}}
+	lines := [][]string{{"series", "durability", "size", "server_us", "redis_us", "mariadb_us",
+		"total_us"}}
 	figure := func(us float64) string { return strconv.FormatFloat(us, 'f', 2, 64) }
 	for _, s := range spots {
 		m := measurement{cpu: s.cost}
-		lines = append(lines, []string{s.series, s.durability, strconv.Itoa(s.size), figure(m.us("server")),
+		lines = append(lines, []string{s.series, s.durability, strconv.Itoa(s.size),
+			figure(m.us("server")),
 			figure(m.us("redis")), figure(m.us("mariadb")), figure(s.total)})
 	}
 	return out.WriteAll(lines) // flushes
@@ -64,7 +66,8 @@ func plotSeries(path string, s series, spots []spot) error {
 // flatTable has a line per series and durability.
 func flatTable(spots []spot) string {
 	var b strings.Builder
-	b.WriteString("| what grows | mode | µs of CPU per deduction | dearest ÷ first | allowed | met | dearest ÷ cheapest |\n|---|---|---|--:|--:|---|--:|\n")
+	b.WriteString("| what grows | mode | µs of CPU per deduction | dearest ÷ first | allowed | met " +
+		"| dearest ÷ cheapest |\n|---|---|---|--:|--:|---|--:|\n")
 	for _, s := range flat {
 		for _, durability := range []string{"store", "ledger"} {
 			var sizes []string
@@ -90,7 +93,8 @@ func flatTable(spots []spot) string {
 			if len(sizes) < len(s.sizes) {
 				met += fmt.Sprintf(", %d of %d sizes", len(sizes), len(s.sizes))
 			}
-			fmt.Fprintf(&b, "| %s | %s | %s | %.2f | %.2f | %s | %.2f |\n", s.what, durability, strings.Join(sizes, ", "),
+			fmt.Fprintf(&b, "| %s | %s | %s | %.2f | %.2f | %s | %.2f |\n", s.what, durability,
+				strings.Join(sizes, ", "),
 				most/first, 1+s.may[durability], met, most/least)
 		}
 	}

@@ -14,11 +14,13 @@ import (
 	"time"
 )
 
-// profileFor is how long a profile is taken, in seconds, and profileAfter how long after the begin of the load.
+// profileFor is how long a profile is taken, in seconds, and profileAfter how long after the begin
+// of the load.
 const profileFor, profileAfter = 5, 5
 
-// profile writes, by perf, which functions the watched processes of a row spend their time in: a file each in
-// the folder of -profile. watched are name=pid. It returns at once; the result comes when the files are there.
+// profile writes, by perf, which functions the watched processes of a row spend their time in: a
+// file each in the folder of -profile. watched are name=pid. It returns at once; the result comes
+// when the files are there.
 func (s *stage) profile(row string, watched []string) <-chan error {
 	done := make(chan error, 1)
 	if s.profiles == "" {
@@ -51,7 +53,8 @@ func (s *stage) profileOne(row, watched string) error {
 	name, pid, _ := strings.Cut(watched, "=")
 	data := filepath.Join(s.dir, name+".perf")
 	// The software clock is there on virtual machines too.
-	if _, err := s.output("perf", "record", "-q", "-e", "cpu-clock", "-F", "997", "-p", pid, "-o", data, "--",
+	if _, err := s.output("perf", "record", "-q", "-e", "cpu-clock", "-F", "997", "-p", pid, "-o",
+		data, "--",
 		"sleep", fmt.Sprintf("%.0f", s.seconds(profileFor).Seconds())); err != nil {
 		return err
 	}
@@ -59,11 +62,13 @@ func (s *stage) profileOne(row, watched string) error {
 	if err != nil {
 		return err
 	}
-	return os.WriteFile(filepath.Join(s.profiles, row+"."+name+".txt"), []byte(profileText(string(text))), 0o644)
+	return os.WriteFile(filepath.Join(s.profiles, row+"."+name+".txt"),
+		[]byte(profileText(string(text))), 0o644)
 }
 
-// profileText makes of perf's report (a line per function: its share in percent, its program or library, [k] or [.], its
-// name) two lists: the shares of packages and libraries, and those of functions, of half a percent and more.
+// profileText makes of perf's report (a line per function: its share in percent, its program or
+// library, [k] or [.], its name) two lists: the shares of packages and libraries, and those of
+// functions, of half a percent and more.
 func profileText(report string) string {
 	const least = 0.5
 	parts := map[string]float64{}
@@ -84,7 +89,8 @@ func profileText(report string) string {
 		}
 	}
 	var out strings.Builder
-	for _, part := range slices.SortedFunc(maps.Keys(parts), func(a, b string) int { return cmp.Compare(parts[b], parts[a]) }) {
+	for _, part := range slices.SortedFunc(maps.Keys(parts),
+		func(a, b string) int { return cmp.Compare(parts[b], parts[a]) }) {
 		if parts[part] >= least {
 			fmt.Fprintf(&out, "%5.1f%%  %s\n", parts[part], part)
 		}

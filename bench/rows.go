@@ -15,8 +15,8 @@ type measurer interface {
 // Connections of the rows with batches: 32 of 100 deductions are 3,200 under way.
 const batchConnections = 32
 
-// rows are measured in this order. (a) is measured again at the end: what the neighbours on the machine
-// did meanwhile shows there.
+// rows are measured in this order. (a) is measured again at the end: what the neighbours on the
+// machine did meanwhile shows there.
 var rows = []row{
 	{"empty", "(a) empty net/http JSON handler, 64 connections", service{"empty", "none"}},
 	{"lua", "(b) net/http + one Lua call per request, everysec", service{"lua", "everysec"}},
@@ -25,7 +25,8 @@ var rows = []row{
 		service{"pipelined", "everysec"}},
 	{"hot-update", "(c) MariaDB hot row, plain UPDATE", hotRow{"update", false}},
 	{"hot-once", "(c) exactly once: INSERT id + UPDATE in one transaction", hotRow{"once", false}},
-	{"hot-procedure", "(c) the same as a stored procedure, one round trip", hotRow{"procedure", false}},
+	{"hot-procedure", "(c) the same as a stored procedure, one round trip",
+		hotRow{"procedure", false}},
 	{"hot-once-binlog", "(c) exactly once, sync_binlog=1", hotRow{"once", true}},
 	{"hot-procedure-binlog", "(c) as a stored procedure, sync_binlog=1", hotRow{"procedure", true}},
 	{"redis-decrby", "(d) redis-benchmark, 64 pipelined DECRBY", redisBenchmark{false}},
@@ -33,13 +34,16 @@ var rows = []row{
 
 	{"store-single", "store mode, single calls, 64 connections, two limits",
 		ours{durability: "store", limits: true, connections: 64}},
-	{"store-single-free", "store mode, single calls, without limits", ours{durability: "store", connections: 64}},
+	{"store-single-free", "store mode, single calls, without limits",
+		ours{durability: "store", connections: 64}},
 	{"store-batch", "store mode, batches of 100, burst of 10 s, two limits",
 		ours{durability: "store", limits: true, burst: true, connections: batchConnections, batch: 100}},
 	{"store-batch-always", "store mode, batches of 100, appendfsync always, two limits",
-		ours{durability: "store", limits: true, connections: batchConnections, batch: 100, burst: true, fsync: "always"}},
+		ours{durability: "store", limits: true, connections: batchConnections, batch: 100, burst: true,
+			fsync: "always"}},
 	{"store-sustained", "store mode, batches of 100 for 120 s, two limits",
-		ours{durability: "store", limits: true, connections: batchConnections, batch: 100, seconds: 120, lag: true}},
+		ours{durability: "store", limits: true, connections: batchConnections, batch: 100, seconds: 120,
+			lag: true}},
 	{"ledger-single", "ledger mode, single calls, 64 connections, without limits",
 		ours{durability: "ledger", connections: 64}},
 	{"ledger-single-256", "ledger mode, single calls, 256 connections, without limits",
@@ -56,11 +60,13 @@ var rows = []row{
 		ours{durability: "ledger", connections: batchConnections, batch: 100, binlog: true}},
 	{"embedded-batch", "embedded (SQLite, fully flushed), batches of 100",
 		ours{durability: "ledger", embedded: true, connections: batchConnections, batch: 100}},
-	// In ledger mode a request asks no bucket any more, only SQL. In store mode it asks its home bucket first, whose
-	// store has the record of its id, if there is one.
-	{"sold-out", "ledger mode, refusals after the sell-out, 1 % repeats of accepted ids, 64 connections",
+	// In ledger mode a request asks no bucket any more, only SQL. In store mode it asks its home
+	// bucket first, whose store has the record of its id, if there is one.
+	{"sold-out", "ledger mode, refusals after the sell-out, 1 % repeats of accepted ids, 64 " +
+		"connections",
 		ours{durability: "ledger", connections: 64, total: 5_000, repeats: 0.01}},
-	{"sold-out-store", "store mode, refusals after the sell-out, 1 % repeats of accepted ids, 64 connections",
+	{"sold-out-store", "store mode, refusals after the sell-out, 1 % repeats of accepted ids, 64 " +
+		"connections",
 		ours{durability: "store", connections: 64, total: 5_000, repeats: 0.01}},
 	{"store-half", "store mode, single calls at half of the highest rate, two limits",
 		ours{durability: "store", limits: true, connections: 256, half: "store-single"}},

@@ -95,7 +95,8 @@ func (s *stage) budgetd(o ours) (budgetd, error) {
 			if err != nil {
 				return budgetd{}, err
 			}
-			instances = append(instances, fmt.Sprintf("{name: redis-%d, driver: redis, addrs: [%q]}", i, redis.Addr()))
+			instances = append(instances, fmt.Sprintf("{name: redis-%d, driver: redis, addrs: [%q]}", i,
+				redis.Addr()))
 			watched = append(watched, fmt.Sprintf("redis=%d", redis.Pid()))
 		}
 		mariadb, itsDSN, err := s.mariadb(o.binlog)
@@ -103,7 +104,8 @@ func (s *stage) budgetd(o ours) (budgetd, error) {
 			return budgetd{}, err
 		}
 		dsn = itsDSN
-		text += fmt.Sprintf("database: {driver: mysql, dsn: %q}\ninstances: [%s]\n", dsn, strings.Join(instances, ", "))
+		text += fmt.Sprintf("database: {driver: mysql, dsn: %q}\ninstances: [%s]\n", dsn,
+			strings.Join(instances, ", "))
 		watched = append(watched, fmt.Sprintf("mariadb=%d", mariadb.Pid()))
 	}
 	config := filepath.Join(s.dir, "budgetd.yaml")

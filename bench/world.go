@@ -74,7 +74,8 @@ func (w *world) measure(name string) (measurement, error) {
 		if err != nil {
 			return m, err
 		}
-		fmt.Fprintf(w.log, "  %.0f/s, p50 %.2f ms, p99 %.2f ms, CPU %v %s\n", m.perS, m.p50, m.p99, m.cpu, m.note)
+		fmt.Fprintf(w.log, "  %.0f/s, p50 %.2f ms, p99 %.2f ms, CPU %v %s\n", m.perS, m.p50, m.p99, m.cpu,
+			m.note)
 		w.measured[name] = m
 		return m, nil
 	}

@@ -84,7 +84,8 @@ func (c *Client) Keys(ctx context.Context, pageSize int, pageToken string) (*Key
 		query.Set("page_size", strconv.Itoa(pageSize))
 	}
 	var answer KeyPage
-	_, err := c.do(ctx, call{op: "keys", method: http.MethodGet, path: []string{"v1", "keys"}, query: query,
+	_, err := c.do(ctx, call{op: "keys", method: http.MethodGet, path: []string{"v1", "keys"},
+		query:      query,
 		repeatable: true}, &answer)
 	return result(&answer, err)
 }
@@ -111,7 +112,9 @@ func (c *Client) RevokeKey(ctx context.Context, id string) (*Key, error) {
 
 // RotateKey issues another key like a live one, which then expires. It is not repeated, as
 // CreateKey. Errors: key_not_found, key_not_live, too_many_keys.
-func (c *Client) RotateKey(ctx context.Context, id string, request RotateRequest) (*IssuedKey, error) {
+func (c *Client) RotateKey(
+	ctx context.Context, id string, request RotateRequest,
+) (*IssuedKey, error) {
 	var answer IssuedKey
 	_, err := c.do(ctx, onKey("rotate key", id, "rotate", request), &answer)
 	return result(&answer, err)
@@ -185,7 +188,8 @@ func (c *Client) AuditLog(ctx context.Context, q AuditLogQuery) (*AuditLogPage, 
 		}
 	}
 	var answer AuditLogPage
-	_, err := c.do(ctx, call{op: "audit log", method: http.MethodGet, path: []string{"v1", "audit-log"},
+	_, err := c.do(ctx, call{op: "audit log", method: http.MethodGet,
+		path:  []string{"v1", "audit-log"},
 		query: query, repeatable: true}, &answer)
 	return result(&answer, err)
 }

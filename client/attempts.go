@@ -41,9 +41,11 @@ func (c *Client) attempt(ctx context.Context, what call, out any) error {
 
 // certain returns what a final answer means for the call as a whole. Alone it is the answer. After
 // an unanswered attempt it still is when it shuts that one out for good (a conflict with what is
-// recorded); any other refusal has to be settled: also a fault, for the server that did not answer may
-// have been of another version. What a cancel finds faulty as well names an id that none takes.
-func (c *Client) certain(ctx context.Context, what call, attempts int, unanswered bool, final error) error {
+// recorded); any other refusal has to be settled: also a fault, for the server that did not answer
+// may have been of another version. What a cancel finds faulty as well names an id that none takes.
+func (c *Client) certain(
+	ctx context.Context, what call, attempts int, unanswered bool, final error,
+) error {
 	if !unanswered || KindOf(final) == budget.Conflict {
 		return final
 	}
@@ -77,12 +79,13 @@ func (c *Client) givenUp(ctx context.Context, what call, attempts int, last erro
 	if err := what.settle(ctx); err != nil {
 		return &UnknownOutcome{what.op, what.requestID, attempts, errors.Join(last, err)}
 	}
-	return &Problem{Op: what.op, Status: http.StatusConflict, Code: budget.RequestVoid, Cancelled: true,
-		Detail: "no attempt was answered in time"}
+	return &Problem{Op: what.op, Status: http.StatusConflict, Code: budget.RequestVoid,
+		Cancelled: true,
+		Detail:    "no attempt was answered in time"}
 }
 
-// settling returns the context in which a call is settled: the caller's, or, where WithCancelUnknown
-// gives it time of its own, one that does not end with it.
+// settling returns the context in which a call is settled: the caller's, or, where
+// WithCancelUnknown gives it time of its own, one that does not end with it.
 func (c *Client) settling(ctx context.Context, what call) (context.Context, context.CancelFunc) {
 	if what.settleIn != nil {
 		return what.settleIn, func() {}
@@ -96,8 +99,8 @@ func (c *Client) settling(ctx context.Context, what call) (context.Context, cont
 	return context.WithTimeout(context.WithoutCancel(ctx), c.cancelWithin)
 }
 
-// faultyRequest reports whether budgetd refused a request as it was written. 401, 403 and 404 say nothing of
-// it: they can change between two attempts.
+// faultyRequest reports whether budgetd refused a request as it was written. 401, 403 and 404 say
+// nothing of it: they can change between two attempts.
 func faultyRequest(err error) bool {
 	switch CodeOf(err) {
 	case budget.Malformed, budget.Invalid, budget.TooLarge, budget.UnsupportedMediaType:

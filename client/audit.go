@@ -9,7 +9,8 @@ import (
 const auditAnswered = 10 * time.Minute
 
 // AuditReport is the conservation proof of one budget at one instant: the total is the sum of the
-// other quantities but NotFunded and AtRisk, each recomputed from rows and entries. Quantities are minor units.
+// other quantities but NotFunded and AtRisk, each recomputed from rows and entries. Quantities are
+// minor units.
 type AuditReport struct {
 	OK            bool  `json:"ok"`
 	Total         int64 `json:"total"`
@@ -40,9 +41,9 @@ type Discrepancy struct {
 	Counted  int64  `json:"counted"`
 }
 
-// Audit checks a budget on live traffic and moves nothing. A report that is not OK is no error. It reads
-// every row of the budget's ledger: millions take seconds, and an attempt may take ten minutes.
-// Errors: budget_not_found, unavailable.
+// Audit checks a budget on live traffic and moves nothing. A report that is not OK is no error. It
+// reads every row of the budget's ledger: millions take seconds, and an attempt may take ten
+// minutes. Errors: budget_not_found, unavailable.
 func (c *Client) Audit(ctx context.Context, name string) (*AuditReport, error) {
 	var answer AuditReport
 	what := c.get("audit", name, "audit")

@@ -39,8 +39,8 @@ type batchAnswer struct {
 
 // DeductBatch makes up to MaxBatch deductions in one call, each for itself, and returns their
 // results in order. Like Deduct it repeats what is undecided, and only that, with the same request
-// ids, and cancels ids that were refused after an unanswered attempt (one call each). Each item needs an
-// id of its own: of two items with one id, the cancel of one undoes the other.
+// ids, and cancels ids that were refused after an unanswered attempt (one call each). Each item
+// needs an id of its own: of two items with one id, the cancel of one undoes the other.
 //
 // An error means that no item had an effect: the batch as a whole was refused, or never reached the
 // service. An unknown outcome is the result of its item, never an error of the batch.

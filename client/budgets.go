@@ -37,8 +37,8 @@ type CreateRequest struct {
 	TypeRule *budget.Rule `json:"type_rule,omitzero"`
 	// Timezone is the IANA zone in which periods begin and end; "": UTC.
 	Timezone string `json:"timezone,omitzero"`
-	// LateRefund is where a refund goes whose period is over: budget.ToTotal (the default), budget.Next
-	// or budget.Forfeit.
+	// LateRefund is where a refund goes whose period is over: budget.ToTotal (the default),
+	// budget.Next or budget.Forfeit.
 	LateRefund budget.Where `json:"late_refund,omitzero"`
 	// Unlimited: there is no total, and only limits bound what is deducted. Type may be left out then.
 	Unlimited bool `json:"unlimited,omitzero"`
@@ -59,8 +59,8 @@ type PatchRequest struct {
 	AdjustCnt        *int
 	// BucketQuantity is the number of buckets, 1 to 1,024; nil leaves it.
 	BucketQuantity *int
-	// TypeRule is another rule of a daily budget. It ends the open period, unless that goes on under the
-	// new rule from the same start and gets no less.
+	// TypeRule is another rule of a daily budget. It ends the open period, unless that goes on under
+	// the new rule from the same start and gets no less.
 	TypeRule *budget.Rule
 	// LateRefund is budget.ToTotal, budget.Next or budget.Forfeit.
 	LateRefund budget.Where

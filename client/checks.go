@@ -41,8 +41,8 @@ type Foreseen struct {
 	Replayed bool `json:"replayed,omitzero"`
 }
 
-// CheckResult is the answer to one CheckItem: exactly one of its fields is set. Err is the refusal that
-// Deduct would return.
+// CheckResult is the answer to one CheckItem: exactly one of its fields is set. Err is the refusal
+// that Deduct would return.
 type CheckResult struct {
 	Answer *Foreseen
 	Err    error
@@ -52,8 +52,8 @@ type checkRequest struct {
 	Checks []CheckItem `json:"checks"`
 }
 
-// Check asks which of up to MaxChecks deductions would be accepted now, each for itself, and changes
-// nothing: which of these ads may this user see. It promises nothing for a moment later.
+// Check asks which of up to MaxChecks deductions would be accepted now, each for itself, and
+// changes nothing: which of these ads may this user see. It promises nothing for a moment later.
 func (c *Client) Check(ctx context.Context, items []CheckItem) ([]CheckResult, error) {
 	if len(items) > MaxChecks {
 		return nil, fmt.Errorf("check: %d deductions, at most %d are allowed", len(items), MaxChecks)
@@ -61,8 +61,9 @@ func (c *Client) Check(ctx context.Context, items []CheckItem) ([]CheckResult, e
 	if len(items) == 0 {
 		return nil, nil
 	}
-	what := call{op: "check", method: http.MethodPost, path: []string{"v1", "checks"}, query: c.inTenant(),
-		body: checkRequest{items}, repeatable: true, harmless: true}
+	what := call{op: "check", method: http.MethodPost, path: []string{"v1", "checks"},
+		query: c.inTenant(),
+		body:  checkRequest{items}, repeatable: true, harmless: true}
 	var answer batchAnswer
 	if _, err := c.do(ctx, what, &answer); err != nil {
 		return nil, err
@@ -93,7 +94,8 @@ func checked(what call, text jsontext.Value) (*Foreseen, error) {
 		err = errors.New("neither an outcome nor a code")
 	}
 	if err != nil {
-		return nil, &TransportError{Op: what.op, Sent: true, read: true, Err: fmt.Errorf("result cannot be read: %w", err)}
+		return nil, &TransportError{Op: what.op, Sent: true, read: true,
+			Err: fmt.Errorf("result cannot be read: %w", err)}
 	}
 	return nil, wire.problem(what, wire.Status)
 }
@@ -106,7 +108,9 @@ type dryRun struct {
 
 // DryRun asks what Deduct would be answered now for the same request, and changes nothing.
 // Errors: those that Deduct would return.
-func (c *Client) DryRun(ctx context.Context, name string, request DeductRequest) (*Foreseen, error) {
+func (c *Client) DryRun(
+	ctx context.Context, name string, request DeductRequest,
+) (*Foreseen, error) {
 	what := c.post("deduct", dryRun{request, true}, name, "deduct")
 	what.repeatable, what.harmless = true, true
 	var answer Foreseen
@@ -127,14 +131,15 @@ type Usage struct {
 	Dimensions map[string]string `json:"dimensions"`
 	From       time.Time         `json:"from,omitzero"`
 	To         time.Time         `json:"to,omitzero"`
-	// Calls is how many there are, Amount what they deducted, in minor units, RolledBack what of that was
-	// given back.
+	// Calls is how many there are, Amount what they deducted, in minor units, RolledBack what of that
+	// was given back.
 	Calls      int64 `json:"calls"`
 	Amount     int64 `json:"amount"`
 	RolledBack int64 `json:"rolled_back"`
 }
 
-// Usage returns what was counted for values of dimensions in any period. Errors: budget_not_found, invalid.
+// Usage returns what was counted for values of dimensions in any period. Errors: budget_not_found,
+// invalid.
 func (c *Client) Usage(ctx context.Context, name string, request UsageRequest) (*Usage, error) {
 	what := c.get("usage", name, "usage")
 	for dimension, value := range request.Dimensions {

@@ -70,10 +70,10 @@ func WithTenant(tenant string) Option { return func(c *Client) { c.tenant = tena
 // WithRetry replaces the bounds of repeats and waiting.
 func WithRetry(r Retry) Option { return func(c *Client) { c.retry = r.withDefaults() } }
 
-// WithCancelUnknown makes Deduct and DeductBatch leave no outcome unknown if they can help it: when the
-// attempts or the context end with one unanswered, the request id is cancelled. The error is then
-// request_void with Problem.Cancelled: it had no effect and never will; another try needs another
-// id. It remains an *UnknownOutcome when the cancel gets no answer either.
+// WithCancelUnknown makes Deduct and DeductBatch leave no outcome unknown if they can help it: when
+// the attempts or the context end with one unanswered, the request id is cancelled. The error is
+// then request_void with Problem.Cancelled: it had no effect and never will; another try needs
+// another id. It remains an *UnknownOutcome when the cancel gets no answer either.
 //
 // The cancel has so much time of its own, also after the context ended: the call may last so much
 // longer. Default: the caller decides, and a cancel after a refusal ends with the context.
@@ -171,14 +171,16 @@ func (c *Client) exchange(ctx context.Context, what call, out any) (correlation 
 	}
 	var connected atomic.Bool
 	trace := &httptrace.ClientTrace{GotConn: func(httptrace.GotConnInfo) { connected.Store(true) }}
-	ctx, cancel := context.WithTimeout(httptrace.WithClientTrace(ctx, trace), c.retry.AttemptTimeout+what.longer)
+	ctx, cancel := context.WithTimeout(httptrace.WithClientTrace(ctx, trace), c.retry.AttemptTimeout+
+		what.longer)
 	defer cancel()
 	request, err := c.request(ctx, what)
 	if err != nil {
 		return "", err
 	}
 	transportError := func(sent bool, err error) (string, error) {
-		return "", &TransportError{Op: what.op, Server: c.Server(), Sent: sent, Err: err, read: what.read()}
+		return "", &TransportError{Op: what.op, Server: c.Server(), Sent: sent, Err: err,
+			read: what.read()}
 	}
 	if err := ctx.Err(); err != nil {
 		return transportError(false, err)
@@ -221,7 +223,8 @@ func (c *Client) exchange(ctx context.Context, what call, out any) (correlation 
 	return correlation, nil
 }
 
-// outcome is an answer about one request id: of returns an error where it does not say what became of that.
+// outcome is an answer about one request id: of returns an error where it does not say what became
+// of that.
 type outcome interface{ of(requestID string) error }
 
 // readAnswer reads an answer to its end, so that its connection can be used again, or until it is

@@ -18,8 +18,8 @@ const (
 	defaultCoalescedQueue = 10_000
 )
 
-// ErrQueueFull is in the error of a coalesced Deduct for which there was no room (errors.Is). Nothing
-// was sent: its kind is budget.NotDone, and it is repeated like "unavailable".
+// ErrQueueFull is in the error of a coalesced Deduct for which there was no room (errors.Is).
+// Nothing was sent: its kind is budget.NotDone, and it is repeated like "unavailable".
 var ErrQueueFull = errors.New("as many deductions as the queue holds are waiting to be sent")
 
 // Coalescing bounds how concurrent deductions share calls. Zero fields take the defaults.
@@ -34,19 +34,20 @@ type Coalescing struct {
 	Queue int
 }
 
-// WithCoalescing lets concurrent calls of Deduct go out together, as batches: a deduction goes at once
-// while fewer than Calls calls are under way, and those that come meanwhile go with the next one,
-// first come first sent. There is no timer, and nobody waits while a call is free. One that has a
-// call to itself goes as a plain deduct.
+// WithCoalescing lets concurrent calls of Deduct go out together, as batches: a deduction goes at
+// once while fewer than Calls calls are under way, and those that come meanwhile go with the next
+// one, first come first sent. There is no timer, and nobody waits while a call is free. One that
+// has a call to itself goes as a plain deduct.
 //
 // Each caller has its own answer, error, repeats (always with its own request id) and context, as
 // without coalescing. A context that ends before its deduction was sent takes it out of the queue:
 // budget.NotDone. One that ends later leaves it unknown, and the others unharmed.
 //
-// What differs: an answer comes with the slowest of its batch (the service waits up to 2 s for units
-// of a scattered budget); AttemptTimeout begins when the batch is sent, the waiting before it ends by
-// the context; the transport sees no values of the callers' contexts; and a batch has a trace of its
-// own, since it belongs to many, so a caller's trace reaches the service only with a plain deduct.
+// What differs: an answer comes with the slowest of its batch (the service waits up to 2 s for
+// units of a scattered budget); AttemptTimeout begins when the batch is sent, the waiting before it
+// ends by the context; the transport sees no values of the callers' contexts; and a batch has a
+// trace of its own, since it belongs to many, so a caller's trace reaches the service only with a
+// plain deduct.
 func WithCoalescing(bounds Coalescing) Option {
 	return func(c *Client) { c.coalescer = newCoalescer(c, bounds) }
 }
@@ -262,8 +263,8 @@ func (f *flight) text() jsontext.Value {
 
 // mostAfter returns how many of a batch may go together after it was answered with err; 0: that
 // answer stands for each of them. A batch that is refused as faulty did nothing, and what is wrong
-// with it may be one item, or their number: each one is to hear what it would have heard alone. Only
-// a caller that is not known (401) is so for every item.
+// with it may be one item, or their number: each one is to hear what it would have heard alone.
+// Only a caller that is not known (401) is so for every item.
 func (f *flight) mostAfter(err error) int {
 	var p *Problem
 	switch {

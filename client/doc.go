@@ -6,8 +6,8 @@
 //     backoff and full jitter, bounded by the attempts of Retry and by the context.
 //   - A refusal that follows an unanswered attempt of a deduction is made certain by cancelling the
 //     request id: a refusal says only that its own attempt did nothing.
-//   - What stays unknown is said to be unknown (UnknownOutcome), never guessed; WithCancelUnknown has
-//     it cancelled.
+//   - What stays unknown is said to be unknown (UnknownOutcome), never guessed; WithCancelUnknown
+//     has it cancelled.
 //   - Concurrent deductions share calls where WithCoalescing asks for it, each with its own answer,
 //     repeats and context.
 //   - Every attempt of a call carries one W3C trace: the caller's (ContextWithTrace, WithTrace), or

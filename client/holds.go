@@ -35,11 +35,14 @@ type groupOrder struct {
 	HoldTTL string `json:"hold_ttl,omitzero"`
 }
 
-// Confirm uses a hold's units, or a part of them: the rest is given back. There is one confirm per hold:
-// the same again replays, also when the hold's time is over by then; with another amount it is
-// request_conflict. Errors: deduction_not_found (not final), not_held, hold_expired, request_conflict,
-// amount_exceeds_remaining. In the feed there is one entry, with what was confirmed.
-func (c *Client) Confirm(ctx context.Context, name string, request ConfirmRequest) (*Deduction, error) {
+// Confirm uses a hold's units, or a part of them: the rest is given back. There is one confirm per
+// hold: the same again replays, also when the hold's time is over by then; with another amount it
+// is request_conflict. Errors: deduction_not_found (not final), not_held, hold_expired,
+// request_conflict, amount_exceeds_remaining. In the feed there is one entry, with what was
+// confirmed.
+func (c *Client) Confirm(
+	ctx context.Context, name string, request ConfirmRequest,
+) (*Deduction, error) {
 	what := c.post("confirm", request, name, "confirm")
 	what.requestID, what.repeatable = request.RequestID, true
 	var answer Deduction
@@ -49,7 +52,9 @@ func (c *Client) Confirm(ctx context.Context, name string, request ConfirmReques
 
 // Extend lets a hold expire at another moment, counted from now. Repeating it counts anew. Errors:
 // deduction_not_found (not final), not_held, hold_expired.
-func (c *Client) Extend(ctx context.Context, name string, request ExtendRequest) (*Deduction, error) {
+func (c *Client) Extend(
+	ctx context.Context, name string, request ExtendRequest,
+) (*Deduction, error) {
 	what := c.post("extend", request, name, "extend")
 	what.requestID, what.repeatable = request.RequestID, true
 	var answer Deduction
@@ -57,9 +62,10 @@ func (c *Client) Extend(ctx context.Context, name string, request ExtendRequest)
 	return result(&answer, err)
 }
 
-// ConfirmGroup uses the units of all holds of a group, or of none: one that has expired keeps the others
-// from being confirmed (hold_expired). The group is closed then, and takes no other hold; the same again
-// replays. Errors: deduction_not_found (no hold is in the group), hold_expired, not_held (it was rolled back).
+// ConfirmGroup uses the units of all holds of a group, or of none: one that has expired keeps the
+// others from being confirmed (hold_expired). The group is closed then, and takes no other hold;
+// the same again replays. Errors: deduction_not_found (no hold is in the group), hold_expired,
+// not_held (it was rolled back).
 func (c *Client) ConfirmGroup(ctx context.Context, name, group string) (*Group, error) {
 	return c.onGroup(ctx, "confirm", name, groupOrder{Group: group})
 }
@@ -69,8 +75,8 @@ func (c *Client) ExtendGroup(ctx context.Context, name, group, holdTTL string) (
 	return c.onGroup(ctx, "extend", name, groupOrder{Group: group, HoldTTL: holdTTL})
 }
 
-// RollbackGroup gives back what is left of all deductions of a group, held or confirmed, and closes it. The
-// same again replays. Error: deduction_not_found (not final).
+// RollbackGroup gives back what is left of all deductions of a group, held or confirmed, and closes
+// it. The same again replays. Error: deduction_not_found (not final).
 func (c *Client) RollbackGroup(ctx context.Context, name, group string) (*Group, error) {
 	return c.onGroup(ctx, "rollback", name, groupOrder{Group: group})
 }

@@ -16,9 +16,9 @@ const (
 	MaxLedgerWait = 30 * time.Second
 )
 
-// LedgerEntry is what happened to one deduction. Bucket and Entry together name it for good: whoever
-// may see an entry twice, because it stored its cursor too late, knows it again by them, or by
-// request id, kind, rollback id, Cancelled and OfGroup.
+// LedgerEntry is what happened to one deduction. Bucket and Entry together name it for good:
+// whoever may see an entry twice, because it stored its cursor too late, knows it again by them, or
+// by request id, kind, rollback id, Cancelled and OfGroup.
 type LedgerEntry struct {
 	// Kind is "deduct", "rollback", or how a hold ended: "confirm", "expire".
 	Kind   string `json:"kind"`
@@ -26,8 +26,8 @@ type LedgerEntry struct {
 	// Entry numbers the entries of the bucket, from 1, without gaps.
 	Entry     int64  `json:"entry"`
 	RequestID string `json:"request_id"`
-	// RollbackID is the caller's; "": the default one, that of a cancel (Cancelled), or of the rollback of a
-	// whole group (OfGroup).
+	// RollbackID is the caller's; "": the default one, that of a cancel (Cancelled), or of the
+	// rollback of a whole group (OfGroup).
 	RollbackID string `json:"rollback_id,omitzero"`
 	Cancelled  bool   `json:"cancelled,omitzero"`
 	OfGroup    bool   `json:"of_group,omitzero"`
@@ -49,14 +49,14 @@ type LedgerPage struct {
 	Next string `json:"next"`
 }
 
-// Ledger reads a page of a budget's change feed: what follows the cursor after, at most limit entries
-// (0: the server's default of 100). The cursor is the Next of the page before; "" begins with the
-// oldest entries that are kept. While there is nothing new it waits for up to wait, at most
-// MaxLedgerWait, then answers an empty page. Entries of one bucket come in the order of their
+// Ledger reads a page of a budget's change feed: what follows the cursor after, at most limit
+// entries (0: the server's default of 100). The cursor is the Next of the page before; "" begins
+// with the oldest entries that are kept. While there is nothing new it waits for up to wait, at
+// most MaxLedgerWait, then answers an empty page. Entries of one bucket come in the order of their
 // commits; all entries come exactly once to whoever goes on from Next.
 //
-// Errors: budget_not_found; invalid (the cursor is none of this budget); cursor_expired (what follows
-// it has been archived); unavailable.
+// Errors: budget_not_found; invalid (the cursor is none of this budget); cursor_expired (what
+// follows it has been archived); unavailable.
 func (c *Client) Ledger(ctx context.Context, name, after string, limit int, wait time.Duration) (
 	*LedgerPage, error,
 ) {
@@ -76,14 +76,16 @@ func (c *Client) Ledger(ctx context.Context, name, after string, limit int, wait
 	return result(&answer, err)
 }
 
-// Follow reads a budget's change feed from a cursor on and does not end: each page that has entries,
-// and, while there are none, a waiting call of up to wait (0: 20 s; at most MaxLedgerWait). Whoever
-// stores each page's Next after dealing with its entries, and goes on from the stored one, gets every
-// entry exactly once, except that a crash between the two repeats that page.
+// Follow reads a budget's change feed from a cursor on and does not end: each page that has
+// entries, and, while there are none, a waiting call of up to wait (0: 20 s; at most
+// MaxLedgerWait). Whoever stores each page's Next after dealing with its entries, and goes on from
+// the stored one, gets every entry exactly once, except that a crash between the two repeats that
+// page.
 //
 // A server that is not reachable, or answers that it is not available, is tried again, with growing
-// pauses, for as long as ctx lasts. Such errors are not yielded: ctx's end is the end of the sequence.
-// Any other error (budget_not_found, cursor_expired) is yielded with a nil page and ends it.
+// pauses, for as long as ctx lasts. Such errors are not yielded: ctx's end is the end of the
+// sequence. Any other error (budget_not_found, cursor_expired) is yielded with a nil page and ends
+// it.
 func (c *Client) Follow(ctx context.Context, name, after string, limit int, wait time.Duration) (
 	pages iter.Seq2[*LedgerPage, error],
 ) {

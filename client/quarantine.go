@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// Quarantine is what a bucket in store mode held, beyond the ledger, when its store lost its memory.
-// Quantities are minor units.
+// Quarantine is what a bucket in store mode held, beyond the ledger, when its store lost its
+// memory. Quantities are minor units.
 type Quarantine struct {
 	Bucket   string `json:"bucket"`
 	Epoch    int64  `json:"epoch"`

@@ -5,7 +5,8 @@ import (
 	"time"
 )
 
-// Series is a budget's figures over time, and when it will be used up if it goes on as it did lately.
+// Series is a budget's figures over time, and when it will be used up if it goes on as it did
+// lately.
 type Series struct {
 	From time.Time `json:"from"`
 	To   time.Time `json:"to"`
@@ -19,7 +20,8 @@ type Series struct {
 	RatePerS float64 `json:"rate_per_s"`
 	// ExhaustedAt is nil unless Projection is "projected".
 	ExhaustedAt *time.Time `json:"exhausted_at"`
-	// Projection is "projected", "exhausted", "not_before_end", "not_for_years", "not_used" or "not_known".
+	// Projection is "projected", "exhausted", "not_before_end", "not_for_years", "not_used" or
+	// "not_known".
 	Projection string `json:"projection"`
 }
 
@@ -40,15 +42,15 @@ type SeriesPoint struct {
 	Forfeited   int64 `json:"forfeited"`
 }
 
-// SeriesSpan is the part of the past that a series shows. Zero fields are the server's choice: the last
-// hour, and the fewest whole minutes between two points that give 1,440 of them at most.
+// SeriesSpan is the part of the past that a series shows. Zero fields are the server's choice: the
+// last hour, and the fewest whole minutes between two points that give 1,440 of them at most.
 type SeriesSpan struct {
 	From, To time.Time
 	Step     time.Duration
 }
 
-// Series reads a budget's figures over a span. Errors: budget_not_found; invalid (a span that is empty, a
-// step that is not whole minutes or gives too many points); unavailable.
+// Series reads a budget's figures over a span. Errors: budget_not_found; invalid (a span that is
+// empty, a step that is not whole minutes or gives too many points); unavailable.
 func (c *Client) Series(ctx context.Context, name string, span SeriesSpan) (*Series, error) {
 	what := c.get("series", name, "series")
 	if !span.From.IsZero() {

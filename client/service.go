@@ -33,7 +33,8 @@ type Lane struct {
 type Drain struct {
 	Instance string `json:"instance"`
 	Draining bool   `json:"draining"`
-	// BucketsLeft are on it still, Moved ones have left it, and its store keeps something of KeysLeft ones.
+	// BucketsLeft are on it still, Moved ones have left it, and its store keeps something of KeysLeft
+	// ones.
 	BucketsLeft int `json:"buckets_left"`
 	Moved       int `json:"moved"`
 	KeysLeft    int `json:"keys_left"`
@@ -57,8 +58,8 @@ func (c *Client) Instances(ctx context.Context) (*InstanceList, error) {
 	return result(&answer, err)
 }
 
-// DrainInstance moves every bucket of an instance elsewhere. It answers at once with how far that is;
-// repeat it to hear more. Errors: instance_not_found, last_instance.
+// DrainInstance moves every bucket of an instance elsewhere. It answers at once with how far that
+// is; repeat it to hear more. Errors: instance_not_found, last_instance.
 func (c *Client) DrainInstance(ctx context.Context, name string) (*Drain, error) {
 	return c.drain(ctx, name, "drain")
 }
@@ -74,9 +75,10 @@ func (c *Client) drain(ctx context.Context, name, verb string) (*Drain, error) {
 	return result(&answer, err)
 }
 
-// RecoverInstance takes an instance that lost its memory back into service. Errors: instance_not_found;
-// outcome_unknown while a lane cannot be reached: the recovery of that lane goes on by itself, the lanes after it
-// were not begun. It is not repeated, as each call makes the buckets begin anew.
+// RecoverInstance takes an instance that lost its memory back into service. Errors:
+// instance_not_found; outcome_unknown while a lane cannot be reached: the recovery of that lane
+// goes on by itself, the lanes after it were not begun. It is not repeated, as each call makes the
+// buckets begin anew.
 func (c *Client) RecoverInstance(ctx context.Context, name string) (*Instance, error) {
 	var answer Instance
 	_, err := c.do(ctx, onInstance(name, "recover", false), &answer)
@@ -84,7 +86,8 @@ func (c *Client) RecoverInstance(ctx context.Context, name string) (*Instance, e
 }
 
 func onInstance(name, verb string, repeatable bool) call {
-	return call{op: verb, method: http.MethodPost, path: []string{"v1", "instances", name, verb}, repeatable: repeatable}
+	return call{op: verb, method: http.MethodPost, path: []string{"v1", "instances", name, verb},
+		repeatable: repeatable}
 }
 
 // Healthz reports whether the process lives: nil if it does. One attempt.

@@ -20,9 +20,9 @@ type Trace struct {
 
 type traceKey struct{}
 
-// ContextWithTrace returns a context whose calls belong to a trace. Every attempt of a call, and the
-// cancel that settles it, carries the trace as it is. What is no traceparent is left out, never an
-// error: the call then has a trace of its own.
+// ContextWithTrace returns a context whose calls belong to a trace. Every attempt of a call, and
+// the cancel that settles it, carries the trace as it is. What is no traceparent is left out, never
+// an error: the call then has a trace of its own.
 func ContextWithTrace(ctx context.Context, t Trace) context.Context {
 	return context.WithValue(ctx, traceKey{}, t)
 }
@@ -36,8 +36,8 @@ func ContextWithTrace(ctx context.Context, t Trace) context.Context {
 //		return client.Trace{Parent: carrier["traceparent"], State: carrier["tracestate"]}
 //	})
 //
-// Without it, and where it returns no traceparent, each call has a trace of its own that nobody samples: the
-// attempts of one call stand together in the service's logs.
+// Without it, and where it returns no traceparent, each call has a trace of its own that nobody
+// samples: the attempts of one call stand together in the service's logs.
 func WithTrace(of func(context.Context) Trace) Option { return func(c *Client) { c.trace = of } }
 
 // traceOf returns the trace that a call is made in.

@@ -22,9 +22,9 @@ type Donor struct {
 	Units  int64
 }
 
-// Part is how much of a donor's units a collect brings to its target where requests do not move to where units
-// are: half, which leaves the other half for the requests of the rest, or all where that does not cover need.
-// In minor units.
+// Part is how much of a donor's units a collect brings to its target where requests do not move to
+// where units are: half, which leaves the other half for the requests of the rest, or all where
+// that does not cover need. In minor units.
 func Part(units, need int64) int64 {
 	if units/2 >= need {
 		return units / 2

@@ -19,8 +19,9 @@ type Holding struct {
 // MaxRate is the highest rate that is told from others: the sum over 1,024 buckets fits an int64.
 const MaxRate = int64(1) << 52
 
-// Rate is the demand that deductions of so many minor units, over so long, show: minor units an hour,
-// rounded down, at most MaxRate. Less than a millisecond counts as one. Rate(5, 10*time.Second) is 1800.
+// Rate is the demand that deductions of so many minor units, over so long, show: minor units an
+// hour, rounded down, at most MaxRate. Less than a millisecond counts as one. Rate(5,
+// 10*time.Second) is 1800.
 func Rate(units int64, over time.Duration) int64 {
 	if units <= 0 {
 		return 0
@@ -34,20 +35,20 @@ func Rate(units int64, over time.Duration) int64 {
 	return int64(min(rate, uint64(MaxRate)))
 }
 
-// Least is the smallest share that is worth a bucket of its own, in minor units: below it a bucket holds a
-// fragment, or less than the largest of the recent requests, which every request of that size would have
-// to be collected for.
+// Least is the smallest share that is worth a bucket of its own, in minor units: below it a bucket
+// holds a fragment, or less than the largest of the recent requests, which every request of that
+// size would have to be collected for.
 func Least(total int64, buckets int, largest int64) int64 {
 	return max(total/int64(max(buckets, 1))/Divisor, largest)
 }
 
-// Shares divides units over buckets by their demand. Every bucket counts for a tenth of the mean demand
-// beside its own, so that one which had nothing to sell is not left without for ever. As many buckets
-// get something as can have twice `least` each, those with the most demand, but one at least: so a budget
-// contracts to one bucket as it runs out. Each of them gets `least`, and its part of the rest. The
-// shares add up to units exactly, in the order of the holdings. Equal demands are told apart by bucket,
-// so every node divides alike.
-// Shares(100, {demands 3000, 1000}, 0) is 72, 28: the weights are 3000 + 200 and 1000 + 200.
+// Shares divides units over buckets by their demand. Every bucket counts for a tenth of the mean
+// demand beside its own, so that one which had nothing to sell is not left without for ever. As
+// many buckets get something as can have twice `least` each, those with the most demand, but one at
+// least: so a budget contracts to one bucket as it runs out. Each of them gets `least`, and its
+// part of the rest. The shares add up to units exactly, in the order of the holdings. Equal demands
+// are told apart by bucket, so every node divides alike. Shares(100, {demands 3000, 1000}, 0) is
+// 72, 28: the weights are 3000 + 200 and 1000 + 200.
 func Shares(units int64, holdings []Holding, least int64) []int64 {
 	shares := make([]int64, len(holdings))
 	if len(holdings) == 0 || units <= 0 {
@@ -88,7 +89,8 @@ func byWeight(holdings []Holding) (order []int, weights []uint64) {
 		weights[i], order[i] = uint64(min(max(h.Demand, 0), MaxRate))+base, i
 	}
 	slices.SortFunc(order, func(a, b int) int {
-		return cmp.Or(cmp.Compare(weights[b], weights[a]), cmp.Compare(holdings[a].Bucket, holdings[b].Bucket))
+		return cmp.Or(cmp.Compare(weights[b], weights[a]),
+			cmp.Compare(holdings[a].Bucket, holdings[b].Bucket))
 	})
 	return order, weights
 }
@@ -108,9 +110,9 @@ func Sum(holdings []Holding) (units int64) {
 	return units
 }
 
-// Stranded is how many of the units are where few ask for them, in minor units: what a bucket that holds
-// more than twice its share of all of them holds beyond that share. Where it has no share because there
-// is too little left, that is all it holds: a fragment.
+// Stranded is how many of the units are where few ask for them, in minor units: what a bucket that
+// holds more than twice its share of all of them holds beyond that share. Where it has no share
+// because there is too little left, that is all it holds: a fragment.
 func Stranded(holdings []Holding, least int64) (units int64) {
 	for i, share := range Shares(Sum(holdings), holdings, least) {
 		if surplus := holdings[i].Units - share; surplus > share {
@@ -120,15 +122,15 @@ func Stranded(holdings []Holding, least int64) (units int64) {
 	return units
 }
 
-// Asks reports whether so many stranded units of so many are a reason to recycle: their part is above
-// `above` (0 … 1), and they are worth a bucket of their own.
+// Asks reports whether so many stranded units of so many are a reason to recycle: their part is
+// above `above` (0 … 1), and they are worth a bucket of their own.
 func Asks(stranded, units, least int64, above float64) bool {
 	return stranded > 0 && stranded >= least && float64(stranded) > above*float64(units)
 }
 
-// Order returns the indexes of the holdings in the order in which their buckets are recycled: the one
-// with the largest surplus over its share first, so that those which are short find the units in the
-// total when it is their turn. Equal ones by bucket.
+// Order returns the indexes of the holdings in the order in which their buckets are recycled: the
+// one with the largest surplus over its share first, so that those which are short find the units
+// in the total when it is their turn. Equal ones by bucket.
 func Order(holdings []Holding, least int64) []int {
 	shares := Shares(Sum(holdings), holdings, least)
 	order := make([]int, len(holdings))

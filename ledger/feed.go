@@ -17,11 +17,12 @@ const (
 	FeedExpire FeedKind = "expire"
 )
 
-// CancelID is the rollback id under which a cancel gives back what is left: no caller's id, as those
-// hold no control characters.
+// CancelID is the rollback id under which a cancel gives back what is left: no caller's id, as
+// those hold no control characters.
 const CancelID = "\x00cancel"
 
-// FeedEntry is a row of the ledger as readers of the feed get it. (Bucket, Entry) names it for good.
+// FeedEntry is a row of the ledger as readers of the feed get it. (Bucket, Entry) names it for
+// good.
 type FeedEntry struct {
 	Kind FeedKind
 	// Bucket is the bucket of the deduction; Entry numbers its entries from 1, in the order of their
@@ -43,8 +44,8 @@ type FeedEntry struct {
 }
 
 // Archivable counts the first entries of a bucket that can be archived together: older than before,
-// of an epoch up to ended, of which nothing can be committed any more, and of one day in UTC. entries
-// are consecutive.
+// of an epoch up to ended, of which nothing can be committed any more, and of one day in UTC.
+// entries are consecutive.
 func Archivable(entries []FeedEntry, ended int64, before time.Time) int {
 	for i := range entries {
 		e := &entries[i]

@@ -17,9 +17,9 @@ var feedKinds = [...]FeedKind{1: FeedDeduct, 2: FeedRollback, 3: FeedConfirm, 4:
 // BeginFeed begins the body of a feed row.
 func BeginFeed(body []byte) []byte { return append(body, feedFormat) }
 
-// AppendFeed adds an entry to a body that BeginFeed began. Of the entry it keeps Kind, Held, Amount,
-// RequestID and, of a rollback, RollbackID. What else an entry has is the row's, or joined from
-// `deduction` when it is read.
+// AppendFeed adds an entry to a body that BeginFeed began. Of the entry it keeps Kind, Held,
+// Amount, RequestID and, of a rollback, RollbackID. What else an entry has is the row's, or joined
+// from `deduction` when it is read.
 func AppendFeed(body []byte, e FeedEntry) []byte {
 	kind := byte(0)
 	for i, known := range feedKinds {

@@ -15,7 +15,8 @@ const fingerprintBytes = 16
 
 // Fingerprint identifies the payload of a deduct request: 16 bytes, a format number and 120 bits of
 // the SHA-256 of amount, key, reference and dimensions, and of what else it asks for, each with its
-// length. Two calls with one request id are the same request if and only if their fingerprints agree (I4).
+// length. Two calls with one request id are the same request if and only if their fingerprints
+// agree (I4).
 func Fingerprint(amount int64, key, reference, dimensions string, more ...string) string {
 	var room [256]byte
 	h := binary.BigEndian.AppendUint64(room[:0], uint64(amount)) //nolint:gosec // amounts are positive
@@ -40,10 +41,12 @@ func Dimensions(dimensions map[string]string) string {
 	return canonical(dimensions)
 }
 
-// RequestFingerprint is the fingerprint of a deduct request with its routing key as the caller gave it.
+// RequestFingerprint is the fingerprint of a deduct request with its routing key as the caller gave
+// it.
 func RequestFingerprint(amount int64, key string, r Request) string {
 	if r.HoldTTL == 0 && r.Group == "" && r.Counts == "" {
 		return Fingerprint(amount, key, r.Reference, r.Dimensions)
 	}
-	return Fingerprint(amount, key, r.Reference, r.Dimensions, strconv.FormatInt(r.HoldTTL, 10), r.Group, r.Counts)
+	return Fingerprint(amount, key, r.Reference, r.Dimensions, strconv.FormatInt(r.HoldTTL, 10),
+		r.Group, r.Counts)
 }

@@ -6,8 +6,8 @@ import (
 	"github.com/budgetd/budgetd/budget"
 )
 
-// HoldEnd is a row of the ledger: how a hold ended, by its one confirm or because its time was up. One
-// that was rolled back has a Rollback instead.
+// HoldEnd is a row of the ledger: how a hold ended, by its one confirm or because its time was up.
+// One that was rolled back has a Rollback instead.
 type HoldEnd struct {
 	Budget    int64
 	RequestID string
@@ -25,25 +25,28 @@ type HoldEnd struct {
 // GroupState is what became of a group of holds.
 type GroupState string
 
-// The states of a group. It stays what it first became, except that a confirmed one may be rolled back.
+// The states of a group. It stays what it first became, except that a confirmed one may be rolled
+// back.
 const (
 	GroupOpen       GroupState = "open"
 	GroupUsed       GroupState = "used"
 	GroupRolledBack GroupState = "rolled_back"
 )
 
-// GroupRollbackID is the rollback id under which the rollback of a group gives back what is left of a
-// member: no caller's id, as those hold no control characters.
+// GroupRollbackID is the rollback id under which the rollback of a group gives back what is left of
+// a member: no caller's id, as those hold no control characters.
 const GroupRollbackID = "\x00group"
 
-// DecideConfirm says how a hold ends that is confirmed at SQL's time now. d is the deduction, locked;
-// earlier is how it ended, nil if it has not, or was rolled back; amount 0 confirms all that is held,
-// less than that returns the rest. replay is true when earlier did the same.
+// DecideConfirm says how a hold ends that is confirmed at SQL's time now. d is the deduction,
+// locked; earlier is how it ended, nil if it has not, or was rolled back; amount 0 confirms all
+// that is held, less than that returns the rest. replay is true when earlier did the same.
 //
-// Errors, in order: RequestVoid for a tombstone; NotHeld for what never was a hold; RequestConflict where
-// another amount was confirmed; HoldExpired; NotHeld where it was rolled back; AmountExceedsRemaining, with
-// the figure. Keeps I5.
-func DecideConfirm(d Deduction, earlier *HoldEnd, amount int64, now time.Time) (end HoldEnd, replay bool, err error) {
+// Errors, in order: RequestVoid for a tombstone; NotHeld for what never was a hold; RequestConflict
+// where another amount was confirmed; HoldExpired; NotHeld where it was rolled back;
+// AmountExceedsRemaining, with the figure. Keeps I5.
+func DecideConfirm(
+	d Deduction, earlier *HoldEnd, amount int64, now time.Time,
+) (end HoldEnd, replay bool, err error) {
 	left := d.Amount - d.RolledBack
 	if err := neverHeld(d, "confirm"); err != nil {
 		return end, false, err
@@ -71,8 +74,8 @@ func DecideConfirm(d Deduction, earlier *HoldEnd, amount int64, now time.Time) (
 		Returned: left - amount}, false, nil
 }
 
-// DecideExtend says whether a hold may last longer, at SQL's time now. Errors as DecideConfirm; NotHeld
-// where it was confirmed.
+// DecideExtend says whether a hold may last longer, at SQL's time now. Errors as DecideConfirm;
+// NotHeld where it was confirmed.
 func DecideExtend(d Deduction, now time.Time) error {
 	if err := neverHeld(d, "extend"); err != nil {
 		return err
@@ -99,7 +102,8 @@ func notHeld(d Deduction, now time.Time, op string) error {
 		return budget.Refuse(budget.HoldExpired, op, "the hold %q ended at %s", d.RequestID,
 			d.HoldUntil.UTC().Format(time.RFC3339Nano))
 	case d.State != StateHeld:
-		return budget.Refuse(budget.NotHeld, op, "request %q is %s and not held any more", d.RequestID, d.State)
+		return budget.Refuse(budget.NotHeld, op, "request %q is %s and not held any more", d.RequestID,
+			d.State)
 	}
 	return nil
 }
@@ -112,7 +116,8 @@ func DueHold(d Deduction, now time.Time) bool {
 // Expire says how a due hold ends: all that is left of it returns.
 func Expire(d Deduction) HoldEnd {
 	left := d.Amount - d.RolledBack
-	return HoldEnd{Budget: d.Budget, RequestID: d.RequestID, Kind: FeedExpire, Amount: left, Returned: left}
+	return HoldEnd{Budget: d.Budget, RequestID: d.RequestID, Kind: FeedExpire, Amount: left,
+		Returned: left}
 }
 
 // AfterEnd returns the deduction after its hold ended.
@@ -126,7 +131,8 @@ func AfterEnd(d Deduction, end HoldEnd) Deduction {
 	return d
 }
 
-// HeldUnits is what a deduction contributes to its epoch's H: what is left of a hold while it is held.
+// HeldUnits is what a deduction contributes to its epoch's H: what is left of a hold while it is
+// held.
 func HeldUnits(d Deduction) int64 {
 	if d.State != StateHeld {
 		return 0
@@ -141,11 +147,13 @@ type Members struct {
 	Deductions []Deduction
 }
 
-// Confirm says which members of the group a confirm at SQL's time now uses, all of what each holds; members
-// that were confirmed or rolled back one by one stay what they are. replay: the group was confirmed before.
+// Confirm says which members of the group a confirm at SQL's time now uses, all of what each holds;
+// members that were confirmed or rolled back one by one stay what they are. replay: the group was
+// confirmed before.
 //
-// Errors: DeductionNotFound where there is no member (yet); NotHeld where the group was rolled back, or
-// nothing of it is held or was confirmed; HoldExpired where the time of one member was up: then none is used.
+// Errors: DeductionNotFound where there is no member (yet); NotHeld where the group was rolled
+// back, or nothing of it is held or was confirmed; HoldExpired where the time of one member was up:
+// then none is used.
 func (m *Members) Confirm(now time.Time) (use []HoldEnd, replay bool, err error) {
 	if err := m.absent("confirm"); err != nil {
 		return nil, false, err
@@ -154,14 +162,16 @@ func (m *Members) Confirm(now time.Time) (use []HoldEnd, replay bool, err error)
 	case GroupUsed:
 		return nil, true, nil
 	case GroupRolledBack:
-		return nil, false, budget.Refuse(budget.NotHeld, "confirm", "the group %q was rolled back", m.Group)
+		return nil, false, budget.Refuse(budget.NotHeld, "confirm", "the group %q was rolled back",
+			m.Group)
 	}
 	held, confirmed, err := m.held(now, "confirm")
 	if err != nil {
 		return nil, false, err
 	}
 	if len(held)+confirmed == 0 {
-		return nil, false, budget.Refuse(budget.NotHeld, "confirm", "nothing of the group %q is held", m.Group)
+		return nil, false, budget.Refuse(budget.NotHeld, "confirm", "nothing of the group %q is held",
+			m.Group)
 	}
 	for _, d := range held {
 		use = append(use, HoldEnd{Budget: d.Budget, RequestID: d.RequestID, Kind: FeedConfirm,
@@ -170,8 +180,8 @@ func (m *Members) Confirm(now time.Time) (use []HoldEnd, replay bool, err error)
 	return use, false, nil
 }
 
-// Extend says which members of the group may last longer: all that are held. Errors as Confirm; NotHeld also
-// where all were confirmed.
+// Extend says which members of the group may last longer: all that are held. Errors as Confirm;
+// NotHeld also where all were confirmed.
 func (m *Members) Extend(now time.Time) ([]Deduction, error) {
 	if err := m.absent("extend"); err != nil {
 		return nil, err
@@ -183,8 +193,8 @@ func (m *Members) Extend(now time.Time) ([]Deduction, error) {
 	return held, err
 }
 
-// Rollback says what the rollback of the group gives back: what is left of each member, held or used.
-// replay: it was rolled back before. Error: DeductionNotFound where there is no member (yet).
+// Rollback says what the rollback of the group gives back: what is left of each member, held or
+// used. replay: it was rolled back before. Error: DeductionNotFound where there is no member (yet).
 func (m *Members) Rollback() (back []Rollback, replay bool, err error) {
 	if err := m.absent("rollback"); err != nil {
 		return nil, false, err
@@ -194,8 +204,9 @@ func (m *Members) Rollback() (back []Rollback, replay bool, err error) {
 	}
 	for _, d := range m.Deductions {
 		if left := d.Amount - d.RolledBack; left > 0 {
-			back = append(back, Rollback{Budget: d.Budget, RequestID: d.RequestID, RollbackID: GroupRollbackID,
-				Amount: left, Whole: true})
+			back = append(back, Rollback{Budget: d.Budget, RequestID: d.RequestID,
+				RollbackID: GroupRollbackID,
+				Amount:     left, Whole: true})
 		}
 	}
 	return back, false, nil
@@ -205,10 +216,12 @@ func (m *Members) absent(op string) error {
 	if len(m.Deductions) > 0 {
 		return nil
 	}
-	return budget.Refuse(budget.DeductionNotFound, op, "nothing has been deducted for the group %q", m.Group)
+	return budget.Refuse(budget.DeductionNotFound, op, "nothing has been deducted for the group %q",
+		m.Group)
 }
 
-// held lists the members that are held, and counts those that were confirmed; an error where one expired.
+// held lists the members that are held, and counts those that were confirmed; an error where one
+// expired.
 func (m *Members) held(now time.Time, op string) (held []Deduction, confirmed int, err error) {
 	for _, d := range m.Deductions {
 		switch {

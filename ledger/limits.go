@@ -27,8 +27,8 @@ func ReadDimensions(text string) (dimensions map[string]string) {
 // Dimension is one of a deduction's dimensions.
 type Dimension struct{ Name, Value string }
 
-// AppendDimensions adds to a list what ReadDimensions reads, sorted by name; nothing where it reads nothing. What
-// Dimensions wrote, without escapes, needs no memory but the list's.
+// AppendDimensions adds to a list what ReadDimensions reads, sorted by name; nothing where it reads
+// nothing. What Dimensions wrote, without escapes, needs no memory but the list's.
 func AppendDimensions(to []Dimension, text string) []Dimension {
 	if text == "" {
 		return to
@@ -62,7 +62,8 @@ func Value(dimensions []Dimension, name string) (value string, ok bool) {
 		}
 		return "", false
 	}
-	i, ok := slices.BinarySearchFunc(dimensions, name, func(d Dimension, name string) int { return cmp.Compare(d.Name, name) })
+	i, ok := slices.BinarySearchFunc(dimensions, name,
+		func(d Dimension, name string) int { return cmp.Compare(d.Name, name) })
 	if !ok {
 		return "", false
 	}

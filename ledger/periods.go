@@ -9,15 +9,17 @@ type PeriodFigures struct {
 	Returned, Passed, Forfeited int64
 }
 
-// CheckPeriods compares what each period got with where its units are, and the budget's columns with the
-// sums over its periods (I1, DESIGN 3):
+// CheckPeriods compares what each period got with where its units are, and the budget's columns
+// with the sums over its periods (I1, DESIGN 3):
 //
 //	funded + carried = Σ(O + H + S + R + quarantined − released) + returned + passed + forfeited,
 //	                   and + U for the open period
 //	F = T − Σ funded + Σ returned;  X = Σ forfeited;  Σ carried = Σ passed
 //
 // The epochs of a period are those whose rows carry its number.
-func CheckPeriods(f Figures, current budget.Period, periods []PeriodFigures, epochs []EpochFigures) []Discrepancy {
+func CheckPeriods(
+	f Figures, current budget.Period, periods []PeriodFigures, epochs []EpochFigures,
+) []Discrepancy {
 	held := map[int64]int64{}
 	for i := range epochs {
 		e := &epochs[i]

@@ -27,13 +27,16 @@ type Rollback struct {
 // Errors, in order: RequestVoid for a tombstone, RequestConflict when the rollback id was used with
 // another amount, AlreadyRolledBack when nothing is left, AmountExceedsRemaining with the figure
 // when less is left than asked for. Keeps I5: never more than was deducted.
-func DecideRollback(d Deduction, earlier *Rollback, amount int64) (units int64, replay bool, err error) {
+func DecideRollback(
+	d Deduction, earlier *Rollback, amount int64,
+) (units int64, replay bool, err error) {
 	left := d.Amount - d.RolledBack
 	switch {
 	case d.State == StateVoid:
 		return 0, false, budget.Refuse(budget.RequestVoid, "rollback",
 			"request %q was cancelled before it had an effect; there is nothing to give back", d.RequestID)
-	case earlier != nil && earlier.Whole != (amount == 0), earlier != nil && amount != 0 && earlier.Amount != amount:
+	case earlier != nil && earlier.Whole != (amount == 0), earlier != nil && amount != 0 &&
+		earlier.Amount != amount:
 		return 0, false, budget.Refuse(budget.RequestConflict, "rollback",
 			"rollback %q of request %q was recorded with another amount", earlier.RollbackID, d.RequestID)
 	case earlier != nil:
@@ -52,7 +55,8 @@ func DecideRollback(d Deduction, earlier *Rollback, amount int64) (units int64, 
 	return amount, false, nil
 }
 
-// AfterRollback returns the deduction after units were given back: rolled_back once nothing is left.
+// AfterRollback returns the deduction after units were given back: rolled_back once nothing is
+// left.
 func AfterRollback(d Deduction, units int64) Deduction {
 	d.RolledBack += units
 	if d.RolledBack == d.Amount {

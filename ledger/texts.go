@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// canonical returns the JSON of texts by name, as json.Marshal makes it: members sorted by name, no white
-// space. Nearly all need no escapes; what does is left to json.
+// canonical returns the JSON of texts by name, as json.Marshal makes it: members sorted by name, no
+// white space. Nearly all need no escapes; what does is left to json.
 func canonical(texts map[string]string) string {
 	names, size := make([]string, 0, len(texts)), 2
 	for name, text := range texts {
@@ -67,7 +67,8 @@ func readPlain(text string) (texts map[string]string, ok bool) {
 	return texts, true
 }
 
-// eachPlain calls each for the members of such JSON, in their order, until it returns false; ok is false then too.
+// eachPlain calls each for the members of such JSON, in their order, until it returns false; ok is
+// false then too.
 func eachPlain(text string, each func(name, value string) bool) (ok bool) {
 	rest, ok := strings.CutPrefix(text, "{")
 	if !ok || strings.IndexByte(text, '\\') >= 0 {

@@ -36,13 +36,13 @@ type Projection struct {
 	ExhaustedAt time.Time
 }
 
-// Project draws a straight line on from the last 15 minutes: the rate is what was spent (used and held,
-// less what was given back) between the sample that was valid RateWindow ago, or the earliest one, and now,
-// divided by the time between; what is available now lasts as long as that rate takes for it. end is when
-// the period ends, exclusive; zero: never. Samples are in the order of time.
+// Project draws a straight line on from the last 15 minutes: the rate is what was spent (used and
+// held, less what was given back) between the sample that was valid RateWindow ago, or the earliest
+// one, and now, divided by the time between; what is available now lasts as long as that rate takes
+// for it. end is when the period ends, exclusive; zero: never. Samples are in the order of time.
 //
-// 900 units available, 60 spent within the last 10 minutes of a budget that is no older: 0.1 a second,
-// exhausted in 9,000 s.
+// 900 units available, 60 spent within the last 10 minutes of a budget that is no older: 0.1 a
+// second, exhausted in 9,000 s.
 func Project(samples []Point, now Point, end time.Time) Projection {
 	if now.Available() <= 0 {
 		rate, _ := rateOf(samples, now)

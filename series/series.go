@@ -25,8 +25,8 @@ type Figures struct {
 	// Remaining is ΣO of the open epochs, InTransit what is on its way to or from the total.
 	Remaining, InTransit int64
 	Held, Used           int64
-	// Stranded is what of all this lies where it is of no use now: in buckets that are fenced or out of
-	// reach, or as fragments.
+	// Stranded is what of all this lies where it is of no use now: in buckets that are fenced or out
+	// of reach, or as fragments.
 	Stranded int64
 }
 
@@ -54,9 +54,9 @@ type Span struct {
 // Points is how many points a span has, at most.
 func (s Span) Points() int { return int(s.To.Sub(s.From)/s.Step) + 1 }
 
-// Choose completes what a caller asked for (zero: nothing) and checks it. To is now, From DefaultLength
-// before To, Step the fewest whole minutes that give no more than MaxPoints points. The fields that are
-// faulty come back, none if it is all right.
+// Choose completes what a caller asked for (zero: nothing) and checks it. To is now, From
+// DefaultLength before To, Step the fewest whole minutes that give no more than MaxPoints points.
+// The fields that are faulty come back, none if it is all right.
 func Choose(asked Span, now time.Time) (Span, []budget.FieldError) {
 	s := asked
 	if s.To.IsZero() {
@@ -66,7 +66,8 @@ func Choose(asked Span, now time.Time) (Span, []budget.FieldError) {
 		s.From = s.To.Add(-DefaultLength)
 	}
 	if !s.From.Before(s.To) {
-		return s, []budget.FieldError{{Field: "from", Message: "must be before to, which is now if it is left out"}}
+		return s, []budget.FieldError{{Field: "from", Message: "must be before to, which is now if it " +
+			"is left out"}}
 	}
 	length := s.To.Sub(s.From)
 	least := LeastStep * max((length/(MaxPoints-1)+LeastStep-1)/LeastStep, 1)
@@ -78,14 +79,15 @@ func Choose(asked Span, now time.Time) (Span, []budget.FieldError) {
 	}
 	if s.Points() > MaxPoints {
 		return s, []budget.FieldError{{Field: "step",
-			Message: "gives more than 1440 points; for this span it must be " + least.String() + " at least"}}
+			Message: "gives more than 1440 points; for this span it must be " + least.String() +
+				" at least"}}
 	}
 	return s, nil
 }
 
-// Thin returns the points of a span: at each of its instants the figures of the latest sample then. Where
-// there was none yet there is no point, nor is there one after now. The samples are in the order of time,
-// those before the span only count by their last one.
+// Thin returns the points of a span: at each of its instants the figures of the latest sample then.
+// Where there was none yet there is no point, nor is there one after now. The samples are in the
+// order of time, those before the span only count by their last one.
 func Thin(samples []Point, span Span, now time.Time) []Point {
 	out := make([]Point, 0, min(span.Points(), MaxPoints))
 	next := 0

@@ -67,7 +67,8 @@ const format = "budgetd audit log 1"
 func (r *Row) hashAfter(previous Hash) (out Hash) {
 	text := make([]byte, 0, 512+len(r.Before)+len(r.After))
 	text = append(append(text, format...), previous[:]...)
-	number := func(n int64) { text = binary.BigEndian.AppendUint64(text, uint64(n)) } //nolint:gosec // its bits
+	// its bits
+	number := func(n int64) { text = binary.BigEndian.AppendUint64(text, uint64(n)) } //nolint:gosec
 	column := func(value string) {
 		number(int64(len(value)))
 		text = append(text, value...)

@@ -1,6 +1,6 @@
 // Raw puts budgetctl bench's load on any HTTP service: it posts a body to a URL, in which {id} is a
-// fresh id and {user} one of a number of users, and prints a line of JSON. Every answer but 200 is a
-// failure. It drives the baselines, so that they and budgetd are measured in the same way.
+// fresh id and {user} one of a number of users, and prints a line of JSON. Every answer but 200 is
+// a failure. It drives the baselines, so that they and budgetd are measured in the same way.
 package main
 
 import (
@@ -134,7 +134,8 @@ func main() {
 	for i := range callers {
 		callers[i] = &caller{head: head, pieces: split(*body), number: i, users: *users}
 	}
-	plan := load.Plan{Address: u.Host, Kinds: 1, Rate: *rate, Duration: *warmup, Timeout: 30 * time.Second}
+	plan := load.Plan{Address: u.Host, Kinds: 1, Rate: *rate, Duration: *warmup,
+		Timeout: 30 * time.Second}
 	r, err := measure(plan, *duration, callers, processes)
 	if err != nil {
 		log.Fatal(err)
@@ -147,7 +148,9 @@ func main() {
 	}
 }
 
-func measure(plan load.Plan, duration time.Duration, callers []*caller, processes []load.Process) (r result, err error) {
+func measure(
+	plan load.Plan, duration time.Duration, callers []*caller, processes []load.Process,
+) (r result, err error) {
 	list := make([]load.Caller, len(callers))
 	for i, c := range callers {
 		list[i] = c

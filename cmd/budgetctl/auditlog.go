@@ -18,8 +18,8 @@ func (a *app) auditLogCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "audit-log",
 		Short: "Show who did what; verify that nobody has changed it",
-		Long: `Shows administrative calls and refused authentications, in their order. "audit-log export" writes all of
-them as JSON lines, "audit-log verify" checks the chain of their hashes.`,
+		Long: `Shows administrative calls and refused authentications, in their order. "audit-log
+export" writes all of them as JSON lines, "audit-log verify" checks the chain of their hashes.`,
 		Example: `  budgetctl audit-log --op append --from 2026-05-01T00:00:00Z
   budgetctl audit-log verify --anchor 1204:9f86d0...`,
 		Args: arguments,
@@ -62,14 +62,18 @@ func between(query *client.AuditLogQuery, from, to string) (err error) {
 func auditLogText(page *client.AuditLogPage) string {
 	rows := make([][]any, len(page.Entries))
 	for n, e := range page.Entries {
-		rows[n] = []any{e.Seq, e.At, e.Principal, e.KeyID, e.Source, e.Op, e.Tenant, e.Target, e.Outcome, e.Times}
+		rows[n] = []any{e.Seq, e.At, e.Principal, e.KeyID, e.Source, e.Op, e.Tenant, e.Target, e.Outcome,
+			e.Times}
 	}
-	return listing([]string{"seq", "at", "principal", "key", "from", "call", "tenant", "target", "outcome", "times"}, rows)
+	return listing([]string{"seq", "at", "principal", "key", "from", "call", "tenant", "target",
+		"outcome", "times"}, rows)
 }
 
 // entries reads the whole log, as far as it goes now, and gives take each entry. It returns the
 // first page, which says where the log begins and ends.
-func (a *app) entries(ctx context.Context, take func(client.AuditLogEntry) error) (*client.AuditLogPage, trail.Anchor, error) {
+func (a *app) entries(
+	ctx context.Context, take func(client.AuditLogEntry) error,
+) (*client.AuditLogPage, trail.Anchor, error) {
 	c, err := a.client()
 	if err != nil {
 		return nil, trail.Anchor{}, err
@@ -102,7 +106,9 @@ func (a *app) entries(ctx context.Context, take func(client.AuditLogEntry) error
 	}
 }
 
-func (a *app) auditLogPage(ctx context.Context, c *client.Client, after int64) (*client.AuditLogPage, error) {
+func (a *app) auditLogPage(
+	ctx context.Context, c *client.Client, after int64,
+) (*client.AuditLogPage, error) {
 	ctx, cancel := context.WithTimeout(ctx, a.timeout)
 	defer cancel()
 	return c.AuditLog(ctx, client.AuditLogQuery{After: after, Limit: client.MaxAuditLogPage})
@@ -141,15 +147,18 @@ func (a *app) verifyCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "verify",
 		Short: "Check that nobody has changed, removed or added entries",
-		Long: `Recomputes the hashes of all entries. A change by somebody who also recomputed all later hashes is found by an
-anchor: keep the one that is shown where the database's administrators cannot write, and give it to
-the next check. Exit status 4 says that the chain does not hold.`,
+		Long: `Recomputes the hashes of all entries. A change by somebody who also recomputed all
+later hashes is found by an anchor: keep the one that is shown where the database's
+administrators cannot write, and give it to the next check. Exit status 4 says that the chain
+does not hold.`,
 		Example: `  budgetctl audit-log verify
-  budgetctl audit-log verify --anchor 1204:9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08`,
+  budgetctl audit-log verify \
+      --anchor 1204:9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08`,
 		Args: arguments,
 		RunE: func(cmd *cobra.Command, _ []string) error { return a.verify(cmd, anchors) },
 	}
-	cmd.Flags().StringArrayVar(&anchors, "anchor", nil, "NUMBER:HASH of an earlier check; may be repeated")
+	cmd.Flags().StringArrayVar(&anchors, "anchor", nil,
+		"NUMBER:HASH of an earlier check; may be repeated")
 	return cmd
 }
 
@@ -214,9 +223,11 @@ func (a *app) verify(cmd *cobra.Command, texts []string) error {
 
 // rowOf returns an entry as it was hashed.
 func rowOf(e client.AuditLogEntry) (trail.Row, error) {
-	row := trail.Row{Seq: e.Seq, AtMS: e.At.UnixMilli(), Principal: e.Principal, KeyID: e.KeyID, Source: e.Source,
-		Op: e.Op, Tenant: e.Tenant, Target: e.Target, RequestID: e.RequestID, CorrelationID: e.CorrelationID,
-		Outcome: e.Outcome, Times: e.Times}
+	row := trail.Row{Seq: e.Seq, AtMS: e.At.UnixMilli(), Principal: e.Principal, KeyID: e.KeyID,
+		Source: e.Source,
+		Op:     e.Op, Tenant: e.Tenant, Target: e.Target, RequestID: e.RequestID,
+		CorrelationID: e.CorrelationID,
+		Outcome:       e.Outcome, Times: e.Times}
 	if e.Before != nil {
 		row.Before = []byte(*e.Before)
 	}

@@ -19,8 +19,8 @@ import (
 	"github.com/spf13/cobra"
 )
 
-const benchHelp = `Puts load on budgetd and measures throughput, latency and CPU time, then checks that every
-unit is where the callers were told that it is.
+const benchHelp = `Puts load on budgetd and measures throughput, latency and CPU time, then
+checks that every unit is where the callers were told that it is.
 
 Without --rate the loop is closed: --connections callers, each of which sends its next call when
 the last one is answered. With --rate calls are sent at that rate, and latency counts from the
@@ -36,10 +36,10 @@ in equal parts. Nobody else may use these budgets meanwhile: at the end what the
 (accepted less rolled back; outcomes that stayed unknown are settled by the same request id) must
 be what the budgets say is used, and the audits must be ok. If not, the exit status is 4.
 
---pid NAME=PID adds the CPU time of a process, by deduction too, and its memory (Linux only). Children
-that ended and that it waited for are in the CPU time, those that still run at the end are not.
-Refusals because something is used up and "unavailable" are counted and expected; other answers
-are not, and end in status 1. The load is plain HTTP.`
+--pid NAME=PID adds the CPU time of a process, by deduction too, and its memory (Linux only).
+Children that ended and that it waited for are in the CPU time, those that still run at the end
+are not. Refusals because something is used up and "unavailable" are counted and expected; other
+answers are not, and end in status 1. The load is plain HTTP.`
 
 // benchFlags are the flags of bench that are not in the plan as they are.
 type benchFlags struct {
@@ -70,7 +70,8 @@ func (a *app) benchCommand() *cobra.Command {
 	f.addBudget(cmd)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		f.made.Name, f.plan.Load.Timeout, f.plan.Tenant = args[0], a.timeout, a.tenant
-		if err := firstOf(chosen(cmd, "progress", "durability"), reference(args[0]), f.read(cmd)); err != nil {
+		if err := firstOf(chosen(cmd, "progress", "durability"), reference(args[0]),
+			f.read(cmd)); err != nil {
 			return err
 		}
 		return a.bench(cmd.Context(), f)
@@ -82,12 +83,15 @@ func (f *benchFlags) addLoad(cmd *cobra.Command) {
 	flags, p := cmd.Flags(), &f.plan
 	flags.IntVar(&p.Connections, "connections", 64, "connections, one call under way on each")
 	flags.Float64Var(&p.Load.Rate, "rate", 0, "calls a second; 0: as fast as they are answered")
-	flags.DurationVar(&p.Load.Duration, "duration", 10*time.Second, "how long to measure; 0: until --calls")
+	flags.DurationVar(&p.Load.Duration, "duration", 10*time.Second,
+		"how long to measure; 0: until --calls")
 	flags.Int64Var(&p.Load.Calls, "calls", 0, "calls to measure; 0: until --duration")
-	flags.DurationVar(&p.Warmup, "warmup", 2*time.Second, "how long the load runs before it is measured")
+	flags.DurationVar(&p.Warmup, "warmup", 2*time.Second,
+		"how long the load runs before it is measured")
 	flags.IntVar(&p.Batch, "batch", 1, "deductions per call")
 	flags.Int64Var(&p.Amount, "amount", 1, "units per deduction")
-	flags.Float64Var(&p.RollbackShare, "rollback-share", 0, "share of the accepted deductions to give back, 0 to 1")
+	flags.Float64Var(&p.RollbackShare, "rollback-share", 0,
+		"share of the accepted deductions to give back, 0 to 1")
 	flags.Float64Var(&p.RepeatShare, "repeat-share", 0,
 		"share of the deductions that repeat an accepted one, 0 to below 1")
 	flags.IntVar(&p.Users, "users", 0, "number of values of --dimension; 0: no dimension is sent")
@@ -128,7 +132,8 @@ func (f *benchFlags) read(cmd *cobra.Command) (err error) {
 		return err
 	}
 	if !f.create {
-		for _, name := range []string{"total", "durability", "buckets", "routing-dimension", "limit", "limits-file"} {
+		for _, name := range []string{"total", "durability", "buckets", "routing-dimension", "limit",
+			"limits-file"} {
 			if cmd.Flags().Changed(name) {
 				return usagef("--%s goes with --create only", name)
 			}
@@ -217,7 +222,8 @@ func processes(texts []string) ([]load.Process, error) {
 // out well.
 func (a *app) bench(ctx context.Context, f benchFlags) error {
 	// The audit of a budget counts its rows, and there may be millions.
-	c, err := a.client(client.WithRetry(client.Retry{AttemptTimeout: max(f.plan.Settle, 10*time.Second)}))
+	c, err := a.client(
+		client.WithRetry(client.Retry{AttemptTimeout: max(f.plan.Settle, 10*time.Second)}))
 	if err != nil {
 		return err
 	}
@@ -286,7 +292,8 @@ func benched(r bench.Report) string {
 	fields := []field{{"budget", r.Budget}, {"budgets", r.Budgets}, {"complete", r.Complete},
 		{"connections", r.Connections}, {"batch", r.Batch}}
 	if r.IntendedPerS > 0 {
-		fields = append(fields, field{"intended calls per s", r.IntendedPerS}, field{"unsent calls", r.Unsent})
+		fields = append(fields, field{"intended calls per s", r.IntendedPerS},
+			field{"unsent calls", r.Unsent})
 	}
 	fields = append(fields, field{"duration s", r.DurationS}, field{"calls", r.Calls},
 		field{"deductions", r.Deductions}, field{"calls per s", r.CallsPerS},
@@ -308,7 +315,8 @@ func benched(r bench.Report) string {
 		fields = append(fields, field{"lag entries, first half", r.Lag.FirstHalfEntries},
 			field{"lag entries, second half", r.Lag.SecondHalfEntries})
 	}
-	fields = append(fields, field{"units told", r.Check.ToldUnits}, field{"units used", r.Check.UsedUnits},
+	fields = append(fields, field{"units told", r.Check.ToldUnits},
+		field{"units used", r.Check.UsedUnits},
 		field{"outcomes settled", r.Check.Settled}, field{"check s", r.Check.SettledS},
 		field{"exact", r.Check.OK})
 	for _, problem := range r.Check.Problems {

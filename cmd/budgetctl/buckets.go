@@ -33,7 +33,8 @@ func (a *app) offlineCommand() *cobra.Command {
 		Use:   "offline BUDGET BUCKET_KEY",
 		Short: "Close a bucket and bring what it holds back to the total",
 		Long: `Closes a bucket and brings what it holds back to the total. It stays offline until
-'budgetctl online'; in store mode only until the next request of one of its keys. The last online bucket of an effective budget stays (last_bucket).`,
+'budgetctl online'; in store mode only until the next request of one of its keys. The last
+online bucket of an effective budget stays (last_bucket).`,
 		Example: `  budgetctl offline spring-sale spring-sale:bucket-3`,
 	})
 }

@@ -11,8 +11,8 @@ import (
 	"github.com/spf13/pflag"
 )
 
-const createHelp = `Makes a budget and shows it. The same definition again changes nothing and shows the budget
-that is there; another definition under the same name is refused (name_taken).
+const createHelp = `Makes a budget and shows it. The same definition again changes nothing and
+shows the budget that is there; another definition under the same name is refused (name_taken).
 
 A budget of type promo hands out everything at once. One of type daily has a rule and releases its
 total period by period:
@@ -30,7 +30,8 @@ A budget that is --unlimited has no total and no type: only its limits bound wha
 const createExample = `  budgetctl create spring-sale --total 1000000 --type promo --buckets 8
   budgetctl create coupons --total 50000 --type promo --unit amount --end 2026-12-31T23:59:59Z
   # 3,650,000 over the 365 days of 2027: 10,000 a day
-  budgetctl create year --total 3650000 --every day --start 2027-01-01T00:00:00Z --end 2028-01-01T00:00:00Z
+  budgetctl create year --total 3650000 --every day --start 2027-01-01T00:00:00Z \
+      --end 2028-01-01T00:00:00Z
   # at most 500 an hour, until all are gone
   budgetctl create hourly --total 100000 --every hour --quantity 500 --unused next
   # 10,000 every night and 5,000 every evening
@@ -62,7 +63,8 @@ func (a *app) createCommand() *cobra.Command {
 		Args:    arguments,
 	}
 	flags := cmd.Flags()
-	flags.StringVar(&c.total, "total", "", "total quantity in minor units (required without --unlimited)")
+	flags.StringVar(&c.total, "total", "",
+		"total quantity in minor units (required without --unlimited)")
 	flags.StringVar(&c.kind, "type", "",
 		"when units are handed out: promo or daily (required, unless a rule says daily)")
 	flags.StringVar(&c.unit, "unit", "count", "what is counted: count or amount")
@@ -70,7 +72,8 @@ func (a *app) createCommand() *cobra.Command {
 	flags.StringVar(&c.request.GLCode, "gl-code", "", "ledger account")
 	flags.IntVar(&c.request.BucketQuantity, "buckets", 0,
 		"number of buckets (default one per 1,000 units, or per 1,000,000 for amounts)")
-	flags.StringVar(&c.sharding, "sharding", "", "most that one apply may take; 0: no bound (default 0)")
+	flags.StringVar(&c.sharding, "sharding", "",
+		"most that one apply may take; 0: no bound (default 0)")
 	flags.IntVar(&c.request.AdjustCnt, "adjust-cnt", 0, "how often one bucket may apply; 0: no bound")
 	flags.StringVar(&c.start, "start", "", "first instant, RFC 3339 with zone (default now)")
 	flags.StringVar(&c.end, "end", "never", "end, exclusive, RFC 3339 with zone")
@@ -79,9 +82,11 @@ func (a *app) createCommand() *cobra.Command {
 	c.rule.add(cmd)
 	lateRefundFlag(cmd, &c.lateRefund)
 	c.limits.add(cmd)
-	flags.BoolVar(&c.request.Unlimited, "unlimited", false, "no total: only the limits bound what is deducted")
+	flags.BoolVar(&c.request.Unlimited, "unlimited", false,
+		"no total: only the limits bound what is deducted")
 	flags.StringVar(&c.request.RoutingDimension, "routing-dimension", "",
-		"dimension whose value picks the bucket where a request has no key; store mode: that of all limits")
+		"dimension whose value picks the bucket where a request has no key; store mode: that of "+
+			"all limits")
 	choose(cmd, "type", "promo", "daily")
 	choose(cmd, "unit", "count", "amount")
 	choose(cmd, "durability", "ledger", "store")
@@ -121,7 +126,8 @@ func (c *creation) read(cmd *cobra.Command) (err error) {
 		return usagef("--type promo has no rule: it hands out everything at once")
 	}
 	c.request.Unit, c.request.Type = budget.Unit(c.unit), budget.Type(c.kind)
-	c.request.Durability, c.request.LateRefund = budget.Durability(c.durability), budget.Where(c.lateRefund)
+	c.request.Durability, c.request.LateRefund = budget.Durability(c.durability),
+		budget.Where(c.lateRefund)
 	if why := budget.CheckName(c.request.Name); why != "" {
 		return usagef("name %q: %s", c.request.Name, why)
 	}
@@ -202,8 +208,8 @@ func (a *app) listCommand() *cobra.Command {
 	return cmd
 }
 
-const setHelp = `Changes what the flags name and leaves the rest. The change holds on every node within a
-second. With --if-version it is made only to that version, as 'budgetctl get' shows it.
+const setHelp = `Changes what the flags name and leaves the rest. The change holds on every node
+within a second. With --if-version it is made only to that version, as 'budgetctl get' shows it.
 
 The flags of a rule (see 'budgetctl create --help') replace the whole rule of a daily budget. The
 open period goes on where the new rule has one that began at the same time and gets no less;
@@ -265,7 +271,8 @@ func (c *changes) read(cmd *cobra.Command) (request client.PatchRequest, err err
 	if request.Limits, err = c.limits.read(cmd); err != nil {
 		return request, err
 	}
-	some := slices.ContainsFunc([]string{"end", "sharding", "adjust-cnt", "buckets", "late-refund"}, given)
+	some := slices.ContainsFunc([]string{"end", "sharding", "adjust-cnt", "buckets", "late-refund"},
+		given)
 	if !some && request.TypeRule == nil && request.Limits == nil {
 		return request, usagef("nothing to change: give --end, --sharding, --adjust-cnt, --buckets, " +
 			"--late-refund, --limit, --limits-file or a rule such as --every")

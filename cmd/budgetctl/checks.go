@@ -31,7 +31,8 @@ func (f *askFlags) check() error {
 			err = firstOf(err, usagef("--count %s=%d: the name %s", name, n, why))
 		}
 		if n < 0 || n > budget.MaxAmount {
-			err = firstOf(err, usagef("--count %s=%d: must be a whole number from 0 to %d", name, n, budget.MaxAmount))
+			err = firstOf(err, usagef("--count %s=%d: must be a whole number from 0 to %d", name, n,
+				budget.MaxAmount))
 		}
 	}
 	return err
@@ -79,7 +80,8 @@ nothing: which of these ads may this user see. Exit status 3: none would be.`,
 			if err := reference(name); err != nil {
 				return err
 			}
-			items[i] = client.CheckItem{Budget: name, Amount: units, Dimensions: ask.dimensions, Counts: ask.counts}
+			items[i] = client.CheckItem{Budget: name, Amount: units, Dimensions: ask.dimensions,
+				Counts: ask.counts}
 		}
 		var list checkList
 		err = call(a, cmd, func(ctx context.Context, c *client.Client) (checkList, error) {
@@ -164,15 +166,18 @@ func (a *app) usageCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "usage BUDGET",
 		Short: "Show what was counted for a user, a device, … in any period",
-		Long: `Adds up the deductions that carry all of the dimensions given, from --from on and before --to,
-whatever limits there are or were.`,
+		Long: `Adds up the deductions that carry all of the dimensions given, from --from on and
+before --to, whatever limits there are or were.`,
 		Example: `  budgetctl usage spring-sale --dimension user=u1
-  budgetctl usage spring-sale --dimension user=u1 --from 2026-05-01T00:00:00Z --to 2026-06-01T00:00:00Z`,
+  budgetctl usage spring-sale --dimension user=u1 --from 2026-05-01T00:00:00Z \
+      --to 2026-06-01T00:00:00Z`,
 		Args: arguments,
 	}
 	flags := cmd.Flags()
-	flags.StringToStringVar(&request.Dimensions, "dimension", nil, "whom it was for, name=value; repeatable (required)")
-	flags.StringVar(&from, "from", "", "first instant that counts, RFC 3339 with zone (default: the beginning)")
+	flags.StringToStringVar(&request.Dimensions, "dimension", nil,
+		"whom it was for, name=value; repeatable (required)")
+	flags.StringVar(&from, "from", "",
+		"first instant that counts, RFC 3339 with zone (default: the beginning)")
 	flags.StringVar(&to, "to", "", "first instant that does not (default: no bound)")
 	cmd.RunE = func(cmd *cobra.Command, args []string) (err error) {
 		if len(request.Dimensions) == 0 {
@@ -192,7 +197,8 @@ whatever limits there are or were.`,
 		return call(a, cmd, func(ctx context.Context, c *client.Client) (*client.Usage, error) {
 			return c.Usage(ctx, args[0], request)
 		}, func(u *client.Usage) string {
-			return details(field{"calls", u.Calls}, field{"amount", u.Amount}, field{"rolled back", u.RolledBack},
+			return details(field{"calls", u.Calls}, field{"amount", u.Amount},
+				field{"rolled back", u.RolledBack},
 				field{"kept", u.Amount - u.RolledBack}, field{"from", u.From}, field{"to", u.To})
 		})
 	}

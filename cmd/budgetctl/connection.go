@@ -20,12 +20,17 @@ type credentials struct {
 }
 
 func (c *credentials) flags(flags *pflag.FlagSet) {
-	flags.StringVar(&c.profile, "profile", "", "profile of 'budgetctl login' to use (or BUDGETCTL_PROFILE)")
-	flags.StringVar(&c.tokenFile, "token-file", "", "file with the key (or BUDGETCTL_TOKEN_FILE; the key itself: BUDGETCTL_TOKEN)")
-	flags.StringVar(&c.caFile, "ca-file", "", "certificates that the server's must be signed by (or BUDGETCTL_CA_FILE)")
+	flags.StringVar(&c.profile, "profile", "",
+		"profile of 'budgetctl login' to use (or BUDGETCTL_PROFILE)")
+	flags.StringVar(&c.tokenFile, "token-file", "",
+		"file with the key (or BUDGETCTL_TOKEN_FILE; the key itself: BUDGETCTL_TOKEN)")
+	flags.StringVar(&c.caFile, "ca-file", "",
+		"certificates that the server's must be signed by (or BUDGETCTL_CA_FILE)")
 	flags.StringVar(&c.certFile, "cert-file", "", "client certificate (or BUDGETCTL_CERT_FILE)")
-	flags.StringVar(&c.keyFile, "key-file", "", "key of the client certificate (or BUDGETCTL_KEY_FILE)")
-	flags.StringVar(&c.serverName, "server-name", "", "name in the server's certificate (or BUDGETCTL_SERVER_NAME)")
+	flags.StringVar(&c.keyFile, "key-file", "",
+		"key of the client certificate (or BUDGETCTL_KEY_FILE)")
+	flags.StringVar(&c.serverName, "server-name", "",
+		"name in the server's certificate (or BUDGETCTL_SERVER_NAME)")
 }
 
 // connect returns how the server is reached: what the command line says, else the environment, else
@@ -44,8 +49,10 @@ func (a *app) connect() (profile.Profile, error) {
 	for _, value := range []struct {
 		into              *string
 		flag, environment string
-	}{{&p.Tenant, a.tenant, ""}, {&p.CAFile, a.caFile, "BUDGETCTL_CA_FILE"}, {&p.CertFile, a.certFile, "BUDGETCTL_CERT_FILE"},
-		{&p.KeyFile, a.keyFile, "BUDGETCTL_KEY_FILE"}, {&p.ServerName, a.serverName, "BUDGETCTL_SERVER_NAME"}} {
+	}{{&p.Tenant, a.tenant, ""}, {&p.CAFile, a.caFile, "BUDGETCTL_CA_FILE"},
+		{&p.CertFile, a.certFile, "BUDGETCTL_CERT_FILE"},
+		{&p.KeyFile, a.keyFile, "BUDGETCTL_KEY_FILE"},
+		{&p.ServerName, a.serverName, "BUDGETCTL_SERVER_NAME"}} {
 		switch {
 		case value.flag != "":
 			*value.into = value.flag
@@ -97,7 +104,8 @@ func (a *app) clientOf(p profile.Profile, options ...client.Option) (*client.Cli
 	files := client.TLSFiles{CA: p.CAFile, Cert: p.CertFile, Key: p.KeyFile, ServerName: p.ServerName}
 	if files != (client.TLSFiles{}) {
 		if !strings.HasPrefix(p.Server, "https://") {
-			return nil, usagef("%s is not encrypted: --ca-file, --cert-file, --key-file and --server-name are for https", p.Server)
+			return nil, usagef("%s is not encrypted: --ca-file, --cert-file, --key-file and --server-name "+
+				"are for https", p.Server)
 		}
 		transport, err := client.TLSTransport(files)
 		if err != nil {
@@ -109,10 +117,14 @@ func (a *app) clientOf(p profile.Profile, options ...client.Option) (*client.Cli
 	case p.TokenFile != "":
 		own = append(own, client.WithTokenFile(p.TokenFile))
 	case p.Token != "":
-		own = append(own, client.WithTokenSource(func(context.Context) (string, error) { return p.Token, nil }))
+		own = append(own, client.WithTokenSource(func(context.Context) (string, error) {
+			return p.Token,
+				nil
+		}))
 	}
 	if (p.TokenFile != "" || p.Token != "") && readable(p.Server) {
-		fmt.Fprintf(a.stderr, "warning: the key travels to %s unencrypted; use https\n", printable(p.Server))
+		fmt.Fprintf(a.stderr, "warning: the key travels to %s unencrypted; use https\n",
+			printable(p.Server))
 	}
 	c, err := client.New(p.Server, append(own, options...)...)
 	if err != nil {

@@ -139,9 +139,11 @@ var nextSteps = map[budget.Code]string{
 		"'budgetctl cancel' makes certain that it has no effect",
 	budget.BudgetPaused:    "'budgetctl resume' makes it effective again",
 	budget.BudgetExhausted: "deduct less, or add to it with 'budgetctl append'",
-	budget.PeriodExhausted: "deduct less, or come again when the next period has begun; 'budgetctl get' shows " +
+	budget.PeriodExhausted: "deduct less, or come again when the next period has begun; 'budgetctl " +
+		"get' shows " +
 		"when this one ends, 'budgetctl set' changes the rule",
-	budget.LimitExceeded: "come again when the window is over; 'budgetctl get' shows the limits, 'budgetctl set' changes " +
+	budget.LimitExceeded: "come again when the window is over; 'budgetctl get' shows the limits, " +
+		"'budgetctl set' changes " +
 		"them or makes an exception for one value",
 	budget.RequestConflict:  "repeat it exactly as it was, or use another id for another request",
 	budget.RequestVoid:      "the id was cancelled for good; use another one",
@@ -152,12 +154,14 @@ var nextSteps = map[budget.Code]string{
 	budget.LastInstance:     "add an instance to the configuration, or bring another one back, first",
 	budget.RecycleRunning:   "'budgetctl recycle --history' shows how far it is",
 	budget.InstanceNotFound: "'budgetctl instances' shows the instances",
-	"unauthenticated":       "'budgetctl login' keeps a key; --token-file or BUDGETCTL_TOKEN give one for a command",
-	"forbidden":             "'budgetctl whoami' shows what you may do; an administrator gives out more",
-	"key_not_found":         "'budgetctl keys' shows the keys",
-	"too_many_keys":         "'budgetctl keys revoke' ends one of them",
-	"rate_limited":          "nothing was done; come again when there are fewer requests with this key",
-	budget.Unavailable:      "nothing was done; repeat the command in a moment",
+	"unauthenticated": "'budgetctl login' keeps a key; --token-file or BUDGETCTL_TOKEN give " +
+		"one for a command",
+	"forbidden": "'budgetctl whoami' shows what you may do; an administrator gives " +
+		"out more",
+	"key_not_found":    "'budgetctl keys' shows the keys",
+	"too_many_keys":    "'budgetctl keys revoke' ends one of them",
+	"rate_limited":     "nothing was done; come again when there are fewer requests with this key",
+	budget.Unavailable: "nothing was done; repeat the command in a moment",
 }
 
 const (

@@ -79,9 +79,9 @@ func (a *app) confirmCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "confirm BUDGET REQUEST_ID",
 		Short: "Use the units of a hold",
-		Long: `Uses the units of a hold: all of them, or with --amount a part, the rest is given back. With --group
-those of every hold of a group, or of none. Repeating it changes nothing. A hold whose time is over
-cannot be confirmed (exit status 3).`,
+		Long: `Uses the units of a hold: all of them, or with --amount a part, the rest is given back.
+With --group those of every hold of a group, or of none. Repeating it changes nothing. A hold
+whose time is over cannot be confirmed (exit status 3).`,
 		Example: `  budgetctl confirm spring-sale o3
   budgetctl confirm spring-sale o3 --amount 2
   budgetctl confirm spring-sale --group order-17`,
@@ -112,8 +112,8 @@ func (a *app) extendCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "extend BUDGET REQUEST_ID",
 		Short: "Let a hold expire later, or sooner",
-		Long: `Lets a hold, or with --group every hold of a group, expire at another moment: --hold counts from now.
-A hold whose time is over cannot be extended (exit status 3).`,
+		Long: `Lets a hold, or with --group every hold of a group, expire at another moment: --hold
+counts from now. A hold whose time is over cannot be extended (exit status 3).`,
 		Example: `  budgetctl extend spring-sale o3 --hold 15m
   budgetctl extend spring-sale --group order-17 --hold 1h`,
 	}
@@ -125,7 +125,8 @@ A hold whose time is over cannot be extended (exit status 3).`,
 			return usagef("--hold is missing: how long from now, such as 15m")
 		}
 		if group.given(cmd) {
-			return group.call(a, cmd, args, func(c *client.Client, ctx context.Context, name, group string) (*client.Group, error) {
+			return group.call(a, cmd, args, func(c *client.Client, ctx context.Context, name,
+				group string) (*client.Group, error) {
 				return c.ExtendGroup(ctx, name, group, request.HoldTTL)
 			})
 		}

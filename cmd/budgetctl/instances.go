@@ -35,9 +35,10 @@ func (a *app) drainCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "drain NAME",
 		Short: "Move every bucket of an instance elsewhere, while requests go on",
-		Long: `Moves the buckets of an instance to the others, one by one, and removes their keys from it. New
-buckets land elsewhere from now on, until 'budgetctl instances undrain'. The service does it by itself:
-interrupting the command only stops watching, and repeating it goes on watching.`,
+		Long: `Moves the buckets of an instance to the others, one by one, and removes their keys from
+it. New buckets land elsewhere from now on, until 'budgetctl instances undrain'. The service
+does it by itself: interrupting the command only stops watching, and repeating it goes on
+watching.`,
 		Example: `  budgetctl instances drain redis-2
   budgetctl instances drain redis-2 --wait=false`,
 		Args: arguments,
@@ -88,7 +89,9 @@ func (a *app) drain(cmd *cobra.Command, name, mode string, wait bool) error {
 	}
 }
 
-func (a *app) askToDrain(ctx context.Context, c *client.Client, name string) (*client.Drain, error) {
+func (a *app) askToDrain(
+	ctx context.Context, c *client.Client, name string,
+) (*client.Drain, error) {
 	ctx, cancel := context.WithTimeout(ctx, a.timeout)
 	defer cancel()
 	return c.DrainInstance(ctx, name)
@@ -102,10 +105,14 @@ func (a *app) stillDraining(ctx context.Context, c *client.Client, name string) 
 	if err != nil {
 		return err
 	}
-	if slices.ContainsFunc(list.Instances, func(i client.Instance) bool { return i.Name == name && i.Draining }) {
+	if slices.ContainsFunc(list.Instances, func(i client.Instance) bool {
+		return i.Name == name &&
+			i.Draining
+	}) {
 		return nil
 	}
-	return fmt.Errorf("%s is not being drained any more: somebody has ended the drain with 'budgetctl instances undrain'; "+
+	return fmt.Errorf("%s is not being drained any more: somebody has ended the drain with "+
+		"'budgetctl instances undrain'; "+
 		"buckets that have left it stay where they are", name)
 }
 
@@ -128,22 +135,28 @@ func (a *app) recoverCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "recover NAME",
 		Short: "Take an instance that lost its memory back into service",
-		Long: `Does at once what happens by itself when an instance loses its memory: its buckets get new, empty
-lives and units again. In ledger mode nothing is lost by it.`,
+		Long: `Does at once what happens by itself when an instance loses its memory: its buckets get
+new, empty lives and units again. In ledger mode nothing is lost by it.`,
 		Example: `  budgetctl instances recover redis-2`,
 		Args:    arguments,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return call(a, cmd, func(ctx context.Context, c *client.Client) (*client.Instance, error) {
 				return c.RecoverInstance(ctx, args[0])
-			}, func(i *client.Instance) string { return lanes(&client.InstanceList{Instances: []client.Instance{*i}}) })
+			},
+				func(i *client.Instance) string {
+					return lanes(
+						&client.InstanceList{Instances: []client.Instance{*i}})
+				})
 		},
 	}
 }
 
 // drained lays out how far a drain is.
 func drained(d *client.Drain) string {
-	return details(field{"instance", d.Instance}, field{"draining", d.Draining}, field{"buckets left", d.BucketsLeft},
-		field{"moved", d.Moved}, field{"keys left", d.KeysLeft}, field{"done", d.Done}, field{"problem", d.Problem})
+	return details(field{"instance", d.Instance}, field{"draining", d.Draining},
+		field{"buckets left", d.BucketsLeft},
+		field{"moved", d.Moved}, field{"keys left", d.KeysLeft}, field{"done", d.Done},
+		field{"problem", d.Problem})
 }
 
 // lanes lays out the instances, a row per lane.

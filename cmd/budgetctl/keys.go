@@ -16,10 +16,11 @@ func (a *app) keysCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "keys",
 		Short: "Show, create, rotate and revoke API keys",
-		Long: `Without a subcommand it shows the keys of the tenant that --tenant names, or of all. A key is shown
-once, when it is made; the server keeps only its hash.`,
+		Long: `Without a subcommand it shows the keys of the tenant that --tenant names, or of all. A
+key is shown once, when it is made; the server keeps only its hash.`,
 		Example: `  budgetctl keys
-  budgetctl keys create till-7 --role deduct --tenant shop --budget 'spring-*' --expires 2027-01-01T00:00:00Z
+  budgetctl keys create till-7 --role deduct --tenant shop --budget 'spring-*' \
+      --expires 2027-01-01T00:00:00Z
   budgetctl keys rotate 0a1b2c3d4e
   budgetctl keys revoke 0a1b2c3d4e`,
 		Args: arguments,
@@ -29,7 +30,8 @@ once, when it is made; the server keeps only its hash.`,
 		Use: "list", Short: "Show the keys", Example: "  budgetctl keys list", Args: arguments,
 		RunE: func(cmd *cobra.Command, _ []string) error { return a.listKeys(cmd) },
 	}
-	cmd.AddCommand(list, a.createKeyCommand(), a.rotateKeyCommand(), a.revokeKeyCommand(), a.generateKeyCommand())
+	cmd.AddCommand(list, a.createKeyCommand(), a.rotateKeyCommand(), a.revokeKeyCommand(),
+		a.generateKeyCommand())
 	return cmd
 }
 
@@ -52,7 +54,8 @@ func (a *app) listKeys(cmd *cobra.Command) error {
 			rows[n] = []any{k.ID, k.Principal, k.Role, orAll(k.Tenant), orAll(strings.Join(k.Budgets, " ")),
 				k.CreatedAt, k.CreatedBy, k.ExpiresAt, k.LastUsedAt, k.RevokedAt}
 		}
-		return listing([]string{"key", "principal", "role", "tenant", "budgets", "created", "by", "expires", "last used", "revoked"}, rows)
+		return listing([]string{"key", "principal", "role", "tenant", "budgets", "created", "by",
+			"expires", "last used", "revoked"}, rows)
 	})
 }
 
@@ -62,8 +65,9 @@ func (a *app) createKeyCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "create PRINCIPAL",
 		Short: "Make a key for a principal and show it, once",
-		Long: `Makes a key. A principal has at most two live keys, so that one can be exchanged for the other. Neither
-role nor tenant nor budgets can be more than those of your own key. --tenant narrows the key to one tenant.`,
+		Long: `Makes a key. A principal has at most two live keys, so that one can be exchanged for
+the other. Neither role nor tenant nor budgets can be more than those of your own key. --tenant
+narrows the key to one tenant.`,
 		Example: `  budgetctl keys create till-7 --role deduct --tenant shop
   budgetctl keys create reports --role read --budget 'spring-*' --budget summer`,
 		Args: arguments,
@@ -87,7 +91,8 @@ role nor tenant nor budgets can be more than those of your own key. --tenant nar
 		},
 	}
 	cmd.Flags().StringVar(&request.Role, "role", "read", "read, deduct, rollback, operator or admin")
-	cmd.Flags().StringArrayVar(&request.Budgets, "budget", nil, "pattern of budget names, such as spring-*; may be repeated")
+	cmd.Flags().StringArrayVar(&request.Budgets, "budget", nil,
+		"pattern of budget names, such as spring-*; may be repeated")
 	cmd.Flags().StringVar(&expires, "expires", "", "first instant at which it is refused, or never")
 	var roles []string
 	for _, role := range access.Roles() {
@@ -102,8 +107,8 @@ func (a *app) rotateKeyCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "rotate KEY",
 		Short: "Make another key like one, which then expires",
-		Long: `Makes a key for the same principal, role, tenant and budgets, and shows it, once. The earlier key goes on
-for --overlap; exchange it meanwhile.`,
+		Long: `Makes a key for the same principal, role, tenant and budgets, and shows it, once. The
+earlier key goes on for --overlap; exchange it meanwhile.`,
 		Example: `  budgetctl keys rotate 0a1b2c3d4e --overlap 1h`,
 		Args:    arguments,
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -120,7 +125,9 @@ for --overlap; exchange it meanwhile.`,
 }
 
 // issue has a key made and shows it.
-func (a *app) issue(cmd *cobra.Command, ask func(context.Context, *client.Client) (*client.IssuedKey, error)) error {
+func (a *app) issue(
+	cmd *cobra.Command, ask func(context.Context, *client.Client) (*client.IssuedKey, error),
+) error {
 	c, err := a.client()
 	if err != nil {
 		return err
@@ -129,12 +136,15 @@ func (a *app) issue(cmd *cobra.Command, ask func(context.Context, *client.Client
 	defer cancel()
 	issued, err := ask(ctx, c)
 	if err != nil {
-		return advised{err, "A key may have been made that nobody knows: 'budgetctl keys' shows it, 'budgetctl keys revoke' ends it."}
+		return advised{err, "A key may have been made that nobody knows: 'budgetctl keys' shows it, " +
+			"'budgetctl keys revoke' ends it."}
 	}
 	fmt.Fprintln(a.stderr, "The token is shown this once: keep it now.")
 	return a.show(issued, func() string {
-		return details(field{"key", issued.ID}, field{"principal", issued.Principal}, field{"role", issued.Role},
-			field{"tenant", orAll(issued.Tenant)}, field{"budgets", orAll(strings.Join(issued.Budgets, " "))},
+		return details(field{"key", issued.ID}, field{"principal", issued.Principal},
+			field{"role", issued.Role},
+			field{"tenant", orAll(issued.Tenant)},
+			field{"budgets", orAll(strings.Join(issued.Budgets, " "))},
 			field{"expires", issued.ExpiresAt}, field{"token", issued.Token})
 	})
 }
@@ -149,7 +159,8 @@ func (a *app) revokeKeyCommand() *cobra.Command {
 			return call(a, cmd, func(ctx context.Context, c *client.Client) (*client.Key, error) {
 				return c.RevokeKey(ctx, args[0])
 			}, func(k *client.Key) string {
-				return details(field{"key", k.ID}, field{"principal", k.Principal}, field{"revoked", k.RevokedAt})
+				return details(field{"key", k.ID}, field{"principal", k.Principal},
+					field{"revoked", k.RevokedAt})
 			})
 		},
 	}
@@ -159,8 +170,9 @@ func (a *app) generateKeyCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "generate",
 		Short: "Make up a key for the first administrator, without a server",
-		Long: `Writes a key to standard output and sends nothing. Put it into the file that budgetd's configuration names
-as keys.first_admin_file: it becomes a key when budgetd starts on a database without keys.`,
+		Long: `Writes a key to standard output and sends nothing. Put it into the file that budgetd's
+configuration names as keys.first_admin_file: it becomes a key when budgetd starts on a database
+without keys.`,
 		Example: `  budgetctl keys generate > first-admin.key && chmod 600 first-admin.key`,
 		Args:    arguments,
 		RunE: func(*cobra.Command, []string) error {

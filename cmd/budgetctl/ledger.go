@@ -15,8 +15,8 @@ import (
 	"github.com/spf13/cobra"
 )
 
-const ledgerHelp = `Shows what happened to a budget's deductions, oldest first: deductions, confirms, expiries
-and rollbacks, of each bucket in the order of their commits.
+const ledgerHelp = `Shows what happened to a budget's deductions, oldest first: deductions,
+confirms, expiries and rollbacks, of each bucket in the order of their commits.
 
 Without --follow it shows one page and the cursor that resumes behind it. With --follow it goes on
 and shows what is new, through restarts of the server, until it is interrupted (exit status 0); -o

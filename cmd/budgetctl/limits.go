@@ -44,9 +44,11 @@ func (f *limitFlags) add(cmd *cobra.Command) {
 }
 
 // limitKeys are the members of --limit.
-var limitKeys = []string{"name", "dimension", "window", "max", "measure", "timezone", "optional", "enforce", "override"}
+var limitKeys = []string{"name", "dimension", "window", "max", "measure", "timezone", "optional",
+	"enforce", "override"}
 
-// completeLimit offers the members of a limit that are not given yet, and the values of those that have few.
+// completeLimit offers the members of a limit that are not given yet, and the values of those that
+// have few.
 func completeLimit(_ *cobra.Command, _ []string, so string) ([]string, cobra.ShellCompDirective) {
 	const more = cobra.ShellCompDirectiveNoFileComp | cobra.ShellCompDirectiveNoSpace
 	head, last := "", so
@@ -60,7 +62,8 @@ func completeLimit(_ *cobra.Command, _ []string, so string) ([]string, cobra.She
 			for _, value := range limitValues[key] {
 				offers = append(offers, head+key+"="+value)
 			}
-		case strings.HasPrefix(key, last) && (key == "override" || !strings.Contains(","+head, ","+key+"=")):
+		case strings.HasPrefix(key, last) &&
+			(key == "override" || !strings.Contains(","+head, ","+key+"=")):
 			offers = append(offers, head+key+"=")
 		}
 	}
@@ -68,7 +71,8 @@ func completeLimit(_ *cobra.Command, _ []string, so string) ([]string, cobra.She
 }
 
 var limitValues = map[string][]string{
-	"window":  {"second", "minute", "hour", "day", "week", "month", "year", "sliding:", "first_hit:", "lifetime"},
+	"window": {"second", "minute", "hour", "day", "week", "month", "year", "sliding:", "first_hit:",
+		"lifetime"},
 	"measure": {"count", "amount"}, "optional": {"true", "false"}, "enforce": {"true", "false"},
 }
 

@@ -101,8 +101,8 @@ func (a *app) logoutCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "logout",
 		Short: "Forget a profile and its key",
-		Long: `Removes a profile, the current one unless --profile names another. The key itself stays valid:
-'budgetctl keys revoke' ends it.`,
+		Long: `Removes a profile, the current one unless --profile names another. The key itself stays
+valid: 'budgetctl keys revoke' ends it.`,
 		Example: `  budgetctl logout
   budgetctl logout --profile live`,
 		Args: arguments,
@@ -143,8 +143,10 @@ func (a *app) whoamiCommand() *cobra.Command {
 }
 
 func identityText(i *client.Identity) string {
-	return details(field{"principal", i.Principal}, field{"role", i.Role}, field{"tenant", orAll(i.Tenant)},
-		field{"budgets", orAll(strings.Join(i.Budgets, " "))}, field{"key", i.KeyID}, field{"expires", i.ExpiresAt})
+	return details(field{"principal", i.Principal}, field{"role", i.Role},
+		field{"tenant", orAll(i.Tenant)},
+		field{"budgets", orAll(strings.Join(i.Budgets, " "))}, field{"key", i.KeyID},
+		field{"expires", i.ExpiresAt})
 }
 
 // orAll writes a scope: what is not narrowed is all.

@@ -25,7 +25,8 @@ func (a *app) show(answer any, layout func() string) error {
 	case "table":
 		out = layout()
 	default:
-		text, err := json.Marshal(answer, jsontext.WithIndent("  "), json.Deterministic(true), json.WithMarshalers(unlimited))
+		text, err := json.Marshal(answer, jsontext.WithIndent("  "), json.Deterministic(true),
+			json.WithMarshalers(unlimited))
 		if err != nil {
 			return fmt.Errorf("answer cannot be written as JSON: %w", err)
 		}

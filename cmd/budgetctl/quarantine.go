@@ -11,9 +11,9 @@ func (a *app) quarantineCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "quarantine BUDGET",
 		Short: "Show units whose store lost its memory",
-		Long: `Shows what buckets of a budget in store mode held, beyond the ledger, when their stores lost
-their memory: how much of it was sold is not known, so it is not handed out again. "release" gives
-back what was not sold.`,
+		Long: `Shows what buckets of a budget in store mode held, beyond the ledger, when their stores
+lost their memory: how much of it was sold is not known, so it is not handed out again.
+"release" gives back what was not sold.`,
 		Example: `  budgetctl quarantine spring-sale`,
 		Args:    arguments,
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -38,10 +38,10 @@ func (a *app) releaseCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "release BUDGET QUANTITY",
 		Short: "Give quarantined units back to a budget",
-		Long: `Gives units back to a budget that were quarantined when a store lost its memory: make sure first,
-from your own records, that they were not sold. QUANTITY is a number of units or "all". Who decided,
-when and why is kept. Without --request-id one is made up and shown: repeat the command with it when
-the outcome is unknown, and the units are released once.`,
+		Long: `Gives units back to a budget that were quarantined when a store lost its memory: make
+sure first, from your own records, that they were not sold. QUANTITY is a number of units or
+"all". Who decided, when and why is kept. Without --request-id one is made up and shown: repeat
+the command with it when the outcome is unknown, and the units are released once.`,
 		Example: `  budgetctl release spring-sale 850 --reason "50 of 900 are in the shop's orders" --by jane
   budgetctl release spring-sale all --reason "the shop was closed" --by jane --request-id incident-7`,
 		Args: arguments,

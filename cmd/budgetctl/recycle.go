@@ -16,10 +16,10 @@ func (a *app) recycleCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "recycle BUDGET",
 		Short: "Bring a budget's fragments together and hand out by demand",
-		Long: `Takes a budget's buckets offline and opens them again, one after the other while the others serve: no
-call is refused because of it. Units lie afterwards where they were asked for lately. One recycle of a
-budget goes on at a time (recycle_running); it goes on when this command is interrupted.
---history shows the recycles so far, the newest first.`,
+		Long: `Takes a budget's buckets offline and opens them again, one after the other while the
+others serve: no call is refused because of it. Units lie afterwards where they were asked for
+lately. One recycle of a budget goes on at a time (recycle_running); it goes on when this
+command is interrupted. --history shows the recycles so far, the newest first.`,
 		Example: `  budgetctl recycle spring-sale
   budgetctl recycle spring-sale --history -o json`,
 		Args: arguments,
@@ -40,7 +40,8 @@ budget goes on at a time (recycle_running); it goes on when this command is inte
 		},
 	}
 	cmd.Flags().BoolVar(&history, "history", false, "show the recycles so far instead")
-	cmd.Flags().StringVar(&progress, "progress", "auto", "auto: a bar on a terminal; always: lines; never")
+	cmd.Flags().StringVar(&progress, "progress", "auto",
+		"auto: a bar on a terminal; always: lines; never")
 	return cmd
 }
 
@@ -80,7 +81,8 @@ func (a *app) recycle(ctx context.Context, name, progress string) error {
 			continue
 		case <-ticker.C:
 		case <-ctx.Done():
-			return errors.New("interrupted; the recycle goes on, 'budgetctl recycle --history' shows how far it is")
+			return errors.New("interrupted; the recycle goes on, 'budgetctl recycle --history' shows how " +
+				"far it is")
 		}
 		newest, err := a.newestRecycle(ctx, c, name, run)
 		switch {
@@ -98,7 +100,8 @@ func (a *app) recycle(ctx context.Context, name, progress string) error {
 }
 
 // newestRecycle reads the recycle that goes on, or run as it is by now; nil: it is not there yet.
-func (a *app) newestRecycle(ctx context.Context, c *client.Client, name string, run *client.Recycle) (
+func (a *app) newestRecycle(ctx context.Context, c *client.Client, name string,
+	run *client.Recycle) (
 	*client.Recycle, error) {
 	step, cancel := context.WithTimeout(ctx, a.timeout)
 	defer cancel()
@@ -140,6 +143,7 @@ func recycleRows(runs []client.Recycle) string {
 		rows[i] = []any{r.Run, r.Status, r.Cause, r.Done, r.Buckets, r.Skipped, r.Moved, r.UnitsBefore,
 			r.StrandedBefore, r.UnitsAfter, r.StrandedAfter, r.BeganAt, r.EndedAt}
 	}
-	return listing([]string{"run", "status", "cause", "done", "buckets", "skipped", "moved", "units before",
+	return listing([]string{"run", "status", "cause", "done", "buckets", "skipped", "moved",
+		"units before",
 		"stranded", "units after", "stranded", "began", "ended"}, rows)
 }

@@ -23,9 +23,10 @@ const replayHelp = `Replays a log of web requests against a budget: one deductio
 the line's client, and every so many accepted ones given back. FILE is tab-separated; its header
 names the columns "client" and "bytes".
 
-The request id of a line is made of --id-prefix and the number of the line, so replaying the file
-again deducts nothing twice; what an earlier replay deducted is counted as replayed and not
-rolled back, and so is what may be its: a deduction whose first answer was lost. Replay another file with another prefix.
+The request id of a line is made of --id-prefix and the number of the line, so replaying the
+file again deducts nothing twice; what an earlier replay deducted is counted as replayed and not
+rolled back, and so is what may be its: a deduction whose first answer was lost. Replay another
+file with another prefix.
 
 Refusals because the budget is used up (budget_exhausted, period_exhausted, limit_exceeded) are
 counted and expected. Anything else is not: the exit status then tells what it was, and after 100

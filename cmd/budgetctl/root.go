@@ -93,7 +93,8 @@ func (a *app) rootCommand() *cobra.Command {
 	root.AddCommand(
 		a.createCommand(), a.getCommand(), a.listCommand(), a.setCommand(), a.pauseCommand(),
 		a.resumeCommand(), a.appendCommand(), a.shrinkCommand(), a.deductCommand(),
-		a.confirmCommand(), a.extendCommand(), a.rollbackCommand(), a.cancelCommand(), a.checkCommand(), a.usageCommand(),
+		a.confirmCommand(), a.extendCommand(), a.rollbackCommand(), a.cancelCommand(), a.checkCommand(),
+		a.usageCommand(),
 		a.bucketsCommand(), a.offlineCommand(),
 		a.onlineCommand(), a.applyCommand(), a.recycleCommand(), a.auditCommand(), a.ledgerCommand(),
 		a.seriesCommand(), a.watchCommand(), a.instancesCommand(),
@@ -118,8 +119,8 @@ func (a *app) checkFlags() error {
 	return nil
 }
 
-// client returns a client for the server that the command line, the environment, a file or a profile
-// names, with its key and certificates.
+// client returns a client for the server that the command line, the environment, a file or a
+// profile names, with its key and certificates.
 func (a *app) client(options ...client.Option) (*client.Client, error) {
 	p, err := a.connect()
 	if err != nil {

@@ -87,7 +87,8 @@ func window(text string) (w budget.Window, err error) {
 	}
 	n, ok := budget.ParseAmount(quantity)
 	if !ok {
-		return w, usagef("--window %q: the quantity must be a whole number from 1 to %d, digits only", text,
+		return w, usagef("--window %q: the quantity must be a whole number from 1 to %d, digits only",
+			text,
 			budget.MaxAmount)
 	}
 	return budget.Window{From: from, To: to, Quantity: n}, nil

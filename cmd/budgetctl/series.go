@@ -9,12 +9,12 @@ import (
 	"github.com/spf13/cobra"
 )
 
-const seriesHelp = `Shows what a budget released, used and still had over time, and when it will be used up if it
-goes on as within the last 15 minutes.
+const seriesHelp = `Shows what a budget released, used and still had over time, and when it will
+be used up if it goes on as within the last 15 minutes.
 
---from and --to are times with zone, or how long ago, such as 24h. Without them it is the last hour. --step
-is whole minutes; without it, the fewest that give no more than 1440 points. How far back it goes is the
-server's setting series.keep.
+--from and --to are times with zone, or how long ago, such as 24h. Without them it is the last
+hour. --step is whole minutes; without it, the fewest that give no more than 1440 points. How
+far back it goes is the server's setting series.keep.
 
 Stranded units lie where they are of no use now: in buckets that are fenced or out of reach, or as
 fragments, which a request brings together when it needs them.`
@@ -64,7 +64,8 @@ func past(flag, text string, now time.Time) (time.Time, error) {
 	at, err := time.Parse(time.RFC3339, text)
 	if err != nil {
 		return time.Time{}, usagef(
-			"--%s %q: must be a time with zone such as 2026-12-31T23:59:59Z, or how long ago, such as 24h", flag, text)
+			"--%s %q: must be a time with zone such as 2026-12-31T23:59:59Z, or how long ago, such as 24h",
+			flag, text)
 	}
 	return at, nil
 }
@@ -75,7 +76,8 @@ func seriesTable(s *client.Series) string {
 	for _, p := range append(s.Points[:len(s.Points):len(s.Points)], s.Now) {
 		rows = append(rows, []any{p.At, p.Released, p.Used, p.Held, p.Remaining, p.InTransit, p.Stranded})
 	}
-	return listing([]string{"at", "released", "used", "held", "remaining", "in transit", "stranded"}, rows) + "\n\n" +
+	return listing([]string{"at", "released", "used", "held", "remaining", "in transit", "stranded"},
+		rows) + "\n\n" +
 		details(field{"rate per second", s.RatePerS}, field{"exhausted", exhaustion(s)})
 }
 

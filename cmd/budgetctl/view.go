@@ -24,14 +24,17 @@ func view(b *client.Budget) string {
 		{"buckets", b.BucketQuantity}, {"buckets online", b.Buckets.Online},
 		{"buckets offline", b.Buckets.Offline},
 		{"total", unless(b.Unlimited, b.TotalQuantity)}, {"out", unless(b.Unlimited, b.OutQuantity)},
-		{"undistributed", unless(b.Unlimited, b.Undistributed)}, {"not funded", unless(b.Unlimited, b.NotFunded)},
-		{"pending shrink", b.PendingShrink}, {"remaining", unless(b.Unlimited, b.Remaining)}, {"held", b.Held},
+		{"undistributed", unless(b.Unlimited, b.Undistributed)},
+		{"not funded", unless(b.Unlimited, b.NotFunded)},
+		{"pending shrink", b.PendingShrink}, {"remaining", unless(b.Unlimited, b.Remaining)},
+		{"held", b.Held},
 		{"used", b.Used},
 		{"in transit", b.InTransit}, {"quarantined", b.Quarantined}, {"forfeited", b.Forfeited},
 	}...)
 	if b.Period != nil {
 		fields = append(fields, field{"period", b.Period.Number}, field{"period start", b.Period.Start},
-			field{"period end", b.Period.End}, field{"period total", b.Period.Total}, field{"period used", b.Period.Used})
+			field{"period end", b.Period.End}, field{"period total", b.Period.Total},
+			field{"period used", b.Period.Used})
 	}
 	return details(fields...)
 }

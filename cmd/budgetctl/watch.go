@@ -16,9 +16,10 @@ import (
 	"golang.org/x/term"
 )
 
-const watchHelp = `Shows a budget as it is now, again and again, until it is interrupted (exit status 0): what
-remains, what was used and how fast, when it will be used up, and what each bucket holds. On a terminal the
-table is drawn anew in its place; elsewhere each look is one line (-o json: one object).
+const watchHelp = `Shows a budget as it is now, again and again, until it is interrupted (exit
+status 0): what remains, what was used and how fast, when it will be used up, and what each
+bucket holds. On a terminal the table is drawn anew in its place; elsewhere each look is one
+line (-o json: one object).
 
 A server that is not available is asked again; that is said on stderr.`
 
@@ -75,8 +76,8 @@ func (a *app) watchCommand() *cobra.Command {
 	return cmd
 }
 
-// run looks until ctx ends. The first look succeeds or is the command's error; later ones that find the
-// server unavailable are done again.
+// run looks until ctx ends. The first look succeeds or is the command's error; later ones that find
+// the server unavailable are done again.
 func (w *watching) run(ctx context.Context, every time.Duration, count int) error {
 	ticker := time.NewTicker(every)
 	defer ticker.Stop()
@@ -154,8 +155,8 @@ func (w *watching) show(l *look) error {
 	return nil
 }
 
-// redraw returns what replaces the `drawn` lines above the cursor by these, as much of them as the terminal
-// has room for, and how many lines that are.
+// redraw returns what replaces the `drawn` lines above the cursor by these, as much of them as the
+// terminal has room for, and how many lines that are.
 func redraw(lines []string, drawn, width, height int) (out string, now int) {
 	if room := max(height-1, 2); len(lines) > room {
 		hidden := len(lines) - room + 1
@@ -186,8 +187,10 @@ func watchTable(l *look) string {
 		rows[i] = []any{bk.Key, status, bk.Instance, bk.Remaining, bk.Used, bk.Returning}
 	}
 	return details(field{"budget", b.Name}, field{"status", b.Status}, field{"at", s.Now.At},
-		field{"total", unless(b.Unlimited, b.TotalQuantity)}, field{"used", b.Used}, field{"held", b.Held}, field{"remaining", unless(b.Unlimited, b.Remaining)},
-		field{"undistributed", unless(b.Unlimited, b.Undistributed)}, field{"in transit", b.InTransit}, field{"stranded", s.Now.Stranded},
+		field{"total", unless(b.Unlimited, b.TotalQuantity)}, field{"used", b.Used},
+		field{"held", b.Held}, field{"remaining", unless(b.Unlimited, b.Remaining)},
+		field{"undistributed", unless(b.Unlimited, b.Undistributed)}, field{"in transit", b.InTransit},
+		field{"stranded", s.Now.Stranded},
 		field{"rate per second", s.RatePerS}, field{"exhausted", exhaustion(s)}) + "\n\n" +
 		listing([]string{"bucket", "status", "instance", "remaining", "used", "returning"}, rows)
 }
@@ -197,7 +200,8 @@ func watchLine(l *look, header bool) string {
 	const layout = "%-20s  %-9s  %16s  %16s  %14s  %14s  %-20s  %s\n"
 	out := ""
 	if header {
-		out = fmt.Sprintf(layout, "AT", "STATUS", "USED", "REMAINING", "STRANDED", "PER SECOND", "EXHAUSTED",
+		out = fmt.Sprintf(layout, "AT", "STATUS", "USED", "REMAINING", "STRANDED", "PER SECOND",
+			"EXHAUSTED",
 			"BUCKETS")
 	}
 	b, s := l.Budget, l.Series
@@ -209,6 +213,7 @@ func watchLine(l *look, header bool) string {
 		}
 	}
 	at := cell(s.Now.At.Truncate(time.Second))
-	return out + fmt.Sprintf(layout, at, printable(string(b.Status)), cell(b.Used), cell(unless(b.Unlimited, b.Remaining)), cell(s.Now.Stranded),
+	return out + fmt.Sprintf(layout, at, printable(string(b.Status)), cell(b.Used),
+		cell(unless(b.Unlimited, b.Remaining)), cell(s.Now.Stranded),
 		cell(s.RatePerS), exhaustion(s), strings.Join(buckets, " "))
 }

@@ -84,8 +84,8 @@ type adjustment struct {
 	done, open bool
 }
 
-// book is what callers were told about one budget. Its maps are safe for concurrent use, the records
-// in them are not.
+// book is what callers were told about one budget. Its maps are safe for concurrent use, the
+// records in them are not.
 type book struct {
 	name  string
 	store bool // durability "store"
@@ -105,7 +105,8 @@ type book struct {
 }
 
 func newBook(name string, total int64) *book {
-	return &book{name: name, first: total, records: map[string]*record{}, adjustments: map[string]*adjustment{}}
+	return &book{name: name, first: total, records: map[string]*record{},
+		adjustments: map[string]*adjustment{}}
 }
 
 // add makes the record of a new id.
@@ -177,8 +178,8 @@ type books struct {
 }
 
 // compare returns everything in which the ledger differs from what callers were told. All records
-// must be settled. lost is what callers were told was accepted and the ledger does not have: always 0
-// in ledger mode, at most what is quarantined in store mode.
+// must be settled. lost is what callers were told was accepted and the ledger does not have: always
+// 0 in ledger mode, at most what is quarantined in store mode.
 func (b *book) compare(ledger books) (differences []string, lost int64) {
 	say := func(format string, args ...any) {
 		differences = append(differences, b.name+": "+fmt.Sprintf(format, args...))
@@ -201,7 +202,8 @@ func (b *book) compare(ledger books) (differences []string, lost int64) {
 		}
 	}
 	if want := b.used() - lost; used != want || ledger.used != want {
-		say("used: callers were told %d, rows say %d, the epochs %d (lost %d)", b.used(), used, ledger.used, lost)
+		say("used: callers were told %d, rows say %d, the epochs %d (lost %d)", b.used(), used,
+			ledger.used, lost)
 	}
 	if lost > ledger.quarantined {
 		say("lost %d, quarantined %d", lost, ledger.quarantined)
@@ -217,7 +219,8 @@ func (b *book) compareTotal(ledger books, say func(string, ...any)) {
 	}
 	for id, a := range b.adjustments {
 		if done := ledger.adjustments[id] == "done"; done != a.done {
-			say("adjustment %s of %d: told %t, the ledger has %q", id, a.quantity, a.done, ledger.adjustments[id])
+			say("adjustment %s of %d: told %t, the ledger has %q", id, a.quantity, a.done,
+				ledger.adjustments[id])
 		}
 	}
 	for id := range ledger.adjustments {

@@ -54,8 +54,10 @@ var Faults = []Fault{
 	{"node: SIGSTOP", OnNode, keeps, pausing, pauseNode},
 	{"node: replies cut", OnNode, keeps, disturbing, disturbed(nodeProxy, testservers.CutReply, 6)},
 	{"node: requests cut", OnNode, keeps, disturbing, disturbed(nodeProxy, testservers.CutRequest, 6)},
-	{"redis: kill -9, with its data", OnRedis, keeps, killing, restartRedis((*testservers.RedisServer).Restart)},
-	{"redis: kill -9, empty", OnRedis, forgets, killing, restartRedis((*testservers.RedisServer).RestartEmpty)},
+	{"redis: kill -9, with its data", OnRedis, keeps, killing,
+		restartRedis((*testservers.RedisServer).Restart)},
+	{"redis: kill -9, empty", OnRedis, forgets, killing,
+		restartRedis((*testservers.RedisServer).RestartEmpty)},
 	{"redis: kill -9, log truncated", OnRedis, forgets, killing, restartRedis(truncated)},
 	{"redis: kill -9, older RDB", OnRedis, forgets, killing, olderRDB},
 	{"redis: SIGSTOP", OnRedis, keeps, pausing, pauseRedis},
@@ -63,17 +65,21 @@ var Faults = []Fault{
 	{"redis: FLUSHALL", OnRedis, forgets, atOnce, flush},
 	{"redis: out of memory", OnRedis, keeps, atOnce, outOfMemory},
 	{"redis: replies cut", OnRedis, keeps, disturbing, disturbed(redisProxy, testservers.CutReply, 5)},
-	{"redis: requests cut", OnRedis, keeps, disturbing, disturbed(redisProxy, testservers.CutRequest, 5)},
+	{"redis: requests cut", OnRedis, keeps, disturbing, disturbed(redisProxy, testservers.CutRequest,
+		5)},
 	{"redis: slow", OnRedis, keeps, disturbing, slowed(redisProxy, 150*time.Millisecond)},
 	{"redis: black hole", OnRedis, keeps, disturbing, disturbed(redisProxy, testservers.BlackHole, 1)},
 	{"redis: refused", OnRedis, keeps, disturbing, disturbed(redisProxy, testservers.Refuse, 1)},
 	{"mariadb: kill -9", OnMariaDB, keeps, killing, killMariaDB},
 	{"mariadb: connections killed", OnMariaDB, keeps, atOnce, killConnections},
 	{"mariadb: SIGSTOP", OnMariaDB, keeps, pausing, pauseMariaDB},
-	{"mariadb: replies cut", OnMariaDB, keeps, disturbing, disturbed(sqlProxy, testservers.CutReply, 12)},
-	{"mariadb: requests cut", OnMariaDB, keeps, disturbing, disturbed(sqlProxy, testservers.CutRequest, 12)},
+	{"mariadb: replies cut", OnMariaDB, keeps, disturbing, disturbed(sqlProxy, testservers.CutReply,
+		12)},
+	{"mariadb: requests cut", OnMariaDB, keeps, disturbing, disturbed(sqlProxy, testservers.CutRequest,
+		12)},
 	{"mariadb: slow", OnMariaDB, keeps, disturbing, slowed(sqlProxy, 20*time.Millisecond)},
-	{"mariadb: black hole", OnMariaDB, keeps, disturbing, disturbed(sqlProxy, testservers.BlackHole, 1)},
+	{"mariadb: black hole", OnMariaDB, keeps, disturbing, disturbed(sqlProxy, testservers.BlackHole,
+		1)},
 	{"mariadb: refused", OnMariaDB, keeps, disturbing, disturbed(sqlProxy, testservers.Refuse, 1)},
 }
 
@@ -171,8 +177,8 @@ func pauseRedis(w *World, i int) (begin, end func() error, err error) {
 	return w.Redis[i].Pause, w.Redis[i].Resume, nil
 }
 
-// lateReplica promotes a replica that is behind while the master goes on, switches to it, and in the
-// end switches back to the master, which knows nothing of what happened meanwhile.
+// lateReplica promotes a replica that is behind while the master goes on, switches to it, and in
+// the end switches back to the master, which knows nothing of what happened meanwhile.
 func lateReplica(w *World, i int) (begin, end func() error, err error) {
 	master := w.Redis[i]
 	ctx, cancel := bounded()

@@ -32,7 +32,8 @@ func (b *book) heard(r *record, answer *client.DeductAnswer, err error) {
 			b.violation("id %s of %d units: refused although it cannot run out: %v", r.id, r.amount, err)
 		case p.Available == nil || *p.Available >= r.amount:
 			b.violation("id %s of %d units: refused for no reason: %v", r.id, r.amount, err)
-		case p.Cancelled: // by the client, which had no answer to an earlier attempt: it may have happened
+		// by the client, which had no answer to an earlier attempt: it may have happened
+		case p.Cancelled:
 			r.cancel, r.open = cancelOpen, false
 		}
 	case code == budget.LimitExceeded && b.limited:
@@ -42,7 +43,8 @@ func (b *book) heard(r *record, answer *client.DeductAnswer, err error) {
 		case r.accepted && b.store: // what the loss of a store took
 		case r.accepted:
 			b.violation("id %s was accepted before and is refused now: %v", r.id, err)
-		case p.Limit == nil || p.Limit.Max == nil || *p.Limit.Max != perMinute || p.Limit.Used+r.amount <= perMinute:
+		case p.Limit == nil || p.Limit.Max == nil || *p.Limit.Max != perMinute ||
+			p.Limit.Used+r.amount <= perMinute:
 			b.violation("id %s of %d units: a limit refuses it for no reason: %v", r.id, r.amount, err)
 		case p.Cancelled:
 			r.cancel, r.open = cancelOpen, false
@@ -77,7 +79,8 @@ func (b *book) heardAccepted(r *record, answer *client.DeductAnswer) {
 // heardConflict notes the answer to another amount under an accepted id.
 func (b *book) heardConflict(r *record, answer *client.DeductAnswer, err error) {
 	if final(err) && client.CodeOf(err) != budget.RequestConflict {
-		b.violation("id %s of %d units was sent with %d: %+v, %v", r.id, r.amount, r.amount+1, answer, err)
+		b.violation("id %s of %d units was sent with %d: %+v, %v", r.id, r.amount, r.amount+1, answer,
+			err)
 	}
 }
 
@@ -122,7 +125,8 @@ func (b *book) heardRollback(r *record, p *part, answer *client.Deduction, err e
 	}
 }
 
-// heardAdjust notes the answer to an append or a shrink. A shrink that was not done may be going on.
+// heardAdjust notes the answer to an append or a shrink. A shrink that was not done may be going
+// on.
 func (b *book) heardAdjust(a *adjustment, err error) {
 	switch kind := client.KindOf(err); {
 	case err == nil:

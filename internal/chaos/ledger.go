@@ -16,7 +16,8 @@ func (w *World) read(name string) (l books, err error) {
 	defer cancel()
 	l.rows, l.adjustments = map[string]row{}, map[string]string{}
 	var id int64
-	err = w.Rows.QueryRowContext(ctx, `SELECT id, total_quantity, undistributed_quantity, quarantined_quantity,
+	err = w.Rows.QueryRowContext(ctx,
+		`SELECT id, total_quantity, undistributed_quantity, quarantined_quantity,
 		forfeited_quantity, pending_shrink_quantity FROM budget_management_bucket WHERE name = ?`, []byte(name)).
 		Scan(&id, &l.total, &l.undistributed, &l.quarantined, &l.forfeited, &l.pendingShrink)
 	if err != nil {
@@ -39,7 +40,8 @@ func (w *World) read(name string) (l books, err error) {
 			l.rows[id] = r
 			return err
 		}),
-		w.each(ctx, `SELECT request_id, status FROM adjustment WHERE budget_id = ? AND LENGTH(request_id) > 0`, id,
+		w.each(ctx,
+			`SELECT request_id, status FROM adjustment WHERE budget_id = ? AND LENGTH(request_id) > 0`, id,
 			func(rows *sql.Rows) error {
 				var id, status string
 				err := rows.Scan(&id, &status)
@@ -49,7 +51,9 @@ func (w *World) read(name string) (l books, err error) {
 	return l, err
 }
 
-func (w *World) each(ctx context.Context, query string, id int64, scan func(*sql.Rows) error) error {
+func (w *World) each(
+	ctx context.Context, query string, id int64, scan func(*sql.Rows) error,
+) error {
 	rows, err := w.Rows.QueryContext(ctx, query, id)
 	if err != nil {
 		return err
@@ -81,16 +85,19 @@ func (w *World) verify(b *book) (wrong []string, lost int64) {
 			wrong = append(wrong, fmt.Sprintf("%s: audit through node %d: %v", b.name, i, err))
 		case !report.OK || len(report.Discrepancies)+len(report.Unchecked) > 0:
 			wrong = append(wrong, fmt.Sprintf("%s: audit through node %d: %+v", b.name, i, *report))
-		case report.Total != ledger.total || report.Used != ledger.used || report.Total != report.Undistributed+
-			report.InTransit+report.Remaining+report.Held+report.Used+report.Quarantined+report.Forfeited:
-			wrong = append(wrong, fmt.Sprintf("%s: audit through node %d: %+v, the rows: %+v", b.name, i, *report,
+		case report.Total != ledger.total || report.Used != ledger.used ||
+			report.Total != report.Undistributed+
+				report.InTransit+report.Remaining+report.Held+report.Used+report.Quarantined+report.Forfeited:
+			wrong = append(wrong, fmt.Sprintf("%s: audit through node %d: %+v, the rows: %+v", b.name, i,
+				*report,
 				ledger.figures()))
 		}
 	}
 	return append(wrong, b.wrong...), lost
 }
 
-// auditWhole audits a budget, again while a bucket could not be compared: an automatic recycle may just replace it.
+// auditWhole audits a budget, again while a bucket could not be compared: an automatic recycle may
+// just replace it.
 func auditWhole(c *client.Client, name string) (report *client.AuditReport, err error) {
 	const tries, pause = 20, 100 * time.Millisecond
 	for range tries {
@@ -105,8 +112,8 @@ func auditWhole(c *client.Client, name string) (report *client.AuditReport, err 
 	return report, err
 }
 
-// limited looks at a budget with a limit of perMinute units for each user and minute: nobody is above
-// it in the ledger's rows. The audit compares its counters with the same rows.
+// limited looks at a budget with a limit of perMinute units for each user and minute: nobody is
+// above it in the ledger's rows. The audit compares its counters with the same rows.
 func (w *World) limited(b *book) (wrong []string) {
 	ctx, cancel := bounded()
 	defer cancel()

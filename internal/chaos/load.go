@@ -244,7 +244,8 @@ func (l *load) rollbackOnce(b *book, r *record, id string, p *part, rnd *rand.Ra
 }
 
 func (l *load) cancel(b *book, r *record, rnd *rand.Rand) {
-	answer, err := l.any(rnd).Cancel(context.Background(), b.name, client.CancelRequest{RequestID: r.id})
+	answer, err := l.any(rnd).Cancel(context.Background(), b.name,
+		client.CancelRequest{RequestID: r.id})
 	l.tally.note("cancel", false, err)
 	b.heardCancel(r, answer, err)
 }
@@ -283,8 +284,9 @@ func (l *load) operate(rnd *rand.Rand) {
 	l.tally.note(verb, false, err)
 }
 
-// settle finds out what became of everything that is open, and brings all buckets online, as callers
-// and an operator do once everything works again. It returns what could not be settled in time.
+// settle finds out what became of everything that is open, and brings all buckets online, as
+// callers and an operator do once everything works again. It returns what could not be settled in
+// time.
 func (l *load) settle(seed uint64) error {
 	deadline := time.Now().Add(quietLimit)
 	var failed atomic.Pointer[string]

@@ -63,8 +63,8 @@ func newNode(name, dir string, args ...string) (*Node, error) {
 	return &Node{name: name, dir: dir, args: args, proxy: proxy}, nil
 }
 
-// Start starts the process, unless it runs, and returns once it is ready. One that gives up, because
-// its database was out of reach when it started, is started again.
+// Start starts the process, unless it runs, and returns once it is ready. One that gives up,
+// because its database was out of reach when it started, is started again.
 func (n *Node) Start() error {
 	deadline := time.Now().Add(startLimit)
 	for {

@@ -43,8 +43,8 @@ var unfinished = map[string]string{
 			WHERE b.budget_id = t.id AND b.status = 'online')`,
 }
 
-// AwaitQuiet waits until nothing is half done: not in the ledger, and not as any node sees it, twice
-// in a row. It returns what was left when the limit passed.
+// AwaitQuiet waits until nothing is half done: not in the ledger, and not as any node sees it,
+// twice in a row. It returns what was left when the limit passed.
 func (w *World) AwaitQuiet() error {
 	deadline := time.Now().Add(quietLimit)
 	for looks := 0; ; {

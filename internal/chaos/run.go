@@ -38,14 +38,16 @@ type run struct {
 
 func newRun(tb testing.TB, nodes int, seed uint64, durability string) *run {
 	tb.Helper()
-	r := &run{tb: tb, w: New(tb, nodes, "everysec"), seed: seed, durability: budget.Durability(durability), callers: 10,
+	r := &run{tb: tb, w: New(tb, nodes, "everysec"), seed: seed,
+		durability: budget.Durability(durability), callers: 10,
 		rnd: rand.New(rand.NewPCG(seed, 1)), counts: newCounts(), tally: &tally{codes: map[string]int{}}}
 	r.big = r.create("big", 10_000_000, budget.Amount, 5_000)
 	r.big.plenty = true
 	r.flux = r.create("flux", 20_000, budget.Count, 0)
-	r.capped = r.create("capped", 10_000_000, budget.Count, 5_000, client.Limit{Name: "per-user", Dimension: "user",
-		Max: perMinute, Measure: budget.MeasureAmount,
-		Window: client.Window{Kind: budget.WindowCalendar, Every: budget.Minute}})
+	r.capped = r.create("capped", 10_000_000, budget.Count, 5_000,
+		client.Limit{Name: "per-user", Dimension: "user",
+			Max: perMinute, Measure: budget.MeasureAmount,
+			Window: client.Window{Kind: budget.WindowCalendar, Every: budget.Minute}})
 	r.capped.plenty, r.capped.limited = true, true
 	return r
 }
@@ -53,9 +55,11 @@ func newRun(tb testing.TB, nodes int, seed uint64, durability string) *run {
 // perMinute is how many units of the budget "capped" a user may take in a minute.
 const perMinute = 15
 
-// create makes a budget, as often as it takes, and its book. sharding bounds one grant; 0: no bound. Limits
-// are of its routing dimension, user.
-func (r *run) create(name string, total int64, unit budget.Unit, sharding int64, limits ...client.Limit) *book {
+// create makes a budget, as often as it takes, and its book. sharding bounds one grant; 0: no
+// bound. Limits are of its routing dimension, user.
+func (r *run) create(
+	name string, total int64, unit budget.Unit, sharding int64, limits ...client.Limit,
+) *book {
 	r.tb.Helper()
 	routing := ""
 	if len(limits) > 0 {
@@ -63,9 +67,11 @@ func (r *run) create(name string, total int64, unit budget.Unit, sharding int64,
 	}
 	deadline := time.Now().Add(quietLimit)
 	for i := 0; ; i++ {
-		_, err := r.w.Clients[i%len(r.w.Clients)].Create(context.Background(), client.CreateRequest{Name: name,
-			Unit: unit, Type: budget.Promo, TotalQuantity: total, BucketQuantity: buckets,
-			ShardingQuantity: sharding, Durability: r.durability, Limits: limits, RoutingDimension: routing})
+		_, err := r.w.Clients[i%len(r.w.Clients)].Create(context.Background(),
+			client.CreateRequest{Name: name,
+				Unit: unit, Type: budget.Promo, TotalQuantity: total, BucketQuantity: buckets,
+				ShardingQuantity: sharding, Durability: r.durability, Limits: limits,
+				RoutingDimension: routing})
 		if err == nil {
 			b := newBook(name, total)
 			b.store = r.durability == "store"
@@ -78,10 +84,10 @@ func (r *run) create(name string, total int64, unit budget.Unit, sharding int64,
 	}
 }
 
-// strikes works through a schedule in rounds: load, faults with time to recover between them, and when
-// everything works again the books. A strike that disturbed nothing comes again at the end, so often
-// that a kind which cannot strike shows. It ends early at the deadline (zero: none) or when something
-// was wrong.
+// strikes works through a schedule in rounds: load, faults with time to recover between them, and
+// when everything works again the books. A strike that disturbed nothing comes again at the end, so
+// often that a kind which cannot strike shows. It ends early at the deadline (zero: none) or when
+// something was wrong.
 func (r *run) strikes(schedule []Strike, perRound int, deadline time.Time) {
 	const tries = 25 // a proxy may see no traffic while it disturbs
 	for len(schedule) > 0 && !r.tb.Failed() && (deadline.IsZero() || time.Now().Before(deadline)) {
@@ -136,12 +142,13 @@ func (r *run) log(format string, args ...any) {
 	}
 }
 
-// round runs faults under load on the lasting budgets and on a small hot one, which is then sold out
-// to its last unit, and looks at the books.
+// round runs faults under load on the lasting budgets and on a small hot one, which is then sold
+// out to its last unit, and looks at the books.
 func (r *run) round(faults func()) {
 	r.rounds++
 	hot := r.create(fmt.Sprintf("hot-%d", r.rounds), 300+r.rnd.Int64N(300), budget.Count, 40)
-	l := &load{w: r.w, tally: r.tally, round: r.rounds, books: []*book{hot, r.big, r.flux, r.capped}, flux: r.flux}
+	l := &load{w: r.w, tally: r.tally, round: r.rounds, books: []*book{hot, r.big, r.flux, r.capped},
+		flux: r.flux}
 	l.start(r.seed, r.callers)
 	faults()
 	l.end()
@@ -174,8 +181,9 @@ func (r *run) check(all ...*book) {
 	}
 }
 
-// release gives back what is in quarantine and was not lost, as an operator does who knows what callers
-// were told. Whatever is sold afterwards is sold once: the next look at the books would show it.
+// release gives back what is in quarantine and was not lost, as an operator does who knows what
+// callers were told. Whatever is sold afterwards is sold once: the next look at the books would
+// show it.
 func (r *run) release(b *book, lost int64) {
 	ctx, cancel := bounded()
 	defer cancel()
@@ -192,8 +200,9 @@ func (r *run) release(b *book, lost int64) {
 		return
 	}
 	b.releases++
-	answer, err := c.ReleaseQuarantine(ctx, b.name, client.ReleaseRequest{Reason: "the callers' own books",
-		RequestID: fmt.Sprintf("release-%d", b.releases), Quantity: list.Held - lost, By: "chaos"})
+	answer, err := c.ReleaseQuarantine(ctx, b.name,
+		client.ReleaseRequest{Reason: "the callers' own books",
+			RequestID: fmt.Sprintf("release-%d", b.releases), Quantity: list.Held - lost, By: "chaos"})
 	if err != nil || answer.Quarantined != lost {
 		r.tb.Errorf("%s: release of %d: %+v, %v", b.name, list.Held-lost, answer, err)
 		return
@@ -244,7 +253,8 @@ func (r *run) sell(l *load, b *book, record *record) error {
 // finish sells the lasting budgets out too, and prints what happened.
 func (r *run) finish() {
 	if !r.tb.Failed() {
-		l := &load{w: r.w, tally: r.tally, round: r.rounds + 1, books: []*book{r.big, r.flux}, flux: r.flux}
+		l := &load{w: r.w, tally: r.tally, round: r.rounds + 1, books: []*book{r.big, r.flux},
+			flux: r.flux}
 		r.big.plenty = false
 		for _, b := range l.books {
 			_, lost := r.w.verify(b)
@@ -263,7 +273,8 @@ func (r *run) table() string {
 	out := tabwriter.NewWriter(&text, 0, 0, 2, ' ', tabwriter.AlignRight)
 	fmt.Fprintln(out, "fault\talone\tpaired\tmissed\t")
 	for k, f := range Faults {
-		fmt.Fprintf(out, "%s\t%d\t%d\t%d\t\n", f.Name, r.counts.alone[k], r.counts.paired[k], r.counts.missed[k])
+		fmt.Fprintf(out, "%s\t%d\t%d\t%d\t\n", f.Name, r.counts.alone[k], r.counts.paired[k],
+			r.counts.missed[k])
 	}
 	n := len(Faults)
 	fmt.Fprintf(out, "pairs of kinds\t\t%d of %d\t\t\n\t\t\t\t\n", len(r.counts.pairs), n*(n-1)/2)
@@ -277,7 +288,8 @@ func (r *run) table() string {
 	for _, code := range what {
 		fmt.Fprintf(out, "%s\t%d\t\t\t\n", code, r.tally.codes[code])
 	}
-	fmt.Fprintf(out, "ids\t%d\t\t\t\nunits lost (store mode)\t%d\t\t\t\nunits released from quarantine\t%d\t\t\t\nunits sold last\t%d\t\t\t\n",
+	fmt.Fprintf(out, "ids\t%d\t\t\t\nunits lost (store mode)\t%d\t\t\t\nunits released from "+
+		"quarantine\t%d\t\t\t\nunits sold last\t%d\t\t\t\n",
 		len(r.big.records)+len(r.flux.records)+len(r.capped.records), r.lost, r.released, r.sold)
 	_ = out.Flush()
 	return text.String()

@@ -12,10 +12,10 @@ import (
 // ErrMissed says that a fault disturbed nothing.
 var ErrMissed = errors.New("nothing passed while it lasted")
 
-// Strike lets faults happen together for a while, on servers that differ where there are several, and
-// undoes them: everything works when it returns, though not all may be recovered. An error that is
-// ErrMissed says that one of them disturbed nothing; any other that something could not be done or is
-// not back.
+// Strike lets faults happen together for a while, on servers that differ where there are several,
+// and undoes them: everything works when it returns, though not all may be recovered. An error that
+// is ErrMissed says that one of them disturbed nothing; any other that something could not be done
+// or is not back.
 func (w *World) Strike(rnd *rand.Rand, kinds ...Fault) error {
 	kinds = slices.Clone(kinds)
 	slices.SortStableFunc(kinds, func(a, b Fault) int { return a.order - b.order })
@@ -53,8 +53,8 @@ func (w *World) Strike(rnd *rand.Rand, kinds ...Fault) error {
 	return worst(append(failures, w.Restore()))
 }
 
-// lasts is for how long faults last: silence outlasts the time-outs of stores (1 s) and the deadline of
-// a deduction (2 s) now and then, so that calls are given up in their middle.
+// lasts is for how long faults last: silence outlasts the time-outs of stores (1 s) and the
+// deadline of a deduction (2 s) now and then, so that calls are given up in their middle.
 func lasts(rnd *rand.Rand, kinds []Fault) time.Duration {
 	most := 600 * time.Millisecond
 	for _, f := range kinds {

@@ -25,8 +25,8 @@ type World struct {
 	// Dir holds the logs of all processes; it stays when the test failed.
 	Dir     string
 	MariaDB *testservers.MariaDBServer
-	// SQL are two proxies between the nodes and MariaDB, one behind the other, so that each can disturb
-	// in its own way; Stores[i] is between the nodes and Redis[i].
+	// SQL are two proxies between the nodes and MariaDB, one behind the other, so that each can
+	// disturb in its own way; Stores[i] is between the nodes and Redis[i].
 	SQL    [2]*testservers.Proxy
 	Redis  []*testservers.RedisServer
 	Stores []*testservers.Proxy
@@ -67,7 +67,8 @@ func New(tb testing.TB, nodes int, fsync string, more ...string) *World {
 	}
 	config := filepath.Join(dir, "budgetd.yaml")
 	behind := strings.Replace(direct, w.MariaDB.Addr(), w.SQL[0].Addr(), 1)
-	if err := os.WriteFile(config, []byte(w.config(behind)+strings.Join(more, "\n")), 0o600); err != nil {
+	if err := os.WriteFile(config, []byte(w.config(behind)+strings.Join(more, "\n")),
+		0o600); err != nil {
 		tb.Fatal(err)
 	}
 	for i := range nodes {
@@ -93,7 +94,8 @@ func New(tb testing.TB, nodes int, fsync string, more ...string) *World {
 // often, so that many faults fit into a minute.
 func (w *World) config(dsn string) string {
 	var text strings.Builder
-	fmt.Fprintf(&text, "database:\n  driver: mysql\n  dsn: %q\nbackground:\n  chores: 300ms\ninstances:\n", dsn)
+	fmt.Fprintf(&text, "database:\n  driver: mysql\n  dsn: %q\nbackground:\n  chores: "+
+		"300ms\ninstances:\n", dsn)
 	for i, p := range w.Stores {
 		fmt.Fprintf(&text, "  - name: redis-%d\n    driver: redis\n    addrs: [%q]\n", i, p.Addr())
 	}

@@ -138,7 +138,8 @@ func clearText(into *string) bool {
 }
 
 func certificateGrants(into *[]CertificateGrant) rule {
-	const want = "must be a list of {subject | dns | uri | email, principal, role, tenant?, budgets?}, " +
+	const want = "must be a list of {subject | dns | uri | email, principal, role, tenant?, " +
+		"budgets?}, " +
 		"such as [{uri: spiffe://shop/till, principal: till, role: deduct, tenant: shop}]"
 	return rule{want: want, target: into, set: func(value any) bool {
 		*into = nil
@@ -251,9 +252,11 @@ func (c *Config) checkAccess() []Fault {
 	wants := c.TLS.ClientCertificates != CertificatesIgnored
 	switch {
 	case wants && c.TLS.CertFile == "":
-		fault("tls.client_certificates", c.TLS.ClientCertificates, "must be ignored without tls.cert_file")
+		fault("tls.client_certificates", c.TLS.ClientCertificates,
+			"must be ignored without tls.cert_file")
 	case wants && c.TLS.ClientCAFile == "":
-		fault("tls.client_certificates", c.TLS.ClientCertificates, "must be ignored without tls.client_ca_file")
+		fault("tls.client_certificates", c.TLS.ClientCertificates,
+			"must be ignored without tls.client_ca_file")
 	case !wants && len(c.TLS.Principals) > 0:
 		fault("tls.principals", "", "must be empty while tls.client_certificates is ignored")
 	}
@@ -288,7 +291,8 @@ func (o *OIDC) check() []Fault {
 		switch {
 		case k.value == "":
 			faults = append(faults, Fault{k.key, "", "must be set beside oidc.issuer"})
-		case k.url && (err != nil || parsed.Host == "" || parsed.Scheme != "https" && !isLoopback(parsed.Host)):
+		case k.url && (err != nil || parsed.Host == "" || parsed.Scheme != "https" &&
+			!isLoopback(parsed.Host)):
 			faults = append(faults, Fault{k.key, show(k.value), "must be an https URL"})
 		}
 	}

@@ -154,8 +154,8 @@ type Log struct {
 }
 
 // Client returns the settings of encrypted connections, nil when they are not encrypted. Without a
-// ServerName the side that connects takes the host that it connects to. Errors: a file that cannot be
-// read or holds no certificate.
+// ServerName the side that connects takes the host that it connects to. Errors: a file that cannot
+// be read or holds no certificate.
 func (t TLS) Client() (*tls.Config, error) {
 	files, err := t.Files()
 	if files == nil || err != nil {
@@ -170,7 +170,8 @@ func (t TLS) Files() (*tlsfiles.Client, error) {
 	if !t.Enabled {
 		return nil, nil
 	}
-	files, err := tlsfiles.NewClient(tlsfiles.ClientFiles{CA: t.CAFile, Cert: t.CertFile, Key: t.KeyFile,
+	files, err := tlsfiles.NewClient(tlsfiles.ClientFiles{CA: t.CAFile, Cert: t.CertFile,
+		Key:        t.KeyFile,
 		ServerName: t.ServerName})
 	if err != nil {
 		return nil, fmt.Errorf("tls: %w", err)

@@ -130,7 +130,8 @@ func (l *loader) unknown(known []string, k key) {
 		}
 	}
 	switch {
-	case k.name == section && len(below) > 0 && k.value == nil: // a section of which all is commented out
+	// a section of which all is commented out
+	case k.name == section && len(below) > 0 && k.value == nil:
 	case k.name == section && len(below) > 0:
 		l.fault(k.name, k.value, "must be a section with "+strings.Join(below, ", "))
 	case len(below) > 0:
@@ -230,7 +231,8 @@ func (c *Config) readSecrets() []Fault {
 		}
 		text, err := os.ReadFile(file)
 		if *into = strings.TrimRight(string(text), "\r\n"); err != nil || *into == "" {
-			faults = append(faults, Fault{key, show(file), "must be a file that can be read and is not empty"})
+			faults = append(faults,
+				Fault{key, show(file), "must be a file that can be read and is not empty"})
 		}
 	}
 	read("database.dsn_file", c.Database.DSNFile, &c.Database.DSN)
@@ -245,7 +247,8 @@ func (c *Config) readSecrets() []Fault {
 		for _, p := range []struct {
 			key, file string
 			into      *string
-		}{{"password", i.PasswordFile, &i.Password}, {"sentinel_password", i.SentinelPasswordFile, &i.SentinelPassword}} {
+		}{{"password", i.PasswordFile, &i.Password}, {"sentinel_password", i.SentinelPasswordFile,
+			&i.SentinelPassword}} {
 			key := instanceKey(n) + "." + p.key + "_file"
 			if *p.into != "" && p.file != "" {
 				faults = append(faults, Fault{key, show(p.file), "must not be set beside " + p.key})

@@ -8,7 +8,8 @@ import (
 
 // settings are all keys outside the list of instances: what each must be, and where it goes.
 func (c *Config) settings() []setting {
-	return slices.Concat(c.accessSettings(), c.serviceSettings(), c.Database.TLS.settings("database.tls."))
+	return slices.Concat(c.accessSettings(), c.serviceSettings(),
+		c.Database.TLS.settings("database.tls."))
 }
 
 // serviceSettings are the keys of everything else.

@@ -227,7 +227,8 @@ func forbidden(p *access.Principal, call *access.Call, least access.Role) error 
 	case call.Over == access.Installation:
 		return budget.Refuse(budget.Forbidden, call.Op, "it needs a key for all tenants and budgets")
 	default:
-		return budget.Refuse(budget.Forbidden, call.Op, "it is outside the tenant or the budgets of the key")
+		return budget.Refuse(budget.Forbidden, call.Op,
+			"it is outside the tenant or the budgets of the key")
 	}
 }
 

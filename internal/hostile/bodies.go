@@ -39,7 +39,8 @@ func changes(target Target) []Case {
 		{`{"end_at":"9999-01-01T00:00:00Z"}`, "end_at"}, {`{"end_at":"never"}`, "end_at"},
 		{`{"sharding_quantity":-1}`, "sharding_quantity"}, {`{"adjust_cnt":-1}`, "adjust_cnt"},
 		{`{"limits":[{}]}`, "limits[0].name"},
-		{`{"limits":[` + soundLimit + `,` + soundLimit + `]}`, "limits[1].name"}, {`{"bucket_quantity":0}`, "bucket_quantity"},
+		{`{"limits":[` + soundLimit + `,` + soundLimit + `]}`, "limits[1].name"},
+		{`{"bucket_quantity":0}`, "bucket_quantity"},
 		{`{"bucket_quantity":1025}`, "bucket_quantity"},
 		{`{"type_rule":{}}`, "type_rule.kind"}, {`{"type_rule":{"kind":"daily"}}`, "type_rule.kind"},
 		{`{"type_rule":{"kind":"calendar"}}`, "type_rule.every"},
@@ -55,14 +56,16 @@ func changes(target Target) []Case {
 		{`{"name":"x"}`, "name"}, {`{"type":"daily"}`, "type"}, {`{"timezone":"UTC"}`, "timezone"},
 		{`{"type_rule":null}`, "type_rule"}, {`{"type_rule":"free"}`, "type_rule"},
 		{`{"type_rule":{"kind":"free","Kind":"free"}}`, "type_rule.Kind"},
-		{`{"type_rule":{"kind":"free","kind":"free"}}`, "type_rule.kind"}, {`{"late_refund":null}`, "late_refund"},
+		{`{"type_rule":{"kind":"free","kind":"free"}}`, "type_rule.kind"},
+		{`{"late_refund":null}`, "late_refund"},
 		{`{"limits":null}`, "limits"}, {`{"limits":{}}`, "limits"}, {`{"limits":[7]}`, "limits[0]"},
 		{`{"unlimited":true}`, "unlimited"}, {`{"routing_dimension":"user"}`, "routing_dimension"},
 		{`{"version":1}`, "version"}, {`[{"op":"replace","path":"/status","value":"paused"}]`, ""},
 	} {
 		add(malformed(patch(p.body)), p.field)
 	}
-	for _, condition := range []string{"1", `"x"`, `"0"`, `"-1"`, `"1.0"`, `W/"1"`, `"1", "2"`, `"`, `""`, `"01"`, `"9007199254740992"`} {
+	for _, condition := range []string{"1", `"x"`, `"0"`, `"-1"`, `"1.0"`, `W/"1"`, `"1", "2"`, `"`,
+		`""`, `"01"`, `"9007199254740992"`} {
 		add(malformed(patch(`{"status":"paused"}`, "If-Match: "+condition)), "If-Match")
 	}
 	add(malformed(patch(`{"status":"paused"}`, `If-Match: "1"`, `If-Match: "1"`)), "If-Match")
@@ -109,22 +112,29 @@ func bodies(target Target) []Case {
 		invalid(deduct("hold of a century", `{"request_id":"hostile","amount":1,"hold_ttl":"36500d"}`)),
 		invalid(deduct("group", `{"request_id":"hostile","amount":1,"group":"g"}`)),
 		invalid(deduct("counts -1", `{"request_id":"hostile","amount":1,"counts":{"l":-1}}`)),
-		invalid(deduct("counts too large", `{"request_id":"hostile","amount":1,"counts":{"l":9007199254740992}}`)),
+		invalid(deduct("counts too large",
+			`{"request_id":"hostile","amount":1,"counts":{"l":9007199254740992}}`)),
 		invalid(deduct("counts name", `{"request_id":"hostile","amount":1,"counts":{"L":1}}`)),
-		invalid(deduct("counts of 100", `{"request_id":"hostile","amount":1,"counts":{`+manyCounts(100)+`}}`)),
+		invalid(deduct("counts of 100", `{"request_id":"hostile","amount":1,"counts":{`+manyCounts(100)+
+			`}}`)),
 		malformed(deduct("counts 1.5", `{"request_id":"hostile","amount":1,"counts":{"l":1.5}}`)),
 		malformed(deduct("counts null", `{"request_id":"hostile","amount":1,"counts":{"l":null}}`)),
 		malformed(deduct("counts array", `{"request_id":"hostile","amount":1,"counts":[1]}`)),
 		malformed(deduct("counts twice", `{"request_id":"hostile","amount":1,"counts":{"l":1,"l":2}}`)),
 		malformed(deduct("dry_run text", `{"request_id":"hostile","amount":1,"dry_run":"true"}`)),
 		malformed(deduct("dry_run null", `{"request_id":"hostile","amount":1,"dry_run":null}`)),
-		tooLarge(deduct("larger than allowed", `{"request_id":"hostile","amount":1,"reference":"`+strings.Repeat("x", int(target.BodyBytes))+`"}`)),
+		tooLarge(deduct("larger than allowed", `{"request_id":"hostile","amount":1,"reference":"`+
+			strings.Repeat("x", int(target.BodyBytes))+`"}`)),
 		tooLarge(deduct("blank and larger than allowed", strings.Repeat(" ", int(target.BodyBytes)+1))),
 		tooLarge(Case{Name: "chunked and larger than allowed", Raw: "POST /v1/budgets/" + target.Budget +
-			"/deduct HTTP/1.1\r\nHost: hostile\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n" +
-			fmt.Sprintf("%x\r\n%s\r\n0\r\n\r\n", target.BodyBytes+1, strings.Repeat(" ", int(target.BodyBytes)+1))}),
-		malformed(Case{Name: "GET with a body", Method: "GET", Path: "/v1/budgets/" + target.Budget, Body: sound}),
-		malformed(Case{Name: "offline with members", Method: "POST", Path: "/v1/budgets/" + target.Budget + "/buckets/x/offline", Body: sound}),
+			"/deduct HTTP/1.1\r\nHost: hostile\r\nContent-Type: application/json\r\nTransfer-Encoding: " +
+			"chunked\r\n\r\n" +
+			fmt.Sprintf("%x\r\n%s\r\n0\r\n\r\n", target.BodyBytes+1,
+				strings.Repeat(" ", int(target.BodyBytes)+1))}),
+		malformed(Case{Name: "GET with a body", Method: "GET", Path: "/v1/budgets/" + target.Budget,
+			Body: sound}),
+		malformed(Case{Name: "offline with members", Method: "POST", Path: "/v1/budgets/" +
+			target.Budget + "/buckets/x/offline", Body: sound}),
 	}
 	for name, types := range map[string][]string{
 		"missing": nil, "empty": {"Content-Type:"}, "text": {"Content-Type: text/plain"},
@@ -186,15 +196,19 @@ func batches(target Target) []Case {
 		with(invalid(batch("no deductions", `{"deductions":[]}`)), "deductions"),
 		with(malformed(batch("not an array", `{"deductions":{}}`)), "deductions"),
 		with(malformed(batch("null", `{"deductions":null}`)), "deductions"),
-		with(malformed(batch("unknown", `{"deductions":[`+ours+`,"amount":1}],"atomic":true}`)), "atomic"),
+		with(malformed(batch("unknown", `{"deductions":[`+ours+`,"amount":1}],"atomic":true}`)),
+			"atomic"),
 		malformed(batch("an array", `[`+ours+`,"amount":1}]`)),
 		malformed(batch("broken in the second", `{"deductions":[`+ours+`,"amount":1},{"amount":tru}]}`)),
 		malformed(batch("cut", `{"deductions":[`+ours+`,"amount":1}`)),
 		malformed(batch("trailing", `{"deductions":[`+ours+`,"amount":1}]}]`)),
-		malformed(batch("duplicate in the second", `{"deductions":[`+ours+`,"amount":1},`+ours+`,"amount":1,"amount":2}]}`)),
-		tooLarge(batch("one too many", `{"deductions":[`+strings.Repeat(`{},`, target.BatchItems)+`{}]}`)),
+		malformed(batch("duplicate in the second", `{"deductions":[`+ours+`,"amount":1},`+ours+
+			`,"amount":1,"amount":2}]}`)),
+		tooLarge(batch("one too many", `{"deductions":[`+strings.Repeat(`{},`, target.BatchItems)+
+			`{}]}`)),
 		tooLarge(batch("1,000,001", `{"deductions":[`+strings.Repeat(`{},`, 1_000_000)+`{}]}`)),
-		tooLarge(batch("larger than allowed", `{"deductions":[`+strings.Repeat(" ", int(target.BatchBytes))+`]}`)),
+		tooLarge(batch("larger than allowed", `{"deductions":[`+
+			strings.Repeat(" ", int(target.BatchBytes))+`]}`)),
 	}
 	for _, text := range []string{"0", "-1", "9007199254740992"} {
 		cases = append(cases, with(invalid(item("amount "+text, ours+`,"amount":`+text+`}`)), "amount"))

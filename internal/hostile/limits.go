@@ -16,24 +16,31 @@ func limits() []Case {
 		c.Field = field
 		cases = append(cases, c)
 	}
-	with := func(change ...string) string { return "[" + strings.NewReplacer(change...).Replace(soundLimit) + "]" }
+	with := func(change ...string) string {
+		return "[" +
+			strings.NewReplacer(change...).Replace(soundLimit) + "]"
+	}
 	window := func(text string) string { return with(`{"kind":"lifetime"}`, text) }
 	override := func(text string) string { return with(`"max":1`, `"max":1,"overrides":[`+text+`]`) }
 	for _, w := range []struct{ list, field string }{
-		{`[{}]`, "limits[0].name"}, {`[{"name":"l"}]`, "limits[0].dimension"}, {`[{"name":"l"}]`, "limits[0].window"},
+		{`[{}]`, "limits[0].name"}, {`[{"name":"l"}]`, "limits[0].dimension"},
+		{`[{"name":"l"}]`, "limits[0].window"},
 		{`[{"name":"l"}]`, "limits[0].max"}, {`[{"name":"l"}]`, "limits[0].measure"},
 		{"[" + soundLimit + "," + soundLimit + "]", "limits[1].name"},
 		{with(`"l"`, `""`), "limits[0].name"}, {with(`"l"`, `"L"`), "limits[0].name"},
 		{with(`"l"`, `"`+strings.Repeat("l", 64)+`"`), "limits[0].name"},
 		{with(`"user"`, `""`), "limits[0].dimension"}, {with(`"user"`, `"+"`), "limits[0].dimension"},
-		{with(`"user"`, `"user+user"`), "limits[0].dimension"}, {with(`"user"`, `"a+b+c+d+e"`), "limits[0].dimension"},
+		{with(`"user"`, `"user+user"`), "limits[0].dimension"},
+		{with(`"user"`, `"a+b+c+d+e"`), "limits[0].dimension"},
 		{with(`"user"`, `"a\u0000"`), "limits[0].dimension"},
-		{with(`"max":1`, `"max":-1`), "limits[0].max"}, {with(`"max":1`, `"max":9007199254740992`), "limits[0].max"},
+		{with(`"max":1`, `"max":-1`), "limits[0].max"}, {with(`"max":1`, `"max":9007199254740992`),
+			"limits[0].max"},
 		{with(`"count"`, `"calls"`), "limits[0].measure"}, {with(`"count"`, `""`), "limits[0].measure"},
 		{window(`{}`), "limits[0].window.kind"}, {window(`{"kind":"daily"}`), "limits[0].window.kind"},
 		{window(`{"kind":"calendar"}`), "limits[0].window.every"},
 		{window(`{"kind":"calendar","every":"decade"}`), "limits[0].window.every"},
-		{window(`{"kind":"calendar","every":"day","timezone":"Mars/Olympus"}`), "limits[0].window.timezone"},
+		{window(`{"kind":"calendar","every":"day","timezone":"Mars/Olympus"}`),
+			"limits[0].window.timezone"},
 		{window(`{"kind":"calendar","every":"day","timezone":"Local"}`), "limits[0].window.timezone"},
 		{window(`{"kind":"calendar","every":"day","length":"1d"}`), "limits[0].window.length"},
 		{window(`{"kind":"lifetime","every":"day"}`), "limits[0].window.every"},
@@ -47,7 +54,8 @@ func limits() []Case {
 		{window(`{"kind":"sliding","length":"8h"}`), "limits[0].window.slot"},
 		{window(`{"kind":"sliding","length":"8h","slot":"9h"}`), "limits[0].window.slot"},
 		{window(`{"kind":"sliding","length":"365d","slot":"1ms"}`), "limits[0].window.slot"},
-		{override(`{}`), "limits[0].overrides[0]"}, {override(`{"value":"vip"}`), "limits[0].overrides[0]"},
+		{override(`{}`), "limits[0].overrides[0]"},
+		{override(`{"value":"vip"}`), "limits[0].overrides[0]"},
 		{override(`{"max":1}`), "limits[0].overrides[0]"},
 		{override(`{"value":"vip","max":1,"exempt":true}`), "limits[0].overrides[0]"},
 		{override(`{"value":"vip","values":["vip"],"max":1}`), "limits[0].overrides[0]"},
@@ -62,13 +70,17 @@ func limits() []Case {
 		add(invalid, w.list, w.field)
 	}
 	for _, w := range []struct{ list, field string }{
-		{`null`, "limits"}, {`{}`, "limits"}, {`"l"`, "limits"}, {`[null]`, "limits[0]"}, {`["l"]`, "limits[0]"},
+		{`null`, "limits"}, {`{}`, "limits"}, {`"l"`, "limits"}, {`[null]`, "limits[0]"},
+		{`["l"]`, "limits[0]"},
 		{with(`"max":1`, `"max":1.5`), "limits[0].max"}, {with(`"max":1`, `"max":"1"`), "limits[0].max"},
-		{with(`"max":1`, `"max":null`), "limits[0].max"}, {with(`"max":1`, `"max":1,"max":2`), "limits[0].max"},
-		{with(`"max":1`, `"max":1,"Max":2`), "limits[0].Max"}, {with(`"max":1`, `"max":1,"period":"day"`), "limits[0].period"},
+		{with(`"max":1`, `"max":null`), "limits[0].max"}, {with(`"max":1`, `"max":1,"max":2`),
+			"limits[0].max"},
+		{with(`"max":1`, `"max":1,"Max":2`), "limits[0].Max"}, {with(`"max":1`, `"max":1,"period":"day"`),
+			"limits[0].period"},
 		{with(`"max":1`, `"max":1,"enforce":"no"`), "limits[0].enforce"},
 		{with(`"max":1`, `"max":1,"optional":1`), "limits[0].optional"},
-		{window(`"day"`), "limits[0].window"}, {window(`null`), "limits[0].window"}, {window(`[]`), "limits[0].window"},
+		{window(`"day"`), "limits[0].window"}, {window(`null`), "limits[0].window"},
+		{window(`[]`), "limits[0].window"},
 		{window(`{"kind":"first_hit","length":5}`), "limits[0].window.length"},
 		{window(`{"kind":"lifetime","size":5}`), "limits[0].window.size"},
 		{override(`null`), "limits[0].overrides[0]"}, {override(`"vip"`), "limits[0].overrides[0]"},
@@ -81,9 +93,11 @@ func limits() []Case {
 	}
 	for _, w := range []struct{ members, field string }{
 		{`"unlimited":true`, "total_quantity"}, {`"unlimited":true,"type":"daily"`, "type"},
-		{`"routing_dimension":""`, "routing_dimension"}, {`"routing_dimension":"a+b"`, "routing_dimension"},
+		{`"routing_dimension":""`, "routing_dimension"},
+		{`"routing_dimension":"a+b"`, "routing_dimension"},
 		{`"durability":"store","limits":[` + soundLimit + `]`, "limits[0].dimension"},
-		{`"durability":"store","routing_dimension":"device","limits":[` + soundLimit + `]`, "limits[0].dimension"},
+		{`"durability":"store","routing_dimension":"device","limits":[` + soundLimit + `]`,
+			"limits[0].dimension"},
 	} {
 		c := invalid(definition(w.members[:min(len(w.members), 80)], w.members))
 		c.Field = w.field

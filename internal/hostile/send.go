@@ -117,7 +117,8 @@ func (c Case) judgeItem(answer *http.Response, body []byte) error {
 	var batch struct {
 		Results []jsontext.Value `json:"results"`
 	}
-	if err := json.Unmarshal(body, &batch); err != nil || answer.StatusCode != 200 || len(batch.Results) == 0 {
+	if err := json.Unmarshal(body, &batch); err != nil || answer.StatusCode != 200 ||
+		len(batch.Results) == 0 {
 		return fmt.Errorf("answered %d %.300s: %w", answer.StatusCode, body, err)
 	}
 	return c.judge(c.Statuses[0], batch.Results[0])

@@ -1,5 +1,6 @@
-// Package hostile is the table of requests that must be refused clearly and change nothing, whatever
-// service is behind the HTTP interface, and of odd request ids that must be taken as they are.
+// Package hostile is the table of requests that must be refused clearly and change nothing,
+// whatever service is behind the HTTP interface, and of odd request ids that must be taken as they
+// are.
 //
 // The requests are written to a connection byte by byte, because an HTTP client would mend or
 // refuse many of them. Tests of any package run the table against a server of theirs:
@@ -87,9 +88,11 @@ func amounts(target Target) []Case {
 		"2^63": "9223372036854775808", "2^64+1": "18446744073709551617", "10,000 digits": tooLong,
 	}
 	foreign := map[string]string{ // not an integer
-		"1.5": "1.5", "1.0": "1.0", "1e3": "1e3", "1E+18": "1E+18", "1e-1": "1e-1", "1e999999": "1e999999",
+		"1.5": "1.5", "1.0": "1.0", "1e3": "1e3", "1E+18": "1E+18", "1e-1": "1e-1",
+		"1e999999": "1e999999",
 		"a string": `"5"`, "a string -0": `"-0"`, "null": "null", "true": "true", "[]": "[]", "{}": "{}",
-		"NaN": "NaN", "Infinity": "Infinity", "-Infinity": "-Infinity", "0x10": "0x10", "string 7": `" 7"`,
+		"NaN": "NaN", "Infinity": "Infinity", "-Infinity": "-Infinity", "0x10": "0x10",
+		"string 7":   `" 7"`,
 		"full width": "５", "full width string": `"５"`, "007": "007", "+5": "+5", "5.": "5.", ".5": ".5",
 		"1_000": "1_000", "--1": "--1", "minus": "-", "1,000": "1,000",
 	}
@@ -121,11 +124,13 @@ func amounts(target Target) []Case {
 		}
 	}
 	for name, text := range foreign {
-		c := malformed(on(target, "append", "quantity "+name, `{"request_id":"hostile","quantity":`+text+`}`))
+		c := malformed(on(target, "append", "quantity "+name, `{"request_id":"hostile","quantity":`+text+
+			`}`))
 		c.Field = "quantity"
 		cases = append(cases, c)
 	}
-	for _, text := range []string{"0", "-0", "9007199254740992", "-9007199254740992", tooLong, "-" + tooLong} {
+	for _, text := range []string{"0", "-0", "9007199254740992", "-9007199254740992", tooLong,
+		"-" + tooLong} {
 		c := invalid(on(target, "append", "quantity "+text[:min(len(text), 20)],
 			`{"request_id":"hostile","quantity":`+text+`}`))
 		c.Field = "quantity"
@@ -137,7 +142,8 @@ func amounts(target Target) []Case {
 // definition prepares a create whose definition is sound except for what members say, and for the
 // members left out.
 func definition(name, members string, without ...string) Case {
-	for _, sound := range []string{`"name":"hostile-new"`, `"unit":"count"`, `"type":"promo"`, `"total_quantity":100`} {
+	for _, sound := range []string{`"name":"hostile-new"`, `"unit":"count"`, `"type":"promo"`,
+		`"total_quantity":100`} {
 		key, _, _ := strings.Cut(sound, ":")
 		given := strings.HasPrefix(members, key+":") || strings.Contains(members, ","+key+":")
 		if !given && !slices.Contains(without, strings.Trim(key, `"`)) {

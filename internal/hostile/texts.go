@@ -9,9 +9,12 @@ import (
 // and no two are the same request.
 func OddIDs() []string {
 	return []string{
-		"a", "A", "a ", " a", "á", "a\u0301", "7", "007", "1e3", "1000", "1000.0", "7 ", "null", "true", "0", "-0",
-		"{}", "{lane}", "a:b:c", "}{", "*?[", "'; DROP TABLE deduction;--", "${jndi:x}", "%s%n%d", "%00", "\\0",
-		"]] redis.call('FLUSHALL')", "../../admin", "<script>", "\"", "\\", "|", "a|b", "ﬀ", "ff", "İ", "ı",
+		"a", "A", "a ", " a", "á", "a\u0301", "7", "007", "1e3", "1000", "1000.0", "7 ", "null", "true",
+		"0", "-0",
+		"{}", "{lane}", "a:b:c", "}{", "*?[", "'; DROP TABLE deduction;--", "${jndi:x}", "%s%n%d", "%00",
+		"\\0",
+		"]] redis.call('FLUSHALL')", "../../admin", "<script>", "\"", "\\", "|", "a|b", "ﬀ", "ff", "İ",
+		"ı",
 		"\u200b", "\u202e", "\ufeff", "\U0001F600", strings.Repeat("x", 128), strings.Repeat("ü", 64),
 	}
 }
@@ -21,7 +24,8 @@ func badText(limit int) map[string]string {
 	return map[string]string{
 		"empty": `""`, "too long": `"` + strings.Repeat("x", limit+1) + `"`, "NUL": `"a\u0000b"`,
 		"too long in characters of two bytes": `"` + strings.Repeat("ü", limit/2+1) + `"`,
-		"CR LF":                               `"a\r\nX-Evil: 1"`, "escape": `"\u001b[2J"`, "delete": `"\u007f"`, "C1": `"\u0085"`,
+		"CR LF":                               `"a\r\nX-Evil: 1"`, "escape": `"\u001b[2J"`,
+		"delete": `"\u007f"`, "C1": `"\u0085"`,
 		"500 KiB": `"` + strings.Repeat("x", 500<<10) + `"`,
 	}
 }
@@ -33,7 +37,8 @@ var noText = map[string]string{
 
 // brokenText are no JSON strings at all.
 var brokenText = map[string]string{
-	"invalid UTF-8": "\"a\xff\"", "lone surrogate": `"\ud800"`, "raw NUL": "\"a\x00b\"", "raw line feed": "\"a\nb\"",
+	"invalid UTF-8": "\"a\xff\"", "lone surrogate": `"\ud800"`, "raw NUL": "\"a\x00b\"",
+	"raw line feed":  "\"a\nb\"",
 	"overlong UTF-8": "\"\xc0\xaf\"",
 }
 
@@ -47,7 +52,8 @@ func texts(target Target) []Case {
 		{"deduct", "request_id", `{"amount":1,"request_id":`, `}`, 128},
 		{"deduct", "key", `{"request_id":"hostile","amount":1,"key":`, `}`, 256},
 		{"deduct", "reference", `{"request_id":"hostile","amount":1,"reference":`, `}`, 256},
-		{"deduct", "dimensions.user", `{"request_id":"hostile","amount":1,"dimensions":{"user":`, `}}`, 256},
+		{"deduct", "dimensions.user", `{"request_id":"hostile","amount":1,"dimensions":{"user":`, `}}`,
+			256},
 		{"append", "request_id", `{"quantity":1,"request_id":`, `}`, 128},
 		{"rollback", "request_id", `{"request_id":`, `}`, 128},
 		{"rollback", "rollback_id", `{"request_id":"hostile","rollback_id":`, `}`, 128},
@@ -68,7 +74,8 @@ func texts(target Target) []Case {
 		}
 	}
 	dimensions := func(name, text string) Case {
-		return on(target, "deduct", "dimensions "+name, `{"request_id":"hostile","amount":1,"dimensions":`+text+`}`)
+		return on(target, "deduct", "dimensions "+name,
+			`{"request_id":"hostile","amount":1,"dimensions":`+text+`}`)
 	}
 	many := make([]string, 17)
 	for i := range many {
@@ -110,7 +117,8 @@ func missing(target Target) []Case {
 		c.Field = "request_id"
 		cases = append(cases, c)
 	}
-	cases = append(cases, malformed(Case{Name: "a parameter whose name is not UTF-8", Method: "GET", Path: "/v1/budgets?%ff=1"}))
+	cases = append(cases, malformed(Case{Name: "a parameter whose name is not UTF-8", Method: "GET",
+		Path: "/v1/budgets?%ff=1"}))
 	return cases
 }
 
@@ -122,10 +130,14 @@ func definitions(Target) []Case {
 		cases = append(cases, c)
 	}
 	for name, text := range map[string]string{
-		"empty": "", "upper case": "Sale", "digit first": "7sale", "dash first": "-sale", "dots": "a.b", "slash": "a/b",
-		"64 bytes": strings.Repeat("a", 64), "500 KiB": strings.Repeat("a", 500<<10), "space": "a b", "braces": "a{b}",
-		"colon": "a:b", "glob": "a*?[", "SQL": "'; DROP TABLE deduction;--", "JNDI": "${jndi:x}", "format": "%s%n",
-		"Lua": "]] redis.call('FLUSHALL')", "climb": "../../admin", "escaped": "%2e%2e", "umlaut": "ä", "NUL": `a\u0000`,
+		"empty": "", "upper case": "Sale", "digit first": "7sale", "dash first": "-sale", "dots": "a.b",
+		"slash":    "a/b",
+		"64 bytes": strings.Repeat("a", 64), "500 KiB": strings.Repeat("a", 500<<10), "space": "a b",
+		"braces": "a{b}",
+		"colon":  "a:b", "glob": "a*?[", "SQL": "'; DROP TABLE deduction;--", "JNDI": "${jndi:x}",
+		"format": "%s%n",
+		"Lua":    "]] redis.call('FLUSHALL')", "climb": "../../admin", "escaped": "%2e%2e", "umlaut": "ä",
+		"NUL":   `a\u0000`,
 		"CR LF": `a\r\n`,
 	} {
 		add(invalid(definition("name "+name, `"name":"`+text+`"`)), "name")
@@ -194,15 +206,19 @@ func notYet() []Case {
 func paths(target Target) []Case {
 	var cases []Case
 	for _, name := range []string{
-		"..", "%2e%2e", "..%2f..%2fadmin", "%2e%2e%2fadmin", "%00", "a%00b", "%0d%0aX-Evil:1", "%ff", "*", "%2a%3f%5b", "SALE",
-		"007", "0", "-1", "1e3", "9007199254740992", "%25s%25n", "%7b%7d", "a%20b", "%c3%a4", "'%3b%20DROP%20TABLE%20x--",
-		"$%7bjndi:x%7d", strings.Repeat("a", 64), strings.Repeat("a", 10_000), "%5d%5d%20redis.call('FLUSHALL')",
+		"..", "%2e%2e", "..%2f..%2fadmin", "%2e%2e%2fadmin", "%00", "a%00b", "%0d%0aX-Evil:1", "%ff", "*",
+		"%2a%3f%5b", "SALE",
+		"007", "0", "-1", "1e3", "9007199254740992", "%25s%25n", "%7b%7d", "a%20b", "%c3%a4",
+		"'%3b%20DROP%20TABLE%20x--",
+		"$%7bjndi:x%7d", strings.Repeat("a", 64), strings.Repeat("a", 10_000),
+		"%5d%5d%20redis.call('FLUSHALL')",
 	} {
 		path := "/v1/budgets/" + name
 		show := name[:min(len(name), 40)]
 		for _, c := range []Case{
 			{Name: "view of " + show, Method: "GET", Path: path},
-			{Name: "deduct from " + show, Method: "POST", Path: path + "/deduct", Body: `{"request_id":"hostile","amount":1}`},
+			{Name: "deduct from " + show, Method: "POST", Path: path + "/deduct",
+				Body: `{"request_id":"hostile","amount":1}`},
 		} {
 			c.Statuses, c.Codes = []int{404}, notFound("budget")
 			cases = append(cases, c)
@@ -210,10 +226,14 @@ func paths(target Target) []Case {
 	}
 	ours := "/v1/budgets/" + target.Budget
 	for _, path := range []string{
-		"/v1/budgets/", "/v1//budgets", "//v1/budgets", "/v1/./budgets", "/v1/x/../budgets", "/v1/budgets/..", "/v2/budgets",
-		"/v1/budget", "/V1/budgets", "/v1/budgets/.", ours + "/", ours + "//deduct", ours + "/../" + target.Budget,
-		ours + "/deduct/", ours + "/unknown", ours + "/buckets//offline", ours + "/buckets/..", "/v1/deductions%3Abatch/x",
-		"/admin", "/.git/config", "/debug/pprof/", "/metrics/", "/healthz/", "/%2e%2e/%2e%2e/etc/passwd", "/v1",
+		"/v1/budgets/", "/v1//budgets", "//v1/budgets", "/v1/./budgets", "/v1/x/../budgets",
+		"/v1/budgets/..", "/v2/budgets",
+		"/v1/budget", "/V1/budgets", "/v1/budgets/.", ours + "/", ours + "//deduct",
+		ours + "/../" + target.Budget,
+		ours + "/deduct/", ours + "/unknown", ours + "/buckets//offline", ours + "/buckets/..",
+		"/v1/deductions%3Abatch/x",
+		"/admin", "/.git/config", "/debug/pprof/", "/metrics/", "/healthz/", "/%2e%2e/%2e%2e/etc/passwd",
+		"/v1",
 	} {
 		cases = append(cases, Case{Name: "path " + path, Method: "GET", Path: path,
 			Statuses: []int{404}, Codes: notFound("route")})
@@ -235,9 +255,11 @@ func paths(target Target) []Case {
 		cases = append(cases, Case{Name: m.method + " " + m.path, Method: m.method, Path: m.path,
 			Statuses: []int{405}, Codes: notFound("method")})
 	}
-	for name, path := range map[string]string{"bad escape": "/v1/budgets/%zz", "half an escape": "/v1/budgets/%2", "a space": "/v1/budgets/a b",
+	for name, path := range map[string]string{"bad escape": "/v1/budgets/%zz",
+		"half an escape": "/v1/budgets/%2", "a space": "/v1/budgets/a b",
 		"a raw NUL": "/v1/budgets/\x00", "no slash": "v1/budgets"} {
-		cases = append(cases, Case{Name: "path with " + name, Method: "GET", Path: path, Statuses: []int{400}})
+		cases = append(cases, Case{Name: "path with " + name, Method: "GET", Path: path,
+			Statuses: []int{400}})
 	}
 	return cases
 }
@@ -273,8 +295,10 @@ func queries(target Target) []Case {
 		{ours + "/ledger?wait=-1s", "wait"}, {ours + "/ledger?limit=", "limit"},
 		{ours + "/series?from=yesterday", "from"}, {ours + "/series?to=", "to"},
 		{ours + "/series?from=2026-05-01T12:00:00", "from"}, {ours + "/series?from=1746100800", "from"},
-		{ours + "/series?to=10000-01-01T00:00:00Z", "to"}, {ours + "/series?from=2026-05-01T12:00:00+08:00", "from"},
-		{ours + "/series?step=5", "step"}, {ours + "/series?step=-1m", "step"}, {ours + "/series?step=", "step"},
+		{ours + "/series?to=10000-01-01T00:00:00Z", "to"},
+		{ours + "/series?from=2026-05-01T12:00:00+08:00", "from"},
+		{ours + "/series?step=5", "step"}, {ours + "/series?step=-1m", "step"},
+		{ours + "/series?step=", "step"},
 		{"/v1/budgets?page_size=0", "page_size"}, {"/v1/budgets?page_size=-1", "page_size"},
 		{"/v1/budgets?page_size=1001", "page_size"},
 		{"/v1/budgets?page_size=1e2", "page_size"}, {"/v1/budgets?page_size=", "page_size"},

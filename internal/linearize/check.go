@@ -15,9 +15,10 @@ const never = math.MaxInt64
 // checkLimit bounds the search for an order of one history.
 const checkLimit = 30 * time.Second
 
-// prune leaves out the operations that certainly had no effect although nobody was told: those whose
-// effect the rows at the end, which keep everything, do not show, and those whose effect another
-// call was told to be its own. It leaves fewer orders to try, and allows none that was not allowed.
+// prune leaves out the operations that certainly had no effect although nobody was told: those
+// whose effect the rows at the end, which keep everything, do not show, and those whose effect
+// another call was told to be its own. It leaves fewer orders to try, and allows none that was not
+// allowed.
 func prune(history []porcupine.Operation, rows state) (kept, out []porcupine.Operation) {
 	type effect struct {
 		verb     verb
@@ -33,7 +34,8 @@ func prune(history []porcupine.Operation, rows state) (kept, out []porcupine.Ope
 	}
 	for _, op := range history {
 		in, told := op.Input.(input), op.Output.(output)
-		if told.code == budget.Unavailable || told.unknown() && (claimed[effectOf(in)] || !shown(rows, in)) {
+		if told.code == budget.Unavailable || told.unknown() &&
+			(claimed[effectOf(in)] || !shown(rows, in)) {
 			out = append(out, op)
 		} else {
 			kept = append(kept, op)

@@ -1,8 +1,8 @@
 // Package linearize checks that the real service looks like one thing that does one call after the
 // other, whatever fails meanwhile (I2-I6).
 //
-// Many small budgets are used side by side while one kind of fault strikes real processes. What each
-// call asked, what it was answered and when becomes a history per budget, which porcupine
+// Many small budgets are used side by side while one kind of fault strikes real processes. What
+// each call asked, what it was answered and when becomes a history per budget, which porcupine
 // (github.com/anishathalye/porcupine) must be able to put in one order that respects time and that
 // the model accepts:
 //
@@ -20,8 +20,8 @@
 // The last operation of each history is the ledger's rows once all is quiet.
 //
 // This is done in both durabilities; in store mode with the kinds of faults after which no accepted
-// deduction may be lost (not chaos.Fault.Forgets), on Redis that flush before they answer. The ledger is
-// behind the answers there, and so these are judged otherwise:
+// deduction may be lost (not chaos.Fault.Forgets), on Redis that flush before they answer. The
+// ledger is behind the answers there, and so these are judged otherwise:
 //
 //	views            may show more as remaining than is left, never less
 //	budget_exhausted may name more than is left, and less than the amount
@@ -37,6 +37,6 @@
 //	go test -race -timeout 0 ./internal/linearize -run '^TestLinearizable$' -v -linearize.kinds all \
 //		-linearize.histories 200
 //
-// A history that fits no order is kept beside the logs of all processes: as text, with the longest order
-// found, what does not fit behind it and what was left out, and as porcupine's picture.
+// A history that fits no order is kept beside the logs of all processes: as text, with the longest
+// order found, what does not fit behind it and what was left out, and as porcupine's picture.
 package linearize

@@ -21,8 +21,8 @@ const (
 	observe  verb = "observe"
 )
 
-// input is a call: id is its index, amount its units (0 in a rollback: the whole; negative in adjust:
-// a shrink), part the number of a rollback's id.
+// input is a call: id is its index, amount its units (0 in a rollback: the whole; negative in
+// adjust: a shrink), part the number of a rollback's id.
 type input struct {
 	verb   verb
 	id     int
@@ -70,9 +70,9 @@ func (o output) unknown() bool { return o.code == budget.OutcomeUnknown }
 type lateness struct {
 	// behind: the figures of views and refusals, too. What they show as left is at least what is left.
 	behind bool
-	// away: it cannot be asked at times, and repetitions are then answered from a store's record, which does
-	// not know what was given back since. A repetition whose deadline passed while it was asked is answered
-	// so in store mode under any kind.
+	// away: it cannot be asked at times, and repetitions are then answered from a store's record,
+	// which does not know what was given back since. A repetition whose deadline passed while it was
+	// asked is answered so in store mode under any kind.
 	away bool
 }
 
@@ -108,12 +108,14 @@ func model(total int, late lateness) porcupine.Model {
 // String shows an answer; the rows of an observation are too many.
 func (o output) String() string {
 	o.rows = state{}
-	return fmt.Sprintf("%q replayed %t amount %d back %d %s available %d view %d/%d/%d", o.code, o.replayed,
+	return fmt.Sprintf("%q replayed %t amount %d back %d %s available %d view %d/%d/%d", o.code,
+		o.replayed,
 		o.amount, o.rolledBack, o.state, o.available, o.total, o.remaining, o.used)
 }
 
-// step returns the state after a call with that answer, and whether the answer is right in s. A call
-// without a certain outcome does what it can: one that never does anything comes after everything.
+// step returns the state after a call with that answer, and whether the answer is right in s. A
+// call without a certain outcome does what it can: one that never does anything comes after
+// everything.
 func step(s state, in input, out output, late lateness) (state, bool) {
 	if out.code == budget.Unavailable {
 		return s, true
@@ -132,7 +134,8 @@ func step(s state, in input, out output, late lateness) (state, bool) {
 		if out.code == budget.DeductionNotFound {
 			return s, k == known{}
 		}
-		return s, out.state == k.state() && out.amount == int(k.amount) && out.rolledBack == int(k.rolledBack)
+		return s, out.state == k.state() && out.amount == int(k.amount) &&
+			out.rolledBack == int(k.rolledBack)
 	case view:
 		left := out.remaining == s.remaining || late.behind && out.remaining > s.remaining
 		return s, left && out.total == s.total && out.used == s.total-out.remaining
@@ -170,13 +173,15 @@ func stepDeduct(s state, in input, out output, late lateness) (state, bool) {
 		return s, k.amount != 0 && int(k.amount) == in.amount && out.amount == in.amount && shown
 	case out.code == "":
 		// The state is that of the answer's instant: it may have been given back since it happened.
-		ok := fresh && covered && out.amount == in.amount && (out.state == "used" || out.state == "rolled_back")
+		ok := fresh && covered && out.amount == in.amount &&
+			(out.state == "used" || out.state == "rolled_back")
 		s.take(k, in.amount)
 		return s, ok
 	}
 	switch out.code {
 	case budget.BudgetExhausted:
-		shown := out.available == s.remaining || late.behind && out.available > s.remaining && out.available < in.amount
+		shown := out.available == s.remaining || late.behind && out.available > s.remaining &&
+			out.available < in.amount
 		return s, fresh && !covered && shown
 	case budget.RequestVoid:
 		return s, k.void

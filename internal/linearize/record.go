@@ -52,8 +52,9 @@ func (r *recorder) note(caller int, call time.Duration, in input, out output) {
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.history = append(r.history, porcupine.Operation{ClientId: caller, Call: int64(call), Return: ended,
-		Input: in, Output: out})
+	r.history = append(r.history, porcupine.Operation{ClientId: caller, Call: int64(call),
+		Return: ended,
+		Input:  in, Output: out})
 }
 
 // work is one caller's calls, through any node, until so many were answered.
@@ -114,8 +115,9 @@ func (r *recorder) call(c *client.Client, in input) output {
 		}
 		return output{replayed: a.Replayed, amount: int(a.Amount), state: a.State}
 	case rollback:
-		d, err := c.Rollback(ctx, r.name, client.RollbackRequest{RequestID: id, RollbackID: partIDs[in.part],
-			Amount: int64(in.amount)})
+		d, err := c.Rollback(ctx, r.name, client.RollbackRequest{RequestID: id,
+			RollbackID: partIDs[in.part],
+			Amount:     int64(in.amount)})
 		return deduction(d, err)
 	case cancel:
 		d, err := c.Cancel(ctx, r.name, client.CancelRequest{RequestID: id})
@@ -132,8 +134,9 @@ func (r *recorder) call(c *client.Client, in input) output {
 		if err != nil {
 			return output{code: codeOf(err)}
 		}
-		return output{total: int(b.TotalQuantity), remaining: int(b.Undistributed + b.Remaining + b.InTransit),
-			used: int(b.Used + b.Held + b.Quarantined + b.Forfeited)}
+		return output{total: int(b.TotalQuantity),
+			remaining: int(b.Undistributed + b.Remaining + b.InTransit),
+			used:      int(b.Used + b.Held + b.Quarantined + b.Forfeited)}
 	default: // lookUp
 		d, err := c.Deduction(ctx, r.name, id)
 		return deduction(d, err)
@@ -144,7 +147,8 @@ func deduction(d *client.Deduction, err error) output {
 	if err != nil {
 		return output{code: codeOf(err)}
 	}
-	return output{replayed: d.Replayed, amount: int(d.Amount), rolledBack: int(d.RolledBack), state: d.State}
+	return output{replayed: d.Replayed, amount: int(d.Amount), rolledBack: int(d.RolledBack),
+		state: d.State}
 }
 
 // codeOf is what an attempt means: every way of not having been done is unavailable, every way of
@@ -179,7 +183,8 @@ func (r *recorder) observe() (state, error) {
 // rows reads what the ledger's tables have of the budget.
 func (r *recorder) rows() (s state, err error) {
 	var budgetID int64
-	err = r.w.Rows.QueryRow(`SELECT b.id, b.total_quantity, b.total_quantity - COALESCE(SUM(e.used_quantity +
+	err = r.w.Rows.QueryRow(
+		`SELECT b.id, b.total_quantity, b.total_quantity - COALESCE(SUM(e.used_quantity +
 		e.held_quantity), 0) FROM budget_management_bucket b JOIN bucket_epoch e ON e.budget_id = b.id
 		WHERE b.name = ? GROUP BY b.id`, []byte(r.name)).Scan(&budgetID, &s.total, &s.remaining)
 	if err != nil {
@@ -221,7 +226,9 @@ func (r *recorder) rows() (s state, err error) {
 }
 
 // each reads the rows of a query about the budget.
-func (r *recorder) each(query string, budgetID int64, row func(scan func(...any) error) error) error {
+func (r *recorder) each(
+	query string, budgetID int64, row func(scan func(...any) error) error,
+) error {
 	rows, err := r.w.Rows.Query(query, budgetID)
 	if err != nil {
 		return err

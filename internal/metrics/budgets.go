@@ -18,8 +18,8 @@ type figures struct {
 	all     ledger.Figures
 }
 
-// budgets shows the figures of the last look as a whole, so that those of a budget that is gone, or no
-// longer among the largest, go with it. It shows nothing before the first look.
+// budgets shows the figures of the last look as a whole, so that those of a budget that is gone, or
+// no longer among the largest, go with it. It shows nothing before the first look.
 type budgets struct {
 	latest       atomic.Pointer[figures]
 	descriptions []*prometheus.Desc
@@ -33,7 +33,8 @@ var budgetFigures = []struct {
 }{
 	{"budget_total_units", "Total of a budget, in minor units.",
 		func(f *ledger.Figures) int64 { return f.Total }},
-	{"budget_undistributed_units", "Minor units of a budget that no bucket holds, not funded ones included.",
+	{"budget_undistributed_units",
+		"Minor units of a budget that no bucket holds, not funded ones included.",
 		func(f *ledger.Figures) int64 { return f.Unfunded + f.Undistributed }},
 	{"budget_not_funded_units", "Minor units of a budget that no period has been given yet.",
 		func(f *ledger.Figures) int64 { return f.Unfunded }},

@@ -6,9 +6,9 @@ import (
 	"sync/atomic"
 )
 
-// children remembers where what is counted all the time is counted: finding that by its labels anew costs
-// more than counting. Its keys are as bounded as the labels made of them. The zero value is ready; safe
-// for concurrent use.
+// children remembers where what is counted all the time is counted: finding that by its labels anew
+// costs more than counting. Its keys are as bounded as the labels made of them. The zero value is
+// ready; safe for concurrent use.
 type children[K comparable, V any] struct {
 	known atomic.Pointer[map[K]V]
 	mu    sync.Mutex

@@ -1,6 +1,6 @@
-// Package metrics counts for Prometheus what the HTTP interface and the service tell it. Names start
-// with budgetd_, quantities are base units (seconds, minor units), and no label takes its values
-// from callers, except for the names of a bounded number of budgets.
+// Package metrics counts for Prometheus what the HTTP interface and the service tell it. Names
+// start with budgetd_, quantities are base units (seconds, minor units), and no label takes its
+// values from callers, except for the names of a bounded number of budgets.
 package metrics
 
 import (
@@ -123,7 +123,8 @@ func New(version string) *Metrics {
 		"What was found half done at the last look: epochs, grants, shrinks, fenced, returning.", "kind")
 	m.lag = m.gauges("sync_lag_seconds",
 		"Time since a lane was last synced (store mode).", "store", "lane")
-	for _, step := range []string{"apply", "handout", "offline", "collect", "recycle", "sweep", "lose"} {
+	for _, step := range []string{"apply", "handout", "offline", "collect", "recycle", "sweep",
+		"lose"} {
 		m.moves.WithLabelValues(step)
 		m.moved.WithLabelValues(step)
 	}
@@ -246,7 +247,10 @@ func (m *Metrics) Failed(where string, code budget.Code) {
 func (m *Metrics) Fenced() { m.fenced.Inc() }
 
 // Unfinished notes how much of a kind was found half done.
-func (m *Metrics) Unfinished(kind string, n int) { m.unfinished.WithLabelValues(kind).Set(float64(n)) }
+func (m *Metrics) Unfinished(kind string,
+	n int) {
+	m.unfinished.WithLabelValues(kind).Set(float64(n))
+}
 
 // Books notes how many discrepancies are known, and by how many units they differ.
 func (m *Metrics) Books(discrepancies int, gap int64) {
@@ -259,8 +263,8 @@ func (m *Metrics) Budgets(largest []bucket.BudgetFigures, all ledger.Figures) {
 	m.budgets.latest.Store(&figures{largest, all})
 }
 
-// Stranded notes units out of reach, units that a recycle would move, and what a loss of every store
-// would quarantine.
+// Stranded notes units out of reach, units that a recycle would move, and what a loss of every
+// store would quarantine.
 func (m *Metrics) Stranded(unreachable, recyclable, atRisk int64) {
 	m.stranded.Set(float64(unreachable))
 	m.recyclable.Set(float64(recyclable))

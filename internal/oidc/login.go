@@ -152,7 +152,8 @@ func (l *Login) sessionOf(ctx context.Context, code string, p pending) (session,
 	if !ok {
 		return session{}, errors.New("the provider sent no id token")
 	}
-	id, err := provider.Verifier(&oidc.Config{ClientID: l.config.ClientID, Now: l.config.Now}).Verify(ctx, raw)
+	id, err := provider.Verifier(&oidc.Config{ClientID: l.config.ClientID, Now: l.config.Now}).Verify(
+		ctx, raw)
 	if err != nil {
 		return session{}, fmt.Errorf("id token: %w", err)
 	}
@@ -163,7 +164,8 @@ func (l *Login) sessionOf(ctx context.Context, code string, p pending) (session,
 	if err := id.Claims(&claims); err != nil {
 		return session{}, fmt.Errorf("id token: %w", err)
 	}
-	s := session{Name: nameOf(id.Subject, claims), Groups: l.known(groupsOf(claims[l.config.GroupsClaim]))}
+	s := session{Name: nameOf(id.Subject, claims),
+		Groups: l.known(groupsOf(claims[l.config.GroupsClaim]))}
 	if why := access.CheckPrincipal(s.Name); why != "" {
 		return session{}, fmt.Errorf("id token: the person's name %s", why)
 	}
@@ -220,7 +222,8 @@ func (l *Login) clients(ctx context.Context) (*oauth2.Config, *oidc.Provider, er
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.provider == nil {
-		bounded, cancel := context.WithTimeout(oidc.ClientContext(context.WithoutCancel(ctx), l.config.HTTP), providerTimeout)
+		bounded, cancel := context.WithTimeout(oidc.ClientContext(context.WithoutCancel(ctx),
+			l.config.HTTP), providerTimeout)
 		defer cancel()
 		provider, err := oidc.NewProvider(bounded, l.config.Issuer)
 		if err != nil {
@@ -228,14 +231,16 @@ func (l *Login) clients(ctx context.Context) (*oauth2.Config, *oidc.Provider, er
 		}
 		l.provider = provider
 	}
-	return &oauth2.Config{ClientID: l.config.ClientID, ClientSecret: l.config.ClientSecret.Now().Reveal(),
-		Endpoint: l.provider.Endpoint(), RedirectURL: l.config.RedirectURL,
+	return &oauth2.Config{ClientID: l.config.ClientID,
+		ClientSecret: l.config.ClientSecret.Now().Reveal(),
+		Endpoint:     l.provider.Endpoint(), RedirectURL: l.config.RedirectURL,
 		Scopes: []string{oidc.ScopeOpenID, "email", "profile", "groups"}}, l.provider, nil
 }
 
 // localPage returns a path of this server; anything that could lead elsewhere becomes "/".
 func localPage(path string) string {
-	if !strings.HasPrefix(path, "/") || strings.HasPrefix(path, "//") || strings.ContainsAny(path, "\\\r\n\t") {
+	if !strings.HasPrefix(path, "/") || strings.HasPrefix(path, "//") ||
+		strings.ContainsAny(path, "\\\r\n\t") {
 		return "/"
 	}
 	return path

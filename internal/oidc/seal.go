@@ -33,7 +33,8 @@ func seal(key secret.Text, purpose string, value any) (string, error) {
 	}
 	nonce := make([]byte, sealers[0].NonceSize())
 	rand.Read(nonce) // never fails
-	return base64.RawURLEncoding.EncodeToString(sealers[0].Seal(nonce, nonce, text, []byte(purpose))), nil
+	return base64.RawURLEncoding.EncodeToString(sealers[0].Seal(nonce, nonce, text, []byte(purpose))),
+		nil
 }
 
 // unseal decrypts what seal made for the same purpose, under any line of the key: a new key is put
@@ -65,7 +66,8 @@ func sealersOf(key secret.Text) ([]cipher.AEAD, error) {
 	for line := range strings.Lines(key.Reveal()) {
 		line = strings.TrimRight(line, "\r\n")
 		if len(line) < minKeyBytes {
-			return nil, fmt.Errorf("oidc: the session key must have at least %d bytes in each line", minKeyBytes)
+			return nil, fmt.Errorf("oidc: the session key must have at least %d bytes in each line",
+				minKeyBytes)
 		}
 		derived, err := hkdf.Key(sha256.New, []byte(line), nil, "budgetd console session 1", 32)
 		if err != nil {

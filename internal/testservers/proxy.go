@@ -45,9 +45,9 @@ type Rule struct {
 }
 
 // Proxy stands between a client and a server on 127.0.0.1 and disturbs what passes, by a rule that
-// can change at any time. It knows no protocol: a request is what one read from the client returned,
-// at most 64 KiB, so a longer one may be cut in its middle. What the server says first, unasked, is
-// passed on by CutReply and CutRequest. All methods are safe for concurrent use.
+// can change at any time. It knows no protocol: a request is what one read from the client
+// returned, at most 64 KiB, so a longer one may be cut in its middle. What the server says first,
+// unasked, is passed on by CutReply and CutRequest. All methods are safe for concurrent use.
 type Proxy struct {
 	port int
 	all  sync.WaitGroup

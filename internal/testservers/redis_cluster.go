@@ -22,12 +22,14 @@ const clusterMasters = 3
 
 const clusterSlots = 16384
 
-// RedisCluster starts a Cluster of three masters with a replica each for one test, and returns once it
-// serves all slots and every replica has its master's data. A master that does not answer for
-// nodeTimeout is replaced by its replica; a busy machine is slow, so an hour keeps everything in place
-// for tests that want no fail-over. Its servers are killed, and their directories removed, when tb is
-// over. Any failure is fatal.
-func RedisCluster(tb testing.TB, nodeTimeout time.Duration, options ...RedisOption) *RedisClusterServers {
+// RedisCluster starts a Cluster of three masters with a replica each for one test, and returns once
+// it serves all slots and every replica has its master's data. A master that does not answer for
+// nodeTimeout is replaced by its replica; a busy machine is slow, so an hour keeps everything in
+// place for tests that want no fail-over. Its servers are killed, and their directories removed,
+// when tb is over. Any failure is fatal.
+func RedisCluster(
+	tb testing.TB, nodeTimeout time.Duration, options ...RedisOption,
+) *RedisClusterServers {
 	tb.Helper()
 	c := &RedisClusterServers{}
 	for range 2 * clusterMasters {
@@ -39,8 +41,8 @@ func RedisCluster(tb testing.TB, nodeTimeout time.Duration, options ...RedisOpti
 	return c
 }
 
-// clusterNode starts a server in cluster mode. The bus gets a port of its own: the usual one, port +
-// 10,000, may be somebody's source port.
+// clusterNode starts a server in cluster mode. The bus gets a port of its own: the usual one, port
+// + 10,000, may be somebody's source port.
 func clusterNode(tb testing.TB, nodeTimeout time.Duration, options []RedisOption) *RedisServer {
 	tb.Helper()
 	dir, err := newDirectory("redis-cluster")
@@ -81,7 +83,8 @@ func (c *RedisClusterServers) form() error {
 	}
 	for i, master := range c.Nodes[:clusterMasters] {
 		first, last := clusterSlots*i/clusterMasters, clusterSlots*(i+1)/clusterMasters-1
-		if _, err := master.Command("CLUSTER", "ADDSLOTSRANGE", strconv.Itoa(first), strconv.Itoa(last)); err != nil {
+		if _, err := master.Command("CLUSTER", "ADDSLOTSRANGE", strconv.Itoa(first),
+			strconv.Itoa(last)); err != nil {
 			return err
 		}
 	}
@@ -103,7 +106,8 @@ func (c *RedisClusterServers) form() error {
 		}
 	}
 	// Masters vote for a server only when they know that it is a replica.
-	if err := await("every server knows the replicas", func() error { return c.allKnown(clusterMasters) }); err != nil {
+	if err := await("every server knows the replicas",
+		func() error { return c.allKnown(clusterMasters) }); err != nil {
 		return err
 	}
 	return c.AwaitServing()
@@ -132,8 +136,8 @@ func (c *RedisClusterServers) allKnown(replicas int) error {
 	return nil
 }
 
-// AwaitServing waits until every server that runs says that the Cluster serves, and every replica among
-// them has its master's data.
+// AwaitServing waits until every server that runs says that the Cluster serves, and every replica
+// among them has its master's data.
 func (c *RedisClusterServers) AwaitServing() error {
 	return await("the cluster serves", func() error {
 		for _, node := range c.Nodes {
@@ -148,7 +152,8 @@ func (c *RedisClusterServers) AwaitServing() error {
 			if err != nil {
 				return err
 			}
-			replica := strings.Contains(role, "role:slave") && !strings.Contains(role, "master_link_status:up")
+			replica := strings.Contains(role, "role:slave") &&
+				!strings.Contains(role, "master_link_status:up")
 			if !strings.Contains(state, "cluster_state:ok") || replica {
 				return fmt.Errorf("%s: %s%s", node.Addr(), state, role)
 			}
@@ -202,9 +207,9 @@ func (c *RedisClusterServers) masterIn(text string, slot int) *RedisServer {
 	return nil
 }
 
-// FailOver makes the replica of a slot's master take over, and returns the master it was and the one it is
-// now. how is an argument of CLUSTER FAILOVER: "" hands over in agreement with the master and loses
-// nothing; "FORCE" asks the other masters only, "TAKEOVER" asks nobody.
+// FailOver makes the replica of a slot's master take over, and returns the master it was and the
+// one it is now. how is an argument of CLUSTER FAILOVER: "" hands over in agreement with the master
+// and loses nothing; "FORCE" asks the other masters only, "TAKEOVER" asks nobody.
 func (c *RedisClusterServers) FailOver(slot int, how string) (was, is *RedisServer, err error) {
 	if was, err = c.MasterOf(slot); err != nil {
 		return nil, nil, err
@@ -248,8 +253,8 @@ func (c *RedisClusterServers) replicaOf(id string) (*RedisServer, error) {
 	return nil, fmt.Errorf("testservers: %s has no replica", id)
 }
 
-// AwaitMoved waits until another server than that one serves a slot, and the Cluster serves; it returns
-// who.
+// AwaitMoved waits until another server than that one serves a slot, and the Cluster serves; it
+// returns who.
 func (c *RedisClusterServers) AwaitMoved(slot int, from *RedisServer) (is *RedisServer, err error) {
 	err = await(fmt.Sprintf("slot %d is served by another than %s", slot, from.Addr()), func() error {
 		if is, err = c.MasterOf(slot); err == nil && is == from {
@@ -263,8 +268,8 @@ func (c *RedisClusterServers) AwaitMoved(slot int, from *RedisServer) (is *Redis
 	return is, c.AwaitServing()
 }
 
-// Migrate moves a slot with its keys from the master that serves it to another of the first three, as
-// `redis-cli --cluster reshard` does, and returns both.
+// Migrate moves a slot with its keys from the master that serves it to another of the first three,
+// as `redis-cli --cluster reshard` does, and returns both.
 func (c *RedisClusterServers) Migrate(slot int) (was, is *RedisServer, err error) {
 	if was, err = c.MasterOf(slot); err != nil {
 		return nil, nil, err
@@ -289,8 +294,8 @@ func (c *RedisClusterServers) Migrate(slot int) (was, is *RedisServer, err error
 	return was, is, err
 }
 
-// BeginMigration opens a slot on both sides: from now on its master asks for keys that it does not have
-// to be looked for on the other one.
+// BeginMigration opens a slot on both sides: from now on its master asks for keys that it does not
+// have to be looked for on the other one.
 func (c *RedisClusterServers) BeginMigration(slot int, was, is *RedisServer) error {
 	from, err := was.Command("CLUSTER", "MYID")
 	if err != nil {

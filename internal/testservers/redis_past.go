@@ -14,7 +14,8 @@ import (
 // errRunning: the files of a running server are its own.
 var errRunning = errors.New("testservers: redis still runs")
 
-// Snapshot saves the data of a running server as an RDB file and returns its content, for RestartFrom.
+// Snapshot saves the data of a running server as an RDB file and returns its content, for
+// RestartFrom.
 func (r *RedisServer) Snapshot() (rdb []byte, err error) {
 	if _, err := r.Command("SAVE"); err != nil {
 		return nil, err
@@ -70,10 +71,10 @@ func keepsLog(args []string) (on bool) {
 	return on
 }
 
-// TruncateLog cuts the last n bytes of a stopped server's append-only log, as a crash of the machine
-// may, and returns how many it cut: fewer when the last file of the log is shorter, which stays
-// empty then. Redis loads such a log up to the last whole command (aof-load-truncated yes, its
-// default). It fails while the server runs, or when it keeps no log.
+// TruncateLog cuts the last n bytes of a stopped server's append-only log, as a crash of the
+// machine may, and returns how many it cut: fewer when the last file of the log is shorter, which
+// stays empty then. Redis loads such a log up to the last whole command (aof-load-truncated yes,
+// its default). It fails while the server runs, or when it keeps no log.
 func (r *RedisServer) TruncateLog(n int64) (cut int64, err error) {
 	if r.Pid() != 0 {
 		return 0, errRunning
@@ -128,7 +129,8 @@ func (r *RedisServer) await(section string, lines ...string) error {
 		if err != nil {
 			return err
 		}
-		if !slices.ContainsFunc(lines, func(line string) bool { return !strings.Contains(info, line+"\r\n") }) {
+		if !slices.ContainsFunc(lines,
+			func(line string) bool { return !strings.Contains(info, line+"\r\n") }) {
 			return nil
 		}
 		if time.Now().After(deadline) {

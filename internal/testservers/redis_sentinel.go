@@ -22,11 +22,13 @@ type SentinelServers struct {
 	Sentinels []*Server
 }
 
-// RedisSentinels starts a master with two replicas and three sentinels for one test, and returns once all
-// know each other. A master that does not answer for downAfter is replaced; an hour keeps everything in
-// place on a busy machine. options are those of the Redis. The servers are killed, and their directories
-// removed, when tb is over. Any failure is fatal.
-func RedisSentinels(tb testing.TB, downAfter time.Duration, options ...RedisOption) *SentinelServers {
+// RedisSentinels starts a master with two replicas and three sentinels for one test, and returns
+// once all know each other. A master that does not answer for downAfter is replaced; an hour keeps
+// everything in place on a busy machine. options are those of the Redis. The servers are killed,
+// and their directories removed, when tb is over. Any failure is fatal.
+func RedisSentinels(
+	tb testing.TB, downAfter time.Duration, options ...RedisOption,
+) *SentinelServers {
 	tb.Helper()
 	s := &SentinelServers{}
 	options = append(options, RedisArgs("--repl-diskless-sync-delay", "0", "--repl-backlog-ttl", "0"))
@@ -65,7 +67,8 @@ func startSentinel(master *RedisServer, downAfter time.Duration) (*Server, error
 		return nil, err
 	}
 	file := filepath.Join(dir, "sentinel.conf") // it writes into it what it learns
-	text := fmt.Sprintf("sentinel monitor %[1]s 127.0.0.1 %[2]d 2\nsentinel down-after-milliseconds %[1]s %[3]d\n"+
+	text := fmt.Sprintf("sentinel monitor %[1]s 127.0.0.1 %[2]d 2\nsentinel down-after-milliseconds "+
+		"%[1]s %[3]d\n"+
 		"sentinel failover-timeout %[1]s 5000\n", SentinelName, master.Port(), downAfter.Milliseconds())
 	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 		return nil, err
@@ -77,7 +80,8 @@ func startSentinel(master *RedisServer, downAfter time.Duration) (*Server, error
 		binary:    binary,
 		readyLine: "+monitor master",
 		args: func(port int) []string {
-			return []string{file, "--sentinel", "--bind", "127.0.0.1", "--port", strconv.Itoa(port), "--dir", dir,
+			return []string{file, "--sentinel", "--bind", "127.0.0.1", "--port", strconv.Itoa(port), "--dir",
+				dir,
 				"--daemonize", "no", "--logfile", "", "--loglevel", "notice"}
 		},
 	}, dir)
@@ -128,8 +132,8 @@ func (s *SentinelServers) Master() (master *RedisServer, err error) {
 	return master, nil
 }
 
-// FailOver makes the sentinels hand the master's place to a replica, and returns the master it was and the
-// one it is now.
+// FailOver makes the sentinels hand the master's place to a replica, and returns the master it was
+// and the one it is now.
 func (s *SentinelServers) FailOver() (was, is *RedisServer, err error) {
 	if was, err = s.Master(); err != nil {
 		return nil, nil, err
@@ -159,8 +163,8 @@ func (s *SentinelServers) AwaitMoved(from *RedisServer) (is *RedisServer, err er
 	return is, err
 }
 
-// AwaitFollowed waits until every other server follows the master. A master that has just started takes another
-// replication id when the first one does.
+// AwaitFollowed waits until every other server follows the master. A master that has just started
+// takes another replication id when the first one does.
 func (s *SentinelServers) AwaitFollowed(master *RedisServer) error {
 	return master.await("replication", fmt.Sprint("connected_slaves:", len(s.Nodes)-1))
 }

@@ -11,9 +11,12 @@ import (
 )
 
 // Command sends one command on a connection of its own and returns the reply as text: a simple
-// string, a number or a bulk string ("" for none). An error reply is an error; so is an array, which
-// no caller needs, and no answer within 30 s.
-func (r *RedisServer) Command(args ...string) (string, error) { return askServer(r.Server, args...) }
+// string, a number or a bulk string ("" for none). An error reply is an error; so is an array,
+// which no caller needs, and no answer within 30 s.
+func (r *RedisServer) Command(args ...string) (string,
+	error) {
+	return askServer(r.Server, args...)
+}
 
 // askServer is Command, of a sentinel too.
 func askServer(s *Server, args ...string) (string, error) {

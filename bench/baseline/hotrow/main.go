@@ -80,8 +80,8 @@ func (w *worker) exec(ctx context.Context, text string, args ...any) (int64, err
 	return done.RowsAffected()
 }
 
-// once makes one deduction in one transaction. Nothing has to begin it: the session does not commit by
-// itself, which saves a round trip.
+// once makes one deduction in one transaction. Nothing has to begin it: the session does not commit
+// by itself, which saves a round trip.
 func (w *worker) once(ctx context.Context, id []byte) error {
 	_, err := w.exec(ctx, insertID, id, 1)
 	if err == nil {
@@ -104,17 +104,20 @@ var ways = map[string]struct {
 	statements []string
 	deduct     func(ctx context.Context, w *worker, id []byte) error
 }{
-	"update": {"SET autocommit = 1", []string{update}, func(ctx context.Context, w *worker, _ []byte) error {
+	"update": {"SET autocommit = 1", []string{update}, func(ctx context.Context, w *worker,
+		_ []byte) error {
 		_, err := w.exec(ctx, update)
 		return err
 	}},
-	"once": {"SET autocommit = 0", []string{insertID, updateOnce}, func(ctx context.Context, w *worker, id []byte) error {
+	"once": {"SET autocommit = 0", []string{insertID, updateOnce}, func(ctx context.Context, w *worker,
+		id []byte) error {
 		return w.once(ctx, id)
 	}},
-	"procedure": {"SET autocommit = 1", []string{"CALL deduct(?, ?)"}, func(ctx context.Context, w *worker, id []byte) error {
-		_, err := w.exec(ctx, "CALL deduct(?, ?)", id, 1)
-		return err
-	}},
+	"procedure": {"SET autocommit = 1", []string{"CALL deduct(?, ?)"},
+		func(ctx context.Context, w *worker, id []byte) error {
+			_, err := w.exec(ctx, "CALL deduct(?, ?)", id, 1)
+			return err
+		}},
 }
 
 // result is what is printed.

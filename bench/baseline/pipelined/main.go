@@ -16,8 +16,8 @@ import (
 	"github.com/valyala/fasthttp"
 )
 
-// script: KEYS stock, id, log; ARGV amount, seconds that an id is kept, id. It returns what is left, -1
-// when that is too little, -2 for an id that is known.
+// script: KEYS stock, id, log; ARGV amount, seconds that an id is kept, id. It returns what is
+// left, -1 when that is too little, -2 for an id that is known.
 const script = `
 local n = tonumber(ARGV[1])
 local stock = tonumber(redis.call('GET', KEYS[1]) or '0')

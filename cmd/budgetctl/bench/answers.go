@@ -48,9 +48,9 @@ func names(answer, id []byte) bool {
 	return found && len(after) > len(id) && after[len(id)] == '"' && bytes.Equal(after[:len(id)], id)
 }
 
-// acceptance reads, at the begin of text, the acceptance of this id as budgetd writes it, and returns
-// its length: 0 when it is anything else, which read and value understand at leisure. It is what nearly
-// every answer is, and reading it costs one search.
+// acceptance reads, at the begin of text, the acceptance of this id as budgetd writes it, and
+// returns its length: 0 when it is anything else, which read and value understand at leisure. It is
+// what nearly every answer is, and reading it costs one search.
 func acceptance(text, id []byte) (t told, length int) {
 	at := len(acceptanceBegins)
 	if !bytes.HasPrefix(text, acceptanceBegins) || !bytes.HasPrefix(text[at:], id) ||

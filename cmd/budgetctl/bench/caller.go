@@ -52,7 +52,8 @@ var (
 	unreadable  = []byte("unreadable")
 )
 
-// tally counts what the callers were told. It is kept through the warm-up too, where counts begins anew.
+// tally counts what the callers were told. It is kept through the warm-up too, where counts begins
+// anew.
 type tally struct {
 	counts counts
 	// wrong are answers that no correct service gives; the first few in words.
@@ -103,8 +104,9 @@ type unsettled struct {
 }
 
 func newCaller(p *Plan, number int, books []atomic.Int64, soldOut []atomic.Bool) *caller {
-	return &caller{plan: p, number: uint32(number), writer: newWriter(p), books: books, soldOut: soldOut,
-		chance: rand.New(rand.NewPCG(uint64(number), rand.Uint64()))}
+	return &caller{plan: p, number: uint32(number), writer: newWriter(p), books: books,
+		soldOut: soldOut,
+		chance:  rand.New(rand.NewPCG(uint64(number), rand.Uint64()))}
 }
 
 // Request draws the next call.

@@ -31,7 +31,9 @@ func (r *run) readUsed(ctx context.Context) error {
 
 // Each does something n times, some of them side by side, until one fails, and returns that error.
 // progress is called with the number done, from one goroutine at a time.
-func Each(ctx context.Context, n int, progress func(done int), do func(ctx context.Context, at int) error) error {
+func Each(
+	ctx context.Context, n int, progress func(done int), do func(ctx context.Context, at int) error,
+) error {
 	g, working := errgroup.WithContext(ctx) // working ends with the first error
 	g.SetLimit(checkers)
 	var mu sync.Mutex
@@ -127,7 +129,8 @@ func (c *checking) settleDeduct(ctx context.Context, i item) {
 	}
 	// A refusal speaks of this attempt; the one whose answer was lost may still arrive.
 	if kind := client.KindOf(err); kind == budget.Refused || kind == budget.Conflict {
-		_, err = c.service.Cancel(ctx, c.plan.Budgets[at], client.CancelRequest{RequestID: request.RequestID})
+		_, err = c.service.Cancel(ctx, c.plan.Budgets[at],
+			client.CancelRequest{RequestID: request.RequestID})
 	}
 	if err != nil {
 		c.problem("the outcome of request id %s stayed unknown: %v", request.RequestID, err)
@@ -136,7 +139,8 @@ func (c *checking) settleDeduct(ctx context.Context, i item) {
 
 func (c *checking) settleRollback(ctx context.Context, i item) {
 	at, request := c.plan.deductionOf(i)
-	answer, err := c.service.Rollback(ctx, c.plan.Budgets[at], client.RollbackRequest{RequestID: request.RequestID})
+	answer, err := c.service.Rollback(ctx, c.plan.Budgets[at],
+		client.RollbackRequest{RequestID: request.RequestID})
 	if err != nil {
 		c.problem("request id %s was accepted and cannot be rolled back: %v", request.RequestID, err)
 		return
@@ -158,7 +162,8 @@ func (c *checking) budget(ctx context.Context, at int) {
 	c.check.UsedUnits += used - c.used[at]
 	c.mu.Unlock()
 	if used-c.used[at] != want {
-		c.problem("budget %s: callers were told %d units, it says that %d are used", name, want, used-c.used[at])
+		c.problem("budget %s: callers were told %d units, it says that %d are used", name, want,
+			used-c.used[at])
 	}
 	audit, err := c.service.Audit(context.WithoutCancel(ctx), name)
 	switch {
@@ -180,7 +185,8 @@ func (c *checking) last(ctx context.Context, at int, used int64) {
 	case err != nil:
 		c.problem("budget %s cannot be read: %v", name, err)
 	case b.Used != used:
-		c.problem("budget %s: %d units were used when nothing was under way any more, %d after its audit", name, used, b.Used)
+		c.problem("budget %s: %d units were used when nothing was under way any more, %d after its audit",
+			name, used, b.Used)
 	}
 	if err != nil || !c.soldOut[at].Load() || c.plan.RollbackShare > 0 || c.check.Settled > 0 {
 		return // what came back may have come back after callers were told

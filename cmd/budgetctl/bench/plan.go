@@ -28,8 +28,8 @@ type Plan struct {
 	// Users is how many values Dimension has, used equally; 0: the deductions carry no dimension.
 	Users     int
 	Dimension string
-	// RollbackShare of the accepted deductions are given back, by a call of its own each; RepeatShare of
-	// the deductions repeat an accepted one. 0 to 1, below 1 for repeats.
+	// RollbackShare of the accepted deductions are given back, by a call of its own each; RepeatShare
+	// of the deductions repeat an accepted one. 0 to 1, below 1 for repeats.
 	RollbackShare, RepeatShare float64
 	// Load is how much is sent, and how fast. Kinds is filled in.
 	Load        load.Plan

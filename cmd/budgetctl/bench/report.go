@@ -33,8 +33,9 @@ type Report struct {
 	Answers        map[string]int64 `json:"answers"`
 	CallsPerS      float64          `json:"calls_per_s"`
 	DeductionsPerS float64          `json:"deductions_per_s"`
-	// Latency is that of deduct calls, RollbackLatency that of rollbacks. Delay is how late calls of an
-	// open loop were sent: the generator's own part of the latency, unless all connections were busy.
+	// Latency is that of deduct calls, RollbackLatency that of rollbacks. Delay is how late calls of
+	// an open loop were sent: the generator's own part of the latency, unless all connections were
+	// busy.
 	Latency         Latency  `json:"latency"`
 	RollbackLatency *Latency `json:"rollback_latency,omitzero"`
 	Delay           *Latency `json:"delay,omitzero"`
@@ -54,7 +55,8 @@ type Latency struct {
 	Mean float64 `json:"mean_ms"`
 }
 
-// Use is what one process used in the measured time, with its children that ended in it (load.Usage).
+// Use is what one process used in the measured time, with its children that ended in it
+// (load.Usage).
 type Use struct {
 	Name string  `json:"name"`
 	Pid  int     `json:"pid"`
@@ -65,8 +67,8 @@ type Use struct {
 	MemoryMiB float64 `json:"memory_mib"`
 }
 
-// Lag is how far the ledger was behind the stores' logs, in entries and in the age of the oldest: the
-// most in each half of the measured time. Flat: the second half is no worse.
+// Lag is how far the ledger was behind the stores' logs, in entries and in the age of the oldest:
+// the most in each half of the measured time. Flat: the second half is no worse.
 type Lag struct {
 	FirstHalfEntries  int64   `json:"first_half_entries"`
 	SecondHalfEntries int64   `json:"second_half_entries"`
@@ -127,8 +129,8 @@ func perSecond(n int64, d time.Duration) float64 {
 // rounded keeps three decimals.
 func rounded(n float64) float64 { return math.Round(n*1000) / 1000 }
 
-// Expected reports whether an answer is one that a load may meet: it was done, something is used up, or
-// the service said that it did not do it, or that it does not know, which the check settles.
+// Expected reports whether an answer is one that a load may meet: it was done, something is used
+// up, or the service said that it did not do it, or that it does not know, which the check settles.
 func Expected(answer string) bool {
 	switch budget.Code(strings.TrimPrefix(answer, "rollback: ")) {
 	case "accepted", "replayed", "rolled_back", budget.BudgetExhausted, budget.PeriodExhausted,

@@ -17,7 +17,8 @@ func newWriter(p *Plan) writer {
 	if p.Tenant != "" {
 		query = "?tenant=" + p.Tenant // a name: nothing in it needs escaping
 	}
-	return writer{plan: p, dimension: strconv.Quote(p.Dimension), tail: query + " HTTP/1.1\r\nHost: " + p.Host +
+	return writer{plan: p, dimension: strconv.Quote(p.Dimension), tail: query + " HTTP/1.1\r\nHost: " +
+		p.Host +
 		"\r\nContent-Type: application/json\r\nContent-Length: "}
 }
 

@@ -11,9 +11,12 @@ import (
 )
 
 // Run puts the load on, measures, settles what stayed open and checks. When ctx ends nothing new is
-// sent, and the rest is done all the same. progress is called with the share of the load that is done,
-// from one goroutine. An error means that nothing was measured: a budget or a process cannot be read.
-func Run(ctx context.Context, service Service, plan Plan, progress func(share float64)) (Report, error) {
+// sent, and the rest is done all the same. progress is called with the share of the load that is
+// done, from one goroutine. An error means that nothing was measured: a budget or a process cannot
+// be read.
+func Run(
+	ctx context.Context, service Service, plan Plan, progress func(share float64),
+) (Report, error) {
 	plan.Load.Kinds = kinds
 	r := &run{service: service, plan: &plan, used: make([]int64, len(plan.Budgets)),
 		books: make([]atomic.Int64, len(plan.Budgets)), soldOut: make([]atomic.Bool, len(plan.Budgets))}
@@ -50,7 +53,9 @@ type run struct {
 }
 
 // load warms up and measures.
-func (r *run) load(ctx context.Context) (m load.Measured, c counts, uses []Use, lag *Lag, err error) {
+func (r *run) load(
+	ctx context.Context,
+) (m load.Measured, c counts, uses []Use, lag *Lag, err error) {
 	callers := make([]load.Caller, len(r.callers))
 	for n, c := range r.callers {
 		callers[n] = c

@@ -60,7 +60,8 @@ func Load(path string) (File, error) {
 		return file, err
 	}
 	if others := info.Mode().Perm() & 0o077; others != 0 {
-		return file, fmt.Errorf("%s holds keys and has mode %04o: run `chmod 600 %s`", path, info.Mode().Perm(), path)
+		return file, fmt.Errorf("%s holds keys and has mode %04o: run `chmod 600 %s`", path,
+			info.Mode().Perm(), path)
 	}
 	text, err := os.ReadFile(path)
 	if err != nil {

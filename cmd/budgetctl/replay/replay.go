@@ -184,8 +184,8 @@ func (r *run) maybeRollBack(o *outcome, result client.BatchResult, id string) {
 	o.given = append(o.given, result.Answer.Amount)
 }
 
-// earlier reports whether a deduction may have been made by an earlier replay of the file. One whose first
-// answer was lost looks the same and may be this one's: it is not rolled back either.
+// earlier reports whether a deduction may have been made by an earlier replay of the file. One
+// whose first answer was lost looks the same and may be this one's: it is not rolled back either.
 func earlier(a *client.DeductAnswer) bool { return a.Replayed }
 
 // expected reports whether a replay is meant to meet this refusal: the budget, its period or

@@ -19,8 +19,8 @@ type Report struct {
 	// Deductions is how many were tried; Skipped lines had nothing to deduct.
 	Deductions int `json:"deductions"`
 	Skipped    int `json:"skipped"`
-	// Accepted are in force or rolled back. Of these, Replayed had been made before: by an earlier replay, or by an
-	// attempt whose answer was lost.
+	// Accepted are in force or rolled back. Of these, Replayed had been made before: by an earlier
+	// replay, or by an attempt whose answer was lost.
 	Accepted   int `json:"accepted"`
 	Replayed   int `json:"replayed"`
 	RolledBack int `json:"rolled_back"`

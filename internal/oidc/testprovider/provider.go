@@ -98,8 +98,10 @@ func (p *Provider) discover(w http.ResponseWriter, _ *http.Request) {
 }
 
 func (p *Provider) keys(w http.ResponseWriter, _ *http.Request) {
-	write(w, map[string]any{"keys": []any{map[string]any{"kty": "RSA", "use": "sig", "alg": "RS256", "kid": "1",
-		"n": encode(p.key.N.Bytes()), "e": encode(big.NewInt(int64(p.key.E)).Bytes())}}})
+	write(w,
+		map[string]any{"keys": []any{map[string]any{"kty": "RSA", "use": "sig", "alg": "RS256",
+			"kid": "1",
+			"n":   encode(p.key.N.Bytes()), "e": encode(big.NewInt(int64(p.key.E)).Bytes())}}})
 }
 
 // authorize logs the person in and sends the browser back with a code.
@@ -107,7 +109,8 @@ func (p *Provider) authorize(w http.ResponseWriter, r *http.Request) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	q := r.URL.Query()
-	if q.Get("client_id") != p.ClientID || q.Get("response_type") != "code" || q.Get("code_challenge_method") != "S256" {
+	if q.Get("client_id") != p.ClientID || q.Get("response_type") != "code" ||
+		q.Get("code_challenge_method") != "S256" {
 		http.Error(w, "no such client, or without PKCE", http.StatusBadRequest)
 		return
 	}
@@ -137,7 +140,8 @@ func (p *Provider) token(w http.ResponseWriter, r *http.Request) {
 		r.FormValue("redirect_uri") != g.redirect {
 		w.Header().Set("Content-Type", "application/json")
 		w.WriteHeader(http.StatusBadRequest)
-		write(w, map[string]any{"error": "invalid_grant", "error_description": r.FormValue("code_verifier")})
+		write(w, map[string]any{"error": "invalid_grant",
+			"error_description": r.FormValue("code_verifier")})
 		return
 	}
 	claims := map[string]any{"iss": p.URL, "aud": p.ClientID, "nonce": g.nonce,

@@ -22,8 +22,8 @@ type conn struct {
 	until   time.Time
 }
 
-// call sends a request and returns the answer, whose body is valid until the next call. sent is false
-// when no connection could be made. After an error the next call dials anew.
+// call sends a request and returns the answer, whose body is valid until the next call. sent is
+// false when no connection could be made. After an error the next call dials anew.
 func (c *conn) call(request []byte) (status int, body []byte, sent bool, err error) {
 	if c.net == nil {
 		if c.net, err = net.DialTimeout("tcp", c.address, c.timeout); err != nil {

@@ -10,7 +10,8 @@ type head struct {
 	close   bool
 }
 
-// parseHead reads a head, with the empty line that ends it. An answer must say how long its body is.
+// parseHead reads a head, with the empty line that ends it. An answer must say how long its body
+// is.
 func parseHead(text []byte) (h head, err error) {
 	line, rest, _ := bytes.Cut(text, []byte("\r\n"))
 	if len(line) < 12 || !bytes.HasPrefix(line, []byte("HTTP/1.1 ")) {

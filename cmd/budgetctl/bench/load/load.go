@@ -50,8 +50,8 @@ type Measured struct {
 	Unsent int64
 }
 
-// Run sends what the plan says, a connection for each caller, and returns when every call is answered
-// or lost. When ctx ends nothing new is sent.
+// Run sends what the plan says, a connection for each caller, and returns when every call is
+// answered or lost. When ctx ends nothing new is sent.
 func Run(ctx context.Context, plan Plan, callers []Caller) Measured {
 	r := &run{plan: plan, begin: time.Now()}
 	r.open(len(callers))
@@ -182,7 +182,8 @@ func (w *worker) note(kind int, due, sending, answered time.Duration) {
 // pause waits a little before a server that is not there is dialled again.
 func (w *worker) pause() {
 	const longest = 500 * time.Millisecond
-	for waited := time.Duration(0); waited < longest && !w.stopped.Load(); waited += 10 * time.Millisecond {
+	for waited := time.Duration(0); waited < longest &&
+		!w.stopped.Load(); waited += 10 * time.Millisecond {
 		time.Sleep(10 * time.Millisecond)
 	}
 }

@@ -15,9 +15,9 @@ type Process struct {
 
 // Usage is what a process has used since it began.
 type Usage struct {
-	// CPU is user and system time, in steps of 10 ms, of the process and of its children that ended and that
-	// it waited for, such as those in which Redis saves or rewrites its append-only file. A child counts all
-	// at once and whole when it is waited for; one that still runs is not in it.
+	// CPU is user and system time, in steps of 10 ms, of the process and of its children that ended
+	// and that it waited for, such as those in which Redis saves or rewrites its append-only file. A
+	// child counts all at once and whole when it is waited for; one that still runs is not in it.
 	CPU time.Duration
 	// MemoryBytes is what it has in memory now, without its children.
 	MemoryBytes int64
