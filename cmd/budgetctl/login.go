@@ -26,7 +26,8 @@ func (a *app) loginCommand() *cobra.Command {
 key is asked for on a terminal and read from standard input otherwise; with --token-file the profile
 keeps the name of the file, and BUDGETCTL_TOKEN is kept as it is.`,
 		Example: `  budgetctl login --server https://budgets.example
-  budgetctl login --server https://budgets.example --profile live --token-file /run/secrets/budgetd`,
+  budgetctl login --server https://budgets.example --profile live \
+      --token-file /run/secrets/budgetd`,
 		Args: arguments,
 		RunE: func(cmd *cobra.Command, _ []string) error { return a.login(cmd) },
 	}

@@ -42,8 +42,10 @@ func (a *app) releaseCommand() *cobra.Command {
 sure first, from your own records, that they were not sold. QUANTITY is a number of units or
 "all". Who decided, when and why is kept. Without --request-id one is made up and shown: repeat
 the command with it when the outcome is unknown, and the units are released once.`,
-		Example: `  budgetctl release spring-sale 850 --reason "50 of 900 are in the shop's orders" --by jane
-  budgetctl release spring-sale all --reason "the shop was closed" --by jane --request-id incident-7`,
+		Example: `  budgetctl release spring-sale 850 --by jane \
+      --reason "50 of 900 are in the shop's orders"
+  budgetctl release spring-sale all --by jane --request-id incident-7 \
+      --reason "the shop was closed"`,
 		Args: arguments,
 	}
 	id := requestIDFlag(cmd)

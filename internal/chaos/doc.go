@@ -26,10 +26,11 @@
 //
 // By hand, from the repository's root:
 //
-//	go test -race -timeout 0 ./internal/chaos -run '^TestChaos$' -v -chaos.duration 10m -chaos.nodes 3
-//	go test -race -timeout 0 ./internal/chaos -run '^TestChaos$' -v -chaos.duration -1s  # the whole schedule
+//	go test -race -timeout 0 ./internal/chaos -run '^TestChaos$' -v -chaos.duration 10m
+//	go test -race -timeout 0 ./internal/chaos -run '^TestChaos$' -v -chaos.duration -1s
 //	go test -race -timeout 0 ./internal/chaos -run '^TestKills$' -v -chaos.kills 100
 //
-// Each prints the line that repeats it, with its seed, and a table of what took place. The seed
-// orders faults and calls; when they meet is up to the machine.
+// A duration of -1s runs the whole schedule. Each prints the line that repeats it, with its seed,
+// and a table of what took place. The seed orders faults and calls; when they meet is up to the
+// machine.
 package chaos

@@ -18,13 +18,15 @@ func (w *World) read(name string) (l books, err error) {
 	var id int64
 	err = w.Rows.QueryRowContext(ctx,
 		`SELECT id, total_quantity, undistributed_quantity, quarantined_quantity,
-		forfeited_quantity, pending_shrink_quantity FROM budget_management_bucket WHERE name = ?`, []byte(name)).
+		forfeited_quantity, pending_shrink_quantity
+		FROM budget_management_bucket WHERE name = ?`, []byte(name)).
 		Scan(&id, &l.total, &l.undistributed, &l.quarantined, &l.forfeited, &l.pendingShrink)
 	if err != nil {
 		return l, err
 	}
 	err = w.Rows.QueryRowContext(ctx, `SELECT COALESCE(SUM(outstanding_quantity), 0),
-		COALESCE(SUM(held_quantity), 0), COALESCE(SUM(used_quantity), 0), COALESCE(SUM(returning_quantity), 0)
+		COALESCE(SUM(held_quantity), 0), COALESCE(SUM(used_quantity), 0),
+		COALESCE(SUM(returning_quantity), 0)
 		FROM bucket_epoch WHERE budget_id = ?`, id).
 		Scan(&l.outstanding, &l.held, &l.used, &l.returning)
 	if err != nil {
@@ -130,7 +132,8 @@ func (w *World) limited(b *book) (wrong []string) {
 	err := w.each(ctx, `SELECT v.value, v.counted_at - v.counted_at % 60000, SUM(d.amount -
 		COALESCE((SELECT SUM(g.amount) FROM give_back g
 			WHERE g.budget_id = d.budget_id AND g.request_id = d.request_id), 0))
-		FROM deduction_value v JOIN deduction d ON d.budget_id = v.budget_id AND d.request_id = v.request_id
+		FROM deduction_value v JOIN deduction d
+		ON d.budget_id = v.budget_id AND d.request_id = v.request_id
 		WHERE v.budget_id = ? AND v.dimension = 'user' GROUP BY 1, 2`, id, func(rows *sql.Rows) error {
 		var user string
 		var minute, units int64

@@ -13,7 +13,8 @@ const quietLimit = 60 * time.Second
 
 // unfinished counts, for every kind of half-done work, what the ledger has of it.
 var unfinished = map[string]string{
-	"epochs opening or closing": `SELECT COUNT(*) FROM bucket_epoch WHERE status IN ('opening', 'closing')`,
+	"epochs opening or closing": `SELECT COUNT(*) FROM bucket_epoch
+		WHERE status IN ('opening', 'closing')`,
 	"fenced epochs": `SELECT COUNT(*) FROM bucket_epoch
 		WHERE LENGTH(fenced) > 0 AND status IN ('opening', 'open', 'closing')`,
 	"buckets without an epoch": `SELECT COUNT(*) FROM sharding_budget_management_bucket b
@@ -22,9 +23,10 @@ var unfinished = map[string]string{
 	"pending grants": `SELECT COUNT(*) FROM grant_log g
 		JOIN bucket_epoch e ON e.bucket_id = g.bucket_id AND e.epoch = g.epoch
 		WHERE g.status = 'pending' AND e.status IN ('opening', 'open', 'closing')`,
-	"pending shrinks":  `SELECT COUNT(*) FROM adjustment WHERE status = 'pending'`,
-	"units of shrinks": `SELECT COALESCE(SUM(pending_shrink_quantity), 0) FROM budget_management_bucket`,
-	"returning units":  `SELECT COALESCE(SUM(returning_quantity), 0) FROM bucket_epoch`,
+	"pending shrinks": `SELECT COUNT(*) FROM adjustment WHERE status = 'pending'`,
+	"units of shrinks": `SELECT COALESCE(SUM(pending_shrink_quantity), 0)
+		FROM budget_management_bucket`,
+	"returning units": `SELECT COALESCE(SUM(returning_quantity), 0) FROM bucket_epoch`,
 	"units of ended epochs": `SELECT COALESCE(SUM(outstanding_quantity), 0) FROM bucket_epoch
 		WHERE status IN ('closed', 'lost')`,
 	"epochs of an older activation": `SELECT COUNT(*) FROM bucket_epoch e

@@ -35,7 +35,8 @@ func (r Recycle) Next(after time.Time) time.Time {
 
 // schedule is a cron expression. Its times must come: the 30th of February does not.
 func schedule(into *string) rule {
-	const want = `must be a cron expression of five fields (minute hour day month weekday), such as "0 4 * * *", or empty`
+	const want = `must be a cron expression of five fields (minute hour day month weekday), ` +
+		`such as "0 4 * * *", or empty`
 	return rule{want: want, target: into, set: func(value any) bool {
 		text, ok := value.(string)
 		*into = text

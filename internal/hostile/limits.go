@@ -6,7 +6,8 @@ import (
 )
 
 // soundLimit is a limit with nothing wrong.
-const soundLimit = `{"name":"l","dimension":"user","window":{"kind":"lifetime"},"max":1,"measure":"count"}`
+const soundLimit = `{"name":"l","dimension":"user","window":{"kind":"lifetime"},` +
+	`"max":1,"measure":"count"}`
 
 // limits are budgets whose limits cannot be.
 func limits() []Case {

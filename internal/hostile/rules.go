@@ -83,7 +83,8 @@ func rules() []Case {
 		{`{"kind":"windows","windows":{"from":"00:00","to":"06:00","quantity":1}}`, "type_rule.windows"},
 		{`{"kind":"windows","windows":["00:00-06:00=1"]}`, "type_rule.windows[0]"},
 		{`{"kind":"windows","windows":[null]}`, "type_rule.windows[0]"},
-		{`{"kind":"windows","windows":[{"from":"00:00","to":"06:00","quantity":1},{"from":0,"to":"08:00","quantity":1}]}`,
+		{`{"kind":"windows","windows":[{"from":"00:00","to":"06:00","quantity":1},` +
+			`{"from":0,"to":"08:00","quantity":1}]}`,
 			"type_rule.windows[1].from"},
 		{`{"kind":"windows","windows":[{"from":"00:00","to":"06:00","quantity":1.5}]}`,
 			"type_rule.windows[0].quantity"},
@@ -104,7 +105,8 @@ func rules() []Case {
 	add(invalid, `"gl_code":"x"`, "type_rule") // none
 	// Europe/London's clock goes from 01:00 to 02:00 that day: the only window is never.
 	add(invalid,
-		`"type_rule":{"kind":"windows","windows":[{"from":"01:00","to":"02:00","quantity":1}]},"timezone":"Europe/London",
+		`"type_rule":{"kind":"windows","windows":[{"from":"01:00","to":"02:00","quantity":1}]},
+		"timezone":"Europe/London",
 		"start_at":"2026-03-29T00:00:00Z","end_at":"2026-03-29T23:00:00Z"`, "type_rule")
 	c := invalid(definition("a rule for promo", free))
 	c.Field = "type_rule"

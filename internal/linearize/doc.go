@@ -7,8 +7,8 @@
 // the model accepts:
 //
 //	state       total, remaining units, and of every id what became of it
-//	deduct      accepted: the id is new and covered; replayed: it is known; budget_exhausted: it is new
-//	            and remaining is below the amount, and is the figure that the answer names
+//	deduct      accepted: the id is new and covered; replayed: it is known; budget_exhausted: it is
+//	            new, and remaining is below the amount and is the figure that the answer names
 //	rollback    never more than is left; a repetition changes nothing
 //	cancel      gives back what is left, or leaves a tombstone
 //	append      once per id; a shrink only of what remains
@@ -25,9 +25,9 @@
 //
 //	views            may show more as remaining than is left, never less
 //	budget_exhausted may name more than is left, and less than the amount
-//	a replay         may show as used what was given back, where the fault is one of MariaDB or the call ran
-//	                 into the service's deadline: a store's record answers repetitions while the ledger cannot
-//	                 be asked, or does not answer in time
+//	a replay         may show as used what was given back, where the fault is one of MariaDB or the
+//	                 call ran into the service's deadline: a store's record answers repetitions
+//	                 while the ledger cannot be asked, or does not answer in time
 //
 // Whatever else is answered, and the rows at the end, is judged as in ledger mode.
 //

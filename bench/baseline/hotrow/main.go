@@ -29,7 +29,8 @@ var tables = []string{
 	`DROP TABLE IF EXISTS hot`,
 	`DROP TABLE IF EXISTS done`,
 	`DROP PROCEDURE IF EXISTS deduct`,
-	`CREATE TABLE hot (id INT PRIMARY KEY, total BIGINT NOT NULL, out_quantity BIGINT NOT NULL) ENGINE=InnoDB`,
+	`CREATE TABLE hot (id INT PRIMARY KEY, total BIGINT NOT NULL,
+		out_quantity BIGINT NOT NULL) ENGINE=InnoDB`,
 	`CREATE TABLE done (request_id VARBINARY(128) PRIMARY KEY, amount BIGINT NOT NULL) ENGINE=InnoDB`,
 	`INSERT INTO hot VALUES (1, 1000000000000, 0)`,
 	`CREATE PROCEDURE deduct(IN request VARBINARY(128), IN n BIGINT)
@@ -45,7 +46,8 @@ END`,
 const (
 	update     = `UPDATE hot SET out_quantity = out_quantity + 1 WHERE id = 1`
 	insertID   = `INSERT INTO done (request_id, amount) VALUES (?, ?)`
-	updateOnce = `UPDATE hot SET out_quantity = out_quantity + ? WHERE id = 1 AND out_quantity + ? <= total`
+	updateOnce = `UPDATE hot SET out_quantity = out_quantity + ?
+		WHERE id = 1 AND out_quantity + ? <= total`
 )
 
 // worker is one connection.
