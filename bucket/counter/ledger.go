@@ -19,6 +19,7 @@ type Ledger struct {
 	Supply  Supply
 	Periods Periods
 	Covers  Covers
+	Moves   Moves
 	// Quarantines is *quarantine.Part of package sqlstore/quarantine.
 	Quarantines Quarantines
 }
@@ -160,6 +161,24 @@ type Supply interface {
 	Collect(ctx context.Context, budgetID, target, need int64) (donors []int64, err error)
 	// Offline takes a bucket out of the list and sets its epoch to closing. Error: LastBucket.
 	Offline(ctx context.Context, budgetID, bucketID int64, by bucket.OfflineBy) error
+	// Spread begins epochs of buckets that have none and hands U out evenly. It returns the buckets.
+	Spread(ctx context.Context, budgetID int64) (begun []int64, err error)
+	// Shrinking lists budgets whose pending shrinks are above F and U, at most 100.
+	Shrinking(ctx context.Context) ([]Shrink, error)
+}
+
+// Shrink is a budget with its pending shrinks, in minor units.
+type Shrink struct{ Budget, Units int64 }
+
+// Moves gives buckets other lanes, and reads what audit 3 compares. Errors: as Lanes.
+type Moves interface {
+	// Close sets the epoch of a bucket to closing, unless it has ended.
+	Close(ctx context.Context, budgetID, bucketID int64) error
+	// Move gives a bucket another lane: the newest epoch must be ref and have ended, and its copy must be
+	// complete there, or it is lost. moved is false where the bucket has gone on meanwhile.
+	Move(ctx context.Context, budgetID int64, ref bucket.Ref, from, to bucket.Lane) (moved bool, err error)
+	// Granted sums the grants of epochs up to a number each, in the order of the refs.
+	Granted(ctx context.Context, refs []bucket.Ref, upTo []int64) ([]int64, error)
 }
 
 // Turned is how far a rollover is.

@@ -22,5 +22,6 @@ func (s *Service) Loops(lanes []bucket.Lane) []Loop {
 		{"store sync", SyncEvery, (&SyncLoop{s, lanes}).RunOnce},
 		{"store epochs", often, (&PushLoop{s}).RunOnce},
 		{"store rollover", often, (&RolloverLoop{s}).RunOnce},
+		{"store shrinks", often, (&ShrinkLoop{s}).RunOnce},
 	}
 }

@@ -60,6 +60,10 @@ func (o *op) touch(r *bucket.DeductRequest) error {
 		return nil
 	}
 	faults := append(set.CheckDimensions(r.Dimensions), set.CheckCounts(r.Counts)...)
+	if value, carried := r.Dimensions[o.budget.RoutingDimension]; carried && value == "" {
+		faults = append(faults, budget.FieldError{Field: "dimensions." + o.budget.RoutingDimension,
+			Message: "must not be empty: limits count for it"})
+	}
 	if len(faults) > 0 {
 		return &budget.Error{Code: budget.Invalid, Op: "deduct", Fields: faults,
 			Message: "the limits of the budget cannot judge the request"}

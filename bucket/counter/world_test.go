@@ -62,7 +62,8 @@ type world struct {
 // database opens a database for a test.
 func database(t testing.TB, driver string, clock func() time.Time) *engine.DB {
 	t.Helper()
-	config := engine.Config{Driver: "sqlite", DSN: filepath.Join(t.TempDir(), "budgetd.db"), Clock: clock}
+	config := engine.Config{Driver: "sqlite", DSN: filepath.Join(t.TempDir(), "budgetd.db"), Clock: clock,
+		ClockTolerance: 1000 * time.Hour}
 	if driver == "mariadb" {
 		config.Driver, config.DSN = "mysql", testservers.SharedMariaDB(t).NewDatabase(t)
 	}
@@ -129,7 +130,7 @@ func (w *world) newNode(change func(*counter.Config)) (*counter.Service, *bucket
 	budgets, err := bucket.NewBudgets(bucket.BudgetsConfig{Definitions: w.defs, Clock: w.clock})
 	w.ok(err)
 	c := counter.Config{Budgets: budgets, Stores: w.stores, Clock: w.clock, Now: w.db.Now,
-		Ledger: counter.Ledger{Lanes: w.part, Epochs: w.part, Supply: w.part, Periods: w.part,
+		Ledger: counter.Ledger{Lanes: w.part, Epochs: w.part, Supply: w.part, Periods: w.part, Moves: w.part,
 			Covers: commit.New(w.db), Quarantines: quarantine.New(w.db)},
 		Settings: counter.Settings{MarkGrace: time.Millisecond, VerifyEvery: time.Millisecond}}
 	change(&c)

@@ -12,7 +12,10 @@ import (
 
 // recordCopy is a record on its way, with what it counted for limits.
 type recordCopy struct {
-	Record  bucket.Record
+	Record bucket.Record
+	// Fingerprint and Nonce are Record's: bytes, which JSON would not keep in a string.
+	Fingerprint, Nonce []byte
+
 	Value   string
 	Version int64
 	Counts  []countCopy
@@ -37,7 +40,8 @@ func (s *Store) ReadCopy(_ context.Context, m bucket.Memory, ref bucket.Ref, _ s
 			for id, r := range l.records[slice] {
 				if id.Bucket == ref.Bucket {
 					n := l.notes[id]
-					c := recordCopy{Record: r, Value: n.value, Version: n.version}
+					c := recordCopy{Record: r, Value: n.value, Version: n.version,
+						Fingerprint: []byte(r.Fingerprint), Nonce: []byte(r.Nonce)}
 					for name, count := range n.counts {
 						c.Counts = append(c.Counts, countCopy{name.name, name.changed, count})
 					}
@@ -110,6 +114,7 @@ func (s *Store) AddCopy(_ context.Context, m bucket.Memory, ref bucket.Ref, atte
 			if err := json.Unmarshal([]byte(part.Records[i+1]), &c); err != nil {
 				return 0, fmt.Errorf("copy a record: %w", err)
 			}
+			c.Record.Fingerprint, c.Record.Nonce = string(c.Fingerprint), string(c.Nonce)
 			n := note{value: c.Value, version: c.Version}
 			for _, x := range c.Counts {
 				if n.counts == nil {

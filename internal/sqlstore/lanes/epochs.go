@@ -95,7 +95,10 @@ func tasks(r *engine.Reader, buckets []int64) ([]counter.Task, error) {
 	for i := range found {
 		row := &found[i]
 		task := counter.Task{Ref: row.Ref(), Budget: row.Budget, Lane: row.Lane(),
-			Status: ledger.Status(row.Status), CopyOf: row.CopiedEpoch, Fenced: row.Fenced != ""}
+			Status: ledger.Status(row.Status), Fenced: row.Fenced != ""}
+		if row.CopiedEpoch == row.Number-1 { // the first epoch on the lane that it moved to
+			task.CopyOf = row.CopiedEpoch
+		}
 		for _, g := range grants[row.Position()] {
 			task.Grants = append(task.Grants, bucket.StoreGrant{Ref: task.Ref, Number: g.Number,
 				Amount: g.Amount})

@@ -21,6 +21,7 @@ var (
 	_ counter.Epochs  = (*Part)(nil)
 	_ counter.Supply  = (*Part)(nil)
 	_ counter.Periods = (*Part)(nil)
+	_ counter.Moves   = (*Part)(nil)
 )
 
 // Part keeps the memories of lanes and the epochs of store mode. Safe for concurrent use.

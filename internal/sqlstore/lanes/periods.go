@@ -158,8 +158,8 @@ func turn(t *engine.Tx, b *rows.Budget) error {
 	return moves.Turn(t, b, p)
 }
 
-// spread begins epochs of buckets that have none, and hands out what may be released. The newest epochs
-// are locked. Buckets that are still closing begin theirs when they are asked for units.
+// spread hands out what may be released, evenly over the buckets that are open or begin their next epochs
+// now. begun are those that got units. The newest epochs are locked. Buckets that are still closing begin theirs when they are asked for units.
 func spread(t *engine.Tx, b *rows.Budget, list []rows.Bucket) (begun []int64, err error) {
 	drained, err := moves.Drained(t)
 	if err != nil {
@@ -168,9 +168,10 @@ func spread(t *engine.Tx, b *rows.Budget, list []rows.Bucket) (begun []int64, er
 	var takers []*rows.Bucket
 	for i := range list {
 		row := &list[i]
-		if row.Live() || drained[row.Lane()] || row.Fenced != "" && row.Status != string(ledger.Lost) ||
-			row.OfflineBy == string(bucket.ByOperator) || row.Retired() ||
-			len(takers) == counter.MaxEpochs {
+		open := row.MayGrow() && row.Period == b.Period && row.ListStatus == rows.Online
+		if row.Live() && !open || drained[row.Lane()] || len(takers) == counter.MaxEpochs ||
+			row.Fenced != "" && row.Status != string(ledger.Lost) ||
+			row.OfflineBy == string(bucket.ByOperator) || row.Retired() {
 			continue
 		}
 		takers = append(takers, row)
@@ -182,15 +183,14 @@ func spread(t *engine.Tx, b *rows.Budget, list []rows.Bucket) (begun []int64, er
 		if share == 0 {
 			break
 		}
-		begin = append(begin, takers[i])
+		if !takers[i].Live() {
+			begin = append(begin, takers[i])
+		}
 		begun = append(begun, takers[i].Epoch.Bucket)
 		portions = append(portions, moves.Portion{Row: takers[i], Units: share})
 		sum += share
 	}
-	if len(begin) == 0 {
-		return nil, nil
-	}
-	if _, err := moves.Begin(t, "roll over", b, begin...); err != nil {
+	if _, err := moves.Begin(t, "hand out", b, begin...); err != nil {
 		return nil, err
 	}
 	if _, err := moves.Give(t, b, moves.Apply, portions...); err != nil {

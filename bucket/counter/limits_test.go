@@ -1,0 +1,179 @@
+package counter_test
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/budgetd/budgetd/bucket"
+	"github.com/budgetd/budgetd/budget"
+)
+
+// limited is a budget whose users may call twice a day and take 50 in all.
+func limited(total int64) budget.Definition {
+	d := promo("sale", total, 4)
+	d.RoutingDimension = "user"
+	d.Limits = &budget.Limits{List: []budget.Limit{
+		{Name: "calls", Dimension: "user", Measure: budget.MeasureCount, Max: 2, Enforce: true,
+			Window:    budget.LimitWindow{Kind: budget.WindowCalendar, Every: budget.Day},
+			Overrides: []budget.Override{{Value: "vip", Exempt: true}}},
+		{Name: "units", Dimension: "user", Measure: budget.MeasureAmount, Max: 50, Enforce: true,
+			Window: budget.LimitWindow{Kind: budget.WindowLifetime}},
+	}}
+	return d
+}
+
+// TestLimits: limits on the routing dimension are judged and counted with the balance, also after a change
+// of the limits and in the next day.
+func TestLimits(t *testing.T) {
+	everywhere(t, 2, func(w *world) {
+		b := w.create(limited(1000))
+		try := func(id, user string, amount int64, counts map[string]int64) (bucket.DeductAnswer, error) {
+			return w.node.Deduct(w.Context(), bucket.DeductRequest{Budget: ref(b), RequestID: id,
+				Amount: amount, Dimensions: map[string]string{"user": user}, Counts: counts})
+		}
+		must := func(id, user string, amount int64) bucket.DeductAnswer {
+			w.Helper()
+			a, err := try(id, user, amount, nil)
+			w.ok(err)
+			return a
+		}
+		limit := func(err error, want string) *budget.Error {
+			w.Helper()
+			e, _ := err.(*budget.Error)
+			if !budget.Is(err, budget.LimitExceeded) || e.Limit.Limit != want {
+				w.Fatalf("%v, want the limit %s", err, want)
+			}
+			return e
+		}
+		a := must("1", "ann", 20)
+		if len(a.Limits) != 2 || a.Limits[0].Used != 1 || a.Limits[1].Used != 20 || a.Limits[1].Max != 50 ||
+			a.Limits[0].ResetAt.IsZero() || !a.Limits[1].ResetAt.IsZero() {
+			w.Errorf("limits: %+v", a.Limits)
+		}
+		_, err := try("2", "ann", 31, nil)
+		if e := limit(err, "units"); e.Limit.Used != 20 {
+			w.Errorf("%+v", e.Limit)
+		}
+		must("3", "ann", 20)
+		_, err = try("4", "ann", 5, nil)
+		limit(err, "calls")
+		_, err = try("5", "ann", 1, map[string]int64{"calls": 0}) // counts no call
+		w.ok(err)
+		must("6", "bob", 50)
+		for _, id := range []string{"7", "8", "9"} {
+			must(id, "vip", 10)
+		}
+		_, err = try("10", "", 1, nil)
+		if err == nil {
+			w.Error("a deduction without the dimension was accepted")
+		}
+		v, err := w.node.Rollback(w.Context(), bucket.RollbackRequest{Budget: ref(b), RequestID: "3",
+			Key: "ann"})
+		w.ok(err)
+		if v.RolledBack != 20 {
+			w.Errorf("%+v", v)
+		}
+		must("4", "ann", 5) // the call and the units are free again
+		if w.mem != nil {   // the clock of a server cannot be moved
+			w.clock.Advance(24 * time.Hour)
+		} else {
+			return
+		}
+		if a := must("11", "ann", 1); a.Limits[0].Used != 1 || a.Limits[1].Used != 27 {
+			w.Errorf("the next day: %+v", a.Limits)
+		}
+		list := limited(1).Limits.List
+		list[1].Max = 28
+		_, err = w.defs.Change(w.Context(), b.ID, bucket.Change{Limits: &list}, nil)
+		w.ok(err)
+		w.clock.Advance(2 * time.Second) // at most a second old
+		_, err = try("12", "ann", 2, nil)
+		limit(err, "units")
+		must("13", "ann", 1)
+	})
+}
+
+// TestPeriods: a period's end closes its epochs; what they still had goes where the rule says, and nothing
+// is deducted from the old period.
+func TestPeriods(t *testing.T) {
+	for _, driver := range []string{"sqlite", "mariadb"} {
+		t.Run(driver, func(t *testing.T) {
+			w := inMemoryOn(t, driver, 2)
+			d := promo("daily", 100, 2)
+			d.Type = budget.Daily
+			d.Rule = &budget.Rule{Kind: budget.Calendar, Every: budget.Day, Quantity: 30,
+				Unused: budget.Forfeit}
+			b := w.create(d)
+			a := w.deduct(b, "one", 10)
+			if a.PeriodRemaining == nil || *a.PeriodRemaining != 20 || a.BudgetRemaining != 90 {
+				t.Errorf("%+v", a)
+			}
+			if e := w.refused(b, "two", 21, budget.PeriodExhausted); e.RetryAfter <= 0 {
+				t.Errorf("%+v", e)
+			}
+			w.settled(b, books{T: 100, F: 70, O: 20, S: 10})
+			w.clock.Advance(24 * time.Hour)
+			w.clock.Advance(time.Second)
+			w.settled(b, books{T: 100, F: 70, O: 20, S: 10})
+			w.deduct(b, "three", 15)
+			got := w.books(b.ID)
+			if got.F != 40 || got.X != 20 || got.U+got.O+got.S != 40 {
+				t.Errorf("%+v", got)
+			}
+			w.deduct(b, "four", 15)
+			w.refused(b, "five", 1, budget.PeriodExhausted)
+			w.settled(b, books{T: 100, F: 40, S: 40, X: 20})
+			w.clock.Advance(24 * time.Hour)
+			w.run("store rollover")
+			w.settled(b, books{T: 100, F: 10, O: 30, S: 40, X: 20})
+			w.deduct(b, "six", 30)
+		})
+	}
+}
+
+// halfDown is a store of whose lane 0 no epoch can be closed.
+type halfDown struct{ bucket.Entries }
+
+func (h halfDown) Close(ctx context.Context, m bucket.Memory, refs []bucket.Ref, moving bool) (
+	[]bucket.Entry, error) {
+	if m.Lane.Index == 0 {
+		return nil, budget.Refuse(budget.Unavailable, "close", "it is down")
+	}
+	return h.Entries.Close(ctx, m, refs, moving)
+}
+
+// TestPeriodStoreDown: a lane that is down does not keep the budget in its old period. What its epochs had
+// goes where the rule says when it is back.
+func TestPeriodStoreDown(t *testing.T) {
+	w := inMemory(t, 2)
+	d := promo("daily", 100, 2)
+	d.Type = budget.Daily
+	d.Rule = &budget.Rule{Kind: budget.Calendar, Every: budget.Day, Quantity: 30, Unused: budget.Forfeit}
+	b := w.create(d)
+	w.stores["m"].Entries = halfDown{w.mem}
+	w.clock.Advance(24*time.Hour + time.Second)
+	w.run("store rollover")
+	if got, want := w.books(b.ID), (books{T: 100, F: 40, O: 45, X: 15}); got != want {
+		t.Errorf("%+v, want %+v", got, want)
+	}
+	w.deduct(b, idsOn(w, w.read(b.ID), 1, 1)[0], 30)
+	w.stores["m"].Entries = w.mem
+	w.settled(b, books{T: 100, F: 40, S: 30, X: 30})
+}
+
+// TestRefill: a bucket may not apply for more than sharding_quantity at a time, and takes what it needs.
+func TestRefill(t *testing.T) {
+	w := inMemory(t, 1)
+	d := promo("free", 1000, 2)
+	d.Type = budget.Daily
+	d.Rule = &budget.Rule{Kind: budget.Free}
+	d.ShardingQuantity = 50
+	b := w.create(d)
+	for i := range 10 {
+		w.deduct(b, name(i), 60)
+	}
+	w.deduct(b, "rest", 400)
+	w.refused(b, "more", 1, budget.BudgetExhausted)
+	w.settled(b, books{T: 1000, S: 1000})
+}

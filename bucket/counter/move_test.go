@@ -1,0 +1,114 @@
+package counter_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/budgetd/budgetd/bucket"
+	"github.com/budgetd/budgetd/bucket/manage"
+	"github.com/budgetd/budgetd/budget"
+)
+
+// TestMove: a bucket that moves to another lane keeps its records, counters and late sums.
+func TestMove(t *testing.T) {
+	everywhere(t, 2, func(w *world) {
+		b := w.create(promo("sale", 100, 1))
+		bk := b.Buckets[0]
+		other := w.lanes[1]
+		if bk.Lane == other {
+			other = w.lanes[0]
+		}
+		w.deduct(b, "one", 10)
+		w.deduct(b, "two", 20)
+		w.ok(w.node.Move(w.Context(), b.ID, bk.ID, other))
+		if got := w.books(b.ID); got.S != 30 || got.U+got.O != 70 {
+			w.Errorf("%+v", got)
+		}
+		if now := w.read(b.ID); now.Buckets[0].Lane != other {
+			w.Errorf("lane %s", now.Buckets[0].Lane)
+		}
+		w.deduct(b, "three", 5)
+		if again := w.deduct(b, "one", 10); !again.Replayed {
+			w.Errorf("replay at the new place: %+v", again)
+		}
+		w.rollback(b, "two", "", 5) // of the epoch at the old place: a late sum
+		w.run("store sync")
+		if got := w.books(b.ID); got.S != 30 || got.U+got.O+got.R != 70 {
+			w.Errorf("%+v", got)
+		}
+		w.deduct(b, "rest", 70)
+		w.refused(b, "more", 1, budget.BudgetExhausted)
+		w.settled(b, books{T: 100, S: 100})
+		w.ok(w.node.Move(w.Context(), b.ID, bk.ID, bk.Lane)) // and back
+		if again := w.deduct(b, "three", 5); !again.Replayed {
+			w.Errorf("replay at the old place: %+v", again)
+		}
+	})
+}
+
+// TestShrink: a shrink that U does not cover waits until epochs that are closed have brought enough.
+func TestShrink(t *testing.T) {
+	w := inMemory(t, 2)
+	b := w.create(promo("sale", 100, 4))
+	w.deduct(b, "one", 10)
+	w.run("store sync")
+	order := manage.Adjustment{Budget: b.ID, RequestID: "less", Quantity: -60, Nonce: "n",
+		Deadline: w.db.Now().Add(time.Minute)}
+	got, err := w.defs.Adjust(t.Context(), order)
+	w.ok(err)
+	if got.State != bucket.AdjustmentPending {
+		t.Fatalf("%+v", got)
+	}
+	for range 4 {
+		w.run("store shrinks")
+	}
+	order.Continue = true
+	got, err = w.defs.Adjust(t.Context(), order)
+	w.ok(err)
+	if got.State != bucket.AdjustmentDone {
+		t.Fatalf("%+v, %+v", got, w.books(b.ID))
+	}
+	w.deduct(b, "rest", 30)
+	w.refused(b, "more", 1, budget.BudgetExhausted)
+	w.settled(b, books{T: 40, S: 40})
+}
+
+// TestRedistribute: all units come back and lie evenly afterwards.
+func TestRedistribute(t *testing.T) {
+	everywhere(t, 2, func(w *world) {
+		b := w.create(promo("sale", 100, 4))
+		w.deduct(b, "one", 25)
+		w.ok(w.node.Redistribute(w.Context(), b.ID))
+		w.settled(b, books{T: 100, O: 75, S: 25})
+		for _, bk := range w.read(b.ID).Buckets {
+			if o := bk.Epoch.Outstanding; o < 18 || o > 19 {
+				w.Errorf("bucket %d has %d", bk.Ordinal, o)
+			}
+		}
+		w.deduct(b, "rest", 75)
+	})
+}
+
+// TestCompare: audit 3 finds nothing on live traffic, and finds an entry that is missing.
+func TestCompare(t *testing.T) {
+	w := inMemory(t, 2)
+	b := w.create(promo("sale", 100, 4))
+	for i := range 20 {
+		w.deduct(b, name(i), 2)
+		if i%7 == 0 {
+			w.rollback(b, name(i), "", 1)
+		}
+		found, unchecked, err := w.node.Compare(t.Context(), b)
+		w.ok(err)
+		if len(found) > 0 || len(unchecked) > 0 {
+			t.Fatalf("%v, unchecked %v", found, unchecked)
+		}
+	}
+	bk := w.read(b.ID).Buckets[0]
+	w.mem.Forget(bk.Lane.Index, bk.ID)
+	found, _, err := w.node.Compare(t.Context(), b)
+	w.ok(err)
+	if len(found) != 1 || found[0].Bucket != bk.Key {
+		t.Errorf("%v", found)
+	}
+}

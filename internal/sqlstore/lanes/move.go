@@ -1,0 +1,147 @@
+package lanes
+
+import (
+	"context"
+	"slices"
+
+	"github.com/budgetd/budgetd/bucket"
+	"github.com/budgetd/budgetd/bucket/counter"
+	"github.com/budgetd/budgetd/budget"
+	"github.com/budgetd/budgetd/internal/sqlstore/engine"
+	"github.com/budgetd/budgetd/internal/sqlstore/moves"
+	"github.com/budgetd/budgetd/internal/sqlstore/rows"
+	"github.com/budgetd/budgetd/ledger"
+)
+
+const (
+	moveBucket = `UPDATE sharding_budget_management_bucket SET instance = ?, lane = ?,
+		copied_epoch = ?, updated_at = ? WHERE id = ? AND instance = ? AND lane = ? AND epoch = ?`
+	selectShrinking = `SELECT u.id AS budget_id, u.pending_shrink_quantity AS units
+		FROM budget_management_bucket u
+		WHERE u.id IN (SELECT a.budget_id FROM adjustment a /*by adjustment_status*/
+			WHERE a.status = 'pending')
+		AND u.pending_shrink_quantity > u.unfunded_quantity + u.undistributed_quantity LIMIT 100`
+	selectGranted = `SELECT COALESCE(SUM(amount), 0) FROM grant_log
+		WHERE bucket_id = ? AND epoch = ? AND number <= ? AND status <> 'void'`
+)
+
+// Close sets the epoch of a bucket to closing. See counter.Moves.
+func (p *Part) Close(ctx context.Context, budgetID, bucketID int64) error {
+	return p.db.Write(ctx, "close", func(t *engine.Tx) error {
+		b, row, err := lockBucket(t, "close", budgetID, bucketID)
+		if err != nil || !row.Live() {
+			return err
+		}
+		return setClosing(t, b, []*rows.Bucket{row})
+	})
+}
+
+// lockBucket locks a budget in store mode and reads one of its buckets.
+func lockBucket(t *engine.Tx, op string, budgetID, bucketID int64) (
+	*rows.Budget, *rows.Bucket, error) {
+	b, err := rows.LockBudget(t, op, budgetID)
+	if err != nil {
+		return nil, nil, err
+	}
+	list, err := rows.Buckets(&t.Reader, b.ID)
+	if err != nil {
+		return nil, nil, err
+	}
+	i := slices.IndexFunc(list, func(r rows.Bucket) bool { return r.Epoch.Bucket == bucketID })
+	if i < 0 || b.Durability != string(budget.Store) {
+		return nil, nil, budget.Refuse(budget.BucketNotFound, op, "budget %s has no bucket %d in a store",
+			b.Name, bucketID)
+	}
+	return b, &list[i], nil
+}
+
+// Move gives a bucket another lane. See counter.Moves. No units move: the epoch has ended.
+func (p *Part) Move(ctx context.Context, budgetID int64, ref bucket.Ref, from, to bucket.Lane) (
+	moved bool, err error) {
+	err = p.db.Write(ctx, "move", func(t *engine.Tx) error {
+		moved = false
+		b, row, err := lockBucket(t, "move", budgetID, ref.Bucket)
+		if err != nil {
+			return err
+		}
+		if row.Lane() == to {
+			moved = true
+			return nil
+		}
+		if row.Lane() != from || row.Number != ref.Epoch || row.Live() {
+			return nil
+		}
+		copied := row.Number
+		if row.Status == string(ledger.Lost) {
+			copied = 0
+		}
+		moved = true
+		err = t.Hit(1, moveBucket, []byte(to.Instance), to.Index, copied, engine.ToMS(t.Now),
+			ref.Bucket, []byte(from.Instance), from.Index, ref.Epoch)
+		if err != nil {
+			return err
+		}
+		return moves.ListChanged(t, b.ID, 1)
+	})
+	return moved && err == nil, err
+}
+
+// Spread begins epochs and hands U out. See counter.Supply. Keeps I1.
+func (p *Part) Spread(ctx context.Context, budgetID int64) (begun []int64, err error) {
+	err = p.db.Write(ctx, "recycle", func(t *engine.Tx) error {
+		begun = nil
+		b, err := rows.LockBudget(t, "recycle", budgetID)
+		if err != nil || b.Durability != string(budget.Store) || b.IsOver == 1 ||
+			b.PeriodNow().OverAt(t.Now) {
+			return err
+		}
+		list, err := rows.LockBuckets(t, b.ID)
+		if err != nil {
+			return err
+		}
+		all := make([]*rows.Bucket, len(list))
+		for i := range list {
+			all[i] = &list[i]
+		}
+		if err := moves.RestartCounts(t, all...); err != nil {
+			return err
+		}
+		begun, err = spread(t, b, list)
+		return err
+	})
+	return begun, err
+}
+
+// Shrinking lists budgets whose pending shrinks lack units. See counter.Supply.
+func (p *Part) Shrinking(ctx context.Context) (out []counter.Shrink, err error) {
+	err = p.db.Read(ctx, "shrinks", func(r *engine.Reader) error {
+		var found []struct {
+			Budget int64 `db:"budget_id"`
+			Units  int64 `db:"units"`
+		}
+		if err := r.List(&found, selectShrinking); err != nil {
+			return err
+		}
+		out = nil
+		for _, f := range found {
+			out = append(out, counter.Shrink{Budget: f.Budget, Units: f.Units})
+		}
+		return nil
+	})
+	return out, err
+}
+
+// Granted sums grants. See counter.Moves.
+func (p *Part) Granted(ctx context.Context, refs []bucket.Ref, upTo []int64) (
+	out []int64, err error) {
+	err = p.db.Read(ctx, "audit", func(r *engine.Reader) error {
+		out = make([]int64, len(refs))
+		for i, ref := range refs {
+			if _, err := r.Get(&out[i], selectGranted, ref.Bucket, ref.Epoch, upTo[i]); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	return out, err
+}
