@@ -8,7 +8,6 @@ import (
 	"io"
 	"net/http"
 	"os/exec"
-	"path/filepath"
 	"regexp"
 	"strconv"
 	"strings"
@@ -32,12 +31,8 @@ type audited struct {
 
 func newAudited(t *testing.T) *audited {
 	t.Helper()
-	w := &audited{cluster: newCluster(t), ctl: filepath.Join(t.TempDir(), "budgetctl")}
-	build := exec.Command("go", "build", "-o", w.ctl, "github.com/budgetd/budgetd/cmd/budgetctl")
-	out, err := build.CombinedOutput()
-	if err != nil {
-		t.Fatalf("%v\n%s", err, out)
-	}
+	w := &audited{cluster: newCluster(t), ctl: program(t, "budgetctl")}
+	var err error
 	dsn := regexp.MustCompile(`dsn: "([^"]+)"`).FindStringSubmatch(w.text)[1]
 	if w.rows, err = sql.Open("mysql", dsn); err != nil {
 		t.Fatal(err)

@@ -4,18 +4,13 @@ import (
 	"encoding/json"
 	"fmt"
 	"os/exec"
-	"path/filepath"
 	"testing"
 )
 
 // TestBench: `budgetctl bench` against a real budgetd: the mix comes out exact, one by one, in batches,
 // at a rate, under limits, after the sell-out and in store mode.
 func TestBench(t *testing.T) {
-	ctl := filepath.Join(t.TempDir(), "budgetctl")
-	build := exec.Command("go", "build", "-o", ctl, "github.com/budgetd/budgetd/cmd/budgetctl")
-	if out, err := build.CombinedOutput(); err != nil {
-		t.Fatalf("%v\n%s", err, out)
-	}
+	ctl := program(t, "budgetctl")
 	n := start(t, t.TempDir())
 	tests := []struct {
 		name string

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"os/exec"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -27,11 +26,7 @@ type dailyWorld struct {
 // eachWorld runs a test on the embedded server, and on two nodes with MariaDB and three Redis in both modes.
 func eachWorld(t *testing.T, test func(w *dailyWorld, mode string)) {
 	t.Helper()
-	ctl := filepath.Join(t.TempDir(), "budgetctl")
-	build := exec.Command("go", "build", "-o", ctl, "github.com/budgetd/budgetd/cmd/budgetctl")
-	if out, err := build.CombinedOutput(); err != nil {
-		t.Fatalf("%v\n%s", err, out)
-	}
+	ctl := program(t, "budgetctl")
 	t.Run("embedded", func(t *testing.T) {
 		test(&dailyWorld{T: t, nodes: []*node{start(t, t.TempDir())}, ctl: ctl}, "ledger")
 	})
@@ -91,7 +86,8 @@ func (w *dailyWorld) sells(name, prefix string, within time.Duration) (sold int6
 			client.DeductRequest{RequestID: fmt.Sprintf("%s-%d", prefix, i), Amount: amount})
 		if err == nil {
 			sold += amount
-			if answer.PeriodRemaining == nil || *answer.PeriodRemaining > answer.BudgetRemaining {
+			if answer.PeriodRemaining == nil || answer.BudgetRemaining == nil ||
+				*answer.PeriodRemaining > *answer.BudgetRemaining {
 				w.Fatalf("%s: answer %+v", name, answer)
 			}
 			continue

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"os/exec"
-	"path/filepath"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -32,10 +31,7 @@ func drainInstance(t *testing.T, durability budget.Durability) {
 	c.text += fmt.Sprintf("  - name: redis-3\n    driver: redis\n    addrs: [%q]\n", extra.Addr())
 	c.config = writeConfig(t, c.text)
 	nodes := []*node{c.start(t), c.start(t)}
-	ctl := filepath.Join(t.TempDir(), "budgetctl")
-	if out, err := exec.Command("go", "build", "-o", ctl, "github.com/budgetd/budgetd/cmd/budgetctl").CombinedOutput(); err != nil {
-		t.Fatalf("build: %v\n%s", err, out)
-	}
+	ctl := program(t, "budgetctl")
 	ctx := context.Background()
 	api := nodes[0].client()
 	if _, err := api.Create(ctx, client.CreateRequest{Name: "sale", Unit: budget.Count, Type: budget.Promo,

@@ -34,12 +34,8 @@ type follower struct {
 func newFollower(t *testing.T, name string) *follower {
 	t.Helper()
 	dir := t.TempDir()
-	f := &follower{t: t, name: name, ctl: filepath.Join(dir, "budgetctl"),
+	f := &follower{t: t, name: name, ctl: program(t, "budgetctl"),
 		out: filepath.Join(dir, "entries.jsonl"), cursor: filepath.Join(dir, "cursor")}
-	out, err := exec.Command("go", "build", "-race", "-o", f.ctl, "github.com/budgetd/budgetd/cmd/budgetctl").CombinedOutput()
-	if err != nil {
-		t.Fatalf("build: %v\n%s", err, out)
-	}
 	t.Cleanup(f.kill)
 	return f
 }

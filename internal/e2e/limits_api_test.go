@@ -1,107 +1,11 @@
 package e2e
 
 import (
-	"context"
-	"crypto/rand"
 	"fmt"
-	"net/http/httptest"
-	"path/filepath"
-	"testing"
-	"time"
 
-	"github.com/budgetd/budgetd/bucket"
 	"github.com/budgetd/budgetd/budget"
 	"github.com/budgetd/budgetd/client"
-	"github.com/budgetd/budgetd/internal/httpapi"
-	"github.com/budgetd/budgetd/internal/memstore"
-	"github.com/budgetd/budgetd/internal/redisstore"
-	"github.com/budgetd/budgetd/internal/sqlstore"
-	"github.com/budgetd/budgetd/internal/storetest"
-	"github.com/budgetd/budgetd/internal/testservers"
 )
-
-// limitWorld is the whole service behind its HTTP interface, on a clock that the test moves.
-type limitWorld struct {
-	*testing.T
-	ctx   context.Context
-	clock *storetest.SQLClock
-	url   string
-	c     *client.Client
-	ids   int
-}
-
-// eachStore runs a test in memory, on SQLite, and on MariaDB with three Redis.
-func eachStore(t *testing.T, test func(w *limitWorld)) {
-	t.Helper()
-	open := func(t *testing.T, clock *storetest.SQLClock, driver, dsn string) *sqlstore.DB {
-		db, err := sqlstore.Open(t.Context(), sqlstore.Config{Driver: driver, DSN: dsn, Clock: clock.Now})
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() { _ = db.Close() })
-		return db
-	}
-	t.Run("memory", func(t *testing.T) {
-		clock, instances := storetest.NewSQLClock(), map[string]bucket.Instance{}
-		for i := range 3 {
-			server := memstore.NewServer(fmt.Sprintf("m%d", i), 1)
-			server.Now = clock.Now
-			instances[fmt.Sprintf("m%d", i)] = server.Connect()
-		}
-		test(serveLimits(t, clock, memstore.NewSQL(clock.Now), instances))
-	})
-	t.Run("sqlite", func(t *testing.T) {
-		clock := storetest.NewSQLClock()
-		db := open(t, clock, "sqlite", filepath.Join(t.TempDir(), "budgetd.db"))
-		test(serveLimits(t, clock, db, map[string]bucket.Instance{"rows": db.Rows("rows", 1)}))
-	})
-	t.Run("mariadb and redis", func(t *testing.T) {
-		clock, instances := storetest.NewSQLClock(), map[string]bucket.Instance{}
-		db := open(t, clock, "mysql", testservers.SharedMariaDB(t).NewDatabase(t))
-		for i := range 3 {
-			name := fmt.Sprintf("redis-%d", i)
-			store, err := redisstore.New(redisstore.Config{Name: name, Addr: testservers.Redis(t).Addr(), Lanes: 1,
-				InstallationID: db.InstallationID()})
-			if err != nil {
-				t.Fatal(err)
-			}
-			instances[name] = store
-		}
-		test(serveLimits(t, clock, db, instances))
-	})
-}
-
-// serveLimits starts a service and its HTTP interface.
-func serveLimits(t *testing.T, clock *storetest.SQLClock, sql bucket.SQL, instances map[string]bucket.Instance) *limitWorld {
-	t.Helper()
-	lanes := map[string]int{}
-	for name := range instances {
-		lanes[name] = 1
-	}
-	s, err := bucket.New(bucket.Config{SQL: sql, Instances: instances, Lanes: lanes,
-		Rand: func(b []byte) { _, _ = rand.Read(b) },
-		Settings: bucket.Settings{Deadline: 30 * time.Second, StepTimeout: 30 * time.Second, Refresh: 20 * time.Millisecond,
-			Chores: 50 * time.Millisecond}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	s.Start(t.Context())
-	t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
-		defer cancel()
-		if err := s.Stop(ctx); err != nil {
-			t.Errorf("stop: %v", err)
-		}
-	})
-	server := httptest.NewServer(httpapi.New(httpapi.Config{Service: s, Limits: httpapi.Limits{BodyBytes: 1 << 20,
-		BatchBytes: 4 << 20, BatchItems: 1000, HeaderBytes: 64 << 10, Headers: 100, InFlight: 1000,
-		RequestTimeout: time.Minute, HeaderTimeout: time.Minute, ReadTimeout: time.Minute, WriteTimeout: time.Minute,
-		IdleTimeout: time.Minute}}))
-	t.Cleanup(server.Close)
-	w := &limitWorld{T: t, ctx: t.Context(), clock: clock, url: server.URL}
-	w.c = w.tenant("")
-	return w
-}
 
 // tenant returns a client for one tenant.
 func (w *limitWorld) tenant(name string) *client.Client {

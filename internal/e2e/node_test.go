@@ -19,26 +19,45 @@ import (
 	"github.com/budgetd/budgetd/internal/testservers"
 )
 
-// binary builds cmd/budgetd with the race detector, once.
-var binary = sync.OnceValues(func() (string, error) {
+// programs is the directory with budgetd and budgetctl, built once, with the race detector where the
+// tests are. BUDGETD_E2E_PROGRAMS names one that has them already.
+var programs = sync.OnceValues(func() (string, error) {
+	if dir := os.Getenv("BUDGETD_E2E_PROGRAMS"); dir != "" {
+		return dir, nil
+	}
 	dir, err := os.MkdirTemp("", "budgetd-e2e-")
 	if err != nil {
 		return "", err
 	}
-	path := filepath.Join(dir, "budgetd")
-	out, err := exec.Command("go", "build", "-race", "-o", path, "github.com/budgetd/budgetd/cmd/budgetd").CombinedOutput()
+	built = dir
+	const module = "github.com/budgetd/budgetd/cmd/"
+	args := append([]string{"build", "-o", dir}, append(buildFlags, module+"budgetd", module+"budgetctl")...)
+	out, err := exec.Command("go", args...).CombinedOutput()
 	if err != nil {
 		return "", fmt.Errorf("build: %w\n%s", err, out)
 	}
-	return path, nil
+	return dir, nil
 })
+
+// built is the directory that the tests have to remove; "" for none.
+var built string
 
 func TestMain(m *testing.M) {
 	code := m.Run()
-	if path, err := binary(); err == nil {
-		_ = os.RemoveAll(filepath.Dir(path))
+	if built != "" {
+		_ = os.RemoveAll(built)
 	}
 	os.Exit(code)
+}
+
+// program returns the path of budgetd or budgetctl.
+func program(t *testing.T, name string) string {
+	t.Helper()
+	dir, err := programs()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return filepath.Join(dir, name)
 }
 
 // node is a budgetd process.
@@ -74,10 +93,7 @@ var listening = regexp.MustCompile(`listening.*addr"?[=:]"?([0-9.]+:[0-9]+)`)
 // launch starts budgetd in dir without waiting for it.
 func launch(t *testing.T, dir string, args ...string) *node {
 	t.Helper()
-	path, err := binary()
-	if err != nil {
-		t.Fatal(err)
-	}
+	path := program(t, "budgetd")
 	n := &node{t: t, log: &lockedBuffer{}, done: make(chan struct{})}
 	n.cmd = exec.Command(path, args...)
 	n.cmd.Dir = dir

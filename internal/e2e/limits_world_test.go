@@ -1,0 +1,191 @@
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"net/http/httptest"
+	"path/filepath"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/budgetd/budgetd/bucket"
+	"github.com/budgetd/budgetd/bucket/audit"
+	"github.com/budgetd/budgetd/bucket/hold"
+	"github.com/budgetd/budgetd/bucket/manage"
+	"github.com/budgetd/budgetd/bucket/place"
+	"github.com/budgetd/budgetd/bucket/row"
+	"github.com/budgetd/budgetd/bucket/sample"
+	"github.com/budgetd/budgetd/bucket/transfer"
+	"github.com/budgetd/budgetd/bucket/usage"
+	"github.com/budgetd/budgetd/client"
+	"github.com/budgetd/budgetd/internal/httpapi"
+	"github.com/budgetd/budgetd/internal/metrics"
+	"github.com/budgetd/budgetd/internal/redisstore"
+	auditrows "github.com/budgetd/budgetd/internal/sqlstore/audit"
+	"github.com/budgetd/budgetd/internal/sqlstore/commit"
+	"github.com/budgetd/budgetd/internal/sqlstore/definitions"
+	"github.com/budgetd/budgetd/internal/sqlstore/engine"
+	"github.com/budgetd/budgetd/internal/sqlstore/returns"
+	"github.com/budgetd/budgetd/internal/sqlstore/samples"
+	moving "github.com/budgetd/budgetd/internal/sqlstore/transfer"
+	usagerows "github.com/budgetd/budgetd/internal/sqlstore/usage"
+	"github.com/budgetd/budgetd/internal/testservers"
+	"github.com/budgetd/budgetd/ring"
+)
+
+// movedClock is a machine's clock that stands still unless a test moves it. Safe for concurrent use.
+type movedClock struct {
+	began time.Time
+	ahead atomic.Int64
+}
+
+func newMovedClock() *movedClock { return &movedClock{began: time.Now()} }
+
+func (c *movedClock) Now() time.Time { return c.began.Add(time.Duration(c.ahead.Load())) }
+
+func (c *movedClock) Advance(d time.Duration) { c.ahead.Add(int64(d)) }
+
+// limitWorld is the whole service in ledger mode behind its HTTP interface, on a clock that the test
+// moves. Budgets whose periods end are for real processes: a database server's clock cannot be moved.
+type limitWorld struct {
+	*testing.T
+	ctx   context.Context
+	clock *movedClock
+	url   string
+	c     *client.Client
+	ids   int
+}
+
+// eachStore runs a test on SQLite, and on MariaDB with three Redis.
+func eachStore(t *testing.T, test func(w *limitWorld)) {
+	t.Helper()
+	t.Run("sqlite", func(t *testing.T) {
+		clock := newMovedClock()
+		db := openRows(t, clock, "sqlite", filepath.Join(t.TempDir(), "budgetd.db"))
+		test(serveLimits(t, clock, db, nil))
+	})
+	t.Run("mariadb and redis", func(t *testing.T) {
+		clock, stores := newMovedClock(), stores{}
+		db := openRows(t, clock, "mysql", testservers.SharedMariaDB(t).NewDatabase(t))
+		for i := range 3 {
+			name := fmt.Sprintf("redis-%d", i)
+			store, err := redisstore.New(redisstore.Config{Name: name,
+				Addr: testservers.Redis(t).Addr(), Lanes: 1, InstallationID: db.InstallationID()})
+			must(t, err)
+			t.Cleanup(func() { _ = store.Disconnect() })
+			stores[name] = store
+		}
+		test(serveLimits(t, clock, db, stores))
+	})
+}
+
+func openRows(t *testing.T, clock *movedClock, driver, dsn string) *engine.DB {
+	t.Helper()
+	db, err := engine.Open(t.Context(), engine.Config{Driver: driver, DSN: dsn, Clock: clock.Now})
+	must(t, err)
+	t.Cleanup(func() { _ = db.Close() })
+	return db
+}
+
+// stores are the filters of a world by the name of their instance.
+type stores map[string]*redisstore.Store
+
+func (s stores) Set(ctx context.Context, lane bucket.Lane, levels []bucket.Level) error {
+	if store := s[lane.Instance]; store != nil {
+		return store.Set(ctx, lane, levels)
+	}
+	return nil
+}
+
+func (s stores) Take(ctx context.Context, lane bucket.Lane, takes []bucket.Take) (
+	[]bucket.Taken, error) {
+	if store := s[lane.Instance]; store != nil {
+		return store.Take(ctx, lane, takes)
+	}
+	return make([]bucket.Taken, len(takes)), nil
+}
+
+func (s stores) Ping(ctx context.Context, lane bucket.Lane) error {
+	if store := s[lane.Instance]; store != nil {
+		_, err := store.Time(ctx, lane)
+		return err
+	}
+	return nil
+}
+
+// modeOf is what works in its own way in ledger mode.
+type modeOf struct {
+	*row.Service
+	bucket.Foreseer
+	bucket.Returner
+}
+
+// readerOf reads the usage of limits; there is no feed.
+type readerOf struct {
+	bucket.Reader
+	*usage.Service
+}
+
+func (r readerOf) Usage(ctx context.Context, request bucket.UsageRequest) (bucket.Usage, error) {
+	return r.Service.Usage(ctx, request)
+}
+
+// auditorOf is the audit and the series of a world.
+type auditorOf struct {
+	*audit.Service
+	shown *sample.Service
+}
+
+func (a auditorOf) Series(ctx context.Context, r bucket.SeriesRequest) (bucket.SeriesAnswer, error) {
+	return a.shown.Series(ctx, r)
+}
+
+// serveLimits puts the parts of the service together, as package daemon does, and serves them.
+func serveLimits(t *testing.T, clock *movedClock, db *engine.DB, stores stores) *limitWorld {
+	t.Helper()
+	const patience = 30 * time.Second
+	lanes, filters := []bucket.Lane{{Instance: "rows"}}, map[string]bucket.Filter{}
+	for name, store := range stores {
+		if len(filters) == 0 {
+			lanes = nil
+		}
+		lanes, filters[name] = append(lanes, bucket.Lane{Instance: name}), store
+	}
+	flights, defined := commit.New(db), definitions.New(db)
+	budgets, err := bucket.NewBudgets(bucket.BudgetsConfig{Definitions: defined, Size: 1000})
+	must(t, err)
+	places, err := place.New(lanes, ring.DefaultPointsPerNode)
+	must(t, err)
+	observer, moved := metrics.New("test"), moving.New(db)
+	mover := transfer.New(transfer.Config{Ledger: transfer.Ledger{Supply: moved, Stocks: moved,
+		Periods: moved, Recycles: moved, Lanes: moved, Counters: moved}, Budgets: budgets,
+		Pages: defined, Filter: stores, Health: stores, Lanes: lanes, Places: places, Now: db.Now,
+		Moved: observer.Moved})
+	rows, err := row.New(row.Config{Budgets: budgets, Ledger: flights, Lookup: flights,
+		Rollover: mover, Filters: filters, Now: db.Now, Observer: observer,
+		Settings: row.Settings{Deadline: patience, StepTime: patience}})
+	must(t, err)
+	holds := hold.New(hold.Config{Budgets: budgets, Ledger: returns.New(db), Filter: stores,
+		Observer: observer, Settings: hold.Settings{StepTime: patience}})
+	used := usage.New(usage.Config{Budgets: budgets, Lookup: flights, Limits: usagerows.New(db),
+		Rollover: mover, Now: db.Now, Observer: observer, Deadline: patience})
+	service := &bucket.Service{Budgets: budgets, Ledger: modeOf{rows, used, holds}, Holds: holds,
+		Rows: readerOf{nil, used}, Mover: mover,
+		Manager: &manage.Service{Ledger: defined, Budgets: budgets, Periods: mover, Filter: stores,
+			Places: places, Moved: observer.Moved, Clock: bucket.SystemClock{}, Timeout: patience,
+			Takes: func(bucket.Lane) bool { return true }, Nonce: func() string { return t.Name()[:8] }},
+		Auditor: auditorOf{
+			audit.New(audit.Config{Budgets: budgets, Ledger: auditrows.New(db), Observer: observer}),
+			sample.New(sample.Config{Budgets: budgets, Ledger: samples.New(db), Figures: defined,
+				Now: db.Now})}}
+	server := httptest.NewServer(httpapi.New(httpapi.Config{Service: service,
+		Limits: httpapi.Limits{BodyBytes: 1 << 20, BatchBytes: 4 << 20, BatchItems: 1000,
+			HeaderBytes: 64 << 10, Headers: 100, InFlight: 1000, RequestTimeout: time.Minute,
+			HeaderTimeout: time.Minute, ReadTimeout: time.Minute, WriteTimeout: time.Minute,
+			IdleTimeout: time.Minute}}))
+	t.Cleanup(server.Close)
+	w := &limitWorld{T: t, ctx: t.Context(), clock: clock, url: server.URL}
+	w.c = w.tenant("")
+	return w
+}
