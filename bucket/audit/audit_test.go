@@ -52,7 +52,8 @@ func TestAuditOfTrueAccounts(t *testing.T) {
 			t.Errorf("%+v", f)
 		}
 		none := w.make("unlimited", 0, 2, func(d *budget.Definition) { d.Unlimited = true })
-		w.deduct(operation(none, 0, "a", budget.MaxAmount), operation(none, 1, "b", 5),
+		w.deduct(operation(none, 0, "a", budget.MaxAmount), operation(none, 0, "over", 7),
+			operation(none, 1, "b", 5),
 			operation(none, 1, "c", 6, asHold))
 		w.settle(hold.Order{Kind: hold.Rollback, Budget: none.ID, RequestID: "b", RollbackID: "r", Amount: 2})
 		w.clean(none)
