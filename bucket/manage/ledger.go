@@ -73,6 +73,8 @@ type Adjusted struct {
 type Budgets interface {
 	// Find returns a budget with its buckets. Errors: BudgetNotFound, Unavailable.
 	Find(ctx context.Context, ref bucket.BudgetRef) (*bucket.Budget, error)
+	// Reload reads a budget, unless it was read after the call began. Errors: as Find.
+	Reload(ctx context.Context, id int64) (*bucket.Budget, error)
 }
 
 // Periods ends a budget's period when it is over.

@@ -147,8 +147,9 @@ func (s *Service) List(ctx context.Context, page bucket.Page) ([]bucket.View, er
 	return s.Ledger.Budgets(ctx, page)
 }
 
-// Change changes a definition. It holds for every commit that follows (I8). Another number of
-// buckets (ledger mode) is part of the same transaction; those that stay keep their places.
+// Change changes a definition. It holds for every commit that follows (I8), on this node for every
+// call that follows. Another number of buckets (ledger mode) is part of the same transaction; those
+// that stay keep their places.
 //
 // Errors: BudgetNotFound, VersionConflict, Invalid, LedgerModeOnly, Unavailable, OutcomeUnknown.
 func (s *Service) Change(ctx context.Context, ref bucket.BudgetRef, change bucket.Change) (
@@ -175,6 +176,7 @@ func (s *Service) Change(ctx context.Context, ref bucket.BudgetRef, change bucke
 	if err != nil {
 		return bucket.View{}, err
 	}
+	s.learn(step, b.ID)
 	s.tell(step, changed.Levels)
 	s.carry(step, b)
 	if changed.IsDue {
@@ -239,6 +241,13 @@ func (s *Service) await(ctx context.Context, order Adjustment) error {
 	}
 	return budget.Refuse(budget.OutcomeUnknown, "shrink",
 		"units are still being brought back; repeat the same request id")
+}
+
+// learn has this node use a changed definition at once; other nodes do so within a second.
+func (s *Service) learn(ctx context.Context, budgetID int64) {
+	if _, err := s.Budgets.Reload(ctx, budgetID); err != nil {
+		s.Log.Warn("changed budget not read again", "budget", budgetID, "error", err)
+	}
 }
 
 // turn rolls a budget over first if that is due, so that a verb decides about the period that is

@@ -31,7 +31,7 @@ type world struct {
 	part  *definitions.Part
 	db    *engine.DB
 	full  map[string]bool // instances that take no buckets
-	rolls int
+	rolls, reloads int
 	// told are the levels that filters were told of, by bucket.
 	mu   sync.Mutex
 	told map[int64]bucket.Level
@@ -70,6 +70,12 @@ func newWorld(t *testing.T) *world {
 func (w *world) Find(ctx context.Context, ref bucket.BudgetRef) (*bucket.Budget, error) {
 	b, err := w.part.Budget(ctx, ref)
 	return &b, err
+}
+
+// Reload counts how often the cache is told of a change.
+func (w *world) Reload(ctx context.Context, id int64) (*bucket.Budget, error) {
+	w.reloads++
+	return w.Find(ctx, bucket.BudgetRef{ID: id})
 }
 
 // RollOver counts what it is asked for.
@@ -233,6 +239,7 @@ func TestChangeOfTheNumberOfBuckets(t *testing.T) {
 	if w.rolls < 2 {
 		t.Error("a budget whose period may be over was not rolled over first")
 	}
+	equal(t, "reloads", w.reloads, 2)
 	n = 5000
 	_, err = w.Change(t.Context(), bucket.BudgetRef{ID: b.ID}, bucket.Change{BucketQuantity: &n})
 	w.refused(err, budget.Invalid)
