@@ -27,10 +27,10 @@ var (
 // world is a service on a database of its own, with three instances.
 type world struct {
 	*manage.Service
-	t     *testing.T
-	part  *definitions.Part
-	db    *engine.DB
-	full  map[string]bool // instances that take no buckets
+	t              *testing.T
+	part           *definitions.Part
+	db             *engine.DB
+	full           map[string]bool // instances that take no buckets
 	rolls, reloads int
 	// told are the levels that filters were told of, by bucket.
 	mu   sync.Mutex
