@@ -5,7 +5,6 @@ import (
 	"context"
 	"time"
 
-	"github.com/budgetd/budgetd/allocation"
 	"github.com/budgetd/budgetd/budget"
 	"github.com/budgetd/budgetd/ledger"
 	"github.com/budgetd/budgetd/limit"
@@ -86,50 +85,6 @@ func (b *Budget) LimitsVersion() int64 {
 // InStoreMode reports whether the truth of the budget is in its stores.
 func (b *Budget) InStoreMode() bool { return b.Durability == budget.Store }
 
-// RefusalNow returns Definition.RefusalAt, and PeriodExhausted before the open period begins:
-// between two windows nothing can be deducted; BudgetExhausted after the last one.
-func (b *Budget) RefusalNow(now time.Time) *budget.Error {
-	if refusal := b.RefusalAt(now); refusal != nil {
-		return refusal
-	}
-	if b.Period.Over {
-		if _, follows := allocation.Next(b.Definition, b.Period, now); follows {
-			return nil
-		}
-		refusal := budget.Refuse(budget.BudgetExhausted, "deduct",
-			"the last period of budget %s ended at %s", b.Name, b.Period.End.Format(time.RFC3339))
-		refusal.Available = new(int64)
-		return refusal
-	}
-	if !now.Before(b.Period.Start) {
-		return nil
-	}
-	refusal := budget.Refuse(budget.PeriodExhausted, "deduct",
-		"budget %s releases units again at %s", b.Name, b.Period.Start.Format(time.RFC3339))
-	refusal.RetryAfter = b.Period.Start.Sub(now)
-	return refusal
-}
-
-// Exhausted returns the refusal of an amount above I3's sum: PeriodExhausted where a later period
-// may cover it, else BudgetExhausted.
-func (b *Budget) Exhausted(c Cover, amount int64, now time.Time) *budget.Error {
-	available := c.Sum()
-	at := time.Time{}
-	if available+c.Later >= amount {
-		at = allocation.ScheduleOf(b.Definition).RetryAt(now, c.Later)
-	}
-	refusal := budget.Refuse(budget.BudgetExhausted, "deduct",
-		"budget %s has %d left, %d were asked for", b.Name, available, amount)
-	if !at.IsZero() {
-		refusal = budget.Refuse(budget.PeriodExhausted, "deduct",
-			"this period of budget %s has %d left, %d were asked for; the next one begins at %s", b.Name,
-			available, amount, at.Format(time.RFC3339))
-		refusal.RetryAfter = at.Sub(now)
-	}
-	refusal.Available = &available
-	return refusal
-}
-
 // Ring returns the buckets that keys are spread over, by ordinal: all but those that have retired.
 func (b *Budget) Ring() []Bucket {
 	n := len(b.Buckets)
@@ -202,6 +157,8 @@ type Change struct {
 	BucketQuantity *int
 	// EndAt pointing to the zero time removes the end.
 	EndAt *time.Time
+	// AllowPast accepts an EndAt that has passed.
+	AllowPast bool
 	// Rule is another application rule of a daily budget.
 	Rule *budget.Rule
 	// LateRefund is where refunds go whose period is over.

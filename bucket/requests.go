@@ -27,6 +27,9 @@ type DeductRequest struct {
 	// Group names the holds that are confirmed, extended or rolled back together; "": none. Only
 	// holds.
 	Group string
+	// By is the principal that deducts; "" on a server that authenticates nobody. Ledger mode keeps
+	// it. A repeat may come from another principal.
+	By string
 }
 
 // DeductAnswer is an accepted deduction.
@@ -37,8 +40,9 @@ type DeductAnswer struct {
 	// Bucket is the key of the bucket it was deducted from.
 	Bucket string
 	// Remaining is what that bucket held right after, in minor units; on a replay, what it holds by
-	// the ledger.
-	Remaining int64
+	// the ledger. It is omitted where RemainingUnknown: a replay could not read it in time.
+	Remaining        int64
+	RemainingUnknown bool
 	// BudgetRemaining is what the whole budget still covers: at most 1 s old, and without this
 	// deduction. It is omitted where FiguresUnknown.
 	BudgetRemaining int64
@@ -91,6 +95,9 @@ type RollbackRequest struct {
 	Amount int64
 	// Receipt is the deduction's, if the caller kept it.
 	Receipt string
+	// OnlyBy refuses, with Forbidden, what another principal than this one deducted; "": it may be
+	// anybody's. Store mode does not know who deducted, and refuses whatever names a principal here.
+	OnlyBy string
 	// Key is the deduction's routing key. In store mode ids are unique per key, so the key or the
 	// receipt names the record; neither is needed where the deduction had none.
 	Key string

@@ -105,6 +105,8 @@ type Definition struct {
 	AdjustCnt int
 	StartAt   time.Time
 	EndAt     time.Time
+	// AllowPast accepts an EndAt that has passed. It is part of a create and is not kept.
+	AllowPast bool
 	Paused    bool
 	// Version grows with every change of the definition (I8); it is the ETag.
 	Version   int64
@@ -127,17 +129,23 @@ func (d Definition) StatusAt(now time.Time) Status {
 }
 
 // RefusalAt returns why nothing can be deducted at an instant, or nil when the budget is effective:
-// BudgetExpired, BudgetPaused or BudgetNotEffective.
+// BudgetExpired, which is Never; BudgetPaused, which nobody knows the end of; BudgetNotEffective
+// with StartAt and RetryAfter.
 func (d Definition) RefusalAt(now time.Time) *Error {
 	switch d.StatusAt(now) {
 	case Expired:
-		return Refuse(BudgetExpired, "deduct", "budget %s ended at %s", d.Name,
+		e := Refuse(BudgetExpired, "deduct", "budget %s ended at %s", d.Name,
 			d.EndAt.Format(time.RFC3339))
+		e.Never = true
+		return e
 	case Paused:
-		return Refuse(BudgetPaused, "deduct", "budget %s is paused by an operator", d.Name)
+		return Refuse(BudgetPaused, "deduct", "budget %s is paused until an operator resumes it; "+
+			"when that will be is not known", d.Name)
 	case Pending:
-		return Refuse(BudgetNotEffective, "deduct", "budget %s starts at %s", d.Name,
+		e := Refuse(BudgetNotEffective, "deduct", "budget %s starts at %s", d.Name,
 			d.StartAt.Format(time.RFC3339))
+		e.StartAt, e.RetryAfter = d.StartAt, d.StartAt.Sub(now)
+		return e
 	}
 	return nil
 }
@@ -214,6 +222,16 @@ func (d Definition) Check() []FieldError {
 		fault("adjust_cnt", "must be 0 (no bound) to 1000000000")
 	}
 	return append(faults, CheckSpan(d.StartAt, d.EndAt)...)
+}
+
+// CheckEnd returns what is wrong with an end that was given at an instant: it has passed.
+func CheckEnd(end, now time.Time) []FieldError {
+	if end.IsZero() || end.After(now) {
+		return nil
+	}
+	return []FieldError{{"end_at", fmt.Sprintf("has passed: it is %s now; "+
+		"give a later end, or allow_past (--allow-past) if that is what you want",
+		now.UTC().Format(time.RFC3339))}}
 }
 
 // CheckSpan returns what is wrong with a budget's first and last instant: out of range, or an end

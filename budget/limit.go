@@ -93,6 +93,14 @@ type LimitState struct {
 	// there is none.
 	Used, Max int64
 	Exempt    bool
-	// ResetAt is when the window is over, or, sliding, when the oldest slot leaves it; zero: never.
+	// Asked is what a refused deduction would have counted; 0 in the state after an accepted one.
+	Asked int64
+	// Overflow: it was refused because no count passes MaxAmount, not by Max.
+	Overflow bool
+	// ResetAt is when the window is over, or, sliding, when the oldest slot leaves it; of a refused
+	// deduction the first instant at which it fits if nothing else is counted. Zero: never.
 	ResetAt time.Time
 }
+
+// Never reports whether a refused deduction is above what the limit ever allows.
+func (s *LimitState) Never() bool { return !s.Exempt && !s.Overflow && s.Asked > s.Max }

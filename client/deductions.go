@@ -22,8 +22,8 @@ type DeductRequest struct {
 	Counts map[string]int64 `json:"counts,omitempty"`
 	// Reference is the caller's note, recorded.
 	Reference string `json:"reference,omitzero"`
-	// HoldTTL makes a hold of it, which expires after this time unless it is confirmed, and gives its units
-	// back then: 1 ms to 366 days, such as "15m"; "": used at once.
+	// HoldTTL makes a hold of it, which expires after this time unless it is confirmed, and gives its
+	// units back then: 1 ms to 366 days, such as "15m"; "": used at once.
 	HoldTTL string `json:"hold_ttl,omitzero"`
 	// Group names holds that are confirmed or rolled back together: 1-128 bytes.
 	Group string `json:"group,omitzero"`
@@ -35,16 +35,20 @@ type DeductAnswer struct {
 	// Outcome is "accepted".
 	Outcome string `json:"outcome"`
 	Amount  int64  `json:"amount"`
-	// State is where the deduction stands today, also in a replay: "used", "held", "rolled_back", "expired".
+	// State is where the deduction stands today, also in a replay: "used", "held", "rolled_back",
+	// "expired".
 	State  string `json:"state"`
 	Bucket string `json:"bucket"`
-	// Remaining is what the serving bucket still holds, in minor units.
-	Remaining int64 `json:"remaining"`
-	// BudgetRemaining is what the whole budget still holds, at most a second old.
-	BudgetRemaining int64 `json:"budget_remaining"`
-	// PeriodRemaining is what the open period of a daily budget still holds; nil for others.
+	// Remaining is what the serving bucket still holds, in minor units. It is nil where Unlimited, and
+	// where it could not be read in time.
+	Remaining *int64 `json:"remaining"`
+	// BudgetRemaining is what the whole budget still holds after the deduction, to what other nodes
+	// did within a second. It is nil where Unlimited, and where it could not be read in time.
+	BudgetRemaining *int64 `json:"budget_remaining"`
+	// PeriodRemaining is what the open period of a daily budget still holds; nil for others, and where
+	// it could not be read in time.
 	PeriodRemaining *int64 `json:"period_remaining,omitzero"`
-	// Unlimited: the budget has no total, and what remains is 0 here.
+	// Unlimited: the budget has no total.
 	Unlimited bool `json:"unlimited,omitzero"`
 	// HoldUntil is when a hold expires, by the database's clock.
 	HoldUntil time.Time `json:"hold_until,omitzero"`
@@ -68,10 +72,10 @@ type DeductAnswer struct {
 // WithCancelUnknown, request_void with Problem.Cancelled.
 //
 // Errors: budget_not_found, invalid, budget_paused, budget_not_effective, budget_expired,
-// budget_exhausted (with Available), period_exhausted (with Available and RetryAfter: a later period
-// may cover it; a refusal like any other, and not repeated here), limit_exceeded (with Limit and
-// RetryAfter; not repeated either), request_conflict (the id has
-// another payload), request_void (it was cancelled), group_closed.
+// budget_exhausted (with Available), period_exhausted (with Available and RetryAfter: a later
+// period may cover it; a refusal like any other, and not repeated here), limit_exceeded (with Limit
+// and RetryAfter; not repeated either), request_conflict (the id has another payload), request_void
+// (it was cancelled), group_closed.
 func (c *Client) Deduct(ctx context.Context, name string, request DeductRequest) (
 	*DeductAnswer, error,
 ) {
@@ -100,8 +104,8 @@ func (d *Deduction) of(requestID string) error {
 	return aboutRequest(requestID, d.RequestID, "state", d.State)
 }
 
-// aboutRequest returns an error where an answer, which names an id or none, says nothing of a request id: a proxy
-// may have made it.
+// aboutRequest returns an error where an answer, which names an id or none, says nothing of a
+// request id: a proxy may have made it.
 func aboutRequest(requestID, named, field, value string) error {
 	switch {
 	case value == "":
@@ -137,7 +141,8 @@ type Deduction struct {
 	State      string `json:"state"`
 	Amount     int64  `json:"amount"`
 	RolledBack int64  `json:"rolled_back"`
-	// Confirmed is what was confirmed of a hold; HoldUntil when it expires, or would have; Group its group.
+	// Confirmed is what was confirmed of a hold; HoldUntil when it expires, or would have; Group its
+	// group.
 	Confirmed  int64             `json:"confirmed,omitzero"`
 	HoldUntil  time.Time         `json:"hold_until,omitzero"`
 	Group      string            `json:"group,omitzero"`

@@ -28,8 +28,16 @@ type Problem struct {
 	Errors []FieldError
 	// Available is what the budget still covers, in minor units; nil where it was not told.
 	Available *int64
-	// Limit is the one that would be exceeded, for "limit_exceeded"; nil otherwise.
-	Limit *LimitState
+	// Limit is the one that would be exceeded, of several the one that resets last, for
+	// "limit_exceeded"; nil otherwise. Limits are all of them.
+	Limit  *LimitState
+	Limits []LimitState
+	// Never: the request cannot be accepted as things are defined now. It is final; RetryAfter is 0.
+	Never bool
+	// StartAt is when the budget becomes effective, for "budget_not_effective"; zero otherwise.
+	StartAt time.Time
+	// Reason says why something is "unavailable"; "" where it was not told.
+	Reason budget.Reason
 	// Reasons say why the service is not ready (Readyz).
 	Reasons []string
 	// RetryAfter is when repeating is worth while; 0: not told.
@@ -66,6 +74,12 @@ func (p *Problem) Error() string {
 	}
 	if p.Available != nil {
 		fmt.Fprintf(&text, " (available: %d)", *p.Available)
+	}
+	if p.Reason != "" {
+		fmt.Fprintf(&text, " (reason: %s)", p.Reason)
+	}
+	if p.Never {
+		text.WriteString(" (never: do not repeat it)")
 	}
 	if p.RetryAfter > 0 {
 		fmt.Fprintf(&text, " (retry after %s)", p.RetryAfter)

@@ -39,7 +39,7 @@ func ExampleClient_Deduct() {
 		fmt.Println(err)
 		return
 	}
-	fmt.Println(taken.Outcome, taken.Amount, "and", taken.BudgetRemaining, "are left")
+	fmt.Println(taken.Outcome, taken.Amount, "and", *taken.BudgetRemaining, "are left")
 
 	_, err = budgets.Deduct(ctx, "spring-sale", client.DeductRequest{RequestID: "order-2", Amount: 100})
 	var no *client.Problem

@@ -26,11 +26,12 @@ type Limit struct {
 // Window is the time over which a limit counts.
 type Window struct {
 	Kind budget.WindowKind `json:"kind"`
-	// Every and Timezone (IANA; "": UTC) are of a calendar window.
-	Every    budget.Every `json:"every,omitzero"`
-	Timezone string       `json:"timezone,omitzero"`
-	// Length is of a sliding and a first_hit window, Slot of a sliding one: Go's units, the larger first,
-	// and d for 24 hours: "5s", "8h", "1d12h".
+	// Every, Anchor and Timezone (IANA; "": the budget's) are of a calendar window.
+	Every    budget.Every  `json:"every,omitzero"`
+	Anchor   budget.Anchor `json:"anchor,omitzero"`
+	Timezone string        `json:"timezone,omitzero"`
+	// Length is of a sliding and a first_hit window, Slot of a sliding one: Go's units, the larger
+	// first, and d for 24 hours: "5s", "8h", "1d12h".
 	Length string `json:"length,omitzero"`
 	Slot   string `json:"slot,omitzero"`
 }
@@ -55,6 +56,9 @@ type LimitState struct {
 	// Max is nil where the value is exempt.
 	Max    *int64 `json:"max,omitzero"`
 	Exempt bool   `json:"exempt,omitzero"`
-	// ResetAt is when the window is over, or, sliding, when the oldest slot leaves it; zero: never.
+	// Asked is what a refused request would have counted; 0 otherwise.
+	Asked int64 `json:"asked,omitzero"`
+	// ResetAt is when the window is over, or, sliding, when the oldest slot leaves it; of one that
+	// refuses the first instant at which the request fits; zero: never.
 	ResetAt time.Time `json:"reset_at,omitzero"`
 }

@@ -29,6 +29,11 @@ type problemBody struct {
 	Used      int64     `json:"used"`
 	Max       *int64    `json:"max"`
 	ResetAt   time.Time `json:"reset_at"`
+
+	Limits  []LimitState  `json:"limits"`
+	Never   bool          `json:"never"`
+	StartAt time.Time     `json:"start_at"`
+	Reason  budget.Reason `json:"reason"`
 }
 
 func (b problemBody) problem(what call, status int) *Problem {
@@ -36,9 +41,11 @@ func (b problemBody) problem(what call, status int) *Problem {
 		Op: what.op, Status: status, Code: b.Code, Title: b.Title, Detail: b.Detail,
 		Errors: b.Errors, Available: b.Available, Reasons: b.Reasons,
 		RetryAfter: seconds(b.RetryAfter), read: what.read(),
+		Limits: b.Limits, Never: b.Never, StartAt: b.StartAt, Reason: b.Reason,
 	}
 	if b.Limit != "" {
-		p.Limit = &LimitState{Name: b.Limit, Dimension: b.Dimension, Value: b.Value, Used: b.Used, Max: b.Max,
+		p.Limit = &LimitState{Name: b.Limit, Dimension: b.Dimension, Value: b.Value, Used: b.Used,
+			Max:     b.Max,
 			ResetAt: b.ResetAt}
 	}
 	return p

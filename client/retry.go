@@ -113,8 +113,12 @@ func retryAfter(err error) time.Duration {
 }
 
 // undecided reports whether another attempt of the same call can still learn more: the service did
-// not do it, or nobody knows.
+// not do it, or nobody knows. What can never be done is final.
 func undecided(err error) bool {
+	var p *Problem
+	if errors.As(err, &p) && p.Never {
+		return false
+	}
 	kind := KindOf(err)
 	return kind == budget.NotDone || kind == budget.MayBeDone
 }

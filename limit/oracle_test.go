@@ -205,7 +205,7 @@ func (w *table) deduct(d *deduction) (states []budget.LimitState, refused string
 	}
 	states, refusal := limit.Judge(touches, tallies)
 	if refusal != nil {
-		return nil, refusal.Limit
+		return nil, refusal[0].Limit
 	}
 	for _, tally := range tallies {
 		w.write(tally)

@@ -1,6 +1,7 @@
 package limit
 
 import (
+	"cmp"
 	"math"
 	"slices"
 	"time"
@@ -111,7 +112,8 @@ type Tally struct {
 	Loaded map[int64]Row
 
 	nowMS, toMS  int64
-	past, oldest int64 // what the other slots that count hold, and the first of them; 0: none
+	past, oldest int64  // what the other slots that count hold, and the first of them; 0: none
+	others       []Slot // those slots, in no order
 }
 
 // NewTally returns an empty tally as of an instant.
@@ -150,6 +152,7 @@ func (t *Tally) addPast(slotMS, counted int64) {
 		t.oldest = slotMS
 	}
 	t.past = Plus(t.past, counted)
+	t.others = append(t.others, Slot{slotMS, counted})
 }
 
 // Stale returns the span of the ledger from which the tally has to be loaded before it is judged: its row
@@ -173,7 +176,8 @@ func (t *Tally) Stale() (fromMS, toMS int64, ok bool) {
 func (t *Tally) Load(events []Event) {
 	l := t.Limit
 	from, to := l.span(t.nowMS)
-	t.Row, t.Slot, t.past, t.Loaded = Row{Version: l.ChangedVersion}, Row{}, 0, nil
+	t.Row, t.Slot, t.Loaded = Row{Version: l.ChangedVersion}, Row{}, nil
+	t.past, t.others = 0, nil
 	for _, e := range events {
 		switch {
 		case e.AtMS < from || e.AtMS >= to:
@@ -248,6 +252,26 @@ func (t *Tally) Used() (used, resetMS int64) {
 		return t.Row.Counted, t.toMS
 	}
 	return t.Row.Counted, 0
+}
+
+// fits returns the first instant, in ms, at which a count fits under a bound if nothing else is counted
+// until then; 0: it never does. A sliding window is left by one slot after the other.
+func (t *Tally) fits(counts, most int64) int64 {
+	used, reset := t.Used()
+	switch {
+	case counts > most || t.Limit.Window.Kind == budget.WindowLifetime:
+		return 0
+	case t.Limit.Window.Kind != budget.WindowSliding:
+		return reset
+	}
+	slots := append(slices.Clone(t.others), Slot{t.SlotMS, t.Slot.Counted})
+	slices.SortFunc(slots, func(a, b Slot) int { return cmp.Compare(a.AtMS, b.AtMS) })
+	for _, slot := range slots {
+		if used -= slot.Counted; used <= most-counts {
+			return slot.AtMS + t.Limit.slot - 1 + t.Limit.length
+		}
+	}
+	return reset
 }
 
 // over reports whether no first_hit window has begun that lasts until now.

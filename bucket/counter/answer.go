@@ -144,25 +144,3 @@ func stopped(o *op) error {
 	e.Reason, e.RetryAfter = budget.ReasonOffline, time.Second
 	return e
 }
-
-// limitExceeded is the refusal by limits. The one that resets last is named: to try again before that is
-// of no use.
-func limitExceeded(states []budget.LimitState, now time.Time) error {
-	if len(states) == 0 {
-		return &budget.Error{Code: budget.Internal, Op: "deduct", Message: "no limit was exceeded"}
-	}
-	last := &states[0]
-	for i := range states[1:] {
-		if s := &states[1+i]; !last.ResetAt.IsZero() &&
-			(s.ResetAt.IsZero() || s.ResetAt.After(last.ResetAt)) {
-			last = s
-		}
-	}
-	e := budget.Refuse(budget.LimitExceeded, "deduct", "limit %s of %s %q is used up: %d of %d",
-		last.Limit, last.Dimension, last.Value, last.Used, last.Max)
-	e.Limit, e.Limits = last, states
-	if !last.ResetAt.IsZero() {
-		e.RetryAfter = max(last.ResetAt.Sub(now), time.Millisecond)
-	}
-	return e
-}

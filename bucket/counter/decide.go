@@ -30,7 +30,7 @@ func (w *wave) begin(o *op) {
 		return
 	}
 	if !o.unsure { // else, whatever the definition says by now, only the store can tell
-		if refusal := b.RefusalNow(w.sqlNow); refusal != nil {
+		if refusal := b.RefusalNow(o.Amount, w.sqlNow); refusal != nil {
 			w.refuse(o, refusal)
 			return
 		}
@@ -123,7 +123,7 @@ func (w *wave) judge(o *op) {
 		w.repeat(o, &out.Record)
 		return
 	case bucket.Limited:
-		w.fail(o, limitExceeded(o.limitStates(true), w.sqlNow))
+		w.fail(o, o.budget.LimitExceeded(o.limitStates(true), w.sqlNow))
 		return
 	case bucket.TooOld:
 		w.timeUp(o)

@@ -14,6 +14,7 @@ import (
 func (w *wave) accept(o *op) {
 	a := w.answer(o, &o.outcome.Deduction)
 	a.Limits, a.Bucket, a.Remaining = o.outcome.Limits, o.route.Key, o.outcome.Remaining
+	a.RemainingUnknown = false
 	w.complete(o)
 }
 
@@ -50,7 +51,8 @@ func (w *wave) answer(o *op, d *ledger.Deduction) *bucket.DeductAnswer {
 	a := &w.results[o.at].Answer
 	a.RequestID, a.Amount, a.State, a.HoldUntil = d.RequestID, d.Amount, d.State, d.HoldUntil
 	a.Receipt = bucket.Receipt(d.Bucket, d.Epoch)
-	a.Unlimited, a.FiguresUnknown = o.Budget.Unlimited, !o.Budget.Unlimited
+	a.Unlimited = o.Budget.Unlimited
+	a.FiguresUnknown, a.RemainingUnknown = !a.Unlimited, !a.Unlimited
 	return a
 }
 
@@ -58,7 +60,7 @@ func (w *wave) answer(o *op, d *ledger.Deduction) *bucket.DeductAnswer {
 func (w *wave) complete(o *op) {
 	a := &w.results[o.at].Answer
 	if o.step == stepOldPlace && o.standing >= 0 {
-		a.Remaining = o.standing
+		a.Remaining, a.RemainingUnknown = o.standing, false
 	}
 	if o.Budget.Unlimited {
 		w.finish(o)
@@ -160,27 +162,4 @@ func offline(name string) error {
 
 func notFound(b *bucket.Budget) error {
 	return budget.Refuse(budget.BudgetNotFound, "deduct", "budget %s does not exist any more", b.Name)
-}
-
-// limitExceeded is the refusal by limits. The one that resets last is named, whatever their order:
-// to try again before that is of no use. A limit whose maximum is below what is asked for never
-// resets.
-func limitExceeded(states []budget.LimitState, now time.Time) error {
-	if len(states) == 0 {
-		return &budget.Error{Code: budget.Internal, Op: "deduct", Message: "no limit was exceeded"}
-	}
-	last := &states[0]
-	for i := range states[1:] {
-		if s := &states[1+i]; !last.ResetAt.IsZero() &&
-			(s.ResetAt.IsZero() || s.ResetAt.After(last.ResetAt)) {
-			last = s
-		}
-	}
-	e := budget.Refuse(budget.LimitExceeded, "deduct", "limit %s of %s %q is used up: %d of %d",
-		last.Limit, last.Dimension, last.Value, last.Used, last.Max)
-	e.Limit, e.Limits = last, states
-	if !last.ResetAt.IsZero() {
-		e.RetryAfter = max(last.ResetAt.Sub(now), time.Millisecond)
-	}
-	return e
 }

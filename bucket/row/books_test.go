@@ -149,7 +149,7 @@ func (b *books) judge(op *bucket.Operation) bucket.Outcome {
 	}
 	states, refused := limit.Judge(op.Touches, b.tally(op))
 	if refused != nil {
-		return bucket.Outcome{Verdict: bucket.Limited, Refused: []budget.LimitState{*refused}}
+		return bucket.Outcome{Verdict: bucket.Limited, Refused: refused}
 	}
 	e.Outstanding -= op.Request.Amount
 	e.Used += op.Request.Amount

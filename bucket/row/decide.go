@@ -21,7 +21,7 @@ func (w *wave) begin(o *op) {
 		return
 	}
 	b, now := o.Budget, w.sqlNow
-	if refusal := b.RefusalNow(now); refusal != nil {
+	if refusal := b.RefusalNow(o.Request.Amount, now); refusal != nil {
 		w.refuse(o, refusal)
 		return
 	}
@@ -150,7 +150,7 @@ func (w *wave) judge(o *op) {
 		w.repeat(o, &out.Deduction)
 		return
 	case bucket.Limited:
-		w.fail(o, limitExceeded(out.Refused, w.sqlNow))
+		w.fail(o, o.Budget.LimitExceeded(out.Refused, w.sqlNow))
 		return
 	case bucket.GroupClosed:
 		w.fail(o, groupClosed(o.Request.Group))

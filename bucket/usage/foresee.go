@@ -54,7 +54,7 @@ func (s *Service) rollOver(ctx context.Context, cases []*foreseen) {
 	}
 	turned := map[int64]*foreseen{}
 	for _, c := range cases {
-		if c.err != nil || !c.b.Period.OverAt(s.Now()) || c.b.RefusalNow(s.Now()) != nil {
+		if c.err != nil || !c.b.Period.OverAt(s.Now()) || c.b.RefusalNow(c.request.Amount, s.Now()) != nil {
 			continue
 		}
 		id := c.b.ID
@@ -74,7 +74,7 @@ func (s *Service) rollOver(ctx context.Context, cases []*foreseen) {
 
 // judgeDefinition judges a request by its budget's definition.
 func (c *foreseen) judgeDefinition(now time.Time) {
-	if refusal := c.b.RefusalNow(now); refusal != nil {
+	if refusal := c.b.RefusalNow(c.request.Amount, now); refusal != nil {
 		c.err = refusal
 		return
 	}
@@ -158,7 +158,7 @@ func (s *Service) readLimits(ctx context.Context, cases []*foreseen) {
 			continue // the budget's refusal goes first
 		}
 		if refused := limit.Exceeded(c.touches, tallies[i]); refused != nil {
-			c.err = limitExceeded(refused, now)
+			c.err = c.b.LimitExceeded(refused, now)
 			c.figures()
 		}
 	}
@@ -187,23 +187,4 @@ func remaining(b *bucket.Budget, cover bucket.Cover) (units int64, ofPeriod *int
 		ofPeriod = &sum
 	}
 	return min(sum, budget.MaxAmount-cover.Later) + cover.Later, ofPeriod
-}
-
-// limitExceeded is the refusal by limits. The one that resets last is named, whatever their order: to try
-// again before that is of no use. A limit whose maximum is below what is asked for never resets.
-func limitExceeded(states []budget.LimitState, now time.Time) *budget.Error {
-	last := &states[0]
-	for i := range states[1:] {
-		if state := &states[1+i]; !last.ResetAt.IsZero() &&
-			(state.ResetAt.IsZero() || state.ResetAt.After(last.ResetAt)) {
-			last = state
-		}
-	}
-	e := budget.Refuse(budget.LimitExceeded, "deduct", "limit %s of %s %q is used up: %d of %d",
-		last.Limit, last.Dimension, last.Value, last.Used, last.Max)
-	e.Limit, e.Limits = last, states
-	if !last.ResetAt.IsZero() {
-		e.RetryAfter = max(last.ResetAt.Sub(now), time.Millisecond)
-	}
-	return e
 }

@@ -77,8 +77,10 @@ happen.`,
 	whom.add(cmd)
 	flags.BoolVar(&dryRun, "dry-run", false, "show what would happen, and use nothing")
 	flags.StringVar(&request.Reference, "reference", "", "note that is recorded with it")
-	flags.StringVar(&request.HoldTTL, "hold", "", "hold the units for this time, such as 15m, until confirmed")
-	flags.StringVar(&request.Group, "group", "", "group of holds that are confirmed or rolled back together")
+	flags.StringVar(&request.HoldTTL, "hold", "",
+		"hold the units for this time, such as 15m, until confirmed")
+	flags.StringVar(&request.Group, "group", "",
+		"group of holds that are confirmed or rolled back together")
 	cmd.RunE = func(cmd *cobra.Command, args []string) (err error) {
 		request.Amount, err = amount(args[1])
 		err = firstOf(reference(args[0]), err, id.check(cmd),
@@ -109,8 +111,8 @@ happen.`,
 func accepted(answer *client.DeductAnswer) string {
 	fields := []field{{"request id", answer.RequestID}, {"outcome", answer.Outcome},
 		{"amount", answer.Amount}, {"state", answer.State}, {"bucket", answer.Bucket},
-		{"bucket remaining", unless(answer.Unlimited, answer.Remaining)},
-		{"budget remaining", unless(answer.Unlimited, answer.BudgetRemaining)}}
+		{"bucket remaining", known(answer.Unlimited, answer.Remaining)},
+		{"budget remaining", known(answer.Unlimited, answer.BudgetRemaining)}}
 	if answer.PeriodRemaining != nil {
 		fields = append(fields, field{"period remaining", *answer.PeriodRemaining})
 	}
@@ -121,9 +123,21 @@ func accepted(answer *client.DeductAnswer) string {
 	return details(append(fields, field{"replayed", answer.Replayed})...)
 }
 
+// known shows a figure that an answer may lack.
+func known(unlimited bool, n *int64) any {
+	switch {
+	case unlimited:
+		return "unlimited"
+	case n == nil:
+		return "not known"
+	}
+	return *n
+}
+
 // foreseen lays out what a deduction would be answered.
 func foreseen(answer *client.Foreseen) string {
-	fields := []field{{"request id", answer.RequestID}, {"outcome", answer.Outcome}, {"amount", answer.Amount},
+	fields := []field{{"request id", answer.RequestID}, {"outcome", answer.Outcome},
+		{"amount", answer.Amount},
 		{"budget remaining", unless(answer.Unlimited, answer.BudgetRemaining)}}
 	if answer.PeriodRemaining != nil {
 		fields = append(fields, field{"period remaining", *answer.PeriodRemaining})
@@ -139,9 +153,9 @@ func (a *app) rollbackCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "rollback BUDGET REQUEST_ID",
 		Short: "Give a deduction's units back",
-		Long: `Gives the units of a deduction back: all that is left of it, or with --amount a part; or, with
---group, those of every hold of a group.
-A part needs a rollback id of its own; without --rollback-id one is made up and shown.
+		Long: `Gives the units of a deduction back: all that is left of it, or with --amount a part;
+or, with --group, those of every hold of a group. A part needs a rollback id of its own; without
+--rollback-id one is made up and shown.
 
 That no deduction is found (exit status 1) is not final while an answer to it is outstanding:
 'budgetctl cancel' is.`,
@@ -224,7 +238,8 @@ func deduction(d *client.Deduction, more ...field) string {
 		{"rolled back", d.RolledBack}, {"bucket", d.Bucket}, {"reference", d.Reference},
 		{"counted at", d.CountedAt}, {"replayed", d.Replayed}}
 	if !d.HoldUntil.IsZero() {
-		fields = append(fields, field{"confirmed", d.Confirmed}, field{"held until", d.HoldUntil}, field{"group", d.Group})
+		fields = append(fields, field{"confirmed", d.Confirmed}, field{"held until", d.HoldUntil},
+			field{"group", d.Group})
 	}
 	return details(append(fields, more...)...)
 }

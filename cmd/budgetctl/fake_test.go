@@ -438,8 +438,9 @@ func (b *fakeBudget) deduct(request client.DeductRequest) (int, any) {
 
 func (b *fakeBudget) accepted(d *fakeDeduction, replayed bool) client.DeductAnswer {
 	answer := client.DeductAnswer{RequestID: d.RequestID, Outcome: "accepted", Amount: d.Amount,
-		State: d.State, Bucket: d.Bucket, Remaining: b.Remaining, BudgetRemaining: b.Remaining + b.NotFunded,
-		Receipt: "r1", Replayed: replayed, HoldUntil: d.HoldUntil}
+		State: d.State, Bucket: d.Bucket, Remaining: new(b.Remaining),
+		BudgetRemaining: new(b.Remaining + b.NotFunded),
+		Receipt:         "r1", Replayed: replayed, HoldUntil: d.HoldUntil}
 	if b.Period != nil {
 		answer.PeriodRemaining = new(b.Remaining)
 	}

@@ -157,7 +157,7 @@ func TestCoupons(t *testing.T) {
 		get("batch-day", "u4")
 		w.clock.Advance(24 * time.Hour)
 		answer, err := w.c.Deduct(w.ctx, "coupons", client.DeductRequest{RequestID: "c1", Amount: 1, Dimensions: whom("batch=b1 user=u1")})
-		if err != nil || answer.BudgetRemaining > 2 || len(answer.Limits) != 3 {
+		if err != nil || *answer.BudgetRemaining > 2 || len(answer.Limits) != 3 {
 			w.Fatalf("%+v, %v", answer, err)
 		}
 		var used []string
@@ -237,7 +237,7 @@ func TestDryRun(t *testing.T) {
 			return w.outcome(err), answer
 		}
 		for range 3 {
-			if got, answer := ask("r1", 1, "user=u1"); got != "accepted" || answer.BudgetRemaining != 5 || len(answer.Limits) != 1 ||
+			if got, answer := ask("r1", 1, "user=u1"); got != "accepted" || *answer.BudgetRemaining != 5 || len(answer.Limits) != 1 ||
 				answer.Limits[0].Used != 0 {
 				w.Errorf("%s, %+v", got, answer)
 			}

@@ -83,11 +83,13 @@ func (d *GiveBack) Check(r *strictjson.Reader) { (&whom{}).check(r, "amount", "r
 
 // Accepted is the answer to a deduct. Quantities are minor units.
 type Accepted struct {
-	RequestID       string       `json:"request_id"`
-	Outcome         string       `json:"outcome"`
-	Amount          int64        `json:"amount"`
-	State           ledger.State `json:"state"`
-	Bucket          string       `json:"bucket"`
+	RequestID string       `json:"request_id"`
+	Outcome   string       `json:"outcome"`
+	Amount    int64        `json:"amount"`
+	State     ledger.State `json:"state"`
+	Bucket    string       `json:"bucket"`
+	// Remaining and BudgetRemaining are null for an unlimited budget, and where they could not be read
+	// in time: no figure is from before the deduction.
 	Remaining       *int64       `json:"remaining"`
 	BudgetRemaining *int64       `json:"budget_remaining"`
 	PeriodRemaining *int64       `json:"period_remaining,omitzero"`
@@ -105,8 +107,16 @@ func AcceptedOf(d *bucket.DeductAnswer) Accepted {
 		PeriodRemaining: d.PeriodRemaining, Unlimited: d.Unlimited, HoldUntil: InUTC(d.HoldUntil),
 		Limits: statesOf(d.Limits), Receipt: d.Receipt, Replayed: d.Replayed,
 	}
-	if !d.Unlimited {
-		a.Remaining, a.BudgetRemaining = &d.Remaining, &d.BudgetRemaining
+	if d.Unlimited {
+		return a
+	}
+	if !d.RemainingUnknown {
+		a.Remaining = &d.Remaining
+	}
+	if d.FiguresUnknown {
+		a.PeriodRemaining = nil
+	} else {
+		a.BudgetRemaining = &d.BudgetRemaining
 	}
 	return a
 }

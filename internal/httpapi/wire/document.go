@@ -93,10 +93,7 @@ func (a *Accepted) writeTo(d *Document) {
 	d.units(a.Remaining)
 	d.Raw(`,"budget_remaining":`)
 	d.units(a.BudgetRemaining)
-	if a.PeriodRemaining != nil {
-		d.Raw(`,"period_remaining":`)
-		d.units(a.PeriodRemaining)
-	}
+	d.optionalUnits(`,"period_remaining":`, a.PeriodRemaining)
 	if a.Unlimited {
 		d.Raw(`,"unlimited":true`)
 	}
@@ -104,14 +101,9 @@ func (a *Accepted) writeTo(d *Document) {
 		d.Raw(`,"hold_until":`)
 		d.instant(a.HoldUntil)
 	}
-	d.Raw(`,"limits":[`)
-	for i := range a.Limits {
-		if i > 0 {
-			d.Raw(",")
-		}
-		a.Limits[i].writeTo(d)
-	}
-	d.Raw(`],"receipt":`)
+	d.Raw(`,"limits":`)
+	d.states(a.Limits)
+	d.Raw(`,"receipt":`)
 	d.quote(a.Receipt)
 	d.Raw(`,"replayed":`)
 	d.boolean(a.Replayed)
@@ -142,6 +134,18 @@ func (p *Problem) writeTo(d *Document) {
 		d.Raw(`,"reset_at":`)
 		d.instant(p.ResetAt)
 	}
+	if len(p.Limits) > 0 {
+		d.Raw(`,"limits":`)
+		d.states(p.Limits)
+	}
+	if p.Never {
+		d.Raw(`,"never":true`)
+	}
+	if !p.StartAt.IsZero() {
+		d.Raw(`,"start_at":`)
+		d.instant(p.StartAt)
+	}
+	d.optional(`,"reason":`, string(p.Reason))
 	if p.RetryAfter != 0 {
 		d.Raw(`,"retry_after":`)
 		d.Value(p.RetryAfter)
@@ -218,14 +222,9 @@ func (f *foreseen) writeTo(d *Document) {
 	if f.Unlimited {
 		d.Raw(`,"unlimited":true`)
 	}
-	d.Raw(`,"limits":[`)
-	for i := range f.Limits {
-		if i > 0 {
-			d.Raw(",")
-		}
-		f.Limits[i].writeTo(d)
-	}
-	d.Raw("]}")
+	d.Raw(`,"limits":`)
+	d.states(f.Limits)
+	d.Raw("}")
 }
 
 // optional and optionalUnits append a member that is left out where it has no value.
@@ -243,6 +242,18 @@ func (d *Document) optionalUnits(name string, n *int64) {
 	}
 }
 
+// states appends a list of limits.
+func (d *Document) states(list []limitState) {
+	d.Raw("[")
+	for i := range list {
+		if i > 0 {
+			d.Raw(",")
+		}
+		list[i].writeTo(d)
+	}
+	d.Raw("]")
+}
+
 func (s *limitState) writeTo(d *Document) {
 	d.Raw(`{"name":`)
 	d.quote(s.Name)
@@ -258,6 +269,10 @@ func (s *limitState) writeTo(d *Document) {
 	}
 	if s.Exempt {
 		d.Raw(`,"exempt":true`)
+	}
+	if s.Asked != 0 {
+		d.Raw(`,"asked":`)
+		d.integer(s.Asked)
 	}
 	if !s.ResetAt.IsZero() {
 		d.Raw(`,"reset_at":`)

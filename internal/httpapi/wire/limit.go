@@ -61,7 +61,7 @@ func (d *limitBody) Member(r *strictjson.Reader, name string) bool {
 }
 
 func (d *limitBody) Check(r *strictjson.Reader) {
-	r.Require("name", "dimension", "window", "max", "measure")
+	r.Require("name", "dimension", "window", "max")
 }
 
 // windowBody is the window of a limit.
@@ -210,7 +210,10 @@ type limitState struct {
 	// Max is nil where the value is exempt.
 	Max    *int64 `json:"max,omitzero"`
 	Exempt bool   `json:"exempt,omitzero"`
-	// ResetAt is left out where the window never ends.
+	// Asked is what the refused request would have counted.
+	Asked int64 `json:"asked,omitzero"`
+	// ResetAt is left out where the window never ends; of a limit that refuses it is the first instant
+	// at which the request fits.
 	ResetAt time.Time `json:"reset_at,omitzero"`
 }
 
@@ -218,7 +221,7 @@ func statesOf(states []budget.LimitState) []limitState {
 	out := make([]limitState, len(states))
 	for i, s := range states {
 		out[i] = limitState{Name: s.Limit, Dimension: s.Dimension, Value: s.Value, Used: s.Used,
-			Exempt:  s.Exempt,
+			Exempt: s.Exempt, Asked: s.Asked,
 			ResetAt: InUTC(s.ResetAt)}
 		if !s.Exempt {
 			out[i].Max = &s.Max

@@ -78,14 +78,22 @@ type Problem struct {
 	Errors []budget.FieldError `json:"errors,omitempty"`
 	// Available is in minor units.
 	Available *int64 `json:"available,omitzero"`
-	// Limit, Dimension, Value, Used, Max and ResetAt are of the limit that would be exceeded: calls or
-	// minor units. ResetAt is left out where its window never ends.
-	Limit     string    `json:"limit,omitzero"`
-	Dimension string    `json:"dimension,omitzero"`
-	Value     string    `json:"value,omitzero"`
-	Used      *int64    `json:"used,omitzero"`
-	Max       *int64    `json:"max,omitzero"`
-	ResetAt   time.Time `json:"reset_at,omitzero"`
+	// Limit, Dimension, Value, Used, Max and ResetAt are of the limit that would be exceeded, of several
+	// the one that resets last: calls or minor units. ResetAt is left out where it never resets. Limits
+	// are all that would be exceeded.
+	Limit     string       `json:"limit,omitzero"`
+	Dimension string       `json:"dimension,omitzero"`
+	Value     string       `json:"value,omitzero"`
+	Used      *int64       `json:"used,omitzero"`
+	Max       *int64       `json:"max,omitzero"`
+	ResetAt   time.Time    `json:"reset_at,omitzero"`
+	Limits    []limitState `json:"limits,omitempty"`
+	// Never: repeating it cannot help as things are defined now.
+	Never bool `json:"never,omitzero"`
+	// StartAt is when the budget becomes effective.
+	StartAt time.Time `json:"start_at,omitzero"`
+	// Reason says why the service could not do it.
+	Reason budget.Reason `json:"reason,omitzero"`
 	// RetryAfter is in seconds.
 	RetryAfter float64 `json:"retry_after,omitzero"`
 	// Reasons say why the service is not ready.
@@ -135,6 +143,10 @@ func ProblemOf(e *budget.Error) *Problem {
 		p.Limit, p.Dimension, p.Value, p.Used, p.Max = s.Limit, s.Dimension, s.Value, &s.Used, &s.Max
 		p.ResetAt = InUTC(s.ResetAt)
 	}
+	if len(e.Limits) > 0 {
+		p.Limits = statesOf(e.Limits)
+	}
+	p.Never, p.StartAt, p.Reason = e.Never, InUTC(e.StartAt), e.Reason
 	switch {
 	case e.Code == budget.Unavailable && e.RetryAfter <= 0:
 		p.RetryAfter = defaultRetryAfter.Seconds()

@@ -5,10 +5,12 @@ import (
 	"slices"
 
 	"github.com/budgetd/budgetd/bucket"
+	"github.com/budgetd/budgetd/budget"
 	"github.com/budgetd/budgetd/internal/sqlstore/counters"
 	"github.com/budgetd/budgetd/internal/sqlstore/engine"
 	"github.com/budgetd/budgetd/internal/sqlstore/rows"
 	"github.com/budgetd/budgetd/ledger"
+	"github.com/budgetd/budgetd/limit"
 )
 
 const (
@@ -251,8 +253,9 @@ func (t *trial) writeEpochs(tx *engine.Tx, begin inserter) error {
 	for i, s := range stands {
 		e := &s.epoch
 		changes[i] = engine.RowChange{Key: []any{e.Bucket, e.Number},
-			Values: []any{s.left, e.Used + s.used, e.Held + s.held, e.NextEntry + s.entries},
-			Where:  []any{e.Bucket, e.Number, e.NextEntry, e.Outstanding}}
+			Values: []any{s.left, saturated(e.Used, s.used), saturated(e.Held, s.held),
+				e.NextEntry + s.entries},
+			Where: []any{e.Bucket, e.Number, e.NextEntry, e.Outstanding}}
 	}
 	if err := tx.ChangeRows(takeUnits, ofEpoch, takeWhere, changes); err != nil {
 		return err
@@ -268,4 +271,10 @@ func (t *trial) writeEpochs(tx *engine.Tx, begin inserter) error {
 		to.Number(t.nowMS)
 	}
 	return to.End()
+}
+
+// saturated adds to S or H. Those of an unlimited budget stop at budget.MaxAmount: each term is at
+// most what one flight takes.
+func saturated(before, more int64) int64 {
+	return min(limit.Plus(before, more), budget.MaxAmount)
 }

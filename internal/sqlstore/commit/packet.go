@@ -17,6 +17,8 @@ const (
 	// row; NOW would be that from before the wait.
 	takes = `e.status = 'open' AND LENGTH(e.fenced) = 0 AND (e.period_end_ms = 0 OR
 		e.period_end_ms > UNIX_TIMESTAMP(SYSDATE(6)) * 1000) AND e.definition_version <= `
+	// most ends LEAST: S and H of an unlimited budget stop at budget.MaxAmount.
+	most = `, 9007199254740991)`
 )
 
 // packet writes what was accepted as one packet. ok is false where it would be too long.
@@ -54,11 +56,11 @@ func takeAll(packet *engine.Statement, stands []*stand) {
 		packet.Number(s.judged)
 		packet.SQL(", e.outstanding_quantity - ")
 		packet.Number(s.drawn())
-		packet.SQL(", -1), e.used_quantity = e.used_quantity + ")
+		packet.SQL(", -1), e.used_quantity = LEAST(e.used_quantity + ")
 		packet.Number(s.used)
-		packet.SQL(", e.held_quantity = e.held_quantity + ")
+		packet.SQL(most + ", e.held_quantity = LEAST(e.held_quantity + ")
 		packet.Number(s.held)
-		packet.SQL(", e.next_entry = e.next_entry + ")
+		packet.SQL(most + ", e.next_entry = e.next_entry + ")
 		packet.Number(s.entries)
 		packet.SQL(" WHERE e.bucket_id = ")
 		packet.Number(s.epoch.Bucket)
@@ -87,8 +89,8 @@ func takeAll(packet *engine.Statement, stands []*stand) {
 	}
 	packet.SQL(`) v /*in order*/ JOIN bucket_epoch e /*by PRIMARY*/ ON e.bucket_id = v.b
 		AND e.epoch = v.n SET e.outstanding_quantity = IF(` + takes + `v.v,
-		e.outstanding_quantity - v.d, -1), e.used_quantity = e.used_quantity + v.u,
-		e.held_quantity = e.held_quantity + v.h, e.next_entry = e.next_entry + v.c;`)
+		e.outstanding_quantity - v.d, -1), e.used_quantity = LEAST(e.used_quantity + v.u` + most + `,
+		e.held_quantity = LEAST(e.held_quantity + v.h` + most + `, e.next_entry = e.next_entry + v.c;`)
 }
 
 // listSeparator is what stands before the i-th element of a list of constants.

@@ -1,0 +1,78 @@
+package allocation
+
+import (
+	"time"
+
+	"github.com/budgetd/budgetd/budget"
+)
+
+// Supply is what a budget still has, in minor units.
+type Supply struct {
+	// Left is what the present period still has. NotFunded is what only later periods may get.
+	Left, NotFunded int64
+}
+
+// horizon bounds the periods that Covered looks at: more than a year of days.
+const horizon = 400
+
+// Covered returns the start of the first period after p that can have an amount by the rule: what it
+// gets, and what the periods before it leave to it, if nothing is deducted until then. ok is false
+// where no period can. Where more than 400 periods would have to pass, the instant is the start of
+// the 400th: earlier ones cannot.
+//
+// A worked case: 500 every hour with 300 of this hour left. For 600, `unused: next` covers it from
+// the next hour on, and neither `spread` nor `forfeit` ever does.
+func Covered(d budget.Definition, p budget.Period, s Supply, amount int64) (at time.Time, ok bool) {
+	if IsWhole(d) || p.End.IsZero() || amount > Most(d) {
+		return time.Time{}, false
+	}
+	if s.Left+s.NotFunded < amount {
+		return time.Time{}, false
+	}
+	p = budget.Period{Number: p.Number, Start: p.Start, End: p.End}
+	for range horizon {
+		next, follows := Next(d, p, p.End)
+		if !follows {
+			return time.Time{}, false
+		}
+		turn := RollOver(d, p, next, true, Account{Unfunded: s.NotFunded, Undistributed: s.Left})
+		s.NotFunded, s.Left = s.NotFunded+turn.Moved.Unfunded, s.Left+turn.Moved.Undistributed
+		switch at, p = turn.Period.Start, turn.Period; {
+		case s.Left >= amount:
+			return at, true
+		case s.Left+s.NotFunded < amount:
+			return time.Time{}, false
+		}
+	}
+	return at, true
+}
+
+// Most returns the largest amount that one period may ever have by the rule, in minor units: at most
+// the total.
+func Most(d budget.Definition) int64 {
+	if d.Rule == nil || Unused(d) == budget.Next {
+		return d.TotalQuantity
+	}
+	most := d.Rule.Quantity
+	for _, w := range d.Rule.Windows {
+		most = max(most, w.Quantity)
+	}
+	if most == 0 {
+		return d.TotalQuantity
+	}
+	return min(most, d.TotalQuantity)
+}
+
+// Opens returns the first instant from one on at which a budget has a period: the instant itself,
+// where it is in one. ok is false where there is none before the budget's end.
+func Opens(d budget.Definition, from time.Time) (at time.Time, ok bool) {
+	s := ScheduleOf(d)
+	if _, within := s.PeriodAt(from); within {
+		return from, true
+	}
+	next, ok := s.NextPeriod(from)
+	if !ok {
+		return time.Time{}, false
+	}
+	return next.Start, true
+}

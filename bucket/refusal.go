@@ -1,0 +1,157 @@
+package bucket
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/budgetd/budgetd/allocation"
+	"github.com/budgetd/budgetd/budget"
+)
+
+// This file answers when a refused request may be tried again, for every refusal that depends on
+// state. RetryAfter is given only where the request may be accepted then as things are defined now;
+// Never says that it cannot be; neither says that nobody knows.
+
+// RefusalNow returns Definition.RefusalAt, and PeriodExhausted before the open period begins:
+// between two windows nothing can be deducted; BudgetExhausted after the last one. The amount
+// decides whether a later period is worth waiting for.
+func (b *Budget) RefusalNow(amount int64, now time.Time) *budget.Error {
+	if refusal := b.RefusalAt(now); refusal != nil {
+		return refusal
+	}
+	switch {
+	case b.Period.Over:
+		if _, follows := allocation.Next(b.Definition, b.Period, now); follows {
+			return nil
+		}
+		e := budget.Refuse(budget.BudgetExhausted, "deduct",
+			"the last period of budget %s ended at %s", b.Name, b.Period.End.Format(time.RFC3339))
+		e.Available, e.Never = new(int64), true
+		return e
+	case !now.Before(b.Period.Start):
+		return nil
+	}
+	// What the period that comes got, and what is left for others, is not known here: at most all.
+	at, can := allocation.Covered(b.Definition, b.Period, allocation.Supply{NotFunded: b.TotalQuantity},
+		amount)
+	if !can {
+		e := budget.Refuse(budget.BudgetExhausted, "deduct",
+			"no period of budget %s ever has the %d that were asked for", b.Name, amount)
+		e.Available, e.Never = new(int64), true
+		return e
+	}
+	return retryAt(budget.Refuse(budget.PeriodExhausted, "deduct",
+		"budget %s releases units again at %s", b.Name, at.Format(time.RFC3339)), at, now)
+}
+
+// Exhausted returns the refusal of an amount above I3's sum: PeriodExhausted with the instant at
+// which a later period can have that much by the rule, with what is carried over, if nothing is
+// deducted until then; else BudgetExhausted, which is Never where the amount is above all that the
+// budget, or one of its periods, can ever have.
+func (b *Budget) Exhausted(c Cover, amount int64, now time.Time) *budget.Error {
+	available := min(c.Sum(), budget.MaxAmount)
+	var e *budget.Error
+	at, can := allocation.Covered(b.Definition, b.Period,
+		allocation.Supply{Left: available, NotFunded: c.Later}, amount)
+	switch {
+	case can:
+		e = retryAt(budget.Refuse(budget.PeriodExhausted, "deduct",
+			"this period of budget %s has %d left, %d were asked for; a period that begins at %s can "+
+				"have that much", b.Name, available, amount, at.Format(time.RFC3339)), at, now)
+	case amount > b.TotalQuantity:
+		e = budget.Refuse(budget.BudgetExhausted, "deduct",
+			"budget %s has %d left, %d were asked for, and its total is %d", b.Name, available, amount,
+			b.TotalQuantity)
+		e.Never = true
+	case amount > allocation.Most(b.Definition):
+		e = budget.Refuse(budget.BudgetExhausted, "deduct",
+			"this period of budget %s has %d left, %d were asked for, and no period ever has more "+
+				"than %d", b.Name, available, amount, allocation.Most(b.Definition))
+		e.Never = true
+	default:
+		e = budget.Refuse(budget.BudgetExhausted, "deduct",
+			"budget %s has %d left, %d were asked for", b.Name, available, amount)
+	}
+	e.Available = &available
+	return e
+}
+
+// LimitExceeded returns the refusal by limits, with all of them, the one that resets last first: it
+// is the one that is named, because to try again before that is of no use. It is Never where a limit
+// never allows what is asked for, or none of the budget's time is left when it does. Where counts
+// would pass budget.MaxAmount it is Invalid.
+func (b *Budget) LimitExceeded(refused []budget.LimitState, now time.Time) *budget.Error {
+	if len(refused) == 0 {
+		return &budget.Error{Code: budget.Internal, Op: "deduct", Message: "no limit was exceeded"}
+	}
+	if e := overflow(refused); e != nil {
+		return e
+	}
+	list := slices.SortedFunc(slices.Values(refused), resetsLater)
+	last := &list[0]
+	e := budget.Refuse(budget.LimitExceeded, "deduct", "limit %s of %s %q is used up: %d of %d",
+		last.Limit, last.Dimension, last.Value, last.Used, last.Max)
+	e.Limit, e.Limits = last, list
+	switch {
+	case last.Never():
+		e = budget.Refuse(budget.LimitExceeded, "deduct",
+			"limit %s of %s %q: the request asks for %d, at most %d are ever allowed", last.Limit,
+			last.Dimension, last.Value, last.Asked, last.Max)
+		e.Limit, e.Limits, e.Never = last, list, true
+	case last.ResetAt.IsZero():
+		e.Message += "; its window never ends"
+	default:
+		at, can := allocation.Opens(b.Definition, last.ResetAt)
+		if !can {
+			e.Never = true
+			e.Message += ", and the budget ends before that resets"
+			return e
+		}
+		if last.Used < last.Max {
+			e.Message += ", too little is left"
+		}
+		return retryAt(e, at, now)
+	}
+	return e
+}
+
+// resetsLater orders limits that refuse: those that never allow it, those whose window never ends,
+// then the one that resets last.
+func resetsLater(a, b budget.LimitState) int {
+	rank := func(s *budget.LimitState) int {
+		switch {
+		case s.Never():
+			return 0
+		case s.ResetAt.IsZero():
+			return 1
+		}
+		return 2
+	}
+	return cmp.Or(cmp.Compare(rank(&a), rank(&b)), b.ResetAt.Compare(a.ResetAt),
+		strings.Compare(a.Limit, b.Limit))
+}
+
+// overflow is the refusal of counts that would pass what a number can hold; nil: none would.
+func overflow(refused []budget.LimitState) *budget.Error {
+	e := &budget.Error{Code: budget.Invalid, Op: "deduct",
+		Message: "what a limit has counted would pass the largest number"}
+	for i := range refused {
+		if s := &refused[i]; s.Overflow {
+			e.Fields = append(e.Fields, budget.FieldError{Field: "counts." + s.Limit, Message: "is too " +
+				"large: what is counted of this value must stay within 9007199254740991"})
+		}
+	}
+	if e.Fields == nil {
+		return nil
+	}
+	return e
+}
+
+// retryAt notes when to try again: in whole milliseconds, and not before.
+func retryAt(e *budget.Error, at, now time.Time) *budget.Error {
+	const step = time.Millisecond
+	e.RetryAfter = max((at.Sub(now) + step - 1).Truncate(step), step)
+	return e
+}
