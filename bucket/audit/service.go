@@ -94,11 +94,13 @@ func (s *Service) Audit(ctx context.Context, ref bucket.BudgetRef) (bucket.Audit
 	}
 	report := bucket.AuditReport{Figures: a.Figures}
 	var more []ledger.Discrepancy
+	if b.InStoreMode() {
+		report.AtRisk = a.Figures.Remaining + a.Figures.Unsettled
+	}
 	switch {
 	case !b.InStoreMode():
 		more, err = s.limits(ctx, b.ID)
 	case s.stores != nil:
-		report.AtRisk = a.Figures.Remaining + a.Figures.Unsettled
 		more, report.Unchecked, err = s.stores.Compare(ctx, b)
 	}
 	if err != nil {
