@@ -25,8 +25,10 @@
 //   - Hours begin on the full hour of the clock and whenever the clock is put. So the hour that is
 //     repeated makes two periods of an hour each; where a clock is put by half an hour, or in the
 //     middle of an hour, the pieces are periods too.
-//   - A week begins on Monday (ISO 8601).
-//   - The budget's start and end cut the first and the last period; each still counts as a whole one.
+//   - A week begins on Monday (ISO 8601), a month on the first, a day at midnight, unless the rule has
+//     an anchor. The month that has no 31st begins with its last day.
+//   - The budget's start and end cut the first and the last period. Each gets its part, by the time,
+//     of what a whole one gets, unless the rule says that it counts as a whole one.
 package allocation
 
 // Spread divides units over n buckets: evenly, the remainder one by one to the first. The shares

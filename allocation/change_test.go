@@ -100,12 +100,12 @@ func TestTopUp(t *testing.T) {
 		funded, before   int64
 		unfunded, topped int64
 	}{
-		{"equal parts: its share of the append", daily(0), "28", 25, 0, 115, 10},
-		{"equal parts: what was rounded up is enough", daily(0), "28", 3, 0, 8, 0},
+		{"equal parts: its share of the append", daily(0), "28", 25, 0, 115, 11},
+		{"equal parts: what was rounded up is enough", daily(0), "28", 4, 0, 7, 0},
 		{"equal parts: it has more than its share", daily(0), "28", 40, 0, 75, 0},
 		{"equal parts: the last period gets all", daily(0), "31", 40, 0, 75, 75},
 		{"equal parts: an earlier end", daily(0), "30", 25, 0, 75, 25},
-		{"equal parts: what was used before is of no account", daily(0), "28", 25, 9, 115, 10},
+		{"equal parts: what was used before is of no account", daily(0), "28", 25, 9, 115, 11},
 		{"a quantity that was reached", daily(40), "28", 40, 0, 100, 0},
 		{"a quantity that was not", daily(40), "28", 25, 0, 100, 15},
 		{"a quantity that was not, little left", daily(40), "28", 25, 0, 7, 7},

@@ -10,13 +10,17 @@ type grid struct {
 	zone *time.Location
 	// windows are the rule's, nil for calendar rules.
 	windows []segment
+	// weekday and hour are the rule's anchor, in seconds after Monday and after midnight.
+	weekday, hour int64
 }
 
 // segment is a window in minutes of the day.
 type segment struct{ from, to int64 }
 
 func newGrid(rule Rule, zone *time.Location) grid {
-	g := grid{rule: rule, zone: zone}
+	weekday, _ := rule.Anchor.Weekday.Index() // checked by CheckRule
+	g := grid{rule: rule, zone: zone, weekday: int64(weekday) * secondsPerDay,
+		hour: int64(rule.Anchor.Hour) * secondsPerHour}
 	for _, w := range rule.Windows {
 		from, _ := minuteOfDay(w.From) // checked by CheckRule
 		to, _ := minuteOfDay(w.To)
@@ -35,12 +39,16 @@ const (
 func (g grid) number(shown reading) int64 {
 	switch g.rule.Every {
 	case Day:
-		return floorDiv(shown, secondsPerDay)
+		return floorDiv(shown-g.hour, secondsPerDay)
 	case Week:
-		return floorDiv(shown-firstMonday, secondsPerWeek)
+		return floorDiv(shown-g.hour-g.weekday-firstMonday, secondsPerWeek)
 	case Month:
 		year, month, _ := time.Unix(shown, 0).UTC().Date()
-		return int64(year)*monthsPerYear + int64(month-time.January)
+		number := int64(year)*monthsPerYear + int64(month-time.January)
+		if shown < g.beginningOfMonth(number) {
+			number--
+		}
+		return number
 	}
 	day := floorDiv(shown, secondsPerDay)
 	number := day*int64(len(g.windows)) - 1
@@ -56,22 +64,27 @@ func (g grid) number(shown reading) int64 {
 func (g grid) readings(number int64) (from, to reading) {
 	switch g.rule.Every {
 	case Day:
-		return number * secondsPerDay, (number + 1) * secondsPerDay
+		from = number*secondsPerDay + g.hour
+		return from, from + secondsPerDay
 	case Week:
-		return number*secondsPerWeek + firstMonday, (number+1)*secondsPerWeek + firstMonday
+		from = number*secondsPerWeek + firstMonday + g.weekday + g.hour
+		return from, from + secondsPerWeek
 	case Month:
-		return beginningOfMonth(number), beginningOfMonth(number + 1)
+		return g.beginningOfMonth(number), g.beginningOfMonth(number + 1)
 	}
 	day := floorDiv(number, int64(len(g.windows)))
 	w := g.windows[number-day*int64(len(g.windows))]
 	return day*secondsPerDay + w.from*60, day*secondsPerDay + w.to*60
 }
 
-// beginningOfMonth takes the number of a month, counted from the year 0.
-func beginningOfMonth(number int64) reading {
+// beginningOfMonth takes the number of a month, counted from the year 0. A month that has no day of the
+// anchor begins with its last one.
+func (g grid) beginningOfMonth(number int64) reading {
 	year := floorDiv(number, monthsPerYear)
 	month := time.January + time.Month(number-year*monthsPerYear)
-	return time.Date(int(year), month, 1, 0, 0, 0, 0, time.UTC).Unix()
+	last := time.Date(int(year), month+1, 0, 0, 0, 0, 0, time.UTC).Day()
+	day := min(max(g.rule.Anchor.Day, 1), last)
+	return time.Date(int(year), month, day, 0, 0, 0, 0, time.UTC).Unix() + g.hour
 }
 
 // quantity is what the rule fixes for a stretch, 0 for none.

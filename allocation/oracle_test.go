@@ -8,12 +8,15 @@ import (
 
 	"github.com/budgetd/budgetd/allocation"
 	"github.com/budgetd/budgetd/allocation/naive"
+	"github.com/budgetd/budgetd/budget"
 )
 
 // naively rewrites a rule for the oracle.
 func naively(rule allocation.Rule) naive.Rule {
 	to := naive.Rule{Kind: string(rule.Kind), Every: string(rule.Every), Quantity: rule.Quantity,
-		Unused: string(rule.Unused)}
+		Unused: string(rule.Unused), MaxRollover: rule.MaxRollover, Partial: string(rule.Partial),
+		Day: rule.Anchor.Day, Hour: rule.Anchor.Hour}
+	to.Weekday, _ = rule.Anchor.Weekday.Index()
 	for _, w := range rule.Windows {
 		to.Windows = append(to.Windows, naive.Window{From: w.From, To: w.To, Quantity: w.Quantity})
 	}
@@ -66,6 +69,22 @@ func randomWindows(r *rand.Rand) allocation.Rule {
 	return windows(list...)
 }
 
+// anchored makes a rule whose periods begin anywhere.
+func anchored(r *rand.Rand, every allocation.Every) allocation.Rule {
+	rule := calendar(every)
+	rule.Anchor.Hour = r.IntN(24)
+	switch every {
+	case allocation.Week:
+		rule.Anchor.Weekday = []budget.Weekday{"", "monday", "wednesday", "sunday"}[r.IntN(4)]
+	case allocation.Month:
+		rule.Anchor.Day = []int{0, 1, 15, 28, 30, 31}[r.IntN(6)]
+	}
+	if r.IntN(3) == 0 {
+		rule.Partial = budget.Whole
+	}
+	return rule
+}
+
 // TestPeriodsAgainstTheOracle compares every period, and what is said of random instants, with a look
 // at the clock minute by minute.
 func TestPeriodsAgainstTheOracle(t *testing.T) {
@@ -77,7 +96,8 @@ func TestPeriodsAgainstTheOracle(t *testing.T) {
 			for _, day := range odd.days {
 				around := instant(t, day+"T00:00:00Z")
 				for _, rule := range []allocation.Rule{calendar(allocation.Hour), calendar(allocation.Day), daily(9),
-					calendar(allocation.Week), calendar(allocation.Month), randomWindows(r), randomWindows(r)} {
+					calendar(allocation.Week), calendar(allocation.Month), anchored(r, allocation.Day),
+					anchored(r, allocation.Week), anchored(r, allocation.Month), randomWindows(r), randomWindows(r)} {
 					s := allocation.Schedule{Rule: rule, Zone: location,
 						Start: around.Add(-time.Duration(r.Int64N(int64(7 * 24 * time.Hour)))),
 						End:   around.Add(time.Duration(r.Int64N(int64(7 * 24 * time.Hour))))}
@@ -131,7 +151,7 @@ func TestPeriodsOfMadeUpZones(t *testing.T) {
 	for range 40 {
 		location := madeUp(t, r, from, from.AddDate(0, 0, 10))
 		for _, rule := range []allocation.Rule{calendar(allocation.Hour), daily(9), randomWindows(r),
-			randomWindows(r), randomWindows(r)} {
+			anchored(r, allocation.Day), anchored(r, allocation.Week), randomWindows(r), randomWindows(r)} {
 			compared += compare(t, r, allocation.Schedule{Rule: rule, Zone: location,
 				Start: from.Add(time.Duration(r.Int64N(int64(48 * time.Hour)))),
 				End:   from.Add(time.Duration(72+r.Int64N(240)) * time.Hour)})
@@ -152,7 +172,8 @@ func compare(t *testing.T, r *rand.Rand, s allocation.Schedule) int {
 		return 0
 	}
 	for i, p := range want {
-		if !same(got[i], allocation.Span{Start: p.Start, End: p.End, Quantity: p.Quantity}) {
+		if !same(got[i], allocation.Span{Start: p.Start, End: p.End, Quantity: p.Quantity,
+			Whole: p.Whole}) {
 			t.Errorf("%v %s: period %d is %v, want %v", s.Rule, s.Zone, i, got[i], p)
 			return 0
 		}
@@ -187,7 +208,7 @@ func compareAt(t *testing.T, s allocation.Schedule, all []naive.Period, at time.
 	check := func(what string, got allocation.Span, ok bool, want *naive.Period) {
 		t.Helper()
 		if ok != (want != nil) || ok && !same(got, allocation.Span{Start: want.Start, End: want.End,
-			Quantity: want.Quantity}) {
+			Quantity: want.Quantity, Whole: want.Whole}) {
 			t.Errorf("%v %s: %s %s is %v, %v, want %v", s.Rule, s.Zone, what, at, got, ok, want)
 		}
 	}

@@ -3,6 +3,8 @@ package allocation
 import (
 	"math"
 	"time"
+
+	"github.com/budgetd/budgetd/budget"
 )
 
 // Schedule is a checked rule in a zone over a budget's life. It is a value; safe for concurrent use.
@@ -20,9 +22,21 @@ type Schedule struct {
 // has such periods.
 type Span struct {
 	Start, End time.Time
-	// Quantity is what the rule fixes for the period, in minor units; 0: nothing, it is Free or the total
-	// is compressed.
+	// Quantity is what the rule fixes for a whole period, in minor units; 0: nothing, it is Free or the
+	// total is compressed.
 	Quantity int64
+	// Whole is how long the period would be if the budget's start or end did not cut it; 0: nothing
+	// cuts it, or the rule says that it counts as a whole one.
+	Whole time.Duration
+}
+
+// Fixed returns what the rule fixes for the period: Quantity, of one that is cut its part by the time,
+// rounded up.
+func (s Span) Fixed() int64 {
+	if s.Whole == 0 {
+		return s.Quantity
+	}
+	return mulDivUp(s.Quantity, int64(s.End.Sub(s.Start)), int64(s.Whole))
 }
 
 // Contains reports whether an instant is within the period.
@@ -112,26 +126,6 @@ func (s Schedule) PeriodsLeft(from time.Time) int64 {
 	return newGrid(s.Rule, s.Zone).overlapping(first, after)
 }
 
-// RetryAt returns when a request that the present period refused may be tried again: at the start of
-// the next period, if there will be anything to release then; zero if there will not. releasable is
-// F plus what is carried, in minor units, and whatever the present period will leave to them.
-func (s Schedule) RetryAt(now time.Time, releasable int64) time.Time {
-	if releasable < 1 {
-		return time.Time{}
-	}
-	if present, ok := s.PeriodAt(now); ok {
-		if present.End.IsZero() {
-			return time.Time{}
-		}
-		now = present.End
-	}
-	next, ok := s.NextPeriod(now)
-	if !ok {
-		return time.Time{}
-	}
-	return next.Start
-}
-
 func (s Schedule) life() Span   { return Span{Start: s.Start, End: s.End} }
 func (s Schedule) whole() bool  { return s.Rule.Kind == Free || s.Rule.Kind == "" }
 func (s Schedule) hourly() bool { return s.Rule.Kind == Calendar && s.Rule.Every == Hour }
@@ -139,11 +133,15 @@ func (s Schedule) hourly() bool { return s.Rule.Kind == Calendar && s.Rule.Every
 // cut makes a period of two instants, within the budget's life.
 func (s Schedule) cut(from, to instant, quantity int64) Span {
 	period := Span{Start: time.Unix(from, 0).UTC(), End: time.Unix(to, 0).UTC(), Quantity: quantity}
+	whole := period.End.Sub(period.Start)
 	if period.Start.Before(s.Start) {
 		period.Start = s.Start
 	}
 	if !s.End.IsZero() && period.End.After(s.End) {
 		period.End = s.End
+	}
+	if period.End.Sub(period.Start) < whole && s.Rule.Partial != budget.Whole {
+		period.Whole = whole
 	}
 	return period
 }

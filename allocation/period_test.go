@@ -31,7 +31,7 @@ func instant(t testing.TB, text string) time.Time {
 }
 
 func same(a, b allocation.Span) bool {
-	return a.Start.Equal(b.Start) && a.End.Equal(b.End) && a.Quantity == b.Quantity
+	return a.Start.Equal(b.Start) && a.End.Equal(b.End) && a.Quantity == b.Quantity && a.Whole == b.Whole
 }
 
 // list returns the periods that NextPeriod gives one after the other, at most limit of them.
@@ -282,37 +282,5 @@ func TestPeriodQuantity(t *testing.T) {
 	s.Rule = daily(7)
 	if period, _ := s.NextPeriod(instant(t, "2026-01-01T00:00:01Z")); period.Quantity != 7 {
 		t.Errorf("daily: %d, want 7", period.Quantity)
-	}
-}
-
-func TestRetryAt(t *testing.T) {
-	start, end := "2026-01-01T00:00:00Z", "2026-01-03T00:00:00Z"
-	gap := windows(window("06:00", "12:00", 5))
-	for _, tc := range []struct {
-		name       string
-		rule       allocation.Rule
-		now        string
-		releasable int64
-		want       string
-	}{
-		{"tomorrow", daily(5), "2026-01-01T12:00:00Z", 1, "2026-01-02T00:00:00Z"},
-		{"right at the beginning of a period", daily(5), start, 1, "2026-01-02T00:00:00Z"},
-		{"nothing left to release", daily(5), "2026-01-01T12:00:00Z", 0, ""},
-		{"the last period", daily(5), "2026-01-02T12:00:00Z", 9, ""},
-		{"after the end", daily(5), "2026-01-03T12:00:00Z", 9, ""},
-		{"before the start", daily(5), "2025-12-31T12:00:00Z", 9, start},
-		{"between two windows", gap, "2026-01-01T12:00:00Z", 9, "2026-01-02T06:00:00Z"},
-		{"after the last window", gap, "2026-01-02T12:00:00Z", 9, ""},
-		{"free", allocation.Rule{Kind: allocation.Free}, "2026-01-01T12:00:00Z", 9, ""},
-		{"free, before the start", allocation.Rule{Kind: allocation.Free}, "2025-01-01T12:00:00Z", 9, start},
-	} {
-		s := allocation.Schedule{Rule: tc.rule, Zone: time.UTC, Start: instant(t, start), End: instant(t, end)}
-		if got := s.RetryAt(instant(t, tc.now), tc.releasable); !got.Equal(instant(t, tc.want)) {
-			t.Errorf("%s: %s, want %q", tc.name, got, tc.want)
-		}
-	}
-	endless := allocation.Schedule{Rule: allocation.Rule{Kind: allocation.Free}, Zone: time.UTC}
-	if got := endless.RetryAt(instant(t, start), 9); !got.IsZero() {
-		t.Errorf("free without an end: %s", got)
 	}
 }

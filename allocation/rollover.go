@@ -1,6 +1,7 @@
 package allocation
 
 import (
+	"math"
 	"sync"
 	"time"
 
@@ -72,7 +73,8 @@ func RollOver(d budget.Definition, p budget.Period, next Span, ok bool, a Accoun
 	case where == budget.Forfeit && !changed:
 		t.Left.Forfeited = rest
 	case where == budget.Next && ok && !changed:
-		t.Left.Undistributed = rest
+		t.Left.Undistributed = min(rest, rollover(d))
+		t.Left.Unfunded = rest - t.Left.Undistributed
 	default:
 		t.Left.Unfunded = rest
 	}
@@ -83,10 +85,19 @@ func RollOver(d budget.Definition, p budget.Period, next Span, ok bool, a Accoun
 	}
 	t.Period = budget.Period{Number: p.Number + 1, Start: next.Start, End: next.End, Carried: t.Left.Undistributed,
 		Before: a.Used}
-	t.Period.Funded = funding(d, next, Fundable(d, a.Unfunded+t.Left.Unfunded, a.Pending), a.Used)
+	t.Period.Funded = funding(d, next, t.Period.Number, Fundable(d, a.Unfunded+t.Left.Unfunded, a.Pending),
+		a.Used)
 	t.Moved.Unfunded -= t.Period.Funded
 	t.Moved.Undistributed += t.Period.Funded
 	return t
+}
+
+// rollover is the most that a period may leave to the next.
+func rollover(d budget.Definition) int64 {
+	if d.Rule == nil || d.Rule.MaxRollover == 0 {
+		return math.MaxInt64
+	}
+	return d.Rule.MaxRollover
 }
 
 // endsByItself reports whether a period's end is that of the rule as it stands, and not the instant at which
@@ -98,18 +109,29 @@ func endsByItself(d budget.Definition, p budget.Period) bool {
 
 // Return says where units go that come back from an epoch of a period that is over: never were not used,
 // late ones were used when it ended. current is the open or last period. An open period that got all there was
-// gets them too: no later one would.
+// gets them too: no later one would. What was not used is carried only as far as the rule's maximum is
+// above what current.Carried has already; the rest goes to what is not funded.
 func Return(d budget.Definition, current budget.Period, never, late int64) Movement {
 	var m Movement
 	for _, part := range []struct {
-		units int64
-		where budget.Where
-	}{{never, Unused(d)}, {late, d.LateRefund}} {
+		units  int64
+		where  budget.Where
+		unused bool
+	}{{never, Unused(d), true}, {late, d.LateRefund, false}} {
 		switch {
 		case part.where == budget.Forfeit:
 			m.Forfeited += part.units
-		case !current.Over && (part.where == budget.Next || IsWhole(d)):
+		case current.Over:
+			m.Unfunded += part.units
+		case IsWhole(d):
 			m.Undistributed += part.units
+		case part.where == budget.Next:
+			carried := part.units
+			if part.unused {
+				carried = min(carried, max(rollover(d)-current.Carried, 0))
+			}
+			m.Undistributed += carried
+			m.Unfunded += part.units - carried
 		default:
 			m.Unfunded += part.units
 		}
@@ -136,7 +158,7 @@ func Change(before, after budget.Definition, p budget.Period, now time.Time) (en
 	span, ok := PeriodOf(after, at)
 	switch {
 	case ok && span.Start.Equal(p.Start) && (SameRule(before.Rule, after.Rule) ||
-		span.Quantity > 0 && span.Quantity >= p.Funded+p.Before):
+		span.Quantity > 0 && span.Fixed() >= p.Funded+p.Before):
 		return span.End, span.End
 	case p.OverAt(now):
 		return p.End, p.End
@@ -197,10 +219,15 @@ func zoneOf(name string) (*time.Location, error) {
 // PeriodOf returns the period of a budget that contains an instant.
 func PeriodOf(d budget.Definition, at time.Time) (Span, bool) { return ScheduleOf(d).PeriodAt(at) }
 
-// funding is Fund of units that are Fundable.
-func funding(d budget.Definition, next Span, units, used int64) int64 {
+// funding is Fund of units that are Fundable, for the period of a number.
+func funding(d budget.Definition, next Span, number, units, used int64) int64 {
 	s := ScheduleOf(d)
-	return Fund(s.Rule, next, Figures{NotFunded: max(units, 0), Left: s.PeriodsLeft(next.Start), UsedAlready: used})
+	f := Figures{NotFunded: max(units, 0), UsedAlready: used, Total: d.TotalQuantity}
+	if s.Rule.Kind == Calendar && s.Rule.Quantity == 0 {
+		f.Left = s.weightLeft(next)
+		f.Before = s.weightBefore(number, f.Left)
+	}
+	return Fund(s.Rule, next, f)
 }
 
 // Fundable is what of F a period may get while shrinks of so many units wait. Those of a promo budget, and under
@@ -217,7 +244,7 @@ func Fundable(d budget.Definition, unfunded, pending int64) int64 {
 // unfunded is Fundable of what is not funded, the append included.
 //
 //	a fixed quantity q:  min(max(q − funded − before, 0), unfunded)
-//	compressed:          min(max(⌈(unfunded + funded) / periods left⌉ − funded, 0), unfunded)
+//	compressed:          min(max(what Fund gives of unfunded + funded − funded, 0), unfunded)
 //	promo, free:         unfunded
 func TopUp(d budget.Definition, p budget.Period, unfunded int64) int64 {
 	s := ScheduleOf(d)
@@ -225,8 +252,8 @@ func TopUp(d budget.Definition, p budget.Period, unfunded int64) int64 {
 	if !ok || unfunded <= 0 {
 		return 0
 	}
-	f := Figures{NotFunded: unfunded + p.Funded, Left: s.PeriodsLeft(span.Start), UsedAlready: p.Before}
-	return min(max(Fund(s.Rule, span, f)-p.Funded, 0), unfunded)
+	funds := funding(d, span, p.Number, unfunded+p.Funded, p.Before)
+	return min(max(funds-p.Funded, 0), unfunded)
 }
 
 // SameRule reports whether two rules make the same periods with the same quantities.

@@ -57,8 +57,8 @@ func TestBegin(t *testing.T) {
 			"2026-01-01T00:00:00Z", "2026-02-01T00:00:00Z", 100, false},
 		{"before the start", of(t, daily(0), 310), "2025-06-01T00:00:00Z", "2026-01-01T00:00:00Z",
 			"2026-01-02T00:00:00Z", 10, false},
-		{"at the start, one unit more", of(t, daily(0), 311), "2026-01-01T00:00:00Z", "2026-01-01T00:00:00Z",
-			"2026-01-02T00:00:00Z", 11, false},
+		{"at the start, one unit more, which comes last", of(t, daily(0), 311), "2026-01-01T00:00:00Z", "2026-01-01T00:00:00Z",
+			"2026-01-02T00:00:00Z", 10, false},
 		{"in the middle: nothing for what has passed", of(t, daily(0), 300), "2026-01-30T11:00:00Z",
 			"2026-01-30T00:00:00Z", "2026-01-31T00:00:00Z", 150, false},
 		{"a quantity", of(t, daily(40), 300), "2026-01-30T11:00:00Z", "2026-01-30T00:00:00Z",
@@ -70,7 +70,7 @@ func TestBegin(t *testing.T) {
 		{"after the last window", of(t, shifts, 300), "2026-01-31T23:59:59Z", "2026-01-31T14:00:00Z",
 			"2026-02-01T00:00:00Z", 30, false},
 		{"a day of 23 hours", berlin, "2026-03-29T12:00:00Z", "2026-03-29T00:00:00+01:00",
-			"2026-03-30T00:00:00+02:00", 105, false},
+			"2026-03-30T00:00:00+02:00", 104, false},
 		{"after the end", of(t, daily(0), 300), "2026-02-01T00:00:00Z", "", "", 0, true},
 	} {
 		unfunded, p := allocation.Begin(tc.d, instant(t, tc.now))

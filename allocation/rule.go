@@ -61,6 +61,7 @@ func CheckRule(rule Rule) []budget.FieldError {
 	case !slices.Contains([]Where{"", SpreadOut, ToNext, Forfeit}, rule.Unused):
 		faults.add("unused", `must be "spread", "next" or "forfeit"`)
 	}
+	faults.edges(rule)
 	switch {
 	case known && rule.Kind != Windows && len(rule.Windows) > 0:
 		faults.add("windows", "belongs to the kind windows only")
@@ -100,13 +101,33 @@ func (f *faults) windows(windows []Window) {
 		case !toOK:
 			f.add(field("to"), `must be a time of the day as HH:MM, "00:01" to "24:00"`)
 		case fromOK && to <= from:
-			f.add(field("to"), "must be after from, on the same day")
+			f.add(field("to"), "must be after from, on the same day: write a window that crosses midnight as two, "+
+				"%s-24:00 and 00:00-%s", w.From, w.To)
 		default:
 			latest = max(latest, to)
 		}
 		if !budget.ValidAmount(w.Quantity) {
 			f.add(field("quantity"), "must be 1 to %d", budget.MaxAmount)
 		}
+	}
+}
+
+// edges looks at where periods begin, and at what one leaves to the next.
+func (f *faults) edges(rule Rule) {
+	for _, fault := range rule.Anchor.Check(rule.Every) {
+		f.add(fault.Field, "%s", fault.Message)
+	}
+	switch {
+	case rule.MaxRollover != 0 && rule.Unused != ToNext:
+		f.add("max_rollover", `belongs to unused "next" only`)
+	case rule.MaxRollover != 0 && !budget.ValidAmount(rule.MaxRollover):
+		f.add("max_rollover", "must be 1 to %d, or absent for no bound", budget.MaxAmount)
+	}
+	switch {
+	case rule.Partial != "" && rule.Kind == Free:
+		f.add("partial", "does not belong to the kind free, which has one period only")
+	case !slices.Contains([]budget.Partial{"", budget.Prorated, budget.Whole}, rule.Partial):
+		f.add("partial", `must be "prorated" or "whole"`)
 	}
 }
 
@@ -149,6 +170,15 @@ func (s Schedule) Check() []budget.FieldError {
 func Canonical(rule Rule) string {
 	if rule.Unused == "" && rule.Kind != Free {
 		rule.Unused = SpreadOut
+	}
+	if rule.Partial == budget.Prorated {
+		rule.Partial = ""
+	}
+	if rule.Anchor.Day == 1 {
+		rule.Anchor.Day = 0
+	}
+	if rule.Anchor.Weekday == "monday" {
+		rule.Anchor.Weekday = ""
 	}
 	text, err := json.Marshal(rule)
 	if err != nil { // strings and integers only

@@ -191,6 +191,9 @@ func TestAYear(t *testing.T) {
 				if rule.Kind != allocation.Free {
 					rule.Unused = unused
 				}
+				if unused == allocation.ToNext && late == allocation.ToNext {
+					rule.MaxRollover = 1_000
+				}
 				d := budget.Definition{Type: budget.Daily, Rule: &rule, LateRefund: late, Timezone: location.String(),
 					StartAt: start, EndAt: end, TotalQuantity: 3_650_000}
 				name := fmt.Sprintf("%s/%s/%d/unused %s/late %s", rule.Kind, rule.Every, rule.Quantity, unused, late)

@@ -66,8 +66,9 @@ const (
 // LimitWindow is the time over which a limit counts.
 type LimitWindow struct {
 	Kind WindowKind `json:"kind"`
-	// Every and Timezone (IANA; "": UTC) are of a calendar window.
+	// Every, Anchor and Timezone (IANA; "": the budget's) are of a calendar window.
 	Every    Every  `json:"every,omitzero"`
+	Anchor   Anchor `json:"anchor,omitzero"`
 	Timezone string `json:"timezone,omitzero"`
 	// Length is of a sliding and a first_hit window, Slot of a sliding one: whole milliseconds.
 	Length time.Duration `json:"length,omitzero,format:units"`

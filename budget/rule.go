@@ -44,14 +44,33 @@ const (
 	Forfeit Where = "forfeit"
 )
 
+// Partial says what a period gets that the budget's start or end cuts.
+type Partial string
+
+// What a period gets that is cut.
+const (
+	// Prorated: its part of the time, rounded up.
+	Prorated Partial = "prorated"
+	// Whole: as much as any other period.
+	Whole Partial = "whole"
+)
+
 // Rule is the application rule of a daily budget.
 type Rule struct {
 	Kind  RuleKind `json:"kind"`
 	Every Every    `json:"every,omitzero"`
+	// Anchor is where the days, weeks and months of a calendar rule begin.
+	Anchor Anchor `json:"anchor,omitzero"`
 	// Quantity is what each calendar period gets; 0: the total in equal parts.
 	Quantity int64 `json:"quantity,omitzero"`
 	// Unused is where what a period did not use goes; "": Spread.
 	Unused Where `json:"unused,omitzero"`
+	// MaxRollover is the most that one period may leave to the next, with Unused Next; 0: no bound. What is
+	// above it goes back to what is not funded yet.
+	MaxRollover int64 `json:"max_rollover,omitzero"`
+	// Partial is what the first and the last period get where the budget's start or end cuts them; "":
+	// Prorated.
+	Partial Partial `json:"partial,omitzero"`
 	// Windows are the segments of a day, in order.
 	Windows []Window `json:"windows,omitempty"`
 }

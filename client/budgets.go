@@ -46,6 +46,10 @@ type CreateRequest struct {
 	RoutingDimension string `json:"routing_dimension,omitzero"`
 	// Limits bound what each value of a dimension may take.
 	Limits []Limit `json:"limits,omitempty"`
+	// OnLoss is what becomes of units whose store lost its memory, in store mode; "": quarantine.
+	OnLoss budget.OnLoss `json:"on_loss,omitzero"`
+	// AllowPast accepts an end that has passed.
+	AllowPast bool `json:"allow_past,omitzero"`
 }
 
 // PatchRequest changes a budget; nil and "" leave a field as it is.
@@ -54,6 +58,8 @@ type PatchRequest struct {
 	Status budget.Status
 	// EndAt pointing to the zero time removes the end.
 	EndAt *time.Time
+	// AllowPast accepts an end that has passed.
+	AllowPast bool
 	// ShardingQuantity and AdjustCnt: 0 removes the bound.
 	ShardingQuantity *int64
 	AdjustCnt        *int
@@ -75,6 +81,7 @@ type PatchRequest struct {
 type patchBody struct {
 	Status           budget.Status  `json:"status,omitzero"`
 	EndAt            jsontext.Value `json:"end_at,omitzero"`
+	AllowPast        bool           `json:"allow_past,omitzero"`
 	ShardingQuantity *int64         `json:"sharding_quantity,omitzero"`
 	AdjustCnt        *int           `json:"adjust_cnt,omitzero"`
 	BucketQuantity   *int           `json:"bucket_quantity,omitzero"`
@@ -84,7 +91,7 @@ type patchBody struct {
 }
 
 func (r PatchRequest) body() (patchBody, error) {
-	body := patchBody{Status: r.Status, ShardingQuantity: r.ShardingQuantity, AdjustCnt: r.AdjustCnt,
+	body := patchBody{Status: r.Status, AllowPast: r.AllowPast, ShardingQuantity: r.ShardingQuantity, AdjustCnt: r.AdjustCnt,
 		BucketQuantity: r.BucketQuantity, TypeRule: r.TypeRule, LateRefund: r.LateRefund}
 	if r.Limits != nil {
 		body.Limits = &r.Limits
@@ -114,17 +121,23 @@ type Budget struct {
 	Unlimited        bool   `json:"unlimited,omitzero"`
 	RoutingDimension string `json:"routing_dimension,omitzero"`
 	// TypeRule, Timezone and LateRefund are of daily budgets, the defaults written out.
-	TypeRule         *budget.Rule  `json:"type_rule,omitzero"`
-	Timezone         string        `json:"timezone,omitzero"`
-	LateRefund       budget.Where  `json:"late_refund,omitzero"`
+	TypeRule   *budget.Rule `json:"type_rule,omitzero"`
+	Timezone   string       `json:"timezone,omitzero"`
+	LateRefund budget.Where `json:"late_refund,omitzero"`
+	// OnLoss is of budgets in store mode.
+	OnLoss           budget.OnLoss `json:"on_loss,omitzero"`
 	BucketQuantity   int           `json:"bucket_quantity"`
 	ShardingQuantity int64         `json:"sharding_quantity,omitzero"`
 	AdjustCnt        int           `json:"adjust_cnt,omitzero"`
 	StartAt          time.Time     `json:"start_at,omitzero"`
 	EndAt            time.Time     `json:"end_at,omitzero"`
-	CreatedAt        time.Time     `json:"created_at,omitzero"`
-	UpdatedAt        time.Time     `json:"updated_at,omitzero"`
-	Status           budget.Status `json:"status"`
+	// EffectiveAt is the first instant at which units can be deducted, NextResetAt when the next period
+	// of a daily budget begins; zero: none follows.
+	EffectiveAt time.Time     `json:"effective_at,omitzero"`
+	NextResetAt time.Time     `json:"next_reset_at,omitzero"`
+	CreatedAt   time.Time     `json:"created_at,omitzero"`
+	UpdatedAt   time.Time     `json:"updated_at,omitzero"`
+	Status      budget.Status `json:"status"`
 	// Version grows with every change of the definition.
 	Version int64 `json:"version"`
 

@@ -22,9 +22,12 @@ type Figures struct {
 	Period budget.Period
 	// PeriodUnits is what the open or last period got in all, PeriodUsed ΣS of its epochs.
 	PeriodUnits, PeriodUsed int64
+	// PeriodBefore is what was used since its start before it was opened: a rule was changed within it.
+	PeriodBefore int64
 }
 
-// InTransit is what is on its way back to or out of the total: ΣR and ΣO of opening and closing epochs.
+// InTransit is what is on its way back to or out of the total: ΣR and ΣO of opening and closing
+// epochs.
 func (f Figures) InTransit() int64 { return f.Returning + f.Unsettled }
 
 // OutQuantity is what has been handed out: T − F − U − X.
@@ -32,7 +35,8 @@ func (f Figures) OutQuantity() int64 { return f.Total - f.Unfunded - f.Undistrib
 
 // Sum is where T is: F, U, O, H, S, R, Q and X together.
 func (f Figures) Sum() int64 {
-	return f.Unfunded + f.Undistributed + f.Remaining + f.Unsettled + f.Held + f.Used + f.Returning + f.Quarantined +
+	return f.Unfunded + f.Undistributed + f.Remaining + f.Unsettled + f.Held + f.Used + f.Returning +
+		f.Quarantined +
 		f.Forfeited
 }
 
@@ -94,7 +98,8 @@ func (d Discrepancy) String() string {
 	if d.Bucket != "" {
 		where = fmt.Sprintf("bucket %s, epoch %d", d.Bucket, d.Epoch)
 	}
-	return fmt.Sprintf("%s: %s is recorded as %d, its rows give %d", where, d.What, d.Recorded, d.Counted)
+	return fmt.Sprintf("%s: %s is recorded as %d, its rows give %d", where, d.What, d.Recorded,
+		d.Counted)
 }
 
 // Check recomputes every column from rows and entries and returns each disagreement (I1):
@@ -114,7 +119,8 @@ func Check(f Figures, adjusted int64, epochs []EpochFigures) []Discrepancy {
 		quarantined += e.Quarantined - e.Released
 	}
 	out = compare(out, "total", f.Total, adjusted)
-	out = compare(out, "undistributed", f.Undistributed, f.Total-f.Unfunded-f.Forfeited-quarantined-handedOut)
+	out = compare(out, "undistributed", f.Undistributed,
+		f.Total-f.Unfunded-f.Forfeited-quarantined-handedOut)
 	out = compare(out, "quarantined", f.Quarantined, quarantined)
 	return compare(out, "conservation", f.Total, f.Sum())
 }

@@ -8,18 +8,20 @@ import (
 
 // calendarAt returns the window of a calendar that holds an instant: from inclusive, to exclusive.
 // Seconds, minutes and hours are cut where the zone's clock is changed; days and longer ones begin at the
-// first instant whose local date is theirs, so days of 23 and 25 hours, and midnights that do not exist or
-// come twice, are windows like any other. Weeks begin on Monday.
-func calendarAt(every budget.Every, zone *time.Location, at time.Time) (from, to time.Time) {
+// first instant whose local date and hour are theirs or later, so days of 23 and 25 hours, and midnights
+// that do not exist or come twice, are windows like any other. They begin at the window's anchor: a
+// month without its day with its last one; a year on January 1.
+func calendarAt(w budget.LimitWindow, zone *time.Location, at time.Time) (from, to time.Time) {
 	local := at.In(zone)
-	if unit := clockUnit(every); unit > 0 {
+	if unit := clockUnit(w.Every); unit > 0 {
 		return clockAt(unit, local)
 	}
 	// Where midnight comes twice, the next date has begun although its clock shows the one before.
-	for d := firstDate(every, local); ; {
-		following := next(every, d, 1)
-		if to = following.start(zone); to.After(at) {
-			return d.start(zone), to
+	hour := time.Duration(w.Anchor.Hour) * time.Hour
+	for d := firstDate(w, local); ; {
+		following := next(w, d)
+		if to = following.start(zone, hour); to.After(at) {
+			return d.start(zone, hour), to
 		}
 		d = following
 	}
@@ -60,33 +62,48 @@ type date struct {
 	day   int
 }
 
-// firstDate is the first day of the local day, week, month or year.
-func firstDate(every budget.Every, local time.Time) date {
+// firstDate is the first day of the day, week, month or year that local time is in.
+func firstDate(w budget.LimitWindow, local time.Time) date {
 	year, month, day := local.Date()
-	switch every {
+	if local.Hour() < w.Anchor.Hour { // the day has not begun
+		year, month, day = time.Date(year, month, day-1, 0, 0, 0, 0, time.UTC).Date()
+	}
+	switch w.Every {
 	case budget.Week:
-		day -= (int(local.Weekday()) + 6) % 7
+		weekday, _ := w.Anchor.Weekday.Index() // checked by Check
+		since := int(time.Date(year, month, day, 0, 0, 0, 0, time.UTC).Weekday()) + 6 - weekday
+		day -= since % 7
 	case budget.Month:
-		day = 1
+		first := monthFrom(year, month, w.Anchor.Day)
+		if day < first.day {
+			first = monthFrom(year, month-1, w.Anchor.Day)
+		}
+		return first
 	case budget.Year:
 		month, day = time.January, 1
 	}
 	return date{year, month, day}.normal()
 }
 
-// next is the first day n windows later.
-func next(every budget.Every, d date, n int) date {
-	switch every {
+// next is the first day of the window after the one that begins with a day.
+func next(w budget.LimitWindow, d date) date {
+	switch w.Every {
 	case budget.Week:
-		d.day += 7 * n
+		d.day += 7
 	case budget.Month:
-		d.month += time.Month(n)
+		return monthFrom(d.year, d.month+1, w.Anchor.Day)
 	case budget.Year:
-		d.year += n
+		d.year++
 	default:
-		d.day += n
+		d.day++
 	}
 	return d.normal()
+}
+
+// monthFrom is the day of a month, or its last one, if it is shorter.
+func monthFrom(year int, month time.Month, day int) date {
+	last := time.Date(year, month+1, 0, 0, 0, 0, 0, time.UTC)
+	return date{last.Year(), last.Month(), min(max(day, 1), last.Day())}
 }
 
 func (d date) normal() date {
@@ -94,10 +111,10 @@ func (d date) normal() date {
 	return date{year, month, day}
 }
 
-// start is the first instant at which the zone's date is this one or a later one.
-func (d date) start(zone *time.Location) time.Time {
+// start is the first instant at which the zone's clock shows so much of this date or something later.
+func (d date) start(zone *time.Location, hour time.Duration) time.Time {
 	const most = 26 * time.Hour // no offset is as large
-	midnight := time.Date(d.year, d.month, d.day, 0, 0, 0, 0, time.UTC)
+	midnight := time.Date(d.year, d.month, d.day, 0, 0, 0, 0, time.UTC).Add(hour)
 	at := midnight.Add(-most).In(zone)
 	for {
 		_, offset := at.Zone()

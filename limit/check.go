@@ -169,6 +169,9 @@ func checkWindow(path string, w budget.LimitWindow) []budget.FieldError {
 	case calendar && !slices.Contains(everies, w.Every):
 		faults.add(path+".every", `must be "second", "minute", "hour", "day", "week", "month" or "year"`)
 	}
+	for _, fault := range w.Anchor.Check(w.Every) {
+		faults.add(path+"."+fault.Field, "%s", fault.Message)
+	}
 	switch {
 	case !calendar && w.Timezone != "":
 		faults.add(path+".timezone", "belongs to the kind calendar only")

@@ -16,6 +16,7 @@ type stored struct {
 type storedWindow struct {
 	Kind     budget.WindowKind `json:"kind"`
 	Every    budget.Every      `json:"every,omitzero"`
+	Anchor   budget.Anchor     `json:"anchor,omitzero"`
 	Timezone string            `json:"timezone,omitzero"`
 	Length   string            `json:"length,omitzero"`
 	Slot     string            `json:"slot,omitzero"`
@@ -24,7 +25,8 @@ type storedWindow struct {
 // Encode is the one text of a limit, without when it was changed.
 func Encode(l budget.Limit) []byte {
 	w := l.Window
-	s := stored{l, storedWindow{Kind: w.Kind, Every: w.Every, Timezone: w.Timezone}}
+	s := stored{l, storedWindow{Kind: w.Kind, Every: w.Every, Anchor: w.Anchor,
+		Timezone: w.Timezone}}
 	if w.Length != 0 {
 		s.Window.Length = w.Length.String()
 	}
@@ -42,7 +44,8 @@ func Decode(text []byte) (budget.Limit, error) {
 		return budget.Limit{}, err
 	}
 	l := s.Limit
-	l.Window = budget.LimitWindow{Kind: s.Window.Kind, Every: s.Window.Every, Timezone: s.Window.Timezone}
+	l.Window = budget.LimitWindow{Kind: s.Window.Kind, Every: s.Window.Every, Anchor: s.Window.Anchor,
+		Timezone: s.Window.Timezone}
 	for _, part := range []struct {
 		text string
 		to   *time.Duration

@@ -61,7 +61,7 @@ func (l *Limit) span(nowMS int64) (fromMS, toMS int64) {
 		if w := l.calendar.Load(); w != nil && nowMS >= w.from && nowMS < w.to {
 			return w.from, w.to
 		}
-		from, to := calendarAt(l.Window.Every, l.zone, time.UnixMilli(nowMS))
+		from, to := calendarAt(l.Window, l.zone, time.UnixMilli(nowMS))
 		l.calendar.Store(&calendarWindow{from.UnixMilli(), to.UnixMilli()})
 		return from.UnixMilli(), to.UnixMilli()
 	case budget.WindowSliding:

@@ -49,7 +49,8 @@ type Book struct {
 	lateRefund string
 	periods    []Period
 	next       int     // the period that no page was opened for yet
-	plan       []int64 // what the periods without a page would get, if they are equal parts; nil: unknown
+	plan       []int64 // what is due in each period of a total that is spread evenly
+	planned    int64   // the total that the plan is of
 	uses       []use   // one per event
 }
 
@@ -94,16 +95,37 @@ func Play(rule Rule, periods []Period, lateRefund string, total int64, events []
 	return b
 }
 
-// deal hands units out one round after the other, as one deals cards.
-func deal(units int64, places int) []int64 {
-	dealt := make([]int64, places)
-	for i := range dealt {
-		dealt[i] = units / int64(places)
-		if int64(i) < units-units/int64(places)*int64(places) {
-			dealt[i]++
-		}
+// deal spreads the total over all periods as a line is drawn on a grid: what a period does not make a
+// whole unit of is kept for the next one.
+func (b *Book) deal() {
+	all, kept := int64(0), int64(0)
+	for _, p := range b.periods {
+		all += p.weight()
 	}
-	return dealt
+	b.plan, b.planned = nil, b.Total
+	for _, p := range b.periods {
+		kept += b.Total * p.weight()
+		b.plan = append(b.plan, kept/all)
+		kept -= kept / all * all
+	}
+}
+
+// due is what a period gets of units that nobody was given: what the plan says, and its part of what
+// there is more or less than the plan needs from now on. The first periods get the larger parts.
+func (b *Book) due(period int, units int64) int64 {
+	if b.planned != b.Total {
+		b.deal()
+	}
+	rest, left := units, int64(0)
+	for i := period; i < len(b.periods); i++ {
+		rest -= b.plan[i]
+		left += b.periods[i].weight()
+	}
+	part := rest * b.periods[period].weight() / left // towards zero: up where it is negative
+	if rest > 0 && part*left != rest*b.periods[period].weight() {
+		part++
+	}
+	return min(max(b.plan[period]+part, 0), units)
 }
 
 func (b *Book) page() *Page { return &b.Pages[len(b.Pages)-1] }
@@ -115,12 +137,13 @@ func (b *Book) TurnTo(at time.Time) {
 	}
 }
 
-// quantity is what the rule fixes for a period.
+// quantity is what the rule fixes for a period, less where it is cut.
 func (b *Book) quantity(period int) int64 {
+	q := b.rule.Quantity
 	if b.rule.Kind == "windows" {
-		return b.periods[period].Quantity
+		q = b.periods[period].Quantity
 	}
-	return b.rule.Quantity
+	return b.periods[period].of(q, true)
 }
 
 // openNext opens a page for the next period, with what was left to it.
@@ -140,10 +163,7 @@ func (b *Book) openPage(p Page) {
 	case b.rule.Kind == "free":
 		p.Funded = b.NotFunded
 	case q == 0: // equal parts
-		if b.plan == nil {
-			b.plan = deal(b.NotFunded, len(b.periods)-p.Period)
-		}
-		p.Funded, b.plan = b.plan[0], b.plan[1:]
+		p.Funded = b.due(p.Period, b.NotFunded)
 	case q > p.Before:
 		p.Funded = min(b.NotFunded, q-p.Before)
 	}
@@ -160,8 +180,12 @@ func (b *Book) close() (carried int64) {
 		page.Forfeited += rest
 		b.Forfeited += rest
 	case b.rule.Unused == "next" && !last:
-		page.Passed += rest
 		carried = rest
+		if most := b.rule.MaxRollover; most > 0 {
+			carried = min(rest, most)
+		}
+		page.Passed += carried
+		b.toTotal(page, rest-carried)
 	default:
 		b.toTotal(page, rest)
 	}
@@ -171,14 +195,7 @@ func (b *Book) close() (carried int64) {
 // toTotal gives units of a page back to all periods left.
 func (b *Book) toTotal(page *Page, units int64) {
 	page.Returned += units
-	b.notFunded(units)
-}
-
-// notFunded changes F by what was not planned.
-func (b *Book) notFunded(units int64) {
-	if units != 0 {
-		b.NotFunded, b.plan = b.NotFunded+units, nil
-	}
+	b.NotFunded += units
 }
 
 // Happen lets one event happen, not before the one before it.
@@ -195,7 +212,7 @@ func (b *Book) Happen(e Event) Reply {
 		reply = b.requantify(e)
 	case e.Change > 0:
 		b.Total += e.Change
-		b.notFunded(e.Change)
+		b.NotFunded += e.Change
 		b.topUp()
 		reply.Answer = Accepted
 	default:
@@ -259,10 +276,10 @@ func (b *Book) shrink(units int64) Reply {
 		funded := min(rest, page.Funded)
 		page.Funded -= funded
 		page.Returned += rest - funded // of what was carried
-		b.NotFunded, b.plan = 0, nil
+		b.NotFunded = 0
 		return Reply{Answer: Accepted}
 	}
-	b.notFunded(-units)
+	b.NotFunded -= units
 	return Reply{Answer: Accepted}
 }
 
@@ -275,7 +292,7 @@ func (b *Book) requantify(e Event) Reply {
 		return Reply{Answer: Accepted}
 	}
 	page := b.page()
-	if same || e.Quantity >= page.Funded+page.Before {
+	if same || b.quantity(page.Period) >= page.Funded+page.Before {
 		b.topUp()
 		return Reply{Answer: Accepted}
 	}
@@ -301,12 +318,12 @@ func (b *Book) topUp() {
 	switch q := b.quantity(page.Period); {
 	case b.rule.Kind == "free":
 	case q == 0:
-		more = deal(b.NotFunded+page.Funded, len(b.periods)-page.Period)[0] - page.Funded
+		more = b.due(page.Period, b.NotFunded+page.Funded) - page.Funded
 	default:
 		more = q - page.Before - page.Funded
 	}
 	if more = min(more, b.NotFunded); more > 0 {
 		page.Funded += more
-		b.notFunded(-more)
+		b.NotFunded -= more
 	}
 }

@@ -5,6 +5,7 @@
 package naive
 
 import (
+	"math/big"
 	"slices"
 	"time"
 )
@@ -14,7 +15,12 @@ type Rule struct {
 	Kind, Every string
 	Quantity    int64
 	Unused      string
-	Windows     []Window
+	// MaxRollover is 0 where nothing bounds it, Partial "" or "whole".
+	MaxRollover int64
+	Partial     string
+	// Day is the day of the month, Weekday the days after Monday, Hour that of the first day.
+	Day, Weekday, Hour int
+	Windows            []Window
 }
 
 // Window is a segment of the day, "HH:MM" to before "HH:MM".
@@ -23,10 +29,43 @@ type Window struct {
 	Quantity int64
 }
 
-// Period is a pair of instants and what the rule fixes for it, 0 for nothing.
+// Period is a pair of instants, what the rule fixes for a whole one, 0 for nothing, and the length of a
+// whole one where it is only a part of it.
 type Period struct {
 	Start, End time.Time
 	Quantity   int64
+	Whole      time.Duration
+}
+
+// of returns the part that the period has of units that a whole one gets.
+func (p Period) of(units int64, up bool) int64 {
+	if p.Whole == 0 {
+		return units
+	}
+	product := new(big.Int).Mul(big.NewInt(units), big.NewInt(int64(p.End.Sub(p.Start))))
+	part, rest := product.DivMod(product, big.NewInt(int64(p.Whole)), new(big.Int))
+	if up && rest.Sign() > 0 {
+		return part.Int64() + 1
+	}
+	return part.Int64()
+}
+
+// weight is in millionths of a whole period.
+func (p Period) weight() int64 { return max(p.of(whole, false), 1) }
+
+const whole = 1_000_000
+
+// reach is longer than a period.
+func reach(rule Rule) time.Duration {
+	switch rule.Every {
+	case "hour":
+		return 3 * time.Hour
+	case "week":
+		return 9 * 24 * time.Hour
+	case "month":
+		return 33 * 24 * time.Hour
+	}
+	return 2 * 24 * time.Hour
 }
 
 // Periods lists the periods of a rule within [start, end), in order. It looks at the clock of every
@@ -35,6 +74,33 @@ func Periods(rule Rule, zone *time.Location, start, end time.Time) []Period {
 	if rule.Kind == "free" {
 		return []Period{{Start: start, End: end}}
 	}
+	return cut(uncut(rule, zone, start.Add(-reach(rule)), end.Add(reach(rule))), rule.Partial, start, end)
+}
+
+// cut leaves what is between two instants.
+func cut(all []Period, partial string, start, end time.Time) (periods []Period) {
+	for _, p := range all {
+		full := p.End.Sub(p.Start)
+		if p.Start.Before(start) {
+			p.Start = start
+		}
+		if p.End.After(end) {
+			p.End = end
+		}
+		part := p.End.Sub(p.Start)
+		if part <= 0 {
+			continue
+		}
+		if part < full && partial != "whole" {
+			p.Whole = full
+		}
+		periods = append(periods, p)
+	}
+	return periods
+}
+
+// uncut lists the periods that begin at an instant or later; the first and the last may be parts.
+func uncut(rule Rule, zone *time.Location, start, end time.Time) []Period {
 	var periods []Period
 	var label [4]int   // of the minute before; zeros: no period
 	var furthest shown // a clock that is put back takes no day, week, month or window back
@@ -56,21 +122,13 @@ func Periods(rule Rule, zone *time.Location, start, end time.Time) []Period {
 			_, offset := clock.Zone()
 			next = [4]int{now[0]*100 + now[1], now[2], now[3], offset}
 		default:
-			next = labelOf(rule.Every, furthest)
+			next = labelOf(rule, furthest)
 		}
 		if next != label && next != [4]int{} {
 			periods = append(periods, Period{Start: at, Quantity: quantity})
 		}
 		if label = next; next != [4]int{} {
 			periods[len(periods)-1].End = at.Add(time.Minute)
-		}
-	}
-	if n := len(periods); n > 0 { // the minutes that the budget's start and end are in
-		if periods[0].Start.Before(start) {
-			periods[0].Start = start
-		}
-		if periods[n-1].End.After(end) {
-			periods[n-1].End = end
 		}
 	}
 	return periods
@@ -85,15 +143,21 @@ func read(clock time.Time) shown {
 	return shown{year, int(month), day, hour, minute}
 }
 
-// labelOf names the day, week or month that the clock shows.
-func labelOf(every string, s shown) [4]int {
-	switch every {
+// labelOf names the day, week or month that the clock shows: the one of a clock that is behind by the
+// hour and the weekday of the anchor, and by a month before its day.
+func labelOf(rule Rule, s shown) [4]int {
+	at := time.Date(s[0], time.Month(s[1]), s[2], s[3]-rule.Hour, s[4], 0, 0, time.UTC)
+	switch rule.Every {
 	case "day":
-		return [4]int{s[0], s[1], s[2]}
+		return [4]int{at.Year(), int(at.Month()), at.Day()}
 	case "month":
-		return [4]int{s[0], s[1]}
+		first := at.AddDate(0, 0, 1-at.Day())
+		if begins := min(rule.Day, first.AddDate(0, 1, -1).Day()); at.Day() < begins {
+			first = first.AddDate(0, -1, 0)
+		}
+		return [4]int{first.Year(), int(first.Month())}
 	}
-	year, week := time.Date(s[0], time.Month(s[1]), s[2], 0, 0, 0, 0, time.UTC).ISOWeek()
+	year, week := at.AddDate(0, 0, -rule.Weekday).ISOWeek()
 	return [4]int{year, week}
 }
 

@@ -114,7 +114,8 @@ func hostileMeaning(t *testing.T, c *client.Client) {
 	must(t, err)
 	_, err = c.Patch(ctx, paused, client.PatchRequest{Status: budget.Paused})
 	must(t, err)
-	_, err = c.Patch(ctx, over, client.PatchRequest{EndAt: new(time.Now().Add(-time.Minute))})
+	_, err = c.Patch(ctx, over, client.PatchRequest{EndAt: new(time.Now().Add(-time.Minute)),
+		AllowPast: true})
 	must(t, err)
 	_, err = c.Rollback(ctx, "sale", client.RollbackRequest{RequestID: "first", RollbackID: "part", Amount: 2})
 	must(t, err)

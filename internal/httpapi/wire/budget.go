@@ -62,7 +62,8 @@ type BudgetView struct {
 }
 
 // period is the open period of a daily budget, or the next one, where none is open now: then Start
-// is to come. Total is what it got in all, Used what of that is used.
+// is to come. Total is what it got in all, Used what of that is used; both since its start, also where a
+// rule was changed within it.
 type period struct {
 	Number int64     `json:"number"`
 	Start  time.Time `json:"start,omitzero"`
@@ -131,7 +132,8 @@ func (b *BudgetView) daily(v *bucket.View) {
 	b.LateRefund = cmp.Or(b.LateRefund, budget.ToTotal)
 	if p := &v.Period; !p.Over {
 		b.Period = &period{Number: p.Number, Start: InUTC(p.Start), End: InUTC(p.End),
-			Total: v.Figures.PeriodUnits, Used: v.Figures.PeriodUsed}
+			Total: v.Figures.PeriodUnits + v.Figures.PeriodBefore,
+			Used:  v.Figures.PeriodUsed + v.Figures.PeriodBefore}
 		b.NextResetAt = nextReset(v)
 	}
 }

@@ -79,7 +79,7 @@ func (d *Definition) Check(r *strictjson.Reader) {
 	if d.Unlimited && !r.Seen("type") {
 		d.Type = budget.Promo
 	}
-	if !r.Seen("tenant") {
+	if !r.Seen("tenant") && d.Tenant == "" {
 		d.Tenant = budget.DefaultTenant
 	}
 	if !r.Seen("durability") {

@@ -1,6 +1,7 @@
 package wire
 
 import (
+	"cmp"
 	"strings"
 	"time"
 
@@ -16,7 +17,7 @@ func readLimits(r *strictjson.Reader, name string) []budget.Limit {
 		if i > limit.MaxLimits { // one too many is for package limit to say
 			return nil
 		}
-		list = append(list, budget.Limit{Enforce: true})
+		list = append(list, budget.Limit{Enforce: true, Measure: budget.MeasureCount})
 		return &limitBody{list, i}
 	})
 	return list
@@ -75,6 +76,8 @@ func (d *windowBody) Member(r *strictjson.Reader, name string) bool {
 		r.Text(name, (*string)(&d.Every), notEmpty)
 	case "timezone":
 		r.Text(name, &d.Timezone, checkZone)
+	case "anchor":
+		r.Object(name, &anchor{&d.Anchor})
 	case "length":
 		r.Duration(name, &d.Length)
 	case "slot":
@@ -157,6 +160,7 @@ type limitView struct {
 type windowView struct {
 	Kind     budget.WindowKind `json:"kind"`
 	Every    budget.Every      `json:"every,omitzero"`
+	Anchor   budget.Anchor     `json:"anchor,omitzero"`
 	Timezone string            `json:"timezone,omitzero"`
 	Length   string            `json:"length,omitzero"`
 	Slot     string            `json:"slot,omitzero"`
@@ -177,9 +181,12 @@ func limitsOf(limits *budget.Limits) []limitView {
 	views := make([]limitView, len(limits.List))
 	for i, l := range limits.List {
 		w := l.Window
+		if w.Kind == budget.WindowCalendar {
+			w.Timezone = cmp.Or(w.Timezone, "UTC")
+		}
 		views[i] = limitView{Name: l.Name, Dimension: l.Dimension, Optional: l.Optional, Max: l.Max,
 			Measure: l.Measure, Enforce: l.Enforce,
-			Window: windowView{Kind: w.Kind, Every: w.Every, Timezone: w.Timezone,
+			Window: windowView{Kind: w.Kind, Every: w.Every, Anchor: w.Anchor, Timezone: w.Timezone,
 				Length: lengthOf(w.Length),
 				Slot:   lengthOf(w.Slot)}}
 		for _, o := range l.Overrides {

@@ -28,10 +28,16 @@ func (d *rule) Member(r *strictjson.Reader, name string) bool {
 		r.Text(name, (*string)(&d.Kind), nil)
 	case "every":
 		r.Text(name, (*string)(&d.Every), notEmpty)
+	case "anchor":
+		r.Object(name, &anchor{&d.Anchor})
 	case "quantity":
 		r.Amount(name, &d.Quantity)
 	case "unused":
 		r.Text(name, (*string)(&d.Unused), notEmpty)
+	case "max_rollover":
+		r.Amount(name, &d.MaxRollover)
+	case "partial":
+		r.Text(name, (*string)(&d.Partial), notEmpty)
 	case "windows":
 		r.List(name, func(i int) strictjson.Body {
 			if i > allocation.MaxWindows {
@@ -50,6 +56,30 @@ func (d *rule) Check(r *strictjson.Reader) {
 	r.Require("kind")
 	if r.Seen("windows") && len(d.Windows) == 0 && !r.Has("windows") {
 		r.Invalid("windows", "must list at least one segment of the day")
+	}
+}
+
+// anchor is where the periods of a calendar begin. What does not go together is for budget.Anchor to
+// say.
+type anchor struct{ *budget.Anchor }
+
+func (d *anchor) Member(r *strictjson.Reader, name string) bool {
+	switch name {
+	case "day":
+		r.Int(name, &d.Day, 1, 31)
+	case "weekday":
+		r.Text(name, (*string)(&d.Weekday), notEmpty)
+	case "hour":
+		r.Int(name, &d.Hour, 0, 23)
+	default:
+		return false
+	}
+	return true
+}
+
+func (d *anchor) Check(r *strictjson.Reader) {
+	if r.None() {
+		r.Invalid("", "names neither day, weekday nor hour")
 	}
 }
 

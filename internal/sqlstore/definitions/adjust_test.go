@@ -181,7 +181,7 @@ func TestShrinkOfReturnsThatExpire(t *testing.T) {
 		d := promo("b", 40, 1)
 		d.Type, d.LateRefund = budget.Daily, budget.Forfeit
 		d.Rule = &budget.Rule{Kind: budget.Calendar, Every: budget.Day, Quantity: 40,
-			Unused: budget.Forfeit}
+			Unused: budget.Forfeit, Partial: budget.Whole}
 		d.StartAt, d.EndAt = w.db.Now().Add(-time.Hour), w.db.Now().Add(time.Hour)
 		b := w.create(d)
 		w.use(b.Buckets[0], 40)

@@ -94,6 +94,9 @@ func judge(before budget.Definition, change bucket.Change, now time.Time) (
 		after.BucketQuantity = *change.BucketQuantity
 	}
 	faults := append(allocation.CheckDefinition(after), limit.CheckDefinition(after)...)
+	if change.EndAt != nil && !change.AllowPast {
+		faults = append(faults, budget.CheckEnd(after.EndAt, now)...)
+	}
 	if len(faults) > 0 {
 		return after, &budget.Error{Code: budget.Invalid, Op: "change", Fields: faults}
 	}
@@ -102,7 +105,7 @@ func judge(before budget.Definition, change bucket.Change, now time.Time) (
 			"the number of buckets of budget %q is fixed: it is in store mode", before.Name)
 	}
 	if change.Limits != nil {
-		after.Limits = limit.Change(before.Limits, *change.Limits, now)
+		after.Limits = limit.Change(zoned(before), zoned(after).List, now)
 	}
 	after.EndAt = engine.FromMS(engine.EndMS(after.EndAt))
 	after.Version, after.UpdatedAt = before.Version+1, now

@@ -257,6 +257,7 @@ func TestResizeAfterTheLastPeriod(t *testing.T) {
 	onEveryEngine(t, func(w *world) {
 		d := promo("b", 90, 2)
 		d.StartAt, d.EndAt = w.db.Now().Add(-2*time.Hour), w.db.Now().Add(-time.Hour)
+		d.AllowPast = true
 		b := w.create(d)
 		equal(w, "over", b.Period.Over, true)
 		after := w.resize(b.ID, 4)

@@ -1,8 +1,10 @@
 package definitions
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
+	"slices"
 
 	"github.com/budgetd/budgetd/allocation"
 	"github.com/budgetd/budgetd/bucket"
@@ -63,10 +65,11 @@ func createdAs(d budget.Definition) (string, error) {
 // budget. All of it is one transaction. The same definition again answers the budget that exists,
 // whatever became of it.
 //
-// Errors: NameTaken where the name has another definition; Unavailable where a lane is drained,
+// Errors: Invalid where the end has passed, unless AllowPast; NameTaken where the name has another definition; Unavailable where a lane is drained,
 // or, in store mode, was never reached; OutcomeUnknown.
 func (p *Part) Create(ctx context.Context, d budget.Definition, lanes []bucket.Lane) (
 	out manage.Created, err error) {
+	d.Limits = zoned(d)
 	as, err := createdAs(d)
 	if err != nil {
 		return out, &budget.Error{Code: budget.Internal, Op: "create", Err: err}
@@ -115,6 +118,22 @@ func (p *Part) Create(ctx context.Context, d budget.Definition, lanes []bucket.L
 	return out, nil
 }
 
+// zoned returns a definition's limits with the zones of their calendar windows written out: the
+// budget's, where they have none of their own. nil stays nil.
+func zoned(d budget.Definition) *budget.Limits {
+	if d.Limits == nil {
+		return nil
+	}
+	out := *d.Limits
+	out.List = slices.Clone(out.List)
+	for i := range out.List {
+		if w := &out.List[i].Window; w.Kind == budget.WindowCalendar {
+			w.Timezone = cmp.Or(w.Timezone, d.Timezone, "UTC")
+		}
+	}
+	return &out
+}
+
 // Names of the rows in sequence.
 const sequenceBudget, sequenceBucket = "budget", "bucket"
 
@@ -154,6 +173,10 @@ func numbers(t *engine.Tx, kind string, n int) (int64, error) {
 
 // create inserts the rows of a new budget and returns its id.
 func create(t *engine.Tx, d budget.Definition, as string, lanes []bucket.Lane) (int64, error) {
+	if faults := budget.CheckEnd(d.EndAt, t.Now); len(faults) > 0 && !d.AllowPast {
+		return 0, &budget.Error{Code: budget.Invalid, Op: "create", Fields: faults,
+			Message: "the definition has faults"}
+	}
 	activations, err := moves.Activations(t, "create", d.Durability, lanes)
 	if err != nil {
 		return 0, err

@@ -17,6 +17,8 @@ const (
 		u.period, u.period_start_ms, u.period_end_ms, u.is_over,
 		(SELECT COALESCE(SUM(p.funded_quantity + p.carried_quantity), 0) FROM budget_period p
 			WHERE p.budget_id = u.id AND p.number = u.period) AS period_units,
+		(SELECT COALESCE(SUM(p.before_quantity), 0) FROM budget_period p
+			WHERE p.budget_id = u.id AND p.number = u.period) AS period_before,
 		COALESCE(s.period_used, 0) AS period_used,
 		COALESCE(s.remaining, 0) AS remaining, COALESCE(s.unsettled, 0) AS unsettled,
 		COALESCE(s.held, 0) AS held, COALESCE(s.used, 0) AS used,
@@ -53,6 +55,7 @@ type figuresRow struct {
 	IsOver        int64 `db:"is_over"`
 	PeriodUnits   int64 `db:"period_units"`
 	PeriodUsed    int64 `db:"period_used"`
+	PeriodBefore  int64 `db:"period_before"`
 	Remaining     int64 `db:"remaining"`
 	Unsettled     int64 `db:"unsettled"`
 	Held          int64 `db:"held"`
@@ -71,7 +74,8 @@ func (r *figuresRow) figures() ledger.Figures {
 		Remaining: r.Remaining, Unsettled: r.Unsettled, Returning: r.Returning,
 		Held: min(r.Held, budget.MaxAmount), Used: min(r.Used, budget.MaxAmount),
 		PeriodUnits: r.PeriodUnits, PeriodUsed: min(r.PeriodUsed, budget.MaxAmount),
-		Online: r.Online, Offline: r.Offline,
+		PeriodBefore: r.PeriodBefore,
+		Online:       r.Online, Offline: r.Offline,
 		Period: budget.Period{Number: r.Period, Over: r.IsOver == 1,
 			Start: engine.FromMS(r.PeriodStartMS), End: engine.FromMS(r.PeriodEndMS)},
 	}

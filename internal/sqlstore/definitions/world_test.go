@@ -129,7 +129,7 @@ func (w *world) figures(id int64) ledger.Figures {
 	w.Helper()
 	f, err := w.part.Figures(w.ctx, id)
 	w.ok(err)
-	f.Period, f.PeriodUnits, f.PeriodUsed = budget.Period{}, 0, 0
+	f.Period, f.PeriodUnits, f.PeriodUsed, f.PeriodBefore = budget.Period{}, 0, 0, 0
 	return f
 }
 

@@ -93,16 +93,22 @@ type Coming struct {
 // budget is locked.
 func ComeBack(t *engine.Tx, b *rows.Budget, all ...Coming) error {
 	var sum allocation.Movement
-	carried := int64(0)
+	d, current, carried := b.Definition(), b.PeriodNow(), int64(0)
+	if d.Rule != nil && d.Rule.MaxRollover > 0 { // what was carried already counts
+		var err error
+		if current, err = OpenPeriod(t, b); err != nil {
+			return err
+		}
+	}
 	older := map[int64]allocation.Movement{}
 	for _, c := range all {
 		if c.Row.Period == b.Period && b.IsOver == 0 {
 			sum.Undistributed += c.Never + c.Late
 			continue
 		}
-		m := allocation.Return(b.Definition(), b.PeriodNow(), c.Never, c.Late)
+		m := allocation.Return(d, current, c.Never, c.Late)
 		sum, older[c.Row.Period] = sum.Plus(m), older[c.Row.Period].Plus(m)
-		carried += m.Undistributed
+		carried, current.Carried = carried+m.Undistributed, current.Carried+m.Undistributed
 	}
 	for _, number := range slices.Sorted(maps.Keys(older)) {
 		if err := Leave(t, b.ID, number, older[number]); err != nil {

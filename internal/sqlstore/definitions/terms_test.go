@@ -1,0 +1,93 @@
+package definitions_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/budgetd/budgetd/bucket"
+	"github.com/budgetd/budgetd/budget"
+	"github.com/budgetd/budgetd/ledger"
+)
+
+// TestAnEndThatHasPassedIsRefused, unless it is asked for. What exists is answered all the same.
+func TestAnEndThatHasPassedIsRefused(t *testing.T) {
+	onEveryEngine(t, func(w *world) {
+		past := w.db.Now().Add(-time.Hour)
+		d := promo("late", 10, 1)
+		d.EndAt = past
+		_, err := w.part.Create(w.ctx, d, lanes(1))
+		equal(w, "field", w.refused(err, budget.Invalid).Fields[0].Field, "end_at")
+		d.AllowPast = true
+		b := w.create(d)
+		equal(w, "period", b.Period.Over, true)
+		d.AllowPast = false
+		again, err := w.part.Create(w.ctx, d, lanes(1))
+		w.ok(err)
+		equal(w, "replayed", again.New, false)
+
+		open := w.create(promo("open", 10, 1))
+		w.unchanged(open.ID, "a refused end", func() {
+			_, err = w.part.Change(w.ctx, open.ID, bucket.Change{EndAt: &past}, nil)
+			equal(w, "field", w.refused(err, budget.Invalid).Fields[0].Field, "end_at")
+		})
+		equal(w, "due", w.change(open.ID, bucket.Change{EndAt: &past, AllowPast: true}).IsDue, true)
+	})
+}
+
+// TestLimitsTakeTheZoneOfTheirBudget where they have none; a change that says the same goes on.
+func TestLimitsTakeTheZoneOfTheirBudget(t *testing.T) {
+	onEveryEngine(t, func(w *world) {
+		of := func(zone string) budget.Limit {
+			return budget.Limit{Name: "per-day", Dimension: "user", Max: 5, Enforce: true,
+				Measure: budget.MeasureCount, Window: budget.LimitWindow{Kind: budget.WindowCalendar,
+					Every: budget.Day, Timezone: zone, Anchor: budget.Anchor{Hour: 6}}}
+		}
+		d := promo("zoned", 10, 1)
+		d.Timezone, d.Limits = "Europe/Berlin", &budget.Limits{List: []budget.Limit{of("")}}
+		b := w.create(d)
+		equal(w, "window", b.Limits.List[0].Window, of("Europe/Berlin").Window)
+		w.change(b.ID, bucket.Change{Limits: &[]budget.Limit{of("")}})
+		after := w.read(b.ID).Limits.List[0]
+		equal(w, "window", after.Window, of("Europe/Berlin").Window)
+		equal(w, "changed", after.ChangedVersion, b.Limits.List[0].ChangedVersion)
+		w.change(b.ID, bucket.Change{Limits: &[]budget.Limit{of("UTC")}})
+		other := w.read(b.ID).Limits
+		equal(w, "changed", other.List[0].ChangedVersion, other.Version)
+
+		d = promo("plain", 10, 1)
+		d.Limits = &budget.Limits{List: []budget.Limit{of("")}}
+		equal(w, "of none", w.create(d).Limits.List[0].Window.Timezone, "UTC")
+	})
+}
+
+// TestAPeriodShowsItsDay: figures of the day are there after a lower quantity, which opens another
+// period within it.
+func TestAPeriodShowsItsDay(t *testing.T) {
+	onEveryEngine(t, func(w *world) {
+		b := w.create(daily("days", 10_000, 1000, budget.Spread))
+		w.exec(`UPDATE budget_period SET before_quantity = 600, funded_quantity = 200 WHERE budget_id = ?`, b.ID)
+		f, err := w.part.Figures(w.ctx, b.ID)
+		w.ok(err)
+		equal(w, "units, used and before", [3]int64{f.PeriodUnits, f.PeriodUsed, f.PeriodBefore},
+			[3]int64{200, 0, 600})
+	})
+}
+
+// TestAMonthThatTheStartCutsIsProrated, and its anchor is kept.
+func TestAMonthThatTheStartCutsIsProrated(t *testing.T) {
+	onEveryEngine(t, func(w *world) {
+		d := daily("months", 10_000, 3000, budget.Next)
+		d.Rule.Every, d.Rule.MaxRollover = budget.Month, 70
+		d.Rule.Anchor = budget.Anchor{Day: 31, Hour: 6}
+		d.StartAt = time.Date(w.db.Now().Year(), 3, 1, 6, 0, 0, 0, time.UTC)
+		if d.StartAt.Before(w.db.Now()) {
+			d.StartAt = d.StartAt.AddDate(1, 0, 0)
+		}
+		b := w.create(d)
+		equal(w, "rule", *b.Rule, *d.Rule)
+		// 30 of the 31 days that the month from the last of February to March 31 has.
+		days := int64(d.StartAt.AddDate(0, 0, 30).Sub(d.StartAt.AddDate(0, 0, -1)) / (24 * time.Hour))
+		part := (3000*30 + days - 1) / days
+		w.has(b.ID, ledger.Figures{Total: 10_000, Unfunded: 10_000 - part, Remaining: part, Online: 2})
+	})
+}
