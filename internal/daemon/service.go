@@ -74,7 +74,8 @@ type maker struct {
 	budgets  *bucket.Budgets
 	places   *place.Map
 	filters  filters
-	moves    *transfer.Service
+	moves    *mover
+	stores   *counter.Service
 	health   *health
 }
 
@@ -91,12 +92,11 @@ func (g *ground) service(c config.Config, log *slog.Logger, observer bucket.Obse
 	if m.places, err = place.New(g.lanes, ring.DefaultPointsPerNode); err != nil {
 		return nil, err
 	}
-	m.moves = m.transferService()
-	m.health = &health{Service: m.moves, ping: g.db.SyncClock}
-	stores, err := m.counterService()
-	if err != nil {
+	if m.stores, err = m.counterService(); err != nil {
 		return nil, err
 	}
+	m.moves = &mover{Service: m.transferService(), stores: m.stores, budgets: m.budgets}
+	m.health = &health{Service: m.moves.Service, ping: g.db.SyncClock}
 	rows, err := m.rowService()
 	if err != nil {
 		return nil, err
@@ -104,11 +104,12 @@ func (g *ground) service(c config.Config, log *slog.Logger, observer bucket.Obse
 	holds, looks := m.holdService(), m.usageService()
 	audits, figures := m.auditService(), m.sampleService()
 	feeds := feed.New(feed.Config{Budgets: m.budgets, Ledger: m.parts.feed, Observer: observer})
-	n := &node{transfer: m.moves, Service: &bucket.Service{Budgets: m.budgets,
-		Ledger: ledgerMode{rows, looks, holds}, Store: storeMode{stores, looks},
+	n := &node{transfer: m.moves.Service, Service: &bucket.Service{Budgets: m.budgets,
+		Ledger: ledgerMode{rows, looks, holds}, Store: storeMode{m.stores, looks},
 		Holds: holds, Rows: reader{feeds, looks}, Manager: m.manageService(),
-		Mover: m.moves, Auditor: auditor{audits, figures}, Keeper: m.health}}
-	n.work = m.loops(audits, figures, stores)
+		Mover: m.moves, Auditor: auditor{audits, figures}, Quarantiner: m.stores,
+		Keeper: m.health}}
+	n.work = m.loops(audits, figures)
 	return n, nil
 }
 
@@ -130,7 +131,7 @@ func (m *maker) rowService() (*row.Service, error) {
 
 func (m *maker) counterService() (*counter.Service, error) {
 	stores := map[string]*counter.Store{}
-	for name, s := range m.stores {
+	for name, s := range m.ground.stores {
 		stores[name] = &counter.Store{Counter: s, Entries: s, Changes: s, Memories: s, Copies: s}
 	}
 	return counter.New(counter.Config{Budgets: m.budgets, Ledger: counter.Ledger{Lanes: m.parts.lanes,
@@ -154,12 +155,13 @@ func (m *maker) usageService() *usage.Service {
 
 func (m *maker) manageService() *manage.Service {
 	return &manage.Service{Ledger: m.definitions, Budgets: m.budgets, Periods: m.moves,
+		Stores: stores{m.stores, m.ground},
 		Filter: m.filters, Places: m.places, Takes: m.health.Takes, Moved: m.observer.Moved,
 		Clock: bucket.SystemClock{}, Nonce: nonce, Log: m.log, Timeout: m.c.Deduct.StepTimeout}
 }
 
 func (m *maker) auditService() *audit.Service {
-	return audit.New(audit.Config{Budgets: m.budgets, Ledger: m.accounts, Observer: m.observer,
+	return audit.New(audit.Config{Budgets: m.budgets, Ledger: m.accounts, Observer: m.observer, Stores: m.stores,
 		Log: m.log, Unreachable: m.health.unreachable})
 }
 
@@ -167,19 +169,6 @@ func (m *maker) sampleService() *sample.Service {
 	return sample.New(sample.Config{Budgets: m.budgets, Ledger: m.samples, Figures: m.definitions,
 		Now: m.db.Now, Unreachable: m.health.unreachable, Keep: m.c.Series.Keep})
 }
-
-// ledgerMode and storeMode are what works in its own way in each mode.
-type (
-	ledgerMode struct {
-		*row.Service
-		bucket.Foreseer
-		bucket.Returner
-	}
-	storeMode struct {
-		*counter.Service
-		bucket.Foreseer
-	}
-)
 
 // auditor proves I1, and shows figures over time.
 type auditor struct {
@@ -204,7 +193,7 @@ type usages interface {
 }
 
 // loops lists what the node does by itself.
-func (m *maker) loops(audits *audit.Service, figures *sample.Service, stores *counter.Service) []loop {
+func (m *maker) loops(audits *audit.Service, figures *sample.Service) []loop {
 	recycle := transfer.RecycleSettings{StrandedShare: m.c.Recycle.StrandedShare,
 		Recyclable: audits.Recyclable}
 	if m.c.Recycle.Schedule != "" {
@@ -224,7 +213,7 @@ func (m *maker) loops(audits *audit.Service, figures *sample.Service, stores *co
 	for _, one := range audits.Loops(set, &sample.Sampler{Service: figures}) {
 		all = append(all, loop{one.Name, one.Every, one.RunOnce})
 	}
-	for _, one := range stores.Loops(redisLanes(m.ground)) {
+	for _, one := range m.stores.Loops(redisLanes(m.ground)) {
 		all = append(all, loop{one.Name, one.Every, one.RunOnce})
 	}
 	return all

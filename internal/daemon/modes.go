@@ -1,0 +1,128 @@
+package daemon
+
+import (
+	"context"
+
+	"github.com/budgetd/budgetd/bucket"
+	"github.com/budgetd/budgetd/bucket/counter"
+	"github.com/budgetd/budgetd/bucket/row"
+	"github.com/budgetd/budgetd/bucket/transfer"
+	"github.com/budgetd/budgetd/budget"
+)
+
+// ledgerMode and storeMode are what works in its own way in each mode.
+type (
+	ledgerMode struct {
+		*row.Service
+		bucket.Foreseer
+		bucket.Returner
+	}
+	storeMode struct {
+		*counter.Service
+		bucket.Foreseer
+	}
+)
+
+// mover sends the verbs on buckets to the mode of their budget.
+type mover struct {
+	*transfer.Service
+	stores  *counter.Service
+	budgets *bucket.Budgets
+}
+
+// inStore reports whether a budget is in store mode.
+func (m *mover) inStore(ctx context.Context, ref bucket.BudgetRef) (*bucket.Budget, bool, error) {
+	b, err := m.budgets.Find(ctx, ref)
+	if err != nil {
+		return nil, false, err
+	}
+	return b, b.InStoreMode(), nil
+}
+
+// onBucket is a verb on one bucket.
+type onBucket func(ctx context.Context, ref bucket.BudgetRef, key string) (bucket.BucketView, error)
+
+func (m *mover) send(ctx context.Context, ref bucket.BudgetRef, key string, rows, stores onBucket) (
+	bucket.BucketView, error) {
+	_, inStore, err := m.inStore(ctx, ref)
+	switch {
+	case err != nil:
+		return bucket.BucketView{}, err
+	case inStore:
+		return stores(ctx, ref, key)
+	}
+	return rows(ctx, ref, key)
+}
+
+// Offline takes a bucket offline.
+func (m *mover) Offline(ctx context.Context, ref bucket.BudgetRef, key string) (
+	bucket.BucketView, error) {
+	return m.send(ctx, ref, key, m.Service.Offline, m.stores.Offline)
+}
+
+// Online brings a bucket online.
+func (m *mover) Online(ctx context.Context, ref bucket.BudgetRef, key string) (
+	bucket.BucketView, error) {
+	return m.send(ctx, ref, key, m.Service.Online, m.stores.Online)
+}
+
+// ApplyTo makes a bucket apply.
+func (m *mover) ApplyTo(ctx context.Context, ref bucket.BudgetRef, key string) (
+	bucket.BucketView, error) {
+	return m.send(ctx, ref, key, m.Service.ApplyTo, m.stores.ApplyTo)
+}
+
+// Recycle recycles a budget. In store mode its buckets are closed and opened, and there is no row of
+// the run.
+func (m *mover) Recycle(ctx context.Context, ref bucket.BudgetRef) (bucket.Recycle, error) {
+	b, inStore, err := m.inStore(ctx, ref)
+	if err != nil || !inStore {
+		if err != nil {
+			return bucket.Recycle{}, err
+		}
+		return m.Service.Recycle(ctx, ref)
+	}
+	run := bucket.Recycle{Budget: b.ID, Cause: bucket.OnDemand, Buckets: len(b.Ring()),
+		BeganAt: m.Now()}
+	if err := m.stores.Redistribute(ctx, b.ID); err != nil {
+		return bucket.Recycle{}, err
+	}
+	run.EndedAt = m.Now()
+	return run, nil
+}
+
+// RollOver rolls a budget over if that is due. The loops of store mode do that for theirs.
+func (m *mover) RollOver(ctx context.Context, budgetID int64) error {
+	_, inStore, err := m.inStore(ctx, bucket.BudgetRef{ID: budgetID})
+	if err != nil || inStore {
+		return err
+	}
+	return m.Service.RollOver(ctx, budgetID)
+}
+
+// stores is what making and changing budgets in store mode needs.
+type stores struct {
+	*counter.Service
+	ground *ground
+}
+
+// Fit returns why a budget in store mode may not have buckets on lanes: an instance that only
+// filters, because its driver is sql, keeps no counters. Error: Invalid.
+func (s stores) Fit(_ context.Context, lanes []bucket.Lane) error {
+	for _, lane := range lanes {
+		if s.ground.stores[lane.Instance] == nil {
+			return &budget.Error{Code: budget.Invalid, Op: "create", Message: "the definition has faults",
+				Fields: []budget.FieldError{{Field: "durability", Message: "instance " + lane.Instance +
+					" has driver sql: store mode needs a Redis on every instance"}}}
+		}
+	}
+	return nil
+}
+
+// Open opens the epochs of a new budget and delivers its grants.
+func (s stores) Open(ctx context.Context, budgetID int64) error { return s.Push(ctx, budgetID) }
+
+// Recall closes epochs until so many units have come back.
+func (s stores) Recall(ctx context.Context, budgetID, units int64) error {
+	return s.Gather(ctx, budgetID, units)
+}
