@@ -9,24 +9,27 @@ import (
 	"github.com/budgetd/budgetd/budget"
 )
 
-// This file is the contract of store mode's scripts: what the store that is the truth does for package
-// counter. Quantities are minor units, 0 … budget.MaxAmount. Instants are milliseconds since 1970 by the
-// lane's own clock, unless stated otherwise.
+// This file is the contract of store mode's scripts: what the store that is the truth does for
+// package counter. Quantities are minor units, 0 … budget.MaxAmount. Instants are milliseconds
+// since 1970 by the lane's own clock, unless stated otherwise.
 //
-// Every call names a Memory, and a store first compares it with what it has. All elements of a call go to
-// one lane. Each element is done completely or not at all, and independently of the others; the answers
-// are in the order of the elements.
+// Every call names a Memory, and a store first compares it with what it has. All elements of a call
+// go to one lane. Each element is done completely or not at all, and independently of the others;
+// the answers are in the order of the elements.
 //
 // Errors of every method:
 //   - ErrOtherMemory: the lane does not have the memory that the call names. Nothing was done. The caller
 //     reads the marker and the identity and decides what was lost.
 //   - *budget.Error of code Unavailable: nothing was done.
-//   - *budget.Error of code OutcomeUnknown: the call may have been done, in part too. Every method may be
-//     repeated with the same arguments: Deduct and rollbacks by id, grants by number, the others by epoch.
+//   - *budget.Error of code OutcomeUnknown: the call may have been done,
+	in part too. Every method may be
+//     repeated with the same arguments: Deduct and rollbacks by id, grants by number,
+	the others by epoch.
 //
 // All implementations are safe for concurrent use.
 
-// ErrOtherMemory reports a lane whose marker, replication id or server is not the one that the call names.
+// ErrOtherMemory reports a lane whose marker, replication id or server is not the one that the call
+// names.
 var ErrOtherMemory = errors.New("the store does not have the memory that the call names")
 
 // Memory names what a lane's store must remember for a call to be carried out.
@@ -34,8 +37,9 @@ type Memory struct {
 	Lane Lane
 	// Activation must be the marker's.
 	Activation int64
-	// Identity is `<run id> <replication id> <role>` (and the node's id on a Cluster) as verified by the
-	// activation. Connections are used only if they meet it, and scripts compare the replication id.
+	// Identity is `<run id> <replication id> <role>` (and the node's id on a Cluster) as verified by
+	// the activation. Connections are used only if they meet it, and scripts compare the replication
+	// id.
 	Identity string
 }
 
@@ -53,16 +57,17 @@ type Counter interface {
 	// record window is Known (I4).
 	Deduct(ctx context.Context, m Memory, deductions []StoreDeduction) (StoreAnswer, error)
 	// Rollback gives units of recorded deductions back: into the balance while the record's epoch is
-	// open, else to the late sum of that epoch. It lowers the limits' windows in which the deduction was
-	// counted. A rollback id takes effect once (I5). The sums change at once; SQL has them after Sums or
-	// Changed of the bucket was written there, and callers are answered after that (I3).
-	// Verdicts, in order of precedence: Broken, Moving, NotFound, Unclear, Known (the deduction is void,
-	// or the rollback id was done: Amount is what it gave), TooMuch, TooMany, Accepted.
+	// open, else to the late sum of that epoch. It lowers the limits' windows in which the deduction
+	// was counted. A rollback id takes effect once (I5). The sums change at once; SQL has them after
+	// Sums or Changed of the bucket was written there, and callers are answered after that (I3).
+	// Verdicts, in order of precedence: Broken, Moving, NotFound, Unclear, Known (the deduction is
+	// void, or the rollback id was done: Amount is what it gave), TooMuch, TooMany, Accepted.
 	Rollback(ctx context.Context, m Memory, rollbacks []StoreRollback) ([]StoreReturn, error)
-	// Cancel gives back all that is left of recorded deductions, and leaves a void record for ids without
-	// one, so that a late Deduct is Known and changes nothing. Verdicts: Broken, Moving, Unclear, Known
-	// (void, or nothing was left), Accepted (units came back), Voided (there was no record). Voided with
-	// StoreReturn.Young means that the id may have had an effect in a memory that was lost.
+	// Cancel gives back all that is left of recorded deductions, and leaves a void record for ids
+	// without one, so that a late Deduct is Known and changes nothing. Verdicts: Broken, Moving,
+	// Unclear, Known (void, or nothing was left), Accepted (units came back), Voided (there was no
+	// record). Voided with StoreReturn.Young means that the id may have had an effect in a memory that
+	// was lost.
 	Cancel(ctx context.Context, m Memory, cancels []StoreRollback) ([]StoreReturn, error)
 	// Find returns records and changes nothing. Verdicts: Moving, NotFound, Known.
 	Find(ctx context.Context, m Memory, ids []RecordID) ([]StoreReturn, error)
@@ -70,10 +75,11 @@ type Counter interface {
 
 // Entries begins, feeds and ends epochs in a store. A late or repeated call does no harm.
 type Entries interface {
-	// Open opens epochs that SQL has as opening. Verdicts: Accepted (it is open, now or already), Closed
-	// (the epoch was closed, or a later one is known), Lost (the newest epoch is this one and its entry
-	// is missing), Moving (the copy that Opening.CopyOf names is not complete there, or an unfinished
-	// copy is), Broken. Open replaces any entry of a smaller epoch; balance and sums begin at 0.
+	// Open opens epochs that SQL has as opening. Verdicts: Accepted (it is open, now or already),
+	// Closed (the epoch was closed, or a later one is known), Lost (the newest epoch is this one and
+	// its entry is missing), Moving (the copy that Opening.CopyOf names is not complete there, or an
+	// unfinished copy is), Broken. Open replaces any entry of a smaller epoch; balance and sums begin
+	// at 0.
 	Open(ctx context.Context, m Memory, openings []Opening) ([]Entry, error)
 	// Grant adds units if Number is the last grant's plus 1. Verdicts: Accepted (now or already), Gap,
 	// Closed, Moving, Lost, Broken.
@@ -85,16 +91,17 @@ type Entries interface {
 	Close(ctx context.Context, m Memory, refs []Ref, moving bool) ([]Entry, error)
 	// Read returns the entries of buckets, whatever their epochs, and the late sums of the epochs that
 	// refs name. Each entry is read atomically: grants up to LastGrant + GivenBack = Balance + Taken.
-	// Verdicts: Accepted (open, of this epoch), Closed (of this epoch, closed), Moving, Lost (the newest
-	// epoch is this one and its entry is missing), NotFound (the epoch is not known here), Broken.
+	// Verdicts: Accepted (open, of this epoch), Closed (of this epoch, closed), Moving, Lost (the
+	// newest epoch is this one and its entry is missing), NotFound (the epoch is not known here),
+	// Broken.
 	Read(ctx context.Context, m Memory, refs []Ref) ([]Entry, error)
 }
 
 // Changes is how SQL learns what happened in a lane.
 type Changes interface {
 	// Changed returns sums of buckets that changed since they were last settled. cursor "" begins; the
-	// returned cursor goes on and is "" at the end. A bucket that stays changed from the first call to the
-	// last is returned at least once, possibly more often.
+	// returned cursor goes on and is "" at the end. A bucket that stays changed from the first call to
+	// the last is returned at least once, possibly more often.
 	Changed(ctx context.Context, m Memory, cursor string) (sums []Sum, next string, err error)
 	// Settle takes buckets off the list of changes whose sums are still those given: SQL has them.
 	Settle(ctx context.Context, m Memory, sums []Sum) error
@@ -107,34 +114,37 @@ type Changes interface {
 // Memories tells whether a lane still has the memory that SQL knows. Only Mark writes.
 type Memories interface {
 	// Identity returns who serves the lane, read on a connection of its own: see Memory.Identity. It
-	// changes when the process restarts and when its data is or becomes another's. Errors: Unavailable,
-	// for a replica too.
+	// changes when the process restarts and when its data is or becomes another's. Errors:
+	// Unavailable, for a replica too.
 	Identity(ctx context.Context, lane Lane) (string, error)
-	// Marker reads the marker on a connection that meets the identity. A missing or unreadable marker has
-	// activation 0. Errors: ErrOtherMemory (another identity), Unavailable.
+	// Marker reads the marker on a connection that meets the identity. A missing or unreadable marker
+	// has activation 0. Errors: ErrOtherMemory (another identity), Unavailable.
 	Marker(ctx context.Context, lane Lane, identity string) (Marker, error)
-	// Mark writes the marker of Memory.Activation over a smaller one or none, on the server that Identity
-	// names; the same again changes nothing. since is the first activation since which this memory was
-	// kept without a gap: Memory.Activation, or less where a durable store came back with its marker.
-	// Errors: ErrOtherMemory where a larger marker is, or where since needs a marker that is missing.
+	// Mark writes the marker of Memory.Activation over a smaller one or none, on the server that
+	// Identity names; the same again changes nothing. since is the first activation since which this
+	// memory was kept without a gap: Memory.Activation, or less where a durable store came back with
+	// its marker. Errors: ErrOtherMemory where a larger marker is, or where since needs a marker that
+	// is missing.
 	Mark(ctx context.Context, m Memory, since int64) error
 	// Time reads the lane's clock. Errors: Unavailable.
 	Time(ctx context.Context, lane Lane) (time.Time, error)
 }
 
-// Copies moves a closed bucket to another lane. The source was closed with moving; the destination answers
-// nothing for the bucket until Open with Opening.CopyOf.
+// Copies moves a closed bucket to another lane. The source was closed with moving; the destination
+// answers nothing for the bucket until Open with Opening.CopyOf.
 type Copies interface {
 	// ReadCopy returns a part of what the source has of a bucket that was closed with moving: records,
 	// counters, late sums. cursor "" begins; the returned cursor goes on and is "" at the end. Errors:
 	// Invalid where the bucket was not closed with moving at that epoch.
-	ReadCopy(ctx context.Context, m Memory, ref Ref, cursor string) (part CopyPart, next string, err error)
-	// BeginCopy removes what the destination has of the bucket, in bounded steps, and names the attempt.
-	// Verdicts: Accepted (empty: go on with AddCopy), Moving (call again), Closed (a newer epoch or copy is
-	// there). A later attempt of the same epoch ends an earlier one.
+	ReadCopy(ctx context.Context, m Memory, ref Ref, cursor string) (part CopyPart, next string,
+		err error)
+	// BeginCopy removes what the destination has of the bucket, in bounded steps, and names the
+	// attempt. Verdicts: Accepted (empty: go on with AddCopy), Moving (call again), Closed (a newer
+	// epoch or copy is there). A later attempt of the same epoch ends an earlier one.
 	BeginCopy(ctx context.Context, m Memory, ref Ref, attempt string) (Verdict, error)
-	// AddCopy writes a part. Records of the source's activation get the destination's; older ones still
-	// answer repeats and cannot be rolled back. Verdicts: Accepted, Closed (not this attempt's turn).
+	// AddCopy writes a part. Records of the source's activation get the destination's; older ones
+	// still answer repeats and cannot be rolled back. Verdicts: Accepted, Closed (not this attempt's
+	// turn).
 	AddCopy(ctx context.Context, m Memory, ref Ref, attempt string, part CopyPart) (Verdict, error)
 	// EndCopy marks the copy complete. Verdicts: Accepted (now or already), Closed.
 	EndCopy(ctx context.Context, m Memory, ref Ref, attempt string) (Verdict, error)
@@ -142,8 +152,8 @@ type Copies interface {
 
 // The verdicts of store mode beside Accepted, Known, Short, Over, Outdated and Limited.
 const (
-	// Lost: the newest epoch is this one, or an older one, and its entry is missing although SQL has it as
-	// open. That epoch alone is lost.
+	// Lost: the newest epoch is this one, or an older one, and its entry is missing although SQL has
+	// it as open. That epoch alone is lost.
 	Lost Verdict = iota + 32
 	// Broken: what the store holds of the bucket is no number, or out of range. Fence the bucket.
 	Broken
@@ -158,8 +168,8 @@ const (
 	WindowOver
 	// NotFound: there is no record of the id, or no such epoch.
 	NotFound
-	// Unclear: there is no record and the activation is younger than the record window, or the record is
-	// of a memory before the last gap. The caller answers outcome_unknown.
+	// Unclear: there is no record and the activation is younger than the record window, or the record
+	// is of a memory before the last gap. The caller answers outcome_unknown.
 	Unclear
 	// TooMuch: more is asked for than is left of the deduction.
 	TooMuch
@@ -174,7 +184,8 @@ const (
 // MostRollbackIDs is how many rollback ids a record keeps.
 const MostRollbackIDs = 8
 
-// Terms are what the deductions of one budget have in common in a call. They are shared and not changed.
+// Terms are what the deductions of one budget have in common in a call. They are shared and not
+// changed.
 type Terms struct {
 	// EndMS is the first instant after the period; 0: it has no end.
 	EndMS int64
@@ -199,7 +210,8 @@ type LimitTerms struct {
 	Measure budget.Measure
 }
 
-// RecordID names a request within a bucket. A caller names it by key and id; the key picks the bucket.
+// RecordID names a request within a bucket. A caller names it by key and id; the key picks the
+// bucket.
 type RecordID struct {
 	Bucket int64
 	// ID is 1 … 128 bytes.
@@ -212,14 +224,14 @@ type StoreDeduction struct {
 	Epoch int64
 	// Amount is 1 … budget.MaxAmount.
 	Amount int64
-	// NotAfter is the instant after which it is refused, far below the record window: a late repeat must
-	// not outlive its record. In milliseconds by the lane's clock.
+	// NotAfter is the instant after which it is refused, far below the record window: a late repeat
+	// must not outlive its record. In milliseconds by the lane's clock.
 	NotAfterMS int64
 	// Fingerprint and Nonce are kept with the record: up to 32 and 16 bytes.
 	Fingerprint, Nonce string
 	Terms              *Terms
-	// Value is what the limits count for: the key of the routing dimension's value, at most 1,024 bytes.
-	// "" counts for no limit.
+	// Value is what the limits count for: the key of the routing dimension's value, at most 1,024
+	// bytes. "" counts for no limit.
 	Value string
 	// Counts are own amounts per limit of Terms.Limits, nil where each counts 1 call or the amount. 0
 	// counts nothing.
@@ -240,8 +252,8 @@ type StoreOutcome struct {
 	Verdict Verdict
 	// Balance is what the bucket holds after it, in minor units: of Accepted, Short and Limited.
 	Balance int64
-	// Limits has one element per limit of Terms.Limits, with Accepted after the deduction, with Limited
-	// before it; nil otherwise, or when the deduction counts for no limit.
+	// Limits has one element per limit of Terms.Limits, with Accepted after the deduction, with
+	// Limited before it; nil otherwise, or when the deduction counts for no limit.
 	Limits []LimitUse
 	// Record is that of Known.
 	Record Record
@@ -342,7 +354,8 @@ type Marker struct {
 	Installation string
 	// Activation is 0 where there is no marker.
 	Activation int64
-	// Since is the first activation since which this memory was kept without a gap, SinceMS the instant.
+	// Since is the first activation since which this memory was kept without a gap, SinceMS the
+	// instant.
 	Since, SinceMS int64
 }
 
@@ -354,9 +367,9 @@ type CopyPart struct {
 	Activation, Since int64
 }
 
-// Home returns the bucket of a routing key in store mode: the ring's first choice among all buckets,
-// because the records of its ids are there whatever its status is; nil where the budget has none. Of a
-// budget that Budgets returned.
+// Home returns the bucket of a routing key in store mode: the ring's first choice among all
+// buckets, because the records of its ids are there whatever its status is; nil where the budget
+// has none. Of a budget that Budgets returned.
 func (b *Budget) Home(key string) *Bucket {
 	if b.routes == nil {
 		return nil

@@ -100,13 +100,14 @@ func tooLate(o *op, cause error) error {
 	return e
 }
 
-// unavailable is the answer where an attempt is known not to have happened. A cause that says so itself,
-// or that refuses, is the answer.
+// unavailable is the answer where an attempt is known not to have happened. A cause that says so
+// itself, or that refuses, is the answer.
 func unavailable(cause error) *budget.Error {
 	var known *budget.Error
 	if errors.As(cause, &known) {
 		kind := known.Code.Kind()
-		if kind != budget.MayBeDone && kind != budget.NotDone || kind == budget.NotDone && known.Reason != "" {
+		if kind != budget.MayBeDone && kind != budget.NotDone || kind == budget.NotDone &&
+			known.Reason != "" {
 			return known
 		}
 	}

@@ -50,8 +50,8 @@ var worlds = map[string]func(testing.TB) *world{
 
 const plenty = 1 << 50
 
-// BenchmarkDeduct: single deductions by 64 callers. The figure is the CPU time of callers, service and
-// the driver.
+// BenchmarkDeduct: single deductions by 64 callers. The figure is the CPU time of callers, service
+// and the driver.
 func BenchmarkDeduct(b *testing.B) {
 	for name, make := range worlds {
 		b.Run(name, func(b *testing.B) {

@@ -62,8 +62,8 @@ func (w *wave) toStore(o *op) {
 	w.out.put(l.deducts, o)
 }
 
-// refuse answers a refusal that depends on state once the record was looked up: a repeat of an accepted
-// id gets its outcome.
+// refuse answers a refusal that depends on state once the record was looked up: a repeat of an
+// accepted id gets its outcome.
 func (w *wave) refuse(o *op, refusal error) {
 	o.refusal = refusal
 	l := w.s.laneOf(o.route.Lane)
@@ -180,8 +180,8 @@ func (w *wave) pause(o *op) {
 	}()
 }
 
-// notDeducted acts on a call that failed. What may have been done is repeated with the same id until the
-// deadline: its record tells.
+// notDeducted acts on a call that failed. What may have been done is repeated with the same id
+// until the deadline: its record tells.
 func (w *wave) notDeducted(o *op) {
 	if errors.Is(o.err, bucket.ErrOtherMemory) {
 		if w.seen > inTime {

@@ -23,7 +23,8 @@ func TestDeduct(t *testing.T) {
 		if a.Remaining != 70 || a.BudgetRemaining != 70 || a.Replayed || a.State != ledger.StateUsed {
 			w.Errorf("answer: %+v", a)
 		}
-		if again := w.deduct(b, "one", 30); !again.Replayed || again.Amount != 30 || again.Receipt != a.Receipt {
+		if again := w.deduct(b, "one", 30); !again.Replayed || again.Amount != 30 ||
+			again.Receipt != a.Receipt {
 			w.Errorf("replay: %+v", again)
 		}
 		w.refused(b, "one", 31, budget.RequestConflict)

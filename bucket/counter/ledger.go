@@ -63,18 +63,19 @@ type Recorded struct {
 	Taken, Late int64
 }
 
-// Lanes knows the memories of lanes and what their stores counted. Errors of every method: Unavailable;
-// OutcomeUnknown, and the same call may be repeated. Methods with a bucket.Memory return
-// bucket.ErrOtherMemory, and have changed nothing, where the lane has another activation by now.
+// Lanes knows the memories of lanes and what their stores counted. Errors of every method:
+// Unavailable; OutcomeUnknown, and the same call may be repeated. Methods with a bucket.Memory
+// return bucket.ErrOtherMemory, and have changed nothing, where the lane has another activation by
+// now.
 type Lanes interface {
 	// Lane reads the row of a lane.
 	Lane(ctx context.Context, lane bucket.Lane) (LaneRow, error)
-	// Activate makes next the row of its lane if the activation is still `was`. From the commit on every
-	// epoch of an activation before next.Since is lost. made is false where the row is another one by
-	// now, and where it cannot be told: then another activation has to follow.
+	// Activate makes next the row of its lane if the activation is still `was`. From the commit on
+	// every epoch of an activation before next.Since is lost. made is false where the row is another
+	// one by now, and where it cannot be told: then another activation has to follow.
 	Activate(ctx context.Context, was int64, next LaneRow, cause string) (made bool, err error)
-	// SettleLost ends lost epochs of a lane, at most MaxEpochs of them: O goes to Q, or to the total under
-	// on_loss: assume_unused and where the epoch was only opening.
+	// SettleLost ends lost epochs of a lane, at most MaxEpochs of them: O goes to Q, or to the total
+	// under on_loss: assume_unused and where the epoch was only opening.
 	SettleLost(ctx context.Context, lane bucket.Lane) (LostEpochs, error)
 	// Record moves what stores counted between O, S and R. The counters of SQL only grow.
 	Record(ctx context.Context, m bucket.Memory, sums []bucket.Sum) (Recorded, error)
@@ -98,7 +99,8 @@ type Task struct {
 // Done is what a store confirmed of an epoch.
 type Done struct {
 	bucket.Ref
-	// Opened reports that the store has the epoch open, Grants that it has the grants up to that number.
+	// Opened reports that the store has the epoch open, Grants that it has the grants up to that
+	// number.
 	Opened bool
 	Grants int64
 }
@@ -118,10 +120,11 @@ type Epochs interface {
 	// Confirm notes what a store has done.
 	Confirm(ctx context.Context, m bucket.Memory, done []Done) error
 	// Closed ends closing epochs of one budget: what they still had and the grants that did not arrive
-	// come back. Donors that are in the bucket list begin their next epochs with up to half of what they
-	// brought, as far as units beyond `need` are there; need < 0: none does. begun are the buckets with
-	// new epochs.
-	Closed(ctx context.Context, m bucket.Memory, closings []Closing, need int64) (begun []int64, err error)
+	// come back. Donors that are in the bucket list begin their next epochs with up to half of what
+	// they brought, as far as units beyond `need` are there; need < 0: none does. begun are the
+	// buckets with new epochs.
+	Closed(ctx context.Context, m bucket.Memory, closings []Closing, need int64) (begun []int64,
+		err error)
 	// Lost ends one epoch whose entry is missing: see SettleLost.
 	Lost(ctx context.Context, m bucket.Memory, ref bucket.Ref, cause string) error
 	// Fence stops a bucket until an operator decides.
@@ -134,7 +137,8 @@ type Want struct {
 	// Need is the least that helps, at least 1. Rate is how many units a second the bucket uses.
 	Need int64
 	Rate float64
-	// Operator brings a bucket online that an operator took offline; it begins an epoch without units too.
+	// Operator brings a bucket online that an operator took offline; it begins an epoch without units
+	// too.
 	Operator bool
 }
 
@@ -152,12 +156,13 @@ type Brought struct {
 
 // Supply moves units between the total and buckets. Errors: as Lanes; BudgetNotFound.
 type Supply interface {
-	// Apply moves units from U to a bucket, after R was swept. A bucket without a live epoch begins its
-	// next one. Errors: Unavailable with ReasonOffline where an operator took it offline, and where it is
-	// fenced; BudgetExpired or PeriodExhausted where no period is open.
+	// Apply moves units from U to a bucket, after R was swept. A bucket without a live epoch begins
+	// its next one. Errors: Unavailable with ReasonOffline where an operator took it offline, and
+	// where it is fenced; BudgetExpired or PeriodExhausted where no period is open.
 	Apply(ctx context.Context, budgetID int64, want Want) (Brought, error)
-	// Collect sets epochs of a budget to closing, those with the most units first, until they and U cover
-	// the need of the target bucket (0: of the total), at most 16 of them. It returns their buckets.
+	// Collect sets epochs of a budget to closing, those with the most units first, until they and U
+	// cover the need of the target bucket (0: of the total), at most 16 of them. It returns their
+	// buckets.
 	Collect(ctx context.Context, budgetID, target, need int64) (donors []int64, err error)
 	// Offline takes a bucket out of the list and sets its epoch to closing. Error: LastBucket.
 	Offline(ctx context.Context, budgetID, bucketID int64, by bucket.OfflineBy) error
@@ -174,9 +179,10 @@ type Shrink struct{ Budget, Units int64 }
 type Moves interface {
 	// Close sets the epoch of a bucket to closing, unless it has ended.
 	Close(ctx context.Context, budgetID, bucketID int64) error
-	// Move gives a bucket another lane: the newest epoch must be ref and have ended, and its copy must be
-	// complete there, or it is lost. moved is false where the bucket has gone on meanwhile.
-	Move(ctx context.Context, budgetID int64, ref bucket.Ref, from, to bucket.Lane) (moved bool, err error)
+	// Move gives a bucket another lane: the newest epoch must be ref and have ended, and its copy must
+	// be complete there, or it is lost. moved is false where the bucket has gone on meanwhile.
+	Move(ctx context.Context, budgetID int64, ref bucket.Ref, from, to bucket.Lane) (moved bool,
+		err error)
 	// Granted sums the grants of epochs up to a number each, in the order of the refs.
 	Granted(ctx context.Context, refs []bucket.Ref, upTo []int64) ([]int64, error)
 }
@@ -196,8 +202,9 @@ type Periods interface {
 	Over(ctx context.Context, limit int) ([]int64, error)
 	// End sets the epochs of a period that is over to closing.
 	End(ctx context.Context, budgetID int64) (Turned, error)
-	// Turn opens the next period once no epoch is open: those that are still closing go on, and what they
-	// bring goes where the rule says. It begins epochs of the others and hands out what the period got.
+	// Turn opens the next period once no epoch is open: those that are still closing go on, and what
+	// they bring goes where the rule says. It begins epochs of the others and hands out what the
+	// period got.
 	Turn(ctx context.Context, budgetID int64) (Turned, error)
 }
 

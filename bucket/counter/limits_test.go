@@ -23,8 +23,8 @@ func limited(total int64) budget.Definition {
 	return d
 }
 
-// TestLimits: limits on the routing dimension are judged and counted with the balance, also after a change
-// of the limits and in the next day.
+// TestLimits: limits on the routing dimension are judged and counted with the balance, also after a
+// change of the limits and in the next day.
 func TestLimits(t *testing.T) {
 	everywhere(t, 2, func(w *world) {
 		b := w.create(limited(1000))
@@ -47,7 +47,8 @@ func TestLimits(t *testing.T) {
 			return e
 		}
 		a := must("1", "ann", 20)
-		if len(a.Limits) != 2 || a.Limits[0].Used != 1 || a.Limits[1].Used != 20 || a.Limits[1].Max != 50 ||
+		if len(a.Limits) != 2 || a.Limits[0].Used != 1 || a.Limits[1].Used != 20 ||
+			a.Limits[1].Max != 50 ||
 			a.Limits[0].ResetAt.IsZero() || !a.Limits[1].ResetAt.IsZero() {
 			w.Errorf("limits: %+v", a.Limits)
 		}
@@ -94,8 +95,8 @@ func TestLimits(t *testing.T) {
 	})
 }
 
-// TestPeriods: a period's end closes its epochs; what they still had goes where the rule says, and nothing
-// is deducted from the old period.
+// TestPeriods: a period's end closes its epochs; what they still had goes where the rule says, and
+// nothing is deducted from the old period.
 func TestPeriods(t *testing.T) {
 	for _, driver := range []string{"sqlite", "mariadb"} {
 		t.Run(driver, func(t *testing.T) {
@@ -143,13 +144,14 @@ func (h halfDown) Close(ctx context.Context, m bucket.Memory, refs []bucket.Ref,
 	return h.Entries.Close(ctx, m, refs, moving)
 }
 
-// TestPeriodStoreDown: a lane that is down does not keep the budget in its old period. What its epochs had
-// goes where the rule says when it is back.
+// TestPeriodStoreDown: a lane that is down does not keep the budget in its old period. What its
+// epochs had goes where the rule says when it is back.
 func TestPeriodStoreDown(t *testing.T) {
 	w := inMemory(t, 2)
 	d := promo("daily", 100, 2)
 	d.Type = budget.Daily
-	d.Rule = &budget.Rule{Kind: budget.Calendar, Every: budget.Day, Quantity: 30, Unused: budget.Forfeit}
+	d.Rule = &budget.Rule{Kind: budget.Calendar, Every: budget.Day, Quantity: 30,
+		Unused: budget.Forfeit}
 	b := w.create(d)
 	w.stores["m"].Entries = halfDown{w.mem}
 	w.clock.Advance(24*time.Hour + time.Second)
@@ -162,7 +164,8 @@ func TestPeriodStoreDown(t *testing.T) {
 	w.settled(b, books{T: 100, F: 40, S: 30, X: 30})
 }
 
-// TestRefill: a bucket may not apply for more than sharding_quantity at a time, and takes what it needs.
+// TestRefill: a bucket may not apply for more than sharding_quantity at a time, and takes what it
+// needs.
 func TestRefill(t *testing.T) {
 	w := inMemory(t, 1)
 	d := promo("free", 1000, 2)

@@ -17,8 +17,8 @@ type remembered struct {
 	since int64
 }
 
-// memory returns the lane's memory, and verifies it first where that is due. After a failure it answers
-// the same for VerifyEvery. Error: Unavailable with ReasonStoreDown.
+// memory returns the lane's memory, and verifies it first where that is due. After a failure it
+// answers the same for VerifyEvery. Error: Unavailable with ReasonStoreDown.
 func (l *lane) memory(ctx context.Context) (*remembered, error) {
 	if m := l.known.Load(); m != nil {
 		return m, nil
@@ -56,8 +56,9 @@ func (l *lane) giveUp(m *remembered, why string) {
 
 // storeDown is the error of a lane that cannot be used now: nothing was done.
 func storeDown(lane bucket.Lane, cause error) *budget.Error {
-	e := &budget.Error{Code: budget.Unavailable, Op: "reach a store", Err: cause, RetryAfter: time.Second,
-		Reason: budget.ReasonStoreDown, Message: "lane " + lane.String() + " cannot be used now"}
+	e := &budget.Error{Code: budget.Unavailable, Op: "reach a store", Err: cause,
+		RetryAfter: time.Second,
+		Reason:     budget.ReasonStoreDown, Message: "lane " + lane.String() + " cannot be used now"}
 	var known *budget.Error
 	if errors.As(cause, &known) && known.Reason != "" {
 		e.Reason = known.Reason
@@ -65,8 +66,8 @@ func storeDown(lane bucket.Lane, cause error) *budget.Error {
 	return e
 }
 
-// verify compares the store with what SQL knows of it, and begins the next activation where the memory is
-// not the one that SQL verified.
+// verify compares the store with what SQL knows of it, and begins the next activation where the
+// memory is not the one that SQL verified.
 func (l *lane) verify(ctx context.Context) (*remembered, error) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), l.s.set.StepTime)
 	defer cancel()
@@ -115,12 +116,13 @@ func (l *lane) checkClock(ctx context.Context) error {
 	return nil
 }
 
-// activate begins the next activation. From the commit on every epoch that the memory does not have is
-// lost. The marker is written once, by the node whose commit began the activation: if that fails, another
-// activation follows.
+// activate begins the next activation. From the commit on every epoch that the memory does not have
+// is lost. The marker is written once, by the node whose commit began the activation: if that
+// fails, another activation follows.
 func (l *lane) activate(ctx context.Context, row LaneRow, identity string, marker bucket.Marker) (
 	*remembered, error) {
-	next := LaneRow{Lane: l.name, Identity: identity, Activation: max(row.Activation, marker.Activation) + 1}
+	next := LaneRow{Lane: l.name, Identity: identity, Activation: max(row.Activation,
+		marker.Activation) + 1}
 	next.Since = next.Activation
 	kept, err := l.keeps(ctx, row, identity, marker)
 	if err != nil {
@@ -129,7 +131,8 @@ func (l *lane) activate(ctx context.Context, row LaneRow, identity string, marke
 	if kept {
 		next.Since = row.Since
 	}
-	made, err := l.s.ledger.Lanes.Activate(ctx, row.Activation, next, cause(row, identity, marker, l.suspect))
+	made, err := l.s.ledger.Lanes.Activate(ctx, row.Activation, next, cause(row, identity, marker,
+		l.suspect))
 	if err != nil {
 		return nil, err
 	}
@@ -158,9 +161,10 @@ func cause(row LaneRow, identity string, marker bucket.Marker, suspect string) s
 	return fmt.Sprintf("the marker is of activation %d", marker.Activation)
 }
 
-// keeps reports whether a durable store came back with the memory that SQL knows: with its marker, and
-// with counters at or above SQL's.
-func (l *lane) keeps(ctx context.Context, row LaneRow, identity string, marker bucket.Marker) (bool, error) {
+// keeps reports whether a durable store came back with the memory that SQL knows: with its marker,
+// and with counters at or above SQL's.
+func (l *lane) keeps(ctx context.Context, row LaneRow, identity string, marker bucket.Marker) (
+	bool, error) {
 	if !l.store.Durable || row.Activation == 0 || marker.Activation == 0 || l.suspect != "" ||
 		marker.Activation > row.Activation || marker.Activation < row.Since {
 		return false, nil

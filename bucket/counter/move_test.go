@@ -46,7 +46,8 @@ func TestMove(t *testing.T) {
 	})
 }
 
-// TestShrink: a shrink that U does not cover waits until epochs that are closed have brought enough.
+// TestShrink: a shrink that U does not cover waits until epochs that are closed have brought
+// enough.
 func TestShrink(t *testing.T) {
 	w := inMemory(t, 2)
 	b := w.create(promo("sale", 100, 4))

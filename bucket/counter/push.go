@@ -11,9 +11,10 @@ import (
 	"github.com/budgetd/budgetd/ledger"
 )
 
-// push goes on with what is unfinished of buckets: it opens epochs, delivers grants and closes epochs, and
-// settles epochs whose memory was lost. Donors keep what is not needed: see Epochs.Closed. It is safe when
-// several nodes do it, and when it is done twice. Error: the first one; the other lanes are done.
+// push goes on with what is unfinished of buckets: it opens epochs, delivers grants and closes
+// epochs, and settles epochs whose memory was lost. Donors keep what is not needed: see
+// Epochs.Closed. It is safe when several nodes do it, and when it is done twice. Error: the first
+// one; the other lanes are done.
 func (s *Service) push(ctx context.Context, buckets []int64, need int64) error {
 	const rounds = 3 // what closes may begin again
 	var first error
@@ -163,8 +164,8 @@ func (p *pushing) grant(ctx context.Context) error {
 	return nil
 }
 
-// odd acts on a verdict that says that an entry is missing or unreadable. The others are of a status that
-// has changed meanwhile.
+// odd acts on a verdict that says that an entry is missing or unreadable. The others are of a
+// status that has changed meanwhile.
 func (p *pushing) odd(ctx context.Context, ref bucket.Ref, v bucket.Verdict) error {
 	switch v {
 	case bucket.Lost:

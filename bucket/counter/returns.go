@@ -26,16 +26,17 @@ type given struct {
 	err    error
 }
 
-// Rollback gives units of a deduction back to the budget, whatever became of its bucket (I5), and never
-// more than was deducted. It is answered after SQL has the bucket's sums, so that the budget's sum has the
-// units (I3). The same rollback id, by default the whole, replays. Ids are unique per routing key: the
-// request has the key, or the receipt.
+// Rollback gives units of a deduction back to the budget, whatever became of its bucket (I5), and
+// never more than was deducted. It is answered after SQL has the bucket's sums, so that the
+// budget's sum has the units (I3). The same rollback id, by default the whole, replays. Ids are
+// unique per routing key: the request has the key, or the receipt.
 //
-// Errors: BudgetNotFound; Invalid where neither names the bucket; DeductionNotFound, which is not final
-// (Cancel is); RequestVoid; RequestConflict; AlreadyRolledBack; AmountExceedsRemaining; Unavailable;
-// OutcomeUnknown: repeat the same rollback id, unless the message says that the id is older than the
-// record window.
-func (s *Service) Rollback(ctx context.Context, r bucket.RollbackRequest) (bucket.DeductionView, error) {
+// Errors: BudgetNotFound; Invalid where neither names the bucket; DeductionNotFound, which is not
+// final (Cancel is); RequestVoid; RequestConflict; AlreadyRolledBack; AmountExceedsRemaining;
+// Unavailable; OutcomeUnknown: repeat the same rollback id, unless the message says that the id is
+// older than the record window.
+func (s *Service) Rollback(ctx context.Context, r bucket.RollbackRequest) (
+	bucket.DeductionView, error) {
 	b, bk, err := s.locate(ctx, "rollback", r)
 	if err != nil {
 		return bucket.DeductionView{}, err
@@ -50,10 +51,11 @@ func (s *Service) Rollback(ctx context.Context, r bucket.RollbackRequest) (bucke
 	return returned(bk, r, got)
 }
 
-// Cancel makes certain that a request id has no effect: what is left of its deduction is given back, and
-// if there is none, a void record keeps a late one from ever taking effect. Repeating it answers the
-// same. Errors: BudgetNotFound, Invalid, Unavailable, OutcomeUnknown.
-func (s *Service) Cancel(ctx context.Context, r bucket.RollbackRequest) (bucket.DeductionView, error) {
+// Cancel makes certain that a request id has no effect: what is left of its deduction is given
+// back, and if there is none, a void record keeps a late one from ever taking effect. Repeating it
+// answers the same. Errors: BudgetNotFound, Invalid, Unavailable, OutcomeUnknown.
+func (s *Service) Cancel(ctx context.Context, r bucket.RollbackRequest) (
+	bucket.DeductionView, error) {
 	r.RollbackID, r.Amount = "", 0
 	b, bk, err := s.locate(ctx, "cancel", r)
 	if err != nil {
@@ -69,10 +71,11 @@ func (s *Service) Cancel(ctx context.Context, r bucket.RollbackRequest) (bucket.
 	return returned(bk, r, got)
 }
 
-// Deduction reads what became of a request id within the record window. Errors: BudgetNotFound; Invalid;
-// DeductionNotFound (not final while the deduction is under way); OutcomeUnknown where the record may
-// have been lost or forgotten; Unavailable.
-func (s *Service) Deduction(ctx context.Context, r bucket.RollbackRequest) (bucket.DeductionView, error) {
+// Deduction reads what became of a request id within the record window. Errors: BudgetNotFound;
+// Invalid; DeductionNotFound (not final while the deduction is under way); OutcomeUnknown where the
+// record may have been lost or forgotten; Unavailable.
+func (s *Service) Deduction(ctx context.Context, r bucket.RollbackRequest) (
+	bucket.DeductionView, error) {
 	_, bk, err := s.locate(ctx, "read", r)
 	if err != nil {
 		return bucket.DeductionView{}, err
@@ -152,7 +155,8 @@ func faulty(op, field, message string) error {
 		Fields: []budget.FieldError{{Field: field, Message: message}}}
 }
 
-// give hands a rollback or a cancel to its lane, again until the deadline where the outcome is not known.
+// give hands a rollback or a cancel to its lane, again until the deadline where the outcome is not
+// known.
 func (s *Service) give(ctx context.Context, b *bucket.Budget, bk *bucket.Bucket,
 	r bucket.RollbackRequest, cancel bool) (given, error) {
 	const first, longest = 5 * time.Millisecond, 200 * time.Millisecond
@@ -163,7 +167,8 @@ func (s *Service) give(ctx context.Context, b *bucket.Budget, bk *bucket.Bucket,
 			return given{}, notConfigured(bk.Lane)
 		}
 		g := &giver{budget: b, cancel: cancel, done: make(chan given, 1)}
-		g.RecordID, g.RollbackID, g.Amount = bucket.RecordID{Bucket: bk.ID, ID: r.RequestID}, r.RollbackID, r.Amount
+		g.RecordID, g.RollbackID, g.Amount = bucket.RecordID{Bucket: bk.ID, ID: r.RequestID},
+			r.RollbackID, r.Amount
 		if b.HasLimits() {
 			g.Terms = s.stateOf(b.ID).termsOf(b, s.sqlNow().UnixMilli())
 		}
@@ -287,12 +292,14 @@ func returned(bk *bucket.Bucket, r bucket.RollbackRequest, got given) (
 		if r.Receipt != "" {
 			return bucket.DeductionView{}, tooOld(op, r.RequestID)
 		}
-		return refuse(budget.DeductionNotFound, "bucket %s has no record of request %q", bk.Key, r.RequestID)
+		return refuse(budget.DeductionNotFound, "bucket %s has no record of request %q", bk.Key,
+			r.RequestID)
 	case bucket.Unclear:
 		return bucket.DeductionView{}, tooOld(op, r.RequestID)
 	case bucket.TooMuch:
 		if left == 0 {
-			return refuse(budget.AlreadyRolledBack, "request %q has been rolled back completely", r.RequestID)
+			return refuse(budget.AlreadyRolledBack, "request %q has been rolled back completely",
+				r.RequestID)
 		}
 		e := budget.Refuse(budget.AmountExceedsRemaining, op,
 			"request %q has %d left to give back, %d were asked for", r.RequestID, left, r.Amount)
@@ -321,6 +328,7 @@ func view(bk *bucket.Bucket, r bucket.RollbackRequest, got given) bucket.Deducti
 
 // tooOld is the answer where the record was lost or forgotten.
 func tooOld(op, id string) error {
-	return budget.Refuse(budget.OutcomeUnknown, op, "request %q is older than the record window, or its "+
-		"record was lost with the memory of its store", id)
+	return budget.Refuse(budget.OutcomeUnknown, op,
+		"request %q is older than the record window, or its "+
+			"record was lost with the memory of its store", id)
 }

@@ -21,8 +21,8 @@ type Settings struct {
 	Deadline, Grace time.Duration
 	// StepTime bounds one call of a store or of the database; 5 s.
 	StepTime time.Duration
-	// Late is how long after its arrival a deduction is refused by the store; 30 s. It must be far below
-	// the record window.
+	// Late is how long after its arrival a deduction is refused by the store; 30 s. It must be far
+	// below the record window.
 	Late time.Duration
 	// VerifyEvery is the least time between two attempts to verify a lane; 250 ms.
 	VerifyEvery time.Duration
@@ -108,8 +108,8 @@ type Config struct {
 	Settings Settings
 }
 
-// Service deducts from budgets in store mode and keeps SQL up to date. It has no goroutines while nothing
-// is asked of it. Safe for concurrent use.
+// Service deducts from budgets in store mode and keeps SQL up to date. It has no goroutines while
+// nothing is asked of it. Safe for concurrent use.
 type Service struct {
 	budgets  Budgets
 	ledger   Ledger
@@ -134,8 +134,9 @@ const sweepEvery = 10 * time.Millisecond
 
 // New makes a service. It contacts nothing.
 func New(c Config) (*Service, error) {
-	s := &Service{budgets: c.Budgets, ledger: c.Ledger, stores: c.Stores, clock: c.Clock, sqlNow: c.Now,
-		rand: c.Rand, observer: c.Observer, set: c.Settings.withDefaults(),
+	s := &Service{budgets: c.Budgets, ledger: c.Ledger, stores: c.Stores, clock: c.Clock,
+		sqlNow: c.Now,
+		rand:   c.Rand, observer: c.Observer, set: c.Settings.withDefaults(),
 		watch: batch.NewWatch(sweepEvery)}
 	if s.clock == nil {
 		s.clock = bucket.SystemClock{}

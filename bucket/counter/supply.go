@@ -10,8 +10,8 @@ import (
 	"github.com/budgetd/budgetd/ledger"
 )
 
-// supply finds units for the operations of a budget that wait for some, and brings their buckets into a
-// state in which they can be deducted from.
+// supply finds units for the operations of a budget that wait for some, and brings their buckets
+// into a state in which they can be deducted from.
 func (s *Service) supply(budgetID int64, ops []*op) {
 	ctx, cancel := s.bounded()
 	defer cancel()
@@ -80,7 +80,8 @@ func (p *provision) run(ctx context.Context, budgetID int64) {
 	}
 }
 
-// odd goes on with the buckets of operations whose epochs are not open, and ends those that were lost.
+// odd goes on with the buckets of operations whose epochs are not open, and ends those that were
+// lost.
 func (p *provision) odd(ctx context.Context) error {
 	var ids []int64
 	for _, o := range p.ops {
@@ -107,8 +108,8 @@ func (p *provision) odd(ctx context.Context) error {
 	return p.s.push(ctx, ids, -1)
 }
 
-// bring brings units to one bucket for the operations that wait there. An operation is exhausted only
-// after two reads of the sum, the second one locking and begun after the first had ended (I3).
+// bring brings units to one bucket for the operations that wait there. An operation is exhausted
+// only after two reads of the sum, the second one locking and begun after the first had ended (I3).
 func (p *provision) bring(ctx context.Context, id int64, ops []*op) {
 	const rounds = 8
 	synced := false

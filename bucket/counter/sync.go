@@ -4,19 +4,21 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"golang.org/x/sync/errgroup"
 
 	"github.com/budgetd/budgetd/bucket"
+	"github.com/budgetd/budgetd/ledger"
 )
 
-// SyncEvery is how often SyncLoop is meant to run. Figures in answers are as old as that at most, and as
-// their own reads: both together are at most 1 s.
+// SyncEvery is how often SyncLoop is meant to run. Figures in answers are as old as that at most,
+// and as their own reads: both together are at most 1 s.
 const SyncEvery = 500 * time.Millisecond
 
-// sync tells SQL what the lane counted since the last sync, unless a sync that began after `since` has
-// ended well. It compares the identity of the store first: a resync from another master keeps
+// sync tells SQL what the lane counted since the last sync, unless a sync that began after `since`
+// has ended well. It compares the identity of the store first: a resync from another master keeps
 // connections. Errors: Unavailable, OutcomeUnknown; the next sync does the rest.
 func (l *lane) sync(ctx context.Context, since time.Time) error {
 	l.syncing.Lock()
@@ -94,8 +96,8 @@ func (l *lane) record(ctx context.Context, m *remembered, sums []bucket.Sum) err
 	return nil
 }
 
-// compare reads SQL's counters of an epoch and then the store's. If those are below, the memory is an
-// older one.
+// compare reads SQL's counters of an epoch and then the store's. If those are below, the memory is
+// an older one.
 func (l *lane) compare(ctx context.Context, m *remembered, ref bucket.Ref) error {
 	live, err := l.s.ledger.Lanes.Live(ctx, l.name, ref.Bucket-1, 1)
 	if err != nil || len(live) == 0 || live[0].Bucket != ref.Bucket || live[0].Number != ref.Epoch ||
@@ -115,8 +117,8 @@ func (l *lane) compare(ctx context.Context, m *remembered, ref bucket.Ref) error
 	return nil
 }
 
-// syncBudget syncs the lanes of a budget after an instant. A lane that cannot be synced is passed over:
-// what SQL has of it is an upper bound.
+// syncBudget syncs the lanes of a budget after an instant. A lane that cannot be synced is passed
+// over: what SQL has of it is an upper bound.
 func (s *Service) syncBudget(ctx context.Context, b *bucket.Budget, since time.Time) {
 	seen := map[bucket.Lane]bool{}
 	var all errgroup.Group
@@ -141,8 +143,8 @@ type SyncLoop struct {
 	lanes []bucket.Lane
 }
 
-// RunOnce syncs every lane, settles epochs that were lost, and removes what is too old. Error: the first
-// that it met; the other lanes are done.
+// RunOnce syncs every lane, settles epochs that were lost, and removes what is too old. Error: the
+// first that it met; the other lanes are done.
 func (y *SyncLoop) RunOnce(ctx context.Context) error {
 	const atOnce, sweepSteps = 8, 4
 	began := y.s.clock.Now()
@@ -192,4 +194,135 @@ func (l *lane) lag() time.Duration {
 		return 0
 	}
 	return l.s.clock.Now().Sub(l.syncedAt)
+}
+
+// Compare is audit 3: it compares the entries of a budget's open epochs with SQL. Within the store
+// grants and what was given back must be balance and what was taken, in one atomic read each; SQL's
+// sums must not be above the store's. found was seen twice. unchecked are the keys of buckets whose
+// store could not be read just now. Error: Unavailable.
+func (s *Service) Compare(ctx context.Context, b *bucket.Budget) (found []ledger.Discrepancy,
+	unchecked []string, err error) {
+	for again := range 2 {
+		// SQL is read before the stores: what is counted in between only makes theirs larger.
+		fresh, err := s.budgets.Reload(ctx, b.ID)
+		if err != nil {
+			return nil, nil, err
+		}
+		now, away, err := s.compare(ctx, fresh)
+		if err != nil {
+			return nil, nil, err
+		}
+		unchecked = away
+		if again == 0 {
+			if found = now; len(found) == 0 {
+				break
+			}
+			continue
+		}
+		found = slices.DeleteFunc(now, func(d ledger.Discrepancy) bool {
+			return !slices.ContainsFunc(found, d.SameFigure)
+		})
+	}
+	return found, unchecked, nil
+}
+
+// compare looks once.
+func (s *Service) compare(ctx context.Context, b *bucket.Budget) (found []ledger.Discrepancy,
+	unchecked []string, err error) {
+	byLane := map[bucket.Lane][]*bucket.Bucket{}
+	for i := range b.Buckets {
+		if bk := &b.Buckets[i]; bk.Epoch.Status == ledger.Open {
+			byLane[bk.Lane] = append(byLane[bk.Lane], bk)
+		}
+	}
+	for name, list := range byLane {
+		entries, away := s.entries(ctx, name, list)
+		if away {
+			for _, bk := range list {
+				unchecked = append(unchecked, bk.Key)
+			}
+			continue
+		}
+		refs, upTo := make([]bucket.Ref, len(list)), make([]int64, len(list))
+		for i, bk := range list {
+			refs[i], upTo[i] = bk.Ref(), entries[i].LastGrant
+		}
+		granted, err := s.ledger.Moves.Granted(ctx, refs, upTo)
+		if err != nil {
+			return nil, nil, err
+		}
+		for i, bk := range list {
+			found = append(found, differ(bk, &entries[i], granted[i])...)
+		}
+	}
+	slices.Sort(unchecked)
+	return found, unchecked, nil
+}
+
+// entries reads what a lane has of buckets; away: it cannot be read now.
+func (s *Service) entries(ctx context.Context, name bucket.Lane, list []*bucket.Bucket) (
+	entries []bucket.Entry, away bool) {
+	l := s.laneOf(name)
+	if l == nil {
+		return nil, true
+	}
+	m, err := l.memory(ctx)
+	if err != nil {
+		return nil, true
+	}
+	refs := make([]bucket.Ref, len(list))
+	for i, bk := range list {
+		refs[i] = bk.Ref()
+	}
+	entries, err = l.store.Read(ctx, m.Memory, refs)
+	if err != nil || len(entries) != len(list) {
+		l.failed(m, err)
+		return nil, true
+	}
+	return entries, false
+}
+
+// differ compares the entry of an epoch that is open in SQL.
+func differ(bk *bucket.Bucket, e *bucket.Entry, granted int64) (found []ledger.Discrepancy) {
+	add := func(what string, recorded, counted int64) {
+		found = append(found, ledger.Discrepancy{Bucket: bk.Key, Epoch: bk.Epoch.Number, What: what,
+			Recorded: recorded, Counted: counted})
+	}
+	switch e.Verdict {
+	case bucket.Accepted:
+	case bucket.Closed, bucket.Moving: // SQL was read before it ended
+		return nil
+	default:
+		add("entry in the store", bk.Epoch.Outstanding, 0)
+		return found
+	}
+	if granted+e.GivenBack != e.Balance+e.Taken {
+		add("grants and given back, balance and taken", granted+e.GivenBack, e.Balance+e.Taken)
+	}
+	if bk.Epoch.Taken > e.Taken {
+		add("taken", bk.Epoch.Taken, e.Taken)
+	}
+	if bk.Epoch.GivenBack > e.GivenBack {
+		add("given back", bk.Epoch.GivenBack, e.GivenBack)
+	}
+	return found
+}
+
+// Loop is a loop for the daemon to run: every Every, with jitter, one RunOnce at a time.
+type Loop struct {
+	Name  string
+	Every time.Duration
+	// RunOnce does a bounded amount of work. Its error is for the log; the next run tries again.
+	RunOnce func(ctx context.Context) error
+}
+
+// Loops returns the loops of a service. Every lane of the stores is synced by every node.
+func (s *Service) Loops(lanes []bucket.Lane) []Loop {
+	const often = 500 * time.Millisecond
+	return []Loop{
+		{"store sync", SyncEvery, (&SyncLoop{s, lanes}).RunOnce},
+		{"store epochs", often, (&PushLoop{s}).RunOnce},
+		{"store rollover", often, (&RolloverLoop{s}).RunOnce},
+		{"store shrinks", often, (&ShrinkLoop{s}).RunOnce},
+	}
 }

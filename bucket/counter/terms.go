@@ -52,8 +52,8 @@ func newTerms(b *bucket.Budget, nowMS int64) *terms {
 	return t
 }
 
-// touch notes what an operation counts against the budget's limits. It returns why they cannot judge it:
-// Invalid with every fault.
+// touch notes what an operation counts against the budget's limits. It returns why they cannot
+// judge it: Invalid with every fault.
 func (o *op) touch(r *bucket.DeductRequest) error {
 	set := o.budget.LimitSet()
 	if len(r.Counts) == 0 && (set == nil || len(set.List) == 0) {
@@ -103,8 +103,8 @@ func (o *op) touch(r *bucket.DeductRequest) error {
 	return nil
 }
 
-// limitStates are how far the limits are used, of those that the operation counts for. With exceeded only
-// those that refused it.
+// limitStates are how far the limits are used, of those that the operation counts for. With
+// exceeded only those that refused it.
 func (o *op) limitStates(exceeded bool) []budget.LimitState {
 	set := o.budget.LimitSet()
 	var out []budget.LimitState

@@ -2,6 +2,8 @@ package counter
 
 import (
 	"context"
+	"encoding/hex"
+	"errors"
 	"strings"
 	"time"
 
@@ -56,10 +58,10 @@ func find(b *bucket.Budget, key string) *bucket.Bucket {
 	return nil
 }
 
-// Offline takes a bucket offline for an operator: its epoch is closed, what it has goes back to the total,
-// and requests of its keys are unavailable until Online. The epoch of a store that is down stays closing
-// until the store is back or its memory is given up. Errors: BudgetNotFound; BucketNotFound; LastBucket;
-// Unavailable; OutcomeUnknown. Repeating it changes nothing.
+// Offline takes a bucket offline for an operator: its epoch is closed, what it has goes back to the
+// total, and requests of its keys are unavailable until Online. The epoch of a store that is down
+// stays closing until the store is back or its memory is given up. Errors: BudgetNotFound;
+// BucketNotFound; LastBucket; Unavailable; OutcomeUnknown. Repeating it changes nothing.
 func (s *Service) Offline(ctx context.Context, ref bucket.BudgetRef, key string) (
 	bucket.BucketView, error) {
 	return s.verb(ctx, "offline", ref, key,
@@ -72,9 +74,10 @@ func (s *Service) Offline(ctx context.Context, ref bucket.BudgetRef, key string)
 		})
 }
 
-// Online brings a bucket online with an even share of what is undistributed. A bucket that is online is
-// answered as it is. Errors: BudgetNotFound; BucketNotFound; BudgetExpired where no period is open;
-// Unavailable, also while the store of an epoch that is closing is down; OutcomeUnknown.
+// Online brings a bucket online with an even share of what is undistributed. A bucket that is
+// online is answered as it is. Errors: BudgetNotFound; BucketNotFound; BudgetExpired where no
+// period is open; Unavailable, also while the store of an epoch that is closing is down;
+// OutcomeUnknown.
 func (s *Service) Online(ctx context.Context, ref bucket.BudgetRef, key string) (
 	bucket.BucketView, error) {
 	return s.verb(ctx, "online", ref, key,
@@ -86,9 +89,9 @@ func (s *Service) Online(ctx context.Context, ref bucket.BudgetRef, key string) 
 		})
 }
 
-// ApplyTo makes a bucket apply for its even share of what is undistributed, at most sharding_quantity.
-// Where nothing may be applied for it changes nothing. Errors: BudgetNotFound; BucketNotFound;
-// BucketOffline; Unavailable; OutcomeUnknown.
+// ApplyTo makes a bucket apply for its even share of what is undistributed, at most
+// sharding_quantity. Where nothing may be applied for it changes nothing. Errors: BudgetNotFound;
+// BucketNotFound; BucketOffline; Unavailable; OutcomeUnknown.
 func (s *Service) ApplyTo(ctx context.Context, ref bucket.BudgetRef, key string) (
 	bucket.BucketView, error) {
 	return s.verb(ctx, "apply", ref, key,
@@ -102,7 +105,8 @@ func (s *Service) ApplyTo(ctx context.Context, ref bucket.BudgetRef, key string)
 }
 
 // apply gives a bucket its even share of U, once its unfinished steps are done.
-func (s *Service) apply(ctx context.Context, b *bucket.Budget, bk *bucket.Bucket, online bool) error {
+func (s *Service) apply(ctx context.Context, b *bucket.Budget, bk *bucket.Bucket,
+	online bool) error {
 	const rounds = 2 // an epoch that is closing is closed first
 	for range rounds {
 		if err := s.push(ctx, []int64{bk.ID}, -1); err != nil {
@@ -125,3 +129,197 @@ func (s *Service) apply(ctx context.Context, b *bucket.Budget, bk *bucket.Bucket
 
 // everything is a rate with which allocation.Refill asks for the even share.
 const everything = float64(budget.MaxAmount)
+
+// Move gives a bucket another lane and loses nothing: its epoch is closed, records, counters and
+// late sums are copied, and its next epoch begins there when units are asked for. Meanwhile its
+// requests are unavailable. A bucket that goes on at its old place in between stays there. It may
+// be interrupted and repeated at any time. Errors: BucketNotFound; Unavailable where a store is
+// down, where the bucket has gone on, or where nothing can be copied; OutcomeUnknown.
+func (s *Service) Move(ctx context.Context, budgetID, bucketID int64, to bucket.Lane) error {
+	b, err := s.budgets.Reload(ctx, budgetID)
+	if err != nil {
+		return err
+	}
+	bk := b.Bucket(bucketID)
+	if bk == nil || !b.InStoreMode() {
+		return budget.Refuse(budget.BucketNotFound, "move", "budget %s has no bucket %d in a store",
+			b.Name,
+			bucketID)
+	}
+	if bk.Lane == to {
+		return nil
+	}
+	source, target := s.laneOf(bk.Lane), s.laneOf(to)
+	if source == nil {
+		return notConfigured(bk.Lane)
+	}
+	if target == nil {
+		return notConfigured(to)
+	}
+	if err := s.ledger.Moves.Close(ctx, budgetID, bucketID); err != nil {
+		return err
+	}
+	m := &moving{s: s, source: source, target: target, ref: bk.Ref()}
+	if err := m.leave(ctx); err != nil {
+		return err
+	}
+	if b, err = s.budgets.Reload(ctx, budgetID); err != nil {
+		return err
+	}
+	if bk = b.Bucket(bucketID); bk == nil || bk.Epoch.Number != m.ref.Epoch || bk.Epoch.Status.Live() {
+		return wentOn(m.ref)
+	}
+	if bk.Epoch.Status != ledger.Lost {
+		if err := m.copy(ctx); err != nil {
+			return err
+		}
+	}
+	moved, err := s.ledger.Moves.Move(ctx, budgetID, m.ref, source.name, target.name)
+	if err == nil && !moved {
+		err = wentOn(m.ref)
+	}
+	if err != nil {
+		return err
+	}
+	if bk.Online {
+		// The new place answers nothing before it is open, not even repeats. Where no period is open, the
+		// next one opens it.
+		_, err := s.ledger.Supply.Apply(ctx, budgetID, Want{Bucket: bucketID, Need: 1, Operator: true})
+		s.failed("sql", err)
+		s.failed("store", s.push(ctx, []int64{bucketID}, -1))
+	}
+	_, err = s.budgets.Reload(ctx, budgetID)
+	return err
+}
+
+func wentOn(ref bucket.Ref) error {
+	return budget.Refuse(budget.Unavailable, "move", "bucket %d went on after epoch %d; repeat it",
+		ref.Bucket, ref.Epoch)
+}
+
+// moving is one bucket on its way between lanes.
+type moving struct {
+	s              *Service
+	source, target *lane
+	ref            bucket.Ref
+}
+
+// leave closes the epoch in the source so that it refuses every verb, and ends it in SQL. The late
+// sums are taken to SQL by the target.
+func (m *moving) leave(ctx context.Context) error {
+	known, err := m.source.memory(ctx)
+	if err != nil {
+		return err
+	}
+	if m.ref.Activation < known.since {
+		return m.source.settleLost(ctx)
+	}
+	p := &pushing{l: m.source, m: known}
+	entries, err := m.source.store.Close(ctx, known.Memory, []bucket.Ref{m.ref}, true)
+	if err != nil {
+		return p.failed(err)
+	}
+	if entries[0].Verdict != bucket.Accepted {
+		return p.failed(p.odd(ctx, m.ref, entries[0].Verdict))
+	}
+	closed := []Closing{{m.ref, entries[0]}}
+	_, err = m.s.ledger.Epochs.Closed(ctx, known.Memory, closed, -1)
+	return p.failed(err)
+}
+
+// copy copies what the source has of the bucket.
+func (m *moving) copy(ctx context.Context) error {
+	const mostSteps = 1000
+	if m.source.store.Copies == nil || m.target.store.Copies == nil {
+		return budget.Refuse(budget.Unavailable, "move", "the stores cannot copy buckets")
+	}
+	from, err := m.source.memory(ctx)
+	if err != nil {
+		return err
+	}
+	to, err := m.target.memory(ctx)
+	if err != nil {
+		return err
+	}
+	random := make([]byte, nonceBytes)
+	m.s.rand(random)
+	attempt := hex.EncodeToString(random)
+	verdict := bucket.Moving
+	for step := 0; verdict == bucket.Moving && step < mostSteps; step++ {
+		verdict, err = m.target.store.Copies.BeginCopy(ctx, to.Memory, m.ref, attempt)
+		if err != nil {
+			return m.broken(m.target, to, err)
+		}
+	}
+	for cursor := ""; verdict == bucket.Accepted; {
+		part, next, err := m.source.store.Copies.ReadCopy(ctx, from.Memory, m.ref, cursor)
+		if err != nil {
+			return m.broken(m.source, from, err)
+		}
+		verdict, err = m.target.store.Copies.AddCopy(ctx, to.Memory, m.ref, attempt, part)
+		if err != nil {
+			return m.broken(m.target, to, err)
+		}
+		if cursor = next; cursor == "" {
+			break
+		}
+	}
+	if verdict == bucket.Accepted {
+		verdict, err = m.target.store.Copies.EndCopy(ctx, to.Memory, m.ref, attempt)
+	}
+	if err != nil {
+		return m.broken(m.target, to, err)
+	}
+	if verdict != bucket.Accepted {
+		return budget.Refuse(budget.Unavailable, "move", "another copy of bucket %d was begun",
+			m.ref.Bucket)
+	}
+	return nil
+}
+
+// broken is the error of a copy that another attempt has to begin from the start.
+func (m *moving) broken(l *lane, known *remembered, err error) error {
+	l.failed(known, err)
+	if errors.Is(err, bucket.ErrOtherMemory) || budget.CodeOf(err).Kind() == budget.MayBeDone {
+		return storeDown(l.name, err)
+	}
+	return err
+}
+
+// Quarantines knows the units whose stores lost their memory. Errors: BudgetNotFound, Unavailable,
+// OutcomeUnknown.
+type Quarantines interface {
+	// Quarantined lists a budget's quarantines, by bucket and epoch.
+	Quarantined(ctx context.Context, budgetID int64, limit int) ([]bucket.Quarantine, error)
+	// Release takes units out of quarantine, once per request id: to the total, or to what is used.
+	// Errors: RequestConflict; AmountExceedsRemaining with what is in quarantine.
+	Release(ctx context.Context, budgetID int64, r bucket.ReleaseRequest) (bucket.ReleaseAnswer, error)
+}
+
+// mostQuarantines bounds a list of quarantines.
+const mostQuarantines = 1000
+
+// Quarantines lists a budget's quarantines, at most 1,000. Errors: BudgetNotFound, Unavailable.
+func (s *Service) Quarantines(ctx context.Context, ref bucket.BudgetRef) (
+	[]bucket.Quarantine, error) {
+	b, err := s.budgets.Find(ctx, ref)
+	if err != nil {
+		return nil, err
+	}
+	return s.ledger.Quarantines.Quarantined(ctx, b.ID, mostQuarantines)
+}
+
+// Release carries out an operator's decision on quarantined units, once per request id. Errors:
+// BudgetNotFound; RequestConflict; AmountExceedsRemaining; Unavailable; OutcomeUnknown.
+func (s *Service) Release(ctx context.Context, r bucket.ReleaseRequest) (
+	bucket.ReleaseAnswer, error) {
+	b, err := s.budgets.Find(ctx, r.Budget)
+	if err != nil {
+		return bucket.ReleaseAnswer{}, err
+	}
+	out, err := s.ledger.Quarantines.Release(ctx, b.ID, r)
+	if err == nil && !out.Replayed {
+		s.observer.Moved("release", out.Released)
+	}
+	return out, err
+}

@@ -12,8 +12,8 @@ import (
 
 func ref(b *bucket.Budget) bucket.BudgetRef { return bucket.BudgetRef{ID: b.ID} }
 
-// TestOffline: a bucket that an operator takes offline returns what it has, answers repeats, refuses what
-// is new, and comes back with its share.
+// TestOffline: a bucket that an operator takes offline returns what it has, answers repeats,
+// refuses what is new, and comes back with its share.
 func TestOffline(t *testing.T) {
 	everywhere(t, 2, func(w *world) {
 		b := w.create(promo("sale", 100, 2))
@@ -95,14 +95,16 @@ func TestCancel(t *testing.T) {
 func TestLookup(t *testing.T) {
 	w := inMemory(t, 1)
 	b := w.create(promo("sale", 100, 4))
-	a, err := w.node.Deduct(t.Context(), bucket.DeductRequest{Budget: ref(b), RequestID: "r", Amount: 5,
-		Key: "user-1"})
+	a, err := w.node.Deduct(t.Context(), bucket.DeductRequest{Budget: ref(b), RequestID: "r",
+		Amount: 5,
+		Key:    "user-1"})
 	w.ok(err)
 	for _, r := range []bucket.RollbackRequest{{Key: "user-1"}, {Receipt: a.Receipt}} {
 		r.Budget, r.RequestID = ref(b), "r"
 		v, err := w.node.Deduction(t.Context(), r)
 		w.ok(err)
-		if v.Amount != 5 || v.State != ledger.StateUsed || v.Receipt != a.Receipt || v.Bucket != a.Bucket {
+		if v.Amount != 5 || v.State != ledger.StateUsed || v.Receipt != a.Receipt ||
+			v.Bucket != a.Bucket {
 			t.Errorf("%+v", v)
 		}
 	}
@@ -159,7 +161,8 @@ func TestRelease(t *testing.T) {
 	}
 }
 
-// TestStoreDown: while a store is down its buckets are unavailable, with the reason, and the others go on.
+// TestStoreDown: while a store is down its buckets are unavailable, with the reason, and the others
+// go on.
 func TestStoreDown(t *testing.T) {
 	w, server := onRedis(t, "sqlite", 1)
 	b := w.create(promo("sale", 100, 1))
@@ -177,7 +180,8 @@ func TestStoreDown(t *testing.T) {
 	w.ok(server.Restart())
 	var err error
 	for range 100 {
-		if _, err = w.node.Deduct(t.Context(), request(b, "again", 1)); !budget.Is(err, budget.Unavailable) {
+		if _, err = w.node.Deduct(t.Context(), request(b, "again", 1)); !budget.Is(err,
+			budget.Unavailable) {
 			break
 		}
 		time.Sleep(20 * time.Millisecond)

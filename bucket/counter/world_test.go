@@ -62,7 +62,8 @@ type world struct {
 // database opens a database for a test.
 func database(t testing.TB, driver string, clock func() time.Time) *engine.DB {
 	t.Helper()
-	config := engine.Config{Driver: "sqlite", DSN: filepath.Join(t.TempDir(), "budgetd.db"), Clock: clock,
+	config := engine.Config{Driver: "sqlite", DSN: filepath.Join(t.TempDir(), "budgetd.db"),
+		Clock:          clock,
 		ClockTolerance: 1000 * time.Hour}
 	if driver == "mariadb" {
 		config.Driver, config.DSN = "mysql", testservers.SharedMariaDB(t).NewDatabase(t)
@@ -103,7 +104,8 @@ func onRedis(t testing.TB, driver string, nlanes int) (*world, *testservers.Redi
 	w.db = database(t, driver, w.clock.Now)
 	server := testservers.Redis(t)
 	store, err := redisstore.New(redisstore.Config{Name: "m", Addr: server.Addr(), Lanes: nlanes,
-		InstallationID: w.db.InstallationID(), DialTimeout: 2 * time.Second, ReadTimeout: 2 * time.Second})
+		InstallationID: w.db.InstallationID(), DialTimeout: 2 * time.Second,
+		ReadTimeout: 2 * time.Second})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -130,7 +132,8 @@ func (w *world) newNode(change func(*counter.Config)) (*counter.Service, *bucket
 	budgets, err := bucket.NewBudgets(bucket.BudgetsConfig{Definitions: w.defs, Clock: w.clock})
 	w.ok(err)
 	c := counter.Config{Budgets: budgets, Stores: w.stores, Clock: w.clock, Now: w.db.Now,
-		Ledger: counter.Ledger{Lanes: w.part, Epochs: w.part, Supply: w.part, Periods: w.part, Moves: w.part,
+		Ledger: counter.Ledger{Lanes: w.part, Epochs: w.part, Supply: w.part, Periods: w.part,
+			Moves:  w.part,
 			Covers: commit.New(w.db), Quarantines: quarantine.New(w.db)},
 		Settings: counter.Settings{MarkGrace: time.Millisecond, VerifyEvery: time.Millisecond}}
 	change(&c)
@@ -210,7 +213,8 @@ func (w *world) refused(b *bucket.Budget, id string, amount int64, want budget.C
 	return e
 }
 
-func (w *world) rollback(b *bucket.Budget, id, rollbackID string, amount int64) bucket.DeductionView {
+func (w *world) rollback(b *bucket.Budget, id, rollbackID string,
+	amount int64) bucket.DeductionView {
 	w.Helper()
 	v, err := w.node.Rollback(w.Context(), bucket.RollbackRequest{Budget: bucket.BudgetRef{ID: b.ID},
 		RequestID: id, RollbackID: rollbackID, Amount: amount})
@@ -231,7 +235,8 @@ func (w *world) books(id int64) (out books) {
 		}
 		out = books{T: b.Total, F: b.Unfunded, U: b.Undistributed, Q: b.Quarantined, X: b.Forfeited}
 		var epochs []rows.Epoch
-		err = r.List(&epochs, `SELECT `+rows.EpochColumns+` FROM bucket_epoch e WHERE e.budget_id = ?`, id)
+		err = r.List(&epochs, `SELECT `+rows.EpochColumns+` FROM bucket_epoch e WHERE e.budget_id = ?`,
+			id)
 		for _, e := range epochs {
 			out.O, out.S, out.R = out.O+e.Outstanding, out.S+e.Used, out.R+e.Returning
 			if e.Fenced != "" {

@@ -11,6 +11,7 @@ import (
 // Deduct implements bucket.Counter.
 func (s *Store) Deduct(_ context.Context, m bucket.Memory, deductions []bucket.StoreDeduction) (
 	bucket.StoreAnswer, error) {
+	deductions = slices.Clone(deductions) // a call that is held back outlives its caller's list
 	return with(s, "deduct", m, func(l *lane) (bucket.StoreAnswer, error) {
 		out := bucket.StoreAnswer{NowMS: s.nowMS(), Outcomes: make([]bucket.StoreOutcome, len(deductions))}
 		for i := range deductions {

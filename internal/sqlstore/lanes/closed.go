@@ -16,9 +16,10 @@ import (
 const selectAbove = `SELECT COALESCE(SUM(amount), 0) FROM grant_log
 	WHERE bucket_id = ? AND epoch = ? AND number > ? AND status = 'pending'`
 
-// Closed ends closing epochs with their final figures. See counter.Epochs. An epoch that has ended is
-// passed over, so repeating it changes nothing. Keeps I1.
-func (p *Part) Closed(ctx context.Context, m bucket.Memory, closings []counter.Closing, need int64) (
+// Closed ends closing epochs with their final figures. See counter.Epochs. An epoch that has ended
+// is passed over, so repeating it changes nothing. Keeps I1.
+func (p *Part) Closed(ctx context.Context, m bucket.Memory, closings []counter.Closing,
+	need int64) (
 	begun []int64, err error) {
 	if len(closings) == 0 {
 		return nil, nil

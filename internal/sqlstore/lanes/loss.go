@@ -40,9 +40,10 @@ type lostRow struct {
 	Budget int64 `db:"budget_id"`
 }
 
-// SettleLost ends epochs of memories that were given up. See counter.Lanes. One transaction per budget.
-// Keeps I1, I2.
-func (p *Part) SettleLost(ctx context.Context, lane bucket.Lane) (out counter.LostEpochs, err error) {
+// SettleLost ends epochs of memories that were given up. See counter.Lanes. One transaction per
+// budget. Keeps I1, I2.
+func (p *Part) SettleLost(ctx context.Context, lane bucket.Lane) (
+	out counter.LostEpochs, err error) {
 	var found []lostRow
 	err = p.db.Read(ctx, "settle lost epochs", func(r *engine.Reader) error {
 		found = nil

@@ -92,8 +92,9 @@ func (p *Part) Activate(ctx context.Context, was int64, next counter.LaneRow, ca
 	return made && err == nil, err
 }
 
-// current locks the lane's row for reading and compares it with a memory. since is the first activation
-// whose epochs the memory has. Error: bucket.ErrOtherMemory, wrapped, where it was given up.
+// current locks the lane's row for reading and compares it with a memory. since is the first
+// activation whose epochs the memory has. Error: bucket.ErrOtherMemory, wrapped, where it was given
+// up.
 func current(t *engine.Tx, m bucket.Memory) (since int64, err error) {
 	row, err := readLane(&t.Reader, m.Lane, shared)
 	if err == nil && row.Activation != m.Activation {

@@ -158,8 +158,9 @@ func turn(t *engine.Tx, b *rows.Budget) error {
 	return moves.Turn(t, b, p)
 }
 
-// spread hands out what may be released, evenly over the buckets that are open or begin their next epochs
-// now. begun are those that got units. The newest epochs are locked. Buckets that are still closing begin theirs when they are asked for units.
+// spread hands out what may be released, evenly over the buckets that are open or begin their next
+// epochs now. begun are those that got units. The newest epochs are locked. Buckets that are still
+// closing begin theirs when they are asked for units.
 func spread(t *engine.Tx, b *rows.Budget, list []rows.Bucket) (begun []int64, err error) {
 	drained, err := moves.Drained(t)
 	if err != nil {

@@ -63,8 +63,8 @@ func (p *Part) Apply(ctx context.Context, budgetID int64, want counter.Want) (
 	return out, nil
 }
 
-// lock locks the budget, the bucket's newest epoch and epochs with units on their way back, and sweeps
-// those.
+// lock locks the budget, the bucket's newest epoch and epochs with units on their way back, and
+// sweeps those.
 func (a *application) lock(budgetID int64) (err error) {
 	t := a.t
 	if a.b, err = rows.LockBudget(t, "apply", budgetID); err != nil {
@@ -122,8 +122,9 @@ func (a *application) run() (out counter.Brought, err error) {
 	case row.Status == string(ledger.Closing):
 		return counter.Brought{Closing: true}, nil
 	case b.IsOver == 1 || b.PeriodNow().OverAt(a.t.Now):
-		return out, budget.Refuse(budget.BudgetExpired, "apply", "budget %s has no open period: the last "+
-			"one ended at %s", b.Name, b.PeriodNow().End.UTC().Format(time.RFC3339))
+		return out, budget.Refuse(budget.BudgetExpired, "apply",
+			"budget %s has no open period: the last "+
+				"one ended at %s", b.Name, b.PeriodNow().End.UTC().Format(time.RFC3339))
 	case row.Live() && row.Period != b.Period:
 		return counter.Brought{Closing: true}, nil // its end is due
 	}
@@ -150,8 +151,8 @@ func (a *application) run() (out counter.Brought, err error) {
 	return out, moves.Units(a.t, b, allocation.Movement{Undistributed: -units})
 }
 
-// units returns how many units the bucket gets now. Units that came back are free: they count neither
-// against adjust_cnt nor in out_cnt.
+// units returns how many units the bucket gets now. Units that came back are free: they count
+// neither against adjust_cnt nor in out_cnt.
 func (a *application) units() (units int64, kind moves.Kind, out counter.Brought, err error) {
 	b, need := a.b, max(a.want.Need, 1)
 	there := b.Releasable(a.t.Now)
