@@ -12,8 +12,8 @@ type Book struct {
 	Durability   budget.Durability
 	Unlimited    bool
 	Figures      ledger.Figures
-	// Adjusted is the sum of the adjustments that are done, Shrinks that of the shrinks that wait; both
-	// in minor units, Shrinks positive.
+	// Adjusted is the sum of the adjustments that are done, Shrinks that of the shrinks that wait;
+	// both in minor units, Shrinks positive.
 	Adjusted, Shrinks int64
 	// Fenced is how many of its epochs are fenced, FencedUnits what these hold in minor units.
 	Fenced      int

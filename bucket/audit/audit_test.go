@@ -15,8 +15,8 @@ import (
 	"github.com/budgetd/budgetd/ledger"
 )
 
-// history makes a budget of three buckets in which everything has happened: deductions, holds of every
-// end, rollbacks into O and into R, an epoch that has ended and its successor.
+// history makes a budget of three buckets in which everything has happened: deductions, holds of
+// every end, rollbacks into O and into R, an epoch that has ended and its successor.
 func (w *world) history(name string) *bucket.Budget {
 	w.Helper()
 	b := w.make(name, 3000, 3)
@@ -63,8 +63,8 @@ func TestAuditOfTrueAccounts(t *testing.T) {
 	})
 }
 
-// TestAuditOfPeriods: days roll over, of 23 and 25 hours too, and what is not used goes on, comes back or
-// is forfeited.
+// TestAuditOfPeriods: days roll over, of 23 and 25 hours too, and what is not used goes on, comes
+// back or is forfeited.
 func TestAuditOfPeriods(t *testing.T) {
 	eachFar(t, func(w *world) {
 		moving := transfer.New(w.DB)
@@ -179,8 +179,8 @@ var breaks = []broken{
 		AND status = 'closed'`, true, "used", []string{"0:1"}},
 }
 
-// TestEveryBreakIsFound breaks one column or row at a time: it is found and named, exactly the epoch that
-// it is in is fenced, and the other buckets serve on.
+// TestEveryBreakIsFound breaks one column or row at a time: it is found and named, exactly the
+// epoch that it is in is fenced, and the other buckets serve on.
 func TestEveryBreakIsFound(t *testing.T) {
 	each(t, func(w *world) {
 		for n, one := range breaks {

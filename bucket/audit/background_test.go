@@ -31,8 +31,8 @@ func (w *world) background(set audit.Settings, passes ...audit.Pass) func() {
 	}
 }
 
-// TestBackgroundFindsBreaks: a wrong column of the sum is found by the books, and a unit in the wrong
-// column of two by the recount; each fences its epoch only.
+// TestBackgroundFindsBreaks: a wrong column of the sum is found by the books, and a unit in the
+// wrong column of two by the recount; each fences its epoch only.
 func TestBackgroundFindsBreaks(t *testing.T) {
 	each(t, func(w *world) {
 		run := w.background(audit.Settings{})
@@ -67,8 +67,8 @@ func TestBackgroundFindsBreaks(t *testing.T) {
 	})
 }
 
-// TestRecountKeepsItsRate: budgets in which nothing happens are counted once, and a budget with many rows
-// is paid for by a rest.
+// TestRecountKeepsItsRate: budgets in which nothing happens are counted once, and a budget with
+// many rows is paid for by a rest.
 func TestRecountKeepsItsRate(t *testing.T) {
 	each(t, func(w *world) {
 		count := &counting{Ledger: w.part, of: map[int64]int{}}
@@ -183,7 +183,8 @@ func TestBooksTellTheMetrics(t *testing.T) {
 	})
 }
 
-// TestLimitCounters: a counter that does not agree with its deductions is found, and fences nothing.
+// TestLimitCounters: a counter that does not agree with its deductions is found, and fences
+// nothing.
 func TestLimitCounters(t *testing.T) {
 	each(t, func(w *world) {
 		b := w.make("limits", 1000, 2, perUser(budget.Day))

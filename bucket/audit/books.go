@@ -29,8 +29,8 @@ type Pass interface {
 	Page(ctx context.Context, books []bucket.Book) error
 }
 
-// Books compares the columns of all budgets with each other, page by page, and tells the metrics. Use it
-// from one goroutine.
+// Books compares the columns of all budgets with each other, page by page, and tells the metrics.
+// Use it from one goroutine.
 type Books struct {
 	*Service
 	// Interval is how often RunOnce is called: it works for half of that.
@@ -53,8 +53,8 @@ type Books struct {
 	fencedUnits int64
 }
 
-// RunOnce goes on with the pass over all budgets, or begins one. Error: Unavailable; the next run goes on
-// from there.
+// RunOnce goes on with the pass over all budgets, or begins one. Error: Unavailable; the next run
+// goes on from there.
 func (b *Books) RunOnce(ctx context.Context) error {
 	began := b.clock.Now()
 	if !b.under {
@@ -143,8 +143,8 @@ func checkBook(b *bucket.Book) []ledger.Discrepancy {
 	return ledger.CheckBudget(b.Figures, b.Adjusted, b.Shrinks)
 }
 
-// add counts a budget for the metrics, and keeps the largest ones. Of an unlimited one they have what was
-// used and what is held.
+// add counts a budget for the metrics, and keeps the largest ones. Of an unlimited one they have
+// what was used and what is held.
 func (b *Books) add(book *bucket.Book) {
 	f := book.Figures
 	if book.Unlimited {
@@ -160,7 +160,8 @@ func (b *Books) add(book *bucket.Book) {
 	if b.Shown == 0 {
 		return
 	}
-	b.largest = append(b.largest, bucket.BudgetFigures{Tenant: book.Tenant, Name: book.Name, Figures: f})
+	b.largest = append(b.largest, bucket.BudgetFigures{Tenant: book.Tenant, Name: book.Name,
+		Figures: f})
 	if len(b.largest) >= 2*b.Shown {
 		b.show()
 	}
@@ -174,8 +175,8 @@ func (b *Books) show() {
 	b.largest = b.largest[:min(len(b.largest), b.Shown)]
 }
 
-// lookInto reads a budget again whose columns did not add up, and then all of its rows, which name the
-// bucket that explains it.
+// lookInto reads a budget again whose columns did not add up, and then all of its rows, which name
+// the bucket that explains it.
 func (b *Books) lookInto(ctx context.Context, id int64) {
 	now := b.clock.Now()
 	if now.Before(b.lookups[id]) {

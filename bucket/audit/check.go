@@ -32,9 +32,9 @@ func (a *Accounts) figures() []ledger.EpochFigures {
 	return out
 }
 
-// checkFeed compares the units of each bucket's feed with its deductions (I7): a bucket's numbers go on
-// from epoch to epoch, so it is a bucket that is compared. What is wrong is named with the newest epoch,
-// whose row numbers the feed.
+// checkFeed compares the units of each bucket's feed with its deductions (I7): a bucket's numbers
+// go on from epoch to epoch, so it is a bucket that is compared. What is wrong is named with the
+// newest epoch, whose row numbers the feed.
 func (a *Accounts) checkFeed() (out []ledger.Discrepancy) {
 	if a.Durability == budget.Store {
 		return nil
@@ -54,8 +54,8 @@ func (a *Accounts) checkFeed() (out []ledger.Discrepancy) {
 	return out
 }
 
-// checkUnlimited compares S and H with their rows: nothing else of an unlimited budget is counted. A
-// column stops at budget.MaxAmount, and says nothing once its deductions have reached that.
+// checkUnlimited compares S and H with their rows: nothing else of an unlimited budget is counted.
+// A column stops at budget.MaxAmount, and says nothing once its deductions have reached that.
 func (a *Accounts) checkUnlimited() (out []ledger.Discrepancy) {
 	for i := range a.Epochs {
 		e := &a.Epochs[i]
@@ -77,8 +77,8 @@ func (a *Accounts) checkUnlimited() (out []ledger.Discrepancy) {
 	return out
 }
 
-// checkStore checks what SQL has of a budget in store mode: the equation of I1, and that of each epoch's
-// grants. What was released as used was never granted to the epoch again.
+// checkStore checks what SQL has of a budget in store mode: the equation of I1, and that of each
+// epoch's grants. What was released as used was never granted to the epoch again.
 func (a *Accounts) checkStore() []ledger.Discrepancy {
 	var out []ledger.Discrepancy
 	epochs := a.figures()

@@ -8,8 +8,8 @@ import (
 )
 
 const (
-	// findingStays is how long a discrepancy is shown after it was last seen: longer than anybody who
-	// reads the metrics leaves between two looks.
+	// findingStays is how long a discrepancy is shown after it was last seen: longer than anybody
+	// who reads the metrics leaves between two looks.
 	findingStays = 10 * time.Minute
 	// maxFindings bounds what is remembered; more than that is one disaster and no list.
 	maxFindings = 10_000
@@ -49,8 +49,9 @@ func (f *findings) note(budgetID int64, d ledger.Discrepancy, now time.Time) (fr
 	return !known || now.Sub(old.at) > findingStays
 }
 
-// sums forgets what has not been seen for long, and returns how many there are and by how many units they
-// differ: of each bucket its largest, and of a budget itself what its buckets do not explain.
+// sums forgets what has not been seen for long, and returns how many there are and by how many
+// units they differ: of each bucket its largest, and of a budget itself what its buckets do not
+// explain.
 func (f *findings) sums(now time.Time) (n int, gap int64) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -1,6 +1,6 @@
 // Package audit proves the accounts of budgets (I1, I7) on live traffic: when asked, and in the
-// background at a bounded cost. A bucket's epoch whose columns do not agree with their rows is fenced;
-// everything else serves on.
+// background at a bounded cost. A bucket's epoch whose columns do not agree with their rows is
+// fenced; everything else serves on.
 package audit
 
 import (
@@ -64,7 +64,8 @@ type Unfinished struct {
 
 // Ledger reads accounts, without locks. Error of each: Unavailable. Safe for concurrent use.
 type Ledger interface {
-	// Accounts reads the columns of a budget and all of its rows in one snapshot. Error: BudgetNotFound.
+	// Accounts reads the columns of a budget and all of its rows in one snapshot. Error:
+	// BudgetNotFound.
 	Accounts(ctx context.Context, budgetID int64) (Accounts, error)
 	// Books reads the columns of at most limit budgets after an id, by id and all of one moment.
 	Books(ctx context.Context, after int64, limit int) ([]bucket.Book, error)
@@ -73,8 +74,8 @@ type Ledger interface {
 	Counters(ctx context.Context, budgetID int64, most int) ([]ledger.Discrepancy, error)
 	// Unfinished counts what is half done, and sums what is on lanes.
 	Unfinished(ctx context.Context, lanes []bucket.Lane) (Unfinished, error)
-	// Fence stops an epoch; fenced says that it was not fenced before. Error: OutcomeUnknown, too; a
-	// repetition is harmless.
+	// Fence stops an epoch; fenced says that it was not fenced before. Error: OutcomeUnknown, too;
+	// a repetition is harmless.
 	Fence(ctx context.Context, ref bucket.Ref, why string) (fenced bool, err error)
 }
 
@@ -85,10 +86,10 @@ type Budgets interface {
 
 // StoreCheck compares the stores of budgets in store mode with SQL.
 type StoreCheck interface {
-	// Compare compares the entries of a budget's live epochs with SQL: grants and given back against
-	// balance and taken, in one atomic read each, and SQL's sums against the store's. found names buckets
-	// and epochs as ledger.Discrepancy does; it was seen twice. unchecked are the keys of the buckets
-	// whose store could not be read just now.
+	// Compare compares the entries of a budget's live epochs with SQL: grants and given back
+	// against balance and taken, in one atomic read each, and SQL's sums against the store's. found
+	// names buckets and epochs as ledger.Discrepancy does; it was seen twice. unchecked are the
+	// keys of the buckets whose store could not be read just now.
 	Compare(ctx context.Context, b *bucket.Budget) (found []ledger.Discrepancy, unchecked []string,
 		err error)
 }

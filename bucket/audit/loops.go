@@ -15,7 +15,8 @@ type Loop struct {
 
 // Settings say how often and how fast the books are checked.
 type Settings struct {
-	// Interval is how often; 500 ms when 0. Rows is how many rows are counted a second; 5,000 when 0.
+	// Interval is how often; 500 ms when 0. Rows is how many rows are counted a second; 5,000 when
+	// 0.
 	Interval time.Duration
 	Rows     int
 	// Shown is how many budgets the metrics show.

@@ -9,8 +9,8 @@ import (
 )
 
 const (
-	// leastCost is what a budget costs of the rate beside its rows: a dozen statements, which take a
-	// database several milliseconds.
+	// leastCost is what a budget costs of the rate beside its rows: a dozen statements, which take
+	// a database several milliseconds.
 	leastCost = 200
 	// mostKnown bounds the budgets that are remembered, and those that wait.
 	mostKnown = 1 << 17
@@ -19,16 +19,17 @@ const (
 )
 
 // Recount compares the columns of budgets with all of their rows in the background: those in which
-// something has happened, an epoch's end included, and each now and then. On average it reads Rows rows a
-// second. It gets the books of a pass, and counts what they say has changed. Use it from one goroutine.
+// something has happened, an epoch's end included, and each now and then. On average it reads Rows
+// rows a second. It gets the books of a pass, and counts what they say has changed. Use it from one
+// goroutine.
 type Recount struct {
 	*Service
 	// Rows is how many rows are read a second, on average.
 	Rows int
 
 	known map[int64]counted
-	// waiting has the budgets that are to be counted. Those in urgent go before those in queue; a budget
-	// that does not wait any more is passed over in both.
+	// waiting has the budgets that are to be counted. Those in urgent go before those in queue; a
+	// budget that does not wait any more is passed over in both.
 	waiting       map[int64]counted
 	urgent, queue []int64
 	credit        int64
@@ -47,8 +48,8 @@ func (r *Recount) Begin() {}
 // End does nothing.
 func (r *Recount) End() {}
 
-// Page notes the budgets that have changed since they were counted. Those that change while this node
-// looks go before those that it has not looked at yet.
+// Page notes the budgets that have changed since they were counted. Those that change while this
+// node looks go before those that it has not looked at yet.
 func (r *Recount) Page(_ context.Context, books []bucket.Book) error {
 	now := r.clock.Now()
 	if r.waiting == nil {
@@ -101,8 +102,8 @@ func markOf(b *bucket.Book) uint64 {
 		f.Quarantined, f.Forfeited, f.Remaining, f.Unsettled, f.Held, f.Used, f.Returning})
 }
 
-// RunOnce counts budgets that wait, as many as the rate allows. A budget with very many rows is counted
-// at once, in one snapshot, and paid for by a rest. Error: Unavailable.
+// RunOnce counts budgets that wait, as many as the rate allows. A budget with very many rows is
+// counted at once, in one snapshot, and paid for by a rest. Error: Unavailable.
 func (r *Recount) RunOnce(ctx context.Context) error {
 	now := r.clock.Now()
 	if !r.last.IsZero() {

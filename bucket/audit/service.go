@@ -15,8 +15,8 @@ import (
 const (
 	// atOnce is how many full audits a node works on at once: each reads all rows of a budget.
 	atOnce = 2
-	// lookAgain is how often a disagreement is looked at again before it is believed: MariaDB may show a
-	// commit without one before it.
+	// lookAgain is how often a disagreement is looked at again before it is believed: MariaDB may
+	// show a commit without one before it.
 	lookAgain = 2
 	// mostCounters is how many limit counters a full audit compares.
 	mostCounters = 1000
@@ -70,11 +70,11 @@ func New(c Config) *Service {
 	return s
 }
 
-// Audit proves I1 for a budget on live traffic: the equation from the columns, then, in ledger mode, the
-// columns of every epoch against their rows, the feed against the deductions (I7) and the present
-// windows of limits, all in snapshots; in store mode, the stores against SQL. An epoch with a
-// discrepancy is fenced, and no other; nothing stops for the audit. It reads every row of the budget.
-// Errors: BudgetNotFound, Unavailable.
+// Audit proves I1 for a budget on live traffic: the equation from the columns, then, in ledger
+// mode, the columns of every epoch against their rows, the feed against the deductions (I7) and the
+// present windows of limits, all in snapshots; in store mode, the stores against SQL. An epoch with
+// a discrepancy is fenced, and no other; nothing stops for the audit. It reads every row of the
+// budget. Errors: BudgetNotFound, Unavailable.
 func (s *Service) Audit(ctx context.Context, ref bucket.BudgetRef) (bucket.AuditReport, error) {
 	b, err := s.budgets.Find(ctx, ref)
 	if err != nil {
@@ -113,7 +113,8 @@ func (s *Service) Audit(ctx context.Context, ref bucket.BudgetRef) (bucket.Audit
 }
 
 // look reads a budget's accounts and returns what disagrees in them, each time that they are read.
-func (s *Service) look(ctx context.Context, id int64) (a Accounts, found []ledger.Discrepancy, err error) {
+func (s *Service) look(ctx context.Context, id int64) (a Accounts,
+	found []ledger.Discrepancy, err error) {
 	found, err = again(func() ([]ledger.Discrepancy, error) {
 		if a, err = s.ledger.Accounts(ctx, id); err != nil {
 			return nil, err
@@ -130,8 +131,8 @@ func (s *Service) limits(ctx context.Context, id int64) ([]ledger.Discrepancy, e
 	})
 }
 
-// again reads until nothing is wrong, at most lookAgain times more, and returns the figures that were
-// wrong every time.
+// again reads until nothing is wrong, at most lookAgain times more, and returns the figures that
+// were wrong every time.
 func again(read func() ([]ledger.Discrepancy, error)) (wrong []ledger.Discrepancy, err error) {
 	for i := 0; ; i++ {
 		found, err := read()
@@ -149,8 +150,8 @@ func again(read func() ([]ledger.Discrepancy, error)) (wrong []ledger.Discrepanc
 	}
 }
 
-// act reports discrepancies of a budget, and fences the epochs that they are in. What is of the budget
-// itself fences nothing: no bucket holds a unit more or less than the ledger knows.
+// act reports discrepancies of a budget, and fences the epochs that they are in. What is of the
+// budget itself fences nothing: no bucket holds a unit more or less than the ledger knows.
 func (s *Service) act(ctx context.Context, a *Accounts, found []ledger.Discrepancy) {
 	refs := map[string]int64{}
 	for i := range a.Epochs {

@@ -9,19 +9,20 @@ import (
 )
 
 const (
-	// dropPage is how many old samples one transaction forgets, drops how many transactions a run makes.
+	// dropPage is how many old samples one transaction forgets, drops how many transactions a run
+	// makes.
 	dropPage, drops = 1000, 100
 	// DropEvery is how often RunOnce is to be called.
 	DropEvery = time.Minute
 )
 
-// Sampler takes the samples while somebody else passes over the books of all budgets, so that these are
-// read once. Every node has one; of a minute, the first node's sample of a budget stays. Use it from one
-// goroutine.
+// Sampler takes the samples while somebody else passes over the books of all budgets, so that these
+// are read once. Every node has one; of a minute, the first node's sample of a budget stays. Use it
+// from one goroutine.
 type Sampler struct {
 	*Service
-	// minute is the one whose samples are taken, or were; zero: this node has just begun, and waits for
-	// the next one, because a sample shows what was there when its minute began.
+	// minute is the one whose samples are taken, or were; zero: this node has just begun, and waits
+	// for the next one, because a sample shows what was there when its minute began.
 	minute time.Time
 	// due says that samples are taken in this pass.
 	due bool
@@ -42,8 +43,8 @@ func (k *Sampler) Begin() {
 }
 
 // Page keeps the figures of budgets that were just read, in the order of their ids, where they have
-// changed since their last sample. Errors: Unavailable, OutcomeUnknown; the next minute's samples say
-// what this one's would have.
+// changed since their last sample. Errors: Unavailable, OutcomeUnknown; the next minute's samples
+// say what this one's would have.
 func (k *Sampler) Page(ctx context.Context, books []bucket.Book) error {
 	if !k.due || len(books) == 0 {
 		return nil

@@ -39,8 +39,8 @@ type Service struct{ Config }
 // New makes a service. It contacts nothing.
 func New(c Config) *Service { return &Service{c} }
 
-// Series reads a budget's figures over time, of what is kept, and projects when it will be used up. It
-// reads every sample of the span, at most one a minute, and what the buckets hold. Errors:
+// Series reads a budget's figures over time, of what is kept, and projects when it will be used up.
+// It reads every sample of the span, at most one a minute, and what the buckets hold. Errors:
 // BudgetNotFound; Invalid with the faulty field; Unavailable.
 func (s *Service) Series(ctx context.Context, r bucket.SeriesRequest) (bucket.SeriesAnswer, error) {
 	b, err := s.Budgets.Find(ctx, r.Budget)
@@ -91,7 +91,8 @@ func (s *Service) samplesOf(ctx context.Context, budgetID int64, from, to time.T
 }
 
 // present reads a budget's figures as they are now.
-func (s *Service) present(ctx context.Context, b *bucket.Budget, now time.Time) (series.Point, error) {
+func (s *Service) present(ctx context.Context, b *bucket.Budget, now time.Time) (
+	series.Point, error) {
 	f, err := s.Figures.Figures(ctx, b.ID)
 	if err != nil {
 		return series.Point{}, err
@@ -118,8 +119,8 @@ func sampled(f ledger.Figures, holdings []bucket.Holding, away []bucket.Lane) se
 		InTransit: f.InTransit(), Held: f.Held, Used: f.Used, Stranded: stranded(f, holdings, away)}
 }
 
-// stranded is how many units of a budget are of no use where they are: in buckets that are fenced or out
-// of reach, and in open buckets that hold only a fragment.
+// stranded is how many units of a budget are of no use where they are: in buckets that are fenced
+// or out of reach, and in open buckets that hold only a fragment.
 func stranded(f ledger.Figures, holdings []bucket.Holding, away []bucket.Lane) (units int64) {
 	for _, h := range holdings {
 		if h.Fenced || slices.Contains(away, h.Lane) ||

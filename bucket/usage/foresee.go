@@ -15,8 +15,8 @@ type foreseen struct {
 	b       *bucket.Budget
 	touches []limit.Touch
 	answer  bucket.CheckAnswer
-	// err is the answer: a refusal, or why it cannot be said; nil: it would be accepted, as far as is
-	// known.
+	// err is the answer: a refusal, or why it cannot be said; nil: it would be accepted, as far as
+	// is known.
 	err error
 	// cover is I3's sum; nil: it was not read.
 	cover *bucket.Cover
@@ -54,7 +54,8 @@ func (s *Service) rollOver(ctx context.Context, cases []*foreseen) {
 	}
 	turned := map[int64]*foreseen{}
 	for _, c := range cases {
-		if c.err != nil || !c.b.Period.OverAt(s.Now()) || c.b.RefusalNow(c.request.Amount, s.Now()) != nil {
+		if c.err != nil || !c.b.Period.OverAt(s.Now()) ||
+			c.b.RefusalNow(c.request.Amount, s.Now()) != nil {
 			continue
 		}
 		id := c.b.ID
@@ -91,8 +92,9 @@ func (c *foreseen) judgeDefinition(now time.Time) {
 	c.touches, _ = set.Touches(c.request.Amount, c.request.Dimensions, c.request.Counts)
 }
 
-// readCovers reads I3's sums of all budgets that are asked for, in one statement. The second look, with
-// exact, is at the sums that the first one found too small: it begins after the first has ended (I3).
+// readCovers reads I3's sums of all budgets that are asked for, in one statement. The second look,
+// with exact, is at the sums that the first one found too small: it begins after the first has
+// ended (I3).
 func (s *Service) readCovers(ctx context.Context, cases []*foreseen, exact bool) {
 	var ids []int64
 	asks := func(c *foreseen) bool {
@@ -128,7 +130,8 @@ func (s *Service) readCovers(ctx context.Context, cases []*foreseen, exact bool)
 	}
 }
 
-// readLimits reads how far the limits of all requests are used, in one statement, and judges by them.
+// readLimits reads how far the limits of all requests are used, in one statement, and judges by
+// them.
 func (s *Service) readLimits(ctx context.Context, cases []*foreseen) {
 	var asked []Touched
 	var of []*foreseen

@@ -1,5 +1,5 @@
-// Package usage foresees what a deduct would be answered, and sums what values of dimensions have taken,
-// in ledger mode. It changes nothing.
+// Package usage foresees what a deduct would be answered, and sums what values of dimensions have
+// taken, in ledger mode. It changes nothing.
 package usage
 
 import (
@@ -22,8 +22,8 @@ type Budgets interface {
 type Lookup interface {
 	// Recorded reads what became of ids. One without a row is missing.
 	Recorded(ctx context.Context, ids []bucket.ID) (map[bucket.ID]ledger.Deduction, error)
-	// Covers reads I3's sum of each budget; with exact it sees every commit that was acknowledged before
-	// it began. A budget that does not exist is missing.
+	// Covers reads I3's sum of each budget; with exact it sees every commit that was acknowledged
+	// before it began. A budget that does not exist is missing.
 	Covers(ctx context.Context, budgets []int64, exact bool) (map[int64]bucket.Cover, error)
 	// Standings reads fill and O of the newest epochs of buckets.
 	Standings(ctx context.Context, buckets []int64) (map[int64]bucket.Level, error)
@@ -35,7 +35,8 @@ type Touched struct {
 	Touches []limit.Touch
 }
 
-// Limits reads what limits and values have counted. Error of each: Unavailable. Safe for concurrent use.
+// Limits reads what limits and values have counted. Error of each: Unavailable. Safe for concurrent
+// use.
 type Limits interface {
 	// Tallies reads how far the limits are used now: one tally per touch, in one statement for all.
 	Tallies(ctx context.Context, asked []Touched) ([][]*limit.Tally, error)

@@ -38,10 +38,10 @@ func New(c Config) *Service {
 	return &Service{c}
 }
 
-// Check answers, for each request in order, whether a deduct would be accepted now, and changes nothing
-// but what is due: a period that is over is rolled over. The sums, and the limit counters, of all requests are
-// read by one statement each. Each request is judged for itself: two that fit one by one need not fit
-// together. The answer holds for the instant of the read only.
+// Check answers, for each request in order, whether a deduct would be accepted now, and changes
+// nothing but what is due: a period that is over is rolled over. The sums, and the limit counters,
+// of all requests are read by one statement each. Each request is judged for itself: two that fit
+// one by one need not fit together. The answer holds for the instant of the read only.
 //
 // Errors, each in its answer: as Deduct, but for those of request ids; every limit that would be
 // exceeded is named. Never OutcomeUnknown.
@@ -66,11 +66,11 @@ func (s *Service) Check(ctx context.Context, requests []bucket.CheckRequest) []b
 	return answers
 }
 
-// DryRun answers what Deduct would be answered now for the same request, and changes nothing but what is
-// due. An id that is recorded gets in Recorded what a repetition would.
+// DryRun answers what Deduct would be answered now for the same request, and changes nothing but
+// what is due. An id that is recorded gets in Recorded what a repetition would.
 //
-// Errors: BudgetNotFound, Unavailable. What Deduct would refuse is in the answer's Err, as it would be:
-// RequestConflict and RequestVoid too.
+// Errors: BudgetNotFound, Unavailable. What Deduct would refuse is in the answer's Err, as it would
+// be: RequestConflict and RequestVoid too.
 func (s *Service) DryRun(ctx context.Context, r bucket.DeductRequest) (bucket.CheckAnswer, error) {
 	ctx, cancel := context.WithTimeout(ctx, s.Deadline)
 	defer cancel()
@@ -145,8 +145,8 @@ func (s *Service) repeated(ctx context.Context, b *bucket.Budget, r *bucket.Dedu
 	return answer, nil
 }
 
-// Usage adds up the deductions that carry all of the dimensions' values and were counted in a span, as
-// the rows have them now. Errors: BudgetNotFound; Invalid without a dimension; LedgerModeOnly;
+// Usage adds up the deductions that carry all of the dimensions' values and were counted in a span,
+// as the rows have them now. Errors: BudgetNotFound; Invalid without a dimension; LedgerModeOnly;
 // Unavailable.
 func (s *Service) Usage(ctx context.Context, r bucket.UsageRequest) (bucket.Usage, error) {
 	ctx, cancel := context.WithTimeout(ctx, s.Deadline)

@@ -196,8 +196,8 @@ func TestEveryExceededLimitIsNamed(t *testing.T) {
 	})
 }
 
-// TestCheckAgreesWithDeduct: across the days when clocks change, and after a limit has changed from a day
-// to a month, a check says what a deduct does.
+// TestCheckAgreesWithDeduct: across the days when clocks change, and after a limit has changed from
+// a day to a month, a check says what a deduct does.
 func TestCheckAgreesWithDeduct(t *testing.T) {
 	each(t, func(w *world) {
 		zone, err := time.LoadLocation("Europe/Berlin")
@@ -239,8 +239,8 @@ func (w *world) used(b *bucket.Budget, name string) int64 {
 	return got.Amount
 }
 
-// TestCheckOfAChangedLimit: what was counted by the day counts by the month at once, before any deduction
-// has loaded the counter, and rollbacks are subtracted.
+// TestCheckOfAChangedLimit: what was counted by the day counts by the month at once, before any
+// deduction has loaded the counter, and rollbacks are subtracted.
 func TestCheckOfAChangedLimit(t *testing.T) {
 	each(t, func(w *world) {
 		now := w.DB.Now()

@@ -93,8 +93,8 @@ func (r *bookRow) book() bucket.Book {
 				Start: engine.FromMS(r.PeriodStartMS), End: engine.FromMS(r.PeriodEndMS)}}}
 }
 
-// Books reads the columns of at most limit budgets after an id, in the order of their ids and all of one
-// moment. It locks nothing. Error: Unavailable.
+// Books reads the columns of at most limit budgets after an id, in the order of their ids and all
+// of one moment. It locks nothing. Error: Unavailable.
 func (p *Part) Books(ctx context.Context, after int64, limit int) (out []bucket.Book, err error) {
 	err = p.db.Read(ctx, "books", func(r *engine.Reader) error {
 		out = nil
@@ -132,9 +132,10 @@ const (
 		WHERE b.instance = ? AND b.lane = ? AND u.durability = 'store' AND LENGTH(e.fenced) = 0`
 )
 
-// Unfinished counts what is half done, each kind up to a bound, and sums what epochs of budgets in store
-// mode hold on lanes. It locks nothing. Error: Unavailable.
-func (p *Part) Unfinished(ctx context.Context, lanes []bucket.Lane) (out audit.Unfinished, err error) {
+// Unfinished counts what is half done, each kind up to a bound, and sums what epochs of budgets in
+// store mode hold on lanes. It locks nothing. Error: Unavailable.
+func (p *Part) Unfinished(ctx context.Context, lanes []bucket.Lane) (
+	out audit.Unfinished, err error) {
 	const most = 10_000
 	err = p.db.Read(ctx, "unfinished", func(r *engine.Reader) error {
 		out = audit.Unfinished{}

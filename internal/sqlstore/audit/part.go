@@ -1,5 +1,5 @@
-// Package audit reads what the accounts of budgets are proved by, and fences epochs whose accounts are
-// wrong.
+// Package audit reads what the accounts of budgets are proved by, and fences epochs whose accounts
+// are wrong.
 package audit
 
 import (
@@ -40,8 +40,8 @@ const (
 		ON f.bucket_id = b.id WHERE b.budget_id = ? GROUP BY f.bucket_id`
 )
 
-// The sums of an epoch's rows. deduction has no secondary index: the rows of a budget are one range of
-// its primary key.
+// The sums of an epoch's rows. deduction has no secondary index: the rows of a budget are one range
+// of its primary key.
 const (
 	sumGrants = `SELECT g.bucket_id, g.epoch, SUM(g.amount) AS units, 0 AS part, COUNT(*) AS n
 		FROM sharding_budget_management_bucket b /*in order*/ JOIN grant_log g /*by PRIMARY*/
@@ -87,11 +87,13 @@ var sums = []struct {
 	{sumQuarantines, func(e *audit.Epoch, sum *sumRow) {
 		e.Quarantined, e.NotedRelease = sum.Units, sum.Part
 	}},
-	{sumReleases, func(e *audit.Epoch, sum *sumRow) { e.Released, e.ReleasedUsed = sum.Units, sum.Part }},
+	{sumReleases, func(e *audit.Epoch, sum *sumRow) {
+		e.Released, e.ReleasedUsed = sum.Units, sum.Part
+	}},
 }
 
-// Accounts reads the columns of a budget and all of its rows in one snapshot, for the proof of I1. It
-// reads every deduction of the budget and locks nothing. Errors: BudgetNotFound, Unavailable.
+// Accounts reads the columns of a budget and all of its rows in one snapshot, for the proof of I1.
+// It reads every deduction of the budget and locks nothing. Errors: BudgetNotFound, Unavailable.
 func (p *Part) Accounts(ctx context.Context, budgetID int64) (out audit.Accounts, err error) {
 	err = p.db.Snapshot(ctx, "audit", func(r *engine.Reader) error {
 		out, err = accounts(r, budgetID)
@@ -130,8 +132,8 @@ func accounts(r *engine.Reader, budgetID int64) (out audit.Accounts, err error) 
 	return out, readFeed(r, &out)
 }
 
-// readEpochs reads the epochs with the sums of their rows, and sums their columns. Rows of an epoch that
-// does not exist make one without units.
+// readEpochs reads the epochs with the sums of their rows, and sums their columns. Rows of an epoch
+// that does not exist make one without units.
 func readEpochs(r *engine.Reader, a *audit.Accounts) error {
 	var found []struct {
 		rows.Epoch
@@ -220,8 +222,8 @@ const fence = `UPDATE bucket_epoch /*by PRIMARY*/ SET fenced = ? WHERE bucket_id
 // maxWhy is the length of bucket_epoch.fenced, bytes.
 const maxWhy = 512
 
-// Fence stops an epoch: nothing is deducted from it until an operator decides. fenced says that it was
-// not fenced before. Errors: Unavailable, OutcomeUnknown; a repetition is harmless.
+// Fence stops an epoch: nothing is deducted from it until an operator decides. fenced says that it
+// was not fenced before. Errors: Unavailable, OutcomeUnknown; a repetition is harmless.
 func (p *Part) Fence(ctx context.Context, ref bucket.Ref, why string) (fenced bool, err error) {
 	err = p.db.Write(ctx, "fence", func(t *engine.Tx) error {
 		n, err := t.Exec(fence, []byte(why[:min(len(why), maxWhy)]), ref.Bucket, ref.Epoch)

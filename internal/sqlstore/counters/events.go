@@ -25,8 +25,8 @@ const (
 )
 
 // Carrying returns a statement that begins with what is selected of deduction_value v, and its
-// parameters: it reads the deductions d of a budget that carry a value of each of the names, at least
-// one, and were counted in a span, to exclusive.
+// parameters: it reads the deductions d of a budget that carry a value of each of the names, at
+// least one, and were counted in a span, to exclusive.
 func Carrying(selected string, budgetID int64, names, values []string, fromMS, toMS int64) (
 	query string, args []any) {
 	var text strings.Builder
@@ -39,8 +39,8 @@ func Carrying(selected string, budgetID int64, names, values []string, fromMS, t
 	return text.String(), append(args, budgetID, []byte(names[0]), []byte(values[0]), fromMS, toMS)
 }
 
-// Events reads what the ledger has of the values of a limit's dimensions in a span, to exclusive, in
-// the order of time. Deductions that the limit does not count are missing.
+// Events reads what the ledger has of the values of a limit's dimensions in a span, to exclusive,
+// in the order of time. Deductions that the limit does not count are missing.
 func Events(r *engine.Reader, budgetID int64, l *limit.Limit, values []string, fromMS, toMS int64) (
 	[]limit.Event, error) {
 	query, args := Carrying(selectEvents, budgetID, l.Dimensions(), values, fromMS, toMS)

@@ -83,9 +83,9 @@ func (k sampleKey) compare(o sampleKey) int {
 	return cmp.Or(cmp.Compare(k.Budget, o.Budget), cmp.Compare(k.AtMS, o.AtMS))
 }
 
-// AddSamples keeps samples; of a budget and minute that has one, the first one stays. Another node that
-// adds the same ones makes this transaction begin again, and then it sees them. Errors: Unavailable,
-// OutcomeUnknown; a repetition is harmless.
+// AddSamples keeps samples; of a budget and minute that has one, the first one stays. Another node
+// that adds the same ones makes this transaction begin again, and then it sees them. Errors:
+// Unavailable, OutcomeUnknown; a repetition is harmless.
 func (p *Part) AddSamples(ctx context.Context, list []bucket.Sample) error {
 	if len(list) == 0 {
 		return nil
@@ -130,9 +130,10 @@ func knownSamples(t *engine.Tx, list []bucket.Sample) (map[sampleKey]bool, error
 	return known, nil
 }
 
-// LastSamples reads the newest sample of each budget from first to last; one without is missing. Error:
-// Unavailable.
-func (p *Part) LastSamples(ctx context.Context, first, last int64) (map[int64]bucket.Sample, error) {
+// LastSamples reads the newest sample of each budget from first to last; one without is missing.
+// Error: Unavailable.
+func (p *Part) LastSamples(ctx context.Context, first, last int64) (
+	map[int64]bucket.Sample, error) {
 	var found []sampleRow
 	err := p.db.Read(ctx, "samples", func(r *engine.Reader) error {
 		found = nil
@@ -148,8 +149,8 @@ func (p *Part) LastSamples(ctx context.Context, first, last int64) (map[int64]bu
 	return out, nil
 }
 
-// SamplesOf reads a budget's samples of a span in the order of time, at most limit, and before them the
-// one that was valid at its beginning. Error: Unavailable.
+// SamplesOf reads a budget's samples of a span in the order of time, at most limit, and before them
+// the one that was valid at its beginning. Error: Unavailable.
 func (p *Part) SamplesOf(ctx context.Context, budgetID int64, from, to time.Time, limit int) (
 	out []bucket.Sample, err error) {
 	err = p.db.Read(ctx, "samples", func(r *engine.Reader) error {
@@ -170,10 +171,11 @@ func (p *Part) SamplesOf(ctx context.Context, budgetID int64, from, to time.Time
 	return out, err
 }
 
-// DropSamples forgets at most limit samples from before an instant, and returns how many it found. They
-// are found without locks and deleted by key. Errors: Unavailable, OutcomeUnknown; a repetition is
-// harmless.
-func (p *Part) DropSamples(ctx context.Context, before time.Time, limit int) (found int, err error) {
+// DropSamples forgets at most limit samples from before an instant, and returns how many it found.
+// They are found without locks and deleted by key. Errors: Unavailable, OutcomeUnknown; a
+// repetition is harmless.
+func (p *Part) DropSamples(ctx context.Context, before time.Time, limit int) (
+	found int, err error) {
 	var keys []sampleKey
 	err = p.db.Read(ctx, "drop samples", func(r *engine.Reader) error {
 		keys = nil
@@ -197,8 +199,8 @@ func (p *Part) DropSamples(ctx context.Context, before time.Time, limit int) (fo
 	return len(keys), nil
 }
 
-// Holdings reads what the epochs of the budgets from first to last hold, those that hold nothing left
-// out. Error: Unavailable.
+// Holdings reads what the epochs of the budgets from first to last hold, those that hold nothing
+// left out. Error: Unavailable.
 func (p *Part) Holdings(ctx context.Context, first, last int64) ([]bucket.Holding, error) {
 	var found []struct {
 		Budget      int64  `db:"budget_id"`

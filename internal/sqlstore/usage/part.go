@@ -24,9 +24,10 @@ var _ usage.Limits = (*Part)(nil)
 func New(db *engine.DB) *Part { return &Part{db: db} }
 
 // Tallies reads how far the limits of touches are used now, one list per element and one tally per
-// touch. The counters of all are read together; those of a limit that was changed are counted from the
-// deductions, as the next flight will. Error: Unavailable.
-func (p *Part) Tallies(ctx context.Context, asked []usage.Touched) (out [][]*limit.Tally, err error) {
+// touch. The counters of all are read together; those of a limit that was changed are counted from
+// the deductions, as the next flight will. Error: Unavailable.
+func (p *Part) Tallies(ctx context.Context, asked []usage.Touched) (
+	out [][]*limit.Tally, err error) {
 	err = p.db.Read(ctx, "check limits", func(r *engine.Reader) error {
 		out, err = tallies(r, asked, engine.ToMS(p.db.Now()))
 		return err
@@ -100,8 +101,8 @@ const (
 	lastMS = int64(1) << 53
 )
 
-// Usage adds up the deductions of a budget that carry all of the values and were counted in a span, to
-// exclusive; a zero instant is no bound. There is at least one value. Error: Unavailable.
+// Usage adds up the deductions of a budget that carry all of the values and were counted in a span,
+// to exclusive; a zero instant is no bound. There is at least one value. Error: Unavailable.
 func (p *Part) Usage(ctx context.Context, budgetID int64, dimensions map[string]string,
 	from, to time.Time) (sum bucket.Usage, err error) {
 	names := slices.Sorted(maps.Keys(dimensions))
