@@ -278,6 +278,16 @@ func (b *books) Covers(_ context.Context, budgets []int64, exact bool) (map[int6
 	return out, b.begin("covers")
 }
 
+func (b *books) Exceeded(_ context.Context, ops []bucket.Operation) ([][]budget.LimitState, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	out := make([][]budget.LimitState, len(ops))
+	for i := range ops {
+		out[i] = limit.Exceeded(ops[i].Touches, b.tally(&ops[i]))
+	}
+	return out, b.begin("limits")
+}
+
 func (b *books) RaiseFill(_ context.Context, level bucket.Level) (bucket.Level, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -33,6 +33,16 @@ func (w *wave) begin(o *op) {
 		w.refuse(o, refusal)
 		return
 	}
+	if w.s.usedUp.refuses(o, now) {
+		w.out.put(w.s.reads.limits, o)
+		return
+	}
+	w.proceed(o)
+}
+
+// proceed hands an operation that its definition and its limits let pass to its bucket, or to a look
+// at the sums where the budget was found sold out.
+func (w *wave) proceed(o *op) {
 	if o.state.isSoldOut(o.Request.Amount) {
 		o.remembered = true
 		w.out.put(w.s.reads.hints, o)
@@ -128,6 +138,13 @@ func (w *wave) advance(o *op, late lateness) {
 		w.refuse(o, w.exhausted(o, o.sum.Cover))
 	case stepIDs:
 		w.lookedUp(o)
+	case stepLimits:
+		if len(o.exceeded) > 0 {
+			w.refuse(o, o.Budget.LimitExceeded(o.exceeded, w.sqlNow))
+			return
+		}
+		w.s.usedUp.forget(o)
+		w.proceed(o)
 	case stepOldPlace, stepFigures:
 		w.complete(o)
 	case stepTurned:
@@ -150,6 +167,7 @@ func (w *wave) judge(o *op) {
 		w.repeat(o, &out.Deduction)
 		return
 	case bucket.Limited:
+		w.s.usedUp.note(o, out.Refused)
 		w.fail(o, o.Budget.LimitExceeded(out.Refused, w.sqlNow))
 		return
 	case bucket.GroupClosed:

@@ -71,7 +71,7 @@ func (s *Service) landed(step step, ops []*op, outcomes []bucket.Outcome, err er
 	if err != nil {
 		s.failed("sql", err)
 	}
-	rows := 0
+	rows, used := 0, int64(0)
 	for i, o := range ops {
 		o.step, o.err, o.outcome = step, err, nil
 		if err == nil {
@@ -79,6 +79,10 @@ func (s *Service) landed(step step, ops []*op, outcomes []bucket.Outcome, err er
 			s.settle(o)
 			if o.outcome.Verdict == bucket.Accepted {
 				rows++
+				if s.refills != nil && o.Budget.ID != used {
+					used = o.Budget.ID
+					s.refills.Used(used)
+				}
 			}
 		}
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"github.com/budgetd/budgetd/bucket"
+	"github.com/budgetd/budgetd/budget"
 	"github.com/budgetd/budgetd/ledger"
 )
 
@@ -37,10 +38,13 @@ type Lookup interface {
 	// Covers reads I3's sums. With exact it is a locking read: it sees every commit that was
 	// acknowledged before it began. A budget that does not exist is missing.
 	Covers(ctx context.Context, budgets []int64, exact bool) (map[int64]bucket.Cover, error)
-	// RaiseFill makes the fill of a bucket's newest epoch level.Fill + 1 if it is at most
-	// level.Fill, and returns the present level with Added 0, raised or not. level.Fill is the
-	// larger one of SQL's fill as read and the content's that was found wrong. Only Bucket and Fill
-	// of level are used.
+	// Exceeded reads which limits each operation would exceed if it were committed alone, as
+	// limit.Exceeded lists them; nil: none. The answers are in the order of the operations.
+	Exceeded(ctx context.Context, ops []bucket.Operation) ([][]budget.LimitState, error)
+	// RaiseFill makes the fill of a bucket's newest epoch level.Fill + 2 if it is at most
+	// level.Fill, and returns the present level with Added 0, raised or not. A filter would add to a
+	// content of the fill just below, and is to replace the one that was found wrong. level.Fill is
+	// the larger one of SQL's fill as read and the content's. Only Bucket and Fill of level are used.
 	RaiseFill(ctx context.Context, level bucket.Level) (bucket.Level, error)
 }
 
@@ -49,6 +53,12 @@ type Rollover interface {
 	// RollOver rolls a budget over if that is due by SQL's clock; otherwise it does nothing. Error:
 	// Unavailable.
 	RollOver(ctx context.Context, budgetID int64) error
+}
+
+// Refills is told which budgets are used, so that their buckets are refilled: transfer.Service.
+type Refills interface {
+	// Used notes that a budget was deducted from through this node. It returns at once.
+	Used(budgetID int64)
 }
 
 // MaxFlightBuckets bounds the buckets, and so the locked epochs, of one flight.

@@ -4,6 +4,7 @@ import (
 	"sync/atomic"
 
 	"github.com/budgetd/budgetd/bucket"
+	"github.com/budgetd/budgetd/budget"
 	"github.com/budgetd/budgetd/ledger"
 )
 
@@ -44,10 +45,11 @@ type op struct {
 	open     bool  // whether its epoch is
 	sum      *sum
 	recorded *ledger.Deduction
-	recent   bool  // its row may be younger than the sums that are remembered
-	spent    int64 // state.spent after this deduction
-	refusal  error // is answered unless the id has a row
-	answered bool  // the deduction is a row, and its result has all but figures
+	recent   bool                // its row may be younger than the sums that are remembered
+	spent    int64               // state.spent after this deduction
+	exceeded []budget.LimitState // limits as read; nil: they let it pass
+	refusal  error               // is answered unless the id has a row
+	answered bool                // the deduction is a row, and its result has all but figures
 }
 
 // The phases of an operation that was handed out.
@@ -93,6 +95,7 @@ const (
 	stepHint                  // cover, read without locks
 	stepExact                 // cover, read with locks
 	stepIDs                   // recorded
+	stepLimits                // exceeded
 	stepOldPlace              // level of the bucket of a replay
 	stepFigures               // cover for an answer
 	stepTurned                // the budget's period was rolled over, or err

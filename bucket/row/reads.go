@@ -11,8 +11,8 @@ import (
 // every operation that waited when it began.
 type reads struct {
 	// standings reads fill and O of buckets; hints and exacts read I3's sums, exacts with locks;
-	// ids reads rows; figures reads sums for answers.
-	standings, hints, exacts, ids, figures *batch.Queue[*op]
+	// ids reads rows, limits how far limits are used; figures reads sums for answers.
+	standings, hints, exacts, ids, limits, figures *batch.Queue[*op]
 }
 
 // readSize bounds the operations that one statement serves.
@@ -29,6 +29,7 @@ func (s *Service) newReads() reads {
 		exacts:    queue(func(ops []*op) { s.readCovers(ops, stepExact) }),
 		figures:   queue(func(ops []*op) { s.readCovers(ops, stepFigures) }),
 		ids:       queue(s.readIDs),
+		limits:    queue(s.readLimits),
 	}
 }
 
@@ -130,6 +131,27 @@ func (s *Service) readIDs(ops []*op) {
 		o.step, o.err, o.recorded = stepIDs, err, nil
 		if d, known := found[ids[i]]; known {
 			o.recorded = &d
+		}
+		o.wave.back(o, true)
+	}
+}
+
+// readLimits reads which limits the operations would exceed.
+func (s *Service) readLimits(ops []*op) {
+	ctx, cancel := s.bounded()
+	defer cancel()
+	rows := make([]bucket.Operation, len(ops))
+	for i, o := range ops {
+		rows[i] = o.Operation
+	}
+	exceeded, err := s.lookup.Exceeded(ctx, rows)
+	if err != nil {
+		s.failed("sql", err)
+	}
+	for i, o := range ops {
+		o.step, o.err, o.exceeded = stepLimits, err, nil
+		if err == nil {
+			o.exceeded = exceeded[i]
 		}
 		o.wave.back(o, true)
 	}

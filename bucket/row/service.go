@@ -79,6 +79,8 @@ type Config struct {
 	Ledger   Ledger
 	Lookup   Lookup
 	Rollover Rollover
+	// Refills is told of accepted deductions; nil: nobody is.
+	Refills Refills
 	// Filters are by the name of their instance. An instance without one is never asked: SQL alone
 	// decides for its buckets.
 	Filters map[string]bucket.Filter
@@ -98,6 +100,8 @@ type Service struct {
 	ledger   Ledger
 	lookup   Lookup
 	rollover Rollover
+	refills  Refills
+	usedUp   *usedUp
 	filters  map[string]bucket.Filter
 	clock    bucket.Clock
 	sqlNow   func() time.Time
@@ -121,7 +125,7 @@ const sweep = 10 * time.Millisecond
 
 // New makes a service. It contacts nothing.
 func New(c Config) (*Service, error) {
-	s := &Service{budgets: c.Budgets, ledger: c.Ledger, lookup: c.Lookup, rollover: c.Rollover,
+	s := &Service{budgets: c.Budgets, ledger: c.Ledger, lookup: c.Lookup, rollover: c.Rollover, refills: c.Refills,
 		filters: c.Filters, clock: c.Clock, sqlNow: c.Now, rand: c.Rand, observer: c.Observer,
 		set: c.Settings.withDefaults(), watch: batch.NewWatch(sweep)}
 	if s.clock == nil {
@@ -137,6 +141,9 @@ func New(c Config) (*Service, error) {
 		s.observer = noCalls{}
 	}
 	var err error
+	if s.usedUp, err = newUsedUp(); err != nil {
+		return nil, err
+	}
 	if s.states, err = lru.New[int64, *state](s.set.States); err != nil {
 		return nil, err
 	}

@@ -95,7 +95,7 @@ func (t *trial) lock(tx *engine.Tx) error {
 	}
 	t.nowMS = max(t.nowMS, t.book.notBefore())
 	for _, m := range t.book.tally(t.flight, t.nowMS) {
-		if err := load(&tx.Reader, m); err != nil {
+		if err := counters.Load(&tx.Reader, m.page.Key.Budget, &m.tally.Tally); err != nil {
 			return err
 		}
 	}

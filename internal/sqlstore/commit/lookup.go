@@ -6,9 +6,11 @@ import (
 
 	"github.com/budgetd/budgetd/bucket"
 	"github.com/budgetd/budgetd/budget"
+	"github.com/budgetd/budgetd/internal/sqlstore/counters"
 	"github.com/budgetd/budgetd/internal/sqlstore/engine"
 	"github.com/budgetd/budgetd/internal/sqlstore/rows"
 	"github.com/budgetd/budgetd/ledger"
+	"github.com/budgetd/budgetd/limit"
 )
 
 // Recorded reads what became of ids. One that has no row is missing. Error: Unavailable.
@@ -20,6 +22,48 @@ func (p *Part) Recorded(ctx context.Context, ids []bucket.ID) (
 	})
 	if err != nil {
 		return nil, err
+	}
+	return out, nil
+}
+
+// Exceeded reads which limits each operation would exceed if it were committed alone, with what was
+// used before and when it would fit; nil: none. The rows of all are read in one statement; those of a
+// limit that was changed are counted from the deductions, as the next flight will. Nothing is locked.
+// Error: Unavailable.
+func (p *Part) Exceeded(ctx context.Context, ops []bucket.Operation) (
+	out [][]budget.LimitState, err error) {
+	err = p.db.Read(ctx, "read limits", func(r *engine.Reader) error {
+		out, err = exceeded(r, ops, engine.ToMS(p.db.Now()))
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func exceeded(r *engine.Reader, ops []bucket.Operation, nowMS int64) (
+	[][]budget.LimitState, error) {
+	out := make([][]budget.LimitState, len(ops))
+	var b book
+	f := &flight{ops: ops}
+	if b.open(f); b.empty() {
+		return out, nil
+	}
+	found, err := counters.Read(r, b.keys())
+	if err != nil {
+		return nil, err
+	}
+	for _, row := range found {
+		b.put(row)
+	}
+	for _, m := range b.tally(f, max(nowMS, b.notBefore())) {
+		if err := counters.Load(r, m.page.Key.Budget, &m.tally.Tally); err != nil {
+			return nil, err
+		}
+	}
+	for i := range ops {
+		out[i] = limit.Exceeded(ops[i].Touches, b.tallies(i, nil))
 	}
 	return out, nil
 }

@@ -1,0 +1,80 @@
+package row
+
+import (
+	"math"
+	"sync/atomic"
+	"time"
+
+	lru "github.com/hashicorp/golang-lru/v2"
+
+	"github.com/budgetd/budgetd/budget"
+	"github.com/budgetd/budgetd/limit"
+)
+
+// usedUp remembers limits that refused a deduction, so that the next one of the same value asks
+// neither the filter nor a flight. It is a hint: a request is refused only after the counter rows
+// were read. Safe for concurrent use.
+type usedUp struct {
+	limits *lru.Cache[countedValue, refusedUntil]
+	// any says that something is remembered: most services never look further.
+	any atomic.Bool
+}
+
+// countedValue names what one limit of a budget counts of one value.
+type countedValue struct {
+	budget     int64
+	limit, key string
+}
+
+// refusedUntil is what is remembered: nothing of at least so much fits before that instant, in ms.
+type refusedUntil struct{ asked, until int64 }
+
+// usedUpSize bounds the limits and values that are remembered.
+const usedUpSize = 1 << 16
+
+func newUsedUp() (*usedUp, error) {
+	limits, err := lru.New[countedValue, refusedUntil](usedUpSize)
+	return &usedUp{limits: limits}, err
+}
+
+func nameOf(budgetID int64, t *limit.Touch) countedValue {
+	return countedValue{budgetID, t.Limit.Name, t.Key}
+}
+
+// note remembers the limits that refused an operation.
+func (u *usedUp) note(o *op, refused []budget.LimitState) {
+	for i := range o.Touches {
+		for j := range refused {
+			if s := &refused[j]; s.Limit == o.Touches[i].Limit.Name {
+				until := int64(math.MaxInt64)
+				if !s.ResetAt.IsZero() {
+					until = s.ResetAt.UnixMilli()
+				}
+				u.limits.Add(nameOf(o.Budget.ID, &o.Touches[i]), refusedUntil{s.Asked, until})
+				u.any.Store(true)
+			}
+		}
+	}
+}
+
+// refuses reports whether a limit that is remembered would refuse the operation.
+func (u *usedUp) refuses(o *op, now time.Time) bool {
+	if !u.any.Load() {
+		return false
+	}
+	for i := range o.Touches {
+		t := &o.Touches[i]
+		known, ok := u.limits.Peek(nameOf(o.Budget.ID, t))
+		if ok && t.Counts >= known.asked && now.UnixMilli() < known.until {
+			return true
+		}
+	}
+	return false
+}
+
+// forget drops what is remembered of an operation's limits: they were found to have room.
+func (u *usedUp) forget(o *op) {
+	for i := range o.Touches {
+		u.limits.Remove(nameOf(o.Budget.ID, &o.Touches[i]))
+	}
+}
