@@ -1,12 +1,28 @@
 #!/usr/bin/env bash
-# Runs everything: the servers the tests need, go vet, and every test with the race detector.
-# Whatever is written lies in one temporary directory, which goes at the end, interrupted or not.
+# Runs everything that a change can break: the linters, then the tests of both modules, two packages
+# at a time, beside one MariaDB and one Redis that all of them share (internal/testservers/lend). It
+# installs what the tests need (scripts/test-deps.sh) and ends with what it did not run.
+#
+#	scripts/test.sh            everything
+#	scripts/test.sh PACKAGE... tests of these packages only, such as ./bucket/...
+#
+# Whatever is written lies in two temporary directories, which go at the end, interrupted or not:
+# files of tests and servers in memory where that has room, what Go builds on disk.
 set -eu
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
+
+# Only these run under the race detector, which makes a test several times as dear: something is
+# concurrent there. Everywhere else one goroutine runs at a time, or (chaos, linearize) the short form
+# is about processes that are built without it; scripts/proof.sh runs the long ones with it.
+concurrent='^(bucket|client|trail|internal/(sqlstore|redisstore|memstore|httpapi|daemon|e2e|edge|guard))(/|$)'
+
+# The longest go first, so that none of them is left to run alone at the end.
+first='^internal/(e2e|chaos|linearize|sqlstore/transfer|sqlstore/commit|redisstore)$'
 
 scripts/test-deps.sh
 
 work=
+build=
 group=
 finish() {
 	local status=$?
@@ -24,6 +40,9 @@ finish() {
 		{ [ -n "$work" ] && [ -e "$work" ]; } || break
 		rm -rf -- "$work" 2>/dev/null || sleep 0.1
 	done
+	if [ -n "$build" ]; then
+		rm -rf -- "$build"
+	fi
 	exit "$status"
 }
 trap finish EXIT
@@ -31,21 +50,69 @@ trap 'exit 129' HUP
 trap 'exit 130' INT
 trap 'exit 143' TERM
 
-work=$(mktemp -d "${TMPDIR:-/tmp}/budgetd-test.XXXXXX")
-export TMPDIR=$work BUDGETD_TEST_TMP=$work CGO_ENABLED=1
+# memory says where files can lie in memory: in /dev/shm, if 6 GiB are free there.
+memory() {
+	local free
+	free=$(df --output=avail -k /dev/shm 2>/dev/null | tail -n 1) || free=0
+	if [ "$(stat -f -c %T /dev/shm 2>/dev/null)" = tmpfs ] && [ "${free:-0}" -gt $((6 << 20)) ]; then
+		echo /dev/shm
+	else
+		echo "${TMPDIR:-/tmp}"
+	fi
+}
+
+build=$(mktemp -d "${TMPDIR:-/tmp}/budgetd-build.XXXXXX")
+work=$(mktemp -d "$(memory)/budgetd-test.XXXXXX")
+mkdir "$work/servers" "$work/tests"
+export GOTMPDIR=$build TMPDIR=$work/tests BUDGETD_TEST_TMP=$work/tests CGO_ENABLED=1
+
+# tests runs go test on packages of this module (their folders) that are on standard input.
+tests() {
+	local packages=()
+	mapfile -t packages
+	[ "${#packages[@]}" = 0 ] && return
+	go test -timeout 20m -p 2 "$@" "${packages[@]/#/./}"
+}
+
+# folders lists the packages asked for by their folders, the longest first.
+folders() {
+	local module
+	module=$(go list -m)
+	go list "$@" | sed -e "s|^$module/||" -e "s|^$module\$|.|" | sort >"$build/folders"
+	grep -E "$first" "$build/folders" || true
+	grep -vE "$first" "$build/folders" || true
+}
+
+everything() {
+	local status=0
+	folders "$@" >"$build/all"
+	{ grep -E "$concurrent" "$build/all" || true; } | tests -race || status=1
+	{ grep -vE "$concurrent" "$build/all" || true; } | tests || status=1
+	return "$status"
+}
 
 # A process group of its own, so that all of it can be ended: go test passes no SIGTERM on.
 set -m
 (
-	go vet ./...
-	# The models keep everything in memory, where the race detector makes collecting garbage dear.
-	export GOGC=400
-	# Two packages at a time: each may run servers of its own, and two cores are the yardstick. The
-	# longest go first, so that none of them is left to run alone at the end.
-	go test -race -timeout 30m -p 2 ./internal/storetest ./bucket ./internal/sqlstore ./...
-	cd bench # a module of its own
-	go vet ./...
-	go test -race ./...
+	if [ $# = 0 ]; then
+		scripts/lint.sh
+	fi
+	go build -o "$build/lend" ./internal/testservers/lend
+	export -f tests folders everything
+	export build concurrent first
+	# shellcheck disable=SC2016 # the inner shell expands it
+	exec "$build/lend" "$work/servers" bash -euo pipefail -c '
+		[ $# = 0 ] || { everything "$@"; exit; }
+		status=0
+		everything ./... || status=1
+		(cd bench && go test ./...) || status=1 # a module of its own
+		exit "$status"' tests "$@"
 ) </dev/null &
 group=$!
-wait "$group"
+status=0
+wait "$group" || status=$?
+group=
+if [ $# = 0 ]; then
+	scripts/proof.sh --not-run
+fi
+exit "$status"

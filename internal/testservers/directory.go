@@ -11,6 +11,11 @@ import (
 	"testing"
 )
 
+const (
+	memory = "/dev/shm" // a file system in memory, on Linux
+	room   = 4 << 30    // bytes that must be free there, for a binary's servers and more of them
+)
+
 // sweep waits for the end of its input, which comes when the process that started it is gone,
 // and removes the directory $1. A dying server may add a file meanwhile: it looks again, 10 s at
 // most.
@@ -33,7 +38,11 @@ type workspace struct {
 
 // root makes the workspace, with a sweeper that removes it when the process is gone, once.
 var root = sync.OnceValues(func() (workspace, error) {
-	dir, err := os.MkdirTemp(os.Getenv("BUDGETD_TEST_TMP"), "budgetd-test-")
+	parent := os.Getenv("BUDGETD_TEST_TMP")
+	if parent == "" && hasRoom(memory) {
+		parent = memory
+	}
+	dir, err := os.MkdirTemp(parent, "budgetd-test-")
 	if err != nil {
 		return workspace{}, err
 	}

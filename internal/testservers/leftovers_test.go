@@ -72,7 +72,13 @@ func TestNothingIsLeftBehind(t *testing.T) {
 func startChild(t *testing.T, end, dir string) (*exec.Cmd, []int) {
 	t.Helper()
 	child := exec.Command(os.Args[0], "-test.run=^TestLeftoversChild$", "-test.timeout=5m")
-	child.Env = append(os.Environ(), childVariable+"="+end, "BUDGETD_TEST_TMP="+dir)
+	// A server of the child's own: the run's, if there is one, does not end with it.
+	fresh, err := pristine()
+	if err != nil {
+		t.Fatal(err)
+	}
+	child.Env = append(os.Environ(), childVariable+"="+end, "BUDGETD_TEST_TMP="+dir,
+		mariaDBVariable+"=", redisVariable+"=", pristineVariable+"="+fresh)
 	output, err := child.StdoutPipe()
 	if err != nil {
 		t.Fatal(err)

@@ -2,6 +2,8 @@ package testservers
 
 import (
 	"database/sql"
+	"fmt"
+	"os"
 	"strings"
 	"testing"
 )
@@ -103,7 +105,8 @@ func TestSharedMariaDB(t *testing.T) {
 			execute(t, dsn, "CREATE TABLE same_name (n INT)")
 		}
 	})
-	const left = "SELECT count(*) FROM information_schema.schemata WHERE schema_name LIKE 'test%'"
+	left := fmt.Sprintf("SELECT count(*) FROM information_schema.schemata"+
+		" WHERE schema_name LIKE 'test_t%dn%%'", os.Getpid())
 	if got := query(t, server.DSN(""), left); got != "0" {
 		t.Errorf("%s databases left of %v", got, dsns)
 	}
@@ -126,7 +129,7 @@ func TestFindBinarySaysWhatToInstall(t *testing.T) {
 // TestKillConnections: the sessions of all clients end, their open transactions are rolled back, and
 // the server serves on.
 func TestKillConnections(t *testing.T) {
-	server := SharedMariaDB(t)
+	server := MariaDB(t)
 	dsn := server.NewDatabase(t)
 	db, err := sql.Open("mysql", dsn)
 	mustDo(t, err)

@@ -41,6 +41,8 @@ type Server struct {
 	program program
 	dir     string
 	port    int
+	// borrowed is a server that another process has started and ends: there is only its address.
+	borrowed bool
 
 	mu     sync.Mutex
 	cmd    *exec.Cmd     // nil while stopped
@@ -79,7 +81,7 @@ func (s *Server) Port() int { return s.port }
 // Dir returns the directory that holds the server's files.
 func (s *Server) Dir() string { return s.dir }
 
-// Pid returns the process id, or 0 while the server does not run.
+// Pid returns the process id, or 0 while the server does not run, or is another process's.
 func (s *Server) Pid() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -89,7 +91,8 @@ func (s *Server) Pid() int {
 	return s.cmd.Process.Pid
 }
 
-// Log returns everything that the server has logged so far, over all its restarts.
+// Log returns everything that the server has logged so far, over all its restarts. There is nothing
+// to read of a server that another process has started.
 func (s *Server) Log() string {
 	text, err := os.ReadFile(s.logPath())
 	if err != nil {
@@ -161,7 +164,7 @@ func (s *Server) setExtra(args ...string) {
 	s.extra = args
 }
 
-// running says whether there is a process; s.mu is held.
+// running says whether there is a process of ours; s.mu is held.
 func (s *Server) running() bool {
 	if s.cmd == nil {
 		return false
@@ -176,6 +179,9 @@ func (s *Server) running() bool {
 
 // stop is Stop; s.mu is held. Signals to a process that ends by itself meanwhile are no errors.
 func (s *Server) stop() error {
+	if s.borrowed {
+		return fmt.Errorf("testservers: %s is shared: it must not be stopped", s.program.name)
+	}
 	if !s.running() {
 		return nil
 	}
@@ -193,6 +199,9 @@ func (s *Server) stop() error {
 
 // kill is Kill; s.mu is held.
 func (s *Server) kill() error {
+	if s.borrowed {
+		return fmt.Errorf("testservers: %s is shared: it must not be killed", s.program.name)
+	}
 	if !s.running() {
 		return nil
 	}

@@ -7,3 +7,10 @@ import "syscall"
 func serverAttributes() *syscall.SysProcAttr {
 	return &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
 }
+
+// hasRoom reports whether a directory is in memory and has room for the files of tests.
+func hasRoom(dir string) bool {
+	const tmpfs = 0x01021994
+	var s syscall.Statfs_t
+	return syscall.Statfs(dir, &s) == nil && s.Type == tmpfs && s.Bavail > room/uint64(s.Bsize)
+}

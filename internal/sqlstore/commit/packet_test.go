@@ -181,8 +181,9 @@ func (s *server) waitForLock() {
 	s.Helper()
 	for range 100 {
 		time.Sleep(110 * time.Millisecond) // what is asked for sooner is answered from a cache
-		if s.figure(`SELECT COUNT(*) FROM information_schema.innodb_trx
-			WHERE trx_state = 'LOCK WAIT'`) > 0 {
+		if s.figure(`SELECT COUNT(*) FROM information_schema.innodb_trx t
+			JOIN information_schema.processlist p ON p.id = t.trx_mysql_thread_id
+			WHERE t.trx_state = 'LOCK WAIT' AND p.db = DATABASE()`) > 0 {
 			return
 		}
 	}

@@ -1,0 +1,130 @@
+#!/usr/bin/env bash
+# Runs the long forms of the proofs, one after the other, and ends with a table of their times and
+# results. All of them take hours; "make test" runs the short forms.
+#
+#	scripts/proof.sh            all of them
+#	scripts/proof.sh NAME...    these only
+#	scripts/proof.sh --list     what there is
+#	scripts/proof.sh --not-run  the same, as the last words of a run that left them out
+#
+# The whole output of each is kept in a folder that is named at the end.
+set -eu
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+shopt -s inherit_errexit
+
+# The only list of proofs: name, how long it takes, what it does. A proof is the function of its
+# name, with _ for -.
+proofs='
+model        an hour     explores every configuration of both models of the protocol
+properties   an hour     2,000 random runs of every property, on SQLite and MariaDB where there is one
+fuzz         15 minutes  every fuzz target for a minute
+linearize    2-4 hours   200 histories of each kind of fault against real processes, in each durability
+chaos        20 minutes  ten minutes of faults against real processes, in each durability
+chaos-all    an hour     every fault 20 times alone and every pair of faults, in each durability
+kills        10 minutes  kills budgetd 100 times in a row under load
+bench-quick  20 minutes  measures budgetd and the baselines for a second or two per row
+vulns        a minute    asks the vulnerability database about everything that is linked
+'
+
+model() { go test -timeout 0 ./model -v -model.all; }
+
+properties() {
+	local packages
+	packages=$(go list -f '{{.Dir}} {{.TestImports}} {{.XTestImports}}' ./... |
+		grep -F pgregory.net/rapid | cut -d ' ' -f 1)
+	# shellcheck disable=SC2086 # a list
+	beside go test -timeout 0 -p 1 $packages -rapid.checks 2000 -rapid.nofailfile
+}
+
+fuzz() {
+	local file target status=0
+	while IFS=: read -r file target; do
+		echo "fuzz: $target of $(dirname "$file")"
+		go test "./$(dirname "$file")" -run '^$' -fuzz "^$target\$" -fuzztime 60s || status=1
+	done < <(git ls-files '*_test.go' | xargs grep -oE '^func Fuzz[A-Za-z0-9_]+' | sed 's/:func /:/')
+	return "$status"
+}
+
+linearize() {
+	go test -race -timeout 0 ./internal/linearize -run '^TestLinearizable$' -v \
+		-linearize.kinds all -linearize.histories 200 -linearize.durability both
+}
+
+# faults SECONDS runs the chaos test in each durability; -1s is the whole schedule.
+faults() {
+	local durability status=0
+	for durability in ledger store; do
+		go test -race -timeout 0 ./internal/chaos -run '^TestChaos$' -v \
+			-chaos.duration "$1" -chaos.nodes 3 -chaos.durability "$durability" || status=1
+	done
+	return "$status"
+}
+
+chaos() { faults 10m; }
+chaos_all() { faults -1s; }
+kills() { go test -race -timeout 0 ./internal/chaos -run '^TestKills$' -v -chaos.kills 100; }
+bench_quick() { bench/run.sh --quick; }
+vulns() { go tool -modfile=tools/go.mod govulncheck ./...; }
+
+# beside runs a command beside one MariaDB and one Redis that all its tests share.
+beside() {
+	local dir status=0
+	dir=$(mktemp -d)
+	go build -o "$dir/lend" ./internal/testservers/lend
+	mkdir "$dir/servers"
+	"$dir/lend" "$dir/servers" "$@" || status=$?
+	rm -rf -- "$dir"
+	return "$status"
+}
+
+list() { grep . <<<"$proofs"; }
+
+case ${1:-} in
+--list)
+	list
+	exit
+	;;
+--not-run)
+	printf '\nNot run: the long forms of the proofs. "make proof" runs all of them, "make NAME" one:\n\n'
+	list
+	exit
+	;;
+esac
+
+if [ $# = 0 ]; then
+	mapfile -t names < <(list | cut -d ' ' -f 1)
+else
+	names=("$@")
+fi
+for name in "${names[@]}"; do
+	list | grep -q "^$name " || {
+		echo "proof: there is no $name" >&2
+		exit 2
+	}
+done
+
+scripts/test-deps.sh
+logs=$(mktemp -d "${TMPDIR:-/tmp}/budgetd-proof.XXXXXX")
+failed=0
+table=
+for name in "${names[@]}"; do
+	printf '\n== %s\n' "$name"
+	begin=$SECONDS result=passed
+	# A shell of its own: errexit is off within "if" and "||".
+	set +e
+	(
+		set -e
+		"${name//-/_}"
+	) </dev/null 2>&1 | tee "$logs/$name.log"
+	[ "${PIPESTATUS[0]}" = 0 ] || result=FAILED
+	set -e
+	[ "$result" = passed ] || failed=1
+	seconds=$((SECONDS - begin))
+	table+=$(printf '%-12s %-8s %2d:%02d:%02d' "$name" "$result" $((seconds / 3600)) \
+		$((seconds / 60 % 60)) $((seconds % 60)))$'\n'
+done
+printf '\n%-12s %-8s %8s\n%s' proof result time "$table"
+missing=$(list | cut -d ' ' -f 1 | grep -vxF -f <(printf '%s\n' "${names[@]}") | tr '\n' ' ') || true
+[ -z "$missing" ] || echo "not run: $missing"
+echo "output: $logs"
+exit "$failed"
