@@ -18,13 +18,12 @@ import (
 // the answers are in the order of the elements.
 //
 // Errors of every method:
-//   - ErrOtherMemory: the lane does not have the memory that the call names. Nothing was done. The caller
-//     reads the marker and the identity and decides what was lost.
+//   - ErrOtherMemory: the lane does not have the memory that the call names. Nothing was done.
+//     The caller reads the marker and the identity and decides what was lost.
 //   - *budget.Error of code Unavailable: nothing was done.
-//   - *budget.Error of code OutcomeUnknown: the call may have been done,
-	in part too. Every method may be
-//     repeated with the same arguments: Deduct and rollbacks by id, grants by number,
-	the others by epoch.
+//   - *budget.Error of code OutcomeUnknown: the call may have been done, in part too. Every
+//     method may be repeated with the same arguments: Deduct and rollbacks by id, grants by number,
+//     the others by epoch.
 //
 // All implementations are safe for concurrent use.
 
@@ -136,8 +135,8 @@ type Copies interface {
 	// ReadCopy returns a part of what the source has of a bucket that was closed with moving: records,
 	// counters, late sums. cursor "" begins; the returned cursor goes on and is "" at the end. Errors:
 	// Invalid where the bucket was not closed with moving at that epoch.
-	ReadCopy(ctx context.Context, m Memory, ref Ref, cursor string) (part CopyPart, next string,
-		err error)
+	ReadCopy(ctx context.Context, m Memory, ref Ref, cursor string) (
+		part CopyPart, next string, err error)
 	// BeginCopy removes what the destination has of the bucket, in bounded steps, and names the
 	// attempt. Verdicts: Accepted (empty: go on with AddCopy), Moving (call again), Closed (a newer
 	// epoch or copy is there). A later attempt of the same epoch ends an earlier one.
