@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/rand"
 	"log/slog"
+	"time"
 
 	"github.com/budgetd/budgetd/bucket"
 	"github.com/budgetd/budgetd/bucket/audit"
@@ -135,7 +136,8 @@ func (m *maker) counterService() (*counter.Service, error) {
 		stores[name] = &counter.Store{Counter: s, Entries: s, Changes: s, Memories: s, Copies: s}
 	}
 	return counter.New(counter.Config{Budgets: m.budgets, Ledger: counter.Ledger{Lanes: m.parts.lanes,
-		Epochs: m.parts.lanes, Supply: m.parts.lanes, Periods: m.parts.lanes, Covers: m.commit},
+		Epochs: m.parts.lanes, Supply: m.parts.lanes, Periods: m.parts.lanes, Moves: m.parts.lanes,
+		Covers: m.commit},
 		Stores: stores, Now: m.db.Now, Observer: m.observer,
 		Settings: counter.Settings{Deadline: m.c.Deduct.Deadline, StepTime: m.c.Deduct.StepTimeout,
 			Queue: m.c.Deduct.Queue, LaneOperations: m.c.Deduct.BatchSize,
@@ -192,6 +194,9 @@ type usages interface {
 	Usage(ctx context.Context, request bucket.UsageRequest) (bucket.Usage, error)
 }
 
+// openHoldsEvery is how often open holds are counted.
+const openHoldsEvery = 10 * time.Second
+
 // loops lists what the node does by itself.
 func (m *maker) loops(audits *audit.Service, figures *sample.Service) []loop {
 	recycle := transfer.RecycleSettings{StrandedShare: m.c.Recycle.StrandedShare,
@@ -203,6 +208,7 @@ func (m *maker) loops(audits *audit.Service, figures *sample.Service) []loop {
 	all := []loop{
 		{"health", healthEvery, m.health.once},
 		{"holds", hold.ExpiryEvery, expiry.RunOnce},
+		{"open holds", openHoldsEvery, expiry.CountOpen},
 		{"samples", sample.DropEvery, figures.RunOnce},
 	}
 	for _, one := range m.moves.Loops(transfer.Settings{Recycle: recycle}) {
