@@ -24,6 +24,7 @@ import (
 	"github.com/budgetd/budgetd/internal/sqlstore/engine"
 	feedrows "github.com/budgetd/budgetd/internal/sqlstore/feed"
 	"github.com/budgetd/budgetd/internal/sqlstore/lanes"
+	"github.com/budgetd/budgetd/internal/sqlstore/quarantine"
 	"github.com/budgetd/budgetd/internal/sqlstore/returns"
 	"github.com/budgetd/budgetd/internal/sqlstore/samples"
 	moving "github.com/budgetd/budgetd/internal/sqlstore/transfer"
@@ -137,7 +138,7 @@ func (m *maker) counterService() (*counter.Service, error) {
 	}
 	return counter.New(counter.Config{Budgets: m.budgets, Ledger: counter.Ledger{Lanes: m.parts.lanes,
 		Epochs: m.parts.lanes, Supply: m.parts.lanes, Periods: m.parts.lanes, Moves: m.parts.lanes,
-		Covers: m.commit},
+		Covers: m.commit, Quarantines: quarantine.New(m.db)},
 		Stores: stores, Now: m.db.Now, Observer: m.observer,
 		Settings: counter.Settings{Deadline: m.c.Deduct.Deadline, StepTime: m.c.Deduct.StepTimeout,
 			Queue: m.c.Deduct.Queue, LaneOperations: m.c.Deduct.BatchSize,
