@@ -125,9 +125,10 @@ func unavailable(cause error) *budget.Error {
 		}
 	}
 	e := &budget.Error{Code: budget.Unavailable, Op: "deduct", RetryAfter: time.Second, Err: cause,
-		Message: "not done; repeat later", Reason: budget.ReasonDatabaseDown}
+		Message: "the database does not answer; nothing was deducted; repeat later",
+		Reason:  budget.ReasonDatabaseDown}
 	if cause == nil || errors.Is(cause, context.Canceled) {
-		e.Reason = ""
+		e.Reason, e.Message = "", "the request was given up; nothing was deducted"
 	}
 	return e
 }

@@ -184,6 +184,7 @@ func (c *call) recover() {
 
 // panicked is the error of a call that panicked, with the stack.
 func panicked(op string, why any) *budget.Error {
+	err.Reason = budget.ReasonOverloaded
 	return &budget.Error{Code: budget.Internal, Op: op,
 		Err: fmt.Errorf("panic: %v\n%s", why, debug.Stack())}
 }

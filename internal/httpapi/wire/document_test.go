@@ -53,9 +53,12 @@ func TestDocumentsAreAsTheLibraryWritesThem(t *testing.T) {
 			if rapid.IntRange(0, 3).Draw(t, "problem") == 0 {
 				p := ProblemOf(&budget.Error{Code: rapid.SampledFrom([]budget.Code{budget.Invalid, budget.LimitExceeded,
 					budget.Unavailable, budget.BudgetExhausted}).Draw(t, "code"), Message: text.Draw(t, "message"),
-					Fields:     rapid.SliceOfN(field, 0, 2).Draw(t, "fields"),
-					Available:  rapid.Ptr(number, true).Draw(t, "available"),
-					Limit:      rapid.Ptr(limit, true).Draw(t, "limit"),
+					Fields:    rapid.SliceOfN(field, 0, 2).Draw(t, "fields"),
+					Available: rapid.Ptr(number, true).Draw(t, "available"),
+					Limit:     rapid.Ptr(limit, true).Draw(t, "limit"),
+					Limits:    rapid.SliceOfN(limit, 0, 2).Draw(t, "limits"),
+					Never:     rapid.Bool().Draw(t, "never"), StartAt: instant.Draw(t, "start"),
+					Reason:     budget.Reason(text.Draw(t, "reason")),
 					RetryAfter: time.Duration(rapid.Int64Range(-1e9, 1e15).Draw(t, "retry after"))})
 				p.CorrelationID = text.Draw(t, "correlation")
 				p.Reasons = rapid.SliceOfN(text, 0, 2).Draw(t, "reasons")
@@ -66,6 +69,7 @@ func TestDocumentsAreAsTheLibraryWritesThem(t *testing.T) {
 			got := bucket.DeductAnswer{RequestID: text.Draw(t, "id"), Amount: number.Draw(t, "amount"),
 				State: ledger.State(text.Draw(t, "state")), Bucket: text.Draw(t, "bucket"),
 				Remaining: number.Draw(t, "remaining"), BudgetRemaining: number.Draw(t, "budget remaining"),
+				RemainingUnknown: rapid.Bool().Draw(t, "bucket unknown"), FiguresUnknown: rapid.Bool().Draw(t, "unknown"),
 				PeriodRemaining: rapid.Ptr(number, true).Draw(t, "period remaining"), Unlimited: rapid.Bool().Draw(t, "unlimited"),
 				HoldUntil: instant.Draw(t, "hold"), Limits: rapid.SliceOfN(limit, 0, 3).Draw(t, "limits"),
 				Receipt: text.Draw(t, "receipt"), Replayed: rapid.Bool().Draw(t, "replayed")}

@@ -1,6 +1,7 @@
 package wire
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"math"
@@ -51,6 +52,8 @@ var statuses = map[budget.Code]struct {
 	budget.VersionConflict:        {http.StatusPreconditionFailed, "The budget has another version"},
 
 	budget.LimitExceeded: {http.StatusTooManyRequests, "A limit would be exceeded"},
+
+	budget.LedgerModeOnly: {http.StatusConflict, "The budget's durability does not allow it"},
 
 	budget.Unauthenticated: {http.StatusUnauthorized, "It is not known who makes the call"},
 	budget.Forbidden:       {http.StatusForbidden, "The key does not allow this"},
@@ -109,6 +112,16 @@ func (p *Problem) WholeRetryAfter() int64 {
 	return int64(max(1, math.Ceil(p.RetryAfter)))
 }
 
+// unavailable says what keeps a request from being done, and what to do, where nothing else does.
+var unavailable = map[budget.Reason]string{
+	"":                        "no answer in time; nothing was done; repeat it",
+	budget.ReasonOverloaded:   "too many requests are waiting; nothing was done; repeat it later",
+	budget.ReasonCollecting:   "units could not be brought together in time; nothing was done; repeat it",
+	budget.ReasonDatabaseDown: "the database does not answer; nothing was done; repeat it later",
+	budget.ReasonStoreDown:    "a store does not answer; nothing was done; repeat it later",
+	budget.ReasonOffline:      "no bucket is online; nothing was done; an operator can bring one online",
+}
+
 // defaultRetryAfter is advised with "unavailable" where nothing better is known.
 const defaultRetryAfter = time.Second
 
@@ -148,8 +161,11 @@ func ProblemOf(e *budget.Error) *Problem {
 	}
 	p.Never, p.StartAt, p.Reason = e.Never, InUTC(e.StartAt), e.Reason
 	switch {
-	case e.Code == budget.Unavailable && e.RetryAfter <= 0:
-		p.RetryAfter = defaultRetryAfter.Seconds()
+	case e.Code == budget.Unavailable:
+		if e.RetryAfter <= 0 {
+			p.RetryAfter = defaultRetryAfter.Seconds()
+		}
+		p.Detail = cmp.Or(p.Detail, unavailable[e.Reason])
 	case e.Code == budget.OutcomeUnknown && p.Detail == "":
 		p.Detail = "no certain answer in time; repeat it with the same request id, or cancel that id"
 	case e.Code == budget.Internal && p.Detail == "":

@@ -117,7 +117,8 @@ func (at server) judge(op string, err error, written bool) verdict {
 func (at server) judgeRead(op string, err error) error { return at.judge(op, err, false).err }
 
 func (at server) unavailable(op string, err error, why string) *budget.Error {
-	return &budget.Error{Code: budget.Unavailable, Op: op, Err: err, Message: at.String() + ": " + why}
+	return &budget.Error{Code: budget.Unavailable, Op: op, Err: err, Reason: budget.ReasonStoreDown,
+		Message: at.String() + ": " + why}
 }
 
 // server is one Redis of an instance, as errors name it. addr "": the instance as a whole.

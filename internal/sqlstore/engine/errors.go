@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"time"
 
 	"github.com/go-sql-driver/mysql"
 	"modernc.org/sqlite"
@@ -158,10 +159,25 @@ func notDone(op string, err error) error {
 	case wrong, taken:
 		return &budget.Error{Code: budget.Internal, Op: op,
 			Message: "the database answered unexpectedly", Err: err}
-	default:
-		return &budget.Error{Code: budget.Unavailable, Op: op,
-			Message: "the database could not be used; nothing was changed", Err: err}
 	}
+	e := &budget.Error{Code: budget.Unavailable, Op: op, Reason: budget.ReasonDatabaseDown,
+		RetryAfter: time.Second, Err: err}
+	switch why := "the database cannot be reached"; {
+	case errors.Is(err, context.Canceled):
+		e.Reason, e.Message = "", "the request was given up; nothing was changed"
+	case fateOf(err) == again:
+		e.Reason = budget.ReasonOverloaded
+		e.Message = "too many transactions want the same rows; nothing was changed; repeat later"
+	case fateOf(err) == full:
+		why = "the database refuses to work: it is out of space, memory or connections, or read-only"
+		e.Message = why + "; nothing was changed; an operator has to act"
+	case fateOf(err) == over:
+		why = "the database did not answer in time"
+		fallthrough
+	default:
+		e.Message = why + "; nothing was changed; repeat later"
+	}
+	return e
 }
 
 // maybeDone is the error of a transaction that may have been committed.
