@@ -62,7 +62,7 @@ var house = map[string]place{
 	"internal/sqlstore":   {may: slices.Concat(actor, root, leaf), store: true},
 	"internal/memstore":   {may: slices.Concat(actor, leaf), store: true},
 	"internal/safeguard":  {stdOnly: true}, // words that switch safeguards off in a build of their own
-	"internal/httpapi":    {may: actor},
+	"internal/httpapi":    {may: slices.Concat(actor, []string{"internal/guard", "internal/edge"})},
 	"internal/metrics":    {may: actor},
 	"internal/archive":    {may: actor},
 	"internal/console":    {may: actor},

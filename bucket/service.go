@@ -271,16 +271,31 @@ func (s *Service) Check(ctx context.Context, requests []CheckRequest) []CheckAns
 
 // Rollback sends a rollback to the mode of its budget.
 func (s *Service) Rollback(ctx context.Context, r RollbackRequest) (DeductionView, error) {
-	mode, _, err := s.mode(ctx, r.Budget)
+	mode, inStore, err := s.mode(ctx, r.Budget)
+	if err == nil && inStore {
+		err = ownersUnknown("rollback", &r)
+	}
 	if err != nil {
 		return DeductionView{}, err
 	}
 	return mode.Rollback(ctx, r)
 }
 
+// ownersUnknown refuses to take back only what one principal deducted: the stores do not keep that.
+func ownersUnknown(op string, r *RollbackRequest) error {
+	if r.OnlyBy == "" {
+		return nil
+	}
+	return budget.Refuse(budget.Forbidden, op,
+		"who deducted is not kept with durability store: it needs the role rollback")
+}
+
 // Cancel sends a cancel to the mode of its budget.
 func (s *Service) Cancel(ctx context.Context, r RollbackRequest) (DeductionView, error) {
-	mode, _, err := s.mode(ctx, r.Budget)
+	mode, inStore, err := s.mode(ctx, r.Budget)
+	if err == nil && inStore {
+		err = ownersUnknown("cancel", &r)
+	}
 	if err != nil {
 		return DeductionView{}, err
 	}

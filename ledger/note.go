@@ -2,14 +2,20 @@ package ledger
 
 import "encoding/binary"
 
-// Note is what the column deduction.note holds: the texts of a deduction that no statement looks for.
+// Note is what the column deduction.note holds: the texts of a deduction that no statement looks
+// for.
 type Note struct {
 	// Reference is the caller's; Dimensions and Counts are canonical JSON. Each may be "".
 	Reference, Dimensions, Counts string
+	// By is the principal that deducted; "" on a server that authenticates nobody.
+	By string
 }
 
-// noteFormat is the first byte of every packed note.
-const noteFormat = 1
+// The first byte of every packed note: how many texts follow.
+const (
+	noteFormat = 1 // Reference, Dimensions, Counts
+	noteWithBy = 2 // and By
+)
 
 // Pack returns the note as bytes, "" for a note without any text: a format number, then each text
 // after its length.
@@ -17,9 +23,15 @@ func (n Note) Pack() string {
 	if n == (Note{}) {
 		return ""
 	}
-	size := len(n.Reference) + len(n.Dimensions) + len(n.Counts) + 1 + 3*binary.MaxVarintLen16
-	out := append(make([]byte, 0, size), noteFormat)
-	for _, text := range [...]string{n.Reference, n.Dimensions, n.Counts} {
+	format, texts := byte(noteFormat), [...]string{n.Reference, n.Dimensions, n.Counts, n.By}
+	many := len(texts) - 1
+	if n.By != "" {
+		format, many = noteWithBy, len(texts)
+	}
+	size := len(n.Reference) + len(n.Dimensions) + len(n.Counts) + len(n.By) + 1 +
+		4*binary.MaxVarintLen16
+	out := append(make([]byte, 0, size), format)
+	for _, text := range texts[:many] {
 		out = append(binary.AppendUvarint(out, uint64(len(text))), text...)
 	}
 	return string(out)
@@ -30,13 +42,21 @@ func ReadNote(packed string) (n Note, ok bool) {
 	if packed == "" {
 		return n, true
 	}
-	rest := packed[1:]
-	for _, to := range [...]*string{&n.Reference, &n.Dimensions, &n.Counts} {
+	texts := [...]*string{&n.Reference, &n.Dimensions, &n.Counts, &n.By}
+	many, rest := len(texts), packed[1:]
+	switch packed[0] {
+	case noteFormat:
+		many--
+	case noteWithBy:
+	default:
+		return Note{}, false
+	}
+	for _, to := range texts[:many] {
 		if *to, rest, ok = cutText(rest); !ok {
 			return Note{}, false
 		}
 	}
-	if packed[0] != noteFormat || rest != "" {
+	if rest != "" || packed[0] == noteWithBy && n.By == "" {
 		return Note{}, false
 	}
 	return n, true

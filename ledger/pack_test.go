@@ -12,7 +12,8 @@ import (
 func TestNotesSurvive(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		n := ledger.Note{Reference: rapid.String().Draw(t, "reference"),
-			Dimensions: rapid.String().Draw(t, "dimensions"), Counts: rapid.String().Draw(t, "counts")}
+			Dimensions: rapid.String().Draw(t, "dimensions"), Counts: rapid.String().Draw(t, "counts"),
+			By: rapid.SampledFrom([]string{"", "till-7"}).Draw(t, "by")}
 		packed := n.Pack()
 		if got, ok := ledger.ReadNote(packed); !ok || got != n {
 			t.Fatalf("%q became %q, %v", n, got, ok)

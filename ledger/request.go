@@ -8,8 +8,8 @@ type Request struct {
 	Amount int64
 	// Fingerprint is 16 bytes: see RequestFingerprint.
 	Fingerprint string
-	// Nonce is 8 random bytes of one HTTP call, kept across its inner retries: a row that carries it is
-	// the call's own.
+	// Nonce is 8 random bytes of one HTTP call, kept across its inner retries: a row that carries it
+	// is the call's own.
 	Nonce     string
 	Reference string
 	// Dimensions is the canonical JSON of the dimensions.
@@ -21,4 +21,7 @@ type Request struct {
 	Group string
 	// Counts is the canonical JSON of own amounts for single limits.
 	Counts string
+	// By is the principal that deducts, "" on a server that authenticates nobody. It is not part of
+	// the fingerprint: a repeat may come from another principal.
+	By string
 }

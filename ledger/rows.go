@@ -80,6 +80,8 @@ type Deduction struct {
 	Nonce       string
 	Reference   string
 	Dimensions  string
+	// By is the principal that deducted; "": nobody was authenticated.
+	By string
 	// Bucket and Epoch say where it was deducted; 0 for a tombstone.
 	Bucket, Epoch int64
 	// CountedAt is SQL's time of the commit.

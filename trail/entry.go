@@ -28,6 +28,15 @@ func (e *Entry) Change(tenant, target string, before, after []byte) {
 	e.row.Before, e.row.After = slices.Clone(before), slices.Clone(after)
 }
 
+// Ask notes the request id that the caller gave; "" leaves what was noted.
+func (e *Entry) Ask(requestID string) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if requestID != "" {
+		e.row.RequestID = requestID
+	}
+}
+
 // Succeed returns the row of a transaction that is about to commit, and notes that it was appended.
 func (e *Entry) Succeed() Row {
 	e.mu.Lock()

@@ -17,7 +17,7 @@ type Refusals struct {
 }
 
 // refusal is what makes refusals equal.
-type refusal struct{ keyID, source, op, outcome string }
+type refusal struct{ principal, keyID, source, op, outcome string }
 
 // tally is when the first of equal refusals came, and how many there were.
 type tally struct{ firstMS, times int64 }
@@ -27,7 +27,17 @@ type tally struct{ firstMS, times int64 }
 func (f *Refusals) Add(nowMS int64, keyID, source, op, outcome string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.add(nowMS, refusal{keyID, source, op, outcome}, 1)
+	f.add(nowMS, refusal{"", keyID, source, op, outcome}, 1)
+}
+
+// forbidden is the outcome of a call that a known principal may not make.
+const forbidden = "forbidden"
+
+// Forbid counts a call that a known principal may not make.
+func (f *Refusals) Forbid(nowMS int64, principal, keyID, source, op string) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.add(nowMS, refusal{principal, keyID, source, op, forbidden}, 1)
 }
 
 func (f *Refusals) add(nowMS int64, one refusal, times int64) {
@@ -51,12 +61,13 @@ func (f *Refusals) Take() []Row {
 	f.mu.Unlock()
 	rows := make([]Row, 0, len(counted))
 	for one, t := range counted {
-		rows = append(rows, Row{AtMS: t.firstMS, KeyID: one.keyID, Source: one.source, Op: one.op,
+		rows = append(rows, Row{AtMS: t.firstMS, Principal: one.principal, KeyID: one.keyID, Source: one.source, Op: one.op,
 			Outcome: one.outcome, Times: t.times})
 	}
 	slices.SortFunc(rows, func(a, b Row) int {
 		return cmp.Or(cmp.Compare(a.AtMS, b.AtMS), cmp.Compare(a.Source, b.Source),
-			cmp.Compare(a.KeyID, b.KeyID), cmp.Compare(a.Outcome, b.Outcome))
+			cmp.Compare(a.Principal, b.Principal),
+			cmp.Compare(a.KeyID, b.KeyID), cmp.Compare(a.Op, b.Op), cmp.Compare(a.Outcome, b.Outcome))
 	})
 	return rows
 }
@@ -66,6 +77,6 @@ func (f *Refusals) Return(rows []Row) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	for _, row := range rows {
-		f.add(row.AtMS, refusal{row.KeyID, row.Source, row.Op, row.Outcome}, row.Times)
+		f.add(row.AtMS, refusal{row.Principal, row.KeyID, row.Source, row.Op, row.Outcome}, row.Times)
 	}
 }

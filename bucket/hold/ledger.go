@@ -34,6 +34,9 @@ type Order struct {
 	Amount int64
 	// TTL is how long an extended hold lasts from SQL's present instant.
 	TTL time.Duration
+	// OnlyBy refuses a rollback or a cancel of what another principal deducted; "": it may be
+	// anybody's.
+	OnlyBy string
 }
 
 // GroupOrder changes every hold of a group: Kind is Confirm, Extend or Rollback.
@@ -42,6 +45,8 @@ type GroupOrder struct {
 	Budget int64
 	Group  string
 	TTL    time.Duration
+	// OnlyBy is as in Order, for every member.
+	OnlyBy string
 }
 
 // Settled is what became of an order, or of one member of a group.

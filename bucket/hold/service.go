@@ -95,7 +95,7 @@ func New(c Config) *Service {
 func (s *Service) Rollback(ctx context.Context, r bucket.RollbackRequest) (
 	bucket.DeductionView, error) {
 	return s.one(ctx, r.Budget, Order{Kind: Rollback, RequestID: r.RequestID, RollbackID: r.RollbackID,
-		Amount: r.Amount})
+		Amount: r.Amount, OnlyBy: r.OnlyBy})
 }
 
 // Cancel makes certain that a request id has no effect: what is left of its deduction is given
@@ -103,7 +103,7 @@ func (s *Service) Rollback(ctx context.Context, r bucket.RollbackRequest) (
 // answers the same. Errors: BudgetNotFound, LedgerModeOnly, Unavailable, OutcomeUnknown.
 func (s *Service) Cancel(ctx context.Context, r bucket.RollbackRequest) (
 	bucket.DeductionView, error) {
-	return s.one(ctx, r.Budget, Order{Kind: Cancel, RequestID: r.RequestID})
+	return s.one(ctx, r.Budget, Order{Kind: Cancel, RequestID: r.RequestID, OnlyBy: r.OnlyBy})
 }
 
 // Deduction reads what became of a request id. Errors: BudgetNotFound, LedgerModeOnly,
@@ -172,7 +172,8 @@ func (s *Service) RollbackGroup(ctx context.Context, r bucket.RollbackRequest) (
 	if r.Group == "" || r.RollbackID != "" || r.Amount != 0 {
 		return nil, invalid("rollback", "group", "must be given, without a rollback id and an amount")
 	}
-	return s.held(ctx, r.Budget, r.Group, Order{Kind: Rollback, RequestID: r.RequestID})
+	return s.held(ctx, r.Budget, r.Group,
+		Order{Kind: Rollback, RequestID: r.RequestID, OnlyBy: r.OnlyBy})
 }
 
 // held settles an order about one hold, or about a group if that is not "".
@@ -196,7 +197,7 @@ func (s *Service) held(ctx context.Context, ref bucket.BudgetRef, group string, 
 	ctx, cancel := context.WithTimeout(ctx, s.set.StepTime)
 	defer cancel()
 	got, levels, err := s.ledger.SettleGroup(ctx, GroupOrder{Kind: o.Kind, Budget: b.ID, Group: group,
-		TTL: o.TTL})
+		TTL: o.TTL, OnlyBy: o.OnlyBy})
 	if err != nil {
 		return nil, s.failed(err)
 	}

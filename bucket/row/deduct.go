@@ -115,7 +115,7 @@ func (o *op) prepare(r *bucket.DeductRequest) {
 	o.Request = ledger.Request{ID: r.RequestID, Amount: r.Amount, Nonce: o.Request.Nonce,
 		Reference: r.Reference, Dimensions: ledger.Dimensions(r.Dimensions),
 		Counts:  ledger.Counts(r.Counts),
-		HoldTTL: r.HoldTTL.Milliseconds(), Group: r.Group}
+		HoldTTL: r.HoldTTL.Milliseconds(), Group: r.Group, By: r.By}
 	o.Request.Fingerprint = ledger.RequestFingerprint(r.Amount, r.Key, o.Request)
 }
 

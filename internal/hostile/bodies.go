@@ -219,8 +219,10 @@ func batches(target Target) []Case {
 	unknown := item("unknown budget", `{"budget":"SALE","request_id":"hostile","amount":1}`)
 	unknown.Statuses, unknown.Codes = []int{404}, notFound("budget")
 	return append(cases, unknown,
-		malformed(item("a number", "7")), malformed(item("null", "null")),
-		malformed(item("an array", "[]")),
+		with(malformed(batch("a number", `{"deductions":[7]}`)), "deductions[0]"),
+		with(malformed(batch("a string", `{"deductions":[`+ours+`,"amount":1},"x"]}`)), "deductions[1]"),
+		with(malformed(batch("null as item", `{"deductions":[null]}`)), "deductions[0]"),
+		with(malformed(batch("an array as item", `{"deductions":[[]]}`)), "deductions[0]"),
 		with(invalid(item("without budget", `{"request_id":"hostile","amount":1}`)), "budget"),
 		with(invalid(item("without id", `{"budget":"`+target.Budget+`","amount":1}`)), "request_id"),
 		with(malformed(item("unknown member", ours+`,"amount":1,"force":1}`)), "force"),

@@ -8,6 +8,7 @@ import (
 	"sync"
 
 	"github.com/budgetd/budgetd/budget"
+	"github.com/budgetd/budgetd/internal/edge"
 	"github.com/budgetd/budgetd/internal/httpapi/wire"
 )
 
@@ -54,6 +55,9 @@ func (c *call) refuse(e *budget.Error, p *wire.Problem) {
 
 func (c *call) sendProblem(p *wire.Problem) {
 	p.CorrelationID = c.work.marks.correlation
+	if p.Code == budget.Unauthenticated {
+		c.w.Header()["Www-Authenticate"] = bearer
+	}
 	if seconds := p.WholeRetryAfter(); seconds > 0 {
 		c.w.Header().Set("Retry-After", strconv.FormatInt(seconds, 10))
 	}
@@ -66,8 +70,7 @@ func (c *call) sendProblem(p *wire.Problem) {
 var (
 	jsonType    = []string{"application/json"}
 	problemType = []string{"application/problem+json"}
-	noStore     = []string{"no-store"}
-	noSniff     = []string{"nosniff"}
+	bearer      = []string{"Bearer"}
 )
 
 var answers = sync.Pool{New: func() any { return new(wire.Document) }}
@@ -90,8 +93,7 @@ func (c *call) send(status int, contentType []string, body any) error {
 	c.length[0] = strconv.Itoa(len(d.Text))
 	header["Content-Type"] = contentType
 	header["Content-Length"] = c.length[:]
-	header["Cache-Control"] = noStore
-	header["X-Content-Type-Options"] = noSniff
+	edge.SecureAnswer(header, c.encrypted())
 	c.api.observer.Request(c.route.pattern, status, c.api.now().Sub(c.began))
 	c.w.WriteHeader(status)
 	// An error here means that the caller is gone; it will ask again.

@@ -1,3 +1,23 @@
+// Package httpapi answers HTTP: strict requests in, JSON or problem documents (RFC 9457) out.
+//
+// A request goes through these steps, and whatever a step refuses never reaches the service:
+//
+//	front       who answers it: data calls in their usual form go to Answer, all others to net/http
+//	Answer      (server.go) ids, requests in flight, panics
+//	ServeHTTP   (api.go) the same, and number of headers, path, route
+//	routes.go   which call it is; all of them on one screen
+//	data, call  query, path and body of one request, read strictly (package strictjson); a call is a
+//	            data that net/http has read
+//	<noun>.go   the call itself: one method of the service
+//	wire        what bodies and answers look like, and what an error is answered with
+//
+// Data calls (deduct, batch, check, confirm, extend, rollback, cancel) have handlers that take a
+// *data. They do not know which server is in front of them. What data calls ask of the service is
+// DataPath.
+//
+// Errors keep their kind on the way out: refused and conflict (4xx) and unavailable (503) say that
+// nothing was changed; outcome_unknown (504) and internal (500) that it may have been. An error of
+// the service that carries no code is therefore outcome_unknown for calls that change something.
 package httpapi
 
 import (
@@ -9,7 +29,9 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/budgetd/budgetd/access"
 	"github.com/budgetd/budgetd/budget"
+	"github.com/budgetd/budgetd/internal/guard"
 	"github.com/budgetd/budgetd/internal/httpapi/wire"
 )
 
@@ -49,24 +71,72 @@ type Config struct {
 	Observer Observer
 	// Metrics answers /metrics; nil: no such route.
 	Metrics http.Handler
+	// Guard says who makes a call; nil admits everybody to everything.
+	Guard *guard.Guard
+	// Names is needed beside a guard that admits principals of single tenants or budgets.
+	Names Names
+	// Trail adds to the audit log, Records reads it, Keys are the API keys; nil: there are no such
+	// routes.
+	Trail   Trail
+	Records Records
+	Keys    Keys
+	// Login logs persons in to the console; nil: there are no such routes.
+	Login Login
+	// Part says which calls are answered here.
+	Part Part
 	// NewID makes correlation ids; nil: random ones.
 	NewID func() string
 	// Now is the clock of latencies; nil: the machine's.
 	Now func() time.Time
 }
 
+// Part is the calls of one listener.
+type Part uint8
+
+// The parts. Health is answered by each of them.
+const (
+	// Everything is all calls.
+	Everything Part = iota
+	// DataPart is what callers need who deduct: no call of it needs more than the role rollback.
+	DataPart
+	// AdminPart is all calls but the metrics.
+	AdminPart
+	// MetricsPart is the metrics.
+	MetricsPart
+)
+
+// has reports whether a call belongs to a part.
+func (p Part) has(call *access.Call, probe bool) bool {
+	metrics := call.Op == "metrics"
+	switch {
+	case probe:
+		return true
+	case p == DataPart:
+		return !metrics && call.Over != access.Nobody && call.Over != access.Installation &&
+			access.Rollback.Includes(call.Least)
+	case p == AdminPart:
+		return !metrics
+	case p == MetricsPart:
+		return metrics
+	}
+	return true
+}
+
 // API is the HTTP interface of one node. Safe for concurrent use.
 type API struct {
-	service  Service
-	drivers  map[string]string
-	limits   Limits
-	log      *slog.Logger
-	gate     gate
-	observer Observer
-	newID    func() string
-	now      func() time.Time
-	mux      *http.ServeMux
-	methods  []string
+	service   Service
+	keys      Keys
+	records   Records
+	drivers   map[string]string
+	limits    Limits
+	admission admission
+	log       *slog.Logger
+	gate      gate
+	observer  Observer
+	newID     func() string
+	now       func() time.Time
+	mux       *http.ServeMux
+	methods   []string
 	// dataRoutes are the routes with a data handler.
 	dataRoutes []dataRoute
 
@@ -79,7 +149,8 @@ type API struct {
 func New(c Config) *API {
 	a := &API{service: c.Service, drivers: c.Drivers, limits: c.Limits, log: c.Log,
 		observer: c.Observer, newID: c.NewID, now: c.Now, mux: http.NewServeMux(),
-		left: make(chan struct{})}
+		left: make(chan struct{}), keys: c.Keys, records: c.Records,
+		admission: newAdmission(c)}
 	if a.log == nil {
 		a.log = slog.New(slog.DiscardHandler)
 	}
@@ -92,7 +163,7 @@ func New(c Config) *API {
 	if a.now == nil {
 		a.now = time.Now
 	}
-	a.register(c.Metrics)
+	a.register(c)
 	return a
 }
 
@@ -113,6 +184,7 @@ func (a *API) enter(r *route) *budget.Error {
 	}
 	err := budget.Refuse(budget.Unavailable, r.op,
 		"%d requests are being answered, more are not taken in; try again", a.limits.InFlight)
+	err.Reason = budget.ReasonOverloaded
 	if r.op == "deduct" { // of a batch nobody knows how many
 		a.observeDeduction(nil, err)
 	}
@@ -179,12 +251,15 @@ func (c *call) recover() {
 	if why == http.ErrAbortHandler {
 		panic(why)
 	}
-	c.fail(panicked(c.route.op, why))
+	failed := panicked(c.route.op, why)
+	if c.entry != nil {
+		c.settle(failed)
+	}
+	c.fail(failed)
 }
 
 // panicked is the error of a call that panicked, with the stack.
 func panicked(op string, why any) *budget.Error {
-	err.Reason = budget.ReasonOverloaded
 	return &budget.Error{Code: budget.Internal, Op: op,
 		Err: fmt.Errorf("panic: %v\n%s", why, debug.Stack())}
 }

@@ -16,6 +16,9 @@ import (
 // after the other, in the order of the request; all others side by side.
 func (a *API) batch(d *data) (answer, error) {
 	tenant := d.tenant(d.query("tenant"))
+	if err := d.onTenant(tenant); err != nil {
+		return answer{}, err
+	}
 	body := wire.Deductions{Limit: a.limits.BatchItems}
 	err := d.read(&body)
 	if body.TooMany {
@@ -33,6 +36,10 @@ func (a *API) batch(d *data) (answer, error) {
 			item.Request.Budget, err = refOf("deduct", tenant, item.Budget)
 		}
 		if err == nil {
+			err = d.within("deduct", item.Request.Budget)
+		}
+		if err == nil {
+			item.Request.By = d.by()
 			sound = append(sound, i)
 			continue
 		}
@@ -164,6 +171,9 @@ func (a *API) dryRun(ctx context.Context, request bucket.DeductRequest) (answer,
 // checks answers which of many deductions would be accepted now.
 func (a *API) checks(d *data) (answer, error) {
 	tenant := d.tenant(d.query("tenant"))
+	if err := d.onTenant(tenant); err != nil {
+		return answer{}, err
+	}
 	var body wire.CheckList
 	err := d.read(&body)
 	if body.TooMany {
@@ -180,6 +190,9 @@ func (a *API) checks(d *data) (answer, error) {
 		err := item.Faults.Err("check")
 		if err == nil {
 			item.Request.Budget, err = refOf("check", tenant, item.Budget)
+		}
+		if err == nil {
+			err = d.within("check", item.Request.Budget)
 		}
 		if err != nil {
 			results[i] = wire.ProblemOf(wire.Settle(err, "check", false))

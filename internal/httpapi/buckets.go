@@ -97,6 +97,10 @@ func (a *API) release(c *call) (answer, error) {
 		return answer{}, err
 	}
 	body.request.Budget = ref
+	c.target(ref.Tenant, c.named, body.request.RequestID)
+	if by := c.by(); by != "" {
+		body.request.By = by // whatever the request says
+	}
 	done, err := a.service.Release(c.ctx, body.request)
 	return answer{body: releaseView{RequestID: body.request.RequestID, Released: done.Released,
 		Quarantined: done.Quarantined, Replayed: done.Replayed}}, err
@@ -181,14 +185,7 @@ func (a *API) recycles(c *call) (answer, error) {
 	if err != nil {
 		return answer{}, err
 	}
-	limit, before := defaultPageSize, int64(0)
-	if query.Has("page_size") {
-		size, ok := budget.ParseAmount(query.Get("page_size"))
-		if !ok || size > maxPageSize {
-			c.faults.Invalid("page_size", "must be 1 to %d", maxPageSize)
-		}
-		limit = int(size)
-	}
+	limit, before := c.pageSize(query), int64(0)
 	if query.Has("page_token") {
 		number, ok := parsePageToken(query.Get("page_token"))
 		if !ok {

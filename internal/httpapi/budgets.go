@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/budgetd/budgetd/access"
 	"github.com/budgetd/budgetd/bucket"
 	"github.com/budgetd/budgetd/budget"
 	"github.com/budgetd/budgetd/internal/httpapi/wire"
@@ -27,8 +28,14 @@ type Budgets interface {
 
 func (a *API) create(c *call) (answer, error) {
 	c.query()
-	var body wire.Definition
+	body := wire.Definition{}
+	body.Tenant = c.tenant(nil)
 	if err := c.read(&body); err != nil {
+		return answer{}, err
+	}
+	c.target(body.Tenant, body.Name, "")
+	err := c.may(&c.route.access, access.Target{Tenant: body.Tenant, Budget: body.Name}, nil)
+	if err != nil {
 		return answer{}, err
 	}
 	view, created, err := a.service.Create(c.ctx, body.Definition)
@@ -65,6 +72,11 @@ func (a *API) change(c *call) (answer, error) {
 	if err := c.read(&body); err != nil {
 		return answer{}, err
 	}
+	if status := (bucket.Change{Paused: body.Paused, IfVersion: body.IfVersion}); body.Change != status {
+		if err := c.more(ref); err != nil {
+			return answer{}, err
+		}
+	}
 	view, err := a.service.Change(c.ctx, ref, body.Change)
 	return answer{body: wire.BudgetOf(&view), version: view.Definition.Version}, err
 }
@@ -78,6 +90,7 @@ func (a *API) adjust(c *call) (answer, error) {
 	if err := c.read(&body); err != nil {
 		return answer{}, err
 	}
+	c.target(ref.Tenant, c.named, body.RequestID)
 	view, err := a.service.Adjust(c.ctx, bucket.AdjustRequest{
 		Budget: ref, RequestID: body.RequestID, Quantity: body.Quantity,
 	})
@@ -96,9 +109,14 @@ const everyTenant = "*"
 
 func (a *API) list(c *call) (answer, error) {
 	query := c.query("tenant", "status", "type", "page_size", "page_token")
-	page := bucket.Page{Size: defaultPageSize}
+	page := bucket.Page{Size: c.pageSize(query)}
 	if query.Get("tenant") != everyTenant {
 		page.Tenant = c.tenant(query)
+	} else if c.principal != nil {
+		page.Tenant = c.principal.Scope.Tenant // what the caller may see; "" is every tenant
+	}
+	if err := c.onTenant(page.Tenant); err != nil {
+		return answer{}, err
 	}
 	if query.Has("status") {
 		page.Status = budget.Status(query.Get("status"))
@@ -114,13 +132,6 @@ func (a *API) list(c *call) (answer, error) {
 			c.faults.Invalid("type", `must be "promo" or "daily"`)
 		}
 	}
-	if query.Has("page_size") {
-		size, ok := budget.ParseAmount(query.Get("page_size"))
-		if !ok || size > maxPageSize {
-			c.faults.Invalid("page_size", "must be 1 to %d", maxPageSize)
-		}
-		page.Size = int(size)
-	}
 	if query.Has("page_token") {
 		after, ok := parsePageToken(query.Get("page_token"))
 		if !ok {
@@ -132,9 +143,12 @@ func (a *API) list(c *call) (answer, error) {
 		return answer{}, err
 	}
 	views, err := a.service.List(c.ctx, page)
-	out := wire.BudgetPage{Budgets: make([]wire.BudgetView, len(views))}
+	out := wire.BudgetPage{Budgets: make([]wire.BudgetView, 0, len(views))}
 	for i := range views {
-		out.Budgets[i] = wire.BudgetOf(&views[i])
+		d := &views[i].Definition
+		if c.principal == nil || c.principal.Scope.Covers(d.Tenant, d.Name) {
+			out.Budgets = append(out.Budgets, wire.BudgetOf(&views[i]))
+		}
 	}
 	if len(views) == page.Size {
 		out.NextPageToken = pageToken(views[len(views)-1].Definition.ID)

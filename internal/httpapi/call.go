@@ -8,10 +8,12 @@ import (
 	"io"
 	"mime"
 	"net/http"
+	"net/url"
 	"os"
 	"strings"
 
 	"github.com/budgetd/budgetd/budget"
+	"github.com/budgetd/budgetd/internal/guard"
 	"github.com/budgetd/budgetd/internal/httpapi/strictjson"
 	"github.com/budgetd/budgetd/internal/httpapi/wire"
 )
@@ -40,22 +42,61 @@ func (c *call) serve() {
 	c.ctx, cancel = context.WithTimeout(c.work, a.limits.RequestTimeout)
 	defer cancel()
 	c.named, c.rawQuery = c.r.PathValue("budget"), c.r.URL.RawQuery
-	c.authorization, c.tls = single(c.r.Header["Authorization"]), c.r.TLS
-	if c.tls == nil {
-		c.tls, _ = c.r.Context().Value(tlsKey{}).(*tls.ConnectionState)
+	caller := c.caller()
+	if err := c.admit(caller); err != nil {
+		c.fail(err)
+		return
 	}
-	var answer answer
-	var err error
-	if c.route.data != nil {
-		answer, err = c.route.data(&c.data)
-	} else {
-		answer, err = c.route.handle(c)
+	if c.route.access.Administrative() {
+		c.record(guard.SourceOf(caller.Remote))
 	}
+	answer, err := c.answer()
+	var failed *budget.Error
 	if err != nil {
-		c.fail(wire.Settle(err, c.route.op, c.route.changes))
+		failed = wire.Settle(err, c.route.op, c.route.changes)
+	}
+	if c.entry != nil {
+		c.settle(failed)
+	}
+	if failed != nil {
+		c.fail(failed)
 		return
 	}
 	c.write(answer)
+}
+
+// answer runs the route's handler.
+func (c *call) answer() (answer, error) {
+	if c.route.data != nil {
+		return c.route.data(&c.data)
+	}
+	return c.route.handle(c)
+}
+
+// caller is what the request says of who makes it.
+func (c *call) caller() *guard.Caller {
+	out := c.api.admission.guard.CallerOf(c.w, c.r)
+	if out.TLS == nil {
+		out.TLS, _ = c.r.Context().Value(tlsKey{}).(*tls.ConnectionState)
+	}
+	return out
+}
+
+// encrypted reports whether the request came over TLS.
+func (c *call) encrypted() bool {
+	return c.r.TLS != nil || c.r.Context().Value(tlsKey{}) != nil
+}
+
+// pageSize reads how many elements a page has.
+func (c *call) pageSize(query url.Values) int {
+	if !query.Has("page_size") {
+		return defaultPageSize
+	}
+	size, ok := budget.ParseAmount(query.Get("page_size"))
+	if !ok || size > maxPageSize {
+		c.faults.Invalid("page_size", "must be 1 to %d", maxPageSize)
+	}
+	return int(size)
 }
 
 // nothing refuses a body where none is read, and returns the faults found so far.

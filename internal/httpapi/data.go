@@ -3,17 +3,18 @@ package httpapi
 import (
 	"bytes"
 	"context"
-	"crypto/tls"
 	"net/url"
 	"slices"
 	"strings"
 	"sync"
 	"time"
 
+	"github.com/budgetd/budgetd/access"
 	"github.com/budgetd/budgetd/bucket"
 	"github.com/budgetd/budgetd/budget"
 	"github.com/budgetd/budgetd/internal/httpapi/strictjson"
 	"github.com/budgetd/budgetd/internal/httpapi/wire"
+	"github.com/budgetd/budgetd/trail"
 )
 
 // data is what a call consists of, whichever server has read it. Data calls need nothing else.
@@ -27,10 +28,10 @@ type data struct {
 	route *route
 	// named is what the path says in place of {budget}, rawQuery the query as it was sent.
 	named, rawQuery string
-	// authorization is the header of that name, "" without one or with several; tls what was
-	// negotiated.
-	authorization string
-	tls           *tls.ConnectionState
+	// principal is who makes the call; nil for a call that is open to everybody. entry is the row of
+	// an administrative call; nil for all others.
+	principal *access.Principal
+	entry     *trail.Entry
 	// body is the body; if it has yet to arrive, arriving reads it.
 	body     []byte
 	arriving arriving
@@ -47,10 +48,15 @@ type arriving interface {
 	arrive(limit int64, into *bytes.Buffer) error
 }
 
-// Budget// Budget reads which budget the path names, within the tenant of the query. The only error
-// is BudgetNotFound; a faulty tenant is noted.
+// budget reads which budget the path names, within the tenant of the query and the caller's scope.
+// Errors: BudgetNotFound, Unavailable; a faulty tenant is noted.
 func (d *data) budget(query url.Values) (bucket.BudgetRef, error) {
-	return refOf(d.route.op, d.tenant(query), d.named)
+	ref, err := refOf(d.route.op, d.tenant(query), d.named)
+	if err == nil {
+		d.target(ref.Tenant, d.named, "")
+		err = d.within(d.route.op, ref)
+	}
+	return ref, err
 }
 
 // refOf reads a budget's id or name. A text that can be neither names no budget.
@@ -68,9 +74,12 @@ func refOf(op, tenant, text string) (bucket.BudgetRef, error) {
 	return ref, nil
 }
 
-// tenant reads the tenant of a query; the default tenant when there is none.
+// tenant reads the tenant of a query; the caller's, else the default one when there is none.
 func (d *data) tenant(query url.Values) string {
 	if !query.Has("tenant") {
+		if d.principal != nil && d.principal.Scope.Tenant != "" {
+			return d.principal.Scope.Tenant
+		}
 		return budget.DefaultTenant
 	}
 	tenant := query.Get("tenant")

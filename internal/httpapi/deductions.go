@@ -44,7 +44,7 @@ func (a *API) deduct(d *data) (answer, error) {
 	if err == nil {
 		err = d.read(body)
 	}
-	body.Request.Budget = ref
+	body.Request.Budget, body.Request.By = ref, d.by()
 	if err == nil && body.DryRun {
 		return a.dryRun(d.ctx, body.Request)
 	}
@@ -82,10 +82,11 @@ func (a *API) rollback(d *data) (answer, error) {
 		return answer{}, err
 	}
 	if body.Group != "" {
-		return a.rollbackGroup(d.ctx, ref, &body)
+		return a.rollbackGroup(d, ref, &body)
 	}
 	view, err := a.service.Rollback(d.ctx, bucket.RollbackRequest{Receipt: body.Receipt, Key: body.Key,
 		Budget: ref, RequestID: body.RequestID, RollbackID: body.RollbackID, Amount: body.Amount,
+		OnlyBy: d.onlyBy(),
 	})
 	return answer{body: wire.DeductionOf(&view)}, err
 }
@@ -100,7 +101,7 @@ func (a *API) cancel(d *data) (answer, error) {
 		return answer{}, err
 	}
 	view, err := a.service.Cancel(d.ctx, bucket.RollbackRequest{Budget: ref, RequestID: body.RequestID,
-		Key: body.Key, Receipt: body.Receipt})
+		Key: body.Key, Receipt: body.Receipt, OnlyBy: d.onlyBy()})
 	return answer{body: wire.DeductionOf(&view)}, err
 }
 
@@ -166,8 +167,8 @@ func (a *API) extend(d *data) (answer, error) {
 }
 
 // rollbackGroup gives back every hold of a group.
-func (a *API) rollbackGroup(ctx context.Context, ref bucket.BudgetRef,
-	body *wire.GiveBack) (answer, error) {
-	views, err := a.service.RollbackGroup(ctx, bucket.RollbackRequest{Budget: ref, Group: body.Group})
+func (a *API) rollbackGroup(d *data, ref bucket.BudgetRef, body *wire.GiveBack) (answer, error) {
+	views, err := a.service.RollbackGroup(d.ctx, bucket.RollbackRequest{Budget: ref,
+		Group: body.Group, OnlyBy: d.onlyBy()})
 	return answer{body: wire.HeldOf(body.Group, views)}, err
 }

@@ -6,14 +6,17 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/budgetd/budgetd/access"
 	"github.com/budgetd/budgetd/budget"
+	"github.com/budgetd/budgetd/internal/edge"
 )
 
 // route is one call of the contract.
 type route struct {
 	pattern string
-	// op names the call in errors and logs.
-	op string
+	// op names the call in errors and logs, access says who may make it: both are package access's.
+	op     string
+	access access.Call
 	// changes: an error without a code may have changed something.
 	changes bool
 	// probe: answered even when too many requests are in flight.
@@ -34,69 +37,121 @@ func (a *API) routes() []route {
 	const budgets, one = "/v1/budgets", "/v1/budgets/{budget}"
 	large := a.limits.BatchBytes
 	return []route{
-		{pattern: "POST " + budgets, op: "create", changes: true, handle: a.create},
-		{pattern: "GET " + budgets, op: "list", handle: a.list},
-		{pattern: "GET " + one, op: "view", handle: a.view},
-		{pattern: "PATCH " + one, op: "change", changes: true, handle: a.change},
-		{pattern: "POST " + one + "/append", op: "append", changes: true, handle: a.adjust},
+		{pattern: "POST " + budgets, changes: true, handle: a.create},
+		{pattern: "GET " + budgets, handle: a.list},
+		{pattern: "GET " + one, handle: a.view},
+		{pattern: "PATCH " + one, changes: true, handle: a.change},
+		{pattern: "POST " + one + "/append", changes: true, handle: a.adjust},
 
-		{pattern: "POST " + one + "/deduct", op: "deduct", changes: true, data: a.deduct},
-		{pattern: "POST " + one + "/rollback", op: "rollback", changes: true, data: a.rollback},
-		{pattern: "POST " + one + "/confirm", op: "confirm", changes: true, data: a.confirm},
-		{pattern: "POST " + one + "/extend", op: "extend", changes: true, data: a.extend},
-		{pattern: "POST " + one + "/cancel", op: "cancel", changes: true, data: a.cancel},
-		{pattern: "GET " + one + "/deductions", op: "deduction", handle: a.deduction},
-		{pattern: "GET " + one + "/usage", op: "usage", handle: a.usage},
-		{pattern: "POST /v1/checks", op: "check", data: a.checks, maxBody: large},
-		{pattern: "POST /v1/deductions:batch", op: "batch", changes: true, data: a.batch, maxBody: large},
+		{pattern: "POST " + one + "/deduct", changes: true, data: a.deduct},
+		{pattern: "POST " + one + "/rollback", changes: true, data: a.rollback},
+		{pattern: "POST " + one + "/confirm", changes: true, data: a.confirm},
+		{pattern: "POST " + one + "/extend", changes: true, data: a.extend},
+		{pattern: "POST " + one + "/cancel", changes: true, data: a.cancel},
+		{pattern: "GET " + one + "/deductions", handle: a.deduction},
+		{pattern: "GET " + one + "/usage", handle: a.usage},
+		{pattern: "POST /v1/checks", data: a.checks, maxBody: large},
+		{pattern: "POST /v1/deductions:batch", changes: true, data: a.batch, maxBody: large},
 
-		{pattern: "GET " + one + "/buckets", op: "buckets", handle: a.buckets},
-		{pattern: "POST " + one + "/buckets/{key}/offline", op: "offline", changes: true,
+		{pattern: "GET " + one + "/buckets", handle: a.buckets},
+		{pattern: "POST " + one + "/buckets/{key}/offline", changes: true,
 			handle: a.offline},
-		{pattern: "POST " + one + "/buckets/{key}/online", op: "online", changes: true, handle: a.online},
-		{pattern: "POST " + one + "/buckets/{key}/apply", op: "apply", changes: true, handle: a.apply},
-		{pattern: "POST " + one + "/recycle", op: "recycle", changes: true, handle: a.recycle},
-		{pattern: "GET " + one + "/recycles", op: "recycles", handle: a.recycles},
+		{pattern: "POST " + one + "/buckets/{key}/online", changes: true, handle: a.online},
+		{pattern: "POST " + one + "/buckets/{key}/apply", changes: true, handle: a.apply},
+		{pattern: "POST " + one + "/recycle", changes: true, handle: a.recycle},
+		{pattern: "GET " + one + "/recycles", handle: a.recycles},
 
-		{pattern: "GET " + one + "/audit", op: "audit", handle: a.audit},
-		{pattern: "GET " + one + "/ledger", op: "ledger", handle: a.ledger},
-		{pattern: "GET " + one + "/series", op: "series", handle: a.series},
-		{pattern: "GET " + one + "/quarantine", op: "quarantine", handle: a.quarantine},
-		{pattern: "POST " + one + "/quarantine/release", op: "release", changes: true, handle: a.release},
-		{pattern: "GET /v1/instances", op: "instances", handle: a.instances},
-		{pattern: "POST /v1/instances/{name}/drain", op: "drain", changes: true, handle: a.drain},
-		{pattern: "POST /v1/instances/{name}/undrain", op: "undrain", changes: true, handle: a.undrain},
-		{pattern: "POST /v1/instances/{name}/recover", op: "recover", changes: true, handle: a.recover},
-		{pattern: "GET /healthz", op: "health", probe: true, handle: a.health},
-		{pattern: "GET /readyz", op: "readiness", probe: true, handle: a.ready},
+		{pattern: "GET " + one + "/audit", handle: a.audit},
+		{pattern: "GET " + one + "/ledger", handle: a.ledger},
+		{pattern: "GET " + one + "/series", handle: a.series},
+		{pattern: "GET " + one + "/quarantine", handle: a.quarantine},
+		{pattern: "POST " + one + "/quarantine/release", changes: true, handle: a.release},
+		{pattern: "GET /v1/instances", handle: a.instances},
+		{pattern: "POST /v1/instances/{name}/drain", changes: true, handle: a.drain},
+		{pattern: "POST /v1/instances/{name}/undrain", changes: true, handle: a.undrain},
+		{pattern: "POST /v1/instances/{name}/recover", changes: true, handle: a.recover},
+		{pattern: "GET /v1/whoami", handle: a.whoami},
+		{pattern: "GET /v1/keys", handle: a.listKeys},
+		{pattern: "POST /v1/keys", changes: true, handle: a.createKey},
+		{pattern: "POST /v1/keys/{id}/revoke", changes: true, handle: a.revokeKey},
+		{pattern: "POST /v1/keys/{id}/rotate", changes: true, handle: a.rotateKey},
+		{pattern: "GET /v1/audit-log", handle: a.auditLog},
+		{pattern: "GET /healthz", probe: true, handle: a.health},
+		{pattern: "GET /readyz", probe: true, handle: a.ready},
 	}
 }
 
-// register makes the routes known. "/" takes whatever is left.
-func (a *API) register(metrics http.Handler) {
+// register makes the routes of a part known. "/" takes whatever is left. A route without a line in
+// the table of package access is a mistake of the program, found by the first test.
+func (a *API) register(config Config) {
 	for _, route := range a.routes() {
+		if route.find(); !config.Part.has(&route.access, route.probe) || !config.serves(&route) {
+			continue
+		}
 		route.maxBody = cmp.Or(route.maxBody, a.limits.BodyBytes)
 		if route.data != nil {
 			a.dataRoutes = append(a.dataRoutes, dataRouteOf(&route))
 		}
-		a.mux.HandleFunc(route.pattern, func(w http.ResponseWriter, _ *http.Request) {
-			c := w.(*dispatched).call
-			c.route = &route
-			c.serve()
-		})
-		method, _, _ := strings.Cut(route.pattern, " ")
-		if !slices.Contains(a.methods, method) {
-			a.methods = append(a.methods, method)
-		}
+		a.handle(route, (*call).serve)
 	}
-	if metrics != nil {
-		a.mux.HandleFunc("GET /metrics", func(w http.ResponseWriter, r *http.Request) {
-			metrics.ServeHTTP(w.(*dispatched).ResponseWriter, r)
-		})
+	metrics := route{pattern: "GET /metrics"}
+	if metrics.find(); config.Metrics != nil && config.Part.has(&metrics.access, false) {
+		a.handle(metrics, func(c *call) { c.pass(config.Metrics.ServeHTTP, edge.SecureAnswer) })
+	}
+	if login := config.Login; login != nil && config.Part != DataPart && config.Part != MetricsPart {
+		for pattern, serve := range map[string]http.HandlerFunc{"GET /console/login": login.Begin,
+			"GET /console/callback": login.Callback, "POST /console/logout": login.End} {
+			page := route{pattern: pattern}
+			page.find()
+			a.handle(page, func(c *call) { c.pass(serve, edge.SecurePage) })
+		}
 	}
 	a.mux.HandleFunc("/", func(w http.ResponseWriter, _ *http.Request) {
 		a.noRoute(w.(*dispatched).call)
 	})
+}
+
+// serves reports whether there is what a route needs.
+func (c *Config) serves(r *route) bool {
+	switch {
+	case r.op == "audit log":
+		return c.Records != nil
+	case strings.HasPrefix(r.pattern, "GET /v1/keys"), strings.HasPrefix(r.pattern, "POST /v1/keys"):
+		return c.Keys != nil
+	}
+	return true
+}
+
+// find looks the route up in the table of who may do what.
+func (r *route) find() {
+	known, ok := access.CallOf(r.pattern)
+	if !ok {
+		panic("httpapi: " + r.pattern + " is not in the table of package access")
+	}
+	r.access, r.op = known, known.Op
+}
+
+// handle has a route served.
+func (a *API) handle(route route, serve func(*call)) {
+	a.mux.HandleFunc(route.pattern, func(w http.ResponseWriter, _ *http.Request) {
+		c := w.(*dispatched).call
+		c.route = &route
+		serve(c)
+	})
+	method, _, _ := strings.Cut(route.pattern, " ")
+	if !slices.Contains(a.methods, method) {
+		a.methods = append(a.methods, method)
+	}
+}
+
+// pass admits a call and passes it on to what answers it by itself.
+func (c *call) pass(serve http.HandlerFunc, secure func(http.Header, bool)) {
+	if err := c.admit(c.caller()); err != nil {
+		c.fail(err)
+		return
+	}
+	secure(c.w.Header(), c.encrypted())
+	serve(c.w, c.r)
 }
 
 // noRoute answers 405 with Allow where another method would have a route, else 404.

@@ -9,8 +9,10 @@ import (
 	"strings"
 	"sync"
 	"time"
+	"unsafe"
 
 	"github.com/budgetd/budgetd/budget"
+	"github.com/budgetd/budgetd/internal/guard"
 	"github.com/budgetd/budgetd/internal/httpapi/front"
 	"github.com/budgetd/budgetd/internal/httpapi/wire"
 )
@@ -116,11 +118,10 @@ func (a *API) Answer(call int, r *front.Request, out *front.Answer) {
 	w := &work{parent: context.Background()}
 	w.marks = a.marksOf(string(r.Correlation), string(r.Traceparent))
 	*d = data{api: a, route: &route.route, ctx: w, work: w, began: a.now(), body: r.Body,
-		named: named, rawQuery: string(r.Query),
-		authorization: string(r.Authorization), tls: r.TLS}
+		named: named, rawQuery: string(r.Query)}
 	w.until = r.Began.Add(a.limits.RequestTimeout)
 	out.Correlation, out.Traceparent = w.marks.correlation, w.marks.traceparent()
-	d.serve(out)
+	d.serve(r, out)
 	w.end()
 	a.observer.Request(route.pattern, out.Status, a.now().Sub(d.began))
 	*d = data{named: named}
@@ -128,7 +129,7 @@ func (a *API) Answer(call int, r *front.Request, out *front.Answer) {
 }
 
 // serve runs the route's handler and appends what it returns.
-func (d *data) serve(out *front.Answer) {
+func (d *data) serve(r *front.Request, out *front.Answer) {
 	a := d.api
 	defer func() {
 		if why := recover(); why != nil {
@@ -137,6 +138,13 @@ func (d *data) serve(out *front.Answer) {
 	}()
 	defer a.leave()
 	if err := a.enter(d.route); err != nil {
+		d.refuse(out, err)
+		return
+	}
+	// The texts are those of the connection's buffer: nothing keeps them.
+	caller := guard.Caller{Authorization: borrowed(r.Authorization), Host: borrowed(r.Host),
+		Authorized: r.Authorization != nil, TLS: r.TLS, Remote: r.Remote}
+	if err := d.admit(&caller); err != nil {
 		d.refuse(out, err)
 		return
 	}
@@ -150,12 +158,15 @@ func (d *data) serve(out *front.Answer) {
 	}
 }
 
+// borrowed is a text without a copy of it: it is valid for as long as the bytes are.
+func borrowed(text []byte) string { return unsafe.String(unsafe.SliceData(text), len(text)) }
+
 // refuse logs an error, once, and appends its problem document.
 func (d *data) refuse(out *front.Answer, e *budget.Error) {
 	d.api.logError(d.ctx, d.route.op, e)
 	p := wire.ProblemOf(e)
 	p.CorrelationID = d.work.marks.correlation
-	out.RetryAfter = p.WholeRetryAfter()
+	out.RetryAfter, out.Authenticate = p.WholeRetryAfter(), e.Code == budget.Unauthenticated
 	if err := d.append(out, p.Status, "application/problem+json", p); err != nil {
 		panic(err) // a problem always has a JSON form
 	}

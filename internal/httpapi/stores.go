@@ -62,6 +62,7 @@ func (a *API) undrain(c *call) (answer, error) { return c.onInstance(a.service.U
 // instance is the name in the path. Its body may be absent or {}.
 func (c *call) instance() (string, error) {
 	c.query()
+	c.target("", c.r.PathValue("name"), "")
 	return c.r.PathValue("name"), c.readOptional(wire.Empty{})
 }
 

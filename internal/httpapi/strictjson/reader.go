@@ -187,7 +187,7 @@ func (r *Reader) Require(names ...string) {
 
 // Objects reads an array of objects. next is called for each with its index before it is read, and
 // returns where it goes and where its faults do; nil ends the reading, the rest of the body with
-// it.
+// it. An element that is no object is a fault of the whole.
 func (r *Reader) Objects(name string, next func(i int) (Body, *Faults)) {
 	if !r.expect(name, '[', "an array") {
 		return
@@ -196,8 +196,15 @@ func (r *Reader) Objects(name string, next func(i int) (Body, *Faults)) {
 	whole := r.Faults
 	defer func() { r.Faults = whole }()
 	for i := 0; ; i++ {
-		if kind := r.peek(); kind == ']' || kind == 0 {
+		kind := r.peek()
+		if kind == ']' || kind == 0 {
 			break
+		}
+		if kind != '{' { // the list as a whole is not what it is made of
+			if r.expect(fmt.Sprintf("%s[%d]", name, i), '{', "an object"); r.broken {
+				return
+			}
+			continue
 		}
 		into, faults := next(i)
 		if into == nil {

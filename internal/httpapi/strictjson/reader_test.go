@@ -259,7 +259,7 @@ func TestFaultsAreBounded(t *testing.T) {
 }
 
 func TestItemsHaveTheirOwnFaults(t *testing.T) {
-	o, err := read(`{"id":"a","items":[{"id":"x"},{"amount":0},7]}`)
+	o, err := read(`{"id":"a","items":[{"id":"x"},{"amount":0}]}`)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -269,7 +269,12 @@ func TestItemsHaveTheirOwnFaults(t *testing.T) {
 	if e := o.ItemFaults[1].Err("item").(*budget.Error); e.Code != budget.Invalid || len(e.Fields) != 2 {
 		t.Error(e)
 	}
-	expect(t, o.ItemFaults[2].Err("item"), budget.Malformed, "")
+	// An element that can be no item makes the whole malformed, and does not end it.
+	_, err = read(`{"id":"a","items":[{"id":"x"},7,"seven"],"id":1}`)
+	if e := err.(*budget.Error); e.Code != budget.Malformed || len(e.Fields) < 2 ||
+		e.Fields[0].Field != "items[1]" || e.Fields[1].Field != "items[2]" {
+		t.Errorf("%+v", e)
+	}
 
 	o, err = read(`{"id":"a","items":[{"id":"1"},{"id":"2"},{"id":"3"},{"id":"4"},x`)
 	if len(o.Items) != 3 || err != nil {

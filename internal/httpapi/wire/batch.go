@@ -36,7 +36,8 @@ func (d *Deductions) Member(r *strictjson.Reader, name string) bool {
 
 func (d *Deductions) Check(r *strictjson.Reader) {
 	r.Require("deductions")
-	if len(d.Items) == 0 && r.Seen("deductions") && !r.Has("deductions") {
+	if len(d.Items) == 0 && r.Seen("deductions") && !r.Has("deductions") &&
+		!r.Has("deductions[0]") {
 		r.Invalid("deductions", "must hold 1 to %d deductions", d.Limit)
 	}
 }

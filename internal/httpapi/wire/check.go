@@ -34,7 +34,8 @@ func (d *CheckList) Member(r *strictjson.Reader, name string) bool {
 
 func (d *CheckList) Check(r *strictjson.Reader) {
 	r.Require("checks")
-	if len(d.Items) == 0 && r.Seen("checks") && !r.Has("checks") {
+	if len(d.Items) == 0 && r.Seen("checks") && !r.Has("checks") &&
+		!r.Has("checks[0]") {
 		r.Invalid("checks", "must hold 1 to %d deductions", MaxChecks)
 	}
 }

@@ -116,7 +116,7 @@ func (t *trial) accept(i int, tallies []*limit.Tally, now time.Time) {
 	}
 	out.Deduction = ledger.Deduction{Budget: op.Budget.ID, RequestID: r.ID, Amount: r.Amount,
 		State: ledger.StateUsed, Group: r.Group, Counts: r.Counts, Fingerprint: r.Fingerprint,
-		Nonce: r.Nonce, Reference: r.Reference, Dimensions: r.Dimensions, Bucket: op.Bucket,
+		Nonce: r.Nonce, Reference: r.Reference, Dimensions: r.Dimensions, By: r.By, Bucket: op.Bucket,
 		Epoch: s.epoch.Number, CountedAt: now}
 	if r.HoldTTL > 0 {
 		out.Deduction.State = ledger.StateHeld

@@ -54,6 +54,7 @@ func (r *row) deduction(back int64) (*ledger.Deduction, error) {
 			r.Budget)
 	}
 	d.Reference, d.Dimensions, d.Counts = note.Reference, note.Dimensions, note.Counts
+	d.By = note.By
 	switch {
 	case r.Bucket == 0:
 		d.State = ledger.StateVoid

@@ -31,6 +31,11 @@ func (p *Part) SettleGroup(ctx context.Context, order hold.GroupOrder) (
 		if err != nil {
 			return err
 		}
+		for _, d := range locked {
+			if err := refuseOthers(order.Kind.String(), order.OnlyBy, d); err != nil {
+				return err
+			}
+		}
 		replayed, err := s.settleGroup(order, members)
 		if err != nil {
 			return err

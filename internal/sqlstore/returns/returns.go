@@ -164,6 +164,9 @@ func (s *settling) settle(o *hold.Order) (out hold.Settled, err error) {
 	if d.absent {
 		return s.settleAbsent(o, d)
 	}
+	if out.Err = refuseOthers(o.Kind.String(), o.OnlyBy, d); out.Err != nil {
+		return out, nil
+	}
 	switch o.Kind {
 	case hold.Rollback:
 		out.Replayed, out.Err = s.rollBack(d, o.RollbackID, o.Amount)
@@ -184,6 +187,15 @@ func (s *settling) settle(o *hold.Order) (out hold.Settled, err error) {
 		out.Deduction = d.Deduction
 	}
 	return out, nil
+}
+
+// refuseOthers refuses to take back what another principal deducted. A tombstone is nobody's.
+func refuseOthers(op, onlyBy string, d *deduction) error {
+	if onlyBy == "" || d.State == ledger.StateVoid || d.By == onlyBy {
+		return nil
+	}
+	return budget.Refuse(budget.Forbidden, op,
+		"request %q was not deducted by %q: that needs the role rollback", d.RequestID, onlyBy)
 }
 
 // settleAbsent settles an order about an id that has no row: a cancel leaves a tombstone, and

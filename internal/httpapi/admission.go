@@ -1,0 +1,204 @@
+package httpapi
+
+import (
+	"context"
+	"log/slog"
+	"time"
+
+	lru "github.com/hashicorp/golang-lru/v2"
+
+	"github.com/budgetd/budgetd/access"
+	"github.com/budgetd/budgetd/bucket"
+	"github.com/budgetd/budgetd/budget"
+	"github.com/budgetd/budgetd/internal/guard"
+	"github.com/budgetd/budgetd/internal/httpapi/wire"
+	"github.com/budgetd/budgetd/trail"
+)
+
+// Names resolves budgets that callers name by id.
+type Names interface {
+	// Belongs reports whether a tenant has a budget of that id. It asks the database each time, so
+	// that a budget of another tenant takes as long as one that does not exist. Error: Unavailable.
+	Belongs(ctx context.Context, tenant string, id int64) (bool, error)
+	// NameOf returns the name of a budget, at most a second old. Errors: BudgetNotFound, Unavailable.
+	NameOf(ctx context.Context, ref bucket.BudgetRef) (string, error)
+}
+
+// Trail keeps the audit log.
+type Trail interface {
+	// Append adds the row of a call that no transaction has added. Errors: Unavailable,
+	// OutcomeUnknown.
+	Append(ctx context.Context, row trail.Row) error
+}
+
+// admission decides who may make which call on what.
+type admission struct {
+	guard *guard.Guard
+	names Names
+	trail Trail
+	// owned are budgets, by id, that were found to be of a tenant: they stay so.
+	owned *lru.Cache[ownership, struct{}]
+}
+
+// ownership is a budget with its tenant.
+type ownership struct {
+	tenant string
+	id     int64
+}
+
+// newAdmission admits everybody to everything without a guard.
+func newAdmission(c Config) admission {
+	const remembered = 10_000
+	out := admission{guard: c.Guard, names: c.Names, trail: c.Trail}
+	if out.guard == nil {
+		out.guard = &guard.Guard{Open: true}
+	}
+	out.owned, _ = lru.New[ownership, struct{}](remembered) // fails for sizes below 1 only
+	return out
+}
+
+// admit finds out who makes the call, and refuses whom it is not for. Errors: unauthenticated,
+// unavailable, rate_limited, forbidden.
+func (d *data) admit(c *guard.Caller) *budget.Error {
+	call, g := &d.route.access, d.api.admission.guard
+	p, err := g.Identify(c, call)
+	if err == nil && p != nil {
+		d.principal = p
+		if err = guard.Permit(p, call); err != nil && !g.Open && call.Administrative() {
+			g.Refusals.Forbid(d.began.UnixMilli(), p.Name, p.KeyID, guard.SourceOf(c.Remote), call.Op)
+		}
+	}
+	if err == nil {
+		return nil
+	}
+	refused := wire.Settle(err, d.route.op, false)
+	if d.route.op == "deduct" {
+		d.api.observeDeduction(nil, refused)
+	}
+	return refused
+}
+
+// may returns nil when the caller may make the call of a route on a target. notFound answers for a
+// target outside the caller's scope.
+func (d *data) may(call *access.Call, t access.Target, notFound func() error) error {
+	if d.principal == nil || d.principal.May(*call, t) == access.Allowed {
+		return nil
+	}
+	return guard.Judge(d.principal, *call, t, notFound)
+}
+
+// more refuses callers who may make the call in its usual form only. Error: forbidden.
+func (d *data) more(ref bucket.BudgetRef) error {
+	if d.principal == nil || d.principal.Role.Includes(d.route.access.More) {
+		return nil
+	}
+	return guard.Judge(d.principal, d.route.access, access.Target{Tenant: ref.Tenant,
+		Budget: ref.Name, More: true}, func() error { return noBudget(d.route.op, ref) })
+}
+
+// onTenant judges a call that acts on a tenant. Error: forbidden.
+func (d *data) onTenant(tenant string) error {
+	return d.may(&d.route.access, access.Target{Tenant: tenant}, nil)
+}
+
+// within returns nil for a budget within the caller's scope. What is outside answers as what does
+// not exist. Errors: BudgetNotFound, Unavailable.
+func (d *data) within(op string, ref bucket.BudgetRef) error {
+	p := d.principal
+	if p == nil || p.Scope.All() {
+		return nil
+	}
+	switch {
+	case ref.ID == 0 && p.Scope.Covers(ref.Tenant, ref.Name):
+		return nil
+	case ref.ID == 0, !p.Scope.CoversTenant(ref.Tenant):
+		return noBudget(op, ref)
+	}
+	names, key := d.api.admission.names, ownership{ref.Tenant, ref.ID}
+	if !d.api.admission.owned.Contains(key) {
+		belongs, err := names.Belongs(d.ctx, ref.Tenant, ref.ID)
+		if err != nil {
+			return err
+		}
+		if !belongs {
+			return noBudget(op, ref)
+		}
+		d.api.admission.owned.Add(key, struct{}{})
+	}
+	if len(p.Scope.Budgets) == 0 {
+		return nil
+	}
+	name, err := names.NameOf(d.ctx, ref)
+	if err == nil && !p.Scope.Covers(ref.Tenant, name) {
+		err = noBudget(op, ref)
+	}
+	return err
+}
+
+// noBudget is what the service answers for a budget that does not exist.
+func noBudget(op string, ref bucket.BudgetRef) error {
+	if ref.ID != 0 {
+		return budget.Refuse(budget.BudgetNotFound, op, "tenant %q has no budget %d", ref.Tenant, ref.ID)
+	}
+	return budget.Refuse(budget.BudgetNotFound, op, "tenant %q has no budget %q", ref.Tenant, ref.Name)
+}
+
+// by returns whom a deduction belongs to; "" on a server that authenticates nobody.
+func (d *data) by() string {
+	if d.principal == nil || d.api.admission.guard.Open {
+		return ""
+	}
+	return d.principal.Name
+}
+
+// onlyBy returns the principal whose deductions the caller may take back; "": everybody's.
+func (d *data) onlyBy() string {
+	if d.principal == nil || d.principal.Role.Includes(d.route.access.More) {
+		return ""
+	}
+	return d.principal.Name
+}
+
+// record begins the row of an administrative call: its transaction appends it.
+func (c *call) record(source string) {
+	m := &c.work.marks
+	c.entry = trail.NewEntry(trail.Row{AtMS: c.began.UnixMilli(), Principal: c.principal.Name,
+		KeyID: c.principal.KeyID, Source: source, Op: c.route.op, CorrelationID: m.correlation})
+	c.ctx = trail.NewContext(c.ctx, c.entry)
+}
+
+// target notes what an administrative call acts on, until its transaction says more.
+func (d *data) target(tenant, name, requestID string) {
+	if d.entry != nil {
+		d.entry.Change(tenant, name, nil, nil)
+		d.entry.Ask(requestID)
+	}
+}
+
+// trailTime bounds appending a row on its own.
+const trailTime = 2 * time.Second
+
+// settle appends the row of an administrative call that no transaction has appended, and logs the
+// call. A row that cannot be appended is logged as an error: the call itself is answered as it came
+// out.
+func (c *call) settle(err *budget.Error) {
+	outcome := trail.Done
+	if err != nil {
+		outcome = string(err.Code)
+	}
+	row, left := c.entry.End(outcome)
+	attrs := []slog.Attr{slog.String("op", row.Op), slog.String("principal", row.Principal),
+		slog.String("key", row.KeyID), slog.String("source", row.Source),
+		slog.String("tenant", row.Tenant), slog.String("target", row.Target),
+		slog.String("request_id", row.RequestID), slog.String("outcome", outcome)}
+	c.api.log.LogAttrs(c.ctx, slog.LevelInfo, "administrative call", attrs...)
+	if !left || c.api.admission.trail == nil {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(c.work), trailTime)
+	defer cancel()
+	if failed := c.api.admission.trail.Append(ctx, row); failed != nil {
+		c.api.log.LogAttrs(ctx, slog.LevelError, "administrative call not in the audit log",
+			append(attrs, slog.Any("error", failed))...)
+	}
+}

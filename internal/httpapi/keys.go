@@ -1,0 +1,202 @@
+package httpapi
+
+import (
+	"context"
+	"net/http"
+	"time"
+
+	"github.com/budgetd/budgetd/access"
+	"github.com/budgetd/budgetd/budget"
+	"github.com/budgetd/budgetd/internal/httpapi/wire"
+	"github.com/budgetd/budgetd/trail"
+)
+
+// Keys are the API keys and the audit log. Errors are *budget.Error.
+type Keys interface {
+	// List reads at most limit keys after an id, by id, of a tenant or, with "", of all.
+	List(ctx context.Context, tenant, after string, limit int) ([]access.Key, error)
+	// Key reads a key. Errors: KeyNotFound, Unavailable.
+	Key(ctx context.Context, id string) (access.Key, error)
+	// Issue makes a key for a principal, with a role, a scope and an expiry, and returns its token,
+	// which is kept nowhere. Errors: TooManyKeys, Unavailable, OutcomeUnknown.
+	Issue(ctx context.Context, key access.Key) (access.Token, access.Key, error)
+	// Rotate makes a key like a live one, which then goes on for overlap. Errors: KeyNotFound,
+	// KeyNotLive, TooManyKeys, Unavailable, OutcomeUnknown.
+	Rotate(ctx context.Context, id, by string, overlap time.Duration) (access.Token, access.Key, error)
+	// Revoke has a key refused. Errors: KeyNotFound, Unavailable, OutcomeUnknown.
+	Revoke(ctx context.Context, id string) (access.Key, error)
+}
+
+// Records is the audit log as it is read.
+type Records interface {
+	// Read reads rows in the order of their numbers, and where the log begins and ends.
+	Read(ctx context.Context, q AuditQuery) (AuditPage, error)
+}
+
+// AuditQuery says which rows of the audit log are read; what is zero does not matter.
+type AuditQuery struct {
+	// After is the number of the row before the first one.
+	After                 int64
+	From, To              time.Time
+	Principal, Tenant, Op string
+	// Limit is the most rows, 1 … 1,000.
+	Limit int
+}
+
+// AuditPage is a part of the audit log with the ends of the whole.
+type AuditPage struct {
+	Rows          []trail.Row
+	Head, Removed trail.Anchor
+}
+
+// Login logs persons in to the console.
+type Login interface {
+	Begin(w http.ResponseWriter, r *http.Request)
+	Callback(w http.ResponseWriter, r *http.Request)
+	End(w http.ResponseWriter, r *http.Request)
+}
+
+func (a *API) whoami(c *call) (answer, error) {
+	c.query()
+	if err := c.nothing(); err != nil {
+		return answer{}, err
+	}
+	return answer{body: wire.IdentityOf(c.principal)}, nil
+}
+
+// keyTenant reads the tenant of a query about keys: the caller's, else all of them. Error: forbidden.
+func (c *call) keyTenant(asked string) (string, error) {
+	if asked == "" {
+		asked = c.principal.Scope.Tenant
+	} else if why := budget.CheckName(asked); why != "" {
+		c.faults.Invalid("tenant", "%s", why)
+	}
+	return asked, c.onTenant(asked)
+}
+
+func (a *API) listKeys(c *call) (answer, error) {
+	query := c.query("tenant", "page_size", "page_token")
+	tenant, err := c.keyTenant(query.Get("tenant"))
+	if err != nil {
+		return answer{}, err
+	}
+	limit, after := c.pageSize(query), query.Get("page_token")
+	if err := c.nothing(); err != nil {
+		return answer{}, err
+	}
+	keys, err := a.keys.List(c.ctx, tenant, after, limit)
+	out := wire.KeyPage{Keys: make([]wire.Key, 0, len(keys))}
+	for i := range keys {
+		if c.principal.Scope.Includes(keys[i].Scope) {
+			out.Keys = append(out.Keys, wire.KeyOf(&keys[i]))
+		}
+	}
+	if len(keys) == limit {
+		out.NextPageToken = keys[len(keys)-1].ID
+	}
+	return answer{body: out}, err
+}
+
+func (a *API) createKey(c *call) (answer, error) {
+	c.query()
+	var body wire.KeyRequest
+	if err := c.read(&body); err != nil {
+		return answer{}, err
+	}
+	tenant, err := c.keyTenant(body.Key.Scope.Tenant)
+	if err != nil {
+		return answer{}, err
+	}
+	key := body.Key
+	if key.Scope.Tenant = tenant; len(key.Scope.Budgets) == 0 {
+		key.Scope.Budgets = c.principal.Scope.Budgets
+	}
+	c.target(tenant, key.Principal, "")
+	if !c.principal.MayIssue(key.Role, key.Scope) {
+		return answer{}, budget.Refuse(budget.Forbidden, c.route.op,
+			"a key has at most the role, the tenant and the budgets of the key that issues it")
+	}
+	if key.ExpiresMS != 0 && key.ExpiresMS <= c.began.UnixMilli() {
+		c.faults.Invalid("expires_at", "must be in the future")
+		return answer{}, c.faults.Err(c.route.op)
+	}
+	key.CreatedBy = c.principal.Name
+	token, made, err := a.keys.Issue(c.ctx, key)
+	return answer{status: http.StatusCreated, body: wire.IssuedOf(&made, token)}, err
+}
+
+// key reads the key that the path names, if it is within the caller's scope. Errors: KeyNotFound,
+// Unavailable.
+func (c *call) key() (access.Key, error) {
+	id := c.r.PathValue("id")
+	key, err := c.api.keys.Key(c.ctx, id)
+	if err == nil && !c.principal.Scope.Includes(key.Scope) {
+		err = budget.Refuse(budget.KeyNotFound, c.route.op, "there is no key %.20q", id)
+	}
+	if err == nil {
+		c.target(key.Scope.Tenant, key.ID, "")
+	}
+	return key, err
+}
+
+func (a *API) revokeKey(c *call) (answer, error) {
+	c.query()
+	c.target("", c.r.PathValue("id"), "")
+	if err := c.readOptional(wire.Empty{}); err != nil {
+		return answer{}, err
+	}
+	key, err := c.key()
+	if err != nil {
+		return answer{}, err
+	}
+	key, err = a.keys.Revoke(c.ctx, key.ID)
+	return answer{body: wire.KeyOf(&key)}, err
+}
+
+func (a *API) rotateKey(c *call) (answer, error) {
+	c.query()
+	c.target("", c.r.PathValue("id"), "")
+	body := wire.Rotation{Overlap: defaultOverlap}
+	if err := c.readOptional(&body); err != nil {
+		return answer{}, err
+	}
+	key, err := c.key()
+	if err != nil {
+		return answer{}, err
+	}
+	token, made, err := a.keys.Rotate(c.ctx, key.ID, c.principal.Name, body.Overlap)
+	return answer{status: http.StatusCreated, body: wire.IssuedOf(&made, token)}, err
+}
+
+// defaultOverlap is how long a key goes on that was rotated.
+const defaultOverlap = 24 * time.Hour
+
+// auditLog answers a page of the audit log.
+func (a *API) auditLog(c *call) (answer, error) {
+	query := c.query("after", "from", "to", "principal", "tenant", "op", "limit")
+	q := AuditQuery{Principal: query.Get("principal"), Tenant: query.Get("tenant"),
+		Op: query.Get("op"), From: c.instant(query, "from"), To: c.instant(query, "to"),
+		Limit: defaultPageSize}
+	if query.Has("after") {
+		after, ok := budget.ParseAmount(query.Get("after"))
+		if !ok {
+			c.faults.Invalid("after", "must be the number of an entry")
+		}
+		q.After = after
+	}
+	if query.Has("limit") {
+		limit, ok := budget.ParseAmount(query.Get("limit"))
+		if !ok || limit > maxPageSize {
+			c.faults.Invalid("limit", "must be 1 to %d", maxPageSize)
+		}
+		q.Limit = int(limit)
+	}
+	if err := c.nothing(); err != nil {
+		return answer{}, err
+	}
+	if err := c.may(&c.route.access, access.Target{}, nil); err != nil {
+		return answer{}, err
+	}
+	page, err := a.records.Read(c.ctx, q)
+	return answer{body: wire.AuditLogOf(page.Rows, page.Head, page.Removed)}, err
+}

@@ -1,0 +1,187 @@
+package wire
+
+import (
+	"time"
+
+	"github.com/budgetd/budgetd/access"
+	"github.com/budgetd/budgetd/budget"
+	"github.com/budgetd/budgetd/internal/httpapi/strictjson"
+	"github.com/budgetd/budgetd/trail"
+)
+
+// identity is who makes a call.
+type identity struct {
+	Principal string    `json:"principal"`
+	Role      string    `json:"role"`
+	Tenant    string    `json:"tenant,omitzero"`
+	Budgets   []string  `json:"budgets,omitempty"`
+	KeyID     string    `json:"key_id,omitzero"`
+	ExpiresAt time.Time `json:"expires_at,omitzero"`
+}
+
+// IdentityOf is a principal as answered.
+func IdentityOf(p *access.Principal) any {
+	return &identity{Principal: p.Name, Role: p.Role.String(), Tenant: p.Scope.Tenant,
+		Budgets: p.Scope.Budgets, KeyID: p.KeyID, ExpiresAt: ofMS(p.ExpiresMS)}
+}
+
+// ofMS is an instant in milliseconds since 1970; 0: none.
+func ofMS(ms int64) time.Time {
+	if ms == 0 {
+		return time.Time{}
+	}
+	return InUTC(time.UnixMilli(ms))
+}
+
+// Key is an API key as answered, without its secret.
+type Key struct {
+	ID        string    `json:"id"`
+	Principal string    `json:"principal"`
+	Role      string    `json:"role"`
+	Tenant    string    `json:"tenant,omitzero"`
+	Budgets   []string  `json:"budgets,omitempty"`
+	CreatedAt time.Time `json:"created_at"`
+	CreatedBy string    `json:"created_by"`
+	// ExpiresAt is the first instant at which it is refused, LastUsedAt the hour of its last use.
+	ExpiresAt  time.Time `json:"expires_at,omitzero"`
+	LastUsedAt time.Time `json:"last_used_at,omitzero"`
+	RevokedAt  time.Time `json:"revoked_at,omitzero"`
+}
+
+// KeyOf is a key as answered.
+func KeyOf(k *access.Key) Key {
+	return Key{ID: k.ID, Principal: k.Principal, Role: k.Role.String(), Tenant: k.Scope.Tenant,
+		Budgets: k.Scope.Budgets, CreatedAt: ofMS(k.CreatedMS), CreatedBy: k.CreatedBy,
+		ExpiresAt: ofMS(k.ExpiresMS), LastUsedAt: ofMS(k.LastUsedMS), RevokedAt: ofMS(k.RevokedMS)}
+}
+
+// issuedKey is a new key. Token is shown this once.
+type issuedKey struct {
+	Key
+	Token string `json:"token"`
+}
+
+// IssuedOf is a new key as answered.
+func IssuedOf(k *access.Key, token access.Token) any {
+	return &issuedKey{KeyOf(k), token.Reveal()}
+}
+
+// KeyPage is a part of the list of keys.
+type KeyPage struct {
+	Keys          []Key  `json:"keys"`
+	NextPageToken string `json:"next_page_token,omitzero"`
+}
+
+// KeyRequest is the body that asks for a key.
+type KeyRequest struct{ Key access.Key }
+
+// Member reads a member.
+func (b *KeyRequest) Member(r *strictjson.Reader, name string) bool {
+	switch name {
+	case "principal":
+		r.Text(name, &b.Key.Principal, access.CheckPrincipal)
+	case "role":
+		r.Text(name, new(string), func(text string) string {
+			role, ok := access.ParseRole(text)
+			if b.Key.Role = role; !ok {
+				return "must be read, deduct, rollback, operator or admin"
+			}
+			return ""
+		})
+	case "tenant":
+		r.Text(name, &b.Key.Scope.Tenant, budget.CheckName)
+	case "budgets":
+		r.Strings(name, &b.Key.Scope.Budgets, access.MaxPatterns, nil)
+	case "expires_at":
+		var at time.Time
+		if r.Time(name, &at); !at.IsZero() {
+			b.Key.ExpiresMS = at.UnixMilli()
+		}
+	default:
+		return false
+	}
+	return true
+}
+
+// Check judges the whole.
+func (b *KeyRequest) Check(r *strictjson.Reader) {
+	r.Require("principal", "role")
+	for _, fault := range b.Key.Scope.Check() {
+		if !r.Has(fault.Field) {
+			r.Invalid(fault.Field, "%s", fault.Message)
+		}
+	}
+}
+
+// Rotation is the body that asks for another key like one.
+type Rotation struct{ Overlap time.Duration }
+
+// maxOverlap bounds how long a key goes on that was rotated.
+const maxOverlap = 30 * 24 * time.Hour
+
+// Member reads a member.
+func (b *Rotation) Member(r *strictjson.Reader, name string) bool {
+	if name != "overlap" {
+		return false
+	}
+	r.Text(name, new(string), func(text string) (why string) {
+		overlap, err := time.ParseDuration(text)
+		if b.Overlap = overlap; err != nil || overlap < 0 || overlap > maxOverlap {
+			return "must be a duration of 0s to " + maxOverlap.String() + ", such as 24h"
+		}
+		return ""
+	})
+	return true
+}
+
+// Check judges the whole: nothing is required.
+func (b *Rotation) Check(*strictjson.Reader) {}
+
+// auditEntry is a row of the audit log. All of its columns are hashed, so before and after are
+// texts: they stay as they are, byte by byte.
+type auditEntry struct {
+	Seq           int64     `json:"seq"`
+	At            time.Time `json:"at"`
+	Principal     string    `json:"principal"`
+	KeyID         string    `json:"key_id"`
+	Source        string    `json:"source"`
+	Op            string    `json:"op"`
+	Tenant        string    `json:"tenant"`
+	Target        string    `json:"target"`
+	RequestID     string    `json:"request_id"`
+	CorrelationID string    `json:"correlation_id"`
+	Before        *string   `json:"before"`
+	After         *string   `json:"after"`
+	Outcome       string    `json:"outcome"`
+	Times         int64     `json:"times"`
+	Hash          string    `json:"hash"`
+}
+
+type auditLogPage struct {
+	Entries []auditEntry `json:"entries"`
+	Head    string       `json:"head"`
+	Removed string       `json:"removed"`
+}
+
+// AuditLogOf is a page of the audit log as answered.
+func AuditLogOf(rows []trail.Row, head, removed trail.Anchor) any {
+	out := &auditLogPage{Entries: make([]auditEntry, len(rows)), Head: head.String(),
+		Removed: removed.String()}
+	for i := range rows {
+		r := &rows[i]
+		out.Entries[i] = auditEntry{Seq: r.Seq, At: ofMS(r.AtMS), Principal: r.Principal,
+			KeyID: r.KeyID, Source: r.Source, Op: r.Op, Tenant: r.Tenant, Target: r.Target,
+			RequestID: r.RequestID, CorrelationID: r.CorrelationID, Before: definition(r.Before),
+			After: definition(r.After), Outcome: r.Outcome, Times: r.Times, Hash: r.Hash.String()}
+	}
+	return out
+}
+
+// definition is a definition as text; nil where there was none.
+func definition(text []byte) *string {
+	if text == nil {
+		return nil
+	}
+	out := string(text)
+	return &out
+}
