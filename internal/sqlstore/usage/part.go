@@ -10,6 +10,7 @@ import (
 
 	"github.com/budgetd/budgetd/bucket"
 	"github.com/budgetd/budgetd/bucket/usage"
+	"github.com/budgetd/budgetd/budget"
 	"github.com/budgetd/budgetd/internal/sqlstore/counters"
 	"github.com/budgetd/budgetd/internal/sqlstore/engine"
 	"github.com/budgetd/budgetd/limit"
@@ -93,8 +94,10 @@ func tally(r *engine.Reader, key counters.Key, touch *limit.Touch, row *counters
 }
 
 const (
-	selectUsage = `SELECT COUNT(*) AS calls, COALESCE(SUM(d.amount), 0) AS amount,
-		COALESCE(SUM((SELECT SUM(g.amount) FROM give_back g /*by PRIMARY*/
+	// Amounts are added up in two halves, so that no sum is larger than an integer: what unlimited
+	// budgets hand out has no bound.
+	selectUsage = `SELECT COUNT(*) AS calls, COALESCE(SUM(d.amount & 1048575), 0) AS low,
+		COALESCE(SUM(d.amount >> 20), 0) AS high, COALESCE(SUM((SELECT SUM(g.amount) FROM give_back g /*by PRIMARY*/
 			WHERE g.budget_id = d.budget_id AND g.request_id = d.request_id)), 0) AS rolled_back
 		FROM deduction_value v /*by PRIMARY*/`
 	// lastMS is later than every instant in the ledger.
@@ -121,12 +124,23 @@ func (p *Part) Usage(ctx context.Context, budgetID int64, dimensions map[string]
 	err = p.db.Read(ctx, "usage", func(r *engine.Reader) error {
 		var row struct {
 			Calls      int64 `db:"calls"`
-			Amount     int64 `db:"amount"`
+			Low        int64 `db:"low"`
+			High       int64 `db:"high"`
 			RolledBack int64 `db:"rolled_back"`
 		}
 		_, err := r.Get(&row, query, args...)
-		sum = bucket.Usage{Calls: row.Calls, Amount: row.Amount, RolledBack: row.RolledBack}
+		sum = bucket.Usage{Calls: row.Calls, Amount: joined(row.High, row.Low),
+			RolledBack: min(row.RolledBack, budget.MaxAmount)}
 		return err
 	})
 	return sum, err
+}
+
+// joined returns high * 2^20 + low, at most budget.MaxAmount.
+func joined(high, low int64) int64 {
+	const half = 20
+	if high > budget.MaxAmount>>half {
+		return budget.MaxAmount
+	}
+	return min(high<<half+low, budget.MaxAmount)
 }
