@@ -10,8 +10,8 @@
 --   words        statuses, kinds, types and reasons of budgetd itself: lower-case letters, written
 --                as text, because SQLite never finds bytes equal to a text literal
 --   ids          handed out by budgetd from `sequence`; no AUTO_INCREMENT
---   lock order   budget, deductions, group, limit rows, epochs by (bucket, epoch), feed; within each
---                by primary key
+--   lock order   access_state, budget, deductions, group, limit rows, epochs by (bucket, epoch),
+--                feed, audit_log_head; within each by primary key
 --   T F U Q X O H S R  the letters of the accounting, docs/INVARIANTS.md:
 --                T = F + U + sum of (O + H + S + R) + Q + X at every commit, every term at least 0
 -- Real differences between the engines are in internal/sqlstore/engine and nowhere else.
@@ -386,3 +386,63 @@ CREATE TABLE budget_sample (
   PRIMARY KEY (budget_id, at_ms)
 );
 CREATE INDEX budget_sample_at ON budget_sample (at_ms);
+
+-- API keys. The secret of a key is nowhere: only its SHA-256 is kept.
+CREATE TABLE access_key (
+  key_id VARBINARY(10) NOT NULL,            -- public part of the key
+  secret_hash VARBINARY(32) NOT NULL,       -- SHA-256 of its secret
+  principal VARBINARY(128) NOT NULL,        -- whose it is
+  role VARBINARY(16) NOT NULL,              -- read | deduct | rollback | operator | admin
+  tenant VARBINARY(63) NOT NULL,            -- the only tenant it is for; empty: all of them
+  budgets BLOB,                             -- patterns of names, JSON list; NULL: all budgets
+  created_ms BIGINT NOT NULL,               -- when it was issued
+  created_by VARBINARY(128) NOT NULL,       -- principal that issued it
+  expires_ms BIGINT NOT NULL DEFAULT 0,     -- first instant at which it is refused; 0: never
+  last_used_ms BIGINT NOT NULL DEFAULT 0,   -- the hour of its last use; 0: not used yet
+  revoked_ms BIGINT NOT NULL DEFAULT 0,     -- when it was revoked; 0: it is not
+  PRIMARY KEY (key_id)
+);
+
+CREATE INDEX access_key_principal ON access_key (tenant, principal);
+
+-- Tells nodes that keys have changed. Each transaction that changes keys locks the row first.
+CREATE TABLE access_state (
+  only_row BIGINT NOT NULL,                 -- always 1
+  version BIGINT NOT NULL,                  -- goes up by one with each change of keys
+  PRIMARY KEY (only_row),
+  CHECK (only_row = 1)
+);
+
+-- The audit log: who did what. Rows are appended in the transaction of their effect and form a hash
+-- chain (package trail). Nothing changes a row; only audit_log.keep removes rows, the oldest first.
+CREATE TABLE audit_log (
+  seq BIGINT NOT NULL,                      -- 1, 2, 3 … without gaps, in the order of the commits
+  at_ms BIGINT NOT NULL,                    -- when the call was made
+  principal VARBINARY(128) NOT NULL,        -- who made it; empty: not authenticated
+  key_id VARBINARY(10) NOT NULL,            -- with which key; empty: without one
+  source VARBINARY(64) NOT NULL,            -- address that it came from
+  op VARBINARY(32) NOT NULL,                -- the call: append, create key, …
+  tenant VARBINARY(63) NOT NULL,            -- of the target; empty: none
+  target VARBINARY(256) NOT NULL,           -- name of the budget, instance or key; empty: none
+  request_id VARBINARY(128) NOT NULL,       -- the caller's; empty: none
+  correlation_id VARBINARY(128) NOT NULL,   -- finds the call in the logs
+  before_json MEDIUMBLOB,                   -- definition before; NULL: it did not exist
+  after_json MEDIUMBLOB,                    -- definition after; NULL: it does not exist any more
+  outcome VARBINARY(64) NOT NULL,           -- done, or the code of the error
+  times BIGINT NOT NULL,                    -- how many equal refusals the row stands for, from 1
+  hash VARBINARY(32) NOT NULL,              -- SHA-256 of the hash before it and of the columns above
+  PRIMARY KEY (seq)
+);
+
+CREATE INDEX audit_log_time ON audit_log (at_ms);
+
+-- Where the chain begins and ends. Each transaction that appends locks the row last.
+CREATE TABLE audit_log_head (
+  only_row BIGINT NOT NULL,                 -- always 1
+  last_seq BIGINT NOT NULL,                 -- seq of the last row; 0: none yet
+  last_hash VARBINARY(32) NOT NULL,         -- its hash; 32 zeros: none yet
+  removed_seq BIGINT NOT NULL,              -- seq of the last row that was removed; 0: none
+  removed_hash VARBINARY(32) NOT NULL,      -- its hash; 32 zeros: none
+  PRIMARY KEY (only_row),
+  CHECK (only_row = 1)
+);

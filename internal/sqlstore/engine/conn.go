@@ -20,6 +20,8 @@ type conn struct {
 	dialect  *dialect
 	prepared map[string]*sqlx.Stmt
 	spare    []*sqlx.Stmt // to be closed when the transaction is over
+	// changed is how many rows the transaction has matched by statements that write.
+	changed int64
 }
 
 func newConn(raw *sqlx.Conn, d *dialect) *conn {
@@ -95,7 +97,9 @@ func (c *conn) execText(ctx context.Context, text string, args ...any) (int64, e
 	if err != nil {
 		return 0, err
 	}
-	return result.RowsAffected()
+	n, err := result.RowsAffected()
+	c.changed += n
+	return n, err
 }
 
 // list reads all rows into dest, a pointer to a slice.

@@ -10,6 +10,8 @@ import (
 	"github.com/pressly/goose/v3"
 
 	"github.com/budgetd/budgetd"
+	"github.com/budgetd/budgetd/internal/sqlstore/auditlog"
+	"github.com/budgetd/budgetd/internal/sqlstore/keys"
 )
 
 // versionTable is goose's table; a name of our own, because a shared database may have another
@@ -197,6 +199,12 @@ func (db *DB) install(ctx context.Context, raw *sql.DB) error {
 		}
 	}
 	now := ToMS(db.clock())
+	if err := keys.Install(ctx, tx); err != nil {
+		return err
+	}
+	if err := auditlog.Install(ctx, tx); err != nil {
+		return err
+	}
 	if _, err := tx.ExecContext(ctx, insertInstallation, []byte(id), ringVersion, schemaFormat, now); err != nil {
 		return err
 	}

@@ -4,10 +4,13 @@ import (
 	"bytes"
 	"cmp"
 	"context"
+	"database/sql"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/budgetd/budgetd/internal/sqlstore/auditlog"
 )
 
 // Bounds of doing a transaction again.
@@ -34,6 +37,9 @@ func (r *Reader) Get(dest any, query string, args ...any) (bool, error) {
 	return r.conn.get(r.ctx, dest, query, args...)
 }
 
+// Plain returns the connection for parts that write their own SQL.
+func (r *Reader) Plain() *sql.Conn { return r.conn.raw.Conn }
+
 // Tx is one attempt of a writing transaction.
 type Tx struct {
 	Reader
@@ -42,6 +48,13 @@ type Tx struct {
 	Now time.Time
 	// Unsure says that an earlier attempt of the same transaction may have been committed.
 	Unsure bool
+}
+
+// Plain returns the connection for parts that write their own SQL. The transaction counts as one
+// that changes something.
+func (t *Tx) Plain() *sql.Conn {
+	t.conn.changed++
+	return t.Reader.Plain()
 }
 
 func (t *Tx) Exec(query string, args ...any) (int64, error) {
@@ -263,7 +276,8 @@ func fitting(args []any, columns int) int {
 
 // write runs a transaction: fn reads, decides and writes; when it returns nil the transaction is
 // committed, otherwise rolled back. It is done again as a whole after errors that ask for it. op
-// names the business step. Errors: what fn decided; Unavailable when certainly nothing was
+// names the business step. A transaction that changes something also appends the row of the audit
+// log that its context carries (package trail). Errors: what fn decided; Unavailable when certainly nothing was
 // committed; OutcomeUnknown when it may have been; Internal.
 func (db *DB) Write(ctx context.Context, op string, fn func(*Tx) error) error {
 	unsure, pause := false, firstPause
@@ -303,9 +317,12 @@ func (db *DB) attempt(ctx context.Context, t *Tx, fn func(*Tx) error) (atCommit 
 	if err := c.command(ctx, c.dialect.begin); err != nil {
 		return false, err
 	}
-	t.Reader, t.Now = Reader{ctx: ctx, conn: c}, db.Now()
+	t.Reader, t.Now, c.changed = Reader{ctx: ctx, conn: c}, db.Now(), 0
 	if err = fn(t); err == nil {
 		err = caller.Err()
+	}
+	if err == nil && c.changed > 0 {
+		err = auditlog.AppendOf(ctx, c.raw) // the last lock
 	}
 	if err != nil {
 		broken = rollBack(ctx, c) != nil
