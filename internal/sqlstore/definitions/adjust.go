@@ -13,6 +13,7 @@ import (
 	"github.com/budgetd/budgetd/internal/sqlstore/moves"
 	"github.com/budgetd/budgetd/internal/sqlstore/rows"
 	"github.com/budgetd/budgetd/ledger"
+	"github.com/budgetd/budgetd/trail"
 )
 
 const (
@@ -76,7 +77,9 @@ func (p *Part) Adjust(ctx context.Context, order manage.Adjustment) (
 		if found {
 			a.known = &known
 		}
+		was := b.Total
 		out, err = a.run()
+		trail.FromContext(ctx).Change(b.Tenant, b.Name, totalOf(was), totalOf(b.Total))
 		if err != nil && out.State == bucket.AdjustmentRefused {
 			refusal, err = err, nil
 		}
@@ -90,6 +93,9 @@ func (p *Part) Adjust(ctx context.Context, order manage.Adjustment) (
 	}
 	return out, nil
 }
+
+// totalOf is what the audit log says of an adjusted budget.
+func totalOf(units int64) []byte { return fmt.Appendf(nil, `{"total_quantity":%d}`, units) }
 
 func (a *adjusting) run() (manage.Adjusted, error) {
 	if k := a.known; k != nil && k.Status != string(bucket.AdjustmentRefused) {

@@ -13,6 +13,7 @@ import (
 	"github.com/budgetd/budgetd/internal/sqlstore/moves"
 	"github.com/budgetd/budgetd/internal/sqlstore/rows"
 	"github.com/budgetd/budgetd/limit"
+	"github.com/budgetd/budgetd/trail"
 )
 
 const (
@@ -63,6 +64,9 @@ func (p *Part) Change(ctx context.Context, id int64, change bucket.Change, lanes
 			return err
 		}
 		tried = after
+		if err := attest(ctx, before, after); err != nil {
+			return err
+		}
 		c, undistributed := &changing{t: t, row: row, before: before, after: after}, row.Undistributed
 		if err := c.write(change.Limits != nil); err != nil {
 			return err
@@ -80,6 +84,21 @@ func (p *Part) Change(ctx context.Context, id int64, change bucket.Change, lanes
 		return manage.Changed{}, err
 	}
 	return out, nil
+}
+
+// attest notes a change of a definition for the audit log.
+func attest(ctx context.Context, before, after budget.Definition) error {
+	entry := trail.FromContext(ctx)
+	if entry == nil {
+		return nil
+	}
+	was, err := createdAs(before)
+	if err != nil {
+		return err
+	}
+	is, err := createdAs(after)
+	entry.Change(before.Tenant, before.Name, []byte(was), []byte(is))
+	return err
 }
 
 // judge returns the definition after a change.

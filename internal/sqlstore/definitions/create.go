@@ -12,6 +12,7 @@ import (
 	"github.com/budgetd/budgetd/budget"
 	"github.com/budgetd/budgetd/internal/sqlstore/engine"
 	"github.com/budgetd/budgetd/internal/sqlstore/moves"
+	"github.com/budgetd/budgetd/trail"
 	"github.com/budgetd/budgetd/internal/sqlstore/rows"
 	"github.com/budgetd/budgetd/limit"
 )
@@ -98,6 +99,7 @@ func (p *Part) Create(ctx context.Context, d budget.Definition, lanes []bucket.L
 		default:
 			out.New = true
 			if made, err = create(t, d, as, lanes); err != nil {
+			trail.FromContext(ctx).Change(d.Tenant, d.Name, nil, []byte(as))
 				return err
 			}
 		}

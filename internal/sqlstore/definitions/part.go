@@ -48,6 +48,19 @@ func (p *Part) Budget(ctx context.Context, ref bucket.BudgetRef) (out bucket.Bud
 	return out, err
 }
 
+const selectOwned = `SELECT COUNT(*) FROM budget_management_bucket WHERE id = ? AND tenant = ?`
+
+// Belongs reports whether a tenant has a budget of an id. A budget of another tenant takes as long
+// as one that does not exist. Error: Unavailable.
+func (p *Part) Belongs(ctx context.Context, tenant string, id int64) (bool, error) {
+	var n int
+	err := p.db.Read(ctx, "read", func(r *engine.Reader) error {
+		_, err := r.Get(&n, selectOwned, id, []byte(tenant))
+		return err
+	})
+	return n > 0, err
+}
+
 const selectByName = `SELECT ` + rows.BudgetColumns + ` FROM budget_management_bucket
 	WHERE tenant = ? AND name = ?`
 
