@@ -3,6 +3,7 @@ package bucket
 import (
 	"time"
 
+	"github.com/budgetd/budgetd/allocation"
 	"github.com/budgetd/budgetd/budget"
 	"github.com/budgetd/budgetd/ledger"
 )
@@ -140,6 +141,8 @@ type View struct {
 	Period budget.Period
 	// Replayed says that a create or an adjustment had been done before.
 	Replayed bool
+	// Plan is what the first periods and the last one would get; of a dry run only.
+	Plan []allocation.Planned
 }
 
 // BucketView is a bucket as shown to operators.

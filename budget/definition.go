@@ -107,7 +107,9 @@ type Definition struct {
 	EndAt     time.Time
 	// AllowPast accepts an EndAt that has passed. It is part of a create and is not kept.
 	AllowPast bool
-	Paused    bool
+	// DryRun makes nothing. It is part of a create, too.
+	DryRun bool
+	Paused bool
 	// Version grows with every change of the definition (I8); it is the ETag.
 	Version   int64
 	CreatedAt time.Time

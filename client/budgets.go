@@ -50,6 +50,8 @@ type CreateRequest struct {
 	OnLoss budget.OnLoss `json:"on_loss,omitzero"`
 	// AllowPast accepts an end that has passed.
 	AllowPast bool `json:"allow_past,omitzero"`
+	// DryRun makes nothing: the answer is the budget as it would be, with what its Periods would get.
+	DryRun bool `json:"dry_run,omitzero"`
 }
 
 // PatchRequest changes a budget; nil and "" leave a field as it is.
@@ -158,7 +160,9 @@ type Budget struct {
 	Quarantined int64 `json:"quarantined"`
 	Forfeited   int64 `json:"forfeited"`
 	// Period is the open one of a daily budget, or the next, if none is open now; nil after the last.
-	Period  *Period     `json:"period,omitzero"`
+	Period *Period `json:"period,omitzero"`
+	// Periods are the first ones and the last one; of a dry run only.
+	Periods []Planned   `json:"periods,omitempty"`
 	Buckets BucketCount `json:"buckets"`
 	Limits  []Limit     `json:"limits,omitempty"`
 }
@@ -173,6 +177,14 @@ type Period struct {
 	// Total is what it got, Used what of that is used.
 	Total int64 `json:"total"`
 	Used  int64 `json:"used"`
+}
+
+// Planned is a period of a budget that was not made, and what it would get, in minor units.
+type Planned struct {
+	Number   int64     `json:"number"`
+	Start    time.Time `json:"start,omitzero"`
+	End      time.Time `json:"end,omitzero"`
+	Quantity int64     `json:"quantity"`
 }
 
 // BucketCount is how many of a budget's buckets serve, and how many do not.

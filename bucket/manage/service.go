@@ -17,6 +17,7 @@ import (
 	"github.com/budgetd/budgetd/bucket"
 	"github.com/budgetd/budgetd/bucket/place"
 	"github.com/budgetd/budgetd/budget"
+	"github.com/budgetd/budgetd/ledger"
 	"github.com/budgetd/budgetd/limit"
 )
 
@@ -52,6 +53,8 @@ func (s *Service) bounded(ctx context.Context) (context.Context, context.CancelF
 // definition was created before: it answers that budget, whatever became of it. The budget, its
 // buckets and the hand-out are one transaction.
 //
+// With DryRun nothing is made: the view has the definition and what its first periods would get.
+//
 // Errors: Invalid with every faulty field; NameTaken; Unavailable, also where no lane takes
 // buckets; OutcomeUnknown: repeat it.
 func (s *Service) Create(ctx context.Context, d budget.Definition) (
@@ -61,9 +64,15 @@ func (s *Service) Create(ctx context.Context, d budget.Definition) (
 		placed.BucketQuantity = s.defaultBuckets(d)
 	}
 	faults := append(allocation.CheckDefinition(placed), limit.CheckDefinition(placed)...)
+	if d.DryRun && !d.AllowPast { // otherwise the ledger judges it, where the budget does not exist yet
+		faults = append(faults, budget.CheckEnd(d.EndAt, s.Clock.Now())...)
+	}
 	if len(faults) > 0 {
 		return v, false, &budget.Error{Code: budget.Invalid, Op: "create", Fields: faults,
 			Message: "the definition has faults"}
+	}
+	if d.DryRun {
+		return s.preview(placed), false, nil
 	}
 	lanes, err := s.lanes("create", d.Tenant, d.Name, nil, placed.BucketQuantity)
 	if err != nil {
@@ -107,6 +116,19 @@ func (s *Service) defaultBuckets(d budget.Definition) int {
 	}
 	_, first := allocation.Begin(d, s.Clock.Now())
 	return budget.DefaultBuckets(d.Unit, first.Funded, lanes)
+}
+
+// preview returns a new budget as it would be, with what its first periods and its last one would get.
+func (s *Service) preview(d budget.Definition) bucket.View {
+	const shown = 3
+	now := s.Clock.Now()
+	d.Limits, d.CreatedAt = limit.Zoned(d), now
+	unfunded, first := allocation.Begin(d, now)
+	v := bucket.View{Definition: d, Period: first, Status: d.StatusAt(now),
+		Plan: allocation.Preview(d, now, shown)}
+	v.Figures = ledger.Figures{Total: d.TotalQuantity, Unfunded: unfunded, Remaining: first.Funded,
+		PeriodUnits: first.Funded, Period: first, Online: d.BucketQuantity}
+	return v
 }
 
 func onlyOne(d budget.Definition) budget.Definition {

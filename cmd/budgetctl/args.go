@@ -22,12 +22,24 @@ func arguments(cmd *cobra.Command, args []string) error {
 
 // amount reads an amount or quantity of minor units.
 func amount(text string) (int64, error) {
-	n, ok := budget.ParseAmount(text)
+	n, ok := budget.ParseAmount(ungrouped(text))
 	if !ok {
-		return 0, usagef("amount %q: must be a whole number from 1 to %d, digits only",
+		return 0, usagef("amount %q: must be a whole number from 1 to %d",
 			text, budget.MaxAmount)
 	}
 	return n, nil
+}
+
+// ungrouped removes the commas with which amounts are shown, 1,000,000; a text that has others keeps
+// them.
+func ungrouped(text string) string {
+	parts := strings.Split(text, ",")
+	for i, part := range parts {
+		if i > 0 && len(part) != 3 || i == 0 && (len(part) == 0 || len(part) > 3 && len(parts) > 1) {
+			return text
+		}
+	}
+	return strings.Join(parts, "")
 }
 
 // reference checks a budget's name or id.
@@ -59,7 +71,7 @@ func optionalText(flag, text string) error {
 
 // quantityOrNone reads a bound of minor units; 0 is none.
 func quantityOrNone(flag, text string) (int64, error) {
-	n, ok := budget.ParseAmount(text)
+	n, ok := budget.ParseAmount(ungrouped(text))
 	if !ok && text != "0" {
 		return 0, usagef("--%s %q: must be a whole number from 0 to %d", flag, text, budget.MaxAmount)
 	}

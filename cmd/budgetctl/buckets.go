@@ -2,6 +2,8 @@ package main
 
 import (
 	"context"
+	"strconv"
+	"strings"
 
 	"github.com/budgetd/budgetd/budget"
 	"github.com/budgetd/budgetd/client"
@@ -35,7 +37,7 @@ func (a *app) offlineCommand() *cobra.Command {
 		Long: `Closes a bucket and brings what it holds back to the total. It stays offline until
 'budgetctl online'; in store mode only until the next request of one of its keys. The last
 online bucket of an effective budget stays (last_bucket).`,
-		Example: `  budgetctl offline spring-sale spring-sale:bucket-3`,
+		Example: `  budgetctl offline spring-sale bucket-3`,
 	})
 }
 
@@ -43,7 +45,7 @@ func (a *app) onlineCommand() *cobra.Command {
 	return a.bucketCommand((*client.Client).Online, &cobra.Command{
 		Use:     "online BUDGET BUCKET_KEY",
 		Short:   "Open a bucket again and let it apply for units",
-		Example: `  budgetctl online spring-sale spring-sale:bucket-3`,
+		Example: `  budgetctl online spring-sale bucket-3`,
 	})
 }
 
@@ -53,7 +55,7 @@ func (a *app) applyCommand() *cobra.Command {
 		Short: "Let a bucket take units from the total",
 		Long: `Lets a bucket take units from the total, as much as the budget's rule allows. It has no
 request id: when the outcome is unknown, look with 'budgetctl buckets' before repeating it.`,
-		Example: `  budgetctl apply spring-sale spring-sale:bucket-3`,
+		Example: `  budgetctl apply spring-sale bucket-3`,
 	})
 }
 
@@ -67,10 +69,33 @@ func (a *app) bucketCommand(verb bucketVerb, cmd *cobra.Command) *cobra.Command 
 			return usagef("bucket key %q: %s", args[1], why)
 		}
 		return call(a, cmd, func(ctx context.Context, c *client.Client) (*client.Bucket, error) {
-			return verb(c, ctx, args[0], args[1])
+			key, err := bucketKey(ctx, c, args[0], args[1])
+			if err != nil {
+				return nil, err
+			}
+			return verb(c, ctx, args[0], key)
 		}, func(answer *client.Bucket) string { return shards(*answer) })
 	}
 	return cmd
+}
+
+// bucketKey returns the whole key of a bucket: that of `bucket-1` and of `1` begins with the name of
+// its budget, which is asked for where the budget is given by its id.
+func bucketKey(ctx context.Context, c *client.Client, name, key string) (string, error) {
+	if strings.Contains(key, ":") {
+		return key, nil
+	}
+	if _, err := strconv.ParseUint(key, 10, 16); err == nil {
+		key = "bucket-" + key
+	}
+	if _, isID := budget.ParseAmount(name); isID {
+		b, err := c.Budget(ctx, name)
+		if err != nil {
+			return "", err
+		}
+		name = b.Name
+	}
+	return name + ":" + key, nil
 }
 
 // shards lays out buckets.

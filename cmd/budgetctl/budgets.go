@@ -50,7 +50,7 @@ type creation struct {
 	rule                                                ruleFlags
 	limits                                              limitFlags
 	total, sharding, unit, kind, durability, start, end string
-	lateRefund                                          string
+	lateRefund, onLoss                                  string
 }
 
 func (a *app) createCommand() *cobra.Command {
@@ -77,8 +77,14 @@ func (a *app) createCommand() *cobra.Command {
 	flags.IntVar(&c.request.AdjustCnt, "adjust-cnt", 0, "how often one bucket may apply; 0: no bound")
 	flags.StringVar(&c.start, "start", "", "first instant, RFC 3339 with zone (default now)")
 	flags.StringVar(&c.end, "end", "never", "end, exclusive, RFC 3339 with zone")
+	flags.BoolVar(&c.request.AllowPast, "allow-past", false, "accept an --end that has passed")
+	flags.BoolVar(&c.request.DryRun, "dry-run", false,
+		"make nothing: show the budget as it would be, and what its first periods and the last one would get")
+	flags.StringVar(&c.onLoss, "on-loss", "",
+		"store mode: what becomes of units whose store lost its memory: quarantine or assume_unused")
+	choose(cmd, "on-loss", "quarantine", "assume_unused")
 	flags.StringVar(&c.request.Timezone, "timezone", "",
-		"IANA zone of the periods, such as Europe/Berlin (default UTC)")
+		"IANA zone of the periods and limits, such as Europe/Berlin (default UTC)")
 	c.rule.add(cmd)
 	lateRefundFlag(cmd, &c.lateRefund)
 	c.limits.add(cmd)
@@ -104,7 +110,7 @@ func (a *app) createCommand() *cobra.Command {
 
 // read completes the request from the flags, or says which of them is wrong.
 func (c *creation) read(cmd *cobra.Command) (err error) {
-	err = chosen(cmd, "type", "unit", "durability", "late-refund")
+	err = chosen(cmd, "type", "unit", "durability", "late-refund", "on-loss")
 	if c.request.TypeRule, err = c.rule.read(cmd, err); err != nil {
 		return err
 	}
@@ -128,6 +134,7 @@ func (c *creation) read(cmd *cobra.Command) (err error) {
 	c.request.Unit, c.request.Type = budget.Unit(c.unit), budget.Type(c.kind)
 	c.request.Durability, c.request.LateRefund = budget.Durability(c.durability),
 		budget.Where(c.lateRefund)
+	c.request.OnLoss = budget.OnLoss(c.onLoss)
 	if why := budget.CheckName(c.request.Name); why != "" {
 		return usagef("name %q: %s", c.request.Name, why)
 	}
@@ -215,18 +222,19 @@ The flags of a rule (see 'budgetctl create --help') replace the whole rule of a 
 open period goes on where the new rule has one that began at the same time and gets no less;
 otherwise it ends at once, and what the following one gets is less what was used since its start.
 
---limit and --limits-file replace the whole list of limits (--limits-file with [] removes them). A
-limit of the same name, dimension, window and measure goes on; another one starts from the true
+--limit adds a limit, or changes the one of its name; --remove-limit removes one; --limits-file
+replaces all ([] removes them). What becomes of them is said first, on standard error. A limit of the same name, dimension, window and measure goes on; another one starts from the true
 count of its window, so a limit that becomes monthly in mid-month does not begin at 0.
 ` + limitsHelp
 
 // changes is the flags of set.
 type changes struct {
 	rule                      ruleFlags
-	limits                    limitFlags
+	limits                    limitChange
 	sharding, end, lateRefund string
 	adjustCnt, buckets        int
 	version                   int64
+	allowPast                 bool
 }
 
 func (a *app) setCommand() *cobra.Command {
@@ -243,6 +251,7 @@ func (a *app) setCommand() *cobra.Command {
 		Args: arguments,
 	}
 	flags := cmd.Flags()
+	flags.BoolVar(&c.allowPast, "allow-past", false, "accept an --end that has passed")
 	flags.StringVar(&c.end, "end", "", "new end, exclusive, RFC 3339 with zone, or never")
 	flags.StringVar(&c.sharding, "sharding", "", "most that one apply may take; 0: no bound")
 	flags.IntVar(&c.adjustCnt, "adjust-cnt", 0, "how often one bucket may apply; 0: no bound")
@@ -256,6 +265,9 @@ func (a *app) setCommand() *cobra.Command {
 		if err != nil {
 			return err
 		}
+		if c.limits.given(cmd) {
+			return a.patchLimits(cmd, args[0], &c.limits, request.Limits, request)
+		}
 		return a.patch(cmd, args[0], request)
 	}
 	return cmd
@@ -264,7 +276,8 @@ func (a *app) setCommand() *cobra.Command {
 // read makes the request of the flags, or says which of them is wrong.
 func (c *changes) read(cmd *cobra.Command) (request client.PatchRequest, err error) {
 	given := func(name string) bool { return cmd.Flags().Changed(name) }
-	request = client.PatchRequest{IfVersion: c.version, LateRefund: budget.Where(c.lateRefund)}
+	request = client.PatchRequest{IfVersion: c.version, LateRefund: budget.Where(c.lateRefund),
+		AllowPast: c.allowPast}
 	if request.TypeRule, err = c.rule.read(cmd, chosen(cmd, "late-refund")); err != nil {
 		return request, err
 	}
@@ -273,9 +286,9 @@ func (c *changes) read(cmd *cobra.Command) (request client.PatchRequest, err err
 	}
 	some := slices.ContainsFunc([]string{"end", "sharding", "adjust-cnt", "buckets", "late-refund"},
 		given)
-	if !some && request.TypeRule == nil && request.Limits == nil {
+	if !some && request.TypeRule == nil && !c.limits.given(cmd) {
 		return request, usagef("nothing to change: give --end, --sharding, --adjust-cnt, --buckets, " +
-			"--late-refund, --limit, --limits-file or a rule such as --every")
+			"--late-refund, --limit, --remove-limit, --limits-file or a rule such as --every")
 	}
 	if given("if-version") && c.version < 1 {
 		return request, usagef("--if-version %d: must be at least 1", c.version)

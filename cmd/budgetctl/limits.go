@@ -17,7 +17,8 @@ const limitsHelp = `
 --limit bounds what each value of a dimension may take in a window, as a list of NAME=VALUE:
   name=per-user      what refusals call it (required)
   dimension=user     what is bounded; user+ad bounds each pair (required)
-  window=day         second, minute, hour, day, week, month or year of the clock of timezone=ZONE;
+  window=day         second, minute, hour, day, week, month or year of the clock of timezone=ZONE
+                     (default the budget's); day=31, weekday=sunday, hour=6 say where they begin;
                      sliding:8h/10m, the last 8 hours in slots of 10 minutes;
                      first_hit:5s, 5 seconds from the first deduction; lifetime (required)
   max=5              the most per value and window (required)
@@ -44,8 +45,8 @@ func (f *limitFlags) add(cmd *cobra.Command) {
 }
 
 // limitKeys are the members of --limit.
-var limitKeys = []string{"name", "dimension", "window", "max", "measure", "timezone", "optional",
-	"enforce", "override"}
+var limitKeys = []string{"name", "dimension", "window", "max", "measure", "timezone", "day",
+	"weekday", "hour", "optional", "enforce", "override"}
 
 // completeLimit offers the members of a limit that are not given yet, and the values of those that
 // have few.
@@ -80,8 +81,8 @@ var limitValues = map[string][]string{
 func (f *limitFlags) read(cmd *cobra.Command) ([]client.Limit, error) {
 	given := cmd.Flags().Changed
 	switch {
-	case given("limit") && given("limits-file"):
-		return nil, usagef("--limit and --limits-file do not go together")
+	case given("limits-file") && (given("limit") || given("remove-limit")):
+		return nil, usagef("--limits-file and --limit or --remove-limit do not go together: the file has all limits")
 	case given("limits-file"):
 		return readLimits(f.file)
 	case !given("limit"):
@@ -168,6 +169,10 @@ func setMember(l *client.Limit, key, value string) (why string) {
 		return parseWindow(&l.Window, value)
 	case "timezone":
 		l.Window.Timezone = value
+	case "day", "weekday", "hour":
+		if why := setAnchor(&l.Window.Anchor, key, value); why != "" {
+			return key + " " + why
+		}
 	case "max":
 		return parseMax(&l.Max, value)
 	case "measure":
@@ -218,7 +223,7 @@ func parseWindow(w *client.Window, text string) (why string) {
 }
 
 func parseMax(into *int64, text string) (why string) {
-	n, ok := budget.ParseAmount(text)
+	n, ok := budget.ParseAmount(ungrouped(text))
 	if !ok && text != "0" {
 		return fmt.Sprintf("max must be a whole number from 0 to %d", budget.MaxAmount)
 	}
@@ -254,6 +259,9 @@ func limitText(l client.Limit) string {
 	case budget.WindowLifetime:
 		window = "lifetime"
 	default:
+		if at := anchorText(w.Anchor); at != "" {
+			window += " from " + at
+		}
 		if w.Timezone != "" {
 			window += " of " + w.Timezone
 		}

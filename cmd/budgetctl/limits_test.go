@@ -78,13 +78,28 @@ func TestLimits(t *testing.T) {
 		{"set-limits", "set capped --limits-file " + file + " --if-version 2", cappedAnswer, `PATCH /v1/budgets/capped {"limits":[` +
 			`{"name":"per-user","dimension":"user","window":{"kind":"calendar","every":"day"},"max":5,"measure":"count",` +
 			`"overrides":[{"value":"a,b","max":0}]}]}`},
-		{"set-limits", "set capped --limits-file ../../examples/limits.yaml", cappedAnswer, `PATCH /v1/budgets/capped {"limits":[` +
+		{"set-limits-file", "set capped --limits-file ../../examples/limits.yaml", cappedAnswer, `PATCH /v1/budgets/capped {"limits":[` +
 			`{"name":"per-user","dimension":"user","window":{"kind":"calendar","every":"day","timezone":"Asia/Shanghai"},"max":5,` +
 			`"measure":"count","overrides":[{"value":"vip","max":50},{"value":"staff","exempt":true}]},` +
 			`{"name":"per-phone","dimension":"phone","optional":true,"window":{"kind":"sliding","length":"8h","slot":"10m"},"max":100,` +
 			`"measure":"amount"},{"name":"burst","dimension":"user+phone","optional":true,"window":{"kind":"first_hit","length":"3s"},` +
 			`"max":2,"measure":"count"}]}`},
 		{"set-no-limits", "set capped --limits-file " + none, cappedAnswer, `PATCH /v1/budgets/capped {"limits":[]}`},
+		{"create-dry-run", "create b --total 7 --every month --quantity 3 --start 2027-01-31T00:00:00Z --dry-run" +
+			" --end 2027-02-01T00:00:00Z --allow-past --timezone Europe/Berlin",
+			`{"id":0,"tenant":"default","name":"b","unit":"count","durability":"ledger","type":"daily","bucket_quantity":1,
+			"type_rule":{"kind":"calendar","every":"month","quantity":3,"unused":"spread"},"timezone":"Europe/Berlin",
+			"status":"pending","version":0,"total_quantity":7,"effective_at":"2027-01-31T00:00:00Z","periods":[
+			{"number":1,"start":"2027-01-31T00:00:00Z","end":"2027-01-31T23:00:00Z","quantity":1},
+			{"number":2,"start":"2027-01-31T23:00:00Z","end":"2027-02-01T00:00:00Z","quantity":1}]}`,
+			`POST /v1/budgets {"name":"b","unit":"count","total_quantity":7,"type":"daily","start_at":"2027-01-31T00:00:00Z",` +
+				`"end_at":"2027-02-01T00:00:00Z","type_rule":{"kind":"calendar","every":"month","quantity":3},` +
+				`"timezone":"Europe/Berlin","allow_past":true,"dry_run":true}`},
+		{"set-limit", "set capped --limit name=per-user,dimension=user,window=month,day=31,hour=6,max=7" +
+			" --limit name=burst,dimension=user,window=first_hit:5s,max=3 --remove-limit per-ad", cappedAnswer,
+			`PATCH /v1/budgets/capped {"limits":[{"name":"per-user","dimension":"user","window":{"kind":"calendar",` +
+				`"every":"month","anchor":{"day":31,"hour":6}},"max":7,"measure":"count"},` +
+				`{"name":"burst","dimension":"user","window":{"kind":"first_hit","length":"5s"},"max":3,"measure":"count"}]}`},
 		{"deduct-limits", "deduct capped 2 --request-id o1 --dimension user=u1 --count per-ad=0", accepted,
 			`POST /v1/budgets/capped/deduct {"request_id":"o1","amount":2,"dimensions":{"user":"u1"},"counts":{"per-ad":0}}`},
 		{"deduct-dry-run", "deduct capped 2 --request-id o1 --dimension user=u1 --dry-run",
@@ -103,11 +118,15 @@ func TestLimits(t *testing.T) {
 			t.Run(c.name+"/"+format, func(t *testing.T) {
 				server := newScripted(t, 200, c.answer)
 				r := must1(t, server.URL, c.line+" -o "+format)
-				if r.stderr != "" {
+				want := []string{c.want}
+				if strings.HasPrefix(c.line, "set ") { // the difference is said first
+					want = []string{"GET /v1/budgets/capped ", c.want}
+					golden(t, "difference."+c.name, r.stderr)
+				} else if r.stderr != "" {
 					t.Errorf("stderr: %s", r.stderr)
 				}
 				golden(t, c.name+"."+format, r.stdout)
-				if diff := cmp.Diff([]string{c.want}, server.asked); diff != "" {
+				if diff := cmp.Diff(want, server.asked); diff != "" {
 					t.Error(diff)
 				}
 			})

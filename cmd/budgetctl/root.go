@@ -210,8 +210,8 @@ func knownCommand(root *cobra.Command, args []string) error {
 	return usagef("there is no command %q%s", args[0], hint)
 }
 
-// flagError says that a flag is wrong; what looks like a negative number was meant as an amount.
-func flagError(_ *cobra.Command, err error) error {
+// flagError says that a flag is wrong, and which one was meant; what looks like a negative number was meant as an amount.
+func flagError(cmd *cobra.Command, err error) error {
 	var missing *pflag.NotExistError
 	if errors.As(err, &missing) {
 		if text := missing.GetSpecifiedShortnames(); text != "" && text[0] >= '0' && text[0] <= '9' {
@@ -219,7 +219,34 @@ func flagError(_ *cobra.Command, err error) error {
 			return err
 		}
 	}
+	if missing != nil {
+		if flag := likeFlag(cmd, missing.GetSpecifiedName()); flag != "" {
+			return usagef("%v; did you mean --%s?", err, flag)
+		}
+	}
 	return usagef("%v", err)
+}
+
+// apiNames are the flags for members that have another name in the API.
+var apiNames = map[string]string{"total-quantity": "total", "bucket-quantity": "buckets",
+	"sharding-quantity": "sharding", "end-at": "end", "start-at": "start", "type-rule": "every",
+	"hold-ttl": "hold", "dimensions": "dimension", "limits": "limit", "counts": "count",
+	"tz": "timezone", "zone": "timezone"}
+
+// likeFlag returns the flag of a command that somebody may have meant by a name, "" if there is none.
+func likeFlag(cmd *cobra.Command, name string) string {
+	name = strings.ReplaceAll(strings.ToLower(name), "_", "-")
+	if known := apiNames[name]; known != "" && cmd.Flags().Lookup(known) != nil {
+		return known
+	}
+	like := ""
+	cmd.Flags().VisitAll(func(f *pflag.Flag) {
+		if len(name) > 2 && !f.Hidden && like == "" &&
+			(strings.HasPrefix(f.Name, name) || strings.HasPrefix(name, f.Name)) {
+			like = f.Name
+		}
+	})
+	return like
 }
 
 func must(err error) {

@@ -1,13 +1,24 @@
 package main
 
-import "github.com/budgetd/budgetd/client"
+import (
+	"time"
+
+	"github.com/budgetd/budgetd/client"
+)
 
 // view lays out one budget.
 func view(b *client.Budget) string {
+	from := b.EffectiveAt
+	if from.IsZero() {
+		from = b.StartAt
+	}
 	fields := []field{
 		{"name", b.Name}, {"id", b.ID}, {"tenant", b.Tenant}, {"status", b.Status},
 		{"type", b.Type}, {"unit", b.Unit}, {"durability", b.Durability}, {"version", b.Version},
-		{"gl code", b.GLCode}, {"start", b.StartAt}, {"end", b.EndAt},
+		{"gl code", b.GLCode}, {"effective from", from}, {"end", orNever(b.EndAt)},
+	}
+	if b.OnLoss != "" {
+		fields = append(fields, field{"on loss", b.OnLoss})
 	}
 	if b.TypeRule != nil {
 		fields = append(fields, field{"rule", ruleText(b.TypeRule)}, field{"timezone", b.Timezone},
@@ -32,11 +43,31 @@ func view(b *client.Budget) string {
 		{"in transit", b.InTransit}, {"quarantined", b.Quarantined}, {"forfeited", b.Forfeited},
 	}...)
 	if b.Period != nil {
-		fields = append(fields, field{"period", b.Period.Number}, field{"period start", b.Period.Start},
+		fields = append(fields, field{"next reset", orNever(b.NextResetAt)}, field{"period", b.Period.Number}, field{"period start", b.Period.Start},
 			field{"period end", b.Period.End}, field{"period total", b.Period.Total},
 			field{"period used", b.Period.Used})
 	}
-	return details(fields...)
+	return details(fields...) + planText(b.Periods)
+}
+
+// planText lays out the periods of a budget that was not made.
+func planText(periods []client.Planned) string {
+	if len(periods) == 0 {
+		return ""
+	}
+	rows := make([][]any, len(periods))
+	for i, p := range periods {
+		rows[i] = []any{p.Number, p.Start, orNever(p.End), p.Quantity}
+	}
+	return "\n\n" + listing([]string{"period", "start", "end", "quantity"}, rows)
+}
+
+// orNever shows an instant that may not come.
+func orNever(at time.Time) any {
+	if at.IsZero() {
+		return "never"
+	}
+	return at
 }
 
 // unless shows a quantity that an unlimited budget has not.

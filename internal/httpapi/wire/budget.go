@@ -56,7 +56,9 @@ type BudgetView struct {
 	Quarantined   int64  `json:"quarantined"`
 	Forfeited     int64  `json:"forfeited"`
 
-	Period  *period     `json:"period,omitzero"`
+	Period *period `json:"period,omitzero"`
+	// Periods are what the first ones and the last one would get; of a dry run only.
+	Periods []planned   `json:"periods,omitempty"`
 	Buckets bucketCount `json:"buckets"`
 	Limits  []limitView `json:"limits"`
 }
@@ -70,6 +72,14 @@ type period struct {
 	End    time.Time `json:"end,omitzero"`
 	Total  int64     `json:"total"`
 	Used   int64     `json:"used"`
+}
+
+// planned is a period of a budget that was not made.
+type planned struct {
+	Number   int64     `json:"number"`
+	Start    time.Time `json:"start,omitzero"`
+	End      time.Time `json:"end,omitzero"`
+	Quantity int64     `json:"quantity"`
 }
 
 type bucketCount struct {
@@ -130,6 +140,9 @@ func (b *BudgetView) daily(v *bucket.View) {
 	}
 	b.Timezone = cmp.Or(b.Timezone, "UTC")
 	b.LateRefund = cmp.Or(b.LateRefund, budget.ToTotal)
+	for _, p := range v.Plan {
+		b.Periods = append(b.Periods, planned{p.Number, InUTC(p.Start), InUTC(p.End), p.Quantity})
+	}
 	if p := &v.Period; !p.Over {
 		b.Period = &period{Number: p.Number, Start: InUTC(p.Start), End: InUTC(p.End),
 			Total: v.Figures.PeriodUnits + v.Figures.PeriodBefore,

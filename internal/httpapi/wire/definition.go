@@ -41,6 +41,8 @@ func (d *Definition) Member(r *strictjson.Reader, name string) bool {
 		r.Time(name, &d.EndAt)
 	case "allow_past":
 		r.Bool(name, &d.AllowPast)
+	case "dry_run":
+		r.Bool(name, &d.DryRun)
 	case "timezone":
 		r.Text(name, &d.Timezone, checkZone)
 	case "type_rule":

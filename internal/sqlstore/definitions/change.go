@@ -124,7 +124,7 @@ func judge(before budget.Definition, change bucket.Change, now time.Time) (
 			"the number of buckets of budget %q is fixed: it is in store mode", before.Name)
 	}
 	if change.Limits != nil {
-		after.Limits = limit.Change(zoned(before), zoned(after).List, now)
+		after.Limits = limit.Change(limit.Zoned(before), limit.Zoned(after).List, now)
 	}
 	after.EndAt = engine.FromMS(engine.EndMS(after.EndAt))
 	after.Version, after.UpdatedAt = before.Version+1, now

@@ -1,10 +1,8 @@
 package definitions
 
 import (
-	"cmp"
 	"context"
 	"encoding/json"
-	"slices"
 
 	"github.com/budgetd/budgetd/allocation"
 	"github.com/budgetd/budgetd/bucket"
@@ -12,9 +10,9 @@ import (
 	"github.com/budgetd/budgetd/budget"
 	"github.com/budgetd/budgetd/internal/sqlstore/engine"
 	"github.com/budgetd/budgetd/internal/sqlstore/moves"
-	"github.com/budgetd/budgetd/trail"
 	"github.com/budgetd/budgetd/internal/sqlstore/rows"
 	"github.com/budgetd/budgetd/limit"
+	"github.com/budgetd/budgetd/trail"
 )
 
 // creation is the canonical form of the definition a budget was created with: what tells "the same
@@ -70,7 +68,7 @@ func createdAs(d budget.Definition) (string, error) {
 // or, in store mode, was never reached; OutcomeUnknown.
 func (p *Part) Create(ctx context.Context, d budget.Definition, lanes []bucket.Lane) (
 	out manage.Created, err error) {
-	d.Limits = zoned(d)
+	d.Limits = limit.Zoned(d)
 	as, err := createdAs(d)
 	if err != nil {
 		return out, &budget.Error{Code: budget.Internal, Op: "create", Err: err}
@@ -99,9 +97,9 @@ func (p *Part) Create(ctx context.Context, d budget.Definition, lanes []bucket.L
 		default:
 			out.New = true
 			if made, err = create(t, d, as, lanes); err != nil {
-			trail.FromContext(ctx).Change(d.Tenant, d.Name, nil, []byte(as))
 				return err
 			}
+			trail.FromContext(ctx).Change(d.Tenant, d.Name, nil, []byte(as))
 		}
 		out.Budget, err = view(&t.Reader, bucket.BudgetRef{ID: made})
 		return err
@@ -118,22 +116,6 @@ func (p *Part) Create(ctx context.Context, d budget.Definition, lanes []bucket.L
 		}
 	}
 	return out, nil
-}
-
-// zoned returns a definition's limits with the zones of their calendar windows written out: the
-// budget's, where they have none of their own. nil stays nil.
-func zoned(d budget.Definition) *budget.Limits {
-	if d.Limits == nil {
-		return nil
-	}
-	out := *d.Limits
-	out.List = slices.Clone(out.List)
-	for i := range out.List {
-		if w := &out.List[i].Window; w.Kind == budget.WindowCalendar {
-			w.Timezone = cmp.Or(w.Timezone, d.Timezone, "UTC")
-		}
-	}
-	return &out
 }
 
 // Names of the rows in sequence.

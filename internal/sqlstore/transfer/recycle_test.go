@@ -182,7 +182,7 @@ func TestRecycleLeavesOut(t *testing.T) {
 func TestRecycleOfAPeriod(t *testing.T) {
 	everywhere(t, func(w *world) {
 		b := w.daily("b", 8_000_000, budget.Rule{Kind: budget.Calendar, Every: budget.Month,
-			Quantity: 8000}, func(d *budget.Definition) { d.BucketQuantity = 8 })
+			Quantity: 8000, Partial: budget.Whole}, func(d *budget.Definition) { d.BucketQuantity = 8 })
 		run, _ := w.recycle(b.ID)
 		equal(w, "before", run.Before, bucket.Spread{Units: 8000})
 		equal(w, "after", run.After, bucket.Spread{Units: 8000})
