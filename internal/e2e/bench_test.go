@@ -8,7 +8,7 @@ import (
 )
 
 // TestBench: `budgetctl bench` against a real budgetd: the mix comes out exact, one by one, in batches,
-// at a rate, under limits, after the sell-out and in store mode.
+// at a rate, under limits and after the sell-out.
 func TestBench(t *testing.T) {
 	ctl := program(t, "budgetctl")
 	n := start(t, t.TempDir())
@@ -27,8 +27,6 @@ func TestBench(t *testing.T) {
 			map[string]bool{"accepted": true, "limit_exceeded": true}},
 		{"sold-out", []string{"--calls", "200", "--total", "100", "--repeat-share", "0.2"},
 			map[string]bool{"accepted": true, "replayed": true, "budget_exhausted": true}},
-		{"store", []string{"--calls", "200", "--durability", "store", "--rollback-share", "0.1", "--lag"},
-			map[string]bool{"accepted": true, "rolled_back": true}},
 		{"many", []string{"--calls", "100", "--budgets", "3", "--buckets", "1"}, map[string]bool{"accepted": true}},
 	}
 	for _, test := range tests {

@@ -200,13 +200,13 @@ func TestHourlyBudget(t *testing.T) {
 			w.Fatalf("sold %d under a rule that the hour has exceeded", sold)
 		}
 		w.refused(name)
-		w.agrees(name, 10_500, 500, 10_000, 0, 0)
+		w.agrees(name, 10_500, 500, 10_000, 500, 500)
 
 		w.does("set %s --every hour --quantity 620", name)
 		if sold := w.sells(name, "again", time.Hour); sold != 120 {
 			w.Fatalf("sold %d of the 120 units that are left of 620", sold)
 		}
-		w.agrees(name, 10_500, 620, 9_880, 120, 120)
+		w.agrees(name, 10_500, 620, 9_880, 620, 620)
 		if status, said := w.run("deduct %s 10000 --request-id more", name); status != 3 ||
 			!strings.Contains(said, "budget_exhausted") {
 			w.Errorf("more than there will ever be: status %d\n%s", status, said)

@@ -219,7 +219,7 @@ func compareFeed(t *testing.T, got []client.LedgerEntry, told *books) {
 	t.Helper()
 	last, made, back := map[string]int64{}, map[string]int64{}, map[string]int64{}
 	for _, e := range got {
-		if e.Entry != last[e.Bucket]+1 {
+		if e.Entry <= last[e.Bucket] { // numbers may have gaps
 			t.Errorf("entry %d of %s follows entry %d", e.Entry, e.Bucket, last[e.Bucket])
 		}
 		last[e.Bucket] = e.Entry

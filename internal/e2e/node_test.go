@@ -20,9 +20,9 @@ import (
 )
 
 // programs is the directory with budgetd and budgetctl, built once, with the race detector where the
-// tests are. BUDGETD_E2E_PROGRAMS names one that has them already.
+// tests are. E2E_PROGRAMS names one that has them already.
 var programs = sync.OnceValues(func() (string, error) {
-	if dir := os.Getenv("BUDGETD_E2E_PROGRAMS"); dir != "" {
+	if dir := os.Getenv("E2E_PROGRAMS"); dir != "" {
 		return dir, nil
 	}
 	dir, err := os.MkdirTemp("", "budgetd-e2e-")
