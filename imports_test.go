@@ -24,10 +24,10 @@ const module = "github.com/budgetd/budgetd"
 // place is where a package stands in the house: which packages of this module it may import. A
 // package below a placed one (internal/redisstore/lua) stands where that stands.
 type place struct {
-	may      []string // packages of this module, with everything below them
+	may      []string // packages of this module; "bucket/*" is every package directly below bucket
 	stdOnly  bool     // otherwise the standard library only
 	test     bool     // exists for tests: imported by tests, commands and other such packages only
-	store    bool     // imported by internal/daemon and tests only
+	store    string   // the store it is part of: imported by that, internal/daemon and tests only
 	anything bool     // may import every package but cmd
 }
 
@@ -36,12 +36,19 @@ var (
 	rules = slices.Concat(words, []string{"allocation", "limit", "ledger", "fragment", "series",
 		"access", "trail"})
 	actor = slices.Concat(rules, []string{"bucket"})
-	root  = []string{"."} // schema.sql and config.yaml
-	leaf  = []string{"internal/safeguard"}
+	// shared is what the verbs share: the queue that makes batches, and where buckets are put.
+	shared = []string{"bucket/batch", "bucket/place"}
+	root   = []string{"."} // schema.sql and config.yaml
+	edge   = []string{"internal/edge", "internal/guard"}
+	// ground is what the parts of the database stand on. They do not know each other.
+	ground = []string{"internal/sqlstore/engine", "internal/sqlstore/rows", "internal/sqlstore/moves",
+		"internal/sqlstore/counters"}
+	below = []string{"internal/sqlstore/auditlog", "internal/sqlstore/keys"}
 )
 
-// house is the direction of imports: words <- rules <- bucket <- {httpapi, console} <- daemon <-
-// cmd. A new package gets its line here.
+// house is the direction of imports: words <- rules <- bucket <- bucket/* <- {daemon, httpapi,
+// console} <- cmd. A line of "name/*" is for every package directly below name, each on its own. A
+// new package gets its line here.
 var house = map[string]place{
 	".": {stdOnly: true},
 	// words
@@ -49,26 +56,34 @@ var house = map[string]place{
 	"ring":   {stdOnly: true},
 	// rules
 	"allocation": {may: words, stdOnly: true},
-	"limit":      {may: slices.Concat(words, leaf), stdOnly: true},
-	"ledger":     {may: slices.Concat(words, leaf), stdOnly: true},
+	"limit":      {may: words, stdOnly: true},
+	"ledger":     {may: words, stdOnly: true},
 	"fragment":   {may: words, stdOnly: true},
 	"series":     {may: words, stdOnly: true},
 	"access":     {may: words, stdOnly: true},
 	"trail":      {may: words, stdOnly: true},
-	// actor
-	"bucket": {may: slices.Concat(rules, leaf)},
+	// the contract, and the verbs, which know each other through interfaces in bucket
+	"bucket":       {may: slices.Concat(rules, shared)},
+	"bucket/batch": {stdOnly: true},
+	"bucket/place": {may: actor},
+	"bucket/*":     {may: slices.Concat(actor, shared)},
 	// technologies
-	"internal/redisstore": {may: slices.Concat(actor, leaf), store: true},
-	"internal/sqlstore":   {may: slices.Concat(actor, root, leaf), store: true},
-	"internal/memstore":   {may: slices.Concat(actor, leaf), store: true},
-	"internal/safeguard":  {stdOnly: true}, // words that switch safeguards off in a build of their own
-	"internal/httpapi":    {may: slices.Concat(actor, []string{"internal/guard", "internal/edge"})},
-	"internal/metrics":    {may: actor},
-	"internal/archive":    {may: actor},
-	"internal/console":    {may: actor},
-	"internal/secret":     {stdOnly: true},
-	"internal/tlsfiles":   {stdOnly: true},
-	"internal/edge":       {may: words},
+	"internal/redisstore": {may: actor, store: "internal/redisstore"},
+	"internal/memstore":   {may: actor, store: "internal/memstore"},
+	"internal/sqlstore/*": {may: slices.Concat(actor, ground, []string{"bucket/*"}),
+		store: "internal/sqlstore"},
+	"internal/sqlstore/engine": {may: slices.Concat(actor, root, below), store: "internal/sqlstore"},
+	// the two that the engine is made with: they work on database/sql
+	"internal/sqlstore/auditlog": {may: rules, store: "internal/sqlstore"},
+	"internal/sqlstore/keys":     {may: rules, store: "internal/sqlstore"},
+	"internal/sqlstore/fixture": {may: slices.Concat(actor, ground,
+		[]string{"internal/testservers"}), store: "internal/sqlstore", test: true},
+	"internal/httpapi":  {may: slices.Concat(actor, edge)},
+	"internal/metrics":  {may: actor},
+	"internal/console":  {may: slices.Concat(actor, edge)},
+	"internal/secret":   {stdOnly: true},
+	"internal/tlsfiles": {stdOnly: true},
+	"internal/edge":     {may: words},
 	"internal/guard": {may: slices.Concat(words, []string{"access", "trail", "internal/edge",
 		"internal/tlsfiles"})},
 	"internal/oidc": {may: slices.Concat(words, []string{"access", "internal/secret"})},
@@ -76,10 +91,9 @@ var house = map[string]place{
 		"internal/tlsfiles"})},
 	"internal/daemon": {anything: true},
 	// what is wired, and what speaks to it
-	"cmd/budgetd": {may: slices.Concat(words, root, []string{"internal/config", "internal/daemon"})},
-	"cmd/budgetctl": {may: slices.Concat(words, []string{"client", "access", "trail",
-		"internal/testservers"})},
-	"client": {may: []string{"budget", "internal/tlsfiles"}},
+	"cmd/budgetd":   {may: slices.Concat(words, root, []string{"internal/config", "internal/daemon"})},
+	"cmd/budgetctl": {may: slices.Concat(words, []string{"client", "access", "trail"})},
+	"client":        {may: []string{"budget", "internal/tlsfiles"}},
 	// what exists for tests
 	"internal/storetest":   {may: slices.Concat(actor, []string{"internal/testservers"}), test: true},
 	"internal/testservers": {test: true},
@@ -88,19 +102,19 @@ var house = map[string]place{
 	"internal/crashpoints": {anything: true, test: true},
 	"internal/chaos":       {anything: true, test: true},
 	"internal/linearize":   {anything: true, test: true},
-	"sim":                  {anything: true, test: true},
-	"sim/auditor":          {stdOnly: true, test: true}, // shares no code with the system
-	// bench is a module of its own, so go list does not show it here.
+	"internal/mutants":     {stdOnly: true, test: true},
+	"internal/auditor":     {stdOnly: true, test: true}, // shares no code with the system
+	// bench and tools are modules of their own, so go list does not show them here.
 	"model": {stdOnly: true},
 }
 
-// technologies are modules that one package sees, tests included.
+// technologies are modules that one part of the house sees, tests included.
 var technologies = map[string][]string{
 	"github.com/jmoiron/sqlx":        {"internal/sqlstore"},
 	"github.com/go-sql-driver/mysql": {"internal/sqlstore", "internal/testservers"},
 	"modernc.org/sqlite":             {"internal/sqlstore"},
 	"github.com/pressly/goose":       {"internal/sqlstore"},
-	"github.com/redis/go-redis":      {"internal/redisstore", "internal/testservers"},
+	"github.com/redis/go-redis":      {"internal/redisstore"},
 	"github.com/spf13/viper":         {"internal/config"},
 	"github.com/adhocore/gronx":      {"internal/config"},
 	"github.com/spf13/cobra":         {"cmd/budgetctl"},
@@ -155,14 +169,28 @@ func withinAny(path string, tops []string) bool {
 	return slices.ContainsFunc(tops, func(top string) bool { return within(path, top) })
 }
 
-// placeOf returns where a folder stands: the longest line of the house that it is within.
+// placeOf returns where a folder stands: the longest line of the house that it is within. The top is
+// the line's folder, for "bucket/*" that of the package directly below bucket.
 func placeOf(folder string) (top string, where place, found bool) {
+	longest := 0
 	for name, candidate := range house {
-		if within(folder, name) && len(name) > len(top) {
-			top, where, found = name, candidate, true
+		above, each := strings.CutSuffix(name, "/*")
+		below, inside := strings.CutPrefix(folder, above+"/")
+		switch {
+		case len(name) <= longest:
+		case each && inside:
+			first, _, _ := strings.Cut(below, "/")
+			longest, top, where, found = len(name), above+"/"+first, candidate, true
+		case !each && within(folder, name):
+			longest, top, where, found = len(name), name, candidate, true
 		}
 	}
 	return top, where, found
+}
+
+// allows reports whether a place may import what stands at a top.
+func (p place) allows(top string) bool {
+	return p.anything || slices.Contains(p.may, top) || slices.Contains(p.may, path.Dir(top)+"/*")
 }
 
 // violations returns everything that is wrong with where a package stands and what it imports.
@@ -211,11 +239,12 @@ func refused(top string, where place, imported string) string {
 		return ""
 	case within(folder, "cmd"):
 		return "nobody imports a command"
-	case importedPlace.store && top != "internal/daemon" && !where.test:
+	case importedPlace.store != "" && importedPlace.store != where.store &&
+		top != "internal/daemon" && !where.test:
 		return "stores are imported by internal/daemon and tests only"
 	case importedPlace.test && !where.test && !within(top, "cmd"):
 		return "it exists for tests"
-	case !where.anything && !slices.Contains(where.may, importedTop):
+	case !where.allows(importedTop):
 		return "against the direction of imports"
 	}
 	return ""
@@ -234,7 +263,7 @@ func refusedInTests(top string, where place, imported string) string {
 		return ""
 	case within(folder, "cmd"):
 		return "nobody imports a command"
-	case slices.Contains(rules, top) && !slices.Contains(where.may, importedTop):
+	case slices.Contains(rules, top) && !where.allows(importedTop):
 		return "words and rules are tested on their own"
 	}
 	return ""
@@ -243,7 +272,7 @@ func refusedInTests(top string, where place, imported string) string {
 // technologyRefused says who alone may import a third-party package, or "" if top may.
 func technologyRefused(top, imported string) string {
 	for technology, seers := range technologies {
-		if within(imported, technology) && !slices.Contains(seers, top) {
+		if within(imported, technology) && !withinAny(top, seers) {
 			return "only " + strings.Join(seers, " and ") + " may"
 		}
 	}
@@ -328,13 +357,35 @@ func TestViolations(t *testing.T) {
 		{"bucket on rules, a word and a library",
 			goPackage{ImportPath: ours + "bucket", Imports: []string{ours + "ledger",
 				ours + "fragment", ours + "ring", "github.com/hashicorp/golang-lru/v2"}}, ""},
-		{"rule on the safeguards",
-			goPackage{ImportPath: ours + "ledger", Imports: []string{ours + "internal/safeguard"}}, ""},
-		{"word on the safeguards",
-			goPackage{ImportPath: ours + "budget", Imports: []string{ours + "internal/safeguard"}},
+		{"verb on the contract, rules and the queue",
+			goPackage{ImportPath: ours + "bucket/row", Imports: []string{ours + "bucket",
+				ours + "ledger", ours + "bucket/batch"}}, ""},
+		{"verb on a verb",
+			goPackage{ImportPath: ours + "bucket/row", Imports: []string{ours + "bucket/hold"}},
 			"direction"},
-		{"safeguards on a rule",
-			goPackage{ImportPath: ours + "internal/safeguard", Imports: []string{ours + "ledger"}},
+		{"contract on a verb",
+			goPackage{ImportPath: ours + "bucket", Imports: []string{ours + "bucket/row"}},
+			"direction"},
+		{"queue on the contract",
+			goPackage{ImportPath: ours + "bucket/batch", Imports: []string{ours + "bucket"}},
+			"direction"},
+		{"part on the ground and on the verb that it serves",
+			goPackage{ImportPath: ours + "internal/sqlstore/returns",
+				Imports: []string{ours + "internal/sqlstore/engine", ours + "bucket/hold"}}, ""},
+		{"part on a part",
+			goPackage{ImportPath: ours + "internal/sqlstore/returns",
+				Imports: []string{ours + "internal/sqlstore/feed"}}, "direction"},
+		{"part on the rows that tests make",
+			goPackage{ImportPath: ours + "internal/sqlstore/returns",
+				Imports: []string{ours + "internal/sqlstore/fixture"}}, "exists for tests"},
+		{"part on another store",
+			goPackage{ImportPath: ours + "internal/sqlstore/returns",
+				Imports: []string{ours + "internal/redisstore"}}, "stores are imported by"},
+		{"verb on a part",
+			goPackage{ImportPath: ours + "bucket/hold",
+				Imports: []string{ours + "internal/sqlstore/returns"}}, "stores are imported by"},
+		{"handlers on a verb",
+			goPackage{ImportPath: ours + "internal/httpapi", Imports: []string{ours + "bucket/row"}},
 			"direction"},
 		{"bucket on a store",
 			goPackage{ImportPath: ours + "bucket", Imports: []string{ours + "internal/memstore"}},
@@ -360,18 +411,18 @@ func TestViolations(t *testing.T) {
 				Imports: []string{"github.com/jmoiron/sqlx"}}, "only internal/sqlstore"},
 		{"a store on another",
 			goPackage{ImportPath: ours + "internal/memstore",
-				Imports: []string{ours + "internal/sqlstore"}}, "stores are imported by"},
-		{"sqlstore on the schema",
-			goPackage{ImportPath: ours + "internal/sqlstore", Imports: []string{module}}, ""},
+				Imports: []string{ours + "internal/sqlstore/engine"}}, "stores are imported by"},
+		{"engine on the schema",
+			goPackage{ImportPath: ours + "internal/sqlstore/engine", Imports: []string{module}}, ""},
 		{"httpapi on a store",
 			goPackage{ImportPath: ours + "internal/httpapi",
-				Imports: []string{ours + "internal/sqlstore"}}, "stores are imported by"},
+				Imports: []string{ours + "internal/sqlstore/engine"}}, "stores are imported by"},
 		{"httpapi on daemon",
 			goPackage{ImportPath: ours + "internal/httpapi",
 				Imports: []string{ours + "internal/daemon"}}, "direction"},
 		{"daemon on everything",
 			goPackage{ImportPath: ours + "internal/daemon", Imports: []string{ours + "bucket",
-				ours + "internal/sqlstore", ours + "internal/httpapi", module}}, ""},
+				ours + "internal/sqlstore/commit", ours + "internal/httpapi", module}}, ""},
 		{"daemon on viper",
 			goPackage{ImportPath: ours + "internal/daemon",
 				Imports: []string{"github.com/spf13/viper"}}, "only internal/config"},
@@ -386,10 +437,9 @@ func TestViolations(t *testing.T) {
 			"nobody imports a command"},
 		{"budgetd on a store",
 			goPackage{ImportPath: ours + "cmd/budgetd",
-				Imports: []string{ours + "internal/sqlstore"}}, "stores are imported by"},
-		{"budgetctl on the client and test servers",
-			goPackage{ImportPath: ours + "cmd/budgetctl",
-				Imports: []string{ours + "client", ours + "internal/testservers"}}, ""},
+				Imports: []string{ours + "internal/sqlstore/engine"}}, "stores are imported by"},
+		{"budgetctl on the client",
+			goPackage{ImportPath: ours + "cmd/budgetctl", Imports: []string{ours + "client"}}, ""},
 		{"budgetctl on the server",
 			goPackage{ImportPath: ours + "cmd/budgetctl", Imports: []string{ours + "bucket"}},
 			"direction"},
@@ -398,9 +448,9 @@ func TestViolations(t *testing.T) {
 			"depends on"},
 		{"client on a rule",
 			goPackage{ImportPath: ours + "client", Imports: []string{ours + "ledger"}}, "direction"},
-		{"test servers in the simulation",
-			goPackage{ImportPath: ours + "sim", Imports: []string{ours + "internal/testservers",
-				ours + "internal/memstore"}}, ""},
+		{"test servers and a store in the chaos test",
+			goPackage{ImportPath: ours + "internal/chaos", Imports: []string{
+				ours + "internal/testservers", ours + "internal/memstore"}}, ""},
 		{"new top-level package",
 			goPackage{ImportPath: ours + "payments"}, "payments has no place"},
 		{"new internal package",
