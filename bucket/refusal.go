@@ -33,8 +33,10 @@ func (b *Budget) RefusalNow(amount int64, now time.Time) *budget.Error {
 	case !now.Before(b.Period.Start):
 		return nil
 	}
-	// What the period that comes got, and what is left for others, is not known here: at most all.
-	at, can := allocation.Covered(b.Definition, b.Period, allocation.Supply{NotFunded: b.TotalQuantity},
+	// What the period that comes got, and what is left for others, is not known here: at most all. It is
+	// the first that may have the amount, so the search begins at its start.
+	before := budget.Period{Start: b.Period.Start, End: b.Period.Start}
+	at, can := allocation.Covered(b.Definition, before, allocation.Supply{NotFunded: b.TotalQuantity},
 		amount)
 	if !can {
 		e := budget.Refuse(budget.BudgetExhausted, "deduct",
