@@ -6,6 +6,7 @@ import (
 	"math/rand/v2"
 	"reflect"
 	"testing"
+	"time"
 
 	"github.com/budgetd/budgetd/bucket"
 	"github.com/budgetd/budgetd/bucket/usage"
@@ -59,7 +60,7 @@ func TestNumbersFit(t *testing.T) {
 		}
 		seen := perUser("seen", 10, budget.Year)
 		seen.Enforce = false
-		calls := perUser("sliding", budget.MaxAmount, "")
+		calls := perUser("calls", budget.MaxAmount, "")
 		calls.Window = budget.LimitWindow{Kind: budget.WindowFirstHit, Length: 1e9}
 		free, total := limited("unlimited", seen, calls), limited("limited", seen, calls)
 		free.Unlimited, free.TotalQuantity, total.TotalQuantity = true, 0, budget.MaxAmount
@@ -72,7 +73,11 @@ func TestNumbersFit(t *testing.T) {
 			for i := range 80 {
 				r := bucket.DeductRequest{Budget: ref, RequestID: fmt.Sprint(i), Amount: size(),
 					Dimensions: map[string]string{"user": fmt.Sprint("u", random.IntN(2))},
-					Counts:     map[string]int64{"seen": size()}}
+					Counts:     map[string]int64{"seen": size() * random.Int64N(2)}}
+				if random.IntN(3) == 0 {
+					r.Counts["seen"] = 0
+				}
+				w.Clock.Advance(2 * time.Second) // another window of calls
 				got, err := w.s.Deduct(w.Ctx, r)
 				var refusal *budget.Error
 				switch {
