@@ -56,7 +56,9 @@ CREATE TABLE budget_management_bucket (
   adjust_cnt BIGINT NOT NULL,               -- how often one bucket may apply for units that were never handed out; 0: no bound
   type VARBINARY(8) NOT NULL,               -- promo | daily
   type_rule BLOB,                           -- application rule, JSON; NULL for promo
-  status VARBINARY(8) NOT NULL,             -- active | paused; pending, effective, expired follow from the clock
+  status VARBINARY(12) NOT NULL,            -- pending | effective | paused | expired, at most 1 s late; decisions use the clock
+  status_due_ms BIGINT NOT NULL DEFAULT 0,  -- when the clock next makes the status another; 0: never
+  is_paused BIGINT NOT NULL DEFAULT 0,      -- 1: an operator paused it
   start_ms BIGINT NOT NULL,                 -- first instant at which units can be deducted
   end_ms BIGINT NOT NULL,                   -- first instant at which they no longer can
   timezone VARBINARY(64) NOT NULL DEFAULT '', -- IANA zone of periods; empty: UTC
@@ -84,6 +86,7 @@ CREATE TABLE budget_management_bucket (
   CHECK (out_quantity = total_quantity - unfunded_quantity - undistributed_quantity - forfeited_quantity)
 );
 CREATE INDEX budget_management_bucket_roll_over ON budget_management_bucket (roll_over_ms);
+CREATE INDEX budget_management_bucket_status ON budget_management_bucket (status_due_ms);
 CREATE INDEX budget_management_bucket_units ON budget_management_bucket (has_undistributed);
 
 -- A period of a budget: a pair of instants, and what became of its units. A promo budget has one.

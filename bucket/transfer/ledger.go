@@ -97,6 +97,9 @@ type Periods interface {
 	// Sweep moves R of budgets to where the period's rule says. It returns the units moved. A
 	// budget whose rollover is due is left for later.
 	Sweep(ctx context.Context, budgetIDs []int64) (int64, error)
+	// Restate writes the status that the clock gives to budgets whose row shows another one, at most
+	// limit of them. It is for readers of the table; no decision looks at it.
+	Restate(ctx context.Context, limit int) error
 }
 
 // Step is how far one transaction brought a recycle.

@@ -25,6 +25,7 @@ type Settings struct {
 // How often the loops look.
 const (
 	rolloverEvery  = 500 * time.Millisecond
+	statusEvery    = 500 * time.Millisecond
 	sweepEvery     = 250 * time.Millisecond
 	refillEvery    = time.Second
 	recycleEvery   = 10 * time.Second
@@ -39,6 +40,7 @@ func (s *Service) Loops(set Settings) []Loop {
 	refill := &RefillLoop{s: s, seen: map[int64]reading{}}
 	loops := []Loop{
 		{"rollover", rolloverEvery, (&RolloverLoop{s}).RunOnce},
+		{"status", statusEvery, (&StatusLoop{s}).RunOnce},
 		{"sweep", sweepEvery, (&SweepLoop{s}).RunOnce},
 		{"refill", refillEvery, refill.RunOnce},
 		{"recycle", recycleEvery, recycle.RunOnce},
@@ -68,6 +70,15 @@ func (l *RolloverLoop) RunOnce(ctx context.Context) error {
 		all.Go(func() error { return l.s.RollOver(ctx, id) })
 	}
 	return all.Wait()
+}
+
+// StatusLoop keeps the column status of budgets right, for those who read the table.
+type StatusLoop struct{ s *Service }
+
+// RunOnce writes the status of at most 500 budgets.
+func (l *StatusLoop) RunOnce(ctx context.Context) error {
+	const limit = 500
+	return l.s.Ledger.Periods.Restate(ctx, limit)
 }
 
 // SweepLoop moves units that came back to where they belong.

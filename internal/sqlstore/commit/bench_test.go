@@ -130,7 +130,7 @@ func benchBudget(b *testing.B, db *engine.DB, each int64, buckets int) *bucket.B
 		_, err := t.Exec(`INSERT INTO budget_management_bucket (id, tenant, name, gl_code, unit, durability,
 			total_quantity, undistributed_quantity, out_quantity, sharding_quantity, bucket_quantity,
 			adjust_cnt, type, status, start_ms, end_ms, created_as, version, list_version, created_at,
-			updated_at) VALUES (1, ?, ?, ?, 'count', 'ledger', ?, 0, ?, 0, ?, 0, 'promo', 'active', 0, 0, ?,
+			updated_at) VALUES (1, ?, ?, ?, 'count', 'ledger', ?, 0, ?, 0, ?, 0, 'promo', 'effective', 0, 0, ?,
 			1, 1, 0, 0)`, []byte("default"), []byte("b"), []byte{}, each*int64(buckets), each*int64(buckets),
 			buckets, []byte("{}"))
 		for i := 0; i < buckets && err == nil; i++ {

@@ -17,7 +17,8 @@ import (
 )
 
 const (
-	updateBudget = `UPDATE budget_management_bucket SET status = ?, sharding_quantity = ?,
+	updateBudget = `UPDATE budget_management_bucket SET status = ?, status_due_ms = ?, is_paused = ?,
+		sharding_quantity = ?,
 		adjust_cnt = ?, end_ms = ?, type_rule = ?, unused = ?, late_refund = ?,
 		version = version + 1, updated_at = ? WHERE id = ? AND version = ?`
 	movePeriodEnd = `UPDATE budget_management_bucket SET period_end_ms = ?, roll_over_ms = ?,
@@ -152,17 +153,14 @@ type changing struct {
 // and the live epochs.
 func (c *changing) write(limits bool) error {
 	t, row, after := c.t, c.row, c.after
-	status := rows.StatusActive
-	if after.Paused {
-		status = rows.StatusPaused
-	}
-	err := t.Hit(1, updateBudget, status, after.ShardingQuantity, after.AdjustCnt,
+	status, due := rows.StatusOf(after, t.Now)
+	err := t.Hit(1, updateBudget, status, due, moves.OneIf(after.Paused), after.ShardingQuantity, after.AdjustCnt,
 		engine.EndMS(after.EndAt), rows.WriteRule(after.Rule), rows.UnusedColumn(after),
 		string(after.LateRefund), engine.ToMS(after.UpdatedAt), after.ID, c.before.Version)
 	if err != nil {
 		return err
 	}
-	row.Status, row.Sharding, row.AdjustCnt = status, after.ShardingQuantity, after.AdjustCnt
+	row.IsPaused, row.Sharding, row.AdjustCnt = moves.OneIf(after.Paused), after.ShardingQuantity, after.AdjustCnt
 	row.EndMS, row.TypeRule = engine.EndMS(after.EndAt), rows.WriteRule(after.Rule)
 	row.Unused, row.LateRefund = rows.UnusedColumn(after), string(after.LateRefund)
 	row.Version = after.Version

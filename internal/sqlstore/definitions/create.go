@@ -127,8 +127,8 @@ const (
 
 	insertBudget = `INSERT INTO budget_management_bucket (id, tenant, name, gl_code, unit, durability,
 		on_loss, unlimited, total_quantity, unfunded_quantity, undistributed_quantity, out_quantity,
-		sharding_quantity, bucket_quantity, adjust_cnt, type, type_rule, status, start_ms, end_ms,
-		timezone, routing_dimension, unused, late_refund, period, period_start_ms, period_end_ms,
+		sharding_quantity, bucket_quantity, adjust_cnt, type, type_rule, status, status_due_ms,
+		is_paused, start_ms, end_ms, timezone, routing_dimension, unused, late_refund, period, period_start_ms, period_end_ms,
 		is_over, roll_over_ms, created_as, version, list_version, limits_version, created_at,
 		updated_at)`
 	insertAdjustment = `INSERT INTO adjustment (budget_id, request_id, quantity, fingerprint, nonce,
@@ -138,7 +138,7 @@ const (
 		offline_by, epoch, created_at, updated_at)`
 
 	// How many columns these name.
-	budgetWidth, adjustmentWidth, bucketWidth = 35, 9, 14
+	budgetWidth, adjustmentWidth, bucketWidth = 37, 9, 14
 )
 
 // firstVersion is that of a new definition and of a new bucket list.
@@ -219,10 +219,8 @@ func giveFirst(t *engine.Tx, b *rows.Budget, list []*rows.Bucket) error {
 // insertRow writes a new budget's row: its first period is funded, and no bucket has anything.
 func insertRow(t *engine.Tx, id int64, d budget.Definition, as string, unfunded int64,
 	p budget.Period) error {
-	now, status, lost := engine.ToMS(t.Now), rows.StatusActive, d.OnLoss
-	if d.Paused {
-		status = rows.StatusPaused
-	}
+	now, lost := engine.ToMS(t.Now), d.OnLoss
+	status, due := rows.StatusOf(d, t.Now)
 	if lost == "" {
 		lost = budget.Quarantine
 	}
@@ -233,7 +231,8 @@ func insertRow(t *engine.Tx, id int64, d budget.Definition, as string, unfunded 
 	return t.Insert(insertBudget, budgetWidth, []any{id, []byte(d.Tenant), []byte(d.Name),
 		[]byte(d.GLCode), string(d.Unit), string(d.Durability), string(lost),
 		moves.OneIf(d.Unlimited), d.TotalQuantity, unfunded, p.Funded, 0, d.ShardingQuantity,
-		d.BucketQuantity, d.AdjustCnt, string(d.Type), rows.WriteRule(d.Rule), status,
+		d.BucketQuantity, d.AdjustCnt, string(d.Type), rows.WriteRule(d.Rule), status, due,
+		moves.OneIf(d.Paused),
 		engine.ToMS(d.StartAt), engine.EndMS(d.EndAt), []byte(d.Timezone), orNull(d.RoutingDimension),
 		rows.UnusedColumn(d), string(d.LateRefund), p.Number, engine.ToMS(p.Start),
 		engine.EndMS(p.End), moves.OneIf(p.Over), moves.RollOverMS(p), []byte(as), firstVersion,

@@ -20,9 +20,9 @@ const (
 
 	whereExpired   = ` AND end_ms <> 0 AND end_ms <= ?`
 	whereRunning   = ` AND (end_ms = 0 OR end_ms > ?)`
-	wherePaused    = whereRunning + ` AND status = 'paused'`
-	wherePending   = whereRunning + ` AND status <> 'paused' AND start_ms > ?`
-	whereEffective = whereRunning + ` AND status <> 'paused' AND start_ms <= ?`
+	wherePaused    = whereRunning + ` AND is_paused = 1`
+	wherePending   = whereRunning + ` AND is_paused = 0 AND start_ms > ?`
+	whereEffective = whereRunning + ` AND is_paused = 0 AND start_ms <= ?`
 )
 
 // pageQuery is a query for a page while its conditions are collected.

@@ -21,7 +21,7 @@ import (
 // BudgetColumns is what a Budget reads.
 const BudgetColumns = `id, tenant, name, gl_code, unit, durability, type, total_quantity,
 	undistributed_quantity, quarantined_quantity, forfeited_quantity, pending_shrink_quantity,
-	sharding_quantity, bucket_quantity, adjust_cnt, status, start_ms, end_ms, created_as, version,
+	sharding_quantity, bucket_quantity, adjust_cnt, is_paused, start_ms, end_ms, created_as, version,
 	list_version, created_at, updated_at, type_rule, timezone, unused, late_refund, on_loss, unfunded_quantity,
 	period, period_start_ms, period_end_ms, is_over, roll_over_ms, unlimited, routing_dimension, limits_version`
 
@@ -42,7 +42,7 @@ type Budget struct {
 	Sharding      int64  `db:"sharding_quantity"`
 	Buckets       int    `db:"bucket_quantity"`
 	AdjustCnt     int    `db:"adjust_cnt"`
-	Status        string `db:"status"`
+	IsPaused      int64  `db:"is_paused"`
 	StartMS       int64  `db:"start_ms"`
 	EndMS         int64  `db:"end_ms"`
 	CreatedAs     string `db:"created_as"`
@@ -66,8 +66,18 @@ type Budget struct {
 	LimitsVersion int64  `db:"limits_version"`
 }
 
-// The values of budget_management_bucket.status: what the clock says is not stored.
-const StatusActive, StatusPaused = "active", "paused"
+// StatusOf returns a definition's status at an instant, and when the clock makes it another, as the
+// columns of a budget hold them.
+func StatusOf(d budget.Definition, now time.Time) (status string, dueMS int64) {
+	due := time.Time{}
+	switch {
+	case !d.StartAt.IsZero() && now.Before(d.StartAt):
+		due = d.StartAt
+	case !d.EndAt.IsZero() && now.Before(d.EndAt):
+		due = d.EndAt
+	}
+	return string(d.StatusAt(now)), engine.EndMS(due)
+}
 
 // Definition returns the definition, without its limits.
 func (r *Budget) Definition() budget.Definition {
@@ -77,7 +87,7 @@ func (r *Budget) Definition() budget.Definition {
 		ID: r.ID, Tenant: r.Tenant, Name: r.Name, GLCode: r.GLCode, Unit: budget.Unit(r.Unit),
 		Durability: budget.Durability(r.Durability), Type: budget.Type(r.Type), TotalQuantity: r.Total,
 		BucketQuantity: r.Buckets, ShardingQuantity: r.Sharding, AdjustCnt: r.AdjustCnt,
-		StartAt: engine.FromMS(r.StartMS), EndAt: engine.FromMS(r.EndMS), Paused: r.Status == StatusPaused,
+		StartAt: engine.FromMS(r.StartMS), EndAt: engine.FromMS(r.EndMS), Paused: r.IsPaused == 1,
 		Version: r.Version, CreatedAt: engine.FromMS(r.CreatedAt), UpdatedAt: engine.FromMS(r.UpdatedAt),
 	}
 }

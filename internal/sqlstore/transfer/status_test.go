@@ -1,0 +1,35 @@
+package transfer_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/budgetd/budgetd/budget"
+	"github.com/budgetd/budgetd/internal/sqlstore/engine"
+)
+
+// TestTheTableShowsTheStatus: readers of the table see what the clock says.
+func TestTheTableShowsTheStatus(t *testing.T) {
+	everywhere(t, func(w *world) {
+		d := promo("b", 10, 1)
+		d.StartAt, d.EndAt = start.Add(time.Hour), start.Add(2*time.Hour)
+		b := w.create(d)
+		shows := func(when string, want budget.Status) {
+			t.Helper()
+			w.ok(w.part.Restate(w.ctx, 10))
+			var status string
+			w.ok(w.db.Read(w.ctx, "test", func(r *engine.Reader) error {
+				_, err := r.Get(&status, `SELECT status FROM budget_management_bucket WHERE id = ?`, b.ID)
+				return err
+			}))
+			equal(w, when, budget.Status(status), want)
+		}
+		shows("before its start", budget.Pending)
+		w.at(d.StartAt)
+		shows("from its start on", budget.Effective)
+		w.at(d.EndAt.Add(-time.Millisecond))
+		shows("until its end", budget.Effective)
+		w.at(d.EndAt)
+		shows("from its end on", budget.Expired)
+	})
+}
