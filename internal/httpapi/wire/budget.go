@@ -52,9 +52,11 @@ type BudgetView struct {
 	Remaining     *int64 `json:"remaining"`
 	Held          int64  `json:"held"`
 	Used          int64  `json:"used"`
-	InTransit     int64  `json:"in_transit"`
-	Quarantined   int64  `json:"quarantined"`
-	Forfeited     int64  `json:"forfeited"`
+	// InTransit came back after its bucket or its period had ended, and reaches the total, or the period
+	// that the rule names, within a second; in store mode also what buckets have that begin or end.
+	InTransit   int64 `json:"in_transit"`
+	Quarantined int64 `json:"quarantined"`
+	Forfeited   int64 `json:"forfeited"`
 
 	Period *period `json:"period,omitzero"`
 	// Periods are what the first ones and the last one would get; of a dry run only.
