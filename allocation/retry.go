@@ -15,10 +15,10 @@ type Supply struct {
 // horizon bounds the periods that Covered looks at: more than a year of days.
 const horizon = 400
 
-// Covered returns the start of the first period after p that can have an amount by the rule: what it
-// gets, and what the periods before it leave to it, if nothing is deducted until then. ok is false
-// where no period can. Where more than 400 periods would have to pass, the instant is the start of
-// the 400th: earlier ones cannot.
+// Covered returns the start of the first period after p that can have an amount by the rule: what
+// it gets, and what the periods before it leave to it, if nothing is deducted until then. ok is
+// false where no period can. Where more than 400 periods would have to pass, the instant is the
+// start of the 400th: earlier ones cannot.
 //
 // A worked case: 500 every hour with 300 of this hour left. For 600, `unused: next` covers it from
 // the next hour on, and neither `spread` nor `forfeit` ever does.
@@ -47,8 +47,8 @@ func Covered(d budget.Definition, p budget.Period, s Supply, amount int64) (at t
 	return at, true
 }
 
-// Most returns the largest amount that one period may ever have by the rule, in minor units: at most
-// the total.
+// Most returns the largest amount that one period may ever have by the rule, in minor units: at
+// most the total.
 func Most(d budget.Definition) int64 {
 	if d.Rule == nil || Unused(d) == budget.Next {
 		return d.TotalQuantity

@@ -33,11 +33,11 @@ func (b *Budget) RefusalNow(amount int64, now time.Time) *budget.Error {
 	case !now.Before(b.Period.Start):
 		return nil
 	}
-	// What the period that comes got, and what is left for others, is not known here: at most all. It is
-	// the first that may have the amount, so the search begins at its start.
+	// What the period that comes got, and what is left for others, is not known here: at most all.
+	// It is the first that may have the amount, so the search begins at its start.
 	before := budget.Period{Start: b.Period.Start, End: b.Period.Start}
-	at, can := allocation.Covered(b.Definition, before, allocation.Supply{NotFunded: b.TotalQuantity},
-		amount)
+	at, can := allocation.Covered(b.Definition, before,
+		allocation.Supply{NotFunded: b.TotalQuantity}, amount)
 	if !can {
 		e := budget.Refuse(budget.BudgetExhausted, "deduct",
 			"no period of budget %s ever has the %d that were asked for", b.Name, amount)
@@ -60,12 +60,12 @@ func (b *Budget) Exhausted(c Cover, amount int64, now time.Time) *budget.Error {
 	switch {
 	case can:
 		e = retryAt(budget.Refuse(budget.PeriodExhausted, "deduct",
-			"this period of budget %s has %d left, %d were asked for; a period that begins at %s can "+
-				"have that much", b.Name, available, amount, at.Format(time.RFC3339)), at, now)
+			"this period of budget %s has %d left, %d were asked for; a period that begins at %s "+
+				"can have that much", b.Name, available, amount, at.Format(time.RFC3339)), at, now)
 	case amount > b.TotalQuantity:
 		e = budget.Refuse(budget.BudgetExhausted, "deduct",
-			"budget %s has %d left, %d were asked for, and its total is %d", b.Name, available, amount,
-			b.TotalQuantity)
+			"budget %s has %d left, %d were asked for, and its total is %d", b.Name, available,
+			amount, b.TotalQuantity)
 		e.Never = true
 	case amount > allocation.Most(b.Definition):
 		e = budget.Refuse(budget.BudgetExhausted, "deduct",
@@ -81,9 +81,9 @@ func (b *Budget) Exhausted(c Cover, amount int64, now time.Time) *budget.Error {
 }
 
 // LimitExceeded returns the refusal by limits, with all of them, the one that resets last first: it
-// is the one that is named, because to try again before that is of no use. It is Never where a limit
-// never allows what is asked for, or none of the budget's time is left when it does. Where counts
-// would pass budget.MaxAmount it is Invalid.
+// is the one that is named, because to try again before that is of no use. It is Never where a
+// limit never allows what is asked for, or none of the budget's time is left when it does. Where
+// counts would pass budget.MaxAmount it is Invalid.
 func (b *Budget) LimitExceeded(refused []budget.LimitState, now time.Time) *budget.Error {
 	if len(refused) == 0 {
 		return &budget.Error{Code: budget.Internal, Op: "deduct", Message: "no limit was exceeded"}
@@ -141,8 +141,8 @@ func overflow(refused []budget.LimitState) *budget.Error {
 		Message: "what a limit has counted would pass the largest number"}
 	for i := range refused {
 		if s := &refused[i]; s.Overflow {
-			e.Fields = append(e.Fields, budget.FieldError{Field: "counts." + s.Limit, Message: "is too " +
-				"large: what is counted of this value must stay within 9007199254740991"})
+			e.Fields = append(e.Fields, budget.FieldError{Field: "counts." + s.Limit,
+				Message: "is too large: what is counted of this value must stay within 9007199254740991"})
 		}
 	}
 	if e.Fields == nil {

@@ -7,9 +7,9 @@ import (
 	"github.com/budgetd/budgetd/budget"
 )
 
-// Judge decides whether what a deduction counts fits all of its limits, and counts it if so; tallies
-// has one element per touch. It returns how far each limit is used then. A refusal lists every limit
-// that would be exceeded (Exceeded), and nothing is counted (I6).
+// Judge decides whether what a deduction counts fits all of its limits, and counts it if so;
+// tallies has one element per touch. It returns how far each limit is used then. A refusal lists
+// every limit that would be exceeded (Exceeded), and nothing is counted (I6).
 func Judge(touches []Touch, tallies []*Tally) (states, refused []budget.LimitState) {
 	if refused = Exceeded(touches, tallies); refused != nil {
 		return nil, refused
@@ -65,8 +65,8 @@ func Exceeded(touches []Touch, tallies []*Tally) (refused []budget.LimitState) {
 	return refused
 }
 
-// Count counts a deduction in all of its limits, whether they are exceeded or not, and returns how far
-// each is used then.
+// Count counts a deduction in all of its limits, whether they are exceeded or not, and returns how
+// far each is used then.
 func Count(touches []Touch, tallies []*Tally) []budget.LimitState {
 	states := make([]budget.LimitState, len(touches))
 	for i := range touches {

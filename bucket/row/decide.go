@@ -40,8 +40,8 @@ func (w *wave) begin(o *op) {
 	w.proceed(o)
 }
 
-// proceed hands an operation that its definition and its limits let pass to its bucket, or to a look
-// at the sums where the budget was found sold out.
+// proceed hands an operation that its definition and its limits let pass to its bucket, or to a
+// look at the sums where the budget was found sold out.
 func (w *wave) proceed(o *op) {
 	if o.state.isSoldOut(o.Request.Amount) {
 		o.remembered = true

@@ -125,7 +125,8 @@ const sweep = 10 * time.Millisecond
 
 // New makes a service. It contacts nothing.
 func New(c Config) (*Service, error) {
-	s := &Service{budgets: c.Budgets, ledger: c.Ledger, lookup: c.Lookup, rollover: c.Rollover, refills: c.Refills,
+	s := &Service{budgets: c.Budgets, ledger: c.Ledger, lookup: c.Lookup, rollover: c.Rollover,
+		refills: c.Refills,
 		filters: c.Filters, clock: c.Clock, sqlNow: c.Now, rand: c.Rand, observer: c.Observer,
 		set: c.Settings.withDefaults(), watch: batch.NewWatch(sweep)}
 	if s.clock == nil {

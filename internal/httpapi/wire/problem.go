@@ -81,9 +81,9 @@ type Problem struct {
 	Errors []budget.FieldError `json:"errors,omitempty"`
 	// Available is in minor units.
 	Available *int64 `json:"available,omitzero"`
-	// Limit, Dimension, Value, Used, Max and ResetAt are of the limit that would be exceeded, of several
-	// the one that resets last: calls or minor units. ResetAt is left out where it never resets. Limits
-	// are all that would be exceeded.
+	// Limit, Dimension, Value, Used, Max and ResetAt are of the limit that would be exceeded, of
+	// several the one that resets last: calls or minor units. ResetAt is left out where it never
+	// resets. Limits are all that would be exceeded.
 	Limit     string       `json:"limit,omitzero"`
 	Dimension string       `json:"dimension,omitzero"`
 	Value     string       `json:"value,omitzero"`
@@ -116,10 +116,10 @@ func (p *Problem) WholeRetryAfter() int64 {
 var unavailable = map[budget.Reason]string{
 	"":                        "no answer in time; nothing was done; repeat it",
 	budget.ReasonOverloaded:   "too many requests are waiting; nothing was done; repeat it later",
-	budget.ReasonCollecting:   "units could not be brought together in time; nothing was done; repeat it",
+	budget.ReasonCollecting:   "units did not come together in time; nothing was done; repeat it",
 	budget.ReasonDatabaseDown: "the database does not answer; nothing was done; repeat it later",
 	budget.ReasonStoreDown:    "a store does not answer; nothing was done; repeat it later",
-	budget.ReasonOffline:      "no bucket is online; nothing was done; an operator can bring one online",
+	budget.ReasonOffline:      "no bucket is online; nothing was done; ask an operator",
 }
 
 // defaultRetryAfter is advised with "unavailable" where nothing better is known.

@@ -9,10 +9,10 @@ import (
 	"github.com/budgetd/budgetd/internal/sqlstore/engine"
 )
 
-// The parts of I3's sum, of a budget u, its buckets b, its epochs e and its open period p. U counts where
-// some bucket that no operator took offline may apply for it, and where there is no such bucket at
-// all: one that is brought online may. Units that came back are free to apply for: they are what U has
-// beyond what the period got and no bucket has applied for yet.
+// The parts of I3's sum, of a budget u, its buckets b, its epochs e and its open period p. U counts
+// where some bucket that no operator took offline may apply for it, and where there is no such
+// bucket at all: one that is brought online may. Units that came back are free to apply for: they
+// are what U has beyond what the period got and no bucket has applied for yet.
 const (
 	mayApply = `SELECT COUNT(*) = 0 OR SUM(u.adjust_cnt = 0 OR b.out_cnt < u.adjust_cnt) > 0
 		FROM sharding_budget_management_bucket b WHERE b.budget_id = u.id
@@ -59,9 +59,9 @@ func (r *coverRow) cover() bucket.Cover {
 		Returning: r.Returning, Later: r.Unfunded + r.InEpochs - r.Outstanding - r.Returning}
 }
 
-// Covers reads I3's sum of many budgets, each from one statement. With exact it locks what it reads until
-// the statement ends, so that it sees every commit that was acknowledged before it began. A budget that
-// does not exist is missing. Error: Unavailable.
+// Covers reads I3's sum of many budgets, each from one statement. With exact it locks what it reads
+// until the statement ends, so that it sees every commit that was acknowledged before it began. A
+// budget that does not exist is missing. Error: Unavailable.
 func (p *Part) Covers(ctx context.Context, budgets []int64, exact bool) (
 	out map[int64]bucket.Cover, err error) {
 	list := slices.Compact(slices.Sorted(slices.Values(budgets)))

@@ -12,8 +12,8 @@ import (
 const (
 	maxOperations = 1000
 	maxBuckets    = 64
-	// maxText is the most bytes of the texts of all operations: each is written up to three times, as
-	// two hexadecimal digits.
+	// maxText is the most bytes of the texts of all operations: each is written up to three times,
+	// as two hexadecimal digits.
 	maxText = 1 << 20
 )
 

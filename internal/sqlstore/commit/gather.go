@@ -13,16 +13,16 @@ import (
 	"github.com/budgetd/budgetd/internal/sqlstore/rows"
 )
 
-// Gather brings units of a budget into one of its buckets and commits the operations that wait for them
-// there, in one transaction. The units come first from what came back and what is undistributed, then
-// from other buckets, the fullest first, and no more than is needed. Everything that the open period
-// may get is looked at under its locks, so an operation that does not fit then is Exhausted (I3). An
-// operation is Short where more epochs than one transaction locks hold units, where a rule forbids the
-// bucket to apply, or where units are fenced. All are Over where a rollover is due. The levels are of
-// the buckets whose filters should be told.
+// Gather brings units of a budget into one of its buckets and commits the operations that wait for
+// them there, in one transaction. The units come first from what came back and what is
+// undistributed, then from other buckets, the fullest first, and no more than is needed. Everything
+// that the open period may get is looked at under its locks, so an operation that does not fit then
+// is Exhausted (I3). An operation is Short where more epochs than one transaction locks hold units,
+// where a rule forbids the bucket to apply, or where units are fenced. All are Over where a
+// rollover is due. The levels are of the buckets whose filters should be told.
 //
-// A repetition is harmless, as one of Commit is. Errors: BudgetNotFound, Unavailable, OutcomeUnknown,
-// Internal. Keeps I1, I2, I3, I4, I6, I7.
+// A repetition is harmless, as one of Commit is. Errors: BudgetNotFound, Unavailable,
+// OutcomeUnknown, Internal. Keeps I1, I2, I3, I4, I6, I7.
 func (p *Part) Gather(ctx context.Context, budgetID, bucketID int64, ops []bucket.Operation) (
 	[]bucket.Outcome, []bucket.Level, error) {
 	out := make([]bucket.Outcome, len(ops))
@@ -41,8 +41,8 @@ func (p *Part) Gather(ctx context.Context, budgetID, bucketID int64, ops []bucke
 	return out, levels, nil
 }
 
-// gather serves a flight in as many steps as it takes to look at all epochs: each brings what it has
-// locked into the target where that does not suffice.
+// gather serves a flight in as many steps as it takes to look at all epochs: each brings what it
+// has locked into the target where that does not suffice.
 func (p *Part) gather(ctx context.Context, f *flight, budgetID, bucketID int64) (
 	levels []bucket.Level, err error) {
 	const steps = budget.MaxBuckets/(maxBuckets-1) + 2
@@ -118,8 +118,8 @@ func gather(t *engine.Tx, f *flight, budgetID, bucketID int64) (*gathering, erro
 	return g, g.move()
 }
 
-// lookAgain makes sure of what is Exhausted: the sum is read once more, with locks, because the first
-// look may have missed units that came back just before (I3).
+// lookAgain makes sure of what is Exhausted: the sum is read once more, with locks, because the
+// first look may have missed units that came back just before (I3).
 func (g *gathering) lookAgain() error {
 	if g.count(bucket.Exhausted) == 0 {
 		return nil
@@ -142,7 +142,8 @@ func (g *gathering) lookAgain() error {
 	return nil
 }
 
-const selectUnits = `SELECT e.bucket_id, e.epoch, e.outstanding_quantity + e.returning_quantity AS units
+const selectUnits = `SELECT e.bucket_id, e.epoch,
+	e.outstanding_quantity + e.returning_quantity AS units
 	FROM bucket_epoch e /*by bucket_epoch_units*/ WHERE e.budget_id = ? AND e.has_units = 1`
 
 // holding is an epoch with what it holds.
@@ -152,8 +153,8 @@ type holding struct {
 	Units  int64 `db:"units"`
 }
 
-// lockAll locks the epochs that hold units of the budget, and the target's newest: at most 64, those
-// with the most units.
+// lockAll locks the epochs that hold units of the budget, and the target's newest: at most 64,
+// those with the most units.
 func (g *gathering) lockAll(bucketID int64) error {
 	var err error
 	if g.list, err = rows.Buckets(&g.tx.Reader, g.budget.ID); err != nil {
@@ -193,7 +194,8 @@ func (g *gathering) lockAll(bucketID int64) error {
 	return g.place(locked)
 }
 
-// place puts the locked epochs where they are used: as the target, as donors, as epochs that give R back.
+// place puts the locked epochs where they are used: as the target, as donors, as epochs that give R
+// back.
 func (g *gathering) place(locked map[rows.Position]*rows.Epoch) error {
 	nowMS, err := clockUnder(g.tx, locked)
 	if err != nil {
@@ -204,7 +206,8 @@ func (g *gathering) place(locked map[rows.Position]*rows.Epoch) error {
 		if e := locked[row.Position()]; e != nil {
 			row.Epoch = *e
 			locked[row.Position()] = &row.Epoch
-			if row != g.target && row.MayGrow() && row.Period == g.budget.Period && row.Outstanding > 0 {
+			if row != g.target && row.MayGrow() && row.Period == g.budget.Period &&
+				row.Outstanding > 0 {
 				g.donors = append(g.donors, row)
 			}
 		}
@@ -276,8 +279,8 @@ func (g *gathering) lookAt() error {
 const selectNeverApplied = `SELECT (` + cameBack + `) - (` + applied + `)
 	FROM budget_management_bucket u WHERE u.id = ?`
 
-// cameBack returns how much of U came back from buckets: all but what the period got and no bucket has
-// applied for.
+// cameBack returns how much of U came back from buckets: all but what the period got and no bucket
+// has applied for.
 func (g *gathering) cameBack() (int64, error) {
 	var never int64
 	if _, err := g.tx.Get(&never, selectNeverApplied, g.budget.ID); err != nil {

@@ -29,8 +29,8 @@ const (
 	insertFeed = `INSERT INTO feed (bucket_id, first_entry, entries, units, body, created_at)`
 )
 
-// lockingForm judges a flight under all of its locks and writes what is accepted. guess takes every id
-// for new at first, where the database has one writer: a row that exists fails the insert.
+// lockingForm judges a flight under all of its locks and writes what is accepted. guess takes every
+// id for new at first, where the database has one writer: a row that exists fails the insert.
 func lockingForm(t *engine.Tx, f *flight, guess bool) error {
 	tr := &trial{flight: f, nowMS: engine.ToMS(t.Now)}
 	newest, err := newestEpochs(t, f.buckets())

@@ -27,9 +27,9 @@ func (p *Part) Recorded(ctx context.Context, ids []bucket.ID) (
 }
 
 // Exceeded reads which limits each operation would exceed if it were committed alone, with what was
-// used before and when it would fit; nil: none. The rows of all are read in one statement; those of a
-// limit that was changed are counted from the deductions, as the next flight will. Nothing is locked.
-// Error: Unavailable.
+// used before and when it would fit; nil: none. The rows of all are read in one statement; those of
+// a limit that was changed are counted from the deductions, as the next flight will. Nothing is
+// locked. Error: Unavailable.
 func (p *Part) Exceeded(ctx context.Context, ops []bucket.Operation) (
 	out [][]budget.LimitState, err error) {
 	err = p.db.Read(ctx, "read limits", func(r *engine.Reader) error {
@@ -89,8 +89,8 @@ func (r *standingRow) level() bucket.Level {
 		Outstanding: r.Outstanding, Open: r.Status == string(ledger.Open) && r.Fence == 0}
 }
 
-// Standings reads fill and O of the newest epochs of buckets, with Added 0, in one statement per 512. A
-// bucket that does not exist is missing. Error: Unavailable.
+// Standings reads fill and O of the newest epochs of buckets, with Added 0, in one statement per
+// 512. A bucket that does not exist is missing. Error: Unavailable.
 func (p *Part) Standings(ctx context.Context, buckets []int64) (
 	out map[int64]bucket.Level, err error) {
 	list := slices.Compact(slices.Sorted(slices.Values(buckets)))
@@ -121,18 +121,18 @@ func standings(r *engine.Reader, list []int64) (map[int64]bucket.Level, error) {
 	return out, nil
 }
 
-// raiseFill makes the fill larger by 2 than that of the content which was found wrong: a filter adds to
-// a content of the fill just below, and replaces one of a smaller fill.
+// raiseFill makes the fill larger by 2 than that of the content which was found wrong: a filter
+// adds to a content of the fill just below, and replaces one of a smaller fill.
 const raiseFill = `UPDATE bucket_epoch /*by PRIMARY*/ SET fill = ? WHERE bucket_id = ? AND epoch = ?
 	AND fill <= ?`
 
 // mostFill is the largest fill that is raised: a filter takes no number above 2^52.
 const mostFill = int64(1)<<52 - 2
 
-// RaiseFill raises the fill of a bucket's newest epoch above that of a content that was found wrong,
-// level.Fill, unless it is above already. It returns how the bucket stands then, with Added 0; a filter
-// that is given that level replaces the wrong content. Errors: BucketNotFound, Unavailable,
-// OutcomeUnknown.
+// RaiseFill raises the fill of a bucket's newest epoch above that of a content that was found
+// wrong, level.Fill, unless it is above already. It returns how the bucket stands then, with Added
+// 0; a filter that is given that level replaces the wrong content. Errors: BucketNotFound,
+// Unavailable, OutcomeUnknown.
 func (p *Part) RaiseFill(ctx context.Context, level bucket.Level) (now bucket.Level, err error) {
 	err = p.db.Write(ctx, "raise fill", func(t *engine.Tx) error {
 		found, err := standings(&t.Reader, []int64{level.Bucket})

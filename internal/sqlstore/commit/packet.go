@@ -11,8 +11,8 @@ const (
 	// orClosed makes the state of a group NULL that takes no further member.
 	orClosed = ` ON DUPLICATE KEY UPDATE state = IF(state = 'open', state, NULL)`
 	// orChanged makes the version 0 of a limit row that is not as it was read.
-	orChanged = ` ON DUPLICATE KEY UPDATE version = IF(version = VALUES(version) - 1, VALUES(version), 0),
-		counts = VALUES(counts), expires_ms = VALUES(expires_ms)`
+	orChanged = ` ON DUPLICATE KEY UPDATE version = IF(version = VALUES(version) - 1,
+		VALUES(version), 0), counts = VALUES(counts), expires_ms = VALUES(expires_ms)`
 	// takes is whether units may be taken from an epoch. SYSDATE is the clock under the lock of the
 	// row; NOW would be that from before the wait.
 	takes = `e.status = 'open' AND LENGTH(e.fenced) = 0 AND (e.period_end_ms = 0 OR
@@ -47,8 +47,8 @@ func (t *trial) packet(line *engine.Line) (packet *engine.Statement, ok bool) {
 	return packet, packet.Len() <= engine.MostPacket
 }
 
-// takeAll adds the conditional UPDATE of the epochs: O becomes -1, which a CHECK forbids, where units
-// may not be taken.
+// takeAll adds the conditional UPDATE of the epochs: O becomes -1, which a CHECK forbids, where
+// units may not be taken.
 func takeAll(packet *engine.Statement, stands []*stand) {
 	if len(stands) == 1 {
 		s := stands[0]
@@ -89,8 +89,9 @@ func takeAll(packet *engine.Statement, stands []*stand) {
 	}
 	packet.SQL(`) v /*in order*/ JOIN bucket_epoch e /*by PRIMARY*/ ON e.bucket_id = v.b
 		AND e.epoch = v.n SET e.outstanding_quantity = IF(` + takes + `v.v,
-		e.outstanding_quantity - v.d, -1), e.used_quantity = LEAST(e.used_quantity + v.u` + most + `,
-		e.held_quantity = LEAST(e.held_quantity + v.h` + most + `, e.next_entry = e.next_entry + v.c;`)
+		e.outstanding_quantity - v.d, -1), e.used_quantity = LEAST(e.used_quantity + v.u` +
+		most + `, e.held_quantity = LEAST(e.held_quantity + v.h` + most +
+		`, e.next_entry = e.next_entry + v.c;`)
 }
 
 // listSeparator is what stands before the i-th element of a list of constants.
@@ -114,8 +115,8 @@ func (s *stand) drawn() int64 {
 	return s.used + s.held
 }
 
-// feedAll adds the feed rows, with the numbers that the UPDATE of the epochs has reserved. The number is
-// NULL, which the column forbids, where there is no such epoch.
+// feedAll adds the feed rows, with the numbers that the UPDATE of the epochs has reserved. The
+// number is NULL, which the column forbids, where there is no such epoch.
 func (t *trial) feedAll(packet *engine.Statement, stands []*stand) {
 	packet.SQL(insertFeed + " SELECT v.b, e.next_entry - v.c, v.c, v.u, v.x, ")
 	packet.Number(t.nowMS)
@@ -137,7 +138,8 @@ func (t *trial) feedAll(packet *engine.Statement, stands []*stand) {
 	if packet.ListsValues() && len(stands) > 1 {
 		packet.SQL(")")
 	}
-	packet.SQL(`) v LEFT JOIN bucket_epoch e /*by PRIMARY*/ ON e.bucket_id = v.b AND e.epoch = v.n;`)
+	packet.SQL(`) v LEFT JOIN bucket_epoch e /*by PRIMARY*/ ON e.bucket_id = v.b
+		AND e.epoch = v.n;`)
 }
 
 // selectLeft adds the SELECT of what the epochs hold now.

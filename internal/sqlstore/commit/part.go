@@ -24,8 +24,8 @@ const (
 // Part commits deductions and reads what they are judged by. Safe for concurrent use.
 type Part struct {
 	db *engine.DB
-	// places remembers what flights found of buckets: a hint for the fast form, which fails where it is
-	// wrong.
+	// places remembers what flights found of buckets: a hint for the fast form, which fails where
+	// it is wrong.
 	places *lru.Cache[int64, place]
 	// repeats is how many of the next flights read their ids before they write.
 	repeats atomic.Int64
@@ -46,8 +46,8 @@ func New(db *engine.DB) *Part {
 }
 
 // Commit judges operations in their order and writes those that are accepted, in one transaction as
-// long as they are at most 1,000, in at most 64 buckets, and their texts at most 1 MiB; otherwise in
-// several. The outcomes are in the order of the operations.
+// long as they are at most 1,000, in at most 64 buckets, and their texts at most 1 MiB; otherwise
+// in several. The outcomes are in the order of the operations.
 //
 // A repetition of the same operations is harmless: a row that has an operation's nonce is the
 // operation's own, and is Known. Errors: Unavailable, and nothing was written; OutcomeUnknown, and
@@ -117,8 +117,9 @@ func (p *Part) learn(f *flight) {
 	}
 }
 
-// redone runs a transaction until it is known whether it was committed, or the context is over. first
-// says that the attempt is the first one. unsure says that another form of it may have been committed.
+// redone runs a transaction until it is known whether it was committed, or the context is over.
+// first says that the attempt is the first one. unsure says that another form of it may have been
+// committed.
 func (p *Part) redone(ctx context.Context, unsure bool, fn func(t *engine.Tx, first bool) error) (
 	err error) {
 	for attempt := 1; attempt <= sureAttempts; attempt++ {

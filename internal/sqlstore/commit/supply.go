@@ -10,8 +10,8 @@ import (
 	"github.com/budgetd/budgetd/ledger"
 )
 
-// supply brings at least `need` units into the target: of U, and beyond the need as much as is usual,
-// then of donors. taken is what the operations take.
+// supply brings at least `need` units into the target: of U, and beyond the need as much as is
+// usual, then of donors. taken is what the operations take.
 func (g *gathering) supply(need, taken int64) error {
 	b := g.budget
 	usual := allocation.Step(need, g.bound, len(g.list), b.Sharding)
@@ -71,8 +71,8 @@ func (g *gathering) collect(need, taken int64) error {
 	return g.contract(portions, taken)
 }
 
-// contract takes donors that were emptied out of the list where what is left in the budget is not worth
-// a bucket of its own.
+// contract takes donors that were emptied out of the list where what is left in the budget is not
+// worth a bucket of its own.
 func (g *gathering) contract(portions []moves.Portion, taken int64) error {
 	left, largest := g.budget.Undistributed, int64(0)
 	for i := range g.list {

@@ -10,8 +10,8 @@ import (
 	"github.com/budgetd/budgetd/limit"
 )
 
-// trial judges the operations of a flight against rows that were locked, or that the fast form assumes,
-// and notes what has to be written.
+// trial judges the operations of a flight against rows that were locked, or that the fast form
+// assumes, and notes what has to be written.
 type trial struct {
 	*flight
 	nowMS int64
@@ -20,10 +20,11 @@ type trial struct {
 	epochs map[int64]*stand
 	groups map[groupKey]*group
 	book   book
-	// cover is what the whole budget has left, for Gather; nil: an operation that does not fit is Short.
+	// cover is what the whole budget has left, for Gather; nil: an operation that does not fit is
+	// Short.
 	cover *bucket.Cover
-	// queue: after an operation that is Short, all that do not have a row are Short, because the next
-	// step may find enough for the first one.
+	// queue: after an operation that is Short, all that do not have a row are Short, because the
+	// next step may find enough for the first one.
 	queue, short bool
 
 	accepted int

@@ -24,8 +24,8 @@ const (
 // inserter begins rows of a table: see engine.Tx.Inserting and engine.Line.Inserting.
 type inserter func(into, or string, rows int) *engine.Inserting
 
-// insertRows writes the rows of what was accepted that lie before group and limit rows in the lock order,
-// each kind in the order of its key.
+// insertRows writes the rows of what was accepted that lie before group and limit rows in the lock
+// order, each kind in the order of its key.
 func (t *trial) insertRows(begin inserter) error {
 	to := begin(insertDeductions, "", t.accepted)
 	holds := 0
@@ -163,9 +163,9 @@ func (t *trial) insertGroups(begin inserter, keys []groupKey, or string) error {
 	return to.End()
 }
 
-// insertPages writes limit rows, which are in order; or is what to do about those that exist. A row that
-// is new begins with a version that no earlier row of its key can have reached, so that a version
-// never comes twice.
+// insertPages writes limit rows, which are in order; or is what to do about those that exist. A row
+// that is new begins with a version that no earlier row of its key can have reached, so that a
+// version never comes twice.
 func (t *trial) insertPages(begin inserter, pages []*page, or string) error {
 	to := begin(insertPages, or, len(pages))
 	for _, p := range pages {

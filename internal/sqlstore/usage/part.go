@@ -97,7 +97,8 @@ const (
 	// Amounts are added up in two halves, so that no sum is larger than an integer: what unlimited
 	// budgets hand out has no bound.
 	selectUsage = `SELECT COUNT(*) AS calls, COALESCE(SUM(d.amount & 1048575), 0) AS low,
-		COALESCE(SUM(d.amount >> 20), 0) AS high, COALESCE(SUM((SELECT SUM(g.amount) FROM give_back g /*by PRIMARY*/
+		COALESCE(SUM(d.amount >> 20), 0) AS high,
+		COALESCE(SUM((SELECT SUM(g.amount) FROM give_back g /*by PRIMARY*/
 			WHERE g.budget_id = d.budget_id AND g.request_id = d.request_id)), 0) AS rolled_back
 		FROM deduction_value v /*by PRIMARY*/`
 	// lastMS is later than every instant in the ledger.
