@@ -1,5 +1,5 @@
-// Package allocation says what the next apply may take (DESIGN 7): pure functions of a rule, instants
-// and figures, without a clock or a time zone database of their own.
+// Package allocation says what the next apply may take (DESIGN 7): pure functions of a rule,
+// instants and figures, without a clock or a time zone database of their own.
 //
 // A promo budget hands out everything at once (Spread, Step, LowWater). A daily budget has periods:
 //
@@ -47,9 +47,10 @@ func Spread(units int64, n int) []int64 {
 	return shares
 }
 
-// Step is how many units a bucket applies for where applies are counted (adjust_cnt) or an operator asks
-// for one: its even share of what is undistributed, so that a few applies do not starve the others, but
-// never less than it needs and never more than `bound` (0: no bound). In all other cases: Refill.
+// Step is how many units a bucket applies for where applies are counted (adjust_cnt) or an operator
+// asks for one: its even share of what is undistributed, so that a few applies do not starve the
+// others, but never less than it needs and never more than `bound` (0: no bound). In all other
+// cases: Refill.
 func Step(need, undistributed int64, buckets int, bound int64) int64 {
 	step := max(need, undistributed/int64(max(buckets, 1)))
 	if bound > 0 {

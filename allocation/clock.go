@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// A reading is what a zone's clock shows, as seconds since it would have shown 1970-01-01 00:00:00. An
-// instant is Unix seconds. They differ by the offset: reading = instant + offset. Offsets and
+// A reading is what a zone's clock shows, as seconds since it would have shown 1970-01-01 00:00:00.
+// An instant is Unix seconds. They differ by the offset: reading = instant + offset. Offsets and
 // everything that a rule names are whole seconds.
 type (
 	reading = int64
@@ -28,13 +28,13 @@ func offsetAt(zone *time.Location, at instant) int64 {
 
 func readingAt(zone *time.Location, at instant) reading { return at + offsetAt(zone, at) }
 
-// clockPut returns the first instant after `after` at which the clock is put (another offset applies),
-// or until, if that comes first. A change of the zone's name alone is none.
+// clockPut returns the first instant after `after` at which the clock is put (another offset
+// applies), or until, if that comes first. A change of the zone's name alone is none.
 //
 // It costs some thirty look-ups per year: the standard library names the end of each stretch of one
-// offset. Beyond the last change that the database lists it ends such a stretch with every year too,
-// and on the last day of a leap year it names an end that has passed already (Go 1.26, time/zoneinfo.go,
-// tzset); there the clock is looked at every hour.
+// offset. Beyond the last change that the database lists it ends such a stretch with every year
+// too, and on the last day of a leap year it names an end that has passed already (Go 1.26,
+// time/zoneinfo.go, tzset); there the clock is looked at every hour.
 func clockPut(zone *time.Location, after, until instant) instant {
 	offset := offsetAt(zone, after)
 	for at := after; at < until; {
@@ -61,8 +61,8 @@ func clockPut(zone *time.Location, after, until instant) instant {
 }
 
 // firstAt returns the first instant at which the zone's clock shows a reading or a later one. So it
-// never decreases as readings grow, and readings that the clock leaves out share the instant at which
-// it is put forward.
+// never decreases as readings grow, and readings that the clock leaves out share the instant at
+// which it is put forward.
 func firstAt(zone *time.Location, shown reading) instant {
 	last := shown + maxOffset // by then the clock shows it for certain
 	for from := shown - maxOffset; ; {
@@ -86,7 +86,8 @@ func hourAt(zone *time.Location, at instant) (from, to instant) {
 	return from, to
 }
 
-// hoursBetween returns how many hours overlap [from, to): per stretch of one offset it is arithmetic.
+// hoursBetween returns how many hours overlap [from, to): per stretch of one offset it is
+// arithmetic.
 func hoursBetween(zone *time.Location, from, to instant) int64 {
 	var hours int64
 	for from < to {

@@ -6,12 +6,12 @@ import "math/bits"
 type Figures struct {
 	// NotFunded is F: the part of the total that no period has got yet.
 	NotFunded int64
-	// UsedAlready is what was used or held since the period's start before it was opened: 0, unless the
-	// rule was changed within it, so that another period was closed for this one.
+	// UsedAlready is what was used or held since the period's start before it was opened: 0, unless
+	// the rule was changed within it, so that another period was closed for this one.
 	UsedAlready int64
-	// Total is T. Before and Left are the weights of the periods before this one, and of this one and all
-	// that follow, in millionths of a whole period. Only a calendar rule without a quantity looks at
-	// the three. A Left below the period's weight counts as that.
+	// Total is T. Before and Left are the weights of the periods before this one, and of this one
+	// and all that follow, in millionths of a whole period. Only a calendar rule without a quantity
+	// looks at the three. A Left below the period's weight counts as that.
 	Total, Before, Left int64
 }
 
@@ -23,14 +23,14 @@ type Figures struct {
 //	without a quantity:    the units of T that are due in the period, and its part of what F is more or
 //	                       less than the units that are due from now on
 //
-// Where T has to be spread over P periods, the n-th unit is due when n/T of the time has passed: period
-// k gets ⌊kT/P⌋ − ⌊(k−1)T/P⌋, 7 over 30 one in each of the periods 5, 9, 13, 18, 22, 26 and 30. With L
-// periods left, this one included, ⌈LT/P⌉ units are due from now on. F differs from that after
-// units came back, an append or a change of the rule; the difference is spread evenly, the first
-// periods one unit more: ⌈(F − ⌈LT/P⌉) / L⌉. The last period gets all of F.
+// Where T has to be spread over P periods, the n-th unit is due when n/T of the time has passed:
+// period k gets ⌊kT/P⌋ − ⌊(k−1)T/P⌋, 7 over 30 one in each of the periods 5, 9, 13, 18, 22, 26 and
+// 30. With L periods left, this one included, ⌈LT/P⌉ units are due from now on. F differs from that
+// after units came back, an append or a change of the rule; the difference is spread evenly, the
+// first periods one unit more: ⌈(F − ⌈LT/P⌉) / L⌉. The last period gets all of F.
 //
-// What earlier periods left to it (`unused: next`) comes on top and is no part of this. The period is
-// one of Schedule's under the same rule.
+// What earlier periods left to it (`unused: next`) comes on top and is no part of this. The period
+// is one of Schedule's under the same rule.
 func Fund(rule Rule, period Span, f Figures) int64 {
 	switch {
 	case rule.Kind == Windows, rule.Kind == Calendar && rule.Quantity > 0:
@@ -58,7 +58,8 @@ func due(weight int64, f Figures) int64 {
 // maxWeight is more than the periods of any budget weigh: its sums fit an int64.
 const maxWeight = 1 << 60
 
-// mulDiv returns ⌊a × b / c⌋ of numbers that are not negative, b not above c, so that it is at most a.
+// mulDiv returns ⌊a × b / c⌋ of numbers that are not negative, b not above c, so that it is at most
+// a.
 func mulDiv(a, b, c int64) int64 {
 	quotient, _ := divide(a, b, c)
 	return quotient

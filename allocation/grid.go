@@ -77,8 +77,8 @@ func (g grid) readings(number int64) (from, to reading) {
 	return day*secondsPerDay + w.from*60, day*secondsPerDay + w.to*60
 }
 
-// beginningOfMonth takes the number of a month, counted from the year 0. A month that has no day of the
-// anchor begins with its last one.
+// beginningOfMonth takes the number of a month, counted from the year 0. A month that has no day of
+// the anchor begins with its last one.
 func (g grid) beginningOfMonth(number int64) reading {
 	year := floorDiv(number, monthsPerYear)
 	month := time.January + time.Month(number-year*monthsPerYear)
@@ -102,9 +102,10 @@ func (g grid) instants(number int64) (from, to instant) {
 	return firstAt(g.zone, begin), firstAt(g.zone, end)
 }
 
-// numberAt returns the stretch that an instant lies in or, between two windows, comes after. While the
-// clock shows readings for the second time that is still the stretch in which it was put back: the
-// loop ends as soon as it reaches that, so within the stretches of the time by which it was put.
+// numberAt returns the stretch that an instant lies in or, between two windows, comes after. While
+// the clock shows readings for the second time that is still the stretch in which it was put back:
+// the loop ends as soon as it reaches that, so within the stretches of the time by which it was
+// put.
 func (g grid) numberAt(at instant) int64 {
 	number := g.number(readingAt(g.zone, at))
 	for {
@@ -116,8 +117,8 @@ func (g grid) numberAt(at instant) int64 {
 	}
 }
 
-// firstFrom returns the first stretch that begins at an instant or later and is not left out. The loop
-// ends after the stretches of what a clock was ever put forward by, a day.
+// firstFrom returns the first stretch that begins at an instant or later and is not left out. The
+// loop ends after the stretches of what a clock was ever put forward by, a day.
 func (g grid) firstFrom(at instant) (number int64, from, to instant) {
 	for number = g.numberAt(at); ; number++ {
 		if from, to = g.instants(number); from >= at && from < to {
@@ -126,9 +127,9 @@ func (g grid) firstFrom(at instant) (number int64, from, to instant) {
 	}
 }
 
-// overlapping returns how many stretches overlap [from, to): the difference of two numbers, less those
-// that the clock leaves out. Each of them lies between the readings right before and right after the
-// clock was put forward once, so only those are looked at.
+// overlapping returns how many stretches overlap [from, to): the difference of two numbers, less
+// those that the clock leaves out. Each of them lies between the readings right before and right
+// after the clock was put forward once, so only those are looked at.
 func (g grid) overlapping(from, to instant) int64 {
 	first, last := g.numberAt(from), g.numberAt(to-1)
 	if _, end := g.instants(first); end <= from {

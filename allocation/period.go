@@ -7,31 +7,32 @@ import (
 	"github.com/budgetd/budgetd/budget"
 )
 
-// Schedule is a checked rule in a zone over a budget's life. It is a value; safe for concurrent use.
+// Schedule is a checked rule in a zone over a budget's life. It is a value; safe for concurrent
+// use.
 type Schedule struct {
 	// Rule must have passed CheckRule.
 	Rule Rule
 	// Zone is the budget's zone; never nil.
 	Zone *time.Location
-	// Start is the budget's first instant, zero: from the beginning; End the first one after it, zero:
-	// without an end.
+	// Start is the budget's first instant, zero: from the beginning; End the first one after it,
+	// zero: without an end.
 	Start, End time.Time
 }
 
-// Span is a period: from Start to before End. A zero End is none, a zero Start the beginning; only Free
-// has such periods.
+// Span is a period: from Start to before End. A zero End is none, a zero Start the beginning; only
+// Free has such periods.
 type Span struct {
 	Start, End time.Time
-	// Quantity is what the rule fixes for a whole period, in minor units; 0: nothing, it is Free or the
-	// total is compressed.
+	// Quantity is what the rule fixes for a whole period, in minor units; 0: nothing, it is Free or
+	// the total is compressed.
 	Quantity int64
 	// Whole is how long the period would be if the budget's start or end did not cut it; 0: nothing
 	// cuts it, or the rule says that it counts as a whole one.
 	Whole time.Duration
 }
 
-// Fixed returns what the rule fixes for the period: Quantity, of one that is cut its part by the time,
-// rounded up.
+// Fixed returns what the rule fixes for the period: Quantity, of one that is cut its part by the
+// time, rounded up.
 func (s Span) Fixed() int64 {
 	if s.Whole == 0 {
 		return s.Quantity
@@ -47,9 +48,9 @@ func (s Span) Contains(at time.Time) bool {
 // WithoutEnd is the number of periods left of a budget that has no end.
 const WithoutEnd = math.MaxInt64
 
-// PeriodAt returns the period that contains an instant, cut to the budget's life. ok is false in a gap
-// between two windows and outside of the budget's life. It costs some twenty look-ups in the zone,
-// whatever the instant.
+// PeriodAt returns the period that contains an instant, cut to the budget's life. ok is false in a
+// gap between two windows and outside of the budget's life. It costs some twenty look-ups in the
+// zone, whatever the instant.
 func (s Schedule) PeriodAt(now time.Time) (period Span, ok bool) {
 	if !s.life().Contains(now) {
 		return Span{}, false
@@ -100,10 +101,10 @@ func (s Schedule) NextPeriod(after time.Time) (period Span, ok bool) {
 	return period, s.life().Contains(period.Start)
 }
 
-// PeriodsLeft returns how many periods overlap [from, End), the one that contains from and the one that
-// the end cuts included; WithoutEnd if there is no end. It counts exactly, a day that a zone left out
-// is none. It costs some thirty look-ups in the zone per year of what is left, whatever the length of
-// the periods: 2 ms for a century. A rule with quantities does not need it.
+// PeriodsLeft returns how many periods overlap [from, End), the one that contains from and the one
+// that the end cuts included; WithoutEnd if there is no end. It counts exactly, a day that a zone
+// left out is none. It costs some thirty look-ups in the zone per year of what is left, whatever
+// the length of the periods: 2 ms for a century. A rule with quantities does not need it.
 func (s Schedule) PeriodsLeft(from time.Time) int64 {
 	if from.Before(s.Start) {
 		from = s.Start

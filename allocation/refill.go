@@ -7,15 +7,18 @@ import (
 	"github.com/budgetd/budgetd/budget"
 )
 
-// Bounds of a refill. Between two applies of a steadily used bucket lies StepTime, so it asks SQL about
-// every three seconds, and it never holds more than LowTime + StepTime of its use (and one request).
+// Bounds of a refill. Between two applies of a steadily used bucket lies StepTime, so it asks SQL
+// about every three seconds, and it never holds more than LowTime + StepTime of its use (and one
+// request).
 const (
-	// LowTime is how long what is left must last: a bucket that holds less of its use applies. Twice the
-	// second that may lie between two applies, so that the next grant is there before it runs dry.
+	// LowTime is how long what is left must last: a bucket that holds less of its use applies.
+	// Twice the second that may lie between two applies, so that the next grant is there before it
+	// runs dry.
 	LowTime = 2 * time.Second
 	// StepTime is how long what a bucket applies for is to last.
 	StepTime = 3 * time.Second
-	// useWindow is the least time over which use is measured: two replies a microsecond apart say nothing.
+	// useWindow is the least time over which use is measured: two replies a microsecond apart say
+	// nothing.
 	useWindow = 100 * time.Millisecond
 	// useMemory is the time constant of the average: what was used so long ago weighs 1/e.
 	useMemory = 2 * time.Second
@@ -23,8 +26,8 @@ const (
 	firstDivisor = 10
 )
 
-// Reading is what one reply of a store shows of a bucket after a deduction: the bucket's own balance and
-// log position, which all nodes move, and the one amount of this node.
+// Reading is what one reply of a store shows of a bucket after a deduction: the bucket's own
+// balance and log position, which all nodes move, and the one amount of this node.
 type Reading struct {
 	// At is an instant of any clock that does not step back.
 	At time.Duration
@@ -38,11 +41,11 @@ type Reading struct {
 //
 //	Σ used·e^(−age/2 s)  ÷  Σ length·e^(−age/2 s)
 //
-// over windows of 100 ms at least. What was used in a window is how far the balance fell, which shows
-// every node's deductions; where the balance did not fall, because a grant arrived, it is this node's own
-// deductions times the log's other entries per one of them. A grant that was used up within its window
-// hides as much use: that happens where sharding_quantity is small, which bounds what is asked for then.
-// The zero value has measured nothing.
+// over windows of 100 ms at least. What was used in a window is how far the balance fell, which
+// shows every node's deductions; where the balance did not fall, because a grant arrived, it is
+// this node's own deductions times the log's other entries per one of them. A grant that was used
+// up within its window hides as much use: that happens where sharding_quantity is small, which
+// bounds what is asked for then. The zero value has measured nothing.
 //
 // It only decides how much is asked for and when; units are never counted by it.
 type Use struct {
@@ -77,8 +80,8 @@ func (u Use) Saw(r Reading) Use {
 	return u.from(r)
 }
 
-// Anew forgets the open window: the bucket has a new epoch, whose balance and positions are others. The
-// rate stays.
+// Anew forgets the open window: the bucket has a new epoch, whose balance and positions are others.
+// The rate stays.
 func (u Use) Anew() Use {
 	u.begun = false
 	return u
@@ -89,8 +92,8 @@ func (u Use) from(r Reading) Use {
 	return u
 }
 
-// Rate is the use as of an instant, in minor units a second: 0 before two windows' ends. Time without a
-// reply counts as time without use.
+// Rate is the use as of an instant, in minor units a second: 0 before two windows' ends. Time
+// without a reply counts as time without use.
 func (u Use) Rate(now time.Duration) float64 {
 	if u.seconds == 0 {
 		return 0
@@ -103,15 +106,16 @@ func (u Use) Rate(now time.Duration) float64 {
 
 func decay(age time.Duration) float64 { return math.Exp(-age.Seconds() / useMemory.Seconds()) }
 
-// LowWater is the balance below which a bucket applies in the background: what it uses in LowTime at
-// `rate` units a second, and at least one more request like the last one. LowWater(10, 5) is 20,
+// LowWater is the balance below which a bucket applies in the background: what it uses in LowTime
+// at `rate` units a second, and at least one more request like the last one. LowWater(10, 5) is 20,
 // LowWater(0, 5) is 5.
 func LowWater(rate float64, request int64) int64 { return max(lasting(rate, LowTime), request, 1) }
 
-// Refill is how many units a bucket applies for that is short of `need` and uses `rate` units a second:
-// what it needs and StepTime of its use, but beside the need no more than its even share of what is
-// undistributed, and never more than `bound` (sharding_quantity; 0: no bound). A bucket that is hardly used
-// gets what it needs and no more. Refill(5, 100, 1000, 10, 0) is 105, Refill(5, 100, 1000, 10, 50) is 50.
+// Refill is how many units a bucket applies for that is short of `need` and uses `rate` units a
+// second: what it needs and StepTime of its use, but beside the need no more than its even share of
+// what is undistributed, and never more than `bound` (sharding_quantity; 0: no bound). A bucket
+// that is hardly used gets what it needs and no more. Refill(5, 100, 1000, 10, 0) is 105, Refill(5,
+// 100, 1000, 10, 50) is 50.
 func Refill(need int64, rate float64, undistributed int64, buckets int, bound int64) int64 {
 	more := min(lasting(rate, StepTime), undistributed/int64(max(buckets, 1)))
 	step := min(max(need, 1)+more, budget.MaxAmount)
@@ -121,8 +125,8 @@ func Refill(need int64, rate float64, undistributed int64, buckets int, bound in
 	return step
 }
 
-// Patience is how long a node may wait before it applies for a bucket, so that several nodes that see the
-// same low balance do not all apply: a tenth of what is left at this rate, 100 ms at most.
+// Patience is how long a node may wait before it applies for a bucket, so that several nodes that
+// see the same low balance do not all apply: a tenth of what is left at this rate, 100 ms at most.
 func Patience(balance int64, rate float64) time.Duration {
 	const most = 100 * time.Millisecond
 	if balance <= 0 {
@@ -140,10 +144,11 @@ func lasting(rate float64, d time.Duration) int64 {
 	return int64(units)
 }
 
-// FirstStep is what each of n buckets gets at first under a rule that hands out in steps (daily, free):
-// before anything is used there is no rate, so it is a tenth of the even share, at least 1 while there are
-// units, and never more than `bound` (sharding_quantity; 0: no bound). FirstStep(1000, 4, 0) is 25, 25, 25,
-// 25; FirstStep(3, 4, 0) is 1, 1, 1, 0. n below 1 gives nil. The shares never add up to more than units.
+// FirstStep is what each of n buckets gets at first under a rule that hands out in steps (daily,
+// free): before anything is used there is no rate, so it is a tenth of the even share, at least 1
+// while there are units, and never more than `bound` (sharding_quantity; 0: no bound).
+// FirstStep(1000, 4, 0) is 25, 25, 25, 25; FirstStep(3, 4, 0) is 1, 1, 1, 0. n below 1 gives nil.
+// The shares never add up to more than units.
 func FirstStep(units int64, n int, bound int64) []int64 {
 	shares := Spread(units, n)
 	for i, share := range shares {

@@ -16,8 +16,8 @@ type Account struct {
 	Held int64
 	// Pending is the sum of the shrinks that wait: no period gets that.
 	Pending int64
-	// Used is what was used since the start of the period that opens, where that is before the end of
-	// the one that is over: a rule was changed within it.
+	// Used is what was used since the start of the period that opens, where that is before the end
+	// of the one that is over: a rule was changed within it.
 	Used int64
 }
 
@@ -26,7 +26,8 @@ type Movement struct{ Unfunded, Undistributed, Forfeited int64 }
 
 // Plus adds another movement.
 func (m Movement) Plus(o Movement) Movement {
-	return Movement{m.Unfunded + o.Unfunded, m.Undistributed + o.Undistributed, m.Forfeited + o.Forfeited}
+	return Movement{m.Unfunded + o.Unfunded, m.Undistributed + o.Undistributed,
+		m.Forfeited + o.Forfeited}
 }
 
 // Turn is what a roll-over does.
@@ -39,17 +40,18 @@ type Turn struct {
 	Moved Movement
 }
 
-// Begin returns the first period of a new budget, funded, and what is left of the total: the period that now
-// is in, or the first one to come; none (Over) where the budget has ended already.
+// Begin returns the first period of a new budget, funded, and what is left of the total: the period
+// that now is in, or the first one to come; none (Over) where the budget has ended already.
 func Begin(d budget.Definition, now time.Time) (unfunded int64, p budget.Period) {
 	next, ok := Next(d, budget.Period{Over: true}, now)
 	turn := RollOver(d, budget.Period{}, next, ok, Account{Unfunded: d.TotalQuantity})
 	return d.TotalQuantity - turn.Period.Funded, turn.Period
 }
 
-// Next returns the period that follows one that is over: the one that its end lies in (its start is before
-// that end only after a change of the rule), else the first one after it. Where no period was open it is the
-// one that now is in, else the first one to come. false: there is none before the budget's end.
+// Next returns the period that follows one that is over: the one that its end lies in (its start is
+// before that end only after a change of the rule), else the first one after it. Where no period
+// was open it is the one that now is in, else the first one to come. false: there is none before
+// the budget's end.
 func Next(d budget.Definition, p budget.Period, now time.Time) (Span, bool) {
 	at := p.End
 	if p.Over || at.IsZero() {
@@ -61,10 +63,10 @@ func Next(d budget.Definition, p budget.Period, now time.Time) (Span, bool) {
 	return ScheduleOf(d).NextPeriod(at)
 }
 
-// RollOver ends a period and opens the next one. What the period did not use (U and what its epochs held)
-// goes where the rule says; where the period did not end by itself, because the rule was changed within it
-// or before it began, and where no period follows, back to F, except what is forfeited at the end of the
-// budget. The next period gets Fund of what is in F then.
+// RollOver ends a period and opens the next one. What the period did not use (U and what its epochs
+// held) goes where the rule says; where the period did not end by itself, because the rule was
+// changed within it or before it began, and where no period follows, back to F, except what is
+// forfeited at the end of the budget. The next period gets Fund of what is in F then.
 func RollOver(d budget.Definition, p budget.Period, next Span, ok bool, a Account) Turn {
 	rest := a.Undistributed + a.Held
 	t := Turn{Period: budget.Period{Number: p.Number + 1, Over: true, Start: p.End, End: p.End}}
@@ -83,9 +85,11 @@ func RollOver(d budget.Definition, p budget.Period, next Span, ok bool, a Accoun
 	if !ok {
 		return t
 	}
-	t.Period = budget.Period{Number: p.Number + 1, Start: next.Start, End: next.End, Carried: t.Left.Undistributed,
-		Before: a.Used}
-	t.Period.Funded = funding(d, next, t.Period.Number, Fundable(d, a.Unfunded+t.Left.Unfunded, a.Pending),
+	t.Period = budget.Period{Number: p.Number + 1, Start: next.Start, End: next.End,
+		Carried: t.Left.Undistributed,
+		Before:  a.Used}
+	t.Period.Funded = funding(d, next, t.Period.Number, Fundable(d, a.Unfunded+t.Left.Unfunded,
+		a.Pending),
 		a.Used)
 	t.Moved.Unfunded -= t.Period.Funded
 	t.Moved.Undistributed += t.Period.Funded
@@ -100,17 +104,18 @@ func rollover(d budget.Definition) int64 {
 	return d.Rule.MaxRollover
 }
 
-// endsByItself reports whether a period's end is that of the rule as it stands, and not the instant at which
-// another rule was given.
+// endsByItself reports whether a period's end is that of the rule as it stands, and not the instant
+// at which another rule was given.
 func endsByItself(d budget.Definition, p budget.Period) bool {
 	span, ok := PeriodOf(d, p.Start)
 	return ok && span.End.Equal(p.End)
 }
 
-// Return says where units go that come back from an epoch of a period that is over: never were not used,
-// late ones were used when it ended. current is the open or last period. An open period that got all there was
-// gets them too: no later one would. What was not used is carried only as far as the rule's maximum is
-// above what current.Carried has already; the rest goes to what is not funded.
+// Return says where units go that come back from an epoch of a period that is over: never were not
+// used, late ones were used when it ended. current is the open or last period. An open period that
+// got all there was gets them too: no later one would. What was not used is carried only as far as
+// the rule's maximum is above what current.Carried has already; the rest goes to what is not
+// funded.
 func Return(d budget.Definition, current budget.Period, never, late int64) Movement {
 	var m Movement
 	for _, part := range []struct {
@@ -140,10 +145,10 @@ func Return(d budget.Definition, current budget.Period, never, late int64) Movem
 }
 
 // Change returns the end of the open or last period after a change of the definition, and when a
-// roll-over is due (zero: never). The period goes on where the new definition has one with its start that now
-// is in and gives it no less, also when its end had come and nobody had rolled it over; otherwise it
-// ends, now if it had not, and the one that follows counts what was used since its start. After the
-// last period, another one may follow at once.
+// roll-over is due (zero: never). The period goes on where the new definition has one with its
+// start that now is in and gives it no less, also when its end had come and nobody had rolled it
+// over; otherwise it ends, now if it had not, and the one that follows counts what was used since
+// its start. After the last period, another one may follow at once.
 func Change(before, after budget.Definition, p budget.Period, now time.Time) (end, due time.Time) {
 	if p.Over {
 		if _, ok := Next(after, p, now); ok {
@@ -166,9 +171,9 @@ func Change(before, after budget.Definition, p budget.Period, now time.Time) (en
 	return now, now
 }
 
-// Shares divides what a hand-out may take over n buckets: all of it, evenly; under the rule free a first step
-// for each (FirstStep), because buckets apply there when they are used up. The shares never add up to more
-// than units, and none that is 0 comes before one that is not.
+// Shares divides what a hand-out may take over n buckets: all of it, evenly; under the rule free a
+// first step for each (FirstStep), because buckets apply there when they are used up. The shares
+// never add up to more than units, and none that is 0 comes before one that is not.
 func Shares(d budget.Definition, units int64, n int) []int64 {
 	if d.Rule != nil && d.Rule.Kind == budget.Free {
 		return FirstStep(units, n, d.ShardingQuantity)
@@ -176,7 +181,8 @@ func Shares(d budget.Definition, units int64, n int) []int64 {
 	return Spread(units, n)
 }
 
-// IsWhole reports whether a period gets all that is not funded, and not a part of it: promo and free.
+// IsWhole reports whether a period gets all that is not funded, and not a part of it: promo and
+// free.
 func IsWhole(d budget.Definition) bool {
 	return d.Rule == nil || (Schedule{Rule: *d.Rule}).whole()
 }
@@ -204,7 +210,8 @@ func ScheduleOf(d budget.Definition) Schedule {
 // zones are those that were read, by name: reading one costs more than all that is done with it.
 var zones sync.Map
 
-// zoneOf is the zone of a name; "" is UTC. Only zones that exist are kept, so there are some hundred.
+// zoneOf is the zone of a name; "" is UTC. Only zones that exist are kept, so there are some
+// hundred.
 func zoneOf(name string) (*time.Location, error) {
 	if zone, ok := zones.Load(name); ok {
 		return zone.(*time.Location), nil
@@ -230,9 +237,9 @@ func funding(d budget.Definition, next Span, number, units, used int64) int64 {
 	return Fund(s.Rule, next, f)
 }
 
-// Fundable is what of F a period may get while shrinks of so many units wait. Those of a promo budget, and under
-// the rule free, are kept from apply and not from the period: all that such a budget has counts for
-// whether it is exhausted (I3), and it has one period only.
+// Fundable is what of F a period may get while shrinks of so many units wait. Those of a promo
+// budget, and under the rule free, are kept from apply and not from the period: all that such a
+// budget has counts for whether it is exhausted (I3), and it has one period only.
 func Fundable(d budget.Definition, unfunded, pending int64) int64 {
 	if ScheduleOf(d).whole() {
 		return unfunded
@@ -240,8 +247,8 @@ func Fundable(d budget.Definition, unfunded, pending int64) int64 {
 	return max(unfunded-pending, 0)
 }
 
-// TopUp is what moves F -> the open period after an append, or after a change of its rule, at least 0.
-// unfunded is Fundable of what is not funded, the append included.
+// TopUp is what moves F -> the open period after an append, or after a change of its rule, at least
+// 0. unfunded is Fundable of what is not funded, the append included.
 //
 //	a fixed quantity q:  min(max(q − funded − before, 0), unfunded)
 //	compressed:          min(max(what Fund gives of unfunded + funded − funded, 0), unfunded)

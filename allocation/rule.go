@@ -30,8 +30,8 @@ const (
 // MaxWindows bounds the segments of a day: one every quarter of an hour.
 const MaxWindows = 96
 
-// CheckRule returns every fault of a rule, one per field (`type_rule.windows[1].to`), nil if there is
-// none. What depends on the budget's other fields is Schedule.Check's. It is pure.
+// CheckRule returns every fault of a rule, one per field (`type_rule.windows[1].to`), nil if there
+// is none. What depends on the budget's other fields is Schedule.Check's. It is pure.
 func CheckRule(rule Rule) []budget.FieldError {
 	var faults faults
 	switch rule.Kind {
@@ -79,7 +79,8 @@ func CheckRule(rule Rule) []budget.FieldError {
 type faults []budget.FieldError
 
 func (f *faults) add(field, format string, args ...any) {
-	*f = append(*f, budget.FieldError{Field: "type_rule." + field, Message: fmt.Sprintf(format, args...)})
+	*f = append(*f, budget.FieldError{Field: "type_rule." + field,
+		Message: fmt.Sprintf(format, args...)})
 }
 
 // windows looks at the segments of a day: readable, in order, without overlap.
@@ -101,7 +102,8 @@ func (f *faults) windows(windows []Window) {
 		case !toOK:
 			f.add(field("to"), `must be a time of the day as HH:MM, "00:01" to "24:00"`)
 		case fromOK && to <= from:
-			f.add(field("to"), "must be after from, on the same day: write a window that crosses midnight as two, "+
+			f.add(field("to"), "must be after from, on the same day: write a window that crosses midnight "+
+				"as two, "+
 				"%s-24:00 and 00:00-%s", w.From, w.To)
 		default:
 			latest = max(latest, to)
@@ -150,12 +152,13 @@ func minuteOfDay(text string) (minute int, ok bool) {
 }
 
 // Check returns what is wrong with a rule beside the budget's other fields, nil if nothing is: a
-// total can only be compressed up to an end, and a schedule without any period would never release a
-// unit. The rule itself must have passed CheckRule, and Start and End budget.CheckSpan.
+// total can only be compressed up to an end, and a schedule without any period would never release
+// a unit. The rule itself must have passed CheckRule, and Start and End budget.CheckSpan.
 func (s Schedule) Check() []budget.FieldError {
 	if s.Rule.Kind == Calendar && s.Rule.Quantity == 0 && s.End.IsZero() {
 		return []budget.FieldError{{Field: "end_at",
-			Message: "must be given: without type_rule.quantity the total is compressed into the periods up to it"}}
+			Message: "must be given: without type_rule.quantity the total is compressed into the periods " +
+				"up to it"}}
 	}
 	if _, ok := s.NextPeriod(time.Time{}); !ok {
 		return []budget.FieldError{{Field: "type_rule",
@@ -165,8 +168,8 @@ func (s Schedule) Check() []budget.FieldError {
 }
 
 // Canonical returns the one text of a rule, as compact JSON: members in a fixed order, `unused`
-// written out where it applies. Two rules say the same if and only if their texts are equal; ReadRule
-// reads it back. The rule must have passed CheckRule.
+// written out where it applies. Two rules say the same if and only if their texts are equal;
+// ReadRule reads it back. The rule must have passed CheckRule.
 func Canonical(rule Rule) string {
 	if rule.Unused == "" && rule.Kind != Free {
 		rule.Unused = SpreadOut
@@ -188,8 +191,8 @@ func Canonical(rule Rule) string {
 }
 
 // ReadRule reads what Canonical wrote, and nothing else: a text that Canonical would have written
-// differently, or a rule that CheckRule refuses, is an error of code budget.Internal, because it did
-// not come from this program.
+// differently, or a rule that CheckRule refuses, is an error of code budget.Internal, because it
+// did not come from this program.
 func ReadRule(text string) (Rule, error) {
 	var rule Rule
 	if err := json.Unmarshal([]byte(text), &rule); err != nil {

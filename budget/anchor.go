@@ -2,8 +2,8 @@ package budget
 
 import "fmt"
 
-// Anchor is where the days, weeks and months of a calendar begin, by the clock of their zone. The zero
-// value is midnight, Monday and the first of the month.
+// Anchor is where the days, weeks and months of a calendar begin, by the clock of their zone. The
+// zero value is midnight, Monday and the first of the month.
 type Anchor struct {
 	// Day is the day of the month with which a month begins, 1 … 31; 0: the first. A month that is
 	// shorter begins with its last day.
@@ -18,7 +18,8 @@ type Anchor struct {
 type Weekday string
 
 // weekdays are in the order of ISO 8601.
-var weekdays = [...]Weekday{"monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday"}
+var weekdays = [...]Weekday{"monday", "tuesday", "wednesday", "thursday", "friday", "saturday",
+	"sunday"}
 
 // Index returns how many days after Monday a weekday is, 0 … 6; "" is Monday. ok is false for
 // anything else.
@@ -34,12 +35,13 @@ func (w Weekday) Index() (days int, ok bool) {
 	return 0, false
 }
 
-// Check returns what is wrong with the anchor of a calendar that has a period every so often, nil if
-// nothing is. Fields are `anchor.day`, `anchor.weekday` and `anchor.hour`.
+// Check returns what is wrong with the anchor of a calendar that has a period every so often, nil
+// if nothing is. Fields are `anchor.day`, `anchor.weekday` and `anchor.hour`.
 func (a Anchor) Check(every Every) []FieldError {
 	var faults []FieldError
 	fault := func(field, format string, args ...any) {
-		faults = append(faults, FieldError{Field: "anchor." + field, Message: fmt.Sprintf(format, args...)})
+		faults = append(faults, FieldError{Field: "anchor." + field,
+			Message: fmt.Sprintf(format, args...)})
 	}
 	_, known := a.Weekday.Index()
 	switch {

@@ -2,15 +2,15 @@ package budget
 
 import "time"
 
-// Limit bounds what each value of a dimension may take in a window: of one person, device or ad, not of
-// everybody (that is a Rule). Limits of a budget are told apart by their names.
+// Limit bounds what each value of a dimension may take in a window: of one person, device or ad,
+// not of everybody (that is a Rule). Limits of a budget are told apart by their names.
 type Limit struct {
 	// Name matches `[a-z][a-z0-9-]{0,62}` and is unique within the budget.
 	Name string `json:"name"`
 	// Dimension is the caller's name of what is bounded, or several joined by "+" ("user+ad").
 	Dimension string `json:"dimension"`
-	// Optional: a deduction that does not carry the dimension is not counted. Otherwise it is Invalid,
-	// so that nobody gets round a limit by leaving it out.
+	// Optional: a deduction that does not carry the dimension is not counted. Otherwise it is
+	// Invalid, so that nobody gets round a limit by leaving it out.
 	Optional bool        `json:"optional,omitzero"`
 	Window   LimitWindow `json:"window"`
 	// Max is the most per value and window, in calls or minor units; 0 … MaxAmount.
@@ -19,8 +19,8 @@ type Limit struct {
 	// Enforce false counts and never refuses, also above Max.
 	Enforce   bool       `json:"enforce"`
 	Overrides []Override `json:"overrides,omitempty"`
-	// ChangedVersion and ChangedAt are the budget's limits version and SQL's time when what is counted
-	// (dimension, window, measure) was last another; SQL hands them out.
+	// ChangedVersion and ChangedAt are the budget's limits version and SQL's time when what is
+	// counted (dimension, window, measure) was last another; SQL hands them out.
 	ChangedVersion int64     `json:"-"`
 	ChangedAt      time.Time `json:"-"`
 }
@@ -50,7 +50,8 @@ const (
 	WindowCalendar WindowKind = "calendar"
 	// WindowSliding: the last Length, in slots of Slot: a deduction counts for up to Length + Slot.
 	WindowSliding WindowKind = "sliding"
-	// WindowFirstHit: Length from the first deduction, then nothing until the next one begins another.
+	// WindowFirstHit: Length from the first deduction, then nothing until the next one begins
+	// another.
 	WindowFirstHit WindowKind = "first_hit"
 	// WindowLifetime: as long as the budget lives.
 	WindowLifetime WindowKind = "lifetime"
@@ -77,8 +78,8 @@ type LimitWindow struct {
 
 // Override is another bound for one value of a limit's dimension.
 type Override struct {
-	// Value is the dimension's; of combined ones the values joined by "+" in the order of the limit's
-	// Dimension: Values has them one by one.
+	// Value is the dimension's; of combined ones the values joined by "+" in the order of the
+	// limit's Dimension: Values has them one by one.
 	Value  string   `json:"value,omitzero"`
 	Values []string `json:"values,omitempty"`
 	// Max replaces the limit's; Exempt: no bound at all. What is exempt is counted all the same.
@@ -90,8 +91,8 @@ type Override struct {
 type LimitState struct {
 	// Limit and Dimension are the limit's; Value the deduction's, combined ones joined by "+".
 	Limit, Dimension, Value string
-	// Used is what is counted in the window, Max the bound for this value: calls or minor units. Exempt:
-	// there is none.
+	// Used is what is counted in the window, Max the bound for this value: calls or minor units.
+	// Exempt: there is none.
 	Used, Max int64
 	Exempt    bool
 	// Asked is what a refused deduction would have counted; 0 in the state after an accepted one.

@@ -32,8 +32,8 @@ const (
 // Where says what becomes of units whose period is over.
 type Where string
 
-// The destinations. What a period did not use goes to Spread, Next or Forfeit; a refund that comes after
-// the period of its deduction to ToTotal, Next or Forfeit.
+// The destinations. What a period did not use goes to Spread, Next or Forfeit; a refund that comes
+// after the period of its deduction to ToTotal, Next or Forfeit.
 const (
 	// Spread and ToTotal: back to what is not funded yet, so over the periods left.
 	Spread  Where = "spread"
@@ -65,18 +65,18 @@ type Rule struct {
 	Quantity int64 `json:"quantity,omitzero"`
 	// Unused is where what a period did not use goes; "": Spread.
 	Unused Where `json:"unused,omitzero"`
-	// MaxRollover is the most that one period may leave to the next, with Unused Next; 0: no bound. What is
-	// above it goes back to what is not funded yet.
+	// MaxRollover is the most that one period may leave to the next, with Unused Next; 0: no bound.
+	// What is above it goes back to what is not funded yet.
 	MaxRollover int64 `json:"max_rollover,omitzero"`
-	// Partial is what the first and the last period get where the budget's start or end cuts them; "":
-	// Prorated.
+	// Partial is what the first and the last period get where the budget's start or end cuts them;
+	// "": Prorated.
 	Partial Partial `json:"partial,omitzero"`
 	// Windows are the segments of a day, in order.
 	Windows []Window `json:"windows,omitempty"`
 }
 
-// Window is a segment of every day, from its first instant to before its last, as "HH:MM"; To may be
-// "24:00".
+// Window is a segment of every day, from its first instant to before its last, as "HH:MM"; To may
+// be "24:00".
 type Window struct {
 	From     string `json:"from"`
 	To       string `json:"to"`
@@ -91,8 +91,8 @@ type Period struct {
 	Over bool
 	// Start is its first instant, End the first one after it; zero: none.
 	Start, End time.Time
-	// Funded is what it got of the total, less what a shrink or a changed rule took back; Carried is what
-	// earlier periods left to it. Minor units.
+	// Funded is what it got of the total, less what a shrink or a changed rule took back; Carried
+	// is what earlier periods left to it. Minor units.
 	Funded, Carried int64
 	// Before is what was used since its Start when it was opened: a rule was changed within it.
 	Before int64

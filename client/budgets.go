@@ -40,7 +40,8 @@ type CreateRequest struct {
 	// LateRefund is where a refund goes whose period is over: budget.ToTotal (the default),
 	// budget.Next or budget.Forfeit.
 	LateRefund budget.Where `json:"late_refund,omitzero"`
-	// Unlimited: there is no total, and only limits bound what is deducted. Type may be left out then.
+	// Unlimited: there is no total, and only limits bound what is deducted. Type may be left out
+	// then.
 	Unlimited bool `json:"unlimited,omitzero"`
 	// RoutingDimension is the dimension whose value picks the bucket where a request has no key.
 	RoutingDimension string `json:"routing_dimension,omitzero"`
@@ -50,7 +51,8 @@ type CreateRequest struct {
 	OnLoss budget.OnLoss `json:"on_loss,omitzero"`
 	// AllowPast accepts an end that has passed.
 	AllowPast bool `json:"allow_past,omitzero"`
-	// DryRun makes nothing: the answer is the budget as it would be, with what its Periods would get.
+	// DryRun makes nothing: the answer is the budget as it would be, with what its Periods would
+	// get.
 	DryRun bool `json:"dry_run,omitzero"`
 }
 
@@ -67,8 +69,8 @@ type PatchRequest struct {
 	AdjustCnt        *int
 	// BucketQuantity is the number of buckets, 1 to 1,024; nil leaves it.
 	BucketQuantity *int
-	// TypeRule is another rule of a daily budget. It ends the open period, unless that goes on under
-	// the new rule from the same start and gets no less.
+	// TypeRule is another rule of a daily budget. It ends the open period, unless that goes on
+	// under the new rule from the same start and gets no less.
 	TypeRule *budget.Rule
 	// LateRefund is budget.ToTotal, budget.Next or budget.Forfeit.
 	LateRefund budget.Where
@@ -93,7 +95,8 @@ type patchBody struct {
 }
 
 func (r PatchRequest) body() (patchBody, error) {
-	body := patchBody{Status: r.Status, AllowPast: r.AllowPast, ShardingQuantity: r.ShardingQuantity, AdjustCnt: r.AdjustCnt,
+	body := patchBody{Status: r.Status, AllowPast: r.AllowPast, ShardingQuantity: r.ShardingQuantity,
+		AdjustCnt:      r.AdjustCnt,
 		BucketQuantity: r.BucketQuantity, TypeRule: r.TypeRule, LateRefund: r.LateRefund}
 	if r.Limits != nil {
 		body.Limits = &r.Limits
@@ -133,8 +136,8 @@ type Budget struct {
 	AdjustCnt        int           `json:"adjust_cnt,omitzero"`
 	StartAt          time.Time     `json:"start_at,omitzero"`
 	EndAt            time.Time     `json:"end_at,omitzero"`
-	// EffectiveAt is the first instant at which units can be deducted, NextResetAt when the next period
-	// of a daily budget begins; zero: none follows.
+	// EffectiveAt is the first instant at which units can be deducted, NextResetAt when the next
+	// period of a daily budget begins; zero: none follows.
 	EffectiveAt time.Time     `json:"effective_at,omitzero"`
 	NextResetAt time.Time     `json:"next_reset_at,omitzero"`
 	CreatedAt   time.Time     `json:"created_at,omitzero"`
@@ -146,7 +149,8 @@ type Budget struct {
 	TotalQuantity int64 `json:"total_quantity"`
 	// OutQuantity is what was handed out: total − undistributed − forfeited.
 	OutQuantity int64 `json:"out_quantity"`
-	// Undistributed is what no bucket holds. Of that, NotFunded is what no period has been given yet.
+	// Undistributed is what no bucket holds. Of that, NotFunded is what no period has been given
+	// yet.
 	Undistributed int64 `json:"undistributed"`
 	NotFunded     int64 `json:"not_funded"`
 	// PendingShrink is what shrinks still wait for.
@@ -159,7 +163,8 @@ type Budget struct {
 	InTransit   int64 `json:"in_transit"`
 	Quarantined int64 `json:"quarantined"`
 	Forfeited   int64 `json:"forfeited"`
-	// Period is the open one of a daily budget, or the next, if none is open now; nil after the last.
+	// Period is the open one of a daily budget, or the next, if none is open now; nil after the
+	// last.
 	Period *Period `json:"period,omitzero"`
 	// Periods are the first ones and the last one; of a dry run only.
 	Periods []Planned   `json:"periods,omitempty"`

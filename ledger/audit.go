@@ -22,7 +22,8 @@ type Figures struct {
 	Period budget.Period
 	// PeriodUnits is what the open or last period got in all, PeriodUsed ΣS of its epochs.
 	PeriodUnits, PeriodUsed int64
-	// PeriodBefore is what was used since its start before it was opened: a rule was changed within it.
+	// PeriodBefore is what was used since its start before it was opened: a rule was changed within
+	// it.
 	PeriodBefore int64
 }
 
@@ -64,8 +65,8 @@ type EpochFigures struct {
 	Row    Epoch
 	// Granted is Σ grant_log; Closed what the end of the epoch moved out of O.
 	Granted, Closed int64
-	// Deducted is Σ amount of the epoch's deductions, GivenBack of their give-backs, BackInO the part
-	// of those that went straight into O.
+	// Deducted is Σ amount of the epoch's deductions, GivenBack of their give-backs, BackInO the
+	// part of those that went straight into O.
 	Deducted, GivenBack, BackInO int64
 	// Held is what is left of the epoch's holds: must equal its column.
 	Held int64

@@ -7,10 +7,10 @@ import (
 )
 
 // calendarAt returns the window of a calendar that holds an instant: from inclusive, to exclusive.
-// Seconds, minutes and hours are cut where the zone's clock is changed; days and longer ones begin at the
-// first instant whose local date and hour are theirs or later, so days of 23 and 25 hours, and midnights
-// that do not exist or come twice, are windows like any other. They begin at the window's anchor: a
-// month without its day with its last one; a year on January 1.
+// Seconds, minutes and hours are cut where the zone's clock is changed; days and longer ones begin
+// at the first instant whose local date and hour are theirs or later, so days of 23 and 25 hours,
+// and midnights that do not exist or come twice, are windows like any other. They begin at the
+// window's anchor: a month without its day with its last one; a year on January 1.
 func calendarAt(w budget.LimitWindow, zone *time.Location, at time.Time) (from, to time.Time) {
 	local := at.In(zone)
 	if unit := clockUnit(w.Every); unit > 0 {
@@ -111,7 +111,8 @@ func (d date) normal() date {
 	return date{year, month, day}
 }
 
-// start is the first instant at which the zone's clock shows so much of this date or something later.
+// start is the first instant at which the zone's clock shows so much of this date or something
+// later.
 func (d date) start(zone *time.Location, hour time.Duration) time.Time {
 	const most = 26 * time.Hour // no offset is as large
 	midnight := time.Date(d.year, d.month, d.day, 0, 0, 0, 0, time.UTC).Add(hour)

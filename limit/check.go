@@ -23,8 +23,8 @@ const (
 
 var validName = regexp.MustCompile(`^[a-z][a-z0-9-]{0,62}$`)
 
-// CheckDefinition returns every fault of a definition's limits and of what goes with them, one per field
-// (`limits[1].window.every`), nil if there is none. It is pure.
+// CheckDefinition returns every fault of a definition's limits and of what goes with them, one per
+// field (`limits[1].window.every`), nil if there is none. It is pure.
 func CheckDefinition(d budget.Definition) []budget.FieldError {
 	var faults faults
 	if d.RoutingDimension != "" {
@@ -50,7 +50,8 @@ func CheckDefinition(d budget.Definition) []budget.FieldError {
 		seen[l.Name] = true
 		faults = append(faults, checkLimit(path, l)...)
 		if d.Durability == budget.Store && l.Dimension != d.RoutingDimension {
-			faults.add(path+"dimension", "must be the routing_dimension: store mode judges no other; use durability ledger")
+			faults.add(path+"dimension",
+				"must be the routing_dimension: store mode judges no other; use durability ledger")
 		}
 	}
 	return faults
@@ -186,14 +187,16 @@ func checkWindow(path string, w budget.LimitWindow) []budget.FieldError {
 	switch {
 	case !long && w.Length != 0:
 		faults.add(path+".length", "belongs to the kinds sliding and first_hit only")
-	case long && (w.Length < time.Millisecond || w.Length > MaxLength || w.Length%time.Millisecond != 0):
+	case long && (w.Length < time.Millisecond || w.Length > MaxLength ||
+		w.Length%time.Millisecond != 0):
 		faults.add(path+".length", "must be 1ms to %dh, in whole milliseconds", MaxLength/time.Hour)
 	}
 	switch {
 	case w.Kind != budget.WindowSliding && w.Slot != 0:
 		faults.add(path+".slot", "belongs to the kind sliding only")
 	case w.Kind != budget.WindowSliding:
-	case w.Slot < time.Millisecond || w.Slot%time.Millisecond != 0 || w.Slot > w.Length && w.Length > 0:
+	case w.Slot < time.Millisecond || w.Slot%time.Millisecond != 0 || w.Slot > w.Length &&
+		w.Length > 0:
 		faults.add(path+".slot", "must be 1ms to the length, in whole milliseconds")
 	case w.Length/w.Slot > MaxSlots:
 		faults.add(path+".slot", "must be at least a %d-th of the length", MaxSlots)
@@ -201,8 +204,8 @@ func checkWindow(path string, w budget.LimitWindow) []budget.FieldError {
 	return faults
 }
 
-// CheckCounts returns every fault of a request's own amounts: a name that no limit has, an amount that is
-// none.
+// CheckCounts returns every fault of a request's own amounts: a name that no limit has, an amount
+// that is none.
 func (s *Set) CheckCounts(counts map[string]int64) []budget.FieldError {
 	var faults faults
 	for name, n := range counts {
@@ -213,7 +216,8 @@ func (s *Set) CheckCounts(counts map[string]int64) []budget.FieldError {
 			faults.add("counts."+name, "must be 0 to %d", budget.MaxAmount)
 		}
 	}
-	slices.SortFunc(faults, func(a, b budget.FieldError) int { return strings.Compare(a.Field, b.Field) })
+	slices.SortFunc(faults,
+		func(a, b budget.FieldError) int { return strings.Compare(a.Field, b.Field) })
 	return faults
 }
 

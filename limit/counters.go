@@ -7,8 +7,8 @@ import (
 	"slices"
 )
 
-// Counters are what the limits of one dimension have counted of one value: the contents of one row of
-// limit_counter. Each limit keeps its latest window only, because what an earlier one counted is
+// Counters are what the limits of one dimension have counted of one value: the contents of one row
+// of limit_counter. Each limit keeps its latest window only, because what an earlier one counted is
 // never asked for again.
 type Counters struct {
 	// List is ordered by the limits' names.
@@ -37,8 +37,8 @@ type Slot struct {
 // countersFormat is the first byte of every packed row.
 const countersFormat = 1
 
-// Pack returns the column limit_counter.counts: a format number, then each limit's name, window, row
-// and slots, numbers as varints.
+// Pack returns the column limit_counter.counts: a format number, then each limit's name, window,
+// row and slots, numbers as varints.
 func (c *Counters) Pack() string {
 	out := append(make([]byte, 0, 64), countersFormat)
 	for i := range c.List {
@@ -172,8 +172,8 @@ func (c *Counters) Put(t *Tally) {
 	e.WindowMS, e.Row = t.WindowMS, t.Row
 }
 
-// slots returns the slots of a sliding limit that count, with what the tally loaded and counted; e is
-// what was kept before.
+// slots returns the slots of a sliding limit that count, with what the tally loaded and counted; e
+// is what was kept before.
 func (t *Tally) slots(e *Counter) []Slot {
 	var out []Slot
 	switch {
@@ -196,9 +196,9 @@ func (t *Tally) slots(e *Counter) []Slot {
 	return out
 }
 
-// GivenBack lowers the very window in which a deduction was counted, which keeps less by so many calls
-// or minor units. changed is false where that window is not kept any more, or was counted under
-// another definition of the limit.
+// GivenBack lowers the very window in which a deduction was counted, which keeps less by so many
+// calls or minor units. changed is false where that window is not kept any more, or was counted
+// under another definition of the limit.
 func (c *Counters) GivenBack(l *Limit, countedMS, less int64) (changed bool) {
 	e := c.of(l.Name)
 	if e == nil || e.WindowMS != l.WindowAt(countedMS) {

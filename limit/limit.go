@@ -46,8 +46,9 @@ func Compile(limits *budget.Limits) (*Set, error) {
 	}
 	set.Version = limits.Version
 	for i, l := range limits.List {
-		c := &Limit{Limit: l, dimensions: strings.Split(l.Dimension, "+"), zone: time.UTC, ordinal: int64(i),
-			length: l.Window.Length.Milliseconds(), slot: l.Window.Slot.Milliseconds()}
+		c := &Limit{Limit: l, dimensions: strings.Split(l.Dimension, "+"), zone: time.UTC,
+			ordinal: int64(i),
+			length:  l.Window.Length.Milliseconds(), slot: l.Window.Slot.Milliseconds()}
 		if faults := checkLimit("", l); len(faults) > 0 {
 			return nil, fmt.Errorf("limit %q: %s %s", l.Name, faults[0].Field, faults[0].Message)
 		}
@@ -88,17 +89,18 @@ func (l *Limit) Dimensions() []string { return l.dimensions }
 // Touch is what a deduction counts in one limit.
 type Touch struct {
 	Limit *Limit
-	// Values are the deduction's, in the order of the limit's Dimensions; Key is what its rows carry.
+	// Values are the deduction's, in the order of the limit's Dimensions; Key is what its rows
+	// carry.
 	Values []string
 	Key    string
 	// Counts is what it counts, in calls or minor units; above 0.
 	Counts int64
 }
 
-// Touches returns what a deduction counts in each limit, in the order of the set: its own amounts where
-// counts names a limit (0 counts nothing), else 1 call or its amount. Names in counts that are no limit's
-// are passed over. missing is the first limit whose dimension the deduction lacks though it is not
-// optional, nil if there is none; the others are listed all the same.
+// Touches returns what a deduction counts in each limit, in the order of the set: its own amounts
+// where counts names a limit (0 counts nothing), else 1 call or its amount. Names in counts that
+// are no limit's are passed over. missing is the first limit whose dimension the deduction lacks
+// though it is not optional, nil if there is none; the others are listed all the same.
 func (s *Set) Touches(amount int64, dimensions map[string]string, counts map[string]int64) (
 	touches []Touch, missing *Limit) {
 	return s.AppendTouches(nil, amount, func(name string) (string, bool) {
@@ -107,9 +109,10 @@ func (s *Set) Touches(amount int64, dimensions map[string]string, counts map[str
 	}, counts)
 }
 
-// AppendTouches is Touches of dimensions that value returns by name. They are added to a list; those of limits of the
-// same dimension that follow each other share their Values.
-func (s *Set) AppendTouches(to []Touch, amount int64, value func(name string) (string, bool), counts map[string]int64) (
+// AppendTouches is Touches of dimensions that value returns by name. They are added to a list;
+// those of limits of the same dimension that follow each other share their Values.
+func (s *Set) AppendTouches(to []Touch, amount int64, value func(name string) (string, bool),
+	counts map[string]int64) (
 	touches []Touch, missing *Limit) {
 	var values []string
 	var of *Limit // whose they are
@@ -142,8 +145,11 @@ func (l *Limit) countedAs(amount int64, counts map[string]int64) int64 {
 	return amount
 }
 
-// Counted is what is kept of what a deduction counted; counted is false where it never counted anything.
-func (l *Limit) Counted(amount, rolledBack int64, counts map[string]int64) (kept int64, counted bool) {
+// Counted is what is kept of what a deduction counted; counted is false where it never counted
+// anything.
+func (l *Limit) Counted(
+	amount, rolledBack int64, counts map[string]int64,
+) (kept int64, counted bool) {
 	as := l.countedAs(amount, counts)
 	return l.Kept(as, amount, rolledBack), as > 0
 }
@@ -168,9 +174,10 @@ func (l *Limit) values(value func(name string) (string, bool)) []string {
 // longestKey is the longest text of a row's value that is kept as it is.
 const longestKey = 512
 
-// key is what rows carry for values: one as it is, several each after its length, long ones as their hash.
-// One limit has either single or combined values, so the forms cannot be taken for each other. No request has a single one
-// that is long, but what a tampered store holds must fit the column: its error would be that of all in the transaction.
+// key is what rows carry for values: one as it is, several each after its length, long ones as
+// their hash. One limit has either single or combined values, so the forms cannot be taken for each
+// other. No request has a single one that is long, but what a tampered store holds must fit the
+// column: its error would be that of all in the transaction.
 func key(values []string) string {
 	if len(values) == 1 && len(values[0]) <= longestKey {
 		return values[0]
@@ -188,9 +195,9 @@ func key(values []string) string {
 	return "#" + hex.EncodeToString(sum[:])
 }
 
-// Kept is what a deduction still counts for after something of it was given back: a call as long as a
-// unit is left, an amount in proportion, rounded up (own amount 5 of a deduction of 3, 1 of which came
-// back: 4).
+// Kept is what a deduction still counts for after something of it was given back: a call as long as
+// a unit is left, an amount in proportion, rounded up (own amount 5 of a deduction of 3, 1 of which
+// came back: 4).
 func (l *Limit) Kept(counts, amount, rolledBack int64) int64 {
 	left := amount - rolledBack
 	switch {
@@ -215,8 +222,8 @@ func (l *Limit) Bound(key string) (most int64, exempt bool) {
 	return l.Max, false
 }
 
-// Begin is the limits of a new budget, nil for none. They count from its creation on, so nothing is ever
-// loaded for them.
+// Begin is the limits of a new budget, nil for none. They count from its creation on, so nothing is
+// ever loaded for them.
 func Begin(list []budget.Limit, now time.Time) *budget.Limits {
 	if len(list) == 0 {
 		return nil
@@ -232,8 +239,8 @@ func Begin(list []budget.Limit, now time.Time) *budget.Limits {
 // createdVersion is that of limits made with their budget: later ones have higher numbers.
 const createdVersion = 1
 
-// Change is the limits after a change: a new version; what counts the same as before (dimension, window
-// and measure of its name) goes on, anything else is changed now.
+// Change is the limits after a change: a new version; what counts the same as before (dimension,
+// window and measure of its name) goes on, anything else is changed now.
 func Change(before *budget.Limits, list []budget.Limit, now time.Time) *budget.Limits {
 	out := &budget.Limits{Version: createdVersion + 1, List: make([]budget.Limit, len(list))}
 	old := map[string]budget.Limit{}

@@ -24,8 +24,8 @@ type Row struct {
 // Event is a deduction that carries a value: when it was counted, and what is kept of it.
 type Event struct{ AtMS, Kept int64 }
 
-// settleMS is how far apart the clocks of two transactions that follow each other may be: a window that
-// began later than this after a change was never counted in by what the limit was before.
+// settleMS is how far apart the clocks of two transactions that follow each other may be: a window
+// that began later than this after a change was never counted in by what the limit was before.
 const settleMS = int64(time.Minute / time.Millisecond)
 
 // graceMS is how long a row is kept after it no longer counts, for clocks that step back.
@@ -34,8 +34,8 @@ const graceMS = int64(time.Hour / time.Millisecond)
 // ExpiredBefore returns which rows may be removed: those that expire before it.
 func ExpiredBefore(now time.Time) int64 { return now.UnixMilli() - graceMS }
 
-// WindowAt names the row that is locked for deductions counted at an instant: the calendar window's first
-// instant; 0 for others.
+// WindowAt names the row that is locked for deductions counted at an instant: the calendar window's
+// first instant; 0 for others.
 func (l *Limit) WindowAt(atMS int64) int64 {
 	from, _ := l.span(atMS)
 	if l.Window.Kind == budget.WindowCalendar {
@@ -50,8 +50,8 @@ func (l *Limit) SlotAt(atMS int64) int64 { return atMS - ((atMS%l.slot)+l.slot)%
 // Sliding reports whether the limit has slots beside its head.
 func (l *Limit) Sliding() bool { return l.Window.Kind == budget.WindowSliding }
 
-// SlotsFrom names the first slot that counts at an instant: the first that overlaps the last Length,
-// which excludes its oldest instant.
+// SlotsFrom names the first slot that counts at an instant: the first that overlaps the last
+// Length, which excludes its oldest instant.
 func (l *Limit) SlotsFrom(nowMS int64) int64 { return l.SlotAt(nowMS - l.length + 1) }
 
 // span is what a deduction must have been counted in to count at an instant, to exclusive.
@@ -74,7 +74,8 @@ func (l *Limit) span(nowMS int64) (fromMS, toMS int64) {
 	return math.MinInt64, math.MaxInt64
 }
 
-// loads reports whether a row of a window that began at an instant can have missed what the ledger has.
+// loads reports whether a row of a window that began at an instant can have missed what the ledger
+// has.
 func (l *Limit) loads(beganMS, nowMS int64) bool {
 	if l.ChangedVersion <= createdVersion {
 		return false
@@ -85,8 +86,9 @@ func (l *Limit) loads(beganMS, nowMS int64) bool {
 	return beganMS < l.changedMS+settleMS
 }
 
-// Additive reports whether what is counted at an instant can be added to the rows of all limits without reading
-// them: none has a window that begins with a deduction or slides, and a row that is not there has missed nothing.
+// Additive reports whether what is counted at an instant can be added to the rows of all limits
+// without reading them: none has a window that begins with a deduction or slides, and a row that is
+// not there has missed nothing.
 func (s *Set) Additive(nowMS int64) bool {
 	for _, l := range s.List {
 		if l.Window.Kind != budget.WindowCalendar && l.Window.Kind != budget.WindowLifetime {
@@ -105,7 +107,8 @@ type Tally struct {
 	Key   string
 	// Values are a touch's, for whoever loads it.
 	Values []string
-	// WindowMS names the locked row, and Row is it; SlotMS the slot that holds now, and Slot its row.
+	// WindowMS names the locked row, and Row is it; SlotMS the slot that holds now, and Slot its
+	// row.
 	WindowMS, SlotMS int64
 	Row, Slot        Row
 	// Loaded has the other slots as the ledger has them, where they were loaded.
@@ -130,8 +133,8 @@ func NewTally(l *Limit, key string, nowMS int64) Tally {
 	return t
 }
 
-// Read puts a row into the tally: the locked one, or, of a sliding limit, one of its slots. Slots that do
-// not count, or that another definition counted, are passed over.
+// Read puts a row into the tally: the locked one, or, of a sliding limit, one of its slots. Slots
+// that do not count, or that another definition counted, are passed over.
 func (t *Tally) Read(windowMS int64, row Row) {
 	switch {
 	case windowMS == t.WindowMS:
@@ -155,9 +158,10 @@ func (t *Tally) addPast(slotMS, counted int64) {
 	t.others = append(t.others, Slot{slotMS, counted})
 }
 
-// Stale returns the span of the ledger from which the tally has to be loaded before it is judged: its row
-// was made, or last loaded, under another definition of the limit, and its window began before that was
-// changed. ok is false where the row is as good as the ledger; a row of another definition is emptied then.
+// Stale returns the span of the ledger from which the tally has to be loaded before it is judged:
+// its row was made, or last loaded, under another definition of the limit, and its window began
+// before that was changed. ok is false where the row is as good as the ledger; a row of another
+// definition is emptied then.
 func (t *Tally) Stale() (fromMS, toMS int64, ok bool) {
 	l := t.Limit
 	if t.Row.Version == l.ChangedVersion {
@@ -171,8 +175,8 @@ func (t *Tally) Stale() (fromMS, toMS int64, ok bool) {
 	return 0, 0, false
 }
 
-// Load makes the tally from the ledger: events are all of the value, sorted by instant; those outside the
-// span that Stale names are passed over.
+// Load makes the tally from the ledger: events are all of the value, sorted by instant; those
+// outside the span that Stale names are passed over.
 func (t *Tally) Load(events []Event) {
 	l := t.Limit
 	from, to := l.span(t.nowMS)
@@ -210,7 +214,8 @@ func (t *Tally) loadSlot(slot, kept int64) {
 }
 
 func (t *Tally) slotRow(slot, counted int64) Row {
-	return Row{Counted: counted, Version: t.Limit.ChangedVersion, ExpiresMS: slot + t.Limit.slot + t.Limit.length}
+	return Row{Counted: counted, Version: t.Limit.ChangedVersion, ExpiresMS: slot + t.Limit.slot +
+		t.Limit.length}
 }
 
 // ExpiresMS is when its row would expire if nothing more was counted in it.
@@ -232,8 +237,8 @@ func (t *Tally) expires() int64 {
 	return 0
 }
 
-// Used is what counts now, and ResetMS when the window is over, or, sliding, when the oldest slot leaves
-// it; 0: never. A first_hit window that has not begun would begin now.
+// Used is what counts now, and ResetMS when the window is over, or, sliding, when the oldest slot
+// leaves it; 0: never. A first_hit window that has not begun would begin now.
 func (t *Tally) Used() (used, resetMS int64) {
 	l := t.Limit
 	switch l.Window.Kind {
@@ -254,8 +259,8 @@ func (t *Tally) Used() (used, resetMS int64) {
 	return t.Row.Counted, 0
 }
 
-// fits returns the first instant, in ms, at which a count fits under a bound if nothing else is counted
-// until then; 0: it never does. A sliding window is left by one slot after the other.
+// fits returns the first instant, in ms, at which a count fits under a bound if nothing else is
+// counted until then; 0: it never does. A sliding window is left by one slot after the other.
 func (t *Tally) fits(counts, most int64) int64 {
 	used, reset := t.Used()
 	switch {
@@ -334,23 +339,24 @@ func (t *Tally) SlotRow(slot int64) Row {
 	return t.Loaded[slot]
 }
 
-// GivenBack is the row after a deduction that it may have counted keeps less: of a sliding limit the
-// deduction's slot, head its head. changed is false where the row does not hold the deduction: its window
-// was another one, or it was never loaded under the present definition.
+// GivenBack is the row after a deduction that it may have counted keeps less: of a sliding limit
+// the deduction's slot, head its head. changed is false where the row does not hold the deduction:
+// its window was another one, or it was never loaded under the present definition.
 func (l *Limit) GivenBack(head, row Row, countedMS, less int64) (after Row, changed bool) {
 	switch {
 	case head.Version != l.ChangedVersion || row.Version != l.ChangedVersion || less <= 0:
 		return row, false
-	case l.Window.Kind == budget.WindowFirstHit && (countedMS < row.BeganMS || countedMS >= row.BeganMS+l.length):
+	case l.Window.Kind == budget.WindowFirstHit &&
+		(countedMS < row.BeganMS || countedMS >= row.BeganMS+l.length):
 		return row, false
 	}
 	row.Counted = max(row.Counted-less, 0)
 	return row, true
 }
 
-// Keeps reports whether the row in which a deduction was counted may still be there at an instant, and
-// MayLoad whether somebody may be about to load it from the ledger: whoever changes the deduction has to
-// lock it then, though it be missing.
+// Keeps reports whether the row in which a deduction was counted may still be there at an instant,
+// and MayLoad whether somebody may be about to load it from the ledger: whoever changes the
+// deduction has to lock it then, though it be missing.
 func (l *Limit) Keeps(countedMS, nowMS int64) (keeps, mayLoad bool) {
 	from, end := l.span(countedMS)
 	switch l.Window.Kind {

@@ -61,7 +61,8 @@ func (f *Refusals) Take() []Row {
 	f.mu.Unlock()
 	rows := make([]Row, 0, len(counted))
 	for one, t := range counted {
-		rows = append(rows, Row{AtMS: t.firstMS, Principal: one.principal, KeyID: one.keyID, Source: one.source, Op: one.op,
+		rows = append(rows, Row{AtMS: t.firstMS, Principal: one.principal, KeyID: one.keyID,
+			Source: one.source, Op: one.op,
 			Outcome: one.outcome, Times: t.times})
 	}
 	slices.SortFunc(rows, func(a, b Row) int {

@@ -7,8 +7,8 @@ type Event struct {
 	At time.Time
 	// Use is a deduction. It is accepted if the open page covers it.
 	Use int64
-	// Refund gives so much back of the deduction that event number Of was. It is accepted if that much
-	// is left of it.
+	// Refund gives so much back of the deduction that event number Of was. It is accepted if that
+	// much is left of it.
 	Refund int64
 	Of     int
 	// Change is an append, or, below 0, a shrink.
@@ -59,8 +59,9 @@ type Page struct {
 	Start, End time.Time
 	// Period is its number in the list, from 0.
 	Period int
-	// Funded is what it got of the total, less what a shrink took back; Carried what others left to it;
-	// Used what is used and was not given back. Before was used since Start before the page was opened.
+	// Funded is what it got of the total, less what a shrink took back; Carried what others left to
+	// it; Used what is used and was not given back. Before was used since Start before the page was
+	// opened.
 	Funded, Carried, Used, Before int64
 	// Where its units went: back to F, to a later page, to X.
 	Returned, Passed, Forfeited int64
@@ -86,7 +87,9 @@ func NewBook(rule Rule, periods []Period, lateRefund string, total int64) *Book 
 }
 
 // Play lets events happen in their order, and goes on until an instant.
-func Play(rule Rule, periods []Period, lateRefund string, total int64, events []Event, until time.Time) *Book {
+func Play(
+	rule Rule, periods []Period, lateRefund string, total int64, events []Event, until time.Time,
+) *Book {
 	b := NewBook(rule, periods, lateRefund, total)
 	for _, event := range events {
 		b.Happen(event)
@@ -95,8 +98,8 @@ func Play(rule Rule, periods []Period, lateRefund string, total int64, events []
 	return b
 }
 
-// deal spreads the total over all periods as a line is drawn on a grid: what a period does not make a
-// whole unit of is kept for the next one.
+// deal spreads the total over all periods as a line is drawn on a grid: what a period does not make
+// a whole unit of is kept for the next one.
 func (b *Book) deal() {
 	all, kept := int64(0), int64(0)
 	for _, p := range b.periods {
@@ -110,8 +113,9 @@ func (b *Book) deal() {
 	}
 }
 
-// due is what a period gets of units that nobody was given: what the plan says, and its part of what
-// there is more or less than the plan needs from now on. The first periods get the larger parts.
+// due is what a period gets of units that nobody was given: what the plan says, and its part of
+// what there is more or less than the plan needs from now on. The first periods get the larger
+// parts.
 func (b *Book) due(period int, units int64) int64 {
 	if b.planned != b.Total {
 		b.deal()

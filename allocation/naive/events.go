@@ -14,8 +14,8 @@ type Pace struct {
 	Use, Append, Shrink int64
 }
 
-// Events makes a life of them, from the first period to the last: dense weeks, and stretches in which nobody
-// asks.
+// Events makes a life of them, from the first period to the last: dense weeks, and stretches in
+// which nobody asks.
 func Events(r *rand.Rand, rule Rule, periods []Period, pace Pace) []Event {
 	var list []Event
 	var uses []int // which events are deductions

@@ -1,7 +1,7 @@
-// Package naive recomputes what package allocation says, slowly and in another way, for tests: periods
-// by looking at a zone's clock minute by minute, figures by dealing units out over a written list of
-// periods. It shares no code with the system; a test that runs a budget for a year can ask it what
-// must have come out.
+// Package naive recomputes what package allocation says, slowly and in another way, for tests:
+// periods by looking at a zone's clock minute by minute, figures by dealing units out over a
+// written list of periods. It shares no code with the system; a test that runs a budget for a year
+// can ask it what must have come out.
 package naive
 
 import (
@@ -29,8 +29,8 @@ type Window struct {
 	Quantity int64
 }
 
-// Period is a pair of instants, what the rule fixes for a whole one, 0 for nothing, and the length of a
-// whole one where it is only a part of it.
+// Period is a pair of instants, what the rule fixes for a whole one, 0 for nothing, and the length
+// of a whole one where it is only a part of it.
 type Period struct {
 	Start, End time.Time
 	Quantity   int64
@@ -74,7 +74,8 @@ func Periods(rule Rule, zone *time.Location, start, end time.Time) []Period {
 	if rule.Kind == "free" {
 		return []Period{{Start: start, End: end}}
 	}
-	return cut(uncut(rule, zone, start.Add(-reach(rule)), end.Add(reach(rule))), rule.Partial, start, end)
+	return cut(uncut(rule, zone, start.Add(-reach(rule)), end.Add(reach(rule))), rule.Partial, start,
+		end)
 }
 
 // cut leaves what is between two instants.
@@ -104,7 +105,8 @@ func uncut(rule Rule, zone *time.Location, start, end time.Time) []Period {
 	var periods []Period
 	var label [4]int   // of the minute before; zeros: no period
 	var furthest shown // a clock that is put back takes no day, week, month or window back
-	for at := start.Truncate(time.Minute).Add(-72 * time.Hour); at.Before(end); at = at.Add(time.Minute) {
+	for at := start.Truncate(time.Minute).Add(-72 * time.Hour); at.Before(end); at = at.Add(
+		time.Minute) {
 		clock := at.In(zone)
 		now := read(clock)
 		if slices.Compare(now[:], furthest[:]) > 0 {
@@ -143,8 +145,8 @@ func read(clock time.Time) shown {
 	return shown{year, int(month), day, hour, minute}
 }
 
-// labelOf names the day, week or month that the clock shows: the one of a clock that is behind by the
-// hour and the weekday of the anchor, and by a month before its day.
+// labelOf names the day, week or month that the clock shows: the one of a clock that is behind by
+// the hour and the weekday of the anchor, and by a month before its day.
 func labelOf(rule Rule, s shown) [4]int {
 	at := time.Date(s[0], time.Month(s[1]), s[2], s[3]-rule.Hour, s[4], 0, 0, time.UTC)
 	switch rule.Every {
@@ -163,7 +165,8 @@ func labelOf(rule Rule, s shown) [4]int {
 
 // windowOf names the window that the clock shows, zeros for none.
 func windowOf(windows []Window, s shown) (label [4]int, quantity int64) {
-	clock := string([]byte{'0' + byte(s[3]/10), '0' + byte(s[3]%10), ':', '0' + byte(s[4]/10), '0' + byte(s[4]%10)})
+	clock := string([]byte{'0' + byte(s[3]/10), '0' + byte(s[3]%10), ':', '0' + byte(s[4]/10),
+		'0' + byte(s[4]%10)})
 	for i, w := range windows {
 		if w.From <= clock && clock < w.To {
 			return [4]int{s[0], s[1], s[2], i + 1}, w.Quantity

@@ -30,8 +30,8 @@ func amount(text string) (int64, error) {
 	return n, nil
 }
 
-// ungrouped removes the commas with which amounts are shown, 1,000,000; a text that has others keeps
-// them.
+// ungrouped removes the commas with which amounts are shown, 1,000,000; a text that has others
+// keeps them.
 func ungrouped(text string) string {
 	parts := strings.Split(text, ",")
 	for i, part := range parts {

@@ -79,8 +79,8 @@ func (a *app) bucketCommand(verb bucketVerb, cmd *cobra.Command) *cobra.Command 
 	return cmd
 }
 
-// bucketKey returns the whole key of a bucket: that of `bucket-1` and of `1` begins with the name of
-// its budget, which is asked for where the budget is given by its id.
+// bucketKey returns the whole key of a bucket: that of `bucket-1` and of `1` begins with the name
+// of its budget, which is asked for where the budget is given by its id.
 func bucketKey(ctx context.Context, c *client.Client, name, key string) (string, error) {
 	if strings.Contains(key, ":") {
 		return key, nil

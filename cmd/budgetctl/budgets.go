@@ -79,7 +79,8 @@ func (a *app) createCommand() *cobra.Command {
 	flags.StringVar(&c.end, "end", "never", "end, exclusive, RFC 3339 with zone")
 	flags.BoolVar(&c.request.AllowPast, "allow-past", false, "accept an --end that has passed")
 	flags.BoolVar(&c.request.DryRun, "dry-run", false,
-		"make nothing: show the budget as it would be, and what its first periods and the last one would get")
+		"make nothing: show the budget as it would be, and what its first periods and the last one "+
+			"would get")
 	flags.StringVar(&c.onLoss, "on-loss", "",
 		"store mode: what becomes of units whose store lost its memory: quarantine or assume_unused")
 	choose(cmd, "on-loss", "quarantine", "assume_unused")
@@ -223,8 +224,9 @@ open period goes on where the new rule has one that began at the same time and g
 otherwise it ends at once, and what the following one gets is less what was used since its start.
 
 --limit adds a limit, or changes the one of its name; --remove-limit removes one; --limits-file
-replaces all ([] removes them). What becomes of them is said first, on standard error. A limit of the same name, dimension, window and measure goes on; another one starts from the true
-count of its window, so a limit that becomes monthly in mid-month does not begin at 0.
+replaces all ([] removes them). What becomes of them is said first, on standard error. A limit
+of the same name, dimension, window and measure goes on; another one starts from the true count
+of its window, so a limit that becomes monthly in mid-month does not begin at 0.
 ` + limitsHelp
 
 // changes is the flags of set.

@@ -82,7 +82,8 @@ func (f *limitFlags) read(cmd *cobra.Command) ([]client.Limit, error) {
 	given := cmd.Flags().Changed
 	switch {
 	case given("limits-file") && (given("limit") || given("remove-limit")):
-		return nil, usagef("--limits-file and --limit or --remove-limit do not go together: the file has all limits")
+		return nil, usagef("--limits-file and --limit or --remove-limit do not go together: the file " +
+			"has all limits")
 	case given("limits-file"):
 		return readLimits(f.file)
 	case !given("limit"):

@@ -11,8 +11,8 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// limitChange is the flags of set that change a list of limits: --limit adds one or replaces that of
-// its name, --remove-limit removes one, --limits-file replaces all.
+// limitChange is the flags of set that change a list of limits: --limit adds one or replaces that
+// of its name, --remove-limit removes one, --limits-file replaces all.
 type limitChange struct {
 	limitFlags
 	remove []string
@@ -57,8 +57,9 @@ func (c *limitChange) of(cmd *cobra.Command, before, given []client.Limit) ([]cl
 	return after, nil
 }
 
-// patchLimits changes a budget with the limits that the flags make of those that it has. What becomes of
-// them is said first. Nobody can change them in between: the version is that of the look.
+// patchLimits changes a budget with the limits that the flags make of those that it has. What
+// becomes of them is said first. Nobody can change them in between: the version is that of the
+// look.
 func (a *app) patchLimits(cmd *cobra.Command, name string, c *limitChange, given []client.Limit,
 	request client.PatchRequest) error {
 	if err := reference(name); err != nil {

@@ -210,7 +210,8 @@ func knownCommand(root *cobra.Command, args []string) error {
 	return usagef("there is no command %q%s", args[0], hint)
 }
 
-// flagError says that a flag is wrong, and which one was meant; what looks like a negative number was meant as an amount.
+// flagError says that a flag is wrong, and which one was meant; what looks like a negative number
+// was meant as an amount.
 func flagError(cmd *cobra.Command, err error) error {
 	var missing *pflag.NotExistError
 	if errors.As(err, &missing) {
@@ -233,7 +234,8 @@ var apiNames = map[string]string{"total-quantity": "total", "bucket-quantity": "
 	"hold-ttl": "hold", "dimensions": "dimension", "limits": "limit", "counts": "count",
 	"tz": "timezone", "zone": "timezone"}
 
-// likeFlag returns the flag of a command that somebody may have meant by a name, "" if there is none.
+// likeFlag returns the flag of a command that somebody may have meant by a name, "" if there is
+// none.
 func likeFlag(cmd *cobra.Command, name string) string {
 	name = strings.ReplaceAll(strings.ToLower(name), "_", "-")
 	if known := apiNames[name]; known != "" && cmd.Flags().Lookup(known) != nil {

@@ -43,7 +43,8 @@ func view(b *client.Budget) string {
 		{"in transit", b.InTransit}, {"quarantined", b.Quarantined}, {"forfeited", b.Forfeited},
 	}...)
 	if b.Period != nil {
-		fields = append(fields, field{"next reset", orNever(b.NextResetAt)}, field{"period", b.Period.Number}, field{"period start", b.Period.Start},
+		fields = append(fields, field{"next reset", orNever(b.NextResetAt)},
+			field{"period", b.Period.Number}, field{"period start", b.Period.Start},
 			field{"period end", b.Period.End}, field{"period total", b.Period.Total},
 			field{"period used", b.Period.Used})
 	}

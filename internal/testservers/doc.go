@@ -17,9 +17,10 @@
 // sweeper is a shell in a session of its own, which waits for the end of a pipe that only this
 // process holds open. Outside Linux a server outlives a process that was killed.
 //
-// Test directories are made in the folder named by BUDGETD_TEST_TMP; without it in memory (/dev/shm)
-// where that has 4 GiB to spare, or else in os.TempDir. Whatever a test loses with a server it loses
-// there too: a process that is killed leaves the kernel what it has written, flushed or not.
+// Test directories are made in the folder named by BUDGETD_TEST_TMP; without it in memory
+// (/dev/shm) where that has 4 GiB to spare, or else in os.TempDir. Whatever a test loses with a
+// server it loses there too: a process that is killed leaves the kernel what it has written,
+// flushed or not.
 //
 // The test binaries of one run share one MariaDB and one Redis (SharedMariaDB, SharedRedis) where
 // the command lend, which scripts/test.sh uses, has started them; otherwise each starts its own.
