@@ -90,18 +90,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 		table, err := w.measureFlat(*flatTo, names)
 		return errors.Join(err, write(*out, stdout, table))
 	}
-	for _, name := range names {
-		_, err := w.measure(name)
-		if ctx.Err() != nil {
-			w.failed = append(w.failed, name+": interrupted; it and what follows has no figures")
-			break
-		}
-		if err != nil {
-			// One row that fails does not take the others' figures away.
-			w.failed = append(w.failed, fmt.Sprintf("%s: %v", name, err))
-			fmt.Fprintf(stderr, "%s: %v\n", name, err)
-		}
-	}
+	w.measureAll(names)
 	if err := write(*out, stdout, w.markdown()); err != nil {
 		return err
 	}
@@ -109,6 +98,22 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 		return fmt.Errorf("%d rows failed", len(w.failed))
 	}
 	return nil
+}
+
+// measureAll measures rows, and notes those that fail.
+func (w *world) measureAll(names []string) {
+	for _, name := range names {
+		_, err := w.measure(name)
+		if w.ctx.Err() != nil {
+			w.failed = append(w.failed, name+": interrupted; it and what follows has no figures")
+			break
+		}
+		if err != nil {
+			// One row that fails does not take the others' figures away.
+			w.failed = append(w.failed, fmt.Sprintf("%s: %v", name, err))
+			fmt.Fprintf(w.log, "%s: %v\n", name, err)
+		}
+	}
 }
 
 // chosen returns the names of the rows or series to run, of all that there are.
