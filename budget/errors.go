@@ -3,6 +3,7 @@ package budget
 import (
 	"errors"
 	"fmt"
+	"strconv"
 	"time"
 )
 
@@ -90,6 +91,23 @@ const (
 	// MayBeDone: the attempt may have happened; repeat the same request id.
 	MayBeDone
 )
+
+// String returns the name of a kind: "faulty", "refused", "conflict", "not done" or "may be done".
+func (k Kind) String() string {
+	switch k {
+	case Faulty:
+		return "faulty"
+	case Refused:
+		return "refused"
+	case Conflict:
+		return "conflict"
+	case NotDone:
+		return "not done"
+	case MayBeDone:
+		return "may be done"
+	}
+	return "kind " + strconv.Itoa(int(k))
+}
 
 // Kind returns what the code means for the caller. A code not listed is MayBeDone: whoever does not
 // know must not promise.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net/http"
+	"time"
 
 	"github.com/budgetd/budgetd/budget"
 )
@@ -12,7 +13,7 @@ import (
 // returns the number of attempts made.
 func (c *Client) do(ctx context.Context, what call, out any) (attempts int, err error) {
 	what.trace = c.traceOf(ctx)
-	unanswered := false
+	began, unanswered := time.Now(), false
 	for n := 1; ; n++ {
 		err := c.attempt(ctx, what, out)
 		if err == nil {
@@ -22,7 +23,7 @@ func (c *Client) do(ctx context.Context, what call, out any) (attempts int, err 
 			return n, c.certain(ctx, what, n, unanswered, err)
 		}
 		unanswered = unanswered || KindOf(err) == budget.MayBeDone
-		if !what.repeatable || !c.retry.pause(ctx, n, err) {
+		if !what.repeatable || !c.retry.pause(ctx, n, began, err) {
 			if unanswered {
 				err = c.givenUp(ctx, what, n, err)
 			}

@@ -56,6 +56,7 @@ func (c *Client) DeductBatch(ctx context.Context, items []BatchItem) ([]BatchRes
 	for i := range items {
 		open[i] = i
 	}
+	began := time.Now()
 	for n := 1; len(open) > 0; n++ {
 		b.end()
 		cause := b.attempt(ctx, n, open)
@@ -63,7 +64,7 @@ func (c *Client) DeductBatch(ctx context.Context, items []BatchItem) ([]BatchRes
 			return nil, whole
 		}
 		open = slices.DeleteFunc(open, func(i int) bool { return b.settled[i] })
-		if len(open) > 0 && !c.retry.pause(ctx, n, b.results[open[0]].Err) {
+		if len(open) > 0 && !c.retry.pause(ctx, n, began, b.results[open[0]].Err) {
 			return b.givenUp(ctx, n, open)
 		}
 	}

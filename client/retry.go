@@ -11,9 +11,11 @@ import (
 
 // Bounds of waiting for the service.
 const (
-	defaultAttempts       = 5
-	defaultBase           = 50 * time.Millisecond
-	defaultMax            = 2 * time.Second
+	defaultWithin = 10 * time.Second
+	defaultBase   = 50 * time.Millisecond
+	defaultMax    = time.Second
+	// unboundedAttempts bounds the attempts where only the time does.
+	unboundedAttempts     = 1000
 	defaultAttemptTimeout = 10 * time.Second
 	// maxRetryAfter is the longest Retry-After that is waited for; a longer one ends the call, for
 	// the caller to decide.
@@ -24,13 +26,20 @@ const (
 // attempt n+1 it waits a random time between 0 and min(Max, Base·2^(n-1)) ("full jitter": it
 // spreads callers that failed together), on top of the service's Retry-After.
 //
-// Worked: Base 50 ms, Max 2 s and Rand 1 would wait 50, 100, 200, 400 ms for 5 attempts.
+// The defaults bridge a restart of the server: they repeat for 10 s, and no longer than the caller's
+// context lasts.
+//
+// Worked: Base 50 ms, Max 1 s and Rand 1 would wait 50, 100, 200, 400, 800 ms, and then 1 s each.
 type Retry struct {
-	// Attempts is the most that are made, the first included; 1 never repeats. Default 5.
+	// Attempts is the most that are made, the first included; 1 never repeats. Default: as many as
+	// begin Within.
 	Attempts int
+	// Within is how long after the first attempt another one may begin. Default 10 s where Attempts is
+	// 0 too, else no bound.
+	Within time.Duration
 	// Base is the longest wait before the second attempt. Default 50 ms.
 	Base time.Duration
-	// Max is the longest wait before any attempt, Retry-After apart. Default 2 s.
+	// Max is the longest wait before any attempt, Retry-After apart. Default 1 s.
 	Max time.Duration
 	// AttemptTimeout ends one attempt, from dialling to the last byte of the answer. Default 10 s:
 	// the service itself waits up to 2 s for units before it answers.
@@ -43,7 +52,10 @@ type Retry struct {
 
 func (r Retry) withDefaults() Retry {
 	if r.Attempts <= 0 {
-		r.Attempts = defaultAttempts
+		r.Attempts = unboundedAttempts
+		if r.Within <= 0 {
+			r.Within = defaultWithin
+		}
 	}
 	if r.Base <= 0 {
 		r.Base = defaultBase
@@ -64,9 +76,10 @@ func (r Retry) withDefaults() Retry {
 }
 
 // pause waits before the attempt that follows attempt number n, and reports whether there is to be
-// one: not after the last attempt, not when the context ends before the wait does, and not when
-// the service asked for more than maxRetryAfter.
-func (r Retry) pause(ctx context.Context, n int, cause error) bool {
+// one: not after the last attempt, not when the context or the time Within the attempts, of which the
+// first began at an instant, ends before the wait does, and not when the service asked for more than
+// maxRetryAfter.
+func (r Retry) pause(ctx context.Context, n int, began time.Time, cause error) bool {
 	if n >= r.Attempts {
 		return false
 	}
@@ -75,6 +88,9 @@ func (r Retry) pause(ctx context.Context, n int, cause error) bool {
 		return false
 	}
 	wait := after + time.Duration(r.Rand()*float64(r.ceiling(n)))
+	if r.Within > 0 && time.Since(began)+wait >= r.Within {
+		return false
+	}
 	if deadline, ok := ctx.Deadline(); ok && time.Until(deadline) <= wait {
 		return false
 	}

@@ -126,6 +126,8 @@ func (a *app) clientOf(p profile.Profile, options ...client.Option) (*client.Cli
 		fmt.Fprintf(a.stderr, "warning: the key travels to %s unencrypted; use https\n",
 			printable(p.Server))
 	}
+	// A person is told soon that no server is there, and a script repeats the command.
+	own = append(own, client.WithRetry(client.Retry{Attempts: 5}))
 	c, err := client.New(p.Server, append(own, options...)...)
 	if err != nil {
 		return nil, usagef("%v", err)
