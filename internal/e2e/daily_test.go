@@ -222,23 +222,23 @@ func TestEqualParts(t *testing.T) {
 		zone, ends := quietHour()
 		w.does("create %s --total 1202 --every hour --end %s --buckets 3 --timezone %s --durability %s", name,
 			ends.Add(3*time.Hour).Format(time.RFC3339), zone, mode)
-		if p := w.view(name).Period; p == nil || !p.End.Equal(ends) || p.Number != 1 || p.Total != 301 {
-			w.Fatalf("period %+v, want 301 units until %s", p, ends)
+		if p := w.view(name).Period; p == nil || !p.End.Equal(ends) || p.Number != 1 || p.Total != 300 {
+			w.Fatalf("period %+v, want 300 units until %s", p, ends)
 		}
-		if sold := w.sells(name, "a", time.Hour); sold != 301 {
-			w.Fatalf("sold %d of 301", sold)
+		if sold := w.sells(name, "a", time.Hour); sold != 300 {
+			w.Fatalf("sold %d of 300", sold)
 		}
-		w.does("append %s 400", name) // 1602 over 4: 401
+		w.does("append %s 400", name) // 1602 over 4: 400
 		if sold := w.sells(name, "b", time.Hour); sold != 100 {
 			w.Fatalf("sold %d of the 100 units of an append", sold)
 		}
-		w.agrees(name, 1_602, 401, 1_201, 401, 401)
-		w.does("shrink %s 1201", name) // all that is not funded
+		w.agrees(name, 1_602, 400, 1_202, 400, 400)
+		w.does("shrink %s 1202", name) // all that is not funded
 		if status, said := w.run("deduct %s 1 --request-id last", name); status != 3 ||
 			!strings.Contains(said, "budget_exhausted") {
 			w.Errorf("no later period has anything: status %d\n%s", status, said)
 		}
-		w.agrees(name, 401, 401, 0, 401, 401)
+		w.agrees(name, 400, 400, 0, 400, 400)
 	})
 }
 
