@@ -75,7 +75,7 @@ CREATE TABLE budget_management_bucket (
   list_version BIGINT NOT NULL,             -- grows with each change of the bucket list, and with each new epoch
   limits_version BIGINT NOT NULL DEFAULT 0, -- grows with each change of the limits
   next_run BIGINT NOT NULL DEFAULT 1,       -- number of the next row in recycle_run
-  created_at BIGINT NOT NULL,
+  created_at BIGINT NOT NULL,                -- ms since 1970
   updated_at BIGINT NOT NULL,               -- of the last change of the definition
   has_undistributed BIGINT GENERATED ALWAYS AS (CASE WHEN undistributed_quantity > 0 THEN 1 ELSE 0 END) STORED, -- 1: there are units to hand out
   PRIMARY KEY (id),
@@ -101,7 +101,7 @@ CREATE TABLE budget_period (
   returned_quantity BIGINT NOT NULL,        -- units that went back to F once it was over
   passed_quantity BIGINT NOT NULL,          -- units that it left to later periods
   forfeited_quantity BIGINT NOT NULL,       -- units that expired with it
-  created_at BIGINT NOT NULL,
+  created_at BIGINT NOT NULL,                -- ms since 1970
   PRIMARY KEY (budget_id, number),
   CHECK (funded_quantity >= 0 AND carried_quantity >= 0 AND returned_quantity >= 0),
   CHECK (passed_quantity >= 0 AND forfeited_quantity >= 0)
@@ -122,8 +122,8 @@ CREATE TABLE sharding_budget_management_bucket (
   offline_by VARBINARY(8) NOT NULL,         -- operator | service | resize (retired); empty while online
   epoch BIGINT NOT NULL,                    -- number of its newest epoch: no other may be live
   copied_epoch BIGINT NOT NULL DEFAULT 0,   -- store mode: the closed epoch whose copy the lane it moved to has; 0: never moved
-  created_at BIGINT NOT NULL,
-  updated_at BIGINT NOT NULL,
+  created_at BIGINT NOT NULL,                -- ms since 1970
+  updated_at BIGINT NOT NULL,                -- ms since 1970
   PRIMARY KEY (id),
   UNIQUE (budget_id, ordinal)
 );
@@ -157,7 +157,7 @@ CREATE TABLE bucket_epoch (
   has_units BIGINT GENERATED ALWAYS AS (CASE WHEN outstanding_quantity + returning_quantity > 0 THEN 1 ELSE 0 END) STORED, -- 1: counts in the sum of what is left
   has_returns BIGINT GENERATED ALWAYS AS (CASE WHEN returning_quantity > 0 THEN 1 ELSE 0 END) STORED, -- 1: a sweep moves units to the total
   is_unfinished BIGINT GENERATED ALWAYS AS (CASE WHEN status = 'opening' OR status = 'closing' THEN 1 ELSE 0 END) STORED, -- 1: store mode: somebody has to go on with it
-  created_at BIGINT NOT NULL,
+  created_at BIGINT NOT NULL,                -- ms since 1970
   PRIMARY KEY (bucket_id, epoch),
   CHECK (outstanding_quantity >= 0 AND held_quantity >= 0 AND used_quantity >= 0),
   CHECK (returning_quantity >= late_quantity AND late_quantity >= 0),
@@ -176,7 +176,7 @@ CREATE TABLE grant_log (
   kind VARBINARY(8) NOT NULL,               -- apply (units never handed out before) | again (units that came back) | collect
   amount BIGINT NOT NULL,                   -- units
   status VARBINARY(8) NOT NULL,             -- done; store mode: pending until the store has it | void (its epoch ended before)
-  created_at BIGINT NOT NULL,
+  created_at BIGINT NOT NULL,                -- ms since 1970
   PRIMARY KEY (bucket_id, epoch, number),
   CHECK (amount > 0)
 );
@@ -191,8 +191,8 @@ CREATE TABLE adjustment (
   nonce VARBINARY(8) NOT NULL,              -- of the call that began it; empty: the creation
   status VARBINARY(8) NOT NULL,             -- done; store mode: pending | refused
   deadline_ms BIGINT NOT NULL,              -- when a pending shrink is refused
-  created_at BIGINT NOT NULL,
-  updated_at BIGINT NOT NULL,
+  created_at BIGINT NOT NULL,                -- ms since 1970
+  updated_at BIGINT NOT NULL,                -- ms since 1970
   PRIMARY KEY (budget_id, request_id)
 );
 CREATE INDEX adjustment_status ON adjustment (status);
@@ -235,7 +235,7 @@ CREATE TABLE group_of_holds (
   budget_id BIGINT NOT NULL,                -- the budget
   hold_group VARBINARY(128) NOT NULL,       -- the caller's name of it
   state VARBINARY(12) NOT NULL,             -- open | used | rolled_back: by its first confirm or rollback
-  created_at BIGINT NOT NULL,
+  created_at BIGINT NOT NULL,                -- ms since 1970
   PRIMARY KEY (budget_id, hold_group)
 );
 
@@ -250,7 +250,7 @@ CREATE TABLE give_back (
   is_direct BIGINT NOT NULL,                -- 1: into O of the epoch, which was open; 0: into R
   bucket_id BIGINT NOT NULL,                -- of the deduction
   epoch BIGINT NOT NULL,                    -- of the deduction
-  created_at BIGINT NOT NULL,
+  created_at BIGINT NOT NULL,                -- ms since 1970
   PRIMARY KEY (budget_id, request_id, kind, rollback_id),
   CHECK (amount >= 0)
 );
@@ -263,7 +263,7 @@ CREATE TABLE feed (
   entries BIGINT NOT NULL,                  -- how many entries it has
   units BIGINT NOT NULL,                    -- sum of what they deduct less what they give back, units; may be negative
   body MEDIUMBLOB NOT NULL,                 -- the entries
-  created_at BIGINT NOT NULL,
+  created_at BIGINT NOT NULL,                -- ms since 1970
   PRIMARY KEY (bucket_id, first_entry)
 );
 
@@ -328,7 +328,7 @@ CREATE TABLE quarantine (
   released_quantity BIGINT NOT NULL,        -- units released since
   is_held BIGINT GENERATED ALWAYS AS (CASE WHEN quantity > released_quantity THEN 1 ELSE 0 END) STORED, -- 1: units are in quarantine
   cause VARBINARY(512) NOT NULL,            -- why it is not known how many of them were sold
-  created_at BIGINT NOT NULL,
+  created_at BIGINT NOT NULL,                -- ms since 1970
   PRIMARY KEY (bucket_id, epoch),
   CHECK (quantity > 0 AND released_quantity >= 0 AND released_quantity <= quantity)
 );
@@ -346,7 +346,7 @@ CREATE TABLE quarantine_release (
   asked_quantity BIGINT NOT NULL,           -- units asked for in all; 0: all that was held
   reason VARBINARY(512) NOT NULL,           -- why, in the operator's words
   released_by VARBINARY(128) NOT NULL,      -- who decided
-  created_at BIGINT NOT NULL,
+  created_at BIGINT NOT NULL,                -- ms since 1970
   PRIMARY KEY (budget_id, request_id, bucket_id, epoch),
   CHECK (quantity > 0)
 );
@@ -365,7 +365,7 @@ CREATE TABLE recycle_run (
   stranded_before BIGINT NOT NULL DEFAULT 0, -- how much of it was stranded, units
   units_after BIGINT NOT NULL DEFAULT 0,    -- U and O when it ended, units
   stranded_after BIGINT NOT NULL DEFAULT 0, -- how much of it was stranded, units
-  created_at BIGINT NOT NULL,
+  created_at BIGINT NOT NULL,                -- ms since 1970
   touched_ms BIGINT NOT NULL DEFAULT 0,     -- when somebody last went on with it
   ended_at BIGINT NOT NULL DEFAULT 0,       -- 0: it goes on
   PRIMARY KEY (budget_id, number),

@@ -18,18 +18,26 @@ type Figures struct {
 // Fund returns how many units move F -> the period when it opens, 0 … F:
 //
 //	free, promo            F
-//	quantity q of the rule, or of the window, in proportion where the budget's start or end cuts the
+//	quantity q of the rule, or of the window, in proportion where the budget's start or end cuts
+//
+// the
+//
 //	period:                min(max(q − UsedAlready, 0), F)
-//	without a quantity:    the units of T that are due in the period, and its part of what F is more or
-//	                       less than the units that are due from now on
+//	without a quantity:    the units of T that are due in the period, and its part of what F is
+//
+// more or
+//
+//	less than the units that are due from now on
 //
 // Where T has to be spread over P periods, the n-th unit is due when n/T of the time has passed:
-// period k gets ⌊kT/P⌋ − ⌊(k−1)T/P⌋, 7 over 30 one in each of the periods 5, 9, 13, 18, 22, 26 and
-// 30. With L periods left, this one included, ⌈LT/P⌉ units are due from now on. F differs from that
+// period k gets ⌊kT/P⌋ − ⌊(k−1)T/P⌋, 7 over 30 one in each of the periods 5, 9, 13,
+// 18, 22, 26 and 30. With L periods left, this one included, ⌈LT/P⌉ units are due from now
+// on. F differs from that
 // after units came back, an append or a change of the rule; the difference is spread evenly, the
 // first periods one unit more: ⌈(F − ⌈LT/P⌉) / L⌉. The last period gets all of F.
 //
-// What earlier periods left to it (`unused: next`) comes on top and is no part of this. The period
+// What earlier periods left to it (`unused: next`) comes on top and is no part of this. The
+// period
 // is one of Schedule's under the same rule.
 func Fund(rule Rule, period Span, f Figures) int64 {
 	switch {
@@ -58,7 +66,8 @@ func due(weight int64, f Figures) int64 {
 // maxWeight is more than the periods of any budget weigh: its sums fit an int64.
 const maxWeight = 1 << 60
 
-// mulDiv returns ⌊a × b / c⌋ of numbers that are not negative, b not above c, so that it is at most
+// mulDiv returns ⌊a × b / c⌋ of numbers that are not negative, b not above c, so that it is
+// at most
 // a.
 func mulDiv(a, b, c int64) int64 {
 	quotient, _ := divide(a, b, c)

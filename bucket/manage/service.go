@@ -1,4 +1,5 @@
-// Package manage is the operator's verbs on budgets: create, list, view, change, append and shrink.
+// Package manage is the operator's verbs on budgets: create, list, view, change, append and
+// shrink.
 //
 // Each verb fetches what it decides by, and writes in one transaction of the ledger. Afterwards
 // it tells the filters (ledger mode) or the stores (store mode) what the transaction moved.
@@ -21,7 +22,8 @@ import (
 	"github.com/budgetd/budgetd/limit"
 )
 
-// Service is the verbs. Fill it in before use; Stores may be nil where no budget is in store mode.
+// Service is the verbs. Fill it in before use; Stores may be nil where no budget is in store
+// mode.
 // Safe for concurrent use.
 type Service struct {
 	Ledger  Ledger
@@ -64,7 +66,8 @@ func (s *Service) Create(ctx context.Context, d budget.Definition) (
 		placed.BucketQuantity = s.defaultBuckets(d)
 	}
 	faults := append(allocation.CheckDefinition(placed), limit.CheckDefinition(placed)...)
-	if d.DryRun && !d.AllowPast { // otherwise the ledger judges it, where the budget does not exist yet
+	if d.DryRun &&
+		!d.AllowPast { // otherwise the ledger judges it, where the budget does not exist yet
 		faults = append(faults, budget.CheckEnd(d.EndAt, s.Clock.Now())...)
 	}
 	if len(faults) > 0 {
@@ -118,7 +121,8 @@ func (s *Service) defaultBuckets(d budget.Definition) int {
 	return budget.DefaultBuckets(d.Unit, first.Funded, lanes)
 }
 
-// preview returns a new budget as it would be, with what its first periods and its last one would get.
+// preview returns a new budget as it would be, with what its first periods and its last one would
+// get.
 func (s *Service) preview(d budget.Definition) bucket.View {
 	const shown = 3
 	now := s.Clock.Now()
@@ -137,7 +141,11 @@ func onlyOne(d budget.Definition) budget.Definition {
 }
 
 // lanes chooses a lane for each bucket of a budget; those that it has keep theirs.
-func (s *Service) lanes(op, tenant, name string, have []bucket.Lane, n int) ([]bucket.Lane, error) {
+func (s *Service) lanes(
+	op, tenant, name string,
+	have []bucket.Lane,
+	n int,
+) ([]bucket.Lane, error) {
 	keys := make([]string, n)
 	for i := range keys {
 		keys[i] = place.Key(tenant, bucket.KeyOf(name, i))
@@ -169,8 +177,9 @@ func (s *Service) List(ctx context.Context, page bucket.Page) ([]bucket.View, er
 	return s.Ledger.Budgets(ctx, page)
 }
 
-// Change changes a definition. It holds for every commit that follows (I8), on this node for every
-// call that follows. Another number of buckets (ledger mode) is part of the same transaction; those
+// Change changes a definition. It holds for every commit that follows (I8), on this node for
+// every call that follows. Another number of buckets (ledger mode) is part of the same
+// transaction; those
 // that stay keep their places.
 //
 // Errors: BudgetNotFound, VersionConflict, Invalid, LedgerModeOnly, Unavailable, OutcomeUnknown.
@@ -290,7 +299,8 @@ func (s *Service) carry(ctx context.Context, b *bucket.Budget) {
 	}
 }
 
-// tell sends levels to the filters, those of a lane in one call, the lanes side by side. What fails
+// tell sends levels to the filters, those of a lane in one call, the lanes side by side. What
+// fails
 // heals by itself (I9).
 func (s *Service) tell(ctx context.Context, levels []bucket.Level) {
 	const atOnce = 16

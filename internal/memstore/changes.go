@@ -14,7 +14,11 @@ import (
 const mostChanges = 500
 
 // Changed implements bucket.Changes. The cursor is the place in the order of buckets.
-func (s *Store) Changed(_ context.Context, m bucket.Memory, cursor string) (sums []bucket.Sum, next string, err error) {
+func (s *Store) Changed(
+	_ context.Context,
+	m bucket.Memory,
+	cursor string,
+) (sums []bucket.Sum, next string, err error) {
 	sums, err = with(s, "changed", m, func(l *lane) ([]bucket.Sum, error) {
 		var names []epochName
 		for name := range l.changed {
@@ -44,7 +48,13 @@ func (s *Store) Changed(_ context.Context, m bucket.Memory, cursor string) (sums
 func (l *lane) sum(name epochName) bucket.Sum {
 	if name.epoch != 0 {
 		late, known := l.late[name]
-		out := bucket.Sum{Bucket: name.bucket, Epoch: name.epoch, Late: true, LateSum: late.units, Verdict: bucket.Accepted}
+		out := bucket.Sum{
+			Bucket:  name.bucket,
+			Epoch:   name.epoch,
+			Late:    true,
+			LateSum: late.units,
+			Verdict: bucket.Accepted,
+		}
 		if !known {
 			out.Verdict = bucket.Lost
 		}
@@ -54,7 +64,13 @@ func (l *lane) sum(name epochName) bucket.Sum {
 	if e.state == absent {
 		return bucket.Sum{Bucket: name.bucket, Epoch: l.newest[name.bucket], Verdict: bucket.Lost}
 	}
-	return bucket.Sum{Bucket: name.bucket, Epoch: e.epoch, Taken: e.taken, GivenBack: e.given, Verdict: standingOf(e)}
+	return bucket.Sum{
+		Bucket:    name.bucket,
+		Epoch:     e.epoch,
+		Taken:     e.taken,
+		GivenBack: e.given,
+		Verdict:   standingOf(e),
+	}
 }
 
 // Settle implements bucket.Changes.
@@ -66,7 +82,8 @@ func (s *Store) Settle(_ context.Context, m bucket.Memory, sums []bucket.Sum) er
 				name.epoch = x.Epoch
 			}
 			now := l.sum(name)
-			if now.Verdict != bucket.Lost && now.Epoch == x.Epoch && now.Taken == x.Taken && now.GivenBack == x.GivenBack &&
+			if now.Verdict != bucket.Lost && now.Epoch == x.Epoch && now.Taken == x.Taken &&
+				now.GivenBack == x.GivenBack &&
 				now.LateSum == x.LateSum {
 				delete(l.changed, name)
 			}
@@ -115,7 +132,11 @@ func (s *Store) Identity(_ context.Context, of bucket.Lane) (string, error) {
 }
 
 // Marker implements bucket.Memories.
-func (s *Store) Marker(_ context.Context, of bucket.Lane, identity string) (bucket.Marker, error) {
+func (s *Store) Marker(
+	_ context.Context,
+	of bucket.Lane,
+	identity string,
+) (bucket.Marker, error) {
 	return faulty(s, "marker", func() (bucket.Marker, error) {
 		s.mu.Lock()
 		defer s.mu.Unlock()
@@ -151,8 +172,12 @@ func (s *Store) Mark(_ context.Context, m bucket.Memory, since int64) error {
 		if was.Activation == 0 {
 			l.slice, l.sliceMS = nowMS/1000, nowMS
 		}
-		l.marker = bucket.Marker{Installation: s.config.Installation, Activation: m.Activation, Since: was.Since,
-			SinceMS: was.SinceMS}
+		l.marker = bucket.Marker{
+			Installation: s.config.Installation,
+			Activation:   m.Activation,
+			Since:        was.Since,
+			SinceMS:      was.SinceMS,
+		}
 		if since == m.Activation {
 			l.marker.Since, l.marker.SinceMS = since, nowMS
 		}

@@ -26,14 +26,20 @@ type countCopy struct {
 	Changed, N int64
 }
 
-// ReadCopy implements bucket.Copies. All is one part; counters travel as names, because the lanes that
+// ReadCopy implements bucket.Copies. All is one part; counters travel as names, because the lanes
+// that
 // memstore moves between are of one store.
 func (s *Store) ReadCopy(_ context.Context, m bucket.Memory, ref bucket.Ref, _ string) (
 	part bucket.CopyPart, next string, err error) {
 	part, err = with(s, "copy", m, func(l *lane) (bucket.CopyPart, error) {
 		if e := l.entries[ref.Bucket]; e.epoch != ref.Epoch || e.state != moving {
-			return bucket.CopyPart{}, budget.Refuse(budget.Invalid, "copy from", "bucket %d is not moving away at epoch %d",
-				ref.Bucket, ref.Epoch)
+			return bucket.CopyPart{}, budget.Refuse(
+				budget.Invalid,
+				"copy from",
+				"bucket %d is not moving away at epoch %d",
+				ref.Bucket,
+				ref.Epoch,
+			)
 		}
 		part := bucket.CopyPart{Activation: m.Activation, Since: l.marker.Since}
 		for _, slice := range []int64{l.slice - 1, l.slice} {
@@ -56,7 +62,11 @@ func (s *Store) ReadCopy(_ context.Context, m bucket.Memory, ref bucket.Ref, _ s
 		}
 		for name, late := range l.late {
 			if name.bucket == ref.Bucket {
-				part.Late = append(part.Late, strconv.FormatInt(name.epoch, 10), strconv.FormatInt(late.units, 10))
+				part.Late = append(
+					part.Late,
+					strconv.FormatInt(name.epoch, 10),
+					strconv.FormatInt(late.units, 10),
+				)
 			}
 		}
 		return part, nil
@@ -73,10 +83,16 @@ func encoded(v any) string {
 }
 
 // BeginCopy implements bucket.Copies.
-func (s *Store) BeginCopy(_ context.Context, m bucket.Memory, ref bucket.Ref, attempt string) (bucket.Verdict, error) {
+func (s *Store) BeginCopy(
+	_ context.Context,
+	m bucket.Memory,
+	ref bucket.Ref,
+	attempt string,
+) (bucket.Verdict, error) {
 	return with(s, "copy", m, func(l *lane) (bucket.Verdict, error) {
 		e := l.entries[ref.Bucket]
-		if l.newest[ref.Bucket] > ref.Epoch || e.epoch == ref.Epoch && e.state != copying && e.state != copied {
+		if l.newest[ref.Bucket] > ref.Epoch ||
+			e.epoch == ref.Epoch && e.state != copying && e.state != copied {
 			return bucket.Closed, nil
 		}
 		l.put(ref.Bucket, entry{epoch: ref.Epoch, state: copying, attempt: attempt})
@@ -102,10 +118,17 @@ func (s *Store) BeginCopy(_ context.Context, m bucket.Memory, ref bucket.Ref, at
 }
 
 // AddCopy implements bucket.Copies.
-func (s *Store) AddCopy(_ context.Context, m bucket.Memory, ref bucket.Ref, attempt string, part bucket.CopyPart) (
+func (s *Store) AddCopy(
+	_ context.Context,
+	m bucket.Memory,
+	ref bucket.Ref,
+	attempt string,
+	part bucket.CopyPart,
+) (
 	bucket.Verdict, error) {
 	return with(s, "copy", m, func(l *lane) (bucket.Verdict, error) {
-		if e := l.entries[ref.Bucket]; e.epoch != ref.Epoch || e.state != copying || e.attempt != attempt {
+		if e := l.entries[ref.Bucket]; e.epoch != ref.Epoch || e.state != copying ||
+			e.attempt != attempt {
 			return bucket.Closed, nil
 		}
 		for i := 0; i < len(part.Records); i += 2 {
@@ -146,7 +169,12 @@ func (s *Store) AddCopy(_ context.Context, m bucket.Memory, ref bucket.Ref, atte
 }
 
 // EndCopy implements bucket.Copies.
-func (s *Store) EndCopy(_ context.Context, m bucket.Memory, ref bucket.Ref, attempt string) (bucket.Verdict, error) {
+func (s *Store) EndCopy(
+	_ context.Context,
+	m bucket.Memory,
+	ref bucket.Ref,
+	attempt string,
+) (bucket.Verdict, error) {
 	return with(s, "copy", m, func(l *lane) (bucket.Verdict, error) {
 		e := l.entries[ref.Bucket]
 		switch {

@@ -13,7 +13,10 @@ func (s *Store) Deduct(_ context.Context, m bucket.Memory, deductions []bucket.S
 	bucket.StoreAnswer, error) {
 	deductions = slices.Clone(deductions) // a call that is held back outlives its caller's list
 	return with(s, "deduct", m, func(l *lane) (bucket.StoreAnswer, error) {
-		out := bucket.StoreAnswer{NowMS: s.nowMS(), Outcomes: make([]bucket.StoreOutcome, len(deductions))}
+		out := bucket.StoreAnswer{
+			NowMS:    s.nowMS(),
+			Outcomes: make([]bucket.StoreOutcome, len(deductions)),
+		}
 		for i := range deductions {
 			out.Outcomes[i] = l.deduct(m, &deductions[i], out.NowMS)
 		}
@@ -53,9 +56,14 @@ func (l *lane) keep(slice int64, id bucket.RecordID, r bucket.Record) {
 	l.records[slice][id] = r
 }
 
-// deduct judges one deduction in the order that bucket.Counter states, and carries it out if nothing speaks
+// deduct judges one deduction in the order that bucket.Counter states, and carries it out if
+// nothing speaks
 // against it.
-func (l *lane) deduct(m bucket.Memory, d *bucket.StoreDeduction, nowMS int64) bucket.StoreOutcome {
+func (l *lane) deduct(
+	m bucket.Memory,
+	d *bucket.StoreDeduction,
+	nowMS int64,
+) bucket.StoreOutcome {
 	if v := l.standing(d.Bucket, d.Epoch); v != bucket.Accepted {
 		return bucket.StoreOutcome{Verdict: v}
 	}
@@ -98,15 +106,23 @@ func (l *lane) deduct(m bucket.Memory, d *bucket.StoreDeduction, nowMS int64) bu
 	if next != nil {
 		l.counters[valueName{d.Bucket, d.Value}] = *next
 	}
-	l.keep(l.slice, d.RecordID, bucket.Record{Amount: d.Amount, Epoch: d.Epoch, Activation: m.Activation,
-		Fingerprint: d.Fingerprint, Nonce: d.Nonce, AtMS: nowMS})
+	l.keep(
+		l.slice,
+		d.RecordID,
+		bucket.Record{Amount: d.Amount, Epoch: d.Epoch, Activation: m.Activation,
+			Fingerprint: d.Fingerprint, Nonce: d.Nonce, AtMS: nowMS},
+	)
 	l.notes[d.RecordID] = n
 	return bucket.StoreOutcome{Verdict: bucket.Accepted, Balance: e.balance, Limits: uses}
 }
 
-// judge returns the counter after a deduction and how far limits are used then; if it does not fit, how far
+// judge returns the counter after a deduction and how far limits are used then; if it does not
+// fit, how far
 // they are used now. A deduction that counts for no limit fits.
-func (l *lane) judge(d *bucket.StoreDeduction, nowMS int64) (next *counter, uses []bucket.LimitUse, fits bool) {
+func (l *lane) judge(
+	d *bucket.StoreDeduction,
+	nowMS int64,
+) (next *counter, uses []bucket.LimitUse, fits bool) {
 	t := d.Terms
 	if d.Value == "" || len(t.Limits) == 0 {
 		return nil, nil, true
@@ -152,16 +168,29 @@ func (l *lane) judge(d *bucket.StoreDeduction, nowMS int64) (next *counter, uses
 }
 
 // Rollback implements bucket.Counter.
-func (s *Store) Rollback(_ context.Context, m bucket.Memory, all []bucket.StoreRollback) ([]bucket.StoreReturn, error) {
+func (s *Store) Rollback(
+	_ context.Context,
+	m bucket.Memory,
+	all []bucket.StoreRollback,
+) ([]bucket.StoreReturn, error) {
 	return s.undo("rollback", m, all, false)
 }
 
 // Cancel implements bucket.Counter.
-func (s *Store) Cancel(_ context.Context, m bucket.Memory, all []bucket.StoreRollback) ([]bucket.StoreReturn, error) {
+func (s *Store) Cancel(
+	_ context.Context,
+	m bucket.Memory,
+	all []bucket.StoreRollback,
+) ([]bucket.StoreReturn, error) {
 	return s.undo("cancel", m, all, true)
 }
 
-func (s *Store) undo(op string, m bucket.Memory, all []bucket.StoreRollback, cancel bool) ([]bucket.StoreReturn, error) {
+func (s *Store) undo(
+	op string,
+	m bucket.Memory,
+	all []bucket.StoreRollback,
+	cancel bool,
+) ([]bucket.StoreReturn, error) {
 	return with(s, op, m, func(l *lane) ([]bucket.StoreReturn, error) {
 		out, nowMS := make([]bucket.StoreReturn, len(all)), s.nowMS()
 		for i := range all {
@@ -178,7 +207,13 @@ func (s *Store) young(l *lane, nowMS int64) bool {
 }
 
 // undo gives back units of one deduction.
-func (l *lane) undo(m bucket.Memory, x *bucket.StoreRollback, cancel bool, nowMS int64, young bool) bucket.StoreReturn {
+func (l *lane) undo(
+	m bucket.Memory,
+	x *bucket.StoreRollback,
+	cancel bool,
+	nowMS int64,
+	young bool,
+) bucket.StoreReturn {
 	e := l.entries[x.Bucket]
 	if e.state == moving || e.state == copying || e.state == copied {
 		return bucket.StoreReturn{Verdict: bucket.Moving}
@@ -199,7 +234,10 @@ func (l *lane) undo(m bucket.Memory, x *bucket.StoreRollback, cancel bool, nowMS
 		return bucket.StoreReturn{Verdict: bucket.Unclear, Record: r}
 	}
 	id, amount, left := x.RollbackID, x.Amount, r.Amount-r.RolledBack
-	earlier := slices.IndexFunc(r.Rollbacks, func(b bucket.RecordedRollback) bool { return b.ID == id })
+	earlier := slices.IndexFunc(
+		r.Rollbacks,
+		func(b bucket.RecordedRollback) bool { return b.ID == id },
+	)
 	gave := int64(0)
 	if earlier >= 0 {
 		gave = r.Rollbacks[earlier].Amount
@@ -232,7 +270,11 @@ func (l *lane) undo(m bucket.Memory, x *bucket.StoreRollback, cancel bool, nowMS
 }
 
 // Find implements bucket.Counter.
-func (s *Store) Find(_ context.Context, m bucket.Memory, ids []bucket.RecordID) ([]bucket.StoreReturn, error) {
+func (s *Store) Find(
+	_ context.Context,
+	m bucket.Memory,
+	ids []bucket.RecordID,
+) ([]bucket.StoreReturn, error) {
 	return with(s, "find", m, func(l *lane) ([]bucket.StoreReturn, error) {
 		out := make([]bucket.StoreReturn, len(ids))
 		for i, id := range ids {

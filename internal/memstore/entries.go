@@ -34,7 +34,11 @@ func (l *lane) put(bucketID int64, e entry) {
 }
 
 // Open implements bucket.Entries.
-func (s *Store) Open(_ context.Context, m bucket.Memory, openings []bucket.Opening) ([]bucket.Entry, error) {
+func (s *Store) Open(
+	_ context.Context,
+	m bucket.Memory,
+	openings []bucket.Opening,
+) ([]bucket.Entry, error) {
 	return with(s, "open", m, func(l *lane) ([]bucket.Entry, error) {
 		return figures(openings, func(o bucket.Opening) (bucket.Verdict, entry) {
 			e := l.entries[o.Bucket]
@@ -60,12 +64,18 @@ func (s *Store) Open(_ context.Context, m bucket.Memory, openings []bucket.Openi
 }
 
 // Grant implements bucket.Entries.
-func (s *Store) Grant(_ context.Context, m bucket.Memory, grants []bucket.StoreGrant) ([]bucket.Entry, error) {
+func (s *Store) Grant(
+	_ context.Context,
+	m bucket.Memory,
+	grants []bucket.StoreGrant,
+) ([]bucket.Entry, error) {
 	return with(s, "grant", m, func(l *lane) ([]bucket.Entry, error) {
 		return figures(grants, func(g bucket.StoreGrant) (bucket.Verdict, entry) {
 			e := l.entries[g.Bucket]
 			switch {
-			case e.epoch > g.Epoch, e.epoch < g.Epoch && l.newest[g.Bucket] > g.Epoch, e.epoch == g.Epoch && e.state == closed:
+			case e.epoch > g.Epoch,
+				e.epoch < g.Epoch && l.newest[g.Bucket] > g.Epoch,
+				e.epoch == g.Epoch && e.state == closed:
 				return bucket.Closed, e
 			case e.epoch < g.Epoch:
 				return bucket.Lost, e
@@ -86,7 +96,12 @@ func (s *Store) Grant(_ context.Context, m bucket.Memory, grants []bucket.StoreG
 }
 
 // Close implements bucket.Entries.
-func (s *Store) Close(_ context.Context, m bucket.Memory, refs []bucket.Ref, moves bool) ([]bucket.Entry, error) {
+func (s *Store) Close(
+	_ context.Context,
+	m bucket.Memory,
+	refs []bucket.Ref,
+	moves bool,
+) ([]bucket.Entry, error) {
 	return with(s, "close", m, func(l *lane) ([]bucket.Entry, error) {
 		return figures(refs, func(r bucket.Ref) (bucket.Verdict, entry) {
 			e, to := l.entries[r.Bucket], closed
@@ -94,7 +109,8 @@ func (s *Store) Close(_ context.Context, m bucket.Memory, refs []bucket.Ref, mov
 				to = moving
 			}
 			switch {
-			case l.newest[r.Bucket] > r.Epoch, e.epoch == r.Epoch && (e.state == copying || e.state == copied):
+			case l.newest[r.Bucket] > r.Epoch,
+				e.epoch == r.Epoch && (e.state == copying || e.state == copied):
 				return bucket.Closed, e
 			case e.epoch == r.Epoch && e.state != moving && (e.state == opened || moves):
 				e.state = to
@@ -110,7 +126,11 @@ func (s *Store) Close(_ context.Context, m bucket.Memory, refs []bucket.Ref, mov
 }
 
 // Read implements bucket.Entries.
-func (s *Store) Read(_ context.Context, m bucket.Memory, refs []bucket.Ref) ([]bucket.Entry, error) {
+func (s *Store) Read(
+	_ context.Context,
+	m bucket.Memory,
+	refs []bucket.Ref,
+) ([]bucket.Entry, error) {
 	return with(s, "read", m, func(l *lane) ([]bucket.Entry, error) {
 		out := figures(refs, func(r bucket.Ref) (bucket.Verdict, entry) {
 			e := l.entries[r.Bucket]

@@ -35,15 +35,19 @@ type faults struct {
 	random *rand.Rand
 }
 
-// Inject lets decide choose the fault of every call from now on; nil ends that. op is the call's name:
-// set, take, deduct, rollback, cancel, find, open, grant, close, read, changed, settle, sweep, mark, copy.
+// Inject lets decide choose the fault of every call from now on; nil ends that. op is the call's
+// name: set, take, deduct, rollback, cancel, find, open, grant, close, read, changed, settle,
+// sweep, mark, copy.
 func (s *Store) Inject(seed uint64, decide func(op string) Fault) {
 	s.faults.mu.Lock()
 	defer s.faults.mu.Unlock()
-	s.faults.decide, s.faults.random = decide, rand.New(rand.NewPCG(seed, seed)) //nolint:gosec // a test's chance
+	s.faults.decide, s.faults.random = decide, rand.New(
+		rand.NewPCG(seed, seed),
+	) //nolint:gosec // a test's chance
 }
 
-// Release carries out the calls that were held back, in an order of its own choosing. Nobody hears the
+// Release carries out the calls that were held back, in an order of its own choosing. Nobody
+// hears the
 // answers. It returns how many there were.
 func (s *Store) Release() int {
 	s.faults.mu.Lock()
@@ -107,7 +111,8 @@ func (s *Store) Remember(index int) Memory {
 	return Memory{s.lanes[index].clone()}
 }
 
-// GoBack gives a lane a past state. With the same process it keeps its present identity, as after a
+// GoBack gives a lane a past state. With the same process it keeps its present identity, as after
+// a
 // resync from another master or an edit; otherwise it gets a new one, as after a restart.
 func (s *Store) GoBack(index int, to Memory, sameProcess bool) {
 	s.mu.Lock()

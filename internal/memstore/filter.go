@@ -18,7 +18,8 @@ const (
 
 // readable reports whether a content can be one when SQL's fill is the given one.
 func (c content) readable(fill int64) bool {
-	return c.fill >= 0 && c.fill <= maxFill && c.fill <= fill+farFill && c.balance >= 0 && c.balance <= budget.MaxAmount
+	return c.fill >= 0 && c.fill <= maxFill && c.fill <= fill+farFill && c.balance >= 0 &&
+		c.balance <= budget.MaxAmount
 }
 
 // Set implements bucket.Filter.
@@ -48,7 +49,11 @@ func (s *Store) Set(_ context.Context, of bucket.Lane, levels []bucket.Level) er
 }
 
 // Take implements bucket.Filter.
-func (s *Store) Take(_ context.Context, of bucket.Lane, takes []bucket.Take) ([]bucket.Taken, error) {
+func (s *Store) Take(
+	_ context.Context,
+	of bucket.Lane,
+	takes []bucket.Take,
+) ([]bucket.Taken, error) {
 	do := func() ([]bucket.Taken, error) {
 		s.mu.Lock()
 		defer s.mu.Unlock()

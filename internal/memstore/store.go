@@ -19,7 +19,8 @@ var (
 	_ bucket.Copies   = (*Store)(nil)
 )
 
-// Config describes a store. The zero values of Window and Now mean ten minutes and the machine's clock.
+// Config describes a store. The zero values of Window and Now mean ten minutes and the machine's
+// clock.
 type Config struct {
 	Name  string
 	Lanes int
@@ -101,7 +102,13 @@ func newLane(identity string) *lane {
 // clone returns a copy that shares nothing that is changed in place.
 func (l *lane) clone() *lane {
 	c := *l
-	c.contents, c.newest, c.entries = maps.Clone(l.contents), maps.Clone(l.newest), maps.Clone(l.entries)
+	c.contents, c.newest, c.entries = maps.Clone(
+		l.contents,
+	), maps.Clone(
+		l.newest,
+	), maps.Clone(
+		l.entries,
+	)
 	c.versions, c.late, c.changed = maps.Clone(l.versions), maps.Clone(l.late), maps.Clone(l.changed)
 	c.notes, c.counters = maps.Clone(l.notes), maps.Clone(l.counters)
 	c.records = map[int64]map[bucket.RecordID]bucket.Record{}
@@ -117,7 +124,13 @@ func (s *Store) nowMS() int64 { return s.config.Now().UnixMilli() }
 // at returns a lane of this store. s.mu is held.
 func (s *Store) at(op string, of bucket.Lane) (*lane, error) {
 	if of.Instance != s.config.Name || of.Index < 0 || of.Index >= len(s.lanes) {
-		return nil, budget.Refuse(budget.Unavailable, op, "instance %s has no lane %s", s.config.Name, of)
+		return nil, budget.Refuse(
+			budget.Unavailable,
+			op,
+			"instance %s has no lane %s",
+			s.config.Name,
+			of,
+		)
 	}
 	return s.lanes[of.Index], nil
 }

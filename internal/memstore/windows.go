@@ -103,7 +103,8 @@ func ends(t *bucket.LimitTerms, w window, nowMS int64) int64 {
 	return 0
 }
 
-// lowered returns a window that holds n less of a deduction counted at an instant, if it holds it.
+// lowered returns a window that holds n less of a deduction counted at an instant, if it holds
+// it.
 func lowered(t *bucket.LimitTerms, w window, n, atMS int64) window {
 	switch {
 	case t.Kind == budget.WindowSliding:
@@ -120,7 +121,8 @@ func lowered(t *bucket.LimitTerms, w window, n, atMS int64) window {
 	return w
 }
 
-// kept is what a deduction still counts for: a call as long as a unit is left, units in proportion,
+// kept is what a deduction still counts for: a call as long as a unit is left, units in
+// proportion,
 // rounded up.
 func kept(measure budget.Measure, counts, amount, back int64) int64 {
 	left := amount - back
@@ -143,7 +145,12 @@ type note struct {
 }
 
 // lower takes what comes back off the windows in which a deduction was counted.
-func (l *lane) lower(id bucket.RecordID, r bucket.Record, terms *bucket.Terms, before, after int64) {
+func (l *lane) lower(
+	id bucket.RecordID,
+	r bucket.Record,
+	terms *bucket.Terms,
+	before, after int64,
+) {
 	n := l.notes[id]
 	c, known := l.counters[valueName{id.Bucket, n.value}]
 	if n.value == "" || terms == nil || !known {

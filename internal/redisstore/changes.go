@@ -14,13 +14,25 @@ import (
 const mostScanned = 500
 
 // Changed implements bucket.Changes.
-func (s *Store) Changed(ctx context.Context, m bucket.Memory, cursor string) ([]bucket.Sum, string, error) {
+func (s *Store) Changed(
+	ctx context.Context,
+	m bucket.Memory,
+	cursor string,
+) ([]bucket.Sum, string, error) {
 	const op = "read changes"
 	k, err := s.keysOf(op, m)
 	if err != nil {
 		return nil, "", err
 	}
-	answer, err := s.call(ctx, op, m, changed, k.entries(k.late, k.changed), cmp.Or(cursor, "0"), mostScanned)
+	answer, err := s.call(
+		ctx,
+		op,
+		m,
+		changed,
+		k.entries(k.late, k.changed),
+		cmp.Or(cursor, "0"),
+		mostScanned,
+	)
 	if err != nil {
 		return nil, "", err
 	}
@@ -37,7 +49,9 @@ func (s *Store) Changed(ctx context.Context, m bucket.Memory, cursor string) ([]
 			return nil, "", strange(op, m.Lane, answer)
 		}
 		sums = append(sums, bucket.Sum{Bucket: of, Epoch: v[0], Late: v[1] == 1,
-			Verdict: bucket.Verdict(v[2]), Taken: v[3], GivenBack: v[4], LateSum: v[5]}) //nolint:gosec // a verdict
+			Verdict: bucket.Verdict(
+				v[2],
+			), Taken: v[3], GivenBack: v[4], LateSum: v[5]}) //nolint:gosec // a verdict
 	}
 	return sums, next, nil
 }
@@ -115,7 +129,16 @@ func (s *Store) Sweep(ctx context.Context, m bucket.Memory) (more bool, err erro
 	} else {
 		key = k.counters[at.hash]
 	}
-	answer, err := s.call(ctx, op, m, sweep, []string{k.marker, key, k.changed}, kind, cmp.Or(at.cursor, "0"), mostScanned)
+	answer, err := s.call(
+		ctx,
+		op,
+		m,
+		sweep,
+		[]string{k.marker, key, k.changed},
+		kind,
+		cmp.Or(at.cursor, "0"),
+		mostScanned,
+	)
 	if err != nil {
 		return false, err
 	}
@@ -169,7 +192,11 @@ func (s *Store) Mark(ctx context.Context, m bucket.Memory, since int64) error {
 }
 
 // Marker implements bucket.Memories.
-func (s *Store) Marker(ctx context.Context, lane bucket.Lane, identity string) (bucket.Marker, error) {
+func (s *Store) Marker(
+	ctx context.Context,
+	lane bucket.Lane,
+	identity string,
+) (bucket.Marker, error) {
 	const op = "read a marker"
 	if err := s.Known(op, lane); err != nil {
 		return bucket.Marker{}, err
@@ -192,5 +219,10 @@ func (s *Store) Marker(ctx context.Context, lane bucket.Lane, identity string) (
 		return n
 	}
 	installation, _ := values[0].(string)
-	return bucket.Marker{Installation: installation, Activation: number(1), Since: number(2), SinceMS: number(3)}, nil
+	return bucket.Marker{
+		Installation: installation,
+		Activation:   number(1),
+		Since:        number(2),
+		SinceMS:      number(3),
+	}, nil
 }

@@ -10,7 +10,8 @@ import (
 	"github.com/budgetd/budgetd/budget"
 )
 
-// copyKeys are the hashes that hold fields of a bucket, in the order in which they are copied: the records
+// copyKeys are the hashes that hold fields of a bucket, in the order in which they are copied:
+// the records
 // of the slice before, those of the slice, counters, late sums.
 func (k *keyset) copyKeys(bucketID, slice int64) [4]string {
 	page := pageOf(bucketID)
@@ -32,7 +33,8 @@ func (s *Store) ReadCopy(ctx context.Context, m bucket.Memory, ref bucket.Ref, c
 	}
 	slice, stage, at := k.slice.Load(), 0, "0"
 	if cursor != "" {
-		if _, err := fmt.Sscanf(cursor, "%d %d %s", &slice, &stage, &at); err != nil || stage < 0 || stage > 3 {
+		if _, err := fmt.Sscanf(cursor, "%d %d %s", &slice, &stage, &at); err != nil || stage < 0 ||
+			stage > 3 {
 			return part, "", budget.Refuse(budget.Invalid, op, "%.40q is no cursor", cursor)
 		}
 	}
@@ -44,7 +46,13 @@ func (s *Store) ReadCopy(ctx context.Context, m bucket.Memory, ref bucket.Ref, c
 	parts, ok := answer.([]any)
 	switch {
 	case answer == int64(0):
-		return part, "", budget.Refuse(budget.Invalid, op, "bucket %d is not moving away at epoch %d", ref.Bucket, ref.Epoch)
+		return part, "", budget.Refuse(
+			budget.Invalid,
+			op,
+			"bucket %d is not moving away at epoch %d",
+			ref.Bucket,
+			ref.Epoch,
+		)
 	case !ok || len(parts) != 3:
 		return part, "", strange(op, m.Lane, answer)
 	}
@@ -88,7 +96,12 @@ func texts(answer any) ([]string, bool) {
 }
 
 // BeginCopy implements bucket.Copies.
-func (s *Store) BeginCopy(ctx context.Context, m bucket.Memory, ref bucket.Ref, attempt string) (bucket.Verdict, error) {
+func (s *Store) BeginCopy(
+	ctx context.Context,
+	m bucket.Memory,
+	ref bucket.Ref,
+	attempt string,
+) (bucket.Verdict, error) {
 	const op = "begin a copy"
 	k, err := s.keysOf(op, m)
 	if err != nil {
@@ -102,7 +115,18 @@ func (s *Store) BeginCopy(ctx context.Context, m bucket.Memory, ref bucket.Ref, 
 	}
 	for _, key := range k.copyKeys(ref.Bucket, k.slice.Load()) {
 		for cursor := "0"; ; {
-			answer, err := s.call(ctx, op, m, copyBegin, k.entries(key), ref.Bucket, ref.Epoch, attempt, cursor, mostScanned)
+			answer, err := s.call(
+				ctx,
+				op,
+				m,
+				copyBegin,
+				k.entries(key),
+				ref.Bucket,
+				ref.Epoch,
+				attempt,
+				cursor,
+				mostScanned,
+			)
 			if err != nil {
 				return 0, err
 			}
@@ -126,25 +150,49 @@ func (s *Store) BeginCopy(ctx context.Context, m bucket.Memory, ref bucket.Ref, 
 }
 
 // AddCopy implements bucket.Copies.
-func (s *Store) AddCopy(ctx context.Context, m bucket.Memory, ref bucket.Ref, attempt string, part bucket.CopyPart) (
+func (s *Store) AddCopy(
+	ctx context.Context,
+	m bucket.Memory,
+	ref bucket.Ref,
+	attempt string,
+	part bucket.CopyPart,
+) (
 	bucket.Verdict, error) {
 	return s.copyAdd(ctx, "write a copy", m, ref, attempt, part, 0)
 }
 
 // EndCopy implements bucket.Copies.
-func (s *Store) EndCopy(ctx context.Context, m bucket.Memory, ref bucket.Ref, attempt string) (bucket.Verdict, error) {
+func (s *Store) EndCopy(
+	ctx context.Context,
+	m bucket.Memory,
+	ref bucket.Ref,
+	attempt string,
+) (bucket.Verdict, error) {
 	return s.copyAdd(ctx, "end a copy", m, ref, attempt, bucket.CopyPart{}, 1)
 }
 
-func (s *Store) copyAdd(ctx context.Context, op string, m bucket.Memory, ref bucket.Ref, attempt string,
-	part bucket.CopyPart, ends int64) (bucket.Verdict, error) {
+func (s *Store) copyAdd(
+	ctx context.Context,
+	op string,
+	m bucket.Memory,
+	ref bucket.Ref,
+	attempt string,
+	part bucket.CopyPart,
+	ends int64,
+) (bucket.Verdict, error) {
 	k, err := s.keysOf(op, m)
 	if err != nil {
 		return 0, err
 	}
 	page := pageOf(ref.Bucket)
 	answer, err := s.sliced(op, m, k, func(slice int64) (any, error) {
-		a := packer(nil).array(9).decimal(slice).decimal(ref.Bucket).text(strconv.FormatInt(ref.Epoch, 10)).text(attempt)
+		a := packer(
+			nil,
+		).array(9).
+			decimal(slice).
+			decimal(ref.Bucket).
+			text(strconv.FormatInt(ref.Epoch, 10)).
+			text(attempt)
 		for _, list := range [][]string{part.Records, part.Counters, part.Late} {
 			a = a.array(len(list))
 			for _, text := range list {
@@ -152,7 +200,14 @@ func (s *Store) copyAdd(ctx context.Context, op string, m bucket.Memory, ref buc
 			}
 		}
 		a = a.number(part.Since).number(ends)
-		keys := []string{k.marker, k.epoch(), k.records(slice, page), k.counters[page], k.late, k.changed}
+		keys := []string{
+			k.marker,
+			k.epoch(),
+			k.records(slice, page),
+			k.counters[page],
+			k.late,
+			k.changed,
+		}
 		return s.call(ctx, op, m, copyAdd, keys, []byte(a))
 	})
 	if err != nil {

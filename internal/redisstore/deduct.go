@@ -7,7 +7,8 @@ import (
 	"github.com/budgetd/budgetd/budget"
 )
 
-// Deduct implements bucket.Counter. Deductions of one bucket that carry different epochs or terms go into
+// Deduct implements bucket.Counter. Deductions of one bucket that carry different epochs or terms
+// go into
 // different runs of the script, so that each run has one opinion of a bucket.
 func (s *Store) Deduct(ctx context.Context, m bucket.Memory, deductions []bucket.StoreDeduction) (
 	bucket.StoreAnswer, error) {
@@ -29,7 +30,12 @@ func (s *Store) Deduct(ctx context.Context, m bucket.Memory, deductions []bucket
 		})
 		switch {
 		case err != nil && begun && !budget.Is(err, budget.OutcomeUnknown):
-			err = &budget.Error{Code: budget.OutcomeUnknown, Op: op, Err: err, Message: "a part of the call was done"}
+			err = &budget.Error{
+				Code:    budget.OutcomeUnknown,
+				Op:      op,
+				Err:     err,
+				Message: "a part of the call was done",
+			}
 		case err == nil && !b.read(answer, &out):
 			err = strange(op, m.Lane, answer)
 		}
@@ -148,9 +154,23 @@ func (f *flight) add(i, at int) {
 // keys returns the script's keys.
 func (f *flight) keys(k *keyset, slice int64) []string {
 	keys := make([]string, 0, 7+3*len(f.pages))
-	keys = append(keys, k.marker, k.entry[0], k.entry[1], k.entry[2], k.entry[3], k.limits, k.changed)
+	keys = append(
+		keys,
+		k.marker,
+		k.entry[0],
+		k.entry[1],
+		k.entry[2],
+		k.entry[3],
+		k.limits,
+		k.changed,
+	)
 	for _, p := range f.pages {
-		keys = append(keys, k.records(slice, p.number), k.records(slice-1, p.number), k.counters[p.number])
+		keys = append(
+			keys,
+			k.records(slice, p.number),
+			k.records(slice-1, p.number),
+			k.counters[p.number],
+		)
 	}
 	return keys
 }
@@ -171,7 +191,10 @@ func (f *flight) argument(slice int64) packer {
 	}
 	a = a.array(len(f.terms))
 	for i, t := range f.terms {
-		a = a.array(4 + 8*len(t.Limits)).number(t.EndMS).number(t.LimitsVersion).number(int64(len(t.Limits)))
+		a = a.array(4 + 8*len(t.Limits)).
+			number(t.EndMS).
+			number(t.LimitsVersion).
+			number(int64(len(t.Limits)))
 		a = a.number(slides(t))
 		for l := range t.Limits {
 			x := &t.Limits[l]
@@ -206,7 +229,12 @@ func (f *flight) page(a packer, p *page, record packer) (argument, scratch packe
 	}
 	a = a.array(n)
 	for j, i := range p.ops {
-		record = appendRecord(record[:0], f.memory.Activation, &f.all[i], f.tags[f.seats[p.seats[j]].terms])
+		record = appendRecord(
+			record[:0],
+			f.memory.Activation,
+			&f.all[i],
+			f.tags[f.seats[p.seats[j]].terms],
+		)
 		a = a.text(string(record))
 	}
 	a = a.array(n)
@@ -306,7 +334,8 @@ func oddOne(verdict, record any, o *bucket.StoreOutcome) bool {
 	return true
 }
 
-// uses fills in how far limits are used. A counter's final state and the accepted operations after it tell
+// uses fills in how far limits are used. A counter's final state and the accepted operations
+// after it tell
 // what it was at each operation: all of them fall into the windows of one instant.
 func (f *flight) uses(p *page, raws []any, now int64, out *bucket.StoreAnswer) bool {
 	if len(p.list) == 0 {

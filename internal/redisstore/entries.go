@@ -9,7 +9,11 @@ import (
 )
 
 // Open implements bucket.Entries.
-func (s *Store) Open(ctx context.Context, m bucket.Memory, openings []bucket.Opening) ([]bucket.Entry, error) {
+func (s *Store) Open(
+	ctx context.Context,
+	m bucket.Memory,
+	openings []bucket.Opening,
+) ([]bucket.Entry, error) {
 	return s.onEntries(ctx, "open", m, open, len(openings), func(a packer, from, to int) packer {
 		a = a.array(3)
 		a = decimals(a, from, to, func(i int) int64 { return openings[i].Bucket })
@@ -19,7 +23,11 @@ func (s *Store) Open(ctx context.Context, m bucket.Memory, openings []bucket.Ope
 }
 
 // Grant implements bucket.Entries.
-func (s *Store) Grant(ctx context.Context, m bucket.Memory, grants []bucket.StoreGrant) ([]bucket.Entry, error) {
+func (s *Store) Grant(
+	ctx context.Context,
+	m bucket.Memory,
+	grants []bucket.StoreGrant,
+) ([]bucket.Entry, error) {
 	return s.onEntries(ctx, "grant", m, grant, len(grants), func(a packer, from, to int) packer {
 		a = a.array(4)
 		a = decimals(a, from, to, func(i int) int64 { return grants[i].Bucket })
@@ -30,7 +38,12 @@ func (s *Store) Grant(ctx context.Context, m bucket.Memory, grants []bucket.Stor
 }
 
 // Close implements bucket.Entries.
-func (s *Store) Close(ctx context.Context, m bucket.Memory, refs []bucket.Ref, moving bool) ([]bucket.Entry, error) {
+func (s *Store) Close(
+	ctx context.Context,
+	m bucket.Memory,
+	refs []bucket.Ref,
+	moving bool,
+) ([]bucket.Entry, error) {
 	state := "closed"
 	if moving {
 		state = "moving"
@@ -43,8 +56,14 @@ func (s *Store) Close(ctx context.Context, m bucket.Memory, refs []bucket.Ref, m
 }
 
 // onEntries runs a script that answers six integers per element.
-func (s *Store) onEntries(ctx context.Context, op string, m bucket.Memory, script *driver.Script, n int,
-	argument func(a packer, from, to int) packer) ([]bucket.Entry, error) {
+func (s *Store) onEntries(
+	ctx context.Context,
+	op string,
+	m bucket.Memory,
+	script *driver.Script,
+	n int,
+	argument func(a packer, from, to int) packer,
+) ([]bucket.Entry, error) {
 	k, err := s.keysOf(op, m)
 	if err != nil {
 		return nil, err
@@ -69,7 +88,11 @@ func (s *Store) onEntries(ctx context.Context, op string, m bucket.Memory, scrip
 }
 
 // Read implements bucket.Entries.
-func (s *Store) Read(ctx context.Context, m bucket.Memory, refs []bucket.Ref) ([]bucket.Entry, error) {
+func (s *Store) Read(
+	ctx context.Context,
+	m bucket.Memory,
+	refs []bucket.Ref,
+) ([]bucket.Entry, error) {
 	const op = "read"
 	k, err := s.keysOf(op, m)
 	if err != nil {
@@ -108,8 +131,14 @@ func readEntries(answer any, n, width int) ([]bucket.Entry, bool) {
 	}
 	out := make([]bucket.Entry, n)
 	for i := range out {
-		out[i] = bucket.Entry{Verdict: bucket.Verdict(v[0]), Epoch: v[1], Balance: v[2], //nolint:gosec // a verdict
-			Taken: v[3], GivenBack: v[4], LastGrant: v[5]}
+		out[i] = bucket.Entry{
+			Verdict:   bucket.Verdict(v[0]),
+			Epoch:     v[1],
+			Balance:   v[2], //nolint:gosec // a verdict
+			Taken:     v[3],
+			GivenBack: v[4],
+			LastGrant: v[5],
+		}
 		if width == 7 {
 			out[i].Late = v[6]
 		}

@@ -7,7 +7,8 @@ import (
 	"github.com/budgetd/budgetd/internal/redisstore/driver"
 )
 
-// mostTogether is how many elements one run of a script takes: Lua's stack bounds the arguments of one
+// mostTogether is how many elements one run of a script takes: Lua's stack bounds the arguments
+// of one
 // command, and a longer run would delay the other clients of the server.
 const mostTogether = 1000
 
@@ -41,9 +42,14 @@ func (s *Store) Set(ctx context.Context, lane bucket.Lane, levels []bucket.Level
 	return nil
 }
 
-// Take implements bucket.Filter. A call of many amounts runs the script several times; if a later run
+// Take implements bucket.Filter. A call of many amounts runs the script several times; if a later
+// run
 // fails, what the earlier ones took is lost to the filter until the next fill.
-func (s *Store) Take(ctx context.Context, lane bucket.Lane, takes []bucket.Take) ([]bucket.Taken, error) {
+func (s *Store) Take(
+	ctx context.Context,
+	lane bucket.Lane,
+	takes []bucket.Take,
+) ([]bucket.Taken, error) {
 	out := make([]bucket.Taken, 0, len(takes))
 	for len(takes) > 0 {
 		n, amounts := 0, 0
@@ -107,7 +113,12 @@ func (s *Store) take(ctx context.Context, lane bucket.Lane, takes []bucket.Take,
 	}
 	for i := range takes {
 		count := len(takes[i].Amounts)
-		out[i] = bucket.Taken{Stale: values[2*i] < 0, Fill: values[2*i], Balance: values[2*i+1], Fits: fits[:count:count]}
+		out[i] = bucket.Taken{
+			Stale:   values[2*i] < 0,
+			Fill:    values[2*i],
+			Balance: values[2*i+1],
+			Fits:    fits[:count:count],
+		}
 		if out[i].Stale {
 			out[i].Fill = 0
 			clear(out[i].Fits)
@@ -118,11 +129,20 @@ func (s *Store) take(ctx context.Context, lane bucket.Lane, takes []bucket.Take,
 }
 
 // filter runs a script on the key of a lane's filter.
-func (s *Store) filter(ctx context.Context, op string, lane bucket.Lane, script *driver.Script, arg packer) (
+func (s *Store) filter(
+	ctx context.Context,
+	op string,
+	lane bucket.Lane,
+	script *driver.Script,
+	arg packer,
+) (
 	any, error) {
 	if err := s.Known(op, lane); err != nil {
 		return nil, err
 	}
 	k := s.keys[lane.Index]
-	return s.Run(ctx, driver.Call{Op: op, Lane: lane, Script: script, Keys: k.filter, Args: []any{[]byte(arg)}})
+	return s.Run(
+		ctx,
+		driver.Call{Op: op, Lane: lane, Script: script, Keys: k.filter, Args: []any{[]byte(arg)}},
+	)
 }

@@ -5,14 +5,19 @@ import (
 	"sync/atomic"
 )
 
-// pages is the number of hashes that the records of one slice, and the counters, of a lane are spread over.
+// pages is the number of hashes that the records of one slice, and the counters, of a lane are
+// spread over.
 // More would undo the bulk reads; fewer would make hashes of many million fields.
 const pages = 16
 
-// keyset has the keys of a lane. They all begin with `budgetd:<installation id>:{<tag>}:`, so that one
+// keyset has the keys of a lane. They all begin with `budgetd:<installation id>:{<tag>}:`, so
+// that one
 // script can touch every key of the lane, on a Cluster too:
 //
-//	filter                        hash, bucket -> fill and balance, see lua/filter_take.lua (ledger mode)
+//	filter                        hash, bucket -> fill and balance, see lua/filter_take.lua
+//
+// (ledger mode)
+//
 //	marker                        hash, see lua/shared.lua
 //	newest, epoch, balance, taken, given, grant   hashes, bucket -> …, see lua/entries.lua
 //	limits                        hash, bucket -> newest version of its limits
@@ -21,7 +26,8 @@ const pages = 16
 //	records:<slice>:<page>        hash, bucket:id -> record, see lua/undo.lua
 //	counters:<page>               hash, bucket:value -> windows, see lua/counters.lua
 //
-// The tag is `<instance>/<lane>`, on a Cluster `<instance>/<lane>.<n>`. Installation ids and names of
+// The tag is `<instance>/<lane>`, on a Cluster `<instance>/<lane>.<n>`. Installation ids and
+// names of
 // instances are checked, so neither can hold a brace or a colon.
 type keyset struct {
 	prefix string
@@ -67,4 +73,9 @@ func pageOf(bucket int64) int {
 }
 
 // fieldOf names a record, a counter or a late sum of a bucket.
-func fieldOf(bucket int64, rest string) string { return strconv.FormatInt(bucket, 10) + ":" + rest }
+func fieldOf(
+	bucket int64,
+	rest string,
+) string {
+	return strconv.FormatInt(bucket, 10) + ":" + rest
+}

@@ -53,7 +53,8 @@ func readRecord(text string) (r bucket.Record, err error) {
 	return r, nil
 }
 
-// unpacker reads MessagePack as a script's cmsgpack writes it. Reading what is not there makes it bad.
+// unpacker reads MessagePack as a script's cmsgpack writes it. Reading what is not there makes it
+// bad.
 type unpacker string
 
 // unreadable is what is left of a text that is not what was expected.

@@ -42,16 +42,30 @@ func New(config Config) (*Store, error) {
 	}
 	s := &Store{Instance: instance, sweeps: make([]sweeper, config.Lanes)}
 	for i := range config.Lanes {
-		s.keys = append(s.keys, newKeyset(instance.Prefix(bucket.Lane{Instance: config.Name, Index: i})))
+		s.keys = append(
+			s.keys,
+			newKeyset(instance.Prefix(bucket.Lane{Instance: config.Name, Index: i})),
+		)
 	}
 	return s, nil
 }
 
 // call runs a script of store mode: the memory's arguments come before those given.
-func (s *Store) call(ctx context.Context, op string, m bucket.Memory, script *driver.Script, keys []string,
-	args ...any) (any, error) {
-	all := append([]any{s.Config().InstallationID, m.Activation, driver.ReplicationID(m.Identity)}, args...)
-	return s.Run(ctx, driver.Call{Op: op, Lane: m.Lane, Identity: m.Identity, Script: script, Keys: keys, Args: all})
+func (s *Store) call(
+	ctx context.Context,
+	op string,
+	m bucket.Memory,
+	script *driver.Script,
+	keys []string,
+	args ...any,
+) (any, error) {
+	all := append(
+		[]any{s.Config().InstallationID, m.Activation, driver.ReplicationID(m.Identity)},
+		args...)
+	return s.Run(
+		ctx,
+		driver.Call{Op: op, Lane: m.Lane, Identity: m.Identity, Script: script, Keys: keys, Args: all},
+	)
 }
 
 // keysOf returns the keys of the lane of a memory. Errors: Unavailable, Invalid.
@@ -60,7 +74,13 @@ func (s *Store) keysOf(op string, m bucket.Memory) (*keyset, error) {
 		return nil, err
 	}
 	if !budget.ValidAmount(m.Activation) || m.Identity == "" {
-		return nil, budget.Refuse(budget.Invalid, op, "activation %d of %q names no memory", m.Activation, m.Identity)
+		return nil, budget.Refuse(
+			budget.Invalid,
+			op,
+			"activation %d of %q names no memory",
+			m.Activation,
+			m.Identity,
+		)
 	}
 	return s.keys[m.Lane.Index], nil
 }
@@ -68,9 +88,15 @@ func (s *Store) keysOf(op string, m bucket.Memory) (*keyset, error) {
 // mostSlices is how often a call asks again because the slice of the records advanced.
 const mostSlices = 3
 
-// sliced makes a call that needs the keys of the present slice, and repeats it with another slice when the
+// sliced makes a call that needs the keys of the present slice, and repeats it with another slice
+// when the
 // script says so: it has done nothing then.
-func (s *Store) sliced(op string, m bucket.Memory, k *keyset, try func(slice int64) (any, error)) (any, error) {
+func (s *Store) sliced(
+	op string,
+	m bucket.Memory,
+	k *keyset,
+	try func(slice int64) (any, error),
+) (any, error) {
 	for range mostSlices {
 		answer, err := try(k.slice.Load())
 		var told *driver.Told
@@ -83,7 +109,12 @@ func (s *Store) sliced(op string, m bucket.Memory, k *keyset, try func(slice int
 		}
 		k.slice.Store(slice)
 	}
-	return nil, budget.Refuse(budget.Unavailable, op, "the records of lane %s advance too fast", m.Lane)
+	return nil, budget.Refuse(
+		budget.Unavailable,
+		op,
+		"the records of lane %s advance too fast",
+		m.Lane,
+	)
 }
 
 // strange is the error for an answer that is none.
@@ -92,13 +123,19 @@ func strange(op string, lane bucket.Lane, answer any) error {
 		"lane %s answered a script with %.200s", lane, fmt.Sprint(answer))}
 }
 
-// inParts calls do for at most mostTogether elements at a time. When a later part fails, an earlier one was
+// inParts calls do for at most mostTogether elements at a time. When a later part fails, an
+// earlier one was
 // done already, so an error that says "not done" becomes OutcomeUnknown.
 func inParts(op string, n int, do func(from, to int) error) error {
 	for from := 0; from < n; from += mostTogether {
 		if err := do(from, min(from+mostTogether, n)); err != nil {
 			if from > 0 && !budget.Is(err, budget.OutcomeUnknown) {
-				return &budget.Error{Code: budget.OutcomeUnknown, Op: op, Err: err, Message: "a part of the call was done"}
+				return &budget.Error{
+					Code:    budget.OutcomeUnknown,
+					Op:      op,
+					Err:     err,
+					Message: "a part of the call was done",
+				}
 			}
 			return err
 		}

@@ -73,7 +73,8 @@ type window struct {
 	slots          []float64 // pairs of first instant and count; nil unless sliding
 }
 
-// windowsOf reads a counter by the tags of its limits: see lua/counters.lua. An unreadable one is empty.
+// windowsOf reads a counter by the tags of its limits: see lua/counters.lua. An unreadable one is
+// empty.
 func windowsOf(raw string) map[uint32]window {
 	out := map[uint32]window{}
 	number := func() float64 {

@@ -8,12 +8,20 @@ import (
 	"github.com/budgetd/budgetd/budget"
 )
 
-// orderOfChecks: of all that speaks against a deduction, the first in the order of bucket.Counter is its
+// orderOfChecks: of all that speaks against a deduction, the first in the order of bucket.Counter
+// is its
 // verdict. Each step takes the first away.
 func orderOfChecks(k *kit) {
 	now := k.now()
-	limit := bucket.LimitTerms{Name: "l", Changed: 1, Kind: budget.WindowCalendar, FromMS: now - 10, ToMS: now - 5,
-		Max: 2, Measure: budget.MeasureAmount}
+	limit := bucket.LimitTerms{
+		Name:    "l",
+		Changed: 1,
+		Kind:    budget.WindowCalendar,
+		FromMS:  now - 10,
+		ToMS:    now - 5,
+		Max:     2,
+		Measure: budget.MeasureAmount,
+	}
 	wrong := &bucket.Terms{LimitsVersion: 1, EndMS: now - 1, Limits: []bucket.LimitTerms{limit}}
 	d := k.deduction("a", 5, wrong)
 	d.NotAfterMS, d.Value = now-1, "user"
@@ -62,13 +70,23 @@ func orderOfChecks(k *kit) {
 	k.deducted(d, bucket.Moving)
 }
 
-// refusalsWriteNothing: a deduction that is refused leaves no record, no count and no change (I6).
+// refusalsWriteNothing: a deduction that is refused leaves no record, no count and no change
+// (I6).
 func refusalsWriteNothing(k *kit) {
 	k.fill(1, 1, 5)
 	before := k.changes()
-	limit := bucket.LimitTerms{Name: "l", Changed: 1, Kind: budget.WindowLifetime, Max: 5, Measure: budget.MeasureAmount}
-	terms := k.terms(limit, bucket.LimitTerms{Name: "n", Changed: 1, Kind: budget.WindowLifetime, Max: 1,
-		Measure: budget.MeasureCount})
+	limit := bucket.LimitTerms{
+		Name:    "l",
+		Changed: 1,
+		Kind:    budget.WindowLifetime,
+		Max:     5,
+		Measure: budget.MeasureAmount,
+	}
+	terms := k.terms(
+		limit,
+		bucket.LimitTerms{Name: "n", Changed: 1, Kind: budget.WindowLifetime, Max: 1,
+			Measure: budget.MeasureCount},
+	)
 	with := func(id string, amount int64) bucket.StoreDeduction {
 		d := k.deduction(id, amount, terms)
 		d.Value = "user"
@@ -91,16 +109,27 @@ func refusalsWriteNothing(k *kit) {
 	out := k.deducted(with("next", 1), bucket.Limited)
 	k.used(out, 4, 1)
 	k.same("exceeded", []bool{out.Limits[0].Exceeded, out.Limits[1].Exceeded}, []bool{false, true})
-	mixed := k.deduct(k.deduction("m1", 2, terms), k.deduction("m2", 1, terms), k.deduction("m3", 1, terms))
+	mixed := k.deduct(
+		k.deduction("m1", 2, terms),
+		k.deduction("m2", 1, terms),
+		k.deduction("m3", 1, terms),
+	)
 	k.same("mixed", []bucket.Verdict{mixed[0].Verdict, mixed[1].Verdict, mixed[2].Verdict},
 		[]bucket.Verdict{bucket.Short, bucket.Accepted, bucket.Short})
-	k.deducted(k.deduction("old", 1, k.terms()), bucket.Outdated) // a definition of before the limits
+	k.deducted(
+		k.deduction("old", 1, k.terms()),
+		bucket.Outdated,
+	) // a definition of before the limits
 }
 
 // repeats: an id takes effect once, in one call and across calls, and answers its record (I4).
 func repeats(k *kit) {
 	k.fill(1, 1, 10)
-	out := k.deduct(k.deduction("a", 3, k.terms()), k.deduction("a", 3, k.terms()), k.deduction("b", 3, k.terms()))
+	out := k.deduct(
+		k.deduction("a", 3, k.terms()),
+		k.deduction("a", 3, k.terms()),
+		k.deduction("b", 3, k.terms()),
+	)
 	k.same("in one call", []bucket.Verdict{out[0].Verdict, out[1].Verdict, out[2].Verdict},
 		[]bucket.Verdict{bucket.Accepted, bucket.Known, bucket.Accepted})
 	k.same("balances", []int64{out[0].Balance, out[2].Balance}, []int64{7, 4})
@@ -111,8 +140,16 @@ func repeats(k *kit) {
 		k.Errorf("recorded at %d, now %d", got.AtMS, now)
 	}
 	got.AtMS = 0
-	k.same("record", got, bucket.Record{Amount: 3, Epoch: 1, Activation: 1, Fingerprint: "print of a", Nonce: "nonce"})
-	k.entry(1, 1, bucket.Entry{Verdict: bucket.Accepted, Epoch: 1, Balance: 4, Taken: 6, LastGrant: 1})
+	k.same(
+		"record",
+		got,
+		bucket.Record{Amount: 3, Epoch: 1, Activation: 1, Fingerprint: "print of a", Nonce: "nonce"},
+	)
+	k.entry(
+		1,
+		1,
+		bucket.Entry{Verdict: bucket.Accepted, Epoch: 1, Balance: 4, Taken: 6, LastGrant: 1},
+	)
 	if found := k.find("a", bucket.Known); found.Amount != 3 {
 		k.Errorf("found %+v", found)
 	}
@@ -123,7 +160,8 @@ func repeats(k *kit) {
 	}
 }
 
-// slicesOfRecords: a record answers for at least one window and is gone after two, also when it was made at
+// slicesOfRecords: a record answers for at least one window and is gone after two, also when it
+// was made at
 // the end of a slice.
 func slicesOfRecords(k *kit) {
 	k.fill(1, 1, 10)
@@ -141,10 +179,22 @@ func slicesOfRecords(k *kit) {
 	k.find("a", bucket.NotFound)
 	k.find("b", bucket.Known)
 	k.deducted(k.deduction("a", 1, k.terms()), bucket.Accepted)
-	k.entry(1, 1, bucket.Entry{Verdict: bucket.Accepted, Epoch: 1, Balance: 8, Taken: 3, GivenBack: 1, LastGrant: 1})
+	k.entry(
+		1,
+		1,
+		bucket.Entry{
+			Verdict:   bucket.Accepted,
+			Epoch:     1,
+			Balance:   8,
+			Taken:     3,
+			GivenBack: 1,
+			LastGrant: 1,
+		},
+	)
 }
 
-// instants: the end of a period and the last instant of a deduction are judged by the lane's clock.
+// instants: the end of a period and the last instant of a deduction are judged by the lane's
+// clock.
 func instants(k *kit) {
 	k.fill(1, 1, 10)
 	d := k.deduction("a", 1, &bucket.Terms{EndMS: k.now() + 150})
@@ -171,7 +221,11 @@ func changesAndSettle(k *kit) {
 	k.must(k.Store.Settle(k.Context(), k.m, first)) // it has changed since
 	k.rollback("a", "r", 2, bucket.Accepted)
 	second := k.changes()
-	k.same("changed again", second, []bucket.Sum{{Bucket: 1, Epoch: 1, Taken: 5, GivenBack: 2, Verdict: bucket.Accepted}})
+	k.same(
+		"changed again",
+		second,
+		[]bucket.Sum{{Bucket: 1, Epoch: 1, Taken: 5, GivenBack: 2, Verdict: bucket.Accepted}},
+	)
 	k.must(k.Store.Settle(k.Context(), k.m, second))
 	k.same("settled", len(k.changes()), 0)
 	k.close(1, 1, false, bucket.Accepted)
@@ -180,7 +234,11 @@ func changesAndSettle(k *kit) {
 	const many = 1300
 	for i := range int64(many) {
 		k.Store.Open(k.Context(), k.m, []bucket.Opening{{Ref: bucket.Ref{Bucket: 100 + i, Epoch: 1}}})
-		_, err := k.Store.Grant(k.Context(), k.m, []bucket.StoreGrant{{Ref: bucket.Ref{Bucket: 100 + i, Epoch: 1}, Number: 1, Amount: 1}})
+		_, err := k.Store.Grant(
+			k.Context(),
+			k.m,
+			[]bucket.StoreGrant{{Ref: bucket.Ref{Bucket: 100 + i, Epoch: 1}, Number: 1, Amount: 1}},
+		)
 		k.must(err)
 		d := k.deduction("x", 1, k.terms())
 		d.Bucket = 100 + i

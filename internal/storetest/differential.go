@@ -12,8 +12,9 @@ import (
 	"github.com/budgetd/budgetd/budget"
 )
 
-// Differential drives two stores with the same random calls and compares every answer. The stores' clocks
-// differ, so instants are not compared, and windows are long. Each run uses other buckets of the stores.
+// Differential drives two stores with the same random calls and compares every answer. The
+// stores' clocks differ, so instants are not compared, and windows are long. Each run uses other
+// buckets of the stores.
 func Differential(t *testing.T, one, two Subject) {
 	a, b := &kit{T: t, Subject: one}, &kit{T: t, Subject: two}
 	a.m, b.m = a.adopt(0, 1, 1), b.adopt(0, 1, 1)
@@ -74,7 +75,11 @@ func same[T any](t *rapid.T, what string, a, b T, errA, errB error) {
 	}
 }
 
-func (p *pair) bucket(t *rapid.T) int64 { return p.first + rapid.Int64Range(1, 3).Draw(t, "bucket") }
+func (p *pair) bucket(
+	t *rapid.T,
+) int64 {
+	return p.first + rapid.Int64Range(1, 3).Draw(t, "bucket")
+}
 
 // ref draws a bucket with its present epoch or one beside it.
 func (p *pair) ref(t *rapid.T) bucket.Ref {
@@ -85,7 +90,9 @@ func (p *pair) ref(t *rapid.T) bucket.Ref {
 
 func (p *pair) set(t *rapid.T) {
 	level := bucket.Level{Bucket: p.bucket(t), Fill: rapid.Int64Range(0, 5).Draw(t, "fill"),
-		Outstanding: rapid.Int64Range(0, 50).Draw(t, "outstanding"), Added: rapid.Int64Range(0, 9).Draw(t, "added")}
+		Outstanding: rapid.Int64Range(0, 50).
+			Draw(t, "outstanding"),
+		Added: rapid.Int64Range(0, 9).Draw(t, "added")}
 	same(t, "set", 0, 0, p.a.Store.Set(p.a.Context(), p.a.lane(0), []bucket.Level{level}),
 		p.b.Store.Set(p.b.Context(), p.b.lane(0), []bucket.Level{level}))
 }
@@ -93,9 +100,12 @@ func (p *pair) set(t *rapid.T) {
 func (p *pair) take(t *rapid.T) {
 	var takes []bucket.Take
 	for i := range rapid.Int64Range(1, 3).Draw(t, "buckets") {
-		takes = append(takes, bucket.Take{Bucket: p.first + i + 1, Fill: rapid.Int64Range(0, 5).Draw(t, "fill"),
-			Back:    rapid.Int64Range(0, 3).Draw(t, "back"),
-			Amounts: rapid.SliceOfN(rapid.Int64Range(1, 20), 0, 4).Draw(t, "amounts")})
+		takes = append(
+			takes,
+			bucket.Take{Bucket: p.first + i + 1, Fill: rapid.Int64Range(0, 5).Draw(t, "fill"),
+				Back:    rapid.Int64Range(0, 3).Draw(t, "back"),
+				Amounts: rapid.SliceOfN(rapid.Int64Range(1, 20), 0, 4).Draw(t, "amounts")},
+		)
 	}
 	a, errA := p.a.Store.Take(p.a.Context(), p.a.lane(0), takes)
 	b, errB := p.b.Store.Take(p.b.Context(), p.b.lane(0), takes)
@@ -133,7 +143,9 @@ func (p *pair) deduct(t *rapid.T) {
 			epochs[ref.Bucket] = ref.Epoch
 		}
 		d := bucket.StoreDeduction{RecordID: p.id(t, ref.Bucket), Epoch: epochs[ref.Bucket],
-			Amount: rapid.Int64Range(1, 8).Draw(t, "amount"), NotAfterMS: 1 << 52, Fingerprint: "f", Nonce: "n",
+			Amount: rapid.Int64Range(1, 8).
+				Draw(t, "amount"),
+			NotAfterMS: 1 << 52, Fingerprint: "f", Nonce: "n",
 			Value: rapid.SampledFrom([]string{"", "u", "v"}).Draw(t, "value"), Terms: p.terms[version].a}
 		if n := len(d.Terms.Limits); rapid.IntRange(0, 3).Draw(t, "own") == 0 {
 			d.Counts = rapid.SliceOfN(rapid.Int64Range(0, 5), n, n).Draw(t, "counts")
@@ -204,12 +216,17 @@ func (p *pair) close(t *rapid.T) {
 	same(t, "close", a, b, errA, errB)
 }
 
-// read compares entries, and checks that audit 3 holds in them, and the records and sums of all buckets.
+// read compares entries, and checks that audit 3 holds in them, and the records and sums of all
+// buckets.
 func (p *pair) read(t *rapid.T) {
 	var refs []bucket.Ref
 	var ids []bucket.RecordID
 	for b := p.first + 1; b <= p.first+3; b++ {
-		refs = append(refs, bucket.Ref{Bucket: b, Epoch: max(p.epochs[b], 1)}, bucket.Ref{Bucket: b, Epoch: max(p.epochs[b]-1, 1)})
+		refs = append(
+			refs,
+			bucket.Ref{Bucket: b, Epoch: max(p.epochs[b], 1)},
+			bucket.Ref{Bucket: b, Epoch: max(p.epochs[b]-1, 1)},
+		)
 		for i := range 12 {
 			ids = append(ids, bucket.RecordID{Bucket: b, ID: fmt.Sprint("id", i+1)})
 		}
@@ -242,7 +259,14 @@ func (p *pair) settle(t *rapid.T) {
 	for i := range sums {
 		sums[i].Taken += rapid.SampledFrom([]int64{0, 0, 0, 1}).Draw(t, "off")
 	}
-	same(t, "settle", 0, 0, p.a.Store.Settle(p.a.Context(), p.a.m, sums), p.b.Store.Settle(p.b.Context(), p.b.m, sums))
+	same(
+		t,
+		"settle",
+		0,
+		0,
+		p.a.Store.Settle(p.a.Context(), p.a.m, sums),
+		p.b.Store.Settle(p.b.Context(), p.b.m, sums),
+	)
 }
 
 func (p *pair) lose(t *rapid.T) {

@@ -6,7 +6,8 @@ import (
 	"github.com/budgetd/budgetd/bucket"
 )
 
-// markerRules: a marker is written over a smaller one only, and says since when the memory is kept.
+// markerRules: a marker is written over a smaller one only, and says since when the memory is
+// kept.
 func markerRules(k *kit) {
 	mark := func(activation, since int64) error {
 		m := k.m
@@ -31,7 +32,10 @@ func markerRules(k *kit) {
 		k.Errorf("since before the last gap: %v", err)
 	}
 	read(5, 4)
-	if _, err := k.Store.Marker(k.Context(), k.lane(0), "a b master"); !errors.Is(err, bucket.ErrOtherMemory) {
+	if _, err := k.Store.Marker(k.Context(), k.lane(0), "a b master"); !errors.Is(
+		err,
+		bucket.ErrOtherMemory,
+	) {
 		k.Errorf("another identity: %v", err)
 	}
 	empty, err := k.Store.Marker(k.Context(), k.lane(1), k.adopt(1, 3, 3).Identity)
@@ -49,9 +53,21 @@ func otherMemory(k *kit) {
 	} {
 		ctx, ref := k.Context(), bucket.Ref{Bucket: 1, Epoch: 1}
 		errs := map[string]error{}
-		_, errs["deduct"] = k.Store.Deduct(ctx, m, []bucket.StoreDeduction{k.deduction("a", 1, k.terms())})
-		_, errs["rollback"] = k.Store.Rollback(ctx, m, []bucket.StoreRollback{{RecordID: bucket.RecordID{Bucket: 1, ID: "a"}}})
-		_, errs["cancel"] = k.Store.Cancel(ctx, m, []bucket.StoreRollback{{RecordID: bucket.RecordID{Bucket: 1, ID: "a"}}})
+		_, errs["deduct"] = k.Store.Deduct(
+			ctx,
+			m,
+			[]bucket.StoreDeduction{k.deduction("a", 1, k.terms())},
+		)
+		_, errs["rollback"] = k.Store.Rollback(
+			ctx,
+			m,
+			[]bucket.StoreRollback{{RecordID: bucket.RecordID{Bucket: 1, ID: "a"}}},
+		)
+		_, errs["cancel"] = k.Store.Cancel(
+			ctx,
+			m,
+			[]bucket.StoreRollback{{RecordID: bucket.RecordID{Bucket: 1, ID: "a"}}},
+		)
 		_, errs["find"] = k.Store.Find(ctx, m, []bucket.RecordID{{Bucket: 1, ID: "a"}})
 		_, errs["open"] = k.Store.Open(ctx, m, []bucket.Opening{{Ref: ref}})
 		_, errs["grant"] = k.Store.Grant(ctx, m, []bucket.StoreGrant{{Ref: ref, Number: 2, Amount: 1}})
@@ -83,12 +99,34 @@ func openGrantClose(k *kit) {
 	k.rollback("a", "r", 1, bucket.Accepted)
 	for range 2 {
 		got := k.close(1, 1, false, bucket.Accepted)
-		k.same("closed", got, bucket.Entry{Verdict: bucket.Accepted, Epoch: 1, Balance: 7, Taken: 4, GivenBack: 1, LastGrant: 1})
+		k.same(
+			"closed",
+			got,
+			bucket.Entry{
+				Verdict:   bucket.Accepted,
+				Epoch:     1,
+				Balance:   7,
+				Taken:     4,
+				GivenBack: 1,
+				LastGrant: 1,
+			},
+		)
 	}
 	k.open(1, 1, bucket.Closed)
 	k.grant(1, 1, 2, 10, bucket.Closed)
 	k.deducted(k.deduction("b", 1, k.terms()), bucket.Closed)
-	k.entry(1, 1, bucket.Entry{Verdict: bucket.Closed, Epoch: 1, Balance: 7, Taken: 4, GivenBack: 1, LastGrant: 1})
+	k.entry(
+		1,
+		1,
+		bucket.Entry{
+			Verdict:   bucket.Closed,
+			Epoch:     1,
+			Balance:   7,
+			Taken:     4,
+			GivenBack: 1,
+			LastGrant: 1,
+		},
+	)
 	k.fill(1, 2, 5)
 	k.entry(1, 2, bucket.Entry{Verdict: bucket.Accepted, Epoch: 2, Balance: 5, LastGrant: 1})
 	k.entry(1, 1, bucket.Entry{Verdict: bucket.NotFound})
@@ -97,7 +135,8 @@ func openGrantClose(k *kit) {
 	k.grant(1, 2, 2, 1, bucket.Closed)
 }
 
-// lateOpen: an open that arrives after the close of its epoch does nothing, also where no entry was.
+// lateOpen: an open that arrives after the close of its epoch does nothing, also where no entry
+// was.
 func lateOpen(k *kit) {
 	got := k.close(1, 5, false, bucket.Accepted)
 	k.same("closed", got, bucket.Entry{Verdict: bucket.Accepted, Epoch: 5})

@@ -5,13 +5,23 @@ import "github.com/budgetd/budgetd/bucket"
 // set fills one content.
 func (k *kit) set(fill, outstanding, added int64) {
 	k.Helper()
-	k.must(k.Store.Set(k.Context(), k.lane(0), []bucket.Level{{Bucket: 1, Fill: fill, Outstanding: outstanding, Added: added}}))
+	k.must(
+		k.Store.Set(
+			k.Context(),
+			k.lane(0),
+			[]bucket.Level{{Bucket: 1, Fill: fill, Outstanding: outstanding, Added: added}},
+		),
+	)
 }
 
 // take takes from one content.
 func (k *kit) take(fill, back int64, amounts []int64, want bucket.Taken) {
 	k.Helper()
-	got, err := k.Store.Take(k.Context(), k.lane(0), []bucket.Take{{Bucket: 1, Fill: fill, Back: back, Amounts: amounts}})
+	got, err := k.Store.Take(
+		k.Context(),
+		k.lane(0),
+		[]bucket.Take{{Bucket: 1, Fill: fill, Back: back, Amounts: amounts}},
+	)
 	k.must(err)
 	k.same("take", got, []bucket.Taken{want})
 }
@@ -32,12 +42,23 @@ func filterSet(k *kit) {
 	k.take(10, 0, []int64{}, stale)
 }
 
-// filterTake: amounts are taken in order, those that do not fit are passed over, and what comes back is
+// filterTake: amounts are taken in order, those that do not fit are passed over, and what comes
+// back is
 // added first.
 func filterTake(k *kit) {
 	k.set(1, 10, 10)
-	k.take(1, 0, []int64{4, 7, 6, 1}, bucket.Taken{Fill: 1, Balance: 0, Fits: []bool{true, false, true, false}})
-	k.take(1, 5, []int64{6, 5, 1}, bucket.Taken{Fill: 1, Balance: 0, Fits: []bool{false, true, false}})
+	k.take(
+		1,
+		0,
+		[]int64{4, 7, 6, 1},
+		bucket.Taken{Fill: 1, Balance: 0, Fits: []bool{true, false, true, false}},
+	)
+	k.take(
+		1,
+		5,
+		[]int64{6, 5, 1},
+		bucket.Taken{Fill: 1, Balance: 0, Fits: []bool{false, true, false}},
+	)
 	k.take(2, 5, []int64{1}, bucket.Taken{Stale: true, Fits: []bool{false}})
 	k.take(1, 0, []int64{1}, bucket.Taken{Fill: 1, Balance: 0, Fits: []bool{false}})
 	var levels []bucket.Level

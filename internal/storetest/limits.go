@@ -9,18 +9,31 @@ import (
 )
 
 // valued is a deduction of a value under limits.
-func (k *kit) valued(id string, amount int64, value string, terms *bucket.Terms) bucket.StoreDeduction {
+func (k *kit) valued(
+	id string,
+	amount int64,
+	value string,
+	terms *bucket.Terms,
+) bucket.StoreDeduction {
 	d := k.deduction(id, amount, terms)
 	d.Value = value
 	return d
 }
 
-// calendarWindow: a window begins empty, and the caller whose window is not the present one is told.
+// calendarWindow: a window begins empty, and the caller whose window is not the present one is
+// told.
 func calendarWindow(k *kit) {
 	k.fill(1, 1, 100)
 	now := k.now()
-	day := bucket.LimitTerms{Name: "day", Changed: 1, Kind: budget.WindowCalendar, FromMS: now - 100, ToMS: now + 300,
-		Max: 3, Measure: budget.MeasureCount}
+	day := bucket.LimitTerms{
+		Name:    "day",
+		Changed: 1,
+		Kind:    budget.WindowCalendar,
+		FromMS:  now - 100,
+		ToMS:    now + 300,
+		Max:     3,
+		Measure: budget.MeasureCount,
+	}
 	first := k.terms(day)
 	out := k.deducted(k.valued("a", 9, "u", first), bucket.Accepted)
 	k.same("reset", out.Limits[0].ResetMS, now+300)
@@ -41,8 +54,10 @@ func calendarWindow(k *kit) {
 // slidingWindow: slots leave the window one by one.
 func slidingWindow(k *kit) {
 	k.fill(1, 1, 100)
-	terms := k.terms(bucket.LimitTerms{Name: "s", Changed: 1, Kind: budget.WindowSliding, LengthMS: 600, SlotMS: 100,
-		Max: 5, Measure: budget.MeasureAmount})
+	terms := k.terms(
+		bucket.LimitTerms{Name: "s", Changed: 1, Kind: budget.WindowSliding, LengthMS: 600, SlotMS: 100,
+			Max: 5, Measure: budget.MeasureAmount},
+	)
 	k.used(k.deducted(k.valued("a", 2, "u", terms), bucket.Accepted), 2)
 	k.Wait(300 * time.Millisecond)
 	k.used(k.deducted(k.valued("b", 3, "u", terms), bucket.Accepted), 5)
@@ -61,8 +76,10 @@ func slidingWindow(k *kit) {
 // firstHitWindow: the window begins with a deduction.
 func firstHitWindow(k *kit) {
 	k.fill(1, 1, 100)
-	terms := k.terms(bucket.LimitTerms{Name: "f", Changed: 1, Kind: budget.WindowFirstHit, LengthMS: 300, Max: 2,
-		Measure: budget.MeasureCount})
+	terms := k.terms(
+		bucket.LimitTerms{Name: "f", Changed: 1, Kind: budget.WindowFirstHit, LengthMS: 300, Max: 2,
+			Measure: budget.MeasureCount},
+	)
 	out := k.deducted(k.valued("a", 9, "u", terms), bucket.Accepted)
 	if in := out.Limits[0].ResetMS - k.now(); in > 300 || in < 0 {
 		k.Errorf("ends in %d ms", in)
@@ -78,7 +95,15 @@ func firstHitWindow(k *kit) {
 // lifetimeWindow: it never ends, and is never swept.
 func lifetimeWindow(k *kit) {
 	k.fill(1, 1, 100)
-	terms := k.terms(bucket.LimitTerms{Name: "l", Changed: 1, Kind: budget.WindowLifetime, Max: 7, Measure: budget.MeasureAmount})
+	terms := k.terms(
+		bucket.LimitTerms{
+			Name:    "l",
+			Changed: 1,
+			Kind:    budget.WindowLifetime,
+			Max:     7,
+			Measure: budget.MeasureAmount,
+		},
+	)
 	out := k.deducted(k.valued("a", 4, "u", terms), bucket.Accepted)
 	k.same("reset", out.Limits[0].ResetMS, int64(0))
 	k.Wait(Window + 50*time.Millisecond)
@@ -91,11 +116,24 @@ func lifetimeWindow(k *kit) {
 	k.used(k.deducted(d, bucket.Accepted), 7)
 }
 
-// limitChanged: a limit that counts something else starts over, the others go on; older terms are refused.
+// limitChanged: a limit that counts something else starts over, the others go on; older terms are
+// refused.
 func limitChanged(k *kit) {
 	k.fill(1, 1, 100)
-	kept := bucket.LimitTerms{Name: "kept", Changed: 1, Kind: budget.WindowLifetime, Max: 50, Measure: budget.MeasureAmount}
-	changed := bucket.LimitTerms{Name: "x", Changed: 1, Kind: budget.WindowLifetime, Max: 50, Measure: budget.MeasureAmount}
+	kept := bucket.LimitTerms{
+		Name:    "kept",
+		Changed: 1,
+		Kind:    budget.WindowLifetime,
+		Max:     50,
+		Measure: budget.MeasureAmount,
+	}
+	changed := bucket.LimitTerms{
+		Name:    "x",
+		Changed: 1,
+		Kind:    budget.WindowLifetime,
+		Max:     50,
+		Measure: budget.MeasureAmount,
+	}
 	old := k.terms(changed, kept)
 	k.used(k.deducted(k.valued("a", 4, "u", old), bucket.Accepted), 4, 4)
 	changed.Changed, changed.Kind, changed.LengthMS, changed.SlotMS = 2, budget.WindowSliding, 600_000, 1000
@@ -118,8 +156,21 @@ func limitChanged(k *kit) {
 func ownCounts(k *kit) {
 	k.fill(1, 1, 100)
 	terms := k.terms(
-		bucket.LimitTerms{Name: "a", Changed: 1, Kind: budget.WindowLifetime, Max: 10, Measure: budget.MeasureAmount},
-		bucket.LimitTerms{Name: "b", Changed: 1, Kind: budget.WindowLifetime, Max: 2, Measure: budget.MeasureCount})
+		bucket.LimitTerms{
+			Name:    "a",
+			Changed: 1,
+			Kind:    budget.WindowLifetime,
+			Max:     10,
+			Measure: budget.MeasureAmount,
+		},
+		bucket.LimitTerms{
+			Name:    "b",
+			Changed: 1,
+			Kind:    budget.WindowLifetime,
+			Max:     2,
+			Measure: budget.MeasureCount,
+		},
+	)
 	d := k.valued("a", 4, "u", terms)
 	d.Counts = []int64{8, 0}
 	k.used(k.deducted(d, bucket.Accepted), 8, 0)
@@ -140,7 +191,15 @@ func ownCounts(k *kit) {
 // sameValue: deductions of one value in one call count one after the other.
 func sameValue(k *kit) {
 	k.fill(1, 1, 100)
-	terms := k.terms(bucket.LimitTerms{Name: "n", Changed: 1, Kind: budget.WindowLifetime, Max: 3, Measure: budget.MeasureCount})
+	terms := k.terms(
+		bucket.LimitTerms{
+			Name:    "n",
+			Changed: 1,
+			Kind:    budget.WindowLifetime,
+			Max:     3,
+			Measure: budget.MeasureCount,
+		},
+	)
 	var all []bucket.StoreDeduction
 	for i := range 6 {
 		all = append(all, k.valued(fmt.Sprint(i), 1, []string{"u", "v"}[i%2], terms))

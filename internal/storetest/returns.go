@@ -24,23 +24,59 @@ func rollbacks(k *kit) {
 	k.rollback("a", "r8", 1, bucket.Accepted)
 	k.same("all", k.rollback("a", "r9", 0, bucket.Known).Amount, int64(0))
 	k.rollback("a", "r9", 1, bucket.TooMuch)
-	k.entry(1, 1, bucket.Entry{Verdict: bucket.Accepted, Epoch: 1, Balance: 20, Taken: 10, GivenBack: 10, LastGrant: 1})
+	k.entry(
+		1,
+		1,
+		bucket.Entry{
+			Verdict:   bucket.Accepted,
+			Epoch:     1,
+			Balance:   20,
+			Taken:     10,
+			GivenBack: 10,
+			LastGrant: 1,
+		},
+	)
 	k.deducted(k.deduction("b", 20, k.terms()), bucket.Accepted)
 	for i := range bucket.MostRollbackIDs {
 		k.rollback("b", fmt.Sprint(i), 1, bucket.Accepted)
 	}
 	k.rollback("b", "one more", 1, bucket.TooMany)
 	k.cancel("b", bucket.Accepted) // all the rest comes back all the same
-	k.entry(1, 1, bucket.Entry{Verdict: bucket.Accepted, Epoch: 1, Balance: 20, Taken: 30, GivenBack: 30, LastGrant: 1})
+	k.entry(
+		1,
+		1,
+		bucket.Entry{
+			Verdict:   bucket.Accepted,
+			Epoch:     1,
+			Balance:   20,
+			Taken:     30,
+			GivenBack: 30,
+			LastGrant: 1,
+		},
+	)
 }
 
-// rollbackLimits: a rollback lowers what its deduction counted: a call with its last unit, units in
+// rollbackLimits: a rollback lowers what its deduction counted: a call with its last unit, units
+// in
 // proportion.
 func rollbackLimits(k *kit) {
 	k.fill(1, 1, 20)
 	terms := k.terms(
-		bucket.LimitTerms{Name: "a", Changed: 1, Kind: budget.WindowLifetime, Max: 100, Measure: budget.MeasureAmount},
-		bucket.LimitTerms{Name: "n", Changed: 1, Kind: budget.WindowLifetime, Max: 100, Measure: budget.MeasureCount})
+		bucket.LimitTerms{
+			Name:    "a",
+			Changed: 1,
+			Kind:    budget.WindowLifetime,
+			Max:     100,
+			Measure: budget.MeasureAmount,
+		},
+		bucket.LimitTerms{
+			Name:    "n",
+			Changed: 1,
+			Kind:    budget.WindowLifetime,
+			Max:     100,
+			Measure: budget.MeasureCount,
+		},
+	)
 	d := k.valued("a", 3, "u", terms)
 	k.used(k.deducted(d, bucket.Accepted), 3, 1)
 	d.ID, d.Counts = "own", []int64{5, 2}
@@ -69,7 +105,18 @@ func cancels(k *kit) {
 	k.same("rest", k.cancel("b", bucket.Accepted).Amount, int64(3))
 	k.cancel("b", bucket.Known)
 	k.deducted(k.deduction("b", 4, k.terms()), bucket.Known)
-	k.entry(1, 1, bucket.Entry{Verdict: bucket.Accepted, Epoch: 1, Balance: 10, Taken: 4, GivenBack: 4, LastGrant: 1})
+	k.entry(
+		1,
+		1,
+		bucket.Entry{
+			Verdict:   bucket.Accepted,
+			Epoch:     1,
+			Balance:   10,
+			Taken:     4,
+			GivenBack: 4,
+			LastGrant: 1,
+		},
+	)
 }
 
 // youngMemory: a missing record means nothing while the memory is younger than the window.
@@ -87,7 +134,8 @@ func youngMemory(k *kit) {
 	}
 }
 
-// olderActivation: records of a memory before a gap answer repeats and cannot be rolled back; those that
+// olderActivation: records of a memory before a gap answer repeats and cannot be rolled back;
+// those that
 // were kept without a gap can.
 func olderActivation(k *kit) {
 	k.fill(1, 1, 10)
@@ -98,10 +146,22 @@ func olderActivation(k *kit) {
 	k.rollback("a", "gap", 1, bucket.Unclear)
 	k.cancel("a", bucket.Unclear)
 	k.deducted(k.deduction("a", 3, k.terms()), bucket.Known)
-	k.entry(1, 1, bucket.Entry{Verdict: bucket.Accepted, Epoch: 1, Balance: 8, Taken: 3, GivenBack: 1, LastGrant: 1})
+	k.entry(
+		1,
+		1,
+		bucket.Entry{
+			Verdict:   bucket.Accepted,
+			Epoch:     1,
+			Balance:   8,
+			Taken:     3,
+			GivenBack: 1,
+			LastGrant: 1,
+		},
+	)
 }
 
-// lateSums: what comes back after an epoch goes to its late sum, until SQL has it and it is final.
+// lateSums: what comes back after an epoch goes to its late sum, until SQL has it and it is
+// final.
 func lateSums(k *kit) {
 	k.fill(1, 1, 10)
 	k.deducted(k.deduction("a", 6, k.terms()), bucket.Accepted)
@@ -110,7 +170,11 @@ func lateSums(k *kit) {
 	if got := k.rollback("a", "1", 2, bucket.Accepted); !got.Late {
 		k.Error("into a closed epoch")
 	}
-	k.entry(1, 1, bucket.Entry{Verdict: bucket.Closed, Epoch: 1, Balance: 4, Taken: 6, LastGrant: 1, Late: 2})
+	k.entry(
+		1,
+		1,
+		bucket.Entry{Verdict: bucket.Closed, Epoch: 1, Balance: 4, Taken: 6, LastGrant: 1, Late: 2},
+	)
 	k.fill(1, 2, 5)
 	if got := k.rollback("a", "2", 1, bucket.Accepted); !got.Late {
 		k.Error("into the next epoch")
@@ -158,10 +222,19 @@ func (k *kit) move(epoch int64, to bucket.Memory, attempt string) {
 	k.verdict("end", got, bucket.Accepted)
 }
 
-// copyReplaces: records, counters and late sums move, what was at the new place is gone, and records can be
+// copyReplaces: records, counters and late sums move, what was at the new place is gone, and
+// records can be
 // rolled back there.
 func copyReplaces(k *kit) {
-	terms := k.terms(bucket.LimitTerms{Name: "l", Changed: 1, Kind: budget.WindowLifetime, Max: 9, Measure: budget.MeasureAmount})
+	terms := k.terms(
+		bucket.LimitTerms{
+			Name:    "l",
+			Changed: 1,
+			Kind:    budget.WindowLifetime,
+			Max:     9,
+			Measure: budget.MeasureAmount,
+		},
+	)
 	from, to := k.m, k.adopt(1, 7, 7)
 	k.m = to
 	k.fill(1, 1, 50)
@@ -181,7 +254,11 @@ func copyReplaces(k *kit) {
 	k.m = to
 	k.find("a", bucket.Moving) // and so is the new place, before open
 	k.deducted(d, bucket.Moving)
-	opened, err := k.Store.Open(k.Context(), k.m, []bucket.Opening{{Ref: bucket.Ref{Bucket: 1, Epoch: 3}, CopyOf: 2}})
+	opened, err := k.Store.Open(
+		k.Context(),
+		k.m,
+		[]bucket.Opening{{Ref: bucket.Ref{Bucket: 1, Epoch: 3}, CopyOf: 2}},
+	)
 	k.must(err)
 	k.verdict("open", opened[0].Verdict, bucket.Accepted)
 	k.grant(1, 3, 1, 10, bucket.Accepted)
@@ -203,7 +280,8 @@ func copyReplaces(k *kit) {
 	k.used(k.deducted(next, bucket.Accepted), 2)
 }
 
-// copyRules: only the copy of the epoch that was closed last opens, and only the last attempt goes on.
+// copyRules: only the copy of the epoch that was closed last opens, and only the last attempt
+// goes on.
 func copyRules(k *kit) {
 	to := k.adopt(1, 1, 1)
 	k.fill(1, 1, 20)
@@ -228,7 +306,11 @@ func copyRules(k *kit) {
 	}
 	open := func(epoch, copyOf int64, want bucket.Verdict) {
 		k.Helper()
-		got, err := k.Store.Open(k.Context(), to, []bucket.Opening{{Ref: bucket.Ref{Bucket: 1, Epoch: epoch}, CopyOf: copyOf}})
+		got, err := k.Store.Open(
+			k.Context(),
+			to,
+			[]bucket.Opening{{Ref: bucket.Ref{Bucket: 1, Epoch: epoch}, CopyOf: copyOf}},
+		)
 		k.must(err)
 		k.verdict("open", got[0].Verdict, want)
 	}

@@ -103,22 +103,35 @@ func (k *kit) fill(bucketID, epoch, units int64) {
 
 func (k *kit) open(bucketID, epoch int64, want bucket.Verdict) {
 	k.Helper()
-	got, err := k.Store.Open(k.Context(), k.m, []bucket.Opening{{Ref: bucket.Ref{Bucket: bucketID, Epoch: epoch}}})
+	got, err := k.Store.Open(
+		k.Context(),
+		k.m,
+		[]bucket.Opening{{Ref: bucket.Ref{Bucket: bucketID, Epoch: epoch}}},
+	)
 	k.must(err)
 	k.verdict("open", got[0].Verdict, want)
 }
 
 func (k *kit) grant(bucketID, epoch, number, units int64, want bucket.Verdict) {
 	k.Helper()
-	got, err := k.Store.Grant(k.Context(), k.m, []bucket.StoreGrant{{Ref: bucket.Ref{Bucket: bucketID, Epoch: epoch},
-		Number: number, Amount: units}})
+	got, err := k.Store.Grant(
+		k.Context(),
+		k.m,
+		[]bucket.StoreGrant{{Ref: bucket.Ref{Bucket: bucketID, Epoch: epoch},
+			Number: number, Amount: units}},
+	)
 	k.must(err)
 	k.verdict("grant", got[0].Verdict, want)
 }
 
 func (k *kit) close(bucketID, epoch int64, moving bool, want bucket.Verdict) bucket.Entry {
 	k.Helper()
-	got, err := k.Store.Close(k.Context(), k.m, []bucket.Ref{{Bucket: bucketID, Epoch: epoch}}, moving)
+	got, err := k.Store.Close(
+		k.Context(),
+		k.m,
+		[]bucket.Ref{{Bucket: bucketID, Epoch: epoch}},
+		moving,
+	)
 	k.must(err)
 	k.verdict("close", got[0].Verdict, want)
 	return got[0]
@@ -143,8 +156,15 @@ func (k *kit) terms(limits ...bucket.LimitTerms) *bucket.Terms {
 
 // deduction is one of bucket 1, epoch 1, that may still come.
 func (k *kit) deduction(id string, amount int64, terms *bucket.Terms) bucket.StoreDeduction {
-	return bucket.StoreDeduction{RecordID: bucket.RecordID{Bucket: 1, ID: id}, Epoch: 1, Amount: amount,
-		NotAfterMS: k.now() + 600_000, Fingerprint: "print of " + id, Nonce: "nonce", Terms: terms}
+	return bucket.StoreDeduction{
+		RecordID:    bucket.RecordID{Bucket: 1, ID: id},
+		Epoch:       1,
+		Amount:      amount,
+		NotAfterMS:  k.now() + 600_000,
+		Fingerprint: "print of " + id,
+		Nonce:       "nonce",
+		Terms:       terms,
+	}
 }
 
 // deduct makes deductions and returns their outcomes.
@@ -164,9 +184,18 @@ func (k *kit) deducted(d bucket.StoreDeduction, want bucket.Verdict) bucket.Stor
 }
 
 // rollback gives units of a deduction of bucket 1 back.
-func (k *kit) rollback(id, rollbackID string, amount int64, want bucket.Verdict, terms ...*bucket.Terms) bucket.StoreReturn {
+func (k *kit) rollback(
+	id, rollbackID string,
+	amount int64,
+	want bucket.Verdict,
+	terms ...*bucket.Terms,
+) bucket.StoreReturn {
 	k.Helper()
-	x := bucket.StoreRollback{RecordID: bucket.RecordID{Bucket: 1, ID: id}, RollbackID: rollbackID, Amount: amount}
+	x := bucket.StoreRollback{
+		RecordID:   bucket.RecordID{Bucket: 1, ID: id},
+		RollbackID: rollbackID,
+		Amount:     amount,
+	}
 	if len(terms) > 0 {
 		x.Terms = terms[0]
 	}
@@ -178,7 +207,11 @@ func (k *kit) rollback(id, rollbackID string, amount int64, want bucket.Verdict,
 
 func (k *kit) cancel(id string, want bucket.Verdict) bucket.StoreReturn {
 	k.Helper()
-	got, err := k.Store.Cancel(k.Context(), k.m, []bucket.StoreRollback{{RecordID: bucket.RecordID{Bucket: 1, ID: id}}})
+	got, err := k.Store.Cancel(
+		k.Context(),
+		k.m,
+		[]bucket.StoreRollback{{RecordID: bucket.RecordID{Bucket: 1, ID: id}}},
+	)
 	k.must(err)
 	k.verdict("cancel "+id, got[0].Verdict, want)
 	return got[0]

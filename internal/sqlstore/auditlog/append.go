@@ -41,7 +41,8 @@ func Install(ctx context.Context, tx Tx) error {
 	return err
 }
 
-// lock locks the head until the transaction ends and returns it. It updates first: in every engine
+// lock locks the head until the transaction ends and returns it. It updates first: in every
+// engine
 // that takes the lock before the row is read, whatever the isolation.
 func lock(ctx context.Context, tx Tx) (trail.Anchor, error) {
 	const take = `UPDATE audit_log_head SET last_seq = last_seq + 1 WHERE only_row = 1`
@@ -69,9 +70,27 @@ func Append(ctx context.Context, tx Tx, row trail.Row) (trail.Row, error) {
 	const insert = `INSERT INTO audit_log (seq, at_ms, principal, key_id, source, op, tenant, target,
 		request_id, correlation_id, before_json, after_json, outcome, times, hash)
 		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`
-	_, err = tx.ExecContext(ctx, insert, row.Seq, row.AtMS, []byte(row.Principal), []byte(row.KeyID),
-		[]byte(row.Source), []byte(row.Op), []byte(row.Tenant), []byte(row.Target), []byte(row.RequestID),
-		[]byte(row.CorrelationID), row.Before, row.After, []byte(row.Outcome), row.Times, row.Hash[:])
+	_, err = tx.ExecContext(
+		ctx,
+		insert,
+		row.Seq,
+		row.AtMS,
+		[]byte(row.Principal),
+		[]byte(row.KeyID),
+		[]byte(
+			row.Source,
+		),
+		[]byte(row.Op),
+		[]byte(row.Tenant),
+		[]byte(row.Target),
+		[]byte(row.RequestID),
+		[]byte(row.CorrelationID),
+		row.Before,
+		row.After,
+		[]byte(row.Outcome),
+		row.Times,
+		row.Hash[:],
+	)
 	if err != nil {
 		return trail.Row{}, fmt.Errorf("audit log: %w", err)
 	}
@@ -82,7 +101,8 @@ func Append(ctx context.Context, tx Tx, row trail.Row) (trail.Row, error) {
 	return row, nil
 }
 
-// AppendOf appends the row of the context's entry, if there is one: every transaction that changes
+// AppendOf appends the row of the context's entry, if there is one: every transaction that
+// changes
 // something calls it before it commits, and background work, which has no entry, appends nothing.
 func AppendOf(ctx context.Context, tx Tx) error {
 	entry := trail.FromContext(ctx)
@@ -93,7 +113,8 @@ func AppendOf(ctx context.Context, tx Tx) error {
 	return err
 }
 
-// fitted cuts texts that callers choose to the width of their columns: a row that is refused by the
+// fitted cuts texts that callers choose to the width of their columns: a row that is refused by
+// the
 // database would keep its effect from happening.
 func fitted(row trail.Row) trail.Row {
 	for _, column := range []struct {

@@ -13,7 +13,8 @@ import (
 const pruneRows = 1000
 
 // Prune removes rows from the beginning of the chain whose calls were made before an instant, at
-// most 1,000 of them, and returns how many. The last row always stays. The removal is a row itself:
+// most 1,000 of them, and returns how many. The last row always stays. The removal is a row
+// itself:
 // by says who did it, and the place in the chain up to which rows were removed is its target.
 func Prune(ctx context.Context, tx Tx, beforeMS int64, by trail.Row) (int64, error) {
 	head, err := lock(ctx, tx)
@@ -45,7 +46,12 @@ func Prune(ctx context.Context, tx Tx, beforeMS int64, by trail.Row) (int64, err
 
 // lastBefore returns the last row to remove, or removed when no row is old enough: rows go in the
 // order of their numbers, up to the first that is young enough.
-func lastBefore(ctx context.Context, tx Tx, beforeMS int64, removed, head trail.Anchor) (trail.Anchor, error) {
+func lastBefore(
+	ctx context.Context,
+	tx Tx,
+	beforeMS int64,
+	removed, head trail.Anchor,
+) (trail.Anchor, error) {
 	const young = `SELECT MIN(seq) FROM audit_log WHERE seq > ? AND seq <= ? AND at_ms >= ?`
 	const hash = `SELECT hash FROM audit_log WHERE seq = ?`
 	limit := min(removed.Seq+pruneRows, head.Seq-1)

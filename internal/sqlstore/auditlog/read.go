@@ -71,8 +71,23 @@ func Read(ctx context.Context, tx Tx, q Query) (rows []trail.Row, err error) {
 
 func scan(found *sql.Rows) (row trail.Row, err error) {
 	var hash []byte
-	err = found.Scan(&row.Seq, &row.AtMS, &row.Principal, &row.KeyID, &row.Source, &row.Op, &row.Tenant,
-		&row.Target, &row.RequestID, &row.CorrelationID, &row.Before, &row.After, &row.Outcome, &row.Times, &hash)
+	err = found.Scan(
+		&row.Seq,
+		&row.AtMS,
+		&row.Principal,
+		&row.KeyID,
+		&row.Source,
+		&row.Op,
+		&row.Tenant,
+		&row.Target,
+		&row.RequestID,
+		&row.CorrelationID,
+		&row.Before,
+		&row.After,
+		&row.Outcome,
+		&row.Times,
+		&hash,
+	)
 	if err == nil && copy(row.Hash[:], hash) != len(row.Hash) {
 		err = fmt.Errorf("row %d has a hash of %d bytes", row.Seq, len(hash))
 	}
@@ -82,7 +97,8 @@ func scan(found *sql.Rows) (row trail.Row, err error) {
 // verifyRows is how many rows Verify reads at a time.
 const verifyRows = 1000
 
-// Verify recomputes the whole chain, which must also go through the anchors, and returns its head.
+// Verify recomputes the whole chain, which must also go through the anchors, and returns its
+// head.
 // A *trail.Break says where it does not hold. tx is a read-only transaction with one view of the
 // database, or rows that are appended meanwhile look like additions.
 func Verify(ctx context.Context, tx Tx, through ...trail.Anchor) (trail.Anchor, error) {

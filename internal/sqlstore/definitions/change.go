@@ -41,7 +41,8 @@ const (
 // number of buckets, for which lanes has a lane each (ledger mode): see resize. All of it is one
 // transaction.
 //
-// Errors: BudgetNotFound; VersionConflict; Invalid; LedgerModeOnly for another number of buckets in
+// Errors: BudgetNotFound; VersionConflict; Invalid; LedgerModeOnly for another number of buckets
+// in
 // store mode; Unavailable; OutcomeUnknown. Keeps I1.
 func (p *Part) Change(ctx context.Context, id int64, change bucket.Change, lanes []bucket.Lane) (
 	out manage.Changed, err error) {
@@ -154,13 +155,28 @@ type changing struct {
 func (c *changing) write(limits bool) error {
 	t, row, after := c.t, c.row, c.after
 	status, due := rows.StatusOf(after, t.Now)
-	err := t.Hit(1, updateBudget, status, due, moves.OneIf(after.Paused), after.ShardingQuantity, after.AdjustCnt,
-		engine.EndMS(after.EndAt), rows.WriteRule(after.Rule), rows.UnusedColumn(after),
-		string(after.LateRefund), engine.ToMS(after.UpdatedAt), after.ID, c.before.Version)
+	err := t.Hit(
+		1,
+		updateBudget,
+		status,
+		due,
+		moves.OneIf(after.Paused),
+		after.ShardingQuantity,
+		after.AdjustCnt,
+		engine.EndMS(after.EndAt),
+		rows.WriteRule(after.Rule),
+		rows.UnusedColumn(after),
+		string(after.LateRefund),
+		engine.ToMS(after.UpdatedAt),
+		after.ID,
+		c.before.Version,
+	)
 	if err != nil {
 		return err
 	}
-	row.IsPaused, row.Sharding, row.AdjustCnt = moves.OneIf(after.Paused), after.ShardingQuantity, after.AdjustCnt
+	row.IsPaused, row.Sharding, row.AdjustCnt = moves.OneIf(
+		after.Paused,
+	), after.ShardingQuantity, after.AdjustCnt
 	row.EndMS, row.TypeRule = engine.EndMS(after.EndAt), rows.WriteRule(after.Rule)
 	row.Unused, row.LateRefund = rows.UnusedColumn(after), string(after.LateRefund)
 	row.Version = after.Version

@@ -15,7 +15,8 @@ import (
 	"github.com/budgetd/budgetd/trail"
 )
 
-// creation is the canonical form of the definition a budget was created with: what tells "the same
+// creation is the canonical form of the definition a budget was created with: what tells "the
+// same
 // body again" from another budget of that name. Its JSON is kept in created_as.
 type creation struct {
 	Tenant           string          `json:"tenant"`
@@ -64,7 +65,8 @@ func createdAs(d budget.Definition) (string, error) {
 // budget. All of it is one transaction. The same definition again answers the budget that exists,
 // whatever became of it.
 //
-// Errors: Invalid where the end has passed, unless AllowPast; NameTaken where the name has another definition; Unavailable where a lane is drained,
+// Errors: Invalid where the end has passed, unless AllowPast; NameTaken where the name has
+// another definition; Unavailable where a lane is drained,
 // or, in store mode, was never reached; OutcomeUnknown.
 func (p *Part) Create(ctx context.Context, d budget.Definition, lanes []bucket.Lane) (
 	out manage.Created, err error) {
@@ -262,8 +264,14 @@ func addBuckets(t *engine.Tx, b *rows.Budget, from int, lanes []bucket.Lane,
 	list, epochs, values := []*rows.Bucket(nil), []*rows.Epoch(nil), []any(nil)
 	for i, lane := range lanes[from:] {
 		id, ordinal := first+int64(i), from+i
-		row := &rows.Bucket{Ordinal: ordinal, Key: bucket.KeyOf(b.Name, ordinal), Instance: lane.Instance,
-			LaneIndex: lane.Index, ListStatus: rows.Online, UpdatedAt: now}
+		row := &rows.Bucket{
+			Ordinal:    ordinal,
+			Key:        bucket.KeyOf(b.Name, ordinal),
+			Instance:   lane.Instance,
+			LaneIndex:  lane.Index,
+			ListStatus: rows.Online,
+			UpdatedAt:  now,
+		}
 		row.Epoch = rows.Epoch{Bucket: id, Number: 1, Budget: b.ID,
 			Status:     string(moves.FirstStatus(budget.Durability(b.Durability))),
 			Activation: activations[lane], Fill: 1, NextGrant: 1, NextEntry: 1, DefinitionVersion: b.Version,

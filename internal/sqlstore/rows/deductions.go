@@ -71,7 +71,8 @@ func ReadDeductions(r *engine.Reader, ids []bucket.ID) (map[bucket.ID]ledger.Ded
 	return readDeductions(r, ids, "")
 }
 
-// LockDeductions locks the rows of ids in their order and reads what became of them. One that has no
+// LockDeductions locks the rows of ids in their order and reads what became of them. One that has
+// no
 // row is missing, and not locked.
 func LockDeductions(t *engine.Tx, ids []bucket.ID) (map[bucket.ID]ledger.Deduction, error) {
 	return readDeductions(&t.Reader, ids, Locked)

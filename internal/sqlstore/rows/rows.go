@@ -66,7 +66,8 @@ type Budget struct {
 	LimitsVersion int64  `db:"limits_version"`
 }
 
-// StatusOf returns a definition's status at an instant, and when the clock makes it another, as the
+// StatusOf returns a definition's status at an instant, and when the clock makes it another, as
+// the
 // columns of a budget hold them.
 func StatusOf(d budget.Definition, now time.Time) (status string, dueMS int64) {
 	due := time.Time{}
@@ -94,8 +95,12 @@ func (r *Budget) Definition() budget.Definition {
 
 // PeriodNow returns the open or last period, without what it got.
 func (r *Budget) PeriodNow() budget.Period {
-	return budget.Period{Number: r.Period, Over: r.IsOver == 1, Start: engine.FromMS(r.PeriodStartMS),
-		End: engine.FromMS(r.PeriodEndMS)}
+	return budget.Period{
+		Number: r.Period,
+		Over:   r.IsOver == 1,
+		Start:  engine.FromMS(r.PeriodStartMS),
+		End:    engine.FromMS(r.PeriodEndMS),
+	}
 }
 
 // Due reports whether a rollover is due.
@@ -103,7 +108,8 @@ func (r *Budget) Due(now time.Time) bool {
 	return r.RollOverMS != 0 && engine.ToMS(now) >= r.RollOverMS
 }
 
-// Releasable returns what apply and hand-out may take at an instant: nothing of a period that is over. A
+// Releasable returns what apply and hand-out may take at an instant: nothing of a period that is
+// over. A
 // pending shrink takes what is not funded first.
 func (r *Budget) Releasable(now time.Time) int64 {
 	if r.PeriodNow().OverAt(now) {
@@ -141,7 +147,8 @@ func WriteRule(rule *budget.Rule) []byte {
 	return text
 }
 
-// UnusedColumn is the column unused, by which selectCovers knows what may still come to the open period.
+// UnusedColumn is the column unused, by which selectCovers knows what may still come to the open
+// period.
 func UnusedColumn(d budget.Definition) string {
 	if allocation.IsWhole(d) {
 		return "whole"
@@ -249,7 +256,8 @@ func (r *Bucket) Lane() bucket.Lane {
 	return bucket.Lane{Instance: r.Instance, Index: r.LaneIndex}
 }
 
-// MayTake reports whether units can be handed out to the bucket: it is online with an open epoch of
+// MayTake reports whether units can be handed out to the bucket: it is online with an open epoch
+// of
 // the budget's period, or the service took it offline and its epoch has ended.
 func (r *Bucket) MayTake(b *Budget) bool {
 	return r.ListStatus == Online && r.MayGrow() && r.Period == b.Period ||
@@ -263,7 +271,9 @@ func (r *Bucket) Retired() bool { return r.OfflineBy == string(bucket.ByResize) 
 func (r *Bucket) View() bucket.Bucket {
 	return bucket.Bucket{
 		ID: r.Bucket, Ordinal: r.Ordinal, Key: r.Key, Lane: r.Lane(), Online: r.ListStatus == Online,
-		OfflineBy: bucket.OfflineBy(r.OfflineBy), OutQuantity: min(r.OutQuantity, budget.MaxAmount), OutCnt: r.OutCnt,
+		OfflineBy: bucket.OfflineBy(
+			r.OfflineBy,
+		), OutQuantity: min(r.OutQuantity, budget.MaxAmount), OutCnt: r.OutCnt,
 		Epoch: r.Ledger(), UpdatedAt: engine.FromMS(r.UpdatedAt),
 	}
 }
@@ -280,13 +290,18 @@ func ReadEpochs(r *engine.Reader, positions []Position) (map[Position]*Epoch, er
 	return readEpochs(r, positions, "")
 }
 
-// LockEpochs locks epoch rows in the order of (bucket, epoch). One that does not exist is missing.
+// LockEpochs locks epoch rows in the order of (bucket, epoch). One that does not exist is
+// missing.
 func LockEpochs(t *engine.Tx, positions []Position) (map[Position]*Epoch, error) {
 	return readEpochs(&t.Reader, positions, Locked)
 }
 
 // readEpochs reads epoch rows in key order, with a suffix to the statement.
-func readEpochs(r *engine.Reader, positions []Position, suffix string) (map[Position]*Epoch, error) {
+func readEpochs(
+	r *engine.Reader,
+	positions []Position,
+	suffix string,
+) (map[Position]*Epoch, error) {
 	positions = slices.Clone(positions)
 	slices.SortFunc(positions, Position.Compare)
 	positions = slices.Compact(positions)
@@ -341,7 +356,8 @@ func readBudget(r *engine.Reader, op string, id int64, suffix string) (*Budget, 
 	return &row, nil
 }
 
-// Buckets reads a budget's buckets with their newest epochs, by ordinal. Epochs may change until they
+// Buckets reads a budget's buckets with their newest epochs, by ordinal. Epochs may change until
+// they
 // are locked.
 func Buckets(r *engine.Reader, budgetID int64) ([]Bucket, error) {
 	var read []Bucket
