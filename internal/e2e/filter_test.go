@@ -123,12 +123,12 @@ func TestNearSellOut(t *testing.T) {
 	checkBooks(t, nodes[3].client(), name, total, sold)
 }
 
-// sellOut deducts amounts of 1 to 5 through all nodes until nothing is left. A refusal must name fewer
-// units than were asked for, and at most as many as are not sold yet, counted after it: other calls only
-// sell. It returns what was sold.
+// sellOut deducts amounts of 1 to 5 through all nodes until nothing is left, and returns what was sold.
+// A refusal is false where the total covers the amount beside all that was sold and all that is being
+// asked for by others when it is answered: nothing comes back, so that no more was sold before.
 func sellOut(t *testing.T, nodes []*node, name string, callers int, total int64) int64 {
 	t.Helper()
-	var sold, slowest atomic.Int64
+	var sold, asked, slowest atomic.Int64
 	var all sync.WaitGroup
 	for caller := range callers {
 		c := nodes[caller%len(nodes)].client()
@@ -136,6 +136,7 @@ func sellOut(t *testing.T, nodes []*node, name string, callers int, total int64)
 			for i, most := 0, int64(5); ; i++ {
 				amount := min(1+int64(i%5), most)
 				id, began := fmt.Sprintf("%d-%d", caller, i), time.Now()
+				asked.Add(amount)
 				_, err := c.Deduct(context.Background(), name,
 					client.DeductRequest{RequestID: id, Amount: amount})
 				for took := int64(time.Since(began)); took > slowest.Load(); {
@@ -146,6 +147,9 @@ func sellOut(t *testing.T, nodes []*node, name string, callers int, total int64)
 					continue
 				}
 				p := problem(err)
+				if left := total - asked.Add(-amount); left >= amount {
+					t.Errorf("%s of %d units is refused while at least %d are left: %v", id, amount, left, err)
+				}
 				if client.CodeOf(err) != budget.BudgetExhausted || p.Available == nil ||
 					*p.Available >= amount {
 					t.Errorf("%s of %d units, %d sold: %v", id, amount, sold.Load(), err)
