@@ -26,7 +26,7 @@ func limits() []Case {
 	for _, w := range []struct{ list, field string }{
 		{`[{}]`, "limits[0].name"}, {`[{"name":"l"}]`, "limits[0].dimension"},
 		{`[{"name":"l"}]`, "limits[0].window"},
-		{`[{"name":"l"}]`, "limits[0].max"}, {`[{"name":"l"}]`, "limits[0].measure"},
+		{`[{"name":"l"}]`, "limits[0].max"},
 		{"[" + soundLimit + "," + soundLimit + "]", "limits[1].name"},
 		{with(`"l"`, `""`), "limits[0].name"}, {with(`"l"`, `"L"`), "limits[0].name"},
 		{with(`"l"`, `"`+strings.Repeat("l", 64)+`"`), "limits[0].name"},

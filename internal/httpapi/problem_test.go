@@ -29,6 +29,10 @@ type problem struct {
 	Used, Max                 *int64
 	ResetAt                   time.Time `json:"reset_at"`
 	RetryAfter                float64   `json:"retry_after"`
+	Limits                    []map[string]any
+	Never                     bool
+	StartAt                   time.Time `json:"start_at"`
+	Reason                    string
 	Reasons                   []string
 	CorrelationID             string `json:"correlation_id"`
 }
