@@ -1,6 +1,7 @@
 package config
 
 import (
+	"cmp"
 	"crypto/tls"
 	"fmt"
 	"log/slog"
@@ -9,8 +10,15 @@ import (
 	"github.com/budgetd/budgetd/internal/tlsfiles"
 )
 
+// NodeName is node.name, or where the node listens.
+func (c Config) NodeName() string { return cmp.Or(c.Node.Name, c.Listen) }
+
+// Node says which node this is.
+type Node struct{ Name string }
+
 // Config is everything that can be configured. See config.yaml for units, defaults and ranges.
 type Config struct {
+	Node      Node
 	Listen    string
 	Listeners Listeners
 	// Auth is Loopback, ByKeys or NoAuth.
@@ -136,9 +144,11 @@ type Cache struct{ Budgets, RequestIDs int }
 
 // HTTP bounds what callers may send.
 type HTTP struct {
-	MaxBodyBytes, MaxBatchBytes               int
-	MaxBatchItems                             int
-	MaxHeaderBytes, MaxHeaders, MaxInFlight   int
+	MaxBodyBytes, MaxBatchBytes             int
+	MaxBatchItems                           int
+	MaxHeaderBytes, MaxHeaders, MaxInFlight int
+	// MaxConnections is how many may be open at each address; 0: any number.
+	MaxConnections                            int
 	HeaderTimeout, ReadTimeout                time.Duration
 	RequestTimeout, WriteTimeout, IdleTimeout time.Duration
 }

@@ -67,7 +67,7 @@ func TestDefaults(t *testing.T) {
 		Series:     Series{192 * time.Hour},
 		Cache:      Cache{10_000, 100_000},
 		HTTP: HTTP{MaxBodyBytes: 1 << 20, MaxBatchBytes: 4 << 20, MaxBatchItems: 1000,
-			MaxHeaderBytes: 64 << 10, MaxHeaders: 100, MaxInFlight: 10_000, HeaderTimeout: 5 * time.Second,
+			MaxHeaderBytes: 64 << 10, MaxHeaders: 100, MaxInFlight: 10_000, MaxConnections: 20_000, HeaderTimeout: 5 * time.Second,
 			ReadTimeout: 10 * time.Second, RequestTimeout: 15 * time.Second, WriteTimeout: 10 * time.Second, IdleTimeout: 2 * time.Minute},
 		Stop: Stop{0, 10 * time.Second, 10 * time.Second},
 	}

@@ -15,6 +15,7 @@ func (c *Config) settings() []setting {
 // serviceSettings are the keys of everything else.
 func (c *Config) serviceSettings() []setting {
 	return []setting{
+		{"node.name", text(&c.Node.Name)},
 		{"database.driver", choice(&c.Database.Driver, SQLite, MySQL)},
 		{"database.dsn", hidden(nonEmpty(&c.Database.DSN))},
 		{"database.dsn_file", text(&c.Database.DSNFile)},
@@ -61,6 +62,7 @@ func (c *Config) serviceSettings() []setting {
 		{"http.max_batch_items", integer(&c.HTTP.MaxBatchItems, 1, 1000)},
 		{"http.max_header_bytes", integer(&c.HTTP.MaxHeaderBytes, 4096, 1_048_576)},
 		{"http.max_headers", integer(&c.HTTP.MaxHeaders, 10, 10_000)},
+		{"http.max_connections", integer(&c.HTTP.MaxConnections, 0, 1_000_000)},
 		{"http.max_in_flight", integer(&c.HTTP.MaxInFlight, 1, 1_000_000)},
 		{"http.header_timeout", duration(&c.HTTP.HeaderTimeout, "100ms", "5m")},
 		{"http.read_timeout", duration(&c.HTTP.ReadTimeout, "100ms", "5m")},

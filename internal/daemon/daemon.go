@@ -4,6 +4,7 @@ package daemon
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"flag"
 	"fmt"
@@ -11,7 +12,11 @@ import (
 	"log/slog"
 	"runtime"
 	"runtime/debug"
+	"slices"
+	"strings"
+	"time"
 
+	"github.com/budgetd/budgetd/access"
 	"github.com/budgetd/budgetd/internal/config"
 	"github.com/budgetd/budgetd/internal/httpapi"
 )
@@ -25,17 +30,22 @@ const (
 
 const help = `budgetd hands out budgets, stock and quotas, exactly once.
 
-Usage: budgetd [--config FILE] [--check-config] [--insecure-listen] [--version] [--help]
+Usage: budgetd [--config FILE] [--check-config [--connect]] [--insecure-listen] [--version] [--help]
+       budgetd keys bootstrap [--config FILE]
 
 Without arguments it serves on 127.0.0.1:8080 with everything embedded; data in ./data.
 
   --config FILE    keys that differ from the defaults; config.yaml documents them all
   --check-config   report every fault of the configuration, or "config ok", and end
+  --connect        with --check-config, also connect to the database and to every instance
   --insecure-listen
                    with auth: none, listen on other addresses than loopback: everybody who reaches
                    them may do everything
   --version        print the version and end
   --help           print this and end
+
+keys bootstrap makes the key of the first administrator in a database without keys, and prints it,
+once.
 
 Environment: BUDGETD_SECTION_KEY goes before the file, such as BUDGETD_LISTEN=127.0.0.1:0.
 Signals: SIGTERM or SIGINT stops accepting, finishes what is under way and ends; a second one ends
@@ -55,6 +65,11 @@ func Run(ctx context.Context, args, environ []string, stdout, stderr io.Writer) 
 	check := flags.Bool("check-config", false, "")
 	insecure := flags.Bool("insecure-listen", false, "")
 	version := flags.Bool("version", false, "")
+	connect := flags.Bool("connect", false, "")
+	first := new(bool)
+	if len(args) >= len(bootstrapWords) && slices.Equal(args[:len(bootstrapWords)], bootstrapWords) {
+		*first, args = true, args[len(bootstrapWords):]
+	}
 	switch err := flags.Parse(args); {
 	case errors.Is(err, flag.ErrHelp):
 		fmt.Fprint(stdout, help)
@@ -76,7 +91,6 @@ func Run(ctx context.Context, args, environ []string, stdout, stderr io.Writer) 
 		return statusUsage
 	}
 	faults, warnings := c.Exposure(*insecure)
-	faults = append(faults, notYet(c)...)
 	if len(faults) > 0 {
 		fmt.Fprintln(stderr, "budgetd:", faults)
 		return statusUsage
@@ -85,33 +99,89 @@ func Run(ctx context.Context, args, environ []string, stdout, stderr io.Writer) 
 		for _, warning := range warnings {
 			fmt.Fprintln(stdout, "warning:", warning)
 		}
+		if *connect {
+			if err := tryConnections(ctx, c); err != nil {
+				fmt.Fprintln(stderr, "budgetd:", err)
+				return statusFailed
+			}
+		}
 		fmt.Fprintln(stdout, "config ok")
 		return statusDone
+	}
+	if *first {
+		return bootstrap(ctx, c, stdout, stderr)
+	}
+	if inPod(environ) && c.Stop.Notice == 0 {
+		c.Stop.Notice = podNotice
 	}
 	spareCollector(ctx, environ)
 	log := logger(c.Log, stderr)
 	for _, warning := range warnings {
 		log.Warn("unsafe configuration", "problem", warning)
 	}
-	if err := serve(ctx, c, log); err != nil {
+	if err := serve(ctx, c, *file, log); err != nil {
 		fmt.Fprintln(stderr, "budgetd:", err)
 		return statusFailed
 	}
 	return statusDone
 }
 
-// notYet returns the keys that are understood and not obeyed in this version: a server that does not
-// check keys must not start as if it did.
-func notYet(c config.Config) config.Faults {
-	var faults config.Faults
-	for key, set := range map[string]bool{"auth": c.Auth == config.ByKeys, "tls": c.TLS.CertFile != "",
-		"listeners": c.Listeners != config.Listeners{}, "database.tls": c.Database.TLS.Enabled,
-		"audit_log": c.AuditLog.Keep != 0} {
-		if set {
-			faults = append(faults, config.Fault{Key: key, Want: "is not available in this version"})
+// podNotice is stop.notice in a pod, where it is 0s: Kubernetes goes on sending requests to a pod
+// for a moment after it has told it to stop.
+const podNotice = 5 * time.Second
+
+// inPod reports whether the process runs in a pod of Kubernetes.
+func inPod(environ []string) bool {
+	return slices.ContainsFunc(environ, func(variable string) bool {
+		return strings.HasPrefix(variable, "KUBERNETES_SERVICE_HOST=")
+	})
+}
+
+// bootstrapWords begin the command that makes the first key.
+var bootstrapWords = []string{"keys", "bootstrap"}
+
+// bootstrap makes the key of the first administrator and prints it.
+func bootstrap(ctx context.Context, c config.Config, stdout, stderr io.Writer) int {
+	token, err := access.NewToken(rand.Reader)
+	if err == nil {
+		err = keepFirst(ctx, c, token)
+	}
+	if err != nil {
+		fmt.Fprintln(stderr, "budgetd:", err)
+		return statusFailed
+	}
+	fmt.Fprintln(stderr, "The key is shown this once: keep it now.")
+	fmt.Fprintln(stdout, token.Reveal())
+	return statusDone
+}
+
+// keepFirst keeps a token as the first administrator's key.
+func keepFirst(ctx context.Context, c config.Config, token access.Token) error {
+	db, err := openDatabase(ctx, c.Database, slog.New(slog.DiscardHandler))
+	if err != nil {
+		return fmt.Errorf("database: %w", err)
+	}
+	made, err := (&keyDesk{db}).first(ctx, token, "budgetd keys bootstrap")
+	if err == nil && !made {
+		err = errors.New("there are keys already: an administrator makes further ones")
+	}
+	return errors.Join(err, db.Close())
+}
+
+// tryConnections opens the database and asks every instance for its time.
+func tryConnections(ctx context.Context, c config.Config) error {
+	g, err := open(ctx, c, slog.New(slog.DiscardHandler))
+	defer g.close(slog.New(slog.DiscardHandler))
+	if err != nil {
+		return err
+	}
+	var faults []error
+	for _, lane := range g.lanes {
+		if err := filters(g.stores).Ping(ctx, lane); err != nil {
+			faults = append(faults, fmt.Errorf("instance %s: %w", lane, err))
 		}
 	}
-	return faults
+	return errors.Join(faults...)
 }
 
 // logger writes to w as configured, with the ids of the request that a record belongs to.
@@ -140,4 +210,18 @@ func buildVersion() string {
 		return "(devel)"
 	}
 	return version
+}
+
+// buildCommit is the commit that was built, "" where that is not known.
+func buildCommit() string {
+	info, ok := debug.ReadBuildInfo()
+	if !ok {
+		return ""
+	}
+	for _, s := range info.Settings {
+		if s.Key == "vcs.revision" {
+			return s.Value
+		}
+	}
+	return ""
 }

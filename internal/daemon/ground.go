@@ -70,9 +70,24 @@ const firstPause, longestPause = 200 * time.Millisecond, 2 * time.Second
 // openDatabase opens the database. One that cannot be reached is tried again for ConnectTimeout; any
 // other error is final.
 func openDatabase(ctx context.Context, c config.Database, log *slog.Logger) (*engine.DB, error) {
+	settings := engine.Config{Driver: c.Driver, DSN: c.DSN, PoolSize: c.Connections}
+	if c.DSNFile != "" {
+		source, err := c.Source()
+		if err != nil {
+			return nil, err
+		}
+		settings.Secret = func() string { return source.Now().Reveal() }
+	}
+	files, err := c.TLS.Files()
+	if err != nil {
+		return nil, err
+	}
+	if files != nil {
+		settings.Encrypt = files.Config
+	}
 	deadline := time.Now().Add(c.ConnectTimeout)
 	for pause := firstPause; ; pause = min(2*pause, longestPause) {
-		db, err := engine.Open(ctx, engine.Config{Driver: c.Driver, DSN: c.DSN, PoolSize: c.Connections})
+		db, err := engine.Open(ctx, settings)
 		if err == nil || !unreachable(err) || ctx.Err() != nil {
 			return db, err
 		}
@@ -97,21 +112,34 @@ func unreachable(err error) bool {
 }
 
 func newRedis(i config.Instance, installation string, recordWindow time.Duration) (*redisstore.Store, error) {
-	encrypted, err := i.TLS.Client()
+	password, err := i.Source()
+	if err != nil {
+		return nil, fmt.Errorf("instance %s: %w", i.Name, err)
+	}
+	sentinels, err := i.SentinelSource()
+	if err != nil {
+		return nil, fmt.Errorf("instance %s: %w", i.Name, err)
+	}
+	encrypted, err := i.TLS.Files()
 	if err != nil {
 		return nil, fmt.Errorf("instance %s: %w", i.Name, err)
 	}
 	c := redisstore.Config{
-		Name: i.Name, Username: i.Username, Password: i.Password, DB: i.DB, TLS: encrypted,
-		Lanes: i.Lanes, InstallationID: installation, PoolSize: i.Connections, RecordWindow: recordWindow,
+		Name: i.Name, Username: i.Username, DB: i.DB,
+		Secret: func() string { return password.Now().Reveal() },
+		Lanes:  i.Lanes, InstallationID: installation, PoolSize: i.Connections, RecordWindow: recordWindow,
 		DialTimeout: i.DialTimeout, ReadTimeout: i.Timeout, WriteTimeout: i.Timeout, PoolTimeout: i.Timeout,
+	}
+	if encrypted != nil {
+		c.Encrypt = encrypted.Config
 	}
 	switch i.Topology {
 	case config.Cluster:
 		c.Seeds = i.Addrs
 	case config.Sentinel:
 		c.Sentinels = redisstore.Sentinels{Addrs: i.Addrs, MasterName: i.MasterName,
-			Username: i.SentinelUsername, Password: i.SentinelPassword}
+			Username: i.SentinelUsername,
+			Secret:   func() string { return sentinels.Now().Reveal() }}
 	default:
 		c.Addr = i.Addrs[0]
 	}

@@ -2,28 +2,25 @@ package daemon
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
-	"net"
-	"time"
+	"strings"
 
 	"github.com/budgetd/budgetd/internal/config"
 	"github.com/budgetd/budgetd/internal/httpapi"
-	"github.com/budgetd/budgetd/internal/httpapi/front"
 	"github.com/budgetd/budgetd/internal/metrics"
 )
 
 // serve starts everything, serves until ctx ends, and stops everything in the reverse order. The
 // error says why it could not start, or why serving ended.
-func serve(ctx context.Context, c config.Config, log *slog.Logger) error {
+func serve(ctx context.Context, c config.Config, file string, log *slog.Logger) error {
 	// First, because a port in use is the most likely obstacle and says so at once. Whoever connects
 	// now waits until all is open.
-	listener, err := new(net.ListenConfig).Listen(ctx, "tcp", c.Listen)
+	doors, err := openDoors(ctx, c)
+	defer doors.close()
 	if err != nil {
-		return fmt.Errorf("listen: %w", err)
+		return err
 	}
-	defer listener.Close() // Serve closes it earlier
 	observer := metrics.New(buildVersion())
 	ground, err := open(ctx, c, log)
 	defer ground.close(log)
@@ -37,42 +34,48 @@ func serve(ctx context.Context, c config.Config, log *slog.Logger) error {
 	if err != nil {
 		return err
 	}
+	gate, err := ground.gate(ctx, c, log)
+	if err != nil {
+		return err
+	}
+	service.work = append(service.work, gate.work...)
 	service.start(ctx, log)
 	defer stopService(ctx, service, c.Stop, log)
 	defer ground.keepClock(ctx, c.Background.Clock, log)()
 
-	limits := limitsOf(c.HTTP)
-	api := httpapi.New(httpapi.Config{Service: service, Drivers: ground.drivers, Limits: limits, Log: log,
-		Observer: observer, Metrics: observer.Handler()})
-	server := httpapi.NewServer(api, limits, log)
-	ended := make(chan error, 1)
-	go func() { ended <- server.Serve(listener) }()
-	log.Info("listening", "addr", listener.Addr().String(), "version", buildVersion())
+	api := httpapi.Config{Service: service, Drivers: ground.drivers, Limits: limitsOf(c.HTTP), Log: log,
+		Observer: observer, Metrics: observer.Handler(), Guard: gate.guard, Trail: gate.books,
+		Records: gate.books, Keys: gate.desk, Names: service.names}
+	if gate.login != nil {
+		api.Login = gate.login
+	}
+	doors.serve(ctx, c, api, log)
+	started(c, file, doors, ground, log)
 	select {
-	case err := <-ended:
+	case err := <-doors.ended:
 		return fmt.Errorf("serve: %w", err)
 	case <-ctx.Done():
 	}
-	stopServer(ctx, api, server, c.Stop, log)
-	<-ended
+	doors.stop(ctx, c.Stop, log)
 	return nil
 }
 
-// stopServer tells balancers, stops accepting, and lets requests under way finish.
-func stopServer(ctx context.Context, api *httpapi.API, server *front.Server, stop config.Stop,
-	log *slog.Logger) {
-	log.Info("stopping")
-	api.Leave()
-	time.Sleep(stop.Notice)
-	bounded, cancel := context.WithTimeout(context.WithoutCancel(ctx), stop.FinishTimeout)
-	defer cancel()
-	err := server.Shutdown(bounded)
-	if errors.Is(err, context.DeadlineExceeded) {
-		log.Warn("requests are cut off", "finish_timeout", stop.FinishTimeout)
-		err = server.Close()
+// started says what is running, once for each address.
+func started(c config.Config, file string, doors *doors, g *ground, log *slog.Logger) {
+	var stores []string
+	for _, i := range c.Instances {
+		stores = append(stores, i.Name+" ("+i.Driver+")")
 	}
-	if err != nil {
-		log.Warn("the listener did not close", "error", err)
+	database := c.Database.Driver
+	if database == config.SQLite {
+		database += " " + c.Database.DSN
+	}
+	for n := range doors.all {
+		one := doors.all[len(doors.all)-1-n]
+		log.Info("listening", "addr", one.listener.Addr().String(), "version", buildVersion(),
+			"listener", one.name, "tls", doors.tls != nil, "auth", c.Auth, "node", c.NodeName(),
+			"commit", buildCommit(), "database", database, "installation", g.db.InstallationID(),
+			"instances", strings.Join(stores, ", "), "config", file)
 	}
 }
 
@@ -82,7 +85,7 @@ func stopService(ctx context.Context, service *node, stop config.Stop, log *slog
 	bounded, cancel := context.WithTimeout(context.WithoutCancel(ctx), stop.DrainTimeout)
 	defer cancel()
 	if err := service.stop(bounded); err != nil {
-		log.Warn("background work is cut off", "drain_timeout", stop.DrainTimeout, "error", err)
+		log.Warn("background work is cut off", "drain_timeout", stop.DrainTimeout.String(), "error", err)
 	}
 	log.Info("stopped")
 }

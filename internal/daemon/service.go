@@ -55,6 +55,7 @@ func partsOf(db *engine.DB) *parts {
 type node struct {
 	*bucket.Service
 	transfer *transfer.Service
+	names    *names
 	work     []loop
 	running  *loops
 }
@@ -106,7 +107,7 @@ func (g *ground) service(c config.Config, log *slog.Logger, observer bucket.Obse
 	holds, looks := m.holdService(), m.usageService()
 	audits, figures := m.auditService(), m.sampleService()
 	feeds := feed.New(feed.Config{Budgets: m.budgets, Ledger: m.parts.feed, Observer: observer})
-	n := &node{transfer: m.moves.Service, Service: &bucket.Service{Budgets: m.budgets,
+	n := &node{transfer: m.moves.Service, names: &names{m.definitions, m.budgets}, Service: &bucket.Service{Budgets: m.budgets,
 		Ledger: ledgerMode{rows, looks, holds}, Store: storeMode{m.stores, looks},
 		Holds: holds, Rows: reader{feeds, looks}, Manager: m.manageService(),
 		Mover: m.moves, Auditor: auditor{audits, figures}, Quarantiner: m.stores,

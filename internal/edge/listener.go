@@ -48,6 +48,14 @@ type placed struct {
 	leave func()
 }
 
+// CloseWrite ends what is sent, where the connection can do that.
+func (p *placed) CloseWrite() error {
+	if half, ok := p.Conn.(interface{ CloseWrite() error }); ok {
+		return half.CloseWrite()
+	}
+	return nil
+}
+
 func (p *placed) Close() error {
 	defer p.leave()
 	return p.Conn.Close()

@@ -86,6 +86,9 @@ func (g *Guard) CallerOf(w http.ResponseWriter, r *http.Request) *Caller {
 	return c
 }
 
+// Remote returns the other end of a request's connection.
+func Remote(r *http.Request) net.Addr { return remote(r.RemoteAddr) }
+
 // remote is an address as net/http has it.
 type remote string
 

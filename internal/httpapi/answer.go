@@ -101,6 +101,16 @@ func (c *call) send(status int, contentType []string, body any) error {
 	return nil
 }
 
+// WriteProblem sends a problem document for a request that no API answers.
+func WriteProblem(w http.ResponseWriter, p *wire.Problem) {
+	d := new(wire.Document)
+	d.Value(p)
+	edge.SecureAnswer(w.Header(), false)
+	w.Header()["Content-Type"] = problemType
+	w.WriteHeader(p.Status)
+	_, _ = w.Write(d.Text)
+}
+
 // logError logs what a caller is told in brief: Error where a person is needed, Warn where it is
 // not known or was not done. Refusals are ordinary.
 func (a *API) logError(ctx context.Context, op string, e *budget.Error) {

@@ -93,13 +93,11 @@ type Config struct {
 // Part is the calls of one listener.
 type Part uint8
 
-// The parts. Health is answered by each of them.
+// The parts, which may be added up; 0 is all of them. Health is answered by each.
 const (
-	// Everything is all calls.
-	Everything Part = iota
 	// DataPart is what callers need who deduct: no call of it needs more than the role rollback.
-	DataPart
-	// AdminPart is all calls but the metrics.
+	DataPart Part = 1 << iota
+	// AdminPart is the administrative calls and the console.
 	AdminPart
 	// MetricsPart is the metrics.
 	MetricsPart
@@ -107,19 +105,15 @@ const (
 
 // has reports whether a call belongs to a part.
 func (p Part) has(call *access.Call, probe bool) bool {
-	metrics := call.Op == "metrics"
+	of := AdminPart
 	switch {
-	case probe:
-		return true
-	case p == DataPart:
-		return !metrics && call.Over != access.Nobody && call.Over != access.Installation &&
-			access.Rollback.Includes(call.Least)
-	case p == AdminPart:
-		return !metrics
-	case p == MetricsPart:
-		return metrics
+	case call.Op == "metrics":
+		of = MetricsPart
+	case call.Over != access.Nobody && call.Over != access.Installation &&
+		access.Rollback.Includes(call.Least):
+		of = DataPart
 	}
-	return true
+	return p == 0 || probe || p&of != 0
 }
 
 // API is the HTTP interface of one node. Safe for concurrent use.

@@ -98,7 +98,7 @@ func (a *API) register(config Config) {
 	if metrics.find(); config.Metrics != nil && config.Part.has(&metrics.access, false) {
 		a.handle(metrics, func(c *call) { c.pass(config.Metrics.ServeHTTP, edge.SecureAnswer) })
 	}
-	if login := config.Login; login != nil && config.Part != DataPart && config.Part != MetricsPart {
+	if login := config.Login; login != nil && (config.Part == 0 || config.Part&AdminPart != 0) {
 		for pattern, serve := range map[string]http.HandlerFunc{"GET /console/login": login.Begin,
 			"GET /console/callback": login.Callback, "POST /console/logout": login.End} {
 			page := route{pattern: pattern}

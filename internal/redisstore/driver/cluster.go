@@ -96,7 +96,7 @@ func (i *Instance) askNodes(ctx context.Context, addrs []string) ([]claim, error
 			defer done()
 			text, err := conn.ClusterNodes(ctx).Result()
 			host, _, _ := net.SplitHostPort(addr)
-			answers[n], errs[n] = nodes(text, host, i.config.TLS != nil), err
+			answers[n], errs[n] = nodes(text, host, i.config.isEncrypted()), err
 		})
 	}
 	all.Wait()

@@ -19,13 +19,17 @@ type Config struct {
 	Addr      string
 	Sentinels Sentinels
 	Seeds     []string
-	// Username and Password are for its ACL; "" for none.
+	// Username and Password are for its ACL; "" for none. Secret, when set, returns the password
+	// instead: it is asked for each connection.
 	Username, Password string
+	Secret             func() string
 	// DB is the database number, 0 by default; a Cluster has no other.
 	DB int
 	// TLS is used for connections when it is not nil; without a ServerName each server's certificate
 	// must be for the host that it is reached at.
 	TLS *tls.Config
+	// Encrypt, when set, returns the settings of one connection instead of TLS.
+	Encrypt func() *tls.Config
 	// Lanes is the number of lanes, at least 1: the parts in which one script can touch every key. Those of
 	// a Cluster spread over its masters.
 	Lanes int
@@ -53,6 +57,8 @@ const (
 
 // socketScheme begins the address of a Unix socket.
 const socketScheme = "unix://"
+
+func (c Config) isEncrypted() bool { return c.TLS != nil || c.Encrypt != nil }
 
 func (c Config) isCluster() bool { return len(c.Seeds) > 0 }
 

@@ -2,6 +2,8 @@ package driver
 
 import (
 	"context"
+	"crypto/tls"
+	"net"
 	"strings"
 	"sync"
 
@@ -79,8 +81,9 @@ func (i *Instance) options(addr string, verify func(context.Context, *redis.Conn
 	if path, socket := strings.CutPrefix(addr, socketScheme); socket {
 		network, addr = "unix", path
 	}
-	return &redis.Options{
-		Network: network, Addr: addr, Username: c.Username, Password: c.Password, DB: c.DB, TLSConfig: c.TLS,
+	options := &redis.Options{
+		CredentialsProvider: credentials(c.Username, c.Secret),
+		Network:             network, Addr: addr, Username: c.Username, Password: c.Password, DB: c.DB, TLSConfig: c.TLS,
 		ClientName: "budgetd-" + c.Name, OnConnect: verify,
 		// Scripts answer alike in both protocols; pushes are not wanted.
 		Protocol:   2,
@@ -92,6 +95,21 @@ func (i *Instance) options(addr string, verify func(context.Context, *redis.Conn
 		MaintNotificationsConfig: &maintnotifications.Config{
 			Mode: maintnotifications.ModeDisabled},
 	}
+	if c.Encrypt != nil {
+		options.Dialer = func(ctx context.Context, network, addr string) (net.Conn, error) {
+			dialer := &net.Dialer{Timeout: c.DialTimeout}
+			return (&tls.Dialer{NetDialer: dialer, Config: c.Encrypt()}).DialContext(ctx, network, addr)
+		}
+	}
+	return options
+}
+
+// credentials returns what tells user and password for each connection; nil without a secret.
+func credentials(user string, secret func() string) func() (string, string) {
+	if secret == nil {
+		return nil
+	}
+	return func() (string, string) { return user, secret() }
 }
 
 // Disconnect closes all connections, after the calls that are under way. Every later call is

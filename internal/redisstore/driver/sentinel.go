@@ -20,6 +20,8 @@ type Sentinels struct {
 	MasterName string
 	// Username and Password are the sentinels' own; "" for none.
 	Username, Password string
+	// Secret, when set, returns the password instead: it is asked for each connection.
+	Secret func() string
 }
 
 // report is what a sentinel says of its group's master. Of two reports the one with the greater epoch
@@ -65,6 +67,7 @@ func newest(reports []report) (out report) {
 func (i *Instance) askSentinel(ctx context.Context, addr string, group Sentinels) (report, error) {
 	options := i.options(addr, nil)
 	options.Username, options.Password, options.DB = group.Username, group.Password, 0
+	options.CredentialsProvider = credentials(group.Username, group.Secret)
 	options.ClientName = "" // CLIENT SETNAME would have to be allowed too
 	client := redis.NewClient(options)
 	defer client.Close()

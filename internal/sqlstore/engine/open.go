@@ -2,6 +2,7 @@ package engine
 
 import (
 	"context"
+	"crypto/tls"
 	"encoding/hex"
 	"fmt"
 	"io"
@@ -23,6 +24,11 @@ type Config struct {
 	// DSN is the path of the database file for sqlite, and for mysql a data source name in the form
 	// of go-sql-driver/mysql: user:password@tcp(host:3306)/database?tls=true
 	DSN string
+	// Secret, when set, returns the DSN as it is now: user and password of each connection to a
+	// server are its.
+	Secret func() string
+	// Encrypt, when set, returns the TLS settings of one connection to a server.
+	Encrypt func() *tls.Config
 	// Clock is the clock of this machine; time.Now when nil. Now adds the offset of SQL's clock.
 	Clock func() time.Time
 	// ClockTolerance is how far this node's idea of SQL's clock may be off for it to roll a budget over;

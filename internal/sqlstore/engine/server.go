@@ -8,6 +8,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"net"
 	"strings"
 	"time"
 
@@ -66,6 +67,9 @@ func (db *DB) openServer(ctx context.Context, config Config) error {
 	if err != nil {
 		return err
 	}
+	if err := perConnection(parsed, config); err != nil {
+		return err
+	}
 	db.dialect = newMySQLDialect()
 	if err := db.prepareServer(ctx, parsed.Clone()); err != nil {
 		return err
@@ -86,6 +90,30 @@ func (db *DB) openServer(ctx context.Context, config Config) error {
 	}
 	db.committers, err = db.newCommitters(parsed, min(size, maxPoolSize))
 	return err
+}
+
+// perConnection has secrets and certificates read for each connection, so that they can be exchanged
+// while the process runs.
+func perConnection(parsed *mysql.Config, config Config) error {
+	if config.Secret == nil && config.Encrypt == nil {
+		return nil
+	}
+	return parsed.Apply(mysql.BeforeConnect(func(_ context.Context, c *mysql.Config) error {
+		if config.Secret != nil {
+			now, err := mysql.ParseDSN(config.Secret())
+			if err != nil {
+				return errors.New("database.dsn cannot be read any more")
+			}
+			c.User, c.Passwd = now.User, now.Passwd
+		}
+		if config.Encrypt != nil {
+			c.TLS = config.Encrypt()
+			if host, _, err := net.SplitHostPort(c.Addr); err == nil && c.TLS.ServerName == "" {
+				c.TLS.ServerName = host
+			}
+		}
+		return nil
+	}))
 }
 
 func (db *DB) newServerPool(parsed *mysql.Config, size int) (*serverPool, error) {
@@ -314,6 +342,12 @@ func plain(v driver.Value) string {
 	return fmt.Sprint(v)
 }
 
+// CheckDSN returns what is wrong with a data source name of a server; Open refuses the same.
+func CheckDSN(dsn string) error {
+	_, err := parseDSN(dsn)
+	return err
+}
+
 // parseDSN reads a data source name and adds what the ledger relies on:
 //
 //	clientFoundRows=true    affected rows are matched rows, as in SQLite: a compare-and-set that
@@ -322,7 +356,7 @@ func plain(v driver.Value) string {
 //	interpolateParams=true  one round trip per statement; []byte become _binary'…' literals, escaped
 //	                        by the connection's rules, and no text is bound in any other way but as
 //	                        x'…' (statement)
-//	parseTime=false         all times are integers
+//	parseTime=false         all times are integers: parseTime, loc and charset are overridden
 //	multiStatements=false   nothing that is bound can become a statement; committers differ
 //
 // A DSN without a database, or that wants any of it otherwise, is an error.
@@ -339,6 +373,7 @@ func parseDSN(dsn string) (*mysql.Config, error) {
 	}
 	c.ClientFoundRows, c.RejectReadOnly, c.InterpolateParams = true, true, true
 	c.CheckConnLiveness, c.Loc, c.Logger = true, time.UTC, &mysql.NopLogger{}
+	c.ParseTime = false // as are loc above and charset by each session
 	for _, timeout := range []struct {
 		value *time.Duration
 		usual time.Duration
@@ -354,12 +389,12 @@ func parseDSN(dsn string) (*mysql.Config, error) {
 // none.
 var fixed = map[string]string{
 	"clientfoundrows": "true", "rejectreadonly": "true", "interpolateparams": "true",
-	"parsetime": "false", "multistatements": "false", "columnswithalias": "false",
-	"checkconnliveness": "true", "allowallfiles": "false", "loc": "UTC", "strict": "",
+	"multistatements": "false", "columnswithalias": "false",
+	"checkconnliveness": "true", "allowallfiles": "false", "strict": "",
 	"sql_mode": "", "time_zone": "", "autocommit": "", "innodb_lock_wait_timeout": "",
 	"lock_wait_timeout": "", "wait_timeout": "", "tx_isolation": "", "transaction_isolation": "",
 	"tx_read_only": "", "transaction_read_only": "", "completion_type": "",
-	"charset": "utf8mb4", "character_set_client": "", "character_set_connection": "", "character_set_results": "",
+	"character_set_client": "", "character_set_connection": "", "character_set_results": "",
 }
 
 // contradiction finds a parameter that asks for something else than budgetd relies on.

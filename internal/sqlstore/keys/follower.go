@@ -11,7 +11,9 @@ import (
 // Follower keeps a book of keys like those in the database.
 type Follower struct {
 	// DB is read outside of transactions.
-	DB   Tx
+	DB Tx
+	// Note writes the hours in which keys were used, as NoteUse does; nil: outside of transactions.
+	Note func(ctx context.Context, used map[string]int64) error
 	Book *access.Book
 	Log  *slog.Logger
 	// Every is how often the database is asked. A revoked key is refused Every and one query after
@@ -76,7 +78,11 @@ func (f *Follower) noteUse(ctx context.Context, nowMS int64) error {
 	if len(used) == 0 {
 		return nil
 	}
-	if err := NoteUse(ctx, f.DB, used); err != nil {
+	note := f.Note
+	if note == nil {
+		note = func(ctx context.Context, used map[string]int64) error { return NoteUse(ctx, f.DB, used) }
+	}
+	if err := note(ctx, used); err != nil {
 		return err
 	}
 	f.version = 0 // read them again, so that they are not told once more

@@ -1,0 +1,100 @@
+package daemon
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"time"
+
+	"github.com/budgetd/budgetd/budget"
+	"github.com/budgetd/budgetd/internal/config"
+	"github.com/budgetd/budgetd/internal/edge"
+	"github.com/budgetd/budgetd/internal/guard"
+	"github.com/budgetd/budgetd/internal/httpapi"
+	"github.com/budgetd/budgetd/internal/httpapi/wire"
+	"github.com/budgetd/budgetd/internal/oidc"
+	"github.com/budgetd/budgetd/trail"
+)
+
+// gate is who may do what, and what is kept of it.
+type gate struct {
+	guard *guard.Guard
+	desk  *keyDesk
+	books *books
+	login *oidc.Login // nil: nobody logs in
+	work  []loop
+}
+
+// How often refusals are written to the audit log, and old rows of it are removed.
+const refusalsEvery, pruneEvery = 2 * time.Second, time.Minute
+
+// gate puts together who may do what. Keys are known when it returns.
+func (g *ground) gate(ctx context.Context, c config.Config, log *slog.Logger) (*gate, error) {
+	refusals := new(trail.Refusals)
+	out := &gate{desk: &keyDesk{g.db}, books: &books{g.db, refusals, c.AuditLog.Keep},
+		guard: &guard.Guard{Open: c.Auth != config.ByKeys, Loopback: c.Auth == config.Loopback,
+			Refusals: refusals, Now: time.Now, Limiter: edge.NewLimiter(c.Keys.Rate, c.Keys.Burst)}}
+	for _, p := range c.TLS.Principals {
+		out.guard.Certificates = append(out.guard.Certificates,
+			guard.Certificate{Match: p.Match, Principal: p.Principal})
+	}
+	if err := out.desk.firstFromFile(ctx, c.Keys.FirstAdminFile, log); err != nil {
+		return nil, err
+	}
+	book, once := follow(g.db, c.Keys, log)
+	out.guard.Book = book
+	if c.Auth == config.ByKeys {
+		if err := once(ctx); err != nil {
+			return nil, fmt.Errorf("keys: %w", err)
+		}
+		if book.Len() == 0 {
+			log.Warn("there is no key yet: nobody may do anything",
+				"remedy", "run `budgetd keys bootstrap` or set keys.first_admin_file")
+		}
+		// A loop's pause is at most one and a half times what it is given.
+		out.work = append(out.work, loop{"keys", c.Keys.Refresh * 2 / 3, once})
+	}
+	out.work = append(out.work, loop{"refusals", refusalsEvery, out.books.noteRefusals},
+		loop{"audit log", pruneEvery, out.books.prune})
+	return out, out.sessions(c.OIDC)
+}
+
+// sessions lets persons log in, where the configuration says so.
+func (g *gate) sessions(c config.OIDC) error {
+	if c.Issuer == "" {
+		return nil
+	}
+	client, err := c.Source()
+	if err != nil {
+		return fmt.Errorf("oidc.client_secret: %w", err)
+	}
+	key, err := c.SessionSource()
+	if err != nil {
+		return fmt.Errorf("oidc.session_key_file: %w", err)
+	}
+	settings := oidc.Config{Issuer: c.Issuer, ClientID: c.ClientID, ClientSecret: client,
+		RedirectURL: c.RedirectURL, GroupsClaim: c.GroupsClaim, Key: key, Now: time.Now,
+		Refused: g.refused}
+	for _, grant := range c.Roles {
+		settings.Grants = append(settings.Grants,
+			oidc.Grant{Group: grant.Group, Role: grant.Role, Scope: grant.Scope})
+	}
+	if g.login, err = oidc.New(settings); err != nil {
+		return err
+	}
+	g.guard.Sessions = g.login
+	return nil
+}
+
+// refused answers a log-in that failed.
+func (g *gate) refused(w http.ResponseWriter, r *http.Request, status int, reason string, err error) {
+	g.guard.Refusals.Add(time.Now().UnixMilli(), "", guard.SourceOf(guard.Remote(r)), "login", reason)
+	code := budget.Unauthenticated
+	if status == http.StatusServiceUnavailable {
+		code = budget.Unavailable
+	}
+	p := wire.ProblemOf(budget.Refuse(code, "login", "%v", err))
+	p.Status = status
+	httpapi.WriteProblem(w, p)
+}

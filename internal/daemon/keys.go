@@ -1,0 +1,258 @@
+package daemon
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/budgetd/budgetd/access"
+	"github.com/budgetd/budgetd/bucket"
+	"github.com/budgetd/budgetd/internal/config"
+	"github.com/budgetd/budgetd/internal/httpapi"
+	"github.com/budgetd/budgetd/internal/secret"
+	"github.com/budgetd/budgetd/internal/sqlstore/auditlog"
+	"github.com/budgetd/budgetd/internal/sqlstore/definitions"
+	"github.com/budgetd/budgetd/internal/sqlstore/engine"
+	"github.com/budgetd/budgetd/internal/sqlstore/keys"
+	"github.com/budgetd/budgetd/trail"
+)
+
+var (
+	_ httpapi.Keys    = (*keyDesk)(nil)
+	_ httpapi.Names   = (*names)(nil)
+	_ httpapi.Trail   = (*books)(nil)
+	_ httpapi.Records = (*books)(nil)
+)
+
+// keyDesk issues and ends API keys.
+type keyDesk struct{ db *engine.DB }
+
+// List reads a page of keys.
+func (d *keyDesk) List(ctx context.Context, tenant, after string, limit int) (
+	out []access.Key, err error) {
+	err = d.db.Read(ctx, "keys", func(r *engine.Reader) error {
+		out, err = keys.Page(ctx, r.Plain(), tenant, after, limit)
+		return err
+	})
+	return out, err
+}
+
+// Key reads a key.
+func (d *keyDesk) Key(ctx context.Context, id string) (out access.Key, err error) {
+	err = d.db.Read(ctx, "keys", func(r *engine.Reader) error {
+		out, err = keys.One(ctx, r.Plain(), id)
+		return err
+	})
+	return out, err
+}
+
+// Issue makes a key.
+func (d *keyDesk) Issue(ctx context.Context, key access.Key) (access.Token, access.Key, error) {
+	token, err := d.fresh(&key)
+	if err == nil {
+		err = d.db.Write(ctx, "create key", func(t *engine.Tx) error {
+			attestKey(ctx, &key)
+			return keys.Create(ctx, t.Plain(), key)
+		})
+	}
+	return token, key, err
+}
+
+// fresh gives a key its token.
+func (d *keyDesk) fresh(key *access.Key) (access.Token, error) {
+	token, err := access.NewToken(rand.Reader)
+	key.ID, key.Hash, key.CreatedMS = token.ID(), token.Hash(), d.db.Now().UnixMilli()
+	return token, err
+}
+
+// attestKey notes a key as it becomes for the audit log.
+func attestKey(ctx context.Context, key *access.Key) {
+	after := fmt.Appendf(nil, `{"principal":%q,"role":%q,"tenant":%q,"budgets":%q,"expires_ms":%d,`+
+		`"revoked_ms":%d}`, key.Principal, key.Role, key.Scope.Tenant, key.Scope.Budgets,
+		key.ExpiresMS, key.RevokedMS)
+	trail.FromContext(ctx).Change(key.Scope.Tenant, key.ID, nil, after)
+}
+
+// Rotate makes a key like another one, which then ends.
+func (d *keyDesk) Rotate(ctx context.Context, id, by string, overlap time.Duration) (
+	token access.Token, made access.Key, err error) {
+	fresh := access.Key{CreatedBy: by}
+	if token, err = d.fresh(&fresh); err != nil {
+		return token, made, err
+	}
+	until := fresh.CreatedMS + overlap.Milliseconds()
+	err = d.db.Write(ctx, "rotate key", func(t *engine.Tx) error {
+		if made, err = keys.Rotate(ctx, t.Plain(), id, fresh, until); err != nil {
+			return err
+		}
+		attestKey(ctx, &made)
+		return nil
+	})
+	return token, made, err
+}
+
+// Revoke has a key refused.
+func (d *keyDesk) Revoke(ctx context.Context, id string) (out access.Key, err error) {
+	err = d.db.Write(ctx, "revoke key", func(t *engine.Tx) error {
+		if out, err = keys.Revoke(ctx, t.Plain(), id, t.Now.UnixMilli()); err != nil {
+			return err
+		}
+		attestKey(ctx, &out)
+		return nil
+	})
+	return out, err
+}
+
+// firstPrincipal is whose key the first one is.
+const firstPrincipal = "admin"
+
+// first keeps a token as the key of the first administrator, and reports whether it did: there was
+// no key before.
+func (d *keyDesk) first(ctx context.Context, token access.Token, source string) (made bool, err error) {
+	key := access.Key{ID: token.ID(), Hash: token.Hash(), Principal: firstPrincipal,
+		Role: access.Admin, CreatedMS: d.db.Now().UnixMilli(), CreatedBy: source}
+	entry := trail.NewEntry(trail.Row{AtMS: key.CreatedMS, Principal: source, Op: "create key"})
+	ctx = trail.NewContext(ctx, entry)
+	nothing := errors.New("there are keys")
+	err = d.db.Write(ctx, "first key", func(t *engine.Tx) error {
+		attestKey(ctx, &key)
+		made, err = keys.CreateFirst(ctx, t.Plain(), key)
+		if err == nil && !made {
+			return nothing // no row for nothing
+		}
+		return err
+	})
+	if errors.Is(err, nothing) {
+		return false, nil
+	}
+	return made, err
+}
+
+// firstFromFile keeps the key in keys.first_admin_file, if there is none yet.
+func (d *keyDesk) firstFromFile(ctx context.Context, file string, log *slog.Logger) error {
+	if file == "" {
+		return nil
+	}
+	source, err := secret.File(file)
+	if err != nil {
+		return fmt.Errorf("keys.first_admin_file: %w", err)
+	}
+	token, why := access.ParseToken(source.Now().Reveal())
+	if why != access.Accepted {
+		return fmt.Errorf("keys.first_admin_file: %s", why.Message())
+	}
+	made, err := d.first(ctx, token, "keys.first_admin_file")
+	if made {
+		log.Info("the key of the first administrator is kept", "key", token.ID(), "file", file)
+	}
+	return err
+}
+
+// names resolves budgets that callers name by id.
+type names struct {
+	definitions *definitions.Part
+	budgets     *bucket.Budgets
+}
+
+// Belongs reports whether a tenant has a budget of an id.
+func (n *names) Belongs(ctx context.Context, tenant string, id int64) (bool, error) {
+	return n.definitions.Belongs(ctx, tenant, id)
+}
+
+// NameOf returns the name of a budget.
+func (n *names) NameOf(ctx context.Context, ref bucket.BudgetRef) (string, error) {
+	b, err := n.budgets.Find(ctx, ref)
+	if err != nil {
+		return "", err
+	}
+	return b.Name, nil
+}
+
+// books is the audit log.
+type books struct {
+	db       *engine.DB
+	refusals *trail.Refusals
+	keep     time.Duration
+}
+
+// Append adds a row in a transaction of its own.
+func (b *books) Append(ctx context.Context, row trail.Row) error {
+	return b.db.Write(ctx, "audit log", func(t *engine.Tx) error {
+		_, err := auditlog.Append(ctx, t.Plain(), row)
+		return err
+	})
+}
+
+// Read reads a page.
+func (b *books) Read(ctx context.Context, q httpapi.AuditQuery) (page httpapi.AuditPage, err error) {
+	query := auditlog.Query{After: q.After, Principal: q.Principal, Tenant: q.Tenant, Op: q.Op,
+		Limit: q.Limit}
+	if !q.From.IsZero() {
+		query.FromMS = q.From.UnixMilli()
+	}
+	if !q.To.IsZero() {
+		query.ToMS = q.To.UnixMilli()
+	}
+	err = b.db.Snapshot(ctx, "audit log", func(r *engine.Reader) error {
+		if page.Head, page.Removed, err = auditlog.Ends(ctx, r.Plain()); err != nil {
+			return err
+		}
+		page.Rows, err = auditlog.Read(ctx, r.Plain(), query)
+		return err
+	})
+	return page, err
+}
+
+// noteRefusals appends what was counted since the last time.
+func (b *books) noteRefusals(ctx context.Context) error {
+	rows := b.refusals.Take()
+	if len(rows) == 0 {
+		return nil
+	}
+	err := b.db.Write(ctx, "audit log", func(t *engine.Tx) error {
+		for _, row := range rows {
+			if _, err := auditlog.Append(ctx, t.Plain(), row); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		b.refusals.Return(rows)
+	}
+	return err
+}
+
+// prune removes rows that are older than audit_log.keep, at most 1,000 at a time.
+func (b *books) prune(ctx context.Context) error {
+	if b.keep == 0 {
+		return nil
+	}
+	return b.db.Write(ctx, "prune the audit log", func(t *engine.Tx) error {
+		now := t.Now.UnixMilli()
+		_, err := auditlog.Prune(ctx, t.Plain(), now-b.keep.Milliseconds(),
+			trail.Row{AtMS: now, Principal: "budgetd", Op: "prune audit log", Outcome: trail.Done})
+		return err
+	})
+}
+
+// follow keeps a book of keys like those in the database.
+func follow(db *engine.DB, c config.Keys, log *slog.Logger) (*access.Book,
+	func(context.Context) error) {
+	book := access.NewBook(c.StaleAfter.Milliseconds())
+	f := &keys.Follower{Book: book, Log: log, Every: c.Refresh, Now: time.Now,
+		Note: func(ctx context.Context, used map[string]int64) error {
+			return db.Write(ctx, "use of keys", func(t *engine.Tx) error {
+				return keys.NoteUse(ctx, t.Plain(), used)
+			})
+		}}
+	return book, func(ctx context.Context) error {
+		return db.Read(ctx, "keys", func(r *engine.Reader) error {
+			f.DB = r.Plain()
+			return f.RunOnce(ctx)
+		})
+	}
+}

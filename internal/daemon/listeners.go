@@ -1,0 +1,123 @@
+package daemon
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"time"
+
+	"github.com/budgetd/budgetd/internal/config"
+	"github.com/budgetd/budgetd/internal/edge"
+	"github.com/budgetd/budgetd/internal/httpapi"
+	"github.com/budgetd/budgetd/internal/httpapi/front"
+	"github.com/budgetd/budgetd/internal/tlsfiles"
+)
+
+// door is an address that calls are answered at.
+type door struct {
+	name     string
+	part     httpapi.Part
+	listener net.Listener
+	api      *httpapi.API
+	server   *front.Server
+}
+
+// doors are all of them.
+type doors struct {
+	all   []*door
+	tls   *tlsfiles.Server // nil: not encrypted
+	ended chan error
+}
+
+// open listens at every address. Close what it returns also after an error.
+func openDoors(ctx context.Context, c config.Config) (*doors, error) {
+	d := &doors{}
+	rest := httpapi.DataPart | httpapi.AdminPart | httpapi.MetricsPart
+	for _, one := range []struct {
+		name, addr string
+		part       httpapi.Part
+	}{{"metrics", c.Listeners.Metrics, httpapi.MetricsPart},
+		{"admin", c.Listeners.Admin, httpapi.AdminPart | httpapi.DataPart},
+		{"listen", c.Listen, 0}} {
+		if one.addr == "" {
+			continue
+		}
+		part := one.part
+		switch one.name {
+		case "metrics":
+			rest &^= httpapi.MetricsPart
+		case "admin":
+			rest &^= httpapi.AdminPart
+		default:
+			part = rest
+		}
+		listener, err := new(net.ListenConfig).Listen(ctx, "tcp", one.addr)
+		if err != nil {
+			return d, fmt.Errorf("%s: %w", one.name, err)
+		}
+		d.all = append(d.all, &door{name: one.name, part: part,
+			listener: edge.Listen(listener, c.HTTP.MaxConnections)})
+	}
+	if c.TLS.CertFile != "" {
+		var err error
+		if d.tls, err = tlsfiles.NewServer(c.TLS.Files()); err != nil {
+			return d, fmt.Errorf("tls: %w", err)
+		}
+	}
+	d.ended = make(chan error, len(d.all))
+	return d, nil
+}
+
+// close ends listening.
+func (d *doors) close() {
+	for _, one := range d.all {
+		_ = one.listener.Close() // Serve closes it earlier
+	}
+}
+
+// serve begins to answer at every address.
+func (d *doors) serve(ctx context.Context, c config.Config, api httpapi.Config, log *slog.Logger) {
+	for _, one := range d.all {
+		settings := api
+		settings.Part = one.part
+		one.api = httpapi.New(settings)
+		one.server = httpapi.NewServer(one.api, api.Limits, log)
+		go func() {
+			if d.tls != nil {
+				d.ended <- one.server.ServeTLS(one.listener, d.tls.Config())
+				return
+			}
+			d.ended <- one.server.Serve(one.listener)
+		}()
+	}
+	if d.tls != nil {
+		go d.tls.Watch(ctx, c.TLS.Reload, log)
+	}
+}
+
+// stop tells balancers, stops accepting, and lets requests under way finish.
+func (d *doors) stop(ctx context.Context, stop config.Stop, log *slog.Logger) {
+	log.Info("stopping", "notice", stop.Notice.String())
+	for _, one := range d.all {
+		one.api.Leave()
+	}
+	time.Sleep(stop.Notice)
+	bounded, cancel := context.WithTimeout(context.WithoutCancel(ctx), stop.FinishTimeout)
+	defer cancel()
+	for _, one := range d.all {
+		err := one.server.Shutdown(bounded)
+		if errors.Is(err, context.DeadlineExceeded) {
+			log.Warn("requests are cut off", "listener", one.name,
+				"finish_timeout", stop.FinishTimeout.String())
+			err = one.server.Close()
+		}
+		if err != nil {
+			log.Warn("the listener did not close", "listener", one.name, "error", err)
+		}
+	}
+	for range d.all {
+		<-d.ended
+	}
+}
