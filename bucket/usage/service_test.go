@@ -377,7 +377,7 @@ func TestCheckOfADuePeriod(t *testing.T) {
 		b := w.make("daily", 1000, func(d *budget.Definition) {
 			d.Type, d.Timezone, d.StartAt = budget.Daily, "Europe/Berlin", w.DB.Now()
 			d.Rule = &budget.Rule{Kind: budget.Calendar, Every: budget.Day, Quantity: 100,
-				Unused: budget.Forfeit}
+				Unused: budget.Forfeit, Partial: budget.Whole}
 		})
 		w.accepted(b, "a", 30, nil)
 		a := w.check(b, 71, nil, budget.PeriodExhausted)
@@ -387,7 +387,7 @@ func TestCheckOfADuePeriod(t *testing.T) {
 		w.Clock.Advance(25 * time.Hour)
 		got := w.s.Check(w.Ctx, []bucket.CheckRequest{ask(b, 100, nil), ask(b, 101, nil)})
 		if got[0].Err != nil || *got[0].PeriodRemaining != 100 || turns != 1 ||
-			codeOf(got[1].Err) != budget.PeriodExhausted {
+			codeOf(got[1].Err) != budget.BudgetExhausted { // no period ever has more than 100
 			t.Errorf("%+v, %d turns", got, turns)
 		}
 	})

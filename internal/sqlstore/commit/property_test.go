@@ -1,6 +1,7 @@
 package commit_test
 
 import (
+	"flag"
 	"fmt"
 	"path/filepath"
 	"testing"
@@ -71,6 +72,12 @@ func (m *model) gather(id string, amount int64, user string) bucket.Verdict {
 
 // TestModel commits and gathers random operations beside a model, and checks the accounts after each.
 func TestModel(t *testing.T) {
+	const usual = "25" // flights on a real server take long; make proof asks for more
+	if f := flag.Lookup("rapid.checks"); f.Value.String() == f.DefValue {
+		if err := f.Value.Set(usual); err != nil {
+			t.Fatal(err)
+		}
+	}
 	limits := []budget.Limit{perUser("amount", 30, budget.MeasureAmount),
 		perUser("calls", 6, budget.MeasureCount)}
 	run := func(t *testing.T, config engine.Config) {
