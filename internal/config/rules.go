@@ -168,14 +168,20 @@ func isAddress(text string) bool {
 	return err == nil
 }
 
+// isSocket reports whether a text is the path of a Unix socket.
+func isSocket(text string) bool {
+	path, ok := strings.CutPrefix(text, "unix://")
+	return ok && strings.HasPrefix(path, "/")
+}
+
 func addresses(into *[]string) rule {
-	const want = "must be a list of host:port, such as [127.0.0.1:6379]"
+	const want = "must be a list of host:port or unix:///path, such as [127.0.0.1:6379]"
 	return rule{want: want, target: into, set: func(value any) bool {
 		list, ok := value.([]any)
 		*into = nil
 		for _, element := range list {
 			text, isText := element.(string)
-			if !isText || !isAddress(text) || strings.HasPrefix(text, ":") {
+			if !isText || !isSocket(text) && (!isAddress(text) || strings.HasPrefix(text, ":")) {
 				return false
 			}
 			*into = append(*into, text)

@@ -154,7 +154,11 @@ func (i *Instance) check() (key string, value any, want string) {
 	}
 	switch {
 	case i.Topology == Standalone && len(i.Addrs) != 1:
-		return ".addrs", i.Addrs, "must be one host:port"
+		return ".addrs", i.Addrs, "must be one host:port or unix:///path"
+	case i.Topology != Standalone && slices.ContainsFunc(i.Addrs, isSocket):
+		return ".addrs", i.Addrs, "must be host:port: a socket is for topology standalone"
+	case slices.ContainsFunc(i.Addrs, isSocket) && i.TLS.Enabled:
+		return ".tls.enabled", true, "must be false with a socket"
 	case i.Topology == Sentinel && len(i.Addrs) == 0:
 		return ".addrs", i.Addrs, "must be host:port of the sentinels"
 	case i.Topology == Cluster && len(i.Addrs) == 0:

@@ -19,6 +19,7 @@ import (
 	"github.com/budgetd/budgetd/access"
 	"github.com/budgetd/budgetd/internal/config"
 	"github.com/budgetd/budgetd/internal/httpapi"
+	"github.com/budgetd/budgetd/internal/sqlstore/engine"
 )
 
 // Exit statuses, as --help states them.
@@ -91,6 +92,11 @@ func Run(ctx context.Context, args, environ []string, stdout, stderr io.Writer) 
 		return statusUsage
 	}
 	faults, warnings := c.Exposure(*insecure)
+	if c.Database.Driver == config.MySQL {
+		if err := engine.CheckDSN(c.Database.DSN); err != nil {
+			faults = append(faults, config.Fault{Key: "database.dsn", Want: err.Error()})
+		}
+	}
 	if len(faults) > 0 {
 		fmt.Fprintln(stderr, "budgetd:", faults)
 		return statusUsage

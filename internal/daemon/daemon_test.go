@@ -156,7 +156,7 @@ func TestUsage(t *testing.T) {
 		{[]string{"--config", open, "--check-config"}, 2, "", []string{"listen: ", "--insecure-listen"}},
 		{[]string{"--config", open}, 2, "", []string{"listen: ", "--insecure-listen"}},
 		{[]string{"--config", open, "--check-config", "--insecure-listen"}, 0, "warning: listen 0.0.0.0:0 is open", nil},
-		{[]string{"--config", keys}, 2, "", []string{"auth: ", "not available"}},
+		{[]string{"--config", keys, "--check-config"}, 0, "config ok", nil},
 		{[]string{"--config", bad}, 2, "", []string{"listen: ", "no_such_key: ", "log.level: "}},
 		{[]string{"--config", "/nowhere.yaml"}, 2, "", []string{"/nowhere.yaml"}},
 		{[]string{"--no-such-flag"}, 2, "", []string{"no-such-flag", "--help"}},

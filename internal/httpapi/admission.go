@@ -64,7 +64,10 @@ func (d *data) admit(c *guard.Caller) *budget.Error {
 	p, err := g.Identify(c, call)
 	if err == nil && p != nil {
 		d.principal = p
-		if err = guard.Permit(p, call); err != nil && !g.Open && call.Administrative() {
+		if err = guard.Permit(p, call); err == nil && call.Over == access.Installation {
+			err = d.may(call, access.Target{}, nil)
+		}
+		if err != nil && !g.Open && call.Administrative() {
 			g.Refusals.Forbid(d.began.UnixMilli(), p.Name, p.KeyID, guard.SourceOf(c.Remote), call.Op)
 		}
 	}

@@ -1,0 +1,209 @@
+package httpapi_test
+
+import (
+	"context"
+	"crypto/rand"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/budgetd/budgetd/access"
+	"github.com/budgetd/budgetd/bucket"
+	"github.com/budgetd/budgetd/budget"
+	"github.com/budgetd/budgetd/internal/guard"
+	"github.com/budgetd/budgetd/internal/httpapi"
+	"github.com/budgetd/budgetd/trail"
+)
+
+// keyring is a server's keys: one of each role, and some that must not do.
+type keyring struct{ tokens map[string]string }
+
+// locked starts a server that authenticates.
+func locked(t *testing.T) (*fake, *running, *keyring, *shelf) {
+	t.Helper()
+	ring, book, rows := &keyring{map[string]string{}}, access.NewBook(0), new(shelf)
+	var all []access.Key
+	add := func(name string, key access.Key) {
+		token, err := access.NewToken(rand.Reader)
+		if err != nil {
+			t.Fatal(err)
+		}
+		key.ID, key.Hash, key.Principal = token.ID(), token.Hash(), name
+		ring.tokens[name] = token.Reveal()
+		all = append(all, key)
+	}
+	for _, role := range access.Roles() {
+		add(role.String(), access.Key{Role: role})
+	}
+	add("shop", access.Key{Role: access.Admin, Scope: access.Scope{Tenant: "shop"}})
+	add("revoked", access.Key{Role: access.Admin, RevokedMS: 1})
+	add("expired", access.Key{Role: access.Admin, ExpiresMS: 1})
+	book.Replace(all, time.Now().UnixMilli())
+	service, server, _ := start(t, func(c *httpapi.Config) {
+		c.Guard = &guard.Guard{Book: book, Refusals: new(trail.Refusals), Now: time.Now}
+		c.Trail, c.Records, c.Keys, c.Names = rows, rows, rows, rows
+	})
+	return service, server, ring, rows
+}
+
+// shelf keeps rows and keys for one test.
+type shelf struct{ rows []trail.Row }
+
+func (s *shelf) Append(_ context.Context, row trail.Row) error {
+	s.rows = append(s.rows, row)
+	return nil
+}
+
+func (s *shelf) Read(context.Context, httpapi.AuditQuery) (httpapi.AuditPage, error) {
+	return httpapi.AuditPage{Rows: s.rows}, nil
+}
+
+func (*shelf) List(context.Context, string, string, int) ([]access.Key, error) { return nil, nil }
+
+func (*shelf) Key(_ context.Context, id string) (access.Key, error) {
+	return access.Key{ID: id, Role: access.Read, Principal: "x"}, nil
+}
+
+func (*shelf) Issue(_ context.Context, key access.Key) (access.Token, access.Key, error) {
+	token, err := access.NewToken(rand.Reader)
+	return token, key, err
+}
+
+func (s *shelf) Rotate(ctx context.Context, id, _ string, _ time.Duration) (access.Token, access.Key, error) {
+	return s.Issue(ctx, access.Key{ID: id, Role: access.Read})
+}
+
+func (*shelf) Revoke(_ context.Context, id string) (access.Key, error) {
+	return access.Key{ID: id, Role: access.Read}, nil
+}
+
+func (*shelf) Belongs(_ context.Context, tenant string, _ int64) (bool, error) {
+	return tenant == "shop", nil
+}
+
+func (*shelf) NameOf(context.Context, bucket.BudgetRef) (string, error) { return "sale", nil }
+
+// bodies are those that some calls need to be understood.
+var bodies = map[string]string{
+	"create": `{"name":"sale","unit":"count","type":"promo","total_quantity":5}`,
+	"deduct": `{"request_id":"o1","amount":5}`, "rollback": `{"request_id":"o1"}`, "cancel": `{"request_id":"o1"}`,
+	"confirm": `{"request_id":"o1"}`, "extend": `{"request_id":"o1","hold_ttl":"5m"}`,
+	"batch": `{"deductions":[{"budget":"sale","request_id":"a","amount":1}]}`, "check": `{"checks":[{"budget":"sale","amount":1}]}`,
+	"append": `{"request_id":"a1","quantity":5}`, "change": `{"status":"paused"}`, "release": `{"request_id":"q","reason":"r"}`,
+	"create key": `{"principal":"till","role":"read"}`,
+}
+
+// served are the calls that this test can make; the others belong to a provider, or are to come.
+func served(call access.Call) bool {
+	return !strings.HasPrefix(call.Pattern, "/console/") && call.Op != "openapi" && call.Op != "rebalance"
+}
+
+// Every call with every role, with none, and with a revoked, an expired and a foreign key.
+func TestEveryRouteWithEveryKey(t *testing.T) {
+	_, server, ring, _ := locked(t)
+	path := strings.NewReplacer("{budget}", "sale", "{key}", "sale:bucket-0", "{name}", "redis-a", "{id}", "0123456789")
+	for _, call := range access.Calls() {
+		if !served(call) {
+			continue
+		}
+		target := path.Replace(call.Pattern)
+		switch call.Op {
+		case "deduction":
+			target += "?request_id=o1"
+		case "usage":
+			target += "?user=u1"
+		}
+		status := func(name string) int {
+			var header []string
+			if name != "" {
+				header = []string{"Authorization", "Bearer " + ring.tokens[name]}
+			}
+			answer, _ := ask(t, server, call.Method, target, bodies[call.Op], header...)
+			return answer.StatusCode
+		}
+		open := call.Over == access.Nobody
+		for _, role := range access.Roles() {
+			want := 200
+			if got := status(role.String()); role.Includes(call.Least) || open {
+				if got != want && got != 201 && got != 202 {
+					t.Errorf("%s as %s: %d", call.Op, role, got)
+				}
+			} else if got != 403 {
+				t.Errorf("%s as %s: %d, want 403", call.Op, role, got)
+			}
+		}
+		for _, name := range []string{"", "revoked", "expired"} {
+			if got := status(name); open != (got == 200) || !open && got != 401 {
+				t.Errorf("%s with %q: %d", call.Op, name, got)
+			}
+		}
+	}
+}
+
+// A key of one tenant hears of another tenant's budget what it hears of none, by name and by id.
+func TestForeignTenant(t *testing.T) {
+	service, server, ring, _ := locked(t)
+	header := []string{"Authorization", "Bearer " + ring.tokens["shop"]}
+	for _, target := range []string{"/v1/budgets/sale?tenant=default", "/v1/budgets/7?tenant=default"} {
+		for method, rest := range map[string]string{"GET": "", "PATCH": "", "POST": "/deduct"} {
+			url := strings.Replace(target, "?", rest+"?", 1)
+			body := ""
+			switch method {
+			case "PATCH":
+				body = `{"status":"paused"}`
+			case "POST":
+				body = bodies["deduct"]
+			}
+			answer, text := ask(t, server, method, url, body, header...)
+			if answer.StatusCode != http.StatusNotFound || !strings.Contains(text, `tenant \"default\" has no budget`) {
+				t.Errorf("%s %s: %d %s", method, url, answer.StatusCode, text)
+			}
+		}
+	}
+	for target, want := range map[string]int{"/v1/budgets?tenant=default": 403, "/v1/keys?tenant=default": 403,
+		"/v1/instances": 403, "/metrics": 403, "/v1/audit-log": 403} {
+		if answer, text := ask(t, server, "GET", target, "", header...); answer.StatusCode != want {
+			t.Errorf("%s: %d %s", target, answer.StatusCode, text)
+		}
+	}
+	if asked := service.taken(); len(asked) > 0 {
+		t.Errorf("the service was asked: %q", asked)
+	}
+	if answer, text := ask(t, server, "GET", "/v1/budgets/sale", "", header...); answer.StatusCode != 200 {
+		t.Errorf("its own: %d %s", answer.StatusCode, text)
+	}
+	if asked := service.taken(); len(asked) != 1 || !strings.Contains(asked[0], "Tenant:shop") {
+		t.Errorf("without a tenant: %q", asked)
+	}
+}
+
+// A role below rollback takes back its own deductions only; the service is told whose.
+func TestOwnRollbacks(t *testing.T) {
+	service, server, ring, _ := locked(t)
+	for role, want := range map[string]string{"deduct": "OnlyBy:deduct", "rollback": "OnlyBy: "} {
+		ask(t, server, "POST", "/v1/budgets/sale/rollback", bodies["rollback"], "Authorization", "Bearer "+ring.tokens[role])
+		if asked := service.taken(); len(asked) != 1 || !strings.Contains(asked[0], want) {
+			t.Errorf("%s: %q", role, asked)
+		}
+	}
+	ask(t, server, "POST", "/v1/budgets/sale/deduct", bodies["deduct"], "Authorization", "Bearer "+ring.tokens["deduct"])
+	if asked := service.taken(); len(asked) != 1 || !strings.Contains(asked[0], "By:deduct") {
+		t.Errorf("deduct: %q", asked)
+	}
+}
+
+// A refused administrative call has a row, with who made it; one that pauses needs no administrator.
+func TestAdministrativeCallsHaveRows(t *testing.T) {
+	service, server, ring, rows := locked(t)
+	header := []string{"Authorization", "Bearer " + ring.tokens["operator"]}
+	if answer, text := ask(t, server, "PATCH", "/v1/budgets/sale", `{"adjust_cnt":3}`, header...); answer.StatusCode != 403 {
+		t.Errorf("%d %s", answer.StatusCode, text)
+	}
+	service.err = budget.Refuse(budget.RequestConflict, "append", "x")
+	ask(t, server, "POST", "/v1/budgets/sale/append", bodies["append"], header...)
+	if len(rows.rows) != 2 || rows.rows[0].Outcome != "forbidden" || rows.rows[1].Outcome != "request_conflict" ||
+		rows.rows[1].Principal != "operator" || rows.rows[1].RequestID != "a1" || rows.rows[1].Target != "sale" {
+		t.Errorf("%+v", rows.rows)
+	}
+}
