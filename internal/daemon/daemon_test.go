@@ -245,7 +245,6 @@ func TestCannotStart(t *testing.T) {
 		{"another file", []string{"BUDGETD_DATABASE_DSN=" + notADatabase}, "database"},
 		{"server not there", []string{"BUDGETD_DATABASE_DRIVER=mysql", "BUDGETD_DATABASE_CONNECT_TIMEOUT=700ms",
 			"BUDGETD_DATABASE_DSN=u:secret@tcp(" + closed.Addr().String() + ")/budgetd"}, "not reachable for 700ms"},
-		{"DSN wrong", []string{"BUDGETD_DATABASE_DRIVER=mysql", "BUDGETD_DATABASE_DSN=nonsense"}, "dsn"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			began := time.Now()
@@ -283,7 +282,7 @@ func (p *process) begin(id string) (net.Conn, string) {
 		p.t.Fatal(err)
 	}
 	body := fmt.Sprintf(`{"request_id":%q,"amount":1}`, id)
-	fmt.Fprintf(connection, "POST /v1/budgets/sale/deduct HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"+
+	fmt.Fprintf(connection, "POST /v1/budgets/sale/deduct HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\n"+
 		"Content-Length: %d\r\n\r\n%s", len(body), body[:len(body)-1])
 	time.Sleep(200 * time.Millisecond) // it is being read now
 	return connection, body[len(body)-1:]
