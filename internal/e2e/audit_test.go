@@ -27,11 +27,14 @@ type audited struct {
 	clients []*client.Client
 	rows    *sql.DB
 	ctl     string
-	loads   atomic.Int64 // their ids differ
+	// callers make each call once; loads counts the loads, so that their ids differ.
+	callers []*client.Client
+	loads   atomic.Int64
 }
 
 func newAudited(t *testing.T) *audited {
 	t.Helper()
+	t.Setenv("BUDGETD_DEDUCT_DEADLINE", "1s") // a call that is routed to the fenced bucket takes as long
 	w := &audited{cluster: newCluster(t), ctl: program(t, "budgetctl")}
 	var err error
 	dsn := regexp.MustCompile(`dsn: "([^"]+)"`).FindStringSubmatch(w.text)[1]
@@ -42,6 +45,7 @@ func newAudited(t *testing.T) *audited {
 	for range 2 {
 		n := w.start(t)
 		w.nodes, w.clients = append(w.nodes, n), append(w.clients, n.client())
+		w.callers = append(w.callers, n.clientWith(client.Retry{Attempts: 1}))
 	}
 	return w
 }
@@ -85,7 +89,7 @@ func (w *audited) load(t *testing.T, name string) (accepted *atomic.Int64, stop 
 				default:
 				}
 				id := fmt.Sprintf("load-%d-%d-%d", run, caller, i)
-				_, err := w.clients[(caller+i)%2].Deduct(context.Background(), name,
+				_, err := w.callers[(caller+i)%2].Deduct(context.Background(), name,
 					client.DeductRequest{RequestID: id, Amount: int64(1 + i%5)})
 				switch code := client.CodeOf(err); {
 				case err == nil:

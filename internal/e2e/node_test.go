@@ -97,8 +97,9 @@ func launch(t *testing.T, dir string, args ...string) *node {
 	n := &node{t: t, log: &lockedBuffer{}, done: make(chan struct{})}
 	n.cmd = exec.Command(path, args...)
 	n.cmd.Dir = dir
-	n.cmd.Env = append(os.Environ(), "BUDGETD_LISTEN=127.0.0.1:0",
-		"BUDGETD_DEDUCT_DEADLINE=20s", "BUDGETD_HTTP_REQUEST_TIMEOUT=30s") // a busy machine is no fault of the service
+	// A busy machine is no fault of the service. What a test sets itself comes last and counts.
+	n.cmd.Env = append([]string{"BUDGETD_LISTEN=127.0.0.1:0", "BUDGETD_DEDUCT_DEADLINE=20s",
+		"BUDGETD_HTTP_REQUEST_TIMEOUT=30s"}, os.Environ()...)
 	n.cmd.Stdout, n.cmd.Stderr = n.log, n.log
 	n.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	started := make(chan error, 1)
