@@ -73,10 +73,10 @@ func (p *Part) End(ctx context.Context, budgetID int64) (out counter.Turned, err
 	return out, nil
 }
 
-// due reports whether the period of a locked budget is over and has not been turned.
+// due reports whether the period of a locked budget is over and has not been turned. After the last
+// period a turn is due once a changed definition has another one.
 func due(t *engine.Tx, b *rows.Budget) bool {
-	return b.Due(t.Now) && b.Durability == string(budget.Store) && b.IsOver == 0 &&
-		b.PeriodNow().OverAt(t.Now)
+	return b.Due(t.Now) && b.Durability == string(budget.Store) && b.PeriodNow().OverAt(t.Now)
 }
 
 // Turn opens the period that the present instant is in. See counter.Periods. Keeps I1.
