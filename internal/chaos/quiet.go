@@ -32,6 +32,7 @@ var unfinished = map[string]string{
 	"epochs of an older activation": `SELECT COUNT(*) FROM bucket_epoch e
 		JOIN sharding_budget_management_bucket b ON b.id = e.bucket_id
 		JOIN lane l ON l.instance = b.instance AND l.lane = b.lane
+		JOIN budget_management_bucket t ON t.id = b.budget_id AND t.durability = 'store'
 		WHERE e.status IN ('opening', 'open', 'closing') AND e.activation > 0
 		AND e.activation < l.since_activation`,
 	"open recycles": `SELECT COUNT(*) FROM recycle_run WHERE is_open = 1`,

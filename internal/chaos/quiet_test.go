@@ -13,8 +13,8 @@ import (
 // done are rows of a budget of which nothing is half done.
 var done = []string{
 	`INSERT INTO lane (instance, lane, activation, since_activation) VALUES ('r', 0, 3, 3)`,
-	`INSERT INTO budget_management_bucket (id, name, total_quantity, out_quantity, roll_over_ms)
-		VALUES (1, 'b', 10, 10, 0)`,
+	`INSERT INTO budget_management_bucket (id, name, durability, total_quantity, out_quantity,
+		roll_over_ms) VALUES (1, 'b', 'store', 10, 10, 0)`,
 	`INSERT INTO sharding_budget_management_bucket (id, budget_id, instance, status, epoch)
 		VALUES (7, 1, 'r', 'online', 2)`,
 	`INSERT INTO bucket_epoch (bucket_id, epoch, budget_id, status, activation, outstanding_quantity)

@@ -127,7 +127,7 @@ func bodies(target Target) []Case {
 			strings.Repeat("x", int(target.BodyBytes))+`"}`)),
 		tooLarge(deduct("blank and larger than allowed", strings.Repeat(" ", int(target.BodyBytes)+1))),
 		tooLarge(Case{Name: "chunked and larger than allowed", Raw: "POST /v1/budgets/" + target.Budget +
-			"/deduct HTTP/1.1\r\nHost: hostile\r\nContent-Type: application/json\r\nTransfer-Encoding: " +
+			"/deduct HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nTransfer-Encoding: " +
 			"chunked\r\n\r\n" +
 			fmt.Sprintf("%x\r\n%s\r\n0\r\n\r\n", target.BodyBytes+1,
 				strings.Repeat(" ", int(target.BodyBytes)+1))}),

@@ -8,19 +8,19 @@ import (
 
 // headers are too many, too large, or not headers.
 func headers(target Target) []Case {
-	const start = "GET /healthz HTTP/1.1\r\nHost: hostile\r\n"
+	const start = "GET /healthz HTTP/1.1\r\nHost: localhost\r\n"
 	path := "/v1/budgets/" + target.Budget
 	plain := func(name, raw string, statuses ...int) Case {
 		return Case{Name: name, Raw: raw, Statuses: statuses}
 	}
 	return []Case{
-		{Name: "10,000 short headers", Raw: "GET " + path + " HTTP/1.1\r\nHost: hostile\r\n" +
+		{Name: "10,000 short headers", Raw: "GET " + path + " HTTP/1.1\r\nHost: localhost\r\n" +
 			strings.Repeat("a: b\r\n", 10_000) + "\r\n", Statuses: []int{431},
 			Codes: []budget.Code{budget.TooLarge}},
 		plain("10,000 headers", start+strings.Repeat("X-Header: value\r\n", 10_000)+"\r\n", 431),
 		plain("a header of 1 MiB", start+"X-Big: "+strings.Repeat("x", 1<<20)+"\r\n\r\n", 431),
 		plain("a request line of 1 MiB", "GET /"+strings.Repeat("x", 1<<20)+
-			" HTTP/1.1\r\nHost: hostile\r\n\r\n", 431, 414),
+			" HTTP/1.1\r\nHost: localhost\r\n\r\n", 431, 414),
 		plain("no Host", "GET "+path+" HTTP/1.1\r\n\r\n", 400),
 		plain("two Hosts", "GET "+path+" HTTP/1.1\r\nHost: a\r\nHost: b\r\n\r\n", 400),
 		plain("a bad Host", "GET "+path+" HTTP/1.1\r\nHost: a b\r\n\r\n", 400),
@@ -38,9 +38,9 @@ func headers(target Target) []Case {
 // slow are requests that never arrive completely.
 func slow(target Target) []Case {
 	deduct := "POST /v1/budgets/" + target.Budget +
-		"/deduct HTTP/1.1\r\nHost: hostile\r\nContent-Type: application/json\r\n"
+		"/deduct HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
 	return []Case{
-		{Name: "headers without end", Raw: "GET /healthz HTTP/1.1\r\nHost: hostile\r\nX-Slow:"},
+		{Name: "headers without end", Raw: "GET /healthz HTTP/1.1\r\nHost: localhost\r\nX-Slow:"},
 		malformed(Case{Name: "a body shorter than announced",
 			Raw: deduct + "Content-Length: 100\r\n\r\n{\"request_id\":"}),
 		malformed(Case{Name: "chunks without end",

@@ -155,7 +155,7 @@ func (c Case) send(target Target) (*http.Response, []byte, error) {
 
 func (c Case) text() string {
 	var out strings.Builder
-	fmt.Fprintf(&out, "%s %s HTTP/1.1\r\nHost: hostile\r\nConnection: close\r\n", c.Method, c.Path)
+	fmt.Fprintf(&out, "%s %s HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n", c.Method, c.Path)
 	for _, line := range c.Header {
 		out.WriteString(line + "\r\n")
 	}
