@@ -88,23 +88,24 @@ func (s *Service) Audit(ctx context.Context, ref bucket.BudgetRef) (bucket.Audit
 			Err: ctx.Err(), Message: "other audits are under way; repeat later",
 			Reason: budget.ReasonOverloaded}
 	}
-	a, found, err := s.look(ctx, b.ID)
-	if err != nil {
-		return bucket.AuditReport{}, s.failed(err)
-	}
-	report := bucket.AuditReport{Figures: a.Figures}
+	var report bucket.AuditReport
 	var more []ledger.Discrepancy
-	if b.InStoreMode() {
-		report.AtRisk = a.Figures.Remaining + a.Figures.Unsettled
-	}
 	switch {
 	case !b.InStoreMode():
 		more, err = s.limits(ctx, b.ID)
-	case s.stores != nil:
+	case s.stores != nil: // first: it brings SQL's sums up to date
 		more, report.Unchecked, err = s.stores.Compare(ctx, b)
 	}
 	if err != nil {
 		return bucket.AuditReport{}, s.failed(err)
+	}
+	a, found, err := s.look(ctx, b.ID)
+	if err != nil {
+		return bucket.AuditReport{}, s.failed(err)
+	}
+	report.Figures = a.Figures
+	if b.InStoreMode() {
+		report.AtRisk = a.Figures.Remaining + a.Figures.Unsettled
 	}
 	report.Discrepancies = append(found, more...)
 	report.OK = len(report.Discrepancies) == 0

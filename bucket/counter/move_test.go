@@ -90,7 +90,8 @@ func TestRedistribute(t *testing.T) {
 	})
 }
 
-// TestCompare: audit 3 finds nothing on live traffic, and finds an entry that is missing.
+// TestCompare: audit 3 finds nothing on live traffic and brings SQL up to date, and it finds an
+// entry that is missing.
 func TestCompare(t *testing.T) {
 	w := inMemory(t, 2)
 	b := w.create(promo("sale", 100, 4))
@@ -103,6 +104,9 @@ func TestCompare(t *testing.T) {
 		w.ok(err)
 		if len(found) > 0 || len(unchecked) > 0 {
 			t.Fatalf("%v, unchecked %v", found, unchecked)
+		}
+		if got, want := w.books(b.ID).S, int64(2*(i+1)-i/7-1); got != want {
+			t.Fatalf("SQL has %d units after it, want %d", got, want)
 		}
 	}
 	bk := w.read(b.ID).Buckets[0]

@@ -196,12 +196,14 @@ func (l *lane) lag() time.Duration {
 	return l.s.clock.Now().Sub(l.syncedAt)
 }
 
-// Compare is audit 3: it compares the entries of a budget's open epochs with SQL. Within the store
-// grants and what was given back must be balance and what was taken, in one atomic read each; SQL's
-// sums must not be above the store's. found was seen twice. unchecked are the keys of buckets whose
-// store could not be read just now. Error: Unavailable.
+// Compare is audit 3: it syncs a budget and compares the entries of its open epochs with SQL, so
+// that SQL then has every deduction that was answered before the call, except of lanes that cannot
+// be reached. Within the store grants and what was given back must be balance and what was taken, in
+// one atomic read each; SQL's sums must not be above the store's. found was seen twice. unchecked
+// are the keys of buckets whose store could not be read just now. Error: Unavailable.
 func (s *Service) Compare(ctx context.Context, b *bucket.Budget) (found []ledger.Discrepancy,
 	unchecked []string, err error) {
+	s.syncBudget(ctx, b, s.clock.Now())
 	for again := range 2 {
 		// SQL is read before the stores: what is counted in between only makes theirs larger.
 		fresh, err := s.budgets.Reload(ctx, b.ID)
