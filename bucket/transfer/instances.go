@@ -107,8 +107,9 @@ func (s *Service) lanesOf(op, name string) (out []bucket.Lane, err error) {
 }
 
 // Drain moves every bucket of an instance to others. In ledger mode that changes one row per
-// bucket, and requests go on meanwhile. What cannot be moved at once is moved by the loop. New
-// buckets land elsewhere until Undrain. Repeating it is harmless and says how far it is.
+// bucket, and requests go on meanwhile. In store mode a bucket is copied, and its requests are
+// unavailable meanwhile. What cannot be moved at once is moved by the loop. New buckets land
+// elsewhere until Undrain. Repeating it is harmless and says how far it is.
 //
 // Errors: InstanceNotFound; LastInstance when no other instance takes buckets; Unavailable;
 // OutcomeUnknown.
@@ -263,7 +264,7 @@ func (s *Service) move(ctx context.Context, p *Placed, list []Placement) (int, e
 	return n, err
 }
 
-// drain moves the ledger-mode buckets of all lanes that are drained. It returns how many it moved.
+// drain moves the buckets of all lanes that are drained. It returns how many it moved.
 func (s *Service) drain(ctx context.Context) (moved int, err error) {
 	rows, err := s.Ledger.Lanes.LaneRows(ctx)
 	if err != nil {
@@ -281,14 +282,43 @@ func (s *Service) drain(ctx context.Context) (moved int, err error) {
 	takes := s.takes(ctx, rows)
 	leaving := func(lane bucket.Lane) bool { return slices.Contains(lanes, lane) }
 	err = s.eachPlaced(ctx, lanes, func(p *Placed) error {
-		if p.Durability != budget.Ledger {
-			return nil
+		move := s.move
+		if p.Durability == budget.Store {
+			move = s.moveInStores
 		}
-		n, err := s.move(ctx, p, s.belong(p, takes, leaving))
+		n, err := move(ctx, p, s.belong(p, s.within(p, takes), leaving))
 		moved += n
 		return err
 	})
 	return moved, err
+}
+
+// within restricts the lanes that take buckets to those that a budget can be on.
+func (s *Service) within(p *Placed, takes func(bucket.Lane) bool) func(bucket.Lane) bool {
+	if p.Durability != budget.Store {
+		return takes
+	}
+	return func(lane bucket.Lane) bool { return slices.Contains(s.StoreLanes, lane) && takes(lane) }
+}
+
+// moveInStores moves buckets of a budget in store mode, one after the other. One that cannot be
+// moved stays, and the others go on: it may be busy, and the loop comes back to it.
+func (s *Service) moveInStores(ctx context.Context, p *Placed, list []Placement) (
+	n int, err error) {
+	if s.Stores == nil {
+		return 0, nil
+	}
+	for _, one := range list {
+		if err := s.Stores.Move(ctx, p.Budget, one.Bucket, one.To); err != nil {
+			s.Log.Warn("bucket not moved", "budget", p.Name, "bucket", one.Bucket, "error", err)
+			continue
+		}
+		n++
+	}
+	if n > 0 {
+		s.Log.Info("buckets moved", "budget", p.Name, "buckets", n)
+	}
+	return n, ctx.Err()
 }
 
 // Rebalance brings ledger-mode buckets to where the ring over the instances says, with bounded

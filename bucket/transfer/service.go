@@ -44,6 +44,13 @@ type Health interface {
 	Ping(ctx context.Context, lane bucket.Lane) error
 }
 
+// Stores moves buckets of store mode: counter.Service.
+type Stores interface {
+	// Move gives a bucket another lane and loses nothing; see counter.Service. It may be interrupted
+	// and repeated.
+	Move(ctx context.Context, budgetID, bucketID int64, to bucket.Lane) error
+}
+
 // Config is what a Service is made of.
 type Config struct {
 	Ledger  Ledger
@@ -56,6 +63,9 @@ type Config struct {
 	// Lanes are those of the configured instances, Places the ring over them.
 	Lanes  []bucket.Lane
 	Places *place.Map
+	// Stores moves the buckets of store mode that a drain finds, to StoreLanes; nil: none moves.
+	Stores     Stores
+	StoreLanes []bucket.Lane
 	// Now is SQL's clock as this node knows it; the machine's when nil.
 	Now func() time.Time
 	// Moved is told of units that moved, by step: bucket.Movements.Moved; nil: nobody is.

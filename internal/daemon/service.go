@@ -121,7 +121,8 @@ func (m *maker) transferService() *transfer.Service {
 		Stocks: m.parts.transfer, Periods: m.parts.transfer, Recycles: m.parts.transfer,
 		Lanes: m.parts.transfer, Counters: m.parts.transfer},
 		Budgets: m.budgets, Pages: m.definitions, Filter: m.filters, Health: m.filters,
-		Lanes: m.ground.lanes, Places: m.places, Now: m.db.Now, Moved: m.observer.Moved, Log: m.log})
+		Lanes: m.ground.lanes, Places: m.places, Stores: m.stores, StoreLanes: redisLanes(m.ground),
+		Now: m.db.Now, Moved: m.observer.Moved, Log: m.log})
 }
 
 func (m *maker) rowService() (*row.Service, error) {
