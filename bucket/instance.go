@@ -2,7 +2,6 @@ package bucket
 
 import (
 	"context"
-	"fmt"
 	"time"
 )
 
@@ -39,9 +38,6 @@ func (c Condition) Refused() (problems []string) {
 	}
 	return problems
 }
-
-// warnings is one text for what is to be warned of once under an activation.
-func (c Condition) warnings(activation int64) string { return fmt.Sprint(activation, c.Findings) }
 
 // Finding is a setting with which a store may lose what it holds.
 type Finding struct {

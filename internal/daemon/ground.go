@@ -55,10 +55,8 @@ func open(ctx context.Context, c config.Config, log *slog.Logger) (*ground, erro
 			return g, err
 		}
 		g.stores[i.Name] = store
-		if c.Strict {
-			if err := checkStore(ctx, i, store, log); err != nil {
-				return g, err
-			}
+		if err := checkStore(ctx, i, c.Strict, store, log); err != nil {
+			return g, err
 		}
 	}
 	return g, nil
@@ -150,24 +148,31 @@ func newRedis(i config.Instance, installation string, recordWindow time.Duration
 	return store, nil
 }
 
-// checkStore refuses, under strict, an instance one of whose servers has settings that may lose what it
-// holds. The lanes check them too, at every activation, and warn otherwise. A server that cannot be
-// reached does not keep the others from serving.
-func checkStore(ctx context.Context, i config.Instance, store bucket.Inspected, log *slog.Logger) error {
-	var problems []string
+// checkStore warns of the settings with which a server of an instance may lose what it holds, each once.
+// A filter needs none of them; budgets in store mode do. Under strict it refuses a server that is too
+// old. A server that cannot be reached does not keep the others from serving.
+func checkStore(ctx context.Context, i config.Instance, strict bool, store bucket.Inspected,
+	log *slog.Logger) error {
+	var refused, known []string
 	for n := range i.Lanes {
 		condition, err := store.Condition(ctx, bucket.Lane{Instance: i.Name, Index: n})
 		if err != nil {
-			log.Warn("settings of an instance not checked yet", "instance", i.Name, "lane", n, "error", err)
+			log.Warn("settings of an instance not checked yet", "instance", i.Name, "lane", n,
+				"error", err)
 			continue
 		}
-		for _, p := range condition.Refused() {
-			if !slices.Contains(problems, p) { // several lanes have one server
-				problems = append(problems, p)
+		for _, f := range condition.Findings {
+			switch {
+			case slices.Contains(known, f.Problem): // several lanes have one server
+			case strict && f.Refused:
+				refused = append(refused, f.Problem)
+			default:
+				log.Warn("setting of a store", "instance", i.Name, "problem", f.Problem)
 			}
+			known = append(known, f.Problem)
 		}
 	}
-	return strictly(problems)
+	return strictly(refused)
 }
 
 // strictly is the error that refuses problems, nil when there are none.
