@@ -19,6 +19,8 @@ var unfinished = map[string]string{
 		WHERE LENGTH(fenced) > 0 AND status IN ('opening', 'open', 'closing')`,
 	"buckets without an epoch": `SELECT COUNT(*) FROM sharding_budget_management_bucket b
 		JOIN bucket_epoch e ON e.bucket_id = b.id AND e.epoch = b.epoch
+		JOIN budget_management_bucket t ON t.id = b.budget_id
+		AND t.durability = 'ledger' -- in store mode an epoch begins when units are asked for
 		WHERE b.status = 'online' AND e.status IN ('closed', 'lost')`,
 	"pending grants": `SELECT COUNT(*) FROM grant_log g
 		JOIN bucket_epoch e ON e.bucket_id = g.bucket_id AND e.epoch = g.epoch

@@ -28,9 +28,10 @@ var done = []string{
 
 // halves are what leaves one thing half done, by the name under which it has to be found.
 var halves = map[string]string{
-	"epochs opening or closing":         `UPDATE bucket_epoch SET status = 'closing' WHERE epoch = 2`,
-	"fenced epochs":                     `UPDATE bucket_epoch SET fenced = 'why' WHERE epoch = 2`,
-	"buckets without an epoch":          `UPDATE sharding_budget_management_bucket SET epoch = 1`,
+	"epochs opening or closing": `UPDATE bucket_epoch SET status = 'closing' WHERE epoch = 2`,
+	"fenced epochs":             `UPDATE bucket_epoch SET fenced = 'why' WHERE epoch = 2`,
+	"buckets without an epoch": `UPDATE budget_management_bucket t,
+		sharding_budget_management_bucket b SET t.durability = 'ledger', b.epoch = 1`,
 	"pending grants":                    `UPDATE grant_log SET status = 'pending'`,
 	"pending shrinks":                   `UPDATE adjustment SET status = 'pending'`,
 	"units of shrinks":                  `UPDATE budget_management_bucket SET pending_shrink_quantity = 1`,

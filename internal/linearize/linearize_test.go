@@ -26,7 +26,7 @@ var (
 	histories = flag.Int("linearize.histories", 4, "of each kind of fault")
 	which     = flag.String("linearize.kinds", "main", "of faults: main, all, or the name of one. In store "+
 		"mode only those after which no Redis is without what it answered")
-	durability = flag.String("linearize.durability", "both", "of the budgets: ledger, store or both")
+	durability = flag.String("linearize.durability", "ledger", "of the budgets: ledger, store or both")
 	seed       = flag.Uint64("linearize.seed", 0, "of calls and faults; 0: of the clock")
 )
 
