@@ -3,106 +3,156 @@ package e2e
 import (
 	"context"
 	"fmt"
-	"sync"
 	"testing"
 	"time"
 
 	"github.com/budgetd/budgetd/budget"
 	"github.com/budgetd/budgetd/client"
-	"github.com/budgetd/budgetd/internal/testservers"
 )
 
-// TestStoreModeRedisKilled: under load through two nodes each Redis (appendfsync always) is killed and
-// restarted. Nothing stays in quarantine, because both nodes say how far they acknowledged and the logs
-// reach that far; the ledger ends with what callers were told, to the unit (I2, I7).
-func TestStoreModeRedisKilled(t *testing.T) {
-	const total, callers = 1_000_000, 8
-	c := &cluster{}
-	dsn := testservers.SharedMariaDB(t).NewDatabase(t)
-	c.text = fmt.Sprintf("database:\n  driver: mysql\n  dsn: %q\nstore_mode:\n  report_wait: 1m\ninstances:\n", dsn)
-	for i := range 3 {
-		r := testservers.Redis(t, testservers.AppendOnly("always"))
-		c.redis = append(c.redis, r)
-		c.text += fmt.Sprintf("  - name: redis-%d\n    driver: redis\n    addrs: [%q]\n", i, r.Addr())
-	}
-	c.config = writeConfig(t, c.text)
-	nodes := []*node{c.start(t), c.start(t)}
-	ctx := context.Background()
-	if _, err := nodes[0].client().Create(ctx, client.CreateRequest{Name: "store", Unit: budget.Count,
-		Type: budget.Promo, Durability: budget.Store, TotalQuantity: total, BucketQuantity: 6}); err != nil {
-		t.Fatal(err)
-	}
-	told := newBooks()
-	stop := make(chan struct{})
-	var all sync.WaitGroup
-	for caller := range callers {
-		all.Go(func() {
-			for i := 0; ; i++ {
-				select {
-				case <-stop:
-					return
-				default:
-				}
-				id := fmt.Sprintf("c%d-%d", caller, i)
-				if err := untilCertain(ctx, nodes, i, "store", id, 3); err == nil {
-					told.accept(id, 3)
-				} else {
-					t.Errorf("%s: %v", id, err)
-					return
-				}
-			}
-		})
-	}
-	for _, r := range c.redis {
-		time.Sleep(700 * time.Millisecond)
-		if err := r.Kill(); err != nil {
-			t.Fatal(err)
+// createStore creates a promo budget in store mode.
+func createStore(t *testing.T, c *client.Client, name string, total int64, buckets int) {
+	t.Helper()
+	_, err := c.Create(context.Background(), client.CreateRequest{Name: name, Unit: budget.Count,
+		Type: budget.Promo, Durability: budget.Store, TotalQuantity: total, BucketQuantity: buckets})
+	must(t, err)
+}
+
+// awaitView waits until a budget's view is as it should be.
+func awaitView(t *testing.T, c *client.Client, name, what string, is func(*client.Budget) bool) {
+	t.Helper()
+	eventually(t, 30*time.Second, what, func() error {
+		v, err := c.Budget(context.Background(), name)
+		if err == nil && !is(v) {
+			err = fmt.Errorf("%+v", v)
 		}
-		if err := r.Restart(); err != nil {
-			t.Fatal(err)
-		}
-	}
-	time.Sleep(time.Second)
-	close(stop)
-	all.Wait()
-	eventually(t, 60*time.Second, "the ledger has everything", func() error {
-		v, err := nodes[1].client().Budget(ctx, "store")
-		switch {
-		case err != nil:
-			return err
-		case v.Used != told.used():
-			return fmt.Errorf("used %d, callers were told %d", v.Used, told.used())
-		case v.Quarantined != 0:
-			return fmt.Errorf("%d in quarantine", v.Quarantined)
-		}
-		list, err := nodes[1].client().Buckets(ctx, "store")
-		if err != nil {
-			return err
-		}
-		for _, bk := range list.Buckets {
-			// One whose units a collect brought to another comes online with its next request.
-			if served := bk.Status == "online" && bk.EpochStatus == "open"; !served && bk.OfflineBy != "service" {
-				return fmt.Errorf("bucket %s is %s %s, its epoch %s", bk.Key, bk.Status, bk.OfflineBy, bk.EpochStatus)
-			}
-		}
-		return nil
+		return err
 	})
-	checkBooks(t, nodes[0].client(), "store", total, told.used())
-	t.Logf("%d accepted over three killed Redis", len(told.accepted))
-	for i, n := range nodes {
-		if status := n.stop(); status != 0 {
-			t.Errorf("node %d ended with %d", i, status)
+}
+
+// repeat repeats the last id of each caller that was not answered, so that the books are complete.
+func (l *load) repeat(t *testing.T, c *client.Client, name string, callers int) {
+	t.Helper()
+	for caller := range callers {
+		i, id := 0, ""
+		for known := true; known; i++ {
+			id = fmt.Sprintf("%s-%d-%d", name, caller, i)
+			_, known = l.told.accepted[id]
 		}
+		_, err := c.Deduct(context.Background(), name,
+			client.DeductRequest{RequestID: id, Amount: 1, Key: id})
+		must(t, err)
+		l.told.accept(id, 1)
 	}
 }
 
-// untilCertain repeats a deduct through any node until it is certain: nil when it was accepted.
-func untilCertain(ctx context.Context, nodes []*node, turn int, name, id string, amount int64) (err error) {
-	for began := time.Now(); time.Since(began) < time.Minute; turn++ {
-		_, err = nodes[turn%len(nodes)].client().Deduct(ctx, name, client.DeductRequest{RequestID: id, Amount: amount})
-		if k := budget.CodeOf(err).Kind(); err == nil || k != budget.NotDone && k != budget.MayBeDone {
+// TestStoreModeNodesKilled: both nodes are killed under load. The stores go on, so another node
+// finds every unit that callers were told of in the ledger, and no other (I2, I7).
+func TestStoreModeNodesKilled(t *testing.T) {
+	const total, callers, name = 1_000_000, 8, "nodes"
+	world := newCluster(t)
+	nodes := []*node{world.start(t), world.start(t)}
+	createStore(t, nodes[0].client(), name, total, 6)
+	l := world.load(t, nodes, name, callers)
+	l.more(t, 200)
+	nodes[1].kill()
+	l.more(t, 200)
+	nodes[0].kill()
+	l.end()
+	c := world.start(t).client()
+	l.repeat(t, c, name, callers)
+	awaitView(t, c, name, "the ledger has everything", func(v *client.Budget) bool {
+		return v.Used == l.told.used() && v.Quarantined == 0
+	})
+	checkBooks(t, c, name, total, l.told.used())
+}
+
+// TestStoreModeRedisKilledUnderLoad: a Redis that syncs its file every second is killed under load
+// and comes back with what it has. Its buckets' units are in quarantine, so that what callers were
+// told is never above what is used and quarantined (I2), and it serves again by itself.
+func TestStoreModeRedisKilledUnderLoad(t *testing.T) {
+	const total, callers, name = 1_000_000, 8, "load"
+	world := newCluster(t)
+	nodes := []*node{world.start(t), world.start(t)}
+	c := nodes[0].client()
+	createStore(t, c, name, total, 6)
+	l := world.load(t, nodes, name, callers)
+	l.more(t, 200)
+	must(t, world.redis[0].Kill())
+	must(t, world.redis[0].Restart())
+	awaitView(t, c, name, "units are in quarantine", func(v *client.Budget) bool {
+		return v.Quarantined > 0
+	})
+	l.more(t, 400)
+	l.end()
+	l.repeat(t, c, name, callers)
+	var report *client.AuditReport
+	eventually(t, 30*time.Second, "the ledger has what was told", func() (err error) {
+		if report, err = c.Audit(context.Background(), name); err != nil {
 			return err
 		}
+		if sold := l.told.used(); report.Used+report.Quarantined < sold {
+			return fmt.Errorf("%d were sold, %+v", sold, report)
+		}
+		return nil
+	})
+	if !report.OK || report.Total != total {
+		t.Errorf("audit: %+v", report)
 	}
-	return err
+	t.Logf("%d sold, %d of them in the ledger, %d in quarantine", l.told.used(), report.Used,
+		report.Quarantined)
+}
+
+// TestStoreModeQuarantine: while a Redis is down, its buckets' requests are unavailable and others
+// are served. It comes back without its memory, and exactly what SQL says its buckets held is in
+// quarantine. Once that is released, all of the total can be sold and no unit more.
+func TestStoreModeQuarantine(t *testing.T) {
+	const total, name = 900, "quarantine"
+	world := newCluster(t)
+	nodes := []*node{world.start(t), world.start(t)}
+	c, ctx, told := nodes[0].client(), context.Background(), newBooks()
+	createStore(t, c, name, total, 9)
+	sell := func(id string, amount int64) error {
+		once := nodes[len(told.accepted)%2].clientWith(client.Retry{Attempts: 1})
+		_, err := once.Deduct(ctx, name, client.DeductRequest{RequestID: id, Amount: amount})
+		if err == nil {
+			told.accept(id, amount)
+		}
+		return err
+	}
+	for i := range 90 {
+		must(t, sell(fmt.Sprint("before-", i), 1))
+	}
+	awaitView(t, c, name, "SQL has what was sold", func(v *client.Budget) bool { return v.Used == 90 })
+	held, _ := units(t, c, name, "redis-0")
+	must(t, world.redis[0].Kill())
+	down := 0
+	for i := range 30 {
+		err := sell(fmt.Sprint("down-", i), 1)
+		switch client.CodeOf(err) {
+		case budget.Unavailable:
+			down++
+		case "":
+		default:
+			t.Errorf("while it is down: %v", err)
+		}
+	}
+	if down == 0 || down == 30 {
+		t.Errorf("%d of 30 requests were unavailable", down)
+	}
+	must(t, world.redis[0].RestartEmpty())
+	awaitView(t, c, name, "what the buckets held is in quarantine", func(v *client.Budget) bool {
+		return v.Quarantined == held
+	})
+	_, err := c.ReleaseQuarantine(ctx, name, client.ReleaseRequest{RequestID: "unsold", By: "test",
+		Reason: "the memory was lost after the last sync"})
+	must(t, err)
+	eventually(t, 30*time.Second, "the rest is sold at once", func() error {
+		return sell("rest", total-told.used())
+	})
+	if err := sell("more", 1); client.CodeOf(err) != budget.BudgetExhausted {
+		t.Errorf("one unit too many: %v", err)
+	}
+	awaitView(t, c, name, "SQL has everything", func(v *client.Budget) bool { return v.Used == total })
+	checkBooks(t, c, name, total, told.used())
 }
