@@ -263,3 +263,18 @@ func chaos(t *testing.T, seed uint64, losses bool) {
 	}
 	t.Logf("%+v, sold %d", got, sold)
 }
+
+// TestOldEpochUnderANewMarker: a store comes back with an older memory, in which a bucket still has
+// units that were sold since. The first deduction makes the new activation and finds the old epoch
+// not settled yet: it must not take from it (I2).
+func TestOldEpochUnderANewMarker(t *testing.T) {
+	w := inMemory(t, 1)
+	b := w.create(promo("sale", 100, 1))
+	older := w.mem.Remember(0)
+	w.deduct(b, "one", 60)
+	w.settled(b, books{T: 100, O: 40, S: 60})
+	w.mem.GoBack(0, older, false)
+	w.refused(b, "two", 90, budget.BudgetExhausted)
+	w.refused(b, "three", 30, budget.BudgetExhausted)
+	w.settled(b, books{T: 100, S: 60, Q: 40})
+}
