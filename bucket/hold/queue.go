@@ -53,8 +53,11 @@ func (s *Service) settle(ctx context.Context, o Order) Settled {
 	case <-ctx.Done():
 	}
 	if w.state.CompareAndSwap(waiting, left) {
-		return Settled{Err: &budget.Error{Code: budget.Unavailable, Op: o.Kind.String(), Err: ctx.Err(),
-			Reason: budget.ReasonOverloaded, Message: "the time was over before it began; nothing was changed"}}
+		return Settled{
+			Err: &budget.Error{Code: budget.Unavailable, Op: o.Kind.String(), Err: ctx.Err(),
+				Reason:  budget.ReasonOverloaded,
+				Message: "the time was over before it began; nothing was changed"},
+		}
 	}
 	grace := time.NewTimer(s.set.Grace)
 	defer grace.Stop()

@@ -21,22 +21,28 @@ func others(name string) bool {
 	return name == prefix+"SERVER" || strings.HasPrefix(name, prefix+"TEST_")
 }
 
-// Names that Kubernetes gives to every container beside a Service whose name begins with budgetd.
+// Names that Kubernetes gives to every container beside a Service whose name begins with
+// budgetd.
 var (
-	linkOfHost = regexp.MustCompile(`^BUDGETD_([A-Z0-9_]+_)?(SERVICE_HOST|SERVICE_PORT(_[A-Z0-9_]+)?)$`)
+	linkOfHost = regexp.MustCompile(
+		`^BUDGETD_([A-Z0-9_]+_)?(SERVICE_HOST|SERVICE_PORT(_[A-Z0-9_]+)?)$`,
+	)
 	linkOfPort = regexp.MustCompile(
 		`^BUDGETD_([A-Z0-9_]+_)?PORT(_[0-9]+_(TCP|UDP|SCTP)(_(PROTO|PORT|ADDR))?)?$`)
 	linkValue = regexp.MustCompile(`^((tcp|udp|sctp)://.+|tcp|udp|sctp|[0-9]+|[0-9a-fA-F:.]+)$`)
 )
 
-// isServiceLink reports whether a variable describes a Service of Kubernetes: its name and its value
+// isServiceLink reports whether a variable describes a Service of Kubernetes: its name and its
+// value
 // have that form.
 func isServiceLink(name, value string) bool {
-	return (linkOfHost.MatchString(name) || linkOfPort.MatchString(name)) && linkValue.MatchString(value)
+	return (linkOfHost.MatchString(name) || linkOfPort.MatchString(name)) &&
+		linkValue.MatchString(value)
 }
 
 // Load reads the configuration: defaults, then the file ("" for none), then the environment (as
-// os.Environ gives it). The error is Faults, with every fault, or says why the file cannot be read.
+// os.Environ gives it). The error is Faults, with every fault, or says why the file cannot be
+// read.
 func Load(file string, environ []string) (Config, error) {
 	l := loader{environment: map[string]string{}}
 	for _, entry := range environ {
@@ -233,7 +239,11 @@ func (l *loader) instances() []Instance {
 // strangers notes the environment variables that set nothing.
 func (l *loader) strangers() {
 	for variable := range l.environment {
-		l.fault(variable, nil, "is not a key of budgetd; see config.yaml for how keys are written here")
+		l.fault(
+			variable,
+			nil,
+			"is not a key of budgetd; see config.yaml for how keys are written here",
+		)
 	}
 	slices.SortStableFunc(l.faults, func(a, b Fault) int { return strings.Compare(a.Key, b.Key) })
 }

@@ -1,4 +1,5 @@
-// Package daemon is the process: it reads the configuration, opens what the service lives on, serves,
+// Package daemon is the process: it reads the configuration, opens what the service lives on,
+// serves,
 // and stops in the reverse order. It is the only place that knows all parts.
 package daemon
 
@@ -55,8 +56,9 @@ Exit status: 0 stopped by a signal, or the configuration is right; 1 it could no
 2 wrong usage or configuration.
 `
 
-// Run is the whole process: it returns its exit status once ctx has ended and everything is stopped,
-// or when it cannot start. environ is as of os.Environ: unknown variables can only be found in the
+// Run is the whole process: it returns its exit status once ctx has ended and everything is
+// stopped, or when it cannot start. environ is as of os.Environ: unknown variables can only be
+// found in the
 // whole.
 func Run(ctx context.Context, args, environ []string, stdout, stderr io.Writer) int {
 	flags := flag.NewFlagSet("budgetd", flag.ContinueOnError)
@@ -68,7 +70,8 @@ func Run(ctx context.Context, args, environ []string, stdout, stderr io.Writer) 
 	version := flags.Bool("version", false, "")
 	connect := flags.Bool("connect", false, "")
 	first := new(bool)
-	if len(args) >= len(bootstrapWords) && slices.Equal(args[:len(bootstrapWords)], bootstrapWords) {
+	if len(args) >= len(bootstrapWords) &&
+		slices.Equal(args[:len(bootstrapWords)], bootstrapWords) {
 		*first, args = true, args[len(bootstrapWords):]
 	}
 	switch err := flags.Parse(args); {
@@ -102,17 +105,7 @@ func Run(ctx context.Context, args, environ []string, stdout, stderr io.Writer) 
 		return statusUsage
 	}
 	if *check {
-		for _, warning := range warnings {
-			fmt.Fprintln(stdout, "warning:", warning)
-		}
-		if *connect {
-			if err := tryConnections(ctx, c); err != nil {
-				fmt.Fprintln(stderr, "budgetd:", err)
-				return statusFailed
-			}
-		}
-		fmt.Fprintln(stdout, "config ok")
-		return statusDone
+		return checked(ctx, c, warnings, *connect, stdout, stderr)
 	}
 	if *first {
 		return bootstrap(ctx, c, stdout, stderr)
@@ -132,8 +125,24 @@ func Run(ctx context.Context, args, environ []string, stdout, stderr io.Writer) 
 	return statusDone
 }
 
-// podNotice is stop.notice in a pod, where it is 0s: Kubernetes goes on sending requests to a pod
-// for a moment after it has told it to stop.
+// checked reports on a configuration without faults, with connect also on what it names.
+func checked(ctx context.Context, c config.Config, warnings []string, connect bool,
+	stdout, stderr io.Writer) int {
+	for _, warning := range warnings {
+		fmt.Fprintln(stdout, "warning:", warning)
+	}
+	if connect {
+		if err := tryConnections(ctx, c); err != nil {
+			fmt.Fprintln(stderr, "budgetd:", err)
+			return statusFailed
+		}
+	}
+	fmt.Fprintln(stdout, "config ok")
+	return statusDone
+}
+
+// podNotice is stop.notice in a pod, where it is 0s: Kubernetes goes on sending requests to a pod for
+// a moment after it has told it to stop.
 const podNotice = 5 * time.Second
 
 // inPod reports whether the process runs in a pod of Kubernetes.

@@ -88,8 +88,20 @@ func (g *gate) sessions(c config.OIDC) error {
 }
 
 // refused answers a log-in that failed.
-func (g *gate) refused(w http.ResponseWriter, r *http.Request, status int, reason string, err error) {
-	g.guard.Refusals.Add(time.Now().UnixMilli(), "", guard.SourceOf(guard.Remote(r)), "login", reason)
+func (g *gate) refused(
+	w http.ResponseWriter,
+	r *http.Request,
+	status int,
+	reason string,
+	err error,
+) {
+	g.guard.Refusals.Add(
+		time.Now().UnixMilli(),
+		"",
+		guard.SourceOf(guard.Remote(r)),
+		"login",
+		reason,
+	)
 	code := budget.Unauthenticated
 	if status == http.StatusServiceUnavailable {
 		code = budget.Unavailable

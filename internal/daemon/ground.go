@@ -65,7 +65,8 @@ func open(ctx context.Context, c config.Config, log *slog.Logger) (*ground, erro
 // Pauses between attempts to reach the database.
 const firstPause, longestPause = 200 * time.Millisecond, 2 * time.Second
 
-// openDatabase opens the database. One that cannot be reached is tried again for ConnectTimeout; any
+// openDatabase opens the database. One that cannot be reached is tried again for ConnectTimeout;
+// any
 // other error is final.
 func openDatabase(ctx context.Context, c config.Database, log *slog.Logger) (*engine.DB, error) {
 	settings := engine.Config{Driver: c.Driver, DSN: c.DSN, PoolSize: c.Connections}
@@ -101,15 +102,22 @@ func openDatabase(ctx context.Context, c config.Database, log *slog.Logger) (*en
 	}
 }
 
-// unreachable reports whether an error of Open may be gone in a moment: a server that is not there,
+// unreachable reports whether an error of Open may be gone in a moment: a server that is not
+// there,
 // is not up yet or just left.
 func unreachable(err error) bool {
 	var network *net.OpError
-	return errors.As(err, &network) || errors.Is(err, driver.ErrBadConn) || errors.Is(err, io.EOF) ||
-		errors.Is(err, io.ErrUnexpectedEOF) || budget.Is(err, budget.Unavailable)
+	return errors.As(err, &network) || errors.Is(err, driver.ErrBadConn) ||
+		errors.Is(err, io.EOF) ||
+		errors.Is(err, io.ErrUnexpectedEOF) ||
+		budget.Is(err, budget.Unavailable)
 }
 
-func newRedis(i config.Instance, installation string, recordWindow time.Duration) (*redisstore.Store, error) {
+func newRedis(
+	i config.Instance,
+	installation string,
+	recordWindow time.Duration,
+) (*redisstore.Store, error) {
 	password, err := i.Source()
 	if err != nil {
 		return nil, fmt.Errorf("instance %s: %w", i.Name, err)
@@ -125,8 +133,10 @@ func newRedis(i config.Instance, installation string, recordWindow time.Duration
 	c := redisstore.Config{
 		Name: i.Name, Username: i.Username, DB: i.DB,
 		Secret: func() string { return password.Now().Reveal() },
-		Lanes:  i.Lanes, InstallationID: installation, PoolSize: i.Connections, RecordWindow: recordWindow,
-		DialTimeout: i.DialTimeout, ReadTimeout: i.Timeout, WriteTimeout: i.Timeout, PoolTimeout: i.Timeout,
+		Lanes:  i.Lanes, InstallationID: installation, PoolSize: i.Connections,
+		RecordWindow: recordWindow,
+		DialTimeout:  i.DialTimeout, ReadTimeout: i.Timeout, WriteTimeout: i.Timeout,
+		PoolTimeout: i.Timeout,
 	}
 	if encrypted != nil {
 		c.Encrypt = encrypted.Config
@@ -148,8 +158,9 @@ func newRedis(i config.Instance, installation string, recordWindow time.Duration
 	return store, nil
 }
 
-// checkStore warns of the settings with which a server of an instance may lose what it holds, each once.
-// A filter needs none of them; budgets in store mode do. Under strict it refuses a server that is too
+// checkStore warns of the settings with which a server of an instance may lose what it holds,
+// each once. A filter needs none of them; budgets in store mode do. Under strict it refuses a
+// server that is too
 // old. A server that cannot be reached does not keep the others from serving.
 func checkStore(ctx context.Context, i config.Instance, strict bool, store bucket.Inspected,
 	log *slog.Logger) error {
@@ -183,9 +194,15 @@ func strictly(problems []string) error {
 	return fmt.Errorf("strict: %s", strings.Join(problems, "; "))
 }
 
-// checkDatabase warns of settings under which the database may lose what it has committed, or refuses
+// checkDatabase warns of settings under which the database may lose what it has committed, or
+// refuses
 // them. It returns them as one text; known is what it returned before: nothing is said twice.
-func (g *ground) checkDatabase(ctx context.Context, known string, strict bool, log *slog.Logger) (string, error) {
+func (g *ground) checkDatabase(
+	ctx context.Context,
+	known string,
+	strict bool,
+	log *slog.Logger,
+) (string, error) {
 	weaknesses, err := g.db.Weaknesses(ctx)
 	switch {
 	case err != nil && strict:
@@ -206,9 +223,14 @@ func (g *ground) checkDatabase(ctx context.Context, known string, strict bool, l
 	return all, nil
 }
 
-// keepClock measures the database's clock every period, and looks at its settings: it may have failed
+// keepClock measures the database's clock every period, and looks at its settings: it may have
+// failed
 // over to a server with others. It ends when the function that it returns is called.
-func (g *ground) keepClock(ctx context.Context, period time.Duration, log *slog.Logger) (stop func()) {
+func (g *ground) keepClock(
+	ctx context.Context,
+	period time.Duration,
+	log *slog.Logger,
+) (stop func()) {
 	ctx, cancel := context.WithCancel(ctx)
 	ended := make(chan struct{})
 	go func() {

@@ -109,9 +109,14 @@ func (d *keyDesk) Revoke(ctx context.Context, id string) (out access.Key, err er
 // firstPrincipal is whose key the first one is.
 const firstPrincipal = "admin"
 
-// first keeps a token as the key of the first administrator, and reports whether it did: there was
+// first keeps a token as the key of the first administrator, and reports whether it did: there
+// was
 // no key before.
-func (d *keyDesk) first(ctx context.Context, token access.Token, source string) (made bool, err error) {
+func (d *keyDesk) first(
+	ctx context.Context,
+	token access.Token,
+	source string,
+) (made bool, err error) {
 	key := access.Key{ID: token.ID(), Hash: token.Hash(), Principal: firstPrincipal,
 		Role: access.Admin, CreatedMS: d.db.Now().UnixMilli(), CreatedBy: source}
 	entry := trail.NewEntry(trail.Row{AtMS: key.CreatedMS, Principal: source, Op: "create key"})
@@ -187,7 +192,10 @@ func (b *books) Append(ctx context.Context, row trail.Row) error {
 }
 
 // Read reads a page.
-func (b *books) Read(ctx context.Context, q httpapi.AuditQuery) (page httpapi.AuditPage, err error) {
+func (b *books) Read(
+	ctx context.Context,
+	q httpapi.AuditQuery,
+) (page httpapi.AuditPage, err error) {
 	query := auditlog.Query{After: q.After, Principal: q.Principal, Tenant: q.Tenant, Op: q.Op,
 		Limit: q.Limit}
 	if !q.From.IsZero() {

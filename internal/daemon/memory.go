@@ -9,9 +9,10 @@ import (
 	"time"
 )
 
-// What a node keeps is mostly small beside what it allocates for requests, so Go's default, by which the heap may
-// double between two collections, collects many times a second and took a quarter of the CPU at full rate. The heap
-// may grow by mostGCPercent while little is live, and by less the more is: by sparedBytes, or by as much as is live.
+// What a node keeps is mostly small beside what it allocates for requests, so Go's default, by
+// which the heap may double between two collections, collects many times a second and took a
+// quarter of the CPU at full rate. The heap may grow by mostGCPercent while little is live, and
+// by less the more is: by sparedBytes, or by as much as is live.
 const (
 	mostGCPercent, leastGCPercent = 400, 100
 	sparedBytes                   = 192 << 20
@@ -20,10 +21,13 @@ const (
 
 // gcPercentFor is by how much a heap with so many live bytes may grow, in percent.
 func gcPercentFor(live uint64) int {
-	return int(max(min(sparedBytes*100/max(live, 1), mostGCPercent), leastGCPercent)) //nolint:gosec // 100 to 400
+	return int(
+		max(min(sparedBytes*100/max(live, 1), mostGCPercent), leastGCPercent),
+	) //nolint:gosec // 100 to 400
 }
 
-// spareCollector sets that for the process until ctx ends, unless the environment has a word on memory of its own.
+// spareCollector sets that for the process until ctx ends, unless the environment has a word on
+// memory of its own.
 func spareCollector(ctx context.Context, environ []string) {
 	own := func(variable string) bool {
 		name, value, _ := strings.Cut(variable, "=")

@@ -31,7 +31,10 @@ type mover struct {
 }
 
 // inStore reports whether a budget is in store mode.
-func (m *mover) inStore(ctx context.Context, ref bucket.BudgetRef) (*bucket.Budget, bool, error) {
+func (m *mover) inStore(
+	ctx context.Context,
+	ref bucket.BudgetRef,
+) (*bucket.Budget, bool, error) {
 	b, err := m.budgets.Find(ctx, ref)
 	if err != nil {
 		return nil, false, err
@@ -42,7 +45,12 @@ func (m *mover) inStore(ctx context.Context, ref bucket.BudgetRef) (*bucket.Budg
 // onBucket is a verb on one bucket.
 type onBucket func(ctx context.Context, ref bucket.BudgetRef, key string) (bucket.BucketView, error)
 
-func (m *mover) send(ctx context.Context, ref bucket.BudgetRef, key string, rows, stores onBucket) (
+func (m *mover) send(
+	ctx context.Context,
+	ref bucket.BudgetRef,
+	key string,
+	rows, stores onBucket,
+) (
 	bucket.BucketView, error) {
 	_, inStore, err := m.inStore(ctx, ref)
 	switch {
@@ -72,7 +80,8 @@ func (m *mover) ApplyTo(ctx context.Context, ref bucket.BudgetRef, key string) (
 	return m.send(ctx, ref, key, m.Service.ApplyTo, m.stores.ApplyTo)
 }
 
-// Recycle recycles a budget. In store mode its buckets are closed and opened, and there is no row of
+// Recycle recycles a budget. In store mode its buckets are closed and opened, and there is no
+// row of
 // the run.
 func (m *mover) Recycle(ctx context.Context, ref bucket.BudgetRef) (bucket.Recycle, error) {
 	b, inStore, err := m.inStore(ctx, ref)

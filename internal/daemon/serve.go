@@ -14,7 +14,8 @@ import (
 // serve starts everything, serves until ctx ends, and stops everything in the reverse order. The
 // error says why it could not start, or why serving ended.
 func serve(ctx context.Context, c config.Config, file string, log *slog.Logger) error {
-	// First, because a port in use is the most likely obstacle and says so at once. Whoever connects
+	// First, because a port in use is the most likely obstacle and says so at once. Whoever
+	// connects
 	// now waits until all is open.
 	doors, err := openDoors(ctx, c)
 	defer doors.close()
@@ -43,9 +44,19 @@ func serve(ctx context.Context, c config.Config, file string, log *slog.Logger) 
 	defer stopService(ctx, service, c.Stop, log)
 	defer ground.keepClock(ctx, c.Background.Clock, log)()
 
-	api := httpapi.Config{Service: service, Drivers: ground.drivers, Limits: limitsOf(c.HTTP), Log: log,
-		Observer: observer, Metrics: observer.Handler(), Guard: gate.guard, Trail: gate.books,
-		Records: gate.books, Keys: gate.desk, Names: service.names}
+	api := httpapi.Config{
+		Service:  service,
+		Drivers:  ground.drivers,
+		Limits:   limitsOf(c.HTTP),
+		Log:      log,
+		Observer: observer,
+		Metrics:  observer.Handler(),
+		Guard:    gate.guard,
+		Trail:    gate.books,
+		Records:  gate.books,
+		Keys:     gate.desk,
+		Names:    service.names,
+	}
 	if gate.login != nil {
 		api.Login = gate.login
 	}
@@ -79,20 +90,29 @@ func started(c config.Config, file string, doors *doors, g *ground, log *slog.Lo
 	}
 }
 
-// stopService lets background work under way finish. What does not is finished by the next node, from
+// stopService lets background work under way finish. What does not is finished by the next node,
+// from
 // its status.
 func stopService(ctx context.Context, service *node, stop config.Stop, log *slog.Logger) {
 	bounded, cancel := context.WithTimeout(context.WithoutCancel(ctx), stop.DrainTimeout)
 	defer cancel()
 	if err := service.stop(bounded); err != nil {
-		log.Warn("background work is cut off", "drain_timeout", stop.DrainTimeout.String(), "error", err)
+		log.Warn(
+			"background work is cut off",
+			"drain_timeout",
+			stop.DrainTimeout.String(),
+			"error",
+			err,
+		)
 	}
 	log.Info("stopped")
 }
 
 func limitsOf(c config.HTTP) httpapi.Limits {
 	return httpapi.Limits{
-		BodyBytes: int64(c.MaxBodyBytes), BatchBytes: int64(c.MaxBatchBytes), BatchItems: c.MaxBatchItems,
+		BodyBytes: int64(
+			c.MaxBodyBytes,
+		), BatchBytes: int64(c.MaxBatchBytes), BatchItems: c.MaxBatchItems,
 		HeaderBytes: c.MaxHeaderBytes, Headers: c.MaxHeaders,
 		InFlight: c.MaxInFlight, RequestTimeout: c.RequestTimeout, HeaderTimeout: c.HeaderTimeout,
 		ReadTimeout: c.ReadTimeout, WriteTimeout: c.WriteTimeout, IdleTimeout: c.IdleTimeout,

@@ -83,7 +83,8 @@ type maker struct {
 }
 
 // service puts the node together on this ground. It contacts nothing.
-func (g *ground) service(c config.Config, log *slog.Logger, observer bucket.Observer) (*node, error) {
+func (g *ground) service(c config.Config, log *slog.Logger, observer bucket.Observer) (*node,
+	error) {
 	m := &maker{ground: g, parts: partsOf(g.db), c: c, log: log, observer: observer,
 		filters: filters(g.stores)}
 	var err error
@@ -107,11 +108,12 @@ func (g *ground) service(c config.Config, log *slog.Logger, observer bucket.Obse
 	holds, looks := m.holdService(), m.usageService()
 	audits, figures := m.auditService(), m.sampleService()
 	feeds := feed.New(feed.Config{Budgets: m.budgets, Ledger: m.parts.feed, Observer: observer})
-	n := &node{transfer: m.moves.Service, names: &names{m.definitions, m.budgets}, Service: &bucket.Service{Budgets: m.budgets,
-		Ledger: ledgerMode{rows, looks, holds}, Store: storeMode{m.stores, looks},
-		Holds: holds, Rows: reader{feeds, looks}, Manager: m.manageService(),
-		Mover: m.moves, Auditor: auditor{audits, figures}, Quarantiner: m.stores,
-		Keeper: m.health}}
+	n := &node{transfer: m.moves.Service, names: &names{m.definitions, m.budgets},
+		Service: &bucket.Service{Budgets: m.budgets,
+			Ledger: ledgerMode{rows, looks, holds}, Store: storeMode{m.stores, looks},
+			Holds: holds, Rows: reader{feeds, looks}, Manager: m.manageService(),
+			Mover: m.moves, Auditor: auditor{audits, figures}, Quarantiner: m.stores,
+			Keeper: m.health}}
 	n.work = m.loops(audits, figures)
 	return n, nil
 }
@@ -127,7 +129,8 @@ func (m *maker) transferService() *transfer.Service {
 
 func (m *maker) rowService() (*row.Service, error) {
 	return row.New(row.Config{Budgets: m.budgets, Ledger: m.commit, Lookup: m.commit,
-		Rollover: m.moves, Filters: m.filters.byInstance(), Now: m.db.Now, Observer: m.observer,
+		Rollover: m.moves, Refills: m.moves, Filters: m.filters.byInstance(), Now: m.db.Now,
+		Observer: m.observer,
 		Settings: row.Settings{Deadline: m.c.Deduct.Deadline, StepTime: m.c.Deduct.StepTimeout,
 			Queue: m.c.Deduct.Queue, LaneOperations: m.c.Deduct.BatchSize,
 			States: m.c.Cache.Budgets}})
@@ -166,8 +169,9 @@ func (m *maker) manageService() *manage.Service {
 }
 
 func (m *maker) auditService() *audit.Service {
-	return audit.New(audit.Config{Budgets: m.budgets, Ledger: m.accounts, Observer: m.observer, Stores: m.stores,
-		Log: m.log, Unreachable: m.health.unreachable})
+	return audit.New(audit.Config{Budgets: m.budgets, Ledger: m.accounts, Observer: m.observer,
+		Stores: m.stores,
+		Log:    m.log, Unreachable: m.health.unreachable})
 }
 
 func (m *maker) sampleService() *sample.Service {

@@ -15,7 +15,8 @@ import (
 
 // Budgets are the service's verbs on budgets. Errors are *budget.Error.
 type Budgets interface {
-	// Create makes a budget, or answers the one that is already there with this definition (created is
+	// Create makes a budget, or answers the one that is already there with this definition (created
+	// is
 	// false). BucketQuantity 0 asks for the default.
 	Create(ctx context.Context, d budget.Definition) (v bucket.View, created bool, err error)
 	// List fills a page: fewer than its size are the last ones.
@@ -72,7 +73,8 @@ func (a *API) change(c *call) (answer, error) {
 	if err := c.read(&body); err != nil {
 		return answer{}, err
 	}
-	if status := (bucket.Change{Paused: body.Paused, IfVersion: body.IfVersion}); body.Change != status {
+	if status := (bucket.Change{Paused: body.Paused,
+		IfVersion: body.IfVersion}); body.Change != status {
 		if err := c.more(ref); err != nil {
 			return answer{}, err
 		}

@@ -22,7 +22,11 @@ type Keys interface {
 	Issue(ctx context.Context, key access.Key) (access.Token, access.Key, error)
 	// Rotate makes a key like a live one, which then goes on for overlap. Errors: KeyNotFound,
 	// KeyNotLive, TooManyKeys, Unavailable, OutcomeUnknown.
-	Rotate(ctx context.Context, id, by string, overlap time.Duration) (access.Token, access.Key, error)
+	Rotate(
+		ctx context.Context,
+		id, by string,
+		overlap time.Duration,
+	) (access.Token, access.Key, error)
 	// Revoke has a key refused. Errors: KeyNotFound, Unavailable, OutcomeUnknown.
 	Revoke(ctx context.Context, id string) (access.Key, error)
 }
@@ -64,7 +68,8 @@ func (a *API) whoami(c *call) (answer, error) {
 	return answer{body: wire.IdentityOf(c.principal)}, nil
 }
 
-// keyTenant reads the tenant of a query about keys: the caller's, else all of them. Error: forbidden.
+// keyTenant reads the tenant of a query about keys: the caller's, else all of them. Error:
+// forbidden.
 func (c *call) keyTenant(asked string) (string, error) {
 	if asked == "" {
 		asked = c.principal.Scope.Tenant
@@ -125,7 +130,8 @@ func (a *API) createKey(c *call) (answer, error) {
 	return answer{status: http.StatusCreated, body: wire.IssuedOf(&made, token)}, err
 }
 
-// key reads the key that the path names, if it is within the caller's scope. Errors: KeyNotFound,
+// key reads the key that the path names, if it is within the caller's scope. Errors:
+// KeyNotFound,
 // Unavailable.
 func (c *call) key() (access.Key, error) {
 	id := c.r.PathValue("id")

@@ -7,10 +7,15 @@ import (
 	"github.com/budgetd/budgetd/budget"
 )
 
-// Deduct implements bucket.Counter. Deductions of one bucket that carry different epochs or terms
+// Deduct implements bucket.Counter. Deductions of one bucket that carry different epochs or
+// terms
 // go into
 // different runs of the script, so that each run has one opinion of a bucket.
-func (s *Store) Deduct(ctx context.Context, m bucket.Memory, deductions []bucket.StoreDeduction) (
+func (s *Store) Deduct(
+	ctx context.Context,
+	m bucket.Memory,
+	deductions []bucket.StoreDeduction,
+) (
 	bucket.StoreAnswer, error) {
 	const op = "deduct"
 	out := bucket.StoreAnswer{Outcomes: make([]bucket.StoreOutcome, len(deductions))}
@@ -111,7 +116,8 @@ func (f *flight) board(waiting []int) (rest []int) {
 
 // term returns the place of terms.
 func (f *flight) term(t *bucket.Terms) int {
-	for i := len(f.terms) - 1; i >= 0 && i >= len(f.terms)-8; i-- { // a budget's buckets follow each other, mostly
+	// A budget's buckets follow each other, mostly.
+	for i := len(f.terms) - 1; i >= 0 && i >= len(f.terms)-8; i-- {
 		if f.terms[i] == t {
 			return i
 		}

@@ -42,7 +42,8 @@ func (s *Store) Set(ctx context.Context, lane bucket.Lane, levels []bucket.Level
 	return nil
 }
 
-// Take implements bucket.Filter. A call of many amounts runs the script several times; if a later
+// Take implements bucket.Filter. A call of many amounts runs the script several times; if a
+// later
 // run
 // fails, what the earlier ones took is lost to the filter until the next fill.
 func (s *Store) Take(
@@ -53,7 +54,8 @@ func (s *Store) Take(
 	out := make([]bucket.Taken, 0, len(takes))
 	for len(takes) > 0 {
 		n, amounts := 0, 0
-		for n < len(takes) && (n == 0 || amounts+len(takes[n].Amounts) <= mostTogether && n < mostTogether) {
+		for n < len(takes) &&
+			(n == 0 || amounts+len(takes[n].Amounts) <= mostTogether && n < mostTogether) {
 			amounts += len(takes[n].Amounts)
 			n++
 		}

@@ -43,7 +43,8 @@ type keyset struct {
 
 func newKeyset(prefix string) *keyset {
 	k := &keyset{prefix: prefix, filter: []string{prefix + "filter"},
-		marker: prefix + "marker", limits: prefix + "limits", late: prefix + "late", changed: prefix + "changed"}
+		marker: prefix + "marker", limits: prefix + "limits", late: prefix + "late",
+		changed: prefix + "changed"}
 	for _, name := range []string{"newest", "epoch", "balance", "taken", "given", "grant"} {
 		k.entry = append(k.entry, prefix+name)
 	}

@@ -25,8 +25,9 @@ func Differential(t *testing.T, one, two Subject) {
 		p := &pair{a: a, b: b, toA: toA, toB: toB, first: run * 1000, epochs: map[int64]int64{}}
 		p.terms = [2]*pairTerms{p.termsOf(1), p.termsOf(2)}
 		t.Repeat(map[string]func(*rapid.T){
-			"set": p.set, "take": p.take, "open": p.open, "grant": p.grant, "deduct": p.deduct, "again": p.deduct,
-			"more": p.deduct, "rollback": p.rollback, "cancel": p.cancel, "close": p.close, "read": p.read,
+			"set": p.set, "take": p.take, "open": p.open, "grant": p.grant, "deduct": p.deduct,
+			"again": p.deduct,
+			"more":  p.deduct, "rollback": p.rollback, "cancel": p.cancel, "close": p.close, "read": p.read,
 			"lose": p.lose, "settle": p.settle, "copy": p.copy,
 		})
 	})
@@ -47,11 +48,15 @@ type pairTerms struct{ a, b *bucket.Terms }
 func (p *pair) termsOf(version int64) *pairTerms {
 	of := func(now int64) *bucket.Terms {
 		return &bucket.Terms{LimitsVersion: version, EndMS: now + 1e9, Limits: []bucket.LimitTerms{
-			{Name: "day", Changed: 1, Kind: budget.WindowCalendar, FromMS: now - 1e6, ToMS: now + 1e9, Max: 20,
+			{Name: "day", Changed: 1, Kind: budget.WindowCalendar, FromMS: now - 1e6, ToMS: now + 1e9,
+				Max:     20,
 				Measure: budget.MeasureAmount},
-			{Name: "all", Changed: version, Kind: budget.WindowLifetime, Max: 6, Measure: budget.MeasureCount},
-			{Name: "hit", Changed: 1, Kind: budget.WindowFirstHit, LengthMS: 1e9, Max: 30, Measure: budget.MeasureAmount},
-			{Name: "slide", Changed: version, Kind: budget.WindowSliding, LengthMS: 1e9, SlotMS: 1e8, Max: 25,
+			{Name: "all", Changed: version, Kind: budget.WindowLifetime, Max: 6,
+				Measure: budget.MeasureCount},
+			{Name: "hit", Changed: 1, Kind: budget.WindowFirstHit, LengthMS: 1e9, Max: 30,
+				Measure: budget.MeasureAmount},
+			{Name: "slide", Changed: version, Kind: budget.WindowSliding, LengthMS: 1e9, SlotMS: 1e8,
+				Max:     25,
 				Measure: budget.MeasureAmount}}[:2*version]}
 	}
 	return &pairTerms{of(p.a.now()), of(p.b.now())}

@@ -55,8 +55,15 @@ func calendarWindow(k *kit) {
 func slidingWindow(k *kit) {
 	k.fill(1, 1, 100)
 	terms := k.terms(
-		bucket.LimitTerms{Name: "s", Changed: 1, Kind: budget.WindowSliding, LengthMS: 600, SlotMS: 100,
-			Max: 5, Measure: budget.MeasureAmount},
+		bucket.LimitTerms{
+			Name:     "s",
+			Changed:  1,
+			Kind:     budget.WindowSliding,
+			LengthMS: 600,
+			SlotMS:   100,
+			Max:      5,
+			Measure:  budget.MeasureAmount,
+		},
 	)
 	k.used(k.deducted(k.valued("a", 2, "u", terms), bucket.Accepted), 2)
 	k.Wait(300 * time.Millisecond)
@@ -116,7 +123,8 @@ func lifetimeWindow(k *kit) {
 	k.used(k.deducted(d, bucket.Accepted), 7)
 }
 
-// limitChanged: a limit that counts something else starts over, the others go on; older terms are
+// limitChanged: a limit that counts something else starts over, the others go on; older terms
+// are
 // refused.
 func limitChanged(k *kit) {
 	k.fill(1, 1, 100)
@@ -136,7 +144,8 @@ func limitChanged(k *kit) {
 	}
 	old := k.terms(changed, kept)
 	k.used(k.deducted(k.valued("a", 4, "u", old), bucket.Accepted), 4, 4)
-	changed.Changed, changed.Kind, changed.LengthMS, changed.SlotMS = 2, budget.WindowSliding, 600_000, 1000
+	changed.Changed, changed.Kind, changed.LengthMS, changed.SlotMS = 2, budget.WindowSliding,
+		600_000, 1000
 	young := k.terms(kept, changed) // in another order
 	young.LimitsVersion = 2
 	k.used(k.deducted(k.valued("b", 3, "u", young), bucket.Accepted), 7, 3)
@@ -184,7 +193,13 @@ func ownCounts(k *kit) {
 	d.Max = []int64{1 << 50, 5}
 	k.used(k.deducted(d, bucket.Accepted), 9, 2)
 	huge := k.valued("d", 1, "u", terms)
-	huge.Counts, huge.Max = []int64{budget.MaxAmount, 0}, []int64{budget.MaxAmount, budget.MaxAmount}
+	huge.Counts, huge.Max = []int64{
+		budget.MaxAmount,
+		0,
+	}, []int64{
+		budget.MaxAmount,
+		budget.MaxAmount,
+	}
 	k.deducted(huge, bucket.Limited) // nothing is counted above 2^53 - 1
 }
 

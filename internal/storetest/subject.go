@@ -40,13 +40,18 @@ func Run(t *testing.T, make func(t *testing.T) Subject) {
 	}{
 		{"FilterSet", filterSet}, {"FilterTake", filterTake}, {"FilterFar", filterFar},
 		{"Marker", markerRules}, {"OtherMemory", otherMemory},
-		{"OpenGrantClose", openGrantClose}, {"LateOpen", lateOpen}, {"LostEntry", lostEntry}, {"Grants", grantNumbers},
-		{"Order", orderOfChecks}, {"Refusals", refusalsWriteNothing}, {"Repeat", repeats}, {"Slices", slicesOfRecords},
-		{"Instants", instants}, {"Calendar", calendarWindow}, {"Sliding", slidingWindow}, {"FirstHit", firstHitWindow},
+		{"OpenGrantClose", openGrantClose}, {"LateOpen", lateOpen}, {"LostEntry", lostEntry},
+		{"Grants", grantNumbers},
+		{"Order", orderOfChecks}, {"Refusals", refusalsWriteNothing}, {"Repeat", repeats}, {"Slices",
+			slicesOfRecords},
+		{"Instants", instants}, {"Calendar", calendarWindow}, {"Sliding", slidingWindow}, {"FirstHit",
+			firstHitWindow},
 		{"Lifetime", lifetimeWindow}, {"LimitChanged", limitChanged}, {"OwnCounts", ownCounts},
 		{"SameValue", sameValue},
-		{"Rollback", rollbacks}, {"RollbackLimits", rollbackLimits}, {"Cancel", cancels}, {"Young", youngMemory},
-		{"Older", olderActivation}, {"Late", lateSums}, {"Changes", changesAndSettle}, {"Copy", copyReplaces},
+		{"Rollback", rollbacks}, {"RollbackLimits", rollbackLimits}, {"Cancel", cancels}, {"Young",
+			youngMemory},
+		{"Older", olderActivation}, {"Late", lateSums}, {"Changes", changesAndSettle}, {"Copy",
+			copyReplaces},
 		{"CopyRules", copyRules},
 	} {
 		t.Run(test.name, func(t *testing.T) {

@@ -10,7 +10,8 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 )
 
-// BudgetView is a budget as answered: definition and live view. Quantities are minor units; members
+// BudgetView is a budget as answered: definition and live view. Quantities are minor units;
+// members
 // that do not apply are left out.
 type BudgetView struct {
 	ID         int64             `json:"id"`
@@ -34,7 +35,8 @@ type BudgetView struct {
 	Unlimited bool      `json:"unlimited,omitzero"`
 	StartAt   time.Time `json:"start_at,omitzero"`
 	EndAt     time.Time `json:"end_at,omitzero"`
-	// EffectiveAt is the first instant at which units can be deducted: StartAt, or when it was made.
+	// EffectiveAt is the first instant at which units can be deducted: StartAt, or when it was
+	// made.
 	EffectiveAt time.Time `json:"effective_at,omitzero"`
 	// NextResetAt is when the next period of a daily budget begins; missing where none follows.
 	NextResetAt time.Time     `json:"next_reset_at,omitzero"`
@@ -52,7 +54,8 @@ type BudgetView struct {
 	Remaining     *int64 `json:"remaining"`
 	Held          int64  `json:"held"`
 	Used          int64  `json:"used"`
-	// InTransit came back after its bucket or its period had ended, and reaches the total, or the period
+	// InTransit came back after its bucket or its period had ended, and reaches the total, or the
+	// period
 	// that the rule names, within a second; in store mode also what buckets have that begin or end.
 	InTransit   int64 `json:"in_transit"`
 	Quarantined int64 `json:"quarantined"`
@@ -65,8 +68,9 @@ type BudgetView struct {
 	Limits  []limitView `json:"limits"`
 }
 
-// period is the open period of a daily budget, or the next one, where none is open now: then Start
-// is to come. Total is what it got in all, Used what of that is used; both since its start, also where a
+// period is the open period of a daily budget, or the next one, where none is open now: then
+// Start is to come. Total is what it got in all, Used what of that is used; both since its
+// start, also where a
 // rule was changed within it.
 type period struct {
 	Number int64     `json:"number"`
@@ -134,7 +138,8 @@ func BudgetOf(v *bucket.View) BudgetView {
 	return out
 }
 
-// daily adds what only a daily budget has, with the defaults written out. There is no period once
+// daily adds what only a daily budget has, with the defaults written out. There is no period
+// once
 // the last one is over.
 func (b *BudgetView) daily(v *bucket.View) {
 	if v.Definition.Rule != nil {
@@ -153,7 +158,8 @@ func (b *BudgetView) daily(v *bucket.View) {
 	}
 }
 
-// nextReset is when the period that follows the open one begins, or the open one, if that is to come;
+// nextReset is when the period that follows the open one begins, or the open one, if that is to
+// come;
 // zero: none follows.
 func nextReset(v *bucket.View) time.Time {
 	if v.Status == budget.Pending {

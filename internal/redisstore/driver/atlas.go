@@ -7,18 +7,21 @@ import (
 	"time"
 )
 
-// atlasAge is how long an atlas believes what it was told when nothing speaks against it. A lane that
-// moved unnoticed costs nothing meanwhile: whoever serves it no longer says so at the first call.
+// atlasAge is how long an atlas believes what it was told when nothing speaks against it. A lane
+// that moved unnoticed costs nothing meanwhile: whoever serves it no longer says so at the first
+// call.
 const atlasAge = 3 * time.Second
 
 // errNobody says that an instance's servers were asked and that none serves the lane.
 var errNobody = errors.New("none of its servers says who serves the lane")
 
-// atlas remembers which server serves which lane, as the servers of the instance tell it. It only says
-// where to look: who answers there is told by the identity, and a lane that moved is a lane that lost
+// atlas remembers which server serves which lane, as the servers of the instance tell it. It
+// only says where to look: who answers there is told by the identity, and a lane that moved is a
+// lane that lost
 // its memory. Safe for concurrent use.
 type atlas struct {
-	// ask asks the servers: an address for each lane, "" for one that nobody serves. nil: a standalone
+	// ask asks the servers: an address for each lane, "" for one that nobody serves. nil: a
+	// standalone
 	// Redis, which is where the configuration says.
 	ask func(context.Context) ([]string, error)
 	// asking is held by whoever asks.
@@ -44,9 +47,10 @@ func newAtlas(ask func(context.Context) ([]string, error)) *atlas {
 	return &atlas{ask: ask, asking: make(chan struct{}, 1)}
 }
 
-// find returns the address of the server that serves a lane, by its index. It asks when it never did,
-// when what it knows is older than atlasAge, or after doubt. When nobody can be asked, what was known
-// before stands: sentinels that are down do not take away a Redis that is up. Errors: why nobody could
+// find returns the address of the server that serves a lane, by its index. It asks when it never
+// did, when what it knows is older than atlasAge, or after doubt. When nobody can be asked, what
+// was known before stands: sentinels that are down do not take away a Redis that is up. Errors:
+// why nobody could
 // be asked, or errNobody.
 func (a *atlas) find(ctx context.Context, index int) (string, error) {
 	if a.ask == nil {
@@ -76,7 +80,8 @@ func (a *atlas) find(ctx context.Context, index int) (string, error) {
 	return addr, err
 }
 
-// known returns what is known of a lane, and whether that is good enough for somebody who came then.
+// known returns what is known of a lane, and whether that is good enough for somebody who came
+// then.
 func (a *atlas) known(index int, came time.Time) (addr string, err error, good bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()

@@ -14,8 +14,9 @@ import (
 // mostAsked is how many servers of a Cluster are asked for its slots at a time.
 const mostAsked = 8
 
-// claim is what a server of a Cluster says of a master: the slots it serves since an epoch of the
-// Cluster's configuration. Of two that claim a slot the one with the greater epoch has it: a server that
+// claim is what a server of a Cluster says of a master: the slots it serves since an epoch of
+// the Cluster's configuration. Of two that claim a slot the one with the greater epoch has it: a
+// server that
 // was cut off and goes on telling what was true before is outvoted by any other (Redis Cluster
 // specification, "configuration epoch").
 type claim struct {
@@ -58,7 +59,8 @@ func (i *Instance) clusterAtlas(seeds []string) *atlas {
 	})
 }
 
-// winner returns the address of the claim to a slot with the greatest epoch, "" when there is none.
+// winner returns the address of the claim to a slot with the greatest epoch, "" when there is
+// none.
 func winner(claims []claim, slot int) (addr string) {
 	epoch := uint64(0)
 	for _, c := range claims {
@@ -69,8 +71,9 @@ func winner(claims []claim, slot int) (addr string) {
 	return addr
 }
 
-// asked lists whom to ask: some masters and some seeds, none twice, mostAsked at most. Half of the
-// places are kept for seeds, so that a picture of a Cluster that is gone is not asked of itself only.
+// asked lists whom to ask: some masters and some seeds, none twice, mostAsked at most. Half of
+// the places are kept for seeds, so that a picture of a Cluster that is gone is not asked of
+// itself only.
 func asked(masters, seeds []string) (out []string) {
 	seen := map[string]bool{}
 	add := func(addrs []string, most int) {
@@ -86,7 +89,8 @@ func asked(masters, seeds []string) (out []string) {
 	return out
 }
 
-// askNodes asks several servers of a Cluster at once who serves which slots. It fails when none answers.
+// askNodes asks several servers of a Cluster at once who serves which slots. It fails when none
+// answers.
 func (i *Instance) askNodes(ctx context.Context, addrs []string) ([]claim, error) {
 	answers, errs := make([][]claim, len(addrs)), make([]error, len(addrs))
 	var all sync.WaitGroup
@@ -112,13 +116,17 @@ func (i *Instance) askNodes(ctx context.Context, addrs []string) ([]claim, error
 	return claims, nil
 }
 
-// nodes reads the masters that have slots from the answer to CLUSTER NODES, of which a line is (Redis
+// nodes reads the masters that have slots from the answer to CLUSTER NODES, of which a line is
+// (Redis
 // manual)
 //
-//	<id> <ip:port@cport[,hostname[,…]]> <flags> <master> <ping> <pong> <config epoch> <link> <slot> …
+//	<id> <ip:port@cport[,hostname[,…]]> <flags> <master> <ping> <pong> <config epoch> <link>
 //
-// with slots as N, N-M, or in brackets where one is on the move: those count for the one who has them
-// still. host stands for a server that does not know its own address. named: take the name that a
+// <slot> …
+//
+// with slots as N, N-M, or in brackets where one is on the move: those count for the one who has
+// them still. host stands for a server that does not know its own address. named: take the name
+// that a
 // server announces, for its certificate, instead of the number.
 func nodes(text, host string, named bool) (claims []claim) {
 	for line := range strings.Lines(text) {
@@ -151,7 +159,8 @@ func hasFlag(flags, flag string) bool {
 	return false
 }
 
-// nodeAddr reads the second field of a line of CLUSTER NODES; "" for a server without a port for clients.
+// nodeAddr reads the second field of a line of CLUSTER NODES; "" for a server without a port for
+// clients.
 func nodeAddr(field, host string, named bool) string {
 	parts := strings.Split(field, ",")
 	at, _, _ := strings.Cut(parts[0], "@")
@@ -183,7 +192,8 @@ func slotRange(text string) (r [2]int, ok bool) {
 	return [2]int{a, b}, err1 == nil && err2 == nil && a >= 0 && b < slots && a <= b
 }
 
-// askNode asks a server of a Cluster for its id there and, unless prefix is "", for the type of a key
+// askNode asks a server of a Cluster for its id there and, unless prefix is "", for the type of
+// a key
 // that is never made: who does not serve the key's slot says so instead.
 func askNode(ctx context.Context, pipe redis.Pipeliner, prefix string) (id *redis.StringCmd) {
 	id = redis.NewStringCmd(ctx, "CLUSTER", "MYID")

@@ -9,12 +9,14 @@ import (
 	"github.com/budgetd/budgetd/budget"
 )
 
-// Config says which Redis an instance is and how long to wait for it. A duration of 0 takes the default.
+// Config says which Redis an instance is and how long to wait for it. A duration of 0 takes the
+// default.
 type Config struct {
 	// Name is the instance's name (budget.CheckName).
 	Name string
-	// Where it is, in one of three ways: Addr is the host:port of a standalone Redis or the path of its
-	// socket as unix:///run/redis.sock, Sentinels name the Redis that serves now, Seeds are host:port of
+	// Where it is, in one of three ways: Addr is the host:port of a standalone Redis or the path of
+	// its socket as unix:///run/redis.sock, Sentinels name the Redis that serves now, Seeds are
+	// host:port of
 	// some servers of a Cluster.
 	Addr      string
 	Sentinels Sentinels
@@ -25,25 +27,30 @@ type Config struct {
 	Secret             func() string
 	// DB is the database number, 0 by default; a Cluster has no other.
 	DB int
-	// TLS is used for connections when it is not nil; without a ServerName each server's certificate
+	// TLS is used for connections when it is not nil; without a ServerName each server's
+	// certificate
 	// must be for the host that it is reached at.
 	TLS *tls.Config
 	// Encrypt, when set, returns the settings of one connection instead of TLS.
 	Encrypt func() *tls.Config
-	// Lanes is the number of lanes, at least 1: the parts in which one script can touch every key. Those of
+	// Lanes is the number of lanes, at least 1: the parts in which one script can touch every key.
+	// Those of
 	// a Cluster spread over its masters.
 	Lanes int
 	// InstallationID keeps installations that share a Redis apart: 1-32 of [A-Za-z0-9_-].
 	InstallationID string
 	// PoolSize is the most connections that calls use at a time; default 16.
 	PoolSize int
-	// DialTimeout bounds a connect, ReadTimeout and WriteTimeout a reply and a request, PoolTimeout the
+	// DialTimeout bounds a connect, ReadTimeout and WriteTimeout a reply and a request, PoolTimeout
+	// the
 	// wait for a free connection; default 1 s each. A context's deadline applies if it is earlier.
 	DialTimeout, ReadTimeout, WriteTimeout, PoolTimeout time.Duration
-	// IdleTimeout closes connections that were not used for so long, default 5 m. It should be below the
+	// IdleTimeout closes connections that were not used for so long, default 5 m. It should be
+	// below the
 	// server's own `timeout`.
 	IdleTimeout time.Duration
-	// RecordWindow is for how long at least a request id is remembered in store mode, by the clock of the
+	// RecordWindow is for how long at least a request id is remembered in store mode, by the clock
+	// of the
 	// Redis: 1 s to 24 h, whole milliseconds, default 10 m.
 	RecordWindow time.Duration
 }
@@ -69,7 +76,8 @@ func (c Config) withDefaults() Config {
 		usual time.Duration
 	}{
 		{&c.DialTimeout, time.Second}, {&c.ReadTimeout, time.Second}, {&c.WriteTimeout, time.Second},
-		{&c.PoolTimeout, time.Second}, {&c.IdleTimeout, 5 * time.Minute}, {&c.RecordWindow, UsualRecordWindow},
+		{&c.PoolTimeout, time.Second}, {&c.IdleTimeout, 5 * time.Minute}, {&c.RecordWindow,
+			UsualRecordWindow},
 	} {
 		if *d.value == 0 {
 			*d.value = d.usual
@@ -127,7 +135,8 @@ func (c Config) checkAddr(fault func(field, why string)) {
 	if ways != 1 {
 		fault("addr", "must be host:port or unix:///path, unless there are either sentinels or seeds")
 	}
-	if path, socket := strings.CutPrefix(c.Addr, socketScheme); socket && !strings.HasPrefix(path, "/") {
+	if path, socket := strings.CutPrefix(c.Addr, socketScheme); socket &&
+		!strings.HasPrefix(path, "/") {
 		fault("addr", "must have an absolute path: unix:///run/redis.sock")
 	}
 	if (len(c.Sentinels.Addrs) > 0) != (c.Sentinels.MasterName != "") {
@@ -145,7 +154,8 @@ func checkInstallation(id string) string {
 	}
 	for i := range len(id) {
 		c := id[i]
-		if (c < 'a' || c > 'z') && (c < 'A' || c > 'Z') && (c < '0' || c > '9') && c != '-' && c != '_' {
+		if (c < 'a' || c > 'z') && (c < 'A' || c > 'Z') && (c < '0' || c > '9') && c != '-' &&
+			c != '_' {
 			return "may hold letters, digits, - and _ only"
 		}
 	}

@@ -18,8 +18,9 @@ type refusal struct {
 	moved bool
 }
 
-// refusals are the first words of error replies that say: certainly not executed. A server refuses the
-// first write of a script or none, and scripts write nothing before all their keys were read, so this is
+// refusals are the first words of error replies that say: certainly not executed. A server
+// refuses the first write of a script or none, and scripts write nothing before all their keys
+// were read, so this is
 // true of scripts too. Any other error reply may come from a script that was under way.
 var refusals = map[string]refusal{
 	"LOADING":     {advice: "it is loading its data; wait until it is done"},
@@ -35,10 +36,15 @@ var refusals = map[string]refusal{
 	"CLUSTERDOWN": {advice: "its cluster does not serve"},
 	"CROSSSLOT":   {advice: "its cluster does not keep the keys of a lane in one slot"},
 	"TRYAGAIN":    {advice: "its cluster is moving the lane", moved: true},
-	"MOVED":       {advice: "its cluster keeps the lane on another server; topology: cluster follows it", moved: true},
-	"ASK":         {advice: "its cluster is moving the lane to another server", moved: true},
-	"NOSCRIPT":    {advice: "it does not keep scripts"},
-	"WRONGTYPE":   {advice: "a key of the lane holds what budgetd did not write; drain or give up the lane"},
+	"MOVED": {
+		advice: "its cluster keeps the lane on another server; topology: cluster follows it",
+		moved:  true,
+	},
+	"ASK":      {advice: "its cluster is moving the lane to another server", moved: true},
+	"NOSCRIPT": {advice: "it does not keep scripts"},
+	"WRONGTYPE": {
+		advice: "a key of the lane holds what budgetd did not write; drain or give up the lane",
+	},
 	// Of the scripts themselves.
 	"ARGUMENTS": {advice: "budgetd and its scripts disagree; please report it"},
 }
@@ -57,7 +63,8 @@ type Told struct{ Text string }
 // Error returns what the script said.
 func (t *Told) Error() string { return t.Text }
 
-// replyOf returns the error reply in err's chain and the word that it begins with; ok is false when
+// replyOf returns the error reply in err's chain and the word that it begins with; ok is false
+// when
 // err is not an error reply of a Redis.
 func replyOf(err error) (word, text string, ok bool) {
 	var reply redis.Error
@@ -81,7 +88,8 @@ type verdict struct {
 	told bool
 }
 
-// judge translates the error of a call, once. written says whether any byte of the command may have left
+// judge translates the error of a call, once. written says whether any byte of the command may
+// have left
 // this process.
 //
 //	ErrOtherMemory   the connection met another identity, or the script said so
@@ -131,7 +139,8 @@ func (at server) String() string {
 	return "instance " + at.instance + " (" + at.addr + ")"
 }
 
-// refused carries an error out of a connection's set-up: go-redis unwraps what it gets from there
+// refused carries an error out of a connection's set-up: go-redis unwraps what it gets from
+// there
 // once, which must not reach into a *budget.Error.
 type refused struct{ err error }
 

@@ -11,9 +11,10 @@ import (
 )
 
 // Identity reads who serves the lane on a connection of its own: `<run id> <replication id>
-// <role>`, and on a Cluster the server's id there. It changes when the process restarts and when its
-// data is or becomes another's: a replica that is promoted, a primary that gets its first replica or
-// that has had none for repl-backlog-ttl, a lane that moved to another master. Errors: Unavailable, also for a replica, and
+// <role>`, and on a Cluster the server's id there. It changes when the process restarts and when
+// its data is or becomes another's: a replica that is promoted, a primary that gets its first
+// replica or that has had none for repl-backlog-ttl, a lane that moved to another master.
+// Errors: Unavailable, also for a replica, and
 // for a server of a Cluster that does not serve the lane's slot now.
 func (i *Instance) Identity(ctx context.Context, at bucket.Lane) (string, error) {
 	const op = "identify"
@@ -33,7 +34,12 @@ func (i *Instance) Identity(ctx context.Context, at bucket.Lane) (string, error)
 }
 
 // meet asks a server who it is, and on a Cluster whether it serves the lane.
-func (i *Instance) meet(ctx context.Context, op string, where server, at bucket.Lane) (string, error) {
+func (i *Instance) meet(
+	ctx context.Context,
+	op string,
+	where server,
+	at bucket.Lane,
+) (string, error) {
 	conn, done := i.dial(where.addr)
 	defer done()
 	met, err := i.identify(ctx, op, where, conn, i.Prefix(at))
@@ -43,9 +49,16 @@ func (i *Instance) meet(ctx context.Context, op string, where server, at bucket.
 	return met, err
 }
 
-// identify asks a connection who is at its other end, and on a Cluster whether it serves the keys that
+// identify asks a connection who is at its other end, and on a Cluster whether it serves the
+// keys that
 // begin with prefix; "" does not ask that.
-func (i *Instance) identify(ctx context.Context, op string, at server, conn *redis.Conn, prefix string) (
+func (i *Instance) identify(
+	ctx context.Context,
+	op string,
+	at server,
+	conn *redis.Conn,
+	prefix string,
+) (
 	string, error) {
 	pipe := conn.Pipeline()
 	info, replication := pipe.Info(ctx, "server"), pipe.Info(ctx, "replication")
@@ -69,7 +82,8 @@ func (i *Instance) identify(ctx context.Context, op string, at server, conn *red
 	return run + " " + id + " " + role, nil
 }
 
-// isPlain reports whether a text is one or more letters and digits, as everything in an identity is.
+// isPlain reports whether a text is one or more letters and digits, as everything in an identity
+// is.
 func isPlain(text string) bool {
 	for i := range len(text) {
 		c := text[i]

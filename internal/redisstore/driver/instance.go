@@ -25,7 +25,8 @@ type Instance struct {
 	sessions map[sessionKey]*session // nil once disconnected
 }
 
-// New makes an instance. It does not connect: an instance that is down does not keep budgetd from
+// New makes an instance. It does not connect: an instance that is down does not keep budgetd
+// from
 // starting. Errors: Invalid with every faulty field.
 func New(config Config) (*Instance, error) {
 	if faults := config.check(); len(faults) > 0 {
@@ -76,14 +77,18 @@ func (i *Instance) chart() {
 }
 
 // options returns a client's settings; verify, when set, is asked about each new connection.
-func (i *Instance) options(addr string, verify func(context.Context, *redis.Conn) error) *redis.Options {
+func (i *Instance) options(
+	addr string,
+	verify func(context.Context, *redis.Conn) error,
+) *redis.Options {
 	c, network := i.config, "tcp"
 	if path, socket := strings.CutPrefix(addr, socketScheme); socket {
 		network, addr = "unix", path
 	}
 	options := &redis.Options{
 		CredentialsProvider: credentials(c.Username, c.Secret),
-		Network:             network, Addr: addr, Username: c.Username, Password: c.Password, DB: c.DB, TLSConfig: c.TLS,
+		Network:             network, Addr: addr, Username: c.Username, Password: c.Password,
+		DB: c.DB, TLSConfig: c.TLS,
 		ClientName: "budgetd-" + c.Name, OnConnect: verify,
 		// Scripts answer alike in both protocols; pushes are not wanted.
 		Protocol:   2,

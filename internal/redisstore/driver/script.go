@@ -10,7 +10,8 @@ import (
 	"github.com/budgetd/budgetd/bucket"
 )
 
-// Script is the text of a script. No text holds a value, so a Redis has as many scripts as there are verbs.
+// Script is the text of a script. No text holds a value, so a Redis has as many scripts as there
+// are verbs.
 type Script struct{ text, sha string }
 
 // NewScript names a text by its SHA-1, as Redis does.
@@ -34,8 +35,9 @@ type Call struct {
 	Args     []any
 }
 
-// Run runs a script on the server that serves the lane and returns its answer. After NOSCRIPT, which did
-// nothing, the text is sent, once. Errors: bucket.ErrOtherMemory, Unavailable (not done), OutcomeUnknown,
+// Run runs a script on the server that serves the lane and returns its answer. After NOSCRIPT,
+// which did nothing, the text is sent, once. Errors: bucket.ErrOtherMemory, Unavailable (not
+// done), OutcomeUnknown,
 // or *Told where the script says that it did nothing and why.
 func (i *Instance) Run(ctx context.Context, c Call) (any, error) {
 	at, err := i.locate(ctx, c.Op, c.Lane)
@@ -82,8 +84,9 @@ func (i *Instance) Run(ctx context.Context, c Call) (any, error) {
 	return nil, v.err
 }
 
-// witness is an argument of a command that notices when the command is being written: go-redis asks
-// it for its text at that moment, in the caller's goroutine. As long as it was not asked, no byte of
+// witness is an argument of a command that notices when the command is being written: go-redis
+// asks it for its text at that moment, in the caller's goroutine. As long as it was not asked,
+// no byte of
 // the command has left, whatever the error says.
 type witness struct {
 	text    string

@@ -24,14 +24,16 @@ type Sentinels struct {
 	Secret func() string
 }
 
-// report is what a sentinel says of its group's master. Of two reports the one with the greater epoch
+// report is what a sentinel says of its group's master. Of two reports the one with the greater
+// epoch
 // is true: it is that of the last fail-over the sentinel knows of (Redis manual, "Sentinel").
 type report struct {
 	addr  string
 	epoch uint64
 }
 
-// sentinelAtlas asks all sentinels for the master of the group, which serves every lane. Sentinels are
+// sentinelAtlas asks all sentinels for the master of the group, which serves every lane.
+// Sentinels are
 // asked each time: go-redis's own client for them follows their announcements and re-sends.
 func (i *Instance) sentinelAtlas(group Sentinels) *atlas {
 	return newAtlas(func(ctx context.Context) ([]string, error) {
@@ -43,7 +45,11 @@ func (i *Instance) sentinelAtlas(group Sentinels) *atlas {
 		all.Wait()
 		master := newest(reports)
 		if master.addr == "" {
-			return nil, fmt.Errorf("no sentinel names the master of %q: %w", group.MasterName, errors.Join(errs...))
+			return nil, fmt.Errorf(
+				"no sentinel names the master of %q: %w",
+				group.MasterName,
+				errors.Join(errs...),
+			)
 		}
 		addrs := make([]string, len(i.tags))
 		for lane := range addrs {
@@ -64,7 +70,11 @@ func newest(reports []report) (out report) {
 }
 
 // askSentinel asks one sentinel for its group's master.
-func (i *Instance) askSentinel(ctx context.Context, addr string, group Sentinels) (report, error) {
+func (i *Instance) askSentinel(
+	ctx context.Context,
+	addr string,
+	group Sentinels,
+) (report, error) {
 	options := i.options(addr, nil)
 	options.Username, options.Password, options.DB = group.Username, group.Password, 0
 	options.CredentialsProvider = credentials(group.Username, group.Secret)

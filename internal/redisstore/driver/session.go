@@ -10,7 +10,8 @@ import (
 	"github.com/budgetd/budgetd/bucket"
 )
 
-// sessionKey names a session: the server, and the identity that its connections must meet; "" for any.
+// sessionKey names a session: the server, and the identity that its connections must meet; ""
+// for any.
 type sessionKey struct{ addr, identity string }
 
 // session is a set of connections that each met the session's identity when it was opened.
@@ -30,7 +31,8 @@ type pool struct {
 	users  sync.WaitGroup
 }
 
-// session returns the session of a server and an identity. It connects when it is used. Errors: Unavailable
+// session returns the session of a server and an identity. It connects when it is used. Errors:
+// Unavailable
 // once disconnected.
 func (i *Instance) session(op string, at server, identity string) (*session, error) {
 	key := sessionKey{at.addr, identity}
@@ -97,7 +99,8 @@ func (n *session) enter() (p *pool) {
 
 func (p *pool) leave() { p.users.Done() }
 
-// renew lets every later call use new connections, if p is still what they use: an answer said that its
+// renew lets every later call use new connections, if p is still what they use: an answer said
+// that its
 // connections no longer lead to where they did.
 func (n *session) renew(p *pool) {
 	n.mu.Lock()

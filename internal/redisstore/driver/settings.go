@@ -26,22 +26,41 @@ type setting struct {
 }
 
 var settings = []setting{
-	{"maxmemory-policy", "noeviction", "keys may be evicted: a filter of ledger mode only loses speed by it, " +
-		"budgets with durability \"store\" lose every bucket of the lane", false},
-	{"appendonly", "yes", "a restart empties the instance: budgets with durability \"store\" quarantine what " +
-		"it held", false},
-	{"appendfsync", "always", "a crash of the machine takes back what was done last (everysec: up to 2 s): " +
-		"budgets with durability \"store\" quarantine what it held", false},
+	{
+		"maxmemory-policy",
+		"noeviction",
+		"keys may be evicted: a filter of ledger mode only loses speed by it, " +
+			"budgets with durability \"store\" lose every bucket of the lane",
+		false,
+	},
+	{
+		"appendonly",
+		"yes",
+		"a restart empties the instance: budgets with durability \"store\" quarantine what " +
+			"it held",
+		false,
+	},
+	{
+		"appendfsync",
+		"always",
+		"a crash of the machine takes back what was done last (everysec: up to 2 s): " +
+			"budgets with durability \"store\" quarantine what it held",
+		false,
+	},
 	{"no-appendfsync-on-rewrite", "no",
 		"nothing is flushed while the log is rewritten, so a crash takes back everything since", false},
 	{"cluster-require-full-coverage", "no",
 		"one master that is down keeps the lanes of all others from serving until it is replaced", true},
 }
 
-// Condition compares the settings of the server that serves a lane with what budgetd needs: one finding for each that differs,
+// Condition compares the settings of the server that serves a lane with what budgetd needs: one
+// finding for each that differs,
 // saying how to mend it. A setting that may not be read is such a difference too. See
 // bucket.Inspected. Errors: Unavailable.
-func (i *Instance) Condition(ctx context.Context, at bucket.Lane) (out bucket.Condition, err error) {
+func (i *Instance) Condition(
+	ctx context.Context,
+	at bucket.Lane,
+) (out bucket.Condition, err error) {
 	const op = "check settings"
 	where, err := i.locate(ctx, op, at)
 	if err != nil {

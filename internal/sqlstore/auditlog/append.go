@@ -26,11 +26,13 @@ type Tx interface {
 // errNoHead: Install has not been run.
 var errNoHead = errors.New("audit log: the head of the chain is missing")
 
-// Install makes the head of an empty chain, and leaves one that is there. It follows the creation
+// Install makes the head of an empty chain, and leaves one that is there. It follows the
+// creation
 // of the tables.
 func Install(ctx context.Context, tx Tx) error {
 	const there = `SELECT COUNT(*) FROM audit_log_head`
-	const insert = `INSERT INTO audit_log_head (only_row, last_seq, last_hash, removed_seq, removed_hash)
+	const insert = `INSERT INTO audit_log_head (only_row, last_seq, last_hash, removed_seq,
+		removed_hash)
 		VALUES (1, 0, ?, 0, ?)`
 	var n int
 	if err := tx.QueryRowContext(ctx, there).Scan(&n); err != nil || n > 0 {
@@ -58,7 +60,8 @@ func lock(ctx context.Context, tx Tx) (trail.Anchor, error) {
 	return head, err
 }
 
-// Append adds a row at the end of the chain and returns it with its number and hash. It takes the
+// Append adds a row at the end of the chain and returns it with its number and hash. It takes
+// the
 // last lock of its transaction: nothing that locks follows it. Nothing is appended unless the
 // transaction commits.
 func Append(ctx context.Context, tx Tx, row trail.Row) (trail.Row, error) {
@@ -103,7 +106,8 @@ func Append(ctx context.Context, tx Tx, row trail.Row) (trail.Row, error) {
 
 // AppendOf appends the row of the context's entry, if there is one: every transaction that
 // changes
-// something calls it before it commits, and background work, which has no entry, appends nothing.
+// something calls it before it commits, and background work, which has no entry, appends
+// nothing.
 func AppendOf(ctx context.Context, tx Tx) error {
 	entry := trail.FromContext(ctx)
 	if entry == nil {

@@ -62,7 +62,8 @@ func createdAs(d budget.Definition) (string, error) {
 // Create stores a budget with one bucket per lane, and hands out what its first period gets: a
 // promo budget all of its total, evenly, the remainder to the first buckets. BucketQuantity 0
 // stands for "as many as there are lanes"; the same definition with other lanes is the same
-// budget. All of it is one transaction. The same definition again answers the budget that exists,
+// budget. All of it is one transaction. The same definition again answers the budget that
+// exists,
 // whatever became of it.
 //
 // Errors: Invalid where the end has passed, unless AllowPast; NameTaken where the name has
@@ -130,7 +131,8 @@ const (
 	insertBudget = `INSERT INTO budget_management_bucket (id, tenant, name, gl_code, unit, durability,
 		on_loss, unlimited, total_quantity, unfunded_quantity, undistributed_quantity, out_quantity,
 		sharding_quantity, bucket_quantity, adjust_cnt, type, type_rule, status, status_due_ms,
-		is_paused, start_ms, end_ms, timezone, routing_dimension, unused, late_refund, period, period_start_ms, period_end_ms,
+		is_paused, start_ms, end_ms, timezone, routing_dimension, unused, late_refund, period,
+			period_start_ms, period_end_ms,
 		is_over, roll_over_ms, created_as, version, list_version, limits_version, created_at,
 		updated_at)`
 	insertAdjustment = `INSERT INTO adjustment (budget_id, request_id, quantity, fingerprint, nonce,

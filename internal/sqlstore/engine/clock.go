@@ -69,7 +69,8 @@ func EndMS(t time.Time) int64 {
 	return max(t.UnixMilli(), 1)
 }
 
-// ClockMS returns SQL's clock at this moment, in ms: the server's own, or that of this machine where
+// ClockMS returns SQL's clock at this moment, in ms: the server's own, or that of this machine
+// where
 // the database is a file.
 func (t *Tx) ClockMS() (int64, error) {
 	if t.conn.dialect.name == sqliteName {

@@ -16,7 +16,10 @@ import (
 //
 //	/*locked*/   lock the rows read until the end of the transaction
 //	/*shared*/   the same, other readers of that kind allowed
-//	/*by INDEX*/ find the rows of the table before it by that index: PRIMARY, so that no other row is
+//	/*by INDEX*/ find the rows of the table before it by that index: PRIMARY, so that no other
+//
+// row is
+//
 //	             locked on the way, or one that holds a few rows of many
 //	/*of e*/     what a DELETE by index names a second time
 //	/*in order*/ read the tables of the join in the order they are written
@@ -36,13 +39,16 @@ type dialect struct {
 	// insertRows and updateRows are the most rows per statement: many where each statement is a
 	// round trip, few where it is a call.
 	insertRows, updateRows int
-	// joinRows is from how many rows on an UPDATE that sets other values in each joins the table with the list of them
-	// (joinRows), instead of CASE, which compares each row with each; 0: never. Epochs cost MariaDB, a row: of 8, 23 us by
+	// joinRows is from how many rows on an UPDATE that sets other values in each joins the table
+	// with the list of them (joinRows), instead of CASE, which compares each row with each; 0:
+	// never. Epochs cost MariaDB, a row: of 8, 23 us by
 	// CASE and 28 by a join; of 64, 16 and 10.
 	joinRows int
-	// valuesList: a list of constants is UNION ALL VALUES (…), (…), which is read faster than a SELECT for each.
+	// valuesList: a list of constants is UNION ALL VALUES (…), (…), which is read faster than a
+	// SELECT for each.
 	valuesList bool
-	// tuples: (a, b) IN ((…), (…)) finds its rows by ranges of the index, like OR, and is read faster.
+	// tuples: (a, b) IN ((…), (…)) finds its rows by ranges of the index, like OR, and is read
+	// faster.
 	tuples bool
 	// returning lets an INSERT list the rows that it made or kept.
 	returning bool
@@ -57,8 +63,14 @@ var byIndex = regexp.MustCompile(`/\*by (\w+)\*/`)
 const sqliteName, mysqlName = "sqlite", "mysql"
 
 func newSQLiteDialect() *dialect {
-	return &dialect{name: sqliteName, begin: "BEGIN IMMEDIATE", snapshot: []string{"BEGIN DEFERRED"},
-		prepare: true, insertRows: 8, updateRows: 1}
+	return &dialect{
+		name:       sqliteName,
+		begin:      "BEGIN IMMEDIATE",
+		snapshot:   []string{"BEGIN DEFERRED"},
+		prepare:    true,
+		insertRows: 8,
+		updateRows: 1,
+	}
 }
 
 func newMySQLDialect() *dialect {

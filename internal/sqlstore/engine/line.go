@@ -18,11 +18,13 @@ const committingSession = `SET SESSION autocommit = 0`
 // MostPacket is the most bytes of a packet: servers accept at least leastPacket.
 const MostPacket = leastPacket / 2
 
-// TakesPackets reports whether a transaction can be sent as one packet: to a server, not to a file.
+// TakesPackets reports whether a transaction can be sent as one packet: to a server, not to a
+// file.
 func (db *DB) TakesPackets() bool { return db.committers != nil }
 
-// newCommitters makes the pool whose connections take packets: several statements at once, without
-// autocommit. Nothing is bound on them, and a matched row that does not change counts as unchanged.
+// newCommitters makes the pool whose connections take packets: several statements at once,
+// without autocommit. Nothing is bound on them, and a matched row that does not change counts as
+// unchanged.
 func (db *DB) newCommitters(parsed *mysql.Config, size int) (*sqlx.DB, error) {
 	own := parsed.Clone()
 	own.MultiStatements, own.ClientFoundRows, own.InterpolateParams = true, false, false
@@ -126,10 +128,15 @@ const (
 	Unheard
 )
 
-// Send sends a packet: a ROLLBACK, statements without results, one SELECT whose rows go to row, and a
+// Send sends a packet: a ROLLBACK, statements without results, one SELECT whose rows go to row,
+// and a
 // COMMIT. The server skips the rest of a packet after a statement that fails, so nothing is
 // committed then. The error says why the packet was not Committed.
-func (l *Line) Send(ctx context.Context, packet *Statement, row func(*sql.Rows) error) (Sent, error) {
+func (l *Line) Send(
+	ctx context.Context,
+	packet *Statement,
+	row func(*sql.Rows) error,
+) (Sent, error) {
 	if len(packet.args) > 0 {
 		return Unsent, Defect("a packet with parameters")
 	}
@@ -200,7 +207,8 @@ func (c *serverConn) readThread(ctx context.Context) error {
 	return nil
 }
 
-// Gone waits until the server no longer knows the connection, and ends it there. What an unheard packet
+// Gone waits until the server no longer knows the connection, and ends it there. What an unheard
+// packet
 // did is final from then on: what is read afterwards shows all of it. Error: Unavailable.
 func (l *Line) Gone(ctx context.Context) error {
 	l.broken = true
@@ -224,7 +232,8 @@ func (db *DB) Pause(ctx context.Context, n int) error {
 	return db.sleep(ctx, db.jitter(min(firstPause<<min(n, 10), longestPause)))
 }
 
-// NotDone returns an error of a transaction that was certainly not committed: Unavailable where the
+// NotDone returns an error of a transaction that was certainly not committed: Unavailable where
+// the
 // database could not be used, Internal for what is not expected.
 func NotDone(op string, err error) error { return notDone(op, err) }
 

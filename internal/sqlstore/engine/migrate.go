@@ -21,7 +21,8 @@ const versionTable = "budgetd_schema_version"
 // ringVersion is the format of the ring's hash and labels that new databases are made for.
 const ringVersion = 1
 
-// migrate brings the database to this binary's version. The caller keeps others out meanwhile: the
+// migrate brings the database to this binary's version. The caller keeps others out meanwhile:
+// the
 // file lock for SQLite, GET_LOCK for MySQL.
 func (db *DB) migrate(ctx context.Context, raw *sql.DB) error {
 	return db.migrateBy(ctx, raw, db.migrations()...)
@@ -56,7 +57,8 @@ func (db *DB) migrations() []*goose.Migration {
 	return []*goose.Migration{db.migration(1, statements(budgetd.Schema))}
 }
 
-// migration is a step made of statements. SQLite runs it in one transaction. In MySQL a statement
+// migration is a step made of statements. SQLite runs it in one transaction. In MySQL a
+// statement
 // that changes the schema commits by itself, so a step that was interrupted has done its first
 // statements: what a CREATE would make is looked for first.
 func (db *DB) migration(version int64, statements []string) *goose.Migration {
@@ -205,13 +207,15 @@ func (db *DB) install(ctx context.Context, raw *sql.DB) error {
 	if err := auditlog.Install(ctx, tx); err != nil {
 		return err
 	}
-	if _, err := tx.ExecContext(ctx, insertInstallation, []byte(id), ringVersion, schemaFormat, now); err != nil {
+	if _, err := tx.ExecContext(ctx, insertInstallation, []byte(id), ringVersion, schemaFormat,
+		now); err != nil {
 		return err
 	}
 	return tx.Commit()
 }
 
-// statements splits a schema into its statements, without comments and the final semicolons. `--`
+// statements splits a schema into its statements, without comments and the final semicolons.
+// `--`
 // and `;` inside quotes are left alone.
 func statements(schema string) []string {
 	var out []string

@@ -31,7 +31,8 @@ type Config struct {
 	Encrypt func() *tls.Config
 	// Clock is the clock of this machine; time.Now when nil. Now adds the offset of SQL's clock.
 	Clock func() time.Time
-	// ClockTolerance is how far this node's idea of SQL's clock may be off for it to roll a budget over;
+	// ClockTolerance is how far this node's idea of SQL's clock may be off for it to roll a budget
+	// over;
 	// 1 s when 0.
 	ClockTolerance time.Duration
 	// Random makes the installation's id and jitter; crypto/rand when nil.
@@ -39,7 +40,8 @@ type Config struct {
 	// Sleep waits before a transaction is done again; it returns early with the context's error.
 	Sleep func(ctx context.Context, d time.Duration) error
 	// PoolSize bounds the connections to a server (default 16, at most 1,000), or the connections
-	// that read a file (default 4). A file has one connection that writes. Audits have up to three more.
+	// that read a file (default 4). A file has one connection that writes. Audits have up to three
+	// more.
 	PoolSize int
 	// BusyTimeout bounds how long SQLite waits for another program's lock (default 5 s).
 	BusyTimeout time.Duration
@@ -67,7 +69,8 @@ type DB struct {
 	closeErr error
 }
 
-// Open opens a database, makes or completes its tables, and measures its clock. An empty database
+// Open opens a database, makes or completes its tables, and measures its clock. An empty
+// database
 // is enough; a SQLite file and its folder are made when missing, readable by this user only. A
 // database of a newer version of budgetd, a file in use by another budgetd and a DSN that
 // contradicts what the ledger relies on are errors that say so.
@@ -84,7 +87,12 @@ func Open(ctx context.Context, config Config) (*DB, error) {
 	if config.Sleep == nil {
 		config.Sleep = sleep
 	}
-	db := &DB{clock: config.Clock, tolerance: config.ClockTolerance, random: config.Random, sleep: config.Sleep}
+	db := &DB{
+		clock:     config.Clock,
+		tolerance: config.ClockTolerance,
+		random:    config.Random,
+		sleep:     config.Sleep,
+	}
 	var err error
 	switch config.Driver {
 	case sqliteName:
@@ -92,7 +100,12 @@ func Open(ctx context.Context, config Config) (*DB, error) {
 	case mysqlName:
 		err = db.openServer(ctx, config)
 	default:
-		err = fmt.Errorf("database.driver is %q, must be %q or %q", config.Driver, sqliteName, mysqlName)
+		err = fmt.Errorf(
+			"database.driver is %q, must be %q or %q",
+			config.Driver,
+			sqliteName,
+			mysqlName,
+		)
 	}
 	if err != nil {
 		return nil, err
@@ -137,7 +150,8 @@ func (db *DB) close() error {
 	return err
 }
 
-// InstallationID is made with the database and never changes: 32 hexadecimal digits that are part
+// InstallationID is made with the database and never changes: 32 hexadecimal digits that are
+// part
 // of every key in a store.
 func (db *DB) InstallationID() string { return db.installation }
 

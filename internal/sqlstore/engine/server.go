@@ -29,7 +29,8 @@ const (
 	dialTimeout  = 5 * time.Second
 	readTimeout  = 30 * time.Second // longer than several lock waits; contexts usually end before
 	writeTimeout = 10 * time.Second
-	// auditReadTimeout is for sums of every row of a ledger: about 1 us a row, several times that on a busy server.
+	// auditReadTimeout is for sums of every row of a ledger: about 1 us a row, several times that
+	// on a busy server.
 	auditReadTimeout = 10 * time.Minute
 	// auditPoolSize bounds the snapshots that are read at once.
 	auditPoolSize = 4
@@ -39,18 +40,22 @@ const (
 
 	// writerEvery is how often a connection that is used makes sure that its server takes writes.
 	writerEvery = time.Second
-	// leastPacket is max_allowed_packet at least: a statement of statementBytes with every byte escaped, and some.
+	// leastPacket is max_allowed_packet at least: a statement of statementBytes with every byte
+	// escaped, and some.
 	leastPacket = 16 << 20
 )
 
 // session is what every connection sets. The isolation level has one spelling that all servers
-// know, which is not that of a variable. MariaDB (MySQL takes it for a comment) would make a join with a temporary table of a
-// list of 1,000 values and more, 500 keys of two columns, which reads and locks rows that are not in the list.
+// know, which is not that of a variable. MariaDB (MySQL takes it for a comment) would make a
+// join with a temporary table of a list of 1,000 values and more, 500 keys of two columns, which
+// reads and locks rows that are not in the list.
 const session = `SET SESSION
 	sql_mode = 'STRICT_ALL_TABLES,NO_ENGINE_SUBSTITUTION,ONLY_FULL_GROUP_BY',
-	character_set_client = utf8mb4, character_set_connection = utf8mb4, character_set_results = utf8mb4,
+	character_set_client = utf8mb4, character_set_connection = utf8mb4,
+		character_set_results = utf8mb4,
 	/*M!100300 in_predicate_conversion_threshold = 0, */
-	time_zone = '+00:00', autocommit = 1, completion_type = 0, innodb_lock_wait_timeout = 2, lock_wait_timeout = 10,
+	time_zone = '+00:00', autocommit = 1, completion_type = 0, innodb_lock_wait_timeout = 2,
+		lock_wait_timeout = 10,
 	wait_timeout = `
 
 const (
@@ -92,7 +97,8 @@ func (db *DB) openServer(ctx context.Context, config Config) error {
 	return err
 }
 
-// perConnection has secrets and certificates read for each connection, so that they can be exchanged
+// perConnection has secrets and certificates read for each connection, so that they can be
+// exchanged
 // while the process runs.
 func perConnection(parsed *mysql.Config, config Config) error {
 	if config.Secret == nil && config.Encrypt == nil {
@@ -142,7 +148,8 @@ func (db *DB) prepareServer(ctx context.Context, parsed *mysql.Config) error {
 	defer raw.Close()
 	var version string
 	var packet int64
-	if err := raw.QueryRowContext(ctx, "SELECT VERSION(), @@global.max_allowed_packet").Scan(&version, &packet); err != nil {
+	const question = "SELECT VERSION(), @@global.max_allowed_packet"
+	if err := raw.QueryRowContext(ctx, question).Scan(&version, &packet); err != nil {
 		err = fmt.Errorf("connect to the database %s at %s: %w", parsed.DBName, parsed.Addr, err)
 		if fateOf(err) == lost {
 			err = &budget.Error{Code: budget.Unavailable, Op: "open", Err: err}
@@ -153,8 +160,13 @@ func (db *DB) prepareServer(ctx context.Context, parsed *mysql.Config) error {
 		return err
 	}
 	if packet < leastPacket {
-		return fmt.Errorf("max_allowed_packet of the database server is %d bytes, budgetd needs %d: set it in the server's "+
-			"configuration", packet, leastPacket)
+		return fmt.Errorf(
+			"max_allowed_packet of the database server is %d bytes, budgetd needs %d: "+
+				"set it in the server's "+
+				"configuration",
+			packet,
+			leastPacket,
+		)
 	}
 	isMariaDB := strings.Contains(strings.ToLower(version), mariaDB)
 	db.dialect.returning, db.dialect.valuesList = isMariaDB, isMariaDB // from 10.5 and 10.3
@@ -166,9 +178,14 @@ func (db *DB) prepareServer(ctx context.Context, parsed *mysql.Config) error {
 	return db.migrate(ctx, raw)
 }
 
-// lockMigration keeps other nodes from making the tables of the same database. GET_LOCK belongs to
+// lockMigration keeps other nodes from making the tables of the same database. GET_LOCK belongs
+// to
 // a connection, so one is held until unlock.
-func lockMigration(ctx context.Context, raw *sql.DB, database string) (unlock func(), err error) {
+func lockMigration(
+	ctx context.Context,
+	raw *sql.DB,
+	database string,
+) (unlock func(), err error) {
 	conn, err := raw.Conn(ctx)
 	if err != nil {
 		return nil, err
@@ -179,8 +196,11 @@ func lockMigration(ctx context.Context, raw *sql.DB, database string) (unlock fu
 	seconds := int(migrationLock.Seconds())
 	err = conn.QueryRowContext(ctx, "SELECT GET_LOCK(?, ?)", name, seconds).Scan(&got)
 	if err == nil && got.Int64 != 1 {
-		err = fmt.Errorf("another budgetd has been making the tables of the database %s for %s", database,
-			migrationLock)
+		err = fmt.Errorf(
+			"another budgetd has been making the tables of the database %s for %s",
+			database,
+			migrationLock,
+		)
 	}
 	drop := func() {
 		_ = conn.Raw(func(any) error { return driver.ErrBadConn }) // the lock goes with the connection
@@ -247,8 +267,9 @@ type driverConn interface {
 	driver.Validator
 }
 
-// serverConn is a connection to the server that takes writes. One that became a replica may be behind: what it does not
-// have yet is not missing, so it must not be read from either, and only a write is refused by itself.
+// serverConn is a connection to the server that takes writes. One that became a replica may be
+// behind: what it does not have yet is not missing, so it must not be read from either, and only
+// a write is refused by itself.
 type serverConn struct {
 	driverConn
 	seen     time.Time // when the server last took writes
@@ -256,12 +277,18 @@ type serverConn struct {
 	thread   thread // of committers only
 }
 
-// kept begins a query whose text a connection keeps prepared. It is for those that are asked again and again in a few texts
+// kept begins a query whose text a connection keeps prepared. It is for those that are asked
+// again and again in a few texts
 // and take the server longer to read than to carry out: at most maxKept of them.
 const kept, maxKept = "/*kept*/", 64
 
-// QueryContext runs a query: one that is kept as a prepared statement, unless the server keeps no more of them.
-func (c *serverConn) QueryContext(ctx context.Context, query string, args []driver.NamedValue) (driver.Rows, error) {
+// QueryContext runs a query: one that is kept as a prepared statement, unless the server keeps
+// no more of them.
+func (c *serverConn) QueryContext(
+	ctx context.Context,
+	query string,
+	args []driver.NamedValue,
+) (driver.Rows, error) {
 	if s := c.statement(ctx, query); s != nil {
 		rows, err := s.QueryContext(ctx, args)
 		if !forgotten(err) {
@@ -292,14 +319,16 @@ func (c *serverConn) statement(ctx context.Context, query string) driver.StmtQue
 	return q
 }
 
-// forgotten reports whether the server does not know a prepared statement any more, or wants it prepared again.
+// forgotten reports whether the server does not know a prepared statement any more, or wants it
+// prepared again.
 func forgotten(err error) bool {
 	const unknownStatement, needsReprepare = 1243, 1615
 	var e *mysql.MySQLError
 	return errors.As(err, &e) && (e.Number == unknownStatement || e.Number == needsReprepare)
 }
 
-// ResetSession comes before a connection is used again. Error: driver.ErrBadConn, another one is taken then.
+// ResetSession comes before a connection is used again. Error: driver.ErrBadConn, another one is
+// taken then.
 func (c *serverConn) ResetSession(ctx context.Context) error {
 	if err := c.driverConn.ResetSession(ctx); err != nil {
 		return err
@@ -327,7 +356,10 @@ func (c *serverConn) writable(ctx context.Context) error {
 	}
 	for i, name := range []string{"read_only", "innodb_read_only"} {
 		if value := plain(values[i]); value != "0" && value != "OFF" {
-			return &mysql.MySQLError{Number: 1836, Message: name + " is " + value + ": it is a replica, or was made one"}
+			return &mysql.MySQLError{
+				Number:  1836,
+				Message: name + " is " + value + ": it is a replica, or was made one",
+			}
 		}
 	}
 	c.seen = at
@@ -341,93 +373,6 @@ func plain(v driver.Value) string {
 	}
 	return fmt.Sprint(v)
 }
-
-// CheckDSN returns what is wrong with a data source name of a server; Open refuses the same.
-func CheckDSN(dsn string) error {
-	_, err := parseDSN(dsn)
-	return err
-}
-
-// parseDSN reads a data source name and adds what the ledger relies on:
-//
-//	clientFoundRows=true    affected rows are matched rows, as in SQLite: a compare-and-set that
-//	                        finds its row counts 1 even if it writes what is there
-//	rejectReadOnly=true     a server that became a replica is left by writes (serverConn: by reads)
-//	interpolateParams=true  one round trip per statement; []byte become _binary'…' literals, escaped
-//	                        by the connection's rules, and no text is bound in any other way but as
-//	                        x'…' (statement)
-//	parseTime=false         all times are integers: parseTime, loc and charset are overridden
-//	multiStatements=false   nothing that is bound can become a statement; committers differ
-//
-// A DSN without a database, or that wants any of it otherwise, is an error.
-func parseDSN(dsn string) (*mysql.Config, error) {
-	if err := contradiction(dsn); err != nil {
-		return nil, err
-	}
-	c, err := mysql.ParseDSN(dsn)
-	if err != nil {
-		return nil, fmt.Errorf("database.dsn: %w", err)
-	}
-	if c.DBName == "" {
-		return nil, errors.New("database.dsn names no database: user:password@tcp(host:3306)/database")
-	}
-	c.ClientFoundRows, c.RejectReadOnly, c.InterpolateParams = true, true, true
-	c.CheckConnLiveness, c.Loc, c.Logger = true, time.UTC, &mysql.NopLogger{}
-	c.ParseTime = false // as are loc above and charset by each session
-	for _, timeout := range []struct {
-		value *time.Duration
-		usual time.Duration
-	}{{&c.Timeout, dialTimeout}, {&c.ReadTimeout, readTimeout}, {&c.WriteTimeout, writeTimeout}} {
-		if *timeout.value <= 0 {
-			*timeout.value = timeout.usual
-		}
-	}
-	return c, nil
-}
-
-// fixed are the parameters of a DSN that budgetd sets, with the value that may be given; "" for
-// none.
-var fixed = map[string]string{
-	"clientfoundrows": "true", "rejectreadonly": "true", "interpolateparams": "true",
-	"multistatements": "false", "columnswithalias": "false",
-	"checkconnliveness": "true", "allowallfiles": "false", "strict": "",
-	"sql_mode": "", "time_zone": "", "autocommit": "", "innodb_lock_wait_timeout": "",
-	"lock_wait_timeout": "", "wait_timeout": "", "tx_isolation": "", "transaction_isolation": "",
-	"tx_read_only": "", "transaction_read_only": "", "completion_type": "",
-	"character_set_client": "", "character_set_connection": "", "character_set_results": "",
-}
-
-// contradiction finds a parameter that asks for something else than budgetd relies on.
-func contradiction(dsn string) error {
-	_, query, _ := strings.Cut(dsn[strings.LastIndexByte(dsn, '/')+1:], "?")
-	for _, parameter := range strings.Split(query, "&") {
-		name, value, _ := strings.Cut(parameter, "=")
-		want, known := fixed[strings.ToLower(name)]
-		switch {
-		case !known || want != "" && sameWord(value, want):
-		case want == "":
-			return fmt.Errorf("database.dsn: budgetd sets %s itself: leave it out", name)
-		default:
-			return fmt.Errorf("database.dsn: %s=%s contradicts what budgetd relies on, %s=%s: leave it out",
-				name, value, name, want)
-		}
-	}
-	return nil
-}
-
-// sameWord compares a value with "true", "false" or a word, as the driver reads it.
-func sameWord(value, want string) bool {
-	switch strings.ToLower(value) {
-	case "1", "true":
-		return want == "true"
-	case "0", "false":
-		return want == "false"
-	}
-	return value == want
-}
-
-// mariaDB is part of every version of MariaDB and of none of MySQL, in small letters.
-const mariaDB = "mariadb"
 
 // checkVersion refuses servers without the CHECK constraints that the schema relies on.
 func checkVersion(version string) error {

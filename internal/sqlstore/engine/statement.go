@@ -8,9 +8,10 @@ import (
 	"github.com/budgetd/budgetd/bucket"
 )
 
-// statement is a statement while it is written: its text and, where the dialect keeps statements prepared, its parameters.
-// Elsewhere each value stands in the text: numbers as decimals, texts as x'…', which a server reads faster than _binary'…'
-// (0.3 us each) and which ends where it should whatever the text holds. Its methods do nothing but add to it.
+// statement is a statement while it is written: its text and, where the dialect keeps statements
+// prepared, its parameters. Elsewhere each value stands in the text: numbers as decimals, texts
+// as x'…', which a server reads faster than _binary'…' (0.3 us each) and which ends where it
+// should whatever the text holds. Its methods do nothing but add to it.
 type Statement struct {
 	dialect *dialect
 	text    strings.Builder
@@ -90,7 +91,8 @@ func (s *Statement) Null() {
 	s.text.WriteString("NULL")
 }
 
-// value adds a value that is bound elsewhere: one of another type than int64, int, string, []byte and nil is left to the driver.
+// value adds a value that is bound elsewhere: one of another type than int64, int, string,
+// []byte and nil is left to the driver.
 func (s *Statement) Value(v any) {
 	if s.dialect.prepare {
 		s.Parameter(v)
@@ -150,7 +152,8 @@ func (r *Reader) RowsOf(dest any, s *Statement) error {
 	return r.conn.listText(r.ctx, dest, s.text.String(), s.args...)
 }
 
-// inserting adds rows to a table with as many statements as the dialect wants: row begins one, whose values follow in the
+// inserting adds rows to a table with as many statements as the dialect wants: row begins one,
+// whose values follow in the
 // order of the columns, and end runs the last statement.
 type Inserting struct {
 	Statement
@@ -162,10 +165,21 @@ type Inserting struct {
 	err      error
 }
 
-// inserting begins: into names the table and its columns, or is what to do about rows that are there, rows how many are
+// inserting begins: into names the table and its columns, or is what to do about rows that are
+// there, rows how many are
 // expected. run runs each statement.
-func (t *Tx) Inserting(into, or string, rows int, run func(s *Statement, rows int) error) *Inserting {
-	return &Inserting{Statement: Statement{dialect: t.conn.dialect}, into: into, or: or, left: rows, run: run}
+func (t *Tx) Inserting(
+	into, or string,
+	rows int,
+	run func(s *Statement, rows int) error,
+) *Inserting {
+	return &Inserting{
+		Statement: Statement{dialect: t.conn.dialect},
+		into:      into,
+		or:        or,
+		left:      rows,
+		run:       run,
+	}
 }
 
 // row begins a row.
@@ -189,7 +203,8 @@ func (i *Inserting) Row() {
 	i.within = false
 }
 
-// mayEnd reports whether the few rows that are left may go into a full statement, to save one. Where statements are kept
+// mayEnd reports whether the few rows that are left may go into a full statement, to save one.
+// Where statements are kept
 // prepared there would be more of them.
 func (i *Inserting) mayEnd() bool {
 	return !i.dialect.prepare && i.left > 0 && i.rows+i.left <= i.dialect.insertRows*5/4
@@ -257,7 +272,8 @@ func (t *Tx) inserted(s *Statement, _ int) error {
 // ListsManyBudgets reports whether IDs takes ids of several budgets.
 func (r *Reader) ListsManyBudgets() bool { return r.conn.dialect.groups }
 
-// IDs adds the condition that the two columns, a budget's number and a request id, are one of the ids.
+// IDs adds the condition that the two columns, a budget's number and a request id, are one of
+// the ids.
 func (s *Statement) IDs(columns string, ids []bucket.ID) {
 	if s.dialect.tuples {
 		s.SQL("(" + columns + ") IN (")
@@ -291,3 +307,31 @@ func (s *Statement) Numbers(column string, list []int64) {
 	}
 	s.SQL(")")
 }
+
+// statementBytes bounds the parameters of one statement: servers accept at least 16 MiB.
+const statementBytes = 4 << 20
+
+// fitting returns how many of the arguments, in whole rows and at least one, fit one statement.
+func fitting(args []any, columns int) int {
+	bytes := 0
+	for i, arg := range args {
+		if text, ok := arg.([]byte); ok {
+			bytes += 2 * len(text) // escaped
+		}
+		if bytes > statementBytes && i >= columns {
+			return i / columns * columns
+		}
+	}
+	return len(args)
+}
+
+// joinedTo puts the columns of the list, from one on, in the places of a text.
+func joinedTo(text, place string, column int) string {
+	for strings.Contains(text, place) {
+		text = strings.Replace(text, place, "v."+joinedColumn(column), 1)
+		column++
+	}
+	return text
+}
+
+func joinedColumn(n int) string { return "v" + strconv.Itoa(n) }

@@ -6,7 +6,6 @@ import (
 	"context"
 	"database/sql"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -70,7 +69,8 @@ func (t *Tx) Hit(want int, query string, args ...any) error {
 	return err
 }
 
-// hitAll runs an UPDATE for rows that are named one by one, each of which must match. update ends
+// hitAll runs an UPDATE for rows that are named one by one, each of which must match. update
+// ends
 // with WHERE and has the parameters before; where is the condition of one row, keys their
 // parameters, row by row.
 func (t *Tx) HitAll(update string, before []any, where string, keys []any) error {
@@ -91,9 +91,11 @@ type RowChange struct {
 	Key, Values, Where []any
 }
 
-// changeRows runs an UPDATE that sets other values in each row; every row must match. update ends
+// changeRows runs an UPDATE that sets other values in each row; every row must match. update
+// ends
 // with WHERE and has a $value for each of the values, in their order; key and where are the
-// conditions of one row. Several rows go into one statement, by CASE or, from dialect.joinRows on, by a join.
+// conditions of one row. Several rows go into one statement, by CASE or, from dialect.joinRows
+// on, by a join.
 func (t *Tx) ChangeRows(update, key, where string, rows []RowChange) error {
 	if least := t.conn.dialect.joinRows; least > 0 && len(rows) >= least {
 		return t.joinRows(update, where, rows)
@@ -128,8 +130,9 @@ func (t *Tx) ChangeRows(update, key, where string, rows []RowChange) error {
 	return nil
 }
 
-// joinRows is changeRows by a join with the list of the rows' values and parameters, in their order: what each row becomes and
-// must fulfil is looked up by its key, and not compared with that of all the others. The list is sorted by key, so that rows
+// joinRows is changeRows by a join with the list of the rows' values and parameters, in their
+// order: what each row becomes and must fulfil is looked up by its key, and not compared with
+// that of all the others. The list is sorted by key, so that rows
 // which are not locked yet are locked in that order.
 func (t *Tx) joinRows(update, where string, rows []RowChange) error {
 	for chunk := range slices.Chunk(byKey(rows), t.conn.dialect.insertRows) {
@@ -201,20 +204,19 @@ func (d *dialect) joined(update, where string, rows []RowChange) *Statement {
 	if d.valuesList && len(rows) > 1 {
 		s.SQL(")")
 	}
-	s.SQL(") v /*in order*/ JOIN " + table + " SET" + joinedTo(set, "$value", 0) + "WHERE " + joinedTo(where, "?", values))
+	s.SQL(
+		") v /*in order*/ JOIN " + table + " SET" + joinedTo(
+			set,
+			"$value",
+			0,
+		) + "WHERE " + joinedTo(
+			where,
+			"?",
+			values,
+		),
+	)
 	return s
 }
-
-// joinedTo puts the columns of the list, from one on, in the places of a text.
-func joinedTo(text, place string, column int) string {
-	for strings.Contains(text, place) {
-		text = strings.Replace(text, place, "v."+joinedColumn(column), 1)
-		column++
-	}
-	return text
-}
-
-func joinedColumn(n int) string { return "v" + strconv.Itoa(n) }
 
 // differ reports whether each row's key begins with another number.
 func differ(rows []RowChange) bool {
@@ -229,7 +231,8 @@ func differ(rows []RowChange) bool {
 	return true
 }
 
-// insert adds rows to a table: into names the table and its columns, args are their values row by
+// insert adds rows to a table: into names the table and its columns, args are their values row
+// by
 // row. It is cut to as many statements as the dialect wants.
 func (t *Tx) Insert(into string, columns int, args []any) error {
 	return t.InsertOr(into, columns, "", args)
@@ -244,7 +247,13 @@ func (t *Tx) InsertOr(into string, columns int, or string, args []any) error {
 }
 
 // inserts cuts an INSERT to as many statements as the dialect wants, and runs each.
-func (t *Tx) inserts(into string, columns int, or string, args []any, run func(string, []any) error) error {
+func (t *Tx) inserts(
+	into string,
+	columns int,
+	or string,
+	args []any,
+	run func(string, []any) error,
+) error {
 	row := "(" + Repeat("?", ",", columns) + ")"
 	size := t.conn.dialect.insertRows * columns
 	for len(args) > 0 {
@@ -257,27 +266,11 @@ func (t *Tx) inserts(into string, columns int, or string, args []any, run func(s
 	return nil
 }
 
-// statementBytes bounds the parameters of one statement: servers accept at least 16 MiB.
-const statementBytes = 4 << 20
-
-// fitting returns how many of the arguments, in whole rows and at least one, fit one statement.
-func fitting(args []any, columns int) int {
-	bytes := 0
-	for i, arg := range args {
-		if text, ok := arg.([]byte); ok {
-			bytes += 2 * len(text) // escaped
-		}
-		if bytes > statementBytes && i >= columns {
-			return i / columns * columns
-		}
-	}
-	return len(args)
-}
-
 // write runs a transaction: fn reads, decides and writes; when it returns nil the transaction is
 // committed, otherwise rolled back. It is done again as a whole after errors that ask for it. op
-// names the business step. A transaction that changes something also appends the row of the audit
-// log that its context carries (package trail). Errors: what fn decided; Unavailable when certainly nothing was
+// names the business step. A transaction that changes something also appends the row of the
+// audit log that its context carries (package trail). Errors: what fn decided; Unavailable when
+// certainly nothing was
 // committed; OutcomeUnknown when it may have been; Internal.
 func (db *DB) Write(ctx context.Context, op string, fn func(*Tx) error) error {
 	unsure, pause := false, firstPause
@@ -306,7 +299,11 @@ func (db *DB) Write(ctx context.Context, op string, fn func(*Tx) error) error {
 }
 
 // attempt runs a transaction once. atCommit says that the error came from COMMIT.
-func (db *DB) attempt(ctx context.Context, t *Tx, fn func(*Tx) error) (atCommit bool, err error) {
+func (db *DB) attempt(
+	ctx context.Context,
+	t *Tx,
+	fn func(*Tx) error,
+) (atCommit bool, err error) {
 	c, err := db.writers.acquire(ctx)
 	if err != nil {
 		return false, err
@@ -343,7 +340,8 @@ func rollBack(ctx context.Context, c *conn) error {
 	return c.command(ctx, "ROLLBACK")
 }
 
-// read runs reads on one connection, each statement for itself, and does all of them again when the
+// read runs reads on one connection, each statement for itself, and does all of them again when
+// the
 // connection was lost. Errors: what fn decided, Unavailable, Internal.
 func (db *DB) Read(ctx context.Context, op string, fn func(*Reader) error) error {
 	pause := firstPause
@@ -352,7 +350,8 @@ func (db *DB) Read(ctx context.Context, op string, fn func(*Reader) error) error
 		if err == nil {
 			return nil
 		}
-		if !fateOf(err).retried() || attempt == readAttempts || db.sleep(ctx, db.jitter(pause)) != nil {
+		if !fateOf(err).retried() || attempt == readAttempts ||
+			db.sleep(ctx, db.jitter(pause)) != nil {
 			return notDone(op, err)
 		}
 		pause = min(2*pause, longestPause)

@@ -57,8 +57,19 @@ func create(ctx context.Context, tx Tx, key access.Key) error {
 			return err
 		}
 	}
-	_, err = tx.ExecContext(ctx, insert, []byte(key.ID), key.Hash[:], principal, role, tenant, budgets,
-		key.CreatedMS, []byte(key.CreatedBy), key.ExpiresMS)
+	_, err = tx.ExecContext(
+		ctx,
+		insert,
+		[]byte(key.ID),
+		key.Hash[:],
+		principal,
+		role,
+		tenant,
+		budgets,
+		key.CreatedMS,
+		[]byte(key.CreatedBy),
+		key.ExpiresMS,
+	)
 	if err != nil {
 		return fmt.Errorf("keys: %w", err)
 	}
@@ -82,7 +93,13 @@ func Revoke(ctx context.Context, tx Tx, id string, nowMS int64) (access.Key, err
 // and lets the earlier one expire at untilMS, unless it does sooner. fresh has the new key's id,
 // hash, creation and creator; its other fields are filled. Errors: key_not_found, key_not_live,
 // too_many_keys.
-func Rotate(ctx context.Context, tx Tx, id string, fresh access.Key, untilMS int64) (access.Key, error) {
+func Rotate(
+	ctx context.Context,
+	tx Tx,
+	id string,
+	fresh access.Key,
+	untilMS int64,
+) (access.Key, error) {
 	const update = `UPDATE access_key SET expires_ms = ?
 		WHERE key_id = ? AND (expires_ms = 0 OR expires_ms > ?)`
 	if err := changing(ctx, tx); err != nil {

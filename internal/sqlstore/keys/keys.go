@@ -26,11 +26,13 @@ type Tx interface {
 
 var errNoState = errors.New("keys: the row of access_state is missing")
 
-// Install makes the row that counts changes, and leaves one that is there. It follows the creation
+// Install makes the row that counts changes, and leaves one that is there. It follows the
+// creation
 // of the tables.
 func Install(ctx context.Context, tx Tx) error {
 	var n int
-	if err := tx.QueryRowContext(ctx, `SELECT COUNT(*) FROM access_state`).Scan(&n); err != nil || n > 0 {
+	if err := tx.QueryRowContext(ctx, `SELECT COUNT(*) FROM access_state`).Scan(&n); err != nil ||
+		n > 0 {
 		return err
 	}
 	_, err := tx.ExecContext(ctx, `INSERT INTO access_state (only_row, version) VALUES (1, 1)`)
@@ -39,7 +41,8 @@ func Install(ctx context.Context, tx Tx) error {
 
 // Version returns the number of changes so far.
 func Version(ctx context.Context, tx Tx) (version int64, err error) {
-	err = tx.QueryRowContext(ctx, `SELECT version FROM access_state WHERE only_row = 1`).Scan(&version)
+	err = tx.QueryRowContext(ctx, `SELECT version FROM access_state WHERE only_row = 1`).
+		Scan(&version)
 	if errors.Is(err, sql.ErrNoRows) {
 		err = errNoState
 	}
@@ -48,7 +51,10 @@ func Version(ctx context.Context, tx Tx) (version int64, err error) {
 
 // changing locks out every other change until the transaction ends.
 func changing(ctx context.Context, tx Tx) error {
-	done, err := tx.ExecContext(ctx, `UPDATE access_state SET version = version + 1 WHERE only_row = 1`)
+	done, err := tx.ExecContext(
+		ctx,
+		`UPDATE access_state SET version = version + 1 WHERE only_row = 1`,
+	)
 	if err != nil {
 		return err
 	}
@@ -61,8 +67,9 @@ func changing(ctx context.Context, tx Tx) error {
 const columns = `key_id, secret_hash, principal, role, tenant, budgets, created_ms, created_by,
 	expires_ms, last_used_ms, revoked_ms`
 
-// All returns every key, by id. A row that cannot be understood, by hand or by a later version of
-// budgetd, is left out, so that its key is refused and the others are not; odd says what is wrong
+// All returns every key, by id. A row that cannot be understood, by hand or by a later version
+// of budgetd, is left out, so that its key is refused and the others are not; odd says what is
+// wrong
 // with such rows.
 func All(ctx context.Context, tx Tx) (all []access.Key, odd, err error) {
 	var wrong []error
@@ -88,7 +95,13 @@ func Page(ctx context.Context, tx Tx, tenant, after string, limit int) ([]access
 
 // One returns a key. Errors: key_not_found.
 func One(ctx context.Context, tx Tx, id string) (access.Key, error) {
-	found, err := read(ctx, tx, strictly, `SELECT `+columns+` FROM access_key WHERE key_id = ?`, []byte(id))
+	found, err := read(
+		ctx,
+		tx,
+		strictly,
+		`SELECT `+columns+` FROM access_key WHERE key_id = ?`,
+		[]byte(id),
+	)
 	if err == nil && len(found) == 0 {
 		err = budget.Refuse(budget.KeyNotFound, "keys", "there is no key %.20q", id)
 	}
@@ -98,7 +111,8 @@ func One(ctx context.Context, tx Tx, id string) (access.Key, error) {
 	return found[0], nil
 }
 
-// read returns the keys of a query. A row that cannot be understood is left out if judge says nil.
+// read returns the keys of a query. A row that cannot be understood is left out if judge says
+// nil.
 func read(ctx context.Context, tx Tx, judge func(error) error, query string, args ...any,
 ) (out []access.Key, err error) {
 	rows, err := tx.QueryContext(ctx, query, args...)
@@ -109,8 +123,19 @@ func read(ctx context.Context, tx Tx, judge func(error) error, query string, arg
 	for rows.Next() {
 		var key access.Key
 		var hash, role, budgets []byte
-		err := rows.Scan(&key.ID, &hash, &key.Principal, &role, &key.Scope.Tenant, &budgets, &key.CreatedMS,
-			&key.CreatedBy, &key.ExpiresMS, &key.LastUsedMS, &key.RevokedMS)
+		err := rows.Scan(
+			&key.ID,
+			&hash,
+			&key.Principal,
+			&role,
+			&key.Scope.Tenant,
+			&budgets,
+			&key.CreatedMS,
+			&key.CreatedBy,
+			&key.ExpiresMS,
+			&key.LastUsedMS,
+			&key.RevokedMS,
+		)
 		if err != nil {
 			return nil, fmt.Errorf("keys: %w", err)
 		}

@@ -22,8 +22,10 @@ import (
 const BudgetColumns = `id, tenant, name, gl_code, unit, durability, type, total_quantity,
 	undistributed_quantity, quarantined_quantity, forfeited_quantity, pending_shrink_quantity,
 	sharding_quantity, bucket_quantity, adjust_cnt, is_paused, start_ms, end_ms, created_as, version,
-	list_version, created_at, updated_at, type_rule, timezone, unused, late_refund, on_loss, unfunded_quantity,
-	period, period_start_ms, period_end_ms, is_over, roll_over_ms, unlimited, routing_dimension, limits_version`
+	list_version, created_at, updated_at, type_rule, timezone, unused, late_refund, on_loss,
+		unfunded_quantity,
+	period, period_start_ms, period_end_ms, is_over, roll_over_ms, unlimited, routing_dimension,
+		limits_version`
 
 // Budget is a row of budget_management_bucket.
 type Budget struct {
@@ -229,8 +231,10 @@ func At(ref bucket.Ref) Position { return Position{ref.Bucket, ref.Epoch} }
 
 // BucketColumns is what a Bucket reads, of sharding_budget_management_bucket b and its newest
 // bucket_epoch e.
-const BucketColumns = EpochColumns + `, b.instance, b.lane, b.ordinal, b.sharding_bucket_key AS bucket_key,
-	b.out_quantity, b.out_cnt, b.status AS list_status, b.offline_by, b.sharding_quantity AS last_grant, b.copied_epoch, b.updated_at`
+const BucketColumns = EpochColumns + `, b.instance, b.lane, b.ordinal,
+	b.sharding_bucket_key AS bucket_key,
+	b.out_quantity, b.out_cnt, b.status AS list_status, b.offline_by,
+		b.sharding_quantity AS last_grant, b.copied_epoch, b.updated_at`
 
 // Bucket is a bucket with its newest epoch.
 type Bucket struct {
