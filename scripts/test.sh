@@ -95,7 +95,7 @@ everything() {
 set -m
 (
 	if [ $# = 0 ]; then
-		scripts/lint.sh
+		scripts/lint.sh --basic
 	fi
 	go build -o "$build/lend" ./internal/testservers/lend
 	export -f tests folders everything

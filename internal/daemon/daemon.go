@@ -141,8 +141,8 @@ func checked(ctx context.Context, c config.Config, warnings []string, connect bo
 	return statusDone
 }
 
-// podNotice is stop.notice in a pod, where it is 0s: Kubernetes goes on sending requests to a pod for
-// a moment after it has told it to stop.
+// podNotice is stop.notice in a pod, where it is 0s: Kubernetes goes on sending requests to a pod
+// for a moment after it has told it to stop.
 const podNotice = 5 * time.Second
 
 // inPod reports whether the process runs in a pod of Kubernetes.
