@@ -28,8 +28,8 @@ func offsetAt(zone *time.Location, at instant) int64 {
 
 func readingAt(zone *time.Location, at instant) reading { return at + offsetAt(zone, at) }
 
-// clockPut returns the first instant after `after` at which the clock is put (another offset
-// applies), or until, if that comes first. A change of the zone's name alone is none.
+// clockPut returns the first instant after `after` at which the zone's offset changes, or until, if
+// that comes first. A change of the zone's name alone does not count.
 //
 // It costs some thirty look-ups per year: the standard library names the end of each stretch of one
 // offset. Beyond the last change that the database lists it ends such a stretch with every year

@@ -19,8 +19,8 @@ type Schedule struct {
 	Start, End time.Time
 }
 
-// Span is a period: from Start to before End. A zero End is none, a zero Start the beginning; only
-// Free has such periods.
+// Span is a period: it includes Start and excludes End. A zero Start stands for the beginning of
+// time and a zero End for no end; only Free has such periods.
 type Span struct {
 	Start, End time.Time
 	// Quantity is what the rule fixes for a whole period, in minor units; 0: nothing, it is Free or
@@ -102,8 +102,8 @@ func (s Schedule) NextPeriod(after time.Time) (period Span, ok bool) {
 }
 
 // PeriodsLeft returns how many periods overlap [from, End), the one that contains from and the one
-// that the end cuts included; WithoutEnd if there is no end. It counts exactly, a day that a zone
-// left out is none. It costs some thirty look-ups in the zone per year of what is left, whatever
+// that the end cuts included; WithoutEnd if there is no end. It counts exactly: a day that a zone
+// left out does not count. It costs some thirty look-ups in the zone per year of what is left, whatever
 // the length of the periods: 2 ms for a century. A rule with quantities does not need it.
 func (s Schedule) PeriodsLeft(from time.Time) int64 {
 	if from.Before(s.Start) {

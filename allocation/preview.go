@@ -19,9 +19,9 @@ type Planned struct {
 // previewed bounds the periods that Preview goes through.
 const previewed = 2000
 
-// Preview returns the first periods of a new budget, at most n, and the last one that gets
-// something, where that is none of them and no later than the 2,000th. A budget that has ended has
-// none.
+// Preview returns the first periods of a new budget, at most n. It adds the last period that gets
+// something, unless that is among them or comes after the 2,000th. A budget that has ended has no
+// periods.
 func Preview(d budget.Definition, now time.Time, n int) []Planned {
 	var out []Planned
 	var last *Planned

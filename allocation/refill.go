@@ -80,13 +80,6 @@ func (u Use) Saw(r Reading) Use {
 	return u.from(r)
 }
 
-// Anew forgets the open window: the bucket has a new epoch, whose balance and positions are others.
-// The rate stays.
-func (u Use) Anew() Use {
-	u.begun = false
-	return u
-}
-
 func (u Use) from(r Reading) Use {
 	u.begun, u.first, u.own, u.calls = true, r, 0, 0
 	return u

@@ -170,10 +170,6 @@ func TestUseEdges(t *testing.T) {
 			t.Errorf("%s: %v, want %v", tc.name, got, tc.want)
 		}
 	}
-	u := none.Saw(read(0, 100, 5, 10)).Saw(read(second, 90, 6, 10)).Anew().Saw(read(2*second, 5000, 1, 10))
-	if got := u.Rate(second); got != 10 {
-		t.Errorf("a new epoch: %v, want the rate of the one before it, 10", got)
-	}
 }
 
 // TestRefillLoop runs the rules against steady use by several nodes, with applies that take 50 ms: once

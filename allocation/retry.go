@@ -64,7 +64,7 @@ func Most(d budget.Definition) int64 {
 }
 
 // Opens returns the first instant from one on at which a budget has a period: the instant itself,
-// where it is in one. ok is false where there is none before the budget's end.
+// where it is in one. ok is false if the budget ends before its next period.
 func Opens(d budget.Definition, from time.Time) (at time.Time, ok bool) {
 	s := ScheduleOf(d)
 	if _, within := s.PeriodAt(from); within {
