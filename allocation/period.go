@@ -103,8 +103,8 @@ func (s Schedule) NextPeriod(after time.Time) (period Span, ok bool) {
 
 // PeriodsLeft returns how many periods overlap [from, End), the one that contains from and the one
 // that the end cuts included; WithoutEnd if there is no end. It counts exactly: a day that a zone
-// left out does not count. It costs some thirty look-ups in the zone per year of what is left, whatever
-// the length of the periods: 2 ms for a century. A rule with quantities does not need it.
+// left out does not count. It costs some thirty look-ups in the zone per year of what is left,
+// whatever the length of the periods: 2 ms for a century. A rule with quantities does not need it.
 func (s Schedule) PeriodsLeft(from time.Time) int64 {
 	if from.Before(s.Start) {
 		from = s.Start
