@@ -124,8 +124,12 @@ func TestFilterHeals(t *testing.T) {
 				time.Sleep(2 * time.Second)
 				deduct("last", 1, "")
 				time.Sleep(2 * time.Second)
+				// The last deduction may have finished after the raise it caused read SQL: its unit
+				// is then still in the filter, where it costs one request to SQL at most.
 				left := a.epochs[a.Buckets[0].ID]
-				if got := f.get(a.Buckets[0].ID); got != (content{left.Fill, left.Outstanding}) {
+				got := f.get(a.Buckets[0].ID)
+				if got.fill != left.Fill || got.balance < left.Outstanding ||
+					got.balance > left.Outstanding+1 {
 					t.Errorf("the filter has %+v, SQL has fill %d and %d units", got, left.Fill, left.Outstanding)
 				}
 				if b.raised > 2 {
