@@ -9,7 +9,7 @@ import (
 	"github.com/budgetd/budgetd/budget"
 )
 
-// The words of rules are budget's.
+// Rule and the other words of rules are those of package budget.
 type (
 	Rule   = budget.Rule
 	Window = budget.Window

@@ -133,7 +133,7 @@ func (p *Problem) kindOfStatus() budget.Kind {
 	return budget.MayBeDone
 }
 
-// TransportError: no usable answer arrived.
+// TransportError says that no usable answer arrived.
 type TransportError struct {
 	// Op is the call, in the API's words: "deduct", "create".
 	Op string
@@ -167,7 +167,7 @@ func (e *TransportError) Error() string {
 
 func (e *TransportError) Unwrap() error { return e.Err }
 
-// UnknownOutcome: all attempts together do not tell whether the request took effect. Repeat it with
+// UnknownOutcome says that all attempts together do not tell whether the request took effect. Repeat it with
 // the same request id, or cancel that id.
 type UnknownOutcome struct {
 	// Op is the call, in the API's words: "deduct", "append".

@@ -206,7 +206,7 @@ func TestNoAllocation(t *testing.T) {
 		name string
 		call func()
 	}{
-		{"Hash", func() { ring.Hash(key) }},
+		{"Hash", func() { _ = ring.Hash(key) }},
 		{"Locate", func() { r.Locate(key) }},
 		{"LocateIndex", func() { r.LocateIndex(key, nil) }},
 		{"LocateIndex with skip", func() {

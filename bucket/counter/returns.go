@@ -222,7 +222,6 @@ func (s *Service) unclear(g *giver, cause error) error {
 func (l *lane) giveBack(list []*giver) {
 	ctx, cancel := l.s.bounded()
 	defer cancel()
-	began := l.s.clock.Now()
 	m, err := l.memory(ctx)
 	if err != nil {
 		for _, g := range list {
@@ -263,7 +262,7 @@ func (l *lane) giveBack(list []*giver) {
 		}
 	}
 	if units {
-		began = l.s.clock.Now() // after the scripts
+		began := l.s.clock.Now() // after the scripts
 		err = l.sync(ctx, began)
 		l.s.failed("sql", err)
 	}

@@ -261,16 +261,4 @@ func (w *world) settled(b *bucket.Budget, want books) {
 	}
 }
 
-// used sums what this budget's accepted deductions took, by the answers.
-type used struct {
-	mu    sync.Mutex
-	units int64
-}
-
-func (u *used) add(n int64) {
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	u.units += n
-}
-
 func name(i int) string { return fmt.Sprint("id-", i) }

@@ -348,7 +348,6 @@ func TestExpiry(t *testing.T) {
 
 // stuck is a ledger with due holds, one of which cannot be ended.
 type stuck struct {
-	due    int
 	broken int // its place among them
 	ended  []int
 	order  []int

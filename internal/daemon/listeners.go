@@ -118,6 +118,6 @@ func (d *doors) stop(ctx context.Context, stop config.Stop, log *slog.Logger) {
 		}
 	}
 	for range d.all {
-		<-d.ended
+		_ = <-d.ended // that they closed
 	}
 }

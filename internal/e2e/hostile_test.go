@@ -3,8 +3,6 @@ package e2e
 import (
 	"context"
 	"fmt"
-	"os/exec"
-	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -255,13 +253,4 @@ func thousandAtOnce(t *testing.T, c *client.Client) {
 	if n != 1 || after.Used-before.Used != 4 {
 		t.Errorf("%d took effect, %d units", n, after.Used-before.Used)
 	}
-}
-
-func redisCLI(t *testing.T, port int, args ...string) string {
-	t.Helper()
-	out, err := exec.Command("redis-cli", append([]string{"-p", strconv.Itoa(port)}, args...)...).CombinedOutput()
-	if err != nil || strings.HasPrefix(string(out), "ERR") || strings.HasPrefix(string(out), "WRONGTYPE") {
-		t.Fatalf("redis-cli %v: %v %s", args, err, out)
-	}
-	return string(out)
 }

@@ -105,9 +105,8 @@ func model(total int, late lateness) porcupine.Model {
 	}
 }
 
-// String shows an answer; the rows of an observation are too many.
+// String shows an answer without the rows of an observation, which are too many.
 func (o output) String() string {
-	o.rows = state{}
 	return fmt.Sprintf("%q replayed %t amount %d back %d %s available %d view %d/%d/%d", o.code,
 		o.replayed,
 		o.amount, o.rolledBack, o.state, o.available, o.total, o.remaining, o.used)

@@ -14,8 +14,9 @@ const (
 	sessionCookie = "__Host-budgetd"
 	loginCookie   = "__Host-budgetd-login"
 
-	// Lifetime is how long a session lasts, IdleTime how long without a request.
+	// Lifetime is how long a session lasts.
 	Lifetime = 8 * time.Hour
+	// IdleTime is how long a session lasts without a request.
 	IdleTime = 30 * time.Minute
 	// renewAfter bounds how often a session's cookie is sent again.
 	renewAfter = time.Minute

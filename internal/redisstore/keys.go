@@ -73,10 +73,3 @@ func pageOf(bucket int64) int {
 	return int(uint64(bucket) * 0x9e3779b97f4a7c15 >> 60) //nolint:gosec // a hash: 4 bits
 }
 
-// fieldOf names a record, a counter or a late sum of a bucket.
-func fieldOf(
-	bucket int64,
-	rest string,
-) string {
-	return strconv.FormatInt(bucket, 10) + ":" + rest
-}

@@ -233,8 +233,10 @@ func changesAndSettle(k *kit) {
 	var all []bucket.StoreDeduction
 	const many = 1300
 	for i := range int64(many) {
-		k.Store.Open(k.Context(), k.m, []bucket.Opening{{Ref: bucket.Ref{Bucket: 100 + i, Epoch: 1}}})
-		_, err := k.Store.Grant(
+		_, err := k.Store.Open(k.Context(), k.m,
+			[]bucket.Opening{{Ref: bucket.Ref{Bucket: 100 + i, Epoch: 1}}})
+		k.must(err)
+		_, err = k.Store.Grant(
 			k.Context(),
 			k.m,
 			[]bucket.StoreGrant{{Ref: bucket.Ref{Bucket: 100 + i, Epoch: 1}, Number: 1, Amount: 1}},

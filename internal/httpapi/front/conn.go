@@ -98,7 +98,7 @@ func (c *conn) answerCalls() error {
 			c.kept = true
 		}
 		if !c.state.CompareAndSwap(busy, waiting) {
-			c.finish()
+			_ = c.finish() // the connection ends either way
 			return net.ErrClosed
 		}
 		if err != nil || !ours {

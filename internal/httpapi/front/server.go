@@ -70,7 +70,7 @@ func (s *Server) accept(listener net.Listener, serve func(net.Conn)) error {
 	if !s.listen(listener) {
 		return http.ErrServerClosed
 	}
-	s.running.Do(func() { go s.web.Serve(&s.handed) })
+	s.running.Do(func() { go func() { _ = s.web.Serve(&s.handed) }() })
 	var pause time.Duration
 	for {
 		connection, err := listener.Accept()

@@ -40,10 +40,12 @@ type BucketView struct {
 	UpdatedAt time.Time `json:"updated_at,omitzero"`
 }
 
+// BucketList is the answer of GET /v1/budgets/NAME/buckets.
 type BucketList struct {
 	Buckets []BucketView `json:"buckets"`
 }
 
+// BucketOf returns the body that shows b.
 func BucketOf(b *bucket.BucketView) BucketView {
 	e := &b.Epoch
 	status := "offline"

@@ -108,6 +108,7 @@ type Adjusted struct {
 	BudgetView `json:",inline"`
 }
 
+// BudgetOf returns the body that shows v.
 func BudgetOf(v *bucket.View) BudgetView {
 	d, f := &v.Definition, &v.Figures
 	out := BudgetView{

@@ -82,6 +82,7 @@ type foreseen struct {
 	Limits          []limitState `json:"limits"`
 }
 
+// ForeseenOf returns the body that shows what a deduction would meet.
 func ForeseenOf(got *bucket.CheckAnswer) *foreseen {
 	return &foreseen{Outcome: "would_be_accepted", Amount: got.Amount,
 		BudgetRemaining: unless(got.Unlimited, got.BudgetRemaining), PeriodRemaining: got.PeriodRemaining,

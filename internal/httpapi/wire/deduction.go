@@ -138,6 +138,7 @@ type deductionView struct {
 	Replayed   bool           `json:"replayed"`
 }
 
+// DeductionOf returns the body that shows d.
 func DeductionOf(d *bucket.DeductionView) *deductionView {
 	v := &deductionView{
 		RequestID: d.RequestID, State: d.State, Amount: d.Amount, RolledBack: d.RolledBack,

@@ -38,6 +38,7 @@ type feedEntry struct {
 // written by others, and one entry must not stop the feed.
 func readable(text string) string { return strings.ToValidUTF8(text, "\ufffd") }
 
+// FeedOf returns the body that shows page.
 func FeedOf(page *bucket.FeedPage) feedPage {
 	out := feedPage{Entries: make([]feedEntry, len(page.Entries)), Next: page.Next}
 	for i := range page.Entries {

@@ -44,7 +44,7 @@ func (db *DB) SyncClock(ctx context.Context) error {
 	})
 }
 
-// toMS returns what a *_ms or *_at column holds of an instant: 0 for the zero time.
+// ToMS returns what a *_ms or *_at column holds of an instant: 0 for the zero time.
 func ToMS(t time.Time) int64 {
 	if t.IsZero() {
 		return 0
@@ -52,7 +52,7 @@ func ToMS(t time.Time) int64 {
 	return t.UnixMilli()
 }
 
-// fromMS is the reverse of toMS.
+// FromMS is the reverse of toMS.
 func FromMS(ms int64) time.Time {
 	if ms == 0 {
 		return time.Time{}
@@ -60,7 +60,7 @@ func FromMS(ms int64) time.Time {
 	return time.UnixMilli(ms).UTC()
 }
 
-// endMS is toMS for an exclusive end: one at the very beginning of 1970 is kept a millisecond
+// EndMS is toMS for an exclusive end: one at the very beginning of 1970 is kept a millisecond
 // later, because 0 stands for none.
 func EndMS(t time.Time) int64 {
 	if t.IsZero() {

@@ -119,31 +119,6 @@ func (c *conn) listText(ctx context.Context, dest any, text string, args ...any)
 	return s.SelectContext(ctx, dest, args...)
 }
 
-// each reads the rows of a text as the engine reads it, one by one: row takes them with Scan.
-func (c *conn) each(ctx context.Context, text string, args []any, row func(*sql.Rows) error) error {
-	var rows *sql.Rows
-	var err error
-	if c.dialect.prepare {
-		var s *sqlx.Stmt
-		if s, err = c.statement(ctx, text); err != nil {
-			return err
-		}
-		rows, err = s.QueryContext(ctx, args...)
-	} else {
-		rows, err = c.raw.QueryContext(ctx, text, args...)
-	}
-	if err != nil {
-		return err
-	}
-	defer rows.Close()
-	for rows.Next() {
-		if err := row(rows); err != nil {
-			return err
-		}
-	}
-	return rows.Err()
-}
-
 // get reads one row into dest; found is false when there is none.
 func (c *conn) get(ctx context.Context, dest any, query string, args ...any) (
 	found bool, err error) {

@@ -136,15 +136,7 @@ func filledUp[T any](list []T) []T {
 // ListChunk is the most keys in one list.
 const ListChunk = 512
 
-// listsAtOnce is the most lists in one statement.
-func (d *dialect) listsAtOnce() int {
-	if d.groups {
-		return ListChunk
-	}
-	return 1
-}
-
-// repeat returns n copies of part with separators between them.
+// Repeat returns n copies of part with separators between them.
 func Repeat(part, separator string, n int) string {
 	if n == 0 {
 		return ""

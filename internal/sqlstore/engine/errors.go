@@ -186,5 +186,5 @@ func maybeDone(op string, err error) error {
 		Message: "the connection to the database was lost while it committed", Err: err}
 }
 
-// defect is the error for rows that are not as the invariants have them.
+// Defect is the error for rows that are not as the invariants have them.
 func Defect(format string, args ...any) error { return fmt.Errorf("sqlstore: "+format, args...) }

@@ -8,7 +8,7 @@ import (
 	"github.com/budgetd/budgetd/bucket"
 )
 
-// statement is a statement while it is written: its text and, where the dialect keeps statements
+// Statement is a statement while it is written: its text and, where the dialect keeps statements
 // prepared, its parameters. Elsewhere each value stands in the text: numbers as decimals, texts
 // as x'…', which a server reads faster than _binary'…' (0.3 us each) and which ends where it
 // should whatever the text holds. Its methods do nothing but add to it.
@@ -56,7 +56,7 @@ func separator(i int, first, others string) string {
 // SQL adds constant text, with the dialect's marks.
 func (s *Statement) SQL(text string) { s.text.WriteString(s.dialect.constant(text)) }
 
-// number adds a value.
+// Number adds a value.
 func (s *Statement) Number(n int64) {
 	if s.dialect.prepare {
 		s.Parameter(n)
@@ -66,7 +66,7 @@ func (s *Statement) Number(n int64) {
 	s.text.Write(strconv.AppendInt(digits[:0], n, 10))
 }
 
-// bytes adds a value of VARBINARY or BLOB.
+// Bytes adds a value of VARBINARY or BLOB.
 func (s *Statement) Bytes(text string) {
 	if s.dialect.prepare {
 		s.Parameter([]byte(text))
@@ -82,7 +82,7 @@ func (s *Statement) Bytes(text string) {
 	s.text.WriteByte('\'')
 }
 
-// null adds NULL.
+// Null adds NULL.
 func (s *Statement) Null() {
 	if s.dialect.prepare {
 		s.Parameter(nil)
@@ -91,7 +91,7 @@ func (s *Statement) Null() {
 	s.text.WriteString("NULL")
 }
 
-// value adds a value that is bound elsewhere: one of another type than int64, int, string,
+// Value adds a value that is bound elsewhere: one of another type than int64, int, string,
 // []byte and nil is left to the driver.
 func (s *Statement) Value(v any) {
 	if s.dialect.prepare {
@@ -114,7 +114,7 @@ func (s *Statement) Value(v any) {
 	}
 }
 
-// fill adds constant text with a value at each ?; value adds it.
+// Fill adds constant text with a value at each ?; value adds it.
 func (s *Statement) Fill(text string, value func(place int)) {
 	for place := 0; ; place++ {
 		before, after, more := strings.Cut(text, "?")
@@ -127,7 +127,7 @@ func (s *Statement) Fill(text string, value func(place int)) {
 	}
 }
 
-// word adds a value that is a word of ours, such as a state: text everywhere.
+// Word adds a value that is a word of ours, such as a state: text everywhere.
 func (s *Statement) Word(text string) {
 	if s.dialect.prepare {
 		s.Parameter(text)
@@ -136,23 +136,23 @@ func (s *Statement) Word(text string) {
 	s.Bytes(text)
 }
 
-// parameter adds a parameter.
+// Parameter adds a parameter.
 func (s *Statement) Parameter(v any) {
 	s.text.WriteByte('?')
 	s.args = append(s.args, v)
 }
 
-// execute runs a statement and returns how many rows it matched.
+// Execute runs a statement and returns how many rows it matched.
 func (t *Tx) Execute(s *Statement) (int64, error) {
 	return t.conn.execText(t.ctx, s.text.String(), s.args...)
 }
 
-// rowsOf reads all rows of a statement into dest, a pointer to a slice.
+// RowsOf reads all rows of a statement into dest, a pointer to a slice.
 func (r *Reader) RowsOf(dest any, s *Statement) error {
 	return r.conn.listText(r.ctx, dest, s.text.String(), s.args...)
 }
 
-// inserting adds rows to a table with as many statements as the dialect wants: row begins one,
+// Inserting adds rows to a table with as many statements as the dialect wants: row begins one,
 // whose values follow in the
 // order of the columns, and end runs the last statement.
 type Inserting struct {
@@ -165,7 +165,7 @@ type Inserting struct {
 	err      error
 }
 
-// inserting begins: into names the table and its columns, or is what to do about rows that are
+// Inserting begins: into names the table and its columns, or is what to do about rows that are
 // there, rows how many are
 // expected. run runs each statement.
 func (t *Tx) Inserting(
@@ -182,7 +182,7 @@ func (t *Tx) Inserting(
 	}
 }
 
-// row begins a row.
+// Row begins a row.
 func (i *Inserting) Row() {
 	if i.rows >= i.dialect.insertRows && !i.mayEnd() || i.text.Len() > statementBytes {
 		i.flush()
@@ -217,22 +217,25 @@ func (i *Inserting) next() {
 	i.within = true
 }
 
+// Number adds a number.
 func (i *Inserting) Number(n int64) {
 	i.next()
 	i.Statement.Number(n)
 }
 
+// Bytes adds a value that is kept as bytes.
 func (i *Inserting) Bytes(text string) {
 	i.next()
 	i.Statement.Bytes(text)
 }
 
+// Word adds a value that is a word of the schema, not quoted data of a caller.
 func (i *Inserting) Word(text string) {
 	i.next()
 	i.Statement.Word(text)
 }
 
-// orNull adds a text, NULL where it is empty.
+// OrNull adds a text, NULL where it is empty.
 func (i *Inserting) OrNull(text string) {
 	i.next()
 	if text == "" {
@@ -242,7 +245,7 @@ func (i *Inserting) OrNull(text string) {
 	i.Statement.Bytes(text)
 }
 
-// requestID adds a request id: as bytes, which no engine takes for a number or folds.
+// RequestID adds a request id: as bytes, which no engine takes for a number or folds.
 func (i *Inserting) RequestID(id string) {
 	i.Bytes(id)
 }
@@ -257,16 +260,10 @@ func (i *Inserting) flush() {
 	i.args, i.rows = nil, 0
 }
 
-// end runs what is left. Error: the first of any statement.
+// End runs what is left. Error: the first of any statement.
 func (i *Inserting) End() error {
 	i.flush()
 	return i.err
-}
-
-// inserted is what runs a statement of inserting of which nothing is read.
-func (t *Tx) inserted(s *Statement, _ int) error {
-	_, err := t.Execute(s)
-	return err
 }
 
 // ListsManyBudgets reports whether IDs takes ids of several budgets.

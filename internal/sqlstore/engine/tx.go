@@ -28,10 +28,12 @@ type Reader struct {
 	conn *conn
 }
 
+// List reads all rows into dest, a pointer to a slice.
 func (r *Reader) List(dest any, query string, args ...any) error {
 	return r.conn.list(r.ctx, dest, query, args...)
 }
 
+// Get reads one row into dest and reports whether there is one.
 func (r *Reader) Get(dest any, query string, args ...any) (bool, error) {
 	return r.conn.get(r.ctx, dest, query, args...)
 }
@@ -56,11 +58,12 @@ func (t *Tx) Plain() *sql.Conn {
 	return t.Reader.Plain()
 }
 
+// Exec runs one statement and returns how many rows it changed.
 func (t *Tx) Exec(query string, args ...any) (int64, error) {
 	return t.conn.exec(t.ctx, query, args...)
 }
 
-// hit runs a statement that must match exactly that many rows.
+// Hit runs a statement that must match exactly that many rows.
 func (t *Tx) Hit(want int, query string, args ...any) error {
 	n, err := t.Exec(query, args...)
 	if err == nil && n != int64(want) {
@@ -69,7 +72,7 @@ func (t *Tx) Hit(want int, query string, args ...any) error {
 	return err
 }
 
-// hitAll runs an UPDATE for rows that are named one by one, each of which must match. update
+// HitAll runs an UPDATE for rows that are named one by one, each of which must match. update
 // ends
 // with WHERE and has the parameters before; where is the condition of one row, keys their
 // parameters, row by row.
@@ -91,7 +94,7 @@ type RowChange struct {
 	Key, Values, Where []any
 }
 
-// changeRows runs an UPDATE that sets other values in each row; every row must match. update
+// ChangeRows runs an UPDATE that sets other values in each row; every row must match. update
 // ends
 // with WHERE and has a $value for each of the values, in their order; key and where are the
 // conditions of one row. Several rows go into one statement, by CASE or, from dialect.joinRows
@@ -231,14 +234,14 @@ func differ(rows []RowChange) bool {
 	return true
 }
 
-// insert adds rows to a table: into names the table and its columns, args are their values row
+// Insert adds rows to a table: into names the table and its columns, args are their values row
 // by
 // row. It is cut to as many statements as the dialect wants.
 func (t *Tx) Insert(into string, columns int, args []any) error {
 	return t.InsertOr(into, columns, "", args)
 }
 
-// insertOr is insert with what to do about rows that are there, which ends the statement.
+// InsertOr is insert with what to do about rows that are there, which ends the statement.
 func (t *Tx) InsertOr(into string, columns int, or string, args []any) error {
 	return t.inserts(into, columns, or, args, func(text string, args []any) error {
 		_, err := t.Exec(text, args...)
@@ -358,7 +361,7 @@ func (db *DB) Read(ctx context.Context, op string, fn func(*Reader) error) error
 	}
 }
 
-// snapshot is read within one transaction that sees one moment.
+// Snapshot is read within one transaction that sees one moment.
 func (db *DB) Snapshot(ctx context.Context, op string, fn func(*Reader) error) error {
 	err := readOnce(ctx, db.auditors, db.dialect.snapshot, fn)
 	if err != nil {
