@@ -64,12 +64,16 @@ type (
 		Quarantines(ctx context.Context, ref BudgetRef) ([]Quarantine, error)
 		Release(ctx context.Context, r ReleaseRequest) (ReleaseAnswer, error)
 	}
-	// Keeper looks after the configured stores.
+	// Keeper moves buckets between the configured stores.
 	Keeper interface {
-		Lanes(ctx context.Context) ([]LaneView, error)
 		Drain(ctx context.Context, instance string) (DrainView, error)
 		Undrain(ctx context.Context, instance string) (DrainView, error)
 		Recover(ctx context.Context, instance string) ([]LaneView, error)
+		Rebalance(ctx context.Context, dryRun bool) (Rebalance, error)
+	}
+	// Watcher says what the node can reach.
+	Watcher interface {
+		Lanes(ctx context.Context) ([]LaneView, error)
 		Ready(ctx context.Context) []string
 		Missing() []string
 	}
@@ -103,6 +107,7 @@ type Service struct {
 	Auditor
 	Quarantiner
 	Keeper
+	Watcher
 }
 
 // mode returns the mode of a budget.

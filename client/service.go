@@ -85,6 +85,38 @@ func (c *Client) RecoverInstance(ctx context.Context, name string) (*Instance, e
 	return result(&answer, err)
 }
 
+// Rebalance is what a rebalance moved or, on a dry run, would move.
+type Rebalance struct {
+	DryRun bool `json:"dry_run"`
+	// Budgets were looked at. Misplaced buckets did not lie where they belong, of which Moved have
+	// moved.
+	Budgets   int `json:"budgets"`
+	Misplaced int `json:"misplaced"`
+	Moved     int `json:"moved"`
+	// Moves are the first of them.
+	Moves []BucketMove `json:"moves"`
+	// Problem says what keeps buckets where they are.
+	Problem string `json:"problem,omitzero"`
+}
+
+// BucketMove is a bucket that changes its lane, such as redis-1/0.
+type BucketMove struct {
+	Bucket string `json:"bucket"`
+	From   string `json:"from"`
+	To     string `json:"to"`
+}
+
+// Rebalance gives instances that are new or came back their share of the existing buckets. On a dry
+// run it moves nothing. Repeating it moves what is left.
+func (c *Client) Rebalance(ctx context.Context, dryRun bool) (*Rebalance, error) {
+	var answer Rebalance
+	_, err := c.do(ctx, call{op: "rebalance", method: http.MethodPost,
+		path: []string{"v1", "instances:rebalance"}, body: struct {
+			DryRun bool `json:"dry_run"`
+		}{dryRun}, repeatable: true}, &answer)
+	return result(&answer, err)
+}
+
 func onInstance(name, verb string, repeatable bool) call {
 	return call{op: verb, method: http.MethodPost, path: []string{"v1", "instances", name, verb},
 		repeatable: repeatable}

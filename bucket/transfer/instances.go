@@ -229,16 +229,22 @@ func (s *Service) eachPlaced(ctx context.Context, lanes []bucket.Lane,
 }
 
 // belong returns the moves that bring a budget's buckets to where the shared placement says.
-// leaving restricts them to buckets on those lanes; nil: all buckets.
+// leaving restricts them to buckets on those lanes; nil: all buckets, unless they lie evenly.
 func (s *Service) belong(p *Placed, takes func(bucket.Lane) bool,
 	leaving func(bucket.Lane) bool) []Placement {
-	keys := make([]string, len(p.Buckets))
+	keys, have := make([]string, len(p.Buckets)), make([]bucket.Lane, len(p.Buckets))
 	buckets := slices.SortedFunc(slices.Values(p.Buckets),
 		func(a, b PlacedBucket) int { return cmp.Compare(a.Ordinal, b.Ordinal) })
 	for i, b := range buckets {
-		keys[i] = place.Key(p.Tenant, p.key(b.Ordinal))
+		keys[i], have[i] = place.Key(p.Tenant, p.key(b.Ordinal)), b.Lane
 	}
-	lanes, ok := s.Places.Lanes(keys, nil, takes)
+	var lanes []bucket.Lane
+	var ok bool
+	if leaving == nil {
+		lanes, ok = s.Places.Rebalance(keys, have, takes)
+	} else {
+		lanes, ok = s.Places.Lanes(keys, nil, takes)
+	}
 	if !ok {
 		return nil
 	}
@@ -256,6 +262,9 @@ func (p *Placed) key(ordinal int) string { return p.Name + ":bucket-" + strconv.
 
 // move moves buckets of one budget.
 func (s *Service) move(ctx context.Context, p *Placed, list []Placement) (int, error) {
+	if p.Durability == budget.Store {
+		return s.moveInStores(ctx, p, list)
+	}
 	moved, n, err := s.Ledger.Lanes.Move(ctx, p.Budget, list)
 	s.tell(ctx, moved.Levels)
 	if n > 0 {
@@ -282,11 +291,7 @@ func (s *Service) drain(ctx context.Context) (moved int, err error) {
 	takes := s.takes(ctx, rows)
 	leaving := func(lane bucket.Lane) bool { return slices.Contains(lanes, lane) }
 	err = s.eachPlaced(ctx, lanes, func(p *Placed) error {
-		move := s.move
-		if p.Durability == budget.Store {
-			move = s.moveInStores
-		}
-		n, err := move(ctx, p, s.belong(p, s.within(p, takes), leaving))
+		n, err := s.move(ctx, p, s.belong(p, s.within(p, takes), leaving))
 		moved += n
 		return err
 	})
@@ -309,7 +314,13 @@ func (s *Service) moveInStores(ctx context.Context, p *Placed, list []Placement)
 		return 0, nil
 	}
 	for _, one := range list {
-		if err := s.Stores.Move(ctx, p.Budget, one.Bucket, one.To); err != nil {
+		if ctx.Err() != nil {
+			break
+		}
+		step, cancel := s.bounded(ctx)
+		err := s.Stores.Move(step, p.Budget, one.Bucket, one.To)
+		cancel()
+		if err != nil {
 			s.Log.Warn("bucket not moved", "budget", p.Name, "bucket", one.Bucket, "error", err)
 			continue
 		}
@@ -321,71 +332,11 @@ func (s *Service) moveInStores(ctx context.Context, p *Placed, list []Placement)
 	return n, ctx.Err()
 }
 
-// Rebalance brings ledger-mode buckets to where the ring over the instances says, with bounded
-// loads, so that instances that are new or came back get their share. On a dry run it moves
-// nothing. Requests go on meanwhile. Errors: Unavailable; OutcomeUnknown: repeat it.
-func (s *Service) Rebalance(ctx context.Context, dryRun bool) (bucket.Rebalance, error) {
-	out := bucket.Rebalance{DryRun: dryRun}
-	rows, err := s.Ledger.Lanes.LaneRows(ctx)
-	if err != nil {
-		return out, err
-	}
-	takes := s.takes(ctx, rows)
-	if !slices.ContainsFunc(s.Config.Lanes, takes) {
-		out.Problem = "no instance takes buckets: each is down or being drained"
-		return out, nil
-	}
-	err = s.eachPlaced(ctx, nil, func(p *Placed) error {
-		if p.Durability != budget.Ledger {
-			return nil
-		}
-		out.Budgets++
-		list := s.belong(p, takes, nil)
-		out.Misplaced += len(list)
-		out.Moves = append(out.Moves, p.shown(list, bucket.MaxMovesShown-len(out.Moves))...)
-		if dryRun || len(list) == 0 {
-			return nil
-		}
-		n, err := s.move(ctx, p, list)
-		out.Moved += n
-		return err
-	})
-	return out, written("rebalance", out.Moved > 0, err)
-}
-
-// shown returns the first n placements as operators see them.
-func (p *Placed) shown(list []Placement, n int) (out []bucket.BucketMove) {
-	for _, one := range list[:min(len(list), max(n, 0))] {
-		for _, b := range p.Buckets {
-			if b.ID == one.Bucket {
-				out = append(out, bucket.BucketMove{Bucket: p.key(b.Ordinal), From: one.From,
-					To: one.To})
-			}
-		}
-	}
-	return out
-}
-
 // DrainLoop goes on with drains.
 type DrainLoop struct{ s *Service }
 
 // RunOnce moves what is left on lanes that are drained.
 func (l *DrainLoop) RunOnce(ctx context.Context) error {
 	_, err := l.s.drain(ctx)
-	return err
-}
-
-// RebalanceLoop gives instances their share of the buckets without being asked.
-type RebalanceLoop struct{ s *Service }
-
-// RunOnce rebalances all budgets. While a store does not answer it does nothing, so that a store
-// that comes and goes does not move the buckets of all others.
-func (l *RebalanceLoop) RunOnce(ctx context.Context) error {
-	step, cancel := context.WithTimeout(ctx, pingTime)
-	defer cancel()
-	if len(l.s.problems(step)) > 0 {
-		return nil
-	}
-	_, err := l.s.Rebalance(ctx, false)
 	return err
 }

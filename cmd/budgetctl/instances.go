@@ -15,9 +15,10 @@ import (
 func (a *app) instancesCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "instances",
-		Short: "Show the stores and their lanes; drain or recover one",
+		Short: "Show the stores and their lanes; drain, recover or rebalance them",
 		Example: `  budgetctl instances
-  budgetctl instances drain redis-2`,
+  budgetctl instances drain redis-2
+  budgetctl instances rebalance --dry-run`,
 		Args: arguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return call(a, cmd, func(ctx context.Context, c *client.Client) (*client.InstanceList, error) {
@@ -25,7 +26,8 @@ func (a *app) instancesCommand() *cobra.Command {
 			}, lanes)
 		},
 	}
-	cmd.AddCommand(a.drainCommand(), a.undrainCommand(), a.recoverCommand())
+	cmd.AddCommand(a.drainCommand(), a.undrainCommand(), a.recoverCommand(),
+		a.rebalanceCommand())
 	return cmd
 }
 
@@ -135,8 +137,10 @@ func (a *app) recoverCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "recover NAME",
 		Short: "Take an instance that lost its memory back into service",
-		Long: `Does at once what happens by itself when an instance loses its memory: its buckets get
-new, empty lives and units again. In ledger mode nothing is lost by it.`,
+		Long: `Does at once what happens by itself when the lanes of an instance come back with another
+memory: in store mode what its buckets held goes to quarantine, or back to the total where the
+budget says on_loss assume_unused, and they begin again. An instance whose memory is the one that
+is known stays as it is. In ledger mode there is nothing to recover.`,
 		Example: `  budgetctl instances recover redis-2`,
 		Args:    arguments,
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -149,6 +153,41 @@ new, empty lives and units again. In ledger mode nothing is lost by it.`,
 				})
 		},
 	}
+}
+
+func (a *app) rebalanceCommand() *cobra.Command {
+	var dryRun bool
+	cmd := &cobra.Command{
+		Use:   "rebalance",
+		Short: "Give instances that are new or came back their share of the buckets",
+		Long: `Moves buckets so that the instances have equally many of each budget. Those of a budget
+that lie evenly stay. In ledger mode requests go on meanwhile; in store mode the requests of the
+bucket that moves are unavailable. Repeating it moves what is left.`,
+		Example: `  budgetctl instances rebalance --dry-run
+  budgetctl instances rebalance`,
+		Args: arguments,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return call(a, cmd, func(ctx context.Context, c *client.Client) (*client.Rebalance, error) {
+				return c.Rebalance(ctx, dryRun)
+			}, rebalanced)
+		},
+	}
+	cmd.Flags().BoolVar(&dryRun, "dry-run", false, "move nothing, and show what would move")
+	return cmd
+}
+
+// rebalanced lays out what a rebalance moved.
+func rebalanced(r *client.Rebalance) string {
+	rows := make([][]any, len(r.Moves))
+	for i, m := range r.Moves {
+		rows[i] = []any{m.Bucket, m.From, m.To}
+	}
+	out := details(field{"budgets", r.Budgets}, field{"misplaced", r.Misplaced},
+		field{"moved", r.Moved}, field{"problem", r.Problem})
+	if len(rows) == 0 {
+		return out
+	}
+	return out + "\n" + listing([]string{"bucket", "from", "to"}, rows)
 }
 
 // drained lays out how far a drain is.

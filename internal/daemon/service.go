@@ -113,7 +113,7 @@ func (g *ground) service(c config.Config, log *slog.Logger, observer bucket.Obse
 			Ledger: ledgerMode{rows, looks, holds}, Store: storeMode{m.stores, looks},
 			Holds: holds, Rows: reader{feeds, looks}, Manager: m.manageService(),
 			Mover: m.moves, Auditor: auditor{audits, figures}, Quarantiner: m.stores,
-			Keeper: m.health}}
+			Keeper: m.moves, Watcher: m.health}}
 	n.work = m.loops(audits, figures)
 	return n, nil
 }

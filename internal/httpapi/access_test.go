@@ -94,9 +94,9 @@ var bodies = map[string]string{
 	"create key": `{"principal":"till","role":"read"}`,
 }
 
-// served are the calls that this test can make; the others belong to a provider, or are to come.
+// served are the calls that this test can make; the others belong to a provider, or to the daemon.
 func served(call access.Call) bool {
-	return !strings.HasPrefix(call.Pattern, "/console/") && call.Op != "openapi" && call.Op != "rebalance"
+	return !strings.HasPrefix(call.Pattern, "/console/") && call.Op != "openapi"
 }
 
 // Every call with every role, with none, and with a revoked, an expired and a foreign key.

@@ -48,6 +48,7 @@ type Service interface {
 	Quarantines
 	Series
 	Stores
+	Instances
 }
 
 // Observer is told what was answered, for metrics. Safe for concurrent use, returns at once.

@@ -398,6 +398,12 @@ func (f *fake) Recover(_ context.Context, name string) ([]bucket.LaneView, error
 	return []bucket.LaneView{{Lane: bucket.Lane{Instance: "redis-a"}, Activation: 3, Reachable: true}}, f.note("recover %s", name)
 }
 
+func (f *fake) Rebalance(_ context.Context, dryRun bool) (bucket.Rebalance, error) {
+	return bucket.Rebalance{DryRun: dryRun, Budgets: 2, Misplaced: 1, Moves: []bucket.BucketMove{
+		{Bucket: "sale:bucket-0", From: bucket.Lane{Instance: "redis-a"}, To: bucket.Lane{Instance: "redis-b", Index: 1}},
+	}}, f.note("rebalance %t", dryRun)
+}
+
 // limits are small, so that tests of them are quick, and leave a busy machine time for bodies of 4 MiB.
 var limits = httpapi.Limits{
 	BodyBytes: 1 << 20, BatchBytes: 4 << 20, BatchItems: 1000, HeaderBytes: 64 << 10, Headers: 100,

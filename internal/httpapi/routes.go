@@ -70,6 +70,7 @@ func (a *API) routes() []route {
 		{pattern: "POST /v1/instances/{name}/drain", changes: true, handle: a.drain},
 		{pattern: "POST /v1/instances/{name}/undrain", changes: true, handle: a.undrain},
 		{pattern: "POST /v1/instances/{name}/recover", changes: true, handle: a.recover},
+		{pattern: "POST /v1/instances:rebalance", changes: true, handle: a.rebalance},
 		{pattern: "GET /v1/whoami", handle: a.whoami},
 		{pattern: "GET /v1/keys", handle: a.listKeys},
 		{pattern: "POST /v1/keys", changes: true, handle: a.createKey},

@@ -108,6 +108,8 @@ func TestGoldenAnswers(t *testing.T) {
 		{"drain", "POST", "/v1/instances/redis-a/drain", "", ""},
 		{"undrain", "POST", "/v1/instances/redis-a/undrain", "{}", ""},
 		{"recover", "POST", "/v1/instances/redis-a/recover", "", ""},
+		{"rebalance", "POST", "/v1/instances:rebalance", "", ""},
+		{"rebalance-dry-run", "POST", "/v1/instances:rebalance", `{"dry_run":true}`, ""},
 		{"healthz", "GET", "/healthz", "", ""},
 		{"readyz", "GET", "/readyz", "", ""},
 		{"metrics", "GET", "/metrics", "", ""},

@@ -11,16 +11,22 @@ import (
 // Stores tells how the service and what it lives on are doing.
 type Stores interface {
 	Lanes(ctx context.Context) ([]bucket.LaneView, error)
+	// Ready returns why the service cannot serve; nothing: it can.
+	Ready(ctx context.Context) []string
+	// Missing returns what is out of its reach, although it can serve.
+	Missing() []string
+}
+
+// Instances moves buckets between stores.
+type Instances interface {
 	// Drain begins to move every bucket of an instance elsewhere, or tells how far that is; Undrain
 	// lets buckets land on it again.
 	Drain(ctx context.Context, instance string) (bucket.DrainView, error)
 	Undrain(ctx context.Context, instance string) (bucket.DrainView, error)
 	// Recover takes an instance that lost its memory back into service, and returns its lanes.
 	Recover(ctx context.Context, instance string) ([]bucket.LaneView, error)
-	// Ready returns why the service cannot serve; nothing: it can.
-	Ready(ctx context.Context) []string
-	// Missing returns what is out of its reach, although it can serve.
-	Missing() []string
+	// Rebalance gives instances their share of the buckets, or says what it would move.
+	Rebalance(ctx context.Context, dryRun bool) (bucket.Rebalance, error)
 }
 
 func (a *API) instances(c *call) (answer, error) {
@@ -91,6 +97,21 @@ func (a *API) recover(c *call) (answer, error) {
 	return answer{body: out}, err
 }
 
+func (a *API) rebalance(c *call) (answer, error) {
+	c.query()
+	var body wire.DryRun
+	if err := c.readOptional(&body); err != nil {
+		return answer{}, err
+	}
+	done, err := a.service.Rebalance(c.ctx, body.DryRun)
+	out := rebalanceView{DryRun: done.DryRun, Budgets: done.Budgets, Misplaced: done.Misplaced,
+		Moved: done.Moved, Moves: make([]bucketMove, len(done.Moves)), Problem: done.Problem}
+	for i, m := range done.Moves {
+		out.Moves[i] = bucketMove{m.Bucket, m.From.String(), m.To.String()}
+	}
+	return answer{body: out}, err
+}
+
 // health says that this process answers, and nothing else.
 func (a *API) health(*call) (answer, error) {
 	return answer{body: map[string]string{"status": "up"}}, nil
@@ -143,6 +164,25 @@ type drainView struct {
 	KeysLeft    int    `json:"keys_left"`
 	Done        bool   `json:"done"`
 	Problem     string `json:"problem,omitzero"`
+}
+
+// rebalanceView is what a rebalance moved or, on a dry run, would move.
+type rebalanceView struct {
+	DryRun bool `json:"dry_run"`
+	// Budgets were looked at. Misplaced buckets do not lie where they belong; Moved ones have moved.
+	Budgets   int `json:"budgets"`
+	Misplaced int `json:"misplaced"`
+	Moved     int `json:"moved"`
+	// Moves are the first of them.
+	Moves   []bucketMove `json:"moves"`
+	Problem string       `json:"problem,omitzero"`
+}
+
+// bucketMove is a bucket that changes its lane, such as redis-1/0.
+type bucketMove struct {
+	Bucket string `json:"bucket"`
+	From   string `json:"from"`
+	To     string `json:"to"`
 }
 
 type instanceList struct {

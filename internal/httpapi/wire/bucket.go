@@ -15,6 +15,23 @@ func (Empty) Member(*strictjson.Reader, string) bool { return false }
 
 func (Empty) Check(*strictjson.Reader) {}
 
+// DryRun is a body that asks what a call would do.
+type DryRun struct {
+	DryRun bool
+}
+
+// Member reads a member of the body.
+func (d *DryRun) Member(r *strictjson.Reader, name string) bool {
+	if name != "dry_run" {
+		return false
+	}
+	r.Bool(name, &d.DryRun)
+	return true
+}
+
+// Check has nothing to check.
+func (*DryRun) Check(*strictjson.Reader) {}
+
 // BucketView is a bucket as answered. Quantities are minor units; outstanding, held, used and
 // returning are its newest epoch's, by the ledger.
 type BucketView struct {

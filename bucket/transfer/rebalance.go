@@ -1,0 +1,69 @@
+package transfer
+
+import (
+	"context"
+	"slices"
+
+	"github.com/budgetd/budgetd/bucket"
+)
+
+// Rebalance moves buckets to where the ring over the instances says, with bounded loads, so that
+// instances that are new or came back get their share. Buckets that lie evenly stay. On a dry run
+// it moves nothing. In ledger mode requests go on meanwhile; in store mode those of the bucket that
+// moves are unavailable. Repeating it moves what is left. Errors: Unavailable; OutcomeUnknown.
+func (s *Service) Rebalance(ctx context.Context, dryRun bool) (bucket.Rebalance, error) {
+	out := bucket.Rebalance{DryRun: dryRun}
+	rows, err := s.Ledger.Lanes.LaneRows(ctx)
+	if err != nil {
+		return out, err
+	}
+	takes := s.takes(ctx, rows)
+	if !slices.ContainsFunc(s.Config.Lanes, takes) {
+		out.Problem = "no instance takes buckets: each is down or being drained"
+		return out, nil
+	}
+	err = s.eachPlaced(ctx, nil, func(p *Placed) error {
+		out.Budgets++
+		list := s.belong(p, s.within(p, takes), nil)
+		out.Misplaced += len(list)
+		out.Moves = append(out.Moves, p.shown(list, bucket.MaxMovesShown-len(out.Moves))...)
+		if dryRun || len(list) == 0 {
+			return nil
+		}
+		n, err := s.move(ctx, p, list)
+		out.Moved += n
+		if err == nil && n < len(list) {
+			out.Problem = "some buckets could not be moved now: repeat the call"
+		}
+		return err
+	})
+	return out, written("rebalance", out.Moved > 0, err)
+}
+
+// shown returns the first n placements as operators see them.
+func (p *Placed) shown(list []Placement, n int) (out []bucket.BucketMove) {
+	for _, one := range list[:min(len(list), max(n, 0))] {
+		for _, b := range p.Buckets {
+			if b.ID == one.Bucket {
+				out = append(out, bucket.BucketMove{Bucket: p.key(b.Ordinal), From: one.From,
+					To: one.To})
+			}
+		}
+	}
+	return out
+}
+
+// RebalanceLoop gives instances their share of the buckets without being asked.
+type RebalanceLoop struct{ s *Service }
+
+// RunOnce rebalances all budgets. While a store does not answer it does nothing, so that a store
+// that comes and goes does not move the buckets of all others.
+func (l *RebalanceLoop) RunOnce(ctx context.Context) error {
+	step, cancel := context.WithTimeout(ctx, pingTime)
+	defer cancel()
+	if len(l.s.problems(step)) > 0 {
+		return nil
+	}
+	_, err := l.s.Rebalance(ctx, false)
+	return err
+}

@@ -1,0 +1,101 @@
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"github.com/go-json-experiment/json"
+	"os/exec"
+	"slices"
+	"testing"
+
+	"github.com/budgetd/budgetd/budget"
+	"github.com/budgetd/budgetd/client"
+)
+
+// TestRebalanceInstances: budgets of four buckets are made while there are two instances. A third
+// one gets its share by `budgetctl instances rebalance`: 2, 1 and 1, in both modes. Nothing is lost,
+// and another rebalance moves nothing.
+func TestRebalanceInstances(t *testing.T) {
+	c := newCluster(t)
+	all := c.text
+	third := fmt.Sprintf("  - name: redis-2\n    driver: redis\n    addrs: [%q]\n", c.redis[2].Addr())
+	c.config = writeConfig(t, all[:len(all)-len(third)])
+	two := c.start(t)
+	api := two.client()
+	names := []string{"rows", "counters"}
+	for i, durability := range []budget.Durability{budget.Ledger, budget.Store} {
+		_, err := api.Create(context.Background(), client.CreateRequest{Name: names[i], Unit: budget.Count,
+			Type: budget.Promo, Durability: durability, TotalQuantity: 1000, BucketQuantity: 4})
+		must(t, err)
+	}
+	for _, name := range names {
+		take(t, api, name, "before", 40)
+		if got := loadsOf(t, api, name); !slices.Equal(got, []int{0, 2, 2}) {
+			t.Fatalf("%s before: %v", name, got)
+		}
+	}
+	two.stop()
+	c.config = writeConfig(t, all)
+	n := c.start(t)
+	api = n.client()
+	rebalance := func(flags ...string) (out client.Rebalance) {
+		t.Helper()
+		args := append([]string{"--server", "http://" + n.addr, "-o", "json", "instances", "rebalance"}, flags...)
+		text, err := exec.Command(program(t, "budgetctl"), args...).CombinedOutput()
+		if err == nil {
+			err = json.Unmarshal(text, &out)
+		}
+		if err != nil {
+			t.Fatalf("rebalance: %v\n%s", err, text)
+		}
+		return out
+	}
+	plan := rebalance("--dry-run")
+	if !plan.DryRun || plan.Budgets != 2 || plan.Misplaced < 2 || plan.Moved != 0 || len(plan.Moves) != plan.Misplaced {
+		t.Errorf("dry run: %+v", plan)
+	}
+	if done := rebalance(); done.Moved != plan.Misplaced || done.Problem != "" {
+		t.Errorf("rebalanced: %+v, the plan was %+v", done, plan)
+	}
+	for _, name := range names {
+		if got := loadsOf(t, api, name); !slices.Equal(got, []int{1, 1, 2}) {
+			t.Errorf("%s after: %v", name, got)
+		}
+		take(t, api, name, "before", 40) // ids of before are known
+		take(t, api, name, "after", 40)
+		awaitView(t, api, name, "all is counted", func(b *client.Budget) bool { return b.Used == 80 })
+		if audit, err := api.Audit(context.Background(), name); err != nil || !audit.OK || audit.Quarantined > 0 {
+			t.Errorf("%s: audit %+v, %v", name, audit, err)
+		}
+	}
+	if again := rebalance(); again.Misplaced != 0 || again.Moved != 0 {
+		t.Errorf("rebalanced again: %+v", again)
+	}
+}
+
+// take deducts one unit under each of n ids.
+func take(t *testing.T, c *client.Client, name, id string, n int) {
+	t.Helper()
+	for i := range n {
+		_, err := c.Deduct(context.Background(), name,
+			client.DeductRequest{RequestID: fmt.Sprintf("%s-%d", id, i), Amount: 1})
+		must(t, err)
+	}
+}
+
+// loadsOf counts the buckets of a budget on each of the three instances, the fewest first.
+func loadsOf(t *testing.T, c *client.Client, name string) []int {
+	t.Helper()
+	list, err := c.Buckets(context.Background(), name)
+	must(t, err)
+	loads := map[string]int{"redis-0": 0, "redis-1": 0, "redis-2": 0}
+	for _, b := range list.Buckets {
+		loads[b.Instance]++
+	}
+	var out []int
+	for _, n := range loads {
+		out = append(out, n)
+	}
+	slices.Sort(out)
+	return out
+}
