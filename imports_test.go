@@ -36,8 +36,9 @@ var (
 	rules = slices.Concat(words, []string{"allocation", "limit", "ledger", "fragment", "series",
 		"access", "trail"})
 	actor = slices.Concat(rules, []string{"bucket"})
-	// shared is what the verbs share: the queue that makes batches, and where buckets are put.
-	shared = []string{"bucket/batch", "bucket/place"}
+	// shared is what the verbs share: the queue that makes batches, where buckets are put, and what
+	// a deduction needs in either mode.
+	shared = []string{"bucket/batch", "bucket/place", "bucket/deduct"}
 	root   = []string{"."} // schema.sql and config.yaml
 	edge   = []string{"internal/edge", "internal/guard"}
 	// ground is what the parts of the database stand on. They do not know each other.
@@ -63,10 +64,11 @@ var house = map[string]place{
 	"access":     {may: words, stdOnly: true},
 	"trail":      {may: words, stdOnly: true},
 	// the contract, and the verbs, which know each other through interfaces in bucket
-	"bucket":       {may: slices.Concat(rules, shared)},
-	"bucket/batch": {stdOnly: true},
-	"bucket/place": {may: actor},
-	"bucket/*":     {may: slices.Concat(actor, shared)},
+	"bucket":        {may: slices.Concat(rules, []string{"bucket/batch", "bucket/place"})},
+	"bucket/batch":  {stdOnly: true},
+	"bucket/place":  {may: actor},
+	"bucket/deduct": {may: slices.Concat(actor, []string{"bucket/batch"})},
+	"bucket/*":      {may: slices.Concat(actor, shared)},
 	// technologies
 	"internal/redisstore": {may: actor, store: "internal/redisstore"},
 	"internal/memstore":   {may: actor, store: "internal/memstore"},

@@ -1,52 +1,51 @@
 package counter
 
 import (
-	"context"
 	"errors"
-	"time"
 
 	"github.com/budgetd/budgetd/bucket"
+	"github.com/budgetd/budgetd/bucket/deduct"
 	"github.com/budgetd/budgetd/budget"
 	"github.com/budgetd/budgetd/ledger"
 )
 
 // begin judges an operation by its budget's definition and hands it to the store of its bucket.
 func (w *wave) begin(o *op) {
-	o.step = stepBegin
-	if w.seen > inTime {
-		w.timeUp(o)
+	o.Step = deduct.StepBegin
+	if w.Seen > deduct.InTime {
+		w.TimeUp(&o.Op)
 		return
 	}
-	o.route = o.budget.Home(o.key)
-	if o.route == nil {
-		w.fail(o, offline(o))
+	o.Route = o.Budget.Home(o.Key)
+	if o.Route == nil {
+		w.Fail(&o.Op, offline(o))
 		return
 	}
-	b := o.budget
-	o.Bucket, o.Epoch = o.route.ID, o.route.Epoch.Number
-	o.Terms = o.state.termsOf(b, max(w.sqlNow.UnixMilli(), o.laneMS))
-	if err := o.touch(&w.requests[o.at]); err != nil {
-		w.fail(o, err)
+	b := o.Budget
+	o.Bucket, o.Epoch = o.Route.ID, o.Route.Epoch.Number
+	o.Terms = o.state.termsOf(b, max(w.SQLNow.UnixMilli(), o.laneMS))
+	if err := o.touch(); err != nil {
+		w.Fail(&o.Op, err)
 		return
 	}
-	if !o.unsure { // else, whatever the definition says by now, only the store can tell
-		if refusal := b.RefusalNow(o.Amount, w.sqlNow); refusal != nil {
+	if !o.Unsure { // else, whatever the definition says by now, only the store can tell
+		if refusal := b.RefusalNow(o.Amount, w.SQLNow); refusal != nil {
 			w.refuse(o, refusal)
 			return
 		}
-		if b.Period.OverAt(w.sqlNow) {
+		if b.Period.OverAt(w.SQLNow) {
 			o.turn = true
-			w.out.putForSupply(o)
+			w.out.PutFor(w.s.supplies, o)
 			return
 		}
 	}
-	switch e := &o.route.Epoch; {
+	switch e := &o.Route.Epoch; {
 	case e.Fenced != "" && e.Status.Live():
 		w.refuse(o, stopped(o))
-	case o.route.OfflineBy == bucket.ByOperator || o.route.OfflineBy == bucket.ByResize:
+	case o.Route.OfflineBy == bucket.ByOperator || o.Route.OfflineBy == bucket.ByResize:
 		w.refuse(o, offline(o))
 	case e.Status != ledger.Open:
-		w.out.putForSupply(o)
+		w.out.PutFor(w.s.supplies, o)
 	default:
 		w.toStore(o)
 	}
@@ -54,56 +53,56 @@ func (w *wave) begin(o *op) {
 
 // toStore hands an operation to the lane of its bucket.
 func (w *wave) toStore(o *op) {
-	l := w.s.laneOf(o.route.Lane)
+	l := w.s.laneOf(o.Route.Lane)
 	if l == nil {
-		w.failed(o, notConfigured(o.route.Lane))
+		w.Failed(&o.Op, notConfigured(o.Route.Lane))
 		return
 	}
-	w.out.put(l.deducts, o)
+	w.out.Put(l.deducts, o)
 }
 
 // refuse answers a refusal that depends on state once the record was looked up: a repeat of an
 // accepted id gets its outcome.
 func (w *wave) refuse(o *op, refusal error) {
-	o.refusal = refusal
-	l := w.s.laneOf(o.route.Lane)
+	o.Refusal = refusal
+	l := w.s.laneOf(o.Route.Lane)
 	if l == nil {
-		w.failed(o, notConfigured(o.route.Lane))
+		w.Failed(&o.Op, notConfigured(o.Route.Lane))
 		return
 	}
-	w.out.put(l.finds, o)
+	w.out.Put(l.finds, o)
 }
 
 // advance decides about an operation that came back.
 func (w *wave) advance(o *op) {
-	switch o.step {
+	switch o.Step {
 	case stepDeducted:
-		if o.err == nil {
+		if o.Err == nil {
 			w.judge(o)
 		} else {
 			w.notDeducted(o)
 		}
 		return
-	case stepFailed:
-		w.failed(o, o.err)
+	case deduct.StepFailed:
+		w.Failed(&o.Op, o.Err)
 		return
 	case stepFigures:
 		w.complete(o)
 		return
 	}
-	if w.seen > inTime {
-		w.timeUp(o)
+	if w.Seen > deduct.InTime {
+		w.TimeUp(&o.Op)
 		return
 	}
-	switch o.step {
+	switch o.Step {
 	case stepFound:
 		w.lookedUp(o)
 	case stepExhausted:
-		w.refuse(o, o.budget.Exhausted(o.cover, o.Amount, w.sqlNow))
+		w.refuse(o, o.Budget.Exhausted(o.cover, o.Amount, w.SQLNow))
 	case stepSupplied:
-		w.again(o)
+		w.Again(&o.Op)
 	case stepGone:
-		w.out.putForSupply(o)
+		w.out.PutFor(w.s.supplies, o)
 	default:
 		w.begin(o)
 	}
@@ -113,7 +112,7 @@ func (w *wave) advance(o *op) {
 func (w *wave) judge(o *op) {
 	out := o.outcome
 	if out.Verdict != bucket.TooOld {
-		o.unsure = false // the verdict is after an earlier attempt, if there was one
+		o.Unsure = false // the verdict is after an earlier attempt, if there was one
 	}
 	switch out.Verdict {
 	case bucket.Accepted:
@@ -123,99 +122,43 @@ func (w *wave) judge(o *op) {
 		w.repeat(o, &out.Record)
 		return
 	case bucket.Limited:
-		w.fail(o, o.budget.LimitExceeded(o.limitStates(true), w.sqlNow))
+		w.Fail(&o.Op, o.Budget.LimitExceeded(o.limitStates(true), w.SQLNow))
 		return
 	case bucket.TooOld:
-		w.timeUp(o)
+		w.TimeUp(&o.Op)
 		return
 	}
-	if w.seen > inTime {
-		w.timeUp(o)
+	if w.Seen > deduct.InTime {
+		w.TimeUp(&o.Op)
 		return
 	}
 	switch out.Verdict {
 	case bucket.Short:
-		o.seeking = true
-		w.out.putForSupply(o)
+		o.Seeking = true
+		w.out.PutFor(w.s.supplies, o)
 	case bucket.Over:
 		o.turn = true
-		w.out.putForSupply(o)
+		w.out.PutFor(w.s.supplies, o)
 	case bucket.Lost, bucket.Broken:
-		w.out.putForSupply(o)
+		w.out.PutFor(w.s.supplies, o)
 	default: // Closed, Moving, Outdated, WindowOver
-		w.again(o)
+		w.Again(&o.Op)
 	}
-}
-
-// again reads the definition and begins once more, at once for a few times and then after a pause.
-func (w *wave) again(o *op) {
-	const atOnce = 4
-	b, err := w.s.budgets.Reload(w.ctx, o.budget.ID)
-	if err != nil {
-		w.failed(o, err)
-		return
-	}
-	o.budget = b
-	if o.tries++; o.tries > atOnce {
-		w.pause(o)
-		return
-	}
-	w.begin(o)
-}
-
-// pause begins an operation again after a little while, a longer one each time.
-func (w *wave) pause(o *op) {
-	const first, doublings = 2 * time.Millisecond, 5
-	wait := first << min(o.pauses, doublings)
-	o.pauses++
-	o.step, o.err = stepBegin, nil
-	o.tries = 0
-	o.phase.Store(phaseWaiting)
-	w.mu.Lock()
-	w.away++
-	w.mu.Unlock()
-	go func() {
-		_ = w.s.clock.Sleep(context.WithoutCancel(w.ctx), wait)
-		w.back(o, true)
-	}()
 }
 
 // notDeducted acts on a call that failed. What may have been done is repeated with the same id
 // until the deadline: its record tells.
 func (w *wave) notDeducted(o *op) {
-	if errors.Is(o.err, bucket.ErrOtherMemory) {
-		if w.seen > inTime {
-			w.timeUp(o)
+	if errors.Is(o.Err, bucket.ErrOtherMemory) {
+		if w.Seen > deduct.InTime {
+			w.TimeUp(&o.Op)
 			return
 		}
-		w.pause(o)
+		w.Pause(&o.Op)
 		return
 	}
-	if budget.CodeOf(o.err).Kind() == budget.MayBeDone {
-		o.unsure = true
-	}
-	if !o.unsure {
-		w.failed(o, storeDown(o.route.Lane, o.err))
-		return
-	}
-	if w.seen > inTime {
-		w.fail(o, outcomeUnknown(o.err))
-		return
-	}
-	w.pause(o)
-}
-
-// failed answers an operation by the error of its last step, which has deducted nothing.
-func (w *wave) failed(o *op, err error) {
-	switch {
-	case o.answered:
-		w.finish(o)
-	case o.unsure && w.seen == inTime:
-		w.pause(o)
-	case o.unsure:
-		w.fail(o, outcomeUnknown(err))
-	default:
-		w.fail(o, unavailable(err))
+	if !w.Doubtful(&o.Op) {
+		w.Failed(&o.Op, storeDown(o.Route.Lane, o.Err))
 	}
 }
 
@@ -223,22 +166,22 @@ func (w *wave) failed(o *op, err error) {
 func (w *wave) lookedUp(o *op) {
 	var kind budget.Kind
 	var e *budget.Error
-	if errors.As(o.refusal, &e) {
+	if errors.As(o.Refusal, &e) {
 		kind = e.Code.Kind()
 	}
 	switch {
-	case o.err != nil && kind == budget.NotDone:
-		w.failed(o, o.refusal)
-	case errors.Is(o.err, bucket.ErrOtherMemory):
-		w.pause(o)
-	case o.err != nil:
-		w.failed(o, storeDown(o.route.Lane, o.err))
+	case o.Err != nil && kind == budget.NotDone:
+		w.Failed(&o.Op, o.Refusal)
+	case errors.Is(o.Err, bucket.ErrOtherMemory):
+		w.Pause(&o.Op)
+	case o.Err != nil:
+		w.Failed(&o.Op, storeDown(o.Route.Lane, o.Err))
 	case o.found.Verdict == bucket.Known:
-		o.unsure = false
+		o.Unsure = false
 		w.repeat(o, &o.found.Record)
 	case o.found.Verdict == bucket.Moving:
-		w.again(o)
+		w.Again(&o.Op)
 	default:
-		w.fail(o, o.refusal)
+		w.Fail(&o.Op, o.Refusal)
 	}
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/budgetd/budgetd/bucket"
 	"github.com/budgetd/budgetd/bucket/batch"
+	"github.com/budgetd/budgetd/bucket/deduct"
 	"github.com/budgetd/budgetd/budget"
 )
 
@@ -46,13 +47,13 @@ func (s *Service) laneOf(name bucket.Lane) *lane {
 		return nil
 	}
 	l := &lane{s: s, name: name, store: store}
-	l.deducts = batch.New(batch.Config[*op]{Run: l.deduct, Refuse: overload, Owner: ownerOf,
+	l.deducts = batch.New(batch.Config[*op]{Run: l.deduct, Refuse: (*op).Overload, Owner: (*op).Owner,
 		Size: s.set.LaneOperations, Bound: s.set.Queue})
-	l.finds = batch.New(batch.Config[*op]{Run: l.find, Refuse: overload, Owner: ownerOf,
+	l.finds = batch.New(batch.Config[*op]{Run: l.find, Refuse: (*op).Overload, Owner: (*op).Owner,
 		Size: s.set.LaneOperations, Bound: s.set.Queue})
 	l.returns = batch.New(batch.Config[*giver]{Run: l.giveBack, Size: s.set.LaneOperations,
 		Bound: s.set.Queue, Owner: func(g *giver) int64 { return g.budget.ID },
-		Refuse: func(g *giver) { g.done <- given{err: overloaded("rollback")} }})
+		Refuse: func(g *giver) { g.done <- given{err: deduct.Overloaded("rollback")} }})
 	kept, _ := s.lanes.LoadOrStore(name, l)
 	return kept.(*lane)
 }
@@ -74,18 +75,18 @@ func (l *lane) deduct(ops []*op) {
 	m, err := l.memory(ctx)
 	if err != nil {
 		for _, o := range ops {
-			o.step, o.err = stepFailed, err
-			o.wave.back(o, true)
+			o.Step, o.Err = deduct.StepFailed, err
+			o.Back(true)
 		}
 		return
 	}
 	for _, o := range ops {
 		switch {
-		case !o.claim():
-		case o.route.Epoch.Activation < m.since:
+		case !o.Claim():
+		case o.Route.Epoch.Activation < m.since:
 			// The epoch is of a memory that was given up, whatever the store has of it.
-			o.step = stepGone
-			o.wave.back(o, true)
+			o.Step = stepGone
+			o.Back(true)
 		default:
 			l.list, l.sent = append(l.list, o.StoreDeduction), append(l.sent, o)
 		}
@@ -103,14 +104,14 @@ func (l *lane) deduct(ops []*op) {
 		l.failed(m, err)
 	}
 	for i, o := range l.sent {
-		o.err, o.step = err, stepDeducted
+		o.Err, o.Step = err, stepDeducted
 		if err == nil {
 			o.outcome, o.laneMS = &answer.Outcomes[i], answer.NowMS
 			if o.outcome.Verdict == bucket.Accepted {
-				o.spent = o.state.spent.Add(o.Amount)
+				o.Spent = o.state.Spent.Add(o.Amount)
 			}
 		}
-		o.wave.back(o, err != nil || o.outcome.Verdict != bucket.Accepted)
+		o.Back(err != nil || o.outcome.Verdict != bucket.Accepted)
 	}
 }
 
@@ -142,122 +143,50 @@ func (l *lane) find(ops []*op) {
 		}
 	}
 	for i, o := range ops {
-		o.step, o.err = stepFound, err
+		o.Step, o.Err = stepFound, err
 		if err == nil {
 			o.found = &found[i]
 		}
-		o.wave.back(o, true)
+		o.Back(true)
 	}
 }
 
-// op is one deduction on its way. It belongs to its wave, which hands it to a queue and gets it
-// back: who has it may use its fields, except phase.
+// op is one deduction on its way.
 type op struct {
+	deduct.Op
 	bucket.StoreDeduction
-	wave   *wave
-	budget *bucket.Budget
-	state  *state
-	route  *bucket.Bucket // where it goes
-	next   *op            // in wave.ready
-	after  *op            // the next request of the same id in the same call
-	held   bool           // the one before it is not done
-	at     int            // of wave.requests and wave.results
-	key    string         // routing key
-
-	phase atomic.Int32 // see the phases
-	// unsure says that an earlier call may have deducted: only the store can tell.
-	unsure bool
-	done   bool // it is answered
+	state *state
 
 	// What the last step found.
-	step    step
-	err     error
 	outcome *bucket.StoreOutcome // of the last call that answered
 	found   *bucket.StoreReturn
 	laneMS  int64
 	cover   bucket.Cover
-	spent   int64 // state.spent after this deduction
-	refusal error // is answered unless there is a record of the id
-
-	answered bool // the deduction is recorded, and its result has all but figures
-	turn     bool // the budget's period has to be rolled over first
-	tries    int  // how often it was begun again at once
-	seeking  bool // its bucket did not cover it
-	pauses   int
+	turn    bool // the budget's period has to be rolled over first
 }
 
-// The phases of an operation that was handed out.
+// What an operation comes back from.
 const (
-	phaseWaiting   int32 = iota // nothing was sent for it
-	phaseClaimed                // a call has it
-	phaseWithdrawn              // its request was answered: it is dropped
-)
-
-// claim takes a waiting operation into a call; false: its request has been answered.
-func (o *op) claim() bool { return o.phase.CompareAndSwap(phaseWaiting, phaseClaimed) }
-
-// withdraw makes sure that no call takes the operation; false: one has.
-func (o *op) withdraw() bool { return o.phase.CompareAndSwap(phaseWaiting, phaseWithdrawn) }
-
-func (o *op) withdrawn() bool { return o.phase.Load() == phaseWithdrawn }
-
-// step names what an operation comes back from.
-type step uint8
-
-const (
-	stepBegin     step = iota // nothing was done yet, or it is to be judged again
-	stepDeducted              // outcome or err
-	stepGone                  // the epoch is not the bucket's any more
-	stepFailed                // err is the answer, nothing was deducted
-	stepFound                 // found or err
-	stepSupplied              // units may have come to its bucket
-	stepExhausted             // cover: the sum is below the amount
-	stepFigures               // the sum for an answer was read, or could not be
+	stepDeducted  = iota + deduct.OwnSteps // outcome or Err
+	stepGone                               // the epoch is not the bucket's any more
+	stepFound                              // found or Err
+	stepSupplied                           // units may have come to its bucket
+	stepExhausted                          // cover: the sum is below the amount
+	stepFigures                            // the sum for an answer was read, or could not be
 )
 
 // state is what a node remembers of a budget beside its definition.
 type state struct {
-	// spent is what this node has deducted, in minor units, since it remembers the budget. settled is
-	// what of it SQL had at the end of the last sync, marked what it was when that began.
-	spent, settled, marked atomic.Int64
-	sum                    atomic.Pointer[sum]
-	terms                  atomic.Pointer[terms]
-}
-
-// sum is I3's sum as read at an instant.
-type sum struct {
-	bucket.Cover
-	at time.Time
-	// settled is state.settled before the read began: what was spent later may not be in the sum.
-	settled int64
+	deduct.State
+	// settled is what of Spent SQL had at the end of the last sync, marked what it was when that
+	// began.
+	settled, marked atomic.Int64
+	terms           atomic.Pointer[terms]
 }
 
 // figuresAge is how old a sum in an answer may be; with the age of what SQL knows that is at most 1
 // s.
 const figuresAge = SyncEvery
-
-func (s *Service) stateOf(budgetID int64) *state {
-	if st, known := s.states.Get(budgetID); known {
-		return st
-	}
-	st := &state{}
-	if known, was, _ := s.states.PeekOrAdd(budgetID, st); was {
-		return known
-	}
-	return st
-}
-
-// fresh returns the sum if it is young enough for an answer; nil: it has to be read.
-func (st *state) fresh(now time.Time) *sum {
-	read := st.sum.Load()
-	if read == nil {
-		return nil
-	}
-	if age := now.Sub(read.at); age < 0 || age >= figuresAge {
-		return nil
-	}
-	return read
-}
 
 // readFigures reads the sums of the operations' budgets for their answers.
 func (s *Service) readFigures(ops []*op) {
@@ -267,18 +196,18 @@ func (s *Service) readFigures(ops []*op) {
 	var ids []int64
 	settled := map[int64]int64{}
 	for _, o := range ops {
-		if _, seen := settled[o.budget.ID]; !seen {
-			settled[o.budget.ID] = o.state.settled.Load()
-			ids = append(ids, o.budget.ID)
+		if _, seen := settled[o.Budget.ID]; !seen {
+			settled[o.Budget.ID] = o.state.settled.Load()
+			ids = append(ids, o.Budget.ID)
 		}
 	}
 	covers, err := s.ledger.Covers.Covers(ctx, ids, false)
 	s.failed("sql", err)
 	for _, o := range ops {
-		if c, known := covers[o.budget.ID]; known {
-			o.state.sum.Store(&sum{Cover: c, at: at, settled: settled[o.budget.ID]})
+		if c, known := covers[o.Budget.ID]; known {
+			o.state.Note(&deduct.Sum{Cover: c, At: at, Spent: settled[o.Budget.ID]})
 		}
-		o.step, o.err = stepFigures, err
-		o.wave.back(o, true)
+		o.Step, o.Err = stepFigures, err
+		o.Back(true)
 	}
 }

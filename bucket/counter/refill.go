@@ -63,17 +63,17 @@ type refill struct {
 }
 
 // used looks whether the bucket of an accepted operation runs low, and has it refilled.
-func (s *Service) used(o *op) {
-	if o.budget.Unlimited {
+func (s *Service) used(o *op, now time.Time) {
+	if o.Budget.Unlimited {
 		return
 	}
 	u := s.useOf(o.Bucket)
 	mark := allocation.LowWater(math.Float64frombits(u.rate.Load()), o.Amount)
-	if o.outcome.Balance >= mark || o.wave.now.UnixNano() < u.after.Load() ||
+	if o.outcome.Balance >= mark || now.UnixNano() < u.after.Load() ||
 		!u.pending.CompareAndSwap(false, true) {
 		return
 	}
-	s.refills.Add(refill{o.budget.ID, o.Bucket, mark - o.outcome.Balance, u})
+	s.refills.Add(refill{o.Budget.ID, o.Bucket, mark - o.outcome.Balance, u})
 }
 
 // refill applies for buckets that run low. Where U is used up nothing is asked for a while.

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/budgetd/budgetd/bucket"
+	"github.com/budgetd/budgetd/bucket/deduct"
 	"github.com/budgetd/budgetd/budget"
 	"github.com/budgetd/budgetd/ledger"
 )
@@ -170,7 +171,7 @@ func (s *Service) give(ctx context.Context, b *bucket.Budget, bk *bucket.Bucket,
 		g.RecordID, g.RollbackID, g.Amount = bucket.RecordID{Bucket: bk.ID, ID: r.RequestID},
 			r.RollbackID, r.Amount
 		if b.HasLimits() {
-			g.Terms = s.stateOf(b.ID).termsOf(b, s.sqlNow().UnixMilli())
+			g.Terms = deduct.StateOf(s.states, b.ID).termsOf(b, s.sqlNow().UnixMilli())
 		}
 		l.returns.Add(g)
 		var got given

@@ -2,7 +2,6 @@ package counter
 
 import (
 	"context"
-	crand "crypto/rand"
 	"errors"
 	"sync"
 	"time"
@@ -11,6 +10,7 @@ import (
 
 	"github.com/budgetd/budgetd/bucket"
 	"github.com/budgetd/budgetd/bucket/batch"
+	"github.com/budgetd/budgetd/bucket/deduct"
 	"github.com/budgetd/budgetd/budget"
 )
 
@@ -41,27 +41,17 @@ type Settings struct {
 }
 
 func (s Settings) withDefaults() Settings {
-	def := func(d *time.Duration, v time.Duration) {
-		if *d <= 0 {
-			*d = v
-		}
-	}
-	num := func(n *int, v int) {
-		if *n <= 0 {
-			*n = v
-		}
-	}
-	def(&s.Deadline, 2*time.Second)
-	def(&s.Grace, time.Second)
-	def(&s.StepTime, 5*time.Second)
-	def(&s.Late, 30*time.Second)
-	def(&s.VerifyEvery, 250*time.Millisecond)
-	def(&s.MarkGrace, time.Second)
-	def(&s.ClockSkew, time.Second)
-	num(&s.LaneOperations, 512)
-	num(&s.Queue, 20_000)
-	num(&s.Workers, 8)
-	num(&s.States, 10_000)
+	deduct.Default(&s.Deadline, 2*time.Second)
+	deduct.Default(&s.Grace, time.Second)
+	deduct.Default(&s.StepTime, 5*time.Second)
+	deduct.Default(&s.Late, 30*time.Second)
+	deduct.Default(&s.VerifyEvery, 250*time.Millisecond)
+	deduct.Default(&s.MarkGrace, time.Second)
+	deduct.Default(&s.ClockSkew, time.Second)
+	deduct.Default(&s.LaneOperations, 512)
+	deduct.Default(&s.Queue, 20_000)
+	deduct.Default(&s.Workers, 8)
+	deduct.Default(&s.States, 10_000)
 	return s
 }
 
@@ -79,9 +69,8 @@ type Store struct {
 
 // Budgets finds definitions that are at most a second old: bucket.Budgets.
 type Budgets interface {
+	deduct.Budgets
 	Find(ctx context.Context, ref bucket.BudgetRef) (*bucket.Budget, error)
-	Fresh(ref bucket.BudgetRef) *bucket.Budget
-	Reload(ctx context.Context, id int64) (*bucket.Budget, error)
 }
 
 // Observer is told what happened.
@@ -111,16 +100,15 @@ type Config struct {
 // Service deducts from budgets in store mode and keeps SQL up to date. It has no goroutines while
 // nothing is asked of it. Safe for concurrent use.
 type Service struct {
+	host     deduct.Host
 	budgets  Budgets
 	ledger   Ledger
 	stores   map[string]*Store
 	clock    bucket.Clock
 	sqlNow   func() time.Time
-	rand     func([]byte)
 	observer Observer
 	set      Settings
 
-	watch    *batch.Watch
 	states   *lru.Cache[int64, *state]
 	uses     sync.Map // bucket -> *use
 	lanes    sync.Map // bucket.Lane -> *lane
@@ -129,24 +117,14 @@ type Service struct {
 	refills  *batch.Queue[refill]
 }
 
-// sweepEvery is how often the deadlines of waiting requests are looked at.
-const sweepEvery = 10 * time.Millisecond
-
 // New makes a service. It contacts nothing.
 func New(c Config) (*Service, error) {
-	s := &Service{budgets: c.Budgets, ledger: c.Ledger, stores: c.Stores, clock: c.Clock,
-		sqlNow: c.Now,
-		rand:   c.Rand, observer: c.Observer, set: c.Settings.withDefaults(),
-		watch: batch.NewWatch(sweepEvery)}
-	if s.clock == nil {
-		s.clock = bucket.SystemClock{}
-	}
-	if s.sqlNow == nil {
-		s.sqlNow = s.clock.Now
-	}
-	if s.rand == nil {
-		s.rand = func(b []byte) { _, _ = crand.Read(b) } // it never fails
-	}
+	s := &Service{budgets: c.Budgets, ledger: c.Ledger, stores: c.Stores, observer: c.Observer,
+		set: c.Settings.withDefaults()}
+	s.host = deduct.Host{Budgets: c.Budgets, Clock: c.Clock, Now: c.Now, Rand: c.Rand,
+		Deadline: s.set.Deadline, Grace: s.set.Grace, Truth: "the store"}
+	s.host.Ready()
+	s.clock, s.sqlNow = s.host.Clock, s.host.Now
 	if s.observer == nil {
 		s.observer = unheard{}
 	}
@@ -154,28 +132,13 @@ func New(c Config) (*Service, error) {
 	if s.states, err = lru.New[int64, *state](s.set.States); err != nil {
 		return nil, err
 	}
-	s.supplies = batch.NewGroup(batch.GroupConfig[*op]{Run: s.supply, Refuse: overload,
+	s.supplies = batch.NewGroup(batch.GroupConfig[*op]{Run: s.supply, Refuse: (*op).Overload,
 		Size: s.set.LaneOperations, Bound: s.set.Queue, Workers: s.set.Workers})
-	s.figures = batch.New(batch.Config[*op]{Run: s.readFigures, Refuse: overload, Owner: ownerOf,
-		Size: s.set.LaneOperations, Bound: s.set.Queue})
+	s.figures = batch.New(batch.Config[*op]{Run: s.readFigures, Refuse: (*op).Overload,
+		Owner: (*op).Owner, Size: s.set.LaneOperations, Bound: s.set.Queue})
 	s.refills = batch.New(batch.Config[refill]{Run: s.refill, Refuse: func(refill) {}, Size: 1,
 		Bound: s.set.Queue})
 	return s, nil
-}
-
-// ownerOf names whose an operation is: queues are fair between budgets.
-func ownerOf(o *op) int64 { return o.budget.ID }
-
-// overload gives an operation back for which a queue has no room.
-func overload(o *op) {
-	o.step, o.err = stepFailed, overloaded("deduct")
-	o.wave.back(o, true)
-}
-
-func overloaded(op string) *budget.Error {
-	e := budget.Refuse(budget.Unavailable, op, "too many requests are waiting already; repeat later")
-	e.Reason, e.RetryAfter = budget.ReasonOverloaded, time.Second
-	return e
 }
 
 // bounded returns the context of one step: a step serves many requests, so none of theirs ends it.

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/budgetd/budgetd/bucket"
+	"github.com/budgetd/budgetd/bucket/deduct"
 	"github.com/budgetd/budgetd/budget"
 	"github.com/budgetd/budgetd/ledger"
 )
@@ -17,7 +18,7 @@ func (s *Service) supply(budgetID int64, ops []*op) {
 	defer cancel()
 	p := &provision{s: s, began: s.clock.Now()}
 	for _, o := range ops {
-		if !o.withdrawn() {
+		if !o.Withdrawn() {
 			p.ops = append(p.ops, o)
 		}
 	}
@@ -26,7 +27,7 @@ func (s *Service) supply(budgetID int64, ops []*op) {
 	}
 	p.run(ctx, budgetID)
 	for _, o := range p.ops {
-		o.wave.back(o, true)
+		o.Back(true)
 	}
 }
 
@@ -41,9 +42,9 @@ type provision struct {
 // end sets what operations come back with.
 func end(ops []*op, err error) {
 	for _, o := range ops {
-		o.step, o.err = stepSupplied, nil
+		o.Step, o.Err = stepSupplied, nil
 		if err != nil {
-			o.step, o.err = stepFailed, err
+			o.Step, o.Err = deduct.StepFailed, err
 		}
 	}
 }
@@ -68,7 +69,7 @@ func (p *provision) run(ctx context.Context, budgetID int64) {
 	dry := map[int64][]*op{} // by bucket
 	for _, o := range p.ops {
 		bk := p.b.Bucket(o.Bucket)
-		short := o.step == stepDeducted && o.outcome.Verdict == bucket.Short
+		short := o.Step == stepDeducted && o.outcome.Verdict == bucket.Short
 		if bk == nil || bk.Epoch.Status == ledger.Open && !short {
 			end([]*op{o}, nil)
 			continue
@@ -85,11 +86,11 @@ func (p *provision) run(ctx context.Context, budgetID int64) {
 func (p *provision) odd(ctx context.Context) error {
 	var ids []int64
 	for _, o := range p.ops {
-		if o.step != stepDeducted {
+		if o.Step != stepDeducted {
 			ids = append(ids, o.Bucket)
 			continue
 		}
-		l := p.s.laneOf(o.route.Lane)
+		l := p.s.laneOf(o.Route.Lane)
 		if o.outcome.Verdict == bucket.Short || l == nil {
 			continue
 		}
@@ -98,7 +99,7 @@ func (p *provision) odd(ctx context.Context) error {
 			return err
 		}
 		push := pushing{l: l, m: m}
-		if err := push.odd(ctx, o.route.Ref(), o.outcome.Verdict); err != nil {
+		if err := push.odd(ctx, o.Route.Ref(), o.outcome.Verdict); err != nil {
 			return push.failed(err)
 		}
 	}
@@ -114,7 +115,7 @@ func (p *provision) bring(ctx context.Context, id int64, ops []*op) {
 	const rounds = 8
 	synced := false
 	var have int64
-	if o := ops[0]; o.step == stepDeducted && o.outcome.Verdict == bucket.Short {
+	if o := ops[0]; o.Step == stepDeducted && o.outcome.Verdict == bucket.Short {
 		have = o.outcome.Balance
 	}
 	var down error
@@ -200,7 +201,7 @@ func (p *provision) exhaust(ctx context.Context, ops []*op) (left []*op, err err
 	}
 	for _, o := range ops {
 		if o.Amount > o.cover.Sum() {
-			o.step, o.err = stepExhausted, nil
+			o.Step, o.Err = stepExhausted, nil
 			continue
 		}
 		left = append(left, o)

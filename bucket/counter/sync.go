@@ -158,7 +158,7 @@ func (y *SyncLoop) RunOnce(ctx context.Context) error {
 	const atOnce, sweepSteps = 8, 4
 	began := y.s.clock.Now()
 	for _, st := range y.s.states.Values() {
-		st.marked.Store(st.spent.Load())
+		st.marked.Store(st.Spent.Load())
 	}
 	var all errgroup.Group
 	all.SetLimit(atOnce)

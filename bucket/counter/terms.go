@@ -54,21 +54,20 @@ func newTerms(b *bucket.Budget, nowMS int64) *terms {
 
 // touch notes what an operation counts against the budget's limits. It returns why they cannot
 // judge it: Invalid with every fault.
-func (o *op) touch(r *bucket.DeductRequest) error {
-	set := o.budget.LimitSet()
+func (o *op) touch() error {
+	set, r := o.Budget.LimitSet(), o.Request
 	if len(r.Counts) == 0 && (set == nil || len(set.List) == 0) {
 		return nil
 	}
-	faults := append(set.CheckDimensions(r.Dimensions), set.CheckCounts(r.Counts)...)
-	if value, carried := r.Dimensions[o.budget.RoutingDimension]; carried && value == "" {
-		faults = append(faults, budget.FieldError{Field: "dimensions." + o.budget.RoutingDimension,
+	var empty []budget.FieldError
+	if value, carried := r.Dimensions[o.Budget.RoutingDimension]; carried && value == "" {
+		empty = append(empty, budget.FieldError{Field: "dimensions." + o.Budget.RoutingDimension,
 			Message: "must not be empty: limits count for it"})
 	}
-	if len(faults) > 0 {
-		return &budget.Error{Code: budget.Invalid, Op: "deduct", Fields: faults,
-			Message: "the limits of the budget cannot judge the request"}
+	if err := o.CheckLimits(empty...); err != nil {
+		return err
 	}
-	o.Value, o.Counts, o.Max = r.Dimensions[o.budget.RoutingDimension], nil, nil
+	o.Value, o.Counts, o.Max = r.Dimensions[o.Budget.RoutingDimension], nil, nil
 	if o.Value == "" || len(set.List) == 0 {
 		return nil
 	}
@@ -106,7 +105,7 @@ func (o *op) touch(r *bucket.DeductRequest) error {
 // limitStates are how far the limits are used, of those that the operation counts for. With
 // exceeded only those that refused it.
 func (o *op) limitStates(exceeded bool) []budget.LimitState {
-	set := o.budget.LimitSet()
+	set := o.Budget.LimitSet()
 	var out []budget.LimitState
 	for i, use := range o.outcome.Limits {
 		if i >= len(set.List) || exceeded && !use.Exceeded ||

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/budgetd/budgetd/bucket"
+	"github.com/budgetd/budgetd/bucket/deduct"
 	"github.com/budgetd/budgetd/budget"
 	"github.com/budgetd/budgetd/ledger"
 )
@@ -241,8 +242,8 @@ func (m *moving) copy(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	random := make([]byte, nonceBytes)
-	m.s.rand(random)
+	random := make([]byte, deduct.NonceBytes)
+	m.s.host.Rand(random)
 	attempt := hex.EncodeToString(random)
 	verdict := bucket.Moving
 	for step := 0; verdict == bucket.Moving && step < mostSteps; step++ {

@@ -2,10 +2,9 @@ package row
 
 import (
 	"context"
-	"hash/maphash"
-	"math/bits"
 
 	"github.com/budgetd/budgetd/bucket"
+	"github.com/budgetd/budgetd/bucket/deduct"
 	"github.com/budgetd/budgetd/budget"
 	"github.com/budgetd/budgetd/ledger"
 )
@@ -32,10 +31,8 @@ func (s *Service) Deduct(ctx context.Context, request bucket.DeductRequest) (
 	})
 	one.request[0] = request
 	w := &one.wave
-	w.s, w.ctx = s, ctx
-	w.requests, w.results, w.ops = one.request[:], one.result[:], one.op[:]
-	w.admit()
-	w.run()
+	w.s, w.ops = s, one.op[:]
+	w.Serve(ctx, &s.host, w, one.request[:], one.result[:])
 	return one.result[0].Answer, one.result[0].Err
 }
 
@@ -45,107 +42,44 @@ func (s *Service) Deduct(ctx context.Context, request bucket.DeductRequest) (
 // Errors, idempotency and what is persisted: as Deduct, for each. Safe for concurrent use.
 func (s *Service) DeductAll(ctx context.Context, requests []bucket.DeductRequest) (
 	results []bucket.DeductResult) {
-	w := &wave{s: s, ctx: ctx, requests: requests, ops: make([]op, len(requests)),
-		results: make([]bucket.DeductResult, len(requests))}
-	w.admit()
-	w.chain()
-	w.run()
-	return w.results
+	w := &wave{s: s, ops: make([]op, len(requests))}
+	results = make([]bucket.DeductResult, len(requests))
+	w.Serve(ctx, &s.host, w, requests, results)
+	return results
 }
 
-// nonceBytes is the length of a nonce.
-const nonceBytes = 8
-
-// admit finds the budget of each request and prepares its operation. What is wrong with a request
-// is its answer.
-func (w *wave) admit() {
-	w.left = len(w.ops)
-	random := make([]byte, nonceBytes*len(w.ops))
-	w.s.rand(random)
-	nonces := string(random)
-	var unread []*op
-	var last *op
-	for i := range w.ops {
-		o, r := &w.ops[i], &w.requests[i]
-		o.wave, o.at = w, i
-		o.Request.Nonce = nonces[i*nonceBytes : (i+1)*nonceBytes]
-		if err := checkHold(r); err != nil {
-			w.fail(o, err)
-			continue
-		}
-		if last != nil && w.requests[last.at].Budget == r.Budget {
-			o.Budget, o.state = last.Budget, last.state
-			o.prepare(r)
-			continue
-		}
-		b := w.s.budgets.Fresh(r.Budget)
-		if b == nil {
-			unread = append(unread, o)
-			continue
-		}
-		o.Budget, o.state = b, w.s.stateOf(b.ID)
-		o.prepare(r)
-		last = o
-	}
-	if len(unread) > 0 {
-		w.read(unread)
-	}
+// wave is the requests of one call.
+type wave struct {
+	deduct.Wave
+	s   *Service
+	ops []op
+	out deduct.Outbox[*op]
 }
 
-// read finds the budgets of operations that have to be read.
-func (w *wave) read(ops []*op) {
-	refs := make([]bucket.BudgetRef, len(ops))
-	for i, o := range ops {
-		refs[i] = w.request(o).Budget
-	}
-	found, errs := w.s.budgets.FindAll(w.ctx, refs)
-	for i, o := range ops {
-		if errs[i] != nil {
-			w.fail(o, unavailable(errs[i]))
-			continue
-		}
-		o.Budget, o.state = found[i], w.s.stateOf(found[i].ID)
-		o.prepare(w.request(o))
-	}
-}
+// Op and the other methods that are exported implement deduct.Steps.
+func (w *wave) Op(i int) *deduct.Op { return &w.ops[i].Op }
 
-// prepare makes the row of a request.
-func (o *op) prepare(r *bucket.DeductRequest) {
-	o.key = o.Budget.RouteKey(r)
-	o.Request = ledger.Request{ID: r.RequestID, Amount: r.Amount, Nonce: o.Request.Nonce,
+func (w *wave) Begin(i int) { w.begin(&w.ops[i]) }
+
+func (w *wave) Advance(i int) { w.advance(&w.ops[i]) }
+
+func (w *wave) Send() { w.out.Send(&w.Wave) }
+
+// Prepare makes the row of a request.
+func (w *wave) Prepare(i int, nonce string) {
+	o := &w.ops[i]
+	r := o.Request
+	o.state = deduct.StateOf(w.s.states, o.Budget.ID)
+	o.Key = o.Budget.RouteKey(r)
+	o.row.Request = ledger.Request{ID: r.RequestID, Amount: r.Amount, Nonce: nonce,
 		Reference: r.Reference, Dimensions: ledger.Dimensions(r.Dimensions),
 		Counts:  ledger.Counts(r.Counts),
 		HoldTTL: r.HoldTTL.Milliseconds(), Group: r.Group, By: r.By}
-	o.Request.Fingerprint = ledger.RequestFingerprint(r.Amount, r.Key, o.Request)
+	o.row.Request.Fingerprint = ledger.RequestFingerprint(r.Amount, r.Key, o.row.Request)
 }
 
-// seed is of the hashes in chain.
-var seed = maphash.MakeSeed()
-
-// chain holds each request of an id until the one before it in the call is done.
-func (w *wave) chain() {
-	size := 1 << bits.Len(uint(2*len(w.ops)))
-	last := make([]*op, size) // by hash, with linear probing
-	for i := range w.ops {
-		o := &w.ops[i]
-		if o.done {
-			continue
-		}
-		at := maphash.String(seed, o.Request.ID) & uint64(size-1)
-		for last[at] != nil && !sameID(last[at], o) {
-			at = (at + 1) & uint64(size-1)
-		}
-		if earlier := last[at]; earlier != nil {
-			earlier.after, o.held = o, true
-		}
-		last[at] = o
-	}
-}
-
-func sameID(a, b *op) bool { return a.Request.ID == b.Request.ID && a.Budget.ID == b.Budget.ID }
-
-// checkHold refuses a hold that cannot be.
-func checkHold(r *bucket.DeductRequest) error {
+// Check refuses a hold that cannot be.
+func (w *wave) Check(r *bucket.DeductRequest) error {
 	switch {
 	case r.HoldTTL == 0 && r.Group == "":
 		return nil

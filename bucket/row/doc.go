@@ -1,8 +1,6 @@
 // Package row deducts in ledger mode: a deduction is accepted when its row is committed (I7).
 //
-// A call with one deduction and a call with many take the same way. The caller's goroutine has a
-// wave, the operations of the call. It hands each operation to a queue, sleeps, and decides about
-// those that come back. An operation that goes well comes back once:
+// An operation that goes well comes back to its wave (package deduct) once:
 //
 //	caller   begin: definition, period, limits' dimensions, ring
 //	lane     Take for all that waited for the lane; what the filter gives units to goes on
@@ -26,7 +24,5 @@
 // Nothing that a filter says refuses a request or changes a row (I9). A wrong content is replaced
 // by raising its fill in SQL.
 //
-// Each queue makes one call at a time, which serves all that waited when it began. A watch ends the
-// waits whose time is over: an operation that no transaction has taken is withdrawn and answered
-// with Unavailable; one that a transaction has gets a grace, and then OutcomeUnknown.
+// Each queue makes one call at a time, which serves all that waited when it began.
 package row

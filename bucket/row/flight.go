@@ -6,6 +6,7 @@ import (
 
 	"github.com/budgetd/budgetd/bucket"
 	"github.com/budgetd/budgetd/bucket/batch"
+	"github.com/budgetd/budgetd/bucket/deduct"
 	"github.com/budgetd/budgetd/budget"
 )
 
@@ -19,8 +20,8 @@ type slot struct {
 
 func (s *Service) newSlot() *slot {
 	l := &slot{s: s}
-	l.queue = batch.New(batch.Config[*op]{Run: l.fly, Refuse: overload, Owner: ownerOf,
-		Key: func(o *op) int64 { return o.Operation.Bucket }, Keys: MaxFlightBuckets,
+	l.queue = batch.New(batch.Config[*op]{Run: l.fly, Refuse: (*op).Overload, Owner: (*op).Owner,
+		Key: func(o *op) int64 { return o.row.Bucket }, Keys: MaxFlightBuckets,
 		Size: s.set.FlightRows, Bound: s.set.Queue})
 	return l
 }
@@ -49,12 +50,12 @@ func (l *slot) fly(ops []*op) {
 // claim collects the operations that are still wanted, and releases the others.
 func claim(ops, claimed []*op, rows []bucket.Operation) ([]*op, []bucket.Operation) {
 	for _, o := range ops {
-		if !o.claim() {
+		if !o.Claim() {
 			o.release()
 			continue
 		}
 		claimed = append(claimed, o)
-		rows = append(rows, o.Operation)
+		rows = append(rows, o.operation())
 	}
 	return claimed, rows
 }
@@ -63,7 +64,7 @@ var errOutcomes = &budget.Error{Code: budget.OutcomeUnknown, Op: "commit",
 	Message: "not every deduction got an outcome"}
 
 // landed gives the operations of a transaction back.
-func (s *Service) landed(step step, ops []*op, outcomes []bucket.Outcome, err error,
+func (s *Service) landed(step deduct.Step, ops []*op, outcomes []bucket.Outcome, err error,
 	began time.Time) {
 	if err == nil && len(outcomes) != len(ops) {
 		err = errOutcomes
@@ -73,7 +74,7 @@ func (s *Service) landed(step step, ops []*op, outcomes []bucket.Outcome, err er
 	}
 	rows, used := 0, int64(0)
 	for i, o := range ops {
-		o.step, o.err, o.outcome = step, err, nil
+		o.Step, o.Err, o.outcome = step, err, nil
 		if err == nil {
 			o.outcome = &outcomes[i]
 			s.settle(o)
@@ -90,7 +91,7 @@ func (s *Service) landed(step step, ops []*op, outcomes []bucket.Outcome, err er
 		s.observer.Commit(rows, s.clock.Now().Sub(began))
 	}
 	for _, o := range ops {
-		o.wave.back(o, o.outcome == nil || o.outcome.Verdict != bucket.Accepted)
+		o.Back(o.outcome == nil || o.outcome.Verdict != bucket.Accepted)
 	}
 }
 
@@ -98,15 +99,15 @@ func (s *Service) landed(step step, ops []*op, outcomes []bucket.Outcome, err er
 func (s *Service) settle(o *op) {
 	switch o.outcome.Verdict {
 	case bucket.Accepted:
-		o.spent = o.state.spent.Add(o.Request.Amount)
+		o.Spent = o.state.Spent.Add(o.Request.Amount)
 		o.took = take{}
 		if o.distrust != 0 { // the filter refused what SQL had
-			s.raise(o.route, o.distrust, true)
+			s.raise(o.Route, o.distrust, true)
 			o.distrust = 0
 		}
 	case bucket.Short:
 		if o.took.content != nil { // the filter gave what SQL does not have
-			s.raise(o.route, o.took.fill, true)
+			s.raise(o.Route, o.took.fill, true)
 			o.took = take{}
 		}
 	case bucket.Outdated: // it is judged again and keeps what it took
@@ -121,10 +122,10 @@ const gatherOperations = 256
 // gather brings units together for the operations of a budget, bucket by bucket.
 func (s *Service) gather(budgetID int64, ops []*op) {
 	for len(ops) > 0 {
-		target := ops[0].Operation.Bucket
+		target := ops[0].row.Bucket
 		var mine, others []*op
 		for _, o := range ops {
-			if o.Operation.Bucket == target {
+			if o.row.Bucket == target {
 				mine = append(mine, o)
 			} else {
 				others = append(others, o)
@@ -157,11 +158,11 @@ func (s *Service) rollOver(budgetID int64, ops []*op) {
 		s.failed("sql", err)
 		var known *budget.Error
 		if !errors.As(err, &known) || known.Code.Kind() == budget.MayBeDone {
-			err = unavailable(err) // of the rollover: nothing was deducted
+			err = deduct.Unavailable(err) // of the rollover: nothing was deducted
 		}
 	}
 	for _, o := range ops {
-		o.step, o.err = stepTurned, err
-		o.wave.back(o, true)
+		o.Step, o.Err = stepTurned, err
+		o.Back(true)
 	}
 }

@@ -88,7 +88,7 @@ func (s *Service) addLane(id bucket.Lane) *lane {
 	var l *lane
 	if filter := s.filters[id.Instance]; filter != nil {
 		l = &lane{s: s, id: id, filter: filter, contents: map[int64]*content{}}
-		l.queue = batch.New(batch.Config[*op]{Run: l.run, Refuse: overload, Owner: ownerOf,
+		l.queue = batch.New(batch.Config[*op]{Run: l.run, Refuse: (*op).Overload, Owner: (*op).Owner,
 			Size: s.set.LaneOperations, Bound: s.set.Queue})
 		l.call.index, l.forwards = map[int64]int32{}, make([][]*op, len(s.slots))
 	}
@@ -256,7 +256,7 @@ func (l *lane) pass(ops []*op) {
 
 // forward notes an operation that goes to its flight.
 func (l *lane) forward(o *op) {
-	i := l.s.slotIndex(o.Operation.Bucket)
+	i := l.s.slotIndex(o.row.Bucket)
 	l.forwards[i] = append(l.forwards[i], o)
 }
 
@@ -279,14 +279,14 @@ func (l *lane) prepare(ops []*op) {
 	clear(c.index)
 	l.mu.Lock()
 	for _, o := range ops {
-		if o.withdrawn() {
+		if o.Withdrawn() {
 			continue
 		}
-		at, known := c.index[o.Operation.Bucket]
+		at, known := c.index[o.row.Bucket]
 		if !known {
 			at = int32(len(c.takes)) //nolint:gosec // at most LaneOperations
-			c.index[o.Operation.Bucket] = at
-			known := l.content(o.Operation.Bucket, o.route.Epoch.Fill)
+			c.index[o.row.Bucket] = at
+			known := l.content(o.row.Bucket, o.Route.Epoch.Fill)
 			c.takes = append(c.takes,
 				bucket.Take{Bucket: known.bucket, Fill: known.fill, Back: known.back})
 			known.back = 0
@@ -334,15 +334,15 @@ func (l *lane) hear(taken []bucket.Taken) {
 		c.next[c.of[i]]++
 		wrong := c.contents[c.of[i]].wrong.Load()
 		if place == 0 && !t.Stale && (wrong || t.Fill > c.takes[c.of[i]].Fill) {
-			l.s.raise(o.route, t.Fill, wrong)
+			l.s.raise(o.Route, t.Fill, wrong)
 		}
 		switch {
 		case t.Stale:
-			o.step, o.err = stepStale, nil
-			o.wave.back(o, true)
+			o.Step, o.Err = stepStale, nil
+			o.Back(true)
 		case !t.Fits[place]:
-			o.step, o.err, o.distrust = stepRefused, nil, t.Fill
-			o.wave.back(o, true)
+			o.Step, o.Err, o.distrust = stepRefused, nil, t.Fill
+			o.Back(true)
 		default:
 			o.took = take{c.contents[c.of[i]], t.Fill}
 			l.forward(o)

@@ -1,30 +1,17 @@
 package row
 
 import (
-	"sync/atomic"
-
 	"github.com/budgetd/budgetd/bucket"
+	"github.com/budgetd/budgetd/bucket/deduct"
 	"github.com/budgetd/budgetd/budget"
 	"github.com/budgetd/budgetd/ledger"
 )
 
-// op is one deduction on its way. It belongs to its wave, which hands it to a queue and gets it
-// back: who has it may use its fields, except phase and unsure.
+// op is one deduction on its way.
 type op struct {
-	bucket.Operation
-	wave  *wave
-	next  *op // in wave.ready
-	after *op // the next request of the id in the same call: it is held until this one is done
-	held  bool
-	at    int // of wave.requests and wave.results
+	deduct.Op
+	row   bucket.Operation // for a transaction; see operation
 	state *state
-	key   string         // routing key
-	route *bucket.Bucket // where it goes
-
-	phase atomic.Int32 // see the phases
-	// unsure says that an earlier commit may have written it: only a commit can tell.
-	unsure atomic.Bool
-	done   bool // it is answered
 
 	took     take  // what a filter gave for it
 	skip     bool  // the filter is not asked again
@@ -32,40 +19,23 @@ type op struct {
 	distrust int64 // fill of the content that refused it; 0: none did
 	// remembered says that it looks at the sums first: the budget was found sold out.
 	remembered bool
-	seeking    bool // its bucket did not cover it
-	tries      int  // how often a bucket was gone or a filter stale
-	pauses     int
 
 	// What the last step found.
-	step     step
-	err      error
 	outcome  *bucket.Outcome
 	reads    int64 // the bucket whose standing is read
 	standing int64 // its O; -1: not known
 	open     bool  // whether its epoch is
-	sum      *sum
+	sum      *deduct.Sum
 	recorded *ledger.Deduction
 	recent   bool                // its row may be younger than the sums that are remembered
-	spent    int64               // state.spent after this deduction
 	exceeded []budget.LimitState // limits as read; nil: they let it pass
-	refusal  error               // is answered unless the id has a row
-	answered bool                // the deduction is a row, and its result has all but figures
 }
 
-// The phases of an operation that was handed out.
-const (
-	phaseWaiting   int32 = iota // nothing was sent for it that could write
-	phaseClaimed                // a transaction has it
-	phaseWithdrawn              // its request was answered: whoever has it drops it
-)
-
-// claim takes a waiting operation into a transaction; false: its request has been answered.
-func (o *op) claim() bool { return o.phase.CompareAndSwap(phaseWaiting, phaseClaimed) }
-
-// withdraw makes sure that no transaction takes the operation; false: one has.
-func (o *op) withdraw() bool { return o.phase.CompareAndSwap(phaseWaiting, phaseWithdrawn) }
-
-func (o *op) withdrawn() bool { return o.phase.Load() == phaseWithdrawn }
+// operation is what a transaction gets: it is judged by the definition that is known by now.
+func (o *op) operation() bucket.Operation {
+	o.row.Budget = o.Budget
+	return o.row
+}
 
 // take is what a filter subtracted for an operation.
 type take struct {
@@ -81,22 +51,18 @@ func (o *op) release() {
 	}
 }
 
-// step names what an operation comes back from.
-type step uint8
-
+// What an operation comes back from.
 const (
-	stepBegin     step = iota // nothing was done yet, or it is to be judged again
-	stepCommitted             // outcome or err
-	stepGathered              // outcome or err
-	stepFailed                // err is the answer
-	stepRefused               // by the filter, under fill shown
-	stepStale                 // the filter has an older content, or none
-	stepStanding              // level of the bucket read for a refused operation
-	stepHint                  // cover, read without locks
-	stepExact                 // cover, read with locks
-	stepIDs                   // recorded
-	stepLimits                // exceeded
-	stepOldPlace              // level of the bucket of a replay
-	stepFigures               // cover for an answer
-	stepTurned                // the budget's period was rolled over, or err
+	stepCommitted = iota + deduct.OwnSteps // outcome or Err
+	stepGathered                           // outcome or Err
+	stepRefused                            // by the filter, under fill shown
+	stepStale                              // the filter has an older content, or none
+	stepStanding                           // level of the bucket read for a refused operation
+	stepHint                               // cover, read without locks
+	stepExact                              // cover, read with locks
+	stepIDs                                // recorded
+	stepLimits                             // exceeded
+	stepOldPlace                           // level of the bucket of a replay
+	stepFigures                            // cover for an answer
+	stepTurned                             // the budget's period was rolled over, or Err
 )

@@ -5,6 +5,7 @@ import (
 
 	"github.com/budgetd/budgetd/bucket"
 	"github.com/budgetd/budgetd/bucket/batch"
+	"github.com/budgetd/budgetd/bucket/deduct"
 )
 
 // reads are the grouped reads of a node: one statement of each kind is in flight, and it serves
@@ -20,8 +21,8 @@ const readSize = 1000
 
 func (s *Service) newReads() reads {
 	queue := func(run func([]*op)) *batch.Queue[*op] {
-		return batch.New(batch.Config[*op]{Run: run, Refuse: overload, Owner: ownerOf, Size: readSize,
-			Bound: s.set.Queue})
+		return batch.New(batch.Config[*op]{Run: run, Refuse: (*op).Overload, Owner: (*op).Owner,
+			Size: readSize, Bound: s.set.Queue})
 	}
 	return reads{
 		standings: queue(s.readStandings),
@@ -46,7 +47,7 @@ func (s *Service) readStandings(ops []*op) {
 	told := map[int64]bool{}
 	for _, o := range ops {
 		level, known := levels[o.reads]
-		if known && o.step == stepStale && !told[o.reads] {
+		if known && o.Step == stepStale && !told[o.reads] {
 			told[o.reads] = true
 			stale = append(stale, level)
 		}
@@ -58,23 +59,23 @@ func (s *Service) readStandings(ops []*op) {
 		if !known {
 			o.standing = -1
 		}
-		if o.step != stepOldPlace {
-			o.step = stepStanding
+		if o.Step != stepOldPlace {
+			o.Step = stepStanding
 		}
-		o.err = err
-		o.wave.back(o, true)
+		o.Err = err
+		o.Back(true)
 	}
 }
 
 // readCovers reads the sums of the operations' budgets.
-func (s *Service) readCovers(ops []*op, step step) {
+func (s *Service) readCovers(ops []*op, step deduct.Step) {
 	ctx, cancel := s.bounded()
 	defer cancel()
 	began := s.clock.Now()
 	spent := map[int64]int64{} // before the read began
 	for _, o := range ops {
 		if _, known := spent[o.Budget.ID]; !known {
-			spent[o.Budget.ID] = o.state.spent.Load()
+			spent[o.Budget.ID] = o.state.Spent.Load()
 		}
 	}
 	covers, err := distinct(ctx, ops, func(o *op) int64 { return o.Budget.ID },
@@ -84,19 +85,19 @@ func (s *Service) readCovers(ops []*op, step step) {
 	if err != nil {
 		s.failed("sql", err)
 	}
-	sums := make(map[int64]*sum, len(covers))
+	sums := make(map[int64]*deduct.Sum, len(covers))
 	for _, o := range ops {
 		id := o.Budget.ID
 		cover, known := covers[id]
 		if known && sums[id] == nil {
-			sums[id] = &sum{Cover: cover, at: began, spent: spent[id]}
-			o.state.note(sums[id])
+			sums[id] = &deduct.Sum{Cover: cover, At: began, Spent: spent[id]}
+			o.state.Note(sums[id])
 		}
-		o.step, o.err, o.sum = step, err, sums[id]
+		o.Step, o.Err, o.sum = step, err, sums[id]
 		if err == nil && !known {
-			o.err = notFound(o.Budget)
+			o.Err = notFound(o.Budget)
 		}
-		o.wave.back(o, true)
+		o.Back(true)
 	}
 }
 
@@ -121,18 +122,18 @@ func (s *Service) readIDs(ops []*op) {
 	defer cancel()
 	ids := make([]bucket.ID, len(ops))
 	for i, o := range ops {
-		ids[i] = bucket.ID{Budget: o.Budget.ID, RequestID: o.Request.ID}
+		ids[i] = bucket.ID{Budget: o.Budget.ID, RequestID: o.Request.RequestID}
 	}
 	found, err := s.lookup.Recorded(ctx, ids)
 	if err != nil {
 		s.failed("sql", err)
 	}
 	for i, o := range ops {
-		o.step, o.err, o.recorded = stepIDs, err, nil
+		o.Step, o.Err, o.recorded = stepIDs, err, nil
 		if d, known := found[ids[i]]; known {
 			o.recorded = &d
 		}
-		o.wave.back(o, true)
+		o.Back(true)
 	}
 }
 
@@ -142,17 +143,17 @@ func (s *Service) readLimits(ops []*op) {
 	defer cancel()
 	rows := make([]bucket.Operation, len(ops))
 	for i, o := range ops {
-		rows[i] = o.Operation
+		rows[i] = o.operation()
 	}
 	exceeded, err := s.lookup.Exceeded(ctx, rows)
 	if err != nil {
 		s.failed("sql", err)
 	}
 	for i, o := range ops {
-		o.step, o.err, o.exceeded = stepLimits, err, nil
+		o.Step, o.Err, o.exceeded = stepLimits, err, nil
 		if err == nil {
 			o.exceeded = exceeded[i]
 		}
-		o.wave.back(o, true)
+		o.Back(true)
 	}
 }

@@ -2,7 +2,6 @@ package row
 
 import (
 	"context"
-	crand "crypto/rand"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -11,6 +10,7 @@ import (
 
 	"github.com/budgetd/budgetd/bucket"
 	"github.com/budgetd/budgetd/bucket/batch"
+	"github.com/budgetd/budgetd/bucket/deduct"
 	"github.com/budgetd/budgetd/budget"
 )
 
@@ -41,41 +41,24 @@ type Settings struct {
 }
 
 func (s Settings) withDefaults() Settings {
-	def := func(d *time.Duration, v time.Duration) {
-		if *d <= 0 {
-			*d = v
-		}
-	}
-	num := func(n *int, v int) {
-		if *n <= 0 {
-			*n = v
-		}
-	}
-	def(&s.Deadline, 2*time.Second)
-	def(&s.Grace, time.Second)
-	def(&s.StepTime, 5*time.Second)
-	def(&s.FilterTime, 100*time.Millisecond)
-	def(&s.ProbeEvery, time.Second)
-	def(&s.RaiseEvery, time.Second)
-	num(&s.Slots, 2)
-	num(&s.Queue, 20_000)
-	num(&s.FlightRows, 512)
-	num(&s.LaneOperations, 512)
-	num(&s.Gathers, 8)
-	num(&s.States, 10_000)
+	deduct.Default(&s.Deadline, 2*time.Second)
+	deduct.Default(&s.Grace, time.Second)
+	deduct.Default(&s.StepTime, 5*time.Second)
+	deduct.Default(&s.FilterTime, 100*time.Millisecond)
+	deduct.Default(&s.ProbeEvery, time.Second)
+	deduct.Default(&s.RaiseEvery, time.Second)
+	deduct.Default(&s.Slots, 2)
+	deduct.Default(&s.Queue, 20_000)
+	deduct.Default(&s.FlightRows, 512)
+	deduct.Default(&s.LaneOperations, 512)
+	deduct.Default(&s.Gathers, 8)
+	deduct.Default(&s.States, 10_000)
 	return s
-}
-
-// Budgets finds definitions that are at most a second old: bucket.Budgets.
-type Budgets interface {
-	FindAll(ctx context.Context, refs []bucket.BudgetRef) ([]*bucket.Budget, []error)
-	Fresh(ref bucket.BudgetRef) *bucket.Budget
-	Reload(ctx context.Context, id int64) (*bucket.Budget, error)
 }
 
 // Config is what a Service is made of.
 type Config struct {
-	Budgets  Budgets
+	Budgets  deduct.Budgets
 	Ledger   Ledger
 	Lookup   Lookup
 	Rollover Rollover
@@ -96,7 +79,7 @@ type Config struct {
 // Service deducts from budgets in ledger mode. It has no goroutines while nothing is asked of it.
 // Safe for concurrent use.
 type Service struct {
-	budgets  Budgets
+	host     deduct.Host
 	ledger   Ledger
 	lookup   Lookup
 	rollover Rollover
@@ -104,12 +87,9 @@ type Service struct {
 	usedUp   *usedUp
 	filters  map[string]bucket.Filter
 	clock    bucket.Clock
-	sqlNow   func() time.Time
-	rand     func([]byte)
 	observer bucket.Calls
 	set      Settings
 
-	watch   *batch.Watch
 	states  *lru.Cache[int64, *state]
 	slots   []*slot
 	lanes   atomic.Pointer[map[bucket.Lane]*lane]
@@ -120,24 +100,14 @@ type Service struct {
 	gathers, turns *batch.Group[*op]
 }
 
-// sweep is how often the deadlines of waiting requests are looked at.
-const sweep = 10 * time.Millisecond
-
 // New makes a service. It contacts nothing.
 func New(c Config) (*Service, error) {
-	s := &Service{budgets: c.Budgets, ledger: c.Ledger, lookup: c.Lookup, rollover: c.Rollover,
-		refills: c.Refills,
-		filters: c.Filters, clock: c.Clock, sqlNow: c.Now, rand: c.Rand, observer: c.Observer,
-		set: c.Settings.withDefaults(), watch: batch.NewWatch(sweep)}
-	if s.clock == nil {
-		s.clock = bucket.SystemClock{}
-	}
-	if s.sqlNow == nil {
-		s.sqlNow = s.clock.Now
-	}
-	if s.rand == nil {
-		s.rand = func(b []byte) { _, _ = crand.Read(b) } // it never fails
-	}
+	s := &Service{ledger: c.Ledger, lookup: c.Lookup, rollover: c.Rollover, refills: c.Refills,
+		filters: c.Filters, observer: c.Observer, set: c.Settings.withDefaults()}
+	s.host = deduct.Host{Budgets: c.Budgets, Clock: c.Clock, Now: c.Now, Rand: c.Rand,
+		Deadline: s.set.Deadline, Grace: s.set.Grace, Truth: "the database"}
+	s.host.Ready()
+	s.clock = s.host.Clock
 	if s.observer == nil {
 		s.observer = noCalls{}
 	}
@@ -154,27 +124,11 @@ func New(c Config) (*Service, error) {
 	s.reads = s.newReads()
 	s.raises = batch.New(batch.Config[raise]{Run: s.raiseAll, Refuse: func(raise) {}, Size: 1,
 		Bound: s.set.Queue})
-	s.gathers = batch.NewGroup(batch.GroupConfig[*op]{Run: s.gather, Refuse: overload,
+	s.gathers = batch.NewGroup(batch.GroupConfig[*op]{Run: s.gather, Refuse: (*op).Overload,
 		Size: gatherOperations, Bound: s.set.Queue, Workers: s.set.Gathers})
-	s.turns = batch.NewGroup(batch.GroupConfig[*op]{Run: s.rollOver, Refuse: overload,
+	s.turns = batch.NewGroup(batch.GroupConfig[*op]{Run: s.rollOver, Refuse: (*op).Overload,
 		Size: s.set.Queue, Bound: s.set.Queue, Workers: s.set.Gathers})
 	return s, nil
-}
-
-// ownerOf names whose an operation is: queues are fair between budgets.
-func ownerOf(o *op) int64 { return o.Budget.ID }
-
-// overload gives an operation back for which a queue has no room.
-func overload(o *op) {
-	o.step, o.err = stepFailed, overloaded()
-	o.wave.back(o, true)
-}
-
-func overloaded() *budget.Error {
-	e := budget.Refuse(budget.Unavailable, "deduct",
-		"too many requests are waiting already; repeat later")
-	e.Reason, e.RetryAfter = budget.ReasonOverloaded, time.Second
-	return e
 }
 
 // bounded returns the context of one step: a step serves many requests, so none of theirs ends it.

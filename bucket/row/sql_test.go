@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/budgetd/budgetd/bucket"
+	"github.com/budgetd/budgetd/bucket/deduct"
 	"github.com/budgetd/budgetd/bucket/row"
 	"github.com/budgetd/budgetd/budget"
 	"github.com/budgetd/budgetd/internal/sqlstore/commit"
@@ -23,7 +24,7 @@ var (
 	_ row.Ledger         = (*commit.Part)(nil)
 	_ row.Lookup         = (*commit.Part)(nil)
 	_ bucket.Definitions = (*definitions.Part)(nil)
-	_ row.Budgets        = (*bucket.Budgets)(nil)
+	_ deduct.Budgets        = (*bucket.Budgets)(nil)
 )
 
 // database is a ledger in a real database.

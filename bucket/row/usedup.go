@@ -43,14 +43,14 @@ func nameOf(budgetID int64, t *limit.Touch) countedValue {
 
 // note remembers the limits that refused an operation.
 func (u *usedUp) note(o *op, refused []budget.LimitState) {
-	for i := range o.Touches {
+	for i := range o.row.Touches {
 		for j := range refused {
-			if s := &refused[j]; s.Limit == o.Touches[i].Limit.Name {
+			if s := &refused[j]; s.Limit == o.row.Touches[i].Limit.Name {
 				until := int64(math.MaxInt64)
 				if !s.ResetAt.IsZero() {
 					until = s.ResetAt.UnixMilli()
 				}
-				u.limits.Add(nameOf(o.Budget.ID, &o.Touches[i]), refusedUntil{s.Asked, until})
+				u.limits.Add(nameOf(o.Budget.ID, &o.row.Touches[i]), refusedUntil{s.Asked, until})
 				u.any.Store(true)
 			}
 		}
@@ -62,8 +62,8 @@ func (u *usedUp) refuses(o *op, now time.Time) bool {
 	if !u.any.Load() {
 		return false
 	}
-	for i := range o.Touches {
-		t := &o.Touches[i]
+	for i := range o.row.Touches {
+		t := &o.row.Touches[i]
 		known, ok := u.limits.Peek(nameOf(o.Budget.ID, t))
 		if ok && t.Counts >= known.asked && now.UnixMilli() < known.until {
 			return true
@@ -74,7 +74,7 @@ func (u *usedUp) refuses(o *op, now time.Time) bool {
 
 // forget drops what is remembered of an operation's limits: they were found to have room.
 func (u *usedUp) forget(o *op) {
-	for i := range o.Touches {
-		u.limits.Remove(nameOf(o.Budget.ID, &o.Touches[i]))
+	for i := range o.row.Touches {
+		u.limits.Remove(nameOf(o.Budget.ID, &o.row.Touches[i]))
 	}
 }

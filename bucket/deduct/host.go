@@ -1,0 +1,124 @@
+package deduct
+
+import (
+	"context"
+	crand "crypto/rand"
+	"sync/atomic"
+	"time"
+
+	lru "github.com/hashicorp/golang-lru/v2"
+
+	"github.com/budgetd/budgetd/bucket"
+	"github.com/budgetd/budgetd/bucket/batch"
+	"github.com/budgetd/budgetd/budget"
+)
+
+// Budgets finds definitions that are at most a second old: bucket.Budgets.
+type Budgets interface {
+	FindAll(ctx context.Context, refs []bucket.BudgetRef) ([]*bucket.Budget, []error)
+	Fresh(ref bucket.BudgetRef) *bucket.Budget
+	Reload(ctx context.Context, id int64) (*bucket.Budget, error)
+}
+
+// Host is what all waves of a service share. Make it usable with Ready. Safe for concurrent use.
+type Host struct {
+	Budgets Budgets
+	// Clock is the clock of waits; the machine's when nil. Now is SQL's time as this node knows it.
+	Clock bucket.Clock
+	Now   func() time.Time
+	// Rand fills a slice with random bytes; crypto/rand when nil.
+	Rand func([]byte)
+	// Deadline is how long a request may wait for units. Grace is how much longer it waits for a
+	// call that may have deducted.
+	Deadline, Grace time.Duration
+	// Truth names what says whether something was deducted, for messages.
+	Truth string
+
+	watch *batch.Watch
+}
+
+// sweep is how often the deadlines of waiting requests are looked at.
+const sweep = 10 * time.Millisecond
+
+// Ready fills in what was left out.
+func (h *Host) Ready() {
+	h.watch = batch.NewWatch(sweep)
+	if h.Clock == nil {
+		h.Clock = bucket.SystemClock{}
+	}
+	if h.Now == nil {
+		h.Now = h.Clock.Now
+	}
+	if h.Rand == nil {
+		h.Rand = func(b []byte) { _, _ = crand.Read(b) } // it never fails
+	}
+}
+
+// Default sets a setting that was left out.
+func Default[T int | time.Duration](setting *T, value T) {
+	if *setting <= 0 {
+		*setting = value
+	}
+}
+
+// State is what a node remembers of a budget beside its definition; the modes' states embed it.
+type State struct {
+	// Spent is what this node has deducted, in minor units, since it remembers the budget.
+	Spent atomic.Int64
+	sum   atomic.Pointer[Sum]
+}
+
+// Sum is I3's sum as read at an instant.
+type Sum struct {
+	bucket.Cover
+	At time.Time
+	// Spent is what of State.Spent is in the sum for certain.
+	Spent int64
+}
+
+// Note keeps a sum if it is the newest.
+func (st *State) Note(read *Sum) {
+	for {
+		old := st.sum.Load()
+		if old != nil && old.At.After(read.At) || st.sum.CompareAndSwap(old, read) {
+			return
+		}
+	}
+}
+
+// Fresh returns the sum if it is younger than most; nil: it has to be read.
+func (st *State) Fresh(now time.Time, most time.Duration) *Sum {
+	read := st.sum.Load()
+	if read == nil {
+		return nil
+	}
+	if age := now.Sub(read.At); age < 0 || age >= most {
+		return nil
+	}
+	return read
+}
+
+// StateOf returns the state of a budget, and begins one where there is none.
+func StateOf[S any](states *lru.Cache[int64, *S], budgetID int64) *S {
+	if st, known := states.Get(budgetID); known {
+		return st
+	}
+	st := new(S)
+	if known, was, _ := states.PeekOrAdd(budgetID, st); was {
+		return known
+	}
+	return st
+}
+
+// Figures sets what budget and period cover. What this node has deducted since the sum was read is
+// subtracted, this deduction included, and the bucket's own rest is a lower bound: so no figure
+// contradicts the deduction.
+func (o *Op) Figures(read *Sum) {
+	a := &o.Result.Answer
+	a.FiguresUnknown = false
+	units := max(read.Sum()-max(o.Spent-read.Spent, 0), a.Remaining, 0)
+	a.BudgetRemaining = min(units, budget.MaxAmount-read.Later) + read.Later
+	if o.Budget.Type == budget.Daily {
+		a.PeriodRemaining = &units
+	}
+}

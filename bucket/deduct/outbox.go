@@ -1,0 +1,73 @@
+package deduct
+
+import "github.com/budgetd/budgetd/bucket/batch"
+
+// Outbox collects what a wave hands out, so that each queue is locked once. The zero value is
+// empty.
+type Outbox[O handed] struct {
+	parcels []parcel[O]
+	grouped []grouped[O]
+	n       int
+}
+
+// handed is a pointer to an operation.
+type handed interface {
+	handOut()
+	Owner() int64
+}
+
+type parcel[O any] struct {
+	queue *batch.Queue[O]
+	ops   []O
+}
+
+// grouped is an operation for the queue of its budget.
+type grouped[O any] struct {
+	group *batch.Group[O]
+	op    O
+}
+
+// Put notes an operation for a queue.
+func (b *Outbox[O]) Put(q *batch.Queue[O], o O) {
+	o.handOut()
+	b.n++
+	for i := range b.parcels {
+		if p := &b.parcels[i]; p.queue == q {
+			p.ops = append(p.ops, o)
+			return
+		}
+	}
+	b.parcels = append(b.parcels, parcel[O]{queue: q, ops: append(make([]O, 0, 1), o)})
+}
+
+// PutFor notes an operation for the queue of its budget in a group.
+func (b *Outbox[O]) PutFor(g *batch.Group[O], o O) {
+	o.handOut()
+	b.n++
+	b.grouped = append(b.grouped, grouped[O]{g, o})
+}
+
+// Send hands out what was noted. The wave counts it first: it may come back at once.
+func (b *Outbox[O]) Send(w *Wave) {
+	if b.n == 0 {
+		return
+	}
+	w.mu.Lock()
+	w.away += b.n
+	w.mu.Unlock()
+	b.n = 0
+	for i := range b.parcels {
+		switch p := &b.parcels[i]; len(p.ops) {
+		case 0:
+		case 1:
+			p.queue.Add(p.ops[0])
+		default:
+			p.queue.AddAll(p.ops)
+		}
+		b.parcels[i].ops = b.parcels[i].ops[:0]
+	}
+	for _, g := range b.grouped {
+		g.group.Add(g.op.Owner(), g.op)
+	}
+	b.grouped = b.grouped[:0]
+}
