@@ -175,7 +175,10 @@ func (db *DB) prepareServer(ctx context.Context, parsed *mysql.Config) error {
 		return err
 	}
 	defer unlock()
-	return db.migrate(ctx, raw)
+	if err := db.migrate(ctx, raw); err != nil {
+		return err
+	}
+	return checkRights(ctx, raw, parsed)
 }
 
 // lockMigration keeps other nodes from making the tables of the same database. GET_LOCK belongs

@@ -2,9 +2,70 @@ package engine
 
 import (
 	"context"
+	"database/sql"
+	"errors"
 	"fmt"
+	"slices"
 	"strings"
+
+	"github.com/go-sql-driver/mysql"
+
+	"github.com/budgetd/budgetd"
 )
+
+// rights are the verbs that budgetd needs on each of its tables beside SELECT, each as a statement
+// that changes nothing: %[1]s is a table, %[2]s one of its columns.
+var rights = []struct{ verb, try string }{
+	{"INSERT", "INSERT INTO %[1]s SELECT * FROM %[1]s WHERE 1 = 0"},
+	{"UPDATE", "UPDATE %[1]s SET %[2]s = %[2]s WHERE 1 = 0"},
+	{"DELETE", "DELETE FROM %[1]s WHERE 1 = 0"},
+}
+
+const selectFirstColumn = `SELECT column_name FROM information_schema.columns
+	WHERE table_schema = DATABASE() AND table_name = ? AND ordinal_position = 1`
+
+// checkRights tries what budgetd does with its tables and returns an error with all that the
+// database refuses to the user, and how to allow it. It changes nothing.
+func checkRights(ctx context.Context, raw *sql.DB, parsed *mysql.Config) error {
+	const denied, columnDenied = 1142, 1143 // ER_TABLEACCESS_DENIED_ERROR, ER_COLUMNACCESS_…
+	var verbs, tables []string
+	for _, text := range statements(budgetd.Schema) {
+		m := createTable.FindStringSubmatch(text)
+		if m == nil {
+			continue
+		}
+		var column string
+		if err := raw.QueryRowContext(ctx, selectFirstColumn, m[1]).Scan(&column); err != nil {
+			return fmt.Errorf("the table %s cannot be looked at: %w", m[1], err)
+		}
+		for _, right := range rights {
+			_, err := raw.ExecContext(ctx, fmt.Sprintf(right.try, m[1], column))
+			var answer *mysql.MySQLError
+			switch {
+			case errors.As(err, &answer) && (answer.Number == denied || answer.Number == columnDenied):
+				verbs, tables = append(verbs, right.verb), append(tables, m[1])
+			case err != nil:
+				return fmt.Errorf("the right to %s %s cannot be checked: %w", right.verb, m[1], err)
+			}
+		}
+	}
+	if len(verbs) == 0 {
+		return nil
+	}
+	slices.Sort(verbs)
+	verbs, tables = slices.Compact(verbs), slices.Compact(tables)
+	return fmt.Errorf("the user may not %s in %s: GRANT SELECT, INSERT, UPDATE, DELETE ON %s.* TO %s",
+		inWords(verbs), strings.Join(tables, ", "), parsed.DBName, parsed.User)
+}
+
+// inWords joins words as a sentence does.
+func inWords(words []string) string {
+	last := len(words) - 1
+	if last == 0 {
+		return words[0]
+	}
+	return strings.Join(words[:last], ", ") + " and " + words[last]
+}
 
 const selectVariables = `SHOW VARIABLES WHERE Variable_name IN
 	('innodb_flush_log_at_trx_commit', 'log_bin', 'sync_binlog', 'innodb_doublewrite', 'wsrep_on')`
