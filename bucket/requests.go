@@ -141,6 +141,9 @@ type View struct {
 	Period budget.Period
 	// Replayed says that a create or an adjustment had been done before.
 	Replayed bool
+	// Unreachable is how many of its buckets are on stores that this node does not reach; of a view
+	// of one budget only.
+	Unreachable int
 	// Plan is what the first periods and the last one would get; of a dry run only.
 	Plan []allocation.Planned
 }
@@ -150,6 +153,8 @@ type BucketView struct {
 	Bucket
 	// Remaining is O: what it holds by the ledger, in minor units.
 	Remaining int64
+	// Problem says why its store does not answer this node; "": it does.
+	Problem string
 }
 
 // AuditReport is the proof of I1 for a budget (DESIGN 3).

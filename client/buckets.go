@@ -33,7 +33,9 @@ type Bucket struct {
 	Used        int64 `json:"used"`
 	Returning   int64 `json:"returning"`
 	// Fenced says why nothing may move on this bucket until it is recovered.
-	Fenced    string    `json:"fenced,omitzero"`
+	Fenced string `json:"fenced,omitzero"`
+	// Problem says why its store does not answer the server; "": it does.
+	Problem   string    `json:"problem,omitzero"`
 	UpdatedAt time.Time `json:"updated_at,omitzero"`
 }
 

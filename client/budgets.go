@@ -196,6 +196,8 @@ type Planned struct {
 type BucketCount struct {
 	Online  int `json:"online"`
 	Offline int `json:"offline"`
+	// Unreachable is how many are on stores that the server does not reach; of one budget only.
+	Unreachable int `json:"unreachable,omitzero"`
 }
 
 // Create makes a budget and returns it. The same definition again returns the budget that is

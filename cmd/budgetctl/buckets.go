@@ -106,6 +106,9 @@ func shards(buckets ...client.Bucket) string {
 		if b.OfflineBy != "" {
 			status += " by " + b.OfflineBy
 		}
+		if b.Problem != "" {
+			status += ", out of reach"
+		}
 		rows[i] = []any{b.Key, status, b.Instance, b.Lane, b.Epoch, b.EpochStatus, b.Remaining, b.Held,
 			b.Used, b.Returning, b.OutQuantity, b.OutCnt, b.Fenced}
 	}

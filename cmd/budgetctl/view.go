@@ -42,6 +42,9 @@ func view(b *client.Budget) string {
 		{"used", b.Used},
 		{"in transit", b.InTransit}, {"quarantined", b.Quarantined}, {"forfeited", b.Forfeited},
 	}...)
+	if b.Buckets.Unreachable > 0 {
+		fields = append(fields, field{"buckets out of reach", b.Buckets.Unreachable})
+	}
 	if b.Period != nil {
 		fields = append(fields, field{"next reset", orNever(b.NextResetAt)},
 			field{"period", b.Period.Number}, field{"period start", b.Period.Start},

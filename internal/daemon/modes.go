@@ -28,6 +28,16 @@ type mover struct {
 	*transfer.Service
 	stores  *counter.Service
 	budgets *bucket.Budgets
+	health  *health
+}
+
+// Buckets shows the buckets of a budget, and which of them are out of this node's reach.
+func (m *mover) Buckets(ctx context.Context, ref bucket.BudgetRef) ([]bucket.BucketView, error) {
+	views, err := m.Service.Buckets(ctx, ref)
+	for i := range views {
+		views[i].Problem = m.health.problem(views[i].Lane)
+	}
+	return views, err
 }
 
 // inStore reports whether a budget is in store mode.

@@ -101,6 +101,7 @@ func (g *ground) service(c config.Config, log *slog.Logger, observer bucket.Obse
 	}
 	m.moves = &mover{Service: m.transferService(), stores: m.stores, budgets: m.budgets}
 	m.health = &health{Service: m.moves.Service, ping: g.db.SyncClock}
+	m.moves.health = m.health
 	rows, err := m.rowService()
 	if err != nil {
 		return nil, err
@@ -111,8 +112,9 @@ func (g *ground) service(c config.Config, log *slog.Logger, observer bucket.Obse
 	n := &node{transfer: m.moves.Service, names: &names{m.definitions, m.budgets},
 		Service: &bucket.Service{Budgets: m.budgets,
 			Ledger: ledgerMode{rows, looks, holds}, Store: storeMode{m.stores, looks},
-			Holds: holds, Rows: reader{feeds, looks}, Manager: m.manageService(),
-			Mover: m.moves, Auditor: auditor{audits, figures}, Quarantiner: m.stores,
+			Holds: holds, Rows: reader{feeds, looks},
+			Manager: viewer{m.manageService(), m.health, m.budgets},
+			Mover:   m.moves, Auditor: auditor{audits, figures}, Quarantiner: m.stores,
 			Keeper: m.moves, Watcher: m.health}}
 	n.work = m.loops(audits, figures)
 	return n, nil

@@ -124,16 +124,19 @@ func (a *API) ready(c *call) (answer, error) {
 	}
 	if len(reasons) == 0 {
 		missing := append([]string{}, a.service.Missing()...)
-		return answer{body: readiness{Ready: true, Reasons: missing}}, nil
+		return answer{body: readiness{true, len(missing) > 0, missing}}, nil
 	}
 	p := wire.ProblemOf(budget.Refuse(budget.Unavailable, "readiness", "the service cannot serve now"))
 	p.Reasons = reasons
 	return answer{problem: p}, nil
 }
 
+// readiness is the answer of a node that serves. Degraded: something is out of its reach, and
+// Reasons says what; anybody may read it, so it names instances and no addresses.
 type readiness struct {
-	Ready   bool     `json:"ready"`
-	Reasons []string `json:"reasons"`
+	Ready    bool     `json:"ready"`
+	Degraded bool     `json:"degraded,omitzero"`
+	Reasons  []string `json:"reasons"`
 }
 
 // instanceView is a configured store with its lanes.

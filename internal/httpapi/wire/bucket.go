@@ -53,7 +53,9 @@ type BucketView struct {
 	Used        int64            `json:"used"`
 	Returning   int64            `json:"returning"`
 	// Fenced says why the bucket is stopped.
-	Fenced    string    `json:"fenced,omitzero"`
+	Fenced string `json:"fenced,omitzero"`
+	// Problem says why its store does not answer this node.
+	Problem   string    `json:"problem,omitzero"`
 	UpdatedAt time.Time `json:"updated_at,omitzero"`
 }
 
@@ -75,6 +77,6 @@ func BucketOf(b *bucket.BucketView) BucketView {
 		Epoch: e.Number, EpochStatus: e.Status, Activation: e.Activation,
 		Remaining: b.Remaining, OutQuantity: b.OutQuantity, OutCnt: b.OutCnt,
 		Outstanding: e.Outstanding, Held: e.Held, Used: e.Used, Returning: e.Returning,
-		Fenced: e.Fenced, UpdatedAt: InUTC(b.UpdatedAt),
+		Fenced: e.Fenced, Problem: b.Problem, UpdatedAt: InUTC(b.UpdatedAt),
 	}
 }

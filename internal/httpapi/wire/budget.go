@@ -91,6 +91,8 @@ type planned struct {
 type bucketCount struct {
 	Online  int `json:"online"`
 	Offline int `json:"offline"`
+	// Unreachable is how many are on stores that do not answer this node.
+	Unreachable int `json:"unreachable,omitzero"`
 }
 
 // BudgetPage is a part of the list of budgets.
@@ -125,7 +127,7 @@ func BudgetOf(v *bucket.View) BudgetView {
 		PendingShrink: f.PendingShrink, Remaining: unless(d.Unlimited, f.Remaining), Held: f.Held,
 		Used:      f.Used,
 		InTransit: f.InTransit(), Quarantined: f.Quarantined, Forfeited: f.Forfeited,
-		Buckets: bucketCount{Online: f.Online, Offline: f.Offline}, Limits: limitsOf(d.Limits),
+		Buckets: bucketCount{f.Online, f.Offline, v.Unreachable}, Limits: limitsOf(d.Limits),
 	}
 	if out.EffectiveAt = out.StartAt; d.StartAt.IsZero() {
 		out.EffectiveAt = out.CreatedAt
