@@ -26,8 +26,8 @@ proof: ## the long forms of all proofs, one after the other, with a table at the
 	@scripts/proof.sh
 
 # The proofs one by one: scripts/proof.sh has the list and says what each does.
-.PHONY: model properties fuzz linearize chaos chaos-all kills bench-quick vulns
-model properties fuzz linearize chaos chaos-all kills bench-quick vulns:
+.PHONY: model properties fuzz linearize chaos chaos-all kills bench-quick console vulns
+model properties fuzz linearize chaos chaos-all kills bench-quick console vulns:
 	@scripts/proof.sh $@
 
 .PHONY: demo

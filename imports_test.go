@@ -123,6 +123,7 @@ var technologies = map[string][]string{
 	"github.com/coreos/go-oidc":      {"internal/oidc"},
 	"golang.org/x/oauth2":            {"internal/oidc"},
 	"golang.org/x/time":              {"internal/edge"},
+	"github.com/chromedp":            {"internal/console"},
 }
 
 // never are packages that must not be linked into a command, however indirectly.

@@ -31,6 +31,7 @@ const (
 var larger = map[string]string{
 	"package cmd/budgetctl":                                   "one file per noun, and the tables and flags that they share",
 	"package client":                                          "one file per noun of the API, in one package for its users",
+	"package internal/httpapi":                                "one file per noun of the API, and the console's calls",
 	"package bucket":                                          "the contract: one file per part of it",
 	"function internal/hostile/bodies.go:bodies":              "one table",
 	"function internal/hostile/limits.go:limits":              "one table",

@@ -96,6 +96,8 @@ var calls = []Call{
 	{"GET", "/healthz", "health", 0, Nobody, 0, ""},
 	{"GET", "/readyz", "readiness", 0, Nobody, 0, ""},
 	{"GET", "/openapi.json", "openapi", 0, Nobody, 0, ""},
+	{"GET", "/{$}", "page", 0, Nobody, 0, ""},
+	{"GET", "/assets/{file}", "page file", 0, Nobody, 0, ""},
 	{"GET", "/console/login", "login", 0, Nobody, 0, ""},
 	{"GET", "/console/callback", "callback", 0, Nobody, 0, ""},
 	{"POST", "/console/logout", "logout", 0, Nobody, 0, ""},

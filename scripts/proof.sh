@@ -23,6 +23,7 @@ chaos        20 minutes  ten minutes of faults against real processes, in each d
 chaos-all    an hour     every fault 20 times alone and every pair of faults, in each durability
 kills        10 minutes  kills budgetd 100 times in a row under load
 bench-quick  20 minutes  measures budgetd and the baselines for a second or two per row
+console      a minute    builds the console again and compares it with what is committed (needs Node)
 vulns        a minute    asks the vulnerability database about everything that is linked
 '
 
@@ -64,6 +65,8 @@ chaos() { faults 10m; }
 chaos_all() { faults -1s; }
 kills() { go test -race -timeout 0 ./internal/chaos -run '^TestKills$' -v -chaos.kills 100; }
 bench_quick() { bench/run.sh --quick; }
+console() { scripts/console.sh --check; }
+
 vulns() { go tool -modfile=tools/go.mod govulncheck ./...; }
 
 # beside runs a command beside one MariaDB and one Redis that all its tests share.

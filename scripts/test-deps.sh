@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Makes sure that what the tests start is there: redis-server, mariadbd, and a C compiler for
-# the race detector. As root on Debian it installs what is missing, without starting a service;
-# anybody else is told the command. It changes nothing when nothing is missing.
+# Makes sure that what the tests start is there: redis-server, mariadbd, Chromium for the console,
+# and a C compiler for the race detector. As root on Debian it installs what is missing, without
+# starting a service; anybody else is told the command. It changes nothing when nothing is missing.
 set -eu
 
 PATH=$PATH:/usr/sbin:/sbin # where Debian keeps mariadbd
@@ -19,6 +19,7 @@ missing() {
 	command -v redis-server >/dev/null || printf 'redis-server '
 	{ command -v mariadbd && command -v mariadb-install-db; } >/dev/null ||
 		printf 'mariadb-server '
+	command -v chromium >/dev/null || printf 'chromium fonts-dejavu-core '
 	compiles || printf 'gcc libc6-dev '
 }
 

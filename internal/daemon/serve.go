@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/budgetd/budgetd/internal/config"
+	"github.com/budgetd/budgetd/internal/console"
 	"github.com/budgetd/budgetd/internal/httpapi"
 	"github.com/budgetd/budgetd/internal/metrics"
 )
@@ -44,8 +45,13 @@ func serve(ctx context.Context, c config.Config, file string, log *slog.Logger) 
 	defer stopService(ctx, service, c.Stop, log)
 	defer ground.keepClock(ctx, c.Background.Clock, log)()
 
+	page, err := console.New(gate.login != nil)
+	if err != nil {
+		return err
+	}
 	api := httpapi.Config{
 		Service:  service,
+		Console:  page,
 		Drivers:  ground.drivers,
 		Limits:   limitsOf(c.HTTP),
 		Log:      log,

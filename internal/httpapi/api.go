@@ -81,8 +81,10 @@ type Config struct {
 	Trail   Trail
 	Records Records
 	Keys    Keys
-	// Login logs persons in to the console; nil: there are no such routes.
-	Login Login
+	// Console answers the operator's page, and Login logs persons in to it; nil: there are no such
+	// routes.
+	Console Console
+	Login   Login
 	// Part says which calls are answered here.
 	Part Part
 	// NewID makes correlation ids; nil: random ones.

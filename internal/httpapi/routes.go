@@ -99,13 +99,8 @@ func (a *API) register(config Config) {
 	if metrics.find(); config.Metrics != nil && config.Part.has(&metrics.access, false) {
 		a.handle(metrics, func(c *call) { c.pass(config.Metrics.ServeHTTP, edge.SecureAnswer) })
 	}
-	if login := config.Login; login != nil && (config.Part == 0 || config.Part&AdminPart != 0) {
-		for pattern, serve := range map[string]http.HandlerFunc{"GET /console/login": login.Begin,
-			"GET /console/callback": login.Callback, "POST /console/logout": login.End} {
-			page := route{pattern: pattern}
-			page.find()
-			a.handle(page, func(c *call) { c.pass(serve, edge.SecurePage) })
-		}
+	if config.Part == 0 || config.Part&AdminPart != 0 {
+		a.registerPage(config)
 	}
 	a.mux.HandleFunc("/", func(w http.ResponseWriter, _ *http.Request) {
 		a.noRoute(w.(*dispatched).call)

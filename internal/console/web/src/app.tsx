@@ -1,0 +1,159 @@
+// The frame around the views: who it is, where one is, whether the page is connected.
+import type { ComponentChildren } from 'preact'
+import { useEffect, useRef } from 'preact/hooks'
+import { signal } from '@preact/signals'
+import { call, key, Refused, remember, root, unauthenticated } from './api'
+import { span } from './format'
+import { link } from './live'
+import { href, route } from './route'
+import { Failure, Mark } from './parts'
+import { SignIn, loginOffered } from './views/signin'
+import { Budgets } from './views/budgets'
+import type { Identity } from './types'
+
+/** Who the person is; undefined until the server has said so. */
+export const me = signal<Identity | undefined>(undefined)
+const unreachable = signal<Refused | undefined>(undefined)
+
+const order = ['read', 'deduct', 'rollback', 'operator', 'admin']
+
+/** Reports whether the person has at least a role. */
+export const may = (role: Identity['role']) =>
+  !!me.value && order.indexOf(me.value.role) >= order.indexOf(role)
+
+/** Reports whether the person sees the whole installation. */
+export const everywhere = () => !!me.value && !me.value.tenant && !me.value.budgets?.length
+
+export async function identify() {
+  unreachable.value = undefined
+  try {
+    me.value = await call<Identity>('v1/whoami')
+    unauthenticated.value = false
+  } catch (e) {
+    if (e instanceof Refused && e.problem.status !== 401) {
+      unreachable.value = e
+      setTimeout(() => void identify(), 3000)
+    }
+  }
+}
+
+export function signOut() {
+  const session = !key.value
+  remember('')
+  me.value = undefined
+  unauthenticated.value = true
+  if (session && loginOffered) {
+    void fetch(new URL('console/logout', root), { method: 'POST', redirect: 'manual' })
+  }
+}
+
+interface View { name: string; title: string; shown: () => boolean; body: () => ComponentChildren }
+
+const views: View[] = [
+  { name: 'budgets', title: 'Budgets', shown: () => true, body: () => <Budgets /> },
+]
+
+const known = () => views.filter((v) => v.shown())
+
+export function App() {
+  useEffect(() => { void identify() }, [])
+  if (unauthenticated.value) return <Frame><SignIn /></Frame>
+  if (!me.value) {
+    return (
+      <Frame>
+        {unreachable.value ? <Failure error={unreachable.value} again={() => void identify()} />
+          : <p class="loading" role="status">Loading …</p>}
+      </Frame>
+    )
+  }
+  const list = known()
+  const name = route.value.parts[0] ?? list[0].name
+  const view = list.find((v) => v.name === name)
+  return (
+    <Frame>
+      {view ? view.body() : (
+        <div class="empty"><p>There is no page “{name}” here, or not for your role.</p>
+          <p><a href={href([])}>To the first page</a></p></div>
+      )}
+    </Frame>
+  )
+}
+
+function Frame({ children }: { children: ComponentChildren }) {
+  const main = useRef<HTMLElement>(null)
+  const at = route.value.parts.join('/')
+  const first = useRef(true)
+  useEffect(() => {
+    const view = views.find((v) => v.name === route.value.parts[0])
+    document.title = `${route.value.parts[2] ?? view?.title ?? 'budgetd'} – budgetd`
+    if (!first.current) { main.current?.focus(); scrollTo(0, 0) }
+    first.current = false
+  }, [at])
+  const current = route.value.parts[0] ?? known()[0]?.name
+  return (
+    <>
+      <a class="skip" href="#main" onClick={(e) => { e.preventDefault(); main.current?.focus() }}>
+        Skip to the content
+      </a>
+      <header class="bar">
+        <a class="brand" href={href([])}><Logo />budgetd</a>
+        {me.value && (
+          <nav aria-label="Views">
+            <ul>
+              {known().map((v) => (
+                <li key={v.name}>
+                  <a href={href([v.name])} aria-current={v.name === current ? 'page' : undefined}>
+                    {v.title}
+                  </a>
+                </li>
+              ))}
+            </ul>
+          </nav>
+        )}
+        {me.value && <Who />}
+      </header>
+      <Lost />
+      <main id="main" ref={main} tabIndex={-1}>{children}</main>
+    </>
+  )
+}
+
+function Who() {
+  const p = me.value!
+  const state = link.value.state
+  return (
+    <div class="who">
+      {state !== 'idle' && (
+        <Mark tone={state === 'live' ? 'good' : state === 'lost' ? 'bad' : ''} dot>
+          {state === 'live' ? 'live' : state === 'lost' ? 'not connected' : 'connecting'}
+        </Mark>
+      )}
+      <span title={p.tenant ? `tenant ${p.tenant}` : 'all tenants'}>{p.principal} · {p.role}</span>
+      {(key.value || loginOffered) && p.principal !== 'anonymous' &&
+        <button type="button" class="slim" onClick={signOut}>Sign out</button>}
+    </div>
+  )
+}
+
+/** Says that what is shown is old. */
+function Lost() {
+  const { state, since } = link.value
+  return (
+    <div role="status" aria-live="polite">
+      {state === 'lost' && (
+        <p class="notice">
+          Not connected{since ? ` for ${span(Date.now() - since)}` : ''}: what you see is from before.
+          The page tries again by itself.
+        </p>
+      )}
+    </div>
+  )
+}
+
+function Logo() {
+  return (
+    <svg viewBox="0 0 16 16" aria-hidden="true">
+      <path d="M1 2h14v4H1z" /><path d="M1 7h9v3H1z" opacity=".65" /><path d="M1 11h5v3H1z" opacity=".4" />
+    </svg>
+  )
+}

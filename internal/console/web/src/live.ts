@@ -1,0 +1,103 @@
+// Server-sent events by fetch, because EventSource cannot send a key. A stream that breaks is begun
+// again after the last event that arrived.
+import { signal } from '@preact/signals'
+import { useEffect, useState } from 'preact/hooks'
+import { headers, Refused, refusedBy, root } from './api'
+
+export type Link = 'idle' | 'connecting' | 'live' | 'lost'
+
+/** How the page is connected, for all to see; since is when it was lost. */
+export const link = signal<{ state: Link; since?: number }>({ state: 'idle' })
+
+export interface Event { type: string; id: string; data: string }
+
+const firstWait = 500
+const longestWait = 10_000
+/** The server writes something every 10 s; after this long without it the connection is dead. */
+const silence = 25_000
+
+/** Follows a stream until stop is called. heard gets each event, failed what will not mend. */
+export function follow(path: string, heard: (e: Event) => void, failed: (e: Refused) => void) {
+  const abort = new AbortController()
+  let last = ''
+  let wait = firstWait
+  const lost = () => {
+    if (link.value.state !== 'lost') link.value = { state: 'lost', since: Date.now() }
+  }
+  const once = async () => {
+    const attempt = new AbortController()
+    const end = () => attempt.abort()
+    abort.signal.addEventListener('abort', end)
+    let timer = window.setTimeout(end, silence)
+    try {
+      const answer = await fetch(new URL(path, root), { signal: attempt.signal, cache: 'no-store',
+        headers: headers(last ? { 'Last-Event-ID': last } : {}) })
+      if (!answer.ok || !answer.body) throw refusedBy(answer.status, await answer.text())
+      link.value = { state: 'live' }
+      wait = firstWait
+      const reader = answer.body.pipeThrough(new TextDecoderStream()).getReader()
+      let rest = ''
+      for (;;) {
+        const { done, value } = await reader.read()
+        if (done) return
+        clearTimeout(timer)
+        timer = window.setTimeout(end, silence)
+        const blocks = (rest + value).split('\n\n')
+        rest = blocks.pop() ?? ''
+        for (const block of blocks) {
+          const e = parse(block)
+          if (e.id) last = e.id
+          if (e.data) heard(e)
+        }
+      }
+    } finally {
+      clearTimeout(timer)
+      abort.signal.removeEventListener('abort', end)
+    }
+  }
+  const run = async () => {
+    if (link.value.state === 'idle') link.value = { state: 'connecting' }
+    while (!abort.signal.aborted) {
+      try {
+        await once()
+      } catch (e) {
+        if (abort.signal.aborted) return
+        if (e instanceof Refused && e.problem.status >= 400 && e.problem.status < 500) {
+          link.value = { state: 'idle' }
+          failed(e)
+          return
+        }
+      }
+      if (abort.signal.aborted) return
+      lost()
+      await new Promise((done) => setTimeout(done, wait))
+      wait = Math.min(wait * 2, longestWait)
+    }
+  }
+  void run()
+  return () => { abort.abort() }
+}
+
+function parse(block: string): Event {
+  const e: Event = { type: 'message', id: '', data: '' }
+  for (const line of block.split('\n')) {
+    const [name, ...rest] = line.split(':')
+    const value = rest.join(':').replace(/^ /, '')
+    if (name === 'event') e.type = value
+    if (name === 'id') e.id = value
+    if (name === 'data') e.data += e.data ? `\n${value}` : value
+  }
+  return e
+}
+
+/** The latest event of a type, read as JSON. */
+export function useLive<T>(path: string, type: string): { data?: T; error?: Refused } {
+  const [state, set] = useState<{ path: string; data?: T; error?: Refused }>({ path })
+  useEffect(() => {
+    if (!path) return
+    return follow(path,
+      (e) => { if (e.type === type) set({ path, data: JSON.parse(e.data) as T }) },
+      (error) => set((old) => ({ ...old, path, error })))
+  }, [path, type])
+  return state.path === path ? state : {}
+}

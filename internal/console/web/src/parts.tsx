@@ -1,0 +1,74 @@
+// Parts that several views are made of.
+import type { ComponentChildren } from 'preact'
+import type { Refused } from './api'
+import type { Loaded } from './load'
+import type { Budget } from './types'
+import { share, units } from './format'
+
+export type Tone = 'good' | 'warn' | 'bad' | ''
+
+export function Mark({ tone = '', children, dot }:
+  { tone?: Tone; children: ComponentChildren; dot?: boolean }) {
+  return <span class={`mark ${tone}`}>{dot && <span class="dot" aria-hidden="true" />}{children}</span>
+}
+
+export function Card({ title, width = 'w12', end, children, id }:
+  { title: string; width?: string; end?: ComponentChildren; children: ComponentChildren; id?: string }) {
+  const label = `card-${id ?? title.toLowerCase().replace(/\W+/g, '-')}`
+  return (
+    <section class={`card ${width}`} aria-labelledby={label}>
+      <header><h2 id={label}>{title}</h2>{end && <div class="end">{end}</div>}</header>
+      {children}
+    </section>
+  )
+}
+
+/** What went wrong, and what to do. */
+export function Failure({ error, again }: { error: Refused; again?: () => void }) {
+  const p = error.problem
+  return (
+    <div class="failure" role="alert">
+      <strong>{p.title}</strong>
+      {p.detail && <p>{p.detail}</p>}
+      {p.errors?.map((e) => <p key={e.field}><code>{e.field}</code> {e.message}</p>)}
+      <p class="small quiet">
+        <code>{p.code}</code>{p.correlation_id && <> · correlation id <code>{p.correlation_id}</code></>}
+      </p>
+      {again && <button type="button" class="slim" onClick={again}>Try again</button>}
+    </div>
+  )
+}
+
+/** Shows what a call brought: loading, the error, nothing, or the data. */
+export function Shown<T>({ of, empty, none, children }: {
+  of: Loaded<T>; empty?: (data: T) => boolean; none?: ComponentChildren
+  children: (data: T) => ComponentChildren
+}) {
+  return (
+    <>
+      {of.error && <Failure error={of.error} again={of.reload} />}
+      {of.loading && <p class="loading" role="status">Loading …</p>}
+      {of.data && (empty?.(of.data) ? <div class="empty">{none}</div> : children(of.data))}
+    </>
+  )
+}
+
+export const tones: Record<Budget['status'], Tone> =
+  { effective: 'good', pending: '', paused: 'warn', expired: '' }
+
+export function Status({ of }: { of: Budget['status'] }) {
+  return <Mark tone={tones[of]} dot>{of}</Mark>
+}
+
+/** Used, held and what is left of a total, as one bar with its words. */
+export function Meter({ b }: { b: Budget }) {
+  const total = b.total_quantity
+  if (!total) return null
+  const width = (n: number) => ({ width: `${(100 * n) / total}%` })
+  return (
+    <div class="meter" role="img"
+      aria-label={`${share(b.used, total)} used, ${share(b.held, total)} held of ${units(total)}`}>
+      <i class="used" style={width(b.used)} /><i class="held" style={width(b.held)} />
+    </div>
+  )
+}

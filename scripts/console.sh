@@ -1,0 +1,22 @@
+#!/usr/bin/env bash
+# Builds the console from internal/console/web into internal/console/dist, which is committed. It
+# needs Node and npm; nothing else that builds budgetd does.
+#
+#	scripts/console.sh            builds it
+#	scripts/console.sh --check    builds it elsewhere, and fails where the committed one differs
+set -eu
+cd "$(dirname "${BASH_SOURCE[0]}")/../internal/console/web"
+
+npm ci --no-audit --no-fund --silent
+npx tsc --noEmit
+if [ "${1-}" != --check ]; then
+	npx vite build --logLevel warn
+	exit
+fi
+built=$(mktemp -d)
+trap 'rm -rf "$built"' EXIT
+npx vite build --logLevel warn --outDir "$built" --emptyOutDir
+diff -r "$built" ../dist || {
+	echo "internal/console/dist is not what its sources give: run scripts/console.sh" >&2
+	exit 1
+}
