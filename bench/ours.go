@@ -21,7 +21,6 @@ type ours struct {
 	embedded, binlog bool
 	fsync            string // of the Redis; "": everysec
 	limits           bool
-	burst            bool // the ledger may fall behind by more than a burst
 	connections      int
 	batch            int
 	seconds          int // to measure; 0: 10

@@ -80,10 +80,7 @@ type budgetd struct {
 func (s *stage) budgetd(o ours) (budgetd, error) {
 	// The audits at the end count millions of rows in one request.
 	text := "cache: {budgets: 100000}\nhttp: {request_timeout: 5m}\n"
-	switch {
-	case o.burst:
-		text += "store_mode: {window_units: 1000000000, window_time: 1m}\n"
-	case o.remember:
+	if o.remember {
 		text += "store_mode: {record_window: 2h}\n"
 	}
 	var watched []string

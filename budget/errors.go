@@ -52,9 +52,6 @@ const (
 	HoldExpired Code = "hold_expired"
 	GroupClosed Code = "group_closed"
 
-	// CursorExpired: what follows the cursor has been archived.
-	CursorExpired Code = "cursor_expired"
-
 	// LedgerModeOnly: the call needs rows, which a budget in store mode does not have.
 	LedgerModeOnly Code = "ledger_mode_only"
 
@@ -115,7 +112,7 @@ func (c Code) Kind() Kind {
 	switch c {
 	case Malformed, Invalid, TooLarge, UnsupportedMediaType, MethodNotAllowed,
 		BudgetNotFound, DeductionNotFound, BucketNotFound, InstanceNotFound, RouteNotFound,
-		CursorExpired, Unauthenticated, Forbidden, KeyNotFound:
+		Unauthenticated, Forbidden, KeyNotFound:
 		return Faulty
 	case BudgetExhausted, PeriodExhausted, BudgetNotEffective, BudgetPaused, BudgetExpired,
 		LastBucket, LastInstance, RecycleRunning, BucketOffline, AmountExceedsRemaining,

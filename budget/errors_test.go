@@ -32,8 +32,6 @@ var kinds = map[budget.Code]budget.Kind{
 	budget.VersionConflict: budget.Conflict, budget.NotHeld: budget.Conflict,
 	budget.HoldExpired: budget.Conflict, budget.GroupClosed: budget.Conflict,
 
-	budget.CursorExpired: budget.Faulty,
-
 	budget.Unauthenticated: budget.Faulty, budget.Forbidden: budget.Faulty, budget.KeyNotFound: budget.Faulty,
 	budget.TooManyKeys: budget.Conflict, budget.KeyNotLive: budget.Conflict, budget.RateLimited: budget.NotDone,
 

@@ -35,7 +35,7 @@ type LedgerEntry struct {
 	Amount int64 `json:"amount"`
 	// Held says that the units are held and not used.
 	Held bool `json:"held"`
-	// Dimensions and Reference are the deduction's; none beside the rollback of an archived one.
+	// Dimensions and Reference are the deduction's.
 	Dimensions map[string]string `json:"dimensions,omitempty"`
 	Reference  string            `json:"reference,omitzero"`
 	// At is when it was committed, by the database's clock.
@@ -55,8 +55,7 @@ type LedgerPage struct {
 // most MaxLedgerWait, then answers an empty page. Entries of one bucket come in the order of their
 // commits; all entries come exactly once to whoever goes on from Next.
 //
-// Errors: budget_not_found; invalid (the cursor is none of this budget); cursor_expired (what
-// follows it has been archived); unavailable.
+// Errors: budget_not_found; invalid (the cursor is none of this budget); unavailable.
 func (c *Client) Ledger(ctx context.Context, name, after string, limit int, wait time.Duration) (
 	*LedgerPage, error,
 ) {
@@ -84,7 +83,7 @@ func (c *Client) Ledger(ctx context.Context, name, after string, limit int, wait
 //
 // A server that is not reachable, or answers that it is not available, is tried again, with growing
 // pauses, for as long as ctx lasts. Such errors are not yielded: ctx's end is the end of the
-// sequence. Any other error (budget_not_found, cursor_expired) is yielded with a nil page and ends
+// sequence. Any other error (budget_not_found, invalid) is yielded with a nil page and ends
 // it.
 func (c *Client) Follow(ctx context.Context, name, after string, limit int, wait time.Duration) (
 	pages iter.Seq2[*LedgerPage, error],

@@ -28,7 +28,7 @@ func ledgerPage(next string, entries ...string) reply {
 }
 
 func TestLedger(t *testing.T) {
-	s := newScripted(t, ledgerPage("c1", entryOne), ledgerPage("c1"), problem(410, "cursor_expired"))
+	s := newScripted(t, ledgerPage("c1", entryOne), ledgerPage("c1"), problem(422, "invalid"))
 	c, _ := impatient(t, s.URL, client.WithTenant("acme"))
 	page, err := c.Ledger(t.Context(), "b", "", 0, 0)
 	if err != nil {
@@ -43,8 +43,8 @@ func TestLedger(t *testing.T) {
 	if page, err = c.Ledger(t.Context(), "b", "c1", 7, 1500*time.Millisecond); err != nil || len(page.Entries) != 0 || page.Next != "c1" {
 		t.Errorf("%+v, %v", page, err)
 	}
-	if _, err = c.Ledger(t.Context(), "b", "c0", 0, 0); client.CodeOf(err) != budget.CursorExpired || client.KindOf(err) != budget.Faulty {
-		t.Errorf("expired: %v", err)
+	if _, err = c.Ledger(t.Context(), "b", "c0", 0, 0); client.CodeOf(err) != budget.Invalid || client.KindOf(err) != budget.Faulty {
+		t.Errorf("another budget's cursor: %v", err)
 	}
 	var uris []string
 	for _, r := range s.log() {
@@ -75,7 +75,7 @@ func TestFollow(t *testing.T) {
 	unavailable := answer(503, `{"code":"unavailable","retry_after":3}`)
 	s := newScripted(t, lost, unavailable, ledgerPage("c1", entryOne), ledgerPage("c1"), ledgerPage("c1"), cut,
 		unavailable, unavailable, unavailable, unavailable, unavailable, // more than one call repeats
-		ledgerPage("c2", entryOne, entryOne), problem(410, "cursor_expired"), ledgerPage("c3", entryOne))
+		ledgerPage("c2", entryOne, entryOne), problem(422, "invalid"), ledgerPage("c3", entryOne))
 	c, waits := impatient(t, s.URL)
 	var got []string
 	for page, err := range c.Follow(t.Context(), "b", "c0", 2, time.Hour) {
@@ -85,7 +85,7 @@ func TestFollow(t *testing.T) {
 		}
 		got = append(got, page.Next)
 	}
-	if want := []string{"c1", "c2", "cursor_expired"}; !slices.Equal(got, want) {
+	if want := []string{"c1", "c2", "invalid"}; !slices.Equal(got, want) {
 		t.Errorf("got %q, want %q", got, want)
 	}
 	requests := s.log()

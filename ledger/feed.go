@@ -37,24 +37,8 @@ type FeedEntry struct {
 	Amount int64
 	// Held says that a deduct made a hold; false beside other kinds.
 	Held bool
-	// Reference and Dimensions are the deduction's; "" also once it is archived.
+	// Reference and Dimensions are the deduction's.
 	Reference, Dimensions string
 	// At is SQL's time of the commit. It does not order the entries: Entry does.
 	At time.Time
 }
-
-// Archivable counts the first entries of a bucket that can be archived together: older than before,
-// of an epoch up to ended, of which nothing can be committed any more, and of one day in UTC.
-// entries are consecutive.
-func Archivable(entries []FeedEntry, ended int64, before time.Time) int {
-	for i := range entries {
-		e := &entries[i]
-		if e.Epoch > ended || !e.At.Before(before) || Day(e.At) != Day(entries[0].At) {
-			return i
-		}
-	}
-	return len(entries)
-}
-
-// Day is an instant's day in UTC, as 2006-01-02.
-func Day(at time.Time) string { return at.UTC().Format(time.DateOnly) }

@@ -16,7 +16,7 @@ type HoldEnd struct {
 	// Amount is what was confirmed, or what expired; Returned what it gave back: the rest of a partial
 	// confirm, all that expired. In minor units.
 	Amount, Returned int64
-	// Entry numbers it among the rows of the deduction's bucket; 0: archived.
+	// Entry numbers it among the rows of the deduction's bucket.
 	Entry int64
 	// At is SQL's time of the commit.
 	At time.Time

@@ -14,7 +14,7 @@ type Rollback struct {
 	Amount     int64
 	// Whole says that the caller asked for whatever was left.
 	Whole bool
-	// Entry numbers it among the rows of the deduction's bucket; 0: archived.
+	// Entry numbers it among the rows of the deduction's bucket.
 	Entry int64
 	// At is SQL's time of the commit.
 	At time.Time

@@ -149,7 +149,6 @@ var nextSteps = map[budget.Code]string{
 	budget.RequestVoid:      "the id was cancelled for good; use another one",
 	budget.NameTaken:        "'budgetctl get' shows the budget that has the name",
 	budget.VersionConflict:  "somebody changed the budget; see 'budgetctl get' and decide anew",
-	budget.CursorExpired:    "read what is missing in the archive, then begin anew without a cursor",
 	budget.LastBucket:       "bring another bucket online first, or pause the budget",
 	budget.LastInstance:     "add an instance to the configuration, or bring another one back, first",
 	budget.RecycleRunning:   "'budgetctl recycle --history' shows how far it is",

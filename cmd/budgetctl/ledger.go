@@ -26,10 +26,7 @@ With --cursor-file the cursor is read from FILE, where there is one, and stored 
 page that was shown, so that the same command goes on where it stopped: nothing is skipped, and
 nothing comes twice, except that a crash between showing a page and storing its cursor repeats
 that page. Whoever must not act twice remembers the entries of the last page by bucket and entry
-(or by request_id, kind, rollback_id and cancelled).
-
-Entries that were archived (ledger.keep) are no longer there: a cursor before them ends with
-cursor_expired (exit status 1).`
+(or by request_id, kind, rollback_id and cancelled).`
 
 // ledgerView is what the ledger command was asked for.
 type ledgerView struct {

@@ -75,7 +75,7 @@ func (f *fakeFeed) answer(w http.ResponseWriter, r *http.Request) {
 		}
 		f.mu.Unlock()
 		if err != nil || refuse != "" {
-			status := map[budget.Code]int{budget.Unavailable: 503, budget.CursorExpired: 410, "": 422}[refuse]
+			status := map[budget.Code]int{budget.Unavailable: 503, budget.BudgetNotFound: 404, "": 422}[refuse]
 			w.WriteHeader(status)
 			json.MarshalWrite(w, problem{Status: status, Code: refuse, Detail: "the fake says so"})
 			break
@@ -154,8 +154,8 @@ func TestLedgerRefused(t *testing.T) {
 	} {
 		checkFailure(t, command(t, feed.URL, line), exitUsage, want)
 	}
-	feed.set(budget.CursorExpired)
-	checkFailure(t, command(t, feed.URL, "ledger sale --after c1"), exitError, "cursor_expired", "Next: ", "archive")
+	feed.set(budget.BudgetNotFound)
+	checkFailure(t, command(t, feed.URL, "ledger sale --after c1"), exitError, "budget_not_found", "Next: ")
 	checkFailure(t, command(t, "127.0.0.1:1", "ledger sale --follow --timeout 300ms"), exitUnknown, "--server")
 }
 
@@ -237,9 +237,9 @@ func TestLedgerFollowEndsWithAnError(t *testing.T) {
 	ended := make(chan result, 1)
 	go func() { ended <- command(t, feed.URL, "ledger sale --follow -o json") }()
 	time.Sleep(50 * time.Millisecond)
-	feed.set(budget.CursorExpired)
+	feed.set(budget.BudgetNotFound)
 	r := <-ended
-	if r.status != exitError || !strings.Contains(r.stderr, "cursor_expired") {
+	if r.status != exitError || !strings.Contains(r.stderr, "budget_not_found") {
 		t.Errorf("%+v", r)
 	}
 }

@@ -22,23 +22,20 @@ type Config struct {
 	Listen    string
 	Listeners Listeners
 	// Auth is Loopback, ByKeys or NoAuth.
-	Auth      string
-	Keys      Keys
-	TLS       ServerTLS
-	OIDC      OIDC
-	AuditLog  AuditLog
-	Database  Database
-	Instances []Instance
-	Strict    bool
-	// DownAfter is how long no node may have reached a lane before its units are sold elsewhere.
-	DownAfter  time.Duration
+	Auth       string
+	Keys       Keys
+	TLS        ServerTLS
+	OIDC       OIDC
+	AuditLog   AuditLog
+	Database   Database
+	Instances  []Instance
+	Strict     bool
 	Deduct     Deduct
 	StoreMode  StoreMode
 	Background Background
 	Recycle    Recycle
 	Audit      Audit
 	Metrics    Metrics
-	Ledger     Ledger
 	Series     Series
 	Cache      Cache
 	HTTP       HTTP
@@ -104,19 +101,15 @@ type TLS struct {
 
 // Deduct bounds deductions.
 type Deduct struct {
-	Deadline, StepTimeout        time.Duration
-	Committers, Queue, BatchSize int
+	Deadline, StepTimeout time.Duration
+	Queue, BatchSize      int
 }
 
-// StoreMode bounds what budgets in store mode risk.
-type StoreMode struct {
-	WindowUnits              int
-	WindowTime               time.Duration
-	RecordWindow, ReportWait time.Duration
-}
+// StoreMode says how long stores remember request ids.
+type StoreMode struct{ RecordWindow time.Duration }
 
 // Background says how often things run by themselves.
-type Background struct{ Refresh, Chores, Clock time.Duration }
+type Background struct{ Clock time.Duration }
 
 // Audit says how often and how fast the books are checked in the background.
 type Audit struct {
@@ -128,19 +121,11 @@ type Audit struct {
 // Metrics bounds what /metrics shows.
 type Metrics struct{ Budgets int }
 
-// Ledger says how long entries stay in the feed, and where they go.
-type Ledger struct {
-	// Keep 0: for ever.
-	Keep time.Duration
-	// ArchiveDir "": entries are only dropped from the feed.
-	ArchiveDir string
-}
-
 // Series says how long samples of the budgets' figures are kept; 0: none are taken.
 type Series struct{ Keep time.Duration }
 
 // Cache bounds what a node remembers.
-type Cache struct{ Budgets, RequestIDs int }
+type Cache struct{ Budgets int }
 
 // HTTP bounds what callers may send.
 type HTTP struct {

@@ -57,15 +57,14 @@ func TestDefaults(t *testing.T) {
 		Database: Database{Driver: SQLite, DSN: "./data/budgetd.db", ConnectTimeout: 30 * time.Second},
 		Instances: []Instance{{Name: "embedded", Driver: SQL, Lanes: 1, Topology: "standalone", Connections: 16,
 			DialTimeout: time.Second, Timeout: time.Second}},
-		DownAfter:  5 * time.Second,
-		Deduct:     Deduct{2 * time.Second, 5 * time.Second, 4, 20_000, 512},
-		StoreMode:  StoreMode{1_000_000, 5 * time.Second, 10 * time.Minute, 5 * time.Second},
-		Background: Background{300 * time.Millisecond, time.Second, time.Minute},
+		Deduct:     Deduct{2 * time.Second, 5 * time.Second, 20_000, 512},
+		StoreMode:  StoreMode{10 * time.Minute},
+		Background: Background{time.Minute},
 		Recycle:    Recycle{Timezone: "UTC", StrandedShare: 0.2},
 		Audit:      Audit{500 * time.Millisecond, 5_000},
 		Metrics:    Metrics{100},
 		Series:     Series{192 * time.Hour},
-		Cache:      Cache{10_000, 100_000},
+		Cache:      Cache{10_000},
 		HTTP: HTTP{MaxBodyBytes: 1 << 20, MaxBatchBytes: 4 << 20, MaxBatchItems: 1000,
 			MaxHeaderBytes: 64 << 10, MaxHeaders: 100, MaxInFlight: 10_000, MaxConnections: 20_000, HeaderTimeout: 5 * time.Second,
 			ReadTimeout: 10 * time.Second, RequestTimeout: 15 * time.Second, WriteTimeout: 10 * time.Second, IdleTimeout: 2 * time.Minute},
@@ -92,10 +91,10 @@ instances:
   - {name: redis-b, driver: redis, addrs: [b:6379], password_file: `+password+`, tls: }
   - {name: rows, driver: sql, lanes: 4}
 `, "BUDGETD_DATABASE_DSN=budgetd:new@tcp(db:3306)/budgetd", "BUDGETD_DEDUCT_DEADLINE=250ms", "BUDGETD_STRICT=false",
-		"BUDGETD_CACHE_REQUEST_IDS=9", "BUDGETD_INSTANCES_REDIS_A_PASSWORD=a=b c", "BUDGETD_INSTANCES_REDIS_B_DB=3",
+		"BUDGETD_DEDUCT_QUEUE=9", "BUDGETD_INSTANCES_REDIS_A_PASSWORD=a=b c", "BUDGETD_INSTANCES_REDIS_B_DB=3",
 		"BUDGETD_INSTANCES_REDIS_B_TLS_ENABLED=false", "BUDGETD_SERVER=http://other", "BUDGETD_TEST_TMP=/tmp", "HOME=/root", "BUDGETDX=1")
 	if c.Listen != "0.0.0.0:0" || c.Database.Driver != MySQL || c.Database.DSN != "budgetd:new@tcp(db:3306)/budgetd" ||
-		c.Deduct.Deadline != 250*time.Millisecond || c.Strict || c.Cache != (Cache{7, 9}) || c.Log != (Log{slog.LevelDebug, true}) {
+		c.Deduct.Deadline != 250*time.Millisecond || c.Strict || c.Cache.Budgets != 7 || c.Deduct.Queue != 9 || c.Log != (Log{slog.LevelDebug, true}) {
 		t.Errorf("%+v", c)
 	}
 	want := []Instance{
@@ -126,6 +125,10 @@ func TestFaults(t *testing.T) {
 		{"unknown in a section", "database: {url: x}", "", "database.url", "database has driver, dsn"},
 		{"unknown section", "foo: {bar: 1}", "", "foo.bar", "not a key"},
 		{"unknown empty section", "foo: {}", "", "foo", "not a key"},
+		{"a key of the past", "down_after: 5s", "", "down_after", "not a key of budgetd; see config.yaml"},
+		{"a key of the past in a section", "store_mode: {window_units: 1}", "", "store_mode.window_units",
+			"store_mode has record_window"},
+		{"a key of the past in the environment", "", "BUDGETD_CACHE_REQUEST_IDS=9", "BUDGETD_CACHE_REQUEST_IDS", "not a key"},
 		{"capitals", "Listen: 127.0.0.1:1", "", "Listen", "small letters"},
 		{"capitals inside", redis("Addrs: [a:1], addrs: [a:1]"), "", "Addrs", "small letters"},
 		{"not yet", "limits: {keep: x}", "", "limits.keep", "not available in this version"},
@@ -147,8 +150,6 @@ func TestFaults(t *testing.T) {
 		{"driver", "database: {driver: oracle}", "", "database.driver", `"oracle" must be sqlite or mysql`},
 		{"empty dsn", "database: {dsn: ''}", "", "database.dsn", "not empty"},
 		{"dsn of another driver", "database: {driver: mysql}", "", "database.dsn", "for mysql"},
-		{"archive without keep", "ledger: {archive_dir: /tmp}", "", "ledger.archive_dir", "while ledger.keep is 0s"},
-		{"keep", "ledger: {keep: -1h}", "", "ledger.keep", "0s to 87600h"},
 		{"dsn file", "database: {dsn_file: /nowhere}", "", "database.dsn_file", "can be read"},
 		{"duration without unit", "deduct: {deadline: 2}", "", "deduct.deadline", "10ms to 1m"},
 		{"duration too short", "deduct: {deadline: 1ms}", "", "deduct.deadline", "10ms to 1m"},

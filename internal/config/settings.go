@@ -23,21 +23,14 @@ func (c *Config) serviceSettings() []setting {
 		{"database.connect_timeout", duration(&c.Database.ConnectTimeout, "0s", "1h")},
 
 		{"strict", flag(&c.Strict)},
-		{"down_after", duration(&c.DownAfter, "1s", "1h")},
 
 		{"deduct.deadline", duration(&c.Deduct.Deadline, "10ms", "1m")},
 		{"deduct.step_timeout", duration(&c.Deduct.StepTimeout, "10ms", "1m")},
-		{"deduct.committers", integer(&c.Deduct.Committers, 1, 64)},
 		{"deduct.queue", integer(&c.Deduct.Queue, 1, 1_000_000)},
 		{"deduct.batch_size", integer(&c.Deduct.BatchSize, 1, 4096)},
 
-		{"store_mode.window_units", integer(&c.StoreMode.WindowUnits, 1, int(budget.MaxAmount))},
-		{"store_mode.window_time", duration(&c.StoreMode.WindowTime, "100ms", "1h")},
 		{"store_mode.record_window", duration(&c.StoreMode.RecordWindow, "1s", "24h")},
-		{"store_mode.report_wait", duration(&c.StoreMode.ReportWait, "100ms", "1h")},
 
-		{"background.refresh", duration(&c.Background.Refresh, "10ms", "900ms")},
-		{"background.chores", duration(&c.Background.Chores, "10ms", "1m")},
 		{"background.clock", duration(&c.Background.Clock, "1s", "1h")},
 
 		{"recycle.schedule", schedule(&c.Recycle.Schedule)},
@@ -49,13 +42,9 @@ func (c *Config) serviceSettings() []setting {
 
 		{"metrics.budgets", integer(&c.Metrics.Budgets, 0, 10_000)},
 
-		{"ledger.keep", duration(&c.Ledger.Keep, "0s", "87600h")},
-		{"ledger.archive_dir", text(&c.Ledger.ArchiveDir)},
-
 		{"series.keep", duration(&c.Series.Keep, "0s", "744h")},
 
 		{"cache.budgets", integer(&c.Cache.Budgets, 1, 10_000_000)},
-		{"cache.request_ids", integer(&c.Cache.RequestIDs, 1, 100_000_000)},
 
 		{"http.max_body_bytes", integer(&c.HTTP.MaxBodyBytes, 1024, 104_857_600)},
 		{"http.max_batch_bytes", integer(&c.HTTP.MaxBatchBytes, 1024, 104_857_600)},
@@ -114,10 +103,6 @@ func (c *Config) checkWhole(defaultDSN string) []Fault {
 	if c.HTTP.RequestTimeout <= c.Deduct.Deadline {
 		faults = append(faults, Fault{"http.request_timeout", c.HTTP.RequestTimeout.String(),
 			"must be longer than deduct.deadline, " + c.Deduct.Deadline.String()})
-	}
-	if c.Ledger.ArchiveDir != "" && c.Ledger.Keep == 0 {
-		faults = append(faults, Fault{"ledger.archive_dir", show(c.Ledger.ArchiveDir),
-			"must not be set while ledger.keep is 0s: nothing is archived then"})
 	}
 	if len(c.Instances) == 0 {
 		faults = append(faults, Fault{"instances", "", "must have at least one instance"})

@@ -13,7 +13,7 @@ import (
 // on is MariaDB and one instance with the nodes' configuration: the instance's keys as YAML.
 func on(t *testing.T, instance string) *cluster {
 	t.Helper()
-	c := &cluster{text: fmt.Sprintf("down_after: 2s\ndatabase:\n  driver: mysql\n  dsn: %q\ninstances:\n  - {name: store, driver: redis, %s}\n",
+	c := &cluster{text: fmt.Sprintf("database:\n  driver: mysql\n  dsn: %q\ninstances:\n  - {name: store, driver: redis, %s}\n",
 		testservers.SharedMariaDB(t).NewDatabase(t), instance)}
 	c.config = writeConfig(t, c.text)
 	return c

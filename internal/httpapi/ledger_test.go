@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/budgetd/budgetd/bucket"
-	"github.com/budgetd/budgetd/budget"
 	"github.com/budgetd/budgetd/internal/httpapi"
 	"github.com/budgetd/budgetd/ledger"
 )
@@ -95,15 +94,6 @@ func TestLedgerEndsWhenTheNodeLeaves(t *testing.T) {
 		}
 	case <-time.After(10 * time.Second):
 		t.Fatal("it goes on waiting")
-	}
-}
-
-func TestLedgerRefusals(t *testing.T) {
-	service, server, _ := start(t)
-	service.err = &budget.Error{Code: budget.CursorExpired, Message: "archived"}
-	answer, body := ask(t, server, "GET", "/v1/budgets/sale/ledger?after=x", "")
-	if p := problemIn(t, body); answer.StatusCode != 410 || p.Code != "cursor_expired" || p.Detail != "archived" {
-		t.Errorf("%d %s", answer.StatusCode, body)
 	}
 }
 

@@ -90,8 +90,8 @@ func linearizable(t *testing.T, d budget.Durability, kinds []string) (results []
 		fsync = "always" // a Redis that is killed still has what it answered
 	}
 	// The budgets of the histories before stay, with little left in them: their recycles would go on and
-	// on. A node that is slow to report keeps units back, and they are not quarantined meanwhile.
-	w := chaos.New(t, 2, fsync, "recycle:", "  stranded_share: 0", "store_mode:", "  report_wait: 30s", "")
+	// on.
+	w := chaos.New(t, 2, fsync, "recycle:", "  stranded_share: 0", "")
 	rnd := rand.New(rand.NewPCG(*seed, 0))
 	for k, kind := range kinds {
 		r := result{kind: kind, shortest: math.MaxInt}

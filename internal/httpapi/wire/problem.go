@@ -62,8 +62,6 @@ var statuses = map[budget.Code]struct {
 	budget.TooManyKeys:     {http.StatusConflict, "The principal has two live keys"},
 	budget.KeyNotLive:      {http.StatusConflict, "The key is revoked or expired"},
 
-	budget.CursorExpired: {http.StatusGone, "What follows the cursor is archived"},
-
 	budget.Unavailable: {http.StatusServiceUnavailable, "Not done: try again"},
 	budget.OutcomeUnknown: {http.StatusGatewayTimeout,
 		"It may have been done: repeat the same request"},
