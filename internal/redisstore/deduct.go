@@ -287,12 +287,13 @@ func (f *flight) read(answer any, out *bucket.StoreAnswer) bool {
 	balances, ok2 := integers(parts[1])
 	odd, ok3 := parts[2].([]any)
 	raws, ok4 := parts[3].([]any)
-	if !ok || !ok2 || !ok3 || !ok4 || len(balances) != len(f.seats) || len(odd)%3 != 0 {
+	if !ok || !ok2 || !ok3 || !ok4 || len(balances) != len(f.seats) || len(odd)%3 != 0 ||
+		len(raws) != len(f.pages) {
 		return false
 	}
 	out.NowMS = now
 	base := int64(0)
-	for _, p := range f.pages {
+	for at, p := range f.pages {
 		for j, i := range p.ops {
 			o := &out.Outcomes[i]
 			o.Verdict = bucket.Accepted
@@ -302,20 +303,19 @@ func (f *flight) read(answer any, out *bucket.StoreAnswer) bool {
 				}
 				odd = odd[3:]
 			}
-			at := p.seats[j]
+			seat := p.seats[j]
 			switch o.Verdict {
 			case bucket.Accepted:
-				balances[at] -= f.all[i].Amount
-				o.Balance = balances[at]
+				balances[seat] -= f.all[i].Amount
+				o.Balance = balances[seat]
 			case bucket.Short, bucket.Limited:
-				o.Balance = balances[at]
+				o.Balance = balances[seat]
 			}
 		}
 		base += int64(len(p.ops))
-		if len(raws) < len(p.list) || !f.uses(p, raws, now, out) {
+		if !f.uses(p, raws[at], now, out) {
 			return false
 		}
-		raws = raws[len(p.list):]
 	}
 	return len(odd) == 0
 }
@@ -340,41 +340,48 @@ func oddOne(verdict, record any, o *bucket.StoreOutcome) bool {
 	return true
 }
 
-// uses fills in how far limits are used. A counter's final state and the accepted operations
-// after it tell
-// what it was at each operation: all of them fall into the windows of one instant.
-func (f *flight) uses(p *page, raws []any, now int64, out *bucket.StoreAnswer) bool {
-	if len(p.list) == 0 {
-		return true
+// uses fills in how far limits are used. What a counter was before the call and the accepted
+// operations tell what it was after each: all of them fall into the windows of one instant.
+func (f *flight) uses(p *page, raws any, now int64, out *bucket.StoreAnswer) bool {
+	list, ok := raws.([]any)
+	if !ok || len(list) != len(p.list) {
+		return false
 	}
-	after := make([][]bucket.LimitUse, len(p.list))
-	for u := range p.list {
-		raw, ok := raws[u].(string)
-		if !ok {
+	states := make([][]bucket.LimitUse, len(p.list))
+	var room, answers []bucket.LimitUse
+	for u, raw := range list {
+		text, ok := raw.(string)
+		if !ok && raw != nil {
 			return false
 		}
 		at := f.seats[p.seat[u]].terms
-		windows := windowsOf(raw)
-		after[u] = make([]bucket.LimitUse, len(f.tags[at]))
-		for l, tag := range f.tags[at] {
-			after[u][l] = useOf(&f.terms[at].Limits[l], windows[tag], now)
-		}
+		states[u], room = lend(room, len(f.tags[at]), len(p.list)-u)
+		usesOf(states[u], f.terms[at], f.tags[at], text, now)
 	}
-	for j := len(p.ops) - 1; j >= 0; j-- {
-		d, o := &f.all[p.ops[j]], &out.Outcomes[p.ops[j]]
+	for j, i := range p.ops {
+		d, o := &f.all[i], &out.Outcomes[i]
 		if p.values[j] == 0 || o.Verdict != bucket.Accepted && o.Verdict != bucket.Limited {
 			continue
 		}
-		state := after[p.values[j]-1]
-		o.Limits = append([]bucket.LimitUse(nil), state...)
+		state := states[p.values[j]-1]
+		o.Limits, answers = lend(answers, len(state), len(p.ops)-j)
 		for l := range state {
 			n := countOf(d, l)
+			exceeded := o.Verdict == bucket.Limited && n > 0 && state[l].Used+n > maxOf(d, l)
 			if o.Verdict == bucket.Accepted {
-				state[l].Used -= n
-			} else {
-				o.Limits[l].Exceeded = n > 0 && state[l].Used+n > maxOf(d, l)
+				state[l].Used += n
 			}
+			o.Limits[l] = state[l]
+			o.Limits[l].Exceeded = exceeded
 		}
 	}
 	return true
+}
+
+// lend cuts n elements off room, after making room for as many more lists as still come.
+func lend(room []bucket.LimitUse, n, more int) (list, rest []bucket.LimitUse) {
+	if len(room) < n {
+		room = make([]bucket.LimitUse, n*more)
+	}
+	return room[:n:n], room[n:]
 }

@@ -72,4 +72,3 @@ func (k *keyset) entries(more ...string) []string {
 func pageOf(bucket int64) int {
 	return int(uint64(bucket) * 0x9e3779b97f4a7c15 >> 60) //nolint:gosec // a hash: 4 bits
 }
-

@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"hash/fnv"
 	"math"
+	"slices"
 	"strconv"
 
 	"github.com/budgetd/budgetd/bucket"
@@ -70,38 +71,35 @@ func maxOf(d *bucket.StoreDeduction, i int) int64 {
 // window is one limit's part of a counter.
 type window struct {
 	began, counted float64
-	slots          []float64 // pairs of first instant and count; nil unless sliding
+	slots          string // pairs of first instant and count; empty unless sliding
 }
 
-// windowsOf reads a counter by the tags of its limits: see lua/counters.lua. An unreadable one is
-// empty.
-func windowsOf(raw string) map[uint32]window {
-	out := map[uint32]window{}
-	number := func() float64 {
-		n := math.Float64frombits(binary.LittleEndian.Uint64([]byte(raw[:8])))
-		raw = raw[8:]
-		return n
+// usesOf tells how far limits are used by a counter: see lua/counters.lua. An unreadable one, and a
+// limit that is not in it, have counted nothing.
+func usesOf(uses []bucket.LimitUse, t *bucket.Terms, tags []uint32, raw string, now int64) {
+	for l := range t.Limits {
+		uses[l] = useOf(&t.Limits[l], window{}, now)
 	}
-	if len(raw) >= 8 {
-		number() // when it expires
-	}
-	for len(raw) >= 20 {
+	for raw = raw[min(8, len(raw)):]; len(raw) >= 20; {
 		tag := binary.LittleEndian.Uint32([]byte(raw[:4]))
-		raw = raw[4:]
-		w := window{began: number(), counted: number()}
+		w := window{began: double(raw[4:]), counted: double(raw[12:])}
+		raw = raw[20:]
 		if w.began < 0 {
 			n := int(-w.began) - 1
 			if n < 0 || len(raw) < 16*n {
-				return out
+				return
 			}
-			w.slots = make([]float64, 2*n)
-			for i := range w.slots {
-				w.slots[i] = number()
-			}
+			w.slots, raw = raw[:16*n], raw[16*n:]
 		}
-		out[tag] = w
+		if l := slices.Index(tags, tag); l >= 0 {
+			uses[l] = useOf(&t.Limits[l], w, now)
+		}
 	}
-	return out
+}
+
+// double reads a number.
+func double(raw string) float64 {
+	return math.Float64frombits(binary.LittleEndian.Uint64([]byte(raw[:8])))
 }
 
 // useOf is how far a limit is used at an instant.
@@ -122,9 +120,10 @@ func useOf(l *bucket.LimitTerms, w window, nowMS int64) bucket.LimitUse {
 		first := nowMS - l.LengthMS + 1
 		first -= first % l.SlotMS
 		oldest, used := nowMS-nowMS%l.SlotMS, int64(0)
-		for i := 0; i+1 < len(w.slots); i += 2 {
-			if slot := int64(w.slots[i]); slot >= first && w.slots[i+1] > 0 {
-				oldest, used = min(oldest, slot), used+int64(w.slots[i+1])
+		for slots := w.slots; len(slots) >= 16; slots = slots[16:] {
+			slot, counted := int64(double(slots)), int64(double(slots[8:]))
+			if slot >= first && counted > 0 {
+				oldest, used = min(oldest, slot), used+counted
 			}
 		}
 		return bucket.LimitUse{Used: used, ResetMS: oldest + l.SlotMS - 1 + l.LengthMS}

@@ -11,7 +11,8 @@
 --   own is 0, or an array per operation of {counts, most}, each 0 or one number per limit
 -- Returns {now_ms, balances before (0 where unreadable), odd, values}: odd has a place (operations are
 --   numbered from 1 through all pages), a verdict and a record or 0 for each operation that was not
---   accepted; values has what the counters are after the call, '' where they are not there.
+--   accepted; values has an array per page of what the counters were before the call, nil where they were
+--   not there.
 --
 -- It reads each key once, decides in locals, and writes each key once. A refusal writes nothing (I6). A
 -- repeat finds its record (I4). The order of checks is that of bucket.Counter.Deduct.
@@ -63,7 +64,7 @@ for b = 1, #buckets do
   if not later[b] and x.window_over then later[b] = WINDOW_OVER end
 end
 
-local odd, k, values, nv, base = {}, 0, {}, 0, 0
+local odd, k, values, base = {}, 0, {}, 0
 local news, counters, marks = {}, {}, {}
 for p = 1, #pages do
   local ids, records, amounts, of, till, at, names, terms_at, own = unpack(pages[p])
@@ -71,11 +72,8 @@ for p = 1, #pages do
   local found = call('HMGET', now_key, unpack(ids))
   local older = call('HMGET', before_key, unpack(ids))
   local state = #names > 0 and call('HMGET', counter_key, unpack(names)) or names
-  local raw, dirty, bad = {}, {}, {}
-  for u = 1, #names do
-    raw[u] = state[u]
-    state[u], bad[u] = decode(state[u], terms[terms_at[u]], now)
-  end
+  values[p] = state
+  local after, decoded, dirty = {}, {}, {}
   local stamp, made, fresh, f = packm(now), {}, {}, 0
   for i = 1, #ids do
     local b, a = of[i], amounts[i]
@@ -90,11 +88,21 @@ for p = 1, #pages do
     if not why then
       local u, rest = at[i], left[b] - a
       if u > 0 then
-        local x, mine = terms[terms_at[u]], own ~= 0 and own[i]
-        if bad[u] then why = BROKEN
-        elseif exceeds(state[u], x, a, mine) then why = LIMITED
-        elseif rest < 0 then why = SHORT
-        else count(state[u], x, a, mine) dirty[u] = true
+        local x, s = terms[terms_at[u]], decoded[u]
+        local text = x.quick and own == 0 and s == nil and quick(after[u] or state[u], x, a)
+        if text then
+          if rest < 0 then why = SHORT else after[u] = text end
+        else
+          if s == nil then
+            s = decode(after[u] or state[u], x, now) or false
+            decoded[u] = s
+          end
+          local mine = own ~= 0 and own[i]
+          if not s then why = BROKEN
+          elseif exceeds(s, x, a, mine) then why = LIMITED
+          elseif rest < 0 then why = SHORT
+          else count(s, x, a, mine) dirty[u] = true
+          end
         end
       elseif rest < 0 then why = SHORT
       end
@@ -112,17 +120,15 @@ for p = 1, #pages do
     end
   end
   base = base + #ids
+  for u in pairs(dirty) do after[u] = encode(decoded[u], terms[terms_at[u]]) end
   local c, n = {}, 0
   for u = 1, #names do
-    local text = raw[u]
-    if dirty[u] then
-      text = encode(state[u], terms[terms_at[u]])
+    local text = after[u]
+    if text then
       c[n + 1], c[n + 2] = names[u], text
       n = n + 2
     end
-    values[nv + u] = text or ''
   end
-  nv = nv + #names
   news[p], counters[p] = fresh, c
 end
 
