@@ -122,7 +122,10 @@ func TestFollowEnds(t *testing.T) {
 	}
 	enough := newScripted(t, ledgerPage("c1", entryOne), ledgerPage("c2", entryOne))
 	c, _ = impatient(t, enough.URL)
-	for range c.Follow(t.Context(), "b", "", 0, 0) {
+	for _, err := range c.Follow(t.Context(), "b", "", 0, 0) {
+		if err != nil {
+			t.Error(err)
+		}
 		break
 	}
 	if n := len(enough.log()); n != 1 {

@@ -29,13 +29,13 @@ func TestDecideConfirm(t *testing.T) {
 	in, late := holdUntil.Add(-time.Millisecond), holdUntil.Add(time.Hour)
 	expiry := &ledger.HoldEnd{Kind: ledger.FeedExpire, Amount: 10, Returned: 10}
 	for name, test := range map[string]struct {
-		deduction         ledger.Deduction
-		earlier           *ledger.HoldEnd
-		amount            int64
-		now               time.Time
-		amountIs, return_ int64
-		replay            bool
-		code              budget.Code
+		deduction      ledger.Deduction
+		earlier        *ledger.HoldEnd
+		amount         int64
+		now            time.Time
+		amountIs, back int64
+		replay         bool
+		code           budget.Code
 	}{
 		"the whole":                          {hold(0), nil, 0, in, 10, 0, false, ""},
 		"all, by its amount":                 {hold(0), nil, 10, in, 10, 0, false, ""},
@@ -66,8 +66,8 @@ func TestDecideConfirm(t *testing.T) {
 				}
 				return
 			}
-			if err != nil || end.Amount != test.amountIs || end.Returned != test.return_ || replay != test.replay {
-				t.Errorf("%+v, replay %v, %v; want %d, %d, %v", end, replay, err, test.amountIs, test.return_, test.replay)
+			if err != nil || end.Amount != test.amountIs || end.Returned != test.back || replay != test.replay {
+				t.Errorf("%+v, replay %v, %v; want %d, %d, %v", end, replay, err, test.amountIs, test.back, test.replay)
 			}
 		})
 	}

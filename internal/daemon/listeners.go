@@ -118,6 +118,8 @@ func (d *doors) stop(ctx context.Context, stop config.Stop, log *slog.Logger) {
 		}
 	}
 	for range d.all {
-		_ = <-d.ended // that they closed
+		if err := <-d.ended; err != nil {
+			log.Debug("a listener ended", "error", err)
+		}
 	}
 }

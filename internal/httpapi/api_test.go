@@ -200,7 +200,7 @@ func TestBatchOrder(t *testing.T) {
 	for _, call := range service.taken() {
 		var amount int
 		_, rest, _ := strings.Cut(call, "Amount:")
-		fmt.Sscanf(rest, "%d", &amount)
+		_, _ = fmt.Sscanf(rest, "%d", &amount)
 		if amount <= before {
 			t.Errorf("%d was made after %d", amount, before)
 		}

@@ -1,9 +1,11 @@
 package httpapi_test
 
 import (
+	"errors"
 	"flag"
 	"fmt"
 	"net"
+	"net/http"
 	"os"
 	"testing"
 
@@ -56,7 +58,9 @@ func serve(t *testing.T, api *httpapi.API, c httpapi.Config) *running {
 	r := &running{URL: "http://" + listener.Addr().String(), stop: func() { s.Close() }}
 	t.Cleanup(func() {
 		r.Close()
-		<-ended
+		if err := <-ended; !errors.Is(err, http.ErrServerClosed) {
+			t.Error(err)
+		}
 	})
 	return r
 }

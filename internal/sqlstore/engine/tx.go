@@ -1,3 +1,7 @@
+// Package engine runs statements and transactions on SQLite, MySQL and MariaDB: connections, dialects,
+// repeats after a deadlock or a lost connection, the database's clock, and the tables of schema.sql. A
+// COMMIT whose reply was lost is an error of code outcome_unknown; every other failure means that
+// nothing was changed. The parts of the database are packages beside it, one for each noun.
 package engine
 
 import (
