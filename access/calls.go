@@ -79,11 +79,13 @@ var calls = []Call{
 	{"POST", one + "/buckets/{key}/offline", "offline", Operator, Budget, 0, ""},
 	{"POST", one + "/buckets/{key}/online", "online", Operator, Budget, 0, ""},
 	{"POST", one + "/buckets/{key}/apply", "apply", Operator, Budget, 0, ""},
+	{"POST", one + "/buckets/{key}/unfence", "unfence", Operator, Budget, 0, ""},
 	{"POST", one + "/recycle", "recycle", Operator, Budget, 0, ""},
 	{"POST", one + "/quarantine/release", "release", Operator, Budget, 0, ""},
 	{"POST", "/v1/instances/{name}/drain", "drain", Operator, Installation, 0, ""},
 	{"POST", "/v1/instances/{name}/undrain", "undrain", Operator, Installation, 0, ""},
 	{"POST", "/v1/instances/{name}/recover", "recover", Operator, Installation, 0, ""},
+	{"POST", "/v1/instances/{name}/give-up", "give up", Operator, Installation, 0, ""},
 	{"POST", "/v1/instances:rebalance", "rebalance", Operator, Installation, 0, ""},
 
 	{"POST", "/v1/budgets", "create", Admin, Tenant, 0, ""},

@@ -3,6 +3,7 @@ package bucket
 import (
 	"cmp"
 	"context"
+	"strings"
 	"time"
 
 	"github.com/budgetd/budgetd/budget"
@@ -30,23 +31,26 @@ type Budget struct {
 	Buckets []Bucket
 
 	// What Budgets prepares of one that it returns.
-	limits    *limit.Set
-	routes    *ring.Ring // over the ordinals of Ring
-	allOnline bool
+	limits   *limit.Set
+	routes   *ring.Ring // over the ordinals of Ring
+	allServe bool
 }
 
 // LimitSet returns the limits, ready to judge by; of a budget that Budgets returned.
 func (b *Budget) LimitSet() *limit.Set { return b.limits }
 
-// Route returns the bucket of a routing key: the ring's choice among the buckets that are online;
-// nil where none is. Of a budget that Budgets returned.
+// serves reports whether keys are sent to a bucket: it is online, and its epoch is not fenced.
+func (b *Bucket) serves() bool { return b.Online && b.Epoch.Fenced == "" }
+
+// Route returns the bucket of a routing key: the ring's choice among the buckets that are online
+// and not fenced; nil where none is. Of a budget that Budgets returned.
 func (b *Budget) Route(key string) *Bucket {
 	if b.routes == nil {
 		return nil
 	}
 	var offline func(int) bool
-	if !b.allOnline {
-		offline = func(i int) bool { return !b.Buckets[i].Online }
+	if !b.allServe {
+		offline = func(i int) bool { return !b.Buckets[i].serves() }
 	}
 	i := b.routes.LocateIndex(key, offline)
 	if i < 0 {
@@ -92,6 +96,19 @@ func (b *Budget) Ring() []Bucket {
 		n--
 	}
 	return b.Buckets[:n]
+}
+
+// Named returns the bucket of a key: `sale:bucket-1`, or `bucket-1` where the budget is known; nil
+// where the budget has none.
+func (b *Budget) Named(key string) *Bucket {
+	ring := b.Ring()
+	for i := range ring {
+		if short := ring[i].Key[strings.LastIndexByte(ring[i].Key, ':')+1:]; ring[i].Key == key ||
+			short == key {
+			return &ring[i]
+		}
+	}
+	return nil
 }
 
 // Definitions reads budgets from the ledger. Safe for concurrent use.

@@ -239,7 +239,7 @@ func (c *Budgets) store(entry *cached, b *Budget, at int64) (*Budget, error) {
 // prepare compiles what decisions need of a budget; old is the version before, nil: there is none.
 func (c *Budgets) prepare(b, old *Budget) error {
 	b.routes = c.ringOf(len(b.Ring()))
-	b.allOnline = !slices.ContainsFunc(b.Ring(), func(bk Bucket) bool { return !bk.Online })
+	b.allServe = !slices.ContainsFunc(b.Ring(), func(bk Bucket) bool { return !bk.serves() })
 	if old != nil && old.limits != nil && old.LimitsVersion() == b.LimitsVersion() {
 		b.limits = old.limits
 		return nil

@@ -17,7 +17,12 @@ type DrainView struct {
 	Done bool
 	// Problem says what keeps it from going on, as this node sees it; "" if nothing.
 	Problem string
+	// GivenUp is what became of units when the instance was given up.
+	GivenUp GivenUp
 }
+
+// GivenUp is what giving lanes up did with what their buckets held, in minor units.
+type GivenUp struct{ Quarantined, Returned int64 }
 
 // Condition is what the settings of a store say of it.
 type Condition struct {

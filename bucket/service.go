@@ -86,9 +86,10 @@ type (
 		Recycle(ctx context.Context, ref BudgetRef) (Recycle, error)
 		Recycles(ctx context.Context, ref BudgetRef, before int64, limit int) ([]Recycle, error)
 	}
-	// Auditor proves I1 of a budget, and shows its figures over time.
+	// Auditor proves I1 of a budget, lifts the fence of a bucket, and shows figures over time.
 	Auditor interface {
 		Audit(ctx context.Context, ref BudgetRef) (AuditReport, error)
+		Unfence(ctx context.Context, ref BudgetRef, bucketKey string) (BucketView, error)
 		Series(ctx context.Context, request SeriesRequest) (SeriesAnswer, error)
 	}
 	// Quarantiner shows and releases what lost stores may have sold.
@@ -102,6 +103,7 @@ type (
 		Undrain(ctx context.Context, instance string) (DrainView, error)
 		Recover(ctx context.Context, instance string) ([]LaneView, error)
 		Rebalance(ctx context.Context, dryRun bool) (Rebalance, error)
+		GiveUp(ctx context.Context, instance string) (DrainView, error)
 	}
 	// Watcher says what the node can reach.
 	Watcher interface {

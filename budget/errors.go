@@ -34,6 +34,10 @@ const (
 	// BucketOffline: units cannot be applied for by a bucket that is offline.
 	BucketOffline Code = "bucket_offline"
 	LastInstance  Code = "last_instance"
+	// BucketFenced: the bucket stays fenced, because its figures still disagree. InstanceAnswers: an
+	// instance that answers is not given up.
+	BucketFenced    Code = "bucket_fenced"
+	InstanceAnswers Code = "instance_answers"
 
 	RequestConflict        Code = "request_conflict"
 	RequestVoid            Code = "request_void"
@@ -115,7 +119,8 @@ func (c Code) Kind() Kind {
 		Unauthenticated, Forbidden, KeyNotFound:
 		return Faulty
 	case BudgetExhausted, PeriodExhausted, BudgetNotEffective, BudgetPaused, BudgetExpired,
-		LastBucket, LastInstance, RecycleRunning, BucketOffline, AmountExceedsRemaining,
+		LastBucket, LastInstance, RecycleRunning, BucketOffline, BucketFenced, InstanceAnswers,
+		AmountExceedsRemaining,
 		LimitExceeded, LedgerModeOnly:
 		return Refused
 	case RequestConflict, RequestVoid, AlreadyRolledBack, NameTaken, VersionConflict,

@@ -35,6 +35,7 @@ var kinds = map[budget.Code]budget.Kind{
 	budget.Unauthenticated: budget.Faulty, budget.Forbidden: budget.Faulty, budget.KeyNotFound: budget.Faulty,
 	budget.TooManyKeys: budget.Conflict, budget.KeyNotLive: budget.Conflict, budget.RateLimited: budget.NotDone,
 
+	budget.BucketFenced: budget.Refused, budget.InstanceAnswers: budget.Refused,
 	budget.Unavailable:    budget.NotDone,
 	budget.OutcomeUnknown: budget.MayBeDone,
 	budget.Internal:       budget.MayBeDone,

@@ -32,7 +32,7 @@ type Bucket struct {
 	Held        int64 `json:"held"`
 	Used        int64 `json:"used"`
 	Returning   int64 `json:"returning"`
-	// Fenced says why nothing may move on this bucket until it is recovered.
+	// Fenced says why nothing may move on this bucket until Unfence.
 	Fenced string `json:"fenced,omitzero"`
 	// Problem says why its store does not answer the server; "": it does.
 	Problem   string    `json:"problem,omitzero"`
@@ -62,6 +62,13 @@ func (c *Client) Offline(ctx context.Context, name, key string) (*Bucket, error)
 // Errors: budget_not_found, bucket_not_found.
 func (c *Client) Online(ctx context.Context, name, key string) (*Bucket, error) {
 	return c.bucketCall(ctx, name, key, "online", true)
+}
+
+// Unfence audits the budget and lets a fenced bucket go on if nothing is wrong in it. The audit
+// reads every row of the budget. Errors: budget_not_found, bucket_not_found, bucket_fenced with
+// what disagrees.
+func (c *Client) Unfence(ctx context.Context, name, key string) (*Bucket, error) {
+	return c.bucketCall(ctx, name, key, "unfence", true)
 }
 
 // Apply lets a bucket take units from the total, as the budget's rule allows. It has no request id,

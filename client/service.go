@@ -42,6 +42,9 @@ type Drain struct {
 	Done bool `json:"done"`
 	// Problem says what keeps it from going on.
 	Problem string `json:"problem,omitzero"`
+	// Quarantined and Returned are minor units that its buckets held when it was given up.
+	Quarantined int64 `json:"quarantined,omitzero"`
+	Returned    int64 `json:"returned,omitzero"`
 }
 
 // InstanceList is every configured instance.
@@ -67,6 +70,13 @@ func (c *Client) DrainInstance(ctx context.Context, name string) (*Drain, error)
 // UndrainInstance lets buckets land on an instance again. Errors: instance_not_found.
 func (c *Client) UndrainInstance(ctx context.Context, name string) (*Drain, error) {
 	return c.drain(ctx, name, "undrain")
+}
+
+// GiveUpInstance gives up an instance of store mode that does not come back: what its buckets held
+// goes to quarantine, or back to the total where a budget says so, and it is drained. Errors:
+// instance_not_found, instance_answers.
+func (c *Client) GiveUpInstance(ctx context.Context, name string) (*Drain, error) {
+	return c.drain(ctx, name, "give-up")
 }
 
 func (c *Client) drain(ctx context.Context, name, verb string) (*Drain, error) {

@@ -75,6 +75,10 @@ type EpochFigures struct {
 	Quarantined, Released, NotedRelease int64
 }
 
+// EntryInStore is the What of a bucket of store mode whose entry is missing or is no number. Nobody
+// deducts from one; the next call that meets it settles it.
+const EntryInStore = "entry in the store"
+
 // Discrepancy is a figure that does not agree with the rows it stands for.
 type Discrepancy struct {
 	// Bucket is "" for a discrepancy of the budget itself.

@@ -77,11 +77,14 @@ type Ledger interface {
 	// Fence stops an epoch; fenced says that it was not fenced before. Error: OutcomeUnknown, too;
 	// a repetition is harmless.
 	Fence(ctx context.Context, ref bucket.Ref, why string) (fenced bool, err error)
+	// Unfence lets all epochs of a bucket go on. Errors as of Fence.
+	Unfence(ctx context.Context, bucketID int64) error
 }
 
 // Budgets finds definitions that are at most a second old: bucket.Budgets.
 type Budgets interface {
 	Find(ctx context.Context, ref bucket.BudgetRef) (*bucket.Budget, error)
+	Reload(ctx context.Context, id int64) (*bucket.Budget, error)
 }
 
 // StoreCheck compares the stores of budgets in store mode with SQL.

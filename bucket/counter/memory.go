@@ -195,3 +195,52 @@ func (l *lane) keeps(ctx context.Context, row LaneRow, identity string, marker b
 		after = live[len(live)-1].Bucket
 	}
 }
+
+// GiveUp gives up the memories of lanes whose store does not come back: their activations end in
+// SQL, and their live epochs are lost. What these held goes to quarantine, or back to the total
+// where the budget says on_loss assume_unused. Move then gives their buckets another lane, where
+// nothing is known of earlier ids. The lanes must be drained, so that no epoch begins there. A
+// store that comes back later begins with the next activation. A repetition gives up what is left.
+// Errors: Unavailable; OutcomeUnknown.
+func (s *Service) GiveUp(ctx context.Context, lanes []bucket.Lane) (
+	out bucket.GivenUp, err error) {
+	for _, name := range lanes {
+		row, err := s.ledger.Lanes.Lane(ctx, name)
+		if err != nil {
+			return out, err
+		}
+		if row.Activation == 0 {
+			continue // nothing was ever on it
+		}
+		next := LaneRow{Lane: name, Activation: row.Activation + 1, Since: row.Activation + 1}
+		_, err = s.ledger.Lanes.Activate(ctx, row.Activation, next, "an operator gave it up")
+		if err != nil {
+			return out, err
+		}
+		if l := s.laneOf(name); l != nil {
+			l.known.Store(nil)
+		}
+		if err := s.settleAll(ctx, name, &out); err != nil {
+			return out, err
+		}
+	}
+	return out, nil
+}
+
+// settleAll ends the lost epochs of a lane.
+func (s *Service) settleAll(ctx context.Context, name bucket.Lane, out *bucket.GivenUp) error {
+	for more := true; more; {
+		done, err := s.ledger.Lanes.SettleLost(ctx, name)
+		if err != nil {
+			return err
+		}
+		out.Quarantined += done.Quarantined
+		out.Returned += done.Returned
+		s.observer.Moved("lose", done.Quarantined+done.Returned)
+		more = done.More
+	}
+	return nil
+}
+
+// givenUp reports whether an operator gave the lane up, and no store has been verified since.
+func (r *LaneRow) givenUp() bool { return r.Activation > 0 && r.Identity == "" }

@@ -305,7 +305,7 @@ func differ(bk *bucket.Bucket, e *bucket.Entry, granted int64) (found []ledger.D
 	case bucket.Closed, bucket.Moving: // SQL was read before it ended
 		return nil
 	default:
-		add("entry in the store", bk.Epoch.Outstanding, 0)
+		add(ledger.EntryInStore, bk.Epoch.Outstanding, 0)
 		return found
 	}
 	if granted+e.GivenBack != e.Balance+e.Taken {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/hex"
 	"errors"
-	"strings"
 	"time"
 
 	"github.com/budgetd/budgetd/bucket"
@@ -25,7 +24,7 @@ func (s *Service) verb(ctx context.Context, op string, ref bucket.BudgetRef, key
 	if err != nil {
 		return none, err
 	}
-	bk := find(b, key)
+	bk := b.Named(key)
 	if bk == nil {
 		return none, budget.Refuse(budget.BucketNotFound, op, "budget %s has no bucket %q", b.Name, key)
 	}
@@ -43,20 +42,8 @@ func (s *Service) verb(ctx context.Context, op string, ref bucket.BudgetRef, key
 		return none, &budget.Error{Code: budget.OutcomeUnknown, Op: op, Err: err,
 			Message: "it was done; the answer could not be read"}
 	}
-	bk = find(b, bk.Key)
+	bk = b.Named(bk.Key)
 	return bucket.BucketView{Bucket: *bk, Remaining: bk.Epoch.Outstanding}, nil
-}
-
-// find returns a bucket by its key: `sale:bucket-1`, or `bucket-1`; nil where there is none.
-func find(b *bucket.Budget, key string) *bucket.Bucket {
-	ring := b.Ring()
-	for i := range ring {
-		if short := ring[i].Key[strings.LastIndexByte(ring[i].Key, ':')+1:]; ring[i].Key == key ||
-			short == key {
-			return &ring[i]
-		}
-	}
-	return nil
 }
 
 // Offline takes a bucket offline for an operator: its epoch is closed, what it has goes back to the
@@ -161,7 +148,15 @@ func (s *Service) Move(ctx context.Context, budgetID, bucketID int64, to bucket.
 		return err
 	}
 	m := &moving{s: s, source: source, target: target, ref: bk.Ref()}
-	if err := m.leave(ctx); err != nil {
+	row, err := s.ledger.Lanes.Lane(ctx, bk.Lane)
+	if err != nil {
+		return err
+	}
+	leave := m.leave
+	if row.givenUp() {
+		leave = source.settleLost
+	}
+	if err := leave(ctx); err != nil {
 		return err
 	}
 	if b, err = s.budgets.Reload(ctx, budgetID); err != nil {
@@ -170,7 +165,7 @@ func (s *Service) Move(ctx context.Context, budgetID, bucketID int64, to bucket.
 	if bk = b.Bucket(bucketID); bk == nil || bk.Epoch.Number != m.ref.Epoch || bk.Epoch.Status.Live() {
 		return wentOn(m.ref)
 	}
-	if bk.Epoch.Status != ledger.Lost {
+	if bk.Epoch.Status != ledger.Lost && !row.givenUp() {
 		if err := m.copy(ctx); err != nil {
 			return err
 		}

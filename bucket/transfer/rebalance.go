@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/budgetd/budgetd/bucket"
+	"github.com/budgetd/budgetd/budget"
 )
 
 // Rebalance moves buckets to where the ring over the instances says, with bounded loads, so that
@@ -38,6 +39,49 @@ func (s *Service) Rebalance(ctx context.Context, dryRun bool) (bucket.Rebalance,
 		return err
 	})
 	return out, written("rebalance", out.Moved > 0, err)
+}
+
+// GiveUp gives up an instance of store mode that does not come back. What its buckets held goes to
+// quarantine, or back to the total where a budget says on_loss assume_unused. From then on it is
+// drained: its buckets go to other instances, where ids of before are unknown. Repeating it is
+// harmless.
+//
+// Errors: InstanceNotFound; InstanceAnswers while one of its stores answers; Unavailable;
+// OutcomeUnknown.
+func (s *Service) GiveUp(ctx context.Context, name string) (bucket.DrainView, error) {
+	lanes, err := s.lanesOf("give up", name)
+	if err != nil {
+		return bucket.DrainView{}, err
+	}
+	step, cancel := s.bounded(ctx)
+	defer cancel()
+	pings, done := context.WithTimeout(step, pingTime)
+	problems := s.problems(pings)
+	done()
+	for _, lane := range lanes {
+		if problems[lane] == "" {
+			return bucket.DrainView{}, budget.Refuse(budget.InstanceAnswers, "give up",
+				"lane %s answers: drain the instance instead", lane)
+		}
+	}
+	if err := s.Ledger.Lanes.SetDraining(step, lanes, true); err != nil {
+		return bucket.DrainView{}, err
+	}
+	var given bucket.GivenUp
+	if s.Stores != nil {
+		if given, err = s.Stores.GiveUp(step, lanes); err != nil {
+			return bucket.DrainView{}, written("give up", true, err)
+		}
+	}
+	s.Log.Warn("instance given up", "instance", name, "quarantined", given.Quarantined,
+		"returned", given.Returned)
+	view, err := s.Drain(ctx, name)
+	if budget.Is(err, budget.LastInstance) {
+		view, err = s.drainView(step, name, lanes)
+		view.Problem = "no other instance can take its buckets"
+	}
+	view.GivenUp = given
+	return view, written("give up", true, err)
 }
 
 // shown returns the first n placements as operators see them.

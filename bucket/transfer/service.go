@@ -5,7 +5,6 @@ import (
 	"errors"
 	"log/slog"
 	"math/rand/v2"
-	"strings"
 	"sync"
 	"time"
 
@@ -49,6 +48,9 @@ type Stores interface {
 	// Move gives a bucket another lane and loses nothing; see counter.Service. It may be interrupted
 	// and repeated.
 	Move(ctx context.Context, budgetID, bucketID int64, to bucket.Lane) error
+	// GiveUp gives up the memories of lanes: what their buckets held is quarantined or comes back, as
+	// the budgets say.
+	GiveUp(ctx context.Context, lanes []bucket.Lane) (bucket.GivenUp, error)
 }
 
 // Config is what a Service is made of.
@@ -244,12 +246,8 @@ func (s *Service) fresh(ctx context.Context, ref bucket.BudgetRef) (*bucket.Budg
 // find returns a bucket by its key: `sale:bucket-1`, or `bucket-1` where the budget is known.
 // Error: BucketNotFound.
 func find(op string, b *bucket.Budget, key string) (*bucket.Bucket, error) {
-	ring := b.Ring()
-	for i := range ring {
-		short := ring[i].Key[strings.LastIndexByte(ring[i].Key, ':')+1:]
-		if ring[i].Key == key || short == key {
-			return &ring[i], nil
-		}
+	if bk := b.Named(key); bk != nil {
+		return bk, nil
 	}
 	return nil, budget.Refuse(budget.BucketNotFound, op, "budget %s has no bucket %q", b.Name, key)
 }

@@ -59,6 +59,16 @@ request id: when the outcome is unknown, look with 'budgetctl buckets' before re
 	})
 }
 
+func (a *app) unfenceCommand() *cobra.Command {
+	return a.bucketCommand((*client.Client).Unfence, &cobra.Command{
+		Use:   "unfence BUDGET BUCKET_KEY",
+		Short: "Let a fenced bucket go on, if an audit finds nothing wrong in it",
+		Long: `Audits the budget in full, and lets the bucket go on if its figures agree. Otherwise the
+fence stays, and the refusal (bucket_fenced) says what disagrees.`,
+		Example: `  budgetctl unfence spring-sale bucket-3`,
+	})
+}
+
 func (a *app) bucketCommand(verb bucketVerb, cmd *cobra.Command) *cobra.Command {
 	cmd.Args = arguments
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {

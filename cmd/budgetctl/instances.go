@@ -15,7 +15,7 @@ import (
 func (a *app) instancesCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "instances",
-		Short: "Show the stores and their lanes; drain, recover or rebalance them",
+		Short: "Show the stores and their lanes; drain, recover, give up or rebalance them",
 		Example: `  budgetctl instances
   budgetctl instances drain redis-2
   budgetctl instances rebalance --dry-run`,
@@ -27,7 +27,7 @@ func (a *app) instancesCommand() *cobra.Command {
 		},
 	}
 	cmd.AddCommand(a.drainCommand(), a.undrainCommand(), a.recoverCommand(),
-		a.rebalanceCommand())
+		a.giveUpCommand(), a.rebalanceCommand())
 	return cmd
 }
 
@@ -151,6 +151,28 @@ is known stays as it is. In ledger mode there is nothing to recover.`,
 					return lanes(
 						&client.InstanceList{Instances: []client.Instance{*i}})
 				})
+		},
+	}
+}
+
+func (a *app) giveUpCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "give-up NAME",
+		Short: "Give up an instance of store mode that does not come back",
+		Long: `Ends the buckets of an instance that is down for good. What they held goes to
+quarantine, until 'budgetctl release' says whether it was sold, or back to the total where the
+budget says on_loss assume_unused. The instance is drained: its buckets go to other instances, which
+know nothing of the ids of before. It is refused while the instance answers (instance_answers). In
+ledger mode nothing is lost by it.`,
+		Example: `  budgetctl instances give-up redis-2`,
+		Args:    arguments,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return call(a, cmd, func(ctx context.Context, c *client.Client) (*client.Drain, error) {
+				return c.GiveUpInstance(ctx, args[0])
+			}, func(d *client.Drain) string {
+				return drained(d) + "\n" + details(field{"quarantined", d.Quarantined},
+					field{"returned", d.Returned})
+			})
 		},
 	}
 }

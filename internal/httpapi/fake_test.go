@@ -332,6 +332,16 @@ func (f *fake) Audit(ctx context.Context, ref bucket.BudgetRef) (bucket.AuditRep
 	}, f.note("audit %+v", ref)
 }
 
+func (f *fake) Unfence(_ context.Context, ref bucket.BudgetRef, key string) (bucket.BucketView, error) {
+	return aBucket, f.note("unfence %+v %q", ref, key)
+}
+
+func (f *fake) GiveUp(_ context.Context, name string) (bucket.DrainView, error) {
+	v := aDrain
+	v.GivenUp = bucket.GivenUp{Quarantined: 30, Returned: 2}
+	return v, f.note("give up %s", name)
+}
+
 func (f *fake) Feed(ctx context.Context, r bucket.FeedRequest) (bucket.FeedPage, error) {
 	if f.before != nil {
 		f.before(ctx, r.After)

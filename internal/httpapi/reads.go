@@ -23,6 +23,17 @@ const auditTime = 10 * time.Minute
 type Audits interface {
 	// Audit checks a budget on live traffic; a report that is not OK is no error.
 	Audit(ctx context.Context, ref bucket.BudgetRef) (bucket.AuditReport, error)
+	// Unfence audits a budget and lets a fenced bucket go on if nothing is wrong in it.
+	Unfence(ctx context.Context, ref bucket.BudgetRef, key string) (bucket.BucketView, error)
+}
+
+// unfence takes as long as an audit.
+func (a *API) unfence(c *call) (answer, error) {
+	ctx, cancel := context.WithTimeout(c.work, auditTime)
+	defer cancel()
+	c.allow(auditTime)
+	c.ctx = ctx
+	return c.onBucket(a.service.Unfence)
 }
 
 func (a *API) audit(c *call) (answer, error) {

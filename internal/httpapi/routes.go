@@ -58,6 +58,7 @@ func (a *API) routes() []route {
 			handle: a.offline},
 		{pattern: "POST " + one + "/buckets/{key}/online", changes: true, handle: a.online},
 		{pattern: "POST " + one + "/buckets/{key}/apply", changes: true, handle: a.apply},
+		{pattern: "POST " + one + "/buckets/{key}/unfence", changes: true, handle: a.unfence},
 		{pattern: "POST " + one + "/recycle", changes: true, handle: a.recycle},
 		{pattern: "GET " + one + "/recycles", handle: a.recycles},
 
@@ -70,6 +71,7 @@ func (a *API) routes() []route {
 		{pattern: "POST /v1/instances/{name}/drain", changes: true, handle: a.drain},
 		{pattern: "POST /v1/instances/{name}/undrain", changes: true, handle: a.undrain},
 		{pattern: "POST /v1/instances/{name}/recover", changes: true, handle: a.recover},
+		{pattern: "POST /v1/instances/{name}/give-up", changes: true, handle: a.giveUp},
 		{pattern: "POST /v1/instances:rebalance", changes: true, handle: a.rebalance},
 		{pattern: "GET /v1/whoami", handle: a.whoami},
 		{pattern: "GET /v1/keys", handle: a.listKeys},

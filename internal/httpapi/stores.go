@@ -25,6 +25,8 @@ type Instances interface {
 	Undrain(ctx context.Context, instance string) (bucket.DrainView, error)
 	// Recover takes an instance that lost its memory back into service, and returns its lanes.
 	Recover(ctx context.Context, instance string) ([]bucket.LaneView, error)
+	// GiveUp gives up an instance of store mode that does not come back.
+	GiveUp(ctx context.Context, instance string) (bucket.DrainView, error)
 	// Rebalance gives instances their share of the buckets, or says what it would move.
 	Rebalance(ctx context.Context, dryRun bool) (bucket.Rebalance, error)
 }
@@ -65,6 +67,8 @@ func (a *API) drain(c *call) (answer, error) { return c.onInstance(a.service.Dra
 
 func (a *API) undrain(c *call) (answer, error) { return c.onInstance(a.service.Undrain) }
 
+func (a *API) giveUp(c *call) (answer, error) { return c.onInstance(a.service.GiveUp) }
+
 // instance is the name in the path. Its body may be absent or {}.
 func (c *call) instance() (string, error) {
 	c.query()
@@ -81,7 +85,8 @@ func (c *call) onInstance(
 	v, err := verb(c.ctx, name)
 	return answer{body: drainView{Instance: v.Instance, Draining: v.Draining, BucketsLeft: v.Left,
 		Moved:    v.Moved,
-		KeysLeft: v.Uncleared, Done: v.Done, Problem: v.Problem}}, err
+		KeysLeft: v.Uncleared, Done: v.Done, Problem: v.Problem, Quarantined: v.GivenUp.Quarantined,
+		Returned: v.GivenUp.Returned}}, err
 }
 
 func (a *API) recover(c *call) (answer, error) {
@@ -167,6 +172,9 @@ type drainView struct {
 	KeysLeft    int    `json:"keys_left"`
 	Done        bool   `json:"done"`
 	Problem     string `json:"problem,omitzero"`
+	// Quarantined and Returned are minor units that its buckets held when it was given up.
+	Quarantined int64 `json:"quarantined,omitzero"`
+	Returned    int64 `json:"returned,omitzero"`
 }
 
 // rebalanceView is what a rebalance moved or, on a dry run, would move.

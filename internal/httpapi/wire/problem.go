@@ -41,6 +41,8 @@ var statuses = map[budget.Code]struct {
 	budget.RecycleRunning:         {http.StatusConflict, "A recycle is going on"},
 	budget.BucketOffline:          {http.StatusConflict, "The bucket is offline"},
 	budget.LastInstance:           {http.StatusConflict, "No other instance can take its buckets"},
+	budget.BucketFenced:           {http.StatusConflict, "The figures of the bucket disagree"},
+	budget.InstanceAnswers:        {http.StatusConflict, "The instance answers"},
 	budget.RequestConflict:        {http.StatusConflict, "The id was used for another request"},
 	budget.RequestVoid:            {http.StatusConflict, "The request was cancelled"},
 	budget.AlreadyRolledBack:      {http.StatusConflict, "Nothing is left to roll back"},

@@ -10,6 +10,7 @@ import (
 	"github.com/budgetd/budgetd/bucket/audit"
 	"github.com/budgetd/budgetd/budget"
 	"github.com/budgetd/budgetd/internal/sqlstore/engine"
+	"github.com/budgetd/budgetd/internal/sqlstore/moves"
 	"github.com/budgetd/budgetd/internal/sqlstore/rows"
 	"github.com/budgetd/budgetd/ledger"
 )
@@ -216,19 +217,51 @@ func readFeed(r *engine.Reader, a *audit.Accounts) error {
 	return nil
 }
 
-const fence = `UPDATE bucket_epoch /*by PRIMARY*/ SET fenced = ? WHERE bucket_id = ? AND epoch = ?
-	AND LENGTH(fenced) = 0`
+const (
+	fence = `UPDATE bucket_epoch /*by PRIMARY*/ SET fenced = ? WHERE bucket_id = ? AND epoch = ?
+		AND LENGTH(fenced) = 0`
+	unfence = `UPDATE bucket_epoch /*by PRIMARY*/ SET fenced = ''
+		WHERE bucket_id = ? AND LENGTH(fenced) > 0`
+	selectOwner = `SELECT budget_id FROM sharding_budget_management_bucket WHERE id = ?`
+)
 
 // maxWhy is the length of bucket_epoch.fenced, bytes.
 const maxWhy = 512
 
-// Fence stops an epoch: nothing is deducted from it until an operator decides. fenced says that it
-// was not fenced before. Errors: Unavailable, OutcomeUnknown; a repetition is harmless.
+// Fence stops an epoch: nothing is deducted from it until an operator decides, and nodes that read
+// the bucket list again send nothing there. fenced says that it was not fenced before. Errors:
+// Unavailable, OutcomeUnknown; a repetition is harmless.
 func (p *Part) Fence(ctx context.Context, ref bucket.Ref, why string) (fenced bool, err error) {
+	n, err := p.changeFence(ctx, ref.Bucket, fence, []byte(why[:min(len(why), maxWhy)]), ref.Bucket,
+		ref.Epoch)
+	return n == 1, err
+}
+
+// Unfence lets the epochs of a bucket go on, and nodes send requests there again. Errors:
+// Unavailable, OutcomeUnknown; a repetition is harmless.
+func (p *Part) Unfence(ctx context.Context, bucketID int64) error {
+	_, err := p.changeFence(ctx, bucketID, unfence, bucketID)
+	return err
+}
+
+// changeFence changes epochs of a bucket, under the lock of its budget.
+func (p *Part) changeFence(ctx context.Context, bucketID int64, update string, args ...any) (
+	n int64, err error) {
 	err = p.db.Write(ctx, "fence", func(t *engine.Tx) error {
-		n, err := t.Exec(fence, []byte(why[:min(len(why), maxWhy)]), ref.Bucket, ref.Epoch)
-		fenced = n == 1
-		return err
+		var owner int64
+		n = 0
+		if found, err := t.Get(&owner, selectOwner, bucketID); err != nil || !found {
+			return err
+		}
+		if _, err := rows.LockBudget(t, "fence", owner); err != nil {
+			return err
+		}
+		changed, err := t.Exec(update, args...)
+		if err != nil || changed == 0 {
+			return err
+		}
+		n = int64(changed)
+		return moves.ListChanged(t, owner, 1)
 	})
-	return fenced, err
+	return n, err
 }

@@ -72,8 +72,12 @@ func (p *Part) Move(ctx context.Context, budgetID int64, ref bucket.Ref, from, t
 			return nil
 		}
 		copied := row.Number
-		if row.Status == string(ledger.Lost) {
-			copied = 0
+		source, err := readLane(&t.Reader, from, shared)
+		if err != nil {
+			return err
+		}
+		if row.Status == string(ledger.Lost) || source.Identity == "" {
+			copied = 0 // nothing can be copied from a memory that is lost or was given up
 		}
 		moved = true
 		err = t.Hit(1, moveBucket, []byte(to.Instance), to.Index, copied, engine.ToMS(t.Now),

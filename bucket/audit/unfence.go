@@ -1,0 +1,57 @@
+package audit
+
+import (
+	"context"
+	"slices"
+
+	"github.com/budgetd/budgetd/bucket"
+	"github.com/budgetd/budgetd/budget"
+	"github.com/budgetd/budgetd/ledger"
+)
+
+// Unfence lifts the fence of a bucket if a full audit of its budget finds nothing wrong in it. In
+// store mode an entry that is missing is no reason to keep it: the next call that meets it quarantines
+// what the epoch held. A bucket that is not fenced is audited and answered as it is. Errors: BudgetNotFound;
+// BucketNotFound; BucketFenced with what disagrees; Unavailable, also where the bucket's store
+// cannot be read; OutcomeUnknown.
+func (s *Service) Unfence(ctx context.Context, ref bucket.BudgetRef, key string) (
+	bucket.BucketView, error) {
+	const op = "unfence"
+	var none bucket.BucketView
+	b, err := s.budgets.Find(ctx, ref)
+	if err != nil {
+		return none, err
+	}
+	bk := b.Named(key)
+	if bk == nil {
+		return none, budget.Refuse(budget.BucketNotFound, op, "budget %s has no bucket %q", b.Name, key)
+	}
+	report, err := s.Audit(ctx, ref)
+	if err != nil {
+		return none, err
+	}
+	if slices.Contains(report.Unchecked, bk.Key) {
+		e := budget.Refuse(budget.Unavailable, op, "the store of bucket %s cannot be read", bk.Key)
+		e.Reason = budget.ReasonStoreDown
+		return none, e
+	}
+	wrong := slices.IndexFunc(report.Discrepancies, func(d ledger.Discrepancy) bool {
+		return d.Bucket == bk.Key && d.What != ledger.EntryInStore
+	})
+	if wrong >= 0 {
+		return none, budget.Refuse(budget.BucketFenced, op, "the figures of bucket %s disagree: %s",
+			bk.Key, report.Discrepancies[wrong].String())
+	}
+	if err := s.ledger.Unfence(ctx, bk.ID); err != nil {
+		return none, s.failed(err)
+	}
+	s.log.Info("fence lifted", "budget", b.Name, "bucket", bk.Key)
+	if b, err = s.budgets.Reload(ctx, b.ID); err != nil {
+		return none, &budget.Error{Code: budget.OutcomeUnknown, Op: op, Err: err,
+			Message: "it was done; the answer could not be read"}
+	}
+	if bk = b.Named(bk.Key); bk == nil {
+		return none, budget.Refuse(budget.BucketNotFound, op, "budget %s has no bucket %q", b.Name, key)
+	}
+	return bucket.BucketView{Bucket: *bk, Remaining: bk.Epoch.Outstanding}, nil
+}
