@@ -11,9 +11,9 @@ import (
 
 // Unfence lifts the fence of a bucket if a full audit of its budget finds nothing wrong in it. In
 // store mode an entry that is missing is no reason to keep it: the next call that meets it
-// quarantines what the epoch held. A bucket that is not fenced is audited and answered as it is. Errors:
-// BudgetNotFound; BucketNotFound; BucketFenced with what disagrees; Unavailable, also where the
-// bucket's store cannot be read; OutcomeUnknown.
+// quarantines what the epoch held. A bucket that is not fenced is audited and answered as it is.
+// Errors: BudgetNotFound; BucketNotFound; BucketFenced with what disagrees; Unavailable, also where
+// the bucket's store cannot be read; OutcomeUnknown.
 func (s *Service) Unfence(ctx context.Context, ref bucket.BudgetRef, key string) (
 	bucket.BucketView, error) {
 	const op = "unfence"
