@@ -39,7 +39,7 @@ demo-cluster: ## the same on MariaDB, three Redis and two budgetd, all private
 	@scripts/demo-cluster.sh
 
 .PHONY: bench
-bench: ## measure budgetd and the baselines side by side (20 minutes, on a quiet machine)
+bench: ## measure budgetd and the baselines side by side (25 minutes, on a quiet machine)
 	@bench/run.sh
 
 .PHONY: clean

@@ -94,7 +94,8 @@ var house = map[string]place{
 	"internal/daemon": {anything: true},
 	// what is wired, and what speaks to it
 	"cmd/budgetd":   {may: slices.Concat(words, root, []string{"internal/config", "internal/daemon"})},
-	"cmd/budgetctl": {may: slices.Concat(words, []string{"client", "access", "trail"})},
+	"cmd/budgetctl": {may: slices.Concat(words, []string{"client", "access", "trail",
+		"internal/tlsfiles"})},
 	"client":        {may: []string{"budget", "internal/tlsfiles"}},
 	// what exists for tests
 	"internal/storetest":   {may: slices.Concat(actor, []string{"internal/testservers"}), test: true},

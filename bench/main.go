@@ -5,7 +5,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"flag"
 	"fmt"
 	"io"
@@ -41,31 +40,27 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	quick := flags.Bool("quick", false,
 		"a second or two per row: shows that everything works, measures nothing")
 	only := flags.String("only", "",
-		"rows to run, by name, comma-separated; what they build upon runs too. With -flat: series")
+		"rows and series to run, by name, comma-separated; what they build upon runs too")
 	list := flags.Bool("list", false, "show the names of the rows")
 	out := flags.String("out", "", "file for the table (default: standard output)")
-	flatTo := flags.String("flat", "",
-		"measure instead whether cost stays flat, and write figures and pictures into this folder")
-	profiles := flags.String("profile", "",
-		"write profiles of budgetd, Redis and MariaDB into this folder too (needs perf)")
 	if err := flags.Parse(args); err != nil {
 		return err
-	}
-	if *list {
-		for _, r := range rows {
-			fmt.Fprintf(stdout, "%-24s %s\n", r.name, r.what)
-		}
-		return nil
 	}
 	var all []string
 	for _, r := range rows {
 		all = append(all, r.name)
-	}
-	if *flatTo != "" {
-		all = nil
-		for _, s := range flat {
-			all = append(all, s.name)
+		if *list {
+			fmt.Fprintf(stdout, "%-24s %s\n", r.name, r.what)
 		}
+	}
+	for _, s := range flat {
+		all = append(all, s.name)
+		if *list {
+			fmt.Fprintf(stdout, "%-24s cost by %s\n", s.name, s.what)
+		}
+	}
+	if *list {
+		return nil
 	}
 	names, err := chosen(*only, all)
 	if err != nil {
@@ -76,19 +71,10 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 		return err
 	}
 	defer os.RemoveAll(dir)
-	w := &world{ctx: ctx, dir: dir, quick: *quick, log: stderr, measured: map[string]measurement{}}
+	w := &world{ctx: ctx, dir: dir, quick: *quick, log: stderr, measured: map[string]measurement{},
+		near: map[string]measurement{}, every: map[string][]measurement{}}
 	if w.bin, err = filepath.Abs(*bin); err != nil {
 		return err
-	}
-	if *profiles != "" {
-		if err := os.MkdirAll(*profiles, 0o755); err != nil {
-			return err
-		}
-		w.profiles = *profiles
-	}
-	if *flatTo != "" {
-		table, err := w.measureFlat(*flatTo, names)
-		return errors.Join(err, write(*out, stdout, table))
 	}
 	w.measureAll(names)
 	if err := write(*out, stdout, w.markdown()); err != nil {
@@ -103,7 +89,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 // measureAll measures rows, and notes those that fail.
 func (w *world) measureAll(names []string) {
 	for _, name := range names {
-		_, err := w.measure(name)
+		err := w.measureOne(name)
 		if w.ctx.Err() != nil {
 			w.failed = append(w.failed, name+": interrupted; it and what follows has no figures")
 			break
@@ -116,10 +102,29 @@ func (w *world) measureAll(names []string) {
 	}
 }
 
-// chosen returns the names of the rows or series to run, of all that there are.
+// measureOne measures a row, or a series in both modes.
+func (w *world) measureOne(name string) error {
+	at := slices.IndexFunc(flat, func(s series) bool { return s.name == name })
+	if at < 0 {
+		_, err := w.measure(name)
+		return err
+	}
+	for _, durability := range []string{"store", "ledger"} {
+		spots, err := w.measureSeries(flat[at], durability)
+		w.spots = append(w.spots, spots...)
+		if err != nil {
+			return fmt.Errorf("%s mode: %w", durability, err)
+		}
+	}
+	return nil
+}
+
+// chosen returns the names of the rows and series to run, of all that there are.
 func chosen(only string, all []string) ([]string, error) {
 	if only == "" {
-		return all, nil
+		return slices.DeleteFunc(slices.Clone(all), func(name string) bool {
+			return slices.Contains(apart, name)
+		}), nil
 	}
 	names := strings.Split(only, ",")
 	for _, name := range names {

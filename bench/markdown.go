@@ -48,6 +48,7 @@ func (w *world) markdown() string {
 		}
 		fmt.Fprintf(&b, "| %s | %s %g | %.2f | %s |\n", t.what, sign, t.bound, value, met)
 	}
+	b.WriteString(flatTable(w.spots))
 	for _, why := range w.failed {
 		fmt.Fprintf(&b, "\nFailed: %s\n", why)
 	}
@@ -60,7 +61,10 @@ func (w *world) value(t target) (float64, bool) {
 	if !found || t.by == "" {
 		return t.of(m), found
 	}
-	by, found := w.measured[t.by]
+	by, found := m.beside[t.by]
+	if !found {
+		by, found = w.measured[t.by]
+	}
 	if !found || t.of(by) == 0 {
 		return 0, false
 	}
@@ -69,7 +73,10 @@ func (w *world) value(t target) (float64, bool) {
 
 // ratio returns a row's throughput by that of another one.
 func (w *world) ratio(m measurement, by string) string {
-	other, found := w.measured[by]
+	other, found := m.beside[by]
+	if !found {
+		other, found = w.measured[by]
+	}
 	if !found || other.perS == 0 {
 		return ""
 	}

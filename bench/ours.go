@@ -23,10 +23,11 @@ type ours struct {
 	limits           bool
 	connections      int
 	batch            int
-	seconds          int // to measure; 0: 10
+	seconds          int // to measure; 0: 8
 	total            int64
 	repeats          float64
-	lag              bool
+	// keys: every call carries a key; tls: connections are encrypted.
+	keys, tls bool
 	// half: an open loop at half of the rate of that row.
 	half string
 	// budgets are made beforehand, and the load goes to the first active of them.
@@ -52,12 +53,7 @@ type answered struct {
 		MiB  float64 `json:"memory_mib"`
 	} `json:"processes"`
 	Answers map[string]int64 `json:"answers"`
-	Lag     *struct {
-		Samples int   `json:"samples"`
-		First   int64 `json:"first_half_entries"`
-		Second  int64 `json:"second_half_entries"`
-	} `json:"lag"`
-	Check struct {
+	Check   struct {
 		SettledS float64 `json:"settled_s"`
 	} `json:"check"`
 }
@@ -79,13 +75,12 @@ func (o ours) measure(s *stage) (measurement, error) {
 			return measurement{}, err
 		}
 	}
-	args = append(args, "--server", "http://"+b.address)
+	args = append(args, b.reached...)
 	for _, p := range b.watched {
 		args = append(args, "--pid", p)
 	}
-	profiled := s.profile(s.row, b.watched)
 	text, err := s.output("budgetctl", args...)
-	if err = errors.Join(err, <-profiled); err != nil {
+	if err != nil {
 		return measurement{}, err
 	}
 	var a answered
@@ -95,12 +90,10 @@ func (o ours) measure(s *stage) (measurement, error) {
 	if o.repeats > 0 && a.Answers["replayed"] == 0 {
 		return measurement{}, errors.New("no repeat of an accepted id was answered")
 	}
-	if a.Lag != nil && (a.Lag.Samples < 2 || a.Lag.First == 0) {
-		return measurement{}, fmt.Errorf("the lag was read %d times, at most %d entries in the first "+
-			"half: nothing to compare",
-			a.Lag.Samples, a.Lag.First)
-	}
 	m := o.measurement(a)
+	if o.keys {
+		return m, nil // the metrics want a key, too
+	}
 	grouped, err := groupedBy(b.address)
 	m.note += grouped
 	return m, err
@@ -130,9 +123,9 @@ func groupedBy(address string) (string, error) {
 
 // load returns the command line of budgetctl, without the server.
 func (o ours) load(s *stage) ([]string, error) {
-	seconds, warmup := o.seconds, 3
+	seconds, warmup := o.seconds, 2
 	if seconds == 0 {
-		seconds = 10
+		seconds = 8
 	}
 	if o.total > 0 {
 		warmup = 10 // it sells out meanwhile
@@ -156,9 +149,6 @@ func (o ours) load(s *stage) ([]string, error) {
 		args = append(args, "--users", strconv.Itoa(users), "--routing-dimension", "user",
 			"--limit", "name=per-day,dimension=user,window=day,max=1000000000",
 			"--limit", "name=per-user,dimension=user,window=lifetime,max=1000000000")
-	}
-	if o.lag {
-		args = append(args, "--lag")
 	}
 	if o.half != "" {
 		most, err := s.world.measure(o.half)
@@ -189,11 +179,6 @@ func (o ours) measurement(a answered) measurement {
 	}
 	if a.Unsent > 0 {
 		m.note += fmt.Sprintf("%d calls unsent; ", a.Unsent)
-	}
-	if a.Lag != nil {
-		m.note += fmt.Sprintf("lag at most %d entries in the first half, %d in the second; ", a.Lag.First,
-			a.Lag.Second)
-		m.lagGrowth = float64(a.Lag.Second) / float64(max(a.Lag.First, 1))
 	}
 	if o.durability == "store" {
 		m.note += fmt.Sprintf("ledger complete %.1f s after the load; ", a.Check.SettledS)

@@ -7,6 +7,9 @@ type row struct {
 	measurer
 }
 
+// apart are rows and series that take minutes each: they are measured when they are named.
+var apart = []string{"store-sustained", "records"}
+
 // measurer measures one row on a stage of its own.
 type measurer interface {
 	measure(s *stage) (measurement, error)
@@ -15,35 +18,35 @@ type measurer interface {
 // Connections of the rows with batches: 32 of 100 deductions are 3,200 under way.
 const batchConnections = 32
 
-// rows are measured in this order. (a) is measured again at the end: what the neighbours on the
-// machine did meanwhile shows there.
+// rows are measured in this order. A baseline is measured again before and after each row whose
+// target speaks of it, so that what else the machine does is in both.
 var rows = []row{
 	{"empty", "(a) empty net/http JSON handler, 64 connections", service{"empty", "none"}},
 	{"lua", "(b) net/http + one Lua call per request, everysec", service{"lua", "everysec"}},
 	{"lua-always", "(b) with appendfsync always", service{"lua", "always"}},
 	{"pipelined", "(b2) fasthttp + auto-pipelining client + four-command script, everysec",
 		service{"pipelined", "everysec"}},
-	{"hot-update", "(c) MariaDB hot row, plain UPDATE", hotRow{"update", false}},
-	{"hot-once", "(c) exactly once: INSERT id + UPDATE in one transaction", hotRow{"once", false}},
-	{"hot-procedure", "(c) the same as a stored procedure, one round trip",
-		hotRow{"procedure", false}},
-	{"hot-once-binlog", "(c) exactly once, sync_binlog=1", hotRow{"once", true}},
-	{"hot-procedure-binlog", "(c) as a stored procedure, sync_binlog=1", hotRow{"procedure", true}},
-	{"redis-decrby", "(d) redis-benchmark, 64 pipelined DECRBY", redisBenchmark{false}},
-	{"redis-script", "(d) redis-benchmark, 64 pipelined four-command scripts", redisBenchmark{true}},
+	{"hot-once", "(c) exactly once: INSERT id + UPDATE in one transaction", hotRow{}},
 
 	{"store-single", "store mode, single calls, 64 connections, two limits",
 		ours{durability: "store", limits: true, connections: 64}},
 	{"store-single-free", "store mode, single calls, without limits",
 		ours{durability: "store", connections: 64}},
-	{"store-batch", "store mode, batches of 100, burst of 10 s, two limits",
+	{"store-batch", "store mode, batches of 100, two limits",
 		ours{durability: "store", limits: true, connections: batchConnections, batch: 100}},
 	{"store-batch-always", "store mode, batches of 100, appendfsync always, two limits",
 		ours{durability: "store", limits: true, connections: batchConnections, batch: 100,
 			fsync: "always"}},
 	{"store-sustained", "store mode, batches of 100 for 120 s, two limits",
-		ours{durability: "store", limits: true, connections: batchConnections, batch: 100, seconds: 120,
-			lag: true}},
+		ours{durability: "store", limits: true, connections: batchConnections, batch: 100,
+			seconds: 120}},
+	{"store-single-keys", "store mode, single calls, two limits, a key with every call",
+		ours{durability: "store", limits: true, connections: 64, keys: true}},
+	{"store-single-tls", "store mode, single calls, two limits, a key and TLS",
+		ours{durability: "store", limits: true, connections: 64, keys: true, tls: true}},
+	{"store-batch-tls", "store mode, batches of 100, two limits, a key and TLS",
+		ours{durability: "store", limits: true, connections: batchConnections, batch: 100, keys: true,
+			tls: true}},
 	{"ledger-single", "ledger mode, single calls, 64 connections, without limits",
 		ours{durability: "ledger", connections: 64}},
 	{"ledger-single-256", "ledger mode, single calls, 256 connections, without limits",
@@ -74,8 +77,6 @@ var rows = []row{
 		ours{durability: "ledger", connections: 256, half: "ledger-single-256"}},
 	{"memory", "100,000 budgets known, 10,000 active, ledger mode, single calls",
 		ours{durability: "ledger", connections: 64, budgets: 100_000, active: 10_000}},
-
-	{"empty-again", "(a) again, at the end", service{"empty", "none"}},
 }
 
 // target is a promise of the issue: a figure of one row, by that of another where there is one.
@@ -92,18 +93,13 @@ func perS(m measurement) float64   { return m.perS }
 func p99(m measurement) float64    { return m.p99 }
 func memory(m measurement) float64 { return m.memoryMiB }
 
-// lagGrowth is how the highest lag of the second half is to that of the first.
-func lagGrowth(m measurement) float64 { return m.lagGrowth }
-func server(m measurement) float64    { return m.us("server") }
-func redisUS(m measurement) float64 {
-	return m.us("redis")
-}
+func server(m measurement) float64  { return m.us("server") }
+func redisUS(m measurement) float64 { return m.us("redis") }
 
 // allProcesses is the CPU time per deduction of everything that serves it.
 func allProcesses(m measurement) float64 { return m.us("server") + m.us("redis") + m.us("mariadb") }
 
 var targets = []target{
-	{"(b) ÷ (a): (b) is written well, 0.9 of 20,000 ÷ 60,000", "lua", "empty", perS, 0.3, false},
 	{"store mode, single calls, two limits ÷ (b)", "store-single", "lua", perS, 2, false},
 	{"… ÷ (a)", "store-single", "empty", perS, 0.8, false},
 	{"… CPU of server, Redis and SQL ÷ (b)'s", "store-single", "lua", allProcesses, 0.4, true},

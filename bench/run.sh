@@ -1,15 +1,13 @@
 #!/usr/bin/env bash
 # Builds budgetd, budgetctl and the baselines, runs all of them one after the other on private
 # servers, and writes a Markdown table with throughput, latency and CPU time per deduction. The whole
-# takes about 20 minutes and wants the machine for itself.
+# takes about 25 minutes and wants the machine for itself.
 #
-#	bench/run.sh --quick              a second or two per row: does everything work?
-#	bench/run.sh --only store-single  one row (--list names them); what it builds upon runs too
+#	bench/run.sh --quick              a second per row: does everything work?
+#	bench/run.sh --only store-single  one row or series (--list names them); what it builds upon runs too
 #	bench/run.sh --out table.md
-#	bench/run.sh --flat docs/flat    does cost stay flat? Figures and pictures into that folder (15 minutes)
-#	bench/run.sh --only store-single --profile DIR    where its processes spend their time, by perf
 #
-# Needs redis-server, redis-benchmark and mariadbd (scripts/test-deps.sh).
+# Needs redis-server and mariadbd (scripts/test-deps.sh).
 set -eu
 cd "$(dirname "${BASH_SOURCE[0]}")"
 PATH=$PATH:/usr/sbin:/sbin # where Debian keeps mariadbd
@@ -20,10 +18,6 @@ while [ $# -gt 0 ]; do
 	case $1 in
 	--out)
 		out=$(realpath -m -- "${2:?--out needs a file}")
-		shift
-		;;
-	--flat | --profile)
-		arguments+=("$1" "$(realpath -m -- "${2:?$1 needs a folder}")")
 		shift
 		;;
 	*) arguments+=("$1") ;;

@@ -2,8 +2,16 @@ package main
 
 import (
 	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/x509"
 	"database/sql"
+	"encoding/pem"
+	"errors"
 	"fmt"
+	"math/big"
+	"net"
 	"os"
 	"path/filepath"
 	"strings"
@@ -73,6 +81,7 @@ func (s *stage) folder(name string) (string, error) {
 type budgetd struct {
 	process
 	watched []string // NAME=PID
+	reached []string // flags of budgetctl
 	dsn     string   // of its MariaDB; "": embedded
 }
 
@@ -105,6 +114,11 @@ func (s *stage) budgetd(o ours) (budgetd, error) {
 			strings.Join(instances, ", "))
 		watched = append(watched, fmt.Sprintf("mariadb=%d", mariadb.Pid()))
 	}
+	reached, secured, err := s.secured(o)
+	if err != nil {
+		return budgetd{}, err
+	}
+	text += secured
 	config := filepath.Join(s.dir, "budgetd.yaml")
 	if err := os.WriteFile(config, []byte(text), 0o600); err != nil {
 		return budgetd{}, err
@@ -113,5 +127,55 @@ func (s *stage) budgetd(o ours) (budgetd, error) {
 	if err != nil {
 		return budgetd{}, err
 	}
-	return budgetd{p, append([]string{fmt.Sprintf("server=%d", p.pid)}, watched...), dsn}, nil
+	scheme := "http://"
+	if o.tls {
+		scheme = "https://"
+	}
+	return budgetd{p, append([]string{fmt.Sprintf("server=%d", p.pid)}, watched...),
+		append(reached, "--server", scheme+p.address), dsn}, nil
+}
+
+// secured makes the key and the certificate that a row wants, and returns flags of budgetctl and
+// budgetd's configuration.
+func (s *stage) secured(o ours) (flags []string, config string, err error) {
+	if o.keys {
+		key, err := s.output("budgetctl", "keys", "generate")
+		file := filepath.Join(s.dir, "first-admin.key")
+		if err = errors.Join(err, os.WriteFile(file, key, 0o600)); err != nil {
+			return nil, "", err
+		}
+		flags = append(flags, "--token-file", file)
+		config += fmt.Sprintf("auth: keys\nkeys: {first_admin_file: %q}\n", file)
+	}
+	if o.tls {
+		cert, key := filepath.Join(s.dir, "cert.pem"), filepath.Join(s.dir, "key.pem")
+		if err := certify(cert, key); err != nil {
+			return nil, "", err
+		}
+		flags = append(flags, "--ca-file", cert)
+		config += fmt.Sprintf("tls: {cert_file: %q, key_file: %q}\n", cert, key)
+	}
+	return flags, config, nil
+}
+
+// certify writes a certificate for 127.0.0.1 that is signed by its own key.
+func certify(certFile, keyFile string) error {
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		return err
+	}
+	template := &x509.Certificate{SerialNumber: big.NewInt(1), NotAfter: time.Now().Add(time.Hour),
+		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}, IsCA: true, BasicConstraintsValid: true}
+	cert, err := x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key)
+	if err != nil {
+		return err
+	}
+	private, err := x509.MarshalPKCS8PrivateKey(key)
+	if err != nil {
+		return err
+	}
+	return errors.Join(
+		os.WriteFile(certFile, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: cert}), 0o600),
+		os.WriteFile(keyFile, pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: private}),
+			0o600))
 }

@@ -10,6 +10,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -24,8 +25,10 @@ type world struct {
 	quick    bool
 	log      io.Writer
 	measured map[string]measurement
+	near     map[string]measurement   // baselines, after which no other row was run
+	every    map[string][]measurement // all runs of the baselines
+	spots    []spot                   // of the series
 	failed   []string
-	profiles string // folder; "": none are taken
 	runs     int
 }
 
@@ -34,8 +37,8 @@ type measurement struct {
 	perS, p50, p99 float64 // deductions a second; ms of a call
 	cpu            []cost
 	note           string
-	memoryMiB      float64 // of budgetd
-	lagGrowth      float64 // the highest lag of the second half by that of the first; 0: not asked for
+	memoryMiB      float64                // of budgetd
+	beside         map[string]measurement // baselines: the mean of a run before and one after it
 }
 
 // cost is the CPU time of a process per deduction, in microseconds.
@@ -54,32 +57,113 @@ func (m measurement) us(process string) float64 {
 	return 0
 }
 
-// measure runs a row that has not been run yet.
+// measure runs a row that has not been run yet, between two runs of each baseline that its targets
+// speak of.
 func (w *world) measure(name string) (measurement, error) {
 	if m, done := w.measured[name]; done {
 		return m, nil
 	}
-	for _, r := range rows {
-		if r.name != name {
+	at := slices.IndexFunc(rows, func(r row) bool { return r.name == name })
+	if at < 0 {
+		return measurement{}, fmt.Errorf("there is no row %q", name)
+	}
+	if _, is := rows[at].measurer.(service); is {
+		return w.baseline(name)
+	}
+	var beside []string
+	for _, t := range targets {
+		by := slices.IndexFunc(rows, func(r row) bool { return r.name == t.by })
+		if t.row != name || by < 0 || slices.Contains(beside, t.by) {
 			continue
 		}
-		w.runs++
-		s := &stage{world: w, row: name, dir: filepath.Join(w.dir, fmt.Sprint(w.runs))}
-		if err := os.Mkdir(s.dir, 0o700); err != nil {
+		if _, is := rows[by].measurer.(service); is {
+			beside = append(beside, t.by)
+		} else if _, err := w.measure(t.by); err != nil {
 			return measurement{}, err
 		}
-		fmt.Fprintf(w.log, "%s: %s\n", time.Now().Format(time.TimeOnly), name)
-		m, err := r.measure(s)
-		err = errors.Join(err, s.close())
+	}
+	before, err := w.baselines(beside)
+	if err != nil {
+		return measurement{}, err
+	}
+	m, err := w.once(rows[at])
+	clear(w.near)
+	if err != nil {
+		return m, err
+	}
+	after, err := w.baselines(beside)
+	if err != nil {
+		return m, err
+	}
+	m.beside = map[string]measurement{}
+	for i, by := range beside {
+		m.beside[by] = mean(before[i], after[i])
+	}
+	w.measured[name] = m
+	return m, nil
+}
+
+// baselines measures baselines, those after which no other row was run not again.
+func (w *world) baselines(names []string) ([]measurement, error) {
+	out := make([]measurement, len(names))
+	for i, name := range names {
+		m, err := w.baseline(name)
 		if err != nil {
-			return m, err
+			return nil, err
 		}
-		fmt.Fprintf(w.log, "  %.0f/s, p50 %.2f ms, p99 %.2f ms, CPU %v %s\n", m.perS, m.p50, m.p99, m.cpu,
-			m.note)
-		w.measured[name] = m
+		out[i] = m
+	}
+	return out, nil
+}
+
+// baseline measures a baseline; the table has the mean of all its runs.
+func (w *world) baseline(name string) (measurement, error) {
+	if m, is := w.near[name]; is {
 		return m, nil
 	}
-	return measurement{}, fmt.Errorf("there is no row %q", name)
+	m, err := w.once(rows[slices.IndexFunc(rows, func(r row) bool { return r.name == name })])
+	if err != nil {
+		return m, err
+	}
+	w.near[name] = m
+	w.every[name] = append(w.every[name], m)
+	all := mean(w.every[name]...)
+	all.note = fmt.Sprintf("mean of %d runs", len(w.every[name]))
+	w.measured[name] = all
+	return m, nil
+}
+
+// mean is the mean of measurements of one row.
+func mean(all ...measurement) measurement {
+	var out measurement
+	n := float64(len(all))
+	for _, m := range all {
+		out.perS, out.p50, out.p99 = out.perS+m.perS/n, out.p50+m.p50/n, out.p99+m.p99/n
+		for i, c := range m.cpu {
+			if i == len(out.cpu) {
+				out.cpu = append(out.cpu, cost{process: c.process})
+			}
+			out.cpu[i].us += c.us / n
+		}
+	}
+	return out
+}
+
+// once runs a row.
+func (w *world) once(r row) (measurement, error) {
+	w.runs++
+	s := &stage{world: w, dir: filepath.Join(w.dir, fmt.Sprint(w.runs))}
+	if err := os.Mkdir(s.dir, 0o700); err != nil {
+		return measurement{}, err
+	}
+	fmt.Fprintf(w.log, "%s: %s\n", time.Now().Format(time.TimeOnly), r.name)
+	m, err := r.measure(s)
+	if err = errors.Join(err, s.close()); err != nil {
+		return m, err
+	}
+	fmt.Fprintf(w.log, "  %.0f/s, p50 %.2f ms, p99 %.2f ms, CPU %v %s\n", m.perS, m.p50, m.p99, m.cpu,
+		m.note)
+	return m, nil
 }
 
 // seconds returns a duration, or a short one for a quick run.
@@ -93,7 +177,6 @@ func (w *world) seconds(n int) time.Duration {
 // stage is the servers of one row, in a folder of its own. The last one started is stopped first.
 type stage struct {
 	*world
-	row  string
 	dir  string
 	stop []func() error
 }

@@ -67,7 +67,8 @@ func (c *caller) Request(buf []byte) ([]byte, int) {
 			c.body = strconv.AppendUint(c.body, c.next, 10)
 		case 'u':
 			c.body = append(c.body, 'u')
-			c.body = strconv.AppendUint(c.body, (c.next*0x9e3779b97f4a7c15+uint64(c.number))>>20%c.users, 10)
+			drawn := (c.next<<16 + uint64(c.number)) * 0x9e3779b97f4a7c15 >> 20 % c.users
+			c.body = strconv.AppendUint(c.body, drawn, 10)
 		}
 	}
 	buf = append(buf, c.head...)

@@ -7,6 +7,7 @@ import (
 	"maps"
 	"net"
 	"net/url"
+	"os"
 	"slices"
 	"strconv"
 	"strings"
@@ -16,6 +17,7 @@ import (
 	"github.com/budgetd/budgetd/client"
 	"github.com/budgetd/budgetd/cmd/budgetctl/bench"
 	"github.com/budgetd/budgetd/cmd/budgetctl/bench/load"
+	"github.com/budgetd/budgetd/internal/tlsfiles"
 	"github.com/spf13/cobra"
 )
 
@@ -97,7 +99,6 @@ func (f *benchFlags) addLoad(cmd *cobra.Command) {
 	flags.IntVar(&p.Users, "users", 0, "number of values of --dimension; 0: no dimension is sent")
 	flags.StringVar(&p.Dimension, "dimension", "user", "name of the dimension of --users")
 	flags.StringArrayVar(&f.pids, "pid", nil, "NAME=PID of a process to watch; repeatable")
-	flags.BoolVar(&p.Lag, "lag", false, "watch how far the ledger is behind the stores, on /metrics")
 	flags.DurationVar(&p.Settle, "settle", 30*time.Second,
 		"how long the budgets may take to agree after the load")
 	flags.StringVar(&f.progress, "progress", "auto",
@@ -227,13 +228,8 @@ func (a *app) bench(ctx context.Context, f benchFlags) error {
 	if err != nil {
 		return err
 	}
-	base, err := url.Parse(c.Server())
-	if err != nil || base.Scheme != "http" {
-		return usagef("%s: the load is plain HTTP; name a server with http://", c.Server())
-	}
-	f.plan.Host, f.plan.Path, f.plan.Load.Address = base.Host, base.EscapedPath(), base.Host
-	if base.Port() == "" {
-		f.plan.Load.Address = net.JoinHostPort(base.Hostname(), "80")
+	if err := a.aim(&f.plan, c.Server()); err != nil {
+		return err
 	}
 	if f.create {
 		if err := a.makeBudgets(ctx, c, f); err != nil {
@@ -250,6 +246,44 @@ func (a *app) bench(ctx context.Context, f benchFlags) error {
 		return err
 	}
 	return benchVerdict(report)
+}
+
+// aim points the load at the server, with the key and the certificates that the command line names.
+func (a *app) aim(plan *bench.Plan, server string) error {
+	base, err := url.Parse(server)
+	if err != nil {
+		return usagef("%s: %v", server, err)
+	}
+	port := "80"
+	p, err := a.connect()
+	if err != nil {
+		return err
+	}
+	if base.Scheme == "https" {
+		port = "443"
+		files, err := tlsfiles.NewClient(tlsfiles.ClientFiles{CA: p.CAFile, Cert: p.CertFile,
+			Key: p.KeyFile, ServerName: p.ServerName})
+		if err != nil {
+			return usagef("%v", err)
+		}
+		plan.Load.TLS = files.Config()
+		if plan.Load.TLS.ServerName == "" {
+			plan.Load.TLS.ServerName = base.Hostname()
+		}
+	}
+	plan.Host, plan.Path, plan.Load.Address = base.Host, base.EscapedPath(), base.Host
+	if base.Port() == "" {
+		plan.Load.Address = net.JoinHostPort(base.Hostname(), port)
+	}
+	plan.Token = p.Token
+	if p.TokenFile != "" {
+		text, err := os.ReadFile(p.TokenFile)
+		if err != nil {
+			return usagef("%v", err)
+		}
+		plan.Token = strings.TrimSpace(string(text))
+	}
+	return nil
 }
 
 // makeBudgets makes the budgets of the plan, some side by side. What is there already stays.
@@ -310,10 +344,6 @@ func benched(r bench.Report) string {
 		fields = append(fields, field{"CPU s of " + p.Name, p.CPUS},
 			field{"CPU µs per deduction of " + p.Name, p.CPUPerDeductionUS},
 			field{"memory MiB of " + p.Name, p.MemoryMiB})
-	}
-	if r.Lag != nil {
-		fields = append(fields, field{"lag entries, first half", r.Lag.FirstHalfEntries},
-			field{"lag entries, second half", r.Lag.SecondHalfEntries})
 	}
 	fields = append(fields, field{"units told", r.Check.ToldUnits},
 		field{"units used", r.Check.UsedUnits},

@@ -71,7 +71,7 @@ func TestBenchOutput(t *testing.T) {
 			server := newFake(t)
 			must1(t, server.URL, "create b --type promo --total 1000")
 			r := must1(t, server.URL, fmt.Sprintf("bench b --calls 100 --rate 2000 --connections 1 --warmup 0s"+
-				" --lag --pid fake=%d -o %s", os.Getpid(), format))
+				" --pid fake=%d -o %s", os.Getpid(), format))
 			got := times.ReplaceAllString(r.stdout, "${1}N")
 			if format == "table" {
 				got = widths.ReplaceAllString(got, "  ")
@@ -311,7 +311,6 @@ func TestBenchUsage(t *testing.T) {
 		{"bench b --create --durability none", `--durability "none"`},
 		{"bench b --create --buckets 0", "--buckets 0"},
 		{"bench b --progress some", `--progress "some"`},
-		{"bench b --server https://h", "the load is plain HTTP"},
 	}
 	for _, test := range tests {
 		t.Run(test.line, func(t *testing.T) {

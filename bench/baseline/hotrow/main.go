@@ -1,10 +1,6 @@
-// Hotrow is baseline (c): one row of MariaDB that everybody changes, straight SQL, no HTTP. It runs
-// one way of doing it on a number of connections and prints a line of JSON.
-//
-//	update     UPDATE hot SET out_quantity = out_quantity + 1 WHERE id = 1, committed by itself
-//	once       exactly once: INSERT of the id and UPDATE … WHERE out_quantity + n <= total in one
-//	           transaction, statement by statement, rolled back where the UPDATE changes nothing
-//	procedure  the same as one call of a stored procedure: one round trip instead of three
+// Hotrow is baseline (c): one row of MariaDB that everybody changes, straight SQL, no HTTP, exactly
+// once: INSERT of the id and UPDATE … WHERE out_quantity + n <= total in one transaction, statement
+// by statement, rolled back where the UPDATE changes nothing. It prints a line of JSON.
 package main
 
 import (
@@ -28,23 +24,13 @@ import (
 var tables = []string{
 	`DROP TABLE IF EXISTS hot`,
 	`DROP TABLE IF EXISTS done`,
-	`DROP PROCEDURE IF EXISTS deduct`,
 	`CREATE TABLE hot (id INT PRIMARY KEY, total BIGINT NOT NULL,
 		out_quantity BIGINT NOT NULL) ENGINE=InnoDB`,
 	`CREATE TABLE done (request_id VARBINARY(128) PRIMARY KEY, amount BIGINT NOT NULL) ENGINE=InnoDB`,
 	`INSERT INTO hot VALUES (1, 1000000000000, 0)`,
-	`CREATE PROCEDURE deduct(IN request VARBINARY(128), IN n BIGINT)
-BEGIN
-	DECLARE EXIT HANDLER FOR SQLEXCEPTION BEGIN ROLLBACK; RESIGNAL; END;
-	START TRANSACTION;
-	INSERT INTO done (request_id, amount) VALUES (request, n);
-	UPDATE hot SET out_quantity = out_quantity + n WHERE id = 1 AND out_quantity + n <= total;
-	IF ROW_COUNT() = 1 THEN COMMIT; ELSE ROLLBACK; END IF;
-END`,
 }
 
 const (
-	update     = `UPDATE hot SET out_quantity = out_quantity + 1 WHERE id = 1`
 	insertID   = `INSERT INTO done (request_id, amount) VALUES (?, ?)`
 	updateOnce = `UPDATE hot SET out_quantity = out_quantity + ?
 		WHERE id = 1 AND out_quantity + ? <= total`
@@ -56,16 +42,16 @@ type worker struct {
 	prepare map[string]*sql.Stmt
 }
 
-func newWorker(ctx context.Context, db *sql.DB, session string, texts ...string) (*worker, error) {
+func newWorker(ctx context.Context, db *sql.DB) (*worker, error) {
 	conn, err := db.Conn(ctx)
 	if err != nil {
 		return nil, err
 	}
-	if _, err := conn.ExecContext(ctx, session); err != nil {
+	if _, err := conn.ExecContext(ctx, "SET autocommit = 0"); err != nil {
 		return nil, err
 	}
 	w := &worker{conn: conn, prepare: map[string]*sql.Stmt{}}
-	for _, text := range texts {
+	for _, text := range []string{insertID, updateOnce} {
 		if w.prepare[text], err = conn.PrepareContext(ctx, text); err != nil {
 			return nil, err
 		}
@@ -100,31 +86,8 @@ func (w *worker) once(ctx context.Context, id []byte) error {
 	return errors.Join(err, undone)
 }
 
-// ways are the statements that each way prepares, and one deduction of it.
-var ways = map[string]struct {
-	session    string // run first on every connection
-	statements []string
-	deduct     func(ctx context.Context, w *worker, id []byte) error
-}{
-	"update": {"SET autocommit = 1", []string{update}, func(ctx context.Context, w *worker,
-		_ []byte) error {
-		_, err := w.exec(ctx, update)
-		return err
-	}},
-	"once": {"SET autocommit = 0", []string{insertID, updateOnce}, func(ctx context.Context, w *worker,
-		id []byte) error {
-		return w.once(ctx, id)
-	}},
-	"procedure": {"SET autocommit = 1", []string{"CALL deduct(?, ?)"},
-		func(ctx context.Context, w *worker, id []byte) error {
-			_, err := w.exec(ctx, "CALL deduct(?, ?)", id, 1)
-			return err
-		}},
-}
-
 // result is what is printed.
 type result struct {
-	Way         string  `json:"way"`
 	Connections int     `json:"connections"`
 	PerS        float64 `json:"per_s"`
 	P50         float64 `json:"p50_ms"`
@@ -136,12 +99,11 @@ type result struct {
 
 func main() {
 	dsn := flag.String("dsn", "", "database, in the form of go-sql-driver/mysql")
-	way := flag.String("way", "once", "update, once or procedure")
 	connections := flag.Int("connections", 16, "connections")
 	duration := flag.Duration("duration", 5*time.Second, "how long to measure")
 	pid := flag.Int("pid", 0, "process id of the server")
 	flag.Parse()
-	r, err := measure(*dsn, *way, *connections, *duration, *pid)
+	r, err := measure(*dsn, *connections, *duration, *pid)
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -150,7 +112,7 @@ func main() {
 	}
 }
 
-func measure(dsn, way string, connections int, duration time.Duration, pid int) (result, error) {
+func measure(dsn string, connections int, duration time.Duration, pid int) (result, error) {
 	ctx := context.Background()
 	config, err := mysql.ParseDSN(dsn)
 	if err != nil {
@@ -167,17 +129,13 @@ func measure(dsn, way string, connections int, duration time.Duration, pid int) 
 			return result{}, err
 		}
 	}
-	how, found := ways[way]
-	if !found {
-		return result{}, fmt.Errorf("there is no way %q", way)
-	}
 	workers := make([]*worker, connections)
 	for i := range workers {
-		if workers[i], err = newWorker(ctx, db, how.session, how.statements...); err != nil {
+		if workers[i], err = newWorker(ctx, db); err != nil {
 			return result{}, err
 		}
 	}
-	m := &measuring{deduct: how.deduct, histogram: load.NewHistogram()}
+	m := &measuring{histogram: load.NewHistogram()}
 	if err := m.run(ctx, workers, duration/5); err != nil { // warm up
 		return result{}, err
 	}
@@ -196,7 +154,7 @@ func measure(dsn, way string, connections int, duration time.Duration, pid int) 
 		return result{}, err
 	}
 	n := float64(m.histogram.Count())
-	return result{Way: way, Connections: connections, PerS: n / took.Seconds(),
+	return result{Connections: connections, PerS: n / took.Seconds(),
 		P50:      float64(m.histogram.Quantile(0.5).Microseconds()) / 1000,
 		P99:      float64(m.histogram.Quantile(0.99).Microseconds()) / 1000,
 		ClientUS: float64((after[0] - before[0]).Microseconds()) / n,
@@ -220,7 +178,6 @@ func usages(pid int) (cpu [2]time.Duration, err error) {
 
 // measuring is a load under way.
 type measuring struct {
-	deduct    func(ctx context.Context, w *worker, id []byte) error
 	mu        sync.Mutex
 	histogram *load.Histogram
 	err       error
@@ -236,7 +193,7 @@ func (m *measuring) run(ctx context.Context, workers []*worker, duration time.Du
 			for time.Now().Before(end) {
 				begin := time.Now()
 				id := fmt.Appendf(nil, "request-%d", m.number.Add(1))
-				err := m.deduct(ctx, w, id)
+				err := w.once(ctx, id)
 				m.mu.Lock()
 				m.histogram.Add(time.Since(begin))
 				if m.err == nil {

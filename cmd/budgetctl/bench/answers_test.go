@@ -2,9 +2,8 @@ package bench
 
 import (
 	"slices"
+	"strings"
 	"testing"
-
-	"github.com/budgetd/budgetd/cmd/budgetctl/bench/load"
 )
 
 func TestRead(t *testing.T) {
@@ -81,14 +80,14 @@ func TestResults(t *testing.T) {
 	}
 }
 
-func TestLag(t *testing.T) {
-	got := *lagOf([]load.Lag{{Entries: 5, Seconds: 1}, {Entries: 9, Seconds: 0.5}, {Entries: 4, Seconds: 3},
-		{Entries: 7, Seconds: 2}, {Entries: 6, Seconds: 1}})
-	if want := (Lag{FirstHalfEntries: 9, SecondHalfEntries: 7, EndEntries: 6, FirstHalfS: 1, SecondHalfS: 3,
-		Samples: 5}); got != want {
-		t.Errorf("%+v, want %+v", got, want)
-	}
-	if got := *lagOf(nil); got != (Lag{}) {
-		t.Errorf("of nothing: %+v", got)
+// TestKey: every call carries the plan's key, and none where the plan has none.
+func TestKey(t *testing.T) {
+	for token, want := range map[string]bool{"bdg_key": true, "": false} {
+		w := newWriter(&Plan{Host: "h", Budgets: []string{"b"}, Token: token})
+		for _, call := range [][]byte{w.deduct(nil, item{}), w.batch(nil, []item{{}}), w.rollback(nil, item{})} {
+			if got := strings.Contains(string(call), "\r\nAuthorization: Bearer bdg_key\r\n"); got != want {
+				t.Errorf("key %q: %q", token, call)
+			}
+		}
 	}
 }

@@ -15,6 +15,8 @@ import (
 type Plan struct {
 	// Host is the server as the Host header names it, Path what its URLs begin with ("" or "/x").
 	Host, Path string
+	// Token is the key that each call carries; "": none.
+	Token string
 	// Tenant is whose budgets are meant; "": the server's default.
 	Tenant string
 	// Budgets are names, all of the same tenant; they are used equally.
@@ -41,8 +43,6 @@ type Plan struct {
 	Settle time.Duration
 	// Processes are watched: their CPU time and memory.
 	Processes []load.Process
-	// Lag has the lag of the ledger behind the stores' logs watched, on /metrics, once a second.
-	Lag bool
 }
 
 // Service is what a run needs of *client.Client.

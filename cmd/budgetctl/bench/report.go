@@ -41,7 +41,6 @@ type Report struct {
 	Delay           *Latency `json:"delay,omitzero"`
 	// Processes: this one first, where it can be read.
 	Processes []Use `json:"processes"`
-	Lag       *Lag  `json:"lag,omitzero"`
 	Check     Check `json:"check"`
 }
 
@@ -65,17 +64,6 @@ type Use struct {
 	CPUPerDeductionUS float64 `json:"cpu_per_deduction_us"`
 	// MemoryMiB is what it had in memory at the end.
 	MemoryMiB float64 `json:"memory_mib"`
-}
-
-// Lag is how far the ledger was behind the stores' logs, in entries and in the age of the oldest:
-// the most in each half of the measured time. Flat: the second half is no worse.
-type Lag struct {
-	FirstHalfEntries  int64   `json:"first_half_entries"`
-	SecondHalfEntries int64   `json:"second_half_entries"`
-	EndEntries        int64   `json:"end_entries"`
-	FirstHalfS        float64 `json:"first_half_s"`
-	SecondHalfS       float64 `json:"second_half_s"`
-	Samples           int     `json:"samples"`
 }
 
 // Check compares what the callers were told, warm-up included, with what the budgets say.

@@ -17,9 +17,12 @@ func newWriter(p *Plan) writer {
 	if p.Tenant != "" {
 		query = "?tenant=" + p.Tenant // a name: nothing in it needs escaping
 	}
-	return writer{plan: p, dimension: strconv.Quote(p.Dimension), tail: query + " HTTP/1.1\r\nHost: " +
-		p.Host +
-		"\r\nContent-Type: application/json\r\nContent-Length: "}
+	tail := query + " HTTP/1.1\r\nHost: " + p.Host
+	if p.Token != "" {
+		tail += "\r\nAuthorization: Bearer " + p.Token
+	}
+	return writer{plan: p, dimension: strconv.Quote(p.Dimension),
+		tail: tail + "\r\nContent-Type: application/json\r\nContent-Length: "}
 }
 
 // deduct appends the call that makes one deduction.

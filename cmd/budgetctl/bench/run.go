@@ -31,13 +31,13 @@ func Run(
 		r.callers = append(r.callers, newCaller(&plan, n, r.books, r.soldOut))
 	}
 	stop := r.watch(progress)
-	measured, counted, uses, lag, err := r.load(ctx)
+	measured, counted, uses, err := r.load(ctx)
 	stop()
 	if err != nil {
 		return Report{}, err
 	}
 	report := r.report(measured, counted, uses)
-	report.Complete, report.Lag = ctx.Err() == nil, lag
+	report.Complete = ctx.Err() == nil
 	report.Check = r.check(lasting)
 	return report, nil
 }
@@ -53,9 +53,7 @@ type run struct {
 }
 
 // load warms up and measures.
-func (r *run) load(
-	ctx context.Context,
-) (m load.Measured, c counts, uses []Use, lag *Lag, err error) {
+func (r *run) load(ctx context.Context) (m load.Measured, c counts, uses []Use, err error) {
 	callers := make([]load.Caller, len(r.callers))
 	for n, c := range r.callers {
 		callers[n] = c
@@ -70,14 +68,12 @@ func (r *run) load(
 	}
 	before, err := r.usages()
 	if err != nil {
-		return m, c, nil, nil, err
+		return m, c, nil, err
 	}
-	watch := r.watchLag()
 	m = load.Run(ctx, r.plan.Load, callers)
 	after, err := r.usages()
-	lag = watch()
 	c = r.counted()
-	return m, c, usesOf(before, after, c.deductions), lag, err
+	return m, c, usesOf(before, after, c.deductions), err
 }
 
 // counted adds up the callers' counts.

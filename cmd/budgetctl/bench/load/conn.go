@@ -2,6 +2,7 @@ package load
 
 import (
 	"bytes"
+	"crypto/tls"
 	"errors"
 	"net"
 	"time"
@@ -14,6 +15,7 @@ const maxAnswerBytes = 64 << 20
 // pipelined.
 type conn struct {
 	address string
+	tls     *tls.Config // nil: not encrypted
 	timeout time.Duration
 	net     net.Conn
 	in      []byte // what was read: in[at:]
@@ -26,8 +28,7 @@ type conn struct {
 // false when no connection could be made. After an error the next call dials anew.
 func (c *conn) call(request []byte) (status int, body []byte, sent bool, err error) {
 	if c.net == nil {
-		if c.net, err = net.DialTimeout("tcp", c.address, c.timeout); err != nil {
-			c.net = nil
+		if err = c.dial(); err != nil {
 			return 0, nil, false, err
 		}
 		c.until = time.Time{}
@@ -48,6 +49,18 @@ func (c *conn) call(request []byte) (status int, body []byte, sent bool, err err
 		c.close()
 	}
 	return status, body, true, err
+}
+
+func (c *conn) dial() error {
+	dialled, err := net.DialTimeout("tcp", c.address, c.timeout)
+	if err != nil {
+		return err
+	}
+	c.net = dialled
+	if c.tls != nil {
+		c.net = tls.Client(dialled, c.tls) // the first write shakes hands
+	}
+	return nil
 }
 
 func (c *conn) close() {

@@ -2,6 +2,7 @@ package load
 
 import (
 	"context"
+	"crypto/tls"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -23,6 +24,8 @@ type Caller interface {
 type Plan struct {
 	// Address is the server's host:port.
 	Address string
+	// TLS is how connections are encrypted; nil: they are not.
+	TLS *tls.Config
 	// Kinds is how many kinds of calls there are, at least 1.
 	Kinds int
 	// Rate is the calls a second over all connections; 0: as fast as they are answered.
@@ -67,7 +70,7 @@ func Run(ctx context.Context, plan Plan, callers []Caller) Measured {
 	var workers sync.WaitGroup
 	for i, caller := range callers {
 		w := &worker{run: r, caller: caller, shard: r.shards[i%len(r.shards)],
-			conn: conn{address: plan.Address, timeout: plan.Timeout}}
+			conn: conn{address: plan.Address, tls: plan.TLS, timeout: plan.Timeout}}
 		workers.Go(w.work)
 	}
 	workers.Wait()

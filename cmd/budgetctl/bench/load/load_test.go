@@ -2,6 +2,8 @@ package load
 
 import (
 	"context"
+	"crypto/tls"
+	"crypto/x509"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -153,6 +155,27 @@ func TestIntended(t *testing.T) {
 	for _, test := range tests {
 		if got := intended(test.k, test.rate); got != test.want {
 			t.Errorf("call %d at %g a second: %s, want %s", test.k, test.rate, got, test.want)
+		}
+	}
+}
+
+// TestTLS: calls are encrypted where the plan says so, and none is sent to a server of another name.
+func TestTLS(t *testing.T) {
+	s := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.WriteHeader(http.StatusOK)
+	}))
+	t.Cleanup(s.Close)
+	trusted := x509.NewCertPool()
+	trusted.AddCert(s.Certificate())
+	for _, test := range []struct {
+		name           string
+		answered, lost int64
+	}{{"example.com", 5, 0}, {"example.org", 0, 5}} {
+		posts, list := callers(1)
+		Run(t.Context(), Plan{Address: s.Listener.Addr().String(), Kinds: 1, Calls: 5, Timeout: time.Second,
+			TLS: &tls.Config{RootCAs: trusted, ServerName: test.name}}, list)
+		if posts.answered.Load() != test.answered || posts.lost.Load() != test.lost {
+			t.Errorf("%s: %d answered, %d lost", test.name, posts.answered.Load(), posts.lost.Load())
 		}
 	}
 }
