@@ -32,6 +32,9 @@ type Condition struct {
 	// need it: what was never committed was never acknowledged. It is what durability "store" asks
 	// of a lane.
 	Persistent bool
+	// Unfit says why the store cannot be the truth of a budget in store mode, whatever its settings;
+	// "": it can.
+	Unfit string
 }
 
 // Refused lists the problems with which a store is not used under `strict`.
@@ -50,6 +53,8 @@ type Finding struct {
 	Problem string
 	// Refused: with `strict` the store is not used. The others cost a recovery and no units.
 	Refused bool
+	// StoreMode: it concerns budgets in store mode only.
+	StoreMode bool
 }
 
 // Inspected is an instance whose settings decide what it may lose.

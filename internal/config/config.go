@@ -5,13 +5,23 @@ import (
 	"crypto/tls"
 	"fmt"
 	"log/slog"
+	"net"
+	"os"
 	"time"
 
 	"github.com/budgetd/budgetd/internal/tlsfiles"
 )
 
-// NodeName is node.name, or where the node listens.
-func (c Config) NodeName() string { return cmp.Or(c.Node.Name, c.Listen) }
+// NodeName is node.name, or where the node listens; with an address of all interfaces, its host.
+func (c Config) NodeName() string {
+	host, port, err := net.SplitHostPort(c.Listen)
+	if ip := net.ParseIP(host); err == nil && (host == "" || ip != nil && ip.IsUnspecified()) {
+		if name, err := os.Hostname(); err == nil {
+			host = name
+		}
+	}
+	return cmp.Or(c.Node.Name, net.JoinHostPort(host, port))
+}
 
 // Node says which node this is.
 type Node struct{ Name string }
@@ -72,9 +82,11 @@ type Instance struct {
 	MasterName, SentinelUsername, SentinelPassword, SentinelPasswordFile string
 	// Password is final: PasswordFile has been read into it.
 	Username, Password, PasswordFile string
-	DB, Connections                  int
-	DialTimeout, Timeout             time.Duration
-	TLS                              TLS
+	// Vouched: the operator answers for settings that the server does not let be read.
+	Vouched              bool
+	DB, Connections      int
+	DialTimeout, Timeout time.Duration
+	TLS                  TLS
 }
 
 // The drivers of instances.

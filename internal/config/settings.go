@@ -83,6 +83,7 @@ func (i *Instance) settings() []setting {
 		{"username", text(&i.Username)},
 		{"password", hidden(text(&i.Password))},
 		{"password_file", text(&i.PasswordFile)},
+		{"vouched", flag(&i.Vouched)},
 		{"db", integer(&i.DB, 0, 65_535)},
 		{"connections", integer(&i.Connections, 1, 1000)},
 		{"dial_timeout", duration(&i.DialTimeout, "10ms", "1m")},

@@ -19,7 +19,6 @@ import (
 
 	"github.com/budgetd/budgetd/access"
 	"github.com/budgetd/budgetd/internal/config"
-	"github.com/budgetd/budgetd/internal/httpapi"
 	"github.com/budgetd/budgetd/internal/sqlstore/engine"
 )
 
@@ -114,11 +113,11 @@ func Run(ctx context.Context, args, environ []string, stdout, stderr io.Writer) 
 		c.Stop.Notice = podNotice
 	}
 	spareCollector(ctx, environ)
-	log := logger(c.Log, stderr)
+	log, notes := logger(c.Log, c.NodeName(), stderr)
 	for _, warning := range warnings {
 		log.Warn("unsafe configuration", "problem", warning)
 	}
-	if err := serve(ctx, c, *file, log); err != nil {
+	if err := serve(ctx, c, *file, log, notes); err != nil {
 		fmt.Fprintln(stderr, "budgetd:", err)
 		return statusFailed
 	}
@@ -197,16 +196,6 @@ func tryConnections(ctx context.Context, c config.Config) error {
 		}
 	}
 	return errors.Join(faults...)
-}
-
-// logger writes to w as configured, with the ids of the request that a record belongs to.
-func logger(c config.Log, w io.Writer) *slog.Logger {
-	options := &slog.HandlerOptions{Level: c.Level}
-	var handler slog.Handler = slog.NewTextHandler(w, options)
-	if c.JSON {
-		handler = slog.NewJSONHandler(w, options)
-	}
-	return slog.New(httpapi.LogHandler(handler))
 }
 
 // buildVersion is the module's version, or the commit that was built.

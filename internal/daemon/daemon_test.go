@@ -341,11 +341,27 @@ func TestRedisSettings(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, strict := range []string{"false", "true"} {
-		p := start(t, []string{"--config", file}, "BUDGETD_STRICT="+strict)
-		if n := strings.Count(p.log.String(), "CONFIG SET appendonly yes"); n != 1 {
-			t.Errorf("%d warnings", n)
-		}
+		const mend = "CONFIG SET appendonly yes"
+		dsn := "BUDGETD_DATABASE_DSN=" + filepath.Join(t.TempDir(), "data", "budgetd.db")
+		p := start(t, []string{"--config", file}, "BUDGETD_STRICT="+strict, dsn)
 		p.create("sale")
+		if strings.Contains(p.log.String(), mend) {
+			t.Error("warned of what a filter does not need")
+		}
+		for n := range 2 {
+			status, body := 503, ""
+			for tries := 0; status == 503 && tries < 100; tries++ { // until the lane is activated
+				time.Sleep(100 * time.Millisecond)
+				status, body = p.ask("POST", "/v1/budgets", fmt.Sprintf(`{"name":"stored-%d","unit":"count",`+
+					`"type":"promo","total_quantity":10,"durability":"store"}`, n))
+			}
+			if status != 201 {
+				t.Errorf("create: %d %s", status, body)
+			}
+		}
+		if n := strings.Count(p.log.String(), mend); n != 1 {
+			t.Errorf("%d warnings once there are budgets in store mode:\n%s", n, p.log)
+		}
 		if status, body := p.ask("POST", "/v1/budgets/sale/deduct", `{"request_id":"o1","amount":7}`); status != 200 {
 			t.Errorf("deduct: %d %s", status, body)
 		}
@@ -354,16 +370,12 @@ func TestRedisSettings(t *testing.T) {
 		}
 		p.signal()
 		p.ended()
-	}
-	const mend = "CONFIG SET maxmemory-policy noeviction"
-	evicting := testservers.Redis(t, testservers.RedisArgs("--maxmemory-policy", "allkeys-lru"))
-	text = fmt.Sprintf("instances:\n  - {name: redis-a, driver: redis, addrs: [%q]}\n", evicting.Addr())
-	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	p := start(t, []string{"--config", file})
-	if !strings.Contains(p.log.String(), mend) {
-		t.Error("no warning")
+		again := start(t, []string{"--config", file}, dsn)
+		if n := strings.Count(again.log.String(), mend); n != 1 {
+			t.Errorf("%d warnings at the next start:\n%s", n, again.log)
+		}
+		again.signal()
+		again.ended()
 	}
 }
 

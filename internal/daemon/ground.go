@@ -8,14 +8,15 @@ import (
 	"io"
 	"log/slog"
 	"net"
-	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/budgetd/budgetd/bucket"
 	"github.com/budgetd/budgetd/budget"
 	"github.com/budgetd/budgetd/internal/config"
 	"github.com/budgetd/budgetd/internal/redisstore"
+	"github.com/budgetd/budgetd/internal/sqlstore/definitions"
 	"github.com/budgetd/budgetd/internal/sqlstore/engine"
 )
 
@@ -29,6 +30,8 @@ type ground struct {
 	drivers map[string]string
 	// weaknesses are the database's settings that were warned of.
 	weaknesses string
+	// said has the problems of stores that were warned of.
+	said sync.Map
 }
 
 // open opens the database, waiting for it a bounded time, and makes the instances; it does not
@@ -55,11 +58,12 @@ func open(ctx context.Context, c config.Config, log *slog.Logger) (*ground, erro
 			return g, err
 		}
 		g.stores[i.Name] = store
-		if err := checkStore(ctx, i, c.Strict, store, log); err != nil {
-			return g, err
-		}
 	}
-	return g, nil
+	inStore, err := definitions.New(g.db).AnyInStoreMode(ctx)
+	if err != nil {
+		return g, fmt.Errorf("database: %w", err)
+	}
+	return g, g.checkStore(ctx, redisLanes(g), inStore, c.Strict, log)
 }
 
 // Pauses between attempts to reach the database.
@@ -132,8 +136,9 @@ func newRedis(
 	}
 	c := redisstore.Config{
 		Name: i.Name, Username: i.Username, DB: i.DB,
-		Secret: func() string { return password.Now().Reveal() },
-		Lanes:  i.Lanes, InstallationID: installation, PoolSize: i.Connections,
+		Secret:  func() string { return password.Now().Reveal() },
+		Vouched: i.Vouched,
+		Lanes:   i.Lanes, InstallationID: installation, PoolSize: i.Connections,
 		RecordWindow: recordWindow,
 		DialTimeout:  i.DialTimeout, ReadTimeout: i.Timeout, WriteTimeout: i.Timeout,
 		PoolTimeout: i.Timeout,
@@ -158,29 +163,35 @@ func newRedis(
 	return store, nil
 }
 
-// checkStore warns of the settings with which a server of an instance may lose what it holds,
-// each once. A filter needs none of them; budgets in store mode do. Under strict it refuses a
-// server that is too
-// old. A server that cannot be reached does not keep the others from serving.
-func checkStore(ctx context.Context, i config.Instance, strict bool, store bucket.Inspected,
+// checkStore warns of the settings with which a server of an instance may lose what it holds. Each
+// warning is given once per server. What concerns budgets in store mode only is warned of where
+// there are such budgets. Under strict it refuses a server that is too old. A server that cannot be
+// reached does not keep the others from serving.
+func (g *ground) checkStore(ctx context.Context, lanes []bucket.Lane, inStore, strict bool,
 	log *slog.Logger) error {
-	var refused, known []string
-	for n := range i.Lanes {
-		condition, err := store.Condition(ctx, bucket.Lane{Instance: i.Name, Index: n})
+	var refused []string
+	for _, lane := range lanes {
+		condition, err := g.stores[lane.Instance].Condition(ctx, lane)
 		if err != nil {
-			log.Warn("settings of an instance not checked yet", "instance", i.Name, "lane", n,
-				"error", err)
+			log.Warn("settings of an instance not checked yet", "instance", lane.Instance,
+				"lane", lane.Index, "error", err)
 			continue
 		}
+		if condition.Unfit != "" && inStore {
+			condition.Findings = append(condition.Findings, bucket.Finding{Problem: condition.Unfit})
+		}
 		for _, f := range condition.Findings {
-			switch {
-			case slices.Contains(known, f.Problem): // several lanes have one server
-			case strict && f.Refused:
-				refused = append(refused, f.Problem)
-			default:
-				log.Warn("setting of a store", "instance", i.Name, "problem", f.Problem)
+			if f.StoreMode && !inStore {
+				continue
 			}
-			known = append(known, f.Problem)
+			if _, said := g.said.LoadOrStore(f.Problem, true); said { // several lanes have one server
+				continue
+			}
+			if strict && f.Refused {
+				refused = append(refused, f.Problem)
+			} else {
+				log.Warn("setting of a store", "instance", lane.Instance, "problem", f.Problem)
+			}
 		}
 	}
 	return strictly(refused)

@@ -2,6 +2,7 @@ package daemon
 
 import (
 	"context"
+	"log/slog"
 
 	"github.com/budgetd/budgetd/bucket"
 	"github.com/budgetd/budgetd/bucket/counter"
@@ -123,19 +124,29 @@ func (m *mover) RollOver(ctx context.Context, budgetID int64) error {
 type stores struct {
 	*counter.Service
 	ground *ground
+	log    *slog.Logger
 }
 
-// Fit returns why a budget in store mode may not have buckets on lanes: an instance that only
-// filters, because its driver is sql, keeps no counters. Error: Invalid.
-func (s stores) Fit(_ context.Context, lanes []bucket.Lane) error {
+// Fit returns why a budget in store mode may not have buckets on lanes: an instance with driver sql
+// keeps no counters, and some servers that speak Redis's protocol lack what the truth needs. It
+// warns, once, of settings with which the others may lose what they hold. Error: Invalid.
+func (s stores) Fit(ctx context.Context, lanes []bucket.Lane) error {
+	unfit := func(why string) error {
+		return &budget.Error{Code: budget.Invalid, Op: "create", Message: "the definition has faults",
+			Fields: []budget.FieldError{{Field: "durability", Message: why}}}
+	}
 	for _, lane := range lanes {
-		if s.ground.stores[lane.Instance] == nil {
-			return &budget.Error{Code: budget.Invalid, Op: "create", Message: "the definition has faults",
-				Fields: []budget.FieldError{{Field: "durability", Message: "instance " + lane.Instance +
-					" has driver sql: store mode needs a Redis on every instance"}}}
+		store := s.ground.stores[lane.Instance]
+		if store == nil {
+			return unfit("instance " + lane.Instance +
+				" has driver sql: store mode needs a Redis on every instance")
+		}
+		// One that is down is judged when its lane is activated.
+		if condition, err := store.Condition(ctx, lane); err == nil && condition.Unfit != "" {
+			return unfit(condition.Unfit)
 		}
 	}
-	return nil
+	return s.ground.checkStore(ctx, lanes, true, false, s.log)
 }
 
 // Open opens the epochs of a new budget and delivers its grants.

@@ -4,17 +4,20 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"path/filepath"
 	"strings"
 
 	"github.com/budgetd/budgetd/internal/config"
 	"github.com/budgetd/budgetd/internal/console"
 	"github.com/budgetd/budgetd/internal/httpapi"
 	"github.com/budgetd/budgetd/internal/metrics"
+	"github.com/budgetd/budgetd/internal/sqlstore/engine"
 )
 
 // serve starts everything, serves until ctx ends, and stops everything in the reverse order. The
 // error says why it could not start, or why serving ended.
-func serve(ctx context.Context, c config.Config, file string, log *slog.Logger) error {
+func serve(ctx context.Context, c config.Config, file string, log *slog.Logger,
+	notes *annotator) error {
 	// First, because a port in use is the most likely obstacle and says so at once. Whoever
 	// connects
 	// now waits until all is open.
@@ -36,6 +39,8 @@ func serve(ctx context.Context, c config.Config, file string, log *slog.Logger) 
 	if err != nil {
 		return err
 	}
+	named := nameOf(service.names.budgets.NameOf)
+	notes.nameOf.Store(&named)
 	gate, err := ground.gate(ctx, c, log)
 	if err != nil {
 		return err
@@ -83,15 +88,15 @@ func started(c config.Config, file string, doors *doors, g *ground, log *slog.Lo
 	for _, i := range c.Instances {
 		stores = append(stores, i.Name+" ("+i.Driver+")")
 	}
-	database := c.Database.Driver
-	if database == config.SQLite {
-		database += " " + c.Database.DSN
+	database, data := c.Database.Driver+" "+engine.Place(c.Database.Driver, c.Database.DSN), ""
+	if c.Database.Driver == config.SQLite {
+		data, _ = filepath.Abs(filepath.Dir(c.Database.DSN)) // where it fails, there is none
 	}
 	for n := range doors.all {
 		one := doors.all[len(doors.all)-1-n]
 		log.Info("listening", "addr", one.listener.Addr().String(), "version", buildVersion(),
-			"listener", one.name, "tls", doors.tls != nil, "auth", c.Auth, "node", c.NodeName(),
-			"commit", buildCommit(), "database", database, "installation", g.db.InstallationID(),
+			"listener", one.name, "tls", doors.tls != nil, "auth", c.Auth, "commit", buildCommit(),
+			"database", database, "data", data, "installation", g.db.InstallationID(),
 			"instances", strings.Join(stores, ", "), "config", file)
 	}
 }

@@ -165,7 +165,7 @@ func (m *maker) usageService() *usage.Service {
 
 func (m *maker) manageService() *manage.Service {
 	return &manage.Service{Ledger: m.definitions, Budgets: m.budgets, Periods: m.moves,
-		Stores: stores{m.stores, m.ground},
+		Stores: stores{m.stores, m.ground, m.log},
 		Filter: m.filters, Places: m.places, Takes: m.health.Takes, Moved: m.observer.Moved,
 		Clock: bucket.SystemClock{}, Nonce: nonce, Log: m.log, Timeout: m.c.Deduct.StepTimeout}
 }

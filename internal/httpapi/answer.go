@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"strconv"
 	"sync"
+	"time"
 
 	"github.com/budgetd/budgetd/budget"
 	"github.com/budgetd/budgetd/internal/edge"
@@ -124,7 +125,11 @@ func (a *API) logError(ctx context.Context, op string, e *budget.Error) {
 	if !a.log.Enabled(ctx, level) {
 		return
 	}
-	suppressed, ok := a.gate.pass(a.now())
+	most, every := linesPerSecond, time.Second
+	if level == slog.LevelWarn {
+		most, every = 1, quiet
+	}
+	suppressed, ok := a.gate.pass(kind{op, e.Code, e.Reason}, a.now(), most, every)
 	if !ok {
 		return
 	}

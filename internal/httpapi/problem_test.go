@@ -265,6 +265,31 @@ func TestLogIsBounded(t *testing.T) {
 	}
 }
 
+// A store that is down is said once in a while, not once per request (716 lines in 50 s, once).
+func TestRepeatedLinesAreCounted(t *testing.T) {
+	var out strings.Builder
+	now := time.Unix(1000, 0)
+	service, server, _ := start(t, func(c *httpapi.Config) {
+		c.Log = slog.New(slog.NewTextHandler(&out, nil))
+		c.Now = func() time.Time { return now }
+	})
+	for second := range 50 {
+		now = time.Unix(int64(1000+second), 0)
+		for _, reason := range []budget.Reason{budget.ReasonStoreDown, budget.ReasonOverloaded} {
+			e := budget.Refuse(budget.Unavailable, "deduct", "request %d found it down", second)
+			e.Reason = reason
+			service.err = e
+			for range 20 {
+				ask(t, server, "GET", "/v1/budgets/sale", "")
+			}
+		}
+	}
+	if lines := strings.Count(out.String(), "\n"); lines != 10 ||
+		strings.Count(out.String(), "suppressed=199") != 8 {
+		t.Errorf("%d lines:\n%s", lines, out.String())
+	}
+}
+
 // A rule's faults are listed all at once, beside those of the rest, each once.
 func TestAllFaultsOfARule(t *testing.T) {
 	service, server, _ := start(t)

@@ -10,6 +10,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/budgetd/budgetd/budget"
 )
 
 // marks tell one request from all others in answers and logs.
@@ -150,30 +152,56 @@ func (h logHandler) WithGroup(name string) slog.Handler {
 	return logHandler{h.Handler.WithGroup(name)}
 }
 
-// linesPerSecond bounds what failing requests may log: at 20,000 refused requests a second the log
-// would be the next thing to fail.
-const linesPerSecond = 50
+// What requests may log of one kind: at 20,000 refused requests a second the log would be the next
+// thing to fail. A store that is down fails all its requests alike, so one line in ten seconds says
+// it; errors that need a person are said more often.
+const (
+	linesPerSecond = 50
+	quiet          = 10 * time.Second
+)
 
-// gate lets linesPerSecond lines through in each second and counts the others.
+// kind is what lines are counted by; there are a few hundred at most.
+type kind struct {
+	op     string
+	code   budget.Code
+	reason budget.Reason
+}
+
+// gate lets some lines of each kind through and counts the others.
 type gate struct {
-	mu                sync.Mutex
-	second            int64
+	mu     sync.Mutex
+	spells map[kind]*spell
+}
+
+// spell is a time in which so many lines of a kind were let through.
+type spell struct {
+	until             time.Time
 	lines, suppressed int
 }
 
-// pass reports whether a line may be logged, and how many were not since the last one.
-func (g *gate) pass(now time.Time) (suppressed int, ok bool) {
+// pass reports whether a line may be logged, as one of most in every, and how many of its kind were
+// not since the last one.
+func (g *gate) pass(k kind, now time.Time, most int, every time.Duration) (
+	suppressed int, ok bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if second := now.Unix(); second != g.second {
-		g.second, g.lines = second, 0
+	s := g.spells[k]
+	if s == nil {
+		s = new(spell)
+		if g.spells == nil {
+			g.spells = map[kind]*spell{}
+		}
+		g.spells[k] = s
 	}
-	if g.lines >= linesPerSecond {
-		g.suppressed++
+	if !now.Before(s.until) {
+		s.until, s.lines = now.Add(every), 0
+	}
+	if s.lines >= most {
+		s.suppressed++
 		return 0, false
 	}
-	g.lines++
-	suppressed, g.suppressed = g.suppressed, 0
+	s.lines++
+	suppressed, s.suppressed = s.suppressed, 0
 	return suppressed, true
 }
 

@@ -25,6 +25,9 @@ type Config struct {
 	// instead: it is asked for each connection.
 	Username, Password string
 	Secret             func() string
+	// Vouched: settings that the server does not let be read are as store mode needs them, and INFO
+	// may lack the run id. The operator answers for that.
+	Vouched bool
 	// DB is the database number, 0 by default; a Cluster has no other.
 	DB int
 	// TLS is used for connections when it is not nil; without a ServerName each server's

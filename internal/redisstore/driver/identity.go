@@ -71,7 +71,13 @@ func (i *Instance) identify(
 	}
 	facts := infoFields(info.Val() + replication.Val())
 	run, id, role := facts["run_id"], facts["master_replid"], facts["role"]
+	if run == "" && i.config.Vouched {
+		run = "vouched" // a service that hides it keeps the replication id apart
+	}
+	why := unfit(facts)
 	switch {
+	case why != "":
+		return "", at.unavailable(op, nil, "it is "+why)
 	case role == "slave":
 		return "", at.unavailable(op, nil, refusals["READONLY"].advice)
 	case !isPlain(run) || !isPlain(id) || !isPlain(role) || node != nil && !isPlain(node.Val()):

@@ -66,9 +66,9 @@ func (i *Instance) Condition(
 	if err != nil {
 		return bucket.Condition{}, err
 	}
-	find := func(refused bool, format string, args ...any) {
-		out.Findings = append(out.Findings, bucket.Finding{Refused: refused,
-			Problem: i.nameOf(where) + ": " + fmt.Sprintf(format, args...)})
+	find := func(f bucket.Finding, format string, args ...any) {
+		f.Problem = i.nameOf(where) + ": " + fmt.Sprintf(format, args...)
+		out.Findings = append(out.Findings, f)
 	}
 	conn, done := i.dial(where.addr)
 	defer done()
@@ -76,31 +76,61 @@ func (i *Instance) Condition(
 	if err != nil {
 		return bucket.Condition{}, where.judgeRead(op, err)
 	}
-	if version := infoFields(info)["redis_version"]; !atLeast(version, oldestVersion) {
-		find(true, "Redis %s is too old; install %s or newer", version, oldestVersion)
+	facts := infoFields(info)
+	if out.Unfit = unfit(facts); out.Unfit != "" {
+		out.Unfit = i.nameOf(where) + " is " + out.Unfit
+		return out, nil
+	}
+	if version := facts["redis_version"]; !atLeast(version, oldestVersion) {
+		find(bucket.Finding{Refused: true}, "Redis %s is too old; install %s or newer", version,
+			oldestVersion)
 	}
 	out.Persistent = true
 	for _, want := range settings {
 		if want.clustered && !i.config.isCluster() {
 			continue
 		}
+		about := bucket.Finding{StoreMode: !want.clustered}
 		value, err := readSetting(ctx, conn, want.name)
 		word, _, answered := replyOf(err)
+		kept := want.clustered || err == nil && value == want.want
 		switch {
 		case answered && refusals[word].advice != "" && word != "NOPERM":
 			return bucket.Condition{}, where.judgeRead(op, err)
+		case (answered || err == nil && value == "") && i.config.Vouched:
+			kept = true
 		case answered || err == nil && value == "":
-			find(false, "%s cannot be read (allow CONFIG GET to its user: ACL SETUSER … +config|get); "+
-				"make sure that it is %q", want.name, want.want)
+			find(about, "%s cannot be read: allow CONFIG GET to its user (ACL SETUSER … +config|get), or "+
+				"make sure that it is %q and set vouched: true", want.name, want.want)
 		case err != nil:
 			return bucket.Condition{}, where.judgeRead(op, err)
 		case value != want.want:
-			find(false, "%s is %q, so %s; set it: CONFIG SET %s %s, and in redis.conf", want.name, value,
+			find(about, "%s is %q, so %s; set it: CONFIG SET %s %s, and in redis.conf", want.name, value,
 				want.why, want.name, want.want)
 		}
-		out.Persistent = out.Persistent && (want.clustered || err == nil && value == want.want)
+		out.Persistent = out.Persistent && kept
 	}
 	return out, nil
+}
+
+// strangers are servers that speak Redis's protocol and cannot be the truth of a budget, by the
+// field of INFO that gives them away, each with what it lacks.
+var strangers = []struct{ field, name, lacks string }{
+	{"dragonfly_version", "Dragonfly", "it has no append-only file, so a crash takes back answers"},
+	{"kvrocks_version", "Kvrocks", "it has no appendfsync and no replication id of Redis's kind"},
+	{"garnet_version", "Garnet", "it has no appendfsync and no replication id of Redis's kind"},
+}
+
+// unfit returns the name of a server that cannot be the truth, and what it lacks; "" for one that
+// can. Valkey counts as Redis.
+func unfit(facts map[string]string) string {
+	for _, s := range strangers {
+		if version, is := facts[s.field]; is {
+			return fmt.Sprintf("%s %s, which is unsuitable for store mode: %s; as a filter of ledger mode "+
+				"it will do, and store mode needs Redis or Valkey", s.name, version, s.lacks)
+		}
+	}
+	return ""
 }
 
 // readSetting returns the value of a parameter, "" for one that the server does not have.

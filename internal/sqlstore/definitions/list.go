@@ -55,6 +55,18 @@ func (q *pageQuery) status(status budget.Status, now int64) error {
 	return nil
 }
 
+const countInStoreMode = `SELECT COUNT(*) FROM budget_management_bucket WHERE durability = 'store'`
+
+// AnyInStoreMode reports whether there is a budget in store mode. Error: Unavailable.
+func (p *Part) AnyInStoreMode(ctx context.Context) (bool, error) {
+	var n int
+	err := p.db.Read(ctx, "list", func(r *engine.Reader) error {
+		_, err := r.Get(&n, countInStoreMode)
+		return err
+	})
+	return n > 0, err
+}
+
 // Budgets reads a page of budgets with their figures, in the order of their ids. The status is
 // that at SQL's time. Errors: Invalid for a status that does not exist, Unavailable.
 func (p *Part) Budgets(ctx context.Context, page bucket.Page) (out []bucket.View, err error) {

@@ -15,6 +15,18 @@ func CheckDSN(dsn string) error {
 	return err
 }
 
+// Place says where a database is, without user and password: the path of a file, or host and name.
+func Place(driver, dsn string) string {
+	if driver == sqliteName {
+		return dsn
+	}
+	c, err := mysql.ParseDSN(dsn)
+	if err != nil {
+		return ""
+	}
+	return c.Addr + "/" + c.DBName
+}
+
 // parseDSN reads a data source name and adds what the ledger relies on:
 //
 //	clientFoundRows=true    affected rows are matched rows, as in SQLite: a compare-and-set that
