@@ -244,3 +244,14 @@ type Cover struct {
 
 // Sum is what I3 compares with the amount.
 func (c Cover) Sum() int64 { return c.Undistributed + c.Outstanding + c.Returning }
+
+// NameOf returns the name of a budget that this node remembers, however old; "" for another one. It
+// asks nobody.
+func (c *Budgets) NameOf(id int64) string {
+	if entry, known := c.lookUp(BudgetRef{ID: id}); known {
+		if b := entry.value.Load(); b != nil {
+			return b.Name
+		}
+	}
+	return ""
+}

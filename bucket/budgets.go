@@ -115,17 +115,6 @@ func overloaded(op string) *budget.Error {
 	return e
 }
 
-// NameOf returns the name of a budget that this node remembers, however old; "" for another one. It
-// asks nobody.
-func (c *Budgets) NameOf(id int64) string {
-	if entry, known := c.lookUp(BudgetRef{ID: id}); known {
-		if b := entry.value.Load(); b != nil {
-			return b.Name
-		}
-	}
-	return ""
-}
-
 func (c *Budgets) now() int64 { return int64(c.clock.Now().Sub(c.base)) }
 
 // Find returns a budget that is at most a second old. Errors: BudgetNotFound, also where the tenant
