@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/budgetd/budgetd/budget"
+	"github.com/budgetd/budgetd/limit"
 )
 
 // This file is the contract of store mode's scripts: what the store that is the truth does for
@@ -254,6 +255,9 @@ type StoreOutcome struct {
 	// Limits has one element per limit of Terms.Limits, with Accepted after the deduction, with
 	// Limited before it; nil otherwise, or when the deduction counts for no limit.
 	Limits []LimitUse
+	// Slots are what each sliding limit counts, slot by slot; nil unless a limit refused the
+	// deduction.
+	Slots [][]limit.Slot
 	// Record is that of Known.
 	Record Record
 }

@@ -158,6 +158,25 @@ func (t *Tally) addPast(slotMS, counted int64) {
 	t.others = append(t.others, Slot{slotMS, counted})
 }
 
+// Restore puts into an empty tally what a store counted: how much counts, when the window ends or
+// its oldest slot leaves it, and the slots of a sliding one, as far as they are known.
+func (t *Tally) Restore(used, endsMS int64, slots []Slot) {
+	t.Row = Row{Counted: used, Version: t.Limit.ChangedVersion}
+	switch t.Limit.Window.Kind {
+	case budget.WindowCalendar:
+		t.toMS = endsMS
+	case budget.WindowFirstHit:
+		t.Row.BeganMS = endsMS - t.Limit.length
+	case budget.WindowSliding:
+		if len(slots) == 0 {
+			slots = []Slot{{endsMS - t.Limit.slot + 1 - t.Limit.length, used}}
+		}
+		for _, slot := range slots {
+			t.addPast(slot.AtMS, slot.Counted)
+		}
+	}
+}
+
 // Stale returns the span of the ledger from which the tally has to be loaded before it is judged:
 // its row was made, or last loaded, under another definition of the limit, and its window began
 // before that was changed. ok is false where the row is as good as the ledger; a row of another

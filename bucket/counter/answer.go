@@ -15,7 +15,7 @@ func (w *wave) accept(o *op) {
 	a := w.answer(o, o.Epoch)
 	a.Amount, a.State, a.Remaining = o.Amount, ledger.StateUsed, o.outcome.Balance
 	if len(o.outcome.Limits) > 0 {
-		a.Limits = o.limitStates(false)
+		a.Limits = o.limitStates()
 	}
 	w.complete(o)
 }

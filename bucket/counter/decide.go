@@ -122,7 +122,7 @@ func (w *wave) judge(o *op) {
 		w.repeat(o, &out.Record)
 		return
 	case bucket.Limited:
-		w.Fail(&o.Op, o.Budget.LimitExceeded(o.limitStates(true), w.SQLNow))
+		w.Fail(&o.Op, o.Budget.LimitExceeded(o.refusedBy(), w.SQLNow))
 		return
 	case bucket.TooOld:
 		w.TimeUp(&o.Op)

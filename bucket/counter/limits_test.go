@@ -95,6 +95,65 @@ func TestLimits(t *testing.T) {
 	})
 }
 
+// TestLimitRefusals: a refusal lists every limit that is exceeded, with what was asked for and when that
+// fits, whatever the order of definition. It is final where that never fits.
+func TestLimitRefusals(t *testing.T) {
+	everywhere(t, 2, func(w *world) {
+		later := func(d time.Duration) {
+			if w.mem != nil {
+				w.clock.Advance(d)
+			} else {
+				time.Sleep(d)
+			}
+		}
+		units := budget.Limit{Dimension: "user", Measure: budget.MeasureAmount, Max: 3, Enforce: true}
+		day, life, slide := units, units, units
+		day.Name, day.Window = "day", budget.LimitWindow{Kind: budget.WindowCalendar, Every: budget.Day}
+		life.Name, life.Window = "life", budget.LimitWindow{Kind: budget.WindowLifetime}
+		life.Max = 9
+		slide.Name, slide.Window = "slide", budget.LimitWindow{Kind: budget.WindowSliding,
+			Length: 10 * time.Second, Slot: time.Second}
+		for i, list := range [][]budget.Limit{{slide}, {day, life}, {life, day}} {
+			d := promo(name(i), 1000, 2)
+			d.RoutingDimension, d.Limits = "user", &budget.Limits{List: list}
+			b := w.create(d)
+			try := func(id string, amount int64) *budget.Error {
+				_, err := w.node.Deduct(w.Context(), bucket.DeductRequest{Budget: ref(b), RequestID: id,
+					Amount: amount, Dimensions: map[string]string{"user": "ann"}})
+				e, _ := err.(*budget.Error)
+				return e
+			}
+			if e := try("too much", 10); e == nil || !e.Never || e.RetryAfter != 0 || e.Limit.Asked != 10 {
+				w.Fatalf("%d: asks for more than ever: %+v", i, e)
+			}
+			if e := try("one", 1); e != nil {
+				w.Fatal(e)
+			}
+			if i == 0 {
+				later(2 * time.Second)
+			}
+			if e := try("two", 2); e != nil {
+				w.Fatal(e)
+			}
+			one, three := try("one more", 1), try("three more", 3)
+			switch {
+			case one == nil || three == nil || one.Never || three.Never || one.RetryAfter <= 0:
+				w.Errorf("%d: %+v, %+v", i, one, three)
+			case i == 0 && three.Limit.ResetAt.Sub(one.Limit.ResetAt) < 2*time.Second:
+				w.Errorf("1 fits at %s, 3 at %s", one.Limit.ResetAt, three.Limit.ResetAt)
+			case i > 0 && (len(one.Limits) != 1 || one.Limit.Limit != "day" || one.Limits[0].Asked != 1):
+				w.Errorf("%d: %+v", i, one.Limits)
+			}
+			if i == 0 {
+				continue
+			}
+			if all := try("seven", 7); len(all.Limits) != 2 || !all.Never || all.Limit.Limit != "day" {
+				w.Errorf("%d: %+v, %+v", i, all, all.Limits)
+			}
+		}
+	})
+}
+
 // TestPeriods: a period's end closes its epochs; what they still had goes where the rule says, and
 // nothing is deducted from the old period.
 func TestPeriods(t *testing.T) {
@@ -179,4 +238,35 @@ func TestRefill(t *testing.T) {
 	w.deduct(b, "rest", 400)
 	w.refused(b, "more", 1, budget.BudgetExhausted)
 	w.settled(b, books{T: 1000, S: 1000})
+}
+
+// TestApplicationsUsedUp: where adjust_cnt allows no bucket another application, what has not been
+// applied for is refused. What other buckets may still apply for, or hold, comes to the bucket that
+// needs it.
+func TestApplicationsUsedUp(t *testing.T) {
+	everywhere(t, 2, func(w *world) {
+		for i, test := range []struct{ buckets, applications, want int }{
+			{1, 1, 10}, {1, 2, 20}, {2, 1, 10}, {2, 2, 30},
+		} {
+			d := promo(name(i), 100, test.buckets)
+			d.AdjustCnt, d.ShardingQuantity, d.Type = test.applications, 10, budget.Daily
+			d.Rule = &budget.Rule{Kind: budget.Free}
+			b := w.create(d)
+			taken := int64(0)
+			var last error
+			for i := range 100 {
+				a, err := w.node.Deduct(w.Context(), bucket.DeductRequest{Budget: ref(b), RequestID: name(i),
+					Amount: 1, Key: "one bucket"})
+				if last = err; err != nil {
+					break
+				}
+				taken += a.Amount
+			}
+			e, _ := last.(*budget.Error)
+			if e == nil || e.Code != budget.BudgetExhausted || taken != int64(test.want) || e.Available == nil || *e.Available != 0 {
+				w.Errorf("%+v: %d taken: %v", test, taken, last)
+			}
+			w.settled(b, books{T: 100, U: 100 - taken, S: taken})
+		}
+	})
 }

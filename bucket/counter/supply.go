@@ -131,9 +131,6 @@ func (p *provision) bring(ctx context.Context, id int64, ops []*op) {
 		case err != nil:
 			end(ops, err)
 			return
-		case got.Barred:
-			end(ops, scattered(down))
-			return
 		case got.Units > 0:
 			p.s.observer.Moved("apply", got.Units)
 			have += got.Units
@@ -151,13 +148,19 @@ func (p *provision) bring(ctx context.Context, id int64, ops []*op) {
 		case got.Short > 0 && !synced:
 			p.s.syncBudget(ctx, p.b, p.began)
 			synced = true
+		case got.Barred && got.Outstanding > have: // it was refilled meanwhile
+			end(ops, p.s.push(ctx, []int64{id}, -1))
+			return
 		case got.Short > 0:
-			donors, err := p.s.ledger.Supply.Collect(ctx, p.b.ID, id, need)
-			if err != nil {
+			donors, err := p.donors(ctx, id, need, got)
+			switch {
+			case err != nil:
 				end(ops, err)
 				return
-			}
-			if len(donors) == 0 {
+			case len(donors) == 0 && got.Barred:
+				end(ops, scattered(down))
+				return
+			case len(donors) == 0:
 				end(ops, down) // the sum may have what is on its way: look again
 				return
 			}
@@ -168,6 +171,20 @@ func (p *provision) bring(ctx context.Context, id int64, ops []*op) {
 		}
 	}
 	end(ops, down)
+}
+
+// donors finds buckets whose units a bucket gets that lacks some. Where it may not apply for what
+// was never handed out, another bucket does, if need be, and gives it away.
+func (p *provision) donors(ctx context.Context, id, need int64, got Brought) ([]int64, error) {
+	donors, err := p.s.ledger.Supply.Collect(ctx, p.b.ID, id, need+got.Kept)
+	if err != nil || len(donors) > 0 || got.Other == 0 {
+		return donors, err
+	}
+	other, err := p.s.ledger.Supply.Apply(ctx, p.b.ID, Want{Bucket: got.Other, Need: 1})
+	if err != nil || other.Units == 0 {
+		return nil, err
+	}
+	return []int64{got.Other}, nil
 }
 
 // scattered is the answer where there are units that the bucket may not get.

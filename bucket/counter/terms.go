@@ -1,7 +1,7 @@
 package counter
 
 import (
-	"time"
+	"slices"
 
 	"github.com/budgetd/budgetd/bucket"
 	"github.com/budgetd/budgetd/budget"
@@ -102,23 +102,38 @@ func (o *op) touch() error {
 	return nil
 }
 
-// limitStates are how far the limits are used, of those that the operation counts for. With
-// exceeded only those that refused it.
-func (o *op) limitStates(exceeded bool) []budget.LimitState {
-	set := o.Budget.LimitSet()
-	var out []budget.LimitState
-	for i, use := range o.outcome.Limits {
-		if i >= len(set.List) || exceeded && !use.Exceeded ||
-			!exceeded && o.Counts != nil && o.Counts[i] == 0 {
-			continue
-		}
-		l := set.List[i]
-		state := budget.LimitState{Limit: l.Name, Dimension: l.Dimension, Value: o.Value, Used: use.Used}
-		state.Max, state.Exempt = l.Bound(o.Value)
-		if use.ResetMS > 0 {
-			state.ResetAt = time.UnixMilli(use.ResetMS).UTC()
-		}
-		out = append(out, state)
+// limitStates are how far the limits are used, of those that the operation counts for.
+func (o *op) limitStates() (states []budget.LimitState) {
+	o.eachTouch(func(touch *limit.Touch, tally *limit.Tally) {
+		states = append(states, touch.State(tally))
+	})
+	return states
+}
+
+// refusedBy lists the limits that refused the operation, as in ledger mode.
+func (o *op) refusedBy() (refused []budget.LimitState) {
+	o.eachTouch(func(touch *limit.Touch, tally *limit.Tally) {
+		refused = append(refused, limit.Exceeded([]limit.Touch{*touch}, []*limit.Tally{tally})...)
+	})
+	return refused
+}
+
+// eachTouch calls do for each limit that the operation counts for, with what the store counted.
+func (o *op) eachTouch(do func(*limit.Touch, *limit.Tally)) {
+	set, r := o.Budget.LimitSet(), o.Request
+	if len(o.outcome.Limits) != len(set.List) {
+		return
 	}
-	return out
+	touches, _ := set.Touches(r.Amount, r.Dimensions, r.Counts)
+	for i := range touches {
+		touch := &touches[i]
+		at := slices.Index(set.List, touch.Limit)
+		var slots []limit.Slot
+		if o.outcome.Slots != nil {
+			slots = o.outcome.Slots[at]
+		}
+		tally := limit.NewTally(touch.Limit, touch.Key, o.laneMS)
+		tally.Restore(o.outcome.Limits[at].Used, o.outcome.Limits[at].ResetMS, slots)
+		do(touch, &tally)
+	}
 }

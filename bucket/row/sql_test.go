@@ -24,7 +24,7 @@ var (
 	_ row.Ledger         = (*commit.Part)(nil)
 	_ row.Lookup         = (*commit.Part)(nil)
 	_ bucket.Definitions = (*definitions.Part)(nil)
-	_ deduct.Budgets        = (*bucket.Budgets)(nil)
+	_ deduct.Budgets     = (*bucket.Budgets)(nil)
 )
 
 // database is a ledger in a real database.

@@ -6,6 +6,7 @@ import (
 
 	"github.com/budgetd/budgetd/bucket"
 	"github.com/budgetd/budgetd/budget"
+	"github.com/budgetd/budgetd/limit"
 )
 
 // Deduct implements bucket.Counter.
@@ -89,7 +90,8 @@ func (l *lane) deduct(
 	next, uses, fits := l.judge(d, nowMS)
 	switch {
 	case !fits:
-		return bucket.StoreOutcome{Verdict: bucket.Limited, Balance: e.balance, Limits: uses}
+		return bucket.StoreOutcome{Verdict: bucket.Limited, Balance: e.balance, Limits: uses,
+			Slots: l.slots(d, nowMS)}
 	case e.balance < d.Amount:
 		return bucket.StoreOutcome{Verdict: bucket.Short, Balance: e.balance}
 	}
@@ -165,6 +167,24 @@ func (l *lane) judge(
 		return nil, before, false
 	}
 	return next, uses, true
+}
+
+// slots are what the sliding limits of a deduction's value count.
+func (l *lane) slots(d *bucket.StoreDeduction, nowMS int64) [][]limit.Slot {
+	out := make([][]limit.Slot, len(d.Terms.Limits))
+	for i := range d.Terms.Limits {
+		x := &d.Terms.Limits[i]
+		w := l.counters[valueName{d.Bucket, d.Value}].windows[limitName{x.Name, x.Changed}]
+		if x.Kind != budget.WindowSliding {
+			continue
+		}
+		for _, s := range present(x, w, nowMS).slots {
+			if s.counted > 0 {
+				out[i] = append(out[i], limit.Slot{AtMS: s.first, Counted: s.counted})
+			}
+		}
+	}
+	return out
 }
 
 // Rollback implements bucket.Counter.

@@ -374,6 +374,10 @@ func (f *flight) uses(p *page, raws any, now int64, out *bucket.StoreAnswer) boo
 			o.Limits[l] = state[l]
 			o.Limits[l].Exceeded = exceeded
 		}
+		if o.Verdict == bucket.Limited {
+			text, _ := list[p.values[j]-1].(string)
+			o.Slots = slotsOf(state, d.Terms, f.tags[f.seats[p.seat[p.values[j]-1]].terms], text, now)
+		}
 	}
 	return true
 }

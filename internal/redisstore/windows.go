@@ -9,6 +9,7 @@ import (
 
 	"github.com/budgetd/budgetd/bucket"
 	"github.com/budgetd/budgetd/budget"
+	"github.com/budgetd/budgetd/limit"
 )
 
 // The kinds of windows as lua/counters.lua numbers them.
@@ -81,20 +82,75 @@ func usesOf(uses []bucket.LimitUse, t *bucket.Terms, tags []uint32, raw string, 
 		uses[l] = useOf(&t.Limits[l], window{}, now)
 	}
 	for raw = raw[min(8, len(raw)):]; len(raw) >= 20; {
-		tag := binary.LittleEndian.Uint32([]byte(raw[:4]))
-		w := window{began: double(raw[4:]), counted: double(raw[12:])}
-		raw = raw[20:]
-		if w.began < 0 {
-			n := int(-w.began) - 1
-			if n < 0 || len(raw) < 16*n {
-				return
-			}
-			w.slots, raw = raw[:16*n], raw[16*n:]
-		}
+		var w window
+		var tag uint32
+		tag, w, raw = nextWindow(raw)
 		if l := slices.Index(tags, tag); l >= 0 {
 			uses[l] = useOf(&t.Limits[l], w, now)
 		}
 	}
+}
+
+// nextWindow reads the first window of a counter. Where it is unreadable, nothing of it and nothing
+// after it counts.
+func nextWindow(raw string) (tag uint32, w window, rest string) {
+	tag = binary.LittleEndian.Uint32([]byte(raw[:4]))
+	w, raw = window{began: double(raw[4:]), counted: double(raw[12:])}, raw[20:]
+	if w.began < 0 {
+		n := int(-w.began) - 1
+		if n < 0 || len(raw) < 16*n {
+			return tag, window{}, ""
+		}
+		w.slots, raw = raw[:16*n], raw[16*n:]
+	}
+	return tag, w, raw
+}
+
+// slotsOf tells what the slots of sliding limits count. What is used beyond the counter, as it was
+// before the call, was counted by the call.
+func slotsOf(uses []bucket.LimitUse, t *bucket.Terms, tags []uint32, raw string,
+	now int64) [][]limit.Slot {
+	out := make([][]limit.Slot, len(t.Limits))
+	for raw = raw[min(8, len(raw)):]; len(raw) >= 20; {
+		var w window
+		var tag uint32
+		tag, w, raw = nextWindow(raw)
+		i := slices.Index(tags, tag)
+		if i < 0 || t.Limits[i].Kind != budget.WindowSliding {
+			continue
+		}
+		first := firstSlot(&t.Limits[i], now)
+		for slots := w.slots; len(slots) >= 16; slots = slots[16:] {
+			slot := limit.Slot{AtMS: int64(double(slots)), Counted: int64(double(slots[8:]))}
+			if slot.AtMS >= first && slot.Counted > 0 {
+				out[i] = append(out[i], slot)
+			}
+		}
+	}
+	for i := range out {
+		l, rest := &t.Limits[i], uses[i].Used
+		if l.Kind != budget.WindowSliding {
+			continue
+		}
+		for _, slot := range out[i] {
+			rest -= slot.Counted
+		}
+		present, last := now-now%l.SlotMS, len(out[i])-1
+		switch {
+		case rest == 0:
+		case last >= 0 && out[i][last].AtMS >= present:
+			out[i][last].Counted += rest
+		default:
+			out[i] = append(out[i], limit.Slot{AtMS: present, Counted: rest})
+		}
+	}
+	return out
+}
+
+// firstSlot is the first slot of a sliding window that counts at an instant.
+func firstSlot(l *bucket.LimitTerms, now int64) int64 {
+	first := now - l.LengthMS + 1
+	return first - first%l.SlotMS
 }
 
 // double reads a number.
@@ -117,8 +173,7 @@ func useOf(l *bucket.LimitTerms, w window, nowMS int64) bucket.LimitUse {
 		}
 		return bucket.LimitUse{Used: counted, ResetMS: began + l.LengthMS}
 	case budget.WindowSliding:
-		first := nowMS - l.LengthMS + 1
-		first -= first % l.SlotMS
+		first := firstSlot(l, nowMS)
 		oldest, used := nowMS-nowMS%l.SlotMS, int64(0)
 		for slots := w.slots; len(slots) >= 16; slots = slots[16:] {
 			slot, counted := int64(double(slots)), int64(double(slots[8:]))

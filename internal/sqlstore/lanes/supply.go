@@ -178,7 +178,16 @@ func (a *application) units() (units int64, kind moves.Kind, out counter.Brought
 	case min(units, back) >= min(need, units):
 		return min(units, back), moves.Again, out, nil
 	case a.row.OutCnt >= b.AdjustCnt:
-		out.Barred = true
+		out.Barred, out.Short, out.Kept = true, need-back, b.Undistributed-back
+		out.Outstanding = a.row.Outstanding
+		for i := range a.list {
+			row := &a.list[i]
+			if row.OutCnt < b.AdjustCnt && row.Fenced == "" && (row.OfflineBy == "" ||
+				row.OfflineBy == string(bucket.ByService)) {
+				out.Other = row.Epoch.Bucket
+				break
+			}
+		}
 		return 0, "", out, nil
 	}
 	// Small steps would use the applications up: the even share is the least.
