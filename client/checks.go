@@ -41,11 +41,13 @@ type Foreseen struct {
 	Replayed bool `json:"replayed,omitzero"`
 }
 
-// CheckResult is the answer to one CheckItem: exactly one of its fields is set. Err is the refusal
-// that Deduct would return.
+// CheckResult is the answer to one CheckItem: either Answer or Err is set. Err is the refusal that
+// Deduct would return.
 type CheckResult struct {
 	Answer *Foreseen
 	Err    error
+	// JSON is the result as the server wrote it.
+	JSON []byte
 }
 
 type checkRequest struct {
@@ -74,6 +76,7 @@ func (c *Client) Check(ctx context.Context, items []CheckItem) ([]CheckResult, e
 	}
 	results := make([]CheckResult, len(items))
 	for i, text := range answer.Results {
+		results[i].JSON = text
 		results[i].Answer, results[i].Err = checked(what, text)
 	}
 	return results, nil

@@ -124,14 +124,18 @@ type RollbackRequest struct {
 	Amount int64 `json:"amount,omitzero"`
 	// RollbackID names the rollback; "": the one of the whole. The same again replays.
 	RollbackID string `json:"rollback_id,omitzero"`
-	Receipt    string `json:"receipt,omitzero"`
+	// Key is the deduction's. A budget in store mode needs it, or the receipt.
+	Key     string `json:"key,omitzero"`
+	Receipt string `json:"receipt,omitzero"`
 }
 
 // CancelRequest makes certain that a request id has no effect.
 type CancelRequest struct {
 	// RequestID is the deduction's.
 	RequestID string `json:"request_id"`
-	Receipt   string `json:"receipt,omitzero"`
+	// Key is the deduction's. A budget in store mode needs it, or the receipt.
+	Key     string `json:"key,omitzero"`
+	Receipt string `json:"receipt,omitzero"`
 }
 
 // Deduction is what is recorded of a request id. Quantities are minor units.

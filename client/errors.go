@@ -24,6 +24,8 @@ type Problem struct {
 	Code   budget.Code
 	Title  string
 	Detail string
+	// Budget and RequestID name the item of a batch or a check as the request did; "" elsewhere.
+	Budget, RequestID string
 	// Errors lists every faulty field, for "malformed" and "invalid".
 	Errors []FieldError
 	// Available is what the budget still covers, in minor units; nil where it was not told.

@@ -60,9 +60,31 @@ func (c *Client) Ledger(ctx context.Context, name, after string, limit int, wait
 	*LedgerPage, error,
 ) {
 	what := c.get("ledger", name, "ledger")
-	if after != "" {
-		what.query.Set("after", after)
-	}
+	set(what.query, "after", after)
+	return c.ledgerPage(ctx, what, limit, wait)
+}
+
+// LedgerTail reads the last n entries of a budget's change feed, 1 to MaxLedgerPage. Errors as of
+// Ledger, which goes on from the page's Next.
+func (c *Client) LedgerTail(ctx context.Context, name string, n int) (*LedgerPage, error) {
+	what := c.get("ledger", name, "ledger")
+	what.query.Set("tail", strconv.Itoa(n))
+	return c.ledgerPage(ctx, what, n, 0)
+}
+
+// LedgerSince reads a page of a budget's change feed that begins with what was committed at an
+// instant or later. Errors as of Ledger, which goes on from the page's Next.
+func (c *Client) LedgerSince(ctx context.Context, name string, since time.Time, limit int) (
+	*LedgerPage, error,
+) {
+	what := c.get("ledger", name, "ledger")
+	what.query.Set("since", since.Format(time.RFC3339Nano))
+	return c.ledgerPage(ctx, what, limit, 0)
+}
+
+func (c *Client) ledgerPage(ctx context.Context, what call, limit int, wait time.Duration) (
+	*LedgerPage, error,
+) {
 	if limit != 0 {
 		what.query.Set("limit", strconv.Itoa(limit))
 	}

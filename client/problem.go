@@ -16,6 +16,8 @@ const correlationHeader = "X-Correlation-Id"
 // only the items of a batch have no other than their own.
 type problemBody struct {
 	Code       budget.Code  `json:"code"`
+	Budget     string       `json:"budget"`
+	RequestID  string       `json:"request_id"`
 	Title      string       `json:"title"`
 	Detail     string       `json:"detail"`
 	Errors     []FieldError `json:"errors"`
@@ -41,6 +43,7 @@ func (b problemBody) problem(what call, status int) *Problem {
 		Op: what.op, Status: status, Code: b.Code, Title: b.Title, Detail: b.Detail,
 		Errors: b.Errors, Available: b.Available, Reasons: b.Reasons,
 		RetryAfter: seconds(b.RetryAfter), read: what.read(),
+		Budget: b.Budget, RequestID: b.RequestID,
 		Limits: b.Limits, Never: b.Never, StartAt: b.StartAt, Reason: b.Reason,
 	}
 	if b.Limit != "" {

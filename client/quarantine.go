@@ -32,12 +32,14 @@ func (c *Client) Quarantine(ctx context.Context, name string) (*QuarantineList, 
 	return result(&answer, err)
 }
 
-// ReleaseRequest is an operator's decision that quarantined units were not sold.
+// ReleaseRequest is an operator's decision on quarantined units.
 type ReleaseRequest struct {
 	// RequestID makes the release take effect once.
 	RequestID string `json:"request_id"`
 	// Quantity is how many units; 0: all that are held.
 	Quantity int64 `json:"quantity,omitzero"`
+	// Used says that the units were sold: they count as used. Otherwise they return to the total.
+	Used bool `json:"used,omitzero"`
 	// Reason and By are kept with the release.
 	Reason string `json:"reason"`
 	By     string `json:"by,omitzero"`
@@ -51,7 +53,7 @@ type ReleaseAnswer struct {
 	Replayed    bool   `json:"replayed"`
 }
 
-// ReleaseQuarantine moves quarantined units back to the total. The same request id replays. Errors:
+// ReleaseQuarantine moves quarantined units back to the total, or to what is used. The same request id replays. Errors:
 // budget_not_found, request_conflict, amount_exceeds_remaining (with what is held).
 func (c *Client) ReleaseQuarantine(ctx context.Context, name string, request ReleaseRequest) (
 	*ReleaseAnswer, error,

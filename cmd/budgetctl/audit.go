@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"strconv"
 	"strings"
 	"time"
 
@@ -14,16 +15,27 @@ import (
 const auditTimeout = 10 * time.Minute
 
 func (a *app) auditCommand() *cobra.Command {
-	return &cobra.Command{
+	var all bool
+	cmd := &cobra.Command{
 		Use:   "audit BUDGET",
 		Short: "Prove that no unit was lost or made up",
 		Long: `Recomputes a budget's figures from rows and entries, on live traffic, and compares them
 with what the columns and the stores hold. Exit status 4: something does not agree.
-It reads every row of the budget's ledger and is waited for ten minutes unless --timeout is given.`,
+It reads every row of the budget's ledger and is waited for ten minutes unless --timeout is given.
+With --all it audits every budget of the tenant, one after the other.`,
 		Example: `  budgetctl audit spring-sale
-  budgetctl audit spring-sale -o json`,
-		Args: arguments,
+  budgetctl audit spring-sale -o json
+  budgetctl audit --all`,
+		Args: func(cmd *cobra.Command, args []string) error {
+			if all && len(args) == 0 {
+				return nil
+			}
+			return arguments(cmd, args)
+		},
 		RunE: func(cmd *cobra.Command, args []string) error {
+			if all {
+				return a.auditAll(cmd, args)
+			}
 			if err := reference(args[0]); err != nil {
 				return err
 			}
@@ -45,6 +57,57 @@ It reads every row of the budget's ledger and is waited for ten minutes unless -
 			return err
 		},
 	}
+	cmd.Flags().BoolVar(&all, "all", false, "audit every budget of the tenant")
+	return cmd
+}
+
+// auditRow is the audit of one of several budgets.
+type auditRow struct {
+	Budget             string `json:"budget"`
+	client.AuditReport `json:",inline"`
+}
+
+// auditAll audits the budgets of the tenant.
+func (a *app) auditAll(cmd *cobra.Command, args []string) error {
+	if len(args) > 0 {
+		return usagef("--all audits every budget: %q is one argument too many", args[0])
+	}
+	c, err := a.client()
+	if err != nil {
+		return err
+	}
+	if !cmd.Flags().Changed("timeout") {
+		a.timeout = auditTimeout
+	}
+	list := struct {
+		Audits []auditRow `json:"audits"`
+	}{Audits: []auditRow{}}
+	wrong := 0
+	for b, err := range c.Budgets(cmd.Context(), client.Filter{}) {
+		if err != nil {
+			return err
+		}
+		ctx, cancel := context.WithTimeout(cmd.Context(), a.timeout)
+		report, err := c.Audit(ctx, strconv.FormatInt(b.ID, 10))
+		cancel()
+		if err != nil {
+			return err
+		}
+		wrong += len(report.Discrepancies)
+		list.Audits = append(list.Audits, auditRow{b.Name, *report})
+	}
+	err = a.show(list, func() string {
+		rows := make([][]any, len(list.Audits))
+		for i, r := range list.Audits {
+			rows[i] = []any{r.Budget, r.OK, r.Total, r.Used, len(r.Discrepancies), len(r.Unchecked)}
+		}
+		return listing([]string{"budget", "ok", "total", "used", "discrepancies", "unchecked"}, rows)
+	})
+	if err == nil && wrong > 0 {
+		err = statusError{fmt.Errorf("%d discrepancies: 'budgetctl audit NAME' lists those of a budget",
+			wrong), exitDiscrepancy}
+	}
+	return err
 }
 
 // proof lays out an audit: the equation, and what contradicts it.

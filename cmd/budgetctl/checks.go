@@ -7,6 +7,7 @@ import (
 
 	"github.com/budgetd/budgetd/budget"
 	"github.com/budgetd/budgetd/client"
+	"github.com/go-json-experiment/json/jsontext"
 	"github.com/spf13/cobra"
 )
 
@@ -97,22 +98,24 @@ nothing: which of these ads may this user see. Exit status 3: none would be.`,
 	return cmd
 }
 
-// checkList is what check shows: one result per budget, in order.
+// checkList is what check shows: one result per budget, in order, as the API has them and as rows of
+// a table.
 type checkList struct {
-	Results []checkRow `json:"results"`
+	Results []jsontext.Value `json:"results"`
+	rows    []checkRow
 	errs    []error
 }
 
 type checkRow struct {
-	Budget string `json:"budget"`
+	Budget string
 	// Outcome is "would_be_accepted", or the code of the refusal.
-	Outcome string              `json:"outcome"`
-	Detail  string              `json:"detail,omitzero"`
-	Limits  []client.LimitState `json:"limits,omitempty"`
+	Outcome, Detail string
+	Limits          []client.LimitState
 }
 
 func checkListOf(names []string, results []client.CheckResult) checkList {
-	list := checkList{Results: make([]checkRow, len(results)), errs: make([]error, len(results))}
+	list := checkList{Results: make([]jsontext.Value, len(results)),
+		rows: make([]checkRow, len(results)), errs: make([]error, len(results))}
 	for i, r := range results {
 		row := checkRow{Budget: names[i]}
 		list.errs[i] = r.Err
@@ -127,14 +130,14 @@ func checkListOf(names []string, results []client.CheckResult) checkList {
 				row.Limits = []client.LimitState{*p.Limit}
 			}
 		}
-		list.Results[i] = row
+		list.Results[i], list.rows[i] = r.JSON, row
 	}
 	return list
 }
 
 func (l checkList) table() string {
-	rows := make([][]any, len(l.Results))
-	for i, r := range l.Results {
+	rows := make([][]any, len(l.rows))
+	for i, r := range l.rows {
 		text := r.Detail
 		for n, s := range r.Limits {
 			if n > 0 || text != "" {

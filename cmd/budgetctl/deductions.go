@@ -168,12 +168,14 @@ That no deduction is found (exit status 1) is not final while an answer to it is
 	flags.StringVar(&part, "amount", "", "part to give back (default all that is left)")
 	flags.StringVar(&id.text, id.name, "", "idempotency key of the rollback (default: the whole's)")
 	flags.StringVar(&request.Receipt, "receipt", "", "receipt of the deduction")
+	flags.StringVar(&request.Key, "key", "", keyHelp)
 	cmd.RunE = func(cmd *cobra.Command, args []string) (err error) {
 		if group.given(cmd) {
 			return group.call(a, cmd, args, (*client.Client).RollbackGroup)
 		}
 		request.RequestID = args[1]
-		err = firstOf(reference(args[0]), requestID(args[1]), id.check(cmd))
+		err = firstOf(reference(args[0]), requestID(args[1]), optionalText("key", request.Key),
+			id.check(cmd))
 		if part != "" && err == nil {
 			request.Amount, err = amount(part)
 		}
@@ -219,7 +221,8 @@ and one that did not never will (state void), even if it is still under way.`,
 		Example: `  budgetctl cancel spring-sale o1`,
 		Args:    arguments,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if err := firstOf(reference(args[0]), requestID(args[1])); err != nil {
+			err := firstOf(reference(args[0]), requestID(args[1]), optionalText("key", request.Key))
+			if err != nil {
 				return err
 			}
 			request.RequestID = args[1]
@@ -229,8 +232,11 @@ and one that did not never will (state void), even if it is still under way.`,
 		},
 	}
 	cmd.Flags().StringVar(&request.Receipt, "receipt", "", "receipt of the deduction")
+	cmd.Flags().StringVar(&request.Key, "key", "", keyHelp)
 	return cmd
 }
+
+const keyHelp = "key of the deduction; a budget in store mode needs it or the receipt"
 
 // deduction lays out what is recorded of a request id.
 func deduction(d *client.Deduction, more ...field) string {

@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"time"
 
 	"github.com/budgetd/budgetd/client"
 	"github.com/go-json-experiment/json"
@@ -31,8 +32,21 @@ that page. Whoever must not act twice remembers the entries of the last page by 
 // ledgerView is what the ledger command was asked for.
 type ledgerView struct {
 	budget, after, file string
-	limit               int
+	sinceText           string
+	since               time.Time
+	limit, tail         int
 	follow              bool
+}
+
+// begin reads the first page.
+func (v *ledgerView) begin(ctx context.Context, c *client.Client) (*client.LedgerPage, error) {
+	switch {
+	case v.tail > 0:
+		return c.LedgerTail(ctx, v.budget, v.tail)
+	case !v.since.IsZero():
+		return c.LedgerSince(ctx, v.budget, v.since, v.limit)
+	}
+	return c.Ledger(ctx, v.budget, v.after, v.limit, 0)
 }
 
 func (a *app) ledgerCommand() *cobra.Command {
@@ -42,18 +56,26 @@ func (a *app) ledgerCommand() *cobra.Command {
 		Short: "Show or follow what happened to a budget's deductions",
 		Long:  ledgerHelp,
 		Example: `  budgetctl ledger spring-sale
+  budgetctl ledger spring-sale --tail 20
+  budgetctl ledger spring-sale --since 2026-05-01T12:00:00Z
   budgetctl ledger spring-sale --follow --cursor-file spring-sale.cursor -o json`,
 		Args: arguments,
 	}
 	flags := cmd.Flags()
 	flags.BoolVarP(&view.follow, "follow", "f", false, "go on and show what is new")
 	flags.StringVar(&view.after, "after", "", "cursor to resume behind; none: from the oldest entry")
+	flags.IntVar(&view.tail, "tail", 0, "begin with the last so many entries, 1 to 1000")
+	flags.StringVar(&view.sinceText, "since", "", "begin with the entries of this instant or later")
 	flags.StringVar(&view.file, "cursor-file", "", "file that keeps the cursor; made when missing")
 	flags.IntVar(&view.limit, "limit", 100, "the most entries of a page, 1 to 1000")
 	must(cmd.MarkFlagFilename("cursor-file"))
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		view.budget = args[0]
-		if err := firstOf(reference(args[0]), a.checkLedger(view)); err != nil {
+		err := firstOf(reference(args[0]), a.checkLedger(view))
+		if err == nil && view.sinceText != "" {
+			view.since, err = instant("since", view.sinceText)
+		}
+		if err != nil {
 			return err
 		}
 		return a.ledger(cmd, view)
@@ -65,12 +87,24 @@ func (a *app) checkLedger(view ledgerView) error {
 	switch {
 	case view.limit < 1 || view.limit > client.MaxLedgerPage:
 		return usagef("--limit %d: must be 1 to %d", view.limit, client.MaxLedgerPage)
-	case view.after != "" && view.file != "":
-		return usagef("--after and --cursor-file: the cursor can come from one of them")
+	case view.tail < 0 || view.tail > client.MaxLedgerPage:
+		return usagef("--tail %d: must be 1 to %d", view.tail, client.MaxLedgerPage)
+	case view.beginnings() > 1:
+		return usagef("--after, --cursor-file, --tail and --since: it can begin at one of them")
 	case view.follow && a.output == "yaml":
 		return usagef("--output yaml: --follow writes table or json")
 	}
 	return nil
+}
+
+// beginnings counts the flags that say where to begin.
+func (v *ledgerView) beginnings() (n int) {
+	for _, given := range []bool{v.after != "", v.file != "", v.tail != 0, v.sinceText != ""} {
+		if given {
+			n++
+		}
+	}
+	return n
 }
 
 // ledger shows a page, and with --follow all that come after it.
@@ -88,7 +122,7 @@ func (a *app) ledger(cmd *cobra.Command, view ledgerView) error {
 	// The first answer comes at once or is an error: a wrong address is not waited for.
 	ctx, cancel := context.WithTimeout(cmd.Context(), a.timeout)
 	defer cancel()
-	page, err := c.Ledger(ctx, view.budget, view.after, view.limit, 0)
+	page, err := view.begin(ctx, c)
 	if err != nil {
 		return err
 	}

@@ -135,7 +135,7 @@ func parseLimit(text string) (client.Limit, error) {
 		return usagef("--limit %q: %s", text, fmt.Sprintf(format, args...))
 	}
 	seen := map[string]bool{}
-	for _, member := range strings.Split(text, ",") {
+	for _, member := range members(text) {
 		key, value, found := strings.Cut(member, "=")
 		if !found || value == "" {
 			return l, fault("%q must be NAME=VALUE, such as window=day", member)
@@ -154,6 +154,18 @@ func parseLimit(text string) (client.Limit, error) {
 		}
 	}
 	return l, nil
+}
+
+// members cuts a --limit at its commas, except at those between the thousands of a number.
+func members(text string) (out []string) {
+	for i, member := range strings.Split(text, ",") {
+		if i > 0 && len(member) == 3 && strings.Trim(member, "0123456789") == "" {
+			out[len(out)-1] += "," + member
+			continue
+		}
+		out = append(out, member)
+	}
+	return out
 }
 
 // setMember sets one member of a limit and returns what is wrong with it, "" if nothing.

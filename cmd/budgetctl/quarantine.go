@@ -37,9 +37,10 @@ lost their memory: how much of it was sold is not known, so it is not handed out
 func (a *app) releaseCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "release BUDGET QUANTITY",
-		Short: "Give quarantined units back to a budget",
+		Short: "Give quarantined units back to a budget, or count them as used",
 		Long: `Gives units back to a budget that were quarantined when a store lost its memory: make
-sure first, from your own records, that they were not sold. QUANTITY is a number of units or
+sure first, from your own records, that they were not sold. With --used they were, and count as
+used. QUANTITY is a number of units or
 "all". Who decided, when and why is kept. Without --request-id one is made up and shown: repeat
 the command with it when the outcome is unknown, and the units are released once.`,
 		Example: `  budgetctl release spring-sale 850 --by jane \
@@ -50,7 +51,8 @@ the command with it when the outcome is unknown, and the units are released once
 	}
 	id := requestIDFlag(cmd)
 	var request client.ReleaseRequest
-	cmd.Flags().StringVar(&request.Reason, "reason", "", "why the units can be sold again (needed)")
+	cmd.Flags().StringVar(&request.Reason, "reason", "", "why this is known (needed)")
+	cmd.Flags().BoolVar(&request.Used, "used", false, "the units were sold: count them as used")
 	cmd.Flags().StringVar(&request.By, "by", "", "who decides")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		var err error

@@ -90,20 +90,37 @@ func (a *app) rootCommand() *cobra.Command {
 		cobra.FixedCompletions(formats, cobra.ShellCompDirectiveNoFileComp)))
 	must(root.MarkPersistentFlagFilename("config", "yaml", "yml"))
 	root.SetFlagErrorFunc(flagError)
-	root.AddCommand(
-		a.createCommand(), a.getCommand(), a.listCommand(), a.setCommand(), a.pauseCommand(),
-		a.resumeCommand(), a.appendCommand(), a.shrinkCommand(), a.deductCommand(),
-		a.confirmCommand(), a.extendCommand(), a.rollbackCommand(), a.cancelCommand(), a.checkCommand(),
-		a.usageCommand(),
-		a.bucketsCommand(), a.offlineCommand(),
-		a.onlineCommand(), a.applyCommand(), a.unfenceCommand(),
-		a.recycleCommand(), a.auditCommand(), a.ledgerCommand(),
-		a.seriesCommand(), a.watchCommand(), a.instancesCommand(),
-		a.quarantineCommand(), a.releaseCommand(),
-		a.loginCommand(), a.logoutCommand(), a.whoamiCommand(), a.keysCommand(), a.auditLogCommand(),
-		a.replayCommand(), a.benchCommand(), a.versionCommand(),
-	)
+	a.addCommands(root)
 	return root
+}
+
+// addCommands adds the commands in the groups in which --help shows them.
+func (a *app) addCommands(root *cobra.Command) {
+	for _, group := range []struct {
+		id, title string
+		commands  []*cobra.Command
+	}{
+		{"budgets", "Budgets:", []*cobra.Command{a.createCommand(), a.getCommand(), a.listCommand(),
+			a.setCommand(), a.pauseCommand(), a.resumeCommand(), a.appendCommand(), a.shrinkCommand()}},
+		{"deductions", "Deductions:", []*cobra.Command{a.deductCommand(), a.confirmCommand(),
+			a.extendCommand(), a.rollbackCommand(), a.cancelCommand(), a.checkCommand()}},
+		{"looks", "What has happened:", []*cobra.Command{a.usageCommand(), a.ledgerCommand(),
+			a.seriesCommand(), a.watchCommand(), a.auditCommand(), a.auditLogCommand()}},
+		{"buckets", "Buckets and stores:", []*cobra.Command{a.bucketsCommand(), a.offlineCommand(),
+			a.onlineCommand(), a.applyCommand(), a.unfenceCommand(), a.recycleCommand(),
+			a.quarantineCommand(), a.releaseCommand(), a.instancesCommand()}},
+		{"access", "Access:", []*cobra.Command{a.loginCommand(), a.logoutCommand(), a.whoamiCommand(),
+			a.keysCommand()}},
+		{"tools", "Tools:", []*cobra.Command{a.replayCommand(), a.benchCommand(), a.versionCommand()}},
+	} {
+		root.AddGroup(&cobra.Group{ID: group.id, Title: group.title})
+		for _, cmd := range group.commands {
+			cmd.GroupID = group.id
+			root.AddCommand(cmd)
+		}
+	}
+	root.SetHelpCommandGroupID("tools")
+	root.SetCompletionCommandGroupID("tools")
 }
 
 // checkFlags refuses values of the common flags that no command can work with.

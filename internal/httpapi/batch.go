@@ -46,7 +46,7 @@ func (a *API) batch(d *data) (answer, error) {
 		if !item.DryRun {
 			a.observeDeduction(nil, err)
 		}
-		results[i] = a.itemProblem(d.ctx, err)
+		results[i] = a.itemProblem(d.ctx, item, err)
 	}
 	for _, turn := range turnsOf(body.Items, sound) {
 		a.dryRuns(d.ctx, body.Items, turn.dryRuns, results)
@@ -108,7 +108,7 @@ func (a *API) deductAll(ctx context.Context, items []*wire.BatchItem, at []int, 
 		got := &all[n]
 		a.observeDeduction(&got.Answer, got.Err)
 		if got.Err != nil {
-			results[i] = a.itemProblem(ctx, got.Err)
+			results[i] = a.itemProblem(ctx, items[i], got.Err)
 			continue
 		}
 		accepted[n] = wire.AcceptedOf(&got.Answer)
@@ -123,14 +123,15 @@ func (a *API) dryRuns(ctx context.Context, items []*wire.BatchItem, at []int, re
 		running.Go(func() {
 			defer func() {
 				if why := recover(); why != nil {
-					results[i] = a.itemProblem(ctx, &budget.Error{Code: budget.Internal, Op: "deduct",
+					results[i] = a.itemProblem(ctx, items[i], &budget.Error{Code: budget.Internal, Op: "deduct",
 						Err: fmt.Errorf("panic: %v\n%s", why, debug.Stack())})
 				}
 			}()
 			foreseen, err := a.dryRun(ctx, items[i].Request)
 			results[i] = foreseen.body
 			if err != nil {
-				results[i] = wire.ProblemOf(wire.Settle(err, "deduct", false))
+				results[i] = named(items[i].Budget, items[i].Request.RequestID,
+					wire.ProblemOf(wire.Settle(err, "deduct", false)))
 			}
 		})
 	}
@@ -138,10 +139,16 @@ func (a *API) dryRuns(ctx context.Context, items []*wire.BatchItem, at []int, re
 }
 
 // itemProblem logs the error of one item, and returns its problem.
-func (a *API) itemProblem(ctx context.Context, err error) *wire.Problem {
+func (a *API) itemProblem(ctx context.Context, item *wire.BatchItem, err error) *wire.Problem {
 	e := wire.Settle(err, "deduct", true)
 	a.logError(ctx, "deduct", e)
-	return wire.ProblemOf(e)
+	return named(item.Budget, item.Request.RequestID, wire.ProblemOf(e))
+}
+
+// named notes in a problem which item it is of.
+func named(budgetName, requestID string, p *wire.Problem) *wire.Problem {
+	p.Budget, p.RequestID = budgetName, requestID
+	return p
 }
 
 // Checks are the service's questions about deductions that nobody makes.
@@ -195,25 +202,25 @@ func (a *API) checks(d *data) (answer, error) {
 			err = d.within("check", item.Request.Budget)
 		}
 		if err != nil {
-			results[i] = wire.ProblemOf(wire.Settle(err, "check", false))
+			results[i] = named(item.Budget, "", wire.ProblemOf(wire.Settle(err, "check", false)))
 			continue
 		}
 		requests, at = append(requests, item.Request), append(at, i)
 	}
 	if len(requests) > 0 {
 		for i, got := range a.service.Check(d.ctx, requests) {
-			results[at[i]] = a.checked(d.ctx, &got)
+			results[at[i]] = a.checked(d.ctx, body.Items[at[i]].Budget, &got)
 		}
 	}
 	return answer{body: wire.BatchAnswer{Results: results}}, nil
 }
 
 // checked is one result of a check: what would be accepted, or a problem.
-func (a *API) checked(ctx context.Context, got *bucket.CheckAnswer) any {
+func (a *API) checked(ctx context.Context, budgetName string, got *bucket.CheckAnswer) any {
 	if got.Err == nil {
 		return wire.ForeseenOf(got)
 	}
 	e := wire.Settle(got.Err, "check", false)
 	a.logError(ctx, "check", e)
-	return wire.ProblemOf(e)
+	return named(budgetName, "", wire.ProblemOf(e))
 }

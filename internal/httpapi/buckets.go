@@ -119,6 +119,8 @@ func (b *releaseBody) Member(r *strictjson.Reader, name string) bool {
 		r.Text(name, &b.request.Reason, budget.CheckKey)
 	case "by":
 		r.Text(name, &b.request.By, budget.CheckRequestID)
+	case "used":
+		r.Bool(name, &b.request.Used)
 	default:
 		return false
 	}

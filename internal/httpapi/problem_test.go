@@ -35,6 +35,8 @@ type problem struct {
 	Reason                    string
 	Reasons                   []string
 	CorrelationID             string `json:"correlation_id"`
+	Budget                    string
+	RequestID                 string `json:"request_id"`
 }
 
 func problemIn(t *testing.T, body string) problem {

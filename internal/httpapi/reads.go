@@ -89,19 +89,14 @@ type Feeds interface {
 // ledger answers a page of the feed. With wait= it may take that much longer than other calls; it
 // ends with the caller, and at once when the node stops.
 func (a *API) ledger(c *call) (answer, error) {
-	query := c.query("tenant", "after", "limit", "wait")
+	query := c.query("tenant", "after", "tail", "since", "limit", "wait")
 	ref, err := c.budget(query)
 	if err != nil {
 		return answer{}, err
 	}
-	request := bucket.FeedRequest{Budget: ref, After: query.Get("after"), Until: a.left}
-	if query.Has("limit") {
-		limit, ok := budget.ParseAmount(query.Get("limit"))
-		if !ok || limit > bucket.MaxFeedLimit {
-			c.faults.Invalid("limit", "must be 1 to %d", bucket.MaxFeedLimit)
-		}
-		request.Limit = int(limit)
-	}
+	request := bucket.FeedRequest{Budget: ref, After: query.Get("after"),
+		Tail: c.entries(query, "tail"), Since: c.instant(query, "since"),
+		Limit: c.entries(query, "limit"), Until: a.left}
 	if query.Has("wait") {
 		wait, err := time.ParseDuration(query.Get("wait"))
 		if err != nil || wait < 0 || wait > bucket.MaxFeedWait {
@@ -121,6 +116,19 @@ func (a *API) ledger(c *call) (answer, error) {
 	}
 	page, err := a.service.Feed(ctx, request)
 	return answer{body: wire.FeedOf(&page)}, err
+}
+
+// entries reads a number of entries of the feed; 0 where there is none.
+func (c *call) entries(query url.Values, name string) int {
+	if !query.Has(name) {
+		return 0
+	}
+	n, ok := budget.ParseAmount(query.Get(name))
+	if !ok || n > bucket.MaxFeedLimit {
+		c.faults.Invalid(name, "must be 1 to %d", bucket.MaxFeedLimit)
+		return 0
+	}
+	return int(n)
 }
 
 // allow moves the connection's time limits, which count from the beginning of the request, for a

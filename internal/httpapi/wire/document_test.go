@@ -60,6 +60,7 @@ func TestDocumentsAreAsTheLibraryWritesThem(t *testing.T) {
 					Never:     rapid.Bool().Draw(t, "never"), StartAt: instant.Draw(t, "start"),
 					Reason:     budget.Reason(text.Draw(t, "reason")),
 					RetryAfter: time.Duration(rapid.Int64Range(-1e9, 1e15).Draw(t, "retry after"))})
+				p.Budget, p.RequestID = text.Draw(t, "budget"), text.Draw(t, "request id")
 				p.CorrelationID = text.Draw(t, "correlation")
 				p.Reasons = rapid.SliceOfN(text, 0, 2).Draw(t, "reasons")
 				compare(t, p)

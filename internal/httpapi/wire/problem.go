@@ -73,12 +73,15 @@ var statuses = map[budget.Code]struct {
 
 // Problem is an answer that is not a success, as RFC 9457 writes it.
 type Problem struct {
-	Type   string              `json:"type"`
-	Title  string              `json:"title"`
-	Status int                 `json:"status"`
-	Detail string              `json:"detail,omitzero"`
-	Code   budget.Code         `json:"code"`
-	Errors []budget.FieldError `json:"errors,omitempty"`
+	Type   string      `json:"type"`
+	Title  string      `json:"title"`
+	Status int         `json:"status"`
+	Detail string      `json:"detail,omitzero"`
+	Code   budget.Code `json:"code"`
+	// Budget and RequestID are those of the item of a batch or a check, as the request has them.
+	Budget    string              `json:"budget,omitzero"`
+	RequestID string              `json:"request_id,omitzero"`
+	Errors    []budget.FieldError `json:"errors,omitempty"`
 	// Available is in minor units.
 	Available *int64 `json:"available,omitzero"`
 	// Limit, Dimension, Value, Used, Max and ResetAt are of the limit that would be exceeded, of
