@@ -169,8 +169,8 @@ func (e *TransportError) Error() string {
 
 func (e *TransportError) Unwrap() error { return e.Err }
 
-// UnknownOutcome says that all attempts together do not tell whether the request took effect. Repeat
-// it with the same request id, or cancel that id.
+// UnknownOutcome says that all attempts together do not tell whether the request took effect.
+// Repeat it with the same request id, or cancel that id.
 type UnknownOutcome struct {
 	// Op is the call, in the API's words: "deduct", "append".
 	Op string

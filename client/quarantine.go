@@ -53,8 +53,9 @@ type ReleaseAnswer struct {
 	Replayed    bool   `json:"replayed"`
 }
 
-// ReleaseQuarantine moves quarantined units back to the total, or to what is used. The same request id replays. Errors:
-// budget_not_found, request_conflict, amount_exceeds_remaining (with what is held).
+// ReleaseQuarantine moves quarantined units back to the total, or to what is used. The same request
+// id replays. Errors: budget_not_found, request_conflict, amount_exceeds_remaining (with what is
+// held).
 func (c *Client) ReleaseQuarantine(ctx context.Context, name string, request ReleaseRequest) (
 	*ReleaseAnswer, error,
 ) {

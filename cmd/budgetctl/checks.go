@@ -98,8 +98,8 @@ nothing: which of these ads may this user see. Exit status 3: none would be.`,
 	return cmd
 }
 
-// checkList is what check shows: one result per budget, in order, as the API has them and as rows of
-// a table.
+// checkList is what check shows: one result per budget, in order, as the API has them and as rows
+// of a table.
 type checkList struct {
 	Results []jsontext.Value `json:"results"`
 	rows    []checkRow
