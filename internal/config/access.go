@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/budgetd/budgetd/access"
+	"github.com/budgetd/budgetd/internal/secret"
 	"github.com/budgetd/budgetd/internal/tlsfiles"
 )
 
@@ -69,8 +70,9 @@ type CertificateGrant struct {
 type OIDC struct {
 	Issuer, ClientID string
 	// ClientSecret is final: ClientSecretFile has been read into it.
-	ClientSecret, ClientSecretFile string
-	RedirectURL, GroupsClaim       string
+	ClientSecret             secret.Text
+	ClientSecretFile         string
+	RedirectURL, GroupsClaim string
 	// SessionKeyFile holds what seals the sessions; the same on every node.
 	SessionKeyFile string
 	Roles          []GroupGrant
@@ -112,10 +114,10 @@ func (c *Config) accessSettings() []setting {
 
 		{"oidc.issuer", text(&c.OIDC.Issuer)},
 		{"oidc.client_id", text(&c.OIDC.ClientID)},
-		{"oidc.client_secret", hidden(text(&c.OIDC.ClientSecret))},
+		{"oidc.client_secret", hidden(&c.OIDC.ClientSecret)},
 		{"oidc.client_secret_file", text(&c.OIDC.ClientSecretFile)},
 		{"oidc.redirect_url", text(&c.OIDC.RedirectURL)},
-		{"oidc.groups_claim", nonEmpty(&c.OIDC.GroupsClaim)},
+		{"oidc.groups_claim", nonEmpty(text(&c.OIDC.GroupsClaim))},
 		{"oidc.session_key_file", text(&c.OIDC.SessionKeyFile)},
 		{"oidc.roles", groupGrants(&c.OIDC.Roles)},
 

@@ -9,6 +9,7 @@ import (
 	"os"
 	"time"
 
+	"github.com/budgetd/budgetd/internal/secret"
 	"github.com/budgetd/budgetd/internal/tlsfiles"
 )
 
@@ -56,9 +57,11 @@ type Config struct {
 // Database is where the ledger is.
 type Database struct {
 	// Driver is SQLite or MySQL. DSN is final: DSNFile has been read into it.
-	Driver, DSN, DSNFile string
-	Connections          int
-	ConnectTimeout       time.Duration
+	Driver         string
+	DSN            secret.Text
+	DSNFile        string
+	Connections    int
+	ConnectTimeout time.Duration
 	// TLS is for MySQL only.
 	TLS TLS
 }
@@ -79,9 +82,10 @@ type Instance struct {
 	Addrs    []string
 	Topology string
 	// MasterName is the sentinels' name of the group. SentinelPassword is final, as Password.
-	MasterName, SentinelUsername, SentinelPassword, SentinelPasswordFile string
+	MasterName, SentinelUsername, SentinelPasswordFile string
 	// Password is final: PasswordFile has been read into it.
-	Username, Password, PasswordFile string
+	Username, PasswordFile     string
+	Password, SentinelPassword secret.Text
 	// Vouched: the operator answers for settings that the server does not let be read.
 	Vouched              bool
 	DB, Connections      int

@@ -16,6 +16,7 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"github.com/budgetd/budgetd"
+	"github.com/budgetd/budgetd/internal/secret"
 )
 
 func load(t *testing.T, text string, environ ...string) (Config, error) {
@@ -54,7 +55,7 @@ func TestDefaults(t *testing.T) {
 		Keys:     Keys{Refresh: 300 * time.Millisecond, StaleAfter: 10 * time.Second, Burst: 100},
 		TLS:      ServerTLS{ClientCertificates: CertificatesIgnored, MinVersion: "1.2", Reload: 10 * time.Second},
 		OIDC:     OIDC{GroupsClaim: "groups"},
-		Database: Database{Driver: SQLite, DSN: "./data/budgetd.db", ConnectTimeout: 30 * time.Second},
+		Database: Database{Driver: SQLite, DSN: secret.New("./data/budgetd.db"), ConnectTimeout: 30 * time.Second},
 		Instances: []Instance{{Name: "embedded", Driver: SQL, Lanes: 1, Topology: "standalone", Connections: 16,
 			DialTimeout: time.Second, Timeout: time.Second}},
 		Deduct:     Deduct{2 * time.Second, 5 * time.Second, 20_000, 512},
@@ -93,14 +94,14 @@ instances:
 `, "BUDGETD_DATABASE_DSN=budgetd:new@tcp(db:3306)/budgetd", "BUDGETD_DEDUCT_DEADLINE=250ms", "BUDGETD_STRICT=false",
 		"BUDGETD_DEDUCT_QUEUE=9", "BUDGETD_INSTANCES_REDIS_A_PASSWORD=a=b c", "BUDGETD_INSTANCES_REDIS_B_DB=3",
 		"BUDGETD_INSTANCES_REDIS_B_TLS_ENABLED=false", "BUDGETD_SERVER=http://other", "BUDGETD_TEST_TMP=/tmp", "HOME=/root", "BUDGETDX=1")
-	if c.Listen != "0.0.0.0:0" || c.Database.Driver != MySQL || c.Database.DSN != "budgetd:new@tcp(db:3306)/budgetd" ||
+	if c.Listen != "0.0.0.0:0" || c.Database.Driver != MySQL || c.Database.DSN.Reveal() != "budgetd:new@tcp(db:3306)/budgetd" ||
 		c.Deduct.Deadline != 250*time.Millisecond || c.Strict || c.Cache.Budgets != 7 || c.Deduct.Queue != 9 || c.Log != (Log{slog.LevelDebug, true}) {
 		t.Errorf("%+v", c)
 	}
 	want := []Instance{
-		{Name: "redis-a", Driver: Redis, Lanes: 1, Addrs: []string{"[::1]:6379"}, Topology: "standalone", Password: "a=b c",
+		{Name: "redis-a", Driver: Redis, Lanes: 1, Addrs: []string{"[::1]:6379"}, Topology: "standalone", Password: secret.New("a=b c"),
 			Connections: 16, DialTimeout: time.Second, Timeout: time.Second, TLS: TLS{Enabled: true, ServerName: "r"}},
-		{Name: "redis-b", Driver: Redis, Lanes: 1, Addrs: []string{"b:6379"}, Topology: "standalone", Password: "from a file",
+		{Name: "redis-b", Driver: Redis, Lanes: 1, Addrs: []string{"b:6379"}, Topology: "standalone", Password: secret.New("from a file"),
 			PasswordFile: password, DB: 3, Connections: 16, DialTimeout: time.Second, Timeout: time.Second},
 		{Name: "rows", Driver: SQL, Lanes: 4, Topology: "standalone", Connections: 16, DialTimeout: time.Second, Timeout: time.Second},
 	}
@@ -112,8 +113,8 @@ instances:
 func TestDSNFile(t *testing.T) {
 	file := write(t, "dsn", "u:p@tcp(h:3306)/d\n")
 	c := mustLoad(t, "database: {driver: mysql}", "BUDGETD_DATABASE_DSN_FILE="+file)
-	if c.Database.DSN != "u:p@tcp(h:3306)/d" {
-		t.Error(c.Database.DSN)
+	if c.Database.DSN.Reveal() != "u:p@tcp(h:3306)/d" {
+		t.Error(c.Database.DSN.Reveal())
 	}
 }
 
@@ -297,7 +298,7 @@ instances:
 	}
 	want := []Instance{
 		redis(Instance{Name: "s", Lanes: 1, Topology: Sentinel, Addrs: []string{"s1:26379", "s2:26379"}, MasterName: "budgets",
-			SentinelUsername: "u", SentinelPassword: "from a file", SentinelPasswordFile: password, Password: "p"}),
+			SentinelUsername: "u", SentinelPassword: secret.New("from a file"), SentinelPasswordFile: password, Password: secret.New("p")}),
 		redis(Instance{Name: "c", Lanes: 16, Topology: Cluster, Addrs: []string{"c1:6379", "c2:6379"}}),
 		redis(Instance{Name: "few", Lanes: 3, Topology: Cluster, Addrs: []string{"c3:6379"}}),
 		redis(Instance{Name: "one", Lanes: 1, Topology: Standalone, Addrs: []string{"r:6379"}}),
@@ -345,7 +346,7 @@ func TestTheThreeAgree(t *testing.T) {
 }
 
 func leaves(v reflect.Value, into map[any]bool) {
-	if v.Kind() == reflect.Struct {
+	if v.Kind() == reflect.Struct && v.Type() != reflect.TypeFor[secret.Text]() {
 		for n := range v.NumField() {
 			leaves(v.Field(n), into)
 		}

@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/viper"
 
 	"github.com/budgetd/budgetd"
+	"github.com/budgetd/budgetd/internal/secret"
 )
 
 // prefix of the environment variables that are read.
@@ -251,18 +252,19 @@ func (l *loader) strangers() {
 // readSecrets reads the files that hold secrets.
 func (c *Config) readSecrets() []Fault {
 	var faults []Fault
-	read := func(key, file string, into *string) {
+	read := func(key, file string, into *secret.Text) {
 		if file == "" {
 			return
 		}
 		text, err := os.ReadFile(file)
-		if *into = strings.TrimRight(string(text), "\r\n"); err != nil || *into == "" {
+		*into = secret.New(strings.TrimRight(string(text), "\r\n"))
+		if err != nil || into.Empty() {
 			faults = append(faults,
 				Fault{key, show(file), "must be a file that can be read and is not empty"})
 		}
 	}
 	read("database.dsn_file", c.Database.DSNFile, &c.Database.DSN)
-	if c.OIDC.ClientSecret != "" && c.OIDC.ClientSecretFile != "" {
+	if !c.OIDC.ClientSecret.Empty() && c.OIDC.ClientSecretFile != "" {
 		faults = append(faults, Fault{"oidc.client_secret_file", show(c.OIDC.ClientSecretFile),
 			"must not be set beside oidc.client_secret"})
 	} else {
@@ -272,11 +274,11 @@ func (c *Config) readSecrets() []Fault {
 		i := &c.Instances[n]
 		for _, p := range []struct {
 			key, file string
-			into      *string
+			into      *secret.Text
 		}{{"password", i.PasswordFile, &i.Password}, {"sentinel_password", i.SentinelPasswordFile,
 			&i.SentinelPassword}} {
 			key := instanceKey(n) + "." + p.key + "_file"
-			if *p.into != "" && p.file != "" {
+			if !p.into.Empty() && p.file != "" {
 				faults = append(faults, Fault{key, show(p.file), "must not be set beside " + p.key})
 				continue
 			}

@@ -7,6 +7,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/budgetd/budgetd/internal/secret"
 )
 
 // setting is one key.
@@ -30,8 +32,17 @@ type rule struct {
 	set func(value any) bool
 }
 
-func hidden(r rule) rule {
-	r.secret = true
+// hidden is a text that is never shown.
+func hidden(into *secret.Text) rule {
+	var plain string
+	r := text(&plain)
+	set := r.set
+	r.secret, r.target = true, into
+	r.set = func(value any) bool {
+		ok := set(value)
+		*into = secret.New(plain)
+		return ok
+	}
 	return r
 }
 
@@ -44,11 +55,10 @@ func text(into *string) rule {
 	}}
 }
 
-func nonEmpty(into *string) rule {
-	r := text(into)
+func nonEmpty(r rule) rule {
 	set := r.set
 	r.want = "must be a text that is not empty"
-	r.set = func(value any) bool { return set(value) && *into != "" }
+	r.set = func(value any) bool { return set(value) && value != "" }
 	return r
 }
 

@@ -4,11 +4,11 @@ import "github.com/budgetd/budgetd/internal/secret"
 
 // source returns where a secret comes from: its file, else its value. It fails when the file cannot
 // be read.
-func source(value, file string) (*secret.Source, error) {
+func source(value secret.Text, file string) (*secret.Source, error) {
 	if file != "" {
 		return secret.File(file)
 	}
-	return secret.Value(secret.New(value)), nil
+	return secret.Value(value), nil
 }
 
 // Source returns where the DSN comes from, to be read for each connection.

@@ -1,6 +1,10 @@
 package config
 
 import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"log/slog"
 	"os"
 	"strings"
 	"testing"
@@ -12,10 +16,10 @@ import (
 func TestSecretSources(t *testing.T) {
 	file := write(t, "secret", "one\n")
 	for name, source := range map[string]func() (*secret.Source, error){
-		"dsn":               Database{DSN: "one", DSNFile: file}.Source,
-		"password":          Instance{Password: "one", PasswordFile: file}.Source,
-		"sentinel password": Instance{SentinelPassword: "one", SentinelPasswordFile: file}.SentinelSource,
-		"client secret":     OIDC{ClientSecret: "one", ClientSecretFile: file}.Source,
+		"dsn":               Database{DSN: secret.New("one"), DSNFile: file}.Source,
+		"password":          Instance{Password: secret.New("one"), PasswordFile: file}.Source,
+		"sentinel password": Instance{SentinelPassword: secret.New("one"), SentinelPasswordFile: file}.SentinelSource,
+		"client secret":     OIDC{ClientSecret: secret.New("one"), ClientSecretFile: file}.Source,
 		"session key":       OIDC{SessionKeyFile: file}.SessionSource,
 	} {
 		if err := os.WriteFile(file, []byte("one\n"), 0o600); err != nil {
@@ -33,8 +37,8 @@ func TestSecretSources(t *testing.T) {
 		}
 	}
 	for name, source := range map[string]func() (*secret.Source, error){
-		"dsn": Database{DSN: "v"}.Source, "password": Instance{Password: "v"}.Source,
-		"sentinel password": Instance{SentinelPassword: "v"}.SentinelSource, "client secret": OIDC{ClientSecret: "v"}.Source,
+		"dsn": Database{DSN: secret.New("v")}.Source, "password": Instance{Password: secret.New("v")}.Source,
+		"sentinel password": Instance{SentinelPassword: secret.New("v")}.SentinelSource, "client secret": OIDC{ClientSecret: secret.New("v")}.Source,
 	} {
 		if from, err := source(); err != nil || from.Now().Reveal() != "v" {
 			t.Errorf("%s: %v", name, err)
@@ -75,6 +79,47 @@ func TestMarkerIsInNoFault(t *testing.T) {
 		_, err := load(t, text, environ...)
 		if err == nil || strings.Contains(err.Error(), marker) {
 			t.Errorf("%s: %v", text, err)
+		}
+	}
+}
+
+// TestMarkerIsInNoConfig: a configuration that is printed, encoded, logged or part of a panic shows no
+// secret, wherever that came from.
+func TestMarkerIsInNoConfig(t *testing.T) {
+	const marker = "marker-4711"
+	file := write(t, "secret", marker)
+	var out bytes.Buffer
+	for _, text := range []string{
+		"database: {driver: mysql, dsn: u:" + marker + "@tcp(h:1)/d}\ninstances: [{name: a, driver: redis, topology: sentinel, " +
+			"master_name: m, addrs: [x:1], password: " + marker + ", sentinel_password: " + marker + "}]\n" +
+			"oidc: {client_secret: " + marker + "}",
+		"database: {driver: mysql, dsn_file: " + file + "}\ninstances: [{name: a, driver: redis, topology: sentinel, " +
+			"master_name: m, addrs: [x:1], password_file: " + file + ", sentinel_password_file: " + file + "}]\n" +
+			"oidc: {client_secret_file: " + file + "}",
+	} {
+		c := mustLoad(t, text)
+		for _, verb := range []string{"%v", "%+v", "%#v", "%s", "%q", "%x"} {
+			fmt.Fprintf(&out, verb, any(c))
+		}
+		written, err := json.Marshal(c)
+		if err != nil {
+			t.Fatal(err)
+		}
+		out.Write(written)
+		slog.New(slog.NewTextHandler(&out, nil)).Info("started", "config", c, "pointer", &c)
+		slog.New(slog.NewJSONHandler(&out, nil)).Info("started", "config", c)
+		func() {
+			defer func() { fmt.Fprint(&out, recover()) }()
+			panic(c)
+		}()
+		if !strings.Contains(c.Database.DSN.Reveal(), marker) || c.Instances[0].Password.Reveal() != marker ||
+			c.Instances[0].SentinelPassword.Reveal() != marker || c.OIDC.ClientSecret.Reveal() != marker {
+			t.Error("a secret is lost")
+		}
+	}
+	for _, shown := range []string{marker, fmt.Sprintf("%x", marker)} {
+		if strings.Contains(out.String(), shown) {
+			t.Errorf("the marker is shown as %q", shown)
 		}
 	}
 }

@@ -17,7 +17,7 @@ func (c *Config) serviceSettings() []setting {
 	return []setting{
 		{"node.name", text(&c.Node.Name)},
 		{"database.driver", choice(&c.Database.Driver, SQLite, MySQL)},
-		{"database.dsn", hidden(nonEmpty(&c.Database.DSN))},
+		{"database.dsn", nonEmpty(hidden(&c.Database.DSN))},
 		{"database.dsn_file", text(&c.Database.DSNFile)},
 		{"database.connections", integer(&c.Database.Connections, 0, 1000)},
 		{"database.connect_timeout", duration(&c.Database.ConnectTimeout, "0s", "1h")},
@@ -78,10 +78,10 @@ func (i *Instance) settings() []setting {
 		{"topology", choice(&i.Topology, Standalone, Sentinel, Cluster)},
 		{"master_name", text(&i.MasterName)},
 		{"sentinel_username", text(&i.SentinelUsername)},
-		{"sentinel_password", hidden(text(&i.SentinelPassword))},
+		{"sentinel_password", hidden(&i.SentinelPassword)},
 		{"sentinel_password_file", text(&i.SentinelPasswordFile)},
 		{"username", text(&i.Username)},
-		{"password", hidden(text(&i.Password))},
+		{"password", hidden(&i.Password)},
 		{"password_file", text(&i.PasswordFile)},
 		{"vouched", flag(&i.Vouched)},
 		{"db", integer(&i.DB, 0, 65_535)},
@@ -97,8 +97,8 @@ var sectionsToCome = []string{"limits"}
 // checkWhole returns what does not go together. It is called when every key for itself is right.
 func (c *Config) checkWhole(defaultDSN string) []Fault {
 	faults := c.checkAccess()
-	if c.Database.Driver == MySQL && c.Database.DSN == defaultDSN {
-		faults = append(faults, Fault{"database.dsn", show(c.Database.DSN),
+	if c.Database.Driver == MySQL && c.Database.DSN.Reveal() == defaultDSN {
+		faults = append(faults, Fault{"database.dsn", show(defaultDSN),
 			"must be user:password@tcp(host:3306)/database for mysql"})
 	}
 	if c.HTTP.RequestTimeout <= c.Deduct.Deadline {
@@ -132,7 +132,7 @@ func (c *Config) checkWhole(defaultDSN string) []Fault {
 // check returns what of one instance does not go together, under which key; want "" if nothing.
 func (i *Instance) check() (key string, value any, want string) {
 	if i.Driver == SQL {
-		if len(i.Addrs) > 0 || i.Username != "" || i.Password != "" || i.TLS.Enabled || i.DB != 0 ||
+		if len(i.Addrs) > 0 || i.Username != "" || !i.Password.Empty() || i.TLS.Enabled || i.DB != 0 ||
 			i.Topology != Standalone || i.sentinelKey() != "" {
 			return "", i.Name, "must not have keys for redis beside driver sql"
 		}
@@ -170,7 +170,7 @@ func (i *Instance) check() (key string, value any, want string) {
 // sentinelKey returns the first key that is set and is for sentinels only; "" for none.
 func (i *Instance) sentinelKey() string {
 	for _, k := range []struct{ key, value string }{{".master_name", i.MasterName},
-		{".sentinel_username", i.SentinelUsername}, {".sentinel_password", i.SentinelPassword}} {
+		{".sentinel_username", i.SentinelUsername}, {".sentinel_password", i.SentinelPassword.String()}} {
 		if k.value != "" {
 			return k.key
 		}

@@ -95,7 +95,7 @@ func Run(ctx context.Context, args, environ []string, stdout, stderr io.Writer) 
 	}
 	faults, warnings := c.Exposure(*insecure)
 	if c.Database.Driver == config.MySQL {
-		if err := engine.CheckDSN(c.Database.DSN); err != nil {
+		if err := engine.CheckDSN(c.Database.DSN.Reveal()); err != nil {
 			faults = append(faults, config.Fault{Key: "database.dsn", Want: err.Error()})
 		}
 	}

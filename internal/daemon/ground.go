@@ -73,7 +73,7 @@ const firstPause, longestPause = 200 * time.Millisecond, 2 * time.Second
 // any
 // other error is final.
 func openDatabase(ctx context.Context, c config.Database, log *slog.Logger) (*engine.DB, error) {
-	settings := engine.Config{Driver: c.Driver, DSN: c.DSN, PoolSize: c.Connections}
+	settings := engine.Config{Driver: c.Driver, DSN: c.DSN.Reveal(), PoolSize: c.Connections}
 	if c.DSNFile != "" {
 		source, err := c.Source()
 		if err != nil {

@@ -88,9 +88,10 @@ func started(c config.Config, file string, doors *doors, g *ground, log *slog.Lo
 	for _, i := range c.Instances {
 		stores = append(stores, i.Name+" ("+i.Driver+")")
 	}
-	database, data := c.Database.Driver+" "+engine.Place(c.Database.Driver, c.Database.DSN), ""
+	dsn := c.Database.DSN.Reveal()
+	database, data := c.Database.Driver+" "+engine.Place(c.Database.Driver, dsn), ""
 	if c.Database.Driver == config.SQLite {
-		data, _ = filepath.Abs(filepath.Dir(c.Database.DSN)) // where it fails, there is none
+		data, _ = filepath.Abs(filepath.Dir(dsn)) // where it fails, there is none
 	}
 	for n := range doors.all {
 		one := doors.all[len(doors.all)-1-n]
