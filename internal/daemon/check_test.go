@@ -1,0 +1,113 @@
+package daemon_test
+
+import (
+	"crypto/rand"
+	"fmt"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/budgetd/budgetd/access"
+	"github.com/budgetd/budgetd/internal/daemon"
+	"github.com/budgetd/budgetd/internal/testservers"
+)
+
+// TestCheckConfigConnects: --connect tries the database and every instance, and what every tutorial
+// has in its DSN is fine. The check and the start refuse the same DSN.
+func TestCheckConfigConnects(t *testing.T) {
+	redis := testservers.Redis(t)
+	dsn := testservers.SharedMariaDB(t).NewDatabase(t) + "?charset=utf8mb4&parseTime=True&loc=Local"
+	config := func(text string) string {
+		file := filepath.Join(t.TempDir(), "budgetd.yaml")
+		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return file
+	}
+	instances := func(second string) string {
+		return fmt.Sprintf("database: {driver: mysql, dsn: %q, connect_timeout: 0s}\ninstances:\n"+
+			"  - {name: here, driver: redis, addrs: [%q]}\n  - {name: there, driver: redis, addrs: [%q]}\n",
+			dsn, redis.Addr(), second)
+	}
+	for _, test := range []struct {
+		name, config string
+		args         []string
+		status       int
+		says         string
+	}{
+		{"all is there", instances(redis.Addr()), []string{"--connect"}, 0, "config ok"},
+		{"an instance is down", instances("127.0.0.1:1"), []string{"--connect"}, 1, "instance there/0"},
+		{"nobody asked", instances("127.0.0.1:1"), nil, 0, "config ok"},
+		{"the database is down", "database: {driver: mysql, dsn: 'u:p@tcp(127.0.0.1:1)/d', connect_timeout: 0s}",
+			[]string{"--connect"}, 1, "database"},
+		{"no database in the DSN", "database: {driver: mysql, dsn: 'u:p@tcp(h:3306)/'}", nil, 2, "names no database"},
+		{"open to everybody", "listen: 0.0.0.0:8080\nauth: none", []string{"--insecure-listen"}, 0,
+			"warning: listen 0.0.0.0:8080 is open: everybody who reaches it may do everything"},
+		{"open by mistake", "listen: 0.0.0.0:8080\nauth: none", nil, 2, "--insecure-listen"},
+	} {
+		file := config(test.config)
+		var out, log buffer
+		args := append([]string{"--config", file, "--check-config"}, test.args...)
+		status := daemon.Run(t.Context(), args, nil, &out, &log)
+		if said := out.String() + log.String(); status != test.status || !strings.Contains(said, test.says) {
+			t.Errorf("%s: exit status %d, %s", test.name, status, said)
+		}
+	}
+}
+
+// TestFirstAdministratorFromAFile: the key in keys.first_admin_file is an administrator's on a
+// database without keys, and the file is ignored on one with keys.
+func TestFirstAdministratorFromAFile(t *testing.T) {
+	dir := t.TempDir()
+	file := filepath.Join(dir, "first")
+	environ := []string{"BUDGETD_AUTH=keys", "BUDGETD_KEYS_FIRST_ADMIN_FILE=" + file,
+		"BUDGETD_DATABASE_DSN=" + filepath.Join(dir, "budgetd.db")}
+	keep := func() string {
+		token, err := access.NewToken(rand.Reader)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(file, []byte(token.Reveal()+"\n"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return token.Reveal()
+	}
+	status := func(p *process, token string) int {
+		request, err := http.NewRequest("GET", p.url+"/v1/keys", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		request.Header.Set("Authorization", "Bearer "+token)
+		answer, err := http.DefaultClient.Do(request)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = answer.Body.Close()
+		return answer.StatusCode
+	}
+	first := keep()
+	p := start(t, nil, environ...)
+	if got := status(p, first); got != 200 {
+		t.Errorf("the first administrator: %d", got)
+	}
+	p.signal()
+	p.ended()
+	second := keep()
+	p = start(t, nil, environ...)
+	if a, b := status(p, first), status(p, second); a != 200 || b != 401 {
+		t.Errorf("after another file: the first %d, the second %d", a, b)
+	}
+	if strings.Contains(p.log.String(), second) {
+		t.Error("the key is logged")
+	}
+	p.signal()
+	p.ended()
+	if err := os.WriteFile(file, []byte("bdg_nonsense"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if got := launch(t, nil, environ...).ended(); got != 1 {
+		t.Errorf("with nonsense in the file: exit status %d", got)
+	}
+}
