@@ -56,6 +56,7 @@ func TestApplyGrants(t *testing.T) {
 		equal(w, "out_cnt", read.Buckets[0].OutCnt, 2)
 		equal(w, "out_cnt of the other", read.Buckets[1].OutCnt, 1)
 		equal(w, "next grant", read.Buckets[0].Epoch.NextGrant, 3)
+		equal(w, "fill", read.Buckets[0].Epoch.Fill, level.Fill)
 		equal(w, "list version", read.ListVersion, b.ListVersion)
 		equal(w, "undistributed", w.figures(b.ID).Undistributed, 70)
 		_, err := w.part.Apply(w.ctx, b.ID+99, want.Want{Bucket: first.ID, Need: 1, Units: 1})

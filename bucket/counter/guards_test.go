@@ -1,0 +1,175 @@
+package counter_test
+
+import (
+	"testing"
+
+	"github.com/budgetd/budgetd/bucket"
+	"github.com/budgetd/budgetd/bucket/counter"
+	"github.com/budgetd/budgetd/budget"
+	"github.com/budgetd/budgetd/internal/sqlstore/engine"
+	"github.com/budgetd/budgetd/ledger"
+)
+
+// memory is the lane's memory as SQL knows it.
+func (w *world) memory(index int) bucket.Memory {
+	w.Helper()
+	row, err := w.part.Lane(w.Context(), w.lanes[index])
+	w.ok(err)
+	return row.Memory()
+}
+
+// write runs a statement.
+func (w *world) write(query string, args ...any) {
+	w.Helper()
+	w.ok(w.db.Write(w.Context(), "test", func(t *engine.Tx) error {
+		_, err := t.Exec(query, args...)
+		return err
+	}))
+}
+
+// fenced returns why the only bucket of a budget was stopped.
+func (w *world) fenced(b *bucket.Budget) string {
+	w.Helper()
+	return w.read(b.ID).Buckets[0].Epoch.Fenced
+}
+
+// TestMoreThanWasGranted: a store that took more than SQL has granted is not believed: its bucket
+// stops, and SQL's columns stay.
+func TestMoreThanWasGranted(t *testing.T) {
+	w := inMemory(t, 1)
+	b := w.create(promo("sale", 100, 1))
+	_, err := w.part.Record(t.Context(), w.memory(0), []bucket.Sum{{Bucket: b.Buckets[0].ID,
+		Epoch: b.Buckets[0].Epoch.Number, Verdict: bucket.Accepted, Taken: 101}})
+	w.ok(err)
+	if w.fenced(b) == "" {
+		t.Error("the bucket goes on")
+	}
+	if e := w.read(b.ID).Buckets[0].Epoch; e.Outstanding != 100 || e.Used != 0 {
+		t.Errorf("O %d S %d", e.Outstanding, e.Used)
+	}
+}
+
+// TestBalanceAtClose: an epoch ends only if the balance that its store had, and the grants that it
+// never got, are what SQL has. Otherwise the bucket stops and its units stay where they are.
+func TestBalanceAtClose(t *testing.T) {
+	for _, test := range []struct {
+		name                    string
+		taken, balance, pending int64
+		ends                    bool
+	}{
+		{"all there", 10, 90, 0, true},
+		{"a unit too few", 10, 89, 0, false},
+		{"a unit too many", 10, 91, 0, false},
+		{"a grant on its way", 10, 80, 10, true},
+		{"a grant on its way and too much", 10, 90, 10, false},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			w := inMemory(t, 1)
+			b := w.create(promo("sale", 100, 1))
+			e := b.Buckets[0].Epoch
+			w.write(`UPDATE bucket_epoch SET status = 'closing' WHERE bucket_id = ?`, e.Bucket)
+			if test.pending > 0 {
+				w.write(`UPDATE grant_log SET amount = ? WHERE bucket_id = ?`, 100-test.pending, e.Bucket)
+				w.write(`INSERT INTO grant_log (bucket_id, epoch, number, budget_id, kind, amount, status,
+					created_at) VALUES (?, ?, ?, ?, 'apply', ?, 'pending', 1)`, e.Bucket, e.Number,
+					e.NextGrant, b.ID, test.pending)
+			}
+			_, err := w.part.Closed(t.Context(), w.memory(0), []counter.Closing{{
+				Ref: b.Buckets[0].Ref(), Entry: bucket.Entry{Verdict: bucket.Accepted, Epoch: e.Number,
+					Taken: test.taken, Balance: test.balance, LastGrant: e.NextGrant - 1}}}, -1)
+			w.ok(err)
+			now := w.read(b.ID).Buckets[0].Epoch
+			if ended := now.Status == ledger.Closed; ended != test.ends || ended == (now.Fenced != "") {
+				t.Fatalf("status %s, fenced %q", now.Status, now.Fenced)
+			}
+			if !test.ends && now.Outstanding != 100 {
+				t.Errorf("O is %d", now.Outstanding)
+			}
+			if test.ends {
+				if got, want := w.books(b.ID), (books{T: 100, U: 90, S: 10}); got != want {
+					t.Errorf("%+v, want %+v", got, want)
+				}
+			}
+		})
+	}
+}
+
+// TestActivatedOnce: of two nodes that found the same, one begins the next activation.
+func TestActivatedOnce(t *testing.T) {
+	w := inMemory(t, 1)
+	row, err := w.part.Lane(t.Context(), w.lanes[0])
+	w.ok(err)
+	next := row
+	next.Activation, next.Since = row.Activation+1, row.Activation+1
+	for i, want := range []bool{true, false} {
+		made, err := w.part.Activate(t.Context(), row.Activation, next, "test")
+		if err != nil || made != want {
+			t.Errorf("attempt %d: %v, %v", i, made, err)
+		}
+	}
+}
+
+// TestAnswersOfAnOlderMemory: what an earlier memory answered changes nothing once SQL has given that
+// memory up.
+func TestAnswersOfAnOlderMemory(t *testing.T) {
+	w := inMemory(t, 1)
+	b := w.create(promo("sale", 100, 1))
+	e, older := b.Buckets[0].Epoch, w.memory(0)
+	row, err := w.part.Lane(t.Context(), w.lanes[0])
+	w.ok(err)
+	next := row
+	next.Activation, next.Since = row.Activation+1, row.Activation+1
+	made, err := w.part.Activate(t.Context(), row.Activation, next, "test")
+	if err != nil || !made {
+		t.Fatal(made, err)
+	}
+	sums := []bucket.Sum{{Bucket: e.Bucket, Epoch: e.Number, Verdict: bucket.Accepted, Taken: 10}}
+	for _, m := range []bucket.Memory{older, next.Memory()} {
+		_, err := w.part.Record(t.Context(), m, sums)
+		if m == older && err == nil {
+			t.Error("the older memory was believed")
+		}
+		if now := w.read(b.ID).Buckets[0].Epoch; now.Used != 0 {
+			t.Errorf("S is %d", now.Used)
+		}
+	}
+}
+
+// TestRollbackAmounts: a rollback gives what was asked for, once per rollback id and never more than
+// is left; what contradicts an earlier one is refused.
+func TestRollbackAmounts(t *testing.T) {
+	everywhere(t, 1, func(w *world) {
+		b := w.create(promo("sale", 100, 1))
+		w.deduct(b, "a", 30)
+		_, _ = w.node.Cancel(w.Context(), bucket.RollbackRequest{Budget: ref(b), RequestID: "void"})
+		for i, test := range []struct {
+			request, id  string
+			amount       int64
+			code         budget.Code
+			back, budget int64
+			replayed     bool
+		}{
+			{"a", "r1", 7, "", 7, 77, false},
+			{"a", "r1", 7, "", 7, 77, true},
+			{"a", "r1", 8, budget.RequestConflict, 0, 77, false},
+			{"a", "r2", 24, budget.AmountExceedsRemaining, 0, 77, false},
+			{"a", "r3", 13, "", 20, 90, false},
+			{"a", "r4", 0, "", 30, 100, false},
+			{"a", "r4", 0, "", 30, 100, true},
+			{"a", "r5", 0, budget.AlreadyRolledBack, 0, 100, false},
+			{"a", "r1", 7, "", 30, 100, true},
+			{"void", "r1", 1, budget.RequestVoid, 0, 100, false},
+		} {
+			v, err := w.node.Rollback(w.Context(), bucket.RollbackRequest{Budget: ref(b),
+				RequestID: test.request, RollbackID: test.id, Amount: test.amount})
+			if budget.CodeOf(err) != test.code || err == nil && (v.RolledBack != test.back ||
+				v.Replayed != test.replayed) {
+				w.Errorf("%d: %+v, %v; want %+v", i, v, err, test)
+			}
+			// It is answered once SQL has it: no sync is needed to see the units (I3).
+			if got, want := w.books(b.ID), (books{T: 100, O: test.budget, S: 100 - test.budget}); got != want {
+				w.Errorf("%d: %+v, want %+v", i, got, want)
+			}
+		}
+	})
+}

@@ -1,0 +1,141 @@
+package commit_test
+
+import (
+	"testing"
+
+	"github.com/budgetd/budgetd/bucket"
+	"github.com/budgetd/budgetd/budget"
+)
+
+// beside runs statements in a transaction of another connection, then do, which must wait for a lock
+// of it, and commits the transaction.
+func (s *server) beside(do func(), statements ...string) {
+	s.Helper()
+	s.do("SET autocommit = 1", "BEGIN")
+	s.do(statements...)
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		do()
+	}()
+	s.waitForLock()
+	s.do("COMMIT")
+	<-done
+}
+
+// TestEpochBeginsMeanwhile: an epoch that ends while the locking form waits for it is followed by the
+// bucket's next one.
+func TestEpochBeginsMeanwhile(t *testing.T) {
+	onServer(t, nil, func(s *server) {
+		locking := *s.b // of no epoch that it knows, so no packet is tried
+		locking.Buckets = nil
+		op := s.asks(0, "a", 3)
+		op.Budget = &locking
+		s.beside(func() {
+			if o := s.want(one(bucket.Accepted), op)[0]; o.Deduction.Epoch != 2 || o.Remaining != 47 {
+				t.Errorf("%+v", o)
+			}
+		}, `UPDATE bucket_epoch SET status = 'closed', closed_quantity = 50, outstanding_quantity = 0
+			WHERE bucket_id = 2`,
+			`INSERT INTO bucket_epoch (bucket_id, epoch, budget_id, status, period, period_end_ms,
+			definition_version, fill, outstanding_quantity, held_quantity, used_quantity,
+			returning_quantity, closed_quantity, swept_quantity, next_grant, next_entry, fenced,
+			created_at) VALUES (2, 2, 1, 'open', 1, 0, 1, 3, 50, 0, 0, 0, 0, 0, 2, 1, '', 1)`,
+			`INSERT INTO grant_log (bucket_id, epoch, number, budget_id, kind, amount, status,
+			created_at) VALUES (2, 2, 1, 1, 'apply', 50, 'done', 1)`,
+			`UPDATE sharding_budget_management_bucket SET epoch = 2 WHERE id = 2`)
+	})
+}
+
+// giveBackOfB has 5 units of deduction b on their way back from bucket 3.
+var giveBackOfB = []string{`INSERT INTO give_back (budget_id, request_id, kind, rollback_id, amount,
+	is_whole, is_direct, bucket_id, epoch, created_at)
+	VALUES (1, 'b', 'rollback', 'r', 5, 0, 0, 3, 1, 1)`,
+	`UPDATE bucket_epoch SET used_quantity = 45, returning_quantity = 5 WHERE bucket_id = 3`}
+
+// TestGatherLooksAgain: units that come back while Gather looks, in an epoch that had none, keep it
+// from refusing (I3).
+func TestGatherLooksAgain(t *testing.T) {
+	onServer(t, nil, func(s *server) {
+		s.commit(s.asks(1, "b", 50))
+		s.beside(func() { s.gather(one(bucket.Short), s.asks(0, "a", 53)) }, giveBackOfB...)
+		s.gather(one(bucket.Accepted), s.asks(0, "a", 53))
+	})
+}
+
+// TestExactCoversWait: the second look at the sum waits for units on their way.
+func TestExactCoversWait(t *testing.T) {
+	onServer(t, nil, func(s *server) {
+		s.commit(s.asks(1, "b", 50))
+		s.beside(func() {
+			found, err := s.part.Covers(s.Ctx, []int64{s.b.ID}, true)
+			if sum := found[s.b.ID]; err != nil || sum.Sum() != 55 {
+				t.Errorf("%+v, %v", sum, err)
+			}
+		}, giveBackOfB...)
+	})
+}
+
+// TestGatherLocks: Gather judges by what it has locked, the budget first.
+func TestGatherLocks(t *testing.T) {
+	for name, statements := range map[string][]string{
+		"budget": {`SELECT 1 FROM budget_management_bucket WHERE id = 1 FOR UPDATE`},
+		"donor": {`INSERT INTO deduction VALUES (1, 'x', 3, 1, 40, '', 'n', 1, NULL)`,
+			`INSERT INTO feed VALUES (3, 1, 1, 40, 'x', 1)`,
+			`UPDATE bucket_epoch SET outstanding_quantity = 10, used_quantity = 40, next_entry = 2
+			WHERE bucket_id = 3`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			onServer(t, nil, func(s *server) {
+				want := map[string]bucket.Verdict{"budget": bucket.Accepted, "donor": bucket.Exhausted}
+				s.beside(func() { s.gather(one(want[name]), s.asks(0, "a", 70)) }, statements...)
+			})
+		})
+	}
+}
+
+// TestGatherLeavesFencedDonors: what a fenced bucket holds stays there.
+func TestGatherLeavesFencedDonors(t *testing.T) {
+	each(t, 300, 3, nil, func(w *world) {
+		w.Exec([]any{`UPDATE bucket_epoch SET fenced = 'x' WHERE bucket_id = ?`, w.b.Buckets[2].ID})
+		w.gather([]bucket.Verdict{bucket.Short, bucket.Accepted}, w.asks(0, "a", 201),
+			w.asks(0, "b", 200))
+		w.holds("[0 0 100]")
+	})
+}
+
+// TestUnlimitedStopsAtTheLargest: S and H of an unlimited budget stop at the largest amount, in both
+// forms of a flight.
+func TestUnlimitedStopsAtTheLargest(t *testing.T) {
+	each(t, 2, 2, nil, func(w *world) {
+		w.b.Unlimited = true
+		w.Exec([]any{`UPDATE bucket_epoch SET outstanding_quantity = 0, closed_quantity = 1,
+			used_quantity = ?`, budget.MaxAmount - 5},
+			[]any{`UPDATE budget_management_bucket SET total_quantity = 0, out_quantity = 0, unlimited = 1`})
+		w.want(one(bucket.Accepted), w.asks(0, "a", budget.MaxAmount))
+		w.want([]bucket.Verdict{bucket.Accepted, bucket.Accepted}, w.asks(0, "b", 7), w.asks(1, "c", 7))
+		w.want([]bucket.Verdict{bucket.Known, bucket.Accepted}, w.asks(0, "b", 7), w.asks(1, "d", 7))
+		for i := range w.b.Buckets {
+			if e := w.Newest(w.b.Buckets[i].ID); e.Used != budget.MaxAmount || e.Outstanding != 0 {
+				t.Errorf("bucket %d: O %d S %d", i, e.Outstanding, e.Used)
+			}
+		}
+		w.Forget()
+	})
+}
+
+// TestCoversOfWhatMayBeAppliedFor: units of U that no bucket may apply for any more are not in I3's
+// sum; those that came back are.
+func TestCoversOfWhatMayBeAppliedFor(t *testing.T) {
+	each(t, 101, 2, nil, func(w *world) { // a unit stays in U
+		for _, test := range []struct{ most, applied, want int64 }{{0, 1, 101}, {2, 1, 101}, {1, 1, 100}} {
+			w.Exec([]any{`UPDATE budget_management_bucket SET adjust_cnt = ?`, test.most},
+				[]any{`UPDATE sharding_budget_management_bucket SET out_cnt = ?`, test.applied})
+			found, err := w.part.Covers(w.Ctx, []int64{w.b.ID}, false)
+			w.OK(err)
+			if sum := found[w.b.ID]; sum.Sum() != test.want {
+				t.Errorf("%+v: the sum is %d", test, sum.Sum())
+			}
+		}
+	})
+}

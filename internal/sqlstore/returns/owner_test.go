@@ -1,0 +1,57 @@
+package returns_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/budgetd/budgetd/bucket/hold"
+	"github.com/budgetd/budgetd/budget"
+	"github.com/budgetd/budgetd/internal/sqlstore/engine"
+	"github.com/budgetd/budgetd/internal/sqlstore/fixture"
+	"github.com/budgetd/budgetd/ledger"
+)
+
+// TestOnlyOnesOwn: an order of a principal that may take back only its own leaves the deductions of
+// others as they are.
+func TestOnlyOnesOwn(t *testing.T) {
+	onEveryEngine(t, func(w *world) {
+		b := w.Create("b", 100, 1)
+		w.Deduct(fixture.Deduction{Bucket: b.Buckets[0], ID: "a", Amount: 10, Note: ledger.Note{By: "ann"}})
+		for _, kind := range []hold.Kind{hold.Rollback, hold.Cancel} {
+			w.unchanged(b.Buckets[0], "an order of another", func() {
+				_, _, err := w.settle(hold.Order{Kind: kind, Budget: b.ID, RequestID: "a", OnlyBy: "bob"})
+				w.refused(err, budget.Forbidden)
+			})
+		}
+		d, _, err := w.settle(hold.Order{Kind: hold.Rollback, Budget: b.ID, RequestID: "a", OnlyBy: "ann"})
+		w.OK(err)
+		equal(w, "rolled back", d.RolledBack, 10)
+	})
+}
+
+// TestExpiryLooksUnderTheLock: a hold that is extended after it was found due, and before it is
+// locked, stays.
+func TestExpiryLooksUnderTheLock(t *testing.T) {
+	onEveryEngine(t, func(w *world) {
+		b := w.Create("b", 100, 1)
+		w.hold(b.Buckets[0], "h", "", 10, time.Minute)
+		w.Clock.Advance(2 * time.Minute)
+		later := w.DB.Now().Add(time.Hour).UnixMilli()
+		done := make(chan hold.Expired, 1)
+		w.Write(func(t *engine.Tx) error {
+			var one int
+			if _, err := t.Get(&one, `SELECT 1 FROM deduction WHERE request_id = ? /*locked*/`,
+				[]byte("h")); err != nil {
+				return err
+			}
+			go func() { done <- w.expire(10) }()
+			time.Sleep(100 * time.Millisecond) // until it waits; it passes as well if it does not yet
+			_, err := t.Exec(`UPDATE hold SET hold_until_ms = ?, due_ms = ?`, later, later)
+			return err
+		})
+		if got := <-done; got.Holds != 0 {
+			w.Errorf("%+v", got)
+		}
+		w.columns(b.Buckets[0], 1, 90, 10, 0, 0)
+	})
+}

@@ -1,0 +1,50 @@
+package limit_test
+
+import (
+	"math"
+	"testing"
+	"time"
+
+	"github.com/budgetd/budgetd/budget"
+	"github.com/budgetd/budgetd/limit"
+)
+
+// TestSumsStopAtTheLargest: what is not enforced is counted up to the largest amount, refused beyond
+// it, and shown as no more; a sliding window whose slots add up to more shows that too.
+func TestSumsStopAtTheLargest(t *testing.T) {
+	now := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+	set, err := limit.Compile(limit.Begin([]budget.Limit{
+		{Name: "seen", Dimension: "user", Max: 1, Measure: budget.MeasureAmount,
+			Window: budget.LimitWindow{Kind: budget.WindowLifetime}},
+		{Name: "slides", Dimension: "user", Max: 1, Measure: budget.MeasureAmount,
+			Window: budget.LimitWindow{Kind: budget.WindowSliding, Length: time.Minute, Slot: time.Second}},
+	}, now))
+	if err != nil {
+		t.Fatal(err)
+	}
+	touches, _ := set.Touches(3, map[string]string{"user": "u"}, nil)
+	nowMS := now.UnixMilli()
+	lifetime, slides := limit.NewTally(set.List[0], "u", nowMS), limit.NewTally(set.List[1], "u", nowMS)
+	tallies := []*limit.Tally{&lifetime, &slides}
+	version := set.List[0].ChangedVersion
+	lifetime.Row = limit.Row{Counted: budget.MaxAmount - 3, Version: version}
+	if refused := limit.Exceeded(touches, tallies); refused != nil {
+		t.Fatalf("refused %+v", refused)
+	}
+	if used := limit.Count(touches, tallies)[0].Used; used != budget.MaxAmount {
+		t.Errorf("used %d", used)
+	}
+	refused := limit.Exceeded(touches, tallies)
+	if len(refused) != 1 || refused[0].Limit != "seen" || !refused[0].Overflow {
+		t.Errorf("refused %+v", refused)
+	}
+	for slot := int64(1); slot <= 3; slot++ {
+		slides.Read(nowMS-slot*1000, limit.Row{Counted: math.MaxInt64 / 2, Version: version})
+	}
+	if used, _ := slides.Used(); used != math.MaxInt64 {
+		t.Errorf("the slots add up to %d", used)
+	}
+	if used := touches[1].State(&slides).Used; used != budget.MaxAmount {
+		t.Errorf("shown as %d", used)
+	}
+}
