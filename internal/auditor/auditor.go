@@ -1,0 +1,216 @@
+// Package auditor recomputes the accounts of an installation from the rows of its tables, one by one,
+// and from what its Redis servers hold. It shares no code with the system and knows nothing but
+// schema.sql and the names of keys: tests compare with it what the system says of itself.
+package auditor
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"slices"
+)
+
+// Report is what was found.
+type Report struct {
+	// Budgets are by their names.
+	Budgets map[string]*Budget
+	// Wrong lists whatever does not add up, in words.
+	Wrong []string
+}
+
+// Budget is a budget by its columns, and its rows by their ids. Quantities are minor units.
+type Budget struct {
+	ID                             int64
+	Name                           string
+	Store, Unlimited               bool
+	Total, Unfunded, Undistributed int64
+	Quarantined, Forfeited         int64
+	PendingShrink                  int64
+	// Outstanding, Held, Used and Returning are the sums of its epochs.
+	Outstanding, Held, Used, Returning int64
+	Deductions                         map[string]*Deduction
+	// Adjustments are appends and shrinks by request id, without the creation.
+	Adjustments map[string]Adjustment
+
+	epochs  []*epoch
+	created int64 // T when it was created
+}
+
+// Adjustment is an append or, negative, a shrink.
+type Adjustment struct {
+	Quantity int64
+	Done     bool
+}
+
+// Deduction is a deduction with what came back of it.
+type Deduction struct {
+	Amount, Back int64
+	// Void says that the id was cancelled before it had an effect.
+	Void bool
+	// Held says that it is a hold still.
+	Held bool
+	// Rollbacks are what each rollback id gave back.
+	Rollbacks map[string]int64
+
+	bucket, epoch int64
+}
+
+// Redis asks a server for a hash.
+type Redis interface {
+	// Hash returns the fields of a hash; none where there is no such key.
+	Hash(key string) (map[string]string, error)
+	// Keys returns the keys that match a pattern.
+	Keys(pattern string) ([]string, error)
+}
+
+// Audit reads all budgets of a database in one transaction, which must see one moment, and compares
+// everything with everything. stores, by the names of their instances, hold what budgets in store
+// mode have; none of them is looked at where it is nil. Nothing may be under way meanwhile in the
+// stores.
+func Audit(ctx context.Context, db *sql.DB, stores map[string]Redis) (*Report, error) {
+	tx, err := db.BeginTx(ctx, nil)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = tx.Rollback() }()
+	r := &reading{ctx: ctx, tx: tx, report: &Report{Budgets: map[string]*Budget{}},
+		budgets: map[int64]*Budget{}, epochs: map[place]*epoch{}, feeds: map[int64]*feed{}}
+	for _, read := range []func() error{r.readBudgets, r.readEpochs, r.readGrants, r.readDeductions,
+		r.readHolds, r.readBacks, r.readFeeds, r.readAdjustments, r.readQuarantines} {
+		if err := read(); err != nil {
+			return nil, err
+		}
+	}
+	for _, b := range r.budgets {
+		r.report.Budgets[b.Name] = b
+		r.compare(b)
+	}
+	if stores != nil {
+		if err := r.compareStores(stores); err != nil {
+			return nil, err
+		}
+	}
+	slices.Sort(r.report.Wrong)
+	return r.report, nil
+}
+
+// place names an epoch of a bucket.
+type place struct{ bucket, epoch int64 }
+
+// epoch is a row of bucket_epoch with what its rows add up to.
+type epoch struct {
+	place
+	of                                     *Budget
+	status, fenced                         string
+	outstanding, held, used, returning     int64
+	closed, swept, late                    int64
+	nextGrant, nextEntry                   int64
+	taken, givenBack, lateSum              int64
+	instance                               string
+	newest                                 bool
+	granted, grants, deducted, back        int64
+	direct, holding, quarantined, released int64
+	soldOfReleased, pending                int64
+}
+
+// feed is what the feed of a bucket adds up to.
+type feed struct{ units, entries, last, rows, moved int64 }
+
+// reading is one audit.
+type reading struct {
+	ctx     context.Context
+	tx      *sql.Tx
+	report  *Report
+	budgets map[int64]*Budget
+	epochs  map[place]*epoch
+	feeds   map[int64]*feed
+	// installation names the keys of this database in the stores.
+	installation string
+}
+
+func (r *reading) wrong(format string, args ...any) {
+	r.report.Wrong = append(r.report.Wrong, fmt.Sprintf(format, args...))
+}
+
+// each reads the rows of a query.
+func (r *reading) each(query string, row func(scan func(...any) error) error) error {
+	rows, err := r.tx.QueryContext(r.ctx, query)
+	if err != nil {
+		return fmt.Errorf("%w: %s", err, query)
+	}
+	defer rows.Close()
+	for rows.Next() {
+		if err := row(rows.Scan); err != nil {
+			return fmt.Errorf("%w: %s", err, query)
+		}
+	}
+	return errors.Join(rows.Err(), rows.Close())
+}
+
+func (r *reading) readBudgets() error {
+	return r.each(`SELECT id, name, durability, unlimited, total_quantity, unfunded_quantity,
+		undistributed_quantity, quarantined_quantity, forfeited_quantity, pending_shrink_quantity
+		FROM budget_management_bucket`, func(scan func(...any) error) error {
+		b := &Budget{Deductions: map[string]*Deduction{}, Adjustments: map[string]Adjustment{}}
+		durability := ""
+		err := scan(&b.ID, &b.Name, &durability, &b.Unlimited, &b.Total, &b.Unfunded, &b.Undistributed,
+			&b.Quarantined, &b.Forfeited, &b.PendingShrink)
+		b.Store = durability == "store"
+		r.budgets[b.ID] = b
+		return err
+	})
+}
+
+func (r *reading) readEpochs() error {
+	return r.each(`SELECT e.bucket_id, e.epoch, e.budget_id, e.status, e.fenced,
+		e.outstanding_quantity, e.held_quantity, e.used_quantity, e.returning_quantity,
+		e.closed_quantity, e.swept_quantity, e.late_quantity, e.next_grant, e.next_entry,
+		e.taken_quantity, e.given_back_quantity, e.late_sum_quantity, b.instance, b.epoch
+		FROM bucket_epoch e JOIN sharding_budget_management_bucket b ON b.id = e.bucket_id`,
+		func(scan func(...any) error) error {
+			e, budgetID, newest := &epoch{}, int64(0), int64(0)
+			err := scan(&e.bucket, &e.epoch, &budgetID, &e.status, &e.fenced, &e.outstanding, &e.held,
+				&e.used, &e.returning, &e.closed, &e.swept, &e.late, &e.nextGrant, &e.nextEntry, &e.taken,
+				&e.givenBack, &e.lateSum, &e.instance, &newest)
+			b := r.budgets[budgetID]
+			if err != nil || b == nil {
+				return errors.Join(err, r.orphan(b == nil, "epoch %v", e.place))
+			}
+			e.of, e.newest = b, newest == e.epoch
+			b.epochs, r.epochs[e.place] = append(b.epochs, e), e
+			b.Outstanding, b.Held = b.Outstanding+e.outstanding, b.Held+e.held
+			b.Used, b.Returning = b.Used+e.used, b.Returning+e.returning
+			return nil
+		})
+}
+
+// orphan notes a row that belongs to nothing.
+func (r *reading) orphan(is bool, format string, args ...any) error {
+	if is {
+		r.wrong(format+" belongs to nothing", args...)
+	}
+	return nil
+}
+
+func (r *reading) readGrants() error {
+	return r.each(`SELECT bucket_id, epoch, number, amount, status FROM grant_log
+		ORDER BY bucket_id, epoch, number`, func(scan func(...any) error) error {
+		var at place
+		var number, amount int64
+		status := ""
+		err := scan(&at.bucket, &at.epoch, &number, &amount, &status)
+		e := r.epochs[at]
+		if err != nil || e == nil {
+			return errors.Join(err, r.orphan(e == nil, "grant %d of %v", number, at))
+		}
+		if e.grants++; e.grants != number {
+			r.wrong("grant %d of %v follows number %d", number, at, e.grants-1)
+		}
+		e.granted += amount
+		if status == "pending" {
+			e.pending += amount
+		}
+		return nil
+	})
+}

@@ -1,0 +1,59 @@
+package auditor
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+)
+
+// unfinished counts, for every kind of half-done work, what the tables have of it.
+var unfinished = map[string]string{
+	"epochs opening or closing": `SELECT COUNT(*) FROM bucket_epoch
+		WHERE status IN ('opening', 'closing')`,
+	"fenced epochs": `SELECT COUNT(*) FROM bucket_epoch
+		WHERE LENGTH(fenced) > 0 AND status IN ('opening', 'open', 'closing')`,
+	"buckets without an epoch": `SELECT COUNT(*) FROM sharding_budget_management_bucket b
+		JOIN bucket_epoch e ON e.bucket_id = b.id AND e.epoch = b.epoch
+		JOIN budget_management_bucket t ON t.id = b.budget_id
+		AND t.durability = 'ledger' -- in store mode an epoch begins when units are asked for
+		WHERE b.status = 'online' AND e.status IN ('closed', 'lost')`,
+	"pending grants": `SELECT COUNT(*) FROM grant_log g
+		JOIN bucket_epoch e ON e.bucket_id = g.bucket_id AND e.epoch = g.epoch
+		WHERE g.status = 'pending' AND e.status IN ('opening', 'open', 'closing')`,
+	"pending shrinks": `SELECT COUNT(*) FROM adjustment WHERE status = 'pending'`,
+	"units of shrinks": `SELECT COALESCE(SUM(pending_shrink_quantity), 0)
+		FROM budget_management_bucket`,
+	"returning units": `SELECT COALESCE(SUM(returning_quantity), 0) FROM bucket_epoch`,
+	"units of ended epochs": `SELECT COALESCE(SUM(outstanding_quantity), 0) FROM bucket_epoch
+		WHERE status IN ('closed', 'lost')`,
+	"epochs of an older activation": `SELECT COUNT(*) FROM bucket_epoch e
+		JOIN sharding_budget_management_bucket b ON b.id = e.bucket_id
+		JOIN lane l ON l.instance = b.instance AND l.lane = b.lane
+		JOIN budget_management_bucket t ON t.id = b.budget_id AND t.durability = 'store'
+		WHERE e.status IN ('opening', 'open', 'closing') AND e.activation > 0
+		AND e.activation < l.since_activation`,
+	"open recycles": `SELECT COUNT(*) FROM recycle_run WHERE is_open = 1`,
+	"buckets on lanes that are drained": `SELECT COUNT(*) FROM sharding_budget_management_bucket b
+		JOIN lane l ON l.instance = b.instance AND l.lane = b.lane WHERE l.is_draining = 1`,
+	"budgets with units and all buckets retired": `SELECT COUNT(*) FROM budget_management_bucket t
+		WHERE t.undistributed_quantity > 0
+		AND EXISTS (SELECT 1 FROM sharding_budget_management_bucket b
+			WHERE b.budget_id = t.id AND b.status = 'offline' AND b.offline_by = 'service')
+		AND NOT EXISTS (SELECT 1 FROM sharding_budget_management_bucket b
+			WHERE b.budget_id = t.id AND b.status = 'online')`,
+}
+
+// HalfDone says what is half done, for every kind of work that somebody has to go on with. An
+// installation in which everything works finishes it by itself.
+func HalfDone(ctx context.Context, db *sql.DB) (found []string, err error) {
+	for what, query := range unfinished {
+		var n int64
+		if err := db.QueryRowContext(ctx, query).Scan(&n); err != nil {
+			return nil, fmt.Errorf("%s: %w", what, err)
+		}
+		if n != 0 {
+			found = append(found, fmt.Sprintf("%d %s", n, what))
+		}
+	}
+	return found, nil
+}

@@ -1,0 +1,178 @@
+package auditor
+
+import (
+	"database/sql"
+	"errors"
+)
+
+func (r *reading) readDeductions() error {
+	return r.each(`SELECT budget_id, request_id, bucket_id, epoch, amount FROM deduction`,
+		func(scan func(...any) error) error {
+			d, budgetID, id := &Deduction{Rollbacks: map[string]int64{}}, int64(0), ""
+			err := scan(&budgetID, &id, &d.bucket, &d.epoch, &d.Amount)
+			b := r.budgets[budgetID]
+			if err != nil || b == nil {
+				return errors.Join(err, r.orphan(b == nil, "deduction %q", id))
+			}
+			b.Deductions[id], d.Void = d, d.bucket == 0
+			if d.Void {
+				if d.Amount != 0 {
+					r.wrong("%s: the tombstone %q has %d units", b.Name, id, d.Amount)
+				}
+				return nil
+			}
+			e := r.epochs[place{d.bucket, d.epoch}]
+			if e == nil || e.of != b {
+				return r.orphan(true, "deduction %q of %s", id, b.Name)
+			}
+			e.deducted += d.Amount
+			r.feedOf(d.bucket).moved += d.Amount
+			r.feedOf(d.bucket).rows++
+			return nil
+		})
+}
+
+func (r *reading) feedOf(bucket int64) *feed {
+	if r.feeds[bucket] == nil {
+		r.feeds[bucket] = &feed{}
+	}
+	return r.feeds[bucket]
+}
+
+func (r *reading) readHolds() error {
+	return r.each(`SELECT budget_id, request_id, state, confirmed, due_ms IS NULL, bucket_id, epoch
+		FROM hold`, func(scan func(...any) error) error {
+		var budgetID, confirmed int64
+		var id, state string
+		var ended bool
+		var at place
+		err := scan(&budgetID, &id, &state, &confirmed, &ended, &at.bucket, &at.epoch)
+		b := r.budgets[budgetID]
+		if err != nil || b == nil || b.Deductions[id] == nil {
+			return errors.Join(err, r.orphan(err == nil, "hold %q", id))
+		}
+		d := b.Deductions[id]
+		if d.Held = state == "held"; d.Held == ended {
+			r.wrong("%s: the hold %q is %s and its time is open: %t", b.Name, id, state, !ended)
+		}
+		if (place{d.bucket, d.epoch}) != at || confirmed > d.Amount || confirmed > 0 && d.Held {
+			r.wrong("%s: the hold %q at %v, confirmed %d, is not its deduction's %+v", b.Name, id, at,
+				confirmed, *d)
+		}
+		if e := r.epochs[at]; e != nil && d.Held {
+			e.holding += d.Amount // less what came back: readBacks
+		}
+		return nil
+	})
+}
+
+func (r *reading) readBacks() error {
+	return r.each(`SELECT budget_id, request_id, kind, rollback_id, amount, is_direct, bucket_id, epoch
+		FROM give_back`, func(scan func(...any) error) error {
+		var budgetID, amount int64
+		var id, kind, rollback string
+		var direct bool
+		var at place
+		err := scan(&budgetID, &id, &kind, &rollback, &amount, &direct, &at.bucket, &at.epoch)
+		b := r.budgets[budgetID]
+		if err != nil || b == nil || b.Deductions[id] == nil || r.epochs[at] == nil {
+			return errors.Join(err, r.orphan(err == nil, "what came back of %q", id))
+		}
+		d, e := b.Deductions[id], r.epochs[at]
+		if (place{d.bucket, d.epoch}) != at {
+			r.wrong("%s: units of %q came back to %v", b.Name, id, at)
+		}
+		if d.Back += amount; d.Back > d.Amount {
+			r.wrong("%s: %d units of the %d of %q came back", b.Name, d.Back, d.Amount, id)
+		}
+		if kind == "rollback" {
+			d.Rollbacks[rollback] = amount
+		}
+		e.back += amount
+		if direct {
+			e.direct += amount
+		}
+		if d.Held {
+			e.holding -= amount
+		}
+		r.feedOf(at.bucket).moved -= amount
+		r.feedOf(at.bucket).rows++
+		return nil
+	})
+}
+
+func (r *reading) readFeeds() error {
+	return r.each(`SELECT bucket_id, first_entry, entries, units FROM feed
+		ORDER BY bucket_id, first_entry`, func(scan func(...any) error) error {
+		var bucket, first, entries, units int64
+		if err := scan(&bucket, &first, &entries, &units); err != nil {
+			return err
+		}
+		f := r.feedOf(bucket)
+		if first <= f.last || entries < 1 {
+			r.wrong("bucket %d: feed entry %d (%d entries) follows %d", bucket, first, entries, f.last)
+		}
+		f.last, f.units, f.entries = first+entries-1, f.units+units, f.entries+entries
+		return nil
+	})
+}
+
+func (r *reading) readAdjustments() error {
+	return r.each(`SELECT budget_id, request_id, quantity, status FROM adjustment`,
+		func(scan func(...any) error) error {
+			var budgetID, quantity int64
+			var id, status string
+			err := scan(&budgetID, &id, &quantity, &status)
+			b := r.budgets[budgetID]
+			switch {
+			case err != nil || b == nil:
+				return errors.Join(err, r.orphan(b == nil, "adjustment %q", id))
+			case id == "":
+				b.created = quantity
+			default:
+				b.Adjustments[id] = Adjustment{quantity, status == "done"}
+			}
+			return nil
+		})
+}
+
+func (r *reading) readQuarantines() error {
+	err := r.each(`SELECT bucket_id, epoch, quantity, released_quantity FROM quarantine`,
+		func(scan func(...any) error) error {
+			var at place
+			var quantity, released int64
+			err := scan(&at.bucket, &at.epoch, &quantity, &released)
+			if e := r.epochs[at]; err == nil && e != nil {
+				e.quarantined, e.released = quantity, released
+				return nil
+			}
+			return errors.Join(err, r.orphan(err == nil, "quarantine of %v", at))
+		})
+	if err != nil {
+		return err
+	}
+	err = r.each(`SELECT bucket_id, epoch, quantity, goes_to FROM quarantine_release`,
+		func(scan func(...any) error) error {
+			var at place
+			var quantity int64
+			to := ""
+			err := scan(&at.bucket, &at.epoch, &quantity, &to)
+			e := r.epochs[at]
+			if err != nil || e == nil {
+				return errors.Join(err, r.orphan(err == nil, "release of %v", at))
+			}
+			if e.released -= quantity; to == "used" { // what is left has no row: compare
+				e.soldOfReleased += quantity
+			}
+			e.quarantined -= quantity
+			return nil
+		})
+	if err != nil {
+		return err
+	}
+	err = r.tx.QueryRowContext(r.ctx, `SELECT installation_id FROM installation`).Scan(&r.installation)
+	if errors.Is(err, sql.ErrNoRows) {
+		return nil
+	}
+	return err
+}

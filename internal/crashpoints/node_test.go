@@ -1,0 +1,165 @@
+package crashpoints
+
+import (
+	"context"
+	"crypto/rand"
+	"log/slog"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/budgetd/budgetd/bucket"
+	"github.com/budgetd/budgetd/bucket/counter"
+	"github.com/budgetd/budgetd/bucket/hold"
+	"github.com/budgetd/budgetd/bucket/manage"
+	"github.com/budgetd/budgetd/bucket/place"
+	"github.com/budgetd/budgetd/bucket/row"
+	"github.com/budgetd/budgetd/bucket/transfer"
+	"github.com/budgetd/budgetd/budget"
+	"github.com/budgetd/budgetd/internal/redisstore"
+	"github.com/budgetd/budgetd/internal/sqlstore/commit"
+	"github.com/budgetd/budgetd/internal/sqlstore/definitions"
+	"github.com/budgetd/budgetd/internal/sqlstore/engine"
+	"github.com/budgetd/budgetd/internal/sqlstore/lanes"
+	"github.com/budgetd/budgetd/internal/sqlstore/quarantine"
+	"github.com/budgetd/budgetd/internal/sqlstore/returns"
+	moving "github.com/budgetd/budgetd/internal/sqlstore/transfer"
+)
+
+// node is a budgetd without its HTTP server and its loops, which run when they are told to.
+type node struct {
+	*bucket.Service
+	gate    *gate // nil: it passes none
+	db      *engine.DB
+	budgets *bucket.Budgets
+	rows    *row.Service
+	store   *counter.Service
+	moves   *transfer.Service
+	holds   *hold.Service
+	returns *returns.Part
+	lanes   []bucket.Lane
+}
+
+// instances are the names of the stores; both are on one server. Each has one lane.
+var instances = []string{"m", "n"}
+
+// filters sends each call to the store of its instance.
+type filters map[string]*redisstore.Store
+
+func (f filters) Set(ctx context.Context, lane bucket.Lane, levels []bucket.Level) error {
+	return f[lane.Instance].Set(ctx, lane, levels)
+}
+
+func (f filters) Take(ctx context.Context, lane bucket.Lane, takes []bucket.Take) (
+	[]bucket.Taken, error) {
+	return f[lane.Instance].Take(ctx, lane, takes)
+}
+
+// stores opens the epochs of budgets in store mode.
+type stores struct{ *counter.Service }
+
+func (s stores) Open(ctx context.Context, id int64) error          { return s.Push(ctx, id) }
+func (s stores) Recall(ctx context.Context, id, units int64) error { return s.Gather(ctx, id, units) }
+func (stores) Fit(context.Context, []bucket.Lane) error            { return nil }
+
+// newNode makes a node that reaches its servers through a gate, if it is given one.
+func newNode(t *testing.T, w *servers, g *gate) *node {
+	t.Helper()
+	dsn, redis := w.dsn, w.redis
+	if g != nil {
+		dsn, redis = strings.Replace(dsn, w.mariadb, g.front(t, w.mariadb), 1), g.front(t, redis)
+	}
+	n := &node{gate: g, lanes: w.lanes}
+	var err error
+	must := func() {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	n.db, err = engine.Open(t.Context(), engine.Config{Driver: "mysql", DSN: dsn})
+	must()
+	t.Cleanup(func() { _ = n.db.Close() })
+	all, counters, by := filters{}, map[string]*counter.Store{}, map[string]bucket.Filter{}
+	for _, name := range instances {
+		s, e := redisstore.New(redisstore.Config{Name: name, Addr: redis, Lanes: 1,
+			InstallationID: n.db.InstallationID(), DialTimeout: time.Second, ReadTimeout: time.Second})
+		err = e
+		must()
+		t.Cleanup(func() { _ = s.Disconnect() })
+		all[name], by[name] = s, s
+		counters[name] = &counter.Store{Counter: s, Entries: s, Changes: s, Memories: s, Copies: s}
+	}
+	defs, flights, moves, part := definitions.New(n.db), commit.New(n.db), moving.New(n.db), lanes.New(n.db)
+	n.budgets, err = bucket.NewBudgets(bucket.BudgetsConfig{Definitions: defs})
+	must()
+	places, err := place.New(w.lanes, 100)
+	must()
+	const deadline, step = 5 * time.Second, 5 * time.Second
+	n.store, err = counter.New(counter.Config{Budgets: n.budgets, Stores: counters, Now: n.db.Now,
+		Ledger: counter.Ledger{Lanes: part, Epochs: part, Supply: part, Periods: part, Moves: part,
+			Covers: flights, Quarantines: quarantine.New(n.db)},
+		Settings: counter.Settings{Deadline: deadline, StepTime: step, MarkGrace: time.Millisecond,
+			VerifyEvery: time.Millisecond}})
+	must()
+	n.moves = transfer.New(transfer.Config{Ledger: transfer.Ledger{Supply: moves, Stocks: moves,
+		Periods: moves, Recycles: moves, Lanes: moves, Counters: moves}, Budgets: n.budgets, Pages: defs,
+		Filter: all, Lanes: w.lanes, Places: places, Stores: n.store, StoreLanes: w.lanes,
+		Now: n.db.Now, Timeout: step})
+	n.rows, err = row.New(row.Config{Budgets: n.budgets, Ledger: flights, Lookup: flights,
+		Rollover: n.moves, Filters: by, Now: n.db.Now,
+		Settings: row.Settings{Deadline: deadline, StepTime: step, FilterTime: step}})
+	must()
+	n.returns = returns.New(n.db)
+	n.holds = hold.New(hold.Config{Budgets: n.budgets, Ledger: n.returns, Filter: all})
+	n.Service = &bucket.Service{Budgets: n.budgets, Holds: n.holds,
+		Ledger: ledgerMode{n.rows, nil, n.holds}, Store: storeMode{n.store, nil},
+		Manager: &manage.Service{Ledger: defs, Budgets: n.budgets, Periods: n.moves,
+			Stores: stores{n.store}, Filter: all, Places: places,
+			Takes: func(bucket.Lane) bool { return true }, Moved: func(string, int64) {},
+			Clock: bucket.SystemClock{}, Nonce: nonce, Log: slog.New(slog.DiscardHandler),
+			Timeout: step}}
+	return n
+}
+
+// nonce makes the number of one call.
+func nonce() string { return rand.Text()[:8] }
+
+// ledgerMode and storeMode are the two modes, without what changes nothing.
+type (
+	ledgerMode struct {
+		*row.Service
+		bucket.Foreseer
+		bucket.Returner
+	}
+	storeMode struct {
+		*counter.Service
+		bucket.Foreseer
+	}
+)
+
+// loop runs a loop of the node once.
+func (n *node) loop(ctx context.Context, name string) error {
+	if name == "holds" {
+		return (&hold.Expiry{Ledger: n.returns, Observer: quiet{},
+			Log: slog.New(slog.DiscardHandler)}).RunOnce(ctx)
+	}
+	for _, l := range n.store.Loops(n.lanes) {
+		if l.Name == name {
+			return l.RunOnce(ctx)
+		}
+	}
+	for _, l := range n.moves.Loops(transfer.Settings{}) {
+		if l.Name == name {
+			return l.RunOnce(ctx)
+		}
+	}
+	panic("there is no loop " + name)
+}
+
+// quiet observes nothing.
+type quiet struct{ bucket.Observer }
+
+func (quiet) Failed(string, budget.Code) {}
+func (quiet) Moved(string, int64)        {}
+func (quiet) HoldsExpired(int)           {}

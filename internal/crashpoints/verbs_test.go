@@ -1,0 +1,262 @@
+package crashpoints
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/budgetd/budgetd/bucket"
+	"github.com/budgetd/budgetd/bucket/transfer"
+	"github.com/budgetd/budgetd/budget"
+)
+
+// act is a verb's call.
+type act = func(ctx context.Context, n *node, b *bucket.Budget) (string, *bool, error)
+
+// deduct deducts under an id; change changes the request.
+func deduct(id string, amount int64, change func(r *bucket.DeductRequest)) act {
+	return func(ctx context.Context, n *node, b *bucket.Budget) (string, *bool, error) {
+		r := bucket.DeductRequest{Budget: bucket.BudgetRef{ID: b.ID}, RequestID: id, Amount: amount}
+		if change != nil {
+			change(&r)
+		}
+		a, err := n.Deduct(ctx, r)
+		return fmt.Sprintf("%d %s %s", a.Amount, a.State, a.Receipt), &a.Replayed, err
+	}
+}
+
+// batch deducts 10 units under each of three ids.
+func batch(ctx context.Context, n *node, b *bucket.Budget) (told string, replayed *bool, err error) {
+	var list []bucket.DeductRequest
+	for i := range 3 {
+		list = append(list, bucket.DeductRequest{Budget: bucket.BudgetRef{ID: b.ID},
+			RequestID: fmt.Sprint("a", i), Amount: 10})
+	}
+	some := false
+	for _, r := range n.DeductAll(ctx, list) {
+		told += fmt.Sprintf("%d %s %s, ", r.Answer.Amount, r.Answer.State, r.Answer.Receipt)
+		some = some || r.Answer.Replayed
+		if r.Err != nil {
+			err = r.Err
+		}
+	}
+	if budget.CodeOf(err).Kind() == budget.NotDone {
+		err = &budget.Error{Code: budget.OutcomeUnknown} // of the others
+	}
+	return told, &some, err
+}
+
+// back gives units back; amount 0 gives all.
+func back(amount int64) act {
+	return func(ctx context.Context, n *node, b *bucket.Budget) (string, *bool, error) {
+		v, err := n.Rollback(ctx, bucket.RollbackRequest{Budget: bucket.BudgetRef{ID: b.ID},
+			RequestID: "a", RollbackID: "r", Amount: amount})
+		return fmt.Sprintf("%d of %d", v.RolledBack, v.Amount), &v.Replayed, err
+	}
+}
+
+// cancel cancels an id.
+func cancel(id string) act {
+	return func(ctx context.Context, n *node, b *bucket.Budget) (string, *bool, error) {
+		v, err := n.Cancel(ctx, bucket.RollbackRequest{Budget: bucket.BudgetRef{ID: b.ID}, RequestID: id})
+		return string(v.State), nil, err
+	}
+}
+
+func confirm(r bucket.ConfirmRequest) act {
+	return func(ctx context.Context, n *node, b *bucket.Budget) (string, *bool, error) {
+		r := r
+		r.Budget = bucket.BudgetRef{ID: b.ID}
+		list, err := n.Confirm(ctx, r)
+		told, replayed := "", false
+		for _, v := range list {
+			told += fmt.Sprintf("%s %d, ", v.State, v.Confirmed)
+			replayed = replayed || v.Replayed
+		}
+		return told, &replayed, err
+	}
+}
+
+// adjust appends, or shrinks.
+func adjust(quantity int64) act {
+	return func(ctx context.Context, n *node, b *bucket.Budget) (string, *bool, error) {
+		v, err := n.Adjust(ctx, bucket.AdjustRequest{Budget: bucket.BudgetRef{ID: b.ID}, RequestID: "adj",
+			Quantity: quantity})
+		return fmt.Sprint(v.Definition.TotalQuantity), &v.Replayed, err
+	}
+}
+
+// loop runs loops.
+func loop(names ...string) act {
+	return func(ctx context.Context, n *node, _ *bucket.Budget) (string, *bool, error) {
+		for _, name := range names {
+			if err := n.loop(ctx, name); err != nil {
+				return "", nil, &budget.Error{Code: budget.OutcomeUnknown, Err: err}
+			}
+		}
+		return "", nil, nil
+	}
+}
+
+// done is an act without an id and an answer.
+func done(do func(ctx context.Context, n *node, b *bucket.Budget) error) act {
+	return func(ctx context.Context, n *node, b *bucket.Budget) (string, *bool, error) {
+		return "", nil, do(ctx, n, b)
+	}
+}
+
+// prepare does something through the node that goes on, before the verb.
+func prepare(acts ...act) func(w *world) {
+	return func(w *world) {
+		for _, do := range acts {
+			_, _, err := do(w.Context(), w.other, w.b)
+			w.ok(err)
+			w.b = w.reload(w.b.ID)
+		}
+	}
+}
+
+func user(r *bucket.DeductRequest) { r.Dimensions = map[string]string{"user": "u"} }
+
+// holding makes a hold of a request.
+func holding(ttl time.Duration, group string) func(r *bucket.DeductRequest) {
+	return func(r *bucket.DeductRequest) { r.HoldTTL, r.Group = ttl, group }
+}
+
+// daily gives a third of the total to each of three days.
+func daily(d *budget.Definition) {
+	today := time.Now().UTC().Truncate(24 * time.Hour)
+	d.Type, d.Rule = budget.Daily, &budget.Rule{Kind: budget.Calendar, Every: budget.Day,
+		Unused: budget.Next}
+	d.StartAt, d.EndAt = today, today.Add(72*time.Hour)
+}
+
+// aDayLater moves a budget into the past, so that its first day is over.
+func aDayLater(w *world) {
+	const day = 24 * 60 * 60 * 1000
+	w.exec(`UPDATE budget_management_bucket SET start_ms = start_ms - ?, end_ms = end_ms - ?,
+		period_start_ms = period_start_ms - ?, period_end_ms = period_end_ms - ?,
+		roll_over_ms = roll_over_ms - ? WHERE id = ?`, day, day, day, day, day, w.b.ID)
+	w.exec(`UPDATE budget_period SET start_ms = start_ms - ?, end_ms = end_ms - ?
+		WHERE budget_id = ?`, day, day, w.b.ID)
+	w.exec(`UPDATE bucket_epoch SET period_end_ms = period_end_ms - ? WHERE budget_id = ?`, day, w.b.ID)
+}
+
+// TestLedger: every verb of ledger mode.
+func TestLedger(t *testing.T) {
+	move := func(ctx context.Context, n *node, b *bucket.Budget) error {
+		to := bucket.Lane{Instance: "n"}
+		if b.Buckets[0].Lane == to {
+			to.Instance = "m"
+		}
+		_, _, err := n.moves.Ledger.Lanes.Move(ctx, b.ID, []transfer.Placement{{
+			Bucket: b.Buckets[0].ID, From: b.Buckets[0].Lane, To: to}})
+		return err
+	}
+	offline := func(ctx context.Context, n *node, b *bucket.Budget) error {
+		_, err := n.moves.Offline(ctx, bucket.BudgetRef{ID: b.ID}, b.Buckets[0].Key)
+		return err
+	}
+	ten := deduct("a", 10, nil)
+	crash(t, budget.Ledger, []verb{
+		{name: "deduct", call: ten, used: 10, rest: true},
+		{name: "batch", call: batch, used: 30, rest: true},
+		{name: "limits", define: limited, call: deduct("a", 10, user), used: 10},
+		{name: "gather", call: deduct("a", 90, nil), used: 90, rest: true},
+		{name: "hold", call: deduct("a", 10, holding(time.Hour, "")), held: 10, rest: true},
+		{name: "join", before: prepare(deduct("b", 5, holding(time.Hour, "g"))),
+			call: deduct("a", 10, holding(time.Hour, "g")), held: 15, rest: true},
+		{name: "confirm", before: prepare(deduct("a", 10, holding(time.Hour, ""))),
+			call: confirm(bucket.ConfirmRequest{RequestID: "a", Amount: 6}), used: 6, rest: true},
+		{name: "confirm group", before: prepare(deduct("a", 10, holding(time.Hour, "g")),
+			deduct("b", 5, holding(time.Hour, "g"))),
+			call: confirm(bucket.ConfirmRequest{Group: "g"}), used: 15, rest: true},
+		{name: "expire", before: func(w *world) {
+			prepare(deduct("a", 10, holding(time.Hour, "")))(w)
+			w.exec(`UPDATE hold SET hold_until_ms = 1, due_ms = 1 WHERE budget_id = ?`, w.b.ID)
+		}, call: loop("holds"), rest: true},
+		{name: "rollback", before: prepare(ten), call: back(4), used: 6, rest: true},
+		{name: "rollback with limits", define: limited, before: prepare(deduct("a", 10, user)),
+			call: back(4), used: 6},
+		{name: "rollback after the epoch", before: prepare(deduct("a", 10, nil), func(ctx context.Context,
+			n *node, b *bucket.Budget) (string, *bool, error) {
+			_, err := n.moves.Recycle(ctx, bucket.BudgetRef{ID: b.ID})
+			return "", nil, err
+		}), call: back(0), rest: true},
+		{name: "cancel", before: prepare(ten), call: cancel("a"), rest: true},
+		{name: "cancel before", call: cancel("never"), rest: true},
+		{name: "offline", call: done(offline), rest: true},
+		{name: "online", before: prepare(done(offline)), call: done(func(ctx context.Context, n *node,
+			b *bucket.Budget) error {
+			_, err := n.moves.Online(ctx, bucket.BudgetRef{ID: b.ID}, b.Buckets[0].Key)
+			return err
+		}), rest: true},
+		{name: "apply", before: prepare(done(offline)), call: done(func(ctx context.Context, n *node,
+			b *bucket.Budget) error {
+			_, err := n.moves.ApplyTo(ctx, bucket.BudgetRef{ID: b.ID}, b.Buckets[1].Key)
+			return err
+		}), rest: true},
+		{name: "recycle", before: prepare(ten), call: done(func(ctx context.Context, n *node,
+			b *bucket.Budget) error {
+			_, err := n.moves.Recycle(ctx, bucket.BudgetRef{ID: b.ID})
+			return err
+		}), used: 10, rest: true, died: func(w *world) {
+			w.exec(`UPDATE recycle_run SET touched_ms = 1 WHERE budget_id = ?`, w.b.ID)
+			w.ok(w.other.loop(w.Context(), "recycle"))
+		}},
+		{name: "rollover", define: daily, before: func(w *world) { prepare(ten)(w); aDayLater(w) },
+			call: done(func(ctx context.Context, n *node, b *bucket.Budget) error {
+				return n.moves.RollOver(ctx, b.ID)
+			}), used: 10},
+		{name: "move", call: done(move), rest: true},
+		{name: "append", call: adjust(7), rest: true},
+		{name: "shrink", call: adjust(-7), rest: true},
+	})
+}
+
+// TestStore: every verb of store mode.
+func TestStore(t *testing.T) {
+	move := func(ctx context.Context, n *node, b *bucket.Budget) error {
+		to := bucket.Lane{Instance: "n"}
+		return n.store.Move(ctx, b.ID, b.Buckets[0].ID, to)
+	}
+	offline := func(ctx context.Context, n *node, b *bucket.Budget) error {
+		_, err := n.store.Offline(ctx, bucket.BudgetRef{ID: b.ID}, b.Buckets[0].Key)
+		return err
+	}
+	ten := deduct("a", 10, nil)
+	crash(t, budget.Store, []verb{
+		{name: "deduct", call: ten, used: 10, rest: true},
+		{name: "batch", call: batch, used: 30, rest: true},
+		{name: "limits", define: limited, call: deduct("a", 10, user), used: 10},
+		{name: "supply", call: deduct("a", 90, nil), used: 90, rest: true},
+		{name: "rollback", before: prepare(ten), call: back(4), used: 6, rest: true},
+		{name: "rollback after the epoch", before: prepare(ten, done(func(ctx context.Context, n *node,
+			b *bucket.Budget) error {
+			return n.store.Redistribute(ctx, b.ID)
+		})), call: back(0), rest: true},
+		{name: "cancel", before: prepare(ten), call: cancel("a"), rest: true},
+		{name: "sync", before: prepare(ten), call: loop("store sync"), used: 10, rest: true},
+		{name: "offline", call: done(offline)},
+		{name: "online", before: prepare(done(offline)), call: done(func(ctx context.Context, n *node,
+			b *bucket.Budget) error {
+			_, err := n.store.Online(ctx, bucket.BudgetRef{ID: b.ID}, b.Buckets[0].Key)
+			return err
+		}), rest: true},
+		{name: "apply", before: prepare(done(offline)), call: done(func(ctx context.Context, n *node,
+			b *bucket.Budget) error {
+			_, err := n.store.ApplyTo(ctx, bucket.BudgetRef{ID: b.ID}, b.Buckets[1].Key)
+			return err
+		})},
+		{name: "recycle", before: prepare(ten), call: done(func(ctx context.Context, n *node,
+			b *bucket.Budget) error {
+			return n.store.Redistribute(ctx, b.ID)
+		}), used: 10, rest: true},
+		{name: "rollover", define: daily, before: func(w *world) { prepare(ten)(w); aDayLater(w) },
+			call: loop("store rollover"), used: 10},
+		{name: "move", call: done(move), rest: true},
+		{name: "append", call: adjust(7), rest: true},
+		{name: "shrink", call: adjust(-7), rest: true},
+	})
+}
