@@ -1,6 +1,6 @@
-// Package auditor recomputes the accounts of an installation from the rows of its tables, one by one,
-// and from what its Redis servers hold. It shares no code with the system and knows nothing but
-// schema.sql and the names of keys: tests compare with it what the system says of itself.
+// Package auditor recomputes the accounts of an installation from the rows of its tables, one by
+// one, and from what its Redis servers hold. It shares no code with the system and knows nothing
+// but schema.sql and the names of keys: tests compare with it what the system says of itself.
 package auditor
 
 import (

@@ -8,7 +8,7 @@
 //	dies after   the request is carried out, its reply is lost, and the node does nothing more
 //	reply lost   the request is carried out, its reply is lost, and the node goes on
 //
-// Then another node repeats the call with the same ids until it has an answer, and runs the loops of
-// the background. In the end nobody was told two different outcomes, package auditor finds every unit,
-// nothing is half done, and all that is left of the budget can be deducted.
+// Then another node repeats the call with the same ids until it has an answer, and runs the loops
+// of the background. In the end nobody was told two different outcomes, package auditor finds every
+// unit, nothing is half done, and all that is left of the budget can be deducted.
 package crashpoints

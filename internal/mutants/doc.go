@@ -9,8 +9,8 @@
 //	-the old text, one or more lines
 //	+the new text, any number of lines
 //
-// A mutant may change several files. The old text must occur exactly once in its file. Spaces at the
-// beginning of a line do not count.
+// A mutant may change several files. The old text must occur exactly once in its file. Spaces at
+// the beginning of a line do not count.
 //
 // The short form of the test checks that every mutant still applies and that its tests exist. The
 // long form (-mutants.run, with a pattern of names) runs the tests of each mutant by `go test
