@@ -130,13 +130,20 @@ func (f *flight) term(t *bucket.Terms) int {
 	return len(f.terms) - 1
 }
 
+// newPage makes an empty page with room for as many deductions.
+func newPage(number, room int) *page {
+	places := make([]int, 3*room)
+	return &page{number: number, ops: places[:0:room], seats: places[room : room : 2*room],
+		values: places[2*room : 2*room], names: make(map[valueName]int, room)}
+}
+
 // add puts a deduction on its page.
 func (f *flight) add(i, at int) {
 	d := &f.all[i]
 	number := pageOf(d.Bucket)
 	p := f.byPage[number]
 	if p == nil {
-		p = &page{number: number}
+		p = newPage(number, min(len(f.all), mostTogether)/(1+len(f.pages)))
 		f.byPage[number], f.pages = p, append(f.pages, p)
 	}
 	value := 0
@@ -144,9 +151,6 @@ func (f *flight) add(i, at int) {
 		name := valueName{d.Bucket, d.Value}
 		value = p.names[name]
 		if value == 0 {
-			if p.names == nil {
-				p.names = make(map[valueName]int)
-			}
 			p.list, p.seat = append(p.list, name), append(p.seat, at)
 			value = len(p.list)
 			p.names[name] = value
@@ -183,7 +187,7 @@ func (f *flight) keys(k *keyset, slice int64) []string {
 
 // argument returns the script's MessagePack argument: see lua/deduct.lua.
 func (f *flight) argument(slice int64) packer {
-	a := make(packer, 0, 256+96*f.places).array(6).decimal(slice).array(len(f.seats))
+	a := make(packer, 0, 256+192*f.places).array(6).decimal(slice).array(len(f.seats))
 	for i := range f.seats {
 		a = a.decimal(f.seats[i].bucket)
 	}
@@ -241,7 +245,7 @@ func (f *flight) page(a packer, p *page, record packer) (argument, scratch packe
 			&f.all[i],
 			f.tags[f.seats[p.seats[j]].terms],
 		)
-		a = a.text(string(record))
+		a = a.bytes(record)
 	}
 	a = a.array(n)
 	for _, i := range p.ops {

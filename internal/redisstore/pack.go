@@ -42,16 +42,20 @@ func (p packer) number(n int64) packer {
 }
 
 // text adds a string of any bytes.
-func (p packer) text(s string) packer {
-	switch n := len(s); {
+func (p packer) text(s string) packer { return append(p.length(len(s)), s...) }
+
+// bytes adds bytes as a string.
+func (p packer) bytes(b []byte) packer { return append(p.length(len(b)), b...) }
+
+// length begins a string of n bytes.
+func (p packer) length(n int) packer {
+	switch {
 	case n < 32:
-		p = append(p, 0xa0|byte(n))
+		return append(p, 0xa0|byte(n))
 	case n < 1<<8:
-		p = append(p, 0xd9, byte(n))
-	default:
-		p = binary.BigEndian.AppendUint32(append(p, 0xdb), uint32(n)) //nolint:gosec // far below 2^32
+		return append(p, 0xd9, byte(n))
 	}
-	return append(p, s...)
+	return binary.BigEndian.AppendUint32(append(p, 0xdb), uint32(n)) //nolint:gosec // far below 2^32
 }
 
 // decimal adds a number as a text of digits, as which it names a field of a hash.
@@ -66,14 +70,7 @@ func (p packer) decimal(n int64) packer {
 func (p packer) field(bucket int64, rest string) packer {
 	var digits [20]byte
 	number := strconv.AppendInt(digits[:0], bucket, 10)
-	switch n := len(number) + 1 + len(rest); {
-	case n < 32:
-		p = append(p, 0xa0|byte(n))
-	case n < 1<<8:
-		p = append(p, 0xd9, byte(n))
-	default:
-		p = binary.BigEndian.AppendUint32(append(p, 0xdb), uint32(n)) //nolint:gosec // far below 2^32
-	}
+	p = p.length(len(number) + 1 + len(rest))
 	return append(append(append(p, number...), ':'), rest...)
 }
 
