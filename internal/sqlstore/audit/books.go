@@ -7,48 +7,50 @@ import (
 	"github.com/budgetd/budgetd/bucket/audit"
 	"github.com/budgetd/budgetd/budget"
 	"github.com/budgetd/budgetd/internal/sqlstore/engine"
+	"github.com/budgetd/budgetd/internal/sqlstore/rows"
 	"github.com/budgetd/budgetd/ledger"
 )
 
 const (
 	selectIDs = `SELECT id FROM budget_management_bucket /*by PRIMARY*/ WHERE id > ?
 		ORDER BY id LIMIT ?`
-	// selectBooks sums the columns of a range of budgets in one statement: one moment.
-	selectBooks = `SELECT u.id, u.tenant, u.name, u.durability, u.unlimited, u.total_quantity,
-		u.undistributed_quantity, u.quarantined_quantity, u.forfeited_quantity,
-		u.pending_shrink_quantity, u.unfunded_quantity, u.period, u.period_start_ms, u.period_end_ms,
-		u.is_over,
-		(SELECT COALESCE(SUM(p.funded_quantity + p.carried_quantity), 0) FROM budget_period p
-			WHERE p.budget_id = u.id AND p.number = u.period) AS period_units,
-		COALESCE(s.remaining, 0) AS remaining, COALESCE(s.unsettled, 0) AS unsettled,
-		COALESCE(s.held, 0) AS held, COALESCE(s.used, 0) AS used,
-		COALESCE(s.returned, 0) AS returned, COALESCE(s.fenced, 0) AS fenced,
-		COALESCE(s.fenced_units, 0) AS fenced_units, COALESCE(s.entries, 0) AS entries,
-		COALESCE(b.online, 0) AS online_buckets, COALESCE(b.offline, 0) AS offline_buckets,
-		COALESCE(a.adjusted, 0) AS adjusted, COALESCE(a.shrinks, 0) AS shrinks
-		FROM budget_management_bucket u
-		LEFT JOIN (SELECT e.budget_id,
-			SUM(CASE WHEN e.status = 'open' THEN e.outstanding_quantity ELSE 0 END) AS remaining,
-			SUM(CASE WHEN e.status = 'open' THEN 0 ELSE e.outstanding_quantity END) AS unsettled,
-			SUM(e.held_quantity) AS held, SUM(e.used_quantity) AS used,
-			SUM(e.returning_quantity) AS returned,
-			SUM(CASE WHEN LENGTH(e.fenced) > 0 THEN 1 ELSE 0 END) AS fenced,
-			SUM(CASE WHEN LENGTH(e.fenced) > 0 THEN e.outstanding_quantity ELSE 0 END) AS fenced_units,
-			SUM(e.next_entry + e.next_grant + e.epoch) AS entries
-			FROM bucket_epoch e /*by bucket_epoch_units*/
-			WHERE e.budget_id >= ? AND e.budget_id <= ? GROUP BY e.budget_id) s ON s.budget_id = u.id
-		LEFT JOIN (SELECT c.budget_id,
-			SUM(CASE WHEN c.status = 'online' THEN 1 ELSE 0 END) AS online,
-			SUM(CASE WHEN c.status <> 'online' AND c.offline_by <> 'resize' THEN 1 ELSE 0 END) AS offline
-			FROM sharding_budget_management_bucket c
-			WHERE c.budget_id >= ? AND c.budget_id <= ? GROUP BY c.budget_id) b ON b.budget_id = u.id
-		LEFT JOIN (SELECT j.budget_id,
-			SUM(CASE WHEN j.status = 'done' THEN j.quantity ELSE 0 END) AS adjusted,
-			SUM(CASE WHEN j.status = 'pending' THEN -j.quantity ELSE 0 END) AS shrinks
-			FROM adjustment j /*by PRIMARY*/
-			WHERE j.budget_id >= ? AND j.budget_id <= ? GROUP BY j.budget_id) a ON a.budget_id = u.id
-		WHERE u.id >= ? AND u.id <= ? ORDER BY u.id`
 )
+
+// selectBooks sums the columns of a range of budgets in one statement: one moment.
+var selectBooks = `SELECT u.id, u.tenant, u.name, u.durability, u.unlimited, u.total_quantity,
+	u.undistributed_quantity, u.quarantined_quantity, u.forfeited_quantity,
+	u.pending_shrink_quantity, u.unfunded_quantity, u.period, u.period_start_ms, u.period_end_ms,
+	u.is_over,
+	(SELECT COALESCE(SUM(p.funded_quantity + p.carried_quantity), 0) FROM budget_period p
+		WHERE p.budget_id = u.id AND p.number = u.period) AS period_units,
+	COALESCE(s.remaining, 0) AS remaining, COALESCE(s.unsettled, 0) AS unsettled,
+	COALESCE(s.held, 0) AS held, COALESCE(s.used, 0) AS used,
+	COALESCE(s.returned, 0) AS returned, COALESCE(s.fenced, 0) AS fenced,
+	COALESCE(s.fenced_units, 0) AS fenced_units, COALESCE(s.entries, 0) AS entries,
+	COALESCE(b.online, 0) AS online_buckets, COALESCE(b.offline, 0) AS offline_buckets,
+	COALESCE(a.adjusted, 0) AS adjusted, COALESCE(a.shrinks, 0) AS shrinks
+	FROM budget_management_bucket u
+	LEFT JOIN (SELECT e.budget_id,
+		SUM(CASE WHEN e.status = 'open' THEN e.outstanding_quantity ELSE 0 END) AS remaining,
+		SUM(CASE WHEN e.status = 'open' THEN 0 ELSE e.outstanding_quantity END) AS unsettled,
+		` + rows.Sum("e.held_quantity") + ` AS held, ` + rows.Sum("e.used_quantity") + ` AS used,
+		SUM(e.returning_quantity) AS returned,
+		SUM(CASE WHEN LENGTH(e.fenced) > 0 THEN 1 ELSE 0 END) AS fenced,
+		SUM(CASE WHEN LENGTH(e.fenced) > 0 THEN e.outstanding_quantity ELSE 0 END) AS fenced_units,
+		SUM(e.next_entry + e.next_grant + e.epoch) AS entries
+		FROM bucket_epoch e /*by bucket_epoch_units*/
+		WHERE e.budget_id >= ? AND e.budget_id <= ? GROUP BY e.budget_id) s ON s.budget_id = u.id
+	LEFT JOIN (SELECT c.budget_id,
+		SUM(CASE WHEN c.status = 'online' THEN 1 ELSE 0 END) AS online,
+		SUM(CASE WHEN c.status <> 'online' AND c.offline_by <> 'resize' THEN 1 ELSE 0 END) AS offline
+		FROM sharding_budget_management_bucket c
+		WHERE c.budget_id >= ? AND c.budget_id <= ? GROUP BY c.budget_id) b ON b.budget_id = u.id
+	LEFT JOIN (SELECT j.budget_id,
+		SUM(CASE WHEN j.status = 'done' THEN j.quantity ELSE 0 END) AS adjusted,
+		SUM(CASE WHEN j.status = 'pending' THEN -j.quantity ELSE 0 END) AS shrinks
+		FROM adjustment j /*by PRIMARY*/
+		WHERE j.budget_id >= ? AND j.budget_id <= ? GROUP BY j.budget_id) a ON a.budget_id = u.id
+	WHERE u.id >= ? AND u.id <= ? ORDER BY u.id`
 
 type bookRow struct {
 	ID            int64  `db:"id"`

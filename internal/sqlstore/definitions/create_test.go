@@ -9,6 +9,7 @@ import (
 
 	"github.com/budgetd/budgetd/bucket"
 	"github.com/budgetd/budgetd/budget"
+	"github.com/budgetd/budgetd/internal/sqlstore/engine"
 	"github.com/budgetd/budgetd/ledger"
 )
 
@@ -189,6 +190,23 @@ func TestUnlimitedDrawsFromNothing(t *testing.T) {
 			w.exec(`UPDATE bucket_epoch SET used_quantity = ?`+ofBucket, budget.MaxAmount, one.ID)
 		}
 		equal(w, "used", w.figures(b.ID).Used, budget.MaxAmount)
+		for n := int64(1); n <= 512; n *= 2 { // 4 buckets with 1,024 epochs each
+			w.ok(w.db.Write(w.ctx, "test", func(t *engine.Tx) error {
+				_, err := t.Exec(`INSERT INTO bucket_epoch (bucket_id, epoch, budget_id, status, period, period_end_ms,
+				definition_version, fill, outstanding_quantity, held_quantity, used_quantity,
+				returning_quantity, closed_quantity, swept_quantity, next_grant, next_entry, fenced,
+				created_at) SELECT bucket_id, epoch + ?, budget_id, status, period, period_end_ms,
+				definition_version, fill, outstanding_quantity, held_quantity, used_quantity,
+				returning_quantity, closed_quantity, swept_quantity, next_grant, next_entry, fenced,
+				created_at FROM bucket_epoch WHERE budget_id = ?`, n, b.ID)
+				return err
+			}))
+		}
+		f, err := w.part.Figures(w.ctx, b.ID)
+		w.ok(err)
+		equal(w, "used in all epochs", f.Used, budget.MaxAmount)
+		equal(w, "used in the period", f.PeriodUsed, budget.MaxAmount)
+		equal(w, "held", f.Held, 0)
 	})
 }
 

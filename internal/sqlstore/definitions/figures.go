@@ -6,10 +6,11 @@ import (
 	"github.com/budgetd/budgetd/bucket"
 	"github.com/budgetd/budgetd/budget"
 	"github.com/budgetd/budgetd/internal/sqlstore/engine"
+	"github.com/budgetd/budgetd/internal/sqlstore/rows"
 	"github.com/budgetd/budgetd/ledger"
 )
 
-const (
+var (
 	// selectFigures sums the columns of budgets in one statement: one moment. The lists of ids
 	// stand where it is cut.
 	selectFigures = `SELECT u.id, u.unlimited, u.total_quantity, u.undistributed_quantity,
@@ -30,9 +31,9 @@ const (
 		FROM budget_management_bucket u LEFT JOIN (SELECT e.budget_id,
 			SUM(CASE WHEN e.status = 'open' THEN e.outstanding_quantity ELSE 0 END) AS remaining,
 			SUM(CASE WHEN e.status = 'open' THEN 0 ELSE e.outstanding_quantity END) AS unsettled,
-			SUM(CASE WHEN e.period = (SELECT n.period FROM budget_management_bucket n
-				WHERE n.id = e.budget_id) THEN e.used_quantity ELSE 0 END) AS period_used,
-			SUM(e.held_quantity) AS held, SUM(e.used_quantity) AS used,
+			` + rows.Sum(`CASE WHEN e.period = (SELECT n.period FROM budget_management_bucket n
+				WHERE n.id = e.budget_id) THEN e.used_quantity ELSE 0 END`) + ` AS period_used,
+			` + rows.Sum("e.held_quantity") + ` AS held, ` + rows.Sum("e.used_quantity") + ` AS used,
 			SUM(e.returning_quantity) AS returned
 			FROM bucket_epoch e /*by bucket_epoch_units*/ WHERE `
 	figuresOf    = ` GROUP BY e.budget_id) s ON s.budget_id = u.id WHERE `
@@ -65,7 +66,7 @@ type figuresRow struct {
 	Offline       int   `db:"offline_buckets"`
 }
 
-// figures returns the row as package ledger has it. Sums of an unlimited budget's buckets, each of
+// figures returns the row as package ledger has it. Sums of an unlimited budget's epochs, each of
 // which saturates, saturate too.
 func (r *figuresRow) figures() ledger.Figures {
 	return ledger.Figures{
