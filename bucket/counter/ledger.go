@@ -151,8 +151,8 @@ type Brought struct {
 	// Closing: the bucket's epoch is ending; go on with that first.
 	Closing bool
 	// Barred: adjust_cnt allows the bucket no further application, so that of U it may have only what
-	// came back: Short is what that lacks, and Kept the rest of U. Outstanding is O of the bucket. Other
-	// is a bucket that may still apply; 0: none may.
+	// came back: Short is what that lacks, and Kept the rest of U. Outstanding is O of the bucket.
+	// Other is a bucket that may still apply; 0: none may.
 	Barred                   bool
 	Kept, Outstanding, Other int64
 }
