@@ -3,18 +3,12 @@ package auditlog
 import (
 	"context"
 	"database/sql"
-	_ "embed" // tables.sql
 	"errors"
 	"fmt"
 	"strings"
 
 	"github.com/budgetd/budgetd/trail"
 )
-
-// Tables are the statements that make the tables.
-//
-//go:embed tables.sql
-var Tables string
 
 // Tx is a transaction under way: *sql.Tx, *sql.Conn and sqlx's are.
 type Tx interface {

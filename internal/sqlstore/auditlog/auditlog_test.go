@@ -14,6 +14,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	_ "modernc.org/sqlite"
 
+	"github.com/budgetd/budgetd"
 	"github.com/budgetd/budgetd/internal/testservers"
 	"github.com/budgetd/budgetd/trail"
 )
@@ -37,7 +38,7 @@ func open(t *testing.T, driver, dsn string) *sql.DB {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { db.Close() })
-	for statement := range strings.SplitSeq(Tables, ";\n") {
+	for statement := range strings.SplitSeq(budgetd.Schema, ";\n") {
 		if strings.TrimSpace(statement) != "" {
 			exec(t, db, statement)
 		}

@@ -3,7 +3,6 @@ package keys
 import (
 	"context"
 	"database/sql"
-	_ "embed" // tables.sql
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -11,11 +10,6 @@ import (
 	"github.com/budgetd/budgetd/access"
 	"github.com/budgetd/budgetd/budget"
 )
-
-// Tables are the statements that make the tables.
-//
-//go:embed tables.sql
-var Tables string
 
 // Tx is a transaction under way: *sql.Tx, *sql.Conn and sqlx's are.
 type Tx interface {

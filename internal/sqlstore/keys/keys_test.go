@@ -18,6 +18,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	_ "modernc.org/sqlite"
 
+	"github.com/budgetd/budgetd"
 	"github.com/budgetd/budgetd/access"
 	"github.com/budgetd/budgetd/budget"
 	"github.com/budgetd/budgetd/internal/testservers"
@@ -41,7 +42,7 @@ func open(t *testing.T, driver, dsn string) *sql.DB {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { db.Close() })
-	for statement := range strings.SplitSeq(Tables, ";\n") {
+	for statement := range strings.SplitSeq(budgetd.Schema, ";\n") {
 		if strings.TrimSpace(statement) != "" {
 			if _, err := db.ExecContext(t.Context(), statement); err != nil {
 				t.Fatal(err)

@@ -84,15 +84,8 @@ func (p *Part) Settle(ctx context.Context, orders []hold.Order) (
 func (p *Part) Recorded(ctx context.Context, ids []bucket.ID) (
 	out map[bucket.ID]ledger.Deduction, err error) {
 	err = p.db.Read(ctx, "look up", func(r *engine.Reader) error {
-		found, err := readDeductions(r, sorted(ids), "")
-		if err != nil {
-			return err
-		}
-		out = make(map[bucket.ID]ledger.Deduction, len(found))
-		for _, d := range found {
-			out[idOf(d)] = *d
-		}
-		return nil
+		out, err = rows.ReadDeductions(r, ids)
+		return err
 	})
 	if err != nil {
 		return nil, err

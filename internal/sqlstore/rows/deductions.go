@@ -49,6 +49,7 @@ func (r *deductionRow) deduction(back int64) (ledger.Deduction, error) {
 			r.Budget)
 	}
 	d.Reference, d.Dimensions, d.Counts = note.Reference, note.Dimensions, note.Counts
+	d.By = note.By
 	switch {
 	case r.Bucket == 0:
 		d.State = ledger.StateVoid
@@ -71,9 +72,9 @@ func ReadDeductions(r *engine.Reader, ids []bucket.ID) (map[bucket.ID]ledger.Ded
 	return readDeductions(r, ids, "")
 }
 
-// LockDeductions locks the rows of ids in their order and reads what became of them. One that has
-// no
-// row is missing, and not locked.
+// LockDeductions locks the rows of ids in their order and reads what became of them. One that has no
+// row is missing, and not locked. What came back of each is complete: only the holder of a
+// deduction's lock writes it.
 func LockDeductions(t *engine.Tx, ids []bucket.ID) (map[bucket.ID]ledger.Deduction, error) {
 	return readDeductions(&t.Reader, ids, Locked)
 }
