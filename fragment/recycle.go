@@ -127,19 +127,3 @@ func Stranded(holdings []Holding, least int64) (units int64) {
 func Asks(stranded, units, least int64, above float64) bool {
 	return stranded > 0 && stranded >= least && float64(stranded) > above*float64(units)
 }
-
-// Order returns the indexes of the holdings in the order in which their buckets are recycled: the
-// one with the largest surplus over its share first, so that those which are short find the units
-// in the total when it is their turn. Equal ones by bucket.
-func Order(holdings []Holding, least int64) []int {
-	shares := Shares(Sum(holdings), holdings, least)
-	order := make([]int, len(holdings))
-	for i := range order {
-		order[i] = i
-	}
-	slices.SortFunc(order, func(a, b int) int {
-		return cmp.Or(cmp.Compare(holdings[b].Units-shares[b], holdings[a].Units-shares[a]),
-			cmp.Compare(holdings[a].Bucket, holdings[b].Bucket))
-	})
-	return order
-}

@@ -157,14 +157,6 @@ func TestAsks(t *testing.T) {
 	}
 }
 
-func TestOrder(t *testing.T) {
-	// Shares of 300 by equal demand are 100 each: surpluses of 50, -100, 50.
-	got := fragment.Order(held(150, 0, 0, 0, 150, 0), 0)
-	if want := []int{0, 2, 1}; !slices.Equal(got, want) {
-		t.Errorf("%v, want %v", got, want)
-	}
-}
-
 func TestLeast(t *testing.T) {
 	for _, tc := range []struct {
 		total, largest, want int64

@@ -131,15 +131,6 @@ func AfterEnd(d Deduction, end HoldEnd) Deduction {
 	return d
 }
 
-// HeldUnits is what a deduction contributes to its epoch's H: what is left of a hold while it is
-// held.
-func HeldUnits(d Deduction) int64 {
-	if d.State != StateHeld {
-		return 0
-	}
-	return d.Amount - d.RolledBack
-}
-
 // Members are the deductions of a group, by request id; State what became of the group.
 type Members struct {
 	Group      string

@@ -127,38 +127,3 @@ func TestFileIsReadAgain(t *testing.T) {
 		}
 	}
 }
-
-// A change is told once, a failure is logged once, and neither shows a secret.
-func TestWatch(t *testing.T) {
-	file := filepath.Join(t.TempDir(), "secret")
-	write(t, file, "one")
-	source, err := File(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	var log bytes.Buffer
-	var told []string
-	w := NewWatch(slog.New(slog.NewTextHandler(&log, nil)))
-	w.Add(source, func(text Text) { told = append(told, text.Reveal()) })
-	w.Add(Value(New("fixed")), func(text Text) { told = append(told, text.Reveal()) })
-	w.runOnce()
-	write(t, file, "two")
-	w.runOnce()
-	w.runOnce()
-	if err := os.Remove(file); err != nil {
-		t.Fatal(err)
-	}
-	w.runOnce()
-	w.runOnce()
-	write(t, file, "three")
-	w.runOnce()
-	if got := strings.Join(told, " "); got != "two three" {
-		t.Errorf("told %s", got)
-	}
-	if n := strings.Count(log.String(), "cannot be read"); n != 1 {
-		t.Errorf("said %d times: %s", n, log.String())
-	}
-	if strings.Contains(log.String(), "two") || strings.Contains(log.String(), "three") {
-		t.Errorf("a secret is logged: %s", log.String())
-	}
-}

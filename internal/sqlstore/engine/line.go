@@ -232,16 +232,5 @@ func (db *DB) Pause(ctx context.Context, n int) error {
 	return db.sleep(ctx, db.jitter(min(firstPause<<min(n, 10), longestPause)))
 }
 
-// NotDone returns an error of a transaction that was certainly not committed: Unavailable where
-// the
-// database could not be used, Internal for what is not expected.
-func NotDone(op string, err error) error { return notDone(op, err) }
-
 // MaybeDone returns the error of a transaction that may have been committed: OutcomeUnknown.
 func MaybeDone(op string, err error) error { return maybeDone(op, err) }
-
-// Retried reports whether an error may be gone when the transaction is done again.
-func Retried(err error) bool { return fateOf(err).retried() }
-
-// IsDuplicate reports whether an error says that a row of the same key exists.
-func IsDuplicate(err error) bool { return fateOf(err) == taken }
