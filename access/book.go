@@ -5,18 +5,18 @@ import (
 	"sync/atomic"
 )
 
-// Book holds all keys in memory. Authenticate takes no lock and makes no allocation; Replace puts a
-// new generation in place at once. It is safe for concurrent use.
+// Book holds all keys in memory. Authenticate takes no lock and allocates nothing; Replace swaps in
+// a new generation atomically. It is safe for concurrent use.
 type Book struct {
 	current atomic.Pointer[generation]
-	// staleAfterMS is how old a generation may become, milliseconds; 0: any age.
+	// staleAfterMS is the age in ms at which a generation becomes stale; 0 means never.
 	staleAfterMS int64
 }
 
-// generation is the keys as they were read from the database once.
+// generation is the keys of one read of the database.
 type generation struct {
 	entries map[string]*entry
-	// confirmedMS is when the database last said that these are the keys.
+	// confirmedMS is when the database last confirmed the keys.
 	confirmedMS atomic.Int64
 }
 
@@ -27,13 +27,13 @@ type entry struct {
 	usedMS *atomic.Int64
 }
 
-// NewBook returns a book without keys. Until the first Replace, and once its keys were not
-// confirmed for longer than staleAfterMS, it refuses every key as Stale: a revocation may have been
-// missed. staleAfterMS 0 relies on the keys at any age.
+// NewBook returns a book without keys. It refuses every key as Stale until the first Replace, and
+// whenever its keys were not confirmed for longer than staleAfterMS, because a revocation may have
+// been missed. With staleAfterMS 0 the keys are accepted at any age.
 func NewBook(staleAfterMS int64) *Book { return &Book{staleAfterMS: staleAfterMS} }
 
-// Replace makes keys the only ones. readMS is when the read began. What was noted about the use of
-// keys stays.
+// Replace installs keys in place of all earlier ones. readMS is when the read began. The recorded
+// use of keys is kept.
 func (b *Book) Replace(keys []Key, readMS int64) {
 	next := &generation{entries: make(map[string]*entry, len(keys))}
 	next.confirmedMS.Store(readMS)
@@ -49,19 +49,19 @@ func (b *Book) Replace(keys []Key, readMS int64) {
 	b.current.Store(next)
 }
 
-// Confirm notes that the keys were still those of the database at readMS.
+// Confirm records that the database still had these keys at readMS.
 func (b *Book) Confirm(readMS int64) {
 	if now := b.current.Load(); now != nil {
 		now.confirmedMS.Store(readMS)
 	}
 }
 
-// Authenticate returns who holds a token at an instant, or why nobody is found: Malformed,
-// Mistyped, Stale, Unknown, WrongSecret, Revoked or Expired. It takes the same time for Unknown and
-// WrongSecret. It notes the use of the key, to the hour.
+// Authenticate returns the principal of a token at an instant, or why there is none: Malformed,
+// Mistyped, Stale, Unknown, WrongSecret, Revoked or Expired. Unknown and WrongSecret take the same
+// time. It records the use of the key, to the hour.
 //
-// The checksum is for people and scanners: beside the right secret it is not looked at, which
-// halves the time of a call.
+// The checksum serves people and scanners. It is not checked if the secret is right, which halves
+// the time of a call.
 func (b *Book) Authenticate(text string, nowMS int64) (*Principal, Reason) {
 	if !shaped(text) {
 		return nil, Malformed
@@ -75,7 +75,7 @@ func (b *Book) Authenticate(text string, nowMS int64) (*Principal, Reason) {
 	if !known {
 		found = &nobody
 	}
-	// Compared for an unknown id as well, so that it takes as long.
+	// Compare for an unknown id as well, so that it takes as long.
 	if right := token.Hash().Equal(found.key.Hash); !known || !right {
 		if !known {
 			return nil, refusalOf(text, Unknown)
@@ -91,7 +91,7 @@ func (b *Book) Authenticate(text string, nowMS int64) (*Principal, Reason) {
 	return found.principal, Accepted
 }
 
-// refusalOf returns Malformed or Mistyped for a text that is no token, else the reason otherwise.
+// refusalOf returns Malformed or Mistyped for a text that is not a token, else otherwise.
 func refusalOf(text string, otherwise Reason) Reason {
 	if _, reason := ParseToken(text); reason != Accepted {
 		return reason
@@ -102,7 +102,7 @@ func refusalOf(text string, otherwise Reason) Reason {
 // nobody stands in for a key that does not exist.
 var nobody = entry{usedMS: new(atomic.Int64)}
 
-// Used returns the hours of the last use on this node of every key that was used later than the
+// Used returns the hour of the last use on this node of every key that was used since the use the
 // database knows, in milliseconds by key id.
 func (b *Book) Used() map[string]int64 {
 	out := map[string]int64{}
@@ -118,7 +118,7 @@ func (b *Book) Used() map[string]int64 {
 	return out
 }
 
-// Len returns how many keys the book has.
+// Len returns the number of keys.
 func (b *Book) Len() int {
 	if now := b.current.Load(); now != nil {
 		return len(now.entries)

@@ -56,7 +56,7 @@ func otherThan(digit byte) string {
 	return "0"
 }
 
-// A key that is gone from the next generation is refused from then on.
+// A key that is missing from the next generation is refused.
 func TestReplace(t *testing.T) {
 	book, token := NewBook(0), newToken(t)
 	book.Replace([]Key{keyOf(token, "a")}, now)
@@ -77,7 +77,8 @@ func TestMessagesTellNothing(t *testing.T) {
 	}
 }
 
-// The last use is noted to the hour, kept over generations, and told until the database has it.
+// The last use is recorded to the hour, kept over generations, and reported until the database has
+// it.
 func TestUsed(t *testing.T) {
 	book, token := NewBook(0), newToken(t)
 	key := keyOf(token, "a")
@@ -125,7 +126,7 @@ func TestBookIsSafeForConcurrentUse(t *testing.T) {
 	group.Wait()
 }
 
-// BenchmarkAuthenticate is what a key costs each call: 0.5 us are allowed.
+// BenchmarkAuthenticate measures the cost of a key per call; the allowance is 0.5 us.
 func BenchmarkAuthenticate(b *testing.B) {
 	keys := make([]Key, 0, 10_001)
 	for n := range 10_000 {

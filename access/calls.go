@@ -5,39 +5,39 @@ import (
 	"strings"
 )
 
-// Reach is what a call acts on, which decides how a scope is applied.
+// Reach is what a call acts on. It determines how scopes apply.
 type Reach uint8
 
 // The reaches.
 const (
-	// Nobody is authenticated: the call is open to everyone.
+	// Nobody: the call is open to everyone, without authentication.
 	Nobody Reach = iota
-	// Self: the call is about who makes it; every scope will do.
+	// Self: the call concerns only the caller; any scope suffices.
 	Self
-	// Budget: one budget; outside the scope it does not exist.
+	// Budget: one budget, which does not exist for callers without it in scope.
 	Budget
-	// Tenant: budgets or keys of a tenant; the answer holds what the scope covers, and naming a
-	// tenant outside the scope is forbidden.
+	// Tenant: budgets or keys of a tenant. The answer is limited to the scope; a tenant outside the
+	// scope is forbidden.
 	Tenant
-	// Installation: all tenants share it; only a scope that covers everything will do.
+	// Installation: all tenants; the scope must cover everything.
 	Installation
 )
 
-// Call is one call of the contract with what it needs.
+// Call is a call of the API and what it requires.
 type Call struct {
-	// Method and Pattern are as net/http's ServeMux takes them.
+	// Method and Pattern are those of net/http's ServeMux.
 	Method, Pattern string
 	// Op names the call in errors, logs and the audit log.
 	Op string
-	// Least is the least role; 0 where Over is Nobody.
+	// Least is the lowest role; 0 if Over is Nobody.
 	Least Role
 	Over  Reach
-	// More is the least role in the case that When states; 0: no such case.
+	// More is the lowest role in the case described by When; 0 if there is none.
 	More Role
 	When string
 }
 
-// Administrative reports whether the audit log has a row for every such call.
+// Administrative reports whether the audit log records every such call.
 func (c Call) Administrative() bool {
 	return c.Method != "GET" && (c.Least.Includes(Operator) || c.Over == Installation)
 }
@@ -48,8 +48,7 @@ const (
 	one    = "/v1/budgets/{budget}"
 )
 
-// calls is the one table of who may do what. The routes, docs/SECURITY.md and openapi.yaml follow
-// it.
+// calls is the only table of permissions. The routes, docs/SECURITY.md and openapi.yaml follow it.
 var calls = []Call{
 	{"GET", "/v1/whoami", "whoami", Read, Self, 0, ""},
 
@@ -114,11 +113,11 @@ var byRoute = func() map[[2]string]Call {
 	return table
 }()
 
-// Calls returns every call with what it needs, the weakest role first.
+// Calls returns every call with its requirements, the lowest role first.
 func Calls() []Call { return append([]Call(nil), calls...) }
 
-// CallOf returns the call of a route as it is registered, such as "POST /v1/budgets". False: it has
-// no line in the table, and must not be served.
+// CallOf returns the call of a registered route, such as "POST /v1/budgets". ok is false for a
+// route that is not in the table and must not be served.
 func CallOf(route string) (Call, bool) {
 	method, pattern, _ := strings.Cut(route, " ")
 	call, ok := byRoute[[2]string{method, pattern}]
@@ -131,7 +130,7 @@ var reachNames = map[Reach]string{Nobody: "open", Self: "itself", Budget: "budge
 // String returns the reach's name, as in docs/SECURITY.md.
 func (r Reach) String() string { return reachNames[r] }
 
-// Markdown returns the table of calls as docs/SECURITY.md has it.
+// Markdown returns the table of calls in docs/SECURITY.md.
 func Markdown() string {
 	var out strings.Builder
 	out.WriteString("| call | least role | acts on |\n|---|---|---|\n")

@@ -2,44 +2,44 @@ package access
 
 import "time"
 
-// Reason says why a caller is not authenticated. Callers outside see it as the audit log's outcome;
-// what an unauthenticated caller is told is Reason.Message.
+// Reason says why a caller is not authenticated. The audit log records it as the outcome; the
+// caller gets Reason.Message.
 type Reason string
 
-// The reasons, in the order in which they are found.
+// The reasons, in order of precedence.
 const (
-	// Accepted is no reason: the caller is authenticated.
+	// Accepted: the caller is authenticated.
 	Accepted Reason = ""
-	// Missing: there is neither a key nor a client certificate.
+	// Missing: the request has neither a key nor a client certificate.
 	Missing Reason = "missing"
-	// Malformed: what was sent does not look like a key.
+	// Malformed: the text is not in the form of a key.
 	Malformed Reason = "malformed"
-	// Mistyped: it looks like a key, but its checksum does not fit.
+	// Mistyped: the text has the form of a key, but the wrong checksum.
 	Mistyped Reason = "mistyped"
-	// Stale: the keys in memory are too old to be relied on. The request may be repeated later.
+	// Stale: the keys in memory are too old. The request may be repeated later.
 	Stale Reason = "stale"
-	// Unknown: there is no key of that id.
+	// Unknown: there is no key with that id.
 	Unknown Reason = "unknown"
-	// WrongSecret: there is one, with another secret.
+	// WrongSecret: the key has another secret.
 	WrongSecret Reason = "wrong_secret"
-	// Revoked: it was revoked.
+	// Revoked: the key was revoked.
 	Revoked Reason = "revoked"
-	// Expired: its time is over.
+	// Expired: the key has expired.
 	Expired Reason = "expired"
-	// Unmapped: the client certificate is valid and names no principal of the configuration.
+	// Unmapped: the client certificate is valid, but no configured principal has it.
 	Unmapped Reason = "unmapped"
 )
 
-// Message says what to do about a reason. Unknown and WrongSecret have the same one, so that ids
-// cannot be tried; only the holder of the secret hears that a key is revoked or expired.
+// Message tells the caller what to do. It is the same for Unknown and WrongSecret, so that ids
+// cannot be probed; only the holder of the secret learns that a key is revoked or expired.
 func (r Reason) Message() string {
 	switch r {
 	case Missing:
 		return "send a key as `Authorization: Bearer bdg_…`, or a client certificate"
 	case Malformed:
-		return "this is not a key of budgetd: it looks like bdg_<id>_<secret>_<checksum>"
+		return "this is not a budgetd key: keys look like bdg_<id>_<secret>_<checksum>"
 	case Mistyped:
-		return "the key's checksum does not fit: it is mistyped or cut off"
+		return "the key's checksum is wrong: the key is mistyped or truncated"
 	case Stale:
 		return "keys cannot be checked while the database is not reachable"
 	case Unknown, WrongSecret:
@@ -55,28 +55,28 @@ func (r Reason) Message() string {
 	}
 }
 
-// Key is what the database keeps of an API key. Times are milliseconds since 1970; 0: none.
+// Key is an API key as stored in the database. Times are milliseconds since 1970; 0 means none.
 type Key struct {
 	// ID is the public part, 10 characters of 0-9 and a-z.
 	ID string
 	// Hash is the SHA-256 of the secret.
 	Hash Hash
-	// Principal names whose key it is, for rows of the audit log and for own rollbacks.
+	// Principal is the holder, for the audit log and for rollbacks of the holder's own deductions.
 	Principal string
 	Role      Role
 	Scope     Scope
 	CreatedMS int64
 	// CreatedBy is the principal that issued it.
 	CreatedBy string
-	// ExpiresMS is the first instant at which it is refused.
+	// ExpiresMS is the first instant at which the key is refused.
 	ExpiresMS int64
 	// LastUsedMS is the hour of its last use, rounded down.
 	LastUsedMS int64
 	RevokedMS  int64
 }
 
-// MaxLiveKeys is how many keys of one principal may be live at a time: two, so that one can be
-// exchanged for the other without a gap.
+// MaxLiveKeys is the number of live keys that a principal may have: two, so that a key can be
+// rotated without a gap.
 const MaxLiveKeys = 2
 
 // HourMS is the precision of LastUsedMS.
@@ -93,7 +93,7 @@ func (k *Key) Check(nowMS int64) Reason {
 	return Accepted
 }
 
-// PrincipalOf returns who acts with the key.
+// PrincipalOf returns the principal that the key authenticates.
 func (k *Key) PrincipalOf() *Principal {
 	return &Principal{Name: k.Principal, KeyID: k.ID, Role: k.Role, Scope: k.Scope,
 		ExpiresMS: k.ExpiresMS}

@@ -2,26 +2,26 @@ package access
 
 import "github.com/budgetd/budgetd/budget"
 
-// Principal is who makes a call. It is never changed once made, so that calls may share it.
+// Principal is an authenticated caller. It is immutable, so calls may share it.
 type Principal struct {
-	// Name is kept with deductions and in the audit log.
+	// Name is recorded with deductions and in the audit log.
 	Name string
-	// KeyID is the key that it came with; "" for a client certificate, a session, and the principal
-	// of a server without authentication.
+	// KeyID is the key that authenticated it; "" for a client certificate, a console session, and a
+	// server without authentication.
 	KeyID string
 	Role  Role
 	Scope Scope
-	// ExpiresMS is when it must authenticate again, milliseconds since 1970; 0: never.
+	// ExpiresMS is when it must authenticate again, in ms since 1970; 0 means never.
 	ExpiresMS int64
 }
 
-// Anonymous is everybody on a server without authentication. It may do everything.
+// Anonymous is the caller on a server without authentication. It may do everything.
 var Anonymous = &Principal{Name: "anonymous", Role: Admin}
 
-// MaxPrincipal is the longest name of a principal, bytes.
+// MaxPrincipal is the longest name of a principal, in bytes.
 const MaxPrincipal = 128
 
-// CheckPrincipal returns what is wrong with the name of a principal, "" if nothing.
+// CheckPrincipal returns what is wrong with the name of a principal, or "".
 func CheckPrincipal(name string) string {
 	if len(name) > MaxPrincipal {
 		return "must be at most 128 bytes"
@@ -29,31 +29,30 @@ func CheckPrincipal(name string) string {
 	return budget.CheckRequestID(name)
 }
 
-// Target is what one request wants to act on.
+// Target is what a request acts on.
 type Target struct {
-	// Tenant and Budget are those of the budget, resolved; "" where the call names none.
+	// Tenant and Budget are the resolved names; "" if the call names none.
 	Tenant, Budget string
-	// More: the request needs Call.More, for the reason that Call.When states.
+	// More means that the request needs Call.More, for the reason in Call.When.
 	More bool
 }
 
-// Decision is the answer to whether a principal may make a call.
+// Decision says whether a principal may make a call.
 type Decision uint8
 
 // The decisions.
 const (
-	// Forbidden: the role is too low, or the call is outside the scope whatever exists. Zero, so
-	// that a decision that nobody made allows nothing.
+	// Forbidden: the role is too low, or the call is outside the scope whether or not the target
+	// exists. It is the zero value, so an unset decision allows nothing.
 	Forbidden Decision = iota
-	// Hidden: the target is outside the scope. The answer is the one for a target that does not
-	// exist.
+	// Hidden: the target is outside the scope. The answer must equal that for a missing target.
 	Hidden
-	// Allowed: the call may go on.
+	// Allowed: the call may proceed.
 	Allowed
 )
 
-// May decides whether p may make a call on a target. The role is judged before the scope: Forbidden
-// never depends on what exists.
+// May decides whether p may make a call on a target. It checks the role before the scope, so
+// Forbidden never depends on what exists.
 func (p *Principal) May(c Call, t Target) Decision {
 	if c.Over == Nobody {
 		return Allowed
@@ -82,8 +81,9 @@ func (p *Principal) May(c Call, t Target) Decision {
 	return Allowed
 }
 
-// TenantOf returns the tenant that a call means which asked for one ("" for none): that of the
-// principal, else the default. False: the principal may not act in the tenant asked for.
+// TenantOf returns the tenant of a call that asked for one ("" for none): by default the
+// principal's, else DefaultTenant. ok is false if the principal may not act in the tenant asked
+// for.
 func (p *Principal) TenantOf(asked string) (string, bool) {
 	switch {
 	case asked == "" && p.Scope.Tenant != "":
@@ -94,11 +94,11 @@ func (p *Principal) TenantOf(asked string) (string, bool) {
 	return asked, p.Scope.CoversTenant(asked)
 }
 
-// MayIssue reports whether p may issue a key of a role and a scope: neither may be beyond its own.
+// MayIssue reports whether p may issue a key with a role and a scope: neither may exceed p's own.
 func (p *Principal) MayIssue(role Role, scope Scope) bool {
 	return p.Role.Includes(Admin) && p.Role.Includes(role) && p.Scope.Includes(scope)
 }
 
-// Owns reports whether p is who made a deduction. One that was made without authentication is
-// nobody's: taking it back needs the role rollback.
+// Owns reports whether p made a deduction. A deduction without authentication has no owner; rolling
+// it back requires the role rollback.
 func (p *Principal) Owns(deductedBy string) bool { return deductedBy != "" && deductedBy == p.Name }

@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// Every role makes the calls of its own and of the roles below it, and no other.
+// Every role makes its own calls and those of lower roles, and no others.
 func TestEveryCallWithEveryRole(t *testing.T) {
 	for _, call := range Calls() {
 		for _, role := range Roles() {
@@ -35,7 +35,7 @@ func TestEveryCallWithEveryRole(t *testing.T) {
 	}
 }
 
-// A principal of one tenant never gets at another's, and hears of none.
+// A principal of one tenant neither reaches nor learns of another tenant's budgets.
 func TestForeignTenant(t *testing.T) {
 	p := &Principal{Name: "p", Role: Admin, Scope: Scope{Tenant: "a", Budgets: []string{"x*"}}}
 	for _, call := range Calls() {
@@ -58,7 +58,8 @@ func TestForeignTenant(t *testing.T) {
 	}
 }
 
-// A role that is too low is forbidden whether or not the budget is in scope: nothing is told.
+// A role that is too low is forbidden whether or not the budget is in scope, so the refusal reveals
+// nothing.
 func TestForbiddenBeforeHidden(t *testing.T) {
 	call, _ := CallOf("POST /v1/budgets/{budget}/append")
 	p := &Principal{Role: Deduct, Scope: Scope{Tenant: "a"}}
@@ -133,7 +134,7 @@ func TestRoleText(t *testing.T) {
 	}
 }
 
-// The table is complete and says each thing once.
+// The table is complete and without duplicates.
 func TestCalls(t *testing.T) {
 	ops, routes := map[string]bool{}, map[string]bool{}
 	for _, call := range Calls() {

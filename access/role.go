@@ -2,18 +2,19 @@ package access
 
 import "fmt"
 
-// Role is what a principal may do. Roles form a chain: each includes those below it.
+// Role is the set of calls that a principal may make. Roles form a chain: each includes those below
+// it.
 type Role uint8
 
 // The roles. The zero Role includes nothing.
 const (
 	// Read sees budgets, deductions and reports.
 	Read Role = iota + 1
-	// Deduct deducts, holds, confirms, and takes back what the same principal deducted.
+	// Deduct deducts, holds, confirms, and rolls back its own deductions.
 	Deduct
-	// Rollback takes back what any principal deducted.
+	// Rollback rolls back any principal's deductions.
 	Rollback
-	// Operator changes how much there is and where it lies, and pauses.
+	// Operator moves, adds and removes units, and pauses budgets.
 	Operator
 	// Admin creates and changes budgets, issues keys and reads the audit log.
 	Admin
@@ -22,10 +23,10 @@ const (
 var roleNames = [...]string{Read: "read", Deduct: "deduct", Rollback: "rollback",
 	Operator: "operator", Admin: "admin"}
 
-// Roles returns all roles, the weakest first.
+// Roles returns all roles, lowest first.
 func Roles() []Role { return []Role{Read, Deduct, Rollback, Operator, Admin} }
 
-// ParseRole returns the role of a name; false for any other text.
+// ParseRole returns the role with a name. ok is false for any other text.
 func ParseRole(name string) (Role, bool) {
 	for _, role := range Roles() {
 		if roleNames[role] == name {
@@ -35,8 +36,8 @@ func ParseRole(name string) (Role, bool) {
 	return 0, false
 }
 
-// Includes reports whether r may do all that other may. The zero Role includes nothing and is
-// included by nothing.
+// Includes reports whether r may do everything that other may. The zero Role neither includes nor
+// is included.
 func (r Role) Includes(other Role) bool { return other >= Read && r >= other && r <= Admin }
 
 // String returns the role's name, as in keys, JSON and the configuration.
@@ -47,7 +48,7 @@ func (r Role) String() string {
 	return roleNames[r]
 }
 
-// MarshalText writes the role's name. It fails for a value that is no role.
+// MarshalText returns the role's name. It returns an error for an invalid role.
 func (r Role) MarshalText() ([]byte, error) {
 	if r < Read || r > Admin {
 		return nil, fmt.Errorf("access: %d is not a role", uint8(r))
@@ -55,7 +56,7 @@ func (r Role) MarshalText() ([]byte, error) {
 	return []byte(roleNames[r]), nil
 }
 
-// UnmarshalText reads a role's name.
+// UnmarshalText parses a role's name.
 func (r *Role) UnmarshalText(text []byte) error {
 	role, ok := ParseRole(string(text))
 	if !ok {

@@ -7,12 +7,13 @@ import (
 	"github.com/budgetd/budgetd/budget"
 )
 
-// Scope is what a principal acts on: budgets of one tenant or of all, by patterns or all of them.
+// Scope is the set of budgets that a principal may act on: those of one tenant or all, optionally
+// limited by name patterns.
 type Scope struct {
-	// Tenant is the only tenant; "" is all of them.
+	// Tenant is the only tenant; "" means all.
 	Tenant string
-	// Budgets are patterns of names, at most MaxPatterns: a budget is covered when one of them
-	// matches. None covers every budget of the tenant.
+	// Budgets are at most MaxPatterns name patterns; a budget is covered if one matches. None
+	// covers every budget of the tenant.
 	Budgets []string
 }
 
@@ -28,7 +29,7 @@ func (s Scope) All() bool { return s.Tenant == "" && len(s.Budgets) == 0 }
 // CoversTenant reports whether s covers budgets of a tenant.
 func (s Scope) CoversTenant(tenant string) bool { return s.Tenant == "" || s.Tenant == tenant }
 
-// Covers reports whether s covers a budget, by its tenant and name.
+// Covers reports whether s covers a budget.
 func (s Scope) Covers(tenant, name string) bool {
 	return s.CoversTenant(tenant) && s.coversName(name)
 }
@@ -40,9 +41,9 @@ func (s Scope) coversName(name string) bool {
 	return slices.ContainsFunc(s.Budgets, func(p string) bool { return matches(p, name) })
 }
 
-// Includes reports whether every budget that other covers is covered by s. It may say no where a
-// union of patterns would cover, never yes where something is left uncovered. A key may issue keys
-// of scopes that its own includes.
+// Includes reports whether s covers every budget that other covers. It may return false if only a
+// union of patterns covers, but never true if a budget is not covered. A key may issue keys with
+// the scopes that its own includes.
 func (s Scope) Includes(other Scope) bool {
 	if s.Tenant != "" && s.Tenant != other.Tenant {
 		return false
@@ -51,7 +52,7 @@ func (s Scope) Includes(other Scope) bool {
 		return true
 	}
 	for _, pattern := range other.Budgets {
-		// A star in other's pattern stands for any text: only a star of ours takes it.
+		// A star in other's pattern stands for any text, which only a star in ours matches.
 		if !s.coversName(pattern) {
 			return false
 		}
@@ -59,7 +60,7 @@ func (s Scope) Includes(other Scope) bool {
 	return len(other.Budgets) > 0
 }
 
-// Check returns what is wrong with s, by field, and nil when nothing is.
+// Check returns the faults of s by field, or nil.
 func (s Scope) Check() []budget.FieldError {
 	var faults []budget.FieldError
 	if why := budget.CheckName(s.Tenant); s.Tenant != "" && why != "" {
@@ -84,8 +85,8 @@ func isPattern(text string) bool {
 		strings.Trim(text, "abcdefghijklmnopqrstuvwxyz0123456789-*") == ""
 }
 
-// matches reports whether a pattern matches a name; a star matches any text, the empty one too. It
-// takes time of the order of both lengths multiplied.
+// matches reports whether a pattern matches a name; a star matches any text, even the empty one.
+// The time is bounded by the product of both lengths.
 func matches(pattern, name string) bool {
 	p, n, star, resume := 0, 0, -1, 0
 	for n < len(name) {

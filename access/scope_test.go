@@ -40,7 +40,7 @@ var (
 	somePat  = rapid.StringMatching(`[ab*-]{0,6}`)
 )
 
-// Patterns agree with path.Match, which knows the star too.
+// Patterns agree with path.Match, which has the same star.
 func TestMatchesAsPathMatch(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		pattern, name := somePat.Draw(t, "pattern"), someName.Draw(t, "name")

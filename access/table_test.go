@@ -8,7 +8,7 @@ import (
 	"github.com/budgetd/budgetd/access"
 )
 
-// docs/SECURITY.md has the table of calls as the code has it.
+// docs/SECURITY.md contains the table of calls.
 func TestSecurityPageHasTheTable(t *testing.T) {
 	page, err := os.ReadFile("../docs/SECURITY.md")
 	if err != nil {

@@ -15,21 +15,21 @@ const (
 	prefix = "bdg_"
 	// idLength characters of 0-9 and a-z: 51 random bits, unique by the table's primary key.
 	idLength = 10
-	// secretLength is what 256 bits need in base 62: 62^43 > 2^256.
+	// secretLength is the length of 256 bits in base 62: 62^43 > 2^256.
 	secretLength = 43
 	secretBytes  = 32
-	// checksumLength is what the 32 bits of a CRC need in base 62.
+	// checksumLength is the length of a 32-bit CRC in base 62.
 	checksumLength = 6
 	idAt           = len(prefix)
 	secretAt       = idAt + idLength + 1
 	checksumAt     = secretAt + secretLength + 1
-	// TokenLength is the length of every token, bytes.
+	// TokenLength is the length of every token, in bytes.
 	TokenLength = checksumAt + checksumLength
 )
 
 const digits = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 
-// base62 is 1 for the bytes that base 62 uses.
+// base62 is true for the bytes of base 62.
 var base62 = func() (table [256]bool) {
 	for _, digit := range []byte(digits) {
 		table[digit] = true
@@ -37,17 +37,18 @@ var base62 = func() (table [256]bool) {
 	return table
 }()
 
-// Hash is the SHA-256 of a token's secret: what the database keeps of it.
+// Hash is the SHA-256 of a token's secret, as stored in the database.
 type Hash [sha256.Size]byte
 
 // Equal compares in constant time.
 func (h Hash) Equal(other Hash) bool { return subtle.ConstantTimeCompare(h[:], other[:]) == 1 }
 
-// Token is a key as its holder has it. It prints its id only, in every format and in JSON; Reveal
+// Token is a key as its holder has it. In every format and in JSON it prints only its id; Reveal
 // returns the whole.
 type Token struct{ text string }
 
-// NewToken returns a token with an id and a secret read from random. It fails when random does.
+// NewToken returns a token whose id and secret are read from random. It returns an error if random
+// does.
 func NewToken(random io.Reader) (Token, error) {
 	var secret [secretBytes]byte
 	if _, err := io.ReadFull(random, secret[:]); err != nil {
@@ -82,14 +83,14 @@ func newID(random io.Reader) (string, error) {
 	return string(id), nil
 }
 
-// checksum returns the CRC-32 of a token without it, in base 62.
+// checksum returns the CRC-32 of a token's body, in base 62.
 func checksum(body string) string {
 	sum := checksumOf(body)
 	return string(sum[:])
 }
 
 func checksumOf(body string) (out [checksumLength]byte) {
-	// By hand, because crc32.ChecksumIEEE takes a slice, which would be allocated for every call.
+	// Inlined because crc32.ChecksumIEEE takes a slice, which would be allocated for every call.
 	sum := ^uint32(0)
 	for n := range len(body) {
 		sum = crc32.IEEETable[byte(sum)^body[n]] ^ sum>>8
@@ -102,8 +103,8 @@ func checksumOf(body string) (out [checksumLength]byte) {
 	return out
 }
 
-// ParseToken reads a token. The Reason is Accepted, Malformed for a text of another form, or
-// Mistyped when only the checksum does not fit. It says nothing about whether the key exists.
+// ParseToken parses a token. The Reason is Accepted, Malformed for a text of another form, or
+// Mistyped if only the checksum is wrong. The key need not exist.
 func ParseToken(text string) (Token, Reason) {
 	if !shaped(text) {
 		return Token{}, Malformed
@@ -143,7 +144,7 @@ func (t Token) Hash() Hash {
 	return sha256.Sum256(secret[:])
 }
 
-// Reveal returns the whole token, to be shown to its holder once.
+// Reveal returns the whole token, to show it to its holder once.
 func (t Token) Reveal() string { return t.text }
 
 // String returns the token without its secret.
@@ -158,5 +159,5 @@ func (t Token) Format(s fmt.State, _ rune) { fmt.Fprint(s, t.String()) }
 // MarshalText writes the token without its secret.
 func (t Token) MarshalText() ([]byte, error) { return []byte(t.String()), nil }
 
-// LogValue is the token without its secret.
+// LogValue returns the token without its secret.
 func (t Token) LogValue() slog.Value { return slog.StringValue(t.String()) }

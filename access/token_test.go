@@ -38,7 +38,7 @@ func TestTokenRoundTrip(t *testing.T) {
 	}
 }
 
-// A secret of few bits is filled up to its length.
+// A short secret is padded to the full length.
 func TestTokenOfSmallSecret(t *testing.T) {
 	token, err := NewToken(bytes.NewReader(make([]byte, 64)))
 	if err != nil {
@@ -73,7 +73,7 @@ func TestNoRandomness(t *testing.T) {
 	}
 }
 
-// Every single wrong character is noticed, and so are two neighbours exchanged.
+// Every single wrong character and every swap of two neighbours is detected.
 func TestTypingErrors(t *testing.T) {
 	whole := newToken(t).Reveal()
 	for n := range len(whole) {
@@ -111,7 +111,7 @@ func TestChecksumIsCRC32(t *testing.T) {
 	}
 }
 
-// Nothing but Reveal shows the secret.
+// Only Reveal shows the secret.
 func TestTokenIsRedacted(t *testing.T) {
 	token := newToken(t)
 	secret := token.Reveal()[secretAt : checksumAt-1]
@@ -136,7 +136,7 @@ func TestTokenIsRedacted(t *testing.T) {
 	}
 }
 
-// FuzzParseToken: what is accepted is canonical, so that no two texts are the same key.
+// FuzzParseToken checks that accepted texts are canonical, so that no two texts are the same key.
 func FuzzParseToken(f *testing.F) {
 	f.Add(newToken(f).Reveal())
 	f.Add("")

@@ -5,9 +5,9 @@ import (
 	"time"
 )
 
-// A reading is what a zone's clock shows, as seconds since it would have shown 1970-01-01 00:00:00.
-// An instant is Unix seconds. They differ by the offset: reading = instant + offset. Offsets and
-// everything that a rule names are whole seconds.
+// A reading is the local time of a zone, as seconds since its 1970-01-01 00:00:00. An instant is
+// Unix seconds. They differ by the offset: reading = instant + offset. Offsets and everything that
+// a rule names are whole seconds.
 type (
 	reading = int64
 	instant = int64
@@ -16,11 +16,11 @@ type (
 const (
 	secondsPerHour = 60 * 60
 	secondsPerDay  = 24 * secondsPerHour
-	// maxOffset bounds offsets from both sides: those of the IANA database lie within ±16 h.
+	// maxOffset bounds offsets in both directions: those of the IANA database lie within ±16 h.
 	maxOffset = 24 * secondsPerHour
 )
 
-// offsetAt returns by how much the zone's clock is ahead of UTC at an instant, in seconds.
+// offsetAt returns the zone's offset from UTC at an instant, in seconds.
 func offsetAt(zone *time.Location, at instant) int64 {
 	_, offset := time.Unix(at, 0).In(zone).Zone()
 	return int64(offset)
@@ -28,13 +28,13 @@ func offsetAt(zone *time.Location, at instant) int64 {
 
 func readingAt(zone *time.Location, at instant) reading { return at + offsetAt(zone, at) }
 
-// clockPut returns the first instant after `after` at which the zone's offset changes, or until, if
+// clockPut returns the first instant after `after` at which the zone's offset changes, or until if
 // that comes first. A change of the zone's name alone does not count.
 //
-// It costs some thirty look-ups per year: the standard library names the end of each stretch of one
-// offset. Beyond the last change that the database lists it ends such a stretch with every year
-// too, and on the last day of a leap year it names an end that has passed already (Go 1.26,
-// time/zoneinfo.go, tzset); there the clock is looked at every hour.
+// It costs some thirty look-ups per year: the standard library reports the end of each stretch of
+// one offset. Beyond the last change in the database such a stretch also ends with every year, and
+// on the last day of a leap year the library reports an end that has passed already (Go 1.26,
+// time/zoneinfo.go, tzset); there clockPut checks every hour.
 func clockPut(zone *time.Location, after, until instant) instant {
 	offset := offsetAt(zone, after)
 	for at := after; at < until; {
@@ -60,9 +60,9 @@ func clockPut(zone *time.Location, after, until instant) instant {
 	return until
 }
 
-// firstAt returns the first instant at which the zone's clock shows a reading or a later one. So it
-// never decreases as readings grow, and readings that the clock leaves out share the instant at
-// which it is put forward.
+// firstAt returns the first instant at which the zone's clock shows a reading or a later one. It
+// never decreases as readings grow; skipped readings share the instant at which the clock is put
+// forward.
 func firstAt(zone *time.Location, shown reading) instant {
 	last := shown + maxOffset // by then the clock shows it for certain
 	for from := shown - maxOffset; ; {
@@ -74,8 +74,8 @@ func firstAt(zone *time.Location, shown reading) instant {
 	}
 }
 
-// hourAt returns the hour that an instant lies in: from the full hour of the clock before it to the
-// one after it, cut where the clock is put in between.
+// hourAt returns the hour that contains an instant: from the full hour of the local time before it
+// to the one after it, cut where the offset changes in between.
 func hourAt(zone *time.Location, at instant) (from, to instant) {
 	offset := offsetAt(zone, at)
 	from = floorDiv(at+offset, secondsPerHour)*secondsPerHour - offset
@@ -86,8 +86,8 @@ func hourAt(zone *time.Location, at instant) (from, to instant) {
 	return from, to
 }
 
-// hoursBetween returns how many hours overlap [from, to): per stretch of one offset it is
-// arithmetic.
+// hoursBetween returns how many hours overlap [from, to). It computes them per stretch of one
+// offset.
 func hoursBetween(zone *time.Location, from, to instant) int64 {
 	var hours int64
 	for from < to {

@@ -2,43 +2,34 @@ package allocation
 
 import "math/bits"
 
-// Figures are what the funding of a period depends on, in minor units. All are at least 0.
+// Figures are the inputs of a period's funding, in minor units, all at least 0.
 type Figures struct {
-	// NotFunded is F: the part of the total that no period has got yet.
+	// NotFunded is F: the part of the total that no period has received.
 	NotFunded int64
-	// UsedAlready is what was used or held since the period's start before it was opened: 0, unless
-	// the rule was changed within it, so that another period was closed for this one.
+	// UsedAlready is what was used or held between the period's start and its opening. It is 0
+	// unless a change of the rule replaced one period by this one.
 	UsedAlready int64
-	// Total is T. Before and Left are the weights of the periods before this one, and of this one
-	// and all that follow, in millionths of a whole period. Only a calendar rule without a quantity
-	// looks at the three. A Left below the period's weight counts as that.
+	// Total is T. Before is the weight of the periods before this one, Left that of this one and
+	// all later ones, in millionths of a whole period. Only a calendar rule without a quantity uses
+	// them. A Left below the period's weight counts as that weight.
 	Total, Before, Left int64
 }
 
 // Fund returns how many units move F -> the period when it opens, 0 … F:
 //
 //	free, promo            F
-//	quantity q of the rule, or of the window, in proportion where the budget's start or end cuts
+//	with a quantity q      min(max(q − UsedAlready, 0), F); a cut period has its part of q
+//	without a quantity     the units of T that are due in the period, and its part of the
+//	                       difference between F and the units that are due from now on
 //
-// the
+// If T is spread over P periods, the n-th unit is due when n/T of the time has passed: period k
+// gets ⌊kT/P⌋ − ⌊(k−1)T/P⌋. Of 7 units over 30 periods, 5, 9, 13, 18, 22, 26 and 30 get one.
+// With L periods left, including this one, ⌈LT/P⌉ units are due from now on. F differs from that
+// after a return, an append or a change of the rule. The difference is spread evenly, the first
+// periods getting one unit more: ⌈(F − ⌈LT/P⌉) / L⌉. The last period gets all of F.
 //
-//	period:                min(max(q − UsedAlready, 0), F)
-//	without a quantity:    the units of T that are due in the period, and its part of what F is
-//
-// more or
-//
-//	less than the units that are due from now on
-//
-// Where T has to be spread over P periods, the n-th unit is due when n/T of the time has passed:
-// period k gets ⌊kT/P⌋ − ⌊(k−1)T/P⌋, 7 over 30 one in each of the periods 5, 9, 13,
-// 18, 22, 26 and 30. With L periods left, this one included, ⌈LT/P⌉ units are due from now
-// on. F differs from that
-// after units came back, an append or a change of the rule; the difference is spread evenly, the
-// first periods one unit more: ⌈(F − ⌈LT/P⌉) / L⌉. The last period gets all of F.
-//
-// What earlier periods left to it (`unused: next`) comes on top and is no part of this. The
-// period
-// is one of Schedule's under the same rule.
+// Units carried from earlier periods (`unused: next`) come on top. The period is one of
+// Schedule's under the same rule.
 func Fund(rule Rule, period Span, f Figures) int64 {
 	switch {
 	case rule.Kind == Windows, rule.Kind == Calendar && rule.Quantity > 0:
@@ -49,7 +40,7 @@ func Fund(rule Rule, period Span, f Figures) int64 {
 	return f.NotFunded
 }
 
-// due returns what a period of a weight gets of a total that is spread evenly.
+// due returns the share of a total spread evenly that falls to a period of a weight.
 func due(weight int64, f Figures) int64 {
 	left := min(max(f.Left, weight, 1), maxWeight)
 	all := f.Before + left
@@ -63,18 +54,16 @@ func due(weight int64, f Figures) int64 {
 	return min(max(share, 0), f.NotFunded)
 }
 
-// maxWeight is more than the periods of any budget weigh: its sums fit an int64.
+// maxWeight exceeds the weight of all periods of any budget: sums of weights fit an int64.
 const maxWeight = 1 << 60
 
-// mulDiv returns ⌊a × b / c⌋ of numbers that are not negative, b not above c, so that it is
-// at most
-// a.
+// mulDiv returns ⌊a × b / c⌋ for non-negative numbers with b ≤ c, so it is at most a.
 func mulDiv(a, b, c int64) int64 {
 	quotient, _ := divide(a, b, c)
 	return quotient
 }
 
-// mulDivUp returns ⌈a × b / c⌉, as mulDiv.
+// mulDivUp returns ⌈a × b / c⌉ under the same conditions.
 func mulDivUp(a, b, c int64) int64 {
 	quotient, rest := divide(a, b, c)
 	if rest > 0 {

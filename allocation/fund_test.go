@@ -61,11 +61,11 @@ func TestFund(t *testing.T) {
 	}
 }
 
-// whole is the weight of a period that nothing cuts.
+// whole is the weight of an uncut period.
 const whole = 1_000_000
 
-// TestUnitsComeWhenTheyAreDue: of T units over P periods, the n-th comes in the period in which n/T of
-// the time has passed, and all of them come.
+// TestUnitsComeWhenTheyAreDue checks that of T units over P periods the n-th comes in the period in
+// which n/T of the time has passed, and that all of them come.
 func TestUnitsComeWhenTheyAreDue(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	for i := range 500 {
@@ -90,7 +90,7 @@ func TestUnitsComeWhenTheyAreDue(t *testing.T) {
 	}
 }
 
-// TestPartialPeriods: what the start or the end cuts gets its part.
+// TestPartialPeriods checks the share of periods that the start or the end cuts.
 func TestPartialPeriods(t *testing.T) {
 	month := calendar(allocation.Month)
 	fixed := month
@@ -129,7 +129,7 @@ func TestPartialPeriods(t *testing.T) {
 	}
 }
 
-// TestAYearOfDays is the promise of daily mode: 3,650,000 for a year are 10,000 a day.
+// TestAYearOfDays checks the promise of daily mode: 3,650,000 for a year are 10,000 a day.
 func TestAYearOfDays(t *testing.T) {
 	s := allocation.Schedule{Rule: daily(0), Zone: zone(t, "Europe/Berlin"),
 		Start: instant(t, "2027-01-01T00:00:00+01:00"), End: instant(t, "2028-01-01T00:00:00+01:00")}

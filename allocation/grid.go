@@ -2,9 +2,9 @@ package allocation
 
 import "time"
 
-// grid numbers the stretches that days, weeks, months or windows divide a zone's clock into. The
-// numbers are consecutive; which instants a stretch covers is firstAt's to say. A stretch that the
-// clock leaves out covers none.
+// grid numbers the stretches into which days, weeks, months or windows divide a zone's local time.
+// The numbers are consecutive; firstAt determines which instants a stretch covers. A stretch that
+// the clock skips covers none.
 type grid struct {
 	rule Rule
 	zone *time.Location
@@ -35,7 +35,7 @@ const (
 	monthsPerYear  = 12
 )
 
-// number returns the stretch that a reading lies in or, between two windows, comes after.
+// number returns the stretch that contains a reading or, between two windows, the one before it.
 func (g grid) number(shown reading) int64 {
 	switch g.rule.Every {
 	case Day:
@@ -60,7 +60,7 @@ func (g grid) number(shown reading) int64 {
 	return number
 }
 
-// readings returns what the clock shows at the beginning of a stretch and right after its end.
+// readings returns the local time at the beginning of a stretch and right after its end.
 func (g grid) readings(number int64) (from, to reading) {
 	switch g.rule.Every {
 	case Day:
@@ -77,8 +77,8 @@ func (g grid) readings(number int64) (from, to reading) {
 	return day*secondsPerDay + w.from*60, day*secondsPerDay + w.to*60
 }
 
-// beginningOfMonth takes the number of a month, counted from the year 0. A month that has no day of
-// the anchor begins with its last one.
+// beginningOfMonth takes the number of a month counted from the year 0. A month without the
+// anchor's day begins on its last day.
 func (g grid) beginningOfMonth(number int64) reading {
 	year := floorDiv(number, monthsPerYear)
 	month := time.January + time.Month(number-year*monthsPerYear)
@@ -87,7 +87,7 @@ func (g grid) beginningOfMonth(number int64) reading {
 	return time.Date(int(year), month, day, 0, 0, 0, 0, time.UTC).Unix() + g.hour
 }
 
-// quantity is what the rule fixes for a stretch, 0 for none.
+// quantity returns what the rule fixes for a stretch, 0 for none.
 func (g grid) quantity(number int64) int64 {
 	if g.windows == nil {
 		return g.rule.Quantity
@@ -96,16 +96,15 @@ func (g grid) quantity(number int64) int64 {
 	return g.rule.Windows[number-floorDiv(number, n)*n].Quantity
 }
 
-// instants returns the stretch's instants; from == to if the clock leaves it out.
+// instants returns the stretch's instants; from == to if the clock skips it.
 func (g grid) instants(number int64) (from, to instant) {
 	begin, end := g.readings(number)
 	return firstAt(g.zone, begin), firstAt(g.zone, end)
 }
 
-// numberAt returns the stretch that an instant lies in or, between two windows, comes after. While
-// the clock shows readings for the second time that is still the stretch in which it was put back:
-// the loop ends as soon as it reaches that, so within the stretches of the time by which it was
-// put.
+// numberAt returns the stretch that contains an instant or, between two windows, the one before it.
+// While the clock repeats readings, that is the stretch in which it was put back. The loop ends at
+// that stretch, so it visits only the stretches within the repeated time.
 func (g grid) numberAt(at instant) int64 {
 	number := g.number(readingAt(g.zone, at))
 	for {
@@ -117,8 +116,8 @@ func (g grid) numberAt(at instant) int64 {
 	}
 }
 
-// firstFrom returns the first stretch that begins at an instant or later and is not left out. The
-// loop ends after the stretches of what a clock was ever put forward by, a day.
+// firstFrom returns the first stretch that is not skipped and begins at an instant or later. The
+// loop visits at most the stretches of a day, which no clock was put forward by more than.
 func (g grid) firstFrom(at instant) (number int64, from, to instant) {
 	for number = g.numberAt(at); ; number++ {
 		if from, to = g.instants(number); from >= at && from < to {
@@ -128,8 +127,8 @@ func (g grid) firstFrom(at instant) (number int64, from, to instant) {
 }
 
 // overlapping returns how many stretches overlap [from, to): the difference of two numbers, less
-// those that the clock leaves out. Each of them lies between the readings right before and right
-// after the clock was put forward once, so only those are looked at.
+// the skipped stretches. A skipped stretch lies between the readings just before and just after the
+// clock was put forward, so only those are examined.
 func (g grid) overlapping(from, to instant) int64 {
 	first, last := g.numberAt(from), g.numberAt(to-1)
 	if _, end := g.instants(first); end <= from {

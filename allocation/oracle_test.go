@@ -11,7 +11,7 @@ import (
 	"github.com/budgetd/budgetd/budget"
 )
 
-// naively rewrites a rule for the oracle.
+// naively converts a rule for the oracle.
 func naively(rule allocation.Rule) naive.Rule {
 	to := naive.Rule{Kind: string(rule.Kind), Every: string(rule.Every), Quantity: rule.Quantity,
 		Unused: string(rule.Unused), MaxRollover: rule.MaxRollover, Partial: string(rule.Partial),
@@ -23,7 +23,7 @@ func naively(rule allocation.Rule) naive.Rule {
 	return to
 }
 
-// oddities are zones and days on which their clocks were put, or which are odd otherwise.
+// oddities are zones with the days on which their offset changed, or that are odd otherwise.
 var oddities = []struct {
 	zone string
 	days []string
@@ -50,7 +50,7 @@ var oddities = []struct {
 	{"Pacific/Kiritimati", []string{"1995-01-01"}},
 }
 
-// randomWindows makes windows of a day, some of them meeting, often around midnight and two o'clock.
+// randomWindows returns windows of a day, some adjacent, often around midnight and two o'clock.
 func randomWindows(r *rand.Rand) allocation.Rule {
 	var list []allocation.Window
 	clock := func(minute int) string {
@@ -69,7 +69,7 @@ func randomWindows(r *rand.Rand) allocation.Rule {
 	return windows(list...)
 }
 
-// anchored makes a rule whose periods begin anywhere.
+// anchored returns a rule with a random anchor.
 func anchored(r *rand.Rand, every allocation.Every) allocation.Rule {
 	rule := calendar(every)
 	rule.Anchor.Hour = r.IntN(24)
@@ -85,8 +85,8 @@ func anchored(r *rand.Rand, every allocation.Every) allocation.Rule {
 	return rule
 }
 
-// TestPeriodsAgainstTheOracle compares every period, and what is said of random instants, with a look
-// at the clock minute by minute.
+// TestPeriodsAgainstTheOracle compares every period, and the answers for random instants, with the
+// clock read minute by minute.
 func TestPeriodsAgainstTheOracle(t *testing.T) {
 	r := rand.New(rand.NewPCG(7, 7))
 	compared := 0
@@ -115,8 +115,8 @@ func TestPeriodsAgainstTheOracle(t *testing.T) {
 	}
 }
 
-// madeUp is a zone whose clock is put to any offset of whole minutes, again and again within days, in
-// the format of RFC 8536, version 1.
+// madeUp returns a zone whose offset changes by whole minutes every few days, in the format of RFC
+// 8536, version 1.
 func madeUp(t *testing.T, r *rand.Rand, from, to time.Time) *time.Location {
 	t.Helper()
 	var puts, types, offsets []byte
@@ -142,8 +142,8 @@ func madeUp(t *testing.T, r *rand.Rand, from, to time.Time) *time.Location {
 	return location
 }
 
-// TestPeriodsOfMadeUpZones: the definition of a period holds however a clock is put, so also however
-// some country will put it.
+// TestPeriodsOfMadeUpZones checks that the definition of a period holds for any changes of a clock,
+// including those that a country may still decide.
 func TestPeriodsOfMadeUpZones(t *testing.T) {
 	r := rand.New(rand.NewPCG(8, 8))
 	from := instant(t, "2026-03-01T00:00:00Z")
@@ -162,7 +162,7 @@ func TestPeriodsOfMadeUpZones(t *testing.T) {
 	}
 }
 
-// compare compares one schedule with the oracle and returns how many periods it has.
+// compare compares one schedule with the oracle and returns its number of periods.
 func compare(t *testing.T, r *rand.Rand, s allocation.Schedule) int {
 	t.Helper()
 	want := naive.Periods(naively(s.Rule), s.Zone, s.Start, s.End)
@@ -189,7 +189,7 @@ func compare(t *testing.T, r *rand.Rand, s allocation.Schedule) int {
 	return len(want)
 }
 
-// compareAt compares what is said of one instant.
+// compareAt compares the answers for one instant.
 func compareAt(t *testing.T, s allocation.Schedule, all []naive.Period, at time.Time) {
 	t.Helper()
 	var present, next *naive.Period
@@ -221,8 +221,8 @@ func compareAt(t *testing.T, s allocation.Schedule, all []naive.Period, at time.
 	}
 }
 
-// TestPeriodsOverDecades compares the count with the list, far beyond what the database lists, where
-// minute by minute would take too long.
+// TestPeriodsOverDecades compares the count with the list, far beyond the last change in the
+// database, where minute by minute would take too long.
 func TestPeriodsOverDecades(t *testing.T) {
 	for _, name := range []string{"Europe/Berlin", "Pacific/Apia", "Australia/Lord_Howe"} {
 		for _, rule := range []allocation.Rule{calendar(allocation.Day), calendar(allocation.Week),

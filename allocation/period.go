@@ -7,32 +7,30 @@ import (
 	"github.com/budgetd/budgetd/budget"
 )
 
-// Schedule is a checked rule in a zone over a budget's life. It is a value; safe for concurrent
-// use.
+// Schedule is a checked rule in a zone over a budget's life. It is an immutable value.
 type Schedule struct {
 	// Rule must have passed CheckRule.
 	Rule Rule
 	// Zone is the budget's zone; never nil.
 	Zone *time.Location
-	// Start is the budget's first instant, zero: from the beginning; End the first one after it,
-	// zero: without an end.
+	// Start is the budget's first instant, End the first one after it; zero means unbounded.
 	Start, End time.Time
 }
 
-// Span is a period: it includes Start and excludes End. A zero Start stands for the beginning of
-// time and a zero End for no end; only Free has such periods.
+// Span is a period, Start inclusive, End exclusive. Zero means unbounded, which only Free periods
+// are.
 type Span struct {
 	Start, End time.Time
-	// Quantity is what the rule fixes for a whole period, in minor units; 0: nothing, it is Free or
-	// the total is compressed.
+	// Quantity is what the rule fixes for a whole period, in minor units; 0 if the rule is Free or
+	// spreads the total.
 	Quantity int64
-	// Whole is how long the period would be if the budget's start or end did not cut it; 0: nothing
-	// cuts it, or the rule says that it counts as a whole one.
+	// Whole is the length of the period without the cut by the budget's start or end; 0 if it is
+	// not cut or the rule treats it as whole.
 	Whole time.Duration
 }
 
-// Fixed returns what the rule fixes for the period: Quantity, of one that is cut its part by the
-// time, rounded up.
+// Fixed returns what the rule fixes for the period: Quantity, or its proportion for a cut period,
+// rounded up.
 func (s Span) Fixed() int64 {
 	if s.Whole == 0 {
 		return s.Quantity
@@ -45,12 +43,11 @@ func (s Span) Contains(at time.Time) bool {
 	return !at.Before(s.Start) && (s.End.IsZero() || at.Before(s.End))
 }
 
-// WithoutEnd is the number of periods left of a budget that has no end.
+// WithoutEnd is the number of periods left of a budget without an end.
 const WithoutEnd = math.MaxInt64
 
-// PeriodAt returns the period that contains an instant, cut to the budget's life. ok is false in a
-// gap between two windows and outside of the budget's life. It costs some twenty look-ups in the
-// zone, whatever the instant.
+// PeriodAt returns the period that contains an instant, cut to the budget's life. ok is false
+// between two windows and outside the budget's life. It costs some twenty look-ups in the zone.
 func (s Schedule) PeriodAt(now time.Time) (period Span, ok bool) {
 	if !s.life().Contains(now) {
 		return Span{}, false
@@ -71,8 +68,8 @@ func (s Schedule) PeriodAt(now time.Time) (period Span, ok bool) {
 	return s.cut(from, to, g.quantity(number)), true
 }
 
-// NextPeriod returns the first period that starts at an instant or later, cut to the budget's life:
-// the budget's start begins a period if the rule has one there. ok is false if there is none.
+// NextPeriod returns the first period that starts at an instant or later, cut to the budget's life.
+// The budget's start begins a period if the rule has one there. ok is false if there is none.
 func (s Schedule) NextPeriod(after time.Time) (period Span, ok bool) {
 	if after.Before(s.Start) || s.Start.Equal(after) {
 		if first, ok := s.PeriodAt(s.Start); ok {
@@ -101,10 +98,10 @@ func (s Schedule) NextPeriod(after time.Time) (period Span, ok bool) {
 	return period, s.life().Contains(period.Start)
 }
 
-// PeriodsLeft returns how many periods overlap [from, End), the one that contains from and the one
-// that the end cuts included; WithoutEnd if there is no end. It counts exactly: a day that a zone
-// left out does not count. It costs some thirty look-ups in the zone per year of what is left,
-// whatever the length of the periods: 2 ms for a century. A rule with quantities does not need it.
+// PeriodsLeft returns how many periods overlap [from, End), including those that contain from and
+// that the end cuts; WithoutEnd if there is no end. The count is exact: a day that a zone skipped
+// does not count. It costs some thirty look-ups in the zone per remaining year: 2 ms for a century.
+// A rule with quantities does not need it.
 func (s Schedule) PeriodsLeft(from time.Time) int64 {
 	if from.Before(s.Start) {
 		from = s.Start
@@ -131,7 +128,7 @@ func (s Schedule) life() Span   { return Span{Start: s.Start, End: s.End} }
 func (s Schedule) whole() bool  { return s.Rule.Kind == Free || s.Rule.Kind == "" }
 func (s Schedule) hourly() bool { return s.Rule.Kind == Calendar && s.Rule.Every == Hour }
 
-// cut makes a period of two instants, within the budget's life.
+// cut returns the period between two instants, within the budget's life.
 func (s Schedule) cut(from, to instant, quantity int64) Span {
 	period := Span{Start: time.Unix(from, 0).UTC(), End: time.Unix(to, 0).UTC(), Quantity: quantity}
 	whole := period.End.Sub(period.Start)

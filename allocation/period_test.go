@@ -17,7 +17,7 @@ func zone(t testing.TB, name string) *time.Location {
 	return location
 }
 
-// instant reads a time in RFC 3339; "" is the zero time.
+// instant parses a time in RFC 3339; "" is the zero time.
 func instant(t testing.TB, text string) time.Time {
 	t.Helper()
 	if text == "" {
@@ -34,7 +34,7 @@ func same(a, b allocation.Span) bool {
 	return a.Start.Equal(b.Start) && a.End.Equal(b.End) && a.Quantity == b.Quantity && a.Whole == b.Whole
 }
 
-// list returns the periods that NextPeriod gives one after the other, at most limit of them.
+// list returns up to limit successive periods of NextPeriod.
 func list(s allocation.Schedule, limit int) []allocation.Span {
 	var periods []allocation.Span
 	after := s.Start
@@ -53,8 +53,8 @@ func calendar(every allocation.Every) allocation.Rule {
 	return allocation.Rule{Kind: allocation.Calendar, Every: every}
 }
 
-// clocks are what periods there are, where clocks do what they do. Instants are written with the offset
-// that the zone's clock had.
+// clocks lists periods around changes of clocks. Instants are written with the zone's offset at
+// that time.
 var clocks = []struct {
 	name, zone, start, end string
 	rule                   allocation.Rule
@@ -260,7 +260,7 @@ func TestPeriodsWithoutAnEnd(t *testing.T) {
 			t.Errorf("%v: %d left", tc.rule, n)
 		}
 	}
-	// Nor a beginning.
+	// The schedule has no beginning either.
 	s := allocation.Schedule{Rule: daily(5), Zone: time.UTC}
 	if period, ok := s.PeriodAt(start); !ok || !period.Start.Equal(instant(t, "2026-01-01T00:00:00Z")) {
 		t.Errorf("without a beginning: %v, %v", period, ok)

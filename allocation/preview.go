@@ -6,22 +6,21 @@ import (
 	"github.com/budgetd/budgetd/budget"
 )
 
-// Planned is a period that is to come, and what it gets if all before it use what they get.
+// Planned is a future period and its quantity if all periods before it use theirs.
 type Planned struct {
 	// Number counts the budget's periods from 1.
 	Number int64
-	// Start is its first instant, End the first one after it; zero: none.
+	// Start is its first instant, End the first one after it; zero means unbounded.
 	Start, End time.Time
 	// Quantity is in minor units.
 	Quantity int64
 }
 
-// previewed bounds the periods that Preview goes through.
+// previewed bounds the periods that Preview examines.
 const previewed = 2000
 
-// Preview returns the first periods of a new budget, at most n. It adds the last period that gets
-// something, unless that is among them or comes after the 2,000th. A budget that has ended has no
-// periods.
+// Preview returns the first periods of a new budget, at most n, followed by the last funded period
+// unless that comes after the 2,000th. A budget that has ended has no periods.
 func Preview(d budget.Definition, now time.Time, n int) []Planned {
 	var out []Planned
 	var last *Planned

@@ -8,20 +8,20 @@ import (
 
 // Supply is what a budget still has, in minor units.
 type Supply struct {
-	// Left is what the present period still has. NotFunded is what only later periods may get.
+	// Left is what the present period has. NotFunded is what only later periods may get.
 	Left, NotFunded int64
 }
 
-// horizon bounds the periods that Covered looks at: more than a year of days.
+// horizon bounds the periods that Covered examines: more than a year of days.
 const horizon = 400
 
-// Covered returns the start of the first period after p that can have an amount by the rule: what
-// it gets, and what the periods before it leave to it, if nothing is deducted until then. ok is
-// false where no period can. Where more than 400 periods would have to pass, the instant is the
-// start of the 400th: earlier ones cannot.
+// Covered returns the start of the first period after p that can have an amount under the rule,
+// counting what it gets and what earlier periods carry to it, if nothing is deducted until then. ok
+// is false if no period can. If more than 400 periods would have to pass, it returns the start of
+// the 400th, because none before it can.
 //
-// A worked case: 500 every hour with 300 of this hour left. For 600, `unused: next` covers it from
-// the next hour on, and neither `spread` nor `forfeit` ever does.
+// With 500 every hour and 300 of this hour left, `unused: next` covers 600 from the next hour on,
+// and neither `spread` nor `forfeit` ever does.
 func Covered(d budget.Definition, p budget.Period, s Supply, amount int64) (at time.Time, ok bool) {
 	if IsWhole(d) || p.End.IsZero() || amount > Most(d) {
 		return time.Time{}, false
@@ -47,7 +47,7 @@ func Covered(d budget.Definition, p budget.Period, s Supply, amount int64) (at t
 	return at, true
 }
 
-// Most returns the largest amount that one period may ever have by the rule, in minor units: at
+// Most returns the largest amount that one period can ever have under the rule, in minor units: at
 // most the total.
 func Most(d budget.Definition) int64 {
 	if d.Rule == nil || Unused(d) == budget.Next {
@@ -63,8 +63,8 @@ func Most(d budget.Definition) int64 {
 	return min(most, d.TotalQuantity)
 }
 
-// Opens returns the first instant from one on at which a budget has a period: the instant itself,
-// where it is in one. ok is false if the budget ends before its next period.
+// Opens returns the first instant, not before from, at which a budget has a period. ok is false if
+// the budget ends before its next period.
 func Opens(d budget.Definition, from time.Time) (at time.Time, ok bool) {
 	s := ScheduleOf(d)
 	if _, within := s.PeriodAt(from); within {

@@ -63,8 +63,8 @@ func TestCovered(t *testing.T) {
 	}
 }
 
-// TestCoveredRollsOver: Covered foretells what RollOver does when nothing is deducted: the period that
-// it names is the first one that has as much.
+// TestCoveredRollsOver checks that Covered predicts RollOver when nothing is deducted: the period
+// it returns is the first one with that much.
 func TestCoveredRollsOver(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		rule := budget.Rule{Kind: budget.Calendar,

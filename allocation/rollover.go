@@ -8,20 +8,20 @@ import (
 	"github.com/budgetd/budgetd/budget"
 )
 
-// Account is what a roll-over reads of a budget, in minor units.
+// Account is the input of a roll-over, in minor units.
 type Account struct {
-	// Unfunded and Undistributed are F and U of DESIGN 3.
+	// Unfunded and Undistributed are F and U.
 	Unfunded, Undistributed int64
-	// Held is what the epochs that end with the period bring back.
+	// Held is what the epochs that end with the period return.
 	Held int64
-	// Pending is the sum of the shrinks that wait: no period gets that.
+	// Pending is the sum of the pending shrinks, which no period gets.
 	Pending int64
-	// Used is what was used since the start of the period that opens, where that is before the end
-	// of the one that is over: a rule was changed within it.
+	// Used is what was used since the start of the opening period, if that start precedes the end
+	// of the previous period because the rule changed within it.
 	Used int64
 }
 
-// Movement is by how much F, U and X grow, in minor units.
+// Movement is the increase of F, U and X, in minor units.
 type Movement struct{ Unfunded, Undistributed, Forfeited int64 }
 
 // Plus adds another movement.
@@ -30,28 +30,28 @@ func (m Movement) Plus(o Movement) Movement {
 		m.Forfeited + o.Forfeited}
 }
 
-// Turn is what a roll-over does.
+// Turn is the result of a roll-over.
 type Turn struct {
-	// Period follows; it is Over where none does.
+	// Period is the next period, or Over if there is none.
 	Period budget.Period
-	// Left is where the units went that the period which is over did not use.
+	// Left is where the unused units of the ended period went.
 	Left Movement
-	// Moved is how F, U and X change in all: its sum is what left the epochs.
+	// Moved is the total change of F, U and X; its sum is what left the epochs.
 	Moved Movement
 }
 
-// Begin returns the first period of a new budget, funded, and what is left of the total: the period
-// that now is in, or the first one to come; none (Over) where the budget has ended already.
+// Begin returns the first period of a new budget, funded, and the unfunded rest of the total. It is
+// the period that contains now or else the next one; it is Over if the budget has ended.
 func Begin(d budget.Definition, now time.Time) (unfunded int64, p budget.Period) {
 	next, ok := Next(d, budget.Period{Over: true}, now)
 	turn := RollOver(d, budget.Period{}, next, ok, Account{Unfunded: d.TotalQuantity})
 	return d.TotalQuantity - turn.Period.Funded, turn.Period
 }
 
-// Next returns the period that follows one that is over: the one that its end lies in (its start is
-// before that end only after a change of the rule), else the first one after it. Where no period
-// was open it is the one that now is in, else the first one to come. false: there is none before
-// the budget's end.
+// Next returns the period that follows one that has ended: the one that contains its end (which
+// began earlier only after a change of the rule), else the first one after it. If no period was
+// open, it is the one that contains now, else the next one. ok is false if there is none before the
+// budget's end.
 func Next(d budget.Definition, p budget.Period, now time.Time) (Span, bool) {
 	at := p.End
 	if p.Over || at.IsZero() {
@@ -63,10 +63,9 @@ func Next(d budget.Definition, p budget.Period, now time.Time) (Span, bool) {
 	return ScheduleOf(d).NextPeriod(at)
 }
 
-// RollOver ends a period and opens the next one. What the period did not use (U and what its epochs
-// held) goes where the rule says; where the period did not end by itself, because the rule was
-// changed within it or before it began, and where no period follows, back to F, except what is
-// forfeited at the end of the budget. The next period gets Fund of what is in F then.
+// RollOver ends a period and opens the next one. The unused units (U and those of its epochs) go
+// where the rule says. If a change of the rule ended the period, or none follows, they go back to
+// F, except what is forfeited at the end of the budget. The next period then gets Fund of F.
 func RollOver(d budget.Definition, p budget.Period, next Span, ok bool, a Account) Turn {
 	rest := a.Undistributed + a.Held
 	t := Turn{Period: budget.Period{Number: p.Number + 1, Over: true, Start: p.End, End: p.End}}
@@ -96,7 +95,7 @@ func RollOver(d budget.Definition, p budget.Period, next Span, ok bool, a Accoun
 	return t
 }
 
-// rollover is the most that a period may leave to the next.
+// rollover returns the most that a period may carry to the next.
 func rollover(d budget.Definition) int64 {
 	if d.Rule == nil || d.Rule.MaxRollover == 0 {
 		return math.MaxInt64
@@ -104,18 +103,17 @@ func rollover(d budget.Definition) int64 {
 	return d.Rule.MaxRollover
 }
 
-// endsByItself reports whether a period's end is that of the rule as it stands, and not the instant
-// at which another rule was given.
+// endsByItself reports whether a period ends where the present rule says, not because the rule was
+// changed.
 func endsByItself(d budget.Definition, p budget.Period) bool {
 	span, ok := PeriodOf(d, p.Start)
 	return ok && span.End.Equal(p.End)
 }
 
-// Return says where units go that come back from an epoch of a period that is over: never were not
-// used, late ones were used when it ended. current is the open or last period. An open period that
-// got all there was gets them too: no later one would. What was not used is carried only as far as
-// the rule's maximum is above what current.Carried has already; the rest goes to what is not
-// funded.
+// Return returns where units of an epoch go whose period is over: never were not used, late ones
+// were used when it ended. current is the open or last period. If it is open and got all unfunded
+// units, it gets these too, because no later one would. Unused units are carried only up to the
+// rule's maximum less current.Carried; the excess becomes unfunded.
 func Return(d budget.Definition, current budget.Period, never, late int64) Movement {
 	var m Movement
 	for _, part := range []struct {
@@ -145,10 +143,10 @@ func Return(d budget.Definition, current budget.Period, never, late int64) Movem
 }
 
 // Change returns the end of the open or last period after a change of the definition, and when a
-// roll-over is due (zero: never). The period goes on where the new definition has one with its
-// start that now is in and gives it no less, also when its end had come and nobody had rolled it
-// over; otherwise it ends, now if it had not, and the one that follows counts what was used since
-// its start. After the last period, another one may follow at once.
+// roll-over is due (zero means never). The period continues if the new definition has one with the
+// same start that contains now and gives it no less, even if its end had passed without a
+// roll-over. Otherwise it ends, at the latest now, and the next one counts what was used since its
+// start. After the last period, another one may follow at once.
 func Change(before, after budget.Definition, p budget.Period, now time.Time) (end, due time.Time) {
 	if p.Over {
 		if _, ok := Next(after, p, now); ok {
@@ -171,9 +169,9 @@ func Change(before, after budget.Definition, p budget.Period, now time.Time) (en
 	return now, now
 }
 
-// Shares divides what a hand-out may take over n buckets: all of it, evenly; under the rule free a
-// first step for each (FirstStep), because buckets apply there when they are used up. The shares
-// never add up to more than units, and none that is 0 comes before one that is not.
+// Shares divides the units of a hand-out evenly over n buckets. Under the rule free each gets a
+// first step (FirstStep), because buckets apply there when they are empty. The shares never add up
+// to more than units, and zeros come last.
 func Shares(d budget.Definition, units int64, n int) []int64 {
 	if d.Rule != nil && d.Rule.Kind == budget.Free {
 		return FirstStep(units, n, d.ShardingQuantity)
@@ -181,13 +179,12 @@ func Shares(d budget.Definition, units int64, n int) []int64 {
 	return Spread(units, n)
 }
 
-// IsWhole reports whether a period gets all that is not funded, and not a part of it: promo and
-// free.
+// IsWhole reports whether a period gets all unfunded units: promo and free.
 func IsWhole(d budget.Definition) bool {
 	return d.Rule == nil || (Schedule{Rule: *d.Rule}).whole()
 }
 
-// Unused is where what a period did not use goes.
+// Unused returns the destination of a period's unused units.
 func Unused(d budget.Definition) budget.Where {
 	if d.Rule == nil || d.Rule.Unused == "" {
 		return budget.Spread
@@ -195,7 +192,7 @@ func Unused(d budget.Definition) budget.Where {
 	return d.Rule.Unused
 }
 
-// ScheduleOf is the schedule of a budget; its zone must be known.
+// ScheduleOf returns the schedule of a budget; its zone must be known.
 func ScheduleOf(d budget.Definition) Schedule {
 	s := Schedule{Zone: time.UTC, Start: d.StartAt, End: d.EndAt}
 	if d.Rule != nil {
@@ -207,11 +204,11 @@ func ScheduleOf(d budget.Definition) Schedule {
 	return s
 }
 
-// zones are those that were read, by name: reading one costs more than all that is done with it.
+// zones caches zones by name: reading one costs more than everything done with it.
 var zones sync.Map
 
-// zoneOf is the zone of a name; "" is UTC. Only zones that exist are kept, so there are some
-// hundred.
+// zoneOf returns the zone with a name; "" is UTC. It caches only existing zones, of which there are
+// a few hundred.
 func zoneOf(name string) (*time.Location, error) {
 	if zone, ok := zones.Load(name); ok {
 		return zone.(*time.Location), nil
@@ -226,7 +223,7 @@ func zoneOf(name string) (*time.Location, error) {
 // PeriodOf returns the period of a budget that contains an instant.
 func PeriodOf(d budget.Definition, at time.Time) (Span, bool) { return ScheduleOf(d).PeriodAt(at) }
 
-// funding is Fund of units that are Fundable, for the period of a number.
+// funding returns Fund of Fundable units for a period with a number.
 func funding(d budget.Definition, next Span, number, units, used int64) int64 {
 	s := ScheduleOf(d)
 	f := Figures{NotFunded: max(units, 0), UsedAlready: used, Total: d.TotalQuantity}
@@ -237,9 +234,9 @@ func funding(d budget.Definition, next Span, number, units, used int64) int64 {
 	return Fund(s.Rule, next, f)
 }
 
-// Fundable is what of F a period may get while shrinks of so many units wait. Those of a promo
-// budget, and under the rule free, are kept from apply and not from the period: all that such a
-// budget has counts for whether it is exhausted (I3), and it has one period only.
+// Fundable returns the part of F that a period may get while shrinks are pending. For promo budgets
+// and the rule free, pending shrinks are withheld from apply and not from the period: there is only
+// one period, and all units count for whether the budget is exhausted (I3).
 func Fundable(d budget.Definition, unfunded, pending int64) int64 {
 	if ScheduleOf(d).whole() {
 		return unfunded
@@ -247,11 +244,11 @@ func Fundable(d budget.Definition, unfunded, pending int64) int64 {
 	return max(unfunded-pending, 0)
 }
 
-// TopUp is what moves F -> the open period after an append, or after a change of its rule, at least
-// 0. unfunded is Fundable of what is not funded, the append included.
+// TopUp returns what moves F -> the open period after an append or a change of its rule, at least
+// 0. unfunded is Fundable of the unfunded units, the append included.
 //
 //	a fixed quantity q:  min(max(q − funded − before, 0), unfunded)
-//	compressed:          min(max(what Fund gives of unfunded + funded − funded, 0), unfunded)
+//	compressed:          min(max(Fund of unfunded + funded, less funded, 0), unfunded)
 //	promo, free:         unfunded
 func TopUp(d budget.Definition, p budget.Period, unfunded int64) int64 {
 	s := ScheduleOf(d)
@@ -263,7 +260,7 @@ func TopUp(d budget.Definition, p budget.Period, unfunded int64) int64 {
 	return min(max(funds-p.Funded, 0), unfunded)
 }
 
-// SameRule reports whether two rules make the same periods with the same quantities.
+// SameRule reports whether two rules define the same periods with the same quantities.
 func SameRule(a, b *budget.Rule) bool {
 	if a == nil || b == nil {
 		return a == b
@@ -271,7 +268,7 @@ func SameRule(a, b *budget.Rule) bool {
 	return Canonical(*a) == Canonical(*b)
 }
 
-// CheckDefinition returns every fault of a definition, its rule included; nil if there is none.
+// CheckDefinition returns the faults of a definition, including its rule, or nil.
 func CheckDefinition(d budget.Definition) []budget.FieldError {
 	faults := d.Check()
 	fault := func(field, message string) {

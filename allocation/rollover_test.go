@@ -9,14 +9,14 @@ import (
 	"github.com/budgetd/budgetd/budget"
 )
 
-// of makes a daily budget of January 2026 in UTC.
+// of returns a daily budget of January 2026 in UTC.
 func of(t testing.TB, rule allocation.Rule, total int64) budget.Definition {
 	return budget.Definition{Tenant: budget.DefaultTenant, Name: "january", Unit: budget.Count,
 		Durability: budget.Ledger, Type: budget.Daily, Rule: &rule, TotalQuantity: total, BucketQuantity: 1,
 		StartAt: instant(t, "2026-01-01T00:00:00Z"), EndAt: instant(t, "2026-02-01T00:00:00Z")}
 }
 
-// jan is an instant of January 2026: "05" or "05T06:00:00".
+// jan returns an instant of January 2026: "05" or "05T06:00:00".
 func jan(t testing.TB, text string) time.Time {
 	t.Helper()
 	if !strings.Contains(text, "T") {
@@ -119,7 +119,7 @@ func TestNext(t *testing.T) {
 	}
 }
 
-// turns are roll-overs of a budget of January; "" for next: there is none.
+// turns are roll-overs of a budget of January. "" for next means there is none.
 var turns = []struct {
 	name             string
 	rule             allocation.Rule
@@ -224,7 +224,7 @@ func TestRollOver(t *testing.T) {
 	}
 }
 
-// TestExtendedAfterTheEnd: an expired budget is given another end, within the same day and later.
+// TestExtendedAfterTheEnd gives an expired budget another end, within the same day and later.
 func TestExtendedAfterTheEnd(t *testing.T) {
 	before := of(t, leaving(daily(40), allocation.Forfeit), 1000)
 	before.EndAt = jan(t, "21T10:00:00")

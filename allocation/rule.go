@@ -9,17 +9,17 @@ import (
 	"github.com/budgetd/budgetd/budget"
 )
 
-// Rule and the other words of rules are those of package budget.
+// Package budget defines Rule and the other terms of rules.
 type (
 	Rule   = budget.Rule
 	Window = budget.Window
 	Every  = budget.Every
 	Where  = budget.Where
-	// RuleKind says what the periods of a daily budget are.
+	// RuleKind says how the periods of a daily budget are defined.
 	RuleKind = budget.RuleKind
 )
 
-// See budget.
+// The constants of rules, from package budget.
 const (
 	Free, Calendar, Windows = budget.Free, budget.Calendar, budget.Windows
 	Hour, Day, Week, Month  = budget.Hour, budget.Day, budget.Week, budget.Month
@@ -30,8 +30,8 @@ const (
 // MaxWindows bounds the segments of a day: one every quarter of an hour.
 const MaxWindows = 96
 
-// CheckRule returns every fault of a rule, one per field (`type_rule.windows[1].to`), nil if there
-// is none. What depends on the budget's other fields is Schedule.Check's. It is pure.
+// CheckRule returns the faults of a rule, one per field (`type_rule.windows[1].to`), or nil.
+// Schedule.Check checks the rule against the budget's other fields. It is pure.
 func CheckRule(rule Rule) []budget.FieldError {
 	var faults faults
 	switch rule.Kind {
@@ -75,7 +75,6 @@ func CheckRule(rule Rule) []budget.FieldError {
 	return faults
 }
 
-// faults collects what is wrong with a rule.
 type faults []budget.FieldError
 
 func (f *faults) add(field, format string, args ...any) {
@@ -83,7 +82,7 @@ func (f *faults) add(field, format string, args ...any) {
 		Message: fmt.Sprintf(format, args...)})
 }
 
-// windows looks at the segments of a day: readable, in order, without overlap.
+// windows checks that the segments of a day can be parsed and are in order without overlap.
 func (f *faults) windows(windows []Window) {
 	latest := 0 // the latest end so far, in minutes of the day
 	for i, w := range windows {
@@ -114,7 +113,7 @@ func (f *faults) windows(windows []Window) {
 	}
 }
 
-// edges looks at where periods begin, and at what one leaves to the next.
+// edges checks where periods begin and what one carries to the next.
 func (f *faults) edges(rule Rule) {
 	for _, fault := range rule.Anchor.Check(rule.Every) {
 		f.add(fault.Field, "%s", fault.Message)
@@ -135,7 +134,7 @@ func (f *faults) edges(rule Rule) {
 
 const minutesPerDay = 24 * 60
 
-// minuteOfDay reads "HH:MM" as minutes since midnight, 0 … 1440; ok is false for anything else.
+// minuteOfDay parses "HH:MM" as minutes since midnight, 0 … 1440. ok is false for anything else.
 func minuteOfDay(text string) (minute int, ok bool) {
 	if len(text) != 5 || text[2] != ':' {
 		return 0, false
@@ -151,9 +150,9 @@ func minuteOfDay(text string) (minute int, ok bool) {
 	return minute, minutes < 60 && minute <= minutesPerDay
 }
 
-// Check returns what is wrong with a rule beside the budget's other fields, nil if nothing is: a
-// total can only be compressed up to an end, and a schedule without any period would never release
-// a unit. The rule itself must have passed CheckRule, and Start and End budget.CheckSpan.
+// Check returns the faults of a rule in combination with the budget's other fields, or nil:
+// compressing the total requires an end, and a schedule without any period would never release a
+// unit. The rule must have passed CheckRule, Start and End budget.CheckSpan.
 func (s Schedule) Check() []budget.FieldError {
 	if s.Rule.Kind == Calendar && s.Rule.Quantity == 0 && s.End.IsZero() {
 		return []budget.FieldError{{Field: "end_at",
@@ -167,9 +166,9 @@ func (s Schedule) Check() []budget.FieldError {
 	return nil
 }
 
-// Canonical returns the one text of a rule, as compact JSON: members in a fixed order, `unused`
-// written out where it applies. Two rules say the same if and only if their texts are equal;
-// ReadRule reads it back. The rule must have passed CheckRule.
+// Canonical returns the canonical text of a rule: compact JSON, members in a fixed order, `unused`
+// written out where it applies. Two rules are the same if and only if their texts are equal;
+// ReadRule parses it. The rule must have passed CheckRule.
 func Canonical(rule Rule) string {
 	if rule.Unused == "" && rule.Kind != Free {
 		rule.Unused = SpreadOut
@@ -190,9 +189,9 @@ func Canonical(rule Rule) string {
 	return string(text)
 }
 
-// ReadRule reads what Canonical wrote, and nothing else: a text that Canonical would have written
-// differently, or a rule that CheckRule refuses, is an error of code budget.Internal, because it
-// did not come from this program.
+// ReadRule parses the result of Canonical. A text that Canonical would have written differently, or
+// a rule that CheckRule refuses, is an error with code budget.Internal, because it did not come
+// from this program.
 func ReadRule(text string) (Rule, error) {
 	var rule Rule
 	if err := json.Unmarshal([]byte(text), &rule); err != nil {

@@ -1,9 +1,9 @@
 package allocation
 
-// wholePeriod is the weight of a period that nothing cuts.
+// wholePeriod is the weight of an uncut period.
 const wholePeriod = 1_000_000
 
-// weight returns how much of a whole period it is, in millionths, at least 1.
+// weight returns the weight in millionths of a whole period, at least 1.
 func (s Span) weight() int64 {
 	if s.Whole == 0 {
 		return wholePeriod
@@ -11,8 +11,8 @@ func (s Span) weight() int64 {
 	return max(mulDiv(wholePeriod, int64(s.End.Sub(s.Start)), int64(s.Whole)), 1)
 }
 
-// weightLeft returns the weight of a period and of all that follow it, in millionths of a whole
-// one; WithoutEnd if there is no end.
+// weightLeft returns the weight of a period and all later ones, in millionths of a whole one;
+// WithoutEnd if there is no end.
 func (s Schedule) weightLeft(period Span) int64 {
 	n := s.PeriodsLeft(period.Start)
 	if n == WithoutEnd || n < 1 {
@@ -27,9 +27,9 @@ func (s Schedule) weightLeft(period Span) int64 {
 	return left
 }
 
-// weightBefore returns the weight of the periods before the one of a number, of which, with those
-// that follow, so much is left: of a budget that has a start, what the rule makes of the time since
-// then; else that of whole periods.
+// weightBefore returns the weight of the periods before a number, given the weight left of it and
+// the later ones. For a budget with a start it derives the weight from the time since then;
+// otherwise it counts whole periods.
 func (s Schedule) weightBefore(number, left int64) int64 {
 	if s.Start.IsZero() {
 		return max(number-1, 0) * wholePeriod

@@ -12,8 +12,8 @@ import (
 	"github.com/budgetd/budgetd/budget"
 )
 
-// account is a daily budget kept with this package's functions, the way a database does it: it looks at the
-// clock only when something happens. It has no buckets, so all that is not used is undistributed.
+// account keeps a daily budget with this package's functions, as a database does: it reads the
+// clock only when something happens. It has no buckets, so all unused units are undistributed.
 type account struct {
 	t                         *testing.T
 	d                         budget.Definition
@@ -47,7 +47,7 @@ func (a *account) open(p budget.Period) {
 
 func (a *account) current() *budget.Period { return &a.periods[len(a.periods)-1] }
 
-// left notes what left a period that is over.
+// left records what left a period that is over.
 func (a *account) left(period int, m allocation.Movement) {
 	a.returned[period] += m.Unfunded
 	a.passed[period] += m.Undistributed
@@ -58,7 +58,7 @@ func (a *account) move(m allocation.Movement) {
 	a.unfunded, a.u, a.forfeited = a.unfunded+m.Unfunded, a.u+m.Undistributed, a.forfeited+m.Forfeited
 }
 
-// rollTo goes on period by period.
+// rollTo rolls over period by period.
 func (a *account) rollTo(now time.Time) {
 	for p := *a.current(); !p.Over && p.OverAt(now); p = *a.current() {
 		next, ok := allocation.Next(a.d, p, now)
@@ -150,7 +150,7 @@ func (a *account) shrink(units int64) bool {
 	return true
 }
 
-// conserved fails the test unless T = F + U + X + what is used, all of them at least 0.
+// conserved fails the test unless T = F + U + X + used and all terms are at least 0.
 func (a *account) conserved(after naive.Event) {
 	a.t.Helper()
 	sum := a.unfunded + a.u + a.forfeited
@@ -163,8 +163,8 @@ func (a *account) conserved(after naive.Event) {
 	}
 }
 
-// TestAYear runs every rule with every choice of what becomes of unused units and late refunds through a
-// year of random events, and compares every answer and every figure with the naive books.
+// TestAYear runs every rule with every destination of unused units and late refunds through a year
+// of random events, and compares every answer and every figure with the naive books.
 func TestAYear(t *testing.T) {
 	segments := windows(window("00:00", "06:00", 2_000), window("06:00", "12:00", 3_000),
 		window("14:30", "24:00", 6_000))

@@ -2,14 +2,14 @@ package budget
 
 import "strconv"
 
-// MaxAmount is the largest amount or quantity, 2^53 - 1 minor units: the largest range of integers
-// that JSON readers, Lua scripts and SQL's BIGINT all represent exactly.
+// MaxAmount is the largest amount or quantity, 2^53 - 1 minor units. JSON readers, Lua scripts and
+// SQL's BIGINT all represent every integer up to it exactly.
 const MaxAmount int64 = 1<<53 - 1
 
-// ParseAmount reads an amount of 1 … MaxAmount minor units from its decimal text, which must match
+// ParseAmount parses a decimal amount of 1 … MaxAmount minor units, which must match
 // `^[1-9][0-9]{0,15}$`: no sign, no leading zero, no fraction, no exponent. ok is false for
-// anything else. The text is judged before any number is made of it, so that no rounding can hide
-// a value out of range.
+// anything else. The text is checked before it is converted, so rounding cannot hide a value out of
+// range.
 func ParseAmount(text string) (amount int64, ok bool) {
 	if len(text) == 0 || len(text) > 16 || text[0] == '0' {
 		return 0, false

@@ -67,7 +67,7 @@ func TestParseAmount(t *testing.T) {
 	}
 }
 
-// TestParseAmountIsExact compares with arithmetic of any size.
+// TestParseAmountIsExact compares ParseAmount with big.Int.
 func TestParseAmountIsExact(t *testing.T) {
 	largest := big.NewInt(budget.MaxAmount)
 	rapid.Check(t, func(t *rapid.T) {

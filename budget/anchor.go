@@ -2,13 +2,13 @@ package budget
 
 import "fmt"
 
-// Anchor is where the days, weeks and months of a calendar begin, by the clock of their zone. The
-// zero value is midnight, Monday and the first of the month.
+// Anchor says when the days, weeks and months of a calendar begin, in local time. The zero value is
+// midnight, Monday and the first of the month.
 type Anchor struct {
-	// Day is the day of the month with which a month begins, 1 … 31; 0: the first. A month that is
-	// shorter begins with its last day.
+	// Day is the day on which a month begins, 1 … 31; 0 means 1. A shorter month begins on its last
+	// day.
 	Day int `json:"day,omitzero"`
-	// Weekday is the day with which a week begins; "": Monday.
+	// Weekday is the day on which a week begins; "" means Monday.
 	Weekday Weekday `json:"weekday,omitzero"`
 	// Hour is the hour at which the first day begins, 0 … 23.
 	Hour int `json:"hour,omitzero"`
@@ -17,12 +17,12 @@ type Anchor struct {
 // Weekday is the lower-case English name of a day.
 type Weekday string
 
-// weekdays are in the order of ISO 8601.
+// weekdays is in ISO 8601 order.
 var weekdays = [...]Weekday{"monday", "tuesday", "wednesday", "thursday", "friday", "saturday",
 	"sunday"}
 
-// Index returns how many days after Monday a weekday is, 0 … 6; "" is Monday. ok is false for
-// anything else.
+// Index returns the number of days from Monday to w, 0 … 6; "" is Monday. ok is false for any other
+// text.
 func (w Weekday) Index() (days int, ok bool) {
 	if w == "" {
 		return 0, true
@@ -35,8 +35,8 @@ func (w Weekday) Index() (days int, ok bool) {
 	return 0, false
 }
 
-// Check returns what is wrong with the anchor of a calendar that has a period every so often, nil
-// if nothing is. Fields are `anchor.day`, `anchor.weekday` and `anchor.hour`.
+// Check returns the faults of an anchor for a calendar with periods of length every, or nil. The
+// fields are `anchor.day`, `anchor.weekday` and `anchor.hour`.
 func (a Anchor) Check(every Every) []FieldError {
 	var faults []FieldError
 	fault := func(field, format string, args ...any) {

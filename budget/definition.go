@@ -14,48 +14,47 @@ const (
 	Amount Unit = "amount"
 )
 
-// Type says when the units are handed out.
+// Type says how a budget releases its units.
 type Type string
 
-// Promo hands out everything at once.
+// Promo releases all units at once.
 const Promo Type = "promo"
 
-// Durability says when a caller hears "accepted": see DESIGN 2.
+// Durability says when a deduction is acknowledged.
 type Durability string
 
 // The durabilities.
 const (
-	// Ledger: after the deduction is in the ledger, i.e. after the SQL commit.
+	// Ledger acknowledges after the SQL commit.
 	Ledger Durability = "ledger"
-	// Store: after the store's script; the ledger follows, never further behind than the window.
+	// Store acknowledges after the store's script. The ledger follows, at most one window behind.
 	Store Durability = "store"
 )
 
-// OnLoss says what becomes of units whose store lost its memory, in store mode: see DESIGN 6.
+// OnLoss says what happens to units whose store lost its memory (store mode).
 type OnLoss string
 
-// What becomes of units whose store lost its memory.
+// The policies for lost units.
 const (
-	// Quarantine: an operator decides. Nothing is sold twice.
+	// Quarantine leaves the units to an operator. Nothing is sold twice.
 	Quarantine OnLoss = "quarantine"
-	// AssumeUnused: they return to the total. What was sold of them since the last sync is sold
-	// twice, at most at_risk.
+	// AssumeUnused returns the units to the total. Those sold since the last sync, at most at_risk,
+	// are sold twice.
 	AssumeUnused OnLoss = "assume_unused"
 )
 
 // Bounds of a definition.
 const (
 	MaxBuckets = 1024
-	// MaxDefaultBuckets is the most buckets of a budget whose maker gives no number.
+	// MaxDefaultBuckets is the most buckets that a budget gets by default.
 	MaxDefaultBuckets = 64
-	// UnitsPerBucketCount and UnitsPerBucketAmount size the buckets of a budget whose maker gives
-	// no number: one per 1,000 counted units or per 1,000,000 minor units of money that a period
-	// gets.
+	// UnitsPerBucketCount and UnitsPerBucketAmount size the default number of buckets: one per
+	// 1,000 counted units, or per 1,000,000 minor units of money, that a period gets.
 	UnitsPerBucketCount  = 1_000
 	UnitsPerBucketAmount = 1_000_000
 )
 
-// Status is where a budget stands by the clock, or paused by an operator.
+// Status is the state of a budget at an instant.
 type Status string
 
 // The statuses.
@@ -66,8 +65,8 @@ const (
 	Expired   Status = "expired"
 )
 
-// Definition is what an operator decides of a budget. Quantities are minor units. Zero times mean
-// "from the beginning" and "without an end".
+// Definition is the part of a budget that an operator decides. Quantities are minor units. A zero
+// start means "from the beginning", a zero end "without an end".
 type Definition struct {
 	ID         int64
 	Tenant     string
@@ -76,38 +75,36 @@ type Definition struct {
 	Unit       Unit
 	Durability Durability
 	Type       Type
-	// Rule says what the periods of a daily budget are; nil for promo. It is never changed in
-	// place.
+	// Rule defines the periods of a daily budget; nil for promo. It is never changed in place.
 	Rule *Rule
-	// Timezone is the IANA zone of the periods; "": UTC.
+	// Timezone is the IANA zone of the periods; "" means UTC.
 	Timezone string
-	// LateRefund is where a refund goes whose period is over; "": ToTotal.
+	// LateRefund is the destination of a refund whose period is over; "" means ToTotal.
 	LateRefund Where
-	// OnLoss is what becomes of units whose store lost its memory (store mode); "": Quarantine.
+	// OnLoss is the policy for lost units (store mode); "" means Quarantine.
 	OnLoss OnLoss
-	// Unlimited: there is no total (TotalQuantity is 0) and no balance; only the limits bound what
-	// is deducted.
+	// Unlimited budgets have no total (TotalQuantity is 0) and no balance; only limits bound
+	// deductions.
 	Unlimited bool
-	// RoutingDimension is the dimension whose value picks the bucket where a request has no key;
-	// "": the request id does. In store mode its value picks the bucket whatever the key is, and
-	// limits are on it alone.
+	// RoutingDimension is the dimension whose value picks the bucket of a request without a key; if
+	// it is "", the request id picks it. In store mode the dimension takes precedence over the key,
+	// and is the only one that may have limits.
 	RoutingDimension string
-	// Limits bound what each value of a dimension may take; nil: there are none. Never changed in
-	// place.
+	// Limits bound each value of a dimension; nil means none. They are never changed in place.
 	Limits *Limits
 	// TotalQuantity is T; appends and shrinks change it.
 	TotalQuantity int64
 	// BucketQuantity is the number of buckets.
 	BucketQuantity int
-	// ShardingQuantity is the most that one ordinary apply may take; 0: no bound.
+	// ShardingQuantity is the most units that one ordinary apply may take; 0 means no bound.
 	ShardingQuantity int64
-	// AdjustCnt is how often one bucket may apply in an epoch; 0: no bound.
+	// AdjustCnt is how often one bucket may apply in an epoch; 0 means no bound.
 	AdjustCnt int
 	StartAt   time.Time
 	EndAt     time.Time
-	// AllowPast accepts an EndAt that has passed. It is part of a create and is not kept.
+	// AllowPast accepts an EndAt that has passed. It is an option of create and is not stored.
 	AllowPast bool
-	// DryRun makes nothing. It is part of a create, too.
+	// DryRun validates without creating. It is an option of create and is not stored.
 	DryRun bool
 	Paused bool
 	// Version grows with every change of the definition (I8); it is the ETag.
@@ -116,7 +113,8 @@ type Definition struct {
 	UpdatedAt time.Time
 }
 
-// StatusAt returns the status at an instant: paused goes before the clock, the end is exclusive.
+// StatusAt returns the status at an instant. Paused takes precedence over the clock; the end is
+// exclusive.
 func (d Definition) StatusAt(now time.Time) Status {
 	switch {
 	case !d.EndAt.IsZero() && !now.Before(d.EndAt):
@@ -130,9 +128,9 @@ func (d Definition) StatusAt(now time.Time) Status {
 	}
 }
 
-// RefusalAt returns why nothing can be deducted at an instant, or nil when the budget is effective:
-// BudgetExpired, which is Never; BudgetPaused, which nobody knows the end of; BudgetNotEffective
-// with StartAt and RetryAfter.
+// RefusalAt returns why the budget refuses deductions at an instant, or nil if it is effective. The
+// codes are BudgetExpired, with Never; BudgetPaused; and BudgetNotEffective, with StartAt and
+// RetryAfter.
 func (d Definition) RefusalAt(now time.Time) *Error {
 	switch d.StatusAt(now) {
 	case Expired:
@@ -142,7 +140,7 @@ func (d Definition) RefusalAt(now time.Time) *Error {
 		return e
 	case Paused:
 		return Refuse(BudgetPaused, "deduct", "budget %s is paused until an operator resumes it; "+
-			"when that will be is not known", d.Name)
+			"no end of the pause is known", d.Name)
 	case Pending:
 		e := Refuse(BudgetNotEffective, "deduct", "budget %s starts at %s", d.Name,
 			d.StartAt.Format(time.RFC3339))
@@ -152,11 +150,11 @@ func (d Definition) RefusalAt(now time.Time) *Error {
 	return nil
 }
 
-// DefaultBuckets returns how many buckets a budget gets when its maker gives no number: one per
-// 1,000 counted units or 1,000,000 minor units of what its first period gets, rounded up; where
-// that is more than there are lanes, up to a multiple of them, so that each gets the same number;
-// at least 1, at most MaxDefaultBuckets. An unlimited budget gets one per lane.
-// DefaultBuckets(Count, 10_000, 1) is 10, DefaultBuckets(Count, 10_000, 3) is 12.
+// DefaultBuckets returns the number of buckets of a budget that was created without one: one per
+// 1,000 counted units or 1,000,000 minor units of its first period, rounded up. A number above
+// lanes is rounded up to a multiple of lanes, so that every lane gets the same number. The result
+// is 1 … MaxDefaultBuckets. An unlimited budget gets one bucket per lane. DefaultBuckets(Count,
+// 10_000, 1) is 10, DefaultBuckets(Count, 10_000, 3) is 12.
 func DefaultBuckets(unit Unit, period int64, lanes int) int {
 	per := int64(UnitsPerBucketCount)
 	if unit == Amount {
@@ -169,11 +167,10 @@ func DefaultBuckets(unit Unit, period int64, lanes int) int {
 	return int(min(n, MaxDefaultBuckets))
 }
 
-// Instants outside these years are refused: every engine, JSON and RFC 3339 agree within them.
+// Instants outside these years are refused: all engines, JSON and RFC 3339 agree within them.
 const minYear, maxYear = 1970, 9998
 
-// Check returns every fault of a new definition, one per field, nil if there is none. It is pure:
-// the same definition always gives the same answer.
+// Check returns the faults of a new definition, one per field, or nil. It is pure.
 func (d Definition) Check() []FieldError {
 	var faults []FieldError
 	fault := func(field, format string, args ...any) {
@@ -226,7 +223,7 @@ func (d Definition) Check() []FieldError {
 	return append(faults, CheckSpan(d.StartAt, d.EndAt)...)
 }
 
-// CheckEnd returns what is wrong with an end that was given at an instant: it has passed.
+// CheckEnd returns a fault if the end has passed, or nil.
 func CheckEnd(end, now time.Time) []FieldError {
 	if end.IsZero() || end.After(now) {
 		return nil
@@ -236,8 +233,8 @@ func CheckEnd(end, now time.Time) []FieldError {
 		now.UTC().Format(time.RFC3339))}}
 }
 
-// CheckSpan returns what is wrong with a budget's first and last instant: out of range, or an end
-// that does not follow the start.
+// CheckSpan returns a fault for each instant that is out of range and for an end that does not
+// follow the start, or nil.
 func CheckSpan(start, end time.Time) []FieldError {
 	var faults []FieldError
 	for _, f := range []struct {

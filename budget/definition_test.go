@@ -107,7 +107,7 @@ func TestDefinitionCheck(t *testing.T) {
 	}
 }
 
-// fieldsOf lists the faulty fields; every fault must say something.
+// fieldsOf lists the faulty fields. Every fault must have a message.
 func fieldsOf(faults []budget.FieldError) (fields []string) {
 	for _, f := range faults {
 		if f.Message != "" {

@@ -1,3 +1,3 @@
-// Package budget holds the words of the domain: amounts, identifiers, the definition of a budget,
-// its status, and the one error type with its codes. It knows no I/O and no clock.
+// Package budget defines the terms of the domain: amounts, identifiers, the definition of a budget,
+// its status, and the one error type with its codes. It does no I/O and reads no clock.
 package budget

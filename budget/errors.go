@@ -7,10 +7,10 @@ import (
 	"time"
 )
 
-// Code is the stable name of a refusal or an error, as callers see it.
+// Code is the stable name of an error in the API.
 type Code string
 
-// The codes. What each one means for the caller is its Kind.
+// The codes. Code.Kind says what each one means for the caller.
 const (
 	Malformed            Code = "malformed"
 	Invalid              Code = "invalid"
@@ -31,7 +31,7 @@ const (
 	BudgetExpired      Code = "budget_expired"
 	LastBucket         Code = "last_bucket"
 	RecycleRunning     Code = "recycle_running"
-	// BucketOffline: units cannot be applied for by a bucket that is offline.
+	// BucketOffline: a bucket that is offline cannot apply for units.
 	BucketOffline Code = "bucket_offline"
 	LastInstance  Code = "last_instance"
 	// BucketFenced: the bucket stays fenced, because its figures still disagree. InstanceAnswers: an
@@ -46,27 +46,28 @@ const (
 	NameTaken              Code = "name_taken"
 	VersionConflict        Code = "version_conflict"
 
-	// LimitExceeded: a limit of one person, device, … would be exceeded; Error.Limit says which.
+	// LimitExceeded: the deduction would exceed a limit, which is in Error.Limit.
 	LimitExceeded Code = "limit_exceeded"
 
-	// NotHeld: the deduction is no hold, or none any more. HoldExpired: its time was up before it
-	// was confirmed. GroupClosed: the group of holds was confirmed or rolled back, and takes no
-	// other one.
+	// NotHeld: the deduction is not a hold, or no longer one. HoldExpired: the hold expired before
+	// it was confirmed. GroupClosed: the group of holds was confirmed or rolled back, and accepts
+	// no other hold.
 	NotHeld     Code = "not_held"
 	HoldExpired Code = "hold_expired"
 	GroupClosed Code = "group_closed"
 
-	// LedgerModeOnly: the call needs rows, which a budget in store mode does not have.
+	// LedgerModeOnly: the call needs ledger rows, which a budget in store mode does not have.
 	LedgerModeOnly Code = "ledger_mode_only"
 
-	// Unauthenticated: nobody is found who makes the call. Forbidden: the caller's role is too low, or
-	// the call is outside the caller's scope.
+	// Unauthenticated: the caller is unknown. Forbidden: the caller's role is too low, or the call
+	// is outside the caller's scope.
 	Unauthenticated Code = "unauthenticated"
 	Forbidden       Code = "forbidden"
-	// RateLimited: a key makes too many requests; this one did not happen, and no budget refused it.
+	// RateLimited: the API key makes too many requests. This one was not executed, and no budget
+	// refused it.
 	RateLimited Code = "rate_limited"
-	// KeyNotFound: there is no API key of that id in the caller's scope. TooManyKeys: the principal
-	// has as many live keys as it may have. KeyNotLive: the key is revoked or expired.
+	// KeyNotFound: the caller's scope has no API key with that id. TooManyKeys: the principal has
+	// as many live keys as it may have. KeyNotLive: the key is revoked or expired.
 	KeyNotFound Code = "key_not_found"
 	TooManyKeys Code = "too_many_keys"
 	KeyNotLive  Code = "key_not_live"
@@ -76,20 +77,20 @@ const (
 	Internal       Code = "internal"
 )
 
-// Kind says what an error means for the caller: the four kinds never blur.
+// Kind says what an error means for the caller. The kinds never overlap.
 type Kind uint8
 
 // The kinds.
 const (
 	// Faulty: the request itself is wrong; repeating it unchanged cannot help.
 	Faulty Kind = iota + 1
-	// Refused: understood, and the answer is no; nothing was changed.
+	// Refused: the request was understood and denied; nothing was changed.
 	Refused
-	// Conflict: contradicts what is recorded; nothing was changed.
+	// Conflict: the request contradicts the ledger; nothing was changed.
 	Conflict
-	// NotDone: this attempt is known not to have happened; repeat later.
+	// NotDone: the attempt is known not to have happened; repeat it later.
 	NotDone
-	// MayBeDone: the attempt may have happened; repeat the same request id.
+	// MayBeDone: the attempt may have happened; repeat it with the same request id.
 	MayBeDone
 )
 
@@ -110,8 +111,8 @@ func (k Kind) String() string {
 	return "kind " + strconv.Itoa(int(k))
 }
 
-// Kind returns what the code means for the caller. A code not listed is MayBeDone: whoever does not
-// know must not promise.
+// Kind returns what the code means for the caller. An unlisted code is MayBeDone, the kind that
+// promises least.
 func (c Code) Kind() Kind {
 	switch c {
 	case Malformed, Invalid, TooLarge, UnsupportedMediaType, MethodNotAllowed,
@@ -133,14 +134,14 @@ func (c Code) Kind() Kind {
 	}
 }
 
-// Reason says what keeps a request from being done.
+// Reason says why a request could not be executed.
 type Reason string
 
 // The reasons.
 const (
 	// ReasonOverloaded: too many requests are waiting.
 	ReasonOverloaded Reason = "overloaded"
-	// ReasonCollecting: there are units, but they could not be brought together in time.
+	// ReasonCollecting: there are units, but they could not be collected in time.
 	ReasonCollecting Reason = "collecting"
 	// ReasonDatabaseDown: the database does not answer.
 	ReasonDatabaseDown Reason = "database_down"
@@ -150,7 +151,7 @@ const (
 	ReasonOffline Reason = "offline"
 )
 
-// FieldError names one faulty field of a request and says what it must be.
+// FieldError names a faulty field of a request and says what it must be.
 type FieldError struct {
 	Field   string `json:"field"`
 	Message string `json:"message"`
@@ -160,27 +161,27 @@ type FieldError struct {
 // `errors.Is(err, &budget.Error{Code: budget.Unavailable})` and Is(err, budget.Unavailable) agree.
 type Error struct {
 	Code Code
-	// Op is the business step that stopped, in DESIGN's words: "deduct", "apply", …
+	// Op is the operation that failed: "deduct", "apply", …
 	Op string
-	// Message says what was wrong, where, and what to do next.
+	// Message says what is wrong, where, and what to do next.
 	Message string
 	// Fields lists every faulty field, for Malformed and Invalid.
 	Fields []FieldError
-	// Available is what the budget still covers, in minor units, for BudgetExhausted and
+	// Available is what the budget can still cover, in minor units, for BudgetExhausted and
 	// AmountExceedsRemaining; nil otherwise.
 	Available *int64
-	// Limit is the limit that was reached, for LimitExceeded: of several the one that resets last;
-	// nil otherwise. Limits are all that would be exceeded.
+	// Limit is the exceeded limit that resets last, for LimitExceeded; nil otherwise. Limits holds
+	// all exceeded limits.
 	Limit  *LimitState
 	Limits []LimitState
-	// Never says that the request can never be accepted as things are defined now, however often it
-	// is repeated. There is no RetryAfter then.
+	// Never means that the request cannot be accepted under the present definition, however often
+	// it is repeated. RetryAfter is then 0.
 	Never bool
 	// StartAt is when the budget becomes effective, for BudgetNotEffective; zero otherwise.
 	StartAt time.Time
-	// Reason says why something is Unavailable; "" where nothing more is known.
+	// Reason says why something is Unavailable; "" if the reason is unknown.
 	Reason Reason
-	// RetryAfter is when repeating is worth while; 0: no advice.
+	// RetryAfter is the time after which to repeat the request; 0 means no advice.
 	RetryAfter time.Duration
 	// Err is the cause; it is logged and never shown to callers.
 	Err error
@@ -211,11 +212,11 @@ func (e *Error) Is(target error) bool {
 	return ok && t.Code == e.Code
 }
 
-// Is reports whether err is or wraps an *Error of that code.
+// Is reports whether err is or wraps an *Error with that code.
 func Is(err error, code Code) bool { return CodeOf(err) == code }
 
-// CodeOf returns the code of the first *Error in err's chain; Internal when there is none and ""
-// for nil.
+// CodeOf returns the code of the first *Error in err's chain. It returns Internal if there is none,
+// and "" for nil.
 func CodeOf(err error) Code {
 	if err == nil {
 		return ""
@@ -227,7 +228,7 @@ func CodeOf(err error) Code {
 	return Internal
 }
 
-// Refuse makes an *Error of that code with a formatted message.
+// Refuse returns an *Error with that code and a formatted message.
 func Refuse(code Code, op, format string, args ...any) *Error {
 	return &Error{Code: code, Op: op, Message: fmt.Sprintf(format, args...)}
 }

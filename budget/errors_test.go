@@ -13,7 +13,7 @@ import (
 	"github.com/budgetd/budgetd/budget"
 )
 
-// kinds are all codes with what each means for the caller.
+// kinds lists every code and its kind.
 var kinds = map[budget.Code]budget.Kind{
 	budget.Malformed: budget.Faulty, budget.Invalid: budget.Faulty, budget.TooLarge: budget.Faulty,
 	budget.UnsupportedMediaType: budget.Faulty, budget.MethodNotAllowed: budget.Faulty,
@@ -52,7 +52,7 @@ func TestKindOfEveryCode(t *testing.T) {
 	}
 }
 
-// TestKindsHaveEveryCode reads the source, so that a new code cannot be left out of the table.
+// TestKindsHaveEveryCode reads the source, so that the table cannot miss a new code.
 func TestKindsHaveEveryCode(t *testing.T) {
 	file, err := parser.ParseFile(token.NewFileSet(), "errors.go", nil, 0)
 	if err != nil {

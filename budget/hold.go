@@ -2,10 +2,10 @@ package budget
 
 import "time"
 
-// MinHoldTTL and MaxHoldTTL bound how long a hold lasts; it is kept in whole milliseconds.
+// MinHoldTTL and MaxHoldTTL bound the lifetime of a hold, which is stored in whole milliseconds.
 const MinHoldTTL, MaxHoldTTL = time.Millisecond, 366 * 24 * time.Hour
 
-// ValidHoldTTL reports whether a hold may last that long.
+// ValidHoldTTL reports whether ttl is within MinHoldTTL … MaxHoldTTL and in whole milliseconds.
 func ValidHoldTTL(ttl time.Duration) bool {
 	return ttl >= MinHoldTTL && ttl <= MaxHoldTTL && ttl%time.Millisecond == 0
 }

@@ -6,17 +6,17 @@ import (
 	"unicode/utf8"
 )
 
-// Bounds of texts that callers choose, in bytes.
+// Bounds of identifiers chosen by callers, in bytes.
 const (
 	MaxNameBytes      = 63
 	MaxRequestIDBytes = 128
 	MaxKeyBytes       = 256
 	MaxDimensions     = 16
-	// DefaultTenant is the business line of whoever names none.
+	// DefaultTenant is the tenant of requests that name none.
 	DefaultTenant = "default"
 )
 
-// CheckName returns what is wrong with a budget's or tenant's name, "" if nothing: it must match
+// CheckName returns what is wrong with a budget's or tenant's name, or "": it must match
 // `[a-z][a-z0-9-]{0,62}`.
 func CheckName(name string) string {
 	if name == "" {
@@ -35,12 +35,12 @@ func CheckName(name string) string {
 	return ""
 }
 
-// CheckRequestID returns what is wrong with a request id, "" if nothing: 1-128 bytes of UTF-8
+// CheckRequestID returns what is wrong with a request id, or "": it must be 1-128 bytes of UTF-8
 // without control characters. Ids are compared byte by byte; nothing is trimmed or normalised.
 func CheckRequestID(id string) string { return checkText(id, MaxRequestIDBytes) }
 
 // CheckKey returns what is wrong with a routing key, a dimension's name or value, or a reference,
-// "" if nothing: 1-256 bytes of UTF-8 without control characters.
+// or "": it must be 1-256 bytes of UTF-8 without control characters.
 func CheckKey(key string) string { return checkText(key, MaxKeyBytes) }
 
 func checkText(text string, limit int) string {
@@ -54,7 +54,7 @@ func checkText(text string, limit int) string {
 	}
 	for i, r := range text {
 		if unicode.IsControl(r) {
-			return fmt.Sprintf("holds a control character at byte %d", i)
+			return fmt.Sprintf("contains a control character at byte %d", i)
 		}
 	}
 	return ""

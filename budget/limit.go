@@ -2,32 +2,32 @@ package budget
 
 import "time"
 
-// Limit bounds what each value of a dimension may take in a window: of one person, device or ad,
-// not of everybody (that is a Rule). Limits of a budget are told apart by their names.
+// Limit bounds how much each value of a dimension, such as one person or device, may take in a
+// window. A Rule bounds all callers together. A name identifies a limit within its budget.
 type Limit struct {
 	// Name matches `[a-z][a-z0-9-]{0,62}` and is unique within the budget.
 	Name string `json:"name"`
-	// Dimension is the caller's name of what is bounded, or several joined by "+" ("user+ad").
+	// Dimension is the caller's name for what is bounded, or several joined by "+" ("user+ad").
 	Dimension string `json:"dimension"`
-	// Optional: a deduction that does not carry the dimension is not counted. Otherwise it is
-	// Invalid, so that nobody gets round a limit by leaving it out.
+	// Optional exempts deductions without the dimension. Otherwise they are Invalid, so that nobody
+	// evades a limit by leaving the dimension out.
 	Optional bool        `json:"optional,omitzero"`
 	Window   LimitWindow `json:"window"`
 	// Max is the most per value and window, in calls or minor units; 0 … MaxAmount.
 	Max     int64   `json:"max"`
 	Measure Measure `json:"measure"`
-	// Enforce false counts and never refuses, also above Max.
+	// Enforce false counts and never refuses, even above Max.
 	Enforce   bool       `json:"enforce"`
 	Overrides []Override `json:"overrides,omitempty"`
-	// ChangedVersion and ChangedAt are the budget's limits version and SQL's time when what is
-	// counted (dimension, window, measure) was last another; SQL hands them out.
+	// ChangedVersion and ChangedAt are the limits version and the SQL time of the last change to
+	// what is counted (dimension, window or measure). SQL assigns them.
 	ChangedVersion int64     `json:"-"`
 	ChangedAt      time.Time `json:"-"`
 }
 
-// Limits are those of a budget, in the order in which they were given.
+// Limits are the limits of a budget, in the order given.
 type Limits struct {
-	// Version grows with each change of them.
+	// Version increases with each change.
 	Version int64
 	List    []Limit
 }
@@ -50,14 +50,14 @@ const (
 	WindowCalendar WindowKind = "calendar"
 	// WindowSliding: the last Length, in slots of Slot: a deduction counts for up to Length + Slot.
 	WindowSliding WindowKind = "sliding"
-	// WindowFirstHit: Length from the first deduction, then nothing until the next one begins
-	// another.
+	// WindowFirstHit: Length from the first deduction; the next deduction after that begins another
+	// window.
 	WindowFirstHit WindowKind = "first_hit"
-	// WindowLifetime: as long as the budget lives.
+	// WindowLifetime: the whole life of the budget.
 	WindowLifetime WindowKind = "lifetime"
 )
 
-// The calendar windows that no Rule has.
+// The calendar windows that a Rule cannot have.
 const (
 	Second Every = "second"
 	Minute Every = "minute"
@@ -67,42 +67,45 @@ const (
 // LimitWindow is the time over which a limit counts.
 type LimitWindow struct {
 	Kind WindowKind `json:"kind"`
-	// Every, Anchor and Timezone (IANA; "": the budget's) are of a calendar window.
+	// Every, Anchor and Timezone (IANA; "" means the budget's) belong to calendar windows.
 	Every    Every  `json:"every,omitzero"`
 	Anchor   Anchor `json:"anchor,omitzero"`
 	Timezone string `json:"timezone,omitzero"`
-	// Length is of a sliding and a first_hit window, Slot of a sliding one: whole milliseconds.
+	// Length belongs to sliding and first_hit windows, Slot to sliding ones. Both are whole
+	// milliseconds.
 	Length time.Duration `json:"length,omitzero,format:units"`
 	Slot   time.Duration `json:"slot,omitzero,format:units"`
 }
 
-// Override is another bound for one value of a limit's dimension.
+// Override replaces the bound of a limit for one value of its dimension.
 type Override struct {
-	// Value is the dimension's; of combined ones the values joined by "+" in the order of the
-	// limit's Dimension: Values has them one by one.
+	// Value is the value of the dimension. For a combined dimension it joins the values by "+" in
+	// the order of the limit's Dimension, and Values lists them.
 	Value  string   `json:"value,omitzero"`
 	Values []string `json:"values,omitempty"`
-	// Max replaces the limit's; Exempt: no bound at all. What is exempt is counted all the same.
+	// Max replaces the limit's maximum; Exempt removes it. Exempt values are still counted.
 	Max    int64 `json:"max,omitzero"`
 	Exempt bool  `json:"exempt,omitzero"`
 }
 
-// LimitState is how far a limit is used for one value.
+// LimitState is the usage of a limit by one value.
 type LimitState struct {
-	// Limit and Dimension are the limit's; Value the deduction's, combined ones joined by "+".
+	// Limit and Dimension identify the limit. Value is the deduction's; combined values are joined
+	// by "+".
 	Limit, Dimension, Value string
-	// Used is what is counted in the window, Max the bound for this value: calls or minor units.
-	// Exempt: there is none.
+	// Used is the count in the window, Max the bound for this value, both in calls or minor units.
+	// Exempt means there is no bound.
 	Used, Max int64
 	Exempt    bool
-	// Asked is what a refused deduction would have counted; 0 in the state after an accepted one.
+	// Asked is the count that a refused deduction would have added; 0 after an accepted one.
 	Asked int64
-	// Overflow: it was refused because no count passes MaxAmount, not by Max.
+	// Overflow means that the count would pass MaxAmount; Max did not cause the refusal.
 	Overflow bool
-	// ResetAt is when the window is over, or, sliding, when the oldest slot leaves it; of a refused
-	// deduction the first instant at which it fits if nothing else is counted. Zero: never.
+	// ResetAt is when the window ends; for a sliding one, when its oldest slot leaves it. For a
+	// refused deduction it is the first instant at which the deduction fits if nothing else is
+	// counted. Zero means never.
 	ResetAt time.Time
 }
 
-// Never reports whether a refused deduction is above what the limit ever allows.
+// Never reports whether a refused deduction exceeds what the limit can ever allow.
 func (s *LimitState) Never() bool { return !s.Exempt && !s.Overflow && s.Asked > s.Max }

@@ -2,15 +2,15 @@ package budget
 
 import "time"
 
-// Daily hands the total out period by period, by the budget's rule.
+// Daily releases the total period by period, under the budget's rule.
 const Daily Type = "daily"
 
-// RuleKind says what the periods of a daily budget are.
+// RuleKind says how the periods of a daily budget are defined.
 type RuleKind string
 
 // The kinds of rules.
 const (
-	// Free: one period, the whole life of the budget; buckets apply when they are used up.
+	// Free: one period, the whole life of the budget. Buckets apply when they are empty.
 	Free RuleKind = "free"
 	// Calendar: every hour, day, week or month of the budget's zone.
 	Calendar RuleKind = "calendar"
@@ -29,27 +29,27 @@ const (
 	Month Every = "month"
 )
 
-// Where says what becomes of units whose period is over.
+// Where is the destination of units whose period is over.
 type Where string
 
-// The destinations. What a period did not use goes to Spread, Next or Forfeit; a refund that comes
-// after the period of its deduction to ToTotal, Next or Forfeit.
+// The destinations. Unused units of a period go to Spread, Next or Forfeit. A refund after the
+// period of its deduction goes to ToTotal, Next or Forfeit.
 const (
-	// Spread and ToTotal: back to what is not funded yet, so over the periods left.
+	// Spread and ToTotal: to the unfunded units, hence to the remaining periods.
 	Spread  Where = "spread"
 	ToTotal Where = "total"
-	// Next: to the period that is open when they come, beside its own units.
+	// Next: to the period that is open when they arrive, in addition to its own units.
 	Next Where = "next"
-	// Forfeit: to X; nobody can spend them any more.
+	// Forfeit: to X; nobody can spend them.
 	Forfeit Where = "forfeit"
 )
 
-// Partial says what a period gets that the budget's start or end cuts.
+// Partial says how much a period gets that the budget's start or end cuts short.
 type Partial string
 
-// What a period gets that is cut.
+// The shares of a cut period.
 const (
-	// Prorated: its part of the time, rounded up.
+	// Prorated: in proportion to its length, rounded up.
 	Prorated Partial = "prorated"
 	// Whole: as much as any other period.
 	Whole Partial = "whole"
@@ -61,22 +61,21 @@ type Rule struct {
 	Every Every    `json:"every,omitzero"`
 	// Anchor is where the days, weeks and months of a calendar rule begin.
 	Anchor Anchor `json:"anchor,omitzero"`
-	// Quantity is what each calendar period gets; 0: the total in equal parts.
+	// Quantity is what each calendar period gets; 0 means equal parts of the total.
 	Quantity int64 `json:"quantity,omitzero"`
-	// Unused is where what a period did not use goes; "": Spread.
+	// Unused is the destination of a period's unused units; "" means Spread.
 	Unused Where `json:"unused,omitzero"`
-	// MaxRollover is the most that one period may leave to the next, with Unused Next; 0: no bound.
-	// What is above it goes back to what is not funded yet.
+	// MaxRollover is the most units that one period may pass to the next, with Unused Next; 0 means
+	// no bound. The excess becomes unfunded again.
 	MaxRollover int64 `json:"max_rollover,omitzero"`
-	// Partial is what the first and the last period get where the budget's start or end cuts them;
-	// "": Prorated.
+	// Partial applies to the first and last period if the budget's start or end cuts them; "" means
+	// Prorated.
 	Partial Partial `json:"partial,omitzero"`
 	// Windows are the segments of a day, in order.
 	Windows []Window `json:"windows,omitempty"`
 }
 
-// Window is a segment of every day, from its first instant to before its last, as "HH:MM"; To may
-// be "24:00".
+// Window is a part of every day as "HH:MM", To exclusive. To may be "24:00".
 type Window struct {
 	From     string `json:"from"`
 	To       string `json:"to"`
@@ -87,18 +86,19 @@ type Window struct {
 type Period struct {
 	// Number counts the budget's periods from 1.
 	Number int64
-	// Over says that it has ended and that no other follows as the definition stands.
+	// Over means that the period has ended and no other follows under the present definition.
 	Over bool
-	// Start is its first instant, End the first one after it; zero: none.
+	// Start is the first instant, End the first one after the period; zero means unbounded.
 	Start, End time.Time
-	// Funded is what it got of the total, less what a shrink or a changed rule took back; Carried
-	// is what earlier periods left to it. Minor units.
+	// Funded is what the period got of the total, less what a shrink or a rule change took back.
+	// Carried is what earlier periods passed to it. Both in minor units.
 	Funded, Carried int64
-	// Before is what was used since its Start when it was opened: a rule was changed within it.
+	// Before is what was used between Start and the moment it was opened, if a rule change opened
+	// it.
 	Before int64
 }
 
-// OverAt reports whether nothing of the period can be spent any more at an instant.
+// OverAt reports whether the units of the period can no longer be spent at an instant.
 func (p Period) OverAt(now time.Time) bool {
 	return p.Over || !p.End.IsZero() && !now.Before(p.End)
 }

@@ -7,21 +7,20 @@ import (
 	"time"
 )
 
-// Holding is what a bucket holds, and how fast its units were used of late.
+// Holding is what a bucket holds, in minor units, and how fast its units were used recently.
 type Holding struct {
 	Bucket int64
-	// Units in minor units.
-	Units int64
-	// Demand as of Rate: 0 … MaxRate.
+	Units  int64
+	// Demand is a Rate: 0 … MaxRate.
 	Demand int64
 }
 
-// MaxRate is the highest rate that is told from others: the sum over 1,024 buckets fits an int64.
+// MaxRate is the highest rate that is distinguished: the sum over 1,024 buckets fits an int64.
 const MaxRate = int64(1) << 52
 
-// Rate is the demand that deductions of so many minor units, over so long, show: minor units an
-// hour, rounded down, at most MaxRate. Less than a millisecond counts as one. Rate(5,
-// 10*time.Second) is 1800.
+// Rate returns the demand of deductions of so many minor units over a time: minor units an hour,
+// rounded down, at most MaxRate. Less than a millisecond counts as one. Rate(5, 10*time.Second) is
+// 1800.
 func Rate(units int64, over time.Duration) int64 {
 	if units <= 0 {
 		return 0
@@ -35,20 +34,20 @@ func Rate(units int64, over time.Duration) int64 {
 	return int64(min(rate, uint64(MaxRate)))
 }
 
-// Least is the smallest share that is worth a bucket of its own, in minor units: below it a bucket
-// holds a fragment, or less than the largest of the recent requests, which every request of that
-// size would have to be collected for.
+// Least returns the smallest share worth a bucket of its own, in minor units. A bucket below it
+// holds a fragment, or less than the largest of the recent requests, so that each request of that
+// size would need a collect.
 func Least(total int64, buckets int, largest int64) int64 {
 	return max(total/int64(max(buckets, 1))/Divisor, largest)
 }
 
-// Shares divides units over buckets by their demand. Every bucket counts for a tenth of the mean
-// demand beside its own, so that one which had nothing to sell is not left without for ever. As
-// many buckets get something as can have twice `least` each, those with the most demand, but one at
-// least: so a budget contracts to one bucket as it runs out. Each of them gets `least`, and its
-// part of the rest. The shares add up to units exactly, in the order of the holdings. Equal demands
-// are told apart by bucket, so every node divides alike. Shares(100, {demands 3000, 1000}, 0) is
-// 72, 28: the weights are 3000 + 200 and 1000 + 200.
+// Shares divides units over buckets by demand. Each bucket's weight is its demand plus a tenth of
+// the mean, so that a bucket which had nothing to sell gets units again. The buckets with the most
+// demand share the units: as many as can have twice `least` each, but at least one. A budget thus
+// contracts to one bucket as it runs out. Each of them gets `least` and its part of the rest. The
+// shares add up to units exactly and are in the order of the holdings. Ties are broken by bucket,
+// so every node divides alike. Shares(100, {demands 3000, 1000}, 0) is 72, 28: the weights are 3000
+// + 200 and 1000 + 200.
 func Shares(units int64, holdings []Holding, least int64) []int64 {
 	shares := make([]int64, len(holdings))
 	if len(holdings) == 0 || units <= 0 {
@@ -66,7 +65,8 @@ func Shares(units int64, holdings []Holding, least int64) []int64 {
 	for _, i := range order {
 		sum += weights[i]
 	}
-	// Each gets the difference of two rounded sums: what one loses by rounding the next one gets.
+	// Each share is the difference of two rounded sums: what one loses by rounding the next one
+	// gets.
 	rest, before, until := units-first*int64(len(order)), int64(0), uint64(0)
 	for _, i := range order {
 		until += weights[i]
@@ -76,7 +76,7 @@ func Shares(units int64, holdings []Holding, least int64) []int64 {
 	return shares
 }
 
-// byWeight returns the indexes of the holdings, the heaviest first, and their weights.
+// byWeight returns the indexes of the holdings, heaviest first, and their weights.
 func byWeight(holdings []Holding) (order []int, weights []uint64) {
 	sum := uint64(0)
 	for _, h := range holdings {
@@ -95,14 +95,14 @@ func byWeight(holdings []Holding) (order []int, weights []uint64) {
 	return order, weights
 }
 
-// part is units · weight / sum, rounded down; weight ≤ sum.
+// part returns units · weight / sum, rounded down; weight ≤ sum.
 func part(units int64, weight, sum uint64) int64 {
 	high, low := bits.Mul64(uint64(units), weight)
 	quotient, _ := bits.Div64(high, low, sum)
 	return int64(quotient)
 }
 
-// Sum is what the holdings add up to, in minor units.
+// Sum returns the units of all holdings, in minor units.
 func Sum(holdings []Holding) (units int64) {
 	for _, h := range holdings {
 		units += h.Units
@@ -110,9 +110,9 @@ func Sum(holdings []Holding) (units int64) {
 	return units
 }
 
-// Stranded is how many of the units are where few ask for them, in minor units: what a bucket that
-// holds more than twice its share of all of them holds beyond that share. Where it has no share
-// because there is too little left, that is all it holds: a fragment.
+// Stranded returns how many units are where few requests ask for them, in minor units: whatever a
+// bucket holds above its share, if it holds more than twice that share. A bucket without a share
+// holds a fragment, all of which is stranded.
 func Stranded(holdings []Holding, least int64) (units int64) {
 	for i, share := range Shares(Sum(holdings), holdings, least) {
 		if surplus := holdings[i].Units - share; surplus > share {
@@ -122,8 +122,8 @@ func Stranded(holdings []Holding, least int64) (units int64) {
 	return units
 }
 
-// Asks reports whether so many stranded units of so many are a reason to recycle: their part is
-// above `above` (0 … 1), and they are worth a bucket of their own.
+// Asks reports whether stranded units justify a recycle: their part of units exceeds `above` (0 …
+// 1), and they are worth a bucket of their own.
 func Asks(stranded, units, least int64, above float64) bool {
 	return stranded > 0 && stranded >= least && float64(stranded) > above*float64(units)
 }

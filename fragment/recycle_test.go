@@ -35,7 +35,7 @@ func TestRate(t *testing.T) {
 	}
 }
 
-// demands makes holdings of buckets 1, 2, … with those demands.
+// demands returns holdings of buckets 1, 2, … with those demands.
 func demands(demands ...int64) (out []fragment.Holding) {
 	for i, d := range demands {
 		out = append(out, fragment.Holding{Bucket: int64(i) + 1, Demand: d})
@@ -75,8 +75,9 @@ func TestShares(t *testing.T) {
 	}
 }
 
-// TestSharesLoseNothing: whatever the demands, the shares add up; none is below the least unless it is
-// the only one; more demand never gets less, but for one unit of rounding.
+// TestSharesLoseNothing checks that the shares add up whatever the demands, that none is below the
+// least unless it is the only one, and that more demand never gets less, except for one unit of
+// rounding.
 func TestSharesLoseNothing(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		ds := rapid.SliceOfN(rapid.Int64Range(0, fragment.MaxRate), 1, 40).Draw(t, "demands")

@@ -6,35 +6,35 @@ import (
 	"github.com/budgetd/budgetd/budget"
 )
 
-// Figures are a budget's columns, from one snapshot. Quantities are minor units.
+// Figures are a budget's columns in one snapshot, in minor units.
 type Figures struct {
-	// Total, Undistributed, Quarantined and Forfeited are T, U, Q and X of DESIGN 3.
+	// Total, Undistributed, Quarantined and Forfeited are T, U, Q and X.
 	Total, Undistributed, Quarantined, Forfeited int64
-	// Unfunded is F: what no period has been given yet.
+	// Unfunded is F: what no period has received.
 	Unfunded int64
-	// PendingShrink is the sum of the shrinks that wait for units.
+	// PendingShrink is the sum of the pending shrinks.
 	PendingShrink int64
 	// Remaining is ΣO of the open epochs, Unsettled ΣO of the opening and closing ones.
 	Remaining, Unsettled  int64
 	Held, Used, Returning int64
 	Online, Offline       int
-	// Period is the open or last period, without what it got.
+	// Period is the open or last period, without its units.
 	Period budget.Period
-	// PeriodUnits is what the open or last period got in all, PeriodUsed ΣS of its epochs.
+	// PeriodUnits is all that the open or last period got, PeriodUsed ΣS of its epochs.
 	PeriodUnits, PeriodUsed int64
-	// PeriodBefore is what was used since its start before it was opened: a rule was changed within
-	// it.
+	// PeriodBefore is what was used between its start and its opening, if a change of the rule
+	// opened it.
 	PeriodBefore int64
 }
 
-// InTransit is what is on its way back to or out of the total: ΣR and ΣO of opening and closing
+// InTransit returns the units on their way to or from the total: ΣR, and ΣO of opening and closing
 // epochs.
 func (f Figures) InTransit() int64 { return f.Returning + f.Unsettled }
 
-// OutQuantity is what has been handed out: T − F − U − X.
+// OutQuantity returns the units handed out: T − F − U − X.
 func (f Figures) OutQuantity() int64 { return f.Total - f.Unfunded - f.Undistributed - f.Forfeited }
 
-// Sum is where T is: F, U, O, H, S, R, Q and X together.
+// Sum returns F + U + O + H + S + R + Q + X, which must equal T.
 func (f Figures) Sum() int64 {
 	return f.Unfunded + f.Undistributed + f.Remaining + f.Unsettled + f.Held + f.Used + f.Returning +
 		f.Quarantined +
@@ -59,43 +59,43 @@ func (f Figures) Plus(o Figures) Figures {
 	return f
 }
 
-// EpochFigures are an epoch's columns beside the same figures counted anew from rows and entries.
+// EpochFigures are an epoch's columns beside the same figures recomputed from rows and entries.
 type EpochFigures struct {
 	Bucket string
 	Row    Epoch
-	// Granted is Σ grant_log; Closed what the end of the epoch moved out of O.
+	// Granted is Σ grant_log; Closed is what the end of the epoch moved out of O.
 	Granted, Closed int64
-	// Deducted is Σ amount of the epoch's deductions, GivenBack of their give-backs, BackInO the
-	// part of those that went straight into O.
+	// Deducted is the sum of the epoch's deductions, GivenBack of their refunds, BackInO the part
+	// of those that went directly into O.
 	Deducted, GivenBack, BackInO int64
-	// Held is what is left of the epoch's holds: must equal its column.
+	// Held is what is left of the epoch's holds; it must equal its column.
 	Held int64
-	// Quarantined is what the end of the epoch moved into Q, Released Σ of the releases' own rows;
-	// NotedRelease is what the quarantine's row says was released: must equal Released.
+	// Quarantined is what the end of the epoch moved into Q, Released the sum of the releases' own
+	// rows. NotedRelease is the released sum in the quarantine's row; it must equal Released.
 	Quarantined, Released, NotedRelease int64
 }
 
-// EntryInStore is the What of a bucket of store mode whose entry is missing or is no number. Nobody
-// deducts from one; the next call that meets it settles it.
+// EntryInStore is the What of a bucket in store mode whose entry is missing or not a number. Nothing
+// is deducted from it; the next call that finds it settles it.
 const EntryInStore = "entry in the store"
 
-// Discrepancy is a figure that does not agree with the rows it stands for.
+// Discrepancy is a figure that disagrees with its rows.
 type Discrepancy struct {
 	// Bucket is "" for a discrepancy of the budget itself.
 	Bucket string `json:"bucket,omitempty"`
 	Epoch  int64  `json:"epoch,omitempty"`
-	// What names the figure, Recorded what its column holds, Counted what the rows give.
+	// What names the figure, Recorded is its column, Counted the result of its rows.
 	What     string `json:"what"`
 	Recorded int64  `json:"recorded"`
 	Counted  int64  `json:"counted"`
 }
 
-// SameFigure reports whether two discrepancies are of the same figure, whatever it holds.
+// SameFigure reports whether two discrepancies concern the same figure, whatever its value.
 func (d Discrepancy) SameFigure(other Discrepancy) bool {
 	return d.Bucket == other.Bucket && d.Epoch == other.Epoch && d.What == other.What
 }
 
-// Gap is by how many units the two figures differ, at least 1.
+// Gap returns the difference between the two figures in units, at least 1.
 func (d Discrepancy) Gap() int64 { return max(d.Recorded-d.Counted, d.Counted-d.Recorded, 1) }
 
 func (d Discrepancy) String() string {
@@ -112,8 +112,8 @@ func (d Discrepancy) String() string {
 //	Q = Σ(quarantined − released)                     of the budget
 //	F + U = T − X − Q − Σ(granted − closed − swept)   of the budget; T = Σ adjustments
 //
-// and what CheckEpoch compares in each epoch. adjusted is the sum of the budget's adjustments, its
-// creation included.
+// as well as those of CheckEpoch for each epoch. adjusted is the sum of the budget's adjustments,
+// including its creation.
 func Check(f Figures, adjusted int64, epochs []EpochFigures) []Discrepancy {
 	var out []Discrepancy
 	handedOut, quarantined := int64(0), int64(0)
@@ -146,17 +146,17 @@ func CheckEpoch(e *EpochFigures) []Discrepancy {
 	return e.named(out)
 }
 
-// CheckColumns compares the sum of all that became of an epoch's units with its grants alone, so it
-// looks at no ledger row: granted = O + H + S + R + closed + swept. A unit that is wrong in one of
-// these columns, or in a grant, is found by it; one that is in the wrong column of two is not.
+// CheckColumns compares the sum of an epoch's columns with its grants alone, without ledger rows:
+// granted = O + H + S + R + closed + swept. It finds a unit too many or too few in a column or a
+// grant, but not one that is in the wrong column.
 func CheckColumns(e *EpochFigures) []Discrepancy {
 	r := &e.Row
 	return e.named(compare(nil, "units of all grants",
 		r.Outstanding+r.Held+r.Used+r.Returning+e.Closed+r.Swept, e.Granted))
 }
 
-// CheckBudget compares the columns of a budget with each other, with its adjustments and with the
-// shrinks that wait: T = U + Σ(O + H + S + R) + Q + X; T = Σ adjustments. counted is the sum of the
+// CheckBudget compares a budget's columns with each other, with its adjustments and with the
+// pending shrinks: T = U + Σ(O + H + S + R) + Q + X; T = Σ adjustments. counted is the sum of the
 // pending shrinks' rows, positive.
 func CheckBudget(f Figures, adjusted, counted int64) []Discrepancy {
 	var out []Discrepancy
@@ -165,7 +165,7 @@ func CheckBudget(f Figures, adjusted, counted int64) []Discrepancy {
 	return append(out, CheckShrinks(f, counted)...)
 }
 
-// CheckShrinks compares what apply may not take with the shrinks that wait: counted is the sum of
+// CheckShrinks compares what apply may not take with the pending shrinks; counted is the sum of
 // their rows, positive.
 func CheckShrinks(f Figures, counted int64) []Discrepancy {
 	return compare(nil, "pending shrinks", f.PendingShrink, counted)
@@ -179,7 +179,7 @@ func compare(out []Discrepancy, what string, recorded, counted int64) []Discrepa
 	return append(out, Discrepancy{What: what, Recorded: recorded, Counted: counted})
 }
 
-// named says whose discrepancies they are.
+// named adds the bucket and epoch to discrepancies.
 func (e *EpochFigures) named(found []Discrepancy) []Discrepancy {
 	for i := range found {
 		found[i].Bucket, found[i].Epoch = e.Bucket, e.Row.Number

@@ -8,8 +8,8 @@ import (
 	"github.com/budgetd/budgetd/ledger"
 )
 
-// accounts are those of a budget of 1,000 with three epochs of two buckets: a closed one, its
-// successor, and one that is closing.
+// accounts returns a budget of 1,000 with three epochs of two buckets: a closed one, its successor,
+// and one that is closing.
 func accounts() (f ledger.Figures, adjusted int64, epochs []ledger.EpochFigures) {
 	epochs = []ledger.EpochFigures{
 		{Bucket: "b:bucket-0", Row: ledger.Epoch{Number: 1, Status: ledger.Closed, Used: 170,
@@ -45,7 +45,7 @@ func TestCheckOfTrueAccounts(t *testing.T) {
 	}
 }
 
-// TestCheckFindsASingleUnit plants one unit more and one less in every column and every row sum.
+// TestCheckFindsASingleUnit adds and removes one unit in every column and every row sum.
 func TestCheckFindsASingleUnit(t *testing.T) {
 	type planted struct {
 		ledger.Figures
@@ -98,7 +98,7 @@ func TestCheckFindsASingleUnit(t *testing.T) {
 	}
 }
 
-// TestCheckFindsMovedUnits plants errors that leave the budget's sum as it is.
+// TestCheckFindsMovedUnits plants errors that leave the budget's sum unchanged.
 func TestCheckFindsMovedUnits(t *testing.T) {
 	for name, test := range map[string]struct {
 		plant func(f *ledger.Figures, e []ledger.EpochFigures)
@@ -155,8 +155,8 @@ func TestCheckFindsMovedUnits(t *testing.T) {
 	}
 }
 
-// TestCheckColumnsFindsASingleUnit: wherever a unit is too many or too few, but not where one is in
-// the wrong column of two: that takes the rows.
+// TestCheckColumnsFindsASingleUnit adds and removes a unit everywhere. A unit in the wrong column
+// is not found: that takes the rows.
 func TestCheckColumnsFindsASingleUnit(t *testing.T) {
 	_, _, epochs := accounts()
 	for i := range epochs {

@@ -2,40 +2,40 @@ package ledger
 
 import "time"
 
-// FeedKind says what an entry of the feed records.
+// FeedKind is the kind of a feed entry.
 type FeedKind string
 
-// The kinds of entries of the feed.
+// The kinds of feed entries.
 const (
 	// FeedDeduct: units were deducted.
 	FeedDeduct FeedKind = "deduct"
 	// FeedRollback: units of a deduction were given back.
 	FeedRollback FeedKind = "rollback"
-	// FeedConfirm: held units were used; what was held beyond the amount was given back.
+	// FeedConfirm: held units were used; the rest of the hold was given back.
 	FeedConfirm FeedKind = "confirm"
-	// FeedExpire: held units were given back, as nobody confirmed them in time.
+	// FeedExpire: held units were given back because the hold expired.
 	FeedExpire FeedKind = "expire"
 )
 
-// CancelID is the rollback id under which a cancel gives back what is left: no caller's id, as
-// those hold no control characters.
+// CancelID is the rollback id of a cancel. It contains a control character, so no caller's id can
+// equal it.
 const CancelID = "\x00cancel"
 
-// FeedEntry is a row of the ledger as readers of the feed get it. (Bucket, Entry) names it for
-// good.
+// FeedEntry is a row of the ledger as the feed shows it. (Bucket, Entry) identifies it permanently.
 type FeedEntry struct {
 	Kind FeedKind
-	// Bucket is the bucket of the deduction; Entry numbers its entries from 1, in the order of their
-	// commits and without gaps.
+	// Bucket is the bucket of the deduction. Entry numbers the bucket's entries from 1, in commit
+	// order and without gaps.
 	Bucket, Entry int64
 	// Epoch is the deduction's.
 	Epoch     int64
 	RequestID string
-	// RollbackID is the caller's, CancelID for a cancel; "" for the whole, and beside FeedDeduct.
+	// RollbackID is the caller's, or CancelID for a cancel; "" for a rollback of the whole, and for
+	// FeedDeduct.
 	RollbackID string
 	// Amount is what was deducted or given back, in minor units.
 	Amount int64
-	// Held says that a deduct made a hold; false beside other kinds.
+	// Held means that a deduct made a hold; it is false for other kinds.
 	Held bool
 	// Reference and Dimensions are the deduction's.
 	Reference, Dimensions string

@@ -8,18 +8,18 @@ import (
 // feedFormat is the first byte of every feed row's body.
 const feedFormat = 1
 
-// The first byte of an entry in a body is its kind; heldBit marks a deduct that made a hold.
+// The first byte of an entry is its kind; heldBit marks a deduct that made a hold.
 const heldBit = 0x80
 
-// feedKinds are the kinds by their numbers in a body.
+// feedKinds maps the numbers in a body to kinds.
 var feedKinds = [...]FeedKind{1: FeedDeduct, 2: FeedRollback, 3: FeedConfirm, 4: FeedExpire}
 
 // BeginFeed begins the body of a feed row.
 func BeginFeed(body []byte) []byte { return append(body, feedFormat) }
 
-// AppendFeed adds an entry to a body that BeginFeed began. Of the entry it keeps Kind, Held,
-// Amount, RequestID and, of a rollback, RollbackID. What else an entry has is the row's, or joined
-// from `deduction` when it is read.
+// AppendFeed adds an entry to a body that BeginFeed began. It stores Kind, Held, Amount, RequestID
+// and, for a rollback, RollbackID. The other fields are the row's, or joined from `deduction` on
+// reading.
 func AppendFeed(body []byte, e FeedEntry) []byte {
 	kind := byte(0)
 	for i, known := range feedKinds {
@@ -39,18 +39,18 @@ func AppendFeed(body []byte, e FeedEntry) []byte {
 	return body
 }
 
-// ReadFeed reads a body: its entries in their order, with what AppendFeed keeps of each. Error: the
-// body is no such one.
+// ReadFeed parses a body: its entries in order, with the fields that AppendFeed stores. It returns
+// an error for any other text.
 func ReadFeed(body string) ([]FeedEntry, error) {
 	if body == "" || body[0] != feedFormat {
-		return nil, fmt.Errorf("feed: a body of an unknown format")
+		return nil, fmt.Errorf("feed: body of unknown format")
 	}
 	var out []FeedEntry
 	for rest := body[1:]; rest != ""; {
 		kind := rest[0]
 		e := FeedEntry{Held: kind&heldBit != 0}
 		if kind &^= heldBit; kind == 0 || int(kind) >= len(feedKinds) {
-			return nil, fmt.Errorf("feed: an entry of an unknown kind %d", kind)
+			return nil, fmt.Errorf("feed: entry of unknown kind %d", kind)
 		}
 		e.Kind = feedKinds[kind]
 		amount, rest2, ok := cutUvarint(rest[1:])
@@ -61,7 +61,7 @@ func ReadFeed(body string) ([]FeedEntry, error) {
 			e.RollbackID, rest2, ok = cutText(rest2)
 		}
 		if !ok {
-			return nil, fmt.Errorf("feed: a body that is cut off")
+			return nil, fmt.Errorf("feed: truncated body")
 		}
 		e.Amount, rest = int64(amount), rest2 //nolint:gosec // 63 bits
 		out = append(out, e)

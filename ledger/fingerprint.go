@@ -6,17 +6,16 @@ import (
 	"strconv"
 )
 
-// fingerprintFormat is the first byte of every fingerprint; a new canonical form gets a new number,
-// and rows of an older one are then compared in their own form.
+// fingerprintFormat is the first byte of every fingerprint. A new canonical form gets a new number;
+// rows of an older form are compared in that form.
 const fingerprintFormat = 1
 
 // fingerprintBytes is the length of a fingerprint.
 const fingerprintBytes = 16
 
-// Fingerprint identifies the payload of a deduct request: 16 bytes, a format number and 120 bits of
-// the SHA-256 of amount, key, reference and dimensions, and of what else it asks for, each with its
-// length. Two calls with one request id are the same request if and only if their fingerprints
-// agree (I4).
+// Fingerprint identifies the payload of a deduct request in 16 bytes: a format number and 120 bits
+// of the SHA-256 of amount, key, reference, dimensions and more, each with its length. Two calls
+// with one request id are the same request if and only if their fingerprints agree (I4).
 func Fingerprint(amount int64, key, reference, dimensions string, more ...string) string {
 	var room [256]byte
 	h := binary.BigEndian.AppendUint64(room[:0], uint64(amount)) //nolint:gosec // amounts are positive
@@ -41,8 +40,8 @@ func Dimensions(dimensions map[string]string) string {
 	return canonical(dimensions)
 }
 
-// RequestFingerprint is the fingerprint of a deduct request with its routing key as the caller gave
-// it.
+// RequestFingerprint returns the fingerprint of a deduct request with the routing key that the
+// caller gave.
 func RequestFingerprint(amount int64, key string, r Request) string {
 	if r.HoldTTL == 0 && r.Group == "" && r.Counts == "" {
 		return Fingerprint(amount, key, r.Reference, r.Dimensions)

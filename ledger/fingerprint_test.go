@@ -12,7 +12,7 @@ import (
 	"github.com/budgetd/budgetd/ledger"
 )
 
-// TestGoldenFingerprints pins what rows of the ledger hold: computed by another program.
+// TestGoldenFingerprints pins fingerprints of ledger rows, computed by another program.
 func TestGoldenFingerprints(t *testing.T) {
 	for want, got := range map[string]string{
 		"016e212b61fec660843e594cf65cb621": ledger.Fingerprint(1, "", "", ""),
@@ -84,7 +84,8 @@ func TestDimensions(t *testing.T) {
 	}
 }
 
-// TestDimensionsAreCanonical: equal dimensions give equal text, others another one.
+// TestDimensionsAreCanonical checks that equal dimensions give equal text, and different ones
+// another.
 func TestDimensionsAreCanonical(t *testing.T) {
 	key := rapid.StringN(1, 4, -1).Filter(func(s string) bool { return budget.CheckKey(s) == "" })
 	dimensions := rapid.MapOfN(key, key, 0, 4)

@@ -6,44 +6,43 @@ import (
 	"github.com/budgetd/budgetd/budget"
 )
 
-// HoldEnd is a row of the ledger: how a hold ended, by its one confirm or because its time was up.
-// One that was rolled back has a Rollback instead.
+// HoldEnd is the ledger row of a hold that was confirmed or expired. A hold that was rolled back
+// has a Rollback instead.
 type HoldEnd struct {
 	Budget    int64
 	RequestID string
 	// Kind is FeedConfirm or FeedExpire.
 	Kind FeedKind
-	// Amount is what was confirmed, or what expired; Returned what it gave back: the rest of a partial
-	// confirm, all that expired. In minor units.
+	// Amount was confirmed or has expired. Returned was given back: the rest of a partial confirm,
+	// or all that expired. Both in minor units.
 	Amount, Returned int64
-	// Entry numbers it among the rows of the deduction's bucket.
+	// Entry is its number among the feed entries of the deduction's bucket.
 	Entry int64
 	// At is SQL's time of the commit.
 	At time.Time
 }
 
-// GroupState is what became of a group of holds.
+// GroupState is the state of a group of holds.
 type GroupState string
 
-// The states of a group. It stays what it first became, except that a confirmed one may be rolled
-// back.
+// The states of a group. A state is final, except that a confirmed group may be rolled back.
 const (
 	GroupOpen       GroupState = "open"
 	GroupUsed       GroupState = "used"
 	GroupRolledBack GroupState = "rolled_back"
 )
 
-// GroupRollbackID is the rollback id under which the rollback of a group gives back what is left of
-// a member: no caller's id, as those hold no control characters.
+// GroupRollbackID is the rollback id under which rolling back a group gives back what is left of a
+// member. It contains a control character, so no caller's id can equal it.
 const GroupRollbackID = "\x00group"
 
-// DecideConfirm says how a hold ends that is confirmed at SQL's time now. d is the deduction,
-// locked; earlier is how it ended, nil if it has not, or was rolled back; amount 0 confirms all
-// that is held, less than that returns the rest. replay is true when earlier did the same.
+// DecideConfirm returns how a hold ends that is confirmed at SQL's time now. d is the locked
+// deduction; earlier is how it ended, or nil if it has not or was rolled back. amount 0 confirms
+// all that is held; less than that returns the rest. replay is true if earlier did the same.
 //
-// Errors, in order: RequestVoid for a tombstone; NotHeld for what never was a hold; RequestConflict
-// where another amount was confirmed; HoldExpired; NotHeld where it was rolled back;
-// AmountExceedsRemaining, with the figure. Keeps I5.
+// Errors, in order: RequestVoid for a tombstone; NotHeld if it never was a hold; RequestConflict if
+// another amount was confirmed; HoldExpired; NotHeld if it was rolled back; AmountExceedsRemaining,
+// with the figure. Keeps I5.
 func DecideConfirm(
 	d Deduction, earlier *HoldEnd, amount int64, now time.Time,
 ) (end HoldEnd, replay bool, err error) {
@@ -63,7 +62,7 @@ func DecideConfirm(
 	}
 	if amount > left {
 		e := budget.Refuse(budget.AmountExceedsRemaining, "confirm",
-			"the hold %q has %d, %d were to be confirmed", d.RequestID, left, amount)
+			"the hold %q has %d left, fewer than the %d to confirm", d.RequestID, left, amount)
 		e.Available = &left
 		return end, false, e
 	}
@@ -74,8 +73,8 @@ func DecideConfirm(
 		Returned: left - amount}, false, nil
 }
 
-// DecideExtend says whether a hold may last longer, at SQL's time now. Errors as DecideConfirm;
-// NotHeld where it was confirmed.
+// DecideExtend returns an error unless a hold may be extended at SQL's time now. The errors are
+// those of DecideConfirm, and NotHeld if it was confirmed.
 func DecideExtend(d Deduction, now time.Time) error {
 	if err := neverHeld(d, "extend"); err != nil {
 		return err
@@ -83,37 +82,37 @@ func DecideExtend(d Deduction, now time.Time) error {
 	return notHeld(d, now, "extend")
 }
 
-// neverHeld refuses what never was a hold.
+// neverHeld refuses a deduction that never was a hold.
 func neverHeld(d Deduction, op string) error {
 	switch {
 	case d.State == StateVoid:
 		return budget.Refuse(budget.RequestVoid, op,
 			"request %q was cancelled before it had an effect; nothing is held", d.RequestID)
 	case d.HoldUntil.IsZero():
-		return budget.Refuse(budget.NotHeld, op, "request %q is no hold: its units are used", d.RequestID)
+		return budget.Refuse(budget.NotHeld, op, "request %q is not a hold: its units are used", d.RequestID)
 	}
 	return nil
 }
 
-// notHeld refuses what was a hold and is none any more.
+// notHeld refuses a deduction that is no longer a hold.
 func notHeld(d Deduction, now time.Time, op string) error {
 	switch {
 	case d.State == StateExpired, d.State == StateHeld && DueHold(d, now):
 		return budget.Refuse(budget.HoldExpired, op, "the hold %q ended at %s", d.RequestID,
 			d.HoldUntil.UTC().Format(time.RFC3339Nano))
 	case d.State != StateHeld:
-		return budget.Refuse(budget.NotHeld, op, "request %q is %s and not held any more", d.RequestID,
+		return budget.Refuse(budget.NotHeld, op, "request %q is %s and no longer held", d.RequestID,
 			d.State)
 	}
 	return nil
 }
 
-// DueHold reports whether a deduction is a hold whose time is up at SQL's time now.
+// DueHold reports whether a deduction is a hold that has expired at SQL's time now.
 func DueHold(d Deduction, now time.Time) bool {
 	return d.State == StateHeld && !now.Before(d.HoldUntil)
 }
 
-// Expire says how a due hold ends: all that is left of it returns.
+// Expire returns the end of a due hold: all that is left of it returns.
 func Expire(d Deduction) HoldEnd {
 	left := d.Amount - d.RolledBack
 	return HoldEnd{Budget: d.Budget, RequestID: d.RequestID, Kind: FeedExpire, Amount: left,
@@ -138,13 +137,12 @@ type Members struct {
 	Deductions []Deduction
 }
 
-// Confirm says which members of the group a confirm at SQL's time now uses, all of what each holds;
-// members that were confirmed or rolled back one by one stay what they are. replay: the group was
-// confirmed before.
+// Confirm returns how the members of the group end in a confirm at SQL's time now, using all that
+// each holds. Members that were confirmed or rolled back one by one stay unchanged. replay is true
+// if the group was confirmed before.
 //
-// Errors: DeductionNotFound where there is no member (yet); NotHeld where the group was rolled
-// back, or nothing of it is held or was confirmed; HoldExpired where the time of one member was up:
-// then none is used.
+// Errors: DeductionNotFound if there is no member (yet); NotHeld if the group was rolled back, or
+// nothing of it is held or was confirmed; HoldExpired if one member has expired: then none is used.
 func (m *Members) Confirm(now time.Time) (use []HoldEnd, replay bool, err error) {
 	if err := m.absent("confirm"); err != nil {
 		return nil, false, err
@@ -171,8 +169,8 @@ func (m *Members) Confirm(now time.Time) (use []HoldEnd, replay bool, err error)
 	return use, false, nil
 }
 
-// Extend says which members of the group may last longer: all that are held. Errors as Confirm;
-// NotHeld also where all were confirmed.
+// Extend returns the members of the group that may be extended: all that are held. Errors as
+// Confirm; NotHeld also if all were confirmed.
 func (m *Members) Extend(now time.Time) ([]Deduction, error) {
 	if err := m.absent("extend"); err != nil {
 		return nil, err
@@ -184,8 +182,9 @@ func (m *Members) Extend(now time.Time) ([]Deduction, error) {
 	return held, err
 }
 
-// Rollback says what the rollback of the group gives back: what is left of each member, held or
-// used. replay: it was rolled back before. Error: DeductionNotFound where there is no member (yet).
+// Rollback returns what rolling back the group gives back: what is left of each member, held or
+// used. replay is true if it was rolled back before. It returns DeductionNotFound if there is no
+// member (yet).
 func (m *Members) Rollback() (back []Rollback, replay bool, err error) {
 	if err := m.absent("rollback"); err != nil {
 		return nil, false, err
@@ -211,7 +210,7 @@ func (m *Members) absent(op string) error {
 		m.Group)
 }
 
-// held lists the members that are held, and counts those that were confirmed; an error where one
+// held lists the held members and counts the confirmed ones. It returns an error if one has
 // expired.
 func (m *Members) held(now time.Time, op string) (held []Deduction, confirmed int, err error) {
 	for _, d := range m.Deductions {

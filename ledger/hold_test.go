@@ -10,7 +10,7 @@ import (
 
 var holdUntil = time.UnixMilli(1_000_000).UTC()
 
-// hold is a held deduction of 10 units of which some were given back; a rollback ends it when none is left.
+// hold returns a hold of 10 units, some of them given back; it is over once none is left.
 func hold(rolledBack int64) ledger.Deduction {
 	d := ledger.Deduction{RequestID: "order", Amount: 10, State: ledger.StateHeld, HoldUntil: holdUntil}
 	return ledger.AfterRollback(d, rolledBack)

@@ -7,7 +7,7 @@ import (
 	"slices"
 )
 
-// Counts returns the canonical JSON of own amounts for single limits, "" when there are none.
+// Counts returns the canonical JSON of a request's own amounts per limit, "" for none.
 func Counts(counts map[string]int64) string {
 	if len(counts) == 0 {
 		return ""
@@ -16,7 +16,7 @@ func Counts(counts map[string]int64) string {
 	return string(text)
 }
 
-// ReadDimensions reads what Dimensions wrote; nil: there are none.
+// ReadDimensions parses the result of Dimensions; nil means there are none.
 func ReadDimensions(text string) (dimensions map[string]string) {
 	if text == "" {
 		return nil
@@ -27,8 +27,8 @@ func ReadDimensions(text string) (dimensions map[string]string) {
 // Dimension is one of a deduction's dimensions.
 type Dimension struct{ Name, Value string }
 
-// AppendDimensions adds to a list what ReadDimensions reads, sorted by name; nothing where it reads
-// nothing. What Dimensions wrote, without escapes, needs no memory but the list's.
+// AppendDimensions appends the dimensions in a text, sorted by name, or nothing if ReadDimensions
+// returns none. A text by Dimensions without escapes needs no memory but the list's.
 func AppendDimensions(to []Dimension, text string) []Dimension {
 	if text == "" {
 		return to
@@ -51,7 +51,7 @@ func AppendDimensions(to []Dimension, text string) []Dimension {
 	return to
 }
 
-// Value returns the value of a name in what AppendDimensions has added to an empty list.
+// Value returns the value of a name in the result of AppendDimensions to an empty list.
 func Value(dimensions []Dimension, name string) (value string, ok bool) {
 	const few = 8
 	if len(dimensions) <= few {
@@ -70,7 +70,7 @@ func Value(dimensions []Dimension, name string) (value string, ok bool) {
 	return dimensions[i].Value, true
 }
 
-// ReadCounts reads what Counts wrote; nil: there are none.
+// ReadCounts parses the result of Counts; nil means there are none.
 func ReadCounts(text string) map[string]int64 {
 	if text == "" {
 		return nil

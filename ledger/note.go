@@ -2,22 +2,21 @@ package ledger
 
 import "encoding/binary"
 
-// Note is what the column deduction.note holds: the texts of a deduction that no statement looks
-// for.
+// Note is the column deduction.note: the texts of a deduction that no statement searches.
 type Note struct {
 	// Reference is the caller's; Dimensions and Counts are canonical JSON. Each may be "".
 	Reference, Dimensions, Counts string
-	// By is the principal that deducted; "" on a server that authenticates nobody.
+	// By is the principal that deducted; "" on a server without authentication.
 	By string
 }
 
-// The first byte of every packed note: how many texts follow.
+// The first byte of a packed note says how many texts follow.
 const (
 	noteFormat = 1 // Reference, Dimensions, Counts
 	noteWithBy = 2 // and By
 )
 
-// Pack returns the note as bytes, "" for a note without any text: a format number, then each text
+// Pack returns the note as bytes, "" for a note without texts: a format number, then each text
 // after its length.
 func (n Note) Pack() string {
 	if n == (Note{}) {
@@ -37,7 +36,7 @@ func (n Note) Pack() string {
 	return string(out)
 }
 
-// ReadNote reads what Pack wrote. ok is false for anything else.
+// ReadNote parses the result of Pack. ok is false for anything else.
 func ReadNote(packed string) (n Note, ok bool) {
 	if packed == "" {
 		return n, true
@@ -62,7 +61,7 @@ func ReadNote(packed string) (n Note, ok bool) {
 	return n, true
 }
 
-// cutText cuts a text that stands after its length.
+// cutText cuts off a text preceded by its length.
 func cutText(packed string) (text, rest string, ok bool) {
 	length, rest, ok := cutUvarint(packed)
 	if !ok || length > uint64(len(rest)) {
@@ -71,7 +70,7 @@ func cutText(packed string) (text, rest string, ok bool) {
 	return rest[:length], rest[length:], true
 }
 
-// cutUvarint cuts a number of at most 63 bits as binary.AppendUvarint writes it.
+// cutUvarint cuts off a number of at most 63 bits in the encoding of binary.AppendUvarint.
 func cutUvarint(packed string) (n uint64, rest string, ok bool) {
 	for i := 0; i < len(packed) && i < binary.MaxVarintLen64-1; i++ {
 		c := packed[i]

@@ -6,27 +6,27 @@ import (
 	"github.com/budgetd/budgetd/budget"
 )
 
-// Rollback is a row of the ledger: units of a deduction given back.
+// Rollback is a ledger row for units of a deduction that were given back.
 type Rollback struct {
 	Budget     int64
 	RequestID  string
 	RollbackID string
 	Amount     int64
-	// Whole says that the caller asked for whatever was left.
+	// Whole means that the caller asked for all that was left.
 	Whole bool
-	// Entry numbers it among the rows of the deduction's bucket.
+	// Entry is its number among the feed entries of the deduction's bucket.
 	Entry int64
 	// At is SQL's time of the commit.
 	At time.Time
 }
 
-// DecideRollback returns how many minor units a rollback gives back. d is the deduction, locked;
-// earlier is the recorded rollback with the same rollback id, nil if there is none; amount 0 asks
-// for all that is left. replay is true when earlier already did it.
+// DecideRollback returns how many minor units a rollback gives back. d is the locked deduction;
+// earlier is the recorded rollback with the same rollback id, or nil; amount 0 asks for all that is
+// left. replay is true if earlier did the same.
 //
-// Errors, in order: RequestVoid for a tombstone, RequestConflict when the rollback id was used with
-// another amount, AlreadyRolledBack when nothing is left, AmountExceedsRemaining with the figure
-// when less is left than asked for. Keeps I5: never more than was deducted.
+// Errors, in order: RequestVoid for a tombstone, RequestConflict if the rollback id was used with
+// another amount, AlreadyRolledBack if nothing is left, AmountExceedsRemaining with the figure if
+// less is left than asked for. Keeps I5: never more than was deducted.
 func DecideRollback(
 	d Deduction, earlier *Rollback, amount int64,
 ) (units int64, replay bool, err error) {

@@ -92,7 +92,7 @@ func TestAfterRollback(t *testing.T) {
 	}
 }
 
-// TestRollbacksNeverGiveBackMore is I5 over any sequence of rollbacks and repetitions.
+// TestRollbacksNeverGiveBackMore checks I5 over any sequence of rollbacks and repetitions.
 func TestRollbacksNeverGiveBackMore(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		d := ledger.Deduction{RequestID: "order", State: ledger.StateUsed,

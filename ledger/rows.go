@@ -2,7 +2,7 @@ package ledger
 
 import "time"
 
-// Status is where an epoch of a bucket stands. It only moves forward.
+// Status is the state of an epoch. It only moves forward.
 type Status string
 
 // The statuses of an epoch.
@@ -17,29 +17,31 @@ const (
 // Live reports whether the epoch may still hold units in its store.
 func (s Status) Live() bool { return s == Opening || s == Open || s == Closing }
 
-// Epoch is a row of bucket_epoch: one life of a bucket, within one period, as SQL knows it.
-// Quantities are minor units.
+// Epoch is a row of bucket_epoch: the life of a bucket in one period, as SQL knows it, in minor
+// units.
 type Epoch struct {
 	Budget, Bucket, Number int64
 	Status                 Status
 	// Outstanding, Held, Used and Returning are O, H, S and R.
 	Outstanding, Held, Used, Returning int64
-	// Late is the part of Returning that was used when the epoch's period was over.
+	// Late is the part of Returning that was used when the epoch's period ended.
 	Late int64
-	// Closed is what left O without being used; Swept is what ever left R.
+	// Closed is what left O unused; Swept is all that left R.
 	Closed, Swept int64
-	// Fill numbers what a filter may hold of the bucket (ledger mode); it continues from epoch to
-	// epoch.
+	// Fill identifies the contents that a filter may hold for the bucket (ledger mode); it
+	// continues from epoch to epoch.
 	Fill int64
-	// NextGrant is the number of the next grant, from 1; NextEntry of the bucket's next feed entry.
+	// NextGrant is the number of the next grant, from 1; NextEntry that of the bucket's next feed
+	// entry.
 	NextGrant, NextEntry int64
-	// DefinitionVersion is the version of the budget's definition that deductions are judged by.
+	// DefinitionVersion is the version of the definition that applies to deductions.
 	DefinitionVersion int64
-	// Period is the number of the budget's period that the epoch's units are of; nothing is deducted
-	// from EndAt on. A zero EndAt stands for no end.
+	// Period is the number of the budget's period that the epoch belongs to. Deductions end at
+	// EndAt; zero means no end.
 	Period int64
 	EndAt  time.Time
-	// Fenced says why nothing may move on this epoch until an operator decides; "" means it may.
+	// Fenced says why nothing may move on this epoch until an operator decides; "" means that it
+	// may.
 	Fenced string
 	// Activation is the lane's activation under which the epoch was opened; Taken, GivenBack and
 	// LateSum are the store's sums as of the last sync (store mode).
@@ -47,21 +49,22 @@ type Epoch struct {
 	Taken, GivenBack, LateSum int64
 }
 
-// State is what became of a request id.
+// State is the state of a request id.
 type State string
 
 // The states of a deduction.
 const (
 	StateUsed       State = "used"
 	StateRolledBack State = "rolled_back"
-	// StateHeld: it expires unless it is confirmed. StateExpired: it did.
+	// StateHeld: the hold expires unless it is confirmed. StateExpired: it has expired.
 	StateHeld    State = "held"
 	StateExpired State = "expired"
-	// StateVoid marks a tombstone: the id was cancelled before it had an effect, and never will.
+	// StateVoid marks a tombstone: the id was cancelled before it had an effect, and never will
+	// have one.
 	StateVoid State = "void"
 )
 
-// Deduction is all that became of a request id. A tombstone has state void, no amount and no
+// Deduction is the ledger's knowledge of a request id. A tombstone has state void, no amount and no
 // bucket.
 type Deduction struct {
 	Budget     int64
@@ -71,18 +74,18 @@ type Deduction struct {
 	State      State
 	// Confirmed is what was confirmed of a hold, in minor units.
 	Confirmed int64
-	// HoldUntil is when a hold expires, or would have; zero: it was none.
+	// HoldUntil is when a hold expires or would have expired; zero if it never was a hold.
 	HoldUntil time.Time
-	// Group names the holds confirmed together; Counts has own amounts for limits, canonical JSON.
+	// Group names holds confirmed together; Counts holds own amounts per limit as canonical JSON.
 	Group, Counts string
 	// Fingerprint is "" for a tombstone.
 	Fingerprint string
 	Nonce       string
 	Reference   string
 	Dimensions  string
-	// By is the principal that deducted; "": nobody was authenticated.
+	// By is the principal that deducted; "" if nobody was authenticated.
 	By string
-	// Bucket and Epoch say where it was deducted; 0 for a tombstone.
+	// Bucket and Epoch identify where it was deducted; 0 for a tombstone.
 	Bucket, Epoch int64
 	// CountedAt is SQL's time of the commit.
 	CountedAt time.Time

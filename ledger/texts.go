@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// canonical returns the JSON of texts by name, as json.Marshal makes it: members sorted by name, no
-// white space. Nearly all need no escapes; what does is left to json.
+// canonical returns the JSON of texts by name, as json.Marshal writes it: members sorted by name,
+// no white space. Texts that need escapes are left to encoding/json.
 func canonical(texts map[string]string) string {
 	names, size := make([]string, 0, len(texts)), 2
 	for name, text := range texts {
@@ -32,7 +32,7 @@ func canonical(texts map[string]string) string {
 	return string(append(out, '}'))
 }
 
-// isPlain reports whether a text stands in JSON as it is, as json.Marshal writes it.
+// isPlain reports whether json.Marshal writes a text without escapes.
 func isPlain(text string) bool {
 	for i := range len(text) {
 		switch c := text[i]; {
@@ -43,7 +43,7 @@ func isPlain(text string) bool {
 	return true
 }
 
-// readCanonical reads what canonical wrote; nil for anything else.
+// readCanonical parses the result of canonical; nil for anything else.
 func readCanonical(text string) (texts map[string]string) {
 	if plain, ok := readPlain(text); ok {
 		return plain
@@ -54,7 +54,8 @@ func readCanonical(text string) (texts map[string]string) {
 	return texts
 }
 
-// readPlain reads JSON of texts by name without escapes and white space; ok is false for any other.
+// readPlain parses JSON of texts by name without escapes and white space. ok is false for any
+// other.
 func readPlain(text string) (texts map[string]string, ok bool) {
 	texts = make(map[string]string, strings.Count(text, `":"`))
 	ok = eachPlain(text, func(name, value string) bool {
@@ -67,8 +68,8 @@ func readPlain(text string) (texts map[string]string, ok bool) {
 	return texts, true
 }
 
-// eachPlain calls each for the members of such JSON, in their order, until it returns false; ok is
-// false then too.
+// eachPlain calls each for the members of such JSON in order until it returns false; ok is then
+// false too.
 func eachPlain(text string, each func(name, value string) bool) (ok bool) {
 	rest, ok := strings.CutPrefix(text, "{")
 	if !ok || strings.IndexByte(text, '\\') >= 0 {

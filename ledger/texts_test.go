@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-// TestCanonical compares the JSON of texts with encoding/json's, written and read.
+// TestCanonical compares writing and reading texts with encoding/json.
 func TestCanonical(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
 	letters := []rune("abcXYZ019 _-.:/+{}[],\"\\<>&\n\x00\x7fé本\u2028😀")
@@ -52,7 +52,8 @@ func TestCanonical(t *testing.T) {
 	}
 }
 
-// TestReadDimensionsOfOthers: what Dimensions did not write is read as encoding/json reads it, or not at all.
+// TestReadDimensionsOfOthers checks that a text not written by Dimensions is read as encoding/json
+// reads it, or not at all.
 func TestReadDimensionsOfOthers(t *testing.T) {
 	for _, text := range []string{"", "{", "{}", `{"a"}`, `{"a":}`, `{"a":"b"`, `{"a":"b",}`, `{"a":"b"}x`, `{"a":1}`, ` {"a":"b"}`,
 		`{"a" : "b"}`, `{"a":"b","a":"c"}`, `{"a":"\u0062"}`, `["a"]`, `null`, `{"a":"b""c":"d"}`, "{\"a\":\"\x01\"}", "{\"a\":\"\xff\"}"} {
@@ -67,7 +68,7 @@ func TestReadDimensionsOfOthers(t *testing.T) {
 	}
 }
 
-// sameDimensions compares AppendDimensions with what is read in another way.
+// sameDimensions compares AppendDimensions with another way of reading.
 func sameDimensions(t *testing.T, text string, want map[string]string) {
 	t.Helper()
 	before := []Dimension{{"zzz", "before"}, {"before", "zzz"}}

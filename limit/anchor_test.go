@@ -7,8 +7,8 @@ import (
 	"github.com/budgetd/budgetd/budget"
 )
 
-// TestWindowsBeginAtTheirAnchor looks at a calendar window minute by minute: it begins where the local
-// day of the anchor begins, and each ends where the next begins.
+// TestWindowsBeginAtTheirAnchor checks every minute of a calendar: a window begins where the local
+// day of the anchor begins, and ends where the next one begins.
 func TestWindowsBeginAtTheirAnchor(t *testing.T) {
 	berlin, err := time.LoadLocation("Europe/Berlin")
 	if err != nil {

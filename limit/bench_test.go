@@ -8,7 +8,7 @@ import (
 	"github.com/budgetd/budgetd/limit"
 )
 
-// BenchmarkJudge judges a deduction by two limits of one user, per day and for ever.
+// BenchmarkJudge judges a deduction by a daily and a lifetime limit of one user.
 func BenchmarkJudge(b *testing.B) {
 	now := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 	list := []budget.Limit{

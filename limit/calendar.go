@@ -6,17 +6,18 @@ import (
 	"github.com/budgetd/budgetd/budget"
 )
 
-// calendarAt returns the window of a calendar that holds an instant: from inclusive, to exclusive.
-// Seconds, minutes and hours are cut where the zone's clock is changed; days and longer ones begin
-// at the first instant whose local date and hour are theirs or later, so days of 23 and 25 hours,
-// and midnights that do not exist or come twice, are windows like any other. They begin at the
-// window's anchor: a month without its day with its last one; a year on January 1.
+// calendarAt returns the calendar window that contains an instant: from inclusive, to exclusive.
+// Seconds, minutes and hours are cut where the zone's offset changes. Longer windows begin at the
+// first instant whose local date and hour are theirs or later, which covers days of 23 and 25 hours
+// and midnights that do not exist or occur twice. They begin at the window's anchor: a month
+// without that day begins on its last day, a year on January 1.
 func calendarAt(w budget.LimitWindow, zone *time.Location, at time.Time) (from, to time.Time) {
 	local := at.In(zone)
 	if unit := clockUnit(w.Every); unit > 0 {
 		return clockAt(unit, local)
 	}
-	// Where midnight comes twice, the next date has begun although its clock shows the one before.
+	// Where midnight occurs twice, the next date has begun although the local clock shows the
+	// previous one.
 	hour := time.Duration(w.Anchor.Hour) * time.Hour
 	for d := firstDate(w, local); ; {
 		following := next(w, d)
@@ -39,7 +40,7 @@ func clockUnit(every budget.Every) time.Duration {
 	return 0
 }
 
-// clockAt is the second, minute or hour of local time, cut where the zone's offset changes.
+// clockAt returns the second, minute or hour of local time, cut where the zone's offset changes.
 func clockAt(unit time.Duration, local time.Time) (from, to time.Time) {
 	_, offset := local.Zone()
 	seconds, width := local.Unix()+int64(offset), int64(unit/time.Second)
@@ -55,14 +56,13 @@ func clockAt(unit time.Duration, local time.Time) (from, to time.Time) {
 	return from, to
 }
 
-// date is a day of the calendar.
 type date struct {
 	year  int
 	month time.Month
 	day   int
 }
 
-// firstDate is the first day of the day, week, month or year that local time is in.
+// firstDate returns the first day of the day, week, month or year that contains local.
 func firstDate(w budget.LimitWindow, local time.Time) date {
 	year, month, day := local.Date()
 	if local.Hour() < w.Anchor.Hour { // the day has not begun
@@ -85,7 +85,7 @@ func firstDate(w budget.LimitWindow, local time.Time) date {
 	return date{year, month, day}.normal()
 }
 
-// next is the first day of the window after the one that begins with a day.
+// next returns the first day of the window that follows the one beginning on d.
 func next(w budget.LimitWindow, d date) date {
 	switch w.Every {
 	case budget.Week:
@@ -100,7 +100,7 @@ func next(w budget.LimitWindow, d date) date {
 	return d.normal()
 }
 
-// monthFrom is the day of a month, or its last one, if it is shorter.
+// monthFrom returns a day of a month, or the last day of a shorter month.
 func monthFrom(year int, month time.Month, day int) date {
 	last := time.Date(year, month+1, 0, 0, 0, 0, 0, time.UTC)
 	return date{last.Year(), last.Month(), min(max(day, 1), last.Day())}
@@ -111,8 +111,7 @@ func (d date) normal() date {
 	return date{year, month, day}
 }
 
-// start is the first instant at which the zone's clock shows so much of this date or something
-// later.
+// start returns the first instant at which the zone's local time reaches hour on this date.
 func (d date) start(zone *time.Location, hour time.Duration) time.Time {
 	const most = 26 * time.Hour // no offset is as large
 	midnight := time.Date(d.year, d.month, d.day, 0, 0, 0, 0, time.UTC).Add(hour)

@@ -23,8 +23,8 @@ const (
 
 var validName = regexp.MustCompile(`^[a-z][a-z0-9-]{0,62}$`)
 
-// CheckDefinition returns every fault of a definition's limits and of what goes with them, one per
-// field (`limits[1].window.every`), nil if there is none. It is pure.
+// CheckDefinition returns the faults of a definition's limits and routing dimension, one per field
+// (`limits[1].window.every`), or nil. It is pure.
 func CheckDefinition(d budget.Definition) []budget.FieldError {
 	var faults faults
 	if d.RoutingDimension != "" {
@@ -45,7 +45,7 @@ func CheckDefinition(d budget.Definition) []budget.FieldError {
 	for i, l := range d.Limits.List {
 		path := fmt.Sprintf("limits[%d].", i)
 		if seen[l.Name] {
-			faults.add(path+"name", "is another limit's already")
+			faults.add(path+"name", "is already used by another limit")
 		}
 		seen[l.Name] = true
 		faults = append(faults, checkLimit(path, l)...)
@@ -57,7 +57,6 @@ func CheckDefinition(d budget.Definition) []budget.FieldError {
 	return faults
 }
 
-// faults collects what is wrong.
 type faults []budget.FieldError
 
 func (f *faults) add(field, format string, args ...any) {
@@ -118,7 +117,7 @@ func checkDimensions(names []string) string {
 			return why
 		}
 		if slices.Contains(names[:i], name) {
-			return "names one twice"
+			return "names a dimension twice"
 		}
 	}
 	return ""
@@ -126,12 +125,12 @@ func checkDimensions(names []string) string {
 
 func checkDimension(name string) string {
 	if strings.Contains(name, "+") {
-		return "must not hold a +, which joins several"
+		return "must not contain +, which joins several"
 	}
 	return budget.CheckKey(name)
 }
 
-// overridden are the values of an override, one per dimension; nil: they are not.
+// overridden returns the values of an override, one per dimension, or nil if they are invalid.
 func overridden(o budget.Override, dimensions []string) []string {
 	values := o.Values
 	if len(values) == 0 {
@@ -204,8 +203,8 @@ func checkWindow(path string, w budget.LimitWindow) []budget.FieldError {
 	return faults
 }
 
-// CheckCounts returns every fault of a request's own amounts: a name that no limit has, an amount
-// that is none.
+// CheckCounts returns the faults of the counts in a request: an unknown limit, or an amount out of
+// range.
 func (s *Set) CheckCounts(counts map[string]int64) []budget.FieldError {
 	var faults faults
 	for name, n := range counts {
@@ -221,7 +220,7 @@ func (s *Set) CheckCounts(counts map[string]int64) []budget.FieldError {
 	return faults
 }
 
-// CheckDimensions returns each dimension that a limit needs and a request does not carry.
+// CheckDimensions returns a fault for each required dimension that a request does not carry.
 func (s *Set) CheckDimensions(dimensions map[string]string) []budget.FieldError {
 	var faults faults
 	missing := map[string]bool{}

@@ -7,28 +7,27 @@ import (
 	"slices"
 )
 
-// Counters are what the limits of one dimension have counted of one value: the contents of one row
-// of limit_counter. Each limit keeps its latest window only, because what an earlier one counted is
-// never asked for again.
+// Counters are the counts of the limits of one dimension for one value: the contents of one row of
+// limit_counter. Each limit keeps only its latest window, because earlier counts are never read
+// again.
 type Counters struct {
-	// List is ordered by the limits' names.
+	// List is ordered by limit name.
 	List []Counter
 }
 
-// Counter is what one limit has counted of the value.
+// Counter is the count of one limit for the value.
 type Counter struct {
-	// Limit is the limit's name.
 	Limit string
-	// WindowMS is the first instant of a calendar limit's window; 0 of other limits.
+	// WindowMS is the first instant of a calendar limit's window, in ms; 0 for other limits.
 	WindowMS int64
 	Row      Row
-	// Slots are those of a sliding limit, in order.
+	// Slots are the slots of a sliding limit, in order.
 	Slots []Slot
 }
 
-// Slot is what a sliding limit counted in one slot.
+// Slot is the count of a sliding limit in one slot.
 type Slot struct {
-	// AtMS is the slot's first instant.
+	// AtMS is the slot's first instant, in ms.
 	AtMS int64
 	// Counted is in calls or minor units.
 	Counted int64
@@ -38,7 +37,7 @@ type Slot struct {
 const countersFormat = 1
 
 // Pack returns the column limit_counter.counts: a format number, then each limit's name, window,
-// row and slots, numbers as varints.
+// row and slots. Numbers are varints.
 func (c *Counters) Pack() string {
 	out := append(make([]byte, 0, 64), countersFormat)
 	for i := range c.List {
@@ -57,7 +56,8 @@ func (c *Counters) Pack() string {
 	return string(out)
 }
 
-// ReadCounters reads what Pack wrote; "" has no counters. Error: the text is no such one.
+// ReadCounters parses the result of Pack; "" has no counters. It returns an error for any other
+// text.
 func ReadCounters(packed string) (Counters, error) {
 	var c Counters
 	if packed == "" {
@@ -85,12 +85,12 @@ func ReadCounters(packed string) (Counters, error) {
 		c.List = append(c.List, e)
 	}
 	if p.bad {
-		return Counters{}, fmt.Errorf("limit counters that cannot be read: %x", packed)
+		return Counters{}, fmt.Errorf("invalid limit counters: %x", packed)
 	}
 	return c, nil
 }
 
-// packedReader reads numbers and texts one after the other.
+// packedReader reads numbers and texts in sequence.
 type packedReader struct {
 	rest []byte
 	bad  bool
@@ -117,7 +117,7 @@ func (p *packedReader) text() string {
 	return text
 }
 
-// of returns the counter of a limit's name, nil where there is none.
+// of returns the counter of a limit, or nil.
 func (c *Counters) of(name string) *Counter {
 	for i := range c.List {
 		if c.List[i].Limit == name {
@@ -127,8 +127,8 @@ func (c *Counters) of(name string) *Counter {
 	return nil
 }
 
-// NotBefore returns the earliest instant, in ms, that a deduction may be counted at beside what is
-// counted already: windows never go back, even where SQL's clock does.
+// NotBefore returns the earliest instant, in ms, at which a deduction may be counted after those
+// counted already. It keeps windows from going back when SQL's clock does.
 func (c *Counters) NotBefore() int64 {
 	latest := int64(0)
 	for i := range c.List {
@@ -141,8 +141,8 @@ func (c *Counters) NotBefore() int64 {
 	return latest
 }
 
-// Tally returns what is counted in a limit at an instant, which is not below NotBefore. Tally.Stale
-// says whether it has to be loaded from the ledger before it is judged by.
+// Tally returns the count of a limit at an instant, which must not be below NotBefore. If
+// Tally.Stale reports so, load it from the ledger before judging.
 func (c *Counters) Tally(l *Limit, key string, nowMS int64) Tally {
 	t := NewTally(l, key, nowMS)
 	e := c.of(l.Name)
@@ -156,7 +156,7 @@ func (c *Counters) Tally(l *Limit, key string, nowMS int64) Tally {
 	return t
 }
 
-// Put keeps what a tally has counted. Slots that no longer count are dropped.
+// Put stores the count of a tally and drops slots that no longer count.
 func (c *Counters) Put(t *Tally) {
 	e := c.of(t.Limit.Name)
 	if e == nil {
@@ -172,8 +172,8 @@ func (c *Counters) Put(t *Tally) {
 	e.WindowMS, e.Row = t.WindowMS, t.Row
 }
 
-// slots returns the slots of a sliding limit that count, with what the tally loaded and counted; e
-// is what was kept before.
+// slots returns the slots of a sliding limit that count, including what the tally loaded and
+// counted; e is the previous counter.
 func (t *Tally) slots(e *Counter) []Slot {
 	var out []Slot
 	switch {
@@ -196,9 +196,9 @@ func (t *Tally) slots(e *Counter) []Slot {
 	return out
 }
 
-// GivenBack lowers the very window in which a deduction was counted, which keeps less by so many
-// calls or minor units. changed is false where that window is not kept any more, or was counted
-// under another definition of the limit.
+// GivenBack lowers the window in which a deduction was counted by so many calls or minor units.
+// changed is false if that window is no longer kept, or was counted under another definition of the
+// limit.
 func (c *Counters) GivenBack(l *Limit, countedMS, less int64) (changed bool) {
 	e := c.of(l.Name)
 	if e == nil || e.WindowMS != l.WindowAt(countedMS) {
@@ -221,7 +221,7 @@ func (c *Counters) GivenBack(l *Limit, countedMS, less int64) (changed bool) {
 	return false
 }
 
-// ExpiresMS returns when the row no longer counts, in ms; 0: never.
+// ExpiresMS returns when the row no longer counts, in ms; 0 means never.
 func (c *Counters) ExpiresMS() int64 {
 	latest := int64(0)
 	for i := range c.List {
@@ -233,7 +233,7 @@ func (c *Counters) ExpiresMS() int64 {
 	return latest
 }
 
-// Keep drops what was counted by limits that are none of the names any more.
+// Keep drops the counts of limits that names does not report.
 func (c *Counters) Keep(names func(name string) bool) {
 	c.List = slices.DeleteFunc(c.List, func(e Counter) bool { return !names(e.Limit) })
 }

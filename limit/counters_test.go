@@ -12,8 +12,8 @@ import (
 	"github.com/budgetd/budgetd/limit"
 )
 
-// TestPackedCounters: what limits count in a packed row is what they count from the single deductions,
-// whatever comes between, and what is given back lowers the very window.
+// TestPackedCounters checks that a packed row counts exactly the single deductions, whatever
+// happens in between, and that a refund lowers the window in which its deduction was counted.
 func TestPackedCounters(t *testing.T) {
 	windows := []budget.LimitWindow{
 		{Kind: budget.WindowCalendar, Every: budget.Minute}, {Kind: budget.WindowLifetime},

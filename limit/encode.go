@@ -7,7 +7,7 @@ import (
 	"github.com/budgetd/budgetd/budget"
 )
 
-// stored is a limit as SQL keeps it: the contract's JSON, lengths as texts ("8h0m0s").
+// stored is a limit as stored in SQL: the contract's JSON, with lengths as text ("8h0m0s").
 type stored struct {
 	budget.Limit
 	Window storedWindow `json:"window"`
@@ -22,7 +22,7 @@ type storedWindow struct {
 	Slot     string            `json:"slot,omitzero"`
 }
 
-// Encode is the one text of a limit, without when it was changed.
+// Encode returns the canonical text of a limit, without the time of its last change.
 func Encode(l budget.Limit) []byte {
 	w := l.Window
 	s := stored{l, storedWindow{Kind: w.Kind, Every: w.Every, Anchor: w.Anchor,
@@ -37,7 +37,7 @@ func Encode(l budget.Limit) []byte {
 	return text
 }
 
-// Decode reads what Encode wrote.
+// Decode parses the result of Encode.
 func Decode(text []byte) (budget.Limit, error) {
 	var s stored
 	if err := json.Unmarshal(text, &s); err != nil {
@@ -62,7 +62,8 @@ func Decode(text []byte) (budget.Limit, error) {
 	return l, nil
 }
 
-// EncodeAll is the one text of a list of limits, "" for none: what tells two definitions apart.
+// EncodeAll returns the canonical text of a list of limits, "" for none. Two lists are equal if
+// their texts are.
 func EncodeAll(limits *budget.Limits) string {
 	if limits == nil || len(limits.List) == 0 {
 		return ""

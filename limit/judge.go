@@ -7,9 +7,9 @@ import (
 	"github.com/budgetd/budgetd/budget"
 )
 
-// Judge decides whether what a deduction counts fits all of its limits, and counts it if so;
-// tallies has one element per touch. It returns how far each limit is used then. A refusal lists
-// every limit that would be exceeded (Exceeded), and nothing is counted (I6).
+// Judge counts a deduction if it fits all of its limits; tallies has one element per touch. It
+// returns the resulting usage of each limit. If any limit would be exceeded, it returns all that
+// would be (see Exceeded) and counts nothing (I6).
 func Judge(touches []Touch, tallies []*Tally) (states, refused []budget.LimitState) {
 	if refused = Exceeded(touches, tallies); refused != nil {
 		return nil, refused
@@ -17,7 +17,7 @@ func Judge(touches []Touch, tallies []*Tally) (states, refused []budget.LimitSta
 	return Count(touches, tallies), nil
 }
 
-// State is how far a touch's limit is used.
+// State returns the usage of a touch's limit.
 func (t *Touch) State(tally *Tally) budget.LimitState {
 	used, reset := tally.Used()
 	state := budget.LimitState{Limit: t.Limit.Name, Dimension: t.Limit.Dimension,
@@ -29,8 +29,8 @@ func (t *Touch) State(tally *Tally) budget.LimitState {
 	return state
 }
 
-// Exceeds reports whether a limit that is used so far refuses the touch: by its maximum, or, where
-// nothing is enforced, because a count above budget.MaxAmount is no number that callers can read.
+// Exceeds reports whether the limit refuses the touch in that state: above its maximum if it is
+// enforced, and above budget.MaxAmount in any case, because callers cannot represent such a count.
 func (t *Touch) Exceeds(state budget.LimitState) bool {
 	most := t.bound(state)
 	return t.Counts > most-min(state.Used, most)
@@ -43,10 +43,9 @@ func (t *Touch) bound(state budget.LimitState) int64 {
 	return budget.MaxAmount
 }
 
-// Exceeded lists every limit that what a deduction counts would exceed, with what was used before,
-// what was asked for, and when that would fit; nil where there is none. What is exempt or not
-// enforced is refused only where its count would overflow. tallies has one element per touch.
-// Nothing is counted.
+// Exceeded lists every limit that the deduction would exceed, with what was used, what was asked
+// for, and when that would fit. It returns nil if there is none. Exempt values and limits that are
+// not enforced are refused only on overflow. tallies has one element per touch. Nothing is counted.
 func Exceeded(touches []Touch, tallies []*Tally) (refused []budget.LimitState) {
 	for i := range touches {
 		touch := &touches[i]
@@ -65,8 +64,8 @@ func Exceeded(touches []Touch, tallies []*Tally) (refused []budget.LimitState) {
 	return refused
 }
 
-// Count counts a deduction in all of its limits, whether they are exceeded or not, and returns how
-// far each is used then.
+// Count counts a deduction in all of its limits, even if it exceeds them, and returns the resulting
+// usage of each.
 func Count(touches []Touch, tallies []*Tally) []budget.LimitState {
 	states := make([]budget.LimitState, len(touches))
 	for i := range touches {

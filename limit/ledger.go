@@ -1,5 +1,5 @@
 package limit
 
-// LedgerSpan is when a deduction must have been counted to count in the tally: what Load has to be
-// given. to is exclusive.
+// LedgerSpan returns the span, to exclusive, of the deductions that count in the tally. Load needs
+// all of them.
 func (t *Tally) LedgerSpan() (fromMS, toMS int64) { return t.Limit.span(t.nowMS) }

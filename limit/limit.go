@@ -14,16 +14,15 @@ import (
 	"github.com/budgetd/budgetd/budget"
 )
 
-// Set is the limits of a budget, ready to judge by. It is never changed.
+// Set is the compiled limits of a budget. It is immutable.
 type Set struct {
-	// Version is that of budget.Limits.
 	Version int64
-	// InStores: the budget is in store mode. Its stores count, SQL has no counters.
+	// InStores marks a budget in store mode: its stores count, and SQL has no counters.
 	InStores bool
 	List     []*Limit
 }
 
-// Limit is one of them.
+// Limit is a compiled limit.
 type Limit struct {
 	budget.Limit
 	dimensions         []string
@@ -31,14 +30,15 @@ type Limit struct {
 	length, slot       int64 // ms
 	changedMS, ordinal int64
 	bounds             map[string]budget.Override // by key
-	// calendar is the calendar window that was asked for last: most ask for the present one.
+	// calendar caches the latest calendar window: most calls ask for the present one.
 	calendar atomic.Pointer[calendarWindow]
 }
 
 // calendarWindow is in ms, its end exclusive.
 type calendarWindow struct{ from, to int64 }
 
-// Compile prepares limits; nil gives an empty set. Error: a definition that Check refuses.
+// Compile prepares limits; nil gives an empty set. It returns an error for a definition that Check
+// refuses.
 func Compile(limits *budget.Limits) (*Set, error) {
 	set := &Set{}
 	if limits == nil {
@@ -73,7 +73,7 @@ func Compile(limits *budget.Limits) (*Set, error) {
 	return set, nil
 }
 
-// Limit returns the limit of a name, nil when there is none.
+// Limit returns the limit with that name, or nil.
 func (s *Set) Limit(name string) *Limit {
 	for _, l := range s.List {
 		if l.Name == name {
@@ -83,24 +83,24 @@ func (s *Set) Limit(name string) *Limit {
 	return nil
 }
 
-// Dimensions are the names that the limit's dimension joins, in its order.
+// Dimensions returns the parts of the limit's dimension, in its order.
 func (l *Limit) Dimensions() []string { return l.dimensions }
 
-// Touch is what a deduction counts in one limit.
+// Touch is the count of a deduction in one limit.
 type Touch struct {
 	Limit *Limit
-	// Values are the deduction's, in the order of the limit's Dimensions; Key is what its rows
-	// carry.
+	// Values are the deduction's, in the order of the limit's Dimensions. Key identifies them in
+	// rows.
 	Values []string
 	Key    string
-	// Counts is what it counts, in calls or minor units; above 0.
+	// Counts is the count in calls or minor units, above 0.
 	Counts int64
 }
 
-// Touches returns what a deduction counts in each limit, in the order of the set: its own amounts
-// where counts names a limit (0 counts nothing), else 1 call or its amount. Names in counts that
-// are no limit's are passed over. missing is the first limit whose dimension the deduction lacks
-// though it is not optional, nil if there is none; the others are listed all the same.
+// Touches returns what a deduction counts in each limit, in the order of the set: the amount in
+// counts if it names the limit (0 counts nothing), else 1 call or the deduction's amount. Unknown
+// names in counts are ignored. missing is the first limit with a required dimension that the
+// deduction lacks, or nil; the other limits are still listed.
 func (s *Set) Touches(amount int64, dimensions map[string]string, counts map[string]int64) (
 	touches []Touch, missing *Limit) {
 	return s.AppendTouches(nil, amount, func(name string) (string, bool) {
@@ -109,8 +109,8 @@ func (s *Set) Touches(amount int64, dimensions map[string]string, counts map[str
 	}, counts)
 }
 
-// AppendTouches is Touches of dimensions that value returns by name. They are added to a list;
-// those of limits of the same dimension that follow each other share their Values.
+// AppendTouches is Touches with dimensions looked up by value, appended to a list. Adjacent limits
+// of the same dimension share their Values.
 func (s *Set) AppendTouches(to []Touch, amount int64, value func(name string) (string, bool),
 	counts map[string]int64) (
 	touches []Touch, missing *Limit) {
@@ -133,7 +133,7 @@ func (s *Set) AppendTouches(to []Touch, amount int64, value func(name string) (s
 	return to, missing
 }
 
-// countedAs is what a deduction of an amount counts, in calls or minor units; 0: nothing.
+// countedAs returns what a deduction counts, in calls or minor units; 0 means nothing.
 func (l *Limit) countedAs(amount int64, counts map[string]int64) int64 {
 	counted, own := counts[l.Name]
 	switch {
@@ -145,7 +145,7 @@ func (l *Limit) countedAs(amount int64, counts map[string]int64) int64 {
 	return amount
 }
 
-// Counted is what is kept of what a deduction counted; counted is false where it never counted
+// Counted returns what is kept of the count of a deduction. counted is false if it never counted
 // anything.
 func (l *Limit) Counted(
 	amount, rolledBack int64, counts map[string]int64,
@@ -154,12 +154,13 @@ func (l *Limit) Counted(
 	return l.Kept(as, amount, rolledBack), as > 0
 }
 
-// Absent is the state of a limit whose dimension a deduction does not carry.
+// Absent returns the state of a limit for a deduction without its dimension.
 func (l *Limit) Absent() budget.LimitState {
 	return budget.LimitState{Limit: l.Name, Dimension: l.Dimension, Max: l.Max}
 }
 
-// values are a deduction's, in the order of the limit's Dimensions; nil where it lacks one.
+// values returns a deduction's values in the order of the limit's Dimensions, or nil if it lacks
+// one.
 func (l *Limit) values(value func(name string) (string, bool)) []string {
 	values := make([]string, len(l.dimensions))
 	for i, name := range l.dimensions {
@@ -171,13 +172,13 @@ func (l *Limit) values(value func(name string) (string, bool)) []string {
 	return values
 }
 
-// longestKey is the longest text of a row's value that is kept as it is.
+// longestKey is the longest value that rows carry verbatim, in bytes.
 const longestKey = 512
 
-// key is what rows carry for values: one as it is, several each after its length, long ones as
-// their hash. One limit has either single or combined values, so the forms cannot be taken for each
-// other. No request has a single one that is long, but what a tampered store holds must fit the
-// column: its error would be that of all in the transaction.
+// key returns the row key of values: a single value verbatim, several each prefixed by its length,
+// long ones as their hash. A limit has either single or combined values, so the forms cannot
+// collide. Requests cannot carry a long single value, but a tampered store can hold one, and it
+// must fit the column: its error would fail everything in the transaction.
 func key(values []string) string {
 	if len(values) == 1 && len(values[0]) <= longestKey {
 		return values[0]
@@ -195,9 +196,9 @@ func key(values []string) string {
 	return "#" + hex.EncodeToString(sum[:])
 }
 
-// Kept is what a deduction still counts for after something of it was given back: a call as long as
-// a unit is left, an amount in proportion, rounded up (own amount 5 of a deduction of 3, 1 of which
-// came back: 4).
+// Kept returns what a deduction still counts after a partial refund: a call as long as a unit is
+// left, an amount in proportion, rounded up. A deduction of 3 with its own count of 5 keeps 4 after
+// a refund of 1.
 func (l *Limit) Kept(counts, amount, rolledBack int64) int64 {
 	left := amount - rolledBack
 	switch {
@@ -214,7 +215,7 @@ func (l *Limit) Kept(counts, amount, rolledBack int64) int64 {
 	return int64(kept) //nolint:gosec // at most counts
 }
 
-// Bound is the most that a value may take; exempt: there is no bound.
+// Bound returns the most that a value may take. If exempt, there is no bound.
 func (l *Limit) Bound(key string) (most int64, exempt bool) {
 	if o, ok := l.bounds[key]; ok {
 		return o.Max, o.Exempt
@@ -222,8 +223,8 @@ func (l *Limit) Bound(key string) (most int64, exempt bool) {
 	return l.Max, false
 }
 
-// Begin is the limits of a new budget, nil for none. They count from its creation on, so nothing is
-// ever loaded for them.
+// Begin returns the limits of a new budget, or nil for none. They count from its creation, so
+// nothing is ever loaded for them.
 func Begin(list []budget.Limit, now time.Time) *budget.Limits {
 	if len(list) == 0 {
 		return nil
@@ -236,11 +237,11 @@ func Begin(list []budget.Limit, now time.Time) *budget.Limits {
 	return out
 }
 
-// createdVersion is that of limits made with their budget: later ones have higher numbers.
+// createdVersion is the version of limits created with their budget; later ones are higher.
 const createdVersion = 1
 
-// Change is the limits after a change: a new version; what counts the same as before (dimension,
-// window and measure of its name) goes on, anything else is changed now.
+// Change returns the limits after a change, under a new version. A limit whose dimension, window
+// and measure are unchanged keeps counting; any other is marked as changed now.
 func Change(before *budget.Limits, list []budget.Limit, now time.Time) *budget.Limits {
 	out := &budget.Limits{Version: createdVersion + 1, List: make([]budget.Limit, len(list))}
 	old := map[string]budget.Limit{}

@@ -16,7 +16,7 @@ import (
 	"github.com/budgetd/budgetd/limit"
 )
 
-// deduction is one that was counted, as the ledger keeps it.
+// deduction is a counted deduction, as in the ledger.
 type deduction struct {
 	atMS               int64
 	amount, rolledBack int64
@@ -24,11 +24,11 @@ type deduction struct {
 	counts             map[string]int64
 }
 
-// naive answers what a limit counts from the list of all deductions, each time anew and by nothing of the
-// package under test: windows are texts of the local time, or sums over the list.
+// naive computes each count from the list of all deductions, without the package under test:
+// windows are texts of the local time, or sums over the list.
 type naive struct{ ledger []*deduction }
 
-// carries reports whether a deduction counts in the limit for the same values as another does.
+// carries reports whether a deduction counts in the limit for the same values as dimensions.
 func carries(l budget.Limit, d *deduction, dimensions map[string]string) bool {
 	for name := range strings.SplitSeq(l.Dimension, "+") {
 		if v, ok := d.dimensions[name]; !ok || v != dimensions[name] {
@@ -48,7 +48,7 @@ func asks(l budget.Limit, amount int64, counts map[string]int64) int64 {
 	return amount
 }
 
-// keeps is what a deduction still counts for.
+// keeps returns what a deduction still counts.
 func keeps(l budget.Limit, d *deduction) int64 {
 	n, left := asks(l, d.amount, d.counts), d.amount-d.rolledBack
 	if left == 0 {
@@ -60,7 +60,7 @@ func keeps(l budget.Limit, d *deduction) int64 {
 	return (n*left + d.amount - 1) / d.amount // small numbers
 }
 
-// sameWindow reports whether two instants are in one window of a calendar.
+// sameWindow reports whether two instants are in the same calendar window.
 func sameWindow(w budget.LimitWindow, a, b int64) bool {
 	if apart := a - b; apart > 400*86_400_000 || apart < -400*86_400_000 {
 		return false
@@ -118,7 +118,7 @@ func (n *naive) used(l budget.Limit, dimensions map[string]string, now int64) (s
 	return sum
 }
 
-// refuses is the first limit that would be exceeded, "" if none is.
+// refuses returns the first limit that would be exceeded, or "".
 func (n *naive) refuses(limits []budget.Limit, d *deduction) string {
 	for _, l := range limits {
 		add := asks(l, d.amount, d.counts)
@@ -135,7 +135,7 @@ func (n *naive) refuses(limits []budget.Limit, d *deduction) string {
 	return ""
 }
 
-// table keeps rows as SQL does, and does with them what a commit does.
+// table keeps rows as SQL does, and changes them as a commit does.
 type table struct {
 	*testing.T
 	limits *budget.Limits
@@ -242,9 +242,9 @@ func (w *table) expire(now int64) {
 	})
 }
 
-// TestAgainstNaive compares rows, loads and returns with sums over the list of all deductions: every kind of
-// window, clock changes, rollbacks, limits that change, rows that expire. No difference is tolerated, and in
-// no true sliding window is there more than its maximum.
+// TestAgainstNaive compares rows, loads and refunds with sums over the list of all deductions:
+// every kind of window, clock changes, rollbacks, changed limits, expired rows. It tolerates no
+// difference, and no true sliding window may exceed its maximum.
 func TestAgainstNaive(t *testing.T) {
 	worlds, calls, accepted, refused, loads, back := 60, 0, 0, 0, 0, 0
 	if text := os.Getenv("BUDGETD_LIMIT_WORLDS"); text != "" { // 1,200: 218,000 calls, a minute or two; see TestServiceAgainstNaive
@@ -252,8 +252,8 @@ func TestAgainstNaive(t *testing.T) {
 	}
 	for seed := range worlds {
 		random := rand.New(rand.NewPCG(1, uint64(seed))) //nolint:gosec // reproducible
-		// In one world of four the clock steps back, by less than what the clocks of two nodes may differ. A
-		// first_hit window would then begin with whatever is counted next.
+		// In every fourth world the clock steps back, by less than the clocks of two nodes may
+		// differ. A first_hit window would then begin with whatever is counted next.
 		stepsBack := seed%4 == 0
 		w := &table{T: t, rows: map[rowKey]limit.Row{}}
 		now := starts[random.IntN(len(starts))].UnixMilli() + random.Int64N(3_600_000)
@@ -310,7 +310,7 @@ func TestAgainstNaive(t *testing.T) {
 	t.Logf("%d calls, %d accepted, %d refused, %d changes of limits, %d steps back", calls, accepted, refused, loads, back)
 }
 
-// compare looks at the figures after an accepted deduction.
+// compare checks the figures after an accepted deduction.
 func (w *table) compare(oracle *naive, seed int, states []budget.LimitState, d *deduction) {
 	w.Helper()
 	for _, s := range states {
@@ -339,8 +339,8 @@ func (w *table) compare(oracle *naive, seed int, states []budget.LimitState, d *
 // steps are how far the clock moves at a time, in ms.
 var steps = []int64{0, 1, 900, 20_000, 1_000_000, 4_000_000, 30_000_000, 300_000_000}
 
-// starts are near changes of clocks: New York in spring and autumn, Lord Howe by half an hour, midnights that
-// Sao Paulo did not have, a year's end.
+// starts are near clock changes: New York in spring and autumn, Lord Howe by half an hour,
+// midnights that Sao Paulo skipped, the end of a year.
 var starts = []time.Time{
 	time.Date(2025, 3, 8, 20, 0, 0, 0, time.UTC), time.Date(2025, 11, 1, 20, 0, 0, 0, time.UTC),
 	time.Date(2025, 4, 5, 10, 0, 0, 0, time.UTC), time.Date(2018, 11, 3, 22, 0, 0, 0, time.UTC),
@@ -397,7 +397,7 @@ func drawLimit(random *rand.Rand, name string) budget.Limit {
 	return l
 }
 
-// steady has no first_hit windows where the clock steps back.
+// steady removes first_hit windows where the clock steps back.
 func steady(list []budget.Limit, stepsBack bool) []budget.Limit {
 	for i := range list {
 		if w := &list[i].Window; stepsBack && w.Kind == budget.WindowFirstHit {
@@ -408,8 +408,8 @@ func steady(list []budget.Limit, stepsBack bool) []budget.Limit {
 	return list
 }
 
-// changed is a list of limits that differs: another maximum, another definition under a name, one more, one
-// less.
+// changed returns a list of limits that differs: another maximum, another definition under a name,
+// one more, one less.
 func changed(random *rand.Rand, limits *budget.Limits) []budget.Limit {
 	if limits == nil || len(limits.List) == 0 {
 		return drawLimits(random)

@@ -9,33 +9,33 @@ import (
 	"github.com/budgetd/budgetd/budget"
 )
 
-// Row is a counter's row without its key.
+// Row is a counter row without its key.
 type Row struct {
 	// Counted is in calls or minor units; 0 in the head of a sliding limit.
 	Counted int64
-	// BeganMS is when a first_hit window began; 0: none.
+	// BeganMS is when a first_hit window began, in ms; 0 if none has.
 	BeganMS int64
-	// Version is the limit's ChangedVersion by which it was loaded; 0: not yet.
+	// Version is the limit's ChangedVersion under which the row was loaded; 0 if it was not.
 	Version int64
-	// ExpiresMS is when it no longer counts; 0: never.
+	// ExpiresMS is when the row no longer counts, in ms; 0 means never.
 	ExpiresMS int64
 }
 
 // Event is a deduction that carries a value: when it was counted, and what is kept of it.
 type Event struct{ AtMS, Kept int64 }
 
-// settleMS is how far apart the clocks of two transactions that follow each other may be: a window
-// that began later than this after a change was never counted in by what the limit was before.
+// settleMS bounds the clock difference between two successive transactions. A window that began
+// later than this after a change holds no counts from before the change.
 const settleMS = int64(time.Minute / time.Millisecond)
 
-// graceMS is how long a row is kept after it no longer counts, for clocks that step back.
+// graceMS is how long a row is kept after it no longer counts, in case clocks step back.
 const graceMS = int64(time.Hour / time.Millisecond)
 
-// ExpiredBefore returns which rows may be removed: those that expire before it.
+// ExpiredBefore returns the instant, in ms, before which a row must have expired to be removed.
 func ExpiredBefore(now time.Time) int64 { return now.UnixMilli() - graceMS }
 
-// WindowAt names the row that is locked for deductions counted at an instant: the calendar window's
-// first instant; 0 for others.
+// WindowAt returns the key of the row to lock for deductions counted at an instant: the first
+// instant of a calendar window; 0 for others.
 func (l *Limit) WindowAt(atMS int64) int64 {
 	from, _ := l.span(atMS)
 	if l.Window.Kind == budget.WindowCalendar {
@@ -44,17 +44,17 @@ func (l *Limit) WindowAt(atMS int64) int64 {
 	return 0
 }
 
-// SlotAt names the slot of a sliding limit that holds an instant.
+// SlotAt returns the first instant of the sliding limit's slot at an instant.
 func (l *Limit) SlotAt(atMS int64) int64 { return atMS - ((atMS%l.slot)+l.slot)%l.slot }
 
-// Sliding reports whether the limit has slots beside its head.
+// Sliding reports whether the limit has slots beside its head row.
 func (l *Limit) Sliding() bool { return l.Window.Kind == budget.WindowSliding }
 
-// SlotsFrom names the first slot that counts at an instant: the first that overlaps the last
-// Length, which excludes its oldest instant.
+// SlotsFrom returns the first slot that counts at an instant: the first that overlaps the last
+// Length, excluding its oldest instant.
 func (l *Limit) SlotsFrom(nowMS int64) int64 { return l.SlotAt(nowMS - l.length + 1) }
 
-// span is what a deduction must have been counted in to count at an instant, to exclusive.
+// span returns when a deduction must have been counted to count at an instant, to exclusive.
 func (l *Limit) span(nowMS int64) (fromMS, toMS int64) {
 	switch l.Window.Kind {
 	case budget.WindowCalendar:
@@ -74,8 +74,7 @@ func (l *Limit) span(nowMS int64) (fromMS, toMS int64) {
 	return math.MinInt64, math.MaxInt64
 }
 
-// loads reports whether a row of a window that began at an instant can have missed what the ledger
-// has.
+// loads reports whether a row whose window began at beganMS may lack deductions of the ledger.
 func (l *Limit) loads(beganMS, nowMS int64) bool {
 	if l.ChangedVersion <= createdVersion {
 		return false
@@ -86,9 +85,9 @@ func (l *Limit) loads(beganMS, nowMS int64) bool {
 	return beganMS < l.changedMS+settleMS
 }
 
-// Additive reports whether what is counted at an instant can be added to the rows of all limits
-// without reading them: none has a window that begins with a deduction or slides, and a row that is
-// not there has missed nothing.
+// Additive reports whether a count at an instant can be added to the rows of all limits without
+// reading them: no window begins with a deduction or slides, and a missing row lacks nothing of the
+// ledger.
 func (s *Set) Additive(nowMS int64) bool {
 	for _, l := range s.List {
 		if l.Window.Kind != budget.WindowCalendar && l.Window.Kind != budget.WindowLifetime {
@@ -101,17 +100,16 @@ func (s *Set) Additive(nowMS int64) bool {
 	return true
 }
 
-// Tally is what is counted of one value in one limit as of one instant, under the lock of its row.
+// Tally is the count of one value in one limit at one instant, under the lock of its row.
 type Tally struct {
 	Limit *Limit
 	Key   string
-	// Values are a touch's, for whoever loads it.
+	// Values are a touch's; loading the tally needs them.
 	Values []string
-	// WindowMS names the locked row, and Row is it; SlotMS the slot that holds now, and Slot its
-	// row.
+	// WindowMS is the key of the locked row, Row. SlotMS is the key of the present slot, Slot.
 	WindowMS, SlotMS int64
 	Row, Slot        Row
-	// Loaded has the other slots as the ledger has them, where they were loaded.
+	// Loaded holds the other slots if they were loaded from the ledger.
 	Loaded map[int64]Row
 
 	nowMS, toMS  int64
@@ -119,7 +117,7 @@ type Tally struct {
 	others       []Slot // those slots, in no order
 }
 
-// NewTally returns an empty tally as of an instant.
+// NewTally returns an empty tally at an instant.
 func NewTally(l *Limit, key string, nowMS int64) Tally {
 	t := Tally{Limit: l, Key: key, nowMS: nowMS}
 	from, to := l.span(nowMS)
@@ -133,8 +131,8 @@ func NewTally(l *Limit, key string, nowMS int64) Tally {
 	return t
 }
 
-// Read puts a row into the tally: the locked one, or, of a sliding limit, one of its slots. Slots
-// that do not count, or that another definition counted, are passed over.
+// Read adds a row to the tally: the locked one or, for a sliding limit, one of its slots. It
+// ignores slots that no longer count or were counted under another definition.
 func (t *Tally) Read(windowMS int64, row Row) {
 	switch {
 	case windowMS == t.WindowMS:
@@ -158,8 +156,8 @@ func (t *Tally) addPast(slotMS, counted int64) {
 	t.others = append(t.others, Slot{slotMS, counted})
 }
 
-// Restore puts into an empty tally what a store counted: how much counts, when the window ends or
-// its oldest slot leaves it, and the slots of a sliding one, as far as they are known.
+// Restore fills an empty tally with a store's count: how much counts, when the window ends or its
+// oldest slot leaves it, and the known slots of a sliding window.
 func (t *Tally) Restore(used, endsMS int64, slots []Slot) {
 	t.Row = Row{Counted: used, Version: t.Limit.ChangedVersion}
 	switch t.Limit.Window.Kind {
@@ -177,10 +175,9 @@ func (t *Tally) Restore(used, endsMS int64, slots []Slot) {
 	}
 }
 
-// Stale returns the span of the ledger from which the tally has to be loaded before it is judged:
-// its row was made, or last loaded, under another definition of the limit, and its window began
-// before that was changed. ok is false where the row is as good as the ledger; a row of another
-// definition is emptied then.
+// Stale returns the span of the ledger to load before judging. ok is true if the row was created or
+// loaded under another definition of the limit and its window began before the change. ok is false
+// if the row agrees with the ledger; a row of another definition is then cleared.
 func (t *Tally) Stale() (fromMS, toMS int64, ok bool) {
 	l := t.Limit
 	if t.Row.Version == l.ChangedVersion {
@@ -194,8 +191,8 @@ func (t *Tally) Stale() (fromMS, toMS int64, ok bool) {
 	return 0, 0, false
 }
 
-// Load makes the tally from the ledger: events are all of the value, sorted by instant; those
-// outside the span that Stale names are passed over.
+// Load builds the tally from the ledger. events are those of the value, sorted by instant; those
+// outside the span of Stale are ignored.
 func (t *Tally) Load(events []Event) {
 	l := t.Limit
 	from, to := l.span(t.nowMS)
@@ -237,13 +234,13 @@ func (t *Tally) slotRow(slot, counted int64) Row {
 		t.Limit.length}
 }
 
-// ExpiresMS is when its row would expire if nothing more was counted in it.
+// ExpiresMS returns when the row expires, in ms, if nothing more is counted in it.
 func (t *Tally) ExpiresMS() int64 { return t.expires() }
 
-// SlotsFrom names the first slot that counts.
+// SlotsFrom returns the first slot that counts.
 func (t *Tally) SlotsFrom() int64 { return t.Limit.SlotsFrom(t.nowMS) }
 
-// expires is when the locked row no longer counts.
+// expires returns when the locked row no longer counts.
 func (t *Tally) expires() int64 {
 	switch l := t.Limit; l.Window.Kind {
 	case budget.WindowCalendar:
@@ -256,8 +253,8 @@ func (t *Tally) expires() int64 {
 	return 0
 }
 
-// Used is what counts now, and ResetMS when the window is over, or, sliding, when the oldest slot
-// leaves it; 0: never. A first_hit window that has not begun would begin now.
+// Used returns the present count and when the window ends or, if it slides, its oldest slot leaves
+// it, in ms; 0 means never. A first_hit window that has not begun would begin now.
 func (t *Tally) Used() (used, resetMS int64) {
 	l := t.Limit
 	switch l.Window.Kind {
@@ -279,7 +276,7 @@ func (t *Tally) Used() (used, resetMS int64) {
 }
 
 // fits returns the first instant, in ms, at which a count fits under a bound if nothing else is
-// counted until then; 0: it never does. A sliding window is left by one slot after the other.
+// counted until then; 0 means never. The slots of a sliding window leave it one by one.
 func (t *Tally) fits(counts, most int64) int64 {
 	used, reset := t.Used()
 	switch {
@@ -298,10 +295,9 @@ func (t *Tally) fits(counts, most int64) int64 {
 	return reset
 }
 
-// over reports whether no first_hit window has begun that lasts until now.
+// over reports whether the first_hit window has not begun or has ended.
 func (t *Tally) over() bool { return t.Row.BeganMS == 0 || t.nowMS >= t.Row.BeganMS+t.Limit.length }
 
-// count adds to the window.
 func (t *Tally) count(n int64) {
 	l := t.Limit
 	t.Row.Version = l.ChangedVersion
@@ -320,16 +316,16 @@ func (t *Tally) count(n int64) {
 	t.Row.ExpiresMS = t.expires()
 }
 
-// Mark is what Judge changes in a tally.
+// Mark is the state of a tally that Judge changes.
 type Mark struct{ row, slot Row }
 
-// Mark returns what Reset needs to take back whatever Judge counts from here on.
+// Mark returns the state that Reset restores.
 func (t *Tally) Mark() Mark { return Mark{t.Row, t.Slot} }
 
-// Reset makes the tally what it was at a mark.
+// Reset restores the tally to a mark, undoing what Judge counted since.
 func (t *Tally) Reset(to Mark) { t.Row, t.Slot = to.row, to.slot }
 
-// Plus adds without passing what a counter can hold.
+// Plus adds and saturates at math.MaxInt64.
 func Plus(a, b int64) int64 {
 	if a > math.MaxInt64-b {
 		return math.MaxInt64
@@ -337,7 +333,7 @@ func Plus(a, b int64) int64 {
 	return a + b
 }
 
-// Slots lists the slots that have to be written with the tally, in order.
+// Slots lists the slots to write with the tally, in order.
 func (t *Tally) Slots() []int64 {
 	var out []int64
 	for slot := range t.Loaded {
@@ -350,7 +346,7 @@ func (t *Tally) Slots() []int64 {
 	return out
 }
 
-// SlotRow is the row of one of the Slots.
+// SlotRow returns the row of one of the Slots.
 func (t *Tally) SlotRow(slot int64) Row {
 	if slot == t.SlotMS {
 		return t.Slot
@@ -358,9 +354,9 @@ func (t *Tally) SlotRow(slot int64) Row {
 	return t.Loaded[slot]
 }
 
-// GivenBack is the row after a deduction that it may have counted keeps less: of a sliding limit
-// the deduction's slot, head its head. changed is false where the row does not hold the deduction:
-// its window was another one, or it was never loaded under the present definition.
+// GivenBack returns the row after a deduction that it may have counted keeps less. For a sliding
+// limit row is the deduction's slot and head its head. changed is false if the row does not include
+// the deduction: it belongs to another window, or was not loaded under the present definition.
 func (l *Limit) GivenBack(head, row Row, countedMS, less int64) (after Row, changed bool) {
 	switch {
 	case head.Version != l.ChangedVersion || row.Version != l.ChangedVersion || less <= 0:
@@ -373,9 +369,9 @@ func (l *Limit) GivenBack(head, row Row, countedMS, less int64) (after Row, chan
 	return row, true
 }
 
-// Keeps reports whether the row in which a deduction was counted may still be there at an instant,
-// and MayLoad whether somebody may be about to load it from the ledger: whoever changes the
-// deduction has to lock it then, though it be missing.
+// Keeps reports whether the row in which a deduction was counted may still exist at an instant.
+// mayLoad reports whether a transaction may be about to load it from the ledger; changing the
+// deduction then requires the lock even if the row is missing.
 func (l *Limit) Keeps(countedMS, nowMS int64) (keeps, mayLoad bool) {
 	from, end := l.span(countedMS)
 	switch l.Window.Kind {

@@ -7,8 +7,8 @@ import (
 	"github.com/budgetd/budgetd/budget"
 )
 
-// Zoned returns a definition's limits with the zones of their calendar windows written out: the
-// budget's, where they have none of their own. nil stays nil.
+// Zoned returns a definition's limits with the budget's zone written into calendar windows that
+// name none. nil stays nil.
 func Zoned(d budget.Definition) *budget.Limits {
 	if d.Limits == nil {
 		return nil

@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// TestAbsolute looks inside, because no string is known, or possible, that reaches MinInt32.
+// TestAbsolute tests the internal function, because no string reaches MinInt32.
 func TestAbsolute(t *testing.T) {
 	for _, c := range []struct {
 		h    int32

@@ -24,8 +24,7 @@ func BenchmarkHash(b *testing.B) {
 	}
 }
 
-// BenchmarkLocate hashes and looks up; the keys change, so that lookups do not all hit one line of
-// the processor's cache.
+// BenchmarkLocate hashes and looks up changing keys, so that lookups do not all hit one cache line.
 func BenchmarkLocate(b *testing.B) {
 	keys := make([]string, 1<<14)
 	for i := range keys {

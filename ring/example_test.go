@@ -17,7 +17,7 @@ func Example() {
 	home := r.Locate("order-20261120-000001")
 	fmt.Println("home:", home)
 
-	// The home is down: the key goes to the next instance clockwise, all others stay.
+	// The home is down: the key moves to the next instance clockwise; all other keys stay.
 	next, ok := r.LocateWithout("order-20261120-000001",
 		func(node string) bool { return node == home })
 	fmt.Println("next:", next, ok)
@@ -33,7 +33,7 @@ func Example() {
 	// walk: 192.168.0.2:111
 }
 
-// A ring over bucket ordinals serves every budget with as many buckets.
+// A ring over bucket ordinals serves every budget with that many buckets.
 func ExampleRing_LocateIndex() {
 	ordinals := make([]string, 10)
 	for i := range ordinals {

@@ -14,9 +14,8 @@ const (
 // bit-exact with testdata/hash.tsv: Hash("") is 1494218850, Hash("a") is 649470159.
 //
 // A byte of s that is not part of valid UTF-8 counts as one U+FFFD, so every string has a hash;
-// strings that differ only in such bytes share theirs. Nothing is normalised: the two ways to
-// write é are two keys. The hash is not cryptographic: whoever chooses keys can choose their
-// places.
+// strings that differ only in such bytes share theirs. Nothing is normalised: the two ways to write
+// é are two keys. The hash is not cryptographic: callers who choose keys can choose their places.
 //
 // It does not allocate and is safe for concurrent use.
 func Hash(s string) uint32 {

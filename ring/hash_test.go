@@ -64,7 +64,7 @@ func TestHashOfInvalidUTF8(t *testing.T) {
 	}
 }
 
-// TestHashOfCodePoints runs over both ends of every length in UTF-8 and in UTF-16.
+// TestHashOfCodePoints covers both ends of every length in UTF-8 and in UTF-16.
 func TestHashOfCodePoints(t *testing.T) {
 	for _, c := range []rune{
 		0, 0x7F, 0x80, 0x7FF, 0x800, 0xD7FF, 0xE000, 0xFFFD, 0xFFFF, 0x10000, 0x103FF, 0x10400,

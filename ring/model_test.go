@@ -8,8 +8,8 @@ import (
 	"unicode/utf16"
 )
 
-// The model is the ring again, slow and by other means: whole numbers reduced modulo 2^32 instead
-// of int32, the standard library's UTF-16, labels as strings, a linear search.
+// The model reimplements the ring slowly and by other means: whole numbers reduced modulo 2^32
+// instead of int32, the standard library's UTF-16, labels as strings, a linear search.
 
 // modelHash is Hash.
 func modelHash(s string) uint32 {

@@ -20,7 +20,7 @@ const (
 	MaxPoints        = 1 << 24 // nodes times points per node
 )
 
-// What New refuses.
+// Errors of New.
 var (
 	ErrNoNodes       = errors.New("ring: no nodes")
 	ErrPoints        = errors.New("ring: number of points out of range")
@@ -28,7 +28,7 @@ var (
 	ErrDuplicateNode = errors.New("ring: duplicate node")
 )
 
-// hashBits is the width of what Hash returns.
+// hashBits is the number of bits of a Hash.
 const hashBits = 31
 
 // Ring assigns keys to nodes. It never changes, and all its methods are safe for concurrent use.
@@ -94,8 +94,9 @@ func New(nodes []string, pointsPerNode int) (*Ring, error) {
 func place(nodes []string, byName []int, pointsPerNode int) []uint64 {
 	n := len(nodes)
 	points := make([]uint64, 0, n*pointsPerNode)
-	// The low half of a point first holds its place among points of the same hash, i*n plus the
-	// name's rank counted up or down, which stays below MaxPoints; once sorted, the node's index.
+	// The low half of a point first holds its place among points with the same hash: i*n plus the
+	// name's rank counted up or down, which stays below MaxPoints. After sorting it holds the
+	// node's index.
 	for rank, node := range byName {
 		prefix := fnv(fnv(fnvOffset, nodes[node]), "&&VN")
 		var digits [8]byte
@@ -121,7 +122,8 @@ func place(nodes []string, byName []int, pointsPerNode int) []uint64 {
 	return points
 }
 
-// index makes r.start: as many slots as the largest power of two not above the number of points.
+// index builds r.start, with as many slots as the largest power of two not above the number of
+// points.
 func (r *Ring) index() {
 	slotBits := uint(bits.Len(uint(len(r.points)))) - 1
 	r.shift = hashBits - slotBits
@@ -155,13 +157,13 @@ func (r *Ring) next(at int) int {
 	return at
 }
 
-// owner returns the index of the node that owns the point at that position.
+// owner returns the index of the node that owns the point at a position.
 func (r *Ring) owner(at int) int { return int(uint32(r.points[at])) }
 
 // Nodes returns a copy of the nodes in the order given to New.
 func (r *Ring) Nodes() []string { return slices.Clone(r.nodes) }
 
-// Locate returns the node that key belongs to. Every key, the empty one too, belongs to exactly
+// Locate returns the node that key belongs to. Every key, even the empty one, belongs to exactly
 // one node. It does not allocate.
 func (r *Ring) Locate(key string) string {
 	return r.nodes[r.owner(r.first(Hash(key)))]
@@ -171,9 +173,9 @@ func (r *Ring) Locate(key string) string {
 // ring without the nodes that skip reports, or -1 if it reports all of them. A nil skip skips
 // nothing.
 //
-// skip gets a node's index, may be asked several times about the same node and must not change its
-// mind during the call. With n nodes it is asked 2n times at most if it reports them all, and about
-// n ÷ (nodes not skipped) times otherwise.
+// skip gets a node's index. It may be called several times for the same node and must not change
+// its answer during the call. With n nodes it is called at most 2n times if it reports them all,
+// and about n ÷ (nodes not skipped) times otherwise.
 //
 // It does not allocate, nor does a skip that only reads captured variables.
 func (r *Ring) LocateIndex(key string, skip func(i int) bool) int {
@@ -182,8 +184,8 @@ func (r *Ring) LocateIndex(key string, skip func(i int) bool) int {
 		return r.owner(at)
 	}
 	for asked := range len(r.points) {
-		// A node has many points. Rather than pass all of them to learn that every node is
-		// skipped, ask about each node once as soon as that costs no more than it did so far.
+		// A node has many points. To learn that every node is skipped, ask once about each node as
+		// soon as that costs no more than the calls so far.
 		if asked == len(r.nodes) && r.skipsAll(skip) {
 			return -1
 		}
@@ -220,8 +222,8 @@ func (r *Ring) LocateWithout(key string, skip func(node string) bool) (string, b
 }
 
 // Walk yields every node once, clockwise from key: first the one that key belongs to, then each
-// time the one that it belongs to without all those before. A whole walk passes about
-// nodes · ln(nodes) points. Each range over the sequence starts anew and allocates one byte per
+// time the one that it belongs to without all those before. A whole walk passes about nodes ·
+// ln(nodes) points. Each range over the sequence starts from the key and allocates one byte per
 // node.
 func (r *Ring) Walk(key string) iter.Seq[string] {
 	return func(yield func(string) bool) {

@@ -94,7 +94,7 @@ func TestLookupVectors(t *testing.T) {
 }
 
 // TestOwnLabel looks up the labels themselves: a key belongs to the first point at or after its
-// hash, not only after it.
+// hash.
 func TestOwnLabel(t *testing.T) {
 	nodes := ordinals(10)
 	r := mustNew(t, nodes, 100)
@@ -108,7 +108,7 @@ func TestOwnLabel(t *testing.T) {
 	}
 }
 
-// TestWrap finds a key before all points of a ring, one between and one after all of them.
+// TestWrap looks up a key before all points of a ring, one between them and one after them.
 func TestWrap(t *testing.T) {
 	nodes := []string{"a", "b", "c"}
 	slices.SortFunc(nodes, func(x, y string) int {
@@ -137,7 +137,7 @@ func TestWrap(t *testing.T) {
 	}
 }
 
-// TestBalance: 100 nodes of 1,000 points, 1,000,000 keys.
+// TestBalance looks up 1,000,000 keys in 100 nodes of 1,000 points.
 func TestBalance(t *testing.T) {
 	const n, keys, worst = 100, 1_000_000, 1.15
 	for _, format := range []string{"%d", "192.168.0.%d:111", "redis-%d:6379"} {
@@ -160,7 +160,7 @@ func TestBalance(t *testing.T) {
 	}
 }
 
-// TestRemoval: a node that goes takes only its own keys along, to where LocateWithout said.
+// TestRemoval checks that removing a node moves only its own keys, to where LocateWithout says.
 func TestRemoval(t *testing.T) {
 	nodes := named("redis-%d:6379", 10)
 	r := mustNew(t, nodes, 200)

@@ -55,7 +55,8 @@ func TestCollisions(t *testing.T) {
 	}
 }
 
-// TestTwinsShare: nodes that collide everywhere split their range; neither starves.
+// TestTwinsShare checks that nodes which collide everywhere split their range, so that neither
+// starves.
 func TestTwinsShare(t *testing.T) {
 	for _, pair := range [][2]string{twins, nearTwins, ordinalTwins} {
 		r := mustNew(t, append(named("other-%d", 8), pair[:]...), ring.DefaultPointsPerNode)
@@ -73,7 +74,7 @@ func TestTwinsShare(t *testing.T) {
 	}
 }
 
-// drawNodes draws a list of distinct nodes in any order, names that collide among them.
+// drawNodes draws distinct nodes in any order, including names that collide.
 func drawNodes(t *rapid.T) []string {
 	pool := slices.Concat(twins[:], nearTwins[:], strangers[:], ordinalTwins[:], ordinals(6),
 		[]string{"é", "用户", "😀"})
@@ -90,8 +91,8 @@ func drawKey(t *rapid.T, nodes []string, pointsPerNode int) string {
 		rapid.IntRange(0, pointsPerNode-1).Draw(t, "i"))
 }
 
-// TestWithoutIsARingWithout: skipping nodes, and giving them in another order, gives the answer of
-// a ring built without them.
+// TestWithoutIsARingWithout checks that skipping nodes, and giving them in another order, gives the
+// answer of a ring built without them.
 func TestWithoutIsARingWithout(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		nodes := drawNodes(t)
@@ -121,7 +122,8 @@ func TestWithoutIsARingWithout(t *testing.T) {
 	})
 }
 
-// TestWalkIsWithout: each step of a walk is where the key belongs without the nodes before.
+// TestWalkIsWithout checks that each step of a walk is where the key belongs without the nodes
+// before.
 func TestWalkIsWithout(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		nodes := drawNodes(t)
@@ -156,8 +158,8 @@ func TestWalkStopsAndStartsAnew(t *testing.T) {
 	}
 }
 
-// TestSkipIsBounded: however many points there are, to learn that all nodes are skipped takes at
-// most two questions per node.
+// TestSkipIsBounded checks that finding all nodes skipped takes at most two calls per node, however
+// many points there are.
 func TestSkipIsBounded(t *testing.T) {
 	const n = 50
 	for _, pointsPerNode := range []int{1, 2, 1_000} {
@@ -176,7 +178,7 @@ func TestSkipIsBounded(t *testing.T) {
 	}
 }
 
-// TestOneLeft: the one node that is not skipped is found, wherever its points are.
+// TestOneLeft checks that the one node not skipped is found, wherever its points are.
 func TestOneLeft(t *testing.T) {
 	r := mustNew(t, ordinals(50), 3)
 	for left := range 50 {

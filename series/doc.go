@@ -1,6 +1,6 @@
-// Package series holds what a budget's figures over time say: pure functions of samples, asked by
-// the service that keeps them. No clock, no I/O.
+// Package series derives a budget's history and projection from its samples. Its functions are
+// pure.
 //
-// A sample is taken once a minute, and only where something changed since the one before it. So a
-// budget's figures at any instant are those of its latest sample then: nothing is interpolated.
+// A sample is taken once a minute, and only if something changed since the previous one. A budget's
+// figures at any instant are therefore those of its latest sample; nothing is interpolated.
 package series

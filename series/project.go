@@ -2,13 +2,13 @@ package series
 
 import "time"
 
-// RateWindow is how much of the past a projection looks at.
+// RateWindow is the time over which a projection measures the rate.
 const RateWindow = 15 * time.Minute
 
-// farAway is how far ahead a projection says anything.
+// farAway is the furthest that a projection looks ahead.
 const farAway = 10 * 365 * 24 * time.Hour
 
-// Outlook says what a projection found.
+// Outlook is the result of a projection.
 type Outlook string
 
 // The outlooks.
@@ -21,13 +21,13 @@ const (
 	NotBeforeEnd Outlook = "not_before_end"
 	// NotForYears: at this rate it takes more than ten years.
 	NotForYears Outlook = "not_for_years"
-	// NotUsed: nothing was used lately.
+	// NotUsed: nothing was used recently.
 	NotUsed Outlook = "not_used"
-	// NotKnown: there is no earlier sample to compare with yet.
+	// NotKnown: there is no earlier sample to compare with.
 	NotKnown Outlook = "not_known"
 )
 
-// Projection is when a budget will be used up if it goes on as it did lately.
+// Projection predicts when a budget will be used up at its recent rate.
 type Projection struct {
 	// Rate is in minor units a second, 0 at least.
 	Rate    float64
@@ -36,13 +36,13 @@ type Projection struct {
 	ExhaustedAt time.Time
 }
 
-// Project draws a straight line on from the last 15 minutes: the rate is what was spent (used and
-// held, less what was given back) between the sample that was valid RateWindow ago, or the earliest
-// one, and now, divided by the time between; what is available now lasts as long as that rate takes
-// for it. end is when the period ends, exclusive; zero: never. Samples are in the order of time.
+// Project extrapolates the last 15 minutes linearly. The rate is what was spent (used and held,
+// less refunds) since the sample that was valid RateWindow ago, or since the earliest one, divided
+// by the time since then. What is available now lasts until it is spent at that rate. end is when
+// the period ends, exclusive; zero means never. Samples are ordered by time.
 //
-// 900 units available, 60 spent within the last 10 minutes of a budget that is no older: 0.1 a
-// second, exhausted in 9,000 s.
+// A budget that is 10 minutes old, with 60 units spent and 900 available, spends 0.1 a second and
+// is exhausted in 9,000 s.
 func Project(samples []Point, now Point, end time.Time) Projection {
 	if now.Available() <= 0 {
 		rate, _ := rateOf(samples, now)
@@ -74,7 +74,7 @@ func Project(samples []Point, now Point, end time.Time) Projection {
 	return p
 }
 
-// rateOf is the slope. known is false where there is nothing to compare with.
+// rateOf returns the slope. known is false if there is nothing to compare with.
 func rateOf(samples []Point, now Point) (rate float64, known bool) {
 	begin := now.At.Add(-RateWindow)
 	from, ok := latest(samples, begin)

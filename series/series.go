@@ -10,33 +10,33 @@ import (
 // MaxPoints is the most points that one series has.
 const MaxPoints = 1440
 
-// Bounds of what can be asked for.
+// Bounds of a query.
 const (
-	// LeastStep is the time between two samples, and the least step of a series.
+	// LeastStep is the time between two samples, and the smallest step of a series.
 	LeastStep = time.Minute
-	// DefaultLength is how much of the past a series shows where the caller names no beginning.
+	// DefaultLength is the length of a series without a beginning.
 	DefaultLength = time.Hour
 )
 
-// Figures are what a sample keeps of a budget. Quantities are minor units.
+// Figures are the sampled figures of a budget, in minor units.
 type Figures struct {
 	// Total, Undistributed, Quarantined and Forfeited are T, F + U, Q and X.
 	Total, Undistributed, Quarantined, Forfeited int64
-	// Remaining is ΣO of the open epochs, InTransit what is on its way to or from the total.
+	// Remaining is ΣO of the open epochs, InTransit the units on their way to or from the total.
 	Remaining, InTransit int64
 	Held, Used           int64
-	// Stranded is what of all this lies where it is of no use now: in buckets that are fenced or out
+	// Stranded is the part of all this that cannot be used now: in buckets that are fenced or out
 	// of reach, or as fragments.
 	Stranded int64
 }
 
-// Released is what has been handed out: T − F − U − X.
+// Released returns the units handed out: T − F − U − X.
 func (f Figures) Released() int64 { return f.Total - f.Undistributed - f.Forfeited }
 
-// Available is what can still be deducted, at once, soon, or in a later period: F, U, ΣO and ΣR.
+// Available returns what can still be deducted, now or later: F, U, ΣO and ΣR.
 func (f Figures) Available() int64 { return f.Undistributed + f.Remaining + f.InTransit }
 
-// Spent is what has been deducted and not given back: used and held.
+// Spent returns what has been deducted and not refunded: used and held.
 func (f Figures) Spent() int64 { return f.Used + f.Held }
 
 // Point is a budget's figures at an instant.
@@ -45,18 +45,18 @@ type Point struct {
 	Figures
 }
 
-// Span is the part of the past that a series shows: a point at From, and one every Step, up to To.
+// Span is the time range of a series: one point at From, then one every Step, up to To.
 type Span struct {
 	From, To time.Time
 	Step     time.Duration
 }
 
-// Points is how many points a span has, at most.
+// Points returns the most points that a span can have.
 func (s Span) Points() int { return int(s.To.Sub(s.From)/s.Step) + 1 }
 
-// Choose completes what a caller asked for (zero: nothing) and checks it. To is now, From
-// DefaultLength before To, Step the fewest whole minutes that give no more than MaxPoints points.
-// The fields that are faulty come back, none if it is all right.
+// Choose completes a query (zero means not given) and checks it. To defaults to now, From to
+// DefaultLength before To, and Step to the fewest whole minutes that give at most MaxPoints points.
+// It returns the faulty fields, if any.
 func Choose(asked Span, now time.Time) (Span, []budget.FieldError) {
 	s := asked
 	if s.To.IsZero() {
@@ -85,9 +85,9 @@ func Choose(asked Span, now time.Time) (Span, []budget.FieldError) {
 	return s, nil
 }
 
-// Thin returns the points of a span: at each of its instants the figures of the latest sample then.
-// Where there was none yet there is no point, nor is there one after now. The samples are in the
-// order of time, those before the span only count by their last one.
+// Thin returns the points of a span: at each instant the figures of the latest sample at that time.
+// There is no point before the first sample, nor after now. Samples are ordered by time; of those
+// before the span only the last one counts.
 func Thin(samples []Point, span Span, now time.Time) []Point {
 	out := make([]Point, 0, min(span.Points(), MaxPoints))
 	next := 0
@@ -106,7 +106,7 @@ func Thin(samples []Point, span Span, now time.Time) []Point {
 	return out
 }
 
-// latest returns the last sample that is not after an instant, and whether there is one.
+// latest returns the last sample not after an instant, if there is one.
 func latest(samples []Point, at time.Time) (Point, bool) {
 	for _, p := range slices.Backward(samples) {
 		if !p.At.After(at) {

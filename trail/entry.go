@@ -6,18 +6,18 @@ import (
 	"sync"
 )
 
-// Entry is a row that a call under way will append. It is safe for concurrent use.
+// Entry is the row that a call in progress will append. It is safe for concurrent use.
 type Entry struct {
 	mu       sync.Mutex
 	row      Row
 	appended bool
 }
 
-// NewEntry returns an entry that begins with who calls, when, from where and what.
+// NewEntry returns an entry that begins with the caller, time, source and operation.
 func NewEntry(begun Row) *Entry { return &Entry{row: begun} }
 
-// Change notes what a transaction is about to do. A transaction that is tried again notes it again;
-// the last one counts. before and after are JSON, nil for none.
+// Change records what a transaction is about to do. A retried transaction records it again; the
+// last record counts. before and after are JSON, nil for none.
 func (e *Entry) Change(tenant, target string, before, after []byte) {
 	if e == nil {
 		return
@@ -28,7 +28,7 @@ func (e *Entry) Change(tenant, target string, before, after []byte) {
 	e.row.Before, e.row.After = slices.Clone(before), slices.Clone(after)
 }
 
-// Ask notes the request id that the caller gave; "" leaves what was noted.
+// Ask records the caller's request id; "" keeps the previous one.
 func (e *Entry) Ask(requestID string) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -37,7 +37,7 @@ func (e *Entry) Ask(requestID string) {
 	}
 }
 
-// Succeed returns the row of a transaction that is about to commit, and notes that it was appended.
+// Succeed returns the row of a transaction that is about to commit, and marks it as appended.
 func (e *Entry) Succeed() Row {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -48,14 +48,14 @@ func (e *Entry) Succeed() Row {
 }
 
 // End returns the row that is still to be appended once the call has ended with an outcome: Done or
-// the code of its error. False: its transaction appended it.
+// the code of its error. ok is false if its transaction appended it.
 func (e *Entry) End(outcome string) (Row, bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	row := e.row
 	row.Outcome = outcome
 	if outcome != Done {
-		// What was noted did not happen, or is not known to have happened.
+		// The recorded change did not happen, or is not known to have happened.
 		row.After = nil
 	}
 	return row, outcome != Done || !e.appended
@@ -68,7 +68,7 @@ func NewContext(ctx context.Context, e *Entry) context.Context {
 	return context.WithValue(ctx, contextKey{}, e)
 }
 
-// FromContext returns the entry of a context, nil for none: background work has none.
+// FromContext returns the entry of a context, or nil; background work has none.
 func FromContext(ctx context.Context) *Entry {
 	e, _ := ctx.Value(contextKey{}).(*Entry)
 	return e

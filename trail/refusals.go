@@ -6,7 +6,7 @@ import (
 	"sync"
 )
 
-// MaxRefusals bounds how many different refusals are told apart between two calls of Take.
+// MaxRefusals bounds the distinct refusals between two calls of Take.
 const MaxRefusals = 1000
 
 // Refusals counts refused authentications, so that a flood of them costs few rows: equal ones
@@ -16,14 +16,13 @@ type Refusals struct {
 	counted map[refusal]*tally
 }
 
-// refusal is what makes refusals equal.
+// refusal is the key of equal refusals.
 type refusal struct{ principal, keyID, source, op, outcome string }
 
-// tally is when the first of equal refusals came, and how many there were.
+// tally is the time of the first of equal refusals, and their number.
 type tally struct{ firstMS, times int64 }
 
-// Add counts a refusal. From MaxRefusals different ones on, further ones are told apart by their
-// outcome only.
+// Add counts a refusal. Beyond MaxRefusals distinct ones, refusals differ by their outcome only.
 func (f *Refusals) Add(nowMS int64, keyID, source, op, outcome string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -53,7 +52,7 @@ func (f *Refusals) add(nowMS int64, one refusal, times int64) {
 	f.counted[one].times += times
 }
 
-// Take returns the rows that stand for all refusals since the last call, the earliest first.
+// Take returns rows for all refusals since the last call, the earliest first.
 func (f *Refusals) Take() []Row {
 	f.mu.Lock()
 	counted := f.counted
@@ -73,7 +72,7 @@ func (f *Refusals) Take() []Row {
 	return rows
 }
 
-// Return counts rows of Take again, because they could not be appended.
+// Return counts rows of Take again because they could not be appended.
 func (f *Refusals) Return(rows []Row) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -18,7 +18,7 @@ func (h Hash) String() string { return hex.EncodeToString(h[:]) }
 // MarshalText writes the hash in hexadecimal.
 func (h Hash) MarshalText() ([]byte, error) { return []byte(h.String()), nil }
 
-// UnmarshalText reads a hash in hexadecimal. It fails for any other length.
+// UnmarshalText parses a hash in hexadecimal. It returns an error for any other length.
 func (h *Hash) UnmarshalText(text []byte) error {
 	if len(text) != hex.EncodedLen(len(h)) {
 		return errors.New("trail: a hash has 64 hexadecimal digits")
@@ -45,24 +45,24 @@ type Row struct {
 	Source string
 	// Op is the call, in the API's words: "append", "create key".
 	Op string
-	// Tenant, and Target within it: the name of the budget, instance or key; "" for none.
+	// Target is the name of the budget, instance or key within Tenant; "" for none.
 	Tenant, Target string
 	// RequestID is the caller's, CorrelationID finds the call in the logs; "" for none.
 	RequestID, CorrelationID string
-	// Before and After are the definition as JSON; nil where the thing does not exist.
+	// Before and After are the definition as JSON; nil if the object does not exist.
 	Before, After []byte
 	// Outcome is Done, or the code of the error.
 	Outcome string
-	// Times is how many equal refusals the row stands for, at least 1.
+	// Times is the number of equal refusals that the row stands for, at least 1.
 	Times int64
 	// Hash chains the row to all before it.
 	Hash Hash
 }
 
-// format tells this encoding from every later one.
+// format distinguishes this encoding from later ones.
 const format = "budgetd audit log 1"
 
-// hashAfter returns the hash of r behind a row of hash previous. The columns are written with their
+// hashAfter returns the hash of r after a row with hash previous. The columns are prefixed by their
 // lengths, so that no two rows have the same bytes; nil and empty definitions differ.
 func (r *Row) hashAfter(previous Hash) (out Hash) {
 	text := make([]byte, 0, 512+len(r.Before)+len(r.After))
@@ -99,10 +99,10 @@ type Anchor struct {
 	Hash Hash
 }
 
-// String returns the anchor as ParseAnchor reads it.
+// String returns the anchor in the form that ParseAnchor parses.
 func (a Anchor) String() string { return strconv.FormatInt(a.Seq, 10) + ":" + a.Hash.String() }
 
-// ParseAnchor reads an anchor. It fails for any text that String does not write.
+// ParseAnchor parses an anchor. It returns an error for any text that String does not write.
 func ParseAnchor(text string) (a Anchor, err error) {
 	seq, hash, found := strings.Cut(text, ":")
 	if a.Seq, err = strconv.ParseInt(seq, 10, 64); !found || err != nil || a.Seq < 0 {

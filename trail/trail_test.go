@@ -14,7 +14,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// chain returns n rows that follow each other.
+// chain returns n successive rows.
 func chain(n int) (rows []Row, head Anchor) {
 	for i := range n {
 		row := Link(head, Row{AtMS: int64(i), Principal: "admin", KeyID: "k", Source: "10.0.0.1", Op: "append",
@@ -40,7 +40,7 @@ func TestWholeChain(t *testing.T) {
 	if err := verify(rows, Anchor{}, head, rows[3].Anchor(), rows[19].Anchor()); err != nil {
 		t.Error(err)
 	}
-	// What old rows were removed of begins at an anchor.
+	// A trail whose old rows were removed begins at an anchor.
 	if err := verify(rows[7:], rows[6].Anchor(), head); err != nil {
 		t.Error(err)
 	}
@@ -49,7 +49,7 @@ func TestWholeChain(t *testing.T) {
 	}
 }
 
-// Every change of every column of every row is noticed, at that row.
+// Every change of every column of every row is detected, at that row.
 func TestEveryEditIsNoticed(t *testing.T) {
 	whole, head := chain(5)
 	fields := reflect.TypeFor[Row]()
@@ -80,7 +80,7 @@ func TestEveryEditIsNoticed(t *testing.T) {
 	}
 }
 
-// Text that moves from one column to the next is noticed, and so is nil that becomes empty.
+// Text that moves from one column to the next is detected, and so is nil that becomes empty.
 func TestColumnsAreApart(t *testing.T) {
 	a := Row{Principal: "ab", KeyID: "c", Before: nil}
 	for _, b := range []Row{{Principal: "a", KeyID: "bc"}, {Principal: "abc"}, {Principal: "ab", KeyID: "c", Before: []byte{}},
@@ -91,7 +91,7 @@ func TestColumnsAreApart(t *testing.T) {
 	}
 }
 
-// Removal, exchange, repetition and addition of rows are noticed, by anybody who cannot compute hashes.
+// Removed, exchanged, repeated and added rows are detected, unless the hashes are recomputed.
 func TestMovedRowsAreNoticed(t *testing.T) {
 	whole, head := chain(6)
 	rapid.Check(t, func(t *rapid.T) {
@@ -114,7 +114,7 @@ func TestMovedRowsAreNoticed(t *testing.T) {
 			t.Error("not noticed")
 		}
 	})
-	// Exchanged together with their numbers.
+	// The rows are exchanged together with their numbers.
 	rows := slices.Clone(whole)
 	rows[2], rows[3] = rows[3], rows[2]
 	rows[2].Seq, rows[3].Seq = 3, 4
@@ -123,7 +123,7 @@ func TestMovedRowsAreNoticed(t *testing.T) {
 	}
 }
 
-// A chain that was recomputed is found by an anchor only.
+// Only an anchor reveals a chain that was recomputed.
 func TestAnchorsFindOutRewriting(t *testing.T) {
 	whole, _ := chain(6)
 	kept := whole[4].Anchor()

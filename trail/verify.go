@@ -4,13 +4,13 @@ import "fmt"
 
 // Break is a place where the chain does not hold.
 type Break struct {
-	// Seq is the number of the row at which it was noticed.
+	// Seq is the number of the row where it was detected.
 	Seq int64
 	// Reason says what must have happened.
 	Reason string
 }
 
-// Error says where the chain breaks and what must have happened.
+// Error returns the row and the reason.
 func (b *Break) Error() string { return fmt.Sprintf("audit log: row %d: %s", b.Seq, b.Reason) }
 
 // Verifier recomputes a chain, row by row.
@@ -20,8 +20,8 @@ type Verifier struct {
 }
 
 // NewVerifier returns a Verifier of the rows that follow an anchor: the zero Anchor for a whole
-// trail, the head's First for one of which old rows were removed. The chain must also go through
-// the anchors that were written down elsewhere.
+// trail, the head's First for one whose old rows were removed. The chain must also go through the
+// given anchors.
 func NewVerifier(from Anchor, through ...Anchor) *Verifier {
 	v := &Verifier{last: from, anchors: map[int64]Hash{}}
 	for _, a := range through {
@@ -30,26 +30,26 @@ func NewVerifier(from Anchor, through ...Anchor) *Verifier {
 	return v
 }
 
-// Add takes the next row, in the order of their numbers. A *Break says what is wrong with it.
+// Add takes the next row, in numerical order. It returns a *Break if the row is wrong.
 func (v *Verifier) Add(r Row) error {
 	want := v.last.Seq + 1
 	switch {
 	case r.Seq > want:
 		return &Break{want, fmt.Sprintf("rows %d to %d are missing", want, r.Seq-1)}
 	case r.Seq < want:
-		return &Break{r.Seq, "it is not where it belongs, or there twice"}
+		return &Break{r.Seq, "it is out of place or duplicated"}
 	case r.hashAfter(v.last.Hash) != r.Hash:
 		return &Break{r.Seq, "it or its hash was changed, or rows were exchanged"}
 	}
 	if hash, known := v.anchors[r.Seq]; known && hash != r.Hash {
-		return &Break{r.Seq, "it is not the row that the anchor was taken of: rows were rewritten"}
+		return &Break{r.Seq, "it differs from the row of the anchor: rows were rewritten"}
 	}
 	v.last = r.Anchor()
 	return nil
 }
 
-// End checks that the rows end where the head says, and that every anchor was reached. A *Break
-// says what is missing.
+// End checks that the rows end where the head says, and that every anchor was reached. It returns a
+// *Break if not.
 func (v *Verifier) End(head Anchor) error {
 	switch {
 	case v.last.Seq < head.Seq:
@@ -67,5 +67,5 @@ func (v *Verifier) End(head Anchor) error {
 	return nil
 }
 
-// Last returns the place of the last row that was added.
+// Last returns the anchor of the last row that was added.
 func (v *Verifier) Last() Anchor { return v.last }

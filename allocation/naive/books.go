@@ -2,22 +2,21 @@ package naive
 
 import "time"
 
-// Event is one thing that happens to a budget; one of its quantities is not 0.
+// Event is one event in the life of a budget; exactly one of its quantities is not 0.
 type Event struct {
 	At time.Time
-	// Use is a deduction. It is accepted if the open page covers it.
+	// Use is a deduction, accepted if the open page covers it.
 	Use int64
-	// Refund gives so much back of the deduction that event number Of was. It is accepted if that
-	// much is left of it.
+	// Refund gives back part of the deduction of event Of, accepted if that much is left of it.
 	Refund int64
 	Of     int
-	// Change is an append, or, below 0, a shrink.
+	// Change is an append or, if negative, a shrink.
 	Change int64
 	// Quantity is a new quantity of a calendar rule.
 	Quantity int64
 }
 
-// Answer is what became of an event.
+// Answer is the outcome of an event.
 type Answer string
 
 // The answers to events.
@@ -28,19 +27,19 @@ const (
 	Refused         Answer = "refused"
 )
 
-// Reply is the answer to an event, with what there was for it where it was not accepted.
+// Reply is the answer to an event and, if it was refused, what was available.
 type Reply struct {
 	Answer    Answer
 	Available int64
 }
 
-// Book is a budget's account of its periods. Every figure is in minor units.
+// Book is a budget's account of its periods, in minor units.
 type Book struct {
 	// NotFunded is F, Forfeited X, Total T.
 	NotFunded, Forfeited, Total int64
-	// Pages are in the order in which they were opened. The last one is open, unless Over.
+	// Pages are in the order of opening. The last one is open, unless Over.
 	Pages []Page
-	// Over says that the last period has ended.
+	// Over means that the last period has ended.
 	Over bool
 	// Replies has one per event.
 	Replies []Reply
@@ -59,34 +58,34 @@ type Page struct {
 	Start, End time.Time
 	// Period is its number in the list, from 0.
 	Period int
-	// Funded is what it got of the total, less what a shrink took back; Carried what others left to
-	// it; Used what is used and was not given back. Before was used since Start before the page was
-	// opened.
+	// Funded is what it got of the total, less what a shrink took back. Carried is what earlier
+	// pages passed to it. Used is what is used and not refunded. Before was used between Start and
+	// the opening of the page.
 	Funded, Carried, Used, Before int64
-	// Where its units went: back to F, to a later page, to X.
+	// Where its units went: to F, to a later page, to X.
 	Returned, Passed, Forfeited int64
 }
 
-// Left is what can be used still.
+// Left returns what can still be used.
 func (p *Page) Left() int64 {
 	return p.Funded + p.Carried - p.Used - p.Returned - p.Passed - p.Forfeited
 }
 
-// use is a deduction that was accepted.
+// use is an accepted deduction.
 type use struct {
 	at    time.Time
 	page  int
 	units int64 // not given back
 }
 
-// NewBook opens the first page: units of a period that has not begun are set aside for it already.
+// NewBook opens the first page, even if its period has not begun.
 func NewBook(rule Rule, periods []Period, lateRefund string, total int64) *Book {
 	b := &Book{NotFunded: total, Total: total, rule: rule, lateRefund: lateRefund, periods: periods}
 	b.openNext(0)
 	return b
 }
 
-// Play lets events happen in their order, and goes on until an instant.
+// Play applies events in order and then continues until an instant.
 func Play(
 	rule Rule, periods []Period, lateRefund string, total int64, events []Event, until time.Time,
 ) *Book {
@@ -98,8 +97,8 @@ func Play(
 	return b
 }
 
-// deal spreads the total over all periods as a line is drawn on a grid: what a period does not make
-// a whole unit of is kept for the next one.
+// deal spreads the total over all periods as a line is drawn on a grid: a fraction of a unit is
+// carried to the next period.
 func (b *Book) deal() {
 	all, kept := int64(0), int64(0)
 	for _, p := range b.periods {
@@ -113,9 +112,8 @@ func (b *Book) deal() {
 	}
 }
 
-// due is what a period gets of units that nobody was given: what the plan says, and its part of
-// what there is more or less than the plan needs from now on. The first periods get the larger
-// parts.
+// due returns a period's share of unfunded units: what the plan says, plus its part of the
+// difference to what the plan needs from now on. The first periods get the larger parts.
 func (b *Book) due(period int, units int64) int64 {
 	if b.planned != b.Total {
 		b.deal()
@@ -134,14 +132,14 @@ func (b *Book) due(period int, units int64) int64 {
 
 func (b *Book) page() *Page { return &b.Pages[len(b.Pages)-1] }
 
-// TurnTo closes whatever has ended at an instant, and opens what follows.
+// TurnTo closes the periods that have ended at an instant and opens the next ones.
 func (b *Book) TurnTo(at time.Time) {
 	for !b.Over && !b.page().End.After(at) {
 		b.openNext(b.close())
 	}
 }
 
-// quantity is what the rule fixes for a period, less where it is cut.
+// quantity returns what the rule fixes for a period, in proportion if it is cut.
 func (b *Book) quantity(period int) int64 {
 	q := b.rule.Quantity
 	if b.rule.Kind == "windows" {
@@ -150,7 +148,7 @@ func (b *Book) quantity(period int) int64 {
 	return b.periods[period].of(q, true)
 }
 
-// openNext opens a page for the next period, with what was left to it.
+// openNext opens a page for the next period, with the units carried to it.
 func (b *Book) openNext(carried int64) {
 	if b.next == len(b.periods) {
 		b.Over = true
@@ -175,7 +173,7 @@ func (b *Book) openPage(p Page) {
 	b.Pages = append(b.Pages, p)
 }
 
-// close returns what the page leaves to the next one.
+// close returns what the page carries to the next one.
 func (b *Book) close() (carried int64) {
 	page, last := b.page(), b.next == len(b.periods)
 	rest := page.Left()
@@ -196,13 +194,13 @@ func (b *Book) close() (carried int64) {
 	return carried
 }
 
-// toTotal gives units of a page back to all periods left.
+// toTotal returns units of a page to the remaining periods.
 func (b *Book) toTotal(page *Page, units int64) {
 	page.Returned += units
 	b.NotFunded += units
 }
 
-// Happen lets one event happen, not before the one before it.
+// Happen applies one event, which must not precede the one before it.
 func (b *Book) Happen(e Event) Reply {
 	b.TurnTo(e.At)
 	b.uses = append(b.uses, use{})
@@ -266,7 +264,7 @@ func (b *Book) refund(e Event) Reply {
 	return Reply{Answer: Accepted}
 }
 
-// shrink takes from what is not funded first.
+// shrink takes unfunded units first.
 func (b *Book) shrink(units int64) Reply {
 	page, available := b.page(), b.NotFunded
 	if !b.Over {
@@ -287,8 +285,8 @@ func (b *Book) shrink(units int64) Reply {
 	return Reply{Answer: Accepted}
 }
 
-// requantify gives a calendar rule another quantity. A page that has got no more than that goes on;
-// otherwise the rest of its period begins anew, and remembers what the period has used.
+// requantify changes the quantity of a calendar rule. A page that got no more than that continues;
+// otherwise the rest of its period starts a new page, which remembers what the period has used.
 func (b *Book) requantify(e Event) Reply {
 	same := e.Quantity == b.rule.Quantity
 	b.rule.Quantity = e.Quantity
@@ -312,7 +310,7 @@ func (b *Book) requantify(e Event) Reply {
 	return Reply{Answer: Accepted}
 }
 
-// topUp gives the open page what it would have got of all that is not funded, if that is more.
+// topUp funds the open page up to what it would get of all unfunded units.
 func (b *Book) topUp() {
 	if b.Over {
 		return

@@ -5,17 +5,17 @@ import (
 	"time"
 )
 
-// Pace says how dense events are and how large.
+// Pace is the density and size of events.
 type Pace struct {
-	// Pause is the longest pause between two events; once in GapEvery times it is up to Gap.
+	// Pause is the longest pause between two events; one in GapEvery pauses is up to Gap.
 	Pause, Gap time.Duration
 	GapEvery   int
 	// Use, Append and Shrink are the largest of each, in minor units.
 	Use, Append, Shrink int64
 }
 
-// Events makes a life of them, from the first period to the last: dense weeks, and stretches in
-// which nobody asks.
+// Events generates events from the first period to the last: dense weeks, and stretches without
+// any.
 func Events(r *rand.Rand, rule Rule, periods []Period, pace Pace) []Event {
 	var list []Event
 	var uses []int // which events are deductions
@@ -25,7 +25,7 @@ func Events(r *rand.Rand, rule Rule, periods []Period, pace Pace) []Event {
 		if r.IntN(pace.GapEvery) == 0 {
 			wait = time.Duration(r.Int64N(int64(pace.Gap)))
 		}
-		// Whole milliseconds, as tables keep them.
+		// Whole milliseconds, as in the tables.
 		if at = at.Add(wait).Truncate(time.Millisecond); !at.Before(end) {
 			return list
 		}

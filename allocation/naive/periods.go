@@ -1,7 +1,7 @@
-// Package naive recomputes what package allocation says, slowly and in another way, for tests:
-// periods by looking at a zone's clock minute by minute, figures by dealing units out over a
-// written list of periods. It shares no code with the system; a test that runs a budget for a year
-// can ask it what must have come out.
+// Package naive recomputes the results of package allocation slowly and by other means, for tests:
+// periods by reading a zone's clock minute by minute, figures by dealing units out over a written
+// list of periods. It shares no code with the system, so a test can run a budget for a year and
+// compare.
 package naive
 
 import (
@@ -10,12 +10,12 @@ import (
 	"time"
 )
 
-// Rule is a type_rule with its texts as in JSON.
+// Rule is a type_rule with texts as in JSON.
 type Rule struct {
 	Kind, Every string
 	Quantity    int64
 	Unused      string
-	// MaxRollover is 0 where nothing bounds it, Partial "" or "whole".
+	// MaxRollover is 0 for no bound; Partial is "" or "whole".
 	MaxRollover int64
 	Partial     string
 	// Day is the day of the month, Weekday the days after Monday, Hour that of the first day.
@@ -29,15 +29,15 @@ type Window struct {
 	Quantity int64
 }
 
-// Period is a pair of instants, what the rule fixes for a whole one, 0 for nothing, and the length
-// of a whole one where it is only a part of it.
+// Period is a pair of instants, the quantity that the rule fixes for a whole period (0 for none),
+// and the length of the whole period if this is only a part.
 type Period struct {
 	Start, End time.Time
 	Quantity   int64
 	Whole      time.Duration
 }
 
-// of returns the part that the period has of units that a whole one gets.
+// of returns the period's part of the units of a whole period.
 func (p Period) of(units int64, up bool) int64 {
 	if p.Whole == 0 {
 		return units
@@ -50,12 +50,12 @@ func (p Period) of(units int64, up bool) int64 {
 	return part.Int64()
 }
 
-// weight is in millionths of a whole period.
+// weight returns the weight in millionths of a whole period.
 func (p Period) weight() int64 { return max(p.of(whole, false), 1) }
 
 const whole = 1_000_000
 
-// reach is longer than a period.
+// reach exceeds the length of any period.
 func reach(rule Rule) time.Duration {
 	switch rule.Every {
 	case "hour":
@@ -68,7 +68,7 @@ func reach(rule Rule) time.Duration {
 	return 2 * 24 * time.Hour
 }
 
-// Periods lists the periods of a rule within [start, end), in order. It looks at the clock of every
+// Periods lists the periods of a rule within [start, end), in order. It reads the clock of every
 // minute, so offsets must be whole minutes; start and end need not be.
 func Periods(rule Rule, zone *time.Location, start, end time.Time) []Period {
 	if rule.Kind == "free" {
@@ -78,7 +78,7 @@ func Periods(rule Rule, zone *time.Location, start, end time.Time) []Period {
 		end)
 }
 
-// cut leaves what is between two instants.
+// cut keeps the periods between two instants.
 func cut(all []Period, partial string, start, end time.Time) (periods []Period) {
 	for _, p := range all {
 		full := p.End.Sub(p.Start)
@@ -100,7 +100,7 @@ func cut(all []Period, partial string, start, end time.Time) (periods []Period) 
 	return periods
 }
 
-// uncut lists the periods that begin at an instant or later; the first and the last may be parts.
+// uncut lists the periods that begin at an instant or later; the first and last may be partial.
 func uncut(rule Rule, zone *time.Location, start, end time.Time) []Period {
 	var periods []Period
 	var label [4]int   // of the minute before; zeros: no period
@@ -136,7 +136,7 @@ func uncut(rule Rule, zone *time.Location, start, end time.Time) []Period {
 	return periods
 }
 
-// shown is what a clock shows: year, month, day, hour, minute.
+// shown is a clock reading: year, month, day, hour, minute.
 type shown [5]int
 
 func read(clock time.Time) shown {
@@ -145,8 +145,8 @@ func read(clock time.Time) shown {
 	return shown{year, int(month), day, hour, minute}
 }
 
-// labelOf names the day, week or month that the clock shows: the one of a clock that is behind by
-// the hour and the weekday of the anchor, and by a month before its day.
+// labelOf returns the day, week or month of a reading: that of a clock set back by the hour and
+// weekday of the anchor, and by a month before its day.
 func labelOf(rule Rule, s shown) [4]int {
 	at := time.Date(s[0], time.Month(s[1]), s[2], s[3]-rule.Hour, s[4], 0, 0, time.UTC)
 	switch rule.Every {
@@ -163,7 +163,7 @@ func labelOf(rule Rule, s shown) [4]int {
 	return [4]int{year, week}
 }
 
-// windowOf names the window that the clock shows, zeros for none.
+// windowOf returns the window of a reading, zeros for none.
 func windowOf(windows []Window, s shown) (label [4]int, quantity int64) {
 	clock := string([]byte{'0' + byte(s[3]/10), '0' + byte(s[3]%10), ':', '0' + byte(s[4]/10),
 		'0' + byte(s[4]%10)})

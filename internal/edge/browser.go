@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// Values of headers that are the same in every answer; nobody changes them.
+// Header values that are the same in every answer. They must not be changed.
 var (
 	noSniff    = []string{"nosniff"}
 	noStore    = []string{"no-store"}
@@ -19,7 +19,7 @@ var (
 	sameOrigin = []string{"same-origin"}
 )
 
-// SecureAnswer adds what keeps a browser from keeping an answer of the API, guessing its type, or
+// SecureAnswer adds headers that keep a browser from caching an API answer, guessing its type, or
 // showing it as a page. It allocates nothing.
 func SecureAnswer(h http.Header, encrypted bool) {
 	h["X-Content-Type-Options"] = noSniff
@@ -30,8 +30,8 @@ func SecureAnswer(h http.Header, encrypted bool) {
 	}
 }
 
-// SecurePage adds what a page of the console needs: it loads only from its own server, runs no
-// script in its text, and is shown in no frame.
+// SecurePage adds the headers of a console page: it loads only from its own server, runs no inline
+// script, and is not shown in a frame.
 func SecurePage(h http.Header, encrypted bool) {
 	SecureAnswer(h, encrypted)
 	h["Content-Security-Policy"] = ownContent
@@ -41,9 +41,9 @@ func SecurePage(h http.Header, encrypted bool) {
 	h["Cross-Origin-Resource-Policy"] = sameOrigin
 }
 
-// SameOrigin refuses requests that change something and that a page of another site makes in a
-// browser. Callers other than browsers are not concerned. trusted are origins that may, such as
-// https://ops.example. It fails for what is no origin.
+// SameOrigin refuses requests that change something and come from a page of another site in a
+// browser. It does not affect other callers. trusted lists origins that are allowed, such as
+// https://ops.example. It returns an error for an invalid origin.
 func SameOrigin(next, refused http.Handler, trusted ...string) (http.Handler, error) {
 	protection := http.NewCrossOriginProtection()
 	for _, origin := range trusted {
@@ -56,8 +56,8 @@ func SameOrigin(next, refused http.Handler, trusted ...string) (http.Handler, er
 }
 
 // ToLoopback reports whether a request's Host names this machine. On a server without
-// authentication another name means that a page of another site has given its name the address
-// 127.0.0.1 (DNS rebinding), and reads answers as if they were its own.
+// authentication any other name means that a foreign page has pointed its own name at 127.0.0.1
+// (DNS rebinding) and would read answers as its own.
 func ToLoopback(host string) bool {
 	name, _, err := net.SplitHostPort(host)
 	if err != nil {

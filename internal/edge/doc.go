@@ -1,4 +1,4 @@
-// Package edge keeps callers of the HTTP server within bounds: how many requests one key may make,
-// how many connections there may be, which pages of other sites may call, and what browsers may do
-// with an answer. It knows nothing of budgets.
+// Package edge protects the HTTP server from its callers: it limits requests per key and
+// connections, refuses pages of other sites, and restricts what browsers do with an answer. It does
+// not depend on budgets.
 package edge

@@ -48,7 +48,7 @@ func TestNoLimit(t *testing.T) {
 	}
 }
 
-// Callers without end take bounded memory, and are told apart by all goroutines alike.
+// An unbounded number of callers takes bounded memory, and all goroutines tell callers apart alike.
 func TestManyCallers(t *testing.T) {
 	l, now := NewLimiter(1, 1), time.Unix(1_700_000_000, 0)
 	l.most = 100

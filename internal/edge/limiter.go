@@ -8,11 +8,11 @@ import (
 	"golang.org/x/time/rate"
 )
 
-// maxCallers bounds how many callers a Limiter tells apart.
+// maxCallers bounds the callers that a Limiter distinguishes.
 const maxCallers = 100_000
 
-// Limiter has a token bucket for each caller. It is safe for concurrent use. The limit is a matter
-// of this process: n nodes together let n times as much through.
+// Limiter has a token bucket for each caller. It is safe for concurrent use. The limit applies per
+// process: n nodes together allow n times as much.
 type Limiter struct {
 	perSecond rate.Limit
 	burst     int
@@ -21,7 +21,7 @@ type Limiter struct {
 	known     atomic.Int64
 }
 
-// NewLimiter allows every caller perSecond requests a second, and burst at once. perSecond 0
+// NewLimiter allows every caller perSecond requests a second, with bursts of burst. perSecond 0
 // returns nil, which allows everything.
 func NewLimiter(perSecond, burst int) *Limiter {
 	if perSecond <= 0 {
@@ -32,8 +32,8 @@ func NewLimiter(perSecond, burst int) *Limiter {
 	return l
 }
 
-// Allow takes one request of a caller from its bucket. When the bucket is empty it takes nothing
-// and returns how long it is until there is one again.
+// Allow takes one token from a caller's bucket. If the bucket is empty it returns the wait until
+// the next token.
 func (l *Limiter) Allow(caller string, now time.Time) (wait time.Duration, ok bool) {
 	if l == nil {
 		return 0, true
@@ -53,7 +53,7 @@ func (l *Limiter) bucket(caller string) *rate.Limiter {
 		return found.(*rate.Limiter)
 	}
 	if l.known.Add(1) > l.most {
-		// All buckets begin full again: memory is bounded, and nobody is refused for it.
+		// Reset all buckets to full: memory stays bounded, and nobody is refused for it.
 		l.callers.Store(new(sync.Map))
 		l.known.Store(1)
 		callers = l.callers.Load()

@@ -5,8 +5,8 @@ import (
 	"sync"
 )
 
-// Listen bounds how many connections of a listener are open at a time. Further ones wait to be
-// accepted. most 0: any number.
+// Listen limits the open connections of a listener to most; 0 means no limit. Further ones wait to
+// be accepted.
 func Listen(inner net.Listener, most int) net.Listener {
 	if most <= 0 {
 		return inner
@@ -36,19 +36,19 @@ func (b *bounded) Accept() (net.Conn, error) {
 	return &placed{Conn: conn, leave: sync.OnceFunc(func() { <-b.places })}, nil
 }
 
-// Close ends Accept, also one that waits for a place.
+// Close ends Accept, even while that waits for a place.
 func (b *bounded) Close() error {
 	b.once.Do(func() { close(b.closed) })
 	return b.Listener.Close()
 }
 
-// placed gives its place back when it is closed.
+// placed frees its place when it is closed.
 type placed struct {
 	net.Conn
 	leave func()
 }
 
-// CloseWrite ends what is sent, where the connection can do that.
+// CloseWrite closes the writing side if the connection supports it.
 func (p *placed) CloseWrite() error {
 	if half, ok := p.Conn.(interface{ CloseWrite() error }); ok {
 		return half.CloseWrite()

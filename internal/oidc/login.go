@@ -27,23 +27,24 @@ type Grant struct {
 	Scope access.Scope
 }
 
-// Config says which provider is asked, and what its groups may do.
+// Config identifies the provider and says what its groups may do.
 type Config struct {
-	// Issuer is the provider's URL, ClientID what it calls budgetd.
+	// Issuer is the provider's URL, ClientID its name for budgetd.
 	Issuer, ClientID string
 	ClientSecret     *secret.Source
-	// RedirectURL is where the provider sends persons back to: …/console/callback.
+	// RedirectURL is where the provider sends people back to: …/console/callback.
 	RedirectURL string
 	// GroupsClaim is the claim that lists a person's groups.
 	GroupsClaim string
 	Grants      []Grant
-	// Key seals sessions: at least 32 bytes in each line; the first line seals, all of them open.
+	// Key seals sessions. It has at least 32 bytes in each line; the first line seals, all of them
+	// open.
 	Key *secret.Source
-	// HTTP asks the provider; nil: http.DefaultClient.
+	// HTTP calls the provider; nil means http.DefaultClient.
 	HTTP *http.Client
 	Now  func() time.Time
-	// Refused answers a log-in that failed; reason is for the audit log: login_expired,
-	// login_refused or login_unavailable.
+	// Refused answers a failed log-in. reason is for the audit log: login_expired, login_refused or
+	// login_unavailable.
 	Refused func(w http.ResponseWriter, r *http.Request, status int, reason string, err error)
 }
 
@@ -55,11 +56,11 @@ type Login struct {
 	provider *oidc.Provider // nil: not asked yet
 }
 
-// providerTimeout bounds one call of the provider.
+// providerTimeout bounds one call to the provider.
 const providerTimeout = 10 * time.Second
 
-// New returns a Login. It asks the provider nothing before the first person logs in, so that
-// budgetd starts without it. It fails when the session key does not do.
+// New returns a Login. It does not call the provider before the first log-in, so budgetd starts
+// without it. It returns an error if the session key is invalid.
 func New(config Config) (*Login, error) {
 	if _, err := sealersOf(config.Key.Now()); err != nil {
 		return nil, err
@@ -70,7 +71,7 @@ func New(config Config) (*Login, error) {
 	return &Login{config: config}, nil
 }
 
-// pending is a log-in under way: what the browser has to bring back.
+// pending is a log-in in progress: what the browser has to bring back.
 type pending struct {
 	State    string `json:"s"`
 	Nonce    string `json:"n"`
@@ -79,8 +80,8 @@ type pending struct {
 	BegunMS  int64  `json:"b"`
 }
 
-// Begin sends a person to the provider. The query's return is the page of this server to come back
-// to.
+// Begin redirects a person to the provider. The query parameter return is the page of this server
+// to come back to.
 func (l *Login) Begin(w http.ResponseWriter, r *http.Request) {
 	client, _, err := l.clients(r.Context())
 	if err != nil {
@@ -97,7 +98,7 @@ func (l *Login) Begin(w http.ResponseWriter, r *http.Request) {
 	http.Redirect(w, r, target, http.StatusFound)
 }
 
-// Callback takes a person back from the provider: it makes the session, or refuses.
+// Callback receives a person back from the provider and either creates the session or refuses.
 func (l *Login) Callback(w http.ResponseWriter, r *http.Request) {
 	dropCookie(w, loginCookie) // whatever comes of it, this log-in is used up
 	var p pending
@@ -110,7 +111,7 @@ func (l *Login) Callback(w http.ResponseWriter, r *http.Request) {
 	sameState := subtle.ConstantTimeCompare([]byte(p.State), []byte(query.Get("state"))) == 1
 	if err != nil || late || !sameState {
 		l.config.Refused(w, r, http.StatusBadRequest, "login_expired",
-			errors.Join(err, errors.New("this log-in was not begun here, or too long ago: log in again")))
+			errors.Join(err, errors.New("this log-in began elsewhere or too long ago: log in again")))
 		return
 	}
 	if query.Get("error") != "" {
@@ -130,13 +131,13 @@ func (l *Login) Callback(w http.ResponseWriter, r *http.Request) {
 	http.Redirect(w, r, p.Return, http.StatusSeeOther)
 }
 
-// End ends the session of a browser. Another copy of its cookie stays valid until it is over.
+// End ends the session of a browser. Other copies of its cookie stay valid until they expire.
 func (l *Login) End(w http.ResponseWriter, r *http.Request) {
 	dropCookie(w, sessionCookie)
 	http.Redirect(w, r, "/", http.StatusSeeOther)
 }
 
-// sessionOf exchanges a code for who the person is.
+// sessionOf exchanges a code for the person's identity.
 func (l *Login) sessionOf(ctx context.Context, code string, p pending) (session, error) {
 	client, provider, err := l.clients(ctx)
 	if err != nil {
@@ -146,7 +147,7 @@ func (l *Login) sessionOf(ctx context.Context, code string, p pending) (session,
 	defer cancel()
 	token, err := client.Exchange(ctx, code, oauth2.VerifierOption(p.Verifier))
 	if err != nil {
-		return session{}, fmt.Errorf("the provider does not take the code: %w", withoutBody(err))
+		return session{}, fmt.Errorf("the provider refused the code: %w", withoutBody(err))
 	}
 	raw, ok := token.Extra("id_token").(string)
 	if !ok {
@@ -158,7 +159,7 @@ func (l *Login) sessionOf(ctx context.Context, code string, p pending) (session,
 		return session{}, fmt.Errorf("id token: %w", err)
 	}
 	if subtle.ConstantTimeCompare([]byte(id.Nonce), []byte(p.Nonce)) != 1 {
-		return session{}, errors.New("id token: it is for another log-in")
+		return session{}, errors.New("id token: it belongs to another log-in")
 	}
 	var claims map[string]json.RawMessage
 	if err := id.Claims(&claims); err != nil {
@@ -175,7 +176,7 @@ func (l *Login) sessionOf(ctx context.Context, code string, p pending) (session,
 	return s, nil
 }
 
-// withoutBody leaves out the provider's answer, which can repeat what was sent.
+// withoutBody removes the provider's answer, which may repeat what was sent.
 func withoutBody(err error) error {
 	var refused *oauth2.RetrieveError
 	if errors.As(err, &refused) {
@@ -184,7 +185,7 @@ func withoutBody(err error) error {
 	return err
 }
 
-// nameOf returns the principal of a person. The prefix keeps it apart from principals of keys.
+// nameOf returns the principal of a person. Its prefix distinguishes it from principals of keys.
 func nameOf(subject string, claims map[string]json.RawMessage) string {
 	var email string
 	var verified bool
@@ -195,7 +196,7 @@ func nameOf(subject string, claims map[string]json.RawMessage) string {
 	return "oidc:" + subject
 }
 
-// groupsOf reads a claim that is a list of texts, or one text.
+// groupsOf parses a claim that is a list of texts, or one text.
 func groupsOf(claim json.RawMessage) []string {
 	var list []string
 	if json.Unmarshal(claim, &list) == nil {
@@ -209,15 +210,15 @@ func groupsOf(claim json.RawMessage) []string {
 }
 
 // known returns the groups that the configuration names: a person can be in hundreds, and a cookie
-// has 4 kB.
+// is limited to 4 kB.
 func (l *Login) known(groups []string) []string {
 	return slices.DeleteFunc(groups, func(group string) bool {
 		return !slices.ContainsFunc(l.config.Grants, func(g Grant) bool { return g.Group == group })
 	})
 }
 
-// clients returns the clients of the provider, whose settings are read once, at the first log-in
-// that finds it.
+// clients returns the clients of the provider. Its settings are read once, at the first log-in that
+// reaches it.
 func (l *Login) clients(ctx context.Context) (*oauth2.Config, *oidc.Provider, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

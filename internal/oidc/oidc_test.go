@@ -199,7 +199,7 @@ func TestWhoIsLetIn(t *testing.T) {
 	}
 }
 
-// What a provider, or somebody in its name, must not get through with.
+// Forged or invalid tokens of a provider are refused.
 func TestTokensThatAreRefused(t *testing.T) {
 	for name, do := range map[string]func(c *console){
 		"another audience": func(c *console) { c.provider.Tamper(func(m map[string]any) { m["aud"] = "other" }) },
@@ -273,7 +273,7 @@ func TestForeignCallback(t *testing.T) {
 	expired("late", own)
 }
 
-// The provider is asked when a person comes, and again after it was away.
+// The provider is called at each log-in until it answers, and again after an outage.
 func TestProviderIsAway(t *testing.T) {
 	c := newConsole(t, sessionKey)
 	issuer := c.Login.config.Issuer
@@ -355,7 +355,7 @@ func TestLocalPage(t *testing.T) {
 	}
 }
 
-// FuzzUnseal: what was not sealed opens to nothing, without a panic.
+// FuzzUnseal checks that a text which was not sealed is refused without a panic.
 func FuzzUnseal(f *testing.F) {
 	f.Add("")
 	f.Add("AAAA")

@@ -15,8 +15,7 @@ import (
 	"github.com/budgetd/budgetd/internal/secret"
 )
 
-// minKeyBytes is the least length of a line of the session key file: 256 bits, if they are random
-// bytes.
+// minKeyBytes is the shortest line of the session key file: 256 bits, if the bytes are random.
 const minKeyBytes = 32
 
 var errSealed = errors.New("oidc: not sealed by this server, or changed since")
@@ -37,8 +36,8 @@ func seal(key secret.Text, purpose string, value any) (string, error) {
 		nil
 }
 
-// unseal decrypts what seal made for the same purpose, under any line of the key: a new key is put
-// before the old one, which goes when the sessions are over.
+// unseal decrypts the result of seal for the same purpose, under any line of the key. To rotate the
+// key, put the new line first and remove the old one when its sessions have expired.
 func unseal(key secret.Text, purpose, text string, into any) error {
 	sealers, err := sealersOf(key)
 	if err != nil {
@@ -60,7 +59,7 @@ func unseal(key secret.Text, purpose, text string, into any) error {
 	return errSealed
 }
 
-// sealersOf derives one AES-256-GCM from each line of a key.
+// sealersOf derives an AES-256-GCM from each line of a key.
 func sealersOf(key secret.Text) ([]cipher.AEAD, error) {
 	var out []cipher.AEAD
 	for line := range strings.Lines(key.Reveal()) {

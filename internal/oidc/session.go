@@ -9,14 +9,14 @@ import (
 )
 
 const (
-	// sessionCookie and loginCookie: a browser takes a __Host- cookie only over TLS and only from
-	// the host itself, for all of its paths.
+	// sessionCookie and loginCookie have the prefix __Host-: a browser accepts them only over TLS
+	// and only from the host itself, for all of its paths.
 	sessionCookie = "__Host-budgetd"
 	loginCookie   = "__Host-budgetd-login"
 
-	// Lifetime is how long a session lasts.
+	// Lifetime is the longest life of a session.
 	Lifetime = 8 * time.Hour
-	// IdleTime is how long a session lasts without a request.
+	// IdleTime is how long a session lives without a request.
 	IdleTime = 30 * time.Minute
 	// renewAfter bounds how often a session's cookie is sent again.
 	renewAfter = time.Minute
@@ -28,21 +28,21 @@ const (
 type session struct {
 	// Name is the principal: "oidc:" and the person's verified address or the provider's subject.
 	Name string `json:"n"`
-	// Groups are those of the person that the configuration knew at the log-in.
+	// Groups are the person's groups that were configured at the log-in.
 	Groups    []string `json:"g"`
 	CreatedMS int64    `json:"c"`
 	SeenMS    int64    `json:"s"`
 }
 
-// live reports whether a session goes on at an instant. A session from the future does not.
+// live reports whether a session is valid at an instant. A session from the future is not.
 func (s session) live(nowMS int64) bool {
 	return s.Name != "" && nowMS >= s.CreatedMS && s.SeenMS >= s.CreatedMS &&
 		nowMS < s.CreatedMS+Lifetime.Milliseconds() && nowMS < s.SeenMS+IdleTime.Milliseconds()
 }
 
-// Authenticate returns who a request's session stands for, nil for nobody: without a session, or
-// with one that is over, changed, or without a role by now. It prolongs the session, at most once a
-// minute, by writing its cookie; so it is called before the answer begins.
+// Authenticate returns the principal of a request's session, or nil if the session is missing,
+// over, changed, or without a role by now. It prolongs the session at most once a minute by setting
+// its cookie, so it must be called before the answer begins.
 func (l *Login) Authenticate(w http.ResponseWriter, r *http.Request) *access.Principal {
 	cookie, err := r.Cookie(sessionCookie)
 	if err != nil {
@@ -66,7 +66,7 @@ func (l *Login) Authenticate(w http.ResponseWriter, r *http.Request) *access.Pri
 		ExpiresMS: s.CreatedMS + Lifetime.Milliseconds()}
 }
 
-// grantOf returns the strongest of the grants of some groups; of equal ones the first.
+// grantOf returns the strongest grant of the groups, the first of equal ones.
 func (l *Login) grantOf(groups []string) (Grant, bool) {
 	var best Grant
 	for _, grant := range l.config.Grants {

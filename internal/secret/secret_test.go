@@ -91,7 +91,7 @@ func write(t *testing.T, name, text string) {
 	}
 }
 
-// The file is read each time; while it cannot be, the last secret goes on.
+// The file is read each time; while it cannot be read, the last secret is used.
 func TestFileIsReadAgain(t *testing.T) {
 	dir := t.TempDir()
 	file, next := filepath.Join(dir, "secret"), filepath.Join(dir, "next")

@@ -12,7 +12,7 @@ import (
 // maxBytes bounds a secret.
 const maxBytes = 64 << 10
 
-// Source is where a secret comes from. It is safe for concurrent use. The zero Source is the empty
+// Source is the origin of a secret. It is safe for concurrent use. The zero Source is the empty
 // secret.
 type Source struct {
 	file string
@@ -21,10 +21,11 @@ type Source struct {
 	last Text
 }
 
-// Value returns a source that is always the same secret.
+// Value returns a source with a constant secret.
 func Value(text Text) *Source { return &Source{last: text} }
 
-// File returns a source that reads a file. It fails when the file cannot be read or is empty now.
+// File returns a source that reads a file. It returns an error if the file cannot be read or is
+// empty.
 func File(name string) (*Source, error) {
 	s := &Source{file: name}
 	if _, err := s.read(); err != nil {
@@ -33,12 +34,12 @@ func File(name string) (*Source, error) {
 	return s, nil
 }
 
-// Name returns the file, "" for a value.
+// Name returns the file, or "" for a value.
 func (s *Source) Name() string { return s.file }
 
-// Read returns the secret as it is now, without white space at its end. The file is read each time.
-// When that fails, it returns the last secret that could be read, together with the error: the
-// caller may go on with it, because a file can be missing while it is exchanged.
+// Read returns the present secret, without trailing white space. It reads the file each time. If
+// that fails, it returns the last secret together with the error: the caller may use it, because a
+// file can be missing while it is replaced.
 func (s *Source) Read() (Text, error) {
 	if s.file == "" {
 		return s.last, nil
@@ -52,7 +53,7 @@ func (s *Source) Read() (Text, error) {
 	return text, nil
 }
 
-// Now is Read for those who can do nothing about an error: the other side judges what they send.
+// Now is Read for callers that cannot handle an error: the other side rejects a wrong secret.
 func (s *Source) Now() Text {
 	text, _ := s.Read() //nolint:errcheck // Watch reports it
 	return text

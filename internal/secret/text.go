@@ -6,14 +6,14 @@ import (
 	"log/slog"
 )
 
-// Hidden is what a secret shows instead of itself.
+// Hidden is shown in place of a secret.
 const Hidden = "(secret)"
 
 // Text is a secret. The zero Text is empty. Texts are compared with Equal.
 type Text struct {
-	// value returns the secret. Package fmt and debuggers print what unexported fields of other
-	// types hold, without asking a method; of a function they print its address. A struct with a
-	// function does not support ==, so that no comparison takes a time that depends on the secret.
+	// value returns the secret. It is a function because package fmt and debuggers print unexported
+	// fields without calling a method, but only the address of a function. A struct with a function
+	// does not support ==, so no comparison depends on the secret in its time.
 	value func() string
 }
 
@@ -25,7 +25,7 @@ func New(value string) Text {
 	return Text{func() string { return value }}
 }
 
-// Reveal returns the secret itself, for the one call that needs it.
+// Reveal returns the secret, for the one call that needs it.
 func (t Text) Reveal() string {
 	if t.value == nil {
 		return ""
@@ -41,7 +41,7 @@ func (t Text) Equal(other Text) bool {
 	return subtle.ConstantTimeCompare([]byte(t.Reveal()), []byte(other.Reveal())) == 1
 }
 
-// shown tells an empty secret from one that is set.
+// shown distinguishes an empty secret from one that is set.
 func (t Text) shown() string {
 	if t.Empty() {
 		return ""
@@ -67,5 +67,5 @@ func (t Text) MarshalJSON() ([]byte, error) { return []byte(`"` + t.shown() + `"
 // MarshalYAML writes what String returns.
 func (t Text) MarshalYAML() (any, error) { return t.shown(), nil }
 
-// LogValue is what String returns.
+// LogValue returns what String does.
 func (t Text) LogValue() slog.Value { return slog.StringValue(t.shown()) }

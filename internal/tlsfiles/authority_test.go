@@ -78,8 +78,8 @@ func (a *authority) issue(name string) (cert, key []byte) {
 	return cert, pem.EncodeToMemory(&pem.Block{Type: "EC PRIVATE KEY", Bytes: der})
 }
 
-// folder holds files the way Kubernetes mounts a secret: names are links into ..data, which is a
-// link to a folder of one version.
+// folder holds files as Kubernetes mounts a secret: names are links into ..data, which is a link to
+// a folder of one version.
 type folder struct {
 	t       testing.TB
 	path    string
@@ -88,7 +88,7 @@ type folder struct {
 
 func newFolder(t testing.TB) *folder { return &folder{t: t, path: t.TempDir()} }
 
-// swap puts new files in place of all earlier ones, at once.
+// swap replaces all files atomically.
 func (f *folder) swap(files map[string][]byte) {
 	f.t.Helper()
 	f.version++
@@ -118,7 +118,7 @@ func (f *folder) swap(files map[string][]byte) {
 
 func (f *folder) file(name string) string { return filepath.Join(f.path, name) }
 
-// issued are the files of one version.
+// issued returns the files of one version.
 func (a *authority) issued(name string) map[string][]byte {
 	cert, key := a.issue(name)
 	return map[string][]byte{"cert": cert, "key": key, "ca": a.pem}

@@ -10,17 +10,17 @@ import (
 	"sync"
 )
 
-// ClientFiles are the files of the side that connects.
+// ClientFiles are the files of a connecting client.
 type ClientFiles struct {
-	// CA has the certificates that the server's must be signed by, in PEM; "": the system's.
+	// CA has the certificate authorities for the server, in PEM; "" means the system's.
 	CA string
-	// Cert and Key are this client's certificate chain and key, in PEM; "": none.
+	// Cert and Key are this client's certificate chain and key, in PEM; "" for none.
 	Cert, Key string
-	// ServerName is the name in the server's certificate; "": the host that is connected to.
+	// ServerName is the name in the server's certificate; "" means the host of the connection.
 	ServerName string
 }
 
-// Client makes the settings of outgoing connections. It is safe for concurrent use.
+// Client provides the settings of outgoing connections. It is safe for concurrent use.
 type Client struct {
 	files ClientFiles
 
@@ -28,8 +28,8 @@ type Client struct {
 	current loaded
 }
 
-// NewClient reads the files. It fails when one cannot be read, holds no certificate, or when Cert
-// and Key do not go together.
+// NewClient reads the files. It returns an error if one cannot be read, holds no certificate, or if
+// Cert and Key do not match.
 func NewClient(files ClientFiles) (*Client, error) {
 	if (files.Cert == "") != (files.Key == "") {
 		return nil, errors.New("a client certificate and its key go together")
@@ -41,19 +41,20 @@ func NewClient(files ClientFiles) (*Client, error) {
 	return c, nil
 }
 
-// Config returns the settings for one connection, from the files as they are now. Without a
-// ServerName the caller sets it to the host. While the files cannot be read, the earlier ones are
-// used: they may be in the middle of being exchanged, and the server has the last word.
+// Config returns the settings for one connection from the present files. Without a ServerName the
+// caller sets it to the host. While the files cannot be read, the previous ones are used: they may
+// be in the middle of a replacement, and the server decides.
 func (c *Client) Config() *tls.Config {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	// The error is not lost: the handshake fails with the server's reason if the files are too old.
+	// The error is not lost: if the files are too old, the handshake fails with the server's
+	// reason.
 	_ = c.reload() //nolint:errcheck // see above
 	return c.current.config.Clone()
 }
 
-// DialTLS connects and shakes hands; it serves as http.Transport.DialTLSContext. protocols are
-// those to offer, such as h2.
+// DialTLS connects and performs the handshake; it serves as http.Transport.DialTLSContext.
+// protocols are those to offer, such as h2.
 func (c *Client) DialTLS(dialer *net.Dialer, protocols ...string,
 ) func(ctx context.Context, network, addr string) (net.Conn, error) {
 	return func(ctx context.Context, network, addr string) (net.Conn, error) {

@@ -9,7 +9,7 @@ import (
 	"os"
 )
 
-// maxFileBytes bounds a file; the certificates of all public authorities together take 250 kB.
+// maxFileBytes bounds a file; all public authorities together take 250 kB.
 const maxFileBytes = 4 << 20
 
 // readFile reads a file of at most maxFileBytes.
@@ -26,7 +26,7 @@ func readFile(name string) ([]byte, error) {
 	return text, err
 }
 
-// fingerprint tells contents apart.
+// fingerprint identifies the contents of files.
 type fingerprint [sha256.Size]byte
 
 func printOf(texts [][]byte) (out fingerprint) {
@@ -39,7 +39,7 @@ func printOf(texts [][]byte) (out fingerprint) {
 	return out
 }
 
-// pool reads certificates of authorities.
+// pool parses the certificates of authorities.
 func pool(name string, text []byte) (*x509.CertPool, error) {
 	out := x509.NewCertPool()
 	if !out.AppendCertsFromPEM(text) {

@@ -26,7 +26,7 @@ func (l *lines) String() string {
 	return l.text.String()
 }
 
-// wait returns once the log has a text.
+// wait returns once the log contains a text.
 func (l *lines) wait(t *testing.T, want string) {
 	t.Helper()
 	for !strings.Contains(l.String(), want) {

@@ -6,10 +6,10 @@ import (
 	"slices"
 )
 
-// Field is a part of a certificate that says whose it is.
+// Field is a part of a certificate that identifies its holder.
 type Field string
 
-// The fields. Subject is the whole distinguished name as RFC 2253 writes it; the others are subject
+// The fields. Subject is the whole distinguished name in RFC 2253 form; the others are subject
 // alternative names, of which a certificate may have several.
 const (
 	Subject Field = "subject"
@@ -21,7 +21,7 @@ const (
 // Fields returns all fields.
 func Fields() []Field { return []Field{Subject, DNS, URI, Email} }
 
-// Match picks certificates by one field, compared byte by byte.
+// Match selects certificates by one field, compared byte by byte.
 type Match struct {
 	Field Field
 	Value string
@@ -49,7 +49,7 @@ func (m Match) Fits(certificate *x509.Certificate) bool {
 	return false
 }
 
-// Verified returns the caller's certificate, if the handshake verified one against the client CA;
+// Verified returns the caller's certificate if the handshake verified it against the client CA,
 // else nil.
 func Verified(state *tls.ConnectionState) *x509.Certificate {
 	if state == nil || len(state.VerifiedChains) == 0 {

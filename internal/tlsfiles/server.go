@@ -9,16 +9,15 @@ import (
 	"time"
 )
 
-// ServerFiles are the files of a listener and what it demands of callers.
+// ServerFiles are the files of a listener and its requirements for callers.
 type ServerFiles struct {
 	// Cert and Key are the certificate chain and its key, in PEM.
 	Cert, Key string
-	// ClientCA has the certificates that client certificates must be signed by; "": none are asked
-	// for.
+	// ClientCA has the authorities for client certificates; "" means that none are requested.
 	ClientCA string
-	// RequireClient refuses the handshake of a caller without a client certificate.
+	// RequireClient refuses the handshake without a client certificate.
 	RequireClient bool
-	// MinVersion is the least version of TLS; 0: 1.2.
+	// MinVersion is the lowest TLS version; 0 means 1.2.
 	MinVersion uint16
 }
 
@@ -28,13 +27,13 @@ type Server struct {
 	current atomic.Pointer[loaded]
 }
 
-// loaded is what files held at one time.
+// loaded is the contents of the files at one time.
 type loaded struct {
 	print  fingerprint
 	config *tls.Config
 }
 
-// NewServer reads the files. It fails when one cannot be read or when they do not go together.
+// NewServer reads the files. It returns an error if one cannot be read or they do not match.
 func NewServer(files ServerFiles) (*Server, error) {
 	s := &Server{files: files}
 	if _, err := s.Reload(); err != nil {
@@ -43,8 +42,7 @@ func NewServer(files ServerFiles) (*Server, error) {
 	return s, nil
 }
 
-// Config returns the settings for a listener. Every handshake uses the files as they were last
-// loaded.
+// Config returns the settings for a listener. Every handshake uses the files as last loaded.
 func (s *Server) Config() *tls.Config {
 	config := s.current.Load().config.Clone()
 	config.GetConfigForClient = func(*tls.ClientHelloInfo) (*tls.Config, error) {
@@ -53,8 +51,8 @@ func (s *Server) Config() *tls.Config {
 	return config
 }
 
-// Reload takes the files as they are now and reports whether they differ from before. When it fails
-// the earlier ones stay in use: a file may be half written.
+// Reload reads the files and reports whether they changed. If it fails, the previous ones stay in
+// use: a file may be half written.
 func (s *Server) Reload() (changed bool, err error) {
 	texts, err := readAll(s.files.Cert, s.files.Key, s.files.ClientCA)
 	if err != nil {
@@ -82,12 +80,13 @@ func (s *Server) Reload() (changed bool, err error) {
 			config.ClientAuth = tls.RequireAndVerifyClientCert
 		}
 	}
-	// A new config has new ticket keys: a session that an earlier client CA allowed is not resumed.
+	// A new config has new ticket keys, so a session that an earlier client CA allowed is not
+	// resumed.
 	s.current.Store(&loaded{print, config})
 	return true, nil
 }
 
-// Expires returns when the certificate in use ends.
+// Expires returns when the certificate in use expires.
 func (s *Server) Expires() time.Time {
 	return s.current.Load().config.Certificates[0].Leaf.NotAfter
 }

@@ -18,7 +18,7 @@ import (
 	"time"
 )
 
-// site is an HTTPS server whose files can be exchanged.
+// site is an HTTPS server whose files can be replaced.
 type site struct {
 	*Server
 	addr        string
@@ -92,7 +92,7 @@ func (s *site) mustAsk(t *testing.T, c *http.Client, want string) {
 
 func serverFiles(f *folder) ServerFiles { return ServerFiles{Cert: f.file("cert"), Key: f.file("key")} }
 
-// A new certificate holds for the next connection; the open one goes on.
+// A new certificate applies to the next connection; the open one continues.
 func TestCertificateIsExchanged(t *testing.T) {
 	ours, next := newAuthority(t, "ours"), newAuthority(t, "next")
 	f := newFolder(t)
@@ -119,12 +119,12 @@ func TestCertificateIsExchanged(t *testing.T) {
 	if _, err := s.ask(t, late); !errors.As(err, &unknown) {
 		t.Errorf("a new connection still gets the old certificate: %v", err)
 	}
-	// A client takes new authorities for its next connection too.
+	// A client uses new authorities for its next connection too.
 	trust.swap(map[string][]byte{"ca": append(bytes.Clone(ours.pem), next.pem...)})
 	s.mustAsk(t, late, "HTTP/2.0 nobody")
 }
 
-// A certificate without its key is not used, and said to be so once.
+// A certificate without its key is not used, and that is logged once.
 func TestHalfWrittenCertificate(t *testing.T) {
 	ca := newAuthority(t, "ca")
 	f := newFolder(t)
@@ -157,7 +157,7 @@ func TestHalfWrittenCertificate(t *testing.T) {
 	}
 }
 
-// Client certificates: of the right authority, of none, of another, of one that is replaced.
+// Client certificates: of the right authority, none, of another authority, of a replaced one.
 func TestClientCertificates(t *testing.T) {
 	servers, clients, strangers := newAuthority(t, "servers"), newAuthority(t, "clients"), newAuthority(t, "strangers")
 	f := newFolder(t)
@@ -187,7 +187,7 @@ func TestClientCertificates(t *testing.T) {
 	}
 }
 
-// insisting returns a client that sends its certificate although the server does not want that
+// insisting returns a client that sends its certificate although the server does not ask for that
 // authority's.
 func insisting(t *testing.T, from *folder) *http.Client {
 	t.Helper()
@@ -201,7 +201,7 @@ func insisting(t *testing.T, from *folder) *http.Client {
 	return &http.Client{Transport: &http.Transport{TLSClientConfig: config, DisableKeepAlives: true}}
 }
 
-// A session that the old authority allowed is not resumed after the exchange of the authority.
+// A session that the old authority allowed is not resumed after the authority is replaced.
 func TestNoResumptionAfterExchange(t *testing.T) {
 	servers, old, next := newAuthority(t, "servers"), newAuthority(t, "old"), newAuthority(t, "next")
 	f := newFolder(t)
@@ -245,7 +245,7 @@ func TestNoResumptionAfterExchange(t *testing.T) {
 	}
 }
 
-// TLS 1.3 is used where both know it, 1.2 where one does not, and nothing older.
+// TLS 1.3 is used if both sides know it, 1.2 if one does not, and nothing older.
 func TestVersions(t *testing.T) {
 	ca := newAuthority(t, "ca")
 	f := newFolder(t)
@@ -316,7 +316,7 @@ func TestFilesThatDoNotDo(t *testing.T) {
 	}
 }
 
-// A client whose files vanish goes on with those it had.
+// A client whose files vanish keeps using those it had.
 func TestClientFilesVanish(t *testing.T) {
 	ca := newAuthority(t, "ca")
 	f := newFolder(t)

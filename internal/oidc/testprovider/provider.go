@@ -1,6 +1,6 @@
 // Package testprovider is a small identity provider for tests: discovery, keys, authorization code
-// with PKCE, and id tokens signed with RS256. Everybody who comes is logged in as the person that
-// the test chose.
+// with PKCE, and id tokens signed with RS256. It logs every visitor in as the person that the test
+// chose.
 package testprovider
 
 import (
@@ -19,23 +19,23 @@ import (
 	"time"
 )
 
-// Provider is a running identity provider. Its fields are set before a person comes.
+// Provider is a running identity provider. Set it up before a visitor comes.
 type Provider struct {
 	*httptest.Server
 	ClientID, ClientSecret string
 
 	mu sync.Mutex
-	// claims are those of the next person; refuse is the error that the next one comes back with.
+	// claims are those of the next visitor; refuse is the error that the next one gets.
 	claims map[string]any
 	refuse string
-	// tamper changes the claims that the provider itself makes.
+	// tamper changes the claims that the provider adds.
 	tamper func(claims map[string]any)
 	codes  map[string]grant
 	key    *rsa.PrivateKey
 	forger *rsa.PrivateKey
 }
 
-// grant is a code that was given out.
+// grant is an issued code.
 type grant struct {
 	challenge, nonce, redirect string
 	claims                     map[string]any
@@ -59,28 +59,28 @@ func New(t testing.TB) *Provider {
 	return p
 }
 
-// Person makes everybody who comes this person.
+// Person makes every visitor this person.
 func (p *Provider) Person(claims map[string]any) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.claims, p.refuse, p.tamper, p.forger = claims, "", nil, nil
 }
 
-// Refuse sends everybody who comes back with an error.
+// Refuse sends every visitor back with an error.
 func (p *Provider) Refuse(code string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.refuse = code
 }
 
-// Tamper changes the claims of tokens that are made from now on.
+// Tamper changes the claims of subsequent tokens.
 func (p *Provider) Tamper(change func(claims map[string]any)) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.tamper = change
 }
 
-// Forge signs tokens from now on with a key that is not the provider's.
+// Forge signs subsequent tokens with a key that is not the provider's.
 func (p *Provider) Forge(t testing.TB) {
 	t.Helper()
 	p.mu.Lock()
@@ -156,7 +156,7 @@ func (p *Provider) token(w http.ResponseWriter, r *http.Request) {
 	write(w, map[string]any{"access_token": "a", "token_type": "Bearer", "id_token": p.sign(claims)})
 }
 
-// sign makes a token; without its key the signature is somebody else's.
+// sign returns a signed token. A forging provider signs with a foreign key.
 func (p *Provider) sign(claims map[string]any) string {
 	head, _ := json.Marshal(map[string]string{"alg": "RS256", "kid": "1", "typ": "JWT"})
 	body, _ := json.Marshal(claims)
