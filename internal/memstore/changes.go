@@ -10,10 +10,10 @@ import (
 	"github.com/budgetd/budgetd/bucket"
 )
 
-// mostChanges is how many sums one call returns.
+// mostChanges is the most sums that one call returns.
 const mostChanges = 500
 
-// Changed implements bucket.Changes. The cursor is the place in the order of buckets.
+// Changed implements bucket.Changes. The cursor is a position in the order of buckets.
 func (s *Store) Changed(
 	_ context.Context,
 	m bucket.Memory,
@@ -44,7 +44,7 @@ func (s *Store) Changed(
 	return sums, next, err
 }
 
-// sum is how far an entry or a late sum got.
+// sum returns the changed sum of an entry or of an ended epoch.
 func (l *lane) sum(name epochName) bucket.Sum {
 	if name.epoch != 0 {
 		late, known := l.late[name]
@@ -93,7 +93,7 @@ func (s *Store) Settle(_ context.Context, m bucket.Memory, sums []bucket.Sum) er
 	return err
 }
 
-// Sweep implements bucket.Changes. One step does everything.
+// Sweep implements bucket.Changes in one step.
 func (s *Store) Sweep(_ context.Context, m bucket.Memory) (more bool, err error) {
 	return with(s, "sweep", m, func(l *lane) (bool, error) {
 		nowMS := s.nowMS()

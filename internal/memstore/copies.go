@@ -10,10 +10,10 @@ import (
 	"github.com/budgetd/budgetd/budget"
 )
 
-// recordCopy is a record on its way, with what it counted for limits.
+// recordCopy is a record in transit, with its counts for limits.
 type recordCopy struct {
 	Record bucket.Record
-	// Fingerprint and Nonce are Record's: bytes, which JSON would not keep in a string.
+	// Fingerprint and Nonce are Record's: bytes, which JSON would not preserve in a string.
 	Fingerprint, Nonce []byte
 
 	Value   string
@@ -26,9 +26,8 @@ type countCopy struct {
 	Changed, N int64
 }
 
-// ReadCopy implements bucket.Copies. All is one part; counters travel as names, because the lanes
-// that
-// memstore moves between are of one store.
+// ReadCopy implements bucket.Copies, in one part. Counters travel as names, because memstore only
+// moves between lanes of one store.
 func (s *Store) ReadCopy(_ context.Context, m bucket.Memory, ref bucket.Ref, _ string) (
 	part bucket.CopyPart, next string, err error) {
 	part, err = with(s, "copy", m, func(l *lane) (bucket.CopyPart, error) {

@@ -25,7 +25,7 @@ func (s *Store) Deduct(_ context.Context, m bucket.Memory, deductions []bucket.S
 	})
 }
 
-// standing is the verdict on an epoch from which units are to be taken.
+// standing returns the verdict on an epoch to take units from.
 func (l *lane) standing(bucketID, epoch int64) bucket.Verdict {
 	e, known := l.entries[bucketID]
 	switch {
@@ -57,9 +57,7 @@ func (l *lane) keep(slice int64, id bucket.RecordID, r bucket.Record) {
 	l.records[slice][id] = r
 }
 
-// deduct judges one deduction in the order that bucket.Counter states, and carries it out if
-// nothing speaks
-// against it.
+// deduct checks one deduction in the order of bucket.Counter, and executes it if no check fails.
 func (l *lane) deduct(
 	m bucket.Memory,
 	d *bucket.StoreDeduction,
@@ -118,9 +116,8 @@ func (l *lane) deduct(
 	return bucket.StoreOutcome{Verdict: bucket.Accepted, Balance: e.balance, Limits: uses}
 }
 
-// judge returns the counter after a deduction and how far limits are used then; if it does not
-// fit, how far
-// they are used now. A deduction that counts for no limit fits.
+// judge returns the counter and the usage of limits after a deduction; if it does not fit, the
+// present usage. A deduction that counts for no limit fits.
 func (l *lane) judge(
 	d *bucket.StoreDeduction,
 	nowMS int64,

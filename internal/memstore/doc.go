@@ -1,6 +1,5 @@
-// Package memstore is a store in memory: the filter of ledger mode and the counters of store
-// mode. It says in plain Go what the scripts of package redisstore do; a differential test drives
-// both. Tests of services use it for its faults: calls that are lost, held back, repeated or
-// answered at random, and memory that is
-// wiped or goes back to an older state.
+// Package memstore is a store in memory: the filter of ledger mode and the counters of store mode.
+// It is the specification of package redisstore's scripts in plain Go; a differential test compares
+// the two. Tests of services use its faults: calls that are lost, delayed, repeated or answered at
+// random, and memory that is wiped or rolled back to an earlier state.
 package memstore

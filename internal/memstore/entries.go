@@ -7,7 +7,7 @@ import (
 	"github.com/budgetd/budgetd/budget"
 )
 
-// state is where an entry stands.
+// state is the state of an entry.
 type state int
 
 const (
@@ -19,7 +19,7 @@ const (
 	copied
 )
 
-// entry is a bucket's figures in its epoch.
+// entry is a bucket's figures in one epoch.
 type entry struct {
 	epoch                         int64
 	state                         state
@@ -27,7 +27,7 @@ type entry struct {
 	attempt                       string // of the copy
 }
 
-// put stores an entry and notes its epoch.
+// put stores an entry and its epoch.
 func (l *lane) put(bucketID int64, e entry) {
 	l.entries[bucketID] = e
 	l.newest[bucketID] = max(l.newest[bucketID], e.epoch)
@@ -149,7 +149,7 @@ func (s *Store) Read(
 	})
 }
 
-// standingOf is the verdict on an entry that is there.
+// standingOf returns the verdict on an existing entry.
 func standingOf(e entry) bucket.Verdict {
 	switch e.state {
 	case opened:
@@ -162,7 +162,7 @@ func standingOf(e entry) bucket.Verdict {
 	return bucket.Lost
 }
 
-// figures answers each element with its verdict and, unless it has none, its figures.
+// figures returns the verdict of each element, with its figures if it has any.
 func figures[T any](all []T, each func(T) (bucket.Verdict, entry)) []bucket.Entry {
 	out := make([]bucket.Entry, len(all))
 	for i, x := range all {

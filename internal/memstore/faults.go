@@ -13,21 +13,21 @@ type Fault int
 
 // The faults.
 const (
-	// None carries the call out.
+	// None executes the call.
 	None Fault = iota
-	// LoseRequest carries nothing out and answers Unavailable.
+	// LoseRequest executes nothing and answers Unavailable.
 	LoseRequest
-	// LoseReply carries the call out and answers OutcomeUnknown.
+	// LoseReply executes the call and answers OutcomeUnknown.
 	LoseReply
-	// HoldBack answers OutcomeUnknown and carries the call out when Release is called.
+	// HoldBack answers OutcomeUnknown and executes the call when Release is called.
 	HoldBack
-	// Repeat carries the call out twice and gives the second answer.
+	// Repeat executes the call twice and returns the second answer.
 	Repeat
-	// Invent carries nothing out and lets a Take answer at random; other calls are lost.
+	// Invent executes nothing and lets a Take answer at random; other calls are lost.
 	Invent
 )
 
-// faults decides about calls and keeps those that are held back.
+// faults decides the fault of each call and keeps delayed calls.
 type faults struct {
 	mu     sync.Mutex
 	decide func(op string) Fault
@@ -35,7 +35,7 @@ type faults struct {
 	random *rand.Rand
 }
 
-// Inject lets decide choose the fault of every call from now on; nil ends that. op is the call's
+// Inject makes decide choose the fault of every subsequent call; nil ends that. op is the call's
 // name: set, take, deduct, rollback, cancel, find, open, grant, close, read, changed, settle,
 // sweep, mark, copy.
 func (s *Store) Inject(seed uint64, decide func(op string) Fault) {
@@ -46,9 +46,8 @@ func (s *Store) Inject(seed uint64, decide func(op string) Fault) {
 	) //nolint:gosec // a test's chance
 }
 
-// Release carries out the calls that were held back, in an order of its own choosing. Nobody
-// hears the
-// answers. It returns how many there were.
+// Release executes the delayed calls in random order and discards the answers. It returns their
+// number.
 func (s *Store) Release() int {
 	s.faults.mu.Lock()
 	held := s.faults.held
@@ -63,7 +62,7 @@ func (s *Store) Release() int {
 	return len(held)
 }
 
-// next returns the fault of a call; a call that is held back is kept.
+// next returns the fault of a call and keeps the call if it is delayed.
 func (f *faults) next(op string, call func()) Fault {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -84,7 +83,7 @@ func (f *faults) number(n int64) int64 {
 	return f.random.Int64N(n)
 }
 
-// faulty carries out a call as its fault says.
+// faulty executes a call subject to its fault.
 func faulty[T any](s *Store, op string, do func() (T, error)) (T, error) {
 	var none T
 	switch s.faults.next(op, func() { _, _ = do() }) {
@@ -111,9 +110,8 @@ func (s *Store) Remember(index int) Memory {
 	return Memory{s.lanes[index].clone()}
 }
 
-// GoBack gives a lane a past state. With the same process it keeps its present identity, as after
-// a
-// resync from another master or an edit; otherwise it gets a new one, as after a restart.
+// GoBack restores a past state of a lane. With the same process it keeps its present identity, as
+// after a resync from another master or an edit; otherwise it gets a new one, as after a restart.
 func (s *Store) GoBack(index int, to Memory, sameProcess bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -130,21 +128,21 @@ func (s *Store) Wipe(index int, sameProcess bool) {
 	s.GoBack(index, Memory{newLane("")}, sameProcess)
 }
 
-// Forget removes the entry of one bucket, and nothing else of it.
+// Forget removes the entry of one bucket and nothing else.
 func (s *Store) Forget(index int, bucketID int64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.lanes[index].entries, bucketID)
 }
 
-// Fill puts any content into the filter of a bucket.
+// Fill writes any content into the filter of a bucket.
 func (s *Store) Fill(index int, bucketID, fill, balance int64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.lanes[index].contents[bucketID] = content{fill, balance}
 }
 
-// invented returns an answer to a Take that has nothing to do with any content.
+// invented returns an answer to a Take that ignores the contents.
 func (s *Store) invented(takes []bucket.Take) []bucket.Taken {
 	out := make([]bucket.Taken, len(takes))
 	for i, t := range takes {

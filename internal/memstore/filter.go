@@ -7,16 +7,16 @@ import (
 	"github.com/budgetd/budgetd/budget"
 )
 
-// content is what the filter has of a bucket.
+// content is the filter's content for a bucket.
 type content struct{ fill, balance int64 }
 
-// maxFill and farFill bound what is taken for a fill: see DESIGN 5.
+// maxFill and farFill bound the fills that are accepted as valid.
 const (
 	maxFill = 1 << 52
 	farFill = 1 << 32
 )
 
-// readable reports whether a content can be one when SQL's fill is the given one.
+// readable reports whether a content is plausible for SQL's fill.
 func (c content) readable(fill int64) bool {
 	return c.fill >= 0 && c.fill <= maxFill && c.fill <= fill+farFill && c.balance >= 0 &&
 		c.balance <= budget.MaxAmount
@@ -88,7 +88,7 @@ func (s *Store) Take(
 	return do()
 }
 
-// take carries out one take.
+// take executes one take.
 func (l *lane) take(t bucket.Take) bucket.Taken {
 	out := bucket.Taken{Fits: make([]bool, len(t.Amounts))}
 	c, known := l.contents[t.Bucket]

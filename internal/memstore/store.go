@@ -19,12 +19,11 @@ var (
 	_ bucket.Copies   = (*Store)(nil)
 )
 
-// Config describes a store. The zero values of Window and Now mean ten minutes and the machine's
-// clock.
+// Config describes a store. Window defaults to ten minutes, Now to the machine's clock.
 type Config struct {
 	Name  string
 	Lanes int
-	// Installation is noted in markers.
+	// Installation is written into markers.
 	Installation string
 	// Window is the record window.
 	Window time.Duration
@@ -32,7 +31,7 @@ type Config struct {
 	Now func() time.Time
 }
 
-// Store is an instance in memory. Safe for concurrent use: one call at a time is carried out.
+// Store is an instance in memory. It executes one call at a time and is safe for concurrent use.
 type Store struct {
 	config Config
 	faults faults
@@ -42,7 +41,7 @@ type Store struct {
 	runs  int // how many identities were handed out
 }
 
-// New makes a store whose lanes are empty.
+// New returns a store with empty lanes.
 func New(config Config) *Store {
 	if config.Window == 0 {
 		config.Window = 10 * time.Minute
@@ -68,7 +67,7 @@ type lane struct {
 	identity string
 	contents map[int64]content // of the filter
 	marker   bucket.Marker
-	// slice is the present slice, sliceMS when it began.
+	// slice is the present slice, sliceMS its beginning.
 	slice, sliceMS int64
 	newest         map[int64]int64
 	entries        map[int64]entry
@@ -80,7 +79,7 @@ type lane struct {
 	counters       map[valueName]counter
 }
 
-// epochName names an epoch of a bucket, valueName a value that limits count for.
+// epochName identifies an epoch of a bucket, valueName a value that limits count.
 type (
 	epochName struct{ bucket, epoch int64 }
 	valueName struct {
@@ -89,7 +88,7 @@ type (
 	}
 )
 
-// lateSum is what came back after an epoch; slice is when it last grew.
+// lateSum is the sum returned after an epoch ended; slice is when it last grew.
 type lateSum struct{ units, slice int64 }
 
 func newLane(identity string) *lane {
@@ -118,10 +117,10 @@ func (l *lane) clone() *lane {
 	return &c
 }
 
-// nowMS is the lane's clock.
+// nowMS returns the lane's clock.
 func (s *Store) nowMS() int64 { return s.config.Now().UnixMilli() }
 
-// at returns a lane of this store. s.mu is held.
+// at returns a lane of this store. The caller holds s.mu.
 func (s *Store) at(op string, of bucket.Lane) (*lane, error) {
 	if of.Instance != s.config.Name || of.Index < 0 || of.Index >= len(s.lanes) {
 		return nil, budget.Refuse(
@@ -135,7 +134,7 @@ func (s *Store) at(op string, of bucket.Lane) (*lane, error) {
 	return s.lanes[of.Index], nil
 }
 
-// with carries out a call on the memory that it names, subject to faults.
+// with executes a call on the memory that it names, subject to faults.
 func with[T any](s *Store, op string, m bucket.Memory, do func(*lane) (T, error)) (T, error) {
 	return faulty(s, op, func() (T, error) {
 		s.mu.Lock()

@@ -14,10 +14,10 @@ type limitName struct {
 	changed int64
 }
 
-// window is what a limit has counted of a value.
+// window is the count of a limit for a value.
 type window struct {
 	began, counted int64
-	// slots are a sliding window's, in order; counted is their sum.
+	// slots are those of a sliding window, in order; counted is their sum.
 	slots []slot
 }
 
@@ -29,7 +29,7 @@ type counter struct {
 	windows   map[limitName]window
 }
 
-// present returns the window that a limit has at an instant.
+// present returns a limit's window at an instant.
 func present(t *bucket.LimitTerms, w window, nowMS int64) window {
 	switch t.Kind {
 	case budget.WindowCalendar:
@@ -54,7 +54,7 @@ func present(t *bucket.LimitTerms, w window, nowMS int64) window {
 	return w
 }
 
-// use is how far a present window is used.
+// use returns the usage of a present window.
 func use(t *bucket.LimitTerms, w window, nowMS int64) bucket.LimitUse {
 	out := bucket.LimitUse{Used: w.counted}
 	switch t.Kind {
@@ -74,7 +74,7 @@ func use(t *bucket.LimitTerms, w window, nowMS int64) bucket.LimitUse {
 	return out
 }
 
-// counted returns a window with more in it.
+// counted returns a window with n added.
 func counted(t *bucket.LimitTerms, w window, n, nowMS int64) window {
 	w.counted += n
 	if t.Kind != budget.WindowSliding {
@@ -90,7 +90,7 @@ func counted(t *bucket.LimitTerms, w window, n, nowMS int64) window {
 	return w
 }
 
-// ends is when a window no longer counts; 0: never.
+// ends returns when a window no longer counts; 0 means never.
 func ends(t *bucket.LimitTerms, w window, nowMS int64) int64 {
 	switch t.Kind {
 	case budget.WindowCalendar:
@@ -103,8 +103,7 @@ func ends(t *bucket.LimitTerms, w window, nowMS int64) int64 {
 	return 0
 }
 
-// lowered returns a window that holds n less of a deduction counted at an instant, if it holds
-// it.
+// lowered returns a window less n of a deduction counted at an instant, if the window includes it.
 func lowered(t *bucket.LimitTerms, w window, n, atMS int64) window {
 	switch {
 	case t.Kind == budget.WindowSliding:
@@ -121,9 +120,8 @@ func lowered(t *bucket.LimitTerms, w window, n, atMS int64) window {
 	return w
 }
 
-// kept is what a deduction still counts for: a call as long as a unit is left, units in
-// proportion,
-// rounded up.
+// kept returns what a deduction still counts: a call as long as a unit is left, units in
+// proportion, rounded up.
 func kept(measure budget.Measure, counts, amount, back int64) int64 {
 	left := amount - back
 	switch {
@@ -137,14 +135,14 @@ func kept(measure budget.Measure, counts, amount, back int64) int64 {
 	return (counts*left + amount - 1) / amount
 }
 
-// note is what a record has for limits.
+// note is the part of a record that concerns limits.
 type note struct {
 	value   string
 	version int64
 	counts  map[limitName]int64 // nil: one call, or the amount
 }
 
-// lower takes what comes back off the windows in which a deduction was counted.
+// lower takes returned units off the windows in which a deduction was counted.
 func (l *lane) lower(
 	id bucket.RecordID,
 	r bucket.Record,

@@ -8,9 +8,8 @@ import (
 	"github.com/budgetd/budgetd/budget"
 )
 
-// orderOfChecks: of all that speaks against a deduction, the first in the order of bucket.Counter
-// is its
-// verdict. Each step takes the first away.
+// orderOfChecks: if several checks fail, the first in the order of bucket.Counter is the verdict.
+// Each step removes the first.
 func orderOfChecks(k *kit) {
 	now := k.now()
 	limit := bucket.LimitTerms{
@@ -70,8 +69,7 @@ func orderOfChecks(k *kit) {
 	k.deducted(d, bucket.Moving)
 }
 
-// refusalsWriteNothing: a deduction that is refused leaves no record, no count and no change
-// (I6).
+// refusalsWriteNothing: a refused deduction leaves no record, no count and no change (I6).
 func refusalsWriteNothing(k *kit) {
 	k.fill(1, 1, 5)
 	before := k.changes()
@@ -122,7 +120,7 @@ func refusalsWriteNothing(k *kit) {
 	) // a definition of before the limits
 }
 
-// repeats: an id takes effect once, in one call and across calls, and answers its record (I4).
+// repeats: an id takes effect once, in one call and across calls, and returns its record (I4).
 func repeats(k *kit) {
 	k.fill(1, 1, 10)
 	out := k.deduct(
@@ -160,9 +158,8 @@ func repeats(k *kit) {
 	}
 }
 
-// slicesOfRecords: a record answers for at least one window and is gone after two, also when it
-// was made at
-// the end of a slice.
+// slicesOfRecords: a record is kept for at least one window and is gone after two, even if it was
+// made at the end of a slice.
 func slicesOfRecords(k *kit) {
 	k.fill(1, 1, 10)
 	k.sweep()
@@ -193,8 +190,7 @@ func slicesOfRecords(k *kit) {
 	)
 }
 
-// instants: the end of a period and the last instant of a deduction are judged by the lane's
-// clock.
+// instants: the lane's clock determines the end of a period and the deadline of a deduction.
 func instants(k *kit) {
 	k.fill(1, 1, 10)
 	d := k.deduction("a", 1, &bucket.Terms{EndMS: k.now() + 150})
@@ -209,7 +205,7 @@ func instants(k *kit) {
 	k.deducted(d, bucket.TooOld)
 }
 
-// changesAndSettle: SQL hears of every change until it has it.
+// changesAndSettle: SQL is told of every change until it has it.
 func changesAndSettle(k *kit) {
 	k.fill(1, 1, 10)
 	k.fill(2, 1, 10)

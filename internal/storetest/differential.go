@@ -12,9 +12,9 @@ import (
 	"github.com/budgetd/budgetd/budget"
 )
 
-// Differential drives two stores with the same random calls and compares every answer. The
-// stores' clocks differ, so instants are not compared, and windows are long. Each run uses other
-// buckets of the stores.
+// Differential runs the same random calls on two stores and compares every answer. The stores'
+// clocks differ, so instants are not compared, and windows are long. Each run uses other buckets of
+// the stores.
 func Differential(t *testing.T, one, two Subject) {
 	a, b := &kit{T: t, Subject: one}, &kit{T: t, Subject: two}
 	a.m, b.m = a.adopt(0, 1, 1), b.adopt(0, 1, 1)
@@ -33,7 +33,7 @@ func Differential(t *testing.T, one, two Subject) {
 	})
 }
 
-// pair is two stores that should do the same.
+// pair is two stores that should behave alike.
 type pair struct {
 	a, b     *kit
 	toA, toB bucket.Memory
@@ -86,7 +86,7 @@ func (p *pair) bucket(
 	return p.first + rapid.Int64Range(1, 3).Draw(t, "bucket")
 }
 
-// ref draws a bucket with its present epoch or one beside it.
+// ref draws a bucket with its present epoch or an adjacent one.
 func (p *pair) ref(t *rapid.T) bucket.Ref {
 	b := p.bucket(t)
 	epoch := p.epochs[b] + rapid.SampledFrom([]int64{0, 0, 0, 0, 0, 1, -1}).Draw(t, "epoch")
@@ -221,8 +221,7 @@ func (p *pair) close(t *rapid.T) {
 	same(t, "close", a, b, errA, errB)
 }
 
-// read compares entries, and checks that audit 3 holds in them, and the records and sums of all
-// buckets.
+// read compares entries, and checks audit 3 in them and in the records and sums of all buckets.
 func (p *pair) read(t *rapid.T) {
 	var refs []bucket.Ref
 	var ids []bucket.RecordID
@@ -248,7 +247,7 @@ func (p *pair) read(t *rapid.T) {
 	same(t, "changes", p.sums(p.a), p.sums(p.b), nil, nil)
 }
 
-// sums are the changed sums of the run's buckets.
+// sums returns the changed sums of the run's buckets.
 func (p *pair) sums(k *kit) map[string]bucket.Sum {
 	out := map[string]bucket.Sum{}
 	for _, sum := range k.changes() {

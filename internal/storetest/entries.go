@@ -6,8 +6,7 @@ import (
 	"github.com/budgetd/budgetd/bucket"
 )
 
-// markerRules: a marker is written over a smaller one only, and says since when the memory is
-// kept.
+// markerRules: a marker only replaces a smaller one, and states since when the memory is kept.
 func markerRules(k *kit) {
 	mark := func(activation, since int64) error {
 		m := k.m
@@ -135,8 +134,8 @@ func openGrantClose(k *kit) {
 	k.grant(1, 2, 2, 1, bucket.Closed)
 }
 
-// lateOpen: an open that arrives after the close of its epoch does nothing, also where no entry
-// was.
+// lateOpen: an open that arrives after the close of its epoch does nothing, even if there was no
+// entry.
 func lateOpen(k *kit) {
 	got := k.close(1, 5, false, bucket.Accepted)
 	k.same("closed", got, bucket.Entry{Verdict: bucket.Accepted, Epoch: 5})
@@ -146,7 +145,7 @@ func lateOpen(k *kit) {
 	k.open(1, 6, bucket.Accepted)
 }
 
-// lostEntry: an epoch whose entry is gone does not open again; closing it says that it is lost.
+// lostEntry: an epoch whose entry is lost does not open again; closing it reports the loss.
 func lostEntry(k *kit) {
 	k.fill(1, 1, 10)
 	k.fill(2, 1, 10)
@@ -164,7 +163,7 @@ func lostEntry(k *kit) {
 	k.entry(1, 2, bucket.Entry{Verdict: bucket.Accepted, Epoch: 2, Balance: 3, LastGrant: 1})
 }
 
-// grantNumbers: grants are counted once each, and without gaps.
+// grantNumbers: each grant counts once, and without gaps.
 func grantNumbers(k *kit) {
 	k.grant(1, 1, 1, 10, bucket.Lost)
 	k.fill(1, 1, 10)

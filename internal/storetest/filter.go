@@ -2,7 +2,7 @@ package storetest
 
 import "github.com/budgetd/budgetd/bucket"
 
-// set fills one content.
+// set sets one content.
 func (k *kit) set(fill, outstanding, added int64) {
 	k.Helper()
 	k.must(
@@ -26,7 +26,7 @@ func (k *kit) take(fill, back int64, amounts []int64, want bucket.Taken) {
 	k.same("take", got, []bucket.Taken{want})
 }
 
-// filterSet: what a set does depends on the fill that is there.
+// filterSet: the effect of a set depends on the present fill.
 func filterSet(k *kit) {
 	stale := bucket.Taken{Stale: true, Fits: []bool{}}
 	k.take(1, 0, []int64{}, stale)
@@ -42,8 +42,7 @@ func filterSet(k *kit) {
 	k.take(10, 0, []int64{}, stale)
 }
 
-// filterTake: amounts are taken in order, those that do not fit are passed over, and what comes
-// back is
+// filterTake: amounts are taken in order, those that do not fit are skipped, and returned units are
 // added first.
 func filterTake(k *kit) {
 	k.set(1, 10, 10)
@@ -82,7 +81,7 @@ func filterTake(k *kit) {
 	}
 }
 
-// filterFar: a fill far above SQL's, and one out of range, is none.
+// filterFar: a fill far above SQL's, or out of range, is ignored.
 func filterFar(k *kit) {
 	k.set(1<<33, 10, 10)
 	k.take(1, 0, []int64{1}, bucket.Taken{Stale: true, Fits: []bool{false}})

@@ -8,7 +8,7 @@ import (
 	"github.com/budgetd/budgetd/budget"
 )
 
-// valued is a deduction of a value under limits.
+// valued returns a deduction of a value under limits.
 func (k *kit) valued(
 	id string,
 	amount int64,
@@ -20,8 +20,7 @@ func (k *kit) valued(
 	return d
 }
 
-// calendarWindow: a window begins empty, and the caller whose window is not the present one is
-// told.
+// calendarWindow: a window begins empty, and a caller with another window is told so.
 func calendarWindow(k *kit) {
 	k.fill(1, 1, 100)
 	now := k.now()
@@ -44,7 +43,7 @@ func calendarWindow(k *kit) {
 	day.FromMS, day.ToMS = now+300, now+600_000
 	second := k.terms(day)
 	k.used(k.deducted(k.valued("d", 9, "u", second), bucket.Accepted), 1)
-	// What was counted in the window before does not come back from this one.
+	// What was counted in the previous window does not come back from this one.
 	k.rollback("a", "r", 0, bucket.Accepted, second)
 	k.used(k.deducted(k.valued("e", 9, "u", second), bucket.Accepted), 2)
 	k.rollback("e", "r", 0, bucket.Accepted, second)
@@ -123,9 +122,8 @@ func lifetimeWindow(k *kit) {
 	k.used(k.deducted(d, bucket.Accepted), 7)
 }
 
-// limitChanged: a limit that counts something else starts over, the others go on; older terms
-// are
-// refused.
+// limitChanged: a limit that counts something else starts over, the others continue; older terms
+// are refused.
 func limitChanged(k *kit) {
 	k.fill(1, 1, 100)
 	kept := bucket.LimitTerms{
@@ -151,7 +149,7 @@ func limitChanged(k *kit) {
 	k.used(k.deducted(k.valued("b", 3, "u", young), bucket.Accepted), 7, 3)
 	k.deducted(k.valued("c", 1, "u", old), bucket.Outdated)
 	k.deducted(k.deduction("c", 1, k.terms()), bucket.Outdated)
-	// What the changed limit never counted does not come off it.
+	// The changed limit never counted this, so it is not lowered.
 	k.rollback("a", "r", 0, bucket.Accepted, young)
 	k.used(k.deducted(k.valued("d", 1, "u", young), bucket.Accepted), 4, 4)
 	none := &bucket.Terms{LimitsVersion: 3}
@@ -203,7 +201,7 @@ func ownCounts(k *kit) {
 	k.deducted(huge, bucket.Limited) // nothing is counted above 2^53 - 1
 }
 
-// sameValue: deductions of one value in one call count one after the other.
+// sameValue: deductions of one value in one call are counted in sequence.
 func sameValue(k *kit) {
 	k.fill(1, 1, 100)
 	terms := k.terms(

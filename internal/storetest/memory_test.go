@@ -29,12 +29,13 @@ func inMemory() storetest.Subject {
 	}
 }
 
-// TestDifferentialOfItself: two stores in memory do the same, which the random calls need to be comparable.
+// TestDifferentialOfItself checks that two stores in memory agree, without which random calls
+// cannot be compared.
 func TestDifferentialOfItself(t *testing.T) {
 	storetest.Differential(t, inMemory(), inMemory())
 }
 
-// TestMemory: the store in memory keeps the contract.
+// TestMemory checks the store in memory against the contract.
 func TestMemory(t *testing.T) {
 	storetest.Run(t, func(*testing.T) storetest.Subject { return inMemory() })
 }

@@ -8,7 +8,7 @@ import (
 	"github.com/budgetd/budgetd/budget"
 )
 
-// rollbacks: what comes back is never more than was taken, and a rollback id counts once (I5).
+// rollbacks: never more comes back than was taken, and a rollback id counts once (I5).
 func rollbacks(k *kit) {
 	k.fill(1, 1, 20)
 	k.deducted(k.deduction("a", 10, k.terms()), bucket.Accepted)
@@ -56,8 +56,7 @@ func rollbacks(k *kit) {
 	)
 }
 
-// rollbackLimits: a rollback lowers what its deduction counted: a call with its last unit, units
-// in
+// rollbackLimits: a rollback lowers what its deduction counted: a call with its last unit, units in
 // proportion.
 func rollbackLimits(k *kit) {
 	k.fill(1, 1, 20)
@@ -89,7 +88,7 @@ func rollbackLimits(k *kit) {
 	k.used(k.deducted(k.valued("y", 1, "u", terms), bucket.Accepted), 2, 2)
 }
 
-// cancels: a cancelled id never takes effect afterwards, and what it had done comes back.
+// cancels: a cancelled id never takes effect afterwards, and what it took comes back.
 func cancels(k *kit) {
 	k.fill(1, 1, 10)
 	k.verdict("void", k.cancel("a", bucket.Voided).Verdict, bucket.Voided)
@@ -119,7 +118,7 @@ func cancels(k *kit) {
 	)
 }
 
-// youngMemory: a missing record means nothing while the memory is younger than the window.
+// youngMemory: a missing record proves nothing while the memory is younger than the window.
 func youngMemory(k *kit) {
 	k.fill(1, 1, 10)
 	if got := k.rollback("a", "r", 0, bucket.Unclear); !got.Young {
@@ -134,9 +133,8 @@ func youngMemory(k *kit) {
 	}
 }
 
-// olderActivation: records of a memory before a gap answer repeats and cannot be rolled back;
-// those that
-// were kept without a gap can.
+// olderActivation: records from before a gap answer repeats and cannot be rolled back; those kept
+// without a gap can.
 func olderActivation(k *kit) {
 	k.fill(1, 1, 10)
 	k.deducted(k.deduction("a", 3, k.terms()), bucket.Accepted)
@@ -160,8 +158,7 @@ func olderActivation(k *kit) {
 	)
 }
 
-// lateSums: what comes back after an epoch goes to its late sum, until SQL has it and it is
-// final.
+// lateSums: what comes back after an epoch goes to its late sum, until SQL has it and it is final.
 func lateSums(k *kit) {
 	k.fill(1, 1, 10)
 	k.deducted(k.deduction("a", 6, k.terms()), bucket.Accepted)
@@ -200,7 +197,7 @@ func lateSums(k *kit) {
 	k.entry(1, 2, bucket.Entry{Verdict: bucket.Accepted, Epoch: 2, Balance: 5, LastGrant: 1})
 }
 
-// move copies bucket 1 from lane 0 to lane 1 as one attempt.
+// move copies bucket 1 from lane 0 to lane 1 in one attempt.
 func (k *kit) move(epoch int64, to bucket.Memory, attempt string) {
 	k.Helper()
 	ref := bucket.Ref{Bucket: 1, Epoch: epoch}
@@ -222,9 +219,8 @@ func (k *kit) move(epoch int64, to bucket.Memory, attempt string) {
 	k.verdict("end", got, bucket.Accepted)
 }
 
-// copyReplaces: records, counters and late sums move, what was at the new place is gone, and
-// records can be
-// rolled back there.
+// copyReplaces: records, counters and late sums move and replace those at the new place, where
+// records can be rolled back.
 func copyReplaces(k *kit) {
 	terms := k.terms(
 		bucket.LimitTerms{
@@ -280,8 +276,8 @@ func copyReplaces(k *kit) {
 	k.used(k.deducted(next, bucket.Accepted), 2)
 }
 
-// copyRules: only the copy of the epoch that was closed last opens, and only the last attempt
-// goes on.
+// copyRules: only the copy of the most recently closed epoch opens, and only the last attempt
+// continues.
 func copyRules(k *kit) {
 	to := k.adopt(1, 1, 1)
 	k.fill(1, 1, 20)

@@ -32,7 +32,7 @@ type Subject struct {
 	LoseEntry func(bucketID int64)
 }
 
-// Run runs the suite. Each test gets a store of its own from make.
+// Run runs the suite. make creates a store for each test.
 func Run(t *testing.T, make func(t *testing.T) Subject) {
 	for _, test := range []struct {
 		name string
@@ -63,7 +63,7 @@ func Run(t *testing.T, make func(t *testing.T) Subject) {
 	}
 }
 
-// kit is what a test works with: a store whose lane 0 has activation 1.
+// kit is the environment of a test: a store whose lane 0 has activation 1.
 type kit struct {
 	*testing.T
 	Subject
@@ -73,7 +73,7 @@ type kit struct {
 // lane returns lane i.
 func (k *kit) lane(i int) bucket.Lane { return bucket.Lane{Instance: k.Name, Index: i} }
 
-// must ends the test with an error.
+// must ends the test if there is an error.
 func (k *kit) must(err error) {
 	k.Helper()
 	if err != nil {
@@ -150,7 +150,7 @@ func (k *kit) entry(bucketID, epoch int64, want bucket.Entry) {
 	k.same("entry", got[0], want)
 }
 
-// terms are those of a budget without limits.
+// terms returns the terms of a budget with limits.
 func (k *kit) terms(limits ...bucket.LimitTerms) *bucket.Terms {
 	version := int64(0)
 	if len(limits) > 0 {
@@ -159,7 +159,7 @@ func (k *kit) terms(limits ...bucket.LimitTerms) *bucket.Terms {
 	return &bucket.Terms{LimitsVersion: version, Limits: limits}
 }
 
-// deduction is one of bucket 1, epoch 1, that may still come.
+// deduction returns a deduction from bucket 1, epoch 1, with a future deadline.
 func (k *kit) deduction(id string, amount int64, terms *bucket.Terms) bucket.StoreDeduction {
 	return bucket.StoreDeduction{
 		RecordID:    bucket.RecordID{Bucket: 1, ID: id},
@@ -188,7 +188,7 @@ func (k *kit) deducted(d bucket.StoreDeduction, want bucket.Verdict) bucket.Stor
 	return out
 }
 
-// rollback gives units of a deduction of bucket 1 back.
+// rollback gives back units of a deduction of bucket 1.
 func (k *kit) rollback(
 	id, rollbackID string,
 	amount int64,
@@ -270,7 +270,7 @@ func (k *kit) same(what string, got, want any) {
 	}
 }
 
-// used compares how far limits are used.
+// used compares the usage of limits.
 func (k *kit) used(out bucket.StoreOutcome, want ...int64) {
 	k.Helper()
 	var got []int64

@@ -16,7 +16,7 @@ const (
 		ORDER BY id LIMIT ?`
 )
 
-// selectBooks sums the columns of a range of budgets in one statement: one moment.
+// selectBooks sums the columns of a range of budgets in one statement, hence in one snapshot.
 var selectBooks = `SELECT u.id, u.tenant, u.name, u.durability, u.unlimited, u.total_quantity,
 	u.undistributed_quantity, u.quarantined_quantity, u.forfeited_quantity,
 	u.pending_shrink_quantity, u.unfunded_quantity, u.period, u.period_start_ms, u.period_end_ms,
@@ -95,8 +95,8 @@ func (r *bookRow) book() bucket.Book {
 				Start: engine.FromMS(r.PeriodStartMS), End: engine.FromMS(r.PeriodEndMS)}}}
 }
 
-// Books reads the columns of at most limit budgets after an id, in the order of their ids and all
-// of one moment. It locks nothing. Error: Unavailable.
+// Books reads the columns of at most limit budgets after an id, in id order and in one snapshot. It
+// takes no locks. It returns Unavailable if the database cannot be read.
 func (p *Part) Books(ctx context.Context, after int64, limit int) (out []bucket.Book, err error) {
 	err = p.db.Read(ctx, "books", func(r *engine.Reader) error {
 		out = nil
@@ -117,7 +117,7 @@ func (p *Part) Books(ctx context.Context, after int64, limit int) (out []bucket.
 	return out, err
 }
 
-// The counts of what is half done, each bounded.
+// The bounded counts of unfinished work.
 const (
 	countEpochs = `SELECT COUNT(*) FROM (SELECT 1 AS one
 		FROM bucket_epoch e /*by bucket_epoch_unfinished*/ WHERE e.is_unfinished = 1 LIMIT ?) x`
@@ -134,8 +134,8 @@ const (
 		WHERE b.instance = ? AND b.lane = ? AND u.durability = 'store' AND LENGTH(e.fenced) = 0`
 )
 
-// Unfinished counts what is half done, each kind up to a bound, and sums what epochs of budgets in
-// store mode hold on lanes. It locks nothing. Error: Unavailable.
+// Unfinished counts unfinished work, each kind up to a bound, and sums what epochs of store-mode
+// budgets hold on lanes. It takes no locks. It returns Unavailable if the database cannot be read.
 func (p *Part) Unfinished(ctx context.Context, lanes []bucket.Lane) (
 	out audit.Unfinished, err error) {
 	const most = 10_000

@@ -18,9 +18,9 @@ const (
 	lastMS = int64(1) << 53
 )
 
-// Counters compares the present windows of at most most limit counters of a budget with the
-// deductions that they count, in one snapshot. Limits on several dimensions together are passed
-// over: their counters do not name the values. Errors: BudgetNotFound, Unavailable.
+// Counters compares the present windows of at most `most` limit counters of a budget with the
+// deductions that they count, in one snapshot. It skips limits on combined dimensions: their
+// counters do not store the values. Errors: BudgetNotFound, Unavailable.
 func (p *Part) Counters(ctx context.Context, budgetID int64, most int) (
 	out []ledger.Discrepancy, err error) {
 	now := engine.ToMS(p.db.Now())
@@ -73,8 +73,8 @@ func compareCounters(r *engine.Reader, budgetID int64, most int, nowMS int64) (
 	return out, nil
 }
 
-// compareCounter compares what one limit has counted of one value; nil: it agrees, or it will be
-// counted from the deductions before it is used.
+// compareCounter compares the count of one limit for one value. It returns nil if the count agrees,
+// or will be loaded from the deductions before its next use.
 func compareCounter(r *engine.Reader, row *counters.Row, l *limit.Limit, nowMS int64) (
 	*ledger.Discrepancy, error) {
 	nowMS = max(nowMS, row.Counts.NotBefore())

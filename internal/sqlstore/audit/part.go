@@ -1,4 +1,4 @@
-// Package audit reads what the accounts of budgets are proved by, and fences epochs whose accounts
+// Package audit reads the rows that prove the accounts of budgets, and fences epochs whose accounts
 // are wrong.
 package audit
 
@@ -41,8 +41,8 @@ const (
 		ON f.bucket_id = b.id WHERE b.budget_id = ? GROUP BY f.bucket_id`
 )
 
-// The sums of an epoch's rows. deduction has no secondary index: the rows of a budget are one range
-// of its primary key.
+// The sums of an epoch's rows. The table deduction has no secondary index: the rows of a budget are
+// one range of its primary key.
 const (
 	sumGrants = `SELECT g.bucket_id, g.epoch, SUM(g.amount) AS units, 0 AS part, COUNT(*) AS n
 		FROM sharding_budget_management_bucket b /*in order*/ JOIN grant_log g /*by PRIMARY*/
@@ -76,7 +76,7 @@ type sumRow struct {
 	N      int64 `db:"n"`
 }
 
-// sums says where each sum belongs.
+// sums maps each sum to its figure.
 var sums = []struct {
 	query string
 	add   func(e *audit.Epoch, sum *sumRow)
@@ -94,7 +94,7 @@ var sums = []struct {
 }
 
 // Accounts reads the columns of a budget and all of its rows in one snapshot, for the proof of I1.
-// It reads every deduction of the budget and locks nothing. Errors: BudgetNotFound, Unavailable.
+// It reads every deduction of the budget and takes no locks. Errors: BudgetNotFound, Unavailable.
 func (p *Part) Accounts(ctx context.Context, budgetID int64) (out audit.Accounts, err error) {
 	err = p.db.Snapshot(ctx, "audit", func(r *engine.Reader) error {
 		out, err = accounts(r, budgetID)
@@ -133,8 +133,8 @@ func accounts(r *engine.Reader, budgetID int64) (out audit.Accounts, err error) 
 	return out, readFeed(r, &out)
 }
 
-// readEpochs reads the epochs with the sums of their rows, and sums their columns. Rows of an epoch
-// that does not exist make one without units.
+// readEpochs reads the epochs with the sums of their rows, and sums their columns. Rows of a
+// missing epoch produce an epoch without units.
 func readEpochs(r *engine.Reader, a *audit.Accounts) error {
 	var found []struct {
 		rows.Epoch
@@ -225,20 +225,20 @@ const (
 	selectOwner = `SELECT budget_id FROM sharding_budget_management_bucket WHERE id = ?`
 )
 
-// maxWhy is the length of bucket_epoch.fenced, bytes.
+// maxWhy is the length of bucket_epoch.fenced, in bytes.
 const maxWhy = 512
 
-// Fence stops an epoch: nothing is deducted from it until an operator decides, and nodes that read
-// the bucket list again send nothing there. fenced says that it was not fenced before. Errors:
-// Unavailable, OutcomeUnknown; a repetition is harmless.
+// Fence stops deductions from an epoch until an operator decides. Nodes send nothing there once
+// they have read the bucket list again. fenced is false if the epoch was fenced before. Errors:
+// Unavailable, OutcomeUnknown. It is idempotent.
 func (p *Part) Fence(ctx context.Context, ref bucket.Ref, why string) (fenced bool, err error) {
 	n, err := p.changeFence(ctx, ref.Bucket, fence, []byte(why[:min(len(why), maxWhy)]), ref.Bucket,
 		ref.Epoch)
 	return n == 1, err
 }
 
-// Unfence lets the epochs of a bucket go on, and nodes send requests there again. Errors:
-// Unavailable, OutcomeUnknown; a repetition is harmless.
+// Unfence lifts the fences of a bucket's epochs, so that nodes send requests there again. Errors:
+// Unavailable, OutcomeUnknown. It is idempotent.
 func (p *Part) Unfence(ctx context.Context, bucketID int64) error {
 	_, err := p.changeFence(ctx, bucketID, unfence, bucketID)
 	return err

@@ -17,12 +17,11 @@ type Tx interface {
 	QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row
 }
 
-// errNoHead: Install has not been run.
+// errNoHead means that Install has not been run.
 var errNoHead = errors.New("audit log: the head of the chain is missing")
 
-// Install makes the head of an empty chain, and leaves one that is there. It follows the
-// creation
-// of the tables.
+// Install creates the head of an empty chain and leaves an existing one alone. The tables must
+// exist.
 func Install(ctx context.Context, tx Tx) error {
 	const there = `SELECT COUNT(*) FROM audit_log_head`
 	const insert = `INSERT INTO audit_log_head (only_row, last_seq, last_hash, removed_seq,
@@ -37,9 +36,8 @@ func Install(ctx context.Context, tx Tx) error {
 	return err
 }
 
-// lock locks the head until the transaction ends and returns it. It updates first: in every
-// engine
-// that takes the lock before the row is read, whatever the isolation.
+// lock locks the head until the transaction ends and returns it. The update comes first: in every
+// engine it takes the lock before the row is read, whatever the isolation level.
 func lock(ctx context.Context, tx Tx) (trail.Anchor, error) {
 	const take = `UPDATE audit_log_head SET last_seq = last_seq + 1 WHERE only_row = 1`
 	done, err := tx.ExecContext(ctx, take)
@@ -54,10 +52,8 @@ func lock(ctx context.Context, tx Tx) (trail.Anchor, error) {
 	return head, err
 }
 
-// Append adds a row at the end of the chain and returns it with its number and hash. It takes
-// the
-// last lock of its transaction: nothing that locks follows it. Nothing is appended unless the
-// transaction commits.
+// Append adds a row at the end of the chain and returns it with its number and hash. It must take
+// the last lock of its transaction. The row is appended only if the transaction commits.
 func Append(ctx context.Context, tx Tx, row trail.Row) (trail.Row, error) {
 	head, err := lock(ctx, tx)
 	if err != nil {
@@ -98,10 +94,8 @@ func Append(ctx context.Context, tx Tx, row trail.Row) (trail.Row, error) {
 	return row, nil
 }
 
-// AppendOf appends the row of the context's entry, if there is one: every transaction that
-// changes
-// something calls it before it commits, and background work, which has no entry, appends
-// nothing.
+// AppendOf appends the row of the context's entry, if there is one. Every writing transaction calls
+// it before it commits; background work has no entry and appends nothing.
 func AppendOf(ctx context.Context, tx Tx) error {
 	entry := trail.FromContext(ctx)
 	if entry == nil {
@@ -111,9 +105,8 @@ func AppendOf(ctx context.Context, tx Tx) error {
 	return err
 }
 
-// fitted cuts texts that callers choose to the width of their columns: a row that is refused by
-// the
-// database would keep its effect from happening.
+// fitted cuts callers' texts to the width of their columns, because a row that the database refuses
+// would prevent its effect.
 func fitted(row trail.Row) trail.Row {
 	for _, column := range []struct {
 		text *string

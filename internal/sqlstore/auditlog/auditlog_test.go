@@ -147,7 +147,7 @@ func TestRolledBack(t *testing.T) {
 	})
 }
 
-// Nodes that append at the same time make one chain.
+// Nodes that append concurrently form one chain.
 func TestConcurrentAppends(t *testing.T) {
 	everywhere(t, func(t *testing.T, db *sql.DB) {
 		const nodes, each = 4, 25
@@ -176,7 +176,7 @@ func TestConcurrentAppends(t *testing.T) {
 	})
 }
 
-// What somebody does to the tables is noticed.
+// Changes made directly in the tables are detected.
 func TestTampering(t *testing.T) {
 	everywhere(t, func(t *testing.T, db *sql.DB) {
 		for n := range 5 {
@@ -210,7 +210,7 @@ func TestTampering(t *testing.T) {
 	})
 }
 
-// Old rows go from the beginning, the chain goes on, and the removal is a row of it.
+// Old rows are removed from the beginning, the chain continues, and the removal is a row of it.
 func TestPrune(t *testing.T) {
 	everywhere(t, func(t *testing.T, db *sql.DB) {
 		prune := func(before int64) (n int64) {
@@ -246,7 +246,7 @@ func TestPrune(t *testing.T) {
 		if n := prune(1000); n != 3 {
 			t.Errorf("%d removed, want all but the last", n)
 		}
-		// Nobody removes rows from the beginning on the quiet.
+		// Rows that are removed from the beginning without Prune are missed.
 		exec(t, db, "DELETE FROM audit_log WHERE seq = 6")
 		if _, err := Verify(t.Context(), db); err == nil {
 			t.Error("a removed first row is not noticed")
@@ -288,7 +288,7 @@ func TestPruneInParts(t *testing.T) {
 	})
 }
 
-// The row of an administrative call is there exactly when its effect is.
+// The row of an administrative call exists if and only if its effect does.
 func TestAppendOf(t *testing.T) {
 	everywhere(t, func(t *testing.T, db *sql.DB) {
 		run := func(ctx context.Context) {
@@ -311,7 +311,7 @@ func TestAppendOf(t *testing.T) {
 	})
 }
 
-// Texts longer than their columns are cut, in every engine alike.
+// Texts longer than their columns are cut alike in every engine.
 func TestLongTexts(t *testing.T) {
 	everywhere(t, func(t *testing.T, db *sql.DB) {
 		long := strings.Repeat("x", 1000)

@@ -1,7 +1,6 @@
-// Package auditlog keeps the audit log in SQL. Append runs inside the transaction of the effect
-// that it reports, as its last statement: it locks the head of the chain until the commit, so that
-// rows of several nodes follow each other in the order of their commits, and no row is there
-// without its effect or an effect without its row.
+// Package auditlog stores the audit log in SQL. Append runs inside the transaction whose effect it
+// records, as its last statement. It locks the head of the chain until the commit, so rows of
+// several nodes are chained in commit order, and a row exists if and only if its effect does.
 //
 // The statements are the same for SQLite, MySQL and MariaDB.
 package auditlog

@@ -9,13 +9,12 @@ import (
 	"github.com/budgetd/budgetd/trail"
 )
 
-// pruneRows bounds how many rows one transaction removes.
+// pruneRows is the most rows that one transaction removes.
 const pruneRows = 1000
 
 // Prune removes rows from the beginning of the chain whose calls were made before an instant, at
-// most 1,000 of them, and returns how many. The last row always stays. The removal is a row
-// itself:
-// by says who did it, and the place in the chain up to which rows were removed is its target.
+// most 1,000, and returns their number. The last row always stays. The removal itself is a row: by
+// is its principal, and its target the last removed position of the chain.
 func Prune(ctx context.Context, tx Tx, beforeMS int64, by trail.Row) (int64, error) {
 	head, err := lock(ctx, tx)
 	if err != nil {
@@ -29,7 +28,7 @@ func Prune(ctx context.Context, tx Tx, beforeMS int64, by trail.Row) (int64, err
 	if err == nil && last.Seq > removed.Seq {
 		err = remove(ctx, tx, last)
 	}
-	// Append counts on from the head itself.
+	// Append increments the head itself.
 	const restore = `UPDATE audit_log_head SET last_seq = ? WHERE only_row = 1`
 	if err == nil {
 		_, err = tx.ExecContext(ctx, restore, head.Seq)
@@ -44,8 +43,8 @@ func Prune(ctx context.Context, tx Tx, beforeMS int64, by trail.Row) (int64, err
 	return last.Seq - removed.Seq, nil
 }
 
-// lastBefore returns the last row to remove, or removed when no row is old enough: rows go in the
-// order of their numbers, up to the first that is young enough.
+// lastBefore returns the last row to remove, or removed if no row is old enough. Rows are removed
+// in numerical order, up to the first that is young enough.
 func lastBefore(
 	ctx context.Context,
 	tx Tx,

@@ -9,8 +9,8 @@ import (
 	"github.com/budgetd/budgetd/trail"
 )
 
-// Ends returns the place of the last row of the chain, and that of the last row that was removed
-// from its beginning; zero Anchors where no such row exists.
+// Ends returns the position of the last row of the chain, and that of the last row removed from its
+// beginning; a zero Anchor if there is no such row.
 func Ends(ctx context.Context, tx Tx) (head, removed trail.Anchor, err error) {
 	const query = `SELECT last_seq, last_hash, removed_seq, removed_hash
 		FROM audit_log_head WHERE only_row = 1`
@@ -24,19 +24,19 @@ func Ends(ctx context.Context, tx Tx) (head, removed trail.Anchor, err error) {
 	return head, removed, err
 }
 
-// Query says which rows are read.
+// Query selects rows.
 type Query struct {
 	// After is the number of the row before the first one.
 	After int64
-	// FromMS and ToMS bound when the calls were made; ToMS 0: no bound.
+	// FromMS and ToMS bound when the calls were made; ToMS 0 means no bound.
 	FromMS, ToMS int64
-	// Principal, Tenant and Op are those of the rows; "" for all.
+	// Principal, Tenant and Op filter the rows; "" means all.
 	Principal, Tenant, Op string
 	// Limit is the most rows, at least 1.
 	Limit int
 }
 
-// Read returns rows in the order of their numbers.
+// Read returns rows in numerical order.
 func Read(ctx context.Context, tx Tx, q Query) (rows []trail.Row, err error) {
 	query := `SELECT seq, at_ms, principal, key_id, source, op, tenant, target, request_id,
 		correlation_id, before_json, after_json, outcome, times, hash FROM audit_log
@@ -94,13 +94,12 @@ func scan(found *sql.Rows) (row trail.Row, err error) {
 	return row, err
 }
 
-// verifyRows is how many rows Verify reads at a time.
+// verifyRows is the number of rows that Verify reads at a time.
 const verifyRows = 1000
 
-// Verify recomputes the whole chain, which must also go through the anchors, and returns its
-// head.
-// A *trail.Break says where it does not hold. tx is a read-only transaction with one view of the
-// database, or rows that are appended meanwhile look like additions.
+// Verify recomputes the whole chain, which must go through the anchors, and returns its head. It
+// returns a *trail.Break where the chain is broken. tx must be a read-only transaction with one
+// snapshot; otherwise rows appended meanwhile look like additions.
 func Verify(ctx context.Context, tx Tx, through ...trail.Anchor) (trail.Anchor, error) {
 	head, removed, err := Ends(ctx, tx)
 	if err != nil {

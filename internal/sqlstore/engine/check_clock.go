@@ -6,10 +6,10 @@ import (
 	"github.com/budgetd/budgetd/budget"
 )
 
-// CheckClock reads SQL's clock under the locks that the transaction holds, and compares it with
-// what this node takes for SQL's clock (Now). It does nothing on a SQLite file, whose clock is
-// this machine's. Error: Unavailable when the two are more than Config.ClockTolerance apart. Call
-// it before something ends for good because of the time.
+// CheckClock compares SQL's clock, read under the locks of the transaction, with this node's
+// estimate of it (Now). Call it before something ends permanently because of the time. On a SQLite
+// file, whose clock is this machine's, it does nothing. It returns Unavailable if the two differ by
+// more than Config.ClockTolerance.
 func (t *Tx) CheckClock(op string) error {
 	if t.conn.dialect.name == sqliteName {
 		return nil

@@ -5,22 +5,22 @@ import (
 	"time"
 )
 
-// clockSamples is how often SyncClock asks; the fastest answer is the most exact.
+// clockSamples is the number of queries of SyncClock; the fastest answer is the most exact.
 const clockSamples = 5
 
-// selectClock reads the server's clock in microseconds since 1970; sessions are in UTC, where no
-// hour happens twice.
+// selectClock reads the server's clock in microseconds since 1970. Sessions are in UTC, where no
+// hour is repeated.
 const selectClock = `SELECT CAST(UNIX_TIMESTAMP(NOW(6)) * 1000000 AS SIGNED)`
 
-// Now is SQL's clock in whole milliseconds, as the tables keep it: this machine's clock and the
+// Now returns SQL's clock in whole milliseconds, as in the tables: this machine's clock plus the
 // offset that SyncClock measured last.
 func (db *DB) Now() time.Time {
 	return time.UnixMilli(db.clock().Add(time.Duration(db.offset.Load())).UnixMilli()).UTC()
 }
 
-// SyncClock measures how far the database server's clock is from this machine's, to half a round
-// trip. A SQLite file has no clock of its own: the offset is 0. Call it every few minutes; on an
-// error the last offset stays.
+// SyncClock measures the offset between the database server's clock and this machine's, to half a
+// round trip. For a SQLite file the offset is 0. Call it every few minutes; on an error the last
+// offset stays.
 func (db *DB) SyncClock(ctx context.Context) error {
 	if db.dialect.name == sqliteName {
 		return nil
@@ -44,7 +44,7 @@ func (db *DB) SyncClock(ctx context.Context) error {
 	})
 }
 
-// ToMS returns what a *_ms or *_at column holds of an instant: 0 for the zero time.
+// ToMS returns the value of a *_ms or *_at column for an instant: 0 for the zero time.
 func ToMS(t time.Time) int64 {
 	if t.IsZero() {
 		return 0
@@ -52,7 +52,7 @@ func ToMS(t time.Time) int64 {
 	return t.UnixMilli()
 }
 
-// FromMS is the reverse of toMS.
+// FromMS is the inverse of ToMS.
 func FromMS(ms int64) time.Time {
 	if ms == 0 {
 		return time.Time{}
@@ -60,8 +60,8 @@ func FromMS(ms int64) time.Time {
 	return time.UnixMilli(ms).UTC()
 }
 
-// EndMS is toMS for an exclusive end: one at the very beginning of 1970 is kept a millisecond
-// later, because 0 stands for none.
+// EndMS is ToMS for an exclusive end. The first instant of 1970 becomes one millisecond later,
+// because 0 means no end.
 func EndMS(t time.Time) int64 {
 	if t.IsZero() {
 		return 0
@@ -69,9 +69,8 @@ func EndMS(t time.Time) int64 {
 	return max(t.UnixMilli(), 1)
 }
 
-// ClockMS returns SQL's clock at this moment, in ms: the server's own, or that of this machine
-// where
-// the database is a file.
+// ClockMS returns SQL's present clock in ms: the server's own, or this machine's if the database is
+// a file.
 func (t *Tx) ClockMS() (int64, error) {
 	if t.conn.dialect.name == sqliteName {
 		return ToMS(t.DB.Now()), nil

@@ -9,18 +9,18 @@ import (
 	"github.com/jmoiron/sqlx"
 )
 
-// maxPrepared bounds the prepared statements of one connection; texts beyond it are prepared for
-// one use.
+// maxPrepared bounds the prepared statements of one connection; further texts are prepared for one
+// use.
 const maxPrepared = 512
 
-// conn is one connection, with its prepared statements where the dialect keeps them. It is used by
-// one goroutine at a time.
+// conn is one connection, with its prepared statements if the dialect keeps them. One goroutine
+// uses it at a time.
 type conn struct {
 	raw      *sqlx.Conn
 	dialect  *dialect
 	prepared map[string]*sqlx.Stmt
 	spare    []*sqlx.Stmt // to be closed when the transaction is over
-	// changed is how many rows the transaction has matched by statements that write.
+	// changed is the number of rows that writing statements of the transaction have matched.
 	changed int64
 }
 
@@ -49,7 +49,7 @@ func (c *conn) statement(ctx context.Context, text string) (*sqlx.Stmt, error) {
 	return s, nil
 }
 
-// tidy closes what statement did not keep.
+// tidy closes the statements that were not kept.
 func (c *conn) tidy() {
 	for _, s := range c.spare {
 		_ = s.Close()
@@ -57,9 +57,9 @@ func (c *conn) tidy() {
 	c.spare = nil
 }
 
-// discard closes the connection for good instead of giving it back to the pool. Its statements are
-// closed first: database/sql does not know those of a Conn, and SQLite keeps a connection, with its
-// transaction and lock, for as long as it has statements.
+// discard closes the connection instead of returning it to the pool. It closes the statements
+// first: database/sql does not track those of a Conn, and SQLite keeps a connection, with its
+// transaction and lock, as long as it has statements.
 func (c *conn) discard() {
 	c.tidy()
 	for _, s := range c.prepared {
@@ -81,7 +81,7 @@ func (c *conn) exec(ctx context.Context, query string, args ...any) (int64, erro
 	return c.execText(ctx, c.dialect.text(query), args...)
 }
 
-// execText is exec for a text as the engine reads it.
+// execText is exec for a text in the engine's syntax.
 func (c *conn) execText(ctx context.Context, text string, args ...any) (int64, error) {
 	var result sql.Result
 	var err error
@@ -107,7 +107,7 @@ func (c *conn) list(ctx context.Context, dest any, query string, args ...any) er
 	return c.listText(ctx, dest, c.dialect.text(query), args...)
 }
 
-// listText is list for a text as the engine reads it.
+// listText is list for a text in the engine's syntax.
 func (c *conn) listText(ctx context.Context, dest any, text string, args ...any) error {
 	if !c.dialect.prepare {
 		return c.raw.SelectContext(ctx, dest, text, args...)
@@ -119,7 +119,7 @@ func (c *conn) listText(ctx context.Context, dest any, text string, args ...any)
 	return s.SelectContext(ctx, dest, args...)
 }
 
-// get reads one row into dest; found is false when there is none.
+// get reads one row into dest. found is false if there is none.
 func (c *conn) get(ctx context.Context, dest any, query string, args ...any) (
 	found bool, err error) {
 	text := c.dialect.text(query)

@@ -10,51 +10,47 @@ import (
 	"github.com/pressly/goose/v3"
 )
 
-// dialect holds what differs between the engines; everything else is common text.
+// dialect holds the differences between the engines; all other text is common.
 //
-// Statements carry three marks, written as comments so that SQLite reads the text as it stands:
+// Statements carry marks in the form of comments, so that SQLite reads the text as it is:
 //
 //	/*locked*/   lock the rows read until the end of the transaction
 //	/*shared*/   the same, other readers of that kind allowed
-//	/*by INDEX*/ find the rows of the table before it by that index: PRIMARY, so that no other
+//	/*by INDEX*/ find the rows of the preceding table by that index: PRIMARY, so that no other
+//	             row is locked on the way, or an index that holds a few rows of many
+//	/*of e*/     the alias that a DELETE by index repeats
+//	/*in order*/ read the tables of the join in the order of the text
+//	/*kept*/     at the beginning: keep the statement prepared, per connection (serverConn)
 //
-// row is
-//
-//	             locked on the way, or one that holds a few rows of many
-//	/*of e*/     what a DELETE by index names a second time
-//	/*in order*/ read the tables of the join in the order they are written
-//	/*kept*/     at the beginning: a server keeps it prepared, per connection (serverConn)
-//
-// SQLite needs none of them: BEGIN IMMEDIATE keeps every other writer out, and its planner takes
+// SQLite needs none of them: BEGIN IMMEDIATE excludes every other writer, and its planner takes
 // the index with the most equalities.
 type dialect struct {
 	name string
-	// begin starts a writing transaction, snapshot a reading one that sees one moment.
+	// begin starts a writing transaction, snapshot a reading one with a consistent snapshot.
 	begin    string
 	snapshot []string
 	marks    func(string) string // nil: the marks stay comments
 	// prepare keeps statements prepared. Their number stays bounded because lists are padded to
 	// powers of two and inserts are cut to insertRows.
 	prepare bool
-	// insertRows and updateRows are the most rows per statement: many where each statement is a
-	// round trip, few where it is a call.
+	// insertRows and updateRows are the most rows per statement: many if each statement is a round
+	// trip, few if it is a call.
 	insertRows, updateRows int
-	// joinRows is from how many rows on an UPDATE that sets other values in each joins the table
-	// with the list of them (joinRows), instead of CASE, which compares each row with each; 0:
-	// never. Epochs cost MariaDB, a row: of 8, 23 us by
-	// CASE and 28 by a join; of 64, 16 and 10.
+	// joinRows is the number of rows from which an UPDATE with different values per row joins the
+	// list of rows instead of using CASE, which compares each row with each; 0 means never. MariaDB
+	// takes, per epoch, 23 us by CASE and 28 us by a join for 8 epochs, and 16 and 10 us for 64.
 	joinRows int
-	// valuesList: a list of constants is UNION ALL VALUES (…), (…), which is read faster than a
-	// SELECT for each.
+	// valuesList writes a list of constants as UNION ALL VALUES (…), (…), which is parsed faster
+	// than a SELECT for each.
 	valuesList bool
-	// tuples: (a, b) IN ((…), (…)) finds its rows by ranges of the index, like OR, and is read
-	// faster.
+	// tuples writes (a, b) IN ((…), (…)), which finds its rows by ranges of the index, like OR, and
+	// is parsed faster.
 	tuples bool
-	// returning lets an INSERT list the rows that it made or kept.
+	// returning lets an INSERT return the rows that it inserted or kept.
 	returning bool
 	// groups allows several lists in one statement, such as the ids of several budgets.
 	groups bool
-	// constants has constant texts as the engine reads them.
+	// constants caches constant texts in the engine's syntax.
 	constants sync.Map
 }
 
@@ -89,16 +85,16 @@ func newMySQLDialect() *dialect {
 		insertRows: 512, updateRows: 50, joinRows: 16, groups: true, tuples: true}
 }
 
-// text returns a statement as the engine reads it.
+// text returns a statement in the engine's syntax.
 func (d *dialect) text(query string) string {
 	if d.marks == nil || !strings.Contains(query, "/*") {
 		return query
 	}
-	// Not kept: most of these statements hold lists, and their texts are without number.
+	// Not cached: most of these statements contain lists, so the number of texts is unbounded.
 	return d.marks(query)
 }
 
-// constant is text for a text of which there are not many: it is translated once.
+// constant is text for one of a bounded number of texts, which it caches.
 func (d *dialect) constant(text string) string {
 	if d.marks == nil || !strings.Contains(text, "/*") {
 		return text
@@ -111,8 +107,8 @@ func (d *dialect) constant(text string) string {
 	return translated
 }
 
-// padded returns a list with as many places as its statement gets: where statements are kept
-// prepared, the next power of two, filled up by repeating the last element.
+// padded returns a list padded to the number of places in its statement. If statements are kept
+// prepared, that is the next power of two, reached by repeating the last element.
 func padded[T any](d *dialect, list []T) []T {
 	if !d.prepare {
 		return list
@@ -120,7 +116,7 @@ func padded[T any](d *dialect, list []T) []T {
 	return filledUp(list)
 }
 
-// filledUp returns a list whose length is a power of two, by repeating the last element.
+// filledUp pads a list to a power of two by repeating the last element.
 func filledUp[T any](list []T) []T {
 	n := len(list)
 	if n <= 1 {
@@ -144,7 +140,7 @@ func Repeat(part, separator string, n int) string {
 	return part + strings.Repeat(separator+part, n-1)
 }
 
-// goose is the engine's name for the migrations.
+// goose returns the engine's name for the migrations.
 func (d *dialect) goose() goose.Dialect {
 	if d.name == sqliteName {
 		return goose.DialectSQLite3
@@ -152,7 +148,7 @@ func (d *dialect) goose() goose.Dialect {
 	return goose.DialectMySQL
 }
 
-// tables lists the names of all tables of the database.
+// tables returns a query for the names of all tables of the database.
 func (d *dialect) tables() string {
 	if d.name == sqliteName {
 		return `SELECT name FROM sqlite_master WHERE type IN ('table', 'view')`

@@ -9,13 +9,14 @@ import (
 	"github.com/go-sql-driver/mysql"
 )
 
-// CheckDSN returns what is wrong with a data source name of a server; Open refuses the same.
+// CheckDSN returns the error that Open returns for the data source name of a server, or nil.
 func CheckDSN(dsn string) error {
 	_, err := parseDSN(dsn)
 	return err
 }
 
-// Place says where a database is, without user and password: the path of a file, or host and name.
+// Place returns the path of a database file, or the server's address and the database's name. It
+// leaves out user and password.
 func Place(driver, dsn string) string {
 	if driver == sqliteName {
 		return dsn
@@ -27,21 +28,18 @@ func Place(driver, dsn string) string {
 	return c.Addr + "/" + c.DBName
 }
 
-// parseDSN reads a data source name and adds what the ledger relies on:
+// parseDSN parses a data source name and adds the parameters on which the ledger relies:
 //
 //	clientFoundRows=true    affected rows are matched rows, as in SQLite: a compare-and-set that
-//	                        finds its row counts 1 even if it writes what is there
-//	rejectReadOnly=true     a server that became a replica is left by writes (serverConn: by
-//
-// reads) 	interpolateParams=true  one round trip per statement; []byte become _binary'…'
-// literals, escaped 	                        by the connection's rules, and no text is bound in
-// any other way but as
-//
+//	                        finds its row counts 1 even if it changes nothing
+//	rejectReadOnly=true     writes leave a server that became a replica (reads: serverConn)
+//	interpolateParams=true  one round trip per statement; []byte become _binary'…' literals,
+//	                        escaped by the connection's rules, and text is bound only as
 //	                        x'…' (statement)
 //	parseTime=false         all times are integers: parseTime, loc and charset are overridden
-//	multiStatements=false   nothing that is bound can become a statement; committers differ
+//	multiStatements=false   a bound value cannot become a statement; committers differ
 //
-// A DSN without a database, or that wants any of it otherwise, is an error.
+// It returns an error for a DSN without a database, or with a contradicting parameter.
 func parseDSN(dsn string) (*mysql.Config, error) {
 	if err := contradiction(dsn); err != nil {
 		return nil, err
@@ -67,8 +65,7 @@ func parseDSN(dsn string) (*mysql.Config, error) {
 	return c, nil
 }
 
-// fixed are the parameters of a DSN that budgetd sets, with the value that may be given; "" for
-// none.
+// fixed are the DSN parameters that budgetd sets, with the value that a DSN may give; "" for none.
 var fixed = map[string]string{
 	"clientfoundrows": "true", "rejectreadonly": "true", "interpolateparams": "true",
 	"multistatements": "false", "columnswithalias": "false",
@@ -79,7 +76,7 @@ var fixed = map[string]string{
 	"character_set_client": "", "character_set_connection": "", "character_set_results": "",
 }
 
-// contradiction finds a parameter that asks for something else than budgetd relies on.
+// contradiction returns an error if a parameter contradicts what budgetd relies on.
 func contradiction(dsn string) error {
 	_, query, _ := strings.Cut(dsn[strings.LastIndexByte(dsn, '/')+1:], "?")
 	for _, parameter := range strings.Split(query, "&") {
@@ -102,7 +99,7 @@ func contradiction(dsn string) error {
 	return nil
 }
 
-// sameWord compares a value with "true", "false" or a word, as the driver reads it.
+// sameWord compares a value with "true", "false" or a word, as the driver parses it.
 func sameWord(value, want string) bool {
 	switch strings.ToLower(value) {
 	case "1", "true":
@@ -113,5 +110,5 @@ func sameWord(value, want string) bool {
 	return value == want
 }
 
-// mariaDB is part of every version of MariaDB and of none of MySQL, in small letters.
+// mariaDB is part of every version of MariaDB and of none of MySQL, in lower case.
 const mariaDB = "mariadb"

@@ -15,32 +15,32 @@ import (
 	"github.com/budgetd/budgetd/budget"
 )
 
-// fate is what an error says of the transaction it ended.
+// fate classifies an error by what it means for its transaction.
 type fate uint8
 
 const (
-	// decided: not the database's error but an answer, e.g. a refusal.
+	// decided: an answer such as a refusal, not an error of the database.
 	decided fate = iota + 1
-	// again: the engine asks for the transaction to be done again.
+	// again: the engine asks to retry the transaction.
 	again
-	// taken: a unique key exists. Somebody else was faster: done again, the row is found.
+	// taken: the unique key exists, because another transaction was faster. A retry finds the row.
 	taken
-	// lost: the connection is gone, or was never there.
+	// lost: the connection is lost, or was never established.
 	lost
-	// full: the engine cannot now: out of space, memory or connections, or it may not write.
+	// full: the engine cannot write now: it lacks space, memory, connections or permission.
 	full
 	// over: the caller's context ended.
 	over
-	// wrong: nothing that is expected: a defect, or a database that is not as it was left.
+	// wrong: an unexpected error: a defect, or a database that was changed from outside.
 	wrong
 )
 
-// ErrAgain makes write do the whole transaction again: what it had read before its locks is no
-// longer true.
+// ErrAgain makes Write retry the whole transaction, because a row changed between the read and the
+// lock.
 var ErrAgain = errors.New("read before the lock and changed since")
 
-// mysqlFates are the errors of MySQL and MariaDB that are not wrong. The numbers are those of
-// mysqld_error.h; rejectReadOnly turns 1290, 1792 and 1836 into driver.ErrBadConn.
+// mysqlFates are the expected errors of MySQL and MariaDB. The numbers are those of mysqld_error.h;
+// rejectReadOnly turns 1290, 1792 and 1836 into driver.ErrBadConn.
 var mysqlFates = map[uint16]fate{
 	1205: again, // ER_LOCK_WAIT_TIMEOUT: rolls back the statement only
 	1213: again, // ER_LOCK_DEADLOCK
@@ -79,8 +79,7 @@ var mysqlFates = map[uint16]fate{
 	1969: again, // MariaDB ER_STATEMENT_TIMEOUT
 }
 
-// sqliteFates are the errors of SQLite that are not wrong, by primary or extended result code
-// (sqlite3.h).
+// sqliteFates are the expected errors of SQLite, by primary or extended result code (sqlite3.h).
 var sqliteFates = map[int]fate{
 	5:    again, // SQLITE_BUSY
 	6:    again, // SQLITE_LOCKED
@@ -95,7 +94,7 @@ var sqliteFates = map[int]fate{
 	14:   full,  // SQLITE_CANTOPEN
 }
 
-// fateOf tells errors apart by type and number, never by text. nil has no fate.
+// fateOf classifies an error by type and number, never by text. nil has no fate.
 func fateOf(err error) fate {
 	var (
 		answer  *budget.Error
@@ -134,7 +133,7 @@ func cmpFate(f fate) fate {
 
 // rolledBack reports whether an error of COMMIT means that the transaction was certainly not
 // committed. After any other error it may have been: even an interrupted COMMIT may have reached
-// the log before it was interrupted, waiting for a replica.
+// the log before, while it waited for a replica.
 func rolledBack(err error) bool {
 	var my *mysql.MySQLError
 	var lite *sqlite.Error
@@ -148,10 +147,10 @@ func rolledBack(err error) bool {
 	return false
 }
 
-// retried reports whether doing the transaction again may help.
+// retried reports whether a retry of the transaction may help.
 func (f fate) retried() bool { return f == again || f == taken || f == lost }
 
-// notDone is the error of a transaction that was certainly not committed, and of a read.
+// notDone returns the error of a read, or of a transaction that was certainly not committed.
 func notDone(op string, err error) error {
 	switch fateOf(err) {
 	case decided:
@@ -180,11 +179,11 @@ func notDone(op string, err error) error {
 	return e
 }
 
-// maybeDone is the error of a transaction that may have been committed.
+// maybeDone returns the error of a transaction that may have been committed.
 func maybeDone(op string, err error) error {
 	return &budget.Error{Code: budget.OutcomeUnknown, Op: op,
 		Message: "the connection to the database was lost while it committed", Err: err}
 }
 
-// Defect is the error for rows that are not as the invariants have them.
+// Defect returns an error for rows that violate the invariants.
 func Defect(format string, args ...any) error { return fmt.Errorf("sqlstore: "+format, args...) }

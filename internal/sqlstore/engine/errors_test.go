@@ -13,7 +13,7 @@ import (
 	"github.com/budgetd/budgetd/budget"
 )
 
-// TestNotDoneSaysWhy: what certainly was not done names the reason, and what to do.
+// TestNotDoneSaysWhy checks that an error of something not done names the reason and what to do.
 func TestNotDoneSaysWhy(t *testing.T) {
 	for _, test := range []struct {
 		cause error

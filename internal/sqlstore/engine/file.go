@@ -19,9 +19,8 @@ const (
 	defaultBusyTimeout = 5 * time.Second
 )
 
-// openFile opens a SQLite file: one connection that writes, a few that read, and a lock file that
-// keeps every other budgetd out, because this process is the only one that may hand out budgets
-// from it.
+// openFile opens a SQLite file: one writing connection, a few reading ones, and a lock file. The
+// lock excludes every other budgetd, because only one process may hand out budgets from the file.
 func (db *DB) openFile(ctx context.Context, config Config) (err error) {
 	path, err := prepareFile(config.DSN)
 	if err != nil {
@@ -78,8 +77,8 @@ func closeAll(dbs ...*sqlx.DB) {
 	}
 }
 
-// prepareFile makes the file and its folder when they are missing, for this user only, and returns
-// the file's absolute path.
+// prepareFile creates the file and its folder if they are missing, accessible to this user only,
+// and returns the file's absolute path.
 func prepareFile(dsn string) (string, error) {
 	if dsn == "" || dsn == ":memory:" || strings.HasPrefix(dsn, "file:") {
 		return "", fmt.Errorf("database.dsn is %q, must be the path of a file", dsn)
@@ -98,15 +97,15 @@ func prepareFile(dsn string) (string, error) {
 	if err := file.Close(); err != nil {
 		return "", fmt.Errorf("open the database: %w", err)
 	}
-	// One file has one lock, whatever links lead to it.
+	// Resolve links, so that one file has one lock.
 	if path, err = filepath.EvalSymlinks(path); err != nil {
 		return "", fmt.Errorf("open the database: %w", err)
 	}
 	return path, nil
 }
 
-// fileDSN returns what modernc.org/sqlite is opened with. synchronous=FULL: a commit is on the disk
-// before it is reported.
+// fileDSN returns the data source name for modernc.org/sqlite. With synchronous=FULL a commit is on
+// disk before it is reported.
 func fileDSN(path string, busy time.Duration, readOnly bool) string {
 	if busy <= 0 {
 		busy = defaultBusyTimeout
@@ -125,7 +124,7 @@ func fileDSN(path string, busy time.Duration, readOnly bool) string {
 	return (&url.URL{Scheme: "file", Path: path, RawQuery: query.Encode()}).String()
 }
 
-// checkFile makes sure that the settings which the ledger relies on are in force: some file systems
+// checkFile checks that the settings on which the ledger relies are in force: some file systems
 // refuse WAL.
 func checkFile(ctx context.Context, db *sqlx.DB, path string) error {
 	var mode string

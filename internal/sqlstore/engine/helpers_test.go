@@ -10,7 +10,7 @@ import (
 	"github.com/budgetd/budgetd/internal/testservers"
 )
 
-// openFile opens an empty SQLite database whose clock is the one given.
+// openFile opens an empty SQLite database with a clock.
 func openFile(tb testing.TB, clock func() time.Time) *DB {
 	tb.Helper()
 	return mustOpen(tb, Config{
@@ -40,7 +40,7 @@ func mustOpen(tb testing.TB, config Config) *DB {
 	return db
 }
 
-// write writes a row of its own, and look reads what is there.
+// write writes a row of its own, and look reads it.
 func write(tb testing.TB, db *DB) error {
 	return db.Write(tb.Context(), "test", func(t *Tx) error {
 		_, err := t.Exec(`INSERT INTO feed (bucket_id, first_entry, entries, units, body, created_at)
@@ -57,7 +57,7 @@ func look(tb testing.TB, db *DB) (n int, err error) {
 	return n, err
 }
 
-// foreign is a connection of somebody else to the same database.
+// foreign returns a connection of another program to the same database.
 func foreign(t *testing.T, driverName, dsn string) *sql.Conn {
 	t.Helper()
 	db, err := sql.Open(driverName, dsn)

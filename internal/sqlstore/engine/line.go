@@ -15,16 +15,15 @@ import (
 // with COMMIT.
 const committingSession = `SET SESSION autocommit = 0`
 
-// MostPacket is the most bytes of a packet: servers accept at least leastPacket.
+// MostPacket is the largest packet in bytes: servers accept at least leastPacket.
 const MostPacket = leastPacket / 2
 
-// TakesPackets reports whether a transaction can be sent as one packet: to a server, not to a
-// file.
+// TakesPackets reports whether a transaction can be sent as one packet, which a server accepts and
+// a file does not.
 func (db *DB) TakesPackets() bool { return db.committers != nil }
 
-// newCommitters makes the pool whose connections take packets: several statements at once,
-// without autocommit. Nothing is bound on them, and a matched row that does not change counts as
-// unchanged.
+// newCommitters returns the pool whose connections accept packets: several statements at once,
+// without autocommit. They bind no parameters, and count only matched rows that change.
 func (db *DB) newCommitters(parsed *mysql.Config, size int) (*sqlx.DB, error) {
 	own := parsed.Clone()
 	own.MultiStatements, own.ClientFoundRows, own.InterpolateParams = true, false, false
@@ -41,7 +40,7 @@ func (db *DB) newCommitters(parsed *mysql.Config, size int) (*sqlx.DB, error) {
 	return sqlx.NewDb(pool, mysqlName), nil
 }
 
-// Line is one connection that takes packets. It is used by one goroutine.
+// Line is one connection that accepts packets. One goroutine uses it at a time.
 type Line struct {
 	db     *DB
 	raw    *sqlx.Conn
@@ -49,13 +48,14 @@ type Line struct {
 	broken bool
 }
 
-// thread names a connection on its server.
+// thread is the server's id of a connection.
 type thread struct {
 	id   int64
 	host string
 }
 
-// Line waits for a connection that takes packets until the context is over. Error: Unavailable.
+// Line waits until the context ends for a connection that accepts packets. It returns Unavailable
+// if there is none.
 func (db *DB) Line(ctx context.Context) (*Line, error) {
 	raw, err := db.committers.Connx(ctx)
 	if err != nil {
@@ -78,8 +78,8 @@ func (db *DB) Line(ctx context.Context) (*Line, error) {
 	return l, nil
 }
 
-// Close gives the connection back. One on which anything failed is closed, so that what an
-// interrupted packet has left open is rolled back.
+// Close returns the connection to the pool. After any failure it closes the connection, which rolls
+// back what an interrupted packet left open.
 func (l *Line) Close() {
 	if l.broken {
 		_ = l.raw.Raw(func(any) error { return driver.ErrBadConn })
@@ -87,7 +87,7 @@ func (l *Line) Close() {
 	_ = l.raw.Close()
 }
 
-// Statement begins a statement or a packet of them, separated by semicolons.
+// Statement begins a statement or a packet of statements separated by semicolons.
 func (l *Line) Statement() *Statement { return &Statement{dialect: l.db.dialect} }
 
 // Inserting begins rows of a table that are added to a packet.
@@ -100,7 +100,7 @@ func (l *Line) Inserting(packet *Statement, into, or string, rows int) *Insertin
 		}}
 }
 
-// Len returns how many bytes the text of the statement has so far.
+// Len returns the length of the statement's text so far, in bytes.
 func (s *Statement) Len() int { return s.text.Len() }
 
 // ListsValues reports whether a list of constants is written as UNION ALL VALUES (…), (…).
@@ -113,12 +113,12 @@ func (l *Line) Read(ctx context.Context, fn func(*Reader) error) error {
 	return err
 }
 
-// Sent is what became of a packet.
+// Sent is the outcome of a packet.
 type Sent uint8
 
-// What becomes of a packet.
+// The outcomes of a packet.
 const (
-	// Committed: the server has answered its COMMIT.
+	// Committed: the server has acknowledged its COMMIT.
 	Committed Sent = iota + 1
 	// Failed: the server refused a statement before COMMIT. Nothing was committed.
 	Failed
@@ -128,10 +128,9 @@ const (
 	Unheard
 )
 
-// Send sends a packet: a ROLLBACK, statements without results, one SELECT whose rows go to row,
-// and a
-// COMMIT. The server skips the rest of a packet after a statement that fails, so nothing is
-// committed then. The error says why the packet was not Committed.
+// Send sends a packet: a ROLLBACK, statements without results, one SELECT whose rows go to row, and
+// a COMMIT. After a statement that fails the server skips the rest of the packet, so nothing is
+// committed. The error says why the packet was not Committed.
 func (l *Line) Send(
 	ctx context.Context,
 	packet *Statement,
@@ -157,7 +156,7 @@ func (l *Line) Send(
 	if rows.NextResultSet() {
 		return Unheard, Defect("a packet with two results")
 	}
-	// What is left is the answer to COMMIT.
+	// What remains is the answer to COMMIT.
 	if err := rows.Err(); err != nil {
 		if rolledBack(err) {
 			return Failed, err
@@ -171,7 +170,7 @@ func (l *Line) Send(
 	return Committed, nil
 }
 
-// sentBefore says what became of a packet whose SELECT was not answered.
+// sentBefore returns the outcome of a packet whose SELECT was not answered.
 func sentBefore(err error) Sent {
 	var my *mysql.MySQLError
 	switch {
@@ -189,7 +188,7 @@ const (
 	selectGone = `SELECT COUNT(*) FROM information_schema.PROCESSLIST WHERE ID = ? AND HOST = ?`
 )
 
-// readThread notes how the server names the connection.
+// readThread reads the server's id of the connection.
 func (c *serverConn) readThread(ctx context.Context) error {
 	rows, err := c.QueryContext(ctx, selectThread, nil)
 	if err != nil {
@@ -207,9 +206,9 @@ func (c *serverConn) readThread(ctx context.Context) error {
 	return nil
 }
 
-// Gone waits until the server no longer knows the connection, and ends it there. What an unheard
-// packet
-// did is final from then on: what is read afterwards shows all of it. Error: Unavailable.
+// Gone kills the connection on the server and waits until the server no longer knows it. The effect
+// of an unheard packet is then final, and later reads show all of it. It returns Unavailable if
+// that fails.
 func (l *Line) Gone(ctx context.Context) error {
 	l.broken = true
 	return l.db.Read(ctx, "end a connection", func(r *Reader) error {
@@ -218,7 +217,7 @@ func (l *Line) Gone(ctx context.Context) error {
 			if _, err := r.Get(&left, selectGone, l.thread.id, l.thread.host); err != nil || left == 0 {
 				return err
 			}
-			// An error says that it is gone, which the next look tells.
+			// An error may mean that the connection is gone, which the next query shows.
 			_, _ = r.conn.raw.ExecContext(ctx, fmt.Sprintf("KILL CONNECTION %d", l.thread.id))
 			if err := l.db.sleep(ctx, pause); err != nil {
 				return err
@@ -227,7 +226,7 @@ func (l *Line) Gone(ctx context.Context) error {
 	})
 }
 
-// Pause waits before the n-th attempt, counted from 1, of a transaction that is done again.
+// Pause waits before the n-th attempt of a retried transaction, counted from 1.
 func (db *DB) Pause(ctx context.Context, n int) error {
 	return db.sleep(ctx, db.jitter(min(firstPause<<min(n, 10), longestPause)))
 }

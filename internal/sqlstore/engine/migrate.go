@@ -14,16 +14,15 @@ import (
 	"github.com/budgetd/budgetd/internal/sqlstore/keys"
 )
 
-// versionTable is goose's table; a name of our own, because a shared database may have another
-// program's.
+// versionTable is goose's table. The name is specific to budgetd, because a shared database may
+// have another program's.
 const versionTable = "budgetd_schema_version"
 
-// ringVersion is the format of the ring's hash and labels that new databases are made for.
+// ringVersion is the format of the ring's hash and labels in new databases.
 const ringVersion = 1
 
-// migrate brings the database to this binary's version. The caller keeps others out meanwhile:
-// the
-// file lock for SQLite, GET_LOCK for MySQL.
+// migrate brings the database to this binary's version. The caller excludes other nodes: by the
+// file lock for SQLite, by GET_LOCK for MySQL.
 func (db *DB) migrate(ctx context.Context, raw *sql.DB) error {
 	return db.migrateBy(ctx, raw, db.migrations()...)
 }
@@ -52,15 +51,14 @@ func (db *DB) migrateBy(ctx context.Context, raw *sql.DB, steps ...*goose.Migrat
 	return db.install(ctx, raw)
 }
 
-// migrations are the steps from an empty database to this binary's schema.
+// migrations returns the steps from an empty database to this binary's schema.
 func (db *DB) migrations() []*goose.Migration {
 	return []*goose.Migration{db.migration(1, statements(budgetd.Schema))}
 }
 
-// migration is a step made of statements. SQLite runs it in one transaction. In MySQL a
-// statement
-// that changes the schema commits by itself, so a step that was interrupted has done its first
-// statements: what a CREATE would make is looked for first.
+// migration returns a step made of statements. SQLite runs it in one transaction. In MySQL a schema
+// change commits by itself, so an interrupted step has executed its first statements: it skips each
+// CREATE whose object exists.
 func (db *DB) migration(version int64, statements []string) *goose.Migration {
 	if db.dialect.name == sqliteName {
 		return goose.NewGoMigration(version, &goose.GoFunc{
@@ -108,7 +106,7 @@ const (
 		WHERE table_schema = DATABASE() AND index_name = ? AND table_name = ?`
 )
 
-// made reports whether what a CREATE statement would make is there already.
+// made reports whether the object of a CREATE statement exists already.
 func made(ctx context.Context, raw *sql.DB, text string) (bool, error) {
 	query, args := "", []any(nil)
 	if m := createTable.FindStringSubmatch(text); m != nil {
@@ -123,8 +121,8 @@ func made(ctx context.Context, raw *sql.DB, text string) (bool, error) {
 	return n > 0, err
 }
 
-// refuseStrangers refuses a database that has never been budgetd's and has a table by one of its
-// names. Other programs' tables are left alone.
+// refuseStrangers refuses a database that budgetd has never used and that has a table with one of
+// its names. It ignores other programs' tables.
 func (db *DB) refuseStrangers(ctx context.Context, raw *sql.DB) error {
 	names, err := db.tableNames(ctx, raw)
 	if err != nil {
@@ -214,9 +212,8 @@ func (db *DB) install(ctx context.Context, raw *sql.DB) error {
 	return tx.Commit()
 }
 
-// statements splits a schema into its statements, without comments and the final semicolons.
-// `--`
-// and `;` inside quotes are left alone.
+// statements splits a schema into its statements, without comments and the final semicolons. It
+// ignores `--` and `;` inside quotes.
 func statements(schema string) []string {
 	var out []string
 	var b strings.Builder

@@ -17,43 +17,42 @@ import (
 	"github.com/jmoiron/sqlx"
 )
 
-// Config says which database to use. Only Driver and DSN must be set.
+// Config selects a database. Only Driver and DSN must be set.
 type Config struct {
 	// Driver is "sqlite" or "mysql" (MySQL from 8.0.16, MariaDB from 10.6).
 	Driver string
-	// DSN is the path of the database file for sqlite, and for mysql a data source name in the form
-	// of go-sql-driver/mysql: user:password@tcp(host:3306)/database?tls=true
+	// DSN is the path of the database file for sqlite. For mysql it is a data source name in the
+	// form of go-sql-driver/mysql: user:password@tcp(host:3306)/database?tls=true
 	DSN string
-	// Secret, when set, returns the DSN as it is now: user and password of each connection to a
-	// server are its.
+	// Secret, if set, returns the present DSN; each connection to a server uses its user and
+	// password.
 	Secret func() string
-	// Encrypt, when set, returns the TLS settings of one connection to a server.
+	// Encrypt, if set, returns the TLS settings of one connection to a server.
 	Encrypt func() *tls.Config
-	// Clock is the clock of this machine; time.Now when nil. Now adds the offset of SQL's clock.
+	// Clock is the clock of this machine; nil means time.Now. Now adds the offset of SQL's clock.
 	Clock func() time.Time
-	// ClockTolerance is how far this node's idea of SQL's clock may be off for it to roll a budget
-	// over;
-	// 1 s when 0.
+	// ClockTolerance is the most by which this node's estimate of SQL's clock may be off when it
+	// rolls a budget over; 0 means 1 s.
 	ClockTolerance time.Duration
-	// Random makes the installation's id and jitter; crypto/rand when nil.
+	// Random is the source of the installation's id and of jitter; nil means crypto/rand.
 	Random io.Reader
-	// Sleep waits before a transaction is done again; it returns early with the context's error.
+	// Sleep waits before a retry; it returns early with the context's error.
 	Sleep func(ctx context.Context, d time.Duration) error
-	// PoolSize bounds the connections to a server (default 16, at most 1,000), or the connections
-	// that read a file (default 4). A file has one connection that writes. Audits have up to three
+	// PoolSize bounds the connections to a server (default 16, at most 1,000), or the reading
+	// connections to a file (default 4). A file has one writing connection. Audits have up to three
 	// more.
 	PoolSize int
-	// BusyTimeout bounds how long SQLite waits for another program's lock (default 5 s).
+	// BusyTimeout bounds the wait of SQLite for another program's lock (default 5 s).
 	BusyTimeout time.Duration
 }
 
-// DB is the ledger in a database. Safe for concurrent use.
+// DB is the ledger in a database. It is safe for concurrent use.
 type DB struct {
 	dialect          *dialect
 	writers, readers pool
-	// auditors are for snapshots, whose statements may take minutes.
+	// auditors serve snapshots, whose statements may take minutes.
 	auditors pool
-	// committers take packets: see Line. nil for a file.
+	// committers accept packets (see Line); nil for a file.
 	committers *sqlx.DB
 	lock       *flock.Flock // nil for a server
 
@@ -69,11 +68,10 @@ type DB struct {
 	closeErr error
 }
 
-// Open opens a database, makes or completes its tables, and measures its clock. An empty
-// database
-// is enough; a SQLite file and its folder are made when missing, readable by this user only. A
-// database of a newer version of budgetd, a file in use by another budgetd and a DSN that
-// contradicts what the ledger relies on are errors that say so.
+// Open opens a database, creates or completes its tables, and measures its clock. A missing SQLite
+// file and its folder are created, accessible to this user only. It returns an error for a database
+// of a newer budgetd, a file in use by another budgetd, and a DSN that contradicts what the ledger
+// relies on.
 func Open(ctx context.Context, config Config) (*DB, error) {
 	if config.Clock == nil {
 		config.Clock = time.Now
@@ -120,8 +118,8 @@ func Open(ctx context.Context, config Config) (*DB, error) {
 	return db, nil
 }
 
-// Close waits for what is running and closes the database; a SQLite file is free for another
-// budgetd afterwards. Closing twice is harmless.
+// Close waits for running calls and closes the database; another budgetd may then open a SQLite
+// file. Closing twice is harmless.
 func (db *DB) Close() error {
 	db.closing.Do(func() { db.closeErr = db.close() })
 	return db.closeErr
@@ -150,9 +148,8 @@ func (db *DB) close() error {
 	return err
 }
 
-// InstallationID is made with the database and never changes: 32 hexadecimal digits that are
-// part
-// of every key in a store.
+// InstallationID returns the id created with the database: 32 hexadecimal digits that are part of
+// every key in a store. It never changes.
 func (db *DB) InstallationID() string { return db.installation }
 
 const selectInstallation = `SELECT installation_id FROM installation WHERE only_row = 1`
@@ -177,7 +174,8 @@ func newInstallationID(random io.Reader) (string, error) {
 	return hex.EncodeToString(id[:]), nil
 }
 
-// jitter returns between half of a pause and all of it, so that two that met do not meet again.
+// jitter returns between half of a pause and all of it, so that two transactions that collided do
+// not collide again.
 func (db *DB) jitter(pause time.Duration) time.Duration {
 	return pause/2 + rand.N(pause/2+1) //nolint:gosec // spreads load, keeps no secret
 }

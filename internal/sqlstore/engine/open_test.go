@@ -64,7 +64,7 @@ func TestFileIsForOneProcess(t *testing.T) {
 	}
 }
 
-// TestOddFileNames: the name is a path, whatever characters it has.
+// TestOddFileNames checks that any characters may occur in the path.
 func TestOddFileNames(t *testing.T) {
 	for _, name := range []string{"a?mode=memory", "b#c", "d%20e", "f g&h=i", "ä"} {
 		path := filepath.Join(t.TempDir(), name)
@@ -143,8 +143,8 @@ func TestStatements(t *testing.T) {
 	}
 }
 
-// TestMigrationInterrupted: MySQL commits each statement by itself; whatever was done when the
-// first start was killed, the next one finishes it.
+// TestMigrationInterrupted checks that the next start completes a migration that was killed at any
+// statement: MySQL commits each statement by itself.
 func TestMigrationInterrupted(t *testing.T) {
 	all := statements(budgetd.Schema)
 	for _, done := range []int{0, 1, 3, 4, len(all) / 2, len(all) - 1, len(all)} {
@@ -169,7 +169,7 @@ func TestMigrationInterrupted(t *testing.T) {
 	}
 }
 
-// wantSchema fails unless every table and index is there.
+// wantSchema fails unless every table and index exists.
 func wantSchema(t *testing.T, raw *sql.DB) {
 	t.Helper()
 	for _, text := range statements(budgetd.Schema) {
@@ -179,7 +179,7 @@ func wantSchema(t *testing.T, raw *sql.DB) {
 	}
 }
 
-// TestStartsAtOnce: many nodes may start on one empty database.
+// TestStartsAtOnce starts several nodes on one empty database.
 func TestStartsAtOnce(t *testing.T) {
 	dsn := testservers.SharedMariaDB(t).NewDatabase(t)
 	var mu sync.Mutex
@@ -206,7 +206,7 @@ func TestStartsAtOnce(t *testing.T) {
 	}
 }
 
-// onBoth runs a test with a database of either engine, as a file's path or a DSN.
+// onBoth runs a test with a database of either engine, given as a path or a DSN.
 func onBoth(t *testing.T, test func(t *testing.T, config Config, raw *sql.DB)) {
 	t.Run("sqlite", func(t *testing.T) {
 		path := filepath.Join(t.TempDir(), "budgetd.db")
@@ -287,7 +287,8 @@ func dialectOf(config Config) *dialect {
 	return newMySQLDialect()
 }
 
-// TestServerSession: every connection that serves has the settings that the ledger relies on.
+// TestServerSession checks that every serving connection has the settings on which the ledger
+// relies.
 func TestServerSession(t *testing.T) {
 	db := openMariaDB(t, time.Now)
 	err := db.Read(t.Context(), "test", func(r *Reader) error {
@@ -312,7 +313,7 @@ func TestServerSession(t *testing.T) {
 	}
 }
 
-// TestClock: Now is SQL's clock, however wrong this machine's is.
+// TestClock checks that Now is SQL's clock, however wrong this machine's is.
 func TestClock(t *testing.T) {
 	for _, wrong := range []time.Duration{0, time.Hour, -3 * time.Hour} {
 		db := openMariaDB(t, func() time.Time { return time.Now().Add(wrong) })
@@ -347,7 +348,7 @@ func TestWeaknesses(t *testing.T) {
 	}
 }
 
-// TestClosed: after Close every call is told so, and none waits for ever.
+// TestClosed checks that after Close every call returns an error and none blocks.
 func TestClosed(t *testing.T) {
 	for name, open := range map[string]func(testing.TB, func() time.Time) *DB{
 		"sqlite": openFile, "mariadb": openMariaDB,

@@ -9,16 +9,16 @@ import (
 
 // pool hands out connections.
 type pool interface {
-	// acquire waits for a connection until the context is over.
+	// acquire waits for a connection until the context ends.
 	acquire(ctx context.Context) (*conn, error)
-	// release takes it back; a broken one is closed.
+	// release takes a connection back and closes it if it is broken.
 	release(c *conn, broken bool)
-	// statementContext is the context that statements of a transaction run under.
+	// statementContext returns the context of the statements of a transaction.
 	statementContext(ctx context.Context) context.Context
 	close() error
 }
 
-// serverPool is a pool of connections to a server, kept by database/sql.
+// serverPool is a pool of connections to a server, managed by database/sql.
 type serverPool struct {
 	db      *sqlx.DB
 	dialect *dialect
@@ -48,7 +48,7 @@ func (p *serverPool) close() error { return p.db.Close() }
 type filePool struct {
 	db      *sqlx.DB
 	dialect *dialect
-	// idle holds the connections nobody uses; nil stands for one that is not open yet.
+	// idle holds the unused connections; nil stands for one that is not open yet.
 	idle chan *conn
 	// closed is closed before the connections are.
 	closed chan struct{}
@@ -96,9 +96,9 @@ func (p *filePool) release(c *conn, broken bool) {
 	p.idle <- c
 }
 
-// statementContext drops the cancellation: a statement on a local file is short, watching a context
-// costs more than most statements, and one that is interrupted leaves a broken transaction. attempt
-// looks at the caller's context before COMMIT.
+// statementContext drops the cancellation. A statement on a local file is short, watching a context
+// costs more than most statements, and an interrupted one leaves a broken transaction. attempt
+// checks the caller's context before COMMIT.
 func (p *filePool) statementContext(ctx context.Context) context.Context {
 	return context.WithoutCancel(ctx)
 }

@@ -10,8 +10,9 @@ import (
 	"github.com/budgetd/budgetd/internal/testservers"
 )
 
-// TestRightsAreCheckedAtOpen: a user who may read the tables and cannot do all that budgetd does is
-// refused, with what is missing; one with exactly the documented rights is not.
+// TestRightsAreCheckedAtOpen checks that a user who may read the tables but lacks a right of
+// budgetd is refused with the missing rights, and that one with exactly the documented rights is
+// accepted.
 func TestRightsAreCheckedAtOpen(t *testing.T) {
 	server := testservers.SharedMariaDB(t)
 	dsn := server.NewDatabase(t)

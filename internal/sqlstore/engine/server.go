@@ -21,8 +21,8 @@ import (
 const (
 	defaultPoolSize, maxPoolSize = 16, 1000
 
-	// idleLimit is how long a connection nobody uses is kept: shorter than sessionWait, after which
-	// the server would close it.
+	// idleLimit is how long an unused connection is kept. It is shorter than sessionWait, after
+	// which the server would close it.
 	idleLimit    = 5 * time.Second
 	connLifetime = 5 * time.Minute
 
@@ -32,22 +32,23 @@ const (
 	// auditReadTimeout is for sums of every row of a ledger: about 1 us a row, several times that
 	// on a busy server.
 	auditReadTimeout = 10 * time.Minute
-	// auditPoolSize bounds the snapshots that are read at once.
+	// auditPoolSize bounds the concurrent snapshots.
 	auditPoolSize = 4
 
-	// migrationLock bounds the wait for another node that is making the tables.
+	// migrationLock bounds the wait for another node that creates the tables.
 	migrationLock = 60 * time.Second
 
-	// writerEvery is how often a connection that is used makes sure that its server takes writes.
+	// writerEvery is the interval at which a connection in use checks that its server accepts
+	// writes.
 	writerEvery = time.Second
-	// leastPacket is max_allowed_packet at least: a statement of statementBytes with every byte
-	// escaped, and some.
+	// leastPacket is the minimum of max_allowed_packet: a statement of statementBytes with every
+	// byte escaped, and a margin.
 	leastPacket = 16 << 20
 )
 
-// session is what every connection sets. The isolation level has one spelling that all servers
-// know, which is not that of a variable. MariaDB (MySQL takes it for a comment) would make a
-// join with a temporary table of a list of 1,000 values and more, 500 keys of two columns, which
+// session is set by every connection. It leaves out the isolation level, whose variable has no
+// spelling that all servers know. The setting in a comment is MariaDB's; without it a list of
+// 1,000 values and more (500 keys of two columns) becomes a join with a temporary table, which
 // reads and locks rows that are not in the list.
 const session = `SET SESSION
 	sql_mode = 'STRICT_ALL_TABLES,NO_ENGINE_SUBSTITUTION,ONLY_FULL_GROUP_BY',
@@ -60,9 +61,9 @@ const session = `SET SESSION
 
 const (
 	isolation = `SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED`
-	// servingSession lets the row locks of a stopped node fall after 10 s.
+	// servingSession releases the row locks of a stopped node after 10 s.
 	servingSession = session + `10`
-	// migratingSession may wait longer for a slow statement of the migration.
+	// migratingSession allows for a slow statement of the migration.
 	migratingSession = session + `28800`
 )
 
@@ -97,8 +98,7 @@ func (db *DB) openServer(ctx context.Context, config Config) error {
 	return err
 }
 
-// perConnection has secrets and certificates read for each connection, so that they can be
-// exchanged
+// perConnection makes each connection read secrets and certificates, so that they can be rotated
 // while the process runs.
 func perConnection(parsed *mysql.Config, config Config) error {
 	if config.Secret == nil && config.Encrypt == nil {
@@ -135,8 +135,8 @@ func (db *DB) newServerPool(parsed *mysql.Config, size int) (*serverPool, error)
 	return &serverPool{db: sqlx.NewDb(pool, "mysql"), dialect: db.dialect}, nil
 }
 
-// prepareServer checks the server's version and makes or completes the tables, on connections of
-// its own, while no other node does.
+// prepareServer checks the server's version and creates or completes the tables, on connections of
+// its own and under the migration lock.
 func (db *DB) prepareServer(ctx context.Context, parsed *mysql.Config) error {
 	parsed.ReadTimeout = 0 // a migration may take long; ctx ends it
 	parsed.ParseTime = true
@@ -181,9 +181,8 @@ func (db *DB) prepareServer(ctx context.Context, parsed *mysql.Config) error {
 	return checkRights(ctx, raw, parsed)
 }
 
-// lockMigration keeps other nodes from making the tables of the same database. GET_LOCK belongs
-// to
-// a connection, so one is held until unlock.
+// lockMigration excludes other nodes from creating the tables of the same database. GET_LOCK
+// belongs to a connection, so one is held until unlock.
 func lockMigration(
 	ctx context.Context,
 	raw *sql.DB,
@@ -220,7 +219,7 @@ func lockMigration(
 type connector struct {
 	driver.Connector
 	settings []string
-	// named: connections know how the server names them.
+	// named makes connections read the server's id of them.
 	named bool
 }
 
@@ -257,7 +256,7 @@ func (c *connector) Connect(ctx context.Context) (driver.Conn, error) {
 	return s, nil
 }
 
-// driverConn is what database/sql uses of the driver's connections.
+// driverConn is the part of the driver's connections that database/sql uses.
 type driverConn interface {
 	driver.Conn
 	driver.ConnBeginTx
@@ -270,9 +269,9 @@ type driverConn interface {
 	driver.Validator
 }
 
-// serverConn is a connection to the server that takes writes. One that became a replica may be
-// behind: what it does not have yet is not missing, so it must not be read from either, and only
-// a write is refused by itself.
+// serverConn is a connection to a server that accepts writes. A server that became a replica may be
+// behind, so what it lacks is not missing and it must not be read from; but by itself it refuses
+// only writes.
 type serverConn struct {
 	driverConn
 	seen     time.Time // when the server last took writes
@@ -280,13 +279,12 @@ type serverConn struct {
 	thread   thread // of committers only
 }
 
-// kept begins a query whose text a connection keeps prepared. It is for those that are asked
-// again and again in a few texts
-// and take the server longer to read than to carry out: at most maxKept of them.
+// kept begins a query whose text a connection keeps prepared. It is for frequent queries with few
+// texts that take the server longer to parse than to execute: at most maxKept of them.
 const kept, maxKept = "/*kept*/", 64
 
-// QueryContext runs a query: one that is kept as a prepared statement, unless the server keeps
-// no more of them.
+// QueryContext runs a query: as a prepared statement if it is marked as kept and the server has
+// room for it, else as text.
 func (c *serverConn) QueryContext(
 	ctx context.Context,
 	query string,
@@ -302,7 +300,7 @@ func (c *serverConn) QueryContext(
 	return c.driverConn.QueryContext(ctx, query, args)
 }
 
-// statement returns the prepared statement of a query that is kept; nil: it goes as text.
+// statement returns the prepared statement of a kept query; nil means to send it as text.
 func (c *serverConn) statement(ctx context.Context, query string) driver.StmtQueryContext {
 	if !strings.HasPrefix(query, kept) {
 		return nil
@@ -322,16 +320,16 @@ func (c *serverConn) statement(ctx context.Context, query string) driver.StmtQue
 	return q
 }
 
-// forgotten reports whether the server does not know a prepared statement any more, or wants it
-// prepared again.
+// forgotten reports whether the server no longer knows a prepared statement, or wants it prepared
+// again.
 func forgotten(err error) bool {
 	const unknownStatement, needsReprepare = 1243, 1615
 	var e *mysql.MySQLError
 	return errors.As(err, &e) && (e.Number == unknownStatement || e.Number == needsReprepare)
 }
 
-// ResetSession comes before a connection is used again. Error: driver.ErrBadConn, another one is
-// taken then.
+// ResetSession is called before a connection is reused. It returns driver.ErrBadConn to have it
+// replaced.
 func (c *serverConn) ResetSession(ctx context.Context) error {
 	if err := c.driverConn.ResetSession(ctx); err != nil {
 		return err
@@ -345,7 +343,7 @@ func (c *serverConn) ResetSession(ctx context.Context) error {
 	return nil
 }
 
-// writable makes sure that the server takes writes. Error: ER_READ_ONLY_MODE where it does not.
+// writable returns ER_READ_ONLY_MODE unless the server accepts writes.
 func (c *serverConn) writable(ctx context.Context) error {
 	at := time.Now()
 	rows, err := c.QueryContext(ctx, `SELECT @@global.read_only, @@global.innodb_read_only`, nil)
@@ -369,7 +367,7 @@ func (c *serverConn) writable(ctx context.Context) error {
 	return nil
 }
 
-// plain is a column's value as text: the driver has numbers and bytes.
+// plain returns a column's value as text: the driver has numbers and bytes.
 func plain(v driver.Value) string {
 	if b, ok := v.([]byte); ok {
 		return string(b)

@@ -8,7 +8,7 @@ import (
 	"github.com/go-sql-driver/mysql"
 )
 
-// keeping is a driver's connection that counts what it is asked, and may not know what it prepared.
+// keeping is a driver's connection that counts queries, and may not know what it prepared.
 type keeping struct {
 	driverConn
 	prepares, executes, texts int
@@ -38,8 +38,8 @@ func (s keptStatement) QueryContext(context.Context, []driver.NamedValue) (drive
 	return nil, s.of.forget
 }
 
-// TestKeptStatements: a query that is kept is prepared once per connection; one that the server does not prepare, or
-// prepared and forgot, goes as text from then on, and so does every other query.
+// TestKeptStatements checks that a kept query is prepared once per connection. One that the server
+// does not prepare, or forgot, is sent as text from then on, and so is every other query.
 func TestKeptStatements(t *testing.T) {
 	type counts struct{ prepares, executes, texts int }
 	for _, c := range []struct {

@@ -11,8 +11,8 @@ import (
 	"github.com/budgetd/budgetd/internal/testservers"
 )
 
-// TestReplicaIsNotRead: a server that was made read-only is not read from, though it would answer and
-// though the user may write there, until it takes writes again; nor is the database opened there.
+// TestReplicaIsNotRead checks that a server that became read-only is neither read from nor opened
+// until it accepts writes again, even if it would answer and the user may write there.
 func TestReplicaIsNotRead(t *testing.T) {
 	server := testservers.MariaDB(t)
 	dsn := server.NewDatabase(t)
@@ -38,7 +38,7 @@ func TestReplicaIsNotRead(t *testing.T) {
 	}
 }
 
-// TestSessionOfTheServersChoice: what a server would give to every session does not reach budgetd's.
+// TestSessionOfTheServersChoice checks that the server's session defaults do not affect budgetd.
 func TestSessionOfTheServersChoice(t *testing.T) {
 	server := testservers.MariaDB(t, testservers.MariaDBArgs("--skip-character-set-client-handshake",
 		"--character-set-server=gbk", "--collation-server=gbk_chinese_ci", "--completion-type=CHAIN"))
@@ -67,7 +67,7 @@ func TestSmallPacketsAreRefused(t *testing.T) {
 	}
 }
 
-// TestPlain: servers have a read_only of a number or of a word.
+// TestPlain: servers report read_only as a number or as a word.
 func TestPlain(t *testing.T) {
 	for want, v := range map[string]driver.Value{"0": int64(0), "OFF": []byte("OFF"), "1": []byte("1")} {
 		if got := plain(v); got != want {

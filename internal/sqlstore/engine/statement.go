@@ -8,10 +8,10 @@ import (
 	"github.com/budgetd/budgetd/bucket"
 )
 
-// Statement is a statement while it is written: its text and, where the dialect keeps statements
-// prepared, its parameters. Elsewhere each value stands in the text: numbers as decimals, texts
-// as x'…', which a server reads faster than _binary'…' (0.3 us each) and which ends where it
-// should whatever the text holds. Its methods do nothing but add to it.
+// Statement builds a statement: its text and, if the dialect keeps statements prepared, its
+// parameters. Otherwise each value is written into the text: numbers as decimals, texts as x'…',
+// which a server parses faster than _binary'…' (0.3 us each) and which cannot be broken by its
+// contents. Its methods only append.
 type Statement struct {
 	dialect *dialect
 	text    strings.Builder
@@ -21,7 +21,7 @@ type Statement struct {
 // Statement begins a statement.
 func (r *Reader) Statement() *Statement { return &Statement{dialect: r.conn.dialect} }
 
-// Tuples adds the condition that columns are one of the keys, each with a value per column.
+// Tuples appends the condition that columns equal one of the keys, each with a value per column.
 func (s *Statement) Tuples(columns []string, keys [][]any) {
 	if s.dialect.tuples && len(keys) > 1 {
 		s.SQL("(" + strings.Join(columns, ", ") + ") IN (")
@@ -45,7 +45,7 @@ func (s *Statement) Tuples(columns []string, keys [][]any) {
 	s.SQL("))")
 }
 
-// separator is what stands before an element of a list.
+// separator returns what precedes an element of a list.
 func separator(i int, first, others string) string {
 	if i == 0 {
 		return first
@@ -53,10 +53,10 @@ func separator(i int, first, others string) string {
 	return others
 }
 
-// SQL adds constant text, with the dialect's marks.
+// SQL appends constant text, with the dialect's marks.
 func (s *Statement) SQL(text string) { s.text.WriteString(s.dialect.constant(text)) }
 
-// Number adds a value.
+// Number appends a number.
 func (s *Statement) Number(n int64) {
 	if s.dialect.prepare {
 		s.Parameter(n)
@@ -66,7 +66,7 @@ func (s *Statement) Number(n int64) {
 	s.text.Write(strconv.AppendInt(digits[:0], n, 10))
 }
 
-// Bytes adds a value of VARBINARY or BLOB.
+// Bytes appends a value of VARBINARY or BLOB.
 func (s *Statement) Bytes(text string) {
 	if s.dialect.prepare {
 		s.Parameter([]byte(text))
@@ -82,7 +82,7 @@ func (s *Statement) Bytes(text string) {
 	s.text.WriteByte('\'')
 }
 
-// Null adds NULL.
+// Null appends NULL.
 func (s *Statement) Null() {
 	if s.dialect.prepare {
 		s.Parameter(nil)
@@ -91,8 +91,8 @@ func (s *Statement) Null() {
 	s.text.WriteString("NULL")
 }
 
-// Value adds a value that is bound elsewhere: one of another type than int64, int, string,
-// []byte and nil is left to the driver.
+// Value appends a value. A type other than int64, int, string, []byte and nil is left to the
+// driver.
 func (s *Statement) Value(v any) {
 	if s.dialect.prepare {
 		s.Parameter(v)
@@ -114,7 +114,7 @@ func (s *Statement) Value(v any) {
 	}
 }
 
-// Fill adds constant text with a value at each ?; value adds it.
+// Fill appends constant text and calls value for each ? in it.
 func (s *Statement) Fill(text string, value func(place int)) {
 	for place := 0; ; place++ {
 		before, after, more := strings.Cut(text, "?")
@@ -127,7 +127,7 @@ func (s *Statement) Fill(text string, value func(place int)) {
 	}
 }
 
-// Word adds a value that is a word of ours, such as a state: text everywhere.
+// Word appends a trusted word, such as a state, as text in every dialect.
 func (s *Statement) Word(text string) {
 	if s.dialect.prepare {
 		s.Parameter(text)
@@ -136,13 +136,13 @@ func (s *Statement) Word(text string) {
 	s.Bytes(text)
 }
 
-// Parameter adds a parameter.
+// Parameter appends a parameter.
 func (s *Statement) Parameter(v any) {
 	s.text.WriteByte('?')
 	s.args = append(s.args, v)
 }
 
-// Execute runs a statement and returns how many rows it matched.
+// Execute runs a statement and returns the number of rows that it matched.
 func (t *Tx) Execute(s *Statement) (int64, error) {
 	return t.conn.execText(t.ctx, s.text.String(), s.args...)
 }
@@ -152,9 +152,8 @@ func (r *Reader) RowsOf(dest any, s *Statement) error {
 	return r.conn.listText(r.ctx, dest, s.text.String(), s.args...)
 }
 
-// Inserting adds rows to a table with as many statements as the dialect wants: row begins one,
-// whose values follow in the
-// order of the columns, and end runs the last statement.
+// Inserting adds rows to a table in as many statements as the dialect wants. Row begins a row,
+// whose values follow in the order of the columns; End runs the last statement.
 type Inserting struct {
 	Statement
 	into, or string
@@ -165,9 +164,8 @@ type Inserting struct {
 	err      error
 }
 
-// Inserting begins: into names the table and its columns, or is what to do about rows that are
-// there, rows how many are
-// expected. run runs each statement.
+// Inserting begins an insertion. into names the table and its columns, or is what to do about
+// existing rows, rows is the expected number. run runs each statement.
 func (t *Tx) Inserting(
 	into, or string,
 	rows int,
@@ -203,9 +201,8 @@ func (i *Inserting) Row() {
 	i.within = false
 }
 
-// mayEnd reports whether the few rows that are left may go into a full statement, to save one.
-// Where statements are kept
-// prepared there would be more of them.
+// mayEnd reports whether the few remaining rows may go into a full statement, to save one. If
+// statements are kept prepared, that would create more of them.
 func (i *Inserting) mayEnd() bool {
 	return !i.dialect.prepare && i.left > 0 && i.rows+i.left <= i.dialect.insertRows*5/4
 }
@@ -217,25 +214,25 @@ func (i *Inserting) next() {
 	i.within = true
 }
 
-// Number adds a number.
+// Number appends a number.
 func (i *Inserting) Number(n int64) {
 	i.next()
 	i.Statement.Number(n)
 }
 
-// Bytes adds a value that is kept as bytes.
+// Bytes appends a value that is stored as bytes.
 func (i *Inserting) Bytes(text string) {
 	i.next()
 	i.Statement.Bytes(text)
 }
 
-// Word adds a value that is a word of the schema, not quoted data of a caller.
+// Word appends a word of the schema, not quoted data of a caller.
 func (i *Inserting) Word(text string) {
 	i.next()
 	i.Statement.Word(text)
 }
 
-// OrNull adds a text, NULL where it is empty.
+// OrNull appends a text, or NULL if it is empty.
 func (i *Inserting) OrNull(text string) {
 	i.next()
 	if text == "" {
@@ -245,7 +242,7 @@ func (i *Inserting) OrNull(text string) {
 	i.Statement.Bytes(text)
 }
 
-// RequestID adds a request id: as bytes, which no engine takes for a number or folds.
+// RequestID appends a request id as bytes, which no engine folds or takes for a number.
 func (i *Inserting) RequestID(id string) {
 	i.Bytes(id)
 }
@@ -260,17 +257,17 @@ func (i *Inserting) flush() {
 	i.args, i.rows = nil, 0
 }
 
-// End runs what is left. Error: the first of any statement.
+// End runs what remains. It returns the first error of any statement.
 func (i *Inserting) End() error {
 	i.flush()
 	return i.err
 }
 
-// ListsManyBudgets reports whether IDs takes ids of several budgets.
+// ListsManyBudgets reports whether IDs accepts ids of several budgets.
 func (r *Reader) ListsManyBudgets() bool { return r.conn.dialect.groups }
 
-// IDs adds the condition that the two columns, a budget's number and a request id, are one of
-// the ids.
+// IDs appends the condition that two columns, a budget's number and a request id, equal one of the
+// ids.
 func (s *Statement) IDs(columns string, ids []bucket.ID) {
 	if s.dialect.tuples {
 		s.SQL("(" + columns + ") IN (")
@@ -295,7 +292,7 @@ func (s *Statement) IDs(columns string, ids []bucket.ID) {
 	s.SQL(")")
 }
 
-// Numbers adds the condition that a column is one of the numbers.
+// Numbers appends the condition that a column equals one of the numbers.
 func (s *Statement) Numbers(column string, list []int64) {
 	s.SQL(column + " IN (")
 	for i, n := range padded(s.dialect, list) {
@@ -308,7 +305,7 @@ func (s *Statement) Numbers(column string, list []int64) {
 // statementBytes bounds the parameters of one statement: servers accept at least 16 MiB.
 const statementBytes = 4 << 20
 
-// fitting returns how many of the arguments, in whole rows and at least one, fit one statement.
+// fitting returns how many of the arguments fit one statement, in whole rows and at least one row.
 func fitting(args []any, columns int) int {
 	bytes := 0
 	for i, arg := range args {
@@ -322,7 +319,7 @@ func fitting(args []any, columns int) int {
 	return len(args)
 }
 
-// joinedTo puts the columns of the list, from one on, in the places of a text.
+// joinedTo replaces each place in a text by a column of the list, starting with column.
 func joinedTo(text, place string, column int) string {
 	for strings.Contains(text, place) {
 		text = strings.Replace(text, place, "v."+joinedColumn(column), 1)

@@ -1,7 +1,8 @@
-// Package engine runs statements and transactions on SQLite, MySQL and MariaDB: connections, dialects,
-// repeats after a deadlock or a lost connection, the database's clock, and the tables of schema.sql. A
-// COMMIT whose reply was lost is an error of code outcome_unknown; every other failure means that
-// nothing was changed. The parts of the database are packages beside it, one for each noun.
+// Package engine runs statements and transactions on SQLite, MySQL and MariaDB: connections,
+// dialects, retries after a deadlock or a lost connection, the database's clock, and the tables of
+// schema.sql. A COMMIT whose reply was lost is an error with code outcome_unknown; every other
+// failure means that nothing was changed. The packages beside it are the parts of the database, one
+// for each noun.
 package engine
 
 import (
@@ -16,17 +17,17 @@ import (
 	"github.com/budgetd/budgetd/internal/sqlstore/auditlog"
 )
 
-// Bounds of doing a transaction again.
+// Bounds of retries.
 const (
 	writeAttempts = 8
 	readAttempts  = 3
 	firstPause    = 2 * time.Millisecond
 	longestPause  = 100 * time.Millisecond
-	// rollbackLimit bounds the ROLLBACK of a transaction whose caller's context may be over.
+	// rollbackLimit bounds the ROLLBACK of a transaction whose context may have ended.
 	rollbackLimit = time.Second
 )
 
-// Reader is one connection during one read, or one transaction.
+// Reader is one connection during one read or one transaction.
 type Reader struct {
 	ctx  context.Context
 	conn *conn
@@ -51,12 +52,12 @@ type Tx struct {
 	DB *DB
 	// Now is SQL's clock, read once.
 	Now time.Time
-	// Unsure says that an earlier attempt of the same transaction may have been committed.
+	// Unsure means that an earlier attempt of the same transaction may have been committed.
 	Unsure bool
 }
 
-// Plain returns the connection for parts that write their own SQL. The transaction counts as one
-// that changes something.
+// Plain returns the connection for parts that write their own SQL. It marks the transaction as
+// writing.
 func (t *Tx) Plain() *sql.Conn {
 	t.conn.changed++
 	return t.Reader.Plain()
@@ -67,7 +68,7 @@ func (t *Tx) Exec(query string, args ...any) (int64, error) {
 	return t.conn.exec(t.ctx, query, args...)
 }
 
-// Hit runs a statement that must match exactly that many rows.
+// Hit runs a statement that must match exactly want rows.
 func (t *Tx) Hit(want int, query string, args ...any) error {
 	n, err := t.Exec(query, args...)
 	if err == nil && n != int64(want) {
@@ -76,10 +77,9 @@ func (t *Tx) Hit(want int, query string, args ...any) error {
 	return err
 }
 
-// HitAll runs an UPDATE for rows that are named one by one, each of which must match. update
-// ends
-// with WHERE and has the parameters before; where is the condition of one row, keys their
-// parameters, row by row.
+// HitAll runs an UPDATE of rows listed by key, each of which must match. update ends with WHERE and
+// has the parameters before; where is the condition of one row, keys holds its parameters row by
+// row.
 func (t *Tx) HitAll(update string, before []any, where string, keys []any) error {
 	columns := strings.Count(where, "?")
 	for chunk := range slices.Chunk(keys, columns*t.conn.dialect.updateRows) {
@@ -92,17 +92,15 @@ func (t *Tx) HitAll(update string, before []any, where string, keys []any) error
 	return nil
 }
 
-// RowChange is what an UPDATE of several rows sets in one of them.
+// RowChange is the change of one row in an UPDATE of several.
 type RowChange struct {
-	// Key names the row, Values are set in it, Where is the condition under which it matches.
+	// Key identifies the row, Values are set in it, Where is the condition under which it matches.
 	Key, Values, Where []any
 }
 
-// ChangeRows runs an UPDATE that sets other values in each row; every row must match. update
-// ends
-// with WHERE and has a $value for each of the values, in their order; key and where are the
-// conditions of one row. Several rows go into one statement, by CASE or, from dialect.joinRows
-// on, by a join.
+// ChangeRows runs an UPDATE with different values per row; every row must match. update ends with
+// WHERE and has a $value for each of the values, in order; key and where are the conditions of one
+// row. Several rows go into one statement, by CASE or, from dialect.joinRows on, by a join.
 func (t *Tx) ChangeRows(update, key, where string, rows []RowChange) error {
 	if least := t.conn.dialect.joinRows; least > 0 && len(rows) >= least {
 		return t.joinRows(update, where, rows)
@@ -137,10 +135,9 @@ func (t *Tx) ChangeRows(update, key, where string, rows []RowChange) error {
 	return nil
 }
 
-// joinRows is changeRows by a join with the list of the rows' values and parameters, in their
-// order: what each row becomes and must fulfil is looked up by its key, and not compared with
-// that of all the others. The list is sorted by key, so that rows
-// which are not locked yet are locked in that order.
+// joinRows is ChangeRows by a join with the list of the rows' values and parameters, in their
+// order. The engine looks up each row by key instead of comparing it with all others. The list is
+// sorted by key, so that rows not yet locked are locked in that order.
 func (t *Tx) joinRows(update, where string, rows []RowChange) error {
 	for chunk := range slices.Chunk(byKey(rows), t.conn.dialect.insertRows) {
 		n, err := t.Execute(t.conn.dialect.joined(update, where, chunk))
@@ -154,7 +151,7 @@ func (t *Tx) joinRows(update, where string, rows []RowChange) error {
 	return nil
 }
 
-// byKey returns the rows in the order of their keys.
+// byKey returns the rows sorted by key.
 func byKey(rows []RowChange) []RowChange {
 	return slices.SortedFunc(slices.Values(rows), func(a, b RowChange) int {
 		return slices.CompareFunc(a.Key, b.Key, compareParts)
@@ -176,7 +173,7 @@ func compareParts(a, b any) int {
 	return 0 // of no order: no key has other parts
 }
 
-// joined writes the statement of joinRows.
+// joined returns the statement of joinRows.
 func (d *dialect) joined(update, where string, rows []RowChange) *Statement {
 	s := &Statement{dialect: d}
 	values := len(rows[0].Values)
@@ -225,7 +222,7 @@ func (d *dialect) joined(update, where string, rows []RowChange) *Statement {
 	return s
 }
 
-// differ reports whether each row's key begins with another number.
+// differ reports whether the keys of all rows begin with distinct numbers.
 func differ(rows []RowChange) bool {
 	seen := make(map[int64]bool, len(rows))
 	for _, row := range rows {
@@ -238,14 +235,13 @@ func differ(rows []RowChange) bool {
 	return true
 }
 
-// Insert adds rows to a table: into names the table and its columns, args are their values row
-// by
-// row. It is cut to as many statements as the dialect wants.
+// Insert adds rows to a table: into names the table and its columns, args are their values row by
+// row. It runs as many statements as the dialect wants.
 func (t *Tx) Insert(into string, columns int, args []any) error {
 	return t.InsertOr(into, columns, "", args)
 }
 
-// InsertOr is insert with what to do about rows that are there, which ends the statement.
+// InsertOr is Insert with a clause at the end of the statement for existing rows.
 func (t *Tx) InsertOr(into string, columns int, or string, args []any) error {
 	return t.inserts(into, columns, or, args, func(text string, args []any) error {
 		_, err := t.Exec(text, args...)
@@ -253,7 +249,7 @@ func (t *Tx) InsertOr(into string, columns int, or string, args []any) error {
 	})
 }
 
-// inserts cuts an INSERT to as many statements as the dialect wants, and runs each.
+// inserts cuts an INSERT into as many statements as the dialect wants, and runs each.
 func (t *Tx) inserts(
 	into string,
 	columns int,
@@ -273,12 +269,11 @@ func (t *Tx) inserts(
 	return nil
 }
 
-// write runs a transaction: fn reads, decides and writes; when it returns nil the transaction is
-// committed, otherwise rolled back. It is done again as a whole after errors that ask for it. op
-// names the business step. A transaction that changes something also appends the row of the
-// audit log that its context carries (package trail). Errors: what fn decided; Unavailable when
-// certainly nothing was
-// committed; OutcomeUnknown when it may have been; Internal.
+// Write runs a transaction: fn reads, decides and writes. If fn returns nil the transaction is
+// committed, otherwise rolled back. The whole transaction is retried after errors that allow it. op
+// names the operation. A writing transaction also appends the row of the audit log that its context
+// carries (package trail). Errors: that of fn; Unavailable if certainly nothing was committed;
+// OutcomeUnknown if it may have been; Internal.
 func (db *DB) Write(ctx context.Context, op string, fn func(*Tx) error) error {
 	unsure, pause := false, firstPause
 	for attempt := 1; ; attempt++ {
@@ -305,7 +300,7 @@ func (db *DB) Write(ctx context.Context, op string, fn func(*Tx) error) error {
 	}
 }
 
-// attempt runs a transaction once. atCommit says that the error came from COMMIT.
+// attempt runs a transaction once. atCommit is true if the error came from COMMIT.
 func (db *DB) attempt(
 	ctx context.Context,
 	t *Tx,
@@ -340,16 +335,15 @@ func (db *DB) attempt(
 	return false, nil
 }
 
-// rollBack ends a transaction whose context may be over already.
+// rollBack ends a transaction whose context may have ended already.
 func rollBack(ctx context.Context, c *conn) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), rollbackLimit)
 	defer cancel()
 	return c.command(ctx, "ROLLBACK")
 }
 
-// read runs reads on one connection, each statement for itself, and does all of them again when
-// the
-// connection was lost. Errors: what fn decided, Unavailable, Internal.
+// Read runs reads on one connection, each statement by itself, and repeats all of them if the
+// connection is lost. Errors: that of fn, Unavailable, Internal.
 func (db *DB) Read(ctx context.Context, op string, fn func(*Reader) error) error {
 	pause := firstPause
 	for attempt := 1; ; attempt++ {
@@ -365,7 +359,7 @@ func (db *DB) Read(ctx context.Context, op string, fn func(*Reader) error) error
 	}
 }
 
-// Snapshot is read within one transaction that sees one moment.
+// Snapshot is Read within one transaction and one snapshot.
 func (db *DB) Snapshot(ctx context.Context, op string, fn func(*Reader) error) error {
 	err := readOnce(ctx, db.auditors, db.dialect.snapshot, fn)
 	if err != nil {

@@ -13,7 +13,7 @@ import (
 	"github.com/budgetd/budgetd"
 )
 
-// rights are the verbs that budgetd needs on each of its tables beside SELECT, each as a statement
+// rights are the verbs that budgetd needs on each of its tables besides SELECT, each as a statement
 // that changes nothing: %[1]s is a table, %[2]s one of its columns.
 var rights = []struct{ verb, try string }{
 	{"INSERT", "INSERT INTO %[1]s SELECT * FROM %[1]s WHERE 1 = 0"},
@@ -24,8 +24,8 @@ var rights = []struct{ verb, try string }{
 const selectFirstColumn = `SELECT column_name FROM information_schema.columns
 	WHERE table_schema = DATABASE() AND table_name = ? AND ordinal_position = 1`
 
-// checkRights tries what budgetd does with its tables and returns an error with all that the
-// database refuses to the user, and how to allow it. It changes nothing.
+// checkRights tries what budgetd does with its tables. It returns an error with all rights that the
+// user lacks, and how to grant them. It changes nothing.
 func checkRights(ctx context.Context, raw *sql.DB, parsed *mysql.Config) error {
 	const denied, columnDenied = 1142, 1143 // ER_TABLEACCESS_DENIED_ERROR, ER_COLUMNACCESS_…
 	var verbs, tables []string
@@ -58,7 +58,7 @@ func checkRights(ctx context.Context, raw *sql.DB, parsed *mysql.Config) error {
 		inWords(verbs), strings.Join(tables, ", "), parsed.DBName, parsed.User)
 }
 
-// inWords joins words as a sentence does.
+// inWords joins words as in a sentence.
 func inWords(words []string) string {
 	last := len(words) - 1
 	if last == 0 {
@@ -71,7 +71,7 @@ const selectVariables = `SHOW VARIABLES WHERE Variable_name IN
 	('innodb_flush_log_at_trx_commit', 'log_bin', 'sync_binlog', 'innodb_doublewrite', 'wsrep_on')`
 
 // Weaknesses returns the settings of the database under which a committed transaction may be lost,
-// each with how to mend it; nil when there are none. A SQLite file is opened with safe ones.
+// each with its remedy; nil if there are none. A SQLite file is opened with safe settings.
 func (db *DB) Weaknesses(ctx context.Context) ([]string, error) {
 	if db.dialect.name == sqliteName {
 		return nil, nil
@@ -96,7 +96,7 @@ func (db *DB) Weaknesses(ctx context.Context) ([]string, error) {
 	return weaknesses(values), nil
 }
 
-// weaknesses judges the variables of a server.
+// weaknesses checks the variables of a server.
 func weaknesses(values map[string]string) []string {
 	is := func(name string, good ...string) bool {
 		value, known := values[name]

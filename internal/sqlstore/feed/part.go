@@ -13,7 +13,7 @@ import (
 	"github.com/budgetd/budgetd/ledger"
 )
 
-// Part reads feed rows from a database. Safe for concurrent use.
+// Part reads feed rows from a database. It is safe for concurrent use.
 type Part struct{ db *engine.DB }
 
 var _ feed.Ledger = (*Part)(nil)
@@ -48,7 +48,7 @@ const (
 	spanChunk, beforeChunk = 64, 32
 )
 
-// Bounds reads how far feeds reach: see feed.Ledger.
+// Bounds returns the extents of feeds: see feed.Ledger.
 func (p *Part) Bounds(ctx context.Context, budgetID int64) (out []feed.Bound, err error) {
 	err = p.db.Read(ctx, "feed", func(r *engine.Reader) error {
 		var found []struct {
@@ -72,7 +72,7 @@ func (p *Part) Bounds(ctx context.Context, budgetID int64) (out []feed.Bound, er
 	return out, err
 }
 
-// Heads reads sums that change with each entry: see feed.Ledger.
+// Heads returns sums that change with each entry: see feed.Ledger.
 func (p *Part) Heads(ctx context.Context, budgets []int64) (out map[int64]int64, err error) {
 	budgets = slices.Compact(slices.Sorted(slices.Values(budgets)))
 	err = p.db.Read(ctx, "feed", func(r *engine.Reader) error {
@@ -111,7 +111,7 @@ type row struct {
 	CreatedAt int64  `db:"created_at"`
 }
 
-// Rows reads the rows of spans: see feed.Ledger.
+// Rows returns the rows of spans: see feed.Ledger.
 func (p *Part) Rows(ctx context.Context, spans []feed.Span) (out []feed.Row, err error) {
 	turns := make(map[int64]int, len(spans))
 	for i, span := range spans {
@@ -162,7 +162,7 @@ func (f *row) read() (feed.Row, error) {
 	return out, nil
 }
 
-// Before reads the extents of the last rows at or before places: see feed.Ledger.
+// Before returns the extents of the last rows at or before places: see feed.Ledger.
 func (p *Part) Before(ctx context.Context, places []feed.Place, limit int) (
 	out []feed.Row, err error) {
 	err = p.db.Read(ctx, "feed", func(r *engine.Reader) error {
@@ -193,7 +193,7 @@ func (p *Part) Before(ctx context.Context, places []feed.Place, limit int) (
 	return out, err
 }
 
-// Details reads what entries show of their deductions: see feed.Ledger.
+// Details returns the deductions' part of entries: see feed.Ledger.
 func (p *Part) Details(ctx context.Context, ids []bucket.ID) (
 	out map[bucket.ID]feed.Detail, err error) {
 	err = p.db.Read(ctx, "feed", func(r *engine.Reader) error {

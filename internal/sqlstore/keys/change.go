@@ -10,7 +10,7 @@ import (
 	"github.com/budgetd/budgetd/budget"
 )
 
-// Create keeps a new key. Of one principal of a tenant at most access.MaxLiveKeys may be live at
+// Create stores a new key. A principal of a tenant may have at most access.MaxLiveKeys live keys at
 // key.CreatedMS. Errors: too_many_keys.
 func Create(ctx context.Context, tx Tx, key access.Key) error {
 	if err := changing(ctx, tx); err != nil {
@@ -19,8 +19,8 @@ func Create(ctx context.Context, tx Tx, key access.Key) error {
 	return create(ctx, tx, key)
 }
 
-// CreateFirst keeps the key of the first administrator, if there is no key at all, revoked and
-// expired ones included, and reports whether it did.
+// CreateFirst stores the key of the first administrator unless any key exists, even a revoked or
+// expired one, and reports whether it did.
 func CreateFirst(ctx context.Context, tx Tx, key access.Key) (bool, error) {
 	if err := changing(ctx, tx); err != nil {
 		return false, fmt.Errorf("keys: %w", err)
@@ -76,8 +76,8 @@ func create(ctx context.Context, tx Tx, key access.Key) error {
 	return nil
 }
 
-// Revoke makes a key refused from nowMS on, and returns it as it is then. A key that is revoked
-// stays as it is. Errors: key_not_found.
+// Revoke revokes a key from nowMS on and returns it. A key that is already revoked stays unchanged.
+// Errors: key_not_found.
 func Revoke(ctx context.Context, tx Tx, id string, nowMS int64) (access.Key, error) {
 	const update = `UPDATE access_key SET revoked_ms = ? WHERE key_id = ? AND revoked_ms = 0`
 	if err := changing(ctx, tx); err != nil {
@@ -89,9 +89,9 @@ func Revoke(ctx context.Context, tx Tx, id string, nowMS int64) (access.Key, err
 	return One(ctx, tx, id)
 }
 
-// Rotate keeps a further key for the principal of a live one, with its role, scope and lifetime,
-// and lets the earlier one expire at untilMS, unless it does sooner. fresh has the new key's id,
-// hash, creation and creator; its other fields are filled. Errors: key_not_found, key_not_live,
+// Rotate stores another key for the principal of a live one, with its role, scope and lifetime, and
+// makes the earlier one expire at untilMS, unless it expires sooner. fresh has the new key's id,
+// hash, creation and creator; Rotate fills its other fields. Errors: key_not_found, key_not_live,
 // too_many_keys.
 func Rotate(
 	ctx context.Context,
@@ -126,7 +126,7 @@ func Rotate(
 }
 
 // NoteUse writes the hours of the last use, in milliseconds by key id. It does not count as a
-// change: no node reads the keys again for it.
+// change, so no node reads the keys again for it.
 func NoteUse(ctx context.Context, tx Tx, used map[string]int64) error {
 	const update = `UPDATE access_key SET last_used_ms = ? WHERE key_id = ? AND last_used_ms < ?`
 	var errs []error

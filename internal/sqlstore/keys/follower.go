@@ -8,18 +8,18 @@ import (
 	"github.com/budgetd/budgetd/access"
 )
 
-// Follower keeps a book of keys like those in the database.
+// Follower keeps a book of keys in step with the database.
 type Follower struct {
 	// DB is read outside of transactions.
 	DB Tx
-	// Note writes the hours in which keys were used, as NoteUse does; nil: outside of transactions.
+	// Note writes the hours of use, as NoteUse does; nil means outside of transactions.
 	Note func(ctx context.Context, used map[string]int64) error
 	Book *access.Book
 	Log  *slog.Logger
-	// Every is how often the database is asked. A revoked key is refused Every and one query after
-	// its transaction at the latest.
+	// Every is the interval of the queries. A revoked key is refused at most Every and one query
+	// after its transaction.
 	Every time.Duration
-	// Now is the clock that keys expire by.
+	// Now is the clock for the expiry of keys.
 	Now func() time.Time
 
 	version int64
@@ -27,7 +27,7 @@ type Follower struct {
 	noted   int64 // the hour in which use was written last
 }
 
-// Run follows until ctx ends. Each query has at most a second.
+// Run follows until ctx ends. Each query may take at most a second.
 func (f *Follower) Run(ctx context.Context) {
 	ticker := time.NewTicker(f.Every)
 	defer ticker.Stop()
@@ -41,8 +41,8 @@ func (f *Follower) Run(ctx context.Context) {
 	}
 }
 
-// RunOnce asks once. The daemon calls it before it serves, so that keys are known from the first
-// request on.
+// RunOnce reads the keys once. The daemon calls it before it serves, so that the first request
+// finds them.
 func (f *Follower) RunOnce(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, time.Second)
 	defer cancel()
@@ -68,7 +68,7 @@ func (f *Follower) RunOnce(ctx context.Context) error {
 	return nil
 }
 
-// noteUse writes the last use once a minute at most.
+// noteUse writes the last use at most once a minute.
 func (f *Follower) noteUse(ctx context.Context, nowMS int64) error {
 	if nowMS-f.noted < time.Minute.Milliseconds() {
 		return nil
@@ -89,7 +89,7 @@ func (f *Follower) noteUse(ctx context.Context, nowMS int64) error {
 	return nil
 }
 
-// report logs the first failure of a row, and its end.
+// report logs the first of several failures, and their end.
 func (f *Follower) report(err error) {
 	switch {
 	case err != nil && !f.failed:

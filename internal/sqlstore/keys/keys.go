@@ -20,9 +20,8 @@ type Tx interface {
 
 var errNoState = errors.New("keys: the row of access_state is missing")
 
-// Install makes the row that counts changes, and leaves one that is there. It follows the
-// creation
-// of the tables.
+// Install creates the row that counts changes and leaves an existing one alone. The tables must
+// exist.
 func Install(ctx context.Context, tx Tx) error {
 	var n int
 	if err := tx.QueryRowContext(ctx, `SELECT COUNT(*) FROM access_state`).Scan(&n); err != nil ||
@@ -43,7 +42,7 @@ func Version(ctx context.Context, tx Tx) (version int64, err error) {
 	return version, err
 }
 
-// changing locks out every other change until the transaction ends.
+// changing excludes every other change until the transaction ends.
 func changing(ctx context.Context, tx Tx) error {
 	done, err := tx.ExecContext(
 		ctx,
@@ -61,10 +60,8 @@ func changing(ctx context.Context, tx Tx) error {
 const columns = `key_id, secret_hash, principal, role, tenant, budgets, created_ms, created_by,
 	expires_ms, last_used_ms, revoked_ms`
 
-// All returns every key, by id. A row that cannot be understood, by hand or by a later version
-// of budgetd, is left out, so that its key is refused and the others are not; odd says what is
-// wrong
-// with such rows.
+// All returns every key, by id. It leaves out a row that it cannot parse (edited by hand or written
+// by a later budgetd), so that only that key is refused; odd describes such rows.
 func All(ctx context.Context, tx Tx) (all []access.Key, odd, err error) {
 	var wrong []error
 	all, err = read(ctx, tx, func(err error) error {
@@ -74,7 +71,7 @@ func All(ctx context.Context, tx Tx) (all []access.Key, odd, err error) {
 	return all, errors.Join(wrong...), err
 }
 
-// strictly refuses the whole answer for a row that cannot be understood.
+// strictly makes one unparsable row fail the whole query.
 func strictly(err error) error { return err }
 
 // Page returns at most limit keys after an id, by id, of a tenant or, with "", of all.
@@ -105,8 +102,7 @@ func One(ctx context.Context, tx Tx, id string) (access.Key, error) {
 	return found[0], nil
 }
 
-// read returns the keys of a query. A row that cannot be understood is left out if judge says
-// nil.
+// read returns the keys of a query. It leaves out an unparsable row if judge returns nil.
 func read(ctx context.Context, tx Tx, judge func(error) error, query string, args ...any,
 ) (out []access.Key, err error) {
 	rows, err := tx.QueryContext(ctx, query, args...)
@@ -144,8 +140,8 @@ func read(ctx context.Context, tx Tx, judge func(error) error, query string, arg
 	return out, rows.Err()
 }
 
-// decode checks what the database gave: a row that somebody wrote by hand must not become a key
-// that may do more than was meant.
+// decode checks the columns: a row written by hand must not become a key with more rights than
+// intended.
 func decode(key *access.Key, hash, role, budgets []byte) error {
 	if len(hash) != len(key.Hash) {
 		return fmt.Errorf("key %q has a hash of %d bytes", key.ID, len(hash))

@@ -122,7 +122,8 @@ func TestWhatIsCreatedIsRead(t *testing.T) {
 	})
 }
 
-// A principal has at most two live keys, however many ask at once; dead ones do not count.
+// A principal has at most two live keys, however many are created concurrently; dead ones do not
+// count.
 func TestTwoLiveKeys(t *testing.T) {
 	everywhere(t, func(t *testing.T, db *sql.DB) {
 		var group sync.WaitGroup
@@ -227,7 +228,7 @@ func TestRotate(t *testing.T) {
 	})
 }
 
-// Only one of several nodes makes the first administrator, and only where there is no key.
+// Only one of several nodes creates the first administrator, and only if there is no key.
 func TestCreateFirst(t *testing.T) {
 	everywhere(t, func(t *testing.T, db *sql.DB) {
 		var group sync.WaitGroup
@@ -250,7 +251,7 @@ func TestCreateFirst(t *testing.T) {
 	})
 }
 
-// A row that somebody wrote by hand must not become a key for more than was meant.
+// A row written by hand must not become a key with more rights than intended.
 func TestRowsOfOthers(t *testing.T) {
 	everywhere(t, func(t *testing.T, db *sql.DB) {
 		_, key := newKey(t, "till")
@@ -279,7 +280,7 @@ func TestRowsOfOthers(t *testing.T) {
 	})
 }
 
-// A node hears of new and revoked keys by asking once, and notes their use.
+// A node learns of new and revoked keys by one query, and records their use.
 func TestFollower(t *testing.T) {
 	everywhere(t, func(t *testing.T, db *sql.DB) {
 		at := time.UnixMilli(now)
@@ -332,7 +333,7 @@ func TestFollower(t *testing.T) {
 	})
 }
 
-// While the database is away nothing is confirmed, which is logged once.
+// While the database is down nothing is confirmed, which is logged once.
 func TestFollowerWithoutDatabase(t *testing.T) {
 	db := open(t, "sqlite", "file:"+filepath.Join(t.TempDir(), "db"))
 	var log bytes.Buffer

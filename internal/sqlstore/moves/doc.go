@@ -1,10 +1,10 @@
-// Package moves has the steps by which units change place within a transaction: between what is not
-// funded (F), undistributed (U), in buckets (O) and forfeited (X), and the beginnings and ends of
-// epochs. Every step keeps I1 when it is taken together with the one that gives or takes its units.
+// Package moves has the steps that move units within a transaction, between unfunded (F),
+// undistributed (U), buckets (O) and forfeited (X), and that begin and end epochs. A step keeps I1
+// together with the one that gives or takes its units.
 //
-// The caller has locked the budget's row and the epochs that it names, in the lock order of
-// DESIGN 5. A step changes the rows in memory as it changes them in SQL, so that steps follow
-// each other without reading again.
+// The caller has locked the budget's row and the named epochs, in the lock order of package rows. A
+// step changes the rows in memory as it changes them in SQL, so that the next step need not read
+// them again.
 //
 //	F, U, X    Units, Fund, TakeBack, TopUp, ComeBack, Sweep (R)
 //	O          Give (U or another bucket's O into an epoch), Draw (out of epochs), HandOut
@@ -12,6 +12,6 @@
 //	the list   PutOnline, PutOffline, Retire, ListChanged
 //	periods    OpenPeriod, InsertPeriod, Leave, Turn
 //
-// A step that raises O or begins an epoch answers a bucket.Level per epoch; the service sends these
-// to the filters after the commit. Losing them is harmless (I9).
+// A step that raises O or begins an epoch returns a bucket.Level per epoch, which the service sends
+// to the filters after the commit. Losing a level is harmless (I9).
 package moves

@@ -31,8 +31,8 @@ const (
 		WHERE id = ?`
 )
 
-// overwrite is by how much a fill grows when what a filter holds must be replaced and not added to:
-// bucket.Filter.Set adds to a content of the fill before, and replaces an older one.
+// overwrite is the increment of a fill when the filter's content must be replaced:
+// bucket.Filter.Set adds to a content of the previous fill, and replaces an older one.
 const overwrite = 2
 
 // InsertEpochs writes new epoch rows.
@@ -46,8 +46,8 @@ func InsertEpochs(t *engine.Tx, epochs ...*rows.Epoch) error {
 	return t.Insert(insertEpochs, epochWidth, values)
 }
 
-// FirstStatus is the status that an epoch of a budget begins with: open in ledger mode; opening in
-// store mode, until its store has it.
+// FirstStatus returns the first status of an epoch: open in ledger mode; in store mode opening,
+// until its store has it.
 func FirstStatus(durability budget.Durability) ledger.Status {
 	if durability == budget.Store {
 		return ledger.Opening
@@ -55,10 +55,10 @@ func FirstStatus(durability budget.Durability) ledger.Status {
 	return ledger.Open
 }
 
-// Begin gives buckets of a locked budget, whose newest epochs are locked and have ended, their
-// next epochs, without units and of the open period. It brings the buckets online and replaces
-// the epochs in the rows. In store mode there are no levels. Error: Unavailable where a lane is
-// drained, or, in store mode, was never reached.
+// Begin begins the next epochs of buckets whose newest epochs are locked and have ended, without
+// units and in the open period. The budget is locked. It brings the buckets online and replaces the
+// epochs in the rows. In store mode there are no levels. It returns Unavailable if a lane is
+// drained or, in store mode, was never reached.
 func Begin(t *engine.Tx, op string, b *rows.Budget, buckets ...*rows.Bucket) (
 	[]bucket.Level, error) {
 	if len(buckets) == 0 {
@@ -99,7 +99,7 @@ func Begin(t *engine.Tx, op string, b *rows.Budget, buckets ...*rows.Bucket) (
 	return Levels(buckets...), nil
 }
 
-// Levels returns what buckets hold after a change that no filter can follow by adding.
+// Levels returns the contents of buckets after a change that a filter cannot follow by adding.
 func Levels(buckets ...*rows.Bucket) []bucket.Level {
 	out := make([]bucket.Level, len(buckets))
 	for i, row := range buckets {
@@ -108,16 +108,15 @@ func Levels(buckets ...*rows.Bucket) []bucket.Level {
 	return out
 }
 
-// Level returns what a bucket holds after `added` units came to it under its fill.
+// Level returns the content of a bucket after `added` units arrived under its fill.
 func Level(row *rows.Bucket, added int64) bucket.Level {
 	return bucket.Level{Bucket: row.Epoch.Bucket, Epoch: row.Number, Lane: row.Lane(), Fill: row.Fill,
 		Outstanding: row.Outstanding, Added: added, Open: row.Status == string(ledger.Open)}
 }
 
 // End moves live, locked epochs of a locked budget to a final status and takes their units out of
-// O; it returns the sum, which the caller puts somewhere (ComeBack, Give). Grants that a store
-// has not got are void. The buckets stay in the bucket list. A bucket's counts go on: see
-// RestartCounts.
+// O. It returns the sum, which the caller must put elsewhere (ComeBack, Give). Pending grants
+// become void. The buckets stay in the bucket list. A bucket's counts continue: see RestartCounts.
 func End(t *engine.Tx, b *rows.Budget, status ledger.Status, epochs ...*rows.Epoch) (int64, error) {
 	if len(epochs) == 0 {
 		return 0, nil
@@ -143,7 +142,7 @@ func End(t *engine.Tx, b *rows.Budget, status ledger.Status, epochs ...*rows.Epo
 	return units, ListChanged(t, b.ID, len(epochs))
 }
 
-// RestartCounts lets buckets of a locked budget apply as often as adjust_cnt says once more.
+// RestartCounts resets the count of applies of buckets of a locked budget.
 func RestartCounts(t *engine.Tx, buckets ...*rows.Bucket) error {
 	var ids []any
 	for _, row := range buckets {
@@ -155,8 +154,8 @@ func RestartCounts(t *engine.Tx, buckets ...*rows.Bucket) error {
 	return t.HitAll(restartCounts, nil, `id = ?`, ids)
 }
 
-// ListChanged notes changes of a locked budget's bucket list or of its epochs, so that nodes read
-// them again.
+// ListChanged records changes of a locked budget's bucket list or epochs, so that nodes read them
+// again.
 func ListChanged(t *engine.Tx, budgetID int64, changes int) error {
 	return t.Hit(1, changeList, changes, budgetID)
 }
@@ -168,25 +167,25 @@ const (
 		offline_by = ?, updated_at = ? WHERE `
 )
 
-// PutOnline brings buckets of a locked budget into the bucket list, with the epochs that they have:
-// see Begin.
+// PutOnline adds buckets of a locked budget to the bucket list, with their present epochs: see
+// Begin.
 func PutOnline(t *engine.Tx, b *rows.Budget, buckets ...*rows.Bucket) error {
 	return list(t, b, putOnline, "", buckets)
 }
 
-// PutOffline takes a bucket of a locked budget out of the bucket list, whatever its epoch is; the
+// PutOffline removes a bucket of a locked budget from the bucket list, whatever its epoch; the
 // caller checks that it is not the last one (IsLast).
 func PutOffline(t *engine.Tx, b *rows.Budget, row *rows.Bucket, by bucket.OfflineBy) error {
 	return list(t, b, putOffline, by, []*rows.Bucket{row})
 }
 
-// Retire takes buckets of a locked budget out of the list and the ring, for there are fewer from
-// now on. Their epochs have ended.
+// Retire removes buckets of a locked budget from the list and the ring, after the number of buckets
+// was reduced. Their epochs have ended.
 func Retire(t *engine.Tx, b *rows.Budget, buckets ...*rows.Bucket) error {
 	return list(t, b, putOffline, bucket.ByResize, buckets)
 }
 
-// list changes whether buckets are in the bucket list.
+// list sets whether buckets are in the bucket list.
 func list(t *engine.Tx, b *rows.Budget, update string, by bucket.OfflineBy,
 	buckets []*rows.Bucket) error {
 	if len(buckets) == 0 {
@@ -208,7 +207,7 @@ func list(t *engine.Tx, b *rows.Budget, update string, by bucket.OfflineBy,
 	return ListChanged(t, b.ID, len(buckets))
 }
 
-// IsLast reports whether no other bucket of the list is online while the budget is effective.
+// IsLast reports whether the budget is effective and no other bucket of the list is online.
 func IsLast(t *engine.Tx, b *rows.Budget, list []rows.Bucket, bucketID int64) bool {
 	if b.Definition().StatusAt(t.Now) != budget.Effective {
 		return false
@@ -228,8 +227,8 @@ func compareLanes(a, b bucket.Lane) int {
 	return cmp.Or(cmp.Compare(a.Instance, b.Instance), cmp.Compare(a.Index, b.Index))
 }
 
-// Activations returns the present activations of lanes; in ledger mode, where a lane needs none,
-// 0 for those without a row. Error: Unavailable where a lane is drained, or, in store mode, was
+// Activations returns the present activations of lanes. In ledger mode, which needs none, it is 0
+// for a lane without a row. It returns Unavailable if a lane is drained or, in store mode, was
 // never reached.
 func Activations(t *engine.Tx, op string, durability budget.Durability, lanes []bucket.Lane) (
 	map[bucket.Lane]int64, error) {

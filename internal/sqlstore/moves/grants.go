@@ -8,12 +8,12 @@ import (
 	"github.com/budgetd/budgetd/internal/sqlstore/rows"
 )
 
-// Kind says where the units of a grant come from, as grant_log.kind holds it.
+// Kind is the origin of the units of a grant, as in grant_log.kind.
 type Kind string
 
 // The kinds of grants.
 const (
-	// Apply brings units that no bucket had before; it counts as an application (adjust_cnt).
+	// Apply brings units that no bucket had before; it counts as an apply (adjust_cnt).
 	Apply Kind = "apply"
 	// Again brings units that came back.
 	Again Kind = "again"
@@ -49,11 +49,10 @@ const (
 	ofEpoch   = `bucket_id = ? AND epoch = ?`
 )
 
-// Give moves units into locked epochs, at most one portion for each: O and fill grow, a numbered
-// grant is written, and the bucket's totals grow; with Apply its count of applications does too.
-// In store mode the grant is pending until the store has it, its number is the row's NextGrant
-// less 1, and there are no levels. Whoever gives the units takes them from where they are: Units,
-// Draw, End.
+// Give moves units into locked epochs, at most one portion each. It raises O and fill, writes a
+// numbered grant, and raises the bucket's totals and, with Apply, its count of applies. In store
+// mode the grant is pending until the store has it, its number is the row's NextGrant less 1, and
+// there are no levels. The caller takes the units from their source: Units, Draw, End.
 func Give(t *engine.Tx, b *rows.Budget, kind Kind, portions ...Portion) ([]bucket.Level, error) {
 	if len(portions) == 0 {
 		return nil, nil
@@ -100,8 +99,8 @@ func Give(t *engine.Tx, b *rows.Budget, kind Kind, portions ...Portion) ([]bucke
 	return levels, nil
 }
 
-// Draw takes units out of O of open, locked epochs (ledger mode); the caller puts them somewhere.
-// The levels let filters forget what they held.
+// Draw takes units out of O of open, locked epochs (ledger mode); the caller puts them elsewhere.
+// The levels make filters discard their contents.
 func Draw(t *engine.Tx, portions ...Portion) ([]bucket.Level, error) {
 	changes := make([]engine.RowChange, len(portions))
 	for i, p := range portions {
@@ -122,11 +121,10 @@ func Draw(t *engine.Tx, portions ...Portion) ([]bucket.Level, error) {
 	return levels, nil
 }
 
-// HandOut spreads what may be released of U over the buckets that can take it
-// (rows.Bucket.MayTake), evenly, the remainder to the first; under the rule free each gets a
-// first step. One that the service took offline gets a new epoch. The budget and the newest
-// epochs of the buckets are locked; buckets on lanes that are drained are passed over. It does
-// nothing where U is 0.
+// HandOut spreads the releasable part of U evenly over the buckets that can take it
+// (rows.Bucket.MayTake), the remainder to the first; under the rule free each gets a first step. A
+// bucket that the service took offline gets a new epoch. The budget and the newest epochs of the
+// buckets are locked. Buckets on drained lanes are skipped. It does nothing if U is 0.
 func HandOut(t *engine.Tx, b *rows.Budget, kind Kind, list []rows.Bucket) ([]bucket.Level, error) {
 	units := b.Releasable(t.Now)
 	if units == 0 || b.IsOver == 1 {
@@ -167,7 +165,7 @@ func HandOut(t *engine.Tx, b *rows.Budget, kind Kind, list []rows.Bucket) ([]buc
 
 const selectDrained = `SELECT instance, lane FROM lane WHERE is_draining = 1`
 
-// Drained returns the lanes that no epoch may begin on, as of the read: Begin looks again, and
+// Drained returns the lanes on which no epoch may begin, as of the read: Begin checks again under
 // locks.
 func Drained(t *engine.Tx) (map[bucket.Lane]bool, error) {
 	var read []struct {

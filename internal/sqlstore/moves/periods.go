@@ -18,7 +18,7 @@ const (
 		WHERE id = ?`
 )
 
-// OpenPeriod reads the open or last period of a locked budget, with what it got.
+// OpenPeriod reads the open or last period of a locked budget, with its units.
 func OpenPeriod(t *engine.Tx, b *rows.Budget) (budget.Period, error) {
 	p := b.PeriodNow()
 	var row struct {
@@ -40,8 +40,8 @@ func InsertPeriod(t *engine.Tx, budgetID int64, p budget.Period) error {
 		engine.EndMS(p.End), p.Funded, p.Carried, p.Before, 0, 0, 0, engine.ToMS(t.Now)})
 }
 
-// Turn makes a period, whose row is written, the open one of a locked budget; one that is Over says
-// that none is open any more. The epochs of the period before have ended.
+// Turn makes a period, whose row is written, the open one of a locked budget; one that is Over
+// means that none is open any more. The epochs of the previous period have ended.
 func Turn(t *engine.Tx, b *rows.Budget, p budget.Period) error {
 	b.Period, b.PeriodStartMS, b.PeriodEndMS = p.Number, engine.ToMS(p.Start), engine.EndMS(p.End)
 	b.IsOver, b.RollOverMS = OneIf(p.Over), RollOverMS(p)
@@ -49,7 +49,7 @@ func Turn(t *engine.Tx, b *rows.Budget, p budget.Period) error {
 		b.ID)
 }
 
-// RollOverMS is when a period needs a rollover, as roll_over_ms holds it; 0: never.
+// RollOverMS returns when a period needs a rollover, as in roll_over_ms; 0 means never.
 func RollOverMS(p budget.Period) int64 {
 	if p.Over {
 		return 0
@@ -57,7 +57,7 @@ func RollOverMS(p budget.Period) int64 {
 	return engine.EndMS(p.End)
 }
 
-// OneIf is how a column holds a truth.
+// OneIf returns the column value of a bool.
 func OneIf(is bool) int64 {
 	if is {
 		return 1

@@ -23,8 +23,8 @@ const (
 		WHERE budget_id = ? AND number = ?`
 )
 
-// Units changes F, U and X of a locked budget. What the three grow by in all comes out of what is
-// handed out.
+// Units changes F, U and X of a locked budget. Their total increase is taken from the units handed
+// out.
 func Units(t *engine.Tx, b *rows.Budget, m allocation.Movement) error {
 	if m == (allocation.Movement{}) {
 		return nil
@@ -48,8 +48,8 @@ func Fund(t *engine.Tx, b *rows.Budget, units int64) error {
 	return t.Hit(1, fundPeriod, units, b.ID, b.Period)
 }
 
-// TakeBack moves units U -> F of a locked budget: first what the open period got of F, then what
-// earlier periods left to it. A shrink takes them from F.
+// TakeBack moves units U -> F of a locked budget: first those that the open period got of F, then
+// those that earlier periods carried to it. A shrink takes them from F.
 func TakeBack(t *engine.Tx, b *rows.Budget, units int64) error {
 	p, err := OpenPeriod(t, b)
 	if err != nil {
@@ -67,7 +67,7 @@ func TakeBack(t *engine.Tx, b *rows.Budget, units int64) error {
 	return Leave(t, b.ID, b.Period, allocation.Movement{Unfunded: carried})
 }
 
-// TopUp gives the open period of a locked budget its part of what is not funded, after an append or
+// TopUp gives the open period of a locked budget its part of the unfunded units, after an append or
 // a change of the rule. A period that is over gets nothing.
 func TopUp(t *engine.Tx, b *rows.Budget, d budget.Definition) error {
 	if b.PeriodNow().OverAt(t.Now) {
@@ -81,16 +81,17 @@ func TopUp(t *engine.Tx, b *rows.Budget, d budget.Definition) error {
 	return Fund(t, b, allocation.TopUp(d, p, fundable))
 }
 
-// Coming is units that have left a locked epoch without being used.
+// Coming is units that left a locked epoch unused.
 type Coming struct {
 	Row *rows.Epoch
-	// Never were not used when the epoch's period ended; Late ones were, and were given back since.
+	// Never were not used when the epoch's period ended; Late ones were used then and given back
+	// later.
 	Never, Late int64
 }
 
-// ComeBack moves units that have left their epochs to where their periods say: to U where theirs
-// is the open period, otherwise by the budget's rule to F, to U of the open period, or to X. The
-// budget is locked.
+// ComeBack moves units that left their epochs to where their periods say: to U if theirs is the
+// open period, otherwise by the budget's rule to F, to U of the open period, or to X. The budget is
+// locked.
 func ComeBack(t *engine.Tx, b *rows.Budget, all ...Coming) error {
 	var sum allocation.Movement
 	d, current, carried := b.Definition(), b.PeriodNow(), int64(0)
@@ -123,8 +124,8 @@ func ComeBack(t *engine.Tx, b *rows.Budget, all ...Coming) error {
 	return Units(t, b, sum)
 }
 
-// Leave notes in a period's row where units went that left it: back to F, on to the period that is
-// open now, or forfeited.
+// Leave records in a period's row where units that left it went: back to F, to the open period, or
+// forfeited.
 func Leave(t *engine.Tx, budgetID, period int64, m allocation.Movement) error {
 	if m == (allocation.Movement{}) {
 		return nil

@@ -1,5 +1,5 @@
-// Package quarantine is what epochs held when their stores lost their memory, and how it leaves
-// quarantine by an operator's decision.
+// Package quarantine reads and releases units in quarantine: those that epochs held when their
+// stores lost their memory.
 package quarantine
 
 import (
@@ -15,7 +15,7 @@ import (
 
 var _ counter.Quarantines = (*Part)(nil)
 
-// Part reads and releases quarantined units. Safe for concurrent use.
+// Part reads and releases quarantined units. It is safe for concurrent use.
 type Part struct{ db *engine.DB }
 
 // New returns the part of a database.
@@ -119,7 +119,7 @@ func (p *Part) Release(ctx context.Context, budgetID int64, r bucket.ReleaseRequ
 	return out, nil
 }
 
-// target is what goes_to holds of a decision.
+// target returns the column goes_to of a decision.
 func target(r bucket.ReleaseRequest) string {
 	if r.Used {
 		return toUsed

@@ -13,7 +13,7 @@ import (
 	"github.com/budgetd/budgetd/ledger"
 )
 
-// TestReturnsBesideFlights: flights and what gives their units back race on the same epochs and limit rows;
+// TestReturnsBesideFlights runs flights and returns concurrently on the same epochs and limit rows;
 // accounts, feed numbers and counters agree afterwards.
 func TestReturnsBesideFlights(t *testing.T) {
 	onEveryEngine(t, func(w *world) {
@@ -58,7 +58,7 @@ func TestReturnsBesideFlights(t *testing.T) {
 	})
 }
 
-// end gives back a part of a deduction, or confirms it, by its place in a flight.
+// end gives back part of a deduction, or confirms it, depending on its place in a flight.
 func (w *world) end(budgetID int64, id string, place int, left *atomic.Int64) {
 	o := hold.Order{Kind: hold.Rollback, Budget: budgetID, RequestID: id, Amount: 2}
 	switch {

@@ -44,8 +44,8 @@ func (s *settling) lock(ids []bucket.ID) ([]*deduction, error) {
 	return out, nil
 }
 
-// lockOrders locks the deductions that orders are about, and reads what was done to them under
-// the ids of the orders. One that does not exist is known as absent.
+// lockOrders locks the deductions of orders, and reads their give-backs under the ids of the
+// orders. A missing deduction is known as absent.
 func (s *settling) lockOrders(orders []hold.Order) error {
 	ids := make([]bucket.ID, len(orders))
 	for i, o := range orders {
@@ -76,7 +76,7 @@ func backKey(id bucket.ID, kind ledger.FeedKind, rollbackID string) []any {
 	return []any{id.Budget, []byte(id.RequestID), string(kind), []byte(rollbackID)}
 }
 
-// readBacks reads rows of give_back by key into the deductions that are known.
+// readBacks reads rows of give_back by key into the known deductions.
 func (s *settling) readBacks(keys [][]any) error {
 	for chunk := range slices.Chunk(keys, engine.ListChunk) {
 		var read []struct {

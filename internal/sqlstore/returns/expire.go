@@ -17,8 +17,9 @@ const (
 	countOpen  = `SELECT COUNT(*) FROM (` + selectOpen + `) o`
 )
 
-// ExpireHolds ends holds whose time is up: see hold.DueHolds. They are found without locks and
-// judged under them: one that was confirmed or extended meanwhile stays as it is. Keeps I1, I5.
+// ExpireHolds ends holds that have expired: see hold.DueHolds. It finds them without locks and
+// decides under locks, so one that was confirmed or extended meanwhile stays unchanged. Keeps I1,
+// I5.
 func (p *Part) ExpireHolds(ctx context.Context, limit, skip int) (
 	out hold.Expired, levels []bucket.Level, err error) {
 	var due []struct {

@@ -19,8 +19,8 @@ const (
 	updateGroup = `UPDATE group_of_holds SET state = ? WHERE budget_id = ? AND hold_group = ?`
 )
 
-// SettleGroup carries out an order on a group: see hold.Ledger. A deduction that joins the group
-// locks its row too, so the list of members is complete while that is locked. Keeps I1, I5, I6.
+// SettleGroup executes an order on a group: see hold.Ledger. A deduction that joins the group locks
+// its row too, so the list of members is complete while the row is locked. Keeps I1, I5, I6.
 func (p *Part) SettleGroup(ctx context.Context, order hold.GroupOrder) (
 	out []hold.Settled, levels []bucket.Level, err error) {
 	tried := false // an earlier attempt wrote it, committed or not
@@ -57,7 +57,7 @@ func (p *Part) SettleGroup(ctx context.Context, order hold.GroupOrder) (
 	return out, levels, nil
 }
 
-// settleGroup decides what becomes of the members of a locked group, and of the group.
+// settleGroup decides the outcome of a locked group and its members.
 func (s *settling) settleGroup(o hold.GroupOrder, m *ledger.Members) (replayed bool, err error) {
 	now := s.tx.DB.Now()
 	state := ledger.GroupRolledBack

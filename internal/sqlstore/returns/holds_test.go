@@ -110,7 +110,7 @@ func TestHoldsExpire(t *testing.T) {
 	})
 }
 
-// TestExpiryByAWrongClock: a node whose clock is ahead of the server's ends nothing.
+// TestExpiryByAWrongClock checks that a node whose clock is ahead of the server's ends nothing.
 func TestExpiryByAWrongClock(t *testing.T) {
 	t.Parallel()
 	config := engine.Config{Driver: "mysql", DSN: testservers.SharedMariaDB(t).NewDatabase(t),
@@ -208,7 +208,8 @@ func TestWhatIsNoHold(t *testing.T) {
 	})
 }
 
-// TestHoldsOfAnEndedEpoch end on their own epoch's row; the newest one numbers the entries.
+// TestHoldsOfAnEndedEpoch checks that holds end on their own epoch's row, while the newest one
+// numbers the entries.
 func TestHoldsOfAnEndedEpoch(t *testing.T) {
 	onEveryEngine(t, func(w *world) {
 		b := w.Create("b", 100, 1)
@@ -230,7 +231,7 @@ func TestHoldsOfAnEndedEpoch(t *testing.T) {
 	})
 }
 
-// group carries out an order on the group g, and lists its members as texts.
+// group executes an order on the group g, and lists its members as texts.
 func (w *world) group(kind hold.Kind, b fixture.Budget) ([]string, error) {
 	w.Helper()
 	got, _, err := w.part.SettleGroup(w.Ctx, hold.GroupOrder{Kind: kind, Budget: b.ID, Group: "g",

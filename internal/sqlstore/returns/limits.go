@@ -13,18 +13,18 @@ import (
 	"github.com/budgetd/budgetd/limit"
 )
 
-// lessening is by how much a limit counts a deduction less than before.
+// lessening is the decrease of what a limit counts of a deduction.
 type lessening struct {
 	limit     *limit.Limit
 	countedMS int64
 	less      int64
-	// mayLoad says that a flight may be about to load the counter from the ledger.
+	// mayLoad means that a flight may be about to load the counter from the ledger.
 	mayLoad bool
 }
 
-// lowerLimits lowers the very windows in which the changed deductions were counted, by what they
-// keep less. Where a flight may be about to load a counter from the ledger, its row is made and
-// its version raised even if nothing is counted in it yet, so that the flight loads it again.
+// lowerLimits lowers the windows in which the changed deductions were counted. If a flight may be
+// about to load a counter from the ledger, its row is created and its version raised even if
+// nothing is counted in it yet, so that the flight loads it again.
 func (s *settling) lowerLimits(places map[int64]*place) error {
 	lower := map[counters.Key][]lessening{}
 	for _, d := range s.changed {
@@ -65,7 +65,7 @@ func (s *settling) lowerLimits(places map[int64]*place) error {
 	return counters.Update(s.tx, changed)
 }
 
-// lessen adds what a changed deduction counts less.
+// lessen adds the decrease of a changed deduction.
 func (s *settling) lessen(set *limit.Set, d *deduction, to map[counters.Key][]lessening) {
 	if len(set.List) == 0 {
 		return
@@ -86,9 +86,9 @@ func (s *settling) lessen(set *limit.Set, d *deduction, to map[counters.Key][]le
 	}
 }
 
-// limitsHold has the transaction done again where the limits that it lowered may have changed
-// since they were read. A change writes its version into the live epochs of the budget, which
-// are locked by now. Beside a bucket without one, the budget has to be locked first.
+// limitsHold retries the transaction if the limits that it lowered may have changed since they were
+// read. A change writes its version into the live epochs of the budget, which are locked by now.
+// For a bucket without a live epoch, the budget has to be locked first.
 func (s *settling) limitsHold(places map[int64]*place, epochs map[rows.Position]*rows.Epoch) error {
 	if s.redo.lockBudgets {
 		s.keepLimits()
@@ -113,8 +113,8 @@ func (s *settling) limitsHold(places map[int64]*place, epochs map[rows.Position]
 	return nil
 }
 
-// lockBudgets locks the budgets of ids, which are sorted, where an earlier attempt found that it
-// has to.
+// lockBudgets locks the budgets of ids, which are sorted, if an earlier attempt found that
+// necessary.
 func (s *settling) lockBudgets(ids []bucket.ID) error {
 	last := int64(0)
 	for _, id := range ids {
@@ -130,7 +130,7 @@ func (s *settling) lockBudgets(ids []bucket.ID) error {
 	return nil
 }
 
-// limits returns the limits of a bucket's budget, from the cache or as they are read now.
+// limits returns the limits of a bucket's budget, cached or read now.
 func (s *settling) limits(p *place) (*limit.Set, error) {
 	if set, ok := s.sets.Get(p.Budget); ok && set.Version == p.LimitsVersion {
 		return set, nil
@@ -149,7 +149,7 @@ func (s *settling) limits(p *place) (*limit.Set, error) {
 	return set, nil
 }
 
-// keepLimits keeps limits that are known to be of their version: limitsHold has compared it.
+// keepLimits caches limits whose version limitsHold has compared.
 func (s *settling) keepLimits() {
 	for id, set := range s.read {
 		s.sets.Add(id, set)

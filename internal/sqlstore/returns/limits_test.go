@@ -100,7 +100,8 @@ var (
 			Slot: time.Minute}}
 )
 
-// TestLimitsAreLowered by all that gives units back, in the windows in which they were counted.
+// TestLimitsAreLowered checks that everything that returns units lowers the windows in which they
+// were counted.
 func TestLimitsAreLowered(t *testing.T) {
 	onEveryEngine(t, func(w *world) {
 		b := w.Create("b", 1000, 2)
@@ -140,7 +141,7 @@ func TestLimitsAreLowered(t *testing.T) {
 	})
 }
 
-// TestLimitsOfAnOfflineBucket are lowered too; the budget is locked then.
+// TestLimitsOfAnOfflineBucket checks that they are lowered too, under the budget's lock.
 func TestLimitsOfAnOfflineBucket(t *testing.T) {
 	onEveryEngine(t, func(w *world) {
 		b := w.Create("b", 100, 1)
@@ -153,9 +154,9 @@ func TestLimitsOfAnOfflineBucket(t *testing.T) {
 	})
 }
 
-// TestLimitsThatChange: a rollback lowers what the present definition counts. Where a flight may be about to
-// load a counter from the ledger, the rollback makes the row or raises its version, so that the flight's
-// guarded write fails.
+// TestLimitsThatChange checks that a rollback lowers what the present definition counts. If a
+// flight may be about to load a counter from the ledger, the rollback creates the row or raises its
+// version, so that the flight's guarded write fails.
 func TestLimitsThatChange(t *testing.T) {
 	onEveryEngine(t, func(w *world) {
 		b := w.Create("b", 100, 1)

@@ -15,7 +15,7 @@ import (
 
 const racers = 8
 
-// together runs calls at the same time.
+// together runs calls concurrently.
 func together(n int, call func(i int)) {
 	var done sync.WaitGroup
 	for i := range n {
@@ -34,8 +34,8 @@ func (w *world) try(o hold.Order) (did bool, err error) {
 	return got[0].Err == nil && !got[0].Replayed, got[0].Err
 }
 
-// TestRollbacksRace: of parts that come to more than was deducted, none goes beyond it; of one rollback id,
-// one takes effect.
+// TestRollbacksRace checks that concurrent partial rollbacks never exceed the deduction, and that
+// one rollback id takes effect once.
 func TestRollbacksRace(t *testing.T) {
 	onEveryEngine(t, func(w *world) {
 		b := w.Create("b", 1000, 2)
@@ -58,8 +58,8 @@ func TestRollbacksRace(t *testing.T) {
 	})
 }
 
-// TestEverythingRaces: rollbacks, confirms, expiries and cancels of the same holds, beside new deductions and
-// epochs that end, never lose or make a unit.
+// TestEverythingRaces checks that rollbacks, confirms, expiries and cancels of the same holds,
+// beside new deductions and epochs that end, never lose or create a unit.
 func TestEverythingRaces(t *testing.T) {
 	onEveryEngine(t, func(w *world) {
 		const n = 12
@@ -104,8 +104,8 @@ func TestEverythingRaces(t *testing.T) {
 	})
 }
 
-// TestRollbacksBesideNewEpochs: a bucket gets its next epoch while deductions of the one before come back; the
-// numbers of its entries stay unique.
+// TestRollbacksBesideNewEpochs checks that entry numbers stay unique when a bucket gets its next
+// epoch while deductions of the previous one are rolled back.
 func TestRollbacksBesideNewEpochs(t *testing.T) {
 	onEveryEngine(t, func(w *world) {
 		const n = 24
@@ -135,7 +135,8 @@ func TestRollbacksBesideNewEpochs(t *testing.T) {
 	})
 }
 
-// TestConfirmsRace: one of many confirms takes effect, its repeats replay, and other amounts conflict.
+// TestConfirmsRace checks that one of many confirms takes effect, its repeats replay, and other
+// amounts conflict.
 func TestConfirmsRace(t *testing.T) {
 	onEveryEngine(t, func(w *world) {
 		b := w.Create("b", 1000, 1)
@@ -164,7 +165,8 @@ func TestConfirmsRace(t *testing.T) {
 	})
 }
 
-// TestGroupRaces: a late member is either confirmed with its group or refused, never held beside it.
+// TestGroupRaces checks that a late member is either confirmed with its group or refused, never
+// held beside it.
 func TestGroupRaces(t *testing.T) {
 	onEveryEngine(t, func(w *world) {
 		const rounds, late = 4, 4

@@ -15,8 +15,8 @@ import (
 	"github.com/budgetd/budgetd/internal/testservers"
 )
 
-// TestLostReplies: orders whose replies get lost, that of COMMIT among them, are done once, and an order that
-// was done by an earlier attempt of its own call is no replay.
+// TestLostReplies checks that orders whose replies are lost, including that of COMMIT, are done
+// once, and that an order done by an earlier attempt of its own call is no replay.
 func TestLostReplies(t *testing.T) {
 	t.Parallel()
 	dsn := testservers.SharedMariaDB(t).NewDatabase(t)
@@ -43,7 +43,7 @@ func TestLostReplies(t *testing.T) {
 			if i%2 == 0 {
 				o = hold.Order{Kind: hold.Confirm, Budget: b.ID, RequestID: o.RequestID, Amount: 6}
 			}
-			// One statement loses its reply, another one in each order, COMMIT in some.
+			// One statement loses its reply: a different one in each order, sometimes COMMIT.
 			w.OK(proxy.Set(testservers.Rule{Disturbance: testservers.CutReply, OneIn: 16}))
 			for range i / 2 % 16 {
 				_, err := w.part.OpenHolds(w.Ctx, 1)

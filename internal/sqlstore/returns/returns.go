@@ -6,8 +6,8 @@
 // package rows: deductions, group, limit rows, epochs, feed. It locks no budget row, unless a limit
 // has just changed and the bucket is offline.
 //
-// Units come back into O of the deduction's own epoch while that epoch is open and its period goes
-// on, and into R otherwise, from where a sweep takes them to the total (I5).
+// Units return to O of the deduction's own epoch if that epoch is open and its period has not
+// ended. Otherwise they go to R, from where a sweep takes them to the total (I5).
 package returns
 
 import (
@@ -24,14 +24,14 @@ import (
 	"github.com/budgetd/budgetd/limit"
 )
 
-// Part gives units back in a database. Safe for concurrent use.
+// Part gives units back in a database. It is safe for concurrent use.
 type Part struct {
 	db *engine.DB
-	// sets has compiled limits by budget: see settling.limits.
+	// sets caches compiled limits by budget: see settling.limits.
 	sets *lru.Cache[int64, *limit.Set]
 }
 
-// maxSets bounds the budgets whose limits are kept compiled.
+// maxSets bounds the cached budgets.
 const maxSets = 4096
 
 var (
@@ -45,7 +45,7 @@ func New(db *engine.DB) *Part {
 	return &Part{db: db, sets: sets}
 }
 
-// Settle carries out orders on single deductions: see hold.Ledger. Keeps I1, I4, I5.
+// Settle executes orders on single deductions: see hold.Ledger. Keeps I1, I4, I5.
 func (p *Part) Settle(ctx context.Context, orders []hold.Order) (
 	out []hold.Settled, levels []bucket.Level, err error) {
 	if len(orders) == 0 {
@@ -80,7 +80,7 @@ func (p *Part) Settle(ctx context.Context, orders []hold.Order) (
 	return out, levels, nil
 }
 
-// Recorded reads what became of request ids: see hold.Ledger.
+// Recorded reads the state of request ids: see hold.Ledger.
 func (p *Part) Recorded(ctx context.Context, ids []bucket.ID) (
 	out map[bucket.ID]ledger.Deduction, err error) {
 	err = p.db.Read(ctx, "look up", func(r *engine.Reader) error {
@@ -103,33 +103,34 @@ type settling struct {
 	tx   *engine.Tx
 	redo *redo
 	sets *lru.Cache[int64, *limit.Set]
-	// read has the limits that were read, by budget; limited says that some were lowered.
+	// read has the limits that were read, by budget. limited means that some were lowered.
 	read    map[int64]*limit.Set
 	limited bool
-	// known has what the transaction has locked, as its orders change it.
+	// known has the locked deductions, as changed by the orders.
 	known map[bucket.ID]*deduction
-	// changed lists those that the transaction writes, in the order of their first change.
+	// changed lists the deductions to write, in the order of their first change.
 	changed []*deduction
-	// entries and backs are what it adds to the feed and to give_back, in order.
+	// entries and backs are the new rows of the feed and of give_back, in order.
 	entries []entry
 	backs   []back
 }
 
-// redo is what an attempt leaves to the next one.
+// redo is passed from one attempt to the next.
 type redo struct {
-	// lockBudgets says that limits have changed while a bucket is offline: see settling.limitsHold.
+	// lockBudgets means that limits have changed while a bucket is offline: see
+	// settling.limitsHold.
 	lockBudgets bool
 }
 
-// deduction is a locked deduction with what its orders ask about.
+// deduction is a locked deduction with what its orders need.
 type deduction struct {
 	ledger.Deduction // as the transaction leaves it
 	stored           ledger.Deduction
-	// absent says that there is no row.
+	// absent means that there is no row.
 	absent, isChanged bool
-	// end is how its hold ended; nil: it has not.
+	// end is how its hold ended; nil if it has not.
 	end *ledger.HoldEnd
-	// rollbacks are those with the ids that the orders name.
+	// rollbacks are those with the ids in the orders.
 	rollbacks map[string]*ledger.Rollback
 }
 
@@ -146,12 +147,12 @@ type back struct {
 	rollbackID string
 	amount     int64
 	isWhole    bool
-	// held says that the units leave H, else S. used is what a confirm moves from H to S.
+	// held means that the units leave H, else S. used is what a confirm moves from H to S.
 	held bool
 	used int64
 }
 
-// settle decides one order and notes what it changes. err ends the transaction.
+// settle decides one order and records its changes. err ends the transaction.
 func (s *settling) settle(o *hold.Order) (out hold.Settled, err error) {
 	d := s.known[bucket.ID{Budget: o.Budget, RequestID: o.RequestID}]
 	if d.absent {
@@ -182,7 +183,7 @@ func (s *settling) settle(o *hold.Order) (out hold.Settled, err error) {
 	return out, nil
 }
 
-// refuseOthers refuses to take back what another principal deducted. A tombstone is nobody's.
+// refuseOthers refuses to roll back another principal's deduction. A tombstone has no owner.
 func refuseOthers(op, onlyBy string, d *deduction) error {
 	if onlyBy == "" || d.State == ledger.StateVoid || d.By == onlyBy {
 		return nil
@@ -191,8 +192,8 @@ func refuseOthers(op, onlyBy string, d *deduction) error {
 		"request %q was not deducted by %q: that needs the role rollback", d.RequestID, onlyBy)
 }
 
-// settleAbsent settles an order about an id that has no row: a cancel leaves a tombstone, and
-// nothing else is possible.
+// settleAbsent settles an order for an id without a row: a cancel leaves a tombstone, anything else
+// is refused.
 func (s *settling) settleAbsent(o *hold.Order, d *deduction) (out hold.Settled, err error) {
 	op := o.Kind.String()
 	_, err = rows.ReadBudget(&s.tx.Reader, op, o.Budget)
@@ -226,7 +227,7 @@ func (s *settling) rollBack(d *deduction, id string, amount int64) (replayed boo
 	return replayed, err
 }
 
-// giveBack notes a rollback.
+// giveBack records a rollback.
 func (s *settling) giveBack(d *deduction, r ledger.Rollback) {
 	r.Budget, r.RequestID = d.Budget, d.RequestID
 	s.backs = append(s.backs, back{of: d, kind: ledger.FeedRollback, rollbackID: r.RollbackID,
@@ -245,7 +246,7 @@ func (s *settling) confirm(d *deduction, amount int64) (replayed bool, err error
 	return replayed, err
 }
 
-// endHold notes how a hold ends.
+// endHold records how a hold ends.
 func (s *settling) endHold(d *deduction, end ledger.HoldEnd) {
 	b := back{of: d, kind: end.Kind, amount: end.Returned, held: true}
 	if end.Kind == ledger.FeedConfirm {
@@ -257,7 +258,7 @@ func (s *settling) endHold(d *deduction, end ledger.HoldEnd) {
 	s.enter(d, ledger.FeedEntry{Kind: end.Kind, Amount: end.Amount})
 }
 
-// extend notes that a hold ends ttl milliseconds from now.
+// extend records that a hold ends ttl milliseconds from now.
 func (s *settling) extend(d *deduction, ttl int64) {
 	after := d.Deduction
 	after.HoldUntil = engine.FromMS(engine.ToMS(s.tx.DB.Now()) + ttl)

@@ -132,8 +132,9 @@ func TestCancel(t *testing.T) {
 	})
 }
 
-// TestRollbackFindsAHome: wherever a bucket is, the units go to O where the deduction's epoch is open and its
-// period goes on, and to R otherwise; the bucket's newest epoch numbers the entry.
+// TestRollbackFindsAHome checks that, wherever a bucket is, the units go to O if the deduction's
+// epoch is open and its period has not ended, and to R otherwise. The bucket's newest epoch numbers
+// the entry.
 func TestRollbackFindsAHome(t *testing.T) {
 	onEveryEngine(t, func(w *world) {
 		b := w.Create("b", 600, 6)
@@ -172,8 +173,8 @@ func TestRollbackFindsAHome(t *testing.T) {
 	})
 }
 
-// TestOrdersShareATransaction: orders on several budgets, and several on one deduction, are settled in their
-// order; what is refused changes nothing.
+// TestOrdersShareATransaction checks that orders on several budgets, and several on one deduction,
+// are settled in order; a refused order changes nothing.
 func TestOrdersShareATransaction(t *testing.T) {
 	onEveryEngine(t, func(w *world) {
 		b, other := w.Create("b", 100, 2), w.Create("other", 100, 1)

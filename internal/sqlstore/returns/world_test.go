@@ -24,7 +24,7 @@ func onEveryEngine(t *testing.T, run func(w *world)) {
 	fixture.OnEveryEngine(t, func(w *fixture.World) { run(&world{w, returns.New(w.DB)}) })
 }
 
-// settle carries out one order.
+// settle executes one order.
 func (w *world) settle(o hold.Order) (ledger.Deduction, bool, error) {
 	w.Helper()
 	got, _, err := w.part.Settle(w.Ctx, []hold.Order{o})
@@ -32,7 +32,7 @@ func (w *world) settle(o hold.Order) (ledger.Deduction, bool, error) {
 	return got[0].Deduction, got[0].Replayed, got[0].Err
 }
 
-// give rolls back a part of a deduction, or what is left with amount 0.
+// give rolls back part of a deduction, or what is left with amount 0.
 func (w *world) give(b fixture.Budget, id, rollbackID string, amount int64) (
 	ledger.Deduction, bool, error) {
 	w.Helper()
@@ -40,7 +40,7 @@ func (w *world) give(b fixture.Budget, id, rollbackID string, amount int64) (
 		Amount: amount})
 }
 
-// gives rolls back and compares what is then rolled back of the deduction, and what its rows say.
+// gives rolls back, and compares the total rolled back and the rows.
 func (w *world) gives(b fixture.Budget, id, rollbackID string, amount, rolledBack int64, replayed bool) {
 	w.Helper()
 	d, again, err := w.give(b, id, rollbackID, amount)
@@ -51,7 +51,7 @@ func (w *world) gives(b fixture.Budget, id, rollbackID string, amount, rolledBac
 	w.recorded(d)
 }
 
-// recorded compares a deduction with what is read of it.
+// recorded compares a deduction with what is read.
 func (w *world) recorded(want ledger.Deduction) {
 	w.Helper()
 	id := bucket.ID{Budget: want.Budget, RequestID: want.RequestID}
@@ -87,7 +87,7 @@ func (w *world) hold(id int64, name, group string, amount int64, ttl time.Durati
 	w.Deduct(fixture.Deduction{Bucket: id, ID: name, Amount: amount, Hold: ttl, Group: group})
 }
 
-// refused wants an error of a code.
+// refused fails unless the error has a code.
 func (w *world) refused(err error, code budget.Code) *budget.Error {
 	w.Helper()
 	if budget.CodeOf(err) != code {
@@ -108,7 +108,7 @@ func (w *world) columns(id, epoch int64, outstanding, held, used, returning int6
 	w.Check()
 }
 
-// unchanged wants that a step changes nothing of an epoch's row.
+// unchanged fails if a step changes an epoch's row.
 func (w *world) unchanged(id int64, what string, step func()) {
 	w.Helper()
 	before := *w.Newest(id)

@@ -34,7 +34,7 @@ const (
 	selectEnds = `SELECT p.budget_id, p.number, p.end_ms FROM budget_period p /*by PRIMARY*/ WHERE `
 )
 
-// place is where a bucket stands, with what deductions of its budget are judged by.
+// place is a bucket's state, with the limits that apply to its deductions.
 type place struct {
 	Bucket        int64  `db:"id"`
 	Budget        int64  `db:"budget_id"`
@@ -46,17 +46,17 @@ type place struct {
 	Unlimited     int64  `db:"unlimited"`
 }
 
-// newest names the bucket's newest epoch.
+// newest returns the bucket's newest epoch.
 func (p *place) newest() rows.Position { return rows.Position{Bucket: p.Bucket, Epoch: p.Epoch} }
 
-// move is what a transaction moves on one epoch, and what it adds to its bucket's feed.
+// move is the change of one epoch, and what is added to its bucket's feed.
 type move struct {
 	row                                *rows.Epoch
 	outstanding, held, used, returning int64 // changes of O, H, S and R
 	late, fill, entries                int64
 }
 
-// write writes what the orders have changed: limits first, then under the locks of the epochs the
+// write writes the changes of the orders: limits first, then under the locks of the epochs the
 // give-backs, holds, epochs and feed rows. It returns the level of each bucket whose O has grown.
 func (s *settling) write() ([]bucket.Level, error) {
 	if len(s.changed) == 0 {
@@ -98,7 +98,7 @@ func (s *settling) write() ([]bucket.Level, error) {
 	return levels(places, moves), nil
 }
 
-// places reads where the buckets of the changed deductions stand.
+// places reads the state of the changed deductions' buckets.
 func (s *settling) places() (map[int64]*place, error) {
 	ids := map[int64]bool{}
 	for _, d := range s.changed {
@@ -130,8 +130,8 @@ func (s *settling) places() (map[int64]*place, error) {
 }
 
 // lockEpochs locks the epochs of the changed deductions and the newest one of each bucket, which
-// numbers the feed. Where a newest epoch has ended before it was locked, a newer one may exist:
-// then the transaction is done again.
+// numbers the feed. If a newest epoch ended before it was locked, a newer one may exist, so the
+// transaction is retried.
 func (s *settling) lockEpochs(places map[int64]*place) (map[rows.Position]*rows.Epoch, error) {
 	var positions []rows.Position
 	for _, d := range s.changed {
@@ -167,9 +167,9 @@ func (s *settling) lockEpochs(places map[int64]*place) (map[rows.Position]*rows.
 	return epochs, s.limitsHold(places, epochs)
 }
 
-// writeBacks adds the rows of give_back and notes what they move. Units go into O of their epoch
-// while it is open and its period goes on, else into R; those of an unlimited budget are only
-// taken off.
+// writeBacks adds the rows of give_back and records what they move. Units go into O of their epoch
+// if it is open and its period has not ended, else into R. Those of an unlimited budget are only
+// subtracted.
 func (s *settling) writeBacks(places map[int64]*place, moves map[rows.Position]*move,
 	now time.Time) error {
 	ends, err := s.periodEnds(moves, now)
@@ -225,15 +225,15 @@ func number(is bool) int64 {
 	return 0
 }
 
-// takesBack reports whether units given back go straight into O.
+// takesBack reports whether units given back go directly into O.
 func (m *move) takesBack(now time.Time) bool {
 	return m.row.MayGrow() && (m.row.PeriodEndMS == 0 || engine.ToMS(now) < m.row.PeriodEndMS)
 }
 
-// period names a period of a budget.
+// period identifies a period of a budget.
 type period struct{ budget, number int64 }
 
-// periodEnds reads when the periods of the epochs end that take nothing back into O.
+// periodEnds reads the end of the periods whose epochs take nothing back into O.
 func (s *settling) periodEnds(moves map[rows.Position]*move, now time.Time) (
 	map[period]int64, error) {
 	periods := map[period]bool{}
@@ -295,10 +295,10 @@ type body struct {
 	units         int64
 }
 
-// maxEntries bounds the entries of one feed row: a reader reads a row as a whole.
+// maxEntries bounds the entries of one feed row: a reader reads whole rows.
 const maxEntries = 512
 
-// bodies numbers the entries of each bucket from its newest epoch's next entry on. They are
+// bodies numbers the entries of each bucket, starting at its newest epoch's next entry. They are
 // sorted by key.
 func (s *settling) bodies(places map[int64]*place, moves map[rows.Position]*move) []*body {
 	last := map[int64]*body{}
@@ -324,7 +324,7 @@ func (s *settling) bodies(places map[int64]*place, moves map[rows.Position]*move
 	return out
 }
 
-// saturate keeps H and S of unlimited budgets within 0 … budget.MaxAmount: flights let them stop
+// saturate keeps H and S of unlimited budgets within 0 … budget.MaxAmount: flights saturate them
 // there.
 func saturate(places map[int64]*place, moves map[rows.Position]*move) {
 	for p, m := range moves {
@@ -368,7 +368,7 @@ func (s *settling) writeFeed(bodies []*body, now time.Time) error {
 	return to.End()
 }
 
-// levels are what the buckets hold whose O has grown, by bucket.
+// levels returns the contents of the buckets whose O has grown, by bucket.
 func levels(places map[int64]*place, moves map[rows.Position]*move) (out []bucket.Level) {
 	for _, p := range slices.SortedFunc(maps.Keys(moves), rows.Position.Compare) {
 		m := moves[p]

@@ -38,7 +38,7 @@ type deductionRow struct {
 	Confirmed   *int64  `db:"confirmed"`
 }
 
-// deduction returns the row as package ledger has it, with the units that came back.
+// deduction converts the row, with the units that came back.
 func (r *deductionRow) deduction(back int64) (ledger.Deduction, error) {
 	d := ledger.Deduction{Budget: r.Budget, RequestID: r.RequestID, Amount: r.Amount,
 		RolledBack: back, State: ledger.StateUsed, Fingerprint: r.Fingerprint, Nonce: r.Nonce,
@@ -67,7 +67,8 @@ func CompareIDs(a, b bucket.ID) int {
 	return cmp.Or(cmp.Compare(a.Budget, b.Budget), cmp.Compare(a.RequestID, b.RequestID))
 }
 
-// ReadDeductions reads what became of ids, without locks. One that has no row is missing.
+// ReadDeductions reads deductions by id, without locks. Ids without a row are missing in the
+// result.
 func ReadDeductions(r *engine.Reader, ids []bucket.ID) (map[bucket.ID]ledger.Deduction, error) {
 	return readDeductions(r, ids, "")
 }
@@ -136,7 +137,7 @@ func givenBack(r *engine.Reader, found []deductionRow) (map[bucket.ID]int64, err
 	return out, err
 }
 
-// EachChunk runs a statement for as many of the ids at a time as it may list.
+// EachChunk runs a statement for as many ids at a time as it may list.
 func EachChunk(r *engine.Reader, ids []bucket.ID,
 	run func(s *engine.Statement, chunk []bucket.ID) error) error {
 	for len(ids) > 0 {
@@ -152,7 +153,7 @@ func EachChunk(r *engine.Reader, ids []bucket.ID,
 	return nil
 }
 
-// sameBudget counts the first ids that are of one budget.
+// sameBudget returns how many of the first ids belong to one budget.
 func sameBudget(ids []bucket.ID) int {
 	n := 1
 	for n < len(ids) && ids[n].Budget == ids[0].Budget {

@@ -1,7 +1,7 @@
-// Package rows reads and locks the rows that every part of the database shares: budgets, buckets
-// and their epochs.
+// Package rows reads and locks the rows that all parts of the database share: budgets, buckets and
+// their epochs.
 //
-// Locks are taken in one order by everybody: budget, deductions, group, limit rows, epochs by
+// All transactions take locks in one order: budget, deductions, group, limit rows, epochs by
 // (bucket, epoch), feed. Rows of buckets are written only under their budget's lock.
 package rows
 
@@ -18,7 +18,7 @@ import (
 	"github.com/budgetd/budgetd/ledger"
 )
 
-// BudgetColumns is what a Budget reads.
+// BudgetColumns are the columns of a Budget.
 const BudgetColumns = `id, tenant, name, gl_code, unit, durability, type, total_quantity,
 	undistributed_quantity, quarantined_quantity, forfeited_quantity, pending_shrink_quantity,
 	sharding_quantity, bucket_quantity, adjust_cnt, is_paused, start_ms, end_ms, created_as, version,
@@ -68,9 +68,8 @@ type Budget struct {
 	LimitsVersion int64  `db:"limits_version"`
 }
 
-// StatusOf returns a definition's status at an instant, and when the clock makes it another, as
-// the
-// columns of a budget hold them.
+// StatusOf returns a definition's status at an instant, and when the clock changes it, as stored in
+// a budget's columns.
 func StatusOf(d budget.Definition, now time.Time) (status string, dueMS int64) {
 	due := time.Time{}
 	switch {
@@ -95,7 +94,7 @@ func (r *Budget) Definition() budget.Definition {
 	}
 }
 
-// PeriodNow returns the open or last period, without what it got.
+// PeriodNow returns the open or last period, without its units.
 func (r *Budget) PeriodNow() budget.Period {
 	return budget.Period{
 		Number: r.Period,
@@ -111,8 +110,7 @@ func (r *Budget) Due(now time.Time) bool {
 }
 
 // Releasable returns what apply and hand-out may take at an instant: nothing of a period that is
-// over. A
-// pending shrink takes what is not funded first.
+// over. A pending shrink takes unfunded units first.
 func (r *Budget) Releasable(now time.Time) int64 {
 	if r.PeriodNow().OverAt(now) {
 		return 0
@@ -120,7 +118,7 @@ func (r *Budget) Releasable(now time.Time) int64 {
 	return max(r.Undistributed-max(r.PendingShrink-r.Unfunded, 0), 0)
 }
 
-// ReadRule reads a rule as WriteRule wrote it; nil: none.
+// ReadRule parses the result of WriteRule; nil means none.
 func ReadRule(text []byte) *budget.Rule {
 	if len(text) == 0 {
 		return nil
@@ -132,7 +130,7 @@ func ReadRule(text []byte) *budget.Rule {
 	return rule
 }
 
-// SayRule is the one text of all rules that say the same, nil for none.
+// SayRule returns the canonical text of a rule, nil for none.
 func SayRule(rule *budget.Rule) []byte {
 	if rule == nil {
 		return nil
@@ -140,7 +138,7 @@ func SayRule(rule *budget.Rule) []byte {
 	return []byte(allocation.Canonical(*rule))
 }
 
-// WriteRule is a rule as it was given, nil for none.
+// WriteRule returns a rule as it was given, nil for none.
 func WriteRule(rule *budget.Rule) []byte {
 	if rule == nil {
 		return nil
@@ -149,8 +147,8 @@ func WriteRule(rule *budget.Rule) []byte {
 	return text
 }
 
-// UnusedColumn is the column unused, by which selectCovers knows what may still come to the open
-// period.
+// UnusedColumn returns the column unused, from which selectCovers derives what may still come to
+// the open period.
 func UnusedColumn(d budget.Definition) string {
 	if allocation.IsWhole(d) {
 		return "whole"
@@ -158,7 +156,7 @@ func UnusedColumn(d budget.Definition) string {
 	return string(allocation.Unused(d))
 }
 
-// EpochColumns is what an Epoch reads, of bucket_epoch e.
+// EpochColumns are the columns of an Epoch, of bucket_epoch e.
 const EpochColumns = `e.bucket_id, e.epoch, e.budget_id, e.status, e.activation,
 	e.outstanding_quantity, e.held_quantity, e.used_quantity, e.returning_quantity, e.closed_quantity,
 	e.swept_quantity, e.next_grant, e.next_entry, e.fill, e.definition_version, e.period_end_ms,
@@ -190,7 +188,7 @@ type Epoch struct {
 	LateSum           int64  `db:"late_sum_quantity"`
 }
 
-// Ledger returns the row as package ledger has it.
+// Ledger converts the row.
 func (r *Epoch) Ledger() ledger.Epoch {
 	return ledger.Epoch{
 		Budget: r.Budget, Bucket: r.Bucket, Number: r.Number, Status: ledger.Status(r.Status),
@@ -202,7 +200,7 @@ func (r *Epoch) Ledger() ledger.Epoch {
 	}
 }
 
-// Ref names the epoch with its activation.
+// Ref returns the epoch with its activation.
 func (r *Epoch) Ref() bucket.Ref {
 	return bucket.Ref{Bucket: r.Bucket, Epoch: r.Number, Activation: r.Activation}
 }
@@ -215,7 +213,7 @@ func (r *Epoch) MayGrow() bool {
 	return r.Status == string(ledger.Open) && r.Fenced == ""
 }
 
-// Position names an epoch without its activation.
+// Position identifies an epoch without its activation.
 type Position struct{ Bucket, Epoch int64 }
 
 // Compare orders positions as they are locked.
@@ -223,13 +221,13 @@ func (p Position) Compare(q Position) int {
 	return cmp.Or(cmp.Compare(p.Bucket, q.Bucket), cmp.Compare(p.Epoch, q.Epoch))
 }
 
-// Position names the epoch.
+// Position returns the epoch's position.
 func (r *Epoch) Position() Position { return Position{r.Bucket, r.Number} }
 
-// At returns the position that a reference names.
+// At returns the position of a reference.
 func At(ref bucket.Ref) Position { return Position{ref.Bucket, ref.Epoch} }
 
-// BucketColumns is what a Bucket reads, of sharding_budget_management_bucket b and its newest
+// BucketColumns are the columns of a Bucket, of sharding_budget_management_bucket b and its newest
 // bucket_epoch e.
 const BucketColumns = EpochColumns + `, b.instance, b.lane, b.ordinal,
 	b.sharding_bucket_key AS bucket_key,
@@ -255,23 +253,22 @@ type Bucket struct {
 // The values of sharding_budget_management_bucket.status.
 const Online, Offline = "online", "offline"
 
-// Lane returns where the bucket lives.
+// Lane returns the bucket's lane.
 func (r *Bucket) Lane() bucket.Lane {
 	return bucket.Lane{Instance: r.Instance, Index: r.LaneIndex}
 }
 
-// MayTake reports whether units can be handed out to the bucket: it is online with an open epoch
-// of
-// the budget's period, or the service took it offline and its epoch has ended.
+// MayTake reports whether the bucket can be handed units: it is online with an open epoch of the
+// budget's period, or the service took it offline and its epoch has ended.
 func (r *Bucket) MayTake(b *Budget) bool {
 	return r.ListStatus == Online && r.MayGrow() && r.Period == b.Period ||
 		r.OfflineBy == string(bucket.ByService) && !r.Live()
 }
 
-// Retired reports whether a smaller number of buckets has taken the bucket out of the ring.
+// Retired reports whether a reduction of the number of buckets took the bucket out of the ring.
 func (r *Bucket) Retired() bool { return r.OfflineBy == string(bucket.ByResize) }
 
-// View returns the row as the service has it.
+// View converts the row.
 func (r *Bucket) View() bucket.Bucket {
 	return bucket.Bucket{
 		ID: r.Bucket, Ordinal: r.Ordinal, Key: r.Key, Lane: r.Lane(), Online: r.ListStatus == Online,
@@ -289,13 +286,13 @@ const (
 	Locked = ` /*locked*/`
 )
 
-// ReadEpochs reads epoch rows by key. One that does not exist is missing.
+// ReadEpochs reads epoch rows by key. Missing rows are missing in the result.
 func ReadEpochs(r *engine.Reader, positions []Position) (map[Position]*Epoch, error) {
 	return readEpochs(r, positions, "")
 }
 
-// LockEpochs locks epoch rows in the order of (bucket, epoch). One that does not exist is
-// missing.
+// LockEpochs locks epoch rows in the order of (bucket, epoch). Missing rows are missing in the
+// result.
 func LockEpochs(t *engine.Tx, positions []Position) (map[Position]*Epoch, error) {
 	return readEpochs(&t.Reader, positions, Locked)
 }
@@ -338,12 +335,12 @@ const (
 		WHERE b.budget_id = ? ORDER BY b.ordinal`
 )
 
-// LockBudget locks a budget's row. Error: BudgetNotFound.
+// LockBudget locks and returns a budget's row, or BudgetNotFound.
 func LockBudget(t *engine.Tx, op string, id int64) (*Budget, error) {
 	return readBudget(&t.Reader, op, id, Locked)
 }
 
-// ReadBudget reads a budget's row. Error: BudgetNotFound.
+// ReadBudget returns a budget's row, or BudgetNotFound.
 func ReadBudget(r *engine.Reader, op string, id int64) (*Budget, error) {
 	return readBudget(r, op, id, "")
 }
@@ -360,17 +357,16 @@ func readBudget(r *engine.Reader, op string, id int64, suffix string) (*Budget, 
 	return &row, nil
 }
 
-// Buckets reads a budget's buckets with their newest epochs, by ordinal. Epochs may change until
-// they
-// are locked.
+// Buckets returns a budget's buckets with their newest epochs, by ordinal. The epochs are not
+// locked and may change.
 func Buckets(r *engine.Reader, budgetID int64) ([]Bucket, error) {
 	var read []Bucket
 	err := r.List(&read, selectBuckets, budgetID)
 	return read, err
 }
 
-// LockBuckets reads a budget's buckets and locks their newest epochs, by ordinal. The budget is
-// locked, so that no newer epoch can begin.
+// LockBuckets returns a budget's buckets and locks their newest epochs, by ordinal. The budget must
+// be locked, so that no newer epoch can begin.
 func LockBuckets(t *engine.Tx, budgetID int64) ([]Bucket, error) {
 	read, err := Buckets(&t.Reader, budgetID)
 	if err != nil {

@@ -1,4 +1,4 @@
-// Package samples keeps what series are made of: a budget's figures, once a minute where something
+// Package samples stores the samples of series: a budget's figures, once a minute if something
 // changed.
 package samples
 
@@ -15,7 +15,7 @@ import (
 	"github.com/budgetd/budgetd/series"
 )
 
-// Part keeps samples in a database. Safe for concurrent use.
+// Part stores samples in a database. It is safe for concurrent use.
 type Part struct{ db *engine.DB }
 
 var _ sample.Ledger = (*Part)(nil)
@@ -33,7 +33,7 @@ const (
 	sampleWidth = 11
 
 	selectKnown = `SELECT s.budget_id, s.at_ms FROM budget_sample s /*by PRIMARY*/ WHERE `
-	// selectLast looks each budget's newest sample up by its key.
+	// selectLast looks up each budget's newest sample by its key.
 	selectLast = `SELECT ` + sampleColumns + ` FROM budget_management_bucket u /*by PRIMARY*/
 		/*in order*/ JOIN budget_sample s ON s.budget_id = u.id AND s.at_ms = (
 			SELECT MAX(l.at_ms) FROM budget_sample l WHERE l.budget_id = u.id)
@@ -73,7 +73,7 @@ func (r *sampleRow) sample() bucket.Sample {
 			InTransit: r.InTransit, Held: r.Held, Used: r.Used, Stranded: r.Stranded}}}
 }
 
-// sampleKey names a sample.
+// sampleKey identifies a sample.
 type sampleKey struct {
 	Budget int64 `db:"budget_id"`
 	AtMS   int64 `db:"at_ms"`
@@ -83,9 +83,9 @@ func (k sampleKey) compare(o sampleKey) int {
 	return cmp.Or(cmp.Compare(k.Budget, o.Budget), cmp.Compare(k.AtMS, o.AtMS))
 }
 
-// AddSamples keeps samples; of a budget and minute that has one, the first one stays. Another node
-// that adds the same ones makes this transaction begin again, and then it sees them. Errors:
-// Unavailable, OutcomeUnknown; a repetition is harmless.
+// AddSamples stores samples; the first one of a budget and minute stays. If another node adds the
+// same ones, this transaction starts again and finds them. Errors: Unavailable, OutcomeUnknown. It
+// is idempotent.
 func (p *Part) AddSamples(ctx context.Context, list []bucket.Sample) error {
 	if len(list) == 0 {
 		return nil
@@ -130,8 +130,8 @@ func knownSamples(t *engine.Tx, list []bucket.Sample) (map[sampleKey]bool, error
 	return known, nil
 }
 
-// LastSamples reads the newest sample of each budget from first to last; one without is missing.
-// Error: Unavailable.
+// LastSamples returns the newest sample of each budget from first to last; a budget without samples
+// is missing. It returns Unavailable if the database cannot be read.
 func (p *Part) LastSamples(ctx context.Context, first, last int64) (
 	map[int64]bucket.Sample, error) {
 	var found []sampleRow
@@ -149,8 +149,8 @@ func (p *Part) LastSamples(ctx context.Context, first, last int64) (
 	return out, nil
 }
 
-// SamplesOf reads a budget's samples of a span in the order of time, at most limit, and before them
-// the one that was valid at its beginning. Error: Unavailable.
+// SamplesOf returns a budget's samples in a span in order of time, at most limit, preceded by the
+// one that was valid at its beginning. It returns Unavailable if the database cannot be read.
 func (p *Part) SamplesOf(ctx context.Context, budgetID int64, from, to time.Time, limit int) (
 	out []bucket.Sample, err error) {
 	err = p.db.Read(ctx, "samples", func(r *engine.Reader) error {
@@ -171,9 +171,9 @@ func (p *Part) SamplesOf(ctx context.Context, budgetID int64, from, to time.Time
 	return out, err
 }
 
-// DropSamples forgets at most limit samples from before an instant, and returns how many it found.
-// They are found without locks and deleted by key. Errors: Unavailable, OutcomeUnknown; a
-// repetition is harmless.
+// DropSamples deletes at most limit samples from before an instant, and returns how many it found.
+// It finds them without locks and deletes them by key. Errors: Unavailable, OutcomeUnknown. It is
+// idempotent.
 func (p *Part) DropSamples(ctx context.Context, before time.Time, limit int) (
 	found int, err error) {
 	var keys []sampleKey
@@ -199,8 +199,8 @@ func (p *Part) DropSamples(ctx context.Context, before time.Time, limit int) (
 	return len(keys), nil
 }
 
-// Holdings reads what the epochs of the budgets from first to last hold, those that hold nothing
-// left out. Error: Unavailable.
+// Holdings returns what the epochs of the budgets from first to last hold, without empty ones. It
+// returns Unavailable if the database cannot be read.
 func (p *Part) Holdings(ctx context.Context, first, last int64) ([]bucket.Holding, error) {
 	var found []struct {
 		Budget      int64  `db:"budget_id"`

@@ -1,4 +1,4 @@
-// Package usage reads what values of dimensions have taken, and how far limits are used. It writes
+// Package usage reads what values of dimensions have taken, and the usage of limits. It writes
 // nothing and takes no locks.
 package usage
 
@@ -16,7 +16,7 @@ import (
 	"github.com/budgetd/budgetd/limit"
 )
 
-// Part reads usage in a database. Safe for concurrent use.
+// Part reads usage in a database. It is safe for concurrent use.
 type Part struct{ db *engine.DB }
 
 var _ usage.Limits = (*Part)(nil)
@@ -24,9 +24,9 @@ var _ usage.Limits = (*Part)(nil)
 // New returns the part of a database.
 func New(db *engine.DB) *Part { return &Part{db: db} }
 
-// Tallies reads how far the limits of touches are used now, one list per element and one tally per
-// touch. The counters of all are read together; those of a limit that was changed are counted from
-// the deductions, as the next flight will. Error: Unavailable.
+// Tallies returns the present usage of the limits of touches, one list per element and one tally
+// per touch. The counters of all are read together; those of a changed limit are counted from the
+// deductions, as the next flight will do. It returns Unavailable if the database cannot be read.
 func (p *Part) Tallies(ctx context.Context, asked []usage.Touched) (
 	out [][]*limit.Tally, err error) {
 	err = p.db.Read(ctx, "check limits", func(r *engine.Reader) error {
@@ -39,11 +39,11 @@ func (p *Part) Tallies(ctx context.Context, asked []usage.Touched) (
 	return out, nil
 }
 
-// tallyKey names a tally: several touches have the same one.
+// tallyKey identifies a tally, which several touches may share.
 type tallyKey struct {
 	counters.Key
 	limit string
-	// version tells the limits of two versions of a budget apart.
+	// version distinguishes the limits of two versions of a budget.
 	version int64
 }
 
@@ -82,7 +82,7 @@ func keyOf(budgetID int64, t *limit.Touch) counters.Key {
 	return counters.Key{Budget: budgetID, Dimension: t.Limit.Dimension, Value: t.Key}
 }
 
-// tally reads one tally; row is nil where nothing was counted yet.
+// tally reads one tally; row is nil if nothing was counted yet.
 func tally(r *engine.Reader, key counters.Key, touch *limit.Touch, row *counters.Row, nowMS int64) (
 	*limit.Tally, error) {
 	if row == nil {
@@ -94,8 +94,8 @@ func tally(r *engine.Reader, key counters.Key, touch *limit.Touch, row *counters
 }
 
 const (
-	// Amounts are added up in two halves, so that no sum is larger than an integer: what unlimited
-	// budgets hand out has no bound.
+	// Amounts are added up in two halves, so that no sum overflows an integer: unlimited budgets
+	// have no bound.
 	selectUsage = `SELECT COUNT(*) AS calls, COALESCE(SUM(d.amount & 1048575), 0) AS low,
 		COALESCE(SUM(d.amount >> 20), 0) AS high,
 		COALESCE(SUM((SELECT SUM(g.amount) FROM give_back g /*by PRIMARY*/
@@ -106,7 +106,8 @@ const (
 )
 
 // Usage adds up the deductions of a budget that carry all of the values and were counted in a span,
-// to exclusive; a zero instant is no bound. There is at least one value. Error: Unavailable.
+// to exclusive; a zero instant means no bound. There is at least one value. It returns Unavailable
+// if the database cannot be read.
 func (p *Part) Usage(ctx context.Context, budgetID int64, dimensions map[string]string,
 	from, to time.Time) (sum bucket.Usage, err error) {
 	names := slices.Sorted(maps.Keys(dimensions))
