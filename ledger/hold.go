@@ -89,7 +89,8 @@ func neverHeld(d Deduction, op string) error {
 		return budget.Refuse(budget.RequestVoid, op,
 			"request %q was cancelled before it had an effect; nothing is held", d.RequestID)
 	case d.HoldUntil.IsZero():
-		return budget.Refuse(budget.NotHeld, op, "request %q is not a hold: its units are used", d.RequestID)
+		return budget.Refuse(budget.NotHeld, op, "request %q is not a hold: its units are used",
+			d.RequestID)
 	}
 	return nil
 }

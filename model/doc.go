@@ -2,6 +2,6 @@
 // enumerates every reachable state of small configurations, breadth first, so that the first
 // violation of an invariant has a shortest trace. README.md says what they cover and what not.
 //
-// The tests of this package run the commands: runs.txt lists configurations that have no violation,
-// mutants.txt what is found when one safeguard is taken out.
+// The tests of this package run the commands: runs.txt lists configurations without a violation,
+// mutants.txt what is found when one safeguard is removed.
 package model

@@ -69,8 +69,8 @@ func TestRuns(t *testing.T) {
 	}
 }
 
-// TestMutants finds a violation for each safeguard that is taken out, but for those marked with "-",
-// which are redundant in the model.
+// TestMutants finds a violation for each removed safeguard, except those marked with "-", which are
+// redundant in the model.
 func TestMutants(t *testing.T) {
 	for _, mode := range []string{"ledger", "store"} {
 		command := build(t, mode)

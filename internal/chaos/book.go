@@ -12,16 +12,16 @@ type record struct {
 	id     string
 	amount int64
 	key    string
-	// user is whom it is for, where its budget has a limit; "" otherwise.
+	// user is the user of the request if its budget has a limit; "" otherwise.
 	user string
-	// accepted: some answer said so, or a cancel found the deduction; bucket is where.
+	// accepted means that an answer said so, or that a cancel found the deduction; bucket is where.
 	accepted bool
 	bucket   string
-	// open: an attempt had no certain outcome, and nothing settled it since.
+	// open means that an attempt had no certain outcome, and nothing has settled it since.
 	open bool
-	// cancel is how far a cancel got.
+	// cancel is the progress of a cancel.
 	cancel cancelled
-	// parts are the rollbacks that were asked for, by their ids; "" is the whole.
+	// parts are the requested rollbacks by id; "" is the whole.
 	parts map[string]*part
 }
 
@@ -40,7 +40,7 @@ type part struct {
 	done, open bool
 }
 
-// returned is how much callers were told is given back.
+// returned returns how much callers were told was given back.
 func (r *record) returned() (units int64) {
 	if r.cancel == cancelBack {
 		return r.amount
@@ -69,7 +69,7 @@ func (r *record) settled() bool {
 	return true
 }
 
-// dimensions are those that its requests carry.
+// dimensions returns the dimensions of its requests.
 func (r *record) dimensions() map[string]string {
 	if r.user == "" {
 		return nil
@@ -90,17 +90,17 @@ type book struct {
 	name  string
 	store bool // durability "store"
 	first int64
-	// plenty: it cannot run out, so no refusal is right.
+	// plenty marks a budget that cannot run out, so that every refusal is wrong.
 	plenty bool
-	// limited: each user may take perMinute units a minute.
+	// limited marks a budget where each user may take perMinute units a minute.
 	limited bool
-	// releases counts those from quarantine.
+	// releases counts releases from quarantine.
 	releases int
 
 	mu          sync.Mutex
 	records     map[string]*record
 	adjustments map[string]*adjustment
-	// wrong is what no correct service answers.
+	// wrong lists answers that no correct service gives.
 	wrong []string
 }
 
@@ -109,7 +109,7 @@ func newBook(name string, total int64) *book {
 		adjustments: map[string]*adjustment{}}
 }
 
-// add makes the record of a new id.
+// add adds the record of a new id.
 func (b *book) add(id string, amount int64, key string) *record {
 	r := &record{id: id, amount: amount, key: key, parts: map[string]*part{}}
 	if b.limited {
@@ -132,14 +132,14 @@ func (b *book) adjust(id string, quantity int64) *adjustment {
 	return a
 }
 
-// violation notes an answer that no correct service gives.
+// violation records an answer that no correct service gives.
 func (b *book) violation(format string, args ...any) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.wrong = append(b.wrong, b.name+": "+fmt.Sprintf(format, args...))
 }
 
-// total is the budget's total as callers were told.
+// total returns the budget's total according to the answers.
 func (b *book) total() int64 {
 	total := b.first
 	for _, a := range b.adjustments {
@@ -150,7 +150,7 @@ func (b *book) total() int64 {
 	return total
 }
 
-// used is what callers were told is used.
+// used returns the used units according to the answers.
 func (b *book) used() (units int64) {
 	for _, r := range b.records {
 		if r.accepted {
@@ -160,14 +160,14 @@ func (b *book) used() (units int64) {
 	return units
 }
 
-// row is what the ledger has of one request id.
+// row is a request id in the ledger.
 type row struct {
-	// isVoid: a tombstone; its id was cancelled before it had an effect.
+	// isVoid marks a tombstone: the id was cancelled before it had an effect.
 	isVoid             bool
 	amount, rolledBack int64
 }
 
-// books is what the ledger has of one budget.
+// books is one budget in the ledger.
 type books struct {
 	rows        map[string]row
 	adjustments map[string]string // id -> status; without the creation
@@ -177,9 +177,9 @@ type books struct {
 	pendingShrink                                int64
 }
 
-// compare returns everything in which the ledger differs from what callers were told. All records
-// must be settled. lost is what callers were told was accepted and the ledger does not have: always
-// 0 in ledger mode, at most what is quarantined in store mode.
+// compare returns all differences between the ledger and the answers. All records must be settled.
+// lost is the number of units that were acknowledged but are missing in the ledger: always 0 in
+// ledger mode, at most the quarantined units in store mode.
 func (b *book) compare(ledger books) (differences []string, lost int64) {
 	say := func(format string, args ...any) {
 		differences = append(differences, b.name+": "+fmt.Sprintf(format, args...))
@@ -241,13 +241,13 @@ func (b *book) compareTotal(ledger books, say func(string, ...any)) {
 	}
 }
 
-// figures is everything but the rows.
+// figures returns everything but the rows.
 func (l books) figures() books {
 	l.rows, l.adjustments = nil, nil
 	return l
 }
 
-// compare returns how the ledger's row of an id differs from what callers were told.
+// compare returns the differences between the ledger's row of an id and the answers.
 func (r *record) compare(found row, has bool) (differences []string) {
 	say := func(format string, args ...any) {
 		differences = append(differences, fmt.Sprintf("id %s of %d units: ", r.id, r.amount)+

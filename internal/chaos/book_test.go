@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// TestCompareSees: each way in which a ledger can differ from what callers were told is seen.
+// TestCompareSees checks that every way in which a ledger can differ from the answers is detected.
 func TestCompareSees(t *testing.T) {
 	told := func() *book {
 		b := newBook("b", 100)

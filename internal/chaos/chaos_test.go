@@ -33,8 +33,8 @@ func begin(t *testing.T, flags string) *run {
 	return newRun(t, *nodes, seeded(), *durability)
 }
 
-// TestChaos is the promise under every fault (I1-I7): what callers were told, the ledger and what is
-// used are the same to the unit, and every unit can be sold, whatever failed alone or together.
+// TestChaos checks the promise under every fault, alone or combined (I1-I7): the answers, the
+// ledger and the used units agree to the unit, and every unit can be sold.
 func TestChaos(t *testing.T) {
 	r := begin(t, "-chaos.duration "+duration.String())
 	rnd := rand.New(rand.NewPCG(seeded(), 2))
@@ -45,7 +45,7 @@ func TestChaos(t *testing.T) {
 	case *duration < 0:
 		r.strikes(long(rnd, alone), 12, time.Time{})
 	default:
-		// Every kind first, then as much of the whole schedule as there is time for.
+		// Every kind comes first, then as much of the whole schedule as time allows.
 		r.strikes(append(short(rnd), long(rnd, alone)...), 12, time.Now().Add(*duration))
 	}
 	r.finish()
@@ -72,7 +72,7 @@ func TestChaos(t *testing.T) {
 	}
 }
 
-// TestKills kills one budgetd after the other under load, time and again: nothing is lost and nothing
+// TestKills repeatedly kills one budgetd after the other under load: nothing is lost and nothing
 // happens twice (I4, I7).
 func TestKills(t *testing.T) {
 	r := begin(t, "-chaos.kills "+strings.TrimSpace(flag.Lookup("chaos.kills").Value.String()))

@@ -8,10 +8,10 @@ import (
 	"github.com/budgetd/budgetd/internal/testservers"
 )
 
-// On is what a fault strikes.
+// On is the target of a fault.
 type On int
 
-// What faults strike.
+// The targets.
 const (
 	OnNode On = iota
 	OnRedis
@@ -22,17 +22,17 @@ const (
 type Fault struct {
 	Name string
 	On   On
-	// Forgets: a Redis may be without something that it has answered, however often it flushes.
+	// Forgets means that a Redis may lack something that it has answered, however often it flushes.
 	Forgets bool
-	// order is when it begins within a pair: what needs an answering server is before what silences
-	// one.
+	// order is the order within a pair: a fault that needs an answering server precedes one that
+	// silences a server.
 	order   int
 	prepare preparation
 }
 
-// preparation does what has to precede a fault, while everything works, on server number i, and
-// returns how the fault begins and how it ends. The beginning returns an error when it did not take
-// place, the end when it disturbed nothing or something is not back.
+// preparation prepares a fault on server number i, while everything works, and returns its
+// beginning and its end. The beginning returns an error if the fault did not take place; the end
+// returns one if it disturbed nothing or something has not recovered.
 type preparation func(w *World, i int) (begin, end func() error, err error)
 
 const (
@@ -42,13 +42,13 @@ const (
 	killing
 )
 
-// What a fault does to what a Redis has answered, if that is flushed before each answer.
+// The effect of a fault on what a Redis has answered, if it flushes before each answer.
 const (
 	keeps   = false
 	forgets = true
 )
 
-// Faults are all kinds.
+// Faults lists all kinds.
 var Faults = []Fault{
 	{"node: kill -9", OnNode, keeps, killing, killNode},
 	{"node: SIGSTOP", OnNode, keeps, pausing, pauseNode},
@@ -83,7 +83,7 @@ var Faults = []Fault{
 	{"mariadb: refused", OnMariaDB, keeps, disturbing, disturbed(sqlProxy, testservers.Refuse, 1)},
 }
 
-// Named returns the kind of that name; it panics when there is none.
+// Named returns the kind with that name; it panics if there is none.
 func Named(name string) Fault {
 	for _, f := range Faults {
 		if f.Name == name {
@@ -93,7 +93,7 @@ func Named(name string) Fault {
 	panic(fmt.Sprintf("chaos: no fault %q", name))
 }
 
-// servers is how many of what it strikes there are; of MariaDB there is one, behind two proxies.
+// servers returns the number of targets; there is one MariaDB, behind two proxies.
 func (w *World) servers(on On) int {
 	switch on {
 	case OnNode:
@@ -118,20 +118,20 @@ func nodeProxy(w *World, i int) *testservers.Proxy  { return w.Nodes[i].proxy }
 func redisProxy(w *World, i int) *testservers.Proxy { return w.Stores[i] }
 func sqlProxy(w *World, i int) *testservers.Proxy   { return w.SQL[i] }
 
-// proxyOf finds a proxy.
+// proxyOf returns a proxy.
 type proxyOf func(w *World, i int) *testservers.Proxy
 
-// disturbed is a fault of a proxy that strikes every oneIn-th request.
+// disturbed is a proxy's fault that strikes every oneIn-th request.
 func disturbed(of proxyOf, what testservers.Disturbance, oneIn int) preparation {
 	return ruled(of, testservers.Rule{Disturbance: what, OneIn: oneIn})
 }
 
-// slowed is a fault of a proxy that holds every request back.
+// slowed is a proxy's fault that delays every request.
 func slowed(of proxyOf, delay time.Duration) preparation {
 	return ruled(of, testservers.Rule{Disturbance: testservers.Delay, Delay: delay})
 }
 
-// ruled is a fault of a proxy. It missed when not one request was disturbed.
+// ruled is a proxy's fault. It missed if no request was disturbed.
 func ruled(of proxyOf, rule testservers.Rule) preparation {
 	return func(w *World, i int) (begin, end func() error, err error) {
 		p := of(w, i)
@@ -150,7 +150,7 @@ func ruled(of proxyOf, rule testservers.Rule) preparation {
 	}
 }
 
-// restartRedis kills a Redis and starts it again in one way or another.
+// restartRedis kills a Redis and restarts it by a given method.
 func restartRedis(again func(*testservers.RedisServer) error) preparation {
 	return func(w *World, i int) (begin, end func() error, err error) {
 		r := w.Redis[i]
@@ -177,8 +177,8 @@ func pauseRedis(w *World, i int) (begin, end func() error, err error) {
 	return w.Redis[i].Pause, w.Redis[i].Resume, nil
 }
 
-// lateReplica promotes a replica that is behind while the master goes on, switches to it, and in
-// the end switches back to the master, which knows nothing of what happened meanwhile.
+// lateReplica promotes a replica that is behind while the master continues, switches to it, and
+// finally switches back to the master, which missed everything in between.
 func lateReplica(w *World, i int) (begin, end func() error, err error) {
 	master := w.Redis[i]
 	ctx, cancel := bounded()

@@ -7,14 +7,14 @@ import (
 	"github.com/budgetd/budgetd/client"
 )
 
-// final reports whether an answer settles an attempt: done, or refused.
+// final reports whether an answer settles an attempt: done or refused.
 func final(err error) bool {
 	kind := client.KindOf(err)
 	return kind != budget.NotDone && kind != budget.MayBeDone
 }
 
-// heard notes the answer to an attempt to deduct. Attempts of one id that overlapped are noted
-// refusals first, then what is no replay, then replays.
+// heard records the answer to a deduct attempt. Of overlapping attempts with one id, record
+// refusals first, then original answers, then replays.
 func (b *book) heard(r *record, answer *client.DeductAnswer, err error) {
 	if err == nil {
 		b.heardAccepted(r, answer)
@@ -32,7 +32,7 @@ func (b *book) heard(r *record, answer *client.DeductAnswer, err error) {
 			b.violation("id %s of %d units: refused although it cannot run out: %v", r.id, r.amount, err)
 		case p.Available == nil || *p.Available >= r.amount:
 			b.violation("id %s of %d units: refused for no reason: %v", r.id, r.amount, err)
-		// by the client, which had no answer to an earlier attempt: it may have happened
+		// The client cancelled: it had no answer to an earlier attempt, which may have happened.
 		case p.Cancelled:
 			r.cancel, r.open = cancelOpen, false
 		}
@@ -76,7 +76,7 @@ func (b *book) heardAccepted(r *record, answer *client.DeductAnswer) {
 	r.accepted, r.open, r.bucket = true, false, answer.Bucket
 }
 
-// heardConflict notes the answer to another amount under an accepted id.
+// heardConflict records the answer to another amount under an accepted id.
 func (b *book) heardConflict(r *record, answer *client.DeductAnswer, err error) {
 	if final(err) && client.CodeOf(err) != budget.RequestConflict {
 		b.violation("id %s of %d units was sent with %d: %+v, %v", r.id, r.amount, r.amount+1, answer,
@@ -84,7 +84,7 @@ func (b *book) heardConflict(r *record, answer *client.DeductAnswer, err error) 
 	}
 }
 
-// heardCancel notes the answer to a cancel.
+// heardCancel records the answer to a cancel.
 func (b *book) heardCancel(r *record, answer *client.Deduction, err error) {
 	switch {
 	case err == nil && answer.State == "void":
@@ -101,7 +101,7 @@ func (b *book) heardCancel(r *record, answer *client.Deduction, err error) {
 	}
 }
 
-// heardRollback notes the answer to a rollback of an accepted id.
+// heardRollback records the answer to a rollback of an accepted id.
 func (b *book) heardRollback(r *record, p *part, answer *client.Deduction, err error) {
 	switch code := client.CodeOf(err); {
 	case err == nil:
@@ -111,7 +111,7 @@ func (b *book) heardRollback(r *record, p *part, answer *client.Deduction, err e
 			b.violation("rollback of %d of id %s of %d units: %+v", p.amount, r.id, r.amount, *answer)
 		}
 	case code == budget.AlreadyRolledBack:
-		// Another id of rollback took what was left: this one took nothing and never will.
+		// Another rollback took what was left: this one took nothing and never will.
 		if p.done {
 			b.violation("rollback of id %s was done and is refused now: %v", r.id, err)
 		}
@@ -125,8 +125,8 @@ func (b *book) heardRollback(r *record, p *part, answer *client.Deduction, err e
 	}
 }
 
-// heardAdjust notes the answer to an append or a shrink. A shrink that was not done may be going
-// on.
+// heardAdjust records the answer to an append or a shrink. A shrink that was not done may still be
+// in progress.
 func (b *book) heardAdjust(a *adjustment, err error) {
 	switch kind := client.KindOf(err); {
 	case err == nil:

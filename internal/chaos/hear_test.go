@@ -8,7 +8,8 @@ import (
 	"github.com/budgetd/budgetd/client"
 )
 
-// TestHeard: each answer that no correct service gives is noted, and what is right is not.
+// TestHeard checks that answers which no correct service gives are recorded, and correct ones are
+// not.
 func TestHeard(t *testing.T) {
 	refused := func(code budget.Code) error { return &client.Problem{Status: 409, Code: code} }
 	exhausted := func(available int64) error {
@@ -114,7 +115,7 @@ func TestHeard(t *testing.T) {
 	}
 }
 
-// TestOpenUntilSettled: what is not certain stays open until an answer settles it.
+// TestOpenUntilSettled checks that an uncertain outcome stays open until an answer settles it.
 func TestOpenUntilSettled(t *testing.T) {
 	lost := &client.UnknownOutcome{}
 	available := int64(0)

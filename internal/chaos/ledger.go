@@ -10,7 +10,7 @@ import (
 	"github.com/budgetd/budgetd/client"
 )
 
-// read reads what the ledger has of a budget, straight from its tables.
+// read reads a budget directly from the ledger's tables.
 func (w *World) read(name string) (l books, err error) {
 	ctx, cancel := bounded()
 	defer cancel()
@@ -69,8 +69,8 @@ func (w *World) each(
 	return rows.Err()
 }
 
-// verify compares a budget's ledger with what callers were told, and audits it through every node.
-// It returns everything that is wrong, and the units lost in store mode.
+// verify compares a budget's ledger with the answers, and audits it through every node. It returns
+// all differences, and the units lost in store mode.
 func (w *World) verify(b *book) (wrong []string, lost int64) {
 	ledger, err := w.read(b.name)
 	if err != nil {
@@ -98,8 +98,8 @@ func (w *World) verify(b *book) (wrong []string, lost int64) {
 	return append(wrong, b.wrong...), lost
 }
 
-// auditWhole audits a budget, again while a bucket could not be compared: an automatic recycle may
-// just replace it.
+// auditWhole audits a budget, and repeats the audit while a bucket could not be compared: an
+// automatic recycle may be replacing it.
 func auditWhole(c *client.Client, name string) (report *client.AuditReport, err error) {
 	const tries, pause = 20, 100 * time.Millisecond
 	for range tries {
@@ -114,8 +114,8 @@ func auditWhole(c *client.Client, name string) (report *client.AuditReport, err 
 	return report, err
 }
 
-// limited looks at a budget with a limit of perMinute units for each user and minute: nobody is
-// above it in the ledger's rows. The audit compares its counters with the same rows.
+// limited checks a budget with a limit of perMinute units per user and minute: no user exceeds it
+// in the ledger's rows. The audit compares its counters with the same rows.
 func (w *World) limited(b *book) (wrong []string) {
 	ctx, cancel := bounded()
 	defer cancel()

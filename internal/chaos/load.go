@@ -13,19 +13,19 @@ import (
 	"github.com/budgetd/budgetd/client"
 )
 
-// load is what callers do to budgets, through any node, until stop is closed.
+// load is the callers' work on budgets, through any node, until stop is closed.
 type load struct {
 	w     *World
 	tally *tally
 	round int
 	books []*book
-	// flux is the one of books whose total changes; nil: none.
+	// flux is the book whose total changes; nil means none.
 	flux *book
 	stop chan struct{}
 	all  sync.WaitGroup
 }
 
-// tally counts what callers were answered. Safe for concurrent use.
+// tally counts answers. It is safe for concurrent use.
 type tally struct {
 	mu    sync.Mutex
 	codes map[string]int
@@ -47,7 +47,7 @@ func (t *tally) note(op string, replayed bool, err error) {
 	t.codes[op+" "+what]++
 }
 
-// start lets so many callers work, and somebody who changes totals and bucket lists.
+// start starts the callers, and an operator who changes totals and bucket lists.
 func (l *load) start(seed uint64, callers int) {
 	l.stop = make(chan struct{})
 	for n := range callers {
@@ -75,7 +75,7 @@ func (l *load) end() {
 	l.all.Wait()
 }
 
-// wait pauses for up to most and reports whether to go on.
+// wait pauses for up to most and reports whether to continue.
 func (l *load) wait(rnd *rand.Rand, most time.Duration) bool {
 	select {
 	case <-l.stop:
@@ -85,7 +85,7 @@ func (l *load) wait(rnd *rand.Rand, most time.Duration) bool {
 	}
 }
 
-// order is one caller's business with one or some new ids.
+// order is one caller's work on one or several new ids.
 func (l *load) order(rnd *rand.Rand, id string) {
 	b := l.books[rnd.IntN(len(l.books))]
 	key := ""
@@ -120,7 +120,7 @@ func (l *load) order(rnd *rand.Rand, id string) {
 	}
 }
 
-// afterwards repeats, contradicts and gives back what was accepted, sometimes.
+// afterwards sometimes repeats, contradicts and rolls back an accepted deduction.
 func (l *load) afterwards(b *book, r *record, rnd *rand.Rand) {
 	if rnd.IntN(5) == 0 {
 		_ = l.deduct(b, r, rnd) // which keeps account itself
@@ -156,7 +156,7 @@ func (l *load) deduct(b *book, r *record, rnd *rand.Rand) error {
 	return err
 }
 
-// patiently leaves the repeats to the client, which cancels an id that was refused after an attempt
+// patiently leaves retries to the client, which cancels an id that was refused after an attempt
 // without an answer.
 func (l *load) patiently(b *book, r *record, rnd *rand.Rand) {
 	c, err := client.New(l.any(rnd).Server(), client.WithRetry(client.Retry{Attempts: 4,
@@ -204,7 +204,7 @@ func (l *load) both(b *book, r *record, rnd *rand.Rand) {
 	}
 }
 
-// batch sends some new ids in one call.
+// batch sends several new ids in one call.
 func (l *load) batch(b *book, rnd *rand.Rand, id string) {
 	items := make([]client.BatchItem, 4)
 	records := make([]*record, len(items))
@@ -284,9 +284,8 @@ func (l *load) operate(rnd *rand.Rand) {
 	l.tally.note(verb, false, err)
 }
 
-// settle finds out what became of everything that is open, and brings all buckets online, as
-// callers and an operator do once everything works again. It returns what could not be settled in
-// time.
+// settle settles everything that is open and brings all buckets online, as callers and an operator
+// do once everything works again. It returns an error with what could not be settled in time.
 func (l *load) settle(seed uint64) error {
 	deadline := time.Now().Add(quietLimit)
 	var failed atomic.Pointer[string]
@@ -336,7 +335,7 @@ func (l *load) settle(seed uint64) error {
 	return nil
 }
 
-// settleOne takes one step to settle an id and reports whether it is.
+// settleOne takes one step to settle an id and reports whether it is settled.
 func (l *load) settleOne(b *book, r *record, rnd *rand.Rand) bool {
 	switch {
 	case r.cancel == cancelOpen:
@@ -344,7 +343,7 @@ func (l *load) settleOne(b *book, r *record, rnd *rand.Rand) bool {
 	case r.open && rnd.IntN(2) == 0:
 		l.cancel(b, r, rnd)
 	case r.open:
-		// A refusal says nothing about the attempt that was not answered: then it is cancelled.
+		// A refusal proves nothing about an unanswered attempt, so cancel it.
 		if err := l.deduct(b, r, rnd); err != nil && final(err) {
 			l.cancel(b, r, rnd)
 		}
@@ -358,7 +357,7 @@ func (l *load) settleOne(b *book, r *record, rnd *rand.Rand) bool {
 	return r.settled()
 }
 
-// upTo is a random duration below most.
+// upTo returns a random duration below most.
 func upTo(rnd *rand.Rand, most time.Duration) time.Duration {
 	return time.Duration(rnd.Int64N(int64(most)))
 }

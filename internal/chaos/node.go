@@ -40,8 +40,9 @@ var binary = sync.OnceValues(func() (string, error) {
 	return path, nil
 })
 
-// Node is a budgetd process behind a proxy, whose address stays the same over restarts. While the
-// process is dead the address refuses, as its own would. Its methods are for one goroutine.
+// Node is a budgetd process behind a proxy, whose address stays the same across restarts. While the
+// process is dead the address refuses connections, as the process's own would. Only one goroutine
+// may use it.
 type Node struct {
 	name    string
 	dir     string
@@ -63,8 +64,8 @@ func newNode(name, dir string, args ...string) (*Node, error) {
 	return &Node{name: name, dir: dir, args: args, proxy: proxy}, nil
 }
 
-// Start starts the process, unless it runs, and returns once it is ready. One that gives up,
-// because its database was out of reach when it started, is started again.
+// Start starts the process unless it runs, and returns once it is ready. It restarts a process that
+// gave up because its database was out of reach.
 func (n *Node) Start() error {
 	deadline := time.Now().Add(startLimit)
 	for {
@@ -78,8 +79,8 @@ func (n *Node) Start() error {
 	}
 }
 
-// Launch starts the process, unless it runs, and does not wait until it is ready: until Start is
-// called, its address refuses.
+// Launch starts the process unless it runs, without waiting until it is ready. Its address refuses
+// until Start is called.
 func (n *Node) Launch() error {
 	if n.running() {
 		return nil
@@ -108,8 +109,8 @@ func (n *Node) Launch() error {
 	return launch(n.process, n.done)
 }
 
-// launch starts a process on a thread that lives as long as it: the parent-death signal belongs to
-// the thread.
+// launch starts a process on a thread that lives as long as the process, because the parent-death
+// signal belongs to the thread.
 func launch(process *exec.Cmd, done chan struct{}) error {
 	started := make(chan error, 1)
 	go func() {
@@ -124,7 +125,7 @@ func launch(process *exec.Cmd, done chan struct{}) error {
 	return <-started
 }
 
-// awaitReady waits until the log names an address and that address says it is ready.
+// awaitReady waits until the log names an address and that address reports ready.
 func (n *Node) awaitReady() error {
 	if n.ready {
 		return nil
@@ -187,10 +188,10 @@ func (n *Node) Kill() error {
 	return n.proxy.Set(testservers.Rule{Disturbance: testservers.Refuse})
 }
 
-// Pause freezes the process; Resume lets it go on.
+// Pause freezes the process; Resume continues it.
 func (n *Node) Pause() error { return n.signal(syscall.SIGSTOP) }
 
-// Resume lets a paused process go on; one that is not paused does not notice.
+// Resume continues a paused process and has no effect on a running one.
 func (n *Node) Resume() error { return n.signal(syscall.SIGCONT) }
 
 func (n *Node) signal(s syscall.Signal) error {
@@ -200,7 +201,7 @@ func (n *Node) signal(s syscall.Signal) error {
 	return n.process.Process.Signal(s)
 }
 
-// LogPath names the file with all that the process wrote, over all its restarts.
+// LogPath returns the file with the output of the process across all its restarts.
 func (n *Node) LogPath() string { return filepath.Join(n.dir, n.name+".log") }
 
 func (n *Node) logFrom(begin int64) string {

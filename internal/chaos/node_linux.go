@@ -2,7 +2,7 @@ package chaos
 
 import "syscall"
 
-// attributes has the kernel kill the process when the thread that started it ends.
+// attributes makes the kernel kill the process when the thread that started it ends.
 func attributes() *syscall.SysProcAttr {
 	return &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
 }

@@ -4,5 +4,6 @@ package chaos
 
 import "syscall"
 
-// attributes: there is no parent-death signal here; a killed test leaves its processes behind.
+// attributes sets no parent-death signal, which does not exist here; a killed test leaves its
+// processes behind.
 func attributes() *syscall.SysProcAttr { return &syscall.SysProcAttr{Setpgid: true} }

@@ -8,10 +8,10 @@ import (
 	"time"
 )
 
-// quietLimit is how long an installation in which everything works may take to finish everything.
+// quietLimit is how long a working installation may take to finish all pending work.
 const quietLimit = 60 * time.Second
 
-// unfinished counts, for every kind of half-done work, what the ledger has of it.
+// unfinished has a query for every kind of unfinished work in the ledger.
 var unfinished = map[string]string{
 	"epochs opening or closing": `SELECT COUNT(*) FROM bucket_epoch
 		WHERE status IN ('opening', 'closing')`,
@@ -48,8 +48,8 @@ var unfinished = map[string]string{
 			WHERE b.budget_id = t.id AND b.status = 'online')`,
 }
 
-// AwaitQuiet waits until nothing is half done: not in the ledger, and not as any node sees it,
-// twice in a row. It returns what was left when the limit passed.
+// AwaitQuiet waits until no work is unfinished, in the ledger and in every node's view, twice in a
+// row. It returns an error with what was left at the limit.
 func (w *World) AwaitQuiet() error {
 	deadline := time.Now().Add(quietLimit)
 	for looks := 0; ; {
@@ -92,7 +92,7 @@ func (w *World) unquiet() error {
 	return errors.Join(found...)
 }
 
-// halfDone says for every kind of half-done work that a ledger has how much of it there is.
+// halfDone returns the amount of unfinished work in a ledger, by kind.
 func halfDone(ctx context.Context, ledger *sql.DB) (found []error, err error) {
 	for what, query := range unfinished {
 		var n int64

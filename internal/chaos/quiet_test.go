@@ -10,7 +10,7 @@ import (
 	"github.com/budgetd/budgetd/internal/testservers"
 )
 
-// done are rows of a budget of which nothing is half done.
+// done are rows of a budget without unfinished work.
 var done = []string{
 	`INSERT INTO lane (instance, lane, activation, since_activation) VALUES ('r', 0, 3, 3)`,
 	`INSERT INTO budget_management_bucket (id, name, durability, total_quantity, out_quantity,
@@ -26,7 +26,7 @@ var done = []string{
 		VALUES (1, 1, 'operator', NULL, 9)`,
 }
 
-// halves are what leaves one thing half done, by the name under which it has to be found.
+// halves are statements that leave one kind of work unfinished, by its name.
 var halves = map[string]string{
 	"epochs opening or closing": `UPDATE bucket_epoch SET status = 'closing' WHERE epoch = 2`,
 	"fenced epochs":             `UPDATE bucket_epoch SET fenced = 'why' WHERE epoch = 2`,
@@ -45,7 +45,7 @@ var halves = map[string]string{
 		b.status = 'offline', b.offline_by = 'service'`,
 }
 
-// TestHalfDone: whatever is half done in a ledger is found, by its name, and nothing else is.
+// TestHalfDone checks that exactly the unfinished work in a ledger is found, by its name.
 func TestHalfDone(t *testing.T) {
 	dsn := testservers.SharedMariaDB(t).NewDatabase(t)
 	// Columns that are left out are 0 or empty.

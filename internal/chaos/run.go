@@ -15,10 +15,10 @@ import (
 	"github.com/budgetd/budgetd/client"
 )
 
-// buckets is how many each budget of a run has, spread over all Redis.
+// buckets is the number of buckets of each budget of a run, spread over all Redis.
 const buckets = 4
 
-// run is one test of chaos on one world.
+// run is one chaos test on one world.
 type run struct {
 	tb         testing.TB
 	w          *World
@@ -55,8 +55,8 @@ func newRun(tb testing.TB, nodes int, seed uint64, durability string) *run {
 // perMinute is how many units of the budget "capped" a user may take in a minute.
 const perMinute = 15
 
-// create makes a budget, as often as it takes, and its book. sharding bounds one grant; 0: no
-// bound. Limits are of its routing dimension, user.
+// create creates a budget, with retries, and its book. sharding bounds one grant; 0 means no bound.
+// Limits are on its routing dimension, user.
 func (r *run) create(
 	name string, total int64, unit budget.Unit, sharding int64, limits ...client.Limit,
 ) *book {
@@ -85,9 +85,9 @@ func (r *run) create(
 }
 
 // strikes works through a schedule in rounds: load, faults with time to recover between them, and
-// when everything works again the books. A strike that disturbed nothing comes again at the end, so
-// often that a kind which cannot strike shows. It ends early at the deadline (zero: none) or when
-// something was wrong.
+// the check of the books when everything works again. A strike that disturbed nothing is repeated
+// at the end, often enough to expose a kind that cannot strike. It stops at the deadline (zero
+// means none) or after a failed check.
 func (r *run) strikes(schedule []Strike, perRound int, deadline time.Time) {
 	const tries = 25 // a proxy may see no traffic while it disturbs
 	for len(schedule) > 0 && !r.tb.Failed() && (deadline.IsZero() || time.Now().Before(deadline)) {
@@ -125,7 +125,7 @@ func (s Strike) String() string {
 	return strings.Join(names, " + ")
 }
 
-// strike lets its kinds happen.
+// strike executes the faults of a strike.
 func (r *run) strike(s Strike) error {
 	var kinds []Fault
 	for _, k := range s.Kinds {
@@ -135,15 +135,15 @@ func (r *run) strike(s Strike) error {
 	return r.w.Strike(r.rnd, kinds...)
 }
 
-// log notes what is done, with the time, for whoever reads the processes' logs beside it.
+// log logs an action with the time, to match it with the processes' logs.
 func (r *run) log(format string, args ...any) {
 	if testing.Verbose() {
 		r.tb.Logf("%s "+format, append([]any{time.Now().UTC().Format("15:04:05.000")}, args...)...)
 	}
 }
 
-// round runs faults under load on the lasting budgets and on a small hot one, which is then sold
-// out to its last unit, and looks at the books.
+// round runs faults under load on the lasting budgets and on a small hot one, sells the hot one out
+// to its last unit, and checks the books.
 func (r *run) round(faults func()) {
 	r.rounds++
 	hot := r.create(fmt.Sprintf("hot-%d", r.rounds), 300+r.rnd.Int64N(300), budget.Count, 40)
@@ -181,9 +181,8 @@ func (r *run) check(all ...*book) {
 	}
 }
 
-// release gives back what is in quarantine and was not lost, as an operator does who knows what
-// callers were told. Whatever is sold afterwards is sold once: the next look at the books would
-// show it.
+// release releases the quarantined units that were not lost, as an operator who knows the answers
+// would. The next check of the books would detect a unit sold twice.
 func (r *run) release(b *book, lost int64) {
 	ctx, cancel := bounded()
 	defer cancel()
@@ -210,7 +209,7 @@ func (r *run) release(b *book, lost int64) {
 	r.released += answer.Released
 }
 
-// sellOut sells a budget's last units through any node: every one can be had, and no more.
+// sellOut sells a budget's last units through any node: every one is available, and no more.
 func (r *run) sellOut(l *load, b *book) {
 	ledger, err := r.w.read(b.name)
 	if err != nil {
@@ -250,7 +249,7 @@ func (r *run) sell(l *load, b *book, record *record) error {
 	}
 }
 
-// finish sells the lasting budgets out too, and prints what happened.
+// finish also sells out the lasting budgets, and prints what happened.
 func (r *run) finish() {
 	if !r.tb.Failed() {
 		l := &load{w: r.w, tally: r.tally, round: r.rounds + 1, books: []*book{r.big, r.flux},
@@ -267,7 +266,7 @@ func (r *run) finish() {
 		r.rounds, r.table())
 }
 
-// table shows how often each kind of fault took place, and what callers were answered.
+// table returns how often each kind of fault took place, and the answers.
 func (r *run) table() string {
 	var text strings.Builder
 	out := tabwriter.NewWriter(&text, 0, 0, 2, ' ', tabwriter.AlignRight)

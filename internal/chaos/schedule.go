@@ -5,14 +5,14 @@ import (
 	"slices"
 )
 
-// Strike is what happens at once: one kind of fault or two.
+// Strike is one kind of fault, or two at once.
 type Strike struct {
 	Kinds []int // of Faults
 	tries int
 }
 
-// long is every kind alone so many times and every two kinds together once, in the order of a seed.
-// Two kinds that strike the same are together too, where there is more than one to strike.
+// long returns every kind alone so many times and every pair of kinds once, in an order given by a
+// seed. Two kinds with the same target are paired only if there are several targets.
 func long(rnd *rand.Rand, alone int) []Strike {
 	var all []Strike
 	for i := range Faults {
@@ -27,7 +27,7 @@ func long(rnd *rand.Rand, alone int) []Strike {
 	return all
 }
 
-// short is every kind once, two by two as the seed has it; what is left over is alone.
+// short returns every kind once, in pairs given by a seed; a remaining one is alone.
 func short(rnd *rand.Rand) []Strike {
 	var all []Strike
 	for pair := range slices.Chunk(rnd.Perm(len(Faults)), 2) {
@@ -37,7 +37,7 @@ func short(rnd *rand.Rand) []Strike {
 	return all
 }
 
-// counts is how often each kind took place, alone and with another.
+// counts is how often each kind took place, alone and in pairs.
 type counts struct {
 	alone  []int
 	paired []int

@@ -9,13 +9,13 @@ import (
 	"time"
 )
 
-// ErrMissed says that a fault disturbed nothing.
+// ErrMissed means that a fault disturbed nothing.
 var ErrMissed = errors.New("nothing passed while it lasted")
 
-// Strike lets faults happen together for a while, on servers that differ where there are several,
-// and undoes them: everything works when it returns, though not all may be recovered. An error that
-// is ErrMissed says that one of them disturbed nothing; any other that something could not be done
-// or is not back.
+// Strike runs faults together for a while, on different servers if there are several, and undoes
+// them. Everything works when it returns, though not all may have recovered. ErrMissed means that
+// one of them disturbed nothing; any other error means that something could not be done or has not
+// recovered.
 func (w *World) Strike(rnd *rand.Rand, kinds ...Fault) error {
 	kinds = slices.Clone(kinds)
 	slices.SortStableFunc(kinds, func(a, b Fault) int { return a.order - b.order })
@@ -53,8 +53,8 @@ func (w *World) Strike(rnd *rand.Rand, kinds ...Fault) error {
 	return worst(append(failures, w.Restore()))
 }
 
-// lasts is for how long faults last: silence outlasts the time-outs of stores (1 s) and the
-// deadline of a deduction (2 s) now and then, so that calls are given up in their middle.
+// lasts returns how long faults last. Silence sometimes outlasts the stores' timeouts (1 s) and the
+// deadline of a deduction (2 s), so that calls are given up midway.
 func lasts(rnd *rand.Rand, kinds []Fault) time.Duration {
 	most := 600 * time.Millisecond
 	for _, f := range kinds {
@@ -65,7 +65,7 @@ func lasts(rnd *rand.Rand, kinds []Fault) time.Duration {
 	return 100*time.Millisecond + upTo(rnd, most)
 }
 
-// worst returns what failed, or else ErrMissed where that is among it.
+// worst returns the failures, or else ErrMissed if it is among them.
 func worst(failures []error) error {
 	missed := slices.Contains(failures, ErrMissed)
 	failures = slices.DeleteFunc(failures, func(err error) bool { return err == ErrMissed })

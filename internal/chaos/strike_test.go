@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// TestWorst: a miss never hides that something is not back.
+// TestWorst checks that a miss never hides a failed recovery.
 func TestWorst(t *testing.T) {
 	broken := errors.New("not back")
 	for _, tt := range []struct {

@@ -15,36 +15,36 @@ import (
 	"github.com/budgetd/budgetd/internal/testservers"
 )
 
-// stores is how many Redis a world has.
+// stores is the number of Redis in a world.
 const stores = 3
 
-// World is a whole installation of real processes: MariaDB, three Redis, some budgetd. Every
-// connection between them, and every one of a caller, goes through a proxy. Its methods are for one
-// goroutine, but for Clients and Rows, which any may use.
+// World is a whole installation of real processes: MariaDB, three Redis, several budgetd. Every
+// connection between them and from callers goes through a proxy. Only one goroutine may use it,
+// except for Clients and Rows.
 type World struct {
-	// Dir holds the logs of all processes; it stays when the test failed.
+	// Dir holds the logs of all processes; it is kept if the test fails.
 	Dir     string
 	MariaDB *testservers.MariaDBServer
-	// SQL are two proxies between the nodes and MariaDB, one behind the other, so that each can
-	// disturb in its own way; Stores[i] is between the nodes and Redis[i].
+	// SQL are two proxies in series between the nodes and MariaDB, so that each can disturb in its
+	// own way; Stores[i] is between the nodes and Redis[i].
 	SQL    [2]*testservers.Proxy
 	Redis  []*testservers.RedisServer
 	Stores []*testservers.Proxy
 	Nodes  []*Node
 	// Clients call the nodes through their proxies, one attempt each: the caller decides about
-	// repeats.
+	// retries.
 	Clients []*client.Client
-	// Rows is a connection to the ledger that passes no proxy, for checks.
+	// Rows is a connection to the ledger without a proxy, for checks.
 	Rows *sql.DB
 }
 
-// attemptTimeout is how long a caller waits for one answer. It is longer than the service's own
-// deadline, so that on a healthy installation every call is answered.
+// attemptTimeout is how long a caller waits for one answer. It exceeds the service's own deadline,
+// so that a healthy installation answers every call.
 const attemptTimeout = 4 * time.Second
 
-// New starts a world of so many nodes, whose Redis flush their logs as fsync says
-// (testservers.AppendOnly); everything ends with tb. Where tb fails, the directory with the logs is
-// kept and named. more are lines of the nodes' configuration. Any failure is fatal.
+// New starts a world with a number of nodes, whose Redis flush their logs as fsync says
+// (testservers.AppendOnly). Everything ends with tb. If tb fails, the directory with the logs is
+// kept and logged. more are lines of the nodes' configuration. Any failure is fatal.
 func New(tb testing.TB, nodes int, fsync string, more ...string) *World {
 	tb.Helper()
 	dir, err := os.MkdirTemp("", "budgetd-chaos-")
@@ -90,8 +90,8 @@ func New(tb testing.TB, nodes int, fsync string, more ...string) *World {
 	return w
 }
 
-// config is the nodes' configuration: the defaults, but that unfinished work is looked for more
-// often, so that many faults fit into a minute.
+// config returns the nodes' configuration: the defaults, but with more frequent checks for
+// unfinished work, so that many faults fit into a minute.
 func (w *World) config(dsn string) string {
 	var text strings.Builder
 	fmt.Fprintf(&text, "database:\n  driver: mysql\n  dsn: %q\nbackground:\n  chores: "+
@@ -130,7 +130,7 @@ func (w *World) Restore() error {
 	return errors.Join(all...)
 }
 
-// end stops the nodes, looks through their logs and keeps what a failure needs.
+// end stops the nodes, searches their logs and keeps the files of a failed test.
 func (w *World) end(tb testing.TB) {
 	for _, n := range w.Nodes {
 		if err := n.Kill(); err != nil {
@@ -160,12 +160,12 @@ func (w *World) end(tb testing.TB) {
 	tb.Logf("the logs of all processes: %s", w.Dir)
 }
 
-// keep copies a server's log to the world's directory; its own goes with the test.
+// keep copies a server's log, which is removed with the test, to the world's directory.
 func (w *World) keep(name string, s *testservers.Server) {
 	_ = os.WriteFile(filepath.Join(w.Dir, name+".log"), []byte(s.Log()), 0o600)
 }
 
-// bounded is a context for one step of a check.
+// bounded returns a context for one step of a check.
 func bounded() (context.Context, context.CancelFunc) {
 	return context.WithTimeout(context.Background(), 30*time.Second)
 }

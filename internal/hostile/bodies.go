@@ -7,7 +7,7 @@ import (
 	"github.com/budgetd/budgetd/budget"
 )
 
-// notFound returns the code for something that is not there.
+// notFound returns the code for a missing object.
 func notFound(what string) []budget.Code {
 	switch what {
 	case "budget":
@@ -20,7 +20,7 @@ func notFound(what string) []budget.Code {
 	return []budget.Code{budget.RouteNotFound}
 }
 
-// changes are PATCHes that say nothing or too much, and conditions that are none.
+// changes are PATCHes that are empty or contain too much, and invalid conditions.
 func changes(target Target) []Case {
 	patch := func(body string, header ...string) Case {
 		return Case{Name: fmt.Sprintf("patch %.60s %s", body, header), Method: "PATCH",

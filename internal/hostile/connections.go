@@ -6,7 +6,7 @@ import (
 	"github.com/budgetd/budgetd/budget"
 )
 
-// headers are too many, too large, or not headers.
+// headers are too many, too large, or malformed.
 func headers(target Target) []Case {
 	const start = "GET /healthz HTTP/1.1\r\nHost: localhost\r\n"
 	path := "/v1/budgets/" + target.Budget

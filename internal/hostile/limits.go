@@ -5,11 +5,11 @@ import (
 	"strings"
 )
 
-// soundLimit is a limit with nothing wrong.
+// soundLimit is a valid limit.
 const soundLimit = `{"name":"l","dimension":"user","window":{"kind":"lifetime"},` +
 	`"max":1,"measure":"count"}`
 
-// limits are budgets whose limits cannot be.
+// limits are budgets with invalid limits.
 func limits() []Case {
 	var cases []Case
 	add := func(make func(Case) Case, list, field string) {

@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// rules are daily budgets whose rule cannot be.
+// rules are daily budgets with an invalid rule.
 func rules() []Case {
 	var cases []Case
 	add := func(make func(Case) Case, members, field string) {
@@ -103,7 +103,7 @@ func rules() []Case {
 	add(invalid, free+`,"late_refund":""`, "late_refund")
 	add(malformed, free+`,"late_refund":null`, "late_refund")
 	add(invalid, `"gl_code":"x"`, "type_rule") // none
-	// Europe/London's clock goes from 01:00 to 02:00 that day: the only window is never.
+	// Europe/London's clock skips from 01:00 to 02:00 that day, so the only window does not exist.
 	add(invalid,
 		`"type_rule":{"kind":"windows","windows":[{"from":"01:00","to":"02:00","quantity":1}]},
 		"timezone":"Europe/London",

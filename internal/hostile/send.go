@@ -21,8 +21,8 @@ import (
 // patience is how much longer than its read timeout a server may take to refuse.
 const patience = 10 * time.Second
 
-// Run sends every case, several at once, and fails t for each that is not refused as it must be, or
-// after which changed says that something changed: "" means nothing did.
+// Run sends every case, several at once. It fails t for each that is not refused as required, or
+// after which changed describes a change; "" means none.
 func Run(t *testing.T, target Target, changed func() string) {
 	var mu sync.Mutex
 	for _, c := range Table(target) {
@@ -80,7 +80,7 @@ func (c Case) check(target Target) error {
 	return c.judge(answer.StatusCode, body)
 }
 
-// problem is what is looked at of a problem document.
+// problem has the checked members of a problem document.
 type problem struct {
 	Type   string              `json:"type"`
 	Title  string              `json:"title"`
@@ -112,7 +112,7 @@ func (c Case) judge(status int, body []byte) error {
 	return nil
 }
 
-// judgeItem judges the first result of a batch.
+// judgeItem checks the first result of a batch.
 func (c Case) judgeItem(answer *http.Response, body []byte) error {
 	var batch struct {
 		Results []jsontext.Value `json:"results"`
@@ -138,7 +138,7 @@ func (c Case) send(target Target) (*http.Response, []byte, error) {
 	if text == "" {
 		text = c.text()
 	}
-	// The answer may come, and the connection close, before all is sent: read meanwhile.
+	// The answer may arrive, and the connection close, before all is sent, so read meanwhile.
 	go func() { _, _ = io.WriteString(connection, text) }()
 	method := c.Method
 	if method == "" {

@@ -1,9 +1,9 @@
 // Package hostile is the table of requests that must be refused clearly and change nothing,
-// whatever service is behind the HTTP interface, and of odd request ids that must be taken as they
-// are.
+// whatever service is behind the HTTP interface, and of odd request ids that must be accepted
+// verbatim.
 //
-// The requests are written to a connection byte by byte, because an HTTP client would mend or
-// refuse many of them. Tests of any package run the table against a server of theirs:
+// The requests are written to a connection byte by byte, because an HTTP client would repair or
+// refuse many of them. Tests of any package run the table against their own server:
 //
 //	hostile.Run(t, target, func() string { … return what changed, "" if nothing })
 package hostile
@@ -20,35 +20,38 @@ import (
 type Target struct {
 	// Addr is its host:port.
 	Addr string
-	// Budget is the name of a budget that exists, is effective and has units.
+	// Budget is the name of an effective budget with units.
 	Budget string
-	// BodyBytes, BatchBytes and BatchItems are its limits of a body and of a batch.
+	// BodyBytes, BatchBytes and BatchItems are its limits for a body and a batch.
 	BodyBytes, BatchBytes int64
 	BatchItems            int
-	// ReadTimeout is how long it lets a request take to arrive.
+	// ReadTimeout is how long a request may take to arrive.
 	ReadTimeout time.Duration
 }
 
-// Case is one request and how it must be refused.
+// Case is one request and its required refusal.
 type Case struct {
 	Name   string
 	Method string
-	// Path is sent as it is, with its query.
+	// Path is sent verbatim, with its query.
 	Path string
-	// Header lists lines to send beside Host, Content-Length and, unless Untyped, a JSON Content-Type.
+	// Header lists lines to send besides Host, Content-Length and, unless Untyped, a JSON
+	// Content-Type.
 	Header  []string
 	Untyped bool
 	Body    string
-	// Raw is sent instead of all of the above, and nothing after it: the rest never comes.
+	// Raw, if set, is sent instead of all of the above, and nothing after it: the rest never
+	// arrives.
 	Raw string
 
-	// Statuses and Codes are the answers that are right. No code: the answer comes from net/http and
-	// is no problem document. No status: the connection is closed without an answer.
+	// Statuses and Codes are the correct answers. No code means that the answer comes from net/http
+	// and is not a problem document. No status means that the connection is closed without an
+	// answer.
 	Statuses []int
 	Codes    []budget.Code
-	// Field must be among the errors, if it is set.
+	// Field, if set, must be among the errors.
 	Field string
-	// Item: the call is a batch that succeeds; its first result must be the refusal.
+	// Item marks a batch that succeeds as a call; its first result must be the refusal.
 	Item bool
 }
 
@@ -74,13 +77,13 @@ func invalid(c Case) Case {
 	return c
 }
 
-// on prepares a POST to a verb of the target's budget.
+// on returns a POST to a verb of the target's budget.
 func on(target Target, verb, name, body string) Case {
 	return Case{Name: verb + ": " + name, Method: "POST",
 		Path: "/v1/budgets/" + target.Budget + "/" + verb, Body: body}
 }
 
-// amounts are the texts that are no amount, in every field that takes one.
+// amounts are invalid amounts in every field that takes one.
 func amounts(target Target) []Case {
 	tooLong := strings.Repeat("9", 10_000)
 	wrong := map[string]string{ // the right type, not an amount
@@ -139,8 +142,8 @@ func amounts(target Target) []Case {
 	return cases
 }
 
-// definition prepares a create whose definition is sound except for what members say, and for the
-// members left out.
+// definition returns a create whose definition is valid except for the given members and those left
+// out.
 func definition(name, members string, without ...string) Case {
 	for _, sound := range []string{`"name":"hostile-new"`, `"unit":"count"`, `"type":"promo"`,
 		`"total_quantity":100`} {

@@ -5,8 +5,8 @@ import (
 	"strings"
 )
 
-// OddIDs are request ids that look dangerous or alike and are neither: each is taken byte by byte,
-// and no two are the same request.
+// OddIDs are valid request ids that look dangerous or alike: each is compared byte by byte, and no
+// two are the same request.
 func OddIDs() []string {
 	return []string{
 		"a", "A", "a ", " a", "á", "a\u0301", "7", "007", "1e3", "1000", "1000.0", "7 ", "null", "true",
@@ -19,7 +19,7 @@ func OddIDs() []string {
 	}
 }
 
-// badText are texts that no request id, key or dimension may be, as JSON strings.
+// badText are JSON strings that are invalid as a request id, key or dimension.
 func badText(limit int) map[string]string {
 	return map[string]string{
 		"empty": `""`, "too long": `"` + strings.Repeat("x", limit+1) + `"`, "NUL": `"a\u0000b"`,
@@ -30,19 +30,19 @@ func badText(limit int) map[string]string {
 	}
 }
 
-// noText are values that are no text.
+// noText are values that are not texts.
 var noText = map[string]string{
 	"null": `null`, "number": `7`, "true": `true`, "array": `["a"]`, "object": `{"a":"b"}`,
 }
 
-// brokenText are no JSON strings at all.
+// brokenText are not valid JSON strings.
 var brokenText = map[string]string{
 	"invalid UTF-8": "\"a\xff\"", "lone surrogate": `"\ud800"`, "raw NUL": "\"a\x00b\"",
 	"raw line feed":  "\"a\nb\"",
 	"overlong UTF-8": "\"\xc0\xaf\"",
 }
 
-// texts are wrong ids, keys, dimensions and references in every call that takes them.
+// texts are invalid ids, keys, dimensions and references in every call that takes them.
 func texts(target Target) []Case {
 	var cases []Case
 	for _, f := range []struct {
@@ -95,7 +95,7 @@ func texts(target Target) []Case {
 	return append(cases, missing(target)...)
 }
 
-// missing are bodies without a member that is needed, and ids that a query does not give.
+// missing are bodies without a required member, and queries without an id.
 func missing(target Target) []Case {
 	var cases []Case
 	for _, m := range []struct{ verb, body, field string }{
@@ -122,7 +122,7 @@ func missing(target Target) []Case {
 	return cases
 }
 
-// definitions are budgets that cannot be.
+// definitions are invalid budgets.
 func definitions(Target) []Case {
 	var cases []Case
 	add := func(c Case, field string) {
@@ -189,7 +189,8 @@ func definitions(Target) []Case {
 	return append(append(append(cases, rules()...), limits()...), notYet()...)
 }
 
-// notYet are members of the contract that this version refuses by name. Remove them as they come.
+// notYet are members of the contract that this version refuses by name. Remove them as they are
+// implemented.
 func notYet() []Case {
 	var cases []Case
 	for _, w := range []struct{ members, field string }{
@@ -202,7 +203,7 @@ func notYet() []Case {
 	return cases
 }
 
-// paths are addresses of nothing, or written to be taken for another one.
+// paths lead nowhere, or imitate another path.
 func paths(target Target) []Case {
 	var cases []Case
 	for _, name := range []string{
@@ -264,7 +265,7 @@ func paths(target Target) []Case {
 	return cases
 }
 
-// queries are parameters that are unknown, double, or not what they must be.
+// queries have parameters that are unknown, repeated or invalid.
 func queries(target Target) []Case {
 	ours := "/v1/budgets/" + target.Budget
 	var cases []Case

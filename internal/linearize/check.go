@@ -15,10 +15,9 @@ const never = math.MaxInt64
 // checkLimit bounds the search for an order of one history.
 const checkLimit = 30 * time.Second
 
-// prune leaves out the operations that certainly had no effect although nobody was told: those
-// whose effect the rows at the end, which keep everything, do not show, and those whose effect
-// another call was told to be its own. It leaves fewer orders to try, and allows none that was not
-// allowed.
+// prune removes uncertain operations that certainly had no effect: those whose effect the final
+// rows, which keep everything, do not show, and those whose effect another call was told to be its
+// own. That leaves fewer orders to try, and allows no new one.
 func prune(history []porcupine.Operation, rows state) (kept, out []porcupine.Operation) {
 	type effect struct {
 		verb     verb
@@ -44,7 +43,7 @@ func prune(history []porcupine.Operation, rows state) (kept, out []porcupine.Ope
 	return kept, out
 }
 
-// shown reports whether the rows can have come about with an effect of the call.
+// shown reports whether the rows are possible with an effect of the call.
 func shown(rows state, in input) bool {
 	k := rows.ids[in.id]
 	switch in.verb {
@@ -60,7 +59,7 @@ func shown(rows state, in input) bool {
 	return false
 }
 
-// check reports whether a history can be put in an order that the model accepts.
+// check reports whether the model accepts an order of the history.
 func check(m porcupine.Model, history []porcupine.Operation) porcupine.CheckResult {
 	return porcupine.CheckOperationsTimeout(m, history, checkLimit)
 }

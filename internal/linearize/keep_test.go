@@ -11,8 +11,8 @@ import (
 )
 
 // keep writes a history that cannot be put in order: as porcupine's picture (.html), and as text
-// (.txt) with the longest order that was found, the state behind each operation, what does not fit
-// behind it, and what was left out. It returns the names.
+// (.txt) with the longest order that was found, the state after each operation, the operations that
+// do not fit after it, and those that were pruned. It returns the file names.
 func keep(t *testing.T, path string, m porcupine.Model, history, out []porcupine.Operation) string {
 	t.Helper()
 	_, info := porcupine.CheckOperationsVerbose(m, history, checkLimit)
@@ -33,8 +33,8 @@ func keep(t *testing.T, path string, m porcupine.Model, history, out []porcupine
 	return path + ".txt and .html"
 }
 
-// explain lists the operations of an order with the state behind each, then the others with what is
-// known of their id by then, and those that were left out.
+// explain lists the operations of an order with the state after each, then the others with the
+// state of their id at that point, and those that were pruned.
 func explain(m porcupine.Model, history []porcupine.Operation, order []int, out []porcupine.Operation) string {
 	var text strings.Builder
 	s := m.Init()

@@ -30,22 +30,22 @@ var (
 	seed       = flag.Uint64("linearize.seed", 0, "of calls and faults; 0: of the clock")
 )
 
-// least is how many operations of a history porcupine has to be given.
+// least is the least number of operations in a history.
 const least = 100
 
-// atOnce is how many budgets are used side by side while a fault strikes, inWorld how many one world is
-// for: they stay, and are looked at as long as it lives.
+// atOnce is how many budgets are used concurrently under a fault. inWorld is how many budgets one
+// world serves: they stay, and are checked as long as it lives.
 const atOnce, inWorld = 20, 200
 
-// mainKinds are the faults that each break another promise of a simpler design.
+// mainKinds are faults that each break a different promise of a simpler design.
 var mainKinds = []string{"none", "node: kill -9", "node: SIGSTOP", "redis: kill -9, empty",
 	"redis: replies cut",
 	"redis: SIGSTOP", "redis: FLUSHALL", "mariadb: kill -9", "mariadb: replies cut"}
 
-// mainInStore are those in store mode.
+// mainInStore are those for store mode.
 var mainInStore = []string{"redis: kill -9, with its data", "node: kill -9"}
 
-// result is what was found of one kind of fault.
+// result is the result for one kind of fault.
 type result struct {
 	kind                                 string
 	made                                 int // histories, those that the fault missed included
@@ -54,8 +54,8 @@ type result struct {
 	longest                              time.Duration
 }
 
-// TestLinearizable: with any fault, many callers on a budget see what one after the other could see; in
-// store mode with any after which nothing may be lost.
+// TestLinearizable checks that under any fault, concurrent callers of a budget see what sequential
+// callers could see; in store mode under any fault that may not lose anything.
 func TestLinearizable(t *testing.T) {
 	if *seed == 0 {
 		*seed = uint64(time.Now().UnixNano() % 1_000_000)
@@ -81,16 +81,16 @@ func TestLinearizable(t *testing.T) {
 	}
 }
 
-// linearizable makes histories of budgets of one durability under one kind of fault after the other, in a
-// world of their own.
+// linearizable makes histories of budgets with one durability under each kind of fault, in a world
+// of their own.
 func linearizable(t *testing.T, d budget.Durability, kinds []string) (results []result) {
 	t.Helper()
 	fsync := "everysec"
 	if d == budget.Store {
 		fsync = "always" // a Redis that is killed still has what it answered
 	}
-	// The budgets of the histories before stay, with little left in them: their recycles would go on and
-	// on.
+	// Disable recycles: the budgets of earlier histories stay, with few units left, and would be
+	// recycled over and over.
 	w := chaos.New(t, 2, fsync, "recycle:", "  stranded_share: 0", "")
 	rnd := rand.New(rand.NewPCG(*seed, 0))
 	for k, kind := range kinds {
@@ -106,9 +106,9 @@ func linearizable(t *testing.T, d budget.Durability, kinds []string) (results []
 	return results
 }
 
-// kindsOf returns the kinds of faults that the flag selects, in store mode without those after which
-// something may be lost. There kills of nodes are the last: a node that was killed is waited for, and
-// units of a Redis that restarts before it has been silent for 30 s are quarantined.
+// kindsOf returns the kinds of faults that the flag selects, in store mode without those that may
+// lose something. There, kills of nodes come last: the others wait for a killed node, and units of
+// a Redis that restarts before the node has been silent for 30 s are quarantined.
 func kindsOf(which string, d budget.Durability) []string {
 	kinds := []string{which}
 	switch {
@@ -145,7 +145,7 @@ func table(results []result) string {
 	return text.String()
 }
 
-// window uses n new budgets while one fault strikes, and checks their histories.
+// window uses n new budgets under one fault, and checks their histories.
 func window(t *testing.T, w *chaos.World, rnd *rand.Rand, d budget.Durability, kind, n int, r *result) {
 	t.Helper()
 	began := time.Now()
@@ -196,7 +196,7 @@ func create(t *testing.T, w *chaos.World, d budget.Durability, name string) *rec
 	}
 }
 
-// strike lets a fault strike while callers work.
+// strike runs a fault while callers work.
 func strike(w *chaos.World, rnd *rand.Rand, kind string) error {
 	if kind == "none" {
 		return nil

@@ -8,7 +8,7 @@ import (
 	"github.com/budgetd/budgetd/budget"
 )
 
-// verb is what a call does.
+// verb is the kind of a call.
 type verb string
 
 const (
@@ -21,8 +21,8 @@ const (
 	observe  verb = "observe"
 )
 
-// input is a call: id is its index, amount its units (0 in a rollback: the whole; negative in
-// adjust: a shrink), part the number of a rollback's id.
+// input is a call: id is its index, amount its units (0 in a rollback means the whole; negative in
+// adjust means a shrink), part the number of a rollback's id.
 type input struct {
 	verb   verb
 	id     int
@@ -30,22 +30,22 @@ type input struct {
 	part   int
 }
 
-// output is an answer. code is "" when the call did what it says.
+// output is an answer. code is "" if the call succeeded.
 type output struct {
 	code     budget.Code
 	replayed bool
 	// amount, rolledBack and state are those of the deduction.
 	amount, rolledBack int
 	state              string
-	// available is what budget_exhausted names. total, remaining and used are a view's.
+	// available is the figure of budget_exhausted. total, remaining and used are a view's.
 	available, total, remaining, used int
-	// overdue: the call ran into the service's deadline.
+	// overdue means that the call ran into the service's deadline.
 	overdue bool
-	// rows is what observe found.
+	// rows is the result of observe.
 	rows state
 }
 
-// known is what became of one id. Its zero value: nothing.
+// known is the state of one id. The zero value is an unused id.
 type known struct {
 	void       bool
 	amount     int8 // of the deduction; 0: none
@@ -54,10 +54,10 @@ type known struct {
 	adjusted   bool  // the id is an adjustment's, and it is done
 }
 
-// ids is how many ids a history has, those of adjustments included.
+// ids is the number of ids in a history, including those of adjustments.
 const ids = 48
 
-// state is a budget as a caller can know it. It is compared with ==.
+// state is a budget as callers can know it. It is compared with ==.
 type state struct {
 	total, remaining int
 	ids              [ids]known
@@ -66,17 +66,18 @@ type state struct {
 // unknown reports whether a call has no certain outcome.
 func (o output) unknown() bool { return o.code == budget.OutcomeUnknown }
 
-// lateness is how the ledger may be behind the answers in store mode.
+// lateness says how the ledger may lag behind the answers in store mode.
 type lateness struct {
-	// behind: the figures of views and refusals, too. What they show as left is at least what is left.
+	// behind means that the figures of views and refusals lag too: what they show as left is at
+	// least what is left.
 	behind bool
-	// away: it cannot be asked at times, and repetitions are then answered from a store's record,
-	// which does not know what was given back since. A repetition whose deadline passed while it was
-	// asked is answered so in store mode under any kind.
+	// away means that the ledger is unreachable at times. A store's record, which does not include
+	// later returns, then answers repeated requests. In store mode that happens under any kind of
+	// fault if the deadline passes while the ledger is asked.
 	away bool
 }
 
-// model is a budget of so many units.
+// model returns the model of a budget with a total.
 func model(total int, late lateness) porcupine.Model {
 	return porcupine.Model{
 		Init: func() any { return state{total: total, remaining: total} },
@@ -105,15 +106,15 @@ func model(total int, late lateness) porcupine.Model {
 	}
 }
 
-// String shows an answer without the rows of an observation, which are too many.
+// String formats an answer without the rows of an observation, which are too many.
 func (o output) String() string {
 	return fmt.Sprintf("%q replayed %t amount %d back %d %s available %d view %d/%d/%d", o.code,
 		o.replayed,
 		o.amount, o.rolledBack, o.state, o.available, o.total, o.remaining, o.used)
 }
 
-// step returns the state after a call with that answer, and whether the answer is right in s. A
-// call without a certain outcome does what it can: one that never does anything comes after
+// step returns the state after a call with that answer, and whether the answer is correct in s. A
+// call without a certain outcome takes effect here; one that never takes effect comes after
 // everything.
 func step(s state, in input, out output, late lateness) (state, bool) {
 	if out.code == budget.Unavailable {
@@ -143,7 +144,7 @@ func step(s state, in input, out output, late lateness) (state, bool) {
 	}
 }
 
-// state is the deduction's, as the service names it.
+// state returns the deduction's state, as named by the service.
 func (k known) state() string {
 	switch {
 	case k.void:
@@ -171,7 +172,8 @@ func stepDeduct(s state, in input, out output, late lateness) (state, bool) {
 		shown := out.state == k.state() || away && out.state == "used"
 		return s, k.amount != 0 && int(k.amount) == in.amount && out.amount == in.amount && shown
 	case out.code == "":
-		// The state is that of the answer's instant: it may have been given back since it happened.
+		// The state is that at the time of the answer: units may have been given back since the
+		// deduction.
 		ok := fresh && covered && out.amount == in.amount &&
 			(out.state == "used" || out.state == "rolled_back")
 		s.take(k, in.amount)
@@ -258,7 +260,7 @@ func stepAdjust(s state, in input, out output) (state, bool) {
 	can := !k.adjusted && s.remaining+in.amount >= 0
 	switch {
 	case out.code == "" && k.adjusted && (out.replayed || in.amount < 0):
-		// Two calls that bring the units of one shrink together may both say that they did it.
+		// Two calls that complete one shrink together may both report that they did it.
 		return s, true
 	case out.code == "" && (!can || out.replayed):
 		return s, false
@@ -270,6 +272,6 @@ func stepAdjust(s state, in input, out output) (state, bool) {
 	case out.unknown():
 		return s, true
 	}
-	// A shrink is refused too where units are promised to another one, or its deadline passed.
+	// A shrink is also refused if units are promised to another one, or if its deadline passed.
 	return s, out.code == budget.AmountExceedsRemaining && in.amount < 0 && !k.adjusted
 }

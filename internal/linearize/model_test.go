@@ -13,7 +13,7 @@ import (
 	"github.com/budgetd/budgetd/internal/chaos"
 )
 
-// op is an operation from one instant to another.
+// op returns an operation from one instant to another.
 func op(from, to int64, in input, out output) porcupine.Operation {
 	return porcupine.Operation{Call: from, Return: to, Input: in, Output: out}
 }
@@ -63,7 +63,7 @@ func viewOp(from, to int64, total, remaining int) porcupine.Operation {
 	return op(from, to, input{verb: view}, output{total: total, remaining: remaining, used: total - remaining})
 }
 
-// TestForgedHistories: the model accepts what a budget of 10 units may answer and nothing else.
+// TestForgedHistories checks that the model accepts exactly what a budget of 10 units may answer.
 func TestForgedHistories(t *testing.T) {
 	deduct3 := input{verb: deduct, id: 3, amount: 3}
 	type ops []porcupine.Operation
@@ -150,8 +150,8 @@ func TestForgedHistories(t *testing.T) {
 	}
 }
 
-// TestBehind: in store mode a view and the figure of a refusal may show more than is left, a deduction may
-// be void by half a cancel, and nothing else may differ.
+// TestBehind checks that in store mode a view and the figure of a refusal may show more than is
+// left, that half a cancel may void a deduction, and that nothing else may differ.
 func TestBehind(t *testing.T) {
 	observed := func(remaining int) porcupine.Operation {
 		rows := state{total: 10, remaining: remaining}
@@ -206,8 +206,8 @@ func TestBehind(t *testing.T) {
 	}
 }
 
-// TestAway: only where the ledger cannot be asked, or did not answer before the deadline, may a repetition show
-// what was given back as used.
+// TestAway checks that only if the ledger cannot be reached, or did not answer before the deadline,
+// a repeated request may show returned units as used.
 func TestAway(t *testing.T) {
 	history := []porcupine.Operation{acceptedOp(1, 2, 0, 3), cancelOp(3, 4, 0, 3, "rolled_back"), replayedOp(5, 6, 0, 3, "used")}
 	for late, want := range map[lateness]porcupine.CheckResult{
@@ -232,7 +232,7 @@ func TestAway(t *testing.T) {
 	}
 }
 
-// TestKindsOf: in store mode no fault strikes after which something may be lost, and nodes are killed last.
+// TestKindsOf checks that in store mode no fault may lose anything, and nodes are killed last.
 func TestKindsOf(t *testing.T) {
 	all, inStore := kindsOf("all", budget.Ledger), kindsOf("all", budget.Store)
 	if len(all) != 1+len(chaos.Faults) {
@@ -258,7 +258,8 @@ func TestKindsOf(t *testing.T) {
 	}
 }
 
-// TestPruned: what is left out had no effect; what may have had one stays.
+// TestPruned checks that pruned operations had no effect, and that those which may have had one
+// stay.
 func TestPruned(t *testing.T) {
 	rows := state{total: 10, remaining: 4}
 	rows.ids[0] = known{amount: 3}
@@ -291,7 +292,7 @@ func TestPruned(t *testing.T) {
 	}
 }
 
-// TestKept: what is kept of a history that fits no order says where it breaks.
+// TestKept checks that a stored history without a valid order says where it breaks.
 func TestKept(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "history")
 	history := []porcupine.Operation{acceptedOp(1e6, 2e6, 0, 20), acceptedOp(3e6, 4e6, 1, 5)}

@@ -30,7 +30,7 @@ const (
 // adjustments are the quantities of the ids from deductIDs on.
 var adjustments = [ids - deductIDs]int{6, 4, -3, 5, -2, 7, -4, 3}
 
-// recorder makes the history of one budget. Its methods are safe for concurrent use.
+// recorder records the history of one budget. It is safe for concurrent use.
 type recorder struct {
 	w     *chaos.World
 	name  string
@@ -57,7 +57,7 @@ func (r *recorder) note(caller int, call time.Duration, in input, out output) {
 		Input:  in, Output: out})
 }
 
-// work is one caller's calls, through any node, until so many were answered.
+// work makes one caller's calls, through any node, until enough were answered.
 func (r *recorder) work(caller int, rnd *rand.Rand) {
 	answered := 0
 	for n := 0; n < mostCalls && answered < answers; n++ {
@@ -76,7 +76,7 @@ func (r *recorder) work(caller int, rnd *rand.Rand) {
 	}
 }
 
-// choose returns the next call: few ids, so that many calls meet.
+// choose returns the next call. It uses few ids, so that many calls collide.
 func choose(rnd *rand.Rand) input {
 	id := rnd.IntN(deductIDs)
 	amount := 1 + id%4
@@ -104,7 +104,7 @@ func idName(id int) string { return fmt.Sprint("id-", id) }
 // partIDs are the rollback ids: the whole, and parts of 1 and 2 units.
 var partIDs = [...]string{"", "one", "two"}
 
-// call makes one attempt and returns what it was answered.
+// call makes one attempt and returns its answer.
 func (r *recorder) call(c *client.Client, in input) output {
 	ctx, id := context.Background(), idName(in.id)
 	switch in.verb {
@@ -151,8 +151,8 @@ func deduction(d *client.Deduction, err error) output {
 		state: d.State}
 }
 
-// codeOf is what an attempt means: every way of not having been done is unavailable, every way of
-// maybe having been done outcome_unknown.
+// codeOf returns the meaning of an attempt's error: unavailable for every kind of not done,
+// outcome_unknown for every kind of maybe done.
 func codeOf(err error) budget.Code {
 	switch client.KindOf(err) {
 	case budget.NotDone:
@@ -180,7 +180,7 @@ func (r *recorder) observe() (state, error) {
 	return rows, err
 }
 
-// rows reads what the ledger's tables have of the budget.
+// rows reads the budget's rows in the ledger.
 func (r *recorder) rows() (s state, err error) {
 	var budgetID int64
 	err = r.w.Rows.QueryRow(

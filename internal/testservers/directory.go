@@ -16,9 +16,8 @@ const (
 	room   = 4 << 30    // bytes that must be free there, for a binary's servers and more of them
 )
 
-// sweep waits for the end of its input, which comes when the process that started it is gone,
-// and removes the directory $1. A dying server may add a file meanwhile: it looks again, 10 s at
-// most.
+// sweep waits for the end of its input, which comes when the process that started it is gone, and
+// removes the directory $1. A dying server may still add a file, so it retries for up to 10 s.
 const sweep = `trap '' HUP INT QUIT TERM
 while read -r _; do :; done
 tries=0
@@ -28,15 +27,15 @@ while [ -e "$1" ] && [ "$tries" -lt 200 ]; do
 	sleep 0.05
 done`
 
-// workspace is the directory that holds all the directories of this process's tests.
+// workspace is the parent of all directories of this process's tests.
 type workspace struct {
 	dir string
-	// lifeline is the writing end of the sweeper's input. Nobody writes: it only has to stay
-	// open, and reachable, so that no finalizer closes it.
+	// lifeline is the writing end of the sweeper's input. Nobody writes: it only has to stay open,
+	// and reachable, so that no finalizer closes it.
 	lifeline *os.File
 }
 
-// root makes the workspace, with a sweeper that removes it when the process is gone, once.
+// root creates the workspace once, with a sweeper that removes it when the process is gone.
 var root = sync.OnceValues(func() (workspace, error) {
 	parent := os.Getenv("BUDGETD_TEST_TMP")
 	if parent == "" && hasRoom(memory) {
@@ -68,8 +67,8 @@ var root = sync.OnceValues(func() (workspace, error) {
 
 var directories atomic.Int64
 
-// newDirectory makes an empty directory below root. It goes when its owner removes it, or else
-// with the process.
+// newDirectory creates an empty directory below root. It lasts until its owner removes it or the
+// process ends.
 func newDirectory(kind string) (string, error) {
 	root, err := root()
 	if err != nil {
@@ -79,12 +78,12 @@ func newDirectory(kind string) (string, error) {
 	return dir, os.Mkdir(dir, 0o700)
 }
 
-// Directory makes an empty directory for something that several tests of a process share, such as a
-// binary that they build once. It goes with the process, however that ends.
+// Directory creates an empty directory for something that several tests of a process share, such as
+// a binary that they build once. It is removed after the process, however that ends.
 func Directory(kind string) (string, error) { return newDirectory(kind) }
 
-// cleanUp ends the server and removes its directory when tb is over; the log of a failed test's
-// server is shown.
+// cleanUp ends the server and removes its directory when tb is over; it shows the server's log if
+// the test failed.
 func (s *Server) cleanUp(tb testing.TB) {
 	tb.Cleanup(func() {
 		if tb.Failed() {

@@ -32,7 +32,7 @@ func TestLeftoversChild(t *testing.T) {
 	}
 }
 
-// TestNothingIsLeftBehind ends a test binary that holds servers in every way there is, and looks
+// TestNothingIsLeftBehind ends a test binary that holds servers in every possible way, and looks
 // for its processes and its files.
 func TestNothingIsLeftBehind(t *testing.T) {
 	signals := map[string]syscall.Signal{
@@ -72,7 +72,7 @@ func TestNothingIsLeftBehind(t *testing.T) {
 func startChild(t *testing.T, end, dir string) (*exec.Cmd, []int) {
 	t.Helper()
 	child := exec.Command(os.Args[0], "-test.run=^TestLeftoversChild$", "-test.timeout=5m")
-	// A server of the child's own: the run's, if there is one, does not end with it.
+	// Use a server of the child's own: the run's, if there is one, does not end with it.
 	fresh, err := pristine()
 	if err != nil {
 		t.Fatal(err)
@@ -111,7 +111,7 @@ func startChild(t *testing.T, end, dir string) (*exec.Cmd, []int) {
 	return nil, nil
 }
 
-// alive says whether a process runs; a dead one that nobody has waited for does not.
+// alive reports whether a process runs; a zombie does not.
 func alive(pid int) bool {
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if err != nil {
@@ -121,7 +121,7 @@ func alive(pid int) bool {
 	return !strings.HasPrefix(rest, "Z") && !strings.HasPrefix(rest, "X")
 }
 
-// eventually waits 20 s at most for what a condition says.
+// eventually waits at most 20 s for a condition.
 func eventually(t *testing.T, what string, condition func() bool) {
 	t.Helper()
 	for deadline := time.Now().Add(20 * time.Second); time.Now().Before(deadline); {

@@ -16,13 +16,13 @@ import (
 	"github.com/go-sql-driver/mysql"
 )
 
-// MariaDBServer is a running (or stopped) mariadbd. Its user root has no password. By default it
+// MariaDBServer is a running or stopped mariadbd. Its user root has no password. By default it
 // flushes at every commit, has a small buffer pool and writes no binary log.
 type MariaDBServer struct {
 	*Server
 }
 
-// MariaDBOption changes how a mariadbd is started. It holds for every restart too.
+// MariaDBOption changes how a mariadbd is started, and restarted.
 type MariaDBOption func(*mariaDBSettings)
 
 type mariaDBSettings struct {
@@ -44,7 +44,7 @@ func Binlog() MariaDBOption {
 }
 
 // MariaDBArgs adds arguments to the command line of mariadbd, such as
-// MariaDBArgs("--innodb-buffer-pool-size=1G"). The last word on a setting wins, except on
+// MariaDBArgs("--innodb-buffer-pool-size=1G"). The last value of a setting wins, except for
 // address, port and directories.
 func MariaDBArgs(args ...string) MariaDBOption {
 	return func(s *mariaDBSettings) { s.args = append(s.args, args...) }
@@ -64,7 +64,7 @@ func MariaDB(tb testing.TB, options ...MariaDBOption) *MariaDBServer {
 }
 
 // startTestMariaDB starts a server in a test directory, from a copy of a data directory that is
-// made once per run, or per process where nobody lends one (0.7 s against 0.04 s).
+// created once per run, or once per process if nobody lends one (0.7 s against 0.04 s).
 func startTestMariaDB(options []MariaDBOption) (*MariaDBServer, error) {
 	pristine, err := pristine()
 	if err != nil {
@@ -83,7 +83,7 @@ func startTestMariaDB(options []MariaDBOption) (*MariaDBServer, error) {
 }
 
 // pristine returns a directory with a freshly initialised data directory: the run's, or one that is
-// made once.
+// created once.
 var pristine = sync.OnceValues(func() (string, error) {
 	if dir := os.Getenv(pristineVariable); dir != "" {
 		return dir, nil
@@ -97,10 +97,10 @@ var pristine = sync.OnceValues(func() (string, error) {
 	return dir, initialise(ctx, dir)
 })
 
-// StartMariaDB starts a mariadbd with its files in dir, an existing directory, and returns once
-// it accepts connections. An empty dir is initialised; what an earlier server kept there is
-// taken up. ctx bounds the start only: the server runs until Stop or Kill, or until this process
-// is gone. dir stays.
+// StartMariaDB starts a mariadbd with its files in dir, an existing directory, and returns once it
+// accepts connections. It initialises an empty dir and otherwise uses an earlier server's data. ctx
+// bounds the start only: the server runs until Stop or Kill, or until this process is gone. dir
+// stays.
 func StartMariaDB(
 	ctx context.Context, dir string, options ...MariaDBOption,
 ) (*MariaDBServer, error) {
@@ -135,9 +135,9 @@ func StartMariaDB(
 
 func dataDir(dir string) string { return filepath.Join(dir, "data") }
 
-// mariaDBLine returns the command line of mariadbd. What this package relies on comes last,
-// where nothing overrides it. The socket's name is relative, to the data directory, because a
-// socket's path must not be longer than 107 bytes.
+// mariaDBLine returns the command line of mariadbd. The settings on which this package relies come
+// last, where nothing overrides them. The socket's name is relative to the data directory, because
+// a socket's path is limited to 107 bytes.
 func mariaDBLine(dir string, port int, args []string) []string {
 	line := []string{
 		"--no-defaults",
@@ -172,8 +172,8 @@ func asRoot() []string {
 	return nil
 }
 
-// initialise makes the system tables in dir/data, with a user root that has no password. What it
-// writes appears under its name only when it is complete.
+// initialise creates the system tables in dir/data, with a user root that has no password. They
+// appear under that name only when they are complete.
 func initialise(ctx context.Context, dir string) error {
 	installer, err := findBinary("mariadb-install-db", "mariadb-server")
 	if err != nil {
@@ -207,7 +207,7 @@ func (s *MariaDBServer) DSN(database string) string {
 	return fmt.Sprintf("root@tcp(%s)/%s", s.Addr(), database)
 }
 
-// NewDatabase makes an empty database and returns its DSN. It is dropped when tb is over, unless
+// NewDatabase creates an empty database and returns its DSN. It is dropped when tb is over, unless
 // the server no longer runs then. Any failure is fatal.
 func (s *MariaDBServer) NewDatabase(tb testing.TB) (dsn string) {
 	tb.Helper()

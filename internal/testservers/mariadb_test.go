@@ -92,7 +92,8 @@ func TestMariaDBSettings(t *testing.T) {
 	}
 }
 
-// TestSharedMariaDB: one server, a database for each test, gone with its test.
+// TestSharedMariaDB checks that there is one server, and a database for each test that is dropped
+// with the test.
 func TestSharedMariaDB(t *testing.T) {
 	server := SharedMariaDB(t)
 	var dsns []string
@@ -126,8 +127,8 @@ func TestFindBinarySaysWhatToInstall(t *testing.T) {
 	}
 }
 
-// TestKillConnections: the sessions of all clients end, their open transactions are rolled back, and
-// the server serves on.
+// TestKillConnections checks that the sessions of all clients end, their open transactions are
+// rolled back, and the server continues.
 func TestKillConnections(t *testing.T) {
 	server := MariaDB(t)
 	dsn := server.NewDatabase(t)

@@ -14,9 +14,8 @@ const (
 	portProbes   = 100
 )
 
-// freePort returns a TCP port of 127.0.0.1 on which nobody listens at this moment, below the
-// range from which the kernel takes source ports. It reserves nothing: whoever uses it must be
-// ready to find it taken.
+// freePort returns a TCP port of 127.0.0.1 on which nobody listens at this moment, below the range
+// of the kernel's source ports. It reserves nothing: the caller must handle finding it taken.
 func freePort() (int, error) {
 	limit := sourcePortsBegin()
 	if limit < firstPort+1000 {

@@ -18,14 +18,14 @@ const (
 	Pass Disturbance = iota
 	// CutReply forwards a request and ends the connection before any byte of its reply.
 	CutReply
-	// CutRequest takes a request and ends the connection: the server does not hear of it.
+	// CutRequest reads a request and ends the connection without forwarding it.
 	CutRequest
 	// Delay forwards a request after Rule.Delay.
 	Delay
-	// BlackHole takes everything, new connections included, and forwards nothing, either way.
-	// Connections that lost something end when another rule is set.
+	// BlackHole accepts everything, including new connections, and forwards nothing in either
+	// direction. Connections that lost something end when another rule is set.
 	BlackHole
-	// Refuse ends all connections and listens no more.
+	// Refuse ends all connections and stops listening.
 	Refuse
 )
 
@@ -34,20 +34,20 @@ var disturbances = []string{"pass", "cut reply", "cut request", "delay", "black 
 // String returns the disturbance in words.
 func (d Disturbance) String() string { return disturbances[d] }
 
-// Rule is a disturbance and how often it happens.
+// Rule is a disturbance and its frequency.
 type Rule struct {
 	Disturbance Disturbance
-	// OneIn disturbs every so many-th request, over all connections: 0 and 1 mean all. Only for
-	// CutReply, CutRequest and Delay.
+	// OneIn disturbs every OneIn-th request, over all connections; 0 and 1 mean all. It applies
+	// only to CutReply, CutRequest and Delay.
 	OneIn int
-	// Delay is how long Disturbance Delay holds a request back.
+	// Delay is how long the disturbance Delay holds a request back.
 	Delay time.Duration
 }
 
-// Proxy stands between a client and a server on 127.0.0.1 and disturbs what passes, by a rule that
-// can change at any time. It knows no protocol: a request is what one read from the client
-// returned, at most 64 KiB, so a longer one may be cut in its middle. What the server says first,
-// unasked, is passed on by CutReply and CutRequest. All methods are safe for concurrent use.
+// Proxy stands between a client and a server on 127.0.0.1 and disturbs the traffic by a rule that
+// can change at any time. It knows no protocol: a request is the result of one read from the
+// client, at most 64 KiB, so a longer one may be cut in its middle. CutReply and CutRequest forward
+// what the server sends first, unasked. It is safe for concurrent use.
 type Proxy struct {
 	port int
 	all  sync.WaitGroup
@@ -61,15 +61,15 @@ type Proxy struct {
 	links    map[*link]bool
 }
 
-// link is one client's connection and the one to the server that belongs to it.
+// link is one client's connection and its connection to the server.
 type link struct {
 	client net.Conn
 	server net.Conn // nil: made under BlackHole
 
 	mu sync.Mutex
-	// deaf: what the server says from now on ends the connection.
+	// deaf means that the next data from the server ends the connection.
 	deaf bool
-	// lost: something was swallowed, so the connection cannot go on.
+	// lost means that data was swallowed, so the connection cannot continue.
 	lost bool
 }
 
@@ -109,15 +109,16 @@ func (p *Proxy) Close() {
 	p.all.Wait()
 }
 
-// Hits returns how many requests (under BlackHole: reads in either direction and new connections;
-// under Refuse: connections ended) were disturbed since the rule was set.
+// Hits returns how many requests were disturbed since the rule was set. Under BlackHole it counts
+// reads in either direction and new connections, under Refuse ended connections.
 func (p *Proxy) Hits() int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.hits
 }
 
-// Set changes the rule. It fails when the port cannot be had again after Refuse, within 60 s.
+// Set changes the rule. It returns an error if it cannot get the port back within 60 s after
+// Refuse.
 func (p *Proxy) Set(rule Rule) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -148,7 +149,7 @@ func (p *Proxy) Set(rule Rule) error {
 	}
 }
 
-// SetTarget puts another server behind the address, and ends all connections to the one before.
+// SetTarget puts another server behind the address, and ends all connections to the previous one.
 func (p *Proxy) SetTarget(addr string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -156,7 +157,7 @@ func (p *Proxy) SetTarget(addr string) {
 	p.endAll(func(*link) bool { return true })
 }
 
-// listen begins to accept; p.mu is held, or nobody else knows p yet.
+// listen begins to accept. The caller holds p.mu, or nobody else knows p yet.
 func (p *Proxy) listen() error {
 	listener, err := net.Listen("tcp", p.Addr())
 	if err != nil {
@@ -167,7 +168,7 @@ func (p *Proxy) listen() error {
 	return nil
 }
 
-// endAll ends the connections of those links; p.mu is held.
+// endAll ends the connections of the selected links. The caller holds p.mu.
 func (p *Proxy) endAll(which func(*link) bool) {
 	for l := range p.links {
 		if which(l) {
@@ -214,7 +215,7 @@ func (p *Proxy) serve(client net.Conn) {
 	p.requestsOf(l)
 }
 
-// add notes a new link, unless the rule or the target changed so that it must not live.
+// add adds a new link, unless the rule or the target has changed such that it must not live.
 func (p *Proxy) add(l *link, target string) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -259,7 +260,7 @@ func (p *Proxy) swallows() bool {
 	return true
 }
 
-// requestsOf forwards what the client sends, or not.
+// requestsOf handles what the client sends.
 func (p *Proxy) requestsOf(l *link) {
 	defer p.end(l)
 	buffer := make([]byte, 64<<10)
@@ -289,7 +290,7 @@ func (p *Proxy) requestsOf(l *link) {
 	}
 }
 
-// replies forwards what the server says, or not.
+// replies handles what the server sends.
 func (p *Proxy) replies(l *link) {
 	defer p.end(l)
 	buffer := make([]byte, 64<<10)

@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// echo answers each line with itself behind a name, and counts the lines it hears.
+// echo answers each line with its name and the line, and counts the lines.
 func echo(t *testing.T, name string) (addr string, heard *atomic.Int64) {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
@@ -106,7 +106,8 @@ func TestProxyCuts(t *testing.T) {
 					t.Errorf("answer %q, %v", got, err)
 				}
 			}
-			// A cut reply was sent, so the server heard the request; nothing is under way any more.
+			// A cut reply was sent, so the server received the request; nothing is in progress any
+			// more.
 			if heard.Load() != tt.heard || cut != tt.cut || p.Hits() != tt.cut {
 				t.Errorf("heard %d, cut %d, hits %d; want %d, %d, %d", heard.Load(), cut, p.Hits(),
 					tt.heard, tt.cut, tt.cut)

@@ -7,13 +7,12 @@ import (
 	"testing"
 )
 
-// RedisServer is a running (or stopped) redis-server. By default it persists nothing; see
-// AppendOnly.
+// RedisServer is a running or stopped redis-server. By default it persists nothing; see AppendOnly.
 type RedisServer struct {
 	*Server
 }
 
-// RedisOption changes how a redis-server is started. It holds for every restart too.
+// RedisOption changes how a redis-server is started, and restarted.
 type RedisOption func(*redisSettings)
 
 type redisSettings struct {
@@ -26,9 +25,9 @@ func AppendOnly(fsync string) RedisOption {
 	return RedisArgs("--appendonly", "yes", "--appendfsync", fsync)
 }
 
-// RedisArgs adds arguments to the command line of redis-server, such as
-// RedisArgs("--maxmemory", "2mb") or RedisArgs("--user", "default on nopass ~* &* +@all"). The
-// last word on a setting wins, except on address, port, directory and logging.
+// RedisArgs adds arguments to the command line of redis-server, such as RedisArgs("--maxmemory",
+// "2mb") or RedisArgs("--user", "default on nopass ~* &* +@all"). The last value of a setting wins,
+// except for address, port, directory and logging.
 func RedisArgs(args ...string) RedisOption {
 	return func(s *redisSettings) { s.args = append(s.args, args...) }
 }
@@ -52,9 +51,9 @@ func Redis(tb testing.TB, options ...RedisOption) *RedisServer {
 	return server
 }
 
-// StartRedis starts a redis-server with its files in dir, an existing directory, and returns
-// once it accepts connections; what an earlier server persisted there is loaded. ctx bounds the
-// start only: the server runs until Stop or Kill, or until this process is gone. dir stays.
+// StartRedis starts a redis-server with its files in dir, an existing directory, and returns once
+// it accepts connections; it loads an earlier server's data. ctx bounds the start only: the server
+// runs until Stop or Kill, or until this process is gone. dir stays.
 func StartRedis(ctx context.Context, dir string, options ...RedisOption) (*RedisServer, error) {
 	binary, err := findBinary("redis-server", "redis-server")
 	if err != nil {
@@ -71,7 +70,7 @@ func StartRedis(ctx context.Context, dir string, options ...RedisOption) (*Redis
 	args := func(port int) []string {
 		line := []string{"--save", "", "--appendonly", "no"}
 		line = append(line, settings.args...)
-		// What this package relies on comes last, where nothing overrides it.
+		// The settings on which this package relies come last, where nothing overrides them.
 		return append(line, "--bind", "127.0.0.1", "--port", strconv.Itoa(port), "--dir", dir,
 			"--daemonize", "no", "--logfile", "", "--loglevel", "notice")
 	}

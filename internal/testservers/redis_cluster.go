@@ -13,20 +13,20 @@ import (
 
 // RedisClusterServers is a Redis Cluster of masters with one replica each.
 type RedisClusterServers struct {
-	// Nodes are the masters as they were made, then their replicas in the same order.
+	// Nodes are the initial masters, then their replicas in the same order.
 	Nodes []*RedisServer
 }
 
-// clusterMasters is how many masters a Cluster has; as many replicas.
+// clusterMasters is the number of masters of a Cluster, and of replicas.
 const clusterMasters = 3
 
 const clusterSlots = 16384
 
 // RedisCluster starts a Cluster of three masters with a replica each for one test, and returns once
 // it serves all slots and every replica has its master's data. A master that does not answer for
-// nodeTimeout is replaced by its replica; a busy machine is slow, so an hour keeps everything in
-// place for tests that want no fail-over. Its servers are killed, and their directories removed,
-// when tb is over. Any failure is fatal.
+// nodeTimeout is replaced by its replica; an hour keeps everything in place on a slow machine for
+// tests that want no fail-over. Its servers are killed, and their directories removed, when tb is
+// over. Any failure is fatal.
 func RedisCluster(
 	tb testing.TB, nodeTimeout time.Duration, options ...RedisOption,
 ) *RedisClusterServers {
@@ -42,7 +42,7 @@ func RedisCluster(
 }
 
 // clusterNode starts a server in cluster mode. The bus gets a port of its own: the usual one, port
-// + 10,000, may be somebody's source port.
+// + 10,000, may be in use as a source port.
 func clusterNode(tb testing.TB, nodeTimeout time.Duration, options []RedisOption) *RedisServer {
 	tb.Helper()
 	dir, err := newDirectory("redis-cluster")
@@ -59,7 +59,7 @@ func clusterNode(tb testing.TB, nodeTimeout time.Duration, options []RedisOption
 		server, err := StartRedis(ctx, dir, append(slices.Clone(options), RedisArgs(
 			"--cluster-enabled", "yes", "--cluster-port", strconv.Itoa(bus),
 			"--cluster-node-timeout", strconv.FormatInt(nodeTimeout.Milliseconds(), 10),
-			// A replica takes over however old its data are: what is lost must be noticed, not avoided.
+			// A replica takes over however old its data are: a loss must be detected, not avoided.
 			"--cluster-replica-validity-factor", "0",
 			"--repl-diskless-sync-delay", "0", "--repl-backlog-ttl", "0"))...)
 		if errors.Is(err, errPortTaken) {
@@ -76,7 +76,7 @@ func clusterNode(tb testing.TB, nodeTimeout time.Duration, options []RedisOption
 // form makes one Cluster of the servers.
 func (c *RedisClusterServers) form() error {
 	for i, node := range c.Nodes {
-		// Different epochs from the beginning, so that none has to be made up later.
+		// Set different epochs from the beginning, so that none has to be negotiated later.
 		if _, err := node.Command("CLUSTER", "SET-CONFIG-EPOCH", strconv.Itoa(i+1)); err != nil {
 			return err
 		}
@@ -121,7 +121,7 @@ func (r *RedisServer) meet(other *RedisServer) error {
 	return err
 }
 
-// allKnown finds nothing wrong when every server knows all, and so many of them as replicas.
+// allKnown returns nil if every server knows all others, and that many of them as replicas.
 func (c *RedisClusterServers) allKnown(replicas int) error {
 	for _, node := range c.Nodes {
 		text, err := node.Command("CLUSTER", "NODES")
@@ -136,7 +136,7 @@ func (c *RedisClusterServers) allKnown(replicas int) error {
 	return nil
 }
 
-// AwaitServing waits until every server that runs says that the Cluster serves, and every replica
+// AwaitServing waits until every running server reports that the Cluster serves, and every replica
 // among them has its master's data.
 func (c *RedisClusterServers) AwaitServing() error {
 	return await("the cluster serves", func() error {
@@ -162,8 +162,7 @@ func (c *RedisClusterServers) AwaitServing() error {
 	})
 }
 
-// MasterOf returns the server that serves a slot, as a majority of those that run see it: after a
-// fail-over the one that took over.
+// MasterOf returns the server that serves a slot, according to a majority of the running servers.
 func (c *RedisClusterServers) MasterOf(slot int) (*RedisServer, error) {
 	votes := map[*RedisServer]int{}
 	for _, node := range c.Nodes {
@@ -183,7 +182,7 @@ func (c *RedisClusterServers) MasterOf(slot int) (*RedisServer, error) {
 	return nil, fmt.Errorf("testservers: no majority for who serves slot %d", slot)
 }
 
-// masterIn finds who serves a slot in an answer to CLUSTER NODES.
+// masterIn finds the master of a slot in an answer to CLUSTER NODES.
 func (c *RedisClusterServers) masterIn(text string, slot int) *RedisServer {
 	for line := range strings.Lines(text) {
 		fields := strings.Fields(line)
@@ -207,9 +206,9 @@ func (c *RedisClusterServers) masterIn(text string, slot int) *RedisServer {
 	return nil
 }
 
-// FailOver makes the replica of a slot's master take over, and returns the master it was and the
-// one it is now. how is an argument of CLUSTER FAILOVER: "" hands over in agreement with the master
-// and loses nothing; "FORCE" asks the other masters only, "TAKEOVER" asks nobody.
+// FailOver makes the replica of a slot's master take over, and returns the old and the new master.
+// how is an argument of CLUSTER FAILOVER: "" hands over in agreement with the master and loses
+// nothing; "FORCE" asks only the other masters, "TAKEOVER" asks nobody.
 func (c *RedisClusterServers) FailOver(slot int, how string) (was, is *RedisServer, err error) {
 	if was, err = c.MasterOf(slot); err != nil {
 		return nil, nil, err
@@ -253,8 +252,8 @@ func (c *RedisClusterServers) replicaOf(id string) (*RedisServer, error) {
 	return nil, fmt.Errorf("testservers: %s has no replica", id)
 }
 
-// AwaitMoved waits until another server than that one serves a slot, and the Cluster serves; it
-// returns who.
+// AwaitMoved waits until a server other than from serves a slot and the Cluster serves; it returns
+// that server.
 func (c *RedisClusterServers) AwaitMoved(slot int, from *RedisServer) (is *RedisServer, err error) {
 	err = await(fmt.Sprintf("slot %d is served by another than %s", slot, from.Addr()), func() error {
 		if is, err = c.MasterOf(slot); err == nil && is == from {
@@ -268,8 +267,8 @@ func (c *RedisClusterServers) AwaitMoved(slot int, from *RedisServer) (is *Redis
 	return is, c.AwaitServing()
 }
 
-// Migrate moves a slot with its keys from the master that serves it to another of the first three,
-// as `redis-cli --cluster reshard` does, and returns both.
+// Migrate moves a slot with its keys from its master to another of the first three, as `redis-cli
+// --cluster reshard` does, and returns both.
 func (c *RedisClusterServers) Migrate(slot int) (was, is *RedisServer, err error) {
 	if was, err = c.MasterOf(slot); err != nil {
 		return nil, nil, err
@@ -294,8 +293,8 @@ func (c *RedisClusterServers) Migrate(slot int) (was, is *RedisServer, err error
 	return was, is, err
 }
 
-// BeginMigration opens a slot on both sides: from now on its master asks for keys that it does not
-// have to be looked for on the other one.
+// BeginMigration opens a slot on both sides: from now on its master redirects requests for keys
+// that it lacks to the other one.
 func (c *RedisClusterServers) BeginMigration(slot int, was, is *RedisServer) error {
 	from, err := was.Command("CLUSTER", "MYID")
 	if err != nil {
@@ -328,7 +327,7 @@ func (c *RedisClusterServers) moveKeys(slot int, was, is *RedisServer) error {
 	}
 }
 
-// await waits until a look finds nothing wrong.
+// await repeats look until it returns nil.
 func await(what string, look func() error) error {
 	deadline := time.Now().Add(startLimit)
 	for {

@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// TestRedisCluster: three masters that serve, each with a replica; a slot and its keys move, and a master
-// that is killed is replaced.
+// TestRedisCluster checks that three masters serve, each with a replica, that a slot and its keys
+// move, and that a killed master is replaced.
 func TestRedisCluster(t *testing.T) {
 	c := RedisCluster(t, time.Second)
 	const key = "{x}key"

@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// errRunning: the files of a running server are its own.
+// errRunning protects the files of a running server.
 var errRunning = errors.New("testservers: redis still runs")
 
 // Snapshot saves the data of a running server as an RDB file and returns its content, for
@@ -34,8 +34,8 @@ func (r *RedisServer) RestartEmpty() error {
 	return r.Restart()
 }
 
-// RestartFrom kills the server if it still runs and starts it again with the data of a Snapshot, as
-// after the restoring of an older backup. A server that keeps a log goes on keeping one.
+// RestartFrom kills the server if it still runs and restarts it with the data of a Snapshot, as
+// after restoring an older backup. A server that keeps a log continues to keep one.
 func (r *RedisServer) RestartFrom(rdb []byte) error {
 	if err := r.Kill(); err != nil {
 		return err
@@ -46,7 +46,7 @@ func (r *RedisServer) RestartFrom(rdb []byte) error {
 	if err := os.WriteFile(filepath.Join(r.dir, "dump.rdb"), rdb, 0o600); err != nil {
 		return err
 	}
-	// A server with a log would look for its data there, and only there.
+	// A server with a log would load its data only from there.
 	logging := keepsLog(r.program.args(r.port))
 	r.setExtra("--appendonly", "no")
 	err := r.Restart()
@@ -61,7 +61,7 @@ func (r *RedisServer) RestartFrom(rdb []byte) error {
 	return r.await("persistence", "aof_rewrite_in_progress:0", "aof_rewrite_scheduled:0")
 }
 
-// keepsLog reports whether a command line turns the append-only log on: the last word counts.
+// keepsLog reports whether a command line turns the append-only log on: the last value counts.
 func keepsLog(args []string) (on bool) {
 	for i, arg := range args[:len(args)-1] {
 		if arg == "--appendonly" {
@@ -72,9 +72,9 @@ func keepsLog(args []string) (on bool) {
 }
 
 // TruncateLog cuts the last n bytes of a stopped server's append-only log, as a crash of the
-// machine may, and returns how many it cut: fewer when the last file of the log is shorter, which
-// stays empty then. Redis loads such a log up to the last whole command (aof-load-truncated yes,
-// its default). It fails while the server runs, or when it keeps no log.
+// machine may. It returns how many it cut: fewer if the last file of the log is shorter, which is
+// then empty. Redis loads such a log up to the last whole command (aof-load-truncated yes, its
+// default). It returns an error while the server runs, or if it keeps no log.
 func (r *RedisServer) TruncateLog(n int64) (cut int64, err error) {
 	if r.Pid() != 0 {
 		return 0, errRunning
@@ -86,7 +86,7 @@ func (r *RedisServer) TruncateLog(n int64) (cut int64, err error) {
 	if len(files) == 0 {
 		files = []string{filepath.Join(r.dir, "appendonly.aof")} // Redis 6
 	}
-	// The names end in a growing number, ".9.incr.aof" before ".10.incr.aof".
+	// The names end in an increasing number, ".9.incr.aof" before ".10.incr.aof".
 	last := slices.MaxFunc(files, func(a, b string) int {
 		return cmp.Or(cmp.Compare(len(a), len(b)), strings.Compare(a, b))
 	})
@@ -98,7 +98,7 @@ func (r *RedisServer) TruncateLog(n int64) (cut int64, err error) {
 	return cut, os.Truncate(last, info.Size()-cut)
 }
 
-// removeData forgets what a stopped server persisted.
+// removeData removes the persisted data of a stopped server.
 func (r *RedisServer) removeData() error {
 	if r.Pid() != 0 {
 		return errRunning
@@ -111,8 +111,8 @@ func (r *RedisServer) removeData() error {
 	return nil
 }
 
-// Follow makes the server a replica of another, and returns once it has its data. What it held
-// before is gone.
+// Follow makes the server a replica of another, and returns once it has its data. Its own data is
+// lost.
 func (r *RedisServer) Follow(master *RedisServer) error {
 	port := fmt.Sprint(master.Port())
 	if _, err := r.Command("REPLICAOF", "127.0.0.1", port); err != nil {
@@ -140,7 +140,7 @@ func (r *RedisServer) await(section string, lines ...string) error {
 	}
 }
 
-// Promote makes a replica a master with the data it has; a master stays one.
+// Promote makes a replica a master with its present data; a master stays one.
 func (r *RedisServer) Promote() error {
 	_, err := r.Command("REPLICAOF", "NO", "ONE")
 	return err

@@ -103,8 +103,8 @@ func TestRedisTruncateLog(t *testing.T) {
 	}
 }
 
-// TestRedisReplica: behind one address a replica takes over with what it has, and the old master,
-// which went on meanwhile, comes back.
+// TestRedisReplica checks that behind one address a replica takes over with its data, and that the
+// old master, which continued meanwhile, comes back.
 func TestRedisReplica(t *testing.T) {
 	master, replica := Redis(t), Redis(t)
 	command(t, master, "SET", "key", "old")

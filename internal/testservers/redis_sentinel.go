@@ -17,7 +17,7 @@ const SentinelName = "budgets"
 
 // SentinelServers is a group of a master and its replicas, and the sentinels that watch it.
 type SentinelServers struct {
-	// Nodes are the master as it was made, then its replicas.
+	// Nodes are the initial master, then its replicas.
 	Nodes     []*RedisServer
 	Sentinels []*Server
 }
@@ -87,7 +87,7 @@ func startSentinel(master *RedisServer, downAfter time.Duration) (*Server, error
 	}, dir)
 }
 
-// Addrs are the sentinels' addresses.
+// Addrs returns the sentinels' addresses.
 func (s *SentinelServers) Addrs() (addrs []string) {
 	for _, sentinel := range s.Sentinels {
 		addrs = append(addrs, sentinel.Addr())
@@ -108,7 +108,7 @@ func (s *SentinelServers) allKnown() error {
 	return nil
 }
 
-// Master returns the server that the sentinels take for the master, all that run agreeing.
+// Master returns the server that all running sentinels consider the master.
 func (s *SentinelServers) Master() (master *RedisServer, err error) {
 	for _, sentinel := range s.Sentinels {
 		if sentinel.Pid() == 0 {
@@ -132,8 +132,7 @@ func (s *SentinelServers) Master() (master *RedisServer, err error) {
 	return master, nil
 }
 
-// FailOver makes the sentinels hand the master's place to a replica, and returns the master it was
-// and the one it is now.
+// FailOver makes the sentinels promote a replica, and returns the old and the new master.
 func (s *SentinelServers) FailOver() (was, is *RedisServer, err error) {
 	if was, err = s.Master(); err != nil {
 		return nil, nil, err
@@ -145,7 +144,7 @@ func (s *SentinelServers) FailOver() (was, is *RedisServer, err error) {
 	return was, is, err
 }
 
-// AwaitMoved waits until another server than that one is the master, and takes writes.
+// AwaitMoved waits until a server other than from is the master and accepts writes.
 func (s *SentinelServers) AwaitMoved(from *RedisServer) (is *RedisServer, err error) {
 	err = await("another master than "+from.Addr(), func() error {
 		if is, err = s.Master(); err != nil {
@@ -163,8 +162,8 @@ func (s *SentinelServers) AwaitMoved(from *RedisServer) (is *RedisServer, err er
 	return is, err
 }
 
-// AwaitFollowed waits until every other server follows the master. A master that has just started
-// takes another replication id when the first one does.
+// AwaitFollowed waits until every other server follows the master. A newly started master takes
+// another replication id when its first replica follows.
 func (s *SentinelServers) AwaitFollowed(master *RedisServer) error {
 	return master.await("replication", fmt.Sprint("connected_slaves:", len(s.Nodes)-1))
 }

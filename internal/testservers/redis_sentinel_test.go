@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// TestRedisSentinels: a master hands over, and one that is killed is replaced.
+// TestRedisSentinels checks that a master hands over, and that a killed one is replaced.
 func TestRedisSentinels(t *testing.T) {
 	s := RedisSentinels(t, time.Second)
 	if _, err := s.Nodes[0].Command("SET", "key", "value"); err != nil {

@@ -39,7 +39,7 @@ func ask(addr, command string) (string, error) {
 	return strings.TrimSpace(line), err
 }
 
-// expect asks and compares.
+// expect sends a command and compares the reply.
 func expect(t *testing.T, addr, command, want string) {
 	t.Helper()
 	got, err := ask(addr, command)
@@ -166,7 +166,7 @@ func TestStartIsBounded(t *testing.T) {
 	}
 }
 
-// TestPortRace starts two servers on one port: the second must notice, and a restart must wait
+// TestPortRace starts two servers on one port: the second must detect it, and a restart must wait
 // until the port is free again.
 func TestPortRace(t *testing.T) {
 	first := Redis(t)
@@ -235,8 +235,8 @@ func (tb *fakeTB) Fatal(args ...any) {
 	runtime.Goexit()
 }
 
-// TestMissingServerFails: without redis-server a test fails and says what to do. Any other end,
-// a skip included, would be a nil method of fakeTB and panic.
+// TestMissingServerFails checks that without redis-server a test fails and says what to do. Any
+// other end, including a skip, would call a nil method of fakeTB and panic.
 func TestMissingServerFails(t *testing.T) {
 	t.Setenv("PATH", t.TempDir())
 	tb := &fakeTB{}

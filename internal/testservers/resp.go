@@ -11,14 +11,14 @@ import (
 )
 
 // Command sends one command on a connection of its own and returns the reply as text: a simple
-// string, a number or a bulk string ("" for none). An error reply is an error; so is an array,
-// which no caller needs, and no answer within 30 s.
+// string, a number or a bulk string ("" for none). It returns an error for an error reply, for an
+// array, which no caller needs, and after 30 s without an answer.
 func (r *RedisServer) Command(args ...string) (string,
 	error) {
 	return askServer(r.Server, args...)
 }
 
-// askServer is Command, of a sentinel too.
+// askServer is Command for any server, including a sentinel.
 func askServer(s *Server, args ...string) (string, error) {
 	conn, err := net.DialTimeout("tcp", s.Addr(), stopLimit)
 	if err != nil {

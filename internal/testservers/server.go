@@ -24,10 +24,10 @@ const (
 	tailLines    = 30                     // of a server's log, in errors and failed tests
 )
 
-// errPortTaken says that somebody else had the port: another one may do.
+// errPortTaken means that the port is taken: another one may do.
 var errPortTaken = errors.New("port taken")
 
-// program is what tells one kind of server from another.
+// program describes one kind of server.
 type program struct {
 	name      string // "redis" or "mariadb", in messages
 	binary    string // path of the executable
@@ -35,13 +35,14 @@ type program struct {
 	args      func(port int) []string
 }
 
-// Server is one server: a program, its directory and its port, running or not. All methods are
-// safe for concurrent use; they happen one after the other.
+// Server is one server: a program, its directory and its port, running or not. It is safe for
+// concurrent use; its methods run one after the other.
 type Server struct {
 	program program
 	dir     string
 	port    int
-	// borrowed is a server that another process has started and ends: there is only its address.
+	// borrowed marks a server that another process has started and will end: only its address is
+	// known.
 	borrowed bool
 
 	mu     sync.Mutex
@@ -51,7 +52,7 @@ type Server struct {
 }
 
 // startServer runs the program on a free port and returns once it accepts connections. It tries
-// another port when somebody was faster; ctx bounds the start only.
+// another port if its choice was taken; ctx bounds the start only.
 func startServer(ctx context.Context, program program, dir string) (*Server, error) {
 	s := &Server{program: program, dir: dir}
 	for range portTries {
@@ -81,7 +82,7 @@ func (s *Server) Port() int { return s.port }
 // Dir returns the directory that holds the server's files.
 func (s *Server) Dir() string { return s.dir }
 
-// Pid returns the process id, or 0 while the server does not run, or is another process's.
+// Pid returns the process id, or 0 if the server does not run or belongs to another process.
 func (s *Server) Pid() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -91,8 +92,8 @@ func (s *Server) Pid() int {
 	return s.cmd.Process.Pid
 }
 
-// Log returns everything that the server has logged so far, over all its restarts. There is nothing
-// to read of a server that another process has started.
+// Log returns everything that the server has logged so far, across all its restarts; "" if another
+// process has started it.
 func (s *Server) Log() string {
 	text, err := os.ReadFile(s.logPath())
 	if err != nil {
@@ -101,8 +102,8 @@ func (s *Server) Log() string {
 	return string(text)
 }
 
-// Stop ends the server with SIGTERM, as an operator does, and waits for it. A server that needs
-// longer than 30 s is killed, which is an error. Stopping a stopped server does nothing.
+// Stop ends the server with SIGTERM, as an operator does, and waits for it. After 30 s it kills the
+// server and returns an error. Stopping a stopped server does nothing.
 func (s *Server) Stop() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -118,8 +119,8 @@ func (s *Server) Kill() error {
 }
 
 // Restart starts the server again on the same port and directory, after a Stop if it still runs,
-// and returns once it accepts connections. After Stop or Kill it brings the server back with
-// whatever it had persisted.
+// and returns once it accepts connections. After Stop or Kill the server comes back with the data
+// that it had persisted.
 func (s *Server) Restart() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -145,7 +146,7 @@ func (s *Server) Restart() error {
 // and Restart work on a paused server too.
 func (s *Server) Pause() error { return s.signal(syscall.SIGSTOP) }
 
-// Resume lets a paused server go on where it was.
+// Resume continues a paused server.
 func (s *Server) Resume() error { return s.signal(syscall.SIGCONT) }
 
 func (s *Server) signal(sig syscall.Signal) error {
@@ -157,14 +158,14 @@ func (s *Server) signal(sig syscall.Signal) error {
 	return s.cmd.Process.Signal(sig)
 }
 
-// setExtra sets the arguments that the next launches get behind the program's own.
+// setExtra sets the arguments that later launches append to the program's own.
 func (s *Server) setExtra(args ...string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.extra = args
 }
 
-// running says whether there is a process of ours; s.mu is held.
+// running reports whether there is a process of ours. The caller holds s.mu.
 func (s *Server) running() bool {
 	if s.cmd == nil {
 		return false
@@ -177,7 +178,7 @@ func (s *Server) running() bool {
 	}
 }
 
-// stop is Stop; s.mu is held. Signals to a process that ends by itself meanwhile are no errors.
+// stop is Stop with s.mu held. A signal to a process that has already ended is not an error.
 func (s *Server) stop() error {
 	if s.borrowed {
 		return fmt.Errorf("testservers: %s is shared: it must not be stopped", s.program.name)
@@ -197,7 +198,7 @@ func (s *Server) stop() error {
 	}
 }
 
-// kill is Kill; s.mu is held.
+// kill is Kill with s.mu held.
 func (s *Server) kill() error {
 	if s.borrowed {
 		return fmt.Errorf("testservers: %s is shared: it must not be killed", s.program.name)
@@ -214,9 +215,9 @@ func (s *Server) kill() error {
 	}
 }
 
-// launch starts the process on s.port and waits until its log says that it is ready. The log is
-// the one sign that cannot come from a stranger on the same port, and it needs no password.
-// errPortTaken means that the process ended because its port was not free.
+// launch starts the process on s.port and waits until its log says that it is ready. Only the log
+// cannot come from another server on the same port, and it needs no password. errPortTaken means
+// that the process ended because its port was not free.
 func (s *Server) launch(ctx context.Context) error {
 	log, err := os.OpenFile(s.logPath(), os.O_CREATE|os.O_RDWR|os.O_APPEND, 0o600)
 	if err != nil {
@@ -244,7 +245,7 @@ func (s *Server) launch(ctx context.Context) error {
 	return s.awaitReady(ctx, begin)
 }
 
-// awaitReady polls the log behind position begin; it leaves no process behind when it fails.
+// awaitReady polls the log from position begin on; it leaves no process behind if it fails.
 func (s *Server) awaitReady(ctx context.Context, begin int64) error {
 	for {
 		over := !s.running() // looked at before the log, so that the log is complete if so
@@ -278,8 +279,8 @@ func (s *Server) tail() string {
 }
 
 // starter is the queue of the thread that starts every server. The kernel sends the parent-death
-// signal when the thread that started a child ends, not the process, and Go ends idle threads as
-// it likes; the goroutine behind this queue never lets go of its thread.
+// signal when the thread that started a child ends, not the process, and Go ends idle threads at
+// will; the goroutine behind this queue never releases its thread.
 var starter = sync.OnceValue(func() chan<- func() {
 	queue := make(chan func())
 	go func() {
@@ -297,8 +298,8 @@ func startOnLastingThread(cmd *exec.Cmd) error {
 	return <-result
 }
 
-// findBinary returns the path of a server's executable. Debian keeps some where only root's PATH
-// leads. The error says how to install the package.
+// findBinary returns the path of a server's executable. Debian installs some in directories that
+// are only in root's PATH. The error says how to install the package.
 func findBinary(name, debianPackage string) (string, error) {
 	if path, err := exec.LookPath(name); err == nil {
 		return path, nil

@@ -2,8 +2,8 @@ package testservers
 
 import "syscall"
 
-// serverAttributes puts a server into its own process group, out of reach of a terminal's
-// Ctrl-C, and has the kernel kill it when the thread that started it ends.
+// serverAttributes puts a server into its own process group, out of reach of a terminal's Ctrl-C,
+// and makes the kernel kill it when the thread that started it ends.
 func serverAttributes() *syscall.SysProcAttr {
 	return &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
 }

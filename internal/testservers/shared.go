@@ -20,9 +20,9 @@ const (
 )
 
 // SharedMariaDB returns the mariadbd that all tests of this run share, each with databases of its
-// own (NewDatabase). It is the one that BUDGETD_TEST_MARIADB names, or else one of this process,
-// which the first call starts and which ends with the process. Nobody may stop, pause or configure
-// it, end connections of others, or look at what is not in a database of its own.
+// own (NewDatabase). It is the one named by BUDGETD_TEST_MARIADB, or else one of this process,
+// which the first call starts and which ends with the process. A test must not stop, pause or
+// configure it, end others' connections, or read others' databases.
 func SharedMariaDB(tb testing.TB) *MariaDBServer {
 	tb.Helper()
 	server, err := sharedMariaDB()
@@ -41,9 +41,9 @@ var sharedMariaDB = sync.OnceValues(func() (*MariaDBServer, error) {
 })
 
 // SharedRedis returns the redis-server that all tests of this run share. It persists nothing. Each
-// test keeps to keys under an installation id of its own: UniqueName makes one. It is the server
-// that BUDGETD_TEST_REDIS names, or else one of this process, which the first call starts and which
-// ends with the process. A test that stops, configures or empties its server starts a Redis.
+// test uses keys under an installation id of its own (UniqueName). It is the server named by
+// BUDGETD_TEST_REDIS, or else one of this process, which the first call starts and which ends with
+// the process. A test that stops, configures or empties its server must use Redis instead.
 func SharedRedis(tb testing.TB) *RedisServer {
 	tb.Helper()
 	server, err := sharedRedis()
@@ -69,7 +69,7 @@ var sharedRedis = sync.OnceValues(func() (*RedisServer, error) {
 
 var names atomic.Int64
 
-// UniqueName returns a name that no other test of this machine has at this time, such as "t4711n3".
+// UniqueName returns a name that no other test on this machine has at this time, such as "t4711n3".
 func UniqueName() string { return fmt.Sprintf("t%dn%d", os.Getpid(), names.Add(1)) }
 
 // borrowed returns a server that another process has started.
@@ -85,9 +85,9 @@ func borrowed(name, addr string) (*Server, error) {
 	return &Server{program: program{name: name}, port: port, borrowed: true}, nil
 }
 
-// Lend starts a MariaDB and a Redis with their files below dir, an existing directory, for the test
-// binaries that run with the environment variables it returns ("NAME=VALUE"): they share the two,
-// and copy a fresh data directory for further MariaDBs instead of making one each. ctx bounds the
+// Lend starts a MariaDB and a Redis with their files below dir, an existing directory, and returns
+// environment variables ("NAME=VALUE"). Test binaries with these variables share the two servers,
+// and copy a fresh data directory for further MariaDBs instead of creating one each. ctx bounds the
 // start only. The servers end with this process.
 func Lend(ctx context.Context, dir string) (environment []string, err error) {
 	pristine, shared := filepath.Join(dir, "pristine"), filepath.Join(dir, "mariadb")

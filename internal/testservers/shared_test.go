@@ -31,7 +31,7 @@ func TestBorrowChild(t *testing.T) {
 	fmt.Printf("\nservers %s %s %s\n", mariaDB.Addr(), redis.Addr(), private.Addr())
 }
 
-// TestLend: two processes with the environment of Lend use the same two servers.
+// TestLend checks that two processes with the environment of Lend use the same two servers.
 func TestLend(t *testing.T) {
 	environment, err := Lend(t.Context(), t.TempDir())
 	if err != nil {

@@ -1,6 +1,6 @@
 package main
 
-// note keeps what any node may read now, and may send in a set at any later time.
+// note records what any node may read now, and may send in a set at any later time.
 func (s *State) note() {
 	if x := s.newest(0); feature["filter"] && x.status == open && x.O >= 0 && s.b[0].fill <= FM {
 		s.read[s.b[0].fill] |= 1 << x.O
@@ -22,7 +22,7 @@ func (s *State) set(f, b int8) bool {
 	return true
 }
 
-// setAdded adds what O grew by under fill f to the content of the fill before.
+// setAdded adds the growth of O under fill f to the content of the previous fill.
 func (s *State) setAdded(f int8) bool {
 	if s.added[f] == 0 || s.filter.f != f-1 || s.filter.f <= 0 || s.filter.b < 0 {
 		return mut("addequal") && s.added[f] > 0 && s.filter.f == f && s.add(f)
@@ -36,7 +36,8 @@ func (s *State) add(f int8) bool {
 	return s.filter.b < 8
 }
 
-// noNumber: the content is no number, or far beyond SQL's fill. It is deleted first.
+// noNumber reports whether the content is not a number, or far beyond SQL's fill. It is deleted
+// first.
 func (s *State) noNumber() bool {
 	f := s.filter
 	return (f.f < 0 || f.f > 0 && f.b < 0) && !mut("nodelete") ||
@@ -81,7 +82,7 @@ func (s *State) filterMoves(n *State, try func(bool, Op)) {
 	s.tampers(n, try)
 }
 
-// takes emits what one call does with the filter.
+// takes emits the effects of one call on the filter.
 func (s *State) takes(k, a int8, n *State, try func(bool, Op)) {
 	h, c := s.call[k][a], &n.call[k][a]
 	if h.refused || s.mine(k, a) || s.newest(0).status != open {
@@ -131,7 +132,7 @@ func (s *State) takes(k, a int8, n *State, try func(bool, Op)) {
 	)
 }
 
-// tampers emits every other content that the filter may come to have.
+// tampers emits every other content that the filter may get.
 func (s *State) tampers(n *State, try func(bool, Op)) {
 	if int(s.faults) < *maxFault {
 		for f := s.b[0].fill - 1; f <= FM; f++ {
@@ -158,8 +159,8 @@ func (s *State) crash(k, a int8) bool {
 	return true
 }
 
-// heals: with no more faults and at most one bump, the filter lets n units through. O covers
-// them.
+// heals reports whether, without further faults and with at most one bump, the filter lets n units
+// through. O covers them.
 func (s State) heals(n int8) bool {
 	for bumps := 0; bumps < 2; {
 		f, fill, o := s.filter, s.b[0].fill, s.newest(0).O

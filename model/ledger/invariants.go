@@ -55,9 +55,8 @@ func (s *State) check() string {
 	)
 }
 
-// most bounds what a content of fill f may give: the largest O under f, or what the content of
-// the
-// fill before could give and what was added to it.
+// most bounds what a content of fill f may give: the largest O under f, or what the content of the
+// previous fill could give plus what was added to it.
 func (s *State) most(f int8) int8 {
 	bound := int8(0)
 	for g := int8(1); g <= f; g++ {
@@ -142,7 +141,7 @@ func (s *State) checkID(k int8) string {
 	)
 }
 
-// complete: no more faults and no new requests. Every unit comes back.
+// complete checks that every unit comes back without further faults and requests.
 func (s *State) complete(commit bool) string {
 	if s.pend.op.kind != 0 {
 		s.settle(commit)
@@ -167,7 +166,7 @@ func (s *State) complete(commit bool) string {
 	return s.check()
 }
 
-// serve: can a further call of id k be accepted, by the service's own steps?
+// serve reports whether the service's own steps can accept a further call of id k.
 func (s State) serve(k int8) bool {
 	l0, l1 := legs(k)
 	at := [2]int8{-1, -1}
@@ -187,7 +186,7 @@ func (s State) serve(k int8) bool {
 	return s.mayDeduct(k, at)
 }
 
-// verdict checks the state, and what it can still become.
+// verdict checks the state and its possible completions.
 func (s *State) verdict() string {
 	if v := s.check(); v != "" {
 		return v
@@ -223,7 +222,7 @@ func (s *State) verdict() string {
 				continue
 			}
 			ok := n.serve(k)
-			// A rollback whose answer is still out may come after the refusal.
+			// A rollback whose answer is pending may come after the refusal.
 			if ok && before[k] && !(commit && s.pend.op.kind == rollback) {
 				return fmt.Sprintf(
 					"I3: budget_exhausted may be answered to id %d, and the service can serve it",

@@ -1,6 +1,6 @@
 package main
 
-// locks is the set of rows that a transaction locks, as far as a pending one can hold them.
+// locks returns the rows that a transaction locks, as far as a pending one can hold them.
 func (s *State) locks(o Tx) (l uint64) {
 	epoch := func(b, e int8) {
 		if b >= 0 {

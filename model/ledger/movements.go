@@ -11,7 +11,7 @@ func (s *State) raise(b, n int8) {
 	}
 }
 
-// lapsed: the epoch's or the budget's period is over by SQL's clock.
+// lapsed reports whether the epoch's or the budget's period is over by SQL's clock.
 func (s *State) lapsed(b int8) bool {
 	if !feature["period"] {
 		return false
@@ -20,7 +20,7 @@ func (s *State) lapsed(b int8) bool {
 	return s.clock > bud.period || x.status == open && x.period != bud.period
 }
 
-// mayTake judges adjust_cnt, which is 1 here. It counts units that were never handed out.
+// mayTake checks adjust_cnt, which is 1 here. It counts units that were never handed out.
 func (s *State) mayTake(b, n int8) bool {
 	bud := &s.bud[budgetOf(b)]
 	return !feature["adjust"] || s.b[b].applied < 1 || n <= bud.U-bud.fresh && !mut("adjustall")
@@ -83,7 +83,7 @@ func (s *State) offline(b int8) bool {
 	return true
 }
 
-// recycle brings the O of every open bucket back and hands all of U to one of them.
+// recycle returns the O of every open bucket and hands all of U to one of them.
 func (s *State) recycle(i, to int8) bool {
 	if s.newest(to).status != open {
 		return false
@@ -106,7 +106,8 @@ func (s *State) recycle(i, to int8) bool {
 	return true
 }
 
-// rollover funds the next period and ends epochs of the one before. only: a single bucket, or -1.
+// rollover funds the next period and ends epochs of the previous one. only is a single bucket, or
+// -1.
 func (s *State) rollover(i, only int8) bool {
 	bud := &s.bud[i]
 	changed := feature["period"] && s.clock > bud.period

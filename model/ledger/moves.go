@@ -11,7 +11,7 @@ func (s *State) mine(k, a int8) bool {
 	return false
 }
 
-// moves emits every state that one step leads to.
+// moves emits every state reachable in one step.
 func (s *State) moves(emit func(*State, Op)) {
 	n := *s
 	try := func(ok bool, o Op) {
@@ -60,7 +60,7 @@ func (s *State) lossy(o Tx, n *State, try func(bool, Op)) {
 	)
 }
 
-// pending tells whether the call's transaction is pending.
+// pending reports whether the call's transaction is pending.
 func (s *State) pending(k, a int8) bool {
 	o := s.pend.op
 	return (o.kind == flight || o.kind == collect || o.kind == gather) && o.a == k && o.b == a
@@ -222,8 +222,8 @@ func (s *State) answers(k, a int8, n *State, try func(bool, Op)) {
 	)
 }
 
-// lag: a reader of MariaDB may see the last commit and not the one before, if they touched other
-// rows.
+// lag lets a reader of MariaDB see the last commit but not the one before, if they touched
+// different rows.
 func (s *State) lag(before *State) {
 	rows := int8(0)
 	for b := range s.b {
@@ -244,9 +244,8 @@ func (s *State) lag(before *State) {
 	s.delta, s.rows = now-before.covered(0), rows
 }
 
-// lookTwice answers budget_exhausted after two looks, the second begun after the first. The
-// second one
-// reads with locks, so it sees every commit.
+// lookTwice answers budget_exhausted after two looks, the second begun after the first. The second
+// one reads with locks, so it sees every commit.
 func (s *State) lookTwice(k, a int8, n *State, try func(bool, Op)) {
 	seen := min(s.view, s.covered(0))
 	n.look, n.peekMin = k+1, s.covered(0)
@@ -267,7 +266,7 @@ func (s *State) lookTwice(k, a int8, n *State, try func(bool, Op)) {
 	)
 }
 
-// feed: the reader takes every committed event of a bucket that is past its cursor.
+// feed reads every committed event of a bucket past the reader's cursor.
 func (s *State) feed(b int8) {
 	top := s.cursor[b]
 	for k := range s.row[0][:*ids] {

@@ -41,7 +41,7 @@ const ( // state of a deduction row
 
 type Epoch struct{ status, O, H, S, R, period int8 }
 
-// Bucket has its epoch rows. fill and entry are columns of the newest row and go on from row to
+// Bucket has its epoch rows. fill and entry are columns of the newest row and continue from row to
 // row.
 type Bucket struct {
 	cur, fill, entry int8
@@ -110,11 +110,11 @@ type State struct {
 	idle     int8 // collects in a row that served nobody
 	bad      int8
 	told     [K]uint8 // answers: 1 cancelled, 2 accepted
-	// of mutants: what a node remembers
+	// State of mutants: what a node remembers.
 	looked           [K]bool
 	peekU, peekMin   int8
 	peekCount, known int8
-	// with lag
+	// Used with lag.
 	look, view, delta, rows int8
 }
 
@@ -187,7 +187,7 @@ func exists(b int8) bool {
 	return b == 0 || b == 1 && !feature["one"] || b == 2 && (feature["legs"] || feature["three"])
 }
 
-// legs tells which budgets the request names.
+// legs reports which budgets the request names.
 func legs(k int8) (bool, bool) {
 	if !feature["legs"] {
 		return true, false

@@ -1,6 +1,6 @@
 package main
 
-// covered is what the current period may still get, from one snapshot of what is committed.
+// covered returns what the current period may still get, from one snapshot of what is committed.
 func (s *State) covered(i int8) int8 {
 	sum := s.releasable(i)
 	if feature["period"] && s.clock > s.bud[i].period && !mut("sumnotdue") {

@@ -41,8 +41,8 @@ var transactions = [...]struct {
 	},
 }
 
-// run executes a transaction. It answers false when the transaction changes nothing, or waits for
-// a lock.
+// run executes a transaction. It returns false if the transaction changes nothing, or waits for a
+// lock.
 func (s *State) run(o Tx) bool {
 	waits := s.pend.op.kind != 0 && s.locks(o)&s.locks(s.pend.op) != 0
 	return !waits && transactions[o.kind].run(s, o)
@@ -121,7 +121,7 @@ func (s *State) deduct(k, a int8, at [2]int8) bool {
 	return true
 }
 
-// number gives the next feed number of a bucket, under the lock of its newest row.
+// number returns the next feed number of a bucket, under the lock of its newest row.
 func (s *State) number(b int8) int8 {
 	if s.pend.entry > 0 { // mutant entrynolock: drawn before the commit
 		return s.pend.entry
@@ -171,10 +171,9 @@ func (s *State) collect(k, a, target, donors int8) bool {
 	return true
 }
 
-// gather brings what the period may get into one bucket, as far as it is needed, and deducts in
-// the same transaction: first what came back, then U, then O of the other buckets. It looks at
-// all of it under
-// locks; whoever still does not fit is refused.
+// gather brings the units of the period into one bucket, as far as needed, and deducts in the same
+// transaction: first what came back, then U, then O of the other buckets. It reads all of it under
+// locks and refuses a request that still does not fit.
 func (s *State) gather(k, a, target int8) bool {
 	if s.row[0][k].state != absent || s.paused || budgetOf(target) != 0 ||
 		s.newest(target).status != open ||
@@ -233,7 +232,7 @@ func (s *State) gather(k, a, target int8) bool {
 	return true
 }
 
-// rollback moves n units of every leg from S or H to R. rb < 0: the hold expires.
+// rollback moves n units of every leg from S or H to R. rb < 0 means that the hold expires.
 func (s *State) rollback(k, rb, n int8) bool {
 	gone := false
 	for i := range s.row {
@@ -277,9 +276,8 @@ func (s *State) rollback(k, rb, n int8) bool {
 	return true
 }
 
-// comeBack gives units of a deduction back: straight into O while its epoch is open and its
-// period is
-// not over, else into R.
+// comeBack returns units of a deduction: directly into O if its epoch is open and its period is not
+// over, else into R.
 func (s *State) comeBack(r *Row, n int8) {
 	x := &s.b[r.b].epoch[r.e]
 	open := x.status == open || mut("backclosed")
@@ -308,7 +306,7 @@ func (s *State) confirm(k, n int8) bool {
 	return true
 }
 
-// cancel through the budget of one leg. A tombstone there stops the whole request.
+// cancel cancels through the budget of one leg. A tombstone there stops the whole request.
 func (s *State) cancel(k, i int8) bool {
 	l0, l1 := legs(k)
 	r := &s.row[i][k]

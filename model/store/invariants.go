@@ -95,8 +95,8 @@ func (s *State) checkSums(S int8) string {
 	return ""
 }
 
-// complete: no more faults and no new calls. Every epoch ends and every accepted rollback reaches
-// SQL.
+// complete checks that without further faults and calls every epoch ends and every accepted
+// rollback reaches SQL.
 func (s *State) complete() string {
 	for moved := true; moved; {
 		moved = s.giveUp()
@@ -147,7 +147,7 @@ func (s *State) complete() string {
 	return s.check()
 }
 
-// serve: U can be sold again.
+// serve checks that U can be sold again.
 func (s *State) serve() bool {
 	l := s.row().lane
 	m := &s.mem[l]

@@ -54,7 +54,8 @@ func (s *State) scripts(i int8, n *State, try func(bool, Op)) {
 	}
 }
 
-// inTime: a deduct is refused after the instant that it carries. Clients repeat within a tick.
+// inTime reports whether a deduct may still run: it is refused after the instant that it carries.
+// Clients repeat within a tick.
 func (s *State) inTime(k int8) bool {
 	if !feature["slices"] {
 		return true

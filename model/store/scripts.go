@@ -7,7 +7,7 @@ func (s *State) runs(m *Mem, lane, act int8) bool {
 		(m.id == s.lane[lane].ident[act] || mut("noreplid"))
 }
 
-// record is the id's record. It is gone when its slice is no longer looked at.
+// record returns the id's record. It is gone when its slice is no longer read.
 func (s *State) record(m *Mem, k int8) *Rec {
 	if r := &m.rec[k]; r.state == 0 || s.now/2-r.at/2 > 1 {
 		m.rec[k] = Rec{}
@@ -15,9 +15,8 @@ func (s *State) record(m *Mem, k int8) *Rec {
 	return &m.rec[k]
 }
 
-// open makes the bucket's hash. The marker key also keeps the epoch, so that a late open cannot
-// make a hash
-// again that was lost alone.
+// open creates the bucket's hash. The marker key also keeps the epoch, so that a late open cannot
+// recreate a hash that was lost alone.
 func (s *State) open(m *Mem, e int8) bool {
 	if m.e >= e+1 || m.top >= e+1 && !mut("notop") || mut("openclosed") && m.e > 0 && !m.closed {
 		return false
@@ -75,7 +74,8 @@ func (s *State) deduct(m *Mem, k, e, act int8) bool {
 	return true
 }
 
-// here: the bucket lives in this memory. It is not being copied here, and it has not moved away.
+// here reports whether the bucket lives in this memory: it is not being copied here, and it has not
+// moved away.
 func (m *Mem) here() bool { return (m.e > 0 || mut("copytouch")) && !m.moved }
 
 func (s *State) rollback(m *Mem, k, rb, act int8) bool {
@@ -121,9 +121,8 @@ func (s *State) cancel(m *Mem, k, act int8) bool {
 	return true
 }
 
-// close can be repeated. If the epoch never was here, it leaves a tombstone. If it was here and
-// is missing,
-// the answer says lost.
+// close can be repeated. If the epoch never was here, it leaves a tombstone. If it was here and is
+// missing, the answer says lost.
 func (s *State) close(m *Mem, e int8) (answer [5]int8) {
 	switch {
 	case m.e > e+1:
@@ -142,7 +141,7 @@ func (s *State) close(m *Mem, e int8) (answer [5]int8) {
 	return [5]int8{1, m.bal, m.taken, m.given, m.g}
 }
 
-// writeCopy replaces what the other lane has of the bucket, unless a newer epoch or copy is
+// writeCopy replaces the other lane's content for the bucket, unless a newer epoch or copy is
 // there.
 func (s *State) writeCopy() bool {
 	c := &s.copy

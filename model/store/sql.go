@@ -133,7 +133,8 @@ func (s *State) lose(e int8) {
 	x.O, x.status = 0, lost
 }
 
-// broken: a node that looks at the lane's server finds a reason for the next activation.
+// broken reports whether a node that inspects the lane's server finds a reason for the next
+// activation.
 func (s *State) broken(l int8) bool {
 	m, n := &s.mem[l], &s.lane[l]
 	x := s.row()
@@ -142,7 +143,7 @@ func (s *State) broken(l int8) bool {
 			(m.taken < x.taken || m.given < x.given)
 }
 
-// verify makes the next activation. From here on the older epochs are lost, whatever their rows
+// verify creates the next activation. From here on the older epochs are lost, whatever their rows
 // say.
 func (s *State) verify(l int8) bool {
 	m, n := &s.mem[l], &s.lane[l]
@@ -163,14 +164,14 @@ func (s *State) verify(l int8) bool {
 	return true
 }
 
-// kept: the memory has everything that SQL knows of the last activation.
+// kept reports whether the memory has everything that SQL knows of the last activation.
 func (s *State) kept(l int8) bool {
 	x, m := s.row(), &s.mem[l]
 	there := m.e == s.cur+1 && m.taken >= x.taken && m.given >= x.given
 	return m.mark == s.lane[l].act+1 && (there || !x.alive() || !x.served && m.top <= s.cur)
 }
 
-// current: the epoch's activation is the lane's.
+// current reports whether the epoch's activation is the lane's.
 func (s *State) current(x *Epoch) bool { return x.act == s.lane[x.lane].act }
 
 // settle ends the row of an epoch that an activation has made lost.
@@ -212,7 +213,7 @@ func (s *State) giveUp() bool {
 
 func (s *State) newID() int8 { s.ids++; return s.ids }
 
-// marker is sent once, by the node that made the activation, and replaces only an older one of
+// marker is sent once, by the node that created the activation, and replaces only an older one of
 // that server.
 func (s *State) marker(l, a int8) bool {
 	m, n := &s.mem[l], &s.lane[l]

@@ -1,12 +1,11 @@
-// The model of store mode: one bucket, one lane, and
-// with
-// `-with drain` a second lane that the bucket moves to.
+// The model of store mode: one bucket, one lane, and with `-with drain` a second lane that the
+// bucket moves to.
 //
 // A command that may once have been sent may run at any later time, any number of times, in every
-// memory that answers for its lane. A command can be sent as soon as the SQL row that justifies
-// it was written. Only a marker is sent once. SQL is lossless and each transaction is one step.
-// What other buckets do is one step, "sold elsewhere". The truth, which units are really used, is
-// kept apart from all of that.
+// memory that answers for its lane. A command can be sent as soon as the SQL row that justifies it
+// was written. Only a marker is sent once. SQL is lossless and each transaction is one step.
+// Everything that other buckets do is one step, "sold elsewhere". The truth, which units are really
+// used, is kept apart.
 package main
 
 import (
@@ -39,7 +38,7 @@ type Rec struct {
 	at      int8  // tick of its time slice
 }
 
-// Mem is what one server has of the bucket's lane.
+// Mem is one server's memory of the bucket's lane.
 type Mem struct {
 	alive  bool
 	lane   int8
@@ -70,7 +69,7 @@ type Epoch struct {
 	confirmed          bool // the store has answered open
 	served             bool // SQL has said open
 	moving             bool
-	// answer is that of close, in a node's hands: 1 found or 2 lost, balance, taken, given, g
+	// answer is close's answer, held by a node: 1 found or 2 lost, balance, taken, given, g.
 	answer [5]int8
 }
 
@@ -82,7 +81,7 @@ type Lane struct {
 	checked bool    // the server is the one that was verified, as far as anybody can know
 }
 
-// Sync is what a node has read of a memory and has not told SQL yet.
+// Sync is what a node has read of a memory and has not yet written to SQL.
 type Sync struct {
 	lane, act, e, taken, given int8
 	late                       [E]int8
@@ -106,14 +105,14 @@ type State struct {
 	forgot            bool // records were lost: I4 and I5 are out of their bounds
 	gap               bool // a hash was lost
 	released, assumed int8
-	// truth
+	// The truth.
 	times, out, outE [K]int8
 	asked            [K]uint8
 	void             [K]bool
 	bad              int8
 }
 
-// Op names a move and its arguments, for the trace.
+// Op is a move and its arguments, for the trace.
 type Op struct {
 	name       string
 	a, b, c, d int8
@@ -149,7 +148,7 @@ func word(l, w string) bool    { return strings.Contains(","+l+",", ","+w+",") }
 func in(l string, k int8) bool { return strings.ContainsRune(l, rune('0'+k)) }
 func limited(k int8) bool      { return feature["limit"] && k < 2 }
 
-// part is the number of units that one rollback asks for.
+// part returns the number of units that one rollback asks for.
 func part(k int8) int8 {
 	if feature["parts"] {
 		return 1

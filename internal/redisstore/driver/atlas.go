@@ -7,34 +7,31 @@ import (
 	"time"
 )
 
-// atlasAge is how long an atlas believes what it was told when nothing speaks against it. A lane
-// that moved unnoticed costs nothing meanwhile: whoever serves it no longer says so at the first
-// call.
+// atlasAge is how long an atlas trusts an answer without doubt. A stale entry costs nothing: the
+// server refuses the first call for a lane that has moved.
 const atlasAge = 3 * time.Second
 
-// errNobody says that an instance's servers were asked and that none serves the lane.
-var errNobody = errors.New("none of its servers says who serves the lane")
+// errNobody means that an instance's servers answered, and none of them knows who serves the lane.
+var errNobody = errors.New("none of its servers knows who serves the lane")
 
-// atlas remembers which server serves which lane, as the servers of the instance tell it. It
-// only says where to look: who answers there is told by the identity, and a lane that moved is a
-// lane that lost
-// its memory. Safe for concurrent use.
+// atlas maps lanes to servers, as reported by the servers of the instance. It only says where to
+// look: the identity shows who answers there, and a lane that moved is a lane that lost its memory.
+// It is safe for concurrent use.
 type atlas struct {
-	// ask asks the servers: an address for each lane, "" for one that nobody serves. nil: a
-	// standalone
-	// Redis, which is where the configuration says.
+	// ask queries the servers and returns an address for each lane, "" if nobody serves it. It is
+	// nil for a standalone Redis, whose address is configured.
 	ask func(context.Context) ([]string, error)
-	// asking is held by whoever asks.
+	// asking is held by the goroutine that asks.
 	asking chan struct{}
 
 	mu    sync.Mutex
 	addrs []string // as last told; nil: never
 	err   error    // of the last question
-	// asked is when the last question began, doubted when a server was last found not to serve.
+	// asked is when the last query began, doubted when a server last turned out not to serve.
 	asked, doubted time.Time
 }
 
-// fixedAtlas says the same of every lane, at all times.
+// fixedAtlas returns an atlas with the same address for every lane.
 func fixedAtlas(addr string, lanes int) *atlas {
 	a := &atlas{addrs: make([]string, lanes)}
 	for i := range a.addrs {
@@ -47,11 +44,10 @@ func newAtlas(ask func(context.Context) ([]string, error)) *atlas {
 	return &atlas{ask: ask, asking: make(chan struct{}, 1)}
 }
 
-// find returns the address of the server that serves a lane, by its index. It asks when it never
-// did, when what it knows is older than atlasAge, or after doubt. When nobody can be asked, what
-// was known before stands: sentinels that are down do not take away a Redis that is up. Errors:
-// why nobody could
-// be asked, or errNobody.
+// find returns the address of the server that serves a lane, by the lane's index. It queries the
+// servers the first time, when its knowledge is older than atlasAge, and after doubt. If nobody
+// answers, the previous knowledge stands: sentinels that are down do not take away a Redis that is
+// up. It returns an error if nobody could be asked, or errNobody.
 func (a *atlas) find(ctx context.Context, index int) (string, error) {
 	if a.ask == nil {
 		return a.addrs[index], nil
@@ -80,8 +76,8 @@ func (a *atlas) find(ctx context.Context, index int) (string, error) {
 	return addr, err
 }
 
-// known returns what is known of a lane, and whether that is good enough for somebody who came
-// then.
+// known returns the address of a lane, and whether it is recent enough for a caller who came at
+// that time.
 func (a *atlas) known(index int, came time.Time) (addr string, err error, good bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -96,7 +92,7 @@ func (a *atlas) known(index int, came time.Time) (addr string, err error, good b
 	return "", errNobody, good
 }
 
-// doubt makes the next find ask: a server did not do what was asked of it.
+// doubt makes the next find query the servers, because a server did not do what was asked.
 func (a *atlas) doubt() {
 	a.mu.Lock()
 	defer a.mu.Unlock()

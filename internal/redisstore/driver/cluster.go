@@ -11,14 +11,13 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// mostAsked is how many servers of a Cluster are asked for its slots at a time.
+// mostAsked is the most servers of a Cluster that one query asks.
 const mostAsked = 8
 
-// claim is what a server of a Cluster says of a master: the slots it serves since an epoch of
-// the Cluster's configuration. Of two that claim a slot the one with the greater epoch has it: a
-// server that
-// was cut off and goes on telling what was true before is outvoted by any other (Redis Cluster
-// specification, "configuration epoch").
+// claim is a server's report about a master of a Cluster: the slots it serves, since an epoch of
+// the Cluster's configuration. If two claim a slot, the greater epoch wins, so a server that was
+// cut off and reports an old state is outvoted by any other (Redis Cluster specification,
+// "configuration epoch").
 type claim struct {
 	addr  string
 	epoch uint64
@@ -35,7 +34,8 @@ func (c claim) serves(slot int) bool {
 	return false
 }
 
-// clusterAtlas asks the seeds, and the masters that it was told of, for the slots of the lanes.
+// clusterAtlas returns an atlas that asks the seeds, and the masters learned from them, for the
+// slots of the lanes.
 func (i *Instance) clusterAtlas(seeds []string) *atlas {
 	atSlots := make([]int, len(i.tags))
 	for lane, tag := range i.tags {
@@ -59,8 +59,7 @@ func (i *Instance) clusterAtlas(seeds []string) *atlas {
 	})
 }
 
-// winner returns the address of the claim to a slot with the greatest epoch, "" when there is
-// none.
+// winner returns the address of the claim to a slot with the greatest epoch, or "".
 func winner(claims []claim, slot int) (addr string) {
 	epoch := uint64(0)
 	for _, c := range claims {
@@ -71,9 +70,9 @@ func winner(claims []claim, slot int) (addr string) {
 	return addr
 }
 
-// asked lists whom to ask: some masters and some seeds, none twice, mostAsked at most. Half of
-// the places are kept for seeds, so that a picture of a Cluster that is gone is not asked of
-// itself only.
+// asked returns the servers to ask: some masters and some seeds, without duplicates, at most
+// mostAsked. Half of the places are reserved for seeds, so that the remains of an old Cluster are
+// not asked only about themselves.
 func asked(masters, seeds []string) (out []string) {
 	seen := map[string]bool{}
 	add := func(addrs []string, most int) {
@@ -89,8 +88,8 @@ func asked(masters, seeds []string) (out []string) {
 	return out
 }
 
-// askNodes asks several servers of a Cluster at once who serves which slots. It fails when none
-// answers.
+// askNodes asks several servers of a Cluster concurrently who serves which slots. It returns an
+// error if none answers.
 func (i *Instance) askNodes(ctx context.Context, addrs []string) ([]claim, error) {
 	answers, errs := make([][]claim, len(addrs)), make([]error, len(addrs))
 	var all sync.WaitGroup
@@ -116,18 +115,15 @@ func (i *Instance) askNodes(ctx context.Context, addrs []string) ([]claim, error
 	return claims, nil
 }
 
-// nodes reads the masters that have slots from the answer to CLUSTER NODES, of which a line is
-// (Redis
+// nodes parses the masters that have slots in an answer to CLUSTER NODES, whose lines are (Redis
 // manual)
 //
 //	<id> <ip:port@cport[,hostname[,…]]> <flags> <master> <ping> <pong> <config epoch> <link>
+//	<slot> …
 //
-// <slot> …
-//
-// with slots as N, N-M, or in brackets where one is on the move: those count for the one who has
-// them still. host stands for a server that does not know its own address. named: take the name
-// that a
-// server announces, for its certificate, instead of the number.
+// with slots as N, N-M, or in brackets while one is migrating: such a slot counts for the server
+// that still has it. host stands for a server that does not know its own address. named takes the
+// host name that a server announces, for its certificate, instead of the IP address.
 func nodes(text, host string, named bool) (claims []claim) {
 	for line := range strings.Lines(text) {
 		fields := strings.Fields(line)
@@ -159,7 +155,7 @@ func hasFlag(flags, flag string) bool {
 	return false
 }
 
-// nodeAddr reads the second field of a line of CLUSTER NODES; "" for a server without a port for
+// nodeAddr parses the second field of a line of CLUSTER NODES; "" for a server without a port for
 // clients.
 func nodeAddr(field, host string, named bool) string {
 	parts := strings.Split(field, ",")
@@ -181,7 +177,7 @@ func nodeAddr(field, host string, named bool) string {
 	return net.JoinHostPort(host, port)
 }
 
-// slotRange reads N or N-M.
+// slotRange parses N or N-M.
 func slotRange(text string) (r [2]int, ok bool) {
 	first, last, found := strings.Cut(text, "-")
 	if !found {
@@ -192,9 +188,8 @@ func slotRange(text string) (r [2]int, ok bool) {
 	return [2]int{a, b}, err1 == nil && err2 == nil && a >= 0 && b < slots && a <= b
 }
 
-// askNode asks a server of a Cluster for its id there and, unless prefix is "", for the type of
-// a key
-// that is never made: who does not serve the key's slot says so instead.
+// askNode asks a server of a Cluster for its id there. Unless prefix is "", it also asks for the
+// type of a key that never exists, which a server refuses if it does not serve the key's slot.
 func askNode(ctx context.Context, pipe redis.Pipeliner, prefix string) (id *redis.StringCmd) {
 	id = redis.NewStringCmd(ctx, "CLUSTER", "MYID")
 	_ = pipe.Process(ctx, id)

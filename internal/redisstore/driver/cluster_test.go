@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// TestNodes: what servers of several versions say.
+// TestNodes parses the answers of several server versions.
 func TestNodes(t *testing.T) {
 	const text = `07c3 127.0.0.1:30004@31004 slave e7d1 0 1426238317239 4 connected
 67ed 127.0.0.1:30002@31002,host-2 master - 0 1426238316232 2 connected 5461-10922
@@ -45,7 +45,7 @@ short line
 	}
 }
 
-// TestWinner: of two that claim a slot the greater epoch has it, whoever was asked first.
+// TestWinner checks that the greater epoch wins a slot, whoever was asked first.
 func TestWinner(t *testing.T) {
 	old, young := claim{"old:1", 3, [][2]int{{0, 99}}}, claim{"young:1", 7, [][2]int{{50, 99}, {200, 200}}}
 	for _, claims := range [][]claim{{old, young}, {young, old}, {old, young, old}} {
@@ -57,7 +57,7 @@ func TestWinner(t *testing.T) {
 	}
 }
 
-// TestAsked: some of both kinds, none twice, and not too many.
+// TestAsked checks for some of both kinds, no duplicates, and not too many.
 func TestAsked(t *testing.T) {
 	list := func(kind string, n int) (out []string) {
 		for i := range n {
@@ -82,7 +82,7 @@ func TestAsked(t *testing.T) {
 	}
 }
 
-// TestNewest: the last fail-over that any sentinel knows of decides.
+// TestNewest checks that the last fail-over known to any sentinel decides.
 func TestNewest(t *testing.T) {
 	old, young := report{"old:1", 3}, report{"young:1", 7}
 	for want, reports := range map[string][]report{"young:1": {{}, old, young, old}, "old:1": {{"", 9}, old}, "": {{}, {}}} {
@@ -99,7 +99,7 @@ func TestNewest(t *testing.T) {
 	}
 }
 
-// TestReportOf: what a sentinel must say at least.
+// TestReportOf checks what a sentinel must report at least.
 func TestReportOf(t *testing.T) {
 	good := map[string]string{"ip": "::1", "port": "6379", "config-epoch": "4", "flags": "master"}
 	if got, err := reportOf(good); err != nil || got != (report{"[::1]:6379", 4}) {
@@ -118,7 +118,8 @@ func TestReportOf(t *testing.T) {
 	}
 }
 
-// TestAtlas: it asks when it must, once for all who wait, and keeps what it knew when nobody answers.
+// TestAtlas checks that it queries when it must, once for all who wait, and keeps its knowledge
+// when nobody answers.
 func TestAtlas(t *testing.T) {
 	var calls atomic.Int64
 	var mu sync.Mutex
@@ -167,7 +168,7 @@ func TestAtlas(t *testing.T) {
 	find(0, "c", nil, 1)
 }
 
-// TestAtlasAskedByMany: all who come while somebody asks share one more question at most.
+// TestAtlasAskedByMany checks that all callers during a query share at most one more.
 func TestAtlasAskedByMany(t *testing.T) {
 	const many = 50
 	var calls atomic.Int64

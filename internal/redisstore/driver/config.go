@@ -9,56 +9,51 @@ import (
 	"github.com/budgetd/budgetd/budget"
 )
 
-// Config says which Redis an instance is and how long to wait for it. A duration of 0 takes the
+// Config identifies the Redis of an instance and bounds the waits for it. A duration of 0 means the
 // default.
 type Config struct {
 	// Name is the instance's name (budget.CheckName).
 	Name string
-	// Where it is, in one of three ways: Addr is the host:port of a standalone Redis or the path of
-	// its socket as unix:///run/redis.sock, Sentinels name the Redis that serves now, Seeds are
-	// host:port of
-	// some servers of a Cluster.
+	// The address has one of three forms. Addr is the host:port of a standalone Redis or the path
+	// of its socket as unix:///run/redis.sock. Sentinels name the Redis that serves now. Seeds are
+	// host:port of some servers of a Cluster.
 	Addr      string
 	Sentinels Sentinels
 	Seeds     []string
-	// Username and Password are for its ACL; "" for none. Secret, when set, returns the password
-	// instead: it is asked for each connection.
+	// Username and Password are for its ACL; "" for none. Secret, if set, returns the password
+	// instead, for each connection.
 	Username, Password string
 	Secret             func() string
-	// Vouched: settings that the server does not let be read are as store mode needs them, and INFO
-	// may lack the run id. The operator answers for that.
+	// Vouched means that settings which cannot be read are as store mode needs them, and that INFO
+	// may lack the run id. The operator vouches for that.
 	Vouched bool
-	// DB is the database number, 0 by default; a Cluster has no other.
+	// DB is the database number; a Cluster has only 0.
 	DB int
-	// TLS is used for connections when it is not nil; without a ServerName each server's
-	// certificate
-	// must be for the host that it is reached at.
+	// TLS encrypts connections if it is not nil. Without a ServerName each server's certificate
+	// must be for the host of its address.
 	TLS *tls.Config
-	// Encrypt, when set, returns the settings of one connection instead of TLS.
+	// Encrypt, if set, returns the settings of one connection and replaces TLS.
 	Encrypt func() *tls.Config
 	// Lanes is the number of lanes, at least 1: the parts in which one script can touch every key.
-	// Those of
-	// a Cluster spread over its masters.
+	// The lanes of a Cluster are spread over its masters.
 	Lanes int
-	// InstallationID keeps installations that share a Redis apart: 1-32 of [A-Za-z0-9_-].
+	// InstallationID separates installations that share a Redis: 1-32 of [A-Za-z0-9_-].
 	InstallationID string
 	// PoolSize is the most connections that calls use at a time; default 16.
 	PoolSize int
 	// DialTimeout bounds a connect, ReadTimeout and WriteTimeout a reply and a request, PoolTimeout
-	// the
-	// wait for a free connection; default 1 s each. A context's deadline applies if it is earlier.
+	// the wait for a free connection; default 1 s each. A context's deadline applies if it is
+	// earlier.
 	DialTimeout, ReadTimeout, WriteTimeout, PoolTimeout time.Duration
-	// IdleTimeout closes connections that were not used for so long, default 5 m. It should be
-	// below the
-	// server's own `timeout`.
+	// IdleTimeout closes connections that were unused for that long, default 5 m. It should be
+	// below the server's own `timeout`.
 	IdleTimeout time.Duration
-	// RecordWindow is for how long at least a request id is remembered in store mode, by the clock
-	// of the
-	// Redis: 1 s to 24 h, whole milliseconds, default 10 m.
+	// RecordWindow is the minimum time for which a request id is remembered in store mode, by the
+	// clock of the Redis: 1 s to 24 h, whole milliseconds, default 10 m.
 	RecordWindow time.Duration
 }
 
-// The record window when the configuration does not say, and its bounds.
+// The default record window and its bounds.
 const (
 	UsualRecordWindow = 10 * time.Minute
 	LeastRecordWindow = time.Second
@@ -127,7 +122,7 @@ func (c Config) check() []budget.FieldError {
 	return faults
 }
 
-// checkAddr checks where the instance is.
+// checkAddr checks the address of the instance.
 func (c Config) checkAddr(fault func(field, why string)) {
 	ways := 0
 	for _, way := range []bool{c.Addr != "", len(c.Sentinels.Addrs) > 0, len(c.Seeds) > 0} {
@@ -150,7 +145,7 @@ func (c Config) checkAddr(fault func(field, why string)) {
 // maxInstallationBytes is the width of the installation id's column.
 const maxInstallationBytes = 32
 
-// checkInstallation returns what is wrong with an installation id, "" if nothing.
+// checkInstallation returns what is wrong with an installation id, or "".
 func checkInstallation(id string) string {
 	if id == "" || len(id) > maxInstallationBytes {
 		return fmt.Sprintf("is %d bytes long, 1 to %d are allowed", len(id), maxInstallationBytes)

@@ -15,13 +15,13 @@ const instance = "r1"
 
 var lane0 = bucket.Lane{Instance: instance}
 
-// config is how the tests reach a server.
+// config returns the configuration to reach a test server.
 func config(server *testservers.RedisServer) driver.Config {
 	return driver.Config{Name: instance, Addr: server.Addr(), Lanes: 2, InstallationID: "test",
 		DialTimeout: 5 * time.Second, ReadTimeout: 10 * time.Second}
 }
 
-// connect makes an instance that is closed with the test.
+// connect returns an instance that is closed with the test.
 func connect(t testing.TB, c driver.Config) *driver.Instance {
 	t.Helper()
 	i, err := driver.New(c)
@@ -30,7 +30,7 @@ func connect(t testing.TB, c driver.Config) *driver.Instance {
 	return i
 }
 
-// client is a connection past the driver.
+// client returns a connection that bypasses the driver.
 func client(t testing.TB, server *testservers.RedisServer) *redis.Client {
 	t.Helper()
 	c := redis.NewClient(&redis.Options{Addr: server.Addr(), MaxRetries: -1, Protocol: 2})

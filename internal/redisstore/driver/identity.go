@@ -10,12 +10,11 @@ import (
 	"github.com/budgetd/budgetd/bucket"
 )
 
-// Identity reads who serves the lane on a connection of its own: `<run id> <replication id>
+// Identity reads who serves the lane, on a connection of its own: `<run id> <replication id>
 // <role>`, and on a Cluster the server's id there. It changes when the process restarts and when
-// its data is or becomes another's: a replica that is promoted, a primary that gets its first
-// replica or that has had none for repl-backlog-ttl, a lane that moved to another master.
-// Errors: Unavailable, also for a replica, and
-// for a server of a Cluster that does not serve the lane's slot now.
+// its data is or becomes another's: a replica is promoted, a primary gets its first replica or has
+// had none for repl-backlog-ttl, or a lane moves to another master. It returns Unavailable also for
+// a replica, and for a server of a Cluster that does not serve the lane's slot now.
 func (i *Instance) Identity(ctx context.Context, at bucket.Lane) (string, error) {
 	const op = "identify"
 	where, err := i.locate(ctx, op, at)
@@ -33,7 +32,7 @@ func (i *Instance) Identity(ctx context.Context, at bucket.Lane) (string, error)
 	return i.meet(ctx, op, now, at)
 }
 
-// meet asks a server who it is, and on a Cluster whether it serves the lane.
+// meet asks a server for its identity, and on a Cluster whether it serves the lane.
 func (i *Instance) meet(
 	ctx context.Context,
 	op string,
@@ -49,9 +48,8 @@ func (i *Instance) meet(
 	return met, err
 }
 
-// identify asks a connection who is at its other end, and on a Cluster whether it serves the
-// keys that
-// begin with prefix; "" does not ask that.
+// identify asks a connection for the identity at its other end, and on a Cluster whether it serves
+// the keys that begin with prefix; "" skips the latter.
 func (i *Instance) identify(
 	ctx context.Context,
 	op string,
@@ -88,8 +86,8 @@ func (i *Instance) identify(
 	return run + " " + id + " " + role, nil
 }
 
-// isPlain reports whether a text is one or more letters and digits, as everything in an identity
-// is.
+// isPlain reports whether a text consists of one or more letters and digits, as all words of an
+// identity do.
 func isPlain(text string) bool {
 	for i := range len(text) {
 		c := text[i]
@@ -107,7 +105,7 @@ func ReplicationID(identity string) string {
 	return id
 }
 
-// infoFields reads the lines `name:value` of an INFO reply.
+// infoFields parses the lines `name:value` of an INFO reply.
 func infoFields(info string) map[string]string {
 	fields := make(map[string]string)
 	for line := range strings.Lines(info) {
@@ -118,7 +116,7 @@ func infoFields(info string) map[string]string {
 	return fields
 }
 
-// Time reads the server's clock. Errors: Unavailable.
+// Time reads the server's clock. It returns Unavailable if that fails.
 func (i *Instance) Time(ctx context.Context, at bucket.Lane) (time.Time, error) {
 	const op = "read the time"
 	where, err := i.locate(ctx, op, at)

@@ -15,7 +15,7 @@ import (
 	"github.com/budgetd/budgetd/budget"
 )
 
-// Instance is one Redis instance with its lanes. Safe for concurrent use.
+// Instance is one Redis instance with its lanes. It is safe for concurrent use.
 type Instance struct {
 	config Config
 	atlas  *atlas
@@ -25,15 +25,14 @@ type Instance struct {
 	sessions map[sessionKey]*session // nil once disconnected
 }
 
-// New makes an instance. It does not connect: an instance that is down does not keep budgetd
-// from
-// starting. Errors: Invalid with every faulty field.
+// New returns an instance without connecting, so that budgetd starts while an instance is down. It
+// returns Invalid with every faulty field.
 func New(config Config) (*Instance, error) {
 	if faults := config.check(); len(faults) > 0 {
 		return nil, &budget.Error{Code: budget.Invalid, Op: "configure instance", Fields: faults}
 	}
 	i := &Instance{config: config.withDefaults(), sessions: make(map[sessionKey]*session)}
-	// go-redis logs what it also returns; errors are logged once, where they stop.
+	// go-redis logs errors that it also returns; errors are logged once, where they stop.
 	logging.Disable()
 	i.chart()
 	return i, nil
@@ -42,12 +41,12 @@ func New(config Config) (*Instance, error) {
 // Config returns the configuration with its defaults.
 func (i *Instance) Config() Config { return i.config }
 
-// Prefix returns what every key of a lane begins with: `budgetd:<installation id>:{<tag>}:`.
+// Prefix returns the prefix of every key of a lane: `budgetd:<installation id>:{<tag>}:`.
 func (i *Instance) Prefix(at bucket.Lane) string {
 	return "budgetd:" + i.config.InstallationID + ":{" + i.tags[at.Index] + "}:"
 }
 
-// Known returns an error of code Unavailable unless the lane is one of this instance.
+// Known returns Unavailable unless the lane is one of this instance.
 func (i *Instance) Known(op string, at bucket.Lane) error {
 	if at.Instance != i.config.Name || at.Index < 0 || at.Index >= len(i.tags) {
 		return budget.Refuse(budget.Unavailable, op, "instance %s has no lane %s/%d",
@@ -56,7 +55,7 @@ func (i *Instance) Known(op string, at bucket.Lane) error {
 	return nil
 }
 
-// chart decides where lanes are looked for, and their hash tags.
+// chart sets the hash tags of lanes and the atlas.
 func (i *Instance) chart() {
 	for index := range i.config.Lanes {
 		at := bucket.Lane{Instance: i.config.Name, Index: index}
@@ -76,7 +75,7 @@ func (i *Instance) chart() {
 	}
 }
 
-// options returns a client's settings; verify, when set, is asked about each new connection.
+// options returns a client's settings; verify, if set, checks each new connection.
 func (i *Instance) options(
 	addr string,
 	verify func(context.Context, *redis.Conn) error,
@@ -109,7 +108,8 @@ func (i *Instance) options(
 	return options
 }
 
-// credentials returns what tells user and password for each connection; nil without a secret.
+// credentials returns a function for the user and password of each connection; nil without a
+// secret.
 func credentials(user string, secret func() string) func() (string, string) {
 	if secret == nil {
 		return nil
@@ -117,8 +117,8 @@ func credentials(user string, secret func() string) func() (string, string) {
 	return func() (string, string) { return user, secret() }
 }
 
-// Disconnect closes all connections, after the calls that are under way. Every later call is
-// unavailable. Disconnecting twice is harmless.
+// Disconnect closes all connections after the running calls. Every later call is unavailable.
+// Disconnecting twice is harmless.
 func (i *Instance) Disconnect() error {
 	i.mu.Lock()
 	sessions := i.sessions
@@ -137,7 +137,7 @@ func (i *Instance) disconnected() bool {
 	return i.sessions == nil
 }
 
-// dial returns a connection of any identity, to ask who is there, which done closes.
+// dial returns a connection to a server of any identity; done closes it.
 func (i *Instance) dial(addr string) (conn *redis.Conn, done func()) {
 	client := redis.NewClient(i.options(addr, nil))
 	conn = client.EphemeralConn()
@@ -147,7 +147,7 @@ func (i *Instance) dial(addr string) (conn *redis.Conn, done func()) {
 	}
 }
 
-// locate returns the server that serves a lane, as far as is known. Errors: Unavailable.
+// locate returns the server that serves a lane, according to the atlas, or Unavailable.
 func (i *Instance) locate(ctx context.Context, op string, at bucket.Lane) (server, error) {
 	whole := server{instance: i.config.Name}
 	if err := i.Known(op, at); err != nil {
@@ -158,12 +158,12 @@ func (i *Instance) locate(ctx context.Context, op string, at bucket.Lane) (serve
 	}
 	addr, err := i.atlas.find(ctx, at.Index)
 	if err != nil {
-		return whole, whole.unavailable(op, err, "nobody says which server serves lane "+at.String())
+		return whole, whole.unavailable(op, err, "no server is known for lane "+at.String())
 	}
 	return server{i.config.Name, addr}, nil
 }
 
-// nameOf names a server in a sentence for people: an instance of one server by its name.
+// nameOf names a server in messages: an instance of one server by its name.
 func (i *Instance) nameOf(at server) string {
 	if i.config.Addr != "" {
 		at.addr = ""

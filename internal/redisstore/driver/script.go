@@ -10,11 +10,11 @@ import (
 	"github.com/budgetd/budgetd/bucket"
 )
 
-// Script is the text of a script. No text holds a value, so a Redis has as many scripts as there
+// Script is the text of a script. No text contains a value, so a Redis has as many scripts as there
 // are verbs.
 type Script struct{ text, sha string }
 
-// NewScript names a text by its SHA-1, as Redis does.
+// NewScript returns a script named by its SHA-1, as in Redis.
 func NewScript(text string) *Script {
 	sum := sha1.Sum([]byte(text)) //nolint:gosec // see the import
 	return &Script{text: text, sha: hex.EncodeToString(sum[:])}
@@ -28,7 +28,7 @@ type Call struct {
 	// Op names the step in errors.
 	Op   string
 	Lane bucket.Lane
-	// Identity is what the connection must meet; "" for any.
+	// Identity is the identity that the connection must meet; "" for any.
 	Identity string
 	Script   *Script
 	Keys     []string
@@ -36,9 +36,8 @@ type Call struct {
 }
 
 // Run runs a script on the server that serves the lane and returns its answer. After NOSCRIPT,
-// which did nothing, the text is sent, once. Errors: bucket.ErrOtherMemory, Unavailable (not
-// done), OutcomeUnknown,
-// or *Told where the script says that it did nothing and why.
+// which did nothing, it sends the text once. Errors: bucket.ErrOtherMemory, Unavailable (not done),
+// OutcomeUnknown, or *Told if the script did nothing and says why.
 func (i *Instance) Run(ctx context.Context, c Call) (any, error) {
 	at, err := i.locate(ctx, c.Op, c.Lane)
 	if err != nil {
@@ -84,10 +83,9 @@ func (i *Instance) Run(ctx context.Context, c Call) (any, error) {
 	return nil, v.err
 }
 
-// witness is an argument of a command that notices when the command is being written: go-redis
-// asks it for its text at that moment, in the caller's goroutine. As long as it was not asked,
-// no byte of
-// the command has left, whatever the error says.
+// witness is an argument that detects when its command is written: go-redis asks it for its text at
+// that moment, in the caller's goroutine. Until then no byte of the command has left, whatever the
+// error says.
 type witness struct {
 	text    string
 	written bool

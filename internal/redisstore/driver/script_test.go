@@ -21,8 +21,8 @@ func counting(key string) driver.Call {
 		Keys: []string{key}}
 }
 
-// TestScriptsAreLoadedAgain: a server that forgot its scripts gets them with the next call, which takes
-// effect once; other scripts and repeated calls add no text (issue 31, item 15).
+// TestScriptsAreLoadedAgain checks that a server that lost its scripts gets them with the next
+// call, which takes effect once; other scripts and repeated calls add no text.
 func TestScriptsAreLoadedAgain(t *testing.T) {
 	server := testservers.Redis(t)
 	i := connect(t, config(server))
@@ -42,8 +42,8 @@ func TestScriptsAreLoadedAgain(t *testing.T) {
 	}
 }
 
-// TestIdentityBinding: a call that names an identity is not sent to a server that has another one, and goes
-// through again only with the new identity (I2).
+// TestIdentityBinding checks that a call with an identity is not sent to a server with another one,
+// and succeeds again only with the new identity (I2).
 func TestIdentityBinding(t *testing.T) {
 	server := testservers.Redis(t, testservers.AppendOnly("always"))
 	i := connect(t, config(server))
@@ -71,7 +71,7 @@ func TestIdentityBinding(t *testing.T) {
 	}
 }
 
-// TestLostReply: a call whose reply does not come may have been done, and is not sent twice.
+// TestLostReply checks that a call without a reply counts as perhaps done and is not sent twice.
 func TestLostReply(t *testing.T) {
 	server := testservers.Redis(t)
 	proxy := testservers.NewProxy(t, server.Addr())
@@ -96,7 +96,7 @@ func TestLostReply(t *testing.T) {
 	}
 }
 
-// TestRefusals: what a server refuses to write is known not to be done.
+// TestRefusals checks that a refused write is known not to be done.
 func TestRefusals(t *testing.T) {
 	server := testservers.Redis(t)
 	i, raw := connect(t, config(server)), client(t, server)
@@ -118,7 +118,7 @@ func TestRefusals(t *testing.T) {
 	}
 }
 
-// TestUnixSocket: an instance is reached over its socket (issue 31, item 17).
+// TestUnixSocket checks that an instance is reached over its socket.
 func TestUnixSocket(t *testing.T) {
 	dir, err := os.MkdirTemp("", "budgetd") // a socket's path is at most 107 bytes long
 	must(t, err)

@@ -12,7 +12,7 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// Sentinels says where the sentinels of a group are, and which of their groups it is.
+// Sentinels identifies a group of sentinels and the master that they watch.
 type Sentinels struct {
 	// Addrs are host:port of all of them, or of some.
 	Addrs []string
@@ -20,21 +20,20 @@ type Sentinels struct {
 	MasterName string
 	// Username and Password are the sentinels' own; "" for none.
 	Username, Password string
-	// Secret, when set, returns the password instead: it is asked for each connection.
+	// Secret, if set, returns the password instead, for each connection.
 	Secret func() string
 }
 
-// report is what a sentinel says of its group's master. Of two reports the one with the greater
-// epoch
-// is true: it is that of the last fail-over the sentinel knows of (Redis manual, "Sentinel").
+// report is a sentinel's report about its group's master. Of two reports the one with the greater
+// epoch is true: it is that of the last fail-over that the sentinel knows (Redis manual,
+// "Sentinel").
 type report struct {
 	addr  string
 	epoch uint64
 }
 
-// sentinelAtlas asks all sentinels for the master of the group, which serves every lane.
-// Sentinels are
-// asked each time: go-redis's own client for them follows their announcements and re-sends.
+// sentinelAtlas returns an atlas that asks all sentinels for the master of the group, which serves
+// every lane. It asks each time: go-redis's own client follows their announcements and resends.
 func (i *Instance) sentinelAtlas(group Sentinels) *atlas {
 	return newAtlas(func(ctx context.Context) ([]string, error) {
 		reports, errs := make([]report, len(group.Addrs)), make([]error, len(group.Addrs))
@@ -59,7 +58,7 @@ func (i *Instance) sentinelAtlas(group Sentinels) *atlas {
 	})
 }
 
-// newest returns the report with the greatest epoch; one without an address is none.
+// newest returns the report with the greatest epoch; one without an address is ignored.
 func newest(reports []report) (out report) {
 	for _, r := range reports {
 		if r.addr != "" && (out.addr == "" || r.epoch > out.epoch) {
@@ -88,7 +87,7 @@ func (i *Instance) askSentinel(
 	return reportOf(fields.Val())
 }
 
-// reportOf reads the answer to SENTINEL MASTER.
+// reportOf parses the answer to SENTINEL MASTER.
 func reportOf(fields map[string]string) (report, error) {
 	epoch, err := strconv.ParseUint(fields["config-epoch"], 10, 64)
 	port, err2 := strconv.Atoi(fields["port"])

@@ -10,15 +10,15 @@ import (
 	"github.com/budgetd/budgetd/bucket"
 )
 
-// sessionKey names a session: the server, and the identity that its connections must meet; ""
+// sessionKey identifies a session: the server, and the identity that its connections must meet; ""
 // for any.
 type sessionKey struct{ addr, identity string }
 
-// session is a set of connections that each met the session's identity when it was opened.
+// session is a set of connections, each of which met the session's identity when it was opened.
 type session struct {
 	connect func() *redis.Client
-	// lost: a new connection met another identity. It stays so: what was there before may come
-	// back, but the lane may have been given to another memory meanwhile.
+	// lost means that a new connection met another identity. It is final: the former identity may
+	// come back, but the lane may have been given to another memory meanwhile.
 	lost atomic.Bool
 
 	mu   sync.RWMutex
@@ -31,9 +31,8 @@ type pool struct {
 	users  sync.WaitGroup
 }
 
-// session returns the session of a server and an identity. It connects when it is used. Errors:
-// Unavailable
-// once disconnected.
+// session returns the session of a server and an identity. It connects on first use. It returns
+// Unavailable after Disconnect.
 func (i *Instance) session(op string, at server, identity string) (*session, error) {
 	key := sessionKey{at.addr, identity}
 	i.mu.RLock()
@@ -65,7 +64,7 @@ func (i *Instance) session(op string, at server, identity string) (*session, err
 	return n, nil
 }
 
-// newSession makes a session with a server, bound to an identity unless that is "".
+// newSession returns a session with a server, bound to an identity unless that is "".
 func (i *Instance) newSession(at server, identity string) *session {
 	n := &session{}
 	verify := func(ctx context.Context, conn *redis.Conn) error {
@@ -87,7 +86,7 @@ func (i *Instance) newSession(at server, identity string) *session {
 	return n
 }
 
-// enter returns the client to use until leave is called; nil when the session has ended.
+// enter returns the client to use until leave is called; nil if the session has ended.
 func (n *session) enter() (p *pool) {
 	n.mu.RLock()
 	defer n.mu.RUnlock()
@@ -99,9 +98,8 @@ func (n *session) enter() (p *pool) {
 
 func (p *pool) leave() { p.users.Done() }
 
-// renew lets every later call use new connections, if p is still what they use: an answer said
-// that its
-// connections no longer lead to where they did.
+// renew makes later calls use new connections, if p is still in use: an answer showed that its
+// connections no longer lead to the same memory.
 func (n *session) renew(p *pool) {
 	n.mu.Lock()
 	current := n.pool == p
@@ -125,7 +123,7 @@ func (n *session) end() {
 	}
 }
 
-// close waits for the users, each of which is bound by the time-outs of a call.
+// close waits for the users, each of which is bounded by the timeouts of a call.
 func (p *pool) close() {
 	p.users.Wait()
 	_ = p.client.Close() // nobody is left who could do anything about it

@@ -11,17 +11,17 @@ import (
 	"github.com/budgetd/budgetd/bucket"
 )
 
-// oldestVersion is the first Redis whose scripts answer an error with its own word.
+// oldestVersion is the first Redis in which a script's error reply begins with its own word.
 const oldestVersion = "7.0"
 
 var _ bucket.Inspected = (*Instance)(nil)
 
-// setting is a configuration parameter that decides what a Redis may lose.
+// setting is a configuration parameter that determines what a Redis may lose.
 type setting struct {
 	name, want string
-	// why says what happens with another value.
+	// why is the consequence of another value.
 	why string
-	// clustered: of a Cluster only, and it decides nothing of what is kept.
+	// clustered marks a setting of Clusters that does not affect what is kept.
 	clustered bool
 }
 
@@ -53,10 +53,9 @@ var settings = []setting{
 		"one master that is down keeps the lanes of all others from serving until it is replaced", true},
 }
 
-// Condition compares the settings of the server that serves a lane with what budgetd needs: one
-// finding for each that differs,
-// saying how to mend it. A setting that may not be read is such a difference too. See
-// bucket.Inspected. Errors: Unavailable.
+// Condition compares the settings of the server that serves a lane with what budgetd needs. It
+// returns one finding, with the remedy, for each difference and each setting that may not be read.
+// See bucket.Inspected. It returns Unavailable if the server cannot be asked.
 func (i *Instance) Condition(
 	ctx context.Context,
 	at bucket.Lane,
@@ -113,15 +112,15 @@ func (i *Instance) Condition(
 	return out, nil
 }
 
-// strangers are servers that speak Redis's protocol and cannot be the truth of a budget, by the
-// field of INFO that gives them away, each with what it lacks.
+// strangers are servers that speak Redis's protocol but cannot hold the truth of a budget. Each is
+// recognised by a field of INFO.
 var strangers = []struct{ field, name, lacks string }{
 	{"dragonfly_version", "Dragonfly", "it has no append-only file, so a crash takes back answers"},
 	{"kvrocks_version", "Kvrocks", "it has no appendfsync and no replication id of Redis's kind"},
 	{"garnet_version", "Garnet", "it has no appendfsync and no replication id of Redis's kind"},
 }
 
-// unfit returns the name of a server that cannot be the truth, and what it lacks; "" for one that
+// unfit returns the name of a server that cannot hold the truth, and what it lacks; "" for one that
 // can. Valkey counts as Redis.
 func unfit(facts map[string]string) string {
 	for _, s := range strangers {
@@ -133,13 +132,13 @@ func unfit(facts map[string]string) string {
 	return ""
 }
 
-// readSetting returns the value of a parameter, "" for one that the server does not have.
+// readSetting returns the value of a parameter, or "" if the server does not have it.
 func readSetting(ctx context.Context, conn *redis.Conn, name string) (string, error) {
 	values, err := conn.ConfigGet(ctx, name).Result()
 	return values[name], err
 }
 
-// atLeast compares dotted version numbers; what is not a number counts as 0.
+// atLeast compares dotted version numbers; anything else counts as 0.
 func atLeast(version, least string) bool {
 	have, want := strings.Split(version, "."), strings.Split(least, ".")
 	for i := range want {

@@ -8,8 +8,8 @@ import (
 	"github.com/budgetd/budgetd/internal/testservers"
 )
 
-// TestSettings: a server with the documented settings is fine, and each other value is a sentence
-// that says how to mend it.
+// TestSettings checks that a server with the documented settings has no findings, and that each
+// other value gives a sentence with the remedy.
 func TestSettings(t *testing.T) {
 	server := testservers.Redis(t, testservers.AppendOnly("always"),
 		testservers.RedisArgs("--maxmemory-policy", "noeviction"))

@@ -7,22 +7,20 @@ import (
 	"github.com/budgetd/budgetd/bucket"
 )
 
-// A Redis Cluster keeps a key on the master that serves the key's slot: the CRC16 of the hash
-// tag (what is between the first { and the first } after it) modulo 16,384 (Redis Cluster
-// specification, "Key distribution model"). Masters serve ranges of slots, so lanes are spread
-// over masters, whatever their
-// number, by slots that are spread over all slots.
+// A Redis Cluster keeps a key on the master that serves the key's slot: the CRC16 of the hash tag
+// (the text between the first { and the next }) modulo 16,384 (Redis Cluster specification, "Key
+// distribution model"). Masters serve ranges of slots. Lanes are spread over all slots, hence over
+// masters, whatever their number.
 const slots = 16384
 
-// maxLanes is the most lanes of an instance; each has a part of its own of the slots.
+// maxLanes is the most lanes of an instance; each has its own part of the slots.
 const maxLanes = 1024
 
-// hashTag returns the hash tag of a lane of a Cluster: `<instance>/<lane>.<n>` with the smallest
-// n that leads to the lane's part of the slots. Which part that is depends on the lane's index
-// only, by the order of van der Corput (the bits of the index reversed): 0, 1/2, 1/4, 3/4, 1/8
-// … of the way. The first 2, 4, 8, 16 … lanes are evenly spread, and a lane keeps its tag
-// when lanes are added. It never
-// changes: keys are made of it.
+// hashTag returns the hash tag of a lane of a Cluster: `<instance>/<lane>.<n>` with the smallest n
+// that leads to the lane's part of the slots. That part depends only on the lane's index, in the
+// order of van der Corput (the bits of the index reversed): 0, 1/2, 1/4, 3/4, 1/8 … of the way. The
+// first 2, 4, 8, 16 … lanes are evenly spread, and a lane keeps its tag when lanes are added. The
+// tag must never change, because keys contain it.
 func hashTag(lane bucket.Lane) string {
 	const part = slots / maxLanes
 	first := int(

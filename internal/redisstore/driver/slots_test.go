@@ -7,7 +7,8 @@ import (
 	"github.com/budgetd/budgetd/bucket"
 )
 
-// TestSlotOf: what CLUSTER KEYSLOT of a Redis 7.0 says; "123456789" is the check value of CRC-16/XMODEM.
+// TestSlotOf compares with CLUSTER KEYSLOT of a Redis 7.0; "123456789" is the check value of
+// CRC-16/XMODEM.
 func TestSlotOf(t *testing.T) {
 	for tag, want := range map[string]int{"": 0, "123456789": 0x31c3, "x": 16287, "foo": 12182,
 		"cluster-0/3": 1388, "user1000": 3443} {
@@ -17,7 +18,7 @@ func TestSlotOf(t *testing.T) {
 	}
 }
 
-// TestHashTags: keys are made of these: they never change.
+// TestHashTags pins the tags: keys contain them, so they must never change.
 func TestHashTags(t *testing.T) {
 	for index, want := range map[int]string{0: "cluster/0.309", 1: "cluster/1.132", 2: "cluster/2.1399",
 		3: "cluster/3.466", 5: "cluster/5.1136", 15: "cluster/15.281", 16: "cluster/16.540", 63: "cluster/63.592"} {
@@ -27,8 +28,8 @@ func TestHashTags(t *testing.T) {
 	}
 }
 
-// TestLanesAreSpread: whatever the number of masters, none has many more lanes than another, and no lane
-// moves when lanes are added.
+// TestLanesAreSpread checks that for any number of masters none has many more lanes than another,
+// and that no lane moves when lanes are added.
 func TestLanesAreSpread(t *testing.T) {
 	for _, name := range []string{"c", "cluster-0", "a-name-that-is-as-long-as-an-instance-may-be-called-0123456789"} {
 		at := make([]int, 64)
@@ -51,7 +52,7 @@ func TestLanesAreSpread(t *testing.T) {
 	}
 }
 
-// TestManyLanes: the most lanes there can be have a slot each.
+// TestManyLanes checks that each of the most lanes has a slot of its own.
 func TestManyLanes(t *testing.T) {
 	taken := map[int]int{}
 	for lane := range maxLanes {

@@ -36,7 +36,7 @@ func checkRights(ctx context.Context, raw *sql.DB, parsed *mysql.Config) error {
 		}
 		var column string
 		if err := raw.QueryRowContext(ctx, selectFirstColumn, m[1]).Scan(&column); err != nil {
-			return fmt.Errorf("the table %s cannot be looked at: %w", m[1], err)
+			return fmt.Errorf("the table %s cannot be read: %w", m[1], err)
 		}
 		for _, right := range rights {
 			_, err := raw.ExecContext(ctx, fmt.Sprintf(right.try, m[1], column))

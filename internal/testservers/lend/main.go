@@ -19,7 +19,7 @@ import (
 	"github.com/budgetd/budgetd/internal/testservers"
 )
 
-// startLimit is how long the start of both servers may take.
+// startLimit bounds the start of both servers.
 const startLimit = 2 * time.Minute
 
 func main() {
@@ -30,7 +30,7 @@ func main() {
 	os.Exit(status)
 }
 
-// run returns the exit status. A signal ends the command first, and the servers after it.
+// run returns the exit status. A signal ends the command first, and then the servers.
 func run(args []string) (status int, err error) {
 	if len(args) < 2 {
 		return 2, errors.New("lend DIR COMMAND [ARGUMENT...]")
