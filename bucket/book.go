@@ -5,7 +5,7 @@ import (
 	"github.com/budgetd/budgetd/ledger"
 )
 
-// Book is a budget's columns, all of one moment, for looks that pass over all budgets.
+// Book is a budget's columns in one snapshot, for passes over all budgets.
 type Book struct {
 	Budget       int64
 	Tenant, Name string

@@ -45,7 +45,7 @@ func Receipt(bucket, epoch int64) string {
 	return string(strconv.AppendInt(b, epoch, 10))
 }
 
-// ParseReceipt reads a receipt; ok is false where the text is none.
+// ParseReceipt parses a receipt. ok is false for any other text.
 func ParseReceipt(text string) (bucket, epoch int64, ok bool) {
 	first, second, _ := strings.Cut(text, ".")
 	bucket, err := strconv.ParseInt(first, 10, 64)

@@ -55,8 +55,8 @@ type DeductAnswer struct {
 	Unlimited bool
 	// Limits are those that the deduction counts for, after it; on a replay none.
 	Limits []budget.LimitState
-	// HoldUntil is when a hold expires; zero: it is none, or, in store mode, the ledger does not
-	// know yet.
+	// HoldUntil is when a hold expires; zero for other deductions and, in store mode, until the
+	// ledger knows it.
 	HoldUntil time.Time
 	// Receipt locates the deduction: opaque to callers.
 	Receipt string
@@ -157,7 +157,7 @@ type BucketView struct {
 	Problem string
 }
 
-// AuditReport is the proof of I1 for a budget (DESIGN 3).
+// AuditReport is the proof of I1 for a budget.
 type AuditReport struct {
 	OK      bool
 	Figures ledger.Figures

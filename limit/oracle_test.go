@@ -319,7 +319,7 @@ func (w *table) compare(oracle *naive, seed int, states []budget.LimitState, d *
 			w.Fatalf("seed %d at %d: %s counts %d, want %d\n%+v", seed, d.atMS, s.Limit, s.Used, want, l.Limit)
 		}
 		if !s.ResetAt.IsZero() && s.ResetAt.UnixMilli() <= d.atMS {
-			w.Fatalf("seed %d at %d: %s begins anew at %v, in the past", seed, d.atMS, s.Limit, s.ResetAt)
+			w.Fatalf("seed %d at %d: %s ends at %v, in the past", seed, d.atMS, s.Limit, s.ResetAt)
 		}
 		if !l.Sliding() || !l.Enforce || s.Exempt {
 			continue

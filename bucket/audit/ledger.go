@@ -20,8 +20,8 @@ type Epoch struct {
 	ReleasedUsed int64
 }
 
-// Accounts are a budget's columns and the sums of all of its rows, of one moment. Of Book, Figures,
-// Adjusted and Shrinks are set beside what names the budget.
+// Accounts are a budget's columns and the sums of all of its rows in one snapshot. Of Book, only
+// Figures, Adjusted, Shrinks and the budget's identity are set.
 type Accounts struct {
 	bucket.Book
 	// Epochs are all of the budget's, by bucket and number.
@@ -67,7 +67,7 @@ type Ledger interface {
 	// Accounts reads the columns of a budget and all of its rows in one snapshot. Error:
 	// BudgetNotFound.
 	Accounts(ctx context.Context, budgetID int64) (Accounts, error)
-	// Books reads the columns of at most limit budgets after an id, by id and all of one moment.
+	// Books reads the columns of at most limit budgets after an id, by id, in one snapshot.
 	Books(ctx context.Context, after int64, limit int) ([]bucket.Book, error)
 	// Counters compares the present windows of at most most limit counters of a budget with the
 	// deductions that they count, in one snapshot. Error: BudgetNotFound.

@@ -83,7 +83,7 @@ type Periods interface {
 	RollOver(ctx context.Context, budgetID int64) error
 }
 
-// Stores is what store mode adds: whoever has budgets in store mode gives it.
+// Stores is what store mode adds; it is required for budgets in store mode.
 type Stores interface {
 	// Fit returns why a budget in store mode may not have buckets on lanes. Errors: Invalid.
 	Fit(ctx context.Context, lanes []bucket.Lane) error

@@ -29,7 +29,7 @@ type Ledger interface {
 	Holdings(ctx context.Context, first, last int64) ([]bucket.Holding, error)
 }
 
-// Figures reads a budget's figures, of one moment. Errors: BudgetNotFound, Unavailable.
+// Figures reads a budget's figures in one snapshot. Errors: BudgetNotFound, Unavailable.
 type Figures interface {
 	Figures(ctx context.Context, budgetID int64) (ledger.Figures, error)
 }

@@ -12,7 +12,7 @@
 // A round is some strikes (Faults, alone or two together) under that load with little time to
 // recover between them. After it:
 //
-//  1. everything works again; whoever has an open outcome repeats the id or cancels it;
+//  1. everything works again; a caller with an open outcome repeats the id or cancels it;
 //  2. within a minute nothing is half done: no epoch opening or closing, no pending grant or
 //     shrink, nothing returning, fenced or behind its log, every lane verified by every node;
 //  3. every accepted id is in the ledger with its amount and what was given back, every cancelled

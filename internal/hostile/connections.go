@@ -47,7 +47,7 @@ func slow(target Target) []Case {
 			Raw: deduct + "Transfer-Encoding: chunked\r\n\r\n5\r\n{\"req\r\n"}),
 		malformed(Case{Name: "a sound body without its last byte", Raw: deduct +
 			"Content-Length: 36\r\n\r\n" + `{"request_id":"hostile","amount":1}`}),
-		malformed(Case{Name: "a chunk that is none",
+		malformed(Case{Name: "an invalid chunk",
 			Raw: deduct + "Transfer-Encoding: chunked\r\n\r\nzz\r\n{}\r\n"}),
 	}
 }

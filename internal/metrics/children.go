@@ -6,8 +6,8 @@ import (
 	"sync/atomic"
 )
 
-// children remembers where what is counted all the time is counted: finding that by its labels anew
-// costs more than counting. Its keys are as bounded as the labels made of them. The zero value is
+// children caches the counters of frequent events, because looking them up by their labels costs more
+// than counting. Its keys are as bounded as the labels made of them. The zero value is
 // ready; safe for concurrent use.
 type children[K comparable, V any] struct {
 	known atomic.Pointer[map[K]V]

@@ -117,7 +117,7 @@ func (s *Store) sliced(
 	)
 }
 
-// strange is the error for an answer that is none.
+// strange returns the error for an answer of an unknown form.
 func strange(op string, lane bucket.Lane, answer any) error {
 	return &budget.Error{Code: budget.OutcomeUnknown, Op: op, Message: fmt.Sprintf(
 		"lane %s answered a script with %.200s", lane, fmt.Sprint(answer))}

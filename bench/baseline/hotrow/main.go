@@ -20,7 +20,7 @@ import (
 	"github.com/go-sql-driver/mysql"
 )
 
-// tables are made anew for every run, so that one does not pay for the rows of another.
+// tables are created for every run, so that no run pays for the rows of another.
 var tables = []string{
 	`DROP TABLE IF EXISTS hot`,
 	`DROP TABLE IF EXISTS done`,

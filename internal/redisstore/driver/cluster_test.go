@@ -45,7 +45,7 @@ short line
 	}
 }
 
-// TestWinner checks that the greater epoch wins a slot, whoever was asked first.
+// TestWinner checks that the greater epoch wins a slot, whichever server was asked first.
 func TestWinner(t *testing.T) {
 	old, young := claim{"old:1", 3, [][2]int{{0, 99}}}, claim{"young:1", 7, [][2]int{{50, 99}, {200, 200}}}
 	for _, claims := range [][]claim{{old, young}, {young, old}, {old, young, old}} {

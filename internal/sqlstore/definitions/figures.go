@@ -104,7 +104,7 @@ func figuresByID(r *engine.Reader, ids []int64) (map[int64]ledger.Figures, error
 	return out, err
 }
 
-// Figures reads a budget's figures from one statement: they are of one moment and add up (I1).
+// Figures reads a budget's figures in one statement, hence in one snapshot, so they add up (I1).
 // Errors: BudgetNotFound, Unavailable.
 func (p *Part) Figures(ctx context.Context, budgetID int64) (f ledger.Figures, err error) {
 	err = p.db.Read(ctx, "figures", func(r *engine.Reader) error {

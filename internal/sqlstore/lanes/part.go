@@ -2,7 +2,7 @@
 //
 // Transactions that act on what a store answered lock the lane's row for reading and compare its
 // activation, so that an answer of a memory that was given up changes nothing. The lane's row comes
-// after the rows of DESIGN's lock order.
+// after the rows in the lock order of package rows.
 package lanes
 
 import (

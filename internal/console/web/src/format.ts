@@ -63,7 +63,7 @@ export function ago(at: string | undefined | null, now = Date.now()): string {
 
 const longest = 9007199254740991n
 
-/** Reads an amount that a person typed: digits, which may be grouped. null: it is none. */
+/** Reads an amount that a person typed: digits, which may be grouped. Returns null for any other text. */
 export function amount(text: string): number | null {
   const digits = text.replace(/[\s,_']/g, '')
   if (!/^\d{1,16}$/.test(digits)) return null
