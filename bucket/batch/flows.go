@@ -3,7 +3,7 @@ package batch
 import "slices"
 
 // flows are the waiting items, one flow per owner, in the order of their turns. The zero value is
-// empty. Not safe for concurrent use.
+// empty. It is not safe for concurrent use.
 type flows[T any] struct {
 	length  int // of all flows
 	byOwner map[int64]*flow[T]
@@ -14,7 +14,7 @@ type flows[T any] struct {
 // spares bounds the empty flows that are kept.
 const spares = 64
 
-// flow is the items of one owner, in the order of their arrival.
+// flow is the items of one owner, in order of arrival.
 type flow[T any] struct {
 	owner int64
 	items []T
@@ -53,7 +53,7 @@ func (w *flows[T]) open(owner int64) *flow[T] {
 }
 
 // replace makes room for an item and returns the one that gives way: the newest one of the longest
-// flow, or the item itself where its own flow would be the longest.
+// flow, or the item itself if its own flow would be the longest.
 func (w *flows[T]) replace(owner int64, item T) T {
 	if w.length == 0 {
 		return item // the bound is 0
@@ -75,8 +75,8 @@ func (w *flows[T]) replace(owner int64, item T) T {
 	return goes
 }
 
-// take appends up to size items to call: of each flow as many as of the others, while it has them
-// (max-min fair). admit, unless nil, ends the call at the first item that it does not let in.
+// take appends up to size items to call, with an equal number from each flow as far as it has them
+// (max-min fair). A non-nil admit ends the call at the first item that it rejects.
 func (w *flows[T]) take(call []T, size int, admit func(T) bool) []T {
 	for w.length > 0 && len(call) < size {
 		before, served, refused := len(call), 0, false
@@ -97,7 +97,7 @@ func (w *flows[T]) take(call []T, size int, admit func(T) bool) []T {
 	return call
 }
 
-// serve puts the first n flows behind the others, except those that have nothing left.
+// serve moves the first n flows behind the others and removes empty ones.
 func (w *flows[T]) serve(n int) {
 	served := slices.Clone(w.turns[:n])
 	w.turns = slices.Delete(w.turns, 0, n)
@@ -114,8 +114,7 @@ func (w *flows[T]) serve(n int) {
 	}
 }
 
-// take appends up to n items of the flow to call. refused reports that admit did not let the next
-// one in.
+// take appends up to n items of the flow to call. refused reports that admit rejected the next one.
 func (f *flow[T]) take(call []T, n int, admit func(T) bool) (_ []T, refused bool) {
 	for n = min(n, f.length()); n > 0; n-- {
 		item := f.items[f.head]

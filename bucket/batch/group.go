@@ -2,8 +2,8 @@ package batch
 
 import "sync"
 
-// Group is a queue per key. It makes one call at a time per key, and at most workers side by side.
-// Safe for concurrent use; make one with NewGroup.
+// Group is a queue per key. It makes one call at a time per key, and at most workers concurrently.
+// Create one with NewGroup. It is safe for concurrent use.
 type Group[T any] struct {
 	run           func(key int64, items []T)
 	refuse        func(item T)
@@ -16,13 +16,13 @@ type Group[T any] struct {
 	ready  []*wait[T] // have items and no call under way, in the order of their turns
 }
 
-// GroupConfig says what a group does with its items.
+// GroupConfig configures a Group.
 type GroupConfig[T any] struct {
-	// Run makes one call for items of one key, 1 … Size of them. It bounds its own time.
+	// Run makes one call for 1 … Size items of one key. It bounds its own time.
 	Run func(key int64, items []T)
-	// Refuse is told of an item that finds no room. It must not block.
+	// Refuse is called for an item without room. It must not block.
 	Refuse func(item T)
-	// Size bounds the items of one call, Bound those that wait, Workers the calls side by side.
+	// Size bounds the items of one call, Bound those that wait, Workers the concurrent calls.
 	Size, Bound, Workers int
 }
 
@@ -32,14 +32,14 @@ type wait[T any] struct {
 	running bool
 }
 
-// NewGroup makes an empty group.
+// NewGroup returns an empty group.
 func NewGroup[T any](c GroupConfig[T]) *Group[T] {
 	return &Group[T]{run: c.Run, refuse: c.Refuse, size: c.Size, bound: c.Bound, workers: c.Workers,
 		waits: map[int64]*wait[T]{}}
 }
 
-// Add puts an item into the queue of a key and returns at once. Where there is no room it is
-// refused.
+// Add puts an item into the queue of a key and returns at once. It refuses the item if there is no
+// room.
 func (g *Group[T]) Add(key int64, item T) {
 	g.mu.Lock()
 	if g.length >= g.bound {
@@ -64,7 +64,7 @@ func (g *Group[T]) Add(key int64, item T) {
 	g.mu.Unlock()
 }
 
-// work makes calls until no key has items that wait for one.
+// work makes calls until no key has waiting items.
 func (g *Group[T]) work() {
 	g.mu.Lock()
 	for len(g.ready) > 0 {

@@ -5,26 +5,26 @@ import (
 	"sync"
 )
 
-// Config says what a queue does with its items.
+// Config configures a Queue.
 type Config[T any] struct {
-	// Run makes one call. It gets 1 … Size items, or none after Kick, and keeps the slice no longer
-	// than it runs. It bounds its own time.
+	// Run makes one call. It gets 1 … Size items, or none after Kick, and must not keep the slice.
+	// It bounds its own time.
 	Run func(items []T)
-	// Refuse is told of an item that finds no room, or that gives way to another owner's. It must
+	// Refuse is called for an item without room, or one that gives way to another owner's. It must
 	// not block.
 	Refuse func(item T)
-	// Owner names whose an item is; nil means that all items are one owner's.
+	// Owner returns the owner of an item; nil means that all items have the same one.
 	Owner func(item T) int64
-	// Key names what an item works on; a call has items of at most Keys different keys. 0 stands
-	// for no bound.
+	// Key returns what an item works on; a call has items of at most Keys different keys. 0 means
+	// no bound.
 	Key  func(item T) int64
 	Keys int
 	// Size bounds the items of one call, Bound those that wait.
 	Size, Bound int
 }
 
-// Queue makes one call after the other out of the items that wait. It has a goroutine while there
-// is something to do. Safe for concurrent use; make one with New.
+// Queue makes one call after the other from the waiting items. It has a goroutine only while there
+// is work. Create one with New. It is safe for concurrent use.
 type Queue[T any] struct {
 	config Config[T]
 
@@ -37,7 +37,7 @@ type Queue[T any] struct {
 	keys map[int64]struct{} // what they work on
 }
 
-// New makes an empty queue.
+// New returns an empty queue.
 func New[T any](config Config[T]) *Queue[T] {
 	q := &Queue[T]{config: config}
 	if config.Keys > 0 {
@@ -46,8 +46,8 @@ func New[T any](config Config[T]) *Queue[T] {
 	return q
 }
 
-// Add puts an item into the queue and returns at once. Where there is no room, the newest item of
-// the owner with the most items gives way, or the item itself if that owner would be its own.
+// Add puts an item into the queue and returns at once. If there is no room, the newest item of the
+// owner with the most items gives way, or the item itself if that owner would be its own.
 func (q *Queue[T]) Add(item T) {
 	q.mu.Lock()
 	refused, full := q.add(item)
@@ -74,7 +74,7 @@ func (q *Queue[T]) AddAll(items []T) {
 	}
 }
 
-// Kick makes sure that a call begins after it, if need be one without items.
+// Kick ensures that a call begins after it, without items if none wait.
 func (q *Queue[T]) Kick() {
 	q.mu.Lock()
 	q.kicked = true
@@ -82,7 +82,7 @@ func (q *Queue[T]) Kick() {
 	q.mu.Unlock()
 }
 
-// Len returns how many items wait.
+// Len returns the number of waiting items.
 func (q *Queue[T]) Len() int {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -101,7 +101,7 @@ func (q *Queue[T]) add(item T) (refused T, full bool) {
 	return refused, false
 }
 
-// start lets the calls begin if none is under way.
+// start begins calls unless one is running.
 func (q *Queue[T]) start() {
 	if q.running || q.flows.length == 0 && !q.kicked {
 		return
@@ -113,8 +113,8 @@ func (q *Queue[T]) start() {
 // work makes calls until nothing waits.
 func (q *Queue[T]) work() {
 	for {
-		// Goroutines that can go on now add their items first: on a busy machine calls become
-		// larger, on an idle one it costs nothing.
+		// Let runnable goroutines add their items first: on a busy machine calls become larger, on
+		// an idle one it costs nothing.
 		runtime.Gosched()
 		q.mu.Lock()
 		if q.flows.length == 0 && !q.kicked {
@@ -130,8 +130,7 @@ func (q *Queue[T]) work() {
 	}
 }
 
-// admit returns what says whether an item may go into the next call beside those already in it; nil
-// lets all in.
+// admit returns a function that reports whether an item may join the next call; nil admits all.
 func (q *Queue[T]) admit() func(T) bool {
 	if q.config.Keys == 0 {
 		return nil

@@ -16,7 +16,7 @@ import (
 // item is a request of an owner for a key.
 type item struct{ owner, key, n int64 }
 
-// recorder is a queue whose calls wait until they are let go on.
+// recorder is a queue whose calls wait until they are released.
 type recorder struct {
 	*batch.Queue[item]
 	mu      sync.Mutex
@@ -46,8 +46,8 @@ func record(config batch.Config[item]) *recorder {
 	return r
 }
 
-// TestNextCall: a request that finds no call under way is sent alone and at once; all that arrive
-// during its call go into the next one.
+// TestNextCall checks that a request without a running call is sent alone and at once, and that all
+// which arrive during its call go into the next one.
 func TestNextCall(t *testing.T) {
 	r := record(batch.Config[item]{Size: 100, Bound: 100})
 	r.Add(item{1, 1, 0})
@@ -63,8 +63,8 @@ func TestNextCall(t *testing.T) {
 	}
 }
 
-// TestHotOwner: an owner whose items fill the queue leaves the others a place in it, and in the next
-// call.
+// TestHotOwner checks that an owner whose items fill the queue leaves the others a place in it and
+// in the next call.
 func TestHotOwner(t *testing.T) {
 	const hot, cold, room = 1, 2, 50
 	r := record(batch.Config[item]{Size: 10, Bound: room})
@@ -92,8 +92,8 @@ func TestHotOwner(t *testing.T) {
 	}
 }
 
-// TestQueueProperties adds items of random owners and keys in bursts: each is in exactly one call or
-// refused, calls and queue keep their bounds, and the items of an owner keep their order.
+// TestQueueProperties adds items of random owners and keys in bursts: each is in exactly one call
+// or refused, calls and queue keep their bounds, and the items of an owner keep their order.
 func TestQueueProperties(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		size := rapid.IntRange(1, 20).Draw(t, "size")
@@ -148,7 +148,8 @@ func TestQueueProperties(t *testing.T) {
 	})
 }
 
-// TestMaxMinFair: a call gives each owner the same number of places, as far as it has that many items.
+// TestMaxMinFair checks that a call gives each owner the same number of places, as far as it has
+// that many items.
 func TestMaxMinFair(t *testing.T) {
 	r := record(batch.Config[item]{Size: 30, Bound: 1000})
 	r.Add(item{9, 9, 0})
@@ -173,7 +174,7 @@ func TestMaxMinFair(t *testing.T) {
 	}
 }
 
-// TestKick: a call without items begins when it is asked for.
+// TestKick checks that a call without items begins on request.
 func TestKick(t *testing.T) {
 	r := record(batch.Config[item]{Size: 1, Bound: 1})
 	r.Kick()
@@ -184,7 +185,8 @@ func TestKick(t *testing.T) {
 	}
 }
 
-// TestGroup: one call at a time per key, and as many keys side by side as there are workers.
+// TestGroup checks for one call at a time per key, and as many concurrent keys as there are
+// workers.
 func TestGroup(t *testing.T) {
 	const keys, each, workers = 6, 50, 3
 	var mu sync.Mutex
@@ -256,7 +258,8 @@ func (w *waiter) Overdue(now time.Time) {
 	}
 }
 
-// TestWatch: each waiter is told within the next look after its time, and not after it was removed.
+// TestWatch checks that each waiter is told within one interval after its deadline, and not after
+// it was removed.
 func TestWatch(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const every = 10 * time.Millisecond

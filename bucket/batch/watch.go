@@ -5,16 +5,16 @@ import (
 	"time"
 )
 
-// Waiter is somebody whose wait a Watch may end.
+// Waiter is a wait that a Watch may end.
 type Waiter interface {
-	// Overdue ends the wait if its time is over at an instant, and otherwise does nothing. It must
-	// not block.
+	// Overdue ends the wait if its deadline has passed at an instant, and otherwise does nothing.
+	// It must not block.
 	Overdue(now time.Time)
 }
 
-// Watch looks after waiters, all with one goroutine, which runs while there are any. A context with
-// a deadline and a select per waiter would cost several microseconds each. The zero value is not
-// usable; make one with NewWatch. Safe for concurrent use.
+// Watch checks waiters with one goroutine, which runs while there are any. A context with a
+// deadline and a select per waiter would cost several microseconds each. Create one with NewWatch.
+// It is safe for concurrent use.
 type Watch struct {
 	every time.Duration
 
@@ -23,7 +23,7 @@ type Watch struct {
 	running bool
 }
 
-// Watched is a waiter's place in a Watch. It is part of the waiter, so that adding it allocates
+// Watched is a waiter's entry in a Watch. It is part of the waiter, so that adding it allocates
 // nothing.
 type Watched struct {
 	waiter     Waiter
@@ -31,10 +31,10 @@ type Watched struct {
 	in         bool
 }
 
-// NewWatch makes a watch that looks at its waiters that often.
+// NewWatch returns a watch that checks its waiters at an interval.
 func NewWatch(every time.Duration) *Watch { return &Watch{every: every} }
 
-// Add looks after a waiter until Remove. The place must not be in a watch already.
+// Add watches a waiter until Remove. The entry must not be in a watch already.
 func (w *Watch) Add(place *Watched, waiter Waiter) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -49,8 +49,8 @@ func (w *Watch) Add(place *Watched, waiter Waiter) {
 	}
 }
 
-// Remove takes a waiter out. Afterwards Overdue is not called for it, unless it is being called
-// now.
+// Remove removes a waiter. Afterwards Overdue is not called for it, unless a call is already
+// running.
 func (w *Watch) Remove(place *Watched) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -68,7 +68,7 @@ func (w *Watch) Remove(place *Watched) {
 	place.prev, place.next, place.in = nil, nil, false
 }
 
-// run looks at the waiters until there are none.
+// run checks the waiters until there are none.
 func (w *Watch) run() {
 	tick := time.NewTicker(w.every)
 	defer tick.Stop()

@@ -8,35 +8,35 @@ import (
 	"github.com/budgetd/budgetd/budget"
 )
 
-// cursorFormat is the first byte of every cursor, so that a later format can be told.
+// cursorFormat is the first byte of every cursor, so that later formats can be distinguished.
 const cursorFormat = 2
 
 // maxCursorBytes is the length of the longest cursor as text: four numbers and two per bucket,
 // of at most ten bytes each.
 const maxCursorBytes = (1+10*(4+2*budget.MaxBuckets)+crc32.Size)*4/3 + 1
 
-// cursor is where a reader of a budget's feed stands. As text it is base64url of: cursorFormat;
-// as varints the budget, when it was made (ms since 1970), turn, the number of buckets, and the
-// position in each bucket by ordinal; CRC-32 of all that. 16 buckets take 40 to 120 characters.
+// cursor is a reader's position in a budget's feed. As text it is base64url of: cursorFormat; as
+// varints the budget, its creation (ms since 1970), turn, the number of buckets, and the position
+// in each bucket by ordinal; CRC-32 of all that. 16 buckets take 40 to 120 characters.
 type cursor struct {
 	budget, made int64
-	// turn is the ordinal of the bucket that is given a place first.
+	// turn is the ordinal of the bucket that gets the first place.
 	turn int
 	// read is by ordinal.
 	read []position
 }
 
-// position is where a reader stands in one bucket.
+// position is a reader's position in one bucket.
 type position struct {
-	// entry is the last entry read; 0: none.
+	// entry is the last entry read; 0 for none.
 	entry int64
-	// within is how many entries of a row were read that was not read as a whole; 0 where a row ended.
+	// within is the number of entries read of a partially read row; 0 if a row ended.
 	within int64
 }
 
-// start returns where a reader stands: at its cursor, or before the first entry where that is
-// "". Buckets that were added since the cursor was made are read from their first entry on; none
-// is ever removed. Error: Invalid (field after).
+// start returns a reader's position: its cursor, or before the first entry if that is "". Buckets
+// added since the cursor are read from their first entry on; none is ever removed. It returns
+// Invalid (field after) for a bad cursor.
 func start(after string, budgetID, made int64, bounds []Bound) (cursor, error) {
 	here := cursor{budget: budgetID, made: made, read: make([]position, len(bounds))}
 	if after == "" {
@@ -64,7 +64,7 @@ func invalid(field, why string) error {
 		Fields: []budget.FieldError{{Field: field, Message: why}}}
 }
 
-// spans chooses what a page of at most limit entries reads, and whose turn it is afterwards.
+// spans chooses what a page of at most limit entries reads, and whose turn follows.
 func (c *cursor) spans(bounds []Bound, limit int) (spans []Span, turn int) {
 	waiting := make([]int64, len(bounds))
 	for i, b := range bounds {
@@ -80,11 +80,11 @@ func (c *cursor) spans(bounds []Bound, limit int) (spans []Span, turn int) {
 	return spans, turn
 }
 
-// shares gives each bucket its part of a page: waiting is how many entries each has, by ordinal.
-// The places are given out evenly; the last ones, where there are fewer than buckets that wait,
-// from the ordinal turn on. next is whose turn it is in the page that follows.
+// shares gives each bucket its part of a page; waiting is the number of its entries, by ordinal.
+// The places are distributed evenly; if fewer places than waiting buckets remain, they go to the
+// buckets from the ordinal turn on. next is the turn of the following page.
 //
-// Worked: waiting 5, 0, 1, 9 and limit 8 gives 4, 0, 1, 3 where turn is 0.
+// Waiting 5, 0, 1, 9 and limit 8 gives 4, 0, 1, 3 if turn is 0.
 func shares(waiting []int64, limit, turn int) (given []int64, next int) {
 	given = make([]int64, len(waiting))
 	left := int64(limit)
@@ -119,8 +119,8 @@ func shares(waiting []int64, limit, turn int) (given []int64, next int) {
 	return given, next
 }
 
-// text writes the cursor as callers get it. The lowest bit of a bucket's number says whether a
-// second one follows: how many entries of a row were read.
+// text encodes the cursor for callers. The lowest bit of a bucket's number says whether a second
+// number follows: how many entries of a row were read.
 func (c *cursor) text() string {
 	out := []byte{cursorFormat}
 	number := func(n int64) {
@@ -141,7 +141,7 @@ func (c *cursor) text() string {
 	return base64.RawURLEncoding.EncodeToString(out)
 }
 
-// parse reads what text wrote; ok is false for everything else.
+// parse decodes the result of text; ok is false for everything else.
 func parse(text string) (c cursor, ok bool) {
 	if len(text) > maxCursorBytes {
 		return c, false
@@ -178,6 +178,6 @@ func parse(text string) (c cursor, ok bool) {
 			ok = ok && c.read[i].within > 0 && c.read[i].within <= c.read[i].entry
 		}
 	}
-	// The same bytes can be written in several ways, of which text makes one.
+	// Several texts decode to the same bytes, of which text produces one.
 	return c, ok && len(body) == 0 && c.text() == text
 }

@@ -39,8 +39,8 @@ func TestShares(t *testing.T) {
 	}
 }
 
-// TestSharesReachEveryBucket: whatever waits, pages are full, no bucket gets more than it has, and each that
-// waits gets a place within as many pages as buckets are.
+// TestSharesReachEveryBucket checks that pages are full, that no bucket gets more than it has, and
+// that each waiting one gets a place within as many pages as there are buckets.
 func TestSharesReachEveryBucket(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		waiting := rapid.SliceOfN(rapid.Int64Range(0, 30), 1, 12).Draw(t, "waiting")
@@ -88,7 +88,7 @@ func TestCursorIsReadAsWritten(t *testing.T) {
 			!slices.Equal(got.read, c.read) {
 			t.Fatalf("%+v became %+v, %v", c, got, ok)
 		}
-		// One character changed, one less, one more: never another position.
+		// A changed, missing or additional character never gives another position.
 		at := rapid.IntRange(0, len(text)-1).Draw(t, "at")
 		with := rapid.SampledFrom(strings.Split("A B z 0 _ - = \n / é", " ")).Draw(t, "with")
 		for _, bad := range []string{text[:at] + with + text[at+1:], text[:at] + text[at+1:], text + with,
@@ -175,7 +175,8 @@ func TestEntriesAreSorted(t *testing.T) {
 	}
 }
 
-// TestMove: the cursor stands behind what a page has, also where it was cut or numbers have no entries.
+// TestMove checks that the cursor follows a page's entries, even if the page was cut or numbers
+// have no entries.
 func TestMove(t *testing.T) {
 	spans := []Span{{Bucket: 1, After: 3, UpTo: 9}}
 	for name, test := range map[string]struct {

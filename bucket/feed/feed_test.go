@@ -114,7 +114,8 @@ func TestFeedHasEveryKind(t *testing.T) {
 	})
 }
 
-// TestFeedWithinRows: pages end in the middle of rows, and numbers may be missing.
+// TestFeedWithinRows checks that pages may end in the middle of rows, and that numbers may be
+// missing.
 func TestFeedWithinRows(t *testing.T) {
 	onEveryEngine(t, func(w *world) {
 		b := w.Create("b", 1000, 2)
@@ -139,8 +140,9 @@ func TestFeedWithinRows(t *testing.T) {
 	})
 }
 
-// TestFeedOverEpochs: the numbers go on over a bucket's epochs; rollbacks of ended ones stand among the newest.
-// Buckets that retire are read to their end, and new ones from their beginning.
+// TestFeedOverEpochs checks that the numbers continue across a bucket's epochs, and that rollbacks
+// of ended ones are among the newest. Retired buckets are read to their end, and new ones from
+// their beginning.
 func TestFeedOverEpochs(t *testing.T) {
 	onEveryEngine(t, func(w *world) {
 		b := w.Create("b", 100, 2)
@@ -238,7 +240,8 @@ func TestFeedRefusals(t *testing.T) {
 	})
 }
 
-// TestFeedCutsLargePages: a page ends where its texts get too large, and nothing is lost.
+// TestFeedCutsLargePages checks that a page ends when its texts get too large, and that nothing is
+// lost.
 func TestFeedCutsLargePages(t *testing.T) {
 	onEveryEngine(t, func(w *world) {
 		b := w.Create("b", 1000, 2)
@@ -265,7 +268,8 @@ func TestFeedCutsLargePages(t *testing.T) {
 	})
 }
 
-// TestFeedWaits until there is an entry, its time is over, the caller leaves, or the node stops.
+// TestFeedWaits checks that a wait ends with an entry, at its deadline, when the caller leaves, and
+// when the node stops.
 func TestFeedWaits(t *testing.T) {
 	onEveryEngine(t, func(w *world) {
 		b := w.Create("b", 100, 1)
@@ -305,8 +309,8 @@ func TestFeedWaits(t *testing.T) {
 	})
 }
 
-// TestFeedUnderLoad: while deductions, rollbacks and new epochs race, readers with pages of different sizes
-// get every entry exactly once, and each deduction before what is done to it.
+// TestFeedUnderLoad runs deductions, rollbacks and new epochs concurrently: readers with different
+// page sizes get every entry exactly once, and each deduction before what is done to it.
 func TestFeedUnderLoad(t *testing.T) {
 	onEveryEngine(t, func(w *world) {
 		const writers, flights = 3, 25

@@ -9,14 +9,14 @@ import (
 )
 
 const (
-	// pollEvery is how often the heads of the budgets are read that readers wait for.
+	// pollEvery is the interval at which the heads are read of the budgets that readers wait for.
 	pollEvery = 200 * time.Millisecond
 	// pollTime bounds one read.
 	pollTime = 2 * time.Second
 )
 
-// news wakes readers that wait for entries. While there are any, one goroutine reads the heads
-// of all their budgets in one statement per round, and ends the waits whose time is over.
+// news wakes readers that wait for entries. While there are any, one goroutine reads the heads of
+// all their budgets in one statement per round, and ends overdue waits.
 type news struct {
 	ledger Ledger
 	clock  bucket.Clock
@@ -26,18 +26,18 @@ type news struct {
 	running bool
 }
 
-// reader is one that waits.
+// reader is a waiting reader.
 type reader struct {
 	budget int64
 	// head is what it has read up to.
 	head     int64
 	deadline time.Time
-	// woken is closed when there is something new, or the time is over.
+	// woken is closed when there is something new, or at the deadline.
 	woken chan struct{}
 }
 
-// wait waits until a budget's head is another one, and reports whether it may be: not where the
-// deadline has passed, until was closed, or ctx ended.
+// wait waits until a budget's head may have changed. It returns false if the deadline has passed,
+// until is closed, or ctx ends.
 func (n *news) wait(ctx context.Context, budgetID, head int64, deadline time.Time,
 	until <-chan struct{}) bool {
 	if !n.clock.Now().Before(deadline) {
@@ -66,7 +66,7 @@ func (n *news) wait(ctx context.Context, budgetID, head int64, deadline time.Tim
 	return false
 }
 
-// run looks for news until nobody waits.
+// run polls until nobody waits.
 func (n *news) run() {
 	for {
 		_ = n.clock.Sleep(context.Background(), pollEvery)
@@ -102,7 +102,7 @@ func (n *news) budgets() (ids []int64, some bool) {
 	return ids, true
 }
 
-// wake ends the waits of readers that have something to read, or whose time is over.
+// wake ends the waits of readers that have something to read or are overdue.
 func (n *news) wake(heads map[int64]int64) {
 	now := n.clock.Now()
 	n.mu.Lock()

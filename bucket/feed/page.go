@@ -10,12 +10,11 @@ import (
 )
 
 const (
-	// pageBytes bounds the texts of a page: it is cut where they exceed it, and has one entry at
-	// least.
+	// pageBytes bounds the texts of a page, which is cut there but has at least one entry.
 	pageBytes = 4 << 20
-	// detailsChunk is how many deductions are read at a time.
+	// detailsChunk is the number of deductions read at a time.
 	detailsChunk = 128
-	// emptySpans bounds how often a page looks further where numbers without entries lie, each time
+	// emptySpans bounds how often a page reads further across numbers without entries, each time
 	// twice as far, up to widest numbers.
 	emptySpans, widest = 100, 1 << 16
 )
@@ -29,7 +28,7 @@ type page struct {
 	ordinals map[int64]int
 }
 
-// read reads at most limit entries and moves the cursor behind them.
+// read reads at most limit entries and moves the cursor past them.
 func (p *page) read(ctx context.Context, limit int) ([]bucket.FeedEntry, error) {
 	numbers := limit
 	for range emptySpans {
@@ -61,7 +60,7 @@ func (p *page) read(ctx context.Context, limit int) ([]bucket.FeedEntry, error) 
 	return nil, nil
 }
 
-// timed is an entry with its place among the others of a page.
+// timed is an entry with its position among the others of a page.
 type timed struct {
 	bucket.FeedEntry
 	sortedAt time.Time
@@ -69,9 +68,8 @@ type timed struct {
 	within int64
 }
 
-// entries lists the entries of rows that lie in their spans, sorted by time, those of one bucket
-// in the order of their numbers: the clocks of nodes differ, so their times alone could turn
-// them round.
+// entries lists the entries of rows that lie in their spans, sorted by time, and those of one
+// bucket by number: the clocks of nodes differ, so times alone could reverse them.
 func (p *page) entries(spans []Span, rows []Row) []timed {
 	turns := make(map[int64]int, len(spans))
 	for i, span := range spans {
@@ -104,7 +102,7 @@ func (p *page) entries(spans []Span, rows []Row) []timed {
 	return out
 }
 
-// details adds what entries show of their deductions, and cuts the list where it gets too large.
+// details adds the deductions' part of entries, and cuts the list where it gets too large.
 func (p *page) details(ctx context.Context, entries []timed) ([]timed, error) {
 	bytes, done := 0, 0
 	for chunk := range slices.Chunk(entries, detailsChunk) {
@@ -129,7 +127,7 @@ func (p *page) details(ctx context.Context, entries []timed) ([]timed, error) {
 	return entries, nil
 }
 
-// lasts are the last entries of each bucket in a list.
+// lasts returns the last entry of each bucket in a list.
 func lasts(entries []timed) map[int64]position {
 	out := map[int64]position{}
 	for i := range entries {
@@ -138,9 +136,9 @@ func lasts(entries []timed) map[int64]position {
 	return out
 }
 
-// move moves the cursor behind the entries of a page. all are the last entries of each bucket
-// before the page was cut: where they are in the page, the span was read to its end, which may
-// be a number that has no entry.
+// move moves the cursor past the entries of a page. all are the last entries of each bucket before
+// the page was cut: if they are in the page, the span was read to its end, which may be a number
+// without an entry.
 func (p *page) move(spans []Span, all, read map[int64]position) {
 	for _, span := range spans {
 		at := &p.cursor.read[p.ordinals[span.Bucket]]

@@ -13,17 +13,17 @@ type Budgets interface {
 	Find(ctx context.Context, ref bucket.BudgetRef) (*bucket.Budget, error)
 }
 
-// Config is what a Service is made of.
+// Config configures a Service.
 type Config struct {
 	Budgets Budgets
 	Ledger  Ledger
-	// Clock is the clock of waits; the machine's when nil.
+	// Clock is the clock of waits; nil means the machine's.
 	Clock bucket.Clock
-	// Observer is told of calls of SQL that failed; nil: nobody is.
+	// Observer is told of failed SQL calls; nil means nobody is.
 	Observer bucket.Calls
 }
 
-// Service reads feeds. It has no goroutine while no reader waits. Safe for concurrent use.
+// Service reads feeds. It has no goroutine while no reader waits. It is safe for concurrent use.
 type Service struct {
 	budgets  Budgets
 	ledger   Ledger
@@ -31,7 +31,7 @@ type Service struct {
 	news     *news
 }
 
-// New makes a service. It contacts nothing.
+// New returns a service. It contacts nothing.
 func New(c Config) *Service {
 	if c.Clock == nil {
 		c.Clock = bucket.SystemClock{}
@@ -40,20 +40,20 @@ func New(c Config) *Service {
 		news: &news{ledger: c.Ledger, clock: c.Clock}}
 }
 
-// Feed reads what happened to the deductions of a budget. A reader that passes each page's Next
-// as the After of the next call gets every entry exactly once (I7), also those that are
-// committed late.
+// Feed returns what happened to the deductions of a budget. A reader that passes each page's Next
+// as the After of the next call gets every entry exactly once (I7), even one that is committed
+// late.
 //
-// The entries of one bucket come in the order of their commits, so a deduction comes before
-// everything that is done to it. Entries of different buckets have no order beyond their page,
-// where they are sorted by time. A page takes as many from every bucket that has some; buckets
-// that had no place come first in the next one. With Tail the page has the last entries, and
-// Next goes on behind them. With Since it begins with the first entries at that instant. Where
-// there is nothing, Feed waits as long as the request says.
+// The entries of one bucket are in commit order, so a deduction precedes everything that is done to
+// it. Entries of different buckets are sorted by time within a page and otherwise unordered. A page
+// takes equally many from every bucket with entries; buckets without a place come first in the next
+// one. With Tail the page has the last entries, and Next continues after them. With Since it begins
+// with the first entries at that instant. If there is nothing, Feed waits as long as the request
+// says.
 //
-// Errors: BudgetNotFound; LedgerModeOnly; Invalid, for a cursor that is damaged, is another
-// budget's or is ahead of the ledger (a restored backup), and where more than one of After, Tail
-// and Since is given; Unavailable. Changes nothing.
+// Errors: BudgetNotFound; LedgerModeOnly; Invalid, for a cursor that is damaged, another budget's
+// or ahead of the ledger (a restored backup), and if more than one of After, Tail and Since is
+// given; Unavailable. It changes nothing.
 func (s *Service) Feed(ctx context.Context, r bucket.FeedRequest) (bucket.FeedPage, error) {
 	if r.Limit == 0 {
 		r.Limit = bucket.DefaultFeedLimit
@@ -76,7 +76,7 @@ func (s *Service) Feed(ctx context.Context, r bucket.FeedRequest) (bucket.FeedPa
 	}
 }
 
-// find finds the budget of a request, which must not contradict itself.
+// find returns the budget of a request and refuses contradictory requests.
 func (s *Service) find(ctx context.Context, r *bucket.FeedRequest) (*bucket.Budget, error) {
 	given := 0
 	for _, is := range []bool{r.After != "", r.Tail != 0, !r.Since.IsZero()} {
@@ -101,7 +101,7 @@ func (s *Service) find(ctx context.Context, r *bucket.FeedRequest) (*bucket.Budg
 	return b, nil
 }
 
-// page reads a page without waiting. head is what Ledger.Heads returns while nothing follows it.
+// page reads a page without waiting. head is the result of Ledger.Heads as long as nothing follows.
 func (s *Service) page(ctx context.Context, b *bucket.Budget, r *bucket.FeedRequest) (
 	out bucket.FeedPage, head int64, err error) {
 	bounds, err := s.ledger.Bounds(ctx, b.ID)
@@ -133,7 +133,7 @@ func (s *Service) page(ctx context.Context, b *bucket.Budget, r *bucket.FeedRequ
 	return out, head, nil
 }
 
-// failed tells the observer of an error of SQL, and returns it.
+// failed reports an SQL error to the observer and returns it.
 func (s *Service) failed(err error) error {
 	if s.observer != nil && budget.CodeOf(err).Kind() == budget.NotDone {
 		s.observer.Failed("sql", budget.CodeOf(err))

@@ -1,4 +1,4 @@
-// Package sample keeps budgets' figures over time, once a minute where something changed, and shows
+// Package sample stores budgets' figures over time, once a minute if something changed, and returns
 // them as series with a projection.
 package sample
 
@@ -10,22 +10,22 @@ import (
 	"github.com/budgetd/budgetd/ledger"
 )
 
-// Ledger keeps samples. Errors: Unavailable, and OutcomeUnknown of what writes, which may be
-// repeated. Safe for concurrent use.
+// Ledger stores samples. Errors: Unavailable, and for writes OutcomeUnknown; they are idempotent.
+// It is safe for concurrent use.
 type Ledger interface {
-	// AddSamples keeps samples; of a budget and minute that has one, the first one stays.
+	// AddSamples stores samples; the first one of a budget and minute stays.
 	AddSamples(ctx context.Context, list []bucket.Sample) error
-	// LastSamples reads the newest sample of each budget from first to last; one without is
-	// missing.
+	// LastSamples returns the newest sample of each budget from first to last; a budget without
+	// samples is missing.
 	LastSamples(ctx context.Context, first, last int64) (map[int64]bucket.Sample, error)
-	// SamplesOf reads a budget's samples of a span in the order of time, at most limit, and before
-	// them the one that was valid at its beginning.
+	// SamplesOf returns a budget's samples in a span in order of time, at most limit, preceded by
+	// the one that was valid at its beginning.
 	SamplesOf(ctx context.Context, budgetID int64, from, to time.Time, limit int) (
 		[]bucket.Sample, error)
-	// DropSamples forgets at most limit samples from before an instant, and returns how many it
+	// DropSamples deletes at most limit samples from before an instant, and returns how many it
 	// found.
 	DropSamples(ctx context.Context, before time.Time, limit int) (int, error)
-	// Holdings reads what the epochs of the budgets from first to last hold.
+	// Holdings returns what the epochs of the budgets from first to last hold.
 	Holdings(ctx context.Context, first, last int64) ([]bucket.Holding, error)
 }
 

@@ -9,22 +9,22 @@ import (
 )
 
 const (
-	// dropPage is how many old samples one transaction forgets, drops how many transactions a run
-	// makes.
+	// dropPage is the number of old samples that one transaction deletes, drops the number of
+	// transactions in a run.
 	dropPage, drops = 1000, 100
 	// DropEvery is how often RunOnce is to be called.
 	DropEvery = time.Minute
 )
 
-// Sampler takes the samples while somebody else passes over the books of all budgets, so that these
-// are read once. Every node has one; of a minute, the first node's sample of a budget stays. Use it
-// from one goroutine.
+// Sampler takes samples during another pass over the books of all budgets, so that these are read
+// once. Every node has one; the first node's sample of a budget and minute stays. Only one
+// goroutine may use it.
 type Sampler struct {
 	*Service
-	// minute is the one whose samples are taken, or were; zero: this node has just begun, and waits
-	// for the next one, because a sample shows what was there when its minute began.
+	// minute is the minute of the latest samples. It is zero on a node that has just started; it
+	// waits for the next minute, because a sample shows the beginning of its minute.
 	minute time.Time
-	// due says that samples are taken in this pass.
+	// due means that this pass takes samples.
 	due bool
 }
 
@@ -42,9 +42,9 @@ func (k *Sampler) Begin() {
 	}
 }
 
-// Page keeps the figures of budgets that were just read, in the order of their ids, where they have
-// changed since their last sample. Errors: Unavailable, OutcomeUnknown; the next minute's samples
-// say what this one's would have.
+// Page stores the figures of budgets that were just read, in id order, if they have changed since
+// their last sample. Errors: Unavailable, OutcomeUnknown; the next minute's samples then include
+// the change.
 func (k *Sampler) Page(ctx context.Context, books []bucket.Book) error {
 	if !k.due || len(books) == 0 {
 		return nil
@@ -80,8 +80,8 @@ func (k *Sampler) Page(ctx context.Context, books []bucket.Book) error {
 // End is called when a pass is complete.
 func (k *Sampler) End() { k.due = false }
 
-// RunOnce forgets samples that are older than they are kept, a bounded number of them. Errors:
-// Unavailable, OutcomeUnknown; a repetition is harmless.
+// RunOnce deletes a bounded number of samples that are older than Keep. Errors: Unavailable,
+// OutcomeUnknown. It is idempotent.
 func (s *Service) RunOnce(ctx context.Context) error {
 	if s.Keep <= 0 {
 		return nil

@@ -13,34 +13,34 @@ import (
 )
 
 const (
-	// samplePage is how many samples one statement reads.
+	// samplePage is the number of samples that one statement reads.
 	samplePage = 5000
 	// stepTime bounds one read or transaction.
 	stepTime = 5 * time.Second
 )
 
-// Config is what a Service is made of.
+// Config configures a Service.
 type Config struct {
 	Budgets Budgets
 	Ledger  Ledger
 	Figures Figures
-	// Now is SQL's time as this node knows it.
+	// Now is this node's estimate of SQL's time.
 	Now func() time.Time
-	// Unreachable lists the lanes whose stores do not answer; nil: all do. Only units in store mode
-	// are out of reach there.
+	// Unreachable lists the lanes whose stores do not answer; nil means that all do. Only units in
+	// store mode are out of reach there.
 	Unreachable func() []bucket.Lane
-	// Keep is how long samples are kept; 0: none are taken.
+	// Keep is how long samples are kept; 0 means that none are taken.
 	Keep time.Duration
 }
 
-// Service shows budgets' figures over time. Safe for concurrent use.
+// Service returns budgets' figures over time. It is safe for concurrent use.
 type Service struct{ Config }
 
-// New makes a service. It contacts nothing.
+// New returns a service. It contacts nothing.
 func New(c Config) *Service { return &Service{c} }
 
-// Series reads a budget's figures over time, of what is kept, and projects when it will be used up.
-// It reads every sample of the span, at most one a minute, and what the buckets hold. Errors:
+// Series returns a budget's stored figures over time, and projects when it will be used up. It
+// reads every sample of the span, at most one a minute, and the holdings of the buckets. Errors:
 // BudgetNotFound; Invalid with the faulty field; Unavailable.
 func (s *Service) Series(ctx context.Context, r bucket.SeriesRequest) (bucket.SeriesAnswer, error) {
 	b, err := s.Budgets.Find(ctx, r.Budget)
@@ -112,15 +112,15 @@ func (s *Service) away(d budget.Durability) []bucket.Lane {
 	return s.Unreachable()
 }
 
-// sampled is what a sample keeps of a budget.
+// sampled returns the sample of a budget's figures.
 func sampled(f ledger.Figures, holdings []bucket.Holding, away []bucket.Lane) series.Figures {
 	return series.Figures{Total: f.Total, Undistributed: f.Unfunded + f.Undistributed,
 		Quarantined: f.Quarantined, Forfeited: f.Forfeited, Remaining: f.Remaining,
 		InTransit: f.InTransit(), Held: f.Held, Used: f.Used, Stranded: stranded(f, holdings, away)}
 }
 
-// stranded is how many units of a budget are of no use where they are: in buckets that are fenced
-// or out of reach, and in open buckets that hold only a fragment.
+// stranded returns how many units of a budget cannot be used where they are: in buckets that are
+// fenced or out of reach, and in open buckets that hold only a fragment.
 func stranded(f ledger.Figures, holdings []bucket.Holding, away []bucket.Lane) (units int64) {
 	for _, h := range holdings {
 		if h.Fenced || slices.Contains(away, h.Lane) ||

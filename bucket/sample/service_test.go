@@ -67,7 +67,7 @@ func (w *world) kept(b fixture.Budget) []bucket.Sample {
 	return got
 }
 
-// TestSamples: once a minute, where something has changed, by whichever node is first.
+// TestSamples checks for one sample a minute if something has changed, by the first node.
 func TestSamples(t *testing.T) {
 	each(t, func(w *world) {
 		budgets := []fixture.Budget{w.Create("a", 100, 2), w.Create("b", 100, 2), w.Create("c", 100, 2)}
@@ -108,7 +108,7 @@ func TestSamples(t *testing.T) {
 	})
 }
 
-// TestStranded: what is fenced and what is a fragment is of no use where it is.
+// TestStranded checks that fenced units and fragments count as stranded.
 func TestStranded(t *testing.T) {
 	each(t, func(w *world) {
 		b := w.Create("a", 400, 4)
@@ -123,7 +123,7 @@ func TestStranded(t *testing.T) {
 	})
 }
 
-// TestSamplesAreDropped: those that are older than they are kept.
+// TestSamplesAreDropped checks that samples older than Keep are deleted.
 func TestSamplesAreDropped(t *testing.T) {
 	each(t, func(w *world) {
 		b := w.Create("a", 100, 1)
@@ -141,7 +141,7 @@ func TestSamplesAreDropped(t *testing.T) {
 	})
 }
 
-// TestSeriesRefuses a span that cannot be.
+// TestSeriesRefuses checks that an invalid span is refused.
 func TestSeriesRefuses(t *testing.T) {
 	each(t, func(w *world) {
 		b := w.Create("a", 100, 1)

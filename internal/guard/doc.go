@@ -1,7 +1,7 @@
-// Package guard lets HTTP requests in: it finds out who makes a request (a key, a client
-// certificate, a session of the console), keeps the rate limit, and says which calls and budgets
-// the principal may reach. It decides nothing by itself; package access does.
+// Package guard admits HTTP requests: it authenticates the caller (by a key, a client certificate
+// or a console session), applies the rate limit, and enforces which calls and budgets the principal
+// may reach. Package access makes the decisions.
 //
 // A request is admitted before its body is read, by its role. Its target is judged once the handler
-// knows it: the names in a body, or the name of a budget that was given by its id.
+// knows it: the names in a body, or the name of a budget given by id.
 package guard

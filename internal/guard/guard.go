@@ -16,7 +16,7 @@ import (
 	"github.com/budgetd/budgetd/trail"
 )
 
-// Certificate makes the holder of a client certificate a principal.
+// Certificate maps a client certificate to a principal.
 type Certificate struct {
 	Match     tlsfiles.Match
 	Principal access.Principal
@@ -24,50 +24,51 @@ type Certificate struct {
 
 // Sessions knows the sessions of the console; oidc.Login does.
 type Sessions interface {
-	// Authenticate returns who a request's session stands for, nil for nobody.
+	// Authenticate returns the principal of a request's session, or nil.
 	Authenticate(w http.ResponseWriter, r *http.Request) *access.Principal
 }
 
-// Guard admits requests. Its fields are set before the first one; it is safe for concurrent use.
+// Guard admits requests. Its fields must be set before the first one; it is safe for concurrent
+// use.
 type Guard struct {
 	// Open authenticates nobody: every caller is access.Anonymous.
 	Open bool
-	// Loopback, with Open, refuses requests whose Host is not this machine: DNS rebinding.
+	// Loopback, with Open, refuses requests whose Host is not this machine (DNS rebinding).
 	Loopback bool
 	// Book has the keys.
 	Book *access.Book
-	// Certificates says who comes with which client certificate; the first that fits counts.
+	// Certificates maps client certificates to principals; the first match applies.
 	Certificates []Certificate
-	// Sessions knows the sessions of the console; nil: there are none.
+	// Sessions authenticates console sessions; nil means that there are none.
 	Sessions Sessions
-	// Limiter bounds the requests of each key or principal; nil: it does not.
+	// Limiter bounds the requests of each key or principal; nil means no bound.
 	Limiter *edge.Limiter
 	// Refusals counts refused authentications for the audit log.
 	Refusals *trail.Refusals
 	Now      func() time.Time
 
 	crossOrigin http.CrossOriginProtection
-	// local is the last Host that was found to be this machine: most requests have the same.
+	// local caches the last Host that was found to be this machine: most requests have the same.
 	local atomic.Pointer[string]
 }
 
-// Caller is what a request says of who makes it.
+// Caller is what a request reveals about its sender.
 type Caller struct {
-	// Authorization is the header of that name and Authorized says that there is one; of several it
-	// is "".
+	// Authorization is the header with that name; "" if there are several. Authorized means that
+	// there is one.
 	Authorization string
 	Authorized    bool
 	// Host is the header of that name.
 	Host string
-	// TLS is what was negotiated; nil: without TLS.
+	// TLS is the state of the connection; nil without TLS.
 	TLS *tls.ConnectionState
 	// Remote is the other end of the connection.
 	Remote net.Addr
-	// Session asks for the principal of the session that the request comes with; nil: it has none.
+	// Session returns the principal of the request's session; nil means that there is none.
 	Session func() *access.Principal
 }
 
-// CallerOf returns what a request says of who makes it.
+// CallerOf returns the Caller of a request.
 func (g *Guard) CallerOf(w http.ResponseWriter, r *http.Request) *Caller {
 	sent, there := r.Header["Authorization"]
 	c := &Caller{Authorized: there, Host: r.Host, TLS: r.TLS, Remote: remote(r.RemoteAddr)}
@@ -76,7 +77,7 @@ func (g *Guard) CallerOf(w http.ResponseWriter, r *http.Request) *Caller {
 	}
 	if g.Sessions != nil {
 		c.Session = func() *access.Principal {
-			// A browser sends the session's cookie by itself, also for a page of another site.
+			// A browser sends the session's cookie automatically, even for a page of another site.
 			if p := g.Sessions.Authenticate(w, r); p != nil && g.crossOrigin.Check(r) == nil {
 				return p
 			}
@@ -97,8 +98,8 @@ func (r remote) String() string { return string(r) }
 
 const bearer = "Bearer "
 
-// Admit returns who makes a request, and refuses whom the call is not for. A call that is open to
-// everybody has no principal, nil. Errors, in this order: unauthenticated; unavailable (keys cannot
+// Admit returns the principal of a request, or an error if the call is refused. A call that is open
+// to everybody has no principal. Errors, in this order: unauthenticated; unavailable (keys cannot
 // be checked); rate_limited; forbidden.
 func (g *Guard) Admit(w http.ResponseWriter, r *http.Request, call access.Call) (
 	*access.Principal, error) {
@@ -112,7 +113,7 @@ func (g *Guard) Admit(w http.ResponseWriter, r *http.Request, call access.Call) 
 	return p, nil
 }
 
-// Identify is Admit without a look at the role. With a key it allocates nothing.
+// Identify is Admit without the check of the role. With a key it allocates nothing.
 func (g *Guard) Identify(c *Caller, call *access.Call) (*access.Principal, error) {
 	if call.Over == access.Nobody {
 		return nil, nil
@@ -136,7 +137,7 @@ func (g *Guard) Identify(c *Caller, call *access.Call) (*access.Principal, error
 	return p, nil
 }
 
-// Permit refuses a principal whose role is below a call's least one. Error: forbidden.
+// Permit returns forbidden for a principal whose role is below a call's lowest one.
 func Permit(p *access.Principal, call *access.Call) error {
 	if call.Over != access.Nobody && !p.Role.Includes(call.Least) {
 		return forbidden(p, call, call.Least)
@@ -144,7 +145,7 @@ func Permit(p *access.Principal, call *access.Call) error {
 	return nil
 }
 
-// isLocal is edge.ToLoopback that remembers one answer.
+// isLocal is edge.ToLoopback with a cache of one answer.
 func (g *Guard) isLocal(host string) bool {
 	if known := g.local.Load(); known != nil && *known == host {
 		return true
@@ -156,9 +157,9 @@ func (g *Guard) isLocal(host string) bool {
 	return true
 }
 
-// authenticate finds who makes a request. A key counts before a certificate, a certificate before a
-// session; one that is refused is not passed over. keyID is the id of a refused key, for the audit
-// log.
+// authenticate authenticates a request. A key takes precedence over a certificate, a certificate
+// over a session; if it is refused, the others are not tried. keyID is the id of a refused key, for
+// the audit log.
 func (g *Guard) authenticate(c *Caller, now time.Time) (
 	p *access.Principal, keyID string, reason access.Reason) {
 	if c.Authorized {
@@ -195,7 +196,7 @@ func (g *Guard) holderOf(certificate *x509.Certificate) (*access.Principal, acce
 	return nil, access.Unmapped
 }
 
-// refuse counts a refusal and says what to do about it.
+// refuse counts a refusal and returns it with advice.
 func (g *Guard) refuse(c *Caller, call *access.Call, now time.Time, keyID string,
 	reason access.Reason) error {
 	if reason == access.Stale {
@@ -206,9 +207,9 @@ func (g *Guard) refuse(c *Caller, call *access.Call, now time.Time, keyID string
 	return &budget.Error{Code: budget.Unauthenticated, Op: call.Op, Message: reason.Message()}
 }
 
-// Judge says whether an admitted principal may make a call on a target. notFound makes the answer
-// for a target that does not exist, which is also that for one outside the principal's scope.
-// Errors: forbidden; notFound's.
+// Judge returns nil if an admitted principal may make a call on a target. notFound returns the
+// answer for a missing target, which also answers for one outside the principal's scope. Errors:
+// forbidden; notFound's.
 func Judge(p *access.Principal, call access.Call, t access.Target, notFound func() error) error {
 	switch p.May(call, t) {
 	case access.Allowed:
@@ -235,7 +236,7 @@ func forbidden(p *access.Principal, call *access.Call, least access.Role) error 
 	}
 }
 
-// callerOf names whose requests are counted together.
+// callerOf returns the key under which requests are counted.
 func callerOf(p *access.Principal) string {
 	if p.KeyID != "" {
 		return p.KeyID
@@ -243,8 +244,8 @@ func callerOf(p *access.Principal) string {
 	return p.Name
 }
 
-// SourceOf returns the address that a request came from, without its port: that of the last proxy,
-// since what a proxy writes into headers can be made up by the caller.
+// SourceOf returns the address of a request's sender, without its port: that of the last proxy,
+// because a caller can forge what a proxy writes into headers.
 func SourceOf(addr net.Addr) string {
 	if addr == nil {
 		return ""

@@ -146,7 +146,7 @@ func TestRefusalsAreCounted(t *testing.T) {
 	}
 }
 
-// Keys that cannot be checked are a matter of the server: the caller may repeat, and nobody is blamed.
+// Unchecked keys are the server's fault: the caller may repeat, and no refusal is counted.
 func TestStaleKeys(t *testing.T) {
 	g := newGate(t)
 	g.Now = func() time.Time { return at.Add(2 * time.Second) }
@@ -181,7 +181,7 @@ func TestCertificates(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	// A wrong key beside a right certificate is refused, not passed over.
+	// A wrong key beside a valid certificate is refused, not ignored.
 	both := certified("till", true)
 	both.Header.Set("Authorization", "Bearer "+g.tokens["revoked"])
 	if _, err := g.Admit(httptest.NewRecorder(), both, call); !budget.Is(err, budget.Unauthenticated) {
@@ -189,14 +189,14 @@ func TestCertificates(t *testing.T) {
 	}
 }
 
-// person is a session that is always there.
+// person is a permanent session.
 type person struct{}
 
 func (person) Authenticate(http.ResponseWriter, *http.Request) *access.Principal {
 	return &access.Principal{Name: "oidc:jane", Role: access.Admin}
 }
 
-// A page of another site cannot use the session of a person who is logged in.
+// A page of another site cannot use the session of a logged-in person.
 func TestSessions(t *testing.T) {
 	g := newGate(t)
 	call, _ := access.CallOf("POST /v1/budgets")
@@ -249,7 +249,7 @@ func TestOpen(t *testing.T) {
 	}
 }
 
-// BenchmarkAdmit is what authentication costs a deduction in the server.
+// BenchmarkAdmit measures the cost of authentication per deduction in the server.
 func BenchmarkAdmit(b *testing.B) {
 	g := newGate(b)
 	call, _ := access.CallOf("POST /v1/budgets/{budget}/deduct")

@@ -31,7 +31,7 @@ var (
 	label   = regexp.MustCompile(`([a-z_]+)=~?"`)
 )
 
-// TestAlerts: every example rule is one, and asks for metrics and labels that there are.
+// TestAlerts checks that every example rule is valid and uses existing metrics and labels.
 func TestAlerts(t *testing.T) {
 	labels := known(t)
 	rules := alerts(t)

@@ -9,24 +9,25 @@ import (
 	"github.com/budgetd/budgetd/ledger"
 )
 
-// otherBudgets is the label of all budgets that are not shown one by one: no budget has that name.
+// otherBudgets is the label of all budgets that are not shown individually: no budget has that
+// name.
 const otherBudgets = "(other)"
 
-// figures are those of the last look through all budgets.
+// figures are those of the last pass over all budgets.
 type figures struct {
 	largest []bucket.BudgetFigures
 	all     ledger.Figures
 }
 
-// budgets shows the figures of the last look as a whole, so that those of a budget that is gone, or
-// no longer among the largest, go with it. It shows nothing before the first look.
+// budgets shows the figures of the last pass as a whole, so that those of a budget that is gone, or
+// no longer among the largest, disappear. It shows nothing before the first pass.
 type budgets struct {
 	latest       atomic.Pointer[figures]
 	descriptions []*prometheus.Desc
 	quarantined  *prometheus.Desc
 }
 
-// budgetFigures are what is shown of each budget.
+// budgetFigures are the metrics of each budget.
 var budgetFigures = []struct {
 	name, help string
 	of         func(f *ledger.Figures) int64

@@ -14,7 +14,7 @@ type children[K comparable, V any] struct {
 	mu    sync.Mutex
 }
 
-// of returns what find found for the key at first.
+// of returns the result of the first call of find for the key.
 func (c *children[K, V]) of(key K, find func() V) V {
 	if known := c.known.Load(); known != nil {
 		if v, ok := (*known)[key]; ok {

@@ -1,4 +1,4 @@
-// Package metrics counts for Prometheus what the HTTP interface and the service tell it. Names
+// Package metrics exports the counts of the HTTP interface and the service to Prometheus. Names
 // start with budgetd_, quantities are base units (seconds, minor units), and no label takes its
 // values from callers, except for the names of a bounded number of budgets.
 package metrics
@@ -19,7 +19,7 @@ import (
 	"github.com/budgetd/budgetd/ledger"
 )
 
-// Metrics is the one observer of a process. Safe for concurrent use.
+// Metrics is the one observer of a process. It is safe for concurrent use.
 type Metrics struct {
 	registry *prometheus.Registry
 
@@ -51,7 +51,7 @@ type Metrics struct {
 	lanes    children[bucket.Lane, laneObservers]
 }
 
-// What requests, deductions and calls of lanes are counted by.
+// The labels of requests, deductions and lane calls.
 type (
 	answered struct {
 		pattern string
@@ -74,7 +74,7 @@ var (
 	counts  = prometheus.ExponentialBuckets(1, 2, 13)
 )
 
-// New makes the metrics of a process that runs this version of budgetd.
+// New returns the metrics of a process that runs this version of budgetd.
 func New(version string) *Metrics {
 	m := &Metrics{registry: prometheus.NewRegistry()}
 	m.registry.MustRegister(collectors.NewGoCollector(),
@@ -181,7 +181,7 @@ func (m *Metrics) Request(pattern string, status int, took time.Duration) {
 	}).Observe(took.Seconds())
 }
 
-// Deduction counts a deduction by what its code means for the caller.
+// Deduction counts a deduction by the kind of its code.
 func (m *Metrics) Deduction(code budget.Code, replayed bool) {
 	m.became.of(became{code, replayed}, func() prometheus.Counter {
 		return m.deductions.WithLabelValues(outcomeOf(code, replayed), string(code))
@@ -209,10 +209,10 @@ func outcomeOf(code budget.Code, replayed bool) string {
 	}
 }
 
-// InFlight notes how many HTTP requests are being answered.
+// InFlight sets the number of HTTP requests in progress.
 func (m *Metrics) InFlight(requests int64) { m.inFlight.Set(float64(requests)) }
 
-// LaneCall notes one call of a lane.
+// LaneCall records one call of a lane.
 func (m *Metrics) LaneCall(lane bucket.Lane, operations int, took time.Duration) {
 	of := m.lanes.of(lane, func() laneObservers {
 		index := strconv.Itoa(lane.Index)
@@ -223,7 +223,7 @@ func (m *Metrics) LaneCall(lane bucket.Lane, operations int, took time.Duration)
 	of.operations.Observe(float64(operations))
 }
 
-// Commit notes one flight.
+// Commit records one flight.
 func (m *Metrics) Commit(rows int, took time.Duration) {
 	m.commits.Observe(took.Seconds())
 	m.commitRows.Observe(float64(rows))
@@ -238,7 +238,7 @@ func (m *Metrics) Moved(step string, units int64) {
 	m.moved.WithLabelValues(step).Add(float64(max(units, 0)))
 }
 
-// Failed counts a call of a store or of SQL that failed.
+// Failed counts a failed call of a store or of SQL.
 func (m *Metrics) Failed(where string, code budget.Code) {
 	m.failures.WithLabelValues(where, string(code)).Inc()
 }
@@ -246,25 +246,25 @@ func (m *Metrics) Failed(where string, code budget.Code) {
 // Fenced counts a bucket that was fenced.
 func (m *Metrics) Fenced() { m.fenced.Inc() }
 
-// Unfinished notes how much of a kind was found half done.
+// Unfinished sets the amount of unfinished work of a kind.
 func (m *Metrics) Unfinished(kind string,
 	n int) {
 	m.unfinished.WithLabelValues(kind).Set(float64(n))
 }
 
-// Books notes how many discrepancies are known, and by how many units they differ.
+// Books sets the number of known discrepancies, and by how many units they differ.
 func (m *Metrics) Books(discrepancies int, gap int64) {
 	m.known.Set(float64(discrepancies))
 	m.gap.Set(float64(gap))
 }
 
-// Budgets notes the figures of the largest budgets, and the sums over all.
+// Budgets sets the figures of the largest budgets, and the sums over all.
 func (m *Metrics) Budgets(largest []bucket.BudgetFigures, all ledger.Figures) {
 	m.budgets.latest.Store(&figures{largest, all})
 }
 
-// Stranded notes units out of reach, units that a recycle would move, and what a loss of every
-// store would quarantine.
+// Stranded sets the units out of reach, those that a recycle would move, and those that a loss of
+// every store would quarantine.
 func (m *Metrics) Stranded(unreachable, recyclable, atRisk int64) {
 	m.stranded.Set(float64(unreachable))
 	m.recyclable.Set(float64(recyclable))
@@ -274,10 +274,10 @@ func (m *Metrics) Stranded(unreachable, recyclable, atRisk int64) {
 // HoldsExpired counts holds that this node expired.
 func (m *Metrics) HoldsExpired(n int) { m.holdsExpired.Add(float64(n)) }
 
-// HoldsOpen notes how many holds are open, of all budgets.
+// HoldsOpen sets the number of open holds of all budgets.
 func (m *Metrics) HoldsOpen(n int) { m.holdsOpen.Set(float64(n)) }
 
-// Lag notes how long ago a lane was last synced.
+// Lag sets the time since a lane was last synced.
 func (m *Metrics) Lag(lane bucket.Lane, age time.Duration) {
 	m.lag.WithLabelValues(lane.Instance, strconv.Itoa(lane.Index)).Set(age.Seconds())
 }

@@ -16,7 +16,7 @@ import (
 	"github.com/budgetd/budgetd/ledger"
 )
 
-// everything tells m what the audit tells it.
+// everything reports to m what the audit reports.
 func everything(m *metrics.Metrics) {
 	m.Unfinished("grants", 3)
 	m.Lag(bucket.Lane{Instance: "redis-a", Index: 2}, 1500*time.Millisecond)
@@ -31,7 +31,7 @@ func everything(m *metrics.Metrics) {
 			Quarantined: 4})
 }
 
-// TestLint: names, units and help texts are as Prometheus wants them.
+// TestLint checks names, units and help texts by the rules of Prometheus.
 func TestLint(t *testing.T) {
 	m := metrics.New("v1.2.3")
 	m.Request("POST /v1/budgets/{budget}/deduct", 200, 3*time.Millisecond)
@@ -60,7 +60,7 @@ func TestLint(t *testing.T) {
 	promtool(t, scrape(t, m), "check", "metrics")
 }
 
-// promtool checks a text with Prometheus's own tool where it is installed; what it says is an error.
+// promtool checks a text with Prometheus's own tool if it is installed; its output is an error.
 func promtool(t *testing.T, text string, args ...string) {
 	t.Helper()
 	path, err := exec.LookPath("promtool")
@@ -150,7 +150,7 @@ func TestMetrics(t *testing.T) {
 	}
 }
 
-// BenchmarkObserved is what one deduct is counted with.
+// BenchmarkObserved measures the metrics of one deduction.
 func BenchmarkObserved(b *testing.B) {
 	m := metrics.New("test")
 	b.ReportAllocs()

@@ -10,7 +10,7 @@ import (
 	"github.com/budgetd/budgetd/internal/redisstore/driver"
 )
 
-// mostScanned is about how many fields of a hash, or members of a set, one step looks at.
+// mostScanned is about how many fields of a hash, or members of a set, one step reads.
 const mostScanned = 500
 
 // Changed implements bucket.Changes.
@@ -100,7 +100,7 @@ func (s *Store) Settle(ctx context.Context, m bucket.Memory, sums []bucket.Sum) 
 	})
 }
 
-// sweeper remembers how far the sweep of a lane is: which hash it looks at, and where in it.
+// sweeper is the progress of a lane's sweep: the hash, and the position in it.
 type sweeper struct {
 	mu sync.Mutex
 	// hash is a page of counters, or `pages` for the late sums.
@@ -108,7 +108,7 @@ type sweeper struct {
 	cursor string
 }
 
-// Sweep implements bucket.Changes. A step looks at a part of one hash.
+// Sweep implements bucket.Changes. A step reads a part of one hash.
 func (s *Store) Sweep(ctx context.Context, m bucket.Memory) (more bool, err error) {
 	const op = "sweep"
 	k, err := s.keysOf(op, m)
@@ -155,7 +155,7 @@ func (s *Store) Sweep(ctx context.Context, m bucket.Memory) (more bool, err erro
 	return at.hash != 0 || at.cursor != "", nil
 }
 
-// turn advances the slice of the records if it is time.
+// turn advances the slice of the records when it is due.
 func (s *Store) turn(ctx context.Context, op string, m bucket.Memory, k *keyset) error {
 	for range mostSlices {
 		slice := k.slice.Load()

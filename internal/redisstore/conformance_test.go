@@ -30,7 +30,7 @@ func subject(t *testing.T, server *testservers.RedisServer) storetest.Subject {
 		}}
 }
 
-// raw is a connection past the store, for what no store would do.
+// raw returns a connection that bypasses the store, for what no store would do.
 func raw(t testing.TB, server *testservers.RedisServer) *redis.Client {
 	t.Helper()
 	c := redis.NewClient(&redis.Options{Addr: server.Addr(), MaxRetries: -1, Protocol: 2})
@@ -38,7 +38,7 @@ func raw(t testing.TB, server *testservers.RedisServer) *redis.Client {
 	return c
 }
 
-// TestConformance: a standalone Redis keeps the contract.
+// TestConformance checks a standalone Redis against the contract.
 func TestConformance(t *testing.T) {
 	server := testservers.Redis(t)
 	storetest.Run(t, func(t *testing.T) storetest.Subject { return subject(t, server) })
@@ -46,7 +46,8 @@ func TestConformance(t *testing.T) {
 
 var _ storetest.Store = (*redisstore.Store)(nil)
 
-// TestDifferential: a Redis and the store in memory give the same answers to the same random calls.
+// TestDifferential checks that a Redis and the store in memory give the same answers to the same
+// random calls.
 func TestDifferential(t *testing.T) {
 	now := time.UnixMilli(1_800_000_000_000)
 	memory := memstore.New(memstore.Config{Name: "m", Lanes: 2, Installation: "test", Window: storetest.Window,

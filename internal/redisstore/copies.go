@@ -10,9 +10,8 @@ import (
 	"github.com/budgetd/budgetd/budget"
 )
 
-// copyKeys are the hashes that hold fields of a bucket, in the order in which they are copied:
-// the records
-// of the slice before, those of the slice, counters, late sums.
+// copyKeys returns the hashes with fields of a bucket, in the order in which they are copied: the
+// records of the previous slice, those of the present one, counters, late sums.
 func (k *keyset) copyKeys(bucketID, slice int64) [4]string {
 	page := pageOf(bucketID)
 	return [4]string{k.records(slice-1, page), k.records(slice, page), k.counters[page], k.late}

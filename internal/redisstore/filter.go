@@ -7,8 +7,7 @@ import (
 	"github.com/budgetd/budgetd/internal/redisstore/driver"
 )
 
-// mostTogether is how many elements one run of a script takes: Lua's stack bounds the arguments
-// of one
+// mostTogether is the most elements of one run of a script: Lua's stack bounds the arguments of one
 // command, and a longer run would delay the other clients of the server.
 const mostTogether = 1000
 
@@ -42,10 +41,8 @@ func (s *Store) Set(ctx context.Context, lane bucket.Lane, levels []bucket.Level
 	return nil
 }
 
-// Take implements bucket.Filter. A call of many amounts runs the script several times; if a
-// later
-// run
-// fails, what the earlier ones took is lost to the filter until the next fill.
+// Take implements bucket.Filter. A call with many amounts runs the script several times; if a later
+// run fails, the filter has lost what the earlier ones took until the next fill.
 func (s *Store) Take(
 	ctx context.Context,
 	lane bucket.Lane,

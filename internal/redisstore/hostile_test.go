@@ -17,10 +17,11 @@ import (
 	"github.com/budgetd/budgetd/internal/testservers"
 )
 
-// prefix begins the keys of lane 0 of a store made by config.
+// prefix is the prefix of the keys of lane 0 of a store made by config.
 const prefix = "budgetd:test:{r1/0}:"
 
-// TestHostileFilter: a content that cannot be one is removed and filled again, whatever it is (I9).
+// TestHostileFilter checks that an invalid content is removed and filled again, whatever it is
+// (I9).
 func TestHostileFilter(t *testing.T) {
 	server := testservers.Redis(t)
 	store, tamper := connect(t, config(server)), raw(t, server)
@@ -44,7 +45,7 @@ func TestHostileFilter(t *testing.T) {
 	must(t, store.Set(ctx, lane0, []bucket.Level{{Bucket: 1, Fill: 3, Outstanding: 10}}))
 }
 
-// wantHealed fails unless a take is stale, and goes through after a set.
+// wantHealed fails unless a take is stale, and succeeds after a set.
 func wantHealed(t *testing.T, store *redisstore.Store, what string) {
 	t.Helper()
 	take := []bucket.Take{{Bucket: 1, Fill: 3, Amounts: []int64{4}}}
@@ -59,7 +60,8 @@ func wantHealed(t *testing.T, store *redisstore.Store, what string) {
 	}
 }
 
-// TestHostileEntry: a bucket whose figures cannot be read is broken; the others of the lane go on.
+// TestHostileEntry checks that a bucket with unreadable figures is broken, and that the others of
+// the lane continue.
 func TestHostileEntry(t *testing.T) {
 	server := testservers.Redis(t)
 	store, tamper := connect(t, config(server)), raw(t, server)
@@ -87,7 +89,8 @@ func TestHostileEntry(t *testing.T) {
 	}
 }
 
-// TestHostileKeys: a key of another type fails the calls of its lane, and nothing is done.
+// TestHostileKeys checks that a key of another type fails the calls of its lane, without any
+// effect.
 func TestHostileKeys(t *testing.T) {
 	server := testservers.Redis(t)
 	store, tamper := connect(t, config(server)), raw(t, server)
@@ -122,7 +125,8 @@ func TestHostileKeys(t *testing.T) {
 	}
 }
 
-// TestHostileCounter: a counter that cannot be read breaks the deductions that count in it, and no other.
+// TestHostileCounter checks that an unreadable counter breaks the deductions that count in it, and
+// no others.
 func TestHostileCounter(t *testing.T) {
 	server := testservers.Redis(t)
 	store, tamper := connect(t, config(server)), raw(t, server)
@@ -152,8 +156,8 @@ func TestHostileCounter(t *testing.T) {
 	}
 }
 
-// TestScriptsByHand: the examples of the scripts' headers work with redis-cli, and a Redis keeps one script
-// per verb, whatever values were sent (issue 31, item 15).
+// TestScriptsByHand checks that the examples in the scripts' headers work with redis-cli, and that
+// a Redis keeps one script per verb, whatever values were sent.
 func TestScriptsByHand(t *testing.T) {
 	cli, err := exec.LookPath("redis-cli")
 	must(t, err)

@@ -5,19 +5,15 @@ import (
 	"sync/atomic"
 )
 
-// pages is the number of hashes that the records of one slice, and the counters, of a lane are
-// spread over.
-// More would undo the bulk reads; fewer would make hashes of many million fields.
+// pages is the number of hashes over which the records of one slice, and the counters, of a lane
+// are spread. More would undo the bulk reads; fewer would have many millions of fields.
 const pages = 16
 
-// keyset has the keys of a lane. They all begin with `budgetd:<installation id>:{<tag>}:`, so
-// that one
-// script can touch every key of the lane, on a Cluster too:
+// keyset has the keys of a lane. They all begin with `budgetd:<installation id>:{<tag>}:`, so that
+// one script can touch every key of the lane, even on a Cluster:
 //
 //	filter                        hash, bucket -> fill and balance, see lua/filter_take.lua
-//
-// (ledger mode)
-//
+//	                              (ledger mode)
 //	marker                        hash, see lua/shared.lua
 //	newest, epoch, balance, taken, given, grant   hashes, bucket -> …, see lua/entries.lua
 //	limits                        hash, bucket -> newest version of its limits
@@ -26,9 +22,8 @@ const pages = 16
 //	records:<slice>:<page>        hash, bucket:id -> record, see lua/undo.lua
 //	counters:<page>               hash, bucket:value -> windows, see lua/counters.lua
 //
-// The tag is `<instance>/<lane>`, on a Cluster `<instance>/<lane>.<n>`. Installation ids and
-// names of
-// instances are checked, so neither can hold a brace or a colon.
+// The tag is `<instance>/<lane>`, on a Cluster `<instance>/<lane>.<n>`. Installation ids and names
+// of instances are checked, so they cannot contain a brace or a colon.
 type keyset struct {
 	prefix string
 	filter []string
@@ -37,7 +32,7 @@ type keyset struct {
 	entry                 []string
 	limits, late, changed string
 	counters              [pages]string
-	// slice is the lane's present slice as a call last saw it; 0: none did.
+	// slice is the lane's slice in the latest call; 0 before the first.
 	slice atomic.Int64
 }
 
@@ -54,7 +49,7 @@ func newKeyset(prefix string) *keyset {
 	return k
 }
 
-// epoch is the hash of the buckets' epochs.
+// epoch returns the hash of the buckets' epochs.
 func (k *keyset) epoch() string { return k.entry[1] }
 
 // records returns the key of a page of a slice.
@@ -62,7 +57,7 @@ func (k *keyset) records(slice int64, page int) string {
 	return k.prefix + "records:" + strconv.FormatInt(slice, 10) + ":" + strconv.Itoa(page)
 }
 
-// entries returns the keys of a script that reads entries, before those of its own.
+// entries returns the keys of a script that reads entries, followed by its own.
 func (k *keyset) entries(more ...string) []string {
 	keys := make([]string, 0, 1+len(k.entry)+len(more))
 	return append(append(append(keys, k.marker), k.entry...), more...)

@@ -7,7 +7,7 @@ import (
 	"github.com/budgetd/budgetd/bucket"
 )
 
-// appendRecord adds what a script stores of a deduction, but for the instant: see lua/undo.lua.
+// appendRecord adds what a script stores of a deduction, except for the instant: see lua/undo.lua.
 func appendRecord(p packer, activation int64, d *bucket.StoreDeduction, tags []uint32) packer {
 	p = p.number(d.Amount).number(d.Epoch).number(activation).text(d.Fingerprint).text(d.Nonce)
 	p = p.number(d.Terms.LimitsVersion).text(d.Value)
@@ -53,11 +53,10 @@ func readRecord(text string) (r bucket.Record, err error) {
 	return r, nil
 }
 
-// unpacker reads MessagePack as a script's cmsgpack writes it. Reading what is not there makes it
-// bad.
+// unpacker reads MessagePack as a script's cmsgpack writes it. A read of missing data makes it bad.
 type unpacker string
 
-// unreadable is what is left of a text that is not what was expected.
+// unreadable is the state of an unpacker after unexpected data.
 const unreadable = unpacker("\xc1")
 
 func (u *unpacker) bad() bool { return *u == unreadable }

@@ -9,7 +9,7 @@ import (
 //go:embed lua/*.lua
 var sources embed.FS
 
-// The scripts, one per verb. What several have in common stands in front of their texts.
+// The scripts, one per verb. Shared texts precede their own.
 var (
 	filterSet  = script("filter_set")
 	filterTake = script("filter_take")

@@ -21,20 +21,20 @@ var (
 	_ bucket.Inspected = (*Store)(nil)
 )
 
-// Config says which Redis an instance is and how long to wait for it.
+// Config identifies the Redis of an instance and bounds the waits for it.
 type Config = driver.Config
 
-// Sentinels says where the sentinels of a group are, and which of their groups it is.
+// Sentinels identifies a group of sentinels and the master that they watch.
 type Sentinels = driver.Sentinels
 
-// Store is one Redis instance with its lanes. Safe for concurrent use.
+// Store is one Redis instance with its lanes. It is safe for concurrent use.
 type Store struct {
 	*driver.Instance
 	keys   []*keyset // by lane
 	sweeps []sweeper // by lane
 }
 
-// New makes a store. It does not connect. Errors: Invalid with every faulty field.
+// New returns a store without connecting. It returns Invalid with every faulty field.
 func New(config Config) (*Store, error) {
 	instance, err := driver.New(config)
 	if err != nil {
@@ -50,7 +50,7 @@ func New(config Config) (*Store, error) {
 	return s, nil
 }
 
-// call runs a script of store mode: the memory's arguments come before those given.
+// call runs a script of store mode: the memory's arguments precede those given.
 func (s *Store) call(
 	ctx context.Context,
 	op string,
@@ -85,12 +85,11 @@ func (s *Store) keysOf(op string, m bucket.Memory) (*keyset, error) {
 	return s.keys[m.Lane.Index], nil
 }
 
-// mostSlices is how often a call asks again because the slice of the records advanced.
+// mostSlices is how often a call is repeated because the slice of the records advanced.
 const mostSlices = 3
 
 // sliced makes a call that needs the keys of the present slice, and repeats it with another slice
-// when the
-// script says so: it has done nothing then.
+// when the script says so, in which case it did nothing.
 func (s *Store) sliced(
 	op string,
 	m bucket.Memory,
@@ -123,9 +122,8 @@ func strange(op string, lane bucket.Lane, answer any) error {
 		"lane %s answered a script with %.200s", lane, fmt.Sprint(answer))}
 }
 
-// inParts calls do for at most mostTogether elements at a time. When a later part fails, an
-// earlier one was
-// done already, so an error that says "not done" becomes OutcomeUnknown.
+// inParts calls do for at most mostTogether elements at a time. If a later part fails, an earlier
+// one is already done, so a "not done" error becomes OutcomeUnknown.
 func inParts(op string, n int, do func(from, to int) error) error {
 	for from := 0; from < n; from += mostTogether {
 		if err := do(from, min(from+mostTogether, n)); err != nil {

@@ -13,13 +13,13 @@ const instance = "r1"
 
 var lane0 = bucket.Lane{Instance: instance}
 
-// config is how the tests reach a server.
+// config returns the configuration to reach a test server.
 func config(server *testservers.RedisServer) redisstore.Config {
 	return redisstore.Config{Name: instance, Addr: server.Addr(), Lanes: 2, InstallationID: "test",
 		DialTimeout: 5 * time.Second, ReadTimeout: 10 * time.Second}
 }
 
-// connect makes a store that is closed with the test.
+// connect returns a store that is closed with the test.
 func connect(t testing.TB, c redisstore.Config) *redisstore.Store {
 	t.Helper()
 	store, err := redisstore.New(c)
@@ -34,7 +34,7 @@ func connect(t testing.TB, c redisstore.Config) *redisstore.Store {
 	return store
 }
 
-// adopt marks a lane as it is with an activation.
+// adopt marks a lane with an activation.
 func adopt(t testing.TB, store *redisstore.Store, lane bucket.Lane, activation int64) bucket.Memory {
 	t.Helper()
 	who, err := store.Identity(t.Context(), lane)

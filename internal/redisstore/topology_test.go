@@ -12,16 +12,16 @@ import (
 	"github.com/budgetd/budgetd/internal/testservers"
 )
 
-// never is a time-out of servers on each other that a busy machine does not reach.
+// never is a timeout between servers that even a busy machine does not reach.
 const never = time.Hour
 
-// onCluster is how the tests reach a Cluster: through one of its servers, the others are found.
+// onCluster returns a configuration with one server of a Cluster; the others are found.
 func onCluster(c *testservers.RedisClusterServers) redisstore.Config {
 	return redisstore.Config{Name: instance, Seeds: []string{c.Nodes[5].Addr()}, Lanes: 16, InstallationID: "test",
 		DialTimeout: 5 * time.Second, ReadTimeout: 10 * time.Second}
 }
 
-// behindSentinels is how the tests reach a group.
+// behindSentinels returns a configuration with a group's sentinels.
 func behindSentinels(s *testservers.SentinelServers) redisstore.Config {
 	return redisstore.Config{Name: instance, Lanes: 2, InstallationID: "test",
 		Sentinels:   redisstore.Sentinels{Addrs: s.Addrs(), MasterName: testservers.SentinelName},
@@ -52,7 +52,7 @@ func sells(t *testing.T, store *redisstore.Store, lane bucket.Lane) *seller {
 	return s
 }
 
-// sell deducts one unit under an id that was never used.
+// sell deducts one unit under a new id.
 func (s *seller) sell() error {
 	s.sold++
 	out, err := s.store.Deduct(s.t.Context(), s.m, []bucket.StoreDeduction{{RecordID: bucket.RecordID{Bucket: 1,
@@ -63,8 +63,9 @@ func (s *seller) sell() error {
 	return err
 }
 
-// sellsElsewhere: when a lane has moved to another server, nothing more is sold under the old memory once a
-// call has failed, the lane is found with another identity, and it sells only after it is marked.
+// sellsElsewhere checks that after a lane has moved to another server nothing more is sold under
+// the old memory once a call has failed, that the lane has another identity, and that it sells only
+// after it is marked.
 func (s *seller) sellsElsewhere() {
 	s.t.Helper()
 	t, who, failed := s.t, "", false
@@ -102,8 +103,8 @@ func must(t testing.TB, err error) {
 	}
 }
 
-// TestCluster: a lane of a Cluster is served by its master, follows its slot when that moves, and only
-// under another identity; lanes of other masters go on.
+// TestCluster checks that a lane of a Cluster is served by its master, follows its slot only under
+// another identity, and that lanes of other masters continue.
 func TestCluster(t *testing.T) {
 	c := testservers.RedisCluster(t, never)
 	store := connect(t, onCluster(c))
@@ -127,7 +128,7 @@ func TestCluster(t *testing.T) {
 	}
 }
 
-// TestClusterFailOver: a replica takes over from a master that lives on.
+// TestClusterFailOver lets a replica take over from a master that stays alive.
 func TestClusterFailOver(t *testing.T) {
 	c := testservers.RedisCluster(t, never)
 	s := sells(t, connect(t, onCluster(c)), lane0)
@@ -136,7 +137,7 @@ func TestClusterFailOver(t *testing.T) {
 	s.sellsElsewhere()
 }
 
-// TestSentinel: the group's master changes.
+// TestSentinel replaces the group's master.
 func TestSentinel(t *testing.T) {
 	group := testservers.RedisSentinels(t, 2*time.Second)
 	config := behindSentinels(group)

@@ -12,7 +12,7 @@ import (
 	"github.com/budgetd/budgetd/limit"
 )
 
-// The kinds of windows as lua/counters.lua numbers them.
+// The kinds of windows as numbered in lua/counters.lua.
 const (
 	luaCalendar = iota + 1
 	luaLifetime
@@ -20,7 +20,7 @@ const (
 	luaSliding
 )
 
-// kindOf numbers a kind of window.
+// kindOf returns the number of a kind of window.
 func kindOf(kind budget.WindowKind) int64 {
 	switch kind {
 	case budget.WindowCalendar:
@@ -34,7 +34,7 @@ func kindOf(kind budget.WindowKind) int64 {
 	}
 }
 
-// measureOf numbers what a limit counts: 1 calls, 2 units.
+// measureOf returns the number of what a limit counts: 1 calls, 2 units.
 func measureOf(measure budget.Measure) int64 {
 	if measure == budget.MeasureCount {
 		return 1
@@ -42,7 +42,8 @@ func measureOf(measure budget.Measure) int64 {
 	return 2
 }
 
-// tagOf identifies what a limit counts: another version of it has another tag and starts over.
+// tagOf identifies what a limit counts: a limit that counts something else has another tag and
+// starts over.
 func tagOf(l *bucket.LimitTerms) uint32 {
 	h := fnv.New32a()
 	_, _ = h.Write([]byte(l.Name)) // a hash does not fail
@@ -50,7 +51,7 @@ func tagOf(l *bucket.LimitTerms) uint32 {
 	return h.Sum32()
 }
 
-// countOf is what a deduction counts for limit i of its terms.
+// countOf returns what a deduction counts for limit i of its terms.
 func countOf(d *bucket.StoreDeduction, i int) int64 {
 	switch {
 	case d.Counts != nil:
@@ -61,7 +62,7 @@ func countOf(d *bucket.StoreDeduction, i int) int64 {
 	return d.Amount
 }
 
-// maxOf is the bound of limit i for a deduction's value.
+// maxOf returns the bound of limit i for a deduction's value.
 func maxOf(d *bucket.StoreDeduction, i int) int64 {
 	if d.Max != nil {
 		return d.Max[i]
@@ -75,7 +76,7 @@ type window struct {
 	slots          string // pairs of first instant and count; empty unless sliding
 }
 
-// usesOf tells how far limits are used by a counter: see lua/counters.lua. An unreadable one, and a
+// usesOf returns the usage of limits by a counter: see lua/counters.lua. An unreadable one, and a
 // limit that is not in it, have counted nothing.
 func usesOf(uses []bucket.LimitUse, t *bucket.Terms, tags []uint32, raw string, now int64) {
 	for l := range t.Limits {
@@ -91,7 +92,7 @@ func usesOf(uses []bucket.LimitUse, t *bucket.Terms, tags []uint32, raw string, 
 	}
 }
 
-// nextWindow reads the first window of a counter. Where it is unreadable, nothing of it and nothing
+// nextWindow reads the first window of a counter. If it is unreadable, neither it nor anything
 // after it counts.
 func nextWindow(raw string) (tag uint32, w window, rest string) {
 	tag = binary.LittleEndian.Uint32([]byte(raw[:4]))
@@ -106,8 +107,8 @@ func nextWindow(raw string) (tag uint32, w window, rest string) {
 	return tag, w, raw
 }
 
-// slotsOf tells what the slots of sliding limits count. What is used beyond the counter, as it was
-// before the call, was counted by the call.
+// slotsOf returns what the slots of sliding limits count. Usage beyond the counter's previous state
+// was counted by the call.
 func slotsOf(uses []bucket.LimitUse, t *bucket.Terms, tags []uint32, raw string,
 	now int64) [][]limit.Slot {
 	out := make([][]limit.Slot, len(t.Limits))
