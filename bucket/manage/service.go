@@ -22,8 +22,7 @@ import (
 	"github.com/budgetd/budgetd/limit"
 )
 
-// Service is the verbs. Fill it in before use; Stores may be nil where no budget is in store
-// mode.
+// Service is the verbs. Fill it in before use; Stores may be nil where no budget is in store mode.
 // Safe for concurrent use.
 type Service struct {
 	Ledger  Ledger
@@ -177,9 +176,8 @@ func (s *Service) List(ctx context.Context, page bucket.Page) ([]bucket.View, er
 	return s.Ledger.Budgets(ctx, page)
 }
 
-// Change changes a definition. It holds for every commit that follows (I8), on this node for
-// every call that follows. Another number of buckets (ledger mode) is part of the same
-// transaction; those
+// Change changes a definition. It holds for every commit that follows (I8), on this node for every
+// call that follows. Another number of buckets (ledger mode) is part of the same transaction; those
 // that stay keep their places.
 //
 // Errors: BudgetNotFound, VersionConflict, Invalid, LedgerModeOnly, Unavailable, OutcomeUnknown.
@@ -299,8 +297,7 @@ func (s *Service) carry(ctx context.Context, b *bucket.Budget) {
 	}
 }
 
-// tell sends levels to the filters, those of a lane in one call, the lanes side by side. What
-// fails
+// tell sends levels to the filters, those of a lane in one call, the lanes side by side. What fails
 // heals by itself (I9).
 func (s *Service) tell(ctx context.Context, levels []bucket.Level) {
 	const atOnce = 16

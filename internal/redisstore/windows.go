@@ -148,7 +148,7 @@ func slotsOf(uses []bucket.LimitUse, t *bucket.Terms, tags []uint32, raw string,
 	return out
 }
 
-// firstSlot is the first slot of a sliding window that counts at an instant.
+// firstSlot returns the first slot of a sliding window that counts at an instant.
 func firstSlot(l *bucket.LimitTerms, now int64) int64 {
 	first := now - l.LengthMS + 1
 	return first - first%l.SlotMS
@@ -159,7 +159,7 @@ func double(raw string) float64 {
 	return math.Float64frombits(binary.LittleEndian.Uint64([]byte(raw[:8])))
 }
 
-// useOf is how far a limit is used at an instant.
+// useOf returns the usage of a limit at an instant.
 func useOf(l *bucket.LimitTerms, w window, nowMS int64) bucket.LimitUse {
 	began, counted := int64(w.began), int64(w.counted)
 	switch l.Kind {

@@ -2,13 +2,11 @@
 //
 // SQL is lossless. Every transaction is one step, because it locks its rows first. A transaction
 // whose COMMIT got no reply is pending: it keeps its row locks, readers do not see it, and it
-// commits or
-// aborts later. The redo waits for the same locks, so it runs after that.
+// commits or aborts later. The redo waits for the same locks, so it runs after that.
 //
 // Nodes have no state. A call may commit in any bucket at any time, so crashes, pauses, retries
 // through another node, and a filter that answers anything are all included. With `-with filter`
-// the filter of
-// bucket 0 is explicit, and the model checks that a wrong filter heals.
+// the filter of bucket 0 is explicit, and the model checks that a wrong filter heals.
 package main
 
 import (

@@ -41,8 +41,7 @@ const (
 // number of buckets, for which lanes has a lane each (ledger mode): see resize. All of it is one
 // transaction.
 //
-// Errors: BudgetNotFound; VersionConflict; Invalid; LedgerModeOnly for another number of buckets
-// in
+// Errors: BudgetNotFound; VersionConflict; Invalid; LedgerModeOnly for another number of buckets in
 // store mode; Unavailable; OutcomeUnknown. Keeps I1.
 func (p *Part) Change(ctx context.Context, id int64, change bucket.Change, lanes []bucket.Lane) (
 	out manage.Changed, err error) {

@@ -15,8 +15,7 @@ import (
 	"github.com/budgetd/budgetd/trail"
 )
 
-// creation is the canonical form of the definition a budget was created with: what tells "the
-// same
+// creation is the canonical form of the definition a budget was created with: what tells "the same
 // body again" from another budget of that name. Its JSON is kept in created_as.
 type creation struct {
 	Tenant           string          `json:"tenant"`
@@ -61,14 +60,13 @@ func createdAs(d budget.Definition) (string, error) {
 
 // Create stores a budget with one bucket per lane, and hands out what its first period gets: a
 // promo budget all of its total, evenly, the remainder to the first buckets. BucketQuantity 0
-// stands for "as many as there are lanes"; the same definition with other lanes is the same
-// budget. All of it is one transaction. The same definition again answers the budget that
-// exists,
-// whatever became of it.
+// stands for "as many as there are lanes"; the same definition with other lanes is the same budget.
+// All of it is one transaction. The same definition again answers the budget that exists, whatever
+// became of it.
 //
-// Errors: Invalid where the end has passed, unless AllowPast; NameTaken where the name has
-// another definition; Unavailable where a lane is drained,
-// or, in store mode, was never reached; OutcomeUnknown.
+// Errors: Invalid where the end has passed, unless AllowPast; NameTaken where the name has another
+// definition; Unavailable where a lane is drained, or, in store mode, was never reached;
+// OutcomeUnknown.
 func (p *Part) Create(ctx context.Context, d budget.Definition, lanes []bucket.Lane) (
 	out manage.Created, err error) {
 	d.Limits = limit.Zoned(d)

@@ -16,8 +16,8 @@ import (
 const selectAbove = `SELECT COALESCE(SUM(amount), 0) FROM grant_log
 	WHERE bucket_id = ? AND epoch = ? AND number > ? AND status = 'pending'`
 
-// Closed ends closing epochs with their final figures. See counter.Epochs. An epoch that has ended
-// is passed over, so repeating it changes nothing. Keeps I1.
+// Closed ends closing epochs with their final figures. See counter.Epochs. It skips epochs that
+// have ended, so it is idempotent. Keeps I1.
 func (p *Part) Closed(ctx context.Context, m bucket.Memory, closings []counter.Closing,
 	need int64) (
 	begun []int64, err error) {
@@ -77,7 +77,7 @@ type closing struct {
 	back  map[int64]int64 // what each bucket brought
 }
 
-// end notes the final figures of an epoch and brings back what is left.
+// end records the final figures of an epoch and returns what is left.
 func (c *closing) end(e *rows.Epoch, from *counter.Closing) error {
 	at := rows.At(from.Ref)
 	h := c.lived[at]
@@ -123,8 +123,8 @@ func (c *closing) end(e *rows.Epoch, from *counter.Closing) error {
 	return moves.ComeBack(c.t, c.b, moves.Coming{Row: e, Never: units})
 }
 
-// keep begins the next epochs of donors that are in the bucket list, with up to half of what they
-// brought.
+// keep begins the next epochs of donors that are in the bucket list, with up to half of their
+// units.
 func (c *closing) keep(need int64) (begun []int64, err error) {
 	if need < 0 || len(c.back) == 0 || c.b.IsOver == 1 || c.b.PeriodNow().OverAt(c.t.Now) {
 		return nil, nil

@@ -31,7 +31,7 @@ const (
 		AND epoch = ? AND number <= ? AND status = 'pending'`
 )
 
-// Unfinished lists buckets that somebody has to go on with. See counter.Epochs.
+// Unfinished lists buckets with unfinished work. See counter.Epochs.
 func (p *Part) Unfinished(ctx context.Context, limit int) (ids []int64, err error) {
 	err = p.db.Read(ctx, "unfinished", func(r *engine.Reader) error {
 		var more []int64
@@ -53,7 +53,7 @@ type pendingRow struct {
 	Amount int64 `db:"amount"`
 }
 
-// Tasks reads what is unfinished of buckets. See counter.Epochs.
+// Tasks returns the unfinished work of buckets. See counter.Epochs.
 func (p *Part) Tasks(ctx context.Context, buckets []int64) (out []counter.Task, err error) {
 	buckets = slices.Compact(slices.Sorted(slices.Values(buckets)))
 	err = p.db.Read(ctx, "tasks", func(r *engine.Reader) error {
@@ -108,7 +108,7 @@ func tasks(r *engine.Reader, buckets []int64) ([]counter.Task, error) {
 	return out, nil
 }
 
-// Confirm notes what a store did. See counter.Epochs. It locks a budget only where an epoch opens.
+// Confirm records what a store did. See counter.Epochs. It locks a budget only if an epoch opens.
 func (p *Part) Confirm(ctx context.Context, m bucket.Memory, done []counter.Done) error {
 	return p.db.Write(ctx, "confirm", func(t *engine.Tx) error {
 		positions := make([]rows.Position, len(done))

@@ -40,8 +40,8 @@ type lostRow struct {
 	Budget int64 `db:"budget_id"`
 }
 
-// SettleLost ends epochs of memories that were given up. See counter.Lanes. One transaction per
-// budget. Keeps I1, I2.
+// SettleLost ends epochs of memories that were given up. See counter.Lanes. It takes one
+// transaction per budget. Keeps I1, I2.
 func (p *Part) SettleLost(ctx context.Context, lane bucket.Lane) (
 	out counter.LostEpochs, err error) {
 	var found []lostRow
@@ -114,7 +114,7 @@ type loss struct {
 	out  *counter.LostEpochs
 }
 
-// settle ends those of the epochs that are live and on the lane and of which judge says why.
+// settle ends the epochs that are live and on the lane and for which judge returns a cause.
 func (l *loss) settle(budgetID int64, found []lostRow,
 	judge func(*rows.Epoch) (cause string, err error)) error {
 	t := l.t
@@ -154,7 +154,8 @@ func (l *loss) settle(budgetID int64, found []lostRow,
 	return nil
 }
 
-// end ends a lost epoch. In one that was only opening nobody deducted, so its units come back.
+// end ends a lost epoch. Nothing was deducted from one that was only opening, so its units come
+// back.
 func (l *loss) end(b *rows.Budget, e *rows.Epoch, cause string) error {
 	opening := e.Status == string(ledger.Opening)
 	units, err := moves.End(l.t, b, ledger.Lost, e)

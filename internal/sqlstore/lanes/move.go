@@ -55,7 +55,7 @@ func lockBucket(t *engine.Tx, op string, budgetID, bucketID int64) (
 	return b, &list[i], nil
 }
 
-// Move gives a bucket another lane. See counter.Moves. No units move: the epoch has ended.
+// Move moves a bucket to another lane. See counter.Moves. No units move: the epoch has ended.
 func (p *Part) Move(ctx context.Context, budgetID int64, ref bucket.Ref, from, to bucket.Lane) (
 	moved bool, err error) {
 	err = p.db.Write(ctx, "move", func(t *engine.Tx) error {
@@ -90,7 +90,7 @@ func (p *Part) Move(ctx context.Context, budgetID int64, ref bucket.Ref, from, t
 	return moved && err == nil, err
 }
 
-// Spread begins epochs and hands U out. See counter.Supply. Keeps I1.
+// Spread begins epochs and hands out U. See counter.Supply. Keeps I1.
 func (p *Part) Spread(ctx context.Context, budgetID int64) (begun []int64, err error) {
 	err = p.db.Write(ctx, "recycle", func(t *engine.Tx) error {
 		begun = nil

@@ -1,8 +1,8 @@
 // Package lanes is the database's part of store mode: package bucket/counter.
 //
-// Transactions that act on what a store answered lock the lane's row for reading and compare its
-// activation, so that an answer of a memory that was given up changes nothing. The lane's row comes
-// after the rows in the lock order of package rows.
+// Transactions that act on a store's answer lock the lane's row for reading and compare its
+// activation, so that an answer from a memory that was given up changes nothing. The lane's row
+// comes after the rows in the lock order of package rows.
 package lanes
 
 import (
@@ -24,7 +24,7 @@ var (
 	_ counter.Moves   = (*Part)(nil)
 )
 
-// Part keeps the memories of lanes and the epochs of store mode. Safe for concurrent use.
+// Part stores the memories of lanes and the epochs of store mode. It is safe for concurrent use.
 type Part struct{ db *engine.DB }
 
 // New returns the part of a database.
@@ -93,8 +93,8 @@ func (p *Part) Activate(ctx context.Context, was int64, next counter.LaneRow, ca
 }
 
 // current locks the lane's row for reading and compares it with a memory. since is the first
-// activation whose epochs the memory has. Error: bucket.ErrOtherMemory, wrapped, where it was given
-// up.
+// activation whose epochs the memory has. It returns bucket.ErrOtherMemory, wrapped, if the memory
+// was given up.
 func current(t *engine.Tx, m bucket.Memory) (since int64, err error) {
 	row, err := readLane(&t.Reader, m.Lane, shared)
 	if err == nil && row.Activation != m.Activation {
@@ -104,7 +104,7 @@ func current(t *engine.Tx, m bucket.Memory) (since int64, err error) {
 	return row.Since, err
 }
 
-// homes reads where the buckets of epochs live, and whether each epoch is its bucket's newest.
+// homes returns the lanes of epochs' buckets, and whether each epoch is its bucket's newest.
 func homes(t *engine.Tx, positions []rows.Position) (map[rows.Position]home, error) {
 	out := make(map[rows.Position]home, len(positions))
 	for chunk := range slices.Chunk(positions, engine.ListChunk) {

@@ -25,7 +25,7 @@ const (
 		WHERE e.budget_id = ? AND p.start_ms >= ? AND (p.end_ms = 0 OR p.end_ms > ?)`
 	listOffline = `UPDATE sharding_budget_management_bucket SET status = 'offline',
 		offline_by = 'service', updated_at = ? WHERE budget_id = ? AND status = 'online'`
-	// periodsAtOnce bounds the periods that one Turn passes over.
+	// periodsAtOnce bounds the periods that one Turn skips.
 	periodsAtOnce = 1000
 )
 
@@ -79,7 +79,7 @@ func due(t *engine.Tx, b *rows.Budget) bool {
 	return b.Due(t.Now) && b.Durability == string(budget.Store) && b.PeriodNow().OverAt(t.Now)
 }
 
-// Turn opens the period that the present instant is in. See counter.Periods. Keeps I1.
+// Turn opens the period that contains the present instant. See counter.Periods. Keeps I1.
 func (p *Part) Turn(ctx context.Context, budgetID int64) (out counter.Turned, err error) {
 	err = p.db.Write(ctx, "roll over", func(t *engine.Tx) error {
 		out = counter.Turned{}
@@ -127,7 +127,7 @@ func (p *Part) Turn(ctx context.Context, budgetID int64) (out counter.Turned, er
 	return out, nil
 }
 
-// turn goes on period by period to the one that the present instant is in.
+// turn continues period by period to the one that contains the present instant.
 func turn(t *engine.Tx, b *rows.Budget) error {
 	d, p := b.Definition(), b.PeriodNow()
 	for range periodsAtOnce {
@@ -160,7 +160,7 @@ func turn(t *engine.Tx, b *rows.Budget) error {
 
 // spread hands out what may be released, evenly over the buckets that are open or begin their next
 // epochs now. begun are those that got units. The newest epochs are locked. Buckets that are still
-// closing begin theirs when they are asked for units.
+// closing begin theirs when they need units.
 func spread(t *engine.Tx, b *rows.Budget, list []rows.Bucket) (begun []int64, err error) {
 	drained, err := moves.Drained(t)
 	if err != nil {

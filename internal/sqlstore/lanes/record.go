@@ -46,8 +46,8 @@ func (p *Part) Live(ctx context.Context, lane bucket.Lane, after int64, limit in
 	return out, err
 }
 
-// Record notes what the stores of a lane counted. See counter.Lanes. It locks epochs only: O, S and
-// R of an epoch are on its row. Keeps I1.
+// Record records what the stores of a lane counted. See counter.Lanes. It locks only epochs: O, S
+// and R of an epoch are in its row. Keeps I1.
 func (p *Part) Record(ctx context.Context, m bucket.Memory, sums []bucket.Sum) (
 	out counter.Recorded, err error) {
 	for chunk := range slices.Chunk(sums, engine.ListChunk) {
@@ -151,8 +151,8 @@ func (r *recording) sum(e *rows.Epoch, s bucket.Sum, since int64) {
 		Values: []any{s.Taken, s.GivenBack, used, used}, Where: []any{e.Bucket, e.Number}})
 }
 
-// lateSum moves what was given back after an epoch from S to R. Of a lost epoch S has only what the
-// last sync said: the rest of the late sum is in Q already.
+// lateSum moves what was given back after an epoch from S to R. S of a lost epoch has only what the
+// last sync said: the rest of the late sum is already in Q.
 func (r *recording) lateSum(t *engine.Tx, e *rows.Epoch, s bucket.Sum) {
 	if s.Verdict == bucket.Lost {
 		r.out.Settled = append(r.out.Settled, s)

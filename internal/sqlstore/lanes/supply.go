@@ -64,7 +64,7 @@ func (p *Part) Apply(ctx context.Context, budgetID int64, want counter.Want) (
 }
 
 // lock locks the budget, the bucket's newest epoch and epochs with units on their way back, and
-// sweeps those.
+// sweeps the latter.
 func (a *application) lock(budgetID int64) (err error) {
 	t := a.t
 	if a.b, err = rows.LockBudget(t, "apply", budgetID); err != nil {
@@ -152,7 +152,7 @@ func (a *application) run() (out counter.Brought, err error) {
 }
 
 // units returns how many units the bucket gets now. Units that came back are free: they count
-// neither against adjust_cnt nor in out_cnt.
+// neither for adjust_cnt nor in out_cnt.
 func (a *application) units() (units int64, kind moves.Kind, out counter.Brought, err error) {
 	b, need := a.b, max(a.want.Need, 1)
 	there := b.Releasable(a.t.Now)
@@ -190,7 +190,7 @@ func (a *application) units() (units int64, kind moves.Kind, out counter.Brought
 		}
 		return 0, "", out, nil
 	}
-	// Small steps would use the applications up: the even share is the least.
+	// Small steps would exhaust the applies, so the even share is the minimum.
 	share := (there-1)/int64(len(a.list)) + 1
 	if b.Sharding > 0 {
 		share = min(share, b.Sharding)
@@ -285,7 +285,7 @@ func setClosing(t *engine.Tx, b *rows.Budget, list []*rows.Bucket) error {
 	return moves.ListChanged(t, b.ID, len(keys)/2)
 }
 
-// Offline takes a bucket out of the list and sets its epoch to closing. See counter.Supply.
+// Offline removes a bucket from the list and sets its epoch to closing. See counter.Supply.
 func (p *Part) Offline(ctx context.Context, budgetID, bucketID int64, by bucket.OfflineBy) error {
 	return p.db.Write(ctx, "offline", func(t *engine.Tx) error {
 		b, err := rows.LockBudget(t, "offline", budgetID)

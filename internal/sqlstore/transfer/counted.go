@@ -8,11 +8,11 @@ import (
 	"github.com/budgetd/budgetd/internal/sqlstore/rows"
 )
 
-// A rule that is changed within a period may make a period that begins before the one that is over
+// A rule that is changed within a period may create a period that begins before the previous one
 // has ended. What was used since then counts for both.
 const (
-	// selectUsedSince sums S and H of epochs whose periods began at an instant or later: all that
-	// they count was counted since.
+	// selectUsedSince sums S and H of epochs whose periods began at an instant or later: all of it
+	// was counted since then.
 	selectUsedSince = `SELECT COALESCE(SUM(e.used_quantity + e.held_quantity), 0)
 		FROM bucket_epoch e /*by bucket_epoch_units*/
 		/*in order*/ JOIN budget_period p /*by PRIMARY*/
@@ -20,7 +20,7 @@ const (
 		WHERE e.budget_id = ? AND p.start_ms >= ? AND (p.end_ms = 0 OR p.end_ms > ?)`
 	countStraddling = `SELECT COUNT(*) FROM budget_period p WHERE p.budget_id = ?
 		AND p.start_ms < ? AND (p.end_ms = 0 OR p.end_ms > ?)`
-	// ofStraddling finds the deductions of epochs whose periods had begun before and ended later.
+	// ofStraddling finds the deductions of epochs whose periods began before that and ended later.
 	ofStraddling = ` FROM deduction d
 		JOIN bucket_epoch e ON e.bucket_id = d.bucket_id AND e.epoch = d.epoch
 		JOIN budget_period p ON p.budget_id = e.budget_id AND p.number = e.period`
@@ -32,8 +32,8 @@ const (
 )
 
 // countedSince sums what was used and is held since the start of a period that begins before the
-// one that is over has ended; 0 where none does. It reads rows of deductions only where an epoch
-// has some from before the start and some since.
+// previous one has ended; 0 if it does not. It reads rows of deductions only if an epoch has some
+// from before the start and some since.
 func countedSince(t *engine.Tx, b *rows.Budget, ended budget.Period, start time.Time) (
 	units int64, err error) {
 	if ended.End.IsZero() || !start.Before(ended.End) {

@@ -13,14 +13,13 @@ const (
 	selectExpired = `SELECT budget_id, dimension, value, version
 		FROM limit_counter /*by limit_counter_expires*/
 		WHERE expires_ms > 0 AND expires_ms <= ? ORDER BY expires_ms LIMIT ?`
-	// deleteExpired names the version and the instant, so that a counter that somebody has written
-	// since stays.
+	// deleteExpired names the version and the instant, so that a counter written since then stays.
 	deleteExpired = `DELETE FROM limit_counter WHERE budget_id = ? AND dimension = ? AND value = ?
 		AND version = ? AND expires_ms > 0 AND expires_ms <= ?`
 )
 
-// ExpireCounters removes limit counters whose windows have ended by SQL's clock, at most limit of
-// them, each in the order of its key. A counter that is written meanwhile stays.
+// ExpireCounters deletes limit counters whose windows have ended by SQL's clock, at most limit, in
+// key order. A counter that is written meanwhile stays.
 func (p *Part) ExpireCounters(ctx context.Context, limit int) (removed int, err error) {
 	now := engine.ToMS(p.db.Now())
 	var due []counterRow
@@ -50,7 +49,7 @@ func (p *Part) ExpireCounters(ctx context.Context, limit int) (removed int, err 
 	return removed, nil
 }
 
-// counterRow names a version of a row of limit_counter.
+// counterRow identifies a version of a row of limit_counter.
 type counterRow struct {
 	Budget    int64  `db:"budget_id"`
 	Dimension []byte `db:"dimension"`

@@ -10,11 +10,11 @@ import (
 	"github.com/budgetd/budgetd/internal/sqlstore/rows"
 )
 
-// lastEntries is how many entries of a bucket's feed its demand is measured by. Rows of the feed
-// sum up their entries, so a bucket costs at most so many short rows.
+// lastEntries is the number of feed entries by which a bucket's demand is measured. Rows of the
+// feed contain the sum of their entries, so a bucket costs at most as many short rows.
 const lastEntries = 100
 
-// selectUsed sums the newest feed rows of buckets. A row of one entry shows how large a request is;
+// selectUsed sums the newest feed rows of buckets. A row of one entry shows the size of a request;
 // one of many shows their mean.
 const (
 	selectUsed = `SELECT bucket_id, SUM(units) AS units, SUM(entries) AS entries,
@@ -25,7 +25,7 @@ const (
 	spanChunk = 32
 )
 
-// usedRow is what a bucket's newest feed rows sum up to.
+// usedRow is the sum of a bucket's newest feed rows.
 type usedRow struct {
 	Bucket  int64 `db:"bucket_id"`
 	Units   int64 `db:"units"`
@@ -34,8 +34,8 @@ type usedRow struct {
 	Since   int64 `db:"since"`
 }
 
-// demand reads what buckets used lately, by the feed, where the flights have written it anyway. A
-// bucket without entries is missing.
+// demand returns what buckets used recently, according to the feed, which the flights have written
+// anyway. A bucket without entries is missing.
 func demand(r *engine.Reader, list []rows.Bucket) (map[int64]bucket.Used, error) {
 	out := make(map[int64]bucket.Used, len(list))
 	used := pointersOf(list)
@@ -63,13 +63,13 @@ func pointersOf(list []rows.Bucket) []*rows.Bucket {
 	return pointers(list, func(row *rows.Bucket) bool { return row.NextEntry > 1 })
 }
 
-// holding is a bucket as package fragment sees it.
+// holding returns a bucket for package fragment.
 func holding(row *rows.Bucket, used bucket.Used, now time.Time) fragment.Holding {
 	return fragment.Holding{Bucket: row.Epoch.Bucket, Units: row.Outstanding,
 		Demand: fragment.Rate(used.Units, now.Sub(used.Since))}
 }
 
-// largest is the largest request that the feed shows, in minor units.
+// largest returns the largest request in the feed, in minor units.
 func largest(used map[int64]bucket.Used) (units int64) {
 	for _, u := range used {
 		units = max(units, u.Largest)

@@ -23,7 +23,7 @@ const (
 		WHERE instance = ? AND lane = ?`
 	setDraining = `UPDATE lane SET is_draining = ?
 		WHERE instance = ? AND lane = ? AND is_draining <> ?`
-	// insertDraining makes the row of a lane that was never reached.
+	// insertDraining inserts the row of a lane that was never reached.
 	insertDraining = `INSERT INTO lane (instance, lane, identity, activation, since_activation,
 		is_draining, activated_at) VALUES (?, ?, ?, 1, 1, 1, ?)`
 )
@@ -37,14 +37,14 @@ type laneRow struct {
 	Buckets    int    `db:"buckets"`
 }
 
-// Lane names the row's lane.
+// Lane returns the row's lane.
 func (r *laneRow) Lane() bucket.Lane { return bucket.Lane{Instance: r.Instance, Index: r.Index} }
 
 func compareLanes(a, b bucket.Lane) int {
 	return cmp.Or(cmp.Compare(a.Instance, b.Instance), cmp.Compare(a.Index, b.Index))
 }
 
-// LaneRows reads the lanes that SQL knows, and those that buckets lie on, by instance and index.
+// LaneRows reads the lanes that SQL knows and those of buckets, by instance and index.
 func (p *Part) LaneRows(ctx context.Context) (out []transfer.LaneRow, err error) {
 	err = p.db.Read(ctx, "lanes", func(r *engine.Reader) error {
 		var known, loads []laneRow
@@ -78,8 +78,8 @@ func (p *Part) LaneRows(ctx context.Context) (out []transfer.LaneRow, err error)
 	return out, nil
 }
 
-// SetDraining notes whether buckets are to leave lanes. It makes the row of a lane that has none.
-// Repeating it changes nothing.
+// SetDraining sets whether buckets are to leave lanes. It inserts missing rows of lanes. It is
+// idempotent.
 func (p *Part) SetDraining(ctx context.Context, lanes []bucket.Lane, on bool) error {
 	lanes = slices.Clone(lanes)
 	slices.SortFunc(lanes, compareLanes)
@@ -120,7 +120,7 @@ const (
 		WHERE budget_id > ? AND offline_by <> 'resize' AND (`
 )
 
-// PlacedAfter reads budgets above an id with the lanes of their buckets. See transfer.Lanes.
+// PlacedAfter returns budgets above an id with the lanes of their buckets. See transfer.Lanes.
 func (p *Part) PlacedAfter(ctx context.Context, lanes []bucket.Lane, after int64, limit int) (
 	out []transfer.Placed, err error) {
 	err = p.db.Read(ctx, "placement", func(r *engine.Reader) error {

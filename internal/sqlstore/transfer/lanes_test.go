@@ -77,8 +77,8 @@ func TestPlacedAfter(t *testing.T) {
 	})
 }
 
-// TestRolloverOnALaneThatIsDrained: no epoch begins there; a bucket gets its next one where it
-// moves to.
+// TestRolloverOnALaneThatIsDrained checks that no epoch begins there, and that a bucket gets its
+// next one on its new lane.
 func TestRolloverOnALaneThatIsDrained(t *testing.T) {
 	everywhere(t, func(w *world) {
 		b := w.daily("b", 1000, day(""))

@@ -37,7 +37,7 @@ func lockNewest(t *engine.Tx, list []*rows.Bucket) error {
 	return nil
 }
 
-// pointers returns pointers to the elements that are chosen.
+// pointers returns pointers to the chosen elements.
 func pointers(list []rows.Bucket, chosen func(*rows.Bucket) bool) (out []*rows.Bucket) {
 	for i := range list {
 		if chosen(&list[i]) {
@@ -47,7 +47,7 @@ func pointers(list []rows.Bucket, chosen func(*rows.Bucket) bool) (out []*rows.B
 	return out
 }
 
-// find returns the bucket of an id that has not retired. Error: BucketNotFound.
+// find returns the bucket with an id unless it is retired, or BucketNotFound.
 func find(op string, b *rows.Budget, list []rows.Bucket, id int64) (*rows.Bucket, error) {
 	i := slices.IndexFunc(list, func(r rows.Bucket) bool {
 		return r.Epoch.Bucket == id && !r.Retired()
@@ -58,7 +58,8 @@ func find(op string, b *rows.Budget, list []rows.Bucket, id int64) (*rows.Bucket
 	return &list[i], nil
 }
 
-// idle reports whether a bucket is in the bucket list without a live epoch: it is about to get one.
+// idle reports whether a bucket is in the bucket list without a live epoch, which it is about to
+// get.
 func idle(row *rows.Bucket) bool { return row.ListStatus == rows.Online && !row.Live() }
 
 // share is what one bucket is handed out.
@@ -67,18 +68,19 @@ type share struct {
 	units int64
 }
 
-// handout says which buckets one transaction hands units to, and which begin an epoch in any case.
+// handout lists the buckets to which one transaction hands units, and those that begin an epoch in
+// any case.
 type handout struct {
 	// chunk is at most transfer.MaxEpochs buckets, by ordinal; their newest epochs are locked.
 	chunk []*rows.Bucket
-	// takers counts the buckets that take units, those after the chunk included.
+	// takers counts the buckets that take units, including those after the chunk.
 	takers int
-	// more says that buckets follow the chunk.
+	// more means that buckets follow the chunk.
 	more bool
 }
 
-// choose decides on the next buckets of a hand-out, from an ordinal on: those that may take units,
-// and those without an epoch. Buckets on lanes that are drained get neither here: see Move.
+// choose chooses the next buckets of a hand-out, from an ordinal on: those that may take units, and
+// those without an epoch. Buckets on drained lanes get neither here: see Move.
 func choose(b *rows.Budget, list []rows.Bucket, from int, drained map[bucket.Lane]bool) (
 	h handout) {
 	for i := range list {
@@ -96,7 +98,7 @@ func choose(b *rows.Budget, list []rows.Bucket, from int, drained map[bucket.Lan
 	return h
 }
 
-// lock locks the newest epochs of the chunk, and leaves out buckets that have changed since.
+// lock locks the newest epochs of the chunk, and drops buckets that have changed since.
 func (h *handout) lock(t *engine.Tx, b *rows.Budget) error {
 	if err := lockNewest(t, h.chunk); err != nil {
 		return err
@@ -109,7 +111,7 @@ func (h *handout) lock(t *engine.Tx, b *rows.Budget) error {
 	return nil
 }
 
-// shares divides what may be released of U over the takers, and returns the chunk's part of it.
+// shares divides the releasable part of U over the takers, and returns the chunk's part.
 func (h *handout) shares(b *rows.Budget, now time.Time) (out []share) {
 	units := b.Releasable(now)
 	if units == 0 || b.IsOver == 1 || b.Unlimited == 1 {
@@ -125,7 +127,7 @@ func (h *handout) shares(b *rows.Budget, now time.Time) (out []share) {
 }
 
 // handOut begins the epochs of a chunk and gives the buckets their shares. The budget and the
-// chunk's epochs are locked. Each share is one application (adjust_cnt) unless kind says that the
+// chunk's epochs are locked. Each share counts as one apply (adjust_cnt) unless kind says that the
 // units came back.
 func (h *handout) handOut(t *engine.Tx, op string, b *rows.Budget, kind moves.Kind) (
 	out transfer.Moved, err error) {
@@ -153,8 +155,8 @@ func (h *handout) handOut(t *engine.Tx, op string, b *rows.Budget, kind moves.Ki
 	return out, moves.Units(t, b, allocation.Movement{Undistributed: -out.Units})
 }
 
-// merged is the levels of both steps, of each bucket the later one. A bucket that began an epoch
-// and got units has a content to replace and not to add to: Added is all that it holds.
+// merged returns the levels of both steps, of each bucket the later one. For a bucket that began an
+// epoch and got units the content must be replaced: Added is all that it holds.
 func merged(began, given []bucket.Level) []bucket.Level {
 	out := slices.Clone(began)
 	at := make(map[int64]int, len(began))

@@ -15,12 +15,13 @@ import (
 const (
 	changeLane = `UPDATE sharding_budget_management_bucket SET instance = ?, lane = ?,
 		updated_at = ? WHERE id = ? AND instance = ? AND lane = ?`
-	// raiseFills makes every content of the buckets too old, in the store they leave as well.
+	// raiseFills makes every content of the buckets too old, including that in the store they
+	// leave.
 	raiseFills = `UPDATE bucket_epoch /*by PRIMARY*/ SET fill = fill + 1 WHERE `
 )
 
-// Move gives ledger-mode buckets of a budget another lane. See transfer.Lanes. It takes one
-// transaction per transfer.MaxEpochs buckets; repeating it moves nothing twice.
+// Move moves ledger-mode buckets of a budget to other lanes. See transfer.Lanes. It takes one
+// transaction per transfer.MaxEpochs buckets. It is idempotent.
 func (p *Part) Move(ctx context.Context, budgetID int64, list []transfer.Placement) (
 	out transfer.Moved, moved int, err error) {
 	for chunk := range slices.Chunk(list, transfer.MaxEpochs) {
@@ -98,8 +99,8 @@ func changeLanes(t *engine.Tx, b *rows.Budget, movers []*rows.Bucket,
 	return moves.ListChanged(t, b.ID, len(movers))
 }
 
-// settleIn returns the levels of buckets that have moved. One that is in the bucket list without an
-// epoch begins the next one: on a lane that is drained it could not.
+// settleIn returns the levels of buckets that have moved. A bucket in the list without an epoch
+// begins the next one, which it could not on a drained lane.
 func settleIn(t *engine.Tx, b *rows.Budget, movers []*rows.Bucket) ([]bucket.Level, error) {
 	if b.IsOver == 0 && !b.PeriodNow().OverAt(t.Now) {
 		var ended []*rows.Bucket

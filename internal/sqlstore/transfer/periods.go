@@ -18,9 +18,10 @@ const (
 		/*by budget_management_bucket_roll_over*/
 		WHERE roll_over_ms > 0 AND roll_over_ms <= ? AND durability = 'ledger'
 		ORDER BY roll_over_ms, id LIMIT ?`
-	// keepDue makes a rollover whose period is open be called again: buckets wait for their epochs.
+	// keepDue makes a rollover with an open period due again, because buckets wait for their
+	// epochs.
 	keepDue = `UPDATE budget_management_bucket SET roll_over_ms = ? WHERE id = ?`
-	// listOffline takes the buckets of a budget without an open period out of the list.
+	// listOffline removes the buckets of a budget without an open period from the list.
 	listOffline = `UPDATE sharding_budget_management_bucket SET status = 'offline',
 		offline_by = 'service', updated_at = ? WHERE budget_id = ? AND status = 'online'`
 )
@@ -38,10 +39,10 @@ func (p *Part) Over(ctx context.Context, limit int) (ids []int64, err error) {
 	return ids, nil
 }
 
-// RollOver ends a budget's period if that is over, and opens the next. See transfer.Periods. With
+// RollOver ends a budget's period if it is over, and opens the next. See transfer.Periods. With
 // more than transfer.MaxEpochs buckets it takes several transactions: the first ones close epochs,
 // one funds the period, and the last ones begin epochs. roll_over_ms stays due until all are done,
-// so that anybody can continue. Keeps I1.
+// so that any node can continue. Keeps I1.
 func (p *Part) RollOver(ctx context.Context, budgetID int64) (out transfer.RolledOver, err error) {
 	for range maxSteps {
 		step, more, err := p.rollOverStep(ctx, budgetID)
@@ -60,7 +61,7 @@ func (p *Part) RollOver(ctx context.Context, budgetID int64) (out transfer.Rolle
 // maxSteps bounds the transactions of one call: 1,024 buckets take 34, a century of hours 900.
 const maxSteps = 2000
 
-// rollOverStep is one transaction of a rollover; more says that another one has to follow.
+// rollOverStep is one transaction of a rollover; more means that another one must follow.
 func (p *Part) rollOverStep(ctx context.Context, budgetID int64) (
 	out transfer.RolledOver, more bool, err error) {
 	tried := int64(0) // the period that an earlier attempt opened, committed or not
@@ -105,14 +106,14 @@ type rollover struct {
 	b     *rows.Budget
 	list  []rows.Bucket // without locks, until they are in `locked`
 	moved transfer.Moved
-	// locked says that the epochs of all buckets are locked.
+	// locked means that the epochs of all buckets are locked.
 	locked bool
-	// done says that a period ended, more that another transaction has to follow.
+	// done means that a period ended, more that another transaction must follow.
 	done, more bool
 }
 
-// end closes the epochs of the period that is over. Once none is left it opens the period that the
-// present instant is in. Fenced epochs stay as they are.
+// end closes the epochs of the period that is over. Once none is left it opens the period that
+// contains the present instant. Fenced epochs stay unchanged.
 func (r *rollover) end() error {
 	live := pointers(r.list, func(row *rows.Bucket) bool { return row.Live() && row.Fenced == "" })
 	r.locked = len(r.list) <= transfer.MaxEpochs
@@ -144,8 +145,8 @@ func (r *rollover) end() error {
 	return r.turn(held)
 }
 
-// turn goes on period by period to the one that the present instant is in. What the periods that
-// nobody opened got goes where the rule says, as if they had been open and nobody had come.
+// turn continues period by period to the one that contains the present instant. The units of
+// periods that nobody opened go where the rule says, as if they had been open and unused.
 func (r *rollover) turn(held int64) error {
 	d, p := r.b.Definition(), r.b.PeriodNow()
 	for range transfer.PeriodsAtOnce {
@@ -188,8 +189,7 @@ func (r *rollover) turn(held int64) error {
 	return moves.RestartCounts(r.t, pointers(r.list, func(*rows.Bucket) bool { return true })...)
 }
 
-// begin begins the epochs of the open period, at most transfer.MaxEpochs of them, and hands its
-// units out.
+// begin begins the epochs of the open period, at most transfer.MaxEpochs, and hands out its units.
 func (r *rollover) begin() error {
 	if r.b.IsOver == 1 {
 		return nil
@@ -220,8 +220,8 @@ func (r *rollover) begin() error {
 	return r.t.Hit(1, keepDue, due, r.b.ID)
 }
 
-// firstIdle returns the ordinal of the first bucket of the list that is without an epoch; 0 where
-// that is the first bucket, or where there is none. Buckets on lanes that are drained do not count.
+// firstIdle returns the ordinal of the first bucket in the list without an epoch; 0 if that is the
+// first bucket, or if there is none. Buckets on drained lanes do not count.
 func firstIdle(list []rows.Bucket, drained map[bucket.Lane]bool) int {
 	for i := range list {
 		if idle(&list[i]) && !drained[list[i].Lane()] {

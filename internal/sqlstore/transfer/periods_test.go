@@ -13,7 +13,7 @@ import (
 	"github.com/budgetd/budgetd/ledger"
 )
 
-// rollOver rolls a budget over, which must be due.
+// rollOver rolls over a budget that is due.
 func (w *world) rollOver(id int64) want.RolledOver {
 	w.Helper()
 	done := must(w.part.RollOver(w.ctx, id))(w)
@@ -147,8 +147,8 @@ func TestRollOverSeveralThatNobodyOpened(t *testing.T) {
 	})
 }
 
-// TestRollOverMoreThanAtOnce: more missed periods than one transaction passes over are passed over
-// by several.
+// TestRollOverMoreThanAtOnce checks that several transactions skip more missed periods than one
+// may.
 func TestRollOverMoreThanAtOnce(t *testing.T) {
 	everywhere(t, func(w *world) {
 		hours := budget.Rule{Kind: budget.Calendar, Every: budget.Hour, Quantity: 1, Unused: budget.Next}
@@ -161,8 +161,9 @@ func TestRollOverMoreThanAtOnce(t *testing.T) {
 	})
 }
 
-// TestRollOverOfManyBuckets: with more buckets than one transaction locks, a rollover closes, funds
-// and opens in steps; one that stopped in between is due still, and continued by anybody.
+// TestRollOverOfManyBuckets checks that with more buckets than one transaction locks, a rollover
+// closes, funds and opens in steps. One that stopped in between is still due, and any node
+// continues it.
 func TestRollOverOfManyBuckets(t *testing.T) {
 	everywhere(t, func(w *world) {
 		const n = 2*want.MaxEpochs + 5
@@ -193,8 +194,7 @@ func TestRollOverOfManyBuckets(t *testing.T) {
 	})
 }
 
-// unopen ends the newest epochs of n buckets and makes the rollover due, as it is between two
-// steps.
+// unopen ends the newest epochs of n buckets and makes the rollover due, as between two steps.
 func (w *world) unopen(id int64, n int) {
 	w.Helper()
 	b := w.read(id)
@@ -275,7 +275,7 @@ func TestRollOverOfTheLastPeriod(t *testing.T) {
 	})
 }
 
-// endAt gives a budget another end once its periods are over, as a change of the definition does.
+// endAt gives a budget another end after its periods are over, as a change of the definition does.
 func (w *world) endAt(id int64, end time.Time) {
 	w.Helper()
 	w.change(func(t *engine.Tx) error {
@@ -284,8 +284,7 @@ func (w *world) endAt(id int64, end time.Time) {
 	})
 }
 
-// ruleOf gives a budget another rule now, where that ends its period, as a change of the definition
-// does.
+// ruleOf changes a budget's rule now and ends its period, as a change of the definition does.
 func (w *world) ruleOf(id int64, rule string) {
 	w.Helper()
 	w.change(func(t *engine.Tx) error {
@@ -305,8 +304,8 @@ func (w *world) ruleOf(id int64, rule string) {
 	})
 }
 
-// TestRollOverAfterARuleWasChanged: what was used since the start of the period that the new rule
-// has counts for it.
+// TestRollOverAfterARuleWasChanged checks that use since the start of the new rule's period counts
+// for it.
 func TestRollOverAfterARuleWasChanged(t *testing.T) {
 	everywhere(t, func(w *world) {
 		b := w.daily("b", 1000, day(budget.Forfeit))
@@ -334,7 +333,8 @@ func TestRollOverAfterARuleWasChanged(t *testing.T) {
 	})
 }
 
-// TestNothingIsGivenOfAPeriodThatIsOver: apply, hand-out and recycle wait for the rollover.
+// TestNothingIsGivenOfAPeriodThatIsOver checks that apply, hand-out and recycle wait for the
+// rollover.
 func TestNothingIsGivenOfAPeriodThatIsOver(t *testing.T) {
 	everywhere(t, func(w *world) {
 		b := w.daily("b", 1000, day(""))
@@ -355,8 +355,8 @@ func TestNothingIsGivenOfAPeriodThatIsOver(t *testing.T) {
 	})
 }
 
-// TestSweepByPeriod: what came back before the end goes by `unused`, what comes later by
-// late_refund, also where nobody has rolled the budget over yet.
+// TestSweepByPeriod checks that what came back before the end goes by `unused`, and what comes
+// later by late_refund, even if nobody has rolled over the budget yet.
 func TestSweepByPeriod(t *testing.T) {
 	everywhere(t, func(w *world) {
 		for _, tc := range []struct {
@@ -395,8 +395,8 @@ func TestSweepByPeriod(t *testing.T) {
 	})
 }
 
-// TestSweepOfManyBudgets: one call sweeps the epochs of many budgets, more than one transaction
-// locks.
+// TestSweepOfManyBudgets checks that one call sweeps the epochs of many budgets, more than one
+// transaction locks.
 func TestSweepOfManyBudgets(t *testing.T) {
 	everywhere(t, func(w *world) {
 		var ids []int64

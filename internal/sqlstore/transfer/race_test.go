@@ -15,7 +15,7 @@ import (
 	"github.com/budgetd/budgetd/internal/sqlstore/engine"
 )
 
-// errShort says that the bucket had too little, or no open epoch.
+// errShort means that the bucket had too little, or no open epoch.
 var errShort = errors.New("too little")
 
 // take is a flight's conditional UPDATE and feed row.
@@ -36,8 +36,9 @@ func (w *world) take(ctx context.Context, bucketID int64, units int64) error {
 	return err
 }
 
-// TestMovementsAtOnce: apply, hand-out, offline, online, recycle, sweep, move and rollover beside
-// each other and beside deductions keep I1, and nothing but their own refusals is answered.
+// TestMovementsAtOnce checks that apply, hand-out, offline, online, recycle, sweep, move and
+// rollover concurrently with each other and with deductions keep I1, and answer nothing but their
+// own refusals.
 func TestMovementsAtOnce(t *testing.T) {
 	everywhere(t, func(w *world) {
 		const n, rounds = 6, 15

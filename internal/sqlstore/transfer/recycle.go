@@ -18,7 +18,7 @@ import (
 const selectPeriodUnits = `SELECT funded_quantity + carried_quantity FROM budget_period
 	WHERE budget_id = ? AND number = ?`
 
-// Layout reads how a budget's units lie. See transfer.Recycles.
+// Layout returns where a budget's units are. See transfer.Recycles.
 func (p *Part) Layout(ctx context.Context, budgetID int64) (out transfer.Layout, err error) {
 	err = p.db.Read(ctx, "layout", func(r *engine.Reader) error {
 		b, err := rows.ReadBudget(r, "layout", budgetID)
@@ -47,17 +47,17 @@ func (p *Part) Layout(ctx context.Context, budgetID int64) (out transfer.Layout,
 	return out, nil
 }
 
-// layout is how the units of a budget lie, as of a read.
+// layout is where the units of a budget are, as of a read.
 type layout struct {
 	list  []rows.Bucket
 	used  map[int64]bucket.Used
 	least int64
-	// fit are the buckets that a recycle may use, by ordinal; skipped counts those that are stopped.
+	// fit are the buckets that a recycle may use, by ordinal; skipped counts the stopped ones.
 	fit     []*rows.Bucket
 	skipped int
 }
 
-// readLayout reads the buckets of a budget, and what they used lately.
+// readLayout reads the buckets of a budget, and what they used recently.
 func readLayout(r *engine.Reader, b *rows.Budget, now time.Time) (*layout, error) {
 	l := &layout{}
 	var err error
@@ -76,8 +76,8 @@ func readLayout(r *engine.Reader, b *rows.Budget, now time.Time) (*layout, error
 	return l, nil
 }
 
-// choose picks the buckets that a recycle may use: those with an open epoch of the open period, and
-// those that the service took offline.
+// choose selects the buckets that a recycle may use: those with an open epoch of the open period,
+// and those that the service took offline.
 func (l *layout) choose(b *rows.Budget) {
 	l.fit, l.skipped = nil, 0
 	for i := range l.list {
@@ -91,7 +91,7 @@ func (l *layout) choose(b *rows.Budget) {
 	}
 }
 
-// shares is what each fit bucket is to hold.
+// shares returns what each fit bucket is to hold.
 func (l *layout) shares(b *rows.Budget, now time.Time) []int64 {
 	holdings := make([]fragment.Holding, len(l.fit))
 	for i, row := range l.fit {
@@ -102,9 +102,9 @@ func (l *layout) shares(b *rows.Budget, now time.Time) []int64 {
 
 // StepRecycle recycles the next buckets of a run. See transfer.Recycles.
 //
-// A budget of at most transfer.MaxEpochs buckets takes one step, in which each bucket gives what is
-// above its share and gets what is below it. Otherwise the run goes through the buckets twice: they
-// give first, and get afterwards. next_ordinal counts on through both.
+// A budget with at most transfer.MaxEpochs buckets takes one step, in which each bucket gives what
+// is above its share and gets what is below it. Otherwise the run passes over the buckets twice:
+// they give first, and get afterwards. next_ordinal counts through both passes.
 func (p *Part) StepRecycle(ctx context.Context, budgetID, number int64) (
 	out transfer.Step, err error) {
 	err = p.db.Write(ctx, "recycle", func(t *engine.Tx) error {
@@ -199,7 +199,7 @@ func (s *recycling) pass(n int, drained map[bucket.Lane]bool) error {
 }
 
 // exchange brings buckets from..to to their shares: take lowers those above, give raises those
-// below. A bucket whose share is nothing goes offline unless it is the last one.
+// below. A bucket without a share goes offline unless it is the last one.
 func (s *recycling) exchange(from, to int, take, give bool, drained map[bucket.Lane]bool) error {
 	shares := s.l.shares(s.b, s.t.Now)
 	var surplus, short []moves.Portion
@@ -234,14 +234,13 @@ func (s *recycling) exchange(from, to int, take, give bool, drained map[bucket.L
 	return s.give(short, ended)
 }
 
-// mayContract reports whether a bucket of which nothing is left may go offline: it is online, and
-// not the last one that is.
+// mayContract reports whether an empty bucket may go offline: it is online, and not the only one.
 func (s *recycling) mayContract(row *rows.Bucket) bool {
 	return row.ListStatus == rows.Online && row.Live() &&
 		!moves.IsLast(s.t, s.b, s.l.list, row.Epoch.Bucket) && s.b.Unlimited == 0
 }
 
-// contract takes a bucket offline and its units back to U.
+// contract takes a bucket offline and returns its units to U.
 func (s *recycling) contract(row *rows.Bucket) error {
 	s.run.Moved += row.Outstanding
 	return takeOffline(s.t, s.b, row, bucket.ByService)
@@ -286,7 +285,7 @@ func (s *recycling) give(short []moves.Portion, ended []*rows.Bucket) error {
 	return moves.Units(s.t, s.b, allocation.Movement{Undistributed: -sum})
 }
 
-// note writes how far the run has come.
+// note writes the progress of the run.
 func (s *recycling) note() error {
 	r := s.run
 	r.TouchedMS = max(engine.ToMS(s.t.Now), r.TouchedMS+1)
@@ -294,7 +293,7 @@ func (s *recycling) note() error {
 		r.Number)
 }
 
-// end ends the run, with how the units lie now.
+// end ends the run, and records where the units are now.
 func (s *recycling) end() error {
 	if err := s.note(); err != nil {
 		return err

@@ -51,7 +51,7 @@ type runRow struct {
 	EndedAt        int64  `db:"ended_at"`
 }
 
-// recycle returns the row as the service has it.
+// recycle converts the row.
 func (r *runRow) recycle() bucket.Recycle {
 	return bucket.Recycle{
 		Budget: r.Budget, Number: r.Number, Cause: bucket.RecycleCause(r.Cause),

@@ -12,7 +12,7 @@ import (
 	"github.com/budgetd/budgetd/internal/sqlstore/engine"
 )
 
-// recycle runs a recycle to its end, with I1 after every step.
+// recycle runs a recycle to its end, and proves I1 after every step.
 func (w *world) recycle(id int64) (run bucket.Recycle, steps int) {
 	w.Helper()
 	run, began, err := w.part.BeginRecycle(w.ctx, id, bucket.OnDemand, time.Time{})
@@ -36,8 +36,8 @@ func (w *world) recycle(id int64) (run bucket.Recycle, steps int) {
 	return run, steps
 }
 
-// TestRecycleFollowsDemand: the bucket that sold gets most, out_cnt starts from 0, and no epoch
-// ends.
+// TestRecycleFollowsDemand checks that the bucket that sold gets most, out_cnt starts from 0, and
+// no epoch ends.
 func TestRecycleFollowsDemand(t *testing.T) {
 	everywhere(t, func(w *world) {
 		b := w.create(promo("skewed", 8000, 8))
@@ -74,8 +74,8 @@ func TestRecycleFollowsDemand(t *testing.T) {
 	})
 }
 
-// TestRecycleContracts: what is too little for all buckets goes to one; the others go offline, and
-// come back with the next units.
+// TestRecycleContracts checks that units too few for all buckets go to one; the others go offline,
+// and come back with the next units.
 func TestRecycleContracts(t *testing.T) {
 	everywhere(t, func(w *world) {
 		b := w.create(promo("low", 4000, 4))
@@ -99,8 +99,8 @@ func TestRecycleContracts(t *testing.T) {
 	})
 }
 
-// TestRecycleInSteps: of more buckets than one transaction locks, those with too much give first,
-// those with too little get afterwards; anybody continues.
+// TestRecycleInSteps checks that of more buckets than one transaction locks, those with too much
+// give first and those with too little get afterwards, and that any node continues.
 func TestRecycleInSteps(t *testing.T) {
 	everywhere(t, func(w *world) {
 		const n = 2*want.MaxEpochs + 10
@@ -162,7 +162,8 @@ func (w *world) stepAll(id, number int64) {
 	w.Fatal("a run without an end")
 }
 
-// TestRecycleLeavesOut: what an operator took offline and what is stopped stay as they are.
+// TestRecycleLeavesOut checks that buckets which an operator took offline or which are stopped stay
+// unchanged.
 func TestRecycleLeavesOut(t *testing.T) {
 	everywhere(t, func(w *world) {
 		b := w.create(promo("b", 400, 4))
@@ -178,7 +179,8 @@ func TestRecycleLeavesOut(t *testing.T) {
 	})
 }
 
-// TestRecycleOfAPeriod: what is a fragment goes by what the open period got, not by the total.
+// TestRecycleOfAPeriod checks that a fragment is measured by what the open period got, not by the
+// total.
 func TestRecycleOfAPeriod(t *testing.T) {
 	everywhere(t, func(w *world) {
 		b := w.daily("b", 8_000_000, budget.Rule{Kind: budget.Calendar, Every: budget.Month,

@@ -13,8 +13,8 @@ const (
 	restate = `UPDATE budget_management_bucket SET status = ?, status_due_ms = ? WHERE id = ?`
 )
 
-// Restate writes the status that SQL's clock gives to at most limit budgets whose row shows another
-// one, each in a transaction of its own. Another node may have been faster: then nothing changes.
+// Restate updates the status of at most limit budgets whose row differs from SQL's clock, each in a
+// transaction of its own. If another node was faster, nothing changes.
 func (p *Part) Restate(ctx context.Context, limit int) error {
 	var ids []int64
 	now := engine.ToMS(p.db.Now())

@@ -8,7 +8,7 @@ import (
 	"github.com/budgetd/budgetd/internal/sqlstore/engine"
 )
 
-// TestTheTableShowsTheStatus: readers of the table see what the clock says.
+// TestTheTableShowsTheStatus checks that the table shows the status by the clock.
 func TestTheTableShowsTheStatus(t *testing.T) {
 	everywhere(t, func(w *world) {
 		d := promo("b", 10, 1)

@@ -32,7 +32,7 @@ type stockRow struct {
 	NextEntry     int64 `db:"next_entry"`
 }
 
-// Stocks reads how far buckets are from running dry. See transfer.Stocks.
+// Stocks returns how far buckets are from running dry. See transfer.Stocks.
 func (p *Part) Stocks(ctx context.Context, budgetIDs []int64) (out []transfer.Stock, err error) {
 	if len(budgetIDs) == 0 {
 		return nil, nil

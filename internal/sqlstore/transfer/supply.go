@@ -24,8 +24,8 @@ const (
 		WHERE b.budget_id = ? AND e.period = ? AND g.kind = 'apply'`
 )
 
-// Apply moves units from U to a bucket's open epoch. See transfer.Supply. An attempt whose commit
-// stayed unknown is found again by its grant number, so the units move once.
+// Apply moves units from U to a bucket's open epoch. See transfer.Supply. It recognises an attempt
+// with an unknown commit by its grant number, so the units move once.
 func (p *Part) Apply(ctx context.Context, budgetID int64, want transfer.Want) (
 	level bucket.Level, err error) {
 	tried := bucket.Level{} // what an earlier attempt wrote, committed or not
@@ -66,7 +66,7 @@ func (p *Part) Apply(ctx context.Context, budgetID int64, want transfer.Want) (
 }
 
 // applicable returns how many units a bucket may apply for now, 0 for none. Units that came back
-// are free: they count neither against adjust_cnt nor in out_cnt.
+// are free: they count neither for adjust_cnt nor in out_cnt.
 func applicable(t *engine.Tx, b *rows.Budget, row *rows.Bucket, want transfer.Want) (
 	int64, moves.Kind, error) {
 	if !row.MayGrow() || row.ListStatus != rows.Online || row.Period != b.Period ||
@@ -96,7 +96,7 @@ func applicable(t *engine.Tx, b *rows.Budget, row *rows.Bucket, want transfer.Wa
 	return units, moves.Apply, nil
 }
 
-// atLeast is units, or 0 where they are below the need.
+// atLeast returns units, or 0 if they are below need.
 func atLeast(units, need int64) int64 {
 	if units < need {
 		return 0
@@ -131,8 +131,8 @@ func (p *Part) HandOut(ctx context.Context, budgetID int64) (out transfer.Moved,
 	}
 }
 
-// handOutStep hands out to the next buckets from an ordinal on. next is the ordinal to go on with;
-// 0: there is none.
+// handOutStep hands out to the next buckets from an ordinal on. next is the ordinal to continue
+// with; 0 means that none is left.
 func (p *Part) handOutStep(ctx context.Context, budgetID int64, from int) (
 	out transfer.Moved, next int, err error) {
 	err = p.db.Write(ctx, "hand out", func(t *engine.Tx) error {
@@ -172,8 +172,7 @@ func (p *Part) handOutStep(ctx context.Context, budgetID int64, from int) (
 	return out, next, nil
 }
 
-// kindOf says what handing out all of U is: an application, or, where adjust_cnt bounds those and
-// all of U came back, none.
+// kindOf returns Apply, or Again if adjust_cnt bounds applies and all of U came back.
 func kindOf(t *engine.Tx, b *rows.Budget) (moves.Kind, error) {
 	if b.AdjustCnt == 0 || b.Undistributed == 0 {
 		return moves.Apply, nil
@@ -185,7 +184,7 @@ func kindOf(t *engine.Tx, b *rows.Budget) (moves.Kind, error) {
 	return moves.Apply, err
 }
 
-// Offline ends a bucket's epoch and takes the bucket out of the list. See transfer.Supply.
+// Offline ends a bucket's epoch and removes the bucket from the list. See transfer.Supply.
 func (p *Part) Offline(ctx context.Context, budgetID, bucketID int64, by bucket.OfflineBy) error {
 	return p.db.Write(ctx, "offline", func(t *engine.Tx) error {
 		b, err := rows.LockBudget(t, "offline", budgetID)
@@ -224,7 +223,7 @@ func lastBucket(b *rows.Budget, row *rows.Bucket) error {
 }
 
 // takeOffline ends the epoch of an online bucket and returns O to the total. A fenced epoch keeps
-// its units until an operator decides on them.
+// its units until an operator decides.
 func takeOffline(t *engine.Tx, b *rows.Budget, row *rows.Bucket, by bucket.OfflineBy) error {
 	if row.Live() && row.Fenced == "" {
 		units, err := moves.End(t, b, ledger.Closed, &row.Epoch)
@@ -239,7 +238,7 @@ func takeOffline(t *engine.Tx, b *rows.Budget, row *rows.Bucket, by bucket.Offli
 	return moves.PutOffline(t, b, row, by)
 }
 
-// Online begins a bucket's next epoch. See transfer.Supply. Handing out is a step of its own.
+// Online begins a bucket's next epoch. See transfer.Supply. Handing out is a separate step.
 func (p *Part) Online(ctx context.Context, budgetID, bucketID int64) (transfer.Moved, error) {
 	var out transfer.Moved
 	err := p.db.Write(ctx, "online", func(t *engine.Tx) error {
@@ -284,7 +283,7 @@ func (p *Part) Online(ctx context.Context, budgetID, bucketID int64) (transfer.M
 	return out, nil
 }
 
-// noPeriod refuses to bring a bucket online where no period is open.
+// noPeriod refuses to bring a bucket online if no period is open.
 func noPeriod(b *rows.Budget) error {
 	return budget.Refuse(budget.BudgetExpired, "online",
 		"budget %s has no open period: its last one ended at %s", b.Name,

@@ -12,7 +12,7 @@ import (
 	"github.com/budgetd/budgetd/internal/sqlstore/engine"
 )
 
-// stock makes a budget of which that much is undistributed, with 1 unit in each bucket.
+// stock creates a budget with that much undistributed, and 1 unit in each bucket.
 func (w *world) stock(name string, units int64, buckets int,
 	edits ...func(*budget.Definition)) bucket.Budget {
 	w.Helper()
@@ -91,8 +91,8 @@ func TestApplyIsBounded(t *testing.T) {
 	})
 }
 
-// TestApplyCounts: adjust_cnt bounds applications for units that no bucket had; those that came
-// back are free, so none are stranded.
+// TestApplyCounts checks that adjust_cnt bounds applies for units that no bucket had; those that
+// came back are free, so none are stranded.
 func TestApplyCounts(t *testing.T) {
 	everywhere(t, func(w *world) {
 		b := w.stock("b", 100, 2, func(d *budget.Definition) { d.AdjustCnt = 2 })
@@ -180,8 +180,8 @@ func TestHandOutReopensWhatTheServiceTookOffline(t *testing.T) {
 	})
 }
 
-// TestHandOutToManyBuckets: with more buckets than one transaction locks it goes on in steps, and
-// spreads as evenly.
+// TestHandOutToManyBuckets checks that with more buckets than one transaction locks a hand-out
+// proceeds in steps, and spreads as evenly.
 func TestHandOutToManyBuckets(t *testing.T) {
 	everywhere(t, func(w *world) {
 		const n = 2*want.MaxEpochs + 3

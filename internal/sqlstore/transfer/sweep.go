@@ -18,7 +18,7 @@ const (
 	selectReturns = `SELECT e.bucket_id, e.epoch, e.budget_id
 		FROM bucket_epoch e /*by bucket_epoch_returns*/
 		WHERE e.has_returns = 1 AND e.budget_id IN (`
-	// clocksApart is how far the clocks of two nodes may be apart, each 1 s off SQL's at most.
+	// clocksApart is the most by which the clocks of two nodes differ, each at most 1 s off SQL's.
 	clocksApart = 2 * time.Second
 )
 
@@ -53,7 +53,7 @@ func (p *Part) Sweep(ctx context.Context, budgetIDs []int64) (moved int64, err e
 	return moved, nil
 }
 
-// sweepStep sweeps the next epochs after a position; next is where to go on, zero at the end.
+// sweepStep sweeps the next epochs after a position; next is where to continue, zero at the end.
 func (p *Part) sweepStep(ctx context.Context, budgetIDs []int64, after rows.Position) (
 	moved int64, next rows.Position, err error) {
 	var found []returning
@@ -93,7 +93,7 @@ func (p *Part) sweepStep(ctx context.Context, budgetIDs []int64, after rows.Posi
 	return moved, next, nil
 }
 
-// returning names an epoch that was seen with units on their way back.
+// returning identifies an epoch that had units on their way back.
 type returning struct {
 	Bucket int64 `db:"bucket_id"`
 	Epoch  int64 `db:"epoch"`

@@ -19,7 +19,7 @@ var (
 	_ transfer.Stocks   = (*Part)(nil)
 )
 
-// Part moves units and buckets. Safe for concurrent use.
+// Part moves units and buckets. It is safe for concurrent use.
 type Part struct{ db *engine.DB }
 
 // New returns the part of a database.

@@ -84,12 +84,12 @@ func newWorld(t *testing.T, driver string) *world {
 	return w
 }
 
-// until moves SQL's clock, as this node sees it, to so long after start.
+// until moves SQL's clock, as estimated by this node, to a time after start.
 func (w *world) until(d time.Duration) { w.at(start.Add(d)) }
 
 func (w *world) at(to time.Time) { w.clock.set(w.clock.Now().Add(to.Sub(w.db.Now()))) }
 
-// lane is that of a test's i-th bucket.
+// lane returns the lane of a test's i-th bucket.
 func lane(i int) bucket.Lane {
 	return bucket.Lane{Instance: fmt.Sprintf("store-%d", i%3), Index: i / 3}
 }
@@ -104,7 +104,7 @@ func day(unused budget.Where) budget.Rule {
 	return budget.Rule{Kind: budget.Calendar, Every: budget.Day, Quantity: 40, Unused: unused}
 }
 
-// daily makes a budget whose first day begins at start, in UTC, with two buckets.
+// daily creates a budget whose first day begins at start, in UTC, with two buckets.
 func (w *world) daily(name string, total int64, rule budget.Rule,
 	edits ...func(*budget.Definition)) bucket.Budget {
 	w.Helper()
@@ -214,8 +214,8 @@ func (w *world) use(bucketID int64, id string, units int64) {
 	})
 }
 
-// giveBack rolls units of a deduction back into R, as a rollback of an ended period's does; late
-// says that its period was over.
+// giveBack rolls back units of a deduction into R, as after the end of its epoch; late means that
+// its period was over.
 func (w *world) giveBack(budgetID int64, id, rollback string, units int64, late bool) {
 	w.Helper()
 	w.change(func(t *engine.Tx) error {
@@ -358,7 +358,7 @@ func (w *world) returnable(id string) (units int64, ended bool) {
 	return units, ended
 }
 
-// told compares what filters are told of a budget's buckets, the last of each, with their rows.
+// told compares the last level of each of a budget's buckets with their rows.
 func (w *world) told(id int64, levels []bucket.Level) {
 	w.Helper()
 	last := map[int64]bucket.Level{}

@@ -14,7 +14,7 @@ import (
 	"github.com/budgetd/budgetd/ledger"
 )
 
-// yearRule is a rule with a pace of events that suits it.
+// yearRule is a rule with a suitable pace of events.
 type yearRule struct {
 	name string
 	rule budget.Rule
@@ -57,8 +57,9 @@ type year struct {
 	accepted, refused int
 }
 
-// TestAYearOfDailyMode: every rule, with what becomes of unused units and of late refunds, matches
-// the naive books to the unit, whatever is asked when, on days of 23, 24 and 25 hours (I1, I2, I3).
+// TestAYearOfDailyMode checks that every rule, with every destination of unused units and late
+// refunds, matches the naive books to the unit at any instant, on days of 23, 24 and 25 hours (I1,
+// I2, I3).
 func TestAYearOfDailyMode(t *testing.T) {
 	location, err := time.LoadLocation("Europe/Berlin")
 	if err != nil {
@@ -100,7 +101,7 @@ func TestAYearOfDailyMode(t *testing.T) {
 	}
 }
 
-// live lives the year.
+// live plays the year.
 func (y *year) live(events []naive.Event, periods []naive.Period) {
 	y.at(y.d.StartAt)
 	y.id = y.create(y.d).ID
@@ -129,7 +130,7 @@ func (y *year) live(events []naive.Event, periods []naive.Period) {
 	}
 }
 
-// happen lets an event happen on both sides.
+// happen applies an event on both sides.
 func (y *year) happen(i int, e naive.Event) {
 	y.Helper()
 	reply := y.book.Happen(e)
@@ -165,7 +166,7 @@ func (y *year) happen(i int, e naive.Event) {
 	}
 }
 
-// take deducts units as a flight that gathers does, a part from each bucket that has some.
+// take deducts units as a gathering flight does, a part from each bucket with units.
 func (y *year) take(id string, units int64) {
 	y.Helper()
 	must(y.part.HandOut(y.ctx, y.id))(y.world)
