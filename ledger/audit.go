@@ -75,8 +75,8 @@ type EpochFigures struct {
 	Quarantined, Released, NotedRelease int64
 }
 
-// EntryInStore is the What of a bucket in store mode whose entry is missing or not a number. Nothing
-// is deducted from it; the next call that finds it settles it.
+// EntryInStore is the What of a bucket in store mode whose entry is missing or not a number.
+// Nothing is deducted from it; the next call that finds it settles it.
 const EntryInStore = "entry in the store"
 
 // Discrepancy is a figure that disagrees with its rows.

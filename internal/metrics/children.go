@@ -6,9 +6,9 @@ import (
 	"sync/atomic"
 )
 
-// children caches the counters of frequent events, because looking them up by their labels costs more
-// than counting. Its keys are as bounded as the labels made of them. The zero value is
-// ready; safe for concurrent use.
+// children caches the counters of frequent events, because looking them up by their labels costs
+// more than counting. Its keys are as bounded as the labels made of them. The zero value is ready.
+// It is safe for concurrent use.
 type children[K comparable, V any] struct {
 	known atomic.Pointer[map[K]V]
 	mu    sync.Mutex

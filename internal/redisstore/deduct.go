@@ -281,7 +281,7 @@ func (f *flight) page(a packer, p *page, record packer) (argument, scratch packe
 	return a, record
 }
 
-// read copies the script's answer into the outcomes. It returns false for an answer of an unknown form.
+// read copies the script's answer into the outcomes. It returns false for any other answer.
 func (f *flight) read(answer any, out *bucket.StoreAnswer) bool {
 	parts, ok := answer.([]any)
 	if !ok || len(parts) != 4 {

@@ -138,9 +138,9 @@ func sweep(t *engine.Tx, found []returning) (moved int64, err error) {
 	return moved, nil
 }
 
-// waits reports whether units that came back late must wait for a rollover: one that is due, because
-// they do not belong to the period that it ends, or the one that ends their own period, which was
-// over by the clock of the node that gave them back.
+// waits reports whether units that came back late must wait for a rollover: one that is due,
+// because they do not belong to the period that it ends, or the one that ends their own period,
+// which was over by the clock of the node that gave them back.
 func waits(t *engine.Tx, b *rows.Budget, row *rows.Epoch) bool {
 	if row.Late == 0 {
 		return false
