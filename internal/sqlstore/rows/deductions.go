@@ -73,8 +73,8 @@ func ReadDeductions(r *engine.Reader, ids []bucket.ID) (map[bucket.ID]ledger.Ded
 	return readDeductions(r, ids, "")
 }
 
-// LockDeductions locks the rows of ids in their order and reads what became of them. One that has no
-// row is missing, and not locked. What came back of each is complete: only the holder of a
+// LockDeductions locks the rows of ids in order and reads them. Ids without a row are missing in
+// the result, and not locked. The sum of what came back is complete, because only the holder of a
 // deduction's lock writes it.
 func LockDeductions(t *engine.Tx, ids []bucket.ID) (map[bucket.ID]ledger.Deduction, error) {
 	return readDeductions(&t.Reader, ids, Locked)
