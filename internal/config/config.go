@@ -87,7 +87,9 @@ type Instance struct {
 	Username, PasswordFile     string
 	Password, SentinelPassword secret.Text
 	// Vouched: the operator answers for settings that the server does not let be read.
-	Vouched              bool
+	Vouched bool
+	// Durable: every write is on disk before its answer, and there are no replicas.
+	Durable              bool
 	DB, Connections      int
 	DialTimeout, Timeout time.Duration
 	TLS                  TLS

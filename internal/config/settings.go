@@ -84,6 +84,7 @@ func (i *Instance) settings() []setting {
 		{"password", hidden(&i.Password)},
 		{"password_file", text(&i.PasswordFile)},
 		{"vouched", flag(&i.Vouched)},
+		{"durable", flag(&i.Durable)},
 		{"db", integer(&i.DB, 0, 65_535)},
 		{"connections", integer(&i.Connections, 1, 1000)},
 		{"dial_timeout", duration(&i.DialTimeout, "10ms", "1m")},

@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/rand"
 	"log/slog"
+	"slices"
 	"time"
 
 	"github.com/budgetd/budgetd/bucket"
@@ -141,7 +142,8 @@ func (m *maker) rowService() (*row.Service, error) {
 func (m *maker) counterService() (*counter.Service, error) {
 	stores := map[string]*counter.Store{}
 	for name, s := range m.ground.stores {
-		stores[name] = &counter.Store{Counter: s, Entries: s, Changes: s, Memories: s, Copies: s}
+		stores[name] = &counter.Store{Counter: s, Entries: s, Changes: s, Memories: s, Copies: s,
+			Durable: m.durable(name)}
 	}
 	return counter.New(counter.Config{Budgets: m.budgets, Ledger: counter.Ledger{Lanes: m.parts.lanes,
 		Epochs: m.parts.lanes, Supply: m.parts.lanes, Periods: m.parts.lanes, Moves: m.parts.lanes,
@@ -150,6 +152,13 @@ func (m *maker) counterService() (*counter.Service, error) {
 		Settings: counter.Settings{Deadline: m.c.Deduct.Deadline, StepTime: m.c.Deduct.StepTimeout,
 			Queue: m.c.Deduct.Queue, LaneOperations: m.c.Deduct.BatchSize,
 			States: m.c.Cache.Budgets}})
+}
+
+// durable reports whether an instance keeps its memory over a restart.
+func (m *maker) durable(name string) bool {
+	return slices.ContainsFunc(m.c.Instances, func(i config.Instance) bool {
+		return i.Name == name && i.Durable
+	})
 }
 
 func (m *maker) holdService() *hold.Service {
