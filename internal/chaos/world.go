@@ -67,7 +67,7 @@ func New(tb testing.TB, nodes int, fsync string, more ...string) *World {
 	}
 	config := filepath.Join(dir, "budgetd.yaml")
 	behind := strings.Replace(direct, w.MariaDB.Addr(), w.SQL[0].Addr(), 1)
-	if err := os.WriteFile(config, []byte(w.config(behind)+strings.Join(more, "\n")),
+	if err := os.WriteFile(config, []byte(w.config(behind, fsync == "always")+strings.Join(more, "\n")),
 		0o600); err != nil {
 		tb.Fatal(err)
 	}
@@ -91,13 +91,15 @@ func New(tb testing.TB, nodes int, fsync string, more ...string) *World {
 }
 
 // config returns the nodes' configuration: the defaults, but with more frequent checks for
-// unfinished work, so that many faults fit into a minute.
-func (w *World) config(dsn string) string {
+// unfinished work, so that many faults fit into a minute. durable says that a Redis which comes back
+// still has all that it answered.
+func (w *World) config(dsn string, durable bool) string {
 	var text strings.Builder
 	fmt.Fprintf(&text, "database:\n  driver: mysql\n  dsn: %q\nbackground:\n  chores: "+
 		"300ms\ninstances:\n", dsn)
 	for i, p := range w.Stores {
-		fmt.Fprintf(&text, "  - name: redis-%d\n    driver: redis\n    addrs: [%q]\n", i, p.Addr())
+		fmt.Fprintf(&text, "  - name: redis-%d\n    driver: redis\n    addrs: [%q]\n"+
+			"    durable: %t\n", i, p.Addr(), durable)
 	}
 	return text.String()
 }

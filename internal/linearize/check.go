@@ -50,7 +50,8 @@ func shown(rows state, in input) bool {
 	case deduct:
 		return int(k.amount) == in.amount
 	case rollback:
-		return k.parts&(1<<in.part) != 0
+		// In store mode nothing says which parts were given back.
+		return k.parts&(1<<in.part) != 0 || k.parts == 0 && k.rolledBack > 0
 	case cancel:
 		return k.void || k.amount != 0 && k.amount == k.rolledBack
 	case adjust:

@@ -140,8 +140,20 @@ func step(s state, in input, out output, late lateness) (state, bool) {
 		left := out.remaining == s.remaining || late.behind && out.remaining > s.remaining
 		return s, left && out.total == s.total && out.used == s.total-out.remaining
 	default: // observe
-		return s, out.rows == s
+		found := s
+		if late.behind {
+			found = found.withoutParts()
+		}
+		return s, out.rows == found
 	}
+}
+
+// withoutParts is the state as the records of store mode show it.
+func (s state) withoutParts() state {
+	for id := range s.ids {
+		s.ids[id].parts = 0
+	}
+	return s
 }
 
 // state returns the deduction's state, as named by the service.

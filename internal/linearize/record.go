@@ -180,7 +180,8 @@ func (r *recorder) observe() (state, error) {
 	return rows, err
 }
 
-// rows reads the budget's rows in the ledger.
+// rows reads what the tables have of the budget; in store mode, where deductions have no rows, what
+// the stores' records say of them, which is not by which ids they were rolled back.
 func (r *recorder) rows() (s state, err error) {
 	var budgetID int64
 	err = r.w.Rows.QueryRow(
@@ -189,6 +190,11 @@ func (r *recorder) rows() (s state, err error) {
 		WHERE b.name = ? GROUP BY b.id`, []byte(r.name)).Scan(&budgetID, &s.total, &s.remaining)
 	if err != nil {
 		return s, err
+	}
+	if r.durability == budget.Store {
+		if err := r.records(&s); err != nil {
+			return s, err
+		}
 	}
 	index := map[string]int{}
 	for id := range ids {
@@ -223,6 +229,30 @@ func (r *recorder) rows() (s state, err error) {
 				s.ids[index[id]].adjusted = true
 				return err
 			}))
+}
+
+// records asks for what became of each id, in store mode. A store that is younger than the record
+// window does not say that there is no record; no fault here makes it forget one.
+func (r *recorder) records(s *state) error {
+	for id := range deductIDs {
+		var out output
+		for range 100 {
+			out = r.call(r.w.Clients[0], input{verb: lookUp, id: id})
+			if out.code != budget.Unavailable {
+				break
+			}
+			time.Sleep(think)
+		}
+		switch out.code {
+		case "":
+			s.ids[id] = known{void: out.state == "void", amount: int8(out.amount),
+				rolledBack: int8(out.rolledBack)}
+		case budget.DeductionNotFound, budget.OutcomeUnknown:
+		default:
+			return fmt.Errorf("id %d of %s: %s", id, r.name, out.code)
+		}
+	}
+	return nil
 }
 
 // each reads the rows of a query about the budget.
