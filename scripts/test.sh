@@ -17,7 +17,7 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 concurrent='^(bucket|client|trail|internal/(sqlstore|redisstore|memstore|httpapi|daemon|e2e|edge|guard))(/|$)'
 
 # The longest go first, so that none of them is left to run alone at the end.
-first='^internal/(e2e|chaos|linearize|sqlstore/transfer|sqlstore/commit|redisstore)$'
+first='^internal/(e2e|chaos|linearize|crashpoints|sqlstore/transfer|sqlstore/commit|redisstore)$'
 
 scripts/test-deps.sh
 
