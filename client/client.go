@@ -43,11 +43,12 @@ var (
 
 // Client calls one budgetd server. Make it with New; it is safe for concurrent use.
 type Client struct {
-	// address is the base URL.
-	address string
-	http    *http.Client
-	tenant  string
-	retry   Retry
+	// addresses are base URLs of equal servers; current is the number of the one that is called.
+	addresses []string
+	current   atomic.Uint32
+	http      *http.Client
+	tenant    string
+	retry     Retry
 	// cancelWithin: what stays unknown is cancelled, within this time; 0: it is not.
 	cancelWithin time.Duration
 	// trace finds the trace of a context; nil: only those of ContextWithTrace are found.
@@ -91,24 +92,11 @@ func WithTransport(t http.RoundTripper) Option {
 }
 
 // New returns a client for the server at a base URL such as "http://127.0.0.1:8080"; without a
-// scheme http is meant. It sends nothing. It fails when the URL has no host, another scheme than
-// http and https, or a query.
+// scheme http is meant. Several of equal nodes are separated by commas: after an attempt that got
+// no answer the next one is called, with the same request id. It sends nothing. It fails when a URL
+// has no host, another scheme than http and https, or a query.
 func New(server string, options ...Option) (*Client, error) {
-	if !strings.Contains(server, "://") {
-		server = "http://" + server
-	}
-	base, err := url.Parse(server)
-	if err != nil {
-		return nil, fmt.Errorf("server address: %w", err)
-	}
-	if base.Scheme != "http" && base.Scheme != "https" || base.Host == "" ||
-		base.RawQuery != "" || base.Fragment != "" {
-		return nil, fmt.Errorf("server address %q: must look like http://host:port", server)
-	}
-	base.Path = strings.TrimRight(base.Path, "/")
-	base.RawPath = ""
 	c := &Client{
-		address: base.String(),
 		http: &http.Client{
 			Transport: newTransport(),
 			// A redirected POST would arrive as a GET.
@@ -117,14 +105,41 @@ func New(server string, options ...Option) (*Client, error) {
 		retry:  Retry{}.withDefaults(),
 		traced: true,
 	}
+	for one := range strings.SplitSeq(server, ",") {
+		address, err := baseOf(strings.TrimSpace(one))
+		if err != nil {
+			return nil, err
+		}
+		c.addresses = append(c.addresses, address)
+	}
 	for _, option := range options {
 		option(c)
 	}
 	return c, nil
 }
 
-// Server returns the base URL that is called.
-func (c *Client) Server() string { return c.address }
+// baseOf returns the base URL of a server's address.
+func baseOf(server string) (string, error) {
+	if !strings.Contains(server, "://") {
+		server = "http://" + server
+	}
+	base, err := url.Parse(server)
+	if err != nil {
+		return "", fmt.Errorf("server address: %w", err)
+	}
+	if base.Scheme != "http" && base.Scheme != "https" || base.Host == "" ||
+		base.RawQuery != "" || base.Fragment != "" {
+		return "", fmt.Errorf("server address %q: must look like http://host:port", server)
+	}
+	base.Path = strings.TrimRight(base.Path, "/")
+	base.RawPath = ""
+	return base.String(), nil
+}
+
+// Server returns the base URL that is called, of several the one that the next attempt goes to.
+func (c *Client) Server() string {
+	return c.addresses[int(c.current.Load())%len(c.addresses)]
+}
 
 // call is one request, ready to be sent any number of times.
 type call struct {
@@ -174,13 +189,14 @@ func (c *Client) exchange(ctx context.Context, what call, out any) (correlation 
 	ctx, cancel := context.WithTimeout(httptrace.WithClientTrace(ctx, trace), c.retry.AttemptTimeout+
 		what.longer)
 	defer cancel()
+	at, server := c.current.Load(), c.Server()
 	request, err := c.request(ctx, what)
 	if err != nil {
 		return "", err
 	}
 	transportError := func(sent bool, err error) (string, error) {
-		return "", &TransportError{Op: what.op, Server: c.Server(), Sent: sent, Err: err,
-			read: what.read()}
+		c.current.CompareAndSwap(at, at+1) // another attempt goes to the next address
+		return "", &TransportError{Op: what.op, Server: server, Sent: sent, Err: err, read: what.read()}
 	}
 	if err := ctx.Err(); err != nil {
 		return transportError(false, err)
@@ -290,7 +306,7 @@ func (c call) unwritten(err error) error { return fmt.Errorf("%s: %w", c.op, err
 func (c *Client) target(what call) (string, error) {
 	var target strings.Builder
 	target.Grow(targetAhead)
-	target.WriteString(c.address)
+	target.WriteString(c.Server())
 	for _, segment := range what.path {
 		if segment == "" || segment == "." || segment == ".." {
 			return "", fmt.Errorf("%q names no budget, bucket or instance", segment)

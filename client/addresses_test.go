@@ -1,0 +1,58 @@
+package client_test
+
+import (
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"testing"
+
+	"github.com/budgetd/budgetd/client"
+)
+
+// TestTheNextAddressIsCalled: where nobody answers at the first address, and where a server breaks
+// off after it got the request, the next one gets the same request id.
+func TestTheNextAddressIsCalled(t *testing.T) {
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	gone := listener.Addr().String()
+	if err := listener.Close(); err != nil {
+		t.Fatal(err)
+	}
+	var asked []string
+	note := func(r *http.Request) {
+		body, _ := io.ReadAll(r.Body)
+		asked = append(asked, string(body))
+	}
+	breaks := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		note(r)
+		panic(http.ErrAbortHandler)
+	}))
+	defer breaks.Close()
+	answers := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		note(r)
+		w.Header().Set("Content-Type", "application/json")
+		_, _ = io.WriteString(w, `{"request_id":"o1","outcome":"accepted","amount":5,"state":"used",`+
+			`"bucket":"b:bucket-0","remaining":1,"budget_remaining":1,"limits":[],"receipt":"r","replayed":true}`)
+	}))
+	defer answers.Close()
+	c, err := client.New(gone + ", " + breaks.URL + "," + answers.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	answer, err := c.Deduct(t.Context(), "b", client.DeductRequest{RequestID: "o1", Amount: 5})
+	if err != nil || answer.Attempts != 3 {
+		t.Fatalf("%+v, %v", answer, err)
+	}
+	if len(asked) != 2 || asked[0] != asked[1] {
+		t.Errorf("asked: %q", asked)
+	}
+	if c.Server() != answers.URL {
+		t.Errorf("it goes on with %s, not with the one that answers", c.Server())
+	}
+	if _, err := client.New(answers.URL + ","); err == nil {
+		t.Error("an empty address is accepted")
+	}
+}
