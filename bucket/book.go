@@ -1,6 +1,8 @@
 package bucket
 
 import (
+	"time"
+
 	"github.com/budgetd/budgetd/budget"
 	"github.com/budgetd/budgetd/ledger"
 )
@@ -10,8 +12,13 @@ type Book struct {
 	Budget       int64
 	Tenant, Name string
 	Durability   budget.Durability
-	Unlimited    bool
-	Figures      ledger.Figures
+	Type         budget.Type
+	Unit         budget.Unit
+	// StartAt and EndAt bound it as its definition does; Paused: an operator paused it.
+	StartAt, EndAt time.Time
+	Paused         bool
+	Unlimited      bool
+	Figures        ledger.Figures
 	// Adjusted is the sum of the adjustments that are done, Shrinks that of the shrinks that wait;
 	// both in minor units, Shrinks positive.
 	Adjusted, Shrinks int64

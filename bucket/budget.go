@@ -218,6 +218,8 @@ type Page struct {
 	Tenant string
 	Type   budget.Type
 	Status budget.Status
+	// IDs, if any, are the only ones.
+	IDs []int64
 	// AfterID is the last id of the page before; Size is 1 … 1,000.
 	AfterID int64
 	Size    int

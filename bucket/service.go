@@ -31,6 +31,8 @@ type (
 		Confirm(ctx context.Context, request ConfirmRequest) ([]DeductionView, error)
 		Extend(ctx context.Context, request ExtendRequest) ([]DeductionView, error)
 		RollbackGroup(ctx context.Context, request RollbackRequest) ([]DeductionView, error)
+		// HoldsOf lists the open holds of a budget, at most limit, those first that expire first.
+		HoldsOf(ctx context.Context, ref BudgetRef, limit int) ([]OpenHold, error)
 	}
 	// Reader reads the rows of a budget; ledger mode only.
 	Reader interface {

@@ -49,6 +49,9 @@ func (f *findings) note(budgetID int64, d ledger.Discrepancy, now time.Time) (fr
 	return !known || now.Sub(old.at) > findingStays
 }
 
+// Known returns how many discrepancies are known, and by how many units they differ.
+func (s *Service) Known() (discrepancies int, gap int64) { return s.findings.sums(s.clock.Now()) }
+
 // sums forgets what has not been seen for long, and returns how many there are and by how many
 // units they differ: of each bucket its largest, and of a budget itself what its buckets do not
 // explain.

@@ -83,6 +83,8 @@ type Ledger interface {
 	SettleGroup(ctx context.Context, order GroupOrder) ([]Settled, []bucket.Level, error)
 	// Recorded reads what became of request ids. An id without a row is missing.
 	Recorded(ctx context.Context, ids []bucket.ID) (map[bucket.ID]ledger.Deduction, error)
+	// HoldsOf reads the open holds of a budget, at most limit, those first that expire first.
+	HoldsOf(ctx context.Context, budgetID int64, limit int) ([]bucket.OpenHold, error)
 }
 
 // DueHolds is what the expiry needs of the ledger. Errors as Ledger.

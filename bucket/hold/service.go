@@ -151,6 +151,23 @@ func (s *Service) Confirm(ctx context.Context, r bucket.ConfirmRequest) (
 		Order{Kind: Confirm, RequestID: r.RequestID, Amount: r.Amount})
 }
 
+// HoldsOf lists the open holds of a budget, at most limit, those first that expire first. Errors:
+// BudgetNotFound, Unavailable.
+func (s *Service) HoldsOf(ctx context.Context, ref bucket.BudgetRef, limit int) (
+	[]bucket.OpenHold, error) {
+	b, err := s.find(ctx, "read", ref)
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, s.set.StepTime)
+	defer cancel()
+	list, err := s.ledger.HoldsOf(ctx, b.ID, limit)
+	if err != nil {
+		return nil, s.failed(err)
+	}
+	return list, nil
+}
+
 // Extend makes a hold, or all that are held of a group, end HoldTTL from now, by SQL's clock.
 // Each repetition counts from its own time. Answer and errors as Confirm; NotHeld where it was
 // confirmed.

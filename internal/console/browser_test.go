@@ -16,7 +16,6 @@ import (
 	"github.com/chromedp/cdproto/log"
 	"github.com/chromedp/cdproto/runtime"
 	"github.com/chromedp/chromedp"
-	"github.com/chromedp/chromedp/kb"
 )
 
 // screenshots is where the pictures of docs/console go; "": none are taken.
@@ -215,8 +214,6 @@ func (p *tab) focused() string {
 		document.activeElement.innerText).trim()`)
 }
 
-const tabKey = kb.Tab
-
 // prefers has the system prefer a colour scheme.
 func prefers(scheme string) action {
 	return command(emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{
@@ -237,7 +234,11 @@ func (p *tab) picture(name string) {
 		p.do(prefers(scheme), chromedp.Sleep(300*time.Millisecond))
 		ctx, cancel := context.WithTimeout(p.ctx, patience)
 		defer cancel()
-		png, err := chromedp.Run(ctx, chromedp.FullScreenshot(100))
+		shot := chromedp.FullScreenshot(100)
+		if value[bool](p, `!!document.querySelector('dialog')`) { // it covers what is visible
+			shot = chromedp.CaptureScreenshot()
+		}
+		png, err := chromedp.Run(ctx, shot)
 		if err == nil {
 			err = os.WriteFile(filepath.Join(*screenshots, name+"-"+scheme+".png"), png, 0o644)
 		}

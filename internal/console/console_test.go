@@ -1,21 +1,283 @@
 package console_test
 
 import (
+	"fmt"
+	"strings"
 	"testing"
+	"time"
+
+	"github.com/chromedp/chromedp"
+	"github.com/chromedp/chromedp/kb"
+
+	"github.com/budgetd/budgetd/internal/testservers"
 )
 
-// The first page lists the budgets with their figures, and breaks no policy.
-func TestBudgets(t *testing.T) {
-	s := serve(t)
+// views are the addresses of all views.
+var views = map[string]string{"overview": "/#/overview", "budgets": "/#/budgets?sort=exhausted_at",
+	"budget": "/#/budgets/default/spring-sale", "refusals": "/#/refusals?request_id=order-9",
+	"instances": "/#/instances", "audit-log": "/#/audit-log", "keys": "/#/keys"}
+
+// shop is a server with two Redis and some budgets, each with its story.
+func shop(t *testing.T) (*server, []*testservers.RedisServer) {
+	t.Helper()
+	stores := []*testservers.RedisServer{testservers.Redis(t), testservers.Redis(t)}
+	s := serve(t, fmt.Sprintf("instances:\n- {name: redis-a, driver: redis, addrs: [%q]}\n"+
+		"- {name: redis-b, driver: redis, addrs: [%q]}\n", stores[0].Addr(), stores[1].Addr()))
 	s.must("POST", "/v1/budgets", `{"name":"spring-sale","unit":"count","type":"promo",
-		"total_quantity":1000000}`)
-	s.must("POST", "/v1/budgets/spring-sale/deduct", `{"request_id":"o1","amount":250000}`)
-	page := open(t, s.url+"/#/budgets")
-	page.sees("spring-sale", "effective", "750,000", "250,000", "1,000,000", "25%")
-	if got := page.rows("Budgets"); len(got) != 1 {
-		t.Errorf("rows: %q", got)
+		"total_quantity":1000000,"bucket_quantity":24,"end_at":"2031-01-01T00:00:00Z"}`)
+	s.must("POST", "/v1/budgets", `{"name":"vouchers","unit":"amount","type":"promo",
+		"total_quantity":5000000,"bucket_quantity":4,"routing_dimension":"user","limits":[{"name":"per-user",
+		"dimension":"user","window":{"kind":"calendar","every":"day"},"max":3,"measure":"count"}]}`)
+	s.must("POST", "/v1/budgets", `{"name":"daily-coupons","unit":"count","type":"daily",
+		"total_quantity":365000,"timezone":"Europe/Berlin","end_at":"2031-01-01T00:00:00Z",
+		"type_rule":{"kind":"calendar","every":"day","quantity":1000,"unused":"next"}}`)
+	for n := range 40 {
+		s.must("POST", "/v1/budgets", fmt.Sprintf(`{"name":"campaign-%02d","unit":"count",
+			"type":"promo","total_quantity":1000,"bucket_quantity":1}`, n))
 	}
+	for n := range 8 {
+		s.must("POST", "/v1/budgets/spring-sale/deduct",
+			fmt.Sprintf(`{"request_id":"order-%d","amount":30000}`, n))
+	}
+	s.must("POST", "/v1/budgets/spring-sale/deduct",
+		`{"request_id":"held-1","amount":1200,"hold_ttl":"30m"}`)
+	s.must("POST", "/v1/budgets/daily-coupons/deduct", `{"request_id":"c1","amount":140}`)
+	s.must("POST", "/v1/budgets/spring-sale/recycle", "")
+	return s, stores
+}
+
+// spend has budgets be used at two rates, until the overview knows which one runs out first.
+func (s *server) spend(page *tab) {
+	s.t.Helper()
+	for n := range 12 {
+		s.must("POST", "/v1/budgets/campaign-17/deduct",
+			fmt.Sprintf(`{"request_id":"fast-%d","amount":40}`, n))
+		s.must("POST", "/v1/budgets/campaign-05/deduct",
+			fmt.Sprintf(`{"request_id":"slow-%d","amount":2}`, n))
+		time.Sleep(150 * time.Millisecond)
+	}
+	page.until("a projection", `!!document.querySelector('tbody a[href$="campaign-17"]')`)
+}
+
+// An operator sees that all is well, which of many budgets runs out first, what was refused, and
+// then that a Redis died, and which one.
+func TestOverview(t *testing.T) {
+	s, stores := shop(t)
+	page := open(t, s.url+"/")
+	page.sees("Overview", "all is well", "every unit is accounted for", "redis-a", "redis-b",
+		"2 up", "43 effective", "live")
+	s.spend(page)
+	next := page.rows("What runs out next")
+	if len(next) < 3 || next[0][0] != "campaign-17" {
+		t.Errorf("what runs out next: %q", next)
+	}
+	for n := range 3 {
+		s.ask("POST", "/v1/budgets/campaign-30/deduct",
+			fmt.Sprintf(`{"request_id":"big-%d","amount":5000}`, n))
+	}
+	page.until("the refusals", `document.body.innerText.includes('budget_exhausted 3')`)
+	if got := page.rows("Refused most lately"); got[0][0] != "campaign-30" || got[0][1] != "3" {
+		t.Errorf("refused most: %q", got)
+	}
+	page.picture("overview")
+
+	if err := stores[1].Kill(); err != nil {
+		t.Fatal(err)
+	}
+	page.sees("1 of 2 down", "look here", "instance redis-b/0 does not answer")
+	page.clicks("link", "Instances")
+	page.sees("Drain redis-a")
+	lanes := page.rows("Lanes of redis-b")
+	if len(lanes) != 1 || lanes[0][1] != "no" || lanes[0][4] == "–" {
+		t.Errorf("lanes of the dead instance: %q", lanes)
+	}
+	if lanes := page.rows("Lanes of redis-a"); lanes[0][1] != "yes" {
+		t.Errorf("lanes of the other one: %q", lanes)
+	}
+	page.picture("instances")
 	if said := page.complaints(); said != "" {
 		t.Errorf("the browser complains:\n%s", said)
 	}
+}
+
+// The list is searched, sorted and filtered by the server, and paged with a total.
+func TestBudgets(t *testing.T) {
+	s, _ := shop(t)
+	page := open(t, s.url+"/#/budgets")
+	page.sees("43 found")
+	page.types("Search", "campaign-1")
+	page.sees("10 found")
+	if got := page.rows("Budgets"); len(got) != 10 || got[0][0] != "campaign-10" {
+		t.Errorf("search: %q", got)
+	}
+	page.types("Search", kb.Backspace)
+	page.sees("43 found")
+	page.clicks("button", "Left")
+	page.until("the least left first", `!!document.querySelector('tbody a')?.innerText.startsWith('camp')`)
+	page.clicks("button", "Left ▲")
+	page.until("the most left first", `document.querySelector('tbody a')?.innerText === 'vouchers'`)
+	got := page.rows("Budgets")
+	if got[1][0] != "spring-sale" || got[1][2] != "758,800" || got[1][3] != "1,200" ||
+		got[1][4] != "240,000" || got[1][5] != "1,000,000" {
+		t.Errorf("by what is left: %q", got[1])
+	}
+	page.picture("budgets")
+	page.chooses("Type", "daily")
+	page.sees("1 found", "daily-coupons")
+	page.clicks("link", "daily-coupons")
+	page.sees("140 of 1,000 used", "CET")
+	if said := page.complaints(); said != "" {
+		t.Errorf("the browser complains:\n%s", said)
+	}
+}
+
+// One budget: its figures, where its units are, its buckets, holds and last entries, live.
+func TestBudget(t *testing.T) {
+	s, _ := shop(t)
+	page := open(t, s.url+views["budget"])
+	page.sees("758,800", "240,000", "every unit is accounted for", " online", "held-1", "order-7")
+	page.until("a square per bucket", `document.querySelectorAll('.square').length === 24`)
+	page.js(`document.querySelector('.square').focus()`)
+	page.sees("spring-sale:bucket-", "epoch ")
+	page.until("the curve", `!!document.querySelector('.chart canvas')`)
+	page.picture("budget")
+
+	s.must("POST", "/v1/budgets/spring-sale/deduct", `{"request_id":"just-now","amount":8800}`)
+	page.sees("750,000", "just-now")
+	page.clicks("button", "Release")
+	page.sees("Release the hold held-1", "1,200")
+	page.clicks("button", "Release it")
+	page.sees("1,200 were released.")
+	page.clicks("button", "Close")
+	page.sees("Nothing is held.", "751,200")
+	if said := page.complaints(); said != "" {
+		t.Errorf("the browser complains:\n%s", said)
+	}
+}
+
+// A change is typed, shown before it is done, and said when it is; all by the keyboard.
+func TestChange(t *testing.T) {
+	s, _ := shop(t)
+	page := open(t, s.url+views["budget"])
+	page.js(page.finds("button", "Append") + `.focus()`)
+	page.presses(kb.Enter)
+	page.sees("Append to spring-sale", "Type a quantity")
+	page.presses("0")
+	page.sees("Type a quantity")
+	page.presses(kb.Backspace, "500,000")
+	page.sees("1,500,000", "1,258,800")
+	if got := page.rows("What this changes"); len(got) != 3 || got[0][1] != "1,000,000" {
+		t.Errorf("the diff: %q", got)
+	}
+	page.picture("change")
+	if v := s.must("GET", "/v1/budgets/spring-sale", ""); v["total_quantity"] != 1000000.0 {
+		t.Errorf("it was done before it was confirmed: %v", v)
+	}
+	page.presses(kb.Enter)
+	page.sees("The total of spring-sale is 1,500,000")
+	if v := s.must("GET", "/v1/budgets/spring-sale", ""); v["total_quantity"] != 1500000.0 {
+		t.Errorf("%v", v)
+	}
+	page.presses(kb.Escape)
+	page.until("the dialog closes", `!document.querySelector('dialog')`)
+
+	page.clicks("button", "Shrink")
+	page.types("Quantity, in units", "2000000")
+	page.sees("That is more than is left")
+	page.presses(kb.Escape)
+	page.clicks("button", "Pause")
+	page.clicks("button", "Pause it")
+	page.sees("spring-sale is paused.")
+	page.clicks("button", "Close")
+	page.clicks("link", "Audit log")
+	page.sees("append", "change")
+	rows := page.rows("Audit log")
+	if last := rows[len(rows)-2]; last[3] != "append" || last[4] != "default/spring-sale" ||
+		!strings.HasPrefix(last[5], "done") {
+		t.Errorf("audit log: %q", last)
+	}
+	page.picture("audit-log")
+}
+
+// A refusal is explained by the request's id and by a value: which limit, how much, until when.
+func TestWhyRefused(t *testing.T) {
+	s, _ := shop(t)
+	for n := range 4 {
+		s.ask("POST", "/v1/budgets/vouchers/deduct", fmt.Sprintf(
+			`{"request_id":"order-%d","amount":1500,"dimensions":{"user":"u-4711"}}`, n+6))
+	}
+	s.ask("POST", "/v1/budgets/campaign-01/deduct", `{"request_id":"too-big","amount":1001}`)
+	page := open(t, s.url+"/#/refusals")
+	page.sees("too-big")
+	page.types("Request id", "order-9")
+	page.clicks("button", "Look")
+	page.sees("A limit would be exceeded", "limit_exceeded", "user = u-4711", "vouchers:bucket-",
+		"Try again at")
+	got := page.rows("Limits that refused it")
+	if len(got) != 1 || got[0][0] != "per-user" || !strings.HasPrefix(got[0][2], "3") ||
+		got[0][3] != "3" || got[0][4] != "1" || !strings.Contains(got[0][5], "00:00:00") {
+		t.Errorf("limits: %q", got)
+	}
+	if text := page.text(); strings.Contains(text, "too-big") {
+		t.Error("another request is shown")
+	}
+	page.picture("refusals")
+	page.types("Request id", kb.Backspace)
+	page.types("Or a value", "u-4711")
+	page.clicks("button", "Look")
+	page.sees("order-9")
+	page.types("Or a value", kb.Backspace)
+	page.types("Request id", "too-big")
+	page.clicks("button", "Look")
+	page.sees("The budget had", "1,000 left", "It can never be accepted as things are")
+	page.types("Request id", "nobody")
+	page.clicks("button", "Look")
+	page.sees("This node remembers no such refusal.")
+	if said := page.complaints(); said != "" {
+		t.Errorf("the browser complains:\n%s", said)
+	}
+}
+
+// Every view fits a phone, in dark colours too.
+func TestPhone(t *testing.T) {
+	s, _ := shop(t)
+	page := open(t, s.url+"/", phone(), prefers("dark"))
+	page.sees("Overview", "all is well")
+	if background := value[string](page, `getComputedStyle(document.body).backgroundColor`); background !=
+		"rgb(17, 21, 27)" {
+		t.Errorf("background in the dark: %s", background)
+	}
+	for name, address := range views {
+		page.do(chromedp.Navigate(s.url + address))
+		page.until("the view "+name, `!!document.querySelector('h1') &&
+			!document.querySelector('.loading')`)
+		if wide := value[float64](page, `document.documentElement.scrollWidth`); wide > 375 {
+			t.Errorf("%s is %v pixels wide", name, wide)
+		}
+		if name == "budgets" || name == "budget" {
+			page.picture("phone-" + name)
+		}
+	}
+}
+
+// The page is used without a mouse: the first key skips to the content, links show their focus.
+func TestKeyboard(t *testing.T) {
+	s := serve(t, "")
+	page := open(t, s.url+"/")
+	page.sees("all is well")
+	page.presses(kb.Tab)
+	if got := page.focused(); got != "Skip to the content" {
+		t.Errorf("first: %q", got)
+	}
+	page.presses(kb.Tab, kb.Tab, kb.Tab)
+	if got := page.focused(); got != "Budgets" {
+		t.Errorf("then: %q", got)
+	}
+	if outline := value[string](page, `getComputedStyle(document.activeElement).outlineStyle`); outline !=
+		"solid" {
+		t.Errorf("the focus is not shown: %q", outline)
+	}
+	page.presses(kb.Enter)
+	page.sees("There is no budget yet.")
+	page.until("the focus is in the view", `document.activeElement.id === 'main'`)
 }

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"io"
 	"net/http"
+	"os"
 	"path/filepath"
 	"regexp"
 	"strings"
@@ -44,14 +45,22 @@ func (w *written) String() string {
 
 var listening = regexp.MustCompile(`msg=listening addr=(\S+)`)
 
-// serve runs a budgetd on a free port, or on the one that environ names.
-func serve(t *testing.T, environ ...string) *server {
+// serve runs a budgetd on a free port, or on the one that environ names. config is a file; "": none.
+func serve(t *testing.T, config string, environ ...string) *server {
 	t.Helper()
+	var args []string
+	if config != "" {
+		file := filepath.Join(t.TempDir(), "config.yaml")
+		if err := os.WriteFile(file, []byte(config), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		args = []string{"--config", file}
+	}
 	ctx, cancel := context.WithCancel(context.Background())
 	log, status := new(written), make(chan int, 1)
 	environ = append([]string{"BUDGETD_LISTEN=127.0.0.1:0",
 		"BUDGETD_DATABASE_DSN=" + filepath.Join(t.TempDir(), "budgetd.db")}, environ...)
-	go func() { status <- daemon.Run(ctx, nil, environ, io.Discard, log) }()
+	go func() { status <- daemon.Run(ctx, args, environ, io.Discard, log) }()
 	s := &server{t: t, stop: sync.OnceFunc(func() { cancel(); <-status })}
 	t.Cleanup(func() {
 		s.stop()

@@ -57,6 +57,7 @@ func serve(ctx context.Context, c config.Config, file string, log *slog.Logger,
 	api := httpapi.Config{
 		Service:  service,
 		Console:  page,
+		Overseer: service.overseer,
 		Drivers:  ground.drivers,
 		Limits:   limitsOf(c.HTTP),
 		Log:      log,

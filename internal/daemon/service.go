@@ -19,6 +19,7 @@ import (
 	"github.com/budgetd/budgetd/bucket/transfer"
 	"github.com/budgetd/budgetd/bucket/usage"
 	"github.com/budgetd/budgetd/internal/config"
+	"github.com/budgetd/budgetd/internal/console"
 	accounts "github.com/budgetd/budgetd/internal/sqlstore/audit"
 	"github.com/budgetd/budgetd/internal/sqlstore/commit"
 	"github.com/budgetd/budgetd/internal/sqlstore/definitions"
@@ -57,6 +58,7 @@ type node struct {
 	*bucket.Service
 	transfer *transfer.Service
 	names    *names
+	overseer *console.Overseer
 	work     []loop
 	running  *loops
 }
@@ -117,7 +119,8 @@ func (g *ground) service(c config.Config, log *slog.Logger, observer bucket.Obse
 			Manager: viewer{m.manageService(), m.health, m.budgets},
 			Mover:   m.moves, Auditor: auditor{audits, figures}, Quarantiner: m.stores,
 			Keeper: m.moves, Watcher: m.health}}
-	n.work = m.loops(audits, figures)
+	n.overseer = &console.Overseer{Find: m.budgets.Find, Known: audits.Known, Now: m.db.Now}
+	n.work = m.loops(audits, figures, n.overseer)
 	return n, nil
 }
 
@@ -216,7 +219,8 @@ type usages interface {
 const openHoldsEvery = 10 * time.Second
 
 // loops lists what the node does by itself.
-func (m *maker) loops(audits *audit.Service, figures *sample.Service) []loop {
+func (m *maker) loops(audits *audit.Service, figures *sample.Service,
+	overseer audit.Pass) []loop {
 	recycle := transfer.RecycleSettings{StrandedShare: m.c.Recycle.StrandedShare,
 		Recyclable: audits.Recyclable}
 	if m.c.Recycle.Schedule != "" {
@@ -234,7 +238,7 @@ func (m *maker) loops(audits *audit.Service, figures *sample.Service) []loop {
 	}
 	set := audit.Settings{Interval: m.c.Audit.Interval, Rows: m.c.Audit.Rows,
 		Shown: m.c.Metrics.Budgets}
-	for _, one := range audits.Loops(set, &sample.Sampler{Service: figures}) {
+	for _, one := range audits.Loops(set, &sample.Sampler{Service: figures}, overseer) {
 		all = append(all, loop{one.Name, one.Every, one.RunOnce})
 	}
 	for _, one := range m.stores.Loops(redisLanes(m.ground)) {

@@ -76,7 +76,7 @@ func (d *data) admit(c *guard.Caller) *budget.Error {
 	}
 	refused := wire.Settle(err, d.route.op, false)
 	if d.route.op == "deduct" {
-		d.api.observeDeduction(nil, refused)
+		d.api.observeDeduction(nil, nil, refused)
 	}
 	return refused
 }

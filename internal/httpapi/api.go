@@ -85,6 +85,8 @@ type Config struct {
 	// routes.
 	Console Console
 	Login   Login
+	// Overseer knows what the console shows of all budgets; nil: there are no such calls.
+	Overseer Overseer
 	// Part says which calls are answered here.
 	Part Part
 	// NewID makes correlation ids; nil: random ones.
@@ -137,6 +139,9 @@ type API struct {
 	// dataRoutes are the routes with a data handler.
 	dataRoutes []dataRoute
 
+	overseer Overseer
+	streams  atomic.Int32
+
 	leaving  atomic.Bool
 	left     chan struct{} // closed once leaving
 	inFlight atomic.Int64
@@ -147,7 +152,7 @@ func New(c Config) *API {
 	a := &API{service: c.Service, drivers: c.Drivers, limits: c.Limits, log: c.Log,
 		observer: c.Observer, newID: c.NewID, now: c.Now, mux: http.NewServeMux(),
 		left: make(chan struct{}), keys: c.Keys, records: c.Records,
-		admission: newAdmission(c)}
+		admission: newAdmission(c), overseer: c.Overseer}
 	if a.log == nil {
 		a.log = slog.New(slog.DiscardHandler)
 	}
@@ -183,7 +188,7 @@ func (a *API) enter(r *route) *budget.Error {
 		"%d requests are being answered, more are not taken in; try again", a.limits.InFlight)
 	err.Reason = budget.ReasonOverloaded
 	if r.op == "deduct" { // of a batch nobody knows how many
-		a.observeDeduction(nil, err)
+		a.observeDeduction(nil, nil, err)
 	}
 	return err
 }

@@ -44,7 +44,7 @@ func (a *API) batch(d *data) (answer, error) {
 			continue
 		}
 		if !item.DryRun {
-			a.observeDeduction(nil, err)
+			a.observeDeduction(nil, nil, err)
 		}
 		results[i] = a.itemProblem(d.ctx, item, err)
 	}
@@ -106,7 +106,7 @@ func (a *API) deductAll(ctx context.Context, items []*wire.BatchItem, at []int, 
 	accepted := make([]wire.Accepted, len(at))
 	for n, i := range at {
 		got := &all[n]
-		a.observeDeduction(&got.Answer, got.Err)
+		a.observeDeduction(&requests[n], &got.Answer, got.Err)
 		if got.Err != nil {
 			results[i] = a.itemProblem(ctx, items[i], got.Err)
 			continue

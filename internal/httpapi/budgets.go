@@ -110,7 +110,7 @@ const defaultPageSize, maxPageSize = 100, 1000
 const everyTenant = "*"
 
 func (a *API) list(c *call) (answer, error) {
-	query := c.query("tenant", "status", "type", "page_size", "page_token")
+	query := c.query("tenant", "status", "type", "page_size", "page_token", "q", "sort", "skip")
 	page := bucket.Page{Size: c.pageSize(query)}
 	if query.Get("tenant") != everyTenant {
 		page.Tenant = c.tenant(query)
@@ -133,6 +133,9 @@ func (a *API) list(c *call) (answer, error) {
 		if page.Type != budget.Promo && page.Type != "daily" {
 			c.faults.Invalid("type", `must be "promo" or "daily"`)
 		}
+	}
+	if a.overseer != nil && (query.Has("q") || query.Has("sort") || query.Has("skip")) {
+		return a.rank(c, page)
 	}
 	if query.Has("page_token") {
 		after, ok := parsePageToken(query.Get("page_token"))

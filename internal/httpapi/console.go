@@ -1,15 +1,36 @@
 package httpapi
 
 import (
+	"context"
 	"net/http"
+	"slices"
+	"time"
 
+	"github.com/budgetd/budgetd/bucket"
+	"github.com/budgetd/budgetd/budget"
 	"github.com/budgetd/budgetd/internal/edge"
+	"github.com/budgetd/budgetd/internal/httpapi/wire"
 )
 
 // Console answers the operator's page and its files.
 type Console interface {
 	Index(w http.ResponseWriter, r *http.Request)
 	File(w http.ResponseWriter, r *http.Request)
+}
+
+// Overseer knows how all budgets stand and what this node answered lately.
+type Overseer interface {
+	// Deducted is told what became of a deduction; request is nil where it could not be read,
+	// refused is nil where it was accepted. It returns at once.
+	Deducted(request *bucket.DeductRequest, refused *budget.Error)
+	// Rank selects and orders budgets as of the last look at all of them.
+	Rank(s bucket.Selection) bucket.Ranking
+	// Standings sums up, with at most so many budgets in each list.
+	Standings(most int) bucket.Standings
+	// Outcomes returns what was answered in each of the last full seconds, the oldest first.
+	Outcomes(most int) []bucket.Second
+	// Refused returns the refusals that are remembered and fit, the newest first.
+	Refused(ctx context.Context, fits func(*bucket.Refusal) bool, most int) []bucket.Refusal
 }
 
 // registerPage makes the routes of the console known, as far as there are any. They are open to
@@ -28,4 +49,226 @@ func (a *API) registerPage(config Config) {
 		page.find()
 		a.handle(page, func(c *call) { c.pass(serve, edge.SecurePage) })
 	}
+	if a.overseer != nil {
+		a.registerStreams()
+	}
+}
+
+// listed is how many budgets each list of an overview has, charted how many seconds it shows.
+const listed, charted = 10, 120
+
+// overviewView is how the installation is doing, as this node sees it.
+type overviewView struct {
+	// Ready: it can serve. Reasons say why not, or what is out of reach although it can.
+	Ready     bool           `json:"ready"`
+	Reasons   []string       `json:"reasons"`
+	Books     booksView      `json:"books"`
+	Instances []instanceView `json:"instances"`
+	// Outcomes are deductions that this node answered in each of the last seconds.
+	Outcomes []secondView `json:"outcomes"`
+	// Next are the budgets that run out first, Refused those that this node refused most lately.
+	Next    []standingView `json:"next"`
+	Refused []standingView `json:"refused"`
+}
+
+// booksView is how all budgets stand, as of the last pass over them. Quantities are minor units.
+type booksView struct {
+	CheckedAt     time.Time             `json:"checked_at,omitzero"`
+	Budgets       map[budget.Status]int `json:"budgets"`
+	Exhausted     int                   `json:"exhausted"`
+	Discrepancies int                   `json:"discrepancies"`
+	Gap           int64                 `json:"gap"`
+	Fenced        int                   `json:"fenced"`
+	Quarantined   int64                 `json:"quarantined"`
+}
+
+// secondView is what was answered in one second.
+type secondView struct {
+	At       time.Time `json:"at"`
+	Accepted int       `json:"accepted"`
+	Refused  int       `json:"refused"`
+	Limited  int       `json:"limited"`
+	Failed   int       `json:"failed"`
+	Faulty   int       `json:"faulty"`
+}
+
+// standingView is how a budget stands. Quantities are minor units.
+type standingView struct {
+	Tenant      string              `json:"tenant"`
+	Name        string              `json:"name"`
+	Unit        budget.Unit         `json:"unit"`
+	Total       int64               `json:"total_quantity"`
+	Left        int64               `json:"left"`
+	Held        int64               `json:"held"`
+	Used        int64               `json:"used"`
+	RatePerS    float64             `json:"rate_per_s"`
+	ExhaustedAt time.Time           `json:"exhausted_at,omitzero"`
+	Refusals    map[budget.Code]int `json:"refusals,omitempty"`
+}
+
+func standingsOf(list []bucket.Standing) []standingView {
+	out := make([]standingView, len(list))
+	for i := range list {
+		s := &list[i]
+		out[i] = standingView{Tenant: s.Tenant, Name: s.Name, Unit: s.Unit, Total: s.Total,
+			Left: s.Left, Held: s.Held, Used: s.Used, RatePerS: s.Rate,
+			ExhaustedAt: wire.InUTC(s.ExhaustedAt).Round(time.Second), Refusals: s.Refusals}
+	}
+	return out
+}
+
+// overview looks at everything once.
+func (a *API) overview(ctx context.Context) (*overviewView, error) {
+	lanes, err := a.service.Lanes(ctx)
+	s := a.overseer.Standings(listed)
+	out := &overviewView{Reasons: a.service.Ready(ctx), Instances: a.instancesOf(lanes).Instances,
+		Books: booksView{CheckedAt: wire.InUTC(s.At), Budgets: s.Statuses, Exhausted: s.Exhausted,
+			Discrepancies: s.Discrepancies, Gap: s.Gap, Fenced: s.Fenced, Quarantined: s.Quarantined},
+		Next: standingsOf(s.Next), Refused: standingsOf(s.Refused)}
+	out.Ready = len(out.Reasons) == 0 && !a.leaving.Load()
+	if err != nil && out.Ready {
+		return nil, err
+	}
+	out.Reasons = append(append([]string{}, out.Reasons...), a.service.Missing()...)
+	for _, one := range a.overseer.Outcomes(charted) {
+		out.Outcomes = append(out.Outcomes, secondView{one.At.UTC(), one.Accepted, one.Refused,
+			one.Limited, one.Failed, one.Faulty})
+	}
+	return out, nil
+}
+
+// refusalView is a deduction that this node refused.
+type refusalView struct {
+	At         time.Time         `json:"at"`
+	Tenant     string            `json:"tenant"`
+	Budget     string            `json:"budget"`
+	RequestID  string            `json:"request_id"`
+	Amount     int64             `json:"amount"`
+	Key        string            `json:"key,omitzero"`
+	Dimensions map[string]string `json:"dimensions,omitempty"`
+	Hold       bool              `json:"hold,omitzero"`
+	Reference  string            `json:"reference,omitzero"`
+	// Bucket is where the request's key is routed to now, Instance where that lies.
+	Bucket   string        `json:"bucket,omitzero"`
+	Instance string        `json:"instance,omitzero"`
+	Lane     int           `json:"lane"`
+	Problem  *wire.Problem `json:"problem"`
+}
+
+type refusalList struct {
+	Refusals []refusalView `json:"refusals"`
+}
+
+// refusals answers the refusals of late that this node remembers: of a request id, of a value of
+// any dimension, of a budget, or all of them.
+func (a *API) refusals(c *call) (answer, error) {
+	query := c.query("tenant", "budget", "request_id", "value", "limit")
+	tenant, most := query.Get("tenant"), 100
+	if query.Has("tenant") {
+		tenant = c.tenant(query)
+		if err := c.onTenant(tenant); err != nil {
+			return answer{}, err
+		}
+	}
+	if query.Has("limit") {
+		limit, ok := budget.ParseAmount(query.Get("limit"))
+		if !ok || limit > maxPageSize {
+			c.faults.Invalid("limit", "must be 1 to %d", maxPageSize)
+		}
+		most = int(limit)
+	}
+	if err := c.nothing(); err != nil {
+		return answer{}, err
+	}
+	id, value, name := query.Get("request_id"), query.Get("value"), query.Get("budget")
+	fits := func(r *bucket.Refusal) bool {
+		return (id == "" || r.Request.RequestID == id) && (value == "" || carries(&r.Request, value))
+	}
+	out := refusalList{Refusals: []refusalView{}}
+	for _, r := range a.overseer.Refused(c.ctx, fits, 16*maxPageSize) {
+		of := &r.Request.Budget
+		if tenant != "" && of.Tenant != tenant || name != "" && of.Name != name ||
+			c.principal != nil && !c.principal.Scope.Covers(of.Tenant, of.Name) {
+			continue
+		}
+		if out.Refusals = append(out.Refusals, refusalOf(&r)); len(out.Refusals) == most {
+			break
+		}
+	}
+	return answer{body: out}, nil
+}
+
+// carries reports whether a request has a value in any dimension, or as its key.
+func carries(r *bucket.DeductRequest, value string) bool {
+	if r.Key == value {
+		return true
+	}
+	for _, v := range r.Dimensions {
+		if v == value {
+			return true
+		}
+	}
+	return false
+}
+
+func refusalOf(r *bucket.Refusal) refusalView {
+	q := &r.Request
+	out := refusalView{At: r.At.UTC(), Tenant: q.Budget.Tenant, Budget: q.Budget.Name,
+		RequestID: q.RequestID, Amount: q.Amount, Key: q.Key, Dimensions: q.Dimensions,
+		Hold: q.HoldTTL != 0, Reference: q.Reference, Problem: wire.ProblemOf(r.Err)}
+	if r.Bucket != nil {
+		out.Bucket, out.Instance, out.Lane = r.Bucket.Key, r.Bucket.Lane.Instance, r.Bucket.Lane.Index
+	}
+	return out
+}
+
+// ranks are the orders that a list can have.
+var ranks = []bucket.RankBy{bucket.ByName, bucket.ByRemaining, bucket.ByUsedShare, bucket.ByEnd,
+	bucket.ByRefusals, bucket.ByExhaustion}
+
+// rank reads the page of budgets that a search or an order names: parameters q, sort (with a minus
+// in front: the other way round) and skip.
+func (a *API) rank(c *call, page bucket.Page) (answer, error) {
+	query := c.query("tenant", "status", "type", "page_size", "q", "sort", "skip")
+	s := bucket.Selection{Tenant: page.Tenant, Type: page.Type, Status: page.Status,
+		Search: query.Get("q"), Size: page.Size, By: bucket.ByName}
+	if c.principal != nil {
+		s.Covers = c.principal.Scope.Covers
+	}
+	if query.Has("sort") {
+		by := query.Get("sort")
+		if s.Descending = by != "" && by[0] == '-'; s.Descending {
+			by = by[1:]
+		}
+		if s.By = bucket.RankBy(by); !slices.Contains(ranks, s.By) {
+			c.faults.Invalid("sort", "must be one of %q, with a minus in front to turn it round", ranks)
+		}
+	}
+	if skip := query.Get("skip"); skip != "" && skip != "0" {
+		n, ok := budget.ParseAmount(skip)
+		if !ok {
+			c.faults.Invalid("skip", "must be a number of budgets, from 0")
+		}
+		s.Skip = int(min(n, 1<<31-1))
+	}
+	if err := c.nothing(); err != nil {
+		return answer{}, err
+	}
+	found := a.overseer.Rank(s)
+	out := wire.BudgetPage{Budgets: []wire.BudgetView{}, Total: &found.Total,
+		RankedAt: wire.InUTC(found.At)}
+	if len(found.IDs) == 0 {
+		return answer{body: out}, nil
+	}
+	views, err := a.service.List(c.ctx, bucket.Page{IDs: found.IDs, Size: len(found.IDs)})
+	byID := make(map[int64]*bucket.View, len(views))
+	for i := range views {
+		byID[views[i].Definition.ID] = &views[i]
+	}
+	for _, id := range found.IDs {
+		if v := byID[id]; v != nil {
+			out.Budgets = append(out.Budgets, wire.BudgetOf(v))
+		}
+	}
+	return answer{body: out}, err
 }

@@ -2,6 +2,7 @@ package httpapi
 
 import (
 	"context"
+	"time"
 
 	"github.com/budgetd/budgetd/bucket"
 	"github.com/budgetd/budgetd/budget"
@@ -51,7 +52,7 @@ func (a *API) deduct(d *data) (answer, error) {
 	if err == nil {
 		*got, err = a.service.Deduct(d.ctx, body.Request)
 	}
-	a.observeDeduction(got, err)
+	a.observeDeduction(&body.Request, got, err)
 	one.made = wire.AcceptedOf(got)
 	return answer{body: &one.made}, err
 }
@@ -63,13 +64,18 @@ type deductWork struct {
 	made wire.Accepted
 }
 
-// observeDeduction counts what became of a deduct.
-func (a *API) observeDeduction(got *bucket.DeductAnswer, err error) {
+// observeDeduction counts what became of a deduct; request is nil where it was not read.
+func (a *API) observeDeduction(request *bucket.DeductRequest, got *bucket.DeductAnswer, err error) {
+	var refused *budget.Error
 	if err == nil {
 		a.observer.Deduction("", got.Replayed)
-		return
+	} else {
+		refused = wire.Settle(err, "deduct", true)
+		a.observer.Deduction(refused.Code, false)
 	}
-	a.observer.Deduction(wire.Settle(err, "deduct", true).Code, false)
+	if a.overseer != nil {
+		a.overseer.Deducted(request, refused)
+	}
 }
 
 func (a *API) rollback(d *data) (answer, error) {
@@ -136,6 +142,8 @@ type Holds interface {
 	Confirm(ctx context.Context, request bucket.ConfirmRequest) ([]bucket.DeductionView, error)
 	Extend(ctx context.Context, request bucket.ExtendRequest) ([]bucket.DeductionView, error)
 	RollbackGroup(ctx context.Context, request bucket.RollbackRequest) ([]bucket.DeductionView, error)
+	// HoldsOf lists the open holds of a budget, at most limit, those first that expire first.
+	HoldsOf(ctx context.Context, ref bucket.BudgetRef, limit int) ([]bucket.OpenHold, error)
 }
 
 func (a *API) confirm(d *data) (answer, error) {
@@ -171,4 +179,39 @@ func (a *API) rollbackGroup(d *data, ref bucket.BudgetRef, body *wire.GiveBack) 
 	views, err := a.service.RollbackGroup(d.ctx, bucket.RollbackRequest{Budget: ref,
 		Group: body.Group, OnlyBy: d.onlyBy()})
 	return answer{body: wire.HeldOf(body.Group, views)}, err
+}
+
+// holdList is the open holds of a budget as answered.
+type holdList struct {
+	Holds []holdView `json:"holds"`
+}
+
+// holdView is an open hold. Amount is in minor units.
+type holdView struct {
+	RequestID string    `json:"request_id"`
+	Group     string    `json:"group,omitzero"`
+	Amount    int64     `json:"amount"`
+	Bucket    string    `json:"bucket"`
+	HeldAt    time.Time `json:"held_at"`
+	HoldUntil time.Time `json:"hold_until"`
+}
+
+// openHolds answers the open holds of a budget, those first that expire first.
+func (a *API) openHolds(c *call) (answer, error) {
+	query := c.query("tenant", "page_size")
+	ref, err := c.budget(query)
+	if err != nil {
+		return answer{}, err
+	}
+	limit := c.pageSize(query)
+	if err := c.nothing(); err != nil {
+		return answer{}, err
+	}
+	list, err := a.service.HoldsOf(c.ctx, ref, limit)
+	out := holdList{Holds: make([]holdView, len(list))}
+	for i, h := range list {
+		out.Holds[i] = holdView{h.RequestID, h.Group, h.Amount, h.BucketKey, wire.InUTC(h.At),
+			wire.InUTC(h.Until)}
+	}
+	return answer{body: out}, err
 }

@@ -235,6 +235,10 @@ func (f *fake) Extend(_ context.Context, r bucket.ExtendRequest) ([]bucket.Deduc
 	return holdsOf(r.Group), f.note("extend %+v", r)
 }
 
+func (f *fake) HoldsOf(_ context.Context, ref bucket.BudgetRef, limit int) ([]bucket.OpenHold, error) {
+	return []bucket.OpenHold{{RequestID: "o1", Amount: 5, BucketKey: "sale:bucket-0"}}, f.note("holds %+v %d", ref, limit)
+}
+
 func (f *fake) RollbackGroup(_ context.Context, r bucket.RollbackRequest) ([]bucket.DeductionView, error) {
 	return holdsOf(r.Group), f.note("rollback group %+v", r)
 }

@@ -50,6 +50,7 @@ func (a *API) routes() []route {
 		{pattern: "POST " + one + "/cancel", changes: true, data: a.cancel},
 		{pattern: "GET " + one + "/deductions", handle: a.deduction},
 		{pattern: "GET " + one + "/usage", handle: a.usage},
+		{pattern: "GET " + one + "/holds", handle: a.openHolds},
 		{pattern: "POST /v1/checks", data: a.checks, maxBody: large},
 		{pattern: "POST /v1/deductions:batch", changes: true, data: a.batch, maxBody: large},
 
@@ -79,6 +80,7 @@ func (a *API) routes() []route {
 		{pattern: "POST /v1/keys/{id}/revoke", changes: true, handle: a.revokeKey},
 		{pattern: "POST /v1/keys/{id}/rotate", changes: true, handle: a.rotateKey},
 		{pattern: "GET /v1/audit-log", handle: a.auditLog},
+		{pattern: "GET /v1/refusals", handle: a.refusals},
 		{pattern: "GET /healthz", probe: true, handle: a.health},
 		{pattern: "GET /readyz", probe: true, handle: a.ready},
 	}
@@ -112,6 +114,8 @@ func (a *API) register(config Config) {
 // serves reports whether there is what a route needs.
 func (c *Config) serves(r *route) bool {
 	switch {
+	case r.op == "refusals":
+		return c.Overseer != nil
 	case r.op == "audit log":
 		return c.Records != nil
 	case strings.HasPrefix(r.pattern, "GET /v1/keys"), strings.HasPrefix(r.pattern, "POST /v1/keys"):

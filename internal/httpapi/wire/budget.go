@@ -97,8 +97,12 @@ type bucketCount struct {
 
 // BudgetPage is a part of the list of budgets.
 type BudgetPage struct {
-	Budgets       []BudgetView `json:"budgets"`
-	NextPageToken string       `json:"next_page_token,omitzero"`
+	Budgets []BudgetView `json:"budgets"`
+	// Total is how many budgets were found, and RankedAt how old the figures are that they are in the
+	// order of; of a search or a sorted list only.
+	Total         *int      `json:"total,omitzero"`
+	RankedAt      time.Time `json:"ranked_at,omitzero"`
+	NextPageToken string    `json:"next_page_token,omitzero"`
 }
 
 // Adjusted is what an append or shrink did, and the budget after it.

@@ -14,6 +14,7 @@ import (
 const (
 	selectPage = `SELECT ` + rows.BudgetColumns + ` FROM budget_management_bucket
 		WHERE id > ?`
+	whereIDs    = ` AND id IN (?`
 	whereTenant = ` AND tenant = ?`
 	whereType   = ` AND type = ?`
 	pageOrder   = ` ORDER BY id LIMIT ?`
@@ -35,6 +36,14 @@ type pageQuery struct {
 func (q *pageQuery) add(text string, args ...any) {
 	q.text.WriteString(text)
 	q.args = append(q.args, args...)
+}
+
+// ids adds the condition that budgets are among some.
+func (q *pageQuery) ids(ids []int64) {
+	q.text.WriteString(whereIDs + strings.Repeat(`, ?`, len(ids)-1) + `)`)
+	for _, id := range ids {
+		q.args = append(q.args, id)
+	}
 }
 
 // status adds the condition that budgets have a status at an instant. Error: Invalid.
@@ -72,6 +81,9 @@ func (p *Part) AnyInStoreMode(ctx context.Context) (bool, error) {
 func (p *Part) Budgets(ctx context.Context, page bucket.Page) (out []bucket.View, err error) {
 	q, now := &pageQuery{}, p.db.Now()
 	q.add(selectPage, page.AfterID)
+	if len(page.IDs) > 0 {
+		q.ids(page.IDs)
+	}
 	if page.Tenant != "" {
 		q.add(whereTenant, []byte(page.Tenant))
 	}

@@ -3,12 +3,17 @@ import type { ComponentChildren } from 'preact'
 import { useEffect, useRef } from 'preact/hooks'
 import { signal } from '@preact/signals'
 import { call, key, Refused, remember, root, unauthenticated } from './api'
-import { span } from './format'
+import { instant } from './format'
 import { link } from './live'
 import { href, route } from './route'
 import { Failure, Mark } from './parts'
 import { SignIn, loginOffered } from './views/signin'
+import { OverviewView } from './views/overview'
 import { Budgets } from './views/budgets'
+import { BudgetView } from './views/budget'
+import { Refusals } from './views/refusals'
+import { Instances } from './views/instances'
+import { AuditLog, Keys } from './views/access'
 import type { Identity } from './types'
 
 /** Who the person is; undefined until the server has said so. */
@@ -50,7 +55,18 @@ export function signOut() {
 interface View { name: string; title: string; shown: () => boolean; body: () => ComponentChildren }
 
 const views: View[] = [
-  { name: 'budgets', title: 'Budgets', shown: () => true, body: () => <Budgets /> },
+  { name: 'overview', title: 'Overview', shown: everywhere, body: () => <OverviewView /> },
+  { name: 'budgets', title: 'Budgets', shown: () => true, body: () => {
+    const [, tenant, name] = route.value.parts
+    return tenant && name ? <BudgetView key={`${tenant}/${name}`} tenant={tenant} name={name} />
+      : <Budgets />
+  } },
+  { name: 'refusals', title: 'Why refused', shown: () => true,
+    body: () => <Refusals key={route.value.query.toString()} /> },
+  { name: 'instances', title: 'Instances', shown: everywhere, body: () => <Instances /> },
+  { name: 'audit-log', title: 'Audit log', shown: () => may('admin') && everywhere(),
+    body: () => <AuditLog /> },
+  { name: 'keys', title: 'Keys', shown: () => may('admin'), body: () => <Keys /> },
 ]
 
 const known = () => views.filter((v) => v.shown())
@@ -142,7 +158,7 @@ function Lost() {
     <div role="status" aria-live="polite">
       {state === 'lost' && (
         <p class="notice">
-          Not connected{since ? ` for ${span(Date.now() - since)}` : ''}: what you see is from before.
+          Not connected since {instant(since)}: what you see is from before.
           The page tries again by itself.
         </p>
       )}

@@ -16,6 +16,9 @@ const longestWait = 10_000
 /** The server writes something every 10 s; after this long without it the connection is dead. */
 const silence = 25_000
 
+/** How many streams are followed. */
+let followers = 0
+
 /** Follows a stream until stop is called. heard gets each event, failed what will not mend. */
 export function follow(path: string, heard: (e: Event) => void, failed: (e: Refused) => void) {
   const abort = new AbortController()
@@ -56,7 +59,7 @@ export function follow(path: string, heard: (e: Event) => void, failed: (e: Refu
     }
   }
   const run = async () => {
-    if (link.value.state === 'idle') link.value = { state: 'connecting' }
+    if (link.value.state === 'idle' && !abort.signal.aborted) link.value = { state: 'connecting' }
     while (!abort.signal.aborted) {
       try {
         await once()
@@ -74,8 +77,12 @@ export function follow(path: string, heard: (e: Event) => void, failed: (e: Refu
       wait = Math.min(wait * 2, longestWait)
     }
   }
+  followers++
   void run()
-  return () => { abort.abort() }
+  return () => {
+    abort.abort()
+    if (--followers === 0) link.value = { state: 'idle' }
+  }
 }
 
 function parse(block: string): Event {

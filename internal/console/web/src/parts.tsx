@@ -46,7 +46,9 @@ export function Shown<T>({ of, empty, none, children }: {
 }) {
   return (
     <>
-      {of.error && <Failure error={of.error} again={of.reload} />}
+      {of.error && of.data && of.error.problem.status === 0
+        ? <p class="small quiet">The server does not answer; this is from before.</p>
+        : of.error && <Failure error={of.error} again={of.reload} />}
       {of.loading && <p class="loading" role="status">Loading …</p>}
       {of.data && (empty?.(of.data) ? <div class="empty">{none}</div> : children(of.data))}
     </>

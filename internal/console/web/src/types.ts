@@ -103,3 +103,133 @@ export interface Instance {
 export const left = (b: Budget): number | null =>
   b.remaining == null || b.undistributed == null ? null
     : b.remaining + b.undistributed + b.in_transit
+
+export interface Standing {
+  tenant: string
+  name: string
+  unit: Unit
+  total_quantity: number
+  left: number
+  held: number
+  used: number
+  rate_per_s: number
+  exhausted_at?: string
+  refusals?: Record<string, number>
+}
+
+export interface Overview {
+  ready: boolean
+  reasons: string[]
+  books: { checked_at?: string; budgets: Record<string, number>; exhausted: number
+    discrepancies: number; gap: number; fenced: number; quarantined: number }
+  instances: Instance[]
+  outcomes: { at: string; accepted: number; refused: number; limited: number; failed: number
+    faulty: number }[]
+  next: Standing[]
+  refused: Standing[]
+}
+
+export interface Refusal {
+  at: string
+  tenant: string
+  budget: string
+  request_id: string
+  amount: number
+  key?: string
+  dimensions?: Record<string, string>
+  hold?: boolean
+  reference?: string
+  bucket?: string
+  instance?: string
+  lane: number
+  problem: {
+    title: string; code: string; detail?: string; available?: number; never?: boolean
+    retry_after?: number; start_at?: string; reason?: string
+    limit?: string; dimension?: string; value?: string; used?: number; max?: number
+    reset_at?: string; limits?: LimitState[]
+  }
+}
+
+export interface LimitState {
+  name: string
+  dimension: string
+  value: string
+  used: number
+  max?: number
+  exempt?: boolean
+  asked?: number
+  reset_at?: string
+}
+
+export interface Point {
+  at: string
+  total: number
+  undistributed: number
+  released: number
+  used: number
+  held: number
+  remaining: number
+  in_transit: number
+  stranded: number
+}
+
+export interface Series {
+  from: string
+  to: string
+  step_s: number
+  points: Point[]
+  now: Point
+  rate_per_s: number
+  exhausted_at: string | null
+  projection: 'exhausted' | 'projected' | 'not_before_end' | 'not_for_years' | 'not_used' | 'not_known'
+}
+
+export interface Audit {
+  ok: boolean
+  total: number
+  undistributed: number
+  not_funded: number
+  in_transit: number
+  remaining: number
+  held: number
+  used: number
+  quarantined: number
+  forfeited: number
+  at_risk: number
+  discrepancies: Record<string, unknown>[]
+  unchecked?: string[]
+}
+
+export interface Entry {
+  kind: string
+  bucket: string
+  entry: number
+  request_id: string
+  amount: number
+  held: boolean
+  dimensions?: Record<string, string>
+  reference?: string
+  at: string
+}
+
+export interface Recycle {
+  run: number
+  status: string
+  cause: string
+  buckets: number
+  moved: number
+  units_before: number
+  stranded_before: number
+  stranded_after: number
+  began_at: string
+  ended_at?: string
+}
+
+export interface Hold {
+  request_id: string
+  group?: string
+  amount: number
+  bucket: string
+  held_at: string
+  hold_until: string
+}

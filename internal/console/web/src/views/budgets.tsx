@@ -1,40 +1,117 @@
-// All budgets, a page at a time: the server searches and sorts.
+// All budgets, a page at a time: the server searches, filters and sorts.
+import { useEffect, useState } from 'preact/hooks'
+import { budgetPath, call, queryOf } from '../api'
+import { may } from '../app'
+import { ChangeButton } from '../change'
+import { amount, ago, instant, share, units } from '../format'
 import { useCall } from '../load'
-import { queryOf } from '../api'
-import { instant, share, units } from '../format'
 import { Meter, Shown, Status } from '../parts'
-import { budgetHref } from '../route'
+import { amend, budgetHref, route } from '../route'
 import { left, type Budget, type BudgetPage } from '../types'
 
+const size = 50
+
+const columns: [sort: string, title: string, numeric: boolean][] = [
+  ['name', 'Name', false], ['', 'Status', false], ['remaining', 'Left', true], ['', 'Held', true],
+  ['', 'Used', true], ['', 'Total', true], ['used_share', 'Used share', false], ['end', 'Ends', false],
+]
+
+const orders: [string, string][] = [['name', 'Name'], ['remaining', 'Least left'],
+  ['-used_share', 'Most used share'], ['end', 'Ends first'], ['-refusals', 'Most refused'],
+  ['exhausted_at', 'Runs out first']]
+
 export function Budgets() {
-  const page = useCall<BudgetPage>(`v1/budgets${queryOf({ tenant: '*', page_size: 50 })}`, 5000)
+  const query = route.value.query
+  const q = query.get('q') ?? ''
+  const sort = query.get('sort') ?? 'name'
+  const skip = Number(query.get('skip') ?? 0) || 0
+  const page = useCall<BudgetPage>(`v1/budgets${queryOf({ tenant: '*', page_size: size, q, sort,
+    skip, status: query.get('status') ?? '', type: query.get('type') ?? '' })}`, 5000)
+  const [text, type] = useState(q)
+  useEffect(() => {
+    const timer = setTimeout(() => { if (text !== q) amend({ q: text, skip: undefined }) }, 250)
+    return () => clearTimeout(timer)
+  }, [text])
+  const filter = (name: string) => (e: { currentTarget: HTMLSelectElement }) =>
+    amend({ [name]: e.currentTarget.value, skip: undefined })
   return (
     <>
-      <div class="head"><h1>Budgets</h1></div>
-      <div class="card">
-        <Shown of={page} empty={(p) => p.budgets.length === 0} none={<p>There is no budget yet.</p>}>
-          {(p) => <Table rows={p.budgets} />}
+      <div class="head">
+        <h1>Budgets</h1>
+        {page.data?.total !== undefined && <span class="quiet" role="status">
+          {units(page.data.total)} found</span>}
+        {may('admin') && <div class="end"><Create done={page.reload} /></div>}
+      </div>
+      <div class="card stack">
+        <div class="tools" role="search">
+          <label class="wide">Search<input type="search" value={text} placeholder="part of a name"
+            onInput={(e) => type(e.currentTarget.value)} /></label>
+          <label>Status
+            <select value={query.get('status') ?? ''} onChange={filter('status')}>
+              <option value="">any</option>
+              {['effective', 'pending', 'paused', 'expired'].map((s) => <option key={s}>{s}</option>)}
+            </select>
+          </label>
+          <label>Type
+            <select value={query.get('type') ?? ''} onChange={filter('type')}>
+              <option value="">any</option><option>promo</option><option>daily</option>
+            </select>
+          </label>
+          <label>Order
+            <select value={orders.some(([o]) => o === sort) ? sort : ''} onChange={filter('sort')}>
+              {!orders.some(([o]) => o === sort) && <option value="">by column</option>}
+              {orders.map(([value, label]) => <option key={value} value={value}>{label}</option>)}
+            </select>
+          </label>
+        </div>
+        <Shown of={page} empty={(p) => p.budgets.length === 0}
+          none={<p>{q || query.get('status') || query.get('type')
+            ? 'No budget fits. A new one can be found as soon as the next look at all budgets is done.'
+            : 'There is no budget yet. budgetctl create makes one.'}</p>}>
+          {(p) => (
+            <>
+              <Table rows={p.budgets} sort={sort} />
+              <Pager total={p.total ?? p.budgets.length} skip={skip} shown={p.budgets.length} />
+              {p.ranked_at && <p class="small quiet" title={instant(p.ranked_at)}>
+                The figures are live. The order is as of {ago(p.ranked_at)}.</p>}
+            </>
+          )}
         </Shown>
       </div>
     </>
   )
 }
 
-function Table({ rows }: { rows: Budget[] }) {
+function Table({ rows, sort }: { rows: Budget[]; sort: string }) {
+  const tenants = new Set(rows.map((b) => b.tenant)).size > 1
+  const turn = (by: string) => amend({ sort: sort === by ? `-${by}` : by, skip: undefined })
+  const state = (by: string) => (sort === by ? 'ascending' : sort === `-${by}` ? 'descending' : undefined)
   return (
     <div class="scroll">
       <table class="cards">
         <caption class="unseen">Budgets</caption>
         <thead>
-          <tr><th>Name</th><th>Status</th><th class="num">Left</th><th class="num">Held</th>
-            <th class="num">Used</th><th class="num">Total</th><th>Used share</th><th>Ends</th></tr>
+          <tr>
+            {columns.map(([by, title, numeric]) => (
+              <th key={title} class={numeric ? 'num' : ''} scope="col" aria-sort={by ? state(by) : undefined}>
+                {by ? (
+                  <button type="button" class="sort" onClick={() => turn(by)}>
+                    {title}{state(by) === 'ascending' ? ' ▲' : state(by) === 'descending' ? ' ▼' : ''}
+                  </button>
+                ) : title}
+              </th>
+            ))}
+          </tr>
         </thead>
         <tbody>
           {rows.map((b) => (
             <tr key={b.id}>
-              <th scope="row"><a href={budgetHref(b.tenant, b.name)}>{b.name}</a></th>
+              <th scope="row">
+                <a href={budgetHref(b.tenant, b.name)}>{b.name}</a>
+                {tenants && <span class="quiet small"> {b.tenant}</span>}
+              </th>
               <td data-label="Status"><Status of={b.status} /></td>
-              <td class="num" data-label="Left">{units(left(b))}</td>
+              <td class="num" data-label="Left">{b.unlimited ? 'unlimited' : units(left(b))}</td>
               <td class="num" data-label="Held">{units(b.held)}</td>
               <td class="num" data-label="Used">{units(b.used)}</td>
               <td class="num" data-label="Total">{b.unlimited ? 'unlimited' : units(b.total_quantity)}</td>
@@ -46,4 +123,44 @@ function Table({ rows }: { rows: Budget[] }) {
       </table>
     </div>
   )
+}
+
+function Pager({ total, skip, shown }: { total: number; skip: number; shown: number }) {
+  if (total <= shown && skip === 0) return null
+  const to = (n: number) => amend({ skip: n > 0 ? String(n) : undefined })
+  return (
+    <nav class="tools" aria-label="Pages">
+      <button type="button" disabled={skip === 0} onClick={() => to(skip - size)}>Previous</button>
+      <button type="button" disabled={skip + shown >= total} onClick={() => to(skip + size)}>Next</button>
+      <span class="quiet">{units(skip + 1)} to {units(skip + shown)} of {units(total)}</span>
+    </nav>
+  )
+}
+
+function Create({ done }: { done: () => void }) {
+  return <ChangeButton label="New budget" done={done} make={() => ({
+    title: 'New budget',
+    intro: 'A promo budget hands out everything at once. budgetctl create has all other choices.',
+    fields: [
+      { name: 'name', label: 'Name', hint: 'lower-case letters, digits and hyphens' },
+      { name: 'tenant', label: 'Tenant', initial: 'default' },
+      { name: 'unit', label: 'Unit', initial: 'count',
+        options: [['count', 'count: pieces'], ['amount', 'amount: minor units of money']] },
+      { name: 'total', label: 'Total', amount: true },
+    ],
+    plan: (v) => {
+      if (!/^[a-z][a-z0-9-]{0,62}$/.test(v.name)) return 'Type a name: it begins with a letter.'
+      const total = amount(v.total)
+      if (total === null) return 'Type a total: digits, 1 to 9,007,199,254,740,991.'
+      return [['Budget', 'none', `${v.tenant}/${v.name}`], ['Total', '–', units(total)]]
+    },
+    verb: 'Create the budget',
+    run: async (v) => {
+      const made = await call<Budget>(`v1/budgets${queryOf({ tenant: v.tenant })}`, { method: 'POST',
+        body: { name: v.name, unit: v.unit, type: 'promo', total_quantity: amount(v.total) } })
+      await call(budgetPath(made.name, made.tenant))
+      return <p>Budget <a href={budgetHref(made.tenant, made.name)}>{made.name}</a> has {
+        units(made.total_quantity)} in {made.bucket_quantity} buckets.</p>
+    },
+  })} />
 }

@@ -1,0 +1,163 @@
+package console
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io/fs"
+	"testing"
+	"time"
+
+	"github.com/budgetd/budgetd/bucket"
+	"github.com/budgetd/budgetd/budget"
+	"github.com/budgetd/budgetd/ledger"
+)
+
+// The whole page is small, and needs no exception from its content security policy.
+func TestPageIsSmall(t *testing.T) {
+	const most = 120 << 10
+	total := 0
+	err := fs.WalkDir(dist, "dist/assets", func(name string, entry fs.DirEntry, err error) error {
+		if err == nil && !entry.IsDir() {
+			var text []byte
+			text, err = dist.ReadFile(name)
+			total += len(compressed(text))
+		}
+		return err
+	})
+	index, e := dist.ReadFile("dist/index.html")
+	if err != nil || e != nil {
+		t.Fatal(err, e)
+	}
+	if total += len(compressed(index)); total > most || total < 1000 {
+		t.Errorf("%d bytes compressed, at most %d", total, most)
+	}
+	for _, inline := range []string{"<style", "style=", "onclick", "<script>", "http:", "https:"} {
+		if bytes.Contains(index, []byte(inline)) {
+			t.Errorf("the page has %s", inline)
+		}
+	}
+}
+
+// hundred thousand budgets, of which one in ten is used.
+func overseerOf(n int, now *time.Time) *Overseer {
+	o := &Overseer{Now: func() time.Time { return *now }, Known: func() (int, int64) { return 0, 0 }}
+	pass := func(used int64) {
+		o.Begin()
+		books := make([]bucket.Book, n)
+		for i := range books {
+			books[i] = bucket.Book{Budget: int64(i + 1), Tenant: "default",
+				Name: fmt.Sprintf("campaign-%06d", i), Figures: ledger.Figures{Total: 1000, Remaining: 1000}}
+			if i%10 == 3 {
+				books[i].Figures.Used = used * int64(i) / int64(n)
+				books[i].Figures.Remaining -= books[i].Figures.Used
+			}
+		}
+		_ = o.Page(context.Background(), books)
+		o.End()
+	}
+	pass(0)
+	*now = now.Add(time.Minute)
+	pass(600)
+	return o
+}
+
+func TestRank(t *testing.T) {
+	now := time.Unix(1_800_000_000, 0)
+	o := overseerOf(100, &now)
+	for _, test := range []struct {
+		s     bucket.Selection
+		total int
+		first int64
+	}{
+		{bucket.Selection{By: bucket.ByName}, 100, 1},
+		{bucket.Selection{By: bucket.ByName, Descending: true}, 100, 100},
+		{bucket.Selection{By: bucket.ByName, Skip: 40}, 100, 41},
+		{bucket.Selection{By: bucket.ByRemaining}, 100, 94},
+		{bucket.Selection{By: bucket.ByUsedShare, Descending: true}, 100, 94},
+		{bucket.Selection{By: bucket.ByExhaustion}, 100, 94},
+		{bucket.Selection{By: bucket.ByExhaustion, Descending: true}, 100, 4},
+		{bucket.Selection{By: bucket.ByEnd}, 100, 1},
+		{bucket.Selection{Search: "Campaign-00001"}, 10, 11},
+		{bucket.Selection{Search: "default/campaign-000099"}, 1, 100},
+		{bucket.Selection{Tenant: "acme"}, 0, 0},
+		{bucket.Selection{Status: budget.Paused}, 0, 0},
+		{bucket.Selection{Covers: func(_, name string) bool { return name == "campaign-000007" }}, 1, 8},
+		{bucket.Selection{Skip: 200}, 100, 0},
+	} {
+		test.s.Size = 10
+		got := o.Rank(test.s)
+		if got.Total != test.total || test.first == 0 && len(got.IDs) > 0 ||
+			test.first != 0 && (len(got.IDs) == 0 || got.IDs[0] != test.first) {
+			t.Errorf("%+v: %+v", test.s, got)
+		}
+	}
+	s := o.Standings(3)
+	if len(s.Next) != 3 || s.Next[0].Name != "campaign-000093" || s.Next[0].Used != 558 ||
+		s.Next[0].Rate != 9.3 || s.Statuses[budget.Effective] != 100 {
+		t.Errorf("%+v", s)
+	}
+}
+
+// Refusals are remembered with their request, counted for their budget, and forgotten in time.
+func TestRecent(t *testing.T) {
+	now := time.Unix(1_800_000_000, 0)
+	o := overseerOf(10, &now)
+	o.Find = func(_ context.Context, ref bucket.BudgetRef) (*bucket.Budget, error) {
+		return &bucket.Budget{Definition: budget.Definition{ID: 3, Tenant: ref.Tenant,
+			Name: "campaign-000002"}}, nil
+	}
+	request := func(n int) *bucket.DeductRequest {
+		r := &bucket.DeductRequest{RequestID: fmt.Sprint("r", n), Amount: 5,
+			Budget: bucket.BudgetRef{Tenant: "default", Name: "campaign-000002"}}
+		if n%2 == 0 {
+			r.Budget = bucket.BudgetRef{Tenant: "default", ID: 3}
+		}
+		return r
+	}
+	for n := range 2 * shelves * kept {
+		o.Deducted(request(n), budget.Refuse(budget.BudgetExhausted, "deduct", "x"))
+	}
+	o.Deducted(request(1), nil)
+	o.Deducted(nil, budget.Refuse(budget.Malformed, "deduct", "x"))
+	found := o.Refused(context.Background(), func(r *bucket.Refusal) bool {
+		return r.Request.RequestID == fmt.Sprint("r", 2*shelves*kept-1)
+	}, 10)
+	if len(found) != 1 || found[0].Request.Budget.Name != "campaign-000002" {
+		t.Errorf("%+v", found)
+	}
+	all := o.Refused(context.Background(), func(*bucket.Refusal) bool { return true }, 1<<20)
+	if len(all) != shelves*kept {
+		t.Errorf("%d are remembered", len(all))
+	}
+	refused := o.Standings(5).Refused
+	if len(refused) != 1 || refused[0].Refusals[budget.BudgetExhausted] != 2*shelves*kept {
+		t.Errorf("%+v", refused)
+	}
+	now = now.Add(time.Second)
+	if got := o.Outcomes(1)[0]; got.Accepted != 1 || got.Refused != 2*shelves*kept || got.Faulty != 1 {
+		t.Errorf("%+v", got)
+	}
+	now = now.Add(2 * halfWindow)
+	if got := o.Standings(5).Refused; len(got) != 0 {
+		t.Errorf("after the window: %+v", got)
+	}
+}
+
+// BenchmarkRank: a page of a hundred thousand budgets.
+func BenchmarkRank(b *testing.B) {
+	now := time.Unix(1_800_000_000, 0)
+	o := overseerOf(100_000, &now)
+	for _, by := range []bucket.RankBy{bucket.ByName, bucket.ByRemaining, bucket.ByExhaustion} {
+		b.Run(string(by), func(b *testing.B) {
+			for b.Loop() {
+				o.Rank(bucket.Selection{By: by, Search: "campaign", Size: 50})
+			}
+		})
+	}
+	b.Run("standings", func(b *testing.B) {
+		for b.Loop() {
+			o.Standings(10)
+		}
+	})
+}

@@ -1,0 +1,273 @@
+package console
+
+import (
+	"cmp"
+	"context"
+	"math"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/budgetd/budgetd/bucket"
+	"github.com/budgetd/budgetd/budget"
+	"github.com/budgetd/budgetd/series"
+)
+
+// Overseer knows how all budgets stand and what this node answered lately. It asks the database for
+// nothing: it listens to the audit's pass over all books and to the deductions of this node. It is
+// safe for concurrent use; Begin, Page and End are called from one goroutine.
+type Overseer struct {
+	// Find finds definitions that are at most a second old.
+	Find func(ctx context.Context, ref bucket.BudgetRef) (*bucket.Budget, error)
+	// Known returns how many discrepancies are known, and by how many units they differ.
+	Known func() (discrepancies int, gap int64)
+	Now   func() time.Time
+
+	recent recent
+
+	mu    sync.RWMutex
+	stand []standing // by id, of the last pass
+	at    time.Time
+	next  []standing // of the pass under way
+	began time.Time
+}
+
+// standing is a budget as of a pass: about 300 bytes.
+type standing struct {
+	id                      int64
+	tenant, name, key       string
+	kind                    budget.Type
+	unit                    budget.Unit
+	terms                   budget.Definition // what StatusAt needs
+	unlimited               bool
+	total, left, held, used int64
+	quarantined             int64
+	fenced                  int
+	// past are two earlier figures, the older one first: the rate is since the older one.
+	past [2]spending
+}
+
+// spending is what a budget had spent at an instant.
+type spending struct {
+	at    time.Time
+	units int64
+}
+
+// Begin is called when a pass over all budgets begins.
+func (o *Overseer) Begin() {
+	o.next, o.began = make([]standing, 0, len(o.stand)+len(o.stand)/8), o.Now()
+}
+
+// Page takes the books of some budgets, in the order of their ids.
+func (o *Overseer) Page(_ context.Context, books []bucket.Book) error {
+	now := o.Now()
+	for i := range books {
+		b := &books[i]
+		f := &b.Figures
+		s := standing{id: b.Budget, tenant: b.Tenant, name: b.Name, kind: b.Type, unit: b.Unit,
+			key:       strings.ToLower(b.Tenant + "/" + b.Name),
+			terms:     budget.Definition{StartAt: b.StartAt, EndAt: b.EndAt, Paused: b.Paused},
+			unlimited: b.Unlimited, total: f.Total, held: f.Held, used: f.Used,
+			left:        f.Unfunded + f.Undistributed + f.Remaining + f.InTransit(),
+			quarantined: f.Quarantined, fenced: b.Fenced}
+		s.past = o.pastOf(s.id, spending{now, s.used + s.held})
+		o.next = append(o.next, s)
+	}
+	return nil
+}
+
+// pastOf returns the earlier figures of a budget: at most series.RateWindow old, and after a while
+// at least half of that.
+func (o *Overseer) pastOf(id int64, now spending) [2]spending {
+	i, known := slices.BinarySearchFunc(o.stand, id,
+		func(s standing, id int64) int { return cmp.Compare(s.id, id) })
+	if !known {
+		return [2]spending{now, now}
+	}
+	past := o.stand[i].past
+	if now.at.Sub(past[1].at) >= series.RateWindow/2 {
+		past = [2]spending{past[1], now}
+	}
+	return past
+}
+
+// End is called when a pass is complete.
+func (o *Overseer) End() {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.stand, o.at, o.next = o.next, o.began, nil
+}
+
+// pass returns the last pass, which is never changed.
+func (o *Overseer) pass() ([]standing, time.Time) {
+	o.mu.RLock()
+	defer o.mu.RUnlock()
+	return o.stand, o.at
+}
+
+// projection is when a budget runs out at the rate of late; zero where there is no such instant.
+func (s *standing) projection(now time.Time) series.Projection {
+	past := series.Point{At: s.past[0].at, Figures: series.Figures{Used: s.past[0].units}}
+	present := series.Point{At: now, Figures: series.Figures{Used: s.used + s.held,
+		Remaining: s.left}}
+	if s.unlimited || s.terms.StatusAt(now) != budget.Effective {
+		return series.Projection{}
+	}
+	return series.Project([]series.Point{past}, present, s.terms.EndAt)
+}
+
+// Rank selects and orders budgets as of the last pass, which is as old as the answer says.
+func (o *Overseer) Rank(sel bucket.Selection) bucket.Ranking {
+	all, at := o.pass()
+	now := o.Now()
+	search := strings.ToLower(strings.TrimSpace(sel.Search))
+	var found []*standing
+	for i := range all {
+		s := &all[i]
+		switch {
+		case sel.Tenant != "" && s.tenant != sel.Tenant, sel.Type != "" && s.kind != sel.Type,
+			sel.Status != "" && s.terms.StatusAt(now) != sel.Status,
+			sel.Covers != nil && !sel.Covers(s.tenant, s.name):
+		case search == "" || strings.Contains(s.key, search):
+			found = append(found, s)
+		}
+	}
+	o.sort(found, sel, now)
+	out := bucket.Ranking{Total: len(found), At: at}
+	from := min(sel.Skip, len(found))
+	for _, s := range found[from:min(from+sel.Size, len(found))] {
+		out.IDs = append(out.IDs, s.id)
+	}
+	return out
+}
+
+// ranked is a budget with what it is ordered by. Those without a value come last in both
+// directions.
+type ranked struct {
+	*standing
+	value float64
+}
+
+// none is the value of budgets that have none.
+var none = math.NaN()
+
+func (o *Overseer) sort(found []*standing, sel bucket.Selection, now time.Time) {
+	value := o.valueBy(sel.By, now)
+	list := make([]ranked, len(found))
+	for i, s := range found {
+		list[i] = ranked{s, value(s)}
+	}
+	slices.SortFunc(list, func(a, b ranked) int {
+		order := cmp.Compare(a.value, b.value)
+		switch {
+		case math.IsNaN(a.value) != math.IsNaN(b.value):
+			return -order // NaN is the smallest
+		case order == 0 && sel.By != bucket.ByName:
+			return strings.Compare(a.key, b.key)
+		case order == 0:
+			order = cmp.Or(strings.Compare(a.name, b.name), strings.Compare(a.tenant, b.tenant))
+		}
+		if sel.Descending {
+			return -order
+		}
+		return order
+	})
+	for i := range list {
+		found[i] = list[i].standing
+	}
+}
+
+// valueBy returns what budgets are ordered by.
+func (o *Overseer) valueBy(by bucket.RankBy, now time.Time) func(*standing) float64 {
+	instant := func(at time.Time) float64 {
+		if at.IsZero() {
+			return none
+		}
+		return float64(at.UnixMilli())
+	}
+	switch by {
+	case bucket.ByRemaining:
+		return func(s *standing) float64 {
+			if s.unlimited {
+				return none
+			}
+			return float64(s.left)
+		}
+	case bucket.ByUsedShare:
+		return func(s *standing) float64 {
+			if s.total == 0 {
+				return none
+			}
+			return float64(s.used) / float64(s.total)
+		}
+	case bucket.ByEnd:
+		return func(s *standing) float64 { return instant(s.terms.EndAt) }
+	case bucket.ByExhaustion:
+		return func(s *standing) float64 { return instant(s.projection(now).ExhaustedAt) }
+	case bucket.ByRefusals:
+		counts := o.recent.counts(now)
+		return func(s *standing) float64 {
+			n := 0
+			for _, times := range counts.of(s) {
+				n += times
+			}
+			return float64(n)
+		}
+	}
+	return func(*standing) float64 { return 0 }
+}
+
+// Standings sums up how all budgets stand, with at most so many budgets in each list.
+func (o *Overseer) Standings(most int) bucket.Standings {
+	all, at := o.pass()
+	now := o.Now()
+	out := bucket.Standings{At: at, Statuses: map[budget.Status]int{}}
+	out.Discrepancies, out.Gap = o.Known()
+	counts := o.recent.counts(now)
+	for i := range all {
+		s := &all[i]
+		status := s.terms.StatusAt(now)
+		out.Statuses[status]++
+		out.Fenced += s.fenced
+		out.Quarantined += s.quarantined
+		p := s.projection(now)
+		if p.Outlook == series.Exhausted && status == budget.Effective {
+			out.Exhausted++
+		}
+		if !p.ExhaustedAt.IsZero() {
+			out.Next = append(out.Next, s.standing(p, nil))
+		}
+		if refused := counts.of(s); len(refused) > 0 {
+			out.Refused = append(out.Refused, s.standing(p, refused))
+		}
+		if len(out.Next) > 4*most+1000 {
+			out.Next = soonest(out.Next, most)
+		}
+	}
+	out.Next = soonest(out.Next, most)
+	slices.SortFunc(out.Refused, func(a, b bucket.Standing) int {
+		return cmp.Or(cmp.Compare(sum(b.Refusals), sum(a.Refusals)), strings.Compare(a.Name, b.Name))
+	})
+	out.Refused = out.Refused[:min(most, len(out.Refused))]
+	return out
+}
+
+func (s *standing) standing(p series.Projection, refused map[budget.Code]int) bucket.Standing {
+	return bucket.Standing{Tenant: s.tenant, Name: s.name, Unit: s.unit, Total: s.total, Left: s.left,
+		Held: s.held, Used: s.used, Rate: p.Rate, ExhaustedAt: p.ExhaustedAt, Refusals: refused}
+}
+
+func soonest(list []bucket.Standing, most int) []bucket.Standing {
+	slices.SortFunc(list, func(a, b bucket.Standing) int {
+		return cmp.Or(a.ExhaustedAt.Compare(b.ExhaustedAt), strings.Compare(a.Name, b.Name))
+	})
+	return list[:min(most, len(list))]
+}
+
+func sum(counts map[budget.Code]int) (n int) {
+	for _, times := range counts {
+		n += times
+	}
+	return n
+}

@@ -1,0 +1,225 @@
+package console
+
+import (
+	"context"
+	"hash/maphash"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/budgetd/budgetd/bucket"
+	"github.com/budgetd/budgetd/budget"
+)
+
+const (
+	// shelves divide what is remembered, so that deductions seldom wait for each other.
+	shelves = 16
+	// kept is how many refusals a shelf remembers, counted how many budgets it counts for.
+	kept, counted = 256, 4096
+	// halfWindow is half of the time that refusals are counted for.
+	halfWindow = 450 * time.Second
+	// seconds are how many of them outcomes are counted for.
+	seconds = 128
+)
+
+// recent is what this node answered lately. The zero value is ready.
+type recent struct {
+	shelves [shelves]shelf
+	seconds [seconds]second
+}
+
+// shelf remembers the refusals of a part of the request ids.
+type shelf struct {
+	mu   sync.Mutex
+	ring []bucket.Refusal
+	next int
+	// counts are of the present half window and of the one before.
+	counts [2]counts
+	half   int64
+}
+
+// counts is how often deductions of budgets were refused, by code.
+type counts map[bucket.BudgetRef]map[budget.Code]int
+
+// second counts the outcomes of one second.
+type second struct {
+	mu   sync.Mutex
+	unix atomic.Int64
+	// accepted, refused, limited, failed, faulty
+	n [5]atomic.Int64
+}
+
+var seed = maphash.MakeSeed()
+
+// Deducted notes what became of a deduction; request is nil where it could not be read, refused is
+// nil where it was accepted.
+func (o *Overseer) Deducted(request *bucket.DeductRequest, refused *budget.Error) {
+	now := o.Now()
+	kind := 0
+	if refused != nil {
+		kind = kindOf(refused.Code)
+	}
+	o.recent.count(now.Unix(), kind)
+	if kind == 0 || kind == faulty || request == nil {
+		return
+	}
+	s := &o.recent.shelves[maphash.String(seed, request.RequestID)%shelves]
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.add(bucket.Refusal{At: now, Request: *request, Err: refused})
+}
+
+// The kinds of outcomes, as second counts them.
+const (
+	refusedKind = iota + 1
+	limited
+	failed
+	faulty
+)
+
+func kindOf(code budget.Code) int {
+	switch code {
+	case budget.BudgetExhausted, budget.PeriodExhausted, budget.BudgetNotEffective,
+		budget.BudgetPaused, budget.BudgetExpired:
+		return refusedKind
+	case budget.LimitExceeded:
+		return limited
+	case budget.Unavailable, budget.OutcomeUnknown, budget.Internal:
+		return failed
+	}
+	return faulty
+}
+
+func (r *recent) count(unix int64, kind int) {
+	s := &r.seconds[unix%seconds]
+	if s.unix.Load() != unix {
+		s.mu.Lock()
+		if s.unix.Load() < unix {
+			for i := range s.n {
+				s.n[i].Store(0)
+			}
+			s.unix.Store(unix)
+		}
+		s.mu.Unlock()
+	}
+	s.n[kind].Add(1)
+}
+
+// turn begins another half window where the present one is over.
+func (s *shelf) turn(now time.Time) {
+	half := now.UnixNano() / int64(halfWindow)
+	switch half - s.half {
+	case 0:
+		return
+	case 1:
+		s.counts = [2]counts{{}, s.counts[0]}
+	default:
+		s.counts = [2]counts{{}, {}}
+	}
+	s.half = half
+}
+
+func (s *shelf) add(r bucket.Refusal) {
+	if len(s.ring) < kept {
+		s.ring = append(s.ring, r)
+	} else {
+		s.ring[s.next] = r
+	}
+	s.next = (s.next + 1) % kept
+	s.turn(r.At)
+	ref := r.Request.Budget
+	if s.counts[0][ref] == nil {
+		if len(s.counts[0]) >= counted {
+			return
+		}
+		s.counts[0][ref] = map[budget.Code]int{}
+	}
+	s.counts[0][ref][r.Err.Code]++
+}
+
+// counts sums up how often deductions were refused within the last 8 to 15 minutes.
+func (r *recent) counts(now time.Time) counts {
+	out := counts{}
+	for i := range r.shelves {
+		s := &r.shelves[i]
+		s.mu.Lock()
+		s.turn(now)
+		for _, half := range s.counts {
+			for ref, codes := range half {
+				if out[ref] == nil {
+					out[ref] = map[budget.Code]int{}
+				}
+				for code, n := range codes {
+					out[ref][code] += n
+				}
+			}
+		}
+		s.mu.Unlock()
+	}
+	return out
+}
+
+// of returns the counts of a budget, which callers name by name or by id.
+func (c counts) of(s *standing) map[budget.Code]int {
+	if len(c) == 0 {
+		return nil
+	}
+	byName := c[bucket.BudgetRef{Tenant: s.tenant, Name: s.name}]
+	byID := c[bucket.BudgetRef{Tenant: s.tenant, ID: s.id}]
+	if len(byName) == 0 || len(byID) == 0 {
+		if len(byName) == 0 {
+			return byID
+		}
+		return byName
+	}
+	both := map[budget.Code]int{}
+	for _, one := range []map[budget.Code]int{byName, byID} {
+		for code, n := range one {
+			both[code] += n
+		}
+	}
+	return both
+}
+
+// Outcomes returns what this node answered in each of the last full seconds, the oldest first.
+func (o *Overseer) Outcomes(most int) []bucket.Second {
+	now := o.Now().Unix()
+	out := make([]bucket.Second, 0, most)
+	for unix := now - int64(min(most, seconds-2)); unix < now; unix++ {
+		s, one := &o.recent.seconds[unix%seconds], bucket.Second{At: time.Unix(unix, 0)}
+		if s.unix.Load() == unix {
+			one.Accepted, one.Refused = int(s.n[0].Load()), int(s.n[refusedKind].Load())
+			one.Limited, one.Failed = int(s.n[limited].Load()), int(s.n[failed].Load())
+			one.Faulty = int(s.n[faulty].Load())
+		}
+		out = append(out, one)
+	}
+	return out
+}
+
+// Refused returns the refusals that fit, the newest first, with the budgets' names and the buckets
+// that they are routed to now.
+func (o *Overseer) Refused(ctx context.Context, fits func(*bucket.Refusal) bool, most int) (
+	out []bucket.Refusal) {
+	for i := range o.recent.shelves {
+		s := &o.recent.shelves[i]
+		s.mu.Lock()
+		for n := range s.ring {
+			if fits(&s.ring[n]) {
+				out = append(out, s.ring[n])
+			}
+		}
+		s.mu.Unlock()
+	}
+	slices.SortStableFunc(out, func(a, b bucket.Refusal) int { return b.At.Compare(a.At) })
+	out = out[:min(most, len(out))]
+	for i := range out {
+		r := &out[i].Request
+		if b, err := o.Find(ctx, r.Budget); err == nil {
+			r.Budget = bucket.BudgetRef{Tenant: b.Tenant, Name: b.Name, ID: b.ID}
+			out[i].Bucket = b.Route(b.RouteKey(r))
+		}
+	}
+	return out
+}

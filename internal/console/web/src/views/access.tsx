@@ -1,0 +1,156 @@
+// Who may do what, and who did what.
+import { useState } from 'preact/hooks'
+import { call, queryOf } from '../api'
+import { may } from '../app'
+import { ChangeButton, type Change } from '../change'
+import { ago, instant, units } from '../format'
+import { useCall } from '../load'
+import { Mark, Shown } from '../parts'
+
+interface Key { id: string; principal: string; role: string; tenant?: string; budgets?: string[]
+  created_at: string; created_by: string; expires_at?: string; last_used_at?: string; revoked_at?: string }
+
+export function Keys() {
+  const list = useCall<{ keys: Key[] }>(`v1/keys${queryOf({ page_size: 500 })}`, 15_000)
+  return (
+    <>
+      <div class="head"><h1>Keys</h1>
+        {may('admin') && <div class="end"><ChangeButton label="New key" done={list.reload} make={create} /></div>}
+      </div>
+      <div class="card">
+        <Shown of={list} empty={(l) => l.keys.length === 0} none={<p>There is no key.</p>}>
+          {({ keys }) => (
+            <div class="scroll">
+              <table class="cards">
+                <caption class="unseen">Keys</caption>
+                <thead><tr><th>Principal</th><th>Key</th><th>Role</th><th>For</th><th>Last used</th>
+                  <th>Expires</th><th /></tr></thead>
+                <tbody>
+                  {keys.map((k) => (
+                    <tr key={k.id}>
+                      <th scope="row">{k.principal}</th>
+                      <td data-label="Key" class="mono">{k.id}</td>
+                      <td data-label="Role">{k.role}</td>
+                      <td data-label="For">{k.tenant || 'all tenants'}{k.budgets?.length ? `: ${k.budgets.join(', ')}` : ''}</td>
+                      <td data-label="Last used">{k.last_used_at ? ago(k.last_used_at) : 'never'}</td>
+                      <td data-label="Expires">{k.revoked_at ? <Mark tone="bad">revoked</Mark>
+                        : k.expires_at ? instant(k.expires_at) : 'never'}</td>
+                      <td>{!k.revoked_at && <ChangeButton slim label={`Revoke ${k.id}`} done={list.reload}
+                        make={() => revoke(k)} />}</td>
+                    </tr>
+                  ))}
+                </tbody>
+              </table>
+            </div>
+          )}
+        </Shown>
+      </div>
+    </>
+  )
+}
+
+function create(): Change {
+  return {
+    title: 'New key', fields: [
+      { name: 'principal', label: 'Principal', hint: 'whose key it is' },
+      { name: 'role', label: 'Role', initial: 'read',
+        options: ['read', 'deduct', 'rollback', 'operator', 'admin'].map((r) => [r, r]) },
+      { name: 'tenant', label: 'Tenant', hint: 'empty: all tenants that you may see' },
+    ],
+    plan: (v) => (v.principal.trim() ? [['Key', 'none', `${v.principal.trim()}, ${v.role}, ${
+      v.tenant || 'all tenants'}`]] : 'Type whose key it is.'),
+    verb: 'Make the key',
+    run: async (v) => {
+      const made = await call<{ token: string }>('v1/keys', { method: 'POST',
+        body: { principal: v.principal.trim(), role: v.role, ...(v.tenant ? { tenant: v.tenant } : {}) } })
+      return <><p>This is shown once. Keep it now:</p><p class="mono">{made.token}</p></>
+    },
+  }
+}
+
+function revoke(k: Key): Change {
+  return {
+    title: `Revoke the key of ${k.principal}`, intro: 'Every node refuses it within a second, for good.',
+    plan: () => [[`Key ${k.id}`, `${k.role}, live`, 'revoked']], verb: 'Revoke it', danger: true,
+    run: async () => {
+      await call(`v1/keys/${k.id}/revoke`, { method: 'POST' })
+      return `The key ${k.id} is revoked.`
+    },
+  }
+}
+
+interface Row { seq: number; at: string; principal?: string; key_id?: string; source?: string
+  op: string; tenant?: string; target?: string; request_id?: string; outcome: string; times?: number
+  before?: string | null; after?: string | null; correlation_id?: string }
+
+export function AuditLog() {
+  const [principal, who] = useState('')
+  const [op, what] = useState('')
+  const [after, from] = useState(0)
+  const path = `v1/audit-log${queryOf({ principal, op, after: after || undefined, limit: 100 })}`
+  const page = useCall<{ entries: Row[] }>(path, 10_000)
+  const filter = (set: (v: string) => void) => (e: { currentTarget: HTMLInputElement }) => {
+    set(e.currentTarget.value)
+    from(0)
+  }
+  return (
+    <>
+      <div class="head"><h1>Audit log</h1></div>
+      <div class="card stack">
+        <div class="tools">
+          <label>Principal<input value={principal} onChange={filter(who)} /></label>
+          <label>Call<input value={op} onChange={filter(what)} placeholder="append, drain …" /></label>
+          {after > 0 && <button type="button" onClick={() => from(0)}>From the beginning</button>}
+        </div>
+        <Shown of={page} empty={(p) => p.entries.length === 0} none={<p>There is no such entry.</p>}>
+          {({ entries }) => (
+            <>
+              <div class="scroll">
+                <table class="cards">
+                  <caption class="unseen">Audit log</caption>
+                  <thead><tr><th class="num">No.</th><th>At</th><th>Who</th><th>Call</th><th>On</th>
+                    <th>Outcome</th><th>Change</th></tr></thead>
+                  <tbody>{entries.map((r) => <Line key={r.seq} r={r} />)}</tbody>
+                </table>
+              </div>
+              {entries.length === 100 && <div class="buttons"><button type="button"
+                onClick={() => from(entries[99].seq)}>Later entries</button></div>}
+            </>
+          )}
+        </Shown>
+      </div>
+    </>
+  )
+}
+
+function Line({ r }: { r: Row }) {
+  return (
+    <tr>
+      <td class="num" data-label="No.">{units(r.seq)}</td>
+      <td data-label="At">{instant(r.at)}</td>
+      <td data-label="Who">{r.principal || 'nobody'} <span class="quiet small">{r.source}</span></td>
+      <td data-label="Call">{r.op}</td>
+      <td data-label="On">{[r.tenant, r.target].filter(Boolean).join('/') || '–'}</td>
+      <td data-label="Outcome"><Mark tone={r.outcome === 'done' ? 'good' : 'warn'}>{r.outcome}</Mark>
+        {(r.times ?? 1) > 1 && ` ${units(r.times)} times`}</td>
+      <td data-label="Change">{r.before || r.after ? <Changes before={r.before} after={r.after} /> : '–'}</td>
+    </tr>
+  )
+}
+
+/** What of a definition became another. */
+function Changes({ before, after }: { before?: string | null; after?: string | null }) {
+  const a = before ? JSON.parse(before) as Record<string, unknown> : {}
+  const z = after ? JSON.parse(after) as Record<string, unknown> : {}
+  const names = [...new Set([...Object.keys(a), ...Object.keys(z)])]
+    .filter((n) => JSON.stringify(a[n]) !== JSON.stringify(z[n]))
+  const text = (v: unknown) => (typeof v === 'number' ? units(v) : v === undefined ? '–'
+    : typeof v === 'string' ? v : JSON.stringify(v))
+  return (
+    <details><summary>{names.length} {names.length === 1 ? 'field' : 'fields'}</summary>
+      <ul class="small">
+        {names.map((n) => <li key={n}><b>{n}</b> {text(a[n])} → {text(z[n])}</li>)}
+      </ul>
+    </details>
+  )
+}

@@ -1,0 +1,182 @@
+// Is every unit accounted for, what runs out next, what was refused, which instance is the problem.
+import { useMemo } from 'preact/hooks'
+import { Chart } from '../chart'
+import { ago, instant, rate, share, units } from '../format'
+import { useLive } from '../live'
+import { Card, Failure, Mark, type Tone } from '../parts'
+import { budgetHref, href } from '../route'
+import type { Overview, Standing } from '../types'
+
+const outcomes = [
+  { label: 'Accepted', token: '--s-left', fill: true },
+  { label: 'Refused by the budget', token: '--s-transit' },
+  { label: 'Refused by a limit', token: '--s-held' },
+  { label: 'Failed', token: '--s-quarantine' },
+]
+
+export function OverviewView() {
+  const { data: o, error } = useLive<Overview>('v1/events', 'overview')
+  return (
+    <>
+      <div class="head"><h1>Overview</h1></div>
+      {error && <Failure error={error} />}
+      {!o && !error && <p class="loading" role="status">Loading …</p>}
+      {o && <Body o={o} />}
+    </>
+  )
+}
+
+function Body({ o }: { o: Overview }) {
+  return (
+    <div class="grid">
+      <Health o={o} />
+      <Pace o={o} />
+      <Card title="What runs out next" width="w6"
+        end={<a href={href(['budgets'], { sort: 'exhausted_at' })}>All, in this order</a>}>
+        <Next list={o.next} exhausted={o.books.exhausted} />
+      </Card>
+      <Card title="Refused most lately" width="w6"
+        end={<a href={href(['refusals'])}>Why was it refused?</a>}>
+        <MostRefused list={o.refused} />
+      </Card>
+      <Card title="Instances" end={<a href={href(['instances'])}>All instances</a>}>
+        <ul class="legend">
+          {o.instances.map((i) => (
+            <li key={i.name}>
+              <Mark tone={i.health === 'up' ? 'good' : 'bad'} dot>{i.health}</Mark>
+              <a href={href(['instances'])}>{i.name}</a>
+              {i.draining && <Mark tone="warn">draining</Mark>}
+            </li>
+          ))}
+        </ul>
+      </Card>
+    </div>
+  )
+}
+
+function Health({ o }: { o: Overview }) {
+  const b = o.books
+  const whole = b.discrepancies === 0 && b.gap === 0
+  const down = o.instances.filter((i) => i.health !== 'up').length
+  const lines: [string, string, Tone, string?][] = [
+    ['Conservation', whole ? 'every unit is accounted for' : `${units(b.gap)} units differ`,
+      whole ? 'good' : 'bad',
+      whole ? undefined : `${units(b.discrepancies)} discrepancies: look at the audit of the budgets`],
+    ['Database', o.ready ? 'answers' : 'does not serve', o.ready ? 'good' : 'bad'],
+    ['Instances', down ? `${down} of ${o.instances.length} down` : `${o.instances.length} up`,
+      down ? 'bad' : 'good'],
+    ['Fenced buckets', units(b.fenced), b.fenced ? 'bad' : 'good'],
+    ['Quarantined', `${units(b.quarantined)} units`, b.quarantined ? 'warn' : 'good'],
+  ]
+  const state = !o.ready || !whole || b.fenced ? 'bad' : down || b.quarantined ? 'warn' : 'good'
+  return (
+    <Card title="Health" width="w6"
+      end={<Mark tone={state} dot>{state === 'good' ? 'all is well' : 'look here'}</Mark>}>
+      <dl class="pairs">
+        {lines.map(([name, text, tone, more]) => (
+          <div key={name} style={{ display: 'contents' }}>
+            <dt>{name}</dt>
+            <dd><Mark tone={tone} dot>{text}</Mark>{more && <p class="small">{more}</p>}</dd>
+          </div>
+        ))}
+        <dt>Budgets</dt>
+        <dd>
+          {Object.entries(b.budgets).map(([status, n]) => `${units(n)} ${status}`).join(', ') || 'none'}
+          {b.exhausted > 0 && `, ${units(b.exhausted)} of them used up`}
+        </dd>
+        <dt>Checked</dt>
+        <dd title={instant(b.checked_at)}>
+          {b.checked_at ? ago(b.checked_at) : 'not yet'} <span class="quiet">({instant(b.checked_at)})</span>
+        </dd>
+      </dl>
+      {o.reasons.length > 0 && (
+        <ul class="failure" style={{ marginTop: '10px' }}>
+          {o.reasons.map((r) => <li key={r}>{r}</li>)}
+        </ul>
+      )}
+    </Card>
+  )
+}
+
+function Pace({ o }: { o: Overview }) {
+  const x = useMemo(() => o.outcomes.map((s) => Date.parse(s.at) / 1000), [o])
+  const values = useMemo(() => [o.outcomes.map((s) => s.accepted), o.outcomes.map((s) => s.refused),
+    o.outcomes.map((s) => s.limited), o.outcomes.map((s) => s.failed)], [o])
+  const recent = o.outcomes.slice(-10)
+  const mean = (f: (s: Overview['outcomes'][0]) => number) =>
+    recent.reduce((n, s) => n + f(s), 0) / Math.max(recent.length, 1)
+  return (
+    <Card title="Deductions per second, this node" width="w6">
+      <Chart x={x} lines={outcomes} values={values} height={150} legend={false}
+        label="Deductions per second by outcome over the last two minutes" />
+      <ul class="legend">
+        {([['left', 'accepted', mean((s) => s.accepted)], ['transit', 'refused by budget',
+          mean((s) => s.refused)], ['held', 'refused by limit', mean((s) => s.limited)],
+        ['quarantine', 'failed', mean((s) => s.failed)]] as const).map(([tone, name, n]) => (
+          <li key={name}><span class={`swatch ${tone}`} aria-hidden="true" />{name}
+            <span class="num">{Math.round(n * 10) / 10}/s</span></li>
+        ))}
+      </ul>
+    </Card>
+  )
+}
+
+function Next({ list, exhausted }: { list: Standing[]; exhausted: number }) {
+  if (list.length === 0) {
+    return (
+      <p class="empty">
+        Nothing runs out at the present rates{exhausted ? `; ${units(exhausted)} are used up` : ''}.
+      </p>
+    )
+  }
+  return (
+    <div class="scroll">
+      <table class="cards">
+        <caption class="unseen">What runs out next</caption>
+        <thead><tr><th>Budget</th><th>Runs out</th><th class="num">Left</th><th class="num">Held</th>
+          <th class="num">Used</th><th class="num">Rate</th></tr></thead>
+        <tbody>
+          {list.map((s) => (
+            <tr key={`${s.tenant}/${s.name}`}>
+              <th scope="row"><a href={budgetHref(s.tenant, s.name)}>{s.name}</a></th>
+              <td data-label="Runs out" title={instant(s.exhausted_at)}>{ago(s.exhausted_at)}</td>
+              <td class="num" data-label="Left">{units(s.left)} <span class="quiet small">
+                {share(s.left, s.total_quantity)}</span></td>
+              <td class="num" data-label="Held">{units(s.held)}</td>
+              <td class="num" data-label="Used">{units(s.used)}</td>
+              <td class="num" data-label="Rate">{rate(s.rate_per_s)}</td>
+            </tr>
+          ))}
+        </tbody>
+      </table>
+    </div>
+  )
+}
+
+function MostRefused({ list }: { list: Standing[] }) {
+  if (list.length === 0) return <p class="empty">This node refused nothing lately.</p>
+  return (
+    <div class="scroll">
+      <table class="cards">
+        <caption class="unseen">Refused most lately</caption>
+        <thead><tr><th>Budget</th><th class="num">Refusals</th><th>Why</th></tr></thead>
+        <tbody>
+          {list.map((s) => (
+            <tr key={`${s.tenant}/${s.name}`}>
+              <th scope="row"><a href={budgetHref(s.tenant, s.name)}>{s.name}</a></th>
+              <td class="num" data-label="Refusals">
+                {units(Object.values(s.refusals ?? {}).reduce((a, n) => a + n, 0))}
+              </td>
+              <td data-label="Why">
+                {Object.entries(s.refusals ?? {}).map(([code, n]) => (
+                  <div key={code}><a href={href(['refusals'], { tenant: s.tenant, budget: s.name })}>
+                    <code>{code}</code></a> {units(n)}</div>
+                ))}
+              </td>
+            </tr>
+          ))}
+        </tbody>
+      </table>
+    </div>
+  )
+}

@@ -1,0 +1,140 @@
+// Why was this refused: by the id of the request, or by a value such as a user's.
+import type { ComponentChildren } from 'preact'
+import { useState } from 'preact/hooks'
+import { budgetPath, queryOf } from '../api'
+import { ago, instant, share, span, units } from '../format'
+import { useCall } from '../load'
+import { Card, Mark, Shown } from '../parts'
+import { budgetHref, href, route } from '../route'
+import type { LimitState, Refusal } from '../types'
+
+export function Refusals() {
+  const query = route.value.query
+  const get = (name: string) => query.get(name) ?? ''
+  const [fields, set] = useState({ request_id: get('request_id'), value: get('value'), budget: get('budget') })
+  const list = useCall<{ refusals: Refusal[] }>(`v1/refusals${queryOf({ request_id: get('request_id'),
+    value: get('value'), budget: get('budget'), tenant: get('tenant'), limit: 50 })}`, 5000)
+  const asked = get('request_id') || get('value') || get('budget')
+  const field = (name: keyof typeof fields, label: string, hint: string) => (
+    <label class="wide">{label}
+      <input name={name} value={fields[name]} placeholder={hint}
+        onInput={(e) => set({ ...fields, [name]: e.currentTarget.value })} /></label>
+  )
+  return (
+    <>
+      <div class="head"><h1>Why was this refused?</h1></div>
+      <form class="card tools" role="search" onSubmit={(e) => {
+        e.preventDefault()
+        location.hash = href(['refusals'], { ...fields,
+          tenant: fields.budget === get('budget') ? get('tenant') : '' })
+      }}>
+        {field('request_id', 'Request id', 'order-4711')}
+        {field('value', 'Or a value', 'a user, a device, a phone')}
+        {field('budget', 'In the budget', 'any')}
+        <button class="main">Look</button>
+      </form>
+      {get('request_id') && get('budget') && <Recorded id={get('request_id')} budget={get('budget')}
+        tenant={get('tenant') || 'default'} />}
+      <Shown of={list} empty={(l) => l.refusals.length === 0} none={
+        <>
+          <p>{asked ? 'This node remembers no such refusal.' : 'This node refused nothing lately.'}</p>
+          {asked && <p class="small">A node remembers its last 4,096 refusals, and another node may have
+            answered. With a budget given, the lookup above says what is recorded of the id.</p>}
+        </>
+      }>
+        {({ refusals }) => (
+          <div class="stack">
+            {!asked && <p class="quiet">The latest refusals of this node.</p>}
+            {refusals.map((r) => <One key={`${r.request_id} ${r.at}`} r={r} />)}
+          </div>
+        )}
+      </Shown>
+    </>
+  )
+}
+
+/** What is recorded of an id: a later attempt may have been accepted. */
+function Recorded({ id, budget, tenant }: { id: string; budget: string; tenant: string }) {
+  const found = useCall<{ state: string; amount: number; bucket?: string }>(
+    budgetPath(budget, tenant, '/deductions', { request_id: id }))
+  return (
+    <Card title="What is recorded of the id">
+      {found.data ? <p><code>{id}</code> is <b>{found.data.state}</b>: {units(found.data.amount)}.</p>
+        : found.error ? <p>{found.error.problem.code === 'deduction_not_found'
+          ? `Nothing: no attempt of ${id} was ever accepted.` : found.error.message}</p>
+          : <p class="loading">Loading …</p>}
+    </Card>
+  )
+}
+
+function One({ r }: { r: Refusal }) {
+  const p = r.problem
+  const limits: LimitState[] = p.limits ?? []
+  const lines: [string, ComponentChildren][] = [
+    ['Request', <><code>{r.request_id}</code> asked for {units(r.amount)}{r.hold ? ' (a hold)' : ''}</>],
+    ['Refused', <>{ago(r.at)} <span class="quiet">({instant(r.at)})</span></>],
+    ['Budget', <a href={budgetHref(r.tenant, r.budget)}>{r.tenant}/{r.budget}</a>],
+    ['Path', r.bucket ? <>key <code>{r.key || Object.values(r.dimensions ?? {})[0] || r.request_id}</code>
+      {' '}→ <code>{r.bucket}</code> → {r.instance}/{r.lane}</> : 'not known'],
+  ]
+  if (r.dimensions) {
+    lines.push(['Dimensions', Object.entries(r.dimensions).map(([k, v]) => `${k} = ${v}`).join(', ')])
+  }
+  if (p.available !== undefined) lines.push(['The budget had', `${units(p.available)} left`])
+  return (
+    <Card title={p.title} id={`${r.request_id}-${r.at}`}
+      end={<Mark tone={p.code === 'unavailable' || p.code === 'outcome_unknown' ? 'bad' : 'warn'}>
+        {p.code}</Mark>}>
+      {p.detail && <p><strong>{p.detail}</strong></p>}
+      <dl class="pairs" style={{ marginTop: '8px' }}>
+        {lines.map(([name, text]) => <div key={name} style={{ display: 'contents' }}>
+          <dt>{name}</dt><dd>{text}</dd></div>)}
+        <dt>What to do</dt><dd>{advice(r)}</dd>
+      </dl>
+      {limits.length > 0 && (
+        <div class="scroll" style={{ marginTop: '8px' }}>
+          <table class="cards">
+            <caption class="unseen">Limits that refused it</caption>
+            <thead><tr><th>Limit</th><th>Value</th><th class="num">Used</th><th class="num">Max</th>
+              <th class="num">Asked</th><th>Resets</th></tr></thead>
+            <tbody>
+              {limits.map((l) => (
+                <tr key={l.name}>
+                  <th scope="row">{l.name}</th>
+                  <td data-label="Value">{l.dimension} = {l.value}</td>
+                  <td class="num" data-label="Used">{units(l.used)} <span class="quiet small">
+                    {share(l.used, l.max)}</span></td>
+                  <td class="num" data-label="Max">{l.exempt ? 'exempt' : units(l.max)}</td>
+                  <td class="num" data-label="Asked">{units(l.asked)}</td>
+                  <td data-label="Resets">{l.reset_at ? instant(l.reset_at) : 'never'}</td>
+                </tr>
+              ))}
+            </tbody>
+          </table>
+        </div>
+      )}
+    </Card>
+  )
+}
+
+function advice(r: Refusal): string {
+  const p = r.problem
+  const later = p.retry_after ? new Date(Date.parse(r.at) + p.retry_after * 1000).toISOString() : ''
+  const when = later ? `${instant(later)} (${span(p.retry_after! * 1000)} after the refusal)` : ''
+  if (p.never) {
+    return p.code === 'limit_exceeded'
+      ? 'It can never be accepted as things are: ask for less, or raise the limit.'
+      : 'It can never be accepted as things are: ask for less, or append to the budget.'
+  }
+  switch (p.code) {
+    case 'budget_exhausted': return 'Append to the budget, or ask for at most what it has.'
+    case 'period_exhausted': return `The next period that can have that much begins at ${when}.`
+    case 'limit_exceeded': return when ? `Try again at ${when}, or raise the limit.` : 'Raise the limit.'
+    case 'budget_paused': return 'An operator paused it; resume it on its page.'
+    case 'budget_expired': return 'It has ended; an administrator can give it a later end.'
+    case 'budget_not_effective': return `It begins at ${instant(p.start_at)}.`
+    case 'unavailable': return 'Nothing was done. Repeat it with the same request id.'
+    case 'outcome_unknown': return 'It may have happened. Repeat it with the same request id, or cancel it.'
+  }
+  return when ? `Try again at ${when}.` : 'See the detail.'
+}

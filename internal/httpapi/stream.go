@@ -1,0 +1,213 @@
+package httpapi
+
+import (
+	"context"
+	"fmt"
+	"hash/fnv"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/budgetd/budgetd/bucket"
+	"github.com/budgetd/budgetd/budget"
+	"github.com/budgetd/budgetd/internal/edge"
+	"github.com/budgetd/budgetd/internal/httpapi/wire"
+)
+
+const (
+	// maxStreams is how many event streams a node keeps open.
+	maxStreams = 200
+	// lookEvery is how often a stream looks for news, beatEvery how often it says that it is there,
+	// and asks again whether its caller may have it.
+	lookEvery, beatEvery = time.Second, 10 * time.Second
+	// tail is how many entries of the feed a stream begins with.
+	tail = 50
+)
+
+// look returns the events that have come since the last one, whose id is last ("": all there is to
+// begin with).
+type look func(ctx context.Context, last string) ([]event, error)
+
+// event is a server-sent event.
+type event struct {
+	kind, id string
+	body     any
+}
+
+// registerStreams makes the streams known.
+func (a *API) registerStreams() {
+	for pattern, begin := range map[string]func(*call) (look, error){
+		"GET /v1/events":                  a.overviewEvents,
+		"GET /v1/budgets/{budget}/events": a.budgetEvents,
+	} {
+		r := route{pattern: pattern}
+		r.find()
+		a.handle(r, func(c *call) { c.stream(begin) })
+	}
+}
+
+// overviewEvents tells how the installation is doing, whenever that has changed.
+func (a *API) overviewEvents(c *call) (look, error) {
+	c.query()
+	return func(ctx context.Context, last string) ([]event, error) {
+		v, err := a.overview(ctx)
+		if err != nil {
+			return nil, err
+		}
+		return changed("overview", v, last)
+	}, c.nothing()
+}
+
+// changed returns an event with a body, unless the last one had the same.
+func changed(kind string, body any, last string) ([]event, error) {
+	d := new(wire.Document)
+	d.Value(body)
+	h := fnv.New64a()
+	_, _ = h.Write(d.Text)
+	id := fmt.Sprintf("%016x", h.Sum64())
+	if id == last {
+		return nil, d.Err
+	}
+	return []event{{kind, id, body}}, d.Err
+}
+
+// budgetEvents tells the figures of a budget whenever they have changed, and what its feed says. An
+// id has both: the digest of the figures and the cursor.
+func (a *API) budgetEvents(c *call) (look, error) {
+	ref, err := c.budget(c.query("tenant"))
+	if err != nil {
+		return nil, err
+	}
+	if err := c.nothing(); err != nil {
+		return nil, err
+	}
+	return func(ctx context.Context, last string) ([]event, error) {
+		digest, cursor, _ := strings.Cut(last, "~")
+		view, err := a.service.View(ctx, ref)
+		if err != nil {
+			return nil, err
+		}
+		events, err := changed("budget", wire.BudgetOf(&view), digest)
+		if err != nil {
+			return nil, err
+		}
+		for i := range events {
+			digest = events[i].id
+			events[i].id += "~" + cursor
+		}
+		if view.Definition.Durability == budget.Store {
+			return events, nil
+		}
+		request := bucket.FeedRequest{Budget: ref, After: cursor, Limit: bucket.MaxFeedLimit}
+		if cursor == "" {
+			request.Tail = tail
+		}
+		page, err := a.service.Feed(ctx, request)
+		if err != nil {
+			return nil, err
+		}
+		if len(page.Entries) > 0 || cursor == "" {
+			events = append(events, event{"entries", digest + "~" + page.Next, wire.FeedOf(&page)})
+		}
+		return events, nil
+	}, nil
+}
+
+// stream answers with server-sent events until the caller goes, or the node stops. A caller that
+// comes back with Last-Event-ID gets what it missed.
+func (c *call) stream(begin func(*call) (look, error)) {
+	a := c.api
+	defer a.streams.Add(-1)
+	if a.streams.Add(1) > maxStreams {
+		err := budget.Refuse(budget.Unavailable, c.route.op, "%d streams are open, which is the most; "+
+			"try again", maxStreams)
+		err.Reason = budget.ReasonOverloaded
+		c.fail(err)
+		return
+	}
+	c.named, c.rawQuery = c.r.PathValue("budget"), c.r.URL.RawQuery
+	if err := c.admit(c.caller()); err != nil {
+		c.fail(err)
+		return
+	}
+	var news []event
+	last := c.r.Header.Get("Last-Event-ID")
+	look, err := begin(c)
+	if err == nil {
+		news, err = c.once(look, last)
+	}
+	if err != nil {
+		c.fail(wire.Settle(err, c.route.op, false))
+		return
+	}
+	header := c.w.Header()
+	header["Content-Type"] = []string{"text/event-stream; charset=utf-8"}
+	header["X-Accel-Buffering"] = []string{"no"} // proxies pass each event on at once
+	edge.SecureAnswer(header, c.encrypted())
+	c.w.WriteHeader(http.StatusOK)
+	c.follow(look, last, news)
+}
+
+// once looks for news.
+func (c *call) once(look look, last string) ([]event, error) {
+	ctx, cancel := context.WithTimeout(c.work, c.api.limits.RequestTimeout)
+	defer cancel()
+	c.ctx = ctx
+	return look(ctx, last)
+}
+
+// follow sends what there is, then what comes.
+func (c *call) follow(look look, last string, news []event) {
+	a := c.api
+	control := http.NewResponseController(c.w)
+	_ = control.SetReadDeadline(time.Time{})
+	ticks := time.NewTicker(lookEvery)
+	defer ticks.Stop()
+	beat := c.began
+	for {
+		if quiet := a.now().Sub(beat) >= beatEvery; len(news) > 0 || quiet {
+			if quiet {
+				beat = a.now()
+				if c.admit(c.caller()) != nil {
+					return
+				}
+			}
+			_ = control.SetWriteDeadline(time.Now().Add(a.limits.WriteTimeout))
+			if c.sendEvents(news) != nil || control.Flush() != nil {
+				return
+			}
+		}
+		if len(news) > 0 {
+			last = news[len(news)-1].id
+		}
+		select {
+		case <-ticks.C:
+		case <-a.left:
+			return
+		case <-c.r.Context().Done():
+			return
+		}
+		var err error
+		if news, err = c.once(look, last); err != nil {
+			return // the caller comes back after the last event, and is told what is wrong
+		}
+	}
+}
+
+// sendEvents writes events; none: a comment, which says that the stream is alive.
+func (c *call) sendEvents(news []event) error {
+	d := new(wire.Document)
+	if len(news) == 0 {
+		d.Raw(": still here\n\n")
+	}
+	for _, e := range news {
+		d.Raw("event: " + e.kind + "\nid: " + e.id + "\ndata: ")
+		d.Value(e.body)
+		d.Raw("\n\n")
+	}
+	if d.Err != nil {
+		return d.Err
+	}
+	_, err := c.w.Write(d.Text)
+	return err
+}
