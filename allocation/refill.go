@@ -15,7 +15,7 @@ const (
 	LowTime = 2 * time.Second
 	// StepTime is the supply that a bucket applies for.
 	StepTime = 3 * time.Second
-	// firstDivisor makes the first step: a tenth of the even share.
+	// firstDivisor sets the first step: a tenth of the even share.
 	firstDivisor = 10
 )
 
@@ -38,7 +38,7 @@ func Refill(need int64, rate float64, undistributed int64, buckets int, bound in
 	return step
 }
 
-// lasting is what is used within d, rounded up to whole units.
+// lasting returns the use within d, rounded up to whole units.
 func lasting(rate float64, d time.Duration) int64 {
 	units := math.Ceil(rate * d.Seconds())
 	if units >= float64(budget.MaxAmount) {

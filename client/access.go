@@ -8,18 +8,18 @@ import (
 	"time"
 )
 
-// Identity is who a call is made by, as the service sees it.
+// Identity is the caller of a call, as the service sees it.
 type Identity struct {
 	// Principal is the name in the audit log; "anonymous" on a server without authentication.
 	Principal string `json:"principal"`
 	// Role is read, deduct, rollback, operator or admin: each includes those before it.
 	Role string `json:"role"`
-	// Tenant is the only tenant; "": all of them. Budgets are patterns of names; none: all budgets.
+	// Tenant is the only tenant; "" means all. Budgets are name patterns; none means all budgets.
 	Tenant  string   `json:"tenant,omitzero"`
 	Budgets []string `json:"budgets,omitempty"`
-	// KeyID is the key of the call; "": it came with a client certificate or a session.
+	// KeyID is the key of the call; "" for a client certificate or a session.
 	KeyID string `json:"key_id,omitzero"`
-	// ExpiresAt is when it must authenticate with something else; zero: never.
+	// ExpiresAt is when the credentials expire; zero means never.
 	ExpiresAt time.Time `json:"expires_at,omitzero"`
 }
 
@@ -32,20 +32,20 @@ type Key struct {
 	Budgets   []string  `json:"budgets,omitempty"`
 	CreatedAt time.Time `json:"created_at"`
 	CreatedBy string    `json:"created_by"`
-	// ExpiresAt is the first instant at which it is refused; zero: never.
+	// ExpiresAt is the first instant at which it is refused; zero means never.
 	ExpiresAt time.Time `json:"expires_at,omitzero"`
-	// LastUsedAt is the hour of its last use; zero: it was not used.
+	// LastUsedAt is the hour of its last use; zero means unused.
 	LastUsedAt time.Time `json:"last_used_at,omitzero"`
 	RevokedAt  time.Time `json:"revoked_at,omitzero"`
 }
 
-// IssuedKey is a new key. Token is shown this once; the service keeps only its hash.
+// IssuedKey is a new key. Token is returned only this once; the service stores only its hash.
 type IssuedKey struct {
 	Key
 	Token string `json:"token"`
 }
 
-// KeyRequest says what a new key is for.
+// KeyRequest describes a new key.
 type KeyRequest struct {
 	Principal string    `json:"principal"`
 	Role      string    `json:"role"`
@@ -54,20 +54,20 @@ type KeyRequest struct {
 	ExpiresAt time.Time `json:"expires_at,omitzero"`
 }
 
-// RotateRequest says how long the earlier key goes on.
+// RotateRequest says how long the earlier key stays valid.
 type RotateRequest struct {
-	// Overlap is a duration such as "24h"; "": the server's default of 24 hours.
+	// Overlap is a duration such as "24h"; "" means the server's default of 24 hours.
 	Overlap string `json:"overlap,omitzero"`
 }
 
 // KeyPage is a part of the list of keys.
 type KeyPage struct {
 	Keys []Key `json:"keys"`
-	// NextPageToken reads on; "": this is the last page.
+	// NextPageToken requests the next page; "" on the last page.
 	NextPageToken string `json:"next_page_token,omitzero"`
 }
 
-// Whoami returns who the client's key or certificate stands for. Errors: unauthenticated.
+// Whoami returns the identity of the client's key or certificate. Errors: unauthenticated.
 func (c *Client) Whoami(ctx context.Context) (*Identity, error) {
 	var answer Identity
 	_, err := c.do(ctx, call{op: "whoami", method: http.MethodGet, path: []string{"v1", "whoami"},
@@ -75,7 +75,7 @@ func (c *Client) Whoami(ctx context.Context) (*Identity, error) {
 	return result(&answer, err)
 }
 
-// Keys reads a page of the keys of the client's tenant, or of all tenants with "". Errors:
+// Keys returns a page of the keys of the client's tenant, or of all tenants with "". Errors:
 // forbidden.
 func (c *Client) Keys(ctx context.Context, pageSize int, pageToken string) (*KeyPage, error) {
 	query := c.inTenant()
@@ -90,8 +90,8 @@ func (c *Client) Keys(ctx context.Context, pageSize int, pageToken string) (*Key
 	return result(&answer, err)
 }
 
-// CreateKey issues a key. It is not repeated: when the answer is lost nobody knows the secret; find
-// the key with Keys and revoke it. Errors: forbidden (more than the caller's own role or scope),
+// CreateKey issues a key. It is not retried: if the answer is lost, so is the secret; find the key
+// with Keys and revoke it. Errors: forbidden (more than the caller's own role or scope),
 // too_many_keys, invalid.
 func (c *Client) CreateKey(ctx context.Context, request KeyRequest) (*IssuedKey, error) {
 	var answer IssuedKey
@@ -100,8 +100,8 @@ func (c *Client) CreateKey(ctx context.Context, request KeyRequest) (*IssuedKey,
 	return result(&answer, err)
 }
 
-// RevokeKey has a key refused within a second, on every node. A revoked one stays as it is. Errors:
-// key_not_found.
+// RevokeKey revokes a key, which every node refuses within a second. A revoked key stays unchanged.
+// Errors: key_not_found.
 func (c *Client) RevokeKey(ctx context.Context, id string) (*Key, error) {
 	var answer Key
 	what := onKey("revoke key", id, "revoke", struct{}{})
@@ -110,8 +110,8 @@ func (c *Client) RevokeKey(ctx context.Context, id string) (*Key, error) {
 	return result(&answer, err)
 }
 
-// RotateKey issues another key like a live one, which then expires. It is not repeated, as
-// CreateKey. Errors: key_not_found, key_not_live, too_many_keys.
+// RotateKey issues another key like a live one, which then expires. Like CreateKey it is not
+// retried. Errors: key_not_found, key_not_live, too_many_keys.
 func (c *Client) RotateKey(
 	ctx context.Context, id string, request RotateRequest,
 ) (*IssuedKey, error) {
@@ -125,7 +125,7 @@ func onKey(op, id, verb string, body any) call {
 }
 
 // AuditLogEntry is one administrative call or refused authentication. All columns are hashed, so
-// before and after are texts and not JSON: they must stay as they are, byte by byte.
+// before and after are texts and not JSON: they must be preserved byte by byte.
 type AuditLogEntry struct {
 	Seq           int64     `json:"seq"`
 	At            time.Time `json:"at"`
@@ -137,12 +137,12 @@ type AuditLogEntry struct {
 	Target        string    `json:"target"`
 	RequestID     string    `json:"request_id"`
 	CorrelationID string    `json:"correlation_id"`
-	// Before and After are the definition, JSON; nil: the thing did not or does not exist.
+	// Before and After are the definition as JSON; nil if the object did not or does not exist.
 	Before *string `json:"before"`
 	After  *string `json:"after"`
 	// Outcome is "done" or the code of the error.
 	Outcome string `json:"outcome"`
-	// Times is how many equal refusals the entry stands for.
+	// Times is the number of equal refusals that the entry stands for.
 	Times int64 `json:"times"`
 	// Hash chains the entry to all before it, hexadecimal.
 	Hash string `json:"hash"`
@@ -159,7 +159,7 @@ type AuditLogPage struct {
 // MaxAuditLogPage is the most entries of one page of the audit log.
 const MaxAuditLogPage = 1000
 
-// AuditLogQuery says which entries are read; what is zero does not matter.
+// AuditLogQuery selects entries; zero fields select all.
 type AuditLogQuery struct {
 	// After is the number of the entry before the first one.
 	After     int64
@@ -167,11 +167,11 @@ type AuditLogQuery struct {
 	Principal string
 	Tenant    string
 	Op        string
-	// Limit is the most entries, at most MaxAuditLogPage; 0: the server's default of 100.
+	// Limit is the most entries, at most MaxAuditLogPage; 0 means the server's default of 100.
 	Limit int
 }
 
-// AuditLog reads a page of the audit log, in the order of its numbers. Errors: forbidden, invalid.
+// AuditLog returns a page of the audit log, in numerical order. Errors: forbidden, invalid.
 func (c *Client) AuditLog(ctx context.Context, q AuditLogQuery) (*AuditLogPage, error) {
 	query := url.Values{}
 	set(query, "principal", q.Principal)

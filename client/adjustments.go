@@ -5,28 +5,28 @@ import "context"
 // AppendRequest changes a budget's total.
 type AppendRequest struct {
 	RequestID string `json:"request_id"`
-	// Quantity is in minor units; negative: shrink.
+	// Quantity is in minor units; negative to shrink.
 	Quantity int64 `json:"quantity"`
 }
 
 // Adjustment is an append or a shrink.
 type Adjustment struct {
 	RequestID string `json:"request_id"`
-	// Quantity is in minor units; negative: shrink.
+	// Quantity is in minor units; negative for a shrink.
 	Quantity int64 `json:"quantity"`
 	// State is "done".
 	State string `json:"state"`
-	// Replayed: the request id was known; nothing was changed again.
+	// Replayed means that the request id was known and nothing was changed again.
 	Replayed bool `json:"replayed"`
-	// Budget is the budget after it.
+	// Budget is the budget after the change.
 	Budget `json:",inline"`
 }
 
-// Append raises a budget's total, or lowers it when the quantity is negative, down to what is not
-// used or held. The same request id again answers the same; with another quantity it is
+// Append raises a budget's total, or lowers it if the quantity is negative, down to what is used or
+// held. The same request id again returns the same answer; with another quantity it is
 // request_conflict. Errors: budget_not_found, invalid (the total would leave its range),
-// amount_exceeds_remaining (nothing was changed), unavailable (a shrink goes on bringing units
-// back: repeat the same id), *UnknownOutcome (repeat the same id).
+// amount_exceeds_remaining (nothing was changed), unavailable (a shrink is still collecting units:
+// repeat the same id), *UnknownOutcome (repeat the same id).
 func (c *Client) Append(ctx context.Context, name string, request AppendRequest) (
 	*Adjustment, error,
 ) {

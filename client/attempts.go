@@ -9,8 +9,8 @@ import (
 	"github.com/budgetd/budgetd/budget"
 )
 
-// do sends a call, again where that is safe and can help, and decodes the answer into out. It
-// returns the number of attempts made.
+// do sends a call, with retries if they are safe and can help, and decodes the answer into out. It
+// returns the number of attempts.
 func (c *Client) do(ctx context.Context, what call, out any) (attempts int, err error) {
 	what.trace = c.traceOf(ctx)
 	began, unanswered := time.Now(), false
@@ -32,7 +32,7 @@ func (c *Client) do(ctx context.Context, what call, out any) (attempts int, err 
 	}
 }
 
-// attempt sends a call once, a deduction together with others where that is wanted.
+// attempt sends a call once, a deduction possibly together with others.
 func (c *Client) attempt(ctx context.Context, what call, out any) error {
 	if answer, ok := out.(*DeductAnswer); ok && what.item != nil {
 		return c.coalescer.deduct(ctx, what, answer)
@@ -40,10 +40,10 @@ func (c *Client) attempt(ctx context.Context, what call, out any) error {
 	return c.send(ctx, what, out)
 }
 
-// certain returns what a final answer means for the call as a whole. Alone it is the answer. After
-// an unanswered attempt it still is when it shuts that one out for good (a conflict with what is
-// recorded); any other refusal has to be settled: also a fault, for the server that did not answer
-// may have been of another version. What a cancel finds faulty as well names an id that none takes.
+// certain returns what a final answer means for the call as a whole. Without an unanswered attempt
+// it is the answer. After one it still is if it excludes that attempt (a conflict with the ledger).
+// Any other refusal has to be settled, even a fault, because the server that did not answer may
+// have had another version. If a cancel finds the same fault, no server accepts the id.
 func (c *Client) certain(
 	ctx context.Context, what call, attempts int, unanswered bool, final error,
 ) error {
@@ -70,7 +70,7 @@ func (c *Client) certain(
 	return final
 }
 
-// givenUp returns what a call comes to whose attempts have ended with one unanswered.
+// givenUp returns the error of a call whose attempts ended with one unanswered.
 func (c *Client) givenUp(ctx context.Context, what call, attempts int, last error) error {
 	if what.settle == nil || c.cancelWithin == 0 {
 		return &UnknownOutcome{what.op, what.requestID, attempts, last}
@@ -85,8 +85,8 @@ func (c *Client) givenUp(ctx context.Context, what call, attempts int, last erro
 		Detail:    "no attempt was answered in time"}
 }
 
-// settling returns the context in which a call is settled: the caller's, or, where
-// WithCancelUnknown gives it time of its own, one that does not end with it.
+// settling returns the context in which a call is settled: the caller's, or an independent one with
+// the time that WithCancelUnknown grants.
 func (c *Client) settling(ctx context.Context, what call) (context.Context, context.CancelFunc) {
 	if what.settleIn != nil {
 		return what.settleIn, func() {}
@@ -100,8 +100,8 @@ func (c *Client) settling(ctx context.Context, what call) (context.Context, cont
 	return context.WithTimeout(context.WithoutCancel(ctx), c.cancelWithin)
 }
 
-// faultyRequest reports whether budgetd refused a request as it was written. 401, 403 and 404 say
-// nothing of it: they can change between two attempts.
+// faultyRequest reports whether budgetd refused a request as malformed or invalid. 401, 403 and 404
+// prove nothing about the request: they can change between two attempts.
 func faultyRequest(err error) bool {
 	switch CodeOf(err) {
 	case budget.Malformed, budget.Invalid, budget.TooLarge, budget.UnsupportedMediaType:

@@ -13,7 +13,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 )
 
-// MaxBatch is the most deductions that one batch may hold.
+// MaxBatch is the most deductions in one batch.
 const MaxBatch = 1000
 
 // BatchItem is one deduction of a batch.
@@ -22,7 +22,7 @@ type BatchItem struct {
 	DeductRequest `json:",inline"`
 }
 
-// BatchResult is what became of one BatchItem: exactly one of its fields is set. Err is what Deduct
+// BatchResult is the result of one BatchItem: exactly one of its fields is set. Err is what Deduct
 // would have returned.
 type BatchResult struct {
 	Answer *DeductAnswer
@@ -37,10 +37,10 @@ type batchAnswer struct {
 	Results []jsontext.Value `json:"results"`
 }
 
-// DeductBatch makes up to MaxBatch deductions in one call, each for itself, and returns their
-// results in order. Like Deduct it repeats what is undecided, and only that, with the same request
-// ids, and cancels ids that were refused after an unanswered attempt (one call each). Each item
-// needs an id of its own: of two items with one id, the cancel of one undoes the other.
+// DeductBatch makes up to MaxBatch independent deductions in one call, and returns their results in
+// order. Like Deduct it repeats only what is undecided, with the same request ids, and cancels ids
+// that were refused after an unanswered attempt (one call each). Each item needs its own id: of two
+// items with one id, the cancel of one undoes the other.
 //
 // An error means that no item had an effect: the batch as a whole was refused, or never reached the
 // service. An unknown outcome is the result of its item, never an error of the batch.
@@ -71,7 +71,7 @@ func (c *Client) DeductBatch(ctx context.Context, items []BatchItem) ([]BatchRes
 	return b.results, nil
 }
 
-// batch is one DeductBatch under way.
+// batch is one DeductBatch in progress.
 type batch struct {
 	client     *Client
 	items      []BatchItem
@@ -80,14 +80,14 @@ type batch struct {
 	settled    []bool // by item: its result stands
 	answered   bool   // some attempt was answered item by item
 	trace      Trace  // of all its attempts
-	// settleIn is where the items of one attempt are settled, one after the other: they share the time
-	// that there is for it.
+	// settleIn is the context in which the items of one attempt are settled one after the other,
+	// sharing its time.
 	settleIn    context.Context
 	endSettling context.CancelFunc
 }
 
-// attempt sends the open items once and notes what became of each. It returns the error of the call
-// as a whole, nil when it was answered item by item.
+// attempt sends the open items once and records their results. It returns the error of the call as
+// a whole, nil if it was answered item by item.
 func (b *batch) attempt(ctx context.Context, n int, open []int) error {
 	request := batchRequest{Deductions: make([]BatchItem, len(open))}
 	for at, i := range open {
@@ -150,7 +150,7 @@ func (b *batch) end() {
 	}
 }
 
-// refusedAsWhole returns the call's own error when it is final and no item can have had an effect.
+// refusedAsWhole returns the call's own error if it is final and no item can have had an effect.
 func (b *batch) refusedAsWhole(open []int, cause error) error {
 	if cause == nil || undecided(cause) || b.answered {
 		return nil
@@ -179,8 +179,8 @@ func (b *batch) givenUp(ctx context.Context, n int, open []int) ([]BatchResult, 
 	return b.results, nil
 }
 
-// complete returns an error unless a batch of n items was answered with n results: which of them
-// may have happened is not known then.
+// complete returns an error unless a batch of n items was answered with n results; otherwise it is
+// unknown which of them happened.
 func (c *Client) complete(what call, answer batchAnswer, n int) error {
 	if len(answer.Results) == n {
 		return nil
@@ -189,9 +189,9 @@ func (c *Client) complete(what call, answer batchAnswer, n int) error {
 		Err: fmt.Errorf("%d results for %d deductions", len(answer.Results), n)}
 }
 
-// itemAnswer reads one result of a batch: a deduct answer or a problem, told apart by "outcome",
-// which problems lack. What is neither, or answers another request id, may have happened. The
-// correlation id is that of the batch.
+// itemAnswer parses one result of a batch: a deduct answer or a problem, which lacks "outcome".
+// Anything else, and an answer to another request id, may have happened. The correlation id is that
+// of the batch.
 func (c *Client) itemAnswer(text jsontext.Value, id, correlation string) (*DeductAnswer, error) {
 	var answer DeductAnswer
 	err := json.Unmarshal(text, &answer)

@@ -22,24 +22,24 @@ type Bucket struct {
 	EpochStatus string `json:"epoch_status,omitzero"`
 	// Activation is the lane's incarnation under which the epoch was opened.
 	Activation int64 `json:"activation,omitzero"`
-	// Remaining is what the bucket holds by the ledger.
+	// Remaining is what the bucket holds according to the ledger.
 	Remaining int64 `json:"remaining"`
-	// OutQuantity is all it ever applied for, in OutCnt applications.
+	// OutQuantity is all it ever applied for, in OutCnt applies.
 	OutQuantity int64 `json:"out_quantity"`
 	OutCnt      int64 `json:"out_cnt"`
-	// Outstanding, Held, Used and Returning are the newest epoch's, as the database knows them.
+	// Outstanding, Held, Used and Returning are the newest epoch's in the database.
 	Outstanding int64 `json:"outstanding"`
 	Held        int64 `json:"held"`
 	Used        int64 `json:"used"`
 	Returning   int64 `json:"returning"`
-	// Fenced says why nothing may move on this bucket until Unfence.
+	// Fenced says why nothing may move on this bucket until Unfence; "" means that it may.
 	Fenced string `json:"fenced,omitzero"`
-	// Problem says why its store does not answer the server; "": it does.
+	// Problem says why its store does not answer the server; "" if it does.
 	Problem   string    `json:"problem,omitzero"`
 	UpdatedAt time.Time `json:"updated_at,omitzero"`
 }
 
-// BucketList is the buckets of one budget, in the order of their making.
+// BucketList is the buckets of one budget, in order of creation.
 type BucketList struct {
 	Buckets []Bucket `json:"buckets"`
 }
@@ -51,28 +51,28 @@ func (c *Client) Buckets(ctx context.Context, name string) (*BucketList, error) 
 	return result(&answer, err)
 }
 
-// Offline closes a bucket and brings what it holds back to the total; done already, it answers the
-// same. Errors: budget_not_found, bucket_not_found, last_bucket (the last online bucket of an
-// effective budget stays).
+// Offline closes a bucket and returns its units to the total. It is idempotent. Errors:
+// budget_not_found, bucket_not_found, last_bucket (the last online bucket of an effective budget
+// stays).
 func (c *Client) Offline(ctx context.Context, name, key string) (*Bucket, error) {
 	return c.bucketCall(ctx, name, key, "offline", true)
 }
 
-// Online opens a bucket again, empty, and lets it apply; done already, it answers the same.
-// Errors: budget_not_found, bucket_not_found.
+// Online opens a bucket again, empty, and lets it apply. It is idempotent. Errors:
+// budget_not_found, bucket_not_found.
 func (c *Client) Online(ctx context.Context, name, key string) (*Bucket, error) {
 	return c.bucketCall(ctx, name, key, "online", true)
 }
 
-// Unfence audits the budget and lets a fenced bucket go on if nothing is wrong in it. The audit
-// reads every row of the budget. Errors: budget_not_found, bucket_not_found, bucket_fenced with
-// what disagrees.
+// Unfence audits the budget and lifts the fence of a bucket without discrepancies. The audit reads
+// every row of the budget. Errors: budget_not_found, bucket_not_found, bucket_fenced with the
+// discrepancies.
 func (c *Client) Unfence(ctx context.Context, name, key string) (*Bucket, error) {
 	return c.bucketCall(ctx, name, key, "unfence", true)
 }
 
-// Apply lets a bucket take units from the total, as the budget's rule allows. It has no request id,
-// so a lost answer is not repeated: look at Buckets. Errors: budget_not_found, bucket_not_found,
+// Apply lets a bucket take units from the total under the budget's rule. It has no request id, so
+// it is not retried after a lost answer: check Buckets. Errors: budget_not_found, bucket_not_found,
 // budget_exhausted.
 func (c *Client) Apply(ctx context.Context, name, key string) (*Bucket, error) {
 	return c.bucketCall(ctx, name, key, "apply", false)

@@ -14,7 +14,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 )
 
-// CreateRequest defines a budget. Zero fields are left out, the service's defaults then hold.
+// CreateRequest defines a budget. Zero fields are left out and take the service's defaults.
 // Quantities are minor units, 1 … 9007199254740991.
 type CreateRequest struct {
 	Name string `json:"name"`
@@ -25,38 +25,38 @@ type CreateRequest struct {
 	Durability    budget.Durability `json:"durability,omitzero"`
 	TotalQuantity int64             `json:"total_quantity,omitzero"`
 	Type          budget.Type       `json:"type,omitzero"`
-	// BucketQuantity is the number of buckets; 0: one per 1,000 units, or 1,000,000 for "amount".
+	// BucketQuantity is the number of buckets; 0 means one per 1,000 units, or 1,000,000 for
+	// "amount".
 	BucketQuantity int `json:"bucket_quantity,omitzero"`
-	// ShardingQuantity is the most that one apply may take; 0: no bound.
+	// ShardingQuantity is the most that one apply may take; 0 means no bound.
 	ShardingQuantity int64 `json:"sharding_quantity,omitzero"`
-	// AdjustCnt is how often one bucket may apply; 0: no bound.
+	// AdjustCnt is how often one bucket may apply; 0 means no bound.
 	AdjustCnt int       `json:"adjust_cnt,omitzero"`
 	StartAt   time.Time `json:"start_at,omitzero"`
 	EndAt     time.Time `json:"end_at,omitzero"`
-	// TypeRule says what the periods of a daily budget are, and what each of them gets.
+	// TypeRule defines the periods of a daily budget, and what each of them gets.
 	TypeRule *budget.Rule `json:"type_rule,omitzero"`
-	// Timezone is the IANA zone in which periods begin and end; "": UTC.
+	// Timezone is the IANA zone of the periods; "" means UTC.
 	Timezone string `json:"timezone,omitzero"`
-	// LateRefund is where a refund goes whose period is over: budget.ToTotal (the default),
+	// LateRefund is the destination of a refund whose period is over: budget.ToTotal (the default),
 	// budget.Next or budget.Forfeit.
 	LateRefund budget.Where `json:"late_refund,omitzero"`
-	// Unlimited: there is no total, and only limits bound what is deducted. Type may be left out
-	// then.
+	// Unlimited budgets have no total; only limits bound deductions. Type may then be left out.
 	Unlimited bool `json:"unlimited,omitzero"`
-	// RoutingDimension is the dimension whose value picks the bucket where a request has no key.
+	// RoutingDimension is the dimension whose value picks the bucket of a request without a key.
 	RoutingDimension string `json:"routing_dimension,omitzero"`
 	// Limits bound what each value of a dimension may take.
 	Limits []Limit `json:"limits,omitempty"`
-	// OnLoss is what becomes of units whose store lost its memory, in store mode; "": quarantine.
+	// OnLoss is the policy for units whose store lost its memory (store mode); "" means quarantine.
 	OnLoss budget.OnLoss `json:"on_loss,omitzero"`
 	// AllowPast accepts an end that has passed.
 	AllowPast bool `json:"allow_past,omitzero"`
-	// DryRun makes nothing: the answer is the budget as it would be, with what its Periods would
+	// DryRun creates nothing: the answer is the budget as it would be, with what its Periods would
 	// get.
 	DryRun bool `json:"dry_run,omitzero"`
 }
 
-// PatchRequest changes a budget; nil and "" leave a field as it is.
+// PatchRequest changes a budget; nil and "" leave a field unchanged.
 type PatchRequest struct {
 	// Status is budget.Paused or budget.Effective.
 	Status budget.Status
@@ -67,21 +67,21 @@ type PatchRequest struct {
 	// ShardingQuantity and AdjustCnt: 0 removes the bound.
 	ShardingQuantity *int64
 	AdjustCnt        *int
-	// BucketQuantity is the number of buckets, 1 to 1,024; nil leaves it.
+	// BucketQuantity is the number of buckets, 1 to 1,024; nil leaves it unchanged.
 	BucketQuantity *int
-	// TypeRule is another rule of a daily budget. It ends the open period, unless that goes on
+	// TypeRule is another rule of a daily budget. It ends the open period, unless that continues
 	// under the new rule from the same start and gets no less.
 	TypeRule *budget.Rule
 	// LateRefund is budget.ToTotal, budget.Next or budget.Forfeit.
 	LateRefund budget.Where
-	// Limits replace all of the budget's: an empty list removes them, nil leaves them as they are.
+	// Limits replace all of the budget's: an empty list removes them, nil leaves them unchanged.
 	Limits []Limit
-	// IfVersion makes the change only to that version of the budget, else version_conflict; 0: to
-	// any. It travels as If-Match.
+	// IfVersion applies the change only to that version of the budget, else returns
+	// version_conflict; 0 means any version. It is sent as If-Match.
 	IfVersion int64
 }
 
-// patchBody is a PatchRequest as it is sent: null removes the end.
+// patchBody is the JSON of a PatchRequest: null removes the end.
 type patchBody struct {
 	Status           budget.Status  `json:"status,omitzero"`
 	EndAt            jsontext.Value `json:"end_at,omitzero"`
@@ -122,38 +122,38 @@ type Budget struct {
 	Unit       budget.Unit       `json:"unit"`
 	Durability budget.Durability `json:"durability"`
 	Type       budget.Type       `json:"type,omitzero"`
-	// Unlimited: there is no total, and what is left of it is 0 here.
+	// Unlimited means that there is no total; the figures of what is left are then 0.
 	Unlimited        bool   `json:"unlimited,omitzero"`
 	RoutingDimension string `json:"routing_dimension,omitzero"`
-	// TypeRule, Timezone and LateRefund are of daily budgets, the defaults written out.
+	// TypeRule, Timezone and LateRefund belong to daily budgets, with defaults written out.
 	TypeRule   *budget.Rule `json:"type_rule,omitzero"`
 	Timezone   string       `json:"timezone,omitzero"`
 	LateRefund budget.Where `json:"late_refund,omitzero"`
-	// OnLoss is of budgets in store mode.
+	// OnLoss belongs to budgets in store mode.
 	OnLoss           budget.OnLoss `json:"on_loss,omitzero"`
 	BucketQuantity   int           `json:"bucket_quantity"`
 	ShardingQuantity int64         `json:"sharding_quantity,omitzero"`
 	AdjustCnt        int           `json:"adjust_cnt,omitzero"`
 	StartAt          time.Time     `json:"start_at,omitzero"`
 	EndAt            time.Time     `json:"end_at,omitzero"`
-	// EffectiveAt is the first instant at which units can be deducted, NextResetAt when the next
-	// period of a daily budget begins; zero: none follows.
+	// EffectiveAt is the first instant at which units can be deducted, NextResetAt the beginning of
+	// the next period of a daily budget; zero means none.
 	EffectiveAt time.Time     `json:"effective_at,omitzero"`
 	NextResetAt time.Time     `json:"next_reset_at,omitzero"`
 	CreatedAt   time.Time     `json:"created_at,omitzero"`
 	UpdatedAt   time.Time     `json:"updated_at,omitzero"`
 	Status      budget.Status `json:"status"`
-	// Version grows with every change of the definition.
+	// Version increases with every change of the definition.
 	Version int64 `json:"version"`
 
 	TotalQuantity int64 `json:"total_quantity"`
 	// OutQuantity is what was handed out: total − undistributed − forfeited.
 	OutQuantity int64 `json:"out_quantity"`
-	// Undistributed is what no bucket holds. Of that, NotFunded is what no period has been given
-	// yet.
+	// Undistributed is what no bucket holds. NotFunded is the part of it that no period has
+	// received.
 	Undistributed int64 `json:"undistributed"`
 	NotFunded     int64 `json:"not_funded"`
-	// PendingShrink is what shrinks still wait for.
+	// PendingShrink is what pending shrinks still wait for.
 	PendingShrink int64 `json:"pending_shrink,omitzero"`
 	// Remaining is what the open buckets hold for deductions.
 	Remaining int64 `json:"remaining"`
@@ -163,10 +163,9 @@ type Budget struct {
 	InTransit   int64 `json:"in_transit"`
 	Quarantined int64 `json:"quarantined"`
 	Forfeited   int64 `json:"forfeited"`
-	// Period is the open one of a daily budget, or the next, if none is open now; nil after the
-	// last.
+	// Period is the open one of a daily budget, or the next if none is open; nil after the last.
 	Period *Period `json:"period,omitzero"`
-	// Periods are the first ones and the last one; of a dry run only.
+	// Periods are the first ones and the last one, for a dry run only.
 	Periods []Planned   `json:"periods,omitempty"`
 	Buckets BucketCount `json:"buckets"`
 	Limits  []Limit     `json:"limits,omitempty"`
@@ -176,15 +175,15 @@ type Budget struct {
 type Period struct {
 	// Number counts the budget's periods from 1.
 	Number int64 `json:"number"`
-	// Start is its first instant, End the first one after it; zero: none.
+	// Start is its first instant, End the first one after it; zero means unbounded.
 	Start time.Time `json:"start,omitzero"`
 	End   time.Time `json:"end,omitzero"`
-	// Total is what it got, Used what of that is used.
+	// Total is what it got, Used the used part of it.
 	Total int64 `json:"total"`
 	Used  int64 `json:"used"`
 }
 
-// Planned is a period of a budget that was not made, and what it would get, in minor units.
+// Planned is a period of a budget that was not created, and what it would get, in minor units.
 type Planned struct {
 	Number   int64     `json:"number"`
 	Start    time.Time `json:"start,omitzero"`
@@ -196,12 +195,12 @@ type Planned struct {
 type BucketCount struct {
 	Online  int `json:"online"`
 	Offline int `json:"offline"`
-	// Unreachable is how many are on stores that the server does not reach; of one budget only.
+	// Unreachable is how many are on stores that the server cannot reach, for a single budget only.
 	Unreachable int `json:"unreachable,omitzero"`
 }
 
-// Create makes a budget and returns it. The same definition again returns the budget that is
-// already there; another one under a taken name is name_taken.
+// Create creates a budget and returns it. The same definition again returns the existing budget;
+// another definition under a taken name is name_taken.
 func (c *Client) Create(ctx context.Context, request CreateRequest) (*Budget, error) {
 	if request.Tenant == "" {
 		request.Tenant = c.tenant
@@ -221,10 +220,9 @@ func (c *Client) Budget(ctx context.Context, name string) (*Budget, error) {
 	return result(&answer, err)
 }
 
-// Patch changes a budget and returns it as it then is; the change holds on every node within a
-// second. Without IfVersion a lost answer is repeated; with it the outcome stays unknown, because
-// the first attempt may be what made the version another. Errors: budget_not_found, invalid,
-// version_conflict.
+// Patch changes a budget and returns the result; the change applies on every node within a second.
+// Without IfVersion a lost answer is retried; with it the outcome stays unknown, because the first
+// attempt may have changed the version. Errors: budget_not_found, invalid, version_conflict.
 func (c *Client) Patch(ctx context.Context, name string, request PatchRequest) (*Budget, error) {
 	body, err := request.body()
 	if err != nil {
@@ -251,7 +249,7 @@ type Filter struct {
 // Page is a part of the list of budgets.
 type Page struct {
 	Budgets []Budget `json:"budgets"`
-	// NextPageToken asks for the following page; "" after the last.
+	// NextPageToken requests the next page; "" on the last page.
 	NextPageToken string `json:"next_page_token,omitzero"`
 }
 
@@ -272,8 +270,8 @@ func (c *Client) List(ctx context.Context, filter Filter) (*Page, error) {
 	return result(&answer, err)
 }
 
-// Budgets goes through all pages. It stops after an error, which comes with a zero Budget, and
-// fails rather than loop when the service repeats a page token.
+// Budgets iterates over all pages. It stops after an error, which comes with a zero Budget. It
+// returns an error instead of looping if the service repeats a page token.
 func (c *Client) Budgets(ctx context.Context, filter Filter) iter.Seq2[Budget, error] {
 	return func(yield func(Budget, error) bool) {
 		for {
@@ -299,7 +297,7 @@ func (c *Client) Budgets(ctx context.Context, filter Filter) iter.Seq2[Budget, e
 	}
 }
 
-// get prepares a read below /v1/budgets/.
+// get returns a read below /v1/budgets/.
 func (c *Client) get(op string, segments ...string) call {
 	return call{
 		op: op, method: http.MethodGet, path: append([]string{"v1", "budgets"}, segments...),
@@ -307,7 +305,7 @@ func (c *Client) get(op string, segments ...string) call {
 	}
 }
 
-// post prepares a change below /v1/budgets/ that must not be repeated blindly.
+// post returns a change below /v1/budgets/ that must not be retried blindly.
 func (c *Client) post(op string, body any, segments ...string) call {
 	return call{
 		op: op, method: http.MethodPost, path: append([]string{"v1", "budgets"}, segments...),

@@ -11,7 +11,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 )
 
-// MaxChecks is the most deductions that one Check may ask about.
+// MaxChecks is the most deductions in one Check.
 const MaxChecks = 1000
 
 // CheckItem asks whether a deduction would be accepted now.
@@ -20,24 +20,24 @@ type CheckItem struct {
 	// Amount is in minor units.
 	Amount     int64             `json:"amount"`
 	Dimensions map[string]string `json:"dimensions,omitempty"`
-	// Counts are own amounts for single limits, by their names.
+	// Counts are the request's own amounts by limit name.
 	Counts map[string]int64 `json:"counts,omitempty"`
 }
 
-// Foreseen is what a deduction would be answered now.
+// Foreseen is the present answer to a deduction.
 type Foreseen struct {
 	RequestID string `json:"request_id,omitzero"`
-	// Outcome is "would_be_accepted", or "accepted" where the request id is known: a repetition of it
-	// would be answered with what is recorded.
+	// Outcome is "would_be_accepted", or "accepted" if the request id is known: a repeat would be
+	// answered from the ledger.
 	Outcome string `json:"outcome"`
 	Amount  int64  `json:"amount"`
-	// BudgetRemaining is what the whole budget still holds; 0 where Unlimited.
+	// BudgetRemaining is what the whole budget still holds; 0 if Unlimited.
 	BudgetRemaining int64  `json:"budget_remaining"`
 	PeriodRemaining *int64 `json:"period_remaining,omitzero"`
 	Unlimited       bool   `json:"unlimited,omitzero"`
-	// Limits are those that it would count for, as they are now: without it.
+	// Limits are those that it would count for, without counting it.
 	Limits []LimitState `json:"limits"`
-	// Replayed: the request id is known.
+	// Replayed means that the request id is known.
 	Replayed bool `json:"replayed,omitzero"`
 }
 
@@ -54,8 +54,8 @@ type checkRequest struct {
 	Checks []CheckItem `json:"checks"`
 }
 
-// Check asks which of up to MaxChecks deductions would be accepted now, each for itself, and
-// changes nothing: which of these ads may this user see. It promises nothing for a moment later.
+// Check reports which of up to MaxChecks independent deductions would be accepted now, such as
+// which of these ads a user may see. It changes nothing and promises nothing for later.
 func (c *Client) Check(ctx context.Context, items []CheckItem) ([]CheckResult, error) {
 	if len(items) > MaxChecks {
 		return nil, fmt.Errorf("check: %d deductions, at most %d are allowed", len(items), MaxChecks)
@@ -82,7 +82,7 @@ func (c *Client) Check(ctx context.Context, items []CheckItem) ([]CheckResult, e
 	return results, nil
 }
 
-// checked reads one result of a check: what would be accepted, or a problem.
+// checked parses one result of a check: what would be accepted, or a problem.
 func checked(what call, text jsontext.Value) (*Foreseen, error) {
 	var answer Foreseen
 	if err := json.Unmarshal(text, &answer); err == nil && answer.Outcome != "" {
@@ -103,14 +103,14 @@ func checked(what call, text jsontext.Value) (*Foreseen, error) {
 	return nil, wire.problem(what, wire.Status)
 }
 
-// dryRun is a deduct that is only asked about.
+// dryRun is a deduct that is only checked.
 type dryRun struct {
 	DeductRequest `json:",inline"`
 	DryRun        bool `json:"dry_run"`
 }
 
-// DryRun asks what Deduct would be answered now for the same request, and changes nothing.
-// Errors: those that Deduct would return.
+// DryRun returns what Deduct would now answer to the same request, and changes nothing. Errors:
+// those of Deduct.
 func (c *Client) DryRun(
 	ctx context.Context, name string, request DeductRequest,
 ) (*Foreseen, error) {
@@ -121,27 +121,27 @@ func (c *Client) DryRun(
 	return result(&answer, err)
 }
 
-// UsageRequest asks what was counted for values of dimensions.
+// UsageRequest selects the deductions that Usage counts.
 type UsageRequest struct {
 	// Dimensions are the values that a deduction must carry, at least one.
 	Dimensions map[string]string
-	// From is the first instant that counts, To the first one that does not; zero: no bound.
+	// From is the first instant that counts, To the first one that does not; zero means no bound.
 	From, To time.Time
 }
 
-// Usage is what the deductions with some values of dimensions add up to.
+// Usage is the sum of the deductions with given values of dimensions.
 type Usage struct {
 	Dimensions map[string]string `json:"dimensions"`
 	From       time.Time         `json:"from,omitzero"`
 	To         time.Time         `json:"to,omitzero"`
-	// Calls is how many there are, Amount what they deducted, in minor units, RolledBack what of that
-	// was given back.
+	// Calls is their number, Amount what they deducted in minor units, RolledBack the part of it
+	// that was given back.
 	Calls      int64 `json:"calls"`
 	Amount     int64 `json:"amount"`
 	RolledBack int64 `json:"rolled_back"`
 }
 
-// Usage returns what was counted for values of dimensions in any period. Errors: budget_not_found,
+// Usage returns what was counted for values of dimensions in any span. Errors: budget_not_found,
 // invalid.
 func (c *Client) Usage(ctx context.Context, name string, request UsageRequest) (*Usage, error) {
 	what := c.get("usage", name, "usage")

@@ -21,27 +21,27 @@ import (
 
 // Bounds of the conversation with one server.
 const (
-	// maxAnswerBytes bounds what is read of one answer; a page of 1,000 budgets is about 1 MiB.
+	// maxAnswerBytes bounds one answer; a page of 1,000 budgets is about 1 MiB.
 	maxAnswerBytes = 32 << 20
 	// maxIdleConns keeps as many connections open as a busy caller has calls in flight; net/http's
-	// own 2 per host would make most calls dial anew.
+	// own 2 per host would make most calls dial again.
 	maxIdleConns = 256
 	dialTimeout  = 3 * time.Second
-	// maxAnswerAhead is the most that is set aside for an answer before it is read.
+	// maxAnswerAhead is the most that is allocated for an answer before it is read.
 	maxAnswerAhead = 1 << 20
-	// targetAhead is set aside for a URL.
+	// targetAhead is allocated for a URL.
 	targetAhead = 128
 	idleTimeout = 60 * time.Second
 )
 
-// The headers that are the same in every request; nobody changes them.
+// Header values that are the same in every request. They must not be changed.
 var (
 	acceptHeader    = []string{"application/json, application/problem+json"}
 	userAgentHeader = []string{"budgetd-client"}
 	jsonHeader      = []string{"application/json"}
 )
 
-// Client calls one budgetd server. Make it with New; it is safe for concurrent use.
+// Client calls one budgetd server. Create it with New; it is safe for concurrent use.
 type Client struct {
 	// addresses are base URLs of equal servers; current is the number of the one that is called.
 	addresses []string
@@ -51,39 +51,40 @@ type Client struct {
 	retry     Retry
 	// cancelWithin: what stays unknown is cancelled, within this time; 0: it is not.
 	cancelWithin time.Duration
-	// trace finds the trace of a context; nil: only those of ContextWithTrace are found.
+	// trace returns the trace of a context; nil means that only those of ContextWithTrace are used.
 	trace func(context.Context) Trace
-	// token is asked for the key of each attempt; nil: calls carry no key.
+	// token returns the key of each attempt; nil means that calls carry no key.
 	token TokenSource
-	// coalescer sends deductions together; nil: each goes by itself.
+	// coalescer sends deductions together; nil means that each goes by itself.
 	coalescer *coalescer
-	// traced: the transport is known to report when it got a connection, so its silence proves that
-	// nothing was sent.
+	// traced means that the transport is known to report when it got a connection, so that its
+	// silence proves that nothing was sent.
 	traced bool
 }
 
 // Option changes how a Client works.
 type Option func(*Client)
 
-// WithTenant names the tenant whose budgets are meant by name. Default: the server's, "default".
+// WithTenant sets the tenant of budget names. The default is the server's, "default".
 func WithTenant(tenant string) Option { return func(c *Client) { c.tenant = tenant } }
 
-// WithRetry replaces the bounds of repeats and waiting.
+// WithRetry replaces the bounds of retries and waits.
 func WithRetry(r Retry) Option { return func(c *Client) { c.retry = r.withDefaults() } }
 
-// WithCancelUnknown makes Deduct and DeductBatch leave no outcome unknown if they can help it: when
-// the attempts or the context end with one unanswered, the request id is cancelled. The error is
-// then request_void with Problem.Cancelled: it had no effect and never will; another try needs
-// another id. It remains an *UnknownOutcome when the cancel gets no answer either.
+// WithCancelUnknown makes Deduct and DeductBatch avoid unknown outcomes: if the attempts or the
+// context end with one unanswered, they cancel the request id. The error is then request_void with
+// Problem.Cancelled: it had no effect and never will; another try needs another id. It remains an
+// *UnknownOutcome if the cancel gets no answer either.
 //
-// The cancel has so much time of its own, also after the context ended: the call may last so much
-// longer. Default: the caller decides, and a cancel after a refusal ends with the context.
+// The cancel has its own time limit, within, even after the context ended, so the call may last
+// that much longer. By default the caller decides, and a cancel after a refusal ends with the
+// context.
 func WithCancelUnknown(within time.Duration) Option {
 	return func(c *Client) { c.cancelWithin = max(within, 0) }
 }
 
 // WithTransport replaces the transport, for TLS or tracing. With anything but an *http.Transport
-// every failure except that of dialling, without a connection before, counts as sent.
+// every failure counts as sent, except a failure to dial without an earlier connection.
 func WithTransport(t http.RoundTripper) Option {
 	return func(c *Client) {
 		c.http.Transport = t
@@ -149,30 +150,30 @@ type call struct {
 	query  url.Values
 	header http.Header
 	body   any // nil: none
-	// trace is the one the call belongs to; zero: one of its own.
+	// trace is the trace of the call; zero means one of its own.
 	trace Trace
-	// item is the same as a part of a batch, for a deduction that goes together with others; nil: it
-	// goes by itself.
+	// item is the same as a part of a batch, for a deduction that goes together with others; nil if
+	// it goes by itself.
 	item *BatchItem
-	// requestID is what an unknown outcome is reported with.
+	// requestID is the id that an unknown outcome reports.
 	requestID string
-	// longer is how much longer than other calls it may take: it waits for news.
+	// longer is how much longer than other calls it may take, because it waits for news.
 	longer time.Duration
-	// repeatable: sending it again has no second effect. Reads are.
+	// repeatable means that sending it again has no second effect, as for reads.
 	repeatable bool
-	// harmless: it is no read by its method and changes nothing all the same.
+	// harmless means that it changes nothing although its method is not a read.
 	harmless bool
-	// settle makes a refusal certain that follows an unanswered attempt: it returns nil when the call
-	// then certainly has no effect. nil: it cannot be made certain.
+	// settle settles a refusal after an unanswered attempt: it returns nil if the call then
+	// certainly has no effect. It is nil if that is impossible.
 	settle func(context.Context) error
-	// settleIn is where that is done; nil: settling says.
+	// settleIn is the context of settle; nil means that of settling.
 	settleIn context.Context
 }
 
 func (c call) read() bool { return c.method == http.MethodGet || c.harmless }
 
 // send makes one attempt and decodes the answer into out, unless that is nil. Its errors are
-// *Problem and *TransportError; plain ones mean that the request could not be written and nothing
+// *Problem and *TransportError; any other means that the request could not be encoded and nothing
 // was sent.
 func (c *Client) send(ctx context.Context, what call, out any) error {
 	_, err := c.exchange(ctx, what, out)
@@ -239,11 +240,11 @@ func (c *Client) exchange(ctx context.Context, what call, out any) (correlation 
 	return correlation, nil
 }
 
-// outcome is an answer about one request id: of returns an error where it does not say what became
-// of that.
+// outcome is an answer about one request id. of returns an error unless the answer is about that
+// id.
 type outcome interface{ of(requestID string) error }
 
-// readAnswer reads an answer to its end, so that its connection can be used again, or until it is
+// readAnswer reads an answer to its end, so that its connection can be reused, or until it is
 // longer than maxAnswerBytes.
 func readAnswer(response *http.Response) ([]byte, error) {
 	var body bytes.Buffer
@@ -286,7 +287,7 @@ func (c *Client) request(ctx context.Context, what call) (*http.Request, error) 
 	return request, nil
 }
 
-// text writes a body as JSON; what is JSON already is taken as it is.
+// text encodes a body as JSON; a JSON text is used verbatim.
 func (c call) text(body any) (jsontext.Value, error) {
 	if text, ok := body.(jsontext.Value); ok {
 		return text, nil
@@ -301,8 +302,8 @@ func (c call) text(body any) (jsontext.Value, error) {
 // unwritten returns the error of a call that cannot be sent at all.
 func (c call) unwritten(err error) error { return fmt.Errorf("%s: %w", c.op, err) }
 
-// target writes the URL. Segments that a server or proxy would take for a directory are refused
-// here: "/v1/budgets/../x" is another call.
+// target returns the URL. It refuses segments that a server or proxy would treat as a directory:
+// "/v1/budgets/../x" is another call.
 func (c *Client) target(what call) (string, error) {
 	var target strings.Builder
 	target.Grow(targetAhead)
@@ -321,7 +322,7 @@ func (c *Client) target(what call) (string, error) {
 	return target.String(), nil
 }
 
-// inTenant returns the query that says whose budgets are meant.
+// inTenant returns the query that names the tenant.
 func (c *Client) inTenant() url.Values {
 	query := url.Values{}
 	if c.tenant != "" {
@@ -330,7 +331,7 @@ func (c *Client) inTenant() url.Values {
 	return query
 }
 
-// dialFailed reports whether err says that no connection was made.
+// dialFailed reports whether err means that no connection was made.
 func dialFailed(err error) bool {
 	var operation *net.OpError
 	return errors.As(err, &operation) && operation.Op == "dial"

@@ -11,48 +11,48 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 )
 
-// Bounds of coalescing where the caller names none.
+// The default bounds of coalescing.
 const (
 	defaultCoalescedCalls = 4
 	defaultCoalescedItems = 100
 	defaultCoalescedQueue = 10_000
 )
 
-// ErrQueueFull is in the error of a coalesced Deduct for which there was no room (errors.Is).
-// Nothing was sent: its kind is budget.NotDone, and it is repeated like "unavailable".
+// ErrQueueFull is in the error of a coalesced Deduct without room in the queue (errors.Is). Nothing
+// was sent: its kind is budget.NotDone, and it is retried like "unavailable".
 var ErrQueueFull = errors.New("as many deductions as the queue holds are waiting to be sent")
 
 // Coalescing bounds how concurrent deductions share calls. Zero fields take the defaults.
 type Coalescing struct {
-	// Calls is the most that are under way at once. Fewer make larger batches. Default 4.
+	// Calls is the most concurrent calls. Fewer make larger batches. The default is 4.
 	Calls int
-	// Items is the most deductions in one call, at most MaxBatch. Default 100. Where the server
-	// takes fewer (413) so does the client.
+	// Items is the most deductions in one call, at most MaxBatch. The default is 100. If the server
+	// accepts fewer (413), so does the client.
 	Items int
-	// Queue is the most deductions that wait to be sent; further ones fail with ErrQueueFull.
-	// Default 10,000.
+	// Queue is the most deductions that wait to be sent; further ones fail with ErrQueueFull. The
+	// default is 10,000.
 	Queue int
 }
 
-// WithCoalescing lets concurrent calls of Deduct go out together, as batches: a deduction goes at
-// once while fewer than Calls calls are under way, and those that come meanwhile go with the next
-// one, first come first sent. There is no timer, and nobody waits while a call is free. One that
-// has a call to itself goes as a plain deduct.
+// WithCoalescing sends concurrent calls of Deduct together, as batches. A deduction is sent at once
+// while fewer than Calls calls are running; those that arrive meanwhile go with the next one, in
+// order of arrival. There is no timer, and nobody waits while a call is free. A deduction alone in
+// its call is sent as a plain deduct.
 //
-// Each caller has its own answer, error, repeats (always with its own request id) and context, as
+// Each caller has its own answer, error, retries (always with its own request id) and context, as
 // without coalescing. A context that ends before its deduction was sent takes it out of the queue:
-// budget.NotDone. One that ends later leaves it unknown, and the others unharmed.
+// budget.NotDone. One that ends later leaves it unknown, and the others unaffected.
 //
-// What differs: an answer comes with the slowest of its batch (the service waits up to 2 s for
-// units of a scattered budget); AttemptTimeout begins when the batch is sent, the waiting before it
-// ends by the context; the transport sees no values of the callers' contexts; and a batch has a
-// trace of its own, since it belongs to many, so a caller's trace reaches the service only with a
-// plain deduct.
+// There are four differences. An answer comes with the slowest of its batch (the service waits up
+// to 2 s for units of a scattered budget). AttemptTimeout begins when the batch is sent; the
+// context bounds the wait before that. The transport does not see values of the callers' contexts.
+// A batch belongs to many callers and has its own trace, so a caller's trace reaches the service
+// only with a plain deduct.
 func WithCoalescing(bounds Coalescing) Option {
 	return func(c *Client) { c.coalescer = newCoalescer(c, bounds) }
 }
 
-// coalescer is the queue of one client. It has no goroutines while nothing is under way.
+// coalescer is the queue of one client. It has no goroutines while no call is running.
 type coalescer struct {
 	client *Client
 	bounds Coalescing
@@ -60,8 +60,8 @@ type coalescer struct {
 	mu       sync.Mutex
 	queue    []*coalesced
 	underWay int
-	// items is what the server takes at once, as far as is known: halved when it says that it
-	// was too much, one more after each full batch that it took.
+	// items is the estimate of what the server accepts at once: it is halved when the server says
+	// that it was too much, and grows by one after each full batch.
 	items int
 }
 
@@ -71,7 +71,7 @@ type coalesced struct {
 	text jsontext.Value // what stands in a batch
 	// most is how many may travel with it, itself included.
 	most int
-	// flight is what it is sent with; nil while it waits. left: its caller has gone.
+	// flight is the call that carries it; nil while it waits. left means that its caller has gone.
 	flight *flight
 	left   bool
 
@@ -82,10 +82,10 @@ type coalesced struct {
 	err         error
 }
 
-// flight is one call under way.
+// flight is one running call.
 type flight struct {
 	items []*coalesced
-	// callers is how many still wait for it; the last one that leaves ends it.
+	// callers is the number of callers that still wait for it; the last one that leaves ends it.
 	callers  int
 	answered bool
 	ctx      context.Context
@@ -108,7 +108,7 @@ func newCoalescer(c *Client, bounds Coalescing) *coalescer {
 
 // deduct makes one attempt of a deduction, together with others. Its errors are those of send.
 func (q *coalescer) deduct(ctx context.Context, what call, answer *DeductAnswer) error {
-	// What is faulty by itself must not spoil a batch.
+	// A fault of its own must not spoil a batch.
 	if _, err := q.client.target(what); err != nil {
 		return what.unwritten(err)
 	}
@@ -146,7 +146,8 @@ func (q *coalescer) deduct(ctx context.Context, what call, answer *DeductAnswer)
 	return nil
 }
 
-// enter puts a deduction into the queue and sees to it that it is sent; false: there is no room.
+// enter puts a deduction into the queue and ensures that it is sent. It returns false if there is
+// no room.
 func (q *coalescer) enter(i *coalesced) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -161,7 +162,7 @@ func (q *coalescer) enter(i *coalesced) bool {
 	return true
 }
 
-// stage is how far a deduction is when its caller goes.
+// stage is the progress of a deduction when its caller leaves.
 type stage int
 
 const (
@@ -170,7 +171,7 @@ const (
 	answered
 )
 
-// leave ends the waiting of a caller. One that is still in the queue is taken out of it.
+// leave ends the wait of a caller and removes a deduction that is still in the queue.
 func (q *coalescer) leave(i *coalesced) stage {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -199,7 +200,7 @@ func (q *coalescer) run() {
 	}
 }
 
-// take returns the next call with what has waited longest, in its order; nil: nothing waits.
+// take returns the next call with the longest-waiting deductions, in order; nil if nothing waits.
 func (q *coalescer) take() *flight {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -221,7 +222,7 @@ func (q *coalescer) take() *flight {
 	return f
 }
 
-// send makes the call and hands out what came back.
+// send makes the call and distributes the results.
 func (q *coalescer) send(f *flight) {
 	if len(f.items) == 1 {
 		var result jsontext.Value
@@ -261,10 +262,10 @@ func (f *flight) text() jsontext.Value {
 	return append(text, "]}"...)
 }
 
-// mostAfter returns how many of a batch may go together after it was answered with err; 0: that
-// answer stands for each of them. A batch that is refused as faulty did nothing, and what is wrong
-// with it may be one item, or their number: each one is to hear what it would have heard alone.
-// Only a caller that is not known (401) is so for every item.
+// mostAfter returns how many of a batch may go together after it was answered with err; 0 means
+// that the answer applies to each of them. A batch that is refused as faulty did nothing. The fault
+// may be one item or their number, so each item has to get its own answer. Only an unauthenticated
+// caller (401) is so for every item.
 func (f *flight) mostAfter(err error) int {
 	var p *Problem
 	switch {
@@ -278,8 +279,8 @@ func (f *flight) mostAfter(err error) int {
 	return 1
 }
 
-// again puts the items of a batch that did nothing back to the front of the queue, at most so many
-// to go together.
+// again returns the items of a batch that did nothing to the front of the queue, at most `most` to
+// go together.
 func (q *coalescer) again(f *flight, most int) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -311,7 +312,7 @@ func (q *coalescer) deliver(f *flight, results []jsontext.Value, correlation str
 	}
 }
 
-// ownCopy returns an error that its receiver may keep and change: others have the same one.
+// ownCopy returns an error that its receiver may keep and change, because others have the same one.
 func ownCopy(err error) error {
 	var p *Problem
 	var t *TransportError

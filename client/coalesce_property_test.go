@@ -16,7 +16,7 @@ import (
 
 // TestCoalescingKeepsEveryPromise: 64 callers with 1,000 deductions each, over a wire that loses
 // requests and replies, delivers late, delays and refuses. Whatever a caller is told is so at the end,
-// no id takes effect twice, and nobody waits for ever (synctest fails then).
+// no id takes effect twice, and every wait ends (otherwise synctest fails).
 func TestCoalescingKeepsEveryPromise(t *testing.T) {
 	tests := []struct {
 		name    string

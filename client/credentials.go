@@ -14,12 +14,12 @@ import (
 	"github.com/budgetd/budgetd/internal/tlsfiles"
 )
 
-// TokenSource returns the key that a call is made with. It is asked before every attempt and must
-// be safe for concurrent use. When it fails nothing is sent.
+// TokenSource returns the key of a call. It is called before every attempt and must be safe for
+// concurrent use. If it returns an error nothing is sent.
 type TokenSource func(context.Context) (string, error)
 
-// WithTokenSource sends the key that a source returns with every attempt, so that a rotated key
-// holds at once.
+// WithTokenSource sends the key from a source with every attempt, so that a rotated key applies at
+// once.
 func WithTokenSource(source TokenSource) Option { return func(c *Client) { c.token = source } }
 
 // WithToken sends a key with every attempt.
@@ -27,11 +27,11 @@ func WithToken(token string) Option {
 	return WithTokenSource(func(context.Context) (string, error) { return token, nil })
 }
 
-// tokenFileAge is how long a key that was read from a file is used before the file is read again.
+// tokenFileAge is how long a key from a file is used before the file is read again.
 const tokenFileAge = time.Second
 
 // WithTokenFile sends the key in a file with every attempt. The file is read again every second, so
-// that a key can be exchanged without a restart; while it cannot be read the last key is used.
+// that a key can be rotated without a restart; while it cannot be read the last key is used.
 func WithTokenFile(name string) Option {
 	file := &tokenFile{name: name}
 	return WithTokenSource(file.read)
@@ -88,20 +88,20 @@ func (c *Client) authorize(ctx context.Context, header http.Header) error {
 	return nil
 }
 
-// TLSFiles are files in PEM for connections to an https server. They are read again for every
-// connection, so that a certificate can be exchanged without a restart.
+// TLSFiles are PEM files for connections to an https server. They are read for every connection, so
+// that a certificate can be replaced without a restart.
 type TLSFiles struct {
-	// CA has the certificates that the server's must be signed by; "": the system's.
+	// CA has the certificate authorities for the server; "" means the system's.
 	CA string
-	// Cert and Key are the client certificate and its key, for mutual TLS; "": none.
+	// Cert and Key are the client certificate and its key, for mutual TLS; "" for none.
 	Cert, Key string
-	// ServerName is the name in the server's certificate; "": the host of the URL.
+	// ServerName is the name in the server's certificate; "" means the host of the URL.
 	ServerName string
 }
 
-// TLSTransport returns a transport for WithTransport that connects with files. TLS 1.2 is the least
-// version, and HTTP/2 is used where the server has it. It fails when a file cannot be read or when
-// Cert and Key do not go together.
+// TLSTransport returns a transport for WithTransport that connects with files. TLS 1.2 is the
+// minimum, and HTTP/2 is used if the server supports it. It returns an error if a file cannot be
+// read or if Cert and Key do not match.
 func TLSTransport(files TLSFiles) (*http.Transport, error) {
 	c, err := tlsfiles.NewClient(tlsfiles.ClientFiles(files))
 	if err != nil {
@@ -109,12 +109,12 @@ func TLSTransport(files TLSFiles) (*http.Transport, error) {
 	}
 	transport := newTransport()
 	transport.DialTLSContext = c.DialTLS(&net.Dialer{Timeout: dialTimeout}, "h2", "http/1.1")
-	// Through a proxy net/http shakes hands by itself, without these files.
+	// Through a proxy net/http performs the handshake itself, without these files.
 	transport.Proxy = nil
 	return transport, nil
 }
 
-// newTransport returns the transport of a Client that is given none.
+// newTransport returns the default transport of a Client.
 func newTransport() *http.Transport {
 	return &http.Transport{
 		Proxy:                 http.ProxyFromEnvironment,

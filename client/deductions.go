@@ -8,22 +8,22 @@ import (
 
 // DeductRequest asks for units of a budget.
 type DeductRequest struct {
-	// RequestID names the deduction for good: 1-128 bytes of UTF-8 without control characters. See
-	// NewRequestID.
+	// RequestID identifies the deduction permanently: 1-128 bytes of UTF-8 without control
+	// characters. See NewRequestID.
 	RequestID string `json:"request_id"`
 	// Amount is in minor units, 1 … 9007199254740991.
 	Amount int64 `json:"amount"`
-	// Key routes the request to a bucket; "": the request id does.
+	// Key routes the request to a bucket; "" routes it by the request id.
 	Key string `json:"key,omitzero"`
-	// Dimensions say whom the deduction is for, such as {"user": "u1"}; they are recorded, and limits
-	// count by them.
+	// Dimensions say whom the deduction is for, such as {"user": "u1"}. They are recorded, and
+	// limits count by them.
 	Dimensions map[string]string `json:"dimensions,omitempty"`
-	// Counts are own amounts for single limits, by their names; 0 counts nothing.
+	// Counts are the request's own amounts by limit name; 0 counts nothing.
 	Counts map[string]int64 `json:"counts,omitempty"`
 	// Reference is the caller's note, recorded.
 	Reference string `json:"reference,omitzero"`
-	// HoldTTL makes a hold of it, which expires after this time unless it is confirmed, and gives its
-	// units back then: 1 ms to 366 days, such as "15m"; "": used at once.
+	// HoldTTL makes a hold, which expires after this time unless it is confirmed, and then gives
+	// its units back: 1 ms to 366 days, such as "15m"; "" uses the units at once.
 	HoldTTL string `json:"hold_ttl,omitzero"`
 	// Group names holds that are confirmed or rolled back together: 1-128 bytes.
 	Group string `json:"group,omitzero"`
@@ -35,47 +35,49 @@ type DeductAnswer struct {
 	// Outcome is "accepted".
 	Outcome string `json:"outcome"`
 	Amount  int64  `json:"amount"`
-	// State is where the deduction stands today, also in a replay: "used", "held", "rolled_back",
+	// State is the present state of the deduction, even in a replay: "used", "held", "rolled_back",
 	// "expired".
 	State  string `json:"state"`
 	Bucket string `json:"bucket"`
-	// Remaining is what the serving bucket still holds, in minor units. It is nil where Unlimited, and
-	// where it could not be read in time.
+	// Remaining is what the serving bucket still holds, in minor units. It is nil if Unlimited, and
+	// if it could not be read in time.
 	Remaining *int64 `json:"remaining"`
-	// BudgetRemaining is what the whole budget still holds after the deduction, to what other nodes
-	// did within a second. It is nil where Unlimited, and where it could not be read in time.
+	// BudgetRemaining is what the whole budget still holds after the deduction, except for changes
+	// of other nodes within the last second. It is nil if Unlimited, and if it could not be read in
+	// time.
 	BudgetRemaining *int64 `json:"budget_remaining"`
-	// PeriodRemaining is what the open period of a daily budget still holds; nil for others, and where
-	// it could not be read in time.
+	// PeriodRemaining is what the open period of a daily budget still holds; nil for other budgets,
+	// and if it could not be read in time.
 	PeriodRemaining *int64 `json:"period_remaining,omitzero"`
-	// Unlimited: the budget has no total.
+	// Unlimited means that the budget has no total.
 	Unlimited bool `json:"unlimited,omitzero"`
 	// HoldUntil is when a hold expires, by the database's clock.
 	HoldUntil time.Time `json:"hold_until,omitzero"`
-	// Limits are those that it counts for, and how far they are used.
+	// Limits are those that it counts for, and their usage.
 	Limits []LimitState `json:"limits,omitempty"`
-	// Receipt helps a later rollback or cancel to find the deduction; opaque.
+	// Receipt helps a later rollback or cancel to find the deduction; it is opaque.
 	Receipt string `json:"receipt"`
-	// Replayed: the request id was known, by an earlier call or by an earlier attempt of this one.
+	// Replayed means that the request id was known, from an earlier call or an earlier attempt of
+	// this one.
 	Replayed bool `json:"replayed"`
-	// Attempts is how many were made until this answer came.
+	// Attempts is the number of attempts until this answer.
 	Attempts int `json:"-"`
 }
 
-// Deduct takes units from a budget, at most once per request id, and returns once they certainly
-// are taken or certainly are not, or with an *UnknownOutcome. The id must not be empty.
+// Deduct takes units from a budget, at most once per request id. It returns once they certainly are
+// or are not taken, or with an *UnknownOutcome. The id must not be empty.
 //
-// Lost answers, "unavailable" and "outcome_unknown" are repeated with the same id. A refusal after
-// an unanswered attempt is returned only when the id was cancelled (Problem.Cancelled), so that the
-// earlier attempt has no effect either; then another try needs another id. The bounds are Retry and
-// the context; when they end with an attempt unanswered, the error is *UnknownOutcome, or, with
-// WithCancelUnknown, request_void with Problem.Cancelled.
+// It retries lost answers, "unavailable" and "outcome_unknown" with the same id. It returns a
+// refusal after an unanswered attempt only after it has cancelled the id (Problem.Cancelled), so
+// that the earlier attempt has no effect either; another try then needs another id. Retry and the
+// context bound the attempts. If they end with one unanswered, the error is *UnknownOutcome or,
+// with WithCancelUnknown, request_void with Problem.Cancelled.
 //
 // Errors: budget_not_found, invalid, budget_paused, budget_not_effective, budget_expired,
 // budget_exhausted (with Available), period_exhausted (with Available and RetryAfter: a later
-// period may cover it; a refusal like any other, and not repeated here), limit_exceeded (with Limit
-// and RetryAfter; not repeated either), request_conflict (the id has another payload), request_void
-// (it was cancelled), group_closed.
+// period may cover it; it is not retried), limit_exceeded (with Limit and RetryAfter; it is not
+// retried either), request_conflict (the id has another payload), request_void (it was cancelled),
+// group_closed.
 func (c *Client) Deduct(ctx context.Context, name string, request DeductRequest) (
 	*DeductAnswer, error,
 ) {
@@ -94,18 +96,18 @@ func (c *Client) Deduct(ctx context.Context, name string, request DeductRequest)
 	return result(&answer, err)
 }
 
-// of is outcome's; an answer without an id is that of the call.
+// of implements outcome. An answer without an id belongs to the call.
 func (a *DeductAnswer) of(requestID string) error {
 	return aboutRequest(requestID, a.RequestID, "outcome", a.Outcome)
 }
 
-// of is outcome's.
+// of implements outcome.
 func (d *Deduction) of(requestID string) error {
 	return aboutRequest(requestID, d.RequestID, "state", d.State)
 }
 
-// aboutRequest returns an error where an answer, which names an id or none, says nothing of a
-// request id: a proxy may have made it.
+// aboutRequest returns an error if an answer is not about a request id; named is the id in the
+// answer, if any. A proxy may have made such an answer.
 func aboutRequest(requestID, named, field, value string) error {
 	switch {
 	case value == "":
@@ -120,33 +122,33 @@ func aboutRequest(requestID, named, field, value string) error {
 type RollbackRequest struct {
 	// RequestID is the deduction's.
 	RequestID string `json:"request_id"`
-	// Amount is the part to give back; 0: all that is left.
+	// Amount is the part to give back; 0 means all that is left.
 	Amount int64 `json:"amount,omitzero"`
-	// RollbackID names the rollback; "": the one of the whole. The same again replays.
+	// RollbackID names the rollback; "" means the rollback of the whole. The same id again replays.
 	RollbackID string `json:"rollback_id,omitzero"`
-	// Key is the deduction's. A budget in store mode needs it, or the receipt.
+	// Key is the deduction's. Store mode needs it or the receipt.
 	Key     string `json:"key,omitzero"`
 	Receipt string `json:"receipt,omitzero"`
 }
 
-// CancelRequest makes certain that a request id has no effect.
+// CancelRequest ensures that a request id has no effect.
 type CancelRequest struct {
 	// RequestID is the deduction's.
 	RequestID string `json:"request_id"`
-	// Key is the deduction's. A budget in store mode needs it, or the receipt.
+	// Key is the deduction's. Store mode needs it or the receipt.
 	Key     string `json:"key,omitzero"`
 	Receipt string `json:"receipt,omitzero"`
 }
 
-// Deduction is what is recorded of a request id. Quantities are minor units.
+// Deduction is the ledger's record of a request id. Quantities are minor units.
 type Deduction struct {
 	RequestID string `json:"request_id"`
-	// State is "used", "held", "rolled_back", "expired" or "void": it never happened and never will.
+	// State is "used", "held", "rolled_back", "expired", or "void" if it never happened and never
+	// will.
 	State      string `json:"state"`
 	Amount     int64  `json:"amount"`
 	RolledBack int64  `json:"rolled_back"`
-	// Confirmed is what was confirmed of a hold; HoldUntil when it expires, or would have; Group its
-	// group.
+	// Confirmed is the confirmed part of a hold, HoldUntil its expiry, Group its group.
 	Confirmed  int64             `json:"confirmed,omitzero"`
 	HoldUntil  time.Time         `json:"hold_until,omitzero"`
 	Group      string            `json:"group,omitzero"`
@@ -155,16 +157,16 @@ type Deduction struct {
 	Reference  string            `json:"reference,omitzero"`
 	// CountedAt is when the deduction was committed, by the database's clock.
 	CountedAt time.Time `json:"counted_at,omitzero"`
-	// Receipt helps a later rollback or cancel to find the deduction; opaque.
+	// Receipt helps a later rollback or cancel to find the deduction; it is opaque.
 	Receipt string `json:"receipt,omitzero"`
-	// Replayed: the rollback was known; nothing was given back again.
+	// Replayed means that the rollback was known and nothing was given back again.
 	Replayed bool `json:"replayed,omitzero"`
 }
 
 // Rollback gives units of a deduction back, never more than it took, wherever its bucket is by now.
 // The same rollback id replays. Errors: deduction_not_found (not final: the deduction may still
-// arrive; Cancel is final), already_rolled_back (by another rollback id),
-// amount_exceeds_remaining, request_conflict.
+// arrive; Cancel is final), already_rolled_back (by another rollback id), amount_exceeds_remaining,
+// request_conflict.
 func (c *Client) Rollback(ctx context.Context, name string, request RollbackRequest) (
 	*Deduction, error,
 ) {
@@ -175,8 +177,8 @@ func (c *Client) Rollback(ctx context.Context, name string, request RollbackRequ
 	return result(&answer, err)
 }
 
-// Cancel makes certain that a request id has no effect: a deduction that happened is rolled back
-// (state "rolled_back"), one that did not never will (state "void", and a late deduct answers
+// Cancel ensures that a request id has no effect. A deduction that happened is rolled back (state
+// "rolled_back"); one that did not never will (state "void", and a late deduct returns
 // request_void). Repeats replay.
 func (c *Client) Cancel(ctx context.Context, name string, request CancelRequest) (
 	*Deduction, error,
@@ -188,8 +190,8 @@ func (c *Client) Cancel(ctx context.Context, name string, request CancelRequest)
 	return result(&answer, err)
 }
 
-// Deduction returns what is recorded of a request id. Errors: deduction_not_found, which is not
-// final while an attempt may be under way.
+// Deduction returns the record of a request id. Errors: deduction_not_found, which is not final
+// while an attempt may be running.
 func (c *Client) Deduction(ctx context.Context, name, requestID string) (*Deduction, error) {
 	what := c.get("deduction", name, "deductions")
 	what.query.Set("request_id", requestID)

@@ -13,47 +13,48 @@ import (
 // FieldError names one faulty field of a request and says what it must be.
 type FieldError = budget.FieldError
 
-// Problem is an answer of the service that is not a success (RFC 9457).
+// Problem is an error answer of the service (RFC 9457).
 type Problem struct {
 	// Op is the call, in the API's words: "deduct", "create".
 	Op string
 	// Status is the HTTP status.
 	Status int
-	// Code is the stable name of the reason; "" when the answer was not budgetd's own, for example
-	// that of a proxy.
+	// Code is the stable name of the reason; "" if the answer was not budgetd's, for example a
+	// proxy's.
 	Code   budget.Code
 	Title  string
 	Detail string
-	// Budget and RequestID name the item of a batch or a check as the request did; "" elsewhere.
+	// Budget and RequestID identify the item of a batch or a check; "" elsewhere.
 	Budget, RequestID string
 	// Errors lists every faulty field, for "malformed" and "invalid".
 	Errors []FieldError
-	// Available is what the budget still covers, in minor units; nil where it was not told.
+	// Available is what the budget can still cover, in minor units; nil if unknown.
 	Available *int64
-	// Limit is the one that would be exceeded, of several the one that resets last, for
-	// "limit_exceeded"; nil otherwise. Limits are all of them.
+	// Limit is the exceeded limit that resets last, for "limit_exceeded"; nil otherwise. Limits
+	// holds all exceeded limits.
 	Limit  *LimitState
 	Limits []LimitState
-	// Never: the request cannot be accepted as things are defined now. It is final; RetryAfter is 0.
+	// Never means that the request cannot be accepted under the present definition. It is final;
+	// RetryAfter is 0.
 	Never bool
 	// StartAt is when the budget becomes effective, for "budget_not_effective"; zero otherwise.
 	StartAt time.Time
-	// Reason says why something is "unavailable"; "" where it was not told.
+	// Reason says why something is "unavailable"; "" if unknown.
 	Reason budget.Reason
 	// Reasons say why the service is not ready (Readyz).
 	Reasons []string
-	// RetryAfter is when repeating is worth while; 0: not told.
+	// RetryAfter is the time after which to repeat the request; 0 if unknown.
 	RetryAfter time.Duration
 	// CorrelationID finds this answer in the service's logs.
 	CorrelationID string
-	// Cancelled: an earlier attempt had stayed unanswered, so the client cancelled the request id to
-	// be certain that it has no effect. Another try needs another id.
+	// Cancelled means that an earlier attempt was unanswered, so the client cancelled the request
+	// id to ensure that it has no effect. Another try needs another id.
 	Cancelled bool
 
 	read bool
 }
 
-// Error says what was refused and why, and what to do where the code alone tells it.
+// Error says what was refused and why, and what to do if the code alone determines it.
 func (p *Problem) Error() string {
 	var text strings.Builder
 	text.WriteString(p.Op)
@@ -95,9 +96,8 @@ func (p *Problem) Error() string {
 	return text.String()
 }
 
-// kind judges by the code; a code that this version does not know, by the status. Without a code
-// the answer is not budgetd's, and only a status that blames the request proves that nothing was
-// done.
+// kind returns the kind of the code or, for an unknown code, of the status. Without a code the
+// answer is not budgetd's, and only a status that blames the request proves that nothing was done.
 func (p *Problem) kind() budget.Kind {
 	kind := p.Code.Kind()
 	known := kind != budget.MayBeDone || p.Code == budget.OutcomeUnknown || p.Code == budget.Internal
@@ -135,20 +135,20 @@ func (p *Problem) kindOfStatus() budget.Kind {
 	return budget.MayBeDone
 }
 
-// TransportError says that no usable answer arrived.
+// TransportError means that no usable answer arrived.
 type TransportError struct {
 	// Op is the call, in the API's words: "deduct", "create".
 	Op string
 	// Server is the base URL that was called.
 	Server string
-	// Sent: a connection was there, so the service may have got the request. Without it the request
-	// certainly did not happen.
+	// Sent means that there was a connection, so the service may have received the request.
+	// Otherwise the request certainly did not happen.
 	Sent bool
 	// Err is the cause; errors.Is finds context.Canceled and context.DeadlineExceeded in it.
 	Err error
 
 	read bool
-	// kept: it never left the client, which says nothing about the server.
+	// kept means that it never left the client, which proves nothing about the server.
 	kept bool
 }
 
@@ -169,20 +169,20 @@ func (e *TransportError) Error() string {
 
 func (e *TransportError) Unwrap() error { return e.Err }
 
-// UnknownOutcome says that all attempts together do not tell whether the request took effect.
+// UnknownOutcome means that all attempts together do not show whether the request took effect.
 // Repeat it with the same request id, or cancel that id.
 type UnknownOutcome struct {
 	// Op is the call, in the API's words: "deduct", "append".
 	Op string
 	// RequestID is the id to repeat or to cancel; "" for calls without one.
 	RequestID string
-	// Attempts is how many were made.
+	// Attempts is the number of attempts.
 	Attempts int
-	// Last is what ended the attempts. It does not say what happened to the earlier ones.
+	// Last is the error that ended the attempts. It does not say what happened to the earlier ones.
 	Last error
 }
 
-// Error says that the outcome is open, and how to settle it.
+// Error says that the outcome is unknown, and how to settle it.
 func (e *UnknownOutcome) Error() string {
 	id := ""
 	if e.RequestID != "" {
@@ -193,8 +193,8 @@ func (e *UnknownOutcome) Error() string {
 
 func (e *UnknownOutcome) Unwrap() error { return e.Last }
 
-// KindOf returns what err means for the caller, 0 for nil. Errors that did not come from a call
-// (a request that cannot be written as JSON) are budget.Faulty: nothing was sent.
+// KindOf returns what err means for the caller, 0 for nil. Errors that did not come from a call (a
+// request that cannot be encoded as JSON) are budget.Faulty: nothing was sent.
 func KindOf(err error) budget.Kind {
 	if err == nil {
 		return 0
@@ -231,7 +231,7 @@ func CodeOf(err error) budget.Code {
 	return ""
 }
 
-// Unreachable reports whether err says that no server was there to take the request.
+// Unreachable reports whether err means that no server was there to take the request.
 func Unreachable(err error) bool {
 	var unknown *UnknownOutcome
 	var t *TransportError

@@ -9,37 +9,36 @@ import (
 type ConfirmRequest struct {
 	// RequestID is the deduction's.
 	RequestID string `json:"request_id"`
-	// Amount is the part to use, the rest is given back; 0: the whole.
+	// Amount is the part to use, the rest is given back; 0 means the whole.
 	Amount  int64  `json:"amount,omitzero"`
 	Receipt string `json:"receipt,omitzero"`
 }
 
-// ExtendRequest lets a hold last longer, or shorter.
+// ExtendRequest extends or shortens a hold.
 type ExtendRequest struct {
 	// RequestID is the deduction's.
 	RequestID string `json:"request_id"`
-	// HoldTTL counts from the moment of the call, such as "15m".
+	// HoldTTL counts from the time of the call, such as "15m".
 	HoldTTL string `json:"hold_ttl"`
 	Receipt string `json:"receipt,omitzero"`
 }
 
-// Group is what became of the holds of a group, by request id.
+// Group is the deductions of a group, by request id.
 type Group struct {
 	Group      string      `json:"group"`
 	Deductions []Deduction `json:"deductions"`
 }
 
-// groupOrder names a group of holds.
+// groupOrder identifies a group of holds.
 type groupOrder struct {
 	Group   string `json:"group"`
 	HoldTTL string `json:"hold_ttl,omitzero"`
 }
 
-// Confirm uses a hold's units, or a part of them: the rest is given back. There is one confirm per
-// hold: the same again replays, also when the hold's time is over by then; with another amount it
-// is request_conflict. Errors: deduction_not_found (not final), not_held, hold_expired,
-// request_conflict, amount_exceeds_remaining. In the feed there is one entry, with what was
-// confirmed.
+// Confirm uses a hold's units, or a part of them and gives the rest back. There is one confirm per
+// hold: the same again replays, even after the hold's time; with another amount it is
+// request_conflict. The feed has one entry, with the confirmed amount. Errors: deduction_not_found
+// (not final), not_held, hold_expired, request_conflict, amount_exceeds_remaining.
 func (c *Client) Confirm(
 	ctx context.Context, name string, request ConfirmRequest,
 ) (*Deduction, error) {
@@ -50,8 +49,8 @@ func (c *Client) Confirm(
 	return result(&answer, err)
 }
 
-// Extend lets a hold expire at another moment, counted from now. Repeating it counts anew. Errors:
-// deduction_not_found (not final), not_held, hold_expired.
+// Extend makes a hold expire at another time, counted from now. A repeat counts from its own time.
+// Errors: deduction_not_found (not final), not_held, hold_expired.
 func (c *Client) Extend(
 	ctx context.Context, name string, request ExtendRequest,
 ) (*Deduction, error) {
@@ -62,10 +61,10 @@ func (c *Client) Extend(
 	return result(&answer, err)
 }
 
-// ConfirmGroup uses the units of all holds of a group, or of none: one that has expired keeps the
-// others from being confirmed (hold_expired). The group is closed then, and takes no other hold;
-// the same again replays. Errors: deduction_not_found (no hold is in the group), hold_expired,
-// not_held (it was rolled back).
+// ConfirmGroup uses the units of all holds of a group, or of none: an expired one prevents the
+// confirm of the others (hold_expired). It closes the group, which then accepts no other hold; the
+// same again replays. Errors: deduction_not_found (the group has no hold), hold_expired, not_held
+// (it was rolled back).
 func (c *Client) ConfirmGroup(ctx context.Context, name, group string) (*Group, error) {
 	return c.onGroup(ctx, "confirm", name, groupOrder{Group: group})
 }
@@ -76,12 +75,12 @@ func (c *Client) ExtendGroup(ctx context.Context, name, group, holdTTL string) (
 }
 
 // RollbackGroup gives back what is left of all deductions of a group, held or confirmed, and closes
-// it. The same again replays. Error: deduction_not_found (not final).
+// it. The same again replays. Errors: deduction_not_found (not final).
 func (c *Client) RollbackGroup(ctx context.Context, name, group string) (*Group, error) {
 	return c.onGroup(ctx, "rollback", name, groupOrder{Group: group})
 }
 
-// of is outcome's: each deduction of the group has a state.
+// of implements outcome: each deduction of the group has a state.
 func (g *Group) of(group string) error {
 	if g.Group != group || len(g.Deductions) == 0 {
 		return fmt.Errorf("the answer is not about group %q", group)

@@ -9,15 +9,15 @@ import (
 	"github.com/budgetd/budgetd/budget"
 )
 
-// MaxLedgerPage is the most entries of one page; MaxLedgerWait the longest that a call can wait for
-// news.
+// MaxLedgerPage is the most entries of one page, MaxLedgerWait the longest wait for news in one
+// call.
 const (
 	MaxLedgerPage = 1000
 	MaxLedgerWait = 30 * time.Second
 )
 
-// LedgerEntry is what happened to one deduction. Bucket and Entry together name it for good:
-// whoever may see an entry twice, because it stored its cursor too late, knows it again by them, or
+// LedgerEntry is an event of one deduction. Bucket and Entry together identify it permanently. A
+// reader that gets an entry twice, because it stored its cursor too late, recognises it by them, or
 // by request id, kind, rollback id, Cancelled and OfGroup.
 type LedgerEntry struct {
 	// Kind is "deduct", "rollback", or how a hold ended: "confirm", "expire".
@@ -26,14 +26,14 @@ type LedgerEntry struct {
 	// Entry numbers the entries of the bucket, from 1, without gaps.
 	Entry     int64  `json:"entry"`
 	RequestID string `json:"request_id"`
-	// RollbackID is the caller's; "": the default one, that of a cancel (Cancelled), or of the
+	// RollbackID is the caller's; "" for the default one, that of a cancel (Cancelled), or of the
 	// rollback of a whole group (OfGroup).
 	RollbackID string `json:"rollback_id,omitzero"`
 	Cancelled  bool   `json:"cancelled,omitzero"`
 	OfGroup    bool   `json:"of_group,omitzero"`
 	// Amount is what was deducted or given back, in minor units.
 	Amount int64 `json:"amount"`
-	// Held says that the units are held and not used.
+	// Held means that the units are held and not used.
 	Held bool `json:"held"`
 	// Dimensions and Reference are the deduction's.
 	Dimensions map[string]string `json:"dimensions,omitempty"`
@@ -45,17 +45,17 @@ type LedgerEntry struct {
 // LedgerPage is a part of a budget's change feed.
 type LedgerPage struct {
 	Entries []LedgerEntry `json:"entries"`
-	// Next resumes behind these entries, also when there are none.
+	// Next resumes after these entries, even if there are none.
 	Next string `json:"next"`
 }
 
-// Ledger reads a page of a budget's change feed: what follows the cursor after, at most limit
-// entries (0: the server's default of 100). The cursor is the Next of the page before; "" begins
-// with the oldest entries that are kept. While there is nothing new it waits for up to wait, at
-// most MaxLedgerWait, then answers an empty page. Entries of one bucket come in the order of their
-// commits; all entries come exactly once to whoever goes on from Next.
+// Ledger returns a page of a budget's change feed: at most limit entries after a cursor (0 means
+// the server's default of 100). The cursor is the Next of the previous page; "" begins with the
+// oldest stored entry. While there is nothing new it waits for up to wait, at most MaxLedgerWait,
+// and then returns an empty page. Entries of one bucket are in commit order. A reader that
+// continues from Next gets every entry exactly once.
 //
-// Errors: budget_not_found; invalid (the cursor is none of this budget); unavailable.
+// Errors: budget_not_found; invalid (the cursor belongs to another budget); unavailable.
 func (c *Client) Ledger(ctx context.Context, name, after string, limit int, wait time.Duration) (
 	*LedgerPage, error,
 ) {
@@ -64,16 +64,16 @@ func (c *Client) Ledger(ctx context.Context, name, after string, limit int, wait
 	return c.ledgerPage(ctx, what, limit, wait)
 }
 
-// LedgerTail reads the last n entries of a budget's change feed, 1 to MaxLedgerPage. Errors as of
-// Ledger, which goes on from the page's Next.
+// LedgerTail returns the last n entries of a budget's change feed, 1 to MaxLedgerPage. Errors as
+// for Ledger, which continues from the page's Next.
 func (c *Client) LedgerTail(ctx context.Context, name string, n int) (*LedgerPage, error) {
 	what := c.get("ledger", name, "ledger")
 	what.query.Set("tail", strconv.Itoa(n))
 	return c.ledgerPage(ctx, what, n, 0)
 }
 
-// LedgerSince reads a page of a budget's change feed that begins with what was committed at an
-// instant or later. Errors as of Ledger, which goes on from the page's Next.
+// LedgerSince returns a page of a budget's change feed that begins with what was committed at an
+// instant or later. Errors as for Ledger, which continues from the page's Next.
 func (c *Client) LedgerSince(ctx context.Context, name string, since time.Time, limit int) (
 	*LedgerPage, error,
 ) {
@@ -97,16 +97,15 @@ func (c *Client) ledgerPage(ctx context.Context, what call, limit int, wait time
 	return result(&answer, err)
 }
 
-// Follow reads a budget's change feed from a cursor on and does not end: each page that has
-// entries, and, while there are none, a waiting call of up to wait (0: 20 s; at most
-// MaxLedgerWait). Whoever stores each page's Next after dealing with its entries, and goes on from
-// the stored one, gets every entry exactly once, except that a crash between the two repeats that
-// page.
+// Follow reads a budget's change feed from a cursor on and does not end. It yields each page with
+// entries; while there are none it waits in calls of up to wait (0 means 20 s; at most
+// MaxLedgerWait). A reader that stores each page's Next after processing its entries, and resumes
+// from the stored one, gets every entry exactly once, except that a crash between the two repeats
+// that page.
 //
-// A server that is not reachable, or answers that it is not available, is tried again, with growing
-// pauses, for as long as ctx lasts. Such errors are not yielded: ctx's end is the end of the
-// sequence. Any other error (budget_not_found, invalid) is yielded with a nil page and ends
-// it.
+// While the server is unreachable or unavailable, Follow retries with growing pauses for as long as
+// ctx lasts, without yielding those errors; the end of ctx ends the sequence. Any other error
+// (budget_not_found, invalid) is yielded with a nil page and ends it.
 func (c *Client) Follow(ctx context.Context, name, after string, limit int, wait time.Duration) (
 	pages iter.Seq2[*LedgerPage, error],
 ) {
@@ -146,5 +145,5 @@ func (c *Client) Follow(ctx context.Context, name, after string, limit int, wait
 	}
 }
 
-// defaultLedgerWait is below the time-outs of ordinary proxies.
+// defaultLedgerWait is below the timeouts of ordinary proxies.
 const defaultLedgerWait = 20 * time.Second

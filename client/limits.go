@@ -8,17 +8,17 @@ import (
 
 // Limit bounds what each value of a dimension may take in a window: one person, device or ad.
 type Limit struct {
-	// Name is the limit's within its budget, [a-z][a-z0-9-]{0,62}.
+	// Name is unique within the budget: [a-z][a-z0-9-]{0,62}.
 	Name string `json:"name"`
 	// Dimension is what is bounded, "user", or several joined by "+", "user+ad".
 	Dimension string `json:"dimension"`
-	// Optional: a deduction without the dimension is not counted; otherwise it is invalid.
+	// Optional exempts deductions without the dimension; otherwise they are invalid.
 	Optional bool   `json:"optional,omitzero"`
 	Window   Window `json:"window"`
 	// Max is the most per value and window, in calls or minor units: 0 … 9007199254740991.
 	Max     int64          `json:"max"`
 	Measure budget.Measure `json:"measure"`
-	// Enforce false counts and never refuses, also above Max; nil is true.
+	// Enforce false counts and never refuses, even above Max; nil means true.
 	Enforce   *bool      `json:"enforce,omitzero"`
 	Overrides []Override `json:"overrides,omitempty"`
 }
@@ -26,39 +26,39 @@ type Limit struct {
 // Window is the time over which a limit counts.
 type Window struct {
 	Kind budget.WindowKind `json:"kind"`
-	// Every, Anchor and Timezone (IANA; "": the budget's) are of a calendar window.
+	// Every, Anchor and Timezone (IANA; "" means the budget's) belong to calendar windows.
 	Every    budget.Every  `json:"every,omitzero"`
 	Anchor   budget.Anchor `json:"anchor,omitzero"`
 	Timezone string        `json:"timezone,omitzero"`
-	// Length is of a sliding and a first_hit window, Slot of a sliding one: Go's units, the larger
+	// Length belongs to sliding and first_hit windows, Slot to sliding ones: Go's units, the larger
 	// first, and d for 24 hours: "5s", "8h", "1d12h".
 	Length string `json:"length,omitzero"`
 	Slot   string `json:"slot,omitzero"`
 }
 
-// Override is another bound for one value of a limit's dimension.
+// Override replaces the bound for one value of a limit's dimension.
 type Override struct {
 	// Value is the dimension's; for a combined dimension Values has one for each.
 	Value  string   `json:"value,omitzero"`
 	Values []string `json:"values,omitempty"`
-	// Max is the bound, or Exempt: there is none.
+	// Max is the bound; Exempt means that there is none.
 	Max    *int64 `json:"max,omitzero"`
 	Exempt bool   `json:"exempt,omitzero"`
 }
 
-// LimitState is how far a limit is used for one value, in calls or minor units.
+// LimitState is the usage of a limit by one value, in calls or minor units.
 type LimitState struct {
 	Name      string `json:"name"`
 	Dimension string `json:"dimension"`
-	// Value is the dimension's, those of a combined one joined by "+".
+	// Value is the dimension's; those of a combined one are joined by "+".
 	Value string `json:"value"`
 	Used  int64  `json:"used"`
-	// Max is nil where the value is exempt.
+	// Max is nil if the value is exempt.
 	Max    *int64 `json:"max,omitzero"`
 	Exempt bool   `json:"exempt,omitzero"`
 	// Asked is what a refused request would have counted; 0 otherwise.
 	Asked int64 `json:"asked,omitzero"`
-	// ResetAt is when the window is over, or, sliding, when the oldest slot leaves it; of one that
-	// refuses the first instant at which the request fits; zero: never.
+	// ResetAt is when the window ends; for a sliding one, when its oldest slot leaves it. For an
+	// exceeded limit it is the first instant at which the request fits. Zero means never.
 	ResetAt time.Time `json:"reset_at,omitzero"`
 }

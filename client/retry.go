@@ -22,14 +22,12 @@ const (
 	maxRetryAfter = 30 * time.Second
 )
 
-// Retry bounds the repeats of calls that are safe to repeat. Zero fields take the defaults.
-// Before
+// Retry bounds the repeats of calls that are safe to repeat. Zero fields take the defaults. Before
 // attempt n+1 it waits a random time between 0 and min(Max, Base·2^(n-1)) ("full jitter": it
 // spreads callers that failed together), on top of the service's Retry-After.
 //
 // The defaults bridge a restart of the server: they repeat for 10 s, and no longer than the
-// caller's
-// context lasts.
+// caller's context lasts.
 //
 // Worked: Base 50 ms, Max 1 s and Rand 1 would wait 50, 100, 200, 400, 800 ms, and then 1 s each.
 type Retry struct {
@@ -37,8 +35,7 @@ type Retry struct {
 	// begin Within.
 	Attempts int
 	// Within is how long after the first attempt another one may begin. Default 10 s where Attempts
-	// is
-	// 0 too, else no bound.
+	// is 0 too, else no bound.
 	Within time.Duration
 	// Base is the longest wait before the second attempt. Default 50 ms.
 	Base time.Duration
@@ -78,11 +75,10 @@ func (r Retry) withDefaults() Retry {
 	return r
 }
 
-// pause waits before the attempt that follows attempt number n, and reports whether there is to
-// be one: not after the last attempt, not when the context or the time Within the attempts, of
-// which the first began at an instant, ends before the wait does, and not when the service asked
-// for more than
-// maxRetryAfter.
+// pause waits before the attempt that follows attempt number n, and reports whether there is to be
+// one: not after the last attempt, not when the context or the time Within the attempts, of which
+// the first began at an instant, ends before the wait does, and not when the service asked for more
+// than maxRetryAfter.
 func (r Retry) pause(ctx context.Context, n int, began time.Time, cause error) bool {
 	if n >= r.Attempts {
 		return false
@@ -132,8 +128,7 @@ func retryAfter(err error) time.Duration {
 	return 0
 }
 
-// undecided reports whether another attempt of the same call can still learn more: the service
-// did
+// undecided reports whether another attempt of the same call can still learn more: the service did
 // not do it, or nobody knows. What can never be done is final.
 func undecided(err error) bool {
 	var p *Problem

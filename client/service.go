@@ -86,9 +86,9 @@ func (c *Client) drain(ctx context.Context, name, verb string) (*Drain, error) {
 }
 
 // RecoverInstance takes an instance that lost its memory back into service. Errors:
-// instance_not_found; outcome_unknown while a lane cannot be reached: the recovery of that lane
-// goes on by itself, the lanes after it were not begun. It is not repeated, as each call makes the
-// buckets begin anew.
+// instance_not_found; outcome_unknown if a lane cannot be reached: the service continues to recover
+// that lane, and has not begun the following ones. The client does not retry it, because each call
+// restarts the buckets.
 func (c *Client) RecoverInstance(ctx context.Context, name string) (*Instance, error) {
 	var answer Instance
 	_, err := c.do(ctx, onInstance(name, "recover", false), &answer)

@@ -5,7 +5,7 @@
 // has units, but no single bucket covers a request.
 package fragment
 
-// Divisor makes the mark below which a bucket's rest is a fragment: a tenth of its even share.
+// Divisor sets the threshold of a fragment: a tenth of a bucket's even share.
 const Divisor = 10
 
 // Is reports whether units are only a fragment: less than a tenth of the bucket's even share of the

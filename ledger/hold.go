@@ -131,7 +131,7 @@ func AfterEnd(d Deduction, end HoldEnd) Deduction {
 	return d
 }
 
-// Members are the deductions of a group, by request id; State what became of the group.
+// Members are the deductions of a group, by request id; State is the state of the group.
 type Members struct {
 	Group      string
 	State      GroupState

@@ -13,14 +13,12 @@ import (
 	"github.com/budgetd/budgetd/ledger"
 )
 
-// SyncEvery is how often SyncLoop is meant to run. Figures in answers are as old as that at
-// most,
+// SyncEvery is how often SyncLoop is meant to run. Figures in answers are as old as that at most,
 // and as their own reads: both together are at most 1 s.
 const SyncEvery = 500 * time.Millisecond
 
-// sync tells SQL what the lane counted since the last sync, unless a sync that began after
-// `since` has ended well. It compares the identity of the store first: a resync from another
-// master keeps
+// sync tells SQL what the lane counted since the last sync, unless a sync that began after `since`
+// has ended well. It compares the identity of the store first: a resync from another master keeps
 // connections. Errors: Unavailable, OutcomeUnknown; the next sync does the rest.
 func (l *lane) sync(ctx context.Context, since time.Time) error {
 	l.syncing.Lock()
@@ -98,8 +96,7 @@ func (l *lane) record(ctx context.Context, m *remembered, sums []bucket.Sum) err
 	return nil
 }
 
-// compare reads SQL's counters of an epoch and then the store's. If those are below, the memory
-// is
+// compare reads SQL's counters of an epoch and then the store's. If those are below, the memory is
 // an older one.
 func (l *lane) compare(ctx context.Context, m *remembered, ref bucket.Ref) error {
 	live, err := l.s.ledger.Lanes.Live(ctx, l.name, ref.Bucket-1, 1)
@@ -124,8 +121,7 @@ func (l *lane) compare(ctx context.Context, m *remembered, ref bucket.Ref) error
 	return nil
 }
 
-// syncBudget syncs the lanes of a budget after an instant. A lane that cannot be synced is
-// passed
+// syncBudget syncs the lanes of a budget after an instant. A lane that cannot be synced is passed
 // over: what SQL has of it is an upper bound.
 func (s *Service) syncBudget(ctx context.Context, b *bucket.Budget, since time.Time) {
 	seen := map[bucket.Lane]bool{}
@@ -151,8 +147,7 @@ type SyncLoop struct {
 	lanes []bucket.Lane
 }
 
-// RunOnce syncs every lane, settles epochs that were lost, and removes what is too old. Error:
-// the
+// RunOnce syncs every lane, settles epochs that were lost, and removes what is too old. Error: the
 // first that it met; the other lanes are done.
 func (y *SyncLoop) RunOnce(ctx context.Context) error {
 	const atOnce, sweepSteps = 8, 4
@@ -206,11 +201,10 @@ func (l *lane) lag() time.Duration {
 }
 
 // Compare is audit 3: it syncs a budget and compares the entries of its open epochs with SQL, so
-// that SQL then has every deduction that was answered before the call, except of lanes that
-// cannot be reached. Within the store grants and what was given back must be balance and what
-// was taken, in one atomic read each; SQL's sums must not be above the store's. found was seen
-// twice. unchecked
-// are the keys of buckets whose store could not be read just now. Error: Unavailable.
+// that SQL then has every deduction that was answered before the call, except of lanes that cannot
+// be reached. Within the store grants and what was given back must be balance and what was taken,
+// in one atomic read each; SQL's sums must not be above the store's. found was seen twice.
+// unchecked are the keys of buckets whose store could not be read just now. Error: Unavailable.
 func (s *Service) Compare(ctx context.Context, b *bucket.Budget) (found []ledger.Discrepancy,
 	unchecked []string, err error) {
 	s.syncBudget(ctx, b, s.clock.Now())

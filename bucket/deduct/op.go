@@ -50,7 +50,7 @@ const (
 const (
 	phaseWaiting   int32 = iota // nothing was sent for it that could deduct
 	phaseClaimed                // a call has it
-	phaseWithdrawn              // its request was answered: whoever has it drops it
+	phaseWithdrawn              // its request was answered: the holder drops it
 )
 
 // Claim takes a waiting operation into a call; false: its request has been answered.

@@ -94,7 +94,7 @@ func TestEachForItself(t *testing.T) {
 }
 
 // TestSellOut sells a budget through two nodes to callers who ask one by one and in batches, with ids
-// that come twice: every unit is sold, each id once, and whoever is refused is refused for good.
+// that come twice: every unit is sold, each id once, and every refusal is final.
 func TestSellOut(t *testing.T) {
 	for name, lane := range map[string]func(int) bucket.Lane{"no filter": none, "one lane": one, "three lanes": three} {
 		t.Run(name, func(t *testing.T) {

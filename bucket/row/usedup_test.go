@@ -80,7 +80,7 @@ func TestUsedUpLimit(t *testing.T) {
 	})
 }
 
-// TestUsedIsTold: whoever refills buckets hears which budgets are used.
+// TestUsedIsTold checks that the refill is told which budgets are used.
 func TestUsedIsTold(t *testing.T) {
 	b := newBooks()
 	told := heard{}

@@ -140,7 +140,7 @@ func TestBenchOfLies(t *testing.T) {
 			}
 			return yes(w, idOf(r), "false")
 		}, exitDiscrepancy, "callers were told 100 units, it says that 99 are used"},
-		{"a repeat is accepted anew", "--repeat-share 0.5", func(s *fake, _ int64, w http.ResponseWriter, r *http.Request) bool {
+		{"a repeat is accepted again", "--repeat-share 0.5", func(s *fake, _ int64, w http.ResponseWriter, r *http.Request) bool {
 			if !deduct(r) {
 				return false
 			}

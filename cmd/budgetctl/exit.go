@@ -148,7 +148,7 @@ var nextSteps = map[budget.Code]string{
 	budget.RequestConflict:  "repeat it exactly as it was, or use another id for another request",
 	budget.RequestVoid:      "the id was cancelled for good; use another one",
 	budget.NameTaken:        "'budgetctl get' shows the budget that has the name",
-	budget.VersionConflict:  "somebody changed the budget; see 'budgetctl get' and decide anew",
+	budget.VersionConflict:  "somebody changed the budget; see 'budgetctl get' and decide again",
 	budget.LastBucket:       "bring another bucket online first, or pause the budget",
 	budget.LastInstance:     "add an instance to the configuration, or bring another one back, first",
 	budget.RecycleRunning:   "'budgetctl recycle --history' shows how far it is",

@@ -26,7 +26,7 @@ json then writes one entry per line.
 With --cursor-file the cursor is read from FILE, where there is one, and stored there after each
 page that was shown, so that the same command goes on where it stopped: nothing is skipped, and
 nothing comes twice, except that a crash between showing a page and storing its cursor repeats
-that page. Whoever must not act twice remembers the entries of the last page by bucket and entry
+that page. To act only once, remember the entries of the last page by bucket and entry
 (or by request_id, kind, rollback_id and cancelled).`
 
 // ledgerView is what the ledger command was asked for.

@@ -19,7 +19,7 @@ import (
 	"github.com/spf13/cobra"
 )
 
-var update = flag.Bool("update", false, "write the golden files anew")
+var update = flag.Bool("update", false, "rewrite the golden files")
 
 // result is what a command line did.
 type result struct {
@@ -193,7 +193,7 @@ func TestExitStatus(t *testing.T) {
 			"rollback b o1 --rollback-id r2 --amount 3", exitRefused, []string{"amount_exceeds_remaining", "available: 2"}},
 		{"shrink of what is used", []string{sale, "deduct b 60 --request-id o1"}, "shrink b 41", exitRefused,
 			[]string{"amount_exceeds_remaining", "available: 40"}},
-		{"another version", []string{sale}, "set b --sharding 5 --if-version 7", exitRefused, []string{"version_conflict", "decide anew"}},
+		{"another version", []string{sale}, "set b --sharding 5 --if-version 7", exitRefused, []string{"version_conflict", "decide again"}},
 		{"last bucket", []string{sale}, "offline b b:bucket-0", exitRefused, []string{"last_bucket", "bring another bucket online"}},
 	}
 	for _, test := range tests {

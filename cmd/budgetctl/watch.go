@@ -18,7 +18,7 @@ import (
 
 const watchHelp = `Shows a budget as it is now, again and again, until it is interrupted (exit
 status 0): what remains, what was used and how fast, when it will be used up, and what each
-bucket holds. On a terminal the table is drawn anew in its place; elsewhere each look is one
+bucket holds. On a terminal the table is redrawn in place; elsewhere each look is one
 line (-o json: one object).
 
 A server that is not available is asked again; that is said on stderr.`

@@ -67,7 +67,8 @@ func New(tb testing.TB, nodes int, fsync string, more ...string) *World {
 	}
 	config := filepath.Join(dir, "budgetd.yaml")
 	behind := strings.Replace(direct, w.MariaDB.Addr(), w.SQL[0].Addr(), 1)
-	if err := os.WriteFile(config, []byte(w.config(behind, fsync == "always")+strings.Join(more, "\n")),
+	if err := os.WriteFile(config,
+		[]byte(w.config(behind, fsync == "always")+strings.Join(more, "\n")),
 		0o600); err != nil {
 		tb.Fatal(err)
 	}
@@ -91,8 +92,8 @@ func New(tb testing.TB, nodes int, fsync string, more ...string) *World {
 }
 
 // config returns the nodes' configuration: the defaults, but with more frequent checks for
-// unfinished work, so that many faults fit into a minute. durable says that a Redis which comes back
-// still has all that it answered.
+// unfinished work, so that many faults fit into a minute. durable says that a Redis which comes
+// back still has all that it answered.
 func (w *World) config(dsn string, durable bool) string {
 	var text strings.Builder
 	fmt.Fprintf(&text, "database:\n  driver: mysql\n  dsn: %q\nbackground:\n  chores: "+

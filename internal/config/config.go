@@ -132,7 +132,7 @@ type Background struct{ Clock time.Duration }
 // Audit says how often and how fast the books are checked in the background.
 type Audit struct {
 	Interval time.Duration
-	// Rows is how many rows of the ledger a second are counted anew.
+	// Rows is how many rows of the ledger are recounted per second.
 	Rows int
 }
 

@@ -141,7 +141,7 @@ func TestFaults(t *testing.T) {
 		{"time zone of the machine", "recycle: {timezone: Local}", "", "recycle.timezone", "time zone"},
 		{"share", "recycle: {stranded_share: 1.5}", "", "recycle.stranded_share", "0 to 1"},
 		{"share in per cent", "recycle: {stranded_share: 20%}", "", "recycle.stranded_share", "0 to 1"},
-		{"share that is none", "", "BUDGETD_RECYCLE_STRANDED_SHARE=NaN", "BUDGETD_RECYCLE_STRANDED_SHARE", "0 to 1"},
+		{"invalid share", "", "BUDGETD_RECYCLE_STRANDED_SHARE=NaN", "BUDGETD_RECYCLE_STRANDED_SHARE", "0 to 1"},
 		{"section as a value", "database: sqlite", "", "database", "must be a section"},
 		{"too deep", "listen: {host: x}", "", "listen", "must be host:port"},
 		{"address", "listen: nowhere", "", "listen", `"nowhere" must be host:port`},

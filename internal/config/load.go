@@ -34,8 +34,7 @@ var (
 )
 
 // isServiceLink reports whether a variable describes a Service of Kubernetes: its name and its
-// value
-// have that form.
+// value have that form.
 func isServiceLink(name, value string) bool {
 	return (linkOfHost.MatchString(name) || linkOfPort.MatchString(name)) &&
 		linkValue.MatchString(value)
@@ -139,7 +138,7 @@ func (l *loader) merge(file []byte) error {
 	return nil
 }
 
-// unknown notes a key that is none.
+// unknown records an unknown key.
 func (l *loader) unknown(known []string, k key) {
 	section, _, _ := strings.Cut(k.name, ".")
 	if slices.Contains(sectionsToCome, section) {

@@ -178,7 +178,7 @@ func TestPrefix(t *testing.T) {
 	}
 }
 
-// A page that is not connected says so, and goes on by itself without telling anything twice.
+// A page that is not connected says so, and reconnects without telling anything twice.
 func TestNotConnected(t *testing.T) {
 	data := "BUDGETD_DATABASE_DSN=" + filepath.Join(t.TempDir(), "budgetd.db")
 	s := serve(t, "", data)

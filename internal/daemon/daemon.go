@@ -1,6 +1,5 @@
 // Package daemon is the process: it reads the configuration, opens what the service lives on,
-// serves,
-// and stops in the reverse order. It is the only place that knows all parts.
+// serves, and stops in the reverse order. It is the only place that knows all parts.
 package daemon
 
 import (
@@ -57,8 +56,7 @@ Exit status: 0 stopped by a signal, or the configuration is right; 1 it could no
 
 // Run is the whole process: it returns its exit status once ctx has ended and everything is
 // stopped, or when it cannot start. environ is as of os.Environ: unknown variables can only be
-// found in the
-// whole.
+// found in the whole.
 func Run(ctx context.Context, args, environ []string, stdout, stderr io.Writer) int {
 	flags := flag.NewFlagSet("budgetd", flag.ContinueOnError)
 	flags.SetOutput(stderr)

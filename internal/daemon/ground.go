@@ -70,8 +70,7 @@ func open(ctx context.Context, c config.Config, log *slog.Logger) (*ground, erro
 const firstPause, longestPause = 200 * time.Millisecond, 2 * time.Second
 
 // openDatabase opens the database. One that cannot be reached is tried again for ConnectTimeout;
-// any
-// other error is final.
+// any other error is final.
 func openDatabase(ctx context.Context, c config.Database, log *slog.Logger) (*engine.DB, error) {
 	settings := engine.Config{Driver: c.Driver, DSN: c.DSN.Reveal(), PoolSize: c.Connections}
 	if c.DSNFile != "" {
@@ -106,8 +105,7 @@ func openDatabase(ctx context.Context, c config.Database, log *slog.Logger) (*en
 	}
 }
 
-// unreachable reports whether an error of Open may be gone in a moment: a server that is not
-// there,
+// unreachable reports whether an error of Open may be gone in a moment: a server that is not there,
 // is not up yet or just left.
 func unreachable(err error) bool {
 	var network *net.OpError
@@ -206,8 +204,8 @@ func strictly(problems []string) error {
 }
 
 // checkDatabase warns of settings under which the database may lose what it has committed, or
-// refuses
-// them. It returns them as one text; known is what it returned before: nothing is said twice.
+// refuses them. It returns them as one text; known is what it returned before: nothing is said
+// twice.
 func (g *ground) checkDatabase(
 	ctx context.Context,
 	known string,
@@ -235,8 +233,7 @@ func (g *ground) checkDatabase(
 }
 
 // keepClock measures the database's clock every period, and looks at its settings: it may have
-// failed
-// over to a server with others. It ends when the function that it returns is called.
+// failed over to a server with others. It ends when the function that it returns is called.
 func (g *ground) keepClock(
 	ctx context.Context,
 	period time.Duration,

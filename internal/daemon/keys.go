@@ -109,8 +109,7 @@ func (d *keyDesk) Revoke(ctx context.Context, id string) (out access.Key, err er
 // firstPrincipal is whose key the first one is.
 const firstPrincipal = "admin"
 
-// first keeps a token as the key of the first administrator, and reports whether it did: there
-// was
+// first keeps a token as the key of the first administrator, and reports whether it did: there was
 // no key before.
 func (d *keyDesk) first(
 	ctx context.Context,

@@ -91,9 +91,8 @@ func (m *mover) ApplyTo(ctx context.Context, ref bucket.BudgetRef, key string) (
 	return m.send(ctx, ref, key, m.Service.ApplyTo, m.stores.ApplyTo)
 }
 
-// Recycle recycles a budget. In store mode its buckets are closed and opened, and there is no
-// row of
-// the run.
+// Recycle recycles a budget. In store mode its buckets are closed and opened, and there is no row
+// of the run.
 func (m *mover) Recycle(ctx context.Context, ref bucket.BudgetRef) (bucket.Recycle, error) {
 	b, inStore, err := m.inStore(ctx, ref)
 	if err != nil || !inStore {

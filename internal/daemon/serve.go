@@ -18,9 +18,8 @@ import (
 // error says why it could not start, or why serving ended.
 func serve(ctx context.Context, c config.Config, file string, log *slog.Logger,
 	notes *annotator) error {
-	// First, because a port in use is the most likely obstacle and says so at once. Whoever
-	// connects
-	// now waits until all is open.
+	// Open the listeners first, because a port in use is the most likely obstacle and shows at
+	// once. Connections made now wait until the service is ready.
 	doors, err := openDoors(ctx, c)
 	defer doors.close()
 	if err != nil {
@@ -104,8 +103,7 @@ func started(c config.Config, file string, doors *doors, g *ground, log *slog.Lo
 }
 
 // stopService lets background work under way finish. What does not is finished by the next node,
-// from
-// its status.
+// from its status.
 func stopService(ctx context.Context, service *node, stop config.Stop, log *slog.Logger) {
 	bounded, cancel := context.WithTimeout(context.WithoutCancel(ctx), stop.DrainTimeout)
 	defer cancel()

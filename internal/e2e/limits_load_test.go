@@ -116,7 +116,7 @@ func (l *limitLoad) run(each int, middle func(part int)) {
 	}
 }
 
-// check: nobody has more than the maximum, whoever has less gets the rest and not one more, and the service
+// check: nobody has more than the maximum, a user below it gets the rest and not one more, and the service
 // counted what callers were told.
 func (l *limitLoad) check() {
 	l.Helper()

@@ -310,7 +310,7 @@ func TestKilledUnderLoad(t *testing.T) {
 		replayAll(t, n.client(), name, told, round)
 	}
 	c := n.client()
-	for id, amount := range unsure { // whoever got no answer repeats the id
+	for id, amount := range unsure { // a caller without an answer repeats the id
 		if _, err := c.Deduct(context.Background(), name, client.DeductRequest{RequestID: id, Amount: amount}); err != nil {
 			t.Fatalf("repeat of %s: %v", id, err)
 		}

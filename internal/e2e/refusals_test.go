@@ -23,8 +23,8 @@ func (w *limitWorld) refused(name string, amount int64, code budget.Code) *clien
 	return p
 }
 
-// TestWhenToTryAgain: whoever comes back when the answer says is served, and nobody is told to come back
-// for what can never be.
+// TestWhenToTryAgain checks that a caller who comes back when the answer says is served, and that no
+// caller is told to come back for what can never be.
 func TestWhenToTryAgain(t *testing.T) {
 	eachStore(t, func(w *limitWorld) {
 		w.noon()

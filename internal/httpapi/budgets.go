@@ -16,8 +16,7 @@ import (
 // Budgets are the service's verbs on budgets. Errors are *budget.Error.
 type Budgets interface {
 	// Create makes a budget, or answers the one that is already there with this definition (created
-	// is
-	// false). BucketQuantity 0 asks for the default.
+	// is false). BucketQuantity 0 asks for the default.
 	Create(ctx context.Context, d budget.Definition) (v bucket.View, created bool, err error)
 	// List fills a page: fewer than its size are the last ones.
 	List(ctx context.Context, page bucket.Page) ([]bucket.View, error)

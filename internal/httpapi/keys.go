@@ -130,8 +130,7 @@ func (a *API) createKey(c *call) (answer, error) {
 	return answer{status: http.StatusCreated, body: wire.IssuedOf(&made, token)}, err
 }
 
-// key reads the key that the path names, if it is within the caller's scope. Errors:
-// KeyNotFound,
+// key reads the key that the path names, if it is within the caller's scope. Errors: KeyNotFound,
 // Unavailable.
 func (c *call) key() (access.Key, error) {
 	id := c.r.PathValue("id")

@@ -105,7 +105,7 @@ func saneID(id string) bool {
 }
 
 // parseTraceparent reads version-traceid-parentid-flags of https://www.w3.org/TR/trace-context/,
-// "" if it is none. Later versions may append fields.
+// "" for any other text. Later versions may append fields.
 func parseTraceparent(text string) (traceID, flags string) {
 	const length = 2 + 1 + 32 + 1 + 16 + 1 + 2
 	if len(text) < length || text[2] != '-' || text[35] != '-' || text[52] != '-' {

@@ -7,10 +7,8 @@ import (
 	"github.com/budgetd/budgetd/budget"
 )
 
-// Deduct implements bucket.Counter. Deductions of one bucket that carry different epochs or
-// terms
-// go into
-// different runs of the script, so that each run has one opinion of a bucket.
+// Deduct implements bucket.Counter. Deductions of one bucket that carry different epochs or terms
+// go into different runs of the script, so that each run has one opinion of a bucket.
 func (s *Store) Deduct(
 	ctx context.Context,
 	m bucket.Memory,

@@ -52,8 +52,8 @@ var (
 	unreadable  = []byte("unreadable")
 )
 
-// tally counts what the callers were told. It is kept through the warm-up too, where counts begins
-// anew.
+// tally counts what the callers were told, including during the warm-up, after which counts starts
+// over.
 type tally struct {
 	counts counts
 	// wrong are answers that no correct service gives; the first few in words.

@@ -121,7 +121,7 @@ func TestBook(t *testing.T) {
 		{"accepted", deducts, fresh, 200, accepts(p, fresh, "false"), 7, 0, 0, 1, "accepted"},
 		{"fresh, replayed", deducts, fresh, 200, accepts(p, fresh, "true"), 7, 0, 1, 1, "replayed"},
 		{"repeat, replayed", deducts, repeat, 200, accepts(p, fresh, "true"), 0, 0, 0, 1, "replayed"},
-		{"repeat, accepted anew", deducts, repeat, 200, accepts(p, fresh, "false"), 0, 0, 1, 1, "accepted"},
+		{"repeat, accepted again", deducts, repeat, 200, accepts(p, fresh, "false"), 0, 0, 1, 1, "accepted"},
 		{"of another id", deducts, fresh, 200, accepts(p, item{caller: 3, number: 2}, "false"), 0, 1, 0, 0, "unreadable"},
 		{"refused", deducts, fresh, 409, problem("budget_exhausted"), 0, 0, 0, 1, "budget_exhausted"},
 		{"repeat, refused", deducts, repeat, 409, problem("budget_exhausted"), 0, 0, 1, 1, "budget_exhausted"},

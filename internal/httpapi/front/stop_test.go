@@ -28,7 +28,7 @@ func hold(text string) string {
 	return strings.Replace(strings.Replace(text, "/data", "/data-hold", 1), "/view", "/hold", 1)
 }
 
-// Shutdown closes what waits, lets what is under way finish, whoever answers it, and accepts nothing.
+// Shutdown closes idle connections, lets running requests finish on every path, and accepts no more.
 func TestShutdown(t *testing.T) {
 	h := newHeld()
 	s, addr := start(t, &handler{gate: h.gate})

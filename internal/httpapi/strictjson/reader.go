@@ -215,7 +215,7 @@ func (r *Reader) Objects(name string, next func(i int) (Body, *Faults)) {
 		r.object("", into)
 		r.Faults = whole
 		if r.broken {
-			// The text itself is at fault: that is the whole's, whoever's item it is in.
+			// The text itself is at fault: that is a fault of the whole, not of the item.
 			item := fmt.Sprintf("%s[%d]", name, i)
 			for _, fault := range faults.malformed {
 				if !strings.HasPrefix(fault.Field, item) {

@@ -211,8 +211,8 @@ func (r *Reader) string() ([]byte, bool) {
 	return []byte(token.String()), true
 }
 
-// sound consumes the next value if it is a string that the scan can read and that passes check;
-// false: it is still there.
+// sound consumes the next value if it is a string that the scan can read and that passes check. It
+// returns false without consuming any other value.
 func (r *Reader) sound(check func(string) string) (string, bool) {
 	if r.broken || r.peek() != '"' || r.handed {
 		return "", false

@@ -10,8 +10,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 )
 
-// BudgetView is a budget as answered: definition and live view. Quantities are minor units;
-// members
+// BudgetView is a budget as answered: definition and live view. Quantities are minor units; members
 // that do not apply are left out.
 type BudgetView struct {
 	ID         int64             `json:"id"`
@@ -55,8 +54,8 @@ type BudgetView struct {
 	Held          int64  `json:"held"`
 	Used          int64  `json:"used"`
 	// InTransit came back after its bucket or its period had ended, and reaches the total, or the
-	// period
-	// that the rule names, within a second; in store mode also what buckets have that begin or end.
+	// period that the rule names, within a second; in store mode also what buckets have that begin
+	// or end.
 	InTransit   int64 `json:"in_transit"`
 	Quarantined int64 `json:"quarantined"`
 	Forfeited   int64 `json:"forfeited"`
@@ -68,10 +67,9 @@ type BudgetView struct {
 	Limits  []limitView `json:"limits"`
 }
 
-// period is the open period of a daily budget, or the next one, where none is open now: then
-// Start is to come. Total is what it got in all, Used what of that is used; both since its
-// start, also where a
-// rule was changed within it.
+// period is the open period of a daily budget, or the next one, where none is open now: then Start
+// is to come. Total is what it got in all, Used what of that is used; both since its start, also
+// where a rule was changed within it.
 type period struct {
 	Number int64     `json:"number"`
 	Start  time.Time `json:"start,omitzero"`
@@ -145,8 +143,7 @@ func BudgetOf(v *bucket.View) BudgetView {
 	return out
 }
 
-// daily adds what only a daily budget has, with the defaults written out. There is no period
-// once
+// daily adds what only a daily budget has, with the defaults written out. There is no period once
 // the last one is over.
 func (b *BudgetView) daily(v *bucket.View) {
 	if v.Definition.Rule != nil {
@@ -166,8 +163,7 @@ func (b *BudgetView) daily(v *bucket.View) {
 }
 
 // nextReset is when the period that follows the open one begins, or the open one, if that is to
-// come;
-// zero: none follows.
+// come; zero: none follows.
 func nextReset(v *bucket.View) time.Time {
 	if v.Status == budget.Pending {
 		return InUTC(v.Period.Start)

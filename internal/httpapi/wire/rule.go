@@ -59,9 +59,8 @@ func (d *rule) Check(r *strictjson.Reader) {
 	}
 }
 
-// anchor is where the periods of a calendar begin. What does not go together is for
-// budget.Anchor to
-// say.
+// anchor is where the periods of a calendar begin. What does not go together is for budget.Anchor
+// to say.
 type anchor struct{ *budget.Anchor }
 
 func (d *anchor) Member(r *strictjson.Reader, name string) bool {
@@ -135,8 +134,7 @@ func checkLateRefund(where string) string {
 	return `must be "total", "next" or "forfeit"`
 }
 
-// checkZone returns what is wrong with the name of a time zone, "" if nothing: no path, and
-// nothing
+// checkZone returns what is wrong with the name of a time zone, "" if nothing: no path, and nothing
 // that depends on the machine.
 func checkZone(name string) string {
 	const why = `must be an IANA time zone, such as "UTC" or "Asia/Shanghai"`

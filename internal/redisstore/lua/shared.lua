@@ -26,7 +26,7 @@ local function number(text)
   return nil
 end
 
--- epoch_of reads the text of an epoch (entries.lua): its number and its state, nil if it is none.
+-- epoch_of parses the text of an epoch (entries.lua): its number and its state, nil for any other.
 local function epoch_of(text)
   local epoch, state = match(text, '^(%d+)$'), ''
   if not epoch then epoch, state = match(text, '^(%d+) (%l.*)$') end

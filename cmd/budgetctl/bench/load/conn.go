@@ -25,7 +25,7 @@ type conn struct {
 }
 
 // call sends a request and returns the answer, whose body is valid until the next call. sent is
-// false when no connection could be made. After an error the next call dials anew.
+// false when no connection could be made. After an error the next call dials again.
 func (c *conn) call(request []byte) (status int, body []byte, sent bool, err error) {
 	if c.net == nil {
 		if err = c.dial(); err != nil {

@@ -69,7 +69,7 @@ func TestAnswers(t *testing.T) {
 			200, "hello, world!", false},
 		{"chunk of no size", "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n;\r\n\r\n", 0, "", true},
 		{"no length", "HTTP/1.1 200 OK\r\n\r\nhello", 0, "", true},
-		{"length that is none", "HTTP/1.1 200 OK\r\nContent-Length: -1\r\n\r\nhello", 0, "", true},
+		{"invalid length", "HTTP/1.1 200 OK\r\nContent-Length: -1\r\n\r\nhello", 0, "", true},
 		{"too long", "HTTP/1.1 200 OK\r\nContent-Length: 99999999999\r\n\r\nhello", 0, "", true},
 		{"HTTP/1.0", "HTTP/1.0 200 OK\r\nContent-Length: 5\r\n\r\nhello", 0, "", true},
 		{"not HTTP", "SSH-2.0-OpenSSH_9.9\r\n\r\n", 0, "", true},
@@ -96,7 +96,8 @@ func TestAnswers(t *testing.T) {
 	}
 }
 
-// TestConnectionIsUsedAgain, and dialled anew after it was closed, announced or not.
+// TestConnectionIsUsedAgain checks that a connection is reused, and dialled again after it was
+// closed, announced or not.
 func TestConnectionIsUsedAgain(t *testing.T) {
 	const ok = "HTTP/1.1 200 OK\r\nContent-Length: 1\r\n\r\n"
 	c := conn{timeout: 30 * time.Second, address: serve(t, ok+"1", ok+"2",
