@@ -5,6 +5,10 @@ import "time"
 // RateWindow is the time over which a projection measures the rate.
 const RateWindow = 15 * time.Minute
 
+// leastWindow is the shortest time that a rate is measured over. What happens in a few seconds says
+// nothing about the hours to come.
+const leastWindow = time.Minute
+
 // farAway is the furthest that a projection looks ahead.
 const farAway = 10 * 365 * 24 * time.Hour
 
@@ -23,7 +27,7 @@ const (
 	NotForYears Outlook = "not_for_years"
 	// NotUsed: nothing was used recently.
 	NotUsed Outlook = "not_used"
-	// NotKnown: there is no earlier sample to compare with.
+	// NotKnown: there is no sample that is at least a minute old to compare with.
 	NotKnown Outlook = "not_known"
 )
 
@@ -39,7 +43,8 @@ type Projection struct {
 // Project extrapolates the last 15 minutes linearly. The rate is what was spent (used and held,
 // less refunds) since the sample that was valid RateWindow ago, or since the earliest one, divided
 // by the time since then. What is available now lasts until it is spent at that rate. end is when
-// the period ends, exclusive; zero means never. Samples are ordered by time.
+// the period ends, exclusive; zero means never. Samples are ordered by time. Nothing is projected
+// from less than a minute.
 //
 // A budget that is 10 minutes old, with 60 units spent and 900 available, spends 0.1 a second and
 // is exhausted in 9,000 s.
@@ -84,7 +89,7 @@ func rateOf(samples []Point, now Point) (rate float64, known bool) {
 		from = samples[0]
 	}
 	seconds := now.At.Sub(from.At).Seconds()
-	if !ok && len(samples) == 0 || seconds < 1 {
+	if !ok && len(samples) == 0 || seconds < leastWindow.Seconds() {
 		return 0, false
 	}
 	return max(float64(now.Spent()-from.Spent()), 0) / seconds, true

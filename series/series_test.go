@@ -126,6 +126,10 @@ func TestProject(t *testing.T) {
 		{"no sample yet", nil, spent(0, 60, 900), never, series.Projection{Outlook: series.NotKnown}},
 		{"one of this very moment", []series.Point{spent(0, 50, 910)}, spent(0, 60, 900), never,
 			series.Projection{Outlook: series.NotKnown}},
+		{"less than a minute", []series.Point{spent(-0.99, 50, 910)}, spent(0, 60, 900), never,
+			series.Projection{Outlook: series.NotKnown}},
+		{"a minute", []series.Point{spent(-1, 54, 906)}, spent(0, 60, 900), never,
+			series.Projection{Rate: 0.1, Outlook: series.Projected, ExhaustedAt: minutes(150)}},
 		{"for years", []series.Point{spent(-10, 0, 1<<50)}, spent(0, 6, 1<<50), never,
 			series.Projection{Rate: 0.01, Outlook: series.NotForYears}},
 	} {

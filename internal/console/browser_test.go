@@ -52,7 +52,7 @@ type tab struct {
 }
 
 // patience bounds how long a page may take to show something.
-const patience = 20 * time.Second
+const patience = 2 * time.Minute
 
 // action is a step of a person or of the system before the page.
 type action = chromedp.Action[chromedp.Void]

@@ -68,7 +68,7 @@ func serve(t *testing.T, config string, environ ...string) *server {
 			t.Logf("log of the server:\n%s", log)
 		}
 	})
-	for range 600 {
+	for range 1200 {
 		if found := listening.FindStringSubmatch(log.String()); found != nil {
 			s.url = "http://" + found[1]
 			return s

@@ -14,6 +14,13 @@ import { left, type Audit, type Bucket, type Budget, type Entry, type Hold, type
 
 const mostEntries = 200
 
+type Took = (now: Budget) => void
+
+/** The later of two versions of a budget: an event may be older than the answer to a change. */
+function newer(old: Budget | undefined, now: Budget): Budget {
+  return old?.id === now.id && old.version > now.version ? old : now
+}
+
 export function BudgetView({ tenant, name }: { tenant: string; name: string }) {
   const [b, set] = useState<Budget>()
   const [entries, add] = useState<Entry[]>([])
@@ -21,13 +28,15 @@ export function BudgetView({ tenant, name }: { tenant: string; name: string }) {
   useEffect(() => {
     set(undefined); add([]); fail(undefined)
     return follow(budgetPath(name, tenant, '/events'), (e) => {
-      if (e.type === 'budget') set(JSON.parse(e.data) as Budget)
+      if (e.type === 'budget') set((old) => newer(old, JSON.parse(e.data) as Budget))
       if (e.type === 'entries') {
         const { entries } = JSON.parse(e.data) as { entries: Entry[] }
         if (entries.length) add((old) => [...entries.reverse(), ...old].slice(0, mostEntries))
       }
     }, fail)
   }, [tenant, name])
+  /** Shows what a change answered: the next change is of that version. */
+  const took: Took = (now) => set((old) => (old?.id === now.id ? newer(old, now) : old))
   if (error) return <><h1>{name}</h1><Failure error={error} /></>
   if (!b) return <><h1>{name}</h1><p class="loading" role="status">Loading …</p></>
   return (
@@ -35,14 +44,14 @@ export function BudgetView({ tenant, name }: { tenant: string; name: string }) {
       <div class="head">
         <h1>{b.name}</h1><Status of={b.status} />
         <span class="quiet">{b.tenant} · {b.type} · {b.durability} mode · {unitName(b.unit)}</span>
-        {may('operator') && <div class="end buttons"><Actions b={b} /></div>}
+        {may('operator') && <div class="end buttons"><Actions b={b} took={took} /></div>}
       </div>
       <div class="grid">
         <Figures b={b} />
         <Burn b={b} />
         <Books b={b} />
         <Buckets b={b} />
-        {b.limits.length > 0 && <Limits b={b} />}
+        {b.limits.length > 0 && <Limits b={b} took={took} />}
         {b.durability === 'ledger' && <Holds b={b} />}
         <Recycles b={b} />
         {b.durability === 'ledger' && <Feed entries={entries} unit={unitName(b.unit)} />}
@@ -296,7 +305,7 @@ function windowOf(l: Limit): string {
   return `${w.kind === 'sliding' ? 'in any' : 'from the first, for'} ${w.length}`
 }
 
-function Limits({ b }: { b: Budget }) {
+function Limits({ b, took }: { b: Budget; took: Took }) {
   return (
     <Card title="Limits" width="w6">
       <div class="scroll">
@@ -311,7 +320,8 @@ function Limits({ b }: { b: Budget }) {
                 <td data-label="Window">{windowOf(l)}</td>
                 <td class="num" data-label="Max">{units(l.max)} {l.measure === 'count' ? 'calls'
                   : unitName(b.unit)}{l.enforce === false && ' (counted only)'}</td>
-                <td>{may('admin') && <ChangeButton slim label="Change" make={() => limitChange(b, l)} />}</td>
+                <td>{may('admin') && <ChangeButton slim label="Change"
+                  make={() => limitChange(b, l, took)} />}</td>
               </tr>
             ))}
           </tbody>
@@ -322,7 +332,7 @@ function Limits({ b }: { b: Budget }) {
   )
 }
 
-function limitChange(b: Budget, l: Limit): Change {
+function limitChange(b: Budget, l: Limit, took: Took): Change {
   return {
     title: `Maximum of ${l.name}`, intro: 'It holds on every node within a second. Counts go on.',
     fields: [{ name: 'max', label: 'Maximum', initial: String(l.max), amount: true }],
@@ -337,6 +347,7 @@ function limitChange(b: Budget, l: Limit): Change {
       const max = v.max.trim() === '0' ? 0 : amount(v.max)
       const now = await call<Budget>(budgetPath(b.name, b.tenant), { method: 'PATCH', version: b.version,
         body: { limits: b.limits.map((one) => (one.name === l.name ? { ...one, max } : one)) } })
+      took(now)
       return `${l.name} now allows ${units(now.limits.find((o) => o.name === l.name)?.max)}.`
     },
   }
@@ -478,7 +489,7 @@ function Feed({ entries, unit }: { entries: Entry[]; unit: string }) {
   )
 }
 
-function Actions({ b }: { b: Budget }) {
+function Actions({ b, took }: { b: Budget; took: Took }) {
   const status = (paused: boolean): Change => ({
     title: paused ? `Pause ${b.name}` : `Resume ${b.name}`,
     intro: paused ? 'Every deduction is refused with budget_paused until it is resumed.' : undefined,
@@ -487,20 +498,21 @@ function Actions({ b }: { b: Budget }) {
     run: async () => {
       const now = await call<Budget>(budgetPath(b.name, b.tenant), { method: 'PATCH', version: b.version,
         body: { status: paused ? 'paused' : 'effective' } })
+      took(now)
       return `${now.name} is ${now.status}.`
     },
   })
   return (
     <>
-      {!b.unlimited && <ChangeButton label="Append" make={() => adjust(b, 1)} />}
-      {!b.unlimited && <ChangeButton label="Shrink" make={() => adjust(b, -1)} />}
+      {!b.unlimited && <ChangeButton label="Append" make={() => adjust(b, 1, took)} />}
+      {!b.unlimited && <ChangeButton label="Shrink" make={() => adjust(b, -1, took)} />}
       {b.status === 'paused' ? <ChangeButton label="Resume" make={() => status(false)} />
         : b.status !== 'expired' && <ChangeButton label="Pause" make={() => status(true)} />}
       <ChangeButton label="Recycle" make={() => ({
         title: `Recycle ${b.name}`,
         intro: 'What is left in its buckets goes back to the total and out again by recent demand. ' +
           'Nothing stops for it.',
-        plan: () => [['In buckets', units(b.remaining), 'spread anew'],
+        plan: () => [['In buckets', units(b.remaining), 'spread again by recent demand'],
           ['Total', units(b.total_quantity), units(b.total_quantity)]],
         verb: 'Recycle it',
         run: async () => {
@@ -512,7 +524,7 @@ function Actions({ b }: { b: Budget }) {
   )
 }
 
-function adjust(b: Budget, sign: 1 | -1): Change {
+function adjust(b: Budget, sign: 1 | -1, took: Took): Change {
   const id = requestID()
   const word = sign > 0 ? 'Append to' : 'Shrink'
   const free = left(b) ?? 0
@@ -532,6 +544,7 @@ function adjust(b: Budget, sign: 1 | -1): Change {
       const quantity = sign * amount(v.quantity)!
       const now = await call<Budget & { state: string }>(budgetPath(b.name, b.tenant, '/append'),
         { method: 'POST', body: { request_id: id, quantity } })
+      took(now)
       return `${now.state === 'done' ? '' : `The shrink is ${now.state}. `}The total of ${now.name} is ${
         units(now.total_quantity)}, and ${units(left(now))} are left.`
     },
