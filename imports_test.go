@@ -40,7 +40,7 @@ var (
 	// a deduction needs in either mode.
 	shared = []string{"bucket/batch", "bucket/place", "bucket/deduct"}
 	root   = []string{"."} // schema.sql and config.yaml
-	edge   = []string{"internal/edge", "internal/guard"}
+	edge   = []string{"internal/edge", "internal/guard", "internal/contract"}
 	// ground is what the parts of the database stand on. They do not know each other.
 	ground = []string{"internal/sqlstore/engine", "internal/sqlstore/rows", "internal/sqlstore/moves",
 		"internal/sqlstore/counters"}
@@ -80,6 +80,7 @@ var house = map[string]place{
 	"internal/sqlstore/keys":     {may: rules, store: "internal/sqlstore"},
 	"internal/sqlstore/fixture": {may: slices.Concat(actor, ground,
 		[]string{"internal/testservers"}), store: "internal/sqlstore", test: true},
+	"internal/contract": {may: root}, // openapi.yaml as pages
 	"internal/httpapi":  {may: slices.Concat(actor, edge)},
 	"internal/metrics":  {may: actor},
 	"internal/console":  {may: slices.Concat(actor, edge)},
@@ -93,10 +94,10 @@ var house = map[string]place{
 		"internal/tlsfiles"})},
 	"internal/daemon": {anything: true},
 	// what is wired, and what speaks to it
-	"cmd/budgetd":   {may: slices.Concat(words, root, []string{"internal/config", "internal/daemon"})},
+	"cmd/budgetd": {may: slices.Concat(words, root, []string{"internal/config", "internal/daemon"})},
 	"cmd/budgetctl": {may: slices.Concat(words, []string{"client", "access", "trail",
 		"internal/tlsfiles"})},
-	"client":        {may: []string{"budget", "internal/tlsfiles"}},
+	"client": {may: []string{"budget", "internal/tlsfiles"}},
 	// what exists for tests
 	"internal/storetest":   {may: slices.Concat(actor, []string{"internal/testservers"}), test: true},
 	"internal/testservers": {test: true},
@@ -125,6 +126,7 @@ var technologies = map[string][]string{
 	"golang.org/x/oauth2":            {"internal/oidc"},
 	"golang.org/x/time":              {"internal/edge"},
 	"github.com/chromedp":            {"internal/console"},
+	"github.com/yuin/goldmark":       {"internal/contract"},
 }
 
 // never are packages that must not be linked into a command, however indirectly.

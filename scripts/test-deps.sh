@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # Makes sure that what the tests start is there: redis-server, mariadbd, Chromium for the console,
-# and a C compiler for the race detector. As root on Debian it installs what is missing, without
-# starting a service; anybody else is told the command. It changes nothing when nothing is missing.
+# node with the modules of examples/typescript, and a C compiler for the race detector. As root on
+# Debian it installs what is missing, without starting a service; anybody else is told the command.
+# It changes nothing when nothing is missing.
 set -eu
 
 PATH=$PATH:/usr/sbin:/sbin # where Debian keeps mariadbd
@@ -20,7 +21,16 @@ missing() {
 	{ command -v mariadbd && command -v mariadb-install-db; } >/dev/null ||
 		printf 'mariadb-server '
 	command -v chromium >/dev/null || printf 'chromium fonts-dejavu-core '
+	command -v npm >/dev/null || printf 'nodejs npm '
 	compiles || printf 'gcc libc6-dev '
+}
+
+# modules installs what the TypeScript example is built with, as its lock file says.
+modules() {
+	local dir
+	dir=$(dirname "$0")/../examples/typescript
+	[ "$dir/node_modules/.package-lock.json" -nt "$dir/package-lock.json" ] ||
+		npm ci --prefix "$dir" --no-audit --no-fund --loglevel=error
 }
 
 # manual says what to do by hand, and ends.
@@ -50,7 +60,7 @@ deny_services() {
 }
 
 read -r -a packages <<<"$(missing)"
-[ "${#packages[@]}" -gt 0 ] || exit 0
+[ "${#packages[@]}" -gt 0 ] || { modules; exit; }
 
 command -v apt-get >/dev/null || manual "The tests need ${packages[*]} (names of Debian packages)."
 [ "$(id -u)" = 0 ] || manual "The tests need ${packages[*]}, and only root can install packages."
@@ -68,3 +78,4 @@ apt=(apt-get -o "DPkg::Lock::Timeout=300" -q -y --no-install-recommends)
 
 read -r -a packages <<<"$(missing)"
 [ "${#packages[@]}" = 0 ] || manual "${packages[*]} still missing after the installation."
+modules

@@ -21,22 +21,22 @@ import (
 
 // problem is a problem document as read by a caller.
 type problem struct {
-	Type, Title, Detail, Code string
-	Status                    int
-	Errors                    []budget.FieldError
-	Available                 *int64
-	Limit, Dimension, Value   string
-	Used, Max                 *int64
-	ResetAt                   time.Time `json:"reset_at"`
-	RetryAfter                float64   `json:"retry_after"`
-	Limits                    []map[string]any
-	Never                     bool
-	StartAt                   time.Time `json:"start_at"`
-	Reason                    string
-	Reasons                   []string
-	CorrelationID             string `json:"correlation_id"`
-	Budget                    string
-	RequestID                 string `json:"request_id"`
+	Type, Title, Detail, Code, Docs string
+	Status                          int
+	Errors                          []budget.FieldError
+	Available                       *int64
+	Limit, Dimension, Value         string
+	Used, Max                       *int64
+	ResetAt                         time.Time `json:"reset_at"`
+	RetryAfter                      float64   `json:"retry_after"`
+	Limits                          []map[string]any
+	Never                           bool
+	StartAt                         time.Time `json:"start_at"`
+	Reason                          string
+	Reasons                         []string
+	CorrelationID                   string `json:"correlation_id"`
+	Budget                          string
+	RequestID                       string `json:"request_id"`
 }
 
 func problemIn(t *testing.T, body string) problem {
@@ -45,6 +45,10 @@ func problemIn(t *testing.T, body string) problem {
 	if err := json.Unmarshal([]byte(body), &p, json.MatchCaseInsensitiveNames(true), json.RejectUnknownMembers(true)); err != nil {
 		t.Fatalf("%s: %v", body, err)
 	}
+	if p.Docs != "/docs/errors/"+p.Code {
+		t.Errorf("its page is %q: %s", p.Docs, body)
+	}
+	p.Docs = ""
 	return p
 }
 
@@ -149,7 +153,7 @@ func TestLimitExceeded(t *testing.T) {
 		}
 	}
 	_, text := ask(t, server, "POST", "/v1/checks", `{"checks":[{"budget":"capped","amount":6}]}`)
-	want.CorrelationID = ""
+	want.CorrelationID, want.Docs = "", "/docs/errors/limit_exceeded"
 	var got struct{ Results []problem }
 	if err := json.Unmarshal([]byte(text), &got, json.MatchCaseInsensitiveNames(true)); err != nil {
 		t.Fatal(err)

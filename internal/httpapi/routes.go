@@ -8,6 +8,7 @@ import (
 
 	"github.com/budgetd/budgetd/access"
 	"github.com/budgetd/budgetd/budget"
+	"github.com/budgetd/budgetd/internal/contract"
 	"github.com/budgetd/budgetd/internal/edge"
 )
 
@@ -106,6 +107,11 @@ func (a *API) register(config Config) {
 	if config.Part == 0 || config.Part&AdminPart != 0 {
 		a.registerPage(config)
 	}
+	for _, pattern := range contract.Patterns {
+		page := route{pattern: pattern, probe: true}
+		page.find()
+		a.handle(page, (*call).page)
+	}
 	a.mux.HandleFunc("/", func(w http.ResponseWriter, _ *http.Request) {
 		a.noRoute(w.(*dispatched).call)
 	})
@@ -144,6 +150,20 @@ func (a *API) handle(route route, serve func(*call)) {
 	if !slices.Contains(a.methods, method) {
 		a.methods = append(a.methods, method)
 	}
+}
+
+// page sends a page of the contract, which every listener has: refusals link to it.
+func (c *call) page() {
+	page, ok := contract.Find(c.r.URL.Path)
+	if !ok {
+		c.fail(routeNotFound(c.r))
+		return
+	}
+	header := c.w.Header()
+	header.Set("Content-Type", page.Type)
+	edge.SecurePage(header, c.encrypted())
+	c.api.observer.Request(c.route.pattern, http.StatusOK, c.api.now().Sub(c.began))
+	_, _ = c.w.Write(page.Text) // an error here means that the caller is gone
 }
 
 // pass admits a call and passes it on to what answers it by itself.

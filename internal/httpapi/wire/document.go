@@ -120,6 +120,8 @@ func (p *Problem) writeTo(d *Document) {
 	d.optional(`,"detail":`, p.Detail)
 	d.Raw(`,"code":`)
 	d.quote(string(p.Code))
+	d.Raw(`,"docs":`)
+	d.quote(p.Docs)
 	d.optional(`,"budget":`, p.Budget)
 	d.optional(`,"request_id":`, p.RequestID)
 	if len(p.Errors) > 0 {

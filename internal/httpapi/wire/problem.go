@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/budgetd/budgetd/budget"
+	"github.com/budgetd/budgetd/internal/contract"
 )
 
 // Errors of a context, as settle looks for them.
@@ -78,6 +79,8 @@ type Problem struct {
 	Status int         `json:"status"`
 	Detail string      `json:"detail,omitzero"`
 	Code   budget.Code `json:"code"`
+	// Docs is the path of the page that explains the code.
+	Docs string `json:"docs"`
 	// Budget and RequestID are those of the item of a batch or a check, as the request has them.
 	Budget    string              `json:"budget,omitzero"`
 	RequestID string              `json:"request_id,omitzero"`
@@ -153,7 +156,7 @@ func ProblemOf(e *budget.Error) *Problem {
 	}
 	p := &Problem{Type: "urn:budgetd:problem:" + string(e.Code), Title: known.title,
 		Status: known.status,
-		Detail: e.Message, Code: e.Code, Errors: e.Fields, Available: e.Available,
+		Detail: e.Message, Code: e.Code, Docs: contract.DocsLink + string(e.Code), Errors: e.Fields, Available: e.Available,
 		RetryAfter: math.Ceil(e.RetryAfter.Seconds()*1000) / 1000}
 	if s := e.Limit; s != nil {
 		p.Limit, p.Dimension, p.Value, p.Used, p.Max = s.Limit, s.Dimension, s.Value, &s.Used, &s.Max
