@@ -119,7 +119,9 @@ func (d *document) callsOf(tag string) (calls []call) {
 
 // refusedWith returns the calls that name a code among theirs.
 func (d *document) refusedWith(code string) []call {
-	return slices.DeleteFunc(d.callsOf(""), func(c call) bool { return !slices.Contains(c.Codes, code) })
+	return slices.DeleteFunc(d.callsOf(""), func(c call) bool {
+		return !slices.Contains(c.Codes, code)
+	})
 }
 
 // repeat says what repeating an unchanged request means, by the kind of its code.

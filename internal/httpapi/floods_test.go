@@ -163,8 +163,11 @@ func TestFloods(t *testing.T) {
 			}
 			goroutines, heap := stop()
 			each := uint64(128 << 10)
-			if attack.name == "chunks without end" {
-				each += uint64(limits.BodyBytes) // what one body may have
+			switch attack.name { // what one body has may be held
+			case "chunks without end":
+				each += uint64(limits.BodyBytes)
+			case "deeply nested JSON":
+				each += 2 * uint64(len(nested))
 			}
 			bounded(t, connections, goroutines, each, heap, server.URL)
 			if calls := service.taken(); len(calls) > 0 {

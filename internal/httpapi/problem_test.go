@@ -154,6 +154,7 @@ func TestLimitExceeded(t *testing.T) {
 	}
 	_, text := ask(t, server, "POST", "/v1/checks", `{"checks":[{"budget":"capped","amount":6}]}`)
 	want.CorrelationID, want.Docs = "", "/docs/errors/limit_exceeded"
+	want.Budget = "capped"
 	var got struct{ Results []problem }
 	if err := json.Unmarshal([]byte(text), &got, json.MatchCaseInsensitiveNames(true)); err != nil {
 		t.Fatal(err)

@@ -156,7 +156,8 @@ func ProblemOf(e *budget.Error) *Problem {
 	}
 	p := &Problem{Type: "urn:budgetd:problem:" + string(e.Code), Title: known.title,
 		Status: known.status,
-		Detail: e.Message, Code: e.Code, Docs: contract.DocsLink + string(e.Code), Errors: e.Fields, Available: e.Available,
+		Detail: e.Message, Code: e.Code, Docs: contract.DocsLink + string(e.Code),
+		Errors: e.Fields, Available: e.Available,
 		RetryAfter: math.Ceil(e.RetryAfter.Seconds()*1000) / 1000}
 	if s := e.Limit; s != nil {
 		p.Limit, p.Dimension, p.Value, p.Used, p.Max = s.Limit, s.Dimension, s.Value, &s.Used, &s.Max
