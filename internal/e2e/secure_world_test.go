@@ -9,7 +9,6 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"crypto/x509/pkix"
-	"database/sql"
 	"encoding/pem"
 	"fmt"
 	"math/big"
@@ -21,8 +20,6 @@ import (
 	"strings"
 	"testing"
 	"time"
-
-	_ "github.com/go-sql-driver/mysql" // the administrator's connection
 
 	"github.com/budgetd/budgetd/client"
 	"github.com/budgetd/budgetd/internal/testservers"
@@ -145,14 +142,7 @@ func (w *secureWorld) write(file, text string) {
 // sql runs statements as the administrator of the database.
 func (w *secureWorld) sql(statements ...string) {
 	w.t.Helper()
-	db, err := sql.Open("mysql", w.maria.DSN(""))
-	must(w.t, err)
-	defer db.Close()
-	for _, one := range statements {
-		if _, err := db.Exec(one); err != nil {
-			w.t.Fatalf("%s: %v", one, err)
-		}
-	}
+	w.maria.Execute(w.t, statements...)
 }
 
 // user makes a database user with the grants of docs/OPERATIONS.md.

@@ -226,6 +226,16 @@ func (s *MariaDBServer) NewDatabase(tb testing.TB) (dsn string) {
 	return s.DSN(name)
 }
 
+// Execute runs statements as the administrator, each on a connection of its own.
+func (s *MariaDBServer) Execute(tb testing.TB, statements ...string) {
+	tb.Helper()
+	for _, one := range statements {
+		if err := s.exec(one); err != nil {
+			tb.Fatal(err)
+		}
+	}
+}
+
 // exec runs one statement on a connection of its own.
 func (s *MariaDBServer) exec(statement string) error {
 	db, err := s.open()

@@ -12,8 +12,8 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * Lists budgets, by id.
-         * @description The tenant `*` stands for all tenants that the caller may see.
+         * Lists budgets, by id, or searched and in an order.
+         * @description The tenant `*` stands for all tenants that the caller may see. With `q`, `sort` or `skip` the answer has the total; the order is that of the last look at all budgets.
          */
         get: operations["listBudgets"];
         put?: never;
@@ -414,6 +414,80 @@ export interface paths {
         };
         /** Lists recycles, the newest first. */
         get: operations["listRecycles"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/budgets/{budget}/holds": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** Lists the open holds of a budget, those first that expire first (ledger mode). */
+        get: operations["listHolds"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/budgets/{budget}/events": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Follows a budget's figures and its last entries as server-sent events.
+         * @description Events `budget` (a Budget) and `entries` (a page of the feed). A caller that sends the id of the last event as `Last-Event-ID` gets no entry twice.
+         */
+        get: operations["followBudget"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/refusals": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** Lists the last refusals that this node remembers, the newest first. */
+        get: operations["listRefusals"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/events": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Follows the state of the whole installation as server-sent events.
+         * @description Events `overview`: readiness, instances, the last audit, what runs out next, what was refused most, and deductions per second by outcome.
+         */
+        get: operations["followAll"];
         put?: never;
         post?: never;
         delete?: never;
@@ -1132,7 +1206,42 @@ export interface components {
             /** @description How many are on stores that do not answer this node. */
             unreachable?: components["schemas"]["Number"];
         };
+        HoldList: {
+            holds: components["schemas"]["OpenHold"][];
+        };
+        OpenHold: {
+            request_id: components["schemas"]["RequestID"];
+            group?: components["schemas"]["RequestID"];
+            amount: components["schemas"]["Units"];
+            bucket: components["schemas"]["Key256"];
+            held_at: components["schemas"]["Instant"];
+            hold_until: components["schemas"]["Instant"];
+        };
+        RefusalList: {
+            refusals: components["schemas"]["Refusal"][];
+        };
+        /** @description A deduction that this node refused, and why. */
+        Refusal: {
+            at: components["schemas"]["Instant"];
+            tenant: string;
+            budget: string;
+            request_id: string;
+            amount: components["schemas"]["Units"];
+            key?: string;
+            dimensions?: components["schemas"]["Dimensions"];
+            hold?: boolean;
+            reference?: string;
+            /** @description Where the request's key is routed to now. */
+            bucket?: string;
+            instance?: string;
+            lane: components["schemas"]["Number"];
+            problem: components["schemas"]["Problem"];
+        };
         BudgetPage: {
+            /** @description How many budgets were found; only with `q`, `sort` or `skip`. */
+            total?: components["schemas"]["Number"];
+            /** @description When all budgets were last looked at for the order. */
+            ranked_at?: components["schemas"]["Instant"];
             budgets: components["schemas"]["Budget"][];
             next_page_token?: string;
         };
@@ -1778,6 +1887,8 @@ export interface components {
         Type: components["schemas"]["BudgetType"];
         /** @description The most elements of a page. */
         PageSize: number;
+        /** @description The id of the last event that the caller has. */
+        LastEventID: string;
         /** @description `next_page_token` of the page before. */
         PageToken: string;
         /**
@@ -1841,6 +1952,12 @@ export interface operations {
     listBudgets: {
         parameters: {
             query?: {
+                /** @description Only names that contain this. */
+                q?: string;
+                /** @description name, remaining, used_share, end, refusals or exhausted_at; with a minus in front the other way round. */
+                sort?: string;
+                /** @description How many to leave out at the begin. */
+                skip?: number;
                 /** @description The tenant, or `*` for all; left out: the one of the key, else `default`. */
                 tenant?: components["parameters"]["AnyTenant"];
                 /** @description Only budgets with this status. */
@@ -2678,6 +2795,123 @@ export interface operations {
                 };
             };
             404: components["responses"]["Problem"];
+            default: components["responses"]["Problem"];
+        };
+    };
+    listHolds: {
+        parameters: {
+            query?: {
+                /** @description The tenant; left out: the one of the key, else `default`. */
+                tenant?: components["parameters"]["Tenant"];
+                /** @description The most elements of a page. */
+                page_size?: components["parameters"]["PageSize"];
+            };
+            header?: never;
+            path: {
+                /** @description The name or the id of a budget. */
+                budget: components["parameters"]["Budget"];
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The holds. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["HoldList"];
+                };
+            };
+            404: components["responses"]["Problem"];
+            default: components["responses"]["Problem"];
+        };
+    };
+    followBudget: {
+        parameters: {
+            query?: {
+                /** @description The tenant; left out: the one of the key, else `default`. */
+                tenant?: components["parameters"]["Tenant"];
+            };
+            header?: {
+                /** @description The id of the last event that the caller has. */
+                "Last-Event-ID"?: components["parameters"]["LastEventID"];
+            };
+            path: {
+                /** @description The name or the id of a budget. */
+                budget: components["parameters"]["Budget"];
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Events until the caller goes or the node stops. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "text/event-stream": string;
+                };
+            };
+            404: components["responses"]["Problem"];
+            default: components["responses"]["Problem"];
+        };
+    };
+    listRefusals: {
+        parameters: {
+            query?: {
+                /** @description The tenant; left out: the one of the key, else `default`. */
+                tenant?: components["parameters"]["Tenant"];
+                /** @description Only of this budget. */
+                budget?: string;
+                /** @description Only of this request id. */
+                request_id?: string;
+                /** @description Only with this value in a dimension or as key. */
+                value?: string;
+                /** @description The most refusals. */
+                limit?: number;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The refusals. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["RefusalList"];
+                };
+            };
+            default: components["responses"]["Problem"];
+        };
+    };
+    followAll: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description The id of the last event that the caller has. */
+                "Last-Event-ID"?: components["parameters"]["LastEventID"];
+            };
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Events until the caller goes or the node stops. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "text/event-stream": string;
+                };
+            };
             default: components["responses"]["Problem"];
         };
     };
