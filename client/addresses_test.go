@@ -5,6 +5,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"sync"
 	"testing"
 
 	"github.com/budgetd/budgetd/client"
@@ -21,9 +22,12 @@ func TestTheNextAddressIsCalled(t *testing.T) {
 	if err := listener.Close(); err != nil {
 		t.Fatal(err)
 	}
+	var mu sync.Mutex
 	var asked []string
 	note := func(r *http.Request) {
 		body, _ := io.ReadAll(r.Body)
+		mu.Lock()
+		defer mu.Unlock()
 		asked = append(asked, string(body))
 	}
 	breaks := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
@@ -46,6 +50,8 @@ func TestTheNextAddressIsCalled(t *testing.T) {
 	if err != nil || answer.Attempts != 3 {
 		t.Fatalf("%+v, %v", answer, err)
 	}
+	mu.Lock()
+	defer mu.Unlock()
 	if len(asked) != 2 || asked[0] != asked[1] {
 		t.Errorf("asked: %q", asked)
 	}

@@ -250,7 +250,7 @@ func TestNotEffective(t *testing.T) {
 		d = promo("paused", 100, 1)
 		d.Paused = true
 		if e := w.refuse(w.create(d), 1, budget.BudgetPaused); e.RetryAfter != 0 || e.Never ||
-			!strings.Contains(e.Message, "not known") {
+			!strings.Contains(e.Message, "no end of the pause is known") {
 			w.Error(e)
 		}
 		d = promo("over", 100, 1)
