@@ -91,13 +91,11 @@ func New(tb testing.TB, nodes int, fsync string, more ...string) *World {
 	return w
 }
 
-// config returns the nodes' configuration: the defaults, but with more frequent checks for
-// unfinished work, so that many faults fit into a minute. durable says that a Redis which comes
-// back still has all that it answered.
+// config returns the nodes' configuration: the defaults. durable says that a Redis which comes back
+// still has all that it answered.
 func (w *World) config(dsn string, durable bool) string {
 	var text strings.Builder
-	fmt.Fprintf(&text, "database:\n  driver: mysql\n  dsn: %q\nbackground:\n  chores: "+
-		"300ms\ninstances:\n", dsn)
+	fmt.Fprintf(&text, "database:\n  driver: mysql\n  dsn: %q\ninstances:\n", dsn)
 	for i, p := range w.Stores {
 		fmt.Fprintf(&text, "  - name: redis-%d\n    driver: redis\n    addrs: [%q]\n"+
 			"    durable: %t\n", i, p.Addr(), durable)

@@ -43,6 +43,8 @@ type verb struct {
 	call func(ctx context.Context, n *node, b *bucket.Budget) (told string, replayed *bool, err error)
 	// died lets pass the time after which others take over from a node that died; nil: there is none.
 	died func(w *world)
+	// returns says that it gives units back.
+	returns bool
 	// used and held are S and H in the end.
 	used, held int64
 	// rest says that all that is left can be deducted in the end.
@@ -121,7 +123,8 @@ func (w *world) try(v *verb, n *node, step int, f fault) (hit bool) {
 	kind := budget.CodeOf(err).Kind()
 	died := hit && f != replyLost
 	switch {
-	case err == nil && replayed != nil && *replayed:
+	case err == nil && replayed != nil && *replayed && !(hit && w.d == budget.Store && v.returns):
+		// A script of store mode does not know which attempt of a rollback it answers.
 		w.Errorf("the first call is answered as a replay: %s", told)
 	case err != nil && !hit, err != nil && !died && kind != budget.NotDone && kind != budget.MayBeDone:
 		w.Errorf("answered by %v", err)

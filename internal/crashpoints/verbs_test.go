@@ -231,8 +231,8 @@ func TestStore(t *testing.T) {
 		{name: "batch", call: batch, used: 30, rest: true},
 		{name: "limits", define: limited, call: deduct("a", 10, user), used: 10},
 		{name: "supply", call: deduct("a", 90, nil), used: 90, rest: true},
-		{name: "rollback", before: prepare(ten), call: back(4), used: 6, rest: true},
-		{name: "rollback after the epoch", before: prepare(ten, done(func(ctx context.Context, n *node,
+		{name: "rollback", returns: true, before: prepare(ten), call: back(4), used: 6, rest: true},
+		{name: "rollback after the epoch", returns: true, before: prepare(ten, done(func(ctx context.Context, n *node,
 			b *bucket.Budget) error {
 			return n.store.Redistribute(ctx, b.ID)
 		})), call: back(0), rest: true},
