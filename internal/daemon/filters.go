@@ -2,8 +2,10 @@ package daemon
 
 import (
 	"context"
+	"time"
 
 	"github.com/budgetd/budgetd/bucket"
+	"github.com/budgetd/budgetd/internal/metrics"
 	"github.com/budgetd/budgetd/internal/redisstore"
 )
 
@@ -36,6 +38,22 @@ func (f filters) Ping(ctx context.Context, lane bucket.Lane) error {
 	}
 	_, err := store.Time(ctx, lane)
 	return err
+}
+
+// scriptsEvery is how often the scripts of stores are counted.
+const scriptsEvery = 30 * time.Second
+
+// countScripts tells the metrics how many scripts the stores of lanes keep. One that does not answer
+// is left out: its outage is told elsewhere.
+func (f filters) countScripts(lanes []bucket.Lane, m *metrics.Metrics) func(context.Context) error {
+	return func(ctx context.Context) error {
+		for _, lane := range lanes {
+			if n, err := f[lane.Instance].Scripts(ctx, lane); err == nil {
+				m.Scripts(lane, n)
+			}
+		}
+		return nil
+	}
 }
 
 // byInstance returns the filters by the name of their instance.
