@@ -1,7 +1,6 @@
 #!/usr/bin/env bash
 # Checks format and style: gofmt, go vet, golangci-lint as tools/go.mod pins it, and shellcheck where
-# it is installed; it says so where it is not. With --basic, as make test calls it, without
-# golangci-lint.
+# it is installed; it says so where it is not. It also looks for secrets in tracked files.
 set -eu
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
@@ -21,7 +20,7 @@ if [ -n "$unformatted" ]; then
 fi
 check go vet ./...
 check go -C bench vet ./... # a module of its own
-[ "${1:-}" = --basic ] || check go tool -modfile=tools/go.mod golangci-lint run
+check go tool -modfile=tools/go.mod golangci-lint run
 
 # secrets finds what looks like a key or a password in any tracked file. A line that is no secret says
 # "not a secret".

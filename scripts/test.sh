@@ -95,7 +95,7 @@ everything() {
 set -m
 (
 	if [ $# = 0 ]; then
-		scripts/lint.sh --basic
+		scripts/lint.sh
 	fi
 	go build -o "$build/lend" ./internal/testservers/lend
 	export -f tests folders everything

@@ -198,11 +198,11 @@ func TestRapidReset(t *testing.T) {
 		s := httpapi.NewWebServer(api, c.Limits, slog.New(slog.DiscardHandler))
 		s.TLSConfig = config
 		go func() { ended <- s.ServeTLS(listener, "", "") }()
-		defer func() { _ = s.Close(); <-ended }()
+		defer func() { _, _ = s.Close(), <-ended }()
 	} else {
 		s := httpapi.NewServer(api, c.Limits, slog.New(slog.DiscardHandler))
 		go func() { ended <- s.ServeTLS(listener, config) }()
-		defer func() { _ = s.Close(); <-ended }()
+		defer func() { _, _ = s.Close(), <-ended }()
 	}
 	conn, err := tls.Dial("tcp", listener.Addr().String(), &tls.Config{InsecureSkipVerify: true, NextProtos: []string{"h2"}})
 	if err != nil {

@@ -3,6 +3,5 @@
 //
 // A Text shows "(secret)" in every format of fmt, in JSON, in YAML and in slog; only Reveal returns
 // the secret. A Source is a value of the configuration or a file. Read the Source when making a
-// connection, so that the next connection uses a rotated secret; a Watch notifies code that keeps
-// something derived from it.
+// connection, so that the next connection uses a rotated secret.
 package secret

@@ -93,7 +93,7 @@ func TestStrangers(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			defer store.Disconnect()
+			defer func() { _ = store.Disconnect() }()
 			got, err := store.Condition(t.Context(), lane0)
 			if err != nil || len(got.Findings) != test.findings || got.Persistent != (test.persistent == 1) ||
 				(got.Unfit == "") != (test.unfit == "") || !strings.Contains(got.Unfit, test.unfit) {
