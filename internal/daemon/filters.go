@@ -43,8 +43,8 @@ func (f filters) Ping(ctx context.Context, lane bucket.Lane) error {
 // scriptsEvery is how often the scripts of stores are counted.
 const scriptsEvery = 30 * time.Second
 
-// countScripts tells the metrics how many scripts the stores of lanes keep. One that does not answer
-// is left out: its outage is told elsewhere.
+// countScripts tells the metrics how many scripts the stores of lanes keep. It leaves out a store
+// that does not answer, because its outage shows elsewhere.
 func (f filters) countScripts(lanes []bucket.Lane, m *metrics.Metrics) func(context.Context) error {
 	return func(ctx context.Context) error {
 		for _, lane := range lanes {
