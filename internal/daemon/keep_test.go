@@ -58,7 +58,7 @@ func TestScriptsAreCounted(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer store.Disconnect()
+	defer func() { _ = store.Disconnect() }()
 	m, lane := metrics.New("test"), bucket.Lane{Instance: "r"}
 	count := filters{"r": store}.countScripts([]bucket.Lane{lane}, m)
 	shown := func() string {
