@@ -56,9 +56,9 @@ func (b *Book) Confirm(readMS int64) {
 	}
 }
 
-// Authenticate returns the principal of a token at an instant, or why there is none: Malformed,
-// Mistyped, Stale, Unknown, WrongSecret, Revoked or Expired. Unknown and WrongSecret take the same
-// time. It records the use of the key, to the hour.
+// Authenticate returns the principal that a token stands for at an instant. For any other token it
+// returns the reason: Malformed, Mistyped, Stale, Unknown, WrongSecret, Revoked or Expired. Unknown
+// and WrongSecret take the same time. It records the use of the key, to the hour.
 //
 // The checksum serves people and scanners. It is not checked if the secret is right, which halves
 // the time of a call.

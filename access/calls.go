@@ -32,7 +32,7 @@ type Call struct {
 	// Least is the lowest role; 0 if Over is Nobody.
 	Least Role
 	Over  Reach
-	// More is the lowest role in the case described by When; 0 if there is none.
+	// More is the lowest role in the case that When describes; 0 for a call without such a case.
 	More Role
 	When string
 }

@@ -69,7 +69,8 @@ func (s Schedule) PeriodAt(now time.Time) (period Span, ok bool) {
 }
 
 // NextPeriod returns the first period that starts at an instant or later, cut to the budget's life.
-// The budget's start begins a period if the rule has one there. ok is false if there is none.
+// The budget's start begins a period if the rule has one there. ok is false if no further period
+// begins.
 func (s Schedule) NextPeriod(after time.Time) (period Span, ok bool) {
 	if after.Before(s.Start) || s.Start.Equal(after) {
 		if first, ok := s.PeriodAt(s.Start); ok {

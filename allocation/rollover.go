@@ -32,7 +32,7 @@ func (m Movement) Plus(o Movement) Movement {
 
 // Turn is the result of a roll-over.
 type Turn struct {
-	// Period is the next period, or Over if there is none.
+	// Period is the next period, or Over after the last one.
 	Period budget.Period
 	// Left is where the unused units of the ended period went.
 	Left Movement
@@ -50,8 +50,8 @@ func Begin(d budget.Definition, now time.Time) (unfunded int64, p budget.Period)
 
 // Next returns the period that follows one that has ended: the one that contains its end (which
 // began earlier only after a change of the rule), else the first one after it. If no period was
-// open, it is the one that contains now, else the next one. ok is false if there is none before the
-// budget's end.
+// open, it is the one that contains now, else the next one. It returns false if the budget ends
+// before another period begins.
 func Next(d budget.Definition, p budget.Period, now time.Time) (Span, bool) {
 	at := p.End
 	if p.Over || at.IsZero() {

@@ -119,7 +119,7 @@ func TestNext(t *testing.T) {
 	}
 }
 
-// turns are roll-overs of a budget of January. "" for next means there is none.
+// turns are roll-overs of a budget of January. An empty next means that the budget is over.
 var turns = []struct {
 	name             string
 	rule             allocation.Rule
