@@ -99,6 +99,7 @@ var house = map[string]place{
 		"internal/tlsfiles"})},
 	"client": {may: []string{"budget", "internal/tlsfiles"}},
 	// what exists for tests
+	"deploy": {stdOnly: true, test: true}, // the dashboard, made once and committed
 	"internal/storetest":   {may: slices.Concat(actor, []string{"internal/testservers"}), test: true},
 	"internal/testservers": {test: true},
 	"internal/hostile":     {may: words, test: true},

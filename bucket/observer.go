@@ -29,7 +29,8 @@ type Calls interface {
 
 // Movements are units and buckets that moved.
 type Movements interface {
-	// Moved reports units moved by a step: apply, handout, offline, collect, recycle, sweep, lose.
+	// Moved reports units moved by a step: apply, handout, recycle, sweep, expire, lose,
+	// release.
 	Moved(step string, units int64)
 	// HoldsExpired reports that this node expired so many holds.
 	HoldsExpired(n int)

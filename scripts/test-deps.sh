@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # Makes sure that what the tests start is there: redis-server, mariadbd, Chromium for the console,
-# node with the modules of examples/typescript, and a C compiler for the race detector. As root on
-# Debian it installs what is missing, without starting a service; anybody else is told the command.
-# It changes nothing when nothing is missing.
+# node with the modules of examples/typescript, prometheus with promtool, and a C compiler for the
+# race detector. As root on Debian it installs what is missing, without starting a service; anybody
+# else is told the command. It changes nothing when nothing is missing.
 set -eu
 
 PATH=$PATH:/usr/sbin:/sbin # where Debian keeps mariadbd
@@ -22,6 +22,7 @@ missing() {
 		printf 'mariadb-server '
 	command -v chromium >/dev/null || printf 'chromium fonts-dejavu-core '
 	command -v npm >/dev/null || printf 'nodejs npm '
+	{ command -v prometheus && command -v promtool; } >/dev/null || printf 'prometheus '
 	compiles || printf 'gcc libc6-dev '
 }
 

@@ -2,7 +2,6 @@ package metrics_test
 
 import (
 	"os"
-	"os/exec"
 	"regexp"
 	"strings"
 	"testing"
@@ -10,11 +9,16 @@ import (
 
 	"go.yaml.in/yaml/v3"
 
+	"github.com/budgetd/budgetd/bucket"
 	"github.com/budgetd/budgetd/budget"
 	"github.com/budgetd/budgetd/internal/metrics"
 )
 
-const alertsFile = "../../examples/prometheus-alerts.yml"
+const (
+	alertsFile  = "../../deploy/prometheus/alerts.yml"
+	alertsTests = "../../deploy/prometheus/alerts_test.yml"
+	runbook     = "../../docs/OPERATIONS.md"
+)
 
 // rule is an alert rule as Prometheus reads it.
 type rule struct {
@@ -31,24 +35,29 @@ var (
 	label   = regexp.MustCompile(`([a-z_]+)=~?"`)
 )
 
-// TestAlerts checks that every example rule is valid and uses existing metrics and labels.
+// TestAlerts checks that every rule uses existing metrics and labels, is tested, and has an entry in
+// the runbook; and that Prometheus's own tool accepts the rules and sees each one fire.
 func TestAlerts(t *testing.T) {
 	labels := known(t)
-	rules := alerts(t)
-	if len(rules) < 10 {
-		t.Errorf("only %d rules", len(rules))
-	}
-	names := map[string]bool{}
-	for _, r := range rules {
-		if !strings.HasPrefix(r.Alert, "Budgetd") || names[r.Alert] {
-			t.Errorf("%q is no name of its own", r.Alert)
+	tests := read(t, alertsTests)
+	entries := map[string]bool{}
+	_, part, _ := strings.Cut(read(t, runbook), "\n## What to do when\n")
+	part, _, _ = strings.Cut(part, "\n## ")
+	for _, head := range entry.FindAllString(part, -1) {
+		for _, name := range alertName.FindAllString(head, -1) {
+			entries[name] = true
 		}
-		names[r.Alert] = true
+	}
+	for _, r := range alerts(t) {
+		if !entries[r.Alert] {
+			t.Errorf("%s has no entry in %s", r.Alert, runbook)
+		}
+		delete(entries, r.Alert)
 		if r.Labels["severity"] == "" || r.Annotations["summary"] == "" {
 			t.Errorf("%s: no severity or no summary", r.Alert)
 		}
-		if _, err := time.ParseDuration(r.For); r.For != "" && err != nil {
-			t.Errorf("%s: %v", r.Alert, err)
+		if !strings.Contains(tests, "alertname: "+r.Alert+"\n") {
+			t.Errorf("%s: no test sees it fire", r.Alert)
 		}
 		found := ours.FindAllString(r.Expr, -1)
 		if len(found) == 0 {
@@ -66,33 +75,38 @@ func TestAlerts(t *testing.T) {
 				}
 			}
 		}
-		if strings.Count(r.Expr, "(") != strings.Count(r.Expr, ")") {
-			t.Errorf("%s: parentheses in %s", r.Alert, r.Expr)
-		}
 	}
-	path, err := exec.LookPath("promtool")
+	for name := range entries {
+		t.Errorf("%s has an entry for %s, which no rule raises", runbook, name)
+	}
+	promtool(t, "", "check", "rules", alertsFile)
+	promtool(t, "", "test", "rules", alertsTests)
+}
+
+// An entry of the runbook begins with the names of its alerts, in bold.
+var (
+	entry     = regexp.MustCompile(`(?m)^\*\*Budgetd[^*]*\*\*`)
+	alertName = regexp.MustCompile(`Budgetd[A-Za-z]+`)
+)
+
+func read(t *testing.T, path string) string {
+	t.Helper()
+	text, err := os.ReadFile(path)
 	if err != nil {
-		t.Log("promtool is not installed: the rules were checked by this test only")
-		return
+		t.Fatal(err)
 	}
-	if out, err := exec.Command(path, "check", "rules", alertsFile).CombinedOutput(); err != nil {
-		t.Errorf("promtool: %v\n%s", err, out)
-	}
+	return string(text)
 }
 
 func alerts(t *testing.T) (rules []rule) {
 	t.Helper()
-	text, err := os.ReadFile(alertsFile)
-	if err != nil {
-		t.Fatal(err)
-	}
 	var file struct {
 		Groups []struct {
 			Name  string `yaml:"name"`
 			Rules []rule `yaml:"rules"`
 		} `yaml:"groups"`
 	}
-	decoder := yaml.NewDecoder(strings.NewReader(string(text)))
+	decoder := yaml.NewDecoder(strings.NewReader(read(t, alertsFile)))
 	decoder.KnownFields(true)
 	if err := decoder.Decode(&file); err != nil {
 		t.Fatal(err)
@@ -110,7 +124,10 @@ func alerts(t *testing.T) (rules []rule) {
 func known(t *testing.T) map[string]map[string]bool {
 	t.Helper()
 	m := metrics.New("v1.2.3")
+	m.Request("POST /v1/budgets/{budget}/deduct", 200, time.Millisecond)
 	m.Failed("sql", budget.Unavailable)
+	m.LaneCall(bucket.Lane{Instance: "redis-a"}, 1, time.Millisecond)
+	m.Scripts(bucket.Lane{Instance: "redis-a"}, 1)
 	everything(m)
 	families, err := m.Registry().Gather()
 	if err != nil {

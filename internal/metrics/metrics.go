@@ -117,7 +117,7 @@ func New(version string) *Metrics {
 	m.atRisk = m.gauge("at_risk_units",
 		"Minor units that a loss of every store would quarantine (store mode).", nil)
 	m.moves = m.counters("moves_total",
-		"Steps that moved units, such as apply, handout, offline, collect, recycle and sweep.", "step")
+		"Steps that moved units: apply, handout, recycle, sweep, expire, lose, release.", "step")
 	m.scripts = m.gauges("store_scripts",
 		"Scripts that the server of a lane keeps; it must not grow.", "store", "lane")
 	m.budgets = newBudgets()
@@ -126,8 +126,8 @@ func New(version string) *Metrics {
 		"What was found half done at the last look: epochs, grants, shrinks, fenced, returning.", "kind")
 	m.lag = m.gauges("sync_lag_seconds",
 		"Time since a lane was last synced (store mode).", "store", "lane")
-	for _, step := range []string{"apply", "handout", "offline", "collect", "recycle", "sweep",
-		"lose"} {
+	for _, step := range []string{"apply", "handout", "recycle", "sweep", "expire", "lose",
+		"release"} {
 		m.moves.WithLabelValues(step)
 		m.moved.WithLabelValues(step)
 	}

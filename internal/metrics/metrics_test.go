@@ -60,15 +60,57 @@ func TestLint(t *testing.T) {
 	promtool(t, scrape(t, m), "check", "metrics")
 }
 
-// promtool checks a text with Prometheus's own tool if it is installed; its output is an error.
+// promised are the metrics that the contract names, each with a metric that shows it.
+var promised = map[string]string{
+	"deductions by outcome and code": "deductions_total", "latency per route": "http_request_duration_seconds",
+	"batch sizes per lane": "lane_call_operations", "rows per commit": "commit_rows",
+	"applies, offlines, grants pending": "unfinished", "drain lag": "sync_lag_seconds",
+	"at-risk units": "at_risk_units", "quarantined units": "quarantined_units",
+	"remaining per budget": "budget_remaining_units", "used per budget": "budget_used_units",
+	"recycle runs": "moves_total", "recycled units": "moved_units_total", "stranded units": "stranded_units",
+	"audit discrepancies": "audit_discrepancies", "conservation gap": "conservation_gap_units",
+	"store and SQL errors": "errors_total", "holds open": "holds_open", "holds expired": "holds_expired_total",
+}
+
+// bounds says what bounds the values of each label: none comes from callers.
+var bounds = map[string]string{
+	"outcome": "accepted, replayed, and one per kind of error", "code": "the error codes", "method": "the routes",
+	"route": "the routes", "status": "HTTP", "store": "instances", "lane": "instances[].lanes", "where": "store, sql",
+	"step": "the steps", "kind": "what can be half done", "tenant": "metrics.budgets", "budget": "metrics.budgets",
+	"version": "one", "go": "one",
+}
+
+// TestContract checks that every promised metric is there, and that each metric has bounded labels
+// and a line in the table of docs/OPERATIONS.md.
+func TestContract(t *testing.T) {
+	labels := known(t)
+	for what, name := range promised {
+		if labels["budgetd_"+name] == nil {
+			t.Errorf("%s: there is no budgetd_%s", what, name)
+		}
+	}
+	documented := read(t, runbook)
+	for name, of := range labels {
+		short, ours := strings.CutPrefix(name, "budgetd_")
+		if !ours {
+			continue
+		}
+		_, suffix, _ := strings.Cut(short, "_")
+		if !strings.Contains(documented, name) && !strings.Contains(documented, "`_"+suffix+"`") {
+			t.Errorf("%s is not in %s", name, runbook)
+		}
+		for label := range of {
+			if bounds[label] == "" {
+				t.Errorf("%s: nothing is known to bound its label %s", name, label)
+			}
+		}
+	}
+}
+
+// promtool runs Prometheus's own tool on a text; a status other than 0 is an error.
 func promtool(t *testing.T, text string, args ...string) {
 	t.Helper()
-	path, err := exec.LookPath("promtool")
-	if err != nil {
-		t.Log("promtool is not installed: checked by the library only")
-		return
-	}
-	command := exec.Command(path, args...)
+	command := exec.Command("promtool", args...)
 	command.Stdin = strings.NewReader(text)
 	if out, err := command.CombinedOutput(); err != nil {
 		t.Errorf("promtool %v: %v\n%s", args, err, out)
@@ -128,7 +170,7 @@ func TestMetrics(t *testing.T) {
 		`budgetd_budget_held_units{budget="spring",tenant="default"} 6`, `budgetd_budget_held_units{budget="(other)",tenant=""} 2`,
 		`budgetd_moved_units_total{step="apply"} 500`, `budgetd_errors_total{code="unavailable",where="sql"} 1`,
 		`budgetd_audit_discrepancies 3`, `budgetd_conservation_gap_units 5`, `budgetd_stranded_units 77`,
-		`budgetd_moves_total{step="apply"} 1`, `budgetd_moves_total{step="collect"} 0`,
+		`budgetd_moves_total{step="apply"} 1`, `budgetd_moves_total{step="release"} 0`,
 		`budgetd_budget_total_units{budget="spring",tenant="default"} 100`,
 		`budgetd_budget_used_units{budget="spring",tenant="default"} 30`,
 		`budgetd_budget_undistributed_units{budget="spring",tenant="default"} 60`,
