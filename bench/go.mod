@@ -2,10 +2,16 @@ module github.com/budgetd/budgetd/bench
 
 go 1.26.0
 
-replace github.com/budgetd/budgetd => ../
+replace (
+	github.com/budgetd/budgetd => ../
+	github.com/budgetd/budgetd/budget => ../budget
+	github.com/budgetd/budgetd/client => ../client
+)
 
 require (
 	github.com/budgetd/budgetd v0.0.0-00010101000000-000000000000
+	github.com/budgetd/budgetd/budget v0.0.0
+	github.com/budgetd/budgetd/client v0.0.0
 	github.com/go-sql-driver/mysql v1.10.1
 	github.com/redis/go-redis/v9 v9.23.0
 	github.com/redis/rueidis v1.0.79

@@ -128,7 +128,8 @@ func baseOf(server string) (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("server address: %w", err)
 	}
-	if base.Scheme != "http" && base.Scheme != "https" || base.Host == "" ||
+	bare := strings.Count(base.Host, ":") > 1 && base.Host[0] != '[' // old versions of Go take it
+	if base.Scheme != "http" && base.Scheme != "https" || base.Host == "" || bare ||
 		base.RawQuery != "" || base.Fragment != "" {
 		return "", fmt.Errorf("server address %q: must look like http://host:port", server)
 	}

@@ -11,7 +11,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/budgetd/budgetd/internal/tlsfiles"
+	"github.com/budgetd/budgetd/client/tlsfiles"
 )
 
 // TokenSource returns the key of a call. It is called before every attempt and must be safe for

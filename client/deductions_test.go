@@ -174,8 +174,9 @@ func left(units int64, after time.Duration) func(*testing.T, *client.DeductAnswe
 func attempts(n int, replayed bool) func(*testing.T, *client.DeductAnswer, error) {
 	return func(t *testing.T, a *client.DeductAnswer, err error) {
 		t.Helper()
+		inBucket, inBudget := int64(95), int64(195)
 		want := &client.DeductAnswer{RequestID: "o1", Outcome: "accepted", Amount: 5, State: "used",
-			Bucket: "b:bucket-0", Remaining: new(int64(95)), BudgetRemaining: new(int64(195)), Replayed: replayed, Attempts: n}
+			Bucket: "b:bucket-0", Remaining: &inBucket, BudgetRemaining: &inBudget, Replayed: replayed, Attempts: n}
 		if diff := cmp.Diff(want, a); diff != "" {
 			t.Errorf("answer (-want +got):\n%s", diff)
 		}

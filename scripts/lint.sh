@@ -19,8 +19,13 @@ if [ -n "$unformatted" ]; then
 	status=1
 fi
 check go vet ./...
-check go -C bench vet ./... # a module of its own
+for module in budget client bench; do # modules of their own
+	check go -C "$module" vet ./...
+done
 check go tool -modfile=tools/go.mod golangci-lint run
+for module in budget client; do
+	check go -C "$module" tool -modfile=../tools/go.mod golangci-lint run
+done
 
 # secrets finds what looks like a key or a password in any tracked file. A line that is no secret says
 # "not a secret".

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Runs everything that a change can break: the linters, then the tests of both modules, two packages
+# Runs everything that a change can break: the linters, then the tests of all modules, two packages
 # at a time, beside one MariaDB and one Redis that all of them share (internal/testservers/lend). It
 # installs what the tests need (scripts/test-deps.sh) and ends with what it did not run.
 #
@@ -14,7 +14,7 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 # Only these run under the race detector, which makes a test several times as dear: something is
 # concurrent there. Everywhere else one goroutine runs at a time, or (chaos, linearize) the short form
 # is about processes that are built without it; scripts/proof.sh runs the long ones with it.
-concurrent='^(bucket|client|trail|internal/(sqlstore|redisstore|memstore|httpapi|daemon|e2e|edge|guard))(/|$)'
+concurrent='^(bucket|trail|internal/(sqlstore|redisstore|memstore|httpapi|daemon|e2e|edge|guard))(/|$)'
 
 # The longest go first, so that none of them is left to run alone at the end.
 first='^internal/(e2e|chaos|linearize|crashpoints|sqlstore/transfer|sqlstore/commit|redisstore)$'
@@ -105,7 +105,10 @@ set -m
 		[ $# = 0 ] || { everything "$@"; exit; }
 		status=0
 		everything ./... || status=1
-		(cd bench && go test ./...) || status=1 # a module of its own
+		# modules of their own
+		(cd budget && go test ./...) || status=1
+		(cd client && go test -race ./...) || status=1
+		(cd bench && go test ./...) || status=1
 		exit "$status"' tests "$@"
 ) </dev/null &
 group=$!

@@ -17,7 +17,7 @@ import (
 	"github.com/budgetd/budgetd/client"
 	"github.com/budgetd/budgetd/cmd/budgetctl/bench"
 	"github.com/budgetd/budgetd/cmd/budgetctl/bench/load"
-	"github.com/budgetd/budgetd/internal/tlsfiles"
+	"github.com/budgetd/budgetd/client/tlsfiles"
 	"github.com/spf13/cobra"
 )
 

@@ -103,9 +103,11 @@ func (a *app) clientOf(p profile.Profile, options ...client.Option) (*client.Cli
 	own := []client.Option{client.WithTenant(p.Tenant)}
 	files := client.TLSFiles{CA: p.CAFile, Cert: p.CertFile, Key: p.KeyFile, ServerName: p.ServerName}
 	if files != (client.TLSFiles{}) {
-		if !strings.HasPrefix(p.Server, "https://") {
-			return nil, usagef("%s is not encrypted: --ca-file, --cert-file, --key-file and --server-name "+
-				"are for https", p.Server)
+		for _, one := range servers(p.Server) {
+			if !strings.HasPrefix(one, "https://") {
+				return nil, usagef("%s is not encrypted: --ca-file, --cert-file, --key-file and "+
+					"--server-name are for https", one)
+			}
 		}
 		transport, err := client.TLSTransport(files)
 		if err != nil {
@@ -122,9 +124,13 @@ func (a *app) clientOf(p profile.Profile, options ...client.Option) (*client.Cli
 				nil
 		}))
 	}
-	if (p.TokenFile != "" || p.Token != "") && readable(p.Server) {
-		fmt.Fprintf(a.stderr, "warning: the key travels to %s unencrypted; use https\n",
-			printable(p.Server))
+	if p.TokenFile != "" || p.Token != "" {
+		for _, one := range servers(p.Server) {
+			if readable(one) {
+				fmt.Fprintf(a.stderr, "warning: the key travels to %s unencrypted; use https\n",
+					printable(one))
+			}
+		}
 	}
 	// A person is told soon that no server is there, and a script repeats the command.
 	own = append(own, client.WithRetry(client.Retry{Attempts: 5}))
@@ -133,6 +139,15 @@ func (a *app) clientOf(p profile.Profile, options ...client.Option) (*client.Cli
 		return nil, usagef("%v", err)
 	}
 	return c, nil
+}
+
+// servers returns the addresses of equal nodes that a text separates by commas.
+func servers(list string) []string {
+	all := strings.Split(list, ",")
+	for i := range all {
+		all[i] = strings.TrimSpace(all[i])
+	}
+	return all
 }
 
 // readable reports whether others on the network can read what is sent to a server.

@@ -36,7 +36,8 @@ HTTP API.
 
 The server is taken from --server, else from BUDGETCTL_SERVER, else from the listen key of the
 --config file (budgetd's own config.yaml), else from the profile of 'budgetctl login', else it is
-` + defaultServer + `.
+` + defaultServer + `. Several addresses, with commas
+between, are those of equal nodes: where one does not answer, the next one is called.
 
 A key is taken from --token-file, else from BUDGETCTL_TOKEN or BUDGETCTL_TOKEN_FILE, else from the
 profile. It cannot be given on the command line, where others can read it.
@@ -78,7 +79,8 @@ func (a *app) rootCommand() *cobra.Command {
 		PersistentPreRunE: func(*cobra.Command, []string) error { return a.checkFlags() },
 	}
 	flags := root.PersistentFlags()
-	flags.StringVar(&a.server, "server", "", "base URL of budgetd (default "+defaultServer+")")
+	flags.StringVar(&a.server, "server", "", 
+		"base URL of budgetd, or those of several nodes with commas between (default "+defaultServer+")")
 	flags.StringVar(&a.tenant, "tenant", "", "tenant whose budgets are meant (default \"default\")")
 	flags.StringVar(&a.config, "config", "", "budgetd's config.yaml, for its listen address")
 	flags.StringVarP(&a.output, "output", "o", "table",

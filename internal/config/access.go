@@ -9,7 +9,7 @@ import (
 
 	"github.com/budgetd/budgetd/access"
 	"github.com/budgetd/budgetd/internal/secret"
-	"github.com/budgetd/budgetd/internal/tlsfiles"
+	"github.com/budgetd/budgetd/client/tlsfiles"
 )
 
 // Listeners are further addresses that HTTP is served at; "" serves the calls at Config.Listen.

@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/budgetd/budgetd/internal/secret"
-	"github.com/budgetd/budgetd/internal/tlsfiles"
+	"github.com/budgetd/budgetd/client/tlsfiles"
 )
 
 // NodeName is node.name, or where the node listens; with an address of all interfaces, its host.

@@ -12,7 +12,7 @@ import (
 	"github.com/budgetd/budgetd/internal/edge"
 	"github.com/budgetd/budgetd/internal/httpapi"
 	"github.com/budgetd/budgetd/internal/httpapi/front"
-	"github.com/budgetd/budgetd/internal/tlsfiles"
+	"github.com/budgetd/budgetd/client/tlsfiles"
 )
 
 // door is an address that calls are answered at.

@@ -16,7 +16,7 @@ import (
 	"github.com/budgetd/budgetd/access"
 	"github.com/budgetd/budgetd/budget"
 	"github.com/budgetd/budgetd/internal/edge"
-	"github.com/budgetd/budgetd/internal/tlsfiles"
+	"github.com/budgetd/budgetd/client/tlsfiles"
 	"github.com/budgetd/budgetd/trail"
 )
 

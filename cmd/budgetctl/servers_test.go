@@ -1,0 +1,52 @@
+package main
+
+import (
+	"net"
+	"strings"
+	"testing"
+)
+
+// nobody returns an address at which nothing listens.
+func nobody(t *testing.T) string {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer listener.Close()
+	return listener.Addr().String()
+}
+
+// TestSeveralServers: where the first node does not answer the next one does, whether the flag, the
+// environment or a profile names them. Each address must be one, and each is warned of.
+func TestSeveralServers(t *testing.T) {
+	server, gone := newFake(t), nobody(t)
+	both := gone + "," + server.URL
+	must1(t, both, "create sale --total 100 --type promo")
+	if r := withEnv(t, nil, "--server", both, "get", "sale"); r.status != exitDone {
+		t.Errorf("--server: %d %s", r.status, r.stderr)
+	}
+	g := newGuarded(t, "bdg_live")
+	env := map[string]string{"BUDGETCTL_TOKEN": "bdg_live", "XDG_CONFIG_HOME": t.TempDir()}
+	if r := withEnv(t, env, "login", "--server", gone+","+g.URL); r.status != exitDone {
+		t.Fatalf("login: %d %s", r.status, r.stderr)
+	}
+	delete(env, "BUDGETCTL_TOKEN")
+	if r := withEnv(t, env, "whoami"); r.status != exitDone {
+		t.Errorf("profile: %d %s", r.status, r.stderr)
+	}
+	for line, want := range map[string]string{
+		"--server https://a,http://b --ca-file x get sale": "http://b is not encrypted",
+		"--server " + both + ", get sale":                  "server address",
+	} {
+		if r := withEnv(t, nil, strings.Fields(line)...); r.status != exitUsage ||
+			!strings.Contains(r.stderr, want) {
+			t.Errorf("%s: %d %s", line, r.status, r.stderr)
+		}
+	}
+	env["BUDGETCTL_TOKEN"] = "bdg_live"
+	if r := withEnv(t, env, "--server", g.URL+",http://shop.invalid", "whoami"); !strings.Contains(
+		r.stderr, "http://shop.invalid unencrypted") {
+		t.Errorf("no warning of the second address: %s", r.stderr)
+	}
+}

@@ -1,0 +1,73 @@
+package budgetd_test
+
+import (
+	"bytes"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+)
+
+// TestUsersOfTheClient: a program outside the repository that uses the client is built, by a Go as
+// old as the client asks for or newer, and its modules are the client's few: none of the server's.
+func TestUsersOfTheClient(t *testing.T) {
+	dir := t.TempDir()
+	here, err := os.Getwd()
+	if err != nil {
+		t.Fatal(err)
+	}
+	sums, err := os.ReadFile("client/go.sum")
+	if err != nil {
+		t.Fatal(err)
+	}
+	files := map[string]string{
+		"go.mod": `module shop
+
+go 1.24
+
+require github.com/budgetd/budgetd/client v0.0.0
+
+replace (
+	github.com/budgetd/budgetd/budget => ` + here + `/budget
+	github.com/budgetd/budgetd/client => ` + here + `/client
+)
+`,
+		"go.sum": string(sums),
+		"main.go": `package main
+
+import "github.com/budgetd/budgetd/client"
+
+func main() { println(client.NewRequestID()) }
+`,
+	}
+	for name, text := range files {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	goes := func(args ...string) string {
+		t.Helper()
+		cmd := exec.Command("go", args...)
+		cmd.Dir, cmd.Env = dir, append(os.Environ(), "GOFLAGS=-mod=mod -trimpath")
+		var complaints bytes.Buffer
+		cmd.Stderr = &complaints
+		out, err := cmd.Output()
+		if err != nil {
+			t.Fatalf("go %s: %v\n%s", strings.Join(args, " "), err, complaints.String())
+		}
+		return string(out)
+	}
+	goes("build", "-o", os.DevNull, ".")
+	few := regexp.MustCompile(`^(shop|github\.com/budgetd/budgetd/(budget|client)|` +
+		`github\.com/go-json-experiment/json|github\.com/google/(go-cmp|uuid)|pgregory\.net/rapid)$`)
+	for one := range strings.Lines(goes("list", "-m", "-f", "{{.Path}}", "all")) {
+		if one = strings.TrimSpace(one); !few.MatchString(one) {
+			t.Errorf("a user of the client inherits %s", one)
+		}
+	}
+	if text := goes("mod", "edit", "-print"); !strings.Contains(text, "\ngo 1.24\n") {
+		t.Errorf("a user of the client needs another Go:\n%s", text)
+	}
+}
