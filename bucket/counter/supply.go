@@ -59,18 +59,25 @@ func (p *provision) run(ctx context.Context, budgetID int64) {
 		end(p.ops, err)
 		return
 	}
+	p.b = p.ops[0].Budget
+	left := p.ops
 	if err = p.odd(ctx); err == nil {
+		left, err = p.hopeful(ctx)
+	}
+	if len(left) == 0 && err == nil {
+		return
+	}
+	if err == nil {
 		p.b, err = p.s.budgets.Reload(ctx, budgetID)
 	}
 	if err != nil {
-		end(p.ops, err)
+		end(left, err)
 		return
 	}
 	dry := map[int64][]*op{} // by bucket
-	for _, o := range p.ops {
+	for _, o := range left {
 		bk := p.b.Bucket(o.Bucket)
-		short := o.Step == stepDeducted && o.outcome.Verdict == bucket.Short
-		if bk == nil || bk.Epoch.Status == ledger.Open && !short {
+		if bk == nil || bk.Epoch.Status == ledger.Open && !o.short() {
 			end([]*op{o}, nil)
 			continue
 		}
@@ -79,6 +86,31 @@ func (p *provision) run(ctx context.Context, budgetID int64) {
 	for id, list := range dry {
 		p.bring(ctx, id, list)
 	}
+}
+
+// short reports whether the operation's bucket had too little.
+func (o *op) short() bool {
+	return o.Step == stepDeducted && o.outcome.Verdict == bucket.Short
+}
+
+// hopeful returns the operations that there may be units for. The others are exhausted: this is
+// found out before the definition is read, because most calls after a sell-out end here.
+func (p *provision) hopeful(ctx context.Context) ([]*op, error) {
+	var short, left []*op
+	for _, o := range p.ops {
+		if o.short() {
+			short = append(short, o)
+		} else {
+			left = append(left, o)
+		}
+	}
+	if len(short) > 0 {
+		var err error
+		if short, err = p.exhaust(ctx, short); err != nil {
+			return p.ops, err
+		}
+	}
+	return append(left, short...), nil
 }
 
 // odd goes on with the buckets of operations whose epochs are not open, and ends those that were
@@ -91,7 +123,7 @@ func (p *provision) odd(ctx context.Context) error {
 			continue
 		}
 		l := p.s.laneOf(o.Route.Lane)
-		if o.outcome.Verdict == bucket.Short || l == nil {
+		if o.short() || l == nil {
 			continue
 		}
 		m, err := l.memory(ctx)
@@ -115,7 +147,7 @@ func (p *provision) bring(ctx context.Context, id int64, ops []*op) {
 	const rounds = 8
 	synced := false
 	var have int64
-	if o := ops[0]; o.Step == stepDeducted && o.outcome.Verdict == bucket.Short {
+	if o := ops[0]; o.short() {
 		have = o.outcome.Balance
 	}
 	var down error

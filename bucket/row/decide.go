@@ -43,7 +43,7 @@ func (w *wave) begin(o *op) {
 func (w *wave) proceed(o *op) {
 	if o.state.isSoldOut(o.Request.Amount) {
 		o.remembered = true
-		w.out.Put(w.s.reads.hints, o)
+		w.out.Put(w.s.reads.covers, o)
 		return
 	}
 	w.dispatch(o)
@@ -122,14 +122,8 @@ func (w *wave) advance(o *op) {
 		w.out.Put(w.s.reads.standings, o)
 	case stepStanding:
 		w.standing(o)
-	case stepHint:
-		w.hinted(o)
-	case stepExact:
-		if o.sum.Sum() >= o.Request.Amount {
-			w.gather(o)
-			return
-		}
-		w.refuse(o, w.exhausted(o, o.sum.Cover))
+	case stepCovers:
+		w.covered(o)
 	case stepIDs:
 		w.lookedUp(o)
 	case stepLimits:
@@ -234,22 +228,23 @@ func (w *wave) seekUnits(o *op) {
 		w.gather(o)
 		return
 	}
-	w.out.Put(w.s.reads.hints, o)
+	w.out.Put(w.s.reads.covers, o)
 }
 
-// hinted acts on a sum that was read without locks. It only decides what to look at next.
-func (w *wave) hinted(o *op) {
-	if o.sum.Sum() < o.Request.Amount {
-		w.out.Put(w.s.reads.exacts, o)
-		return
-	}
-	if o.remembered {
+// covered acts on the sum of an operation's budget, and on its row where the sum is too small.
+func (w *wave) covered(o *op) {
+	switch {
+	case o.sum.Sum() < o.Request.Amount:
+		o.release()
+		o.Refusal = w.exhausted(o, o.sum.Cover)
+		w.lookedUp(o)
+	case o.remembered:
 		o.remembered = false
 		o.state.soldOut.Store(0)
 		w.dispatch(o)
-		return
+	default:
+		w.gather(o)
 	}
-	w.gather(o)
 }
 
 // gather hands an operation to the transaction that brings units together.

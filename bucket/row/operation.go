@@ -58,8 +58,7 @@ const (
 	stepRefused                            // by the filter, under fill shown
 	stepStale                              // the filter has an older content, or none
 	stepStanding                           // level of the bucket read for a refused operation
-	stepHint                               // cover, read without locks
-	stepExact                              // cover, read with locks
+	stepCovers                             // sum; recorded, where the sum is too small
 	stepIDs                                // recorded
 	stepLimits                             // exceeded
 	stepOldPlace                           // level of the bucket of a replay

@@ -11,9 +11,9 @@ import (
 // reads are the grouped reads of a node: one statement of each kind is in flight, and it serves
 // every operation that waited when it began.
 type reads struct {
-	// standings reads fill and O of buckets; hints and exacts read I3's sums, exacts with locks;
-	// ids reads rows, limits how far limits are used; figures reads sums for answers.
-	standings, hints, exacts, ids, limits, figures *batch.Queue[*op]
+	// standings reads fill and O of buckets; covers reads I3's sums and what a refusal needs beside
+	// them; ids reads rows, limits how far limits are used; figures reads sums for answers.
+	standings, covers, ids, limits, figures *batch.Queue[*op]
 }
 
 // readSize bounds the operations that one statement serves.
@@ -26,9 +26,8 @@ func (s *Service) newReads() reads {
 	}
 	return reads{
 		standings: queue(s.readStandings),
-		hints:     queue(func(ops []*op) { s.readCovers(ops, stepHint) }),
-		exacts:    queue(func(ops []*op) { s.readCovers(ops, stepExact) }),
-		figures:   queue(func(ops []*op) { s.readCovers(ops, stepFigures) }),
+		covers:    queue(s.readCovers),
+		figures:   queue(s.readFigures),
 		ids:       queue(s.readIDs),
 		limits:    queue(s.readLimits),
 	}
@@ -67,8 +66,44 @@ func (s *Service) readStandings(ops []*op) {
 	}
 }
 
-// readCovers reads the sums of the operations' budgets.
-func (s *Service) readCovers(ops []*op, step deduct.Step) {
+// readCovers reads the sums of the operations' budgets without locks, then with locks those that do
+// not cover their operations (I3), and then the rows of the operations that are still not covered.
+func (s *Service) readCovers(ops []*op) {
+	left := ops
+	for _, exact := range []bool{false, true} {
+		s.sums(left, exact)
+		if left = uncovered(left); len(left) == 0 {
+			break
+		}
+	}
+	s.rows(left)
+	for _, o := range ops {
+		o.Step = stepCovers
+		o.Back(true)
+	}
+}
+
+// uncovered returns the operations whose amounts are above their budgets' sums.
+func uncovered(ops []*op) (out []*op) {
+	for _, o := range ops {
+		if o.Err == nil && o.sum.Sum() < o.Request.Amount {
+			out = append(out, o)
+		}
+	}
+	return out
+}
+
+// readFigures reads the sums of the operations' budgets for answers.
+func (s *Service) readFigures(ops []*op) {
+	s.sums(ops, false)
+	for _, o := range ops {
+		o.Step = stepFigures
+		o.Back(true)
+	}
+}
+
+// sums reads the sums of the operations' budgets.
+func (s *Service) sums(ops []*op, exact bool) {
 	ctx, cancel := s.bounded()
 	defer cancel()
 	began := s.clock.Now()
@@ -80,7 +115,7 @@ func (s *Service) readCovers(ops []*op, step deduct.Step) {
 	}
 	covers, err := distinct(ctx, ops, func(o *op) int64 { return o.Budget.ID },
 		func(ctx context.Context, ids []int64) (map[int64]bucket.Cover, error) {
-			return s.lookup.Covers(ctx, ids, step == stepExact)
+			return s.lookup.Covers(ctx, ids, exact)
 		})
 	if err != nil {
 		s.failed("sql", err)
@@ -93,11 +128,10 @@ func (s *Service) readCovers(ops []*op, step deduct.Step) {
 			sums[id] = &deduct.Sum{Cover: cover, At: began, Spent: spent[id]}
 			o.state.Note(sums[id])
 		}
-		o.Step, o.Err, o.sum = step, err, sums[id]
+		o.Err, o.sum = err, sums[id]
 		if err == nil && !known {
 			o.Err = notFound(o.Budget)
 		}
-		o.Back(true)
 	}
 }
 
@@ -118,6 +152,17 @@ func distinct[V any](ctx context.Context, ops []*op, key func(*op) int64,
 
 // readIDs reads the rows of the operations' ids.
 func (s *Service) readIDs(ops []*op) {
+	s.rows(ops)
+	for _, o := range ops {
+		o.Step = stepIDs
+		o.Back(true)
+	}
+}
+
+func (s *Service) rows(ops []*op) {
+	if len(ops) == 0 {
+		return
+	}
 	ctx, cancel := s.bounded()
 	defer cancel()
 	ids := make([]bucket.ID, len(ops))
@@ -129,11 +174,10 @@ func (s *Service) readIDs(ops []*op) {
 		s.failed("sql", err)
 	}
 	for i, o := range ops {
-		o.Step, o.Err, o.recorded = stepIDs, err, nil
+		o.Err, o.recorded = err, nil
 		if d, known := found[ids[i]]; known {
 			o.recorded = &d
 		}
-		o.Back(true)
 	}
 }
 
