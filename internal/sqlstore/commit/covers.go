@@ -34,6 +34,15 @@ const (
 		AND e.has_units = 1 /*own*/`
 )
 
+// selectSums is I3's sum of each budget whose U is 0, in one row: most statements begin after a
+// sell-out, and this one costs less than half.
+const selectSums = `SELECT u.id AS budget_id, MAX(u.unfunded_quantity) AS unfunded,
+	MAX(u.undistributed_quantity) AS undistributed, ` + outstandingO + ` AS outstanding,
+	` + returningR + ` AS returning_sum, ` + inEpochs + ` AS in_epochs
+	FROM budget_management_bucket u /*by PRIMARY*/
+	LEFT JOIN bucket_epoch e /*by bucket_epoch_units*/ ON e.budget_id = u.id AND e.has_units = 1
+	WHERE `
+
 // selectCovers is I3's sum of each budget in one row.
 const selectCovers = `SELECT u.id AS budget_id, u.unfunded_quantity AS unfunded,
 	CASE WHEN u.undistributed_quantity = 0 THEN 0
@@ -76,12 +85,31 @@ func (p *Part) Covers(ctx context.Context, budgets []int64, exact bool) (
 }
 
 func covers(r *engine.Reader, list []int64, exact bool) (map[int64]bucket.Cover, error) {
-	const shared = ` /*shared*/`
-	query, end := selectCovers, ""
-	if exact {
-		query, end = strings.ReplaceAll(selectCovers, ` /*own*/`, shared), shared
-	}
 	out := make(map[int64]bucket.Cover, len(list))
+	sums, err := readCovers(r, selectSums, " GROUP BY u.id", list, exact)
+	if err != nil {
+		return nil, err
+	}
+	var left []int64
+	for i := range sums {
+		out[sums[i].Budget] = sums[i].cover()
+		if sums[i].Undistributed != 0 {
+			left = append(left, sums[i].Budget)
+		}
+	}
+	rest, err := readCovers(r, selectCovers, "", left, exact)
+	for i := range rest {
+		out[rest[i].Budget] = rest[i].cover()
+	}
+	return out, err
+}
+
+func readCovers(r *engine.Reader, query, end string, list []int64, exact bool) (
+	out []coverRow, err error) {
+	const shared = ` /*shared*/`
+	if exact {
+		query, end = strings.ReplaceAll(query, ` /*own*/`, shared), end+shared
+	}
 	for chunk := range slices.Chunk(list, engine.ListChunk) {
 		var found []coverRow
 		s := r.Statement()
@@ -91,9 +119,7 @@ func covers(r *engine.Reader, list []int64, exact bool) (map[int64]bucket.Cover,
 		if err := r.RowsOf(&found, s); err != nil {
 			return nil, err
 		}
-		for i := range found {
-			out[found[i].Budget] = found[i].cover()
-		}
+		out = append(out, found...)
 	}
 	return out, nil
 }
