@@ -106,7 +106,6 @@ var house = map[string]place{
 	"internal/e2e":         {anything: true, test: true},
 	"internal/crashpoints": {anything: true, test: true},
 	"internal/chaos":       {anything: true, test: true},
-	"internal/linearize":   {anything: true, test: true},
 	"internal/mutants":     {stdOnly: true, test: true},
 	"internal/auditor":     {stdOnly: true, test: true}, // shares no code with the system
 	// bench and tools are not looked at.

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Runs the long forms of the proofs, one after the other, and ends with a table of their times and
-# results. All of them take about 75 minutes on two cores; "make test" runs the short forms. With
+# results. All of them take about 90 minutes on two cores; "make test" runs the short forms. With
 # BUDGETD_PROOF=nightly they look further, for hours.
 #
 #	scripts/proof.sh            all of them
@@ -25,6 +25,7 @@ fuzz         10 minutes  every fuzz target
 linearize    10 minutes  histories of each kind of fault against real processes, in each durability
 chaos        10 minutes  faults against real processes, in each durability
 kills        4 minutes   kills budgetd 100 times in a row under load
+processes    15 minutes  the end-to-end tests with the race detector in every process
 bench-quick  5 minutes   measures budgetd and the baselines for a second or two per row
 console      a minute    builds the console again and compares it with what is committed (needs Node)
 vulns        a minute    asks the vulnerability database about everything that is linked
@@ -67,8 +68,8 @@ fuzz() {
 }
 
 linearize() {
-	go test -race -timeout 0 ./internal/linearize -run '^TestLinearizable$' -v \
-		-linearize.kinds all -linearize.histories "$(pick 10 200)" -linearize.durability both
+	go test -race -timeout 0 ./internal/chaos -run '^TestLinearizable$' -v \
+		-linearize.kinds all -linearize.histories "$(pick 10 200)" -chaos.durability both
 }
 
 # chaos runs for some time in each durability; nightly it runs the whole schedule.
@@ -84,6 +85,8 @@ chaos() {
 kills() {
 	go test -race -timeout 0 ./internal/chaos -run '^TestKills$' -v -chaos.kills "$(pick 100 1000)"
 }
+
+processes() { beside go test -race -timeout 0 ./internal/e2e; }
 
 bench_quick() { bench/run.sh --quick; }
 console() { scripts/console.sh --check; }

@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
-# Runs everything that a change can break: the linters, then the tests of all modules, two packages
-# at a time, beside one MariaDB and one Redis that all of them share (internal/testservers/lend). It
-# installs what the tests need (scripts/test-deps.sh) and ends with what it did not run.
+# Runs everything that a change can break: the linters, then the tests of all modules beside one
+# MariaDB and one Redis that all of them share (internal/testservers/lend). One package more than
+# there are processors runs at a time, because many tests wait for the clock or a server. It installs
+# what the tests need (scripts/test-deps.sh) and ends with what it did not run.
 #
 #	scripts/test.sh            everything
 #	scripts/test.sh PACKAGE... tests of these packages only, such as ./bucket/...
@@ -12,12 +13,12 @@ set -eu
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
 # Only these run under the race detector, which makes a test several times as dear: something is
-# concurrent there. Everywhere else one goroutine runs at a time, or (chaos, linearize) the short form
-# is about processes that are built without it; scripts/proof.sh runs the long ones with it.
-concurrent='^(bucket|trail|internal/(sqlstore|redisstore|memstore|httpapi|daemon|e2e|edge|guard))(/|$)'
+# concurrent there. Everywhere else one goroutine runs at a time, or (chaos, e2e) the tests are about
+# processes; scripts/proof.sh runs those with the race detector in both.
+concurrent='^(bucket|trail|internal/(sqlstore|redisstore|memstore|httpapi|daemon|edge|guard))(/|$)'
 
 # The longest go first, so that none of them is left to run alone at the end.
-first='^internal/(e2e|chaos|linearize|crashpoints|sqlstore/transfer|sqlstore/commit|redisstore)$'
+first='^internal/(e2e|chaos|crashpoints|console|sqlstore/transfer|sqlstore/commit|redisstore)$'
 
 scripts/test-deps.sh
 
@@ -71,7 +72,7 @@ tests() {
 	local packages=()
 	mapfile -t packages
 	[ "${#packages[@]}" = 0 ] && return
-	go test -timeout 20m -p 2 "$@" "${packages[@]/#/./}"
+	go test -timeout 20m -p "$(($(nproc) + 1))" "$@" "${packages[@]/#/./}"
 }
 
 # folders lists the packages asked for by their folders, the longest first.
@@ -86,8 +87,8 @@ folders() {
 everything() {
 	local status=0
 	folders "$@" >"$build/all"
-	{ grep -E "$concurrent" "$build/all" || true; } | tests -race || status=1
 	{ grep -vE "$concurrent" "$build/all" || true; } | tests || status=1
+	{ grep -E "$concurrent" "$build/all" || true; } | tests -race || status=1
 	return "$status"
 }
 
@@ -97,11 +98,12 @@ set -m
 	if [ $# = 0 ]; then
 		scripts/lint.sh
 	fi
-	go build -o "$build/lend" ./internal/testservers/lend
+	mkdir "$build/programs"
+	go build -o "$build/programs" ./cmd/budgetd ./cmd/budgetctl ./internal/testservers/lend
 	export -f tests folders everything
-	export build concurrent first
+	export build concurrent first BUDGETD_TEST_PROGRAMS=$build/programs
 	# shellcheck disable=SC2016 # the inner shell expands it
-	exec "$build/lend" "$work/servers" bash -euo pipefail -c '
+	exec "$build/programs/lend" "$work/servers" bash -euo pipefail -c '
 		[ $# = 0 ] || { everything "$@"; exit; }
 		status=0
 		everything ./... || status=1

@@ -30,6 +30,8 @@ type Budget struct {
 	// Outstanding, Held, Used and Returning are the sums of its epochs.
 	Outstanding, Held, Used, Returning int64
 	Deductions                         map[string]*Deduction
+	// Lost counts its epochs whose memory was lost.
+	Lost int
 	// Adjustments are appends and shrinks by request id, without the creation.
 	Adjustments map[string]Adjustment
 
@@ -40,7 +42,8 @@ type Budget struct {
 // Adjustment is an append or, negative, a shrink.
 type Adjustment struct {
 	Quantity int64
-	Done     bool
+	// Done says that it took effect, Pending that it may yet; a refused one is neither.
+	Done, Pending bool
 }
 
 // Deduction is a deduction with what came back of it.
@@ -181,6 +184,9 @@ func (r *reading) readEpochs() error {
 			b.epochs, r.epochs[e.place] = append(b.epochs, e), e
 			b.Outstanding, b.Held = b.Outstanding+e.outstanding, b.Held+e.held
 			b.Used, b.Returning = b.Used+e.used, b.Returning+e.returning
+			if e.status == "lost" {
+				b.Lost++
+			}
 			return nil
 		})
 }

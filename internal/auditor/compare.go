@@ -23,9 +23,10 @@ func (r *reading) compare(b *Budget) {
 	}
 	total, pending, held := b.created, int64(0), int64(0)
 	for _, a := range b.Adjustments {
-		if a.Done {
+		switch {
+		case a.Done:
 			total += a.Quantity
-		} else {
+		case a.Pending:
 			pending -= a.Quantity
 		}
 	}
@@ -35,7 +36,7 @@ func (r *reading) compare(b *Budget) {
 		held += e.quarantined
 	}
 	same("T", b.Total, total)
-	same("the shrinks that wait", b.PendingShrink, max(pending, 0))
+	same("the shrinks that wait", b.PendingShrink, pending)
 	same("Q", b.Quarantined, held)
 	same("F + U", b.Unfunded+b.Undistributed, b.Total-b.Forfeited-b.Quarantined-out)
 	same("T, as the sum of its parts,", b.Total, b.Unfunded+b.Undistributed+b.Outstanding+b.Held+

@@ -130,7 +130,7 @@ func (r *reading) readAdjustments() error {
 			case id == "":
 				b.created = quantity
 			default:
-				b.Adjustments[id] = Adjustment{quantity, status == "done"}
+				b.Adjustments[id] = Adjustment{quantity, status == "done", status == "pending"}
 			}
 			return nil
 		})

@@ -1,9 +1,272 @@
 package chaos
 
 import (
+	"cmp"
+	"fmt"
+	"hash/fnv"
+	"slices"
 	"strings"
+	"sync"
 	"testing"
+
+	"github.com/budgetd/budgetd/internal/auditor"
 )
+
+// record is what callers know of one request id. It belongs to one goroutine at a time.
+type record struct {
+	id     string
+	amount int64
+	key    string
+	// user is the user of the request if its budget has a limit; "" otherwise.
+	user string
+	// accepted means that an answer said so, or that a cancel found the deduction; bucket is where.
+	accepted bool
+	bucket   string
+	// open means that an attempt had no certain outcome, and nothing has settled it since.
+	open bool
+	// cancel is the progress of a cancel.
+	cancel cancelled
+	// parts are the requested rollbacks by id; "" is the whole.
+	parts map[string]*part
+	// fresh counts answers that said so for the first time, unsure attempts without a certain
+	// outcome. unsureBack says that an attempt to give units back had none.
+	fresh, unsure int
+	unsureBack    bool
+}
+
+// home is the key of its bucket.
+func (r *record) home() string { return cmp.Or(r.user, r.key) }
+
+type cancelled int
+
+const (
+	notCancelled cancelled = iota
+	cancelOpen             // asked for, no certain answer
+	cancelVoid             // it never happened and never will
+	cancelBack             // what it had taken was given back
+)
+
+// part is a rollback: done, refused (neither) or open.
+type part struct {
+	amount     int64 // 0: the whole
+	done, open bool
+	tries      int // to settle it
+}
+
+// returned returns how much callers were told was given back.
+func (r *record) returned() (units int64) {
+	if r.cancel == cancelBack {
+		return r.amount
+	}
+	for _, p := range r.parts {
+		switch {
+		case p.done && p.amount == 0:
+			return r.amount
+		case p.done:
+			units += p.amount
+		}
+	}
+	return units
+}
+
+// settled reports whether nothing about the id is open.
+func (r *record) settled() bool {
+	if r.open || r.cancel == cancelOpen {
+		return false
+	}
+	for _, p := range r.parts {
+		if p.open {
+			return false
+		}
+	}
+	return true
+}
+
+// dimensions returns the dimensions of its requests.
+func (r *record) dimensions() map[string]string {
+	if r.user == "" {
+		return nil
+	}
+	return map[string]string{"user": r.user}
+}
+
+// adjustment is an append or, negative, a shrink.
+type adjustment struct {
+	id         string
+	quantity   int64
+	done, open bool
+}
+
+// book is what callers were told about one budget. Its maps are safe for concurrent use, the
+// records in them are not.
+type book struct {
+	name  string
+	store bool // durability "store"
+	first int64
+	// plenty marks a budget that cannot run out, so that every refusal is wrong.
+	plenty bool
+	// limited marks a budget where each user may take perMinute units a minute.
+	limited bool
+	// releases counts releases from quarantine; lost is what the last check found lost.
+	releases int
+	lost     int64
+
+	mu          sync.Mutex
+	records     map[string]*record
+	adjustments map[string]*adjustment
+	// wrong lists answers that no correct service gives.
+	wrong []string
+}
+
+func newBook(name string, total int64) *book {
+	return &book{name: name, first: total, records: map[string]*record{},
+		adjustments: map[string]*adjustment{}}
+}
+
+// add adds the record of a new id.
+func (b *book) add(id string, amount int64, key string) *record {
+	r := &record{id: id, amount: amount, key: key, parts: map[string]*part{}}
+	if b.limited {
+		r.key = "" // the user is
+		const users = 4
+		h := fnv.New32a()
+		_, _ = h.Write([]byte(id))
+		r.user = fmt.Sprint("u", h.Sum32()%users)
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.records[id] = r
+	return r
+}
+
+func (b *book) adjust(id string, quantity int64) *adjustment {
+	a := &adjustment{id: id, quantity: quantity}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.adjustments[id] = a
+	return a
+}
+
+// violation records an answer that no correct service gives.
+func (b *book) violation(format string, args ...any) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.wrong = append(b.wrong, b.name+": "+fmt.Sprintf(format, args...))
+}
+
+// total returns the budget's total according to the answers.
+func (b *book) total() int64 {
+	total := b.first
+	for _, a := range b.adjustments {
+		if a.done {
+			total += a.quantity
+		}
+	}
+	return total
+}
+
+// used returns the used units according to the answers.
+func (b *book) used() (units int64) {
+	for _, r := range b.records {
+		if r.accepted {
+			units += r.amount - r.returned()
+		}
+	}
+	return units
+}
+
+// bounds returns the least and the most units that can be used in store mode after a memory was
+// lost. An id whose record was lost may be taken again, and an attempt without a certain outcome
+// may have been done in that memory.
+func (b *book) bounds() (least, most int64) {
+	for _, r := range b.records {
+		if r.accepted && !r.unsureBack {
+			least += r.amount - r.returned()
+		}
+		most += max(0, r.amount*int64(r.fresh+r.unsure)-r.returned())
+	}
+	return least, most
+}
+
+// compare returns all differences between the accounts and the answers. All records must be settled.
+// lost is the number of units that were acknowledged and are not used: always 0 in ledger mode, at
+// most the quarantined units in store mode.
+func (b *book) compare(found *auditor.Budget) (differences []string, lost int64) {
+	say := func(format string, args ...any) {
+		differences = append(differences, b.name+": "+fmt.Sprintf(format, args...))
+	}
+	for _, told := range b.records {
+		row := found.Deductions[told.id]
+		for _, difference := range told.compare(row, b.store) {
+			say("%s", difference)
+		}
+	}
+	for id, row := range found.Deductions {
+		if b.records[id] == nil {
+			say("the ledger has id %s, which nobody sent: %+v", id, *row)
+		}
+	}
+	least, most := b.used(), b.used()
+	if found.Lost > 0 {
+		least, most = b.bounds()
+		lost = max(0, least-found.Used)
+	}
+	switch {
+	case found.Used > most || found.Used < least-lost:
+		say("used: callers were told %d to %d, the epochs have %d", least, most, found.Used)
+	case lost > found.Quarantined:
+		say("lost %d, quarantined %d", lost, found.Quarantined)
+	}
+	b.compareTotal(found, say)
+	slices.Sort(differences)
+	return differences, lost
+}
+
+func (b *book) compareTotal(found *auditor.Budget, say func(string, ...any)) {
+	if found.Total != b.total() {
+		say("total: callers were told %d, the ledger has %d", b.total(), found.Total)
+	}
+	for id, a := range b.adjustments {
+		if row := found.Adjustments[id]; row.Done != a.done {
+			say("adjustment %s of %d: told %t, the ledger has %+v", id, a.quantity, a.done, row)
+		}
+	}
+	for id := range found.Adjustments {
+		if b.adjustments[id] == nil {
+			say("the ledger has adjustment %s, which nobody sent", id)
+		}
+	}
+	if !b.store && found.Quarantined != 0 {
+		say("%d units are quarantined in ledger mode", found.Quarantined)
+	}
+}
+
+// compare returns the differences between the ledger's row of an id and the answers. In store mode
+// there are no rows.
+func (r *record) compare(found *auditor.Deduction, store bool) (differences []string) {
+	say := func(format string, args ...any) {
+		differences = append(differences, fmt.Sprintf("id %s of %d units: ", r.id, r.amount)+
+			fmt.Sprintf(format, args...)+fmt.Sprintf(" (told %+v, the ledger has %+v)", *r, found))
+	}
+	switch {
+	case !r.settled():
+		say("not settled")
+	case store:
+	case r.cancel == cancelVoid:
+		if found == nil || !found.Void || found.Amount != 0 {
+			say("cancelled before it happened, and no tombstone")
+		}
+	case !r.accepted:
+		if found != nil {
+			say("never accepted, but there")
+		}
+	case found == nil:
+		say("accepted and not there")
+	case found.Amount != r.amount || found.Back != r.returned() || found.Void:
+		say("another amount, state or part given back")
+	}
+	return differences
+}
 
 // TestCompareSees checks that every way in which a ledger can differ from the answers is detected.
 func TestCompareSees(t *testing.T) {
@@ -20,66 +283,86 @@ func TestCompareSees(t *testing.T) {
 		back.accepted, back.cancel = true, cancelBack
 		b.adjust("more", 20).done = true
 		b.adjust("less", -50)
+		for _, r := range b.records {
+			if r.accepted {
+				r.fresh = 1
+			}
+		}
 		return b
 	}
-	ledger := func() books {
-		return books{
-			rows: map[string]row{"plain": {amount: 5}, "part": {amount: 5, rolledBack: 2},
-				"whole": {amount: 5, rolledBack: 5}, "void": {isVoid: true}, "back": {amount: 5, rolledBack: 5}},
-			adjustments: map[string]string{"more": "done", "less": "refused"},
-			total:       120, undistributed: 100, outstanding: 12, used: 8,
+	ledger := func() *auditor.Budget {
+		return &auditor.Budget{
+			Deductions: map[string]*auditor.Deduction{"plain": {Amount: 5}, "part": {Amount: 5, Back: 2},
+				"whole": {Amount: 5, Back: 5}, "void": {Void: true}, "back": {Amount: 5, Back: 5}},
+			Adjustments: map[string]auditor.Adjustment{"more": {Quantity: 20, Done: true}, "less": {Quantity: -50}},
+			Total:       120, Undistributed: 100, Outstanding: 12, Used: 8,
 		}
+	}
+	lost := func(b *book, l *auditor.Budget) {
+		b.store, l.Deductions, l.Lost = true, nil, 1
 	}
 	for _, tt := range []struct {
 		name   string
-		change func(b *book, l *books)
+		change func(b *book, l *auditor.Budget)
 		want   string // part of a difference; "": none
 	}{
-		{"nothing", func(*book, *books) {}, ""},
-		{"an accepted id is missing", func(_ *book, l *books) { delete(l.rows, "plain") },
+		{"nothing", func(*book, *auditor.Budget) {}, ""},
+		{"an accepted id is missing", func(_ *book, l *auditor.Budget) { delete(l.Deductions, "plain") },
 			"accepted and not there"},
-		{"a refused id is there", func(_ *book, l *books) { l.rows["refused"] = row{amount: 5} },
+		{"a refused id is there", func(_ *book, l *auditor.Budget) { l.Deductions["refused"] = &auditor.Deduction{Amount: 5} },
 			"never accepted, but there"},
-		{"another amount", func(_ *book, l *books) { l.rows["plain"] = row{amount: 6} },
+		{"another amount", func(_ *book, l *auditor.Budget) { l.Deductions["plain"] = &auditor.Deduction{Amount: 6} },
 			"another amount"},
-		{"a part was not given back", func(_ *book, l *books) {
-			l.rows["part"] = row{amount: 5}
+		{"a part was not given back", func(_ *book, l *auditor.Budget) {
+			l.Deductions["part"] = &auditor.Deduction{Amount: 5}
 		}, "another amount"},
-		{"given back twice", func(_ *book, l *books) { l.rows["part"] = row{amount: 5, rolledBack: 4} },
+		{"given back twice", func(_ *book, l *auditor.Budget) { l.Deductions["part"] = &auditor.Deduction{Amount: 5, Back: 4} },
 			"another amount"},
-		{"a used one is a tombstone", func(_ *book, l *books) { l.rows["plain"] = row{isVoid: true} },
+		{"a used one is a tombstone", func(_ *book, l *auditor.Budget) { l.Deductions["plain"] = &auditor.Deduction{Void: true} },
 			"another amount"},
-		{"a void id took effect", func(_ *book, l *books) { l.rows["void"] = row{amount: 5} },
+		{"a void id took effect", func(_ *book, l *auditor.Budget) { l.Deductions["void"] = &auditor.Deduction{Amount: 5} },
 			"no tombstone"},
-		{"a tombstone is missing", func(_ *book, l *books) { delete(l.rows, "void") }, "no tombstone"},
-		{"a cancelled one is used", func(_ *book, l *books) { l.rows["back"] = row{amount: 5} },
+		{"a tombstone is missing", func(_ *book, l *auditor.Budget) { delete(l.Deductions, "void") }, "no tombstone"},
+		{"a cancelled one is used", func(_ *book, l *auditor.Budget) { l.Deductions["back"] = &auditor.Deduction{Amount: 5} },
 			"another amount"},
-		{"an id nobody sent", func(_ *book, l *books) { l.rows["x"] = row{amount: 1} },
+		{"an id nobody sent", func(_ *book, l *auditor.Budget) { l.Deductions["x"] = &auditor.Deduction{Amount: 1} },
 			"nobody sent"},
-		{"epochs disagree with rows", func(_ *book, l *books) { l.used, l.outstanding = 9, 11 }, "rows say"},
-		{"parts do not add up", func(_ *book, l *books) { l.undistributed = 99 }, "add up to"},
-		{"the total", func(_ *book, l *books) { l.total, l.undistributed = 121, 101 }, "callers were told 120"},
-		{"an append was lost", func(_ *book, l *books) { l.adjustments["more"] = "pending" }, "adjustment more"},
-		{"a refused shrink was done", func(_ *book, l *books) { l.adjustments["less"] = "done" },
+		{"more is used", func(_ *book, l *auditor.Budget) { l.Used = 9 }, "told 8 to 8"},
+		{"less is used", func(_ *book, l *auditor.Budget) { l.Used = 7 }, "told 8 to 8"},
+		{"the total", func(_ *book, l *auditor.Budget) { l.Total = 121 }, "callers were told 120"},
+		{"an append was lost", func(_ *book, l *auditor.Budget) { l.Adjustments["more"] = auditor.Adjustment{} }, "adjustment more"},
+		{"a refused shrink was done", func(_ *book, l *auditor.Budget) { l.Adjustments["less"] = auditor.Adjustment{Done: true} },
 			"adjustment less"},
-		{"an adjustment nobody sent", func(_ *book, l *books) { l.adjustments["x"] = "done" }, "adjustment x"},
-		{"quarantine in ledger mode", func(_ *book, l *books) { l.undistributed, l.quarantined = 90, 10 },
+		{"an adjustment nobody sent", func(_ *book, l *auditor.Budget) { l.Adjustments["x"] = auditor.Adjustment{Done: true} }, "adjustment x"},
+		{"quarantine in ledger mode", func(_ *book, l *auditor.Budget) { l.Quarantined = 10 },
 			"ledger mode"},
-		{"not settled", func(b *book, _ *books) { b.records["refused"].open = true }, "not settled"},
-		{"a rollback not settled", func(b *book, _ *books) { b.records["part"].parts["p"].open = true },
+		{"not settled", func(b *book, _ *auditor.Budget) { b.records["refused"].open = true }, "not settled"},
+		{"a rollback not settled", func(b *book, _ *auditor.Budget) { b.records["part"].parts["p"].open = true },
 			"not settled"},
-		{"store mode: lost and quarantined", func(b *book, l *books) {
-			b.store, l.used, l.undistributed, l.quarantined = true, 3, 100, 5
-			delete(l.rows, "plain")
+		{"store mode without rows", func(b *book, l *auditor.Budget) { b.store, l.Deductions = true, nil }, ""},
+		{"store mode: nothing was lost, and less is used", func(b *book, l *auditor.Budget) {
+			b.store, l.Deductions, l.Used, l.Quarantined = true, nil, 7, 5
+		}, "told 8 to 8"},
+		{"store mode: lost and quarantined", func(b *book, l *auditor.Budget) {
+			lost(b, l)
+			l.Used, l.Quarantined = 3, 5
 		}, ""},
-		{"store mode: more lost than quarantined", func(b *book, l *books) {
-			b.store, l.used, l.undistributed, l.quarantined = true, 3, 101, 4
-			delete(l.rows, "plain")
+		{"store mode: more lost than quarantined", func(b *book, l *auditor.Budget) {
+			lost(b, l)
+			l.Used, l.Quarantined = 3, 4
 		}, "lost 5, quarantined 4"},
+		{"store mode: more used than attempts", func(b *book, l *auditor.Budget) {
+			lost(b, l)
+			l.Used = 12
+		}, "told 8 to 8"},
+		{"store mode: a lost id that was accepted again", func(b *book, l *auditor.Budget) {
+			lost(b, l)
+			b.records["plain"].fresh, l.Used = 2, 13
+		}, ""},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			b, l := told(), ledger()
-			tt.change(b, &l)
+			tt.change(b, l)
 			got, _ := b.compare(l)
 			text := strings.Join(got, "\n")
 			if tt.want == "" && text != "" || !strings.Contains(text, tt.want) {

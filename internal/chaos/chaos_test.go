@@ -12,8 +12,8 @@ var (
 	duration = flag.Duration("chaos.duration", 0,
 		"for how long faults are injected; 0: the short schedule, every kind once. -1s: until every kind was "+
 			"alone 20 times and with every other one")
-	durability = flag.String("chaos.durability", "ledger", "of the budgets: ledger or store")
-	seed       = flag.Uint64("chaos.seed", 0, "orders the faults; 0: of the clock")
+	durability = flag.String("chaos.durability", "ledger", "of the budgets: ledger or store; or both, for TestLinearizable")
+	seed       = flag.Uint64("chaos.seed", 0, "of faults and calls; 0: of the clock")
 	kills      = flag.Int("chaos.kills", 5, "how often TestKills kills a budgetd")
 	nodes      = flag.Int("chaos.nodes", 2, "how many budgetd")
 )

@@ -18,6 +18,7 @@ import (
 
 	"github.com/budgetd/budgetd/budget"
 	"github.com/budgetd/budgetd/client"
+	"github.com/budgetd/budgetd/internal/testservers"
 )
 
 // audited is two nodes on MariaDB and three Redis whose rows and keys a test changes by hand.
@@ -35,7 +36,7 @@ type audited struct {
 func newAudited(t *testing.T) *audited {
 	t.Helper()
 	t.Setenv("BUDGETD_DEDUCT_DEADLINE", "1s") // a call that is routed to the fenced bucket takes as long
-	w := &audited{cluster: newCluster(t), ctl: program(t, "budgetctl")}
+	w := &audited{cluster: newCluster(t), ctl: testservers.Program(t, "budgetctl")}
 	var err error
 	dsn := regexp.MustCompile(`dsn: "([^"]+)"`).FindStringSubmatch(w.text)[1]
 	if w.rows, err = sql.Open("mysql", dsn); err != nil {

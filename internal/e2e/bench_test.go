@@ -5,12 +5,14 @@ import (
 	"fmt"
 	"os/exec"
 	"testing"
+
+	"github.com/budgetd/budgetd/internal/testservers"
 )
 
 // TestBench: `budgetctl bench` against a real budgetd: the mix comes out exact, one by one, in batches,
 // at a rate, under limits and after the sell-out.
 func TestBench(t *testing.T) {
-	ctl := program(t, "budgetctl")
+	ctl := testservers.Program(t, "budgetctl")
 	n := start(t, t.TempDir())
 	tests := []struct {
 		name string

@@ -12,6 +12,7 @@ import (
 
 	"github.com/budgetd/budgetd/budget"
 	"github.com/budgetd/budgetd/client"
+	"github.com/budgetd/budgetd/internal/testservers"
 )
 
 // dailyWorld is one or more nodes with an operator at the command line. Every call goes through
@@ -26,7 +27,7 @@ type dailyWorld struct {
 // eachWorld runs a test on the embedded server, and on two nodes with MariaDB and three Redis in both modes.
 func eachWorld(t *testing.T, test func(w *dailyWorld, mode string)) {
 	t.Helper()
-	ctl := program(t, "budgetctl")
+	ctl := testservers.Program(t, "budgetctl")
 	t.Run("embedded", func(t *testing.T) {
 		test(&dailyWorld{T: t, nodes: []*node{start(t, t.TempDir())}, ctl: ctl}, "ledger")
 	})

@@ -8,6 +8,8 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+
+	"github.com/budgetd/budgetd/internal/testservers"
 )
 
 var updateDocuments = flag.Bool("documents.update", false,
@@ -66,7 +68,7 @@ func (n *node) shell(t *testing.T, command string) string {
 	t.Helper()
 	c := exec.Command("bash", "-c", strings.ReplaceAll(command, "localhost:8080", n.addr))
 	c.Env = append(os.Environ(), "BUDGETCTL_SERVER=http://"+n.addr,
-		"PATH="+filepath.Dir(program(t, "budgetctl"))+":"+os.Getenv("PATH"))
+		"PATH="+filepath.Dir(testservers.Program(t, "budgetctl"))+":"+os.Getenv("PATH"))
 	out, err := c.CombinedOutput()
 	if err != nil && c.ProcessState == nil {
 		t.Fatalf("%s: %v", command, err)

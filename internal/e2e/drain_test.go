@@ -32,7 +32,7 @@ func drainInstance(t *testing.T, durability budget.Durability) {
 	c.text += fmt.Sprintf("  - name: redis-3\n    driver: redis\n    addrs: [%q]\n", extra.Addr())
 	c.config = writeConfig(t, c.text)
 	nodes := []*node{c.start(t), c.start(t)}
-	ctl := program(t, "budgetctl")
+	ctl := testservers.Program(t, "budgetctl")
 	ctx := context.Background()
 	api := nodes[0].client()
 	if _, err := api.Create(ctx, client.CreateRequest{Name: "sale", Unit: budget.Count, Type: budget.Promo,

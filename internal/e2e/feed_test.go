@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/budgetd/budgetd/client"
+	"github.com/budgetd/budgetd/internal/testservers"
 	"github.com/go-json-experiment/json"
 )
 
@@ -34,7 +35,7 @@ type follower struct {
 func newFollower(t *testing.T, name string) *follower {
 	t.Helper()
 	dir := t.TempDir()
-	f := &follower{t: t, name: name, ctl: program(t, "budgetctl"),
+	f := &follower{t: t, name: name, ctl: testservers.Program(t, "budgetctl"),
 		out: filepath.Join(dir, "entries.jsonl"), cursor: filepath.Join(dir, "cursor")}
 	t.Cleanup(f.kill)
 	return f

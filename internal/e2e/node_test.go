@@ -19,47 +19,6 @@ import (
 	"github.com/budgetd/budgetd/internal/testservers"
 )
 
-// programs is the directory with budgetd and budgetctl, built once, with the race detector where the
-// tests are. E2E_PROGRAMS names one that has them already.
-var programs = sync.OnceValues(func() (string, error) {
-	if dir := os.Getenv("E2E_PROGRAMS"); dir != "" {
-		return dir, nil
-	}
-	dir, err := os.MkdirTemp("", "budgetd-e2e-")
-	if err != nil {
-		return "", err
-	}
-	built = dir
-	const module = "github.com/budgetd/budgetd/cmd/"
-	args := append([]string{"build", "-o", dir}, append(buildFlags, module+"budgetd", module+"budgetctl")...)
-	out, err := exec.Command("go", args...).CombinedOutput()
-	if err != nil {
-		return "", fmt.Errorf("build: %w\n%s", err, out)
-	}
-	return dir, nil
-})
-
-// built is the directory that the tests have to remove; "" for none.
-var built string
-
-func TestMain(m *testing.M) {
-	code := m.Run()
-	if built != "" {
-		_ = os.RemoveAll(built)
-	}
-	os.Exit(code)
-}
-
-// program returns the path of budgetd or budgetctl.
-func program(t *testing.T, name string) string {
-	t.Helper()
-	dir, err := programs()
-	if err != nil {
-		t.Fatal(err)
-	}
-	return filepath.Join(dir, name)
-}
-
 // node is a budgetd process.
 type node struct {
 	t    *testing.T
@@ -93,7 +52,7 @@ var listening = regexp.MustCompile(`listening.*addr"?[=:]"?([0-9.]+:[0-9]+)`)
 // launch starts budgetd in dir without waiting for it.
 func launch(t *testing.T, dir string, args ...string) *node {
 	t.Helper()
-	path := program(t, "budgetd")
+	path := testservers.Program(t, "budgetd")
 	n := &node{t: t, log: &lockedBuffer{}, done: make(chan struct{})}
 	n.cmd = exec.Command(path, args...)
 	n.cmd.Dir = dir

@@ -16,11 +16,20 @@ import (
 // create makes a promo budget of counted units.
 func create(t *testing.T, c *client.Client, name string, total int64, buckets int) {
 	t.Helper()
-	_, err := c.Create(context.Background(), client.CreateRequest{Name: name, Unit: budget.Count,
-		Type: budget.Promo, TotalQuantity: total, BucketQuantity: buckets})
-	if err != nil {
-		t.Fatal(err)
-	}
+	createBudget(t, c, client.CreateRequest{Name: name, Unit: budget.Count, Type: budget.Promo,
+		TotalQuantity: total, BucketQuantity: buckets})
+}
+
+// createBudget makes a budget, and repeats the call while it has no certain outcome.
+func createBudget(t *testing.T, c *client.Client, request client.CreateRequest) {
+	t.Helper()
+	eventually(t, time.Minute, "the budget is made", func() error {
+		_, err := c.Create(context.Background(), request)
+		if kind := client.KindOf(err); err != nil && kind != budget.NotDone && kind != budget.MayBeDone {
+			t.Fatal(err)
+		}
+		return err
+	})
 }
 
 // books is what callers were told.

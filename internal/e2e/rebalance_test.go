@@ -10,6 +10,7 @@ import (
 
 	"github.com/budgetd/budgetd/budget"
 	"github.com/budgetd/budgetd/client"
+	"github.com/budgetd/budgetd/internal/testservers"
 )
 
 // TestRebalanceInstances: budgets of four buckets are made while there are two instances. A third
@@ -41,7 +42,7 @@ func TestRebalanceInstances(t *testing.T) {
 	rebalance := func(flags ...string) (out client.Rebalance) {
 		t.Helper()
 		args := append([]string{"--server", "http://" + n.addr, "-o", "json", "instances", "rebalance"}, flags...)
-		text, err := exec.Command(program(t, "budgetctl"), args...).CombinedOutput()
+		text, err := exec.Command(testservers.Program(t, "budgetctl"), args...).CombinedOutput()
 		if err == nil {
 			err = json.Unmarshal(text, &out)
 		}

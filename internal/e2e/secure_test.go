@@ -18,6 +18,7 @@ import (
 
 	"github.com/budgetd/budgetd/budget"
 	"github.com/budgetd/budgetd/client"
+	"github.com/budgetd/budgetd/internal/testservers"
 )
 
 // TestUntrustedNetwork is docs/SECURITY.md tried by a new user: two nodes with TLS, mutual TLS to
@@ -31,7 +32,7 @@ func TestUntrustedNetwork(t *testing.T) {
 	t.Run("roles and tenants", func(t *testing.T) { w.roles(t, nodes, keys) })
 	t.Run("main path", func(t *testing.T) { w.mainPath(t, w.client(nodes[1], keys["admin"])) })
 	t.Run("rotation", func(t *testing.T) { w.rotation(t, nodes, keys["admin"]) })
-	checked, err := exec.Command(program(t, "budgetd"), "--check-config", "--connect", "--config", w.config).CombinedOutput()
+	checked, err := exec.Command(testservers.Program(t, "budgetd"), "--check-config", "--connect", "--config", w.config).CombinedOutput()
 	if err != nil || !strings.Contains(string(checked), "config ok") {
 		t.Errorf("--check-config --connect: %v %s", err, checked)
 	}
@@ -82,7 +83,7 @@ func (w *secureWorld) keys(n *node, root string) map[string]string {
 		must(w.t, err)
 		out[name] = made.Token
 	}
-	cmd := exec.Command(program(w.t, "budgetctl"), "keys", "create", "till-7", "--role", "deduct", "--tenant", "shop",
+	cmd := exec.Command(testservers.Program(w.t, "budgetctl"), "keys", "create", "till-7", "--role", "deduct", "--tenant", "shop",
 		"--server", "https://"+n.addr, "--ca-file", w.file("ca.pem"))
 	cmd.Env = append(os.Environ(), "BUDGETCTL_TOKEN="+root)
 	text, err := cmd.CombinedOutput()

@@ -214,7 +214,7 @@ func (w *secureWorld) start() *node {
 // bootstrap makes the first administrator's key.
 func (w *secureWorld) bootstrap() string {
 	w.t.Helper()
-	out, err := exec.Command(program(w.t, "budgetd"), "keys", "bootstrap", "--config", w.config).Output()
+	out, err := exec.Command(testservers.Program(w.t, "budgetd"), "keys", "bootstrap", "--config", w.config).Output()
 	must(w.t, err)
 	return strings.TrimSpace(string(out))
 }

@@ -13,9 +13,8 @@ import (
 // createStore creates a promo budget in store mode.
 func createStore(t *testing.T, c *client.Client, name string, total int64, buckets int) {
 	t.Helper()
-	_, err := c.Create(context.Background(), client.CreateRequest{Name: name, Unit: budget.Count,
-		Type: budget.Promo, Durability: budget.Store, TotalQuantity: total, BucketQuantity: buckets})
-	must(t, err)
+	createBudget(t, c, client.CreateRequest{Name: name, Unit: budget.Count, Type: budget.Promo,
+		Durability: budget.Store, TotalQuantity: total, BucketQuantity: buckets})
 }
 
 // awaitView waits until a budget's view is as it should be.

@@ -1,4 +1,4 @@
-package linearize
+package chaos
 
 import (
 	"os"
@@ -10,7 +10,6 @@ import (
 	"github.com/anishathalye/porcupine"
 
 	"github.com/budgetd/budgetd/budget"
-	"github.com/budgetd/budgetd/internal/chaos"
 )
 
 // op returns an operation from one instant to another.
@@ -235,10 +234,10 @@ func TestAway(t *testing.T) {
 // TestKindsOf checks that in store mode no fault may lose anything, and nodes are killed last.
 func TestKindsOf(t *testing.T) {
 	all, inStore := kindsOf("all", budget.Ledger), kindsOf("all", budget.Store)
-	if len(all) != 1+len(chaos.Faults) {
-		t.Errorf("%d kinds of %d", len(all), len(chaos.Faults))
+	if len(all) != 1+len(Faults) {
+		t.Errorf("%d kinds of %d", len(all), len(Faults))
 	}
-	for _, f := range chaos.Faults {
+	for _, f := range Faults {
 		if slices.Contains(inStore, f.Name) == f.Forgets {
 			t.Errorf("%s, forgets %t: in store mode %t", f.Name, f.Forgets, !f.Forgets)
 		}

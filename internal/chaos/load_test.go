@@ -237,7 +237,7 @@ func (l *load) rollback(b *book, r *record, id string, amount int64, rnd *rand.R
 
 func (l *load) rollbackOnce(b *book, r *record, id string, p *part, rnd *rand.Rand) error {
 	answer, err := l.any(rnd).Rollback(context.Background(), b.name, client.RollbackRequest{
-		RequestID: r.id, RollbackID: id, Amount: p.amount})
+		RequestID: r.id, RollbackID: id, Amount: p.amount, Key: r.home()})
 	l.tally.note("rollback", err == nil && answer.Replayed, err)
 	b.heardRollback(r, p, answer, err)
 	return err
@@ -245,7 +245,7 @@ func (l *load) rollbackOnce(b *book, r *record, id string, p *part, rnd *rand.Ra
 
 func (l *load) cancel(b *book, r *record, rnd *rand.Rand) {
 	answer, err := l.any(rnd).Cancel(context.Background(), b.name,
-		client.CancelRequest{RequestID: r.id})
+		client.CancelRequest{RequestID: r.id, Key: r.home()})
 	l.tally.note("cancel", false, err)
 	b.heardCancel(r, answer, err)
 }
@@ -340,6 +340,10 @@ func (l *load) settleOne(b *book, r *record, rnd *rand.Rand) bool {
 	switch {
 	case r.cancel == cancelOpen:
 		l.cancel(b, r, rnd)
+		if b.store && r.cancel == cancelOpen {
+			// A young memory does not say that the id never happened, but it says that it is void.
+			_ = l.deduct(b, r, rnd)
+		}
 	case r.open && rnd.IntN(2) == 0:
 		l.cancel(b, r, rnd)
 	case r.open:
@@ -349,8 +353,12 @@ func (l *load) settleOne(b *book, r *record, rnd *rand.Rand) bool {
 		}
 	default:
 		for id, p := range r.parts {
-			if p.open {
-				_ = l.rollbackOnce(b, r, id, p, rnd)
+			if !p.open {
+				continue
+			}
+			_ = l.rollbackOnce(b, r, id, p, rnd)
+			if p.tries++; b.store && p.tries > 5 {
+				p.open, r.unsureBack = false, true // its record was lost
 			}
 		}
 	}

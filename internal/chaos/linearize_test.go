@@ -1,4 +1,4 @@
-package linearize
+package chaos
 
 import (
 	"context"
@@ -19,23 +19,21 @@ import (
 
 	"github.com/budgetd/budgetd/budget"
 	"github.com/budgetd/budgetd/client"
-	"github.com/budgetd/budgetd/internal/chaos"
+	"github.com/budgetd/budgetd/internal/auditor"
 )
 
 var (
 	histories = flag.Int("linearize.histories", 4, "of each kind of fault")
 	which     = flag.String("linearize.kinds", "main", "of faults: main, all, or the name of one. In store "+
 		"mode only those after which no Redis is without what it answered")
-	durability = flag.String("linearize.durability", "ledger", "of the budgets: ledger, store or both")
-	seed       = flag.Uint64("linearize.seed", 0, "of calls and faults; 0: of the clock")
 )
 
 // least is the least number of operations in a history.
 const least = 100
 
-// atOnce is how many budgets are used concurrently under a fault. inWorld is how many budgets one
+// sideBySide is how many budgets are used concurrently under a fault. inWorld is how many budgets one
 // world serves: they stay, and are checked as long as it lives.
-const atOnce, inWorld = 20, 200
+const sideBySide, inWorld = 20, 200
 
 // mainKinds are faults that each break a different promise of a simpler design.
 var mainKinds = []string{"none", "node: kill -9", "node: SIGSTOP", "redis: kill -9, empty",
@@ -57,12 +55,9 @@ type result struct {
 // TestLinearizable checks that under any fault, concurrent callers of a budget see what sequential
 // callers could see; in store mode under any fault that may not lose anything.
 func TestLinearizable(t *testing.T) {
-	if *seed == 0 {
-		*seed = uint64(time.Now().UnixNano() % 1_000_000)
-	}
-	t.Logf("again: go test -race -timeout 0 ./internal/linearize -run '^TestLinearizable$' -v "+
-		"-linearize.histories %d -linearize.kinds '%s' -linearize.durability %s -linearize.seed %d", *histories,
-		*which, *durability, *seed)
+	t.Logf("again: go test -race -timeout 0 ./internal/chaos -run '^TestLinearizable$' -v "+
+		"-linearize.histories %d -linearize.kinds '%s' -chaos.durability %s -chaos.seed %d", *histories,
+		*which, *durability, seeded())
 	ran := 0
 	for _, d := range []budget.Durability{budget.Ledger, budget.Store} {
 		if *durability != "both" && *durability != string(d) {
@@ -74,7 +69,7 @@ func TestLinearizable(t *testing.T) {
 				t.Run(string(d)+"/"+kinds[0], func(t *testing.T) { results = append(results, linearizable(t, d, kinds)...) })
 			}
 		}
-		t.Logf("seed %d, durability %s\n%s", *seed, d, table(results))
+		t.Logf("seed %d, durability %s\n%s", seeded(), d, table(results))
 	}
 	if ran == 0 {
 		t.Errorf("no durability %q, or it may lose something by %q", *durability, *which)
@@ -91,12 +86,12 @@ func linearizable(t *testing.T, d budget.Durability, kinds []string) (results []
 	}
 	// Disable recycles: the budgets of earlier histories stay, with few units left, and would be
 	// recycled over and over.
-	w := chaos.New(t, 2, fsync, "recycle:", "  stranded_share: 0", "")
-	rnd := rand.New(rand.NewPCG(*seed, 0))
+	w := New(t, 2, fsync, "recycle:", "  stranded_share: 0", "")
+	rnd := rand.New(rand.NewPCG(seeded(), 0))
 	for k, kind := range kinds {
 		r := result{kind: kind, shortest: math.MaxInt}
 		for r.histories < *histories && r.made < 3**histories && !t.Failed() {
-			window(t, w, rnd, d, k, min(atOnce, *histories-r.histories), &r)
+			window(t, w, rnd, d, k, min(sideBySide, *histories-r.histories), &r)
 		}
 		if r.histories < *histories && !t.Failed() {
 			t.Errorf("%s: %d of %d histories: it disturbed nothing", kind, r.histories, *histories)
@@ -118,14 +113,14 @@ func kindsOf(which string, d budget.Durability) []string {
 		return mainKinds
 	case which == "all":
 		kinds = []string{"none"}
-		for _, f := range chaos.Faults {
+		for _, f := range Faults {
 			kinds = append(kinds, f.Name)
 		}
 	}
 	if d != budget.Store {
 		return kinds
 	}
-	kinds = slices.DeleteFunc(kinds, func(kind string) bool { return kind != "none" && chaos.Named(kind).Forgets })
+	kinds = slices.DeleteFunc(kinds, func(kind string) bool { return kind != "none" && Named(kind).Forgets })
 	const kill = "node: kill -9"
 	if i := slices.Index(kinds, kill); i >= 0 {
 		kinds = append(slices.Delete(kinds, i, i+1), kill)
@@ -146,7 +141,7 @@ func table(results []result) string {
 }
 
 // window uses n new budgets under one fault, and checks their histories.
-func window(t *testing.T, w *chaos.World, rnd *rand.Rand, d budget.Durability, kind, n int, r *result) {
+func window(t *testing.T, w *World, rnd *rand.Rand, d budget.Durability, kind, n int, r *result) {
 	t.Helper()
 	began := time.Now()
 	defer func() { t.Logf("%s: %d histories in %s", r.kind, n, time.Since(began).Round(time.Second/10)) }()
@@ -164,7 +159,7 @@ func window(t *testing.T, w *chaos.World, rnd *rand.Rand, d budget.Durability, k
 		}
 	}
 	struck := strike(w, rnd, r.kind)
-	if struck != nil && !errors.Is(struck, chaos.ErrMissed) {
+	if struck != nil && !errors.Is(struck, ErrMissed) {
 		t.Errorf("%s: %v", r.kind, struck)
 	}
 	callersDone.Wait()
@@ -172,15 +167,23 @@ func window(t *testing.T, w *chaos.World, rnd *rand.Rand, d budget.Durability, k
 		t.Errorf("%s: %v", r.kind, err)
 		return
 	}
+	report, err := w.audit()
+	if err != nil {
+		t.Error(err)
+		return
+	}
+	for _, wrong := range report.Wrong {
+		t.Errorf("%s: audit: %s", r.kind, wrong)
+	}
 	for _, rec := range recorders {
-		judge(t, w, rec, r)
+		judge(t, w, rec, report.Budgets[rec.name], r)
 	}
 	if struck == nil {
 		r.histories += n
 	}
 }
 
-func create(t *testing.T, w *chaos.World, d budget.Durability, name string) *recorder {
+func create(t *testing.T, w *World, d budget.Durability, name string) *recorder {
 	t.Helper()
 	deadline := time.Now().Add(time.Minute)
 	for {
@@ -197,18 +200,18 @@ func create(t *testing.T, w *chaos.World, d budget.Durability, name string) *rec
 }
 
 // strike runs a fault while callers work.
-func strike(w *chaos.World, rnd *rand.Rand, kind string) error {
+func strike(w *World, rnd *rand.Rand, kind string) error {
 	if kind == "none" {
 		return nil
 	}
 	time.Sleep(time.Duration(rnd.Int64N(int64(400 * time.Millisecond))))
-	return w.Strike(rnd, chaos.Named(kind))
+	return w.Strike(rnd, Named(kind))
 }
 
 // judge checks the history of one budget.
-func judge(t *testing.T, w *chaos.World, rec *recorder, r *result) {
+func judge(t *testing.T, w *World, rec *recorder, found *auditor.Budget, r *result) {
 	t.Helper()
-	rows, err := rec.observe()
+	rows, err := rec.observe(found)
 	if err != nil {
 		t.Error(err)
 		return

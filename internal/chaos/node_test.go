@@ -11,7 +11,6 @@ import (
 	"runtime"
 	"slices"
 	"strings"
-	"sync"
 	"syscall"
 	"time"
 
@@ -22,29 +21,12 @@ import (
 // startLimit bounds the start of a process on a machine busy with other tests.
 const startLimit = 90 * time.Second
 
-// binary builds cmd/budgetd with the race detector, once; the environment may name one instead.
-var binary = sync.OnceValues(func() (string, error) {
-	if path := os.Getenv("BUDGETD_CHAOS_BINARY"); path != "" {
-		return path, nil
-	}
-	dir, err := testservers.Directory("budgetd")
-	if err != nil {
-		return "", err
-	}
-	path := filepath.Join(dir, "budgetd")
-	out, err := exec.Command("go", "build", "-race", "-o", path,
-		"github.com/budgetd/budgetd/cmd/budgetd").CombinedOutput()
-	if err != nil {
-		return "", fmt.Errorf("build: %w\n%s", err, out)
-	}
-	return path, nil
-})
-
 // Node is a budgetd process behind a proxy, whose address stays the same across restarts. While the
 // process is dead the address refuses connections, as the process's own would. Only one goroutine
 // may use it.
 type Node struct {
 	name    string
+	program string
 	dir     string
 	args    []string
 	proxy   *testservers.Proxy
@@ -56,12 +38,12 @@ type Node struct {
 
 var listening = regexp.MustCompile(`listening.*addr"?[=:]"?([0-9.]+:[0-9]+)`)
 
-func newNode(name, dir string, args ...string) (*Node, error) {
+func newNode(name, program, dir string, args ...string) (*Node, error) {
 	proxy, err := testservers.StartProxy("127.0.0.1:1")
 	if err != nil {
 		return nil, err
 	}
-	return &Node{name: name, dir: dir, args: args, proxy: proxy}, nil
+	return &Node{name: name, program: program, dir: dir, args: args, proxy: proxy}, nil
 }
 
 // Start starts the process unless it runs, and returns once it is ready. It restarts a process that
@@ -85,10 +67,6 @@ func (n *Node) Launch() error {
 	if n.running() {
 		return nil
 	}
-	path, err := binary()
-	if err != nil {
-		return err
-	}
 	log, err := os.OpenFile(n.LogPath(), os.O_CREATE|os.O_RDWR|os.O_APPEND, 0o600)
 	if err != nil {
 		return err
@@ -97,7 +75,7 @@ func (n *Node) Launch() error {
 	if n.begin, err = log.Seek(0, 2); err != nil {
 		return err
 	}
-	n.process = exec.Command(path, n.args...)
+	n.process = exec.Command(n.program, n.args...)
 	n.process.Dir = n.dir
 	n.process.Env = append(slices.DeleteFunc(os.Environ(), func(setting string) bool {
 		return strings.HasPrefix(setting, "BUDGETD_")

@@ -3,54 +3,22 @@ package chaos
 import (
 	"context"
 	"database/sql"
-	"errors"
 	"fmt"
 	"time"
 
 	"github.com/budgetd/budgetd/client"
+	"github.com/budgetd/budgetd/internal/auditor"
 )
 
-// read reads a budget directly from the ledger's tables.
-func (w *World) read(name string) (l books, err error) {
+// audit recomputes the accounts of all budgets. Nothing may be under way.
+func (w *World) audit() (*auditor.Report, error) {
 	ctx, cancel := bounded()
 	defer cancel()
-	l.rows, l.adjustments = map[string]row{}, map[string]string{}
-	var id int64
-	err = w.Rows.QueryRowContext(ctx,
-		`SELECT id, total_quantity, undistributed_quantity, quarantined_quantity,
-		forfeited_quantity, pending_shrink_quantity
-		FROM budget_management_bucket WHERE name = ?`, []byte(name)).
-		Scan(&id, &l.total, &l.undistributed, &l.quarantined, &l.forfeited, &l.pendingShrink)
-	if err != nil {
-		return l, err
+	stores := map[string]auditor.Redis{}
+	for i, r := range w.Redis {
+		stores[fmt.Sprint("redis-", i)] = auditor.Server(r.Addr())
 	}
-	err = w.Rows.QueryRowContext(ctx, `SELECT COALESCE(SUM(outstanding_quantity), 0),
-		COALESCE(SUM(held_quantity), 0), COALESCE(SUM(used_quantity), 0),
-		COALESCE(SUM(returning_quantity), 0)
-		FROM bucket_epoch WHERE budget_id = ?`, id).
-		Scan(&l.outstanding, &l.held, &l.used, &l.returning)
-	if err != nil {
-		return l, err
-	}
-	err = errors.Join(
-		w.each(ctx, `SELECT d.request_id, d.bucket_id = 0, d.amount, COALESCE((SELECT SUM(g.amount)
-			FROM give_back g WHERE g.budget_id = d.budget_id AND g.request_id = d.request_id), 0)
-			FROM deduction d WHERE d.budget_id = ?`, id, func(rows *sql.Rows) error {
-			var id string
-			var r row
-			err := rows.Scan(&id, &r.isVoid, &r.amount, &r.rolledBack)
-			l.rows[id] = r
-			return err
-		}),
-		w.each(ctx,
-			`SELECT request_id, status FROM adjustment WHERE budget_id = ? AND LENGTH(request_id) > 0`, id,
-			func(rows *sql.Rows) error {
-				var id, status string
-				err := rows.Scan(&id, &status)
-				l.adjustments[id] = status
-				return err
-			}))
-	return l, err
+	return auditor.Audit(ctx, w.Rows, stores)
 }
 
 func (w *World) each(
@@ -69,15 +37,14 @@ func (w *World) each(
 	return rows.Err()
 }
 
-// verify compares a budget's ledger with the answers, and audits it through every node. It returns
-// all differences, and the units lost in store mode.
-func (w *World) verify(b *book) (wrong []string, lost int64) {
-	ledger, err := w.read(b.name)
-	if err != nil {
-		return []string{fmt.Sprintf("%s: %v", b.name, err)}, 0
+// verify compares a budget's accounts with the answers, and with the service's own audit through
+// every node. It returns all differences, and the units lost in store mode.
+func (w *World) verify(b *book, found *auditor.Budget) (wrong []string, lost int64) {
+	if found == nil {
+		return []string{b.name + " is not there"}, 0
 	}
-	wrong, lost = b.compare(ledger)
-	if b.limited {
+	wrong, lost = b.compare(found)
+	if b.limited && !b.store {
 		wrong = append(wrong, w.limited(b)...)
 	}
 	for i, c := range w.Clients {
@@ -87,12 +54,11 @@ func (w *World) verify(b *book) (wrong []string, lost int64) {
 			wrong = append(wrong, fmt.Sprintf("%s: audit through node %d: %v", b.name, i, err))
 		case !report.OK || len(report.Discrepancies)+len(report.Unchecked) > 0:
 			wrong = append(wrong, fmt.Sprintf("%s: audit through node %d: %+v", b.name, i, *report))
-		case report.Total != ledger.total || report.Used != ledger.used ||
+		case report.Total != found.Total || report.Used != found.Used ||
 			report.Total != report.Undistributed+
 				report.InTransit+report.Remaining+report.Held+report.Used+report.Quarantined+report.Forfeited:
-			wrong = append(wrong, fmt.Sprintf("%s: audit through node %d: %+v, the rows: %+v", b.name, i,
-				*report,
-				ledger.figures()))
+			wrong = append(wrong, fmt.Sprintf("%s: audit through node %d: %+v, the rows have %d, %d used", b.name, i,
+				*report, found.Total, found.Used))
 		}
 	}
 	return append(wrong, b.wrong...), lost
@@ -147,7 +113,7 @@ func (w *World) limited(b *book) (wrong []string) {
 	switch {
 	case err != nil:
 		say("%v", err)
-	case seen == 0 && !b.store:
+	case seen == 0:
 		say("nobody has taken anything")
 	}
 	return wrong

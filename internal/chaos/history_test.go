@@ -1,11 +1,9 @@
-package linearize
+package chaos
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"math/rand/v2"
-	"slices"
 	"sync"
 	"time"
 
@@ -13,7 +11,7 @@ import (
 
 	"github.com/budgetd/budgetd/budget"
 	"github.com/budgetd/budgetd/client"
-	"github.com/budgetd/budgetd/internal/chaos"
+	"github.com/budgetd/budgetd/internal/auditor"
 )
 
 const (
@@ -32,7 +30,7 @@ var adjustments = [ids - deductIDs]int{6, 4, -3, 5, -2, 7, -4, 3}
 
 // recorder records the history of one budget. It is safe for concurrent use.
 type recorder struct {
-	w     *chaos.World
+	w     *World
 	name  string
 	begun time.Time
 	// durability is the budget's.
@@ -170,104 +168,61 @@ func available(err error) int {
 	return -1
 }
 
-// observe reads the ledger's rows, once all is quiet, as the last operation of the history.
-func (r *recorder) observe() (state, error) {
+// observe notes the accounts of the budget, once all is quiet, as the last operation of the history.
+func (r *recorder) observe(found *auditor.Budget) (state, error) {
 	call := time.Since(r.begun)
-	rows, err := r.rows()
+	rows, err := r.rows(found)
 	if err == nil {
 		r.note(callers, call, input{verb: observe}, output{rows: rows})
 	}
 	return rows, err
 }
 
-// rows reads what the tables have of the budget; in store mode, where deductions have no rows, what
-// the stores' records say of them, which is not by which ids they were rolled back.
-func (r *recorder) rows() (s state, err error) {
-	var budgetID int64
-	err = r.w.Rows.QueryRow(
-		`SELECT b.id, b.total_quantity, b.total_quantity - COALESCE(SUM(e.used_quantity +
-		e.held_quantity), 0) FROM budget_management_bucket b JOIN bucket_epoch e ON e.budget_id = b.id
-		WHERE b.name = ? GROUP BY b.id`, []byte(r.name)).Scan(&budgetID, &s.total, &s.remaining)
-	if err != nil {
-		return s, err
-	}
-	if r.durability == budget.Store {
-		if err := r.records(&s); err != nil {
-			return s, err
+// rows returns what the accounts have of the budget; in store mode, where deductions have no rows,
+// what the stores' records say of them, which is not by which ids they were rolled back.
+func (r *recorder) rows(found *auditor.Budget) (s state, err error) {
+	s.total, s.remaining = int(found.Total), int(found.Total-found.Used-found.Held)
+	for id := range ids {
+		k := &s.ids[id]
+		k.adjusted = found.Adjustments[idName(id)].Done
+		d := found.Deductions[idName(id)]
+		if d == nil {
+			continue
+		}
+		k.void, k.amount, k.rolledBack = d.Void, int8(d.Amount), int8(d.Back)
+		for i, part := range partIDs {
+			if _, done := d.Rollbacks[part]; done {
+				k.parts |= 1 << i
+			}
 		}
 	}
-	index := map[string]int{}
-	for id := range ids {
-		index[idName(id)] = id
+	if r.durability == budget.Store {
+		err = r.records(&s)
 	}
-	return s, errors.Join(
-		r.each(`SELECT d.request_id, d.bucket_id = 0, d.amount, COALESCE((SELECT SUM(g.amount)
-			FROM give_back g WHERE g.budget_id = d.budget_id AND g.request_id = d.request_id), 0)
-			FROM deduction d WHERE d.budget_id = ?`, budgetID,
-			func(scan func(...any) error) error {
-				var id string
-				var k known
-				err := scan(&id, &k.void, &k.amount, &k.rolledBack)
-				s.ids[index[id]] = k
-				return err
-			}),
-		r.each(`SELECT request_id, rollback_id FROM give_back WHERE budget_id = ? AND kind = 'rollback'`,
-			budgetID,
-			func(scan func(...any) error) error {
-				var id, part string
-				err := scan(&id, &part)
-				if i := slices.Index(partIDs[:], part); i >= 0 { // a cancel's has another id
-					s.ids[index[id]].parts |= 1 << i
-				}
-				return err
-			}),
-		r.each(`SELECT request_id, status FROM adjustment WHERE budget_id = ? AND status = 'done' AND
-			LENGTH(request_id) > 0`, budgetID,
-			func(scan func(...any) error) error {
-				var id, status string
-				err := scan(&id, &status)
-				s.ids[index[id]].adjusted = true
-				return err
-			}))
+	return s, err
 }
 
 // records asks for what became of each id, in store mode. A store that is younger than the record
 // window does not say that there is no record; no fault here makes it forget one.
 func (r *recorder) records(s *state) error {
 	for id := range deductIDs {
-		var out output
+		var d *client.Deduction
+		var err error
 		for range 100 {
-			out = r.call(r.w.Clients[0], input{verb: lookUp, id: id})
-			if out.code != budget.Unavailable {
+			d, err = r.w.Clients[0].Deduction(context.Background(), r.name, idName(id))
+			if code := client.CodeOf(err); err == nil || code == budget.DeductionNotFound ||
+				code == budget.OutcomeUnknown {
 				break
 			}
 			time.Sleep(think)
 		}
-		switch out.code {
-		case "":
-			s.ids[id] = known{void: out.state == "void", amount: int8(out.amount),
-				rolledBack: int8(out.rolledBack)}
-		case budget.DeductionNotFound, budget.OutcomeUnknown:
-		default:
-			return fmt.Errorf("id %d of %s: %s", id, r.name, out.code)
+		switch code := client.CodeOf(err); {
+		case err == nil:
+			s.ids[id] = known{void: d.State == "void", amount: int8(d.Amount),
+				rolledBack: int8(d.RolledBack)}
+		case code != budget.DeductionNotFound && code != budget.OutcomeUnknown:
+			return fmt.Errorf("id %d of %s: %w", id, r.name, err)
 		}
 	}
 	return nil
-}
-
-// each reads the rows of a query about the budget.
-func (r *recorder) each(
-	query string, budgetID int64, row func(scan func(...any) error) error,
-) error {
-	rows, err := r.w.Rows.Query(query, budgetID)
-	if err != nil {
-		return err
-	}
-	defer rows.Close()
-	for rows.Next() {
-		if err := row(rows.Scan); err != nil {
-			return err
-		}
-	}
-	return rows.Err()
 }

@@ -167,14 +167,21 @@ func (r *run) round(faults func()) {
 }
 
 func (r *run) check(all ...*book) {
+	report, err := r.w.audit()
+	if err != nil {
+		r.tb.Error(err)
+		return
+	}
+	for _, wrong := range report.Wrong[:min(len(report.Wrong), 20)] {
+		r.tb.Errorf("audit: %s", wrong)
+	}
 	for _, b := range all {
-		wrong, lost := r.w.verify(b)
+		wrong, lost := r.w.verify(b, report.Budgets[b.name])
 		for _, what := range wrong[:min(len(wrong), 20)] {
 			r.tb.Error(what)
 		}
-		if b != r.big && b != r.flux && b != r.capped {
-			r.lost += lost
-		}
+		r.lost += lost - b.lost
+		b.lost = lost
 		if b.store && !r.tb.Failed() {
 			r.release(b, lost)
 		}
@@ -211,12 +218,13 @@ func (r *run) release(b *book, lost int64) {
 
 // sellOut sells a budget's last units through any node: every one is available, and no more.
 func (r *run) sellOut(l *load, b *book) {
-	ledger, err := r.w.read(b.name)
+	report, err := r.w.audit()
 	if err != nil {
 		r.tb.Error(err)
 		return
 	}
-	available := ledger.total - ledger.used - ledger.held - ledger.quarantined - ledger.forfeited
+	found := report.Budgets[b.name]
+	available := found.Total - found.Used - found.Held - found.Quarantined - found.Forfeited
 	for i, left := 0, available; left > 0 && !r.tb.Failed(); i++ {
 		amount := (left + 1) / 2
 		record := b.add(fmt.Sprintf("last-%d", i), amount, "")
@@ -256,8 +264,6 @@ func (r *run) finish() {
 			flux: r.flux}
 		r.big.plenty = false
 		for _, b := range l.books {
-			_, lost := r.w.verify(b)
-			r.lost += lost
 			r.sellOut(l, b)
 		}
 		r.check(r.capped)

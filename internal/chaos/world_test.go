@@ -73,7 +73,7 @@ func New(tb testing.TB, nodes int, fsync string, more ...string) *World {
 		tb.Fatal(err)
 	}
 	for i := range nodes {
-		n, err := newNode(fmt.Sprintf("node-%d", i), dir, "--config", config)
+		n, err := newNode(fmt.Sprintf("node-%d", i), testservers.Program(tb, "budgetd"), dir, "--config", config)
 		if err != nil {
 			tb.Fatal(err)
 		}
