@@ -174,7 +174,8 @@ func parsePageToken(token string) (id int64, ok bool) {
 	if err != nil || !found {
 		return 0, false
 	}
-	return budget.ParseAmount(digits)
+	id, ok = budget.ParseAmount(digits)
+	return id, ok && pageToken(id) == token // base64 skips line breaks
 }
 
 // ifMatch reads the version that a change must meet: 0 when there is no condition, or it is "*".

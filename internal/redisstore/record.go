@@ -91,7 +91,9 @@ func (u *unpacker) number() int64 {
 	case kind == 0xce || kind == 0xd2:
 		return u.integer(4)
 	case kind == 0xcf || kind == 0xd3:
-		return u.integer(8)
+		if n := u.integer(8); n >= 0 {
+			return n
+		}
 	}
 	*u = unreadable
 	return 0

@@ -1,7 +1,6 @@
 package strictjson
 
 import (
-	"strconv"
 	"strings"
 	"time"
 
@@ -152,22 +151,14 @@ func (t *texts) Check(r *Reader) {
 	*t.into = t.read
 }
 
-// ID reads what names a budget: a name as a string, or an id as a string or as an integer.
+// ID reads what names a budget: its name, or its id in digits. Equal ones share their memory.
 func (r *Reader) ID(name string, into *string) {
-	if r.broken || r.peek() != '0' {
-		if r.repeated() {
-			*into = r.id
-			return
-		}
-		r.Text(name, into, nil)
-		if r.id = ""; len(*into) <= maxFieldBytes {
-			r.id = *into
-		}
+	if r.repeated() {
+		*into = r.id
 		return
 	}
-	var id int64
-	r.Amount(name, &id)
-	if id != 0 {
-		*into = strconv.FormatInt(id, 10)
+	r.Text(name, into, nil)
+	if r.id = ""; len(*into) <= maxFieldBytes {
+		r.id = *into
 	}
 }

@@ -45,7 +45,7 @@ func ParseDuration(text string) (length time.Duration, why string) {
 		}
 		length += more
 	}
-	if length <= 0 {
+	if length <= 0 || length > maxDays*day {
 		return 0, want
 	}
 	return length, ""

@@ -79,7 +79,7 @@ func read(body string) (order, error) {
 }
 
 func TestReadsEveryKind(t *testing.T) {
-	got, err := read(` {"id":"a\u0020b","budget":7,"amount":9007199254740991,"count":-5,"on":true,
+	got, err := read(` {"id":"a\u0020b","budget":"7","amount":9007199254740991,"count":-5,"on":true,
 		"at":"2026-01-31T10:00:00.0019+01:00","dimensions":{"user":"u1","ad":"ü"},
 		"within":{"id":"w","list":[{"id":"l","within":{"id":"d"}},{"id":"m"},7]},"list":[]} `)
 	if err != nil {
@@ -138,8 +138,7 @@ func TestFaults(t *testing.T) {
 		{"empty text", `{"id":""}`, invalid, "id"},
 		{"control character", `{"id":"a\u0000"}`, invalid, "id"},
 		{"too long", `{"id":"` + strings.Repeat("x", 129) + `"}`, invalid, "id"},
-		{"budget as a fraction", `{"id":"a","budget":1.5}`, malformed, "budget"},
-		{"budget zero", `{"id":"a","budget":0}`, invalid, "budget"},
+		{"budget as a number", `{"id":"a","budget":7}`, malformed, "budget"},
 		{"not a boolean", `{"id":"a","on":1}`, malformed, "on"},
 		{"not a boolean but null", `{"id":"a","on":null}`, malformed, "on"},
 		{"not a time", `{"id":"a","at":"tomorrow"}`, invalid, "at"},
