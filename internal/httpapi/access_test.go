@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/rand"
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -11,16 +12,18 @@ import (
 	"github.com/budgetd/budgetd/access"
 	"github.com/budgetd/budgetd/bucket"
 	"github.com/budgetd/budgetd/budget"
+	"github.com/budgetd/budgetd/internal/edge"
 	"github.com/budgetd/budgetd/internal/guard"
 	"github.com/budgetd/budgetd/internal/httpapi"
 	"github.com/budgetd/budgetd/trail"
+	"github.com/go-json-experiment/json"
 )
 
 // keyring is a server's keys: one of each role, and some that must not do.
 type keyring struct{ tokens map[string]string }
 
 // locked starts a server that authenticates.
-func locked(t *testing.T) (*fake, *running, *keyring, *shelf) {
+func locked(t *testing.T, change ...func(*httpapi.Config)) (*fake, *running, *keyring, *shelf) {
 	t.Helper()
 	ring, book, rows := &keyring{map[string]string{}}, access.NewBook(0), new(shelf)
 	var all []access.Key
@@ -40,10 +43,11 @@ func locked(t *testing.T) (*fake, *running, *keyring, *shelf) {
 	add("revoked", access.Key{Role: access.Admin, RevokedMS: 1})
 	add("expired", access.Key{Role: access.Admin, ExpiresMS: 1})
 	book.Replace(all, time.Now().UnixMilli())
-	service, server, _ := start(t, func(c *httpapi.Config) {
+	guarded := func(c *httpapi.Config) {
 		c.Guard = &guard.Guard{Book: book, Refusals: new(trail.Refusals), Now: time.Now}
 		c.Trail, c.Records, c.Keys, c.Names = rows, rows, rows, rows
-	})
+	}
+	service, server, _ := start(t, slices.Insert(change, 0, guarded)...)
 	return service, server, ring, rows
 }
 
@@ -207,5 +211,43 @@ func TestAdministrativeCallsHaveRows(t *testing.T) {
 	if len(rows.rows) != 2 || rows.rows[0].Outcome != "forbidden" || rows.rows[1].Outcome != "request_conflict" ||
 		rows.rows[1].Principal != "operator" || rows.rows[1].RequestID != "a1" || rows.rows[1].Target != "sale" {
 		t.Errorf("%+v", rows.rows)
+	}
+}
+
+// TestTooManyRequests: a caller that exceeds its key's rate is told when to come back, and that no
+// budget refused it.
+func TestTooManyRequests(t *testing.T) {
+	now := time.Now() // the clock stands still
+	service, server, ring, _ := locked(t, func(c *httpapi.Config) {
+		c.Guard.Limiter, c.Guard.Now = edge.NewLimiter(1, 2), func() time.Time { return now }
+	})
+	deduct := func(name string) (*http.Response, string) {
+		return ask(t, server, "POST", "/v1/budgets/sale/deduct", bodies["deduct"], "Authorization", "Bearer "+ring.tokens[name])
+	}
+	for range 2 {
+		if answer, text := deduct("deduct"); answer.StatusCode != http.StatusOK {
+			t.Errorf("within its rate: %d %s", answer.StatusCode, text)
+		}
+	}
+	service.taken()
+	answer, text := deduct("deduct")
+	var p struct {
+		Code budget.Code `json:"code"`
+	}
+	if err := json.Unmarshal([]byte(text), &p); err != nil {
+		t.Fatal(err)
+	}
+	after := answer.Header.Get("Retry-After")
+	if answer.StatusCode != http.StatusTooManyRequests || p.Code != budget.RateLimited || after != "1" {
+		t.Errorf("%d, Retry-After %q, %s", answer.StatusCode, after, text)
+	}
+	if asked := service.taken(); len(asked) > 0 {
+		t.Errorf("the service was asked: %q", asked)
+	}
+	if p.Code.Kind() == budget.Refused {
+		t.Errorf("%s counts as a refusal of a budget", p.Code)
+	}
+	if answer, text := deduct("admin"); answer.StatusCode != http.StatusOK {
+		t.Errorf("another key: %d %s", answer.StatusCode, text)
 	}
 }

@@ -195,12 +195,16 @@ func (a *API) enter(r *route) *budget.Error {
 
 func (a *API) leave() { a.observer.InFlight(a.inFlight.Add(-1)) }
 
-// ServeHTTP answers one request.
+// ServeHTTP answers one request. It ends the connection after one with chunks: net/http does not say
+// whether it had a Content-Length too, about which a proxy may have another opinion (RFC 9112, 6.1).
 func (a *API) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	c := &call{w: w, r: r}
 	c.work = &work{parent: r.Context(), marks: a.mark(r)}
 	c.data = data{api: a, route: &unrouted, ctx: c.work, work: c.work, began: a.now(), arriving: c}
 	c.mark(w.Header())
+	if len(r.TransferEncoding) > 0 {
+		w.Header()["Connection"] = closing
+	}
 	defer c.recover()
 	switch {
 	case headerCount(r.Header) > a.limits.Headers:
@@ -216,6 +220,9 @@ func (a *API) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		a.mux.ServeHTTP(&c.carrier, r)
 	}
 }
+
+// closing ends a connection after the answer. It must not be changed.
+var closing = []string{"close"}
 
 func headerCount(h http.Header) int {
 	n := 0
