@@ -91,7 +91,6 @@ func (g *gate) sessions(c config.OIDC) error {
 func (g *gate) refused(
 	w http.ResponseWriter,
 	r *http.Request,
-	status int,
 	reason string,
 	err error,
 ) {
@@ -103,10 +102,8 @@ func (g *gate) refused(
 		reason,
 	)
 	code := budget.Unauthenticated
-	if status == http.StatusServiceUnavailable {
+	if reason == oidc.Unavailable {
 		code = budget.Unavailable
 	}
-	p := wire.ProblemOf(budget.Refuse(code, "login", "%v", err))
-	p.Status = status
-	httpapi.WriteProblem(w, p)
+	httpapi.WriteProblem(w, wire.ProblemOf(budget.Refuse(code, "login", "%v", err)))
 }

@@ -44,9 +44,13 @@ type Config struct {
 	HTTP *http.Client
 	Now  func() time.Time
 	// Refused answers a failed log-in. reason is for the audit log: login_expired, login_refused or
-	// login_unavailable.
-	Refused func(w http.ResponseWriter, r *http.Request, status int, reason string, err error)
+	// Unavailable.
+	Refused func(w http.ResponseWriter, r *http.Request, reason string, err error)
 }
+
+// Unavailable is why a log-in fails that nobody refused: the provider, or the session key, cannot be
+// used now.
+const Unavailable = "login_unavailable"
 
 // Login has the handlers of the log-in. It is safe for concurrent use.
 type Login struct {
@@ -85,13 +89,13 @@ type pending struct {
 func (l *Login) Begin(w http.ResponseWriter, r *http.Request) {
 	client, _, err := l.clients(r.Context())
 	if err != nil {
-		l.config.Refused(w, r, http.StatusServiceUnavailable, "login_unavailable", err)
+		l.config.Refused(w, r, Unavailable, err)
 		return
 	}
 	p := pending{State: rand.Text(), Nonce: rand.Text(), Verifier: oauth2.GenerateVerifier(),
 		Return: localPage(r.URL.Query().Get("return")), BegunMS: l.config.Now().UnixMilli()}
 	if err := l.setCookie(w, loginCookie, p, loginTime); err != nil {
-		l.config.Refused(w, r, http.StatusServiceUnavailable, "login_unavailable", err)
+		l.config.Refused(w, r, Unavailable, err)
 		return
 	}
 	target := client.AuthCodeURL(p.State, oidc.Nonce(p.Nonce), oauth2.S256ChallengeOption(p.Verifier))
@@ -110,12 +114,12 @@ func (l *Login) Callback(w http.ResponseWriter, r *http.Request) {
 	late := now.UnixMilli()-p.BegunMS >= loginTime.Milliseconds()
 	sameState := subtle.ConstantTimeCompare([]byte(p.State), []byte(query.Get("state"))) == 1
 	if err != nil || late || !sameState {
-		l.config.Refused(w, r, http.StatusBadRequest, "login_expired",
+		l.config.Refused(w, r, "login_expired",
 			errors.Join(err, errors.New("this log-in began elsewhere or too long ago: log in again")))
 		return
 	}
 	if query.Get("error") != "" {
-		l.config.Refused(w, r, http.StatusForbidden, "login_refused",
+		l.config.Refused(w, r, "login_refused",
 			fmt.Errorf("the provider says %.100q", query.Get("error")))
 		return
 	}
@@ -125,7 +129,7 @@ func (l *Login) Callback(w http.ResponseWriter, r *http.Request) {
 		err = l.setCookie(w, sessionCookie, s, Lifetime)
 	}
 	if err != nil {
-		l.config.Refused(w, r, http.StatusForbidden, "login_refused", err)
+		l.config.Refused(w, r, "login_refused", err)
 		return
 	}
 	http.Redirect(w, r, p.Return, http.StatusSeeOther)

@@ -44,9 +44,9 @@ func newConsole(t *testing.T, key string) *console {
 		Grants: []Grant{{"readers", access.Read, access.Everything}, {"shop", access.Operator, access.Scope{Tenant: "shop"}},
 			{"shop-too", access.Operator, access.Everything}},
 		HTTP: c.provider.Client(), Now: func() time.Time { return time.Now().Add(time.Duration(c.ahead.Load())) },
-		Refused: func(w http.ResponseWriter, _ *http.Request, status int, reason string, err error) {
+		Refused: func(w http.ResponseWriter, _ *http.Request, reason string, err error) {
 			c.refused = reason + ": " + err.Error()
-			http.Error(w, reason, status)
+			http.Error(w, reason, http.StatusUnauthorized)
 		}})
 	if err != nil {
 		t.Fatal(err)
@@ -191,7 +191,7 @@ func TestWhoIsLetIn(t *testing.T) {
 				c.mustVisit(t, "/console/login", test.want)
 				return
 			}
-			if status, _ := c.visit(t, "/console/login"); status != 403 || !strings.HasPrefix(c.refused, "login_refused") {
+			if status, _ := c.visit(t, "/console/login"); status != 401 || !strings.HasPrefix(c.refused, "login_refused") {
 				t.Errorf("%d, %s", status, c.refused)
 			}
 			c.mustVisit(t, "/", "nobody")
@@ -216,7 +216,7 @@ func TestTokensThatAreRefused(t *testing.T) {
 		c := newConsole(t, sessionKey)
 		c.provider.Person(jane)
 		do(c)
-		if status, _ := c.visit(t, "/console/login"); status != 403 || !strings.HasPrefix(c.refused, "login_refused") {
+		if status, _ := c.visit(t, "/console/login"); status != 401 || !strings.HasPrefix(c.refused, "login_refused") {
 			t.Errorf("%s: %d, %s", name, status, c.refused)
 		}
 		for _, hidden := range []string{"client-secret", "code_verifier", "eyJ"} {
@@ -255,7 +255,7 @@ func TestForeignCallback(t *testing.T) {
 	}
 	expired := func(name, path string) {
 		t.Helper()
-		if status, _ := c.visit(t, path); status != 400 || !strings.HasPrefix(c.refused, "login_expired") {
+		if status, _ := c.visit(t, path); status != 401 || !strings.HasPrefix(c.refused, "login_expired") {
 			t.Errorf("%s: %d, %s", name, status, c.refused)
 		}
 	}
@@ -278,7 +278,7 @@ func TestProviderIsAway(t *testing.T) {
 	c := newConsole(t, sessionKey)
 	issuer := c.Login.config.Issuer
 	c.Login.config.Issuer = "https://127.0.0.1:1"
-	if status, _ := c.visit(t, "/console/login"); status != 503 || !strings.HasPrefix(c.refused, "login_unavailable") {
+	if status, _ := c.visit(t, "/console/login"); status != 401 || !strings.HasPrefix(c.refused, "login_unavailable") {
 		t.Errorf("%d, %s", status, c.refused)
 	}
 	c.Login.config.Issuer = issuer
