@@ -195,8 +195,8 @@ func (a *API) enter(r *route) *budget.Error {
 
 func (a *API) leave() { a.observer.InFlight(a.inFlight.Add(-1)) }
 
-// ServeHTTP answers one request. It ends the connection after one with chunks: net/http does not say
-// whether it had a Content-Length too, about which a proxy may have another opinion (RFC 9112, 6.1).
+// ServeHTTP answers one request. It ends the connection after one with chunks: net/http does not
+// say whether it also had a Content-Length, which a proxy may have believed (RFC 9112, 6.1).
 func (a *API) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	c := &call{w: w, r: r}
 	c.work = &work{parent: r.Context(), marks: a.mark(r)}

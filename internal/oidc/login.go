@@ -48,8 +48,8 @@ type Config struct {
 	Refused func(w http.ResponseWriter, r *http.Request, reason string, err error)
 }
 
-// Unavailable is why a log-in fails that nobody refused: the provider, or the session key, cannot be
-// used now.
+// Unavailable is the reason of a log-in that nobody refused: the provider, or the session key,
+// cannot be used now.
 const Unavailable = "login_unavailable"
 
 // Login has the handlers of the log-in. It is safe for concurrent use.
