@@ -47,7 +47,7 @@ func TestMove(t *testing.T) {
 }
 
 // TestShrink: a shrink that U does not cover waits until epochs that are closed have brought
-// enough.
+// enough. It is done then, though its caller is gone.
 func TestShrink(t *testing.T) {
 	w := inMemory(t, 2)
 	b := w.create(promo("sale", 100, 4))
@@ -60,14 +60,15 @@ func TestShrink(t *testing.T) {
 	if got.State != bucket.AdjustmentPending {
 		t.Fatalf("%+v", got)
 	}
+	operator := &manage.Service{Ledger: w.defs}
+	w.ok(operator.FinishShrinks(t.Context()))
+	w.settled(b, books{T: 100, O: 90, S: 10})
 	for range 4 {
 		w.run("store shrinks")
 	}
-	order.Continue = true
-	got, err = w.defs.Adjust(t.Context(), order)
-	w.ok(err)
-	if got.State != bucket.AdjustmentDone {
-		t.Fatalf("%+v, %+v", got, w.books(b.ID))
+	w.ok(operator.FinishShrinks(t.Context()))
+	if left, err := w.defs.Shrinks(t.Context(), 10); err != nil || len(left) > 0 {
+		t.Fatalf("%+v, %v, %+v", left, err, w.books(b.ID))
 	}
 	w.deduct(b, "rest", 30)
 	w.refused(b, "more", 1, budget.BudgetExhausted)

@@ -139,7 +139,7 @@ func (s *Service) Redistribute(ctx context.Context, budgetID int64) error {
 }
 
 // ShrinkLoop closes epochs of budgets whose pending shrinks wait for units. The shrinks themselves
-// are done by package manage.
+// are done by manage.FinishShrinks.
 type ShrinkLoop struct{ s *Service }
 
 // RunOnce looks once. Error: the first that it met.

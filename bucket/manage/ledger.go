@@ -25,6 +25,8 @@ type Ledger interface {
 	// Adjust appends or shrinks, once per request id. Errors: BudgetNotFound, RequestConflict,
 	// Invalid, AmountExceedsRemaining.
 	Adjust(ctx context.Context, order Adjustment) (Adjusted, error)
+	// Shrinks lists shrinks that are pending, for Adjust (store mode).
+	Shrinks(ctx context.Context, limit int) ([]Adjustment, error)
 }
 
 // Created is what Create made or found.

@@ -272,6 +272,21 @@ func (s *Service) await(ctx context.Context, order Adjustment) error {
 		"units are still being brought back; repeat the same request id")
 }
 
+// FinishShrinks goes on with pending shrinks whose callers are gone, at most 100 of them: each is
+// done, waits for units, or is refused at its deadline (store mode). It is a loop's run; any node
+// may make it, at any time. Errors: Unavailable, OutcomeUnknown; the next run goes on.
+func (s *Service) FinishShrinks(ctx context.Context) error {
+	const most = 100
+	list, err := s.Ledger.Shrinks(ctx, most)
+	for _, order := range list {
+		_, e := s.Ledger.Adjust(ctx, order)
+		if e != nil && err == nil && !budget.Is(e, budget.AmountExceedsRemaining) {
+			err = e
+		}
+	}
+	return err
+}
+
 // learn has this node use a changed definition at once; other nodes do so within a second.
 func (s *Service) learn(ctx context.Context, budgetID int64) {
 	if _, err := s.Budgets.Reload(ctx, budgetID); err != nil {

@@ -196,8 +196,8 @@ func (w *world) settle(v *verb) {
 }
 
 // loops are those that finish what was left half done.
-var loops = []string{"store rollover", "store sync", "store epochs", "store shrinks", "rollover",
-	"sweep", "holds", "recycle"}
+var loops = []string{"store rollover", "store sync", "store epochs", "store shrinks", "shrinks",
+	"rollover", "sweep", "holds", "recycle"}
 
 // quiet runs the loops until nothing is half done.
 func (w *world) quiet() {

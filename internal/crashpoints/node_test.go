@@ -144,6 +144,9 @@ func (n *node) loop(ctx context.Context, name string) error {
 		return (&hold.Expiry{Ledger: n.returns, Observer: quiet{},
 			Log: slog.New(slog.DiscardHandler)}).RunOnce(ctx)
 	}
+	if name == "shrinks" {
+		return n.Manager.(*manage.Service).FinishShrinks(ctx)
+	}
 	for _, l := range n.store.Loops(n.lanes) {
 		if l.Name == name {
 			return l.RunOnce(ctx)

@@ -215,8 +215,10 @@ type usages interface {
 	Usage(ctx context.Context, request bucket.UsageRequest) (bucket.Usage, error)
 }
 
-// openHoldsEvery is how often open holds are counted.
-const openHoldsEvery = 10 * time.Second
+const (
+	openHoldsEvery = 10 * time.Second // open holds are counted
+	shrinksEvery   = time.Second      // pending shrinks go on
+)
 
 // loops lists what the node does by itself.
 func (m *maker) loops(audits *audit.Service, figures *sample.Service,
@@ -232,6 +234,7 @@ func (m *maker) loops(audits *audit.Service, figures *sample.Service,
 		{"holds", hold.ExpiryEvery, expiry.RunOnce},
 		{"open holds", openHoldsEvery, expiry.CountOpen},
 		{"samples", sample.DropEvery, figures.RunOnce},
+		{"shrinks", shrinksEvery, m.manageService().FinishShrinks},
 	}
 	for _, one := range m.moves.Loops(transfer.Settings{Recycle: recycle}) {
 		all = append(all, loop{one.Name, one.Every, one.RunOnce})
