@@ -124,6 +124,10 @@ func TestCheckFindsMovedUnits(t *testing.T) {
 		"a rollback into O that went into R": {func(_ *ledger.Figures, e []ledger.EpochFigures) {
 			e[1].BackInO -= 2
 		}, "bucket b:bucket-0, epoch 2: returning is recorded as 0, its rows give 2"},
+		"a unit in U that its bucket has too": {func(f *ledger.Figures, _ []ledger.EpochFigures) {
+			f.Undistributed++
+			f.Remaining--
+		}, "budget: undistributed is recorded as 626, its rows give 625"},
 		"units between two buckets": {func(_ *ledger.Figures, e []ledger.EpochFigures) {
 			e[1].Row.Outstanding--
 			e[2].Row.Outstanding++

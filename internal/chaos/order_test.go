@@ -50,9 +50,13 @@ type known struct {
 	void       bool
 	amount     int8 // of the deduction; 0: none
 	rolledBack int8
-	parts      uint8 // bits of the rollbacks that were done
+	parts      uint8 // bits of the rollbacks that were done, and byCancel
 	adjusted   bool  // the id is an adjustment's, and it is done
 }
+
+// byCancel says that a cancel gave back what was left. In store mode that is the rollback of the
+// whole, which replays it.
+const byCancel = 1 << 7
 
 // ids is the number of ids in a history, including those of adjustments.
 const ids = 48
@@ -126,7 +130,7 @@ func step(s state, in input, out output, late lateness) (state, bool) {
 	case rollback:
 		return stepRollback(s, in, out)
 	case cancel:
-		return stepCancel(s, in, out)
+		return stepCancel(s, in, out, late)
 	case adjust:
 		return stepAdjust(s, in, out)
 	case lookUp:
@@ -233,7 +237,8 @@ func stepRollback(s state, in input, out output) (state, bool) {
 	case out.unknown():
 		return s, true
 	case out.code == "" && out.replayed:
-		return s, k.parts&bit != 0 && out.rolledBack == int(k.rolledBack) && out.state == k.state()
+		done := k.parts&bit != 0 || in.part == 0 && k.parts&byCancel != 0
+		return s, done && out.rolledBack == int(k.rolledBack) && out.state == k.state()
 	case out.code == "":
 		if !can {
 			return s, false
@@ -255,13 +260,16 @@ func stepRollback(s state, in input, out output) (state, bool) {
 	return s, false
 }
 
-func stepCancel(s state, in input, out output) (state, bool) {
+func stepCancel(s state, in input, out output, late lateness) (state, bool) {
 	if out.code != "" && !out.unknown() {
 		return s, false
 	}
 	k := &s.ids[in.id]
-	if k.amount == 0 {
+	switch {
+	case k.amount == 0:
 		k.void = true
+	case late.behind:
+		k.parts |= byCancel
 	}
 	s.giveBack(k, int(k.amount-k.rolledBack))
 	return s, out.unknown() || out.state == k.state() && out.rolledBack == int(k.rolledBack)

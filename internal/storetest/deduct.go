@@ -118,15 +118,26 @@ func refusalsWriteNothing(k *kit) {
 		k.deduction("old", 1, k.terms()),
 		bucket.Outdated,
 	) // a definition of before the limits
+	k.fill(2, 1, 5)
+	roomy := k.terms(bucket.LimitTerms{Name: "r", Changed: 1, Kind: budget.WindowLifetime, Max: 100,
+		Measure: budget.MeasureAmount})
+	short, fits := k.deduction("short", 50, roomy), k.deduction("small", 1, roomy)
+	short.Bucket, short.Value, fits.Bucket, fits.Value = 2, "user", 2, "user"
+	beside := k.deduct(short, fits)
+	k.verdict("beside it", beside[0].Verdict, bucket.Short)
+	k.used(beside[1], 1)
+	fits.ID = "another"
+	k.used(k.deducted(fits, bucket.Accepted), 2)
 }
 
 // repeats: an id takes effect once, in one call and across calls, and returns its record (I4).
 func repeats(k *kit) {
 	k.fill(1, 1, 10)
+	terms := k.terms() // the same ones: other terms would be another run of the script
 	out := k.deduct(
-		k.deduction("a", 3, k.terms()),
-		k.deduction("a", 3, k.terms()),
-		k.deduction("b", 3, k.terms()),
+		k.deduction("a", 3, terms),
+		k.deduction("a", 3, terms),
+		k.deduction("b", 3, terms),
 	)
 	k.same("in one call", []bucket.Verdict{out[0].Verdict, out[1].Verdict, out[2].Verdict},
 		[]bucket.Verdict{bucket.Accepted, bucket.Known, bucket.Accepted})
@@ -215,6 +226,10 @@ func changesAndSettle(k *kit) {
 	k.same("changed", first, []bucket.Sum{{Bucket: 1, Epoch: 1, Taken: 4, Verdict: bucket.Accepted}})
 	k.deducted(k.deduction("b", 1, k.terms()), bucket.Accepted)
 	k.must(k.Store.Settle(k.Context(), k.m, first)) // it has changed since
+	later := k.changes()
+	k.same("not settled", later, []bucket.Sum{{Bucket: 1, Epoch: 1, Taken: 5, Verdict: bucket.Accepted}})
+	k.must(k.Store.Settle(k.Context(), k.m, later))
+	k.same("settled", len(k.changes()), 0)
 	k.rollback("a", "r", 2, bucket.Accepted)
 	second := k.changes()
 	k.same(
