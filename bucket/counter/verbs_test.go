@@ -12,6 +12,22 @@ import (
 
 func ref(b *bucket.Budget) bucket.BudgetRef { return bucket.BudgetRef{ID: b.ID} }
 
+// TestLateSumIsSyncedOnce: each of two rollbacks after the end of their epoch moves its own units.
+func TestLateSumIsSyncedOnce(t *testing.T) {
+	everywhere(t, 2, func(w *world) {
+		b := w.create(promo("sale", 100, 2))
+		id := name(0)
+		w.deduct(b, id, 10)
+		_, err := w.node.Offline(w.Context(), ref(b), b.Home(id).Key)
+		w.ok(err)
+		w.rollback(b, id, "one", 4)
+		w.rollback(b, id, "two", 2)
+		if got, want := w.books(b.ID), (books{T: 100, U: 40, O: 50, S: 4, R: 6}); got != want {
+			w.Errorf("%+v, want %+v", got, want)
+		}
+	})
+}
+
 // TestOffline: a bucket that an operator takes offline returns what it has, answers repeats,
 // refuses what is new, and comes back with its share.
 func TestOffline(t *testing.T) {

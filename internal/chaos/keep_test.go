@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/anishathalye/porcupine"
 )
@@ -27,10 +28,23 @@ func keep(t *testing.T, path string, m porcupine.Model, history, out []porcupine
 			}
 		}
 	}
-	if err := os.WriteFile(path+".txt", []byte(explain(m, history, longest, out)), 0o600); err != nil {
+	text := explain(m, history, longest, out) + culprits(m, history)
+	if err := os.WriteFile(path+".txt", []byte(text), 0o600); err != nil {
 		t.Error(err)
 	}
 	return path + ".txt and .html"
+}
+
+// culprits lists the operations without any one of which there is an order.
+func culprits(m porcupine.Model, history []porcupine.Operation) string {
+	text := "there is an order without any one of these:\n"
+	for i, op := range history {
+		if porcupine.CheckOperationsTimeout(m, slices.Concat(history[:i], history[i+1:]),
+			time.Second) == porcupine.Ok {
+			text += fmt.Sprintf("caller %d: %+v -> %s\n", op.ClientId, op.Input, op.Output)
+		}
+	}
+	return text
 }
 
 // explain lists the operations of an order with the state after each, then the others with the

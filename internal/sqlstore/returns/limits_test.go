@@ -163,6 +163,7 @@ func TestLimitsThatChange(t *testing.T) {
 		set := w.limited(b, 1, ever)
 		user := map[string]string{"user": "u1"}
 		w.take(set, b, fixture.Deduction{Bucket: b.Buckets[0], ID: "order", Amount: 10}, user)
+		w.Clock.Advance(time.Minute)
 		w.gives(b, "order", "1", 1, 1, false) // the limits are in the cache now
 		w.counted(set, b, "ever", "u1", 9)
 		version := func(dimension, value string) (n int64) {
@@ -176,7 +177,6 @@ func TestLimitsThatChange(t *testing.T) {
 			}))
 			return n
 		}
-		w.Clock.Advance(time.Minute)
 		w.limited(b, 2, minute, sliding)
 		before := version("user", "u1")
 		w.gives(b, "order", "2", 1, 2, false)

@@ -214,9 +214,17 @@ func TestOfflineAndOnline(t *testing.T) {
 		}
 		w.refused(w.part.Offline(w.ctx, b.ID, 1<<40, bucket.ByOperator), budget.BucketNotFound)
 
+		w.ok(w.part.SetDraining(w.ctx, []bucket.Lane{lane(0)}, true))
+		_, err = w.part.Online(w.ctx, b.ID, first)
+		w.refused(err, budget.Unavailable)
+		w.ok(w.part.SetDraining(w.ctx, []bucket.Lane{lane(0)}, false))
+		fill := w.read(b.ID).Buckets[0].Epoch.Fill
 		moved := must(w.part.Online(w.ctx, b.ID, first))(w)
 		equal(w, "units", moved.Units, 15)
 		equal(w, "levels", len(moved.Levels), 2)
+		if now := w.read(b.ID).Buckets[0].Epoch.Fill; now < fill+2 { // + 1 would be taken for a refill of the same content
+			w.Errorf("the content of the epoch before, with fill %d, is as new as %d", fill, now)
+		}
 		w.lies("back online", b.ID, 8, 27)
 		equal(w, "again", must(w.part.Online(w.ctx, b.ID, first))(w).Units, 0)
 		equal(w, "epoch", w.read(b.ID).Buckets[0].Epoch.Number, 2)
