@@ -85,7 +85,7 @@ var house = map[string]place{
 	"internal/metrics":  {may: actor},
 	"internal/console":  {may: slices.Concat(actor, edge)},
 	"internal/secret":   {stdOnly: true},
-	"client/tlsfiles": {stdOnly: true},
+	"client/tlsfiles":   {stdOnly: true},
 	"internal/edge":     {may: words},
 	"internal/guard": {may: slices.Concat(words, []string{"access", "trail", "internal/edge",
 		"client/tlsfiles"})},
@@ -99,7 +99,7 @@ var house = map[string]place{
 		"client/tlsfiles"})},
 	"client": {may: []string{"budget", "client/tlsfiles"}},
 	// what exists for tests
-	"deploy": {stdOnly: true, test: true}, // the dashboard, made once and committed
+	"deploy":               {stdOnly: true, test: true}, // the dashboard, made once and committed
 	"internal/storetest":   {may: slices.Concat(actor, []string{"internal/testservers"}), test: true},
 	"internal/testservers": {test: true},
 	"internal/hostile":     {may: words, test: true},

@@ -15,9 +15,9 @@ import (
 
 	"github.com/budgetd/budgetd/budget"
 	"github.com/budgetd/budgetd/client"
+	"github.com/budgetd/budgetd/client/tlsfiles"
 	"github.com/budgetd/budgetd/cmd/budgetctl/bench"
 	"github.com/budgetd/budgetd/cmd/budgetctl/bench/load"
-	"github.com/budgetd/budgetd/client/tlsfiles"
 	"github.com/spf13/cobra"
 )
 

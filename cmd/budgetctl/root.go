@@ -79,7 +79,7 @@ func (a *app) rootCommand() *cobra.Command {
 		PersistentPreRunE: func(*cobra.Command, []string) error { return a.checkFlags() },
 	}
 	flags := root.PersistentFlags()
-	flags.StringVar(&a.server, "server", "", 
+	flags.StringVar(&a.server, "server", "",
 		"base URL of budgetd, or those of several nodes with commas between (default "+defaultServer+")")
 	flags.StringVar(&a.tenant, "tenant", "", "tenant whose budgets are meant (default \"default\")")
 	flags.StringVar(&a.config, "config", "", "budgetd's config.yaml, for its listen address")

@@ -8,8 +8,8 @@ import (
 	"time"
 
 	"github.com/budgetd/budgetd/access"
-	"github.com/budgetd/budgetd/internal/secret"
 	"github.com/budgetd/budgetd/client/tlsfiles"
+	"github.com/budgetd/budgetd/internal/secret"
 )
 
 // Listeners are further addresses that HTTP is served at; "" serves the calls at Config.Listen.

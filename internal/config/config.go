@@ -9,8 +9,8 @@ import (
 	"os"
 	"time"
 
-	"github.com/budgetd/budgetd/internal/secret"
 	"github.com/budgetd/budgetd/client/tlsfiles"
+	"github.com/budgetd/budgetd/internal/secret"
 )
 
 // NodeName is node.name, or where the node listens; with an address of all interfaces, its host.

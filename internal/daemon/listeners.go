@@ -8,11 +8,11 @@ import (
 	"net"
 	"time"
 
+	"github.com/budgetd/budgetd/client/tlsfiles"
 	"github.com/budgetd/budgetd/internal/config"
 	"github.com/budgetd/budgetd/internal/edge"
 	"github.com/budgetd/budgetd/internal/httpapi"
 	"github.com/budgetd/budgetd/internal/httpapi/front"
-	"github.com/budgetd/budgetd/client/tlsfiles"
 )
 
 // door is an address that calls are answered at.

@@ -15,8 +15,8 @@ import (
 
 	"github.com/budgetd/budgetd/access"
 	"github.com/budgetd/budgetd/budget"
-	"github.com/budgetd/budgetd/internal/edge"
 	"github.com/budgetd/budgetd/client/tlsfiles"
+	"github.com/budgetd/budgetd/internal/edge"
 	"github.com/budgetd/budgetd/trail"
 )
 

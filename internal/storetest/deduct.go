@@ -227,7 +227,8 @@ func changesAndSettle(k *kit) {
 	k.deducted(k.deduction("b", 1, k.terms()), bucket.Accepted)
 	k.must(k.Store.Settle(k.Context(), k.m, first)) // it has changed since
 	later := k.changes()
-	k.same("not settled", later, []bucket.Sum{{Bucket: 1, Epoch: 1, Taken: 5, Verdict: bucket.Accepted}})
+	k.same("not settled", later,
+		[]bucket.Sum{{Bucket: 1, Epoch: 1, Taken: 5, Verdict: bucket.Accepted}})
 	k.must(k.Store.Settle(k.Context(), k.m, later))
 	k.same("settled", len(k.changes()), 0)
 	k.rollback("a", "r", 2, bucket.Accepted)
