@@ -34,7 +34,7 @@ type place struct {
 var (
 	words = []string{"budget", "ring"}
 	rules = slices.Concat(words, []string{"allocation", "limit", "ledger", "fragment", "series",
-		"access", "trail"})
+		"access", "trail", "alert"})
 	actor = slices.Concat(rules, []string{"bucket"})
 	// shared is what the verbs share: the queue that makes batches, where buckets are put, and what
 	// a deduction needs in either mode.
@@ -63,6 +63,7 @@ var house = map[string]place{
 	"series":     {may: words, stdOnly: true},
 	"access":     {may: words, stdOnly: true},
 	"trail":      {may: words, stdOnly: true},
+	"alert":      {may: words, stdOnly: true},
 	// the contract, and the verbs, which know each other through interfaces in bucket
 	"bucket":        {may: slices.Concat(rules, []string{"bucket/batch", "bucket/place"})},
 	"bucket/batch":  {stdOnly: true},
@@ -84,6 +85,7 @@ var house = map[string]place{
 	"internal/httpapi":  {may: slices.Concat(actor, edge)},
 	"internal/metrics":  {may: actor},
 	"internal/console":  {may: slices.Concat(actor, edge)},
+	"internal/webhook":  {may: []string{"alert", "internal/secret"}},
 	"internal/secret":   {stdOnly: true},
 	"client/tlsfiles":   {stdOnly: true},
 	"internal/edge":     {may: words},

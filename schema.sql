@@ -11,14 +11,15 @@
 --                as text, because SQLite never finds bytes equal to a text literal
 --   ids          handed out by budgetd from `sequence`; no AUTO_INCREMENT
 --   lock order   access_state, budget, deductions, group, limit rows, epochs by (bucket, epoch),
---                feed, audit_log_head; within each by primary key
+--                feed, alert, sequence, webhook_endpoint, webhook_delivery, audit_log_head; within
+--                each by primary key
 --   T F U Q X O H S R  the letters of the accounting, docs/INVARIANTS.md:
 --                T = F + U + sum of (O + H + S + R) + Q + X at every commit, every term at least 0
 -- Only internal/sqlstore/engine knows the differences between the engines.
 
 -- Ids that budgetd hands out.
 CREATE TABLE sequence (
-  name VARBINARY(32) NOT NULL,              -- budget | bucket
+  name VARBINARY(32) NOT NULL,              -- budget | bucket | alert
   next_id BIGINT NOT NULL,                  -- the next id to hand out, from 1
   PRIMARY KEY (name)
 );
@@ -389,6 +390,75 @@ CREATE TABLE budget_sample (
   PRIMARY KEY (budget_id, at_ms)
 );
 CREATE INDEX budget_sample_at ON budget_sample (at_ms);
+
+-- Thresholds of budgets that have their own.
+CREATE TABLE alert_threshold (
+  budget_id BIGINT NOT NULL,                -- the budget
+  thresholds MEDIUMBLOB NOT NULL,           -- JSON list in the form of the API; []: none
+  changed_ms BIGINT NOT NULL,               -- when they last changed
+  PRIMARY KEY (budget_id)
+);
+
+-- Thresholds that were crossed. A row goes from firing to resolved, once (package alert).
+CREATE TABLE alert (
+  budget_id BIGINT NOT NULL,                -- the budget
+  threshold VARBINARY(512) NOT NULL,        -- its name, such as used_share/total/80
+  period BIGINT NOT NULL,                   -- number of the budget's period; 0: the threshold has none
+  episode BIGINT NOT NULL,                  -- from 1: how often it was crossed in that period
+  id BIGINT NOT NULL,                       -- number of the alert, from `sequence`
+  told_by BIGINT NOT NULL,                  -- the alert whose message lists this one; its own id: it had a message
+  total_quantity BIGINT NOT NULL,           -- units of the threshold when it fired
+  spent_quantity BIGINT NOT NULL,           -- units used and held when it fired
+  left_quantity BIGINT NOT NULL,            -- units that could still be deducted when it fired
+  fired_ms BIGINT NOT NULL,                 -- when it began to fire
+  resolved_ms BIGINT NOT NULL,              -- when it was resolved; 0: it is firing
+  reason VARBINARY(32) NOT NULL,            -- why it was resolved: total_raised | rolled_over | …; empty: it is firing
+  is_firing BIGINT GENERATED ALWAYS AS (CASE WHEN resolved_ms = 0 THEN 1 ELSE 0 END) STORED, -- 1: it is firing
+  PRIMARY KEY (budget_id, threshold, period, episode),
+  UNIQUE (id)
+);
+CREATE INDEX alert_firing ON alert (is_firing, budget_id);
+CREATE INDEX alert_resolved ON alert (resolved_ms);
+
+-- Where messages are sent. Secrets are in files.
+CREATE TABLE webhook_endpoint (
+  id VARBINARY(32) NOT NULL,                -- ep_ and random letters
+  tenant VARBINARY(63) NOT NULL,            -- the only tenant whose messages it gets; empty: all
+  url VARBINARY(2048) NOT NULL,             -- of http or https
+  secret VARBINARY(63) NOT NULL,            -- name of a file in webhooks.secrets_dir
+  types BLOB,                               -- types of messages, JSON list; NULL: all
+  description VARBINARY(256) NOT NULL,      -- in the operator's words
+  disabled VARBINARY(16) NOT NULL,          -- operator | failing | gone: why it gets nothing; empty: it is enabled
+  failing_since_ms BIGINT NOT NULL,         -- first failed attempt since the last success; 0: none
+  created_ms BIGINT NOT NULL,               -- when it was created
+  created_by VARBINARY(128) NOT NULL,       -- principal that created it
+  PRIMARY KEY (id)
+);
+CREATE INDEX webhook_endpoint_tenant ON webhook_endpoint (tenant);
+
+-- The outbox: what is told, written in the transaction of its cause.
+CREATE TABLE webhook_message (
+  id VARBINARY(40) NOT NULL,                -- webhook-id: msg_, the time and random letters; increasing with time
+  tenant VARBINARY(63) NOT NULL,            -- whose it is; empty: all tenants'
+  type VARBINARY(32) NOT NULL,              -- alert.firing | alert.resolved | endpoint.disabled | test
+  body MEDIUMBLOB NOT NULL,                 -- JSON, as it is sent and signed
+  created_ms BIGINT NOT NULL,               -- when it was written
+  PRIMARY KEY (id)
+);
+CREATE INDEX webhook_message_created ON webhook_message (created_ms);
+
+-- Messages on their way to endpoints, and what became of them.
+CREATE TABLE webhook_delivery (
+  endpoint_id VARBINARY(32) NOT NULL,       -- the endpoint
+  message_id VARBINARY(40) NOT NULL,        -- the message
+  state VARBINARY(12) NOT NULL,             -- pending | delivered | failed
+  tries BIGINT NOT NULL,                    -- attempts since it was sent, or sent again
+  due_ms BIGINT,                            -- when the next attempt begins; NULL: none does
+  attempts MEDIUMBLOB NOT NULL,             -- the last 16 attempts, JSON list
+  PRIMARY KEY (endpoint_id, message_id)
+);
+CREATE INDEX webhook_delivery_due ON webhook_delivery (due_ms);
+CREATE INDEX webhook_delivery_message ON webhook_delivery (message_id);
 
 -- API keys. The secret is not stored, only its SHA-256.
 CREATE TABLE access_key (

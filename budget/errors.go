@@ -72,6 +72,12 @@ const (
 	TooManyKeys Code = "too_many_keys"
 	KeyNotLive  Code = "key_not_live"
 
+	// WebhookNotFound: the caller's scope has no endpoint with that id. DeliveryNotFound: the
+	// endpoint has no such message. TooManyWebhooks: the tenant has as many endpoints as it may have.
+	WebhookNotFound  Code = "webhook_not_found"
+	DeliveryNotFound Code = "delivery_not_found"
+	TooManyWebhooks  Code = "too_many_webhooks"
+
 	Unavailable    Code = "unavailable"
 	OutcomeUnknown Code = "outcome_unknown"
 	Internal       Code = "internal"
@@ -117,7 +123,7 @@ func (c Code) Kind() Kind {
 	switch c {
 	case Malformed, Invalid, TooLarge, UnsupportedMediaType, MethodNotAllowed,
 		BudgetNotFound, DeductionNotFound, BucketNotFound, InstanceNotFound, RouteNotFound,
-		Unauthenticated, Forbidden, KeyNotFound:
+		Unauthenticated, Forbidden, KeyNotFound, WebhookNotFound, DeliveryNotFound:
 		return Faulty
 	case BudgetExhausted, PeriodExhausted, BudgetNotEffective, BudgetPaused, BudgetExpired,
 		LastBucket, LastInstance, RecycleRunning, BucketOffline, BucketFenced, InstanceAnswers,
@@ -125,7 +131,7 @@ func (c Code) Kind() Kind {
 		LimitExceeded, LedgerModeOnly:
 		return Refused
 	case RequestConflict, RequestVoid, AlreadyRolledBack, NameTaken, VersionConflict,
-		NotHeld, HoldExpired, GroupClosed, TooManyKeys, KeyNotLive:
+		NotHeld, HoldExpired, GroupClosed, TooManyKeys, KeyNotLive, TooManyWebhooks:
 		return Conflict
 	case Unavailable, RateLimited:
 		return NotDone

@@ -33,6 +33,7 @@ var kinds = map[budget.Code]budget.Kind{
 	budget.HoldExpired: budget.Conflict, budget.GroupClosed: budget.Conflict,
 
 	budget.Unauthenticated: budget.Faulty, budget.Forbidden: budget.Faulty, budget.KeyNotFound: budget.Faulty,
+	budget.WebhookNotFound: budget.Faulty, budget.DeliveryNotFound: budget.Faulty, budget.TooManyWebhooks: budget.Conflict,
 	budget.TooManyKeys: budget.Conflict, budget.KeyNotLive: budget.Conflict, budget.RateLimited: budget.NotDone,
 
 	budget.BucketFenced: budget.Refused, budget.InstanceAnswers: budget.Refused,

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"net/netip"
 	"os"
 	"time"
 
@@ -48,6 +49,8 @@ type Config struct {
 	Audit      Audit
 	Metrics    Metrics
 	Series     Series
+	Alerts     Alerts
+	Webhooks   Webhooks
 	Cache      Cache
 	HTTP       HTTP
 	Stop       Stop
@@ -141,6 +144,24 @@ type Metrics struct{ Budgets int }
 
 // Series says how long samples of the budgets' figures are kept; 0: none are taken.
 type Series struct{ Keep time.Duration }
+
+// Alerts says when budgets need attention.
+type Alerts struct {
+	// Defaults gives thresholds to budgets that have none of their own.
+	Defaults bool
+	// Keep is how long resolved alerts and messages are kept.
+	Keep time.Duration
+}
+
+// Webhooks says how messages are sent.
+type Webhooks struct {
+	// SecretsDir is the folder with a file for each secret; "": nothing can be sent.
+	SecretsDir string
+	// Allow are networks that may be sent to although they are not public, or unencrypted.
+	Allow []netip.Prefix
+	// Timeout bounds one attempt.
+	Timeout time.Duration
+}
 
 // Cache bounds what a node remembers.
 type Cache struct{ Budgets int }

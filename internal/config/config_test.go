@@ -65,6 +65,8 @@ func TestDefaults(t *testing.T) {
 		Audit:      Audit{500 * time.Millisecond, 5_000},
 		Metrics:    Metrics{100},
 		Series:     Series{192 * time.Hour},
+		Alerts:     Alerts{Defaults: true, Keep: 720 * time.Hour},
+		Webhooks:   Webhooks{Timeout: 15 * time.Second},
 		Cache:      Cache{10_000},
 		HTTP: HTTP{MaxBodyBytes: 1 << 20, MaxBatchBytes: 4 << 20, MaxBatchItems: 1000,
 			MaxHeaderBytes: 64 << 10, MaxHeaders: 100, MaxInFlight: 10_000, MaxConnections: 20_000, HeaderTimeout: 5 * time.Second,

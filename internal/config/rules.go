@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"net/netip"
 	"strconv"
 	"strings"
 	"time"
@@ -195,6 +196,24 @@ func addresses(into *[]string) rule {
 				return false
 			}
 			*into = append(*into, text)
+		}
+		return ok
+	}}
+}
+
+// networks is a list of networks in CIDR form.
+func networks(into *[]netip.Prefix) rule {
+	const want = "must be a list of networks, such as [10.0.0.0/8, 'fd00::/8']"
+	return rule{want: want, target: into, set: func(value any) bool {
+		list, ok := value.([]any)
+		*into = nil
+		for _, element := range list {
+			text, _ := element.(string)
+			network, err := netip.ParsePrefix(text)
+			if err != nil || network != network.Masked() {
+				return false
+			}
+			*into = append(*into, network)
 		}
 		return ok
 	}}

@@ -44,6 +44,13 @@ func (c *Config) serviceSettings() []setting {
 
 		{"series.keep", duration(&c.Series.Keep, "0s", "744h")},
 
+		{"alerts.defaults", flag(&c.Alerts.Defaults)},
+		{"alerts.keep", duration(&c.Alerts.Keep, "48h", "17520h")},
+
+		{"webhooks.secrets_dir", text(&c.Webhooks.SecretsDir)},
+		{"webhooks.allow", networks(&c.Webhooks.Allow)},
+		{"webhooks.timeout", duration(&c.Webhooks.Timeout, "100ms", "1m")},
+
 		{"cache.budgets", integer(&c.Cache.Budgets, 1, 10_000_000)},
 
 		{"http.max_body_bytes", integer(&c.HTTP.MaxBodyBytes, 1024, 104_857_600)},

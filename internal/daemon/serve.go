@@ -69,6 +69,8 @@ func serve(ctx context.Context, c config.Config, file string, log *slog.Logger,
 		Records:  gate.books,
 		Keys:     gate.desk,
 		Names:    service.names,
+		Alerts:   service.warnings,
+		Webhooks: service.hooks,
 	}
 	if gate.login != nil {
 		api.Login = gate.login

@@ -18,8 +18,10 @@ import (
 	"github.com/budgetd/budgetd/bucket/sample"
 	"github.com/budgetd/budgetd/bucket/transfer"
 	"github.com/budgetd/budgetd/bucket/usage"
+	"github.com/budgetd/budgetd/bucket/warn"
 	"github.com/budgetd/budgetd/internal/config"
 	"github.com/budgetd/budgetd/internal/console"
+	"github.com/budgetd/budgetd/internal/sqlstore/alerts"
 	accounts "github.com/budgetd/budgetd/internal/sqlstore/audit"
 	"github.com/budgetd/budgetd/internal/sqlstore/commit"
 	"github.com/budgetd/budgetd/internal/sqlstore/definitions"
@@ -45,12 +47,14 @@ type parts struct {
 	accounts    *accounts.Part
 	usage       *counted.Part
 	samples     *samples.Part
+	alerts      *alerts.Part
 }
 
 func partsOf(db *engine.DB) *parts {
 	return &parts{commit: commit.New(db), definitions: definitions.New(db), returns: returns.New(db),
 		transfer: moving.New(db), feed: feedrows.New(db), lanes: lanes.New(db),
-		accounts: accounts.New(db), usage: counted.New(db), samples: samples.New(db)}
+		accounts: accounts.New(db), usage: counted.New(db), samples: samples.New(db),
+		alerts: alerts.New(db, rand.Reader)}
 }
 
 // node is a running service: what answers calls, and what it does by itself.
@@ -59,6 +63,8 @@ type node struct {
 	transfer *transfer.Service
 	names    *names
 	overseer *console.Overseer
+	warnings *warn.Service
+	hooks    hooks
 	work     []loop
 	running  *loops
 }
@@ -120,7 +126,9 @@ func (g *ground) service(c config.Config, log *slog.Logger, observer bucket.Obse
 			Mover:   m.moves, Auditor: auditor{audits, figures}, Quarantiner: m.stores,
 			Keeper: m.moves, Watcher: m.health}}
 	n.overseer = &console.Overseer{Find: m.budgets.Find, Known: audits.Known, Now: m.db.Now}
-	n.work = m.loops(audits, figures, n.overseer)
+	n.warnings, n.hooks = m.warnService(), hooks{m.parts.alerts, m.secrets()}
+	n.work = append(m.loops(audits, figures, n.overseer, &warn.Watch{Service: n.warnings}),
+		m.alertLoops()...)
 	return n, nil
 }
 
@@ -222,7 +230,7 @@ const (
 
 // loops lists what the node does by itself.
 func (m *maker) loops(audits *audit.Service, figures *sample.Service,
-	overseer audit.Pass) []loop {
+	passes ...audit.Pass) []loop {
 	recycle := transfer.RecycleSettings{StrandedShare: m.c.Recycle.StrandedShare,
 		Recyclable: audits.Recyclable}
 	if m.c.Recycle.Schedule != "" {
@@ -241,7 +249,8 @@ func (m *maker) loops(audits *audit.Service, figures *sample.Service,
 	}
 	set := audit.Settings{Interval: m.c.Audit.Interval, Rows: m.c.Audit.Rows,
 		Shown: m.c.Metrics.Budgets}
-	for _, one := range audits.Loops(set, &sample.Sampler{Service: figures}, overseer) {
+	passes = append([]audit.Pass{&sample.Sampler{Service: figures}}, passes...)
+	for _, one := range audits.Loops(set, passes...) {
 		all = append(all, loop{one.Name, one.Every, one.RunOnce})
 	}
 	for _, one := range m.stores.Loops(redisLanes(m.ground)) {

@@ -40,6 +40,7 @@ func locked(t *testing.T, change ...func(*httpapi.Config)) (*fake, *running, *ke
 		add(role.String(), access.Key{Role: role})
 	}
 	add("shop", access.Key{Role: access.Admin, Scope: access.Scope{Tenant: "shop"}})
+	add("some", access.Key{Role: access.Admin, Scope: access.Scope{Tenant: "acme", Budgets: []string{"sale"}}})
 	add("revoked", access.Key{Role: access.Admin, RevokedMS: 1})
 	add("expired", access.Key{Role: access.Admin, ExpiresMS: 1})
 	book.Replace(all, time.Now().UnixMilli())
@@ -95,7 +96,8 @@ var bodies = map[string]string{
 	"confirm": `{"request_id":"o1"}`, "extend": `{"request_id":"o1","hold_ttl":"5m"}`,
 	"batch": `{"deductions":[{"budget":"sale","request_id":"a","amount":1}]}`, "check": `{"checks":[{"budget":"sale","amount":1}]}`,
 	"append": `{"request_id":"a1","quantity":5}`, "change": `{"status":"paused"}`, "release": `{"request_id":"q","reason":"r"}`,
-	"create key": `{"principal":"till","role":"read"}`,
+	"set thresholds": `{"thresholds":null}`, "create webhook": `{"url":"https://example.com/","secret":"shop"}`,
+	"change webhook": `{"enabled":false}`, "create key": `{"principal":"till","role":"read"}`,
 }
 
 // served are the calls that this test can make; the others belong to a provider or to the console.
@@ -108,7 +110,7 @@ func served(call access.Call) bool {
 func TestEveryRouteWithEveryKey(t *testing.T) {
 	_, server, ring, _ := locked(t)
 	path := strings.NewReplacer("{budget}", "sale", "{key}", "sale:bucket-0", "{name}", "redis-a", "{id}", "0123456789",
-		"{code}", "invalid")
+		"{code}", "invalid", "{message}", "msg_1")
 	for _, call := range access.Calls() {
 		if !served(call) {
 			continue

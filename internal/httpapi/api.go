@@ -81,6 +81,9 @@ type Config struct {
 	Trail   Trail
 	Records Records
 	Keys    Keys
+	// Alerts and Webhooks show what needs attention and who is told; nil: there are no such routes.
+	Alerts   Alerts
+	Webhooks Webhooks
 	// Console answers the operator's page, and Login logs persons in to it; nil: there are no such
 	// routes.
 	Console Console
@@ -126,6 +129,8 @@ type API struct {
 	service   Service
 	keys      Keys
 	records   Records
+	alerts    Alerts
+	webhooks  Webhooks
 	drivers   map[string]string
 	limits    Limits
 	admission admission
@@ -152,6 +157,7 @@ func New(c Config) *API {
 	a := &API{service: c.Service, drivers: c.Drivers, limits: c.Limits, log: c.Log,
 		observer: c.Observer, newID: c.NewID, now: c.Now, mux: http.NewServeMux(),
 		left: make(chan struct{}), keys: c.Keys, records: c.Records,
+		alerts: c.Alerts, webhooks: c.Webhooks,
 		admission: newAdmission(c), overseer: c.Overseer}
 	if a.log == nil {
 		a.log = slog.New(slog.DiscardHandler)

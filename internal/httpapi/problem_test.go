@@ -65,6 +65,7 @@ var wantStatus = map[budget.Code]int{
 	budget.AmountExceedsRemaining: 409, budget.LimitExceeded: 429, budget.NameTaken: 409, budget.VersionConflict: 412,
 	budget.Unauthenticated: 401, budget.Forbidden: 403, budget.RateLimited: 429, budget.KeyNotFound: 404,
 	budget.TooManyKeys: 409, budget.KeyNotLive: 409, budget.LedgerModeOnly: 409,
+	budget.WebhookNotFound: 404, budget.DeliveryNotFound: 404, budget.TooManyWebhooks: 409,
 	budget.Unavailable: 503, budget.OutcomeUnknown: 504, budget.Internal: 500,
 }
 

@@ -35,7 +35,7 @@ var unrouted route
 
 // routes are all calls, on one screen.
 func (a *API) routes() []route {
-	const budgets, one = "/v1/budgets", "/v1/budgets/{budget}"
+	const budgets, one, hook = "/v1/budgets", "/v1/budgets/{budget}", "/v1/webhooks/{id}"
 	large := a.limits.BatchBytes
 	return []route{
 		{pattern: "POST " + budgets, changes: true, handle: a.create},
@@ -69,6 +69,18 @@ func (a *API) routes() []route {
 		{pattern: "GET " + one + "/series", handle: a.series},
 		{pattern: "GET " + one + "/quarantine", handle: a.quarantine},
 		{pattern: "POST " + one + "/quarantine/release", changes: true, handle: a.release},
+		{pattern: "GET " + one + "/thresholds", handle: a.thresholds},
+		{pattern: "PUT " + one + "/thresholds", changes: true, handle: a.setThresholds},
+		{pattern: "GET /v1/alerts", handle: a.listAlerts},
+		{pattern: "GET /v1/webhooks", handle: a.listWebhooks},
+		{pattern: "POST /v1/webhooks", changes: true, handle: a.createWebhook},
+		{pattern: "GET " + hook, handle: a.webhook},
+		{pattern: "PATCH " + hook, changes: true, handle: a.changeWebhook},
+		{pattern: "DELETE " + hook, changes: true, handle: a.deleteWebhook},
+		{pattern: "POST " + hook + "/test", changes: true, handle: a.testWebhook},
+		{pattern: "GET " + hook + "/deliveries", handle: a.deliveries},
+		{pattern: "POST " + hook + "/deliveries/{message}/resend", changes: true, handle: a.resend},
+
 		{pattern: "GET /v1/instances", handle: a.instances},
 		{pattern: "POST /v1/instances/{name}/drain", changes: true, handle: a.drain},
 		{pattern: "POST /v1/instances/{name}/undrain", changes: true, handle: a.undrain},
@@ -124,6 +136,10 @@ func (c *Config) serves(r *route) bool {
 		return c.Overseer != nil
 	case r.op == "audit log":
 		return c.Records != nil
+	case r.op == "alerts", strings.HasSuffix(r.op, "thresholds"):
+		return c.Alerts != nil
+	case strings.Contains(r.pattern, " /v1/webhooks"):
+		return c.Webhooks != nil
 	case strings.HasPrefix(r.pattern, "GET /v1/keys"), strings.HasPrefix(r.pattern, "POST /v1/keys"):
 		return c.Keys != nil
 	}

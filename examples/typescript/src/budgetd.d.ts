@@ -713,6 +713,141 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/v1/budgets/{budget}/thresholds": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** Reads when a budget needs attention. */
+        get: operations["readThresholds"];
+        /**
+         * Replaces the thresholds of a budget.
+         * @description `null` gives it the defaults again. Alerts of thresholds that are gone are resolved. A threshold on a limit is for ledger mode and limits of one dimension.
+         */
+        put: operations["setThresholds"];
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/alerts": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Lists alerts, the newest first.
+         * @description An alert is a threshold that was crossed. It is firing until the total is raised, the period is over, or the budget is clearly below the threshold again; then it is resolved.
+         */
+        get: operations["listAlerts"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/webhooks": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** Lists the endpoints that messages are sent to. */
+        get: operations["listWebhooks"];
+        put?: never;
+        /**
+         * Has messages sent to an endpoint.
+         * @description Messages are sent and signed as Standard Webhooks says (docs/ALERTS.md). `secret` names a file of the service. An address that is not public must be allowed in its configuration.
+         */
+        post: operations["createWebhook"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/webhooks/{id}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** Reads an endpoint. */
+        get: operations["readWebhook"];
+        put?: never;
+        post?: never;
+        /** Deletes an endpoint with its log of deliveries. */
+        delete: operations["deleteWebhook"];
+        options?: never;
+        head?: never;
+        /**
+         * Changes an endpoint, or disables and enables it.
+         * @description Members that are left out stay as they are. What is on its way to an endpoint that is disabled fails. One that is enabled begins as if it had never failed.
+         */
+        patch: operations["changeWebhook"];
+        trace?: never;
+    };
+    "/v1/webhooks/{id}/test": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** Sends a message to an endpoint, even to one that is disabled. */
+        post: operations["testWebhook"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/webhooks/{id}/deliveries": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** Lists what was sent to an endpoint, the newest first. */
+        get: operations["listDeliveries"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/webhooks/{id}/deliveries/{message}/resend": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** Sends a message again, under its id and with all attempts. */
+        post: operations["resendDelivery"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/v1/audit-log": {
         parameters: {
             query?: never;
@@ -1751,6 +1886,154 @@ export interface components {
             keys: components["schemas"]["Key"][];
             next_page_token?: string;
         };
+        Threshold: {
+            /**
+             * @description `used_share`: so many percent are used or held; `exhausted`: nothing is left; `projected`: at the rate of late, nothing will be left before the end; `stranded_share`: so many percent of the total are where they cannot be used; `quarantine`: units of a lost store are in quarantine.
+             * @enum {string}
+             */
+            kind: "used_share" | "exhausted" | "projected" | "stranded_share" | "quarantine";
+            /**
+             * @description Whose units `used_share`, `exhausted` and `projected` are about: all of the budget, those of the open period, or (`used_share`) what one value may take within a limit.
+             * @enum {string}
+             */
+            of?: "total" | "period" | "limit";
+            /**
+             * Format: int64
+             * @description For `used_share` and `stranded_share`.
+             */
+            percent?: number;
+            /** @description The name of a limit of one dimension, for `of: limit`. */
+            limit?: string;
+            /** @description The value of its dimension that is watched. */
+            value?: components["schemas"]["Key256"];
+        };
+        Thresholds: {
+            thresholds: components["schemas"]["Threshold"][];
+            /** @description false: they are the defaults. */
+            own: boolean;
+        };
+        ThresholdsChange: {
+            /** @description null: the defaults. */
+            thresholds: components["schemas"]["Threshold"][] | null;
+        };
+        Alert: {
+            /** Format: int64 */
+            id: number;
+            /** @enum {string} */
+            state: "firing" | "resolved";
+            tenant: components["schemas"]["Name"];
+            budget: components["schemas"]["Name"];
+            /** @description Its name, such as `used_share/total/80`. */
+            threshold: string;
+            /**
+             * Format: int64
+             * @description The number of the period, for thresholds of periods.
+             */
+            period?: number;
+            /**
+             * Format: int64
+             * @description How often it was crossed in that period.
+             */
+            episode: number;
+            /**
+             * Format: int64
+             * @description The alert whose message lists this one; left out where it had its own.
+             */
+            told_by?: number;
+            /**
+             * Format: int64
+             * @description The units that the threshold is about, when it fired.
+             */
+            total: number;
+            /** Format: int64 */
+            spent: number;
+            /** Format: int64 */
+            left: number;
+            fired_at: components["schemas"]["Instant"];
+            resolved_at?: components["schemas"]["Instant"];
+            /**
+             * @description Why it was resolved.
+             * @enum {string}
+             */
+            reason?: "budget_ended" | "threshold_removed" | "rolled_over" | "total_raised" | "recovered";
+        };
+        AlertPage: {
+            alerts: components["schemas"]["Alert"][];
+            next_page_token?: string;
+        };
+        /** @enum {string} */
+        MessageType: "alert.firing" | "alert.resolved" | "endpoint.disabled";
+        WebhookRequest: {
+            /** @description The only tenant whose messages it gets; left out: all that the key has. */
+            tenant?: components["schemas"]["Name"];
+            url: string;
+            /** @description The name of a file in `webhooks.secrets_dir`. */
+            secret: components["schemas"]["Name"];
+            /** @description The messages that it gets; left out or empty: all. */
+            types?: components["schemas"]["MessageType"][];
+            description?: string;
+        };
+        WebhookChange: {
+            url?: string;
+            secret?: components["schemas"]["Name"];
+            types?: components["schemas"]["MessageType"][];
+            description?: string;
+            enabled?: boolean;
+        };
+        Webhook: {
+            id: string;
+            tenant?: components["schemas"]["Name"];
+            url: string;
+            secret: components["schemas"]["Name"];
+            types: components["schemas"]["MessageType"][];
+            description?: string;
+            enabled: boolean;
+            /**
+             * @description Why it gets nothing: an operator disabled it, it failed for 5 days, or it answered 410.
+             * @enum {string}
+             */
+            disabled?: "operator" | "failing" | "gone";
+            /** @description The first failed attempt since the last success. */
+            failing_since?: components["schemas"]["Instant"];
+            created_at: components["schemas"]["Instant"];
+            created_by?: string;
+        };
+        WebhookList: {
+            webhooks: components["schemas"]["Webhook"][];
+        };
+        Attempt: {
+            at: components["schemas"]["Instant"];
+            /**
+             * Format: int64
+             * @description The status of the answer; left out: there was none.
+             */
+            status?: number;
+            /** @description What went wrong. */
+            error?: string;
+            /** Format: int64 */
+            took_ms: number;
+        };
+        Delivery: {
+            /** @description The id of the message, which the receiver gets as `webhook-id`. */
+            message: string;
+            /** @enum {string} */
+            type: "alert.firing" | "alert.resolved" | "endpoint.disabled" | "test";
+            /** @enum {string} */
+            state: "pending" | "delivered" | "failed";
+            /**
+             * Format: int64
+             * @description The attempts since it was sent, or sent again.
+             */
+            tries: number;
+            /** @description The last 16. */
+            attempts: components["schemas"]["Attempt"][];
+            next_attempt_at?: components["schemas"]["Instant"];
+            created_at: components["schemas"]["Instant"];
+        };
+        DeliveryPage: {
+            deliveries: components["schemas"]["Delivery"][];
+            next_page_token?: string;
+        };
         AuditLogPage: {
             entries: components["schemas"]["AuditEntry"][];
             /** @description The number and the hash of the last entry. */
@@ -1835,7 +2118,7 @@ export interface components {
             message: string;
         };
         /** @enum {string} */
-        ErrorCode: "malformed" | "invalid" | "too_large" | "unsupported_media_type" | "method_not_allowed" | "route_not_found" | "budget_not_found" | "deduction_not_found" | "bucket_not_found" | "instance_not_found" | "key_not_found" | "unauthenticated" | "forbidden" | "budget_exhausted" | "period_exhausted" | "budget_not_effective" | "budget_paused" | "budget_expired" | "limit_exceeded" | "last_bucket" | "recycle_running" | "bucket_offline" | "bucket_fenced" | "instance_answers" | "last_instance" | "amount_exceeds_remaining" | "ledger_mode_only" | "request_conflict" | "request_void" | "already_rolled_back" | "not_held" | "hold_expired" | "group_closed" | "name_taken" | "version_conflict" | "too_many_keys" | "key_not_live" | "rate_limited" | "unavailable" | "outcome_unknown" | "internal";
+        ErrorCode: "malformed" | "invalid" | "too_large" | "unsupported_media_type" | "method_not_allowed" | "route_not_found" | "budget_not_found" | "deduction_not_found" | "bucket_not_found" | "instance_not_found" | "key_not_found" | "unauthenticated" | "forbidden" | "budget_exhausted" | "period_exhausted" | "budget_not_effective" | "budget_paused" | "budget_expired" | "limit_exceeded" | "last_bucket" | "recycle_running" | "bucket_offline" | "bucket_fenced" | "instance_answers" | "last_instance" | "amount_exceeds_remaining" | "ledger_mode_only" | "request_conflict" | "request_void" | "already_rolled_back" | "not_held" | "hold_expired" | "group_closed" | "name_taken" | "version_conflict" | "too_many_keys" | "key_not_live" | "webhook_not_found" | "delivery_not_found" | "too_many_webhooks" | "rate_limited" | "unavailable" | "outcome_unknown" | "internal";
         /**
          * @description What kept the service from doing it.
          * @enum {string}
@@ -1879,6 +2162,11 @@ export interface components {
         AnyTenant: string;
         /** @description The tenant; left out: all that the caller may see. */
         KeyTenant: components["schemas"]["Name"];
+        /**
+         * @description The id of an endpoint.
+         * @example ep_7rl2702mv8
+         */
+        WebhookID: string;
         /** @description Only entries of this tenant. */
         LogTenant: string;
         /** @description Only budgets with this status. */
@@ -3302,6 +3590,340 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["Key"];
+                };
+            };
+            404: components["responses"]["Problem"];
+            default: components["responses"]["Problem"];
+        };
+    };
+    readThresholds: {
+        parameters: {
+            query?: {
+                /** @description The tenant; left out: the one of the key, else `default`. */
+                tenant?: components["parameters"]["Tenant"];
+            };
+            header?: never;
+            path: {
+                /** @description The name or the id of a budget. */
+                budget: components["parameters"]["Budget"];
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The thresholds. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Thresholds"];
+                };
+            };
+            404: components["responses"]["Problem"];
+            default: components["responses"]["Problem"];
+        };
+    };
+    setThresholds: {
+        parameters: {
+            query?: {
+                /** @description The tenant; left out: the one of the key, else `default`. */
+                tenant?: components["parameters"]["Tenant"];
+            };
+            header?: never;
+            path: {
+                /** @description The name or the id of a budget. */
+                budget: components["parameters"]["Budget"];
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["ThresholdsChange"];
+            };
+        };
+        responses: {
+            /** @description The thresholds as they are now. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Thresholds"];
+                };
+            };
+            404: components["responses"]["Problem"];
+            409: components["responses"]["Problem"];
+            default: components["responses"]["Problem"];
+        };
+    };
+    listAlerts: {
+        parameters: {
+            query?: {
+                /** @description The tenant; left out: all that the caller may see. */
+                tenant?: components["parameters"]["KeyTenant"];
+                /** @description Only alerts of this budget. */
+                budget?: components["schemas"]["Key256"];
+                /** @description Only alerts in this state. */
+                state?: "firing" | "resolved";
+                /** @description The most elements of a page. */
+                page_size?: components["parameters"]["PageSize"];
+                /** @description `next_page_token` of the page before. */
+                page_token?: components["parameters"]["PageToken"];
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description A page. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["AlertPage"];
+                };
+            };
+            404: components["responses"]["Problem"];
+            default: components["responses"]["Problem"];
+        };
+    };
+    listWebhooks: {
+        parameters: {
+            query?: {
+                /** @description The tenant; left out: all that the caller may see. */
+                tenant?: components["parameters"]["KeyTenant"];
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description All of them. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["WebhookList"];
+                };
+            };
+            default: components["responses"]["Problem"];
+        };
+    };
+    createWebhook: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["WebhookRequest"];
+            };
+        };
+        responses: {
+            /** @description The endpoint. */
+            201: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Webhook"];
+                };
+            };
+            409: components["responses"]["Problem"];
+            default: components["responses"]["Problem"];
+        };
+    };
+    readWebhook: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /**
+                 * @description The id of an endpoint.
+                 * @example ep_7rl2702mv8
+                 */
+                id: components["parameters"]["WebhookID"];
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The endpoint. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Webhook"];
+                };
+            };
+            404: components["responses"]["Problem"];
+            default: components["responses"]["Problem"];
+        };
+    };
+    deleteWebhook: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /**
+                 * @description The id of an endpoint.
+                 * @example ep_7rl2702mv8
+                 */
+                id: components["parameters"]["WebhookID"];
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The endpoint that is gone. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Webhook"];
+                };
+            };
+            404: components["responses"]["Problem"];
+            default: components["responses"]["Problem"];
+        };
+    };
+    changeWebhook: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /**
+                 * @description The id of an endpoint.
+                 * @example ep_7rl2702mv8
+                 */
+                id: components["parameters"]["WebhookID"];
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["WebhookChange"];
+            };
+        };
+        responses: {
+            /** @description The endpoint as it is now. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Webhook"];
+                };
+            };
+            404: components["responses"]["Problem"];
+            default: components["responses"]["Problem"];
+        };
+    };
+    testWebhook: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /**
+                 * @description The id of an endpoint.
+                 * @example ep_7rl2702mv8
+                 */
+                id: components["parameters"]["WebhookID"];
+            };
+            cookie?: never;
+        };
+        requestBody?: {
+            content: {
+                "application/json": components["schemas"]["Empty"];
+            };
+        };
+        responses: {
+            /** @description It is on its way. */
+            202: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Delivery"];
+                };
+            };
+            404: components["responses"]["Problem"];
+            default: components["responses"]["Problem"];
+        };
+    };
+    listDeliveries: {
+        parameters: {
+            query?: {
+                /** @description The most elements of a page. */
+                page_size?: components["parameters"]["PageSize"];
+                /** @description `next_page_token` of the page before. */
+                page_token?: components["parameters"]["PageToken"];
+            };
+            header?: never;
+            path: {
+                /**
+                 * @description The id of an endpoint.
+                 * @example ep_7rl2702mv8
+                 */
+                id: components["parameters"]["WebhookID"];
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description A page. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["DeliveryPage"];
+                };
+            };
+            404: components["responses"]["Problem"];
+            default: components["responses"]["Problem"];
+        };
+    };
+    resendDelivery: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /**
+                 * @description The id of an endpoint.
+                 * @example ep_7rl2702mv8
+                 */
+                id: components["parameters"]["WebhookID"];
+                /**
+                 * @description The id of the message.
+                 * @example msg_019ac0
+                 */
+                message: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: {
+            content: {
+                "application/json": components["schemas"]["Empty"];
+            };
+        };
+        responses: {
+            /** @description It is on its way. */
+            202: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Delivery"];
                 };
             };
             404: components["responses"]["Problem"];

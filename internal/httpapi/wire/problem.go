@@ -65,6 +65,10 @@ var statuses = map[budget.Code]struct {
 	budget.TooManyKeys:     {http.StatusConflict, "The principal has two live keys"},
 	budget.KeyNotLive:      {http.StatusConflict, "The key is revoked or expired"},
 
+	budget.WebhookNotFound:  {http.StatusNotFound, "There is no such endpoint"},
+	budget.DeliveryNotFound: {http.StatusNotFound, "The endpoint has no such message"},
+	budget.TooManyWebhooks:  {http.StatusConflict, "There are too many endpoints"},
+
 	budget.Unavailable: {http.StatusServiceUnavailable, "Not done: try again"},
 	budget.OutcomeUnknown: {http.StatusGatewayTimeout,
 		"It may have been done: repeat the same request"},

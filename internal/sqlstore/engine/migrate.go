@@ -170,6 +170,7 @@ const (
 const (
 	SequenceBudget = "budget"
 	SequenceBucket = "bucket"
+	SequenceAlert  = "alert"
 )
 
 // schemaFormat is installation.format: the second design. No code reads the first.
@@ -193,7 +194,7 @@ func (db *DB) install(ctx context.Context, raw *sql.DB) error {
 	if _, err := tx.ExecContext(ctx, deleteSequences); err != nil {
 		return err
 	}
-	for _, name := range []string{SequenceBudget, SequenceBucket} {
+	for _, name := range []string{SequenceBudget, SequenceBucket, SequenceAlert} {
 		if _, err := tx.ExecContext(ctx, insertSequence, []byte(name)); err != nil {
 			return err
 		}

@@ -38,6 +38,12 @@ const (
 		/*in order*/ JOIN budget_sample s ON s.budget_id = u.id AND s.at_ms = (
 			SELECT MAX(l.at_ms) FROM budget_sample l WHERE l.budget_id = u.id)
 		WHERE u.id >= ? AND u.id <= ?`
+	// selectAt looks up each budget's sample of an instant, else its first one.
+	selectAt = `SELECT ` + sampleColumns + ` FROM budget_management_bucket u /*by PRIMARY*/
+		/*in order*/ JOIN budget_sample s ON s.budget_id = u.id AND s.at_ms = COALESCE(
+			(SELECT MAX(l.at_ms) FROM budget_sample l WHERE l.budget_id = u.id AND l.at_ms <= ?),
+			(SELECT MIN(f.at_ms) FROM budget_sample f WHERE f.budget_id = u.id))
+		WHERE u.id >= ? AND u.id <= ?`
 	selectBefore = `SELECT ` + sampleColumns + ` FROM budget_sample s /*by PRIMARY*/
 		WHERE s.budget_id = ? AND s.at_ms <= ? ORDER BY s.at_ms DESC LIMIT 1`
 	selectAfter = `SELECT ` + sampleColumns + ` FROM budget_sample s /*by PRIMARY*/
@@ -134,10 +140,23 @@ func knownSamples(t *engine.Tx, list []bucket.Sample) (map[sampleKey]bool, error
 // is missing. It returns Unavailable if the database cannot be read.
 func (p *Part) LastSamples(ctx context.Context, first, last int64) (
 	map[int64]bucket.Sample, error) {
+	return p.oneEach(ctx, selectLast, first, last)
+}
+
+// SamplesAt returns the sample of each budget from first to last that was valid at an instant, else
+// its first one; a budget without samples is missing. It returns Unavailable if the database cannot
+// be read.
+func (p *Part) SamplesAt(ctx context.Context, first, last int64, at time.Time) (
+	map[int64]bucket.Sample, error) {
+	return p.oneEach(ctx, selectAt, engine.ToMS(at), first, last)
+}
+
+func (p *Part) oneEach(ctx context.Context, query string, args ...any) (
+	map[int64]bucket.Sample, error) {
 	var found []sampleRow
 	err := p.db.Read(ctx, "samples", func(r *engine.Reader) error {
 		found = nil
-		return r.List(&found, selectLast, first, last)
+		return r.List(&found, query, args...)
 	})
 	if err != nil {
 		return nil, err

@@ -1,0 +1,121 @@
+package alert
+
+import (
+	"bytes"
+	"encoding/json"
+	"time"
+)
+
+// The types of messages.
+const (
+	// TypeFiring and TypeResolved tell a transition, TypeDisabled that an endpoint gets nothing more,
+	// TypeTest nothing.
+	TypeFiring   = "alert.firing"
+	TypeResolved = "alert.resolved"
+	TypeDisabled = "endpoint.disabled"
+	TypeTest     = "test"
+)
+
+// Types are all types that an endpoint can choose; a test is sent to every endpoint that it is
+// asked for.
+func Types() []string { return []string{TypeFiring, TypeResolved, TypeDisabled} }
+
+// Subject is a budget with what is decided about it.
+type Subject struct {
+	Budget       int64
+	Tenant, Name string
+	Thresholds   []Threshold
+	Figures      Figures
+}
+
+// Message is what is sent to endpoints. The zero Tenant is all tenants.
+type Message struct {
+	ID, Type, Tenant string
+	Body             []byte
+	CreatedAt        time.Time
+}
+
+// envelope is a body as Standard Webhooks recommends it.
+type envelope struct {
+	Type      string    `json:"type"`
+	Timestamp time.Time `json:"timestamp"`
+	Data      any       `json:"data"`
+}
+
+type alertData struct {
+	AlertID   int64   `json:"alert_id"`
+	Tenant    string  `json:"tenant"`
+	Budget    string  `json:"budget"`
+	BudgetID  int64   `json:"budget_id"`
+	Threshold string  `json:"threshold"`
+	Kind      Kind    `json:"kind"`
+	Of        Of      `json:"of,omitempty"`
+	Percent   int     `json:"percent,omitempty"`
+	Limit     string  `json:"limit,omitempty"`
+	Value     string  `json:"value,omitempty"`
+	Period    int64   `json:"period,omitempty"`
+	Episode   int64   `json:"episode"`
+	FiredAt   string  `json:"fired_at"`
+	Resolved  string  `json:"resolved_at,omitempty"`
+	Reason    Reason  `json:"reason,omitempty"`
+	Figures   figures `json:"figures"`
+	// Also are the other thresholds that changed for the same reason.
+	Also []string `json:"also"`
+}
+
+// figures are in minor units, as of the decision.
+type figures struct {
+	Total       int64    `json:"total"`
+	Spent       int64    `json:"spent"`
+	Left        int64    `json:"left"`
+	Quarantined int64    `json:"quarantined"`
+	Stranded    *int64   `json:"stranded,omitempty"`
+	Rate        *float64 `json:"rate_per_second,omitempty"`
+}
+
+// Tell returns the body of the message about a transition whose state has its ID. It is not for a
+// transition that another message lists.
+func (s *Subject) Tell(t Transition) (kind string, body []byte) {
+	at, kind := t.State.FiredAt, TypeFiring
+	if !t.State.Firing() {
+		at, kind = t.State.ResolvedAt, TypeResolved
+	}
+	units, known := s.Figures.Of[t.threshold.Units()]
+	if !known {
+		units = s.Figures.Of[string(Total)]
+	}
+	data := alertData{AlertID: t.State.ID, Tenant: s.Tenant, Budget: s.Name, BudgetID: s.Budget,
+		Threshold: t.State.Threshold, Kind: t.threshold.Kind, Of: t.threshold.Of,
+		Percent: t.threshold.Percent, Limit: t.threshold.Limit, Value: t.threshold.Value,
+		Period: t.State.Period, Episode: t.State.Episode, FiredAt: instant(t.State.FiredAt),
+		Resolved: instant(t.State.ResolvedAt), Reason: t.State.Reason,
+		Also: append([]string{}, t.Also...),
+		Figures: figures{Total: units.Total, Spent: units.Spent, Left: units.Left,
+			Quarantined: s.Figures.Quarantined}}
+	if s.Figures.Sampled {
+		data.Figures.Stranded = &s.Figures.Stranded
+	}
+	if s.Figures.HasRate {
+		data.Figures.Rate = &s.Figures.Rate
+	}
+	return kind, Body(kind, at, data)
+}
+
+// Body writes a message.
+func Body(kind string, at time.Time, data any) []byte {
+	var out bytes.Buffer
+	e := json.NewEncoder(&out)
+	e.SetEscapeHTML(false)
+	if err := e.Encode(envelope{kind, at.UTC(), data}); err != nil {
+		panic(err) // texts and numbers always have a JSON form
+	}
+	return bytes.TrimSuffix(out.Bytes(), []byte("\n"))
+}
+
+// instant is a time as in the API; "" for the zero one.
+func instant(t time.Time) string {
+	if t.IsZero() {
+		return ""
+	}
+	return t.UTC().Format(time.RFC3339Nano)
+}

@@ -1,0 +1,62 @@
+// Package warn watches the thresholds of all budgets and has package alert decide about them. It
+// asks for little: the figures are those that the audit's pass over all books reads anyway, and the
+// minute's samples. Nothing here is on the path of a deduction.
+package warn
+
+import (
+	"context"
+	"time"
+
+	"github.com/budgetd/budgetd/alert"
+	"github.com/budgetd/budgetd/bucket"
+	"github.com/budgetd/budgetd/budget"
+	"github.com/budgetd/budgetd/limit"
+)
+
+// Ledger stores thresholds and states. Error of each: Unavailable, and for writes OutcomeUnknown.
+// It is safe for concurrent use.
+type Ledger interface {
+	// Thresholds reads those of the budgets from first to last that have their own.
+	Thresholds(ctx context.Context, first, last int64) (map[int64][]alert.Threshold, error)
+	// SetThresholds replaces those of a budget; nil makes it have the defaults again.
+	SetThresholds(ctx context.Context, budgetID int64, tenant, name string,
+		list []alert.Threshold) error
+	// Firing reads the states that fire of the budgets from first to last.
+	Firing(ctx context.Context, first, last int64) (map[int64][]alert.State, error)
+	// PeriodSpent reads what is used and held of the open period of budgets; one that has used
+	// nothing may be missing.
+	PeriodSpent(ctx context.Context, budgets []int64) (map[int64]PeriodSpent, error)
+	// Settle decides by the states under their locks, and writes transitions and messages in one
+	// transaction. It is idempotent.
+	Settle(ctx context.Context, subjects []alert.Subject) (map[int64][]alert.Transition, error)
+	// Alerts lists alerts, the newest first.
+	Alerts(ctx context.Context, q alert.Query) ([]alert.View, error)
+}
+
+// Samples reads stored samples. Error of each: Unavailable. A budget without samples is missing.
+type Samples interface {
+	// LastSamples returns the newest sample of each budget from first to last.
+	LastSamples(ctx context.Context, first, last int64) (map[int64]bucket.Sample, error)
+	// SamplesAt returns the sample that was valid at an instant, else the first one.
+	SamplesAt(ctx context.Context, first, last int64, at time.Time) (
+		map[int64]bucket.Sample, error)
+}
+
+// Limits reads how far limits are used, in one statement for all. Error: Unavailable.
+type Limits interface {
+	LimitStates(ctx context.Context, asked []Counted) ([]budget.LimitState, error)
+}
+
+// Counted is the value of a limit of a budget in ledger mode.
+type Counted struct {
+	Budget int64
+	Touch  limit.Touch
+}
+
+// Budgets finds definitions that are at most a second old: bucket.Budgets.
+type Budgets interface {
+	Find(ctx context.Context, ref bucket.BudgetRef) (*bucket.Budget, error)
+}
+
+// PeriodSpent is what is used and held of a period, in minor units.
+type PeriodSpent struct{ Period, Units int64 }

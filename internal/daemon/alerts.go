@@ -1,0 +1,94 @@
+package daemon
+
+import (
+	"context"
+	"time"
+
+	"github.com/budgetd/budgetd/alert"
+	"github.com/budgetd/budgetd/bucket/usage"
+	"github.com/budgetd/budgetd/bucket/warn"
+	"github.com/budgetd/budgetd/budget"
+	"github.com/budgetd/budgetd/internal/sqlstore/alerts"
+	counted "github.com/budgetd/budgetd/internal/sqlstore/usage"
+	"github.com/budgetd/budgetd/internal/webhook"
+	"github.com/budgetd/budgetd/limit"
+)
+
+func (m *maker) warnService() *warn.Service {
+	return warn.New(warn.Config{Budgets: m.budgets, Ledger: m.alerts, Samples: m.samples,
+		Limits: counts{m.parts.usage}, Now: m.db.Now, Defaults: m.c.Alerts.Defaults, Log: m.log})
+}
+
+// alertLoops send messages and remove old ones.
+func (m *maker) alertLoops() []loop {
+	sender := webhook.New(webhook.Config{Outbox: m.alerts, Allow: m.c.Webhooks.Allow,
+		Secrets: m.secrets(), Timeout: m.c.Webhooks.Timeout,
+		Agent: "budgetd/" + buildVersion(), Now: time.Now, Log: m.log})
+	prune := func(ctx context.Context) error {
+		return warn.Prune(ctx, m.alerts, m.db.Now().Add(-m.c.Alerts.Keep))
+	}
+	return []loop{{"webhooks", webhook.RunEvery, sender.RunOnce}, {"alerts", time.Minute, prune}}
+}
+
+// secrets are those that sign messages.
+func (m *maker) secrets() webhook.Secrets {
+	return webhook.Secrets{Dir: m.c.Webhooks.SecretsDir}
+}
+
+// hooks manage endpoints, whose secrets must be there.
+type hooks struct {
+	*alerts.Part
+	secrets webhook.Secrets
+}
+
+// CreateEndpoint stores an endpoint. Error: Invalid where its secret cannot sign, too.
+func (h hooks) CreateEndpoint(ctx context.Context, e alert.Endpoint) (alert.Endpoint, error) {
+	if err := h.check("create webhook", &e.Secret); err != nil {
+		return e, err
+	}
+	return h.Part.CreateEndpoint(ctx, e)
+}
+
+// ChangeEndpoint changes an endpoint. Error: Invalid where its new secret cannot sign, too.
+func (h hooks) ChangeEndpoint(ctx context.Context, id string, c alert.EndpointChange) (
+	alert.Endpoint, error) {
+	if err := h.check("change webhook", c.Secret); err != nil {
+		return alert.Endpoint{}, err
+	}
+	return h.Part.ChangeEndpoint(ctx, id, c)
+}
+
+// check refuses a name of a secret that cannot sign.
+func (h hooks) check(op string, name *string) error {
+	if name == nil || budget.CheckName(*name) != "" {
+		return nil // what is no name is refused as such
+	}
+	err := h.secrets.Check(*name)
+	if err == nil {
+		return nil
+	}
+	return &budget.Error{Code: budget.Invalid, Op: op, Message: "the endpoint has faults",
+		Fields: []budget.FieldError{{Field: "secret",
+			Message: "must name a file in webhooks.secrets_dir that can sign: " + err.Error()}}}
+}
+
+// counts reads how far limits are used.
+type counts struct{ *counted.Part }
+
+// LimitStates reads all in one statement.
+func (c counts) LimitStates(ctx context.Context, asked []warn.Counted) ([]budget.LimitState,
+	error) {
+	touched := make([]usage.Touched, len(asked))
+	for i, one := range asked {
+		touched[i] = usage.Touched{Budget: one.Budget, Touches: []limit.Touch{one.Touch}}
+	}
+	tallies, err := c.Tallies(ctx, touched)
+	if err != nil {
+		return nil, err
+	}
+	out := make([]budget.LimitState, len(asked))
+	for i := range asked {
+		out[i] = asked[i].Touch.State(tallies[i][0])
+	}
+	return out, nil
+}

@@ -1,0 +1,166 @@
+package daemon_test
+
+import (
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	standard "github.com/standard-webhooks/standard-webhooks/libraries/go"
+
+	"github.com/budgetd/budgetd/internal/testservers"
+)
+
+// hookReceiver verifies what it gets with the standard's library, and notes what it says.
+type hookReceiver struct {
+	*httptest.Server
+	mu     sync.Mutex
+	status int
+	got    []string
+}
+
+func newHookReceiver(t *testing.T, secret string) *hookReceiver {
+	t.Helper()
+	verifier, err := standard.NewWebhook(secret)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := &hookReceiver{status: http.StatusNoContent}
+	r.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
+		body, err := io.ReadAll(q.Body)
+		if err == nil {
+			err = verifier.Verify(body, q.Header)
+		}
+		var message struct {
+			Type string
+			Data struct {
+				Budget, Threshold, Reason string
+				Also                      []string
+			}
+		}
+		if err == nil {
+			err = json.Unmarshal(body, &message)
+		}
+		if err != nil {
+			t.Errorf("%s: %v", body, err)
+		}
+		d := message.Data
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		r.got = append(r.got, strings.Join(strings.Fields(fmt.Sprint(message.Type, " ", d.Budget, " ", d.Threshold, " ",
+			d.Reason, " ", strings.Join(d.Also, "+"))), " "))
+		w.WriteHeader(r.status)
+	}))
+	t.Cleanup(r.Close)
+	return r
+}
+
+func (r *hookReceiver) answer(status int) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.status = status
+}
+
+// await waits until something was received and takes it away.
+func (r *hookReceiver) await(t *testing.T, want string) {
+	t.Helper()
+	for range 1500 {
+		r.mu.Lock()
+		i := slices.Index(r.got, want)
+		if i >= 0 {
+			r.got = slices.Delete(r.got, i, i+1)
+		}
+		got := strings.Join(r.got, "\n")
+		r.mu.Unlock()
+		if i >= 0 {
+			return
+		}
+		if time.Sleep(20 * time.Millisecond); strings.Count(got, "\n") > 50 {
+			break
+		}
+	}
+	t.Fatalf("%q is not received; there are %q", want, r.got)
+}
+
+// TestAlertsReachReceivers has budgets of both modes used up, raised and deleted from the list of
+// thresholds, and a receiver that fails once.
+func TestAlertsReachReceivers(t *testing.T) {
+	dir := t.TempDir()
+	secrets := []string{"whsec_" + base64.StdEncoding.EncodeToString([]byte(strings.Repeat("new", 10))),
+		"whsec_" + base64.StdEncoding.EncodeToString([]byte(strings.Repeat("old", 10)))}
+	if err := os.WriteFile(filepath.Join(dir, "shop"), []byte(strings.Join(secrets, "\n")), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	file := filepath.Join(t.TempDir(), "budgetd.yaml")
+	if err := os.WriteFile(file, []byte("instances:\n  - {name: redis-a, driver: redis, addrs: ['"+
+		testservers.Redis(t).Addr()+"']}\nwebhooks:\n  secrets_dir: "+dir+"\n  allow: [127.0.0.0/8]\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	p := start(t, []string{"--config", file})
+	do := func(want int, method, path, body string) string {
+		t.Helper()
+		status, text := p.ask(method, path, body)
+		if status != want {
+			t.Fatalf("%s %s: %d %s", method, path, status, text)
+		}
+		return text
+	}
+	r := newHookReceiver(t, secrets[1]) // it does not know the new secret yet
+	do(422, "POST", "/v1/webhooks", `{"url":"`+r.URL+`","secret":"none"}`)
+	var made struct{ ID string }
+	if err := json.Unmarshal([]byte(do(201, "POST", "/v1/webhooks", `{"url":"`+r.URL+`/hooks","secret":"shop"}`)), &made); err != nil {
+		t.Fatal(err)
+	}
+	do(202, "POST", "/v1/webhooks/"+made.ID+"/test", "")
+	r.await(t, "test")
+	for _, mode := range []string{"ledger", "store"} {
+		do(201, "POST", "/v1/budgets", `{"name":"`+mode+`","durability":"`+mode+
+			`","unit":"count","type":"promo","total_quantity":100,"bucket_quantity":2}`)
+		do(200, "PUT", "/v1/budgets/"+mode+"/thresholds", `{"thresholds":[{"kind":"used_share","of":"total","percent":50},
+			{"kind":"used_share","of":"total","percent":80},{"kind":"used_share","of":"total","percent":95},
+			{"kind":"exhausted","of":"period"}]}`)
+		do(200, "POST", "/v1/budgets/"+mode+"/deduct", `{"request_id":"o1","amount":96}`)
+		r.await(t, "alert.firing "+mode+" used_share/total/95 used_share/total/80+used_share/total/50")
+		if mode == "ledger" {
+			r.answer(500)
+		}
+		do(200, "POST", "/v1/budgets/"+mode+"/deduct", `{"request_id":"o2","amount":4}`)
+		r.await(t, "alert.firing "+mode+" exhausted/period")
+		if mode == "ledger" {
+			r.answer(200)
+			r.await(t, "alert.firing "+mode+" exhausted/period") // 5 s later
+		}
+		do(200, "POST", "/v1/budgets/"+mode+"/append", `{"request_id":"a1","quantity":300}`)
+		r.await(t, "alert.resolved "+mode+" used_share/total/95 total_raised used_share/total/80+used_share/total/50")
+		r.await(t, "alert.resolved "+mode+" exhausted/period total_raised")
+		if text := do(200, "GET", "/v1/alerts?state=resolved&budget="+mode, ""); strings.Count(text, `"total_raised"`) != 4 {
+			t.Error(text)
+		}
+	}
+	var log struct {
+		Deliveries []struct{ Type, State string }
+	}
+	if err := json.Unmarshal([]byte(do(200, "GET", "/v1/webhooks/"+made.ID+"/deliveries", "")), &log); err != nil {
+		t.Fatal(err)
+	}
+	if len(log.Deliveries) != 9 || log.Deliveries[8].Type != "test" {
+		t.Errorf("%+v", log)
+	}
+	if text := p.log.String(); strings.Contains(text, "whsec_") || !strings.Contains(text, "alert fires") {
+		t.Errorf("log: %s", text)
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if len(r.got) > 0 {
+		t.Errorf("also received: %q", r.got)
+	}
+}

@@ -1,0 +1,270 @@
+package httpapi
+
+import (
+	"context"
+	"net/http"
+
+	"github.com/budgetd/budgetd/access"
+	"github.com/budgetd/budgetd/alert"
+	"github.com/budgetd/budgetd/bucket"
+	"github.com/budgetd/budgetd/budget"
+	"github.com/budgetd/budgetd/internal/httpapi/wire"
+)
+
+// Alerts are thresholds and what was crossed. Errors are *budget.Error.
+type Alerts interface {
+	// Thresholds returns the thresholds of a budget, and whether they are its own.
+	Thresholds(ctx context.Context, ref bucket.BudgetRef) ([]alert.Threshold, bool, error)
+	// SetThresholds replaces them; nil: by the defaults.
+	SetThresholds(ctx context.Context, ref bucket.BudgetRef, list []alert.Threshold) error
+	// Alerts lists alerts, the newest first.
+	Alerts(ctx context.Context, q alert.Query) ([]alert.View, error)
+}
+
+// Webhooks are the endpoints and what they are sent. Errors are *budget.Error.
+type Webhooks interface {
+	Endpoints
+	Deliveries
+}
+
+// Endpoints are where messages are sent.
+type Endpoints interface {
+	Endpoints(ctx context.Context, tenant string) ([]alert.Endpoint, error)
+	Endpoint(ctx context.Context, id string) (alert.Endpoint, error)
+	CreateEndpoint(ctx context.Context, e alert.Endpoint) (alert.Endpoint, error)
+	ChangeEndpoint(ctx context.Context, id string, c alert.EndpointChange) (alert.Endpoint, error)
+	DeleteEndpoint(ctx context.Context, id string) error
+}
+
+// Deliveries are what endpoints are sent.
+type Deliveries interface {
+	// Deliveries reads those before a message, the newest first.
+	Deliveries(ctx context.Context, endpoint, before string, limit int) ([]alert.Delivery, error)
+	// Test sends a message of its own, Resend one again.
+	Test(ctx context.Context, endpoint string) (alert.Delivery, error)
+	Resend(ctx context.Context, endpoint, message string) (alert.Delivery, error)
+}
+
+func (a *API) thresholds(c *call) (answer, error) {
+	ref, err := c.budget(c.query("tenant"))
+	if err != nil {
+		return answer{}, err
+	}
+	if err := c.nothing(); err != nil {
+		return answer{}, err
+	}
+	list, own, err := a.alerts.Thresholds(c.ctx, ref)
+	return answer{body: wire.ThresholdsOf(list, own)}, err
+}
+
+func (a *API) setThresholds(c *call) (answer, error) {
+	ref, err := c.budget(c.query("tenant"))
+	if err != nil {
+		return answer{}, err
+	}
+	var body wire.Thresholds
+	if err := c.read(&body); err != nil {
+		return answer{}, err
+	}
+	if err := a.alerts.SetThresholds(c.ctx, ref, body.List); err != nil {
+		return answer{}, err
+	}
+	list, own, err := a.alerts.Thresholds(c.ctx, ref)
+	return answer{body: wire.ThresholdsOf(list, own)}, err
+}
+
+func (a *API) listAlerts(c *call) (answer, error) {
+	query := c.query("tenant", "budget", "state", "page_size", "page_token")
+	tenant, err := c.keyTenant(query.Get("tenant"))
+	if err != nil {
+		return answer{}, err
+	}
+	q := alert.Query{Tenant: tenant, State: query.Get("state"), Limit: c.pageSize(query)}
+	if q.State != "" && q.State != alert.StateFiring && q.State != alert.StateResolved {
+		c.faults.Invalid("state", "must be firing or resolved")
+	}
+	if query.Has("page_token") {
+		before, ok := parsePageToken(query.Get("page_token"))
+		if !ok {
+			c.faults.Invalid("page_token", "is not a next_page_token of an earlier page")
+		}
+		q.Before = before
+	}
+	if err := c.nothing(); err != nil {
+		return answer{}, err
+	}
+	if name := query.Get("budget"); name != "" {
+		if q.Budget, err = c.budgetID(name, c.tenant(query)); err != nil {
+			return answer{}, err
+		}
+	}
+	views, err := a.alerts.Alerts(c.ctx, q)
+	out := wire.AlertPage{Alerts: []wire.Alert{}}
+	for i := range views {
+		if c.principal == nil || c.principal.Scope.Covers(views[i].Tenant, views[i].Name) {
+			out.Add(&views[i])
+		}
+	}
+	if len(views) == q.Limit {
+		out.NextPageToken = pageToken(views[len(views)-1].ID)
+	}
+	return answer{body: out}, err
+}
+
+// budgetID finds the id of a budget that a query names. Errors: BudgetNotFound, Unavailable.
+func (c *call) budgetID(name, tenant string) (int64, error) {
+	ref, err := refOf(c.route.op, tenant, name)
+	if err == nil {
+		err = c.within(c.route.op, ref)
+	}
+	if err != nil {
+		return 0, err
+	}
+	view, err := c.api.service.View(c.ctx, ref)
+	return view.Definition.ID, err
+}
+
+func (a *API) listWebhooks(c *call) (answer, error) {
+	query := c.query("tenant")
+	tenant, err := c.keyTenant(query.Get("tenant"))
+	if err != nil {
+		return answer{}, err
+	}
+	if err := c.nothing(); err != nil {
+		return answer{}, err
+	}
+	list, err := a.webhooks.Endpoints(c.ctx, tenant)
+	out := wire.EndpointList{Webhooks: []wire.Endpoint{}}
+	for i := range list {
+		if c.manages(list[i].Tenant) {
+			out.Webhooks = append(out.Webhooks, wire.EndpointOf(&list[i]))
+		}
+	}
+	return answer{body: out}, err
+}
+
+// manages reports whether the caller's scope has all budgets of a tenant, or of all: an endpoint
+// gets the messages about all of them.
+func (c *call) manages(tenant string) bool {
+	return c.principal == nil || c.principal.Scope.Includes(access.Scope{Tenant: tenant})
+}
+
+func (a *API) createWebhook(c *call) (answer, error) {
+	c.query()
+	var body wire.EndpointRequest
+	if err := c.read(&body); err != nil {
+		return answer{}, err
+	}
+	e := body.Endpoint
+	tenant, err := c.keyTenant(e.Tenant)
+	if err != nil {
+		return answer{}, err
+	}
+	c.target(tenant, "", "")
+	if !c.manages(tenant) {
+		return answer{}, budget.Refuse(budget.Forbidden, c.route.op,
+			"an endpoint gets messages about all budgets of a tenant, the key has some of them")
+	}
+	e.Tenant, e.CreatedBy = tenant, c.by()
+	made, err := a.webhooks.CreateEndpoint(c.ctx, e)
+	return answer{status: http.StatusCreated, body: wire.EndpointOf(&made)}, err
+}
+
+// endpoint reads the endpoint that the path names, if it is within the caller's scope. Errors:
+// WebhookNotFound, Unavailable.
+func (c *call) endpoint() (alert.Endpoint, error) {
+	id := c.r.PathValue("id")
+	c.target("", id, "")
+	e, err := c.api.webhooks.Endpoint(c.ctx, id)
+	if err == nil && !c.manages(e.Tenant) {
+		err = budget.Refuse(budget.WebhookNotFound, c.route.op, "there is no endpoint %.40q", id)
+	}
+	if err == nil {
+		c.target(e.Tenant, id, "")
+	}
+	return e, err
+}
+
+func (a *API) webhook(c *call) (answer, error) {
+	c.query()
+	if err := c.nothing(); err != nil {
+		return answer{}, err
+	}
+	e, err := c.endpoint()
+	return answer{body: wire.EndpointOf(&e)}, err
+}
+
+func (a *API) changeWebhook(c *call) (answer, error) {
+	c.query()
+	var body wire.EndpointChange
+	if err := c.read(&body); err != nil {
+		return answer{}, err
+	}
+	e, err := c.endpoint()
+	if err != nil {
+		return answer{}, err
+	}
+	e, err = a.webhooks.ChangeEndpoint(c.ctx, e.ID, body.Change)
+	return answer{body: wire.EndpointOf(&e)}, err
+}
+
+// deleteWebhook answers with the endpoint that is gone.
+func (a *API) deleteWebhook(c *call) (answer, error) {
+	c.query()
+	if err := c.nothing(); err != nil {
+		return answer{}, err
+	}
+	e, err := c.endpoint()
+	if err != nil {
+		return answer{}, err
+	}
+	return answer{body: wire.EndpointOf(&e)}, a.webhooks.DeleteEndpoint(c.ctx, e.ID)
+}
+
+func (a *API) testWebhook(c *call) (answer, error) {
+	return c.deliver(func(e alert.Endpoint) (alert.Delivery, error) {
+		return a.webhooks.Test(c.ctx, e.ID)
+	})
+}
+
+func (a *API) resend(c *call) (answer, error) {
+	return c.deliver(func(e alert.Endpoint) (alert.Delivery, error) {
+		return a.webhooks.Resend(c.ctx, e.ID, c.r.PathValue("message"))
+	})
+}
+
+// deliver has a message sent to the endpoint that the path names. It is on its way when this is
+// answered.
+func (c *call) deliver(do func(alert.Endpoint) (alert.Delivery, error)) (answer, error) {
+	c.query()
+	if err := c.readOptional(wire.Empty{}); err != nil {
+		return answer{}, err
+	}
+	e, err := c.endpoint()
+	if err != nil {
+		return answer{}, err
+	}
+	d, err := do(e)
+	return answer{status: http.StatusAccepted, body: wire.DeliveryOf(&d)}, err
+}
+
+func (a *API) deliveries(c *call) (answer, error) {
+	query := c.query("page_size", "page_token")
+	limit := c.pageSize(query)
+	if err := c.nothing(); err != nil {
+		return answer{}, err
+	}
+	e, err := c.endpoint()
+	if err != nil {
+		return answer{}, err
+	}
+	list, err := a.webhooks.Deliveries(c.ctx, e.ID, query.Get("page_token"), limit)
+	out := wire.DeliveryPage{Deliveries: make([]wire.Delivery, len(list))}
+	for i := range list {
+		out.Deliveries[i] = wire.DeliveryOf(&list[i])
+	}
+	if len(list) == limit {
+		out.NextPageToken = list[len(list)-1].Message.ID
+	}
+	return answer{body: out}, err
+}

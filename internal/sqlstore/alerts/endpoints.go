@@ -1,0 +1,226 @@
+package alerts
+
+import (
+	"context"
+	"encoding/base32"
+	"encoding/json"
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	"github.com/budgetd/budgetd/alert"
+	"github.com/budgetd/budgetd/budget"
+	"github.com/budgetd/budgetd/internal/sqlstore/engine"
+	"github.com/budgetd/budgetd/trail"
+)
+
+const (
+	selectEndpoints = `SELECT e.id, e.tenant, e.url, e.secret, e.types, e.description, e.disabled,
+		e.failing_since_ms, e.created_ms, e.created_by FROM webhook_endpoint e`
+	oneEndpoint    = selectEndpoints + ` WHERE e.id = ?`
+	lockEndpoint   = oneEndpoint + ` /*locked*/`
+	countEndpoints = `SELECT COUNT(*) FROM webhook_endpoint WHERE tenant = ?`
+	insertEndpoint = `INSERT INTO webhook_endpoint (id, tenant, url, secret, types, description,
+		disabled, failing_since_ms, created_ms, created_by) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`
+	updateEndpoint = `UPDATE webhook_endpoint SET url = ?, secret = ?, types = ?, description = ?,
+		disabled = ?, failing_since_ms = ? WHERE id = ?`
+	deleteEndpoint   = `DELETE FROM webhook_endpoint WHERE id = ?`
+	deleteDeliveries = `DELETE FROM webhook_delivery WHERE endpoint_id = ?`
+	// failPending ends what is on its way to an endpoint that gets nothing any more.
+	failPending = `UPDATE webhook_delivery SET state = 'failed', due_ms = NULL
+		WHERE endpoint_id = ? AND state = 'pending'`
+)
+
+type endpointRow struct {
+	ID             string `db:"id"`
+	Tenant         string `db:"tenant"`
+	URL            string `db:"url"`
+	Secret         string `db:"secret"`
+	Types          []byte `db:"types"`
+	Description    string `db:"description"`
+	Disabled       string `db:"disabled"`
+	FailingSinceMS int64  `db:"failing_since_ms"`
+	CreatedMS      int64  `db:"created_ms"`
+	CreatedBy      string `db:"created_by"`
+}
+
+func (r *endpointRow) endpoint() (alert.Endpoint, error) {
+	e := alert.Endpoint{ID: r.ID, Tenant: r.Tenant, URL: r.URL, Secret: r.Secret,
+		Description: r.Description, Disabled: alert.Disabled(r.Disabled),
+		FailingSince: engine.FromMS(r.FailingSinceMS), CreatedAt: engine.FromMS(r.CreatedMS),
+		CreatedBy: r.CreatedBy}
+	if r.Types != nil {
+		if err := json.Unmarshal(r.Types, &e.Types); err != nil {
+			return e, engine.Defect("types of endpoint %s: %v", r.ID, err)
+		}
+	}
+	return e, nil
+}
+
+func readEndpoints(r *engine.Reader, query string, args ...any) ([]alert.Endpoint, error) {
+	var found []endpointRow
+	if err := r.List(&found, query, args...); err != nil {
+		return nil, err
+	}
+	out := make([]alert.Endpoint, len(found))
+	for i := range found {
+		var err error
+		if out[i], err = found[i].endpoint(); err != nil {
+			return nil, err
+		}
+	}
+	return out, nil
+}
+
+// one reads an endpoint. Error: WebhookNotFound.
+func one(r *engine.Reader, query, id string) (alert.Endpoint, error) {
+	found, err := readEndpoints(r, query, []byte(id))
+	if err == nil && len(found) == 0 {
+		err = budget.Refuse(budget.WebhookNotFound, "webhook", "there is no endpoint %.40q", id)
+	}
+	if err != nil {
+		return alert.Endpoint{}, err
+	}
+	return found[0], nil
+}
+
+// Endpoints reads the endpoints of a tenant or, with "", of all, by id. Error: Unavailable.
+func (p *Part) Endpoints(ctx context.Context, tenant string) (out []alert.Endpoint, err error) {
+	err = p.db.Read(ctx, "webhooks", func(r *engine.Reader) error {
+		query, args := selectEndpoints, []any(nil)
+		if tenant != "" {
+			query, args = query+` WHERE e.tenant = ?`, []any{[]byte(tenant)}
+		}
+		out, err = readEndpoints(r, query+` ORDER BY e.id`, args...)
+		return err
+	})
+	return out, err
+}
+
+// Endpoint reads an endpoint. Errors: WebhookNotFound, Unavailable.
+func (p *Part) Endpoint(ctx context.Context, id string) (e alert.Endpoint, err error) {
+	err = p.db.Read(ctx, "webhook", func(r *engine.Reader) error {
+		e, err = one(r, oneEndpoint, id)
+		return err
+	})
+	return e, err
+}
+
+// CreateEndpoint stores an endpoint and gives it its id. Errors: TooManyWebhooks, Unavailable,
+// OutcomeUnknown. A repetition makes another one.
+func (p *Part) CreateEndpoint(ctx context.Context, e alert.Endpoint) (alert.Endpoint, error) {
+	name, err := p.randomName()
+	if err != nil {
+		return e, err
+	}
+	types, err := encodeTypes(e.Types)
+	if err != nil {
+		return e, err
+	}
+	e.ID = "ep_" + name
+	err = p.db.Write(ctx, "create webhook", func(t *engine.Tx) error {
+		var n int
+		if _, err := t.Get(&n, countEndpoints, []byte(e.Tenant)); err != nil {
+			return err
+		}
+		if n >= alert.MaxEndpoints {
+			return budget.Refuse(budget.TooManyWebhooks, "create webhook",
+				"there are %d endpoints already: delete one of them first", n)
+		}
+		e.CreatedAt = engine.FromMS(engine.ToMS(t.Now))
+		attest(ctx, nil, &e)
+		_, err := t.Exec(insertEndpoint, []byte(e.ID), []byte(e.Tenant), []byte(e.URL),
+			[]byte(e.Secret), types, []byte(e.Description), string(e.Disabled), 0,
+			engine.ToMS(t.Now), []byte(e.CreatedBy))
+		return err
+	})
+	return e, err
+}
+
+// attest notes an endpoint as it was and becomes for the audit log.
+func attest(ctx context.Context, before, after *alert.Endpoint) {
+	text := func(e *alert.Endpoint) []byte {
+		if e == nil {
+			return nil
+		}
+		return fmt.Appendf(nil, `{"url":%q,"secret":%q,"types":%q,"description":%q,"disabled":%q}`,
+			e.URL, e.Secret, e.Types, e.Description, e.Disabled)
+	}
+	either := after
+	if either == nil {
+		either = before
+	}
+	trail.FromContext(ctx).Change(either.Tenant, either.ID, text(before), text(after))
+}
+
+// ChangeEndpoint changes an endpoint. What is on its way to one that is disabled fails. Errors:
+// WebhookNotFound, Invalid, Unavailable, OutcomeUnknown. It is idempotent.
+func (p *Part) ChangeEndpoint(ctx context.Context, id string, c alert.EndpointChange) (
+	e alert.Endpoint, err error) {
+	err = p.db.Write(ctx, "change webhook", func(t *engine.Tx) error {
+		before, err := one(&t.Reader, lockEndpoint, id)
+		if err != nil {
+			return err
+		}
+		e = before
+		c.Apply(&e)
+		if faults := e.Check(); len(faults) > 0 {
+			return &budget.Error{Code: budget.Invalid, Op: "change webhook", Fields: faults,
+				Message: "the endpoint has faults"}
+		}
+		attest(ctx, &before, &e)
+		return p.update(t, &e)
+	})
+	return e, err
+}
+
+// update writes what can change of an endpoint.
+func (p *Part) update(t *engine.Tx, e *alert.Endpoint) error {
+	types, err := encodeTypes(e.Types)
+	if err != nil {
+		return err
+	}
+	if _, err := t.Exec(updateEndpoint, []byte(e.URL), []byte(e.Secret), types,
+		[]byte(e.Description), string(e.Disabled), engine.ToMS(e.FailingSince),
+		[]byte(e.ID)); err != nil {
+		return err
+	}
+	if e.Disabled == "" {
+		return nil
+	}
+	_, err = t.Exec(failPending, []byte(e.ID))
+	return err
+}
+
+// DeleteEndpoint deletes an endpoint and its log of deliveries. Errors: WebhookNotFound,
+// Unavailable, OutcomeUnknown.
+func (p *Part) DeleteEndpoint(ctx context.Context, id string) error {
+	return p.db.Write(ctx, "delete webhook", func(t *engine.Tx) error {
+		before, err := one(&t.Reader, lockEndpoint, id)
+		if err != nil {
+			return err
+		}
+		attest(ctx, &before, nil)
+		if _, err := t.Exec(deleteEndpoint, []byte(id)); err != nil {
+			return err
+		}
+		_, err = t.Exec(deleteDeliveries, []byte(id))
+		return err
+	})
+}
+
+// randomName returns 16 random lower-case letters and digits.
+func (p *Part) randomName() (string, error) {
+	var b [10]byte
+	if _, err := io.ReadFull(p.random, b[:]); err != nil {
+		return "", err
+	}
+	return strings.ToLower(base32.StdEncoding.EncodeToString(b[:])), nil
+}
+
+// newMessageID returns an id that is above those of earlier milliseconds.
+func (p *Part) newMessageID(now time.Time) (string, error) {
+	name, err := p.randomName()
+	return fmt.Sprintf("msg_%011x%s", engine.ToMS(now), name), err
+}

@@ -1,0 +1,246 @@
+package alerts
+
+import (
+	"context"
+	"encoding/json"
+	"time"
+
+	"github.com/budgetd/budgetd/alert"
+	"github.com/budgetd/budgetd/budget"
+	"github.com/budgetd/budgetd/internal/sqlstore/engine"
+	"github.com/budgetd/budgetd/trail"
+)
+
+const (
+	deliveryColumns = `d.endpoint_id, d.message_id, d.state, d.tries, COALESCE(d.due_ms, 0) AS due_ms,
+		d.attempts, m.tenant, m.type, m.body, m.created_ms`
+	fromDeliveries = ` FROM webhook_delivery d /*by PRIMARY*/
+		/*in order*/ JOIN webhook_message m /*by PRIMARY*/ ON m.id = d.message_id`
+	selectDue = `SELECT d.endpoint_id, d.message_id, d.due_ms
+		FROM webhook_delivery d /*by webhook_delivery_due*/ WHERE d.due_ms <= ?
+		ORDER BY d.due_ms LIMIT ?`
+	claim = `UPDATE webhook_delivery SET due_ms = ?
+		WHERE endpoint_id = ? AND message_id = ? AND due_ms = ?`
+	oneDelivery = `SELECT ` + deliveryColumns + fromDeliveries +
+		` WHERE d.endpoint_id = ? AND d.message_id = ?`
+	lockDelivery   = oneDelivery + ` /*locked*/`
+	pageDeliveries = `SELECT ` + deliveryColumns + fromDeliveries +
+		` WHERE d.endpoint_id = ? AND d.message_id < ? ORDER BY d.message_id DESC LIMIT ?`
+	updateDelivery = `UPDATE webhook_delivery SET state = ?, tries = ?, due_ms = ?, attempts = ?
+		WHERE endpoint_id = ? AND message_id = ?`
+)
+
+type deliveryRow struct {
+	Endpoint  string `db:"endpoint_id"`
+	Message   string `db:"message_id"`
+	State     string `db:"state"`
+	Tries     int    `db:"tries"`
+	DueMS     int64  `db:"due_ms"`
+	Attempts  []byte `db:"attempts"`
+	Tenant    string `db:"tenant"`
+	Type      string `db:"type"`
+	Body      []byte `db:"body"`
+	CreatedMS int64  `db:"created_ms"`
+}
+
+func (r *deliveryRow) delivery() (alert.Delivery, error) {
+	d := alert.Delivery{Endpoint: r.Endpoint, State: alert.DeliveryState(r.State), Tries: r.Tries,
+		DueAt: engine.FromMS(r.DueMS), Message: alert.Message{ID: r.Message, Type: r.Type,
+			Tenant: r.Tenant, Body: r.Body, CreatedAt: engine.FromMS(r.CreatedMS)}}
+	if err := json.Unmarshal(r.Attempts, &d.Attempts); err != nil {
+		return d, engine.Defect("attempts of %s at %s: %v", r.Message, r.Endpoint, err)
+	}
+	return d, nil
+}
+
+// Due lists deliveries whose attempt is due, the longest due first, at most so many. Error:
+// Unavailable.
+func (p *Part) Due(ctx context.Context, most int) (out []alert.Due, err error) {
+	var found []deliveryRow
+	err = p.db.Read(ctx, "webhooks due", func(r *engine.Reader) error {
+		found = nil
+		return r.List(&found, selectDue, engine.ToMS(p.db.Now()), most)
+	})
+	for _, row := range found {
+		out = append(out, alert.Due{Endpoint: row.Endpoint, Message: row.Message,
+			At: engine.FromMS(row.DueMS)})
+	}
+	return out, err
+}
+
+// Claim takes a delivery that is due for its attempt: for lease nobody else gets it. ok is false if
+// another node was faster, or the endpoint is gone. Errors: Unavailable, OutcomeUnknown: it is then
+// due after lease at the latest.
+func (p *Part) Claim(ctx context.Context, due alert.Due, lease time.Duration) (
+	d alert.Delivery, e alert.Endpoint, ok bool, err error) {
+	err = p.db.Write(ctx, "claim webhook", func(t *engine.Tx) error {
+		ok = false
+		n, err := t.Exec(claim, engine.ToMS(t.Now.Add(lease)), []byte(due.Endpoint),
+			[]byte(due.Message), engine.ToMS(due.At))
+		if err != nil || n == 0 {
+			return err
+		}
+		var row deliveryRow
+		if ok, err = t.Get(&row, oneDelivery, []byte(due.Endpoint), []byte(due.Message)); err != nil ||
+			!ok {
+			return err
+		}
+		if d, err = row.delivery(); err != nil {
+			return err
+		}
+		found, err := readEndpoints(&t.Reader, oneEndpoint, []byte(due.Endpoint))
+		if ok = len(found) == 1; ok {
+			e = found[0]
+		}
+		return err
+	})
+	return d, e, ok, err
+}
+
+// Finish records an attempt and what follows from it: the next one, or that the endpoint is
+// disabled, which the others are told. It returns the endpoint as it is then. Errors: Unavailable,
+// OutcomeUnknown.
+func (p *Part) Finish(ctx context.Context, d alert.Delivery, a alert.Attempt, jitter float64) (
+	e alert.Endpoint, err error) {
+	err = p.db.Write(ctx, "finish webhook", func(t *engine.Tx) error {
+		before, err := one(&t.Reader, lockEndpoint, d.Endpoint)
+		if err != nil {
+			return gone(err)
+		}
+		current, found, err := lock(t, d.Endpoint, d.Message.ID)
+		if err != nil || !found {
+			return err
+		}
+		var after alert.Delivery
+		after, e = alert.After(current, before, a, jitter)
+		if err := put(t, &after); err != nil {
+			return err
+		}
+		if e.Disabled == before.Disabled && e.FailingSince.Equal(before.FailingSince) {
+			return nil
+		}
+		if err := p.update(t, &e); err != nil || e.Disabled == before.Disabled {
+			return err
+		}
+		return p.post(t, []alert.Message{{Type: alert.TypeDisabled, Tenant: e.Tenant, CreatedAt: t.Now,
+			Body: alert.Body(alert.TypeDisabled, t.Now, disabledData{e.ID, e.Tenant, e.URL, e.Disabled,
+				e.FailingSince})}})
+	})
+	return e, err
+}
+
+// disabledData is the data of a message of type endpoint.disabled.
+type disabledData struct {
+	Endpoint     string         `json:"endpoint"`
+	Tenant       string         `json:"tenant"`
+	URL          string         `json:"url"`
+	Disabled     alert.Disabled `json:"disabled"`
+	FailingSince time.Time      `json:"failing_since,omitzero"`
+}
+
+// gone returns nil for an endpoint that was deleted meanwhile.
+func gone(err error) error {
+	if budget.Is(err, budget.WebhookNotFound) {
+		return nil
+	}
+	return err
+}
+
+func lock(t *engine.Tx, endpoint, message string) (d alert.Delivery, found bool, err error) {
+	var row deliveryRow
+	found, err = t.Get(&row, lockDelivery, []byte(endpoint), []byte(message))
+	if err != nil || !found {
+		return d, found, err
+	}
+	d, err = row.delivery()
+	return d, true, err
+}
+
+// put writes what changes of a delivery.
+func put(t *engine.Tx, d *alert.Delivery) error {
+	attempts, err := json.Marshal(d.Attempts)
+	if err != nil {
+		return err
+	}
+	var due any
+	if !d.DueAt.IsZero() {
+		due = engine.ToMS(d.DueAt)
+	}
+	_, err = t.Exec(updateDelivery, string(d.State), d.Tries, due, attempts, []byte(d.Endpoint),
+		[]byte(d.Message.ID))
+	return err
+}
+
+// Deliveries reads the deliveries of an endpoint before a message, the newest first; "": from the
+// newest. Error: Unavailable.
+func (p *Part) Deliveries(ctx context.Context, endpoint, before string, limit int) (
+	out []alert.Delivery, err error) {
+	if before == "" {
+		before = "n" // above every id
+	}
+	err = p.db.Read(ctx, "deliveries", func(r *engine.Reader) error {
+		out = nil
+		var found []deliveryRow
+		err := r.List(&found, pageDeliveries, []byte(endpoint), []byte(before), limit)
+		for i := range found {
+			d, err := found[i].delivery()
+			if err != nil {
+				return err
+			}
+			out = append(out, d)
+		}
+		return err
+	})
+	return out, err
+}
+
+// Test writes a message for one endpoint, which gets it even while it is disabled. Errors:
+// WebhookNotFound, Unavailable, OutcomeUnknown. A repetition writes another one.
+func (p *Part) Test(ctx context.Context, id string) (d alert.Delivery, err error) {
+	err = p.db.Write(ctx, "test webhook", func(t *engine.Tx) error {
+		e, err := one(&t.Reader, lockEndpoint, id)
+		if err != nil {
+			return err
+		}
+		d = alert.Delivery{Endpoint: id, State: alert.Pending, Attempts: []alert.Attempt{},
+			DueAt: engine.FromMS(engine.ToMS(t.Now)),
+			Message: alert.Message{Type: alert.TypeTest, Tenant: e.Tenant,
+				CreatedAt: engine.FromMS(engine.ToMS(t.Now)),
+				Body:      alert.Body(alert.TypeTest, t.Now, map[string]string{"endpoint": id})}}
+		if d.Message.ID, err = p.newMessageID(t.Now); err != nil {
+			return err
+		}
+		trail.FromContext(ctx).Change(e.Tenant, id, nil, nil)
+		m := &d.Message
+		if err := t.Insert(insertMessages, messageWidth, []any{[]byte(m.ID), []byte(m.Tenant), m.Type,
+			m.Body, engine.ToMS(m.CreatedAt)}); err != nil {
+			return err
+		}
+		return t.Insert(insertDeliveries, deliveryWidth, []any{[]byte(id), []byte(m.ID),
+			string(d.State), 0, engine.ToMS(d.DueAt), []byte("[]")})
+	})
+	return d, err
+}
+
+// Resend has a message delivered again, with all attempts, under its id. Errors: WebhookNotFound,
+// DeliveryNotFound, Unavailable, OutcomeUnknown.
+func (p *Part) Resend(ctx context.Context, id, message string) (d alert.Delivery, err error) {
+	err = p.db.Write(ctx, "resend webhook", func(t *engine.Tx) error {
+		e, err := one(&t.Reader, lockEndpoint, id)
+		if err != nil {
+			return err
+		}
+		found := false
+		if d, found, err = lock(t, id, message); err != nil {
+			return err
+		}
+		if !found {
+			return budget.Refuse(budget.DeliveryNotFound, "resend webhook",
+				"endpoint %s has no message %.60q", id, message)
+		}
+		d.State, d.Tries, d.DueAt = alert.Pending, 0, engine.FromMS(engine.ToMS(t.Now))
+		trail.FromContext(ctx).Change(e.Tenant, id, nil, nil)
+		return put(t, &d)
+	})
+	return d, err
+}

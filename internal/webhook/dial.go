@@ -1,0 +1,73 @@
+package webhook
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"net/http"
+	"net/netip"
+	"slices"
+	"syscall"
+	"time"
+)
+
+// forbidden are networks that are no private ones by their definition and lead to no receiver on
+// the internet either (RFC 6890), or that carry an IPv4 address within an IPv6 one.
+var forbidden = []netip.Prefix{
+	netip.MustParsePrefix("0.0.0.0/8"), netip.MustParsePrefix("100.64.0.0/10"),
+	netip.MustParsePrefix("192.0.0.0/24"), netip.MustParsePrefix("192.0.2.0/24"),
+	netip.MustParsePrefix("192.88.99.0/24"), netip.MustParsePrefix("198.18.0.0/15"),
+	netip.MustParsePrefix("198.51.100.0/24"), netip.MustParsePrefix("203.0.113.0/24"),
+	netip.MustParsePrefix("240.0.0.0/4"), netip.MustParsePrefix("64:ff9b::/96"),
+	netip.MustParsePrefix("64:ff9b:1::/48"), netip.MustParsePrefix("100::/64"),
+	netip.MustParsePrefix("2001::/23"), netip.MustParsePrefix("2001:db8::/32"),
+	netip.MustParsePrefix("2002::/16"), netip.MustParsePrefix("fec0::/10"),
+}
+
+// isPublic reports whether an address is one of the internet: not private, loopback, link-local,
+// multicast or reserved.
+func isPublic(ip netip.Addr) bool {
+	return ip.IsGlobalUnicast() && !ip.IsPrivate() && !slices.ContainsFunc(forbidden,
+		func(p netip.Prefix) bool { return p.Contains(ip) })
+}
+
+// plainKey marks the context of a request that is not encrypted.
+type plainKey struct{}
+
+// permit judges the address that is about to be connected to, after its name was resolved: a name
+// that leads elsewhere the next time is judged again.
+func permit(ctx context.Context, address string, allow []netip.Prefix) error {
+	at, err := netip.ParseAddrPort(address)
+	if err != nil {
+		return fmt.Errorf("%q is not an address", address)
+	}
+	ip := at.Addr().Unmap().WithZone("")
+	plain, _ := ctx.Value(plainKey{}).(bool)
+	switch {
+	case slices.ContainsFunc(allow, func(p netip.Prefix) bool { return p.Contains(ip) }):
+		return nil
+	case !isPublic(ip):
+		return fmt.Errorf("%s is not a public address: webhooks.allow can allow it", ip)
+	case plain:
+		return fmt.Errorf("%s would be sent to unencrypted: use https, or allow it in webhooks.allow",
+			ip)
+	}
+	return nil
+}
+
+// maxHeader bounds the header of an answer, in bytes.
+const maxHeader = 16 << 10
+
+// newClient returns a client that connects to permitted addresses only, follows no redirect, uses
+// no proxy, and keeps no connection: each attempt is judged by itself.
+func newClient(allow []netip.Prefix, timeout time.Duration) *http.Client {
+	dialer := &net.Dialer{Timeout: timeout, ControlContext: func(ctx context.Context, _ string,
+		address string, _ syscall.RawConn) error {
+		return permit(ctx, address, allow)
+	}}
+	return &http.Client{Timeout: timeout,
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+		Transport: &http.Transport{Proxy: nil, DialContext: dialer.DialContext,
+			DisableKeepAlives: true, DisableCompression: true, MaxResponseHeaderBytes: maxHeader,
+			TLSHandshakeTimeout: timeout, ResponseHeaderTimeout: timeout}}
+}

@@ -1,0 +1,172 @@
+package webhook
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"net/http"
+	"net/netip"
+	"net/url"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/budgetd/budgetd/alert"
+)
+
+// Outbox is where messages wait. Error of each: Unavailable, and for writes OutcomeUnknown. It is
+// safe for concurrent use.
+type Outbox interface {
+	// Due lists deliveries whose attempt is due, the longest due first.
+	Due(ctx context.Context, most int) ([]alert.Due, error)
+	// Claim takes one for its attempt: for lease nobody else gets it. ok is false if somebody else
+	// has it.
+	Claim(ctx context.Context, due alert.Due, lease time.Duration) (d alert.Delivery,
+		e alert.Endpoint, ok bool, err error)
+	// Finish records an attempt and what follows from it, and returns the endpoint as it is then.
+	Finish(ctx context.Context, d alert.Delivery, a alert.Attempt, jitter float64) (
+		alert.Endpoint, error)
+}
+
+// Bounds of a run: RunEvery is how often, most how many deliveries it looks at, atOnce how many it
+// sends at the same time, each how many of one endpoint, so that a slow one leaves room for others.
+const (
+	RunEvery           = time.Second
+	most, atOnce, each = 256, 16, 2
+)
+
+// Bounds of what is written down of an attempt.
+const (
+	recordTime = 5 * time.Second
+	maxError   = 300
+)
+
+// Config configures a Sender.
+type Config struct {
+	Outbox  Outbox
+	Secrets Secrets
+	// Allow are networks that may be sent to although they are not public, or unencrypted.
+	Allow []netip.Prefix
+	// Timeout bounds an attempt, from the name's resolution to the end of the answer's header.
+	Timeout time.Duration
+	// Agent is the User-Agent.
+	Agent string
+	Now   func() time.Time
+	Log   *slog.Logger
+}
+
+// Sender sends what is due. Only one goroutine may call RunOnce; any number of nodes may have a
+// sender.
+type Sender struct {
+	Config
+	client *http.Client
+}
+
+// New returns a sender. It contacts nothing.
+func New(c Config) *Sender { return &Sender{Config: c, client: newClient(c.Allow, c.Timeout)} }
+
+// RunOnce makes the attempts that are due, a bounded number, and waits for them. Error:
+// Unavailable; what is left is sent in the next run. A message whose attempt was cut off is sent
+// again after its lease, under the same webhook-id.
+func (s *Sender) RunOnce(ctx context.Context) error {
+	due, err := s.Outbox.Due(ctx, most)
+	if err != nil {
+		return err
+	}
+	var running sync.WaitGroup
+	taken := map[string]int{}
+	started := 0
+	for _, one := range due {
+		if taken[one.Endpoint] >= each || started == atOnce {
+			continue
+		}
+		d, e, ok, err := s.Outbox.Claim(ctx, one, s.Timeout+4*recordTime)
+		if err != nil {
+			running.Wait()
+			return err
+		}
+		if !ok {
+			continue
+		}
+		taken[one.Endpoint]++
+		started++
+		running.Go(func() { s.deliver(ctx, d, e) })
+	}
+	running.Wait()
+	return nil
+}
+
+// deliver makes one attempt and records it. The record is written even if the node stops.
+func (s *Sender) deliver(ctx context.Context, d alert.Delivery, e alert.Endpoint) {
+	a := alert.Attempt{At: s.Now()}
+	var err error
+	switch {
+	case e.Disabled != "" && d.Message.Type != alert.TypeTest:
+		err = fmt.Errorf("the endpoint is disabled: %s", e.Disabled)
+	default:
+		a.Status, err = s.Send(ctx, e, d.Message, a.At)
+	}
+	if ctx.Err() != nil && err != nil {
+		return // it was cut off: it is sent again after its lease
+	}
+	a.Took = max(s.Now().Sub(a.At), 0)
+	if err != nil {
+		a.Error = strings.ToValidUTF8(err.Error()[:min(len(err.Error()), maxError)], "")
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), recordTime)
+	defer cancel()
+	after, err := s.Outbox.Finish(ctx, d, a, rand.Float64()) //nolint:gosec // spreads load
+	switch {
+	case err != nil:
+		s.Log.Warn("webhook attempt is not recorded: it is made again", "endpoint", e.ID,
+			"message", d.Message.ID, "error", err)
+	case after.Disabled != e.Disabled:
+		s.Log.Error("webhook endpoint is disabled", "endpoint", e.ID, "url", e.URL,
+			"reason", string(after.Disabled), "failing_since", after.FailingSince)
+	case a.Error != "":
+		s.Log.Warn("webhook attempt failed", "endpoint", e.ID, "message", d.Message.ID,
+			"status", a.Status, "problem", a.Error)
+	}
+}
+
+// Send sends a message to an endpoint once and returns the status of the answer; 0 if there was
+// none. It does not read the answer's body. An error says why the message was not taken, without
+// secrets.
+func (s *Sender) Send(ctx context.Context, e alert.Endpoint, m alert.Message, at time.Time) (
+	status int, err error) {
+	keys, err := s.Secrets.keys(e.Secret)
+	if err != nil {
+		return 0, err
+	}
+	target, err := url.Parse(e.URL)
+	if err != nil {
+		return 0, err
+	}
+	ctx = context.WithValue(ctx, plainKey{}, target.Scheme != "https")
+	r, err := http.NewRequestWithContext(ctx, http.MethodPost, e.URL, bytes.NewReader(m.Body))
+	if err != nil {
+		return 0, err
+	}
+	r.Header.Set("Content-Type", "application/json")
+	r.Header.Set("User-Agent", s.Agent)
+	r.Header.Set("webhook-id", m.ID)
+	r.Header.Set("webhook-timestamp", strconv.FormatInt(at.Unix(), 10))
+	r.Header.Set("webhook-signature", signatures(keys, m.ID, at, m.Body))
+	answer, err := s.client.Do(r)
+	if err != nil {
+		var failed *url.Error
+		if errors.As(err, &failed) { // it repeats the URL
+			err = failed.Err
+		}
+		return 0, err
+	}
+	_ = answer.Body.Close() // it ends the connection: nothing of the body is of interest
+	if answer.StatusCode < 200 || answer.StatusCode > 299 {
+		return answer.StatusCode, fmt.Errorf("it answered %d", answer.StatusCode)
+	}
+	return answer.StatusCode, nil
+}

@@ -1,0 +1,272 @@
+package webhook_test
+
+import (
+	"encoding/base64"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	standard "github.com/standard-webhooks/standard-webhooks/libraries/go"
+
+	"github.com/budgetd/budgetd/alert"
+	"github.com/budgetd/budgetd/internal/webhook"
+)
+
+// secretOf is a secret in its usual form.
+func secretOf(letter string) string {
+	return "whsec_" + base64.StdEncoding.EncodeToString([]byte(strings.Repeat(letter, 32)))
+}
+
+var loopback = []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8"), netip.MustParsePrefix("::1/128")}
+
+// received is a request as a receiver gets it.
+type received struct {
+	header http.Header
+	body   string
+}
+
+// receiver is a real server that behaves as its handler says.
+type receiver struct {
+	*http.Server
+	url string
+	mu  sync.Mutex
+	got []received
+}
+
+func (r *receiver) taken() []received {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.got
+}
+
+func listen(t *testing.T, then http.HandlerFunc) *receiver {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := &receiver{url: "http://" + l.Addr().String() + "/hooks?of=budgetd"}
+	r.Server = &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
+		body, err := io.ReadAll(q.Body)
+		if err != nil {
+			t.Error(err)
+		}
+		r.mu.Lock()
+		r.got = append(r.got, received{q.Header.Clone(), string(body)})
+		r.mu.Unlock()
+		then(w, q)
+	})}
+	done := make(chan struct{})
+	go func() { defer close(done); _ = r.Serve(l) }()
+	t.Cleanup(func() { r.Close(); <-done })
+	return r
+}
+
+// senderOf is a sender with a folder of secrets.
+func senderOf(t *testing.T, allow []netip.Prefix, timeout time.Duration, lines ...string) *webhook.Sender {
+	t.Helper()
+	dir := t.TempDir()
+	write(t, filepath.Join(dir, "shop"), lines...)
+	return webhook.New(webhook.Config{Secrets: webhook.Secrets{Dir: dir}, Allow: allow, Timeout: timeout,
+		Agent: "budgetd/test", Now: time.Now, Log: slog.New(slog.DiscardHandler)})
+}
+
+func write(t *testing.T, file string, lines ...string) {
+	t.Helper()
+	if err := os.WriteFile(file, []byte(strings.Join(lines, "\n")+"\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+var message = alert.Message{ID: "msg_1", Type: alert.TypeTest, Body: []byte(`{"type":"test","data":{"ü":"<"}}`)}
+
+func send(t *testing.T, s *webhook.Sender, url string) (int, error) {
+	t.Helper()
+	e := alert.Endpoint{ID: "ep_1", URL: url, Secret: "shop"}
+	return s.Send(t.Context(), e, message, time.Now())
+}
+
+// TestStandardVerifies has the standard's own library judge what is sent: with each of the secrets
+// in the file, and not with another one or after a change of one byte.
+func TestStandardVerifies(t *testing.T) {
+	r := listen(t, func(http.ResponseWriter, *http.Request) {})
+	s := senderOf(t, loopback, time.Minute, secretOf("a"), "", secretOf("b"))
+	if status, err := send(t, s, r.url); status != 200 || err != nil {
+		t.Fatal(status, err)
+	}
+	got := r.taken()[0]
+	if got.header.Get("User-Agent") != "budgetd/test" || got.header.Get("Content-Type") != "application/json" ||
+		got.header.Get("webhook-id") != "msg_1" || got.body != string(message.Body) {
+		t.Errorf("%v %s", got.header, got.body)
+	}
+	for letter, want := range map[string]bool{"a": true, "b": true, "c": false} {
+		verifier, err := standard.NewWebhook(secretOf(letter))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := verifier.Verify([]byte(got.body), got.header); (err == nil) != want {
+			t.Errorf("secret %s: %v", letter, err)
+		}
+		if verifier.Verify([]byte(got.body+" "), got.header) == nil {
+			t.Errorf("secret %s verifies another body", letter)
+		}
+		other := got.header.Clone()
+		other.Set("webhook-id", "msg_2")
+		if verifier.Verify([]byte(got.body), other) == nil {
+			t.Errorf("secret %s verifies another id", letter)
+		}
+	}
+}
+
+// TestReceiverFails has a receiver fail in every way.
+func TestReceiverFails(t *testing.T) {
+	release := make(chan struct{})
+	hang := func(http.ResponseWriter, *http.Request) { <-release }
+	var elsewhere receiver
+	raw := func(text string) http.HandlerFunc {
+		return func(w http.ResponseWriter, _ *http.Request) {
+			conn, _, err := w.(http.Hijacker).Hijack()
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			_, _ = io.WriteString(conn, text)
+			conn.Close()
+		}
+	}
+	redirect := func(w http.ResponseWriter, q *http.Request) {
+		http.Redirect(w, q, elsewhere.url, http.StatusMovedPermanently)
+	}
+	other := listen(t, func(http.ResponseWriter, *http.Request) {})
+	elsewhere.url = other.url
+	for name, test := range map[string]struct {
+		then    http.HandlerFunc
+		timeout time.Duration
+		status  int
+		err     string
+	}{
+		"500":                    {func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(500) }, time.Minute, 500, "it answered 500"},
+		"301":                    {redirect, time.Minute, 301, "it answered 301"},
+		"410":                    {func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(410) }, time.Minute, 410, "it answered 410"},
+		"hangs":                  {hang, 200 * time.Millisecond, 0, "timeout"},
+		"closes":                 {raw(""), time.Minute, 0, "EOF"},
+		"closes within the head": {raw("HTTP/1.1 200 OK\r\nContent-Le"), time.Minute, 0, "broken"},
+		"no HTTP":                {raw("SSH-2.0-OpenSSH\r\n\r\n"), time.Minute, 0, "malformed"},
+		"endless head": {raw("HTTP/1.1 200 OK\r\n" + strings.Repeat("A: "+strings.Repeat("x", 1000)+"\r\n", 40)),
+			time.Minute, 0, "exceeded"},
+		"closes within the body": {raw("HTTP/1.1 204 No\r\nContent-Length: 100\r\n\r\nabc"), time.Minute, 204, ""},
+		"huge body": {func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Content-Length", "1000000000000")
+			_, _ = w.Write(make([]byte, 1<<20))
+		}, time.Minute, 200, ""},
+		"slow body": {func(w http.ResponseWriter, _ *http.Request) {
+			w.WriteHeader(202)
+			w.(http.Flusher).Flush()
+			<-release
+		}, time.Minute, 202, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := listen(t, test.then)
+			status, err := send(t, senderOf(t, loopback, test.timeout, secretOf("a")), r.url)
+			if status != test.status || (err == nil) != (test.err == "") ||
+				err != nil && !strings.Contains(strings.ToLower(err.Error()), strings.ToLower(test.err)) {
+				t.Errorf("%d, %v", status, err)
+			}
+			if err != nil && (strings.Contains(err.Error(), "whsec") || strings.Contains(err.Error(), "hooks")) {
+				t.Errorf("it shows too much: %v", err)
+			}
+		})
+	}
+	close(release)
+	if got := other.taken(); len(got) != 0 {
+		t.Errorf("a redirect was followed: %v", got)
+	}
+	r := listen(t, hang)
+	r.Close()
+	if status, err := send(t, senderOf(t, loopback, time.Minute, secretOf("a")), r.url); status != 0 || err == nil {
+		t.Errorf("nobody listens: %d, %v", status, err)
+	}
+}
+
+// TestAddresses checks which addresses are connected to: by the number that the name leads to.
+func TestAddresses(t *testing.T) {
+	r := listen(t, func(http.ResponseWriter, *http.Request) {})
+	port := netip.MustParseAddrPort(strings.TrimSuffix(strings.TrimPrefix(r.url, "http://"), "/hooks?of=budgetd")).Port()
+	for _, host := range []string{"127.0.0.1", "localhost", "0.0.0.0", "[::]", "[::1]", "10.0.0.1", "192.168.1.1",
+		"172.16.0.1", "169.254.169.254", "[fe80::1]", "[fd00::1]", "100.64.0.1", "[::ffff:127.0.0.1]",
+		"[64:ff9b::7f00:1]", "[2002:7f00:1::]", "224.0.0.1", "255.255.255.255"} {
+		status, err := send(t, senderOf(t, nil, 20*time.Second, secretOf("a")), fmt.Sprintf("https://%s:%d/", host, port))
+		if status != 0 || err == nil || strings.Contains(err.Error(), "tls") {
+			t.Errorf("%s: %d, %v", host, status, err)
+		}
+	}
+	_, err := send(t, senderOf(t, nil, time.Minute, secretOf("a")), r.url)
+	if err == nil || !strings.Contains(err.Error(), "127.0.0.1 is not a public address") {
+		t.Error(err)
+	}
+	only := []netip.Prefix{netip.MustParsePrefix("127.0.0.2/32")}
+	if _, err := send(t, senderOf(t, only, time.Minute, secretOf("a")), r.url); err == nil {
+		t.Error("an address beside the allowed one is connected to")
+	}
+	if got := r.taken(); len(got) != 0 {
+		t.Errorf("%d requests came", len(got))
+	}
+	if status, err := send(t, senderOf(t, loopback, time.Minute, secretOf("a")), r.url); status != 200 {
+		t.Errorf("an allowed address: %d, %v", status, err)
+	}
+	// Without TLS only to what is allowed: 192.0.9.1 is public, and nothing is sent to it.
+	if _, err := send(t, senderOf(t, loopback, time.Minute, secretOf("a")), "http://192.0.9.1:1/"); err == nil ||
+		!strings.Contains(err.Error(), "unencrypted") {
+		t.Error(err)
+	}
+}
+
+// TestNoProxy checks that the environment's proxy is not used.
+func TestNoProxy(t *testing.T) {
+	proxy := listen(t, func(http.ResponseWriter, *http.Request) {})
+	for _, name := range []string{"HTTP_PROXY", "http_proxy", "HTTPS_PROXY", "ALL_PROXY"} {
+		t.Setenv(name, proxy.url)
+	}
+	_, err := send(t, senderOf(t, loopback, time.Minute, secretOf("a")), "http://192.0.9.1:1/")
+	if err == nil || len(proxy.taken()) > 0 {
+		t.Errorf("%v, the proxy got %v", err, proxy.taken())
+	}
+}
+
+// TestSecrets checks what a file of secrets must be, and that no secret is shown.
+func TestSecrets(t *testing.T) {
+	dir := t.TempDir()
+	s := webhook.Secrets{Dir: dir}
+	for text, want := range map[string]string{
+		secretOf("a"): "",
+		secretOf("a") + "\n" + "YWFhYWFhYWFhYWFhYWFhYWFhYWFhYWFhYWFhYWFhYWE=": "",
+		"whsec_dG9vIHNob3J0":                  "secret 1 is not",
+		secretOf("a") + "\nnot base64!":       "secret 2 is not",
+		strings.Repeat(secretOf("a")+"\n", 5): "has 5 secrets",
+		" ":                                   "it is empty",
+	} {
+		write(t, filepath.Join(dir, "shop"), text)
+		err := s.Check("shop")
+		if (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
+			t.Errorf("%q: %v", text, err)
+		}
+		if err != nil && strings.Contains(err.Error(), "YWFh") {
+			t.Errorf("a secret is shown: %v", err)
+		}
+	}
+	if err := s.Check("none"); err == nil {
+		t.Error("a missing file is accepted")
+	}
+	if err := (webhook.Secrets{}).Check("shop"); err == nil || !strings.Contains(err.Error(), "secrets_dir") {
+		t.Error(err)
+	}
+}
