@@ -36,9 +36,9 @@ var (
 	rules = slices.Concat(words, []string{"allocation", "limit", "ledger", "fragment", "series",
 		"access", "trail", "alert"})
 	actor = slices.Concat(rules, []string{"bucket"})
-	// shared is what the verbs share: the queue that makes batches, where buckets are put, and what
-	// a deduction needs in either mode.
-	shared = []string{"bucket/batch", "bucket/place", "bucket/deduct"}
+	// shared is what the verbs share: the queue that makes batches, where buckets are put, what a
+	// deduction needs in either mode, and the spans of calls.
+	shared = []string{"bucket/batch", "bucket/place", "bucket/deduct", "bucket/span"}
 	root   = []string{"."} // schema.sql and config.yaml
 	edge   = []string{"internal/edge", "internal/guard", "internal/contract"}
 	// ground is what the parts of the database stand on. They do not know each other.
@@ -68,14 +68,16 @@ var house = map[string]place{
 	"bucket":        {may: slices.Concat(rules, []string{"bucket/batch", "bucket/place"})},
 	"bucket/batch":  {stdOnly: true},
 	"bucket/place":  {may: actor},
+	"bucket/span":   {},
 	"bucket/deduct": {may: slices.Concat(actor, []string{"bucket/batch"})},
 	"bucket/*":      {may: slices.Concat(actor, shared)},
 	// technologies
-	"internal/redisstore": {may: actor, store: "internal/redisstore"},
-	"internal/memstore":   {may: actor, store: "internal/memstore"},
+	"internal/redisstore": {may: slices.Concat(actor, []string{"bucket/span"}),
+		store: "internal/redisstore"},
+	"internal/memstore": {may: actor, store: "internal/memstore"},
 	"internal/sqlstore/*": {may: slices.Concat(actor, ground, []string{"bucket/*"}),
 		store: "internal/sqlstore"},
-	"internal/sqlstore/engine": {may: slices.Concat(actor, root, below), store: "internal/sqlstore"},
+	"internal/sqlstore/engine": {may: slices.Concat(actor, root, below, []string{"bucket/span"}), store: "internal/sqlstore"},
 	// the two that the engine is made with: they work on database/sql
 	"internal/sqlstore/auditlog": {may: rules, store: "internal/sqlstore"},
 	"internal/sqlstore/keys":     {may: rules, store: "internal/sqlstore"},
@@ -127,6 +129,7 @@ var technologies = map[string][]string{
 	"github.com/coreos/go-oidc":      {"internal/oidc"},
 	"golang.org/x/oauth2":            {"internal/oidc"},
 	"golang.org/x/time":              {"internal/edge"},
+	"go.opentelemetry.io/otel/sdk":   {"internal/daemon", "bucket/span"},
 	"github.com/chromedp":            {"internal/console"},
 	"github.com/yuin/goldmark":       {"internal/contract"},
 }

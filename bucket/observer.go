@@ -1,6 +1,7 @@
 package bucket
 
 import (
+	"context"
 	"time"
 
 	"github.com/budgetd/budgetd/budget"
@@ -15,12 +16,12 @@ type Observer interface {
 	Looks
 }
 
-// Calls are calls of stores and of the database.
+// Calls are calls of stores and of the database. The contexts are those of the calls.
 type Calls interface {
 	// LaneCall reports one call of a lane that carried so many operations.
-	LaneCall(lane Lane, operations int, took time.Duration)
+	LaneCall(ctx context.Context, lane Lane, operations int, took time.Duration)
 	// Commit reports one flight that wrote so many ledger rows.
-	Commit(rows int, took time.Duration)
+	Commit(ctx context.Context, rows int, took time.Duration)
 	// Failed reports a store ("store") or SQL ("sql") call that failed with this code.
 	Failed(where string, code budget.Code)
 	// Skipped reports operations that went to SQL without asking the filter.

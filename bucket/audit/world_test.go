@@ -1,6 +1,7 @@
 package audit_test
 
 import (
+	"context"
 	"fmt"
 	"path/filepath"
 	"sync"
@@ -175,14 +176,14 @@ func (o *seen) Stranded(unreachable, recyclable, atRisk int64) {
 	o.stranded = [3]int64{unreachable, recyclable, atRisk}
 }
 
-func (o *seen) LaneCall(bucket.Lane, int, time.Duration) {}
-func (o *seen) Commit(int, time.Duration)                {}
-func (o *seen) Failed(string, budget.Code)               {}
-func (o *seen) Skipped(int)                              {}
-func (o *seen) Moved(string, int64)                      {}
-func (o *seen) HoldsExpired(int)                         {}
-func (o *seen) HoldsOpen(int)                            {}
-func (o *seen) Lag(bucket.Lane, time.Duration)           {}
+func (o *seen) LaneCall(context.Context, bucket.Lane, int, time.Duration) {}
+func (o *seen) Commit(context.Context, int, time.Duration)                {}
+func (o *seen) Failed(string, budget.Code)                                {}
+func (o *seen) Skipped(int)                                               {}
+func (o *seen) Moved(string, int64)                                       {}
+func (o *seen) HoldsExpired(int)                                          {}
+func (o *seen) HoldsOpen(int)                                             {}
+func (o *seen) Lag(bucket.Lane, time.Duration)                            {}
 
 // eachFar runs a test whose clock goes far from the database server's.
 func eachFar(t *testing.T, run func(w *world)) {

@@ -9,6 +9,7 @@ import (
 	"github.com/budgetd/budgetd/bucket"
 	"github.com/budgetd/budgetd/bucket/batch"
 	"github.com/budgetd/budgetd/bucket/deduct"
+	"github.com/budgetd/budgetd/bucket/span"
 	"github.com/budgetd/budgetd/budget"
 )
 
@@ -95,8 +96,10 @@ func (l *lane) deduct(ops []*op) {
 		return
 	}
 	began := l.s.clock.Now()
+	ctx, end := span.Flight(ctx, l.s.tracer, "flight", l.sent)
 	answer, err := l.store.Deduct(ctx, m.Memory, l.list)
-	l.s.observer.LaneCall(l.name, len(l.sent), l.s.clock.Now().Sub(began))
+	end(err)
+	l.s.observer.LaneCall(ctx, l.name, len(l.sent), l.s.clock.Now().Sub(began))
 	if err == nil && len(answer.Outcomes) != len(l.sent) {
 		err = budget.Refuse(budget.OutcomeUnknown, "deduct", "not every deduction got an outcome")
 	}

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	lru "github.com/hashicorp/golang-lru/v2"
+	"go.opentelemetry.io/otel/trace"
 
 	"github.com/budgetd/budgetd/bucket"
 	"github.com/budgetd/budgetd/bucket/batch"
@@ -94,6 +95,8 @@ type Config struct {
 	// Rand fills a slice with random bytes; crypto/rand when nil.
 	Rand     func([]byte)
 	Observer Observer
+	// Tracer starts the spans of flights; nil: there are none.
+	Tracer   trace.Tracer
 	Settings Settings
 }
 
@@ -107,6 +110,7 @@ type Service struct {
 	clock    bucket.Clock
 	sqlNow   func() time.Time
 	observer Observer
+	tracer   trace.Tracer
 	set      Settings
 
 	states   *lru.Cache[int64, *state]
@@ -120,7 +124,8 @@ type Service struct {
 // New makes a service. It contacts nothing.
 func New(c Config) (*Service, error) {
 	s := &Service{budgets: c.Budgets, ledger: c.Ledger, stores: c.Stores, observer: c.Observer,
-		set: c.Settings.withDefaults()}
+		tracer: c.Tracer,
+		set:    c.Settings.withDefaults()}
 	s.host = deduct.Host{Budgets: c.Budgets, Clock: c.Clock, Now: c.Now, Rand: c.Rand,
 		Deadline: s.set.Deadline, Grace: s.set.Grace, Truth: "the store"}
 	s.host.Ready()
@@ -156,9 +161,9 @@ func (s *Service) failed(where string, err error) {
 // unheard is an observer that nobody listens to.
 type unheard struct{}
 
-func (unheard) LaneCall(bucket.Lane, int, time.Duration) {}
-func (unheard) Commit(int, time.Duration)                {}
-func (unheard) Failed(string, budget.Code)               {}
-func (unheard) Skipped(int)                              {}
-func (unheard) Moved(string, int64)                      {}
-func (unheard) Lag(bucket.Lane, time.Duration)           {}
+func (unheard) LaneCall(context.Context, bucket.Lane, int, time.Duration) {}
+func (unheard) Commit(context.Context, int, time.Duration)                {}
+func (unheard) Failed(string, budget.Code)                                {}
+func (unheard) Skipped(int)                                               {}
+func (unheard) Moved(string, int64)                                       {}
+func (unheard) Lag(bucket.Lane, time.Duration)                            {}

@@ -1,6 +1,7 @@
 package deduct
 
 import (
+	"context"
 	"sync/atomic"
 
 	"github.com/budgetd/budgetd/bucket"
@@ -61,6 +62,9 @@ func (o *Op) withdraw() bool { return o.phase.CompareAndSwap(phaseWaiting, phase
 
 // Withdrawn reports whether the operation's request was answered before a call took it.
 func (o *Op) Withdrawn() bool { return o.phase.Load() == phaseWithdrawn }
+
+// Context returns the context of the operation's request.
+func (o *Op) Context() context.Context { return o.wave.Ctx }
 
 // Back gives the operation back to its wave. urgent says that it needs another step. The caller has
 // it no more.

@@ -111,7 +111,7 @@ func (s *Service) commit(orders []Order) ([]Settled, error) {
 		return nil, err
 	}
 	if s.observer != nil {
-		s.observer.Commit(len(orders), time.Since(began))
+		s.observer.Commit(ctx, len(orders), time.Since(began))
 	}
 	s.tell(levels)
 	return got, nil

@@ -30,12 +30,12 @@ type told struct {
 	failed        int
 }
 
-func (o *told) Commit(rows int, _ time.Duration) { o.note(func() { o.commits++ }) }
-func (o *told) Failed(string, budget.Code)       { o.note(func() { o.failed++ }) }
-func (o *told) HoldsExpired(n int)               { o.note(func() { o.expired += n }) }
-func (o *told) Moved(_ string, units int64)      { o.note(func() { o.units += units }) }
-func (o *told) HoldsOpen(n int)                  { o.note(func() { o.open = n }) }
-func (o *told) note(change func())               { o.mu.Lock(); defer o.mu.Unlock(); change() }
+func (o *told) Commit(_ context.Context, rows int, _ time.Duration) { o.note(func() { o.commits++ }) }
+func (o *told) Failed(string, budget.Code)                          { o.note(func() { o.failed++ }) }
+func (o *told) HoldsExpired(n int)                                  { o.note(func() { o.expired += n }) }
+func (o *told) Moved(_ string, units int64)                         { o.note(func() { o.units += units }) }
+func (o *told) HoldsOpen(n int)                                     { o.note(func() { o.open = n }) }
+func (o *told) note(change func())                                  { o.mu.Lock(); defer o.mu.Unlock(); change() }
 func (o *told) Take(context.Context, bucket.Lane, []bucket.Take) ([]bucket.Taken, error) {
 	return nil, nil
 }

@@ -1,12 +1,14 @@
 package row
 
 import (
+	"context"
 	"errors"
 	"time"
 
 	"github.com/budgetd/budgetd/bucket"
 	"github.com/budgetd/budgetd/bucket/batch"
 	"github.com/budgetd/budgetd/bucket/deduct"
+	"github.com/budgetd/budgetd/bucket/span"
 	"github.com/budgetd/budgetd/budget"
 )
 
@@ -43,8 +45,10 @@ func (l *slot) fly(ops []*op) {
 	ctx, cancel := l.s.bounded()
 	defer cancel()
 	began := l.s.clock.Now()
+	ctx, end := span.Flight(ctx, l.s.tracer, "flight", l.ops)
 	outcomes, err := l.s.ledger.Commit(ctx, l.rows)
-	l.s.landed(stepCommitted, l.ops, outcomes, err, began)
+	end(err)
+	l.s.landed(ctx, stepCommitted, l.ops, outcomes, err, began)
 }
 
 // claim collects the operations that are still wanted, and releases the others.
@@ -64,8 +68,8 @@ var errOutcomes = &budget.Error{Code: budget.OutcomeUnknown, Op: "commit",
 	Message: "not every deduction got an outcome"}
 
 // landed gives the operations of a transaction back.
-func (s *Service) landed(step deduct.Step, ops []*op, outcomes []bucket.Outcome, err error,
-	began time.Time) {
+func (s *Service) landed(ctx context.Context, step deduct.Step, ops []*op,
+	outcomes []bucket.Outcome, err error, began time.Time) {
 	if err == nil && len(outcomes) != len(ops) {
 		err = errOutcomes
 	}
@@ -88,7 +92,7 @@ func (s *Service) landed(step deduct.Step, ops []*op, outcomes []bucket.Outcome,
 		}
 	}
 	if rows > 0 {
-		s.observer.Commit(rows, s.clock.Now().Sub(began))
+		s.observer.Commit(ctx, rows, s.clock.Now().Sub(began))
 	}
 	for _, o := range ops {
 		o.Back(o.outcome == nil || o.outcome.Verdict != bucket.Accepted)
@@ -144,9 +148,11 @@ func (s *Service) gatherInto(budgetID, target int64, ops []*op) {
 	ctx, cancel := s.bounded()
 	defer cancel()
 	began := s.clock.Now()
+	ctx, end := span.Flight(ctx, s.tracer, "gather", ops)
 	outcomes, levels, err := s.ledger.Gather(ctx, budgetID, target, rows)
+	end(err)
 	s.tell(levels)
-	s.landed(stepGathered, ops, outcomes, err, began)
+	s.landed(ctx, stepGathered, ops, outcomes, err, began)
 }
 
 // rollOver rolls the period of a budget over for the operations that found it over.

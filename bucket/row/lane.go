@@ -8,6 +8,7 @@ import (
 
 	"github.com/budgetd/budgetd/bucket"
 	"github.com/budgetd/budgetd/bucket/batch"
+	"github.com/budgetd/budgetd/bucket/span"
 	"github.com/budgetd/budgetd/budget"
 )
 
@@ -174,7 +175,9 @@ func (l *lane) run(ops []*op) {
 	if len(l.call.ops) == 0 {
 		return
 	}
-	taken, err := l.take(l.call.takes, len(l.call.ops))
+	ctx, end := span.Flight(context.Background(), l.s.tracer, "filter", l.call.ops)
+	taken, err := l.take(ctx, l.call.takes, len(l.call.ops))
+	end(err)
 	if err != nil {
 		l.pass(l.call.ops)
 	} else {
@@ -194,12 +197,13 @@ func (l *lane) set(levels []bucket.Level) {
 }
 
 // take calls the filter. An answer that does not fit the question is none.
-func (l *lane) take(takes []bucket.Take, operations int) ([]bucket.Taken, error) {
-	ctx, cancel := context.WithTimeout(context.Background(), l.s.set.FilterTime)
+func (l *lane) take(ctx context.Context, takes []bucket.Take, operations int) (
+	[]bucket.Taken, error) {
+	ctx, cancel := context.WithTimeout(ctx, l.s.set.FilterTime)
 	defer cancel()
 	began := l.s.clock.Now()
 	taken, err := l.filter.Take(ctx, l.id, takes)
-	l.s.observer.LaneCall(l.id, operations, l.s.clock.Now().Sub(began))
+	l.s.observer.LaneCall(ctx, l.id, operations, l.s.clock.Now().Sub(began))
 	if err == nil && !answered(takes, taken) {
 		err = budget.Refuse(budget.Internal, "take", "the filter's answer does not fit the call")
 	}
@@ -237,7 +241,7 @@ func (l *lane) probe() {
 		break
 	}
 	l.mu.Unlock()
-	if _, err := l.take(takes, 0); err == nil {
+	if _, err := l.take(context.Background(), takes, 0); err == nil {
 		l.down.Store(false)
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	lru "github.com/hashicorp/golang-lru/v2"
+	"go.opentelemetry.io/otel/trace"
 
 	"github.com/budgetd/budgetd/bucket"
 	"github.com/budgetd/budgetd/bucket/batch"
@@ -73,6 +74,8 @@ type Config struct {
 	// Rand fills a slice with random bytes; crypto/rand when nil.
 	Rand     func([]byte)
 	Observer bucket.Calls
+	// Tracer starts the spans of flights; nil: there are none.
+	Tracer   trace.Tracer
 	Settings Settings
 }
 
@@ -88,6 +91,7 @@ type Service struct {
 	filters  map[string]bucket.Filter
 	clock    bucket.Clock
 	observer bucket.Calls
+	tracer   trace.Tracer
 	set      Settings
 
 	states  *lru.Cache[int64, *state]
@@ -103,7 +107,7 @@ type Service struct {
 // New makes a service. It contacts nothing.
 func New(c Config) (*Service, error) {
 	s := &Service{ledger: c.Ledger, lookup: c.Lookup, rollover: c.Rollover, refills: c.Refills,
-		filters: c.Filters, observer: c.Observer, set: c.Settings.withDefaults()}
+		filters: c.Filters, observer: c.Observer, tracer: c.Tracer, set: c.Settings.withDefaults()}
 	s.host = deduct.Host{Budgets: c.Budgets, Clock: c.Clock, Now: c.Now, Rand: c.Rand,
 		Deadline: s.set.Deadline, Grace: s.set.Grace, Truth: "the database"}
 	s.host.Ready()
@@ -143,7 +147,7 @@ func (s *Service) failed(where string, err error) {
 
 type noCalls struct{}
 
-func (noCalls) LaneCall(bucket.Lane, int, time.Duration) {}
-func (noCalls) Commit(int, time.Duration)                {}
-func (noCalls) Failed(string, budget.Code)               {}
-func (noCalls) Skipped(int)                              {}
+func (noCalls) LaneCall(context.Context, bucket.Lane, int, time.Duration) {}
+func (noCalls) Commit(context.Context, int, time.Duration)                {}
+func (noCalls) Failed(string, budget.Code)                                {}
+func (noCalls) Skipped(int)                                               {}

@@ -48,6 +48,7 @@ type Config struct {
 	Recycle    Recycle
 	Audit      Audit
 	Metrics    Metrics
+	Tracing    Tracing
 	Series     Series
 	Alerts     Alerts
 	Webhooks   Webhooks
@@ -141,6 +142,13 @@ type Audit struct {
 
 // Metrics bounds what /metrics shows.
 type Metrics struct{ Budgets int }
+
+// Tracing says where spans of OpenTelemetry go, "" for nowhere, and which share of the
+// administrative calls that belong to no trace gets one.
+type Tracing struct {
+	Endpoint string
+	Sample   float64
+}
 
 // Series says how long samples of the budgets' figures are kept; 0: none are taken.
 type Series struct{ Keep time.Duration }

@@ -64,6 +64,7 @@ func TestDefaults(t *testing.T) {
 		Recycle:    Recycle{Timezone: "UTC", StrandedShare: 0.2},
 		Audit:      Audit{500 * time.Millisecond, 5_000},
 		Metrics:    Metrics{100},
+		Tracing:    Tracing{Sample: 1},
 		Series:     Series{192 * time.Hour},
 		Alerts:     Alerts{Defaults: true, Keep: 720 * time.Hour},
 		Webhooks:   Webhooks{Timeout: 15 * time.Second},

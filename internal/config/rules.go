@@ -5,6 +5,7 @@ import (
 	"log/slog"
 	"net"
 	"net/netip"
+	"net/url"
 	"strconv"
 	"strings"
 	"time"
@@ -53,6 +54,18 @@ func text(into *string) rule {
 		text, ok := value.(string)
 		*into = text
 		return ok
+	}}
+}
+
+// collector is the URL of a collector of OpenTelemetry, or "" for none.
+func collector(into *string) rule {
+	const want = "must be http://host:port or https://host:port, with or without a path, or empty"
+	return rule{want: want, target: into, set: func(value any) bool {
+		text, ok := value.(string)
+		*into = text
+		at, err := url.Parse(text)
+		return ok && (text == "" || err == nil && at.Host != "" && at.RawQuery == "" &&
+			(at.Scheme == "http" || at.Scheme == "https"))
 	}}
 }
 

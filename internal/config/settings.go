@@ -42,6 +42,9 @@ func (c *Config) serviceSettings() []setting {
 
 		{"metrics.budgets", integer(&c.Metrics.Budgets, 0, 10_000)},
 
+		{"tracing.endpoint", collector(&c.Tracing.Endpoint)},
+		{"tracing.sample", share(&c.Tracing.Sample)},
+
 		{"series.keep", duration(&c.Series.Keep, "0s", "744h")},
 
 		{"alerts.defaults", flag(&c.Alerts.Defaults)},

@@ -34,7 +34,12 @@ func serve(ctx context.Context, c config.Config, file string, log *slog.Logger,
 	if err != nil {
 		return err
 	}
-	service, err := ground.service(c, log, observer)
+	tracer, sendSpans, err := tracing(ctx, c, log)
+	if err != nil {
+		return fmt.Errorf("tracing: %w", err)
+	}
+	defer sendSpans()
+	service, err := ground.service(c, log, observer, tracer)
 	if err != nil {
 		return err
 	}
@@ -62,15 +67,11 @@ func serve(ctx context.Context, c config.Config, file string, log *slog.Logger,
 		Drivers:  ground.drivers,
 		Limits:   limitsOf(c.HTTP),
 		Log:      log,
-		Observer: observer,
-		Metrics:  observer.Handler(),
 		Guard:    gate.guard,
-		Trail:    gate.books,
-		Records:  gate.books,
-		Keys:     gate.desk,
-		Names:    service.names,
-		Alerts:   service.warnings,
-		Webhooks: service.hooks,
+		Observer: observer, Metrics: observer.Handler(), Tracer: tracer,
+		Trail: gate.books, Records: gate.books,
+		Keys: gate.desk, Names: service.names,
+		Alerts: service.warnings, Webhooks: service.hooks,
 	}
 	if gate.login != nil {
 		api.Login = gate.login

@@ -7,6 +7,8 @@ import (
 	"slices"
 	"time"
 
+	"go.opentelemetry.io/otel/trace"
+
 	"github.com/budgetd/budgetd/bucket"
 	"github.com/budgetd/budgetd/bucket/audit"
 	"github.com/budgetd/budgetd/bucket/counter"
@@ -83,6 +85,7 @@ type maker struct {
 	c        config.Config
 	log      *slog.Logger
 	observer bucket.Observer
+	tracer   trace.Tracer // nil: none
 	budgets  *bucket.Budgets
 	places   *place.Map
 	filters  filters
@@ -92,9 +95,9 @@ type maker struct {
 }
 
 // service puts the node together on this ground. It contacts nothing.
-func (g *ground) service(c config.Config, log *slog.Logger, observer bucket.Observer) (*node,
-	error) {
-	m := &maker{ground: g, parts: partsOf(g.db), c: c, log: log, observer: observer,
+func (g *ground) service(c config.Config, log *slog.Logger, observer bucket.Observer,
+	tracer trace.Tracer) (*node, error) {
+	m := &maker{ground: g, parts: partsOf(g.db), c: c, log: log, observer: observer, tracer: tracer,
 		filters: filters(g.stores)}
 	var err error
 	m.budgets, err = bucket.NewBudgets(bucket.BudgetsConfig{Definitions: m.definitions,
@@ -144,7 +147,7 @@ func (m *maker) transferService() *transfer.Service {
 func (m *maker) rowService() (*row.Service, error) {
 	return row.New(row.Config{Budgets: m.budgets, Ledger: m.commit, Lookup: m.commit,
 		Rollover: m.moves, Refills: m.moves, Filters: m.filters.byInstance(), Now: m.db.Now,
-		Observer: m.observer,
+		Observer: m.observer, Tracer: m.tracer,
 		Settings: row.Settings{Deadline: m.c.Deduct.Deadline, StepTime: m.c.Deduct.StepTimeout,
 			Queue: m.c.Deduct.Queue, LaneOperations: m.c.Deduct.BatchSize,
 			States: m.c.Cache.Budgets}})
@@ -159,7 +162,7 @@ func (m *maker) counterService() (*counter.Service, error) {
 	return counter.New(counter.Config{Budgets: m.budgets, Ledger: counter.Ledger{Lanes: m.parts.lanes,
 		Epochs: m.parts.lanes, Supply: m.parts.lanes, Periods: m.parts.lanes, Moves: m.parts.lanes,
 		Covers: m.commit, Quarantines: quarantine.New(m.db)},
-		Stores: stores, Now: m.db.Now, Observer: m.observer,
+		Stores: stores, Now: m.db.Now, Observer: m.observer, Tracer: m.tracer,
 		Settings: counter.Settings{Deadline: m.c.Deduct.Deadline, StepTime: m.c.Deduct.StepTimeout,
 			Queue: m.c.Deduct.Queue, LaneOperations: m.c.Deduct.BatchSize,
 			States: m.c.Cache.Budgets}})

@@ -95,7 +95,8 @@ func (c *call) send(status int, contentType []string, body any) error {
 	header["Content-Type"] = contentType
 	header["Content-Length"] = c.length[:]
 	edge.SecureAnswer(header, c.encrypted())
-	c.api.observer.Request(c.route.pattern, status, c.api.now().Sub(c.began))
+	c.api.observer.Request(c.route.pattern, status, c.api.now().Sub(c.began), recorded(c.span))
+	c.status = status
 	c.w.WriteHeader(status)
 	// An error here means that the caller is gone; it will ask again.
 	_, _ = c.w.Write(d.Text)

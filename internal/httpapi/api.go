@@ -29,6 +29,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"go.opentelemetry.io/otel/trace"
+
 	"github.com/budgetd/budgetd/access"
 	"github.com/budgetd/budgetd/budget"
 	"github.com/budgetd/budgetd/internal/guard"
@@ -53,8 +55,9 @@ type Service interface {
 
 // Observer is told what was answered, for metrics. Safe for concurrent use, returns at once.
 type Observer interface {
-	// Request: a request of a route (its pattern) was answered.
-	Request(route string, status int, took time.Duration)
+	// Request: a request of a route (its pattern) was answered. trace is the id of its trace if that
+	// is recorded, else "".
+	Request(route string, status int, took time.Duration, trace string)
 	// Deduction: a deduct, alone or in a batch, came out as accepted (code "") or with this code.
 	Deduction(code budget.Code, replayed bool)
 	// InFlight: so many requests are being answered.
@@ -70,6 +73,8 @@ type Config struct {
 	Log     *slog.Logger
 	// Observer may be nil.
 	Observer Observer
+	// Tracer starts the spans of requests; nil: there are none.
+	Tracer trace.Tracer
 	// Metrics answers /metrics; nil: no such route.
 	Metrics http.Handler
 	// Guard says who makes a call; nil admits everybody to everything.
@@ -137,6 +142,7 @@ type API struct {
 	log       *slog.Logger
 	gate      gate
 	observer  Observer
+	tracer    trace.Tracer // nil: none
 	newID     func() string
 	now       func() time.Time
 	mux       *http.ServeMux
@@ -155,7 +161,7 @@ type API struct {
 // New makes an API. It calls nothing.
 func New(c Config) *API {
 	a := &API{service: c.Service, drivers: c.Drivers, limits: c.Limits, log: c.Log,
-		observer: c.Observer, newID: c.NewID, now: c.Now, mux: http.NewServeMux(),
+		observer: c.Observer, tracer: c.Tracer, newID: c.NewID, now: c.Now, mux: http.NewServeMux(),
 		left: make(chan struct{}), keys: c.Keys, records: c.Records,
 		alerts: c.Alerts, webhooks: c.Webhooks,
 		admission: newAdmission(c), overseer: c.Overseer}
@@ -281,7 +287,7 @@ func panicked(op string, why any) *budget.Error {
 
 type noObserver struct{}
 
-func (noObserver) Request(string, int, time.Duration) {}
+func (noObserver) Request(string, int, time.Duration, string) {}
 
 func (noObserver) Deduction(budget.Code, bool) {}
 

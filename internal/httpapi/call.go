@@ -12,6 +12,8 @@ import (
 	"os"
 	"strings"
 
+	"go.opentelemetry.io/otel/trace"
+
 	"github.com/budgetd/budgetd/budget"
 	"github.com/budgetd/budgetd/internal/guard"
 	"github.com/budgetd/budgetd/internal/httpapi/strictjson"
@@ -26,6 +28,8 @@ type call struct {
 	// length and correlation are the values of two headers of the answer.
 	length, correlation [1]string
 	carrier             dispatched
+	span                trace.Span // nil: none
+	status              int        // of the answer; 0: none yet
 }
 
 // serve runs the route's handler and writes what it returns.
@@ -37,6 +41,10 @@ func (c *call) serve() {
 			c.fail(err)
 			return
 		}
+	}
+	if c.span = a.begin(c.work, c.route, single(c.r.Header["Traceparent"])); c.span != nil {
+		c.mark(c.w.Header())
+		defer func() { end(c.span, c.status) }()
 	}
 	var cancel context.CancelFunc
 	c.ctx, cancel = context.WithTimeout(c.work, a.limits.RequestTimeout)

@@ -437,7 +437,9 @@ func (o *observed) note(format string, args ...any) {
 	o.lines = append(o.lines, fmt.Sprintf(format, args...))
 }
 
-func (o *observed) Request(route string, status int, _ time.Duration) { o.note("%s %d", route, status) }
+func (o *observed) Request(route string, status int, _ time.Duration, _ string) {
+	o.note("%s %d", route, status)
+}
 func (o *observed) Deduction(code budget.Code, replayed bool) {
 	o.note("deduction %q %t", code, replayed)
 }

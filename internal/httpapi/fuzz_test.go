@@ -25,7 +25,7 @@ func FuzzTraceparent(f *testing.F) {
 	f.Add("01-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01-more")
 	f.Add("ff-00000000000000000000000000000000-0000000000000000-00")
 	f.Fuzz(func(t *testing.T, text string) {
-		trace, flags := parseTraceparent(text)
+		trace, _, flags := parseTraceparent(text)
 		if trace == "" && flags == "" {
 			return
 		}

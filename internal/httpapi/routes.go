@@ -178,7 +178,7 @@ func (c *call) page() {
 	header := c.w.Header()
 	header.Set("Content-Type", page.Type)
 	edge.SecurePage(header, c.encrypted())
-	c.api.observer.Request(c.route.pattern, http.StatusOK, c.api.now().Sub(c.began))
+	c.api.observer.Request(c.route.pattern, http.StatusOK, c.api.now().Sub(c.began), "")
 	_, _ = c.w.Write(page.Text) // an error here means that the caller is gone
 }
 

@@ -116,14 +116,17 @@ func (a *API) Answer(call int, r *front.Request, out *front.Answer) {
 		named = string(name)
 	}
 	w := &work{parent: context.Background()}
-	w.marks = a.marksOf(string(r.Correlation), string(r.Traceparent))
+	traceparent := string(r.Traceparent)
+	w.marks = a.marksOf(string(r.Correlation), traceparent)
+	span := a.begin(w, &route.route, traceparent)
 	*d = data{api: a, route: &route.route, ctx: w, work: w, began: a.now(), body: r.Body,
 		named: named, rawQuery: string(r.Query)}
 	w.until = r.Began.Add(a.limits.RequestTimeout)
 	out.Correlation, out.Traceparent = w.marks.correlation, w.marks.traceparent()
 	d.serve(r, out)
 	w.end()
-	a.observer.Request(route.pattern, out.Status, a.now().Sub(d.began))
+	a.observer.Request(route.pattern, out.Status, a.now().Sub(d.began), recorded(span))
+	end(span, out.Status)
 	*d = data{named: named}
 	datas.Put(d)
 }

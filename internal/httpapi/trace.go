@@ -45,7 +45,7 @@ func (a *API) marksOf(correlation, traceparent string) (m marks) {
 		m.correlation = a.newID()
 	}
 	if traceparent != "" {
-		m.traceID, m.flags = parseTraceparent(traceparent)
+		m.traceID, _, m.flags = parseTraceparent(traceparent)
 	}
 	if m.traceID != "" {
 		var span [8]byte
@@ -106,10 +106,10 @@ func saneID(id string) bool {
 
 // parseTraceparent reads version-traceid-parentid-flags of https://www.w3.org/TR/trace-context/,
 // "" for any other text. Later versions may append fields.
-func parseTraceparent(text string) (traceID, flags string) {
+func parseTraceparent(text string) (traceID, parentID, flags string) {
 	const length = 2 + 1 + 32 + 1 + 16 + 1 + 2
 	if len(text) < length || text[2] != '-' || text[35] != '-' || text[52] != '-' {
-		return "", ""
+		return "", "", ""
 	}
 	version, trace, parent, flags := text[:2], text[3:35], text[36:52], text[53:55]
 	longer := len(text) > length
@@ -118,9 +118,9 @@ func parseTraceparent(text string) (traceID, flags string) {
 	case version == "ff", version == "00" && longer, longer && text[length] != '-':
 	case strings.Trim(trace, "0") == "", strings.Trim(parent, "0") == "":
 	default:
-		return trace, flags
+		return trace, parent, flags
 	}
-	return "", ""
+	return "", "", ""
 }
 
 func lowerHex(text string) bool {

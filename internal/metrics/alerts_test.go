@@ -124,9 +124,9 @@ func alerts(t *testing.T) (rules []rule) {
 func known(t *testing.T) map[string]map[string]bool {
 	t.Helper()
 	m := metrics.New("v1.2.3")
-	m.Request("POST /v1/budgets/{budget}/deduct", 200, time.Millisecond)
+	m.Request("POST /v1/budgets/{budget}/deduct", 200, time.Millisecond, "")
 	m.Failed("sql", budget.Unavailable)
-	m.LaneCall(bucket.Lane{Instance: "redis-a"}, 1, time.Millisecond)
+	m.LaneCall(t.Context(), bucket.Lane{Instance: "redis-a"}, 1, time.Millisecond)
 	m.Scripts(bucket.Lane{Instance: "redis-a"}, 1)
 	everything(m)
 	families, err := m.Registry().Gather()

@@ -4,6 +4,7 @@
 package metrics
 
 import (
+	"context"
 	"net/http"
 	"runtime"
 	"strconv"
@@ -13,6 +14,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
+	"go.opentelemetry.io/otel/trace"
 
 	"github.com/budgetd/budgetd/bucket"
 	"github.com/budgetd/budgetd/budget"
@@ -170,18 +172,36 @@ func (m *Metrics) Registry() *prometheus.Registry { return m.registry }
 // Handler answers /metrics.
 func (m *Metrics) Handler() http.Handler {
 	return promhttp.HandlerFor(m.registry,
-		promhttp.HandlerOpts{Registry: m.registry, MaxRequestsInFlight: 4})
+		promhttp.HandlerOpts{Registry: m.registry, MaxRequestsInFlight: 4,
+			EnableOpenMetrics: true}) // which has exemplars
 }
 
 // Request counts an answered HTTP request.
-func (m *Metrics) Request(pattern string, status int, took time.Duration) {
-	m.answered.of(answered{pattern, status}, func() prometheus.Observer {
+func (m *Metrics) Request(pattern string, status int, took time.Duration, trace string) {
+	observe(m.answered.of(answered{pattern, status}, func() prometheus.Observer {
 		method, route, found := strings.Cut(pattern, " ")
 		if !found {
 			method, route = "none", "none"
 		}
 		return m.requests.WithLabelValues(method, route, strconv.Itoa(status))
-	}).Observe(took.Seconds())
+	}), took, trace)
+}
+
+// observe adds a time to a histogram, with its trace as an exemplar if it has one.
+func observe(in prometheus.Observer, took time.Duration, trace string) {
+	if of, can := in.(prometheus.ExemplarObserver); can && trace != "" {
+		of.ObserveWithExemplar(took.Seconds(), prometheus.Labels{"trace_id": trace})
+		return
+	}
+	in.Observe(took.Seconds())
+}
+
+// traceOf returns the trace of a call if it is recorded, else "".
+func traceOf(ctx context.Context) string {
+	if c := trace.SpanContextFromContext(ctx); c.IsSampled() {
+		return c.TraceID().String()
+	}
+	return ""
 }
 
 // Deduction counts a deduction by the kind of its code.
@@ -216,19 +236,20 @@ func outcomeOf(code budget.Code, replayed bool) string {
 func (m *Metrics) InFlight(requests int64) { m.inFlight.Set(float64(requests)) }
 
 // LaneCall records one call of a lane.
-func (m *Metrics) LaneCall(lane bucket.Lane, operations int, took time.Duration) {
+func (m *Metrics) LaneCall(ctx context.Context, lane bucket.Lane, operations int,
+	took time.Duration) {
 	of := m.lanes.of(lane, func() laneObservers {
 		index := strconv.Itoa(lane.Index)
 		return laneObservers{m.laneCalls.WithLabelValues(lane.Instance, index),
 			m.laneBatches.WithLabelValues(lane.Instance, index)}
 	})
-	of.calls.Observe(took.Seconds())
+	observe(of.calls, took, traceOf(ctx))
 	of.operations.Observe(float64(operations))
 }
 
 // Commit records one flight.
-func (m *Metrics) Commit(rows int, took time.Duration) {
-	m.commits.Observe(took.Seconds())
+func (m *Metrics) Commit(ctx context.Context, rows int, took time.Duration) {
+	observe(m.commits, took, traceOf(ctx))
 	m.commitRows.Observe(float64(rows))
 }
 

@@ -34,9 +34,9 @@ func everything(m *metrics.Metrics) {
 // TestLint checks names, units and help texts by the rules of Prometheus.
 func TestLint(t *testing.T) {
 	m := metrics.New("v1.2.3")
-	m.Request("POST /v1/budgets/{budget}/deduct", 200, 3*time.Millisecond)
+	m.Request("POST /v1/budgets/{budget}/deduct", 200, 3*time.Millisecond, "")
 	m.Failed("sql", budget.Unavailable)
-	m.LaneCall(bucket.Lane{Instance: "redis-a", Index: 2}, 128, 2*time.Millisecond)
+	m.LaneCall(t.Context(), bucket.Lane{Instance: "redis-a", Index: 2}, 128, 2*time.Millisecond)
 	everything(m)
 	families, err := m.Registry().Gather()
 	if err != nil {
@@ -135,8 +135,8 @@ func scrape(t *testing.T, m *metrics.Metrics) string {
 
 func TestMetrics(t *testing.T) {
 	m := metrics.New("v1.2.3")
-	m.Request("POST /v1/budgets/{budget}/deduct", 200, 3*time.Millisecond)
-	m.Request("", 404, time.Millisecond)
+	m.Request("POST /v1/budgets/{budget}/deduct", 200, 3*time.Millisecond, "")
+	m.Request("", 404, time.Millisecond, "")
 	m.Deduction("", false)
 	m.Deduction("", true)
 	for _, code := range []budget.Code{budget.Invalid, budget.BudgetExhausted, budget.PeriodExhausted, budget.RequestConflict,
@@ -144,8 +144,8 @@ func TestMetrics(t *testing.T) {
 		m.Deduction(code, false)
 	}
 	m.InFlight(7)
-	m.LaneCall(bucket.Lane{Instance: "redis-a", Index: 2}, 128, 2*time.Millisecond)
-	m.Commit(100, 20*time.Millisecond)
+	m.LaneCall(t.Context(), bucket.Lane{Instance: "redis-a", Index: 2}, 128, 2*time.Millisecond)
+	m.Commit(t.Context(), 100, 20*time.Millisecond)
 	m.Moved("apply", 500)
 	m.Failed("sql", budget.Unavailable)
 	m.Fenced()
@@ -199,7 +199,7 @@ func BenchmarkObserved(b *testing.B) {
 	for b.Loop() {
 		m.InFlight(1)
 		m.Deduction("", false)
-		m.Request("POST /v1/budgets/{budget}/deduct", 200, time.Millisecond)
+		m.Request("POST /v1/budgets/{budget}/deduct", 200, time.Millisecond, "")
 		m.InFlight(0)
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/budgetd/budgetd/bucket"
+	"github.com/budgetd/budgetd/bucket/span"
 )
 
 // Script is the text of a script. No text contains a value, so a Redis has as many scripts as there
@@ -38,7 +39,9 @@ type Call struct {
 // Run runs a script on the server that serves the lane and returns its answer. After NOSCRIPT,
 // which did nothing, it sends the text once. Errors: bucket.ErrOtherMemory, Unavailable (not done),
 // OutcomeUnknown, or *Told if the script did nothing and says why.
-func (i *Instance) Run(ctx context.Context, c Call) (any, error) {
+func (i *Instance) Run(ctx context.Context, c Call) (_ any, err error) {
+	ctx, end := span.Begin(ctx, "redis", c.Op)
+	defer func() { end(err) }()
 	at, err := i.locate(ctx, c.Op, c.Lane)
 	if err != nil {
 		return nil, err

@@ -9,6 +9,8 @@ import (
 
 	"github.com/go-sql-driver/mysql"
 	"github.com/jmoiron/sqlx"
+
+	"github.com/budgetd/budgetd/bucket/span"
 )
 
 // committingSession is servingSession without autocommit: a packet begins with ROLLBACK and ends
@@ -135,7 +137,9 @@ func (l *Line) Send(
 	ctx context.Context,
 	packet *Statement,
 	row func(*sql.Rows) error,
-) (Sent, error) {
+) (_ Sent, err error) {
+	ctx, end := span.Begin(ctx, "sql", "packet")
+	defer func() { end(err) }()
 	if len(packet.args) > 0 {
 		return Unsent, Defect("a packet with parameters")
 	}

@@ -14,6 +14,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/budgetd/budgetd/bucket/span"
 	"github.com/budgetd/budgetd/internal/sqlstore/auditlog"
 )
 
@@ -274,7 +275,9 @@ func (t *Tx) inserts(
 // names the operation. A writing transaction also appends the row of the audit log that its context
 // carries (package trail). Errors: that of fn; Unavailable if certainly nothing was committed;
 // OutcomeUnknown if it may have been; Internal.
-func (db *DB) Write(ctx context.Context, op string, fn func(*Tx) error) error {
+func (db *DB) Write(ctx context.Context, op string, fn func(*Tx) error) (err error) {
+	ctx, end := span.Begin(ctx, "sql", op)
+	defer func() { end(err) }()
 	unsure, pause := false, firstPause
 	for attempt := 1; ; attempt++ {
 		t := &Tx{DB: db, Unsure: unsure}
@@ -344,7 +347,9 @@ func rollBack(ctx context.Context, c *conn) error {
 
 // Read runs reads on one connection, each statement by itself, and repeats all of them if the
 // connection is lost. Errors: that of fn, Unavailable, Internal.
-func (db *DB) Read(ctx context.Context, op string, fn func(*Reader) error) error {
+func (db *DB) Read(ctx context.Context, op string, fn func(*Reader) error) (err error) {
+	ctx, end := span.Begin(ctx, "sql", op)
+	defer func() { end(err) }()
 	pause := firstPause
 	for attempt := 1; ; attempt++ {
 		err := readOnce(ctx, db.readers, nil, fn)
@@ -360,8 +365,10 @@ func (db *DB) Read(ctx context.Context, op string, fn func(*Reader) error) error
 }
 
 // Snapshot is Read within one transaction and one snapshot.
-func (db *DB) Snapshot(ctx context.Context, op string, fn func(*Reader) error) error {
-	err := readOnce(ctx, db.auditors, db.dialect.snapshot, fn)
+func (db *DB) Snapshot(ctx context.Context, op string, fn func(*Reader) error) (err error) {
+	ctx, end := span.Begin(ctx, "sql", op)
+	defer func() { end(err) }()
+	err = readOnce(ctx, db.auditors, db.dialect.snapshot, fn)
 	if err != nil {
 		return notDone(op, err)
 	}

@@ -1,0 +1,51 @@
+package daemon
+
+import (
+	"context"
+	"log/slog"
+	"strings"
+	"time"
+
+	"go.opentelemetry.io/otel"
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/exporters/otlp/otlptrace/otlptracehttp"
+	"go.opentelemetry.io/otel/sdk/resource"
+	sdk "go.opentelemetry.io/otel/sdk/trace"
+	"go.opentelemetry.io/otel/trace"
+
+	"github.com/budgetd/budgetd/internal/config"
+)
+
+// tracesPath is where OTLP over HTTP has the spans, below a collector's endpoint.
+const tracesPath = "/v1/traces"
+
+// lastSpans bounds how long a process that ends tries to send its last spans.
+const lastSpans = 2 * time.Second
+
+// tracing returns what starts spans, and what sends the last ones; a nil tracer where the
+// configuration names no collector. A collector that does not answer costs spans, and nothing else.
+func tracing(ctx context.Context, c config.Config, log *slog.Logger) (trace.Tracer, func(), error) {
+	if c.Tracing.Endpoint == "" {
+		return nil, func() {}, nil
+	}
+	exporter, err := otlptracehttp.New(ctx,
+		otlptracehttp.WithEndpointURL(strings.TrimSuffix(c.Tracing.Endpoint, "/")+tracesPath))
+	if err != nil {
+		return nil, func() {}, err
+	}
+	otel.SetErrorHandler(otel.ErrorHandlerFunc(func(err error) {
+		log.Warn("spans not sent", "error", err)
+	}))
+	provider := sdk.NewTracerProvider(sdk.WithBatcher(exporter),
+		sdk.WithSampler(sdk.ParentBased(sdk.TraceIDRatioBased(c.Tracing.Sample))),
+		sdk.WithResource(resource.NewSchemaless(attribute.String("service.name", "budgetd"),
+			attribute.String("service.version", buildVersion()),
+			attribute.String("service.instance.id", c.NodeName()))))
+	return provider.Tracer("budgetd"), func() {
+		bounded, cancel := context.WithTimeout(context.WithoutCancel(ctx), lastSpans)
+		defer cancel()
+		if err := provider.Shutdown(bounded); err != nil {
+			log.Warn("spans not sent", "error", err)
+		}
+	}, nil
+}

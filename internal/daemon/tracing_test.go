@@ -1,0 +1,214 @@
+package daemon_test
+
+import (
+	"encoding/hex"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	collector "go.opentelemetry.io/proto/otlp/collector/trace/v1"
+	otlp "go.opentelemetry.io/proto/otlp/trace/v1"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/budgetd/budgetd/internal/testservers"
+)
+
+// spans is a collector that takes spans as OTLP over HTTP, and keeps them.
+type spans struct {
+	t   *testing.T
+	mu  sync.Mutex
+	all []*otlp.Span
+}
+
+func (s *spans) ServeHTTP(_ http.ResponseWriter, r *http.Request) {
+	text, err := io.ReadAll(r.Body)
+	var request collector.ExportTraceServiceRequest
+	if err == nil {
+		err = proto.Unmarshal(text, &request)
+	}
+	if err != nil || r.URL.Path != "/v1/traces" {
+		s.t.Errorf("%s: %v", r.URL.Path, err)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, of := range request.ResourceSpans {
+		if !strings.Contains(of.Resource.String(), "service.name") {
+			s.t.Errorf("nobody knows whose spans these are: %s", of.Resource)
+		}
+		for _, scope := range of.ScopeSpans {
+			s.all = append(s.all, scope.Spans...)
+		}
+	}
+}
+
+// named returns the spans of a name in a trace, "" for any.
+func (s *spans) named(name, trace string) (out []*otlp.Span) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, one := range s.all {
+		if one.Name == name && (trace == "" || hex.EncodeToString(one.TraceId) == trace) {
+			out = append(out, one)
+		}
+	}
+	return out
+}
+
+// first is the first span of a name in a trace.
+func (s *spans) first(name, trace string) *otlp.Span {
+	s.t.Helper()
+	found := s.named(name, trace)
+	if len(found) == 0 {
+		s.t.Fatalf("no span %q in trace %q", name, trace)
+	}
+	return found[0]
+}
+
+// links reports whether a span links to another one.
+func links(from, to *otlp.Span) bool {
+	return slices.ContainsFunc(from.Links, func(l *otlp.Span_Link) bool { return string(l.SpanId) == string(to.SpanId) })
+}
+
+// below reports whether the parent of a span is another one.
+func below(span, parent *otlp.Span) bool { return string(span.ParentSpanId) == string(parent.SpanId) }
+
+// traced makes a call as part of a trace until it is done, and returns the traceparent of its answer.
+func (p *process) traced(path, body, traceparent string) string {
+	p.t.Helper()
+	for {
+		r, err := http.NewRequest("POST", p.url+path, strings.NewReader(body))
+		if err != nil {
+			p.t.Fatal(err)
+		}
+		r.Header.Set("Content-Type", "application/json")
+		r.Header.Set("Traceparent", traceparent)
+		answer, err := http.DefaultClient.Do(r)
+		if err != nil {
+			p.t.Fatal(err)
+		}
+		text, _ := io.ReadAll(answer.Body)
+		answer.Body.Close()
+		switch answer.StatusCode {
+		case 200:
+			return answer.Header.Get("Traceparent")
+		case 503: // a busy machine
+		default:
+			p.t.Fatalf("%d %s", answer.StatusCode, text)
+		}
+	}
+}
+
+// Traces that callers begin, and one that they do not record.
+const (
+	ledgerTrace = "0af7651916cd43dd8448eb211c80319c"
+	storeTrace  = "1af7651916cd43dd8448eb211c80319c"
+	unsaidTrace = "2af7651916cd43dd8448eb211c80319c"
+	parentSpan  = "b7ad6b7169203331"
+)
+
+// TestSpans sends spans to a real collector: which calls have one, what is below them, how requests and
+// flights link to each other, and that a metric has the trace as its exemplar.
+func TestSpans(t *testing.T) {
+	got := &spans{t: t}
+	server := httptest.NewServer(got)
+	defer server.Close()
+	file := filepath.Join(t.TempDir(), "config.yaml")
+	text := fmt.Sprintf("instances: [{name: redis-a, driver: redis, addrs: [%q]}]\n", testservers.SharedRedis(t).Addr())
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("OTEL_BSP_SCHEDULE_DELAY", "50") // milliseconds
+	const deduct, body = "/v1/budgets/%s/deduct", `{"request_id":%q,"amount":1}`
+	p := start(t, []string{"--config", file}, "BUDGETD_TRACING_ENDPOINT="+server.URL, "BUDGETD_DATABASE_DRIVER=mysql",
+		"BUDGETD_DATABASE_DSN="+testservers.SharedMariaDB(t).NewDatabase(t))
+	p.create("sale")
+	const tickets = `{"name":"tickets","unit":"count","type":"promo","total_quantity":100,"durability":"store"}`
+	for status := 0; status != 201; time.Sleep(50 * time.Millisecond) { // until the Redis was reached
+		if status, text = p.ask("POST", "/v1/budgets", tickets); status != 201 && status != 503 {
+			t.Fatalf("create: %d %s", status, text)
+		}
+	}
+	p.ask("POST", fmt.Sprintf(deduct, "sale"), fmt.Sprintf(body, "untraced"))
+	p.traced(fmt.Sprintf(deduct, "sale"), fmt.Sprintf(body, "not recorded"), "00-"+unsaidTrace+"-"+parentSpan+"-00")
+	const data = "POST /v1/budgets/{budget}/deduct"
+	var ledgerTrace, answered string
+	// A filter that does not answer in time, on a busy machine, is left out for a while.
+	for n := 1; len(got.named("filter", ledgerTrace)) == 0; n++ {
+		ledgerTrace = fmt.Sprintf("%032x", n)
+		answered = p.traced(fmt.Sprintf(deduct, "sale"), fmt.Sprintf(body, ledgerTrace), "00-"+ledgerTrace+"-"+parentSpan+"-01")
+		for len(got.named(data, ledgerTrace)) == 0 {
+			time.Sleep(10 * time.Millisecond)
+		}
+	}
+	p.traced("/v1/deductions:batch", `{"deductions":[{"budget":"tickets","request_id":"a","amount":1},`+
+		`{"budget":"tickets","request_id":"b","amount":1}]}`, "00-"+storeTrace+"-"+parentSpan+"-01")
+	exemplar(t, p.url, ledgerTrace)
+	p.signal()
+	p.ended() // after it has sent what is left
+
+	if created := got.named("POST /v1/budgets", "")[0]; len(created.ParentSpanId) != 0 ||
+		!below(got.first("sql create", hex.EncodeToString(created.TraceId)), created) {
+		t.Errorf("administrative calls: %v", created)
+	}
+	for _, one := range got.named(data, "") {
+		if hex.EncodeToString(one.ParentSpanId) != parentSpan || hex.EncodeToString(one.TraceId) == unsaidTrace {
+			t.Errorf("a data call of no recorded trace has a span: %v", one)
+		}
+	}
+	request, flight := got.first(data, ledgerTrace), got.first("flight", ledgerTrace)
+	if hex.EncodeToString(request.ParentSpanId) != parentSpan || answered != "00-"+ledgerTrace+"-"+hex.EncodeToString(request.SpanId)+"-01" {
+		t.Errorf("the caller is answered %s: %v", answered, request)
+	}
+	if !below(flight, request) || !links(flight, request) || !links(request, flight) {
+		t.Errorf("flight and request do not know each other: %v %v", flight, request)
+	}
+	if packet := got.first("sql packet", ledgerTrace); !below(packet, flight) {
+		t.Errorf("SQL is not the flight's: %v", packet)
+	}
+	if filter := got.first("filter", ledgerTrace); !below(got.first("redis take from a filter", ledgerTrace), filter) || !below(filter, request) {
+		t.Errorf("Redis is not the filter's: %v", filter)
+	}
+	batch := got.first("POST /v1/deductions:batch", storeTrace)
+	stored := got.first("flight", storeTrace)
+	if len(stored.Links) != 1 || !links(stored, batch) || !below(got.first("redis deduct", storeTrace), stored) {
+		t.Errorf("store mode: %v", stored)
+	}
+}
+
+// exemplar finds the trace of a deduct in the metrics.
+func exemplar(t *testing.T, url, ledgerTrace string) {
+	t.Helper()
+	r, err := http.NewRequest("GET", url+"/metrics", http.NoBody)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Header.Set("Accept", "application/openmetrics-text; version=1.0.0")
+	answer, err := http.DefaultClient.Do(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer answer.Body.Close()
+	text, err := io.ReadAll(answer.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	found := map[string]bool{}
+	for line := range strings.Lines(string(text)) {
+		if name, _, is := strings.Cut(line, "_bucket{"); is && (strings.Contains(line, ledgerTrace) || strings.Contains(line, storeTrace)) {
+			found[name] = true
+		}
+	}
+	for _, name := range []string{"budgetd_http_request_duration_seconds", "budgetd_commit_duration_seconds",
+		"budgetd_lane_call_duration_seconds"} {
+		if !found[name] {
+			t.Errorf("%s has no exemplar", name)
+		}
+	}
+}
