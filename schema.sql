@@ -39,7 +39,7 @@ CREATE TABLE installation (
 CREATE TABLE budget_management_bucket (
   id BIGINT NOT NULL,                       -- number of the budget, from `sequence`
   tenant VARBINARY(63) NOT NULL,            -- the tenant; `default` unless named
-  name VARBINARY(63) NOT NULL,              -- unique within the tenant
+  name VARBINARY(63) NOT NULL,              -- unique within the tenant; may be corrected
   gl_code VARBINARY(128) NOT NULL,          -- ledger account; may be empty
   unit VARBINARY(8) NOT NULL,               -- count | amount
   durability VARBINARY(8) NOT NULL,         -- ledger | store: what holds the truth
@@ -60,6 +60,7 @@ CREATE TABLE budget_management_bucket (
   status VARBINARY(12) NOT NULL,            -- pending | effective | paused | expired, up to 1 s late; decisions use the clock
   status_due_ms BIGINT NOT NULL DEFAULT 0,  -- when the clock next changes the status; 0: never
   is_paused BIGINT NOT NULL DEFAULT 0,      -- 1: an operator paused it
+  is_archived BIGINT NOT NULL DEFAULT 0,    -- 1: it is over, and lists leave it out
   start_ms BIGINT NOT NULL,                 -- first instant at which units can be deducted
   end_ms BIGINT NOT NULL,                   -- first instant at which they no longer can
   timezone VARBINARY(64) NOT NULL DEFAULT '', -- IANA zone of periods; empty: UTC
@@ -119,6 +120,7 @@ CREATE TABLE sharding_budget_management_bucket (
   out_quantity BIGINT NOT NULL,             -- units ever received by apply
   sharding_quantity BIGINT NOT NULL,        -- units of its latest grant
   out_cnt BIGINT NOT NULL,                  -- applies for units never handed out, since its last recycle
+  collect_cnt BIGINT NOT NULL DEFAULT 0,    -- how often it got units of other buckets, since its last recycle
   status VARBINARY(8) NOT NULL,             -- online | offline
   offline_by VARBINARY(8) NOT NULL,         -- operator | service | resize (retired); empty while online
   epoch BIGINT NOT NULL,                    -- number of its newest epoch, the only one that may be live
@@ -316,6 +318,16 @@ CREATE TABLE lane (
   synced_at BIGINT NOT NULL DEFAULT 0,      -- when its last sync finished
   cause VARBINARY(512) NOT NULL DEFAULT '', -- why the present activation began
   PRIMARY KEY (instance, lane)
+);
+
+-- Nodes that use this database, for people to look at; a row goes 30 days after its node.
+CREATE TABLE node (
+  name VARBINARY(256) NOT NULL,             -- node.name
+  address VARBINARY(256) NOT NULL,          -- where it listens, host:port
+  version VARBINARY(128) NOT NULL,          -- of budgetd
+  started_ms BIGINT NOT NULL,               -- when it started
+  seen_ms BIGINT NOT NULL,                  -- when it last refreshed the row
+  PRIMARY KEY (name)
 );
 
 -- Store mode: the units of an epoch when its store lost its memory.

@@ -70,6 +70,7 @@ var calls = []Call{
 	{"GET", "/v1/events", "events", Read, Installation, 0, ""},
 	{"POST", "/v1/checks", "check", Read, Tenant, 0, ""},
 	{"GET", "/v1/instances", "instances", Read, Installation, 0, ""},
+	{"GET", "/v1/nodes", "nodes", Read, Installation, 0, ""},
 	{"GET", "/metrics", "metrics", Read, Installation, 0, ""},
 
 	{"POST", one + "/deduct", "deduct", Deduct, Budget, 0, ""},

@@ -133,9 +133,11 @@ type Bucket struct {
 	Online bool
 	// OfflineBy says who took it offline; "" while online.
 	OfflineBy OfflineBy
-	// OutQuantity is the total it ever applied for; OutCnt how often in its newest epoch.
-	OutQuantity int64
-	OutCnt      int
+	// OutQuantity is all that it ever got. OutCnt is how often it applied for units that no bucket had
+	// (adjust_cnt bounds it), CollectCnt how often it got units of other buckets; both since its last
+	// recycle or the beginning of its period.
+	OutQuantity        int64
+	OutCnt, CollectCnt int
 	// Epoch is the newest epoch's row as of the read.
 	Epoch     ledger.Epoch
 	UpdatedAt time.Time
@@ -166,8 +168,15 @@ type Version struct{ Definition, List int64 }
 // Change is an operator's change of a definition; nil leaves a field as it is.
 type Change struct {
 	// IfVersion must be the current version when it is not 0, else VersionConflict.
-	IfVersion        int64
-	Paused           *bool
+	IfVersion int64
+	Paused    *bool
+	// GLCode, Name, Unit and StartAt correct what was given wrongly; StartAt only while the start is
+	// to come, and zero means now. Other nodes know the budget by its former name for a second.
+	GLCode, Name *string
+	Unit         *budget.Unit
+	StartAt      *time.Time
+	// Archived leaves a budget that is over out of lists, or shows it again.
+	Archived         *bool
 	ShardingQuantity *int64
 	AdjustCnt        *int
 	// BucketQuantity is noted as what Resize brings the budget to.
@@ -188,28 +197,30 @@ type Change struct {
 // Of returns a definition after the change; versions and instants are the caller's: limit.Change
 // has those of limits.
 func (c *Change) Of(d budget.Definition) budget.Definition {
-	if c.Paused != nil {
-		d.Paused = *c.Paused
-	}
-	if c.ShardingQuantity != nil {
-		d.ShardingQuantity = *c.ShardingQuantity
-	}
-	if c.AdjustCnt != nil {
-		d.AdjustCnt = *c.AdjustCnt
-	}
-	if c.EndAt != nil {
-		d.EndAt = *c.EndAt
-	}
+	set(&d.Paused, c.Paused)
+	set(&d.ShardingQuantity, c.ShardingQuantity)
+	set(&d.AdjustCnt, c.AdjustCnt)
+	set(&d.GLCode, c.GLCode)
+	set(&d.Name, c.Name)
+	set(&d.Unit, c.Unit)
+	set(&d.StartAt, c.StartAt)
+	set(&d.Archived, c.Archived)
+	set(&d.EndAt, c.EndAt)
+	set(&d.LateRefund, c.LateRefund)
 	if c.Rule != nil {
 		d.Rule = c.Rule
-	}
-	if c.LateRefund != nil {
-		d.LateRefund = *c.LateRefund
 	}
 	if c.Limits != nil {
 		d.Limits = &budget.Limits{List: *c.Limits}
 	}
 	return d
+}
+
+// set writes a value where there is one.
+func set[T any](into, value *T) {
+	if value != nil {
+		*into = *value
+	}
 }
 
 // Page selects a part of the list of budgets, in the order of their ids.
@@ -223,6 +234,8 @@ type Page struct {
 	// AfterID is the last id of the page before; Size is 1 … 1,000.
 	AfterID int64
 	Size    int
+	// Archived shows archived budgets too.
+	Archived bool
 }
 
 // ID names a request within a budget.

@@ -187,7 +187,8 @@ func (c *Budgets) Reload(ctx context.Context, id int64) (*Budget, error) {
 // lookUp returns what is remembered of a budget. An id names a budget of whatever tenant.
 func (c *Budgets) lookUp(ref BudgetRef) (*cached, bool) {
 	if ref.ID == 0 {
-		return c.byName.Get(BudgetRef{Tenant: ref.Tenant, Name: ref.Name})
+		entry, known := c.byName.Get(BudgetRef{Tenant: ref.Tenant, Name: ref.Name})
+		return entry, known && entry.value.Load().Name == ref.Name // else it was renamed
 	}
 	entry, known := c.byID.Get(ref.ID)
 	if known && ref.Tenant != "" && entry.value.Load().Tenant != ref.Tenant {

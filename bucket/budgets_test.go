@@ -252,3 +252,36 @@ func TestReceipt(t *testing.T) {
 		}
 	}
 }
+
+// TestRenamed: a renamed budget is found by its new name, and within a second no longer by the
+// former one, which another budget may have.
+func TestRenamed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := newDefined(2)
+		c := cache(t, d)
+		find := func(name string) (*bucket.Budget, error) {
+			return c.Find(t.Context(), bucket.BudgetRef{Tenant: "default", Name: name})
+		}
+		for _, name := range []string{"b1", "b2"} {
+			if _, err := find(name); err != nil {
+				t.Fatal(err)
+			}
+		}
+		d.mu.Lock()
+		for id, name := range map[int64]string{1: "new", 2: "b1"} {
+			b := d.budgets[id]
+			b.Name, b.Version = name, 2
+			d.budgets[id] = b
+		}
+		d.mu.Unlock()
+		time.Sleep(time.Second)
+		for name, id := range map[string]int64{"new": 1, "b1": 2} {
+			if b, err := find(name); err != nil || b.ID != id {
+				t.Errorf("%s: %+v, %v; want budget %d", name, b, err, id)
+			}
+		}
+		if b, err := find("b2"); !budget.Is(err, budget.BudgetNotFound) {
+			t.Errorf("b2 is still %+v, %v", b, err)
+		}
+	})
+}

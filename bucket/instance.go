@@ -5,6 +5,14 @@ import (
 	"time"
 )
 
+// Node is a budgetd that uses the database.
+type Node struct {
+	// Name is node.name, Address where it listens.
+	Name, Address, Version string
+	// SeenAt is when it last refreshed its row; it does so every few seconds.
+	StartedAt, SeenAt time.Time
+}
+
 // DrainView is how far the draining of an instance is.
 type DrainView struct {
 	Instance string

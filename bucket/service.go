@@ -80,6 +80,7 @@ type (
 		Lanes(ctx context.Context) ([]LaneView, error)
 		Ready(ctx context.Context) []string
 		Missing() []string
+		Nodes(ctx context.Context) ([]Node, error)
 	}
 	// Mode is what works in its own way in each of the two modes.
 	Mode interface {

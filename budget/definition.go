@@ -98,7 +98,8 @@ type Definition struct {
 	BucketQuantity int
 	// ShardingQuantity is the most units that one ordinary apply may take; 0 means no bound.
 	ShardingQuantity int64
-	// AdjustCnt is how often one bucket may apply in an epoch; 0 means no bound.
+	// AdjustCnt is how often one bucket may apply for units that no bucket had, between two recycles
+	// and within a period; 0 means no bound. Units of other buckets are collected without a bound.
 	AdjustCnt int
 	StartAt   time.Time
 	EndAt     time.Time
@@ -107,6 +108,8 @@ type Definition struct {
 	// DryRun validates without creating. It is an option of create and is not stored.
 	DryRun bool
 	Paused bool
+	// Archived budgets are over, and lists leave them out.
+	Archived bool
 	// Version grows with every change of the definition (I8); it is the ETag.
 	Version   int64
 	CreatedAt time.Time

@@ -31,6 +31,8 @@ const (
 	BudgetExpired      Code = "budget_expired"
 	LastBucket         Code = "last_bucket"
 	RecycleRunning     Code = "recycle_running"
+	// BudgetNotOver: a budget that has not ended, or has open holds, is not archived.
+	BudgetNotOver Code = "budget_not_over"
 	// BucketOffline: a bucket that is offline cannot apply for units.
 	BucketOffline Code = "bucket_offline"
 	LastInstance  Code = "last_instance"
@@ -126,9 +128,8 @@ func (c Code) Kind() Kind {
 		Unauthenticated, Forbidden, KeyNotFound, WebhookNotFound, DeliveryNotFound:
 		return Faulty
 	case BudgetExhausted, PeriodExhausted, BudgetNotEffective, BudgetPaused, BudgetExpired,
-		LastBucket, LastInstance, RecycleRunning, BucketOffline, BucketFenced, InstanceAnswers,
-		AmountExceedsRemaining,
-		LimitExceeded, LedgerModeOnly:
+		BudgetNotOver, LastBucket, LastInstance, RecycleRunning, BucketOffline, BucketFenced,
+		InstanceAnswers, AmountExceedsRemaining, LimitExceeded, LedgerModeOnly:
 		return Refused
 	case RequestConflict, RequestVoid, AlreadyRolledBack, NameTaken, VersionConflict,
 		NotHeld, HoldExpired, GroupClosed, TooManyKeys, KeyNotLive, TooManyWebhooks:

@@ -24,9 +24,12 @@ type Bucket struct {
 	Activation int64 `json:"activation,omitzero"`
 	// Remaining is what the bucket holds according to the ledger.
 	Remaining int64 `json:"remaining"`
-	// OutQuantity is all it ever applied for, in OutCnt applies.
+	// OutQuantity is all that it ever got. OutCnt is how often it applied for units that no bucket had
+	// (adjust_cnt bounds it), CollectCnt how often it got units of other buckets; both since its last
+	// recycle or the beginning of its period.
 	OutQuantity int64 `json:"out_quantity"`
 	OutCnt      int64 `json:"out_cnt"`
+	CollectCnt  int64 `json:"collect_cnt"`
 	// Outstanding, Held, Used and Returning are the newest epoch's in the database.
 	Outstanding int64 `json:"outstanding"`
 	Held        int64 `json:"held"`

@@ -2,6 +2,7 @@ package client
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"iter"
 	"net/http"
@@ -30,7 +31,7 @@ type CreateRequest struct {
 	BucketQuantity int `json:"bucket_quantity,omitzero"`
 	// ShardingQuantity is the most that one apply may take; 0 means no bound.
 	ShardingQuantity int64 `json:"sharding_quantity,omitzero"`
-	// AdjustCnt is how often one bucket may apply; 0 means no bound.
+	// AdjustCnt is how often one bucket may apply for units that no bucket had; 0 means no bound.
 	AdjustCnt int       `json:"adjust_cnt,omitzero"`
 	StartAt   time.Time `json:"start_at,omitzero"`
 	EndAt     time.Time `json:"end_at,omitzero"`
@@ -60,6 +61,15 @@ type CreateRequest struct {
 type PatchRequest struct {
 	// Status is budget.Paused or budget.Effective.
 	Status budget.Status
+	// Name, GLCode and Unit correct what was given wrongly; GLCode may become "". A budget that is
+	// renamed is another one to keys that are bound to names.
+	Name   string
+	GLCode *string
+	Unit   budget.Unit
+	// StartAt is another start while the start is to come; the zero time is now.
+	StartAt *time.Time
+	// Archived leaves a budget that is over out of lists, or shows it again.
+	Archived *bool
 	// EndAt pointing to the zero time removes the end.
 	EndAt *time.Time
 	// AllowPast accepts an end that has passed.
@@ -81,9 +91,14 @@ type PatchRequest struct {
 	IfVersion int64
 }
 
-// patchBody is the JSON of a PatchRequest: null removes the end.
+// patchBody is the JSON of a PatchRequest: null removes an instant.
 type patchBody struct {
 	Status           budget.Status  `json:"status,omitzero"`
+	Name             string         `json:"name,omitzero"`
+	GLCode           *string        `json:"gl_code,omitzero"`
+	Unit             budget.Unit    `json:"unit,omitzero"`
+	StartAt          jsontext.Value `json:"start_at,omitzero"`
+	Archived         *bool          `json:"archived,omitzero"`
 	EndAt            jsontext.Value `json:"end_at,omitzero"`
 	AllowPast        bool           `json:"allow_past,omitzero"`
 	ShardingQuantity *int64         `json:"sharding_quantity,omitzero"`
@@ -95,22 +110,28 @@ type patchBody struct {
 }
 
 func (r PatchRequest) body() (patchBody, error) {
-	body := patchBody{Status: r.Status, AllowPast: r.AllowPast, ShardingQuantity: r.ShardingQuantity,
+	body := patchBody{Status: r.Status, Name: r.Name, GLCode: r.GLCode, Unit: r.Unit,
+		Archived: r.Archived, AllowPast: r.AllowPast, ShardingQuantity: r.ShardingQuantity,
 		AdjustCnt:      r.AdjustCnt,
 		BucketQuantity: r.BucketQuantity, TypeRule: r.TypeRule, LateRefund: r.LateRefund}
 	if r.Limits != nil {
 		body.Limits = &r.Limits
 	}
-	if r.EndAt == nil {
-		return body, nil
+	var failed error
+	at := func(at *time.Time) (text jsontext.Value) {
+		switch {
+		case at == nil:
+		case at.IsZero():
+			text = jsontext.Value("null")
+		default:
+			var err error
+			text, err = json.Marshal(at)
+			failed = errors.Join(failed, err)
+		}
+		return text
 	}
-	if r.EndAt.IsZero() {
-		body.EndAt = jsontext.Value("null")
-		return body, nil
-	}
-	text, err := json.Marshal(r.EndAt)
-	body.EndAt = text
-	return body, err
+	body.StartAt, body.EndAt = at(r.StartAt), at(r.EndAt)
+	return body, failed
 }
 
 // Budget is a budget's definition and its live view. Quantities are minor units.
@@ -143,6 +164,8 @@ type Budget struct {
 	CreatedAt   time.Time     `json:"created_at,omitzero"`
 	UpdatedAt   time.Time     `json:"updated_at,omitzero"`
 	Status      budget.Status `json:"status"`
+	// Archived budgets are over, and lists leave them out.
+	Archived bool `json:"archived,omitzero"`
 	// Version increases with every change of the definition.
 	Version int64 `json:"version"`
 
@@ -221,15 +244,16 @@ func (c *Client) Budget(ctx context.Context, name string) (*Budget, error) {
 }
 
 // Patch changes a budget and returns the result; the change applies on every node within a second.
-// Without IfVersion a lost answer is retried; with it the outcome stays unknown, because the first
-// attempt may have changed the version. Errors: budget_not_found, invalid, version_conflict.
+// Without IfVersion and Name a lost answer is retried; with them the outcome stays unknown, because
+// the first attempt may have changed the version or the name. Errors: budget_not_found, invalid,
+// version_conflict, name_taken, budget_not_over.
 func (c *Client) Patch(ctx context.Context, name string, request PatchRequest) (*Budget, error) {
 	body, err := request.body()
 	if err != nil {
 		return nil, fmt.Errorf("patch: request cannot be written: %w", err)
 	}
 	what := c.post("patch", body, name)
-	what.method, what.repeatable = http.MethodPatch, request.IfVersion == 0
+	what.method, what.repeatable = http.MethodPatch, request.IfVersion == 0 && request.Name == ""
 	if request.IfVersion != 0 {
 		what.header = http.Header{"If-Match": {fmt.Sprintf(`"%d"`, request.IfVersion)}}
 	}
@@ -244,6 +268,8 @@ type Filter struct {
 	Type      budget.Type
 	PageSize  int
 	PageToken string // a page's NextPageToken
+	// Archived lists archived budgets too.
+	Archived bool
 }
 
 // Page is a part of the list of budgets.
@@ -259,6 +285,9 @@ func (c *Client) List(ctx context.Context, filter Filter) (*Page, error) {
 	set(query, "status", string(filter.Status))
 	set(query, "type", string(filter.Type))
 	set(query, "page_token", filter.PageToken)
+	if filter.Archived {
+		query.Set("archived", "true")
+	}
 	if filter.PageSize != 0 {
 		query.Set("page_size", strconv.Itoa(filter.PageSize))
 	}

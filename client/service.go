@@ -3,6 +3,7 @@ package client
 import (
 	"context"
 	"net/http"
+	"time"
 )
 
 // Instance is a store that buckets live in.
@@ -141,4 +142,29 @@ func (c *Client) Readyz(ctx context.Context) error { return c.probe(ctx, "readyz
 
 func (c *Client) probe(ctx context.Context, name string) error {
 	return c.send(ctx, call{op: name, method: http.MethodGet, path: []string{name}}, nil)
+}
+
+// Node is a budgetd that uses the service's database.
+type Node struct {
+	// Name is its node.name, Address where it listens.
+	Name    string `json:"name"`
+	Address string `json:"address"`
+	Version string `json:"version"`
+	// SeenAt is when it last said that it runs; it does so every few seconds.
+	StartedAt time.Time `json:"started_at"`
+	SeenAt    time.Time `json:"seen_at"`
+}
+
+// NodeList is the nodes that were seen within 30 days.
+type NodeList struct {
+	Nodes []Node `json:"nodes"`
+}
+
+// Nodes returns the nodes that use the service's database, by name.
+func (c *Client) Nodes(ctx context.Context) (*NodeList, error) {
+	var answer NodeList
+	_, err := c.do(ctx, call{
+		op: "nodes", method: http.MethodGet, path: []string{"v1", "nodes"}, repeatable: true,
+	}, &answer)
+	return result(&answer, err)
 }

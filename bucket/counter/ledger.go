@@ -140,6 +140,8 @@ type Want struct {
 	// Operator brings a bucket online that an operator took offline; it begins an epoch without units
 	// too.
 	Operator bool
+	// Collected says that units were collected for it: they count as a collect, not as an application.
+	Collected bool
 }
 
 // Brought is what an application did.

@@ -270,3 +270,28 @@ func TestApplicationsUsedUp(t *testing.T) {
 		}
 	})
 }
+
+// TestCollectsAreCounted: units of another bucket come by collects, which adjust_cnt does not bound
+// and the count of applications does not have. Without a bound a refill may apply for what is left.
+func TestCollectsAreCounted(t *testing.T) {
+	everywhere(t, 2, func(w *world) {
+		for i, applications := range []int{0, 2} {
+			d := promo(name(i), 12, 2)
+			d.AdjustCnt = applications
+			b := w.create(d)
+			for i := range 12 {
+				_, err := w.node.Deduct(w.Context(), bucket.DeductRequest{Budget: ref(b), RequestID: name(i),
+					Amount: 1, Key: "one bucket"})
+				w.ok(err)
+			}
+			applied, collected := 0, 0
+			for _, one := range w.read(b.ID).Buckets {
+				applied, collected = applied+one.OutCnt, collected+one.CollectCnt
+			}
+			if collected == 0 || applications > 0 && applied != 2 {
+				w.Errorf("adjust_cnt %d: %d applications, %d collects; want one application of each bucket",
+					applications, applied, collected)
+			}
+		}
+	})
+}

@@ -145,7 +145,7 @@ func (p *provision) odd(ctx context.Context) error {
 // only after two reads of the sum, the second one locking and begun after the first had ended (I3).
 func (p *provision) bring(ctx context.Context, id int64, ops []*op) {
 	const rounds = 8
-	synced := false
+	synced, collected := false, false
 	var have int64
 	if o := ops[0]; o.short() {
 		have = o.outcome.Balance
@@ -158,7 +158,8 @@ func (p *provision) bring(ctx context.Context, id int64, ops []*op) {
 			return
 		}
 		need := max(p.fitting(ops)-have, 1)
-		got, err := p.s.ledger.Supply.Apply(ctx, p.b.ID, Want{Bucket: id, Need: need, Rate: p.s.rate(id)})
+		got, err := p.s.ledger.Supply.Apply(ctx, p.b.ID, Want{Bucket: id, Need: need,
+			Rate: p.s.rate(id), Collected: collected})
 		switch {
 		case err != nil:
 			end(ops, err)
@@ -196,6 +197,7 @@ func (p *provision) bring(ctx context.Context, id int64, ops []*op) {
 				end(ops, down) // the sum may have what is on its way: look again
 				return
 			}
+			collected = true
 			down = p.s.push(ctx, donors, need)
 		default:
 			end(ops, nil)

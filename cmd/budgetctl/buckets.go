@@ -120,8 +120,9 @@ func shards(buckets ...client.Bucket) string {
 			status += ", out of reach"
 		}
 		rows[i] = []any{b.Key, status, b.Instance, b.Lane, b.Epoch, b.EpochStatus, b.Remaining, b.Held,
-			b.Used, b.Returning, b.OutQuantity, b.OutCnt, b.Fenced}
+			b.Used, b.Returning, b.OutQuantity, b.OutCnt, b.CollectCnt,
+			b.Fenced}
 	}
 	return listing([]string{"key", "status", "instance", "lane", "epoch", "epoch status", "remaining",
-		"held", "used", "returning", "out", "applies", "fenced"}, rows)
+		"held", "used", "returning", "out", "applies", "collects", "fenced"}, rows)
 }

@@ -74,7 +74,8 @@ func (a *app) createCommand() *cobra.Command {
 		"number of buckets (default one per 1,000 units, or per 1,000,000 for amounts)")
 	flags.StringVar(&c.sharding, "sharding", "",
 		"most that one apply may take; 0: no bound (default 0)")
-	flags.IntVar(&c.request.AdjustCnt, "adjust-cnt", 0, "how often one bucket may apply; 0: no bound")
+	flags.IntVar(&c.request.AdjustCnt, "adjust-cnt", 0,
+		"how often one bucket may apply for units that no bucket had; 0: no bound")
 	flags.StringVar(&c.start, "start", "", "first instant, RFC 3339 with zone (default now)")
 	flags.StringVar(&c.end, "end", "never", "end, exclusive, RFC 3339 with zone")
 	flags.BoolVar(&c.request.AllowPast, "allow-past", false, "accept an --end that has passed")
@@ -167,26 +168,9 @@ func (c *creation) read(cmd *cobra.Command) (err error) {
 	return err
 }
 
-func (a *app) getCommand() *cobra.Command {
-	return &cobra.Command{
-		Use:   "get BUDGET",
-		Short: "Show a budget: its definition and where its units are",
-		Example: `  budgetctl get spring-sale
-  budgetctl get spring-sale -o json`,
-		Args: arguments,
-		RunE: func(cmd *cobra.Command, args []string) error {
-			if err := reference(args[0]); err != nil {
-				return err
-			}
-			return call(a, cmd, func(ctx context.Context, c *client.Client) (*client.Budget, error) {
-				return c.Budget(ctx, args[0])
-			}, view)
-		},
-	}
-}
-
 func (a *app) listCommand() *cobra.Command {
 	var status, kind string
+	archived := false
 	cmd := &cobra.Command{
 		Use:     "list",
 		Short:   "List the tenant's budgets",
@@ -196,7 +180,8 @@ func (a *app) listCommand() *cobra.Command {
 			if err := chosen(cmd, "status", "type"); err != nil {
 				return err
 			}
-			filter := client.Filter{Status: budget.Status(status), Type: budget.Type(kind)}
+			filter := client.Filter{Status: budget.Status(status), Type: budget.Type(kind),
+				Archived: archived}
 			return call(a, cmd, func(ctx context.Context, c *client.Client) (client.Page, error) {
 				page := client.Page{Budgets: []client.Budget{}}
 				for b, err := range c.Budgets(ctx, filter) {
@@ -211,6 +196,7 @@ func (a *app) listCommand() *cobra.Command {
 	}
 	cmd.Flags().StringVar(&status, "status", "", "only those: pending, effective, paused or expired")
 	cmd.Flags().StringVar(&kind, "type", "", "only those: promo or daily")
+	cmd.Flags().BoolVar(&archived, "archived", false, "archived budgets too")
 	choose(cmd, "status", "pending", "effective", "paused", "expired")
 	choose(cmd, "type", "promo", "daily")
 	return cmd
@@ -227,12 +213,17 @@ otherwise it ends at once, and what the following one gets is less what was used
 replaces all ([] removes them). What becomes of them is said first, on standard error. A limit
 of the same name, dimension, window and measure goes on; another one starts from the true count
 of its window, so a limit that becomes monthly in mid-month does not begin at 0.
+
+--name, --gl-code, --unit and --start correct what was given wrongly, --start only while it is to
+come. Bucket keys follow the name. Keys that are bound to names no longer reach a budget that has
+another one.
 ` + limitsHelp
 
 // changes is the flags of set.
 type changes struct {
 	rule                      ruleFlags
 	limits                    limitChange
+	corrections               corrections
 	sharding, end, lateRefund string
 	adjustCnt, buckets        int
 	version                   int64
@@ -256,12 +247,14 @@ func (a *app) setCommand() *cobra.Command {
 	flags.BoolVar(&c.allowPast, "allow-past", false, "accept an --end that has passed")
 	flags.StringVar(&c.end, "end", "", "new end, exclusive, RFC 3339 with zone, or never")
 	flags.StringVar(&c.sharding, "sharding", "", "most that one apply may take; 0: no bound")
-	flags.IntVar(&c.adjustCnt, "adjust-cnt", 0, "how often one bucket may apply; 0: no bound")
+	flags.IntVar(&c.adjustCnt, "adjust-cnt", 0,
+		"how often one bucket may apply for units that no bucket had; 0: no bound")
 	flags.IntVar(&c.buckets, "buckets", 0, "number of buckets, 1 to 1,024")
 	flags.Int64Var(&c.version, "if-version", 0, "change only this version")
 	c.rule.add(cmd)
 	lateRefundFlag(cmd, &c.lateRefund)
 	c.limits.add(cmd)
+	c.corrections.add(cmd)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		request, err := c.read(cmd)
 		if err != nil {
@@ -286,11 +279,16 @@ func (c *changes) read(cmd *cobra.Command) (request client.PatchRequest, err err
 	if request.Limits, err = c.limits.read(cmd); err != nil {
 		return request, err
 	}
+	corrected, err := c.corrections.read(cmd, &request)
+	if err != nil {
+		return request, err
+	}
 	some := slices.ContainsFunc([]string{"end", "sharding", "adjust-cnt", "buckets", "late-refund"},
 		given)
-	if !some && request.TypeRule == nil && !c.limits.given(cmd) {
+	if !some && !corrected && request.TypeRule == nil && !c.limits.given(cmd) {
 		return request, usagef("nothing to change: give --end, --sharding, --adjust-cnt, --buckets, " +
-			"--late-refund, --limit, --remove-limit, --limits-file or a rule such as --every")
+			"--late-refund, --limit, --remove-limit, --limits-file, a rule such as --every, or what is " +
+			"corrected: --name, --gl-code, --unit or --start")
 	}
 	if given("if-version") && c.version < 1 {
 		return request, usagef("--if-version %d: must be at least 1", c.version)

@@ -31,6 +31,29 @@ func (a *app) instancesCommand() *cobra.Command {
 	return cmd
 }
 
+func (a *app) nodesCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "nodes",
+		Short: "Show the nodes that use the server's database",
+		Long: `Shows every budgetd that uses the same database as the server and was seen within 30 days:
+its name (node.name, as in its log), where it listens, its version, and when it started and was last
+seen. A node that runs is seen every few seconds.`,
+		Example: `  budgetctl nodes`,
+		Args:    arguments,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return call(a, cmd, func(ctx context.Context, c *client.Client) (*client.NodeList, error) {
+				return c.Nodes(ctx)
+			}, func(answer *client.NodeList) string {
+				rows := make([][]any, len(answer.Nodes))
+				for i, n := range answer.Nodes {
+					rows[i] = []any{n.Name, n.Address, n.Version, n.StartedAt, n.SeenAt}
+				}
+				return listing([]string{"name", "address", "version", "started", "last seen"}, rows)
+			})
+		},
+	}
+}
+
 func (a *app) drainCommand() *cobra.Command {
 	var mode string
 	var wait bool

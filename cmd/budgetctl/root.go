@@ -103,14 +103,16 @@ func (a *app) addCommands(root *cobra.Command) {
 		commands  []*cobra.Command
 	}{
 		{"budgets", "Budgets:", []*cobra.Command{a.createCommand(), a.getCommand(), a.listCommand(),
-			a.setCommand(), a.pauseCommand(), a.resumeCommand(), a.appendCommand(), a.shrinkCommand()}},
+			a.setCommand(), a.pauseCommand(), a.resumeCommand(), a.appendCommand(), a.shrinkCommand(),
+			a.archiveCommand()}},
 		{"deductions", "Deductions:", []*cobra.Command{a.deductCommand(), a.confirmCommand(),
 			a.extendCommand(), a.rollbackCommand(), a.cancelCommand(), a.checkCommand()}},
 		{"looks", "What has happened:", []*cobra.Command{a.usageCommand(), a.ledgerCommand(),
 			a.seriesCommand(), a.watchCommand(), a.auditCommand(), a.auditLogCommand()}},
 		{"buckets", "Buckets and stores:", []*cobra.Command{a.bucketsCommand(), a.offlineCommand(),
 			a.onlineCommand(), a.applyCommand(), a.unfenceCommand(), a.recycleCommand(),
-			a.quarantineCommand(), a.releaseCommand(), a.instancesCommand()}},
+			a.quarantineCommand(), a.releaseCommand(), a.instancesCommand(),
+			a.nodesCommand()}},
 		{"access", "Access:", []*cobra.Command{a.loginCommand(), a.logoutCommand(), a.whoamiCommand(),
 			a.keysCommand()}},
 		{"tools", "Tools:", []*cobra.Command{a.replayCommand(), a.benchCommand(), a.versionCommand()}},

@@ -1,10 +1,30 @@
 package main
 
 import (
+	"context"
 	"time"
 
 	"github.com/budgetd/budgetd/client"
+	"github.com/spf13/cobra"
 )
+
+func (a *app) getCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "get BUDGET",
+		Short: "Show a budget: its definition and where its units are",
+		Example: `  budgetctl get spring-sale
+  budgetctl get spring-sale -o json`,
+		Args: arguments,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := reference(args[0]); err != nil {
+				return err
+			}
+			return call(a, cmd, func(ctx context.Context, c *client.Client) (*client.Budget, error) {
+				return c.Budget(ctx, args[0])
+			}, view)
+		},
+	}
+}
 
 // view lays out one budget.
 func view(b *client.Budget) string {
@@ -12,8 +32,12 @@ func view(b *client.Budget) string {
 	if from.IsZero() {
 		from = b.StartAt
 	}
+	status := string(b.Status)
+	if b.Archived {
+		status += ", archived"
+	}
 	fields := []field{
-		{"name", b.Name}, {"id", b.ID}, {"tenant", b.Tenant}, {"status", b.Status},
+		{"name", b.Name}, {"id", b.ID}, {"tenant", b.Tenant}, {"status", status},
 		{"type", b.Type}, {"unit", b.Unit}, {"durability", b.Durability}, {"version", b.Version},
 		{"gl code", b.GLCode}, {"effective from", from}, {"end", orNever(b.EndAt)},
 	}

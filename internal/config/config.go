@@ -14,15 +14,18 @@ import (
 	"github.com/budgetd/budgetd/internal/secret"
 )
 
-// NodeName is node.name, or where the node listens; with an address of all interfaces, its host.
-func (c Config) NodeName() string {
+// NodeName is node.name, or where the node listens.
+func (c Config) NodeName() string { return cmp.Or(c.Node.Name, c.NodeAddress()) }
+
+// NodeAddress is where the node listens; with an address of all interfaces, its host.
+func (c Config) NodeAddress() string {
 	host, port, err := net.SplitHostPort(c.Listen)
 	if ip := net.ParseIP(host); err == nil && (host == "" || ip != nil && ip.IsUnspecified()) {
 		if name, err := os.Hostname(); err == nil {
 			host = name
 		}
 	}
-	return cmp.Or(c.Node.Name, net.JoinHostPort(host, port))
+	return net.JoinHostPort(host, port)
 }
 
 // Node says which node this is.

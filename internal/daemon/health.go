@@ -10,6 +10,7 @@ import (
 	"github.com/budgetd/budgetd/bucket"
 	"github.com/budgetd/budgetd/bucket/manage"
 	"github.com/budgetd/budgetd/bucket/transfer"
+	"github.com/budgetd/budgetd/internal/sqlstore/nodes"
 )
 
 const (
@@ -22,6 +23,7 @@ const (
 // health is what the node can reach, as of the last look.
 type health struct {
 	*transfer.Service
+	*nodes.Part
 	// ping asks the database.
 	ping func(ctx context.Context) error
 

@@ -30,6 +30,7 @@ import (
 	"github.com/budgetd/budgetd/internal/sqlstore/engine"
 	feedrows "github.com/budgetd/budgetd/internal/sqlstore/feed"
 	"github.com/budgetd/budgetd/internal/sqlstore/lanes"
+	"github.com/budgetd/budgetd/internal/sqlstore/nodes"
 	"github.com/budgetd/budgetd/internal/sqlstore/quarantine"
 	"github.com/budgetd/budgetd/internal/sqlstore/returns"
 	"github.com/budgetd/budgetd/internal/sqlstore/samples"
@@ -112,7 +113,8 @@ func (g *ground) service(c config.Config, log *slog.Logger, observer bucket.Obse
 		return nil, err
 	}
 	m.moves = &mover{Service: m.transferService(), stores: m.stores, budgets: m.budgets}
-	m.health = &health{Service: m.moves.Service, ping: g.db.SyncClock}
+	m.health = &health{Service: m.moves.Service, Part: nodes.New(g.db), ping: g.db.SyncClock}
+	m.parts.lanes.Node = c.NodeName()
 	m.moves.health = m.health
 	rows, err := m.rowService()
 	if err != nil {
@@ -229,7 +231,15 @@ type usages interface {
 const (
 	openHoldsEvery = 10 * time.Second // open holds are counted
 	shrinksEvery   = time.Second      // pending shrinks go on
+	nodeEvery      = 2 * time.Second  // a node refreshes its row
 )
+
+// seen refreshes the row of this node.
+func (m *maker) seen(started time.Time) func(context.Context) error {
+	me := bucket.Node{Name: m.c.NodeName(), Address: m.c.NodeAddress(), Version: buildVersion(),
+		StartedAt: started}
+	return func(ctx context.Context) error { return m.health.Seen(ctx, me) }
+}
 
 // loops lists what the node does by itself.
 func (m *maker) loops(audits *audit.Service, figures *sample.Service,
@@ -246,6 +256,7 @@ func (m *maker) loops(audits *audit.Service, figures *sample.Service,
 		{"open holds", openHoldsEvery, expiry.CountOpen},
 		{"samples", sample.DropEvery, figures.RunOnce},
 		{"shrinks", shrinksEvery, m.manageService().FinishShrinks},
+		{"node", nodeEvery, m.seen(m.db.Now())},
 	}
 	for _, one := range m.moves.Loops(transfer.Settings{Recycle: recycle}) {
 		all = append(all, loop{one.Name, one.Every, one.RunOnce})

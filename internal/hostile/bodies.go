@@ -53,7 +53,7 @@ func changes(target Target) []Case {
 		{`{"status":null}`, "status"}, {`{"status":true}`, "status"},
 		{`{"sharding_quantity":null}`, "sharding_quantity"},
 		{`{"adjust_cnt":1.0}`, "adjust_cnt"}, {`{"total_quantity":1}`, "total_quantity"},
-		{`{"name":"x"}`, "name"}, {`{"type":"daily"}`, "type"}, {`{"timezone":"UTC"}`, "timezone"},
+		{`{"tenant":"x"}`, "tenant"}, {`{"type":"daily"}`, "type"}, {`{"timezone":"UTC"}`, "timezone"},
 		{`{"type_rule":null}`, "type_rule"}, {`{"type_rule":"free"}`, "type_rule"},
 		{`{"type_rule":{"kind":"free","Kind":"free"}}`, "type_rule.Kind"},
 		{`{"type_rule":{"kind":"free","kind":"free"}}`, "type_rule.kind"},

@@ -78,6 +78,15 @@ func (a *API) change(c *call) (answer, error) {
 			return answer{}, err
 		}
 	}
+	if body.Name != nil { // the caller must be allowed to have a budget of that name
+		t := access.Target{Tenant: ref.Tenant, Budget: *body.Name, More: true}
+		if err := c.may(&c.route.access, t, func() error {
+			return budget.Refuse(budget.Forbidden, c.route.op,
+				"the new name is outside the budgets of the key")
+		}); err != nil {
+			return answer{}, err
+		}
+	}
 	view, err := a.service.Change(c.ctx, ref, body.Change)
 	return answer{body: wire.BudgetOf(&view), version: view.Definition.Version}, err
 }
@@ -109,7 +118,8 @@ const defaultPageSize, maxPageSize = 100, 1000
 const everyTenant = "*"
 
 func (a *API) list(c *call) (answer, error) {
-	query := c.query("tenant", "status", "type", "page_size", "page_token", "q", "sort", "skip")
+	query := c.query("tenant", "status", "type", "page_size", "page_token", "archived", "q", "sort",
+		"skip")
 	page := bucket.Page{Size: c.pageSize(query)}
 	if query.Get("tenant") != everyTenant {
 		page.Tenant = c.tenant(query)
@@ -118,6 +128,12 @@ func (a *API) list(c *call) (answer, error) {
 	}
 	if err := c.onTenant(page.Tenant); err != nil {
 		return answer{}, err
+	}
+	if query.Has("archived") {
+		page.Archived = query.Get("archived") == "true"
+		if !page.Archived && query.Get("archived") != "false" {
+			c.faults.Invalid("archived", "must be true or false")
+		}
 	}
 	if query.Has("status") {
 		page.Status = budget.Status(query.Get("status"))

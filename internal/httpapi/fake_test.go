@@ -398,6 +398,11 @@ func (f *fake) Ready(context.Context) []string { return f.reasons }
 
 func (f *fake) Missing() []string { return nil }
 
+func (f *fake) Nodes(context.Context) ([]bucket.Node, error) {
+	return []bucket.Node{{Name: "node-1", Address: "10.0.0.7:8080", Version: "v1.2.3", StartedAt: at, SeenAt: at}},
+		f.note("nodes")
+}
+
 var aDrain = bucket.DrainView{Instance: "redis-a", Draining: true, Left: 3, Moved: 5, Uncleared: 5, Problem: "slow"}
 
 func (f *fake) Drain(_ context.Context, name string) (bucket.DrainView, error) {

@@ -82,6 +82,7 @@ func (a *API) routes() []route {
 		{pattern: "POST " + hook + "/deliveries/{message}/resend", changes: true, handle: a.resend},
 
 		{pattern: "GET /v1/instances", handle: a.instances},
+		{pattern: "GET /v1/nodes", handle: a.nodes},
 		{pattern: "POST /v1/instances/{name}/drain", changes: true, handle: a.drain},
 		{pattern: "POST /v1/instances/{name}/undrain", changes: true, handle: a.undrain},
 		{pattern: "POST /v1/instances/{name}/recover", changes: true, handle: a.recover},

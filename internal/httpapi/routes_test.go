@@ -127,6 +127,7 @@ func TestGoldenAnswers(t *testing.T) {
 		{"webhook-resend", "POST", "/v1/webhooks/ep_1/deliveries/msg_1/resend", "{}", ""},
 		{"deliveries", "GET", "/v1/webhooks/ep_1/deliveries?page_size=1&page_token=msg_9", "", ""},
 		{"instances", "GET", "/v1/instances", "", ""},
+		{"nodes", "GET", "/v1/nodes", "", ""},
 		{"drain", "POST", "/v1/instances/redis-a/drain", "", ""},
 		{"undrain", "POST", "/v1/instances/redis-a/undrain", "{}", ""},
 		{"recover", "POST", "/v1/instances/redis-a/recover", "", ""},

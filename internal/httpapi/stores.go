@@ -2,6 +2,7 @@ package httpapi
 
 import (
 	"context"
+	"time"
 
 	"github.com/budgetd/budgetd/bucket"
 	"github.com/budgetd/budgetd/budget"
@@ -15,6 +16,8 @@ type Stores interface {
 	Ready(ctx context.Context) []string
 	// Missing returns what is out of its reach, although it can serve.
 	Missing() []string
+	// Nodes lists the nodes that were seen within 30 days.
+	Nodes(ctx context.Context) ([]bucket.Node, error)
 }
 
 // Instances moves buckets between stores.
@@ -61,6 +64,32 @@ func (a *API) instancesOf(lanes []bucket.LaneView) instanceList {
 			l.Buckets, l.Problem})
 	}
 	return out
+}
+
+func (a *API) nodes(c *call) (answer, error) {
+	c.query()
+	if err := c.nothing(); err != nil {
+		return answer{}, err
+	}
+	found, err := a.service.Nodes(c.ctx)
+	out := nodeList{Nodes: make([]nodeView, len(found))}
+	for i, n := range found {
+		out.Nodes[i] = nodeView{n.Name, n.Address, n.Version, wire.InUTC(n.StartedAt),
+			wire.InUTC(n.SeenAt)}
+	}
+	return answer{body: out}, err
+}
+
+type nodeList struct {
+	Nodes []nodeView `json:"nodes"`
+}
+
+type nodeView struct {
+	Name      string    `json:"name"`
+	Address   string    `json:"address"`
+	Version   string    `json:"version"`
+	StartedAt time.Time `json:"started_at"`
+	SeenAt    time.Time `json:"seen_at"`
 }
 
 func (a *API) drain(c *call) (answer, error) { return c.onInstance(a.service.Drain) }

@@ -550,6 +550,23 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/v1/nodes": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** Lists the nodes that use the database and were seen within 30 days. */
+        get: operations["listNodes"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/v1/instances/{name}/drain": {
         parameters: {
             query?: never;
@@ -1236,7 +1253,7 @@ export interface components {
             sharding_quantity?: components["schemas"]["Units"];
             /**
              * Format: int64
-             * @description How often a bucket may take units; 0: no bound.
+             * @description How often a bucket may apply for units that no bucket had; 0: no bound.
              */
             adjust_cnt?: number;
             start_at?: components["schemas"]["Instant"];
@@ -1256,6 +1273,17 @@ export interface components {
         BudgetChange: {
             /** @enum {string} */
             status?: "paused" | "effective";
+            /** @description Another name. Bucket keys follow it. Other nodes know the budget by its former name for a second. */
+            name?: components["schemas"]["Name"];
+            gl_code?: string;
+            unit?: components["schemas"]["Unit"];
+            /**
+             * Format: date-time
+             * @description Another start, while it is to come; null is now.
+             */
+            start_at?: string | null;
+            /** @description Leaves a budget that is over out of lists, or shows it again. All of its rows stay. */
+            archived?: boolean;
             /**
              * Format: date-time
              * @description null: without an end.
@@ -1299,6 +1327,8 @@ export interface components {
             created_at?: components["schemas"]["Instant"];
             updated_at?: components["schemas"]["Instant"];
             status: components["schemas"]["BudgetStatus"];
+            /** @description It is over, and lists leave it out. */
+            archived?: boolean;
             version: components["schemas"]["Number"];
             total_quantity: components["schemas"]["UnitsOrNone"];
             /** @description What left the total for buckets. */
@@ -1717,8 +1747,16 @@ export interface components {
             activation?: components["schemas"]["Number"];
             remaining: components["schemas"]["Units"];
             out_quantity: components["schemas"]["Units"];
-            /** @description How often it took units in this epoch. */
+            /**
+             * @description How often it applied for units that no bucket had, since its last recycle or the beginning
+             *     of its period. `adjust_cnt` bounds it.
+             */
             out_cnt: components["schemas"]["Number"];
+            /**
+             * @description How often it got units of other buckets, since its last recycle or the beginning of its
+             *     period. Nothing bounds it.
+             */
+            collect_cnt: components["schemas"]["Number"];
             outstanding: components["schemas"]["Units"];
             held: components["schemas"]["Units"];
             used: components["schemas"]["Units"];
@@ -1793,6 +1831,19 @@ export interface components {
             health: "up" | "down";
             draining: boolean;
             lanes: components["schemas"]["Lane"][];
+        };
+        NodeList: {
+            nodes: components["schemas"]["Node"][];
+        };
+        Node: {
+            /** @description Its `node.name`, as in its log. */
+            name: string;
+            /** @description Where it listens. */
+            address: string;
+            version: string;
+            started_at: components["schemas"]["Instant"];
+            /** @description When it last said that it runs, which it does every few seconds. */
+            seen_at: components["schemas"]["Instant"];
         };
         InstanceList: {
             instances: components["schemas"]["Instance"][];
@@ -2118,7 +2169,7 @@ export interface components {
             message: string;
         };
         /** @enum {string} */
-        ErrorCode: "malformed" | "invalid" | "too_large" | "unsupported_media_type" | "method_not_allowed" | "route_not_found" | "budget_not_found" | "deduction_not_found" | "bucket_not_found" | "instance_not_found" | "key_not_found" | "unauthenticated" | "forbidden" | "budget_exhausted" | "period_exhausted" | "budget_not_effective" | "budget_paused" | "budget_expired" | "limit_exceeded" | "last_bucket" | "recycle_running" | "bucket_offline" | "bucket_fenced" | "instance_answers" | "last_instance" | "amount_exceeds_remaining" | "ledger_mode_only" | "request_conflict" | "request_void" | "already_rolled_back" | "not_held" | "hold_expired" | "group_closed" | "name_taken" | "version_conflict" | "too_many_keys" | "key_not_live" | "webhook_not_found" | "delivery_not_found" | "too_many_webhooks" | "rate_limited" | "unavailable" | "outcome_unknown" | "internal";
+        ErrorCode: "malformed" | "invalid" | "too_large" | "unsupported_media_type" | "method_not_allowed" | "route_not_found" | "budget_not_found" | "deduction_not_found" | "bucket_not_found" | "instance_not_found" | "key_not_found" | "unauthenticated" | "forbidden" | "budget_exhausted" | "period_exhausted" | "budget_not_effective" | "budget_paused" | "budget_expired" | "limit_exceeded" | "budget_not_over" | "last_bucket" | "recycle_running" | "bucket_offline" | "bucket_fenced" | "instance_answers" | "last_instance" | "amount_exceeds_remaining" | "ledger_mode_only" | "request_conflict" | "request_void" | "already_rolled_back" | "not_held" | "hold_expired" | "group_closed" | "name_taken" | "version_conflict" | "too_many_keys" | "key_not_live" | "webhook_not_found" | "delivery_not_found" | "too_many_webhooks" | "rate_limited" | "unavailable" | "outcome_unknown" | "internal";
         /**
          * @description What kept the service from doing it.
          * @enum {string}
@@ -2248,6 +2299,8 @@ export interface operations {
                 skip?: number;
                 /** @description The tenant, or `*` for all; left out: the one of the key, else `default`. */
                 tenant?: components["parameters"]["AnyTenant"];
+                /** @description Archived budgets too. */
+                archived?: boolean;
                 /** @description Only budgets with this status. */
                 status?: components["parameters"]["Status"];
                 /** @description Only budgets of this type. */
@@ -3288,6 +3341,27 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["InstanceList"];
+                };
+            };
+            default: components["responses"]["Problem"];
+        };
+    };
+    listNodes: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The nodes, by name. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["NodeList"];
                 };
             };
             default: components["responses"]["Problem"];

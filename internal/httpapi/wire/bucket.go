@@ -48,6 +48,7 @@ type BucketView struct {
 	Remaining   int64            `json:"remaining"`
 	OutQuantity int64            `json:"out_quantity"`
 	OutCnt      int              `json:"out_cnt"`
+	CollectCnt  int              `json:"collect_cnt"`
 	Outstanding int64            `json:"outstanding"`
 	Held        int64            `json:"held"`
 	Used        int64            `json:"used"`
@@ -76,6 +77,7 @@ func BucketOf(b *bucket.BucketView) BucketView {
 		Instance: b.Lane.Instance, Lane: b.Lane.Index,
 		Epoch: e.Number, EpochStatus: e.Status, Activation: e.Activation,
 		Remaining: b.Remaining, OutQuantity: b.OutQuantity, OutCnt: b.OutCnt,
+		CollectCnt:  b.CollectCnt,
 		Outstanding: e.Outstanding, Held: e.Held, Used: e.Used, Returning: e.Returning,
 		Fenced: e.Fenced, Problem: b.Problem, UpdatedAt: InUTC(b.UpdatedAt),
 	}

@@ -42,6 +42,7 @@ type BudgetView struct {
 	CreatedAt   time.Time     `json:"created_at,omitzero"`
 	UpdatedAt   time.Time     `json:"updated_at,omitzero"`
 	Status      budget.Status `json:"status"`
+	Archived    bool          `json:"archived,omitzero"`
 	Version     int64         `json:"version"`
 
 	TotalQuantity *int64 `json:"total_quantity"`
@@ -121,8 +122,8 @@ func BudgetOf(v *bucket.View) BudgetView {
 		ShardingQuantity: d.ShardingQuantity, AdjustCnt: d.AdjustCnt,
 		StartAt: InUTC(d.StartAt), EndAt: InUTC(d.EndAt),
 		CreatedAt: InUTC(d.CreatedAt), UpdatedAt: InUTC(d.UpdatedAt),
-		Status: v.Status, Version: d.Version, Timezone: d.Timezone, LateRefund: d.LateRefund,
-		RoutingDimension: d.RoutingDimension, Unlimited: d.Unlimited,
+		Status: v.Status, Archived: d.Archived, Version: d.Version, Timezone: d.Timezone,
+		LateRefund: d.LateRefund, RoutingDimension: d.RoutingDimension, Unlimited: d.Unlimited,
 		TotalQuantity: unless(d.Unlimited, f.Total), OutQuantity: unless(d.Unlimited, f.OutQuantity()),
 		Undistributed: unless(d.Unlimited, f.Unfunded+f.Undistributed),
 		NotFunded:     unless(d.Unlimited, f.Unfunded),

@@ -113,6 +113,23 @@ func (d *Change) Member(r *strictjson.Reader, name string) bool {
 			}
 			return ""
 		})
+	case "name":
+		d.Name = new(string)
+		r.Text(name, d.Name, budget.CheckName)
+	case "gl_code":
+		d.GLCode = new(string)
+		r.Text(name, d.GLCode, nil)
+	case "unit":
+		d.Unit = new(budget.Unit)
+		r.Text(name, (*string)(d.Unit), nil)
+	case "archived":
+		d.Archived = new(bool)
+		r.Bool(name, d.Archived)
+	case "start_at":
+		d.StartAt = new(time.Time)
+		if !r.Null() {
+			r.Time(name, d.StartAt)
+		}
 	case "end_at":
 		d.EndAt = new(time.Time)
 		if !r.Null() {

@@ -38,6 +38,7 @@ var statuses = map[budget.Code]struct {
 	budget.BudgetNotEffective:     {http.StatusConflict, "The budget is not effective yet"},
 	budget.BudgetPaused:           {http.StatusConflict, "The budget is paused"},
 	budget.BudgetExpired:          {http.StatusConflict, "The budget has ended"},
+	budget.BudgetNotOver:          {http.StatusConflict, "The budget is not over"},
 	budget.LastBucket:             {http.StatusConflict, "The last online bucket stays"},
 	budget.RecycleRunning:         {http.StatusConflict, "A recycle is going on"},
 	budget.BucketOffline:          {http.StatusConflict, "The bucket is offline"},

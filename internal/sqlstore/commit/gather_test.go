@@ -125,6 +125,12 @@ func TestGatherApplies(t *testing.T) {
 		w.holds("[0 10]")
 		w.gather(one(bucket.Short), w.asks(0, "d", 40))
 		w.gather(one(bucket.Accepted), w.asks(1, "e", 40)) // the other bucket may
+		for column, want := range map[string]int64{"out_cnt": 2, "collect_cnt": 1} {
+			got := w.figure(`SELECT ` + column + ` FROM sharding_budget_management_bucket WHERE ordinal = 0`)
+			if got != want {
+				t.Errorf("%s of the first bucket: %d, want %d", column, got, want)
+			}
+		}
 	})
 }
 

@@ -17,10 +17,12 @@ import (
 )
 
 const (
-	updateBudget = `UPDATE budget_management_bucket SET status = ?, status_due_ms = ?, is_paused = ?,
-		sharding_quantity = ?,
-		adjust_cnt = ?, end_ms = ?, type_rule = ?, unused = ?, late_refund = ?,
+	updateBudget = `UPDATE budget_management_bucket SET name = ?, gl_code = ?, unit = ?,
+		status = ?, status_due_ms = ?, is_paused = ?, is_archived = ?, sharding_quantity = ?,
+		adjust_cnt = ?, start_ms = ?, end_ms = ?, type_rule = ?, unused = ?, late_refund = ?,
 		version = version + 1, updated_at = ? WHERE id = ? AND version = ?`
+	renameBuckets = `UPDATE sharding_budget_management_bucket /*by PRIMARY*/
+		SET sharding_bucket_key = $value WHERE `
 	movePeriodEnd = `UPDATE budget_management_bucket SET period_end_ms = ?, roll_over_ms = ?,
 		list_version = list_version + 1 WHERE id = ?`
 	moveEndOfPeriod = `UPDATE budget_period SET end_ms = ? WHERE budget_id = ? AND number = ?`
@@ -41,8 +43,8 @@ const (
 // number of buckets, for which lanes has a lane each (ledger mode): see resize. All of it is one
 // transaction.
 //
-// Errors: BudgetNotFound; VersionConflict; Invalid; LedgerModeOnly for another number of buckets in
-// store mode; Unavailable; OutcomeUnknown. Keeps I1.
+// Errors: BudgetNotFound; VersionConflict; Invalid; BudgetNotOver; NameTaken; LedgerModeOnly for
+// another number of buckets in store mode; Unavailable; OutcomeUnknown. Keeps I1.
 func (p *Part) Change(ctx context.Context, id int64, change bucket.Change, lanes []bucket.Lane) (
 	out manage.Changed, err error) {
 	tried := budget.Definition{} // what an earlier attempt wrote, committed or not
@@ -64,6 +66,9 @@ func (p *Part) Change(ctx context.Context, id int64, change bucket.Change, lanes
 		if err != nil {
 			return err
 		}
+		if err := free(t, before, after); err != nil {
+			return err
+		}
 		tried = after
 		if err := attest(ctx, before, after); err != nil {
 			return err
@@ -71,6 +76,11 @@ func (p *Part) Change(ctx context.Context, id int64, change bucket.Change, lanes
 		c, undistributed := &changing{t: t, row: row, before: before, after: after}, row.Undistributed
 		if err := c.write(change.Limits != nil); err != nil {
 			return err
+		}
+		if after.Name != before.Name {
+			if err := c.rename(); err != nil {
+				return err
+			}
 		}
 		switch {
 		case after.BucketQuantity != before.BucketQuantity:
@@ -85,6 +95,29 @@ func (p *Part) Change(ctx context.Context, id int64, change bucket.Change, lanes
 		return manage.Changed{}, err
 	}
 	return out, nil
+}
+
+// free refuses a new name that another budget has, and an archive while units are held.
+func free(t *engine.Tx, before, after budget.Definition) error {
+	if after.Name != before.Name {
+		other, err := find(&t.Reader, bucket.BudgetRef{Tenant: after.Tenant, Name: after.Name})
+		switch {
+		case err != nil:
+			return err
+		case other != nil:
+			return budget.Refuse(budget.NameTaken, "change", "the tenant has another budget %q", after.Name)
+		}
+	}
+	if !after.Archived || before.Archived {
+		return nil
+	}
+	all, err := figuresByID(&t.Reader, []int64{before.ID})
+	if held := all[before.ID].Held; err == nil && held > 0 {
+		return budget.Refuse(budget.BudgetNotOver, "change",
+			"budget %s has %d units in open holds: confirm them, roll them back or let them expire first",
+			before.Name, held)
+	}
+	return err
 }
 
 // attest notes a change of a definition for the audit log.
@@ -114,6 +147,10 @@ func judge(before budget.Definition, change bucket.Change, now time.Time) (
 		after.BucketQuantity = *change.BucketQuantity
 	}
 	faults := append(allocation.CheckDefinition(after), limit.CheckDefinition(after)...)
+	if change.StartAt != nil && !before.StartAt.After(now) {
+		faults = append(faults, budget.FieldError{Field: "start_at",
+			Message: "can be corrected only while it is to come: the budget has begun"})
+	}
 	if change.EndAt != nil && !change.AllowPast {
 		faults = append(faults, budget.CheckEnd(after.EndAt, now)...)
 	}
@@ -127,6 +164,12 @@ func judge(before budget.Definition, change bucket.Change, now time.Time) (
 	if change.Limits != nil {
 		after.Limits = limit.Change(limit.Zoned(before), limit.Zoned(after).List, now)
 	}
+	if after.Archived && after.StatusAt(now) != budget.Expired {
+		return after, budget.Refuse(budget.BudgetNotOver, "change",
+			"budget %s is %s: only one whose end has passed can be archived", before.Name,
+			after.StatusAt(now))
+	}
+	after.StartAt = engine.FromMS(engine.ToMS(after.StartAt))
 	after.EndAt = engine.FromMS(engine.EndMS(after.EndAt))
 	after.Version, after.UpdatedAt = before.Version+1, now
 	return after, nil
@@ -135,6 +178,9 @@ func judge(before budget.Definition, change bucket.Change, now time.Time) (
 // sameChange reports whether what is recorded is what was tried: same version, same values.
 func sameChange(recorded, tried budget.Definition) bool {
 	return recorded.Version == tried.Version && recorded.UpdatedAt.Equal(tried.UpdatedAt) &&
+		recorded.Name == tried.Name && recorded.GLCode == tried.GLCode &&
+		recorded.Unit == tried.Unit && recorded.StartAt.Equal(tried.StartAt) &&
+		recorded.Archived == tried.Archived &&
 		recorded.Paused == tried.Paused && recorded.ShardingQuantity == tried.ShardingQuantity &&
 		recorded.AdjustCnt == tried.AdjustCnt && recorded.BucketQuantity == tried.BucketQuantity &&
 		recorded.EndAt.Equal(tried.EndAt) && recorded.LateRefund == tried.LateRefund &&
@@ -154,29 +200,19 @@ type changing struct {
 func (c *changing) write(limits bool) error {
 	t, row, after := c.t, c.row, c.after
 	status, due := rows.StatusOf(after, t.Now)
-	err := t.Hit(
-		1,
-		updateBudget,
-		status,
-		due,
-		moves.OneIf(after.Paused),
-		after.ShardingQuantity,
-		after.AdjustCnt,
-		engine.EndMS(after.EndAt),
-		rows.WriteRule(after.Rule),
-		rows.UnusedColumn(after),
-		string(after.LateRefund),
-		engine.ToMS(after.UpdatedAt),
-		after.ID,
-		c.before.Version,
-	)
+	err := t.Hit(1, updateBudget, []byte(after.Name), []byte(after.GLCode), string(after.Unit), status,
+		due, moves.OneIf(after.Paused), moves.OneIf(after.Archived), after.ShardingQuantity,
+		after.AdjustCnt, engine.ToMS(after.StartAt), engine.EndMS(after.EndAt),
+		rows.WriteRule(after.Rule), rows.UnusedColumn(after), string(after.LateRefund),
+		engine.ToMS(after.UpdatedAt), after.ID, c.before.Version)
 	if err != nil {
 		return err
 	}
-	row.IsPaused, row.Sharding, row.AdjustCnt = moves.OneIf(
-		after.Paused,
-	), after.ShardingQuantity, after.AdjustCnt
-	row.EndMS, row.TypeRule = engine.EndMS(after.EndAt), rows.WriteRule(after.Rule)
+	row.Name, row.GLCode, row.Unit = after.Name, after.GLCode, string(after.Unit)
+	row.IsPaused, row.IsArchived = moves.OneIf(after.Paused), moves.OneIf(after.Archived)
+	row.Sharding, row.AdjustCnt = after.ShardingQuantity, after.AdjustCnt
+	row.StartMS, row.EndMS = engine.ToMS(after.StartAt), engine.EndMS(after.EndAt)
+	row.TypeRule = rows.WriteRule(after.Rule)
 	row.Unused, row.LateRefund = rows.UnusedColumn(after), string(after.LateRefund)
 	row.Version = after.Version
 	if limits {
@@ -190,6 +226,20 @@ func (c *changing) write(limits bool) error {
 		return err
 	}
 	return c.epochs(moved)
+}
+
+// rename gives the buckets of a renamed budget their keys.
+func (c *changing) rename() error {
+	list, err := rows.LockBuckets(c.t, c.row.ID)
+	if err != nil {
+		return err
+	}
+	changes := make([]engine.RowChange, len(list))
+	for i := range list {
+		id, key := list[i].Epoch.Bucket, bucket.KeyOf(c.after.Name, list[i].Ordinal)
+		changes[i] = engine.RowChange{Key: []any{id}, Values: []any{[]byte(key)}, Where: []any{id}}
+	}
+	return c.t.ChangeRows(renameBuckets, `id = ?`, `id = ?`, changes)
 }
 
 // handOut gives buckets what the open period got by the change.

@@ -32,6 +32,7 @@ type creation struct {
 	StartMS          int64           `json:"start_ms"`
 	EndMS            int64           `json:"end_ms"`
 	Paused           bool            `json:"paused"`
+	Archived         bool            `json:"archived,omitempty"`
 	TypeRule         json.RawMessage `json:"type_rule,omitempty"`
 	Timezone         string          `json:"timezone,omitempty"`
 	LateRefund       string          `json:"late_refund,omitempty"`
@@ -51,8 +52,8 @@ func createdAs(d budget.Definition) (string, error) {
 		TotalQuantity: d.TotalQuantity, BucketQuantity: d.BucketQuantity,
 		ShardingQuantity: d.ShardingQuantity, AdjustCnt: d.AdjustCnt,
 		StartMS: engine.ToMS(d.StartAt), EndMS: engine.EndMS(d.EndAt), Paused: d.Paused,
-		TypeRule: rows.SayRule(d.Rule), Timezone: d.Timezone, LateRefund: string(d.LateRefund),
-		Unlimited: d.Unlimited, RoutingDimension: d.RoutingDimension,
+		Archived: d.Archived, TypeRule: rows.SayRule(d.Rule), Timezone: d.Timezone,
+		LateRefund: string(d.LateRefund), Unlimited: d.Unlimited, RoutingDimension: d.RoutingDimension,
 		Limits: json.RawMessage(limit.EncodeAll(d.Limits)),
 	})
 	return string(text), err

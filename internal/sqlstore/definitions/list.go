@@ -17,6 +17,7 @@ const (
 	whereIDs    = ` AND id IN (?`
 	whereTenant = ` AND tenant = ?`
 	whereType   = ` AND type = ?`
+	notArchived = ` AND is_archived = 0`
 	pageOrder   = ` ORDER BY id LIMIT ?`
 
 	whereExpired   = ` AND end_ms <> 0 AND end_ms <= ?`
@@ -89,6 +90,9 @@ func (p *Part) Budgets(ctx context.Context, page bucket.Page) (out []bucket.View
 	}
 	if page.Type != "" {
 		q.add(whereType, string(page.Type))
+	}
+	if !page.Archived {
+		q.add(notArchived)
 	}
 	if err := q.status(page.Status, engine.ToMS(now)); err != nil {
 		return nil, err

@@ -61,7 +61,7 @@ func (p *Part) SettleLost(ctx context.Context, lane bucket.Lane) (
 		var one counter.LostEpochs
 		err := p.db.Write(ctx, "settle lost epochs", func(t *engine.Tx) error {
 			one = counter.LostEpochs{}
-			l := loss{t: t, lane: lane, out: &one}
+			l := loss{t: t, node: p.Node, lane: lane, out: &one}
 			return l.settle(found[0].Budget, found[:n], func(e *rows.Epoch) (string, error) {
 				row, err := readLane(&t.Reader, lane, shared)
 				if err != nil || e.Activation >= row.Since {
@@ -95,7 +95,7 @@ func (p *Part) Lost(ctx context.Context, m bucket.Memory, ref bucket.Ref, cause 
 		return err
 	}
 	return p.db.Write(ctx, "lose an epoch", func(t *engine.Tx) error {
-		l := loss{t: t, lane: m.Lane, out: &counter.LostEpochs{}}
+		l := loss{t: t, node: p.Node, lane: m.Lane, out: &counter.LostEpochs{}}
 		return l.settle(budgetID, []lostRow{{ref.Bucket, ref.Epoch, budgetID}},
 			func(e *rows.Epoch) (string, error) {
 				since, err := current(t, m)
@@ -112,6 +112,8 @@ type loss struct {
 	t    *engine.Tx
 	lane bucket.Lane
 	out  *counter.LostEpochs
+	// node is the one that noticed it.
+	node string
 }
 
 // settle ends the epochs that are live and on the lane and for which judge returns a cause.
@@ -173,6 +175,9 @@ func (l *loss) end(b *rows.Budget, e *rows.Epoch, cause string) error {
 	l.out.Quarantined += units
 	if e.Fenced != "" {
 		cause += "; the bucket was stopped: " + e.Fenced
+	}
+	if l.node != "" {
+		cause += "; noticed by node " + l.node
 	}
 	err = l.t.Insert(insertQuarantine, quarantineWidth, []any{e.Bucket, e.Number, b.ID,
 		[]byte(l.lane.Instance), l.lane.Index, units, 0, []byte(cause[:min(len(cause), mostCause)]),

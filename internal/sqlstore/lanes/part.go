@@ -25,7 +25,11 @@ var (
 )
 
 // Part stores the memories of lanes and the epochs of store mode. It is safe for concurrent use.
-type Part struct{ db *engine.DB }
+type Part struct {
+	db *engine.DB
+	// Node is the name of this node, for the causes of quarantines; set it before use.
+	Node string
+}
 
 // New returns the part of a database.
 func New(db *engine.DB) *Part { return &Part{db: db} }

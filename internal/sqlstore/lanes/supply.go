@@ -152,7 +152,8 @@ func (a *application) run() (out counter.Brought, err error) {
 }
 
 // units returns how many units the bucket gets now. Units that came back are free: they count
-// neither for adjust_cnt nor in out_cnt.
+// neither for adjust_cnt nor in out_cnt. Where nothing bounds applications, the caller says which
+// were collected.
 func (a *application) units() (units int64, kind moves.Kind, out counter.Brought, err error) {
 	b, need := a.b, max(a.want.Need, 1)
 	there := b.Releasable(a.t.Now)
@@ -162,7 +163,14 @@ func (a *application) units() (units int64, kind moves.Kind, out counter.Brought
 	}
 	units = allocation.Refill(need, a.want.Rate, there, len(a.list), b.Sharding)
 	units = min(units, there)
-	if b.AdjustCnt == 0 {
+	free := moves.Again
+	if a.want.Collected {
+		free = moves.Collect
+	}
+	switch {
+	case b.AdjustCnt == 0 && a.want.Collected:
+		return units, free, out, nil
+	case b.AdjustCnt == 0:
 		return units, moves.Apply, out, nil
 	}
 	p, err := moves.OpenPeriod(a.t, b)
@@ -176,7 +184,7 @@ func (a *application) units() (units int64, kind moves.Kind, out counter.Brought
 	back := max(b.Undistributed-max(p.Funded+p.Carried-applied, 0), 0)
 	switch {
 	case min(units, back) >= min(need, units):
-		return min(units, back), moves.Again, out, nil
+		return min(units, back), free, out, nil
 	case a.row.OutCnt >= b.AdjustCnt:
 		out.Barred, out.Short, out.Kept = true, need-back, b.Undistributed-back
 		out.Outstanding = a.row.Outstanding

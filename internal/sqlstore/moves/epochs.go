@@ -26,8 +26,9 @@ const (
 		AND status IN ('opening', 'open', 'closing'))`
 	voidGrants = `UPDATE grant_log /*by PRIMARY*/ SET status = 'void' WHERE bucket_id = ?
 		AND epoch = ? AND status = 'pending'`
-	restartCounts = `UPDATE sharding_budget_management_bucket /*by PRIMARY*/ SET out_cnt = 0 WHERE `
-	changeList    = `UPDATE budget_management_bucket SET list_version = list_version + ?
+	restartCounts = `UPDATE sharding_budget_management_bucket /*by PRIMARY*/ SET out_cnt = 0,
+		collect_cnt = 0 WHERE `
+	changeList = `UPDATE budget_management_bucket SET list_version = list_version + ?
 		WHERE id = ?`
 )
 
@@ -142,13 +143,13 @@ func End(t *engine.Tx, b *rows.Budget, status ledger.Status, epochs ...*rows.Epo
 	return units, ListChanged(t, b.ID, len(epochs))
 }
 
-// RestartCounts resets the count of applies of buckets of a locked budget.
+// RestartCounts resets the counts of applies and collects of buckets of a locked budget.
 func RestartCounts(t *engine.Tx, buckets ...*rows.Bucket) error {
 	var ids []any
 	for _, row := range buckets {
-		if row.OutCnt != 0 {
+		if row.OutCnt != 0 || row.CollectCnt != 0 {
 			ids = append(ids, row.Epoch.Bucket)
-			row.OutCnt = 0
+			row.OutCnt, row.CollectCnt = 0, 0
 		}
 	}
 	return t.HitAll(restartCounts, nil, `id = ?`, ids)

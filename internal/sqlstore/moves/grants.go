@@ -41,7 +41,7 @@ const (
 		AND LENGTH(fenced) = 0`
 	giveToBuckets = `UPDATE sharding_budget_management_bucket /*by PRIMARY*/ SET
 		out_quantity = out_quantity + $value, sharding_quantity = $value, out_cnt = out_cnt + $value,
-		updated_at = $value WHERE `
+		collect_cnt = collect_cnt + $value, updated_at = $value WHERE `
 	drawFromEpochs = `UPDATE bucket_epoch /*by PRIMARY*/ SET
 		outstanding_quantity = outstanding_quantity - $value,
 		closed_quantity = closed_quantity + $value, fill = fill + 2 WHERE `
@@ -50,19 +50,17 @@ const (
 )
 
 // Give moves units into locked epochs, at most one portion each. It raises O and fill, writes a
-// numbered grant, and raises the bucket's totals and, with Apply, its count of applies. In store
-// mode the grant is pending until the store has it, its number is the row's NextGrant less 1, and
-// there are no levels. The caller takes the units from their source: Units, Draw, End.
+// numbered grant, and raises the bucket's totals and, with Apply and Collect, its count of those.
+// In store mode the grant is pending until the store has it, its number is the row's NextGrant
+// less 1, and there are no levels. The caller takes the units from their source: Units, Draw, End.
 func Give(t *engine.Tx, b *rows.Budget, kind Kind, portions ...Portion) ([]bucket.Level, error) {
 	if len(portions) == 0 {
 		return nil, nil
 	}
-	status, now, applications := grantDone, engine.ToMS(t.Now), 0
+	status, now := grantDone, engine.ToMS(t.Now)
+	applications, collects := int(OneIf(kind == Apply)), int(OneIf(kind == Collect))
 	if b.Durability == string(budget.Store) {
 		status = grantPending
-	}
-	if kind == Apply {
-		applications = 1
 	}
 	var grants []any
 	epochs := make([]engine.RowChange, len(portions))
@@ -73,7 +71,7 @@ func Give(t *engine.Tx, b *rows.Budget, kind Kind, portions ...Portion) ([]bucke
 		epochs[i] = engine.RowChange{Key: []any{id, epoch}, Values: []any{p.Units},
 			Where: []any{id, epoch, number}}
 		buckets[i] = engine.RowChange{Key: []any{id},
-			Values: []any{p.Units, p.Units, applications, now}, Where: []any{id}}
+			Values: []any{p.Units, p.Units, applications, collects, now}, Where: []any{id}}
 	}
 	if err := t.Insert(insertGrants, grantWidth, grants); err != nil {
 		return nil, err
@@ -90,6 +88,7 @@ func Give(t *engine.Tx, b *rows.Budget, kind Kind, portions ...Portion) ([]bucke
 		p.Row.OutQuantity += p.Units
 		p.Row.LastGrant = p.Units
 		p.Row.OutCnt += applications
+		p.Row.CollectCnt += collects
 		p.Row.NextGrant++
 		p.Row.Fill++
 		if status == grantDone {

@@ -21,9 +21,9 @@ import (
 // BudgetColumns are the columns of a Budget.
 const BudgetColumns = `id, tenant, name, gl_code, unit, durability, type, total_quantity,
 	undistributed_quantity, quarantined_quantity, forfeited_quantity, pending_shrink_quantity,
-	sharding_quantity, bucket_quantity, adjust_cnt, is_paused, start_ms, end_ms, created_as, version,
-	list_version, created_at, updated_at, type_rule, timezone, unused, late_refund, on_loss,
-		unfunded_quantity,
+	sharding_quantity, bucket_quantity, adjust_cnt, is_paused, is_archived, start_ms, end_ms,
+	created_as, version, list_version, created_at, updated_at, type_rule, timezone, unused,
+	late_refund, on_loss, unfunded_quantity,
 	period, period_start_ms, period_end_ms, is_over, roll_over_ms, unlimited, routing_dimension,
 		limits_version`
 
@@ -45,6 +45,7 @@ type Budget struct {
 	Buckets       int    `db:"bucket_quantity"`
 	AdjustCnt     int    `db:"adjust_cnt"`
 	IsPaused      int64  `db:"is_paused"`
+	IsArchived    int64  `db:"is_archived"`
 	StartMS       int64  `db:"start_ms"`
 	EndMS         int64  `db:"end_ms"`
 	CreatedAs     string `db:"created_as"`
@@ -90,7 +91,9 @@ func (r *Budget) Definition() budget.Definition {
 		Durability: budget.Durability(r.Durability), Type: budget.Type(r.Type), TotalQuantity: r.Total,
 		BucketQuantity: r.Buckets, ShardingQuantity: r.Sharding, AdjustCnt: r.AdjustCnt,
 		StartAt: engine.FromMS(r.StartMS), EndAt: engine.FromMS(r.EndMS), Paused: r.IsPaused == 1,
-		Version: r.Version, CreatedAt: engine.FromMS(r.CreatedAt), UpdatedAt: engine.FromMS(r.UpdatedAt),
+		Archived: r.IsArchived == 1,
+		Version:  r.Version, CreatedAt: engine.FromMS(r.CreatedAt),
+		UpdatedAt: engine.FromMS(r.UpdatedAt),
 	}
 }
 
@@ -231,7 +234,7 @@ func At(ref bucket.Ref) Position { return Position{ref.Bucket, ref.Epoch} }
 // bucket_epoch e.
 const BucketColumns = EpochColumns + `, b.instance, b.lane, b.ordinal,
 	b.sharding_bucket_key AS bucket_key,
-	b.out_quantity, b.out_cnt, b.status AS list_status, b.offline_by,
+	b.out_quantity, b.out_cnt, b.collect_cnt, b.status AS list_status, b.offline_by,
 		b.sharding_quantity AS last_grant, b.copied_epoch, b.updated_at`
 
 // Bucket is a bucket with its newest epoch.
@@ -243,6 +246,7 @@ type Bucket struct {
 	Key         string `db:"bucket_key"`
 	OutQuantity int64  `db:"out_quantity"`
 	OutCnt      int    `db:"out_cnt"`
+	CollectCnt  int    `db:"collect_cnt"`
 	ListStatus  string `db:"list_status"`
 	OfflineBy   string `db:"offline_by"`
 	LastGrant   int64  `db:"last_grant"`
@@ -275,7 +279,8 @@ func (r *Bucket) View() bucket.Bucket {
 		OfflineBy: bucket.OfflineBy(
 			r.OfflineBy,
 		), OutQuantity: min(r.OutQuantity, budget.MaxAmount), OutCnt: r.OutCnt,
-		Epoch: r.Ledger(), UpdatedAt: engine.FromMS(r.UpdatedAt),
+		CollectCnt: r.CollectCnt,
+		Epoch:      r.Ledger(), UpdatedAt: engine.FromMS(r.UpdatedAt),
 	}
 }
 

@@ -45,6 +45,7 @@ func TestRecycleFollowsDemand(t *testing.T) {
 			w.use(b.Buckets[3].ID, fmt.Sprint("hot-", i), 40)
 			w.clock.set(w.clock.Now().Add(time.Second))
 		}
+		w.exec(`UPDATE sharding_budget_management_bucket SET collect_cnt = 2`)
 		const left = 8000 - 800
 		run, steps := w.recycle(b.ID)
 		if steps != 1 || run.Buckets != 8 || run.Skipped != 0 || run.Cause != bucket.OnDemand ||
@@ -62,6 +63,7 @@ func TestRecycleFollowsDemand(t *testing.T) {
 		after := w.read(b.ID)
 		for i := range after.Buckets {
 			equal(w, "out_cnt", after.Buckets[i].OutCnt, 0)
+			equal(w, "collect_cnt", after.Buckets[i].CollectCnt, 0)
 			equal(w, "epoch", after.Buckets[i].Epoch.Number, 1)
 		}
 		list := must(w.part.RecycleHistory(w.ctx, b.ID, 0, 10))(w)

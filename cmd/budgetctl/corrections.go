@@ -1,0 +1,69 @@
+package main
+
+import (
+	"github.com/budgetd/budgetd/budget"
+	"github.com/budgetd/budgetd/client"
+	"github.com/spf13/cobra"
+)
+
+// corrections are the flags of set for what was given wrongly at the creation.
+type corrections struct{ name, glCode, unit, start string }
+
+func (c *corrections) add(cmd *cobra.Command) {
+	flags := cmd.Flags()
+	flags.StringVar(&c.name, "name", "", "another name, unique within the tenant")
+	flags.StringVar(&c.glCode, "gl-code", "", "ledger account; may become empty")
+	flags.StringVar(&c.unit, "unit", "", "what is counted: count or amount; no quantity changes")
+	flags.StringVar(&c.start, "start", "",
+		"first instant, RFC 3339 with zone, while the start is to come")
+	choose(cmd, "unit", "count", "amount")
+}
+
+// read completes the request of a set; given reports whether something is corrected.
+func (c *corrections) read(cmd *cobra.Command, request *client.PatchRequest) (
+	given bool, err error) {
+	if err := chosen(cmd, "unit"); err != nil {
+		return false, err
+	}
+	flags := cmd.Flags()
+	if flags.Changed("name") {
+		if why := budget.CheckName(c.name); why != "" {
+			return false, usagef("--name %q: %s", c.name, why)
+		}
+		request.Name, given = c.name, true
+	}
+	if flags.Changed("gl-code") {
+		request.GLCode, given = &c.glCode, true
+	}
+	if flags.Changed("unit") {
+		request.Unit, given = budget.Unit(c.unit), true
+	}
+	if flags.Changed("start") {
+		at, err := instant("start", c.start)
+		if err != nil {
+			return false, err
+		}
+		request.StartAt, given = &at, true
+	}
+	return given, nil
+}
+
+func (a *app) archiveCommand() *cobra.Command {
+	undo := false
+	cmd := &cobra.Command{
+		Use:   "archive BUDGET",
+		Short: "Leave a budget that is over out of lists",
+		Long: `Leaves a budget that is over out of lists; 'budgetctl list --archived' shows it. All of its
+rows stay, and it is read, audited and rolled back as before. Refused (budget_not_over) while the
+budget has not ended or has open holds. --undo shows it again.`,
+		Example: `  budgetctl archive spring-sale
+  budgetctl archive spring-sale --undo`,
+		Args: arguments,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			archived := !undo
+			return a.patch(cmd, args[0], client.PatchRequest{Archived: &archived})
+		},
+	}
+	cmd.Flags().BoolVar(&undo, "undo", false, "show it in lists again")
+	return cmd
+}

@@ -1,0 +1,61 @@
+// Package nodes lists the nodes that use a database: each one refreshes a row of its own. Nothing
+// is decided by it.
+package nodes
+
+import (
+	"context"
+	"time"
+
+	"github.com/budgetd/budgetd/bucket"
+	"github.com/budgetd/budgetd/internal/sqlstore/engine"
+)
+
+// Part is the list of nodes in a database. Safe for concurrent use.
+type Part struct{ db *engine.DB }
+
+// New returns the list of a database.
+func New(db *engine.DB) *Part { return &Part{db: db} }
+
+const (
+	refresh = `UPDATE node SET address = ?, version = ?, started_ms = ?, seen_ms = ? WHERE name = ?`
+	insert  = `INSERT INTO node (address, version, started_ms, seen_ms, name)`
+	columns = 5
+	forget  = `DELETE FROM node WHERE seen_ms < ?`
+	list    = `SELECT name, address, version, started_ms, seen_ms FROM node ORDER BY name LIMIT 1000`
+	keep    = 30 * 24 * time.Hour
+)
+
+// Seen notes that a node runs, at SQL's time, and removes those that were not seen for 30 days.
+// Errors: Unavailable, OutcomeUnknown.
+func (p *Part) Seen(ctx context.Context, n bucket.Node) error {
+	return p.db.Write(ctx, "node seen", func(t *engine.Tx) error {
+		row := []any{[]byte(n.Address), []byte(n.Version), engine.ToMS(n.StartedAt), engine.ToMS(t.Now),
+			[]byte(n.Name)}
+		found, err := t.Exec(refresh, row...)
+		if err != nil || found > 0 {
+			return err
+		}
+		if _, err := t.Exec(forget, engine.ToMS(t.Now.Add(-keep))); err != nil {
+			return err
+		}
+		return t.Insert(insert, columns, row)
+	})
+}
+
+// Nodes returns the nodes that were seen within 30 days, by name, at most 1,000. Error:
+// Unavailable.
+func (p *Part) Nodes(ctx context.Context) (out []bucket.Node, err error) {
+	var found []struct {
+		Name    string `db:"name"`
+		Address string `db:"address"`
+		Version string `db:"version"`
+		Started int64  `db:"started_ms"`
+		Seen    int64  `db:"seen_ms"`
+	}
+	err = p.db.Read(ctx, "nodes", func(r *engine.Reader) error { return r.List(&found, list) })
+	for _, n := range found {
+		out = append(out, bucket.Node{Name: n.Name, Address: n.Address, Version: n.Version,
+			StartedAt: engine.FromMS(n.Started), SeenAt: engine.FromMS(n.Seen)})
+	}
+	return out, err
+}
