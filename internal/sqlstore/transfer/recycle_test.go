@@ -45,7 +45,10 @@ func TestRecycleFollowsDemand(t *testing.T) {
 			w.use(b.Buckets[3].ID, fmt.Sprint("hot-", i), 40)
 			w.clock.set(w.clock.Now().Add(time.Second))
 		}
-		w.exec(`UPDATE sharding_budget_management_bucket SET collect_cnt = 2`)
+		must(0, w.db.Write(w.ctx, "test", func(t *engine.Tx) error {
+			_, err := t.Exec(`UPDATE sharding_budget_management_bucket SET collect_cnt = 2`)
+			return err
+		}))(w)
 		const left = 8000 - 800
 		run, steps := w.recycle(b.ID)
 		if steps != 1 || run.Buckets != 8 || run.Skipped != 0 || run.Cause != bucket.OnDemand ||
