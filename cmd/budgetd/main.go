@@ -6,6 +6,9 @@ import (
 	"os"
 	"os/signal"
 	"syscall"
+	_ "time/tzdata" // zones, where the machine has none, as in the image
+
+	_ "golang.org/x/crypto/x509roots/fallback" // authorities, where the machine has none
 
 	"github.com/budgetd/budgetd/internal/daemon"
 )

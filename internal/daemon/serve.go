@@ -7,6 +7,8 @@ import (
 	"path/filepath"
 	"strings"
 
+	systemd "github.com/coreos/go-systemd/v22/daemon"
+
 	"github.com/budgetd/budgetd/internal/config"
 	"github.com/budgetd/budgetd/internal/console"
 	"github.com/budgetd/budgetd/internal/httpapi"
@@ -78,11 +80,14 @@ func serve(ctx context.Context, c config.Config, file string, log *slog.Logger,
 	}
 	doors.serve(ctx, c, api, log)
 	started(c, file, doors, ground, log)
+	tellSystemd(log, systemd.SdNotifyReady)
+	go feedWatchdog(ctx, log)
 	select {
 	case err := <-doors.ended:
 		return fmt.Errorf("serve: %w", err)
 	case <-ctx.Done():
 	}
+	tellSystemd(log, systemd.SdNotifyStopping)
 	doors.stop(ctx, c.Stop, log)
 	return nil
 }
