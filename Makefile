@@ -43,6 +43,11 @@ demo-cluster: ## the same on MariaDB, three Redis and two budgetd, all private
 bench: ## measure budgetd and the baselines side by side (25 minutes, on a quiet machine)
 	@bench/run.sh
 
+.PHONY: dist
+dist: ## make what the commit is published as: archives, packages, image, checksums
+	rm -rf dist
+	cd deploy/release && $(GO) run . -repository ../.. -out ../../dist
+
 .PHONY: clean
-clean: ## remove what build made
-	rm -rf bin
+clean: ## remove what build and dist made
+	rm -rf bin dist

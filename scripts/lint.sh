@@ -19,7 +19,7 @@ if [ -n "$unformatted" ]; then
 	status=1
 fi
 check go vet ./...
-for module in budget client bench; do # modules of their own
+for module in budget client bench deploy/release; do # modules of their own
 	check go -C "$module" vet ./...
 done
 check go tool -modfile=tools/go.mod golangci-lint run

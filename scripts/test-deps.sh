@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Makes sure that what the tests start is there: redis-server, mariadbd, Chromium for the console,
-# node with the modules of examples/typescript, prometheus with promtool, and a C compiler for the
-# race detector. As root on Debian it installs what is missing, without starting a service; anybody
+# node with the modules of examples/typescript, prometheus with promtool, systemd-analyze, and a C
+# compiler for the race detector. As root on Debian it installs what is missing, without starting a service; anybody
 # else is told the command. It changes nothing when nothing is missing.
 set -eu
 
@@ -23,6 +23,7 @@ missing() {
 	command -v chromium >/dev/null || printf 'chromium fonts-dejavu-core '
 	command -v npm >/dev/null || printf 'nodejs npm '
 	{ command -v prometheus && command -v promtool; } >/dev/null || printf 'prometheus '
+	command -v systemd-analyze >/dev/null || printf 'systemd '
 	compiles || printf 'gcc libc6-dev '
 }
 

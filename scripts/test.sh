@@ -111,6 +111,7 @@ set -m
 		(cd budget && go test ./...) || status=1
 		(cd client && go test -race ./...) || status=1
 		(cd bench && go test ./...) || status=1
+		(cd deploy/release && go test ./...) || status=1
 		exit "$status"' tests "$@"
 ) </dev/null &
 group=$!

@@ -20,8 +20,7 @@ import (
 // error says why it could not start, or why serving ended.
 func serve(ctx context.Context, c config.Config, file string, log *slog.Logger,
 	notes *annotator) error {
-	// Open the listeners first, because a port in use is the most likely obstacle and shows at
-	// once. Connections made now wait until the service is ready.
+	// A port in use is the most likely obstacle. Connections made now wait until budgetd is ready.
 	doors, err := openDoors(ctx, c)
 	defer doors.close()
 	if err != nil {
@@ -57,7 +56,6 @@ func serve(ctx context.Context, c config.Config, file string, log *slog.Logger,
 	service.start(ctx, log)
 	defer stopService(ctx, service, c.Stop, log)
 	defer ground.keepClock(ctx, c.Background.Clock, log)()
-
 	page, err := console.New(gate.login != nil)
 	if err != nil {
 		return err
@@ -80,7 +78,6 @@ func serve(ctx context.Context, c config.Config, file string, log *slog.Logger,
 	}
 	doors.serve(ctx, c, api, log)
 	started(c, file, doors, ground, log)
-	tellSystemd(log, systemd.SdNotifyReady)
 	go feedWatchdog(ctx, log)
 	select {
 	case err := <-doors.ended:

@@ -2,11 +2,14 @@ package daemon
 
 import (
 	"context"
+	"log/slog"
 	"runtime/debug"
 	"runtime/metrics"
 	"slices"
 	"strings"
 	"time"
+
+	systemd "github.com/coreos/go-systemd/v22/daemon"
 )
 
 // What a node keeps is mostly small beside what it allocates for requests, so Go's default, by
@@ -54,4 +57,36 @@ func spareCollector(ctx context.Context, environ []string) {
 			}
 		}
 	}()
+}
+
+// tellSystemd reports a state to systemd where it started budgetd with Type=notify, and does
+// nothing elsewhere.
+func tellSystemd(log *slog.Logger, state string) {
+	if _, err := systemd.SdNotify(false, state); err != nil {
+		log.Warn("systemd was not told", "state", state, "error", err)
+	}
+}
+
+// feedWatchdog tells systemd that budgetd is ready, and then three times in each WatchdogSec that
+// the process runs, until ctx ends.
+// systemd restarts a process that is stuck; one whose database is down is not, and goes on.
+func feedWatchdog(ctx context.Context, log *slog.Logger) {
+	tellSystemd(log, systemd.SdNotifyReady)
+	every, err := systemd.SdWatchdogEnabled(false)
+	if err != nil {
+		log.Warn("the watchdog of systemd has no valid interval", "error", err)
+	}
+	if every <= 0 {
+		return
+	}
+	ticks := time.NewTicker(every / 3)
+	defer ticks.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticks.C:
+			tellSystemd(log, systemd.SdNotifyWatchdog)
+		}
+	}
 }

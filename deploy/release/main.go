@@ -1,0 +1,156 @@
+// Release makes everything that a version of budgetd is published as, from the commit that is
+// checked out: static programs in archives, deb and rpm packages, an image, lists of what is built
+// in, and checksums. `make dist` runs it. The same commit gives the same bytes, whenever and
+// wherever it is built with the same Go.
+package main
+
+import (
+	"cmp"
+	"debug/buildinfo"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+)
+
+func main() {
+	var r release
+	flag.StringVar(&r.root, "repository", "../..", "repository whose checked-out commit is released")
+	flag.StringVar(&r.out, "out", "dist", "new or empty folder for what is made")
+	targets := flag.String("targets", "linux/amd64,linux/arm64,darwin/amd64,darwin/arm64",
+		"systems to build for, as GOOS/GOARCH, separated by commas")
+	flag.Parse()
+	r.targets = strings.Split(*targets, ",")
+	if err := r.make(); err != nil {
+		fmt.Fprintln(os.Stderr, "release:", err)
+		os.Exit(1)
+	}
+}
+
+// release is one version of budgetd. root is a repository, out a folder that is new or empty,
+// targets are GOOS/GOARCH.
+type release struct {
+	root, out string
+	targets   []string
+
+	// version is that of the module without the v, as the programs say it; date is the commit's.
+	version string
+	date    time.Time
+	builds  []build
+}
+
+// build is the programs for one system. dir is the folder that they lie in.
+type build struct{ system, arch, dir string }
+
+func (b build) isLinux() bool { return b.system == "linux" }
+
+var programs = []string{"budgetd", "budgetctl"}
+
+// make makes everything. The error says what could not be made; out then has a part of it.
+func (r *release) make() error {
+	if left, err := os.ReadDir(r.out); err == nil && len(left) > 0 {
+		return fmt.Errorf("%s is not empty: remove it, or name another folder with -out", r.out)
+	}
+	if err := os.MkdirAll(r.out, 0o755); err != nil {
+		return err
+	}
+	work, err := os.MkdirTemp("", "budgetd-release-")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(work)
+	if err := r.checkOut(filepath.Join(work, "source")); err != nil {
+		return err
+	}
+	for _, target := range r.targets {
+		if err := r.build(work, target); err != nil {
+			return err
+		}
+	}
+	for _, b := range r.builds {
+		if err := errors.Join(r.archive(b), r.packages(b), r.contents(b)); err != nil {
+			return fmt.Errorf("%s/%s: %w", b.system, b.arch, err)
+		}
+	}
+	if err := r.image(work); err != nil {
+		return fmt.Errorf("image: %w", err)
+	}
+	return r.checksums()
+}
+
+// checkOut clones the commit, so that nothing else is released, and makes the clone the root.
+func (r *release) checkOut(source string) error {
+	root, err := filepath.Abs(r.root)
+	if err != nil {
+		return err
+	}
+	// Tags come along: they give the version its number.
+	clone := exec.Command("git", "clone", "--quiet", "file://"+root, source)
+	if out, err := clone.CombinedOutput(); err != nil {
+		return fmt.Errorf("git clone: %w\n%s", err, out)
+	}
+	r.root = source
+	text, err := exec.Command("git", "-C", r.root, "log", "-1", "--format=%cI").Output()
+	if err != nil {
+		return fmt.Errorf("git log: %w", err)
+	}
+	r.date, err = time.Parse(time.RFC3339, strings.TrimSpace(string(text)))
+	r.date = r.date.UTC()
+	return err
+}
+
+// build builds the programs for a target below work.
+func (r *release) build(work, target string) error {
+	system, arch, _ := strings.Cut(target, "/")
+	b := build{system, arch, filepath.Join(work, system+"_"+arch)}
+	args := []string{"build", "-trimpath", "-buildvcs=true", "-ldflags=-s -w", "-o", b.dir + "/"}
+	for _, p := range programs {
+		args = append(args, "./cmd/"+p)
+	}
+	command := exec.Command("go", args...)
+	command.Dir = r.root
+	command.Env = append(os.Environ(), "CGO_ENABLED=0", "GOFLAGS=", "GOWORK=off", "GOOS="+system,
+		"GOARCH="+arch)
+	if out, err := command.CombinedOutput(); err != nil {
+		return fmt.Errorf("go build for %s: %w\n%s", target, err, out)
+	}
+	info, err := buildinfo.ReadFile(filepath.Join(b.dir, programs[0]))
+	if err != nil {
+		return err
+	}
+	version := strings.TrimPrefix(info.Main.Version, "v")
+	if version == "" || version == "(devel)" {
+		return errors.New("the programs have no version: is -buildvcs possible here?")
+	}
+	r.version = cmp.Or(r.version, version)
+	r.builds = append(r.builds, b)
+	return nil
+}
+
+// name returns the path in out of something made for a build.
+func (r *release) name(b build, end string) string {
+	return filepath.Join(r.out, fmt.Sprintf("budgetd_%s_%s_%s%s", r.version, b.system, b.arch, end))
+}
+
+// checksums writes SHA256SUMS, in the form that sha256sum -c reads.
+func (r *release) checksums() error {
+	entries, err := os.ReadDir(r.out)
+	if err != nil {
+		return err
+	}
+	var lines []string
+	for _, e := range entries {
+		sum, err := sumOf(filepath.Join(r.out, e.Name()))
+		if err != nil {
+			return err
+		}
+		lines = append(lines, sum+"  "+e.Name()+"\n")
+	}
+	slices.SortFunc(lines, func(a, b string) int { return strings.Compare(a[66:], b[66:]) })
+	return os.WriteFile(filepath.Join(r.out, "SHA256SUMS"), []byte(strings.Join(lines, "")), 0o644)
+}

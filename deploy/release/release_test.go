@@ -1,0 +1,258 @@
+package main
+
+import (
+	"archive/tar"
+	"io"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/google/go-containerregistry/pkg/v1/layout"
+	"github.com/google/go-containerregistry/pkg/v1/mutate"
+)
+
+// made is a release for linux/amd64, made once for all tests.
+func made(t *testing.T, out string) string {
+	t.Helper()
+	r := release{root: "../..", out: out, targets: []string{"linux/amd64"}}
+	if err := r.make(); err != nil {
+		t.Fatal(err)
+	}
+	return out
+}
+
+// Two releases of a commit have the same bytes. What one has works: the checksums hold, the package
+// has a configuration and a unit that are sound, and the image serves.
+func TestRelease(t *testing.T) {
+	out := made(t, t.TempDir())
+	sums := read(t, filepath.Join(out, "SHA256SUMS"))
+	if again := read(t, filepath.Join(made(t, t.TempDir()), "SHA256SUMS")); again != sums {
+		t.Errorf("a second release differs:\n%s\nand\n%s", sums, again)
+	}
+	run(t, out, "sha256sum", "--check", "--strict", "--quiet", "SHA256SUMS")
+	var ends []string
+	for line := range strings.Lines(sums) {
+		_, end, _ := strings.Cut(strings.TrimSpace(line), "linux_amd64")
+		ends = append(ends, end)
+	}
+	if want := []string{"", ".cdx.json", ".deb", ".rpm", ".tar.gz"}; !slices.Equal(ends, want) {
+		t.Errorf("there are %q, want an image and %q", ends, want)
+	}
+	t.Run("archive", func(t *testing.T) { testArchive(t, out) })
+	t.Run("deb", func(t *testing.T) { testPackage(t, out) })
+	t.Run("contents", func(t *testing.T) {
+		list := read(t, one(t, out, "*.cdx.json"))
+		for _, want := range []string{`"CycloneDX"`, "github.com/redis/go-redis/v9", `"SHA-256"`} {
+			if !strings.Contains(list, want) {
+				t.Errorf("the list of what is built in lacks %s", want)
+			}
+		}
+	})
+	t.Run("image", func(t *testing.T) { testImage(t, out) })
+}
+
+func testArchive(t *testing.T, out string) {
+	dir := t.TempDir()
+	run(t, dir, "tar", "-xzf", one(t, out, "*.tar.gz"), "--strip-components=1")
+	said := run(t, dir, "./budgetd", "--version")
+	version := strings.TrimPrefix(strings.Fields(said)[1], "v")
+	if name := filepath.Base(one(t, out, "*.tar.gz")); !strings.Contains(name, "_"+version+"_") {
+		t.Errorf("%s says %s", name, said)
+	}
+	run(t, dir, "./budgetctl", "--help")
+}
+
+func testPackage(t *testing.T, out string) {
+	dir := t.TempDir()
+	run(t, dir, "dpkg-deb", "-x", one(t, out, "*.deb"), dir)
+	config := filepath.Join(dir, "etc/budgetd/budgetd.yaml")
+	run(t, dir, filepath.Join(dir, "usr/bin/budgetd"), "--config", config, "--check-config")
+	unit := filepath.Join(dir, "usr/lib/systemd/system/budgetd.service")
+	run(t, dir, "systemd-analyze", "security", "--offline=true", "--threshold=20", unit)
+	here := strings.Replace(read(t, unit), "ExecStart=", "ExecStart="+dir, 1)
+	if err := os.WriteFile(unit, []byte(here), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if text := run(t, dir, "systemd-analyze", "verify", unit); text != "" {
+		t.Errorf("systemd-analyze verify says %s", text)
+	}
+}
+
+var listening = regexp.MustCompile(`msg=listening addr=(\S+)`)
+
+// The image's user is not root, and what it starts serves from the image's own files.
+func testImage(t *testing.T, out string) {
+	packed, root := t.TempDir(), t.TempDir()
+	run(t, packed, "tar", "-xf", one(t, out, "*_image.tar"))
+	index, err := layout.ImageIndexFromPath(packed)
+	if err != nil {
+		t.Fatal(err)
+	}
+	manifest, err := index.IndexManifest()
+	if err != nil || len(manifest.Manifests) != 1 {
+		t.Fatal(manifest, err)
+	}
+	image, err := index.Image(manifest.Manifests[0].Digest)
+	if err != nil {
+		t.Fatal(err)
+	}
+	file, err := image.ConfigFile()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if c := file.Config; c.User != "65532:65532" || c.WorkingDir != "/var/lib/budgetd" ||
+		!slices.Equal(c.Entrypoint, []string{"/usr/bin/budgetd"}) {
+		t.Errorf("the image has user %q, folder %q and entry point %q", c.User, c.WorkingDir, c.Entrypoint)
+	}
+	files := mutate.Extract(image)
+	defer files.Close()
+	unpack(t, files, root)
+	var log lines
+	server := exec.Command(filepath.Join(root, file.Config.Entrypoint[0]))
+	server.Dir = filepath.Join(root, file.Config.WorkingDir)
+	server.Env = []string{"BUDGETD_LISTEN=127.0.0.1:0"}
+	server.Stderr = &log
+	if err := server.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = server.Process.Kill() }()
+	answer, err := http.Get("http://" + log.wait(t, listening) + "/healthz")
+	if err != nil {
+		t.Fatal(err)
+	}
+	answer.Body.Close()
+	if answer.StatusCode != http.StatusOK {
+		t.Errorf("/healthz answers %s", answer.Status)
+	}
+	if err := server.Process.Signal(syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	if err := server.Wait(); err != nil {
+		t.Errorf("it ends with %v", err)
+	}
+}
+
+func unpack(t *testing.T, files io.Reader, root string) {
+	t.Helper()
+	for pack := tar.NewReader(files); ; {
+		header, err := pack.Next()
+		if err == io.EOF {
+			return
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		name := filepath.Join(root, header.Name)
+		if header.Typeflag == tar.TypeDir {
+			err = os.MkdirAll(name, 0o755)
+		} else {
+			var content []byte
+			if content, err = io.ReadAll(pack); err == nil {
+				_ = os.MkdirAll(filepath.Dir(name), 0o755)
+				err = os.WriteFile(name, content, os.FileMode(header.Mode))
+			}
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// A folder that has something is not written to, and a Dockerfile that needs a registry is refused.
+func TestReleaseRefuses(t *testing.T) {
+	dir := t.TempDir()
+	file := filepath.Join(dir, "Dockerfile")
+	if err := os.WriteFile(file, []byte("FROM debian\nRUN true\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	r := release{root: "../..", out: dir, targets: []string{"linux/amd64"}}
+	if err := r.make(); err == nil || !strings.Contains(err.Error(), "is not empty") {
+		t.Errorf("a folder with a file: %v", err)
+	}
+	stage, err := lastStage(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := r.imageOf(build{}, stage); err == nil || !strings.Contains(err.Error(), "FROM debian") {
+		t.Errorf("FROM debian: %v", err)
+	}
+	if err := os.WriteFile(file, []byte("FROM scratch\nRUN true\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if stage, err = lastStage(file); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := r.imageOf(build{}, stage); err == nil || !strings.Contains(err.Error(), "RUN") {
+		t.Errorf("RUN: %v", err)
+	}
+}
+
+func read(t *testing.T, name string) string {
+	t.Helper()
+	text, err := os.ReadFile(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
+
+// one returns the file in a folder that a pattern matches.
+func one(t *testing.T, dir, pattern string) string {
+	t.Helper()
+	found, err := filepath.Glob(filepath.Join(dir, pattern))
+	if err != nil || len(found) != 1 {
+		t.Fatal(pattern, found, err)
+	}
+	return found[0]
+}
+
+// run runs a program in a folder and returns what it prints.
+func run(t *testing.T, dir, name string, args ...string) string {
+	t.Helper()
+	command := exec.Command(name, args...)
+	command.Dir = dir
+	out, err := command.CombinedOutput()
+	if err != nil {
+		t.Fatalf("%s %s: %v\n%s", name, strings.Join(args, " "), err, out)
+	}
+	return strings.TrimSpace(string(out))
+}
+
+// lines is a log that is read while it is written.
+type lines struct {
+	mu   sync.Mutex
+	text strings.Builder
+}
+
+func (l *lines) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.Write(p)
+}
+
+func (l *lines) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.String()
+}
+
+// wait returns the first group of the first match in the log.
+func (l *lines) wait(t *testing.T, want *regexp.Regexp) string {
+	t.Helper()
+	for range 1000 {
+		if found := want.FindStringSubmatch(l.String()); found != nil {
+			return found[1]
+		}
+		time.Sleep(20 * time.Millisecond)
+	}
+	t.Fatalf("the log has no %s:\n%s", want, l)
+	return ""
+}
