@@ -109,6 +109,8 @@ func (a *app) addCommands(root *cobra.Command) {
 			a.extendCommand(), a.rollbackCommand(), a.cancelCommand(), a.checkCommand()}},
 		{"looks", "What has happened:", []*cobra.Command{a.usageCommand(), a.ledgerCommand(),
 			a.seriesCommand(), a.watchCommand(), a.auditCommand(), a.auditLogCommand()}},
+		{"alerts", "Alerts:", []*cobra.Command{a.alertsCommand(), a.thresholdsCommand(),
+			a.webhooksCommand()}},
 		{"buckets", "Buckets and stores:", []*cobra.Command{a.bucketsCommand(), a.offlineCommand(),
 			a.onlineCommand(), a.applyCommand(), a.unfenceCommand(), a.recycleCommand(),
 			a.quarantineCommand(), a.releaseCommand(), a.instancesCommand(),

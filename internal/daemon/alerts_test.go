@@ -17,6 +17,8 @@ import (
 
 	standard "github.com/standard-webhooks/standard-webhooks/libraries/go"
 
+	"github.com/budgetd/budgetd/budget"
+	"github.com/budgetd/budgetd/client"
 	"github.com/budgetd/budgetd/internal/testservers"
 )
 
@@ -146,15 +148,7 @@ func TestAlertsReachReceivers(t *testing.T) {
 			t.Error(text)
 		}
 	}
-	var log struct {
-		Deliveries []struct{ Type, State string }
-	}
-	if err := json.Unmarshal([]byte(do(200, "GET", "/v1/webhooks/"+made.ID+"/deliveries", "")), &log); err != nil {
-		t.Fatal(err)
-	}
-	if len(log.Deliveries) != 9 || log.Deliveries[8].Type != "test" {
-		t.Errorf("%+v", log)
-	}
+	checkWebhookCalls(t, p.url, made.ID, r)
 	if text := p.log.String(); strings.Contains(text, "whsec_") || !strings.Contains(text, "alert fires") {
 		t.Errorf("log: %s", text)
 	}
@@ -162,5 +156,71 @@ func TestAlertsReachReceivers(t *testing.T) {
 	defer r.mu.Unlock()
 	if len(r.got) > 0 {
 		t.Errorf("also received: %q", r.got)
+	}
+}
+
+// checkWebhookCalls makes the client's calls on an endpoint that has got nine messages, the first of
+// them a test.
+func checkWebhookCalls(t *testing.T, url, id string, r *hookReceiver) {
+	t.Helper()
+	ctx := t.Context()
+	c, err := client.New(url)
+	ok := func(err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	ok(err)
+	var all []client.Delivery
+	for token := ""; ; {
+		page, err := c.Deliveries(ctx, id, 4, token)
+		ok(err)
+		all = append(all, page.Deliveries...)
+		if token = page.NextPageToken; token == "" {
+			break
+		}
+	}
+	if len(all) != 9 || all[8].Type != "test" {
+		t.Fatalf("%+v", all)
+	}
+	again, err := c.ResendDelivery(ctx, id, all[8].Message)
+	ok(err)
+	r.await(t, "test")
+	if again.Message != all[8].Message {
+		t.Errorf("it is sent again as %s, was %s", again.Message, all[8].Message)
+	}
+	off := false
+	changed, err := c.ChangeWebhook(ctx, id, client.WebhookPatch{Enabled: &off})
+	ok(err)
+	seen, err := c.Webhook(ctx, id)
+	ok(err)
+	list, err := c.Webhooks(ctx)
+	ok(err)
+	if changed.Disabled != "operator" || seen.Disabled != "operator" || len(list.Webhooks) != 1 || list.Webhooks[0].Enabled {
+		t.Errorf("%+v %+v %+v", changed, seen, list)
+	}
+	_, err = c.TestWebhook(ctx, id)
+	ok(err)
+	r.await(t, "test")
+	other, err := c.CreateWebhook(ctx, client.WebhookRequest{URL: "https://example.com/", Secret: "shop", Tenant: "shop"})
+	ok(err)
+	_, err = c.DeleteWebhook(ctx, other.ID)
+	ok(err)
+	if _, err = c.Webhook(ctx, other.ID); client.CodeOf(err) != budget.WebhookNotFound {
+		t.Error(err)
+	}
+	got, err := c.SetThresholds(ctx, "ledger", nil)
+	ok(err)
+	if got.Own || len(got.Thresholds) < 5 || got.Thresholds[0].Name() != "used_share/total/80" {
+		t.Errorf("%+v", got)
+	}
+	if got, err = c.SetThresholds(ctx, "ledger", []client.Threshold{}); err != nil || !got.Own || len(got.Thresholds) != 0 {
+		t.Errorf("%+v, %v", got, err)
+	}
+	page, err := c.Alerts(ctx, client.AlertQuery{Budget: "ledger", State: "resolved", PageSize: 1})
+	ok(err)
+	if len(page.Alerts) != 1 || page.NextPageToken == "" || page.Alerts[0].Budget != "ledger" {
+		t.Errorf("%+v", page)
 	}
 }
