@@ -148,6 +148,23 @@ func TestAlertsReachReceivers(t *testing.T) {
 			t.Error(text)
 		}
 	}
+	// What one value of a limit has taken, and what was taken in the period, are read for themselves.
+	do(201, "POST", "/v1/budgets", `{"name":"monthly","unit":"count","type":"daily","total_quantity":10000,
+		"type_rule":{"kind":"calendar","every":"month","quantity":100},"limits":[{"name":"per-user","dimension":"user",
+		"window":{"kind":"lifetime"},"max":70,"measure":"amount"}]}`)
+	do(200, "PUT", "/v1/budgets/monthly/thresholds", `{"thresholds":[{"kind":"used_share","of":"period","percent":50},
+		{"kind":"used_share","of":"limit","limit":"per-user","value":"u1","percent":80},
+		{"kind":"used_share","of":"limit","limit":"per-user","value":"u2","percent":1}]}`)
+	do(422, "PUT", "/v1/budgets/monthly/thresholds", `{"thresholds":[{"kind":"used_share","of":"limit","limit":"per-till",
+		"value":"u1","percent":80}]}`)
+	do(409, "PUT", "/v1/budgets/store/thresholds", `{"thresholds":[{"kind":"used_share","of":"limit","limit":"per-user",
+		"value":"u1","percent":80}]}`)
+	do(200, "POST", "/v1/budgets/monthly/deduct", `{"request_id":"o1","amount":60,"dimensions":{"user":"u1"}}`)
+	r.await(t, "alert.firing monthly used_share/period/50")
+	r.await(t, "alert.firing monthly used_share/limit/per-user/u1/80")
+	do(200, "POST", "/v1/budgets/monthly/rollback", `{"request_id":"o1"}`)
+	r.await(t, "alert.resolved monthly used_share/period/50 recovered")
+	r.await(t, "alert.resolved monthly used_share/limit/per-user/u1/80 recovered")
 	checkWebhookCalls(t, p.url, made.ID, r)
 	if text := p.log.String(); strings.Contains(text, "whsec_") || !strings.Contains(text, "alert fires") {
 		t.Errorf("log: %s", text)
@@ -159,7 +176,7 @@ func TestAlertsReachReceivers(t *testing.T) {
 	}
 }
 
-// checkWebhookCalls makes the client's calls on an endpoint that has got nine messages, the first of
+// checkWebhookCalls makes the client's calls on an endpoint that has got 13 messages, the first of
 // them a test.
 func checkWebhookCalls(t *testing.T, url, id string, r *hookReceiver) {
 	t.Helper()
@@ -181,14 +198,14 @@ func checkWebhookCalls(t *testing.T, url, id string, r *hookReceiver) {
 			break
 		}
 	}
-	if len(all) != 9 || all[8].Type != "test" {
+	if len(all) != 13 || all[12].Type != "test" {
 		t.Fatalf("%+v", all)
 	}
-	again, err := c.ResendDelivery(ctx, id, all[8].Message)
+	again, err := c.ResendDelivery(ctx, id, all[12].Message)
 	ok(err)
 	r.await(t, "test")
-	if again.Message != all[8].Message {
-		t.Errorf("it is sent again as %s, was %s", again.Message, all[8].Message)
+	if again.Message != all[12].Message {
+		t.Errorf("it is sent again as %s, was %s", again.Message, all[12].Message)
 	}
 	off := false
 	changed, err := c.ChangeWebhook(ctx, id, client.WebhookPatch{Enabled: &off})

@@ -2,16 +2,17 @@ package webhook_test
 
 import (
 	"encoding/base64"
-	"fmt"
 	"io"
 	"log/slog"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"net/netip"
 	"os"
 	"path/filepath"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -197,25 +198,45 @@ func TestReceiverFails(t *testing.T) {
 	}
 }
 
-// TestAddresses checks which addresses are connected to: by the number that the name leads to.
+// TestAddresses checks which addresses may be connected to.
 func TestAddresses(t *testing.T) {
-	r := listen(t, func(http.ResponseWriter, *http.Request) {})
-	port := netip.MustParseAddrPort(strings.TrimSuffix(strings.TrimPrefix(r.url, "http://"), "/hooks?of=budgetd")).Port()
-	for _, host := range []string{"127.0.0.1", "localhost", "0.0.0.0", "[::]", "[::1]", "10.0.0.1", "192.168.1.1",
-		"172.16.0.1", "169.254.169.254", "[fe80::1]", "[fd00::1]", "100.64.0.1", "[::ffff:127.0.0.1]",
-		"[64:ff9b::7f00:1]", "[2002:7f00:1::]", "224.0.0.1", "255.255.255.255"} {
-		status, err := send(t, senderOf(t, nil, 20*time.Second, secretOf("a")), fmt.Sprintf("https://%s:%d/", host, port))
-		if status != 0 || err == nil || strings.Contains(err.Error(), "tls") {
-			t.Errorf("%s: %d, %v", host, status, err)
+	for _, address := range []string{"127.0.0.1:1", "127.9.9.9:1", "[::1]:1", "0.0.0.0:1", "0.1.2.3:1", "[::]:1", "10.0.0.1:1",
+		"192.168.1.1:1", "172.16.0.1:1", "172.31.255.255:1", "169.254.169.254:1", "[fe80::1]:1", "[fe80::1%eth0]:1", "[fd00::1]:1",
+		"100.64.0.1:1", "192.0.0.8:1", "198.18.0.1:1", "224.0.0.1:1", "240.0.0.1:1", "255.255.255.255:1", "[ff02::1]:1",
+		"[fec0::1]:1", "[::ffff:127.0.0.1]:1", "[::ffff:10.0.0.1]:1", "[64:ff9b::7f00:1]:1", "[2002:7f00:1::]:1",
+		"[2001:db8::1]:1", "example.com:1", "", "10.0.0.1"} {
+		if webhook.Permit(address, true) == nil {
+			t.Errorf("%q is permitted", address)
 		}
 	}
-	_, err := send(t, senderOf(t, nil, time.Minute, secretOf("a")), r.url)
-	if err == nil || !strings.Contains(err.Error(), "127.0.0.1 is not a public address") {
-		t.Error(err)
+	for _, address := range []string{"8.8.8.8:443", "172.32.0.1:1", "[2a00:1450::1]:443", "[::ffff:8.8.8.8]:443"} {
+		if err := webhook.Permit(address, true); err != nil {
+			t.Errorf("%q: %v", address, err)
+		}
+		if err := webhook.Permit(address, false); err == nil || !strings.Contains(err.Error(), "unencrypted") {
+			t.Errorf("%q without TLS: %v", address, err)
+		}
 	}
-	only := []netip.Prefix{netip.MustParsePrefix("127.0.0.2/32")}
-	if _, err := send(t, senderOf(t, only, time.Minute, secretOf("a")), r.url); err == nil {
-		t.Error("an address beside the allowed one is connected to")
+	ten, mine := netip.MustParsePrefix("10.1.0.0/16"), netip.MustParsePrefix("fd00:1::/32")
+	for address, want := range map[string]bool{"10.1.2.3:1": true, "[::ffff:10.1.2.3]:1": true, "10.2.0.1:1": false,
+		"[fd00:1::5]:1": true, "[fd00:2::5]:1": false} {
+		for _, tls := range []bool{true, false} {
+			if err := webhook.Permit(address, tls, ten, mine); (err == nil) != want {
+				t.Errorf("%s, TLS %t: %v", address, tls, err)
+			}
+		}
+	}
+}
+
+// TestDialIsJudged checks that the address is judged that a name leads to, when it is dialled.
+func TestDialIsJudged(t *testing.T) {
+	r := listen(t, func(http.ResponseWriter, *http.Request) {})
+	byName := strings.Replace(r.url, "127.0.0.1", "localhost", 1)
+	for _, url := range []string{r.url, byName, strings.Replace(byName, "http:", "https:", 1)} {
+		_, err := send(t, senderOf(t, nil, time.Minute, secretOf("a")), url)
+		if err == nil || !strings.Contains(err.Error(), "is not a public address") {
+			t.Errorf("%s: %v", url, err)
+		}
 	}
 	if got := r.taken(); len(got) != 0 {
 		t.Errorf("%d requests came", len(got))
@@ -223,22 +244,28 @@ func TestAddresses(t *testing.T) {
 	if status, err := send(t, senderOf(t, loopback, time.Minute, secretOf("a")), r.url); status != 200 {
 		t.Errorf("an allowed address: %d, %v", status, err)
 	}
-	// Without TLS only to what is allowed: 192.0.9.1 is public, and nothing is sent to it.
-	if _, err := send(t, senderOf(t, loopback, time.Minute, secretOf("a")), "http://192.0.9.1:1/"); err == nil ||
-		!strings.Contains(err.Error(), "unencrypted") {
-		t.Error(err)
-	}
 }
 
-// TestNoProxy checks that the environment's proxy is not used.
-func TestNoProxy(t *testing.T) {
-	proxy := listen(t, func(http.ResponseWriter, *http.Request) {})
-	for _, name := range []string{"HTTP_PROXY", "http_proxy", "HTTPS_PROXY", "ALL_PROXY"} {
-		t.Setenv(name, proxy.url)
+// proxied counts what came to the environment's proxy.
+var proxied atomic.Int32
+
+// TestMain gives every test a proxy in its environment, which nothing may use. net/http looks at the
+// environment once.
+func TestMain(m *testing.M) {
+	proxy := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { proxied.Add(1) }))
+	for _, name := range []string{"HTTP_PROXY", "http_proxy", "HTTPS_PROXY", "https_proxy"} {
+		os.Setenv(name, proxy.URL)
 	}
+	status := m.Run()
+	proxy.Close()
+	os.Exit(status)
+}
+
+// TestNoProxy checks that a request goes to its address and not to the environment's proxy.
+func TestNoProxy(t *testing.T) {
 	_, err := send(t, senderOf(t, loopback, time.Minute, secretOf("a")), "http://192.0.9.1:1/")
-	if err == nil || len(proxy.taken()) > 0 {
-		t.Errorf("%v, the proxy got %v", err, proxy.taken())
+	if err == nil || !strings.Contains(err.Error(), "192.0.9.1 would be sent to unencrypted") || proxied.Load() > 0 {
+		t.Errorf("%v, the proxy got %d requests", err, proxied.Load())
 	}
 }
 

@@ -93,7 +93,7 @@ type Alert struct {
 // AlertPage is a part of the list of alerts.
 type AlertPage struct {
 	Alerts        []Alert `json:"alerts"`
-	NextPageToken string      `json:"next_page_token,omitzero"`
+	NextPageToken string  `json:"next_page_token,omitzero"`
 }
 
 // Add adds an alert to a page.
