@@ -110,7 +110,8 @@ func (c *Client) CreateWebhook(ctx context.Context, request WebhookRequest) (*We
 	return c.webhook(ctx, onWebhook("create webhook", http.MethodPost, request))
 }
 
-// ChangeWebhook changes an endpoint, or disables and enables it. Errors: webhook_not_found, invalid.
+// ChangeWebhook changes an endpoint, or disables and enables it. Errors: webhook_not_found,
+// invalid.
 func (c *Client) ChangeWebhook(ctx context.Context, id string, patch WebhookPatch) (
 	*Webhook, error,
 ) {
