@@ -161,10 +161,8 @@ var (
 		1,
 		"faults: commit replies lost, filter replies lost, filter contents changed",
 	)
-	undo     = flag.String("undo", "0", "ids that may be rolled back or cancelled")
-	mutant   = flag.String("mut", "", "take this safeguard out")
-	maxState = flag.Int("max", 60_000_000, "stop after so many states")
-	quiet    = flag.Bool("quiet", false, "no trace")
+	undo   = flag.String("undo", "0", "ids that may be rolled back or cancelled")
+	mutant = flag.String("mut", "", "take this safeguard out")
 )
 
 var feature = map[string]bool{}

@@ -136,8 +136,6 @@ var (
 	undo     = flag.String("undo", "0", "ids that may be rolled back")
 	cancels  = flag.String("cancel", "-", "ids that may be cancelled")
 	mutant   = flag.String("mut", "", "take these safeguards out")
-	maxState = flag.Int("max", 60_000_000, "stop after so many states")
-	quiet    = flag.Bool("quiet", false, "no trace")
 )
 
 var feature = map[string]bool{}
