@@ -1,9 +1,6 @@
 package access
 
-import (
-	"fmt"
-	"strings"
-)
+import "strings"
 
 // Reach is what a call acts on. It determines how scopes apply.
 type Reach uint8
@@ -148,20 +145,3 @@ var reachNames = map[Reach]string{Nobody: "open", Self: "itself", Budget: "budge
 
 // String returns the reach's name, as in docs/SECURITY.md.
 func (r Reach) String() string { return reachNames[r] }
-
-// Markdown returns the table of calls in docs/SECURITY.md.
-func Markdown() string {
-	var out strings.Builder
-	out.WriteString("| call | least role | acts on |\n|---|---|---|\n")
-	for _, call := range calls {
-		least := "none"
-		if call.Least != 0 {
-			least = "`" + call.Least.String() + "`"
-		}
-		if call.More != 0 {
-			least += fmt.Sprintf("; `%s` if %s", call.More, call.When)
-		}
-		fmt.Fprintf(&out, "| `%s %s` | %s | %s |\n", call.Method, call.Pattern, least, call.Over)
-	}
-	return out.String()
-}

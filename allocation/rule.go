@@ -188,20 +188,3 @@ func Canonical(rule Rule) string {
 	}
 	return string(text)
 }
-
-// ReadRule parses the result of Canonical. A text that Canonical would have written differently, or
-// a rule that CheckRule refuses, is an error with code budget.Internal, because it did not come
-// from this program.
-func ReadRule(text string) (Rule, error) {
-	var rule Rule
-	if err := json.Unmarshal([]byte(text), &rule); err != nil {
-		return Rule{}, &budget.Error{Code: budget.Internal, Op: "read a rule", Err: err}
-	}
-	if faults := CheckRule(rule); len(faults) > 0 {
-		return Rule{}, &budget.Error{Code: budget.Internal, Op: "read a rule", Fields: faults}
-	}
-	if Canonical(rule) != text {
-		return Rule{}, budget.Refuse(budget.Internal, "read a rule", "%q is not a canonical rule", text)
-	}
-	return rule, nil
-}

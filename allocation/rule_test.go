@@ -143,36 +143,10 @@ func TestCanonical(t *testing.T) {
 		if text != tc.want {
 			t.Errorf("%s, want %s", text, tc.want)
 		}
-		back, err := allocation.ReadRule(text)
-		if err != nil || allocation.Canonical(back) != text {
-			t.Errorf("%s reads as %+v, %v", text, back, err)
-		}
 	}
 	spread := daily(3)
 	spread.Unused = allocation.SpreadOut
 	if allocation.Canonical(spread) != allocation.Canonical(daily(3)) {
 		t.Error("the default of unused makes another text")
-	}
-}
-
-func TestReadRuleRefuses(t *testing.T) {
-	for _, text := range []string{
-		``, `null`, `[]`, `"free"`, `{}`,
-		`{"kind":"other"}`,
-		`{"kind":"free"} `,
-		`{"kind":"free"}{}`,
-		`{"Kind":"free"}`,
-		`{"kind":"free","kind":"free"}`,
-		`{"kind":"free","other":1}`,
-		`{"kind":"free","quantity":0}`,
-		`{"kind":"calendar","every":"day"}`,
-		`{"every":"day","kind":"calendar","unused":"spread"}`,
-		`{"kind":"calendar","every":"day","quantity":1.0,"unused":"spread"}`,
-		`{"kind":"calendar","every":"day","quantity":9007199254740992,"unused":"spread"}`,
-		`{"kind":"windows","unused":"spread","windows":[]}`,
-	} {
-		if rule, err := allocation.ReadRule(text); !budget.Is(err, budget.Internal) {
-			t.Errorf("%s reads as %+v, %v", text, rule, err)
-		}
 	}
 }

@@ -1,7 +1,6 @@
 package ledger
 
 import (
-	"cmp"
 	"encoding/json"
 	"maps"
 	"slices"
@@ -49,25 +48,6 @@ func AppendDimensions(to []Dimension, text string) []Dimension {
 		to = append(to, Dimension{name, all[name]})
 	}
 	return to
-}
-
-// Value returns the value of a name in the result of AppendDimensions to an empty list.
-func Value(dimensions []Dimension, name string) (value string, ok bool) {
-	const few = 8
-	if len(dimensions) <= few {
-		for i := range dimensions {
-			if dimensions[i].Name == name {
-				return dimensions[i].Value, true
-			}
-		}
-		return "", false
-	}
-	i, ok := slices.BinarySearchFunc(dimensions, name,
-		func(d Dimension, name string) int { return cmp.Compare(d.Name, name) })
-	if !ok {
-		return "", false
-	}
-	return dimensions[i].Value, true
 }
 
 // ReadCounts parses the result of Counts; nil means there are none.

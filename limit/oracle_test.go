@@ -238,7 +238,7 @@ func (w *table) rollBack(d *deduction, units, now int64) {
 
 func (w *table) expire(now int64) {
 	maps.DeleteFunc(w.rows, func(_ rowKey, row limit.Row) bool {
-		return row.ExpiresMS > 0 && row.ExpiresMS < limit.ExpiredBefore(time.UnixMilli(now))
+		return row.ExpiresMS > 0 && row.ExpiresMS < now-time.Hour.Milliseconds()
 	})
 }
 

@@ -31,9 +31,6 @@ const settleMS = int64(time.Minute / time.Millisecond)
 // graceMS is how long a row is kept after it no longer counts, in case clocks step back.
 const graceMS = int64(time.Hour / time.Millisecond)
 
-// ExpiredBefore returns the instant, in ms, before which a row must have expired to be removed.
-func ExpiredBefore(now time.Time) int64 { return now.UnixMilli() - graceMS }
-
 // WindowAt returns the key of the row to lock for deductions counted at an instant: the first
 // instant of a calendar window; 0 for others.
 func (l *Limit) WindowAt(atMS int64) int64 {

@@ -250,7 +250,7 @@ func (b *books) prune(ctx context.Context) error {
 func follow(db *engine.DB, c config.Keys, log *slog.Logger) (*access.Book,
 	func(context.Context) error) {
 	book := access.NewBook(c.StaleAfter.Milliseconds())
-	f := &keys.Follower{Book: book, Log: log, Every: c.Refresh, Now: time.Now,
+	f := &keys.Follower{Book: book, Log: log, Now: time.Now,
 		Note: func(ctx context.Context, used map[string]int64) error {
 			return db.Write(ctx, "use of keys", func(t *engine.Tx) error {
 				return keys.NoteUse(ctx, t.Plain(), used)

@@ -41,20 +41,6 @@ func SecurePage(h http.Header, encrypted bool) {
 	h["Cross-Origin-Resource-Policy"] = sameOrigin
 }
 
-// SameOrigin refuses requests that change something and come from a page of another site in a
-// browser. It does not affect other callers. trusted lists origins that are allowed, such as
-// https://ops.example. It returns an error for an invalid origin.
-func SameOrigin(next, refused http.Handler, trusted ...string) (http.Handler, error) {
-	protection := http.NewCrossOriginProtection()
-	for _, origin := range trusted {
-		if err := protection.AddTrustedOrigin(origin); err != nil {
-			return nil, err
-		}
-	}
-	protection.SetDenyHandler(refused)
-	return protection.Handler(next), nil
-}
-
 // ToLoopback reports whether a request's Host names this machine. On a server without
 // authentication any other name means that a foreign page has pointed its own name at 127.0.0.1
 // (DNS rebinding) and would read answers as its own.

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"net"
 	"net/http"
-	"net/http/httptest"
 	"sync"
 	"testing"
 	"time"
@@ -158,37 +157,6 @@ func TestHeaders(t *testing.T) {
 	h := http.Header{}
 	if n := testing.AllocsPerRun(100, func() { SecureAnswer(h, true) }); n != 0 {
 		t.Errorf("%v allocations", n)
-	}
-}
-
-func TestSameOrigin(t *testing.T) {
-	done := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(204) })
-	refused := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(403) })
-	h, err := SameOrigin(done, refused, "https://ops.example")
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, test := range []struct {
-		method, site, origin string
-		want                 int
-	}{
-		{"POST", "", "", 204}, {"POST", "same-origin", "", 204}, {"POST", "cross-site", "", 403}, {"POST", "same-site", "", 403},
-		{"GET", "cross-site", "", 204}, {"POST", "cross-site", "https://ops.example", 204},
-		{"POST", "", "https://evil.example", 403}, {"DELETE", "cross-site", "https://evil.example", 403},
-	} {
-		r := httptest.NewRequest(test.method, "https://budgets.example/v1/budgets", http.NoBody)
-		r.Header.Set("Sec-Fetch-Site", test.site)
-		if test.origin != "" {
-			r.Header.Set("Origin", test.origin)
-		}
-		w := httptest.NewRecorder()
-		h.ServeHTTP(w, r)
-		if w.Code != test.want {
-			t.Errorf("%+v: %d", test, w.Code)
-		}
-	}
-	if _, err := SameOrigin(done, refused, "ops.example"); err == nil {
-		t.Error("what is no origin is trusted")
 	}
 }
 

@@ -16,29 +16,11 @@ type Follower struct {
 	Note func(ctx context.Context, used map[string]int64) error
 	Book *access.Book
 	Log  *slog.Logger
-	// Every is the interval of the queries. A revoked key is refused at most Every and one query
-	// after its transaction.
-	Every time.Duration
 	// Now is the clock for the expiry of keys.
 	Now func() time.Time
 
 	version int64
-	failed  bool
 	noted   int64 // the hour in which use was written last
-}
-
-// Run follows until ctx ends. Each query may take at most a second.
-func (f *Follower) Run(ctx context.Context) {
-	ticker := time.NewTicker(f.Every)
-	defer ticker.Stop()
-	for {
-		f.report(f.RunOnce(ctx))
-		select {
-		case <-ctx.Done():
-			return
-		case <-ticker.C:
-		}
-	}
 }
 
 // RunOnce reads the keys once. The daemon calls it before it serves, so that the first request
@@ -87,15 +69,4 @@ func (f *Follower) noteUse(ctx context.Context, nowMS int64) error {
 	}
 	f.version = 0 // read them again, so that they are not told once more
 	return nil
-}
-
-// report logs the first of several failures, and their end.
-func (f *Follower) report(err error) {
-	switch {
-	case err != nil && !f.failed:
-		f.Log.Error("keys cannot be read: changes and revocations do not hold here", "error", err)
-	case err == nil && f.failed:
-		f.Log.Info("keys are read again")
-	}
-	f.failed = err != nil
 }

@@ -2,7 +2,6 @@ package keys
 
 import (
 	"bytes"
-	"context"
 	"crypto/rand"
 	"database/sql"
 	"errors"
@@ -286,7 +285,7 @@ func TestFollower(t *testing.T) {
 		at := time.UnixMilli(now)
 		var log bytes.Buffer
 		f := &Follower{DB: db, Book: access.NewBook(1000), Log: slog.New(slog.NewTextHandler(&log, nil)),
-			Every: time.Millisecond, Now: func() time.Time { return at }}
+			Now: func() time.Time { return at }}
 		once := func() {
 			t.Helper()
 			if err := f.RunOnce(t.Context()); err != nil {
@@ -331,22 +330,4 @@ func TestFollower(t *testing.T) {
 		once()
 		expect(access.Revoked)
 	})
-}
-
-// While the database is down nothing is confirmed, which is logged once.
-func TestFollowerWithoutDatabase(t *testing.T) {
-	db := open(t, "sqlite", "file:"+filepath.Join(t.TempDir(), "db"))
-	var log bytes.Buffer
-	f := &Follower{DB: db, Book: access.NewBook(1000), Log: slog.New(slog.NewTextHandler(&log, nil)),
-		Every: time.Millisecond, Now: time.Now}
-	f.report(f.RunOnce(t.Context()))
-	ended, cancel := context.WithCancel(t.Context())
-	cancel()
-	for range 3 {
-		f.report(f.RunOnce(ended))
-	}
-	f.report(f.RunOnce(t.Context()))
-	if n := strings.Count(log.String(), "cannot be read"); n != 1 || !strings.Contains(log.String(), "read again") {
-		t.Errorf("said %d times: %s", n, log.String())
-	}
 }
