@@ -129,7 +129,8 @@ func TestLogin(t *testing.T) {
 	if err := os.WriteFile(file, []byte("bdg_right\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if r := withEnv(t, plain, "login", "--profile", "by-file", "--server", g.URL, "--token-file", file, "--tenant", "shop"); r.status != exitDone {
+	t.Chdir(filepath.Dir(file)) // what is kept holds elsewhere too
+	if r := withEnv(t, plain, "login", "--profile", "by-file", "--server", g.URL, "--token-file", "key", "--tenant", "shop"); r.status != exitDone {
 		t.Fatalf("%+v", r)
 	}
 	kept, err := profile.Load(path)

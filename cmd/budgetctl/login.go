@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"path/filepath"
 	"strings"
 
 	"github.com/budgetd/budgetd/client"
@@ -69,6 +70,14 @@ func (a *app) login(cmd *cobra.Command) error {
 	identity, err := c.Whoami(ctx)
 	if err != nil {
 		return err
+	}
+	for _, path := range []*string{&p.TokenFile, &p.CAFile, &p.CertFile, &p.KeyFile} {
+		if *path == "" {
+			continue
+		}
+		if *path, err = filepath.Abs(*path); err != nil { // later commands run elsewhere
+			return err
+		}
 	}
 	file.Current, file.Profiles[name] = name, p
 	if err := file.Save(path); err != nil {
