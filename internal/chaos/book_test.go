@@ -32,6 +32,7 @@ type record struct {
 	// outcome. unsureBack says that an attempt to give units back had none.
 	fresh, unsure int
 	unsureBack    bool
+	tries         int // to settle its cancel
 }
 
 // home is the key of its bucket.

@@ -344,6 +344,10 @@ func (l *load) settleOne(b *book, r *record, rnd *rand.Rand) bool {
 			// A young memory does not say that the id never happened, but it says that it is void.
 			_ = l.deduct(b, r, rnd)
 		}
+		if r.tries++; b.store && r.accepted && r.cancel == cancelOpen && r.tries > 5 {
+			// Its record is of an older memory: it answers repeats, and gives nothing back.
+			r.cancel, r.unsureBack = notCancelled, true
+		}
 	case r.open && rnd.IntN(2) == 0:
 		l.cancel(b, r, rnd)
 	case r.open:
