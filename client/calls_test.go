@@ -140,6 +140,11 @@ func TestRequests(t *testing.T) {
 			return err
 		},
 			seen{"GET", "/v1/budgets/b/deductions?request_id=o+1%26x&tenant=games", "", "", ""}},
+		{"deduction of a key", func(ctx context.Context, c *client.Client) error {
+			_, err := c.KeyedDeduction(ctx, "b", "o1", "k&7")
+			return err
+		},
+			seen{"GET", "/v1/budgets/b/deductions?key=k%267&request_id=o1&tenant=games", "", "", ""}},
 		{"batch", func(ctx context.Context, c *client.Client) error {
 			_, err := c.DeductBatch(ctx, []client.BatchItem{{Budget: "b",
 				DeductRequest: client.DeductRequest{RequestID: "o1", Amount: 5}}})

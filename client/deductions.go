@@ -190,11 +190,19 @@ func (c *Client) Cancel(ctx context.Context, name string, request CancelRequest)
 	return result(&answer, err)
 }
 
-// Deduction returns the record of a request id. Errors: deduction_not_found, which is not final
-// while an attempt may be running.
+// Deduction returns the record of a request id of a budget in ledger mode. Errors:
+// deduction_not_found, which is not final while an attempt may be running.
 func (c *Client) Deduction(ctx context.Context, name, requestID string) (*Deduction, error) {
+	return c.KeyedDeduction(ctx, name, requestID, "")
+}
+
+// KeyedDeduction is Deduction with the deduction's routing key, which names it together with the id
+// in store mode: the key of its request, or the value of the budget's routing dimension.
+func (c *Client) KeyedDeduction(ctx context.Context, name, requestID, key string) (*Deduction,
+	error) {
 	what := c.get("deduction", name, "deductions")
 	what.query.Set("request_id", requestID)
+	set(what.query, "key", key)
 	var answer Deduction
 	_, err := c.do(ctx, what, &answer)
 	return result(&answer, err)

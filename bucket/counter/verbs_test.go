@@ -1,6 +1,7 @@
 package counter_test
 
 import (
+	"strings"
 	"testing"
 	"time"
 
@@ -149,7 +150,8 @@ func TestRelease(t *testing.T) {
 			w.settled(b, books{T: 100, S: 20, Q: 80})
 			list, err := w.node.Quarantines(t.Context(), ref(b))
 			w.ok(err)
-			if len(list) != 2 || list[0].Held()+list[1].Held() != 80 || list[0].Cause == "" {
+			if len(list) != 2 || list[0].Held()+list[1].Held() != 80 ||
+				!strings.HasSuffix(list[0].Cause, "; noticed by node node-1") {
 				t.Errorf("%+v", list)
 			}
 			release := func(id string, quantity int64, used bool, want budget.Code) bucket.ReleaseAnswer {

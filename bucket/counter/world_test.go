@@ -122,6 +122,7 @@ func onRedis(t testing.TB, driver string, nlanes int) (*world, *testservers.Redi
 func (w *world) begin() {
 	w.Helper()
 	w.defs, w.part = definitions.New(w.db), lanes.New(w.db)
+	w.part.Node = "node-1"
 	w.node, w.budgets = w.newNode(func(*counter.Config) {})
 	w.run("store sync") // verifies the lanes
 }

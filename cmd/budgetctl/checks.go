@@ -3,6 +3,9 @@ package main
 import (
 	"context"
 	"errors"
+	"fmt"
+	"strconv"
+	"strings"
 	"time"
 
 	"github.com/budgetd/budgetd/budget"
@@ -14,14 +17,36 @@ import (
 // askFlags say whom a deduction is for.
 type askFlags struct {
 	dimensions map[string]string
-	counts     map[string]int64
+	counts     counts
 }
 
 func (f *askFlags) add(cmd *cobra.Command) {
 	flags := cmd.Flags()
 	flags.StringToStringVar(&f.dimensions, "dimension", nil, "whom it is for, name=value; repeatable")
-	flags.StringToInt64Var(&f.counts, "count", nil,
+	flags.Var(&f.counts, "count",
 		"own amount for one limit, name=number (0 counts nothing); repeatable")
+}
+
+// counts is a flag name=number that takes numbers as amounts are shown: per-user=1,000,other=2.
+type counts map[string]int64
+
+func (c *counts) Type() string   { return "name=number" }
+func (c *counts) String() string { return "" }
+
+// Set adds what a flag gives.
+func (c *counts) Set(text string) error {
+	for _, member := range members(text) {
+		name, number, _ := strings.Cut(member, "=")
+		n, err := strconv.ParseInt(ungrouped(number), 10, 64)
+		if err != nil {
+			return fmt.Errorf("%s must be name=number", member)
+		}
+		if *c == nil {
+			*c = counts{}
+		}
+		(*c)[name] = n
+	}
+	return nil
 }
 
 // check returns what is wrong with the flags.

@@ -72,3 +72,19 @@ func TestKeyAndBeginnings(t *testing.T) {
 		}
 	}
 }
+
+// TestGroupedCount: --count takes the commas with which amounts are shown, and several of them.
+func TestGroupedCount(t *testing.T) {
+	server := newScripted(t, http.StatusConflict, `{"code":"budget_paused"}`)
+	command(t, server.URL, "deduct sale 5 --request-id o1 --count per-user=1,000,per-phone=0 --count x=1,234,567")
+	for _, want := range []string{`"per-phone":0`, `"per-user":1000`, `"x":1234567`} {
+		if got := strings.Join(server.asked, "\n"); !strings.Contains(got, want) {
+			t.Errorf("%s, want %s", got, want)
+		}
+	}
+	for _, wrong := range []string{"per-user", "per-user=1,00", "per-user=x", "=1", "per-user=-1"} {
+		if r := command(t, server.URL, "deduct sale 5 --request-id o1 --count "+wrong); r.status != exitUsage {
+			t.Errorf("--count %s: %d %s", wrong, r.status, r.stderr)
+		}
+	}
+}
