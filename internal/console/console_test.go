@@ -14,7 +14,7 @@ import (
 // views are the addresses of all views.
 var views = map[string]string{"overview": "/#/overview", "budgets": "/#/budgets?sort=exhausted_at",
 	"budget": "/#/budgets/default/spring-sale", "refusals": "/#/refusals?request_id=order-9",
-	"instances": "/#/instances", "audit-log": "/#/audit-log", "keys": "/#/keys"}
+	"alerts": "/#/alerts", "instances": "/#/instances", "audit-log": "/#/audit-log", "keys": "/#/keys"}
 
 // shop is a server with two Redis and some budgets, each with its story.
 func shop(t *testing.T) (*server, []*testservers.RedisServer) {

@@ -14,6 +14,7 @@ import { BudgetView } from './views/budget'
 import { Refusals } from './views/refusals'
 import { Instances } from './views/instances'
 import { AuditLog, Keys } from './views/access'
+import { Alerts } from './views/alerts'
 import type { Identity } from './types'
 
 /** Who the person is; undefined until the server has said so. */
@@ -63,6 +64,7 @@ const views: View[] = [
   } },
   { name: 'refusals', title: 'Why refused', shown: () => true,
     body: () => <Refusals key={route.value.query.toString()} /> },
+  { name: 'alerts', title: 'Alerts', shown: () => true, body: () => <Alerts /> },
   { name: 'instances', title: 'Instances', shown: everywhere, body: () => <Instances /> },
   { name: 'audit-log', title: 'Audit log', shown: () => may('admin') && everywhere(),
     body: () => <AuditLog /> },

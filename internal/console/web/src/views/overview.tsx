@@ -6,6 +6,7 @@ import { useLive } from '../live'
 import { Card, Failure, Mark, type Tone } from '../parts'
 import { budgetHref, href } from '../route'
 import type { Overview, Standing } from '../types'
+import { Firing } from './alerts'
 
 const outcomes = [
   { label: 'Accepted', token: '--s-left', fill: true },
@@ -31,6 +32,7 @@ function Body({ o }: { o: Overview }) {
     <div class="grid">
       <Health o={o} />
       <Pace o={o} />
+      <Firing />
       <Card title="What runs out next" width="w6"
         end={<a href={href(['budgets'], { sort: 'exhausted_at' })}>All, in this order</a>}>
         <Next list={o.next} exhausted={o.books.exhausted} />
