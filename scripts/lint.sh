@@ -19,11 +19,11 @@ if [ -n "$unformatted" ]; then
 	status=1
 fi
 check go vet ./...
-for module in budget client bench deploy/release; do # modules of their own
+for module in budget client bench deploy/release examples; do # modules of their own
 	check go -C "$module" vet ./...
 done
 check go tool -modfile=tools/go.mod golangci-lint run
-for module in budget client; do
+for module in budget client examples; do
 	check go -C "$module" tool -modfile=../tools/go.mod golangci-lint run
 done
 

@@ -107,7 +107,7 @@ set -m
 		[ $# = 0 ] || { everything "$@"; exit; }
 		status=0
 		everything ./... || status=1
-		# modules of their own
+		# modules of their own; internal/e2e builds and runs the one of examples
 		(cd budget && go test ./...) || status=1
 		(cd client && go test -race ./...) || status=1
 		(cd bench && go test ./...) || status=1
