@@ -129,6 +129,7 @@ var technologies = map[string][]string{
 	"github.com/coreos/go-oidc":      {"internal/oidc"},
 	"golang.org/x/oauth2":            {"internal/oidc"},
 	"golang.org/x/time":              {"internal/edge"},
+	"charm.land":                     {"cmd/budgetctl"},
 	"go.opentelemetry.io/otel/sdk":   {"internal/daemon", "bucket/span"},
 	"github.com/chromedp":            {"internal/console"},
 	"github.com/yuin/goldmark":       {"internal/contract"},

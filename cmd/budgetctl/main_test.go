@@ -138,7 +138,7 @@ func TestOutput(t *testing.T) {
 		{"set-buckets", []string{sale}, "set spring-sale --buckets 32"},
 	}
 	for _, test := range tests {
-		for _, format := range formats {
+		for _, format := range formats[:3] { // names have a test of their own
 			t.Run(test.name+"/"+format, func(t *testing.T) {
 				server := newFake(t)
 				for _, line := range test.given {
@@ -277,7 +277,7 @@ func TestRollbackOfPartsWithoutIDs(t *testing.T) {
 }
 
 func TestAuditThatFindsSomething(t *testing.T) {
-	for _, format := range formats {
+	for _, format := range formats[:3] { // names have a test of their own
 		t.Run(format, func(t *testing.T) {
 			server := newFake(t)
 			must1(t, server.URL, "create b --total 54321 --type promo")

@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"io"
+	"os"
 	"strconv"
 	"strings"
 	"time"
@@ -13,22 +14,28 @@ import (
 	"github.com/goccy/go-yaml"
 	"github.com/jedib0t/go-pretty/v6/table"
 	"github.com/jedib0t/go-pretty/v6/text"
+	"golang.org/x/term"
 )
 
 // formats are the values of --output.
-var formats = []string{"table", "json", "yaml"}
+var formats = []string{"table", "json", "yaml", "name"}
 
-// show writes an answer to stdout: as the API's JSON, as the same in YAML, or as a table.
+// show writes an answer to stdout: as the API's JSON, as the same in YAML, as the names in it, or
+// as a table that fits the terminal.
 func (a *app) show(answer any, layout func() string) error {
 	var out string
 	switch a.output {
 	case "table":
-		out = layout()
+		out = fitted(layout(), a.width())
 	default:
 		text, err := json.Marshal(answer, jsontext.WithIndent("  "), json.Deterministic(true),
 			json.WithMarshalers(unlimited))
 		if err != nil {
 			return fmt.Errorf("answer cannot be written as JSON: %w", err)
+		}
+		if a.output == "name" {
+			out, err := names(text)
+			return firstOf(err, a.write(out))
 		}
 		if a.output == "yaml" {
 			if text, err = yaml.JSONToYAML(text); err != nil {
@@ -37,10 +44,49 @@ func (a *app) show(answer any, layout func() string) error {
 		}
 		out = strings.TrimSuffix(string(text), "\n")
 	}
-	if _, err := io.WriteString(a.stdout, out+"\n"); err != nil {
+	return a.write(out)
+}
+
+// write writes text to stdout, as lines.
+func (a *app) write(text string) error {
+	if text == "" {
+		return nil
+	}
+	if _, err := io.WriteString(a.stdout, text+"\n"); err != nil {
 		return fmt.Errorf("output: %w", err)
 	}
 	return nil
+}
+
+// width returns the width of the terminal that stdout is, and 0 for anything else.
+func (a *app) width() int {
+	if file, is := a.stdout.(*os.File); is {
+		if width, _, err := term.GetSize(int(file.Fd())); err == nil {
+			return width
+		}
+	}
+	return 0
+}
+
+// fitted makes lines no longer than the width: sentences go on in the next line, and lines of
+// tables, whose columns are two spaces apart, are cut and say so. 0 is no bound.
+func fitted(out string, width int) string {
+	if width < 2 {
+		return out
+	}
+	lines := strings.Split(out, "\n")
+	for i, line := range lines {
+		if strings.Contains(line, "  ") {
+			lines[i] = text.Snip(line, width, "…")
+		} else if text.StringWidthWithoutEscSequences(line) > width {
+			wrapped := strings.Split(text.WrapSoft(line, width), "\n")
+			for j := range wrapped {
+				wrapped[j] = strings.TrimRight(wrapped[j], " ")
+			}
+			lines[i] = strings.Join(wrapped, "\n")
+		}
+	}
+	return strings.Join(lines, "\n")
 }
 
 // field is one line of details.

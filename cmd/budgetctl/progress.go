@@ -4,7 +4,9 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"time"
 
+	"github.com/jedib0t/go-pretty/v6/text"
 	"github.com/schollz/progressbar/v3"
 	"golang.org/x/term"
 )
@@ -55,4 +57,43 @@ func (p *progress) finish() {
 	if p.bar != nil {
 		_ = p.bar.Clear()
 	}
+}
+
+// patience is how long a call may take before a person is told that it is under way.
+const patience = 2 * time.Second
+
+// waiting says on stderr, if that is a terminal, that a call has taken longer than patience, and
+// how long. The function that it returns ends that.
+func (a *app) waiting() (done func()) {
+	file, isFile := a.stderr.(*os.File)
+	if !isFile || !term.IsTerminal(int(file.Fd())) {
+		return func() {}
+	}
+	return tell(file, patience, time.Second)
+}
+
+// tell writes how long it has been called ago, after a first time and then every time, until the
+// function that it returns is called, which clears the line.
+func tell(w io.Writer, first, every time.Duration) (done func()) {
+	began, stop, ended := time.Now(), make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(ended)
+		timer, said := time.NewTimer(first), false
+		defer timer.Stop()
+		for {
+			select {
+			case <-timer.C:
+				said = true
+				fmt.Fprintf(w, "\r%s waiting for the server, %s", text.EraseLine.Sprint(),
+					time.Since(began).Round(time.Second))
+				timer.Reset(every)
+			case <-stop:
+				if said {
+					fmt.Fprint(w, "\r"+text.EraseLine.Sprint())
+				}
+				return
+			}
+		}
+	}()
+	return func() { close(stop); <-ended }
 }

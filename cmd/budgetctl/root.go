@@ -104,15 +104,16 @@ func (a *app) addCommands(root *cobra.Command) {
 	}{
 		{"budgets", "Budgets:", []*cobra.Command{a.createCommand(), a.getCommand(), a.listCommand(),
 			a.setCommand(), a.pauseCommand(), a.resumeCommand(), a.appendCommand(), a.shrinkCommand(),
-			a.archiveCommand()}},
+			a.archiveCommand(), a.exportBudgetsCommand()}},
 		{"deductions", "Deductions:", []*cobra.Command{a.deductCommand(), a.confirmCommand(),
 			a.extendCommand(), a.rollbackCommand(), a.cancelCommand(), a.checkCommand()}},
 		{"looks", "What has happened:", []*cobra.Command{a.usageCommand(), a.ledgerCommand(),
-			a.seriesCommand(), a.watchCommand(), a.auditCommand(), a.auditLogCommand()}},
+			a.seriesCommand(), a.watchCommand(), a.explainCommand(), a.auditCommand(),
+			a.auditLogCommand()}},
 		{"alerts", "Alerts:", []*cobra.Command{a.alertsCommand(), a.thresholdsCommand(),
 			a.webhooksCommand()}},
 		{"buckets", "Buckets and stores:", []*cobra.Command{a.bucketsCommand(), a.offlineCommand(),
-			a.onlineCommand(), a.applyCommand(), a.unfenceCommand(), a.recycleCommand(),
+			a.onlineCommand(), a.declaring(a.applyCommand()), a.unfenceCommand(), a.recycleCommand(),
 			a.quarantineCommand(), a.releaseCommand(), a.instancesCommand(),
 			a.nodesCommand()}},
 		{"access", "Access:", []*cobra.Command{a.loginCommand(), a.logoutCommand(), a.whoamiCommand(),
@@ -125,6 +126,7 @@ func (a *app) addCommands(root *cobra.Command) {
 			root.AddCommand(cmd)
 		}
 	}
+	a.completeFirst(root)
 	root.SetHelpCommandGroupID("tools")
 	root.SetCompletionCommandGroupID("tools")
 }
@@ -214,7 +216,9 @@ func call[T any](
 	}
 	ctx, cancel := context.WithTimeout(cmd.Context(), a.timeout)
 	defer cancel()
+	done := a.waiting()
 	answer, err := ask(ctx, c)
+	done()
 	if err != nil {
 		return err
 	}

@@ -4,33 +4,32 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"os"
 	"strings"
 	"time"
 
 	"github.com/budgetd/budgetd/budget"
 	"github.com/budgetd/budgetd/client"
 	"github.com/go-json-experiment/json"
-	"github.com/jedib0t/go-pretty/v6/text"
 	"github.com/spf13/cobra"
-	"golang.org/x/term"
 )
 
 const watchHelp = `Shows a budget as it is now, again and again, until it is interrupted (exit
-status 0): what remains, what was used and how fast, when it will be used up, and what each
-bucket holds. On a terminal the table is redrawn in place; elsewhere each look is one
-line (-o json: one object).
+status 0): what is left and how that went down, what was used and how fast, when it will be used
+up, what each bucket holds, and what was refused. A terminal is redrawn until q is pressed;
+elsewhere each look is one line (-o json: one object).
 
 A server that is not available is asked again; that is said on stderr.`
+
+// shownRefusals is how many of the last refusals a terminal shows.
+const shownRefusals = 5
 
 // watching is a watch under way.
 type watching struct {
 	app    *app
 	client *client.Client
 	budget string
-	// drawn is how many lines of the terminal the last look took.
-	drawn  int
 	header bool // the header of the lines was written
+	live   bool // it is a terminal that shows it
 }
 
 // look is a budget as of one look.
@@ -38,6 +37,8 @@ type look struct {
 	Budget  *client.Budget  `json:"budget"`
 	Series  *client.Series  `json:"series"`
 	Buckets []client.Bucket `json:"buckets"`
+
+	refusals []client.Refusal // for a terminal
 }
 
 func (a *app) watchCommand() *cobra.Command {
@@ -60,8 +61,8 @@ func (a *app) watchCommand() *cobra.Command {
 			err = usagef("--every %s: must be 100ms to 1h", every)
 		case count < 0:
 			err = usagef("--count %d: must not be negative", count)
-		case a.output == "yaml":
-			err = usagef("--output yaml: watch writes table or json")
+		case a.output == "yaml" || a.output == "name":
+			err = usagef("--output %s: watch writes table or json", a.output)
 		}
 		if err := firstOf(reference(args[0]), err); err != nil {
 			return err
@@ -71,6 +72,9 @@ func (a *app) watchCommand() *cobra.Command {
 			return err
 		}
 		w := &watching{app: a, client: c, budget: args[0]}
+		if w.live = a.output == "table" && a.width() > 0; w.live {
+			return w.onTerminal(cmd.Context(), every, count)
+		}
 		return w.run(cmd.Context(), every, count)
 	}
 	return cmd
@@ -95,7 +99,6 @@ func (w *watching) run(ctx context.Context, every time.Duration, count int) erro
 			return err
 		default:
 			fmt.Fprintln(w.app.stderr, "budgetctl watch:", err)
-			w.drawn = 0
 		}
 		if count > 0 && looks >= count {
 			return nil
@@ -120,18 +123,24 @@ func (w *watching) look(ctx context.Context) (*look, error) {
 	if err != nil {
 		return nil, err
 	}
-	s.Points = nil // of no use here
 	buckets, err := w.client.Buckets(ctx, w.budget)
 	if err != nil {
 		return nil, err
 	}
-	return &look{Budget: b, Series: s, Buckets: buckets.Buckets}, nil
+	l := &look{Budget: b, Series: s, Buckets: buckets.Buckets}
+	if w.live {
+		// Who may not see them sees everything else.
+		l.refusals, _ = w.client.Refusals(ctx,
+			client.RefusalQuery{Budget: b.Name, Limit: shownRefusals})
+	} else {
+		s.Points = nil
+	}
+	return l, nil
 }
 
-// show writes a look: redrawn on a terminal, as a line elsewhere.
+// show writes a look as a line.
 func (w *watching) show(l *look) error {
 	var out string
-	file, isFile := w.app.stdout.(*os.File)
 	switch {
 	case w.app.output == "json":
 		line, err := json.Marshal(l, json.Deterministic(true), json.WithMarshalers(unlimited))
@@ -139,12 +148,6 @@ func (w *watching) show(l *look) error {
 			return fmt.Errorf("look cannot be written as JSON: %w", err)
 		}
 		out = string(line) + "\n"
-	case isFile && term.IsTerminal(int(file.Fd())):
-		width, height, err := term.GetSize(int(file.Fd()))
-		if err != nil {
-			width, height = 80, 24
-		}
-		out, w.drawn = redraw(strings.Split(watchTable(l), "\n"), w.drawn, width, height)
 	default:
 		out = watchLine(l, !w.header)
 		w.header = true
@@ -153,46 +156,6 @@ func (w *watching) show(l *look) error {
 		return fmt.Errorf("output: %w", err)
 	}
 	return nil
-}
-
-// redraw returns what replaces the `drawn` lines above the cursor by these, as much of them as the
-// terminal has room for, and how many lines that are.
-func redraw(lines []string, drawn, width, height int) (out string, now int) {
-	if room := max(height-1, 2); len(lines) > room {
-		hidden := len(lines) - room + 1
-		lines = append(lines[:room-1:room-1], fmt.Sprintf("(%d more)", hidden))
-	}
-	var b strings.Builder
-	if drawn > 0 {
-		b.WriteString(text.CursorUp.Sprintn(drawn) + "\r")
-	}
-	for _, line := range lines {
-		b.WriteString(text.Trim(line, width) + text.EraseLine.Sprint() + "\n")
-	}
-	for range drawn - len(lines) { // what is left of a longer table
-		b.WriteString(text.EraseLine.Sprint() + "\n")
-	}
-	return b.String(), max(len(lines), drawn)
-}
-
-// watchTable lays out a look.
-func watchTable(l *look) string {
-	b, s := l.Budget, l.Series
-	rows := make([][]any, len(l.Buckets))
-	for i, bk := range l.Buckets {
-		status := bk.Status
-		if bk.Fenced != "" {
-			status = "fenced"
-		}
-		rows[i] = []any{bk.Key, status, bk.Instance, bk.Remaining, bk.Used, bk.Returning}
-	}
-	return details(field{"budget", b.Name}, field{"status", b.Status}, field{"at", s.Now.At},
-		field{"total", unless(b.Unlimited, b.TotalQuantity)}, field{"used", b.Used},
-		field{"held", b.Held}, field{"remaining", unless(b.Unlimited, b.Remaining)},
-		field{"undistributed", unless(b.Unlimited, b.Undistributed)}, field{"in transit", b.InTransit},
-		field{"stranded", s.Now.Stranded},
-		field{"rate per second", s.RatePerS}, field{"exhausted", exhaustion(s)}) + "\n\n" +
-		listing([]string{"bucket", "status", "instance", "remaining", "used", "returning"}, rows)
 }
 
 // watchLine lays out a look in columns of fixed width: the widest number is not known yet.

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -76,7 +75,7 @@ func TestWatchGoesOn(t *testing.T) {
 // TestWatchUnlimited: an unlimited budget is not shown as sold out.
 func TestWatchUnlimited(t *testing.T) {
 	l := &look{Budget: &client.Budget{Name: "ad", Unlimited: true, Used: 7}, Series: &client.Series{}}
-	for _, text := range []string{watchTable(l), watchLine(l, false)} {
+	for _, text := range []string{(&live{latest: l}).View().Content, watchLine(l, false)} {
 		if n := strings.Count(text, "unlimited"); n == 0 {
 			t.Errorf("%s", text)
 		}
@@ -104,72 +103,4 @@ func TestSeriesSpan(t *testing.T) {
 		asked.Get("to") != "2026-05-01T08:00:00+08:00" || asked.Get("step") != "1h0m0s" {
 		t.Errorf("asked for %v", asked)
 	}
-}
-
-// screen carries out what a terminal does with a redraw.
-type screen struct {
-	lines []string
-	at    int
-}
-
-func (s *screen) write(t *testing.T, out string) {
-	t.Helper()
-	if rest, ok := strings.CutPrefix(out, "\x1b["); ok {
-		var up int
-		if _, err := fmt.Sscanf(rest, "%dA\r", &up); err == nil {
-			s.at, out = s.at-up, rest[strings.Index(rest, "\r")+1:]
-		}
-	}
-	if s.at < 0 {
-		t.Fatalf("above the screen: %q", out)
-	}
-	for line := range strings.Lines(out) {
-		line, ok := strings.CutSuffix(line, "\x1b[K\n")
-		if !ok || strings.Contains(line, "\x1b") {
-			t.Fatalf("line %q", line)
-		}
-		if s.at == len(s.lines) {
-			s.lines = append(s.lines, "")
-		}
-		s.lines[s.at] = line
-		s.at++
-	}
-}
-
-// TestRedraw: a table takes the place of the one before, longer or shorter, and never more than the
-// terminal has.
-func TestRedraw(t *testing.T) {
-	var s screen
-	drawn, out := 0, ""
-	for _, step := range []struct {
-		lines         []string
-		width, height int
-		want          []string
-	}{
-		{[]string{"a", "b"}, 80, 24, []string{"a", "b"}},
-		{[]string{"c", "d", "e"}, 80, 24, []string{"c", "d", "e"}},
-		{[]string{"f"}, 80, 24, []string{"f", "", ""}},
-		{[]string{"g", "h", "i"}, 80, 24, []string{"g", "h", "i"}},
-		{[]string{"1", "2", "3", "4", "5", "6"}, 80, 5, []string{"1", "2", "3", "(3 more)"}},
-		{[]string{"a long line"}, 6, 5, []string{"a long", "", "", ""}},
-	} {
-		out, drawn = redraw(slices.Clone(step.lines), drawn, step.width, step.height)
-		s.write(t, out)
-		if !slices.Equal(s.lines, step.want) {
-			t.Errorf("%q: %q, want %q", step.lines, s.lines, step.want)
-		}
-	}
-}
-
-// TestWatchTable: what a terminal shows.
-func TestWatchTable(t *testing.T) {
-	server := newFake(t)
-	must1(t, server.URL, "create sale --total 1000000 --type promo")
-	var l look
-	r := must1(t, server.URL, "watch sale --count 1 -o json")
-	if err := json.Unmarshal([]byte(r.stdout), &l); err != nil {
-		t.Fatal(err)
-	}
-	l.Buckets[0].Fenced = "tampered"
-	golden(t, "watch-table", watchTable(&l)+"\n")
 }

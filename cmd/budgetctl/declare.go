@@ -1,0 +1,279 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+
+	"github.com/budgetd/budgetd/budget"
+	"github.com/budgetd/budgetd/client"
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+	"github.com/goccy/go-yaml"
+	"github.com/spf13/cobra"
+)
+
+const declareHelp = `
+
+With -f it makes the budgets of a file, or changes those that are there, so that they are as the
+file says. First it shows what differs, and what happens to units that were used or are held;
+--dry-run ends there. What the file leaves out stays as it is; a second apply changes nothing. A
+shrink takes only what is neither used nor held, else nothing. 'budgetctl export' writes such a
+file.`
+
+// declared is a budget as a file of apply has it. Status may be paused.
+type declared struct {
+	client.CreateRequest `json:",inline"`
+	Status               budget.Status `json:"status,omitzero"`
+}
+
+// declaration is a file of apply.
+type declaration struct {
+	Budgets []declared `json:"budgets"`
+}
+
+// applied is what apply does to one budget, or would.
+type applied struct {
+	Name string `json:"name"`
+	// Action is create, change or none.
+	Action string   `json:"action"`
+	Lines  []string `json:"changes"`
+
+	create *client.CreateRequest
+	patch  *client.PatchRequest
+	total  int64 // wanted; 0: it stays
+	before *client.Budget
+}
+
+// declaring lets the command for buckets take a file of budgets as well.
+func (a *app) declaring(cmd *cobra.Command) *cobra.Command {
+	var file string
+	var dry bool
+	cmd.Short += "; or apply -f FILE: make budgets as a file says"
+	cmd.Long += declareHelp
+	cmd.Example += "\n  budgetctl apply -f budgets.yaml --dry-run"
+	cmd.Flags().StringVarP(&file, "file", "f", "", "file with budgets, YAML or JSON; - is stdin")
+	cmd.Flags().BoolVar(&dry, "dry-run", false, "with -f: show what would change, and change nothing")
+	must(cmd.MarkFlagFilename("file", "yaml", "yml", "json"))
+	ofBucket := cmd.RunE
+	cmd.Args = func(cmd *cobra.Command, args []string) error {
+		switch {
+		case file == "" && dry:
+			return usagef("--dry-run goes with -f")
+		case file == "":
+			return arguments(cmd, args)
+		case len(args) > 0:
+			return usagef("-f and %q do not go together", args[0])
+		}
+		return nil
+	}
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		if file == "" {
+			return ofBucket(cmd, args)
+		}
+		wanted, err := readDeclaration(file, cmd.InOrStdin())
+		if err != nil {
+			return err
+		}
+		return call(a, cmd, func(ctx context.Context, c *client.Client) (*appliedList, error) {
+			return a.declare(ctx, c, wanted, dry)
+		}, (*appliedList).text)
+	}
+	return cmd
+}
+
+// readDeclaration reads a file strictly: a member that nobody knows is an error.
+func readDeclaration(path string, stdin io.Reader) (*declaration, error) {
+	var text []byte
+	var err error
+	if path == "-" {
+		text, err = io.ReadAll(stdin)
+	} else {
+		text, err = os.ReadFile(path)
+	}
+	if err != nil {
+		return nil, usagef("-f: %v", err)
+	}
+	if text, err = yaml.YAMLToJSON(text); err != nil {
+		why, _, _ := strings.Cut(yaml.FormatError(err, false, false), "\n")
+		return nil, usagef("-f %s: %s", path, why)
+	}
+	out, seen := new(declaration), map[string]bool{}
+	if err := json.Unmarshal(text, out, json.RejectUnknownMembers(true)); err != nil {
+		return nil, usagef("-f %s: %v", path, err)
+	}
+	for i := range out.Budgets {
+		d := &out.Budgets[i]
+		key := d.Tenant + "/" + d.Name
+		why := budget.CheckName(d.Name)
+		switch {
+		case why != "":
+			return nil, usagef("-f %s: budget %q: %s", path, d.Name, why)
+		case seen[key]:
+			return nil, usagef("-f %s: budget %s is there twice", path, d.Name)
+		case d.Tenant != "":
+			return nil, usagef("-f %s: budget %s: give the tenant with --tenant", path, d.Name)
+		case d.Status != "" && d.Status != budget.Paused && d.Status != budget.Effective:
+			return nil, usagef("-f %s: budget %s: status must be paused or effective", path, d.Name)
+		}
+		seen[key] = true
+	}
+	return out, nil
+}
+
+type appliedList struct {
+	Budgets []applied `json:"budgets"`
+	DryRun  bool      `json:"dry_run"`
+}
+
+// declare finds what differs and says it on stderr; then, unless dry, it changes that. Nothing is
+// changed if any budget cannot be as the file says.
+func (a *app) declare(ctx context.Context, c *client.Client, wanted *declaration, dry bool) (
+	*appliedList, error) {
+	out := &appliedList{DryRun: dry, Budgets: []applied{}}
+	for i := range wanted.Budgets {
+		one, err := differing(ctx, c, &wanted.Budgets[i])
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", wanted.Budgets[i].Name, err)
+		}
+		out.Budgets = append(out.Budgets, *one)
+	}
+	if dry {
+		return out, nil
+	}
+	fmt.Fprintln(a.stderr, out.difference())
+	for i := range out.Budgets {
+		if err := out.Budgets[i].do(ctx, c); err != nil {
+			return nil, fmt.Errorf("%s: %w", out.Budgets[i].Name, err)
+		}
+	}
+	return out, nil
+}
+
+// do makes one budget as it is wanted. The version that was looked at must be the present one, and
+// the request id of a change of the total follows from it, so two applies at once do it once.
+func (d *applied) do(ctx context.Context, c *client.Client) error {
+	if d.create != nil {
+		made, err := c.Create(ctx, *d.create)
+		if err == nil && d.patch != nil {
+			_, err = c.Patch(ctx, made.Name, *d.patch)
+		}
+		return err
+	}
+	now := d.before
+	if d.patch != nil {
+		d.patch.IfVersion = now.Version
+		var err error
+		if now, err = c.Patch(ctx, d.Name, *d.patch); err != nil {
+			return err
+		}
+	}
+	if d.total == 0 || now.TotalQuantity == d.total {
+		return nil
+	}
+	_, err := c.Append(ctx, d.Name, client.AppendRequest{
+		RequestID: fmt.Sprintf("apply-%d-v%d-%d", now.ID, now.Version, d.total),
+		Quantity:  d.total - now.TotalQuantity})
+	return err
+}
+
+// difference shows what is done, a budget after the other.
+func (l *appliedList) difference() string {
+	var out bytes.Buffer
+	signs := map[string]string{"create": "+", "change": "~", "none": "="}
+	for _, d := range l.Budgets {
+		fmt.Fprintf(&out, "%s %s\n", signs[d.Action], printable(d.Name))
+		for _, line := range d.Lines {
+			fmt.Fprintf(&out, "    %s\n", printable(line))
+		}
+	}
+	return strings.TrimSuffix(out.String(), "\n")
+}
+
+func (l *appliedList) text() string {
+	counts := map[string]int{}
+	for _, d := range l.Budgets {
+		counts[d.Action]++
+	}
+	done := fmt.Sprintf("%d created, %d changed, %d as they were", counts["create"],
+		counts["change"], counts["none"])
+	if !l.DryRun {
+		return done
+	}
+	return l.difference() + "\n" + done + " (dry run: nothing was done)"
+}
+
+func (a *app) exportBudgetsCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "export [BUDGET...]",
+		Short: "Write budgets as a file for 'budgetctl apply -f'",
+		Long: `Writes the definitions of the tenant's budgets, or of those that are named, as 'budgetctl
+apply -f' reads them: YAML, or JSON with -o json. Figures such as what is used are not in it.`,
+		Example:           `  budgetctl export > budgets.yaml`,
+		ValidArgsFunction: a.completeBudgets,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			for _, name := range args {
+				if err := reference(name); err != nil {
+					return err
+				}
+			}
+			if a.output == "table" {
+				a.output = "yaml"
+			}
+			return call(a, cmd, func(ctx context.Context, c *client.Client) (*declaration, error) {
+				return export(ctx, c, args)
+			}, func(*declaration) string { return "" })
+		},
+	}
+}
+
+// export reads the definitions of budgets; no names: of all.
+func export(ctx context.Context, c *client.Client, names []string) (*declaration, error) {
+	out := &declaration{Budgets: []declared{}}
+	for _, name := range names {
+		b, err := c.Budget(ctx, name)
+		if err != nil {
+			return nil, err
+		}
+		out.Budgets = append(out.Budgets, declaredOf(b))
+	}
+	if len(names) > 0 {
+		return out, nil
+	}
+	for b, err := range c.Budgets(ctx, client.Filter{}) {
+		if err != nil {
+			return nil, err
+		}
+		out.Budgets = append(out.Budgets, declaredOf(&b))
+	}
+	return out, nil
+}
+
+// declaredOf is the definition of a budget.
+func declaredOf(b *client.Budget) declared {
+	d := declared{CreateRequest: client.CreateRequest{Name: b.Name, GLCode: b.GLCode, Unit: b.Unit,
+		Durability: b.Durability, TotalQuantity: b.TotalQuantity, Type: b.Type,
+		BucketQuantity: b.BucketQuantity, ShardingQuantity: b.ShardingQuantity,
+		AdjustCnt: b.AdjustCnt, StartAt: b.StartAt, EndAt: b.EndAt, TypeRule: b.TypeRule,
+		Timezone: b.Timezone, LateRefund: b.LateRefund, Unlimited: b.Unlimited,
+		RoutingDimension: b.RoutingDimension, Limits: b.Limits, OnLoss: b.OnLoss}}
+	if b.Unlimited {
+		d.TotalQuantity, d.Type = 0, ""
+	}
+	if b.Status == budget.Paused {
+		d.Status = budget.Paused
+	}
+	return d
+}
+
+// text writes a value as the API does, for a comparison.
+func textOf(value any) string {
+	text, err := json.Marshal(value, json.Deterministic(true), jsontext.Multiline(false))
+	if err != nil {
+		return err.Error()
+	}
+	return string(text)
+}

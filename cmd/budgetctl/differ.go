@@ -1,0 +1,152 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/budgetd/budgetd/budget"
+	"github.com/budgetd/budgetd/client"
+)
+
+// trialName is the name under which a definition is tried: a dry run keeps nothing.
+const trialName = "apply-dry-run"
+
+// differing finds what apply has to do for one budget. The server completes the definition in a dry
+// run, so that what is left to its defaults does not count as different.
+func differing(ctx context.Context, c *client.Client, d *declared) (*applied, error) {
+	out := &applied{Name: d.Name, Action: "none", Lines: []string{}}
+	trial := d.CreateRequest
+	trial.Name, trial.DryRun, trial.AllowPast = trialName, true, true
+	full, err := c.Create(ctx, trial)
+	if err != nil {
+		return nil, err
+	}
+	out.before, err = c.Budget(ctx, d.Name)
+	if client.CodeOf(err) == budget.BudgetNotFound {
+		out.Action, out.create = "create", &d.CreateRequest
+		out.Lines = append(out.Lines, "made with "+fmt.Sprint(cell(unless(full.Unlimited,
+			full.TotalQuantity)))+" units in "+grouped(int64(full.BucketQuantity))+" buckets")
+		if d.Status == budget.Paused {
+			out.patch = &client.PatchRequest{Status: budget.Paused}
+			out.Lines = append(out.Lines, "paused at once")
+		}
+		return out, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	if err := unchangeable(d, full, out.before); err != nil {
+		return nil, err
+	}
+	out.definition(d, full)
+	if err := out.amount(d); err != nil {
+		return nil, err
+	}
+	if len(out.Lines) > 0 {
+		out.Action = "change"
+	}
+	return out, nil
+}
+
+// unchangeable refuses what no call can change.
+func unchangeable(d *declared, full, b *client.Budget) error {
+	for _, m := range []struct {
+		name    string
+		given   bool
+		is, was any
+	}{
+		{"unit", true, full.Unit, b.Unit}, {"type", d.Type != "", full.Type, b.Type},
+		{"durability", d.Durability != "", full.Durability, b.Durability},
+		{"gl_code", d.GLCode != "", full.GLCode, b.GLCode},
+		{"unlimited", true, full.Unlimited, b.Unlimited},
+		{"timezone", d.Timezone != "", full.Timezone, b.Timezone},
+		{"routing_dimension", d.RoutingDimension != "", full.RoutingDimension, b.RoutingDimension},
+		{"on_loss", d.OnLoss != "", full.OnLoss, b.OnLoss},
+		{"start_at", !d.StartAt.IsZero(), d.StartAt.UTC(), b.StartAt.UTC()},
+	} {
+		if m.given && m.is != m.was {
+			return fmt.Errorf("%s is %v and cannot become %v: make another budget", m.name, m.was, m.is)
+		}
+	}
+	return nil
+}
+
+// definition notes what a patch has to change.
+func (out *applied) definition(d *declared, full *client.Budget) {
+	b, patch, before := out.before, new(client.PatchRequest), len(out.Lines)
+	say := func(format string, args ...any) {
+		out.Lines = append(out.Lines, fmt.Sprintf(format, args...))
+	}
+	if !d.EndAt.IsZero() && !d.EndAt.Equal(b.EndAt) {
+		patch.EndAt, patch.AllowPast = &d.EndAt, d.AllowPast
+		say("end_at: %v -> %s; what is used by then stays used", cell(orNever(b.EndAt)),
+			d.EndAt.Format(time.RFC3339))
+	}
+	if n := d.ShardingQuantity; n != 0 && n != b.ShardingQuantity {
+		patch.ShardingQuantity = &d.ShardingQuantity
+		say("sharding_quantity: %s -> %s", cell(bound(b.ShardingQuantity)), grouped(n))
+	}
+	if n := d.AdjustCnt; n != 0 && n != b.AdjustCnt {
+		patch.AdjustCnt = &d.AdjustCnt
+		say("adjust_cnt: %s -> %d", cell(bound(int64(b.AdjustCnt))), n)
+	}
+	if n := d.BucketQuantity; n != 0 && n != b.BucketQuantity {
+		patch.BucketQuantity = &d.BucketQuantity
+		say("bucket_quantity: %d -> %d; units that are free move, %s used and %s held stay",
+			b.BucketQuantity, n, grouped(b.Used), grouped(b.Held))
+	}
+	if d.TypeRule != nil && textOf(full.TypeRule) != textOf(b.TypeRule) {
+		patch.TypeRule = d.TypeRule
+		say("rule: %s -> %s; the open period ends unless the new rule goes on from its start, and "+
+			"what it used counts",
+			ruleText(b.TypeRule), ruleText(full.TypeRule))
+	}
+	if d.LateRefund != "" && d.LateRefund != b.LateRefund {
+		patch.LateRefund = d.LateRefund
+		say("late_refund: %s -> %s", b.LateRefund, d.LateRefund)
+	}
+	if d.Limits != nil && textOf(full.Limits) != textOf(b.Limits) {
+		patch.Limits = d.Limits
+		out.Lines = append(out.Lines, limitDifference(b.Limits, full.Limits)...)
+		say("what was used in the windows of these limits counts")
+	}
+	switch paused := b.Status == budget.Paused; {
+	case d.Status == budget.Paused && !paused:
+		patch.Status = budget.Paused
+		say("paused: deductions are refused; %s used and %s held stay", grouped(b.Used),
+			grouped(b.Held))
+	case d.Status == budget.Effective && paused:
+		patch.Status = budget.Effective
+		say("resumed")
+	}
+	if len(out.Lines) > before {
+		out.patch = patch
+	}
+}
+
+// amount notes a change of the total, and what becomes of the units that were spent.
+func (out *applied) amount(d *declared) error {
+	b := out.before
+	if d.Unlimited || d.TotalQuantity == 0 || d.TotalQuantity == b.TotalQuantity {
+		return nil
+	}
+	out.total = d.TotalQuantity
+	more := d.TotalQuantity - b.TotalQuantity
+	spent := b.Used + b.Held + b.Quarantined + b.Forfeited
+	if spent > d.TotalQuantity {
+		return fmt.Errorf("total_quantity cannot become %s: %s are used, %s held, %s quarantined "+
+			"and %s forfeited",
+			grouped(d.TotalQuantity), grouped(b.Used), grouped(b.Held), grouped(b.Quarantined),
+			grouped(b.Forfeited))
+	}
+	verb := "append " + grouped(more)
+	if more < 0 {
+		verb = "shrink by " + grouped(-more)
+	}
+	out.Lines = append(out.Lines, fmt.Sprintf("total_quantity: %s -> %s; %s; %s used and %s held "+
+		"stay as they are; %s of %s are then left", grouped(b.TotalQuantity), grouped(d.TotalQuantity),
+		verb, grouped(b.Used), grouped(b.Held), grouped(d.TotalQuantity-spent),
+		grouped(d.TotalQuantity)))
+	return nil
+}

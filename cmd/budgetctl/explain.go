@@ -1,0 +1,161 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/budgetd/budgetd/budget"
+	"github.com/budgetd/budgetd/client"
+	"github.com/spf13/cobra"
+)
+
+const explainHelp = `Says why a deduction was refused, by its request id or by a value that it
+carried, such as a user's: the bucket that its key is routed to, the limits with what is used and
+when they reset, what the budget had, and what to do. With --budget it also says what is recorded
+of the id: a later attempt may have been accepted.
+
+A node remembers its last 4,096 refusals; another node may have answered.`
+
+// reasons is why a request was refused, and what is recorded of it.
+type reasons struct {
+	Refusals []client.Refusal `json:"refusals"`
+	// Recorded is nil where it was not asked for, or nothing is.
+	Recorded *client.Deduction `json:"recorded,omitzero"`
+	asked    string
+	looked   bool // for what is recorded
+}
+
+func (a *app) explainCommand() *cobra.Command {
+	var name string
+	cmd := &cobra.Command{
+		Use:   "explain ID",
+		Short: "Say why a deduction was refused",
+		Long:  explainHelp,
+		Example: `  budgetctl explain order-4711
+  budgetctl explain order-4711 --budget spring-sale`,
+		Args: arguments,
+	}
+	cmd.Flags().StringVar(&name, "budget", "",
+		"only in this budget; and what it has recorded of the id")
+	must(cmd.RegisterFlagCompletionFunc("budget", a.completeBudgets))
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		if err := optionalText("budget", name); err != nil {
+			return err
+		}
+		return call(a, cmd, func(ctx context.Context, c *client.Client) (*reasons, error) {
+			return whyRefused(ctx, c, args[0], name)
+		}, (*reasons).text)
+	}
+	return cmd
+}
+
+// whyRefused finds refusals by request id, else by value, and what is recorded of the id.
+func whyRefused(ctx context.Context, c *client.Client, id, name string) (*reasons, error) {
+	out := &reasons{asked: id, looked: name != ""}
+	var err error
+	for _, q := range []client.RefusalQuery{{RequestID: id, Budget: name},
+		{Value: id, Budget: name}} {
+		if out.Refusals, err = c.Refusals(ctx, q); err != nil || len(out.Refusals) > 0 {
+			break
+		}
+	}
+	if err != nil || name == "" {
+		return out, err
+	}
+	out.Recorded, err = c.Deduction(ctx, name, id)
+	if client.CodeOf(err) == budget.DeductionNotFound {
+		err = nil
+	}
+	return out, err
+}
+
+func (r *reasons) text() string {
+	var parts []string
+	switch {
+	case r.Recorded != nil:
+		parts = append(parts, fmt.Sprintf("Recorded: %s is %s: %s.", printable(r.asked),
+			printable(r.Recorded.State), grouped(r.Recorded.Amount)))
+	case r.looked:
+		parts = append(parts, "Recorded: nothing; no attempt of "+printable(r.asked)+" was accepted.")
+	}
+	if len(r.Refusals) == 0 {
+		parts = append(parts, "This node remembers no such refusal; another node may have answered.")
+	}
+	for i := range r.Refusals {
+		parts = append(parts, refusalText(&r.Refusals[i]))
+	}
+	return strings.Join(parts, "\n\n")
+}
+
+func refusalText(r *client.Refusal) string {
+	what := grouped(r.Amount)
+	if r.Hold {
+		what += " (a hold)"
+	}
+	path := "not known"
+	if r.Bucket != "" {
+		path = fmt.Sprintf("%s on %s/%d", r.Bucket, r.Instance, r.Lane)
+	}
+	fields := []field{{"refused", r.At}, {"code", r.Problem.Code},
+		{"request", r.RequestID}, {"budget", r.Tenant + "/" + r.Budget}, {"asked for", what},
+		{"bucket", path}}
+	if len(r.Dimensions) > 0 {
+		var pairs []string
+		for name, value := range r.Dimensions {
+			pairs = append(pairs, name+"="+value)
+		}
+		slices.Sort(pairs)
+		fields = append(fields, field{"dimensions", strings.Join(pairs, " ")})
+	}
+	if r.Problem.Available != nil {
+		fields = append(fields, field{"the budget had", grouped(*r.Problem.Available)})
+	}
+	text := printable(r.Problem.Detail) + ".\n" + details(fields...)
+	todo := "\nWhat to do: " + printable(advice(r)) + "."
+	if len(r.Problem.Limits) == 0 {
+		return text + todo
+	}
+	rows := make([][]any, len(r.Problem.Limits))
+	for i, l := range r.Problem.Limits {
+		most := any("exempt")
+		if l.Max != nil {
+			most = *l.Max
+		}
+		rows[i] = []any{l.Name, l.Dimension + "=" + l.Value, l.Used, most, orNever(l.ResetAt)}
+	}
+	return text + "\n" + listing([]string{"limit", "value", "used", "max", "resets"}, rows) + todo
+}
+
+// advice says what to do about a refusal.
+func advice(r *client.Refusal) string {
+	p, when := &r.Problem, ""
+	if p.RetryAfter > 0 {
+		when = r.At.Add(time.Duration(p.RetryAfter * float64(time.Second))).Format(time.RFC3339)
+	}
+	switch {
+	case p.Never && p.Code == budget.LimitExceeded:
+		return "ask for less, or raise the limit: it can never be accepted as things are"
+	case p.Code == budget.BudgetExhausted, p.Never:
+		return "append to the budget, or ask for at most what it has"
+	case p.Code == budget.PeriodExhausted:
+		return "the next period that can have that much begins at " + when
+	case p.Code == budget.LimitExceeded && when == "":
+		return "raise the limit"
+	case p.Code == budget.BudgetPaused:
+		return "budgetctl resume " + r.Budget
+	case p.Code == budget.BudgetExpired:
+		return "budgetctl set " + r.Budget + " --end, with a later end"
+	case p.Code == budget.BudgetNotEffective:
+		return "it begins at " + p.StartAt.Format(time.RFC3339)
+	case p.Code == budget.OutcomeUnknown:
+		return "it may have happened: repeat it with the same request id, or cancel it"
+	case p.Code == budget.Unavailable:
+		return "nothing was done: repeat it with the same request id"
+	case when != "":
+		return "try again at " + when
+	}
+	return "see why"
+}

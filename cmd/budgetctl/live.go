@@ -1,0 +1,223 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	tea "charm.land/bubbletea/v2"
+	"charm.land/lipgloss/v2"
+	"github.com/budgetd/budgetd/budget"
+	"github.com/budgetd/budgetd/client"
+)
+
+// live is a watch on a terminal: the model of its screen. Update takes looks as they arrive, View
+// draws the latest.
+type live struct {
+	ask   func() (*look, error)
+	every time.Duration
+	// count is how many looks are taken; 0: no bound.
+	count, looks  int
+	width, height int
+
+	latest *look
+	err    error   // of the last look; nil: it succeeded
+	ended  error   // why the watch ends; nil: it was told to
+	left   []int64 // of each look, the latest ones
+}
+
+// asked is what a look found.
+type asked struct {
+	look *look
+	err  error
+}
+
+// again says that it is time for the next look.
+type again struct{}
+
+// mostLooks bounds what is remembered of earlier looks, and is the widest burn-down.
+const mostLooks = 200
+
+// onTerminal watches on a terminal until it is told to quit, or the looks are over.
+func (w *watching) onTerminal(ctx context.Context, every time.Duration, count int) error {
+	m := &live{every: every, count: count, ask: func() (*look, error) { return w.look(ctx) }}
+	_, err := tea.NewProgram(m, tea.WithContext(ctx), tea.WithOutput(w.app.stdout)).Run()
+	if ctx.Err() != nil {
+		return nil
+	}
+	return firstOf(m.ended, err)
+}
+
+// Init is part of tea.Model.
+func (m *live) Init() tea.Cmd { return m.look }
+
+func (m *live) look() tea.Msg {
+	l, err := m.ask()
+	return asked{l, err}
+}
+
+// Update is part of tea.Model.
+func (m *live) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
+	switch msg := msg.(type) {
+	case tea.WindowSizeMsg:
+		m.width, m.height = msg.Width, msg.Height
+	case tea.KeyPressMsg:
+		switch msg.String() {
+		case "q", "esc", "ctrl+c":
+			return m, tea.Quit
+		}
+	case again:
+		return m, m.look
+	case asked:
+		m.err = msg.err
+		kind := client.KindOf(msg.err)
+		if msg.err == nil {
+			m.latest, m.looks = msg.look, m.looks+1
+			m.left = append(m.left, leftOf(msg.look.Series.Now))
+			m.left = m.left[max(0, len(m.left)-mostLooks):]
+		} else if m.looks == 0 || kind != budget.NotDone && kind != budget.MayBeDone {
+			m.ended = msg.err
+			return m, tea.Quit
+		}
+		if m.count > 0 && m.looks >= m.count {
+			return m, tea.Quit
+		}
+		return m, tea.Tick(m.every, func(time.Time) tea.Msg { return again{} })
+	}
+	return m, nil
+}
+
+// leftOf is what a budget still has, wherever it lies.
+func leftOf(p client.SeriesPoint) int64 { return p.Remaining + p.Undistributed + p.InTransit }
+
+// Styles of the screen; the terminal's own colours.
+var (
+	strong = lipgloss.NewStyle().Bold(true)
+	quiet  = lipgloss.NewStyle().Faint(true)
+	good   = lipgloss.NewStyle().Foreground(lipgloss.Color("2"))
+	warn   = lipgloss.NewStyle().Foreground(lipgloss.Color("3"))
+	bad    = lipgloss.NewStyle().Foreground(lipgloss.Color("1")).Bold(true)
+)
+
+// View is part of tea.Model.
+func (m *live) View() tea.View {
+	lines := []string{"Looking …"}
+	if m.latest != nil {
+		lines = m.lines()
+	}
+	width, height := m.width, m.height
+	if width == 0 {
+		width, height = 80, 24
+	}
+	foot := quiet.Render("q quits")
+	if m.err != nil {
+		foot = bad.Render("not answered, trying again: " + printable(m.err.Error()))
+	}
+	if hidden := len(lines) + 1 - height; hidden > 0 {
+		lines = lines[:max(1, height-1)]
+		foot = quiet.Render(fmt.Sprintf("%d more lines; q quits", hidden))
+	}
+	for i, line := range append(lines, foot) {
+		line = lipgloss.NewStyle().MaxWidth(width).Render(line)
+		if i < len(lines) {
+			lines[i] = line
+		} else {
+			foot = line
+		}
+	}
+	v := tea.NewView(strings.Join(append(lines, foot), "\n"))
+	v.AltScreen = true
+	return v
+}
+
+// lines draws the latest look.
+func (m *live) lines() []string {
+	b, s := m.latest.Budget, m.latest.Series
+	width := min(max(m.width, 40), 120)
+	status := good
+	if b.Status != budget.Effective {
+		status = warn
+	}
+	left := leftOf(s.Now)
+	out := []string{
+		strong.Render(printable(b.Name)) + "  " + status.Render(printable(string(b.Status))) + "  " +
+			quiet.Render(cell(s.Now.At.Truncate(time.Second))),
+		"",
+	}
+	if b.Unlimited {
+		out = append(out, strong.Render(grouped(b.Used))+" used, unlimited")
+	} else {
+		share := float64(b.TotalQuantity-left) / float64(max(b.TotalQuantity, 1))
+		out = append(out, bar(share, width/2)+fmt.Sprintf("  %.1f %% gone", 100*share),
+			strong.Render(grouped(left))+" left of "+grouped(b.TotalQuantity)+", "+grouped(b.Used)+
+				" used, "+grouped(b.Held)+" held")
+	}
+	out = append(out, cell(s.RatePerS)+" a second; used up: "+strong.Render(exhaustion(s)))
+	if lost := s.Now.Stranded + b.Quarantined; lost > 0 {
+		out = append(out, bad.Render(grouped(s.Now.Stranded)+" stranded, "+grouped(b.Quarantined)+
+			" quarantined"))
+	}
+	points, span := make([]int64, len(s.Points), len(s.Points)+1), "last hour"
+	for i, p := range s.Points {
+		points[i] = leftOf(p)
+	}
+	if points = append(points, left); len(m.left) >= len(points) {
+		points, span = m.left, "since this watch began"
+	}
+	out = append(out, "", quiet.Render("left, "+span), good.Render(sparkline(points, width)))
+	out = append(out, "", quiet.Render("buckets"))
+	out = append(out, bucketLines(m.latest.Buckets, width/4)...)
+	if len(m.latest.refusals) > 0 {
+		out = append(out, "", quiet.Render("refused lately by this node"))
+		for _, r := range m.latest.refusals {
+			out = append(out, fmt.Sprintf("%s  %s  %s asked for %s", r.At.Format(time.TimeOnly),
+				warn.Render(printable(string(r.Problem.Code))), printable(r.RequestID), grouped(r.Amount)))
+		}
+	}
+	return out
+}
+
+// bucketLines draws a line for each bucket, with what it has beside the fullest one.
+func bucketLines(buckets []client.Bucket, width int) []string {
+	most, name, number := int64(1), 0, 0
+	for _, b := range buckets {
+		most, name = max(most, b.Remaining), max(name, len(b.Key))
+		number = max(number, len(grouped(b.Remaining)))
+	}
+	out := make([]string, len(buckets))
+	for i, b := range buckets {
+		style, status := good, b.Status
+		switch {
+		case b.Fenced != "":
+			style, status = bad, "fenced"
+		case status != "online":
+			style = warn
+		}
+		out[i] = fmt.Sprintf("%-*s  %s  %*s  %s  %s", name, printable(b.Key),
+			bar(float64(b.Remaining)/float64(most), width), number, grouped(b.Remaining),
+			style.Render(printable(status)), quiet.Render(printable(b.Instance)))
+	}
+	return out
+}
+
+// bar draws a share of a width.
+func bar(share float64, width int) string {
+	full := int(min(max(share, 0), 1)*float64(width) + 0.5)
+	return good.Render(strings.Repeat("█", full)) + quiet.Render(strings.Repeat("░", width-full))
+}
+
+// sparkline draws the last values that fit a width, from 0 to the largest.
+func sparkline(values []int64, width int) string {
+	const steps = "▁▂▃▄▅▆▇█"
+	values = values[max(0, len(values)-width):]
+	most := int64(1)
+	for _, v := range values {
+		most = max(most, v)
+	}
+	var out strings.Builder
+	for _, v := range values {
+		out.WriteRune([]rune(steps)[min(max(v, 0), most)*7/most])
+	}
+	return out.String()
+}

@@ -1,0 +1,256 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	tea "charm.land/bubbletea/v2"
+	"github.com/charmbracelet/x/ansi"
+
+	"github.com/budgetd/budgetd/client"
+	"github.com/budgetd/budgetd/internal/daemon"
+)
+
+// outlet is what a process wrote.
+type outlet struct {
+	mu   sync.Mutex
+	text bytes.Buffer
+}
+
+func (w *outlet) Write(p []byte) (int, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.text.Write(p)
+}
+
+func (w *outlet) String() string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.text.String()
+}
+
+var listens = regexp.MustCompile(`msg=listening addr=(\S+)`)
+
+// serveReal runs a budgetd with everything embedded, and returns its URL.
+func serveReal(t *testing.T) string {
+	t.Helper()
+	ctx, cancel := context.WithCancel(context.Background())
+	log, status := new(outlet), make(chan int, 1)
+	go func() {
+		status <- daemon.Run(ctx, nil, []string{"BUDGETD_LISTEN=127.0.0.1:0",
+			"BUDGETD_DATABASE_DSN=" + filepath.Join(t.TempDir(), "budgetd.db")}, io.Discard, log)
+	}()
+	t.Cleanup(func() { cancel(); <-status })
+	for range 1200 {
+		if found := listens.FindStringSubmatch(log.String()); found != nil {
+			return "http://" + found[1]
+		}
+		time.Sleep(50 * time.Millisecond)
+	}
+	t.Fatalf("it does not start:\n%s", log)
+	return ""
+}
+
+// checkContains checks that a text has each of these.
+func checkContains(t *testing.T, text string, parts ...string) {
+	t.Helper()
+	for _, part := range parts {
+		if !strings.Contains(text, part) {
+			t.Errorf("no %q in:\n%s", part, text)
+		}
+	}
+}
+
+const declaredBudgets = `budgets:
+  - {name: spring, unit: count, type: promo, total_quantity: 1500, bucket_quantity: 2}
+  - name: gifts
+    unit: count
+    unlimited: true
+    limits:
+      - {name: per-user, dimension: user, measure: count, max: 2, window: {kind: calendar, every: day}}
+  - name: year
+    unit: count
+    type: daily
+    total_quantity: 3650
+    end_at: 2099-01-01T00:00:00Z
+    type_rule: {kind: calendar, every: day, quantity: 10}
+`
+
+// TestApplyAndExport makes budgets from a file, changes them, and finds that a second apply and an apply
+// of the export change nothing, and that used units stay.
+func TestApplyAndExport(t *testing.T) {
+	server := serveReal(t)
+	file := filepath.Join(t.TempDir(), "budgets.yaml")
+	write := func(text string) {
+		t.Helper()
+		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write(declaredBudgets)
+	must1(t, server, "create spring --type promo --total 1000 --buckets 2")
+	must1(t, server, "deduct spring 300 --request-id o1")
+
+	r := must1(t, server, "apply -f "+file+" --dry-run")
+	checkContains(t, r.stdout, "~ spring", "total_quantity: 1,000 -> 1,500; append 500", "300 used and 0 held stay",
+		"1,200 of 1,500 are then left", "+ gifts", "+ year", "2 created, 1 changed, 0 as they were (dry run")
+	checkFailure(t, command(t, server, "get gifts"), exitError, "budget_not_found")
+	r = must1(t, server, "apply -f "+file)
+	checkContains(t, r.stderr, "append 500")
+	checkContains(t, must1(t, server, "get spring -o json").stdout, `"total_quantity": 1500`, `"used": 300`)
+	if r = must1(t, server, "apply -f "+file); !strings.Contains(r.stdout, "0 created, 0 changed, 3 as they were") {
+		t.Errorf("a second apply: %s%s", r.stdout, r.stderr)
+	}
+	exported := must1(t, server, "export")
+	write(exported.stdout)
+	if r = must1(t, server, "apply -f "+file); !strings.Contains(r.stdout, "0 created, 0 changed, 3 as they were") {
+		t.Errorf("an apply of the export:\n%s%s%s", exported.stdout, r.stdout, r.stderr)
+	}
+
+	changed := strings.NewReplacer("total_quantity: 1500, bucket_quantity: 2",
+		"total_quantity: 400, bucket_quantity: 4, status: paused", "max: 2,", "max: 5,", "quantity: 10}", "quantity: 7}").
+		Replace(declaredBudgets)
+	write(changed)
+	r = must1(t, server, "apply -f "+file)
+	checkContains(t, r.stderr, "bucket_quantity: 2 -> 4", "paused: deductions are refused", "shrink by 1,100", "100 of 400 are then left",
+		"- limit per-user:", "+ limit per-user:", "rule: every day; 10 each", "7 each")
+	checkContains(t, must1(t, server, "get spring -o json").stdout, `"total_quantity": 400`, `"used": 300`, `"paused"`)
+	if r = must1(t, server, "apply -f "+file); !strings.Contains(r.stdout, "3 as they were") {
+		t.Errorf("a second apply: %s%s", r.stdout, r.stderr)
+	}
+
+	write(strings.Replace(changed, "total_quantity: 400", "total_quantity: 200", 1))
+	checkFailure(t, command(t, server, "apply -f "+file), exitError, "300 are used")
+	write(strings.Replace(changed, "name: spring, unit: count", "name: spring, unit: amount", 1))
+	checkFailure(t, command(t, server, "apply -f "+file), exitError, "unit is count and cannot become amount")
+	write(strings.Replace(changed, "name: spring,", "nome: spring,", 1))
+	checkFailure(t, command(t, server, "apply -f "+file), exitUsage, "nome")
+	checkFailure(t, command(t, server, "apply -f "+file+" spring"), exitUsage, "-f")
+}
+
+// TestExplain asks why deductions were refused: a used-up limit, a used-up budget, one that was accepted later.
+func TestExplain(t *testing.T) {
+	server := serveReal(t)
+	must1(t, server, "create sale --type promo --total 100 --limit name=per-user,dimension=user,window=day,max=1")
+	must1(t, server, "deduct sale 1 --request-id o1 --dimension user=u7")
+	checkFailure(t, command(t, server, "deduct sale 1 --request-id o2 --dimension user=u7"), exitRefused, "limit_exceeded")
+	checkFailure(t, command(t, server, "deduct sale 200 --request-id o3 --dimension user=u8"), exitRefused, "budget_exhausted")
+	checkContains(t, must1(t, server, "explain o2").stdout, "limit_exceeded", "default/sale", "user=u7", "per-user", "bucket-",
+		"try again at")
+	checkContains(t, must1(t, server, "explain u8").stdout, "o3", "budget_exhausted", "the budget had  99", "append to the budget")
+	must1(t, server, "deduct sale 2 --request-id o3x --dimension user=u9")
+	checkContains(t, must1(t, server, "explain o3x --budget sale").stdout, "o3x is used: 2", "no such refusal")
+	checkContains(t, must1(t, server, "explain o3 --budget sale -o json").stdout, `"code": "budget_exhausted"`)
+	checkContains(t, must1(t, server, "explain o4 --budget sale").stdout, "no attempt of o4 was accepted")
+}
+
+// TestNames: the shells offer budgets, and -o name writes what things are called.
+func TestNames(t *testing.T) {
+	server := serveReal(t)
+	for _, name := range []string{"spring", "summer", "winter"} {
+		must1(t, server, "create "+name+" --type promo --total 100 --buckets 2")
+	}
+	for line, want := range map[string]string{
+		"__complete get s": "spring\nsummer\n", "__complete deduct w": "winter\n", "__complete instances drain w": "",
+		"__complete explain o1 --budget su": "summer\n", "__complete export s": "spring\nsummer\n",
+		"__complete append spring s": "",
+	} {
+		r := must1(t, server, line)
+		if got, _, _ := strings.Cut(r.stdout, ":"); got != want {
+			t.Errorf("%s: %q, want %q", line, got, want)
+		}
+	}
+	for _, shell := range []string{"bash", "zsh", "fish"} {
+		if r := must1(t, server, "completion "+shell); !strings.Contains(r.stdout, "__complete") {
+			t.Errorf("completion %s: %.80q", shell, r.stdout)
+		}
+	}
+	for line, want := range map[string]string{"list -o name": "spring\nsummer\nwinter\n", "get spring -o name": "spring\n",
+		"buckets spring -o name": "spring:bucket-0\nspring:bucket-1\n"} {
+		if r := must1(t, server, line); r.stdout != want {
+			t.Errorf("%s: %q, want %q", line, r.stdout, want)
+		}
+	}
+}
+
+// TestLive drives the screen of watch over a real server, and reads what it shows.
+func TestLive(t *testing.T) {
+	server := serveReal(t)
+	must1(t, server, "create sale --type promo --total 1000 --buckets 2")
+	must1(t, server, "deduct sale 250 --request-id o1")
+	checkFailure(t, command(t, server, "deduct sale 2000 --request-id o2"), exitRefused, "budget_exhausted")
+	c, err := client.New(server)
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := &watching{app: &app{timeout: time.Minute}, client: c, budget: "sale", live: true}
+	m := &live{every: time.Second, ask: func() (*look, error) { return w.look(t.Context()) }}
+	m.Update(tea.WindowSizeMsg{Width: 60, Height: 24})
+	_, next := m.Update(m.Init()())
+	screen := ansi.Strip(m.View().Content)
+	checkContains(t, screen, "sale  effective", "25.0 % gone", "750 left of 1,000, 250 used, 0 held", "used up:", "buckets",
+		"sale:bucket-0", "online", "refused lately", "budget_exhausted  o2 asked for 2,000", "q quits")
+	must1(t, server, "deduct sale 250 --request-id o3")
+	m.Update(m.look())
+	checkContains(t, ansi.Strip(m.View().Content), "50.0 % gone", "500 left of 1,000", "since this watch began\n█▅")
+	if next == nil {
+		t.Error("no further look is planned")
+	}
+	for _, size := range []tea.WindowSizeMsg{{Width: 30, Height: 8}, {Width: 200, Height: 50}} {
+		m.Update(size)
+		lines := strings.Split(ansi.Strip(m.View().Content), "\n")
+		if len(lines) > size.Height || slices.ContainsFunc(lines, func(l string) bool { return ansi.StringWidth(l) > size.Width }) {
+			t.Errorf("%v:\n%s", size, strings.Join(lines, "\n"))
+		}
+	}
+	m.Update(asked{err: &client.TransportError{Op: "get", Err: io.ErrUnexpectedEOF}})
+	checkContains(t, ansi.Strip(m.View().Content), "not answered, trying again", "500 left")
+	if _, quit := m.Update(tea.KeyPressMsg{Code: 'q', Text: "q"}); quit == nil {
+		t.Error("q does not quit")
+	} else if _, is := quit().(tea.QuitMsg); !is {
+		t.Error("q does something else")
+	}
+}
+
+// TestFitted: a table on a terminal is no wider than that, and says where it was cut.
+func TestFitted(t *testing.T) {
+	table := listing([]string{"name", "detail"}, [][]any{{"a", strings.Repeat("x", 90)}, {"b", "short"}})
+	for _, line := range strings.Split(fitted(table, 40), "\n") {
+		if ansi.StringWidth(line) > 40 {
+			t.Errorf("%q", line)
+		}
+	}
+	if got := fitted("one two three four", 8); got != "one two\nthree\nfour" {
+		t.Errorf("a sentence: %q", got)
+	}
+	if !strings.Contains(fitted(table, 40), "x…") || fitted(table, 0) != table {
+		t.Errorf("%s", fitted(table, 40))
+	}
+}
+
+// TestWaiting: a call that takes long is told of, and the line is cleared.
+func TestWaiting(t *testing.T) {
+	var out outlet
+	done := tell(&out, time.Millisecond, time.Millisecond)
+	for !strings.Contains(out.String(), "waiting for the server") {
+		time.Sleep(time.Millisecond)
+	}
+	done()
+	if text := out.String(); !strings.HasSuffix(text, "\r\x1b[K") {
+		t.Errorf("%q", text)
+	}
+	before := fmt.Sprint(out.String())
+	if tell(&out, time.Hour, time.Hour)(); out.String() != before {
+		t.Errorf("a short call is told of: %q", out.String())
+	}
+}
