@@ -26,6 +26,7 @@ linearize    10 minutes  histories of each kind of fault against real processes,
 chaos        10 minutes  faults against real processes, in each durability
 kills        4 minutes   kills budgetd 100 times in a row under load
 processes    15 minutes  the end-to-end tests with the race detector in every process
+drill        2 minutes   budgetctl drill: every fault in a sandbox, in each durability, with a verdict
 bench-quick  5 minutes   measures budgetd and the baselines for a second or two per row
 console      a minute    builds the console again and compares it with what is committed (needs Node)
 vulns        a minute    asks the vulnerability database about everything that is linked
@@ -87,6 +88,10 @@ kills() {
 }
 
 processes() { beside go test -race -timeout 0 ./internal/e2e; }
+
+drill() {
+	make --no-print-directory build && bin/budgetctl drill --rounds "$(pick 3 60)"
+}
 
 bench_quick() { bench/run.sh --quick; }
 console() { scripts/console.sh --check; }

@@ -118,7 +118,8 @@ func (a *app) addCommands(root *cobra.Command) {
 			a.nodesCommand()}},
 		{"access", "Access:", []*cobra.Command{a.loginCommand(), a.logoutCommand(), a.whoamiCommand(),
 			a.keysCommand()}},
-		{"tools", "Tools:", []*cobra.Command{a.replayCommand(), a.benchCommand(), a.versionCommand()}},
+		{"tools", "Tools:", []*cobra.Command{a.replayCommand(), a.benchCommand(), a.drillCommand(),
+			a.versionCommand()}},
 	} {
 		root.AddGroup(&cobra.Group{ID: group.id, Title: group.title})
 		for _, cmd := range group.commands {

@@ -1,0 +1,152 @@
+package drill
+
+import (
+	"fmt"
+	"sync"
+
+	"github.com/budgetd/budgetd/client"
+)
+
+// order is one request id, and what its caller was told.
+type order struct {
+	amount   int64
+	accepted bool
+	open     bool // sent, and nothing certain was heard yet
+}
+
+// tally counts answers, and orders without one.
+type tally struct {
+	accepted, refused, notNow int // answers; "not now" changed nothing and is repeated
+	unclear, settled          int // orders that lost an answer, and those of them known by now
+}
+
+// book is what the callers of one budget were told. It is safe for concurrent use.
+type book struct {
+	name  string
+	store bool // durability "store"
+
+	mu     sync.Mutex
+	orders map[string]*order
+	tally  tally
+	total  int64
+	units  int64 // accepted
+	// twice bounds what may have been taken a second time: ids repeated after a Redis of store mode
+	// lost its memory, and with it what it had done for them.
+	twice int64
+	wrong []string // answers that no correct service gives
+}
+
+func (b *book) open(id string, amount int64) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.orders[id] = &order{amount: amount, open: true}
+}
+
+// close notes what an order came to, after so many attempts without an answer.
+func (b *book) close(id string, accepted bool, unclear int, memoryLost bool) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	o := b.orders[id]
+	o.open, o.accepted = false, accepted
+	if accepted {
+		b.tally.accepted++
+		b.units += o.amount
+	} else {
+		b.tally.refused++
+	}
+	if unclear > 0 {
+		b.tally.settled++
+	}
+	if memoryLost && b.store {
+		b.twice += o.amount * int64(unclear)
+	}
+}
+
+func (b *book) count(change func(*tally)) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	change(&b.tally)
+}
+
+func (b *book) complain(format string, args ...any) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.wrong = append(b.wrong, fmt.Sprintf(format, args...))
+}
+
+func (b *book) read() (tally, int64) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.tally, b.units
+}
+
+// compare returns every way in which the service's audit and its ledger contradict the book, once
+// all callers have stopped and the budget is sold out. In ledger mode, ledger is what each request
+// id has taken.
+func (b *book) compare(audit *client.AuditReport, ledger map[string]int64) (wrong []string) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	say := func(format string, args ...any) { wrong = append(wrong, fmt.Sprintf(format, args...)) }
+	for _, text := range b.wrong {
+		say("%s", text)
+	}
+	for _, d := range audit.Discrepancies {
+		say("the audit found %+v", d)
+	}
+	if !audit.OK || len(audit.Unchecked) > 0 {
+		say("the audit is not complete and clean: ok %t, unchecked %v", audit.OK, audit.Unchecked)
+	}
+	left := audit.Undistributed + audit.InTransit + audit.Remaining
+	if audit.Total != b.total {
+		say("the total is %d units, and should be %d", audit.Total, b.total)
+	}
+	sum := left + audit.Held + audit.Used + audit.Quarantined + audit.Forfeited
+	if sum != audit.Total {
+		say("the audit's parts make %d of %d units", sum, audit.Total)
+	}
+	if left != 0 {
+		say("callers were told \"sold out\" while %d units were left", left)
+	}
+	for id, o := range b.orders {
+		if o.open {
+			say("%s: nobody knows what became of it", id)
+		}
+	}
+	lost, extra := max(0, b.units-audit.Used), max(0, audit.Used-b.units)
+	switch {
+	case !b.store && audit.Used != b.units:
+		say("callers were told %d units, the service has %d", b.units, audit.Used)
+	case lost > audit.Quarantined:
+		say("%d units that callers were told are neither used nor quarantined",
+			lost-audit.Quarantined)
+	case extra > b.twice:
+		say("%d units are used that nobody was told", extra-b.twice)
+	}
+	if !b.store {
+		b.compareIDs(audit, ledger, say)
+	}
+	return wrong
+}
+
+// compareIDs compares the ledger with the book, id by id. The caller holds b.mu.
+func (b *book) compareIDs(
+	audit *client.AuditReport, ledger map[string]int64, say func(string, ...any),
+) {
+	if audit.Quarantined != 0 {
+		say("%d units are quarantined in ledger mode", audit.Quarantined)
+	}
+	for id, o := range b.orders {
+		told := int64(0)
+		if o.accepted {
+			told = o.amount
+		}
+		if ledger[id] != told {
+			say("%s: the caller was told %d units, the ledger has %d", id, told, ledger[id])
+		}
+	}
+	for id, taken := range ledger {
+		if b.orders[id] == nil {
+			say("%s: the ledger has %d units, and nobody sent it", id, taken)
+		}
+	}
+}

@@ -1,0 +1,217 @@
+// Package drill runs budgetd in a sandbox of its own, breaks its parts one after the other while
+// callers deduct, and compares what the callers were told with what the service says afterwards.
+// Everything listens on 127.0.0.1 and lives in one temporary directory.
+package drill
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/budgetd/budgetd/budget"
+	"github.com/budgetd/budgetd/client"
+)
+
+// Options are the choices of a drill.
+type Options struct {
+	// Budgetd is the path of budgetd; "": beside this program, or on PATH.
+	Budgetd string
+	// SQLite and NoRedis do without MariaDB and Redis although they are installed.
+	SQLite, NoRedis bool
+	// Rounds is how often each fault happens, Each how many deductions of each budget are accepted
+	// before a fault, during it and after it.
+	Rounds, Each int
+	// Plant tells a book of a deduction that never happened: the verdict must notice.
+	Plant bool
+	// Keep leaves the files.
+	Keep bool
+	// Patience is how long the service may take to have everything in its ledger, at the end.
+	Patience time.Duration
+}
+
+// ErrNotAccountedFor is the verdict that units are missing, or are there twice, or that an order
+// stayed open.
+var ErrNotAccountedFor = errors.New("not every unit is accounted for")
+
+// The size of the budgets and of the load.
+const (
+	total     = 200_000
+	buckets   = 8
+	part      = 500 // units that a bucket takes at a time
+	callers   = 3   // per budget
+	mostUnits = 5   // per deduction
+)
+
+// drill is one drill under way.
+type drill struct {
+	Options
+	sandbox
+	out   io.Writer
+	calls *client.Client // one attempt per call: the drill itself repeats
+	asks  *client.Client
+	books []*book
+
+	sellOut atomic.Bool
+	// memories is odd while a Redis loses its memory, and grows each time.
+	memories atomic.Int64
+}
+
+// Run carries out a drill and writes what happens to out. It returns ErrNotAccountedFor if the
+// books do not agree, the context's error if that ended, and another error if the sandbox did not
+// work. In each case all servers are gone when it returns, and so are their files, unless they are
+// to be kept.
+func Run(ctx context.Context, o Options, out io.Writer) (err error) {
+	with, notes, err := find(o)
+	if err != nil {
+		return err
+	}
+	d := &drill{Options: o, out: out}
+	if d.dir, err = os.MkdirTemp("", "budgetd-drill-"); err != nil {
+		return err
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	var load sync.WaitGroup
+	defer func() {
+		cancel()
+		load.Wait()
+		err = errors.Join(err, d.close(o.Keep))
+	}()
+	for _, note := range notes {
+		d.say("%s", note)
+	}
+	if err := d.build(ctx, with); err != nil {
+		return err
+	}
+	if err := d.open(ctx); err != nil {
+		return err
+	}
+	d.introduce(with)
+	for _, b := range d.books {
+		for caller := range callers {
+			load.Go(func() { d.call(ctx, b, caller) })
+		}
+	}
+	if err := d.faults(ctx); err != nil {
+		return err
+	}
+	before := d.tallies()
+	d.sellOut.Store(true)
+	sold := make(chan struct{})
+	go func() { load.Wait(); close(sold) }()
+	if err := eventually(ctx, "everything is sold", func() error {
+		select {
+		case <-sold:
+			return nil
+		default:
+			return errors.New("callers still get units, or are told to come again")
+		}
+	}); err != nil {
+		return err
+	}
+	d.row(ctx, "callers go on until nothing is left", before)
+	return d.verdict(ctx)
+}
+
+func (d *drill) say(format string, args ...any) { fmt.Fprintf(d.out, format+"\n", args...) }
+
+// open makes the clients and the budgets.
+func (d *drill) open(ctx context.Context) (err error) {
+	var addresses []string
+	for _, n := range d.nodes {
+		addresses = append(addresses, n.wire.address())
+	}
+	transport := client.WithTransport(&http.Transport{MaxIdleConnsPerHost: 2 * callers})
+	server := strings.Join(addresses, ",")
+	if d.calls, err = client.New(server, transport,
+		client.WithRetry(client.Retry{Attempts: 1})); err != nil {
+		return err
+	}
+	if d.asks, err = client.New(server, transport,
+		client.WithRetry(client.Retry{Within: startLimit})); err != nil {
+		return err
+	}
+	modes := []budget.Durability{budget.Ledger}
+	if len(d.redis) > 0 {
+		modes = append(modes, budget.Store)
+	}
+	for _, mode := range modes {
+		if _, err := d.asks.Create(ctx, client.CreateRequest{Name: string(mode), Unit: budget.Count,
+			Type: budget.Promo, Durability: mode, TotalQuantity: total, BucketQuantity: buckets,
+			ShardingQuantity: part}); err != nil {
+			return fmt.Errorf("budget in %s mode: %w", mode, err)
+		}
+		d.books = append(d.books, &book{name: string(mode), store: mode == budget.Store,
+			total: total, orders: map[string]*order{}})
+	}
+	return nil
+}
+
+// call sends one order after the other until the drill stops or the budget is sold out.
+func (d *drill) call(ctx context.Context, b *book, caller int) {
+	selling := int64(mostUnits) // at a time, when everything is to be sold
+	if caller == 0 {
+		selling = 1000
+	}
+	for i := 0; ctx.Err() == nil && selling > 0; i++ {
+		id, amount := fmt.Sprintf("order-%d-%d", caller, i), int64(i%mostUnits+1)
+		last := d.sellOut.Load()
+		if last {
+			amount = selling
+		}
+		switch accepted := d.order(ctx, b, id, amount); {
+		case accepted:
+		case last:
+			selling /= 10
+		case !d.sellOut.Load() && ctx.Err() == nil:
+			b.complain("%s of %d units was refused while there were plenty", id, amount)
+		}
+		if !last {
+			_ = pause(ctx, 5*time.Millisecond) // the loop ends with the context
+		}
+	}
+}
+
+// order sends one order, and repeats its id until it is certain what became of it.
+func (d *drill) order(ctx context.Context, b *book, id string, amount int64) (accepted bool) {
+	b.open(id, amount)
+	unclear, memories := 0, d.memories.Load()
+	for ctx.Err() == nil {
+		_, err := d.calls.Deduct(ctx, b.name,
+			client.DeductRequest{RequestID: id, Key: id, Amount: amount})
+		switch kind := client.KindOf(err); {
+		case err == nil, kind == budget.Refused && d.settled(ctx, b, id, unclear):
+			lost := memories%2 == 1 || memories != d.memories.Load()
+			b.close(id, err == nil, unclear, lost)
+			return err == nil
+		case ctx.Err() != nil:
+		case kind == budget.MayBeDone:
+			if unclear++; unclear == 1 {
+				b.count(func(t *tally) { t.unclear++ })
+			}
+		case kind == budget.NotDone:
+			b.count(func(t *tally) { t.notNow++ })
+		case kind != budget.Refused:
+			b.complain("%s: %v", id, err)
+			return false
+		}
+		_ = pause(ctx, 20*time.Millisecond) // the loop ends with the context
+	}
+	return false
+}
+
+// settled makes a refusal certain: it says nothing about earlier attempts that got no answer, and a
+// cancel ensures that they have no effect.
+func (d *drill) settled(ctx context.Context, b *book, id string, unclear int) bool {
+	if unclear == 0 {
+		return true
+	}
+	_, err := d.calls.Cancel(ctx, b.name, client.CancelRequest{RequestID: id, Key: id})
+	return err == nil
+}
