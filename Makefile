@@ -26,7 +26,7 @@ proof: ## the long forms of all proofs, one after the other, with a table at the
 	@scripts/proof.sh
 
 # The proofs one by one: scripts/proof.sh has the list and says what each does.
-PROOFS = model mutants crashpoints properties wild fuzz linearize chaos kills processes drill bench-quick console vulns
+PROOFS = model mutants crashpoints properties wild fuzz linearize chaos kills processes drill bench-quick charts console vulns
 .PHONY: $(PROOFS)
 $(PROOFS):
 	@scripts/proof.sh $@

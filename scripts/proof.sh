@@ -28,6 +28,7 @@ kills        4 minutes   kills budgetd 100 times in a row under load
 processes    15 minutes  the end-to-end tests with the race detector in every process
 drill        2 minutes   budgetctl drill: every fault in a sandbox, in each durability, with a verdict
 bench-quick  5 minutes   measures budgetd and the baselines for a second or two per row
+charts       5 minutes   renders the Helm chart and reads the result with the types of Kubernetes
 console      a minute    builds the console again and compares it with what is committed (needs Node)
 vulns        a minute    asks the vulnerability database about everything that is linked
 '
@@ -95,6 +96,7 @@ drill() {
 
 bench_quick() { bench/run.sh --quick; }
 console() { scripts/console.sh --check; }
+charts() { go -C deploy/helm/check test -count 1 ./...; }
 vulns() { go tool -modfile=tools/go.mod govulncheck ./...; }
 
 # beside runs a command beside one MariaDB and one Redis that all its tests share.
