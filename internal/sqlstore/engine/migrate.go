@@ -173,8 +173,9 @@ const (
 	SequenceAlert  = "alert"
 )
 
-// schemaFormat is installation.format: the second design. No code reads the first.
-const schemaFormat = 2
+// schemaFormat is installation.format. Until the first release a change of schema.sql raises it.
+// From then on such a change is a migration.
+const schemaFormat = 3
 
 // install inserts the rows that every database has, once.
 func (db *DB) install(ctx context.Context, raw *sql.DB) error {

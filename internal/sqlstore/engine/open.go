@@ -152,17 +152,30 @@ func (db *DB) close() error {
 // every key in a store. It never changes.
 func (db *DB) InstallationID() string { return db.installation }
 
-const selectInstallation = `SELECT installation_id FROM installation WHERE only_row = 1`
+const selectInstallation = `SELECT installation_id, ring_version, format FROM installation
+	WHERE only_row = 1`
 
+// readInstallation returns the installation's id. It refuses a database of another format, and one
+// whose keys another ring has spread.
 func (db *DB) readInstallation(ctx context.Context) (id string, err error) {
+	var row struct {
+		ID     string `db:"installation_id"`
+		Ring   int64  `db:"ring_version"`
+		Format int64  `db:"format"`
+	}
 	err = db.Read(ctx, "identity", func(r *Reader) error {
-		found, err := r.Get(&id, selectInstallation)
+		found, err := r.Get(&row, selectInstallation)
 		if err == nil && !found {
 			err = Defect("the database has no installation id")
 		}
 		return err
 	})
-	return id, err
+	if err == nil && (row.Format != schemaFormat || row.Ring != ringVersion) {
+		err = fmt.Errorf("the database has format %d and ring %d, this budgetd needs %d and %d: "+
+			"it was made by a version that cannot be upgraded; use another database", row.Format,
+			row.Ring, schemaFormat, ringVersion)
+	}
+	return row.ID, err
 }
 
 // newInstallationID returns 32 random hexadecimal digits.

@@ -254,6 +254,28 @@ func TestNewerDatabaseIsRefused(t *testing.T) {
 	})
 }
 
+// TestStrangeInstallationIsRefused: a database of another format or ring is left alone.
+func TestStrangeInstallationIsRefused(t *testing.T) {
+	for _, change := range []string{"format = 2", "ring_version = 7"} {
+		t.Run(change, func(t *testing.T) {
+			onBoth(t, func(t *testing.T, config Config, raw *sql.DB) {
+				db, err := Open(t.Context(), config)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if err := db.Close(); err != nil {
+					t.Fatal(err)
+				}
+				exec(t, raw, "UPDATE installation SET "+change)
+				_, err = Open(t.Context(), config)
+				if err == nil || !strings.Contains(err.Error(), "use another database") {
+					t.Errorf("%v", err)
+				}
+			})
+		})
+	}
+}
+
 func TestForeignTablesAreLeftAlone(t *testing.T) {
 	onBoth(t, func(t *testing.T, config Config, raw *sql.DB) {
 		exec(t, raw, "CREATE TABLE customers (id INT PRIMARY KEY)", "INSERT INTO customers VALUES (7)",
