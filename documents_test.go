@@ -35,3 +35,40 @@ func TestLinks(t *testing.T) {
 		t.Errorf("only %d links were found", links)
 	}
 }
+
+// TestReaders: every page of docs says in its first paragraph whom it is for, the README links to it,
+// and every ADR has a status.
+func TestReaders(t *testing.T) {
+	readme, err := os.ReadFile("README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	read := func(pattern string) map[string]string {
+		names, err := filepath.Glob(pattern)
+		if err != nil || len(names) < 10 {
+			t.Fatalf("%s: %d files, %v", pattern, len(names), err)
+		}
+		pages := map[string]string{}
+		for _, name := range names {
+			text, err := os.ReadFile(name)
+			if err != nil {
+				t.Fatal(err)
+			}
+			_, pages[name], _ = strings.Cut(string(text), "\n\n")
+		}
+		return pages
+	}
+	for name, text := range read("docs/*.md") {
+		if !strings.HasPrefix(text, "This page is for ") {
+			t.Errorf("%s does not begin by saying whom it is for", name)
+		}
+		if !strings.Contains(string(readme), "("+name+")") {
+			t.Errorf("README.md does not link to %s", name)
+		}
+	}
+	for name, text := range read("docs/adr/*.md") {
+		if !strings.HasPrefix(text, "Status: ") {
+			t.Errorf("%s has no status", name)
+		}
+	}
+}
