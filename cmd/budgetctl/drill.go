@@ -1,6 +1,8 @@
 package main
 
 import (
+	"os/signal"
+	"syscall"
 	"time"
 
 	"github.com/budgetd/budgetd/cmd/budgetctl/drill"
@@ -47,9 +49,10 @@ func (a *app) drillCommand() *cobra.Command {
 		if o.Rounds < 1 {
 			return usagef("--rounds %d: must be 1 or more", o.Rounds)
 		}
-		if o.Each = 1000; short {
+		if o.Each = 200; short {
 			o.Rounds, o.Each = 1, 20
 		}
+		signal.Ignore(syscall.SIGPIPE) // a reader that leaves ends the drill in order
 		return drill.Run(cmd.Context(), o, a.stdout)
 	}
 	return cmd

@@ -54,6 +54,7 @@ type drill struct {
 	Options
 	sandbox
 	out   io.Writer
+	end   func()         // ends the drill early
 	calls *client.Client // one attempt per call: the drill itself repeats
 	asks  *client.Client
 	books []*book
@@ -76,12 +77,17 @@ func Run(ctx context.Context, o Options, out io.Writer) (err error) {
 	if d.dir, err = os.MkdirTemp("", "budgetd-drill-"); err != nil {
 		return err
 	}
-	ctx, cancel := context.WithCancel(ctx)
+	ctx, d.end = context.WithCancel(ctx)
 	var load sync.WaitGroup
 	defer func() {
-		cancel()
+		interrupted := ctx.Err()
+		d.end()
 		load.Wait()
-		err = errors.Join(err, d.close(o.Keep))
+		left := d.close(o.Keep)
+		if err = errors.Join(err, left); interrupted != nil {
+			err = errors.Join(interrupted, left)
+			d.say("\nInterrupted: every server of the sandbox was stopped. There is no verdict.")
+		}
 	}()
 	for _, note := range notes {
 		d.say("%s", note)
@@ -119,7 +125,12 @@ func Run(ctx context.Context, o Options, out io.Writer) (err error) {
 	return d.verdict(ctx)
 }
 
-func (d *drill) say(format string, args ...any) { fmt.Fprintf(d.out, format+"\n", args...) }
+// say writes a line. Without anybody who reads it the drill ends.
+func (d *drill) say(format string, args ...any) {
+	if _, err := fmt.Fprintf(d.out, format+"\n", args...); err != nil {
+		d.end()
+	}
+}
 
 // open makes the clients and the budgets.
 func (d *drill) open(ctx context.Context) (err error) {

@@ -62,8 +62,8 @@ func TestInterrupted(t *testing.T) {
 	t.Setenv("TMPDIR", dir)
 	err := Run(ctx, Options{Budgetd: testservers.Program(t, "budgetd"), Rounds: 1, Each: 20,
 		SQLite: true, NoRedis: true}, cancelled)
-	if !errors.Is(err, context.Canceled) {
-		t.Errorf("it returned %v", err)
+	if !errors.Is(err, context.Canceled) || !cancelled.told {
+		t.Errorf("it returned %v; told: %t", err, cancelled.told)
 	}
 	left, err := os.ReadDir(dir)
 	if err != nil || len(left) > 0 {
@@ -71,16 +71,18 @@ func TestInterrupted(t *testing.T) {
 	}
 }
 
-// cancelOn cancels when a text is written.
+// cancelOn cancels when a text is written, and notes whether the end says so.
 type cancelOn struct {
 	text   string
 	cancel func()
+	told   bool
 }
 
 func (c *cancelOn) Write(p []byte) (int, error) {
 	if strings.Contains(string(p), c.text) {
 		c.cancel()
 	}
+	c.told = c.told || strings.Contains(string(p), "Interrupted")
 	return len(p), nil
 }
 

@@ -24,18 +24,14 @@ func (d *drill) list() []fault {
 		{"replies are cut", d.cutReplies},
 	}
 	if len(d.redis) > 0 {
-		list = append(list, fault{"a Redis comes back empty", d.wipeRedis},
-			fault{"a Redis comes back old", d.oldRedis})
+		replace := fault{"what is quarantined is replaced", d.replace}
+		list = append(list, fault{"a Redis comes back empty", d.wipeRedis}, replace,
+			fault{"a Redis comes back old", d.oldRedis}, replace)
 	}
 	if d.mariadb == nil {
-		list = append(list, fault{"budgetd with SQLite is killed", d.killNode})
-	} else {
-		list = append(list, fault{"MariaDB is killed", d.killMariaDB})
+		return append(list, fault{"budgetd with SQLite is killed", d.killNode})
 	}
-	if len(d.redis) > 0 {
-		list = append(list, fault{"what is quarantined is replaced", d.replace})
-	}
-	return list
+	return append(list, fault{"MariaDB is killed", d.killMariaDB})
 }
 
 // faults lets all of them happen, round by round, and writes down what each did to the units.
@@ -90,7 +86,7 @@ func (d *drill) awaitStores(ctx context.Context) error {
 	})
 }
 
-// replace appends as many units as were quarantined in this round, as an operator may.
+// replace appends as many units as were quarantined since the last time, as an operator may.
 func (d *drill) replace(ctx context.Context) error {
 	b := d.books[len(d.books)-1]
 	v, err := d.asks.Budget(ctx, b.name)
@@ -145,20 +141,22 @@ func (d *drill) killMariaDB(ctx context.Context) error {
 
 // cutReplies swallows some replies of every server: each did what it was asked, and nobody hears.
 func (d *drill) cutReplies(ctx context.Context) error {
-	const oneIn = 7
-	cut := map[*wire]int64{}
+	const oneIn = 15
+	before := map[*process]int64{}
 	for _, p := range d.all() {
-		cut[p.wire] = p.wire.cut.Load()
+		before[p] = p.wire.cut.Load()
 		p.wire.oneIn.Store(oneIn)
+		defer p.wire.oneIn.Store(0)
 	}
-	err := d.awaitAccepted(ctx)
-	for _, p := range d.all() {
-		p.wire.oneIn.Store(0)
-		if err == nil && p.wire.cut.Load() == cut[p.wire] {
-			err = fmt.Errorf("no reply of %s was cut", p.name)
-		}
-	}
-	return err
+	return errors.Join(d.awaitAccepted(ctx), eventually(ctx, "a reply of every server is cut",
+		func() error {
+			for p, cut := range before {
+				if p.wire.cut.Load() == cut {
+					return errors.New("none of " + p.name)
+				}
+			}
+			return nil
+		}))
 }
 
 func (d *drill) wipeRedis(ctx context.Context) error {

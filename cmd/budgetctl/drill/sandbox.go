@@ -31,13 +31,13 @@ type programs struct{ budgetd, mariadbd, installer, redis string }
 // find looks for the programs. It returns notes about those that are missing and done without.
 func find(o Options) (found programs, notes []string, err error) {
 	beside, _ := os.Executable() // without it PATH is looked at
-	found.budgetd = firstProgram(o.Budgetd, filepath.Join(filepath.Dir(beside), "budgetd"), "budgetd")
+	names := []string{filepath.Join(filepath.Dir(beside), "budgetd"), "budgetd"}
 	if o.Budgetd != "" {
-		found.budgetd = firstProgram(o.Budgetd)
+		names = []string{o.Budgetd}
 	}
-	if found.budgetd == "" {
-		return found, nil, fmt.Errorf("no budgetd %s: name it with --budgetd PATH",
-			strings.TrimSpace(o.Budgetd+" beside budgetctl or on PATH"))
+	if found.budgetd = firstProgram(names...); found.budgetd == "" {
+		return found, nil, fmt.Errorf("none of %s is a program: name budgetd with --budgetd PATH",
+			strings.Join(names, ", "))
 	}
 	if !o.SQLite {
 		found.mariadbd = firstProgram("mariadbd", "/usr/sbin/mariadbd", "/usr/local/sbin/mariadbd")
