@@ -14,11 +14,12 @@ type Book struct {
 	Durability   budget.Durability
 	Type         budget.Type
 	Unit         budget.Unit
-	// StartAt and EndAt bound it as its definition does; Paused: an operator paused it.
-	StartAt, EndAt time.Time
-	Paused         bool
-	Unlimited      bool
-	Figures        ledger.Figures
+	// StartAt and EndAt bound it as its definition does; Paused: an operator paused it;
+	// Archived: lists leave it out.
+	StartAt, EndAt   time.Time
+	Paused, Archived bool
+	Unlimited        bool
+	Figures          ledger.Figures
 	// Adjusted is the sum of the adjustments that are done, Shrinks that of the shrinks that wait;
 	// both in minor units, Shrinks positive.
 	Adjusted, Shrinks int64

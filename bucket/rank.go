@@ -34,7 +34,9 @@ type Selection struct {
 	Type   budget.Type
 	Status budget.Status
 	// Search is a part of the name, or of the tenant and the name with a slash between; "": all.
-	Search     string
+	Search string
+	// Archived selects archived budgets too.
+	Archived   bool
 	By         RankBy
 	Descending bool
 	// Skip is how many come before the page, Size how many are in it.

@@ -65,6 +65,8 @@ func overseerOf(n int, now *time.Time) *Overseer {
 func TestRank(t *testing.T) {
 	now := time.Unix(1_800_000_000, 0)
 	o := overseerOf(100, &now)
+	o.stand = append(o.stand, standing{id: 101, tenant: "default", name: "campaign-000100",
+		key: "default/campaign-000100", terms: budget.Definition{Archived: true}})
 	for _, test := range []struct {
 		s     bucket.Selection
 		total int
@@ -84,6 +86,10 @@ func TestRank(t *testing.T) {
 		{bucket.Selection{Status: budget.Paused}, 0, 0},
 		{bucket.Selection{Covers: func(_, name string) bool { return name == "campaign-000007" }}, 1, 8},
 		{bucket.Selection{Skip: 200}, 100, 0},
+		{bucket.Selection{Skip: 90}, 100, 91},
+		{bucket.Selection{Skip: 90, Archived: true}, 101, 91},
+		{bucket.Selection{Search: "campaign-000100"}, 0, 0},
+		{bucket.Selection{Search: "campaign-000100", Archived: true}, 1, 101},
 	} {
 		test.s.Size = 10
 		got := o.Rank(test.s)

@@ -66,8 +66,9 @@ func (o *Overseer) Page(_ context.Context, books []bucket.Book) error {
 		b := &books[i]
 		f := &b.Figures
 		s := standing{id: b.Budget, tenant: b.Tenant, name: b.Name, kind: b.Type, unit: b.Unit,
-			key:       strings.ToLower(b.Tenant + "/" + b.Name),
-			terms:     budget.Definition{StartAt: b.StartAt, EndAt: b.EndAt, Paused: b.Paused},
+			key: strings.ToLower(b.Tenant + "/" + b.Name),
+			terms: budget.Definition{StartAt: b.StartAt, EndAt: b.EndAt, Paused: b.Paused,
+				Archived: b.Archived},
 			unlimited: b.Unlimited, total: f.Total, held: f.Held, used: f.Used,
 			left:        f.Unfunded + f.Undistributed + f.Remaining + f.InTransit(),
 			quarantined: f.Quarantined, fenced: b.Fenced}
@@ -128,7 +129,7 @@ func (o *Overseer) Rank(sel bucket.Selection) bucket.Ranking {
 		switch {
 		case sel.Tenant != "" && s.tenant != sel.Tenant, sel.Type != "" && s.kind != sel.Type,
 			sel.Status != "" && s.terms.StatusAt(now) != sel.Status,
-			sel.Covers != nil && !sel.Covers(s.tenant, s.name):
+			s.terms.Archived && !sel.Archived, sel.Covers != nil && !sel.Covers(s.tenant, s.name):
 		case search == "" || strings.Contains(s.key, search):
 			found = append(found, s)
 		}
@@ -228,7 +229,9 @@ func (o *Overseer) Standings(most int) bucket.Standings {
 	for i := range all {
 		s := &all[i]
 		status := s.terms.StatusAt(now)
-		out.Statuses[status]++
+		if !s.terms.Archived {
+			out.Statuses[status]++
+		}
 		out.Fenced += s.fenced
 		out.Quarantined += s.quarantined
 		p := s.projection(now)

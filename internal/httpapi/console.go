@@ -229,9 +229,9 @@ var ranks = []bucket.RankBy{bucket.ByName, bucket.ByRemaining, bucket.ByUsedShar
 // rank reads the page of budgets that a search or an order names: parameters q, sort (with a minus
 // in front: the other way round) and skip.
 func (a *API) rank(c *call, page bucket.Page) (answer, error) {
-	query := c.query("tenant", "status", "type", "page_size", "q", "sort", "skip")
+	query := c.query("tenant", "status", "type", "page_size", "archived", "q", "sort", "skip")
 	s := bucket.Selection{Tenant: page.Tenant, Type: page.Type, Status: page.Status,
-		Search: query.Get("q"), Size: page.Size, By: bucket.ByName}
+		Search: query.Get("q"), Archived: page.Archived, Size: page.Size, By: bucket.ByName}
 	if c.principal != nil {
 		s.Covers = c.principal.Scope.Covers
 	}
@@ -260,7 +260,8 @@ func (a *API) rank(c *call, page bucket.Page) (answer, error) {
 	if len(found.IDs) == 0 {
 		return answer{body: out}, nil
 	}
-	views, err := a.service.List(c.ctx, bucket.Page{IDs: found.IDs, Size: len(found.IDs)})
+	views, err := a.service.List(c.ctx, bucket.Page{IDs: found.IDs, Size: len(found.IDs),
+		Archived: page.Archived})
 	byID := make(map[int64]*bucket.View, len(views))
 	for i := range views {
 		byID[views[i].Definition.ID] = &views[i]

@@ -18,7 +18,7 @@ const (
 
 // selectBooks sums the columns of a range of budgets in one statement, hence in one snapshot.
 var selectBooks = `SELECT u.id, u.tenant, u.name, u.durability, u.unlimited, u.total_quantity,
-		u.type, u.unit, u.start_ms, u.end_ms, u.is_paused,
+		u.type, u.unit, u.start_ms, u.end_ms, u.is_paused, u.is_archived,
 	u.undistributed_quantity, u.quarantined_quantity, u.forfeited_quantity,
 	u.pending_shrink_quantity, u.unfunded_quantity, u.period, u.period_start_ms, u.period_end_ms,
 	u.is_over,
@@ -63,6 +63,7 @@ type bookRow struct {
 	StartMS       int64  `db:"start_ms"`
 	EndMS         int64  `db:"end_ms"`
 	IsPaused      int64  `db:"is_paused"`
+	IsArchived    int64  `db:"is_archived"`
 	Unlimited     int64  `db:"unlimited"`
 	Total         int64  `db:"total_quantity"`
 	Undistributed int64  `db:"undistributed_quantity"`
@@ -92,7 +93,8 @@ type bookRow struct {
 func (r *bookRow) book() bucket.Book {
 	return bucket.Book{Budget: r.ID, Tenant: r.Tenant, Name: r.Name,
 		Type: budget.Type(r.Type), Unit: budget.Unit(r.Unit), Paused: r.IsPaused == 1,
-		StartAt: engine.FromMS(r.StartMS), EndAt: engine.FromMS(r.EndMS),
+		Archived: r.IsArchived == 1,
+		StartAt:  engine.FromMS(r.StartMS), EndAt: engine.FromMS(r.EndMS),
 		Durability: budget.Durability(r.Durability), Unlimited: r.Unlimited == 1, Adjusted: r.Adjusted,
 		Shrinks: r.Shrinks, Fenced: r.Fenced, FencedUnits: r.FencedUnits, Entries: r.Entries,
 		Figures: ledger.Figures{Total: r.Total, Undistributed: r.Undistributed,

@@ -1,0 +1,92 @@
+package e2e
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"testing"
+	"time"
+
+	"github.com/budgetd/budgetd/budget"
+	"github.com/budgetd/budgetd/client"
+)
+
+// TestStartIsMoved: a start is moved while it is to come. Until the new start deductions are refused
+// with that instant, afterwards they are served, in both modes.
+func TestStartIsMoved(t *testing.T) {
+	eachWorld(t, func(w *dailyWorld, mode string) {
+		name, later := "moved-"+mode, time.Now().Add(time.Hour).Truncate(time.Second)
+		w.does("create %s --type promo --total 100 --buckets 2 --durability %s --start %s", name, mode, later.Format(time.RFC3339))
+		take := func() error {
+			_, err := w.next().client().Deduct(context.Background(), name, client.DeductRequest{RequestID: "a", Amount: 5})
+			return err
+		}
+		refused := func(start time.Time) error {
+			err := take()
+			if err == nil {
+				w.Fatalf("%s is sold before it starts", name)
+			}
+			if p := problem(err); p.Code != budget.BudgetNotEffective || !p.StartAt.Equal(start) {
+				return fmt.Errorf("want a refusal until %s: %w", start, err)
+			}
+			return nil
+		}
+		must(w.T, refused(later))
+		later = later.Add(time.Hour)
+		w.does("set %s --start %s", name, later.Format(time.RFC3339))
+		eventually(w.T, time.Minute, name+" starts later on every node", func() error { // I8: within 1 s
+			for range w.nodes {
+				if err := refused(later); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+		soon := time.Now().Add(3 * time.Second).Truncate(time.Second)
+		w.does("set %s --start %s", name, soon.Format(time.RFC3339))
+		eventually(w.T, time.Minute, name+" starts", take)
+		if now := time.Now(); now.Before(soon) {
+			w.Errorf("sold at %s, before the start at %s", now, soon)
+		}
+		w.audited(name, 100, 5)
+		if status, said := w.run("set %s --start %s", name, later.Format(time.RFC3339)); status == 0 {
+			w.Errorf("the start of a budget that has begun is moved:\n%s", said)
+		}
+	})
+}
+
+// TestArchivedAreNotFound: an archived budget is in no list, search or order and in no total, unless
+// archived ones are asked for.
+func TestArchivedAreNotFound(t *testing.T) {
+	n := start(t, t.TempDir())
+	c, ctx := n.client(), context.Background()
+	create(t, c, "gone-stays", 10, 1)
+	createBudget(t, c, client.CreateRequest{Name: "gone-sale", Unit: budget.Count, Type: budget.Promo,
+		TotalQuantity: 10, BucketQuantity: 1, EndAt: time.Now().Add(time.Second)})
+	yes := true
+	eventually(t, time.Minute, "it is over and archived", func() error {
+		_, err := c.Patch(ctx, "gone-sale", client.PatchRequest{Archived: &yes})
+		return err
+	})
+	for _, test := range []struct {
+		query string
+		total int
+	}{{"q=gone&archived=true", 2}, {"q=gone", 1}, {"sort=-name", 1}, {"skip=1", 1},
+		{"skip=1&archived=true", 2}} {
+		eventually(t, time.Minute, test.query, func() error {
+			answer, err := http.Get("http://" + n.addr + "/v1/budgets?" + test.query)
+			must(t, err)
+			defer answer.Body.Close()
+			var page struct {
+				Total   int             `json:"total"`
+				Budgets []client.Budget `json:"budgets"`
+			}
+			must(t, json.NewDecoder(answer.Body).Decode(&page))
+			if page.Total != test.total {
+				return fmt.Errorf("status %d, total %d, want %d", answer.StatusCode, page.Total, test.total)
+			}
+			return nil
+		})
+	}
+}
