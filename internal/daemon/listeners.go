@@ -99,7 +99,7 @@ func (d *doors) serve(ctx context.Context, c config.Config, api httpapi.Config, 
 
 // stop tells balancers, stops accepting, and lets requests under way finish.
 func (d *doors) stop(ctx context.Context, stop config.Stop, log *slog.Logger) {
-	log.Info("stopping", "notice", stop.Notice.String())
+	log.Info("stopping", "notice", stop.Notice)
 	for _, one := range d.all {
 		one.api.Leave()
 	}

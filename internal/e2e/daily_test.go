@@ -212,7 +212,31 @@ func TestHourlyBudget(t *testing.T) {
 			!strings.Contains(said, "budget_exhausted") {
 			w.Errorf("more than there will ever be: status %d\n%s", status, said)
 		}
+		w.lowered("lowered-"+mode, zone, mode)
 	})
+}
+
+// lowered checks that the open period shows the hour's figures under a lower quantity that is not used
+// up, alone and in the list, and that exactly its rest is sold.
+func (w *dailyWorld) lowered(name, zone, mode string) {
+	w.Helper()
+	w.does("create %s --total 10000 --every hour --quantity 1000 --buckets 4 --timezone %s --durability %s",
+		name, zone, mode)
+	w.does("deduct %s 600 --request-id first", name)
+	w.agrees(name, 10_000, 600, 9_000, 1000, 600)
+	w.does("set %s --every hour --quantity 800", name)
+	w.agrees(name, 10_000, 600, 9_200, 800, 600)
+	page, err := w.next().client().List(context.Background(), client.Filter{})
+	must(w.T, err)
+	for _, b := range page.Budgets {
+		if b.Name == name && (b.Period == nil || b.Period.Total != 800 || b.Period.Used != 600) {
+			w.Errorf("the list has period %+v", b.Period)
+		}
+	}
+	if sold := w.sells(name, "rest", time.Hour); sold != 200 {
+		w.Errorf("sold %d of the 200 units that are left of 800", sold)
+	}
+	w.agrees(name, 10_000, 800, 9_200, 800, 800)
 }
 
 // TestEqualParts: a total over four hours is released in quarters, and an append goes on at once with
