@@ -12,7 +12,7 @@ import (
 	"github.com/budgetd/budgetd/internal/contract"
 )
 
-var update = flag.Bool("update", false, "write docs/API.md and docs/errors")
+var update = flag.Bool("update", false, "write docs/API.md, docs/errors and the answers of examples")
 
 // TestPagesInDocs: docs/API.md and docs/errors are what openapi.yaml gives; go generate writes them.
 func TestPagesInDocs(t *testing.T) {

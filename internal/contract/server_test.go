@@ -51,7 +51,7 @@ func start(t *testing.T, more ...string) *node {
 	if !strings.Contains(all, "auth:") {
 		all += "auth: keys\n"
 	}
-	text := "listen: 127.0.0.1:0\ndatabase:\n  dsn: " + filepath.Join(dir, "budgetd.db") +
+	text := "listen: 127.0.0.1:0\nnode: {name: node-1}\ndatabase:\n  dsn: " + filepath.Join(dir, "budgetd.db") +
 		"\ninstances:\n  - {name: redis-a, driver: redis, addrs: [\"" + first.Addr() + "\"]}\n" +
 		"  - {name: redis-b, driver: redis, addrs: [\"" + second.Addr() + "\"]}\n" +
 		"recycle:\n  stranded_share: 0\n" + all
@@ -86,7 +86,7 @@ func run(t *testing.T, file string) *node {
 			n.URL = "http://" + found[1]
 			if answer, err := http.Get(n.URL + "/readyz"); err == nil {
 				answer.Body.Close()
-				if answer.StatusCode == http.StatusOK {
+				if answer.StatusCode == http.StatusOK && n.reaches(t, 2) {
 					return n
 				}
 			}
@@ -95,6 +95,12 @@ func run(t *testing.T, file string) *node {
 			t.Fatalf("budgetd is not ready:\n%s", log.String())
 		}
 	}
+}
+
+// reaches reports whether the server has reached so many instances, and noted it.
+func (n *node) reaches(t *testing.T, instances int) bool {
+	e := n.ask(t, "GET", "/v1/instances", "")
+	return bytes.Count(e.received, []byte(`"activation":1,"reachable":true`)) == instances
 }
 
 // TestServed: the server has a route for every call of the document.
@@ -127,4 +133,43 @@ func TestServed(t *testing.T) {
 			}
 		}
 	}
+}
+
+// exchange is a request with its answer.
+type exchange struct {
+	request  *http.Request
+	sent     string
+	answer   *http.Response
+	received []byte
+}
+
+// ask sends a request with the first key. Headers come as name, value; an empty value removes one.
+func (n *node) ask(t *testing.T, method, target, body string, header ...string) *exchange {
+	t.Helper()
+	r, err := http.NewRequest(method, n.URL+target, strings.NewReader(body))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if body == "" {
+		r.Body = http.NoBody
+	} else {
+		r.Header.Set("Content-Type", "application/json")
+	}
+	r.Header.Set("Authorization", "Bearer "+n.token)
+	for i := 0; i < len(header); i += 2 {
+		r.Header.Del(header[i])
+		if header[i+1] != "" {
+			r.Header.Set(header[i], header[i+1])
+		}
+	}
+	e := &exchange{request: r, sent: body}
+	e.answer, err = http.DefaultTransport.RoundTrip(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer e.answer.Body.Close()
+	if e.received, err = io.ReadAll(e.answer.Body); err != nil {
+		t.Fatal(err)
+	}
+	return e
 }

@@ -43,7 +43,7 @@ func Run(t *testing.T, target Target, changed func() string) {
 // check sends the case and returns what is wrong with the answer.
 func (c Case) check(target Target) error {
 	began := time.Now()
-	answer, body, err := c.send(target)
+	answer, body, err := c.Send(target)
 	if len(c.Statuses) == 0 {
 		if err == nil {
 			return fmt.Errorf("answered %d %.200s, want a closed connection", answer.StatusCode, body)
@@ -124,8 +124,8 @@ func (c Case) judgeItem(answer *http.Response, body []byte) error {
 	return c.judge(c.Statuses[0], batch.Results[0])
 }
 
-// send writes the request to a connection of its own and reads the answer.
-func (c Case) send(target Target) (*http.Response, []byte, error) {
+// Send writes the request to a connection of its own and reads the answer.
+func (c Case) Send(target Target) (*http.Response, []byte, error) {
 	connection, err := net.DialTimeout("tcp", target.Addr, patience)
 	if err != nil {
 		return nil, nil, err
