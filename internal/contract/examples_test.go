@@ -1,6 +1,7 @@
 package contract_test
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"maps"
@@ -10,6 +11,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/pb33f/libopenapi/datamodel/high/base"
 	v3 "github.com/pb33f/libopenapi/datamodel/high/v3"
@@ -47,7 +49,8 @@ var varying = []string{"created_at", "updated_at", "effective_at", "counted_at",
 	"receipt", "token", "id", "key_id", "head", "removed", "hash", "seq", "correlation_id", "source",
 	"next", "next_page_token", "number", "retry_after", "rate_per_s", "last_used_at", "detail",
 	"before", "after", "run", "expires_at",
-	"revoked_at", "target", "keys", "held_at", "address", "version", "seen_at"}
+	"revoked_at", "target", "keys", "held_at", "address", "version", "seen_at",
+	"started_at"}
 
 // TestExamples sends every example of the document to a server, which answers as documented.
 func TestExamples(t *testing.T) {
@@ -55,6 +58,7 @@ func TestExamples(t *testing.T) {
 	n := start(t)
 	examples, sent := d.examples(), map[string]bool{}
 	recorded := map[string][]byte{}
+	n.showsItself(t)
 	var key string // the id of the last key that was made
 	for _, name := range scenario {
 		if method, rest, raw := strings.Cut(name, " "); raw {
@@ -102,6 +106,18 @@ func TestExamples(t *testing.T) {
 	if *update {
 		write(t, recorded)
 	}
+}
+
+// showsItself waits until the node is in the list of nodes, which it writes every two seconds.
+func (n *node) showsItself(t *testing.T) {
+	t.Helper()
+	for range 500 {
+		if e := n.ask(t, "GET", "/v1/nodes", ""); bytes.Contains(e.received, []byte("seen_at")) {
+			return
+		}
+		time.Sleep(20 * time.Millisecond)
+	}
+	t.Fatal("the node is not in the list of nodes within 10 s")
 }
 
 const keyExample = "4t7kq2ab9c3x"
