@@ -32,7 +32,7 @@ func (w *wave) repeat(o *op, r *bucket.Record) {
 	}
 	a := w.answer(o, r.Epoch)
 	a.Amount, a.State, a.Replayed = r.Amount, stateOf(r), r.Nonce != o.Nonce
-	a.Remaining = o.Route.Epoch.Outstanding
+	a.RemainingUnknown = !a.Unlimited // the ledger may lag behind this very deduction
 	o.Spent = o.state.Spent.Load()
 	if w.Seen > deduct.InTime {
 		w.Finish(&o.Op)

@@ -295,3 +295,17 @@ func TestCollectsAreCounted(t *testing.T) {
 		}
 	})
 }
+
+// TestReplayHasNoOlderFigures: the figures of a repeated answer are after its deduction, or left out.
+func TestReplayHasNoOlderFigures(t *testing.T) {
+	everywhere(t, 1, func(w *world) {
+		b := w.create(promo("replay", 100, 1))
+		for range 2 {
+			a, err := w.node.Deduct(w.Context(), bucket.DeductRequest{Budget: ref(b), RequestID: "a", Amount: 5})
+			w.ok(err)
+			if !a.RemainingUnknown && a.Remaining > 95 || !a.FiguresUnknown && a.BudgetRemaining > 95 {
+				w.Errorf("after 5 of 100: %+v", a)
+			}
+		}
+	})
+}
