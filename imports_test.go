@@ -133,7 +133,7 @@ var technologies = map[string][]string{
 	"go.opentelemetry.io/otel/sdk":   {"internal/daemon", "bucket/span"},
 	"github.com/chromedp":            {"internal/console"},
 	"github.com/yuin/goldmark":       {"internal/contract"},
-	"github.com/pb33f":              {"internal/contract"},
+	"github.com/pb33f":               {"internal/contract"},
 }
 
 // never are packages that must not be linked into a command, however indirectly.
