@@ -58,7 +58,9 @@ func (l *lane) giveUp(m *remembered, why string) {
 func storeDown(lane bucket.Lane, cause error) *budget.Error {
 	e := &budget.Error{Code: budget.Unavailable, Op: "reach a store", Err: cause,
 		RetryAfter: time.Second,
-		Reason:     budget.ReasonStoreDown, Message: "lane " + lane.String() + " cannot be used now"}
+		Reason:     budget.ReasonStoreDown,
+		Message: "the store of the budget's bucket (lane " + lane.String() +
+			") cannot be used now: repeat later; `budgetctl instances` says why"}
 	var known *budget.Error
 	if errors.As(cause, &known) && known.Reason != "" {
 		e.Reason = known.Reason
