@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # Runs everything that a change can break: the linters, then the tests of all modules beside one
-# MariaDB and one Redis that all of them share (internal/testservers/lend). One package more than
-# there are processors runs at a time, because many tests wait for the clock or a server. It installs
-# what the tests need (scripts/test-deps.sh) and ends with what it did not run.
+# MariaDB and one Redis that all of them share (internal/testservers/lend). The end-to-end tests, which
+# mostly wait, run beside all others. It installs what the tests need (scripts/test-deps.sh) and ends
+# with what it did not run.
 #
 #	scripts/test.sh            everything
 #	scripts/test.sh PACKAGE... tests of these packages only, such as ./bucket/...
@@ -17,8 +17,10 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 # processes; scripts/proof.sh runs those with the race detector in both.
 concurrent='^(bucket|trail|internal/(sqlstore|redisstore|memstore|httpapi|daemon|edge|guard))(/|$)'
 
-# The longest go first, so that none of them is left to run alone at the end.
-first='^internal/(e2e|chaos|crashpoints|console|sqlstore/transfer|sqlstore/commit|redisstore)$'
+# The longest go first, so that none of them is left to run alone at the end. The end-to-end tests take
+# longest and mostly wait: they run beside all others.
+first='^internal/(chaos|crashpoints|console|sqlstore/transfer|sqlstore/commit|redisstore)$'
+waiting='^internal/e2e$'
 
 scripts/test-deps.sh
 
@@ -72,7 +74,7 @@ tests() {
 	local packages=()
 	mapfile -t packages
 	[ "${#packages[@]}" = 0 ] && return
-	go test -timeout 20m -p "$(($(nproc) + 1))" "$@" "${packages[@]/#/./}"
+	go test -timeout 20m -p "$(nproc)" "$@" "${packages[@]/#/./}"
 }
 
 # folders lists the packages asked for by their folders, the longest first.
@@ -87,8 +89,11 @@ folders() {
 everything() {
 	local status=0
 	folders "$@" >"$build/all"
-	{ grep -vE "$concurrent" "$build/all" || true; } | tests || status=1
+	{ grep -E "$waiting" "$build/all" || true; } | tests >"$build/waiting.log" 2>&1 &
+	{ grep -vE "$concurrent|$waiting" "$build/all" || true; } | tests || status=1
 	{ grep -E "$concurrent" "$build/all" || true; } | tests -race || status=1
+	wait $! || status=1
+	cat "$build/waiting.log"
 	return "$status"
 }
 
@@ -101,7 +106,7 @@ set -m
 	mkdir "$build/programs"
 	go build -o "$build/programs" ./cmd/budgetd ./cmd/budgetctl ./internal/testservers/lend
 	export -f tests folders everything
-	export build concurrent first BUDGETD_TEST_PROGRAMS=$build/programs
+	export build concurrent first waiting BUDGETD_TEST_PROGRAMS=$build/programs
 	# shellcheck disable=SC2016 # the inner shell expands it
 	exec "$build/programs/lend" "$work/servers" bash -euo pipefail -c '
 		[ $# = 0 ] || { everything "$@"; exit; }
