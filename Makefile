@@ -18,8 +18,8 @@ test: ## lint, and run every test, with short forms of the proofs (installs test
 	@scripts/test.sh
 
 .PHONY: lint
-lint: ## gofmt, go vet, golangci-lint, and shellcheck where installed
-	@scripts/lint.sh
+lint: ## gofmt, go vet, golangci-lint, secrets, known vulnerabilities, and shellcheck where installed
+	@scripts/lint.sh --vulnerabilities
 
 .PHONY: proof
 proof: ## the long forms of all proofs, one after the other, with a table at the end (90 minutes)

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Checks format and style: gofmt, go vet, golangci-lint as tools/go.mod pins it, and shellcheck where
-# it is installed; it says so where it is not. It also looks for secrets in tracked files.
+# it is installed; it says so where it is not. It also looks for secrets in tracked files, and, with
+# --vulnerabilities, for known ones in what is built in, where the database can be reached.
 set -eu
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
@@ -43,5 +44,15 @@ if command -v shellcheck >/dev/null; then
 	check shellcheck -e SC2317 scripts/*.sh bench/*.sh .ci/run
 else
 	echo "lint: shellcheck is not installed: the scripts were not checked"
+fi
+if [ "${1-}" = --vulnerabilities ]; then
+	echo "lint: govulncheck ./..."
+	found=0
+	go tool -modfile=tools/go.mod govulncheck ./... || found=$?
+	case $found in
+	0) ;;
+	3) status=1 ;; # what it documents for vulnerabilities that are called
+	*) echo "lint: govulncheck could not run, see above: nothing is known about vulnerabilities" ;;
+	esac
 fi
 exit "$status"
