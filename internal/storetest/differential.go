@@ -23,7 +23,10 @@ func Differential(t *testing.T, one, two Subject) {
 	rapid.Check(t, func(t *rapid.T) {
 		run++
 		p := &pair{a: a, b: b, toA: toA, toB: toB, first: run * 1000, epochs: map[int64]int64{}}
-		p.terms = [2]*pairTerms{p.termsOf(1), p.termsOf(2)}
+		nowA, nowB := a.now(), b.now() // read once: both versions of a limit have the same window
+		for i := range p.terms {
+			p.terms[i] = &pairTerms{termsOf(int64(i+1), nowA), termsOf(int64(i+1), nowB)}
+		}
 		t.Repeat(map[string]func(*rapid.T){
 			"set": p.set, "take": p.take, "open": p.open, "grant": p.grant, "deduct": p.deduct,
 			"again": p.deduct,
@@ -45,21 +48,17 @@ type pair struct {
 // pairTerms are the same terms by the clocks of both stores.
 type pairTerms struct{ a, b *bucket.Terms }
 
-func (p *pair) termsOf(version int64) *pairTerms {
-	of := func(now int64) *bucket.Terms {
-		return &bucket.Terms{LimitsVersion: version, EndMS: now + 1e9, Limits: []bucket.LimitTerms{
-			{Name: "day", Changed: 1, Kind: budget.WindowCalendar, FromMS: now - 1e6, ToMS: now + 1e9,
-				Max:     20,
-				Measure: budget.MeasureAmount},
-			{Name: "all", Changed: version, Kind: budget.WindowLifetime, Max: 6,
-				Measure: budget.MeasureCount},
-			{Name: "hit", Changed: 1, Kind: budget.WindowFirstHit, LengthMS: 1e9, Max: 30,
-				Measure: budget.MeasureAmount},
-			{Name: "slide", Changed: version, Kind: budget.WindowSliding, LengthMS: 1e9, SlotMS: 1e8,
-				Max:     25,
-				Measure: budget.MeasureAmount}}[:2*version]}
-	}
-	return &pairTerms{of(p.a.now()), of(p.b.now())}
+// termsOf returns one of two versions of the terms by a store's clock.
+func termsOf(version, now int64) *bucket.Terms {
+	return &bucket.Terms{LimitsVersion: version, EndMS: now + 1e9, Limits: []bucket.LimitTerms{
+		{Name: "day", Changed: 1, Kind: budget.WindowCalendar, FromMS: now - 1e6, ToMS: now + 1e9,
+			Max: 20, Measure: budget.MeasureAmount},
+		{Name: "all", Changed: version, Kind: budget.WindowLifetime, Max: 6,
+			Measure: budget.MeasureCount},
+		{Name: "hit", Changed: 1, Kind: budget.WindowFirstHit, LengthMS: 1e9, Max: 30,
+			Measure: budget.MeasureAmount},
+		{Name: "slide", Changed: version, Kind: budget.WindowSliding, LengthMS: 1e9, SlotMS: 1e8,
+			Max: 25, Measure: budget.MeasureAmount}}[:2*version]}
 }
 
 // same compares two answers; instants may differ.
