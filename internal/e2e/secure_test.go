@@ -97,6 +97,14 @@ func (w *secureWorld) keys(n *node, root string) map[string]string {
 // roles: each key may do what its role and those below it may, and nothing of another tenant.
 func (w *secureWorld) roles(t *testing.T, nodes []*node, keys map[string]string) {
 	ctx := context.Background()
+	for _, n := range nodes {
+		for name, key := range keys {
+			eventually(t, 10*time.Second, "the node knows the key "+name, func() error {
+				_, err := w.client(n, key).Whoami(ctx)
+				return err
+			})
+		}
+	}
 	admin := w.client(nodes[0], keys["admin"], client.WithTenant("shop"))
 	_, err := admin.Create(ctx, client.CreateRequest{Name: "sale", Tenant: "shop", Unit: budget.Count, Type: budget.Promo,
 		TotalQuantity: 100_000, BucketQuantity: 6})
