@@ -21,7 +21,7 @@ type Webhook struct {
 	Enabled     bool     `json:"enabled"`
 	// Disabled is operator, failing or gone; "" while it is enabled.
 	Disabled string `json:"disabled,omitzero"`
-	// FailingSince is the first failed attempt since the last success; zero: there is none.
+	// FailingSince is the first failed attempt since the last success; zero if the last one succeeded.
 	FailingSince time.Time `json:"failing_since,omitzero"`
 	CreatedAt    time.Time `json:"created_at"`
 	CreatedBy    string    `json:"created_by,omitzero"`

@@ -95,7 +95,7 @@ type Config struct {
 	// Rand fills a slice with random bytes; crypto/rand when nil.
 	Rand     func([]byte)
 	Observer Observer
-	// Tracer starts the spans of flights; nil: there are none.
+	// Tracer starts the spans of flights. If it is nil, flights have no spans.
 	Tracer   trace.Tracer
 	Settings Settings
 }

@@ -74,7 +74,7 @@ type Config struct {
 	// Rand fills a slice with random bytes; crypto/rand when nil.
 	Rand     func([]byte)
 	Observer bucket.Calls
-	// Tracer starts the spans of flights; nil: there are none.
+	// Tracer starts the spans of flights. If it is nil, flights have no spans.
 	Tracer   trace.Tracer
 	Settings Settings
 }

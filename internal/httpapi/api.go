@@ -73,7 +73,7 @@ type Config struct {
 	Log     *slog.Logger
 	// Observer may be nil.
 	Observer Observer
-	// Tracer starts the spans of requests; nil: there are none.
+	// Tracer starts the spans of requests. If it is nil, requests have no spans.
 	Tracer trace.Tracer
 	// Metrics answers /metrics; nil: no such route.
 	Metrics http.Handler

@@ -1543,7 +1543,7 @@ export interface components {
             value?: string;
             used?: components["schemas"]["Units"];
             max?: components["schemas"]["Units"];
-            /** @description The first instant at which the request fits; left out where there is none. */
+            /** @description The first instant at which the request fits; absent if it never fits. */
             reset_at?: components["schemas"]["Instant"];
             /** @description As things are defined, the request can never be accepted. */
             never?: boolean;
@@ -2103,9 +2103,9 @@ export interface components {
             target: string;
             request_id: string;
             correlation_id: string;
-            /** @description The definition before the call, as a text; null where there was none. */
+            /** @description The definition before the call, as text; null if there was no definition. */
             before: string | null;
-            /** @description The definition after the call, as a text; null where there is none. */
+            /** @description The definition after the call, as text; null if the call left no definition. */
             after: string | null;
             outcome: string;
             times: components["schemas"]["Number"];
@@ -2145,7 +2145,7 @@ export interface components {
             value?: string;
             used?: components["schemas"]["Units"];
             max?: components["schemas"]["Units"];
-            /** @description The first instant at which the request fits; left out where there is none. */
+            /** @description The first instant at which the request fits; absent if it never fits. */
             reset_at?: components["schemas"]["Instant"];
             /** @description All limits that would be exceeded, with what was asked. */
             limits?: components["schemas"]["LimitState"][];
