@@ -110,7 +110,7 @@ func NewBudgets(c BudgetsConfig) (*Budgets, error) {
 }
 
 func overloaded(op string) *budget.Error {
-	e := budget.Refuse(budget.Unavailable, op, "too many requests are waiting already; repeat later")
+	e := budget.Refuse(budget.Unavailable, op, "too many requests are waiting; repeat later")
 	e.Reason, e.RetryAfter = budget.ReasonOverloaded, time.Second
 	return e
 }

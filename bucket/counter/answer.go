@@ -20,7 +20,7 @@ func (w *wave) accept(o *op) {
 	w.complete(o)
 }
 
-// repeat answers from the record of an id: it is the call's own if it has its nonce.
+// repeat answers from the record of an id. The record is this call's own if it has its nonce.
 func (w *wave) repeat(o *op, r *bucket.Record) {
 	switch {
 	case r.Void:
@@ -32,7 +32,7 @@ func (w *wave) repeat(o *op, r *bucket.Record) {
 	}
 	a := w.answer(o, r.Epoch)
 	a.Amount, a.State, a.Replayed = r.Amount, stateOf(r), r.Nonce != o.Nonce
-	a.RemainingUnknown = !a.Unlimited // the ledger may lag behind this very deduction
+	a.RemainingUnknown = !a.Unlimited // SQL may not have this deduction yet
 	o.Spent = o.state.Spent.Load()
 	if w.Seen > deduct.InTime {
 		w.Finish(&o.Op)
@@ -41,7 +41,7 @@ func (w *wave) repeat(o *op, r *bucket.Record) {
 	w.complete(o)
 }
 
-// stateOf is the state of a deduction by its record.
+// stateOf returns the state of a deduction according to its record.
 func stateOf(r *bucket.Record) ledger.State {
 	switch {
 	case r.Void:
@@ -52,7 +52,7 @@ func stateOf(r *bucket.Record) ledger.State {
 	return ledger.StateUsed
 }
 
-// answer makes an operation's result, without amount and figures.
+// answer fills an operation's result, without amount and figures.
 func (w *wave) answer(o *op, epoch int64) *bucket.DeductAnswer {
 	o.Answered = true
 	a := &o.Result.Answer
@@ -62,7 +62,7 @@ func (w *wave) answer(o *op, epoch int64) *bucket.DeductAnswer {
 	return a
 }
 
-// complete adds the figures to an answer, and reads them first if they are too old.
+// complete adds the figures to an answer. It reads them first if the cached ones are too old.
 func (w *wave) complete(o *op) {
 	if !o.Budget.Unlimited {
 		read := o.state.Fresh(w.Now, figuresAge)
@@ -77,7 +77,7 @@ func (w *wave) complete(o *op) {
 	w.Finish(&o.Op)
 }
 
-// offline is the answer where the only bucket that may serve a request is offline.
+// offline is the answer if the only bucket that may serve a request is offline.
 func offline(o *op) error {
 	e := budget.Refuse(budget.Unavailable, "deduct",
 		"the bucket of this request is offline in budget %s; bring it online", o.Budget.Name)

@@ -9,7 +9,8 @@ import (
 	"github.com/budgetd/budgetd/ledger"
 )
 
-// begin judges an operation by its budget's definition and hands it to the store of its bucket.
+// begin evaluates an operation against its budget's definition and sends it to the store of its
+// bucket.
 func (w *wave) begin(o *op) {
 	o.Step = deduct.StepBegin
 	if w.Seen > deduct.InTime {
@@ -28,7 +29,7 @@ func (w *wave) begin(o *op) {
 		w.Fail(&o.Op, err)
 		return
 	}
-	if !o.Unsure { // else, whatever the definition says by now, only the store can tell
+	if !o.Unsure { // otherwise only the store can tell, whatever the definition says now
 		if refusal := b.RefusalNow(o.Amount, w.SQLNow); refusal != nil {
 			w.refuse(o, refusal)
 			return
@@ -51,7 +52,7 @@ func (w *wave) begin(o *op) {
 	}
 }
 
-// toStore hands an operation to the lane of its bucket.
+// toStore sends an operation to the lane of its bucket.
 func (w *wave) toStore(o *op) {
 	l := w.s.laneOf(o.Route.Lane)
 	if l == nil {
@@ -61,8 +62,8 @@ func (w *wave) toStore(o *op) {
 	w.out.Put(l.deducts, o)
 }
 
-// refuse answers a refusal that depends on state once the record was looked up: a repeat of an
-// accepted id gets its outcome.
+// refuse looks up the record before it answers a refusal that depends on state: a repeat of an
+// accepted id gets the recorded outcome.
 func (w *wave) refuse(o *op, refusal error) {
 	o.Refusal = refusal
 	l := w.s.laneOf(o.Route.Lane)
@@ -73,7 +74,7 @@ func (w *wave) refuse(o *op, refusal error) {
 	w.out.Put(l.finds, o)
 }
 
-// advance decides about an operation that came back.
+// advance decides what follows after a step of an operation.
 func (w *wave) advance(o *op) {
 	switch o.Step {
 	case stepDeducted:
@@ -108,11 +109,11 @@ func (w *wave) advance(o *op) {
 	}
 }
 
-// judge acts on what the store said.
+// judge acts on the store's verdict.
 func (w *wave) judge(o *op) {
 	out := o.outcome
 	if out.Verdict != bucket.TooOld {
-		o.Unsure = false // the verdict is after an earlier attempt, if there was one
+		o.Unsure = false // an earlier attempt would have shown in the verdict
 	}
 	switch out.Verdict {
 	case bucket.Accepted:
@@ -146,8 +147,8 @@ func (w *wave) judge(o *op) {
 	}
 }
 
-// notDeducted acts on a call that failed. What may have been done is repeated with the same id
-// until the deadline: its record tells.
+// notDeducted acts on a failed call. A deduction that may have been done is repeated with the same
+// id until the deadline, because its record tells the outcome.
 func (w *wave) notDeducted(o *op) {
 	if errors.Is(o.Err, bucket.ErrOtherMemory) {
 		if w.Seen > deduct.InTime {

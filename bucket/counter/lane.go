@@ -13,32 +13,32 @@ import (
 	"github.com/budgetd/budgetd/budget"
 )
 
-// lane is how a node reaches one lane of a store.
+// lane is this node's access to one lane of a store.
 type lane struct {
 	s     *Service
 	name  bucket.Lane
 	store *Store
-	// deducts and finds have at most one call under way each; requests that arrive during it go into
-	// the next one.
+	// deducts and finds run at most one call each. Requests that arrive during a call go into the
+	// next one.
 	deducts, finds *batch.Queue[*op]
-	returns        *batch.Queue[*giver]
+	returns        *batch.Queue[*returnOp]
 
-	known     atomic.Pointer[remembered] // nil: it has to be verified
+	known     atomic.Pointer[remembered] // nil until verified
 	verifying sync.Mutex
-	err       error     // of the last attempt
-	again     time.Time // when the next one may be made
+	err       error     // of the last verification
+	again     time.Time // earliest time of the next verification
 	// suspect says why the memory of activation suspected was given up although its marker is right.
 	suspect   string
 	suspected int64
 
 	syncing  sync.Mutex
-	syncedAt time.Time // when the last sync that ended well began
+	syncedAt time.Time // when the last successful sync began
 
 	list []bucket.StoreDeduction // of the call under way
 	sent []*op
 }
 
-// laneOf returns a lane; nil where this node has no such instance.
+// laneOf returns a lane, or nil if this node does not have the instance.
 func (s *Service) laneOf(name bucket.Lane) *lane {
 	if l, known := s.lanes.Load(name); known {
 		return l.(*lane)
@@ -52,14 +52,14 @@ func (s *Service) laneOf(name bucket.Lane) *lane {
 		Size: s.set.LaneOperations, Bound: s.set.Queue})
 	l.finds = batch.New(batch.Config[*op]{Run: l.find, Refuse: (*op).Overload, Owner: (*op).Owner,
 		Size: s.set.LaneOperations, Bound: s.set.Queue})
-	l.returns = batch.New(batch.Config[*giver]{Run: l.giveBack, Size: s.set.LaneOperations,
-		Bound: s.set.Queue, Owner: func(g *giver) int64 { return g.budget.ID },
-		Refuse: func(g *giver) { g.done <- given{err: deduct.Overloaded("rollback")} }})
+	l.returns = batch.New(batch.Config[*returnOp]{Run: l.giveBack, Size: s.set.LaneOperations,
+		Bound: s.set.Queue, Owner: func(g *returnOp) int64 { return g.budget.ID },
+		Refuse: func(g *returnOp) { g.done <- returnResult{err: deduct.Overloaded("rollback")} }})
 	kept, _ := s.lanes.LoadOrStore(name, l)
 	return kept.(*lane)
 }
 
-// notConfigured is the error of a bucket on an instance that this node does not have.
+// notConfigured is the error for a bucket on an instance that this node does not have.
 func notConfigured(name bucket.Lane) *budget.Error {
 	e := budget.Refuse(budget.Unavailable, "reach a store", "instance %s is not configured here",
 		name.Instance)
@@ -67,7 +67,7 @@ func notConfigured(name bucket.Lane) *budget.Error {
 	return e
 }
 
-// deduct makes one call with deductions and gives them back with their outcomes.
+// deduct makes one call with deductions and returns them to their waves with their outcomes.
 func (l *lane) deduct(ops []*op) {
 	l.list, l.sent = l.list[:0], l.sent[:0]
 	defer func() { clear(l.list); clear(l.sent) }()
@@ -85,7 +85,7 @@ func (l *lane) deduct(ops []*op) {
 		switch {
 		case !o.Claim():
 		case o.Route.Epoch.Activation < m.since:
-			// The epoch is of a memory that was given up, whatever the store has of it.
+			// The epoch belongs to a memory that was given up, whatever the store has for it.
 			o.Step = stepGone
 			o.Back(true)
 		default:
@@ -118,7 +118,7 @@ func (l *lane) deduct(ops []*op) {
 	}
 }
 
-// failed acts on the error of a call of the lane.
+// failed reports the error of a call, and forgets the memory if the store has another one.
 func (l *lane) failed(m *remembered, err error) {
 	l.s.failed("store", err)
 	if errors.Is(err, bucket.ErrOtherMemory) {
@@ -154,41 +154,41 @@ func (l *lane) find(ops []*op) {
 	}
 }
 
-// op is one deduction on its way.
+// op is a deduction in progress.
 type op struct {
 	deduct.Op
 	bucket.StoreDeduction
 	state *state
 
-	// What the last step found.
+	// Results of the last step.
 	outcome *bucket.StoreOutcome // of the last call that answered
 	found   *bucket.StoreReturn
 	laneMS  int64
 	cover   bucket.Cover
-	turn    bool // the budget's period has to be rolled over first
+	turn    bool // the budget's period must be rolled over first
 }
 
-// What an operation comes back from.
+// The steps after which an operation returns to its wave, and the fields that each one sets.
 const (
 	stepDeducted  = iota + deduct.OwnSteps // outcome or Err
-	stepGone                               // the epoch is not the bucket's any more
+	stepGone                               // the bucket has another epoch now
 	stepFound                              // found or Err
-	stepSupplied                           // units may have come to its bucket
-	stepExhausted                          // cover: the sum is below the amount
+	stepSupplied                           // its bucket may have received units
+	stepExhausted                          // cover; the sum is below the amount
 	stepFigures                            // the sum for an answer was read, or could not be
 )
 
-// state is what a node remembers of a budget beside its definition.
+// state is what a node caches about a budget besides its definition.
 type state struct {
 	deduct.State
-	// settled is what of Spent SQL had at the end of the last sync, marked what it was when that
-	// began.
+	// settled is the part of Spent that SQL had after the last sync. marked is Spent at the time that
+	// sync began.
 	settled, marked atomic.Int64
 	terms           atomic.Pointer[terms]
 }
 
-// figuresAge is how old a sum in an answer may be; with the age of what SQL knows that is at most 1
-// s.
+// figuresAge bounds the age of a sum in an answer. Together with the age of SQL's figures that is
+// at most 1 s.
 const figuresAge = SyncEvery
 
 // readFigures reads the sums of the operations' budgets for their answers.

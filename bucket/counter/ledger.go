@@ -8,11 +8,11 @@ import (
 	"github.com/budgetd/budgetd/ledger"
 )
 
-// MaxEpochs is the most epochs that one transaction locks.
+// MaxEpochs bounds the epochs that one transaction locks.
 const MaxEpochs = 64
 
-// Ledger is the database's part: *lanes.Part of package sqlstore/lanes has most of it, and
-// *commit.Part has Covers.
+// Ledger is the part of the database. *lanes.Part of package sqlstore/lanes implements most of it,
+// and *commit.Part implements Covers.
 type Ledger struct {
 	Lanes   Lanes
 	Epochs  Epochs
@@ -20,14 +20,14 @@ type Ledger struct {
 	Periods Periods
 	Covers  Covers
 	Moves   Moves
-	// Quarantines is *quarantine.Part of package sqlstore/quarantine.
+	// Quarantines is implemented by *quarantine.Part of package sqlstore/quarantine.
 	Quarantines Quarantines
 }
 
-// LaneRow is which memory of a lane SQL has verified.
+// LaneRow says which memory of a lane SQL has verified.
 type LaneRow struct {
 	Lane bucket.Lane
-	// Activation is 0 where the lane was never reached.
+	// Activation is 0 if the lane was never reached.
 	Activation int64
 	// Since is the first activation since which this memory was kept without a gap.
 	Since    int64
@@ -36,71 +36,73 @@ type LaneRow struct {
 	ActivatedAt time.Time
 }
 
-// Memory names the memory for scripts.
+// Memory returns the memory as scripts name it.
 func (r *LaneRow) Memory() bucket.Memory {
 	return bucket.Memory{Lane: r.Lane, Activation: r.Activation, Identity: r.Identity}
 }
 
-// LostEpochs is what settling lost epochs did.
+// LostEpochs is the result of settling lost epochs.
 type LostEpochs struct {
-	// Epochs ended; More reports that others are left. Buckets are those that ended.
+	// Buckets are those whose epochs ended. Epochs counts these epochs. More reports that others are
+	// left.
 	Buckets []int64
 	More    bool
 	// Quarantined and Returned units left O, for Q and for the total.
 	Quarantined, Returned int64
 }
 
-// Recorded is what Lanes.Record did with sums.
+// Recorded is the result of Lanes.Record.
 type Recorded struct {
-	// Settled are sums that SQL has now: bucket.Changes.Settle.
+	// Settled are sums that SQL has now. They are passed to bucket.Changes.Settle.
 	Settled []bucket.Sum
-	// Behind are epochs whose counters were below SQL's. The read may have been slow: read them again
-	// before the memory is taken for lost.
+	// Behind are epochs whose counters were below SQL's. The read may have been slow, so the caller
+	// reads them again before it declares the memory lost.
 	Behind []bucket.Ref
 	// Lost are epochs of this memory without an entry.
 	Lost []bucket.Ref
-	// Taken is what S grew by, Late what went to R.
+	// Taken is what S grew by. Late is what moved to R.
 	Taken, Late int64
 }
 
-// Lanes knows the memories of lanes and what their stores counted. Errors of every method:
-// Unavailable; OutcomeUnknown, and the same call may be repeated. Methods with a bucket.Memory
-// return bucket.ErrOtherMemory, and have changed nothing, where the lane has another activation by
-// now.
+// Lanes stores the memories of lanes and what their stores counted. Every method may return
+// Unavailable, or OutcomeUnknown, after which the same call may be repeated. Methods with a
+// bucket.Memory return bucket.ErrOtherMemory, and change nothing, if the lane has another
+// activation now.
 type Lanes interface {
 	// Lane reads the row of a lane.
 	Lane(ctx context.Context, lane bucket.Lane) (LaneRow, error)
-	// Activate makes next the row of its lane if the activation is still `was`. From the commit on
-	// every epoch of an activation before next.Since is lost. made is false where the row is another
-	// one by now, and where it cannot be told: then another activation has to follow.
+	// Activate replaces the row of a lane with next if its activation is still `was`. From the commit
+	// on, every epoch of an activation before next.Since is lost. made is false if the row has
+	// changed, and if that cannot be told: then another activation must follow.
 	Activate(ctx context.Context, was int64, next LaneRow, cause string) (made bool, err error)
-	// SettleLost ends lost epochs of a lane, at most MaxEpochs of them: O goes to Q, or to the total
-	// under on_loss: assume_unused and where the epoch was only opening.
+	// SettleLost ends at most MaxEpochs lost epochs of a lane. Their O goes to Q. It goes to the
+	// total under on_loss: assume_unused, and for epochs that were only opening.
 	SettleLost(ctx context.Context, lane bucket.Lane) (LostEpochs, error)
-	// Record moves what stores counted between O, S and R. The counters of SQL only grow.
+	// Record moves what stores counted between O, S and R. SQL's counters only grow.
 	Record(ctx context.Context, m bucket.Memory, sums []bucket.Sum) (Recorded, error)
-	// Live lists live epochs of a lane of buckets above a number, by bucket, with SQL's counters.
+	// Live lists the live epochs of a lane whose bucket is above after, in the order of buckets, with
+	// SQL's counters.
 	Live(ctx context.Context, lane bucket.Lane, after int64, limit int) ([]ledger.Epoch, error)
 }
 
-// Task is what is unfinished of a bucket's newest epoch.
+// Task is the unfinished work of a bucket's newest epoch.
 type Task struct {
 	bucket.Ref
 	Budget int64
 	Lane   bucket.Lane
 	Status ledger.Status
-	// CopyOf is the epoch whose copy the lane must have; 0: the bucket was not moved.
+	// CopyOf is the epoch whose copy the lane must have, or 0 if the bucket was not moved.
 	CopyOf int64
-	// Grants are pending, by number.
+	// Grants are the pending ones, by number.
 	Grants []bucket.StoreGrant
 	Fenced bool
 }
 
-// Done is what a store confirmed of an epoch.
+// Done is what a store confirmed about an epoch.
 type Done struct {
 	bucket.Ref
-	// Opened reports that the store has the epoch open, Grants that it has the grants up to that
-	// number.
+	// Opened reports that the epoch is open in the store. Grants is the last grant that the store
+	// has.
 	Opened bool
 	Grants int64
 }
@@ -111,21 +113,21 @@ type Closing struct {
 	bucket.Entry
 }
 
-// Epochs takes epochs from status to status. Errors: as Lanes.
+// Epochs moves epochs from status to status. Errors are those of Lanes.
 type Epochs interface {
-	// Unfinished lists buckets with something to go on with.
+	// Unfinished lists buckets with unfinished work.
 	Unfinished(ctx context.Context, limit int) ([]int64, error)
-	// Tasks reads the newest epochs of buckets of store mode.
+	// Tasks reads the newest epochs of buckets in store mode.
 	Tasks(ctx context.Context, buckets []int64) ([]Task, error)
-	// Confirm notes what a store has done.
+	// Confirm records what a store has done.
 	Confirm(ctx context.Context, m bucket.Memory, done []Done) error
-	// Closed ends closing epochs of one budget: what they still had and the grants that did not arrive
-	// come back. Donors that are in the bucket list begin their next epochs with up to half of what
-	// they brought, as far as units beyond `need` are there; need < 0: none does. begun are the
-	// buckets with new epochs.
+	// Closed ends closing epochs of one budget. Their balances and undelivered grants return to U.
+	// Donors that are in the bucket list begin their next epochs with up to half of what they
+	// returned, if there are units beyond need; with need < 0 none does. begun are the buckets with
+	// new epochs.
 	Closed(ctx context.Context, m bucket.Memory, closings []Closing, need int64) (begun []int64,
 		err error)
-	// Lost ends one epoch whose entry is missing: see SettleLost.
+	// Lost ends one epoch whose entry is missing, as SettleLost does.
 	Lost(ctx context.Context, m bucket.Memory, ref bucket.Ref, cause string) error
 	// Fence stops a bucket until an operator decides.
 	Fence(ctx context.Context, ref bucket.Ref, why string) error
@@ -134,87 +136,91 @@ type Epochs interface {
 // Want is what a bucket applies for, in minor units.
 type Want struct {
 	Bucket int64
-	// Need is the least that helps, at least 1. Rate is how many units a second the bucket uses.
+	// Need is the smallest useful amount, at least 1. Rate is how many units per second the bucket
+	// uses.
 	Need int64
 	Rate float64
-	// Operator brings a bucket online that an operator took offline; it begins an epoch without units
-	// too.
+	// Operator brings a bucket online that an operator took offline. It begins an epoch even without
+	// units.
 	Operator bool
-	// Collected says that units were collected for it: they count as a collect, not as an application.
+	// Collected says that units were collected for the bucket. The application then counts in
+	// collect_cnt, not in out_cnt.
 	Collected bool
 }
 
-// Brought is what an application did.
+// Brought is the result of an application.
 type Brought struct {
-	// Units came to the bucket, as a pending grant; 0: none did.
+	// Units is what the bucket received as a pending grant, or 0.
 	Units int64
-	// Short is how many units U lacks for the need: units have to be collected.
+	// Short is how many units U lacks for the need. They must be collected.
 	Short int64
-	// Closing: the bucket's epoch is ending; go on with that first.
+	// Closing reports that the bucket's epoch is ending and must be closed first.
 	Closing bool
-	// Barred: adjust_cnt allows the bucket no further application, so that of U it may have only what
-	// came back: Short is what that lacks, and Kept the rest of U. Outstanding is O of the bucket.
-	// Other is a bucket that may still apply; 0: none may.
+	// Barred reports that adjust_cnt allows the bucket no further application. Of U it may then have
+	// only what other buckets returned: Short is what that lacks, and Kept the rest of U. Outstanding
+	// is O of the bucket. Other is a bucket that may still apply, or 0.
 	Barred                   bool
 	Kept, Outstanding, Other int64
 }
 
-// Supply moves units between the total and buckets. Errors: as Lanes; BudgetNotFound.
+// Supply moves units between the total and buckets. Errors are those of Lanes, and BudgetNotFound.
 type Supply interface {
-	// Apply moves units from U to a bucket, after R was swept. A bucket without a live epoch begins
-	// its next one. Errors: Unavailable with ReasonOffline where an operator took it offline, and
-	// where it is fenced; BudgetExpired or PeriodExhausted where no period is open.
+	// Apply sweeps R and moves units from U to a bucket. A bucket without a live epoch begins its
+	// next one. Errors: Unavailable with ReasonOffline if an operator took the bucket offline or it
+	// is fenced; BudgetExpired or PeriodExhausted if no period is open.
 	Apply(ctx context.Context, budgetID int64, want Want) (Brought, error)
-	// Collect sets epochs of a budget to closing, those with the most units first, until they and U
-	// cover the need of the target bucket (0: of the total), at most 16 of them. It returns their
+	// Collect sets at most 16 epochs of a budget to closing, those with the most units first, until
+	// they and U cover the need of the target bucket (0 stands for the total). It returns their
 	// buckets.
 	Collect(ctx context.Context, budgetID, target, need int64) (donors []int64, err error)
-	// Offline takes a bucket out of the list and sets its epoch to closing. Error: LastBucket.
+	// Offline removes a bucket from the list and sets its epoch to closing. Error: LastBucket.
 	Offline(ctx context.Context, budgetID, bucketID int64, by bucket.OfflineBy) error
-	// Spread begins epochs of buckets that have none and hands U out evenly. It returns the buckets.
+	// Spread begins epochs for buckets without one and hands U out evenly. It returns these buckets.
 	Spread(ctx context.Context, budgetID int64) (begun []int64, err error)
-	// Shrinking lists budgets whose pending shrinks are above F and U, at most 100.
+	// Shrinking lists at most 100 budgets whose pending shrinks are above F and U.
 	Shrinking(ctx context.Context) ([]Shrink, error)
 }
 
 // Shrink is a budget with its pending shrinks, in minor units.
 type Shrink struct{ Budget, Units int64 }
 
-// Moves gives buckets other lanes, and reads what audit 3 compares. Errors: as Lanes.
+// Moves assigns buckets to other lanes, and reads what audit 3 compares. Errors are those of Lanes.
 type Moves interface {
 	// Close sets the epoch of a bucket to closing, unless it has ended.
 	Close(ctx context.Context, budgetID, bucketID int64) error
-	// Move gives a bucket another lane: the newest epoch must be ref and have ended, and its copy must
-	// be complete there, or it is lost. moved is false where the bucket has gone on meanwhile.
+	// Move assigns a bucket to another lane. The newest epoch must be ref and must have ended. Its
+	// copy must be complete on the target, or it must be lost. moved is false if the bucket has a
+	// newer epoch.
 	Move(ctx context.Context, budgetID int64, ref bucket.Ref, from, to bucket.Lane) (moved bool,
 		err error)
-	// Granted sums the grants of epochs up to a number each, in the order of the refs.
+	// Granted returns the sums of the grants of epochs, each up to a number, in the order of the
+	// refs.
 	Granted(ctx context.Context, refs []bucket.Ref, upTo []int64) ([]int64, error)
 }
 
-// Turned is how far a rollover is.
+// Turned is the progress of a rollover.
 type Turned struct {
-	// Closing are buckets whose epochs have to be closed first.
+	// Closing are buckets whose epochs must be closed first.
 	Closing []int64
-	// Begun are buckets with new epochs; Done reports that a period ended.
+	// Begun are buckets with new epochs. Done reports that a period ended.
 	Begun []int64
 	Done  bool
 }
 
-// Periods ends periods of budgets in store mode. Errors: as Supply.
+// Periods ends periods of budgets in store mode. Errors are those of Supply.
 type Periods interface {
 	// Over lists budgets whose rollover is due.
 	Over(ctx context.Context, limit int) ([]int64, error)
 	// End sets the epochs of a period that is over to closing.
 	End(ctx context.Context, budgetID int64) (Turned, error)
-	// Turn opens the next period once no epoch is open: those that are still closing go on, and what
-	// they bring goes where the rule says. It begins epochs of the others and hands out what the
-	// period got.
+	// Turn opens the next period once no epoch is open. Epochs that are still closing stay so, and
+	// their units go where the rule says. Turn begins epochs for the other buckets and hands out what
+	// the period was funded with.
 	Turn(ctx context.Context, budgetID int64) (Turned, error)
 }
 
 // Covers reads I3's sums. Error: Unavailable.
 type Covers interface {
-	// Covers is one statement for many budgets. With exact it locks what it reads.
+	// Covers is one statement for many budgets. If exact is set, it locks what it reads.
 	Covers(ctx context.Context, budgets []int64, exact bool) (map[int64]bucket.Cover, error)
 }

@@ -13,12 +13,12 @@ import (
 // remembered is a memory that was verified.
 type remembered struct {
 	bucket.Memory
-	// since is the first activation whose epochs it has.
+	// since is the first activation whose epochs the memory has.
 	since int64
 }
 
-// memory returns the lane's memory, and verifies it first where that is due. After a failure it
-// answers the same for VerifyEvery. Error: Unavailable with ReasonStoreDown.
+// memory returns the lane's memory, and verifies it first if necessary. For VerifyEvery after a
+// failure it returns the same error. Error: Unavailable with ReasonStoreDown.
 func (l *lane) memory(ctx context.Context) (*remembered, error) {
 	if m := l.known.Load(); m != nil {
 		return m, nil
@@ -43,7 +43,7 @@ func (l *lane) memory(ctx context.Context) (*remembered, error) {
 	return m, nil
 }
 
-// forget makes the next call verify the memory, unless another one is known by now.
+// forget makes the next call verify the memory, unless another one is known already.
 func (l *lane) forget(m *remembered) { l.known.CompareAndSwap(m, nil) }
 
 // giveUp makes the next call begin another activation although marker and identity are right.
@@ -54,7 +54,7 @@ func (l *lane) giveUp(m *remembered, why string) {
 	l.forget(m)
 }
 
-// storeDown is the error of a lane that cannot be used now: nothing was done.
+// storeDown is the error for a lane that cannot be used now. Nothing was done.
 func storeDown(lane bucket.Lane, cause error) *budget.Error {
 	e := &budget.Error{Code: budget.Unavailable, Op: "reach a store", Err: cause,
 		RetryAfter: time.Second,
@@ -68,7 +68,7 @@ func storeDown(lane bucket.Lane, cause error) *budget.Error {
 	return e
 }
 
-// verify compares the store with what SQL knows of it, and begins the next activation where the
+// verify compares the store with SQL's row of the lane, and begins the next activation if the
 // memory is not the one that SQL verified.
 func (l *lane) verify(ctx context.Context) (*remembered, error) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), l.s.set.StepTime)
@@ -103,7 +103,7 @@ func (l *lane) verify(ctx context.Context) (*remembered, error) {
 	return l.activate(ctx, row, identity, marker)
 }
 
-// checkClock refuses a lane whose clock is off SQL's.
+// checkClock refuses a lane whose clock differs from SQL's by more than ClockSkew.
 func (l *lane) checkClock(ctx context.Context) error {
 	began := l.s.sqlNow()
 	at, err := l.store.Time(ctx, l.name)
@@ -118,9 +118,9 @@ func (l *lane) checkClock(ctx context.Context) error {
 	return nil
 }
 
-// activate begins the next activation. From the commit on every epoch that the memory does not have
-// is lost. The marker is written once, by the node whose commit began the activation: if that
-// fails, another activation follows.
+// activate begins the next activation. From the commit on, every epoch that the memory does not
+// have is lost. The node whose commit began the activation writes the marker, once. If that fails,
+// another activation follows.
 func (l *lane) activate(ctx context.Context, row LaneRow, identity string, marker bucket.Marker) (
 	*remembered, error) {
 	next := LaneRow{Lane: l.name, Identity: identity, Activation: max(row.Activation,
@@ -139,7 +139,7 @@ func (l *lane) activate(ctx context.Context, row LaneRow, identity string, marke
 		return nil, err
 	}
 	if !made {
-		return nil, budget.Refuse(budget.Unavailable, "verify a lane", "another node verifies it")
+		return nil, budget.Refuse(budget.Unavailable, "verify a lane", "another node is verifying it")
 	}
 	if err := l.store.Mark(ctx, next.Memory(), next.Since); err != nil {
 		return nil, err
@@ -198,12 +198,12 @@ func (l *lane) keeps(ctx context.Context, row LaneRow, identity string, marker b
 	}
 }
 
-// GiveUp gives up the memories of lanes whose store does not come back: their activations end in
-// SQL, and their live epochs are lost. What these held goes to quarantine, or back to the total
-// where the budget says on_loss assume_unused. Move then gives their buckets another lane, where
-// nothing is known of earlier ids. The lanes must be drained, so that no epoch begins there. A
-// store that comes back later begins with the next activation. A repetition gives up what is left.
-// Errors: Unavailable; OutcomeUnknown.
+// GiveUp gives up the memories of lanes whose store does not come back. Their activations end in
+// SQL, and their live epochs are lost. The units of these epochs go to quarantine, or to the total
+// if the budget says on_loss: assume_unused. Move can then assign the buckets to other lanes, where
+// earlier ids are unknown. The lanes must be drained, so that no epoch begins there. A store that
+// comes back later starts with the next activation. Repeating GiveUp gives up what is left. Errors:
+// Unavailable; OutcomeUnknown.
 func (s *Service) GiveUp(ctx context.Context, lanes []bucket.Lane) (
 	out bucket.GivenUp, err error) {
 	for _, name := range lanes {
@@ -212,7 +212,7 @@ func (s *Service) GiveUp(ctx context.Context, lanes []bucket.Lane) (
 			return out, err
 		}
 		if row.Activation == 0 {
-			continue // nothing was ever on it
+			continue // it never held anything
 		}
 		next := LaneRow{Lane: name, Activation: row.Activation + 1, Since: row.Activation + 1}
 		_, err = s.ledger.Lanes.Activate(ctx, row.Activation, next, "an operator gave it up")
@@ -244,5 +244,5 @@ func (s *Service) settleAll(ctx context.Context, name bucket.Lane, out *bucket.G
 	return nil
 }
 
-// givenUp reports whether an operator gave the lane up, and no store has been verified since.
+// givenUp reports whether an operator gave the lane up and no store was verified since.
 func (r *LaneRow) givenUp() bool { return r.Activation > 0 && r.Identity == "" }

@@ -11,12 +11,12 @@ import (
 	"github.com/budgetd/budgetd/ledger"
 )
 
-// push goes on with what is unfinished of buckets: it opens epochs, delivers grants and closes
-// epochs, and settles epochs whose memory was lost. Donors keep what is not needed: see
-// Epochs.Closed. It is safe when several nodes do it, and when it is done twice. Error: the first
-// one; the other lanes are done.
+// push finishes the unfinished steps of buckets: it opens epochs, delivers grants, closes epochs
+// and settles epochs whose memory was lost. Donors keep what is not needed; see Epochs.Closed.
+// Several nodes may push the same buckets, and a push may be repeated. It returns the first error,
+// after it has handled the other lanes.
 func (s *Service) push(ctx context.Context, buckets []int64, need int64) error {
-	const rounds = 3 // what closes may begin again
+	const rounds = 3 // a closed bucket may begin its next epoch
 	var first error
 	for range rounds {
 		if len(buckets) == 0 {
@@ -44,7 +44,7 @@ func (s *Service) push(ctx context.Context, buckets []int64, need int64) error {
 	return first
 }
 
-// pushLane goes on with buckets of one lane; begun are those with new epochs.
+// pushLane pushes buckets of one lane. begun are those with new epochs.
 func (s *Service) pushLane(ctx context.Context, name bucket.Lane, tasks []Task, need int64) (
 	begun []int64, err error) {
 	l := s.laneOf(name)
@@ -81,7 +81,7 @@ func (s *Service) pushLane(ctx context.Context, name bucket.Lane, tasks []Task, 
 	return begun, p.failed(err)
 }
 
-// pushing is what one push does on one lane.
+// pushing is one push on one lane.
 type pushing struct {
 	l                 *lane
 	m                 *remembered
@@ -90,7 +90,7 @@ type pushing struct {
 	done              map[bucket.Ref]*Done
 }
 
-// failed makes an answer of another memory an error of the lane.
+// failed turns an answer from another memory into an error of the lane.
 func (p *pushing) failed(err error) error {
 	if err == nil {
 		return nil
@@ -113,7 +113,7 @@ func (p *pushing) of(ref bucket.Ref) *Done {
 	return p.done[ref]
 }
 
-// open opens the epochs that are opening.
+// open opens the epochs whose status is opening.
 func (p *pushing) open(ctx context.Context) error {
 	var openings []bucket.Opening
 	for _, t := range p.growing {
@@ -164,8 +164,8 @@ func (p *pushing) grant(ctx context.Context) error {
 	return nil
 }
 
-// odd acts on a verdict that says that an entry is missing or unreadable. The others are of a
-// status that has changed meanwhile.
+// odd ends an epoch whose entry is missing and fences one whose entry is unreadable. Other
+// verdicts mean that the status has changed meanwhile and need no action.
 func (p *pushing) odd(ctx context.Context, ref bucket.Ref, v bucket.Verdict) error {
 	switch v {
 	case bucket.Lost:
@@ -176,7 +176,7 @@ func (p *pushing) odd(ctx context.Context, ref bucket.Ref, v bucket.Verdict) err
 	return nil
 }
 
-// confirm tells SQL what the store has.
+// confirm records in SQL what the store has.
 func (p *pushing) confirm(ctx context.Context) error {
 	if len(p.done) == 0 {
 		return nil
@@ -193,7 +193,7 @@ func (p *pushing) confirm(ctx context.Context) error {
 	return nil
 }
 
-// close closes the epochs that are closing, budget by budget.
+// close closes the epochs whose status is closing, budget by budget.
 func (p *pushing) close(ctx context.Context, need int64) (begun []int64, err error) {
 	byBudget := map[int64][]bucket.Ref{}
 	for _, t := range p.closings {
@@ -223,7 +223,7 @@ func (p *pushing) close(ctx context.Context, need int64) (begun []int64, err err
 	return begun, nil
 }
 
-// settleLost ends all epochs of the lane that are of memories that were given up.
+// settleLost ends all epochs of the lane whose memory was given up.
 func (l *lane) settleLost(ctx context.Context) error {
 	for {
 		done, err := l.s.ledger.Lanes.SettleLost(ctx, l.name)
@@ -234,13 +234,13 @@ func (l *lane) settleLost(ctx context.Context) error {
 	}
 }
 
-// unfinishedAtOnce is how many buckets one run of PushLoop goes on with.
+// unfinishedAtOnce bounds the buckets that one run of PushLoop pushes.
 const unfinishedAtOnce = 512
 
-// PushLoop goes on with what other calls and nodes left unfinished.
+// PushLoop finishes what other calls and nodes left unfinished.
 type PushLoop struct{ s *Service }
 
-// RunOnce looks once. Error: the first that it met.
+// RunOnce runs one pass. It returns the first error.
 func (p *PushLoop) RunOnce(ctx context.Context) error {
 	ids, err := p.s.ledger.Epochs.Unfinished(ctx, unfinishedAtOnce)
 	if err != nil {
@@ -249,8 +249,9 @@ func (p *PushLoop) RunOnce(ctx context.Context) error {
 	return p.s.push(ctx, ids, -1)
 }
 
-// Push opens the epochs of a budget and delivers its grants, e.g. after it was created. Errors:
-// BudgetNotFound; Unavailable with ReasonStoreDown; OutcomeUnknown. Repeating it is harmless.
+// Push opens the epochs of a budget and delivers its grants, for example after it was created.
+// Errors: BudgetNotFound; Unavailable with ReasonStoreDown; OutcomeUnknown. Repeating it is
+// harmless.
 func (s *Service) Push(ctx context.Context, budgetID int64) error {
 	b, err := s.budgets.Reload(ctx, budgetID)
 	if err != nil {

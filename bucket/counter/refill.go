@@ -10,18 +10,18 @@ import (
 	"github.com/budgetd/budgetd/bucket"
 )
 
-// use is how fast a bucket is used, by all nodes together, as the syncs of this node see it.
+// use is the rate at which all nodes together use a bucket, as this node's syncs measure it.
 type use struct {
-	rate    atomic.Uint64 // bits of a float64: units a second
+	rate    atomic.Uint64 // bits of a float64: units per second
 	pending atomic.Bool   // a refill waits or is under way
-	after   atomic.Int64  // ns: no refill before
+	after   atomic.Int64  // unix nanoseconds: no refill before
 
-	// Of the lane's sync.
+	// Of the lane's last sync.
 	epoch, taken int64
 	at           time.Time
 }
 
-// useMemory is the time constant of the average: what was used so long ago weighs 1/e.
+// useMemory is the time constant of the moving average: a use that long ago weighs 1/e.
 const useMemory = 2 * time.Second
 
 func (s *Service) useOf(bucketID int64) *use {
@@ -32,12 +32,13 @@ func (s *Service) useOf(bucketID int64) *use {
 	return u.(*use)
 }
 
-// rate is how many units a second a bucket uses.
+// rate returns how many units per second a bucket uses.
 func (s *Service) rate(bucketID int64) float64 {
 	return math.Float64frombits(s.useOf(bucketID).rate.Load())
 }
 
-// measure notes how much buckets took since the last sync. l.syncing is locked.
+// measure updates the rates of buckets from what they took since the last sync. The caller holds
+// l.syncing.
 func (l *lane) measure(sums []bucket.Sum) {
 	now := l.s.clock.Now()
 	for _, sum := range sums {
@@ -56,13 +57,13 @@ func (l *lane) measure(sums []bucket.Sum) {
 	}
 }
 
-// refill is a bucket that runs low.
+// refill asks for units for a bucket that runs low.
 type refill struct {
 	budget, bucket, need int64
 	use                  *use
 }
 
-// used looks whether the bucket of an accepted operation runs low, and has it refilled.
+// used requests a refill if the bucket of an accepted operation runs low.
 func (s *Service) used(o *op, now time.Time) {
 	if o.Budget.Unlimited {
 		return
@@ -76,7 +77,8 @@ func (s *Service) used(o *op, now time.Time) {
 	s.refills.Add(refill{o.Budget.ID, o.Bucket, mark - o.outcome.Balance, u})
 }
 
-// refill applies for buckets that run low. Where U is used up nothing is asked for a while.
+// refill applies for buckets that run low. If U has no units, the bucket does not apply again for a
+// second.
 func (s *Service) refill(all []refill) {
 	const calm = time.Second
 	ctx, cancel := s.bounded()
@@ -98,8 +100,8 @@ func (s *Service) refill(all []refill) {
 // mostRounds bounds the steps in which the buckets of one budget are closed: 1,024 buckets take 64.
 const mostRounds = 100
 
-// Gather closes epochs until U and F have so many units, or until no open epoch has any. It returns
-// an error where a store cannot be reached; what the others brought stays in U.
+// Gather closes epochs until U and F have that many units, or until no open epoch has any. If a
+// store cannot be reached it returns an error; units of the other stores stay in U.
 func (s *Service) Gather(ctx context.Context, budgetID, units int64) error {
 	var first error
 	for range mostRounds {
@@ -121,9 +123,9 @@ func orFirst(first, err error) error {
 	return err
 }
 
-// Redistribute brings all units of a budget's buckets back to the total and hands them out again
-// evenly: a recycle. It may be interrupted and repeated at any time. Errors: Unavailable,
-// OutcomeUnknown, also where a store is down; the others are done.
+// Redistribute is a recycle: it returns all units of a budget's buckets to the total and hands them
+// out again evenly. It may be interrupted and repeated at any time. Errors: Unavailable and
+// OutcomeUnknown, also if a store is down; the other stores are done then.
 func (s *Service) Redistribute(ctx context.Context, budgetID int64) error {
 	b, err := s.budgets.Reload(ctx, budgetID)
 	if err != nil {
@@ -138,11 +140,11 @@ func (s *Service) Redistribute(ctx context.Context, budgetID int64) error {
 	return orFirst(gathered, err)
 }
 
-// ShrinkLoop closes epochs of budgets whose pending shrinks wait for units. The shrinks themselves
-// are done by manage.FinishShrinks.
+// ShrinkLoop closes epochs of budgets whose pending shrinks wait for units. manage.FinishShrinks
+// then completes the shrinks.
 type ShrinkLoop struct{ s *Service }
 
-// RunOnce looks once. Error: the first that it met.
+// RunOnce runs one pass. It returns the first error.
 func (g *ShrinkLoop) RunOnce(ctx context.Context) error {
 	list, err := g.s.ledger.Supply.Shrinking(ctx)
 	for _, shrink := range list {
@@ -150,7 +152,7 @@ func (g *ShrinkLoop) RunOnce(ctx context.Context) error {
 		if e == nil {
 			g.s.syncBudget(ctx, b, g.s.clock.Now())
 			var donors []int64
-			// U has less than is pending: what comes is kept from being applied for.
+			// U has less than the pending shrinks, which keeps these units from being applied for.
 			donors, e = g.s.ledger.Supply.Collect(ctx, b.ID, 0, shrink.Units)
 			if e == nil {
 				e = g.s.push(ctx, donors, 0)

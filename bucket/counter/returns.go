@@ -12,37 +12,42 @@ import (
 	"github.com/budgetd/budgetd/ledger"
 )
 
-// giver is one rollback or cancel on its way.
-type giver struct {
+// returnOp is a rollback or a cancel in progress.
+type returnOp struct {
 	bucket.StoreRollback
 	budget *bucket.Budget
 	cancel bool
-	done   chan given
+	done   chan returnResult
 }
 
-// given is what became of it. synced reports that SQL has the sums.
-type given struct {
+// returnResult is the result of a returnOp. synced reports that SQL has the sums.
+type returnResult struct {
 	bucket.StoreReturn
 	synced bool
 	err    error
 }
 
-// Rollback gives units of a deduction back to the budget, whatever became of its bucket (I5), and
-// never more than was deducted. It is answered after SQL has the bucket's sums, so that the
-// budget's sum has the units (I3). The same rollback id, by default the whole, replays. Ids are
-// unique per routing key: the request has the key, or the receipt.
+// Rollback returns units of a deduction to the budget, whatever became of its bucket (I5), and
+// never more than was deducted. It answers after SQL has the bucket's sums, so that the budget's
+// sum includes the units (I3). Repeating a rollback id replays its result; without an id, the
+// request rolls back the whole deduction. Ids are unique per routing key, so the request must
+// contain the key or the receipt.
 //
-// Errors: BudgetNotFound; Invalid where neither names the bucket; DeductionNotFound, which is not
-// final (Cancel is); RequestVoid; RequestConflict; AlreadyRolledBack; AmountExceedsRemaining;
-// Unavailable; OutcomeUnknown: repeat the same rollback id, unless the message says that the id is
-// older than the record window.
+// Errors:
+//   - BudgetNotFound.
+//   - Invalid: neither key nor receipt names the bucket.
+//   - DeductionNotFound: not final. Cancel makes it so.
+//   - RequestVoid, RequestConflict, AlreadyRolledBack, AmountExceedsRemaining.
+//   - Unavailable: nothing happened.
+//   - OutcomeUnknown: the caller must repeat the same rollback id, unless the message says that the
+//     id is older than the record window.
 func (s *Service) Rollback(ctx context.Context, r bucket.RollbackRequest) (
 	bucket.DeductionView, error) {
 	b, bk, err := s.locate(ctx, "rollback", r)
 	if err != nil {
 		return bucket.DeductionView{}, err
 	}
-	got, err := s.give(ctx, b, bk, r, false)
+	got, err := s.returnUnits(ctx, b, bk, r, false)
 	if err == nil {
 		err = repeated(r, got)
 	}
@@ -52,9 +57,10 @@ func (s *Service) Rollback(ctx context.Context, r bucket.RollbackRequest) (
 	return returned(bk, r, got)
 }
 
-// Cancel makes certain that a request id has no effect: what is left of its deduction is given
-// back, and if there is none, a void record keeps a late one from ever taking effect. Repeating it
-// answers the same. Errors: BudgetNotFound, Invalid, Unavailable, OutcomeUnknown.
+// Cancel makes certain that a request id has no effect. It returns what is left of its deduction.
+// If there is no deduction, it writes a void record, which refuses one that arrives later.
+// Repeating it returns the same answer. Errors: BudgetNotFound, Invalid, Unavailable,
+// OutcomeUnknown.
 func (s *Service) Cancel(ctx context.Context, r bucket.RollbackRequest) (
 	bucket.DeductionView, error) {
 	r.RollbackID, r.Amount = "", 0
@@ -62,7 +68,7 @@ func (s *Service) Cancel(ctx context.Context, r bucket.RollbackRequest) (
 	if err != nil {
 		return bucket.DeductionView{}, err
 	}
-	got, err := s.give(ctx, b, bk, r, true)
+	got, err := s.returnUnits(ctx, b, bk, r, true)
 	if err != nil {
 		return bucket.DeductionView{}, err
 	}
@@ -72,8 +78,8 @@ func (s *Service) Cancel(ctx context.Context, r bucket.RollbackRequest) (
 	return returned(bk, r, got)
 }
 
-// Deduction reads what became of a request id within the record window. Errors: BudgetNotFound;
-// Invalid; DeductionNotFound (not final while the deduction is under way); OutcomeUnknown where the
+// Deduction reads the deduction of a request id within the record window. Errors: BudgetNotFound;
+// Invalid; DeductionNotFound (not final while the deduction is in progress); OutcomeUnknown if the
 // record may have been lost or forgotten; Unavailable.
 func (s *Service) Deduction(ctx context.Context, r bucket.RollbackRequest) (
 	bucket.DeductionView, error) {
@@ -100,11 +106,11 @@ func (s *Service) Deduction(ctx context.Context, r bucket.RollbackRequest) (
 	if got.Verdict == bucket.NotFound && got.Young {
 		got.Verdict = bucket.Unclear
 	}
-	return returned(bk, r, given{StoreReturn: got})
+	return returned(bk, r, returnResult{StoreReturn: got})
 }
 
-// repeated refuses a rollback that contradicts what is recorded.
-func repeated(r bucket.RollbackRequest, got given) error {
+// repeated refuses a rollback that contradicts the record.
+func repeated(r bucket.RollbackRequest, got returnResult) error {
 	if got.Verdict != bucket.Known {
 		return nil
 	}
@@ -125,7 +131,7 @@ func repeated(r bucket.RollbackRequest, got given) error {
 	return nil
 }
 
-// locate finds the bucket whose records have the id.
+// locate finds the bucket that has the records of the id.
 func (s *Service) locate(ctx context.Context, op string, r bucket.RollbackRequest) (
 	*bucket.Budget, *bucket.Bucket, error) {
 	b, err := s.budgets.Find(ctx, r.Budget)
@@ -156,45 +162,45 @@ func faulty(op, field, message string) error {
 		Fields: []budget.FieldError{{Field: field, Message: message}}}
 }
 
-// give hands a rollback or a cancel to its lane, again until the deadline where the outcome is not
-// known.
-func (s *Service) give(ctx context.Context, b *bucket.Budget, bk *bucket.Bucket,
-	r bucket.RollbackRequest, cancel bool) (given, error) {
+// returnUnits sends a rollback or a cancel to its lane. While the outcome is not known it repeats
+// it, until the deadline.
+func (s *Service) returnUnits(ctx context.Context, b *bucket.Budget, bk *bucket.Bucket,
+	r bucket.RollbackRequest, cancel bool) (returnResult, error) {
 	const first, longest = 5 * time.Millisecond, 200 * time.Millisecond
 	unsure, pause, until := false, first, s.clock.Now().Add(s.set.Deadline)
 	for {
 		l := s.laneOf(bk.Lane)
 		if l == nil {
-			return given{}, notConfigured(bk.Lane)
+			return returnResult{}, notConfigured(bk.Lane)
 		}
-		g := &giver{budget: b, cancel: cancel, done: make(chan given, 1)}
+		g := &returnOp{budget: b, cancel: cancel, done: make(chan returnResult, 1)}
 		g.RecordID, g.RollbackID, g.Amount = bucket.RecordID{Bucket: bk.ID, ID: r.RequestID},
 			r.RollbackID, r.Amount
 		if b.HasLimits() {
 			g.Terms = deduct.StateOf(s.states, b.ID).termsOf(b, s.sqlNow().UnixMilli())
 		}
 		l.returns.Add(g)
-		var got given
+		var got returnResult
 		select {
 		case got = <-g.done:
 		case <-ctx.Done():
-			return given{}, s.unclear(g, ctx.Err())
+			return returnResult{}, s.unclear(g, ctx.Err())
 		}
 		moving := got.err == nil && got.Verdict == bucket.Moving
 		if got.err == nil && !moving && got.synced {
 			return got, nil
 		}
 		if got.err == nil && !moving || budget.CodeOf(got.err).Kind() == budget.MayBeDone {
-			unsure = true // it was done, and SQL may not have it
+			unsure = true // it was done, but SQL may not have it
 		}
 		late := s.clock.Now().After(until) || s.clock.Sleep(ctx, pause) != nil
 		switch {
 		case late && unsure:
-			return given{}, s.unclear(g, got.err)
+			return returnResult{}, s.unclear(g, got.err)
 		case late && moving:
-			return given{}, storeDown(bk.Lane, nil)
+			return returnResult{}, storeDown(bk.Lane, nil)
 		case late, got.err != nil && !unsure && !errors.Is(got.err, bucket.ErrOtherMemory):
-			return given{}, storeDown(bk.Lane, got.err)
+			return returnResult{}, storeDown(bk.Lane, got.err)
 		}
 		pause = min(2*pause, longest)
 		if moving || got.err != nil {
@@ -209,28 +215,28 @@ func (s *Service) give(ctx context.Context, b *bucket.Budget, bk *bucket.Bucket,
 	}
 }
 
-// unclear is the answer where a rollback or cancel may have been done.
-func (s *Service) unclear(g *giver, cause error) error {
+// unclear is the answer for a rollback or cancel that may have been done.
+func (s *Service) unclear(g *returnOp, cause error) error {
 	op := "rollback"
 	if g.cancel {
 		op = "cancel"
 	}
 	return &budget.Error{Code: budget.OutcomeUnknown, Op: op, Err: cause,
-		Message: "the store or the database did not confirm it; repeat it"}
+		Message: "the store or the database did not confirm the " + op + "; repeat it"}
 }
 
-// giveBack makes one call with rollbacks and one with cancels, and takes the sums to SQL.
-func (l *lane) giveBack(list []*giver) {
+// giveBack makes one call with rollbacks and one with cancels, and records the sums in SQL.
+func (l *lane) giveBack(list []*returnOp) {
 	ctx, cancel := l.s.bounded()
 	defer cancel()
 	m, err := l.memory(ctx)
 	if err != nil {
 		for _, g := range list {
-			g.done <- given{err: err}
+			g.done <- returnResult{err: err}
 		}
 		return
 	}
-	var kinds [2][]*giver
+	var kinds [2][]*returnOp
 	for _, g := range list {
 		kind := 0
 		if g.cancel {
@@ -238,7 +244,7 @@ func (l *lane) giveBack(list []*giver) {
 		}
 		kinds[kind] = append(kinds[kind], g)
 	}
-	answers := map[*giver]given{}
+	answers := map[*returnOp]returnResult{}
 	units := false
 	for kind, call := range []func(context.Context, bucket.Memory, []bucket.StoreRollback) (
 		[]bucket.StoreReturn, error){l.store.Rollback, l.store.Cancel} {
@@ -255,10 +261,10 @@ func (l *lane) giveBack(list []*giver) {
 		}
 		for i, g := range kinds[kind] {
 			if err != nil {
-				answers[g] = given{err: err}
+				answers[g] = returnResult{err: err}
 				continue
 			}
-			answers[g] = given{StoreReturn: got[i], synced: true}
+			answers[g] = returnResult{StoreReturn: got[i], synced: true}
 			units = units || got[i].Verdict == bucket.Accepted || got[i].Verdict == bucket.Known
 		}
 	}
@@ -276,8 +282,8 @@ func (l *lane) giveBack(list []*giver) {
 	}
 }
 
-// returned is the answer of a rollback, a cancel or a look-up.
-func returned(bk *bucket.Bucket, r bucket.RollbackRequest, got given) (
+// returned is the answer of a rollback, a cancel or a lookup.
+func returned(bk *bucket.Bucket, r bucket.RollbackRequest, got returnResult) (
 	bucket.DeductionView, error) {
 	const op = "rollback"
 	record := &got.Record
@@ -313,7 +319,7 @@ func returned(bk *bucket.Bucket, r bucket.RollbackRequest, got given) (
 }
 
 // view shows a record.
-func view(bk *bucket.Bucket, r bucket.RollbackRequest, got given) bucket.DeductionView {
+func view(bk *bucket.Bucket, r bucket.RollbackRequest, got returnResult) bucket.DeductionView {
 	record := &got.Record
 	v := bucket.DeductionView{RequestID: r.RequestID, State: stateOf(record), Amount: record.Amount,
 		RolledBack: record.RolledBack, CountedAt: time.UnixMilli(record.AtMS).UTC(),
@@ -326,7 +332,7 @@ func view(bk *bucket.Bucket, r bucket.RollbackRequest, got given) bucket.Deducti
 	return v
 }
 
-// tooOld is the answer where the record was lost or forgotten.
+// tooOld is the answer if the record was lost or forgotten.
 func tooOld(op, id string) error {
 	return budget.Refuse(budget.OutcomeUnknown, op,
 		"request %q is older than the record window, or its "+

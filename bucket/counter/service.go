@@ -15,29 +15,29 @@ import (
 	"github.com/budgetd/budgetd/budget"
 )
 
-// Settings bound what a service does. Zero values stand for the defaults.
+// Settings bound a service. A zero field means its default, which is given after the semicolon.
 type Settings struct {
-	// Deadline is how long a deduction may wait for units and stores; 2 s. Grace is how much longer it
-	// waits for a call that may have deducted; 1 s.
+	// Deadline is how long a deduction may wait for units and stores; 2 s. Grace is how much longer
+	// it waits for a call that may have deducted; 1 s.
 	Deadline, Grace time.Duration
 	// StepTime bounds one call of a store or of the database; 5 s.
 	StepTime time.Duration
-	// Late is how long after its arrival a deduction is refused by the store; 30 s. It must be far
-	// below the record window.
+	// Late is the age at which the store refuses a deduction as too old; 30 s. It must be far below
+	// the record window.
 	Late time.Duration
-	// VerifyEvery is the least time between two attempts to verify a lane; 250 ms.
+	// VerifyEvery is the shortest interval between two verifications of a lane; 250 ms.
 	VerifyEvery time.Duration
-	// MarkGrace is how long the node that made an activation has to write its marker; 1 s.
+	// MarkGrace is how long the node that began an activation has to write its marker; 1 s.
 	MarkGrace time.Duration
-	// ClockSkew is how far a lane's clock may be off SQL's; 1 s.
+	// ClockSkew is how far a lane's clock may differ from SQL's; 1 s.
 	ClockSkew time.Duration
-	// LaneOperations is the most deductions of one call of a lane; 512.
+	// LaneOperations bounds the deductions of one call of a lane; 512.
 	LaneOperations int
-	// Queue is the most operations that wait in one queue; 20,000.
+	// Queue bounds the operations that wait in one queue; 20,000.
 	Queue int
-	// Workers is how many budgets look for units side by side; 8.
+	// Workers is the number of budgets that units are sought for concurrently; 8.
 	Workers int
-	// States is the most budgets whose figures are remembered; 10,000.
+	// States is the number of budgets whose figures are cached; 10,000.
 	States int
 }
 
@@ -56,7 +56,7 @@ func (s Settings) withDefaults() Settings {
 	return s
 }
 
-// Store is an instance that can be the truth.
+// Store is an instance whose counters can decide in store mode.
 type Store struct {
 	bucket.Counter
 	bucket.Entries
@@ -64,17 +64,17 @@ type Store struct {
 	bucket.Memories
 	// Copies moves buckets to other lanes.
 	Copies bucket.Copies
-	// Durable: every write is on disk before its answer, and there are no replicas.
+	// Durable says that every write is on disk before its answer, and that there are no replicas.
 	Durable bool
 }
 
-// Budgets finds definitions that are at most a second old: bucket.Budgets.
+// Budgets finds definitions that are at most a second old. bucket.Budgets implements it.
 type Budgets interface {
 	deduct.Budgets
 	Find(ctx context.Context, ref bucket.BudgetRef) (*bucket.Budget, error)
 }
 
-// Observer is told what happened.
+// Observer receives events for metrics.
 type Observer interface {
 	bucket.Calls
 	// Moved reports units moved by a step: apply, collect, lose.
@@ -83,16 +83,16 @@ type Observer interface {
 	Lag(lane bucket.Lane, age time.Duration)
 }
 
-// Config is what a Service is made of.
+// Config configures a Service.
 type Config struct {
 	Budgets Budgets
 	Ledger  Ledger
-	// Stores are by the name of their instance.
+	// Stores are keyed by the name of their instance.
 	Stores map[string]*Store
-	// Clock is the clock of waits; the machine's when nil. Now is SQL's time as this node knows it.
+	// Clock measures waits; nil means the system clock. Now returns SQL's time as this node knows it.
 	Clock bucket.Clock
 	Now   func() time.Time
-	// Rand fills a slice with random bytes; crypto/rand when nil.
+	// Rand fills a slice with random bytes; nil means crypto/rand.
 	Rand     func([]byte)
 	Observer Observer
 	// Tracer starts the spans of flights. If it is nil, flights have no spans.
@@ -100,8 +100,8 @@ type Config struct {
 	Settings Settings
 }
 
-// Service deducts from budgets in store mode and keeps SQL up to date. It has no goroutines while
-// nothing is asked of it. Safe for concurrent use.
+// Service deducts from budgets in store mode and keeps SQL up to date. It runs no goroutines while
+// it has no requests. It is safe for concurrent use.
 type Service struct {
 	host     deduct.Host
 	budgets  Budgets
@@ -121,7 +121,7 @@ type Service struct {
 	refills  *batch.Queue[refill]
 }
 
-// New makes a service. It contacts nothing.
+// New returns a service. It contacts neither the database nor a store.
 func New(c Config) (*Service, error) {
 	s := &Service{budgets: c.Budgets, ledger: c.Ledger, stores: c.Stores, observer: c.Observer,
 		tracer: c.Tracer,
@@ -131,7 +131,7 @@ func New(c Config) (*Service, error) {
 	s.host.Ready()
 	s.clock, s.sqlNow = s.host.Clock, s.host.Now
 	if s.observer == nil {
-		s.observer = unheard{}
+		s.observer = noObserver{}
 	}
 	var err error
 	if s.states, err = lru.New[int64, *state](s.set.States); err != nil {
@@ -146,24 +146,26 @@ func New(c Config) (*Service, error) {
 	return s, nil
 }
 
-// bounded returns the context of one step: a step serves many requests, so none of theirs ends it.
+// bounded returns the context of one step. A step serves many requests, so the context does not
+// descend from that of any one of them.
 func (s *Service) bounded() (context.Context, context.CancelFunc) {
 	return context.WithTimeout(context.Background(), s.set.StepTime)
 }
 
-// failed tells the observer of a call that failed.
+// failed reports a failed call to the observer. A nil err, and ErrOtherMemory, which is expected,
+// are not reported.
 func (s *Service) failed(where string, err error) {
 	if err != nil && !errors.Is(err, bucket.ErrOtherMemory) {
 		s.observer.Failed(where, budget.CodeOf(err))
 	}
 }
 
-// unheard is an observer that nobody listens to.
-type unheard struct{}
+// noObserver ignores all events.
+type noObserver struct{}
 
-func (unheard) LaneCall(context.Context, bucket.Lane, int, time.Duration) {}
-func (unheard) Commit(context.Context, int, time.Duration)                {}
-func (unheard) Failed(string, budget.Code)                                {}
-func (unheard) Skipped(int)                                               {}
-func (unheard) Moved(string, int64)                                       {}
-func (unheard) Lag(bucket.Lane, time.Duration)                            {}
+func (noObserver) LaneCall(context.Context, bucket.Lane, int, time.Duration) {}
+func (noObserver) Commit(context.Context, int, time.Duration)                {}
+func (noObserver) Failed(string, budget.Code)                                {}
+func (noObserver) Skipped(int)                                               {}
+func (noObserver) Moved(string, int64)                                       {}
+func (noObserver) Lag(bucket.Lane, time.Duration)                            {}

@@ -11,8 +11,8 @@ import (
 	"github.com/budgetd/budgetd/ledger"
 )
 
-// supply finds units for the operations of a budget that wait for some, and brings their buckets
-// into a state in which they can be deducted from.
+// supply finds units for the operations of a budget that lack some, and opens their buckets' epochs
+// if they are not open.
 func (s *Service) supply(budgetID int64, ops []*op) {
 	ctx, cancel := s.bounded()
 	defer cancel()
@@ -31,7 +31,7 @@ func (s *Service) supply(budgetID int64, ops []*op) {
 	}
 }
 
-// provision is one call of supply.
+// provision is one run of supply.
 type provision struct {
 	s     *Service
 	b     *bucket.Budget
@@ -39,7 +39,7 @@ type provision struct {
 	ops   []*op
 }
 
-// end sets what operations come back with.
+// end sets the step and the error with which operations return to their waves.
 func end(ops []*op, err error) {
 	for _, o := range ops {
 		o.Step, o.Err = stepSupplied, nil
@@ -93,8 +93,8 @@ func (o *op) short() bool {
 	return o.Step == stepDeducted && o.outcome.Verdict == bucket.Short
 }
 
-// hopeful returns the operations that there may be units for. The others are exhausted: this is
-// found out before the definition is read, because most calls after a sell-out end here.
+// hopeful returns the operations that units may be found for, and marks the others as exhausted. It
+// runs before the definition is read, because most calls after a sell-out end here.
 func (p *provision) hopeful(ctx context.Context) ([]*op, error) {
 	var short, left []*op
 	for _, o := range p.ops {
@@ -113,8 +113,7 @@ func (p *provision) hopeful(ctx context.Context) ([]*op, error) {
 	return append(left, short...), nil
 }
 
-// odd goes on with the buckets of operations whose epochs are not open, and ends those that were
-// lost.
+// odd pushes the buckets of operations whose epochs are not open, and ends epochs that were lost.
 func (p *provision) odd(ctx context.Context) error {
 	var ids []int64
 	for _, o := range p.ops {
@@ -141,8 +140,8 @@ func (p *provision) odd(ctx context.Context) error {
 	return p.s.push(ctx, ids, -1)
 }
 
-// bring brings units to one bucket for the operations that wait there. An operation is exhausted
-// only after two reads of the sum, the second one locking and begun after the first had ended (I3).
+// bring moves units to one bucket for the operations that wait there. An operation is exhausted
+// only after two reads of the sum. The second one locks and begins after the first has ended (I3).
 func (p *provision) bring(ctx context.Context, id int64, ops []*op) {
 	const rounds = 8
 	synced, collected := false, false
@@ -194,7 +193,7 @@ func (p *provision) bring(ctx context.Context, id int64, ops []*op) {
 				end(ops, scattered(down))
 				return
 			case len(donors) == 0:
-				end(ops, down) // the sum may have what is on its way: look again
+				end(ops, down) // the sum may include units that are still moving: look again
 				return
 			}
 			collected = true
@@ -207,8 +206,8 @@ func (p *provision) bring(ctx context.Context, id int64, ops []*op) {
 	end(ops, down)
 }
 
-// donors finds buckets whose units a bucket gets that lacks some. Where it may not apply for what
-// was never handed out, another bucket does, if need be, and gives it away.
+// donors returns the buckets from which a bucket receives the units it lacks. If the bucket may not
+// apply for undistributed units, another bucket applies instead and becomes the donor.
 func (p *provision) donors(ctx context.Context, id, need int64, got Brought) ([]int64, error) {
 	donors, err := p.s.ledger.Supply.Collect(ctx, p.b.ID, id, need+got.Kept)
 	if err != nil || len(donors) > 0 || got.Other == 0 {
@@ -221,7 +220,7 @@ func (p *provision) donors(ctx context.Context, id, need int64, got Brought) ([]
 	return []int64{got.Other}, nil
 }
 
-// scattered is the answer where there are units that the bucket may not get.
+// scattered is the answer if there are units that the bucket may not receive.
 func scattered(cause error) error {
 	e := &budget.Error{Code: budget.Unavailable, Op: "deduct", Err: cause, RetryAfter: time.Second,
 		Reason:  budget.ReasonCollecting,
@@ -229,7 +228,8 @@ func scattered(cause error) error {
 	return e
 }
 
-// exhaust takes the operations out whose amounts the sum does not cover.
+// exhaust marks the operations whose amounts are above the sum as exhausted, and returns the
+// others.
 func (p *provision) exhaust(ctx context.Context, ops []*op) (left []*op, err error) {
 	for _, exact := range []bool{false, true} {
 		covers, err := p.s.ledger.Covers.Covers(ctx, []int64{p.b.ID}, exact)
@@ -260,7 +260,7 @@ func (p *provision) exhaust(ctx context.Context, ops []*op) (left []*op, err err
 	return left, nil
 }
 
-// fitting is the sum of the first operations that the sum covers together.
+// fitting returns the sum of the first operations that the cover is enough for together.
 func (p *provision) fitting(ops []*op) (units int64) {
 	for _, o := range ops {
 		if o.Amount <= ops[0].cover.Sum()-units {
@@ -270,7 +270,7 @@ func (p *provision) fitting(ops []*op) (units int64) {
 	return units
 }
 
-// turn rolls a budget's period over where that is due.
+// turn rolls over a budget's period if that is due.
 func (s *Service) turn(ctx context.Context, budgetID int64) error {
 	const rounds = 3 // epochs may have been opened meanwhile
 	for range rounds {
@@ -278,7 +278,7 @@ func (s *Service) turn(ctx context.Context, budgetID int64) error {
 		if err != nil {
 			return err
 		}
-		// A lane that is down keeps its epochs closing: what they bring goes where the rule says.
+		// The epochs of a lane that is down stay closing. Their units go where the rule says.
 		s.failed("store", s.push(ctx, ended.Closing, -1))
 		turned, err := s.ledger.Periods.Turn(ctx, budgetID)
 		if err != nil {
@@ -297,7 +297,7 @@ func (s *Service) turn(ctx context.Context, budgetID int64) error {
 // RolloverLoop rolls over budgets whose period is over.
 type RolloverLoop struct{ s *Service }
 
-// RunOnce rolls over at most 100 budgets. Error: the first that it met.
+// RunOnce rolls over at most 100 budgets. It returns the first error.
 func (r *RolloverLoop) RunOnce(ctx context.Context) error {
 	const limit = 100
 	ids, err := r.s.ledger.Periods.Over(ctx, limit)

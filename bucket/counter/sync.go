@@ -13,13 +13,13 @@ import (
 	"github.com/budgetd/budgetd/ledger"
 )
 
-// SyncEvery is how often SyncLoop is meant to run. Figures in answers are as old as that at most,
-// and as their own reads: both together are at most 1 s.
+// SyncEvery is the interval of SyncLoop. A figure in an answer is at most that old, plus the age of
+// its own read: at most 1 s together.
 const SyncEvery = 500 * time.Millisecond
 
-// sync tells SQL what the lane counted since the last sync, unless a sync that began after `since`
-// has ended well. It compares the identity of the store first: a resync from another master keeps
-// connections. Errors: Unavailable, OutcomeUnknown; the next sync does the rest.
+// sync records in SQL what the lane counted since the last sync, unless a successful sync began
+// after since. It first compares the identity of the store, because a resync from another master
+// keeps connections. Errors: Unavailable, OutcomeUnknown; the next sync records what is missing.
 func (l *lane) sync(ctx context.Context, since time.Time) error {
 	l.syncing.Lock()
 	defer l.syncing.Unlock()
@@ -53,7 +53,7 @@ func (l *lane) sync(ctx context.Context, since time.Time) error {
 	return nil
 }
 
-// read takes all changes of the lane to SQL.
+// read records all changes of the lane in SQL.
 func (l *lane) read(ctx context.Context, m *remembered) error {
 	for cursor := ""; ; {
 		sums, next, err := l.store.Changed(ctx, m.Memory, cursor)
@@ -72,7 +72,7 @@ func (l *lane) read(ctx context.Context, m *remembered) error {
 	}
 }
 
-// record notes sums in SQL and takes those that it has off the list of changes.
+// record writes sums to SQL and removes those that SQL has from the store's list of changes.
 func (l *lane) record(ctx context.Context, m *remembered, sums []bucket.Sum) error {
 	done, err := l.s.ledger.Lanes.Record(ctx, m.Memory, sums)
 	if err != nil {
@@ -96,8 +96,8 @@ func (l *lane) record(ctx context.Context, m *remembered, sums []bucket.Sum) err
 	return nil
 }
 
-// compare reads SQL's counters of an epoch and then the store's. If those are below, the memory is
-// an older one.
+// compare reads SQL's counters of an epoch and then the store's. If the store's are lower, its
+// memory is an older one and is given up.
 func (l *lane) compare(ctx context.Context, m *remembered, ref bucket.Ref) error {
 	live, err := l.s.ledger.Lanes.Live(ctx, l.name, ref.Bucket-1, 1)
 	if err != nil || len(live) == 0 || live[0].Bucket != ref.Bucket ||
@@ -121,8 +121,8 @@ func (l *lane) compare(ctx context.Context, m *remembered, ref bucket.Ref) error
 	return nil
 }
 
-// syncBudget syncs the lanes of a budget after an instant. A lane that cannot be synced is passed
-// over: what SQL has of it is an upper bound.
+// syncBudget syncs the lanes of a budget whose last sync began before since. It skips lanes that
+// cannot be synced, because SQL's O is an upper bound for them.
 func (s *Service) syncBudget(ctx context.Context, b *bucket.Budget, since time.Time) {
 	seen := map[bucket.Lane]bool{}
 	var all errgroup.Group
@@ -147,8 +147,8 @@ type SyncLoop struct {
 	lanes []bucket.Lane
 }
 
-// RunOnce syncs every lane, settles epochs that were lost, and removes what is too old. Error: the
-// first that it met; the other lanes are done.
+// RunOnce syncs every lane, settles lost epochs and removes expired records. It returns the first
+// error, after it has handled the other lanes.
 func (y *SyncLoop) RunOnce(ctx context.Context) error {
 	const atOnce, sweepSteps = 8, 4
 	began := y.s.clock.Now()
@@ -190,7 +190,7 @@ func (y *SyncLoop) RunOnce(ctx context.Context) error {
 	return err
 }
 
-// lag is how long ago the last sync that ended well began.
+// lag returns how long ago the last successful sync began.
 func (l *lane) lag() time.Duration {
 	l.syncing.Lock()
 	defer l.syncing.Unlock()
@@ -200,16 +200,16 @@ func (l *lane) lag() time.Duration {
 	return l.s.clock.Now().Sub(l.syncedAt)
 }
 
-// Compare is audit 3: it syncs a budget and compares the entries of its open epochs with SQL, so
-// that SQL then has every deduction that was answered before the call, except of lanes that cannot
-// be reached. Within the store grants and what was given back must be balance and what was taken,
-// in one atomic read each; SQL's sums must not be above the store's. found was seen twice.
-// unchecked are the keys of buckets whose store could not be read just now. Error: Unavailable.
+// Compare is audit 3. It syncs a budget, so that SQL has every deduction that was answered before
+// the call, except on lanes that cannot be reached. Then it compares the entries of the open
+// epochs. In the store, grants plus given back must equal balance plus taken, in one atomic read;
+// SQL's sums must not be above the store's. found lists discrepancies that were seen twice.
+// unchecked lists the keys of buckets whose store could not be read. Error: Unavailable.
 func (s *Service) Compare(ctx context.Context, b *bucket.Budget) (found []ledger.Discrepancy,
 	unchecked []string, err error) {
 	s.syncBudget(ctx, b, s.clock.Now())
 	for again := range 2 {
-		// SQL is read before the stores: what is counted in between only makes theirs larger.
+		// SQL is read before the stores: deductions in between only make the stores' sums larger.
 		fresh, err := s.budgets.Reload(ctx, b.ID)
 		if err != nil {
 			return nil, nil, err
@@ -232,7 +232,7 @@ func (s *Service) Compare(ctx context.Context, b *bucket.Budget) (found []ledger
 	return found, unchecked, nil
 }
 
-// compare looks once.
+// compare makes one comparison.
 func (s *Service) compare(ctx context.Context, b *bucket.Budget) (found []ledger.Discrepancy,
 	unchecked []string, err error) {
 	byLane := map[bucket.Lane][]*bucket.Bucket{}
@@ -265,7 +265,7 @@ func (s *Service) compare(ctx context.Context, b *bucket.Budget) (found []ledger
 	return found, unchecked, nil
 }
 
-// entries reads what a lane has of buckets; away: it cannot be read now.
+// entries reads a lane's entries of buckets. away reports that the lane cannot be read now.
 func (s *Service) entries(ctx context.Context, name bucket.Lane, list []*bucket.Bucket) (
 	entries []bucket.Entry, away bool) {
 	l := s.laneOf(name)
@@ -296,7 +296,7 @@ func differ(bk *bucket.Bucket, e *bucket.Entry, granted int64) (found []ledger.D
 	}
 	switch e.Verdict {
 	case bucket.Accepted:
-	case bucket.Closed, bucket.Moving: // SQL was read before it ended
+	case bucket.Closed, bucket.Moving: // it ended after SQL was read
 		return nil
 	default:
 		add(ledger.EntryInStore, bk.Epoch.Outstanding, 0)
@@ -314,15 +314,16 @@ func differ(bk *bucket.Bucket, e *bucket.Entry, granted int64) (found []ledger.D
 	return found
 }
 
-// Loop is a loop for the daemon to run: every Every, with jitter, one RunOnce at a time.
+// Loop is a loop for the daemon, which calls RunOnce at the interval Every, with jitter, and never
+// concurrently.
 type Loop struct {
 	Name  string
 	Every time.Duration
-	// RunOnce does a bounded amount of work. Its error is for the log; the next run tries again.
+	// RunOnce does a bounded amount of work. Its error is logged; the next run tries again.
 	RunOnce func(ctx context.Context) error
 }
 
-// Loops returns the loops of a service. Every lane of the stores is synced by every node.
+// Loops returns the loops of a service. Every node syncs every lane.
 func (s *Service) Loops(lanes []bucket.Lane) []Loop {
 	const often = 500 * time.Millisecond
 	return []Loop{

@@ -8,7 +8,8 @@ import (
 	"github.com/budgetd/budgetd/limit"
 )
 
-// terms are the Terms of a budget as of one definition, and until when its calendar windows last.
+// terms are the Terms of a budget under one definition, and the instant until which its calendar
+// windows last.
 type terms struct {
 	bucket.Terms
 	of      *bucket.Budget
@@ -52,8 +53,8 @@ func newTerms(b *bucket.Budget, nowMS int64) *terms {
 	return t
 }
 
-// touch notes what an operation counts against the budget's limits. It returns why they cannot
-// judge it: Invalid with every fault.
+// touch determines what the operation counts against the budget's limits. It returns Invalid with
+// every fault if the limits cannot be evaluated.
 func (o *op) touch() error {
 	set, r := o.Budget.LimitSet(), o.Request
 	if len(r.Counts) == 0 && (set == nil || len(set.List) == 0) {
@@ -102,7 +103,7 @@ func (o *op) touch() error {
 	return nil
 }
 
-// limitStates are how far the limits are used, of those that the operation counts for.
+// limitStates returns the states of the limits that the operation counts against.
 func (o *op) limitStates() (states []budget.LimitState) {
 	o.eachTouch(func(touch *limit.Touch, tally *limit.Tally) {
 		states = append(states, touch.State(tally))
@@ -110,7 +111,7 @@ func (o *op) limitStates() (states []budget.LimitState) {
 	return states
 }
 
-// refusedBy lists the limits that refused the operation, as in ledger mode.
+// refusedBy lists the limits that refused the operation, as ledger mode does.
 func (o *op) refusedBy() (refused []budget.LimitState) {
 	o.eachTouch(func(touch *limit.Touch, tally *limit.Tally) {
 		refused = append(refused, limit.Exceeded([]limit.Touch{*touch}, []*limit.Tally{tally})...)
@@ -118,7 +119,7 @@ func (o *op) refusedBy() (refused []budget.LimitState) {
 	return refused
 }
 
-// eachTouch calls do for each limit that the operation counts for, with what the store counted.
+// eachTouch calls do for each limit that the operation counts against, with what the store counted.
 func (o *op) eachTouch(do func(*limit.Touch, *limit.Tally)) {
 	set, r := o.Budget.LimitSet(), o.Request
 	if len(o.outcome.Limits) != len(set.List) {

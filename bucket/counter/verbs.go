@@ -12,7 +12,7 @@ import (
 	"github.com/budgetd/budgetd/ledger"
 )
 
-// verb runs an operator's verb on one bucket and returns the bucket as it is then.
+// verb applies an operator's action to one bucket and returns the bucket afterwards.
 func (s *Service) verb(ctx context.Context, op string, ref bucket.BudgetRef, key string,
 	do func(ctx context.Context, b *bucket.Budget, bk *bucket.Bucket) error) (
 	bucket.BucketView, error) {
@@ -40,15 +40,15 @@ func (s *Service) verb(ctx context.Context, op string, ref bucket.BudgetRef, key
 	}
 	if b, err = s.budgets.Reload(step, b.ID); err != nil {
 		return none, &budget.Error{Code: budget.OutcomeUnknown, Op: op, Err: err,
-			Message: "it was done; the answer could not be read"}
+			Message: "the bucket was changed, but its new state could not be read"}
 	}
 	bk = b.Named(bk.Key)
 	return bucket.BucketView{Bucket: *bk, Remaining: bk.Epoch.Outstanding}, nil
 }
 
-// Offline takes a bucket offline for an operator: its epoch is closed, what it has goes back to the
-// total, and requests of its keys are unavailable until Online. The epoch of a store that is down
-// stays closing until the store is back or its memory is given up. Errors: BudgetNotFound;
+// Offline takes a bucket offline for an operator. Its epoch is closed and its units return to the
+// total. Requests of its keys are unavailable until Online. If its store is down, the epoch stays
+// closing until the store is back or its memory is given up. Errors: BudgetNotFound;
 // BucketNotFound; LastBucket; Unavailable; OutcomeUnknown. Repeating it changes nothing.
 func (s *Service) Offline(ctx context.Context, ref bucket.BudgetRef, key string) (
 	bucket.BucketView, error) {
@@ -57,15 +57,14 @@ func (s *Service) Offline(ctx context.Context, ref bucket.BudgetRef, key string)
 			if err := s.ledger.Supply.Offline(ctx, b.ID, bk.ID, bucket.ByOperator); err != nil {
 				return err
 			}
-			s.failed("store", s.push(ctx, []int64{bk.ID}, -1)) // any node goes on with it
+			s.failed("store", s.push(ctx, []int64{bk.ID}, -1)) // any node can finish it
 			return nil
 		})
 }
 
-// Online brings a bucket online with an even share of what is undistributed. A bucket that is
-// online is answered as it is. Errors: BudgetNotFound; BucketNotFound; BudgetExpired where no
-// period is open; Unavailable, also while the store of an epoch that is closing is down;
-// OutcomeUnknown.
+// Online brings a bucket online with an even share of the undistributed units. It changes nothing
+// if the bucket is online. Errors: BudgetNotFound; BucketNotFound; BudgetExpired if no period is
+// open; Unavailable, also while the store of a closing epoch is down; OutcomeUnknown.
 func (s *Service) Online(ctx context.Context, ref bucket.BudgetRef, key string) (
 	bucket.BucketView, error) {
 	return s.verb(ctx, "online", ref, key,
@@ -77,8 +76,8 @@ func (s *Service) Online(ctx context.Context, ref bucket.BudgetRef, key string) 
 		})
 }
 
-// ApplyTo makes a bucket apply for its even share of what is undistributed, at most
-// sharding_quantity. Where nothing may be applied for it changes nothing. Errors: BudgetNotFound;
+// ApplyTo makes a bucket apply for its even share of the undistributed units, at most
+// sharding_quantity. It changes nothing if there is nothing to apply for. Errors: BudgetNotFound;
 // BucketNotFound; BucketOffline; Unavailable; OutcomeUnknown.
 func (s *Service) ApplyTo(ctx context.Context, ref bucket.BudgetRef, key string) (
 	bucket.BucketView, error) {
@@ -92,10 +91,10 @@ func (s *Service) ApplyTo(ctx context.Context, ref bucket.BudgetRef, key string)
 		})
 }
 
-// apply gives a bucket its even share of U, once its unfinished steps are done.
+// apply finishes a bucket's unfinished steps and gives it its even share of U.
 func (s *Service) apply(ctx context.Context, b *bucket.Budget, bk *bucket.Bucket,
 	online bool) error {
-	const rounds = 2 // an epoch that is closing is closed first
+	const rounds = 2 // a closing epoch is closed first
 	for range rounds {
 		if err := s.push(ctx, []int64{bk.ID}, -1); err != nil {
 			return err
@@ -115,14 +114,15 @@ func (s *Service) apply(ctx context.Context, b *bucket.Budget, bk *bucket.Bucket
 	return e
 }
 
-// everything is a rate with which allocation.Refill asks for the even share.
+// everything is a rate at which allocation.Refill returns the even share.
 const everything = float64(budget.MaxAmount)
 
-// Move gives a bucket another lane and loses nothing: its epoch is closed, records, counters and
-// late sums are copied, and its next epoch begins there when units are asked for. Meanwhile its
-// requests are unavailable. A bucket that goes on at its old place in between stays there. It may
-// be interrupted and repeated at any time. Errors: BucketNotFound; Unavailable where a store is
-// down, where the bucket has gone on, or where nothing can be copied; OutcomeUnknown.
+// Move assigns a bucket to another lane without loss. It closes the epoch and copies records,
+// counters and late sums; the next epoch begins on the new lane when units are asked for. Meanwhile
+// the bucket's requests are unavailable. A bucket that begins an epoch on its old lane in between
+// stays there. Move may be interrupted and repeated at any time. Errors: BucketNotFound;
+// Unavailable if a store is down, if the bucket began another epoch or if nothing can be copied;
+// OutcomeUnknown.
 func (s *Service) Move(ctx context.Context, budgetID, bucketID int64, to bucket.Lane) error {
 	b, err := s.budgets.Reload(ctx, budgetID)
 	if err != nil {
@@ -163,7 +163,7 @@ func (s *Service) Move(ctx context.Context, budgetID, bucketID int64, to bucket.
 		return err
 	}
 	if bk = b.Bucket(bucketID); bk == nil || bk.Epoch.Number != m.ref.Epoch || bk.Epoch.Status.Live() {
-		return wentOn(m.ref)
+		return newerEpoch(m.ref)
 	}
 	if bk.Epoch.Status != ledger.Lost && !row.givenUp() {
 		if err := m.copy(ctx); err != nil {
@@ -172,14 +172,14 @@ func (s *Service) Move(ctx context.Context, budgetID, bucketID int64, to bucket.
 	}
 	moved, err := s.ledger.Moves.Move(ctx, budgetID, m.ref, source.name, target.name)
 	if err == nil && !moved {
-		err = wentOn(m.ref)
+		err = newerEpoch(m.ref)
 	}
 	if err != nil {
 		return err
 	}
 	if bk.Online {
-		// The new place answers nothing before it is open, not even repeats. Where no period is open, the
-		// next one opens it.
+		// The new lane answers nothing, not even repeats, before the epoch is open there. If no period
+		// is open, the next period opens it.
 		_, err := s.ledger.Supply.Apply(ctx, budgetID, Want{Bucket: bucketID, Need: 1, Operator: true})
 		s.failed("sql", err)
 		s.failed("store", s.push(ctx, []int64{bucketID}, -1))
@@ -188,20 +188,20 @@ func (s *Service) Move(ctx context.Context, budgetID, bucketID int64, to bucket.
 	return err
 }
 
-func wentOn(ref bucket.Ref) error {
-	return budget.Refuse(budget.Unavailable, "move", "bucket %d went on after epoch %d; repeat it",
+func newerEpoch(ref bucket.Ref) error {
+	return budget.Refuse(budget.Unavailable, "move", "bucket %d has a newer epoch than %d; repeat the move",
 		ref.Bucket, ref.Epoch)
 }
 
-// moving is one bucket on its way between lanes.
+// moving is a move of one bucket between lanes.
 type moving struct {
 	s              *Service
 	source, target *lane
 	ref            bucket.Ref
 }
 
-// leave closes the epoch in the source so that it refuses every verb, and ends it in SQL. The late
-// sums are taken to SQL by the target.
+// leave closes the epoch in the source, so that it refuses every call, and ends it in SQL. The
+// target records the late sums in SQL.
 func (m *moving) leave(ctx context.Context) error {
 	known, err := m.source.memory(ctx)
 	if err != nil {
@@ -223,7 +223,7 @@ func (m *moving) leave(ctx context.Context) error {
 	return p.failed(err)
 }
 
-// copy copies what the source has of the bucket.
+// copy copies the bucket's records, counters and late sums from the source.
 func (m *moving) copy(ctx context.Context) error {
 	const mostSteps = 1000
 	if m.source.store.Copies == nil || m.target.store.Copies == nil {
@@ -267,13 +267,13 @@ func (m *moving) copy(ctx context.Context) error {
 		return m.broken(m.target, to, err)
 	}
 	if verdict != bucket.Accepted {
-		return budget.Refuse(budget.Unavailable, "move", "another copy of bucket %d was begun",
+		return budget.Refuse(budget.Unavailable, "move", "another copy of bucket %d has begun",
 			m.ref.Bucket)
 	}
 	return nil
 }
 
-// broken is the error of a copy that another attempt has to begin from the start.
+// broken is the error of a copy that another attempt must begin from the start.
 func (m *moving) broken(l *lane, known *remembered, err error) error {
 	l.failed(known, err)
 	if errors.Is(err, bucket.ErrOtherMemory) || budget.CodeOf(err).Kind() == budget.MayBeDone {
@@ -282,20 +282,20 @@ func (m *moving) broken(l *lane, known *remembered, err error) error {
 	return err
 }
 
-// Quarantines knows the units whose stores lost their memory. Errors: BudgetNotFound, Unavailable,
+// Quarantines stores units whose stores lost their memory. Errors: BudgetNotFound, Unavailable,
 // OutcomeUnknown.
 type Quarantines interface {
 	// Quarantined lists a budget's quarantines, by bucket and epoch.
 	Quarantined(ctx context.Context, budgetID int64, limit int) ([]bucket.Quarantine, error)
-	// Release takes units out of quarantine, once per request id: to the total, or to what is used.
-	// Errors: RequestConflict; AmountExceedsRemaining with what is in quarantine.
+	// Release takes units out of quarantine, once per request id. They return to the total or count
+	// as used. Errors: RequestConflict; AmountExceedsRemaining, with what is in quarantine.
 	Release(ctx context.Context, budgetID int64, r bucket.ReleaseRequest) (bucket.ReleaseAnswer, error)
 }
 
 // mostQuarantines bounds a list of quarantines.
 const mostQuarantines = 1000
 
-// Quarantines lists a budget's quarantines, at most 1,000. Errors: BudgetNotFound, Unavailable.
+// Quarantines lists at most 1,000 quarantines of a budget. Errors: BudgetNotFound, Unavailable.
 func (s *Service) Quarantines(ctx context.Context, ref bucket.BudgetRef) (
 	[]bucket.Quarantine, error) {
 	b, err := s.budgets.Find(ctx, ref)

@@ -10,8 +10,8 @@ import (
 // NonceBytes is the length of a nonce.
 const NonceBytes = 8
 
-// admit finds the budget of each request and prepares its operation. What is wrong with a request
-// is its answer.
+// admit finds the budget of each request and prepares its operation. It answers a request that is
+// invalid, or whose budget is not found, with that error.
 func (w *Wave) admit(requests []bucket.DeductRequest, results []bucket.DeductResult) {
 	w.left = w.n
 	random := make([]byte, NonceBytes*w.n)
@@ -40,7 +40,7 @@ func (w *Wave) admit(requests []bucket.DeductRequest, results []bucket.DeductRes
 	}
 }
 
-// read finds the budgets of operations that have to be read.
+// read finds the budgets that are not cached.
 func (w *Wave) read(ops []*Op, nonces string) {
 	refs := make([]bucket.BudgetRef, len(ops))
 	for i, o := range ops {
@@ -57,10 +57,10 @@ func (w *Wave) read(ops []*Op, nonces string) {
 	}
 }
 
-// seed is of the hashes in chain.
+// seed is the seed of the hashes in chain.
 var seed = maphash.MakeSeed()
 
-// chain holds each request of an id until the one before it in the call is done.
+// chain makes each request of an id wait until the one before it in the call is done.
 func (w *Wave) chain() {
 	size := 1 << bits.Len(uint(2*w.n))
 	last := make([]*Op, size) // by hash, with linear probing

@@ -8,20 +8,20 @@ import (
 	"github.com/budgetd/budgetd/budget"
 )
 
-// tooLate is the answer of an operation that ran out of time before anything was deducted.
+// tooLate is the answer for an operation that ran out of time before anything was deducted.
 func tooLate(o *Op, cause error) error {
 	e := Unavailable(cause)
 	e.Reason = budget.ReasonOverloaded
-	e.Message = "the deadline passed before it was done; repeat later"
+	e.Message = "the deadline passed before the deduction was done; repeat later"
 	if o.Seeking {
 		e.Reason = budget.ReasonCollecting
-		e.Message = "units could not be brought together in time; repeat later"
+		e.Message = "units could not be collected in time; repeat later"
 	}
 	return e
 }
 
-// Unavailable is the answer where an attempt is known not to have happened. A cause that says so
-// itself, or that refuses, is the answer.
+// Unavailable is the answer for an attempt that is known not to have happened. If the cause is a
+// refusal, or Unavailable with a reason, the cause itself is the answer.
 func Unavailable(cause error) *budget.Error {
 	var known *budget.Error
 	if errors.As(cause, &known) {
@@ -34,31 +34,31 @@ func Unavailable(cause error) *budget.Error {
 		Message: "the database does not answer; nothing was deducted; repeat later",
 		Reason:  budget.ReasonDatabaseDown}
 	if cause == nil || errors.Is(cause, context.Canceled) {
-		e.Reason, e.Message = "", "the request was given up; nothing was deducted"
+		e.Reason, e.Message = "", "the caller canceled the request; nothing was deducted"
 	}
 	return e
 }
 
-// outcomeUnknown is the answer where an attempt may have happened.
+// outcomeUnknown is the answer for an attempt that may have happened.
 func (h *Host) outcomeUnknown(cause error) error {
 	return &budget.Error{Code: budget.OutcomeUnknown, Op: "deduct", Err: cause,
-		Message: h.Truth + " did not confirm it; repeat the same request id"}
+		Message: h.Truth + " did not confirm the deduction; repeat the same request id"}
 }
 
-// Overloaded is the answer to an operation for which a queue has no room.
+// Overloaded is the answer for an operation that finds its queue full.
 func Overloaded(op string) *budget.Error {
-	e := budget.Refuse(budget.Unavailable, op, "too many requests are waiting already; repeat later")
+	e := budget.Refuse(budget.Unavailable, op, "too many requests are waiting; repeat later")
 	e.Reason, e.RetryAfter = budget.ReasonOverloaded, time.Second
 	return e
 }
 
-// Voided is the answer to a request whose id was cancelled.
+// Voided is the answer for a request whose id was cancelled.
 func Voided(id string) error {
 	return budget.Refuse(budget.RequestVoid, "deduct",
 		"request %q was cancelled and will never have an effect; use a new id", id)
 }
 
-// Conflicting is the answer to a request whose id has another payload.
+// Conflicting is the answer for a request whose id was used with another payload.
 func Conflicting(id string) error {
 	return budget.Refuse(budget.RequestConflict, "deduct",
 		"request %q was accepted with another amount, key, dimension or reference; use a new id", id)

@@ -13,34 +13,34 @@ import (
 	"github.com/budgetd/budgetd/budget"
 )
 
-// Budgets finds definitions that are at most a second old: bucket.Budgets.
+// Budgets finds definitions that are at most a second old. bucket.Budgets implements it.
 type Budgets interface {
 	FindAll(ctx context.Context, refs []bucket.BudgetRef) ([]*bucket.Budget, []error)
 	Fresh(ref bucket.BudgetRef) *bucket.Budget
 	Reload(ctx context.Context, id int64) (*bucket.Budget, error)
 }
 
-// Host is what all waves of a service share. Make it usable with Ready. Safe for concurrent use.
+// Host is what all waves of a service share. Call Ready before use. It is safe for concurrent use.
 type Host struct {
 	Budgets Budgets
-	// Clock is the clock of waits; the machine's when nil. Now is SQL's time as this node knows it.
+	// Clock measures waits; nil means the system clock. Now returns SQL's time as this node knows it.
 	Clock bucket.Clock
 	Now   func() time.Time
-	// Rand fills a slice with random bytes; crypto/rand when nil.
+	// Rand fills a slice with random bytes; nil means crypto/rand.
 	Rand func([]byte)
-	// Deadline is how long a request may wait for units. Grace is how much longer it waits for a
-	// call that may have deducted.
+	// Deadline is how long a request may wait for units. Grace is how much longer it waits for a call
+	// that may have deducted.
 	Deadline, Grace time.Duration
-	// Truth names what says whether something was deducted, for messages.
+	// Truth names, in error messages, what decides whether units were deducted.
 	Truth string
 
 	watch *batch.Watch
 }
 
-// sweep is how often the deadlines of waiting requests are looked at.
+// sweep is the interval at which the deadlines of waiting requests are checked.
 const sweep = 10 * time.Millisecond
 
-// Ready fills in what was left out.
+// Ready sets the fields that were left out.
 func (h *Host) Ready() {
 	h.watch = batch.NewWatch(sweep)
 	if h.Clock == nil {
@@ -54,16 +54,17 @@ func (h *Host) Ready() {
 	}
 }
 
-// Default sets a setting that was left out.
+// Default sets a setting that is not positive.
 func Default[T int | time.Duration](setting *T, value T) {
 	if *setting <= 0 {
 		*setting = value
 	}
 }
 
-// State is what a node remembers of a budget beside its definition; the modes' states embed it.
+// State is what a node caches about a budget besides its definition. The states of both modes embed
+// it.
 type State struct {
-	// Spent is what this node has deducted, in minor units, since it remembers the budget.
+	// Spent is what this node has deducted since it created the state, in minor units.
 	Spent atomic.Int64
 	sum   atomic.Pointer[Sum]
 }
@@ -72,11 +73,11 @@ type State struct {
 type Sum struct {
 	bucket.Cover
 	At time.Time
-	// Spent is what of State.Spent is in the sum for certain.
+	// Spent is the part of State.Spent that the sum includes for certain.
 	Spent int64
 }
 
-// Note keeps a sum if it is the newest.
+// Note stores a sum unless a newer one is stored.
 func (st *State) Note(read *Sum) {
 	for {
 		old := st.sum.Load()
@@ -86,7 +87,7 @@ func (st *State) Note(read *Sum) {
 	}
 }
 
-// Fresh returns the sum if it is younger than most; nil: it has to be read.
+// Fresh returns the sum if it is younger than most, and nil otherwise.
 func (st *State) Fresh(now time.Time, most time.Duration) *Sum {
 	read := st.sum.Load()
 	if read == nil {
@@ -98,7 +99,7 @@ func (st *State) Fresh(now time.Time, most time.Duration) *Sum {
 	return read
 }
 
-// StateOf returns the state of a budget, and begins one where there is none.
+// StateOf returns the state of a budget and creates it if necessary.
 func StateOf[S any](states *lru.Cache[int64, *S], budgetID int64) *S {
 	if st, known := states.Get(budgetID); known {
 		return st
@@ -110,9 +111,9 @@ func StateOf[S any](states *lru.Cache[int64, *S], budgetID int64) *S {
 	return st
 }
 
-// Figures sets what budget and period cover. What this node has deducted since the sum was read is
-// subtracted, this deduction included, and the bucket's own rest is a lower bound: so no figure
-// contradicts the deduction.
+// Figures sets what the budget and the period still cover. It subtracts what this node has deducted
+// since the sum was read, this deduction included. The bucket's own remaining units are a lower
+// bound. So no figure contradicts the deduction.
 func (o *Op) Figures(read *Sum) {
 	a := &o.Result.Answer
 	a.FiguresUnknown = false

@@ -2,8 +2,8 @@ package deduct
 
 import "github.com/budgetd/budgetd/bucket/batch"
 
-// Outbox collects what a wave hands out, so that each queue is locked once. The zero value is
-// empty.
+// Outbox collects the operations that a wave sends, so that each queue is locked once. The zero
+// value is empty.
 type Outbox[O handed] struct {
 	parcels []parcel[O]
 	grouped []grouped[O]
@@ -27,7 +27,7 @@ type grouped[O any] struct {
 	op    O
 }
 
-// Put notes an operation for a queue.
+// Put collects an operation for a queue.
 func (b *Outbox[O]) Put(q *batch.Queue[O], o O) {
 	o.handOut()
 	b.n++
@@ -40,14 +40,14 @@ func (b *Outbox[O]) Put(q *batch.Queue[O], o O) {
 	b.parcels = append(b.parcels, parcel[O]{queue: q, ops: append(make([]O, 0, 1), o)})
 }
 
-// PutFor notes an operation for the queue of its budget in a group.
+// PutFor collects an operation for its budget's queue in a group.
 func (b *Outbox[O]) PutFor(g *batch.Group[O], o O) {
 	o.handOut()
 	b.n++
 	b.grouped = append(b.grouped, grouped[O]{g, o})
 }
 
-// Send hands out what was noted. The wave counts it first: it may come back at once.
+// Send sends the collected operations. It counts them first, because they may return at once.
 func (b *Outbox[O]) Send(w *Wave) {
 	if b.n == 0 {
 		return

@@ -10,51 +10,52 @@ import (
 	"github.com/budgetd/budgetd/budget"
 )
 
-// Steps are what a mode does with the operations of a wave, each named by its place.
+// Steps is what a mode does with the operations of a wave. An operation is named by its index in
+// the call.
 type Steps interface {
-	// Op returns what all modes have of an operation.
+	// Op returns the part of an operation that all modes share.
 	Op(i int) *Op
 	// Check refuses a request that the mode can never serve.
 	Check(r *bucket.DeductRequest) error
-	// Prepare makes what the mode keeps of a request, once its budget is known.
+	// Prepare builds what the mode stores for a request. It is called once the budget is known.
 	Prepare(i int, nonce string)
-	// Begin judges an operation by its budget's definition, and hands it out or answers it.
+	// Begin evaluates an operation against its budget's definition. It sends or answers it.
 	Begin(i int)
-	// Advance decides about an operation that came back.
+	// Advance decides what follows for an operation that returned.
 	Advance(i int)
-	// Send hands out what was noted.
+	// Send sends the operations that Begin and Advance collected.
 	Send()
 }
 
-// Wave is the requests of one call. The caller's goroutine has it: it hands its operations to
-// queues, waits, and decides about each one that comes back. A deduction that goes well comes back
-// once. The mode's wave embeds it.
+// Wave holds the requests of one call. The caller's goroutine runs it: it sends operations to
+// queues, waits, and decides what follows for each one that returns. A successful deduction returns
+// once. The wave type of each mode embeds it.
 type Wave struct {
 	Ctx         context.Context
-	Now, SQLNow time.Time // when it went on last
-	Seen        Lateness  // as of then
+	Now, SQLNow time.Time // when it last woke
+	Seen        Lateness  // the lateness at that time
 
 	host  *Host
 	steps Steps
 	n     int // operations
 	left  int // not answered
 
-	soft, hard time.Time // when nothing more is begun, and when it ends
+	soft, hard time.Time // nothing is begun after soft; the wave ends at hard
 	place      batch.Watched
 
 	mu     sync.Mutex
 	ready  *Op
-	away   int  // handed out
-	urgent bool // one that came back needs another step
+	away   int  // sent and not returned
+	urgent bool // a returned operation needs another step
 	late   Lateness
 	parked bool
 	park   sync.WaitGroup
 }
 
-// Lateness is how far a wave is beyond its deadline.
+// Lateness is how far a wave is past its deadline.
 type Lateness uint8
 
-// The lateness of a wave. PastSoft: nothing more is begun. PastHard: nothing more is waited for.
+// After PastSoft nothing more is begun. After PastHard nothing more is waited for.
 const (
 	InTime Lateness = iota
 	PastSoft
@@ -70,7 +71,7 @@ func (w *Wave) back(o *Op, urgent bool) {
 	w.wake()
 }
 
-// wake lets the wave go on if it has a reason to, and unlocks it.
+// wake wakes the wave if it has something to do. It unlocks mu, which the caller holds.
 func (w *Wave) wake() {
 	woken := w.parked && w.hasNews()
 	if woken {
@@ -98,7 +99,8 @@ func (w *Wave) Overdue(now time.Time) {
 	w.wake()
 }
 
-// wait returns the operations that have come back, linked by next, once there is something to do.
+// wait blocks until there is something to do and returns the operations that came back, linked by
+// next.
 func (w *Wave) wait() *Op {
 	w.mu.Lock()
 	if !w.hasNews() {
@@ -114,8 +116,8 @@ func (w *Wave) wait() *Op {
 	return ready
 }
 
-// Serve brings every request to its answer, the one at its place in results. The requests of one id
-// are done one after the other, in the order given. It returns when all are answered.
+// Serve answers every request; each result has the index of its request. Requests with the same id
+// run one after the other, in the order given. Serve returns when all are answered.
 func (w *Wave) Serve(ctx context.Context, h *Host, steps Steps, requests []bucket.DeductRequest,
 	results []bucket.DeductResult) {
 	w.Ctx, w.host, w.steps, w.n = ctx, h, steps, len(requests)
@@ -152,10 +154,10 @@ func (w *Wave) Serve(ctx context.Context, h *Host, steps Steps, requests []bucke
 	}
 }
 
-// tick looks at the clocks.
+// tick reads the clocks.
 func (w *Wave) tick() { w.Now, w.SQLNow = w.host.Clock.Now(), w.host.Now() }
 
-// expire answers the operations that have run out of time.
+// expire answers the operations that ran out of time.
 func (w *Wave) expire() {
 	for i := range w.n {
 		o := w.steps.Op(i)
@@ -169,11 +171,11 @@ func (w *Wave) expire() {
 	}
 }
 
-// TimeUp answers an operation that nothing is under way for.
+// TimeUp answers an operation that no call works on.
 func (w *Wave) TimeUp(o *Op) {
 	switch {
 	case o.Answered:
-		w.Finish(o) // without the figures that are missing
+		w.Finish(o) // without the missing figures
 	case o.Unsure:
 		w.Fail(o, w.host.outcomeUnknown(w.Ctx.Err()))
 	default:
@@ -197,8 +199,8 @@ func (w *Wave) Fail(o *Op, err error) {
 	w.Finish(o)
 }
 
-// Failed acts on a step that failed and has deducted nothing itself. An operation that may have
-// been deducted before is handed in again, until the deadline.
+// Failed acts on a failed step that has deducted nothing itself. If an earlier step may have
+// deducted, the operation is begun again, until the deadline.
 func (w *Wave) Failed(o *Op, err error) {
 	switch {
 	case o.Answered:
@@ -212,9 +214,8 @@ func (w *Wave) Failed(o *Op, err error) {
 	}
 }
 
-// Doubtful reports whether a step that failed, or an earlier one, may have deducted. Then it hands
-// the operation in again with the same id and nonce, until the deadline: only what decides can
-// tell.
+// Doubtful reports whether a failed step, or an earlier one, may have deducted. If so, it begins
+// the operation again with the same id and nonce, until the deadline.
 func (w *Wave) Doubtful(o *Op) bool {
 	if budget.CodeOf(o.Err).Kind() == budget.MayBeDone {
 		o.Unsure = true
@@ -225,8 +226,8 @@ func (w *Wave) Doubtful(o *Op) bool {
 	return o.Unsure
 }
 
-// Again reads the definition and begins once more, at once for a few times and then after a pause:
-// a definition that keeps changing must not keep the database busy.
+// Again reloads the definition and begins the operation again: at once for the first few times,
+// then after a pause, because a definition that keeps changing must not keep the database busy.
 func (w *Wave) Again(o *Op) {
 	const atOnce = 3
 	b, err := w.host.Budgets.Reload(w.Ctx, o.Budget.ID)
@@ -242,7 +243,7 @@ func (w *Wave) Again(o *Op) {
 	w.steps.Begin(o.at)
 }
 
-// Pause begins an operation again after a little while, a longer one each time.
+// Pause begins an operation again after a pause that grows each time.
 func (w *Wave) Pause(o *Op) {
 	const first, doublings = 2 * time.Millisecond, 5
 	wait := first << min(o.pauses, doublings)

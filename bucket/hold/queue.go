@@ -36,7 +36,7 @@ func (k Kind) String() string {
 
 func overloaded(k Kind) *budget.Error {
 	e := budget.Refuse(budget.Unavailable, k.String(),
-		"too many requests are waiting already; repeat later")
+		"too many requests are waiting; repeat later")
 	e.Reason, e.RetryAfter = budget.ReasonOverloaded, time.Second
 	return e
 }

@@ -17,7 +17,7 @@ func (w *wave) accept(o *op) {
 	w.complete(o)
 }
 
-// repeat answers from the row of an id that exists: it is the call's own if it has its nonce.
+// repeat answers from the existing row of an id. The row is this call's own if it has its nonce.
 func (w *wave) repeat(o *op, d *ledger.Deduction) {
 	o.release()
 	switch {
@@ -30,7 +30,7 @@ func (w *wave) repeat(o *op, d *ledger.Deduction) {
 	}
 	a := w.answer(o, d)
 	a.Replayed = d.Nonce != o.row.Request.Nonce
-	// It may be another node's: figures that are older than its commit would contradict it.
+	// The row may come from another node. Figures older than its commit would contradict it.
 	o.recent = w.SQLNow.Sub(d.CountedAt) < 2*figuresAge
 	o.Spent = o.state.Spent.Load()
 	if bk := o.Budget.Bucket(d.Bucket); bk != nil {
@@ -44,7 +44,7 @@ func (w *wave) repeat(o *op, d *ledger.Deduction) {
 	w.out.Put(w.s.reads.standings, o)
 }
 
-// answer makes an operation's result the one of a row, without figures.
+// answer fills an operation's result from a row, without figures.
 func (w *wave) answer(o *op, d *ledger.Deduction) *bucket.DeductAnswer {
 	o.Answered = true
 	a := &o.Result.Answer
@@ -55,7 +55,7 @@ func (w *wave) answer(o *op, d *ledger.Deduction) *bucket.DeductAnswer {
 	return a
 }
 
-// complete adds the figures to an answer, and reads them first if they are too old.
+// complete adds the figures to an answer. It reads them first if the cached ones are too old.
 func (w *wave) complete(o *op) {
 	a := &o.Result.Answer
 	if o.Step == stepOldPlace && o.standing >= 0 {
@@ -81,7 +81,7 @@ func (w *wave) complete(o *op) {
 	w.Finish(&o.Op)
 }
 
-// exhausted is the refusal of an operation above I3's sum.
+// exhausted returns the refusal of an operation whose amount is above I3's sum.
 func (w *wave) exhausted(o *op, c bucket.Cover) error {
 	o.state.noteSoldOut(o.Request.Amount)
 	return o.Budget.Exhausted(c, o.Request.Amount, w.SQLNow)
@@ -100,5 +100,5 @@ func offline(name string) error {
 }
 
 func notFound(b *bucket.Budget) error {
-	return budget.Refuse(budget.BudgetNotFound, "deduct", "budget %s does not exist any more", b.Name)
+	return budget.Refuse(budget.BudgetNotFound, "deduct", "budget %s no longer exists", b.Name)
 }

@@ -6,15 +6,14 @@ import (
 	"github.com/budgetd/budgetd/budget"
 )
 
-// begin judges an operation by its budget's definition and hands it to the bucket that it belongs
-// to.
+// begin evaluates an operation against its budget's definition and sends it to its bucket.
 func (w *wave) begin(o *op) {
 	o.Step = deduct.StepBegin
 	if w.Seen > deduct.InTime {
 		w.TimeUp(&o.Op)
 		return
 	}
-	if o.Unsure { // whatever the definition says by now: only a commit can tell
+	if o.Unsure { // only a commit can tell, whatever the definition says now
 		w.commit(o)
 		return
 	}
@@ -38,8 +37,8 @@ func (w *wave) begin(o *op) {
 	w.proceed(o)
 }
 
-// proceed hands an operation that its definition and its limits let pass to its bucket, or to a
-// look at the sums where the budget was found sold out.
+// proceed sends an operation that passed its definition and limits to its bucket, or to a read of
+// the sums if the budget was found sold out.
 func (w *wave) proceed(o *op) {
 	if o.state.isSoldOut(o.Request.Amount) {
 		o.remembered = true
@@ -49,8 +48,8 @@ func (w *wave) proceed(o *op) {
 	w.dispatch(o)
 }
 
-// touch finds what the operation counts against the budget's limits. It returns why they cannot
-// judge it: Invalid with every fault.
+// touch determines what the operation counts against the budget's limits. It returns Invalid with
+// every fault if the limits cannot be evaluated.
 func (o *op) touch() error {
 	set, r := o.Budget.LimitSet(), o.Request
 	if len(r.Counts) == 0 && (set == nil || len(set.List) == 0) {
@@ -63,8 +62,8 @@ func (o *op) touch() error {
 	return nil
 }
 
-// dispatch hands an operation to the filter of its bucket, or straight to the flight where there is
-// none that would answer.
+// dispatch sends an operation to the filter of its bucket, or directly to its flight if no filter
+// would answer.
 func (w *wave) dispatch(o *op) {
 	bk := o.Budget.Route(o.Key)
 	if bk == nil {
@@ -79,7 +78,7 @@ func (w *wave) dispatch(o *op) {
 		w.commit(o)
 		return
 	}
-	if l := w.s.laneOf(bk.Lane); l.answers(w.Now) {
+	if l := w.s.laneOf(bk.Lane); l.usable(w.Now) {
 		w.out.Put(l.queue, o)
 		return
 	}
@@ -90,7 +89,7 @@ func (w *wave) dispatch(o *op) {
 // commit hands an operation to its flight.
 func (w *wave) commit(o *op) { w.out.Put(w.s.slots[w.s.slotIndex(o.row.Bucket)].queue, o) }
 
-// advance decides about an operation that came back.
+// advance decides what follows after a step of an operation.
 func (w *wave) advance(o *op) {
 	switch o.Step {
 	case stepCommitted, stepGathered:
@@ -142,8 +141,8 @@ func (w *wave) advance(o *op) {
 	}
 }
 
-// judge acts on what a transaction did with an operation. Each verdict was given under the lock of
-// the id, so an earlier attempt is not in doubt any more.
+// judge acts on the verdict of a transaction. Each verdict was given under the lock of the id, so
+// an earlier attempt is no longer in doubt.
 func (w *wave) judge(o *op) {
 	o.Unsure = false
 	out := o.outcome
@@ -185,15 +184,15 @@ func (w *wave) judge(o *op) {
 	}
 }
 
-// again reads the definition and begins once more.
+// again reloads the definition and begins the operation again.
 func (w *wave) again(o *op) {
 	o.skip = false
 	w.Again(&o.Op)
 }
 
-// notWritten acts on a transaction that failed. What may have been written is handed in again with
-// the same id and nonce, until the deadline: only a transaction that has waited for the locks of
-// the earlier one can tell.
+// notWritten acts on a failed transaction. An operation that may have been written is committed
+// again with the same id and nonce, until the deadline. Only a transaction that has waited for the
+// locks of the earlier one can tell.
 func (w *wave) notWritten(o *op) {
 	if !w.Doubtful(&o.Op) {
 		w.failed(o)
@@ -208,7 +207,8 @@ func (w *wave) failed(o *op) {
 	w.Failed(&o.Op, o.Err)
 }
 
-// standing acts on fill and O of a bucket whose filter refused an operation, or had nothing of it.
+// standing acts on the fill and O of a bucket whose filter refused an operation or had no current
+// content.
 func (w *wave) standing(o *op) {
 	switch {
 	case !o.open:
@@ -220,8 +220,8 @@ func (w *wave) standing(o *op) {
 	}
 }
 
-// seekUnits looks for units outside of an operation's bucket, if the sum of all says that there may
-// be enough.
+// seekUnits looks for units outside an operation's bucket if the sum over all buckets may cover the
+// amount.
 func (w *wave) seekUnits(o *op) {
 	o.Seeking = true
 	if o.Unsure {
@@ -231,7 +231,7 @@ func (w *wave) seekUnits(o *op) {
 	w.out.Put(w.s.reads.covers, o)
 }
 
-// covered acts on the sum of an operation's budget, and on its row where the sum is too small.
+// covered acts on the sum of an operation's budget, and on its row if the sum is too small.
 func (w *wave) covered(o *op) {
 	switch {
 	case o.sum.Sum() < o.Request.Amount:
@@ -247,7 +247,7 @@ func (w *wave) covered(o *op) {
 	}
 }
 
-// gather hands an operation to the transaction that brings units together.
+// gather hands an operation to the transaction that collects units for it.
 func (w *wave) gather(o *op) {
 	bk := o.Budget.Route(o.Key)
 	if bk == nil {
@@ -259,8 +259,8 @@ func (w *wave) gather(o *op) {
 	w.out.PutFor(w.s.gathers, o)
 }
 
-// refuse answers a refusal that depends on state once the id was looked up: a repeat of an accepted
-// id gets its outcome.
+// refuse looks up the id before it answers a refusal that depends on state: a repeat of an accepted
+// id gets the recorded outcome.
 func (w *wave) refuse(o *op, refusal error) {
 	o.release()
 	o.Refusal = refusal

@@ -9,18 +9,24 @@ import (
 	"github.com/budgetd/budgetd/ledger"
 )
 
-// Deduct takes units from a budget for a request id, at most once, whichever node and bucket the
-// request is repeated through (I4). It returns after the deduction is a committed row (I7). A
-// repeat of an accepted id gets the recorded outcome with Replayed set, also after the budget was
-// sold out, paused or over.
+// Deduct takes units from a budget for a request id. It does so at most once, whichever node or
+// bucket the request is repeated through (I4). It returns after the row of the deduction is
+// committed (I7). Repeating an accepted id returns the recorded outcome with Replayed set, even
+// after the budget was sold out, paused or over.
 //
-// Errors: Invalid where hold or group cannot be; BudgetNotFound; RequestConflict where the id has
-// another payload, RequestVoid where it was cancelled; BudgetExpired, BudgetPaused,
-// BudgetNotEffective; Invalid where a limit's dimension is missing; LimitExceeded with every limit
-// that would be exceeded; GroupClosed; BudgetExhausted or PeriodExhausted with what is available,
-// only if what the period may still get is below the amount (I3); Unavailable with the reason:
-// nothing happened; OutcomeUnknown: repeat the same id. A refusal has changed nothing (I6). Safe
-// for concurrent use.
+// Errors:
+//   - Invalid: the hold or group is malformed, or a limit's dimension is missing.
+//   - BudgetNotFound.
+//   - RequestConflict: the id was used with another payload. RequestVoid: the id was cancelled.
+//   - BudgetExpired, BudgetPaused, BudgetNotEffective.
+//   - LimitExceeded: lists every limit that the deduction would exceed.
+//   - GroupClosed.
+//   - BudgetExhausted, PeriodExhausted: what the period may still get is below the amount (I3). The
+//     error states what is available.
+//   - Unavailable: nothing happened. The error states the reason.
+//   - OutcomeUnknown: the caller must repeat the same id.
+//
+// A refusal changes nothing (I6). Deduct is safe for concurrent use.
 func (s *Service) Deduct(ctx context.Context, request bucket.DeductRequest) (
 	bucket.DeductAnswer, error) {
 	one := new(struct {
@@ -36,10 +42,10 @@ func (s *Service) Deduct(ctx context.Context, request bucket.DeductRequest) (
 	return one.result[0].Answer, one.result[0].Err
 }
 
-// DeductAll makes many deductions in one call, each for itself, and returns what became of each in
-// the order given. It is as if Deduct were called for each: those of one request id one after the
-// other in the order given, all others side by side. They share filter calls and transactions.
-// Errors, idempotency and what is persisted: as Deduct, for each. Safe for concurrent use.
+// DeductAll makes independent deductions in one call and returns their results in the order of the
+// requests. Requests with the same id run one after the other, in the order given. All others run
+// concurrently and share filter calls and transactions. Errors, persistence and idempotency are
+// those of Deduct for each request. DeductAll is safe for concurrent use.
 func (s *Service) DeductAll(ctx context.Context, requests []bucket.DeductRequest) (
 	results []bucket.DeductResult) {
 	w := &wave{s: s, ops: make([]op, len(requests))}
@@ -48,7 +54,7 @@ func (s *Service) DeductAll(ctx context.Context, requests []bucket.DeductRequest
 	return results
 }
 
-// wave is the requests of one call.
+// wave holds the requests of one call.
 type wave struct {
 	deduct.Wave
 	s   *Service
@@ -56,7 +62,7 @@ type wave struct {
 	out deduct.Outbox[*op]
 }
 
-// Op and the other methods that are exported implement deduct.Steps.
+// Op and the other exported methods implement deduct.Steps.
 func (w *wave) Op(i int) *deduct.Op { return &w.ops[i].Op }
 
 func (w *wave) Begin(i int) { w.begin(&w.ops[i]) }
@@ -65,7 +71,7 @@ func (w *wave) Advance(i int) { w.advance(&w.ops[i]) }
 
 func (w *wave) Send() { w.out.Send(&w.Wave) }
 
-// Prepare makes the row of a request.
+// Prepare builds the row of a request.
 func (w *wave) Prepare(i int, nonce string) {
 	o := &w.ops[i]
 	r := o.Request
@@ -78,7 +84,7 @@ func (w *wave) Prepare(i int, nonce string) {
 	o.row.Request.Fingerprint = ledger.RequestFingerprint(r.Amount, r.Key, o.row.Request)
 }
 
-// Check refuses a hold that cannot be.
+// Check refuses a malformed hold.
 func (w *wave) Check(r *bucket.DeductRequest) error {
 	switch {
 	case r.HoldTTL == 0 && r.Group == "":

@@ -12,7 +12,7 @@ import (
 	"github.com/budgetd/budgetd/budget"
 )
 
-// slot makes one flight after the other, of the buckets that belong to it.
+// slot runs the flights of its buckets, one after the other.
 type slot struct {
 	s     *Service
 	queue *batch.Queue[*op]
@@ -28,14 +28,14 @@ func (s *Service) newSlot() *slot {
 	return l
 }
 
-// slotIndex returns the slot of a bucket. All nodes have to agree on it.
+// slotIndex returns the slot of a bucket. All nodes must agree on it.
 func (s *Service) slotIndex(bucketID int64) int {
-	const odd = 0x9e3779b97f4a7c15       // the golden ratio, as in Fibonacci hashing
-	h := uint64(bucketID) * odd >> 32    //nolint:gosec // a hash
+	const golden = 0x9e3779b97f4a7c15    // the golden ratio, as in Fibonacci hashing
+	h := uint64(bucketID) * golden >> 32 //nolint:gosec // a hash
 	return int(h % uint64(len(s.slots))) //nolint:gosec // below the number of slots
 }
 
-// fly commits the operations of one flight and gives them back with what became of them.
+// fly commits the operations of one flight and returns them to their waves.
 func (l *slot) fly(ops []*op) {
 	l.ops, l.rows = claim(ops, l.ops[:0], l.rows[:0])
 	defer func() { clear(l.ops); clear(l.rows) }()
@@ -48,10 +48,10 @@ func (l *slot) fly(ops []*op) {
 	ctx, end := span.Flight(ctx, l.s.tracer, "flight", l.ops)
 	outcomes, err := l.s.ledger.Commit(ctx, l.rows)
 	end(err)
-	l.s.landed(ctx, stepCommitted, l.ops, outcomes, err, began)
+	l.s.handleOutcomes(ctx, stepCommitted, l.ops, outcomes, err, began)
 }
 
-// claim collects the operations that are still wanted, and releases the others.
+// claim collects the operations whose requests still wait, and releases the others.
 func claim(ops, claimed []*op, rows []bucket.Operation) ([]*op, []bucket.Operation) {
 	for _, o := range ops {
 		if !o.Claim() {
@@ -67,8 +67,8 @@ func claim(ops, claimed []*op, rows []bucket.Operation) ([]*op, []bucket.Operati
 var errOutcomes = &budget.Error{Code: budget.OutcomeUnknown, Op: "commit",
 	Message: "not every deduction got an outcome"}
 
-// landed gives the operations of a transaction back.
-func (s *Service) landed(ctx context.Context, step deduct.Step, ops []*op,
+// handleOutcomes returns the operations of a transaction to their waves.
+func (s *Service) handleOutcomes(ctx context.Context, step deduct.Step, ops []*op,
 	outcomes []bucket.Outcome, err error, began time.Time) {
 	if err == nil && len(outcomes) != len(ops) {
 		err = errOutcomes
@@ -81,7 +81,7 @@ func (s *Service) landed(ctx context.Context, step deduct.Step, ops []*op,
 		o.Step, o.Err, o.outcome = step, err, nil
 		if err == nil {
 			o.outcome = &outcomes[i]
-			s.settle(o)
+			s.reconcile(o)
 			if o.outcome.Verdict == bucket.Accepted {
 				rows++
 				if s.refills != nil && o.Budget.ID != used {
@@ -99,8 +99,9 @@ func (s *Service) landed(ctx context.Context, step deduct.Step, ops []*op,
 	}
 }
 
-// settle keeps account of what the filter gave for an operation, and says where it was wrong.
-func (s *Service) settle(o *op) {
+// reconcile updates what is known about the filter's content, and raises the fill of a content that
+// was found wrong.
+func (s *Service) reconcile(o *op) {
 	switch o.outcome.Verdict {
 	case bucket.Accepted:
 		o.Spent = o.state.Spent.Add(o.Request.Amount)
@@ -114,7 +115,7 @@ func (s *Service) settle(o *op) {
 			s.raise(o.Route, o.took.fill, true)
 			o.took = take{}
 		}
-	case bucket.Outdated: // it is judged again and keeps what it took
+	case bucket.Outdated: // it is evaluated again and keeps what it took
 	default:
 		o.release()
 	}
@@ -123,7 +124,7 @@ func (s *Service) settle(o *op) {
 // gatherOperations bounds the deductions of one Gather.
 const gatherOperations = 256
 
-// gather brings units together for the operations of a budget, bucket by bucket.
+// gather collects units for the operations of a budget, one target bucket after the other.
 func (s *Service) gather(budgetID int64, ops []*op) {
 	for len(ops) > 0 {
 		target := ops[0].row.Bucket
@@ -151,11 +152,11 @@ func (s *Service) gatherInto(budgetID, target int64, ops []*op) {
 	ctx, end := span.Flight(ctx, s.tracer, "gather", ops)
 	outcomes, levels, err := s.ledger.Gather(ctx, budgetID, target, rows)
 	end(err)
-	s.tell(levels)
-	s.landed(ctx, stepGathered, ops, outcomes, err, began)
+	s.setFilters(levels)
+	s.handleOutcomes(ctx, stepGathered, ops, outcomes, err, began)
 }
 
-// rollOver rolls the period of a budget over for the operations that found it over.
+// rollOver rolls over the period of a budget for the operations that found it over.
 func (s *Service) rollOver(budgetID int64, ops []*op) {
 	ctx, cancel := s.bounded()
 	defer cancel()
@@ -164,7 +165,7 @@ func (s *Service) rollOver(budgetID int64, ops []*op) {
 		s.failed("sql", err)
 		var known *budget.Error
 		if !errors.As(err, &known) || known.Code.Kind() == budget.MayBeDone {
-			err = deduct.Unavailable(err) // of the rollover: nothing was deducted
+			err = deduct.Unavailable(err) // the rollover failed: nothing was deducted
 		}
 	}
 	for _, o := range ops {

@@ -12,14 +12,14 @@ import (
 	"github.com/budgetd/budgetd/budget"
 )
 
-// Bounds of what a node remembers of a lane.
+// Bounds of what a node caches about a lane.
 const (
-	maxContents = 200_000 // buckets; all are forgotten when there are more
-	maxSets     = 10_000  // levels that wait to be told
+	maxContents = 200_000 // buckets; if there are more, the cache is cleared
+	maxSets     = 10_000  // levels that wait to be sent
 )
 
-// lane is what a node knows of one lane of an instance with a filter. Nothing of it has to be right
-// (I9).
+// lane is what a node knows about one lane of an instance with a filter. It may be wrong in any way
+// without changing an outcome (I9).
 type lane struct {
 	s      *Service
 	id     bucket.Lane
@@ -27,34 +27,32 @@ type lane struct {
 	queue  *batch.Queue[*op]
 
 	down    atomic.Bool
-	probeAt atomic.Int64 // unix nanoseconds; when it may be tried again
+	probeAt atomic.Int64 // unix nanoseconds; when it may be probed again
 
 	mu       sync.Mutex
 	contents map[int64]*content
 	sets     []bucket.Level
 
 	call     call
-	forwards [][]*op // by slot, what goes there next
+	forwards [][]*op // by slot, the operations that go there next
 }
 
-// content is what a node knows of the content that a filter has of a bucket. The lane's mu guards
-// it.
+// content is what a node knows about the filter's content for one bucket. The lane's mu guards it.
 type content struct {
 	lane   *lane
 	bucket int64
 	fill   int64 // SQL's, as last read
-	shown  int64 // of the content that answered last
-	back   int64 // taken from the content shown and not committed
-	// When its fill may be raised or compared again, and how long it was to wait.
+	shown  int64 // fill of the content that answered last
+	back   int64 // units taken from that content and not committed
+	// When the fill may be raised or compared again, and the last back-off.
 	raiseAt   time.Time
 	raiseWait time.Duration
-	// wrong says that the content was found wrong at a time when its fill could not be raised
-	// again.
+	// wrong says that the content was found wrong while its fill could not be raised yet.
 	wrong atomic.Bool
 }
 
-// giveBack notes units that were taken from a content and not committed. The next take brings them
-// back.
+// giveBack records units that were taken from a content and not committed. The next take returns
+// them.
 func (c *content) giveBack(fill, amount int64) {
 	c.lane.mu.Lock()
 	defer c.lane.mu.Unlock()
@@ -63,7 +61,7 @@ func (c *content) giveBack(fill, amount int64) {
 	}
 }
 
-// laneOf returns a lane; nil where its instance has no filter.
+// laneOf returns a lane, or nil if its instance has no filter.
 func (s *Service) laneOf(id bucket.Lane) *lane {
 	lanes := s.lanes.Load()
 	if lanes != nil {
@@ -98,9 +96,9 @@ func (s *Service) addLane(id bucket.Lane) *lane {
 	return l
 }
 
-// answers reports whether the lane is worth asking. A lane that is down is tried once in a while
-// beside the requests, which do not wait for it.
-func (l *lane) answers(at time.Time) bool {
+// usable reports whether to ask the lane. A lane that is down is probed at intervals, without
+// making a request wait.
+func (l *lane) usable(at time.Time) bool {
 	if l == nil {
 		return false
 	}
@@ -115,8 +113,8 @@ func (l *lane) answers(at time.Time) bool {
 	return false
 }
 
-// tell lets the filters know what buckets hold. Losing it is harmless.
-func (s *Service) tell(levels []bucket.Level) {
+// setFilters sends levels to the filters of their buckets. Losing one is harmless.
+func (s *Service) setFilters(levels []bucket.Level) {
 	for _, level := range levels {
 		l := s.laneOf(level.Lane)
 		if l == nil || l.down.Load() || !level.Open {
@@ -132,7 +130,8 @@ func (s *Service) tell(levels []bucket.Level) {
 	}
 }
 
-// content returns what is known of a bucket, beginning with a fill of SQL's. mu is locked.
+// content returns what is known about a bucket. A new entry starts with a fill of SQL's. The caller
+// holds mu.
 func (l *lane) content(bucketID, fill int64) *content {
 	c := l.contents[bucketID]
 	if c == nil {
@@ -145,19 +144,19 @@ func (l *lane) content(bucketID, fill int64) *content {
 	return c
 }
 
-// call is one call of a filter; its parts are used again by the next one.
+// call holds the parts of one filter call. The next call reuses them.
 type call struct {
 	ops      []*op
-	of       []int32 // of each operation its take
+	of       []int32 // index of each operation's take
 	takes    []bucket.Take
 	contents []*content
-	next     []int32 // of each take the first amount that was not answered yet
+	next     []int32 // for each take, the first amount without an answer
 	amounts  []int64
 	index    map[int64]int32 // of takes, by bucket
 }
 
-// run makes one call of the filter: first what buckets hold by now, then the takes. Operations that
-// it gives units to go on to their flights.
+// run makes one filter call: first Set with the pending levels, then Take. Operations that get
+// units continue to their flights.
 func (l *lane) run(ops []*op) {
 	l.mu.Lock()
 	sets := l.sets
@@ -165,7 +164,7 @@ func (l *lane) run(ops []*op) {
 	l.mu.Unlock()
 	if l.down.Load() {
 		l.probe()
-		l.pass(ops)
+		l.bypass(ops)
 		return
 	}
 	if len(sets) > 0 {
@@ -179,24 +178,24 @@ func (l *lane) run(ops []*op) {
 	taken, err := l.take(ctx, l.call.takes, len(l.call.ops))
 	end(err)
 	if err != nil {
-		l.pass(l.call.ops)
+		l.bypass(l.call.ops)
 	} else {
-		l.hear(taken)
+		l.handleTaken(taken)
 	}
 	clear(l.call.ops)
 	clear(l.call.contents)
 }
 
-// set tells the filter what buckets hold.
+// set sends levels to the filter.
 func (l *lane) set(levels []bucket.Level) {
 	ctx, cancel := context.WithTimeout(context.Background(), l.s.set.FilterTime)
 	defer cancel()
 	if err := l.filter.Set(ctx, l.id, levels); err != nil {
-		l.silent(err)
+		l.markDown(err)
 	}
 }
 
-// take calls the filter. An answer that does not fit the question is none.
+// take calls the filter. It returns an error if the answer does not fit the question.
 func (l *lane) take(ctx context.Context, takes []bucket.Take, operations int) (
 	[]bucket.Taken, error) {
 	ctx, cancel := context.WithTimeout(ctx, l.s.set.FilterTime)
@@ -208,7 +207,7 @@ func (l *lane) take(ctx context.Context, takes []bucket.Take, operations int) (
 		err = budget.Refuse(budget.Internal, "take", "the filter's answer does not fit the call")
 	}
 	if err != nil {
-		l.silent(err)
+		l.markDown(err)
 	}
 	return taken, err
 }
@@ -225,14 +224,14 @@ func answered(takes []bucket.Take, taken []bucket.Taken) bool {
 	return true
 }
 
-// silent notes that the lane did not answer: it is left out until it does.
-func (l *lane) silent(err error) {
+// markDown excludes the lane until it answers a probe.
+func (l *lane) markDown(err error) {
 	l.s.failed("store", err)
 	l.probeAt.Store(l.s.clock.Now().UnixNano() + int64(l.s.set.ProbeEvery))
 	l.down.Store(true)
 }
 
-// probe tries a lane that is down, with a take of nothing.
+// probe calls a lane that is down with a take of nothing.
 func (l *lane) probe() {
 	l.mu.Lock()
 	takes := []bucket.Take{{Bucket: 1, Fill: 1}}
@@ -246,8 +245,8 @@ func (l *lane) probe() {
 	}
 }
 
-// pass sends operations on without the filter.
-func (l *lane) pass(ops []*op) {
+// bypass forwards operations to their flights without asking the filter.
+func (l *lane) bypass(ops []*op) {
 	for _, o := range ops {
 		o.skip = true
 		l.forward(o)
@@ -258,13 +257,13 @@ func (l *lane) pass(ops []*op) {
 	}
 }
 
-// forward notes an operation that goes to its flight.
+// forward collects an operation for its flight.
 func (l *lane) forward(o *op) {
 	i := l.s.slotIndex(o.row.Bucket)
 	l.forwards[i] = append(l.forwards[i], o)
 }
 
-// send hands out what was noted.
+// send hands the collected operations to their slots.
 func (l *lane) send() {
 	for i, ops := range l.forwards {
 		if len(ops) > 0 {
@@ -275,7 +274,7 @@ func (l *lane) send() {
 	}
 }
 
-// prepare makes the takes of a call, one for each bucket.
+// prepare builds the takes of a call, one per bucket.
 func (l *lane) prepare(ops []*op) {
 	c := &l.call
 	c.ops, c.of, c.takes, c.contents = c.ops[:0], c.of[:0], c.takes[:0], c.contents[:0]
@@ -303,7 +302,7 @@ func (l *lane) prepare(ops []*op) {
 	c.arrange()
 }
 
-// arrange puts the amounts behind each other, bucket by bucket, in the order of the operations.
+// arrange lays out the amounts contiguously, bucket by bucket, in the order of the operations.
 func (c *call) arrange() {
 	first := int32(0)
 	for i, n := range c.next {
@@ -323,8 +322,8 @@ func (c *call) arrange() {
 	}
 }
 
-// hear acts on the filter's answers.
-func (l *lane) hear(taken []bucket.Taken) {
+// handleTaken forwards the operations that got units and returns the others to their waves.
+func (l *lane) handleTaken(taken []bucket.Taken) {
 	c := &l.call
 	l.mu.Lock()
 	for i, known := range c.contents {

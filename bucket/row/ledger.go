@@ -8,43 +8,45 @@ import (
 	"github.com/budgetd/budgetd/ledger"
 )
 
-// Ledger writes deductions. Safe for concurrent use. Errors are of the whole call: Unavailable, and
-// nothing of it was written; OutcomeUnknown, and the same operations, handed in again, get what the
-// first call did.
+// Ledger writes deductions. An error is about the whole call. Unavailable means that nothing was
+// written. After OutcomeUnknown, passing the same operations again returns what the first call did.
+// Implementations are safe for concurrent use.
 type Ledger interface {
-	// Commit writes a flight: operations of any budgets in at most MaxFlightBuckets different
-	// buckets. The outcomes are in the order of the operations, which are judged in that order too.
-	// Several operations may have the same id: the first one that is accepted makes the others
-	// Known. A row that has the nonce of its operation is Known as well: the caller compares.
+	// Commit writes a flight: operations of any budgets in at most MaxFlightBuckets buckets. It
+	// evaluates them in order and returns their outcomes in the same order. If several operations
+	// have the same id, the first one that is accepted makes the others Known. An operation whose own
+	// row (the same nonce) exists already is Known too; the caller compares nonces.
 	Commit(ctx context.Context, operations []bucket.Operation) ([]bucket.Outcome, error)
-	// Gather brings units of a budget into one of its buckets and commits the operations that wait
-	// for them there, in one transaction. Everything that the open period may get is looked at
-	// under its locks, so an operation that still does not fit is Exhausted (I3). Where more epochs
-	// than one transaction locks have to be looked at, an operation may be Short instead and is to
-	// be handed in again. The levels are of all buckets that units were brought into, with what is
-	// left after the operations: Added is 0 where that is not more than before.
+	// Gather moves units of a budget into one of its buckets and commits the operations that wait for
+	// them there, in one transaction. It locks everything that the open period may get, so an
+	// operation that still does not fit is Exhausted (I3). If that is more epochs than one
+	// transaction locks, an operation may be Short instead, and the caller passes it again. The
+	// levels are those of all buckets that received units, after the operations. Added is 0 where the
+	// bucket has no more than before.
 	Gather(ctx context.Context, budgetID, bucketID int64, operations []bucket.Operation) (
 		[]bucket.Outcome, []bucket.Level, error)
 }
 
-// Lookup reads the ledger without locks, unless said otherwise. Each method is one statement, or
-// one per thousand ids. Safe for concurrent use. Error: Unavailable.
+// Lookup reads the ledger, without locks unless stated otherwise. Each method is one statement, or
+// one per thousand ids. Implementations are safe for concurrent use. Error: Unavailable.
 type Lookup interface {
-	// Recorded reads the rows of request ids. One that has no row is missing.
+	// Recorded returns the rows of request ids. Ids without a row are omitted.
 	Recorded(ctx context.Context, ids []bucket.ID) (map[bucket.ID]ledger.Deduction, error)
-	// Standings reads fill and O of the newest epochs of buckets, with Added 0. A bucket that does
-	// not exist is missing.
+	// Standings returns fill and O of the newest epochs of buckets, with Added 0. Buckets that do not
+	// exist are omitted.
 	Standings(ctx context.Context, buckets []int64) (map[int64]bucket.Level, error)
-	// Covers reads I3's sums. With exact it is a locking read: it sees every commit that was
-	// acknowledged before it began. A budget that does not exist is missing.
+	// Covers returns I3's sums. If exact is set, it is a locking read that sees every commit
+	// acknowledged before it began. Budgets that do not exist are omitted.
 	Covers(ctx context.Context, budgets []int64, exact bool) (map[int64]bucket.Cover, error)
-	// Exceeded reads which limits each operation would exceed if it were committed alone, as
-	// limit.Exceeded lists them; nil: none. The answers are in the order of the operations.
+	// Exceeded returns, in the order of the operations, the limits that each one would exceed if it
+	// were committed alone, as limit.Exceeded lists them. An operation within its limits has a nil
+	// list.
 	Exceeded(ctx context.Context, ops []bucket.Operation) ([][]budget.LimitState, error)
-	// RaiseFill makes the fill of a bucket's newest epoch level.Fill + 2 if it is at most
-	// level.Fill, and returns the present level with Added 0, raised or not. A filter would add to a
-	// content of the fill just below, and is to replace the one that was found wrong. level.Fill is
-	// the larger one of SQL's fill as read and the content's. Only Bucket and Fill of level are used.
+	// RaiseFill sets the fill of a bucket's newest epoch to level.Fill + 2 if it is at most
+	// level.Fill. It returns the present level with Added 0 in either case. The step is 2 because a
+	// filter adds to a content of the fill just below, but must replace one that was found wrong.
+	// level.Fill is the larger of SQL's fill as read and the content's. Only Bucket and Fill of level
+	// are used.
 	RaiseFill(ctx context.Context, level bucket.Level) (bucket.Level, error)
 }
 
@@ -55,11 +57,11 @@ type Rollover interface {
 	RollOver(ctx context.Context, budgetID int64) error
 }
 
-// Refills is told which budgets are used, so that their buckets are refilled: transfer.Service.
+// Refills learns which budgets are used and refills their buckets. transfer.Service implements it.
 type Refills interface {
-	// Used notes that a budget was deducted from through this node. It returns at once.
+	// Used records that this node deducted from a budget. It returns at once.
 	Used(budgetID int64)
 }
 
-// MaxFlightBuckets bounds the buckets, and so the locked epochs, of one flight.
+// MaxFlightBuckets bounds the buckets of one flight, and so the epochs that it locks.
 const MaxFlightBuckets = 64

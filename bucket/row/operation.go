@@ -7,31 +7,32 @@ import (
 	"github.com/budgetd/budgetd/ledger"
 )
 
-// op is one deduction on its way.
+// op is a deduction in progress.
 type op struct {
 	deduct.Op
 	row   bucket.Operation // for a transaction; see operation
 	state *state
 
-	took     take  // what a filter gave for it
+	took     take  // what a filter subtracted for it
 	skip     bool  // the filter is not asked again
-	stale    bool  // the filter had nothing of its bucket before
-	distrust int64 // fill of the content that refused it; 0: none did
-	// remembered says that it looks at the sums first: the budget was found sold out.
+	stale    bool  // the filter had no current content of its bucket before
+	distrust int64 // fill of the content that refused it, or 0
+	// remembered says that the sums are read before the bucket is asked, because the budget was found
+	// sold out.
 	remembered bool
 
-	// What the last step found.
+	// Results of the last step.
 	outcome  *bucket.Outcome
 	reads    int64 // the bucket whose standing is read
-	standing int64 // its O; -1: not known
-	open     bool  // whether its epoch is
+	standing int64 // O of that bucket, or -1 if unknown
+	open     bool  // whether that bucket's epoch is open
 	sum      *deduct.Sum
 	recorded *ledger.Deduction
-	recent   bool                // its row may be younger than the sums that are remembered
-	exceeded []budget.LimitState // limits as read; nil: they let it pass
+	recent   bool                // its row may be younger than the cached sums
+	exceeded []budget.LimitState // limits that the read found exceeded
 }
 
-// operation is what a transaction gets: it is judged by the definition that is known by now.
+// operation returns the operation for a transaction, with the newest definition that is known.
 func (o *op) operation() bucket.Operation {
 	o.row.Budget = o.Budget
 	return o.row
@@ -39,11 +40,11 @@ func (o *op) operation() bucket.Operation {
 
 // take is what a filter subtracted for an operation.
 type take struct {
-	content *content // nil: nothing was
+	content *content // nil if nothing was subtracted
 	fill    int64    // of the content
 }
 
-// release gives back to the filter what it gave for an operation that was not committed.
+// release returns to the filter what it subtracted for an operation that was not committed.
 func (o *op) release() {
 	if c := o.took.content; c != nil {
 		c.giveBack(o.took.fill, o.Request.Amount)
@@ -51,17 +52,17 @@ func (o *op) release() {
 	}
 }
 
-// What an operation comes back from.
+// The steps after which an operation returns to its wave, and the fields that each one sets.
 const (
 	stepCommitted = iota + deduct.OwnSteps // outcome or Err
 	stepGathered                           // outcome or Err
-	stepRefused                            // by the filter, under fill shown
+	stepRefused                            // the filter refused it; sets distrust
 	stepStale                              // the filter has an older content, or none
-	stepStanding                           // level of the bucket read for a refused operation
-	stepCovers                             // sum; recorded, where the sum is too small
+	stepStanding                           // standing and open, of a refused operation
+	stepCovers                             // sum, and recorded if the sum is too small
 	stepIDs                                // recorded
 	stepLimits                             // exceeded
-	stepOldPlace                           // level of the bucket of a replay
-	stepFigures                            // cover for an answer
+	stepOldPlace                           // standing, of a replay's bucket
+	stepFigures                            // sum, for an answer
 	stepTurned                             // the budget's period was rolled over, or Err
 )

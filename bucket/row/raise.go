@@ -6,19 +6,20 @@ import (
 	"github.com/budgetd/budgetd/bucket"
 )
 
-// raise is a content of a filter that is to be compared with SQL.
+// raise asks for a filter's content to be compared with SQL.
 type raise struct {
 	lane   *lane
 	bucket int64
-	fill   int64 // of the content
-	wrong  bool  // SQL said something else of O
+	fill   int64 // fill of the content
+	wrong  bool  // SQL had a different O
 }
 
-// mostRaiseWait bounds the back-off between two raises of one bucket's fill.
+// mostRaiseWait bounds the back-off between two raises of one bucket's fill, in multiples of
+// RaiseEvery.
 const mostRaiseWait = 64
 
-// raise has the content of a bucket's filter replaced if it is wrong, or compared if its fill is
-// above the one that this node knows. It does so at most once in RaiseEvery, and less often for a
+// raise replaces the content of a bucket's filter if it is wrong, and compares it if its fill is
+// above the one this node knows. It does so at most once per RaiseEvery, and less often for a
 // bucket whose content keeps being wrong.
 func (s *Service) raise(bk *bucket.Bucket, fill int64, wrong bool) {
 	l := s.laneOf(bk.Lane)
@@ -30,7 +31,7 @@ func (s *Service) raise(bk *bucket.Bucket, fill int64, wrong bool) {
 	c := l.content(bk.ID, bk.Epoch.Fill)
 	due := c.mayRaise(now, s.set.RaiseEvery)
 	if wrong {
-		c.wrong.Store(!due) // it is raised with the next take that finds it due
+		c.wrong.Store(!due) // the next take after it is due raises it
 	}
 	l.mu.Unlock()
 	if due {
@@ -38,12 +39,12 @@ func (s *Service) raise(bk *bucket.Bucket, fill int64, wrong bool) {
 	}
 }
 
-// mayRaise reports whether the fill may be raised now, and notes that it is.
+// mayRaise reports whether the fill may be raised now. If so, it starts the next back-off.
 func (c *content) mayRaise(now time.Time, every time.Duration) bool {
 	if now.Before(c.raiseAt) {
 		return false
 	}
-	const calm = 4 // waits without a raise end the back-off
+	const calm = 4 // waits without a raise reset the back-off
 	if c.raiseWait == 0 || now.Sub(c.raiseAt) > calm*c.raiseWait {
 		c.raiseWait = every
 	} else {
@@ -53,7 +54,7 @@ func (c *content) mayRaise(now time.Time, every time.Duration) bool {
 	return true
 }
 
-// raiseAll compares contents with SQL, and raises the fills of those that are wrong.
+// raiseAll compares contents with SQL and raises the fills of wrong ones.
 func (s *Service) raiseAll(all []raise) {
 	ctx, cancel := s.bounded()
 	defer cancel()
@@ -80,5 +81,5 @@ func (s *Service) raiseAll(all []raise) {
 			told = append(told, level)
 		}
 	}
-	s.tell(told)
+	s.setFilters(told)
 }

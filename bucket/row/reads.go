@@ -8,11 +8,11 @@ import (
 	"github.com/budgetd/budgetd/bucket/deduct"
 )
 
-// reads are the grouped reads of a node: one statement of each kind is in flight, and it serves
-// every operation that waited when it began.
+// reads are the grouped reads of a node. One statement of each kind runs at a time and serves every
+// operation that waited when it began.
 type reads struct {
-	// standings reads fill and O of buckets; covers reads I3's sums and what a refusal needs beside
-	// them; ids reads rows, limits how far limits are used; figures reads sums for answers.
+	// standings reads fill and O of buckets. covers reads I3's sums and the rows that a refusal
+	// needs. ids reads rows. limits reads how far limits are used. figures reads sums for answers.
 	standings, covers, ids, limits, figures *batch.Queue[*op]
 }
 
@@ -33,8 +33,8 @@ func (s *Service) newReads() reads {
 	}
 }
 
-// readStandings reads fill and O of the operations' buckets, and tells the filters of those that
-// had nothing.
+// readStandings reads fill and O of the operations' buckets, and sends them to the filters that had
+// no current content.
 func (s *Service) readStandings(ops []*op) {
 	ctx, cancel := s.bounded()
 	defer cancel()
@@ -43,15 +43,15 @@ func (s *Service) readStandings(ops []*op) {
 		s.failed("sql", err)
 	}
 	var stale []bucket.Level
-	told := map[int64]bool{}
+	sent := map[int64]bool{}
 	for _, o := range ops {
 		level, known := levels[o.reads]
-		if known && o.Step == stepStale && !told[o.reads] {
-			told[o.reads] = true
+		if known && o.Step == stepStale && !sent[o.reads] {
+			sent[o.reads] = true
 			stale = append(stale, level)
 		}
 	}
-	s.tell(stale)
+	s.setFilters(stale)
 	for _, o := range ops {
 		level, known := levels[o.reads]
 		o.standing, o.open = level.Outstanding, known && level.Open
@@ -66,8 +66,9 @@ func (s *Service) readStandings(ops []*op) {
 	}
 }
 
-// readCovers reads the sums of the operations' budgets without locks, then with locks those that do
-// not cover their operations (I3), and then the rows of the operations that are still not covered.
+// readCovers reads the sums of the operations' budgets without locks. It reads the sums that do not
+// cover their operations again with locks (I3), and then the rows of the operations that are still
+// not covered.
 func (s *Service) readCovers(ops []*op) {
 	left := ops
 	for _, exact := range []bool{false, true} {
@@ -107,7 +108,7 @@ func (s *Service) sums(ops []*op, exact bool) {
 	ctx, cancel := s.bounded()
 	defer cancel()
 	began := s.clock.Now()
-	spent := map[int64]int64{} // before the read began
+	spent := map[int64]int64{} // before the read begins
 	for _, o := range ops {
 		if _, known := spent[o.Budget.ID]; !known {
 			spent[o.Budget.ID] = o.state.Spent.Load()
@@ -135,7 +136,7 @@ func (s *Service) sums(ops []*op, exact bool) {
 	}
 }
 
-// distinct reads by the distinct keys of operations.
+// distinct calls read with the distinct keys of the operations.
 func distinct[V any](ctx context.Context, ops []*op, key func(*op) int64,
 	read func(context.Context, []int64) (map[int64]V, error)) (map[int64]V, error) {
 	seen := make(map[int64]struct{}, min(len(ops), 64))

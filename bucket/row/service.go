@@ -15,29 +15,29 @@ import (
 	"github.com/budgetd/budgetd/budget"
 )
 
-// Settings bound the service. Zero values stand for the defaults.
+// Settings bound the service. A zero field means its default, which is given after the semicolon.
 type Settings struct {
-	// Deadline is how long a request may look for units; 2 s. Grace is how much longer it waits for
-	// a commit that is under way by then; 1 s.
+	// Deadline is how long a request may look for units; 2 s. Grace is how much longer it waits for a
+	// commit that has already been sent; 1 s.
 	Deadline, Grace time.Duration
 	// StepTime bounds one transaction and one read; 5 s.
 	StepTime time.Duration
-	// FilterTime bounds one call of a filter; 100 ms. ProbeEvery is how often a lane that did not
-	// answer is tried again; 1 s.
+	// FilterTime bounds one filter call; 100 ms. ProbeEvery is the interval at which a lane that did
+	// not answer is tried again; 1 s.
 	FilterTime, ProbeEvery time.Duration
 	// RaiseEvery is the least time between two raises of the fill of one bucket; 1 s.
 	RaiseEvery time.Duration
-	// Slots is the number of flights side by side, by the hash of the bucket; 2. All nodes must
-	// have the same number, so that two nodes meet on one row and not on many.
+	// Slots is the number of flights that run concurrently; 2. The hash of a bucket selects its slot.
+	// All nodes must use the same number, so that two nodes compete for one row and not for many.
 	Slots int
 	// Queue bounds the requests that wait for one lane, one slot or one kind of read; 20,000.
 	Queue int
 	// FlightRows bounds the deductions of one flight, and LaneOperations those of one filter call;
-	// 512.
+	// both 512.
 	FlightRows, LaneOperations int
-	// Gathers is the number of budgets that are gathered for side by side; 8.
+	// Gathers is the number of budgets that are gathered for concurrently; 8.
 	Gathers int
-	// States is the number of budgets whose figures are remembered; 10,000.
+	// States is the number of budgets whose figures are cached; 10,000.
 	States int
 }
 
@@ -57,21 +57,21 @@ func (s Settings) withDefaults() Settings {
 	return s
 }
 
-// Config is what a Service is made of.
+// Config configures a Service.
 type Config struct {
 	Budgets  deduct.Budgets
 	Ledger   Ledger
 	Lookup   Lookup
 	Rollover Rollover
-	// Refills is told of accepted deductions; nil: nobody is.
+	// Refills is notified of accepted deductions. It may be nil.
 	Refills Refills
-	// Filters are by the name of their instance. An instance without one is never asked: SQL alone
-	// decides for its buckets.
+	// Filters are keyed by the name of their instance. Buckets on an instance without a filter are
+	// deducted from in SQL alone.
 	Filters map[string]bucket.Filter
-	// Clock is the clock of waits; the machine's when nil. Now is SQL's time as this node knows it.
+	// Clock measures waits; nil means the system clock. Now returns SQL's time as this node knows it.
 	Clock bucket.Clock
 	Now   func() time.Time
-	// Rand fills a slice with random bytes; crypto/rand when nil.
+	// Rand fills a slice with random bytes; nil means crypto/rand.
 	Rand     func([]byte)
 	Observer bucket.Calls
 	// Tracer starts the spans of flights. If it is nil, flights have no spans.
@@ -79,8 +79,8 @@ type Config struct {
 	Settings Settings
 }
 
-// Service deducts from budgets in ledger mode. It has no goroutines while nothing is asked of it.
-// Safe for concurrent use.
+// Service deducts from budgets in ledger mode. It runs no goroutines while it has no requests. It
+// is safe for concurrent use.
 type Service struct {
 	host     deduct.Host
 	ledger   Ledger
@@ -104,7 +104,7 @@ type Service struct {
 	gathers, turns *batch.Group[*op]
 }
 
-// New makes a service. It contacts nothing.
+// New returns a service. It contacts neither the database nor a store.
 func New(c Config) (*Service, error) {
 	s := &Service{ledger: c.Ledger, lookup: c.Lookup, rollover: c.Rollover, refills: c.Refills,
 		filters: c.Filters, observer: c.Observer, tracer: c.Tracer, set: c.Settings.withDefaults()}
@@ -135,12 +135,13 @@ func New(c Config) (*Service, error) {
 	return s, nil
 }
 
-// bounded returns the context of one step: a step serves many requests, so none of theirs ends it.
+// bounded returns the context of one step. A step serves many requests, so the context does not
+// descend from that of any one of them.
 func (s *Service) bounded() (context.Context, context.CancelFunc) {
 	return context.WithTimeout(context.Background(), s.set.StepTime)
 }
 
-// failed tells the observer of a call that failed.
+// failed reports a failed call to the observer.
 func (s *Service) failed(where string, err error) {
 	s.observer.Failed(where, budget.CodeOf(err))
 }

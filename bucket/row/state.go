@@ -7,24 +7,24 @@ import (
 	"github.com/budgetd/budgetd/bucket/deduct"
 )
 
-// state is what a node remembers of a budget beside its definition.
+// state is what a node caches about a budget besides its definition.
 type state struct {
 	deduct.State
-	// soldOut is the smallest amount that was found not to be covered; 0: none was. It only says to
-	// look at the sums before a bucket is asked, and never answers a request.
+	// soldOut is the smallest amount that the budget was found not to cover, or 0. It only causes the
+	// sums to be read before a bucket is asked. It never answers a request.
 	soldOut atomic.Int64
 }
 
-// figuresAge is how old the figures in an answer may be.
+// figuresAge bounds the age of the figures in an answer.
 const figuresAge = time.Second
 
-// isSoldOut reports whether an amount was found not to be covered.
+// isSoldOut reports whether this amount or a smaller one was found not to be covered.
 func (st *state) isSoldOut(amount int64) bool {
 	sold := st.soldOut.Load()
 	return sold != 0 && amount >= sold
 }
 
-// noteSoldOut remembers that an amount was not covered.
+// noteSoldOut records that an amount was not covered.
 func (st *state) noteSoldOut(amount int64) {
 	for {
 		old := st.soldOut.Load()

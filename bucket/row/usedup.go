@@ -12,24 +12,25 @@ import (
 )
 
 // usedUp remembers limits that refused a deduction, so that the next one of the same value asks
-// neither the filter nor a flight. It is a hint: a request is refused only after the counter rows
-// were read. Safe for concurrent use.
+// neither the filter nor a flight. It is only a hint: a request is refused after the counter rows
+// were read. It is safe for concurrent use.
 type usedUp struct {
 	limits *lru.Cache[countedValue, refusedUntil]
-	// any says that something is remembered: most services never look further.
+	// any says that something was ever remembered. It spares most services the lookup.
 	any atomic.Bool
 }
 
-// countedValue names what one limit of a budget counts of one value.
+// countedValue names the counter of one value under one limit of a budget.
 type countedValue struct {
 	budget     int64
 	limit, key string
 }
 
-// refusedUntil is what is remembered: nothing of at least so much fits before that instant, in ms.
+// refusedUntil says that an amount of asked or more does not fit before until, in unix
+// milliseconds.
 type refusedUntil struct{ asked, until int64 }
 
-// usedUpSize bounds the limits and values that are remembered.
+// usedUpSize bounds the remembered counters.
 const usedUpSize = 1 << 16
 
 func newUsedUp() (*usedUp, error) {
@@ -57,7 +58,7 @@ func (u *usedUp) note(o *op, refused []budget.LimitState) {
 	}
 }
 
-// refuses reports whether a limit that is remembered would refuse the operation.
+// refuses reports whether a remembered limit would refuse the operation.
 func (u *usedUp) refuses(o *op, now time.Time) bool {
 	if !u.any.Load() {
 		return false
@@ -72,7 +73,7 @@ func (u *usedUp) refuses(o *op, now time.Time) bool {
 	return false
 }
 
-// forget drops what is remembered of an operation's limits: they were found to have room.
+// forget removes the operation's limits, which were found to have room.
 func (u *usedUp) forget(o *op) {
 	for i := range o.row.Touches {
 		u.limits.Remove(nameOf(o.Budget.ID, &o.row.Touches[i]))

@@ -122,7 +122,7 @@ func (s *Service) readCovers(ctx context.Context, cases []*foreseen, exact bool)
 		case err != nil:
 			c.err = err
 		case !known:
-			c.err = budget.Refuse(budget.BudgetNotFound, "deduct", "budget %s does not exist any more",
+			c.err = budget.Refuse(budget.BudgetNotFound, "deduct", "budget %s no longer exists",
 				c.b.Name)
 		default:
 			c.cover = &cover
