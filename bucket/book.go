@@ -14,18 +14,18 @@ type Book struct {
 	Durability   budget.Durability
 	Type         budget.Type
 	Unit         budget.Unit
-	// StartAt and EndAt bound it as its definition does; Paused: an operator paused it;
-	// Archived: lists leave it out.
+	// StartAt and EndAt are those of the definition. Paused says that an operator paused the budget,
+	// Archived that lists omit it.
 	StartAt, EndAt   time.Time
 	Paused, Archived bool
 	Unlimited        bool
 	Figures          ledger.Figures
-	// Adjusted is the sum of the adjustments that are done, Shrinks that of the shrinks that wait;
-	// both in minor units, Shrinks positive.
+	// Adjusted is the sum of the completed adjustments. Shrinks is the sum of the pending shrinks, as
+	// a positive number. Both are in minor units.
 	Adjusted, Shrinks int64
-	// Fenced is how many of its epochs are fenced, FencedUnits what these hold in minor units.
+	// Fenced is the number of fenced epochs, FencedUnits what they hold in minor units.
 	Fenced      int
 	FencedUnits int64
-	// Entries grows with everything that the budget's feed tells, and with each epoch.
+	// Entries grows with every entry of the budget's feed, and with every epoch.
 	Entries int64
 }

@@ -12,38 +12,38 @@ import (
 	"github.com/budgetd/budgetd/ring"
 )
 
-// BudgetRef names a budget as a caller does: by id, or by name within a tenant.
+// BudgetRef names a budget by id, or by name within a tenant.
 type BudgetRef struct {
 	Tenant string
 	Name   string
-	// ID is used when it is not 0.
+	// ID is used if it is not 0.
 	ID int64
 }
 
 // Budget is a definition with its buckets, as a node caches it.
 type Budget struct {
 	budget.Definition
-	// ListVersion grows whenever a bucket comes online, goes offline or gets a new epoch.
+	// ListVersion grows whenever a bucket goes online or offline or gets a new epoch.
 	ListVersion int64
-	// Period is the open or last period, without what it got; it changes with ListVersion.
+	// Period is the open or last period, without its units. It changes with ListVersion.
 	Period budget.Period
-	// Buckets are ordered by ordinal, those that have retired at the end: see Ring.
+	// Buckets are ordered by ordinal, with retired buckets at the end; see Ring.
 	Buckets []Bucket
 
-	// What Budgets prepares of one that it returns.
+	// Set by Budgets.
 	limits   *limit.Set
 	routes   *ring.Ring // over the ordinals of Ring
 	allServe bool
 }
 
-// LimitSet returns the limits, ready to judge by; of a budget that Budgets returned.
+// LimitSet returns the compiled limits of a budget that Budgets returned.
 func (b *Budget) LimitSet() *limit.Set { return b.limits }
 
-// serves reports whether keys are sent to a bucket: it is online, and its epoch is not fenced.
+// serves reports whether keys are routed to the bucket: it is online, and its epoch is not fenced.
 func (b *Bucket) serves() bool { return b.Online && b.Epoch.Fenced == "" }
 
 // Route returns the bucket of a routing key: the ring's choice among the buckets that are online
-// and not fenced; nil where none is. Of a budget that Budgets returned.
+// and not fenced, or nil if there are none. The budget must come from Budgets.
 func (b *Budget) Route(key string) *Bucket {
 	if b.routes == nil {
 		return nil
@@ -59,7 +59,7 @@ func (b *Budget) Route(key string) *Bucket {
 	return &b.Buckets[i]
 }
 
-// Bucket returns the bucket of a number; nil where the budget has none.
+// Bucket returns the bucket with an id, or nil if the budget does not have it.
 func (b *Budget) Bucket(id int64) *Bucket {
 	for i := range b.Buckets {
 		if b.Buckets[i].ID == id {
@@ -69,7 +69,7 @@ func (b *Budget) Bucket(id int64) *Bucket {
 	return nil
 }
 
-// RouteKey returns what picks a request's bucket: its key, else its value of the budget's routing
+// RouteKey returns what selects a request's bucket: its key, else its value of the budget's routing
 // dimension, else its id.
 func (b *Budget) RouteKey(r *DeductRequest) string {
 	return cmp.Or(r.Key, r.Dimensions[b.RoutingDimension], r.RequestID)
@@ -78,7 +78,7 @@ func (b *Budget) RouteKey(r *DeductRequest) string {
 // HasLimits reports whether deductions count against limits.
 func (b *Budget) HasLimits() bool { return b.Limits != nil && len(b.Limits.List) > 0 }
 
-// LimitsVersion returns the version of the limits; it is 0 for a budget that never had limits.
+// LimitsVersion returns the version of the limits, or 0 if the budget never had limits.
 func (b *Budget) LimitsVersion() int64 {
 	if b.Limits == nil {
 		return 0
@@ -86,10 +86,10 @@ func (b *Budget) LimitsVersion() int64 {
 	return b.Limits.Version
 }
 
-// InStoreMode reports whether the truth of the budget is in its stores.
+// InStoreMode reports whether stores decide for the budget.
 func (b *Budget) InStoreMode() bool { return b.Durability == budget.Store }
 
-// Ring returns the buckets that keys are spread over, by ordinal: all but those that have retired.
+// Ring returns the buckets that keys are spread over, by ordinal: all but retired ones.
 func (b *Budget) Ring() []Bucket {
 	n := len(b.Buckets)
 	for n > 0 && b.Buckets[n-1].OfflineBy == ByResize {
@@ -98,8 +98,8 @@ func (b *Budget) Ring() []Bucket {
 	return b.Buckets[:n]
 }
 
-// Named returns the bucket of a key: `sale:bucket-1`, or `bucket-1` where the budget is known; nil
-// where the budget has none.
+// Named returns the bucket with a name, such as `sale:bucket-1` or its short form `bucket-1`, or
+// nil if the budget does not have it.
 func (b *Budget) Named(key string) *Bucket {
 	ring := b.Ring()
 	for i := range ring {
@@ -111,14 +111,13 @@ func (b *Budget) Named(key string) *Bucket {
 	return nil
 }
 
-// Definitions reads budgets from the ledger. Safe for concurrent use.
+// Definitions reads budgets from the ledger. Implementations are safe for concurrent use.
 type Definitions interface {
 	// Budget reads a budget with its limits and its buckets, each with its newest epoch. Errors:
-	// BudgetNotFound, also where Ref.Tenant is not "" and names another tenant than the budget's;
-	// Unavailable.
+	// BudgetNotFound, also if ref names a tenant other than the budget's; Unavailable.
 	Budget(ctx context.Context, ref BudgetRef) (Budget, error)
-	// Versions reads the versions of budgets in one statement. A budget that does not exist is
-	// missing. Error: Unavailable.
+	// Versions reads the versions of budgets in one statement. Budgets that do not exist are omitted.
+	// Error: Unavailable.
 	Versions(ctx context.Context, ids []int64) (map[int64]Version, error)
 }
 
@@ -131,19 +130,19 @@ type Bucket struct {
 	Lane Lane
 	// Online says that the bucket is in the bucket list.
 	Online bool
-	// OfflineBy says who took it offline; "" while online.
+	// OfflineBy says who took it offline. It is empty while the bucket is online.
 	OfflineBy OfflineBy
-	// OutQuantity is all that it ever got. OutCnt is how often it applied for units that no bucket had
-	// (adjust_cnt bounds it), CollectCnt how often it got units of other buckets; both since its last
-	// recycle or the beginning of its period.
+	// OutQuantity is the sum of all units that it ever got. OutCnt counts its applications for units
+	// that no bucket had (adjust_cnt bounds it), CollectCnt how often it got units of other buckets.
+	// Both count since the last recycle or the start of the period.
 	OutQuantity        int64
 	OutCnt, CollectCnt int
-	// Epoch is the newest epoch's row as of the read.
+	// Epoch is the row of the newest epoch as of the read.
 	Epoch     ledger.Epoch
 	UpdatedAt time.Time
 }
 
-// Ref names the newest epoch of the bucket.
+// Ref returns the reference of the bucket's newest epoch.
 func (b *Bucket) Ref() Ref {
 	return Ref{Bucket: b.ID, Epoch: b.Epoch.Number, Activation: b.Epoch.Activation}
 }
@@ -153,49 +152,51 @@ type OfflineBy string
 
 // Who takes buckets offline.
 const (
-	// ByOperator: it stays offline until an operator brings it online.
+	// ByOperator means that it stays offline until an operator brings it online.
 	ByOperator OfflineBy = "operator"
-	// ByResize: the budget has fewer buckets by now, and this one has retired: it is in no list and
-	// no ring, and comes back only when the budget gets that many again.
+	// ByResize means that the bucket has retired because the budget has fewer buckets now. It is in no
+	// list and no ring, and returns only if the budget gets that many buckets again.
 	ByResize OfflineBy = "resize"
-	// ByService: it was empty or collected; it comes online again when there are units for it.
+	// ByService means that it was empty or collected. It goes online again when there are units for
+	// it.
 	ByService OfflineBy = "service"
 )
 
-// Version is how a node sees that what it cached of a budget has changed.
+// Version tells a node whether what it cached about a budget has changed.
 type Version struct{ Definition, List int64 }
 
-// Change is an operator's change of a definition; nil leaves a field as it is.
+// Change is an operator's change of a definition. A nil field stays as it is.
 type Change struct {
-	// IfVersion must be the current version when it is not 0, else VersionConflict.
+	// IfVersion, unless it is 0, must be the current version; otherwise the call returns
+	// VersionConflict.
 	IfVersion int64
 	Paused    *bool
-	// GLCode, Name, Unit and StartAt correct what was given wrongly; StartAt only while the start is
-	// to come, and zero means now. Other nodes know the budget by its former name for a second.
+	// GLCode, Name, Unit and StartAt correct wrong values. StartAt can be changed only before the
+	// start; zero means now. Other nodes may use the former name for a second.
 	GLCode, Name *string
 	Unit         *budget.Unit
 	StartAt      *time.Time
-	// Archived leaves a budget that is over out of lists, or shows it again.
+	// Archived hides a budget that is over from lists, or shows it again.
 	Archived         *bool
 	ShardingQuantity *int64
 	AdjustCnt        *int
-	// BucketQuantity is noted as what Resize brings the budget to.
+	// BucketQuantity records the number of buckets that Resize establishes.
 	BucketQuantity *int
 	// EndAt pointing to the zero time removes the end.
 	EndAt *time.Time
 	// AllowPast accepts an EndAt that has passed.
 	AllowPast bool
-	// Rule is another application rule of a daily budget.
+	// Rule is the new application rule of a daily budget.
 	Rule *budget.Rule
-	// LateRefund is where refunds go whose period is over.
+	// LateRefund says where late refunds go: units of a period that is over.
 	LateRefund *budget.Where
-	// Limits replaces all limits; an empty list removes them. What counts the same as before goes
-	// on.
+	// Limits replaces all limits; an empty list removes them. A limit that counts the same as before
+	// keeps its counters.
 	Limits *[]budget.Limit
 }
 
-// Of returns a definition after the change; versions and instants are the caller's: limit.Change
-// has those of limits.
+// Of returns a definition after the change. The caller sets versions and instants; limit.Change
+// sets those of limits.
 func (c *Change) Of(d budget.Definition) budget.Definition {
 	set(&d.Paused, c.Paused)
 	set(&d.ShardingQuantity, c.ShardingQuantity)
@@ -216,7 +217,7 @@ func (c *Change) Of(d budget.Definition) budget.Definition {
 	return d
 }
 
-// set writes a value where there is one.
+// set copies value to into unless value is nil.
 func set[T any](into, value *T) {
 	if value != nil {
 		*into = *value
@@ -225,16 +226,16 @@ func set[T any](into, value *T) {
 
 // Page selects a part of the list of budgets, in the order of their ids.
 type Page struct {
-	// Tenant "" means every tenant.
+	// Tenant restricts the list to one tenant, unless it is empty.
 	Tenant string
 	Type   budget.Type
 	Status budget.Status
-	// IDs, if any, are the only ones.
+	// IDs restricts the list to these ids, unless it is empty.
 	IDs []int64
-	// AfterID is the last id of the page before; Size is 1 … 1,000.
+	// AfterID is the last id of the previous page. Size is 1 … 1,000.
 	AfterID int64
 	Size    int
-	// Archived shows archived budgets too.
+	// Archived includes archived budgets.
 	Archived bool
 }
 
@@ -244,24 +245,24 @@ type ID struct {
 	RequestID string
 }
 
-// Cover is I3's sum, from one statement: all that the budget can still hand to anybody.
+// Cover is I3's sum, from one statement: everything that the budget can still give to a request.
 type Cover struct {
-	// Undistributed is U where some bucket may apply for it, else 0; pending shrinks are not
+	// Undistributed is U if some bucket may apply for it, and 0 otherwise. Pending shrinks are not
 	// subtracted.
 	Undistributed int64
-	// Outstanding and Returning are ΣO and ΣR over all epochs, as far as the open period may get
-	// them.
+	// Outstanding and Returning are the parts of ΣO and ΣR over all epochs that the open period may
+	// get.
 	Outstanding, Returning int64
-	// Later is what only a later period may get: what is not funded, and ΣO and ΣR of older periods
-	// that goes there. It is no part of the sum.
+	// Later is what only a later period may get: units that are not funded, and the parts of ΣO and ΣR
+	// of older periods that go there. It is not included in Sum.
 	Later int64
 }
 
-// Sum is what I3 compares with the amount.
+// Sum returns what I3 compares with the amount.
 func (c Cover) Sum() int64 { return c.Undistributed + c.Outstanding + c.Returning }
 
-// NameOf returns the name of a budget that this node remembers, however old; "" for another one. It
-// asks nobody.
+// NameOf returns the name of a cached budget, however old the entry is, and "" for any other. It
+// reads nothing from the database.
 func (c *Budgets) NameOf(id int64) string {
 	if entry, known := c.lookUp(BudgetRef{ID: id}); known {
 		if b := entry.value.Load(); b != nil {

@@ -17,11 +17,11 @@ import (
 )
 
 const (
-	// freshness is how old a budget may be when it decides (I8).
+	// freshness bounds the age of a budget that a decision is based on (I8).
 	freshness = time.Second
 	// refreshAfter is the age at which the versions of all used budgets are read together.
 	refreshAfter = 300 * time.Millisecond
-	// idleAfter ends the reading of a budget's versions after its last use.
+	// idleAfter is how long after its last use a budget's versions are still read.
 	idleAfter = 5 * time.Second
 	// versionsChunk bounds the budgets of one statement.
 	versionsChunk = 500
@@ -31,23 +31,23 @@ const (
 	readTime = 2 * time.Second
 )
 
-// BudgetsConfig is what a cache of budgets is made of. Zero numbers stand for the defaults.
+// BudgetsConfig configures a Budgets. Zero numbers mean the defaults after the semicolons.
 type BudgetsConfig struct {
 	Definitions Definitions
 	Clock       Clock
 	// Size is the number of cached budgets; 10,000.
 	Size int
-	// Points are the virtual nodes per bucket; ring.DefaultPointsPerNode. All nodes must have the
-	// same.
+	// Points is the number of virtual nodes per bucket; ring.DefaultPointsPerNode. All nodes must use
+	// the same.
 	Points int
-	// Failed is told of reads of the database that failed in the background; nil: nobody is.
+	// Failed is called with the errors of background reads. It may be nil.
 	Failed func(error)
 }
 
-// Budgets is the cache of budgets: an LRU by id and by name. What it returns is at most a second
-// old (I8) and must not be changed. Budgets that were used lately are compared with the database by
-// their versions, all in one statement, and only those that have changed are read. It has no
-// goroutine of its own between uses. Safe for concurrent use.
+// Budgets is an LRU cache of budgets by id and by name. What it returns is at most a second old
+// (I8) and must not be changed. It compares the versions of recently used budgets with the database
+// in one statement, and reads only the budgets that have changed. It runs no goroutine while it is
+// unused. It is safe for concurrent use.
 type Budgets struct {
 	definitions Definitions
 	clock       Clock
@@ -62,12 +62,12 @@ type Budgets struct {
 	checks     *batch.Queue[*check]
 }
 
-// cached is what a node remembers of a budget. Instants are nanoseconds since Budgets.base.
+// cached is an entry of the cache. Instants are nanoseconds since Budgets.base.
 type cached struct {
 	id        int64
 	value     atomic.Pointer[Budget]
-	checkedAt atomic.Int64 // when the last look at its versions began
-	usedAt    atomic.Int64 // to a part of freshness
+	checkedAt atomic.Int64 // when the last comparison of its versions began
+	usedAt    atomic.Int64 // accurate to refreshAfter
 	reloading sync.Mutex
 }
 
@@ -77,7 +77,7 @@ type check struct {
 	done  chan error
 }
 
-// NewBudgets makes an empty cache.
+// NewBudgets returns an empty cache.
 func NewBudgets(c BudgetsConfig) (*Budgets, error) {
 	const size, rings = 10_000, 256
 	b := &Budgets{definitions: c.Definitions, clock: c.Clock, points: c.Points, failed: c.Failed}
@@ -93,7 +93,7 @@ func NewBudgets(c BudgetsConfig) (*Budgets, error) {
 	if c.Size <= 0 {
 		c.Size = size
 	}
-	b.base = b.clock.Now().Add(-time.Minute) // so that 0 is old
+	b.base = b.clock.Now().Add(-time.Minute) // so that 0 is stale
 	var err error
 	if b.byID, err = lru.New[int64, *cached](c.Size); err != nil {
 		return nil, err
@@ -117,8 +117,8 @@ func overloaded(op string) *budget.Error {
 
 func (c *Budgets) now() int64 { return int64(c.clock.Now().Sub(c.base)) }
 
-// Find returns a budget that is at most a second old. Errors: BudgetNotFound, also where the tenant
-// that the reference names is not the budget's; Unavailable.
+// Find returns a budget that is at most a second old. Errors: BudgetNotFound, also if ref names a
+// tenant other than the budget's; Unavailable.
 func (c *Budgets) Find(ctx context.Context, ref BudgetRef) (*Budget, error) {
 	if b := c.Fresh(ref); b != nil {
 		return b, nil
@@ -129,7 +129,7 @@ func (c *Budgets) Find(ctx context.Context, ref BudgetRef) (*Budget, error) {
 	return c.load(ctx, ref)
 }
 
-// FindAll is Find for each reference. What has to be read is read side by side.
+// FindAll is Find for each reference. Budgets that are not cached are read concurrently.
 func (c *Budgets) FindAll(ctx context.Context, refs []BudgetRef) ([]*Budget, []error) {
 	const atOnce = 16
 	found, errs := make([]*Budget, len(refs)), make([]error, len(refs))
@@ -155,7 +155,7 @@ func (c *Budgets) FindAll(ctx context.Context, refs []BudgetRef) ([]*Budget, []e
 	return found, errs
 }
 
-// Fresh is Find without waiting; nil: the budget has to be read.
+// Fresh is Find without waiting. It returns nil if the budget must be read.
 func (c *Budgets) Fresh(ref BudgetRef) *Budget {
 	entry, known := c.lookUp(ref)
 	if !known {
@@ -175,7 +175,7 @@ func (c *Budgets) Fresh(ref BudgetRef) *Budget {
 	return entry.value.Load()
 }
 
-// Reload reads a budget, unless it was read after the call began. Errors: as Find.
+// Reload reads a budget, unless it was read after the call began. Errors are those of Find.
 func (c *Budgets) Reload(ctx context.Context, id int64) (*Budget, error) {
 	entry, known := c.byID.Get(id)
 	if !known {
@@ -184,20 +184,20 @@ func (c *Budgets) Reload(ctx context.Context, id int64) (*Budget, error) {
 	return c.reload(ctx, entry)
 }
 
-// lookUp returns what is remembered of a budget. An id names a budget of whatever tenant.
+// lookUp returns the entry of a budget. A reference by id without a tenant matches any tenant.
 func (c *Budgets) lookUp(ref BudgetRef) (*cached, bool) {
 	if ref.ID == 0 {
 		entry, known := c.byName.Get(BudgetRef{Tenant: ref.Tenant, Name: ref.Name})
-		return entry, known && entry.value.Load().Name == ref.Name // else it was renamed
+		return entry, known && entry.value.Load().Name == ref.Name // otherwise it was renamed
 	}
 	entry, known := c.byID.Get(ref.ID)
 	if known && ref.Tenant != "" && entry.value.Load().Tenant != ref.Tenant {
-		return nil, false // load says that there is none
+		return nil, false // load returns BudgetNotFound
 	}
 	return entry, known
 }
 
-// load reads a budget that is not remembered.
+// load reads a budget that is not cached.
 func (c *Budgets) load(ctx context.Context, ref BudgetRef) (*Budget, error) {
 	at := c.now()
 	read, err := c.definitions.Budget(ctx, ref)
@@ -207,7 +207,7 @@ func (c *Budgets) load(ctx context.Context, ref BudgetRef) (*Budget, error) {
 	return c.put(&read, at)
 }
 
-// put remembers a budget that was read at an instant, unless a later version is known.
+// put caches a budget that was read at an instant, unless a later version is cached.
 func (c *Budgets) put(b *Budget, at int64) (*Budget, error) {
 	entry := &cached{id: b.ID}
 	if known, ok := c.byID.Peek(b.ID); ok {
@@ -218,11 +218,11 @@ func (c *Budgets) put(b *Budget, at int64) (*Budget, error) {
 	return c.store(entry, b, at)
 }
 
-// store sets what is known of a budget. The entry's reloading is locked.
+// store updates the entry of a budget. The caller holds entry.reloading.
 func (c *Budgets) store(entry *cached, b *Budget, at int64) (*Budget, error) {
 	old := entry.value.Load()
 	if old != nil && (old.Version > b.Version || old.ListVersion > b.ListVersion) {
-		return old, nil // a slower read
+		return old, nil // a later read was faster
 	}
 	if err := c.prepare(b, old); err != nil {
 		return nil, err
@@ -237,7 +237,7 @@ func (c *Budgets) store(entry *cached, b *Budget, at int64) (*Budget, error) {
 	return b, nil
 }
 
-// prepare compiles what decisions need of a budget; old is the version before, nil: there is none.
+// prepare compiles what decisions need. old is the previous version, or nil.
 func (c *Budgets) prepare(b, old *Budget) error {
 	b.routes = c.ringOf(len(b.Ring()))
 	b.allServe = !slices.ContainsFunc(b.Ring(), func(bk Bucket) bool { return !bk.serves() })
@@ -254,7 +254,7 @@ func (c *Budgets) prepare(b, old *Budget) error {
 	return nil
 }
 
-// reload reads a budget; callers that come meanwhile share what the next one reads.
+// reload reads a budget. Callers that arrive during a read share the next one.
 func (c *Budgets) reload(ctx context.Context, entry *cached) (*Budget, error) {
 	asked := c.now()
 	entry.reloading.Lock()
@@ -282,7 +282,7 @@ func (c *Budgets) forget(entry *cached) {
 	}
 }
 
-// freshen waits until the versions of a budget were compared with the database; callers share one
+// freshen waits until the versions of a budget were compared with the database. Callers share one
 // statement.
 func (c *Budgets) freshen(ctx context.Context, entry *cached, ref BudgetRef) (*Budget, error) {
 	one := &check{entry: entry, done: make(chan error, 1)}
@@ -314,7 +314,7 @@ func (c *Budgets) runChecks(checks []*check) {
 	}
 }
 
-// refresh compares all budgets that were used lately.
+// refresh compares all budgets that were used recently.
 func (c *Budgets) refresh() {
 	defer c.refreshing.Store(false)
 	now := c.now()
@@ -334,8 +334,8 @@ func (c *Budgets) refresh() {
 	}
 }
 
-// compare reads the versions of budgets in one statement, and those that have changed one by one. A
-// budget that cannot be read stays as old as it is.
+// compare reads the versions of budgets in one statement, and each budget that has changed. An
+// entry whose budget cannot be read keeps its age.
 func (c *Budgets) compare(entries []*cached) error {
 	ctx, cancel := context.WithTimeout(context.Background(), readTime)
 	defer cancel()
@@ -369,7 +369,7 @@ func (c *Budgets) compare(entries []*cached) error {
 	return nil
 }
 
-// noteCheck notes a look at the versions that began at an instant and found no change.
+// noteCheck records that a comparison that began at an instant found no change.
 func (e *cached) noteCheck(at int64) {
 	for {
 		old := e.checkedAt.Load()
@@ -379,7 +379,7 @@ func (e *cached) noteCheck(at int64) {
 	}
 }
 
-// ringOf returns the ring over the ordinals of n buckets: budgets with as many buckets share it.
+// ringOf returns the ring over the ordinals of n buckets. Budgets with the same number share it.
 func (c *Budgets) ringOf(n int) *ring.Ring {
 	if n == 0 {
 		return nil

@@ -5,17 +5,17 @@ import (
 	"time"
 )
 
-// Clock is the time as the service sees it: every wait and every instant goes through it.
+// Clock is the source of time: every wait and every instant goes through it.
 type Clock interface {
 	Now() time.Time
-	// Sleep waits for d or until ctx ends, then returns ctx's error.
+	// Sleep waits for d or until ctx ends, and returns ctx's error.
 	Sleep(ctx context.Context, d time.Duration) error
 }
 
-// SystemClock is the machine's clock.
+// SystemClock is the system clock.
 type SystemClock struct{}
 
-// Now returns the present instant.
+// Now returns the current time.
 func (SystemClock) Now() time.Time { return time.Now() }
 
 // Sleep waits for d or until ctx ends.

@@ -1,34 +1,34 @@
-// Package bucket is the contract between the parts of budgetd's core: the types of every call,
-// what a store must do (Filter, Counter), the cache of definitions, and Service, which sends each
-// call to the mode of its budget.
+// Package bucket is the contract between the parts of budgetd's core. It has the types of every
+// call, the interfaces that a store implements (Filter, Counter), the cache of definitions, and
+// Service, which sends each call to the mode of its budget.
 //
 // # Who decides
 //
-// In ledger mode SQL decides: what one of its transactions committed has happened. A Filter keeps
-// requests that a bucket cannot cover away from SQL. It may hold anything at any time, and can
-// neither cause nor prevent an outcome (I9). In store mode a Counter decides for its buckets, and
-// SQL keeps sums of what it took.
+// In ledger mode SQL decides: a deduction has happened when its transaction is committed. A Filter
+// keeps requests that a bucket cannot cover away from SQL. Its content may be wrong at any time
+// without causing or preventing an outcome (I9). In store mode a Counter decides for its buckets,
+// and SQL keeps sums of what it deducted.
 //
 // # Where a unit is
 //
-// A unit of a budget's total T is in exactly one place: F (not yet released by its period), U (not
-// in any bucket), O (in a bucket), H (held), S (used), R (given back, not yet at its place), Q
-// (quarantined) or X (expired or lost). Every transaction moves equal and opposite amounts, so
-// T = F + U + O + H + S + R + Q + X holds at every commit (I1).
+// Each unit of a budget's total T is in exactly one place: F (not yet released by its period), U
+// (not in any bucket), O (in a bucket), H (held), S (used), R (returning: given back, not yet at
+// its place), Q (quarantined) or X (expired or lost). Every transaction moves equal and opposite
+// amounts, so T = F + U + O + H + S + R + Q + X holds at every commit (I1).
 //
 // # The life of a bucket
 //
-// A bucket is online or offline. Each time it goes online it begins an epoch with a greater number
-// and no units, and everything that was meant for an earlier epoch is refused. Apply moves units
-// from U to the bucket's O; offline and recycle move what is left back to U.
+// A bucket is online or offline. Each time it goes online it begins an epoch, with a greater number
+// and no units. Everything that was meant for an earlier epoch is refused. Apply moves units from U
+// to the bucket's O; offline and recycle move what is left back to U.
 //
-// # When the answer is no
+// # Refusals
 //
-// BudgetExhausted says that the whole budget has less than the amount now (I3). If the units are
-// there but cannot be brought together before the deadline, the answer is Unavailable, which means
-// that nothing was done. OutcomeUnknown means that the caller has to repeat the request with the
-// same id.
+// BudgetExhausted says that the whole budget has less than the amount now (I3). If there are enough
+// units but they cannot be collected before the deadline, the answer is Unavailable, which means
+// that nothing was done. OutcomeUnknown means that the caller must repeat the request with the same
+// id.
 //
 // The packages below this one implement the calls: row and hold in ledger mode, counter in store
-// mode, transfer, manage, feed, usage, audit and sample in both.
+// mode, and transfer, manage, feed, usage, audit and sample in both.
 package bucket

@@ -15,7 +15,7 @@ type OpenHold struct {
 	At, Until time.Time
 }
 
-// HoldsOf lists the open holds of a budget; ledger mode only.
+// HoldsOf lists the open holds of a budget. It works in ledger mode only.
 func (s *Service) HoldsOf(ctx context.Context, ref BudgetRef, limit int) ([]OpenHold, error) {
 	if err := s.needsRows(ctx, ref, "holds", insteadOfHold); err != nil {
 		return nil, err

@@ -5,47 +5,45 @@ import (
 	"time"
 )
 
-// Node is a budgetd that uses the database.
+// Node is a budgetd process that uses the database.
 type Node struct {
-	// Name is node.name, Address where it listens.
+	// Name is node.name of its configuration. Address is where it listens.
 	Name, Address, Version string
-	// SeenAt is when it last refreshed its row; it does so every few seconds.
+	// SeenAt is when it last refreshed its row, which it does every few seconds.
 	StartedAt, SeenAt time.Time
 }
 
-// DrainView is how far the draining of an instance is.
+// DrainView is the progress of draining an instance.
 type DrainView struct {
 	Instance string
 	Draining bool
-	// Left buckets are on it still, Moved ones have left it since this drain began, and the store
-	// keeps something of Uncleared ones.
+	// Left counts the buckets that are still on it, Moved those that have left since this drain began,
+	// and Uncleared those that the store still has keys of.
 	Left, Moved, Uncleared int
-	// Done says that no bucket is left, nor any key, unless the store cannot be reached to remove
-	// them.
+	// Done says that no bucket and no key is left. Keys of a store that cannot be reached are ignored.
 	Done bool
-	// Problem says what keeps it from going on, as this node sees it; "" if nothing.
+	// Problem says why it does not progress, as this node sees it. It is empty if there is no problem.
 	Problem string
-	// GivenUp is what became of units when the instance was given up.
+	// GivenUp is where the units went if the instance was given up.
 	GivenUp GivenUp
 }
 
-// GivenUp is what giving lanes up did with what their buckets held, in minor units.
+// GivenUp is where the units of given-up lanes went, in minor units.
 type GivenUp struct{ Quarantined, Returned int64 }
 
-// Condition is what the settings of a store say of it.
+// Condition is the assessment of a store's settings.
 type Condition struct {
-	// Findings are settings with which it may lose what it holds.
+	// Findings are settings with which the store may lose data.
 	Findings []Finding
-	// Persistent says that every write is on its disk before it is answered. Ledger mode does not
-	// need it: what was never committed was never acknowledged. It is what durability "store" asks
-	// of a lane.
+	// Persistent says that every write is on disk before it is answered. Durability "store" requires
+	// it of a lane. Ledger mode does not, because it acknowledges nothing before the commit in SQL.
 	Persistent bool
-	// Unfit says why the store cannot be the truth of a budget in store mode, whatever its settings;
-	// "": it can.
+	// Unfit says why the store cannot decide for a budget in store mode, whatever its settings are. It
+	// is empty if it can.
 	Unfit string
 }
 
-// Refused lists the problems with which a store is not used under `strict`.
+// Refused lists the problems for which a store is not used under `strict`.
 func (c Condition) Refused() (problems []string) {
 	for _, f := range c.Findings {
 		if f.Refused {
@@ -55,50 +53,50 @@ func (c Condition) Refused() (problems []string) {
 	return problems
 }
 
-// Finding is a setting with which a store may lose what it holds.
+// Finding is a setting with which a store may lose data.
 type Finding struct {
-	// Problem is one sentence: what is set, what happens, and the command that mends it.
+	// Problem is one sentence: what is set, what happens, and the command that corrects it.
 	Problem string
-	// Refused: with `strict` the store is not used. The others cost a recovery and no units.
+	// Refused says that the store is not used under `strict`. Other findings cost a recovery but no
+	// units.
 	Refused bool
-	// StoreMode: it concerns budgets in store mode only.
+	// StoreMode says that the finding concerns budgets in store mode only.
 	StoreMode bool
 }
 
-// Inspected is an instance whose settings decide what it may lose.
+// Inspected is an instance whose settings determine what it may lose.
 type Inspected interface {
-	// Condition reads what the settings of the store that serves a lane say of it. Errors:
-	// Unavailable.
+	// Condition reads and assesses the settings of the store that serves a lane. Error: Unavailable.
 	Condition(ctx context.Context, lane Lane) (Condition, error)
 }
 
-// Quarantine is what an epoch held, beyond what the ledger has, when its store lost its memory: how
+// Quarantine is what an epoch held, beyond what the ledger has, when its store lost its memory. How
 // much of it was sold is not known.
 type Quarantine struct {
 	Bucket int64
 	Key    string
 	Epoch  int64
-	// Quantity went into quarantine, Released left it since. Minor units.
+	// Quantity went into quarantine, and Released has left it, in minor units.
 	Quantity, Released int64
 	Cause              string
 	At                 time.Time
 }
 
-// Held is what is in quarantine still, in minor units.
+// Held returns what is still in quarantine, in minor units.
 func (q Quarantine) Held() int64 { return q.Quantity - q.Released }
 
 // ReleaseRequest is an operator's decision on quarantined units.
 type ReleaseRequest struct {
 	Budget    BudgetRef
 	RequestID string
-	// Quantity 0 asks for all that is in quarantine.
+	// Quantity is what to release; 0 means all that is in quarantine.
 	Quantity   int64
 	Reason, By string
 	// Used says that the units were sold: they count as used. Otherwise they return to the total.
 	Used bool
 }
 
-// ReleaseAnswer is what a release did.
+// ReleaseAnswer is the result of a release.
 type ReleaseAnswer struct {
 	Released, Quarantined int64
 	Replayed              bool

@@ -7,28 +7,28 @@ import (
 	"github.com/budgetd/budgetd/budget"
 )
 
-// Lane names the part of an instance in which one script can touch every key.
+// Lane names a part of an instance in which one script can access every key.
 type Lane struct {
 	Instance string
 	Index    int
 }
 
-// String names a lane as the placement ring and people do.
+// String returns the lane's name in the placement ring and in texts for people.
 func (l Lane) String() string { return l.Instance + "/" + strconv.Itoa(l.Index) }
 
-// KeyOf is the public name of a budget's bucket: `<budget's name>:bucket-<ordinal>`.
+// KeyOf returns the public name of a budget's bucket: `<budget's name>:bucket-<ordinal>`.
 func KeyOf(name string, ordinal int) string { return name + ":bucket-" + strconv.Itoa(ordinal) }
 
-// Ref names one life of one bucket: every message to a store carries it, and the store refuses it
-// when it is not the life it knows.
+// Ref names one epoch of one bucket. Every message to a store contains it, and the store refuses a
+// message for another epoch than its own.
 type Ref struct {
 	Bucket, Epoch int64
-	// Activation is the incarnation of the lane under which the epoch was opened.
+	// Activation is the activation of the lane under which the epoch was opened.
 	Activation int64
 }
 
-// Check returns what is wrong with the numbers of a Ref, as an error of code Invalid: stores make
-// keys, ids and Lua numbers of them.
+// Check returns an error of code Invalid if the numbers of a Ref are out of range, because stores
+// build keys, ids and Lua numbers from them.
 func (r Ref) Check() error {
 	if r.Bucket < 1 || !budget.ValidAmount(r.Epoch) || !budget.ValidAmount(r.Activation) {
 		return budget.Refuse(budget.Invalid, "address a bucket",
@@ -38,7 +38,7 @@ func (r Ref) Check() error {
 	return nil
 }
 
-// Receipt locates a deduction for calls that come later. It is opaque to callers.
+// Receipt returns a text that locates a deduction for later calls. It is opaque to callers.
 func Receipt(bucket, epoch int64) string {
 	var text [2 * 20]byte
 	b := append(strconv.AppendInt(text[:0], bucket, 10), '.')

@@ -9,91 +9,90 @@ import (
 // RankBy is an order of budgets.
 type RankBy string
 
-// The orders. Budgets that are equal in one are in the order of their names.
+// The orders. Equal budgets are ordered by name.
 const (
 	ByName RankBy = "name"
-	// ByRemaining orders by all that is left, in minor units; unlimited budgets come last.
+	// ByRemaining orders by all that is left, in minor units, with unlimited budgets last.
 	ByRemaining RankBy = "remaining"
 	// ByUsedShare orders by the part of the total that is used.
 	ByUsedShare RankBy = "used_share"
-	// ByEnd orders by the end of the budget; those without one come last.
+	// ByEnd orders by the end of the budget, with budgets without an end last.
 	ByEnd RankBy = "end"
-	// ByRefusals orders by how many deductions this node refused lately.
+	// ByRefusals orders by how many deductions this node refused recently.
 	ByRefusals RankBy = "refusals"
-	// ByExhaustion orders by when the last unit goes at the present rate; those without such an
-	// instant come last.
+	// ByExhaustion orders by when the last unit is used at the present rate, with budgets that have no
+	// such instant last.
 	ByExhaustion RankBy = "exhausted_at"
 )
 
-// Selection says which budgets are ranked, and how.
+// Selection says which budgets to rank, and how.
 type Selection struct {
-	// Covers reports whether the caller may see a budget; nil: all of them.
+	// Covers reports whether the caller may see a budget. It may be nil.
 	Covers func(tenant, name string) bool
-	// Tenant "" means every tenant.
+	// Tenant restricts the selection to one tenant, unless it is empty.
 	Tenant string
 	Type   budget.Type
 	Status budget.Status
-	// Search is a part of the name, or of the tenant and the name with a slash between; "": all.
+	// Search is a part of the name, or of `tenant/name`. If it is empty, all names match.
 	Search string
-	// Archived selects archived budgets too.
+	// Archived includes archived budgets.
 	Archived   bool
 	By         RankBy
 	Descending bool
-	// Skip is how many come before the page, Size how many are in it.
+	// Skip is the number of budgets before the page, Size that of the page.
 	Skip, Size int
 }
 
-// Ranking is a page of budgets in an order.
+// Ranking is a page of ranked budgets.
 type Ranking struct {
 	IDs []int64
 	// Total is how many budgets were selected.
 	Total int
-	// At is when the figures were read that the order is by; zero: they have not been yet.
+	// At is when the figures of the order were read. It is zero if they have not been read yet.
 	At time.Time
 }
 
-// Standing is how a budget stands. Quantities are minor units.
+// Standing is the state of a budget. Quantities are minor units.
 type Standing struct {
 	Tenant, Name            string
 	Unit                    budget.Unit
 	Total, Left, Held, Used int64
-	// Rate is what was spent a second lately; ExhaustedAt is when the last unit goes at that rate.
+	// Rate is the recent spending per second. ExhaustedAt is when the last unit is used at that rate.
 	Rate        float64
 	ExhaustedAt time.Time
-	// Refusals is how many deductions this node refused lately, by code.
+	// Refusals counts the deductions that this node refused recently, by code.
 	Refusals map[budget.Code]int
 }
 
-// Standings sums up how all budgets stand.
+// Standings sums up the state of all budgets.
 type Standings struct {
 	At time.Time
-	// Statuses is how many budgets there are of each; Exhausted are effective ones with nothing
-	// left.
+	// Statuses counts the budgets by status. Exhausted counts effective budgets with nothing left.
 	Statuses  map[budget.Status]int
 	Exhausted int
-	// Fenced is how many epochs are fenced, Quarantined how many units are in quarantine.
+	// Fenced counts fenced epochs, Quarantined units in quarantine.
 	Fenced      int
 	Quarantined int64
-	// Discrepancies are known, and differ by Gap units; both must be 0.
+	// Discrepancies are known differences, of Gap units in all. Both must be 0.
 	Discrepancies int
 	Gap           int64
-	// Next are the budgets that run out first, Refused those with the most refusals.
+	// Next lists the budgets that run out first, Refused those with the most refusals.
 	Next, Refused []Standing
 }
 
-// Second is how many deductions this node answered in one second, by outcome.
+// Second counts the deductions that this node answered in one second, by outcome.
 type Second struct {
 	At time.Time
-	// Refused by the budget, Limited by a limit, Failed: unavailable or of unknown outcome; Faulty
-	// requests were none.
+	// Refused counts refusals by the budget, Limited those by a limit, Failed answers of unavailable
+	// or unknown outcome, and Faulty invalid requests.
 	Accepted, Refused, Limited, Failed, Faulty int
 }
 
-// Refusal is a deduction that was refused, as this node remembers it.
+// Refusal is a refused deduction that this node remembers.
 type Refusal struct {
 	At      time.Time
 	Request DeductRequest
 	Err     *budget.Error
-	// Bucket is what the request's key is routed to now; nil: not known.
+	// Bucket is where the request's key is routed now, or nil if unknown.
 	Bucket *Bucket
 }

@@ -1,13 +1,14 @@
 package bucket
 
-// Rebalance is what a rebalance moved, or, on a dry run, would move.
+// Rebalance is what a rebalance moved or, in a dry run, would move.
 type Rebalance struct {
 	DryRun bool
-	// Budgets were looked at; Misplaced buckets are not where they belong, of which Moved have moved.
+	// Budgets counts the budgets that were checked, Misplaced the buckets that are on the wrong lane,
+	// and Moved those of them that were moved.
 	Budgets, Misplaced, Moved int
-	// Moves are some of them, at most MaxMovesShown, by budget and ordinal.
+	// Moves lists some of them, at most MaxMovesShown, by budget and ordinal.
 	Moves []BucketMove
-	// Problem says what keeps buckets where they are; "" if nothing does.
+	// Problem says what keeps buckets where they are. It is empty if nothing does.
 	Problem string
 }
 

@@ -4,8 +4,8 @@ import (
 	"time"
 )
 
-// Spread says how a budget's units lay: all that buckets and total held, and how much of it was
-// stranded (fragment.Stranded). Minor units.
+// Spread is where a budget's units were: the sum held by the buckets and the total, and the
+// stranded part of it (fragment.Stranded), in minor units.
 type Spread struct{ Units, Stranded int64 }
 
 // RecycleCause says why a recycle began.
@@ -13,35 +13,35 @@ type RecycleCause string
 
 // Why recycles begin.
 const (
-	// OnDemand: an operator asked for it.
+	// OnDemand means that an operator asked for it.
 	OnDemand RecycleCause = "operator"
-	// OnSchedule: the configured time had come.
+	// OnSchedule means that the configured time had come.
 	OnSchedule RecycleCause = "schedule"
-	// Automatic: the part of the budget that is stranded was above the configured one.
+	// Automatic means that the stranded part of the budget was above the configured share.
 	Automatic RecycleCause = "automatic"
 )
 
-// Recycle is a run that brings the units of a budget's buckets back to the total and hands them out
+// Recycle is a run that returns the units of a budget's buckets to the total and hands them out
 // again by recent demand. Its row is its report. Quantities are minor units.
 type Recycle struct {
 	Budget int64
 	// Number counts the recycles of the budget, from 1.
 	Number int64
 	Cause  RecycleCause
-	// Buckets were recycled, of which Skipped could not be.
+	// Buckets counts the buckets that were recycled, and Skipped those of them that could not be.
 	Buckets, Skipped int
-	// Moved units came back to the total.
+	// Moved is how many units returned to the total.
 	Moved         int64
 	Before, After Spread
-	// TouchedAt is when somebody last went on with it, EndedAt zero while it is open. By SQL's
-	// clock.
+	// TouchedAt is when a node last continued the run. EndedAt is zero while the run is open. All
+	// instants are by SQL's clock.
 	BeganAt, TouchedAt, EndedAt time.Time
 }
 
-// Used is what a bucket sold lately.
+// Used is what a bucket sold recently.
 type Used struct {
-	// Units of its last deductions and the Largest of these, minor units; Since is when the first
-	// of them was counted.
+	// Units is the sum of its last deductions and Largest the largest of them, in minor units. Since
+	// is when the first of them was counted.
 	Units, Largest int64
 	Since          time.Time
 }

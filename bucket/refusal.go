@@ -10,13 +10,14 @@ import (
 	"github.com/budgetd/budgetd/budget"
 )
 
-// This file answers when a refused request may be tried again, for every refusal that depends on
-// state. RetryAfter is given only where the request may be accepted then as things are defined now;
-// Never says that it cannot be; neither says that nobody knows.
+// This file decides when a refused request may be tried again, for every refusal that depends on
+// state. RetryAfter is set only if the request may be accepted then under the present definition.
+// Never says that it cannot be accepted. If neither is set, the time is not known.
 
-// RefusalNow returns Definition.RefusalAt, and PeriodExhausted before the open period begins:
-// between two windows nothing can be deducted; BudgetExhausted after the last one. The amount
-// decides whether a later period is worth waiting for.
+// RefusalNow returns Definition.RefusalAt if that is not nil. Otherwise it returns PeriodExhausted
+// before the open period begins, because nothing can be deducted between two windows, and
+// BudgetExhausted after the last period. The amount decides which later period is worth waiting
+// for.
 func (b *Budget) RefusalNow(amount int64, now time.Time) *budget.Error {
 	if refusal := b.RefusalAt(now); refusal != nil {
 		return refusal
@@ -33,8 +34,9 @@ func (b *Budget) RefusalNow(amount int64, now time.Time) *budget.Error {
 	case !now.Before(b.Period.Start):
 		return nil
 	}
-	// What the period that comes got, and what is left for others, is not known here: at most all.
-	// It is the first that may have the amount, so the search begins at its start.
+	// The units of the coming period, and what is left for later ones, are not known here; the whole
+	// total is an upper bound. The coming period is the first that may have the amount, so the search
+	// begins at its start.
 	before := budget.Period{Start: b.Period.Start, End: b.Period.Start}
 	at, can := allocation.Covered(b.Definition, before,
 		allocation.Supply{NotFunded: b.TotalQuantity}, amount)
@@ -48,10 +50,10 @@ func (b *Budget) RefusalNow(amount int64, now time.Time) *budget.Error {
 		"budget %s releases units again at %s", b.Name, at.Format(time.RFC3339)), at, now)
 }
 
-// Exhausted returns the refusal of an amount above I3's sum: PeriodExhausted with the instant at
-// which a later period can have that much by the rule, with what is carried over, if nothing is
-// deducted until then; else BudgetExhausted, which is Never where the amount is above all that the
-// budget, or one of its periods, can ever have.
+// Exhausted returns the refusal of an amount above I3's sum. It is PeriodExhausted if, by the rule
+// and with units carried over, a later period can have that much unless units are deducted until
+// then; the error names the instant. Otherwise it is BudgetExhausted, with Never set if the amount
+// is above what the budget, or any of its periods, can ever have.
 func (b *Budget) Exhausted(c Cover, amount int64, now time.Time) *budget.Error {
 	available := min(c.Sum(), budget.MaxAmount)
 	var e *budget.Error
@@ -80,10 +82,9 @@ func (b *Budget) Exhausted(c Cover, amount int64, now time.Time) *budget.Error {
 	return e
 }
 
-// LimitExceeded returns the refusal by limits, with all of them, the one that resets last first: it
-// is the one that is named, because to try again before that is of no use. It is Never where a
-// limit never allows what is asked for, or none of the budget's time is left when it does. Where
-// counts would pass budget.MaxAmount it is Invalid.
+// LimitExceeded returns the refusal by limits. It lists all of them and names the one that resets
+// last, because an earlier retry would be refused. Never is set if a limit never allows the amount,
+// or the budget ends before it does. The error is Invalid if a count would exceed budget.MaxAmount.
 func (b *Budget) LimitExceeded(refused []budget.LimitState, now time.Time) *budget.Error {
 	if len(refused) == 0 {
 		return &budget.Error{Code: budget.Internal, Op: "deduct", Message: "no limit was exceeded"}
@@ -119,8 +120,8 @@ func (b *Budget) LimitExceeded(refused []budget.LimitState, now time.Time) *budg
 	return e
 }
 
-// resetsLater orders limits that refuse: those that never allow it, those whose window never ends,
-// then the one that resets last.
+// resetsLater orders limits that refuse: first those that never allow the amount, then those whose
+// window never ends, then by reset time, latest first.
 func resetsLater(a, b budget.LimitState) int {
 	rank := func(s *budget.LimitState) int {
 		switch {
@@ -135,7 +136,7 @@ func resetsLater(a, b budget.LimitState) int {
 		strings.Compare(a.Limit, b.Limit))
 }
 
-// overflow is the refusal of counts that would pass what a number can hold; nil: none would.
+// overflow returns the refusal of counts that would exceed budget.MaxAmount, or nil.
 func overflow(refused []budget.LimitState) *budget.Error {
 	e := &budget.Error{Code: budget.Invalid, Op: "deduct",
 		Message: "what a limit has counted would pass the largest number"}
@@ -151,7 +152,7 @@ func overflow(refused []budget.LimitState) *budget.Error {
 	return e
 }
 
-// retryAt notes when to try again: in whole milliseconds, and not before.
+// retryAt sets RetryAfter to the time until at, rounded up to whole milliseconds.
 func retryAt(e *budget.Error, at, now time.Time) *budget.Error {
 	const step = time.Millisecond
 	e.RetryAfter = max((at.Sub(now) + step - 1).Truncate(step), step)

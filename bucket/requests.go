@@ -15,20 +15,20 @@ type DeductRequest struct {
 	RequestID string
 	// Amount is in minor units, 1 … budget.MaxAmount.
 	Amount int64
-	// Key routes to a bucket; "" means the request id.
+	// Key routes to a bucket. If it is empty, the request id does.
 	Key        string
 	Dimensions map[string]string
-	// Counts are own amounts for single limits, by their names: 0 … budget.MaxAmount, 0 counts
-	// nothing.
+	// Counts are separate amounts for single limits, by name: 0 … budget.MaxAmount. 0 counts nothing.
 	Counts    map[string]int64
 	Reference string
-	// HoldTTL makes a hold of it, which expires that long after its commit unless it is confirmed;
-	// whole milliseconds, budget.MinHoldTTL … budget.MaxHoldTTL; 0: used at once.
+	// HoldTTL makes the deduction a hold, which expires that long after its commit unless it is
+	// confirmed. It is in whole milliseconds, budget.MinHoldTTL … budget.MaxHoldTTL, or 0 to use the
+	// units at once.
 	HoldTTL time.Duration
-	// Group names the holds that are confirmed, extended or rolled back together; "": none. Only
-	// holds.
+	// Group, unless it is empty, names the holds that are confirmed, extended or rolled back together.
+	// It is for holds only.
 	Group string
-	// By is the principal that deducts; "" on a server that authenticates nobody. Ledger mode keeps
+	// By is the principal that deducts, or empty on a server without authentication. Ledger mode keeps
 	// it. A repeat may come from another principal.
 	By string
 }
@@ -40,27 +40,27 @@ type DeductAnswer struct {
 	State     ledger.State
 	// Bucket is the key of the bucket it was deducted from.
 	Bucket string
-	// Remaining is what that bucket held right after, in minor units; on a replay, what it holds by
-	// the ledger. It is omitted where RemainingUnknown: a replay could not read it in time.
+	// Remaining is what that bucket held immediately afterwards, in minor units. On a replay it is
+	// what the bucket holds in the ledger. It is not set if RemainingUnknown is, because a replay
+	// could not read it in time.
 	Remaining        int64
 	RemainingUnknown bool
-	// BudgetRemaining is what the whole budget still covers: at most 1 s old, and without this
-	// deduction. It is omitted where FiguresUnknown.
+	// BudgetRemaining is what the whole budget still covers after this deduction, at most 1 s old. It
+	// is not set if FiguresUnknown is.
 	BudgetRemaining int64
 	// FiguresUnknown says that BudgetRemaining and PeriodRemaining could not be read in time.
 	FiguresUnknown bool
-	// PeriodRemaining is what the open period of a daily budget still covers; nil for promo.
+	// PeriodRemaining is what the open period of a daily budget still covers. It is nil for promo.
 	PeriodRemaining *int64
-	// Unlimited: the budget has no total, and what remains is no figure for callers.
+	// Unlimited says that the budget has no total, so that its remaining figures mean nothing.
 	Unlimited bool
-	// Limits are those that the deduction counts for, after it; on a replay none.
+	// Limits are those that the deduction counts against, after it. They are empty on a replay.
 	Limits []budget.LimitState
-	// HoldUntil is when a hold expires; zero for other deductions and, in store mode, until the
-	// ledger knows it.
+	// HoldUntil is when a hold expires. It is zero for other deductions.
 	HoldUntil time.Time
-	// Receipt locates the deduction: opaque to callers.
+	// Receipt locates the deduction. It is opaque to callers.
 	Receipt string
-	// Replayed says that an earlier call with this id did it.
+	// Replayed says that an earlier call with this id made the deduction.
 	Replayed bool
 }
 
@@ -70,18 +70,18 @@ type DeductionView struct {
 	State      ledger.State
 	Amount     int64
 	RolledBack int64
-	// Confirmed is what was confirmed of a hold; HoldUntil when it expires, or would have; zero: no
-	// hold.
+	// Confirmed is what was confirmed of a hold. HoldUntil is when the hold expires or would have
+	// expired. It is zero if the deduction is not a hold.
 	Confirmed int64
 	HoldUntil time.Time
-	// Group is the hold's, "": none.
+	// Group is the hold's group, if any.
 	Group      string
 	Bucket     string
 	Reference  string
 	Dimensions string
 	CountedAt  time.Time
 	Receipt    string
-	// Replayed says that the call that answers this was a repetition.
+	// Replayed says that the call was a repeat.
 	Replayed bool
 }
 
@@ -90,35 +90,35 @@ type RollbackRequest struct {
 	Budget     BudgetRef
 	RequestID  string
 	RollbackID string
-	// Group is for RollbackGroup, without a request id, a rollback id and an amount; "" otherwise.
+	// Group is set only for RollbackGroup, without a request id, a rollback id and an amount.
 	Group string
-	// Amount 0 asks for all that is left.
+	// Amount is what to give back; 0 means all that is left.
 	Amount int64
-	// Receipt is the deduction's, if the caller kept it.
+	// Receipt is the deduction's. It is optional.
 	Receipt string
-	// OnlyBy refuses, with Forbidden, what another principal than this one deducted; "": it may be
-	// anybody's. Store mode does not know who deducted, and refuses whatever names a principal here.
+	// OnlyBy, unless it is empty, restricts the call to deductions of this principal; for others it
+	// returns Forbidden. Store mode does not record principals and always refuses it.
 	OnlyBy string
-	// Key is the deduction's routing key. In store mode ids are unique per key, so the key or the
-	// receipt names the record; neither is needed where the deduction had none.
+	// Key is the deduction's routing key. In store mode ids are unique per key, so that the key or the
+	// receipt is needed to name the record, unless the deduction had no key.
 	Key string
 }
 
-// ConfirmRequest asks for held units to be used: of one hold, or of all holds of a group.
+// ConfirmRequest asks for held units to be used, of one hold or of all holds of a group.
 type ConfirmRequest struct {
 	Budget BudgetRef
-	// Exactly one of RequestID and Group is given.
+	// Exactly one of RequestID and Group is set.
 	RequestID, Group string
-	// Amount 0 confirms the whole; less than is held returns the rest. Always 0 with a group.
+	// Amount is what to confirm; 0 means the whole, and the rest is given back. It is 0 with a group.
 	Amount int64
-	// Receipt is the deduction's, if the caller kept it: see RollbackRequest.
+	// Receipt is the deduction's. It is optional; see RollbackRequest.
 	Receipt string
 }
 
 // ExtendRequest asks for a hold, or all holds of a group, to last HoldTTL from now.
 type ExtendRequest struct {
 	Budget BudgetRef
-	// Exactly one of RequestID and Group is given.
+	// Exactly one of RequestID and Group is set.
 	RequestID, Group string
 	// HoldTTL is in whole milliseconds, budget.MinHoldTTL … budget.MaxHoldTTL.
 	HoldTTL time.Duration
@@ -137,23 +137,23 @@ type View struct {
 	Definition budget.Definition
 	Status     budget.Status
 	Figures    ledger.Figures
-	// Period is the open or last one, without what it got: that is in Figures.
+	// Period is the open or last period, without its units, which are in Figures.
 	Period budget.Period
-	// Replayed says that a create or an adjustment had been done before.
+	// Replayed says that an earlier call made the creation or the adjustment.
 	Replayed bool
-	// Unreachable is how many of its buckets are on stores that this node does not reach; of a view
-	// of one budget only.
+	// Unreachable counts its buckets on stores that this node does not reach. It is set only in the
+	// view of a single budget.
 	Unreachable int
-	// Plan is what the first periods and the last one would get; of a dry run only.
+	// Plan is what the first periods and the last one would get. It is set only by a dry run.
 	Plan []allocation.Planned
 }
 
 // BucketView is a bucket as shown to operators.
 type BucketView struct {
 	Bucket
-	// Remaining is O: what it holds by the ledger, in minor units.
+	// Remaining is O, what the bucket holds in the ledger, in minor units.
 	Remaining int64
-	// Problem says why its store does not answer this node; "": it does.
+	// Problem says why its store does not answer this node. It is empty if the store answers.
 	Problem string
 }
 
@@ -161,11 +161,11 @@ type BucketView struct {
 type AuditReport struct {
 	OK      bool
 	Figures ledger.Figures
-	// AtRisk is what would be quarantined if every store were lost now: 0 in ledger mode, else ΣO
-	// of the live epochs.
+	// AtRisk is what would be quarantined if every store were lost: 0 in ledger mode, else ΣO of the
+	// live epochs.
 	AtRisk        int64
 	Discrepancies []ledger.Discrepancy
-	// Unchecked lists buckets whose store could not be read just now; their rows were checked.
+	// Unchecked lists buckets whose store could not be read. Only their rows were checked.
 	Unchecked []string
 }
 
@@ -173,11 +173,11 @@ type AuditReport struct {
 type LaneView struct {
 	Lane       Lane
 	Activation int64
-	// Reachable says whether the last attempt reached it; Problem why not.
+	// Reachable says whether the last attempt reached the lane. Problem says why not.
 	Reachable bool
 	Problem   string
 	// Draining says that its buckets move to other lanes.
 	Draining bool
-	// Buckets is how many it has; nil: SQL could not be asked.
+	// Buckets is how many buckets it has, or nil if SQL could not be read.
 	Buckets *int
 }

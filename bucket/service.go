@@ -7,14 +7,15 @@ import (
 	"github.com/budgetd/budgetd/budget"
 )
 
-// The parts of a Service. Each is one package below this one; what the methods do is said there.
+// The parts of a Service. Each is implemented by a package below this one, which documents the
+// methods.
 type (
-	// Deductor takes units: package row in ledger mode, package counter in store mode.
+	// Deductor deducts units: package row in ledger mode, package counter in store mode.
 	Deductor interface {
 		Deduct(ctx context.Context, request DeductRequest) (DeductAnswer, error)
 		DeductAll(ctx context.Context, requests []DeductRequest) []DeductResult
 	}
-	// Foreseer answers what a deduct would be answered now, and changes nothing.
+	// Foreseer predicts the answer of a deduct and changes nothing.
 	Foreseer interface {
 		DryRun(ctx context.Context, request DeductRequest) (CheckAnswer, error)
 		Check(ctx context.Context, requests []CheckRequest) []CheckAnswer
@@ -26,20 +27,20 @@ type (
 		Cancel(ctx context.Context, request RollbackRequest) (DeductionView, error)
 		Deduction(ctx context.Context, request RollbackRequest) (DeductionView, error)
 	}
-	// Holder ends and extends holds; ledger mode only.
+	// Holder ends and extends holds. It works in ledger mode only.
 	Holder interface {
 		Confirm(ctx context.Context, request ConfirmRequest) ([]DeductionView, error)
 		Extend(ctx context.Context, request ExtendRequest) ([]DeductionView, error)
 		RollbackGroup(ctx context.Context, request RollbackRequest) ([]DeductionView, error)
-		// HoldsOf lists the open holds of a budget, at most limit, those first that expire first.
+		// HoldsOf lists the open holds of a budget, at most limit, by their expiry.
 		HoldsOf(ctx context.Context, ref BudgetRef, limit int) ([]OpenHold, error)
 	}
-	// Reader reads the rows of a budget; ledger mode only.
+	// Reader reads the rows of a budget. It works in ledger mode only.
 	Reader interface {
 		Feed(ctx context.Context, request FeedRequest) (FeedPage, error)
 		Usage(ctx context.Context, request UsageRequest) (Usage, error)
 	}
-	// Manager makes, shows and changes budgets.
+	// Manager creates, shows and changes budgets.
 	Manager interface {
 		Create(ctx context.Context, d budget.Definition) (v View, created bool, err error)
 		List(ctx context.Context, page Page) ([]View, error)
@@ -62,7 +63,7 @@ type (
 		Unfence(ctx context.Context, ref BudgetRef, bucketKey string) (BucketView, error)
 		Series(ctx context.Context, request SeriesRequest) (SeriesAnswer, error)
 	}
-	// Quarantiner shows and releases what lost stores may have sold.
+	// Quarantiner shows and releases units that lost stores may have sold.
 	Quarantiner interface {
 		Quarantines(ctx context.Context, ref BudgetRef) ([]Quarantine, error)
 		Release(ctx context.Context, r ReleaseRequest) (ReleaseAnswer, error)
@@ -75,14 +76,14 @@ type (
 		Rebalance(ctx context.Context, dryRun bool) (Rebalance, error)
 		GiveUp(ctx context.Context, instance string) (DrainView, error)
 	}
-	// Watcher says what the node can reach.
+	// Watcher reports what the node can reach.
 	Watcher interface {
 		Lanes(ctx context.Context) ([]LaneView, error)
 		Ready(ctx context.Context) []string
 		Missing() []string
 		Nodes(ctx context.Context) ([]Node, error)
 	}
-	// Mode is what works in its own way in each of the two modes.
+	// Mode is the part that each of the two modes implements in its own way.
 	Mode interface {
 		Deductor
 		Foreseer
@@ -90,16 +91,15 @@ type (
 	}
 )
 
-// Finder finds definitions: *Budgets.
+// Finder finds definitions. *Budgets implements it.
 type Finder interface {
 	Find(ctx context.Context, ref BudgetRef) (*Budget, error)
 	FindAll(ctx context.Context, refs []BudgetRef) ([]*Budget, []error)
 }
 
-// Service is the façade of the packages below this one: all that a node does for its callers. It
-// sends each call to the part that does it, by the durability of its budget, and refuses calls that
-// need rows for a budget in store mode with LedgerModeOnly. Safe for concurrent use if its parts
-// are.
+// Service combines the packages below this one into all calls of a node. It sends each call to the
+// part that implements it, depending on the durability of the budget. Calls that need rows return
+// LedgerModeOnly for a budget in store mode. It is safe for concurrent use if its parts are.
 type Service struct {
 	// Budgets finds the durability.
 	Budgets Finder
@@ -127,7 +127,7 @@ func (s *Service) mode(ctx context.Context, ref BudgetRef) (mode Mode, inStore b
 	return s.Ledger, false, nil
 }
 
-// ledgerModeOnly refuses a call of a budget in store mode, and says what to use instead.
+// ledgerModeOnly refuses a call for a budget in store mode, and says what to use instead.
 func ledgerModeOnly(call, instead string) *budget.Error {
 	return budget.Refuse(budget.LedgerModeOnly, call,
 		"%s needs the rows of ledger mode, and this budget has durability store; %s", call, instead)
@@ -163,8 +163,8 @@ func (s *Service) Deduct(ctx context.Context, r DeductRequest) (DeductAnswer, er
 
 func isHold(r *DeductRequest) bool { return r.HoldTTL != 0 || r.Group != "" }
 
-// DeductAll sends deductions to the modes of their budgets, side by side. What Deductor says of the
-// order of one id holds, because an id belongs to a budget.
+// DeductAll sends deductions to the modes of their budgets, concurrently. Requests with the same id
+// stay in order, because an id belongs to one budget and so to one mode.
 func (s *Service) DeductAll(ctx context.Context, requests []DeductRequest) []DeductResult {
 	results := make([]DeductResult, len(requests))
 	modes, errs := s.modes(ctx, len(requests), func(i int) BudgetRef { return requests[i].Budget })
@@ -190,8 +190,8 @@ func (s *Service) DeductAll(ctx context.Context, requests []DeductRequest) []Ded
 	return results
 }
 
-// modes returns of each request of a call whether its budget is in store mode. Budgets that have to
-// be read are read side by side.
+// modes reports for each request of a call whether its budget is in store mode. It reads budgets
+// that are not cached concurrently.
 func (s *Service) modes(ctx context.Context, n int, ref func(i int) BudgetRef) ([]bool, []error) {
 	inStore, errs, of := make([]bool, n), make([]error, n), make([]int, n)
 	var refs []BudgetRef
@@ -291,13 +291,14 @@ func (s *Service) Rollback(ctx context.Context, r RollbackRequest) (DeductionVie
 	return mode.Rollback(ctx, r)
 }
 
-// ownersUnknown refuses to take back only what one principal deducted: the stores do not keep that.
+// ownersUnknown returns Forbidden if the caller may give back only its own deductions, because
+// stores do not record the principal.
 func ownersUnknown(op string, r *RollbackRequest) error {
 	if r.OnlyBy == "" {
 		return nil
 	}
 	return budget.Refuse(budget.Forbidden, op,
-		"who deducted is not kept with durability store: it needs the role rollback")
+		"a store does not record who deducted; the call needs the role rollback")
 }
 
 // Cancel sends a cancel to the mode of its budget.
@@ -321,7 +322,7 @@ func (s *Service) Deduction(ctx context.Context, r RollbackRequest) (DeductionVi
 	return mode.Deduction(ctx, r)
 }
 
-// Confirm confirms holds; ledger mode only.
+// Confirm confirms holds. It works in ledger mode only.
 func (s *Service) Confirm(ctx context.Context, r ConfirmRequest) ([]DeductionView, error) {
 	if err := s.needsRows(ctx, r.Budget, "confirm", insteadOfHold); err != nil {
 		return nil, err
@@ -329,7 +330,7 @@ func (s *Service) Confirm(ctx context.Context, r ConfirmRequest) ([]DeductionVie
 	return s.Holds.Confirm(ctx, r)
 }
 
-// Extend lets holds last longer; ledger mode only.
+// Extend prolongs holds. It works in ledger mode only.
 func (s *Service) Extend(ctx context.Context, r ExtendRequest) ([]DeductionView, error) {
 	if err := s.needsRows(ctx, r.Budget, "extend", insteadOfHold); err != nil {
 		return nil, err
@@ -337,7 +338,7 @@ func (s *Service) Extend(ctx context.Context, r ExtendRequest) ([]DeductionView,
 	return s.Holds.Extend(ctx, r)
 }
 
-// RollbackGroup rolls a group of holds back; ledger mode only.
+// RollbackGroup rolls a group of holds back. It works in ledger mode only.
 func (s *Service) RollbackGroup(ctx context.Context, r RollbackRequest) ([]DeductionView, error) {
 	if err := s.needsRows(ctx, r.Budget, "rollback of a group", insteadOfHold); err != nil {
 		return nil, err
@@ -345,7 +346,7 @@ func (s *Service) RollbackGroup(ctx context.Context, r RollbackRequest) ([]Deduc
 	return s.Holds.RollbackGroup(ctx, r)
 }
 
-// Feed reads the change feed; ledger mode only.
+// Feed reads the change feed. It works in ledger mode only.
 func (s *Service) Feed(ctx context.Context, r FeedRequest) (FeedPage, error) {
 	if err := s.needsRows(ctx, r.Budget, "ledger", insteadOfFeed); err != nil {
 		return FeedPage{}, err
@@ -353,7 +354,7 @@ func (s *Service) Feed(ctx context.Context, r FeedRequest) (FeedPage, error) {
 	return s.Rows.Feed(ctx, r)
 }
 
-// Usage reads what was counted for values of dimensions; ledger mode only.
+// Usage sums what was counted for values of dimensions. It works in ledger mode only.
 func (s *Service) Usage(ctx context.Context, r UsageRequest) (Usage, error) {
 	if err := s.needsRows(ctx, r.Budget, "usage", insteadOfUsage); err != nil {
 		return Usage{}, err
@@ -361,7 +362,7 @@ func (s *Service) Usage(ctx context.Context, r UsageRequest) (Usage, error) {
 	return s.Rows.Usage(ctx, r)
 }
 
-// Change changes a definition. Another number of buckets is for ledger mode only.
+// Change changes a definition. The number of buckets can be changed in ledger mode only.
 func (s *Service) Change(ctx context.Context, ref BudgetRef, change Change) (View, error) {
 	if change.BucketQuantity != nil {
 		if err := s.needsRows(ctx, ref, "another bucket_quantity", insteadOfSize); err != nil {

@@ -8,7 +8,7 @@ import (
 	"github.com/budgetd/budgetd/series"
 )
 
-// SeriesRequest asks for a budget's figures over time. Zero fields: see series.Choose.
+// SeriesRequest asks for a budget's figures over time. series.Choose fills in zero fields.
 type SeriesRequest struct {
 	Budget BudgetRef
 	Span   series.Span
@@ -18,69 +18,68 @@ type SeriesRequest struct {
 type SeriesAnswer struct {
 	Span   series.Span
 	Points []series.Point
-	// Now are the present figures, which the projection starts from.
+	// Now are the present figures. The projection starts from them.
 	Now        series.Point
 	Projection series.Projection
 }
 
-// Sample is a budget's figures as kept for its series.
+// Sample is a budget's figures as stored for its series.
 type Sample struct {
 	Budget int64
 	series.Point
 }
 
-// Holding is what an epoch holds, and where.
+// Holding is what an epoch holds, and on which lane.
 type Holding struct {
 	Budget int64
 	Lane   Lane
-	// Outstanding is O, above 0.
+	// Outstanding is O. It is above 0.
 	Outstanding int64
-	// Open: units can be deducted from it; else it is opening or closing.
+	// Open says that units can be deducted from it. Otherwise it is opening or closing.
 	Open, Fenced bool
 }
 
-// UsageRequest asks what was counted for values of dimensions.
+// UsageRequest asks for the sums of what was counted for values of dimensions.
 type UsageRequest struct {
 	Budget BudgetRef
 	// Dimensions are the values that a deduction must carry, at least one.
 	Dimensions map[string]string
-	// From is the first instant that counts, To the first one that does not; zero: no bound.
+	// From is inclusive, To exclusive. Zero means no bound.
 	From, To time.Time
 }
 
-// Usage is what the ledger counts for values of dimensions in a span of time.
+// Usage is the sum of what the ledger counts for values of dimensions in a span of time.
 type Usage struct {
-	// Calls is the number of deductions, Amount what they took and RolledBack what of that came
-	// back, in minor units.
+	// Calls is the number of deductions, Amount what they deducted and RolledBack what of that was
+	// given back, in minor units.
 	Calls, Amount, RolledBack int64
 }
 
-// CheckRequest asks whether a budget would be deducted from now. The caller has validated the texts
+// CheckRequest asks whether a deduct would be accepted now. The caller has validated the texts
 // (budget.CheckKey) and the amounts.
 type CheckRequest struct {
 	Budget BudgetRef
 	// Amount is in minor units, 1 … budget.MaxAmount.
 	Amount     int64
 	Dimensions map[string]string
-	// Counts are own amounts for single limits, by their names.
+	// Counts are separate amounts for single limits, by name.
 	Counts map[string]int64
 }
 
-// CheckAnswer is what a deduct would be answered now: accepted, unless Err says otherwise.
+// CheckAnswer predicts the answer of a deduct: accepted, unless Err is set.
 type CheckAnswer struct {
 	Amount int64
-	// BudgetRemaining is what the whole budget covers, in minor units; Unlimited: no figure for
-	// callers.
+	// BudgetRemaining is what the whole budget covers, in minor units. It means nothing if Unlimited
+	// is set.
 	BudgetRemaining int64
 	Unlimited       bool
-	// PeriodRemaining is what the open period of a daily budget covers; nil for promo.
+	// PeriodRemaining is what the open period of a daily budget covers. It is nil for promo.
 	PeriodRemaining *int64
-	// Limits are those that it would count for, as they are now: without it.
+	// Limits are those that the deduct would count against, without it.
 	Limits []budget.LimitState
-	// Recorded is what the request id would be answered as a replay; nil: it is new, or there is
-	// none.
+	// Recorded is the answer to a replay of the request id. It is nil for a new id, and for a check.
 	Recorded *DeductAnswer
-	// Err is the refusal, or why it cannot be said.
+	// Err is the refusal, or the reason why no prediction is possible.
 	Err error
 }
 
@@ -90,13 +89,13 @@ type BudgetFigures struct {
 	Figures      ledger.Figures
 }
 
-// DeductResult is what became of one request of DeductAll: an answer, or an error as of Deduct.
+// DeductResult is the result of one request of DeductAll: an answer, or an error as of Deduct.
 type DeductResult struct {
 	Answer DeductAnswer
 	Err    error
 }
 
-// AdjustmentState is where an adjustment stands.
+// AdjustmentState is the state of an adjustment.
 type AdjustmentState string
 
 // The states of an adjustment.

@@ -131,8 +131,7 @@ func (s *Service) Move(ctx context.Context, budgetID, bucketID int64, to bucket.
 	bk := b.Bucket(bucketID)
 	if bk == nil || !b.InStoreMode() {
 		return budget.Refuse(budget.BucketNotFound, "move", "budget %s has no bucket %d in a store",
-			b.Name,
-			bucketID)
+			b.Name, bucketID)
 	}
 	if bk.Lane == to {
 		return nil
@@ -189,8 +188,8 @@ func (s *Service) Move(ctx context.Context, budgetID, bucketID int64, to bucket.
 }
 
 func newerEpoch(ref bucket.Ref) error {
-	return budget.Refuse(budget.Unavailable, "move", "bucket %d has a newer epoch than %d; repeat the move",
-		ref.Bucket, ref.Epoch)
+	return budget.Refuse(budget.Unavailable, "move",
+		"bucket %d has a newer epoch than %d; repeat the move", ref.Bucket, ref.Epoch)
 }
 
 // moving is a move of one bucket between lanes.
