@@ -13,38 +13,38 @@ import (
 const (
 	// bookPage is how many budgets one statement reads.
 	bookPage = 200
-	// restFactor is how much longer than a pass the rest after it is, so that passes over very many
-	// budgets take a small share of the database.
+	// restFactor is how many times longer the pause after a pass is than the pass, so that passes over
+	// very many budgets take a small share of the database.
 	restFactor = 20
-	// lookPause is the least time between two looks into one budget that does not add up.
+	// lookPause is the shortest time between two closer looks at one budget that does not add up.
 	lookPause = 30 * time.Second
 )
 
-// Pass is somebody who needs the books of all budgets. The methods are called from one goroutine.
+// Pass processes the books of all budgets. Its methods are called from one goroutine.
 type Pass interface {
 	// Begin is called before the first page of a pass, End after the last one.
 	Begin()
 	End()
-	// Page gets the next budgets, by id. Its error is for the log.
+	// Page processes the next budgets, by id. Its error is logged.
 	Page(ctx context.Context, books []bucket.Book) error
 }
 
-// Books compares the columns of all budgets with each other, page by page, and tells the metrics.
-// Use it from one goroutine.
+// Books compares the columns of all budgets with each other, page by page, and reports figures to
+// the observer. Only one goroutine may use it.
 type Books struct {
 	*Service
-	// Interval is how often RunOnce is called: it works for half of that.
+	// Interval is how often RunOnce is called. RunOnce works for half of it.
 	Interval time.Duration
 	// Shown is how many budgets the metrics show.
 	Shown int
-	// Passes get what is read.
+	// Passes process what was read.
 	Passes []Pass
 
 	after   int64
 	under   bool // a pass is under way
 	took    time.Duration
 	next    time.Time
-	lookups map[int64]time.Time // when a budget may be looked into again
+	lookups map[int64]time.Time // when a budget may be looked at more closely again
 
 	largest     []bucket.BudgetFigures
 	all         ledger.Figures
@@ -53,8 +53,8 @@ type Books struct {
 	fencedUnits int64
 }
 
-// RunOnce goes on with the pass over all budgets, or begins one. Error: Unavailable; the next run
-// goes on from there.
+// RunOnce continues the pass over all budgets, or begins one. Error: Unavailable; the next run
+// continues there.
 func (b *Books) RunOnce(ctx context.Context) error {
 	began := b.clock.Now()
 	if !b.under {
@@ -110,7 +110,7 @@ func (b *Books) begin() {
 	}
 }
 
-// end tells the metrics what the pass has found. err is of its last page.
+// end reports the result of the pass to the observer. err is the error of its last page.
 func (b *Books) end(ctx context.Context, err error) error {
 	for _, p := range b.Passes {
 		p.End()
@@ -135,7 +135,7 @@ func (b *Books) end(ctx context.Context, err error) error {
 	return err
 }
 
-// checkBook returns what disagrees in the columns of a budget.
+// checkBook returns the discrepancies in the columns of a budget.
 func checkBook(b *bucket.Book) []ledger.Discrepancy {
 	if b.Unlimited {
 		return nil
@@ -143,8 +143,8 @@ func checkBook(b *bucket.Book) []ledger.Discrepancy {
 	return ledger.CheckBudget(b.Figures, b.Adjusted, b.Shrinks)
 }
 
-// add counts a budget for the metrics, and keeps the largest ones. Of an unlimited one they have
-// what was used and what is held.
+// add adds a budget to the metrics, which keep the largest ones. Of an unlimited budget they have
+// only what was used and held.
 func (b *Books) add(book *bucket.Book) {
 	f := book.Figures
 	if book.Unlimited {
@@ -167,7 +167,7 @@ func (b *Books) add(book *bucket.Book) {
 	}
 }
 
-// show leaves the budgets with the largest totals.
+// show keeps the budgets with the largest totals.
 func (b *Books) show() {
 	slices.SortStableFunc(b.largest, func(x, y bucket.BudgetFigures) int {
 		return int(max(min(y.Figures.Total-x.Figures.Total, 1), -1))
@@ -175,8 +175,8 @@ func (b *Books) show() {
 	b.largest = b.largest[:min(len(b.largest), b.Shown)]
 }
 
-// lookInto reads a budget again whose columns did not add up, and then all of its rows, which name
-// the bucket that explains it.
+// lookInto reads a budget again whose columns did not add up, and then all of its rows, to find the
+// bucket that explains the discrepancy.
 func (b *Books) lookInto(ctx context.Context, id int64) {
 	now := b.clock.Now()
 	if now.Before(b.lookups[id]) {

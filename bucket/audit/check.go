@@ -7,8 +7,7 @@ import (
 	"github.com/budgetd/budgetd/ledger"
 )
 
-// Check returns every figure that does not agree with the rows that it stands for, those of buckets
-// first.
+// Check returns every figure that disagrees with its rows, those of buckets first.
 func (a *Accounts) Check() []ledger.Discrepancy {
 	switch {
 	case a.Unlimited:
@@ -21,7 +20,7 @@ func (a *Accounts) Check() []ledger.Discrepancy {
 	out = append(out, ledger.Check(a.Figures, a.Adjusted, epochs)...)
 	out = append(out, ledger.CheckPeriods(a.Figures, a.Figures.Period, a.Periods, epochs)...)
 	out = append(out, ledger.CheckShrinks(a.Figures, a.Shrinks)...)
-	return ofBucketsFirst(out)
+	return bucketsFirst(out)
 }
 
 func (a *Accounts) figures() []ledger.EpochFigures {
@@ -32,9 +31,9 @@ func (a *Accounts) figures() []ledger.EpochFigures {
 	return out
 }
 
-// checkFeed compares the units of each bucket's feed with its deductions (I7): a bucket's numbers
-// go on from epoch to epoch, so it is a bucket that is compared. What is wrong is named with the
-// newest epoch, whose row numbers the feed.
+// checkFeed compares the units of each bucket's feed with its deductions (I7). It compares whole
+// buckets, because entry numbers continue from epoch to epoch. A discrepancy names the newest
+// epoch, whose row numbers the feed.
 func (a *Accounts) checkFeed() (out []ledger.Discrepancy) {
 	if a.Durability == budget.Store {
 		return nil
@@ -54,8 +53,9 @@ func (a *Accounts) checkFeed() (out []ledger.Discrepancy) {
 	return out
 }
 
-// checkUnlimited compares S and H with their rows: nothing else of an unlimited budget is counted.
-// A column stops at budget.MaxAmount, and says nothing once its deductions have reached that.
+// checkUnlimited compares S and H with their rows, the only columns that an unlimited budget
+// counts. A column stops at budget.MaxAmount, and is not compared once its deductions have reached
+// that.
 func (a *Accounts) checkUnlimited() (out []ledger.Discrepancy) {
 	for i := range a.Epochs {
 		e := &a.Epochs[i]
@@ -77,8 +77,8 @@ func (a *Accounts) checkUnlimited() (out []ledger.Discrepancy) {
 	return out
 }
 
-// checkStore checks what SQL has of a budget in store mode: the equation of I1, and that of each
-// epoch's grants. What was released as used was never granted to the epoch again.
+// checkStore checks what SQL has for a budget in store mode: the equation of I1, and that of each
+// epoch's grants. Units that were released as used were not granted to the epoch again.
 func (a *Accounts) checkStore() []ledger.Discrepancy {
 	var out []ledger.Discrepancy
 	epochs := a.figures()
@@ -99,11 +99,11 @@ func (a *Accounts) checkStore() []ledger.Discrepancy {
 	}
 	out = append(out, ledger.CheckBudget(a.Figures, a.Adjusted, a.Shrinks)...)
 	out = append(out, ledger.CheckPeriods(a.Figures, a.Figures.Period, a.Periods, epochs)...)
-	return ofBucketsFirst(out)
+	return bucketsFirst(out)
 }
 
-// ofBucketsFirst puts what is wrong in a bucket before what that makes wrong in the budget.
-func ofBucketsFirst(list []ledger.Discrepancy) []ledger.Discrepancy {
+// bucketsFirst orders discrepancies of buckets before those of the budget that result from them.
+func bucketsFirst(list []ledger.Discrepancy) []ledger.Discrepancy {
 	slices.SortStableFunc(list, func(a, b ledger.Discrepancy) int {
 		switch {
 		case a.Bucket != "" && b.Bucket == "":

@@ -8,20 +8,20 @@ import (
 )
 
 const (
-	// findingStays is how long a discrepancy is shown after it was last seen: longer than anybody
-	// who reads the metrics leaves between two looks.
+	// findingStays is how long a discrepancy is reported after it was last seen: longer than the
+	// interval at which people look at the metrics.
 	findingStays = 10 * time.Minute
-	// maxFindings bounds what is remembered; more than that is one disaster and no list.
+	// maxFindings bounds the remembered discrepancies.
 	maxFindings = 10_000
 )
 
-// findings are the discrepancies that this node has seen of late. Safe for concurrent use.
+// findings are the discrepancies that this node has seen recently. It is safe for concurrent use.
 type findings struct {
 	mu  sync.Mutex
 	all map[findingKey]finding
 }
 
-// findingKey names a discrepancy; bucket is "" for one of the budget itself.
+// findingKey names a discrepancy. bucket is empty for one of the budget itself.
 type findingKey struct {
 	budget int64
 	bucket string
@@ -34,7 +34,7 @@ type finding struct {
 	at  time.Time
 }
 
-// note remembers a discrepancy. fresh says that it was not known.
+// note records a discrepancy. fresh says that it was not known.
 func (f *findings) note(budgetID int64, d ledger.Discrepancy, now time.Time) (fresh bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -49,12 +49,12 @@ func (f *findings) note(budgetID int64, d ledger.Discrepancy, now time.Time) (fr
 	return !known || now.Sub(old.at) > findingStays
 }
 
-// Known returns how many discrepancies are known, and by how many units they differ.
+// Known returns the number of known discrepancies, and of the units by which they differ.
 func (s *Service) Known() (discrepancies int, gap int64) { return s.findings.sums(s.clock.Now()) }
 
-// sums forgets what has not been seen for long, and returns how many there are and by how many
-// units they differ: of each bucket its largest, and of a budget itself what its buckets do not
-// explain.
+// sums removes expired discrepancies and returns the number of the others and of the units by which
+// they differ. For each bucket it counts the largest difference, and for a budget itself what its
+// buckets do not explain.
 func (f *findings) sums(now time.Time) (n int, gap int64) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -5,25 +5,26 @@ import (
 	"time"
 )
 
-// Loop is a loop for the daemon to run: every Every, with jitter, one RunOnce at a time.
+// Loop is a loop for the daemon, which calls RunOnce at the interval Every, with jitter, and never
+// concurrently.
 type Loop struct {
 	Name  string
 	Every time.Duration
-	// RunOnce does a bounded amount of work. Its error is for the log; the next run tries again.
+	// RunOnce does a bounded amount of work. Its error is logged; the next run tries again.
 	RunOnce func(ctx context.Context) error
 }
 
 // Settings say how often and how fast the books are checked.
 type Settings struct {
-	// Interval is how often; 500 ms when 0. Rows is how many rows are counted a second; 5,000 when
-	// 0.
+	// Interval is how often the loop runs; 500 ms when 0. Rows is how many rows it counts per second;
+	// 5,000 when 0.
 	Interval time.Duration
 	Rows     int
 	// Shown is how many budgets the metrics show.
 	Shown int
 }
 
-// Loops returns the loop of a service. passes get the books of all budgets beside it.
+// Loops returns the loop of a service. passes also process the books of all budgets.
 func (s *Service) Loops(set Settings, passes ...Pass) []Loop {
 	if set.Interval <= 0 {
 		set.Interval = 500 * time.Millisecond

@@ -9,47 +9,47 @@ import (
 )
 
 const (
-	// leastCost is what a budget costs of the rate beside its rows: a dozen statements, which take
-	// a database several milliseconds.
+	// leastCost is added to the rows of a budget as the cost of its dozen statements, which take a
+	// database several milliseconds.
 	leastCost = 200
-	// mostKnown bounds the budgets that are remembered, and those that wait.
+	// mostKnown bounds the remembered budgets. The queues hold at most twice as many ids.
 	mostKnown = 1 << 17
-	// recountAfter is when a budget is counted again in which nothing seems to have changed.
+	// recountAfter is when a budget without visible changes is counted again.
 	recountAfter = time.Hour
 )
 
-// Recount compares the columns of budgets with all of their rows in the background: those in which
-// something has happened, an epoch's end included, and each now and then. On average it reads Rows
-// rows a second. It gets the books of a pass, and counts what they say has changed. Use it from one
-// goroutine.
+// Recount compares the columns of budgets with all of their rows in the background. It counts
+// budgets in which something has changed, including the end of an epoch, and every other budget
+// from time to time. On average it reads Rows rows per second. It learns of changes from the books
+// of a pass. Only one goroutine may use it.
 type Recount struct {
 	*Service
-	// Rows is how many rows are read a second, on average.
+	// Rows is how many rows are read per second, on average.
 	Rows int
 
 	known map[int64]counted
-	// waiting has the budgets that are to be counted. Those in urgent go before those in queue; a
-	// budget that does not wait any more is passed over in both.
+	// waiting has the budgets to be counted. Those in urgent come before those in queue. An id that is
+	// in a queue but not in waiting is skipped.
 	waiting       map[int64]counted
 	urgent, queue []int64
 	credit        int64
 	last          time.Time
 }
 
-// counted is what a budget's books were when it was last counted.
+// counted is the state of a budget's books when it was last counted.
 type counted struct {
 	mark uint64
 	at   time.Time
 }
 
-// Begin and End do nothing: every page counts for itself.
+// Begin does nothing.
 func (r *Recount) Begin() {}
 
 // End does nothing.
 func (r *Recount) End() {}
 
-// Page notes the budgets that have changed since they were counted. Those that change while this
-// node looks go before those that it has not looked at yet.
+// Page queues the budgets that have changed since they were last counted. Budgets that this node
+// has seen change come before those that it has not counted yet.
 func (r *Recount) Page(_ context.Context, books []bucket.Book) error {
 	now := r.clock.Now()
 	if r.waiting == nil {
@@ -68,7 +68,7 @@ func (r *Recount) Page(_ context.Context, books []bucket.Book) error {
 		_, waits := r.waiting[id]
 		switch {
 		case len(r.urgent)+len(r.queue) >= 2*mostKnown:
-			continue // the next pass
+			continue // the next pass queues it
 		case live:
 			r.urgent = append(r.urgent, id)
 		case !waits:
@@ -79,7 +79,7 @@ func (r *Recount) Page(_ context.Context, books []bucket.Book) error {
 	return nil
 }
 
-// next takes a budget that waits.
+// next removes and returns the next waiting budget.
 func (r *Recount) next() (id int64, ok bool) {
 	for _, from := range []*[]int64{&r.urgent, &r.queue} {
 		for len(*from) > 0 {
@@ -92,18 +92,18 @@ func (r *Recount) next() (id int64, ok bool) {
 	return 0, false
 }
 
-// seed is of the marks.
+// seed is the seed of the hashes in markOf.
 var seed = maphash.MakeSeed()
 
-// markOf is another number once something was deducted, returned or moved.
+// markOf returns a hash that changes when something was deducted, returned or moved.
 func markOf(b *bucket.Book) uint64 {
 	f := &b.Figures
 	return maphash.Comparable(seed, [...]int64{b.Entries, f.Total, f.Unfunded, f.Undistributed,
 		f.Quarantined, f.Forfeited, f.Remaining, f.Unsettled, f.Held, f.Used, f.Returning})
 }
 
-// RunOnce counts budgets that wait, as many as the rate allows. A budget with very many rows is
-// counted at once, in one snapshot, and paid for by a rest. Error: Unavailable.
+// RunOnce counts as many waiting budgets as the rate allows. A budget with very many rows is
+// counted at once, in one snapshot, and followed by a longer pause. Error: Unavailable.
 func (r *Recount) RunOnce(ctx context.Context) error {
 	now := r.clock.Now()
 	if !r.last.IsZero() {

@@ -13,32 +13,32 @@ import (
 )
 
 const (
-	// atOnce is how many full audits a node works on at once: each reads all rows of a budget.
+	// atOnce bounds the concurrent full audits of a node, because each reads all rows of a budget.
 	atOnce = 2
-	// lookAgain is how often a disagreement is looked at again before it is believed: MariaDB may
-	// show a commit without one before it.
+	// lookAgain is how often a discrepancy must be seen again before it is believed, because MariaDB
+	// may show a commit without an earlier one.
 	lookAgain = 2
-	// mostCounters is how many limit counters a full audit compares.
+	// mostCounters bounds the limit counters that a full audit compares.
 	mostCounters = 1000
-	// stepTime bounds one read that is not of a whole budget.
+	// stepTime bounds one read of less than a whole budget.
 	stepTime = 5 * time.Second
 )
 
-// Config is what a Service is made of.
+// Config configures a Service.
 type Config struct {
 	Budgets Budgets
 	Ledger  Ledger
-	// Stores compares stores with SQL; nil: no budget is in store mode.
+	// Stores compares stores with SQL. It may be nil if no budget is in store mode.
 	Stores StoreCheck
-	// Clock is the clock of waits; the machine's when nil.
+	// Clock measures waits; nil means the system clock.
 	Clock    bucket.Clock
 	Observer bucket.Observer
 	Log      *slog.Logger
-	// Unreachable lists the lanes whose stores do not answer; nil: all do.
+	// Unreachable lists the lanes whose stores do not answer. If it is nil, all are assumed to answer.
 	Unreachable func() []bucket.Lane
 }
 
-// Service audits budgets. Safe for concurrent use.
+// Service audits budgets. It is safe for concurrent use.
 type Service struct {
 	budgets     Budgets
 	ledger      Ledger
@@ -53,7 +53,7 @@ type Service struct {
 	recyclable atomic.Int64
 }
 
-// New makes a service. It contacts nothing.
+// New returns a service. It contacts neither the database nor a store.
 func New(c Config) *Service {
 	s := &Service{budgets: c.Budgets, ledger: c.Ledger, stores: c.Stores, clock: c.Clock,
 		observer: c.Observer, log: c.Log, unreachable: c.Unreachable,
@@ -70,11 +70,11 @@ func New(c Config) *Service {
 	return s
 }
 
-// Audit proves I1 for a budget on live traffic: the equation from the columns, then, in ledger
-// mode, the columns of every epoch against their rows, the feed against the deductions (I7) and the
-// present windows of limits, all in snapshots; in store mode, the stores against SQL. An epoch with
-// a discrepancy is fenced, and no other; nothing stops for the audit. It reads every row of the
-// budget. Errors: BudgetNotFound, Unavailable.
+// Audit proves I1 for a budget on live traffic. It checks the equation from the columns. In ledger
+// mode it then compares the columns of every epoch with their rows, the feed with the deductions
+// (I7) and the current windows of limits, all in snapshots. In store mode it compares the stores
+// with SQL. It fences the epochs that have a discrepancy. Requests continue meanwhile. It reads
+// every row of the budget. Errors: BudgetNotFound, Unavailable.
 func (s *Service) Audit(ctx context.Context, ref bucket.BudgetRef) (bucket.AuditReport, error) {
 	b, err := s.budgets.Find(ctx, ref)
 	if err != nil {
@@ -93,7 +93,7 @@ func (s *Service) Audit(ctx context.Context, ref bucket.BudgetRef) (bucket.Audit
 	switch {
 	case !b.InStoreMode():
 		more, err = s.limits(ctx, b.ID)
-	case s.stores != nil: // first: it brings SQL's sums up to date
+	case s.stores != nil: // first, because it brings SQL's sums up to date
 		more, report.Unchecked, err = s.stores.Compare(ctx, b)
 	}
 	if err != nil {
@@ -113,7 +113,7 @@ func (s *Service) Audit(ctx context.Context, ref bucket.BudgetRef) (bucket.Audit
 	return report, nil
 }
 
-// look reads a budget's accounts and returns what disagrees in them, each time that they are read.
+// look reads a budget's accounts and returns the discrepancies that every read shows.
 func (s *Service) look(ctx context.Context, id int64) (a Accounts,
 	found []ledger.Discrepancy, err error) {
 	found, err = again(func() ([]ledger.Discrepancy, error) {
@@ -125,14 +125,14 @@ func (s *Service) look(ctx context.Context, id int64) (a Accounts,
 	return a, found, err
 }
 
-// limits returns which limit counters disagree with their deductions, each time that they are read.
+// limits returns the discrepancies of limit counters that every read shows.
 func (s *Service) limits(ctx context.Context, id int64) ([]ledger.Discrepancy, error) {
 	return again(func() ([]ledger.Discrepancy, error) {
 		return s.ledger.Counters(ctx, id, mostCounters)
 	})
 }
 
-// again reads until nothing is wrong, at most lookAgain times more, and returns the figures that
+// again reads until nothing is wrong, at most lookAgain more times, and returns the figures that
 // were wrong every time.
 func again(read func() ([]ledger.Discrepancy, error)) (wrong []ledger.Discrepancy, err error) {
 	for i := 0; ; i++ {
@@ -151,8 +151,8 @@ func again(read func() ([]ledger.Discrepancy, error)) (wrong []ledger.Discrepanc
 	}
 }
 
-// act reports discrepancies of a budget, and fences the epochs that they are in. What is of the
-// budget itself fences nothing: no bucket holds a unit more or less than the ledger knows.
+// act reports discrepancies of a budget, and fences the epochs that have one. A discrepancy of the
+// budget itself fences nothing, because no bucket holds more or less than the ledger knows.
 func (s *Service) act(ctx context.Context, a *Accounts, found []ledger.Discrepancy) {
 	refs := map[string]int64{}
 	for i := range a.Epochs {
@@ -179,10 +179,10 @@ func (s *Service) act(ctx context.Context, a *Accounts, found []ledger.Discrepan
 	s.observer.Books(s.findings.sums(now))
 }
 
-// Recyclable notes how many units a recycle would move, for the metrics.
+// Recyclable sets the number of units that a recycle would move, for the metrics.
 func (s *Service) Recyclable(units int64) { s.recyclable.Store(units) }
 
-// failed tells the observer of an error of SQL, and returns it.
+// failed reports an SQL error to the observer and returns it.
 func (s *Service) failed(err error) error {
 	if kind := budget.CodeOf(err).Kind(); kind == budget.NotDone || kind == budget.MayBeDone {
 		s.observer.Failed("sql", budget.CodeOf(err))

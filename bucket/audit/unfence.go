@@ -10,10 +10,10 @@ import (
 )
 
 // Unfence lifts the fence of a bucket if a full audit of its budget finds nothing wrong in it. In
-// store mode an entry that is missing is no reason to keep it: the next call that meets it
-// quarantines what the epoch held. A bucket that is not fenced is audited and answered as it is.
-// Errors: BudgetNotFound; BucketNotFound; BucketFenced with what disagrees; Unavailable, also where
-// the bucket's store cannot be read; OutcomeUnknown.
+// store mode a missing entry does not prevent that: the next call that needs the entry quarantines
+// what the epoch held. A bucket that is not fenced is only audited. Errors: BudgetNotFound;
+// BucketNotFound; BucketFenced with the discrepancies; Unavailable, also if the bucket's store
+// cannot be read; OutcomeUnknown.
 func (s *Service) Unfence(ctx context.Context, ref bucket.BudgetRef, key string) (
 	bucket.BucketView, error) {
 	const op = "unfence"
@@ -48,7 +48,7 @@ func (s *Service) Unfence(ctx context.Context, ref bucket.BudgetRef, key string)
 	s.log.Info("fence lifted", "budget", b.Name, "bucket", bk.Key)
 	if b, err = s.budgets.Reload(ctx, b.ID); err != nil {
 		return none, &budget.Error{Code: budget.OutcomeUnknown, Op: op, Err: err,
-			Message: "it was done; the answer could not be read"}
+			Message: "the fence was lifted, but the result could not be read"}
 	}
 	if bk = b.Named(bk.Key); bk == nil {
 		return none, budget.Refuse(budget.BucketNotFound, op, "budget %s has no bucket %q", b.Name, key)

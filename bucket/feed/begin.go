@@ -46,12 +46,12 @@ func (p *page) toTail(ctx context.Context, n int) (numbers int, err error) {
 	return numbers, nil
 }
 
-// border is where in a bucket the rows of an instant and later begin: rows that begin at or
-// before `old` are older, rows that begin at `wanted` or later are not.
+// border is the range in which the rows of an instant and later begin in a bucket. Rows that begin
+// at or before old are older; rows that begin at wanted or later are not.
 type border struct{ old, wanted int64 }
 
-// toInstant moves the cursor before the first row of each bucket that was committed at an
-// instant or later, by bisection of all buckets at once.
+// toInstant moves the cursor before the first row of each bucket that was committed at an instant
+// or later. It bisects all buckets together.
 func (p *page) toInstant(ctx context.Context, since time.Time) error {
 	borders := make([]border, len(p.bounds))
 	for i, b := range p.bounds {
@@ -85,8 +85,8 @@ func (p *page) toInstant(ctx context.Context, since time.Time) error {
 	return nil
 }
 
-// narrow brings the border closer: row is the last one that begins at or before middle, with
-// Count 0 if there is none.
+// narrow narrows the border. row is the last one that begins at or before middle; its Count is 0 if
+// there is none.
 func (b *border) narrow(middle int64, row Row, since time.Time) {
 	switch {
 	case row.Count == 0, row.First <= b.old:

@@ -48,8 +48,8 @@ type Ledger interface {
 	// Last is committed, and a statement that begins later sees it. It returns BudgetNotFound if
 	// there is no budget.
 	Bounds(ctx context.Context, budgetID int64) ([]Bound, error)
-	// Heads returns Σ(Last + 1) over the buckets of each budget, which changes with each entry. A
-	// missing budget is missing in the result.
+	// Heads returns Σ(Last + 1) over the buckets of each budget, which changes with each entry.
+	// Budgets that do not exist are omitted.
 	Heads(ctx context.Context, budgets []int64) (map[int64]int64, error)
 	// Rows returns the rows of spans of different buckets that begin within From … UpTo, in the
 	// order of the spans, each by number.
@@ -57,6 +57,6 @@ type Ledger interface {
 	// Before returns, for each place, the extents of the last rows that begin at or before it, at
 	// most limit per bucket, newest first.
 	Before(ctx context.Context, places []Place, limit int) ([]Row, error)
-	// Details returns the deductions' part of entries. One without a row is missing in the result.
+	// Details returns the deductions' part of entries. Entries without a deduction row are omitted.
 	Details(ctx context.Context, ids []bucket.ID) (map[bucket.ID]Detail, error)
 }

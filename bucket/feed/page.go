@@ -10,12 +10,12 @@ import (
 )
 
 const (
-	// pageBytes bounds the texts of a page, which is cut there but has at least one entry.
+	// pageBytes bounds the texts of a page. A longer page is cut, but has at least one entry.
 	pageBytes = 4 << 20
 	// detailsChunk is the number of deductions read at a time.
 	detailsChunk = 128
-	// emptySpans bounds how often a page reads further across numbers without entries, each time
-	// twice as far, up to widest numbers.
+	// emptySpans bounds how often a page continues across numbers without entries. Each step is twice
+	// as long as the previous one, up to widest numbers.
 	emptySpans, widest = 100, 1 << 16
 )
 
@@ -68,8 +68,8 @@ type timed struct {
 	within int64
 }
 
-// entries lists the entries of rows that lie in their spans, sorted by time, and those of one
-// bucket by number: the clocks of nodes differ, so times alone could reverse them.
+// entries lists the entries of rows that lie in their spans. They are sorted by time, but those of
+// one bucket by number, because the clocks of nodes differ and times alone could reverse them.
 func (p *page) entries(spans []Span, rows []Row) []timed {
 	turns := make(map[int64]int, len(spans))
 	for i, span := range spans {
@@ -102,7 +102,7 @@ func (p *page) entries(spans []Span, rows []Row) []timed {
 	return out
 }
 
-// details adds the deductions' part of entries, and cuts the list where it gets too large.
+// details adds the deductions' part of entries, and cuts the list if it is too large.
 func (p *page) details(ctx context.Context, entries []timed) ([]timed, error) {
 	bytes, done := 0, 0
 	for chunk := range slices.Chunk(entries, detailsChunk) {

@@ -8,7 +8,7 @@ import (
 	"github.com/budgetd/budgetd/budget"
 )
 
-// Budgets finds definitions that are at most a second old: bucket.Budgets.
+// Budgets finds definitions that are at most a second old. bucket.Budgets implements it.
 type Budgets interface {
 	Find(ctx context.Context, ref bucket.BudgetRef) (*bucket.Budget, error)
 }
@@ -17,9 +17,9 @@ type Budgets interface {
 type Config struct {
 	Budgets Budgets
 	Ledger  Ledger
-	// Clock is the clock of waits; nil means the machine's.
+	// Clock measures waits; nil means the system clock.
 	Clock bucket.Clock
-	// Observer is told of failed SQL calls; nil means nobody is.
+	// Observer receives failed SQL calls. It may be nil.
 	Observer bucket.Calls
 }
 
@@ -31,7 +31,7 @@ type Service struct {
 	news     *news
 }
 
-// New returns a service. It contacts nothing.
+// New returns a service. It does not contact the database.
 func New(c Config) *Service {
 	if c.Clock == nil {
 		c.Clock = bucket.SystemClock{}
@@ -40,16 +40,16 @@ func New(c Config) *Service {
 		news: &news{ledger: c.Ledger, clock: c.Clock}}
 }
 
-// Feed returns what happened to the deductions of a budget. A reader that passes each page's Next
-// as the After of the next call gets every entry exactly once (I7), even one that is committed
+// Feed returns a page of the entries of a budget's deductions. A reader that passes each page's
+// Next as the After of the next call gets every entry exactly once (I7), even one that is committed
 // late.
 //
 // The entries of one bucket are in commit order, so a deduction precedes everything that is done to
 // it. Entries of different buckets are sorted by time within a page and otherwise unordered. A page
-// takes equally many from every bucket with entries; buckets without a place come first in the next
-// one. With Tail the page has the last entries, and Next continues after them. With Since it begins
-// with the first entries at that instant. If there is nothing, Feed waits as long as the request
-// says.
+// takes equally many from every bucket with entries; a bucket that got no place is first in the
+// next page. With Tail the page has the last entries, and Next continues after them. With Since it
+// begins with the first entries at that instant. If there are no entries, Feed waits as long as the
+// request says.
 //
 // Errors: BudgetNotFound; LedgerModeOnly; Invalid, for a cursor that is damaged, another budget's
 // or ahead of the ledger (a restored backup), and if more than one of After, Tail and Since is

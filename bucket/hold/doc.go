@@ -1,7 +1,7 @@
-// Package hold gives units of deductions back in ledger mode: rollback, cancel, confirm, extend,
-// groups of holds, and the expiry of holds. It asks SQL only.
+// Package hold gives back and ends deductions in ledger mode: rollback, cancel, confirm, extend,
+// groups of holds, and the expiry of holds. It uses SQL only.
 //
-// Orders on single deductions that arrive while a transaction is under way share the next one. A
-// group has a transaction of its own. After each commit the filters are told what their buckets
-// hold; a lost call costs time and nothing else (I9).
+// Orders on single deductions that arrive during a transaction share the next one. A group has a
+// transaction of its own. After each commit the package sends the levels of the buckets to the
+// filters. A lost call costs time and nothing else (I9).
 package hold

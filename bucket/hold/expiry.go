@@ -12,38 +12,39 @@ import (
 const (
 	// expireAtOnce bounds the holds of one transaction, expireRounds the transactions of one RunOnce.
 	expireAtOnce, expireRounds = 500, 200
-	// openHoldsLimit is up to how many open holds are counted.
+	// openHoldsLimit is the number up to which open holds are counted.
 	openHoldsLimit = 100_000
 	// expiryStep bounds one transaction.
 	expiryStep = 5 * time.Second
-	// ExpiryEvery is how often RunOnce is to be called: a hold ends less than a second after its time.
+	// ExpiryEvery is the interval at which RunOnce must be called, so that a hold ends less than a
+	// second after its time.
 	ExpiryEvery = 500 * time.Millisecond
 )
 
-// Expiry ends holds whose time is up. Every node runs one; a hold that another node has ended is
-// left alone. Use it from one goroutine.
+// Expiry ends holds whose time is up. Every node runs one; each hold is ended by the first node
+// that tries. Only one goroutine may use it.
 type Expiry struct {
 	Ledger DueHolds
-	// Filter is told what buckets hold; nil: there is none.
+	// Filter receives the levels of buckets. It may be nil.
 	Filter   bucket.Filter
 	Observer bucket.Observer
 	Log      *slog.Logger
 
-	// limit is how many holds the next transaction ends.
+	// limit bounds the holds of the next transaction.
 	limit int
-	// skipped is how many of the oldest holds are passed over until all were looked at.
+	// skipped is how many of the oldest holds are skipped until all have been tried.
 	skipped int
-	// failed is the error of a hold that could not be ended alone since all were looked at; before
-	// says that there was one the last time as well. It is logged once until it is gone.
+	// failed is the error of a single hold that could not be ended in this round over all holds.
+	// before says that there was one in the previous round too. It is logged once until it is gone.
 	failed error
 	before bool
 	logged bool
 }
 
-// RunOnce gives back what is held too long, in transactions of many holds, until none is due.
-// After a transaction that failed, the next run tries half as many holds. One hold that cannot
-// be ended, because its rows are not what they must be, is passed over until all others were
-// looked at, so that it delays no other. Error: that of the transaction that ended the run.
+// RunOnce gives back expired holds, in transactions of many holds, until none is due. After a
+// failed transaction the next run tries half as many holds. A single hold that cannot be ended,
+// because its rows are inconsistent, is skipped until all others have been tried, so that it delays
+// no other. RunOnce returns the error of the transaction that ended the run.
 func (e *Expiry) RunOnce(ctx context.Context) error {
 	if e.limit == 0 {
 		e.limit = expireAtOnce
@@ -64,7 +65,7 @@ func (e *Expiry) RunOnce(ctx context.Context) error {
 			e.skipped += got.Found
 		}
 		if got.Found < e.limit {
-			e.lookedAtAll()
+			e.restart()
 			return nil
 		}
 		if e.limit = min(2*e.limit, expireAtOnce); ctx.Err() != nil {
@@ -85,13 +86,13 @@ func (e *Expiry) step(ctx context.Context) (Expired, error) {
 	e.Observer.HoldsExpired(got.Holds)
 	e.Observer.Moved("expire", got.Units)
 	e.Log.Info("holds expired", "holds", got.Holds, "units", got.Units)
-	tell(e.Filter, time.Second, levels)
+	setFilters(e.Filter, time.Second, levels)
 	return got, nil
 }
 
-// lookedAtAll begins again with the oldest hold. A hold that could not be ended twice although
-// the database answers is reported.
-func (e *Expiry) lookedAtAll() {
+// restart starts again with the oldest hold. It logs a hold that could not be ended in two rounds
+// although the database answers.
+func (e *Expiry) restart() {
 	if e.failed != nil {
 		if e.before && !e.logged {
 			e.Log.Error("a hold cannot be ended; the others are", "error", e.failed)
@@ -104,7 +105,7 @@ func (e *Expiry) lookedAtAll() {
 	e.before, e.skipped, e.failed = e.failed != nil, 0, nil
 }
 
-// CountOpen tells the observer how many holds are open. Error: Unavailable.
+// CountOpen reports to the observer how many holds are open. Error: Unavailable.
 func (e *Expiry) CountOpen(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, expiryStep)
 	defer cancel()

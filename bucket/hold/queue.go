@@ -9,17 +9,17 @@ import (
 	"github.com/budgetd/budgetd/budget"
 )
 
-// waiter is a caller that waits until its order is settled.
+// waiter is a caller that waits until its order is carried out.
 type waiter struct {
 	order Order
-	// state is waiting until a transaction takes the order, or the caller leaves.
+	// state is waiting until a transaction takes the order or the caller gives up.
 	state atomic.Uint32
 	done  chan Settled
 }
 
 const waiting, taken, left = 0, 1, 2
 
-// String names a kind as errors do.
+// String returns the name of a kind as it appears in errors.
 func (k Kind) String() string {
 	switch k {
 	case Rollback:
@@ -41,9 +41,10 @@ func overloaded(k Kind) *budget.Error {
 	return e
 }
 
-// settle hands an order in and waits for what becomes of it. An order that no transaction took
-// before ctx ended is Unavailable; one that is in a transaction beyond Grace is OutcomeUnknown.
-func (s *Service) settle(ctx context.Context, o Order) Settled {
+// submit queues an order and waits for its result. If ctx ends before a transaction has taken the
+// order, the result is Unavailable. If the transaction has not ended Grace after ctx, it is
+// OutcomeUnknown.
+func (s *Service) submit(ctx context.Context, o Order) Settled {
 	w := &waiter{order: o, done: make(chan Settled, 1)}
 	h := uint64(o.Budget) * 0x9e3779b97f4a7c15 //nolint:gosec // a hash
 	s.slots[(h>>32)%uint64(len(s.slots))].Add(w)
@@ -56,7 +57,7 @@ func (s *Service) settle(ctx context.Context, o Order) Settled {
 		return Settled{
 			Err: &budget.Error{Code: budget.Unavailable, Op: o.Kind.String(), Err: ctx.Err(),
 				Reason:  budget.ReasonOverloaded,
-				Message: "the time was over before it began; nothing was changed"},
+				Message: "the deadline passed before the transaction began; nothing was changed"},
 		}
 	}
 	grace := time.NewTimer(s.set.Grace)
@@ -66,26 +67,26 @@ func (s *Service) settle(ctx context.Context, o Order) Settled {
 		return got
 	case <-grace.C:
 		return Settled{Err: &budget.Error{Code: budget.OutcomeUnknown, Op: o.Kind.String(),
-			Err: ctx.Err(), Message: "the time was over while it was committed; repeat it"}}
+			Err: ctx.Err(), Message: "the deadline passed while the transaction was committed; repeat the request"}}
 	}
 }
 
-// run settles the orders of one transaction. Where the rows of one order are not what they must
-// be, each gets a transaction of its own, so that it fails alone.
+// run carries out the orders of one transaction. If the rows of one order are inconsistent, it
+// gives each order a transaction of its own, so that only that order fails.
 func (s *Service) run(waiters []*waiter) {
-	var there []*waiter
+	var live []*waiter
 	var orders []Order
 	for _, w := range waiters {
 		if w.state.CompareAndSwap(waiting, taken) {
-			there = append(there, w)
+			live = append(live, w)
 			orders = append(orders, w.order)
 		}
 	}
-	if len(there) == 0 {
+	if len(live) == 0 {
 		return
 	}
 	got, err := s.commit(orders)
-	for i, w := range there {
+	for i, w := range live {
 		if err != nil && budget.CodeOf(err) == budget.Internal && len(orders) > 1 {
 			alone, err := s.commit(orders[i : i+1])
 			if err != nil {
@@ -113,14 +114,17 @@ func (s *Service) commit(orders []Order) ([]Settled, error) {
 	if s.observer != nil {
 		s.observer.Commit(ctx, len(orders), time.Since(began))
 	}
-	s.tell(levels)
+	s.setFilters(levels)
 	return got, nil
 }
 
-// tell sends levels to the filter in the background. What is lost heals by itself (I9).
-func (s *Service) tell(levels []bucket.Level) { tell(s.filter, s.set.FilterTime, levels) }
+// setFilters sends levels to the filters in the background. Filters repair themselves if a call is
+// lost (I9).
+func (s *Service) setFilters(levels []bucket.Level) {
+	setFilters(s.filter, s.set.FilterTime, levels)
+}
 
-func tell(filter bucket.Filter, within time.Duration, levels []bucket.Level) {
+func setFilters(filter bucket.Filter, within time.Duration, levels []bucket.Level) {
 	if filter == nil || len(levels) == 0 {
 		return
 	}

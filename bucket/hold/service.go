@@ -11,17 +11,17 @@ import (
 	"github.com/budgetd/budgetd/ledger"
 )
 
-// Settings bound the service. Zero values stand for the defaults.
+// Settings bound the service. A zero field means its default, which is given after the semicolon.
 type Settings struct {
 	// StepTime bounds one transaction; 5 s. Grace is how much longer a caller whose time is over waits
-	// for a transaction that is under way; 1 s.
+	// for a transaction that has begun; 1 s.
 	StepTime, Grace time.Duration
-	// Slots is the number of transactions side by side, by the hash of the budget; 2.
+	// Slots is the number of concurrent transactions; 2. The hash of a budget selects its slot.
 	Slots int
 	// Orders bounds the orders of one transaction; 128. Queue bounds those that wait for a slot;
 	// 20,000.
 	Orders, Queue int
-	// FilterTime bounds telling the filters; 100 ms.
+	// FilterTime bounds sending levels to the filters; 100 ms.
 	FilterTime time.Duration
 }
 
@@ -46,24 +46,24 @@ func (s Settings) withDefaults() Settings {
 	return s
 }
 
-// Budgets finds definitions that are at most a second old: bucket.Budgets.
+// Budgets finds definitions that are at most a second old. bucket.Budgets implements it.
 type Budgets interface {
 	Find(ctx context.Context, ref bucket.BudgetRef) (*bucket.Budget, error)
 }
 
-// Config is what a Service is made of.
+// Config configures a Service.
 type Config struct {
 	Budgets Budgets
 	Ledger  Ledger
-	// Filter is told what buckets hold; nil: there is none.
+	// Filter receives the levels of buckets. It may be nil.
 	Filter bucket.Filter
-	// Observer is told of calls of SQL and of units that moved; nil: nobody is.
+	// Observer receives SQL calls and moved units. It may be nil.
 	Observer bucket.Observer
 	Settings Settings
 }
 
-// Service gives units of deductions back. It has no goroutines while nothing is asked of it.
-// Safe for concurrent use.
+// Service gives back and ends deductions. It runs no goroutines while it has no requests. It is
+// safe for concurrent use.
 type Service struct {
 	budgets  Budgets
 	ledger   Ledger
@@ -73,7 +73,7 @@ type Service struct {
 	slots    []*batch.Queue[*waiter]
 }
 
-// New makes a service. It contacts nothing.
+// New returns a service. It does not contact the database.
 func New(c Config) *Service {
 	s := &Service{budgets: c.Budgets, ledger: c.Ledger, filter: c.Filter, observer: c.Observer,
 		set: c.Settings.withDefaults()}
@@ -85,29 +85,31 @@ func New(c Config) *Service {
 	return s
 }
 
-// Rollback gives units of a deduction back to the budget, whatever became of its bucket (I5),
-// and never more than was deducted. The same rollback id, by default the whole, replays.
+// Rollback gives units of a deduction back to the budget, whatever became of its bucket (I5), and
+// never more than was deducted. Repeating a rollback id replays its result; without an id, the
+// request rolls back the whole deduction.
 //
-// Errors: BudgetNotFound; LedgerModeOnly in store mode; DeductionNotFound, which is not final,
-// as the deduction may still be under way (Cancel is final); RequestVoid; RequestConflict;
-// AlreadyRolledBack; AmountExceedsRemaining; Unavailable; OutcomeUnknown: repeat the same
-// rollback id.
+// Errors: BudgetNotFound; LedgerModeOnly in store mode; DeductionNotFound, which is not final
+// because the deduction may still be in progress (Cancel is final); RequestVoid; RequestConflict;
+// AlreadyRolledBack; AmountExceedsRemaining; Unavailable; OutcomeUnknown, after which the caller
+// must repeat the same rollback id.
 func (s *Service) Rollback(ctx context.Context, r bucket.RollbackRequest) (
 	bucket.DeductionView, error) {
 	return s.one(ctx, r.Budget, Order{Kind: Rollback, RequestID: r.RequestID, RollbackID: r.RollbackID,
 		Amount: r.Amount, OnlyBy: r.OnlyBy})
 }
 
-// Cancel makes certain that a request id has no effect: what is left of its deduction is given
-// back, and if there is none, a tombstone keeps a late one from ever taking effect. Repeating it
-// answers the same. Errors: BudgetNotFound, LedgerModeOnly, Unavailable, OutcomeUnknown.
+// Cancel makes certain that a request id has no effect. It gives back what is left of its
+// deduction. If there is no deduction, it writes a tombstone, which refuses one that arrives later.
+// Repeating it returns the same answer. Errors: BudgetNotFound, LedgerModeOnly, Unavailable,
+// OutcomeUnknown.
 func (s *Service) Cancel(ctx context.Context, r bucket.RollbackRequest) (
 	bucket.DeductionView, error) {
 	return s.one(ctx, r.Budget, Order{Kind: Cancel, RequestID: r.RequestID, OnlyBy: r.OnlyBy})
 }
 
-// Deduction reads what became of a request id. Errors: BudgetNotFound, LedgerModeOnly,
-// DeductionNotFound (not final while the deduction is under way), Unavailable.
+// Deduction reads the deduction of a request id. Errors: BudgetNotFound, LedgerModeOnly,
+// DeductionNotFound (not final while the deduction is in progress), Unavailable.
 func (s *Service) Deduction(ctx context.Context, r bucket.RollbackRequest) (
 	bucket.DeductionView, error) {
 	b, err := s.find(ctx, "read", r.Budget)
@@ -129,15 +131,15 @@ func (s *Service) Deduction(ctx context.Context, r bucket.RollbackRequest) (
 	return viewOf(b, &d, false), nil
 }
 
-// Confirm uses held units: of one hold, the whole or a part, the rest of which returns, or of
-// all holds of a group, which is closed by it. There is one confirm per hold; repeating it
-// answers the same, also after the hold's time. It returns one view, or one per member of the
-// group, by request id.
+// Confirm uses held units: of one hold, or of all holds of a group, which it closes. A part of a
+// single hold may be confirmed; the rest is given back. There is one confirm per hold. Repeating it
+// returns the same answer, even after the hold's time. It returns one view, or one per member of
+// the group, by request id.
 //
-// Errors: BudgetNotFound; LedgerModeOnly; Invalid where not exactly one of request id and group
-// is given, or an amount with a group; DeductionNotFound, which is not final; RequestVoid;
-// RequestConflict where another amount was confirmed; HoldExpired; NotHeld;
-// AmountExceedsRemaining; Unavailable; OutcomeUnknown: repeat it.
+// Errors: BudgetNotFound; LedgerModeOnly; Invalid unless exactly one of request id and group is
+// set, and if an amount is set with a group; DeductionNotFound, which is not final; RequestVoid;
+// RequestConflict if another amount was confirmed; HoldExpired; NotHeld; AmountExceedsRemaining;
+// Unavailable; OutcomeUnknown, after which the call may be repeated.
 func (s *Service) Confirm(ctx context.Context, r bucket.ConfirmRequest) (
 	[]bucket.DeductionView, error) {
 	switch {
@@ -151,8 +153,8 @@ func (s *Service) Confirm(ctx context.Context, r bucket.ConfirmRequest) (
 		Order{Kind: Confirm, RequestID: r.RequestID, Amount: r.Amount})
 }
 
-// HoldsOf lists the open holds of a budget, at most limit, those first that expire first. Errors:
-// BudgetNotFound, Unavailable.
+// HoldsOf lists the open holds of a budget, at most limit, by expiry. Errors: BudgetNotFound,
+// Unavailable.
 func (s *Service) HoldsOf(ctx context.Context, ref bucket.BudgetRef, limit int) (
 	[]bucket.OpenHold, error) {
 	b, err := s.find(ctx, "read", ref)
@@ -168,9 +170,9 @@ func (s *Service) HoldsOf(ctx context.Context, ref bucket.BudgetRef, limit int) 
 	return list, nil
 }
 
-// Extend makes a hold, or all that are held of a group, end HoldTTL from now, by SQL's clock.
-// Each repetition counts from its own time. Answer and errors as Confirm; NotHeld where it was
-// confirmed.
+// Extend makes a hold, or all holds of a group, end HoldTTL from now, by SQL's clock. Each
+// repetition counts from its own time. Answer and errors are those of Confirm; NotHeld if the hold
+// was confirmed.
 func (s *Service) Extend(ctx context.Context, r bucket.ExtendRequest) (
 	[]bucket.DeductionView, error) {
 	if !budget.ValidHoldTTL(r.HoldTTL) {
@@ -180,10 +182,10 @@ func (s *Service) Extend(ctx context.Context, r bucket.ExtendRequest) (
 	return s.held(ctx, r.Budget, r.Group, Order{Kind: Extend, RequestID: r.RequestID, TTL: r.HoldTTL})
 }
 
-// RollbackGroup gives back all that is left of a group's deductions, held or used, and closes
-// the group. Repeating it answers the same. It returns one view per member, by request id.
+// RollbackGroup gives back all that is left of a group's deductions, held or used, and closes the
+// group. Repeating it returns the same answer. It returns one view per member, by request id.
 // Errors: BudgetNotFound; LedgerModeOnly; Invalid; DeductionNotFound, which is not final;
-// Unavailable; OutcomeUnknown: repeat it.
+// Unavailable; OutcomeUnknown, after which the call may be repeated.
 func (s *Service) RollbackGroup(ctx context.Context, r bucket.RollbackRequest) (
 	[]bucket.DeductionView, error) {
 	if r.Group == "" || r.RollbackID != "" || r.Amount != 0 {
@@ -193,7 +195,7 @@ func (s *Service) RollbackGroup(ctx context.Context, r bucket.RollbackRequest) (
 		Order{Kind: Rollback, RequestID: r.RequestID, OnlyBy: r.OnlyBy})
 }
 
-// held settles an order about one hold, or about a group if that is not "".
+// held carries out an order on one hold, or on a group if group is not empty.
 func (s *Service) held(ctx context.Context, ref bucket.BudgetRef, group string, o Order) (
 	[]bucket.DeductionView, error) {
 	switch {
@@ -218,7 +220,7 @@ func (s *Service) held(ctx context.Context, ref bucket.BudgetRef, group string, 
 	if err != nil {
 		return nil, s.failed(err)
 	}
-	s.tell(levels)
+	s.setFilters(levels)
 	views := make([]bucket.DeductionView, len(got))
 	for i := range got {
 		views[i] = viewOf(b, &got[i].Deduction, got[i].Replayed)
@@ -226,7 +228,7 @@ func (s *Service) held(ctx context.Context, ref bucket.BudgetRef, group string, 
 	return views, nil
 }
 
-// one settles an order on one deduction.
+// one carries out an order on one deduction.
 func (s *Service) one(ctx context.Context, ref bucket.BudgetRef, o Order) (
 	bucket.DeductionView, error) {
 	b, err := s.find(ctx, o.Kind.String(), ref)
@@ -234,14 +236,14 @@ func (s *Service) one(ctx context.Context, ref bucket.BudgetRef, o Order) (
 		return bucket.DeductionView{}, err
 	}
 	o.Budget = b.ID
-	got := s.settle(ctx, o)
+	got := s.submit(ctx, o)
 	if got.Err != nil {
 		return bucket.DeductionView{}, s.failed(got.Err)
 	}
 	return viewOf(b, &got.Deduction, got.Replayed), nil
 }
 
-// find finds a budget in ledger mode.
+// find returns a budget in ledger mode.
 func (s *Service) find(ctx context.Context, op string, ref bucket.BudgetRef) (
 	*bucket.Budget, error) {
 	b, err := s.budgets.Find(ctx, ref)
@@ -255,7 +257,7 @@ func (s *Service) find(ctx context.Context, op string, ref bucket.BudgetRef) (
 	return b, nil
 }
 
-// failed tells the observer of an error of SQL, and returns it.
+// failed reports an SQL error to the observer and returns it.
 func (s *Service) failed(err error) error {
 	kind := budget.CodeOf(err).Kind()
 	if s.observer != nil && (kind == budget.NotDone || kind == budget.MayBeDone) {
@@ -264,7 +266,7 @@ func (s *Service) failed(err error) error {
 	return err
 }
 
-// viewOf is a deduction as shown to callers.
+// viewOf returns a deduction as shown to callers.
 func viewOf(b *bucket.Budget, d *ledger.Deduction, replayed bool) bucket.DeductionView {
 	v := bucket.DeductionView{RequestID: d.RequestID, State: d.State, Amount: d.Amount,
 		RolledBack: d.RolledBack, Confirmed: d.Confirmed, HoldUntil: d.HoldUntil, Group: d.Group,

@@ -8,40 +8,41 @@ import (
 	"github.com/budgetd/budgetd/budget"
 )
 
-// Ledger keeps definitions in the database. Each write is one transaction; its levels are for the
-// filters (ledger mode). Errors of every method: Unavailable, nothing was changed; OutcomeUnknown
-// of a write: repeat it.
+// Ledger stores definitions in the database. Each write is one transaction and returns levels for
+// the filters (ledger mode). Errors of every method: Unavailable (nothing was changed), and
+// OutcomeUnknown for a write, which may then be repeated.
 type Ledger interface {
-	// Create stores a budget with one bucket per lane and hands out what its first period gets.
-	// Errors: NameTaken.
+	// Create stores a budget with one bucket per lane and hands out the units of its first period.
+	// Error: NameTaken.
 	Create(ctx context.Context, d budget.Definition, lanes []bucket.Lane) (Created, error)
 	// View reads a budget with its figures. Error: BudgetNotFound.
 	View(ctx context.Context, ref bucket.BudgetRef) (bucket.View, error)
 	// Budgets reads a page of budgets with their figures, by id. Error: Invalid.
 	Budgets(ctx context.Context, page bucket.Page) ([]bucket.View, error)
-	// Change changes a definition; lanes has a lane for each bucket where their number changes.
-	// Errors: BudgetNotFound, VersionConflict, Invalid, LedgerModeOnly.
+	// Change changes a definition. lanes has a lane for each bucket if their number changes. Errors:
+	// BudgetNotFound, VersionConflict, Invalid, LedgerModeOnly.
 	Change(ctx context.Context, id int64, change bucket.Change, lanes []bucket.Lane) (Changed, error)
 	// Adjust appends or shrinks, once per request id. Errors: BudgetNotFound, RequestConflict,
 	// Invalid, AmountExceedsRemaining.
 	Adjust(ctx context.Context, order Adjustment) (Adjusted, error)
-	// Shrinks lists shrinks that are pending, for Adjust (store mode).
+	// Shrinks lists pending shrinks for Adjust (store mode).
 	Shrinks(ctx context.Context, limit int) ([]Adjustment, error)
 }
 
-// Created is what Create made or found.
+// Created is the result of Create.
 type Created struct {
 	Budget bucket.Budget
-	// New is false when the same definition had been created before.
+	// New is false if the same definition was created before.
 	New bool
-	// Levels are for the filters, of a new budget in ledger mode.
+	// Levels are for the filters of a new budget in ledger mode.
 	Levels []bucket.Level
 }
 
-// Changed is what Change did.
+// Changed is the result of Change.
 type Changed struct {
 	Definition budget.Definition
-	// IsDue says that the open period is over under the new definition: a rollover follows.
+	// IsDue says that the open period is over under the new definition, so that a rollover must
+	// follow.
 	IsDue bool
 	// Levels are for the filters.
 	Levels []bucket.Level
@@ -51,21 +52,21 @@ type Changed struct {
 type Adjustment struct {
 	Budget    int64
 	RequestID string
-	// Nonce is of the call: the same one again is no replay.
+	// Nonce identifies the call: a row with the same nonce is not a replay.
 	Nonce string
 	// Quantity is in minor units, not 0.
 	Quantity int64
-	// Deadline is when a shrink that waits is refused (store mode); zero: never.
+	// Deadline is when a waiting shrink is refused (store mode). Zero means never.
 	Deadline time.Time
-	// Continue goes on with a shrink that is recorded, and begins none (store mode).
+	// Continue continues a recorded shrink and begins none (store mode).
 	Continue bool
 }
 
-// Adjusted is where an adjustment stands.
+// Adjusted is the state of an adjustment.
 type Adjusted struct {
-	// State is done; in store mode a shrink may be pending.
+	// State is done. In store mode a shrink may be pending.
 	State bucket.AdjustmentState
-	// Replayed says that an earlier call did it.
+	// Replayed says that an earlier call made the adjustment.
 	Replayed bool
 	// Levels are for the filters.
 	Levels []bucket.Level
@@ -79,20 +80,20 @@ type Budgets interface {
 	Reload(ctx context.Context, id int64) (*bucket.Budget, error)
 }
 
-// Periods ends a budget's period when it is over.
+// Periods ends a budget's period if it is over.
 type Periods interface {
-	// RollOver ends the period of a budget if that is over, and opens the next one.
+	// RollOver ends the period of a budget if it is over, and opens the next one.
 	RollOver(ctx context.Context, budgetID int64) error
 }
 
-// Stores is what store mode adds; it is required for budgets in store mode.
+// Stores is the part of store mode. It is required for budgets in store mode.
 type Stores interface {
-	// Fit returns why a budget in store mode may not have buckets on lanes. Errors: Invalid.
+	// Fit returns why a budget in store mode may not have buckets on lanes. Error: Invalid.
 	Fit(ctx context.Context, lanes []bucket.Lane) error
-	// Open opens the opening epochs of a budget in their stores, and sends its pending grants.
-	// What it cannot do now is done in the background.
+	// Open opens the opening epochs of a budget in their stores, and sends its pending grants. A loop
+	// does what it cannot do now.
 	Open(ctx context.Context, budgetID int64) error
-	// Recall closes epochs of a budget until so many units have come back to U, or all that it can
-	// reach are closed.
+	// Recall closes epochs of a budget until that many units have returned to U, or all epochs that it
+	// can reach are closed.
 	Recall(ctx context.Context, budgetID, units int64) error
 }

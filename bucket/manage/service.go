@@ -1,9 +1,9 @@
-// Package manage is the operator's verbs on budgets: create, list, view, change, append and
+// Package manage implements the operators' calls on budgets: create, list, view, change, append and
 // shrink.
 //
-// Each verb fetches what it decides by, and writes in one transaction of the ledger. Afterwards
-// it tells the filters (ledger mode) or the stores (store mode) what the transaction moved.
-// Losing that is harmless: filters heal, and loops finish what stores have not got.
+// Each call reads what it decides by, and writes in one transaction of the ledger. Afterwards it
+// sends what the transaction moved to the filters (ledger mode) or to the stores (store mode).
+// Losing that is harmless: filters repair themselves, and loops deliver what stores have missed.
 package manage
 
 import (
@@ -22,42 +22,43 @@ import (
 	"github.com/budgetd/budgetd/limit"
 )
 
-// Service is the verbs. Fill it in before use; Stores may be nil where no budget is in store mode.
-// Safe for concurrent use.
+// Service implements the calls. Set its fields before use. Stores may be nil if no budget is in
+// store mode. It is safe for concurrent use.
 type Service struct {
 	Ledger  Ledger
 	Budgets Budgets
 	Periods Periods
 	Stores  Stores
 	Filter  bucket.Filter
-	// Places is where buckets can be, Takes which of those lanes take buckets now.
+	// Places maps buckets to lanes. Takes reports whether a lane accepts buckets now.
 	Places *place.Map
 	Takes  func(bucket.Lane) bool
-	// Moved is told of units that a verb handed out.
+	// Moved reports units that were handed out.
 	Moved func(step string, units int64)
 	Clock bucket.Clock
-	// Nonce makes the number of a call.
+	// Nonce returns a random text that identifies a call.
 	Nonce func() string
 	Log   *slog.Logger
-	// Timeout bounds a call once it has begun to write, whatever becomes of its caller; above 0.
+	// Timeout bounds a call that has begun to write, even if its caller is gone. It must be above 0.
 	Timeout time.Duration
 }
 
-// bounded returns a context that outlives the caller's, for Timeout: what was begun is finished.
+// bounded returns a context that outlives the caller's by up to Timeout, so that a call that has
+// begun is finished.
 func (s *Service) bounded(ctx context.Context) (context.Context, context.CancelFunc) {
 	return context.WithTimeout(context.WithoutCancel(ctx), s.Timeout)
 }
 
-// Create makes a budget: its buckets are placed evenly over the instances, and a promo budget
-// hands out everything at once. BucketQuantity 0 asks for budget.DefaultBuckets of what the first
-// period gets; an unlimited budget gets one bucket per lane. created is false when the same
-// definition was created before: it answers that budget, whatever became of it. The budget, its
-// buckets and the hand-out are one transaction.
+// Create creates a budget. Its buckets are placed evenly over the instances, and a promo budget
+// hands out everything at once. BucketQuantity 0 asks for budget.DefaultBuckets of the units of the
+// first period; an unlimited budget gets one bucket per lane. The budget, its buckets and the
+// hand-out are one transaction. If the same definition was created before, Create returns that
+// budget, whatever became of it, and created is false.
 //
-// With DryRun nothing is made: the view has the definition and what its first periods would get.
+// With DryRun nothing is created. The view has the definition and what its first periods would get.
 //
-// Errors: Invalid with every faulty field; NameTaken; Unavailable, also where no lane takes
-// buckets; OutcomeUnknown: repeat it.
+// Errors: Invalid with every faulty field; NameTaken; Unavailable, also if no lane accepts buckets;
+// OutcomeUnknown, after which the call may be repeated.
 func (s *Service) Create(ctx context.Context, d budget.Definition) (
 	v bucket.View, created bool, err error) {
 	placed := d
@@ -65,8 +66,7 @@ func (s *Service) Create(ctx context.Context, d budget.Definition) (
 		placed.BucketQuantity = s.defaultBuckets(d)
 	}
 	faults := append(allocation.CheckDefinition(placed), limit.CheckDefinition(placed)...)
-	if d.DryRun &&
-		!d.AllowPast { // otherwise the ledger judges it, where the budget does not exist yet
+	if d.DryRun && !d.AllowPast { // otherwise the ledger checks it if the budget is new
 		faults = append(faults, budget.CheckEnd(d.EndAt, s.Clock.Now())...)
 	}
 	if len(faults) > 0 {
@@ -96,32 +96,32 @@ func (s *Service) Create(ctx context.Context, d budget.Definition) (
 		s.Log.Info("budget created", "budget", id, "name", d.Name, "units", d.TotalQuantity,
 			"buckets", len(made.Budget.Buckets))
 	}
-	s.tell(step, made.Levels)
-	s.carry(step, &made.Budget)
+	s.setFilters(step, made.Levels)
+	s.deliver(step, &made.Budget)
 	v, err = s.Ledger.View(step, bucket.BudgetRef{ID: id})
 	v.Replayed = !made.New
 	if made.New && err == nil && s.Moved != nil {
 		s.Moved("handout", v.Figures.OutQuantity())
 	}
-	return v, made.New && err == nil, written("create", err)
+	return v, made.New && err == nil, afterWrite("create", err)
 }
 
-// defaultBuckets is how many buckets a budget gets whose maker gives no number. It does not
-// depend on which lanes can be reached, so that a repeat at another node asks for as many.
+// defaultBuckets returns the number of buckets of a budget whose definition has none. It does not
+// depend on which lanes are reachable, so that a repeat at another node asks for the same number.
 func (s *Service) defaultBuckets(d budget.Definition) int {
 	lanes := s.Places.Size()
 	if d.Unlimited {
 		return min(lanes, budget.MaxDefaultBuckets)
 	}
 	if len(allocation.CheckDefinition(onlyOne(d))) > 0 {
-		return 1 // its faults are answered
+		return 1 // Create returns its faults
 	}
 	_, first := allocation.Begin(d, s.Clock.Now())
 	return budget.DefaultBuckets(d.Unit, first.Funded, lanes)
 }
 
-// preview returns a new budget as it would be, with what its first periods and its last one would
-// get.
+// preview returns a new budget as it would be created, with what its first periods and its last one
+// would get.
 func (s *Service) preview(d budget.Definition) bucket.View {
 	const shown = 3
 	now := s.Clock.Now()
@@ -139,12 +139,9 @@ func onlyOne(d budget.Definition) budget.Definition {
 	return d
 }
 
-// lanes chooses a lane for each bucket of a budget; those that it has keep theirs.
-func (s *Service) lanes(
-	op, tenant, name string,
-	have []bucket.Lane,
-	n int,
-) ([]bucket.Lane, error) {
+// lanes chooses a lane for each bucket of a budget. Existing buckets keep theirs.
+func (s *Service) lanes(op, tenant, name string, have []bucket.Lane, n int) (
+	[]bucket.Lane, error) {
 	keys := make([]string, n)
 	for i := range keys {
 		keys[i] = place.Key(tenant, bucket.KeyOf(name, i))
@@ -156,7 +153,7 @@ func (s *Service) lanes(
 	return lanes, nil
 }
 
-// fit refuses store mode where it is not set up, or a lane may forget.
+// fit refuses store mode if no stores are configured, or if a lane may lose data.
 func (s *Service) fit(ctx context.Context, lanes []bucket.Lane) error {
 	if s.Stores == nil {
 		return &budget.Error{Code: budget.Invalid, Op: "create", Message: "the definition has faults",
@@ -176,9 +173,9 @@ func (s *Service) List(ctx context.Context, page bucket.Page) ([]bucket.View, er
 	return s.Ledger.Budgets(ctx, page)
 }
 
-// Change changes a definition. It holds for every commit that follows (I8), on this node for every
-// call that follows. Another number of buckets (ledger mode) is part of the same transaction; those
-// that stay keep their places.
+// Change changes a definition. The change applies to every commit that follows (I8), and on this
+// node to every call that follows. A new number of buckets (ledger mode) is part of the same
+// transaction; buckets that remain keep their lanes.
 //
 // Errors: BudgetNotFound, VersionConflict, Invalid, LedgerModeOnly, Unavailable, OutcomeUnknown.
 func (s *Service) Change(ctx context.Context, ref bucket.BudgetRef, change bucket.Change) (
@@ -193,35 +190,35 @@ func (s *Service) Change(ctx context.Context, ref bucket.BudgetRef, change bucke
 		for _, one := range b.Ring() {
 			have = append(have, one.Lane)
 		}
-		buckets := min(max(*n, 0), budget.MaxBuckets) // the ledger judges what was asked for
+		buckets := min(max(*n, 0), budget.MaxBuckets) // the ledger checks the requested number
 		if lanes, err = s.lanes("change", b.Tenant, b.Name, have, buckets); err != nil {
 			return bucket.View{}, err
 		}
 	}
 	step, cancel := s.bounded(ctx)
 	defer cancel()
-	s.turn(step, b.ID)
+	s.rollOver(step, b.ID)
 	changed, err := s.Ledger.Change(step, b.ID, change, lanes)
 	if err != nil {
 		return bucket.View{}, err
 	}
-	s.learn(step, b.ID)
-	s.tell(step, changed.Levels)
-	s.carry(step, b)
+	s.reload(step, b.ID)
+	s.setFilters(step, changed.Levels)
+	s.deliver(step, b)
 	if changed.IsDue {
-		s.turn(step, b.ID)
+		s.rollOver(step, b.ID)
 	}
 	v, err := s.Ledger.View(step, bucket.BudgetRef{ID: b.ID})
-	return v, written("change", err)
+	return v, afterWrite("change", err)
 }
 
-// Adjust appends to a budget, or shrinks it by a negative quantity, once per request id. An
-// append is handed out at once. A shrink takes units back from buckets where the total does not
-// cover it, down to what is used or held; in store mode it closes buckets for that, and goes on
-// until Timeout.
+// Adjust appends to a budget, or shrinks it by a negative quantity, once per request id. An append
+// is handed out at once. If the total does not cover a shrink, it takes units back from buckets,
+// but none that are used or held. In store mode it closes buckets for that, and keeps trying until
+// Timeout.
 //
 // Errors: BudgetNotFound; RequestConflict; Invalid; AmountExceedsRemaining with the figure;
-// Unavailable; OutcomeUnknown: repeat the same request id.
+// Unavailable; OutcomeUnknown, after which the caller must repeat the same request id.
 func (s *Service) Adjust(ctx context.Context, r bucket.AdjustRequest) (bucket.View, error) {
 	b, err := s.Budgets.Find(ctx, r.Budget)
 	if err != nil {
@@ -229,26 +226,26 @@ func (s *Service) Adjust(ctx context.Context, r bucket.AdjustRequest) (bucket.Vi
 	}
 	step, cancel := s.bounded(ctx)
 	defer cancel()
-	s.turn(step, b.ID)
+	s.rollOver(step, b.ID)
 	order := Adjustment{Budget: b.ID, RequestID: r.RequestID, Nonce: s.Nonce(), Quantity: r.Quantity,
 		Deadline: s.Clock.Now().Add(s.Timeout)}
 	done, err := s.Ledger.Adjust(step, order)
 	if err != nil {
 		return bucket.View{}, err
 	}
-	s.tell(step, done.Levels)
+	s.setFilters(step, done.Levels)
 	if done.State == bucket.AdjustmentPending {
 		if err := s.await(step, order); err != nil {
-			return bucket.View{}, written("shrink", err)
+			return bucket.View{}, afterWrite("shrink", err)
 		}
 	}
-	s.carry(step, b)
+	s.deliver(step, b)
 	v, err := s.Ledger.View(step, bucket.BudgetRef{ID: b.ID})
 	v.Replayed = done.Replayed
-	return v, written("adjust", err)
+	return v, afterWrite("adjust", err)
 }
 
-// await brings units back until a pending shrink is done or refused (store mode).
+// await collects units until a pending shrink is done or refused (store mode).
 func (s *Service) await(ctx context.Context, order Adjustment) error {
 	const rounds, pause = 20, 20 * time.Millisecond
 	order.Continue = true
@@ -269,12 +266,12 @@ func (s *Service) await(ctx context.Context, order Adjustment) error {
 		}
 	}
 	return budget.Refuse(budget.OutcomeUnknown, "shrink",
-		"units are still being brought back; repeat the same request id")
+		"units are still being collected; repeat the same request id")
 }
 
-// FinishShrinks goes on with pending shrinks whose callers are gone, at most 100 of them: each is
-// done, waits for units, or is refused at its deadline (store mode). It is a loop's run; any node
-// may make it, at any time. Errors: Unavailable, OutcomeUnknown; the next run goes on.
+// FinishShrinks continues at most 100 pending shrinks whose callers are gone. Each is done, waits
+// for units, or is refused at its deadline (store mode). A loop calls it; any node may do so at any
+// time. Errors: Unavailable, OutcomeUnknown; the next run tries again.
 func (s *Service) FinishShrinks(ctx context.Context) error {
 	const most = 100
 	list, err := s.Ledger.Shrinks(ctx, most)
@@ -287,34 +284,34 @@ func (s *Service) FinishShrinks(ctx context.Context) error {
 	return err
 }
 
-// learn has this node use a changed definition at once; other nodes do so within a second.
-func (s *Service) learn(ctx context.Context, budgetID int64) {
+// reload makes this node use a changed definition at once. Other nodes do so within a second.
+func (s *Service) reload(ctx context.Context, budgetID int64) {
 	if _, err := s.Budgets.Reload(ctx, budgetID); err != nil {
 		s.Log.Warn("changed budget not read again", "budget", budgetID, "error", err)
 	}
 }
 
-// turn rolls a budget over first if that is due, so that a verb decides about the period that is
-// open.
-func (s *Service) turn(ctx context.Context, budgetID int64) {
+// rollOver rolls a budget over if that is due, so that a call decides about the open period.
+func (s *Service) rollOver(ctx context.Context, budgetID int64) {
 	if err := s.Periods.RollOver(ctx, budgetID); err != nil {
 		s.Log.Warn("budget not rolled over yet", "budget", budgetID, "error", err)
 	}
 }
 
-// carry brings what a verb left pending to the stores (store mode); a loop does what it cannot.
-func (s *Service) carry(ctx context.Context, b *bucket.Budget) {
+// deliver sends pending epochs and grants to the stores (store mode). A loop delivers what it
+// cannot.
+func (s *Service) deliver(ctx context.Context, b *bucket.Budget) {
 	if !b.InStoreMode() || s.Stores == nil {
 		return
 	}
 	if err := s.Stores.Open(ctx, b.ID); err != nil {
-		s.Log.Warn("stores have not got all units yet", "budget", b.ID, "error", err)
+		s.Log.Warn("stores do not have all units yet", "budget", b.ID, "error", err)
 	}
 }
 
-// tell sends levels to the filters, those of a lane in one call, the lanes side by side. What fails
-// heals by itself (I9).
-func (s *Service) tell(ctx context.Context, levels []bucket.Level) {
+// setFilters sends levels to the filters, in one call per lane and concurrently. Filters repair
+// themselves if a call fails (I9).
+func (s *Service) setFilters(ctx context.Context, levels []bucket.Level) {
 	const atOnce = 16
 	byLane := map[bucket.Lane][]bucket.Level{}
 	for _, level := range levels {
@@ -331,12 +328,13 @@ func (s *Service) tell(ctx context.Context, levels []bucket.Level) {
 	_ = all.Wait()
 }
 
-// written keeps "certainly not done" from being said of a call that has written something.
-func written(op string, err error) error {
+// afterWrite turns an error that means "certainly not done" into OutcomeUnknown, because the call
+// has written something.
+func afterWrite(op string, err error) error {
 	code := budget.CodeOf(err)
 	if err == nil || code.Kind() != budget.NotDone && code != budget.Internal {
 		return err
 	}
 	return &budget.Error{Code: budget.OutcomeUnknown, Op: op,
-		Message: "it was written, and could not be read back; repeat it", Err: err}
+		Message: "the change was written, but could not be read back; repeat the call", Err: err}
 }

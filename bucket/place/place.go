@@ -1,10 +1,10 @@
-// Package place says on which lane each bucket of a budget belongs. It is a pure function of
+// Package place determines on which lane each bucket of a budget belongs. It is a pure function of
 // names and numbers, so creation, resizing and rebalancing agree on every node.
 //
 // A ring over the instances orders them for each bucket, by the bucket's public key. Loads are
-// bounded: of a budget's n buckets over m instances each instance gets ⌊n/m⌋, and n mod m of them
-// get one more. A bucket goes to the first instance clockwise that has room. Within an instance
-// the same bound holds for its lanes.
+// bounded: of a budget's n buckets on m instances, each instance gets ⌊n/m⌋, and n mod m of them
+// get one more. A bucket goes to the first instance clockwise that has room. The same bound applies
+// to the lanes of an instance.
 package place
 
 import (
@@ -15,16 +15,15 @@ import (
 	"github.com/budgetd/budgetd/ring"
 )
 
-// Map is where buckets can be: a ring over instances, with their lanes. It never changes. Safe for
-// concurrent use.
+// Map is a ring over instances, with their lanes. It never changes and is safe for concurrent use.
 type Map struct {
 	instances []string
 	lanes     [][]bucket.Lane // of each instance
 	ring      *ring.Ring
 }
 
-// New makes the map of lanes, in whatever order they are given, with so many points per instance on
-// the ring. Errors: those of ring.New.
+// New returns the map of lanes, whose order does not matter, with points virtual nodes per instance
+// on the ring. Errors are those of ring.New.
 func New(lanes []bucket.Lane, points int) (*Map, error) {
 	lanes = slices.Clone(lanes)
 	slices.SortFunc(lanes, func(a, b bucket.Lane) int {
@@ -44,10 +43,11 @@ func New(lanes []bucket.Lane, points int) (*Map, error) {
 	return m, err
 }
 
-// Lanes returns a lane for each bucket of a budget, by ordinal. keys are their rings' keys (Key),
-// have are the lanes of the first buckets, which stay where they are: empty for a new budget and
-// for where all buckets belong. usable says which lanes take buckets. ok is false where none
-// does. Four keys on three usable instances are 2, 1 and 1.
+// Lanes returns a lane for each bucket of a budget, by ordinal. keys are the buckets' keys on the
+// ring (Key). have are the lanes of the first buckets, which stay there; it is empty for a new
+// budget, and to compute where all buckets belong. usable reports whether a lane accepts buckets.
+// ok is false if none does. For example, four keys on three usable instances are spread as 2, 1 and
+// 1.
 func (m *Map) Lanes(keys []string, have []bucket.Lane, usable func(bucket.Lane) bool) (
 	lanes []bucket.Lane, ok bool) {
 	fit := make([][]bucket.Lane, len(m.instances))
@@ -81,10 +81,9 @@ func (m *Map) Lanes(keys []string, have []bucket.Lane, usable func(bucket.Lane) 
 	return lanes, true
 }
 
-// Rebalance returns the lanes where the buckets of a budget belong, for one that lies at have.
-// Where all lie on usable lanes, and evenly, they stay. Otherwise they go where Lanes places
-// them; those that lie on the right instance keep their lane. ok is false where no lane takes
-// buckets.
+// Rebalance returns the lanes on which the buckets of a budget belong, if they are on have now.
+// Buckets that are spread evenly over usable lanes stay. Otherwise Lanes places them, and a bucket
+// that is on the right instance keeps its lane. ok is false if no lane accepts buckets.
 func (m *Map) Rebalance(keys []string, have []bucket.Lane, usable func(bucket.Lane) bool) (
 	lanes []bucket.Lane, ok bool) {
 	if m.isEven(have, usable) {
@@ -140,7 +139,7 @@ func fitting(lanes []bucket.Lane, usable func(bucket.Lane) bool) (out []bucket.L
 	return out
 }
 
-// Size is the number of lanes.
+// Size returns the number of lanes.
 func (m *Map) Size() (n int) {
 	for _, lanes := range m.lanes {
 		n += len(lanes)
@@ -148,10 +147,12 @@ func (m *Map) Size() (n int) {
 	return n
 }
 
-// Key is what the ring over the instances places a bucket by: names of tenants have no slash.
+// Key returns the key by which the ring over the instances places a bucket. It is unique because
+// names of tenants have no slash.
 func Key(tenant, bucketKey string) string { return tenant + "/" + bucketKey }
 
-// least returns the lane with the fewest buckets; of several the first from an offset on.
+// least returns the lane with the fewest buckets. Among equals it returns the first one from an
+// offset on.
 func least(lanes []bucket.Lane, load map[bucket.Lane]int, offset int) bucket.Lane {
 	best := lanes[offset%len(lanes)]
 	for k := range lanes {
@@ -171,7 +172,8 @@ type share struct {
 
 func newShare(n int) *share { return &share{n: n, loads: map[int]int{}} }
 
-// room reports whether a node may have another bucket. While fewer than n are placed, one may.
+// room reports whether a node may have another bucket. While fewer than n are placed, at least one
+// node may.
 func (s *share) room(i int) bool {
 	even := s.n / s.nodes
 	return s.loads[i] < even || s.loads[i] == even && s.more < s.n%s.nodes

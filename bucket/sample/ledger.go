@@ -13,10 +13,10 @@ import (
 // Ledger stores samples. Errors: Unavailable, and for writes OutcomeUnknown; they are idempotent.
 // It is safe for concurrent use.
 type Ledger interface {
-	// AddSamples stores samples; the first one of a budget and minute stays.
+	// AddSamples stores samples. The first sample of a budget and minute stays.
 	AddSamples(ctx context.Context, list []bucket.Sample) error
-	// LastSamples returns the newest sample of each budget from first to last; a budget without
-	// samples is missing.
+	// LastSamples returns the newest sample of each budget from first to last. Budgets without samples
+	// are omitted.
 	LastSamples(ctx context.Context, first, last int64) (map[int64]bucket.Sample, error)
 	// SamplesOf returns a budget's samples in a span in order of time, at most limit, preceded by
 	// the one that was valid at its beginning.
@@ -34,7 +34,7 @@ type Figures interface {
 	Figures(ctx context.Context, budgetID int64) (ledger.Figures, error)
 }
 
-// Budgets finds definitions that are at most a second old: bucket.Budgets.
+// Budgets finds definitions that are at most a second old. bucket.Budgets implements it.
 type Budgets interface {
 	Find(ctx context.Context, ref bucket.BudgetRef) (*bucket.Budget, error)
 }

@@ -12,7 +12,7 @@ const (
 	// dropPage is the number of old samples that one transaction deletes, drops the number of
 	// transactions in a run.
 	dropPage, drops = 1000, 100
-	// DropEvery is how often RunOnce is to be called.
+	// DropEvery is the interval at which RunOnce must be called.
 	DropEvery = time.Minute
 )
 

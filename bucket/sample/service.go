@@ -79,7 +79,7 @@ func (s *Service) samplesOf(ctx context.Context, budgetID int64, from, to time.T
 		}
 		before := len(out)
 		for i := range page {
-			if before == 0 || page[i].At.After(out[before-1].At) { // the first of a page ends the last
+			if before == 0 || page[i].At.After(out[before-1].At) { // the first sample of a page replaces the last of the previous one
 				out = append(out, page[i].Point)
 			}
 		}
@@ -90,7 +90,7 @@ func (s *Service) samplesOf(ctx context.Context, budgetID int64, from, to time.T
 	}
 }
 
-// present reads a budget's figures as they are now.
+// present reads a budget's current figures.
 func (s *Service) present(ctx context.Context, b *bucket.Budget, now time.Time) (
 	series.Point, error) {
 	f, err := s.Figures.Figures(ctx, b.ID)

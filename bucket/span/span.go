@@ -1,5 +1,5 @@
-// Package span makes the spans of OpenTelemetry that a request leaves on its way. A step gets a
-// span only below one that is recorded, so nobody pays for spans that nobody reads.
+// Package span creates the OpenTelemetry spans of a request. A step gets a span only below a
+// recorded one, so that unrecorded requests cost nothing.
 package span
 
 import (
@@ -10,8 +10,8 @@ import (
 	"go.opentelemetry.io/otel/trace"
 )
 
-// Begin starts the span of a call of another system, such as redis, below the span of ctx. It
-// returns the context of the call, and the function that ends the span. If the span of ctx is not
+// Begin starts the span of a call to another system, such as redis, below the span of ctx. It
+// returns the context of the call and a function that ends the span. If the span of ctx is not
 // recorded, it returns ctx and a function that does nothing.
 func Begin(ctx context.Context, system, op string) (context.Context, func(error)) {
 	above := trace.SpanFromContext(ctx)
@@ -25,9 +25,9 @@ func Begin(ctx context.Context, system, op string) (context.Context, func(error)
 	return ctx, func(err error) { end(s, err) }
 }
 
-// Flight starts the span of a call that serves many requests. It belongs to the trace of the first
-// request that is recorded, and it and each such request link to each other. It returns what Begin
-// does. It starts no span if no request is recorded, or without a tracer, which costs nothing.
+// Flight starts the span of a call that serves many requests. The span belongs to the trace of the
+// first recorded request, and links to and from each recorded request. Flight returns what Begin
+// does. It starts no span if no request is recorded or tracer is nil, which costs nothing.
 func Flight[R interface{ Context() context.Context }](ctx context.Context, tracer trace.Tracer,
 	name string, requests []R) (context.Context, func(error)) {
 	var links []trace.Link
@@ -37,7 +37,7 @@ func Flight[R interface{ Context() context.Context }](ctx context.Context, trace
 			break
 		}
 		s := trace.SpanFromContext(r.Context())
-		if !s.IsRecording() || len(spans) > 0 && spans[len(spans)-1] == s { // of one batch
+		if !s.IsRecording() || len(spans) > 0 && spans[len(spans)-1] == s { // of the same batch
 			continue
 		}
 		spans, links = append(spans, s), append(links, trace.Link{SpanContext: s.SpanContext()})

@@ -13,11 +13,11 @@ import (
 	"github.com/budgetd/budgetd/budget"
 )
 
-// pingTime bounds the question whether a store answers.
+// pingTime bounds one check whether stores answer.
 const pingTime = time.Second
 
-// Lanes shows the lanes of the configured instances: whether their stores answer this node, and how
-// many buckets lie on them. It answers although the database or a store does not.
+// Lanes lists the lanes of the configured instances, with whether their stores answer this node and
+// how many buckets they have. It works even if the database or a store does not answer.
 func (s *Service) Lanes(ctx context.Context) ([]bucket.LaneView, error) {
 	step, cancel := context.WithTimeout(ctx, pingTime)
 	defer cancel()
@@ -44,7 +44,8 @@ func (s *Service) Lanes(ctx context.Context) ([]bucket.LaneView, error) {
 	return views, nil
 }
 
-// problems asks the stores of all lanes side by side whether they answer; "" for one that does.
+// problems pings the stores of all lanes concurrently. It returns why a store does not answer; a
+// lane whose store answers has no entry.
 func (s *Service) problems(ctx context.Context) map[bucket.Lane]string {
 	out := make(map[bucket.Lane]string, len(s.Config.Lanes))
 	if s.Health == nil {
@@ -65,8 +66,9 @@ func (s *Service) problems(ctx context.Context) map[bucket.Lane]string {
 	return out
 }
 
-// Missing returns which lanes with buckets belong to no configured instance: in ledger mode their
-// buckets are served from SQL alone. Errors of the database are no reason.
+// Missing describes the lanes that have buckets but whose instance is not configured. In ledger
+// mode their buckets are deducted from in SQL alone. It returns nothing if the database does not
+// answer.
 func (s *Service) Missing(ctx context.Context) (reasons []string) {
 	rows, err := s.Ledger.Lanes.LaneRows(ctx)
 	if err != nil {
@@ -81,8 +83,8 @@ func (s *Service) Missing(ctx context.Context) (reasons []string) {
 	return reasons
 }
 
-// Recover has nothing to do in ledger mode: filters heal by themselves. It returns the instance's
-// lanes. Error: InstanceNotFound.
+// Recover returns the instance's lanes. In ledger mode there is nothing else to do, because filters
+// repair themselves. Error: InstanceNotFound.
 func (s *Service) Recover(ctx context.Context, name string) ([]bucket.LaneView, error) {
 	if _, err := s.lanesOf("recover", name); err != nil {
 		return nil, err
@@ -107,11 +109,11 @@ func (s *Service) lanesOf(op, name string) (out []bucket.Lane, err error) {
 }
 
 // Drain moves every bucket of an instance to others. In ledger mode that changes one row per
-// bucket, and requests go on meanwhile. In store mode a bucket is copied, and its requests are
-// unavailable meanwhile. What cannot be moved at once is moved by the loop. New buckets land
-// elsewhere until Undrain. Repeating it is harmless and says how far it is.
+// bucket, and requests continue. In store mode a bucket is copied, and its requests are unavailable
+// meanwhile. The drain loop moves what cannot be moved at once. New buckets are placed elsewhere
+// until Undrain. Repeating it is harmless and reports the progress.
 //
-// Errors: InstanceNotFound; LastInstance when no other instance takes buckets; Unavailable;
+// Errors: InstanceNotFound; LastInstance if no other instance accepts buckets; Unavailable;
 // OutcomeUnknown.
 func (s *Service) Drain(ctx context.Context, name string) (bucket.DrainView, error) {
 	lanes, err := s.lanesOf("drain", name)
@@ -124,8 +126,8 @@ func (s *Service) Drain(ctx context.Context, name string) (bucket.DrainView, err
 	if err != nil {
 		return bucket.DrainView{}, err
 	}
-	takes := s.takes(step, rows)
-	other := func(lane bucket.Lane) bool { return lane.Instance != name && takes(lane) }
+	accepts := s.accepting(step, rows)
+	other := func(lane bucket.Lane) bool { return lane.Instance != name && accepts(lane) }
 	if !slices.ContainsFunc(s.Config.Lanes, other) {
 		return bucket.DrainView{}, budget.Refuse(budget.LastInstance, "drain",
 			"no other instance can take the buckets of %q: "+
@@ -137,14 +139,14 @@ func (s *Service) Drain(ctx context.Context, name string) (bucket.DrainView, err
 	s.Log.Info("instance is being drained", "instance", name)
 	moved, err := s.drain(step)
 	if err != nil {
-		s.Log.Warn("drain goes on in the background", "instance", name, "error", err)
+		s.Log.Warn("drain continues in the background", "instance", name, "error", err)
 	}
 	view, err := s.drainView(step, name, lanes)
 	view.Moved = moved
-	return view, written("drain", true, err)
+	return view, afterWrite("drain", true, err)
 }
 
-// Undrain lets buckets land on an instance again; those that have left stay where they are. Buckets
+// Undrain allows buckets on an instance again. Buckets that have left stay where they are. Buckets
 // that were left there without an epoch get one. Repeating it is harmless. Errors:
 // InstanceNotFound; Unavailable; OutcomeUnknown.
 func (s *Service) Undrain(ctx context.Context, name string) (bucket.DrainView, error) {
@@ -157,23 +159,23 @@ func (s *Service) Undrain(ctx context.Context, name string) (bucket.DrainView, e
 	if err := s.Ledger.Lanes.SetDraining(step, lanes, false); err != nil {
 		return bucket.DrainView{}, err
 	}
-	s.Log.Info("instance takes buckets again", "instance", name)
+	s.Log.Info("instance accepts buckets again", "instance", name)
 	err = s.eachPlaced(step, lanes, func(p *Placed) error {
 		if p.Durability != budget.Ledger {
 			return nil
 		}
 		moved, err := s.Ledger.Supply.HandOut(step, p.Budget)
-		s.tell(step, moved.Levels)
+		s.setFilters(step, moved.Levels)
 		return err
 	})
 	if err != nil {
-		return bucket.DrainView{}, written("undrain", true, err)
+		return bucket.DrainView{}, afterWrite("undrain", true, err)
 	}
 	view, err := s.drainView(step, name, lanes)
-	return view, written("undrain", true, err)
+	return view, afterWrite("undrain", true, err)
 }
 
-// drainView says how far the draining of an instance is.
+// drainView returns the progress of draining an instance.
 func (s *Service) drainView(ctx context.Context, name string, lanes []bucket.Lane) (
 	bucket.DrainView, error) {
 	view := bucket.DrainView{Instance: name}
@@ -191,9 +193,9 @@ func (s *Service) drainView(ctx context.Context, name string, lanes []bucket.Lan
 	return view, nil
 }
 
-// takes returns which lanes take buckets: those of configured instances that are not drained and
-// whose stores answer.
-func (s *Service) takes(ctx context.Context, rows []LaneRow) func(bucket.Lane) bool {
+// accepting returns a function that reports whether a lane accepts buckets: its instance is
+// configured, it is not being drained, and its store answers.
+func (s *Service) accepting(ctx context.Context, rows []LaneRow) func(bucket.Lane) bool {
 	ctx, cancel := context.WithTimeout(ctx, pingTime)
 	defer cancel()
 	problems := s.problems(ctx)
@@ -207,7 +209,7 @@ func (s *Service) takes(ctx context.Context, rows []LaneRow) func(bucket.Lane) b
 	}
 }
 
-// eachPlaced calls do for the budgets with buckets on lanes, or for all when lanes is empty.
+// eachPlaced calls do for the budgets with buckets on lanes, or for all budgets if lanes is empty.
 func (s *Service) eachPlaced(ctx context.Context, lanes []bucket.Lane,
 	do func(*Placed) error) error {
 	const page = 100
@@ -228,9 +230,10 @@ func (s *Service) eachPlaced(ctx context.Context, lanes []bucket.Lane,
 	}
 }
 
-// belong returns the moves that bring a budget's buckets to where the shared placement says.
-// leaving restricts them to buckets on those lanes; nil: all buckets, unless they lie evenly.
-func (s *Service) belong(p *Placed, takes func(bucket.Lane) bool,
+// misplaced returns the moves that bring a budget's buckets to where the shared placement says.
+// leaving restricts them to buckets on those lanes. If it is nil, buckets that are spread evenly
+// stay.
+func (s *Service) misplaced(p *Placed, accepts func(bucket.Lane) bool,
 	leaving func(bucket.Lane) bool) []Placement {
 	keys, have := make([]string, len(p.Buckets)), make([]bucket.Lane, len(p.Buckets))
 	buckets := slices.SortedFunc(slices.Values(p.Buckets),
@@ -241,9 +244,9 @@ func (s *Service) belong(p *Placed, takes func(bucket.Lane) bool,
 	var lanes []bucket.Lane
 	var ok bool
 	if leaving == nil {
-		lanes, ok = s.Places.Rebalance(keys, have, takes)
+		lanes, ok = s.Places.Rebalance(keys, have, accepts)
 	} else {
-		lanes, ok = s.Places.Lanes(keys, nil, takes)
+		lanes, ok = s.Places.Lanes(keys, nil, accepts)
 	}
 	if !ok {
 		return nil
@@ -257,7 +260,7 @@ func (s *Service) belong(p *Placed, takes func(bucket.Lane) bool,
 	return out
 }
 
-// key is the public name of one of the budget's buckets.
+// key returns the public name of one of the budget's buckets.
 func (p *Placed) key(ordinal int) string { return p.Name + ":bucket-" + strconv.Itoa(ordinal) }
 
 // move moves buckets of one budget.
@@ -266,14 +269,14 @@ func (s *Service) move(ctx context.Context, p *Placed, list []Placement) (int, e
 		return s.moveInStores(ctx, p, list)
 	}
 	moved, n, err := s.Ledger.Lanes.Move(ctx, p.Budget, list)
-	s.tell(ctx, moved.Levels)
+	s.setFilters(ctx, moved.Levels)
 	if n > 0 {
 		s.Log.Info("buckets moved", "budget", p.Name, "buckets", n)
 	}
 	return n, err
 }
 
-// drain moves the buckets of all lanes that are drained. It returns how many it moved.
+// drain moves the buckets of all lanes that are being drained. It returns how many it moved.
 func (s *Service) drain(ctx context.Context) (moved int, err error) {
 	rows, err := s.Ledger.Lanes.LaneRows(ctx)
 	if err != nil {
@@ -288,26 +291,26 @@ func (s *Service) drain(ctx context.Context) (moved int, err error) {
 	if len(lanes) == 0 {
 		return 0, nil
 	}
-	takes := s.takes(ctx, rows)
+	accepts := s.accepting(ctx, rows)
 	leaving := func(lane bucket.Lane) bool { return slices.Contains(lanes, lane) }
 	err = s.eachPlaced(ctx, lanes, func(p *Placed) error {
-		n, err := s.move(ctx, p, s.belong(p, s.within(p, takes), leaving))
+		n, err := s.move(ctx, p, s.misplaced(p, s.within(p, accepts), leaving))
 		moved += n
 		return err
 	})
 	return moved, err
 }
 
-// within restricts the lanes that take buckets to those that a budget can be on.
-func (s *Service) within(p *Placed, takes func(bucket.Lane) bool) func(bucket.Lane) bool {
+// within restricts the lanes that accept buckets to those that a budget can use.
+func (s *Service) within(p *Placed, accepts func(bucket.Lane) bool) func(bucket.Lane) bool {
 	if p.Durability != budget.Store {
-		return takes
+		return accepts
 	}
-	return func(lane bucket.Lane) bool { return slices.Contains(s.StoreLanes, lane) && takes(lane) }
+	return func(lane bucket.Lane) bool { return slices.Contains(s.StoreLanes, lane) && accepts(lane) }
 }
 
-// moveInStores moves buckets of a budget in store mode, one after the other. One that cannot be
-// moved stays, and the others go on: it may be busy, and the loop comes back to it.
+// moveInStores moves buckets of a budget in store mode, one after the other. It skips one that
+// cannot be moved, for example because it is busy; the drain loop tries it again.
 func (s *Service) moveInStores(ctx context.Context, p *Placed, list []Placement) (
 	n int, err error) {
 	if s.Stores == nil {
@@ -332,10 +335,10 @@ func (s *Service) moveInStores(ctx context.Context, p *Placed, list []Placement)
 	return n, ctx.Err()
 }
 
-// DrainLoop goes on with drains.
+// DrainLoop continues drains.
 type DrainLoop struct{ s *Service }
 
-// RunOnce moves what is left on lanes that are drained.
+// RunOnce moves what is left on lanes that are being drained.
 func (l *DrainLoop) RunOnce(ctx context.Context) error {
 	_, err := l.s.drain(ctx)
 	return err

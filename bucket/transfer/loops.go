@@ -7,22 +7,23 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// Loop is a loop for the daemon to run: every Every, with jitter, one RunOnce at a time.
+// Loop is a loop for the daemon, which calls RunOnce at the interval Every, with jitter, and never
+// concurrently.
 type Loop struct {
 	Name  string
 	Every time.Duration
-	// RunOnce does a bounded amount of work. Its error is for the log; the next run tries again.
+	// RunOnce does a bounded amount of work. Its error is logged; the next run tries again.
 	RunOnce func(ctx context.Context) error
 }
 
-// Settings say what the loops do without being asked.
+// Settings configure what the loops do automatically.
 type Settings struct {
 	Recycle RecycleSettings
-	// Rebalance gives instances that are new or came back their share of the buckets.
+	// Rebalance gives new and returning instances their share of the buckets.
 	Rebalance bool
 }
 
-// How often the loops look.
+// The intervals of the loops.
 const (
 	rolloverEvery  = 500 * time.Millisecond
 	statusEvery    = 500 * time.Millisecond
@@ -53,11 +54,11 @@ func (s *Service) Loops(set Settings) []Loop {
 	return loops
 }
 
-// RolloverLoop rolls over budgets whose period is over. Budgets that requests wait for do not wait
-// for it: they call RollOver.
+// RolloverLoop rolls over budgets whose period is over. Requests do not depend on it: they call
+// RollOver.
 type RolloverLoop struct{ s *Service }
 
-// RunOnce rolls over at most 200 budgets, some of them side by side.
+// RunOnce rolls over at most 200 budgets, four of them concurrently.
 func (l *RolloverLoop) RunOnce(ctx context.Context) error {
 	const limit, workers = 200, 4
 	ids, err := l.s.Ledger.Periods.Over(ctx, limit)
@@ -72,7 +73,7 @@ func (l *RolloverLoop) RunOnce(ctx context.Context) error {
 	return all.Wait()
 }
 
-// StatusLoop keeps the column status of budgets right, for those who read the table.
+// StatusLoop keeps the status column of budgets up to date for readers of the table.
 type StatusLoop struct{ s *Service }
 
 // RunOnce writes the status of at most 500 budgets.
@@ -81,7 +82,7 @@ func (l *StatusLoop) RunOnce(ctx context.Context) error {
 	return l.s.Ledger.Periods.Restate(ctx, limit)
 }
 
-// SweepLoop moves units that came back to where they belong.
+// SweepLoop moves returned units to where they belong.
 type SweepLoop struct{ s *Service }
 
 // RunOnce sweeps at most 1,024 budgets.

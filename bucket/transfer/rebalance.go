@@ -9,23 +9,23 @@ import (
 )
 
 // Rebalance moves buckets to where the ring over the instances says, with bounded loads, so that
-// instances that are new or came back get their share. Buckets that lie evenly stay. On a dry run
-// it moves nothing. In ledger mode requests go on meanwhile; in store mode those of the bucket that
-// moves are unavailable. Repeating it moves what is left. Errors: Unavailable; OutcomeUnknown.
+// new and returning instances get their share. Buckets that are spread evenly stay. A dry run moves
+// nothing. In ledger mode requests continue meanwhile; in store mode those of the bucket that moves
+// are unavailable. Repeating it moves what is left. Errors: Unavailable; OutcomeUnknown.
 func (s *Service) Rebalance(ctx context.Context, dryRun bool) (bucket.Rebalance, error) {
 	out := bucket.Rebalance{DryRun: dryRun}
 	rows, err := s.Ledger.Lanes.LaneRows(ctx)
 	if err != nil {
 		return out, err
 	}
-	takes := s.takes(ctx, rows)
-	if !slices.ContainsFunc(s.Config.Lanes, takes) {
-		out.Problem = "no instance takes buckets: each is down or being drained"
+	accepts := s.accepting(ctx, rows)
+	if !slices.ContainsFunc(s.Config.Lanes, accepts) {
+		out.Problem = "no instance accepts buckets: each is down or being drained"
 		return out, nil
 	}
 	err = s.eachPlaced(ctx, nil, func(p *Placed) error {
 		out.Budgets++
-		list := s.belong(p, s.within(p, takes), nil)
+		list := s.misplaced(p, s.within(p, accepts), nil)
 		out.Misplaced += len(list)
 		out.Moves = append(out.Moves, p.shown(list, bucket.MaxMovesShown-len(out.Moves))...)
 		if dryRun || len(list) == 0 {
@@ -38,15 +38,15 @@ func (s *Service) Rebalance(ctx context.Context, dryRun bool) (bucket.Rebalance,
 		}
 		return err
 	})
-	return out, written("rebalance", out.Moved > 0, err)
+	return out, afterWrite("rebalance", out.Moved > 0, err)
 }
 
 // GiveUp gives up an instance of store mode that does not come back. What its buckets held goes to
-// quarantine, or back to the total where a budget says on_loss assume_unused. From then on it is
-// drained: its buckets go to other instances, where ids of before are unknown. Repeating it is
+// quarantine, or to the total if a budget says on_loss: assume_unused. The instance is then
+// drained: its buckets go to other instances, where earlier ids are unknown. Repeating it is
 // harmless.
 //
-// Errors: InstanceNotFound; InstanceAnswers while one of its stores answers; Unavailable;
+// Errors: InstanceNotFound; InstanceAnswers if one of its stores answers; Unavailable;
 // OutcomeUnknown.
 func (s *Service) GiveUp(ctx context.Context, name string) (bucket.DrainView, error) {
 	lanes, err := s.lanesOf("give up", name)
@@ -70,7 +70,7 @@ func (s *Service) GiveUp(ctx context.Context, name string) (bucket.DrainView, er
 	var given bucket.GivenUp
 	if s.Stores != nil {
 		if given, err = s.Stores.GiveUp(step, lanes); err != nil {
-			return bucket.DrainView{}, written("give up", true, err)
+			return bucket.DrainView{}, afterWrite("give up", true, err)
 		}
 	}
 	s.Log.Warn("instance given up", "instance", name, "quarantined", given.Quarantined,
@@ -81,7 +81,7 @@ func (s *Service) GiveUp(ctx context.Context, name string) (bucket.DrainView, er
 		view.Problem = "no other instance can take its buckets"
 	}
 	view.GivenUp = given
-	return view, written("give up", true, err)
+	return view, afterWrite("give up", true, err)
 }
 
 // shown returns the first n placements as operators see them.
@@ -97,11 +97,11 @@ func (p *Placed) shown(list []Placement, n int) (out []bucket.BucketMove) {
 	return out
 }
 
-// RebalanceLoop gives instances their share of the buckets without being asked.
+// RebalanceLoop gives instances their share of the buckets automatically.
 type RebalanceLoop struct{ s *Service }
 
-// RunOnce rebalances all budgets. While a store does not answer it does nothing, so that a store
-// that comes and goes does not move the buckets of all others.
+// RunOnce rebalances all budgets. It does nothing while a store does not answer, so that an
+// unstable store does not cause the buckets of all others to move.
 func (l *RebalanceLoop) RunOnce(ctx context.Context) error {
 	step, cancel := context.WithTimeout(ctx, pingTime)
 	defer cancel()

@@ -9,23 +9,24 @@ import (
 	"github.com/budgetd/budgetd/fragment"
 )
 
-// runTime bounds how long one node goes on with a recycle; any node continues it.
+// runTime bounds how long one node works on a recycle. Any node can continue it.
 const runTime = 5 * time.Minute
 
-// Recycle brings the units of a budget's buckets together and hands them out again by recent
-// demand. Fragments come together, out_cnt starts from 0, and a budget of which little is left
-// contracts. Nothing stops meanwhile: units are in buckets or in the total after each step (I1),
-// and both are in I3's sum. The run goes on when ctx ends; EndedAt of the answer is zero then.
+// Recycle returns the units of a budget's buckets to the total and hands them out again by recent
+// demand. This joins fragments, resets out_cnt to 0, and contracts a budget with little left to
+// fewer buckets. Requests continue meanwhile: after each step units are in buckets or in the total
+// (I1), and I3's sum includes both. The run continues when ctx ends; EndedAt of the answer is zero
+// then.
 //
-// Errors: BudgetNotFound; LedgerModeOnly; RecycleRunning while another one is open, on whatever
-// node; Unavailable; OutcomeUnknown: look at the history.
+// Errors: BudgetNotFound; LedgerModeOnly; RecycleRunning if a recycle is open on any node;
+// Unavailable; OutcomeUnknown (the history shows whether it began).
 func (s *Service) Recycle(ctx context.Context, ref bucket.BudgetRef) (bucket.Recycle, error) {
 	b, err := s.Budgets.Find(ctx, ref)
 	if err == nil {
 		err = ledgerOnly("recycle", b)
 	}
 	if err == nil {
-		err = s.turnFirst(ctx, b)
+		err = s.rollOverFirst(ctx, b)
 	}
 	if err != nil {
 		return bucket.Recycle{}, err
@@ -56,8 +57,8 @@ func (s *Service) Recycle(ctx context.Context, ref bucket.BudgetRef) (bucket.Rec
 	return run, nil
 }
 
-// Recycles reads recycles of a budget, the newest first: at most limit with numbers below before,
-// which is 0 for the first page. Errors: BudgetNotFound, Unavailable.
+// Recycles reads at most limit recycles of a budget with numbers below before, the newest first.
+// before is 0 for the first page. Errors: BudgetNotFound, Unavailable.
 func (s *Service) Recycles(ctx context.Context, ref bucket.BudgetRef, before int64, limit int) (
 	[]bucket.Recycle, error) {
 	b, err := s.Budgets.Find(ctx, ref)
@@ -80,15 +81,14 @@ func (s *Service) beginRecycle(ctx context.Context, budgetID int64, cause bucket
 	return s.Ledger.Recycles.BeginRecycle(step, budgetID, cause, since)
 }
 
-// runRecycle goes on with a recycle until it has ended or ctx is over. It returns the run as it is
-// then.
+// runRecycle continues a recycle until it has ended or ctx ends. It returns the run as it is then.
 func (s *Service) runRecycle(ctx context.Context, run bucket.Recycle) (bucket.Recycle, error) {
 	for run.EndedAt.IsZero() {
 		step, err := s.Ledger.Recycles.StepRecycle(ctx, run.Budget, run.Number)
 		if err != nil {
 			return run, err
 		}
-		s.tell(ctx, step.Levels)
+		s.setFilters(ctx, step.Levels)
 		s.Moved("recycle", step.Run.Moved-run.Moved)
 		run = step.Run
 	}
@@ -99,37 +99,38 @@ func (s *Service) runRecycle(ctx context.Context, run bucket.Recycle) (bucket.Re
 	return run, err
 }
 
-// RecycleSettings say when budgets are recycled without being asked.
+// RecycleSettings configure automatic recycles.
 type RecycleSettings struct {
-	// Next returns when the schedule's next time is, after an instant; nil: there is no schedule.
+	// Next returns the schedule's first instant after another one. It is nil if there is no schedule.
 	Next func(after time.Time) time.Time
-	// StrandedShare is the part of a budget's units that may be stranded, 0 … 1; 1: any.
+	// StrandedShare is the part of a budget's units that may be stranded, 0 … 1; 1 allows all.
 	StrandedShare float64
-	// Recyclable is told how many units were stranded in the budgets looked at; nil: nobody is.
+	// Recyclable is called with the number of stranded units in the budgets that were checked. It may
+	// be nil.
 	Recyclable func(units int64)
 }
 
-// Bounds of recycling without being asked.
+// Bounds of automatic recycles.
 const (
-	// automaticPause is how long a budget is left alone after a recycle that began by itself.
+	// automaticPause is the shortest time between two automatic recycles of a budget.
 	automaticPause = time.Minute
-	// abandonedAfter is how long nobody has gone on with a run before any node does.
+	// abandonedAfter is how long a run makes no progress before other nodes continue it.
 	abandonedAfter = 10 * time.Second
-	// watchedBudgets bounds how many budgets one look takes on.
+	// watchedBudgets bounds the budgets that one pass checks.
 	watchedBudgets = 100
-	// schedulePage is how many budgets one page of a scheduled recycle has.
+	// schedulePage is the number of budgets on one page of a scheduled recycle.
 	schedulePage = 200
 )
 
-// RecycleLoop continues runs that their nodes have left, and recycles budgets by schedule and by
-// their stranded share.
+// RecycleLoop continues abandoned runs, and recycles budgets by schedule and by their stranded
+// share.
 type RecycleLoop struct {
 	s   *Service
 	set RecycleSettings
 	due time.Time
 }
 
-// RunOnce does what is due. Error: the first that it met; the rest is done all the same.
+// RunOnce does what is due. It returns the first error, after it has done the rest.
 func (l *RecycleLoop) RunOnce(ctx context.Context) error {
 	first := l.abandoned(ctx)
 	if err := l.scheduled(ctx); first == nil {
@@ -141,7 +142,7 @@ func (l *RecycleLoop) RunOnce(ctx context.Context) error {
 	return first
 }
 
-// abandoned continues runs that nobody has gone on with. Two nodes that continue one run take turns
+// abandoned continues runs that make no progress. Two nodes that continue the same run take turns
 // with its steps.
 func (l *RecycleLoop) abandoned(ctx context.Context) error {
 	open, err := l.s.Ledger.Recycles.OpenRecycles(ctx, watchedBudgets)
@@ -163,8 +164,8 @@ func (l *RecycleLoop) abandoned(ctx context.Context) error {
 	return nil
 }
 
-// scheduled recycles all effective budgets once the schedule's time has come. All nodes do this; a
-// budget is recycled by the node that begins first. Missed times are made up for once.
+// scheduled recycles all effective budgets at the schedule's time. All nodes do this; the first one
+// to begin a budget's recycle runs it. After several missed times it recycles once.
 func (l *RecycleLoop) scheduled(ctx context.Context) error {
 	if l.set.Next == nil {
 		return nil
@@ -180,7 +181,7 @@ func (l *RecycleLoop) scheduled(ctx context.Context) error {
 		list, err := l.s.Pages.Budgets(ctx, bucket.Page{Status: budget.Effective, AfterID: after,
 			Size: schedulePage})
 		if err != nil {
-			return err // again with the next look
+			return err // the next pass tries again
 		}
 		for i := range list {
 			d := &list[i].Definition
@@ -199,7 +200,7 @@ func (l *RecycleLoop) scheduled(ctx context.Context) error {
 	return nil
 }
 
-// recycle begins and runs a recycle of a budget, unless another one is open or has begun since.
+// recycle begins and runs a recycle of a budget, unless one is open or has begun since.
 func (l *RecycleLoop) recycle(ctx context.Context, id int64, cause bucket.RecycleCause,
 	since time.Time) error {
 	if err := l.s.RollOver(ctx, id); err != nil {
@@ -213,7 +214,7 @@ func (l *RecycleLoop) recycle(ctx context.Context, id int64, cause bucket.Recycl
 	return err
 }
 
-// stranded recycles budgets that were used through this node and of which too much is stranded.
+// stranded recycles budgets that this node used and of which too much is stranded.
 func (l *RecycleLoop) stranded(ctx context.Context) error {
 	units, first := int64(0), error(nil)
 	for _, id := range l.s.recyclable.take(watchedBudgets) {

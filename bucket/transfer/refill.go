@@ -9,38 +9,39 @@ import (
 	"github.com/budgetd/budgetd/budget"
 )
 
-// RefillLoop applies for buckets before they run dry: segmented stock. A bucket whose O is below
-// its low-water mark applies for a step; both follow the use of the bucket by all nodes, which
-// SQL's sums show (allocation.LowWater, allocation.Refill). The loop looks at budgets that this
-// node sold from. Several nodes that see one low bucket apply once: the next one finds it filled.
+// RefillLoop applies for buckets before they run out of units. A bucket whose O is below its
+// low-water mark applies for a step; both depend on the use of the bucket by all nodes, as SQL's
+// sums show it (allocation.LowWater, allocation.Refill). The loop checks budgets that this node
+// deducted from. If several nodes see the same low bucket, only one applies, because the next one
+// finds it filled.
 type RefillLoop struct {
 	s    *Service
 	seen map[int64]reading // by bucket
 }
 
-// reading is what one look showed of a bucket.
+// reading is the state of a bucket in one pass.
 type reading struct {
 	at      time.Time
 	epoch   int64
 	used    int64
 	entries int64
-	// rate is the use in minor units a second, averaged over the last looks.
+	// rate is the use in minor units per second, as a moving average.
 	rate float64
 	// request is the mean size of the last requests, in minor units.
 	request int64
 }
 
-// Bounds of one look.
+// Bounds of one pass.
 const (
 	refillBudgets = 256
-	// rateMemory is the time constant of the average: what was used so long ago weighs 1/e.
+	// rateMemory is the time constant of the moving average: a use that long ago weighs 1/e.
 	rateMemory = 3 * time.Second
-	// forgottenAfter is how old the reading of a bucket may be to measure by.
+	// forgottenAfter is the age at which a reading is too old to compute a rate from.
 	forgottenAfter = 30 * time.Second
 )
 
-// RunOnce looks at the budgets that were used since the last look, and applies for the buckets that
-// are low. Error: the first that it met.
+// RunOnce checks the budgets that were used since the last pass, and applies for the buckets that
+// are low. It returns the first error.
 func (l *RefillLoop) RunOnce(ctx context.Context) error {
 	stocks, err := l.s.Ledger.Stocks.Stocks(ctx, l.s.refills.take(refillBudgets))
 	if err != nil {
@@ -78,8 +79,8 @@ func (l *RefillLoop) wants(stock *Stock, now time.Time) (out []Want) {
 	return out
 }
 
-// next returns the reading after another look. The first look of an epoch measures nothing; time
-// that an earlier look of it is too old for counts from now.
+// next returns the reading of a later pass. It computes no rate if the epoch is new or the earlier
+// reading is too old.
 func (r reading) next(b StockBucket, now time.Time) reading {
 	passed := now.Sub(r.at)
 	out := reading{at: now, epoch: b.Epoch, used: b.Used, entries: b.Entries, rate: r.rate,
@@ -96,8 +97,9 @@ func (r reading) next(b StockBucket, now time.Time) reading {
 	return out
 }
 
-// want is what a bucket applies for; low is false where it has enough. Where adjust_cnt bounds how
-// often a bucket may apply it asks for its even share: small steps would use the applications up.
+// want returns what a bucket applies for. low is false if it has enough. If adjust_cnt bounds the
+// applications, the bucket asks for its even share, because small steps would use the applications
+// up.
 func (r reading) want(stock *Stock, b StockBucket) (want Want, low bool) {
 	mark := allocation.LowWater(r.rate, r.request)
 	if b.Outstanding >= mark {

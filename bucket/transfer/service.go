@@ -16,7 +16,7 @@ import (
 	"github.com/budgetd/budgetd/budget"
 )
 
-// Ledger is the database's part: *transfer.Part of package sqlstore/transfer has all of it.
+// Ledger is the part of the database. *transfer.Part of package sqlstore/transfer implements it.
 type Ledger struct {
 	Supply   Supply
 	Stocks   Stocks
@@ -26,7 +26,7 @@ type Ledger struct {
 	Counters Counters
 }
 
-// Budgets finds definitions that are at most a second old: bucket.Budgets.
+// Budgets finds definitions that are at most a second old. bucket.Budgets implements it.
 type Budgets interface {
 	Find(ctx context.Context, ref bucket.BudgetRef) (*bucket.Budget, error)
 	Reload(ctx context.Context, id int64) (*bucket.Budget, error)
@@ -37,58 +37,59 @@ type Pages interface {
 	Budgets(ctx context.Context, page bucket.Page) ([]bucket.View, error)
 }
 
-// Health says whether the store of a lane answers.
+// Health reports whether the store of a lane answers.
 type Health interface {
-	// Ping returns nil when the store that serves a lane answers, otherwise why it does not.
+	// Ping returns nil if the store that serves a lane answers, and otherwise why it does not.
 	Ping(ctx context.Context, lane bucket.Lane) error
 }
 
-// Stores moves buckets of store mode: counter.Service.
+// Stores moves buckets of store mode. counter.Service implements it.
 type Stores interface {
-	// Move gives a bucket another lane and loses nothing; see counter.Service. It may be interrupted
+	// Move assigns a bucket to another lane without loss; see counter.Service. It may be interrupted
 	// and repeated.
 	Move(ctx context.Context, budgetID, bucketID int64, to bucket.Lane) error
-	// GiveUp gives up the memories of lanes: what their buckets held is quarantined or comes back, as
-	// the budgets say.
+	// GiveUp gives up the memories of lanes. The units of their buckets are quarantined or return to
+	// the total, as the budgets say.
 	GiveUp(ctx context.Context, lanes []bucket.Lane) (bucket.GivenUp, error)
 }
 
-// Config is what a Service is made of.
+// Config configures a Service.
 type Config struct {
 	Ledger  Ledger
 	Budgets Budgets
 	Pages   Pages
-	// Filter is told the levels after a commit; nil: nothing is.
+	// Filter receives the levels after a commit. It may be nil.
 	Filter bucket.Filter
-	// Health is asked for Lanes and before buckets move; nil: every lane answers.
+	// Health is used by Lanes and before buckets move. If it is nil, every lane is assumed to answer.
 	Health Health
-	// Lanes are those of the configured instances, Places the ring over them.
+	// Lanes are those of the configured instances. Places is the ring over them.
 	Lanes  []bucket.Lane
 	Places *place.Map
-	// Stores moves the buckets of store mode that a drain finds, to StoreLanes; nil: none moves.
+	// Stores moves the buckets of store mode that a drain finds, to StoreLanes. If it is nil, they
+	// stay.
 	Stores     Stores
 	StoreLanes []bucket.Lane
-	// Now is SQL's clock as this node knows it; the machine's when nil.
+	// Now returns SQL's time as this node knows it; nil means the system clock.
 	Now func() time.Time
-	// Moved is told of units that moved, by step: bucket.Movements.Moved; nil: nobody is.
+	// Moved reports moved units by step, as bucket.Movements.Moved does. It may be nil.
 	Moved func(step string, units int64)
-	// Log gets what moved, and what failed in the background; nothing is logged when nil.
+	// Log receives movements and background failures. If it is nil, nothing is logged.
 	Log *slog.Logger
-	// Timeout bounds a call once it has begun to write, whatever becomes of its caller; 10 s.
+	// Timeout bounds a call that has begun to write, even if its caller is gone; 10 s.
 	Timeout time.Duration
 }
 
-// Service is the operator's verbs on buckets, recycles and instances in ledger mode, and the
-// rollover that requests wait for. Safe for concurrent use.
+// Service carries out the operators' calls on buckets, recycles and instances in ledger mode, and
+// the rollover that requests wait for. It is safe for concurrent use.
 type Service struct {
 	Config
 	turns singleflight.Group
-	// used are the budgets that were deducted from through this node since a loop looked.
+	// The budgets that this node deducted from since the last pass of the loop.
 	refills, recyclable used
 	running             sync.WaitGroup
 }
 
-// New makes a service. It contacts nothing.
+// New returns a service. It contacts neither the database nor a store.
 func New(c Config) *Service {
 	const timeout = 10 * time.Second
 	if c.Now == nil {
@@ -106,7 +107,7 @@ func New(c Config) *Service {
 	return &Service{Config: c}
 }
 
-// Wait waits until recycles that outlived their callers have ended, or for ctx.
+// Wait waits until recycles that outlived their callers have ended, or until ctx ends.
 func (s *Service) Wait(ctx context.Context) error {
 	done := make(chan struct{})
 	go func() { s.running.Wait(); close(done) }()
@@ -118,20 +119,21 @@ func (s *Service) Wait(ctx context.Context) error {
 	}
 }
 
-// Used notes that a budget was deducted from through this node: its buckets are refilled, and it is
-// recycled when too much of it is stranded. It costs a map lookup and returns at once.
+// Used records that this node deducted from a budget, so that its buckets are refilled and that it
+// is recycled if too much of it is stranded. It costs a map lookup and returns at once.
 func (s *Service) Used(budgetID int64) {
 	s.refills.note(budgetID)
 	s.recyclable.note(budgetID)
 }
 
-// bounded returns a context that outlives the caller's: what was begun is finished.
+// bounded returns a context that outlives the caller's, so that a call that has begun is finished.
 func (s *Service) bounded(ctx context.Context) (context.Context, context.CancelFunc) {
 	return context.WithTimeout(context.WithoutCancel(ctx), s.Timeout)
 }
 
-// tell sends levels to the stores of their lanes. What does not arrive costs a stale take (I9).
-func (s *Service) tell(ctx context.Context, levels []bucket.Level) {
+// setFilters sends levels to the filters of their lanes. One that does not arrive costs a stale
+// take (I9).
+func (s *Service) setFilters(ctx context.Context, levels []bucket.Level) {
 	if s.Filter == nil || len(levels) == 0 {
 		return
 	}
@@ -155,15 +157,16 @@ func (s *Service) tell(ctx context.Context, levels []bucket.Level) {
 	_ = all.Wait()
 }
 
-// RollOver ends a budget's period if that is over by SQL's clock, and opens the next one; otherwise
-// it does nothing. Calls for one budget share one rollover, which goes on when a caller gives up.
-// Errors: BudgetNotFound; Unavailable; OutcomeUnknown, also when ctx ends first: call again.
+// RollOver ends a budget's period if it is over by SQL's clock, and opens the next one. Otherwise
+// it does nothing. Calls for one budget share one rollover, which continues if a caller is gone.
+// Errors: BudgetNotFound; Unavailable; OutcomeUnknown, also if ctx ends first. Repeating it is
+// harmless.
 func (s *Service) RollOver(ctx context.Context, budgetID int64) error {
 	result := s.turns.DoChan(key(budgetID), func() (any, error) {
 		step, cancel := s.bounded(ctx)
 		defer cancel()
 		done, err := s.Ledger.Periods.RollOver(step, budgetID)
-		s.tell(step, done.Levels)
+		s.setFilters(step, done.Levels)
 		if err == nil && done.Done {
 			s.Log.Info("budget rolled over", "budget", budgetID, "period", done.Period.Number,
 				"over", done.Period.Over, "units", done.Units)
@@ -179,11 +182,11 @@ func (s *Service) RollOver(ctx context.Context, budgetID int64) error {
 		return r.Err
 	case <-ctx.Done():
 		return &budget.Error{Code: budget.OutcomeUnknown, Op: "roll over", Err: ctx.Err(),
-			Message: "the rollover goes on"}
+			Message: "the rollover continues in the background"}
 	}
 }
 
-// key is a budget's key among the rollovers.
+// key returns a budget's key among the rollovers.
 func key(budgetID int64) string {
 	var b [8]byte
 	for i := range b {
@@ -192,16 +195,17 @@ func key(budgetID int64) string {
 	return string(b[:])
 }
 
-// turnFirst rolls a budget over before an operator's verb, where that is due.
-func (s *Service) turnFirst(ctx context.Context, b *bucket.Budget) error {
+// rollOverFirst rolls a budget over before an operator's call, if that is due.
+func (s *Service) rollOverFirst(ctx context.Context, b *bucket.Budget) error {
 	if !b.Period.OverAt(s.Now()) || b.Period.Over {
 		return nil
 	}
 	return s.RollOver(ctx, b.ID)
 }
 
-// written keeps "certainly not done" from being said of a call that has written something.
-func written(op string, wrote bool, err error) error {
+// afterWrite turns an error that means "certainly not done" into OutcomeUnknown if the call has
+// written something.
+func afterWrite(op string, wrote bool, err error) error {
 	if err == nil || !wrote {
 		return err
 	}
@@ -209,7 +213,7 @@ func written(op string, wrote bool, err error) error {
 		return err
 	}
 	return &budget.Error{Code: budget.OutcomeUnknown, Op: op, Err: err,
-		Message: "it was done; the answer could not be read"}
+		Message: "the change was made, but its result could not be read"}
 }
 
 // ledgerOnly refuses a budget whose units are in its stores.
@@ -220,7 +224,7 @@ func ledgerOnly(op string, b *bucket.Budget) error {
 	return budget.Refuse(budget.LedgerModeOnly, op, "budget %s keeps its units in its stores", b.Name)
 }
 
-// Buckets shows the buckets of a budget, as SQL has them now. Errors: BudgetNotFound, Unavailable.
+// Buckets lists the buckets of a budget as SQL has them now. Errors: BudgetNotFound, Unavailable.
 func (s *Service) Buckets(ctx context.Context, ref bucket.BudgetRef) ([]bucket.BucketView, error) {
 	b, err := s.fresh(ctx, ref)
 	if err != nil {
@@ -234,7 +238,7 @@ func (s *Service) Buckets(ctx context.Context, ref bucket.BudgetRef) ([]bucket.B
 	return views, nil
 }
 
-// fresh reads a budget.
+// fresh reads a budget from the database.
 func (s *Service) fresh(ctx context.Context, ref bucket.BudgetRef) (*bucket.Budget, error) {
 	b, err := s.Budgets.Find(ctx, ref)
 	if err != nil {
@@ -243,8 +247,8 @@ func (s *Service) fresh(ctx context.Context, ref bucket.BudgetRef) (*bucket.Budg
 	return s.Budgets.Reload(ctx, b.ID)
 }
 
-// find returns a bucket by its key: `sale:bucket-1`, or `bucket-1` where the budget is known.
-// Error: BucketNotFound.
+// find returns the bucket with a name, such as `sale:bucket-1` or its short form `bucket-1`. Error:
+// BucketNotFound.
 func find(op string, b *bucket.Budget, key string) (*bucket.Bucket, error) {
 	if bk := b.Named(key); bk != nil {
 		return bk, nil
@@ -252,7 +256,7 @@ func find(op string, b *bucket.Budget, key string) (*bucket.Bucket, error) {
 	return nil, budget.Refuse(budget.BucketNotFound, op, "budget %s has no bucket %q", b.Name, key)
 }
 
-// verb runs an operator's verb on one bucket and returns the bucket as it is then.
+// verb applies an operator's action to one bucket and returns the bucket afterwards.
 func (s *Service) verb(ctx context.Context, op string, ref bucket.BudgetRef, key string,
 	do func(ctx context.Context, b *bucket.Budget, bk *bucket.Bucket) error) (
 	bucket.BucketView, error) {
@@ -270,14 +274,14 @@ func (s *Service) verb(ctx context.Context, op string, ref bucket.BudgetRef, key
 	}
 	step, cancel := s.bounded(ctx)
 	defer cancel()
-	if err := s.turnFirst(step, b); err != nil {
+	if err := s.rollOverFirst(step, b); err != nil {
 		return none, err
 	}
 	if err := do(step, b, bk); err != nil {
 		return none, err
 	}
 	if b, err = s.Budgets.Reload(step, b.ID); err != nil {
-		return none, written(op, true, err)
+		return none, afterWrite(op, true, err)
 	}
 	if bk, err = find(op, b, bk.Key); err != nil {
 		return none, err
@@ -285,9 +289,9 @@ func (s *Service) verb(ctx context.Context, op string, ref bucket.BudgetRef, key
 	return bucket.BucketView{Bucket: *bk, Remaining: bk.Epoch.Outstanding}, nil
 }
 
-// Offline takes a bucket offline for an operator: its units go back to the total, and it stays
-// offline until Online. A bucket that is offline already is answered as it is. Errors:
-// BudgetNotFound; BucketNotFound; LedgerModeOnly; LastBucket; Unavailable; OutcomeUnknown.
+// Offline takes a bucket offline for an operator. Its units return to the total, and it stays
+// offline until Online. It changes nothing if the bucket is offline. Errors: BudgetNotFound;
+// BucketNotFound; LedgerModeOnly; LastBucket; Unavailable; OutcomeUnknown.
 func (s *Service) Offline(ctx context.Context, ref bucket.BudgetRef, key string) (
 	bucket.BucketView, error) {
 	return s.verb(ctx, "offline", ref, key,
@@ -300,15 +304,15 @@ func (s *Service) Offline(ctx context.Context, ref bucket.BudgetRef, key string)
 		})
 }
 
-// Online brings a bucket online, and spreads what is undistributed over all buckets. A bucket that
-// is online already is answered as it is. Errors: BudgetNotFound; BucketNotFound; LedgerModeOnly;
-// BudgetExpired where no period is open; Unavailable; OutcomeUnknown.
+// Online brings a bucket online and spreads the undistributed units over all buckets. It changes
+// nothing if the bucket is online. Errors: BudgetNotFound; BucketNotFound; LedgerModeOnly;
+// BudgetExpired if no period is open; Unavailable; OutcomeUnknown.
 func (s *Service) Online(ctx context.Context, ref bucket.BudgetRef, key string) (
 	bucket.BucketView, error) {
 	return s.verb(ctx, "online", ref, key,
 		func(ctx context.Context, b *bucket.Budget, bk *bucket.Bucket) error {
 			moved, err := s.Ledger.Supply.Online(ctx, b.ID, bk.ID)
-			s.tell(ctx, moved.Levels)
+			s.setFilters(ctx, moved.Levels)
 			if err == nil {
 				s.Moved("handout", moved.Units)
 				s.Log.Info("bucket brought online", "budget", b.Name, "bucket", bk.Key)
@@ -317,8 +321,8 @@ func (s *Service) Online(ctx context.Context, ref bucket.BudgetRef, key string) 
 		})
 }
 
-// ApplyTo makes a bucket apply for its even share of what is undistributed, at most
-// sharding_quantity. Where nothing may be applied for it changes nothing. Errors: BudgetNotFound;
+// ApplyTo makes a bucket apply for its even share of the undistributed units, at most
+// sharding_quantity. It changes nothing if there is nothing to apply for. Errors: BudgetNotFound;
 // BucketNotFound; LedgerModeOnly; BucketOffline; Unavailable; OutcomeUnknown.
 func (s *Service) ApplyTo(ctx context.Context, ref bucket.BudgetRef, key string) (
 	bucket.BucketView, error) {
@@ -341,21 +345,21 @@ func (s *Service) ApplyTo(ctx context.Context, ref bucket.BudgetRef, key string)
 		})
 }
 
-// applied tells the filter of an application.
+// applied reports an application and sets the bucket's filter.
 func (s *Service) applied(ctx context.Context, level bucket.Level) {
 	if level.Added > 0 {
 		s.Moved("apply", level.Added)
-		s.tell(ctx, []bucket.Level{level})
+		s.setFilters(ctx, []bucket.Level{level})
 	}
 }
 
-// shuffled returns ids in a random order, so that nodes that do the same work meet less.
+// shuffled returns ids in random order, so that nodes that do the same work rarely compete.
 func shuffled(ids []int64) []int64 {
 	rand.Shuffle(len(ids), func(i, j int) { ids[i], ids[j] = ids[j], ids[i] })
 	return ids
 }
 
-// ended reports whether an error is only that the caller's time was over.
+// ended reports whether err is only due to the end of ctx.
 func ended(ctx context.Context, err error) bool {
 	return err != nil && (ctx.Err() != nil || errors.Is(err, context.Canceled))
 }

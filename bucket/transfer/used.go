@@ -2,18 +2,18 @@ package transfer
 
 import "sync"
 
-// maxUsed bounds the budgets that are remembered between two looks; of more, some are looked at
-// later, when they are used again.
+// maxUsed bounds the budgets that are remembered between two passes. The loop misses further ones
+// until they are used again.
 const maxUsed = 10_000
 
-// used is a set of budgets that somebody looks at from time to time. The zero value is empty. Safe
-// for concurrent use.
+// used is the set of budgets that were used since the last pass of a loop. The zero value is empty.
+// It is safe for concurrent use.
 type used struct {
 	mu  sync.RWMutex
 	ids map[int64]struct{}
 }
 
-// note adds a budget. It takes no exclusive lock where the budget is in the set.
+// note adds a budget. It takes no exclusive lock if the budget is in the set.
 func (u *used) note(id int64) {
 	u.mu.RLock()
 	_, known := u.ids[id]

@@ -9,26 +9,26 @@ import (
 	"github.com/budgetd/budgetd/limit"
 )
 
-// foreseen is one request with what is known of its answer.
+// foreseen is a request and the prediction of its answer so far.
 type foreseen struct {
 	request bucket.CheckRequest
 	b       *bucket.Budget
 	touches []limit.Touch
 	answer  bucket.CheckAnswer
-	// err is the answer: a refusal, or why it cannot be said; nil: it would be accepted, as far as
-	// is known.
+	// err is the answer: a refusal, or the reason why no prediction is possible. It is nil as long as
+	// the request would be accepted.
 	err error
-	// cover is I3's sum; nil: it was not read.
+	// cover is I3's sum. It is nil until it was read.
 	cover *bucket.Cover
 }
 
-// result returns the answer. A refusal of the budget goes first, then its limits.
+// result returns the answer.
 func (c *foreseen) result() bucket.CheckAnswer {
 	c.answer.Err = c.err
 	return c.answer
 }
 
-// foresee judges requests as a deduct would be: by the definitions, by I3's sums, by the limits.
+// foresee evaluates requests as a deduct would: against the definitions, I3's sums and the limits.
 func (s *Service) foresee(ctx context.Context, cases []*foreseen) {
 	s.rollOver(ctx, cases)
 	for _, c := range cases {
@@ -47,7 +47,7 @@ func (s *Service) foresee(ctx context.Context, cases []*foreseen) {
 	}
 }
 
-// rollOver rolls over the budgets whose period is over, each once.
+// rollOver rolls over each budget whose period is over, once.
 func (s *Service) rollOver(ctx context.Context, cases []*foreseen) {
 	if s.Rollover == nil {
 		return
@@ -73,7 +73,7 @@ func (s *Service) rollOver(ctx context.Context, cases []*foreseen) {
 	}
 }
 
-// judgeDefinition judges a request by its budget's definition.
+// judgeDefinition evaluates a request against its budget's definition.
 func (c *foreseen) judgeDefinition(now time.Time) {
 	if refusal := c.b.RefusalNow(c.request.Amount, now); refusal != nil {
 		c.err = refusal
@@ -92,9 +92,8 @@ func (c *foreseen) judgeDefinition(now time.Time) {
 	c.touches, _ = set.Touches(c.request.Amount, c.request.Dimensions, c.request.Counts)
 }
 
-// readCovers reads I3's sums of all budgets that are asked for, in one statement. The second look,
-// with exact, is at the sums that the first one found too small: it begins after the first has
-// ended (I3).
+// readCovers reads I3's sums of all the budgets in one statement. With exact it reads again the
+// sums that the first read found too small; this second read begins after the first has ended (I3).
 func (s *Service) readCovers(ctx context.Context, cases []*foreseen, exact bool) {
 	var ids []int64
 	asks := func(c *foreseen) bool {
@@ -130,8 +129,8 @@ func (s *Service) readCovers(ctx context.Context, cases []*foreseen, exact bool)
 	}
 }
 
-// readLimits reads how far the limits of all requests are used, in one statement, and judges by
-// them.
+// readLimits reads how far the limits of all requests are used, in one statement, and evaluates the
+// requests against them.
 func (s *Service) readLimits(ctx context.Context, cases []*foreseen) {
 	var asked []Touched
 	var of []*foreseen
@@ -158,7 +157,7 @@ func (s *Service) readLimits(ctx context.Context, cases []*foreseen) {
 			c.answer.Limits = append(c.answer.Limits, c.touches[j].State(tallies[i][j]))
 		}
 		if c.cover != nil && c.cover.Sum() < c.request.Amount {
-			continue // the budget's refusal goes first
+			continue // the budget's refusal takes precedence
 		}
 		if refused := limit.Exceeded(c.touches, tallies[i]); refused != nil {
 			c.err = c.b.LimitExceeded(refused, now)
@@ -167,7 +166,7 @@ func (s *Service) readLimits(ctx context.Context, cases []*foreseen) {
 	}
 }
 
-// judgeCover judges a request by I3's sum.
+// judgeCover evaluates a request against I3's sum.
 func (c *foreseen) judgeCover(now time.Time) {
 	c.figures()
 	if c.cover != nil && c.cover.Sum() < c.request.Amount {
@@ -175,7 +174,7 @@ func (c *foreseen) judgeCover(now time.Time) {
 	}
 }
 
-// figures sets what the answer says of the budget.
+// figures sets the budget's figures in the answer.
 func (c *foreseen) figures() {
 	c.answer.Unlimited = c.b.Unlimited
 	if c.cover != nil {
@@ -183,7 +182,7 @@ func (c *foreseen) figures() {
 	}
 }
 
-// remaining returns what a budget, and the open period of a daily one, cover.
+// remaining returns what a budget, and the open period of a daily one, still cover.
 func remaining(b *bucket.Budget, cover bucket.Cover) (units int64, ofPeriod *int64) {
 	sum := cover.Sum()
 	if b.Type == budget.Daily {

@@ -12,25 +12,27 @@ import (
 // defaultDeadline bounds one call.
 const defaultDeadline = 5 * time.Second
 
-// Config is what a Service is made of.
+// Config configures a Service.
 type Config struct {
 	Budgets Budgets
 	Lookup  Lookup
 	Limits  Limits
-	// Rollover opens the period that a budget is in; nil: it is judged by the one that it has.
+	// Rollover opens the current period of a budget. If it is nil, requests are evaluated against the
+	// period that is open.
 	Rollover Rollover
-	// Now is SQL's time as this node knows it.
+	// Now returns SQL's time as this node knows it.
 	Now func() time.Time
-	// Observer is told of calls of SQL that failed; nil: nobody is.
+	// Observer receives failed SQL calls. It may be nil.
 	Observer bucket.Calls
 	// Deadline bounds one call; 5 s when 0.
 	Deadline time.Duration
 }
 
-// Service answers checks, dry runs and usage of budgets in ledger mode. Safe for concurrent use.
+// Service answers checks, dry runs and usage of budgets in ledger mode. It is safe for concurrent
+// use.
 type Service struct{ Config }
 
-// New makes a service. It contacts nothing.
+// New returns a service. It does not contact the database.
 func New(c Config) *Service {
 	if c.Deadline <= 0 {
 		c.Deadline = defaultDeadline
@@ -38,13 +40,13 @@ func New(c Config) *Service {
 	return &Service{c}
 }
 
-// Check answers, for each request in order, whether a deduct would be accepted now, and changes
-// nothing but what is due: a period that is over is rolled over. The sums, and the limit counters,
-// of all requests are read by one statement each. Each request is judged for itself: two that fit
-// one by one need not fit together. The answer holds for the instant of the read only.
+// Check predicts, for each request in order, whether a deduct would be accepted now. It changes
+// nothing, except that it rolls over a period that is over. One statement reads the sums of all
+// requests, and one their limit counters. Each request is evaluated alone: two that fit separately
+// may not fit together. The prediction is valid only at the instant of the read.
 //
-// Errors, each in its answer: as Deduct, but for those of request ids; every limit that would be
-// exceeded is named. Never OutcomeUnknown.
+// Each answer contains its own error. The errors are those of Deduct, without those of request ids
+// and without OutcomeUnknown. An answer names every limit that would be exceeded.
 func (s *Service) Check(ctx context.Context, requests []bucket.CheckRequest) []bucket.CheckAnswer {
 	ctx, cancel := context.WithTimeout(ctx, s.Deadline)
 	defer cancel()
@@ -66,11 +68,11 @@ func (s *Service) Check(ctx context.Context, requests []bucket.CheckRequest) []b
 	return answers
 }
 
-// DryRun answers what Deduct would be answered now for the same request, and changes nothing but
-// what is due. An id that is recorded gets in Recorded what a repetition would.
+// DryRun predicts the answer of Deduct for the same request. It changes nothing, except that it
+// rolls over a period that is over. For a recorded id, Recorded has the answer of a repeat.
 //
-// Errors: BudgetNotFound, Unavailable. What Deduct would refuse is in the answer's Err, as it would
-// be: RequestConflict and RequestVoid too.
+// Errors: BudgetNotFound, Unavailable. What Deduct would refuse, RequestConflict and RequestVoid
+// included, is in the answer's Err.
 func (s *Service) DryRun(ctx context.Context, r bucket.DeductRequest) (bucket.CheckAnswer, error) {
 	ctx, cancel := context.WithTimeout(ctx, s.Deadline)
 	defer cancel()
@@ -96,7 +98,7 @@ func (s *Service) DryRun(ctx context.Context, r bucket.DeductRequest) (bucket.Ch
 	return c.result(), nil
 }
 
-// faultOfHold returns why a request cannot be a hold.
+// faultOfHold returns why a request cannot be a hold, or nil.
 func faultOfHold(r *bucket.DeductRequest) error {
 	if r.HoldTTL == 0 && r.Group == "" || budget.ValidHoldTTL(r.HoldTTL) {
 		return nil
@@ -105,7 +107,7 @@ func faultOfHold(r *bucket.DeductRequest) error {
 		Field: "hold_ttl", Message: "must be whole milliseconds within its bounds; a group needs it"}}}
 }
 
-// repeated is the answer to an id that has a row.
+// repeated sets the answer for an id that has a row.
 func (s *Service) repeated(ctx context.Context, b *bucket.Budget, r *bucket.DeductRequest,
 	d *ledger.Deduction) (bucket.CheckAnswer, error) {
 	answer := bucket.CheckAnswer{Amount: r.Amount}
@@ -145,9 +147,9 @@ func (s *Service) repeated(ctx context.Context, b *bucket.Budget, r *bucket.Dedu
 	return answer, nil
 }
 
-// Usage adds up the deductions that carry all of the dimensions' values and were counted in a span,
-// as the rows have them now. Errors: BudgetNotFound; Invalid without a dimension; LedgerModeOnly;
-// Unavailable.
+// Usage sums the deductions that carry all of the dimensions' values and were counted in a span,
+// with the rows' current amounts. Errors: BudgetNotFound; Invalid without a dimension;
+// LedgerModeOnly; Unavailable.
 func (s *Service) Usage(ctx context.Context, r bucket.UsageRequest) (bucket.Usage, error) {
 	ctx, cancel := context.WithTimeout(ctx, s.Deadline)
 	defer cancel()
@@ -168,7 +170,7 @@ func (s *Service) Usage(ctx context.Context, r bucket.UsageRequest) (bucket.Usag
 	return got, s.failed(err)
 }
 
-// failed tells the observer of an error of SQL, and returns it.
+// failed reports an SQL error to the observer and returns it.
 func (s *Service) failed(err error) error {
 	if err != nil && s.Observer != nil && budget.CodeOf(err).Kind() == budget.NotDone {
 		s.Observer.Failed("sql", budget.CodeOf(err))

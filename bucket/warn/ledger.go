@@ -1,6 +1,6 @@
-// Package warn watches the thresholds of all budgets and has package alert decide about them. It
-// asks for little: the figures are those that the audit's pass over all books reads anyway, and the
-// minute's samples. Nothing here is on the path of a deduction.
+// Package warn watches the thresholds of all budgets and lets package alert decide about them. It
+// costs little: the figures come from the minute's samples and from the audit's pass over all
+// books, which reads them anyway. Nothing here is on the path of a deduction.
 package warn
 
 import (
@@ -16,15 +16,15 @@ import (
 // Ledger stores thresholds and states. Error of each: Unavailable, and for writes OutcomeUnknown.
 // It is safe for concurrent use.
 type Ledger interface {
-	// Thresholds reads those of the budgets from first to last that have their own.
+	// Thresholds returns the thresholds of the budgets from first to last that have their own.
 	Thresholds(ctx context.Context, first, last int64) (map[int64][]alert.Threshold, error)
-	// SetThresholds replaces those of a budget; nil makes it have the defaults again.
+	// SetThresholds replaces the thresholds of a budget; nil restores the defaults.
 	SetThresholds(ctx context.Context, budgetID int64, tenant, name string,
 		list []alert.Threshold) error
-	// Firing reads the states that fire of the budgets from first to last.
+	// Firing returns the firing states of the budgets from first to last.
 	Firing(ctx context.Context, first, last int64) (map[int64][]alert.State, error)
-	// PeriodSpent reads what is used and held of the open period of budgets; one that has used
-	// nothing may be missing.
+	// PeriodSpent returns what is used and held of the open period of budgets. Budgets that have used
+	// nothing may be omitted.
 	PeriodSpent(ctx context.Context, budgets []int64) (map[int64]PeriodSpent, error)
 	// Settle decides by the states under their locks, and writes transitions and messages in one
 	// transaction. It is idempotent.
@@ -33,11 +33,12 @@ type Ledger interface {
 	Alerts(ctx context.Context, q alert.Query) ([]alert.View, error)
 }
 
-// Samples reads stored samples. Error of each: Unavailable. A budget without samples is missing.
+// Samples reads stored samples. Each method may return Unavailable. Budgets without samples are
+// omitted.
 type Samples interface {
 	// LastSamples returns the newest sample of each budget from first to last.
 	LastSamples(ctx context.Context, first, last int64) (map[int64]bucket.Sample, error)
-	// SamplesAt returns the sample that was valid at an instant, else the first one.
+	// SamplesAt returns the sample that was valid at an instant, or the first one after it.
 	SamplesAt(ctx context.Context, first, last int64, at time.Time) (
 		map[int64]bucket.Sample, error)
 }
@@ -53,7 +54,7 @@ type Counted struct {
 	Touch  limit.Touch
 }
 
-// Budgets finds definitions that are at most a second old: bucket.Budgets.
+// Budgets finds definitions that are at most a second old. bucket.Budgets implements it.
 type Budgets interface {
 	Find(ctx context.Context, ref bucket.BudgetRef) (*bucket.Budget, error)
 }

@@ -54,9 +54,9 @@ func (s *Service) Thresholds(ctx context.Context, ref bucket.BudgetRef) (
 	return list, own, nil
 }
 
-// SetThresholds replaces the thresholds of a budget; nil gives it the defaults again. States of
-// thresholds that are gone are resolved. Errors: BudgetNotFound; Invalid with the faulty fields;
-// LedgerModeOnly for a limit in store mode; Unavailable, OutcomeUnknown. It is idempotent.
+// SetThresholds replaces the thresholds of a budget; nil restores the defaults. States of removed
+// thresholds are resolved. Errors: BudgetNotFound; Invalid with the faulty fields; LedgerModeOnly
+// for a limit in store mode; Unavailable, OutcomeUnknown. It is idempotent.
 func (s *Service) SetThresholds(ctx context.Context, ref bucket.BudgetRef,
 	list []alert.Threshold) error {
 	b, err := s.Budgets.Find(ctx, ref)
@@ -88,8 +88,8 @@ func (s *Service) Alerts(ctx context.Context, q alert.Query) ([]alert.View, erro
 	return s.Ledger.Alerts(ctx, q)
 }
 
-// touchOf returns the value of a limit that a threshold watches; nil if there is no such limit, or
-// it has several dimensions.
+// touchOf returns the value of a limit that a threshold watches. It returns nil if there is no such
+// limit, or if the limit has several dimensions.
 func touchOf(b *bucket.Budget, t alert.Threshold) *limit.Touch {
 	set := b.LimitSet()
 	if set == nil || set.InStores {

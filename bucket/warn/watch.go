@@ -11,16 +11,18 @@ import (
 	"github.com/budgetd/budgetd/series"
 )
 
-// watchEvery is how often a node judges by the books at most, sampleEvery by samples.
+// watchEvery is the shortest interval at which a node evaluates thresholds by the books,
+// sampleEvery by samples.
 const watchEvery, sampleEvery = time.Second, time.Minute
 
-// Watch judges all budgets during the audit's pass over their books. Every node has one; they
-// decide the same, and the first one's transaction stays. Only one goroutine may use it.
+// Watch evaluates the thresholds of all budgets during the audit's pass over their books. Every
+// node has one. They decide the same, and the first node's transaction stays. Only one goroutine
+// may use it.
 type Watch struct {
 	*Service
-	// at is when the pass began: no figure is older.
+	// at is when the pass began. No figure is older.
 	at time.Time
-	// due says that this pass judges, sampled that it also judges by samples.
+	// due says that this pass evaluates thresholds, sampled that it also does so by samples.
 	due, sampled bool
 	judged       time.Time
 	looked       time.Time
@@ -43,8 +45,8 @@ func (w *Watch) End() {
 	}
 }
 
-// Page judges budgets that were just read, in id order. Errors: Unavailable, OutcomeUnknown; the
-// next pass judges again.
+// Page evaluates the thresholds of budgets that were just read, in id order. Errors: Unavailable,
+// OutcomeUnknown; the next pass tries again.
 func (w *Watch) Page(ctx context.Context, books []bucket.Book) error {
 	if !w.due || len(books) == 0 {
 		return nil
@@ -76,12 +78,12 @@ func (w *Watch) Page(ctx context.Context, books []bucket.Book) error {
 	}
 	done, err := w.Ledger.Settle(ctx, changed)
 	if err == nil {
-		w.tell(ctx, changed, done)
+		w.logTransitions(ctx, changed, done)
 	}
 	return err
 }
 
-// subjects are the budgets that have thresholds or alerts, with the figures of their books.
+// subjects returns the budgets that have thresholds or alerts, with the figures of their books.
 func (w *Watch) subjects(books []bucket.Book, own map[int64][]alert.Threshold,
 	firing map[int64][]alert.State) []alert.Subject {
 	out := make([]alert.Subject, 0, len(books))
@@ -100,7 +102,7 @@ func (w *Watch) subjects(books []bucket.Book, own map[int64][]alert.Threshold,
 	return out
 }
 
-// figures are those of a book alone.
+// figures returns the figures of a book alone.
 func (w *Watch) figures(b *bucket.Book) alert.Figures {
 	f := &b.Figures
 	out := alert.Figures{At: w.at, Quarantined: f.Quarantined, Of: map[string]alert.Units{},
@@ -122,7 +124,7 @@ func (w *Watch) figures(b *bucket.Book) alert.Figures {
 	return out
 }
 
-// complete reads what the books do not have, for the budgets whose thresholds need it.
+// complete reads figures that the books do not have, for the budgets whose thresholds need them.
 func (w *Watch) complete(ctx context.Context, books []bucket.Book, list []alert.Subject) error {
 	if err := w.completePeriods(ctx, books, list); err != nil {
 		return err
@@ -150,7 +152,7 @@ func (w *Watch) complete(ctx context.Context, books []bucket.Book, list []alert.
 		}
 		total, earlier := f.Of[string(alert.Total)], past[s.Budget]
 		if earlier.Budget == 0 || total.Left <= 0 {
-			continue // no rate without a past, and none is needed once nothing is left
+			continue // there is no rate without a past, and none is needed once nothing is left
 		}
 		p := series.Project([]series.Point{earlier.Point}, series.Point{At: w.at,
 			Figures: series.Figures{Used: total.Spent, Remaining: total.Left}}, time.Time{})
@@ -198,7 +200,7 @@ func (w *Watch) completePeriods(ctx context.Context, books []bucket.Book,
 	return nil
 }
 
-// completeLimits sets how far the limits are used that are watched.
+// completeLimits sets how far the watched limits are used.
 func (w *Watch) completeLimits(ctx context.Context, list []alert.Subject) error {
 	var asked []Counted
 	var into []func(alert.Units)
@@ -217,7 +219,7 @@ func (w *Watch) completeLimits(ctx context.Context, list []alert.Subject) error 
 			}
 			touch := touchOf(b, t)
 			if touch == nil {
-				continue // the limit is gone: its threshold keeps its state
+				continue // the limit was removed: its threshold keeps its state
 			}
 			asked = append(asked, Counted{s.Budget, *touch})
 			into = append(into, func(u alert.Units) { s.Figures.Of[t.Units()] = u })
@@ -247,8 +249,8 @@ func watches(s *alert.Subject, of alert.Of) bool {
 	return false
 }
 
-// tell logs transitions that have a message.
-func (w *Watch) tell(ctx context.Context, subjects []alert.Subject,
+// logTransitions logs transitions that have a message.
+func (w *Watch) logTransitions(ctx context.Context, subjects []alert.Subject,
 	done map[int64][]alert.Transition) {
 	for i := range subjects {
 		s := &subjects[i]
@@ -271,7 +273,7 @@ func (w *Watch) tell(ctx context.Context, subjects []alert.Subject,
 // pruneStep and pruneSteps bound what Prune deletes in a run.
 const pruneStep, pruneSteps = 500, 20
 
-// Pruner deletes what is old.
+// Pruner deletes old alerts and messages.
 type Pruner interface {
 	Prune(ctx context.Context, before time.Time, limit int) (int, error)
 }
