@@ -7,8 +7,8 @@ import (
 	"github.com/budgetd/budgetd/budget"
 )
 
-// Deduct implements bucket.Counter. Deductions of one bucket that carry different epochs or terms
-// go into different runs of the script, so that each run has one opinion of a bucket.
+// Deduct implements bucket.Counter. Deductions of one bucket with different epochs or terms go into
+// different runs of the script, because a run has one epoch and one Terms per bucket.
 func (s *Store) Deduct(
 	ctx context.Context,
 	m bucket.Memory,
@@ -26,10 +26,10 @@ func (s *Store) Deduct(
 		rest[i] = i
 	}
 	for begun := false; len(rest) > 0; begun = true {
-		b := newFlight(m, deductions)
-		rest = b.board(rest)
+		r := newScriptRun(m, deductions)
+		rest = r.fill(rest)
 		answer, err := s.sliced(op, m, k, func(slice int64) (any, error) {
-			return s.call(ctx, op, m, deduct, b.keys(k, slice), []byte(b.argument(slice)))
+			return s.call(ctx, op, m, deduct, r.keys(k, slice), []byte(r.argument(slice)))
 		})
 		switch {
 		case err != nil && begun && !budget.Is(err, budget.OutcomeUnknown):
@@ -39,7 +39,7 @@ func (s *Store) Deduct(
 				Err:     err,
 				Message: "a part of the call was done",
 			}
-		case err == nil && !b.read(answer, &out):
+		case err == nil && !r.read(answer, &out):
 			err = strange(op, m.Lane, answer)
 		}
 		if err != nil {
@@ -49,36 +49,37 @@ func (s *Store) Deduct(
 	return out, nil
 }
 
-// flight is the deductions of one run of the script.
-type flight struct {
-	memory bucket.Memory
-	all    []bucket.StoreDeduction
-	slots  map[int64]int // bucket -> place
-	seats  []seat
-	terms  []*bucket.Terms
-	tags   [][]uint32
-	pages  []*page
-	byPage [pages]*page
-	places int
+// scriptRun holds the deductions of one run of the script.
+type scriptRun struct {
+	memory  bucket.Memory
+	all     []bucket.StoreDeduction
+	index   map[int64]int // of buckets, by id
+	buckets []runBucket
+	terms   []*bucket.Terms
+	tags    [][]uint32
+	pages   []*page
+	byPage  [pages]*page
+	size    int // deductions in the run
 }
 
-// seat is a bucket of a run.
-type seat struct {
+// runBucket is a bucket of a run. terms is an index of scriptRun.terms.
+type runBucket struct {
 	bucket, epoch int64
 	terms         int
 }
 
-// page is the deductions of a run whose records are in one page.
+// page holds the deductions of a run whose records are in one page.
 type page struct {
-	number int
-	ops    []int // places in the call
-	seats  []int // of each
-	values []int // place of each one's value from 1; 0: none
-	names  map[valueName]int
-	// terms and first are those of each value; list is in the order of places.
-	list []valueName
-	seat []int
-	own  bool
+	number   int
+	ops      []int // indexes of scriptRun.all
+	bucketOf []int // of each deduction, an index of scriptRun.buckets
+	values   []int // of each deduction, its value's index in list plus 1, or 0
+	names    map[valueName]int
+	// list has the values that limits count, names their indexes plus 1, and valueBucket their
+	// buckets. own says that a deduction has counts or bounds of its own.
+	list        []valueName
+	valueBucket []int
+	own         bool
 }
 
 // valueName names a counter.
@@ -87,36 +88,36 @@ type valueName struct {
 	value  string
 }
 
-func newFlight(m bucket.Memory, all []bucket.StoreDeduction) *flight {
-	return &flight{memory: m, all: all, slots: make(map[int64]int)}
+func newScriptRun(m bucket.Memory, all []bucket.StoreDeduction) *scriptRun {
+	return &scriptRun{memory: m, all: all, index: make(map[int64]int)}
 }
 
-// board takes deductions into the run and returns those that have to wait for the next one.
-func (f *flight) board(waiting []int) (rest []int) {
+// fill adds waiting deductions to the run and returns those that must wait for the next one.
+func (r *scriptRun) fill(waiting []int) (rest []int) {
 	for n, i := range waiting {
-		if f.places == mostTogether {
+		if r.size == mostTogether {
 			return append(rest, waiting[n:]...)
 		}
-		d := &f.all[i]
-		at, known := f.slots[d.Bucket]
+		d := &r.all[i]
+		at, known := r.index[d.Bucket]
 		if !known {
-			at = len(f.seats)
-			f.slots[d.Bucket] = at
-			f.seats = append(f.seats, seat{d.Bucket, d.Epoch, f.term(d.Terms)})
-		} else if x := f.seats[at]; x.epoch != d.Epoch || f.terms[x.terms] != d.Terms {
+			at = len(r.buckets)
+			r.index[d.Bucket] = at
+			r.buckets = append(r.buckets, runBucket{d.Bucket, d.Epoch, r.term(d.Terms)})
+		} else if x := r.buckets[at]; x.epoch != d.Epoch || r.terms[x.terms] != d.Terms {
 			rest = append(rest, i)
 			continue
 		}
-		f.add(i, at)
+		r.add(i, at)
 	}
 	return rest
 }
 
-// term returns the place of terms.
-func (f *flight) term(t *bucket.Terms) int {
-	// A budget's buckets follow each other, mostly.
-	for i := len(f.terms) - 1; i >= 0 && i >= len(f.terms)-8; i-- {
-		if f.terms[i] == t {
+// term returns the index of terms, and adds them if necessary.
+func (r *scriptRun) term(t *bucket.Terms) int {
+	// The buckets of a budget are mostly consecutive.
+	for i := len(r.terms) - 1; i >= 0 && i >= len(r.terms)-8; i-- {
+		if r.terms[i] == t {
 			return i
 		}
 	}
@@ -124,44 +125,44 @@ func (f *flight) term(t *bucket.Terms) int {
 	for l := range t.Limits {
 		tags[l] = tagOf(&t.Limits[l])
 	}
-	f.terms, f.tags = append(f.terms, t), append(f.tags, tags)
-	return len(f.terms) - 1
+	r.terms, r.tags = append(r.terms, t), append(r.tags, tags)
+	return len(r.terms) - 1
 }
 
-// newPage makes an empty page with room for as many deductions.
+// newPage returns an empty page with room for a number of deductions.
 func newPage(number, room int) *page {
 	places := make([]int, 3*room)
-	return &page{number: number, ops: places[:0:room], seats: places[room : room : 2*room],
+	return &page{number: number, ops: places[:0:room], bucketOf: places[room : room : 2*room],
 		values: places[2*room : 2*room], names: make(map[valueName]int, room)}
 }
 
 // add puts a deduction on its page.
-func (f *flight) add(i, at int) {
-	d := &f.all[i]
+func (r *scriptRun) add(i, at int) {
+	d := &r.all[i]
 	number := pageOf(d.Bucket)
-	p := f.byPage[number]
+	p := r.byPage[number]
 	if p == nil {
-		p = newPage(number, min(len(f.all), mostTogether)/(1+len(f.pages)))
-		f.byPage[number], f.pages = p, append(f.pages, p)
+		p = newPage(number, min(len(r.all), mostTogether)/(1+len(r.pages)))
+		r.byPage[number], r.pages = p, append(r.pages, p)
 	}
 	value := 0
 	if d.Value != "" && len(d.Terms.Limits) > 0 {
 		name := valueName{d.Bucket, d.Value}
 		value = p.names[name]
 		if value == 0 {
-			p.list, p.seat = append(p.list, name), append(p.seat, at)
+			p.list, p.valueBucket = append(p.list, name), append(p.valueBucket, at)
 			value = len(p.list)
 			p.names[name] = value
 		}
 		p.own = p.own || d.Counts != nil || d.Max != nil
 	}
-	p.ops, p.seats, p.values = append(p.ops, i), append(p.seats, at), append(p.values, value)
-	f.places++
+	p.ops, p.bucketOf, p.values = append(p.ops, i), append(p.bucketOf, at), append(p.values, value)
+	r.size++
 }
 
 // keys returns the script's keys.
-func (f *flight) keys(k *keyset, slice int64) []string {
-	keys := make([]string, 0, 7+3*len(f.pages))
+func (r *scriptRun) keys(k *keyset, slice int64) []string {
+	keys := make([]string, 0, 7+3*len(r.pages))
 	keys = append(
 		keys,
 		k.marker,
@@ -172,7 +173,7 @@ func (f *flight) keys(k *keyset, slice int64) []string {
 		k.limits,
 		k.changed,
 	)
-	for _, p := range f.pages {
+	for _, p := range r.pages {
 		keys = append(
 			keys,
 			k.records(slice, p.number),
@@ -183,22 +184,22 @@ func (f *flight) keys(k *keyset, slice int64) []string {
 	return keys
 }
 
-// argument returns the script's MessagePack argument: see lua/deduct.lua.
-func (f *flight) argument(slice int64) packer {
-	a := make(packer, 0, 256+192*f.places).array(6).decimal(slice).array(len(f.seats))
-	for i := range f.seats {
-		a = a.decimal(f.seats[i].bucket)
+// argument returns the script's MessagePack argument; see lua/deduct.lua.
+func (r *scriptRun) argument(slice int64) packer {
+	a := make(packer, 0, 256+192*r.size).array(6).decimal(slice).array(len(r.buckets))
+	for i := range r.buckets {
+		a = a.decimal(r.buckets[i].bucket)
 	}
-	a = a.array(len(f.seats))
-	for i := range f.seats {
-		a = a.decimal(f.seats[i].epoch)
+	a = a.array(len(r.buckets))
+	for i := range r.buckets {
+		a = a.decimal(r.buckets[i].epoch)
 	}
-	a = a.array(len(f.seats))
-	for i := range f.seats {
-		a = a.number(int64(f.seats[i].terms) + 1)
+	a = a.array(len(r.buckets))
+	for i := range r.buckets {
+		a = a.number(int64(r.buckets[i].terms) + 1)
 	}
-	a = a.array(len(f.terms))
-	for i, t := range f.terms {
+	a = a.array(len(r.terms))
+	for i, t := range r.terms {
 		a = a.array(4 + 8*len(t.Limits)).
 			number(t.EndMS).
 			number(t.LimitsVersion).
@@ -206,14 +207,14 @@ func (f *flight) argument(slice int64) packer {
 		a = a.number(slides(t))
 		for l := range t.Limits {
 			x := &t.Limits[l]
-			a = a.number(int64(f.tags[i][l])).number(kindOf(x.Kind)).number(x.FromMS).number(x.ToMS)
+			a = a.number(int64(r.tags[i][l])).number(kindOf(x.Kind)).number(x.FromMS).number(x.ToMS)
 			a = a.number(x.LengthMS).number(x.SlotMS).number(x.Max).number(measureOf(x.Measure))
 		}
 	}
-	a = a.array(len(f.pages))
+	a = a.array(len(r.pages))
 	var record packer
-	for _, p := range f.pages {
-		a, record = f.page(a, p, record)
+	for _, p := range r.pages {
+		a, record = r.page(a, p, record)
 	}
 	return a
 }
@@ -228,34 +229,34 @@ func slides(t *bucket.Terms) int64 {
 	return 0
 }
 
-// page adds a page to the argument. record is scratch.
-func (f *flight) page(a packer, p *page, record packer) (argument, scratch packer) {
+// page appends a page to the argument. record is scratch space.
+func (r *scriptRun) page(a packer, p *page, record packer) (argument, scratch packer) {
 	n := len(p.ops)
 	a = a.array(9).array(n)
 	for _, i := range p.ops {
-		a = a.field(f.all[i].Bucket, f.all[i].ID)
+		a = a.field(r.all[i].Bucket, r.all[i].ID)
 	}
 	a = a.array(n)
 	for j, i := range p.ops {
 		record = appendRecord(
 			record[:0],
-			f.memory.Activation,
-			&f.all[i],
-			f.tags[f.seats[p.seats[j]].terms],
+			r.memory.Activation,
+			&r.all[i],
+			r.tags[r.buckets[p.bucketOf[j]].terms],
 		)
 		a = a.bytes(record)
 	}
 	a = a.array(n)
 	for _, i := range p.ops {
-		a = a.number(f.all[i].Amount)
+		a = a.number(r.all[i].Amount)
 	}
 	a = a.array(n)
-	for _, at := range p.seats {
+	for _, at := range p.bucketOf {
 		a = a.number(int64(at) + 1)
 	}
 	a = a.array(n)
 	for _, i := range p.ops {
-		a = a.number(f.all[i].NotAfterMS)
+		a = a.number(r.all[i].NotAfterMS)
 	}
 	a = a.array(n)
 	for _, value := range p.values {
@@ -266,64 +267,64 @@ func (f *flight) page(a packer, p *page, record packer) (argument, scratch packe
 		a = a.field(name.bucket, name.value)
 	}
 	a = a.array(len(p.list))
-	for _, at := range p.seat {
-		a = a.number(int64(f.seats[at].terms) + 1)
+	for _, at := range p.valueBucket {
+		a = a.number(int64(r.buckets[at].terms) + 1)
 	}
 	if !p.own {
 		return a.number(0), record
 	}
 	a = a.array(n)
 	for _, i := range p.ops {
-		a = a.array(2).numbers(f.all[i].Counts).numbers(f.all[i].Max)
+		a = a.array(2).numbers(r.all[i].Counts).numbers(r.all[i].Max)
 	}
 	return a, record
 }
 
 // read copies the script's answer into the outcomes. It returns false for any other answer.
-func (f *flight) read(answer any, out *bucket.StoreAnswer) bool {
+func (r *scriptRun) read(answer any, out *bucket.StoreAnswer) bool {
 	parts, ok := answer.([]any)
 	if !ok || len(parts) != 4 {
 		return false
 	}
 	now, ok := parts[0].(int64)
 	balances, ok2 := integers(parts[1])
-	odd, ok3 := parts[2].([]any)
+	exceptions, ok3 := parts[2].([]any)
 	raws, ok4 := parts[3].([]any)
-	if !ok || !ok2 || !ok3 || !ok4 || len(balances) != len(f.seats) || len(odd)%3 != 0 ||
-		len(raws) != len(f.pages) {
+	if !ok || !ok2 || !ok3 || !ok4 || len(balances) != len(r.buckets) || len(exceptions)%3 != 0 ||
+		len(raws) != len(r.pages) {
 		return false
 	}
 	out.NowMS = now
 	base := int64(0)
-	for at, p := range f.pages {
+	for n, p := range r.pages {
 		for j, i := range p.ops {
 			o := &out.Outcomes[i]
 			o.Verdict = bucket.Accepted
-			if len(odd) > 0 && odd[0] == base+int64(1+j) {
-				if !oddOne(odd[1], odd[2], o) {
+			if len(exceptions) > 0 && exceptions[0] == base+int64(1+j) {
+				if !readException(exceptions[1], exceptions[2], o) {
 					return false
 				}
-				odd = odd[3:]
+				exceptions = exceptions[3:]
 			}
-			seat := p.seats[j]
+			at := p.bucketOf[j]
 			switch o.Verdict {
 			case bucket.Accepted:
-				balances[seat] -= f.all[i].Amount
-				o.Balance = balances[seat]
+				balances[at] -= r.all[i].Amount
+				o.Balance = balances[at]
 			case bucket.Short, bucket.Limited:
-				o.Balance = balances[seat]
+				o.Balance = balances[at]
 			}
 		}
 		base += int64(len(p.ops))
-		if !f.uses(p, raws[at], now, out) {
+		if !r.uses(p, raws[n], now, out) {
 			return false
 		}
 	}
-	return len(odd) == 0
+	return len(exceptions) == 0
 }
 
-// oddOne reads the outcome of an operation that was not accepted.
-func oddOne(verdict, record any, o *bucket.StoreOutcome) bool {
+// readException reads the outcome of an operation that was not accepted.
+func readException(verdict, record any, o *bucket.StoreOutcome) bool {
 	code, ok := verdict.(int64)
 	if !ok || code < 1 || code > int64(bucket.Voided) {
 		return false
@@ -342,9 +343,9 @@ func oddOne(verdict, record any, o *bucket.StoreOutcome) bool {
 	return true
 }
 
-// uses fills in how far limits are used. What a counter was before the call and the accepted
-// operations tell what it was after each: all of them fall into the windows of one instant.
-func (f *flight) uses(p *page, raws any, now int64, out *bucket.StoreAnswer) bool {
+// uses sets how far limits are used. It computes the state after each accepted operation from the
+// counter before the call, because all operations of a call fall into the same windows.
+func (r *scriptRun) uses(p *page, raws any, now int64, out *bucket.StoreAnswer) bool {
 	list, ok := raws.([]any)
 	if !ok || len(list) != len(p.list) {
 		return false
@@ -356,17 +357,17 @@ func (f *flight) uses(p *page, raws any, now int64, out *bucket.StoreAnswer) boo
 		if !ok && raw != nil {
 			return false
 		}
-		at := f.seats[p.seat[u]].terms
-		states[u], room = lend(room, len(f.tags[at]), len(p.list)-u)
-		usesOf(states[u], f.terms[at], f.tags[at], text, now)
+		at := r.buckets[p.valueBucket[u]].terms
+		states[u], room = carve(room, len(r.tags[at]), len(p.list)-u)
+		usesOf(states[u], r.terms[at], r.tags[at], text, now)
 	}
 	for j, i := range p.ops {
-		d, o := &f.all[i], &out.Outcomes[i]
+		d, o := &r.all[i], &out.Outcomes[i]
 		if p.values[j] == 0 || o.Verdict != bucket.Accepted && o.Verdict != bucket.Limited {
 			continue
 		}
 		state := states[p.values[j]-1]
-		o.Limits, answers = lend(answers, len(state), len(p.ops)-j)
+		o.Limits, answers = carve(answers, len(state), len(p.ops)-j)
 		for l := range state {
 			n := countOf(d, l)
 			exceeded := o.Verdict == bucket.Limited && n > 0 && state[l].Used+n > maxOf(d, l)
@@ -378,14 +379,15 @@ func (f *flight) uses(p *page, raws any, now int64, out *bucket.StoreAnswer) boo
 		}
 		if o.Verdict == bucket.Limited {
 			text, _ := list[p.values[j]-1].(string)
-			o.Slots = slotsOf(state, d.Terms, f.tags[f.seats[p.seat[p.values[j]-1]].terms], text, now)
+			tags := r.tags[r.buckets[p.bucketOf[j]].terms]
+			o.Slots = slotsOf(state, d.Terms, tags, text, now)
 		}
 	}
 	return true
 }
 
-// lend cuts n elements off room, after making room for as many more lists as still come.
-func lend(room []bucket.LimitUse, n, more int) (list, rest []bucket.LimitUse) {
+// carve cuts n elements off room. If room is too small, it first allocates room for more lists.
+func carve(room []bucket.LimitUse, n, more int) (list, rest []bucket.LimitUse) {
 	if len(room) < n {
 		room = make([]bucket.LimitUse, n*more)
 	}

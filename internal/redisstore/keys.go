@@ -5,12 +5,13 @@ import (
 	"sync/atomic"
 )
 
-// pages is the number of hashes over which the records of one slice, and the counters, of a lane
-// are spread. More would undo the bulk reads; fewer would have many millions of fields.
+// pages is the number of hashes that the records of one slice of a lane are spread over, and its
+// counters too. With more pages bulk reads would not pay; with fewer, a page would have many
+// millions of fields.
 const pages = 16
 
 // keyset has the keys of a lane. They all begin with `budgetd:<installation id>:{<tag>}:`, so that
-// one script can touch every key of the lane, even on a Cluster:
+// one script can access every key of the lane, even on a Cluster:
 //
 //	filter                        hash, bucket -> fill and balance, see lua/filter_take.lua
 //	                              (ledger mode)
@@ -23,7 +24,7 @@ const pages = 16
 //	counters:<page>               hash, bucket:value -> windows, see lua/counters.lua
 //
 // The tag is `<instance>/<lane>`, on a Cluster `<instance>/<lane>.<n>`. Installation ids and names
-// of instances are checked, so they cannot contain a brace or a colon.
+// of instances cannot contain a brace or a colon, because they are checked.
 type keyset struct {
 	prefix string
 	filter []string

@@ -5,8 +5,8 @@ import (
 	"strconv"
 )
 
-// packer builds the MessagePack argument of a script: one argument costs a server much less than
-// a list.
+// packer builds the MessagePack argument of a script. One argument costs a server much less than a
+// list.
 type packer []byte
 
 // array begins an array of n elements.

@@ -7,7 +7,8 @@ import (
 	"github.com/budgetd/budgetd/bucket"
 )
 
-// appendRecord adds what a script stores of a deduction, except for the instant: see lua/undo.lua.
+// appendRecord appends what a script stores for a deduction, except for the instant; see
+// lua/undo.lua.
 func appendRecord(p packer, activation int64, d *bucket.StoreDeduction, tags []uint32) packer {
 	p = p.number(d.Amount).number(d.Epoch).number(activation).text(d.Fingerprint).text(d.Nonce)
 	p = p.number(d.Terms.LimitsVersion).text(d.Value)

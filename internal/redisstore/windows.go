@@ -34,7 +34,7 @@ func kindOf(kind budget.WindowKind) int64 {
 	}
 }
 
-// measureOf returns the number of what a limit counts: 1 calls, 2 units.
+// measureOf returns the number of a measure: 1 for calls, 2 for units.
 func measureOf(measure budget.Measure) int64 {
 	if measure == budget.MeasureCount {
 		return 1

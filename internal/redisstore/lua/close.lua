@@ -5,8 +5,8 @@
 --   `moving` if the bucket is to be copied to another lane
 -- Returns six integers per element: verdict, epoch, balance, taken, given back, last grant.
 --
--- It leaves an entry where there was none, so that a late open or grant is refused, and gives the same
--- figures as often as it is asked.
+-- If there is no entry it writes one, so that a late open or grant is refused. Repeating it returns the
+-- same figures.
 local m, wrong = memory(7, 4)
 if not m then return wrong end
 local buckets, epochs, state = unpack(unpackm(ARGV[4]))

@@ -5,8 +5,8 @@
 -- ARGV[4] MessagePack array: slice (decimal text), bucket (decimal text), epoch (decimal text), attempt,
 --   records, counters, late (arrays of field, value, …), since (the first activation whose records could
 --   be rolled back at the source), end (1: the copy is complete)
--- Returns a verdict. Records that could be rolled back at the source belong to this activation from now on;
--- the others answer repeats and cannot be rolled back.
+-- Returns a verdict. Records that could be rolled back at the source get this activation. The others still
+-- answer repeats and cannot be rolled back.
 local m, wrong = memory(6, 4)
 if not m then return wrong end
 local slice, bucket, epoch, attempt, records, counters, late, since, ends = unpack(unpackm(ARGV[4]))

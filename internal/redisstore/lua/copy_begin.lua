@@ -1,11 +1,11 @@
--- copy_begin.lua makes place for the copy of a bucket (bucket.Copies.BeginCopy).
+-- copy_begin.lua removes the fields of a bucket before its copy (bucket.Copies.BeginCopy).
 --
 -- KEYS[1] marker: see shared.lua    KEYS[2] … KEYS[7]: see entries.lua    KEYS[8] a hash to remove the
 -- bucket's fields from: a page of records or of counters, or `late`
 -- ARGV[4] bucket   ARGV[5] its closed epoch   ARGV[6] attempt   ARGV[7] cursor, `0` at first
 -- ARGV[8] how many fields to scan
--- Returns {verdict, next cursor}. Called for each hash until the cursor is 0. A newer attempt replaces an
--- older one, whose parts are refused from then on.
+-- Returns {verdict, next cursor}. The caller repeats it for each hash until the cursor is 0. A newer attempt
+-- replaces an older one, whose parts are refused from then on.
 local m, wrong = memory(8, 8)
 if not m then return wrong end
 local epoch, entries = tonumber(ARGV[5]), load({ARGV[4]})

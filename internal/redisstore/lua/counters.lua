@@ -1,22 +1,23 @@
--- counters.lua: what limits have counted of one value of the routing dimension, in one field with all its
--- windows. It follows shared.lua in deduct.lua.
+-- counters.lua encodes and decodes counters: one hash field has all windows of one value of the routing
+-- dimension. It follows shared.lua in deduct.lua and undo.lua.
 --
--- A field is, little-endian: the instant in ms from which it no longer counts (double; 0: never), then per
--- limit its tag (uint32: of its name and the version that changed what it counts) and two doubles: where
--- its window began (calendar, first_hit; 0 for lifetime) and what is counted in it. A sliding window has
--- -(n + 1) and the sum instead, and n pairs of doubles follow: a slot's first instant and its count.
+-- A field is little-endian. It begins with the instant in ms from which it no longer counts (a double; 0
+-- means never). Then follow, per limit, its tag (uint32: a hash of its name and of the version that changed
+-- what it counts) and two doubles: the start of its window (calendar, first_hit; 0 for lifetime) and its
+-- count. A sliding window has -(n + 1) and the sum instead, and n pairs of doubles follow: a slot's first
+-- instant and its count.
 --
--- Terms are one array: end_ms, limits version, number of limits, 1 if one of them slides, then per limit tag,
--- kind, from_ms, to_ms, length_ms, slot_ms, most, measure: kinds are 1 calendar, 2 lifetime, 3 first_hit,
--- 4 sliding; measure 1 counts calls, 2 counts units. An array per limit would cost a call over many
--- budgets as much as all its reads. Limit l begins after place 8 * l - 4.
+-- Terms are one flat array: end_ms, limits version, number of limits, 1 if one of them is sliding, then per
+-- limit tag, kind, from_ms, to_ms, length_ms, slot_ms, most, measure. Kinds are 1 calendar, 2 lifetime,
+-- 3 first_hit, 4 sliding. Measure 1 counts calls, 2 counts units. Limit l begins after index 8 * l - 4. An
+-- array per limit would cost a call over many budgets as much as all its reads.
 local CALENDAR, LIFETIME, FIRST_HIT, SLIDING = 1, 2, 3, 4
 
--- formats are the formats of fields by the number of limits.
+-- formats caches the struct formats of fields, by the number of limits.
 local formats = {}
 
--- prepare notes in terms how their counters look. x.window_over says that a calendar window is not the
--- present one, x.quick that all fields in which nothing is odd have the same windows: see quick.
+-- prepare adds the layout of the counters to terms. x.window_over says that a calendar window is not the
+-- present one. x.quick says that the function quick can be used.
 local function prepare(x, now)
   local n = x[3]
   local format = formats[n]
@@ -34,7 +35,8 @@ local function prepare(x, now)
   end
 end
 
--- sections reads a field: {tag, began, counted, slots} per limit. nil: it is unreadable.
+-- sections decodes a field to {tag, began, counted, slots} per limit. It returns nil if the field is
+-- unreadable.
 local function sections(v)
   local list, at, size = {}, 9, #v
   while at <= size do
@@ -58,8 +60,8 @@ local function sections(v)
   return list
 end
 
--- written makes a field of sections.
-local function written(expires, list)
+-- encode_sections returns the field of sections.
+local function encode_sections(expires, list)
   local parts = {spack('<d', expires)}
   for j = 1, #list do
     local s = list[j]
@@ -74,7 +76,7 @@ local function written(expires, list)
   return table.concat(parts)
 end
 
--- window returns the window that a limit has now, and what is counted in it.
+-- window returns the start of a limit's current window, and the count in it.
 local function window(x, o, began, counted, now)
   local kind = x[o + 2]
   if kind == CALENDAR then
@@ -85,7 +87,7 @@ local function window(x, o, began, counted, now)
   return began, counted
 end
 
--- sliding returns the slots that count now and their sum.
+-- sliding returns the slots that still count, and their sum.
 local function sliding(x, o, slots, now)
   local from, kept, sum = now - x[o + 5] + 1, {}, 0
   from = from - from % x[o + 6]
@@ -98,8 +100,8 @@ local function sliding(x, o, slots, now)
   return kept, sum
 end
 
--- decode reads a field by terms: {expires, then tag, window, counted per limit}, as of now. A limit that is
--- not in it begins. The second value is set if it is unreadable.
+-- decode decodes a field by terms to {expires, then tag, window, counted per limit}, as of now. The window of
+-- a limit that is not in the field begins now. The second result is true if the field is unreadable.
 local function decode(v, x, now)
   local n = x[3]
   if not v and x.flat then
@@ -144,8 +146,8 @@ local function decode(v, x, now)
   return s
 end
 
--- exceeds says whether a deduction of `a` units does not fit into a limit. own is nil, or {counts, most},
--- each 0 or one number per limit.
+-- exceeds reports whether a deduction of `a` units exceeds a limit. own is nil, or {counts, most}, each 0 or
+-- one number per limit.
 local function exceeds(s, x, a, own)
   local counts, most = own and own[1] ~= 0 and own[1], own and own[2] ~= 0 and own[2]
   for l = 1, x[3] do
@@ -175,7 +177,7 @@ local function count(s, x, a, own)
   end
 end
 
--- encode makes a field of what decode returned.
+-- encode returns the field of what decode returned.
 local function encode(s, x)
   local n, expires = x[3], 0
   for l = 1, n do
@@ -195,11 +197,11 @@ local function encode(s, x)
     local slots = x[8 * l - 2] == SLIDING and s[3 * l] or nil
     list[l] = {s[3 * l - 1], slots and 0 or s[3 * l], s[3 * l + 1], slots}
   end
-  return written(expires, list)
+  return encode_sections(expires, list)
 end
 
--- quick returns a field after a deduction of `a` units, where it is the field of the present windows and
--- no limit is exceeded. nil: decode, exceeds and count have to tell. It is for terms with x.quick.
+-- quick returns a field after a deduction of `a` units, if the field has the present windows and no limit is
+-- exceeded. It returns nil otherwise: then decode, exceeds and count decide. Terms must have x.quick.
 local function quick(v, x, a)
   if not v then
     v = x.blank or encode(decode(nil, x, 0), x)

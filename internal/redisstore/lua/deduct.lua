@@ -5,17 +5,18 @@
 -- then three keys per page: records of the present slice and of the one before, hashes `bucket:id` ->
 -- record; counters, a hash `bucket:value` -> all windows of the value (counters.lua)
 -- ARGV[4] MessagePack array: slice (decimal text), buckets (decimal texts), their epochs (decimal texts),
---   their terms (places in the next), terms (counters.lua), pages
---   a page is {ids (`bucket:id`), records, amounts (units), buckets (places), not after (ms),
---   values (places, 0: none), names of values (`bucket:value`), terms of values (places), own}
+--   their terms (indexes of the next), terms (counters.lua), pages
+--   a page is {ids (`bucket:id`), records, amounts (units), buckets (indexes), not after (ms),
+--   values (indexes, or 0), names of values (`bucket:value`), terms of values (indexes), own}
 --   own is 0, or an array per operation of {counts, most}, each 0 or one number per limit
--- Returns {now_ms, balances before (0 where unreadable), odd, values}: odd has a place (operations are
---   numbered from 1 through all pages), a verdict and a record or 0 for each operation that was not
---   accepted; values has an array per page of what the counters were before the call, nil where they were
---   not there.
+-- Returns {now_ms, balances, exceptions, values}:
+--   balances before the call, 0 if unreadable
+--   exceptions has three elements for each operation that was not accepted: its index (operations are
+--   numbered from 1 through all pages), a verdict, and a record or 0
+--   values has an array per page of the counters before the call, nil if there was none
 --
--- It reads each key once, decides in locals, and writes each key once. A refusal writes nothing (I6). A
--- repeat finds its record (I4). The order of checks is that of bucket.Counter.Deduct.
+-- It reads each key once, decides in local variables, and writes each key once. A refusal writes nothing
+-- (I6). A repeat finds its record (I4). The order of checks is that of bucket.Counter.Deduct.
 local m, wrong = memory(7, 4)
 if not m then return wrong end
 local slice, buckets, epochs, terms_of, terms, pages = unpack(unpackm(ARGV[4]))
@@ -25,7 +26,7 @@ local epoch = call('HMGET', KEYS[3], unpack(buckets))
 local balance = call('HMGET', KEYS[4], unpack(buckets))
 local taken = call('HMGET', KEYS[5], unpack(buckets))
 
--- standing returns the verdict on a bucket whose entry is not the open one that is asked for.
+-- standing returns the verdict on a bucket whose entry is not the requested epoch, or not open.
 local function standing(b)
   local asked = tonumber(epochs[b])
   local is, state = epoch_of(epoch[b] or '0')
@@ -64,7 +65,7 @@ for b = 1, #buckets do
   if not later[b] and x.window_over then later[b] = WINDOW_OVER end
 end
 
-local odd, k, values, base = {}, 0, {}, 0
+local exceptions, k, values, base = {}, 0, {}, 0
 local news, counters, marks = {}, {}, {}
 for p = 1, #pages do
   local ids, records, amounts, of, till, at, names, terms_at, own = unpack(pages[p])
@@ -115,7 +116,7 @@ for p = 1, #pages do
       end
     end
     if why then
-      odd[k + 1], odd[k + 2], odd[k + 3] = base + i, why, record
+      exceptions[k + 1], exceptions[k + 2], exceptions[k + 3] = base + i, why, record
       k = k + 3
     end
   end
@@ -156,4 +157,4 @@ if c > 0 then
   call('HSET', KEYS[5], unpack(sums))
   if cv > 0 then call('HSET', KEYS[6], unpack(changed_versions)) end
 end
-return {now, was, odd, values}
+return {now, was, exceptions, values}

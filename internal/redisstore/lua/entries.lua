@@ -1,13 +1,13 @@
--- entries.lua: the entries of buckets in the lane's hashes, each with one field per bucket. It follows
--- shared.lua in the scripts that open, fill, close and read epochs.
+-- entries.lua loads and saves the entries of buckets, which are spread over the lane's hashes with one field
+-- per bucket. It follows shared.lua in the scripts that open, fund, close and read epochs.
 --
 -- KEYS[2] newest: the newest epoch that was opened or closed here      KEYS[3] epoch: see below
 -- KEYS[4] balance   KEYS[5] taken   KEYS[6] given back   KEYS[7] number of the last grant
--- An epoch is open ("7"), closed ("7 closed"), closed because the bucket moves away ("7 moving"), or a copy
--- that is under way ("7 copying <attempt>") or complete ("7 copied").
+-- An epoch is open ("7"), closed ("7 closed"), closed because the bucket is being moved ("7 moving"), or a
+-- copy that is incomplete ("7 copying <attempt>") or complete ("7 copied").
 
--- load reads the entries of buckets. Of each it returns {newest, epoch, state, balance, taken, given,
--- grant}; epoch is 0 where there is none, and broken is set where one of its numbers is none.
+-- load returns the entries of buckets by id: {newest, epoch, state, balance, taken, given, grant}. epoch is 0
+-- if there is no entry. broken is set if one of the values is not a number.
 local function load(buckets)
   local columns = {}
   for k = 2, 7 do columns[k] = call('HMGET', KEYS[k], unpack(buckets)) end
@@ -31,7 +31,7 @@ local function load(buckets)
   return entries
 end
 
--- begin makes an entry one of an epoch with nothing in it.
+-- begin sets an entry to an epoch without units.
 local function begin(e, epoch, state)
   e.epoch, e.state, e.newest, e.broken, e.dirty = epoch, state, epoch, false, true
   e.balance, e.taken, e.given, e.grant = 0, 0, 0, 0
@@ -54,14 +54,13 @@ local function save(entries)
   end
 end
 
--- absent returns the verdict on an epoch whose entry is not there: LOST if it was here and SQL has it as
--- open, CLOSED if a later one is known.
+-- absent returns the verdict on an epoch without an entry: CLOSED if a later epoch is known, LOST otherwise.
 local function absent(e, epoch)
   if e.newest > epoch then return CLOSED end
   return LOST
 end
 
--- figures appends what Entry has to an answer.
+-- figures appends the fields of bucket.Entry to an answer.
 local function figures(answer, verdict, e)
   local n = #answer
   if verdict == LOST or verdict == BROKEN or verdict == NOT_FOUND then

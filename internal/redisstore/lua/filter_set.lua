@@ -5,9 +5,9 @@
 --   buckets (decimal texts), fills (integers, 0 … 2^52), outstanding (units), added (units)
 -- Returns the number of buckets that changed.
 --
--- A content of fill - 1 gets `added` more; a content that is missing, unreadable or of a smaller fill
--- becomes {fill, outstanding}; any other stays. So repeating a set, or sending it late, changes nothing.
--- It keeps I9: a set that is lost costs one stale take.
+-- It adds `added` to a content of fill - 1. It replaces a content that is missing, unreadable or of a smaller
+-- fill by {fill, outstanding}. Any other content stays. So a repeated or late set changes nothing. It keeps
+-- I9: a lost set costs one stale take.
 if #KEYS ~= 1 or #ARGV ~= 1 then return redis.error_reply('ARGUMENTS of filter_set') end
 local call, sunpack, spack = redis.call, struct.unpack, struct.pack
 local MAX, MAX_FILL, FAR = 9007199254740991, 4503599627370496, 4294967296

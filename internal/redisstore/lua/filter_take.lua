@@ -1,15 +1,16 @@
 -- filter_take.lua takes amounts from the filter of ledger mode (bucket.Filter.Take).
 --
--- KEYS[1] hash: bucket -> fill and balance (minor units), two little-endian doubles. As texts in two hashes
--- they cost twice as much; a bit field indexed by bucket would be as large as the largest number.
+-- KEYS[1] hash: bucket -> fill and balance (minor units), two little-endian doubles. Texts in two hashes
+-- would cost twice as much, and a bit field indexed by bucket would be as long as the largest id.
 -- ARGV[1] MessagePack array of five arrays:
---   buckets (decimal texts), fills (integers, 0 … 2^52), back (units that were taken and not committed),
+--   buckets (decimal texts), fills (integers, 0 … 2^52), back (units taken earlier and not committed),
 --   counts (how many amounts belong to each bucket), amounts (units, 1 … 2^53-1, bucket by bucket)
--- Returns integers: fill and balance of each bucket (fill -1: stale, nothing was done), then the places
+-- Returns integers: fill and balance of each bucket (fill -1 means stale: nothing was done), then the indexes
 -- (from 1) of the amounts that did not fit.
 --
--- Atomic because it is one script: two takes never give the same unit of one content. Not idempotent: a
--- lost reply leaks what was taken until the next fill. It keeps I9: nothing depends on what it answers.
+-- It is atomic because it is one script: two takes never get the same unit of one content. It is not
+-- idempotent: after a lost reply the taken units are missing until the next fill. It keeps I9: no outcome
+-- depends on its answer.
 if #KEYS ~= 1 or #ARGV ~= 1 then return redis.error_reply('ARGUMENTS of filter_take') end
 local call, sunpack, spack = redis.call, struct.unpack, struct.pack
 local MAX, MAX_FILL, FAR = 9007199254740991, 4503599627370496, 4294967296

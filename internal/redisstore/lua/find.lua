@@ -3,9 +3,9 @@
 -- KEYS[1] marker: see shared.lua    KEYS[2] epoch: see entries.lua
 -- then two keys per page: records of the present slice and of the one before
 -- ARGV[4] MessagePack array: slice (decimal text), record window (ms), buckets (decimal texts), pages; a
---   page is {fields `bucket:id`, buckets (places)}
--- Returns {young, answers}: young is 1 if this memory is younger than the record window; per element in
---   the order of the pages verdict and record or 0.
+--   page is {fields `bucket:id`, buckets (indexes)}
+-- Returns {young, answers}: young is 1 if this memory is younger than the record window. answers has
+--   verdict and record (or 0) of each element, in the order of the pages.
 local m, wrong = memory(2, 4)
 if not m then return wrong end
 local slice, record_window, buckets, pages = unpack(unpackm(ARGV[4]))

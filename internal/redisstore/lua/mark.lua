@@ -2,8 +2,9 @@
 --
 -- KEYS[1] the marker, a hash: see shared.lua
 -- ARGV[1] installation id   ARGV[2] activation, 1 … 2^53-1   ARGV[3] replication id   ARGV[4] since
--- Returns 1. Written over a smaller marker or none; the same again changes nothing. OTHERMEMORY: a larger
--- marker is there, the replication id is another, or `since` is below the activation and no marker is.
+-- Returns 1. It writes the marker unless there is a larger one; repeating it changes nothing. It returns
+-- OTHERMEMORY if there is a larger marker, if the replication id differs, or if `since` is below the
+-- activation and there is no marker with that `since` or less.
 if #KEYS ~= 1 or #ARGV ~= 4 then return redis.error_reply('ARGUMENTS of mark') end
 local call, tonumber = redis.call, tonumber
 local other = redis.error_reply('OTHERMEMORY another marker or replication id is there')
@@ -21,6 +22,6 @@ local t = call('TIME')
 local now = t[1] * 1000 + math.floor(t[2] / 1000)
 call('HSET', KEYS[1], 'installation', ARGV[1], 'activation', ARGV[2])
 if since == activation then call('HSET', KEYS[1], 'since', ARGV[4], 'since_ms', now) end
--- A slice is at least a second long, so a number of seconds is above that of any slice there was.
+-- A slice is at least a second long, so the time in seconds is above the number of any earlier slice.
 if not known then call('HSET', KEYS[1], 'slice', t[1], 'slice_ms', now) end
 return 1

@@ -1,7 +1,7 @@
 -- marker.lua reads the marker of a lane (bucket.Memories.Marker). It changes nothing.
 --
 -- KEYS[1] marker, a hash: see shared.lua
--- Returns installation, activation, since, since_ms: texts, '' where there is none.
+-- Returns installation, activation, since, since_ms: texts, '' if missing.
 if #KEYS ~= 1 or #ARGV ~= 0 then return redis.error_reply('ARGUMENTS of marker') end
 local m = redis.pcall('HMGET', KEYS[1], 'installation', 'activation', 'since', 'since_ms')
 if m.err then return {'', '', '', ''} end

@@ -2,10 +2,10 @@
 --
 -- KEYS: see shared.lua and entries.lua
 -- ARGV[4] MessagePack array of three arrays: buckets (decimal texts), epochs, copies (the closed epoch
---   whose copy must be complete here; 0: none)
+--   whose copy must be complete here, or 0)
 -- Returns six integers per element: verdict, epoch, balance, taken, given back, last grant.
 --
--- Repeating it, also late, changes nothing: an epoch that was closed or lost does not open again.
+-- Repeating it, even late, changes nothing: an epoch that was closed or lost does not open again.
 local m, wrong = memory(7, 4)
 if not m then return wrong end
 local buckets, epochs, copies = unpack(unpackm(ARGV[4]))

@@ -1,9 +1,9 @@
--- settle.lua takes buckets off the set of changes whose sums SQL has (bucket.Changes.Settle).
+-- settle.lua removes buckets from the set of changes if SQL has their sums (bucket.Changes.Settle).
 --
 -- KEYS: see changed.lua
 -- ARGV[4] MessagePack array of six arrays: buckets (decimal texts), epochs, taken, given back; then names
 --   in `late` and late sums
--- Returns how many it took off. A bucket that has changed since it was read stays.
+-- Returns how many it removed. A bucket that has changed since it was read stays.
 local m, wrong = memory(9, 4)
 if not m then return wrong end
 local buckets, epochs, taken, given, names, units = unpack(unpackm(ARGV[4]))

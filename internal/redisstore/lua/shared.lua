@@ -1,12 +1,12 @@
--- shared.lua: what the scripts of store mode have in common. It is put in front of each of them.
+-- shared.lua is the common beginning of all scripts of store mode.
 --
 -- Every script begins with KEYS[1], the lane's marker, a hash: installation, activation, since (the first
 -- activation since which this memory was kept without a gap), since_ms, slice (number of the present time
 -- slice of the records), slice_ms (when it began). ARGV[1] is the installation id, ARGV[2] the activation
--- and ARGV[3] the replication id that the caller verified; where one differs, nothing is done.
+-- and ARGV[3] the replication id, as the caller verified them. If one of them differs, nothing is done.
 --
--- Scripts read all keys before they write one, so that a key of another type fails a call that has done
--- nothing. The first write is the one to the set of changes: it is harmless alone.
+-- Scripts read all keys before they write any, so that a key of another type fails the call before it has
+-- changed anything. The first write is to the set of changes, which is harmless on its own.
 local call, unpackm, packm = redis.call, cmsgpack.unpack, cmsgpack.pack
 local sunpack, spack = struct.unpack, struct.pack
 local find, match, sub, rep, floor = string.find, string.match, string.sub, string.rep, math.floor
@@ -18,7 +18,7 @@ local ACCEPTED, KNOWN, SHORT, OVER, OUTDATED, LIMITED = 1, 2, 3, 5, 6, 7
 local LOST, BROKEN, CLOSED, MOVING, TOO_OLD, WINDOW_OVER = 32, 33, 34, 35, 36, 37
 local NOT_FOUND, UNCLEAR, TOO_MUCH, TOO_MANY, GAP, VOIDED = 38, 39, 40, 41, 42, 43
 
--- number returns the number that a text of digits stands for, nil if it is above 2^53 - 1 or no number.
+-- number parses a text of digits. It returns nil for any other text and for a number above 2^53 - 1.
 local function number(text)
   if not text or #text > 16 or find(text, '^%d+$') == nil then return nil end
   local n = tonumber(text)
@@ -26,14 +26,15 @@ local function number(text)
   return nil
 end
 
--- epoch_of parses the text of an epoch (entries.lua): its number and its state, nil for any other.
+-- epoch_of parses the text of an epoch (entries.lua) to its number and its state. It returns nil for any
+-- other text.
 local function epoch_of(text)
   local epoch, state = match(text, '^(%d+)$'), ''
   if not epoch then epoch, state = match(text, '^(%d+) (%l.*)$') end
   return number(epoch), state
 end
 
--- memory returns the marker {slice, since, since_ms}, or nil and the reply to give.
+-- memory returns the marker {slice, since, since_ms}, or nil and an error reply.
 local function memory(keys, args)
   if #KEYS < keys or #ARGV ~= args then
     return nil, redis.error_reply('ARGUMENTS are not what the script expects')
@@ -46,7 +47,7 @@ local function memory(keys, args)
   return {slice = m[3], since = tonumber(m[4]), since_ms = tonumber(m[5])}
 end
 
--- other_slice is the reply to a caller that brought the keys of another slice of the records.
+-- other_slice returns the reply to a caller that passed the keys of another slice of the records.
 local function other_slice(m)
   return redis.error_reply('TOLD ' .. m.slice)
 end

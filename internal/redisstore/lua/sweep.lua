@@ -1,11 +1,11 @@
 -- sweep.lua removes counters whose windows have ended, and late sums that are settled and final
--- (bucket.Changes.Sweep). It takes a part of a hash at a time.
+-- (bucket.Changes.Sweep). A call scans a part of one hash.
 --
 -- KEYS[1] marker: see shared.lua    KEYS[2] a page of counters, or `late`    KEYS[3] set of changes
--- ARGV[4] `counters` or `late`   ARGV[5] cursor, `0` at first   ARGV[6] about how many fields to look at
+-- ARGV[4] `counters` or `late`   ARGV[5] cursor, `0` at first   ARGV[6] about how many fields to scan
 -- Returns {next cursor, how many it removed}.
 --
--- A late sum is final two slices after it last grew: the records that could raise it are gone by then. A
+-- A late sum is final two slices after it last grew, because the records that could raise it are gone then. A
 -- counter is kept for a minute after its end, for clocks that step back.
 local m, wrong = memory(3, 6)
 if not m then return wrong end

@@ -2,8 +2,8 @@
 --
 -- KEYS[1] marker: see shared.lua    KEYS[2] … the pages of the slice before ARGV[4], hashes
 -- ARGV[4] the present slice, as the caller knows it   ARGV[5] length of a slice, ms
--- Returns the present slice (text). Advancing removes the pages of the slice before, so scripts always see
--- the records of one to two lengths. A slice that began in the future begins now.
+-- Returns the present slice (text). Advancing removes the pages of the slice before, so that scripts always
+-- see the records of one to two lengths. A slice that began in the future restarts now.
 local m, wrong = memory(2, 5)
 if not m then return wrong end
 if m.slice ~= ARGV[4] then return m.slice end

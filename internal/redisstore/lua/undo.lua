@@ -1,4 +1,4 @@
--- undo.lua gives back units of recorded deductions (bucket.Counter.Rollback and Cancel).
+-- undo.lua returns units of recorded deductions (bucket.Counter.Rollback and Cancel).
 --
 -- KEYS[1] marker: see shared.lua    KEYS[2] … KEYS[7]: see entries.lua    KEYS[8] late, a hash:
 -- `bucket:epoch` -> `units slice`    KEYS[9] set of changes, of `bucket` and `bucket:epoch`
@@ -6,15 +6,15 @@
 -- ARGV[4] MessagePack array: slice (decimal text), record window (ms), buckets (decimal texts), terms,
 --   elements
 --   terms is an array per budget of limits {tag, kind, changed, length_ms, slot_ms, measure}
---   an element is {page (from 1), field `bucket:id`, bucket (place), terms (place, 0: none), kind (1
---   rollback, 2 cancel), rollback id, amount (units, 0: all that is left)}
--- Returns {now_ms, answers}: per element verdict, record or 0, what the rollback id gave back, 1 if it went
---   to the late sum, 1 if this memory is younger than the record window.
+--   an element is {page (from 1), field `bucket:id`, bucket (index), terms (index, or 0), kind (1
+--   rollback, 2 cancel), rollback id, amount (units, or 0 for all that is left)}
+-- Returns {now_ms, answers}. answers has, per element, verdict, record or 0, what the rollback id returned, 1
+--   if that went to the late sum, and 1 if this memory is younger than the record window.
 --
--- A record is {amount, epoch, activation, fingerprint, nonce, limits version, value, own counts (0, or tag,
--- count, …), when (ms)} as MessagePack values in a row, and after the first rollback {rolled back,
--- {rollback id, units, …}} more; amount 0: the id was cancelled. The record decides and is changed with the
--- balance in one script, so a rollback id gives its units once (I5).
+-- A record is a sequence of MessagePack values: amount (0 if the id was cancelled), epoch, activation,
+-- fingerprint, nonce, limits version, value, own counts (0, or tag, count, …), when (ms). After the first
+-- rollback two more follow: units rolled back, and {rollback id, units, …}. The record decides, and one
+-- script changes it together with the balance, so that a rollback id returns its units once (I5).
 local m, wrong = memory(9, 4)
 if not m then return wrong end
 local slice, record_window, buckets, terms, elements = unpack(unpackm(ARGV[4]))
@@ -26,7 +26,7 @@ local young = now - m.since_ms < record_window
 local entries, answer = load(buckets), {}
 local records, counters, lates, dirty, changes = {}, {}, {}, {}, {}
 
--- record_of returns the record of a field of a page: {key, field, values}; values is nil where there is none.
+-- record_of returns the record of a field of a page: {key, field, values}. values is nil if there is none.
 local function record_of(page, field)
   local r = records[field]
   if not r then
@@ -48,13 +48,13 @@ local function record_of(page, field)
   return r
 end
 
--- text_of returns a record as it is stored.
+-- text_of encodes a record.
 local function text_of(values)
   return packm(unpack(values))
 end
 
--- kept returns what a deduction still counts for in a limit: a call as long as a unit is left, units in
--- proportion, rounded up.
+-- kept returns what a deduction still counts in a limit: a call as long as a unit is left, and units in
+-- proportion to what is left, rounded up.
 local function kept(counts, measure, amount, back)
   local left = amount - back
   if left <= 0 then return 0 end
@@ -63,7 +63,7 @@ local function kept(counts, measure, amount, back)
   return math.ceil(counts * left / amount)
 end
 
--- lower takes what comes back off the windows in which the deduction was counted.
+-- lower subtracts returned units from the windows in which the deduction was counted.
 local function lower(page, bucket, values, limits, before, after)
   local key, field = KEYS[3 * page + 9], bucket .. ':' .. values[7]
   local c = counters[field]
@@ -102,7 +102,7 @@ local function lower(page, bucket, values, limits, before, after)
   end
 end
 
--- give_back puts units where they belong. Returns 1 if that is the late sum.
+-- give_back adds units to the balance of an open epoch, or to the late sum. It returns 1 for the late sum.
 local function give_back(e, values, units)
   if e.epoch == values[2] and e.state == '' then
     e.balance, e.given, e.dirty = e.balance + units, e.given + units, true
@@ -119,7 +119,7 @@ local function give_back(e, values, units)
   return 1
 end
 
--- undo decides on one element. Returns the verdict, what its rollback id gave back, and 1 if that was late.
+-- undo carries out one element. It returns the verdict, what the rollback id returned, and 1 if that was late.
 local function undo(element, e, r)
   local page, _, _, at, kind, id, amount = unpack(element)
   local values = r.values
@@ -154,7 +154,7 @@ local function undo(element, e, r)
   return ACCEPTED, amount, give_back(e, values, amount)
 end
 
--- The keys that nothing has read yet; one of another type must fail the call now.
+-- Read the keys that were not read yet: one of another type must fail the call now.
 call('SCARD', KEYS[9])
 call('HLEN', KEYS[8])
 for k = 10, #KEYS do call('HLEN', KEYS[k]) end
@@ -173,7 +173,7 @@ for _, r in pairs(records) do
   if r.dirty then call('HSET', r.key, r.field, text_of(r.values)) end
 end
 for _, c in pairs(counters) do
-  if c.dirty then call('HSET', c.key, c.field, written(c.expires, c.list)) end
+  if c.dirty then call('HSET', c.key, c.field, encode_sections(c.expires, c.list)) end
 end
 for name, units in pairs(lates) do
   call('HSET', KEYS[8], name, string.format('%.0f ', units) .. m.slice)
