@@ -19,6 +19,11 @@ var worded = []struct{ phrase, instead string }{
 	{`\bgoes on by itself\b`, "continues"},
 	{`\bof one moment\b`, "in one snapshot"},
 	{`\b(that|it|text|name) is none\b`, "invalid, or ok is false for any other text"},
+	{`\bas of then\b`, "at that time"},
+	{`\bhas it no more\b`, "must not use it afterwards"},
+	{`\bhand(ed|s)? (it|them) in\b`, "pass, send, repeat"},
+	{`\bthe machine's when nil\b`, "nil means the system clock"},
+	{`\b(is|are) for the log\b`, "is logged"},
 	{`(//|--) (false|true): `, "say what the result means in a sentence"},
 	{`\bDESIGN('s)? ?[0-9]*\b`, "cite an ADR, docs/INVARIANTS.md or nothing"},
 }

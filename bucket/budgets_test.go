@@ -83,8 +83,9 @@ func cache(t *testing.T, d *defined) *bucket.Budgets {
 	return c
 }
 
-// TestFindIsFresh: a change holds within a second of a budget that is in use, and of one that was not
-// used for long (I8); the versions of all used budgets are read in one statement.
+// TestFindIsFresh checks that a change applies within a second to a budget in use, and at once to
+// one that was not used for long (I8), and that one statement reads the versions of all used
+// budgets.
 func TestFindIsFresh(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const n = 40
@@ -126,7 +127,8 @@ func TestFindIsFresh(t *testing.T) {
 	})
 }
 
-// TestStaleTogether: many callers of budgets that were not used for long share statements.
+// TestStaleTogether checks that many callers of budgets that were not used for long share
+// statements.
 func TestStaleTogether(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const n = 60
@@ -152,7 +154,7 @@ func TestStaleTogether(t *testing.T) {
 	})
 }
 
-// TestFindErrors: what is not there, what belongs to another tenant, and a database that is down.
+// TestFindErrors covers a missing budget, a budget of another tenant, and a database that is down.
 func TestFindErrors(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := newDefined(2)
@@ -188,7 +190,8 @@ func TestFindErrors(t *testing.T) {
 	})
 }
 
-// TestReload reads what begins after the call, and a slower read of an older version changes nothing.
+// TestReload checks that a reload sees what was written before the call, and that a slower read of
+// an older version changes nothing.
 func TestReload(t *testing.T) {
 	d := newDefined(1)
 	c := cache(t, d)
@@ -209,8 +212,8 @@ func TestReload(t *testing.T) {
 	}
 }
 
-// TestRoute: keys go to buckets that are online, the same ones for the same key, and only those of a
-// bucket that goes offline move.
+// TestRoute checks that keys go to buckets that are online, that a key keeps its bucket, and that
+// only the keys of a bucket that goes offline move.
 func TestRoute(t *testing.T) {
 	d := newDefined(1)
 	all := find(t, d)
@@ -253,8 +256,8 @@ func TestReceipt(t *testing.T) {
 	}
 }
 
-// TestRenamed: a renamed budget is found by its new name, and within a second no longer by the
-// former one, which another budget may have.
+// TestRenamed checks that a renamed budget is found by its new name, and after a second no longer
+// by its former one, which another budget may then have.
 func TestRenamed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := newDefined(2)

@@ -8,8 +8,8 @@ import (
 	"github.com/budgetd/budgetd/budget"
 )
 
-// TestRefusalBetweenWindows: before a period begins, a refused amount is told the start of the first
-// period that may have it: the one that comes, where its quantity suffices.
+// TestRefusalBetweenWindows checks that a refusal before a period begins names the start of the
+// first period that may have the amount: the coming one if its quantity suffices.
 func TestRefusalBetweenWindows(t *testing.T) {
 	day := time.Date(2026, 3, 4, 0, 0, 0, 0, time.UTC)
 	at := func(hour int) time.Time { return day.Add(time.Duration(hour) * time.Hour) }

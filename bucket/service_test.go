@@ -10,7 +10,7 @@ import (
 	"github.com/budgetd/budgetd/budget"
 )
 
-// named is a mode that answers with its name. What it does not implement is not called.
+// named is a mode that answers with its name. The methods that it lacks are not called.
 type named struct {
 	bucket.Mode
 	name string
@@ -45,7 +45,8 @@ func façade(t *testing.T) *bucket.Service {
 	return &bucket.Service{Budgets: cache(t, d), Ledger: &named{name: "ledger"}, Store: &named{name: "store"}}
 }
 
-// TestModes: each request of a call goes to the mode of its budget, and its answer to its place.
+// TestModes checks that each request of a call goes to the mode of its budget, and that its answer
+// has the request's index.
 func TestModes(t *testing.T) {
 	s := façade(t)
 	var requests []bucket.DeductRequest
@@ -74,8 +75,8 @@ func TestModes(t *testing.T) {
 	}
 }
 
-// TestLedgerModeOnly: a call that needs rows is refused for a budget in store mode, and the refusal
-// names the call and what to use instead.
+// TestLedgerModeOnly checks that a call that needs rows is refused for a budget in store mode, and
+// that the refusal names the call and what to use instead.
 func TestLedgerModeOnly(t *testing.T) {
 	s, ctx, ref, size := façade(t), context.Background(), bucket.BudgetRef{ID: 2}, 3
 	hold := bucket.DeductRequest{Budget: ref, RequestID: "h", Amount: 1, HoldTTL: 1}

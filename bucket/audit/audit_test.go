@@ -15,8 +15,8 @@ import (
 	"github.com/budgetd/budgetd/ledger"
 )
 
-// history makes a budget of three buckets in which everything has happened: deductions, holds of
-// every end, rollbacks into O and into R, an epoch that has ended and its successor.
+// history makes a budget of three buckets with every kind of event: deductions, holds with every
+// end, rollbacks into O and into R, an ended epoch and its successor.
 func (w *world) history(name string) *bucket.Budget {
 	w.Helper()
 	b := w.make(name, 3000, 3)
@@ -40,7 +40,7 @@ func (w *world) history(name string) *bucket.Budget {
 	return w.find(b.ID)
 }
 
-// TestAuditOfTrueAccounts: whatever has happened, nothing is found and nothing fenced.
+// TestAuditOfTrueAccounts checks that an audit of correct accounts finds and fences nothing.
 func TestAuditOfTrueAccounts(t *testing.T) {
 	each(t, func(w *world) {
 		b := w.history("true")
@@ -63,8 +63,8 @@ func TestAuditOfTrueAccounts(t *testing.T) {
 	})
 }
 
-// TestAuditOfPeriods: days roll over, of 23 and 25 hours too, and what is not used goes on, comes
-// back or is forfeited.
+// TestAuditOfPeriods rolls days over, including days of 23 and 25 hours. Unused units are carried,
+// returned or forfeited.
 func TestAuditOfPeriods(t *testing.T) {
 	eachFar(t, func(w *world) {
 		moving := transfer.New(w.DB)
@@ -114,13 +114,13 @@ func (w *world) advance(moving *transfer.Part, b *bucket.Budget) {
 	w.OK(err)
 }
 
-// broken is one unit or row that was changed by hand.
+// broken is one unit or row that is changed by hand.
 type broken struct {
 	name string
-	// statement has the place of the second bucket's id or the budget's as ?.
+	// statement has ? for the second bucket's id or the budget's.
 	statement string
 	ofBudget  bool
-	// what is among the figures that are found; fences says which epochs are fenced.
+	// what is among the figures that are found. fences lists the epochs that are fenced.
 	what   string
 	fences []string
 }
@@ -179,8 +179,8 @@ var breaks = []broken{
 		AND status = 'closed'`, true, "used", []string{"0:1"}},
 }
 
-// TestEveryBreakIsFound breaks one column or row at a time: it is found and named, exactly the
-// epoch that it is in is fenced, and the other buckets serve on.
+// TestEveryBreakIsFound breaks one column or row at a time. The audit names it and fences exactly
+// its epoch; the other buckets continue.
 func TestEveryBreakIsFound(t *testing.T) {
 	each(t, func(w *world) {
 		for n, one := range breaks {
@@ -219,7 +219,7 @@ func TestEveryBreakIsFound(t *testing.T) {
 	})
 }
 
-// TestFenceSaysWhy: the fence names the figure, and a second audit changes nothing.
+// TestFenceSaysWhy checks that the fence names the figure, and that a second audit changes nothing.
 func TestFenceSaysWhy(t *testing.T) {
 	each(t, func(w *world) {
 		b := w.history("why")
@@ -241,7 +241,7 @@ func TestFenceSaysWhy(t *testing.T) {
 	})
 }
 
-// TestAuditIsOneSnapshot audits while deductions are committed: each look sees one moment.
+// TestAuditIsOneSnapshot audits while deductions are committed. Each look must see one snapshot.
 func TestAuditIsOneSnapshot(t *testing.T) {
 	each(t, func(w *world) {
 		b := w.make("many", 1_000_000, 4)

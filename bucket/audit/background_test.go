@@ -31,8 +31,8 @@ func (w *world) background(set audit.Settings, passes ...audit.Pass) func() {
 	}
 }
 
-// TestBackgroundFindsBreaks: a wrong column of the sum is found by the books, and a unit in the
-// wrong column of two by the recount; each fences its epoch only.
+// TestBackgroundFindsBreaks checks that the books find a wrong column of the sum, that the recount
+// finds a unit in the wrong one of two columns, and that each fences only its epoch.
 func TestBackgroundFindsBreaks(t *testing.T) {
 	each(t, func(w *world) {
 		run := w.background(audit.Settings{})
@@ -67,8 +67,8 @@ func TestBackgroundFindsBreaks(t *testing.T) {
 	})
 }
 
-// TestRecountKeepsItsRate: budgets in which nothing happens are counted once, and a budget with
-// many rows is paid for by a rest.
+// TestRecountKeepsItsRate checks that unchanged budgets are counted once, and that a pause follows
+// a budget with many rows.
 func TestRecountKeepsItsRate(t *testing.T) {
 	each(t, func(w *world) {
 		count := &counting{Ledger: w.part, of: map[int64]int{}}
@@ -123,7 +123,7 @@ func (c *counting) Accounts(ctx context.Context, id int64) (audit.Accounts, erro
 	return c.Ledger.Accounts(ctx, id)
 }
 
-// split is a database whose reads show a commit without one before it, as often as it is told to.
+// split is a database whose reads show a commit without the one before it, a given number of times.
 type split struct {
 	audit.Ledger
 	wrong int
@@ -137,7 +137,8 @@ func (s *split) Accounts(ctx context.Context, id int64) (audit.Accounts, error) 
 	return a, err
 }
 
-// TestAuditLooksAgain: what disagrees in one read and not in the next is no discrepancy.
+// TestAuditLooksAgain checks that a difference in one read that is gone in the next is no
+// discrepancy.
 func TestAuditLooksAgain(t *testing.T) {
 	each(t, func(w *world) {
 		b := w.history("split")
@@ -153,7 +154,8 @@ func TestAuditLooksAgain(t *testing.T) {
 	})
 }
 
-// TestBooksTellTheMetrics: the largest budgets, the sums over all, and what is half done.
+// TestBooksTellTheMetrics checks the largest budgets, the sums over all, and the counts of what is
+// incomplete.
 func TestBooksTellTheMetrics(t *testing.T) {
 	each(t, func(w *world) {
 		for i := range 450 { // more than two pages
@@ -183,7 +185,7 @@ func TestBooksTellTheMetrics(t *testing.T) {
 	})
 }
 
-// TestLimitCounters: a counter that does not agree with its deductions is found, and fences
+// TestLimitCounters checks that a counter that disagrees with its deductions is found, and fences
 // nothing.
 func TestLimitCounters(t *testing.T) {
 	each(t, func(w *world) {

@@ -17,8 +17,8 @@ import (
 	"github.com/budgetd/budgetd/ledger"
 )
 
-// TestNoFalseAlarm: whatever goes on at the same time, however often audits and the background
-// look, nothing is found.
+// TestNoFalseAlarm checks that audits and background loops find nothing, whatever runs
+// concurrently.
 func TestNoFalseAlarm(t *testing.T) {
 	each(t, func(w *world) {
 		b := w.make("live", 100_000, 6, perUser(budget.Day))

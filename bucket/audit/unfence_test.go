@@ -7,8 +7,8 @@ import (
 	"github.com/budgetd/budgetd/budget"
 )
 
-// TestUnfence: the fence of a bucket whose figures disagree stays, and says what disagrees. Once
-// they agree it is lifted. Meanwhile no key is sent to the bucket.
+// TestUnfence checks that the fence of a bucket whose figures disagree stays and names them, and
+// that it is lifted once they agree. Meanwhile no key is routed to the bucket.
 func TestUnfence(t *testing.T) {
 	each(t, func(w *world) {
 		b := w.make("sale", 100, 2)

@@ -52,7 +52,8 @@ func TestDeduct(t *testing.T) {
 	})
 }
 
-// TestScattered: units lie in other buckets than the one that they are asked for in.
+// TestScattered deducts more than the bucket of the request has, while other buckets have the
+// units.
 func TestScattered(t *testing.T) {
 	everywhere(t, 2, func(w *world) {
 		b := w.create(promo("sale", 100, 4))
@@ -67,7 +68,8 @@ func TestScattered(t *testing.T) {
 	})
 }
 
-// TestBatch: a batch is as its requests one by one, those of one id in order.
+// TestBatch checks that a batch has the same results as its requests one by one, with those of one
+// id in order.
 func TestBatch(t *testing.T) {
 	everywhere(t, 2, func(w *world) {
 		b := w.create(promo("sale", 1000, 4))

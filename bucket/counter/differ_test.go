@@ -7,8 +7,8 @@ import (
 	"github.com/budgetd/budgetd/ledger"
 )
 
-// TestDiffer: an audit of store mode sees each figure of an entry that is not what SQL granted, or
-// is below what SQL has seen of it.
+// TestDiffer checks that an audit of store mode finds each figure of an entry that differs from
+// SQL's grants, or is below what SQL has seen of it.
 func TestDiffer(t *testing.T) {
 	const granted = 40
 	for _, tt := range []struct {

@@ -8,8 +8,8 @@ import (
 	"github.com/budgetd/budgetd/bucket"
 )
 
-// TestRevivedAfterItsEnd: the period of a promo budget ends and units come back after it; without
-// an end the whole total can be deducted at once.
+// TestRevivedAfterItsEnd ends the period of a promo budget and returns units after it. Once the end
+// is removed, the whole total can be deducted at once.
 func TestRevivedAfterItsEnd(t *testing.T) {
 	everywhere(t, 2, func(w *world) {
 		d := promo("sale", 1000, 4)

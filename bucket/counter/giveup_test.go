@@ -10,9 +10,9 @@ import (
 	"github.com/budgetd/budgetd/ledger"
 )
 
-// TestGiveUp: a lane that does not come back is given up. What its bucket held is quarantined, or
-// comes back as the budget says, and the bucket goes to the other lane, where it serves. A store that
-// comes back after all sells nothing of it.
+// TestGiveUp gives up a lane that does not come back. What its bucket held is quarantined or
+// returned, as the budget says, and the bucket moves to the other lane and serves there. A store
+// that comes back later sells none of it.
 func TestGiveUp(t *testing.T) {
 	for _, driver := range []string{"sqlite", "mariadb"} {
 		for _, onLoss := range []budget.OnLoss{budget.Quarantine, budget.AssumeUnused} {

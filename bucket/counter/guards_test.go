@@ -33,8 +33,8 @@ func (w *world) fenced(b *bucket.Budget) string {
 	return w.read(b.ID).Buckets[0].Epoch.Fenced
 }
 
-// TestMoreThanWasGranted: a store that took more than SQL has granted is not believed: its bucket
-// stops, and SQL's columns stay.
+// TestMoreThanWasGranted checks that a store that took more than SQL has granted is not believed:
+// its bucket is fenced, and SQL's columns stay.
 func TestMoreThanWasGranted(t *testing.T) {
 	w := inMemory(t, 1)
 	b := w.create(promo("sale", 100, 1))
@@ -49,8 +49,8 @@ func TestMoreThanWasGranted(t *testing.T) {
 	}
 }
 
-// TestBalanceAtClose: an epoch ends only if the balance that its store had, and the grants that it
-// never got, are what SQL has. Otherwise the bucket stops and its units stay where they are.
+// TestBalanceAtClose checks that an epoch ends only if the store's balance and undelivered grants
+// equal SQL's. Otherwise the bucket is fenced and its units stay.
 func TestBalanceAtClose(t *testing.T) {
 	for _, test := range []struct {
 		name                    string
@@ -94,7 +94,8 @@ func TestBalanceAtClose(t *testing.T) {
 	}
 }
 
-// TestActivatedOnce: of two nodes that found the same, one begins the next activation.
+// TestActivatedOnce checks that of two nodes that find the same loss, one begins the next
+// activation.
 func TestActivatedOnce(t *testing.T) {
 	w := inMemory(t, 1)
 	row, err := w.part.Lane(t.Context(), w.lanes[0])
@@ -109,8 +110,8 @@ func TestActivatedOnce(t *testing.T) {
 	}
 }
 
-// TestAnswersOfAnOlderMemory: what an earlier memory answered changes nothing once SQL has given that
-// memory up.
+// TestAnswersOfAnOlderMemory checks that answers of an earlier memory change nothing once SQL has
+// given that memory up.
 func TestAnswersOfAnOlderMemory(t *testing.T) {
 	w := inMemory(t, 1)
 	b := w.create(promo("sale", 100, 1))
@@ -135,8 +136,8 @@ func TestAnswersOfAnOlderMemory(t *testing.T) {
 	}
 }
 
-// TestRollbackAmounts: a rollback gives what was asked for, once per rollback id and never more than
-// is left; what contradicts an earlier one is refused.
+// TestRollbackAmounts checks that a rollback returns what was asked for, once per rollback id and
+// never more than is left, and that a contradicting one is refused.
 func TestRollbackAmounts(t *testing.T) {
 	everywhere(t, 1, func(w *world) {
 		b := w.create(promo("sale", 100, 1))

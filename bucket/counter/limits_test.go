@@ -23,8 +23,8 @@ func limited(total int64) budget.Definition {
 	return d
 }
 
-// TestLimits: limits on the routing dimension are judged and counted with the balance, also after a
-// change of the limits and in the next day.
+// TestLimits checks that limits on the routing dimension are evaluated and counted together with
+// the balance, also after a change of the limits and on the next day.
 func TestLimits(t *testing.T) {
 	everywhere(t, 2, func(w *world) {
 		b := w.create(limited(1000))
@@ -95,8 +95,8 @@ func TestLimits(t *testing.T) {
 	})
 }
 
-// TestLimitRefusals: a refusal lists every limit that is exceeded, with what was asked for and when that
-// fits, whatever the order of definition. It is final where that never fits.
+// TestLimitRefusals checks that a refusal lists every exceeded limit, with the amount asked for and
+// when it fits, whatever the order of definition. The refusal is final if the amount never fits.
 func TestLimitRefusals(t *testing.T) {
 	everywhere(t, 2, func(w *world) {
 		later := func(d time.Duration) {
@@ -154,8 +154,8 @@ func TestLimitRefusals(t *testing.T) {
 	})
 }
 
-// TestPeriods: a period's end closes its epochs; what they still had goes where the rule says, and
-// nothing is deducted from the old period.
+// TestPeriods checks that the end of a period closes its epochs, that their units go where the rule
+// says, and that nothing is deducted from the old period.
 func TestPeriods(t *testing.T) {
 	for _, driver := range []string{"sqlite", "mariadb"} {
 		t.Run(driver, func(t *testing.T) {
@@ -203,8 +203,8 @@ func (h halfDown) Close(ctx context.Context, m bucket.Memory, refs []bucket.Ref,
 	return h.Entries.Close(ctx, m, refs, moving)
 }
 
-// TestPeriodStoreDown: a lane that is down does not keep the budget in its old period. What its
-// epochs had goes where the rule says when it is back.
+// TestPeriodStoreDown checks that a lane that is down does not keep the budget in its old period,
+// and that the units of its epochs go where the rule says once it is back.
 func TestPeriodStoreDown(t *testing.T) {
 	w := inMemory(t, 2)
 	d := promo("daily", 100, 2)
@@ -223,7 +223,7 @@ func TestPeriodStoreDown(t *testing.T) {
 	w.settled(b, books{T: 100, F: 40, S: 30, X: 30})
 }
 
-// TestRefill: a bucket may not apply for more than sharding_quantity at a time, and takes what it
+// TestRefill checks that a bucket applies for at most sharding_quantity at a time, and gets what it
 // needs.
 func TestRefill(t *testing.T) {
 	w := inMemory(t, 1)
@@ -240,9 +240,9 @@ func TestRefill(t *testing.T) {
 	w.settled(b, books{T: 1000, S: 1000})
 }
 
-// TestApplicationsUsedUp: where adjust_cnt allows no bucket another application, what has not been
-// applied for is refused. What other buckets may still apply for, or hold, comes to the bucket that
-// needs it.
+// TestApplicationsUsedUp checks that units that were never applied for are refused if adjust_cnt
+// allows no bucket another application. Units that other buckets hold, or may still apply for,
+// reach the bucket that needs them.
 func TestApplicationsUsedUp(t *testing.T) {
 	everywhere(t, 2, func(w *world) {
 		for i, test := range []struct{ buckets, applications, want int }{
@@ -271,8 +271,8 @@ func TestApplicationsUsedUp(t *testing.T) {
 	})
 }
 
-// TestCollectsAreCounted: units of another bucket come by collects, which adjust_cnt does not bound
-// and the count of applications does not have. Without a bound a refill may apply for what is left.
+// TestCollectsAreCounted checks that units of other buckets come by collects, which adjust_cnt does
+// not bound and out_cnt does not count. Without a bound a refill may apply for what is left.
 func TestCollectsAreCounted(t *testing.T) {
 	everywhere(t, 2, func(w *world) {
 		for i, applications := range []int{0, 2} {
@@ -296,7 +296,8 @@ func TestCollectsAreCounted(t *testing.T) {
 	})
 }
 
-// TestReplayHasNoOlderFigures: the figures of a repeated answer are after its deduction, or left out.
+// TestReplayHasNoOlderFigures checks that the figures of a repeated answer are from after its
+// deduction, or omitted.
 func TestReplayHasNoOlderFigures(t *testing.T) {
 	everywhere(t, 1, func(w *world) {
 		b := w.create(promo("replay", 100, 1))

@@ -13,8 +13,8 @@ import (
 	"github.com/budgetd/budgetd/internal/memstore"
 )
 
-// TestLostMemory: what the buckets of a lost memory still had is quarantined, or goes back to the
-// total as the budget says, and the rest of the budget goes on.
+// TestLostMemory checks that what the buckets of a lost memory had is quarantined or returns to the
+// total, as the budget says, and that the rest of the budget continues.
 func TestLostMemory(t *testing.T) {
 	for _, onLoss := range []budget.OnLoss{budget.Quarantine, budget.AssumeUnused} {
 		for name, lose := range map[string]func(*world, memstore.Memory){
@@ -72,7 +72,7 @@ func idsOn(w *world, b *bucket.Budget, index, n int) (out []string) {
 	return out
 }
 
-// TestLostEntry: an entry that is missing loses its epoch and no other.
+// TestLostEntry checks that a missing entry loses its epoch and no other.
 func TestLostEntry(t *testing.T) {
 	w := inMemory(t, 1)
 	b := w.create(promo("sale", 100, 2))
@@ -95,7 +95,7 @@ func TestLostEntry(t *testing.T) {
 	}
 }
 
-// TestDurable: a durable store that comes back with its marker keeps its epochs.
+// TestDurable checks that a durable store that comes back with its marker keeps its epochs.
 func TestDurable(t *testing.T) {
 	w := inMemory(t, 1)
 	w.stores["m"].Durable = true
@@ -115,7 +115,8 @@ func TestDurable(t *testing.T) {
 	w.settled(b, books{T: 100, S: 10, Q: 90})
 }
 
-// TestTwoNodes: a node with an older memory cannot deduct from it, and a lane is verified by both.
+// TestTwoNodes checks that a node with an older memory cannot deduct from it, and that both nodes
+// verify a lane.
 func TestTwoNodes(t *testing.T) {
 	w := inMemory(t, 1)
 	b := w.create(promo("sale", 100, 1))
@@ -140,9 +141,9 @@ func TestTwoNodes(t *testing.T) {
 	}
 }
 
-// TestFaults: calls get lost, answers get lost, calls come late and twice, memories are lost, and
-// two nodes work side by side. I1 holds all the time, I2 at the end, and each id took effect at
-// most once.
+// TestFaults loses calls and answers, delays and repeats calls, and loses memories, while two nodes
+// work concurrently. I1 holds all the time and I2 at the end, and each id takes effect at most
+// once.
 func TestFaults(t *testing.T) {
 	for seed := range uint64(6) {
 		for _, losses := range []bool{false, true} {

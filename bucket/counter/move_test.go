@@ -9,7 +9,8 @@ import (
 	"github.com/budgetd/budgetd/budget"
 )
 
-// TestMove: a bucket that moves to another lane keeps its records, counters and late sums.
+// TestMove checks that a bucket that moves to another lane keeps its records, counters and late
+// sums.
 func TestMove(t *testing.T) {
 	everywhere(t, 2, func(w *world) {
 		b := w.create(promo("sale", 100, 1))
@@ -31,7 +32,7 @@ func TestMove(t *testing.T) {
 		if again := w.deduct(b, "one", 10); !again.Replayed {
 			w.Errorf("replay at the new place: %+v", again)
 		}
-		w.rollback(b, "two", "", 5) // of the epoch at the old place: a late sum
+		w.rollback(b, "two", "", 5) // of the epoch on the old lane: a late sum
 		w.run("store sync")
 		if got := w.books(b.ID); got.S != 30 || got.U+got.O+got.R != 70 {
 			w.Errorf("%+v", got)
@@ -46,8 +47,8 @@ func TestMove(t *testing.T) {
 	})
 }
 
-// TestShrink: a shrink that U does not cover waits until epochs that are closed have brought
-// enough. It is done then, though its caller is gone.
+// TestShrink checks that a shrink that U does not cover waits until closed epochs have returned
+// enough, and is then done although its caller is gone.
 func TestShrink(t *testing.T) {
 	w := inMemory(t, 2)
 	b := w.create(promo("sale", 100, 4))
@@ -75,7 +76,7 @@ func TestShrink(t *testing.T) {
 	w.settled(b, books{T: 40, S: 40})
 }
 
-// TestRedistribute: all units come back and lie evenly afterwards.
+// TestRedistribute checks that all units return and are spread evenly afterwards.
 func TestRedistribute(t *testing.T) {
 	everywhere(t, 2, func(w *world) {
 		b := w.create(promo("sale", 100, 4))
@@ -91,8 +92,8 @@ func TestRedistribute(t *testing.T) {
 	})
 }
 
-// TestCompare: audit 3 finds nothing on live traffic and brings SQL up to date, and it finds an
-// entry that is missing.
+// TestCompare checks that audit 3 finds nothing on live traffic and brings SQL up to date, and that
+// it finds a missing entry.
 func TestCompare(t *testing.T) {
 	w := inMemory(t, 2)
 	b := w.create(promo("sale", 100, 4))

@@ -13,7 +13,8 @@ import (
 
 func ref(b *bucket.Budget) bucket.BudgetRef { return bucket.BudgetRef{ID: b.ID} }
 
-// TestLateSumIsSyncedOnce: each of two rollbacks after the end of their epoch moves its own units.
+// TestLateSumIsSyncedOnce checks that each of two rollbacks after the end of their epoch moves its
+// own units.
 func TestLateSumIsSyncedOnce(t *testing.T) {
 	everywhere(t, 2, func(w *world) {
 		b := w.create(promo("sale", 100, 2))
@@ -29,8 +30,8 @@ func TestLateSumIsSyncedOnce(t *testing.T) {
 	})
 }
 
-// TestOffline: a bucket that an operator takes offline returns what it has, answers repeats,
-// refuses what is new, and comes back with its share.
+// TestOffline checks that a bucket that an operator takes offline returns its units, answers
+// repeats and refuses new requests, and that it comes back with its share.
 func TestOffline(t *testing.T) {
 	everywhere(t, 2, func(w *world) {
 		b := w.create(promo("sale", 100, 2))
@@ -80,7 +81,8 @@ func TestOffline(t *testing.T) {
 	})
 }
 
-// TestCancel: a cancel gives back what is left, or keeps a late deduction from taking effect.
+// TestCancel checks that a cancel returns what is left, or keeps a late deduction from taking
+// effect.
 func TestCancel(t *testing.T) {
 	everywhere(t, 1, func(w *world) {
 		b := w.create(promo("sale", 100, 1))
@@ -99,7 +101,8 @@ func TestCancel(t *testing.T) {
 		if !budget.Is(err, budget.AlreadyRolledBack) {
 			w.Errorf("rollback after it: %v", err)
 		}
-		// The memory is younger than the record window: "none" may have had an effect in an earlier one.
+		// The memory is younger than the record window, so an id without a record may have had an effect
+		// in an earlier memory.
 		if _, err = cancel("none"); !budget.Is(err, budget.OutcomeUnknown) {
 			w.Errorf("cancelled before: %v", err)
 		}
@@ -108,7 +111,7 @@ func TestCancel(t *testing.T) {
 	})
 }
 
-// TestLookup: a record is read by key or receipt.
+// TestLookup checks that a record can be read by key or receipt.
 func TestLookup(t *testing.T) {
 	w := inMemory(t, 1)
 	b := w.create(promo("sale", 100, 4))
@@ -137,7 +140,7 @@ func TestLookup(t *testing.T) {
 	}
 }
 
-// TestRelease: quarantined units leave by an operator's decision, once per request id.
+// TestRelease checks that an operator's decision releases quarantined units, once per request id.
 func TestRelease(t *testing.T) {
 	for _, driver := range []string{"sqlite", "mariadb"} {
 		t.Run(driver, func(t *testing.T) {
@@ -179,8 +182,8 @@ func TestRelease(t *testing.T) {
 	}
 }
 
-// TestStoreDown: while a store is down its buckets are unavailable, with the reason, and the others
-// go on.
+// TestStoreDown checks that the buckets of a store that is down are unavailable, with the reason,
+// and that the others continue.
 func TestStoreDown(t *testing.T) {
 	w, server := onRedis(t, "sqlite", 1)
 	b := w.create(promo("sale", 100, 1))
@@ -212,7 +215,7 @@ func TestStoreDown(t *testing.T) {
 	}
 }
 
-// TestSkew: a lane whose clock is off SQL's is unavailable.
+// TestSkew checks that a lane whose clock differs from SQL's is unavailable.
 func TestSkew(t *testing.T) {
 	w := inMemory(t, 1)
 	b := w.create(promo("sale", 100, 1))

@@ -76,7 +76,7 @@ func database(t testing.TB, driver string, clock func() time.Time) *engine.DB {
 	return db
 }
 
-// inMemory is a world with one store in memory.
+// inMemory returns a world with one store in memory.
 func inMemory(t testing.TB, nlanes int) *world {
 	t.Helper()
 	return inMemoryOn(t, "sqlite", nlanes)
@@ -97,7 +97,7 @@ func inMemoryOn(t testing.TB, driver string, nlanes int) *world {
 	return w
 }
 
-// onRedis is a world with one Redis server.
+// onRedis returns a world with one Redis server.
 func onRedis(t testing.TB, driver string, nlanes int) (*world, *testservers.RedisServer) {
 	t.Helper()
 	w := &world{TB: t, clock: &clock{}}
@@ -127,7 +127,7 @@ func (w *world) begin() {
 	w.run("store sync") // verifies the lanes
 }
 
-// newNode makes another node.
+// newNode adds a node.
 func (w *world) newNode(change func(*counter.Config)) (*counter.Service, *bucket.Budgets) {
 	w.Helper()
 	budgets, err := bucket.NewBudgets(bucket.BudgetsConfig{Definitions: w.defs, Clock: w.clock})
@@ -166,7 +166,7 @@ func (w *world) ok(err error) {
 	}
 }
 
-// promo is a definition in store mode.
+// promo returns a definition in store mode.
 func promo(name string, total int64, buckets int) budget.Definition {
 	return budget.Definition{Tenant: "shop", Name: name, Unit: budget.Count, Type: budget.Promo,
 		Durability: budget.Store, TotalQuantity: total, BucketQuantity: buckets}

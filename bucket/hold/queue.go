@@ -67,7 +67,8 @@ func (s *Service) submit(ctx context.Context, o Order) Settled {
 		return got
 	case <-grace.C:
 		return Settled{Err: &budget.Error{Code: budget.OutcomeUnknown, Op: o.Kind.String(),
-			Err: ctx.Err(), Message: "the deadline passed while the transaction was committed; repeat the request"}}
+			Err:     ctx.Err(),
+			Message: "the deadline passed during the transaction; repeat the request"}}
 	}
 }
 

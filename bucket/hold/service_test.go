@@ -19,7 +19,7 @@ import (
 	"github.com/budgetd/budgetd/ledger"
 )
 
-// told is an observer and a filter that keep what they were told.
+// told is an observer and a filter that record what they receive.
 type told struct {
 	bucket.Observer
 	mu            sync.Mutex
@@ -45,7 +45,7 @@ func (o *told) Set(_ context.Context, _ bucket.Lane, levels []bucket.Level) erro
 	return nil
 }
 
-// waitFor waits until a condition on what was told holds.
+// waitFor waits until a condition on the recorded calls holds.
 func (o *told) waitFor(w *fixture.World, what string, is func() bool) {
 	w.Helper()
 	for range 1000 {
@@ -178,7 +178,8 @@ func TestServiceOfStoreMode(t *testing.T) {
 	})
 }
 
-// TestRollbacksShareTransactions: many callers at once need few commits, and each gets its own answer.
+// TestRollbacksShareTransactions checks that many concurrent callers need few commits, and that
+// each gets its own answer.
 func TestRollbacksShareTransactions(t *testing.T) {
 	onEveryEngine(t, func(w *fixture.World, s *hold.Service, o *told) {
 		const n = 200
@@ -233,8 +234,8 @@ func (l *slow) Settle(ctx context.Context, orders []hold.Order) ([]hold.Settled,
 	return l.Ledger.Settle(ctx, orders)
 }
 
-// TestCallersThatLeave: an order that no transaction took is certainly not done; one that is in a transaction
-// may be.
+// TestCallersThatLeave checks that an order that no transaction took is certainly not done, and
+// that one that is in a transaction may be done.
 func TestCallersThatLeave(t *testing.T) {
 	t.Parallel()
 	fixture.OnEveryEngine(t, func(w *fixture.World) {
@@ -306,7 +307,7 @@ func TestOneBrokenOrder(t *testing.T) {
 	})
 }
 
-// TestExpiry ends due holds on any number of nodes, once each, and tells the observer.
+// TestExpiry ends due holds on any number of nodes, once each, and reports them to the observer.
 func TestExpiry(t *testing.T) {
 	t.Parallel()
 	fixture.OnEveryEngine(t, func(w *fixture.World) {
@@ -348,7 +349,7 @@ func TestExpiry(t *testing.T) {
 
 // stuck is a ledger with due holds, one of which cannot be ended.
 type stuck struct {
-	broken int // its place among them
+	broken int // its index among them
 	ended  []int
 	order  []int
 }
@@ -375,7 +376,7 @@ func (l *stuck) ExpireHolds(_ context.Context, limit, skip int) (hold.Expired, [
 	return hold.Expired{Found: len(due), Holds: len(due)}, nil, nil
 }
 
-// TestExpiryPassesOverABrokenHold: the others end all the same, in a bounded number of runs.
+// TestExpiryPassesOverABrokenHold checks that the other holds end in a bounded number of runs.
 func TestExpiryPassesOverABrokenHold(t *testing.T) {
 	l := &stuck{broken: 7}
 	for i := range 1500 {

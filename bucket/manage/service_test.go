@@ -30,9 +30,9 @@ type world struct {
 	t              *testing.T
 	part           *definitions.Part
 	db             *engine.DB
-	full           map[string]bool // instances that take no buckets
+	full           map[string]bool // instances that accept no buckets
 	rolls, reloads int
-	// told are the levels that filters were told of, by bucket.
+	// told has the levels that filters received, by bucket.
 	mu   sync.Mutex
 	told map[int64]bucket.Level
 }
@@ -66,13 +66,13 @@ func newWorld(t *testing.T) *world {
 	return w
 }
 
-// Find is the cache of budgets, without a memory.
+// Find is the cache of budgets, without caching.
 func (w *world) Find(ctx context.Context, ref bucket.BudgetRef) (*bucket.Budget, error) {
 	b, err := w.part.Budget(ctx, ref)
 	return &b, err
 }
 
-// Reload counts how often the cache is told of a change.
+// Reload counts the calls.
 func (w *world) Reload(ctx context.Context, id int64) (*bucket.Budget, error) {
 	w.reloads++
 	return w.Find(ctx, bucket.BudgetRef{ID: id})
@@ -84,7 +84,7 @@ func (w *world) RollOver(context.Context, int64) error {
 	return nil
 }
 
-// Set remembers levels, and is never of use: nothing may depend on it.
+// Set records levels and always fails, because nothing may depend on it.
 func (w *world) Set(_ context.Context, lane bucket.Lane, levels []bucket.Level) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -125,7 +125,7 @@ func (w *world) create(d budget.Definition) bucket.Budget {
 	return w.read(v.Definition.ID)
 }
 
-// read reads a budget; filters must have been told what its open buckets hold.
+// read reads a budget and checks that filters received what its open buckets hold.
 func (w *world) read(id int64) bucket.Budget {
 	w.t.Helper()
 	b, err := w.part.Budget(w.t.Context(), bucket.BudgetRef{ID: id})
@@ -171,7 +171,8 @@ func TestCreatePlacesEvenly(t *testing.T) {
 	w.refused(err, budget.Unavailable)
 }
 
-// TestDefaultNumberOfBuckets: it follows from what a period gets, not from the total.
+// TestDefaultNumberOfBuckets checks that the default number depends on the units of a period, not
+// on the total.
 func TestDefaultNumberOfBuckets(t *testing.T) {
 	w := newWorld(t)
 	year := promo("year", 3_650_000, 0)

@@ -53,8 +53,8 @@ func TestFourBucketsOnThreeInstances(t *testing.T) {
 	}
 }
 
-// TestSharesAreEven: however many buckets there are, whatever instances can be used, and wherever
-// the first buckets are, no instance has two more than another unless it had them before.
+// TestSharesAreEven checks that no instance has two buckets more than another, unless it had them
+// before, for any number of buckets, usable instances and existing lanes.
 func TestSharesAreEven(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
 	for range 2_000 {
@@ -119,7 +119,7 @@ func TestNoLaneCanBeUsed(t *testing.T) {
 	}
 }
 
-// TestFewMove: of a budget's buckets an instance that comes takes its share and little more.
+// TestFewMove checks that a new instance gets its share of a budget's buckets, and little more.
 func TestFewMove(t *testing.T) {
 	before, _ := standalone(t, 4).Lanes(keys("b", 64), nil, everywhere)
 	after, _ := standalone(t, 5).Lanes(keys("b", 64), nil, everywhere)

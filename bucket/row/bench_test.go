@@ -50,8 +50,8 @@ func cpu(b *testing.B) (report func()) {
 	return func() { b.ReportMetric(float64(read()-began)/float64(b.N), "cpu-ns/op") }
 }
 
-// BenchmarkDeduct: single deductions by 64 callers. The figure is the CPU time of callers and service
-// alone, because nothing is written.
+// BenchmarkDeduct measures single deductions by 64 callers. The figure is the CPU time of callers
+// and service alone, because nothing is written.
 func BenchmarkDeduct(b *testing.B) {
 	for name, lane := range map[string]func(int) bucket.Lane{"no filter": none, "filter": one} {
 		b.Run(name, func(b *testing.B) {
@@ -73,7 +73,8 @@ func BenchmarkDeduct(b *testing.B) {
 	}
 }
 
-// BenchmarkDeductAll: batches of 100 by 8 callers, of one budget and of 10,000; per deduction.
+// BenchmarkDeductAll measures batches of 100 by 8 callers, of one budget and of 10,000, per
+// deduction.
 func BenchmarkDeductAll(b *testing.B) {
 	for _, budgets := range []int{1, 10_000} {
 		for name, lane := range map[string]func(int) bucket.Lane{"no filter": none, "filter": one} {
@@ -106,8 +107,8 @@ func BenchmarkDeductAll(b *testing.B) {
 	}
 }
 
-// BenchmarkSQLite: deductions on SQLite, flushed at every commit: single ones by 64 callers, and
-// batches of 100 by 8.
+// BenchmarkSQLite measures deductions on SQLite, flushed at every commit: single ones by 64
+// callers, and batches of 100 by 8.
 func BenchmarkSQLite(b *testing.B) {
 	for _, size := range []int{1, 100} {
 		b.Run(strconv.Itoa(size), func(b *testing.B) {
@@ -138,7 +139,7 @@ func BenchmarkSQLite(b *testing.B) {
 	}
 }
 
-// BenchmarkHopeless: requests of 64 callers for more than a budget that is used up has.
+// BenchmarkHopeless measures requests of 64 callers for more than a used-up budget has.
 func BenchmarkHopeless(b *testing.B) {
 	books := newBooks()
 	a := books.add("b", 100, 4, 20, one)

@@ -14,8 +14,8 @@ import (
 	"github.com/budgetd/budgetd/limit"
 )
 
-// books is a ledger in memory that obeys the contract of row.Ledger and row.Lookup: the specification
-// that the deduct path is tested against. Every call is one transaction.
+// books is a ledger in memory that obeys the contract of row.Ledger and row.Lookup. It is the
+// specification that the deduct path is tested against. Every call is one transaction.
 type books struct {
 	mu      sync.Mutex
 	budgets map[int64]*account
@@ -25,7 +25,7 @@ type books struct {
 	tallies map[string]*limit.Tally
 	now     func() time.Time
 
-	// before and after are asked around each call; an error is the call's. Nil: none fails.
+	// before and after are called around each call. An error of theirs is the call's. They may be nil.
 	before, after func(call string) error
 	calls         map[string]int
 	raised        int
@@ -199,7 +199,7 @@ func (b *books) Gather(_ context.Context, budgetID, target int64, ops []bucket.O
 	return out, levels, b.end("gather")
 }
 
-// bring moves units into a bucket until it has so many, and returns how many came.
+// bring moves units into a bucket until it has a number of units, and returns how many it moved.
 func (a *account) bring(to *ledger.Epoch, units int64) (came int64) {
 	if a.cover().Sum() < units {
 		return 0

@@ -64,7 +64,7 @@ func TestAccepted(t *testing.T) {
 	}
 }
 
-// TestEachForItself: what is wrong with one request of a batch is its own answer.
+// TestEachForItself checks that an error of one request in a batch is only its own answer.
 func TestEachForItself(t *testing.T) {
 	b := newBooks()
 	a, paused := b.add("mixed", 100, 2, 50, none), b.add("paused", 100, 1, 100, none)
@@ -93,8 +93,8 @@ func TestEachForItself(t *testing.T) {
 	}
 }
 
-// TestSellOut sells a budget through two nodes to callers who ask one by one and in batches, with ids
-// that come twice: every unit is sold, each id once, and every refusal is final.
+// TestSellOut sells a budget through two nodes to callers with single requests and batches, with
+// ids that come twice. Every unit is sold, each id once, and every refusal is final.
 func TestSellOut(t *testing.T) {
 	for name, lane := range map[string]func(int) bucket.Lane{"no filter": none, "one lane": one, "three lanes": three} {
 		t.Run(name, func(t *testing.T) {
@@ -138,7 +138,7 @@ func TestSellOut(t *testing.T) {
 	}
 }
 
-// tally collects answers: an id that was accepted is never refused later.
+// tally collects answers and checks that an accepted id is never refused later.
 type tally struct {
 	t         *testing.T
 	mu        sync.Mutex
@@ -169,8 +169,8 @@ func (a *tally) note(requests []bucket.DeductRequest, results []bucket.DeductRes
 	}
 }
 
-// TestNotEnough: units that lie elsewhere are found, and what nothing covers is refused with what there
-// is.
+// TestNotEnough checks that units in other buckets are found, and that a refusal of what nothing
+// covers names what there is.
 func TestNotEnough(t *testing.T) {
 	b := newBooks()
 	a := b.add("spread", 100, 4, 10, none)
@@ -200,8 +200,8 @@ func TestNotEnough(t *testing.T) {
 	}
 }
 
-// TestChanges: a pause, an offline bucket and a period that is over are seen by the transaction,
-// whatever the node remembers.
+// TestChanges checks that the transaction sees a pause, an offline bucket and a period that is
+// over, whatever the node has cached.
 func TestChanges(t *testing.T) {
 	b := newBooks()
 	a := b.add("changing", 100, 3, 30, none)
@@ -247,8 +247,8 @@ func TestChanges(t *testing.T) {
 	}
 }
 
-// TestUnclear: a commit whose reply is lost is done again with the same id and nonce, and answered as
-// it happened.
+// TestUnclear checks that a commit whose reply is lost is repeated with the same id and nonce, and
+// that its actual outcome is answered.
 func TestUnclear(t *testing.T) {
 	for _, happened := range []bool{true, false} {
 		b := newBooks()
@@ -280,7 +280,7 @@ func TestUnclear(t *testing.T) {
 	}
 }
 
-// TestDatabaseDown: before anything was sent, the answer is that nothing happened, and why.
+// TestDatabaseDown checks that the answer says that nothing happened, and why, if nothing was sent.
 func TestDatabaseDown(t *testing.T) {
 	b := newBooks()
 	a := b.add("down", 100, 1, 100, none)
@@ -296,7 +296,8 @@ func TestDatabaseDown(t *testing.T) {
 	}
 }
 
-// TestUnitsCameBack: after a rollback through another node no figure is below what the bucket has.
+// TestUnitsCameBack checks that no figure is below what the bucket has after a rollback through
+// another node.
 func TestUnitsCameBack(t *testing.T) {
 	b := newBooks()
 	a := b.add("returns", 100, 1, 100, none)

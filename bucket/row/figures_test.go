@@ -14,9 +14,9 @@ import (
 	"github.com/budgetd/budgetd/budget"
 )
 
-// TestFigures: over random traffic of one caller through two nodes, an answer shows the bucket and,
-// to what the other node has done within a second, the budget as they are after the deduction; no figure
-// is above what was left then, below what the bucket has, or from before the deduction.
+// TestFigures sends random traffic of one caller through two nodes. An answer shows the bucket and
+// the budget after the deduction, except for what the other node has done within a second. No
+// figure is above what was left then, below what the bucket has, or older than the deduction.
 func TestFigures(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		synctest.Test(t, func(*testing.T) {

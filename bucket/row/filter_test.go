@@ -23,7 +23,7 @@ var errDown = errors.New("the filter is down")
 
 func newFilter() *filter { return &filter{contents: map[int64]content{}} }
 
-// use makes a filter the one of instance m.
+// use makes a filter that of instance m.
 func (f *filter) use(c *row.Config) { c.Filters = map[string]bucket.Filter{"m": f} }
 
 func (f *filter) Set(_ context.Context, _ bucket.Lane, levels []bucket.Level) error {
@@ -72,7 +72,7 @@ func (f *filter) Take(_ context.Context, _ bucket.Lane, takes []bucket.Take) ([]
 	return out, nil
 }
 
-// put makes the content of a bucket another one.
+// put replaces the content of a bucket.
 func (f *filter) put(bucketID int64, c content) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

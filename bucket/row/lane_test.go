@@ -15,7 +15,7 @@ import (
 	"github.com/budgetd/budgetd/budget"
 )
 
-// hanging is a filter one lane of which does not answer while it hangs.
+// hanging is a filter with a lane that does not answer while it hangs.
 type hanging struct {
 	*filter
 	lane  bucket.Lane
@@ -36,8 +36,8 @@ func (h *hanging) Take(ctx context.Context, lane bucket.Lane, takes []bucket.Tak
 	return h.filter.Take(ctx, lane, takes)
 }
 
-// TestHungLane: a store that hangs costs the requests that wait for it one timeout. Then it is left out,
-// tried once a second, and used again when it answers.
+// TestHungLane checks that a store that hangs costs the requests that wait for it one timeout. Then
+// it is excluded, probed once a second, and used again when it answers.
 func TestHungLane(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBooks()
@@ -93,8 +93,8 @@ func TestHungLane(t *testing.T) {
 	})
 }
 
-// TestFilterHeals: a content that is lost, too small or too large is replaced by what SQL has, after at
-// most one request that goes to SQL without it, and one raise of the fill.
+// TestFilterHeals checks that a content that is lost, too small or too large is replaced by SQL's
+// figures, after at most one request that goes to SQL without it and one raise of the fill.
 func TestFilterHeals(t *testing.T) {
 	for name, broken := range map[string]content{
 		"too small": {1, 0}, "too large": {1, 1 << 50}, "of a higher fill, too small": {77, 3},
@@ -141,7 +141,8 @@ func TestFilterHeals(t *testing.T) {
 	}
 }
 
-// TestBackToTheFilter: what a filter gave for requests that were not committed comes back to it.
+// TestBackToTheFilter checks that the filter gets back what it gave for requests that were not
+// committed.
 func TestBackToTheFilter(t *testing.T) {
 	b := newBooks()
 	a := b.add("b", 100, 1, 100, one)
@@ -177,8 +178,8 @@ func (l *blocked) Commit(ctx context.Context, ops []bucket.Operation) ([]bucket.
 	}
 }
 
-// TestDeadline: a request that still waits at the deadline was not done; one whose commit is under way
-// gets a while longer, and then its outcome is not known.
+// TestDeadline checks that a request that still waits at the deadline was not done, and that the
+// outcome of one whose commit is in progress is unknown after a grace period.
 func TestDeadline(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBooks()
@@ -211,7 +212,7 @@ func TestDeadline(t *testing.T) {
 	})
 }
 
-// TestFullQueue: a queue that is full answers at once, and leaves other budgets a place.
+// TestFullQueue checks that a full queue refuses at once, and leaves other budgets room.
 func TestFullQueue(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBooks()

@@ -41,8 +41,9 @@ func numbers(path string, v reflect.Value, found func(path string, n int64)) {
 	}
 }
 
-// TestNumbersFit: over random requests with amounts and counts of every size, limited and not, no
-// answer, refusal, view, check or sum of usage has a number that is negative or above 2^53 - 1.
+// TestNumbersFit checks that no number in an answer, refusal, view, check or sum of usage is
+// negative or above 2^53 - 1, over random requests with amounts and counts of every size, limited
+// or not.
 func TestNumbersFit(t *testing.T) {
 	onClock(t, func(w *clocked) {
 		seed := rand.Uint64()

@@ -10,7 +10,7 @@ import (
 	"github.com/budgetd/budgetd/budget"
 )
 
-// TestReasons: an answer that something was not done says why, and when to come again.
+// TestReasons checks that an answer that something was not done says why, and when to try again.
 func TestReasons(t *testing.T) {
 	down := func(string) error {
 		return &budget.Error{Code: budget.Unavailable, Op: "commit", Err: errDown}

@@ -110,8 +110,8 @@ func limited(name string, list ...budget.Limit) budget.Definition {
 	return d
 }
 
-// TestAllLimits: a refusal lists every limit that is exceeded, and names the one that resets last,
-// whatever their order; after that instant the request is accepted.
+// TestAllLimits checks that a refusal lists every exceeded limit and names the one that resets
+// last, whatever their order. After that instant the request is accepted.
 func TestAllLimits(t *testing.T) {
 	onClock(t, func(w *clocked) {
 		day, month := perUser("day", 1, budget.Day), perUser("month", 1, budget.Month)
@@ -135,7 +135,7 @@ func TestAllLimits(t *testing.T) {
 	})
 }
 
-// TestNeverByLimit: more than a limit ever allows is refused for good.
+// TestNeverByLimit checks that more than a limit ever allows is refused with Never.
 func TestNeverByLimit(t *testing.T) {
 	onClock(t, func(w *clocked) {
 		ref := w.create(limited("b", perUser("day", 5, budget.Day), perUser("year", 100, budget.Year)))
@@ -154,7 +154,7 @@ func TestNeverByLimit(t *testing.T) {
 	})
 }
 
-// TestNeverByTheEnd: a limit that resets after the budget's end is no reason to come again.
+// TestNeverByTheEnd checks that a limit that resets after the budget's end sets Never.
 func TestNeverByTheEnd(t *testing.T) {
 	onClock(t, func(w *clocked) {
 		d := limited("b", perUser("year", 5, budget.Year))
@@ -167,7 +167,7 @@ func TestNeverByTheEnd(t *testing.T) {
 	})
 }
 
-// TestSlidingReset: the first instant at which the amount that was asked for fits.
+// TestSlidingReset checks the first instant at which the requested amount fits.
 func TestSlidingReset(t *testing.T) {
 	onClock(t, func(w *clocked) {
 		l := perUser("slide", 3, "")
@@ -193,7 +193,7 @@ func TestSlidingReset(t *testing.T) {
 	})
 }
 
-// TestLaterPeriods: only what a later period can have is worth waiting for.
+// TestLaterPeriods checks that only what a later period can have is worth waiting for.
 func TestLaterPeriods(t *testing.T) {
 	onClock(t, func(w *clocked) {
 		daily := func(name string, rule budget.Rule) bucket.BudgetRef {
@@ -237,7 +237,7 @@ func midnight(now time.Time) time.Time {
 	return now.UTC().Truncate(24*time.Hour).AddDate(0, 0, 1)
 }
 
-// TestNotEffective: a budget that will start says when; one that is paused says that nobody knows.
+// TestNotEffective checks that a budget that will start says when, and that a paused one does not.
 func TestNotEffective(t *testing.T) {
 	onClock(t, func(w *clocked) {
 		d := promo("pending", 100, 1)
@@ -263,8 +263,8 @@ func TestNotEffective(t *testing.T) {
 	})
 }
 
-// TestUnlimitedIsNotExhausted: the largest amounts use nothing up, and no number is larger than
-// callers can read.
+// TestUnlimitedIsNotExhausted checks that the largest amounts use nothing up, and that no number is
+// larger than callers can read.
 func TestUnlimitedIsNotExhausted(t *testing.T) {
 	onClock(t, func(w *clocked) {
 		calls := perUser("calls", 1_000_000, budget.Year)
@@ -294,7 +294,8 @@ func TestUnlimitedIsNotExhausted(t *testing.T) {
 	})
 }
 
-// TestCountsDoNotOverflow: a count that would pass the largest number is invalid and changes nothing.
+// TestCountsDoNotOverflow checks that a count that would exceed the largest number is invalid and
+// changes nothing.
 func TestCountsDoNotOverflow(t *testing.T) {
 	onClock(t, func(w *clocked) {
 		l := perUser("seen", 10, budget.Year)
@@ -316,7 +317,7 @@ func TestCountsDoNotOverflow(t *testing.T) {
 	})
 }
 
-// TestSameIDInABatch: the replay's figures are from after the deduction.
+// TestSameIDInABatch checks that the replay's figures are from after the deduction.
 func TestSameIDInABatch(t *testing.T) {
 	onClock(t, func(w *clocked) {
 		ref := w.create(promo("b", 10, 1))

@@ -93,8 +93,8 @@ func everywhere(t *testing.T, test func(t *testing.T, d *database)) {
 	})
 }
 
-// TestSellOutSQL sells a budget to callers of two nodes by deductions of several units, so that units
-// have to be gathered: every unit is sold, and each id once.
+// TestSellOutSQL sells a budget to callers of two nodes by deductions of several units, so that
+// units must be gathered. Every unit is sold, and each id once.
 func TestSellOutSQL(t *testing.T) {
 	everywhere(t, func(t *testing.T, d *database) {
 		const total, callers, each = 400, 5, 40
@@ -149,7 +149,7 @@ func TestSellOutSQL(t *testing.T) {
 	})
 }
 
-// TestLimitsSQL: nobody gets more than the limit, and nobody less, whatever comes in one batch.
+// TestLimitsSQL checks that no value gets more or less than the limit, whatever one batch contains.
 func TestLimitsSQL(t *testing.T) {
 	everywhere(t, func(t *testing.T, d *database) {
 		const users, each, most = 6, 9, 5
@@ -189,7 +189,7 @@ func TestLimitsSQL(t *testing.T) {
 	})
 }
 
-// TestHoldSQL: a hold is answered with its end.
+// TestHoldSQL checks that a hold is answered with its end.
 func TestHoldSQL(t *testing.T) {
 	everywhere(t, func(t *testing.T, d *database) {
 		ref := d.create(t, promo("held", 100, 2))

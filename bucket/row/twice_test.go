@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// TestLooksTwice: units that come back between the two looks at the sum are given out (I3).
+// TestLooksTwice checks that units that return between the two reads of the sum are given out (I3).
 func TestLooksTwice(t *testing.T) {
 	b := newBooks()
 	a := b.add("returns", 100, 1, 100, none)
@@ -15,7 +15,7 @@ func TestLooksTwice(t *testing.T) {
 	}
 	b.mu.Lock()
 	b.before = func(call string) error {
-		if call == "covers" { // the first look has ended
+		if call == "covers" { // the first read has ended
 			a.epochs[a.Buckets[0].ID].Outstanding = 5
 		}
 		return nil

@@ -28,9 +28,9 @@ func (f *flights) Exceeded(ctx context.Context, ops []bucket.Operation) ([][]bud
 	return f.Lookup.Exceeded(ctx, ops)
 }
 
-// TestUsedUpLimit: once a limit has refused a value, further requests of it ask neither the filter nor
-// a flight; each is refused only by what is read then, so units that come back, a new window and a
-// larger maximum let requests pass at once, and a repeat of an accepted id gets its outcome.
+// TestUsedUpLimit checks that further requests of a value that a limit has refused ask neither the
+// filter nor a flight. Each is refused only by what is read then, so returned units, a new window
+// and a larger maximum let requests pass at once, and a repeat of an accepted id gets its outcome.
 func TestUsedUpLimit(t *testing.T) {
 	onClock(t, func(w *clocked) {
 		f := &flights{Ledger: w.part, Lookup: w.part}
@@ -80,7 +80,7 @@ func TestUsedUpLimit(t *testing.T) {
 	})
 }
 
-// TestUsedIsTold checks that the refill is told which budgets are used.
+// TestUsedIsTold checks that Refills is notified of used budgets.
 func TestUsedIsTold(t *testing.T) {
 	b := newBooks()
 	told := heard{}

@@ -14,8 +14,8 @@ import (
 	"github.com/budgetd/budgetd/budget"
 )
 
-// wild is a filter that is wrong in every way that there is: it loses, repeats, delays and reorders
-// calls and replies, answers at random, and its contents vanish, grow old and are edited.
+// wild is a filter that is wrong in every way: it loses, repeats, delays and reorders calls and
+// replies, and answers at random. Its contents vanish, become old and are edited.
 type wild struct {
 	*filter
 	mu   sync.Mutex
@@ -67,7 +67,7 @@ func (w *wild) Take(ctx context.Context, lane bucket.Lane, takes []bucket.Take) 
 	return w.filter.Take(ctx, lane, takes)
 }
 
-// nonsense is an answer that has nothing to do with the contents.
+// nonsense is an answer that ignores the contents.
 func (w *wild) nonsense(takes []bucket.Take) []bucket.Taken {
 	out := make([]bucket.Taken, len(takes))
 	for i := range out {
@@ -82,7 +82,7 @@ func (w *wild) nonsense(takes []bucket.Take) []bucket.Taken {
 	return out
 }
 
-// disturb changes what the filter has of the buckets that are asked for.
+// disturb changes the filter's contents of the buckets of a call.
 func (w *wild) disturb(takes []bucket.Take) {
 	for _, t := range takes {
 		switch w.draw(12) {
@@ -92,7 +92,7 @@ func (w *wild) disturb(takes []bucket.Take) {
 			w.filter.put(t.Bucket, content{t.Fill, 0})
 		case 2:
 			w.filter.put(t.Bucket, content{t.Fill + int64(w.draw(1000)), 1 << 50})
-		case 3: // as it was some time ago
+		case 3: // an earlier content
 			w.mu.Lock()
 			was, known := w.kept[t.Bucket]
 			w.mu.Unlock()
@@ -116,8 +116,8 @@ func (w *wild) disturb(takes []bucket.Take) {
 	}
 }
 
-// TestWildFilter: whatever the filter does, no accepted deduction is lost or doubled, nothing is
-// refused that the budget covers, and nothing fails (I9).
+// TestWildFilter checks that, whatever the filter does, no accepted deduction is lost or doubled,
+// nothing is refused that the budget covers, and nothing fails (I9).
 func TestWildFilter(t *testing.T) {
 	for seed := range uint64(6) {
 		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
@@ -151,7 +151,7 @@ func TestWildFilter(t *testing.T) {
 					t.Errorf("%s: %v", r.RequestID, err)
 				default:
 					b.change(a.ID, func(a *account) {
-						if left := a.cover().Sum(); left >= r.Amount { // it only ever sinks
+						if left := a.cover().Sum(); left >= r.Amount { // it never grows
 							t.Errorf("%s: %d refused, %d are left", r.RequestID, r.Amount, left)
 						}
 					})
@@ -165,7 +165,7 @@ func TestWildFilter(t *testing.T) {
 						requests := make([]bucket.DeductRequest, 1+random.IntN(6))
 						for i := range requests {
 							id := fmt.Sprintf("%d-%d-%d", caller, n, i)
-							if random.IntN(4) == 0 { // one that another caller has as well
+							if random.IntN(4) == 0 { // one that another caller uses too
 								id = fmt.Sprintf("%d-%d", n, i)
 							}
 							requests[i] = request(a, id, int64(1+len(id)%5))

@@ -79,7 +79,7 @@ func (s *Service) samplesOf(ctx context.Context, budgetID int64, from, to time.T
 		}
 		before := len(out)
 		for i := range page {
-			if before == 0 || page[i].At.After(out[before-1].At) { // the first sample of a page replaces the last of the previous one
+			if before == 0 || page[i].At.After(out[before-1].At) { // the last one comes again
 				out = append(out, page[i].Point)
 			}
 		}

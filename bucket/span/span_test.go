@@ -11,12 +11,12 @@ import (
 	"github.com/budgetd/budgetd/bucket/span"
 )
 
-// request is one that has a context.
+// request has a context.
 type request struct{ ctx context.Context }
 
 func (r request) Context() context.Context { return r.ctx }
 
-// TestOff: where nobody records spans, neither a step nor a flight allocates.
+// TestOff checks that neither a step nor a flight allocates if no span is recorded.
 func TestOff(t *testing.T) {
 	ctx := t.Context()
 	requests := []request{{ctx}, {ctx}}
@@ -30,8 +30,8 @@ func TestOff(t *testing.T) {
 	}
 }
 
-// TestFlight: a flight links once to each span of its requests that is recorded, also where several
-// requests share one, and has the error that ended it.
+// TestFlight checks that a flight links once to each recorded span of its requests, even if several
+// requests share one, and that it has the error that ended it.
 func TestFlight(t *testing.T) {
 	kept := tracetest.NewInMemoryExporter()
 	provider := sdk.NewTracerProvider(sdk.WithSyncer(kept))

@@ -120,7 +120,7 @@ func promo(name string, total int64, buckets int) budget.Definition {
 		Durability: budget.Ledger, Type: budget.Promo, TotalQuantity: total, BucketQuantity: buckets}
 }
 
-// create makes a budget whose buckets lie where they belong on the first of the instances.
+// create creates a budget whose buckets are placed on the first of the instances.
 func (w *world) create(d budget.Definition, instances int) bucket.BudgetRef {
 	w.Helper()
 	var keys []string
@@ -258,7 +258,7 @@ func TestRecycleAndItsHistory(t *testing.T) {
 	}
 }
 
-// loop returns the loop of a name.
+// loop returns the loop with a name.
 func loop(t *testing.T, s *transfer.Service, set transfer.Settings,
 	name string) func(context.Context) error {
 	for _, l := range s.Loops(set) {
@@ -270,9 +270,9 @@ func loop(t *testing.T, s *transfer.Service, set transfer.Settings,
 	return nil
 }
 
-// TestRecycleWithoutBeingAsked: a run that its node has left is continued; the schedule recycles
-// each effective budget once, whatever number of nodes there are; one of which too much is stranded
-// is recycled by itself.
+// TestRecycleWithoutBeingAsked checks that a run that its node has left is continued, that the
+// schedule recycles each effective budget once, whatever the number of nodes, and that a budget of
+// which too much is stranded is recycled automatically.
 func TestRecycleWithoutBeingAsked(t *testing.T) {
 	w := newWorld(t)
 	first, second := w.create(promo("first", 8000, 4), 3), w.create(promo("second", 8000, 4), 3)
@@ -394,7 +394,8 @@ func TestDrainUndrainAndRebalance(t *testing.T) {
 	}
 }
 
-// TestRebalanceLoop: an instance that is new gets its share, but not while a store does not answer.
+// TestRebalanceLoop checks that a new instance gets its share, but not while a store does not
+// answer.
 func TestRebalanceLoop(t *testing.T) {
 	w := newWorld(t)
 	s := w.node()
@@ -446,8 +447,8 @@ func TestLanesAndRecover(t *testing.T) {
 	}
 }
 
-// TestRollOverIsShared: all requests that meet an ended epoch share one rollover; the loop rolls
-// over the others.
+// TestRollOverIsShared checks that all requests that meet an ended epoch share one rollover, and
+// that the loop rolls over the others.
 func TestRollOverIsShared(t *testing.T) {
 	w := newWorld(t)
 	nodes := []*transfer.Service{w.node(), w.node()}
@@ -483,8 +484,8 @@ func TestRollOverIsShared(t *testing.T) {
 	}
 }
 
-// TestRefillFollowsUse: a bucket below its low-water mark gets a step of its use; one that nobody
-// uses gets nothing, and the loop looks only at budgets that were used here.
+// TestRefillFollowsUse checks that a bucket below its low-water mark gets a step according to its
+// use, that an unused one gets nothing, and that the loop checks only budgets that this node used.
 func TestRefillFollowsUse(t *testing.T) {
 	w := newWorld(t)
 	s := w.node()
@@ -520,7 +521,7 @@ func TestRefillFollowsUse(t *testing.T) {
 	}
 }
 
-// TestSweepLoop: units that came back are in the total after one look.
+// TestSweepLoop checks that returned units are in the total after one pass.
 func TestSweepLoop(t *testing.T) {
 	w := newWorld(t)
 	s := w.node()

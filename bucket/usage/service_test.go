@@ -113,7 +113,7 @@ func ask(b *bucket.Budget, amount int64, dimensions map[string]string) bucket.Ch
 	return bucket.CheckRequest{Budget: bucket.BudgetRef{ID: b.ID}, Amount: amount, Dimensions: dimensions}
 }
 
-// check asks one question and compares the code of its answer, "" for accepted.
+// check makes one check and compares the code of its answer, "" for accepted.
 func (w *world) check(b *bucket.Budget, amount int64, dimensions map[string]string,
 	want budget.Code) bucket.CheckAnswer {
 	w.Helper()
@@ -131,7 +131,7 @@ func codeOf(err error) budget.Code {
 	return budget.CodeOf(err)
 }
 
-// TestCheckOfManyBudgets: one statement per kind of row serves all budgets of a call.
+// TestCheckOfManyBudgets checks that one statement per kind of row serves all budgets of a call.
 func TestCheckOfManyBudgets(t *testing.T) {
 	each(t, func(w *world) {
 		var asked []bucket.CheckRequest
@@ -172,7 +172,8 @@ func TestCheckOfManyBudgets(t *testing.T) {
 	})
 }
 
-// TestEveryExceededLimitIsNamed: and the one that resets last decides when to try again.
+// TestEveryExceededLimitIsNamed also checks that the limit that resets last determines when to try
+// again.
 func TestEveryExceededLimitIsNamed(t *testing.T) {
 	each(t, func(w *world) {
 		b := w.make("b", 1000, limits(perUser("day", 10, budget.MeasureAmount, budget.Day, ""),
@@ -196,8 +197,8 @@ func TestEveryExceededLimitIsNamed(t *testing.T) {
 	})
 }
 
-// TestCheckAgreesWithDeduct: across the days when clocks change, and after a limit has changed from
-// a day to a month, a check says what a deduct does.
+// TestCheckAgreesWithDeduct checks that a check predicts what a deduct does on the days when clocks
+// change, and after a limit has changed from a day to a month.
 func TestCheckAgreesWithDeduct(t *testing.T) {
 	each(t, func(w *world) {
 		zone, err := time.LoadLocation("Europe/Berlin")
@@ -239,8 +240,8 @@ func (w *world) used(b *bucket.Budget, name string) int64 {
 	return got.Amount
 }
 
-// TestCheckOfAChangedLimit: what was counted by the day counts by the month at once, before any
-// deduction has loaded the counter, and rollbacks are subtracted.
+// TestCheckOfAChangedLimit checks that what was counted by the day counts by the month at once,
+// before any deduction has loaded the counter, and that rollbacks are subtracted.
 func TestCheckOfAChangedLimit(t *testing.T) {
 	each(t, func(w *world) {
 		now := w.DB.Now()
@@ -283,7 +284,7 @@ func (w *world) rows(query string, args ...any) (n int64) {
 	return n
 }
 
-// TestDryRun: an id that is recorded gets what a repetition would, and nothing is written.
+// TestDryRun checks that a recorded id gets the answer of a repeat, and that nothing is written.
 func TestDryRun(t *testing.T) {
 	each(t, func(w *world) {
 		b := w.make("b", 100)
@@ -325,7 +326,8 @@ func TestDryRun(t *testing.T) {
 	})
 }
 
-// TestUsage: deductions that carry all of the values, within the span, with what came back.
+// TestUsage sums deductions that carry all of the values, within the span, with what was given
+// back.
 func TestUsage(t *testing.T) {
 	each(t, func(w *world) {
 		b, other := w.make("b", 1000), w.make("other", 1000)
@@ -365,7 +367,7 @@ func TestUsage(t *testing.T) {
 	})
 }
 
-// TestCheckOfADuePeriod: a period that is over is rolled over first, as for a deduct.
+// TestCheckOfADuePeriod checks that a period that is over is rolled over first, as for a deduct.
 func TestCheckOfADuePeriod(t *testing.T) {
 	each(t, func(w *world) {
 		turns := 0

@@ -8,8 +8,8 @@ import (
 	"github.com/budgetd/budgetd/internal/testservers"
 )
 
-// TestOtherMemoryOnTheSameConnection: a script does nothing under a marker of another installation,
-// or after a resync from another master, which keeps connections and the run id.
+// TestOtherMemoryOnTheSameConnection checks that a script does nothing under a marker of another
+// installation, or after a resync from another master, which keeps connections and the run id.
 func TestOtherMemoryOnTheSameConnection(t *testing.T) {
 	for name, change := range map[string][]string{
 		"replication id": {"DEBUG", "CHANGE-REPL-ID"},

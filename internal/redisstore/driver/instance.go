@@ -142,7 +142,7 @@ func (i *Instance) dial(addr string) (conn *redis.Conn, done func()) {
 	client := redis.NewClient(i.options(addr, nil))
 	conn = client.EphemeralConn()
 	return conn, func() {
-		_ = conn.Close() // nobody is left who could do anything about it
+		_ = conn.Close() // nothing can be done about an error here
 		_ = client.Close()
 	}
 }

@@ -126,5 +126,5 @@ func (n *session) end() {
 // close waits for the users, each of which is bounded by the timeouts of a call.
 func (p *pool) close() {
 	p.users.Wait()
-	_ = p.client.Close() // nobody is left who could do anything about it
+	_ = p.client.Close() // nothing can be done about an error here
 }

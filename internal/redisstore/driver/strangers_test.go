@@ -70,8 +70,9 @@ func answer(conn net.Conn, info string) {
 	}
 }
 
-// TestStrangers: servers that cannot be the truth of a budget are refused by name and with what they
-// lack; Valkey counts as Redis. A service that forbids CONFIG GET is fit where the operator vouches.
+// TestStrangers checks that servers that cannot be the truth of a budget are refused by name and
+// with what they lack, that Valkey counts as Redis, and that a service that forbids CONFIG GET is
+// accepted if the operator vouches for it.
 func TestStrangers(t *testing.T) {
 	for _, test := range []struct {
 		name, fields         string
