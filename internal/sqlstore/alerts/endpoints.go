@@ -27,7 +27,7 @@ const (
 		disabled = ?, failing_since_ms = ? WHERE id = ?`
 	deleteEndpoint   = `DELETE FROM webhook_endpoint WHERE id = ?`
 	deleteDeliveries = `DELETE FROM webhook_delivery WHERE endpoint_id = ?`
-	// failPending ends what is on its way to an endpoint that gets nothing any more.
+	// failPending fails the pending deliveries of an endpoint that no longer gets messages.
 	failPending = `UPDATE webhook_delivery SET state = 'failed', due_ms = NULL
 		WHERE endpoint_id = ? AND state = 'pending'`
 )
@@ -85,7 +85,8 @@ func one(r *engine.Reader, query, id string) (alert.Endpoint, error) {
 	return found[0], nil
 }
 
-// Endpoints reads the endpoints of a tenant or, with "", of all, by id. Error: Unavailable.
+// Endpoints reads the endpoints of a tenant, or of all tenants if it is "", sorted by id. Error:
+// Unavailable.
 func (p *Part) Endpoints(ctx context.Context, tenant string) (out []alert.Endpoint, err error) {
 	err = p.db.Read(ctx, "webhooks", func(r *engine.Reader) error {
 		query, args := selectEndpoints, []any(nil)
@@ -107,8 +108,8 @@ func (p *Part) Endpoint(ctx context.Context, id string) (e alert.Endpoint, err e
 	return e, err
 }
 
-// CreateEndpoint stores an endpoint and gives it its id. Errors: TooManyWebhooks, Unavailable,
-// OutcomeUnknown. A repetition makes another one.
+// CreateEndpoint stores an endpoint and gives it an id. Errors: TooManyWebhooks, Unavailable,
+// OutcomeUnknown. A repeated call creates another endpoint.
 func (p *Part) CreateEndpoint(ctx context.Context, e alert.Endpoint) (alert.Endpoint, error) {
 	name, err := p.randomName()
 	if err != nil {
@@ -138,7 +139,7 @@ func (p *Part) CreateEndpoint(ctx context.Context, e alert.Endpoint) (alert.Endp
 	return e, err
 }
 
-// attest notes an endpoint as it was and becomes for the audit log.
+// attest records an endpoint before and after a change for the audit log.
 func attest(ctx context.Context, before, after *alert.Endpoint) {
 	text := func(e *alert.Endpoint) []byte {
 		if e == nil {
@@ -154,7 +155,7 @@ func attest(ctx context.Context, before, after *alert.Endpoint) {
 	trail.FromContext(ctx).Change(either.Tenant, either.ID, text(before), text(after))
 }
 
-// ChangeEndpoint changes an endpoint. What is on its way to one that is disabled fails. Errors:
+// ChangeEndpoint changes an endpoint. Disabling it fails its pending deliveries. Errors:
 // WebhookNotFound, Invalid, Unavailable, OutcomeUnknown. It is idempotent.
 func (p *Part) ChangeEndpoint(ctx context.Context, id string, c alert.EndpointChange) (
 	e alert.Endpoint, err error) {
@@ -175,7 +176,7 @@ func (p *Part) ChangeEndpoint(ctx context.Context, id string, c alert.EndpointCh
 	return e, err
 }
 
-// update writes what can change of an endpoint.
+// update writes the columns of an endpoint that can change.
 func (p *Part) update(t *engine.Tx, e *alert.Endpoint) error {
 	types, err := encodeTypes(e.Types)
 	if err != nil {
@@ -193,8 +194,8 @@ func (p *Part) update(t *engine.Tx, e *alert.Endpoint) error {
 	return err
 }
 
-// DeleteEndpoint deletes an endpoint and its log of deliveries. Errors: WebhookNotFound,
-// Unavailable, OutcomeUnknown.
+// DeleteEndpoint deletes an endpoint and its deliveries. Errors: WebhookNotFound, Unavailable,
+// OutcomeUnknown.
 func (p *Part) DeleteEndpoint(ctx context.Context, id string) error {
 	return p.db.Write(ctx, "delete webhook", func(t *engine.Tx) error {
 		before, err := one(&t.Reader, lockEndpoint, id)
@@ -219,7 +220,7 @@ func (p *Part) randomName() (string, error) {
 	return strings.ToLower(base32.StdEncoding.EncodeToString(b[:])), nil
 }
 
-// newMessageID returns an id that is above those of earlier milliseconds.
+// newMessageID returns an id that sorts after those of earlier milliseconds.
 func (p *Part) newMessageID(now time.Time) (string, error) {
 	name, err := p.randomName()
 	return fmt.Sprintf("msg_%011x%s", engine.ToMS(now), name), err

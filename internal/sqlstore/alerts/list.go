@@ -22,7 +22,7 @@ const (
 	dropMessage      = `DELETE FROM webhook_message WHERE id = ?`
 )
 
-// Alerts lists alerts, the newest first. Error: Unavailable.
+// Alerts lists alerts, newest first. Error: Unavailable.
 func (p *Part) Alerts(ctx context.Context, q alert.Query) (out []alert.View, err error) {
 	query, args := selectAlerts, []any{q.Before}
 	if q.Budget != 0 {
@@ -55,9 +55,9 @@ func (p *Part) Alerts(ctx context.Context, q alert.Query) (out []alert.View, err
 	return out, err
 }
 
-// Prune deletes what is older than an instant: alerts that were resolved before, and messages with
-// their deliveries. It deletes at most limit of each and returns the larger number. Errors:
-// Unavailable, OutcomeUnknown.
+// Prune deletes alerts that were resolved before an instant, and older messages with their
+// deliveries. It deletes at most limit of each and returns the larger number. Errors: Unavailable,
+// OutcomeUnknown.
 func (p *Part) Prune(ctx context.Context, before time.Time, limit int) (n int, err error) {
 	var alerts []int64
 	var messages [][]byte

@@ -53,7 +53,7 @@ func (r *deliveryRow) delivery() (alert.Delivery, error) {
 	return d, nil
 }
 
-// Due lists deliveries whose attempt is due, the longest due first, at most so many. Error:
+// Due lists at most `most` deliveries whose attempt is due, the longest overdue first. Error:
 // Unavailable.
 func (p *Part) Due(ctx context.Context, most int) (out []alert.Due, err error) {
 	var found []deliveryRow
@@ -68,9 +68,9 @@ func (p *Part) Due(ctx context.Context, most int) (out []alert.Due, err error) {
 	return out, err
 }
 
-// Claim takes a delivery that is due for its attempt: for lease nobody else gets it. ok is false if
-// another node was faster, or the endpoint is gone. Errors: Unavailable, OutcomeUnknown: it is then
-// due after lease at the latest.
+// Claim reserves a due delivery for one attempt: no other node gets it for the time of lease. ok is
+// false if another node was faster or the endpoint is gone. Errors: Unavailable, OutcomeUnknown.
+// After an error the delivery is due again when lease is over.
 func (p *Part) Claim(ctx context.Context, due alert.Due, lease time.Duration) (
 	d alert.Delivery, e alert.Endpoint, ok bool, err error) {
 	err = p.db.Write(ctx, "claim webhook", func(t *engine.Tx) error {
@@ -97,9 +97,9 @@ func (p *Part) Claim(ctx context.Context, due alert.Due, lease time.Duration) (
 	return d, e, ok, err
 }
 
-// Finish records an attempt and what follows from it: the next one, or that the endpoint is
-// disabled, which the others are told. It returns the endpoint as it is then. Errors: Unavailable,
-// OutcomeUnknown.
+// Finish records an attempt and its consequence: the time of the next attempt, or a disabled
+// endpoint, which the tenant's other endpoints are told of. It returns the endpoint after that.
+// Errors: Unavailable, OutcomeUnknown.
 func (p *Part) Finish(ctx context.Context, d alert.Delivery, a alert.Attempt, jitter float64) (
 	e alert.Endpoint, err error) {
 	err = p.db.Write(ctx, "finish webhook", func(t *engine.Tx) error {
@@ -138,7 +138,7 @@ type disabledData struct {
 	FailingSince time.Time      `json:"failing_since,omitzero"`
 }
 
-// gone returns nil for an endpoint that was deleted meanwhile.
+// gone returns nil for WebhookNotFound, because the endpoint was deleted meanwhile.
 func gone(err error) error {
 	if budget.Is(err, budget.WebhookNotFound) {
 		return nil
@@ -156,7 +156,7 @@ func lock(t *engine.Tx, endpoint, message string) (d alert.Delivery, found bool,
 	return d, true, err
 }
 
-// put writes what changes of a delivery.
+// put writes the columns of a delivery that change.
 func put(t *engine.Tx, d *alert.Delivery) error {
 	attempts, err := json.Marshal(d.Attempts)
 	if err != nil {
@@ -171,7 +171,7 @@ func put(t *engine.Tx, d *alert.Delivery) error {
 	return err
 }
 
-// Deliveries reads the deliveries of an endpoint before a message, the newest first; "": from the
+// Deliveries reads the deliveries of an endpoint before a message, newest first; "" begins with the
 // newest. Error: Unavailable.
 func (p *Part) Deliveries(ctx context.Context, endpoint, before string, limit int) (
 	out []alert.Delivery, err error) {
@@ -194,8 +194,8 @@ func (p *Part) Deliveries(ctx context.Context, endpoint, before string, limit in
 	return out, err
 }
 
-// Test writes a message for one endpoint, which gets it even while it is disabled. Errors:
-// WebhookNotFound, Unavailable, OutcomeUnknown. A repetition writes another one.
+// Test writes a message for one endpoint, which gets it even while disabled. Errors:
+// WebhookNotFound, Unavailable, OutcomeUnknown. A repeated call writes another message.
 func (p *Part) Test(ctx context.Context, id string) (d alert.Delivery, err error) {
 	err = p.db.Write(ctx, "test webhook", func(t *engine.Tx) error {
 		e, err := one(&t.Reader, lockEndpoint, id)
@@ -222,7 +222,7 @@ func (p *Part) Test(ctx context.Context, id string) (d alert.Delivery, err error
 	return d, err
 }
 
-// Resend has a message delivered again, with all attempts, under its id. Errors: WebhookNotFound,
+// Resend makes a message pending again under its id, with all attempts. Errors: WebhookNotFound,
 // DeliveryNotFound, Unavailable, OutcomeUnknown.
 func (p *Part) Resend(ctx context.Context, id, message string) (d alert.Delivery, err error) {
 	err = p.db.Write(ctx, "resend webhook", func(t *engine.Tx) error {

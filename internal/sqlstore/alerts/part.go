@@ -1,5 +1,5 @@
-// Package alerts stores thresholds, what was crossed, and the messages about it: the outbox from
-// which package webhook sends.
+// Package alerts stores thresholds, alerts, and the outbox of messages about them, from which
+// package webhook sends.
 package alerts
 
 import (
@@ -22,7 +22,7 @@ type Part struct {
 
 var _ warn.Ledger = (*Part)(nil)
 
-// New returns the part of a database. random makes ids.
+// New returns the part of a database. It makes ids from random.
 func New(db *engine.DB, random io.Reader) *Part { return &Part{db: db, random: random} }
 
 const (
@@ -74,8 +74,8 @@ func (r *stateRow) state() alert.State {
 		Units:  alert.Units{Total: r.Total, Spent: r.Spent, Left: r.Left}}
 }
 
-// Thresholds reads the thresholds of the budgets from first to last that have their own. Error:
-// Unavailable.
+// Thresholds reads the thresholds of the budgets with ids from first to last that have their own.
+// Error: Unavailable.
 func (p *Part) Thresholds(ctx context.Context, first, last int64) (
 	out map[int64][]alert.Threshold, err error) {
 	var found []thresholdsRow
@@ -94,8 +94,8 @@ func (p *Part) Thresholds(ctx context.Context, first, last int64) (
 	return out, err
 }
 
-// SetThresholds replaces the thresholds of a budget; nil makes it have the defaults again. It
-// notes the change for the audit log. Errors: Unavailable, OutcomeUnknown. It is idempotent.
+// SetThresholds replaces the thresholds of a budget; nil restores the defaults. It records the
+// change for the audit log. Errors: Unavailable, OutcomeUnknown. It is idempotent.
 func (p *Part) SetThresholds(ctx context.Context, budgetID int64, tenant, name string,
 	list []alert.Threshold) error {
 	after, err := json.Marshal(list)
@@ -123,7 +123,7 @@ func (p *Part) SetThresholds(ctx context.Context, budgetID int64, tenant, name s
 	})
 }
 
-// Firing reads the states that fire of the budgets from first to last. Error: Unavailable.
+// Firing reads the firing states of the budgets with ids from first to last. Error: Unavailable.
 func (p *Part) Firing(ctx context.Context, first, last int64) (
 	map[int64][]alert.State, error) {
 	var found []stateRow
@@ -138,8 +138,8 @@ func (p *Part) Firing(ctx context.Context, first, last int64) (
 	return out, err
 }
 
-// PeriodSpent reads what is used and held of the open period of budgets. One that has used nothing
-// is missing. Error: Unavailable.
+// PeriodSpent reads the units used and held in the open periods of budgets. The result has no
+// element for a budget that has used nothing. Error: Unavailable.
 func (p *Part) PeriodSpent(ctx context.Context, budgets []int64) (
 	out map[int64]warn.PeriodSpent, err error) {
 	out = map[int64]warn.PeriodSpent{}

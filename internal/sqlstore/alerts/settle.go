@@ -10,7 +10,8 @@ import (
 )
 
 const (
-	// lockStates finds all that fire, and those that a new episode follows.
+	// lockStates reads the firing states and those of the present period, whose episodes the next
+	// ones follow.
 	lockStates = `SELECT ` + stateColumns + ` FROM alert a /*by PRIMARY*/ WHERE a.budget_id = ?
 		AND (a.is_firing = 1 OR a.period = 0 OR a.period = ?) /*locked*/`
 	insertStates = `INSERT INTO alert (budget_id, threshold, period, episode, id, told_by,
@@ -22,9 +23,9 @@ const (
 	nextNumber  = `SELECT next_id FROM sequence WHERE name = ?`
 )
 
-// Settle decides about budgets by the states that it locks, and writes the transitions with their
-// messages in one transaction. It returns them by budget. Errors: Unavailable, OutcomeUnknown. It
-// is idempotent: the same figures change nothing twice.
+// Settle compares budgets with their locked states, and writes the transitions and their messages
+// in one transaction. It returns the transitions by budget. Errors: Unavailable, OutcomeUnknown. It
+// is idempotent: a second call with the same figures changes nothing.
 func (p *Part) Settle(ctx context.Context, subjects []alert.Subject) (
 	out map[int64][]alert.Transition, err error) {
 	err = p.db.Write(ctx, "alerts", func(t *engine.Tx) error {
@@ -68,7 +69,7 @@ func (p *Part) Settle(ctx context.Context, subjects []alert.Subject) (
 	return out, err
 }
 
-// numbers takes n ids of alerts and returns the first.
+// numbers reserves n ids of alerts and returns the first.
 func numbers(t *engine.Tx, n int) (first int64, err error) {
 	if n == 0 {
 		return 0, nil
@@ -81,12 +82,12 @@ func numbers(t *engine.Tx, n int) (first int64, err error) {
 	return first - int64(n), err
 }
 
-// write writes the transitions of a budget and returns their messages. It gives new states their
-// ids, from next.
+// write writes the transitions of a budget and returns their messages. New states get ids from next
+// on.
 func write(t *engine.Tx, s *alert.Subject, list []alert.Transition, next *int64) (
 	messages []alert.Message, err error) {
 	var values []any
-	var top int64 // of the ladder under way: its first transition is the one with the message
+	var top int64 // of the present ladder: its first transition has the message
 	for i := range list {
 		one := &list[i]
 		state := &one.State
@@ -123,8 +124,8 @@ const (
 	deliveryWidth = 6
 )
 
-// post writes messages and their deliveries to the endpoints that get them. A message that nobody
-// gets is not kept.
+// post writes messages and their deliveries to the endpoints that get them. It drops a message that
+// no endpoint gets.
 func (p *Part) post(t *engine.Tx, messages []alert.Message) error {
 	if len(messages) == 0 {
 		return nil
@@ -158,7 +159,7 @@ func (p *Part) post(t *engine.Tx, messages []alert.Message) error {
 	return t.Insert(insertDeliveries, deliveryWidth, deliveries)
 }
 
-// encodeTypes writes the types of an endpoint; nil: all.
+// encodeTypes encodes the message types of an endpoint; nil means all types.
 func encodeTypes(types []string) ([]byte, error) {
 	if len(types) == 0 {
 		return nil, nil

@@ -15,7 +15,7 @@ import (
 	"github.com/budgetd/budgetd/ledger"
 )
 
-// Part audits a database. Safe for concurrent use.
+// Part audits a database. It is safe for concurrent use.
 type Part struct{ db *engine.DB }
 
 var _ audit.Ledger = (*Part)(nil)

@@ -10,7 +10,7 @@ import (
 	"github.com/budgetd/budgetd/trail"
 )
 
-// Tx is a transaction under way: *sql.Tx, *sql.Conn and sqlx's are.
+// Tx is an open transaction, such as *sql.Tx or a *sql.Conn that began one.
 type Tx interface {
 	ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error)
 	QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error)
@@ -114,7 +114,8 @@ func fitted(row trail.Row) trail.Row {
 	}{{&row.Principal, 128}, {&row.KeyID, 10}, {&row.Source, 64}, {&row.Op, 32}, {&row.Tenant, 63},
 		{&row.Target, 256}, {&row.RequestID, 128}, {&row.CorrelationID, 128}, {&row.Outcome, 64}} {
 		if len(*column.text) > column.most {
-			*column.text = strings.ToValidUTF8((*column.text)[:column.most], "") // no half letter
+			// ToValidUTF8 removes a character that the cut split.
+			*column.text = strings.ToValidUTF8((*column.text)[:column.most], "")
 		}
 	}
 	return row

@@ -7,17 +7,17 @@ import (
 	"github.com/budgetd/budgetd/limit"
 )
 
-// book has the limit counters that the operations of a flight touch, a page per row.
+// book holds the limit counters that the operations of a flight touch, one page per row.
 type book struct {
 	pages map[counters.Key]*page
-	// list has the pages in the order in which rows are locked.
+	// list holds the pages in lock order.
 	list []*page
-	// of has the marks of operation i in marks[of[i]:of[i+1]].
+	// The marks of operation i are marks[of[i]:of[i+1]].
 	of    []int
 	marks []mark
 }
 
-// page is a row of limit_counter, or the place of one that does not exist yet.
+// page is a row of limit_counter, which may not exist yet.
 type page struct {
 	counters.Row
 	exists  bool
@@ -25,19 +25,19 @@ type page struct {
 	counted bool
 }
 
-// pageTally is what one limit has counted on a page.
+// pageTally is the count of one limit on a page.
 type pageTally struct {
 	limit.Tally
 	counted bool
 }
 
-// mark is one touch of an operation.
+// mark links a touch of an operation to its page.
 type mark struct {
 	page  *page
 	tally *pageTally
 }
 
-// open makes the pages of all operations of a flight that touch limits; nothing is read yet.
+// open creates the pages of every operation that touches limits. It reads nothing.
 func (b *book) open(f *flight) {
 	touches := 0
 	for i := range f.ops {
@@ -73,7 +73,7 @@ func (b *book) open(f *flight) {
 // empty reports whether no operation touches a limit.
 func (b *book) empty() bool { return len(b.list) == 0 }
 
-// keys lists the rows in the order in which they are locked.
+// keys lists the rows in lock order.
 func (b *book) keys() []counters.Key {
 	out := make([]counters.Key, len(b.list))
 	for i, p := range b.list {
@@ -82,14 +82,14 @@ func (b *book) keys() []counters.Key {
 	return out
 }
 
-// put notes a row as it was read.
+// put stores a row that was read.
 func (b *book) put(row *counters.Row) {
 	if p := b.pages[row.Key]; p != nil {
 		p.Row, p.exists = *row, true
 	}
 }
 
-// notBefore returns the earliest instant that the flight may be counted at: see limit.Counters.
+// notBefore returns the earliest instant at which the flight may be counted: see limit.Counters.
 func (b *book) notBefore() int64 {
 	latest := int64(0)
 	for _, p := range b.list {
@@ -98,8 +98,8 @@ func (b *book) notBefore() int64 {
 	return latest
 }
 
-// tally makes the tallies of all touches as of an instant. It returns those that have to be loaded
-// from the ledger first.
+// tally builds the tallies of all touches at an instant. It returns the marks whose tallies must
+// first be loaded from the ledger.
 func (b *book) tally(f *flight, nowMS int64) (stale []mark) {
 	for i := range f.ops {
 		for j := range f.ops[i].Touches {
@@ -115,7 +115,7 @@ func (b *book) tally(f *flight, nowMS int64) (stale []mark) {
 	return stale
 }
 
-// tally returns the page's tally of a touch's limit; made says that it is new.
+// tally returns the page's tally of a touch's limit. made reports whether it is new.
 func (p *page) tally(touch *limit.Touch, nowMS int64) (t *pageTally, made bool) {
 	for _, t := range p.tallies {
 		if t.Limit == touch.Limit || t.Limit.Name == touch.Limit.Name &&
@@ -140,15 +140,15 @@ func (b *book) tallies(i int, to []*limit.Tally) []*limit.Tally {
 	return to
 }
 
-// count notes that an operation was counted.
+// count records that an operation was counted.
 func (b *book) count(i int) {
 	for _, m := range b.marks[b.of[i]:b.of[i+1]] {
 		m.page.counted, m.tally.counted = true, true
 	}
 }
 
-// close brings what was counted into the rows. It returns the pages that have to be written, in the
-// order in which rows are locked: those whose rows exist, and those that are new.
+// close writes the counts into the rows. It returns the pages to store in lock order: existing
+// rows, and new ones.
 func (b *book) close() (existing, added []*page) {
 	for _, p := range b.list {
 		if !p.counted {

@@ -9,10 +9,11 @@ import (
 	"github.com/budgetd/budgetd/internal/sqlstore/engine"
 )
 
-// The parts of I3's sum, of a budget u, its buckets b, its epochs e and its open period p. U counts
-// where some bucket that no operator took offline may apply for it, and where there is no such
-// bucket at all: one that is brought online may. Units that came back are free to apply for: they
-// are what U has beyond what the period got and no bucket has applied for yet.
+// The parts of I3's sum: u is the budget, b its buckets, e their epochs, p its open period. U
+// counts if some bucket that no operator took offline may apply for it. U also counts if no bucket
+// is online, because one that is brought online may apply for it. Units that came back may be
+// applied for without a bound: they are the excess of U over what the period got and no bucket has
+// applied for yet.
 const (
 	mayApply = `SELECT COUNT(*) = 0 OR SUM(u.adjust_cnt = 0 OR b.out_cnt < u.adjust_cnt) > 0
 		FROM sharding_budget_management_bucket b WHERE b.budget_id = u.id
@@ -34,8 +35,8 @@ const (
 		AND e.has_units = 1 /*own*/`
 )
 
-// selectSums is I3's sum of each budget whose U is 0, in one row: most statements begin after a
-// sell-out, and this one costs less than half.
+// selectSums reads I3's sum of each budget whose U is 0. Most statements begin after a sell-out,
+// and this one costs less than half of selectCovers.
 const selectSums = `SELECT u.id AS budget_id, MAX(u.unfunded_quantity) AS unfunded,
 	MAX(u.undistributed_quantity) AS undistributed, ` + outstandingO + ` AS outstanding,
 	` + returningR + ` AS returning_sum, ` + inEpochs + ` AS in_epochs
@@ -43,7 +44,7 @@ const selectSums = `SELECT u.id AS budget_id, MAX(u.unfunded_quantity) AS unfund
 	LEFT JOIN bucket_epoch e /*by bucket_epoch_units*/ ON e.budget_id = u.id AND e.has_units = 1
 	WHERE `
 
-// selectCovers is I3's sum of each budget in one row.
+// selectCovers reads I3's sum of each budget, one row per budget.
 const selectCovers = `SELECT u.id AS budget_id, u.unfunded_quantity AS unfunded,
 	CASE WHEN u.undistributed_quantity = 0 THEN 0
 		WHEN (` + mayApply + ` /*own*/) THEN u.undistributed_quantity
@@ -68,9 +69,9 @@ func (r *coverRow) cover() bucket.Cover {
 		Returning: r.Returning, Later: r.Unfunded + r.InEpochs - r.Outstanding - r.Returning}
 }
 
-// Covers reads I3's sum of many budgets, each from one statement. With exact it locks what it reads
-// until the statement ends, so that it sees every commit that was acknowledged before it began. A
-// budget that does not exist is missing. Error: Unavailable.
+// Covers reads I3's sum of many budgets, each from one statement. If exact is set, the statement
+// locks what it reads until it ends, so that it sees every commit acknowledged before it began. The
+// result has no element for a budget that does not exist. Error: Unavailable.
 func (p *Part) Covers(ctx context.Context, budgets []int64, exact bool) (
 	out map[int64]bucket.Cover, err error) {
 	list := slices.Compact(slices.Sorted(slices.Values(budgets)))

@@ -1,30 +1,30 @@
-// Package commit is the part of the database that deductions of ledger mode go through.
+// Package commit is the part of the database that ledger-mode deductions go through.
 //
 // A flight is a transaction of up to 1,000 operations in up to 64 buckets. It has two forms.
 //
-// The fast form is one packet of statements, sent on connections that take packets and have no
-// autocommit:
+// The fast form is one packet of statements, sent on a connection that accepts packets and has
+// autocommit off:
 //
 //	ROLLBACK
 //	INSERT rows: deduction, hold, deduction_value
-//	INSERT group and limit rows, or write them if they are as they were read
+//	INSERT group and limit rows, or UPDATE them if they are as they were read
 //	UPDATE the epochs: O, S, H and next_entry
 //	INSERT the feed rows, with the numbers that the UPDATE has reserved
 //	SELECT what the epochs hold now
 //	COMMIT
 //
-// It takes for granted that the ids are new, that the epochs are open and have enough, and that
-// limits are as a read without locks has shown. Where one of these is not so, a statement violates
-// a constraint, and the server skips the rest of the packet. What the packet wrote stays in the
-// open transaction then; the connection is closed, which rolls it back.
+// It assumes that the ids are new, that the epochs are open and hold enough, and that limits are as
+// a read without locks has shown. If an assumption is wrong, a statement violates a constraint, and
+// the server skips the rest of the packet. The writes of the packet then stay in the open
+// transaction, and closing the connection rolls them back.
 //
-// The locking form (on SQLite the only one) locks ids, groups, limit rows and epochs in this order,
-// judges each operation by what is locked, and writes what is accepted.
+// The locking form, the only one on SQLite, locks ids, groups, limit rows and epochs in this order,
+// judges each operation by the locked rows, and writes the accepted ones.
 //
-// A packet whose answer is lost may have been committed. The server is asked until it no longer
-// knows the connection; then the locking form tells, because a row has the nonce of the call that
-// wrote it.
+// A packet whose answer is lost may have been committed. The node asks the server until it no
+// longer knows the connection. Then the locking form finds out, because a row holds the nonce of
+// the call that wrote it.
 //
-// Gather is a locking form that locks the budget and all its epochs as well, and brings units into
-// the bucket that operations wait for.
+// Gather is a locking form that also locks the budget and all its epochs, and brings units into the
+// bucket that operations wait for.
 package commit

@@ -12,13 +12,13 @@ import (
 	"github.com/budgetd/budgetd/ledger"
 )
 
-// fastForm writes a flight as one packet, without locks before it. It takes for granted that all
-// ids are new, that the buckets' epochs are those that were seen last, and that limit rows are as
-// it reads them without locks. The packet fails before its COMMIT where one of these is not so: the
-// locking form comes next then.
+// fastForm writes a flight as one packet without taking locks first. It assumes that all ids are
+// new, that the buckets' epochs are those seen last, and that limit rows are as it reads them
+// without locks. If an assumption is wrong, the packet fails before its COMMIT, and the caller
+// continues with the locking form.
 //
-// An error comes only with Unheard: the packet may have been committed, and it may still be under
-// way. Without an error Unheard means that what it did is final.
+// It returns an error only with Unheard: the packet may have been committed and may still be
+// running. Unheard without an error means that the outcome of the packet is final.
 func (p *Part) fastForm(ctx context.Context, f *flight) (engine.Sent, error) {
 	t, ok := p.assume(f)
 	if !ok {
@@ -26,7 +26,7 @@ func (p *Part) fastForm(ctx context.Context, f *flight) (engine.Sent, error) {
 	}
 	line, err := p.db.Line(ctx)
 	if err != nil {
-		return engine.Unsent, nil // the locking form says why
+		return engine.Unsent, nil // the locking form reports why
 	}
 	defer line.Close()
 	if ok, err := t.readAhead(ctx, line, p.repeats.Load() > 0); err != nil || !ok {
@@ -62,9 +62,8 @@ func (p *Part) fastForm(ctx context.Context, f *flight) (engine.Sent, error) {
 	return sent, nil
 }
 
-// assume begins a trial with what is remembered of the buckets. ok is false where the fast form is
-// hopeless: a bucket is not known, or the operations were judged by different versions of one
-// definition.
+// assume begins a trial with what is remembered of the buckets. ok is false if the fast form cannot
+// succeed: a bucket is unknown, or different versions of one definition judged the operations.
 func (p *Part) assume(f *flight) (t *trial, ok bool) {
 	t = &trial{flight: f, epochs: map[int64]*stand{}, groups: groupsOf(f),
 		nowMS: engine.ToMS(p.db.Now())}
@@ -84,7 +83,7 @@ func (p *Part) assume(f *flight) (t *trial, ok bool) {
 	return t, true
 }
 
-// suffices reports whether no bucket is known to have less than what is taken from it.
+// suffices reports whether every bucket is believed to have as much as the trial takes from it.
 func (p *Part) suffices(t *trial) bool {
 	for id, s := range t.epochs {
 		if known, seen := p.places.Peek(id); seen && s.drawn() > known.outstanding {
@@ -94,8 +93,8 @@ func (p *Part) suffices(t *trial) bool {
 	return true
 }
 
-// recall makes the stand of an operation's bucket from what is remembered, or from what its node
-// has read; nil: nothing is.
+// recall returns the stand of an operation's bucket as remembered here, or as the node has read it.
+// It returns nil if the bucket is unknown.
 func (p *Part) recall(op *bucket.Operation) *stand {
 	s := &stand{unlimited: op.Budget.Unlimited, left: math.MaxInt64, judged: op.Budget.Version}
 	s.epoch = rows.Epoch{Bucket: op.Bucket, Budget: op.Budget.ID, Status: string(ledger.Open)}
@@ -112,8 +111,8 @@ func (p *Part) recall(op *bucket.Operation) *stand {
 	return nil
 }
 
-// readAhead reads what the operations are judged by, without locks: the rows of their ids where ids
-// says so, and limit rows. ok is false where a limit has to be counted from the ledger.
+// readAhead reads without locks what the operations are judged by: limit rows and, if ids is set,
+// the rows of their ids. ok is false if a limit must be counted from the ledger.
 func (t *trial) readAhead(ctx context.Context, line *engine.Line, ids bool) (ok bool, err error) {
 	t.book.open(t.flight)
 	if !ids && t.book.empty() {
@@ -138,8 +137,8 @@ func (t *trial) readAhead(ctx context.Context, line *engine.Line, ids bool) (ok 
 	return len(t.book.tally(t.flight, t.nowMS)) == 0, nil
 }
 
-// refuseLimited looks the ids of operations up that a limit refuses: one that is recorded gets its
-// row. It is begun after the limit rows were read. ok is false where anything else was refused.
+// refuseLimited looks up the ids of operations that a limit refuses, and adds the rows of recorded
+// ones. Call it after the limit rows were read. ok is false if anything else was refused.
 func (t *trial) refuseLimited(ctx context.Context, line *engine.Line) (ok bool, err error) {
 	limited := t.count(bucket.Limited)
 	if t.accepted+limited+t.count(bucket.Known) < len(t.ops) {

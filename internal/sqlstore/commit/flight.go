@@ -12,18 +12,18 @@ import (
 const (
 	maxOperations = 1000
 	maxBuckets    = 64
-	// maxText is the most bytes of the texts of all operations: each is written up to three times,
-	// as two hexadecimal digits.
+	// maxText bounds the bytes of the texts of all operations. Each text is written up to three
+	// times, with two hexadecimal digits per byte.
 	maxText = 1 << 20
 )
 
-// flight is operations that share a transaction. They are judged in their order.
+// flight is a list of operations that share a transaction and are judged in order.
 type flight struct {
 	ops []bucket.Operation
 	out []bucket.Outcome
-	// byID has the operations in the order in which rows are locked.
+	// byID lists the operations in lock order.
 	byID []int
-	// twins: some id comes more than once.
+	// twins reports that an id occurs more than once.
 	twins bool
 }
 
@@ -46,12 +46,12 @@ func newFlight(ops []bucket.Operation, out []bucket.Outcome) *flight {
 	return f
 }
 
-// id names an operation's row.
+// id returns the key of an operation's row.
 func id(op *bucket.Operation) bucket.ID {
 	return bucket.ID{Budget: op.Budget.ID, RequestID: op.Request.ID}
 }
 
-// ids lists the ids of the operations that want says, in the order in which rows are locked.
+// ids returns the ids of the operations that want selects, in lock order.
 func (f *flight) ids(want func(i int) bool) []bucket.ID {
 	out := make([]bucket.ID, 0, len(f.ops))
 	for _, i := range f.byID {
@@ -64,7 +64,7 @@ func (f *flight) ids(want func(i int) bool) []bucket.ID {
 
 func all(int) bool { return true }
 
-// buckets lists the buckets of the operations in order, each once.
+// buckets returns the buckets of the operations, sorted and without duplicates.
 func (f *flight) buckets() []int64 {
 	out := make([]int64, len(f.ops))
 	for i := range f.ops {
@@ -74,7 +74,7 @@ func (f *flight) buckets() []int64 {
 	return slices.Compact(out)
 }
 
-// split cuts operations into as many flights as the bounds of a transaction ask for.
+// split divides operations into flights within the bounds of a transaction.
 func split(ops []bucket.Operation, out []bucket.Outcome) []*flight {
 	var flights []*flight
 	for begin := 0; begin < len(ops); {
@@ -93,7 +93,7 @@ func split(ops []bucket.Operation, out []bucket.Outcome) []*flight {
 	return flights
 }
 
-// textOf is how many bytes the texts of an operation have, those of its limits included.
+// textOf returns the length in bytes of an operation's texts, including those of its limits.
 func textOf(op *bucket.Operation) int {
 	r := &op.Request
 	n := 3*len(r.ID) + len(r.Reference) + 3*len(r.Dimensions) + len(r.Counts) + 2*len(r.Group)
@@ -103,7 +103,7 @@ func textOf(op *bucket.Operation) int {
 	return n
 }
 
-// rest returns a flight of the operations that got a verdict; nil: none did.
+// rest returns a flight of the operations with verdict v, or nil if no operation has it.
 func (f *flight) rest(v bucket.Verdict) *flight {
 	var ops []bucket.Operation
 	for i := range f.out {
@@ -117,7 +117,7 @@ func (f *flight) rest(v bucket.Verdict) *flight {
 	return newFlight(ops, make([]bucket.Outcome, len(ops)))
 }
 
-// take takes over the outcomes of the flight that rest returned.
+// take copies the outcomes of the flight that rest returned.
 func (f *flight) take(rest *flight) {
 	if rest == f {
 		return

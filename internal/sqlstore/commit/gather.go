@@ -13,16 +13,16 @@ import (
 	"github.com/budgetd/budgetd/internal/sqlstore/rows"
 )
 
-// Gather brings units of a budget into one of its buckets and commits the operations that wait for
-// them there, in one transaction. The units come first from what came back and what is
-// undistributed, then from other buckets, the fullest first, and no more than is needed. Everything
-// that the open period may get is looked at under its locks, so an operation that does not fit then
-// is Exhausted (I3). An operation is Short where more epochs than one transaction locks hold units,
-// where a rule forbids the bucket to apply, or where units are fenced. All are Over where a
-// rollover is due. The levels are of the buckets whose filters should be told.
+// Gather brings units of a budget into one of its buckets, and commits the operations that wait for
+// them there, in one transaction. It takes no more units than needed: first those that came back
+// and U, then those of other buckets, the fullest first. Under its locks it sees everything that
+// the open period may get, so an operation that does not fit is Exhausted (I3). An operation is
+// Short if more epochs hold units than one transaction locks, if a rule forbids the bucket to
+// apply, or if units are fenced. All operations are Over if a rollover is due. Gather returns the
+// levels of the buckets whose filters should be told.
 //
-// A repetition is harmless, as one of Commit is. Errors: BudgetNotFound, Unavailable,
-// OutcomeUnknown, Internal. Keeps I1, I2, I3, I4, I6, I7.
+// A repetition is harmless, as with Commit. Errors: BudgetNotFound, Unavailable, OutcomeUnknown,
+// Internal. Keeps I1, I2, I3, I4, I6, I7.
 func (p *Part) Gather(ctx context.Context, budgetID, bucketID int64, ops []bucket.Operation) (
 	[]bucket.Outcome, []bucket.Level, error) {
 	out := make([]bucket.Outcome, len(ops))
@@ -41,8 +41,8 @@ func (p *Part) Gather(ctx context.Context, budgetID, bucketID int64, ops []bucke
 	return out, levels, nil
 }
 
-// gather serves a flight in as many steps as it takes to look at all epochs: each brings what it
-// has locked into the target where that does not suffice.
+// gather serves a flight in as many steps as it needs to see all epochs. Each step that does not
+// suffice brings the units of the epochs that it locked into the target.
 func (p *Part) gather(ctx context.Context, f *flight, budgetID, bucketID int64) (
 	levels []bucket.Level, err error) {
 	const steps = budget.MaxBuckets/(maxBuckets-1) + 2
@@ -67,22 +67,22 @@ func (p *Part) gather(ctx context.Context, f *flight, budgetID, bucketID int64) 
 	}
 }
 
-// gathering is a trial with all that its budget has.
+// gathering is a trial that also holds the budget's own rows.
 type gathering struct {
 	trial
 	tx     *engine.Tx
 	budget *rows.Budget
-	// list are the budget's buckets; target is one of them, donors are others, the fullest first.
+	// list holds the budget's buckets. target is one of them; donors are others, the fullest first.
 	list   []rows.Bucket
 	target *rows.Bucket
 	donors []*rows.Bucket
-	// back is what moves from R to U.
+	// back lists the epochs whose R moves to U.
 	back []*rows.Epoch
-	// partial: other epochs than those that are locked may hold units.
+	// partial reports that epochs that are not locked may hold units.
 	partial bool
 	levels  []bucket.Level
-	// free and bound are what the target may take of U: units that came back, and all. potential is
-	// what it can hold at most.
+	// free is what the target may take of the units that came back, bound what it may take of all
+	// of U. potential is the most that it can hold.
 	free, bound, potential int64
 }
 
@@ -118,8 +118,8 @@ func gather(t *engine.Tx, f *flight, budgetID, bucketID int64) (*gathering, erro
 	return g, g.move()
 }
 
-// lookAgain makes sure of what is Exhausted: the sum is read once more, with locks, because the
-// first look may have missed units that came back just before (I3).
+// lookAgain confirms that operations are Exhausted. It reads the sum once more with locks, because
+// the first read may have missed units that came back just before (I3).
 func (g *gathering) lookAgain() error {
 	if g.count(bucket.Exhausted) == 0 {
 		return nil
@@ -146,14 +146,14 @@ const selectUnits = `SELECT e.bucket_id, e.epoch,
 	e.outstanding_quantity + e.returning_quantity AS units
 	FROM bucket_epoch e /*by bucket_epoch_units*/ WHERE e.budget_id = ? AND e.has_units = 1`
 
-// holding is an epoch with what it holds.
+// holding is an epoch and the units that it holds.
 type holding struct {
 	Bucket int64 `db:"bucket_id"`
 	Epoch  int64 `db:"epoch"`
 	Units  int64 `db:"units"`
 }
 
-// lockAll locks the epochs that hold units of the budget, and the target's newest: at most 64,
+// lockAll locks the target's newest epoch and the epochs that hold units of the budget: at most 64,
 // those with the most units.
 func (g *gathering) lockAll(bucketID int64) error {
 	var err error
@@ -194,8 +194,7 @@ func (g *gathering) lockAll(bucketID int64) error {
 	return g.place(locked)
 }
 
-// place puts the locked epochs where they are used: as the target, as donors, as epochs that give R
-// back.
+// place assigns the locked epochs to their roles: target, donors, and epochs whose R moves to U.
 func (g *gathering) place(locked map[rows.Position]*rows.Epoch) error {
 	nowMS, err := clockUnder(g.tx, locked)
 	if err != nil {
@@ -238,7 +237,7 @@ func (g *gathering) place(locked map[rows.Position]*rows.Epoch) error {
 	return nil
 }
 
-// lookAt adds up what the target can get, and what the open period may still get in all.
+// lookAt adds up what the target can get and what the open period may still get in total.
 func (g *gathering) lookAt() error {
 	if g.target == nil {
 		return nil
@@ -279,8 +278,8 @@ func (g *gathering) lookAt() error {
 const selectNeverApplied = `SELECT (` + cameBack + `) - (` + applied + `)
 	FROM budget_management_bucket u WHERE u.id = ?`
 
-// cameBack returns how much of U came back from buckets: all but what the period got and no bucket
-// has applied for.
+// cameBack returns how much of U came back from buckets: U without what the period got and no
+// bucket has applied for.
 func (g *gathering) cameBack() (int64, error) {
 	var never int64
 	if _, err := g.tx.Get(&never, selectNeverApplied, g.budget.ID); err != nil {
@@ -289,7 +288,8 @@ func (g *gathering) cameBack() (int64, error) {
 	return max(g.budget.Undistributed-max(never, 0), 0), nil
 }
 
-// move moves what the accepted operations need into the target, and writes them.
+// move brings the units that the accepted operations need into the target, and writes the
+// operations.
 func (g *gathering) move() error {
 	if g.target == nil {
 		return nil
@@ -301,7 +301,7 @@ func (g *gathering) move() error {
 	taken, before, fill := s.used+s.held, g.target.Outstanding, g.target.Fill
 	need := taken - before
 	if g.partial && g.count(bucket.Short) > 0 {
-		need = g.potential - before // the next step looks at the others
+		need = g.potential - before // the next step locks the other epochs
 	}
 	if !s.unlimited && need > 0 {
 		if err := g.supply(need, taken); err != nil {

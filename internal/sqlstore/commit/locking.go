@@ -29,8 +29,9 @@ const (
 	insertFeed = `INSERT INTO feed (bucket_id, first_entry, entries, units, body, created_at)`
 )
 
-// lockingForm judges a flight under all of its locks and writes what is accepted. guess takes every
-// id for new at first, where the database has one writer: a row that exists fails the insert.
+// lockingForm judges a flight under all of its locks and writes the accepted operations. If guess
+// is set, it first assumes that every id is new, which only works on a database with one writer: a
+// row that exists fails the insert.
 func lockingForm(t *engine.Tx, f *flight, guess bool) error {
 	tr := &trial{flight: f, nowMS: engine.ToMS(t.Now)}
 	newest, err := newestEpochs(t, f.buckets())
@@ -56,10 +57,10 @@ func lockingForm(t *engine.Tx, f *flight, guess bool) error {
 	return tr.write(t)
 }
 
-// errGuessed says that not every operation of a flight is accepted, so its ids have to be read.
+// errGuessed means that not every operation of a flight was accepted, so their ids must be read.
 var errGuessed = errors.New("an id that may be recorded")
 
-// newestEpochs reads the numbers of the newest epochs of buckets, which are in order.
+// newestEpochs reads the numbers of the newest epochs of buckets, which are sorted.
 func newestEpochs(t *engine.Tx, buckets []int64) (map[int64]int64, error) {
 	out := make(map[int64]int64, len(buckets))
 	var found []struct {
@@ -78,7 +79,7 @@ func newestEpochs(t *engine.Tx, buckets []int64) (map[int64]int64, error) {
 	return out, nil
 }
 
-// lock locks groups and limit rows, in this order, and reads them.
+// lock locks and reads groups, then limit rows.
 func (t *trial) lock(tx *engine.Tx) error {
 	if err := t.lockGroups(tx); err != nil {
 		return err
@@ -102,7 +103,7 @@ func (t *trial) lock(tx *engine.Tx) error {
 	return nil
 }
 
-// lockGroups locks the groups of the operations. One that does not exist is open.
+// lockGroups locks the groups of the operations. A group without a row is open.
 func (t *trial) lockGroups(tx *engine.Tx) error {
 	t.groups = groupsOf(t.flight)
 	if len(t.groups) == 0 {
@@ -131,7 +132,7 @@ func (t *trial) lockGroups(tx *engine.Tx) error {
 	})
 }
 
-// groupsOf lists the groups of a flight's operations, as if none existed.
+// groupsOf returns the groups of a flight's operations as if none had a row.
 func groupsOf(f *flight) map[groupKey]*group {
 	var out map[groupKey]*group
 	for i := range f.ops {
@@ -147,8 +148,8 @@ func groupsOf(f *flight) map[groupKey]*group {
 	return out
 }
 
-// lockEpochs locks the present epochs of the buckets. Error: engine.ErrAgain where one has just got
-// another epoch.
+// lockEpochs locks the present epochs of the buckets. It returns engine.ErrAgain if a bucket has
+// just begun another epoch.
 func (t *trial) lockEpochs(tx *engine.Tx, newest map[int64]int64) error {
 	positions := make([]rows.Position, 0, len(newest))
 	for id, epoch := range newest {
@@ -191,7 +192,7 @@ func (t *trial) lockEpochs(tx *engine.Tx, newest map[int64]int64) error {
 	return nil
 }
 
-// clockUnder returns SQL's clock as it reads once epochs are locked; 0 where none of them ends.
+// clockUnder returns SQL's clock, read after the epochs were locked, or 0 if none of them ends.
 func clockUnder(tx *engine.Tx, locked map[rows.Position]*rows.Epoch) (int64, error) {
 	for _, row := range locked {
 		if row.PeriodEndMS != 0 {
@@ -201,7 +202,7 @@ func clockUnder(tx *engine.Tx, locked map[rows.Position]*rows.Epoch) (int64, err
 	return 0, nil
 }
 
-// write writes what was accepted, under all of its locks.
+// write writes the accepted operations. All locks are held.
 func (t *trial) write(tx *engine.Tx) error {
 	if t.accepted == 0 {
 		return nil
@@ -230,7 +231,7 @@ func (t *trial) write(tx *engine.Tx) error {
 	return t.writeEpochs(tx, begin)
 }
 
-// writePages writes the limit rows that something was counted in.
+// writePages writes the limit rows in which something was counted.
 func (t *trial) writePages(tx *engine.Tx, begin inserter) error {
 	existing, added := t.book.close()
 	changes := make([]engine.RowChange, len(existing))
@@ -273,7 +274,7 @@ func (t *trial) writeEpochs(tx *engine.Tx, begin inserter) error {
 	return to.End()
 }
 
-// saturated adds to S or H. Those of an unlimited budget stop at budget.MaxAmount: each term is at
+// saturated adds to S or H. For an unlimited budget both stop at budget.MaxAmount; each term is at
 // most what one flight takes.
 func saturated(before, more int64) int64 {
 	return min(limit.Plus(before, more), budget.MaxAmount)

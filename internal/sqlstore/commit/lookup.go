@@ -13,7 +13,8 @@ import (
 	"github.com/budgetd/budgetd/limit"
 )
 
-// Recorded reads what became of ids. One that has no row is missing. Error: Unavailable.
+// Recorded reads the deductions of ids. The result has no element for an id without a row. Error:
+// Unavailable.
 func (p *Part) Recorded(ctx context.Context, ids []bucket.ID) (
 	out map[bucket.ID]ledger.Deduction, err error) {
 	err = p.db.Read(ctx, "look up", func(r *engine.Reader) error {
@@ -26,10 +27,10 @@ func (p *Part) Recorded(ctx context.Context, ids []bucket.ID) (
 	return out, nil
 }
 
-// Exceeded reads which limits each operation would exceed if it were committed alone, with what was
-// used before and when it would fit; nil: none. The rows of all are read in one statement; those of
-// a limit that was changed are counted from the deductions, as the next flight will. Nothing is
-// locked. Error: Unavailable.
+// Exceeded reads which limits each operation would exceed if it were committed alone, with the use
+// before it and the instant at which it would fit. An operation that exceeds no limit has nil. One
+// statement reads the rows of all operations; counts of a changed limit are read from the
+// deductions, as the next flight will do. It takes no locks. Error: Unavailable.
 func (p *Part) Exceeded(ctx context.Context, ops []bucket.Operation) (
 	out [][]budget.LimitState, err error) {
 	err = p.db.Read(ctx, "read limits", func(r *engine.Reader) error {
@@ -89,8 +90,8 @@ func (r *standingRow) level() bucket.Level {
 		Outstanding: r.Outstanding, Open: r.Status == string(ledger.Open) && r.Fence == 0}
 }
 
-// Standings reads fill and O of the newest epochs of buckets, with Added 0, in one statement per
-// 512. A bucket that does not exist is missing. Error: Unavailable.
+// Standings reads fill and O of the newest epochs of buckets, 512 buckets per statement. Added is
+// 0. The result has no element for a bucket that does not exist. Error: Unavailable.
 func (p *Part) Standings(ctx context.Context, buckets []int64) (
 	out map[int64]bucket.Level, err error) {
 	list := slices.Compact(slices.Sorted(slices.Values(buckets)))
@@ -121,17 +122,17 @@ func standings(r *engine.Reader, list []int64) (map[int64]bucket.Level, error) {
 	return out, nil
 }
 
-// raiseFill makes the fill larger by 2 than that of the content which was found wrong: a filter
-// adds to a content of the fill just below, and replaces one of a smaller fill.
+// raiseFill raises the fill to 2 above that of the wrong content: a filter adds to a content whose
+// fill is one below, and replaces a content of a smaller fill.
 const raiseFill = `UPDATE bucket_epoch /*by PRIMARY*/ SET fill = ? WHERE bucket_id = ? AND epoch = ?
 	AND fill <= ?`
 
-// mostFill is the largest fill that is raised: a filter takes no number above 2^52.
+// mostFill is the largest fill that is raised. A filter accepts no fill above 2^52.
 const mostFill = int64(1)<<52 - 2
 
-// RaiseFill raises the fill of a bucket's newest epoch above that of a content that was found
-// wrong, level.Fill, unless it is above already. It returns how the bucket stands then, with Added
-// 0; a filter that is given that level replaces the wrong content. Errors: BucketNotFound,
+// RaiseFill raises the fill of a bucket's newest epoch above level.Fill, the fill of a filter
+// content that was found wrong, unless it is above already. It returns the bucket's level then,
+// with Added 0; a filter that gets this level replaces the wrong content. Errors: BucketNotFound,
 // Unavailable, OutcomeUnknown.
 func (p *Part) RaiseFill(ctx context.Context, level bucket.Level) (now bucket.Level, err error) {
 	err = p.db.Write(ctx, "raise fill", func(t *engine.Tx) error {

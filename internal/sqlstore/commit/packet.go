@@ -4,24 +4,25 @@ import (
 	"github.com/budgetd/budgetd/internal/sqlstore/engine"
 )
 
-// The conditions under which a packet fails are violations of constraints, which end it before its
-// COMMIT: a row that exists (a duplicate key), an outstanding_quantity or a version that a CHECK
-// forbids, and NULL where there must be a value.
+// A packet fails by violating a constraint, which ends it before its COMMIT: a duplicate key for a
+// row that exists, an outstanding_quantity or a version that a CHECK forbids, or NULL in a NOT NULL
+// column.
 const (
-	// orClosed makes the state of a group NULL that takes no further member.
+	// orClosed sets the state of a closed group to NULL, which the column forbids.
 	orClosed = ` ON DUPLICATE KEY UPDATE state = IF(state = 'open', state, NULL)`
-	// orChanged makes the version 0 of a limit row that is not as it was read.
+	// orChanged sets the version of a limit row that has changed since it was read to 0, which a
+	// CHECK forbids.
 	orChanged = ` ON DUPLICATE KEY UPDATE version = IF(version = VALUES(version) - 1,
 		VALUES(version), 0), counts = VALUES(counts), expires_ms = VALUES(expires_ms)`
-	// takes is whether units may be taken from an epoch. SYSDATE is the clock under the lock of the
-	// row; NOW would be that from before the wait.
+	// takes is the condition under which units may be taken from an epoch. SYSDATE is the clock
+	// once the row is locked; NOW would be the clock before the wait.
 	takes = `e.status = 'open' AND LENGTH(e.fenced) = 0 AND (e.period_end_ms = 0 OR
 		e.period_end_ms > UNIX_TIMESTAMP(SYSDATE(6)) * 1000) AND e.definition_version <= `
-	// most ends LEAST: S and H of an unlimited budget stop at budget.MaxAmount.
+	// most closes LEAST: S and H of an unlimited budget stop at budget.MaxAmount.
 	most = `, 9007199254740991)`
 )
 
-// packet writes what was accepted as one packet. ok is false where it would be too long.
+// packet writes the accepted operations as one packet. ok is false if it would be too long.
 func (t *trial) packet(line *engine.Line) (packet *engine.Statement, ok bool) {
 	packet = line.Statement()
 	packet.SQL("ROLLBACK;")
@@ -47,7 +48,7 @@ func (t *trial) packet(line *engine.Line) (packet *engine.Statement, ok bool) {
 	return packet, packet.Len() <= engine.MostPacket
 }
 
-// takeAll adds the conditional UPDATE of the epochs: O becomes -1, which a CHECK forbids, where
+// takeAll adds the conditional UPDATE of the epochs. It sets O to -1, which a CHECK forbids, where
 // units may not be taken.
 func takeAll(packet *engine.Statement, stands []*stand) {
 	if len(stands) == 1 {
@@ -94,7 +95,7 @@ func takeAll(packet *engine.Statement, stands []*stand) {
 		`, e.next_entry = e.next_entry + v.c;`)
 }
 
-// listSeparator is what stands before the i-th element of a list of constants.
+// listSeparator returns the text before the i-th element of a list of constants.
 func listSeparator(s *engine.Statement, i int) string {
 	switch {
 	case i == 0:
@@ -107,7 +108,7 @@ func listSeparator(s *engine.Statement, i int) string {
 	return "),("
 }
 
-// drawn is what is taken from O.
+// drawn returns the units taken from O.
 func (s *stand) drawn() int64 {
 	if s.unlimited {
 		return 0
@@ -115,8 +116,8 @@ func (s *stand) drawn() int64 {
 	return s.used + s.held
 }
 
-// feedAll adds the feed rows, with the numbers that the UPDATE of the epochs has reserved. The
-// number is NULL, which the column forbids, where there is no such epoch.
+// feedAll adds the feed rows, with the numbers that the UPDATE of the epochs reserved. The number
+// of a missing epoch is NULL, which the column forbids.
 func (t *trial) feedAll(packet *engine.Statement, stands []*stand) {
 	packet.SQL(insertFeed + " SELECT v.b, e.next_entry - v.c, v.c, v.u, v.x, ")
 	packet.Number(t.nowMS)

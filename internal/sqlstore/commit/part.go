@@ -13,45 +13,46 @@ import (
 )
 
 const (
-	// knownPlaces is of how many buckets the present epoch is remembered.
+	// knownPlaces is the number of buckets whose present epoch is remembered.
 	knownPlaces = 1 << 16
 	// sureAttempts bounds the attempts at a transaction that may have been committed.
 	sureAttempts = 64
-	// repeatsAhead is how many flights read their ids first after one whose ids were recorded.
+	// repeatsAhead is the number of flights that read their ids before they write, after a flight
+	// with recorded ids.
 	repeatsAhead = 64
 )
 
-// Part commits deductions and reads what they are judged by. Safe for concurrent use.
+// Part commits deductions and reads what they are judged by. It is safe for concurrent use.
 type Part struct {
 	db *engine.DB
-	// places remembers what flights found of buckets: a hint for the fast form, which fails where
-	// it is wrong.
+	// places remembers what flights found in buckets. It is a hint for the fast form, which fails
+	// if the hint is wrong.
 	places *lru.Cache[int64, place]
-	// repeats is how many of the next flights read their ids before they write.
+	// repeats is the number of coming flights that read their ids before they write.
 	repeats atomic.Int64
-	// packets and lockings count the flights by the form that ended them.
+	// packets and lockings count flights by the form that completed them.
 	packets, lockings atomic.Int64
 }
 
-// place is a bucket's present epoch and what O was after the last flight.
+// place is a bucket's present epoch and its O after the last flight.
 type place struct{ epoch, outstanding int64 }
 
 // New returns the part of a database.
 func New(db *engine.DB) *Part {
 	places, err := lru.New[int64, place](knownPlaces)
 	if err != nil {
-		panic(err) // only of a size below 1
+		panic(err) // only for a size below 1
 	}
 	return &Part{db: db, places: places}
 }
 
-// Commit judges operations in their order and writes those that are accepted, in one transaction as
-// long as they are at most 1,000, in at most 64 buckets, and their texts at most 1 MiB; otherwise
-// in several. The outcomes are in the order of the operations.
+// Commit judges operations in order and writes the accepted ones. It uses one transaction for up to
+// 1,000 operations in at most 64 buckets with at most 1 MiB of text, and several beyond that. The
+// outcomes are in the order of the operations.
 //
-// A repetition of the same operations is harmless: a row that has an operation's nonce is the
-// operation's own, and is Known. Errors: Unavailable, and nothing was written; OutcomeUnknown, and
-// everything may have been, or a part; Internal. Keeps I1, I2, I4, I6, I7.
+// Repeating the same operations is harmless: a row with an operation's nonce is that operation's
+// own, and the operation is Known. Errors: Unavailable, nothing was written; OutcomeUnknown, some
+// or all may have been written; Internal. Keeps I1, I2, I4, I6, I7.
 func (p *Part) Commit(ctx context.Context, ops []bucket.Operation) ([]bucket.Outcome, error) {
 	out := make([]bucket.Outcome, len(ops))
 	for i, f := range split(ops, out) {
@@ -75,7 +76,7 @@ func (p *Part) commit(ctx context.Context, f *flight) error {
 			p.packets.Add(1)
 			return nil
 		case sent == engine.Unheard && err != nil:
-			return err // what it did is not final
+			return err // the outcome of the packet is not final
 		}
 		unsure = sent == engine.Unheard
 	}
@@ -85,7 +86,7 @@ func (p *Part) commit(ctx context.Context, f *flight) error {
 	})
 }
 
-// locked carries out the locking form in one attempt at a transaction.
+// locked runs the locking form in one attempt at a transaction.
 func (p *Part) locked(t *engine.Tx, f *flight, first bool) error {
 	clear(f.out)
 	guess := first && !p.db.TakesPackets() && p.repeats.Load() <= 0
@@ -99,7 +100,7 @@ func (p *Part) locked(t *engine.Tx, f *flight, first bool) error {
 	return err
 }
 
-// learn notes what a flight found.
+// learn remembers the epochs and units that a flight found.
 func (p *Part) learn(f *flight) {
 	known := false
 	for i := range f.out {
@@ -117,9 +118,9 @@ func (p *Part) learn(f *flight) {
 	}
 }
 
-// redone runs a transaction until it is known whether it was committed, or the context is over.
-// first says that the attempt is the first one. unsure says that another form of it may have been
-// committed.
+// redone runs a transaction until it is certain whether it was committed, or until the context
+// ends. fn's argument first marks the first attempt. unsure means that another form of the
+// transaction may have been committed.
 func (p *Part) redone(ctx context.Context, unsure bool, fn func(t *engine.Tx, first bool) error) (
 	err error) {
 	for attempt := 1; attempt <= sureAttempts; attempt++ {

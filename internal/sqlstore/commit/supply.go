@@ -10,8 +10,8 @@ import (
 	"github.com/budgetd/budgetd/ledger"
 )
 
-// supply brings at least `need` units into the target: of U, and beyond the need as much as is
-// usual, then of donors. taken is what the operations take.
+// supply brings at least `need` units into the target: first the usual step of U, then units of
+// donors. taken is what the operations take.
 func (g *gathering) supply(need, taken int64) error {
 	b := g.budget
 	usual := allocation.Step(need, g.bound, len(g.list), b.Sharding)
@@ -21,7 +21,7 @@ func (g *gathering) supply(need, taken int64) error {
 	}{{moves.Again, min(g.free, need)}, {moves.Apply, max(usual, need)}} {
 		units := min(part.units, g.bound)
 		if part.kind == moves.Again && b.AdjustCnt == 0 || units <= 0 || need <= 0 {
-			continue // where applications are not counted, all of U is applied for
+			continue // nothing counts the applies of this budget, so all of U is applied for
 		}
 		if part.kind == moves.Apply && b.AdjustCnt > 0 && g.target.OutCnt >= b.AdjustCnt {
 			continue
@@ -46,7 +46,7 @@ func (g *gathering) give(kind moves.Kind, units int64) error {
 	return err
 }
 
-// collect brings units of donors into the target, the fullest first.
+// collect brings units of donors into the target, the fullest donor first.
 func (g *gathering) collect(need, taken int64) error {
 	var portions []moves.Portion
 	sum := int64(0)
@@ -71,8 +71,8 @@ func (g *gathering) collect(need, taken int64) error {
 	return g.contract(portions, taken)
 }
 
-// contract takes donors that were emptied out of the list where what is left in the budget is not
-// worth a bucket of its own.
+// contract removes emptied donors from the bucket list if the units left in the budget are not
+// worth a bucket of their own.
 func (g *gathering) contract(portions []moves.Portion, taken int64) error {
 	left, largest := g.budget.Undistributed, int64(0)
 	for i := range g.list {

@@ -10,38 +10,38 @@ import (
 	"github.com/budgetd/budgetd/limit"
 )
 
-// trial judges the operations of a flight against rows that were locked, or that the fast form
-// assumes, and notes what has to be written.
+// trial judges the operations of a flight against rows that are locked, or that the fast form
+// assumes, and collects what has to be written.
 type trial struct {
 	*flight
 	nowMS int64
-	// known are the rows of ids; nil: every id is taken for new.
+	// known holds the rows of ids. If it is nil, every id is assumed new.
 	known  map[bucket.ID]ledger.Deduction
 	epochs map[int64]*stand
 	groups map[groupKey]*group
 	book   book
-	// cover is what the whole budget has left, for Gather; nil: an operation that does not fit is
-	// Short.
+	// cover is what the whole budget has left, for Gather. If it is nil, an operation that does not
+	// fit is Short.
 	cover *bucket.Cover
-	// queue: after an operation that is Short, all that do not have a row are Short, because the
-	// next step may find enough for the first one.
+	// queue makes every operation without a row Short once one was Short, because the next step may
+	// find enough for the first one.
 	queue, short bool
 
 	accepted int
 }
 
-// stand is how a bucket stands: its present epoch with what the flight takes from it.
+// stand is the state of a bucket: its present epoch and what the flight takes from it.
 type stand struct {
 	epoch rows.Epoch
-	// unlimited: nothing is taken from O.
+	// unlimited means that nothing is taken from O.
 	unlimited bool
-	// nowMS is SQL's clock under the lock.
+	// nowMS is SQL's clock, read after the lock.
 	nowMS int64
-	// judged is the lowest version of the definition that an accepted operation was judged by.
+	// judged is the lowest version of the definition by which an accepted operation was judged.
 	judged int64
-	// left is O after what was accepted.
+	// left is O after the accepted operations.
 	left int64
-	// used, held and entries are by how much S, H and next_entry grow; body has the entries.
+	// used, held and entries are the increases of S, H and next_entry. body holds the entries.
 	used, held, entries int64
 	body                []byte
 }
@@ -49,7 +49,7 @@ type stand struct {
 // isOver reports whether the epoch's period has ended.
 func (s *stand) isOver() bool { return s.epoch.PeriodEndMS != 0 && s.nowMS >= s.epoch.PeriodEndMS }
 
-// groupKey names a group of holds.
+// groupKey identifies a group of holds.
 type groupKey struct {
 	budget int64
 	name   string
@@ -73,7 +73,7 @@ func (t *trial) judgeAll() {
 	}
 }
 
-// judge says what becomes of an operation. Nothing is counted yet.
+// judge returns the outcome of an operation. It counts nothing.
 func (t *trial) judge(i int, tallies []*limit.Tally) bucket.Outcome {
 	op := &t.ops[i]
 	if t.known != nil {
@@ -106,7 +106,7 @@ func (t *trial) judge(i int, tallies []*limit.Tally) bucket.Outcome {
 	return bucket.Outcome{Verdict: bucket.Short, Remaining: s.left}
 }
 
-// accept counts an operation and makes its row.
+// accept counts an operation and creates its row.
 func (t *trial) accept(i int, tallies []*limit.Tally, now time.Time) {
 	op, s := &t.ops[i], t.epochs[t.ops[i].Bucket]
 	r := &op.Request
@@ -153,7 +153,7 @@ func (t *trial) accept(i int, tallies []*limit.Tally, now time.Time) {
 	}
 }
 
-// spend takes units out of a sum, of what there is.
+// spend subtracts units from a sum, as far as it has them.
 func spend(c *bucket.Cover, units int64) {
 	for _, part := range []*int64{&c.Outstanding, &c.Returning, &c.Undistributed} {
 		taken := min(*part, units)
@@ -161,7 +161,7 @@ func spend(c *bucket.Cover, units int64) {
 	}
 }
 
-// count counts the verdicts of a kind.
+// count returns the number of operations with a verdict.
 func (t *trial) count(v bucket.Verdict) (n int) {
 	for i := range t.out {
 		if t.out[i].Verdict == v {
@@ -171,7 +171,7 @@ func (t *trial) count(v bucket.Verdict) (n int) {
 	return n
 }
 
-// remaining notes O of the buckets in the outcomes, once everything is judged.
+// remaining writes O of the buckets into the outcomes after all operations were judged.
 func (t *trial) remaining() {
 	for i := range t.out {
 		if o := &t.out[i]; o.Verdict == bucket.Accepted || o.Verdict == bucket.Short {

@@ -21,11 +21,11 @@ const (
 		expires_ms)`
 )
 
-// inserter begins rows of a table: see engine.Tx.Inserting and engine.Line.Inserting.
+// inserter begins an insertion into a table: see engine.Tx.Inserting and engine.Line.Inserting.
 type inserter func(into, or string, rows int) *engine.Inserting
 
-// insertRows writes the rows of what was accepted that lie before group and limit rows in the lock
-// order, each kind in the order of its key.
+// insertRows writes the rows of accepted operations that precede groups and limit rows in the lock
+// order, each kind sorted by key.
 func (t *trial) insertRows(begin inserter) error {
 	to := begin(insertDeductions, "", t.accepted)
 	holds := 0
@@ -81,7 +81,7 @@ func (t *trial) insertHolds(begin inserter, holds int) error {
 	return to.End()
 }
 
-// carried is a value of a dimension that a deduction carries.
+// carried is a value of a dimension of a deduction.
 type carried struct {
 	ledger.Dimension
 	of *ledger.Deduction
@@ -100,7 +100,7 @@ func compareCarried(a, b carried) int {
 	return strings.Compare(a.of.RequestID, b.of.RequestID)
 }
 
-// insertValues writes which values the deductions carry.
+// insertValues writes the dimension values of deductions.
 func (t *trial) insertValues(begin inserter) error {
 	var list []carried
 	var dimensions []ledger.Dimension
@@ -134,7 +134,7 @@ func (t *trial) insertValues(begin inserter) error {
 	return to.End()
 }
 
-// joinedGroups lists the groups that holds were added to, in the order in which rows are locked.
+// joinedGroups returns the groups that got new holds, in lock order.
 func (t *trial) joinedGroups() []groupKey {
 	var out []groupKey
 	for key, g := range t.groups {
@@ -150,7 +150,7 @@ func compareGroups(a, b groupKey) int {
 	return cmp.Or(cmp.Compare(a.budget, b.budget), strings.Compare(a.name, b.name))
 }
 
-// insertGroups writes groups, which are in order; or is what to do about those that exist.
+// insertGroups writes groups, which are sorted. or is the clause for existing rows.
 func (t *trial) insertGroups(begin inserter, keys []groupKey, or string) error {
 	to := begin(insertGroups, or, len(keys))
 	for _, key := range keys {
@@ -163,9 +163,9 @@ func (t *trial) insertGroups(begin inserter, keys []groupKey, or string) error {
 	return to.End()
 }
 
-// insertPages writes limit rows, which are in order; or is what to do about those that exist. A row
-// that is new begins with a version that no earlier row of its key can have reached, so that a
-// version never comes twice.
+// insertPages writes limit rows, which are sorted. or is the clause for existing rows. A new row
+// begins with a version that no earlier row of its key can have reached, so that no version is used
+// twice.
 func (t *trial) insertPages(begin inserter, pages []*page, or string) error {
 	to := begin(insertPages, or, len(pages))
 	for _, p := range pages {
@@ -187,7 +187,7 @@ func (t *trial) nextVersion(p *page) int64 {
 	return max(t.nowMS, 1)
 }
 
-// touched lists the buckets that something was taken from, in order.
+// touched returns the buckets from which something was taken, in lock order.
 func (t *trial) touched() []*stand {
 	out := make([]*stand, 0, len(t.epochs))
 	for _, s := range t.epochs {

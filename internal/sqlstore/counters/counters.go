@@ -1,5 +1,5 @@
-// Package counters reads and writes the rows of limit_counter, and reads the limits that they are
-// judged by. A row has all windows of one value of a dimension, packed by package limit.
+// Package counters reads and writes the rows of limit_counter, and reads the limits that they count
+// for. A row holds all windows of one value of a dimension, encoded by package limit.
 package counters
 
 import (
@@ -13,14 +13,15 @@ import (
 	"github.com/budgetd/budgetd/limit"
 )
 
-// Key names a row of limit_counter.
+// Key identifies a row of limit_counter.
 type Key struct {
 	Budget int64
-	// Dimension is the limits'; combined ones as in the definition. Value is limit.Touch.Key.
+	// Dimension is that of the limits, as in the definition if it is a combined one. Value is
+	// limit.Touch.Key.
 	Dimension, Value string
 }
 
-// Compare orders keys as rows are locked.
+// Compare orders keys in lock order.
 func (k Key) Compare(o Key) int {
 	return cmp.Or(cmp.Compare(k.Budget, o.Budget), strings.Compare(k.Dimension, o.Dimension),
 		strings.Compare(k.Value, o.Value))
@@ -48,15 +49,16 @@ const (
 	ofVersion      = ofKey + ` AND version = ?`
 )
 
-// Read reads rows by key, without locks. One that does not exist is missing.
+// Read reads rows by key, without locks. The result has no element for a row that does not exist.
 func Read(r *engine.Reader, keys []Key) (map[Key]*Row, error) { return read(r, keys, "") }
 
-// Lock locks and reads rows in the order of their keys. One that does not exist is missing.
+// Lock locks and reads rows in the order of their keys. The result has no element for a row that
+// does not exist.
 func Lock(t *engine.Tx, keys []Key) (map[Key]*Row, error) {
 	return read(&t.Reader, keys, rows.Locked)
 }
 
-// Sorted returns keys in the order in which rows are locked, each once.
+// Sorted returns the keys in lock order, without duplicates.
 func Sorted(keys []Key) []Key {
 	keys = slices.Clone(keys)
 	slices.SortFunc(keys, Key.Compare)
@@ -97,16 +99,16 @@ func read(r *engine.Reader, keys []Key, suffix string) (map[Key]*Row, error) {
 	return out, nil
 }
 
-// Insert adds a row of version 1 that does not exist. Where it does by now, the error has the
-// transaction done again.
+// Insert adds a row with version 1. If the row exists by now, the error makes the engine retry the
+// transaction.
 func Insert(t *engine.Tx, row *Row) error {
 	row.Version = 1
 	return t.Insert(insertCounter, counterWidth, append(row.Key.values(), row.Version,
 		[]byte(row.Counts.Pack()), row.Counts.ExpiresMS()))
 }
 
-// Update writes the counts of locked rows, which lie in key order, and raises their versions. It
-// leaves the instants at which they expire.
+// Update writes the counts of locked rows, which are sorted by key, and raises their versions. It
+// does not change when the rows expire.
 func Update(t *engine.Tx, locked []*Row) error {
 	changes := make([]engine.RowChange, len(locked))
 	for i, row := range locked {
@@ -121,7 +123,7 @@ func Update(t *engine.Tx, locked []*Row) error {
 const selectLimits = `SELECT l.definition, l.changed_version, l.changed_ms
 	FROM budget_limit l /*by PRIMARY*/ WHERE l.budget_id = ? ORDER BY l.ordinal`
 
-// Limits reads and compiles the limits of a budget; version is the budget's limits_version.
+// Limits reads and compiles the limits of a budget. version is the budget's limits_version.
 func Limits(r *engine.Reader, budgetID, version int64) (*limit.Set, error) {
 	var found []struct {
 		Definition     []byte `db:"definition"`

@@ -24,9 +24,9 @@ const (
 		AND v.counted_at < ?`
 )
 
-// Carrying returns a statement that begins with what is selected of deduction_value v, and its
-// parameters: it reads the deductions d of a budget that carry a value of each of the names, at
-// least one, and were counted in a span, to exclusive.
+// Carrying completes selected, a SELECT from deduction_value v, and returns it with its parameters.
+// It joins the deductions d of a budget that carry each value of its name, of which there is at
+// least one, and were counted from fromMS to toMS, exclusive.
 func Carrying(selected string, budgetID int64, names, values []string, fromMS, toMS int64) (
 	query string, args []any) {
 	var text strings.Builder
@@ -39,8 +39,8 @@ func Carrying(selected string, budgetID int64, names, values []string, fromMS, t
 	return text.String(), append(args, budgetID, []byte(names[0]), []byte(values[0]), fromMS, toMS)
 }
 
-// Events reads what the ledger has of the values of a limit's dimensions in a span, to exclusive,
-// in the order of time. Deductions that the limit does not count are missing.
+// Events reads the deductions that carry the values of a limit's dimensions in a span, the end
+// exclusive, in the order of time. It leaves out deductions that the limit does not count.
 func Events(r *engine.Reader, budgetID int64, l *limit.Limit, values []string, fromMS, toMS int64) (
 	[]limit.Event, error) {
 	query, args := Carrying(selectEvents, budgetID, l.Dimensions(), values, fromMS, toMS)
@@ -67,8 +67,8 @@ func Events(r *engine.Reader, budgetID int64, l *limit.Limit, values []string, f
 	return events, nil
 }
 
-// Load counts a tally from the ledger where its limit has changed, so that what it counts was never
-// counted; otherwise it does nothing.
+// Load counts a tally from the ledger if its limit has changed, so that its row does not hold the
+// count. Otherwise it does nothing.
 func Load(r *engine.Reader, budgetID int64, t *limit.Tally) error {
 	from, to, stale := t.Stale()
 	if !stale {

@@ -35,30 +35,30 @@ type adjustmentRow struct {
 	DeadlineMS int64  `db:"deadline_ms"`
 }
 
-// adjusting is one adjustment under its budget's lock.
+// adjusting is an adjustment whose budget is locked.
 type adjusting struct {
 	t      *engine.Tx
 	budget *rows.Budget
 	order  manage.Adjustment
-	// known is the recorded row, nil if there is none.
+	// known is the recorded row, or nil.
 	known *adjustmentRow
 }
 
-// Adjust appends to a budget or shrinks it, once per request id.
+// Adjust appends units to a budget, or shrinks it, once per request id.
 //
-// An append raises T and F, tops up the open period, and hands out what that got, in one
+// An append raises T and F, tops up the open period, and hands out what the period got, in one
 // transaction.
 //
-// A shrink takes what is not funded first, then U, then R and the O of as few buckets as it
-// needs, the fullest first. In ledger mode that is one transaction. In store mode U and F must
-// cover it; otherwise it is noted as pending, is subtracted from what buckets may apply for, and
-// is done by a later call with Continue, when epochs that were closed have brought enough, or
-// refused at its deadline.
+// A shrink takes units from F first, then from U, then from R and the O of as few buckets as
+// needed, the fullest first. In ledger mode that is one transaction. In store mode a shrink that U
+// and F do not cover is recorded as pending, and buckets may no longer apply for its units. A later
+// call with Continue completes it when closed epochs have brought enough units, or refuses it at
+// its deadline.
 //
-// Errors: BudgetNotFound; RequestConflict where the id has another quantity; Invalid where the
-// total would leave 1 … budget.MaxAmount, and for unlimited budgets; AmountExceedsRemaining with
-// what can be taken back, where used and held units are in the way; Unavailable; OutcomeUnknown.
-// A refused id may be used again. Keeps I1, I2.
+// Errors: BudgetNotFound; RequestConflict if the id has another quantity; Invalid if the total
+// would leave 1 … budget.MaxAmount, or the budget is unlimited; AmountExceedsRemaining, with the
+// units that can be taken back, if used and held units do not allow it; Unavailable;
+// OutcomeUnknown. A refused id may be used again. Keeps I1, I2.
 func (p *Part) Adjust(ctx context.Context, order manage.Adjustment) (
 	out manage.Adjusted, err error) {
 	var refusal error // committed with the refused row (store mode)
@@ -94,7 +94,7 @@ func (p *Part) Adjust(ctx context.Context, order manage.Adjustment) (
 	return out, nil
 }
 
-// totalOf is what the audit log says of an adjusted budget.
+// totalOf encodes the total of an adjusted budget for the audit log.
 func totalOf(units int64) []byte { return fmt.Appendf(nil, `{"total_quantity":%d}`, units) }
 
 func (a *adjusting) run() (manage.Adjusted, error) {
@@ -125,8 +125,8 @@ func (a *adjusting) run() (manage.Adjusted, error) {
 	return a.shrink()
 }
 
-// check refuses an unlimited budget, and a quantity that would take the total out of its range,
-// also when all pending shrinks are done.
+// check refuses an adjustment of an unlimited budget, and one after which the total would be out of
+// range, now or once all pending shrinks are done.
 func (a *adjusting) check() error {
 	q, total, pending := a.order.Quantity, a.budget.Total, a.budget.PendingShrink
 	message := "belongs to a budget with a total: this one is unlimited"
@@ -166,7 +166,7 @@ func (a *adjusting) append() (out manage.Adjusted, err error) {
 	return out, err
 }
 
-// shrink takes units back in ledger mode, or refuses: then nothing is changed.
+// shrink takes units back in ledger mode. If it refuses, it changes nothing.
 func (a *adjusting) shrink() (out manage.Adjusted, err error) {
 	b, units := a.budget, -a.order.Quantity
 	if b.Unfunded+b.Undistributed < units {
@@ -184,7 +184,7 @@ func (a *adjusting) shrink() (out manage.Adjusted, err error) {
 	return out, a.note(bucket.AdjustmentDone, 0)
 }
 
-// tooMuch refuses a shrink by more than can be taken back.
+// tooMuch returns the refusal of a shrink by more than can be taken back.
 func tooMuch(b *rows.Budget, available, units int64) error {
 	e := budget.Refuse(budget.AmountExceedsRemaining, "adjust",
 		"budget %q has %d that can be taken back, %d were asked for", b.Name, available, units)
@@ -192,10 +192,9 @@ func tooMuch(b *rows.Budget, available, units int64) error {
 	return e
 }
 
-// gather brings units of buckets to F and U until these cover a shrink or nothing is left: all
-// that is on its way back (R), then O, the fullest buckets first. What is fenced stays. Rollbacks
-// go on meanwhile, so it looks for units again, under the locks of the first look, before it
-// gives up.
+// gather moves units to F and U until these cover a shrink or no units are left: first all of R,
+// then O, the fullest buckets first. Fenced units stay. Rollbacks may bring units meanwhile, so
+// before it gives up it looks again under the locks of the first look.
 func (a *adjusting) gather(units int64) (levels []bucket.Level, err error) {
 	t, b := a.t, a.budget
 	for range 2 {
@@ -229,7 +228,7 @@ func (a *adjusting) gather(units int64) (levels []bucket.Level, err error) {
 	return levels, nil
 }
 
-// draw moves so many units, or all there are, from O of locked open epochs to U.
+// draw moves up to units from O of locked open epochs to U.
 func (a *adjusting) draw(units int64, list []rows.Bucket, locked map[rows.Position]*rows.Epoch) (
 	[]bucket.Level, error) {
 	var donors []*rows.Bucket
@@ -262,7 +261,7 @@ func (a *adjusting) draw(units int64, list []rows.Bucket, locked map[rows.Positi
 	return levels, moves.ComeBack(a.t, a.budget, back...)
 }
 
-// takeTotal lowers the total: by what is not funded first, then by U. They cover it.
+// takeTotal lowers the total by units of F, then of U, which cover it.
 func (a *adjusting) takeTotal() error {
 	if short := -a.order.Quantity - a.budget.Unfunded; short > 0 {
 		if err := moves.TakeBack(a.t, a.budget, short); err != nil {
@@ -272,7 +271,7 @@ func (a *adjusting) takeTotal() error {
 	return a.total()
 }
 
-// total changes T, and F by as much.
+// total changes T and F by the quantity.
 func (a *adjusting) total() error {
 	q, b := a.order.Quantity, a.budget
 	if err := a.t.Hit(1, adjustTotal, q, q, engine.ToMS(a.t.Now), b.ID, q); err != nil {
@@ -285,7 +284,7 @@ func (a *adjusting) total() error {
 const addPendingShrink = `UPDATE budget_management_bucket
 	SET pending_shrink_quantity = pending_shrink_quantity + ? WHERE id = ?`
 
-// note writes the adjustment's row, and by how much the units of pending shrinks change.
+// note writes the adjustment's row and changes the units of pending shrinks.
 func (a *adjusting) note(state bucket.AdjustmentState, pending int64) error {
 	if pending != 0 {
 		if err := a.t.Hit(1, addPendingShrink, pending, a.budget.ID); err != nil {

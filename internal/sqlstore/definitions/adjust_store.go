@@ -17,9 +17,9 @@ const (
 		ORDER BY budget_id, request_id LIMIT ?`
 )
 
-// shrinkInStores settles, keeps or refuses a shrink in store mode, of which own units are counted
-// as pending so far. Only stores know what their buckets still have, so what SQL counts as
-// outstanding is an upper bound: a shrink that it covers waits, and may be refused later.
+// shrinkInStores completes, keeps or refuses a shrink in store mode. own is how many of its units
+// are counted as pending so far. Only stores know what their buckets still hold, so O in SQL is an
+// upper bound: a shrink that it covers stays pending and may be refused later.
 func (a *adjusting) shrinkInStores(own int64) (out manage.Adjusted, err error) {
 	b, units := a.budget, -a.order.Quantity
 	if b.Undistributed+b.Unfunded >= units {
@@ -39,7 +39,7 @@ func (a *adjusting) shrinkInStores(own int64) (out manage.Adjusted, err error) {
 			return out, err
 		}
 		if err := moves.TopUp(a.t, b, b.Definition()); err != nil {
-			return out, err // an append may have waited for it
+			return out, err // an append may have waited for this shrink
 		}
 		return manage.Adjusted{State: bucket.AdjustmentRefused}, tooMuch(b, available, units)
 	}
@@ -49,7 +49,7 @@ func (a *adjusting) shrinkInStores(own int64) (out manage.Adjusted, err error) {
 	return manage.Adjusted{State: bucket.AdjustmentPending}, a.note(bucket.AdjustmentPending, units)
 }
 
-// Shrinks lists shrinks that are pending, for Adjust with Continue.
+// Shrinks lists pending shrinks, for Adjust with Continue.
 func (p *Part) Shrinks(ctx context.Context, limit int) (out []manage.Adjustment, err error) {
 	err = p.db.Read(ctx, "shrinks", func(r *engine.Reader) error {
 		out = nil

@@ -26,8 +26,8 @@ const (
 	movePeriodEnd = `UPDATE budget_management_bucket SET period_end_ms = ?, roll_over_ms = ?,
 		list_version = list_version + 1 WHERE id = ?`
 	moveEndOfPeriod = `UPDATE budget_period SET end_ms = ? WHERE budget_id = ? AND number = ?`
-	// judgeAgain makes live epochs refuse what was judged by an older definition, or by another
-	// end of their period.
+	// judgeAgain makes live epochs refuse operations that were judged by an older definition or
+	// another end of their period.
 	judgeAgain = `UPDATE bucket_epoch /*by PRIMARY*/ SET definition_version = ?, period_end_ms = ?
 		WHERE `
 	judgeWhere = `(bucket_id = ? AND epoch = ?)`
@@ -37,11 +37,11 @@ const (
 	setInTime = `UPDATE bucket_epoch /*by PRIMARY*/ SET late_quantity = 0 WHERE `
 )
 
-// Change changes a definition and raises its version, and with it the definition version and the
-// end of all live epochs, under their locks: every commit that follows obeys it (I8). What the
-// open period gets more by another rule is handed out. With BucketQuantity it also changes the
-// number of buckets, for which lanes has a lane each (ledger mode): see resize. All of it is one
-// transaction.
+// Change changes a definition and raises its version. Under the locks of all live epochs it also
+// raises their definition version and changes their end, so that every later commit obeys the new
+// definition (I8). It hands out what the open period gets beyond its units under a new rule.
+// BucketQuantity also changes the number of buckets in ledger mode; lanes has one lane per bucket
+// (see resize). All of this is one transaction.
 //
 // Errors: BudgetNotFound; VersionConflict; Invalid; BudgetNotOver; NameTaken; LedgerModeOnly for
 // another number of buckets in store mode; Unavailable; OutcomeUnknown. Keeps I1.
@@ -97,7 +97,7 @@ func (p *Part) Change(ctx context.Context, id int64, change bucket.Change, lanes
 	return out, nil
 }
 
-// free refuses a new name that another budget has, and an archive while units are held.
+// free refuses a new name that another budget has, and an archival while units are held.
 func free(t *engine.Tx, before, after budget.Definition) error {
 	if after.Name != before.Name {
 		other, err := find(&t.Reader, bucket.BudgetRef{Tenant: after.Tenant, Name: after.Name})
@@ -120,7 +120,7 @@ func free(t *engine.Tx, before, after budget.Definition) error {
 	return err
 }
 
-// attest notes a change of a definition for the audit log.
+// attest records a change of a definition for the audit log.
 func attest(ctx context.Context, before, after budget.Definition) error {
 	entry := trail.FromContext(ctx)
 	if entry == nil {
@@ -175,7 +175,8 @@ func judge(before budget.Definition, change bucket.Change, now time.Time) (
 	return after, nil
 }
 
-// sameChange reports whether what is recorded is what was tried: same version, same values.
+// sameChange reports whether the recorded definition is the one that was tried: same version, same
+// values.
 func sameChange(recorded, tried budget.Definition) bool {
 	return recorded.Version == tried.Version && recorded.UpdatedAt.Equal(tried.UpdatedAt) &&
 		recorded.Name == tried.Name && recorded.GLCode == tried.GLCode &&
@@ -188,7 +189,7 @@ func sameChange(recorded, tried budget.Definition) bool {
 		limit.EncodeAll(recorded.Limits) == limit.EncodeAll(tried.Limits)
 }
 
-// changing is a change of a definition under its budget's lock.
+// changing is a change of a definition whose budget is locked.
 type changing struct {
 	t             *engine.Tx
 	row           *rows.Budget
@@ -228,7 +229,7 @@ func (c *changing) write(limits bool) error {
 	return c.epochs(moved)
 }
 
-// rename gives the buckets of a renamed budget their keys.
+// rename changes the keys of a renamed budget's buckets.
 func (c *changing) rename() error {
 	list, err := rows.LockBuckets(c.t, c.row.ID)
 	if err != nil {
@@ -242,7 +243,7 @@ func (c *changing) rename() error {
 	return c.t.ChangeRows(renameBuckets, `id = ?`, `id = ?`, changes)
 }
 
-// handOut gives buckets what the open period got by the change.
+// handOut gives buckets the units that the open period got by the change.
 func (c *changing) handOut() ([]bucket.Level, error) {
 	list, err := rows.LockBuckets(c.t, c.row.ID)
 	if err != nil {
@@ -251,8 +252,8 @@ func (c *changing) handOut() ([]bucket.Level, error) {
 	return moves.HandOut(c.t, c.row, moves.Apply, list)
 }
 
-// period gives the open period its end under the new definition, and what it may get more. moved
-// reports that it ends at another instant.
+// period gives the open period its end under the new definition and any additional units. moved
+// reports whether the end changed.
 func (c *changing) period() (moved bool, err error) {
 	t, row := c.t, c.row
 	p, err := moves.OpenPeriod(t, row)
@@ -277,8 +278,9 @@ func (c *changing) period() (moved bool, err error) {
 	return moved, t.Hit(1, moveEndOfPeriod, row.PeriodEndMS, row.ID, row.Period)
 }
 
-// epochs locks the budget's live epochs and gives them the definition's version and the end of
-// their period. Units that were given back after an end that has moved on are not late.
+// epochs locks the budget's live epochs, and writes the definition's version and the end of their
+// period into them. If the end has moved later, units given back after the former end are no longer
+// late.
 func (c *changing) epochs(moved bool) error {
 	t, row := c.t, c.row
 	list, err := rows.Buckets(&t.Reader, row.ID)

@@ -15,8 +15,8 @@ import (
 	"github.com/budgetd/budgetd/trail"
 )
 
-// creation is the canonical form of the definition a budget was created with: what tells "the same
-// body again" from another budget of that name. Its JSON is kept in created_as.
+// creation is the canonical form of the definition that a budget was created with. It tells a
+// repeated create from a create of another budget with that name. Its JSON is stored in created_as.
 type creation struct {
 	Tenant           string          `json:"tenant"`
 	Name             string          `json:"name"`
@@ -44,7 +44,7 @@ type creation struct {
 func createdAs(d budget.Definition) (string, error) {
 	lost := d.OnLoss
 	if lost == budget.Quarantine {
-		lost = "" // the default, said in words
+		lost = "" // an explicit default equals an omitted one
 	}
 	text, err := json.Marshal(creation{
 		Tenant: d.Tenant, Name: d.Name, GLCode: d.GLCode, Unit: string(d.Unit),
@@ -59,14 +59,14 @@ func createdAs(d budget.Definition) (string, error) {
 	return string(text), err
 }
 
-// Create stores a budget with one bucket per lane, and hands out what its first period gets: a
-// promo budget all of its total, evenly, the remainder to the first buckets. BucketQuantity 0
-// stands for "as many as there are lanes"; the same definition with other lanes is the same budget.
-// All of it is one transaction. The same definition again answers the budget that exists, whatever
-// became of it.
+// Create stores a budget with one bucket per lane and hands out the units of its first period. A
+// promo budget gets all of its total, divided evenly, with the remainder in the first buckets.
+// BucketQuantity 0 means one bucket per lane; other lanes do not make it another budget. All of
+// this is one transaction. A repeated call with the same definition returns the existing budget in
+// its present state.
 //
-// Errors: Invalid where the end has passed, unless AllowPast; NameTaken where the name has another
-// definition; Unavailable where a lane is drained, or, in store mode, was never reached;
+// Errors: Invalid if the end has passed and AllowPast is not set; NameTaken if the name has another
+// definition; Unavailable if a lane is drained or, in store mode, was never reached;
 // OutcomeUnknown.
 func (p *Part) Create(ctx context.Context, d budget.Definition, lanes []bucket.Lane) (
 	out manage.Created, err error) {
@@ -120,7 +120,7 @@ func (p *Part) Create(ctx context.Context, d budget.Definition, lanes []bucket.L
 	return out, nil
 }
 
-// Names of the rows in sequence.
+// The names of rows in sequence.
 const sequenceBudget, sequenceBucket = "budget", "bucket"
 
 const (
@@ -140,15 +140,15 @@ const (
 		sharding_bucket_key, instance, lane, out_quantity, sharding_quantity, out_cnt, status,
 		offline_by, epoch, created_at, updated_at)`
 
-	// How many columns these name.
+	// The numbers of columns in these lists.
 	budgetWidth, adjustmentWidth, bucketWidth = 37, 9, 14
 )
 
-// firstVersion is that of a new definition and of a new bucket list.
+// firstVersion is the version of a new definition and of a new bucket list.
 const firstVersion = 1
 
-// numbers takes n ids of a kind and returns the first. The row stays locked, so creations of one
-// database follow each other.
+// numbers reserves n ids of a kind and returns the first. The row stays locked, so creations in one
+// database run one after the other.
 func numbers(t *engine.Tx, kind string, n int) (int64, error) {
 	if err := t.Hit(1, takeNumbers, n, []byte(kind)); err != nil {
 		return 0, err
@@ -219,7 +219,8 @@ func giveFirst(t *engine.Tx, b *rows.Budget, list []*rows.Bucket) error {
 	return moves.Units(t, b, allocation.Movement{Undistributed: -handedOut})
 }
 
-// insertRow writes a new budget's row: its first period is funded, and no bucket has anything.
+// insertRow writes the row of a new budget: its first period is funded, and its buckets hold
+// nothing.
 func insertRow(t *engine.Tx, id int64, d budget.Definition, as string, unfunded int64,
 	p budget.Period) error {
 	now, lost := engine.ToMS(t.Now), d.OnLoss
@@ -242,7 +243,7 @@ func insertRow(t *engine.Tx, id int64, d budget.Definition, as string, unfunded 
 		firstVersion, limits, now, now})
 }
 
-// orNull is how a column holds a text that may be missing.
+// orNull returns the column value of an optional text.
 func orNull(text string) any {
 	if text == "" {
 		return nil
@@ -250,8 +251,8 @@ func orNull(text string) any {
 	return []byte(text)
 }
 
-// addBuckets makes the buckets of a locked budget with ordinals from `from` to the last lane,
-// online, with their first epochs and without units.
+// addBuckets creates buckets of a locked budget with ordinals from `from` to the last lane. They
+// are online and have first epochs without units.
 func addBuckets(t *engine.Tx, b *rows.Budget, from int, lanes []bucket.Lane,
 	activations map[bucket.Lane]int64) ([]*rows.Bucket, error) {
 	if from >= len(lanes) {

@@ -11,8 +11,8 @@ import (
 )
 
 var (
-	// selectFigures sums the columns of budgets in one statement: one moment. The lists of ids
-	// stand where it is cut.
+	// selectFigures sums the columns of budgets in one statement, hence in one snapshot. The lists
+	// of ids go where it is split.
 	selectFigures = `SELECT u.id, u.unlimited, u.total_quantity, u.undistributed_quantity,
 		u.quarantined_quantity, u.forfeited_quantity, u.pending_shrink_quantity, u.unfunded_quantity,
 		u.period, u.period_start_ms, u.period_end_ms, u.is_over,
@@ -66,8 +66,7 @@ type figuresRow struct {
 	Offline       int   `db:"offline_buckets"`
 }
 
-// figures returns the row as package ledger has it. Sums of an unlimited budget's epochs, each of
-// which saturates, saturate too.
+// figures converts the row. Each epoch of an unlimited budget saturates, and so do the sums.
 func (r *figuresRow) figures() ledger.Figures {
 	return ledger.Figures{
 		Total: r.Total, Undistributed: r.Undistributed, Quarantined: r.Quarantined,
@@ -82,7 +81,7 @@ func (r *figuresRow) figures() ledger.Figures {
 	}
 }
 
-// figuresByID reads figures of budgets; one that does not exist is missing.
+// figuresByID reads figures of budgets. The result has no element for a budget that does not exist.
 func figuresByID(r *engine.Reader, ids []int64) (map[int64]ledger.Figures, error) {
 	out := make(map[int64]ledger.Figures, len(ids))
 	err := inChunks(ids, func(keys [][]any) error {
@@ -145,7 +144,7 @@ func (p *Part) View(ctx context.Context, ref bucket.BudgetRef) (v bucket.View, e
 	return v, err
 }
 
-// viewOf joins a definition and figures that were read after it; the status is the caller's.
+// viewOf joins a definition with figures that were read after it. The caller sets the status.
 func viewOf(d budget.Definition, f ledger.Figures) bucket.View {
 	d.TotalQuantity = f.Total
 	return bucket.View{Definition: d, Figures: f, Period: f.Period}

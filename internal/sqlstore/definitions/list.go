@@ -10,7 +10,7 @@ import (
 	"github.com/budgetd/budgetd/internal/sqlstore/rows"
 )
 
-// Conditions of a page of budgets; the statuses are budget.Definition.StatusAt in SQL.
+// The conditions of a page of budgets. Those of a status are budget.Definition.StatusAt in SQL.
 const (
 	selectPage = `SELECT ` + rows.BudgetColumns + ` FROM budget_management_bucket
 		WHERE id > ?`
@@ -27,7 +27,7 @@ const (
 	whereEffective = whereRunning + ` AND is_paused = 0 AND start_ms <= ?`
 )
 
-// pageQuery is a query for a page while its conditions are collected.
+// pageQuery collects the conditions of a page.
 type pageQuery struct {
 	text strings.Builder
 	args []any
@@ -39,7 +39,7 @@ func (q *pageQuery) add(text string, args ...any) {
 	q.args = append(q.args, args...)
 }
 
-// ids adds the condition that budgets are among some.
+// ids adds the condition that the budget is one of ids.
 func (q *pageQuery) ids(ids []int64) {
 	q.text.WriteString(whereIDs + strings.Repeat(`, ?`, len(ids)-1) + `)`)
 	for _, id := range ids {
@@ -47,7 +47,7 @@ func (q *pageQuery) ids(ids []int64) {
 	}
 }
 
-// status adds the condition that budgets have a status at an instant. Error: Invalid.
+// status adds the condition that the budget has a status at an instant. Error: Invalid.
 func (q *pageQuery) status(status budget.Status, now int64) error {
 	switch status {
 	case "":
@@ -67,7 +67,7 @@ func (q *pageQuery) status(status budget.Status, now int64) error {
 
 const countInStoreMode = `SELECT COUNT(*) FROM budget_management_bucket WHERE durability = 'store'`
 
-// AnyInStoreMode reports whether there is a budget in store mode. Error: Unavailable.
+// AnyInStoreMode reports whether any budget is in store mode. Error: Unavailable.
 func (p *Part) AnyInStoreMode(ctx context.Context) (bool, error) {
 	var n int
 	err := p.db.Read(ctx, "list", func(r *engine.Reader) error {
@@ -77,8 +77,8 @@ func (p *Part) AnyInStoreMode(ctx context.Context) (bool, error) {
 	return n > 0, err
 }
 
-// Budgets reads a page of budgets with their figures, in the order of their ids. The status is
-// that at SQL's time. Errors: Invalid for a status that does not exist, Unavailable.
+// Budgets reads a page of budgets with their figures, sorted by id. The status is that at SQL's
+// time. Errors: Invalid for an unknown status, Unavailable.
 func (p *Part) Budgets(ctx context.Context, page bucket.Page) (out []bucket.View, err error) {
 	q, now := &pageQuery{}, p.db.Now()
 	q.add(selectPage, page.AfterID)
@@ -115,7 +115,7 @@ func (p *Part) Budgets(ctx context.Context, page bucket.Page) (out []bucket.View
 	return out, nil
 }
 
-// views reads what belongs to rows of budgets: limits, then figures.
+// views reads the limits, then the figures, of budget rows.
 func views(r *engine.Reader, read []rows.Budget) ([]bucket.View, error) {
 	var ids, limited []int64
 	for i := range read {

@@ -1,23 +1,23 @@
-// Package definitions creates budgets, changes what an operator decides of them, and reads them.
+// Package definitions creates, changes and reads budgets.
 //
 // # Modes
 //
-// In ledger mode a budget and its buckets are complete with one commit: epochs begin open. In store
-// mode they begin opening, with a pending grant, until their stores have them.
+// In ledger mode one commit completes a budget and its buckets: epochs begin open. In store mode
+// they begin opening, with a pending grant, until their stores have them.
 //
 // # Versions
 //
-// Every change raises the budget's version and, in the same transaction and under their locks, the
-// definition version of all live epochs. A commit that was judged by an older definition is judged
-// again, so a pause, an end, a limit or a rule holds for every later commit at once (I8).
+// Every change raises the budget's version. In the same transaction, under their locks, it raises
+// the definition version of all live epochs. A commit that was judged by an older definition is
+// judged again. So a pause, an end, a limit or a rule applies to every later commit at once (I8).
 //
 // # Unlimited budgets
 //
-// An unlimited budget has no total: T, F, U, and O of its epochs are 0 and stay 0, no grant is
-// made, and every movement between budget and buckets moves nothing. Flights neither judge nor
-// change O of its epochs; a deduction only adds to S or H, and a rollback only subtracts from it,
-// without R. S and H of an epoch saturate at budget.MaxAmount. The equation of I1 does not apply
-// to it.
+// An unlimited budget has no total. T, F, U and the O of its epochs are always 0, it makes no
+// grants, and movements between the budget and its buckets move nothing. Flights neither judge nor
+// change O of its epochs. A deduction only adds to S or H, and a rollback only subtracts from them,
+// without R. S and H of an epoch saturate at budget.MaxAmount. The equation of I1 does not apply to
+// it.
 package definitions
 
 import (
@@ -30,16 +30,16 @@ import (
 	"github.com/budgetd/budgetd/limit"
 )
 
-// Part is the definitions in a database. Safe for concurrent use.
+// Part reads and writes the definitions in a database. It is safe for concurrent use.
 type Part struct{ db *engine.DB }
 
-// New returns the definitions of a database.
+// New returns the part of a database.
 func New(db *engine.DB) *Part { return &Part{db: db} }
 
-// Budget reads a budget with its bucket list. The row with the versions is read first, so a list
-// or limits that change meanwhile are newer than their version says, never older. Errors:
-// BudgetNotFound, also where a budget of that id belongs to another tenant than the reference
-// names; Unavailable.
+// Budget reads a budget with its bucket list. It reads the row with the versions first, so a list
+// or limits that change meanwhile are newer than their version, never older. Errors:
+// BudgetNotFound, also if the budget with that id belongs to a tenant other than the reference's;
+// Unavailable.
 func (p *Part) Budget(ctx context.Context, ref bucket.BudgetRef) (out bucket.Budget, err error) {
 	err = p.db.Read(ctx, "read", func(r *engine.Reader) error {
 		out, err = view(r, ref)
@@ -50,8 +50,8 @@ func (p *Part) Budget(ctx context.Context, ref bucket.BudgetRef) (out bucket.Bud
 
 const selectOwned = `SELECT COUNT(*) FROM budget_management_bucket WHERE id = ? AND tenant = ?`
 
-// Belongs reports whether a tenant has a budget of an id. A budget of another tenant takes as long
-// as one that does not exist. Error: Unavailable.
+// Belongs reports whether a tenant has a budget with an id. A budget of another tenant takes as
+// long as one that does not exist. Error: Unavailable.
 func (p *Part) Belongs(ctx context.Context, tenant string, id int64) (bool, error) {
 	var n int
 	err := p.db.Read(ctx, "read", func(r *engine.Reader) error {
@@ -64,8 +64,8 @@ func (p *Part) Belongs(ctx context.Context, tenant string, id int64) (bool, erro
 const selectByName = `SELECT ` + rows.BudgetColumns + ` FROM budget_management_bucket
 	WHERE tenant = ? AND name = ?`
 
-// find reads a budget's row by its id, or by tenant and name: nil when no budget has that name.
-// Error: BudgetNotFound.
+// find reads a budget's row by its id, or by tenant and name. It returns nil if no budget has the
+// name, and BudgetNotFound if no budget has the id.
 func find(r *engine.Reader, ref bucket.BudgetRef) (*rows.Budget, error) {
 	if ref.ID != 0 {
 		row, err := rows.ReadBudget(r, "read", ref.ID)
@@ -110,7 +110,8 @@ func view(r *engine.Reader, ref bucket.BudgetRef) (out bucket.Budget, err error)
 const selectVersions = `SELECT id, version, list_version
 	FROM budget_management_bucket /*by PRIMARY*/ WHERE `
 
-// Versions reads the versions of many budgets; those that do not exist are missing.
+// Versions reads the versions of many budgets. The result has no element for a budget that does not
+// exist.
 func (p *Part) Versions(ctx context.Context, ids []int64) (map[int64]bucket.Version, error) {
 	out := make(map[int64]bucket.Version, len(ids))
 	err := p.db.Read(ctx, "read", func(r *engine.Reader) error {
@@ -139,7 +140,8 @@ func (p *Part) Versions(ctx context.Context, ids []int64) (map[int64]bucket.Vers
 }
 
 const (
-	// selectLimits reads limits of budgets with their version, in one statement: one moment.
+	// selectLimits reads limits of budgets with their version in one statement, hence in one
+	// snapshot.
 	selectLimits = `SELECT b.id, b.limits_version, l.definition, l.changed_version, l.changed_ms
 		FROM budget_management_bucket b LEFT JOIN budget_limit l ON l.budget_id = b.id WHERE `
 	inLimitOrder = ` ORDER BY b.id, l.ordinal`
@@ -150,7 +152,7 @@ const (
 	updateLimitsVersion = `UPDATE budget_management_bucket SET limits_version = ? WHERE id = ?`
 )
 
-// withLimits returns a budget's definition with its limits as they stand when it is called.
+// withLimits returns a budget's definition with its present limits.
 func withLimits(r *engine.Reader, row *rows.Budget) (budget.Definition, error) {
 	d := row.Definition()
 	if row.LimitsVersion == 0 {
@@ -186,7 +188,7 @@ func limitsOf(r *engine.Reader, ids []int64) (map[int64]*budget.Limits, error) {
 				out[row.Budget] = limits
 			}
 			if row.Definition == nil || row.ChangedVersion == nil || row.ChangedMS == nil {
-				continue // the budget has none any more
+				continue // the budget has no limits any more
 			}
 			l, err := limit.Decode(row.Definition)
 			if err != nil {
@@ -213,7 +215,7 @@ func insertLimits(t *engine.Tx, id int64, limits *budget.Limits) error {
 	return t.Insert(insertLimit, limitWidth, args)
 }
 
-// replaceLimits writes the limits of a locked budget in the place of those it has.
+// replaceLimits replaces the limits of a locked budget.
 func replaceLimits(t *engine.Tx, d budget.Definition) error {
 	if err := t.Hit(1, updateLimitsVersion, d.Limits.Version, d.ID); err != nil {
 		return err
@@ -224,7 +226,7 @@ func replaceLimits(t *engine.Tx, d budget.Definition) error {
 	return insertLimits(t, d.ID, d.Limits)
 }
 
-// inChunks calls fn with as many ids as one statement may list, each as a key.
+// inChunks calls fn with as many ids at a time as one statement may list, each as a key.
 func inChunks(ids []int64, fn func(keys [][]any) error) error {
 	for len(ids) > 0 {
 		n := min(len(ids), engine.ListChunk)

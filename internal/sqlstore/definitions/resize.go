@@ -14,10 +14,10 @@ const (
 	moveBucket = `UPDATE sharding_budget_management_bucket SET instance = ?, lane = ? WHERE id = ?`
 )
 
-// resize gives the budget its new number of buckets. Buckets beyond it retire: their epochs end,
-// and what they held is handed out to the others. Those that had retired below it come back, on
-// the lanes given, and missing ones are made there. An effective budget keeps one bucket online.
-// Ledger mode.
+// resize changes the number of buckets of a ledger-mode budget. Buckets beyond the number retire:
+// their epochs end, and the other buckets get their units. Buckets within it that had retired come
+// back on the given lanes, and missing ones are created there. An effective budget keeps one bucket
+// online.
 func (c *changing) resize(lanes []bucket.Lane) ([]bucket.Level, error) {
 	t, b, n := c.t, c.row, c.after.BucketQuantity
 	if len(lanes) != n {
@@ -56,7 +56,7 @@ func (c *changing) resize(lanes []bucket.Lane) ([]bucket.Level, error) {
 		return nil, err
 	}
 	b.Buckets = n
-	if b.IsOver == 1 { // no period is open: nothing begins
+	if b.IsOver == 1 { // no period is open, so no epoch begins
 		return nil, closeAll(t, b, begin, made)
 	}
 	levels, err := moves.Begin(t, "resize", b, begin...)
@@ -70,7 +70,7 @@ func (c *changing) resize(lanes []bucket.Lane) ([]bucket.Level, error) {
 	return append(levels, handedOut...), err
 }
 
-// retire ends the epochs of buckets, brings their units back, and takes the buckets out of the
+// retire ends the epochs of buckets, returns their units to U, and removes the buckets from the
 // ring.
 func retire(t *engine.Tx, b *rows.Budget, list []rows.Bucket) error {
 	var live []*rows.Epoch
@@ -95,8 +95,8 @@ func retire(t *engine.Tx, b *rows.Budget, list []rows.Bucket) error {
 	return moves.ComeBack(t, b, back...)
 }
 
-// returning picks the buckets that come back: those that had retired, which get the lanes given,
-// and, where an effective budget has none online, one of the others.
+// returning selects the buckets that come back: retired ones, which move to the given lanes, and
+// one of the others if an effective budget has no bucket online.
 func returning(t *engine.Tx, b *rows.Budget, stay []rows.Bucket, lanes []bucket.Lane) (
 	begin []*rows.Bucket, err error) {
 	anyOnline := len(lanes) > len(stay)
@@ -129,7 +129,7 @@ func returning(t *engine.Tx, b *rows.Budget, stay []rows.Bucket, lanes []bucket.
 	return begin, nil
 }
 
-// closeAll leaves the buckets of a budget that has no open period offline, without a live epoch.
+// closeAll takes the buckets of a budget without an open period offline, without a live epoch.
 func closeAll(t *engine.Tx, b *rows.Budget, begin, made []*rows.Bucket) error {
 	var live []*rows.Epoch
 	for _, row := range made {

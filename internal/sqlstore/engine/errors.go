@@ -19,19 +19,21 @@ import (
 type fate uint8
 
 const (
-	// decided: an answer such as a refusal, not an error of the database.
+	// decided is an answer such as a refusal, not an error of the database.
 	decided fate = iota + 1
-	// again: the engine asks to retry the transaction.
+	// again means that the engine asks to retry the transaction.
 	again
-	// taken: the unique key exists, because another transaction was faster. A retry finds the row.
+	// taken means that the unique key exists, because another transaction was faster. A retry finds
+	// the row.
 	taken
-	// lost: the connection is lost, or was never established.
+	// lost means that the connection is lost, or was never established.
 	lost
-	// full: the engine cannot write now: it lacks space, memory, connections or permission.
+	// full means that the engine cannot write now because it lacks space, memory, connections or
+	// permission.
 	full
-	// over: the caller's context ended.
+	// over means that the caller's context ended.
 	over
-	// wrong: an unexpected error: a defect, or a database that was changed from outside.
+	// wrong is an unexpected error: a defect, or a database that was changed from outside.
 	wrong
 )
 

@@ -120,13 +120,13 @@ type Sent uint8
 
 // The outcomes of a packet.
 const (
-	// Committed: the server has acknowledged its COMMIT.
+	// Committed means that the server has acknowledged its COMMIT.
 	Committed Sent = iota + 1
-	// Failed: the server refused a statement before COMMIT. Nothing was committed.
+	// Failed means that the server refused a statement before COMMIT. Nothing was committed.
 	Failed
-	// Unsent: not a byte was sent.
+	// Unsent means that not a byte was sent.
 	Unsent
-	// Unheard: the packet may have been committed.
+	// Unheard means that the packet may have been committed.
 	Unheard
 )
 

@@ -21,7 +21,7 @@ var _ feed.Ledger = (*Part)(nil)
 // New returns the part of a database.
 func New(db *engine.DB) *Part { return &Part{db: db} }
 
-// The newest epoch's row has the number of a bucket's next entry.
+// The row of a bucket's newest epoch holds the number of the next entry.
 const (
 	selectBounds = `SELECT b.id, b.sharding_bucket_key, e.next_entry
 		FROM sharding_budget_management_bucket b /*by budget_id*/
@@ -44,7 +44,7 @@ const (
 )
 
 const (
-	// spanChunk is the most spans in one statement, beforeChunk the most selects.
+	// spanChunk is the most spans in one statement, beforeChunk the most SELECTs.
 	spanChunk, beforeChunk = 64, 32
 )
 
@@ -187,13 +187,13 @@ func (p *Part) Before(ctx context.Context, places []feed.Place, limit int) (
 		}
 		return nil
 	})
-	slices.SortFunc(out, func(a, b feed.Row) int { // unions have no order of their own
+	slices.SortFunc(out, func(a, b feed.Row) int { // a UNION has no order
 		return cmp.Or(cmp.Compare(a.Bucket, b.Bucket), cmp.Compare(b.First, a.First))
 	})
 	return out, err
 }
 
-// Details returns the deductions' part of entries: see feed.Ledger.
+// Details returns the deductions of entries: see feed.Ledger.
 func (p *Part) Details(ctx context.Context, ids []bucket.ID) (
 	out map[bucket.ID]feed.Detail, err error) {
 	err = p.db.Read(ctx, "feed", func(r *engine.Reader) error {

@@ -11,7 +11,7 @@ import (
 	"github.com/budgetd/budgetd/budget"
 )
 
-// Tx is a transaction under way: *sql.Tx, *sql.Conn and sqlx's are.
+// Tx is an open transaction, such as *sql.Tx or a *sql.Conn that began one.
 type Tx interface {
 	ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error)
 	QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error)

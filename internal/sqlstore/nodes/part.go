@@ -1,5 +1,5 @@
-// Package nodes lists the nodes that use a database: each one refreshes a row of its own. Nothing
-// is decided by it.
+// Package nodes lists the nodes that use a database. Each node refreshes its own row. The list is
+// for display only.
 package nodes
 
 import (
@@ -10,7 +10,7 @@ import (
 	"github.com/budgetd/budgetd/internal/sqlstore/engine"
 )
 
-// Part is the list of nodes in a database. Safe for concurrent use.
+// Part is the list of nodes in a database. It is safe for concurrent use.
 type Part struct{ db *engine.DB }
 
 // New returns the list of a database.
@@ -25,7 +25,7 @@ const (
 	keep    = 30 * 24 * time.Hour
 )
 
-// Seen notes that a node runs, at SQL's time, and removes those that were not seen for 30 days.
+// Seen records at SQL's time that a node runs, and removes nodes that were not seen for 30 days.
 // Errors: Unavailable, OutcomeUnknown.
 func (p *Part) Seen(ctx context.Context, n bucket.Node) error {
 	return p.db.Write(ctx, "node seen", func(t *engine.Tx) error {
@@ -42,8 +42,7 @@ func (p *Part) Seen(ctx context.Context, n bucket.Node) error {
 	})
 }
 
-// Nodes returns the nodes that were seen within 30 days, by name, at most 1,000. Error:
-// Unavailable.
+// Nodes returns the nodes seen within 30 days, sorted by name, at most 1,000. Error: Unavailable.
 func (p *Part) Nodes(ctx context.Context) (out []bucket.Node, err error) {
 	var found []struct {
 		Name    string `db:"name"`
