@@ -17,48 +17,49 @@ import (
 
 // Names resolves budgets that callers name by id.
 type Names interface {
-	// Belongs reports whether a tenant has a budget of that id. It asks the database each time, so
+	// Belongs reports whether a tenant has a budget with an id. It always asks the database, so
 	// that a budget of another tenant takes as long as one that does not exist. Error: Unavailable.
 	Belongs(ctx context.Context, tenant string, id int64) (bool, error)
-	// NameOf returns the name of a budget, at most a second old. Errors: BudgetNotFound, Unavailable.
+	// NameOf returns the name of a budget. The name may be up to a second old. Errors:
+	// BudgetNotFound, Unavailable.
 	NameOf(ctx context.Context, ref bucket.BudgetRef) (string, error)
 }
 
-// Trail keeps the audit log.
+// Trail writes the audit log.
 type Trail interface {
-	// Append adds the row of a call that no transaction has added. Errors: Unavailable,
+	// Append adds the row of a call whose transaction did not add one. Errors: Unavailable,
 	// OutcomeUnknown.
 	Append(ctx context.Context, row trail.Row) error
 }
 
-// admission decides who may make which call on what.
+// admission decides who may make which call on which target.
 type admission struct {
 	guard *guard.Guard
 	names Names
 	trail Trail
-	// owned are budgets, by id, that were found to be of a tenant: they stay so.
+	// owned caches the budgets, by id, that were found to belong to a tenant. That never changes.
 	owned *lru.Cache[ownership, struct{}]
 }
 
-// ownership is a budget with its tenant.
+// ownership is a budget and its tenant.
 type ownership struct {
 	tenant string
 	id     int64
 }
 
-// newAdmission admits everybody to everything without a guard.
+// newAdmission returns an admission. Without a guard it admits every caller to every call.
 func newAdmission(c Config) admission {
 	const remembered = 10_000
 	out := admission{guard: c.Guard, names: c.Names, trail: c.Trail}
 	if out.guard == nil {
 		out.guard = &guard.Guard{Open: true}
 	}
-	out.owned, _ = lru.New[ownership, struct{}](remembered) // fails for sizes below 1 only
+	out.owned, _ = lru.New[ownership, struct{}](remembered) // fails only for a size below 1
 	return out
 }
 
-// admit finds out who makes the call, and refuses whom it is not for. Errors: unauthenticated,
-// unavailable, rate_limited, forbidden.
+// admit authenticates the caller and refuses a call that the caller may not make. Errors:
+// unauthenticated, unavailable, rate_limited, forbidden.
 func (d *data) admit(c *guard.Caller) *budget.Error {
 	call, g := &d.route.access, d.api.admission.guard
 	p, err := g.Identify(c, call)
@@ -81,7 +82,7 @@ func (d *data) admit(c *guard.Caller) *budget.Error {
 	return refused
 }
 
-// may returns nil when the caller may make the call of a route on a target. notFound answers for a
+// may returns nil if the caller may make a call on a target. notFound returns the answer for a
 // target outside the caller's scope.
 func (d *data) may(call *access.Call, t access.Target, notFound func() error) error {
 	if d.principal == nil || d.principal.May(*call, t) == access.Allowed {
@@ -90,7 +91,7 @@ func (d *data) may(call *access.Call, t access.Target, notFound func() error) er
 	return guard.Judge(d.principal, *call, t, notFound)
 }
 
-// more refuses callers who may make the call in its usual form only. Error: forbidden.
+// more refuses callers who may only make the call in its usual form. Error: forbidden.
 func (d *data) more(ref bucket.BudgetRef) error {
 	if d.principal == nil || d.principal.Role.Includes(d.route.access.More) {
 		return nil
@@ -99,13 +100,13 @@ func (d *data) more(ref bucket.BudgetRef) error {
 		Budget: ref.Name, More: true}, func() error { return noBudget(d.route.op, ref) })
 }
 
-// onTenant judges a call that acts on a tenant. Error: forbidden.
+// onTenant returns an error if the caller may not make the call on a tenant. Error: forbidden.
 func (d *data) onTenant(tenant string) error {
 	return d.may(&d.route.access, access.Target{Tenant: tenant}, nil)
 }
 
-// within returns nil for a budget within the caller's scope. What is outside answers as what does
-// not exist. Errors: BudgetNotFound, Unavailable.
+// within returns nil if a budget is in the caller's scope. A budget outside it is answered like one
+// that does not exist. Errors: BudgetNotFound, Unavailable.
 func (d *data) within(op string, ref bucket.BudgetRef) error {
 	p := d.principal
 	if p == nil || p.Scope.All() {
@@ -138,7 +139,7 @@ func (d *data) within(op string, ref bucket.BudgetRef) error {
 	return err
 }
 
-// noBudget is what the service answers for a budget that does not exist.
+// noBudget returns the service's answer for a budget that does not exist.
 func noBudget(op string, ref bucket.BudgetRef) error {
 	if ref.ID != 0 {
 		return budget.Refuse(budget.BudgetNotFound, op, "tenant %q has no budget %d", ref.Tenant, ref.ID)
@@ -146,7 +147,7 @@ func noBudget(op string, ref bucket.BudgetRef) error {
 	return budget.Refuse(budget.BudgetNotFound, op, "tenant %q has no budget %q", ref.Tenant, ref.Name)
 }
 
-// by returns whom a deduction belongs to; "" on a server that authenticates nobody.
+// by returns the principal to whom a deduction belongs, or "" on a server without authentication.
 func (d *data) by() string {
 	if d.principal == nil || d.api.admission.guard.Open {
 		return ""
@@ -154,7 +155,8 @@ func (d *data) by() string {
 	return d.principal.Name
 }
 
-// onlyBy returns the principal whose deductions the caller may take back; "": everybody's.
+// onlyBy returns the principal whose deductions the caller may take back. "" means those of every
+// principal.
 func (d *data) onlyBy() string {
 	if d.principal == nil || d.principal.Role.Includes(d.route.access.More) {
 		return ""
@@ -162,7 +164,7 @@ func (d *data) onlyBy() string {
 	return d.principal.Name
 }
 
-// record begins the row of an administrative call: its transaction appends it.
+// record begins the row of an administrative call. The call's transaction appends it.
 func (c *call) record(source string) {
 	m := &c.work.marks
 	c.entry = trail.NewEntry(trail.Row{AtMS: c.began.UnixMilli(), Principal: c.principal.Name,
@@ -170,7 +172,7 @@ func (c *call) record(source string) {
 	c.ctx = trail.NewContext(c.ctx, c.entry)
 }
 
-// target notes what an administrative call acts on, until its transaction says more.
+// target sets the target of an administrative call. Its transaction may replace it.
 func (d *data) target(tenant, name, requestID string) {
 	if d.entry != nil {
 		d.entry.Change(tenant, name, nil, nil)
@@ -181,9 +183,8 @@ func (d *data) target(tenant, name, requestID string) {
 // trailTime bounds appending a row on its own.
 const trailTime = 2 * time.Second
 
-// settle appends the row of an administrative call that no transaction has appended, and logs the
-// call. A row that cannot be appended is logged as an error: the call itself is answered as it came
-// out.
+// settle appends the row of an administrative call if no transaction has done so, and logs the
+// call. If that fails, it logs an error and leaves the answer to the call unchanged.
 func (c *call) settle(err *budget.Error) {
 	outcome := trail.Done
 	if err != nil {

@@ -11,23 +11,23 @@ import (
 	"github.com/budgetd/budgetd/internal/httpapi/wire"
 )
 
-// Alerts are thresholds and what was crossed. Errors are *budget.Error.
+// Alerts reads alerts, and reads and writes thresholds. Errors are *budget.Error.
 type Alerts interface {
 	// Thresholds returns the thresholds of a budget, and whether they are its own.
 	Thresholds(ctx context.Context, ref bucket.BudgetRef) ([]alert.Threshold, bool, error)
-	// SetThresholds replaces them; nil: by the defaults.
+	// SetThresholds replaces the thresholds of a budget; nil restores the defaults.
 	SetThresholds(ctx context.Context, ref bucket.BudgetRef, list []alert.Threshold) error
-	// Alerts lists alerts, the newest first.
+	// Alerts lists alerts, newest first.
 	Alerts(ctx context.Context, q alert.Query) ([]alert.View, error)
 }
 
-// Webhooks are the endpoints and what they are sent. Errors are *budget.Error.
+// Webhooks manages endpoints and their deliveries. Errors are *budget.Error.
 type Webhooks interface {
 	Endpoints
 	Deliveries
 }
 
-// Endpoints are where messages are sent.
+// Endpoints manages the endpoints to which messages are sent.
 type Endpoints interface {
 	Endpoints(ctx context.Context, tenant string) ([]alert.Endpoint, error)
 	Endpoint(ctx context.Context, id string) (alert.Endpoint, error)
@@ -36,11 +36,11 @@ type Endpoints interface {
 	DeleteEndpoint(ctx context.Context, id string) error
 }
 
-// Deliveries are what endpoints are sent.
+// Deliveries reads and makes deliveries to endpoints.
 type Deliveries interface {
-	// Deliveries reads those before a message, the newest first.
+	// Deliveries reads the deliveries before a message, newest first.
 	Deliveries(ctx context.Context, endpoint, before string, limit int) ([]alert.Delivery, error)
-	// Test sends a message of its own, Resend one again.
+	// Test sends a test message. Resend sends a message again.
 	Test(ctx context.Context, endpoint string) (alert.Delivery, error)
 	Resend(ctx context.Context, endpoint, message string) (alert.Delivery, error)
 }
@@ -111,7 +111,7 @@ func (a *API) listAlerts(c *call) (answer, error) {
 	return answer{body: out}, err
 }
 
-// budgetID finds the id of a budget that a query names. Errors: BudgetNotFound, Unavailable.
+// budgetID returns the id of the budget that a query names. Errors: BudgetNotFound, Unavailable.
 func (c *call) budgetID(name, tenant string) (int64, error) {
 	ref, err := refOf(c.route.op, tenant, name)
 	if err == nil {
@@ -143,8 +143,8 @@ func (a *API) listWebhooks(c *call) (answer, error) {
 	return answer{body: out}, err
 }
 
-// manages reports whether the caller's scope has all budgets of a tenant, or of all: an endpoint
-// gets the messages about all of them.
+// manages reports whether all budgets of a tenant, or of all tenants, are in the caller's scope. An
+// endpoint gets messages about all of them.
 func (c *call) manages(tenant string) bool {
 	return c.principal == nil || c.principal.Scope.Includes(access.Scope{Tenant: tenant})
 }
@@ -170,8 +170,8 @@ func (a *API) createWebhook(c *call) (answer, error) {
 	return answer{status: http.StatusCreated, body: wire.EndpointOf(&made)}, err
 }
 
-// endpoint reads the endpoint that the path names, if it is within the caller's scope. Errors:
-// WebhookNotFound, Unavailable.
+// endpoint reads the endpoint in the path if it is in the caller's scope. Errors: WebhookNotFound,
+// Unavailable.
 func (c *call) endpoint() (alert.Endpoint, error) {
 	id := c.r.PathValue("id")
 	c.target("", id, "")
@@ -208,7 +208,7 @@ func (a *API) changeWebhook(c *call) (answer, error) {
 	return answer{body: wire.EndpointOf(&e)}, err
 }
 
-// deleteWebhook answers with the endpoint that is gone.
+// deleteWebhook deletes an endpoint and returns it as it was.
 func (a *API) deleteWebhook(c *call) (answer, error) {
 	c.query()
 	if err := c.nothing(); err != nil {
@@ -233,8 +233,8 @@ func (a *API) resend(c *call) (answer, error) {
 	})
 }
 
-// deliver has a message sent to the endpoint that the path names. It is on its way when this is
-// answered.
+// deliver queues a message for the endpoint in the path. The message may not have been sent when
+// the call is answered.
 func (c *call) deliver(do func(alert.Endpoint) (alert.Delivery, error)) (answer, error) {
 	c.query()
 	if err := c.readOptional(wire.Empty{}); err != nil {

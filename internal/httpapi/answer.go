@@ -13,13 +13,13 @@ import (
 	"github.com/budgetd/budgetd/internal/httpapi/wire"
 )
 
-// answer is a success, or a problem that is no error (not ready).
+// answer is a success, or a problem without an error (not ready).
 type answer struct {
 	problem *wire.Problem
-	// status 0 means 200.
+	// status is the HTTP status; 0 means 200.
 	status int
 	body   any
-	// version becomes the ETag, location the header of that name; zero: none.
+	// version becomes the ETag, location the header of that name. Zero values are left out.
 	version  int64
 	location string
 }
@@ -45,10 +45,10 @@ func (c *call) write(a answer) {
 	}
 }
 
-// fail logs an error, once, and sends its problem document.
+// fail logs an error once and sends its problem document.
 func (c *call) fail(e *budget.Error) { c.refuse(e, wire.ProblemOf(e)) }
 
-// refuse logs an error and sends the document given.
+// refuse logs an error and sends document p.
 func (c *call) refuse(e *budget.Error, p *wire.Problem) {
 	c.api.logError(c.ctx, c.route.op, e)
 	c.sendProblem(p)
@@ -67,7 +67,7 @@ func (c *call) sendProblem(p *wire.Problem) {
 	}
 }
 
-// Values of headers that are the same in every answer; nothing changes them.
+// Header values that are the same in every answer. They must not be changed.
 var (
 	jsonType    = []string{"application/json"}
 	problemType = []string{"application/problem+json"}
@@ -76,7 +76,7 @@ var (
 
 var answers = sync.Pool{New: func() any { return new(wire.Document) }}
 
-// send writes one document; an error means that it has no JSON form and nothing was sent.
+// send writes one document. An error means that it has no JSON form and that nothing was sent.
 func (c *call) send(status int, contentType []string, body any) error {
 	d := answers.Get().(*wire.Document)
 	defer func() {
@@ -98,12 +98,12 @@ func (c *call) send(status int, contentType []string, body any) error {
 	c.api.observer.Request(c.route.pattern, status, c.api.now().Sub(c.began), recorded(c.span))
 	c.status = status
 	c.w.WriteHeader(status)
-	// An error here means that the caller is gone; it will ask again.
+	// An error means that the caller is gone. The caller will repeat the request.
 	_, _ = c.w.Write(d.Text)
 	return nil
 }
 
-// WriteProblem sends a problem document for a request that no API answers.
+// WriteProblem sends a problem document for a request that no API handles.
 func WriteProblem(w http.ResponseWriter, p *wire.Problem) {
 	d := new(wire.Document)
 	d.Value(p)
@@ -113,8 +113,8 @@ func WriteProblem(w http.ResponseWriter, p *wire.Problem) {
 	_, _ = w.Write(d.Text)
 }
 
-// logError logs what a caller is told in brief: Error where a person is needed, Warn where it is
-// not known or was not done. Refusals are ordinary.
+// logError logs an error that the caller sees only in brief: at level Error if a person must act,
+// at level Warn if the call was not done or its outcome is unknown. It does not log refusals.
 func (a *API) logError(ctx context.Context, op string, e *budget.Error) {
 	level := slog.LevelDebug
 	switch e.Code {

@@ -1,23 +1,23 @@
 // Package httpapi answers HTTP: strict requests in, JSON or problem documents (RFC 9457) out.
 //
-// A request goes through these steps, and whatever a step refuses never reaches the service:
+// A request passes the following steps. A request that one step refuses never reaches the service.
 //
-//	front       who answers it: data calls in their usual form go to Answer, all others to net/http
+//	front       selects the server: Answer for data calls in their usual form, net/http otherwise
 //	Answer      (server.go) ids, requests in flight, panics
 //	ServeHTTP   (api.go) the same, and number of headers, path, route
-//	routes.go   which call it is; all of them on one screen
+//	routes.go   which call it is; all routes are on one screen
 //	data, call  query, path and body of one request, read strictly (package strictjson); a call is a
 //	            data that net/http has read
 //	<noun>.go   the call itself: one method of the service
-//	wire        what bodies and answers look like, and what an error is answered with
+//	wire        the form of bodies, answers and problems
 //
 // Data calls (deduct, batch, check, confirm, extend, rollback, cancel) have handlers that take a
-// *data. They do not know which server is in front of them. What data calls ask of the service is
-// DataPath.
+// *data and do not depend on the server that read the request. DataPath is the part of the service
+// that they use.
 //
-// Errors keep their kind on the way out: refused and conflict (4xx) and unavailable (503) say that
-// nothing was changed; outcome_unknown (504) and internal (500) that it may have been. An error of
-// the service that carries no code is therefore outcome_unknown for calls that change something.
+// Errors keep their kind. Refused and conflict (4xx) and unavailable (503) mean that nothing was
+// changed; outcome_unknown (504) and internal (500) mean that something may have been. So for a
+// call that changes something, an error without a code becomes outcome_unknown.
 package httpapi
 
 import (
@@ -37,7 +37,8 @@ import (
 	"github.com/budgetd/budgetd/internal/httpapi/wire"
 )
 
-// Service is what the API calls: *bucket.Service. Each part stands in the file of its noun.
+// Service is what the API calls: *bucket.Service. Each of its parts is declared in the file of its
+// noun.
 type Service interface {
 	DataPath
 	Budgets
@@ -53,21 +54,22 @@ type Service interface {
 	Instances
 }
 
-// Observer is told what was answered, for metrics. Safe for concurrent use, returns at once.
+// Observer counts answers for metrics. Its methods are safe for concurrent use and return at once.
 type Observer interface {
-	// Request: a request of a route (its pattern) was answered. trace is the id of its trace if that
-	// is recorded, else "".
+	// Request records the answer to a request of a route (its pattern). trace is the id of its
+	// trace if the trace is recorded, else "".
 	Request(route string, status int, took time.Duration, trace string)
-	// Deduction: a deduct, alone or in a batch, came out as accepted (code "") or with this code.
+	// Deduction records the outcome of a deduct, alone or in a batch. code is "" if it was
+	// accepted.
 	Deduction(code budget.Code, replayed bool)
-	// InFlight: so many requests are being answered.
+	// InFlight sets the number of requests in progress.
 	InFlight(requests int64)
 }
 
-// Config is what an API is made of.
+// Config configures an API.
 type Config struct {
 	Service Service
-	// Drivers names the driver of each instance, for GET /v1/instances.
+	// Drivers holds the driver of each instance, for GET /v1/instances.
 	Drivers map[string]string
 	Limits  Limits
 	Log     *slog.Logger
@@ -75,44 +77,47 @@ type Config struct {
 	Observer Observer
 	// Tracer starts the spans of requests. If it is nil, requests have no spans.
 	Tracer trace.Tracer
-	// Metrics answers /metrics; nil: no such route.
+	// Metrics answers /metrics. If it is nil, the route does not exist.
 	Metrics http.Handler
-	// Guard says who makes a call; nil admits everybody to everything.
+	// Guard admits callers. If it is nil, every caller may make every call.
 	Guard *guard.Guard
-	// Names is needed beside a guard that admits principals of single tenants or budgets.
+	// Names is required with a guard that admits principals of single tenants or budgets.
 	Names Names
-	// Trail adds to the audit log, Records reads it, Keys are the API keys; nil: there are no such
-	// routes.
+	// Trail writes the audit log, Records reads it, Keys manages API keys. Without them their
+	// routes do not exist.
 	Trail   Trail
 	Records Records
 	Keys    Keys
-	// Alerts and Webhooks show what needs attention and who is told; nil: there are no such routes.
+	// Alerts and Webhooks serve the calls about alerts and endpoints. Without them their routes do
+	// not exist.
 	Alerts   Alerts
 	Webhooks Webhooks
-	// Console answers the operator's page, and Login logs persons in to it; nil: there are no such
-	// routes.
+	// Console serves the operator's page, Login its log-ins. Without them their routes do not
+	// exist.
 	Console Console
 	Login   Login
-	// Overseer knows what the console shows of all budgets; nil: there are no such calls.
+	// Overseer supplies the console's figures over all budgets. If it is nil, their routes do not
+	// exist.
 	Overseer Overseer
-	// Part says which calls are answered here.
+	// Part selects the calls that this API answers.
 	Part Part
-	// NewID makes correlation ids; nil: random ones.
+	// NewID returns a new correlation id. The default returns random ids.
 	NewID func() string
-	// Now is the clock of latencies; nil: the machine's.
+	// Now is the clock of latencies. The default is time.Now.
 	Now func() time.Time
 }
 
-// Part is the calls of one listener.
+// Part is a set of calls for one listener.
 type Part uint8
 
-// The parts, which may be added up; 0 is all of them. Health is answered by each.
+// The parts, which can be combined with |; 0 means all. Every part includes the health checks.
 const (
-	// DataPart is what callers need who deduct: no call of it needs more than the role rollback.
+	// DataPart contains the calls of those who deduct. None of them needs more than the role
+	// rollback.
 	DataPart Part = 1 << iota
-	// AdminPart is the administrative calls and the console.
+	// AdminPart contains the administrative calls and the console.
 	AdminPart
-	// MetricsPart is the metrics.
+	// MetricsPart contains the metrics.
 	MetricsPart
 )
 
@@ -129,7 +134,7 @@ func (p Part) has(call *access.Call, probe bool) bool {
 	return p == 0 || probe || p&of != 0
 }
 
-// API is the HTTP interface of one node. Safe for concurrent use.
+// API is the HTTP interface of one node. It is safe for concurrent use.
 type API struct {
 	service   Service
 	keys      Keys
@@ -142,23 +147,23 @@ type API struct {
 	log       *slog.Logger
 	gate      gate
 	observer  Observer
-	tracer    trace.Tracer // nil: none
+	tracer    trace.Tracer // may be nil
 	newID     func() string
 	now       func() time.Time
 	mux       *http.ServeMux
 	methods   []string
-	// dataRoutes are the routes with a data handler.
+	// dataRoutes lists the routes with a data handler.
 	dataRoutes []dataRoute
 
 	overseer Overseer
 	streams  atomic.Int32
 
 	leaving  atomic.Bool
-	left     chan struct{} // closed once leaving
+	left     chan struct{} // closed by Leave
 	inFlight atomic.Int64
 }
 
-// New makes an API. It calls nothing.
+// New returns an API. It does not call the service.
 func New(c Config) *API {
 	a := &API{service: c.Service, drivers: c.Drivers, limits: c.Limits, log: c.Log,
 		observer: c.Observer, tracer: c.Tracer, newID: c.NewID, now: c.Now, mux: http.NewServeMux(),
@@ -181,15 +186,16 @@ func New(c Config) *API {
 	return a
 }
 
-// Leave makes /readyz fail from now on, so that balancers send nothing new; everything else is
-// still answered, what waits for news at once.
+// Leave makes /readyz fail from now on, so that load balancers send no new requests. Other requests
+// are still answered; those that wait for news are answered at once.
 func (a *API) Leave() {
 	if a.leaving.CompareAndSwap(false, true) {
 		close(a.left)
 	}
 }
 
-// enter counts a request that is being answered, and refuses one too many. leave must follow.
+// enter counts a request in flight, and refuses it if there are too many. If it returns nil, leave
+// must follow.
 func (a *API) enter(r *route) *budget.Error {
 	n := a.inFlight.Add(1)
 	a.observer.InFlight(n)
@@ -199,7 +205,7 @@ func (a *API) enter(r *route) *budget.Error {
 	err := budget.Refuse(budget.Unavailable, r.op,
 		"%d requests are being answered, more are not taken in; try again", a.limits.InFlight)
 	err.Reason = budget.ReasonOverloaded
-	if r.op == "deduct" { // of a batch nobody knows how many
+	if r.op == "deduct" { // the number of deductions in a batch is not known yet
 		a.observeDeduction(nil, nil, err)
 	}
 	return err
@@ -207,8 +213,9 @@ func (a *API) enter(r *route) *budget.Error {
 
 func (a *API) leave() { a.observer.InFlight(a.inFlight.Add(-1)) }
 
-// ServeHTTP answers one request. It ends the connection after one with chunks: net/http does not
-// say whether it also had a Content-Length, which a proxy may have believed (RFC 9112, 6.1).
+// ServeHTTP answers one request. After a request with chunks it ends the connection: net/http does
+// not say whether the request also had a Content-Length, which a proxy may have believed (RFC 9112,
+// 6.1).
 func (a *API) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	c := &call{w: w, r: r}
 	c.work = &work{parent: r.Context(), marks: a.mark(r)}
@@ -233,7 +240,7 @@ func (a *API) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// closing ends a connection after the answer. It must not be changed.
+// closing is the Connection header that ends a connection after the answer. It must not be changed.
 var closing = []string{"close"}
 
 func headerCount(h http.Header) int {
@@ -244,8 +251,8 @@ func headerCount(h http.Header) int {
 	return n
 }
 
-// clean reports whether a path is written in the one form that routes know. ServeMux would redirect
-// any other, and a redirected POST arrives as a GET.
+// clean reports whether a path is in the form that routes have. ServeMux would redirect any other
+// path, and a redirected POST arrives as a GET.
 func clean(r *http.Request) bool {
 	escaped := r.URL.EscapedPath()
 	return escaped != "" && escaped[0] == '/' && path.Clean(escaped) == escaped
@@ -256,14 +263,15 @@ func routeNotFound(r *http.Request) *budget.Error {
 		r.URL.Path)
 }
 
-// dispatched carries a call through ServeMux to its route. In the context it would need a copy of
-// the request.
+// dispatched carries a call through ServeMux to its route. Passing it in the context would take a
+// copy of the request.
 type dispatched struct {
 	http.ResponseWriter
 	call *call
 }
 
-// recover answers a panic: logged with its stack, never shown.
+// recover turns a panic into an answer. It logs the panic with its stack and does not show it to
+// the caller.
 func (c *call) recover() {
 	why := recover()
 	if why == nil {
@@ -279,7 +287,7 @@ func (c *call) recover() {
 	c.fail(failed)
 }
 
-// panicked is the error of a call that panicked, with the stack.
+// panicked returns the error of a call that panicked, with the stack.
 func panicked(op string, why any) *budget.Error {
 	return &budget.Error{Code: budget.Internal, Op: op,
 		Err: fmt.Errorf("panic: %v\n%s", why, debug.Stack())}

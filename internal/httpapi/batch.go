@@ -12,8 +12,8 @@ import (
 	"github.com/budgetd/budgetd/internal/httpapi/wire"
 )
 
-// batch makes many deductions in one call, each for itself. Items of one request id are made one
-// after the other, in the order of the request; all others side by side.
+// batch makes many deductions in one call, each independent of the others. Items with the same
+// request id run one after the other in the order of the request, all others concurrently.
 func (a *API) batch(d *data) (answer, error) {
 	tenant := d.tenant(d.query("tenant"))
 	if err := d.onTenant(tenant); err != nil {
@@ -55,12 +55,11 @@ func (a *API) batch(d *data) (answer, error) {
 	return answer{body: wire.BatchAnswer{Results: results}}, nil
 }
 
-// turn is a part of a batch, by index: its dry runs see nothing of its deductions.
+// turn is a part of a batch, by index. Its dry runs do not see its deductions.
 type turn struct{ dryRuns, deductions []int }
 
-// turnsOf spreads the items of these indices over turns, so that a dry run comes after the items of
-// its id that stand before it in the batch, and before those that stand after it. A batch without
-// dry runs has one turn.
+// turnsOf divides the items with these indices into turns, so that a dry run sees the items of its
+// id that precede it in the batch and none that follow it. A batch without dry runs is one turn.
 func turnsOf(items []*wire.BatchItem, sound []int) []turn {
 	dry := func(i int) bool { return items[i].DryRun }
 	if !slices.ContainsFunc(sound, dry) {
@@ -93,7 +92,7 @@ func turnsOf(items []*wire.BatchItem, sound []int) []turn {
 	return turns
 }
 
-// deductAll makes the deductions of these indices.
+// deductAll makes the deductions with these indices.
 func (a *API) deductAll(ctx context.Context, items []*wire.BatchItem, at []int, results []any) {
 	if len(at) == 0 {
 		return
@@ -116,7 +115,7 @@ func (a *API) deductAll(ctx context.Context, items []*wire.BatchItem, at []int, 
 	}
 }
 
-// dryRuns makes the dry runs of these indices side by side.
+// dryRuns makes the dry runs with these indices concurrently.
 func (a *API) dryRuns(ctx context.Context, items []*wire.BatchItem, at []int, results []any) {
 	var running sync.WaitGroup
 	for _, i := range at {
@@ -138,26 +137,26 @@ func (a *API) dryRuns(ctx context.Context, items []*wire.BatchItem, at []int, re
 	running.Wait()
 }
 
-// itemProblem logs the error of one item, and returns its problem.
+// itemProblem logs the error of an item and returns its problem.
 func (a *API) itemProblem(ctx context.Context, item *wire.BatchItem, err error) *wire.Problem {
 	e := wire.Settle(err, "deduct", true)
 	a.logError(ctx, "deduct", e)
 	return named(item.Budget, item.Request.RequestID, wire.ProblemOf(e))
 }
 
-// named notes in a problem which item it is of.
+// named adds the budget and request id of its item to a problem.
 func named(budgetName, requestID string, p *wire.Problem) *wire.Problem {
 	p.Budget, p.RequestID = budgetName, requestID
 	return p
 }
 
-// Checks are the service's questions about deductions that nobody makes.
+// Checks is the part of the service that answers whether deductions would be accepted.
 type Checks interface {
-	// Check answers each request, in order, and changes nothing.
+	// Check answers each request, in order. It changes nothing.
 	Check(ctx context.Context, requests []bucket.CheckRequest) []bucket.CheckAnswer
 }
 
-// DryRun answers a deduct with dry_run. Its errors never leave open whether something was done.
+// DryRun answers a deduct with dry_run. Its errors never have an unknown outcome.
 func (a *API) dryRun(ctx context.Context, request bucket.DeductRequest) (answer, error) {
 	got, err := a.service.DryRun(ctx, request)
 	if err == nil {
@@ -215,7 +214,7 @@ func (a *API) checks(d *data) (answer, error) {
 	return answer{body: wire.BatchAnswer{Results: results}}, nil
 }
 
-// checked is one result of a check: what would be accepted, or a problem.
+// checked returns one result of a check: what would be accepted, or a problem.
 func (a *API) checked(ctx context.Context, budgetName string, got *bucket.CheckAnswer) any {
 	if got.Err == nil {
 		return wire.ForeseenOf(got)

@@ -11,7 +11,8 @@ import (
 	"github.com/budgetd/budgetd/internal/httpapi/wire"
 )
 
-// Buckets are the service's verbs on the buckets of a budget. Errors are *budget.Error.
+// Buckets is the part of the service that acts on the buckets of a budget. Errors are
+// *budget.Error.
 type Buckets interface {
 	Buckets(ctx context.Context, ref bucket.BudgetRef) ([]bucket.BucketView, error)
 	Offline(ctx context.Context, ref bucket.BudgetRef, bucketKey string) (bucket.BucketView, error)
@@ -44,7 +45,7 @@ func (a *API) apply(c *call) (answer, error) { return c.onBucket(a.service.Apply
 // bucketVerb is a method of Buckets on one bucket.
 type bucketVerb func(context.Context, bucket.BudgetRef, string) (bucket.BucketView, error)
 
-// onBucket runs a verb on the bucket that the path names. Its body may be absent or {}.
+// onBucket calls a method of Buckets on the bucket in the path. The body may be absent or {}.
 func (c *call) onBucket(verb bucketVerb) (answer, error) {
 	ref, err := c.budget(c.query("tenant"))
 	if err != nil {
@@ -62,10 +63,11 @@ func (c *call) onBucket(verb bucketVerb) (answer, error) {
 	return answer{body: wire.BucketOf(&view)}, err
 }
 
-// Quarantines are the service's verbs on units whose store lost its memory (store mode).
+// Quarantines is the part of the service that acts on units whose store lost its memory (store
+// mode).
 type Quarantines interface {
 	Quarantines(ctx context.Context, ref bucket.BudgetRef) ([]bucket.Quarantine, error)
-	// Release is an operator's decision; its request id makes it take effect once.
+	// Release carries out an operator's decision, once per request id.
 	Release(ctx context.Context, r bucket.ReleaseRequest) (bucket.ReleaseAnswer, error)
 }
 
@@ -99,14 +101,14 @@ func (a *API) release(c *call) (answer, error) {
 	body.request.Budget = ref
 	c.target(ref.Tenant, c.named, body.request.RequestID)
 	if by := c.by(); by != "" {
-		body.request.By = by // whatever the request says
+		body.request.By = by // overrides the request
 	}
 	done, err := a.service.Release(c.ctx, body.request)
 	return answer{body: releaseView{RequestID: body.request.RequestID, Released: done.Released,
 		Quarantined: done.Quarantined, Replayed: done.Replayed}}, err
 }
 
-// releaseBody is the body of a release; without quantity all that is held.
+// releaseBody is the body of a release. Without a quantity it releases all that is held.
 type releaseBody struct{ request bucket.ReleaseRequest }
 
 func (b *releaseBody) Member(r *strictjson.Reader, name string) bool {
@@ -129,7 +131,8 @@ func (b *releaseBody) Member(r *strictjson.Reader, name string) bool {
 
 func (b *releaseBody) Check(r *strictjson.Reader) { r.Require("request_id", "reason") }
 
-// quarantineView is what an epoch held when its store lost its memory. Quantities are minor units.
+// quarantineView is what an epoch held when its store lost its memory. Quantities are in minor
+// units.
 type quarantineView struct {
 	Bucket   string    `json:"bucket"`
 	Epoch    int64     `json:"epoch"`
@@ -141,30 +144,31 @@ type quarantineView struct {
 }
 
 type quarantineList struct {
-	// Held is in quarantine now, by the rows listed.
+	// Held is what is in quarantine now, by the listed rows.
 	Held        int64            `json:"held"`
 	Quarantines []quarantineView `json:"quarantines"`
 }
 
 type releaseView struct {
 	RequestID string `json:"request_id"`
-	// Released went back to the total; Quarantined is still held.
+	// Released units went back to the total. Quarantined units are still held.
 	Released    int64 `json:"released"`
 	Quarantined int64 `json:"quarantined"`
 	Replayed    bool  `json:"replayed"`
 }
 
-// Recycles are the service's verbs on recycles.
+// Recycles is the part of the service that recycles budgets.
 type Recycles interface {
-	// Recycle runs one; it goes on when ctx ends, and is answered as it is then.
+	// Recycle recycles a budget. When ctx ends it returns the progress so far, and the recycle
+	// continues.
 	Recycle(ctx context.Context, ref bucket.BudgetRef) (bucket.Recycle, error)
-	// Recycles reads the newest first, below a number (0: from the newest).
+	// Recycles reads the recycles below a number, newest first; 0 begins with the newest.
 	Recycles(ctx context.Context, ref bucket.BudgetRef, before int64,
 		limit int) ([]bucket.Recycle, error)
 }
 
-// recycle answers 200 with the report, or 202 with how far it has come when the request's time is
-// over.
+// recycle answers 200 with the report, or 202 with the progress if the recycle outlasts the
+// request's time.
 func (a *API) recycle(c *call) (answer, error) {
 	ref, err := c.budget(c.query("tenant"))
 	if err != nil {
@@ -209,16 +213,16 @@ func (a *API) recycles(c *call) (answer, error) {
 	return answer{body: out}, err
 }
 
-// recycleView is a recycle as answered. Quantities are minor units.
+// recycleView is the JSON form of a recycle. Quantities are in minor units.
 type recycleView struct {
 	Run    int64  `json:"run"`
 	Status string `json:"status"`
 	// Cause is "operator", "schedule" or "automatic".
 	Cause bucket.RecycleCause `json:"cause"`
-	// Done of so many buckets are behind it, of which Skipped could not be recycled.
+	// Done is how many of the Buckets are finished. Skipped of them could not be recycled.
 	Buckets int `json:"buckets"`
 	Skipped int `json:"skipped"`
-	// Moved units came back to the total.
+	// Moved is the number of units that came back to the total.
 	Moved          int64 `json:"moved"`
 	UnitsBefore    int64 `json:"units_before"`
 	StrandedBefore int64 `json:"stranded_before"`

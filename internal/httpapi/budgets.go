@@ -13,16 +13,16 @@ import (
 	"github.com/budgetd/budgetd/internal/httpapi/wire"
 )
 
-// Budgets are the service's verbs on budgets. Errors are *budget.Error.
+// Budgets is the part of the service that acts on budgets. Errors are *budget.Error.
 type Budgets interface {
-	// Create makes a budget, or answers the one that is already there with this definition (created
-	// is false). BucketQuantity 0 asks for the default.
+	// Create creates a budget, or returns the existing one with the same definition and false.
+	// BucketQuantity 0 means the default.
 	Create(ctx context.Context, d budget.Definition) (v bucket.View, created bool, err error)
-	// List fills a page: fewer than its size are the last ones.
+	// List returns a page. A page with fewer budgets than its size is the last one.
 	List(ctx context.Context, page bucket.Page) ([]bucket.View, error)
 	View(ctx context.Context, ref bucket.BudgetRef) (bucket.View, error)
 	Change(ctx context.Context, ref bucket.BudgetRef, change bucket.Change) (bucket.View, error)
-	// Adjust appends, or shrinks by a negative quantity, and returns when that is done.
+	// Adjust appends units, or shrinks the budget if the quantity is negative.
 	Adjust(ctx context.Context, request bucket.AdjustRequest) (bucket.View, error)
 }
 
@@ -78,7 +78,7 @@ func (a *API) change(c *call) (answer, error) {
 			return answer{}, err
 		}
 	}
-	if body.Name != nil { // the caller must be allowed to have a budget of that name
+	if body.Name != nil { // the new name must be in the caller's scope too
 		t := access.Target{Tenant: ref.Tenant, Budget: *body.Name, More: true}
 		if err := c.may(&c.route.access, t, func() error {
 			return budget.Refuse(budget.Forbidden, c.route.op,
@@ -114,7 +114,7 @@ func (a *API) adjust(c *call) (answer, error) {
 // The number of budgets in a page.
 const defaultPageSize, maxPageSize = 100, 1000
 
-// everyTenant is asked for to list budgets across tenants; no tenant can be called that.
+// everyTenant lists the budgets of all tenants. It is not a valid name of a tenant.
 const everyTenant = "*"
 
 func (a *API) list(c *call) (answer, error) {
@@ -124,7 +124,7 @@ func (a *API) list(c *call) (answer, error) {
 	if query.Get("tenant") != everyTenant {
 		page.Tenant = c.tenant(query)
 	} else if c.principal != nil {
-		page.Tenant = c.principal.Scope.Tenant // what the caller may see; "" is every tenant
+		page.Tenant = c.principal.Scope.Tenant // "" means all tenants
 	}
 	if err := c.onTenant(page.Tenant); err != nil {
 		return answer{}, err
@@ -176,10 +176,10 @@ func (a *API) list(c *call) (answer, error) {
 	return answer{body: out}, err
 }
 
-// pageTokenFormat begins every token, so that a later form can be told.
+// pageTokenFormat begins every token, so that a later form can be recognised.
 const pageTokenFormat = "1:"
 
-// pageToken names the last budget of a page; callers must not look into it.
+// pageToken encodes the last budget of a page. It is opaque to callers.
 func pageToken(id int64) string {
 	return base64.RawURLEncoding.EncodeToString([]byte(pageTokenFormat + strconv.FormatInt(id, 10)))
 }
@@ -194,7 +194,7 @@ func parsePageToken(token string) (id int64, ok bool) {
 	return id, ok && pageToken(id) == token // base64 skips line breaks
 }
 
-// ifMatch reads the version that a change must meet: 0 when there is no condition, or it is "*".
+// ifMatch reads the version that a change requires. It returns 0 without a condition, and for "*".
 func (c *call) ifMatch() int64 {
 	values := c.r.Header["If-Match"]
 	if len(values) == 0 || len(values) == 1 && values[0] == "*" {

@@ -20,7 +20,7 @@ import (
 	"github.com/budgetd/budgetd/internal/httpapi/wire"
 )
 
-// call is one request that net/http has read.
+// call is a request that net/http has read.
 type call struct {
 	data
 	w http.ResponseWriter
@@ -28,11 +28,11 @@ type call struct {
 	// length and correlation are the values of two headers of the answer.
 	length, correlation [1]string
 	carrier             dispatched
-	span                trace.Span // nil: none
-	status              int        // of the answer; 0: none yet
+	span                trace.Span // nil without tracing
+	status              int        // of the answer; 0 before it is written
 }
 
-// serve runs the route's handler and writes what it returns.
+// serve runs the route's handler and writes its answer.
 func (c *call) serve() {
 	a := c.api
 	if !c.route.probe {
@@ -81,7 +81,7 @@ func (c *call) answer() (answer, error) {
 	return c.route.handle(c)
 }
 
-// caller is what the request says of who makes it.
+// caller returns what the request reveals about its sender.
 func (c *call) caller() *guard.Caller {
 	out := c.api.admission.guard.CallerOf(c.w, c.r)
 	if out.TLS == nil {
@@ -95,7 +95,7 @@ func (c *call) encrypted() bool {
 	return c.r.TLS != nil || c.r.Context().Value(tlsKey{}) != nil
 }
 
-// pageSize reads how many elements a page has.
+// pageSize reads the number of elements in a page.
 func (c *call) pageSize(query url.Values) int {
 	if !query.Has("page_size") {
 		return defaultPageSize
@@ -107,9 +107,9 @@ func (c *call) pageSize(query url.Values) int {
 	return int(size)
 }
 
-// nothing refuses a body where none is read, and returns the faults found so far.
+// nothing refuses a body for a call that takes none, and returns the faults found so far.
 func (c *call) nothing() error {
-	if c.r.ContentLength != 0 { // -1: one in chunks
+	if c.r.ContentLength != 0 { // -1 for chunks
 		c.faults.Malformed("", "this call takes no body")
 	}
 	return c.faults.Err(c.route.op)
@@ -123,7 +123,7 @@ func (c *call) readOptional(into strictjson.Body) error {
 	return c.read(into)
 }
 
-// arrive reads the body, if it calls itself JSON.
+// arrive reads the body if its media type is JSON.
 func (c *call) arrive(limit int64, into *bytes.Buffer) error {
 	if err := c.checkMediaType(); err != nil {
 		return err
@@ -141,7 +141,7 @@ func (c *call) receive(limit int64, into *bytes.Buffer) error {
 		return tooLarge()
 	}
 	body := c.r.Body
-	if c.r.ContentLength < 0 { // else net/http ends it where it was announced to end
+	if c.r.ContentLength < 0 { // net/http ends other bodies at their announced length
 		body = http.MaxBytesReader(c.w, body, limit)
 	}
 	_, err := into.ReadFrom(body)
@@ -162,7 +162,7 @@ func (c *call) receive(limit int64, into *bytes.Buffer) error {
 	return &budget.Error{Code: budget.Malformed, Op: c.route.op, Message: why, Err: err}
 }
 
-// checkMediaType refuses what does not call itself JSON in UTF-8, or is compressed.
+// checkMediaType refuses a body that is not declared as JSON in UTF-8, or is compressed.
 func (c *call) checkMediaType() error {
 	types, encodings := c.r.Header["Content-Type"], c.r.Header["Content-Encoding"]
 	if len(encodings) > 0 && !(len(encodings) == 1 && strings.EqualFold(encodings[0], "identity")) {

@@ -12,29 +12,29 @@ import (
 	"github.com/budgetd/budgetd/internal/httpapi/wire"
 )
 
-// Console answers the operator's page and its files.
+// Console serves the operator's page and its files.
 type Console interface {
 	Index(w http.ResponseWriter, r *http.Request)
 	File(w http.ResponseWriter, r *http.Request)
 }
 
-// Overseer knows how all budgets stand and what this node answered lately.
+// Overseer supplies the state of all budgets and the recent answers of this node.
 type Overseer interface {
-	// Deducted is told what became of a deduction; request is nil where it could not be read,
-	// refused is nil where it was accepted. It returns at once.
+	// Deducted records the outcome of a deduct and returns at once. request is nil if it could not
+	// be read, refused is nil if it was accepted.
 	Deducted(request *bucket.DeductRequest, refused *budget.Error)
-	// Rank selects and orders budgets as of the last look at all of them.
+	// Rank selects and sorts budgets by the figures of the last pass over all of them.
 	Rank(s bucket.Selection) bucket.Ranking
-	// Standings sums up, with at most so many budgets in each list.
+	// Standings summarises all budgets, with at most `most` budgets in each list.
 	Standings(most int) bucket.Standings
-	// Outcomes returns what was answered in each of the last full seconds, the oldest first.
+	// Outcomes returns the number of answers in each of the last full seconds, oldest first.
 	Outcomes(most int) []bucket.Second
-	// Refused returns the refusals that are remembered and fit, the newest first.
+	// Refused returns the remembered refusals for which fits returns true, newest first.
 	Refused(ctx context.Context, fits func(*bucket.Refusal) bool, most int) []bucket.Refusal
 }
 
-// registerPage makes the routes of the console known, as far as there are any. They are open to
-// everybody: what the page shows, it asks for with the key of who looks at it.
+// registerPage registers the routes of the console if it exists. They are open to all callers: the
+// page fetches its data with the key of its user.
 func (a *API) registerPage(config Config) {
 	pages := map[string]http.HandlerFunc{}
 	if config.Console != nil {
@@ -54,24 +54,27 @@ func (a *API) registerPage(config Config) {
 	}
 }
 
-// listed is how many budgets each list of an overview has, charted how many seconds it shows.
+// listed is the number of budgets in each list of an overview, charted the number of seconds in its
+// chart.
 const listed, charted = 10, 120
 
-// overviewView is how the installation is doing, as this node sees it.
+// overviewView is the state of the installation as this node sees it.
 type overviewView struct {
-	// Ready: it can serve. Reasons say why not, or what is out of reach although it can.
+	// Ready reports whether the node can serve. Reasons say why not, or what is out of reach
+	// nevertheless.
 	Ready     bool           `json:"ready"`
 	Reasons   []string       `json:"reasons"`
 	Books     booksView      `json:"books"`
 	Instances []instanceView `json:"instances"`
-	// Outcomes are deductions that this node answered in each of the last seconds.
+	// Outcomes are the deductions that this node answered in each of the last seconds.
 	Outcomes []secondView `json:"outcomes"`
-	// Next are the budgets that run out first, Refused those that this node refused most lately.
+	// Next lists the budgets that run out first, Refused those with the latest refusals on this
+	// node.
 	Next    []standingView `json:"next"`
 	Refused []standingView `json:"refused"`
 }
 
-// booksView is how all budgets stand, as of the last pass over them. Quantities are minor units.
+// booksView is the state of all budgets at the last pass over them. Quantities are in minor units.
 type booksView struct {
 	CheckedAt     time.Time             `json:"checked_at,omitzero"`
 	Budgets       map[budget.Status]int `json:"budgets"`
@@ -82,7 +85,7 @@ type booksView struct {
 	Quarantined   int64                 `json:"quarantined"`
 }
 
-// secondView is what was answered in one second.
+// secondView counts the answers of one second.
 type secondView struct {
 	At       time.Time `json:"at"`
 	Accepted int       `json:"accepted"`
@@ -92,7 +95,7 @@ type secondView struct {
 	Faulty   int       `json:"faulty"`
 }
 
-// standingView is how a budget stands. Quantities are minor units.
+// standingView is the state of a budget. Quantities are in minor units.
 type standingView struct {
 	Tenant      string              `json:"tenant"`
 	Name        string              `json:"name"`
@@ -117,7 +120,7 @@ func standingsOf(list []bucket.Standing) []standingView {
 	return out
 }
 
-// overview looks at everything once.
+// overview reads the whole overview once.
 func (a *API) overview(ctx context.Context) (*overviewView, error) {
 	lanes, err := a.service.Lanes(ctx)
 	s := a.overseer.Standings(listed)
@@ -148,7 +151,7 @@ type refusalView struct {
 	Dimensions map[string]string `json:"dimensions,omitempty"`
 	Hold       bool              `json:"hold,omitzero"`
 	Reference  string            `json:"reference,omitzero"`
-	// Bucket is where the request's key is routed to now, Instance where that lies.
+	// Bucket is the bucket to which the request's key is routed now, Instance its instance.
 	Bucket   string        `json:"bucket,omitzero"`
 	Instance string        `json:"instance,omitzero"`
 	Lane     int           `json:"lane"`
@@ -159,8 +162,8 @@ type refusalList struct {
 	Refusals []refusalView `json:"refusals"`
 }
 
-// refusals answers the refusals of late that this node remembers: of a request id, of a value of
-// any dimension, of a budget, or all of them.
+// refusals answers the recent refusals that this node remembers: those of a request id, of a value
+// of any dimension, of a budget, or all.
 func (a *API) refusals(c *call) (answer, error) {
 	query := c.query("tenant", "budget", "request_id", "value", "limit")
 	tenant, most := query.Get("tenant"), 100
@@ -198,7 +201,7 @@ func (a *API) refusals(c *call) (answer, error) {
 	return answer{body: out}, nil
 }
 
-// carries reports whether a request has a value in any dimension, or as its key.
+// carries reports whether a request has a value in any dimension or as its key.
 func carries(r *bucket.DeductRequest, value string) bool {
 	if r.Key == value {
 		return true
@@ -222,12 +225,12 @@ func refusalOf(r *bucket.Refusal) refusalView {
 	return out
 }
 
-// ranks are the orders that a list can have.
+// ranks are the orders of a list.
 var ranks = []bucket.RankBy{bucket.ByName, bucket.ByRemaining, bucket.ByUsedShare, bucket.ByEnd,
 	bucket.ByRefusals, bucket.ByExhaustion}
 
-// rank reads the page of budgets that a search or an order names: parameters q, sort (with a minus
-// in front: the other way round) and skip.
+// rank reads a page of budgets for a search or an order: parameters q, sort (descending after a
+// minus) and skip.
 func (a *API) rank(c *call, page bucket.Page) (answer, error) {
 	query := c.query("tenant", "status", "type", "page_size", "archived", "q", "sort", "skip")
 	s := bucket.Selection{Tenant: page.Tenant, Type: page.Type, Status: page.Status,

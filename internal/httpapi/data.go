@@ -17,39 +17,40 @@ import (
 	"github.com/budgetd/budgetd/trail"
 )
 
-// data is what a call consists of, whichever server has read it. Data calls need nothing else.
+// data is a call, whichever server has read it. Data calls need nothing else.
 type data struct {
 	api *API
-	// ctx bounds the work on the request; work, where it comes from, has its ids.
+	// ctx bounds the work on the request. work is its origin and holds the ids of the request.
 	ctx   context.Context
 	work  *work
 	began time.Time
-	// route is that of the request; the zero one before it is known, and where there is none.
+	// route is the route of the request. Before it is known, and for a request without one, it is
+	// the zero route.
 	route *route
-	// named is what the path says in place of {budget}, rawQuery the query as it was sent.
+	// named is the text in place of {budget} in the path, rawQuery the query as it was sent.
 	named, rawQuery string
-	// principal is who makes the call; nil for a call that is open to everybody. entry is the row of
-	// an administrative call; nil for all others.
+	// principal is the caller, nil for a call that is open to all. entry is the audit-log row of an
+	// administrative call, nil for all others.
 	principal *access.Principal
 	entry     *trail.Entry
-	// body is the body; if it has yet to arrive, arriving reads it.
+	// body is the body. While arriving is set, the body has still to be read by it.
 	body     []byte
 	arriving arriving
-	// faults collects what is wrong with the request until its body is read.
+	// faults collects the faults of the request until its body is read.
 	faults strictjson.Faults
 	deduct deductWork
-	// text is what package front's answer is written with.
+	// text holds the answer that package front sends.
 	text wire.Document
 }
 
-// arriving is a body that has yet to be read.
+// arriving is a body that is still to be read.
 type arriving interface {
 	// arrive reads the body. Errors: UnsupportedMediaType, TooLarge, Malformed.
 	arrive(limit int64, into *bytes.Buffer) error
 }
 
-// budget reads which budget the path names, within the tenant of the query and the caller's scope.
-// Errors: BudgetNotFound, Unavailable; a faulty tenant is noted.
+// budget returns the budget in the path, within the tenant of the query and the caller's scope.
+// Errors: BudgetNotFound, Unavailable. It adds a faulty tenant to the faults.
 func (d *data) budget(query url.Values) (bucket.BudgetRef, error) {
 	ref, err := refOf(d.route.op, d.tenant(query), d.named)
 	if err == nil {
@@ -59,7 +60,7 @@ func (d *data) budget(query url.Values) (bucket.BudgetRef, error) {
 	return ref, err
 }
 
-// refOf reads a budget's id or name. A text that can be neither names no budget.
+// refOf parses a budget's id or name. It returns BudgetNotFound for a text that is neither.
 func refOf(op, tenant, text string) (bucket.BudgetRef, error) {
 	ref := bucket.BudgetRef{Tenant: tenant}
 	if id, ok := budget.ParseAmount(text); ok {
@@ -74,7 +75,7 @@ func refOf(op, tenant, text string) (bucket.BudgetRef, error) {
 	return ref, nil
 }
 
-// tenant reads the tenant of a query; the caller's, else the default one when there is none.
+// tenant returns the tenant in a query, else the caller's, else the default tenant.
 func (d *data) tenant(query url.Values) string {
 	if !query.Has("tenant") {
 		if d.principal != nil && d.principal.Scope.Tenant != "" {
@@ -89,14 +90,14 @@ func (d *data) tenant(query url.Values) string {
 	return tenant
 }
 
-// query reads the query: each parameter at most once, and no others than these.
+// query parses the query. It accepts only the given parameters, each at most once.
 func (d *data) query(names ...string) url.Values {
 	if d.rawQuery == "" {
 		return nil
 	}
 	name, value, _ := strings.Cut(d.rawQuery, "=")
 	if slices.Contains(names, name) && budget.CheckName(value) == "" {
-		return url.Values{name: {value}} // nearly always ?tenant=name
+		return url.Values{name: {value}} // the usual ?tenant=name
 	}
 	values, err := url.ParseQuery(d.rawQuery)
 	if err != nil {
@@ -113,7 +114,7 @@ func (d *data) query(names ...string) url.Values {
 	return values
 }
 
-// read reads the body into an object. The error has all faults of the request.
+// read reads the body into an object. Its error lists all faults of the request.
 func (d *data) read(into strictjson.Body) error {
 	if d.arriving == nil {
 		strictjson.Read(d.body, into, &d.faults)
@@ -135,5 +136,5 @@ func (d *data) read(into strictjson.Body) error {
 
 var bodies = sync.Pool{New: func() any { return new(bytes.Buffer) }}
 
-// pooledBytes is the largest buffer that is kept for the next request.
+// pooledBytes is the size of the largest buffer that is kept for another request.
 const pooledBytes = 1 << 20

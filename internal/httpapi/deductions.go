@@ -9,31 +9,31 @@ import (
 	"github.com/budgetd/budgetd/internal/httpapi/wire"
 )
 
-// DataPath is what data calls ask of the service. Each method runs on the goroutine of the caller's
-// connection and returns when it is known what became of the call, soon after ctx's deadline at the
-// latest. The texts and maps of a request are the service's to keep. Waiting for ctx.Done costs a
-// timer for each call; ctx.Deadline costs nothing.
+// DataPath is the part of the service that data calls use. Each method runs on the goroutine of the
+// caller's connection. It returns when the outcome is known, at the latest soon after ctx's
+// deadline. The service may keep the texts and maps of a request. Waiting for ctx.Done costs a
+// timer per call; ctx.Deadline costs nothing.
 type DataPath interface {
 	Deductions
 	Holds
 	Checks
 }
 
-// Deductions are the service's verbs on deductions. Errors are *budget.Error; any other one may
-// have happened.
+// Deductions is the part of the service that makes deductions and gives them back. Errors are
+// *budget.Error; the outcome of any other error is unknown.
 type Deductions interface {
 	Deduct(ctx context.Context, request bucket.DeductRequest) (bucket.DeductAnswer, error)
-	// DeductAll is Deduct for each request: those of one id of a budget one after the other in the
-	// order given, others side by side. The results are in the order given.
+	// DeductAll calls Deduct for each request. Requests with the same id and budget run one after
+	// the other in the order given, others concurrently. The results are in the order given.
 	DeductAll(ctx context.Context, requests []bucket.DeductRequest) []bucket.DeductResult
-	// DryRun answers what Deduct would be answered now, and changes nothing.
+	// DryRun returns what Deduct would answer now. It changes nothing.
 	DryRun(ctx context.Context, request bucket.DeductRequest) (bucket.CheckAnswer, error)
 	Rollback(ctx context.Context, request bucket.RollbackRequest) (bucket.DeductionView, error)
 	// Cancel uses Budget, RequestID, Key and Receipt of a request.
 	Cancel(ctx context.Context, request bucket.RollbackRequest) (bucket.DeductionView, error)
 }
 
-// Lookups finds what became of a request id.
+// Lookups is the part of the service that finds the outcome of a request id.
 type Lookups interface {
 	Deduction(ctx context.Context, request bucket.RollbackRequest) (bucket.DeductionView, error)
 }
@@ -57,14 +57,14 @@ func (a *API) deduct(d *data) (answer, error) {
 	return answer{body: &one.made}, err
 }
 
-// deductWork is all that is needed of a deduct, at once.
+// deductWork holds what a deduct needs, in one allocation.
 type deductWork struct {
 	body wire.Deduction
 	got  bucket.DeductAnswer
 	made wire.Accepted
 }
 
-// observeDeduction counts what became of a deduct; request is nil where it was not read.
+// observeDeduction counts the outcome of a deduct. request is nil if it could not be read.
 func (a *API) observeDeduction(request *bucket.DeductRequest, got *bucket.DeductAnswer, err error) {
 	var refused *budget.Error
 	if err == nil {
@@ -136,13 +136,14 @@ func (a *API) deduction(c *call) (answer, error) {
 	return answer{body: wire.DeductionOf(&view)}, err
 }
 
-// Holds are the service's verbs on holds, of one request id or of a group: one view, or one per
-// hold of the group, by request id. Errors as Deductions.
+// Holds is the part of the service that acts on the hold of a request id, or on a group of holds.
+// It returns one view, or one per hold of the group, sorted by request id. Errors are those of
+// Deductions.
 type Holds interface {
 	Confirm(ctx context.Context, request bucket.ConfirmRequest) ([]bucket.DeductionView, error)
 	Extend(ctx context.Context, request bucket.ExtendRequest) ([]bucket.DeductionView, error)
 	RollbackGroup(ctx context.Context, request bucket.RollbackRequest) ([]bucket.DeductionView, error)
-	// HoldsOf lists the open holds of a budget, at most limit, those first that expire first.
+	// HoldsOf lists at most limit open holds of a budget, those that expire first at the beginning.
 	HoldsOf(ctx context.Context, ref bucket.BudgetRef, limit int) ([]bucket.OpenHold, error)
 }
 
@@ -181,7 +182,7 @@ func (a *API) rollbackGroup(d *data, ref bucket.BudgetRef, body *wire.GiveBack) 
 	return answer{body: wire.HeldOf(body.Group, views)}, err
 }
 
-// holdList is the open holds of a budget as answered.
+// holdList is the JSON form of a budget's open holds.
 type holdList struct {
 	Holds []holdView `json:"holds"`
 }
@@ -196,7 +197,7 @@ type holdView struct {
 	HoldUntil time.Time `json:"hold_until"`
 }
 
-// openHolds answers the open holds of a budget, those first that expire first.
+// openHolds answers the open holds of a budget, those that expire first at the beginning.
 func (a *API) openHolds(c *call) (answer, error) {
 	query := c.query("tenant", "page_size")
 	ref, err := c.budget(query)

@@ -11,43 +11,44 @@ import (
 	"github.com/budgetd/budgetd/trail"
 )
 
-// Keys are the API keys and the audit log. Errors are *budget.Error.
+// Keys manages API keys. Errors are *budget.Error.
 type Keys interface {
-	// List reads at most limit keys after an id, by id, of a tenant or, with "", of all.
+	// List reads at most limit keys after an id, sorted by id, of a tenant or, if it is "", of all
+	// tenants.
 	List(ctx context.Context, tenant, after string, limit int) ([]access.Key, error)
 	// Key reads a key. Errors: KeyNotFound, Unavailable.
 	Key(ctx context.Context, id string) (access.Key, error)
-	// Issue makes a key for a principal, with a role, a scope and an expiry, and returns its token,
-	// which is kept nowhere. Errors: TooManyKeys, Unavailable, OutcomeUnknown.
+	// Issue creates a key for a principal with a role, a scope and an expiry. It returns the key's
+	// token, which is not stored. Errors: TooManyKeys, Unavailable, OutcomeUnknown.
 	Issue(ctx context.Context, key access.Key) (access.Token, access.Key, error)
-	// Rotate makes a key like a live one, which then goes on for overlap. Errors: KeyNotFound,
+	// Rotate creates a key like a live one, which stays valid for overlap. Errors: KeyNotFound,
 	// KeyNotLive, TooManyKeys, Unavailable, OutcomeUnknown.
 	Rotate(
 		ctx context.Context,
 		id, by string,
 		overlap time.Duration,
 	) (access.Token, access.Key, error)
-	// Revoke has a key refused. Errors: KeyNotFound, Unavailable, OutcomeUnknown.
+	// Revoke ends the validity of a key. Errors: KeyNotFound, Unavailable, OutcomeUnknown.
 	Revoke(ctx context.Context, id string) (access.Key, error)
 }
 
-// Records is the audit log as it is read.
+// Records reads the audit log.
 type Records interface {
-	// Read reads rows in the order of their numbers, and where the log begins and ends.
+	// Read reads rows in numerical order, and the ends of the log.
 	Read(ctx context.Context, q AuditQuery) (AuditPage, error)
 }
 
-// AuditQuery says which rows of the audit log are read; what is zero does not matter.
+// AuditQuery selects rows of the audit log. Zero fields select all rows.
 type AuditQuery struct {
 	// After is the number of the row before the first one.
 	After                 int64
 	From, To              time.Time
 	Principal, Tenant, Op string
-	// Limit is the most rows, 1 … 1,000.
+	// Limit is the most rows, from 1 to 1,000.
 	Limit int
 }
 
-// AuditPage is a part of the audit log with the ends of the whole.
+// AuditPage is a part of the audit log, with the ends of the whole log.
 type AuditPage struct {
 	Rows          []trail.Row
 	Head, Removed trail.Anchor
@@ -68,7 +69,7 @@ func (a *API) whoami(c *call) (answer, error) {
 	return answer{body: wire.IdentityOf(c.principal)}, nil
 }
 
-// keyTenant reads the tenant of a query about keys: the caller's, else all of them. Error:
+// keyTenant returns the tenant of a query about keys: the caller's, or "" for all tenants. Error:
 // forbidden.
 func (c *call) keyTenant(asked string) (string, error) {
 	if asked == "" {
@@ -130,8 +131,7 @@ func (a *API) createKey(c *call) (answer, error) {
 	return answer{status: http.StatusCreated, body: wire.IssuedOf(&made, token)}, err
 }
 
-// key reads the key that the path names, if it is within the caller's scope. Errors: KeyNotFound,
-// Unavailable.
+// key reads the key in the path if it is in the caller's scope. Errors: KeyNotFound, Unavailable.
 func (c *call) key() (access.Key, error) {
 	id := c.r.PathValue("id")
 	key, err := c.api.keys.Key(c.ctx, id)
@@ -173,7 +173,7 @@ func (a *API) rotateKey(c *call) (answer, error) {
 	return answer{status: http.StatusCreated, body: wire.IssuedOf(&made, token)}, err
 }
 
-// defaultOverlap is how long a key goes on that was rotated.
+// defaultOverlap is how long a rotated key stays valid.
 const defaultOverlap = 24 * time.Hour
 
 // auditLog answers a page of the audit log.

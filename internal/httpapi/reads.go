@@ -19,15 +19,16 @@ import (
 // auditTime bounds an audit, which reads every row of a budget's ledger.
 const auditTime = 10 * time.Minute
 
-// Audits is the service's proof of conservation.
+// Audits is the part of the service that proves that no unit is missing.
 type Audits interface {
-	// Audit checks a budget on live traffic; a report that is not OK is no error.
+	// Audit checks a budget on live traffic. A report that is not OK comes without an error.
 	Audit(ctx context.Context, ref bucket.BudgetRef) (bucket.AuditReport, error)
-	// Unfence audits a budget and lets a fenced bucket go on if nothing is wrong in it.
+	// Unfence audits a budget, and lifts the fence of a bucket if the audit finds nothing wrong in
+	// it.
 	Unfence(ctx context.Context, ref bucket.BudgetRef, key string) (bucket.BucketView, error)
 }
 
-// unfence takes as long as an audit.
+// unfence may take as long as an audit.
 func (a *API) unfence(c *call) (answer, error) {
 	ctx, cancel := context.WithTimeout(c.work, auditTime)
 	defer cancel()
@@ -51,8 +52,8 @@ func (a *API) audit(c *call) (answer, error) {
 	return answer{body: auditOf(&report)}, err
 }
 
-// auditReport is the answer to an audit. Quantities are minor units. Undistributed is F + U, of
-// which NotFunded is F, so that the total is the sum of the others as in every view.
+// auditReport is the answer to an audit. Quantities are in minor units. Undistributed is F + U and
+// NotFunded the F of it, so that the total is the sum of the others, as in every view.
 type auditReport struct {
 	OK            bool                 `json:"ok"`
 	Total         int64                `json:"total"`
@@ -66,7 +67,7 @@ type auditReport struct {
 	Forfeited     int64                `json:"forfeited"`
 	AtRisk        int64                `json:"at_risk"`
 	Discrepancies []ledger.Discrepancy `json:"discrepancies"`
-	// Unchecked lists buckets whose store could not be read; their rows were checked.
+	// Unchecked lists buckets whose store could not be read. Their rows were checked.
 	Unchecked []string `json:"unchecked,omitempty"`
 }
 
@@ -80,14 +81,15 @@ func auditOf(r *bucket.AuditReport) auditReport {
 	}
 }
 
-// Feeds is the service's change feed.
+// Feeds is the part of the service that reads the change feed.
 type Feeds interface {
-	// Feed reads a page of a budget's ledger, and waits for one entry at least as the request says.
+	// Feed reads a page of a budget's feed. It waits for at least one entry if the request asks for
+	// that.
 	Feed(ctx context.Context, request bucket.FeedRequest) (bucket.FeedPage, error)
 }
 
-// ledger answers a page of the feed. With wait= it may take that much longer than other calls; it
-// ends with the caller, and at once when the node stops.
+// ledger answers a page of the feed. With wait= it may take that much longer than other calls. It
+// ends when the caller goes, and returns at once when the node stops.
 func (a *API) ledger(c *call) (answer, error) {
 	query := c.query("tenant", "after", "tail", "since", "limit", "wait")
 	ref, err := c.budget(query)
@@ -118,7 +120,7 @@ func (a *API) ledger(c *call) (answer, error) {
 	return answer{body: wire.FeedOf(&page)}, err
 }
 
-// entries reads a number of entries of the feed; 0 where there is none.
+// entries reads a number of entries from the query; 0 if it is absent.
 func (c *call) entries(query url.Values, name string) int {
 	if !query.Has(name) {
 		return 0
@@ -131,15 +133,15 @@ func (c *call) entries(query url.Values, name string) int {
 	return int(n)
 }
 
-// allow moves the connection's time limits, which count from the beginning of the request, for a
-// call that may take so much longer. A connection that has none is left as it is.
+// allow extends the connection's time limits, which count from the beginning of the request, for a
+// call that may take longer. It leaves a connection without limits unchanged.
 func (c *call) allow(longer time.Duration) {
 	limits, control := &c.api.limits, http.NewResponseController(c.w)
-	_ = control.SetReadDeadline(time.Time{}) // the request is read; the end of it would end the wait
+	_ = control.SetReadDeadline(time.Time{}) // the deadline would end the wait
 	_ = control.SetWriteDeadline(time.Now().Add(longer + limits.RequestTimeout + limits.WriteTimeout))
 }
 
-// Series is the service's view of figures over time.
+// Series is the part of the service that shows figures over time.
 type Series interface {
 	// Series reads a budget's figures over a span, and projects when it will be used up.
 	Series(ctx context.Context, request bucket.SeriesRequest) (bucket.SeriesAnswer, error)
@@ -167,7 +169,7 @@ func (a *API) series(c *call) (answer, error) {
 	return answer{body: seriesOf(&s)}, err
 }
 
-// instant reads a time of the query; zero where there is none.
+// instant reads a time from the query; the zero time if it is absent.
 func (c *call) instant(query url.Values, name string) time.Time {
 	if !query.Has(name) {
 		return time.Time{}
@@ -181,16 +183,16 @@ func (c *call) instant(query url.Values, name string) time.Time {
 	return at
 }
 
-// seriesView is a budget's figures over time as answered.
+// seriesView is the JSON form of a budget's figures over time.
 type seriesView struct {
 	From time.Time `json:"from"`
 	To   time.Time `json:"to"`
 	// StepS is the time between two points, in seconds.
 	StepS  int64         `json:"step_s"`
 	Points []seriesPoint `json:"points"`
-	// Now are the present figures, which the projection starts from.
+	// Now holds the present figures, from which the projection starts.
 	Now seriesPoint `json:"now"`
-	// RatePerS is what was spent lately, in minor units a second.
+	// RatePerS is the recent spending in minor units per second.
 	RatePerS float64 `json:"rate_per_s"`
 	// ExhaustedAt is null unless Projection is "projected".
 	ExhaustedAt *time.Time     `json:"exhausted_at"`
@@ -234,12 +236,12 @@ func pointOf(p *series.Point) seriesPoint {
 		Quarantined: p.Quarantined, Forfeited: p.Forfeited}
 }
 
-// Usages are the service's sums over the values of dimensions.
+// Usages is the part of the service that sums what values of dimensions took.
 type Usages interface {
 	Usage(ctx context.Context, request bucket.UsageRequest) (bucket.Usage, error)
 }
 
-// dimensionPrefix names a dimension in a query that is called like another parameter:
+// dimensionPrefix precedes a dimension in a query that has the name of another parameter:
 // dimension.from=f1.
 const dimensionPrefix = "dimension."
 
@@ -270,7 +272,7 @@ func (a *API) usage(c *call) (answer, error) {
 		Calls: got.Calls, Amount: got.Amount, RolledBack: got.RolledBack}}, err
 }
 
-// dimensions reads a query whose parameters, but for the ones named, are dimensions.
+// dimensions reads a query in which every parameter is a dimension, except the given ones.
 func (c *call) dimensions(others ...string) (url.Values, map[string]string) {
 	all, err := url.ParseQuery(c.r.URL.RawQuery)
 	if err != nil {
@@ -300,13 +302,13 @@ func (c *call) dimensions(others ...string) (url.Values, map[string]string) {
 	return rest, dimensions
 }
 
-// usageView is what was counted for values of dimensions. Amounts are minor units.
+// usageView is the sum over values of dimensions. Amounts are in minor units.
 type usageView struct {
 	Dimensions jsontext.Value `json:"dimensions"`
-	// From is the first instant that counts, To the first one that does not; left out: no bound.
+	// From is the first instant of the span, To the first one after it. An absent bound means none.
 	From time.Time `json:"from,omitzero"`
 	To   time.Time `json:"to,omitzero"`
-	// Calls is how many deductions, Amount what they deducted, RolledBack what of that was given back.
+	// Calls is the number of deductions, Amount their sum, RolledBack what of it was given back.
 	Calls      int64 `json:"calls"`
 	Amount     int64 `json:"amount"`
 	RolledBack int64 `json:"rolled_back"`

@@ -15,25 +15,26 @@ import (
 // route is one call of the contract.
 type route struct {
 	pattern string
-	// op names the call in errors and logs, access says who may make it: both are package access's.
+	// op names the call in errors and logs. access says who may make it. Both come from package
+	// access.
 	op     string
 	access access.Call
-	// changes: an error without a code may have changed something.
+	// changes means that an error without a code may have changed something.
 	changes bool
-	// probe: answered even when too many requests are in flight.
+	// probe means that the call is answered even if too many requests are in flight.
 	probe bool
-	// handle answers the call through net/http, data a data call, whichever server reads it. One of
-	// the two is set.
+	// Exactly one of these is set: handle answers the call through net/http, data answers a data
+	// call, whichever server has read it.
 	handle func(*call) (answer, error)
 	data   func(*data) (answer, error)
-	// maxBody bounds the body; 0: Limits.BodyBytes.
+	// maxBody bounds the body; 0 means Limits.BodyBytes.
 	maxBody int64
 }
 
-// unrouted is the route of a request before it has one.
+// unrouted is the route of a request whose route is not known yet.
 var unrouted route
 
-// routes are all calls, on one screen.
+// routes lists all calls on one screen.
 func (a *API) routes() []route {
 	const budgets, one, hook = "/v1/budgets", "/v1/budgets/{budget}", "/v1/webhooks/{id}"
 	large := a.limits.BatchBytes
@@ -100,8 +101,8 @@ func (a *API) routes() []route {
 	}
 }
 
-// register makes the routes of a part known. "/" takes whatever is left. A route without a line in
-// the table of package access is a mistake of the program, found by the first test.
+// register registers the routes of a part. "/" takes all other paths. It panics for a route that
+// the table of package access lacks, which the first test finds.
 func (a *API) register(config Config) {
 	for _, route := range a.routes() {
 		if route.find(); !config.Part.has(&route.access, route.probe) || !config.serves(&route) {
@@ -130,7 +131,7 @@ func (a *API) register(config Config) {
 	})
 }
 
-// serves reports whether there is what a route needs.
+// serves reports whether the configuration has what a route needs.
 func (c *Config) serves(r *route) bool {
 	switch {
 	case r.op == "refusals":
@@ -147,7 +148,7 @@ func (c *Config) serves(r *route) bool {
 	return true
 }
 
-// find looks the route up in the table of who may do what.
+// find looks up the route in the table of package access.
 func (r *route) find() {
 	known, ok := access.CallOf(r.pattern)
 	if !ok {
@@ -156,7 +157,7 @@ func (r *route) find() {
 	r.access, r.op = known, known.Op
 }
 
-// handle has a route served.
+// handle registers a route.
 func (a *API) handle(route route, serve func(*call)) {
 	a.mux.HandleFunc(route.pattern, func(w http.ResponseWriter, _ *http.Request) {
 		c := w.(*dispatched).call
@@ -169,7 +170,7 @@ func (a *API) handle(route route, serve func(*call)) {
 	}
 }
 
-// page sends a page of the contract, which every listener has: refusals link to it.
+// page sends a page of the contract. Every listener has these pages, because refusals link to them.
 func (c *call) page() {
 	page, ok := contract.Find(c.r.URL.Path)
 	if !ok {
@@ -180,10 +181,10 @@ func (c *call) page() {
 	header.Set("Content-Type", page.Type)
 	edge.SecurePage(header, c.encrypted())
 	c.api.observer.Request(c.route.pattern, http.StatusOK, c.api.now().Sub(c.began), "")
-	_, _ = c.w.Write(page.Text) // an error here means that the caller is gone
+	_, _ = c.w.Write(page.Text) // an error means that the caller is gone
 }
 
-// pass admits a call and passes it on to what answers it by itself.
+// pass admits a call and passes it to a handler of its own.
 func (c *call) pass(serve http.HandlerFunc, secure func(http.Header, bool)) {
 	if err := c.admit(c.caller()); err != nil {
 		c.fail(err)
@@ -193,7 +194,7 @@ func (c *call) pass(serve http.HandlerFunc, secure func(http.Header, bool)) {
 	serve(c.w, c.r)
 }
 
-// noRoute answers 405 with Allow where another method would have a route, else 404.
+// noRoute answers 405 with Allow if the path has a route for another method, else 404.
 func (a *API) noRoute(c *call) {
 	var allowed []string
 	for _, method := range a.methods {

@@ -17,37 +17,36 @@ import (
 	"github.com/budgetd/budgetd/internal/httpapi/wire"
 )
 
-// Limits bound what callers can make the service hold. All must be positive.
+// Limits bounds what callers can make the service hold. All fields must be positive.
 type Limits struct {
-	// BodyBytes bounds a body, BatchBytes that of a batch, BatchItems its deductions.
+	// BodyBytes bounds a body, BatchBytes the body of a batch, BatchItems its deductions.
 	BodyBytes, BatchBytes int64
 	BatchItems            int
-	// HeaderBytes bounds request line and headers together, Headers their number.
+	// HeaderBytes bounds the request line and headers together, Headers their number.
 	HeaderBytes, Headers int
-	// InFlight is how many requests are answered at once; more are told to come back.
+	// InFlight bounds the requests in progress. Further ones are refused and may be repeated.
 	InFlight int
-	// RequestTimeout bounds the work on one request, after it was read.
+	// RequestTimeout bounds the work on a request after it was read.
 	RequestTimeout time.Duration
-	// HeaderTimeout and ReadTimeout bound how long headers, and a request as a whole, may take to
-	// arrive; WriteTimeout how long its answer may take to leave; IdleTimeout how long a connection
-	// stays open between two requests.
+	// HeaderTimeout and ReadTimeout bound the time in which headers, and a whole request, must
+	// arrive. WriteTimeout bounds the time in which an answer must leave. IdleTimeout is how long a
+	// connection stays open between requests.
 	HeaderTimeout, ReadTimeout, WriteTimeout, IdleTimeout time.Duration
 }
 
-// NewServer returns a server for a listener of the caller's: what is too large or too slow ends by
-// itself. Package front answers data calls in their usual form, net/http everything else.
+// NewServer returns a server for the caller's listeners. It ends requests that are too large or too
+// slow. Package front answers data calls in their usual form, net/http everything else.
 func NewServer(api *API, limits Limits, log *slog.Logger) *front.Server {
 	return front.New(api, NewWebServer(api, limits, log), front.Limits{
 		HeaderTimeout: limits.HeaderTimeout, ReadTimeout: limits.ReadTimeout,
 		IdleTimeout: limits.IdleTimeout, WriteTimeout: limits.WriteTimeout})
 }
 
-// tlsKey finds in the context of a request what its connection has negotiated, where the request
-// itself does not say it.
+// tlsKey is the context key of a connection's TLS state, for requests that do not carry it.
 type tlsKey struct{}
 
 // NewWebServer returns net/http's server alone, which answers all calls. It answers headers beyond
-// HeaderBytes with a plain 431 before the API sees them.
+// HeaderBytes with a plain 431; the API does not see them.
 func NewWebServer(api *API, limits Limits, log *slog.Logger) *http.Server {
 	return &http.Server{
 		Handler:                      api,
@@ -67,21 +66,22 @@ func NewWebServer(api *API, limits Limits, log *slog.Logger) *http.Server {
 	}
 }
 
-// dataRoute is a route with a data handler as package front asks for it: before and after are the
-// parts of its path around {budget}, after is "" where the path has no budget.
+// dataRoute is a route with a data handler in the form that Find uses. before and after are the
+// parts of its path around {budget}. after is "" if the path has no budget.
 type dataRoute struct {
 	route
 	before, after string
 }
 
-// dataRouteOf cuts the pattern of a route, which is a POST.
+// dataRouteOf splits the pattern of a route, which is a POST.
 func dataRouteOf(r *route) dataRoute {
 	path, _ := strings.CutPrefix(r.pattern, "POST ")
 	before, after, _ := strings.Cut(path, "{budget}")
 	return dataRoute{*r, before, after}
 }
 
-// named returns the text in place of {budget}, "" where there is none; false: the path is another.
+// named returns the text in place of {budget}, or "" for a path without a budget. ok is false if
+// the path does not match.
 func (r *dataRoute) named(path []byte) (text []byte, ok bool) {
 	if r.after == "" {
 		return nil, string(path) == r.before
@@ -93,7 +93,7 @@ func (r *dataRoute) named(path []byte) (text []byte, ok bool) {
 	return text, ok && bytes.IndexByte(text, '/') < 0
 }
 
-// Find returns which data call a POST to a path is, for package front.
+// Find implements front.Handler. It returns the data call of a POST to a path.
 func (a *API) Find(path []byte) (call, maxBody int, ok bool) {
 	for i := range a.dataRoutes {
 		if _, ok := a.dataRoutes[i].named(path); ok {
@@ -105,13 +105,13 @@ func (a *API) Find(path []byte) (call, maxBody int, ok bool) {
 
 var datas = sync.Pool{New: func() any { return new(data) }}
 
-// Answer answers a data call that package front has read. The caller's connection does not end the
-// work on it: RequestTimeout does.
+// Answer implements front.Handler. The work on the call ends with RequestTimeout, not with the
+// caller's connection.
 func (a *API) Answer(call int, r *front.Request, out *front.Answer) {
 	route := &a.dataRoutes[call]
 	d := datas.Get().(*data)
 	name, _ := route.named(r.Path)
-	named := d.named // often that of the call before
+	named := d.named // often the one of the previous call
 	if named != string(name) {
 		named = string(name)
 	}
@@ -131,7 +131,7 @@ func (a *API) Answer(call int, r *front.Request, out *front.Answer) {
 	datas.Put(d)
 }
 
-// serve runs the route's handler and appends what it returns.
+// serve runs the route's handler and appends its answer.
 func (d *data) serve(r *front.Request, out *front.Answer) {
 	a := d.api
 	defer func() {
@@ -144,7 +144,7 @@ func (d *data) serve(r *front.Request, out *front.Answer) {
 		d.refuse(out, err)
 		return
 	}
-	// The texts are those of the connection's buffer: nothing keeps them.
+	// The texts share the connection's buffer. Nothing may keep them.
 	caller := guard.Caller{Authorization: borrowed(r.Authorization), Host: borrowed(r.Host),
 		Authorized: r.Authorization != nil, TLS: r.TLS, Remote: r.Remote}
 	if err := d.admit(&caller); err != nil {
@@ -161,10 +161,10 @@ func (d *data) serve(r *front.Request, out *front.Answer) {
 	}
 }
 
-// borrowed is a text without a copy of it: it is valid for as long as the bytes are.
+// borrowed returns a text that shares its bytes. It is valid as long as they are.
 func borrowed(text []byte) string { return unsafe.String(unsafe.SliceData(text), len(text)) }
 
-// refuse logs an error, once, and appends its problem document.
+// refuse logs an error once and appends its problem document.
 func (d *data) refuse(out *front.Answer, e *budget.Error) {
 	d.api.logError(d.ctx, d.route.op, e)
 	p := wire.ProblemOf(e)
@@ -175,7 +175,7 @@ func (d *data) refuse(out *front.Answer, e *budget.Error) {
 	}
 }
 
-// append appends one document; an error means that it has no JSON form.
+// append appends one document. An error means that it has no JSON form.
 func (d *data) append(out *front.Answer, status int, contentType string, body any) error {
 	text := &d.text
 	text.Text, text.Err = out.Body[:0], nil

@@ -8,10 +8,10 @@ import (
 	"go.opentelemetry.io/otel/trace"
 )
 
-// begin starts the span of a request whose caller sent this traceparent, "" for none, and makes it
-// the one that answer and log name. A data call gets a span only if its caller's is sampled; for
-// other calls the tracer decides. It returns nil if there is none. It must be called before the
-// context of the work is used.
+// begin starts the span of a request whose caller sent this traceparent ("" for none). The answer
+// and the log name this span. A data call gets a span only if the caller's is sampled; for other
+// calls the tracer decides. Without a span it returns nil. It must be called before the context of
+// the work is used.
 func (a *API) begin(w *work, r *route, traceparent string) trace.Span {
 	m := &w.marks
 	if a.tracer == nil || r.data != nil && !m.sampled() {
@@ -45,7 +45,7 @@ func (m *marks) sampled() bool { return m.traceID != "" && odd(m.flags) }
 // odd reports whether two hexadecimal digits have their lowest bit set.
 func odd(flags string) bool { return strings.IndexByte("13579bdf", flags[1]) >= 0 }
 
-// end ends the span of a request that was answered; span may be nil.
+// end ends the span of an answered request. span may be nil.
 func end(span trace.Span, status int) {
 	if span == nil {
 		return
@@ -57,7 +57,7 @@ func end(span trace.Span, status int) {
 	span.End()
 }
 
-// recorded returns the trace of a span for metrics, "" if nobody can look it up; span may be nil.
+// recorded returns the trace of a span for metrics, or "" if it is not recorded. span may be nil.
 func recorded(span trace.Span) string {
 	if span == nil || !span.IsRecording() {
 		return ""

@@ -9,28 +9,29 @@ import (
 	"github.com/budgetd/budgetd/internal/httpapi/wire"
 )
 
-// Stores tells how the service and what it lives on are doing.
+// Stores reports the state of the service, its stores and its nodes.
 type Stores interface {
 	Lanes(ctx context.Context) ([]bucket.LaneView, error)
-	// Ready returns why the service cannot serve; nothing: it can.
+	// Ready returns the reasons why the service cannot serve; it returns nil if it can.
 	Ready(ctx context.Context) []string
-	// Missing returns what is out of its reach, although it can serve.
+	// Missing returns what is out of reach of a service that can serve.
 	Missing() []string
-	// Nodes lists the nodes that were seen within 30 days.
+	// Nodes lists the nodes seen within 30 days.
 	Nodes(ctx context.Context) ([]bucket.Node, error)
 }
 
 // Instances moves buckets between stores.
 type Instances interface {
-	// Drain begins to move every bucket of an instance elsewhere, or tells how far that is; Undrain
-	// lets buckets land on it again.
+	// Drain begins to move every bucket of an instance elsewhere, or returns the progress. Undrain
+	// lets buckets be placed on it again.
 	Drain(ctx context.Context, instance string) (bucket.DrainView, error)
 	Undrain(ctx context.Context, instance string) (bucket.DrainView, error)
 	// Recover takes an instance that lost its memory back into service, and returns its lanes.
 	Recover(ctx context.Context, instance string) ([]bucket.LaneView, error)
-	// GiveUp gives up an instance of store mode that does not come back.
+	// GiveUp gives up a store-mode instance that will not come back.
 	GiveUp(ctx context.Context, instance string) (bucket.DrainView, error)
-	// Rebalance gives instances their share of the buckets, or says what it would move.
+	// Rebalance gives instances their share of the buckets. With dryRun it only returns what it
+	// would move.
 	Rebalance(ctx context.Context, dryRun bool) (bucket.Rebalance, error)
 }
 
@@ -98,7 +99,7 @@ func (a *API) undrain(c *call) (answer, error) { return c.onInstance(a.service.U
 
 func (a *API) giveUp(c *call) (answer, error) { return c.onInstance(a.service.GiveUp) }
 
-// instance is the name in the path. Its body may be absent or {}.
+// instance returns the instance in the path. The body may be absent or {}.
 func (c *call) instance() (string, error) {
 	c.query()
 	c.target("", c.r.PathValue("name"), "")
@@ -146,7 +147,7 @@ func (a *API) rebalance(c *call) (answer, error) {
 	return answer{body: out}, err
 }
 
-// health says that this process answers, and nothing else.
+// health reports only that this process answers.
 func (a *API) health(*call) (answer, error) {
 	return answer{body: map[string]string{"status": "up"}}, nil
 }
@@ -165,8 +166,8 @@ func (a *API) ready(c *call) (answer, error) {
 	return answer{problem: p}, nil
 }
 
-// readiness is the answer of a node that serves. Degraded: something is out of its reach, and
-// Reasons says what; anybody may read it, so it names instances and no addresses.
+// readiness is the answer of a node that serves. If it is degraded, something is out of reach,
+// which Reasons name. All callers may read it, so it names instances and no addresses.
 type readiness struct {
 	Ready    bool     `json:"ready"`
 	Degraded bool     `json:"degraded,omitzero"`
@@ -177,9 +178,9 @@ type readiness struct {
 type instanceView struct {
 	Name   string `json:"name"`
 	Driver string `json:"driver,omitzero"`
-	// Health is "up", or "down" when a lane could not be reached at the last attempt.
+	// Health is "up", or "down" if the last attempt to reach a lane failed.
 	Health string `json:"health"`
-	// Draining: its buckets move to other instances.
+	// Draining means that its buckets move to other instances.
 	Draining bool       `json:"draining"`
 	Lanes    []laneView `json:"lanes"`
 }
@@ -192,7 +193,7 @@ type laneView struct {
 	Problem    string `json:"problem,omitzero"`
 }
 
-// drainView is how far the draining of an instance is.
+// drainView is the progress of draining an instance.
 type drainView struct {
 	Instance    string `json:"instance"`
 	Draining    bool   `json:"draining"`
@@ -201,7 +202,7 @@ type drainView struct {
 	KeysLeft    int    `json:"keys_left"`
 	Done        bool   `json:"done"`
 	Problem     string `json:"problem,omitzero"`
-	// Quarantined and Returned are minor units that its buckets held when it was given up.
+	// Quarantined and Returned are what its buckets held when it was given up, in minor units.
 	Quarantined int64 `json:"quarantined,omitzero"`
 	Returned    int64 `json:"returned,omitzero"`
 }
@@ -209,16 +210,17 @@ type drainView struct {
 // rebalanceView is what a rebalance moved or, on a dry run, would move.
 type rebalanceView struct {
 	DryRun bool `json:"dry_run"`
-	// Budgets were looked at. Misplaced buckets do not lie where they belong; Moved ones have moved.
+	// Budgets is the number of budgets examined. Misplaced buckets are not where they belong; Moved
+	// ones have moved.
 	Budgets   int `json:"budgets"`
 	Misplaced int `json:"misplaced"`
 	Moved     int `json:"moved"`
-	// Moves are the first of them.
+	// Moves lists the first moves.
 	Moves   []bucketMove `json:"moves"`
 	Problem string       `json:"problem,omitzero"`
 }
 
-// bucketMove is a bucket that changes its lane, such as redis-1/0.
+// bucketMove is a bucket that moves between lanes, such as redis-1/0.
 type bucketMove struct {
 	Bucket string `json:"bucket"`
 	From   string `json:"from"`

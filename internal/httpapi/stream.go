@@ -15,17 +15,16 @@ import (
 )
 
 const (
-	// maxStreams is how many event streams a node keeps open.
+	// maxStreams bounds the event streams of a node.
 	maxStreams = 200
-	// lookEvery is how often a stream looks for news, beatEvery how often it says that it is there,
-	// and asks again whether its caller may have it.
+	// lookEvery is how often a stream looks for news. beatEvery is how often it sends a sign of
+	// life and checks its caller's rights again.
 	lookEvery, beatEvery = time.Second, 10 * time.Second
-	// tail is how many entries of the feed a stream begins with.
+	// tail is the number of feed entries with which a stream begins.
 	tail = 50
 )
 
-// look returns the events that have come since the last one, whose id is last ("": all there is to
-// begin with).
+// look returns the events after the one with id last. "" asks for all events to begin with.
 type look func(ctx context.Context, last string) ([]event, error)
 
 // event is a server-sent event.
@@ -34,7 +33,7 @@ type event struct {
 	body     any
 }
 
-// registerStreams makes the streams known.
+// registerStreams registers the streams.
 func (a *API) registerStreams() {
 	for pattern, begin := range map[string]func(*call) (look, error){
 		"GET /v1/events":                  a.overviewEvents,
@@ -46,7 +45,7 @@ func (a *API) registerStreams() {
 	}
 }
 
-// overviewEvents tells how the installation is doing, whenever that has changed.
+// overviewEvents sends the state of the installation when it has changed.
 func (a *API) overviewEvents(c *call) (look, error) {
 	c.query()
 	return func(ctx context.Context, last string) ([]event, error) {
@@ -58,7 +57,7 @@ func (a *API) overviewEvents(c *call) (look, error) {
 	}, c.nothing()
 }
 
-// changed returns an event with a body, unless the last one had the same.
+// changed returns an event with a body, or nothing if the last event had the same body.
 func changed(kind string, body any, last string) ([]event, error) {
 	d := new(wire.Document)
 	d.Value(body)
@@ -71,8 +70,8 @@ func changed(kind string, body any, last string) ([]event, error) {
 	return []event{{kind, id, body}}, d.Err
 }
 
-// budgetEvents tells the figures of a budget whenever they have changed, and what its feed says. An
-// id has both: the digest of the figures and the cursor.
+// budgetEvents sends the figures of a budget when they have changed, and its feed entries. An
+// event's id holds the digest of the figures and the cursor.
 func (a *API) budgetEvents(c *call) (look, error) {
 	ref, err := c.budget(c.query("tenant"))
 	if err != nil {
@@ -113,8 +112,8 @@ func (a *API) budgetEvents(c *call) (look, error) {
 	}, nil
 }
 
-// stream answers with server-sent events until the caller goes, or the node stops. A caller that
-// comes back with Last-Event-ID gets what it missed.
+// stream sends server-sent events until the caller goes or the node stops. A caller that returns
+// with Last-Event-ID gets what it missed.
 func (c *call) stream(begin func(*call) (look, error)) {
 	a := c.api
 	defer a.streams.Add(-1)
@@ -142,7 +141,7 @@ func (c *call) stream(begin func(*call) (look, error)) {
 	}
 	header := c.w.Header()
 	header["Content-Type"] = []string{"text/event-stream; charset=utf-8"}
-	header["X-Accel-Buffering"] = []string{"no"} // proxies pass each event on at once
+	header["X-Accel-Buffering"] = []string{"no"} // makes proxies pass each event on at once
 	edge.SecureAnswer(header, c.encrypted())
 	c.w.WriteHeader(http.StatusOK)
 	c.follow(look, last, news)
@@ -156,7 +155,7 @@ func (c *call) once(look look, last string) ([]event, error) {
 	return look(ctx, last)
 }
 
-// follow sends what there is, then what comes.
+// follow sends the first events, then new ones as they come.
 func (c *call) follow(look look, last string, news []event) {
 	a := c.api
 	control := http.NewResponseController(c.w)
@@ -189,12 +188,12 @@ func (c *call) follow(look look, last string, news []event) {
 		}
 		var err error
 		if news, err = c.once(look, last); err != nil {
-			return // the caller comes back after the last event, and is told what is wrong
+			return // the caller reconnects after the last event and gets the error then
 		}
 	}
 }
 
-// sendEvents writes events; none: a comment, which says that the stream is alive.
+// sendEvents writes events. Without any it writes a comment as a sign of life.
 func (c *call) sendEvents(news []event) error {
 	d := new(wire.Document)
 	if len(news) == 0 {

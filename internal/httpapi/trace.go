@@ -14,24 +14,24 @@ import (
 	"github.com/budgetd/budgetd/budget"
 )
 
-// marks tell one request from all others in answers and logs.
+// marks identify a request in answers and logs.
 type marks struct {
 	correlation string
-	// traceID, flags and spanID are of a W3C trace that the caller began; "" without one. spanID is
-	// this node's own.
+	// traceID, flags and spanID belong to a W3C trace that the caller began, and are "" without
+	// one. spanID is this node's own.
 	traceID, flags, spanID string
 }
 
-// maxCorrelationBytes bounds a correlation id that a caller gives.
+// maxCorrelationBytes bounds a correlation id from a caller.
 const maxCorrelationBytes = 128
 
-// mark takes the caller's correlation id and trace over, or makes an id. What does not look like
-// one is replaced, never refused: it is not the request.
+// mark takes the correlation id and trace from the caller, or makes an id. It replaces an invalid
+// one instead of refusing the request.
 func (a *API) mark(r *http.Request) marks {
 	return a.marksOf(single(r.Header["X-Correlation-Id"]), single(r.Header["Traceparent"]))
 }
 
-// single is the value of a header that is there once, else "".
+// single returns the value of a header that occurs once, else "".
 func single(values []string) string {
 	if len(values) != 1 {
 		return ""
@@ -39,7 +39,7 @@ func single(values []string) string {
 	return values[0]
 }
 
-// marksOf takes over the values of the two headers, "" for none.
+// marksOf parses the values of the two headers, "" for an absent one.
 func (a *API) marksOf(correlation, traceparent string) (m marks) {
 	if m.correlation = correlation; !saneID(correlation) {
 		m.correlation = a.newID()
@@ -64,7 +64,7 @@ func (c *call) mark(h http.Header) {
 	}
 }
 
-// traceparent is the header of the answer; "" without a trace.
+// traceparent returns the header of the answer, or "" without a trace.
 func (m *marks) traceparent() string {
 	if m.traceID == "" {
 		return ""
@@ -72,11 +72,11 @@ func (m *marks) traceparent() string {
 	return "00-" + m.traceID + "-" + m.spanID + "-" + m.flags
 }
 
-// randomID is 130 random bits as base32, as crypto/rand.Text writes them. Ids need to be distinct,
-// not secret: the runtime's generator, which is seeded by the system, does.
+// randomID returns 130 random bits in base32, as crypto/rand.Text writes them. Ids must be distinct
+// but not secret, so the runtime's generator, which the system seeds, suffices.
 func randomID() string {
 	const alphabet = "ABCDEFGHIJKLMNOPQRSTUVWXYZ234567"
-	const perWord = 12 // of 5 bits
+	const perWord = 12 // characters of 5 bits
 	var text [26]byte
 	var bits uint64
 	for i := range text {
@@ -89,7 +89,7 @@ func randomID() string {
 	return string(text[:])
 }
 
-// saneID reports whether an id can go into headers and logs as it is.
+// saneID reports whether an id can be written into headers and logs unchanged.
 func saneID(id string) bool {
 	if id == "" || len(id) > maxCorrelationBytes {
 		return false
@@ -104,8 +104,8 @@ func saneID(id string) bool {
 	return true
 }
 
-// parseTraceparent reads version-traceid-parentid-flags of https://www.w3.org/TR/trace-context/,
-// "" for any other text. Later versions may append fields.
+// parseTraceparent parses version-traceid-parentid-flags of https://www.w3.org/TR/trace-context/.
+// It returns "" for any other text. Later versions may append fields.
 func parseTraceparent(text string) (traceID, parentID, flags string) {
 	const length = 2 + 1 + 32 + 1 + 16 + 1 + 2
 	if len(text) < length || text[2] != '-' || text[35] != '-' || text[52] != '-' {
@@ -152,15 +152,15 @@ func (h logHandler) WithGroup(name string) slog.Handler {
 	return logHandler{h.Handler.WithGroup(name)}
 }
 
-// What requests may log of one kind: at 20,000 refused requests a second the log would be the next
-// thing to fail. A store that is down fails all its requests alike, so one line in ten seconds says
-// it; errors that need a person are said more often.
+// The most lines of one kind that requests may log. At 20,000 refused requests a second an
+// unlimited log would fail next. A store that is down fails all its requests alike, so one line in
+// ten seconds suffices. Errors that need a person may appear more often.
 const (
 	linesPerSecond = 50
 	quiet          = 10 * time.Second
 )
 
-// kind is what lines are counted by; there are a few hundred at most.
+// kind is the key by which lines are counted. There are at most a few hundred.
 type kind struct {
 	op     string
 	code   budget.Code
@@ -173,14 +173,14 @@ type gate struct {
 	spells map[kind]*spell
 }
 
-// spell is a time in which so many lines of a kind were let through.
+// spell is a stretch of time and the number of lines of a kind that were logged in it.
 type spell struct {
 	until             time.Time
 	lines, suppressed int
 }
 
-// pass reports whether a line may be logged, as one of most in every, and how many of its kind were
-// not since the last one.
+// pass reports whether a line may be logged, at most `most` per every. It also returns how many
+// lines of its kind were suppressed since the last one.
 func (g *gate) pass(k kind, now time.Time, most int, every time.Duration) (
 	suppressed int, ok bool) {
 	g.mu.Lock()
@@ -205,23 +205,23 @@ func (g *gate) pass(k kind, now time.Time, most int, every time.Duration) (
 	return suppressed, true
 }
 
-// work is the context of the work on one request. It is a context.WithTimeout that costs nothing
-// until somebody waits for its end: most calls look at Deadline at most. It carries the request's
-// ids to the log. Services may keep it, also after the answer.
+// work is the context of the work on one request. It acts like context.WithTimeout, but costs
+// nothing until somebody waits for its end; most calls only look at Deadline. It carries the
+// request's ids to the log. Services may keep it after the answer.
 type work struct {
 	parent context.Context
 	marks  marks
-	// until is when the work must end; zero: when its parent does.
+	// until is when the work must end; zero means when its parent ends.
 	until time.Time
 
 	mu    sync.Mutex
 	ended bool
-	// inner is the context that somebody waits for; nil until then.
+	// inner is the context for those who wait; nil until one does.
 	inner  context.Context
 	cancel context.CancelFunc
 }
 
-// marksKey finds the *marks of a request in its context.
+// marksKey is the context key of a request's *marks.
 type marksKey struct{}
 
 func (w *work) Deadline() (time.Time, bool) {
@@ -260,8 +260,8 @@ func (w *work) Err() error {
 	return w.parent.Err()
 }
 
-// Value knows what inner does: package context finds it there, and derives contexts without a
-// goroutine for each.
+// Value returns values of inner too: package context finds its own there, so it can derive contexts
+// without a goroutine for each.
 func (w *work) Value(key any) any {
 	if key == (marksKey{}) {
 		return &w.marks
@@ -275,7 +275,7 @@ func (w *work) Value(key any) any {
 	return inner.Value(key)
 }
 
-// end ends the work: the request is answered.
+// end ends the work after the request was answered.
 func (w *work) end() {
 	w.mu.Lock()
 	defer w.mu.Unlock()

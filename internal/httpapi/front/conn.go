@@ -6,33 +6,35 @@ import (
 	"time"
 )
 
-// conn is a connection that answers data calls by itself. net/http uses it as a net.Conn for all
-// other requests. Read must not be called by two goroutines at once; net/http does not.
+// conn is a connection on which data calls are answered here. net/http uses it as a net.Conn for
+// all other requests. Read must not be called concurrently, which net/http does not do.
 type conn struct {
 	net.Conn
 	server *Server
 
-	// buffer[from:to] has arrived and belongs to nobody yet; moved says that it did since the head was
-	// read. failure is why nothing follows it.
+	// buffer[from:to] has arrived and was not passed on yet. moved reports that these bytes were
+	// moved within the buffer since the head was read. failure is the error after which nothing
+	// follows them.
 	buffer   []byte
 	from, to int
 	moved    bool
 	failure  error
 
-	// owed is how many bytes of its request net/http has not been given, unbounded when the end of
-	// the request is not known. returned says that net/http waits for the next request.
+	// owed is the number of bytes of its request that net/http has not read yet, or unbounded if
+	// the end of the request is not known. returned reports that net/http waits for the next
+	// request.
 	owed     int
 	returned bool
 
-	// readBy and writeBy are the deadlines that the connection has; zero: unknown.
+	// readBy and writeBy are the deadlines of the connection; zero means unknown.
 	readBy, writeBy time.Time
 
 	state atomic.Int32
-	// lent says that net/http has the connection, kept that it has seen an answer.
+	// lent reports that net/http has the connection, kept that a data call was answered on it.
 	lent atomic.Bool
 	kept bool
-	// readUntil is the deadline that net/http has set, in nanoseconds since 1970, 0: none; told hears
-	// of each change.
+	// readUntil is the deadline that net/http has set, in nanoseconds since 1970; 0 means no
+	// deadline. told receives each change.
 	readUntil atomic.Int64
 	told      chan struct{}
 
@@ -43,11 +45,11 @@ type conn struct {
 	out     []byte
 }
 
-// unbounded is owed when the rest of the connection is net/http's.
+// unbounded is the value of owed if the rest of the connection is net/http's.
 const unbounded = -1
 
-// States of a connection: busy from the first byte of a request to the last one of its answer. One
-// that is closed while it is busy closes itself afterwards.
+// The states of a connection. It is busy from the first byte of a request to the last byte of its
+// answer. If it is closed meanwhile, it closes itself after the answer.
 const (
 	waiting int32 = iota
 	busy
@@ -55,13 +57,14 @@ const (
 	closed
 )
 
-// Buffers of a connection begin with bufferSize and are dropped beyond keptSize.
+// bufferSize is the initial size of a connection's buffers. Buffers larger than keptSize are
+// dropped.
 const bufferSize, keptSize = 4 << 10, 64 << 10
 
-// run serves a connection from its beginning until it ends, or is net/http's.
+// run serves a connection until it ends or is handed to net/http.
 func (c *conn) run() {
 	err := c.answerCalls()
-	// net/http closes without a word when less than this is left after a request.
+	// net/http closes without an answer if less than this is left after a request.
 	const least = 4
 	if err != nil || c.kept && c.failure != nil && c.to-c.from < least {
 		c.Close()
@@ -70,7 +73,7 @@ func (c *conn) run() {
 	c.handOver()
 }
 
-// handOver makes the connection one of net/http's, which begins to count its time limits now.
+// handOver gives the connection to net/http, whose time limits begin now.
 func (c *conn) handOver() {
 	c.lent.Store(true)
 	if c.Conn.SetDeadline(time.Time{}) != nil || !c.server.handed.give(c) {
@@ -78,8 +81,8 @@ func (c *conn) handOver() {
 	}
 }
 
-// answerCalls answers data calls until the next request is another one, which then begins at from.
-// An error means that the connection has ended.
+// answerCalls answers data calls until another request arrives, which begins at from. An error
+// means that the connection has ended.
 func (c *conn) answerCalls() error {
 	c.readBy, c.writeBy = time.Time{}, time.Time{}
 	for {
@@ -98,7 +101,7 @@ func (c *conn) answerCalls() error {
 			c.kept = true
 		}
 		if !c.state.CompareAndSwap(busy, waiting) {
-			_ = c.finish() // the connection ends either way
+			_ = c.finish() // the connection ends in any case
 			return net.ErrClosed
 		}
 		if err != nil || !ours {
@@ -114,7 +117,7 @@ func (c *conn) await() error {
 	}
 	idle := c.server.limits.IdleTimeout
 	now := time.Now()
-	// Moving a deadline costs as much as parsing a head: it moves once in a quarter of the time.
+	// Moving a deadline costs as much as parsing a head, so it moves once in a quarter of the time.
 	if c.readBy.Sub(now) < idle-idle/4 {
 		c.readBy = now.Add(idle)
 		if err := c.Conn.SetReadDeadline(c.readBy); err != nil {
@@ -129,8 +132,8 @@ func (c *conn) await() error {
 	return err
 }
 
-// receive completes the request that begins at from, and reports whether it is a data call. If not,
-// net/http is owed what has arrived of it and the rest.
+// receive completes the request that begins at from and reports whether it is a data call. If it is
+// not, net/http is owed all of its bytes.
 func (c *conn) receive() bool {
 	c.owed = unbounded
 	c.request.Began = time.Now()
@@ -162,13 +165,13 @@ func (c *conn) receive() bool {
 			return false
 		}
 	}
-	if c.moved { // and the texts of the head with it
+	if c.moved { // the texts of the head have moved too
 		h.read(c.buffer[c.from:c.to])
 	}
 	return true
 }
 
-// more reads more of the request that has begun, which may take a time since then as a whole.
+// more reads more of a request that may take atMost in total since it began.
 func (c *conn) more(atMost time.Duration) bool {
 	if c.failure != nil {
 		return false
@@ -188,7 +191,7 @@ func (c *conn) more(atMost time.Duration) bool {
 	return n > 0
 }
 
-// grow makes room: a buffer grows with what arrives, never with what is announced.
+// grow makes room. A buffer grows with what arrives, not with what is announced.
 func (c *conn) grow() {
 	into := c.buffer
 	if c.to-c.from > len(c.buffer)/2 {
@@ -220,7 +223,7 @@ func (c *conn) serve() error {
 	return err
 }
 
-// send writes the answer. It takes no longer than a request as a whole may.
+// send writes the answer. It may take as long as a whole request.
 func (c *conn) send() error {
 	limits := &c.server.limits
 	if now := time.Now(); c.writeBy.Sub(now) < limits.WriteTimeout {
@@ -233,7 +236,7 @@ func (c *conn) send() error {
 	return err
 }
 
-// CloseWrite ends what is sent, as net/http does before it closes.
+// CloseWrite shuts down the writing side, as net/http does before it closes.
 func (c *conn) CloseWrite() error {
 	if half, ok := c.Conn.(interface{ CloseWrite() error }); ok {
 		return half.CloseWrite()
@@ -241,7 +244,7 @@ func (c *conn) CloseWrite() error {
 	return nil
 }
 
-// Close closes the connection, after the answer to the data call that has begun to arrive, if any.
+// Close closes the connection. If a data call has begun to arrive, it is answered first.
 func (c *conn) Close() error {
 	defer c.tell()
 	for {

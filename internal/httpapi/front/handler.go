@@ -7,44 +7,44 @@ import (
 	"time"
 )
 
-// Handler answers data calls. Safe for concurrent use.
+// Handler answers data calls. It is safe for concurrent use.
 type Handler interface {
-	// Find returns which data call a POST to a path is, and how many bytes its body may have.
+	// Find returns the data call of a POST to a path, and the largest body that it may have.
 	Find(path []byte) (call int, maxBody int, ok bool)
-	// Answer answers a call that Find returned. It keeps nothing of the request, returns by itself
-	// within a bounded time, and does not panic.
+	// Answer answers a call that Find returned. It keeps nothing of the request, returns within a
+	// bounded time, and does not panic.
 	Answer(call int, r *Request, a *Answer)
 }
 
-// Request is a data call as it was read. Its texts are valid until Answer returns.
+// Request is a data call. Its texts are valid until Answer returns.
 type Request struct {
 	// Path and Query consist of letters, digits and - _ : / = &, without escapes.
 	Path, Query []byte
-	// Body has as many bytes as were announced. It calls itself JSON.
+	// Body has the announced length. Its media type is JSON.
 	Body []byte
-	// Host, Correlation, Traceparent and Authorization are headers; nil: not there.
+	// Host, Correlation, Traceparent and Authorization are headers; nil means absent.
 	Host, Correlation, Traceparent, Authorization []byte
 	// Began is when the request was read.
 	Began time.Time
-	// TLS is what was negotiated; nil: without TLS. Remote is the other end of the connection.
+	// TLS is the state of the connection, nil without TLS. Remote is its other end.
 	TLS    *tls.ConnectionState
 	Remote net.Addr
 }
 
-// Answer is what Answer makes of a Request.
+// Answer is the answer to a Request.
 type Answer struct {
 	Status int
-	// ContentType, Correlation and Traceparent are headers; "": none.
+	// ContentType, Correlation and Traceparent are headers; "" means absent.
 	ContentType, Correlation, Traceparent string
-	// RetryAfter is in seconds; 0: no such header.
+	// RetryAfter is in seconds; 0 means absent.
 	RetryAfter int64
-	// Encrypted: the connection has TLS. Authenticate: the caller did not say who it is.
+	// Encrypted means that the connection has TLS, Authenticate that the caller must authenticate.
 	Encrypted, Authenticate bool
 	// Body is the document; append to it.
 	Body []byte
 }
 
-// appendTo appends the answer as HTTP/1.1 writes it.
+// appendTo appends the answer in the form of HTTP/1.1.
 func (a *Answer) appendTo(out []byte, date string, last bool) []byte {
 	out = append(out, statusLine(a.Status)...)
 	out = append(out, "Cache-Control: no-store\r\nContent-Security-Policy: "+

@@ -2,39 +2,39 @@ package front
 
 import "bytes"
 
-// form says what is known of the request at the beginning of a buffer.
+// form is what is known of the request at the beginning of a buffer.
 type form uint8
 
 const (
-	// partial: its head has not arrived completely.
+	// partial means that the head has not arrived completely.
 	partial form = iota
-	// strange: net/http must find out what it is and where it ends.
+	// strange means that net/http must find out what the request is and where it ends.
 	strange
-	// framed: it ends length bytes after its head.
+	// framed means that the request ends length bytes after its head.
 	framed
-	// plain: framed, and a POST of JSON with a Content-Length to a path without escapes.
+	// plain means framed, and a POST of JSON with a Content-Length to a path without escapes.
 	plain
 )
 
-// head is the head of a request. Its texts share the buffer that they were read from.
+// head is the head of a request. Its texts share the buffer from which they were read.
 type head struct {
 	form form
 	// size is the number of bytes of the head, length that of the body.
 	size, length int
 	path, query  []byte
-	// host, correlation, traceparent and authorization are headers; nil: not there.
+	// host, correlation, traceparent and authorization are headers; nil means absent.
 	host, correlation, traceparent, authorization []byte
 
 	measured, typed, odd bool
 }
 
-// maxHead is how many bytes and maxHeaders how many headers a head has that is read here.
+// maxHead bounds the bytes, maxHeaders the number of headers of a head that is parsed here.
 const maxHead, maxHeaders = 8 << 10, 64
 
 // end returns the size of the whole request.
 func (h *head) end() int { return h.size + h.length }
 
-// read reads the head at the beginning of text.
+// read parses the head at the beginning of text.
 func (h *head) read(text []byte) {
 	*h = head{form: strange}
 	line, at := nextLine(text, 0)
@@ -71,8 +71,8 @@ func (h *head) unread(text []byte, incomplete bool) {
 	}
 }
 
-// nextLine returns the line that begins at a position, and where the next one does; 0: there is no
-// line that ends with CR LF.
+// nextLine returns the line that begins at a position, and where the next line begins; 0 means that
+// no line ends there with CR LF.
 func nextLine(text []byte, at int) (line []byte, next int) {
 	n := bytes.IndexByte(text[at:], '\n')
 	if n < 1 || text[at+n-1] != '\r' {
@@ -81,8 +81,8 @@ func nextLine(text []byte, at int) (line []byte, next int) {
 	return text[at : at+n-1], at + n + 1
 }
 
-// readStart reads the first line. post: it is a POST to a path without escapes. A false ok means
-// that the line is not understood, or not there.
+// readStart parses the first line. post reports a POST to a path without escapes. ok is false if
+// the line is incomplete or not understood.
 func (h *head) readStart(line []byte) (post, ok bool) {
 	line, ok = bytes.CutSuffix(line, []byte(" HTTP/1.1"))
 	if !ok {
@@ -117,7 +117,8 @@ func isWord(c byte) bool {
 	return c >= 'a' && c <= 'z' || c >= '0' && c <= '9' || c >= 'A' && c <= 'Z' || c == '-' || c == '_'
 }
 
-// readHeader reads one header; false: it, or what it asks for, is not understood here.
+// readHeader parses one header. It returns false if the header, or what it asks for, is not
+// understood here.
 func (h *head) readHeader(line []byte) bool {
 	colon := bytes.IndexByte(line, ':')
 	if colon < 1 {
@@ -136,7 +137,7 @@ func (h *head) readHeader(line []byte) bool {
 	return h.take(line[:colon], bytes.Trim(line[colon+1:], " "))
 }
 
-// take notes a header that matters to the one who answers.
+// take stores a header that the handler needs.
 func (h *head) take(name, value []byte) bool {
 	switch len(name) {
 	case len("Te"):
@@ -146,7 +147,7 @@ func (h *head) take(name, value []byte) bool {
 			return h.takeHost(value)
 		}
 	case len("Expect"):
-		if is(name, "cookie") { // it may stand for a session, which is net/http's
+		if is(name, "cookie") { // it may be a session, which net/http handles
 			h.odd = true
 		}
 		return !is(name, "expect")
@@ -184,7 +185,7 @@ func (h *head) take(name, value []byte) bool {
 	return true
 }
 
-// once notes the value of a header that may be there once.
+// once stores the value of a header that may occur only once.
 func (h *head) once(into *[]byte, value []byte) {
 	h.odd = h.odd || *into != nil
 	if *into = value; value == nil {
@@ -205,7 +206,7 @@ func (h *head) takeHost(value []byte) bool {
 	return true
 }
 
-// takeLength reads the length of the body, of at most 9 digits.
+// takeLength parses the length of the body, of at most 9 digits.
 func (h *head) takeLength(value []byte) bool {
 	if h.measured || len(value) == 0 || len(value) > 9 {
 		return false
@@ -220,12 +221,12 @@ func (h *head) takeLength(value []byte) bool {
 	return true
 }
 
-// isJSON knows the two common ways to call a body JSON.
+// isJSON reports whether a media type is one of the two common forms of JSON.
 func isJSON(value []byte) bool {
 	return string(value) == "application/json" || is(value, "application/json; charset=utf-8")
 }
 
-// is compares a text with one in small letters, whatever the case of its own letters is.
+// is compares a text with a lower-case one, ignoring the case of the text.
 func is(text []byte, small string) bool {
 	if len(text) != len(small) {
 		return false

@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// Read gives net/http the bytes of its request. Where net/http waits for the next one, data calls
-// are answered first.
+// Read returns bytes of the request that net/http is reading. When net/http waits for the next
+// request, data calls are answered first.
 func (c *conn) Read(into []byte) (n int, err error) {
 	switch {
 	case c.returned:
@@ -15,7 +15,7 @@ func (c *conn) Read(into []byte) (n int, err error) {
 		if err := c.answerCalls(); err != nil {
 			return 0, err
 		}
-		// net/http sets its own, but not if it has none.
+		// net/http sets its own deadline, but only if it has a limit.
 		if err := c.Conn.SetWriteDeadline(time.Time{}); err != nil {
 			return 0, err
 		}
@@ -40,9 +40,10 @@ func (c *conn) Read(into []byte) (n int, err error) {
 	return n, err
 }
 
-// watch waits for the end of the connection while net/http answers a request that it has
-// completely. What arrives meanwhile is the next request; it is kept until net/http reads no more,
-// so that it is judged by itself. It returns the error that ends the reading.
+// watch waits for the end of the connection while net/http answers a request that it has read
+// completely. Bytes that arrive meanwhile belong to the next request. They are kept until net/http
+// stops reading, so that the next request is judged separately. watch returns the error that ends
+// the reading.
 func (c *conn) watch() error {
 	if c.from == c.to {
 		if c.failure != nil {
@@ -77,7 +78,7 @@ func (c *conn) watch() error {
 	}
 }
 
-// SetReadDeadline sets when reading for net/http ends. One in the past ends it now.
+// SetReadDeadline sets the deadline of net/http's reads. One in the past ends a read at once.
 func (c *conn) SetReadDeadline(t time.Time) error {
 	var until int64
 	if !t.IsZero() {
@@ -96,5 +97,5 @@ func (c *conn) tell() {
 	}
 }
 
-// idle notes that net/http has answered a request and waits for the next one.
+// idle records that net/http has answered a request and waits for the next one.
 func (c *conn) idle() { c.returned = c.owed == 0 }

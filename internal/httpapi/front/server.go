@@ -10,16 +10,16 @@ import (
 	"time"
 )
 
-// Limits bound how long a connection may take. All must be positive.
+// Limits bounds the times of a connection. All fields must be positive.
 type Limits struct {
-	// HeaderTimeout and ReadTimeout bound how long the head of a request, and the request as a
-	// whole, may take to arrive, IdleTimeout how long a connection stays open between two requests.
+	// HeaderTimeout and ReadTimeout bound the time in which the head of a request, and the whole
+	// request, must arrive. IdleTimeout is how long a connection stays open between requests.
 	HeaderTimeout, ReadTimeout, IdleTimeout time.Duration
-	// WriteTimeout is how long an answer may take to leave, at least; at most twice that.
+	// WriteTimeout is the least time that an answer may take to leave. The most is twice that.
 	WriteTimeout time.Duration
 }
 
-// Server serves connections: data calls by a Handler, everything else by net/http. Safe for
+// Server serves connections: data calls by a Handler, everything else by net/http. It is safe for
 // concurrent use.
 type Server struct {
 	handler Handler
@@ -33,11 +33,11 @@ type Server struct {
 	mu        sync.Mutex
 	listeners map[net.Listener]struct{}
 	conns     map[*conn]struct{}
-	// empty is closed once no connection is left; nil until somebody waits for that.
+	// empty is closed once no connection is left. It is nil until somebody waits for that.
 	empty chan struct{}
 }
 
-// New returns a server. It takes web over, which must not be used by itself any more.
+// New returns a server. It takes over web, which must not be used otherwise afterwards.
 func New(handler Handler, web *http.Server, limits Limits) *Server {
 	s := &Server{handler: handler, limits: limits, web: web,
 		handed:    handed{conns: make(chan net.Conn), closed: make(chan struct{})},
@@ -54,8 +54,8 @@ func New(handler Handler, web *http.Server, limits Limits) *Server {
 	return s
 }
 
-// Serve accepts connections until the listener fails, or Shutdown or Close is called, which it
-// answers with http.ErrServerClosed. It closes the listener.
+// Serve accepts connections until the listener fails. After Shutdown or Close it returns
+// http.ErrServerClosed. It closes the listener.
 func (s *Server) Serve(listener net.Listener) error {
 	return s.accept(listener, func(connection net.Conn) {
 		if c := s.adopt(connection); c != nil {
@@ -80,7 +80,7 @@ func (s *Server) accept(listener net.Listener, serve func(net.Conn)) error {
 			go serve(connection)
 		case s.leaving.Load():
 			return http.ErrServerClosed
-		case isTemporary(err): // as when the process has too many files open
+		case isTemporary(err): // for example too many open files
 			pause = min(max(2*pause, 5*time.Millisecond), time.Second)
 			time.Sleep(pause)
 		default:
@@ -94,7 +94,7 @@ func isTemporary(err error) bool {
 	return errors.As(err, &known) && known.Temporary()
 }
 
-// listen notes a listener; false: the server is being closed.
+// listen adds a listener. It returns false if the server is closing.
 func (s *Server) listen(listener net.Listener) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -105,7 +105,7 @@ func (s *Server) listen(listener net.Listener) bool {
 	return true
 }
 
-// adopt makes a conn of a connection; nil: the server is being closed, and so is the connection.
+// adopt wraps a connection. If the server is closing, it closes the connection and returns nil.
 func (s *Server) adopt(connection net.Conn) *conn {
 	c := &conn{Conn: connection, server: s, told: make(chan struct{}, 1)}
 	s.mu.Lock()
@@ -118,7 +118,7 @@ func (s *Server) adopt(connection net.Conn) *conn {
 	return c
 }
 
-// forget notes that a connection has ended.
+// forget removes a connection that has ended.
 func (s *Server) forget(c *conn) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -129,12 +129,13 @@ func (s *Server) forget(c *conn) {
 	}
 }
 
-// Shutdown stops accepting and closes every connection after the answer that is under way on it. It
-// returns when all are closed, or with ctx's error.
+// Shutdown stops accepting and closes every connection after its current answer. It returns when
+// all are closed, or with ctx's error.
 func (s *Server) Shutdown(ctx context.Context) error {
 	empty := make(chan struct{})
 	err := s.leave(empty)
-	// net/http closes what waits, and lets go of what is being answered here, which ends by itself.
+	// net/http closes idle connections, and forgets those whose requests are being answered here;
+	// they end by themselves.
 	if stopped := s.web.Shutdown(ctx); stopped != nil {
 		return stopped
 	}
@@ -147,7 +148,7 @@ func (s *Server) Shutdown(ctx context.Context) error {
 	}
 }
 
-// leave closes the listeners and the connections that are not net/http's. empty is closed when
+// leave closes the listeners and the connections that net/http does not have. It closes empty if
 // there are no connections.
 func (s *Server) leave(empty chan struct{}) error {
 	s.mu.Lock()
@@ -175,7 +176,7 @@ func (s *Server) leave(empty chan struct{}) error {
 	return err
 }
 
-// Close closes everything at once, whatever is under way.
+// Close closes everything at once, including connections with a request in progress.
 func (s *Server) Close() error {
 	err := s.leave(make(chan struct{}))
 	if closed := s.web.Close(); err == nil {
@@ -190,14 +191,14 @@ func (s *Server) Close() error {
 	return err
 }
 
-// handed is the listener from which net/http accepts the connections that it is handed.
+// handed is the listener from which net/http accepts the connections handed to it.
 type handed struct {
 	conns  chan net.Conn
 	closed chan struct{}
 	once   sync.Once
 }
 
-// give hands a connection over; false: net/http accepts no more.
+// give hands a connection over. It returns false if net/http accepts no more.
 func (h *handed) give(connection net.Conn) bool {
 	select {
 	case h.conns <- connection:

@@ -7,12 +7,12 @@ import (
 	"time"
 )
 
-// statusLines has the first line of an answer of each status below 600.
+// statusLines holds the first line of an answer for each status below 600.
 var statusLines = func() (lines [600]string) {
 	for status := range lines {
 		text := http.StatusText(status)
 		if text == "" {
-			text = fmt.Sprintf("status code %d", status) // as net/http writes it
+			text = fmt.Sprintf("status code %d", status) // the form of net/http
 		}
 		lines[status] = fmt.Sprintf("HTTP/1.1 %03d %s\r\n", status, text)
 	}
@@ -21,7 +21,7 @@ var statusLines = func() (lines [600]string) {
 
 func statusLine(status int) string { return statusLines[status] }
 
-// dates writes the time as HTTP does, once a second. Safe for concurrent use.
+// dates formats the time for the Date header once a second. It is safe for concurrent use.
 type dates struct{ latest atomic.Pointer[date] }
 
 type date struct {

@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// ServeTLS is Serve for connections that begin with a handshake by this configuration, which needs
-// a certificate. Connections that choose HTTP/2 are net/http's.
+// ServeTLS is Serve for TLS connections. The configuration needs a certificate. Connections that
+// negotiate HTTP/2 are net/http's.
 func (s *Server) ServeTLS(listener net.Listener, config *tls.Config) error {
 	config = config.Clone()
 	for _, name := range []string{"http/1.1", "h2"} {
@@ -62,8 +62,8 @@ func (s *Server) explain(err error) {
 	}
 }
 
-// ConnectionState returns what was negotiated on a connection that net/http serves over HTTP/1.1,
-// as for its ConnContext: its requests have no TLS of their own. nil: without TLS.
+// ConnectionState returns the TLS state of a connection that net/http serves over HTTP/1.1, or nil
+// without TLS. It is for net/http's ConnContext, because such requests do not carry the state.
 func ConnectionState(connection net.Conn) *tls.ConnectionState {
 	if c, ok := connection.(*conn); ok {
 		return c.request.TLS

@@ -9,29 +9,30 @@ import (
 )
 
 const (
-	// maxFaults bounds the answer to a body that is nothing but faults.
+	// maxFaults bounds the faults in an answer.
 	maxFaults = 100
-	// maxFieldBytes bounds the name of a field in an answer: callers choose names of any length.
+	// maxFieldBytes bounds the name of a field in an answer, because callers can send names of any
+	// length.
 	maxFieldBytes = 64
 )
 
-// Faults collects what is wrong with a request. The zero value is ready.
+// Faults collects the faults of a request. The zero value is ready for use.
 type Faults struct {
 	malformed, invalid []budget.FieldError
 	dropped            int
 }
 
-// Malformed notes that a field is not what it is made of. Field "" means the body as a whole.
+// Malformed adds a fault of form. Field "" means the whole body.
 func (f *Faults) Malformed(field, format string, args ...any) {
 	f.malformed = f.note(f.malformed, field, format, args)
 }
 
-// Invalid notes a value that is not allowed, or missing.
+// Invalid adds a value that is not allowed, or is missing.
 func (f *Faults) Invalid(field, format string, args ...any) {
 	f.invalid = f.note(f.invalid, field, format, args)
 }
 
-// Merge notes faults found elsewhere as invalid values, except where the field has a fault already.
+// Merge adds faults found elsewhere as invalid values, except for fields that have a fault already.
 func (f *Faults) Merge(faults []budget.FieldError) {
 	for _, fault := range faults {
 		if !f.Has(fault.Field) {
@@ -50,7 +51,7 @@ func (f *Faults) note(list []budget.FieldError, field, format string,
 	return append(list, budget.FieldError{Field: shorten(field), Message: message})
 }
 
-// Has reports whether a fault of the field has been noted.
+// Has reports whether a field has a fault.
 func (f *Faults) Has(field string) bool {
 	field = shorten(field)
 	for _, list := range [...][]budget.FieldError{f.malformed, f.invalid} {
@@ -63,8 +64,8 @@ func (f *Faults) Has(field string) bool {
 	return false
 }
 
-// Err returns nil without faults, else one *budget.Error with all of them: Malformed when any is,
-// Invalid otherwise.
+// Err returns nil without faults. Otherwise it returns one *budget.Error with all of them:
+// Malformed if any fault is, else Invalid.
 func (f *Faults) Err(op string) error {
 	if len(f.malformed)+len(f.invalid) == 0 {
 		return nil
@@ -80,8 +81,8 @@ func (f *Faults) Err(op string) error {
 	return e
 }
 
-// shorten cuts a field's name at a character border and marks the cut. Bytes of it that are no
-// UTF-8, as in the name of a parameter, are replaced.
+// shorten cuts a field's name between characters and marks the cut. It replaces bytes that are not
+// UTF-8, which the name of a parameter may contain.
 func shorten(field string) string {
 	field = strings.ToValidUTF8(field, "\ufffd")
 	if len(field) <= maxFieldBytes {

@@ -7,7 +7,7 @@ import (
 	"github.com/budgetd/budgetd/budget"
 )
 
-// Text reads a string. check returns what is wrong with it, "" if nothing; nil allows any.
+// Text reads a string. check returns what is wrong with it, or ""; a nil check allows any string.
 func (r *Reader) Text(name string, into *string, check func(string) string) {
 	if !r.expect(name, '"', "a string") {
 		return
@@ -51,7 +51,8 @@ func (r *Reader) Integer(name string, into *int64, least, most int64) {
 	*into = number
 }
 
-// parseInteger reads an integer of JSON's grammar; ok is false for -0 and beyond ±budget.MaxAmount.
+// parseInteger parses an integer of JSON's grammar. ok is false for -0 and beyond
+// ±budget.MaxAmount.
 func parseInteger(text string) (number int64, ok bool) {
 	if text == "0" {
 		return 0, true
@@ -86,7 +87,7 @@ func (r *Reader) Bool(name string, into *bool) {
 	}
 }
 
-// Time reads an instant in RFC 3339 with its zone and cuts it to milliseconds, in UTC.
+// Time reads an instant in RFC 3339 with a zone. It returns it in UTC, truncated to milliseconds.
 func (r *Reader) Time(name string, into *time.Time) {
 	var text string
 	r.Text(name, &text, func(text string) string {
@@ -112,7 +113,7 @@ func (r *Reader) Null() bool {
 
 // Texts reads an object of strings with at most limit members; names and values must pass check.
 func (r *Reader) Texts(name string, into *map[string]string, limit int, check func(string) string) {
-	r.strings = texts{name, into, limit, check, nil} // there is none within another
+	r.strings = texts{name, into, limit, check, nil} // such objects do not nest
 	r.object(name, &r.strings)
 	r.member = name
 }
@@ -151,7 +152,7 @@ func (t *texts) Check(r *Reader) {
 	*t.into = t.read
 }
 
-// ID reads what names a budget: its name, or its id in digits. Equal ones share their memory.
+// ID reads the name of a budget, or its id in digits. Equal ids share their memory.
 func (r *Reader) ID(name string, into *string) {
 	if r.repeated() {
 		*into = r.id

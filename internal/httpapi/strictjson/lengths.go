@@ -8,7 +8,7 @@ import (
 	"github.com/budgetd/budgetd/budget"
 )
 
-// Duration reads a length of time as ParseDuration does.
+// Duration reads a length of time in the form of ParseDuration.
 func (r *Reader) Duration(name string, into *time.Duration) {
 	r.Text(name, new(string), func(text string) (why string) {
 		length, why := ParseDuration(text)
@@ -19,15 +19,15 @@ func (r *Reader) Duration(name string, into *time.Duration) {
 	})
 }
 
-// day is what d stands for: 24 hours, whatever a clock of some zone shows.
+// day is the unit d: 24 hours, independent of any time zone.
 const day = 24 * time.Hour
 
 // maxDays keeps a length within an int64 of nanoseconds.
 const maxDays = 100 * 366
 
-// ParseDuration reads a length of time above 0: whole numbers of units, the larger unit first,
+// ParseDuration parses a length of time above 0: whole numbers of units, the larger unit first,
 // without a sign and without spaces ("5s", "8h", "1h30m", "250ms"), and d for 24 hours ("1d",
-// "1d12h"). It returns what is wrong with the text, "" if nothing.
+// "1d12h"). why says what is wrong with the text, or is "".
 func ParseDuration(text string) (length time.Duration, why string) {
 	const want = `must be a length of time such as "5s", "10m", "8h" or "1d" (d is 24 hours)`
 	rest := text
@@ -51,7 +51,7 @@ func ParseDuration(text string) (length time.Duration, why string) {
 	return length, ""
 }
 
-// FormatDuration writes a length as ParseDuration reads it: "8h", "90s" as "1m30s", whole days as
+// FormatDuration formats a length for ParseDuration: "8h", 90 seconds as "1m30s", whole days as
 // "1d".
 func FormatDuration(length time.Duration) string {
 	if length >= day && length%day == 0 {
@@ -90,8 +90,8 @@ func (r *Reader) Strings(name string, into *[]string, limit int, check func(stri
 	*into = read
 }
 
-// Integers reads an object of integers of 0 … budget.MaxAmount with at most limit members, whose
-// names must pass check.
+// Integers reads an object of at most limit integers of 0 … budget.MaxAmount. Names must pass
+// check.
 func (r *Reader) Integers(name string, into *map[string]int64, limit int,
 	check func(string) string) {
 	r.object(name, &integers{name, into, limit, check, nil})

@@ -13,44 +13,44 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 )
 
-// Body is a JSON object that a request consists of.
+// Body is the JSON object of a request, or a part of it.
 type Body interface {
-	// Member reads the value of a member with exactly one of r's methods. false: no such member is
-	// known, and nothing was read.
+	// Member reads the value of a member with exactly one of r's methods. It returns false for an
+	// unknown member, without reading its value.
 	Member(r *Reader, name string) bool
-	// Check is called after the last member: it notes what is missing or does not go together.
+	// Check is called after the last member. It adds faults for missing members and contradictions.
 	Check(r *Reader)
 }
 
-// Reader reads one body. Its methods note faults instead of returning them and leave their target
-// as it was where there is one.
+// Reader reads one body. Its methods add faults instead of returning them, and leave their target
+// unchanged after a fault.
 type Reader struct {
 	*Faults
 	scan
-	// decoder reads source, where the library reads.
+	// decoder reads source once the library takes over.
 	decoder jsontext.Decoder
 	source  bytes.Buffer
-	// names are the names of members of earlier objects.
+	// names caches the names of members of earlier objects.
 	names map[string]string
-	// id is what ID read last.
+	// id is the text that ID read last.
 	id string
-	// strings is what Texts reads into.
+	// strings is the target of Texts.
 	strings texts
-	// member is the member being read, for faults of syntax; seen lists those of the object being
-	// read.
+	// member is the member being read, for faults of syntax. seen lists the members of the object
+	// being read.
 	member string
 	seen   []string
 	broken bool
-	// within is where the object being read lies, as its members' faults begin: "type_rule.".
+	// within is the place of the object being read, as in its members' faults: "type_rule.".
 	within string
 }
 
 var readers = sync.Pool{New: func() any { return new(Reader) }}
 
-// Read reads a body into an object and notes every fault. It keeps nothing of the body.
+// Read reads a body into an object and adds every fault. It keeps nothing of the body.
 func Read(body []byte, into Body, faults *Faults) { read(body, into, faults, false) }
 
-// read is Read; library: the library reads all of it.
+// read is Read; with library set, the library reads the whole body.
 func read(body []byte, into Body, faults *Faults, library bool) {
 	if len(body) == 0 {
 		faults.Malformed("", "the body is empty, a JSON object is needed")
@@ -72,7 +72,7 @@ func read(body []byte, into Body, faults *Faults, library bool) {
 	}
 	if r.handed {
 		r.source = bytes.Buffer{}
-		r.decoder.Reset(&r.source) // it keeps nothing of the body either
+		r.decoder.Reset(&r.source) // so it keeps nothing of the body either
 	}
 	r.Faults, r.scan, r.source, r.strings = nil, scan{}, bytes.Buffer{}, texts{}
 	if len(r.seen) > 0 || cap(r.seen) > maxFaults {
@@ -80,7 +80,7 @@ func read(body []byte, into Body, faults *Faults, library bool) {
 	}
 }
 
-// object reads an object; name is what a fault of its type is noted under.
+// object reads an object. A fault of its type is added under name.
 func (r *Reader) object(name string, into Body) {
 	if !r.expect(name, '{', "an object") {
 		return
@@ -110,7 +110,7 @@ func (r *Reader) object(name string, into Body) {
 	}
 }
 
-// Object reads an object within the one being read; its faults name its members as "name.member".
+// Object reads an object within the one being read. Faults name its members "name.member".
 func (r *Reader) Object(name string, into Body) {
 	outer := r.within
 	defer func() { r.within, r.member = outer, name }()
@@ -120,9 +120,9 @@ func (r *Reader) Object(name string, into Body) {
 	}
 }
 
-// List reads an array of objects within the object being read; faults name their members as
-// "name[1].member". next returns where the one of an index goes, nil for one too many: it is
-// skipped.
+// List reads an array of objects within the object being read. Faults name members
+// "name[1].member". next returns the target of the element at an index, or nil to skip an element
+// that is one too many.
 func (r *Reader) List(name string, next func(i int) Body) {
 	if !r.expect(name, '[', "an array") {
 		return
@@ -148,21 +148,20 @@ func (r *Reader) List(name string, next func(i int) Body) {
 	r.close(']')
 }
 
-// Malformed notes that a member of the object being read is not what it is made of.
+// Malformed adds a fault of form of a member of the object being read.
 func (r *Reader) Malformed(name, format string, args ...any) {
 	r.Faults.Malformed(r.field(name), format, args...)
 }
 
-// Invalid notes that a member of the object being read has a value that is not allowed, or is
-// missing.
+// Invalid adds a value of a member of the object being read that is not allowed, or is missing.
 func (r *Reader) Invalid(name, format string, args ...any) {
 	r.Faults.Invalid(r.field(name), format, args...)
 }
 
-// Has reports whether a fault of a member of the object being read has been noted.
+// Has reports whether a member of the object being read has a fault.
 func (r *Reader) Has(name string) bool { return r.Faults.Has(r.field(name)) }
 
-// field is the name in answers of a member of the object being read, "" being that object itself.
+// field returns the name in answers of a member of the object being read; "" is the object itself.
 func (r *Reader) field(name string) string {
 	if name == "" {
 		return strings.TrimSuffix(r.within, ".")
@@ -170,13 +169,13 @@ func (r *Reader) field(name string) string {
 	return r.within + name
 }
 
-// Seen reports whether the object being read has a member of that name.
+// Seen reports whether the object being read has a member with that name.
 func (r *Reader) Seen(name string) bool { return slices.Contains(r.seen, name) }
 
 // None reports whether the object being read has no known member.
 func (r *Reader) None() bool { return len(r.seen) == 0 }
 
-// Require notes which of these members are missing.
+// Require adds a fault for each of these members that is missing.
 func (r *Reader) Require(names ...string) {
 	for _, name := range names {
 		if !r.Seen(name) {
@@ -185,9 +184,9 @@ func (r *Reader) Require(names ...string) {
 	}
 }
 
-// Objects reads an array of objects. next is called for each with its index before it is read, and
-// returns where it goes and where its faults do; nil ends the reading, the rest of the body with
-// it. An element that is no object is a fault of the whole.
+// Objects reads an array of objects. next is called with each index before the element is read, and
+// returns the element's target and its faults; nil stops the reading of the whole body. An element
+// that is not an object is a fault of the whole.
 func (r *Reader) Objects(name string, next func(i int) (Body, *Faults)) {
 	if !r.expect(name, '[', "an array") {
 		return
@@ -200,7 +199,7 @@ func (r *Reader) Objects(name string, next func(i int) (Body, *Faults)) {
 		if kind == ']' || kind == 0 {
 			break
 		}
-		if kind != '{' { // the list as a whole is not what it is made of
+		if kind != '{' { // the list itself is malformed
 			if r.expect(fmt.Sprintf("%s[%d]", name, i), '{', "an object"); r.broken {
 				return
 			}
@@ -215,7 +214,7 @@ func (r *Reader) Objects(name string, next func(i int) (Body, *Faults)) {
 		r.object("", into)
 		r.Faults = whole
 		if r.broken {
-			// The text itself is at fault: that is a fault of the whole, not of the item.
+			// The text itself is wrong: that is a fault of the whole, not of the item.
 			item := fmt.Sprintf("%s[%d]", name, i)
 			for _, fault := range faults.malformed {
 				if !strings.HasPrefix(fault.Field, item) {
@@ -230,7 +229,8 @@ func (r *Reader) Objects(name string, next func(i int) (Body, *Faults)) {
 	r.close(']')
 }
 
-// expect reports whether the next value is of a kind; otherwise it notes that and skips the value.
+// expect reports whether the next value is of a kind. If it is not, expect adds a fault and skips
+// the value.
 func (r *Reader) expect(name string, kind jsontext.Kind, what string) bool {
 	if r.broken {
 		return false
@@ -263,7 +263,7 @@ func kindName(kind jsontext.Kind) string {
 	return "something else"
 }
 
-// check notes an error of syntax, once; nothing can be read after it.
+// check adds a syntax error once. Nothing can be read after it.
 func (r *Reader) check(err error) bool {
 	if err == nil {
 		return true
@@ -286,8 +286,8 @@ func (r *Reader) check(err error) bool {
 	return false
 }
 
-// fieldOf writes a JSON pointer as fields are named in answers: dimensions.user, windows[1].to. A
-// member that is called like an index is written like one.
+// fieldOf converts a JSON pointer to the name of a field in answers: dimensions.user,
+// windows[1].to. A member whose name looks like an index becomes an index.
 func fieldOf(pointer jsontext.Pointer) string {
 	var field strings.Builder
 	for token := range pointer.Tokens() {

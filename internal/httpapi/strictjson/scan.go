@@ -8,25 +8,25 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 )
 
-// scan reads what nearly every body is made of without the library: objects, arrays, strings
-// without escapes, integers, true and false. At the first thing that is anything else, or not as it
-// must be, the library takes over: it reads the tokens so far again and goes on from there, so that
-// what is refused, and how it is named, is the library's word alone.
+// scan reads the common parts of JSON without the library: objects, arrays, strings without
+// escapes, integers, true and false. At the first token that is anything else or invalid, the
+// library takes over: it reads the tokens up to there again and continues. So the library alone
+// decides what is refused and how the fault is named.
 type scan struct {
 	text []byte
-	// pos is the end of the last token, next the beginning of the one that peek saw.
+	// pos is the end of the last token, next the beginning of the token that peek saw.
 	pos, next int
-	// after is what the last token was.
+	// after is the kind of the last token.
 	after place
-	// depth is the number of objects and arrays around pos; bit n of arrays says that the n-th is an
-	// array.
+	// depth is the number of objects and arrays around pos. Bit n of arrays reports that the n-th
+	// is an array.
 	depth  int
 	arrays uint64
-	// handed says that the library reads: it was handed over.
+	// handed reports that the library has taken over.
 	handed bool
 }
 
-// place is where the next token stands.
+// place is a position in the grammar.
 type place uint8
 
 const (
@@ -36,8 +36,8 @@ const (
 	atValue
 )
 
-// maxScanDepth is how deep scan goes, maxScanNames how many members of one object it reads: it
-// looks for a name among all before it.
+// maxScanDepth bounds the depth, maxScanNames the members of one object that scan reads; it
+// searches all earlier names for each name.
 const maxScanDepth, maxScanNames = 60, 64
 
 // peek returns the kind of the next token.
@@ -51,7 +51,7 @@ func (r *Reader) peek() jsontext.Kind {
 	return r.decoder.PeekKind()
 }
 
-// peek returns 0 where the library must say what is next.
+// peek returns 0 if the library must read the next token.
 func (s *scan) peek() jsontext.Kind {
 	i := s.space(s.pos)
 	if i == len(s.text) {
@@ -96,7 +96,7 @@ func (s *scan) peek() jsontext.Kind {
 	return 0
 }
 
-// space returns the first position from i on that is no white space.
+// space returns the first position from i on that is not white space.
 func (s *scan) space(i int) int {
 	for i < len(s.text) && (s.text[i] == ' ' || s.text[i] == '\n' || s.text[i] == '\t' ||
 		s.text[i] == '\r') {
@@ -132,7 +132,7 @@ func (r *Reader) open() bool {
 	return ok
 }
 
-// close consumes the end of the object or array that is being read.
+// close consumes the end of the object or array being read.
 func (r *Reader) close(end jsontext.Kind) bool {
 	if !r.handed && r.scan.peek() == end {
 		r.depth--
@@ -143,8 +143,8 @@ func (r *Reader) close(end jsontext.Kind) bool {
 	return ok
 }
 
-// name consumes the name of a member of the object whose names so far are seen from outer on. kept:
-// it is among the names that are kept.
+// name consumes the name of a member. The names of its object so far are seen[outer:]. kept reports
+// that the name is in the cache.
 func (r *Reader) name(outer int) (name string, kept, ok bool) {
 	if !r.handed && r.scan.text[r.next] == '"' && len(r.seen)-outer < maxScanNames {
 		if text, end, ok := r.plain(); ok {
@@ -164,7 +164,7 @@ func (r *Reader) name(outer int) (name string, kept, ok bool) {
 	return token.String(), false, true
 }
 
-// keepName saves a copy of the name the next time.
+// keepName adds a name to the cache, so that its next use needs no copy.
 func (r *Reader) keepName(name string) {
 	if _, known := r.names[name]; known || len(name) > maxFieldBytes {
 		return
@@ -175,11 +175,10 @@ func (r *Reader) keepName(name string) {
 	r.names[name] = name
 }
 
-// maxNames bounds the names that a reader keeps: callers choose some of them.
+// maxNames bounds the cached names, because callers choose some of them.
 const maxNames = 64
 
-// plain returns the string that peek saw, which begins at next, and where it ends; false where the
-// library must read it.
+// plain returns the string at next and its end. ok is false if the library must read it.
 func (s *scan) plain() (text []byte, end int, ok bool) {
 	ascii := true
 	for i := s.next + 1; i < len(s.text); i++ {
@@ -211,8 +210,8 @@ func (r *Reader) string() ([]byte, bool) {
 	return []byte(token.String()), true
 }
 
-// sound consumes the next value if it is a string that the scan can read and that passes check. It
-// returns false without consuming any other value.
+// sound consumes the next value if it is a string that scan can read and that passes check.
+// Otherwise it returns false and consumes nothing.
 func (r *Reader) sound(check func(string) string) (string, bool) {
 	if r.broken || r.peek() != '"' || r.handed {
 		return "", false
@@ -229,8 +228,8 @@ func (r *Reader) sound(check func(string) string) (string, bool) {
 	return text, true
 }
 
-// repeated consumes the next value if it is the string that ID read last, as the items of a batch
-// mostly have one budget.
+// repeated consumes the next value if it is the string that ID read last, as in most batches, whose
+// items share one budget.
 func (r *Reader) repeated() bool {
 	if r.broken || r.handed || r.id == "" || r.peek() != '"' || r.handed {
 		return false
@@ -255,7 +254,7 @@ func (r *Reader) number() ([]byte, bool) {
 	return r.value()
 }
 
-// integer returns the end of the integer that begins at next, 0 where the library must read it.
+// integer returns the end of the integer at next, or 0 if the library must read it.
 func (s *scan) integer() int {
 	i := s.next
 	if s.text[i] == '-' {
@@ -275,7 +274,7 @@ func (s *scan) integer() int {
 	return 0
 }
 
-// boolean consumes the true or false of which peek saw the beginning.
+// boolean consumes the true or false whose beginning peek saw.
 func (r *Reader) boolean() (value, ok bool) {
 	if !r.handed {
 		for _, text := range [...]string{"true", "false"} {
@@ -289,12 +288,12 @@ func (r *Reader) boolean() (value, ok bool) {
 	return ok && token.Bool(), ok
 }
 
-// ended reports whether nothing but white space is left.
+// ended reports whether only white space is left.
 func (r *Reader) ended() bool {
 	return !r.handed && r.space(r.pos) == len(r.scan.text)
 }
 
-// token, value and skip are the library's.
+// token, value and skip call the library.
 
 func (r *Reader) token() (jsontext.Token, bool) {
 	r.needLibrary()

@@ -9,7 +9,7 @@ import (
 	"github.com/budgetd/budgetd/trail"
 )
 
-// identity is who makes a call.
+// identity is the caller of a request.
 type identity struct {
 	Principal string    `json:"principal"`
 	Role      string    `json:"role"`
@@ -19,13 +19,13 @@ type identity struct {
 	ExpiresAt time.Time `json:"expires_at,omitzero"`
 }
 
-// IdentityOf is a principal as answered.
+// IdentityOf returns the JSON form of a principal.
 func IdentityOf(p *access.Principal) any {
 	return &identity{Principal: p.Name, Role: p.Role.String(), Tenant: p.Scope.Tenant,
 		Budgets: p.Scope.Budgets, KeyID: p.KeyID, ExpiresAt: ofMS(p.ExpiresMS)}
 }
 
-// ofMS is an instant in milliseconds since 1970; 0: none.
+// ofMS converts milliseconds since 1970 to an instant; 0 is the zero time.
 func ofMS(ms int64) time.Time {
 	if ms == 0 {
 		return time.Time{}
@@ -33,7 +33,7 @@ func ofMS(ms int64) time.Time {
 	return InUTC(time.UnixMilli(ms))
 }
 
-// Key is an API key as answered, without its secret.
+// Key is the JSON form of an API key, without its secret.
 type Key struct {
 	ID        string    `json:"id"`
 	Principal string    `json:"principal"`
@@ -42,26 +42,27 @@ type Key struct {
 	Budgets   []string  `json:"budgets,omitempty"`
 	CreatedAt time.Time `json:"created_at"`
 	CreatedBy string    `json:"created_by"`
-	// ExpiresAt is the first instant at which it is refused, LastUsedAt the hour of its last use.
+	// ExpiresAt is the first instant at which the key is refused, LastUsedAt the hour of its last
+	// use.
 	ExpiresAt  time.Time `json:"expires_at,omitzero"`
 	LastUsedAt time.Time `json:"last_used_at,omitzero"`
 	RevokedAt  time.Time `json:"revoked_at,omitzero"`
 }
 
-// KeyOf is a key as answered.
+// KeyOf returns the JSON form of a key.
 func KeyOf(k *access.Key) Key {
 	return Key{ID: k.ID, Principal: k.Principal, Role: k.Role.String(), Tenant: k.Scope.Tenant,
 		Budgets: k.Scope.Budgets, CreatedAt: ofMS(k.CreatedMS), CreatedBy: k.CreatedBy,
 		ExpiresAt: ofMS(k.ExpiresMS), LastUsedAt: ofMS(k.LastUsedMS), RevokedAt: ofMS(k.RevokedMS)}
 }
 
-// issuedKey is a new key. Token is shown this once.
+// issuedKey is a new key with its token, which is shown only once.
 type issuedKey struct {
 	Key
 	Token string `json:"token"`
 }
 
-// IssuedOf is a new key as answered.
+// IssuedOf returns the JSON form of a new key.
 func IssuedOf(k *access.Key, token access.Token) any {
 	return &issuedKey{KeyOf(k), token.Reveal()}
 }
@@ -72,10 +73,10 @@ type KeyPage struct {
 	NextPageToken string `json:"next_page_token,omitzero"`
 }
 
-// KeyRequest is the body that asks for a key.
+// KeyRequest is the body of a request for a key.
 type KeyRequest struct{ Key access.Key }
 
-// Member reads a member.
+// Member implements strictjson.Body.
 func (b *KeyRequest) Member(r *strictjson.Reader, name string) bool {
 	switch name {
 	case "principal":
@@ -103,7 +104,7 @@ func (b *KeyRequest) Member(r *strictjson.Reader, name string) bool {
 	return true
 }
 
-// Check judges the whole.
+// Check implements strictjson.Body.
 func (b *KeyRequest) Check(r *strictjson.Reader) {
 	r.Require("principal", "role")
 	for _, fault := range b.Key.Scope.Check() {
@@ -113,13 +114,13 @@ func (b *KeyRequest) Check(r *strictjson.Reader) {
 	}
 }
 
-// Rotation is the body that asks for another key like one.
+// Rotation is the body of a rotation of a key.
 type Rotation struct{ Overlap time.Duration }
 
-// maxOverlap bounds how long a key goes on that was rotated.
+// maxOverlap bounds how long a rotated key stays valid.
 const maxOverlap = 30 * 24 * time.Hour
 
-// Member reads a member.
+// Member implements strictjson.Body.
 func (b *Rotation) Member(r *strictjson.Reader, name string) bool {
 	if name != "overlap" {
 		return false
@@ -134,11 +135,11 @@ func (b *Rotation) Member(r *strictjson.Reader, name string) bool {
 	return true
 }
 
-// Check judges the whole: nothing is required.
+// Check implements strictjson.Body. No member is required.
 func (b *Rotation) Check(*strictjson.Reader) {}
 
 // auditEntry is a row of the audit log. All of its columns are hashed, so before and after are
-// texts: they stay as they are, byte by byte.
+// texts, whose bytes do not change.
 type auditEntry struct {
 	Seq           int64     `json:"seq"`
 	At            time.Time `json:"at"`
@@ -163,7 +164,7 @@ type auditLogPage struct {
 	Removed string       `json:"removed"`
 }
 
-// AuditLogOf is a page of the audit log as answered.
+// AuditLogOf returns the JSON form of a page of the audit log.
 func AuditLogOf(rows []trail.Row, head, removed trail.Anchor) any {
 	out := &auditLogPage{Entries: make([]auditEntry, len(rows)), Head: head.String(),
 		Removed: removed.String()}
@@ -177,7 +178,7 @@ func AuditLogOf(rows []trail.Row, head, removed trail.Anchor) any {
 	return out
 }
 
-// definition is a definition as text; nil where there was none.
+// definition returns a definition as text, or nil if there was none before or after.
 func definition(text []byte) *string {
 	if text == nil {
 		return nil

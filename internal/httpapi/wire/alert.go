@@ -8,10 +8,10 @@ import (
 	"github.com/budgetd/budgetd/internal/httpapi/strictjson"
 )
 
-// Thresholds is the body that replaces the thresholds of a budget; nil: by the defaults.
+// Thresholds is the body that replaces the thresholds of a budget; nil restores the defaults.
 type Thresholds struct{ List []alert.Threshold }
 
-// Member reads a member.
+// Member implements strictjson.Body.
 func (b *Thresholds) Member(r *strictjson.Reader, name string) bool {
 	if name != "thresholds" {
 		return false
@@ -21,7 +21,7 @@ func (b *Thresholds) Member(r *strictjson.Reader, name string) bool {
 	}
 	b.List = []alert.Threshold{}
 	r.List(name, func(i int) strictjson.Body {
-		if i > alert.MaxThresholds { // one too many is for package alert to say
+		if i > alert.MaxThresholds { // package alert refuses one too many
 			return nil
 		}
 		b.List = append(b.List, alert.Threshold{})
@@ -30,10 +30,10 @@ func (b *Thresholds) Member(r *strictjson.Reader, name string) bool {
 	return true
 }
 
-// Check judges the whole. What does not go together is for package alert to say.
+// Check implements strictjson.Body. Package alert reports contradictions.
 func (b *Thresholds) Check(r *strictjson.Reader) { r.Require("thresholds") }
 
-// threshold is the threshold of an index in a body.
+// threshold reads the threshold at an index of a body.
 type threshold struct {
 	of []alert.Threshold
 	i  int
@@ -66,12 +66,12 @@ type thresholdsView struct {
 	Own bool `json:"own"`
 }
 
-// ThresholdsOf are the thresholds of a budget as answered.
+// ThresholdsOf returns the JSON form of a budget's thresholds.
 func ThresholdsOf(list []alert.Threshold, own bool) any {
 	return &thresholdsView{append([]alert.Threshold{}, list...), own}
 }
 
-// Alert is an alert as answered. Quantities are minor units, as they were when it fired.
+// Alert is the JSON form of an alert. Quantities are in minor units, at the time when it fired.
 type Alert struct {
 	ID        int64  `json:"id"`
 	State     string `json:"state"`
@@ -80,7 +80,7 @@ type Alert struct {
 	Threshold string `json:"threshold"`
 	Period    int64  `json:"period,omitzero"`
 	Episode   int64  `json:"episode"`
-	// ToldBy is the alert whose message lists this one; left out where it had its own.
+	// ToldBy is the alert whose message lists this one; absent if it had its own message.
 	ToldBy     int64        `json:"told_by,omitzero"`
 	Total      int64        `json:"total"`
 	Spent      int64        `json:"spent"`
@@ -96,7 +96,7 @@ type AlertPage struct {
 	NextPageToken string  `json:"next_page_token,omitzero"`
 }
 
-// Add adds an alert to a page.
+// Add appends an alert to a page.
 func (p *AlertPage) Add(v *alert.View) {
 	out := Alert{ID: v.ID, State: alert.StateResolved, Tenant: v.Tenant, Budget: v.Name,
 		Threshold: v.Threshold, Period: v.Period, Episode: v.Episode, Total: v.Units.Total,
@@ -111,10 +111,10 @@ func (p *AlertPage) Add(v *alert.View) {
 	p.Alerts = append(p.Alerts, out)
 }
 
-// EndpointRequest is the body that asks for an endpoint.
+// EndpointRequest is the body that creates an endpoint.
 type EndpointRequest struct{ Endpoint alert.Endpoint }
 
-// Member reads a member.
+// Member implements strictjson.Body.
 func (b *EndpointRequest) Member(r *strictjson.Reader, name string) bool {
 	e := &b.Endpoint
 	switch name {
@@ -134,7 +134,7 @@ func (b *EndpointRequest) Member(r *strictjson.Reader, name string) bool {
 	return true
 }
 
-// Check judges the whole.
+// Check implements strictjson.Body.
 func (b *EndpointRequest) Check(r *strictjson.Reader) {
 	r.Require("url", "secret")
 	for _, fault := range b.Endpoint.Check() {
@@ -147,7 +147,7 @@ func (b *EndpointRequest) Check(r *strictjson.Reader) {
 // EndpointChange is the body that changes an endpoint.
 type EndpointChange struct{ Change alert.EndpointChange }
 
-// Member reads a member. The values are checked with the rest of the endpoint.
+// Member implements strictjson.Body. The values are checked with the rest of the endpoint.
 func (b *EndpointChange) Member(r *strictjson.Reader, name string) bool {
 	text := func(into **string) {
 		*into = new(string)
@@ -172,10 +172,10 @@ func (b *EndpointChange) Member(r *strictjson.Reader, name string) bool {
 	return true
 }
 
-// Check judges the whole: nothing is required.
+// Check implements strictjson.Body. No member is required.
 func (b *EndpointChange) Check(*strictjson.Reader) {}
 
-// Endpoint is an endpoint as answered.
+// Endpoint is the JSON form of an endpoint.
 type Endpoint struct {
 	ID          string   `json:"id"`
 	Tenant      string   `json:"tenant,omitzero"`
@@ -184,7 +184,7 @@ type Endpoint struct {
 	Types       []string `json:"types"`
 	Description string   `json:"description,omitzero"`
 	Enabled     bool     `json:"enabled"`
-	// Disabled says why it gets nothing.
+	// Disabled says why it gets no messages.
 	Disabled     alert.Disabled `json:"disabled,omitzero"`
 	FailingSince time.Time      `json:"failing_since,omitzero"`
 	CreatedAt    time.Time      `json:"created_at"`
@@ -196,7 +196,7 @@ type EndpointList struct {
 	Webhooks []Endpoint `json:"webhooks"`
 }
 
-// EndpointOf is an endpoint as answered.
+// EndpointOf returns the JSON form of an endpoint.
 func EndpointOf(e *alert.Endpoint) Endpoint {
 	types := e.Types
 	if len(types) == 0 {
@@ -214,25 +214,26 @@ type attemptView struct {
 	TookMS int64     `json:"took_ms"`
 }
 
-// Delivery is a message at an endpoint as answered.
+// Delivery is the JSON form of a delivery.
 type Delivery struct {
 	Message string              `json:"message"`
 	Type    string              `json:"type"`
 	State   alert.DeliveryState `json:"state"`
-	// Tries are the attempts since it was sent, or sent again; Attempts the last ones.
+	// Tries is the number of attempts since the message was sent or resent. Attempts are the last
+	// ones.
 	Tries         int           `json:"tries"`
 	Attempts      []attemptView `json:"attempts"`
 	NextAttemptAt time.Time     `json:"next_attempt_at,omitzero"`
 	CreatedAt     time.Time     `json:"created_at"`
 }
 
-// DeliveryPage is a part of the log of an endpoint.
+// DeliveryPage is a part of the deliveries of an endpoint.
 type DeliveryPage struct {
 	Deliveries    []Delivery `json:"deliveries"`
 	NextPageToken string     `json:"next_page_token,omitzero"`
 }
 
-// DeliveryOf is a delivery as answered.
+// DeliveryOf returns the JSON form of a delivery.
 func DeliveryOf(d *alert.Delivery) Delivery {
 	out := Delivery{Message: d.Message.ID, Type: d.Message.Type, State: d.State, Tries: d.Tries,
 		Attempts: make([]attemptView, len(d.Attempts)), NextAttemptAt: InUTC(d.DueAt),

@@ -7,7 +7,7 @@ import (
 // Deductions is the body of a batch.
 type Deductions struct {
 	Items []*BatchItem
-	// free are items that were made with the last ones: one by one costs more.
+	// free holds spare items. Allocating several at once costs less than one by one.
 	free    []BatchItem
 	Limit   int
 	TooMany bool
@@ -62,7 +62,7 @@ func (d *BatchItem) Check(r *strictjson.Reader) {
 	d.Deduction.Check(r)
 }
 
-// BatchAnswer has an accepted or a problem for each deduction, in order.
+// BatchAnswer holds an accepted deduction or a problem for each deduction, in order.
 type BatchAnswer struct {
 	Results []any `json:"results"`
 }

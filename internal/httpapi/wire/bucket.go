@@ -15,12 +15,12 @@ func (Empty) Member(*strictjson.Reader, string) bool { return false }
 
 func (Empty) Check(*strictjson.Reader) {}
 
-// DryRun is a body that asks what a call would do.
+// DryRun is a body that may ask for a dry run.
 type DryRun struct {
 	DryRun bool
 }
 
-// Member reads a member of the body.
+// Member implements strictjson.Body.
 func (d *DryRun) Member(r *strictjson.Reader, name string) bool {
 	if name != "dry_run" {
 		return false
@@ -29,11 +29,11 @@ func (d *DryRun) Member(r *strictjson.Reader, name string) bool {
 	return true
 }
 
-// Check has nothing to check.
+// Check implements strictjson.Body.
 func (*DryRun) Check(*strictjson.Reader) {}
 
-// BucketView is a bucket as answered. Quantities are minor units; outstanding, held, used and
-// returning are its newest epoch's, by the ledger.
+// BucketView is the JSON form of a bucket. Quantities are in minor units. Outstanding, held, used
+// and returning are the columns of its newest epoch.
 type BucketView struct {
 	Key     string `json:"key"`
 	Ordinal int    `json:"ordinal"`
@@ -53,7 +53,7 @@ type BucketView struct {
 	Held        int64            `json:"held"`
 	Used        int64            `json:"used"`
 	Returning   int64            `json:"returning"`
-	// Fenced says why the bucket is stopped.
+	// Fenced says why the bucket is fenced.
 	Fenced string `json:"fenced,omitzero"`
 	// Problem says why its store does not answer this node.
 	Problem   string    `json:"problem,omitzero"`

@@ -10,8 +10,8 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 )
 
-// BudgetView is a budget as answered: definition and live view. Quantities are minor units; members
-// that do not apply are left out.
+// BudgetView is the JSON form of a budget: its definition and its figures. Quantities are in minor
+// units. Members that do not apply are absent.
 type BudgetView struct {
 	ID         int64             `json:"id"`
 	Tenant     string            `json:"tenant"`
@@ -20,24 +20,24 @@ type BudgetView struct {
 	Unit       budget.Unit       `json:"unit"`
 	Durability budget.Durability `json:"durability"`
 	Type       budget.Type       `json:"type"`
-	// TypeRule is the rule of a daily budget, nil otherwise.
+	// TypeRule is the rule of a daily budget, else nil.
 	TypeRule   jsontext.Value `json:"type_rule,omitzero"`
 	Timezone   string         `json:"timezone,omitzero"`
 	LateRefund budget.Where   `json:"late_refund,omitzero"`
-	// OnLoss is of budgets in store mode.
+	// OnLoss is present for budgets in store mode.
 	OnLoss           budget.OnLoss `json:"on_loss,omitzero"`
 	BucketQuantity   int           `json:"bucket_quantity"`
 	ShardingQuantity int64         `json:"sharding_quantity,omitzero"`
 	AdjustCnt        int           `json:"adjust_cnt,omitzero"`
 	RoutingDimension string        `json:"routing_dimension,omitzero"`
-	// Unlimited: what is left is answered null.
+	// Unlimited means that the quantities left are null.
 	Unlimited bool      `json:"unlimited,omitzero"`
 	StartAt   time.Time `json:"start_at,omitzero"`
 	EndAt     time.Time `json:"end_at,omitzero"`
-	// EffectiveAt is the first instant at which units can be deducted: StartAt, or when it was
-	// made.
+	// EffectiveAt is the first instant at which units can be deducted: StartAt or the time of
+	// creation.
 	EffectiveAt time.Time `json:"effective_at,omitzero"`
-	// NextResetAt is when the next period of a daily budget begins; missing where none follows.
+	// NextResetAt is when the next period of a daily budget begins; absent if none follows.
 	NextResetAt time.Time     `json:"next_reset_at,omitzero"`
 	CreatedAt   time.Time     `json:"created_at,omitzero"`
 	UpdatedAt   time.Time     `json:"updated_at,omitzero"`
@@ -54,23 +54,24 @@ type BudgetView struct {
 	Remaining     *int64 `json:"remaining"`
 	Held          int64  `json:"held"`
 	Used          int64  `json:"used"`
-	// InTransit came back after its bucket or its period had ended, and reaches the total, or the
-	// period that the rule names, within a second; in store mode also what buckets have that begin
-	// or end.
+	// InTransit is what came back after its bucket or its period had ended. Within a second it
+	// reaches the total or the period that the rule names. In store mode it includes the units of
+	// buckets that open or close.
 	InTransit   int64 `json:"in_transit"`
 	Quarantined int64 `json:"quarantined"`
 	Forfeited   int64 `json:"forfeited"`
 
 	Period *period `json:"period,omitzero"`
-	// Periods are what the first ones and the last one would get; of a dry run only.
+	// Periods lists the first periods and the last one, with their units. It is present only for a
+	// dry run.
 	Periods []planned   `json:"periods,omitempty"`
 	Buckets bucketCount `json:"buckets"`
 	Limits  []limitView `json:"limits"`
 }
 
-// period is the open period of a daily budget, or the next one, where none is open now: then Start
-// is to come. Total is what it got in all, Used what of that is used; both since its start, also
-// where a rule was changed within it.
+// period is the open period of a daily budget or, if none is open, the next one, whose Start is in
+// the future. Total is all that it got, Used what of that is used. Both count from its start, even
+// if the rule was changed since.
 type period struct {
 	Number int64     `json:"number"`
 	Start  time.Time `json:"start,omitzero"`
@@ -79,7 +80,7 @@ type period struct {
 	Used   int64     `json:"used"`
 }
 
-// planned is a period of a budget that was not made.
+// planned is a period of a budget that a dry run did not create.
 type planned struct {
 	Number   int64     `json:"number"`
 	Start    time.Time `json:"start,omitzero"`
@@ -90,21 +91,21 @@ type planned struct {
 type bucketCount struct {
 	Online  int `json:"online"`
 	Offline int `json:"offline"`
-	// Unreachable is how many are on stores that do not answer this node.
+	// Unreachable is the number of buckets whose stores do not answer this node.
 	Unreachable int `json:"unreachable,omitzero"`
 }
 
 // BudgetPage is a part of the list of budgets.
 type BudgetPage struct {
 	Budgets []BudgetView `json:"budgets"`
-	// Total is how many budgets were found, and RankedAt how old the figures are that they are in the
-	// order of; of a search or a sorted list only.
+	// Total is the number of budgets found. RankedAt is the time of the figures by which they are
+	// sorted. Both are present only for a search or a sorted list.
 	Total         *int      `json:"total,omitzero"`
 	RankedAt      time.Time `json:"ranked_at,omitzero"`
 	NextPageToken string    `json:"next_page_token,omitzero"`
 }
 
-// Adjusted is what an append or shrink did, and the budget after it.
+// Adjusted is the result of an append or shrink, and the budget after it.
 type Adjusted struct {
 	RequestID  string                 `json:"request_id"`
 	Quantity   int64                  `json:"quantity"`
@@ -144,8 +145,8 @@ func BudgetOf(v *bucket.View) BudgetView {
 	return out
 }
 
-// daily adds what only a daily budget has, with the defaults written out. There is no period once
-// the last one is over.
+// daily adds the members of a daily budget, with the defaults written out. Period is absent once
+// the last period is over.
 func (b *BudgetView) daily(v *bucket.View) {
 	if v.Definition.Rule != nil {
 		b.TypeRule = jsontext.Value(allocation.Canonical(*v.Definition.Rule))
@@ -163,8 +164,8 @@ func (b *BudgetView) daily(v *bucket.View) {
 	}
 }
 
-// nextReset is when the period that follows the open one begins, or the open one, if that is to
-// come; zero: none follows.
+// nextReset returns when the period after the open one begins, or the open one if it is in the
+// future. Zero means that none follows.
 func nextReset(v *bucket.View) time.Time {
 	if v.Status == budget.Pending {
 		return InUTC(v.Period.Start)
@@ -176,7 +177,7 @@ func nextReset(v *bucket.View) time.Time {
 	return InUTC(next.Start)
 }
 
-// unless is a quantity that an unlimited budget has not: null.
+// unless returns a quantity, or nil (null) for an unlimited budget.
 func unless(unlimited bool, units int64) *int64 {
 	if unlimited {
 		return nil
@@ -184,7 +185,7 @@ func unless(unlimited bool, units int64) *int64 {
 	return &units
 }
 
-// InUTC keeps the zero time zero, so that it is left out.
+// InUTC converts a time to UTC. The zero time stays zero, so that it is left out.
 func InUTC(t time.Time) time.Time {
 	if t.IsZero() {
 		return time.Time{}

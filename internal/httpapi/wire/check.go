@@ -7,7 +7,7 @@ import (
 	"github.com/budgetd/budgetd/limit"
 )
 
-// MaxChecks bounds what one call asks.
+// MaxChecks is the most deductions in one check.
 const MaxChecks = 1000
 
 // CheckList is the body of a check.
@@ -65,12 +65,12 @@ func (d *checkItem) Member(r *strictjson.Reader, name string) bool {
 
 func (d *checkItem) Check(r *strictjson.Reader) { r.Require("budget", "amount") }
 
-// readCounts reads own amounts for single limits.
+// readCounts reads a request's own amounts for limits.
 func readCounts(r *strictjson.Reader, name string, into *map[string]int64) {
 	r.Integers(name, into, limit.MaxLimits, budget.CheckName)
 }
 
-// foreseen is the answer to a check of what would be accepted now. Quantities are minor units.
+// foreseen is the answer to a check that would be accepted now. Quantities are in minor units.
 type foreseen struct {
 	RequestID string `json:"request_id,omitzero"`
 	Outcome   string `json:"outcome"`
@@ -82,7 +82,7 @@ type foreseen struct {
 	Limits          []limitState `json:"limits"`
 }
 
-// ForeseenOf returns the body that shows what a deduction would meet.
+// ForeseenOf returns the JSON form of the answer to a check.
 func ForeseenOf(got *bucket.CheckAnswer) *foreseen {
 	return &foreseen{Outcome: "would_be_accepted", Amount: got.Amount,
 		BudgetRemaining: unless(got.Unlimited, got.BudgetRemaining), PeriodRemaining: got.PeriodRemaining,

@@ -49,7 +49,7 @@ func (d *Deduction) Check(r *strictjson.Reader) {
 	}
 }
 
-// GiveBack is the body of a rollback, or of a cancel, which is always of the whole.
+// GiveBack is the body of a rollback, or of a cancel, which has no amount.
 type GiveBack struct {
 	Whole                 bool
 	RequestID, RollbackID string
@@ -88,8 +88,8 @@ type Accepted struct {
 	Amount    int64        `json:"amount"`
 	State     ledger.State `json:"state"`
 	Bucket    string       `json:"bucket"`
-	// Remaining and BudgetRemaining are null for an unlimited budget, and where they could not be read
-	// in time: no figure is from before the deduction.
+	// Remaining and BudgetRemaining are null for an unlimited budget, and if they could not be read
+	// in time. They are never figures from before the deduction.
 	Remaining       *int64       `json:"remaining"`
 	BudgetRemaining *int64       `json:"budget_remaining"`
 	PeriodRemaining *int64       `json:"period_remaining,omitzero"`
@@ -100,7 +100,7 @@ type Accepted struct {
 	Replayed        bool         `json:"replayed"`
 }
 
-// AcceptedOf shares d's figures.
+// AcceptedOf returns the JSON form of d. It shares d's figures.
 func AcceptedOf(d *bucket.DeductAnswer) Accepted {
 	a := Accepted{
 		RequestID: d.RequestID, Outcome: "accepted", Amount: d.Amount, State: d.State, Bucket: d.Bucket,
@@ -121,7 +121,7 @@ func AcceptedOf(d *bucket.DeductAnswer) Accepted {
 	return a
 }
 
-// deductionView is what is recorded of a request id. A tombstone has neither amount nor bucket.
+// deductionView is the record of a request id. A tombstone has neither amount nor bucket.
 type deductionView struct {
 	RequestID  string         `json:"request_id"`
 	State      ledger.State   `json:"state"`

@@ -65,11 +65,11 @@ func (d *Definition) Member(r *strictjson.Reader, name string) bool {
 	return true
 }
 
-// maxAdjustCnt is the most applications that a bucket can be allowed.
+// maxAdjustCnt is the largest number of applies that a bucket may be allowed.
 const maxAdjustCnt = 1_000_000_000
 
-// Check fills in what may be left out and judges the whole, except the number of buckets, which the
-// service chooses when it is left out.
+// Check fills in the defaults and checks the whole. It leaves a missing number of buckets to the
+// service.
 func (d *Definition) Check(r *strictjson.Reader) {
 	r.Require("name", "unit")
 	switch {

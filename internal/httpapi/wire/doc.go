@@ -1,6 +1,6 @@
-// Package wire has the documents of the HTTP interface: the bodies of requests, as package
-// strictjson reads them, and answers and problems as JSON. It knows nothing of connections, headers
-// and the service.
+// Package wire has the documents of the HTTP interface: the bodies of requests, which package
+// strictjson reads, and the JSON of answers and problems. It does not depend on connections,
+// headers or the service.
 //
-// Documents that are answered often write themselves; all others are left to the library.
+// Frequent documents encode themselves. The JSON library encodes all others.
 package wire

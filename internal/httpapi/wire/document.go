@@ -8,19 +8,19 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 )
 
-// Document is a JSON text under construction. The answers that are given most often write
-// themselves, byte for byte as the library would (tested): finding out by reflection how costs
-// several times as much.
+// Document is a JSON text under construction. The most frequent answers encode themselves, byte for
+// byte as the library would (a test compares them), because the library's reflection costs several
+// times as much.
 type Document struct {
 	Text []byte
-	// err is why the document has no JSON form; nil while it has.
+	// Err is the reason why the document has no JSON form; nil if it has.
 	Err error
 }
 
-// written is a body that writes itself.
+// written is a document that encodes itself.
 type written interface{ writeTo(d *Document) }
 
-// Write makes a document an io.Writer for the library.
+// Write implements io.Writer for the library.
 func (d *Document) Write(text []byte) (int, error) {
 	d.Text = append(d.Text, text...)
 	return len(text), nil
@@ -35,12 +35,12 @@ func (d *Document) Value(v any) {
 	}
 }
 
-// Raw appends what is JSON already.
+// Raw appends JSON text.
 func (d *Document) Raw(text string) { d.Text = append(d.Text, text...) }
 
 func (d *Document) integer(n int64) { d.Text = strconv.AppendInt(d.Text, n, 10) }
 
-// units appends a quantity; nil: null.
+// units appends a quantity, or null for nil.
 func (d *Document) units(n *int64) {
 	if n == nil {
 		d.Raw("null")
@@ -67,7 +67,7 @@ func (d *Document) quote(text string) {
 	d.Text = append(d.Text, '"')
 }
 
-// instant appends a time that is in UTC.
+// instant appends a time, which must be in UTC.
 func (d *Document) instant(t time.Time) {
 	d.Text = append(d.Text, '"')
 	text, err := t.AppendText(d.Text)
@@ -231,7 +231,7 @@ func (f *foreseen) writeTo(d *Document) {
 	d.Raw("}")
 }
 
-// optional and optionalUnits append a member that is left out where it has no value.
+// optional and optionalUnits append a member unless it has no value.
 func (d *Document) optional(name, text string) {
 	if text != "" {
 		d.Raw(name)

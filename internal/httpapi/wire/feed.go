@@ -9,21 +9,21 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 )
 
-// feedPage is a part of the feed as answered.
+// feedPage is the JSON form of a page of the feed.
 type feedPage struct {
 	Entries []feedEntry `json:"entries"`
 	Next    string      `json:"next"`
 }
 
-// feedEntry is an entry as answered: bucket and entry together name it for good. Amount is in minor
-// units.
+// feedEntry is the JSON form of an entry. Bucket and entry together identify it permanently. Amount
+// is in minor units.
 type feedEntry struct {
 	Kind      ledger.FeedKind `json:"kind"`
 	Bucket    string          `json:"bucket"`
 	Entry     int64           `json:"entry"`
 	RequestID string          `json:"request_id"`
-	// RollbackID is absent for the default one, for a cancel, which Cancelled marks, and for the
-	// rollback of a whole group, which OfGroup marks.
+	// RollbackID is absent for the default id, for a cancel, which Cancelled marks, and for the
+	// rollback of a group, which OfGroup marks.
 	RollbackID string         `json:"rollback_id,omitzero"`
 	Cancelled  bool           `json:"cancelled,omitzero"`
 	OfGroup    bool           `json:"of_group,omitzero"`
@@ -34,8 +34,8 @@ type feedEntry struct {
 	At         time.Time      `json:"at"`
 }
 
-// readable is a text that has a JSON form. The API lets no other in, but a store's log can be
-// written by others, and one entry must not stop the feed.
+// readable replaces the bytes of a text that have no JSON form. The API accepts no such text, but
+// other programs could write one into the database, and one entry must not stop the feed.
 func readable(text string) string { return strings.ToValidUTF8(text, "\ufffd") }
 
 // FeedOf returns the body that shows page.

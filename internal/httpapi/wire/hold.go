@@ -8,7 +8,7 @@ import (
 	"github.com/budgetd/budgetd/internal/httpapi/strictjson"
 )
 
-// whom is what a call on holds names: one request id, or a group.
+// whom is the target of a call on holds: one request id, or a group.
 type whom struct{ RequestID, Group, Receipt string }
 
 func (w *whom) member(r *strictjson.Reader, name string) bool {
@@ -25,7 +25,7 @@ func (w *whom) member(r *strictjson.Reader, name string) bool {
 	return true
 }
 
-// check requires one of the two, and nothing of single holds beside a group.
+// check requires a request id or a group, and refuses members of single holds with a group.
 func (w *whom) check(r *strictjson.Reader, single ...string) {
 	if !r.Seen("group") {
 		r.Require("request_id")
@@ -73,7 +73,7 @@ func (b *Extension) Check(r *strictjson.Reader) {
 	r.Require("hold_ttl")
 }
 
-// readHold reads how long a hold lasts.
+// readHold reads the lifetime of a hold.
 func readHold(r *strictjson.Reader, name string, into *time.Duration) {
 	r.Duration(name, into)
 	if r.Has(name) {
@@ -86,13 +86,13 @@ func readHold(r *strictjson.Reader, name string, into *time.Duration) {
 	}
 }
 
-// held is what became of the holds of a group.
+// held is the JSON form of the holds of a group.
 type held struct {
 	Group      string          `json:"group"`
 	Deductions []deductionView `json:"deductions"`
 }
 
-// HeldOf is one deduction, or those of a group.
+// HeldOf returns the JSON form of one deduction, or of those of a group.
 func HeldOf(group string, views []bucket.DeductionView) any {
 	if group == "" && len(views) == 1 {
 		return DeductionOf(&views[0])

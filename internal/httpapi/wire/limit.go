@@ -10,11 +10,11 @@ import (
 	"github.com/budgetd/budgetd/limit"
 )
 
-// readLimits reads the limits of a budget: the whole list, nil where there is none or it is empty.
+// readLimits reads the whole list of a budget's limits. It returns nil for an absent or empty list.
 func readLimits(r *strictjson.Reader, name string) []budget.Limit {
 	var list []budget.Limit
 	r.List(name, func(i int) strictjson.Body {
-		if i > limit.MaxLimits { // one too many is for package limit to say
+		if i > limit.MaxLimits { // package limit refuses one too many
 			return nil
 		}
 		list = append(list, budget.Limit{Enforce: true, Measure: budget.MeasureCount})
@@ -23,8 +23,7 @@ func readLimits(r *strictjson.Reader, name string) []budget.Limit {
 	return list
 }
 
-// limitBody is the limit of an index in a body. What does not go together is for package limit to
-// say.
+// limitBody reads the limit at an index of a body. Package limit reports contradictions.
 type limitBody struct {
 	of []budget.Limit
 	i  int
@@ -65,7 +64,7 @@ func (d *limitBody) Check(r *strictjson.Reader) {
 	r.Require("name", "dimension", "window", "max")
 }
 
-// windowBody is the window of a limit.
+// windowBody reads the window of a limit.
 type windowBody struct{ *budget.LimitWindow }
 
 func (d *windowBody) Member(r *strictjson.Reader, name string) bool {
@@ -90,7 +89,7 @@ func (d *windowBody) Member(r *strictjson.Reader, name string) bool {
 
 func (d *windowBody) Check(r *strictjson.Reader) { r.Require("kind") }
 
-// overrideBody is another bound for one value, the one of that index.
+// overrideBody reads the override at an index: another bound for one value.
 type overrideBody struct {
 	of []budget.Override
 	i  int
@@ -123,7 +122,7 @@ func (d *overrideBody) Check(r *strictjson.Reader) {
 	}
 }
 
-// mergeBelow notes faults found elsewhere, except in what could not be read or is missing.
+// mergeBelow adds faults found elsewhere, except in members that could not be read or are missing.
 func mergeBelow(r *strictjson.Reader, faults []budget.FieldError) {
 	for _, fault := range faults {
 		if !faultAbove(r, fault.Field) {
@@ -132,7 +131,7 @@ func mergeBelow(r *strictjson.Reader, faults []budget.FieldError) {
 	}
 }
 
-// faultAbove reports whether a fault of what a field is part of has been noted.
+// faultAbove reports whether a field that contains this one has a fault.
 func faultAbove(r *strictjson.Reader, field string) bool {
 	for {
 		cut := strings.LastIndexAny(field, ".[")
@@ -145,7 +144,7 @@ func faultAbove(r *strictjson.Reader, field string) bool {
 	}
 }
 
-// limitView is a limit as it is answered; a body that says the same may be sent back.
+// limitView is the JSON form of a limit. It may be sent back unchanged.
 type limitView struct {
 	Name      string         `json:"name"`
 	Dimension string         `json:"dimension"`
@@ -169,7 +168,7 @@ type windowView struct {
 type overrideView struct {
 	Value  string   `json:"value,omitzero"`
 	Values []string `json:"values,omitempty"`
-	// Max is nil where the value is exempt.
+	// Max is nil if the value is exempt.
 	Max    *int64 `json:"max,omitzero"`
 	Exempt bool   `json:"exempt,omitzero"`
 }
@@ -200,7 +199,7 @@ func limitsOf(limits *budget.Limits) []limitView {
 	return views
 }
 
-// lengthOf writes a length of time, "" for none.
+// lengthOf formats a length of time, "" for none.
 func lengthOf(length time.Duration) string {
 	if length == 0 {
 		return ""
@@ -208,18 +207,18 @@ func lengthOf(length time.Duration) string {
 	return strictjson.FormatDuration(length)
 }
 
-// limitState is how far a limit is used for one value: calls or minor units.
+// limitState is the use of a limit by one value, in calls or minor units.
 type limitState struct {
 	Name      string `json:"name"`
 	Dimension string `json:"dimension"`
 	Value     string `json:"value"`
 	Used      int64  `json:"used"`
-	// Max is nil where the value is exempt.
+	// Max is nil if the value is exempt.
 	Max    *int64 `json:"max,omitzero"`
 	Exempt bool   `json:"exempt,omitzero"`
 	// Asked is what the refused request would have counted.
 	Asked int64 `json:"asked,omitzero"`
-	// ResetAt is left out where the window never ends; of a limit that refuses it is the first instant
+	// ResetAt is absent if the window never ends. For a limit that refuses, it is the first instant
 	// at which the request fits.
 	ResetAt time.Time `json:"reset_at,omitzero"`
 }

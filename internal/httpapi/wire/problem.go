@@ -12,10 +12,10 @@ import (
 	"github.com/budgetd/budgetd/internal/contract"
 )
 
-// Errors of a context, as settle looks for them.
+// The errors of a context, for Settle.
 var errTimeout, errGone = context.DeadlineExceeded, context.Canceled
 
-// statuses is the one table from a code to what HTTP makes of it.
+// statuses is the only table from codes to HTTP statuses and titles.
 var statuses = map[budget.Code]struct {
 	status int
 	title  string
@@ -77,7 +77,7 @@ var statuses = map[budget.Code]struct {
 		"An internal error: it may have been done"},
 }
 
-// Problem is an answer that is not a success, as RFC 9457 writes it.
+// Problem is the JSON form of an error (RFC 9457).
 type Problem struct {
 	Type   string      `json:"type"`
 	Title  string      `json:"title"`
@@ -86,15 +86,15 @@ type Problem struct {
 	Code   budget.Code `json:"code"`
 	// Docs is the path of the page that explains the code.
 	Docs string `json:"docs"`
-	// Budget and RequestID are those of the item of a batch or a check, as the request has them.
+	// Budget and RequestID identify the item of a batch or a check, as in the request.
 	Budget    string              `json:"budget,omitzero"`
 	RequestID string              `json:"request_id,omitzero"`
 	Errors    []budget.FieldError `json:"errors,omitempty"`
 	// Available is in minor units.
 	Available *int64 `json:"available,omitzero"`
-	// Limit, Dimension, Value, Used, Max and ResetAt are of the limit that would be exceeded, of
-	// several the one that resets last: calls or minor units. ResetAt is left out where it never
-	// resets. Limits are all that would be exceeded.
+	// Limit, Dimension, Value, Used, Max and ResetAt describe the limit that would be exceeded, in
+	// calls or minor units. If there are several, it is the one that resets last. ResetAt is absent
+	// if it never resets. Limits lists all limits that would be exceeded.
 	Limit     string       `json:"limit,omitzero"`
 	Dimension string       `json:"dimension,omitzero"`
 	Value     string       `json:"value,omitzero"`
@@ -102,11 +102,11 @@ type Problem struct {
 	Max       *int64       `json:"max,omitzero"`
 	ResetAt   time.Time    `json:"reset_at,omitzero"`
 	Limits    []limitState `json:"limits,omitempty"`
-	// Never: repeating it cannot help as things are defined now.
+	// Never means that the request can never be accepted under the present definitions.
 	Never bool `json:"never,omitzero"`
 	// StartAt is when the budget becomes effective.
 	StartAt time.Time `json:"start_at,omitzero"`
-	// Reason says why the service could not do it.
+	// Reason says why the service could not carry out the request.
 	Reason budget.Reason `json:"reason,omitzero"`
 	// RetryAfter is in seconds.
 	RetryAfter float64 `json:"retry_after,omitzero"`
@@ -115,7 +115,7 @@ type Problem struct {
 	CorrelationID string   `json:"correlation_id,omitzero"`
 }
 
-// WholeRetryAfter is RetryAfter as the header has it: whole seconds, 0 for none.
+// WholeRetryAfter returns RetryAfter for the header: whole seconds, 0 for none.
 func (p *Problem) WholeRetryAfter() int64 {
 	if p.RetryAfter <= 0 {
 		return 0
@@ -123,7 +123,8 @@ func (p *Problem) WholeRetryAfter() int64 {
 	return int64(max(1, math.Ceil(p.RetryAfter)))
 }
 
-// unavailable says what keeps a request from being done, and what to do, where nothing else does.
+// unavailable holds the detail of "unavailable" by reason: what failed, and what to do. It is used
+// if the error has no detail.
 var unavailable = map[budget.Reason]string{
 	"":                        "no answer in time; nothing was done; repeat it",
 	budget.ReasonOverloaded:   "too many requests are waiting; nothing was done; repeat it later",
@@ -133,13 +134,13 @@ var unavailable = map[budget.Reason]string{
 	budget.ReasonOffline:      "no bucket is online; nothing was done; ask an operator",
 }
 
-// defaultRetryAfter is advised with "unavailable" where nothing better is known.
+// defaultRetryAfter is the advice with "unavailable" if nothing better is known.
 const defaultRetryAfter = time.Second
 
-// Settle gives every error a code: an error of the service that has none may, for a call that
-// changes something, have happened; a read that ran out of time is unavailable.
+// Settle returns an error with a code. An error without one becomes outcome_unknown for a call that
+// changes something, because it may have happened. A read that ran out of time becomes unavailable.
 func Settle(err error, op string, changes bool) *budget.Error {
-	e, ok := err.(*budget.Error) //nolint:errorlint // most are; errors.As looks at types at run time
+	e, ok := err.(*budget.Error) //nolint:errorlint // the usual case, without the cost of errors.As
 	if ok || errors.As(err, &e) {
 		return e
 	}
@@ -153,7 +154,7 @@ func Settle(err error, op string, changes bool) *budget.Error {
 	return &budget.Error{Code: code, Op: op, Err: err}
 }
 
-// ProblemOf returns the document for an error. The cause is not part of it.
+// ProblemOf returns the document for an error. It does not contain the cause.
 func ProblemOf(e *budget.Error) *Problem {
 	known, ok := statuses[e.Code]
 	if !ok {

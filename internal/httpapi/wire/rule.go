@@ -9,10 +9,10 @@ import (
 	"github.com/budgetd/budgetd/internal/httpapi/strictjson"
 )
 
-// rule is a type_rule in a body. What does not go together is for allocation.CheckRule to say.
+// rule reads a type_rule. allocation.CheckRule reports contradictions.
 type rule struct{ *budget.Rule }
 
-// readRule reads a type_rule; nil where it is no object, which has been noted then.
+// readRule reads a type_rule. It returns nil, after adding a fault, if the value is not an object.
 func readRule(r *strictjson.Reader, name string) *budget.Rule {
 	read := new(budget.Rule)
 	r.Object(name, &rule{read})
@@ -59,8 +59,7 @@ func (d *rule) Check(r *strictjson.Reader) {
 	}
 }
 
-// anchor is where the periods of a calendar begin. What does not go together is for budget.Anchor
-// to say.
+// anchor reads where the periods of a calendar begin. budget.Anchor reports contradictions.
 type anchor struct{ *budget.Anchor }
 
 func (d *anchor) Member(r *strictjson.Reader, name string) bool {
@@ -83,7 +82,7 @@ func (d *anchor) Check(r *strictjson.Reader) {
 	}
 }
 
-// window is a segment of the day in a type_rule, the one of that index.
+// window reads the window at an index of a type_rule.
 type window struct {
 	of []budget.Window
 	i  int
@@ -105,8 +104,8 @@ func (d *window) Member(r *strictjson.Reader, name string) bool {
 
 func (d *window) Check(r *strictjson.Reader) { r.Require("from", "to", "quantity") }
 
-// judged returns the rule to judge beside the rest of a definition: one whose quantity cannot be
-// read is not one without a quantity. nil stays nil.
+// judged returns the rule to check with the rest of a definition. It makes a rule whose quantity
+// could not be read differ from one without a quantity. nil stays nil.
 func judged(r *strictjson.Reader, read *budget.Rule) *budget.Rule {
 	if read == nil || !r.Has("type_rule.quantity") {
 		return read
@@ -116,8 +115,7 @@ func judged(r *strictjson.Reader, read *budget.Rule) *budget.Rule {
 	return &with
 }
 
-// notEmpty returns what is wrong with a word that must be left out rather than empty, "" if
-// nothing.
+// notEmpty returns what is wrong with a word that must be absent rather than empty, or "".
 func notEmpty(word string) string {
 	if word == "" {
 		return "must not be empty: leave it out"
@@ -125,7 +123,7 @@ func notEmpty(word string) string {
 	return ""
 }
 
-// checkLateRefund returns what is wrong with a late_refund, "" if nothing.
+// checkLateRefund returns what is wrong with a late_refund, or "".
 func checkLateRefund(where string) string {
 	switch budget.Where(where) {
 	case budget.ToTotal, budget.Next, budget.Forfeit:
@@ -134,8 +132,8 @@ func checkLateRefund(where string) string {
 	return `must be "total", "next" or "forfeit"`
 }
 
-// checkZone returns what is wrong with the name of a time zone, "" if nothing: no path, and nothing
-// that depends on the machine.
+// checkZone returns what is wrong with the name of a time zone, or "". It refuses paths and names
+// that depend on the machine.
 func checkZone(name string) string {
 	const why = `must be an IANA time zone, such as "UTC" or "Asia/Shanghai"`
 	if name == "" || name == "Local" || len(name) > 64 || strings.HasPrefix(name, "/") {
