@@ -19,7 +19,7 @@ func (m *maker) warnService() *warn.Service {
 		Limits: counts{m.parts.usage}, Now: m.db.Now, Defaults: m.c.Alerts.Defaults, Log: m.log})
 }
 
-// alertLoops send messages and remove old ones.
+// alertLoops returns the loops that send messages and remove old ones.
 func (m *maker) alertLoops() []loop {
 	sender := webhook.New(webhook.Config{Outbox: m.alerts, Allow: m.c.Webhooks.Allow,
 		Secrets: m.secrets(), Timeout: m.c.Webhooks.Timeout,
@@ -30,18 +30,19 @@ func (m *maker) alertLoops() []loop {
 	return []loop{{"webhooks", webhook.RunEvery, sender.RunOnce}, {"alerts", time.Minute, prune}}
 }
 
-// secrets are those that sign messages.
+// secrets returns the secrets that sign messages.
 func (m *maker) secrets() webhook.Secrets {
 	return webhook.Secrets{Dir: m.c.Webhooks.SecretsDir}
 }
 
-// hooks manage endpoints, whose secrets must be there.
+// hooks manages endpoints and checks that their secrets exist.
 type hooks struct {
 	*alerts.Part
 	secrets webhook.Secrets
 }
 
-// CreateEndpoint stores an endpoint. Error: Invalid where its secret cannot sign, too.
+// CreateEndpoint stores an endpoint. In addition to the errors of the store it returns Invalid if
+// the endpoint's secret cannot sign.
 func (h hooks) CreateEndpoint(ctx context.Context, e alert.Endpoint) (alert.Endpoint, error) {
 	if err := h.check("create webhook", &e.Secret); err != nil {
 		return e, err
@@ -49,7 +50,8 @@ func (h hooks) CreateEndpoint(ctx context.Context, e alert.Endpoint) (alert.Endp
 	return h.Part.CreateEndpoint(ctx, e)
 }
 
-// ChangeEndpoint changes an endpoint. Error: Invalid where its new secret cannot sign, too.
+// ChangeEndpoint changes an endpoint. In addition to the errors of the store it returns Invalid if
+// a new secret cannot sign.
 func (h hooks) ChangeEndpoint(ctx context.Context, id string, c alert.EndpointChange) (
 	alert.Endpoint, error) {
 	if err := h.check("change webhook", c.Secret); err != nil {
@@ -58,10 +60,10 @@ func (h hooks) ChangeEndpoint(ctx context.Context, id string, c alert.EndpointCh
 	return h.Part.ChangeEndpoint(ctx, id, c)
 }
 
-// check refuses a name of a secret that cannot sign.
+// check refuses the name of a secret that cannot sign.
 func (h hooks) check(op string, name *string) error {
 	if name == nil || budget.CheckName(*name) != "" {
-		return nil // what is no name is refused as such
+		return nil // an invalid name is refused elsewhere
 	}
 	err := h.secrets.Check(*name)
 	if err == nil {
@@ -72,10 +74,10 @@ func (h hooks) check(op string, name *string) error {
 			Message: "must name a file in webhooks.secrets_dir that can sign: " + err.Error()}}}
 }
 
-// counts reads how far limits are used.
+// counts reads the use of limits.
 type counts struct{ *counted.Part }
 
-// LimitStates reads all in one statement.
+// LimitStates reads all limits in one statement.
 func (c counts) LimitStates(ctx context.Context, asked []warn.Counted) ([]budget.LimitState,
 	error) {
 	touched := make([]usage.Touched, len(asked))

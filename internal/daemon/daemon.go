@@ -1,5 +1,5 @@
-// Package daemon is the process: it reads the configuration, opens what the service lives on,
-// serves, and stops in the reverse order. It is the only place that knows all parts.
+// Package daemon runs the process: it reads the configuration, opens the database and the stores,
+// serves, and stops in the reverse order. It is the only package that knows all parts.
 package daemon
 
 import (
@@ -54,9 +54,9 @@ Exit status: 0 stopped by a signal, or the configuration is right; 1 it could no
 2 wrong usage or configuration.
 `
 
-// Run is the whole process: it returns its exit status once ctx has ended and everything is
-// stopped, or when it cannot start. environ is as of os.Environ: unknown variables can only be
-// found in the whole.
+// Run runs the process until ctx has ended and everything has stopped, or until it fails to start.
+// It returns the exit status. environ has the form of os.Environ: finding unknown variables takes
+// all of them.
 func Run(ctx context.Context, args, environ []string, stdout, stderr io.Writer) int {
 	flags := flag.NewFlagSet("budgetd", flag.ContinueOnError)
 	flags.SetOutput(stderr)
@@ -122,7 +122,8 @@ func Run(ctx context.Context, args, environ []string, stdout, stderr io.Writer) 
 	return statusDone
 }
 
-// checked reports on a configuration without faults, with connect also on what it names.
+// checked reports on a configuration without faults. With connect it also connects to the database
+// and the instances.
 func checked(ctx context.Context, c config.Config, warnings []string, connect bool,
 	stdout, stderr io.Writer) int {
 	for _, warning := range warnings {
@@ -138,21 +139,21 @@ func checked(ctx context.Context, c config.Config, warnings []string, connect bo
 	return statusDone
 }
 
-// podNotice is stop.notice in a pod, where it is 0s: Kubernetes goes on sending requests to a pod
-// for a moment after it has told it to stop.
+// podNotice replaces a stop.notice of 0s in a pod, because Kubernetes continues to send requests to
+// a pod for a moment after it tells the pod to stop.
 const podNotice = 5 * time.Second
 
-// inPod reports whether the process runs in a pod of Kubernetes.
+// inPod reports whether the process runs in a Kubernetes pod.
 func inPod(environ []string) bool {
 	return slices.ContainsFunc(environ, func(variable string) bool {
 		return strings.HasPrefix(variable, "KUBERNETES_SERVICE_HOST=")
 	})
 }
 
-// bootstrapWords begin the command that makes the first key.
+// bootstrapWords are the arguments of the command that creates the first key.
 var bootstrapWords = []string{"keys", "bootstrap"}
 
-// bootstrap makes the key of the first administrator and prints it.
+// bootstrap creates the key of the first administrator and prints it.
 func bootstrap(ctx context.Context, c config.Config, stdout, stderr io.Writer) int {
 	token, err := access.NewToken(rand.Reader)
 	if err == nil {
@@ -167,7 +168,7 @@ func bootstrap(ctx context.Context, c config.Config, stdout, stderr io.Writer) i
 	return statusDone
 }
 
-// keepFirst keeps a token as the first administrator's key.
+// keepFirst stores a token as the first administrator's key.
 func keepFirst(ctx context.Context, c config.Config, token access.Token) error {
 	db, err := openDatabase(ctx, c.Database, slog.New(slog.DiscardHandler))
 	if err != nil {
@@ -180,7 +181,7 @@ func keepFirst(ctx context.Context, c config.Config, token access.Token) error {
 	return errors.Join(err, db.Close())
 }
 
-// tryConnections opens the database and asks every instance for its time.
+// tryConnections opens the database and reads the clock of every instance.
 func tryConnections(ctx context.Context, c config.Config) error {
 	g, err := open(ctx, c, slog.New(slog.DiscardHandler))
 	defer g.close(slog.New(slog.DiscardHandler))
@@ -196,7 +197,7 @@ func tryConnections(ctx context.Context, c config.Config) error {
 	return errors.Join(faults...)
 }
 
-// buildVersion is the module's version, or the commit that was built.
+// buildVersion returns the module's version, or the commit that was built.
 func buildVersion() string {
 	info, ok := debug.ReadBuildInfo()
 	if !ok {
@@ -214,7 +215,7 @@ func buildVersion() string {
 	return version
 }
 
-// buildCommit is the commit that was built, "" where that is not known.
+// buildCommit returns the commit that was built, or "" if it is unknown.
 func buildCommit() string {
 	info, ok := debug.ReadBuildInfo()
 	if !ok {

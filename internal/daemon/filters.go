@@ -9,11 +9,11 @@ import (
 	"github.com/budgetd/budgetd/internal/redisstore"
 )
 
-// filters sends each call to the store of its lane. A lane of an instance without a store (driver
-// sql) has no filter: nothing is set there, and every take is stale.
+// filters passes each call to the store of its lane. A lane of an instance with driver sql has no
+// store: a Set does nothing, and every Take is stale.
 type filters map[string]*redisstore.Store
 
-// Set tells the lane's store what buckets hold.
+// Set tells a lane's store the contents of buckets.
 func (f filters) Set(ctx context.Context, lane bucket.Lane, levels []bucket.Level) error {
 	if store := f[lane.Instance]; store != nil {
 		return store.Set(ctx, lane, levels)
@@ -21,7 +21,7 @@ func (f filters) Set(ctx context.Context, lane bucket.Lane, levels []bucket.Leve
 	return nil
 }
 
-// Take takes from the lane's store.
+// Take takes units from a lane's store.
 func (f filters) Take(ctx context.Context, lane bucket.Lane, takes []bucket.Take) (
 	[]bucket.Taken, error) {
 	if store := f[lane.Instance]; store != nil {
@@ -30,7 +30,7 @@ func (f filters) Take(ctx context.Context, lane bucket.Lane, takes []bucket.Take
 	return make([]bucket.Taken, len(takes)), nil
 }
 
-// Ping returns nil when the lane's store answers; a lane without a store is the database's.
+// Ping returns nil if a lane's store answers, or the lane has none.
 func (f filters) Ping(ctx context.Context, lane bucket.Lane) error {
 	store := f[lane.Instance]
 	if store == nil {
@@ -40,11 +40,11 @@ func (f filters) Ping(ctx context.Context, lane bucket.Lane) error {
 	return err
 }
 
-// scriptsEvery is how often the scripts of stores are counted.
+// scriptsEvery is the interval at which the scripts of stores are counted.
 const scriptsEvery = 30 * time.Second
 
-// countScripts tells the metrics how many scripts the stores of lanes keep. It leaves out a store
-// that does not answer, because its outage shows elsewhere.
+// countScripts returns the work of a loop that sets the metrics of how many scripts the stores of
+// lanes keep. It skips a store that does not answer, because the outage shows elsewhere.
 func (f filters) countScripts(lanes []bucket.Lane, m *metrics.Metrics) func(context.Context) error {
 	return func(ctx context.Context) error {
 		for _, lane := range lanes {

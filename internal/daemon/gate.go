@@ -17,19 +17,19 @@ import (
 	"github.com/budgetd/budgetd/trail"
 )
 
-// gate is who may do what, and what is kept of it.
+// gate holds what authenticates and authorizes callers, and the records of that.
 type gate struct {
 	guard *guard.Guard
 	desk  *keyDesk
 	books *books
-	login *oidc.Login // nil: nobody logs in
+	login *oidc.Login // nil if nobody can log in
 	work  []loop
 }
 
-// How often refusals are written to the audit log, and old rows of it are removed.
+// The intervals at which refusals are written to the audit log, and old rows of it removed.
 const refusalsEvery, pruneEvery = 2 * time.Second, time.Minute
 
-// gate puts together who may do what. Keys are known when it returns.
+// gate builds the gate. It has read the keys when it returns.
 func (g *ground) gate(ctx context.Context, c config.Config, log *slog.Logger) (*gate, error) {
 	refusals := new(trail.Refusals)
 	out := &gate{desk: &keyDesk{g.db}, books: &books{g.db, refusals, c.AuditLog.Keep},
@@ -52,7 +52,7 @@ func (g *ground) gate(ctx context.Context, c config.Config, log *slog.Logger) (*
 			log.Warn("there is no key yet: nobody may do anything",
 				"remedy", "run `budgetd keys bootstrap` or set keys.first_admin_file")
 		}
-		// A loop's pause is at most one and a half times what it is given.
+		// The pause of a loop is up to one and a half times its interval.
 		out.work = append(out.work, loop{"keys", c.Keys.Refresh * 2 / 3, once})
 	}
 	out.work = append(out.work, loop{"refusals", refusalsEvery, out.books.noteRefusals},
@@ -60,7 +60,7 @@ func (g *ground) gate(ctx context.Context, c config.Config, log *slog.Logger) (*
 	return out, out.sessions(c.OIDC)
 }
 
-// sessions lets persons log in, where the configuration says so.
+// sessions enables log-ins of persons if they are configured.
 func (g *gate) sessions(c config.OIDC) error {
 	if c.Issuer == "" {
 		return nil
@@ -87,7 +87,7 @@ func (g *gate) sessions(c config.OIDC) error {
 	return nil
 }
 
-// refused answers a log-in that failed.
+// refused answers a failed log-in.
 func (g *gate) refused(
 	w http.ResponseWriter,
 	r *http.Request,

@@ -20,22 +20,23 @@ import (
 	"github.com/budgetd/budgetd/internal/sqlstore/engine"
 )
 
-// ground is what the service lives on: the database and the instances.
+// ground holds the database and the instances.
 type ground struct {
 	db *engine.DB
-	// stores are the Redis instances by name. An instance with driver sql has no store.
+	// stores maps the names of Redis instances to their stores. An instance with driver sql has no
+	// store.
 	stores map[string]*redisstore.Store
-	// lanes are those of all configured instances, drivers the driver of each instance.
+	// lanes lists the lanes of all configured instances. drivers holds the driver of each instance.
 	lanes   []bucket.Lane
 	drivers map[string]string
-	// weaknesses are the database's settings that were warned of.
+	// weaknesses are the database settings of which the last warning was given.
 	weaknesses string
-	// said has the problems of stores that were warned of.
+	// said holds the store problems of which a warning was given.
 	said sync.Map
 }
 
-// open opens the database, waiting for it a bounded time, and makes the instances; it does not
-// connect to them, except to check their settings. Close what it returns also after an error.
+// open opens the database, waiting for it for a bounded time, and creates the instances. It
+// connects to instances only to check their settings. Close the result also after an error.
 func open(ctx context.Context, c config.Config, log *slog.Logger) (*ground, error) {
 	g := &ground{stores: map[string]*redisstore.Store{}, drivers: map[string]string{}}
 	var err error
@@ -66,11 +67,11 @@ func open(ctx context.Context, c config.Config, log *slog.Logger) (*ground, erro
 	return g, g.checkStore(ctx, redisLanes(g), inStore, c.Strict, log)
 }
 
-// Pauses between attempts to reach the database.
+// The pauses between attempts to reach the database.
 const firstPause, longestPause = 200 * time.Millisecond, 2 * time.Second
 
-// openDatabase opens the database. One that cannot be reached is tried again for ConnectTimeout;
-// any other error is final.
+// openDatabase opens the database. While the database cannot be reached, it retries for
+// ConnectTimeout; any other error is final.
 func openDatabase(ctx context.Context, c config.Database, log *slog.Logger) (*engine.DB, error) {
 	settings := engine.Config{Driver: c.Driver, DSN: c.DSN.Reveal(), PoolSize: c.Connections}
 	if c.DSNFile != "" {
@@ -105,8 +106,8 @@ func openDatabase(ctx context.Context, c config.Database, log *slog.Logger) (*en
 	}
 }
 
-// unreachable reports whether an error of Open may be gone in a moment: a server that is not there,
-// is not up yet or just left.
+// unreachable reports whether an error of Open may be temporary: the server cannot be reached, is
+// starting, or has just gone.
 func unreachable(err error) bool {
 	var network *net.OpError
 	return errors.As(err, &network) || errors.Is(err, driver.ErrBadConn) ||
@@ -161,10 +162,10 @@ func newRedis(
 	return store, nil
 }
 
-// checkStore warns of the settings with which a server of an instance may lose what it holds. Each
-// warning is given once per server. What concerns budgets in store mode only is warned of where
-// there are such budgets. Under strict it refuses a server that is too old. A server that cannot be
-// reached does not keep the others from serving.
+// checkStore warns of settings with which a server of an instance may lose its contents, once per
+// problem and server. If there are budgets in store mode, it also warns of what concerns only them.
+// With strict it refuses a server that is too old. A server that cannot be reached does not keep
+// the node from serving.
 func (g *ground) checkStore(ctx context.Context, lanes []bucket.Lane, inStore, strict bool,
 	log *slog.Logger) error {
 	var refused []string
@@ -182,7 +183,7 @@ func (g *ground) checkStore(ctx context.Context, lanes []bucket.Lane, inStore, s
 			if f.StoreMode && !inStore {
 				continue
 			}
-			if _, said := g.said.LoadOrStore(f.Problem, true); said { // several lanes have one server
+			if _, said := g.said.LoadOrStore(f.Problem, true); said { // of another lane
 				continue
 			}
 			if strict && f.Refused {
@@ -195,7 +196,7 @@ func (g *ground) checkStore(ctx context.Context, lanes []bucket.Lane, inStore, s
 	return strictly(refused)
 }
 
-// strictly is the error that refuses problems, nil when there are none.
+// strictly returns the error that refuses problems, or nil if the list is empty.
 func strictly(problems []string) error {
 	if len(problems) == 0 {
 		return nil
@@ -203,9 +204,9 @@ func strictly(problems []string) error {
 	return fmt.Errorf("strict: %s", strings.Join(problems, "; "))
 }
 
-// checkDatabase warns of settings under which the database may lose what it has committed, or
-// refuses them. It returns them as one text; known is what it returned before: nothing is said
-// twice.
+// checkDatabase warns of settings with which the database may lose what it has committed; in strict
+// mode it refuses them. It returns them as one text. It does not repeat a warning if they equal
+// known, the text of the previous call.
 func (g *ground) checkDatabase(
 	ctx context.Context,
 	known string,
@@ -232,8 +233,8 @@ func (g *ground) checkDatabase(
 	return all, nil
 }
 
-// keepClock measures the database's clock every period, and looks at its settings: it may have
-// failed over to a server with others. It ends when the function that it returns is called.
+// keepClock measures the database's clock at every period and checks the database's settings, which
+// may differ after a failover. It runs until the returned function is called.
 func (g *ground) keepClock(
 	ctx context.Context,
 	period time.Duration,
@@ -265,7 +266,7 @@ func (g *ground) keepClock(
 	}
 }
 
-// close closes whatever was opened, the database last.
+// close closes everything that was opened, the database last.
 func (g *ground) close(log *slog.Logger) {
 	for _, store := range g.stores {
 		if err := store.Disconnect(); err != nil {

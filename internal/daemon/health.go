@@ -14,32 +14,32 @@ import (
 )
 
 const (
-	// healthEvery is how often lanes are looked at.
+	// healthEvery is the interval at which lanes are checked.
 	healthEvery = time.Second
-	// readyTime bounds the question whether the database answers.
+	// readyTime bounds the check whether the database answers.
 	readyTime = time.Second
 )
 
-// health is what the node can reach, as of the last look.
+// health is what the node could reach at the last check.
 type health struct {
 	*transfer.Service
 	*nodes.Part
-	// ping asks the database.
+	// ping checks whether the database answers.
 	ping func(ctx context.Context) error
 
 	seen atomic.Pointer[look]
 }
 
-// look is what one look at the lanes found.
+// look is the result of one check of the lanes.
 type look struct {
-	// missing says what is out of reach, takes which lanes take buckets.
+	// missing lists what is out of reach. takes holds the lanes on which buckets may be placed.
 	missing []string
 	takes   map[bucket.Lane]bool
-	// problems says of each lane that did not answer, why.
+	// problems maps each lane that did not answer to the reason.
 	problems map[bucket.Lane]string
 }
 
-// once looks at the lanes.
+// once checks the lanes.
 func (h *health) once(ctx context.Context) error {
 	views, err := h.Lanes(ctx)
 	if err != nil {
@@ -60,14 +60,14 @@ func (h *health) once(ctx context.Context) error {
 	return nil
 }
 
-// Takes reports whether a lane takes buckets: it answered the last look and is not drained. Before
-// the first look every lane does.
+// Takes reports whether buckets may be placed on a lane: it answered the last check and is not
+// drained. Before the first check this is true of every lane.
 func (h *health) Takes(lane bucket.Lane) bool {
 	seen := h.seen.Load()
 	return seen == nil || seen.takes[lane]
 }
 
-// problem returns why the store of a lane did not answer the last look, "" where it did.
+// problem returns why the store of a lane did not answer the last check, or "" if it did.
 func (h *health) problem(lane bucket.Lane) string {
 	seen := h.seen.Load()
 	if seen == nil {
@@ -84,12 +84,12 @@ func (h *health) Ready(ctx context.Context) []string {
 	ctx, cancel := context.WithTimeout(ctx, readyTime)
 	defer cancel()
 	if err := h.ping(ctx); err != nil {
-		return []string{"the database does not answer"} // the log of the loops says why
+		return []string{"the database does not answer"} // the loops log the reason
 	}
 	return nil
 }
 
-// Missing returns what was out of reach at the last look.
+// Missing returns what was out of reach at the last check.
 func (h *health) Missing() []string {
 	if seen := h.seen.Load(); seen != nil {
 		return seen.missing
@@ -97,7 +97,7 @@ func (h *health) Missing() []string {
 	return nil
 }
 
-// unreachable returns the lanes that did not answer the last look.
+// unreachable returns the lanes that did not answer the last check.
 func (h *health) unreachable() []bucket.Lane {
 	if seen := h.seen.Load(); seen != nil {
 		return slices.Collect(maps.Keys(seen.problems))
@@ -105,14 +105,14 @@ func (h *health) unreachable() []bucket.Lane {
 	return nil
 }
 
-// viewer adds to a budget how many of its buckets are out of this node's reach.
+// viewer adds the number of unreachable buckets to the view of a budget.
 type viewer struct {
 	*manage.Service
 	health  *health
 	budgets *bucket.Budgets
 }
 
-// View shows a budget.
+// View returns the view of a budget.
 func (v viewer) View(ctx context.Context, ref bucket.BudgetRef) (bucket.View, error) {
 	view, err := v.Service.View(ctx, ref)
 	if b, e := v.budgets.Find(ctx, ref); err == nil && e == nil {

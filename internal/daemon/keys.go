@@ -68,7 +68,7 @@ func (d *keyDesk) fresh(key *access.Key) (access.Token, error) {
 	return token, err
 }
 
-// attestKey notes a key as it becomes for the audit log.
+// attestKey records a new or changed key for the audit log.
 func attestKey(ctx context.Context, key *access.Key) {
 	after := fmt.Appendf(nil, `{"principal":%q,"role":%q,"tenant":%q,"budgets":%q,"expires_ms":%d,`+
 		`"revoked_ms":%d}`, key.Principal, key.Role, key.Scope.Tenant, key.Scope.Budgets,
@@ -76,7 +76,7 @@ func attestKey(ctx context.Context, key *access.Key) {
 	trail.FromContext(ctx).Change(key.Scope.Tenant, key.ID, nil, after)
 }
 
-// Rotate makes a key like another one, which then ends.
+// Rotate creates a key with the role and scope of another one, which then ends.
 func (d *keyDesk) Rotate(ctx context.Context, id, by string, overlap time.Duration) (
 	token access.Token, made access.Key, err error) {
 	fresh := access.Key{CreatedBy: by}
@@ -94,7 +94,7 @@ func (d *keyDesk) Rotate(ctx context.Context, id, by string, overlap time.Durati
 	return token, made, err
 }
 
-// Revoke has a key refused.
+// Revoke revokes a key.
 func (d *keyDesk) Revoke(ctx context.Context, id string) (out access.Key, err error) {
 	err = d.db.Write(ctx, "revoke key", func(t *engine.Tx) error {
 		if out, err = keys.Revoke(ctx, t.Plain(), id, t.Now.UnixMilli()); err != nil {
@@ -106,11 +106,11 @@ func (d *keyDesk) Revoke(ctx context.Context, id string) (out access.Key, err er
 	return out, err
 }
 
-// firstPrincipal is whose key the first one is.
+// firstPrincipal is the principal of the first key.
 const firstPrincipal = "admin"
 
-// first keeps a token as the key of the first administrator, and reports whether it did: there was
-// no key before.
+// first stores a token as the key of the first administrator if there are no keys. It reports
+// whether it did.
 func (d *keyDesk) first(
 	ctx context.Context,
 	token access.Token,
@@ -125,7 +125,7 @@ func (d *keyDesk) first(
 		attestKey(ctx, &key)
 		made, err = keys.CreateFirst(ctx, t.Plain(), key)
 		if err == nil && !made {
-			return nothing // no row for nothing
+			return nothing // leaves no row in the audit log
 		}
 		return err
 	})
@@ -135,7 +135,7 @@ func (d *keyDesk) first(
 	return made, err
 }
 
-// firstFromFile keeps the key in keys.first_admin_file, if there is none yet.
+// firstFromFile stores the key in keys.first_admin_file if there are no keys.
 func (d *keyDesk) firstFromFile(ctx context.Context, file string, log *slog.Logger) error {
 	if file == "" {
 		return nil
@@ -161,7 +161,7 @@ type names struct {
 	budgets     *bucket.Budgets
 }
 
-// Belongs reports whether a tenant has a budget of an id.
+// Belongs reports whether a tenant has a budget with an id.
 func (n *names) Belongs(ctx context.Context, tenant string, id int64) (bool, error) {
 	return n.definitions.Belongs(ctx, tenant, id)
 }
@@ -175,7 +175,7 @@ func (n *names) NameOf(ctx context.Context, ref bucket.BudgetRef) (string, error
 	return b.Name, nil
 }
 
-// books is the audit log.
+// books reads and writes the audit log.
 type books struct {
 	db       *engine.DB
 	refusals *trail.Refusals
@@ -213,7 +213,7 @@ func (b *books) Read(
 	return page, err
 }
 
-// noteRefusals appends what was counted since the last time.
+// noteRefusals appends the refusals counted since the last call.
 func (b *books) noteRefusals(ctx context.Context) error {
 	rows := b.refusals.Take()
 	if len(rows) == 0 {
@@ -246,7 +246,7 @@ func (b *books) prune(ctx context.Context) error {
 	})
 }
 
-// follow keeps a book of keys like those in the database.
+// follow returns a book of keys and the loop that keeps it equal to the database.
 func follow(db *engine.DB, c config.Keys, log *slog.Logger) (*access.Book,
 	func(context.Context) error) {
 	book := access.NewBook(c.StaleAfter.Milliseconds())

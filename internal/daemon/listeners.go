@@ -15,7 +15,7 @@ import (
 	"github.com/budgetd/budgetd/internal/httpapi/front"
 )
 
-// door is an address that calls are answered at.
+// door is one address with its calls.
 type door struct {
 	name     string
 	part     httpapi.Part
@@ -24,14 +24,14 @@ type door struct {
 	server   *front.Server
 }
 
-// doors are all of them.
+// doors holds all of them.
 type doors struct {
 	all   []*door
-	tls   *tlsfiles.Server // nil: not encrypted
+	tls   *tlsfiles.Server // nil without TLS
 	ended chan error
 }
 
-// open listens at every address. Close what it returns also after an error.
+// openDoors listens at every address. Close the result also after an error.
 func openDoors(ctx context.Context, c config.Config) (*doors, error) {
 	d := &doors{}
 	rest := httpapi.DataPart | httpapi.AdminPart | httpapi.MetricsPart
@@ -77,7 +77,7 @@ func (d *doors) close() {
 	}
 }
 
-// serve begins to answer at every address.
+// serve starts to answer at every address.
 func (d *doors) serve(ctx context.Context, c config.Config, api httpapi.Config, log *slog.Logger) {
 	for _, one := range d.all {
 		settings := api
@@ -97,7 +97,7 @@ func (d *doors) serve(ctx context.Context, c config.Config, api httpapi.Config, 
 	}
 }
 
-// stop tells balancers, stops accepting, and lets requests under way finish.
+// stop makes /readyz fail, stops accepting, and lets requests in progress finish.
 func (d *doors) stop(ctx context.Context, stop config.Stop, log *slog.Logger) {
 	log.Info("stopping", "notice", stop.Notice)
 	for _, one := range d.all {

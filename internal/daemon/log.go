@@ -10,8 +10,9 @@ import (
 	"github.com/budgetd/budgetd/internal/httpapi"
 )
 
-// logger writes to w as configured: with the ids of the request that a record belongs to, the name
-// of this node, lengths of time as text, and the names of budgets beside their ids.
+// logger returns a logger that writes to w as configured. It adds the ids of a record's request,
+// the name of this node, and the names of budgets beside their ids, and writes lengths of time as
+// text.
 func logger(c config.Log, node string, w io.Writer) (*slog.Logger, *annotator) {
 	options := &slog.HandlerOptions{Level: c.Level, ReplaceAttr: plainLengths}
 	var handler slog.Handler = slog.NewTextHandler(w, options)
@@ -22,7 +23,7 @@ func logger(c config.Log, node string, w io.Writer) (*slog.Logger, *annotator) {
 	return slog.New(httpapi.LogHandler(a)), a
 }
 
-// plainLengths writes 5s where JSON would have 5000000000.
+// plainLengths writes 5s, which the JSON handler would write as 5000000000.
 func plainLengths(_ []string, a slog.Attr) slog.Attr {
 	if a.Value.Kind() == slog.KindDuration {
 		a.Value = slog.StringValue(a.Value.Duration().String())
@@ -30,17 +31,17 @@ func plainLengths(_ []string, a slog.Attr) slog.Attr {
 	return a
 }
 
-// nameOf returns the name of a budget that the node remembers, "" for another.
+// nameOf returns the name of a budget in the node's cache, or "".
 type nameOf func(id int64) string
 
-// annotator adds to every record what a person who reads it would look up.
+// annotator adds to every record what its reader would look up.
 type annotator struct {
 	slog.Handler
 	node   string
-	nameOf *atomic.Pointer[nameOf] // nil until there are budgets
+	nameOf *atomic.Pointer[nameOf] // nil until the service exists
 }
 
-// Handle is part of slog.Handler.
+// Handle implements slog.Handler.
 func (a *annotator) Handle(ctx context.Context, record slog.Record) error {
 	record = record.Clone()
 	named := a.nameOf.Load()
@@ -57,12 +58,12 @@ func (a *annotator) Handle(ctx context.Context, record slog.Record) error {
 	return a.Handler.Handle(ctx, record)
 }
 
-// WithAttrs is part of slog.Handler.
+// WithAttrs implements slog.Handler.
 func (a *annotator) WithAttrs(attrs []slog.Attr) slog.Handler {
 	return &annotator{a.Handler.WithAttrs(attrs), a.node, a.nameOf}
 }
 
-// WithGroup is part of slog.Handler.
+// WithGroup implements slog.Handler.
 func (a *annotator) WithGroup(name string) slog.Handler {
 	return &annotator{a.Handler.WithGroup(name), a.node, a.nameOf}
 }

@@ -10,22 +10,22 @@ import (
 	"time"
 )
 
-// loop is work that the node does by itself: every so often, one run at a time.
+// loop is periodic work of the node. Its runs do not overlap.
 type loop struct {
 	name  string
 	every time.Duration
-	// once does a bounded amount of work. Its error is logged; the next run tries again.
+	// once does a bounded amount of work. An error is logged, and the next run tries again.
 	once func(ctx context.Context) error
 }
 
-// loops runs until it is stopped.
+// loops are the running loops.
 type loops struct {
 	cancel  context.CancelFunc
 	running sync.WaitGroup
 	log     *slog.Logger
 }
 
-// startLoops starts every loop. A run that panics is logged and ends that run only.
+// startLoops starts every loop. A panic ends only its run and is logged.
 func startLoops(ctx context.Context, log *slog.Logger, all []loop) *loops {
 	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	l := &loops{cancel: cancel, log: log}
@@ -54,14 +54,14 @@ func (l *loops) run(ctx context.Context, one loop) {
 				l.log.Info("background work goes on", "loop", one.name)
 			}
 			known = ""
-		case err.Error() != known: // once, until it is another one
+		case err.Error() != known: // log an error once while it repeats
 			known = err.Error()
 			l.log.Warn("background work waits", "loop", one.name, "error", err)
 		}
 	}
 }
 
-// guarded runs once and returns a panic as an error.
+// guarded calls once and returns a panic as an error.
 func guarded(ctx context.Context, once func(context.Context) error) (err error) {
 	defer func() {
 		if why := recover(); why != nil {
@@ -71,7 +71,7 @@ func guarded(ctx context.Context, once func(context.Context) error) (err error) 
 	return once(ctx)
 }
 
-// stop lets the runs under way finish, or ends them when ctx is over.
+// stop waits for the current runs, and cancels them when ctx ends.
 func (l *loops) stop(ctx context.Context) error {
 	l.cancel()
 	done := make(chan struct{})

@@ -11,7 +11,7 @@ import (
 	"github.com/budgetd/budgetd/budget"
 )
 
-// ledgerMode and storeMode are what works in its own way in each mode.
+// ledgerMode and storeMode are the parts that differ between the modes.
 type (
 	ledgerMode struct {
 		*row.Service
@@ -24,7 +24,7 @@ type (
 	}
 )
 
-// mover sends the verbs on buckets to the mode of their budget.
+// mover passes calls on buckets to the mode of their budget.
 type mover struct {
 	*transfer.Service
 	stores  *counter.Service
@@ -32,7 +32,7 @@ type mover struct {
 	health  *health
 }
 
-// Buckets shows the buckets of a budget, and which of them are out of this node's reach.
+// Buckets returns the buckets of a budget, and marks those that this node cannot reach.
 func (m *mover) Buckets(ctx context.Context, ref bucket.BudgetRef) ([]bucket.BucketView, error) {
 	views, err := m.Service.Buckets(ctx, ref)
 	for i := range views {
@@ -53,7 +53,7 @@ func (m *mover) inStore(
 	return b, b.InStoreMode(), nil
 }
 
-// onBucket is a verb on one bucket.
+// onBucket is a call on one bucket.
 type onBucket func(ctx context.Context, ref bucket.BudgetRef, key string) (bucket.BucketView, error)
 
 func (m *mover) send(
@@ -91,8 +91,8 @@ func (m *mover) ApplyTo(ctx context.Context, ref bucket.BudgetRef, key string) (
 	return m.send(ctx, ref, key, m.Service.ApplyTo, m.stores.ApplyTo)
 }
 
-// Recycle recycles a budget. In store mode its buckets are closed and opened, and there is no row
-// of the run.
+// Recycle recycles a budget. In store mode it closes and opens the buckets and leaves no row of the
+// run.
 func (m *mover) Recycle(ctx context.Context, ref bucket.BudgetRef) (bucket.Recycle, error) {
 	b, inStore, err := m.inStore(ctx, ref)
 	if err != nil || !inStore {
@@ -110,7 +110,7 @@ func (m *mover) Recycle(ctx context.Context, ref bucket.BudgetRef) (bucket.Recyc
 	return run, nil
 }
 
-// RollOver rolls a budget over if that is due. The loops of store mode do that for theirs.
+// RollOver rolls a ledger-mode budget over if that is due. Loops do so for budgets in store mode.
 func (m *mover) RollOver(ctx context.Context, budgetID int64) error {
 	_, inStore, err := m.inStore(ctx, bucket.BudgetRef{ID: budgetID})
 	if err != nil || inStore {
@@ -119,16 +119,17 @@ func (m *mover) RollOver(ctx context.Context, budgetID int64) error {
 	return m.Service.RollOver(ctx, budgetID)
 }
 
-// stores is what making and changing budgets in store mode needs.
+// stores has what creating and changing budgets in store mode needs.
 type stores struct {
 	*counter.Service
 	ground *ground
 	log    *slog.Logger
 }
 
-// Fit returns why a budget in store mode may not have buckets on lanes: an instance with driver sql
-// keeps no counters, and some servers that speak Redis's protocol lack what the truth needs. It
-// warns, once, of settings with which the others may lose what they hold. Error: Invalid.
+// Fit returns an error if a budget in store mode may not have buckets on lanes: an instance with
+// driver sql keeps no counters, and some servers that speak the Redis protocol lack required
+// commands. It warns once of settings with which other servers may lose their contents. Error:
+// Invalid.
 func (s stores) Fit(ctx context.Context, lanes []bucket.Lane) error {
 	unfit := func(why string) error {
 		return &budget.Error{Code: budget.Invalid, Op: "create", Message: "the definition has faults",
@@ -140,7 +141,7 @@ func (s stores) Fit(ctx context.Context, lanes []bucket.Lane) error {
 			return unfit("instance " + lane.Instance +
 				" has driver sql: store mode needs a Redis on every instance")
 		}
-		// One that is down is judged when its lane is activated.
+		// A server that is down is checked when its lane is activated.
 		if condition, err := store.Condition(ctx, lane); err == nil && condition.Unfit != "" {
 			return unfit(condition.Unfit)
 		}
@@ -151,7 +152,7 @@ func (s stores) Fit(ctx context.Context, lanes []bucket.Lane) error {
 // Open opens the epochs of a new budget and delivers its grants.
 func (s stores) Open(ctx context.Context, budgetID int64) error { return s.Push(ctx, budgetID) }
 
-// Recall closes epochs until so many units have come back.
+// Recall closes epochs until units have come back.
 func (s stores) Recall(ctx context.Context, budgetID, units int64) error {
 	return s.Gather(ctx, budgetID, units)
 }

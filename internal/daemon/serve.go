@@ -16,11 +16,12 @@ import (
 	"github.com/budgetd/budgetd/internal/sqlstore/engine"
 )
 
-// serve starts everything, serves until ctx ends, and stops everything in the reverse order. The
-// error says why it could not start, or why serving ended.
+// serve starts everything, serves until ctx ends, and stops everything in the reverse order. Its
+// error says why the start or the serving failed.
 func serve(ctx context.Context, c config.Config, file string, log *slog.Logger,
 	notes *annotator) error {
-	// A port in use is the most likely obstacle. Connections made now wait until budgetd is ready.
+	// A port in use is the most likely obstacle, so listen first. Connections made now wait until
+	// budgetd is ready.
 	doors, err := openDoors(ctx, c)
 	defer doors.close()
 	if err != nil {
@@ -30,7 +31,7 @@ func serve(ctx context.Context, c config.Config, file string, log *slog.Logger,
 	ground, err := open(ctx, c, log)
 	defer ground.close(log)
 	if ctx.Err() != nil {
-		return nil // stopped while starting
+		return nil // stopped during the start
 	}
 	if err != nil {
 		return err
@@ -89,7 +90,7 @@ func serve(ctx context.Context, c config.Config, file string, log *slog.Logger,
 	return nil
 }
 
-// started says what is running, once for each address.
+// started logs what is running, one line per address.
 func started(c config.Config, file string, doors *doors, g *ground, log *slog.Logger) {
 	var stores []string
 	for _, i := range c.Instances {
@@ -98,7 +99,7 @@ func started(c config.Config, file string, doors *doors, g *ground, log *slog.Lo
 	dsn := c.Database.DSN.Reveal()
 	database, data := c.Database.Driver+" "+engine.Place(c.Database.Driver, dsn), ""
 	if c.Database.Driver == config.SQLite {
-		data, _ = filepath.Abs(filepath.Dir(dsn)) // where it fails, there is none
+		data, _ = filepath.Abs(filepath.Dir(dsn)) // "" after an error
 	}
 	for n := range doors.all {
 		one := doors.all[len(doors.all)-1-n]
@@ -109,8 +110,7 @@ func started(c config.Config, file string, doors *doors, g *ground, log *slog.Lo
 	}
 }
 
-// stopService lets background work under way finish. What does not is finished by the next node,
-// from its status.
+// stopService waits for background work. The next node completes unfinished work by its status.
 func stopService(ctx context.Context, service *node, stop config.Stop, log *slog.Logger) {
 	bounded, cancel := context.WithTimeout(context.WithoutCancel(ctx), stop.DrainTimeout)
 	defer cancel()

@@ -39,7 +39,7 @@ import (
 	"github.com/budgetd/budgetd/ring"
 )
 
-// parts are the database's, one per noun.
+// parts are the parts of the database, one per noun.
 type parts struct {
 	commit      *commit.Part
 	definitions *definitions.Part
@@ -60,7 +60,7 @@ func partsOf(db *engine.DB) *parts {
 		alerts: alerts.New(db, rand.Reader)}
 }
 
-// node is a running service: what answers calls, and what it does by itself.
+// node is a running service: its handlers and its loops.
 type node struct {
 	*bucket.Service
 	transfer *transfer.Service
@@ -72,21 +72,21 @@ type node struct {
 	running  *loops
 }
 
-// nonce makes the number of one call.
+// nonce returns a random number for one call.
 func nonce() string {
 	var b [8]byte
-	_, _ = rand.Read(b[:]) // it never fails
+	_, _ = rand.Read(b[:]) // never fails
 	return string(b[:])
 }
 
-// maker puts a node together on a ground.
+// maker builds a node.
 type maker struct {
 	*ground
 	*parts
 	c        config.Config
 	log      *slog.Logger
 	observer bucket.Observer
-	tracer   trace.Tracer // nil: none
+	tracer   trace.Tracer // may be nil
 	budgets  *bucket.Budgets
 	places   *place.Map
 	filters  filters
@@ -95,7 +95,7 @@ type maker struct {
 	health   *health
 }
 
-// service puts the node together on this ground. It contacts nothing.
+// service builds the node. It does not connect to anything.
 func (g *ground) service(c config.Config, log *slog.Logger, observer bucket.Observer,
 	tracer trace.Tracer) (*node, error) {
 	m := &maker{ground: g, parts: partsOf(g.db), c: c, log: log, observer: observer, tracer: tracer,
@@ -170,7 +170,7 @@ func (m *maker) counterService() (*counter.Service, error) {
 			States: m.c.Cache.Budgets}})
 }
 
-// durable reports whether an instance keeps its memory over a restart.
+// durable reports whether an instance keeps its memory across a restart.
 func (m *maker) durable(name string) bool {
 	return slices.ContainsFunc(m.c.Instances, func(i config.Instance) bool {
 		return i.Name == name && i.Durable
@@ -206,13 +206,13 @@ func (m *maker) sampleService() *sample.Service {
 		Now: m.db.Now, Unreachable: m.health.unreachable, Keep: m.c.Series.Keep})
 }
 
-// auditor proves I1, and shows figures over time.
+// auditor audits budgets and returns figures over time.
 type auditor struct {
 	*audit.Service
 	series
 }
 
-// series shows figures over time.
+// series returns figures over time.
 type series interface {
 	Series(ctx context.Context, request bucket.SeriesRequest) (bucket.SeriesAnswer, error)
 }
@@ -229,19 +229,19 @@ type usages interface {
 }
 
 const (
-	openHoldsEvery = 10 * time.Second // open holds are counted
-	shrinksEvery   = time.Second      // pending shrinks go on
-	nodeEvery      = 2 * time.Second  // a node refreshes its row
+	openHoldsEvery = 10 * time.Second // count of open holds
+	shrinksEvery   = time.Second      // progress of pending shrinks
+	nodeEvery      = 2 * time.Second  // row of this node
 )
 
-// seen refreshes the row of this node.
+// seen returns the work of the loop that refreshes the row of this node.
 func (m *maker) seen(started time.Time) func(context.Context) error {
 	me := bucket.Node{Name: m.c.NodeName(), Address: m.c.NodeAddress(), Version: buildVersion(),
 		StartedAt: started}
 	return func(ctx context.Context) error { return m.health.Seen(ctx, me) }
 }
 
-// loops lists what the node does by itself.
+// loops returns the node's loops.
 func (m *maker) loops(audits *audit.Service, figures *sample.Service,
 	passes ...audit.Pass) []loop {
 	recycle := transfer.RecycleSettings{StrandedShare: m.c.Recycle.StrandedShare,
@@ -273,7 +273,7 @@ func (m *maker) loops(audits *audit.Service, figures *sample.Service,
 	return all
 }
 
-// redisLanes are the lanes that can be the truth of a budget.
+// redisLanes returns the lanes that can hold budgets in store mode.
 func redisLanes(g *ground) (out []bucket.Lane) {
 	for _, lane := range g.lanes {
 		if g.stores[lane.Instance] != nil {
@@ -283,12 +283,12 @@ func redisLanes(g *ground) (out []bucket.Lane) {
 	return out
 }
 
-// start begins what the node does by itself.
+// start starts the loops.
 func (n *node) start(ctx context.Context, log *slog.Logger) {
 	n.running = startLoops(ctx, log, n.work)
 }
 
-// stop ends it, and waits for recycles that outlived their callers.
+// stop stops the loops and waits for recycles that outlived their callers.
 func (n *node) stop(ctx context.Context) error {
 	err := n.running.stop(ctx)
 	if e := n.transfer.Wait(ctx); err == nil {

@@ -16,14 +16,14 @@ import (
 	"github.com/budgetd/budgetd/internal/config"
 )
 
-// tracesPath is where OTLP over HTTP has the spans, below a collector's endpoint.
+// tracesPath is the path of OTLP over HTTP, below a collector's endpoint.
 const tracesPath = "/v1/traces"
 
-// lastSpans bounds how long a process that ends tries to send its last spans.
+// lastSpans bounds how long a stopping process tries to send its last spans.
 const lastSpans = 2 * time.Second
 
-// tracing returns what starts spans, and what sends the last ones; a nil tracer where the
-// configuration names no collector. A collector that does not answer costs spans, and nothing else.
+// tracing returns a tracer and a function that sends the last spans. The tracer is nil if no
+// collector is configured. A collector that does not answer costs only spans.
 func tracing(ctx context.Context, c config.Config, log *slog.Logger) (trace.Tracer, func(), error) {
 	if c.Tracing.Endpoint == "" {
 		return nil, func() {}, nil
