@@ -12,44 +12,43 @@ import (
 	"github.com/budgetd/budgetd/internal/secret"
 )
 
-// Listeners are further addresses that HTTP is served at; "" serves the calls at Config.Listen.
+// Listeners are additional HTTP addresses. If one is "", its calls are served at Config.Listen.
 type Listeners struct {
-	// Admin serves the administrative calls and the console, Metrics the metrics and health checks.
+	// Admin serves administrative calls and the console, Metrics serves metrics and health checks.
 	Admin, Metrics string
 }
 
 // The values of Config.Auth.
 const (
-	// Loopback authenticates nobody and listens on loopback addresses only.
+	// Loopback requires no authentication and listens only on loopback addresses.
 	Loopback = "loopback"
 	// ByKeys requires a key or a client certificate.
 	ByKeys = "keys"
-	// NoAuth authenticates nobody, on every address.
+	// NoAuth requires no authentication on any address.
 	NoAuth = "none"
 )
 
-// Keys says how keys are checked.
+// Keys configures the check of API keys.
 type Keys struct {
-	// Refresh is how often changes are looked for. StaleAfter is how long keys are relied on while
-	// the database cannot be asked.
+	// Refresh is the interval at which changes are read. StaleAfter is how long the keys stay valid
+	// while the database cannot be read.
 	Refresh, StaleAfter time.Duration
-	// FirstAdminFile holds the key of the first administrator; "": none.
+	// FirstAdminFile holds the key of the first administrator; "" means no such file.
 	FirstAdminFile string
-	// Rate is how many requests a second one key may make, 0: any number; Burst is how many at
-	// once.
+	// Rate bounds the requests per second of one key, 0 means no bound. Burst bounds those at once.
 	Rate, Burst int
 }
 
-// ServerTLS says how callers' connections are encrypted; without CertFile they are not.
+// ServerTLS configures TLS for callers. Without CertFile there is no TLS.
 type ServerTLS struct {
 	CertFile, KeyFile string
-	// ClientCAFile holds who may sign client certificates; ClientCertificates says whether callers
-	// need one.
+	// ClientCAFile holds the authorities that may sign client certificates. ClientCertificates says
+	// whether callers need one.
 	ClientCAFile       string
 	ClientCertificates string
 	MinVersion         string
 	Reload             time.Duration
-	// Principals says who comes with which client certificate.
+	// Principals maps client certificates to principals.
 	Principals []CertificateGrant
 }
 
@@ -66,29 +65,29 @@ type CertificateGrant struct {
 	access.Principal
 }
 
-// OIDC says how persons log in to the console; without Issuer they cannot.
+// OIDC configures log-ins of persons to the console. Without Issuer, persons cannot log in.
 type OIDC struct {
 	Issuer, ClientID string
-	// ClientSecret is final: ClientSecretFile has been read into it.
+	// ClientSecret includes the contents of ClientSecretFile.
 	ClientSecret             secret.Text
 	ClientSecretFile         string
 	RedirectURL, GroupsClaim string
-	// SessionKeyFile holds what seals the sessions; the same on every node.
+	// SessionKeyFile holds the key that seals sessions. It must be the same on every node.
 	SessionKeyFile string
 	Roles          []GroupGrant
 }
 
-// GroupGrant gives the members of a group a role.
+// GroupGrant gives a role to the members of a group.
 type GroupGrant struct {
 	Group string
 	Role  access.Role
 	Scope access.Scope
 }
 
-// AuditLog says how long rows of the audit log are kept; 0: all of them stay.
+// AuditLog says how long rows of the audit log are kept; 0 keeps all of them.
 type AuditLog struct{ Keep time.Duration }
 
-// accessSettings are the keys that say who may do what.
+// accessSettings returns the settings of authentication and authorization.
 func (c *Config) accessSettings() []setting {
 	return []setting{
 		{"listen", address(&c.Listen)},
@@ -125,7 +124,7 @@ func (c *Config) accessSettings() []setting {
 	}
 }
 
-// optionalAddress is an address, or "" for none.
+// optionalAddress accepts an address or "".
 func optionalAddress(into *string) rule {
 	r := address(into)
 	set := r.set
@@ -168,7 +167,7 @@ func groupGrants(into *[]GroupGrant) rule {
 	}}
 }
 
-// section is one element of a list; what has been read of it is taken out.
+// section is one element of a list. Reading a key removes it from the section.
 type section struct {
 	left  map[string]any
 	wrong *bool
@@ -193,7 +192,7 @@ func eachSection(value any, read func(section) bool) bool {
 	return ok
 }
 
-// text takes a text; "" when the key is not there.
+// text removes a text and returns it, or "" if the key is absent.
 func (s section) text(name string) string {
 	value, there := s.left[name]
 	delete(s.left, name)
@@ -228,7 +227,7 @@ func (s section) scope() access.Scope {
 	return scope
 }
 
-// match takes the one key that says which certificates are meant.
+// match removes the one key that selects certificates.
 func (s section) match() (out tlsfiles.Match) {
 	for _, field := range tlsfiles.Fields() {
 		if value := s.text(string(field)); value != "" {
@@ -241,10 +240,10 @@ func (s section) match() (out tlsfiles.Match) {
 	return out
 }
 
-// done reports whether everything was right and nothing is left.
+// done reports whether every value was valid and no key is left.
 func (s section) done() bool { return !*s.wrong && len(s.left) == 0 }
 
-// checkAccess returns what does not go together among the keys that say who may do what.
+// checkAccess returns the contradictions between the settings of authentication and authorization.
 func (c *Config) checkAccess() []Fault {
 	var faults []Fault
 	fault := func(key, value, want string) { faults = append(faults, Fault{key, show(value), want}) }
@@ -317,9 +316,9 @@ func (t ServerTLS) Files() tlsfiles.ServerFiles {
 	return out
 }
 
-// Exposure returns what makes the configuration unsafe to start with, and what has to be said at
-// every start. insecureListen is whether the operator asked on the command line for listening
-// without authentication.
+// Exposure returns the faults that make the configuration unsafe to start with, and the warnings to
+// log at every start. insecureListen reports that the operator allowed unauthenticated access on
+// the command line.
 func (c Config) Exposure(insecureListen bool) (Faults, []string) {
 	var faults Faults
 	var warnings []string
@@ -347,8 +346,8 @@ func (c Config) Exposure(insecureListen bool) (Faults, []string) {
 	return faults, warnings
 }
 
-// isLoopback reports whether an address, with or without a port, can be reached from this machine
-// only.
+// isLoopback reports whether an address, with or without a port, can only be reached from this
+// machine.
 func isLoopback(addr string) bool {
 	host, _, err := net.SplitHostPort(addr)
 	if err != nil {

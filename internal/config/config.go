@@ -14,10 +14,11 @@ import (
 	"github.com/budgetd/budgetd/internal/secret"
 )
 
-// NodeName is node.name, or where the node listens.
+// NodeName returns node.name, or the node's address if that is not set.
 func (c Config) NodeName() string { return cmp.Or(c.Node.Name, c.NodeAddress()) }
 
-// NodeAddress is where the node listens; with an address of all interfaces, its host.
+// NodeAddress returns the address at which the node listens. If that is all interfaces, its host is
+// the machine's.
 func (c Config) NodeAddress() string {
 	host, port, err := net.SplitHostPort(c.Listen)
 	if ip := net.ParseIP(host); err == nil && (host == "" || ip != nil && ip.IsUnspecified()) {
@@ -28,10 +29,10 @@ func (c Config) NodeAddress() string {
 	return net.JoinHostPort(host, port)
 }
 
-// Node says which node this is.
+// Node identifies this node.
 type Node struct{ Name string }
 
-// Config is everything that can be configured. See config.yaml for units, defaults and ranges.
+// Config is the whole configuration. See config.yaml for units, defaults and ranges.
 type Config struct {
 	Node      Node
 	Listen    string
@@ -61,15 +62,15 @@ type Config struct {
 	Log        Log
 }
 
-// Database is where the ledger is.
+// Database selects the database of the ledger.
 type Database struct {
-	// Driver is SQLite or MySQL. DSN is final: DSNFile has been read into it.
+	// Driver is SQLite or MySQL. DSN includes the contents of DSNFile.
 	Driver         string
 	DSN            secret.Text
 	DSNFile        string
 	Connections    int
 	ConnectTimeout time.Duration
-	// TLS is for MySQL only.
+	// TLS applies to MySQL only.
 	TLS TLS
 }
 
@@ -79,23 +80,27 @@ const (
 	MySQL  = "mysql"
 )
 
-// Instance is a store that buckets live in. All but Name, Driver and Lanes is for Redis only.
+// Instance is a store for buckets. All fields except Name, Driver and Lanes are for Redis only.
 type Instance struct {
 	// Driver is SQL or Redis.
 	Name, Driver string
-	// Lanes is final: 0 has become what the topology needs.
+	// Lanes is never 0: the default depends on the topology.
 	Lanes int
-	// Addrs are the Redis, the sentinels or some servers of the cluster, as Topology says.
+	// Addrs are the addresses of the Redis server, of the sentinels, or of some servers of the
+	// cluster, depending on Topology.
 	Addrs    []string
 	Topology string
-	// MasterName is the sentinels' name of the group. SentinelPassword is final, as Password.
+	// MasterName is the sentinels' name of the group. SentinelPassword includes the contents of its
+	// file.
 	MasterName, SentinelUsername, SentinelPasswordFile string
-	// Password is final: PasswordFile has been read into it.
+	// Password includes the contents of PasswordFile.
 	Username, PasswordFile     string
 	Password, SentinelPassword secret.Text
-	// Vouched: the operator answers for settings that the server does not let be read.
+	// Vouched means that the operator answers for settings that the server does not let budgetd
+	// read.
 	Vouched bool
-	// Durable: every write is on disk before its answer, and there are no replicas.
+	// Durable means that every write is on disk before it is answered, and that there are no
+	// replicas.
 	Durable              bool
 	DB, Connections      int
 	DialTimeout, Timeout time.Duration
@@ -115,10 +120,10 @@ const (
 	Cluster    = "cluster"
 )
 
-// clusterLanes is the number of lanes of a cluster that is not given one; everything else has one.
+// clusterLanes is the default number of lanes of a cluster. Other topologies have one lane.
 const clusterLanes = 16
 
-// TLS says how connections to an instance are encrypted.
+// TLS configures TLS for connections to an instance.
 type TLS struct {
 	Enabled                               bool
 	CAFile, CertFile, KeyFile, ServerName string
@@ -130,77 +135,78 @@ type Deduct struct {
 	Queue, BatchSize      int
 }
 
-// StoreMode says how long stores remember request ids.
+// StoreMode configures how long stores remember request ids.
 type StoreMode struct{ RecordWindow time.Duration }
 
-// Background says how often things run by themselves.
+// Background configures periodic work.
 type Background struct{ Clock time.Duration }
 
-// Audit says how often and how fast the books are checked in the background.
+// Audit configures the interval and speed of background audits.
 type Audit struct {
 	Interval time.Duration
-	// Rows is how many rows of the ledger are recounted per second.
+	// Rows is the number of ledger rows recounted per second.
 	Rows int
 }
 
 // Metrics bounds what /metrics shows.
 type Metrics struct{ Budgets int }
 
-// Tracing says where spans of OpenTelemetry go, "" for nowhere, and which share of the
-// administrative calls that belong to no trace gets one.
+// Tracing names the collector of OpenTelemetry spans ("" for none), and the share of those
+// administrative calls that get a span although they belong to no trace.
 type Tracing struct {
 	Endpoint string
 	Sample   float64
 }
 
-// Series says how long samples of the budgets' figures are kept; 0: none are taken.
+// Series says how long samples of the budgets' figures are kept; 0 takes no samples.
 type Series struct{ Keep time.Duration }
 
-// Alerts says when budgets need attention.
+// Alerts configures thresholds and how long alerts are kept.
 type Alerts struct {
-	// Defaults gives thresholds to budgets that have none of their own.
+	// Defaults gives thresholds to budgets without their own.
 	Defaults bool
 	// Keep is how long resolved alerts and messages are kept.
 	Keep time.Duration
 }
 
-// Webhooks says how messages are sent.
+// Webhooks configures the sending of messages.
 type Webhooks struct {
-	// SecretsDir is the folder with a file for each secret; "": nothing can be sent.
+	// SecretsDir is the folder with one file per secret. If it is "", no message can be sent.
 	SecretsDir string
-	// Allow are networks that may be sent to although they are not public, or unencrypted.
+	// Allow lists networks to which messages may be sent although they are not public, or without
+	// TLS.
 	Allow []netip.Prefix
 	// Timeout bounds one attempt.
 	Timeout time.Duration
 }
 
-// Cache bounds what a node remembers.
+// Cache bounds what a node caches.
 type Cache struct{ Budgets int }
 
-// HTTP bounds what callers may send.
+// HTTP bounds the requests of callers.
 type HTTP struct {
 	MaxBodyBytes, MaxBatchBytes             int
 	MaxBatchItems                           int
 	MaxHeaderBytes, MaxHeaders, MaxInFlight int
-	// MaxConnections is how many may be open at each address; 0: any number.
+	// MaxConnections bounds the open connections of each address; 0 means no bound.
 	MaxConnections                            int
 	HeaderTimeout, ReadTimeout                time.Duration
 	RequestTimeout, WriteTimeout, IdleTimeout time.Duration
 }
 
-// Stop bounds stopping.
+// Stop bounds the phases of a stop.
 type Stop struct{ Notice, FinishTimeout, DrainTimeout time.Duration }
 
-// Log says what is logged and how.
+// Log configures the log.
 type Log struct {
 	Level slog.Level
-	// JSON: one object per line instead of text.
+	// JSON writes one JSON object per line instead of text.
 	JSON bool
 }
 
-// Client returns the settings of encrypted connections, nil when they are not encrypted. Without a
-// ServerName the side that connects takes the host that it connects to. Errors: a file that cannot
-// be read or holds no certificate.
+// Client returns the TLS settings, or nil without TLS. If ServerName is empty, the connecting side
+// uses the host to which it connects. It returns an error for a file that cannot be read or holds
+// no certificate.
 func (t TLS) Client() (*tls.Config, error) {
 	files, err := t.Files()
 	if files == nil || err != nil {
@@ -209,8 +215,8 @@ func (t TLS) Client() (*tls.Config, error) {
 	return files.Config(), nil
 }
 
-// Files returns the settings of encrypted connections as files that are read for every connection,
-// nil when they are not encrypted. Errors are those of Client.
+// Files returns TLS settings that read the files for every connection, or nil without TLS. Its
+// errors are those of Client.
 func (t TLS) Files() (*tlsfiles.Client, error) {
 	if !t.Enabled {
 		return nil, nil
@@ -224,7 +230,7 @@ func (t TLS) Files() (*tlsfiles.Client, error) {
 	return files, nil
 }
 
-// settings are the keys of encrypted connections below a section.
+// settings returns the TLS settings in a section.
 func (t *TLS) settings(within string) []setting {
 	return []setting{
 		{within + "enabled", flag(&t.Enabled)},

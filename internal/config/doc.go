@@ -1,7 +1,7 @@
 // Package config reads the configuration: the defaults of config.yaml, then a file, then the
-// environment. Every fault is reported at once, with its key, its value and what it must be.
+// environment. It reports every fault at once, with its key, its value and what it must be.
 //
-// config.yaml at the root of the repository is the documentation and the source of the defaults.
-// The table in settings.go says which keys there are, what each must be and where it goes; a test
-// compares the three. Viper merges the sources and is seen by this package only.
+// config.yaml at the root of the repository documents the keys and holds the defaults. The table in
+// settings.go lists the keys, the values that they accept and their targets; a test compares the
+// table, the file and Config. Only this package uses Viper, which merges the sources.
 package config

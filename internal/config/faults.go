@@ -5,13 +5,13 @@ import (
 	"strings"
 )
 
-// Fault is one key that is wrong.
+// Fault is a key with a wrong value.
 type Fault struct {
 	// Key is the key as in the file, or the name of an environment variable.
 	Key string
-	// Value is what it is, "" for none; secrets are not shown.
+	// Value is the wrong value, "" if there is none to show. Secrets are not shown.
 	Value string
-	// Want says what it must be.
+	// Want says what the value must be.
 	Want string
 }
 
@@ -22,7 +22,7 @@ func (f Fault) String() string {
 	return f.Key + ": " + f.Value + " " + f.Want
 }
 
-// Faults is everything that is wrong with a configuration.
+// Faults are all faults of a configuration.
 type Faults []Fault
 
 func (f Faults) Error() string {
@@ -33,10 +33,10 @@ func (f Faults) Error() string {
 	return "the configuration has faults:\n  " + strings.Join(lines, "\n  ")
 }
 
-// maxShown bounds how much of a value is shown, bytes.
+// maxShown bounds the bytes of a value in a message.
 const maxShown = 100
 
-// show writes a value as a fault shows it.
+// show formats a value for a message.
 func show(value any) string {
 	text := fmt.Sprintf("%v", value)
 	switch value.(type) {

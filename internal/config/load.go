@@ -14,16 +14,16 @@ import (
 	"github.com/budgetd/budgetd/internal/secret"
 )
 
-// prefix of the environment variables that are read.
+// prefix begins the environment variables that are read.
 const prefix = "BUDGETD_"
 
-// others are variables with that prefix that belong to somebody else: budgetctl and the tests.
+// others reports whether a variable with that prefix belongs to budgetctl or to tests.
 func others(name string) bool {
 	return name == prefix+"SERVER" || strings.HasPrefix(name, prefix+"TEST_")
 }
 
-// Names that Kubernetes gives to every container beside a Service whose name begins with
-// budgetd.
+// The names of variables that Kubernetes sets in every container for a Service whose name begins
+// with budgetd.
 var (
 	linkOfHost = regexp.MustCompile(
 		`^BUDGETD_([A-Z0-9_]+_)?(SERVICE_HOST|SERVICE_PORT(_[A-Z0-9_]+)?)$`,
@@ -33,16 +33,15 @@ var (
 	linkValue = regexp.MustCompile(`^((tcp|udp|sctp)://.+|tcp|udp|sctp|[0-9]+|[0-9a-fA-F:.]+)$`)
 )
 
-// isServiceLink reports whether a variable describes a Service of Kubernetes: its name and its
-// value have that form.
+// isServiceLink reports whether the name and the value of a variable have the form of a Kubernetes
+// Service variable.
 func isServiceLink(name, value string) bool {
 	return (linkOfHost.MatchString(name) || linkOfPort.MatchString(name)) &&
 		linkValue.MatchString(value)
 }
 
-// Load reads the configuration: defaults, then the file ("" for none), then the environment (as
-// os.Environ gives it). The error is Faults, with every fault, or says why the file cannot be
-// read.
+// Load reads the configuration: defaults, then the file ("" for none), then the environment, in the
+// form of os.Environ. Its error is Faults with every fault, or says why the file cannot be read.
 func Load(file string, environ []string) (Config, error) {
 	l := loader{environment: map[string]string{}}
 	for _, entry := range environ {
@@ -82,13 +81,13 @@ func Load(file string, environ []string) (Config, error) {
 	return c, nil
 }
 
-// loader puts the sources together.
+// loader merges the sources.
 type loader struct {
 	viper       *viper.Viper
 	codec       yamlCodec
-	environment map[string]string // what is left of it: known variables are taken out
+	environment map[string]string // the variables that were not used yet
 	defaultDSN  string
-	// instance has the values that an instance has where it names none.
+	// instance holds the defaults of an instance.
 	instance map[string]any
 	faults   []Fault
 }
@@ -115,7 +114,7 @@ func (l *loader) defaults() error {
 	return nil
 }
 
-// merge lays a file over the defaults and notes every key that is not known.
+// merge lays a file over the defaults and adds a fault for every unknown key.
 func (l *loader) merge(file []byte) error {
 	l.codec.keys = nil
 	if err := l.viper.MergeConfig(bytes.NewReader(file)); err != nil {
@@ -129,7 +128,7 @@ func (l *loader) merge(file []byte) error {
 		known = append(known, s.key)
 	}
 	for _, key := range l.codec.keys {
-		// A key below one that is a value, or with capitals, has its fault already.
+		// A key below a key with a value, or with capitals, has a fault already.
 		has := func(name string) bool { return key.name == name || strings.HasPrefix(key.name, name+".") }
 		if !slices.ContainsFunc(known, has) && key.name == strings.ToLower(key.name) {
 			l.unknown(known, key)
@@ -152,7 +151,7 @@ func (l *loader) unknown(known []string, k key) {
 		}
 	}
 	switch {
-	// a section of which all is commented out
+	// A section whose keys are all commented out is allowed.
 	case k.name == section && len(below) > 0 && k.value == nil:
 	case k.name == section && len(below) > 0:
 		l.fault(k.name, k.value, "must be a section with "+strings.Join(below, ", "))
@@ -163,7 +162,7 @@ func (l *loader) unknown(known []string, k key) {
 	}
 }
 
-// apply gives every setting its value: the environment's, or else what get says.
+// apply gives every setting its value: the environment's, or else the one that get returns.
 func (l *loader) apply(within string, settings []setting, get func(string) any) {
 	for _, s := range settings {
 		key, value := s.key, get(s.key)
@@ -236,7 +235,7 @@ func (l *loader) instances() []Instance {
 	return out
 }
 
-// strangers notes the environment variables that set nothing.
+// strangers adds a fault for every environment variable that sets nothing.
 func (l *loader) strangers() {
 	for variable := range l.environment {
 		l.fault(

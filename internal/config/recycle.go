@@ -9,18 +9,18 @@ import (
 	"github.com/adhocore/gronx"
 )
 
-// Recycle says when budgets are recycled without being asked to.
+// Recycle configures automatic recycles.
 type Recycle struct {
-	// Schedule is a cron expression of five fields, in Timezone; "": there is no schedule.
+	// Schedule is a cron expression of five fields in Timezone; "" means no schedule.
 	Schedule, Timezone string
-	// StrandedShare is the part of a budget's units above which stranded ones start a recycle; 0:
+	// StrandedShare is the stranded share of a budget's units above which a recycle starts; 0 means
 	// never.
 	StrandedShare float64
 }
 
-// Next returns the first time of the schedule after an instant, zero where there is none. A time
-// that a change of the clocks leaves out is left out or moved to the next hour. Safe for concurrent
-// use.
+// Next returns the first scheduled time after an instant, or the zero time without a schedule. A
+// time that a change of the clocks skips is skipped or moved to the next hour. It is safe for
+// concurrent use.
 func (r Recycle) Next(after time.Time) time.Time {
 	zone, err := time.LoadLocation(r.Timezone)
 	if r.Schedule == "" || err != nil {
@@ -33,7 +33,8 @@ func (r Recycle) Next(after time.Time) time.Time {
 	return next
 }
 
-// schedule is a cron expression. Its times must come: the 30th of February does not.
+// schedule accepts a cron expression that has at least one time, unlike one for the 30th of
+// February.
 func schedule(into *string) rule {
 	const want = `must be a cron expression of five fields (minute hour day month weekday), ` +
 		`such as "0 4 * * *", or empty`
@@ -59,7 +60,7 @@ func timezone(into *string) rule {
 		}}
 }
 
-// share is a part of a whole.
+// share accepts a share of a whole.
 func share(into *float64) rule {
 	const bounds = "0 to 1"
 	return rule{want: "must be a number of " + bounds + ", such as 0.2", bounds: bounds, target: into,

@@ -19,22 +19,22 @@ type setting struct {
 	rule
 }
 
-// rule says what a value must be and puts it where it belongs.
+// rule says which values a key accepts and where they go.
 type rule struct {
 	// want completes the sentence "KEY: VALUE …".
 	want string
-	// bounds is the range as config.yaml must state it, "" where there is none.
+	// bounds is the range as config.yaml must state it, or "".
 	bounds string
-	// secret: the value is never shown.
+	// secret means that the value is never shown.
 	secret bool
-	// target is where the value goes.
+	// target is the variable that set sets.
 	target any
-	// set takes a value of the file (string, int, bool, []any …) or of the environment (string). It
-	// returns false when the value is not what it must be.
+	// set accepts a value of the file (string, int, bool, []any …) or of the environment (string).
+	// It returns false if the value is not valid.
 	set func(value any) bool
 }
 
-// hidden is a text that is never shown.
+// hidden accepts a text that is never shown.
 func hidden(into *secret.Text) rule {
 	var plain string
 	r := text(&plain)
@@ -57,7 +57,7 @@ func text(into *string) rule {
 	}}
 }
 
-// collector is the URL of a collector of OpenTelemetry, or "" for none.
+// collector accepts the URL of an OpenTelemetry collector, or "".
 func collector(into *string) rule {
 	const want = "must be http://host:port or https://host:port, with or without a path, or empty"
 	return rule{want: want, target: into, set: func(value any) bool {
@@ -97,7 +97,7 @@ func either(choices []string) string {
 	return strings.Join(choices[:last], ", ") + " or " + choices[last]
 }
 
-// oneOf stores whether a value is the first of two words.
+// oneOf accepts two words and stores whether the value is the first.
 func oneOf(into *bool, yes, no string) rule {
 	var word string
 	r := choice(&word, no, yes)
@@ -214,7 +214,7 @@ func addresses(into *[]string) rule {
 	}}
 }
 
-// networks is a list of networks in CIDR form.
+// networks accepts a list of networks in CIDR form.
 func networks(into *[]netip.Prefix) rule {
 	const want = "must be a list of networks, such as [10.0.0.0/8, 'fd00::/8']"
 	return rule{want: want, target: into, set: func(value any) bool {

@@ -6,13 +6,13 @@ import (
 	"github.com/budgetd/budgetd/budget"
 )
 
-// settings are all keys outside the list of instances: what each must be, and where it goes.
+// settings returns all settings outside the list of instances.
 func (c *Config) settings() []setting {
 	return slices.Concat(c.accessSettings(), c.serviceSettings(),
 		c.Database.TLS.settings("database.tls."))
 }
 
-// serviceSettings are the keys of everything else.
+// serviceSettings returns all settings except those of accessSettings.
 func (c *Config) serviceSettings() []setting {
 	return []setting{
 		{"node.name", text(&c.Node.Name)},
@@ -78,7 +78,7 @@ func (c *Config) serviceSettings() []setting {
 	}
 }
 
-// settings are all keys of one instance.
+// settings returns all settings of one instance.
 func (i *Instance) settings() []setting {
 	return append([]setting{
 		{"name", name(&i.Name)},
@@ -102,10 +102,10 @@ func (i *Instance) settings() []setting {
 	}, i.TLS.settings("tls.")...)
 }
 
-// sectionsToCome are keys of the contract that this version lacks.
+// sectionsToCome lists keys of the contract that this version lacks.
 var sectionsToCome = []string{"limits"}
 
-// checkWhole returns what does not go together. It is called when every key for itself is right.
+// checkWhole returns contradictions between keys. It is called once each key is valid by itself.
 func (c *Config) checkWhole(defaultDSN string) []Fault {
 	faults := c.checkAccess()
 	if c.Database.Driver == MySQL && c.Database.DSN.Reveal() == defaultDSN {
@@ -140,7 +140,8 @@ func (c *Config) checkWhole(defaultDSN string) []Fault {
 	return faults
 }
 
-// check returns what of one instance does not go together, under which key; want "" if nothing.
+// check returns a contradiction within one instance and the key at fault. want is "" if there is no
+// contradiction.
 func (i *Instance) check() (key string, value any, want string) {
 	if i.Driver == SQL {
 		if len(i.Addrs) > 0 || i.Username != "" || !i.Password.Empty() || i.TLS.Enabled || i.DB != 0 ||
@@ -178,7 +179,7 @@ func (i *Instance) check() (key string, value any, want string) {
 	return "", nil, ""
 }
 
-// sentinelKey returns the first key that is set and is for sentinels only; "" for none.
+// sentinelKey returns the first key that is set although it is for sentinels only, or "".
 func (i *Instance) sentinelKey() string {
 	for _, k := range []struct{ key, value string }{{".master_name", i.MasterName},
 		{".sentinel_username", i.SentinelUsername}, {".sentinel_password", i.SentinelPassword.String()}} {
@@ -189,7 +190,7 @@ func (i *Instance) sentinelKey() string {
 	return ""
 }
 
-// complete chooses what 0 leaves open.
+// complete replaces 0 by the default that depends on other keys.
 func (i *Instance) complete() {
 	if i.Lanes > 0 {
 		return
@@ -200,7 +201,7 @@ func (i *Instance) complete() {
 	}
 }
 
-// name is a setting that must be a name of the domain.
+// name accepts a name of the domain.
 func name(into *string) rule {
 	return rule{want: "must be a-z, 0-9 and -, start with a letter, at most 63 bytes", target: into,
 		set: func(value any) bool {

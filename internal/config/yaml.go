@@ -10,26 +10,26 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// key is a key as a file has it, with its value unless that is a section.
+// key is a key of a file, with its value unless it is a section.
 type key struct {
 	name  string
 	value any
 }
 
-// yamlCodec reads YAML for Viper and remembers the keys as they were written: Viper makes no
-// difference between capitals and small letters, and does not tell which keys it never asked for.
+// yamlCodec decodes YAML for Viper and remembers the keys as they were written, because Viper
+// ignores the case of keys and does not report keys that it was never asked for.
 type yamlCodec struct {
 	keys []key
-	// odd are keys with a capital letter.
+	// odd lists keys with a capital letter.
 	odd []string
 }
 
-// Encode is not needed.
+// Encode returns an error: nothing is encoded.
 func (*yamlCodec) Encode(map[string]any) ([]byte, error) {
 	return nil, errors.New("configuration is not written")
 }
 
-// Decode reads exactly one document; duplicate keys are errors.
+// Decode decodes exactly one document. Duplicate keys are errors.
 func (c *yamlCodec) Decode(text []byte, into map[string]any) error {
 	decoder := yaml.NewDecoder(bytes.NewReader(text))
 	if err := decoder.Decode(&into); err != nil && !errors.Is(err, io.EOF) {
@@ -45,7 +45,7 @@ func (c *yamlCodec) Decode(text []byte, into map[string]any) error {
 	return nil
 }
 
-// capitals notes the keys with a capital letter, at any depth.
+// capitals records the keys with a capital letter, at any depth.
 func (c *yamlCodec) capitals(value any) {
 	if section, nested := sectionOf(value); nested {
 		for name, below := range section {
@@ -62,7 +62,8 @@ func (c *yamlCodec) capitals(value any) {
 	}
 }
 
-// flatten writes nested sections as keys with dots. An empty section is its own key, without value.
+// flatten converts nested sections to keys with dots. An empty section becomes a key without a
+// value.
 func flatten(section map[string]any) map[string]any {
 	out := map[string]any{}
 	for name, value := range section {
@@ -81,7 +82,7 @@ func flatten(section map[string]any) map[string]any {
 	return out
 }
 
-// sectionOf returns a section; its keys need not have been texts.
+// sectionOf returns a value as a section. Its keys may have any type.
 func sectionOf(value any) (map[string]any, bool) {
 	switch value := value.(type) {
 	case map[string]any:
