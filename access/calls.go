@@ -7,16 +7,16 @@ type Reach uint8
 
 // The reaches.
 const (
-	// Nobody: the call is open to everyone, without authentication.
+	// Nobody means that the call is open to all, without authentication.
 	Nobody Reach = iota
-	// Self: the call concerns only the caller; any scope suffices.
+	// Self means that the call concerns only the caller, so any scope suffices.
 	Self
-	// Budget: one budget, which does not exist for callers without it in scope.
+	// Budget is one budget. It does not exist for callers without it in scope.
 	Budget
-	// Tenant: budgets or keys of a tenant. The answer is limited to the scope; a tenant outside the
-	// scope is forbidden.
+	// Tenant is the budgets or keys of a tenant. The answer is limited to the scope; a tenant
+	// outside the scope is forbidden.
 	Tenant
-	// Installation: all tenants; the scope must cover everything.
+	// Installation is all tenants. The scope must cover everything.
 	Installation
 )
 

@@ -8,25 +8,25 @@ type Reason string
 
 // The reasons, in order of precedence.
 const (
-	// Accepted: the caller is authenticated.
+	// Accepted means that the caller is authenticated.
 	Accepted Reason = ""
-	// Missing: the request has neither a key nor a client certificate.
+	// Missing means that the request has neither a key nor a client certificate.
 	Missing Reason = "missing"
-	// Malformed: the text is not in the form of a key.
+	// Malformed means that the text is not in the form of a key.
 	Malformed Reason = "malformed"
-	// Mistyped: the text has the form of a key, but the wrong checksum.
+	// Mistyped means that the text has the form of a key, but the wrong checksum.
 	Mistyped Reason = "mistyped"
-	// Stale: the keys in memory are too old. The request may be repeated later.
+	// Stale means that the keys in memory are too old. The request may be repeated later.
 	Stale Reason = "stale"
-	// Unknown: there is no key with that id.
+	// Unknown means that there is no key with that id.
 	Unknown Reason = "unknown"
-	// WrongSecret: the key has another secret.
+	// WrongSecret means that the key has another secret.
 	WrongSecret Reason = "wrong_secret"
-	// Revoked: the key was revoked.
+	// Revoked means that the key was revoked.
 	Revoked Reason = "revoked"
-	// Expired: the key has expired.
+	// Expired means that the key has expired.
 	Expired Reason = "expired"
-	// Unmapped: the client certificate is valid, but no configured principal has it.
+	// Unmapped means that the client certificate is valid, but no configured principal has it.
 	Unmapped Reason = "unmapped"
 )
 

@@ -42,12 +42,13 @@ type Decision uint8
 
 // The decisions.
 const (
-	// Forbidden: the role is too low, or the call is outside the scope whether or not the target
-	// exists. It is the zero value, so an unset decision allows nothing.
+	// Forbidden means that the role is too low, or the call is outside the scope whether or not the
+	// target exists. It is the zero value, so an unset decision allows nothing.
 	Forbidden Decision = iota
-	// Hidden: the target is outside the scope. The answer must equal that for a missing target.
+	// Hidden means that the target is outside the scope. The answer must equal that for a missing
+	// target.
 	Hidden
-	// Allowed: the call may proceed.
+	// Allowed means that the call may proceed.
 	Allowed
 )
 

@@ -7,52 +7,53 @@ import (
 	"time"
 )
 
-// Units are the units that a threshold is about, in minor units.
+// Units are the units that a threshold watches, in minor units.
 type Units struct {
-	// Total is all of them, Spent what is used or held, Left what can still be deducted.
+	// Total is their sum, Spent what is used or held, Left what can still be deducted.
 	Total, Spent, Left int64
-	// End is the first instant at which they can no longer be deducted; zero: never.
+	// End is the first instant at which they can no longer be deducted; zero means no end.
 	End time.Time
 }
 
-// Figures are how a budget stands.
+// Figures is the state of a budget.
 type Figures struct {
 	// At is not later than any of the figures.
 	At time.Time
-	// Of are the units by what Threshold.Of says, for a limit "limit/NAME/VALUE". What is missing is
-	// not known.
+	// Of maps Threshold.Of, or "limit/NAME/VALUE" for a limit, to units. A missing key means that
+	// its units are not known.
 	Of map[string]Units
-	// Period is the number of the open period; 0: none is open.
+	// Period is the number of the open period; 0 means that none is open.
 	Period int64
-	// Ended means that nothing can be deducted ever again.
+	// Ended means that nothing can ever be deducted again.
 	Ended bool
-	// Quarantined and Stranded are in minor units. Sampled says that Stranded is known.
+	// Quarantined and Stranded are in minor units. Sampled means that Stranded is known.
 	Quarantined, Stranded int64
 	Sampled               bool
-	// Rate is how much was spent a second lately; HasRate says that it is known.
+	// Rate is the recent spending in units per second. HasRate means that it is known.
 	Rate    float64
 	HasRate bool
 }
 
-// State is a threshold that was crossed.
+// State is one crossing of a threshold.
 type State struct {
-	// ID is unique within the installation; 0 until it is stored.
+	// ID is unique within the installation, or 0 before the state is stored.
 	ID        int64
 	Threshold string
-	// Period is the number of the period; 0: the state is of no period. Episode counts from 1.
+	// Period is the number of the period, or 0 if the threshold does not depend on periods. Episode
+	// counts from 1.
 	Period, Episode int64
 	FiredAt         time.Time
-	// ResolvedAt is zero while it is firing. Reason says why it is resolved.
+	// ResolvedAt is zero while the state fires. Reason says why it was resolved.
 	ResolvedAt time.Time
 	Reason     Reason
-	// Units are those of the threshold when it fired, zero where it has none.
+	// Units are those of the threshold when it fired, or zero if it watches none.
 	Units Units
 }
 
 // Firing reports whether the state is not resolved.
 func (s *State) Firing() bool { return s.ResolvedAt.IsZero() }
 
-// changed returns the instant of its last change.
+// changed returns the instant of the last change.
 func (s *State) changed() time.Time {
 	if s.Firing() {
 		return s.FiredAt
@@ -60,7 +61,7 @@ func (s *State) changed() time.Time {
 	return s.ResolvedAt
 }
 
-// Reason says why a state is resolved.
+// Reason says why a state was resolved.
 type Reason string
 
 // The reasons, in order of precedence.
@@ -72,13 +73,13 @@ const (
 	Recovered        Reason = "recovered"
 )
 
-// The states that a query asks for.
+// The states that a query can select.
 const (
 	StateFiring   = "firing"
 	StateResolved = "resolved"
 )
 
-// Query selects alerts; what is zero does not matter.
+// Query selects alerts. Zero fields select all of them.
 type Query struct {
 	Tenant string
 	// Budget is the number of a budget. State is StateFiring or StateResolved.
@@ -89,8 +90,8 @@ type Query struct {
 	Limit  int
 }
 
-// View is an alert as it is shown. ToldBy is the number of the alert whose message lists it; its
-// own if it had a message.
+// View is an alert for display. ToldBy is the number of the alert whose message lists this one, or
+// its own number if it had a message.
 type View struct {
 	Budget       int64
 	Tenant, Name string
@@ -100,26 +101,28 @@ type View struct {
 
 // Transition is a state that begins to fire or is resolved.
 type Transition struct {
-	// State is as it becomes; its ID is 0 when it begins to fire.
+	// State is the state after the transition. Its ID is 0 when it begins to fire.
 	State State
-	// Top is the name of the threshold whose message tells this; its own if it has a message.
+	// Top is the name of the threshold whose message reports the transition, or its own name if it
+	// has a message.
 	Top string
-	// Also are the other thresholds that its message lists, the highest first.
+	// Also lists the other thresholds in its message, highest first.
 	Also []string
 
 	threshold Threshold
 }
 
-// easing is by how many percent points a share must be below its threshold before it is resolved.
+// easing is the number of percentage points by which a share must fall below its threshold before
+// the threshold is resolved.
 const easing = 5
 
-// horizon is how far a projection looks where the units have no end.
+// horizon bounds a projection of units without an end.
 const horizon = 24 * time.Hour
 
-// Decide returns the transitions of a budget, the highest of each ladder first, resolutions before
-// new states. states are all that fire and the latest resolved one of each threshold and period;
-// others do no harm. Deciding again with what it returned changes nothing. now is at or after
-// f.At.
+// Decide returns the transitions of a budget: resolutions before new states, the highest of each
+// ladder first. states must contain every firing state and the latest resolved one of each
+// threshold and period; Decide ignores others. Deciding again after applying the result changes
+// nothing. now is not before f.At.
 func Decide(states []State, f Figures, thresholds []Threshold, now time.Time) []Transition {
 	latest := map[string]*State{}
 	for i := range states {
@@ -162,7 +165,7 @@ func Decide(states []State, f Figures, thresholds []Threshold, now time.Time) []
 	return append(told(resolved), told(fired)...)
 }
 
-// later reports whether a state of the same threshold is newer; a firing one is the newest.
+// later reports whether a is a newer state of the same threshold than b. A firing state is newest.
 func later(a, b *State) bool {
 	if a.Firing() != b.Firing() {
 		return a.Firing()
@@ -176,7 +179,7 @@ func resolve(s State, t Threshold, reason Reason, now time.Time) Transition {
 	return Transition{State: s, threshold: t}
 }
 
-// periodOf returns the period whose states a threshold has now.
+// periodOf returns the period of a threshold's present states.
 func (f *Figures) periodOf(t Threshold) int64 {
 	if t.Of == Period {
 		return f.Period
@@ -184,7 +187,7 @@ func (f *Figures) periodOf(t Threshold) int64 {
 	return 0
 }
 
-// resolves returns why a firing state ends now; "" if it does not.
+// resolves returns why a firing state ends now, or "" if it does not.
 func (f *Figures) resolves(t Threshold, s *State) Reason {
 	switch crossed, known := f.crosses(t, s); {
 	case f.Ended:
@@ -199,11 +202,11 @@ func (f *Figures) resolves(t Threshold, s *State) Reason {
 	return Recovered
 }
 
-// crosses reports whether a threshold is crossed, for a firing state whether it still is. known is
-// false where the figures do not say.
+// crosses reports whether a threshold is crossed or, given its firing state, still is. known is
+// false if the figures do not tell.
 func (f *Figures) crosses(t Threshold, firing *State) (crossed, known bool) {
 	units, known := f.Of[t.Units()]
-	// A raised total ends a state at once, everything else by a margin.
+	// A raised total resolves a state at once. Any other figure must pass the margin.
 	eased := firing != nil && units.Total <= firing.Units.Total
 	switch t.Kind {
 	case UsedShare:
@@ -224,7 +227,7 @@ func (f *Figures) crosses(t Threshold, firing *State) (crossed, known bool) {
 	return false, false
 }
 
-// reaches reports whether units are so many percent of all, or eased: nearly as many.
+// reaches reports whether units are at least a percentage of all, or with eased nearly as much.
 func reaches(units, all int64, percent int, eased bool) bool {
 	if eased {
 		percent -= min(easing, (percent+1)/2)
@@ -232,8 +235,8 @@ func reaches(units, all int64, percent int, eased bool) bool {
 	return all > 0 && units > 0 && units*100 >= int64(percent)*all // below 2^60
 }
 
-// runsOut reports whether units run out before their end, eased: or shortly after it. Units that
-// have run out count for a state that fires already: their exhaustion is told by its own threshold.
+// runsOut reports whether units run out before their end or, with eased, shortly after it. Units
+// that have run out only keep a firing state, because the exhaustion has a threshold of its own.
 func (f *Figures) runsOut(u Units, firing, eased bool) bool {
 	left := horizon
 	if !u.End.IsZero() {
@@ -249,7 +252,7 @@ func (f *Figures) runsOut(u Units, firing, eased bool) bool {
 	return u.Total > 0 && float64(u.Left) < rate*max(left.Seconds(), 0)
 }
 
-// told gives each transition its message: one for those of a ladder that change alike.
+// told assigns transitions to messages: one message for those of a ladder that change alike.
 func told(list []Transition) []Transition {
 	slices.SortFunc(list, func(a, b Transition) int {
 		return cmp.Or(cmp.Compare(a.group(), b.group()),
@@ -268,7 +271,7 @@ func told(list []Transition) []Transition {
 	return list
 }
 
-// group is the ladder, the period and the reason: what is told together.
+// group identifies the transitions that share a message: ladder, period and reason.
 func (t *Transition) group() string {
 	return t.threshold.Units() + " " + string(t.State.Reason) + " " +
 		strconv.FormatInt(t.State.Period, 10)

@@ -9,43 +9,45 @@ import (
 	"github.com/budgetd/budgetd/budget"
 )
 
-// Endpoint is where messages are sent.
+// Endpoint is a receiver of messages.
 type Endpoint struct {
 	ID string
-	// Tenant is the only tenant whose messages it gets; "": all.
+	// Tenant is the only tenant whose messages it gets; "" means all tenants.
 	Tenant, URL, Description string
-	// Secret names the file of its secrets within the folder of secrets.
+	// Secret is the name of the file with its secrets in the secrets folder.
 	Secret string
-	// Types are the types of messages that it gets; none: all.
+	// Types are the types of messages that it gets; none means all types.
 	Types []string
-	// Disabled says why it gets nothing; "" while it is enabled.
+	// Disabled says why it gets no messages. It is "" while the endpoint is enabled.
 	Disabled Disabled
-	// FailingSince is when the first attempt after the last success failed; zero: none did.
+	// FailingSince is the time of the first failed attempt after the last success; zero means that
+	// none has failed.
 	FailingSince time.Time
 	CreatedAt    time.Time
 	CreatedBy    string
 }
 
-// Disabled says why an endpoint gets nothing.
+// Disabled says why an endpoint gets no messages.
 type Disabled string
 
-// The reasons.
+// The reasons for being disabled.
 const (
 	ByOperator Disabled = "operator"
-	// Failing: no attempt succeeded for DisableAfter. Gone: it answered 410.
+	// Failing means that no attempt succeeded for DisableAfter, Gone that the endpoint answered
+	// 410.
 	Failing Disabled = "failing"
 	Gone    Disabled = "gone"
 )
 
-// EndpointChange changes what is not nil.
+// EndpointChange changes the fields that are not nil.
 type EndpointChange struct {
 	URL, Description, Secret *string
 	Types                    *[]string
-	// Enabled false has it get nothing; true has it begin as if it had never failed.
+	// Enabled disables the endpoint, or enables it and clears its failures.
 	Enabled *bool
 }
 
-// The most endpoints of a tenant or of all tenants, and the most bytes of their texts.
+// The most endpoints of one tenant or of all tenants, and the most bytes of their texts.
 const (
 	MaxEndpoints   = 20
 	maxURL         = 2048
@@ -109,60 +111,62 @@ func (e *Endpoint) Gets(kind, tenant string) bool {
 		(len(e.Types) == 0 || slices.Contains(e.Types, kind))
 }
 
-// DeliveryState is what became of a message at an endpoint.
+// DeliveryState is the state of a message at an endpoint.
 type DeliveryState string
 
 // The states of a delivery.
 const (
 	Pending   DeliveryState = "pending"
 	Delivered DeliveryState = "delivered"
-	// Failed: the last attempt failed, or the endpoint was disabled.
+	// Failed means that the last attempt failed, or that the endpoint was disabled.
 	Failed DeliveryState = "failed"
 )
 
 // Attempt is one try to deliver a message.
 type Attempt struct {
 	At time.Time `json:"at"`
-	// Status is that of the answer; 0: there was none. Error says what went wrong; "": nothing.
+	// Status is the HTTP status of the answer; 0 means no answer. Error says what went wrong; ""
+	// means nothing.
 	Status int           `json:"status,omitempty"`
 	Error  string        `json:"error,omitempty"`
 	Took   time.Duration `json:"took_ns"`
 }
 
-// Succeeded reports whether the receiver has taken the message.
+// Succeeded reports whether the receiver accepted the message.
 func (a *Attempt) Succeeded() bool { return a.Status >= 200 && a.Status < 300 }
 
-// Delivery is a message on its way to an endpoint.
+// Delivery is a message for one endpoint.
 type Delivery struct {
 	Endpoint string
 	Message  Message
 	State    DeliveryState
-	// Attempts are the last MaxAttempts. Tries counts those since it was sent or sent again.
+	// Attempts are the last MaxAttempts attempts. Tries counts the attempts since the message was
+	// sent or resent.
 	Attempts []Attempt
 	Tries    int
-	// DueAt is when the next attempt begins; zero: none does.
+	// DueAt is the time of the next attempt; zero means that there is no further attempt.
 	DueAt time.Time
 }
 
-// Due names a delivery whose attempt is due.
+// Due identifies a delivery whose attempt is due.
 type Due struct {
 	Endpoint, Message string
 	At                time.Time
 }
 
-// MaxAttempts is how many attempts a delivery remembers.
+// MaxAttempts bounds the attempts that a delivery keeps.
 const MaxAttempts = 16
 
-// pauses are those of Standard Webhooks, each after a failed attempt.
+// pauses are the recommended pauses of Standard Webhooks, one after each failed attempt.
 var pauses = []time.Duration{5 * time.Second, 5 * time.Minute, 30 * time.Minute, 2 * time.Hour,
 	5 * time.Hour, 10 * time.Hour, 10 * time.Hour}
 
-// DisableAfter is how long an endpoint may fail.
+// DisableAfter is how long an endpoint may fail before it is disabled.
 const DisableAfter = 5 * 24 * time.Hour
 
-// After returns a delivery and its endpoint as an attempt leaves them. jitter is 0 … 1 and
-// lengthens the pause by up to a tenth, so that what failed together is not tried together. It is
-// pure: d and e stay as they are.
+// After returns a delivery and its endpoint after an attempt. jitter, in 0 … 1, lengthens the pause
+// by up to a tenth, so that deliveries that failed together are not retried together. It is pure
+// and does not change d or e.
 func After(d Delivery, e Endpoint, a Attempt, jitter float64) (Delivery, Endpoint) {
 	d.Attempts = append(slices.Clone(d.Attempts[max(len(d.Attempts)-MaxAttempts+1, 0):]), a)
 	d.Tries++

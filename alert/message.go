@@ -8,19 +8,19 @@ import (
 
 // The types of messages.
 const (
-	// TypeFiring and TypeResolved tell a transition, TypeDisabled that an endpoint gets nothing more,
-	// TypeTest nothing.
+	// TypeFiring and TypeResolved report a transition, TypeDisabled a disabled endpoint. TypeTest
+	// is the type of a test.
 	TypeFiring   = "alert.firing"
 	TypeResolved = "alert.resolved"
 	TypeDisabled = "endpoint.disabled"
 	TypeTest     = "test"
 )
 
-// Types are all types that an endpoint can choose; a test is sent to every endpoint that it is
-// asked for.
+// Types returns the types that an endpoint can select. A test goes to the endpoint for which it was
+// requested, whatever its types.
 func Types() []string { return []string{TypeFiring, TypeResolved, TypeDisabled} }
 
-// Subject is a budget with what is decided about it.
+// Subject is a budget and what is decided about it.
 type Subject struct {
 	Budget       int64
 	Tenant, Name string
@@ -28,14 +28,14 @@ type Subject struct {
 	Figures      Figures
 }
 
-// Message is what is sent to endpoints. The zero Tenant is all tenants.
+// Message is a message to endpoints. Tenant "" means all tenants.
 type Message struct {
 	ID, Type, Tenant string
 	Body             []byte
 	CreatedAt        time.Time
 }
 
-// envelope is a body as Standard Webhooks recommends it.
+// envelope is the form of a body that Standard Webhooks recommends.
 type envelope struct {
 	Type      string    `json:"type"`
 	Timestamp time.Time `json:"timestamp"`
@@ -59,11 +59,11 @@ type alertData struct {
 	Resolved  string  `json:"resolved_at,omitempty"`
 	Reason    Reason  `json:"reason,omitempty"`
 	Figures   figures `json:"figures"`
-	// Also are the other thresholds that changed for the same reason.
+	// Also lists the other thresholds that changed for the same reason.
 	Also []string `json:"also"`
 }
 
-// figures are in minor units, as of the decision.
+// figures are in minor units, at the time of the decision.
 type figures struct {
 	Total       int64    `json:"total"`
 	Spent       int64    `json:"spent"`
@@ -73,7 +73,7 @@ type figures struct {
 	Rate        *float64 `json:"rate_per_second,omitempty"`
 }
 
-// Tell returns the body of the message about a transition whose state has its ID. It is not for a
+// Tell returns the message about a transition whose state has its ID. It must not be called for a
 // transition that another message lists.
 func (s *Subject) Tell(t Transition) (kind string, body []byte) {
 	at, kind := t.State.FiredAt, TypeFiring
@@ -101,7 +101,7 @@ func (s *Subject) Tell(t Transition) (kind string, body []byte) {
 	return kind, Body(kind, at, data)
 }
 
-// Body writes a message.
+// Body encodes a message.
 func Body(kind string, at time.Time, data any) []byte {
 	var out bytes.Buffer
 	e := json.NewEncoder(&out)
@@ -112,7 +112,7 @@ func Body(kind string, at time.Time, data any) []byte {
 	return bytes.TrimSuffix(out.Bytes(), []byte("\n"))
 }
 
-// instant is a time as in the API; "" for the zero one.
+// instant formats a time as the API does; "" for the zero time.
 func instant(t time.Time) string {
 	if t.IsZero() {
 		return ""

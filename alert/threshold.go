@@ -6,30 +6,31 @@ import (
 	"github.com/budgetd/budgetd/budget"
 )
 
-// Kind is what a threshold watches.
+// Kind says what a threshold watches.
 type Kind string
 
 // The kinds.
 const (
-	// UsedShare: so many percent of the units are used or held.
+	// UsedShare is crossed when Percent of the units are used or held.
 	UsedShare Kind = "used_share"
-	// Exhausted: nothing is left to deduct.
+	// Exhausted is crossed when nothing is left to deduct.
 	Exhausted Kind = "exhausted"
-	// Projected: at the rate of the last 15 minutes the units run out before their end, or within a
-	// day where there is no end.
+	// Projected is crossed when the units would run out before their end at the rate of the last 15
+	// minutes. Without an end, it is crossed when they would run out within a day.
 	Projected Kind = "projected"
-	// StrandedShare: so many percent of the total are where they cannot be used.
+	// StrandedShare is crossed when Percent of the total is where it cannot be used.
 	StrandedShare Kind = "stranded_share"
-	// Quarantine: units of a lost store are in quarantine.
+	// Quarantine is crossed when units of a lost store are in quarantine.
 	Quarantine Kind = "quarantine"
 )
 
-// Of is whose units a threshold is about.
+// Of selects the units that a threshold watches.
 type Of string
 
 // The units of a threshold.
 const (
-	// Total is all units of a budget, Period those of its open period, Limit what a value may take.
+	// Total selects all units of a budget, Period those of its open period, Limit what a value may
+	// take.
 	Total  Of = "total"
 	Period Of = "period"
 	Limit  Of = "limit"
@@ -38,16 +39,16 @@ const (
 // Threshold is a condition under which a budget needs attention.
 type Threshold struct {
 	Kind Kind `json:"kind"`
-	// Of is empty for StrandedShare and Quarantine. Only UsedShare can be of a limit.
+	// Of is empty for StrandedShare and Quarantine. Only UsedShare can watch a limit.
 	Of Of `json:"of,omitzero"`
-	// Percent is 1 … 100, for the shares; else 0.
+	// Percent is 1 … 100 for the shares, else 0.
 	Percent int `json:"percent,omitzero"`
-	// Limit is the name of a limit of one dimension and Value the value that is watched.
+	// Limit is the name of a limit of one dimension, Value the watched value.
 	Limit string `json:"limit,omitzero"`
 	Value string `json:"value,omitzero"`
 }
 
-// The most thresholds of a budget, and the most bytes of the value of one.
+// The most thresholds of a budget, and the most bytes of a threshold's value.
 const (
 	MaxThresholds = 16
 	maxValue      = 256
@@ -125,8 +126,8 @@ func (t Threshold) fault() (field, why string) {
 	return "", ""
 }
 
-// Units returns the key of a threshold's units in Figures.Of. Thresholds with the same key are a
-// ladder: they are told together.
+// Units returns the key of a threshold's units in Figures.Of. Thresholds with the same key form a
+// ladder and share messages.
 func (t Threshold) Units() string {
 	switch t.Of {
 	case "":

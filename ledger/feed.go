@@ -7,13 +7,13 @@ type FeedKind string
 
 // The kinds of feed entries.
 const (
-	// FeedDeduct: units were deducted.
+	// FeedDeduct means that units were deducted.
 	FeedDeduct FeedKind = "deduct"
-	// FeedRollback: units of a deduction were given back.
+	// FeedRollback means that units of a deduction were given back.
 	FeedRollback FeedKind = "rollback"
-	// FeedConfirm: held units were used; the rest of the hold was given back.
+	// FeedConfirm means that held units were used; the rest of the hold was given back.
 	FeedConfirm FeedKind = "confirm"
-	// FeedExpire: held units were given back because the hold expired.
+	// FeedExpire means that held units were given back because the hold expired.
 	FeedExpire FeedKind = "expire"
 )
 

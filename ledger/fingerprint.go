@@ -32,7 +32,7 @@ func Fingerprint(amount int64, key, reference, dimensions string, more ...string
 }
 
 // Dimensions returns the canonical JSON of dimensions: members sorted by name, no white space, ""
-// when there are none. Equal dimensions always give equal text.
+// for no dimensions. Equal dimensions always give equal text.
 func Dimensions(dimensions map[string]string) string {
 	if len(dimensions) == 0 {
 		return ""

@@ -15,7 +15,7 @@ func Counts(counts map[string]int64) string {
 	return string(text)
 }
 
-// ReadDimensions parses the result of Dimensions; nil means there are none.
+// ReadDimensions parses the result of Dimensions. It returns nil for no dimensions.
 func ReadDimensions(text string) (dimensions map[string]string) {
 	if text == "" {
 		return nil
@@ -35,7 +35,7 @@ func AppendDimensions(to []Dimension, text string) []Dimension {
 	begin := len(to)
 	if eachPlain(text, func(name, value string) bool {
 		if len(to) > begin && name <= to[len(to)-1].Name {
-			return false // not what Dimensions wrote: of a name that comes twice the last counts
+			return false // Dimensions did not write it: the last of two equal names counts
 		}
 		to = append(to, Dimension{name, value})
 		return true
@@ -50,7 +50,7 @@ func AppendDimensions(to []Dimension, text string) []Dimension {
 	return to
 }
 
-// ReadCounts parses the result of Counts; nil means there are none.
+// ReadCounts parses the result of Counts. It returns nil for no counts.
 func ReadCounts(text string) map[string]int64 {
 	if text == "" {
 		return nil

@@ -56,7 +56,8 @@ type State string
 const (
 	StateUsed       State = "used"
 	StateRolledBack State = "rolled_back"
-	// StateHeld: the hold expires unless it is confirmed. StateExpired: it has expired.
+	// StateHeld means that the hold expires unless it is confirmed, StateExpired that it has
+	// expired.
 	StateHeld    State = "held"
 	StateExpired State = "expired"
 	// StateVoid marks a tombstone: the id was cancelled before it had an effect, and never will

@@ -44,8 +44,9 @@ func (t *Touch) bound(state budget.LimitState) int64 {
 }
 
 // Exceeded lists every limit that the deduction would exceed, with what was used, what was asked
-// for, and when that would fit. It returns nil if there is none. Exempt values and limits that are
-// not enforced are refused only on overflow. tallies has one element per touch. Nothing is counted.
+// for, and when that would fit. It returns nil if no limit would be exceeded. Exempt values and
+// limits that are not enforced are refused only on overflow. tallies has one element per touch.
+// Nothing is counted.
 func Exceeded(touches []Touch, tallies []*Tally) (refused []budget.LimitState) {
 	for i := range touches {
 		touch := &touches[i]

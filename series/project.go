@@ -17,17 +17,17 @@ type Outlook string
 
 // The outlooks.
 const (
-	// Exhausted: nothing can be deducted any more.
+	// Exhausted means that nothing can be deducted any more.
 	Exhausted Outlook = "exhausted"
-	// Projected: at this rate the last unit goes at ExhaustedAt, before the period ends.
+	// Projected means that at this rate the last unit goes at ExhaustedAt, before the period ends.
 	Projected Outlook = "projected"
-	// NotBeforeEnd: at this rate units are left when the period ends.
+	// NotBeforeEnd means that at this rate units are left when the period ends.
 	NotBeforeEnd Outlook = "not_before_end"
-	// NotForYears: at this rate it takes more than ten years.
+	// NotForYears means that at this rate it takes more than ten years.
 	NotForYears Outlook = "not_for_years"
-	// NotUsed: nothing was used recently.
+	// NotUsed means that nothing was used recently.
 	NotUsed Outlook = "not_used"
-	// NotKnown: there is no sample that is at least a minute old to compare with.
+	// NotKnown means that there is no sample that is at least a minute old to compare with.
 	NotKnown Outlook = "not_known"
 )
 

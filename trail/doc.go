@@ -1,5 +1,5 @@
 // Package trail is the audit trail: who did what, in rows that cannot be changed unnoticed. It is
-// pure; internal/sqlstore/trail stores the rows.
+// pure; internal/sqlstore/auditlog stores the rows.
 //
 // # The chain
 //

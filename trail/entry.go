@@ -68,7 +68,7 @@ func NewContext(ctx context.Context, e *Entry) context.Context {
 	return context.WithValue(ctx, contextKey{}, e)
 }
 
-// FromContext returns the entry of a context, or nil; background work has none.
+// FromContext returns the entry of a context, or nil without one, as in background work.
 func FromContext(ctx context.Context) *Entry {
 	e, _ := ctx.Value(contextKey{}).(*Entry)
 	return e

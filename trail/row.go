@@ -29,7 +29,7 @@ func (h *Hash) UnmarshalText(text []byte) error {
 
 // The outcomes of a row; a refusal has the code of its error instead.
 const (
-	// Done: the call took effect, or had taken effect before.
+	// Done means that the call took effect, or had taken effect before.
 	Done = "done"
 )
 

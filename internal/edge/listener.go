@@ -48,7 +48,7 @@ type placed struct {
 	leave func()
 }
 
-// CloseWrite closes the writing side if the connection supports it.
+// CloseWrite shuts down the writing side if the connection supports it.
 func (p *placed) CloseWrite() error {
 	if half, ok := p.Conn.(interface{ CloseWrite() error }); ok {
 		return half.CloseWrite()

@@ -22,24 +22,24 @@ type Certificate struct {
 	Principal access.Principal
 }
 
-// Sessions knows the sessions of the console; oidc.Login does.
+// Sessions authenticates sessions of the console. oidc.Login implements it.
 type Sessions interface {
 	// Authenticate returns the principal of a request's session, or nil.
 	Authenticate(w http.ResponseWriter, r *http.Request) *access.Principal
 }
 
-// Guard admits requests. Its fields must be set before the first one; it is safe for concurrent
+// Guard admits requests. Its fields must be set before the first request. It is safe for concurrent
 // use.
 type Guard struct {
-	// Open authenticates nobody: every caller is access.Anonymous.
+	// Open requires no authentication: every caller is access.Anonymous.
 	Open bool
 	// Loopback, with Open, refuses requests whose Host is not this machine (DNS rebinding).
 	Loopback bool
-	// Book has the keys.
+	// Book holds the keys.
 	Book *access.Book
 	// Certificates maps client certificates to principals; the first match applies.
 	Certificates []Certificate
-	// Sessions authenticates console sessions; nil means that there are none.
+	// Sessions authenticates console sessions; nil disables them.
 	Sessions Sessions
 	// Limiter bounds the requests of each key or principal; nil means no bound.
 	Limiter *edge.Limiter
@@ -48,14 +48,15 @@ type Guard struct {
 	Now      func() time.Time
 
 	crossOrigin http.CrossOriginProtection
-	// local caches the last Host that was found to be this machine: most requests have the same.
+	// local caches the last Host that was found to be this machine. Most requests have the same
+	// one.
 	local atomic.Pointer[string]
 }
 
 // Caller is what a request reveals about its sender.
 type Caller struct {
-	// Authorization is the header with that name; "" if there are several. Authorized means that
-	// there is one.
+	// Authorization is the header of that name, "" if it occurs several times. Authorized reports
+	// that it occurs.
 	Authorization string
 	Authorized    bool
 	// Host is the header of that name.
@@ -64,7 +65,8 @@ type Caller struct {
 	TLS *tls.ConnectionState
 	// Remote is the other end of the connection.
 	Remote net.Addr
-	// Session returns the principal of the request's session; nil means that there is none.
+	// Session returns the principal of the request's session, or nil without one. The field is nil
+	// if sessions are disabled.
 	Session func() *access.Principal
 }
 
@@ -90,7 +92,7 @@ func (g *Guard) CallerOf(w http.ResponseWriter, r *http.Request) *Caller {
 // Remote returns the other end of a request's connection.
 func Remote(r *http.Request) net.Addr { return remote(r.RemoteAddr) }
 
-// remote is an address as net/http has it.
+// remote is an address in net/http's form.
 type remote string
 
 func (remote) Network() string  { return "tcp" }
@@ -99,8 +101,8 @@ func (r remote) String() string { return string(r) }
 const bearer = "Bearer "
 
 // Admit returns the principal of a request, or an error if the call is refused. A call that is open
-// to everybody has no principal. Errors, in this order: unauthenticated; unavailable (keys cannot
-// be checked); rate_limited; forbidden.
+// to all has no principal. Errors, in this order: unauthenticated; unavailable (keys cannot be
+// checked); rate_limited; forbidden.
 func (g *Guard) Admit(w http.ResponseWriter, r *http.Request, call access.Call) (
 	*access.Principal, error) {
 	p, err := g.Identify(g.CallerOf(w, r), &call)
@@ -236,7 +238,7 @@ func forbidden(p *access.Principal, call *access.Call, least access.Role) error 
 	}
 }
 
-// callerOf returns the key under which requests are counted.
+// callerOf returns the key under which a principal's requests are counted.
 func callerOf(p *access.Principal) string {
 	if p.KeyID != "" {
 		return p.KeyID

@@ -11,8 +11,8 @@ import (
 	"time"
 )
 
-// forbidden are networks that are no private ones by their definition and lead to no receiver on
-// the internet either (RFC 6890), or that carry an IPv4 address within an IPv6 one.
+// forbidden lists networks that are not defined as private but lead to no receiver on the internet
+// (RFC 6890), or that embed an IPv4 address in an IPv6 one.
 var forbidden = []netip.Prefix{
 	netip.MustParsePrefix("0.0.0.0/8"), netip.MustParsePrefix("100.64.0.0/10"),
 	netip.MustParsePrefix("192.0.0.0/24"), netip.MustParsePrefix("192.0.2.0/24"),
@@ -24,18 +24,18 @@ var forbidden = []netip.Prefix{
 	netip.MustParsePrefix("2002::/16"), netip.MustParsePrefix("fec0::/10"),
 }
 
-// isPublic reports whether an address is one of the internet: not private, loopback, link-local,
+// isPublic reports whether an address is on the public internet: not private, loopback, link-local,
 // multicast or reserved.
 func isPublic(ip netip.Addr) bool {
 	return ip.IsGlobalUnicast() && !ip.IsPrivate() && !slices.ContainsFunc(forbidden,
 		func(p netip.Prefix) bool { return p.Contains(ip) })
 }
 
-// plainKey marks the context of a request that is not encrypted.
+// plainKey is the context key of a request without TLS.
 type plainKey struct{}
 
-// permit judges the address that is about to be connected to, after its name was resolved: a name
-// that leads elsewhere the next time is judged again.
+// permit checks an address just before the connection, after its name was resolved. So a name that
+// later resolves elsewhere is checked again.
 func permit(ctx context.Context, address string, allow []netip.Prefix) error {
 	at, err := netip.ParseAddrPort(address)
 	if err != nil {
@@ -58,8 +58,8 @@ func permit(ctx context.Context, address string, allow []netip.Prefix) error {
 // maxHeader bounds the header of an answer, in bytes.
 const maxHeader = 16 << 10
 
-// newClient returns a client that connects to permitted addresses only, follows no redirect, uses
-// no proxy, and keeps no connection: each attempt is judged by itself.
+// newClient returns a client that connects only to permitted addresses, follows no redirects, uses
+// no proxy, and keeps no connections, so that every attempt is checked.
 func newClient(allow []netip.Prefix, timeout time.Duration) *http.Client {
 	dialer := &net.Dialer{Timeout: timeout, ControlContext: func(ctx context.Context, _ string,
 		address string, _ syscall.RawConn) error {

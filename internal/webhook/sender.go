@@ -18,28 +18,29 @@ import (
 	"github.com/budgetd/budgetd/alert"
 )
 
-// Outbox is where messages wait. Error of each: Unavailable, and for writes OutcomeUnknown. It is
-// safe for concurrent use.
+// Outbox holds messages that wait to be sent. It is safe for concurrent use. Its methods return
+// Unavailable, those that write also OutcomeUnknown.
 type Outbox interface {
-	// Due lists deliveries whose attempt is due, the longest due first.
+	// Due lists deliveries whose attempt is due, longest overdue first.
 	Due(ctx context.Context, most int) ([]alert.Due, error)
-	// Claim takes one for its attempt: for lease nobody else gets it. ok is false if somebody else
-	// has it.
+	// Claim reserves a delivery for one attempt: no other node gets it for the time of lease. ok is
+	// false if another node has it.
 	Claim(ctx context.Context, due alert.Due, lease time.Duration) (d alert.Delivery,
 		e alert.Endpoint, ok bool, err error)
-	// Finish records an attempt and what follows from it, and returns the endpoint as it is then.
+	// Finish records an attempt and its consequence, and returns the endpoint after that.
 	Finish(ctx context.Context, d alert.Delivery, a alert.Attempt, jitter float64) (
 		alert.Endpoint, error)
 }
 
-// Bounds of a run: RunEvery is how often, most how many deliveries it looks at, atOnce how many it
-// sends at the same time, each how many of one endpoint, so that a slow one leaves room for others.
+// Bounds of a run. RunEvery is the interval between runs. A run considers at most 256 deliveries
+// and sends 16 of them concurrently, 2 per endpoint, so that a slow endpoint leaves room for
+// others.
 const (
 	RunEvery           = time.Second
 	most, atOnce, each = 256, 16, 2
 )
 
-// Bounds of what is written down of an attempt.
+// Bounds of the record of an attempt.
 const (
 	recordTime = 5 * time.Second
 	maxError   = 300
@@ -49,29 +50,29 @@ const (
 type Config struct {
 	Outbox  Outbox
 	Secrets Secrets
-	// Allow are networks that may be sent to although they are not public, or unencrypted.
+	// Allow lists networks to which messages may be sent although they are not public, or without
+	// TLS.
 	Allow []netip.Prefix
-	// Timeout bounds an attempt, from the name's resolution to the end of the answer's header.
+	// Timeout bounds an attempt, from the resolution of the name to the end of the answer's header.
 	Timeout time.Duration
-	// Agent is the User-Agent.
+	// Agent is the User-Agent header.
 	Agent string
 	Now   func() time.Time
 	Log   *slog.Logger
 }
 
-// Sender sends what is due. Only one goroutine may call RunOnce; any number of nodes may have a
-// sender.
+// Sender sends due messages. Only one goroutine may call RunOnce. Every node may have a sender.
 type Sender struct {
 	Config
 	client *http.Client
 }
 
-// New returns a sender. It contacts nothing.
+// New returns a sender. It does not connect to anything.
 func New(c Config) *Sender { return &Sender{Config: c, client: newClient(c.Allow, c.Timeout)} }
 
-// RunOnce makes the attempts that are due, a bounded number, and waits for them. Error:
-// Unavailable; what is left is sent in the next run. A message whose attempt was cut off is sent
-// again after its lease, under the same webhook-id.
+// RunOnce makes a bounded number of due attempts and waits for them. Error: Unavailable; the next
+// run sends the rest. A message whose attempt was interrupted is sent again after its lease, with
+// the same webhook-id.
 func (s *Sender) RunOnce(ctx context.Context) error {
 	due, err := s.Outbox.Due(ctx, most)
 	if err != nil {
@@ -100,7 +101,7 @@ func (s *Sender) RunOnce(ctx context.Context) error {
 	return nil
 }
 
-// deliver makes one attempt and records it. The record is written even if the node stops.
+// deliver makes one attempt and records it, even if the node is stopping.
 func (s *Sender) deliver(ctx context.Context, d alert.Delivery, e alert.Endpoint) {
 	a := alert.Attempt{At: s.Now()}
 	var err error
@@ -111,7 +112,7 @@ func (s *Sender) deliver(ctx context.Context, d alert.Delivery, e alert.Endpoint
 		a.Status, err = s.Send(ctx, e, d.Message, a.At)
 	}
 	if ctx.Err() != nil && err != nil {
-		return // it was cut off: it is sent again after its lease
+		return // interrupted: the message is sent again after its lease
 	}
 	a.Took = max(s.Now().Sub(a.At), 0)
 	if err != nil {
@@ -133,9 +134,9 @@ func (s *Sender) deliver(ctx context.Context, d alert.Delivery, e alert.Endpoint
 	}
 }
 
-// Send sends a message to an endpoint once and returns the status of the answer; 0 if there was
-// none. It does not read the answer's body. An error says why the message was not taken, without
-// secrets.
+// Send sends a message to an endpoint once and returns the status of the answer, or 0 without an
+// answer. It does not read the answer's body. An error says, without secrets, why the message was
+// not accepted.
 func (s *Sender) Send(ctx context.Context, e alert.Endpoint, m alert.Message, at time.Time) (
 	status int, err error) {
 	keys, err := s.Secrets.keys(e.Secret)
@@ -159,12 +160,12 @@ func (s *Sender) Send(ctx context.Context, e alert.Endpoint, m alert.Message, at
 	answer, err := s.client.Do(r)
 	if err != nil {
 		var failed *url.Error
-		if errors.As(err, &failed) { // it repeats the URL
+		if errors.As(err, &failed) { // its text would repeat the URL
 			err = failed.Err
 		}
 		return 0, err
 	}
-	_ = answer.Body.Close() // it ends the connection: nothing of the body is of interest
+	_ = answer.Body.Close() // ends the connection; the body is not needed
 	if answer.StatusCode < 200 || answer.StatusCode > 299 {
 		return answer.StatusCode, fmt.Errorf("it answered %d", answer.StatusCode)
 	}

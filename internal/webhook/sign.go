@@ -1,5 +1,5 @@
-// Package webhook sends messages to endpoints as Standard Webhooks says: signed, at least once, and
-// to nobody within the operator's own network unless the configuration allows it.
+// Package webhook sends messages to endpoints according to Standard Webhooks: signed, at least
+// once, and not to the operator's own network unless the configuration allows it.
 package webhook
 
 import (
@@ -16,21 +16,21 @@ import (
 	"github.com/budgetd/budgetd/internal/secret"
 )
 
-// Bounds of a secret's key, in bytes, as the standard has them.
+// The least and most bytes of a secret's key in the standard.
 const leastKey, mostKey = 24, 64
 
-// secretPrefix begins a secret in its usual form; the rest is base64.
+// secretPrefix begins a secret in its usual form. Base64 follows.
 const secretPrefix = "whsec_"
 
-// maxSecrets is how many secrets a file may have.
+// maxSecrets bounds the secrets of a file.
 const maxSecrets = 4
 
-// Secrets are files in a folder, one for each name: a secret a line, the newest first. All of them
-// sign, so that a receiver that knows any of them accepts the message while they are exchanged. A
-// file is read for each attempt.
+// Secrets reads secrets from files in a folder, one file per name with one secret per line, the
+// newest first. A message is signed with every secret, so a receiver that knows one of them accepts
+// it during a rotation. The file is read for each attempt.
 type Secrets struct{ Dir string }
 
-// keys reads the secrets of a name. An error names the file and never a secret.
+// keys reads the secrets of a name. An error names the file and contains no secret.
 func (s Secrets) keys(name string) (keys []secret.Text, err error) {
 	if s.Dir == "" {
 		return nil, errors.New("webhooks.secrets_dir is not set")
@@ -58,13 +58,13 @@ func (s Secrets) keys(name string) (keys []secret.Text, err error) {
 	return keys, nil
 }
 
-// Check returns what is wrong with the secrets of a name; nil if a message can be signed.
+// Check returns why the secrets of a name cannot sign a message, or nil if they can.
 func (s Secrets) Check(name string) error {
 	_, err := s.keys(name)
 	return err
 }
 
-// signatures signs a message with each key: the value of webhook-signature.
+// signatures returns the value of webhook-signature: a message's signature by each key.
 func signatures(keys []secret.Text, id string, at time.Time, body []byte) string {
 	parts := make([]string, len(keys))
 	for i, key := range keys {
