@@ -1,7 +1,7 @@
-// Package console is the operator's page: one page with views, served at / of the administrative
-// listener. Everything that it shows comes from the calls of the API, with the key or the session
-// of who looks at it; the page itself holds no data and is open to everybody.
+// Package console serves the operator's page at / of the administrative listener. The page fetches
+// all its data with API calls, using the key or session of its user. The page itself holds no data,
+// so it is open to all callers.
 //
-// web has its sources (TypeScript, Preact, uPlot), which Vite builds into dist. dist is committed,
-// so that go build needs no Node; scripts/console.sh builds it.
+// Its sources (TypeScript, Preact, uPlot) are in web. Vite builds them into dist, which is
+// committed so that go build does not need Node; scripts/console.sh runs the build.
 package console

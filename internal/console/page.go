@@ -18,20 +18,20 @@ import (
 //go:embed all:dist
 var dist embed.FS
 
-// Page answers the page and its files. Safe for concurrent use.
+// Page serves the page and its files. It is safe for concurrent use.
 type Page struct {
 	index []byte
 	files map[string]file
 }
 
-// file is a part of the page that never changes under its name.
+// file is a file of the page. Its contents never change under its name.
 type file struct {
 	kind        string
-	text, small []byte // as it is, and compressed
+	text, small []byte // plain, and compressed
 }
 
-// New reads the embedded page. login says that persons can log in with the provider that is
-// configured. It fails where the page was not built.
+// New returns the embedded page. login says that persons can log in with the configured provider.
+// It returns an error if the page was not built.
 func New(login bool) (*Page, error) {
 	p := &Page{files: map[string]file{}}
 	index, err := dist.ReadFile("dist/index.html")
@@ -57,18 +57,18 @@ func New(login bool) (*Page, error) {
 
 func compressed(text []byte) []byte {
 	var out bytes.Buffer
-	w, _ := gzip.NewWriterLevel(&out, gzip.BestCompression) // fails for a level that does not exist
-	_, _ = w.Write(text)                                    // a buffer takes everything
+	w, _ := gzip.NewWriterLevel(&out, gzip.BestCompression) // fails only for an invalid level
+	_, _ = w.Write(text)                                    // a buffer cannot fail
 	_ = w.Close()
 	return out.Bytes()
 }
 
-// prefixes are the paths that a proxy may serve the page under.
+// prefixes matches the paths under which a proxy may serve the page.
 var prefixes = regexp.MustCompile(`^(/[A-Za-z0-9._~-]{1,64}){1,8}$`)
 
-// Index answers the page. Its addresses are relative, so that it works under any path; with the
-// header X-Forwarded-Prefix they begin with that path, and it may be asked for without the last
-// slash.
+// Index serves the page. Its addresses are relative, so that it works under any path. With the
+// header X-Forwarded-Prefix they begin with that path, and the page may be requested without the
+// final slash.
 func (p *Page) Index(w http.ResponseWriter, r *http.Request) {
 	text := p.index
 	if prefix := strings.TrimRight(r.Header.Get("X-Forwarded-Prefix"), "/"); prefixes.MatchString(
@@ -80,8 +80,8 @@ func (p *Page) Index(w http.ResponseWriter, r *http.Request) {
 	_, _ = w.Write(text) // an error means that the caller is gone
 }
 
-// File answers a file of the page. Its name has a hash of what is in it, so that a browser keeps
-// it.
+// File serves a file of the page. The name contains a hash of the contents, so that browsers can
+// cache the file.
 func (p *Page) File(w http.ResponseWriter, r *http.Request) {
 	found, ok := p.files[r.PathValue("file")]
 	if !ok {

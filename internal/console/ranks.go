@@ -14,37 +14,39 @@ import (
 	"github.com/budgetd/budgetd/series"
 )
 
-// Overseer knows how all budgets stand and what this node answered lately. It asks the database for
-// nothing: it listens to the audit's pass over all books and to the deductions of this node. It is
-// safe for concurrent use; Begin, Page and End are called from one goroutine.
+// Overseer knows the state of all budgets and the recent answers of this node. It does not query
+// the database: it gets the pages of the audit's pass over all books, and the deductions of this
+// node. It is safe for concurrent use, except that Begin, Page and End must be called from one
+// goroutine.
 type Overseer struct {
-	// Find finds definitions that are at most a second old.
+	// Find returns a definition that is at most a second old.
 	Find func(ctx context.Context, ref bucket.BudgetRef) (*bucket.Budget, error)
-	// Known returns how many discrepancies are known, and by how many units they differ.
+	// Known returns the number of known discrepancies and the sum of their units.
 	Known func() (discrepancies int, gap int64)
 	Now   func() time.Time
 
 	recent recent
 
 	mu    sync.RWMutex
-	stand []standing // by id, of the last pass
+	stand []standing // of the last pass, sorted by id
 	at    time.Time
-	next  []standing // of the pass under way
+	next  []standing // of the pass in progress
 	began time.Time
 }
 
-// standing is a budget as of a pass: about 300 bytes.
+// standing is the state of a budget at a pass. It takes about 300 bytes.
 type standing struct {
 	id                      int64
 	tenant, name, key       string
 	kind                    budget.Type
 	unit                    budget.Unit
-	terms                   budget.Definition // what StatusAt needs
+	terms                   budget.Definition // the input of StatusAt
 	unlimited               bool
 	total, left, held, used int64
 	quarantined             int64
 	fenced                  int
-	// past are two earlier figures, the older one first: the rate is since the older one.
+	// past holds two earlier figures, the older one first. The rate is measured since the older
+	// one.
 	past [2]spending
 }
 
@@ -54,12 +56,12 @@ type spending struct {
 	units int64
 }
 
-// Begin is called when a pass over all budgets begins.
+// Begin begins a pass over all budgets.
 func (o *Overseer) Begin() {
 	o.next, o.began = make([]standing, 0, len(o.stand)+len(o.stand)/8), o.Now()
 }
 
-// Page takes the books of some budgets, in the order of their ids.
+// Page adds the books of some budgets, which are sorted by id.
 func (o *Overseer) Page(_ context.Context, books []bucket.Book) error {
 	now := o.Now()
 	for i := range books {
@@ -78,8 +80,8 @@ func (o *Overseer) Page(_ context.Context, books []bucket.Book) error {
 	return nil
 }
 
-// pastOf returns the earlier figures of a budget: at most series.RateWindow old, and after a while
-// at least half of that.
+// pastOf returns the earlier figures of a budget. They are at most series.RateWindow old and, once
+// enough time has passed, at least half of that.
 func (o *Overseer) pastOf(id int64, now spending) [2]spending {
 	i, known := slices.BinarySearchFunc(o.stand, id,
 		func(s standing, id int64) int { return cmp.Compare(s.id, id) })
@@ -93,21 +95,21 @@ func (o *Overseer) pastOf(id int64, now spending) [2]spending {
 	return past
 }
 
-// End is called when a pass is complete.
+// End completes a pass.
 func (o *Overseer) End() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.stand, o.at, o.next = o.next, o.began, nil
 }
 
-// pass returns the last pass, which is never changed.
+// pass returns the last pass, which does not change.
 func (o *Overseer) pass() ([]standing, time.Time) {
 	o.mu.RLock()
 	defer o.mu.RUnlock()
 	return o.stand, o.at
 }
 
-// projection is when a budget runs out at the rate of late; zero where there is no such instant.
+// projection returns when a budget runs out at its recent rate.
 func (s *standing) projection(now time.Time) series.Projection {
 	past := series.Point{At: s.past[0].at, Figures: series.Figures{Used: s.past[0].units}}
 	present := series.Point{At: now, Figures: series.Figures{Used: s.used + s.held,
@@ -118,7 +120,7 @@ func (s *standing) projection(now time.Time) series.Projection {
 	return series.Project([]series.Point{past}, present, s.terms.EndAt)
 }
 
-// Rank selects and orders budgets as of the last pass, which is as old as the answer says.
+// Rank selects and sorts budgets by the figures of the last pass. The answer says how old they are.
 func (o *Overseer) Rank(sel bucket.Selection) bucket.Ranking {
 	all, at := o.pass()
 	now := o.Now()
@@ -143,14 +145,14 @@ func (o *Overseer) Rank(sel bucket.Selection) bucket.Ranking {
 	return out
 }
 
-// ranked is a budget with what it is ordered by. Those without a value come last in both
+// ranked is a budget and the value by which it is sorted. Budgets without a value come last in both
 // directions.
 type ranked struct {
 	*standing
 	value float64
 }
 
-// none is the value of budgets that have none.
+// none is the value of budgets without one.
 var none = math.NaN()
 
 func (o *Overseer) sort(found []*standing, sel bucket.Selection, now time.Time) {
@@ -163,7 +165,7 @@ func (o *Overseer) sort(found []*standing, sel bucket.Selection, now time.Time) 
 		order := cmp.Compare(a.value, b.value)
 		switch {
 		case math.IsNaN(a.value) != math.IsNaN(b.value):
-			return -order // NaN is the smallest
+			return -order // NaN sorts first
 		case order == 0 && sel.By != bucket.ByName:
 			return strings.Compare(a.key, b.key)
 		case order == 0:
@@ -179,7 +181,7 @@ func (o *Overseer) sort(found []*standing, sel bucket.Selection, now time.Time) 
 	}
 }
 
-// valueBy returns what budgets are ordered by.
+// valueBy returns the function that computes the value to sort by.
 func (o *Overseer) valueBy(by bucket.RankBy, now time.Time) func(*standing) float64 {
 	instant := func(at time.Time) float64 {
 		if at.IsZero() {
@@ -219,7 +221,7 @@ func (o *Overseer) valueBy(by bucket.RankBy, now time.Time) func(*standing) floa
 	return func(*standing) float64 { return 0 }
 }
 
-// Standings sums up how all budgets stand, with at most so many budgets in each list.
+// Standings summarises all budgets, with at most `most` budgets in each list.
 func (o *Overseer) Standings(most int) bucket.Standings {
 	all, at := o.pass()
 	now := o.Now()

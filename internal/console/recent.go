@@ -13,33 +13,35 @@ import (
 )
 
 const (
-	// shelves divide what is remembered, so that deductions seldom wait for each other.
+	// shelves is the number of parts into which the memory is divided, so that deductions seldom
+	// wait for each other's lock.
 	shelves = 16
-	// kept is how many refusals a shelf remembers, counted how many budgets it counts for.
+	// kept is the number of refusals that a shelf keeps, counted the number of budgets for which it
+	// counts.
 	kept, counted = 256, 4096
-	// halfWindow is half of the time that refusals are counted for.
+	// halfWindow is half of the time for which refusals are counted.
 	halfWindow = 450 * time.Second
-	// seconds are how many of them outcomes are counted for.
+	// seconds is the number of seconds for which outcomes are counted.
 	seconds = 128
 )
 
-// recent is what this node answered lately. The zero value is ready.
+// recent holds the recent answers of this node. The zero value is ready for use.
 type recent struct {
 	shelves [shelves]shelf
 	seconds [seconds]second
 }
 
-// shelf remembers the refusals of a part of the request ids.
+// shelf holds the refusals of a part of the request ids.
 type shelf struct {
 	mu   sync.Mutex
 	ring []bucket.Refusal
 	next int
-	// counts are of the present half window and of the one before.
+	// counts holds the counts of the present half window and of the previous one.
 	counts [2]counts
 	half   int64
 }
 
-// counts is how often deductions of budgets were refused, by code.
+// counts is the number of refusals per budget and code.
 type counts map[bucket.BudgetRef]map[budget.Code]int
 
 // second counts the outcomes of one second.
@@ -52,8 +54,8 @@ type second struct {
 
 var seed = maphash.MakeSeed()
 
-// Deducted notes what became of a deduction; request is nil where it could not be read, refused is
-// nil where it was accepted.
+// Deducted records the outcome of a deduct. request is nil if it could not be read, refused is nil
+// if it was accepted.
 func (o *Overseer) Deducted(request *bucket.DeductRequest, refused *budget.Error) {
 	now := o.Now()
 	kind := 0
@@ -106,7 +108,7 @@ func (r *recent) count(unix int64, kind int) {
 	s.n[kind].Add(1)
 }
 
-// turn begins another half window where the present one is over.
+// turn begins another half window if the present one is over.
 func (s *shelf) turn(now time.Time) {
 	half := now.UnixNano() / int64(halfWindow)
 	switch half - s.half {
@@ -138,7 +140,7 @@ func (s *shelf) add(r bucket.Refusal) {
 	s.counts[0][ref][r.Err.Code]++
 }
 
-// counts sums up how often deductions were refused within the last 8 to 15 minutes.
+// counts returns the number of refusals per budget and code within the last 8 to 15 minutes.
 func (r *recent) counts(now time.Time) counts {
 	out := counts{}
 	for i := range r.shelves {
@@ -160,7 +162,7 @@ func (r *recent) counts(now time.Time) counts {
 	return out
 }
 
-// of returns the counts of a budget, which callers name by name or by id.
+// of returns the counts of a budget, which callers identify by name or by id.
 func (c counts) of(s *standing) map[budget.Code]int {
 	if len(c) == 0 {
 		return nil
@@ -182,7 +184,7 @@ func (c counts) of(s *standing) map[budget.Code]int {
 	return both
 }
 
-// Outcomes returns what this node answered in each of the last full seconds, the oldest first.
+// Outcomes returns the number of answers in each of the last full seconds, oldest first.
 func (o *Overseer) Outcomes(most int) []bucket.Second {
 	now := o.Now().Unix()
 	out := make([]bucket.Second, 0, most)
@@ -198,8 +200,8 @@ func (o *Overseer) Outcomes(most int) []bucket.Second {
 	return out
 }
 
-// Refused returns the refusals that fit, the newest first, with the budgets' names and the buckets
-// that they are routed to now.
+// Refused returns the refusals for which fits returns true, newest first, with the budgets' names
+// and the buckets to which they are routed now.
 func (o *Overseer) Refused(ctx context.Context, fits func(*bucket.Refusal) bool, most int) (
 	out []bucket.Refusal) {
 	for i := range o.recent.shelves {

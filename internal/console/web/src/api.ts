@@ -1,4 +1,4 @@
-// The calls of the API, as the person whose key or session this is.
+// The calls of the API, made with the user's key or session.
 import { signal } from '@preact/signals'
 
 /** A problem document (RFC 9457), as the API answers what is not a success. */

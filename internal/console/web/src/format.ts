@@ -1,5 +1,5 @@
-// Figures and instants as people read them. The locale is fixed: a figure looks the same on every
-// screen that two people compare.
+// Formats figures and instants for people. The locale is fixed, so that a figure looks the same on
+// every screen.
 
 const whole = new Intl.NumberFormat('en-GB', { maximumFractionDigits: 0 })
 const few = new Intl.NumberFormat('en-GB', { maximumSignificantDigits: 3 })

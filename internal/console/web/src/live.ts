@@ -1,5 +1,5 @@
-// Server-sent events by fetch, because EventSource cannot send a key. A stream that breaks is begun
-// again after the last event that arrived.
+// Reads server-sent events with fetch, because EventSource cannot send a key. After an interruption
+// it resumes after the last event that arrived.
 import { signal } from '@preact/signals'
 import { useEffect, useState } from 'preact/hooks'
 import { headers, Refused, refusedBy, root } from './api'

@@ -1,4 +1,4 @@
-// Loading for views: what came, what went wrong, and the same again.
+// Loads the data of a view: the result, the error, and a function that loads again.
 import { useEffect, useState } from 'preact/hooks'
 import { call, Refused } from './api'
 

@@ -1,4 +1,4 @@
-// Which view the address names: what follows #, a path with a query. The server sees none of it.
+// The view in the address: what follows #, a path with a query. The server does not see it.
 import { signal } from '@preact/signals'
 
 export interface Route {

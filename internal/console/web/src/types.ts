@@ -1,4 +1,4 @@
-// What the API answers, as far as the page uses it. Quantities are minor units.
+// The answers of the API as far as the page uses them. Quantities are in minor units.
 import type { Unit } from './format'
 
 export interface Identity {
