@@ -1,11 +1,11 @@
-# budgetd: "make" lists what there is to make.
+# budgetd: "make" lists the targets.
 
 GO ?= go
 
 .DEFAULT_GOAL := help
 
 .PHONY: help
-help: ## list these targets
+help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "%-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 	@printf '\nproofs, one by one:\n' && scripts/proof.sh --list
 
@@ -14,18 +14,18 @@ build: ## build bin/budgetd and bin/budgetctl
 	CGO_ENABLED=0 $(GO) build -o bin/ ./cmd/budgetd ./cmd/budgetctl
 
 .PHONY: test
-test: ## lint, and run every test, with short forms of the proofs (installs test servers on Debian)
+test: ## run the linters and all tests, with short forms of the proofs (installs test servers on Debian)
 	@scripts/test.sh
 
 .PHONY: lint
-lint: ## gofmt, go vet, golangci-lint, secrets, known vulnerabilities, and shellcheck where installed
+lint: ## run gofmt, go vet, golangci-lint and shellcheck; search for secrets and known vulnerabilities
 	@scripts/lint.sh --vulnerabilities
 
 .PHONY: proof
-proof: ## the long forms of all proofs, one after the other, with a table at the end (90 minutes)
+proof: ## run the long forms of all proofs, with a table of results at the end (90 minutes)
 	@scripts/proof.sh
 
-# The proofs one by one: scripts/proof.sh has the list and says what each does.
+# Single proofs. scripts/proof.sh has the list and says what each does.
 PROOFS = model mutants crashpoints properties wild fuzz linearize chaos kills processes drill bench-quick charts console vulns
 .PHONY: $(PROOFS)
 $(PROOFS):
@@ -36,7 +36,7 @@ demo: ## replay 6,000 web requests against the embedded server
 	@scripts/demo.sh
 
 .PHONY: demo-cluster
-demo-cluster: ## the same on MariaDB, three Redis and two budgetd, all private
+demo-cluster: ## run the same demo on two budgetd with MariaDB and three Redis, on private ports
 	@scripts/demo-cluster.sh
 
 .PHONY: bench
@@ -44,10 +44,10 @@ bench: ## measure budgetd and the baselines side by side (25 minutes, on a quiet
 	@bench/run.sh
 
 .PHONY: dist
-dist: ## make what the commit is published as: archives, packages, image, checksums
+dist: ## build the release of this commit: archives, packages, image, checksums
 	rm -rf dist
 	cd deploy/release && $(GO) run . -repository ../.. -out ../../dist
 
 .PHONY: clean
-clean: ## remove what build and dist made
+clean: ## remove the output of build and dist
 	rm -rf bin dist

@@ -1,5 +1,5 @@
-// Package deploy holds what a monitoring system is given: rules for Prometheus, and a dashboard for
-// Grafana, which Dashboard makes.
+// Package deploy holds the files for monitoring systems: rules for Prometheus, and a dashboard for
+// Grafana, which Dashboard generates.
 package deploy
 
 import (
@@ -13,27 +13,27 @@ type panel struct {
 	queries                 []query
 }
 
-// query is an expression of PromQL, and how its series are named.
+// query is a PromQL expression and the legend of its series.
 type query struct{ expr, legend string }
 
-// row is some panels under a title. Gauges are of the installation and counters are of a node, so
-// the former are a maximum and the latter a sum over the nodes.
+// row is a titled row of panels. A gauge describes the installation, so panels show its maximum
+// over the nodes. A counter belongs to a node, so they show the sum.
 type row struct {
 	title  string
 	panels []panel
 }
 
-// stat is a panel with one figure that is green at 0 and red above.
+// stat returns a panel with one figure that is green at 0 and red above.
 func stat(title, help, expr string) panel {
 	return panel{title, help, "stat", "locale", []query{{expr, ""}}}
 }
 
-// lines is a panel with a line for each series.
+// lines returns a panel with a line for each series.
 func lines(title, help, unit string, queries ...query) panel {
 	return panel{title, help, "timeseries", unit, queries}
 }
 
-// quantiles are the median and the 99th percentile of a histogram, by some labels.
+// quantiles returns the median and the 99th percentile of a histogram, by labels.
 func quantiles(histogram, by, legend string) []query {
 	of := func(q string) string {
 		return "histogram_quantile(" + q + ", sum by (le" + by + ") (rate(" + histogram +
@@ -42,19 +42,19 @@ func quantiles(histogram, by, legend string) []query {
 	return []query{{of("0.5"), legend + "p50"}, {of("0.99"), legend + "p99"}}
 }
 
-// perSecond is the rate of a counter, summed by labels.
+// perSecond returns the rate of a counter, summed by labels.
 func perSecond(counter, by, legend string) query {
 	return query{"sum by (" + by + ") (rate(" + counter + "[$__rate_interval]))", legend}
 }
 
-// most is the maximum of a gauge over the nodes.
+// most returns the maximum of a gauge over the nodes.
 func most(gauge, by, legend string) query {
 	return query{"max by (" + by + ") (" + gauge + ")", legend}
 }
 
 const ofBudgets = `{budget=~"$budget"}`
 
-// rows is the dashboard, from the question that is asked first.
+// rows is the dashboard, beginning with the question that is asked first.
 var rows = []row{
 	{"Is every unit accounted for?", []panel{
 		stat("Discrepancies", "Figures that do not agree with their rows. Must stay 0.",
@@ -152,7 +152,7 @@ func Dashboard() []byte {
 
 var source = object{"type": "prometheus", "uid": "${datasource}"}
 
-// panels lays the rows out on Grafana's grid, which is 24 columns wide.
+// panels places the rows on Grafana's grid, which has 24 columns.
 func panels() (out []object) {
 	y := 0
 	add := func(p object, x, w, h int) {

@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
 # Builds the console from internal/console/web into internal/console/dist, which is committed. It
-# needs Node and npm; nothing else that builds budgetd does.
+# needs Node and npm. No other part of budgetd needs them to build.
 #
-#	scripts/console.sh            builds it
-#	scripts/console.sh --check    builds it elsewhere, and fails where the committed one differs
+#	scripts/console.sh            builds the console
+#	scripts/console.sh --check    builds it elsewhere, and fails if the committed files differ
 set -eu
 cd "$(dirname "${BASH_SOURCE[0]}")/../internal/console/web"
 
@@ -17,6 +17,6 @@ built=$(mktemp -d)
 trap 'rm -rf "$built"' EXIT
 npx vite build --logLevel warn --outDir "$built" --emptyOutDir
 diff -r "$built" ../dist || {
-	echo "internal/console/dist is not what its sources give: run scripts/console.sh" >&2
+	echo "internal/console/dist does not match its sources: run scripts/console.sh" >&2
 	exit 1
 }

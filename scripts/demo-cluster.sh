@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# The demo of demo.sh as it would run in production, on one machine: two budgetd on one MariaDB
-# and three Redis, configured by examples/cluster.yaml with private ports. The requests go through
-# one budgetd and then, the same once more, through the other: all of them are replays, so the
+# Runs the demo of demo.sh with the parts of a production system on one machine: two budgetd, one
+# MariaDB and three Redis, configured by examples/cluster.yaml with private ports. The same requests
+# go through one budgetd and then through the other. The second time all of them are replays, so the
 # figures are those of demo.sh.
 set -eu
 cd "$(dirname "${BASH_SOURCE[0]}")/.."

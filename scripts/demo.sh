@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# The embedded server from nothing: budgetd without arguments in a temporary directory, a budget
-# of 6,200 units in four buckets, 6,000 real web requests that use one unit each, every 20th of
-# them rolled back, then the view, the buckets and the audit. Needs Go and nothing else.
+# Shows the embedded server: budgetd without arguments in a temporary directory, and a budget of
+# 6,200 units in four buckets. 6,000 real web requests use one unit each, and every 20th is rolled
+# back. The demo then prints the budget, its buckets and the audit. It needs only Go.
 set -eu
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 # shellcheck source=scripts/servers.sh

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Checks format and style: gofmt, go vet, golangci-lint as tools/go.mod pins it, and shellcheck where
-# it is installed; it says so where it is not. It also looks for secrets in tracked files, and, with
-# --vulnerabilities, for known ones in what is built in, where the database can be reached.
+# Checks format and style with gofmt, go vet, golangci-lint in the version of tools/go.mod, and
+# shellcheck if it is installed. It also searches tracked files for secrets. With --vulnerabilities
+# it searches the modules in use for known vulnerabilities if the database can be reached.
 set -eu
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
@@ -28,8 +28,8 @@ for module in budget client examples; do
 	check go -C "$module" tool -modfile=../tools/go.mod golangci-lint run
 done
 
-# secrets finds what looks like a key or a password in any tracked file. A line that is no secret says
-# "not a secret".
+# secrets finds text that looks like a key or a password in tracked files. Mark a false match with
+# "not a secret" on its line.
 secrets() {
 	local found
 	found=$(git grep -nIE -e 'bdg_[0-9A-Za-z]{10}_[0-9A-Za-z]{40,}' -e '-----BEGIN [A-Z ]*PRIVATE KEY' \
@@ -39,7 +39,7 @@ secrets() {
 	return 1
 }
 check secrets
-# SC2317 takes a function that is called by another name for one that nobody calls.
+# SC2317 reports functions that are called through a variable as unreachable.
 if command -v shellcheck >/dev/null; then
 	check shellcheck -e SC2317 scripts/*.sh bench/*.sh .ci/run
 else

@@ -1,20 +1,20 @@
 #!/usr/bin/env bash
-# Runs the long forms of the proofs, one after the other, and ends with a table of their times and
-# results. All of them take about 90 minutes on two cores; "make test" runs the short forms. With
-# BUDGETD_PROOF=nightly they look further, for hours.
+# Runs the long forms of the proofs one after the other, and ends with a table of times and results.
+# All proofs together take about 90 minutes on two cores. With BUDGETD_PROOF=nightly they search
+# further, for hours. "make test" runs the short forms.
 #
-#	scripts/proof.sh            all of them
-#	scripts/proof.sh NAME...    these only
-#	scripts/proof.sh --list     what there is
-#	scripts/proof.sh --not-run  the same, as the last words of a run that left them out
+#	scripts/proof.sh            runs all proofs
+#	scripts/proof.sh NAME...    runs the named proofs
+#	scripts/proof.sh --list     lists the proofs
+#	scripts/proof.sh --not-run  lists them for the end of a run that left them out
 #
-# The whole output of each is kept in a folder that is named at the end.
+# The output of every proof is kept in a folder, which the last line names.
 set -eu
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 shopt -s inherit_errexit
 
-# The only list of proofs: name, how long it takes, what it does. A proof is the function of its
-# name, with _ for -.
+# The list of proofs: name, duration, what it does. A proof is the function with its name, with _
+# for -.
 proofs='
 model        10 minutes  explores every configuration of both models of the protocol
 mutants      10 minutes  takes each safeguard out: a named test has to notice
@@ -33,7 +33,7 @@ console      a minute    builds the console again and compares it with what is c
 vulns        a minute    asks the vulnerability database about everything that is linked
 '
 
-# pick returns the size of a proof: the first one, or the second one in a nightly run.
+# pick prints the size of a proof: its first argument, or its second in a nightly run.
 pick() {
 	if [ "${BUDGETD_PROOF:-}" = nightly ]; then
 		echo "$2"
@@ -74,7 +74,7 @@ linearize() {
 		-linearize.kinds all -linearize.histories "$(pick 10 200)" -chaos.durability both
 }
 
-# chaos runs for some time in each durability; nightly it runs the whole schedule.
+# chaos runs for a while in each durability. In a nightly run it runs the whole schedule.
 chaos() {
 	local durability status=0
 	for durability in ledger store; do
@@ -99,7 +99,7 @@ console() { scripts/console.sh --check; }
 charts() { go -C deploy/helm/check test -count 1 ./...; }
 vulns() { go tool -modfile=tools/go.mod govulncheck ./...; }
 
-# beside runs a command beside one MariaDB and one Redis that all its tests share.
+# beside runs a command with one MariaDB and one Redis, which all its tests share.
 beside() {
 	local dir status=0
 	dir=$(mktemp -d)
@@ -143,7 +143,7 @@ table=
 for name in "${names[@]}"; do
 	printf '\n== %s\n' "$name"
 	begin=$SECONDS result=passed
-	# A shell of its own: errexit is off within "if" and "||".
+	# A separate shell, because errexit is off within "if" and "||".
 	set +e
 	(
 		set -e

@@ -1,7 +1,7 @@
 # shellcheck shell=bash
-# Private servers for the demos: sourced by demo.sh and demo-cluster.sh, which run in the
-# repository's root. Sourcing it makes $work, a temporary directory, and sees to it that every
-# server and that directory are gone when the script ends, interrupted or not.
+# Private servers for the demos. demo.sh and demo-cluster.sh source this file in the root of the
+# repository. It creates $work, a temporary directory, and removes it and stops every server when
+# the script ends, even if the script is interrupted.
 
 PATH=$PATH:/usr/sbin:/sbin # where Debian keeps mariadbd
 work=
@@ -11,7 +11,7 @@ foreground= # process of the command that run waits for
 names=()    # the servers, in the order of their start, and their processes
 pids=()
 
-# A server must not outlive this shell, not even when that is killed.
+# A server must not outlive this shell, even if the shell is killed.
 guard=()
 if command -v setpriv >/dev/null; then
 	guard=(setpriv --pdeathsig TERM)
@@ -24,10 +24,10 @@ die() {
 
 title() { printf '\n== %s\n' "$*"; }
 
-# answers says whether somebody listens on a port of 127.0.0.1.
+# answers reports whether a process listens on a port of 127.0.0.1.
 answers() { (exec 3<>"/dev/tcp/127.0.0.1/$1") 2>/dev/null; }
 
-# free_port sets $port to one that nobody listens on, below the range of source ports.
+# free_port sets $port to an unused port below the range of source ports.
 free_port() {
 	for _ in {1..100}; do
 		port=$((20000 + RANDOM % 12000))
@@ -39,7 +39,8 @@ free_port() {
 	die "no free port found"
 }
 
-# start NAME COMMAND... runs a server in the background, in $work, its output in $work/NAME.log.
+# start NAME COMMAND... runs a server in the background in $work and writes its output to
+# $work/NAME.log.
 start() {
 	local name=$1
 	shift
@@ -48,8 +49,8 @@ start() {
 	pids+=("$!")
 }
 
-# await COMMAND... waits up to a minute until the command succeeds, and no longer than the server
-# started last lives.
+# await COMMAND... waits until the command succeeds. It fails after a minute, or when the server that
+# was started last ends.
 await() {
 	local name=${names[-1]}
 	for _ in {1..300}; do
@@ -62,7 +63,8 @@ await() {
 	die "$name is not ready after a minute"
 }
 
-# ready PORT says whether the budgetd on a port is ready; a fresh machine has no curl.
+# ready PORT reports whether the budgetd on a port is ready. It does not need curl, which a fresh
+# machine may lack.
 ready() (
 	status=
 	{ exec 3<>"/dev/tcp/127.0.0.1/$1"; } 2>/dev/null || exit 1
@@ -71,7 +73,7 @@ ready() (
 	[[ $status == 'HTTP/1.1 200'* ]]
 )
 
-# run COMMAND... shows a command and runs it. A signal to this script ends it too.
+# run COMMAND... prints and runs a command. A signal to this script ends the command too.
 run() {
 	printf '\n$ %s\n' "${*/#bin\//}"
 	"$@" </dev/null &
@@ -80,7 +82,7 @@ run() {
 	foreground=
 }
 
-# stop_all stops the servers, the last started first; it fails when one did not end with 0.
+# stop_all stops the servers, the last started first. It fails if one did not end with status 0.
 stop_all() {
 	local i status failed=0
 	for ((i = ${#pids[@]} - 1; i >= 0; i--)); do
@@ -133,5 +135,5 @@ trap 'exit 143' TERM
 
 work=$(mktemp -d "${TMPDIR:-/tmp}/budgetd-demo.XXXXXX")
 
-# What the user has configured is not for the demo.
+# The demo ignores the user's configuration.
 unset "${!BUDGETD_@}" "${!BUDGETCTL_@}"

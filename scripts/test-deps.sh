@@ -1,15 +1,16 @@
 #!/usr/bin/env bash
-# Makes sure that what the tests start is there: redis-server, mariadbd, Chromium for the console,
-# node with the modules of examples/typescript, prometheus with promtool, systemd-analyze, and a C
-# compiler for the race detector. As root on Debian it installs what is missing, without starting a service; anybody
-# else is told the command. It changes nothing when nothing is missing.
+# Makes sure that the programs that tests start are installed: redis-server, mariadbd, Chromium for
+# the console, node with the modules of examples/typescript, prometheus with promtool,
+# systemd-analyze, and a C compiler for the race detector. As root on Debian it installs what is
+# missing, without starting a service. Otherwise it prints the command to run. It changes nothing if
+# nothing is missing.
 set -eu
 
 PATH=$PATH:/usr/sbin:/sbin # where Debian keeps mariadbd
 policy=/usr/sbin/policy-rc.d
 mark='made by scripts/test-deps.sh of budgetd'
 
-# compiles says whether a C program with a standard header can be compiled.
+# compiles reports whether a C program with a standard header can be compiled.
 compiles() {
 	local compiler
 	compiler=$(go env CC)
@@ -27,7 +28,7 @@ missing() {
 	compiles || printf 'gcc libc6-dev '
 }
 
-# modules installs what the TypeScript example is built with, as its lock file says.
+# modules installs the modules of the TypeScript example in the versions of its lock file.
 modules() {
 	local dir
 	dir=$(dirname "$0")/../examples/typescript
@@ -35,16 +36,16 @@ modules() {
 		npm ci --prefix "$dir" --no-audit --no-fund --loglevel=error
 }
 
-# manual says what to do by hand, and ends.
+# manual prints what to do by hand, and exits.
 manual() {
 	printf '%s\n' "$1" "Install them with this command, as root:" \
 		"    apt-get install --no-install-recommends ${packages[*]}" >&2
 	exit 1
 }
 
-# deny_services keeps the packages' scripts from starting anything, the way Debian provides for:
-# a policy-rc.d that answers 101 ("not allowed") to every question. A policy that is there
-# already stays, and must give that answer itself.
+# deny_services keeps the scripts of packages from starting services in the way that Debian provides:
+# with a policy-rc.d that answers 101 ("not allowed") to every question. An existing policy stays and
+# must give that answer itself.
 deny_services() {
 	if [ -e "$policy" ] && ! grep -qF "$mark" "$policy"; then
 		local answer=0

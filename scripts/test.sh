@@ -1,24 +1,24 @@
 #!/usr/bin/env bash
-# Runs everything that a change can break: the linters, then the tests of all modules beside one
-# MariaDB and one Redis that all of them share (internal/testservers/lend). The end-to-end tests, which
-# mostly wait, run beside all others. It installs what the tests need (scripts/test-deps.sh) and ends
-# with what it did not run.
+# Runs the linters, then the tests of all modules. One MariaDB and one Redis serve all tests
+# (internal/testservers/lend). The end-to-end tests, which mostly wait, run concurrently with the
+# others. The script installs what the tests need (scripts/test-deps.sh), and ends with a list of
+# what it did not run.
 #
-#	scripts/test.sh            everything
-#	scripts/test.sh PACKAGE... tests of these packages only, such as ./bucket/...
+#	scripts/test.sh            runs everything
+#	scripts/test.sh PACKAGE... runs the tests of these packages, such as ./bucket/...
 #
-# Whatever is written lies in two temporary directories, which go at the end, interrupted or not:
-# files of tests and servers in memory where that has room, what Go builds on disk.
+# All files are in two temporary directories: those of tests and servers in memory if there is room,
+# those that Go builds on disk. Both are removed at the end, even after an interruption.
 set -eu
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
-# Only these run under the race detector, which makes a test several times as dear: something is
-# concurrent there. Everywhere else one goroutine runs at a time, or (chaos, e2e) the tests are about
-# processes; scripts/proof.sh runs those with the race detector in both.
+# The packages whose tests run under the race detector, because their code is concurrent. The race
+# detector makes a test several times as expensive. In other packages one goroutine runs at a time,
+# or (chaos, e2e) the tests are about processes; scripts/proof.sh runs those under the race detector.
 concurrent='^(bucket|trail|internal/(sqlstore|redisstore|memstore|httpapi|daemon|edge|guard))(/|$)'
 
-# The longest go first, so that none of them is left to run alone at the end. The end-to-end tests take
-# longest and mostly wait: they run beside all others.
+# The longest tests start first, so that none of them runs alone at the end. The end-to-end tests
+# take longest and mostly wait, so they run concurrently with all others.
 first='^internal/(chaos|crashpoints|console|sqlstore/transfer|sqlstore/commit|redisstore)$'
 waiting='^internal/e2e$'
 
@@ -38,7 +38,7 @@ finish() {
 		done
 		kill -KILL -- "-$group" 2>/dev/null || true
 	fi
-	# A server that is just being killed may still add a file: look again.
+	# A server that is being killed may still add a file, so try again.
 	for _ in {1..100}; do
 		{ [ -n "$work" ] && [ -e "$work" ]; } || break
 		rm -rf -- "$work" 2>/dev/null || sleep 0.1
@@ -53,7 +53,7 @@ trap 'exit 129' HUP
 trap 'exit 130' INT
 trap 'exit 143' TERM
 
-# memory says where files can lie in memory: in /dev/shm, if 6 GiB are free there.
+# memory prints a folder for temporary files: /dev/shm if 6 GiB are free there.
 memory() {
 	local free
 	free=$(df --output=avail -k /dev/shm 2>/dev/null | tail -n 1) || free=0
@@ -69,7 +69,7 @@ work=$(mktemp -d "$(memory)/budgetd-test.XXXXXX")
 mkdir "$work/servers" "$work/tests"
 export GOTMPDIR=$build TMPDIR=$work/tests BUDGETD_TEST_TMP=$work/tests CGO_ENABLED=1
 
-# tests runs go test on packages of this module (their folders) that are on standard input.
+# tests runs go test on the packages of this module whose folders are on standard input.
 tests() {
 	local packages=()
 	mapfile -t packages
@@ -77,7 +77,7 @@ tests() {
 	go test -timeout 20m -p "$(nproc)" "$@" "${packages[@]/#/./}"
 }
 
-# folders lists the packages asked for by their folders, the longest first.
+# folders prints the folders of the requested packages, those with the longest tests first.
 folders() {
 	local module
 	module=$(go list -m)
@@ -97,7 +97,7 @@ everything() {
 	return "$status"
 }
 
-# A process group of its own, so that all of it can be ended: go test passes no SIGTERM on.
+# A process group of its own, so that all of it can be ended: go test does not pass SIGTERM on.
 set -m
 (
 	if [ $# = 0 ]; then
@@ -112,7 +112,7 @@ set -m
 		[ $# = 0 ] || { everything "$@"; exit; }
 		status=0
 		everything ./... || status=1
-		# modules of their own; internal/e2e builds and runs the one of examples
+		# separate modules; internal/e2e builds and runs the one of examples
 		(cd budget && go test ./...) || status=1
 		(cd client && go test -race ./...) || status=1
 		(cd bench && go test ./...) || status=1

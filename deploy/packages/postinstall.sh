@@ -1,5 +1,5 @@
 #!/bin/sh
-# Makes the unit known to systemd, and restarts budgetd after an upgrade where it runs.
+# Makes systemd read the unit, and restarts budgetd after an upgrade if it is running.
 set -e
 [ -d /run/systemd/system ] || exit 0
 systemctl daemon-reload

@@ -13,11 +13,11 @@ import (
 	"strings"
 
 	"github.com/goreleaser/nfpm/v2"
-	_ "github.com/goreleaser/nfpm/v2/deb" // the formats that packages makes
+	_ "github.com/goreleaser/nfpm/v2/deb" // the formats that packages creates
 	_ "github.com/goreleaser/nfpm/v2/rpm"
 )
 
-// documents are what an archive has beside the programs.
+// documents lists the files in an archive besides the programs.
 var documents = []string{"LICENSE", "README.md", "CHANGELOG.md", "config.yaml",
 	"examples/cluster.yaml", "deploy/systemd/budgetd.service"}
 
@@ -41,7 +41,7 @@ func (r *release) archive(b build) error {
 	})
 }
 
-// add adds a file to an archive, with the time of the commit and root as its owner.
+// add adds a file to an archive, owned by root, with the time of the commit.
 func (r *release) add(pack *tar.Writer, file, name string, mode int64) error {
 	content, err := os.ReadFile(file)
 	if err == nil {
@@ -54,7 +54,7 @@ func (r *release) add(pack *tar.Writer, file, name string, mode int64) error {
 	return err
 }
 
-// packages makes the deb and the rpm of a build for Linux.
+// packages creates the deb and the rpm of a build for Linux.
 func (r *release) packages(b build) error {
 	if !b.isLinux() {
 		return nil
@@ -92,7 +92,7 @@ func (r *release) packages(b build) error {
 	return nil
 }
 
-// create writes a file.
+// create creates a file and writes it.
 func create(name string, write func(io.Writer) error) error {
 	f, err := os.Create(name)
 	if err != nil {

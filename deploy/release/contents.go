@@ -13,8 +13,8 @@ import (
 	cdx "github.com/CycloneDX/cyclonedx-go"
 )
 
-// contents writes what is built into the programs of a build: a list in the form of CycloneDX, from
-// what Go notes in each program.
+// contents writes a CycloneDX list of the modules in the programs of a build, from Go's build
+// information.
 func (r *release) contents(b build) error {
 	bom := cdx.NewBOM()
 	bom.Metadata = &cdx.Metadata{Timestamp: r.date.Format(time.RFC3339),
@@ -30,7 +30,7 @@ func (r *release) contents(b build) error {
 		golang := &debug.Module{Path: "std", Version: strings.TrimPrefix(info.GoVersion, "go")}
 		for _, m := range append(info.Deps, golang) {
 			if m.Replace != nil && strings.HasPrefix(m.Replace.Path, ".") || listed[m.Path] {
-				continue // a part of this repository
+				continue // a module of this repository
 			}
 			listed[m.Path] = true
 			components = append(components, component(m))

@@ -22,9 +22,9 @@ import (
 	"github.com/moby/buildkit/frontend/dockerfile/parser"
 )
 
-// image makes the image of all builds for Linux by the last stage of deploy/Dockerfile, and writes
-// it as a tar of an OCI layout, which `docker load`, `podman load` and `skopeo copy oci-archive:`
-// read.
+// image creates an image from all builds for Linux by the last stage of deploy/Dockerfile, and
+// writes it as a tar of an OCI layout. `docker load`, `podman load` and `skopeo copy oci-archive:`
+// read it.
 func (r *release) image(work string) error {
 	stage, err := lastStage(filepath.Join(r.root, "deploy/Dockerfile"))
 	if err != nil {
@@ -53,7 +53,7 @@ func (r *release) image(work string) error {
 	return create(name, func(w io.Writer) error { return r.packTree(w, dir) })
 }
 
-// lastStage reads what the last stage of a Dockerfile does.
+// lastStage parses the last stage of a Dockerfile.
 func lastStage(file string) (*instructions.Stage, error) {
 	text, err := os.Open(file)
 	if err != nil {
@@ -71,8 +71,8 @@ func lastStage(file string) (*instructions.Stage, error) {
 	return &stages[len(stages)-1], nil
 }
 
-// imageOf makes the image of one build. It knows the instructions that deploy/Dockerfile uses, and
-// an error names every other one.
+// imageOf creates the image of one build. It supports the instructions that deploy/Dockerfile uses,
+// and returns an error for any other.
 func (r *release) imageOf(b build, stage *instructions.Stage) (v1.Image, error) {
 	if stage.BaseName != "scratch" {
 		return nil, fmt.Errorf("the last stage is FROM %s: only scratch needs no registry",
@@ -108,7 +108,7 @@ func (r *release) imageOf(b build, stage *instructions.Stage) (v1.Image, error) 
 		History: v1.History{Created: created, CreatedBy: "deploy/Dockerfile"}})
 }
 
-// follow does what one instruction says.
+// follow carries out one instruction.
 func (r *release) follow(b build, command instructions.Command, config *v1.Config,
 	pack *tar.Writer) error {
 	switch c := command.(type) {
@@ -134,7 +134,7 @@ func (r *release) follow(b build, command instructions.Command, config *v1.Confi
 	return nil
 }
 
-// copy adds what a COPY takes from the build: a program by its name, or the empty folder "state".
+// copy carries out a COPY from the build: a program by its name, or the empty folder "state".
 func (r *release) copy(b build, c *instructions.CopyCommand, pack *tar.Writer) error {
 	if c.From == "" || len(c.SourcePaths) != 1 {
 		return errors.New("COPY: wants --from=build and one source")
@@ -157,7 +157,7 @@ func (r *release) copy(b build, c *instructions.CopyCommand, pack *tar.Writer) e
 		Uid: uid, Gid: gid, ModTime: r.date, Format: tar.FormatUSTAR})
 }
 
-// packTree writes the files of a folder as a tar, in the order of their names.
+// packTree writes the files of a folder as a tar, sorted by name.
 func (r *release) packTree(w io.Writer, dir string) error {
 	pack := tar.NewWriter(w)
 	err := filepath.WalkDir(dir, func(file string, e os.DirEntry, err error) error {

@@ -1,7 +1,7 @@
-// Release makes everything that a version of budgetd is published as, from the commit that is
-// checked out: static programs in archives, deb and rpm packages, an image, lists of what is built
-// in, and checksums. `make dist` runs it. The same commit gives the same bytes, whenever and
-// wherever it is built with the same Go.
+// Release builds everything that is published for a version of budgetd from the commit that is
+// checked out: archives with static programs, deb and rpm packages, an image, lists of the modules
+// used, and checksums. `make dist` runs it. The same commit gives the same bytes wherever it is
+// built with the same version of Go.
 package main
 
 import (
@@ -32,26 +32,27 @@ func main() {
 	}
 }
 
-// release is one version of budgetd. root is a repository, out a folder that is new or empty,
-// targets are GOOS/GOARCH.
+// release is one version of budgetd. root is a repository, out a new or empty folder, targets are
+// GOOS/GOARCH.
 type release struct {
 	root, out string
 	targets   []string
 
-	// version is that of the module without the v, as the programs say it; date is the commit's.
+	// version is that of the module without the v, as the programs print it. date is the date of
+	// the commit.
 	version string
 	date    time.Time
 	builds  []build
 }
 
-// build is the programs for one system. dir is the folder that they lie in.
+// build holds the programs for one system, in the folder dir.
 type build struct{ system, arch, dir string }
 
 func (b build) isLinux() bool { return b.system == "linux" }
 
 var programs = []string{"budgetd", "budgetctl"}
 
-// make makes everything. The error says what could not be made; out then has a part of it.
+// make builds everything. After an error, out holds a part of it.
 func (r *release) make() error {
 	if left, err := os.ReadDir(r.out); err == nil && len(left) > 0 {
 		return fmt.Errorf("%s is not empty: remove it, or name another folder with -out", r.out)
@@ -89,7 +90,7 @@ func (r *release) checkOut(source string) error {
 	if err != nil {
 		return err
 	}
-	// Tags come along: they give the version its number.
+	// The clone has the tags, from which Go derives the version.
 	clone := exec.Command("git", "clone", "--quiet", "file://"+root, source)
 	if out, err := clone.CombinedOutput(); err != nil {
 		return fmt.Errorf("git clone: %w\n%s", err, out)
@@ -132,7 +133,7 @@ func (r *release) build(work, target string) error {
 	return nil
 }
 
-// name returns the path in out of something made for a build.
+// name returns the path in out of a file of a build.
 func (r *release) name(b build, end string) string {
 	return filepath.Join(r.out, fmt.Sprintf("budgetd_%s_%s_%s%s", r.version, b.system, b.arch, end))
 }
