@@ -320,7 +320,7 @@ CREATE TABLE lane (
   PRIMARY KEY (instance, lane)
 );
 
--- Nodes that use this database, for people to look at; a row goes 30 days after its node.
+-- Nodes that use this database, for display. A row is removed 30 days after its node was last seen.
 CREATE TABLE node (
   name VARBINARY(256) NOT NULL,             -- node.name
   address VARBINARY(256) NOT NULL,          -- where it listens, host:port
@@ -411,7 +411,7 @@ CREATE TABLE alert_threshold (
   PRIMARY KEY (budget_id)
 );
 
--- Thresholds that were crossed. A row goes from firing to resolved, once (package alert).
+-- Thresholds that were crossed. A row fires and is resolved once (package alert).
 CREATE TABLE alert (
   budget_id BIGINT NOT NULL,                -- the budget
   threshold VARBINARY(512) NOT NULL,        -- its name, such as used_share/total/80
@@ -448,7 +448,7 @@ CREATE TABLE webhook_endpoint (
 );
 CREATE INDEX webhook_endpoint_tenant ON webhook_endpoint (tenant);
 
--- The outbox: what is told, written in the transaction of its cause.
+-- The outbox: messages, each written in the transaction of its cause.
 CREATE TABLE webhook_message (
   id VARBINARY(40) NOT NULL,                -- webhook-id: msg_, the time and random letters; increasing with time
   tenant VARBINARY(63) NOT NULL,            -- whose it is; empty: all tenants'
@@ -459,7 +459,7 @@ CREATE TABLE webhook_message (
 );
 CREATE INDEX webhook_message_created ON webhook_message (created_ms);
 
--- Messages on their way to endpoints, and what became of them.
+-- Deliveries of messages to endpoints, with their outcomes.
 CREATE TABLE webhook_delivery (
   endpoint_id VARBINARY(32) NOT NULL,       -- the endpoint
   message_id VARBINARY(40) NOT NULL,        -- the message
