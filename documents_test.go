@@ -72,3 +72,25 @@ func TestReaders(t *testing.T) {
 		}
 	}
 }
+
+// named is a path of the repository in backticks.
+var named = regexp.MustCompile("`([a-z]+/[A-Za-z0-9_./-]+)`")
+
+// TestNamedPaths: the files and folders that CONTRIBUTING.md and docs/ARCHITECTURE.md name exist.
+func TestNamedPaths(t *testing.T) {
+	for _, page := range []string{"CONTRIBUTING.md", "docs/ARCHITECTURE.md"} {
+		text, err := os.ReadFile(page)
+		if err != nil {
+			t.Fatal(err)
+		}
+		found := named.FindAllStringSubmatch(string(text), -1)
+		if len(found) < 10 {
+			t.Errorf("%s names only %d paths", page, len(found))
+		}
+		for _, m := range found {
+			if _, err := os.Stat(m[1]); err != nil {
+				t.Errorf("%s names %s, which does not exist", page, m[1])
+			}
+		}
+	}
+}
