@@ -31,13 +31,13 @@ const (
 	BudgetExpired      Code = "budget_expired"
 	LastBucket         Code = "last_bucket"
 	RecycleRunning     Code = "recycle_running"
-	// BudgetNotOver: a budget that has not ended, or has open holds, is not archived.
+	// BudgetNotOver means that the budget has not ended, or has open holds, so it is not archived.
 	BudgetNotOver Code = "budget_not_over"
-	// BucketOffline: a bucket that is offline cannot apply for units.
+	// BucketOffline means that the bucket is offline, so it cannot apply for units.
 	BucketOffline Code = "bucket_offline"
 	LastInstance  Code = "last_instance"
-	// BucketFenced: the bucket stays fenced, because its figures still disagree. InstanceAnswers: an
-	// instance that answers is not given up.
+	// BucketFenced means that the bucket stays fenced, because its figures still disagree.
+	// InstanceAnswers means that the instance answers, so it is not given up.
 	BucketFenced    Code = "bucket_fenced"
 	InstanceAnswers Code = "instance_answers"
 
@@ -48,34 +48,37 @@ const (
 	NameTaken              Code = "name_taken"
 	VersionConflict        Code = "version_conflict"
 
-	// LimitExceeded: the deduction would exceed a limit, which is in Error.Limit.
+	// LimitExceeded means that the deduction would exceed a limit, which is in Error.Limit.
 	LimitExceeded Code = "limit_exceeded"
 
-	// NotHeld: the deduction is not a hold, or no longer one. HoldExpired: the hold expired before
-	// it was confirmed. GroupClosed: the group of holds was confirmed or rolled back, and accepts
-	// no other hold.
+	// NotHeld means that the deduction is not a hold, or no longer one. HoldExpired means that the
+	// hold expired before it was confirmed. GroupClosed means that the group of holds was confirmed
+	// or rolled back, and accepts no other hold.
 	NotHeld     Code = "not_held"
 	HoldExpired Code = "hold_expired"
 	GroupClosed Code = "group_closed"
 
-	// LedgerModeOnly: the call needs ledger rows, which a budget in store mode does not have.
+	// LedgerModeOnly means that the call needs ledger rows, which a budget in store mode does not
+	// have.
 	LedgerModeOnly Code = "ledger_mode_only"
 
-	// Unauthenticated: the caller is unknown. Forbidden: the caller's role is too low, or the call
-	// is outside the caller's scope.
+	// Unauthenticated means that the caller is unknown. Forbidden means that the caller's role is
+	// too low, or the call is outside the caller's scope.
 	Unauthenticated Code = "unauthenticated"
 	Forbidden       Code = "forbidden"
-	// RateLimited: the API key makes too many requests. This one was not executed, and no budget
-	// refused it.
+	// RateLimited means that the API key makes too many requests. This one was not executed, and no
+	// budget refused it.
 	RateLimited Code = "rate_limited"
-	// KeyNotFound: the caller's scope has no API key with that id. TooManyKeys: the principal has
-	// as many live keys as it may have. KeyNotLive: the key is revoked or expired.
+	// KeyNotFound means that the caller's scope has no API key with that id. TooManyKeys means that
+	// the principal has as many live keys as it may have. KeyNotLive means that the key is revoked
+	// or expired.
 	KeyNotFound Code = "key_not_found"
 	TooManyKeys Code = "too_many_keys"
 	KeyNotLive  Code = "key_not_live"
 
-	// WebhookNotFound: the caller's scope has no endpoint with that id. DeliveryNotFound: the
-	// endpoint has no such message. TooManyWebhooks: the tenant has as many endpoints as it may have.
+	// WebhookNotFound means that the caller's scope has no endpoint with that id. DeliveryNotFound
+	// means that the endpoint has no such message. TooManyWebhooks means that the tenant has as
+	// many endpoints as it may have.
 	WebhookNotFound  Code = "webhook_not_found"
 	DeliveryNotFound Code = "delivery_not_found"
 	TooManyWebhooks  Code = "too_many_webhooks"
@@ -90,15 +93,15 @@ type Kind uint8
 
 // The kinds.
 const (
-	// Faulty: the request itself is wrong; repeating it unchanged cannot help.
+	// Faulty means that the request itself is wrong; repeating it unchanged cannot help.
 	Faulty Kind = iota + 1
-	// Refused: the request was understood and denied; nothing was changed.
+	// Refused means that the request was understood and denied; nothing was changed.
 	Refused
-	// Conflict: the request contradicts the ledger; nothing was changed.
+	// Conflict means that the request contradicts the ledger; nothing was changed.
 	Conflict
-	// NotDone: the attempt is known not to have happened; repeat it later.
+	// NotDone means that the attempt is known not to have happened; repeat it later.
 	NotDone
-	// MayBeDone: the attempt may have happened; repeat it with the same request id.
+	// MayBeDone means that the attempt may have happened; repeat it with the same request id.
 	MayBeDone
 )
 
@@ -146,15 +149,15 @@ type Reason string
 
 // The reasons.
 const (
-	// ReasonOverloaded: too many requests are waiting.
+	// ReasonOverloaded means that too many requests are waiting.
 	ReasonOverloaded Reason = "overloaded"
-	// ReasonCollecting: there are units, but they could not be collected in time.
+	// ReasonCollecting means that there are units, but they could not be collected in time.
 	ReasonCollecting Reason = "collecting"
-	// ReasonDatabaseDown: the database does not answer.
+	// ReasonDatabaseDown means that the database does not answer.
 	ReasonDatabaseDown Reason = "database_down"
-	// ReasonStoreDown: the store does not answer.
+	// ReasonStoreDown means that the store does not answer.
 	ReasonStoreDown Reason = "store_down"
-	// ReasonOffline: no bucket of the budget is online.
+	// ReasonOffline means that no bucket of the budget is online.
 	ReasonOffline Reason = "offline"
 )
 
@@ -222,8 +225,8 @@ func (e *Error) Is(target error) bool {
 // Is reports whether err is or wraps an *Error with that code.
 func Is(err error, code Code) bool { return CodeOf(err) == code }
 
-// CodeOf returns the code of the first *Error in err's chain. It returns Internal if there is none,
-// and "" for nil.
+// CodeOf returns the code of the first *Error in err's chain. It returns Internal for an error
+// without one, and "" for nil.
 func CodeOf(err error) Code {
 	if err == nil {
 		return ""

@@ -46,14 +46,15 @@ type WindowKind string
 
 // The kinds of windows.
 const (
-	// WindowCalendar: a second, minute, hour, day, week (from Monday), month or year of a zone.
+	// WindowCalendar is a second, minute, hour, day, week (from Monday), month or year of a zone.
 	WindowCalendar WindowKind = "calendar"
-	// WindowSliding: the last Length, in slots of Slot: a deduction counts for up to Length + Slot.
+	// WindowSliding is the last Length, in slots of Slot. A deduction counts for up to Length +
+	// Slot.
 	WindowSliding WindowKind = "sliding"
-	// WindowFirstHit: Length from the first deduction; the next deduction after that begins another
-	// window.
+	// WindowFirstHit is Length from the first deduction. The next deduction after that begins
+	// another window.
 	WindowFirstHit WindowKind = "first_hit"
-	// WindowLifetime: the whole life of the budget.
+	// WindowLifetime is the whole life of the budget.
 	WindowLifetime WindowKind = "lifetime"
 )
 

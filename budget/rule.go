@@ -10,11 +10,11 @@ type RuleKind string
 
 // The kinds of rules.
 const (
-	// Free: one period, the whole life of the budget. Buckets apply when they are empty.
+	// Free has one period, the whole life of the budget. Buckets apply when they are empty.
 	Free RuleKind = "free"
-	// Calendar: every hour, day, week or month of the budget's zone.
+	// Calendar has a period every hour, day, week or month of the budget's zone.
 	Calendar RuleKind = "calendar"
-	// Windows: segments of every day of the budget's zone.
+	// Windows has segments of every day of the budget's zone.
 	Windows RuleKind = "windows"
 )
 
@@ -35,12 +35,12 @@ type Where string
 // The destinations. Unused units of a period go to Spread, Next or Forfeit. A refund after the
 // period of its deduction goes to ToTotal, Next or Forfeit.
 const (
-	// Spread and ToTotal: to the unfunded units, hence to the remaining periods.
+	// Spread and ToTotal lead to the unfunded units, hence to the remaining periods.
 	Spread  Where = "spread"
 	ToTotal Where = "total"
-	// Next: to the period that is open when they arrive, in addition to its own units.
+	// Next leads to the period that is open when they arrive, in addition to its own units.
 	Next Where = "next"
-	// Forfeit: to X; nobody can spend them.
+	// Forfeit leads to X, where they can no longer be spent.
 	Forfeit Where = "forfeit"
 )
 
@@ -49,9 +49,9 @@ type Partial string
 
 // The shares of a cut period.
 const (
-	// Prorated: in proportion to its length, rounded up.
+	// Prorated is in proportion to its length, rounded up.
 	Prorated Partial = "prorated"
-	// Whole: as much as any other period.
+	// Whole is as much as any other period.
 	Whole Partial = "whole"
 )
 

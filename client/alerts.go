@@ -16,12 +16,12 @@ type Threshold struct {
 	Of string `json:"of,omitzero"`
 	// Percent is 1 to 100, for the shares; else 0.
 	Percent int64 `json:"percent,omitzero"`
-	// Limit is the name of a limit of one dimension, Value the value that is watched.
+	// Limit is the name of a limit of one dimension, Value the watched value.
 	Limit string `json:"limit,omitzero"`
 	Value string `json:"value,omitzero"`
 }
 
-// Name returns how alerts name the threshold, such as used_share/total/80.
+// Name returns the threshold's name in alerts, such as used_share/total/80.
 func (t Threshold) Name() string {
 	parts := []string{t.Kind}
 	if t.Of != "" {
@@ -49,7 +49,7 @@ func (c *Client) Thresholds(ctx context.Context, name string) (*Thresholds, erro
 	return result(&answer, err)
 }
 
-// SetThresholds replaces the thresholds of a budget; nil makes it have the defaults again. Errors:
+// SetThresholds replaces the thresholds of a budget; nil restores the defaults. Errors:
 // budget_not_found, invalid, ledger_mode_only.
 func (c *Client) SetThresholds(ctx context.Context, name string, list []Threshold) (
 	*Thresholds, error,
@@ -65,7 +65,7 @@ func (c *Client) SetThresholds(ctx context.Context, name string, list []Threshol
 	return result(&answer, err)
 }
 
-// Alert is a threshold that was crossed. Quantities are minor units, as they were when it fired.
+// Alert is a crossed threshold. Quantities are in minor units, at the time when it fired.
 type Alert struct {
 	ID int64 `json:"id"`
 	// State is "firing" or "resolved".
@@ -73,11 +73,11 @@ type Alert struct {
 	Tenant    string `json:"tenant"`
 	Budget    string `json:"budget"`
 	Threshold string `json:"threshold"`
-	// Period is the number of the period, 0 for thresholds without one; Episode says how often the
-	// threshold was crossed in it.
+	// Period is the number of the period, or 0 if the threshold does not depend on periods. Episode
+	// numbers the crossings within it.
 	Period  int64 `json:"period,omitzero"`
 	Episode int64 `json:"episode"`
-	// ToldBy is the alert whose message lists this one; 0 where it had its own.
+	// ToldBy is the alert whose message lists this one; 0 if it had its own message.
 	ToldBy  int64     `json:"told_by,omitzero"`
 	Total   int64     `json:"total"`
 	Spent   int64     `json:"spent"`
@@ -97,7 +97,7 @@ type AlertQuery struct {
 	PageToken string
 }
 
-// AlertPage is a part of the alerts, the newest first.
+// AlertPage is a part of the alerts, newest first.
 type AlertPage struct {
 	Alerts []Alert `json:"alerts"`
 	// NextPageToken requests the next page; "" on the last page.

@@ -43,19 +43,20 @@ var (
 
 // Client calls one budgetd server. Create it with New; it is safe for concurrent use.
 type Client struct {
-	// addresses are base URLs of equal servers; current is the number of the one that is called.
+	// addresses are the base URLs of equal servers. current counts the failed attempts and selects
+	// the present one.
 	addresses []string
 	current   atomic.Uint32
 	http      *http.Client
 	tenant    string
 	retry     Retry
-	// cancelWithin: what stays unknown is cancelled, within this time; 0: it is not.
+	// cancelWithin bounds the cancel of a request whose outcome is unknown; 0 disables it.
 	cancelWithin time.Duration
 	// trace returns the trace of a context; nil means that only those of ContextWithTrace are used.
 	trace func(context.Context) Trace
 	// token returns the key of each attempt; nil means that calls carry no key.
 	token TokenSource
-	// coalescer sends deductions together; nil means that each goes by itself.
+	// coalescer sends deductions together. If it is nil, each is sent alone.
 	coalescer *coalescer
 	// traced means that the transport is known to report when it got a connection, so that its
 	// silence proves that nothing was sent.
@@ -92,10 +93,10 @@ func WithTransport(t http.RoundTripper) Option {
 	}
 }
 
-// New returns a client for the server at a base URL such as "http://127.0.0.1:8080"; without a
-// scheme http is meant. Several of equal nodes are separated by commas: after an attempt that got
-// no answer the next one is called, with the same request id. It sends nothing. It fails when a URL
-// has no host, another scheme than http and https, or a query.
+// New returns a client for the server at a base URL such as "http://127.0.0.1:8080"; the scheme
+// defaults to http. Several URLs of equal nodes are separated by commas: after an attempt without
+// an answer the client calls the next one, with the same request id. New sends nothing. It returns
+// an error if a URL has no host, a scheme other than http and https, or a query.
 func New(server string, options ...Option) (*Client, error) {
 	c := &Client{
 		http: &http.Client{
@@ -128,7 +129,7 @@ func baseOf(server string) (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("server address: %w", err)
 	}
-	bare := strings.Count(base.Host, ":") > 1 && base.Host[0] != '[' // old versions of Go take it
+	bare := strings.Count(base.Host, ":") > 1 && base.Host[0] != '[' // old versions of Go accept it
 	if base.Scheme != "http" && base.Scheme != "https" || base.Host == "" || bare ||
 		base.RawQuery != "" || base.Fragment != "" {
 		return "", fmt.Errorf("server address %q: must look like http://host:port", server)
@@ -138,7 +139,7 @@ func baseOf(server string) (string, error) {
 	return base.String(), nil
 }
 
-// Server returns the base URL that is called, of several the one that the next attempt goes to.
+// Server returns the base URL to which the next attempt goes.
 func (c *Client) Server() string {
 	return c.addresses[int(c.current.Load())%len(c.addresses)]
 }
@@ -150,15 +151,14 @@ type call struct {
 	path   []string // segments below the base, escaped when sent
 	query  url.Values
 	header http.Header
-	body   any // nil: none
+	body   any // nil means no body
 	// trace is the trace of the call; zero means one of its own.
 	trace Trace
-	// item is the same as a part of a batch, for a deduction that goes together with others; nil if
-	// it goes by itself.
+	// item is the deduction as a part of a batch. It is nil for a call that is always sent alone.
 	item *BatchItem
 	// requestID is the id that an unknown outcome reports.
 	requestID string
-	// longer is how much longer than other calls it may take, because it waits for news.
+	// longer is added to the time limit of a call that waits for news.
 	longer time.Duration
 	// repeatable means that sending it again has no second effect, as for reads.
 	repeatable bool

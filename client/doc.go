@@ -1,21 +1,21 @@
-// Package client calls budgetd over HTTP. It holds the wire types of the API and one method per
-// call, and it does what every careful caller would otherwise write itself:
+// Package client calls budgetd over HTTP. It has one method per call and the types of the API. It
+// also does what every careful caller would have to do:
 //
-//   - Calls that carry an idempotency key (deduct, rollback, cancel, append, create) are repeated
-//     with the same key when the answer was lost or the service was unavailable, with exponential
-//     backoff and full jitter, bounded by the attempts of Retry and by the context.
-//   - A refusal that follows an unanswered attempt of a deduction is made certain by cancelling the
-//     request id: a refusal says only that its own attempt did nothing.
-//   - What stays unknown is said to be unknown (UnknownOutcome), never guessed; WithCancelUnknown
-//     has it cancelled.
-//   - Concurrent deductions share calls where WithCoalescing asks for it, each with its own answer,
-//     repeats and context.
+//   - It repeats calls with an idempotency key (deduct, rollback, cancel, append, create) with the
+//     same key if the answer was lost or the service was unavailable, with exponential backoff and
+//     full jitter. Retry and the context bound the attempts.
+//   - If a deduction is refused after an unanswered attempt, it cancels the request id. The refusal
+//     alone says only that its own attempt did nothing.
+//   - It never guesses an unknown outcome: it returns UnknownOutcome or, with WithCancelUnknown,
+//     cancels the request id.
+//   - With WithCoalescing, concurrent deductions share calls, but each has its own answer, retries
+//     and context.
 //   - Every attempt of a call carries one W3C trace: the caller's (ContextWithTrace, WithTrace), or
-//     one of its own.
+//     a new one.
 //
 // # Errors
 //
-// KindOf tells what an error means, whatever its type; CodeOf gives the service's code:
+// KindOf returns what any error means; CodeOf returns the service's code:
 //
 //	budget.Faulty     the request is wrong, or names something that does not exist
 //	budget.Refused    understood, and the answer is no; nothing was changed

@@ -148,7 +148,7 @@ type TransportError struct {
 	Err error
 
 	read bool
-	// kept means that it never left the client, which proves nothing about the server.
+	// kept means that the request never left the client, which says nothing about the server.
 	kept bool
 }
 
@@ -231,7 +231,7 @@ func CodeOf(err error) budget.Code {
 	return ""
 }
 
-// Unreachable reports whether err means that no server was there to take the request.
+// Unreachable reports whether err means that no server could be reached.
 func Unreachable(err error) bool {
 	var unknown *UnknownOutcome
 	var t *TransportError

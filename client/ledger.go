@@ -45,7 +45,7 @@ type LedgerEntry struct {
 // LedgerPage is a part of a budget's change feed.
 type LedgerPage struct {
 	Entries []LedgerEntry `json:"entries"`
-	// Next resumes after these entries, even if there are none.
+	// Next resumes after these entries, even after an empty page.
 	Next string `json:"next"`
 }
 
@@ -98,10 +98,9 @@ func (c *Client) ledgerPage(ctx context.Context, what call, limit int, wait time
 }
 
 // Follow reads a budget's change feed from a cursor on and does not end. It yields each page with
-// entries; while there are none it waits in calls of up to wait (0 means 20 s; at most
-// MaxLedgerWait). A reader that stores each page's Next after processing its entries, and resumes
-// from the stored one, gets every entry exactly once, except that a crash between the two repeats
-// that page.
+// entries. Between them it waits in calls of up to wait (0 means 20 s; at most MaxLedgerWait). A
+// reader that stores each page's Next after processing its entries, and resumes from the stored
+// one, gets every entry exactly once, except that a crash between the two repeats that page.
 //
 // While the server is unreachable or unavailable, Follow retries with growing pauses for as long as
 // ctx lasts, without yielding those errors; the end of ctx ends the sequence. Any other error
@@ -133,7 +132,7 @@ func (c *Client) Follow(ctx context.Context, name, after string, limit int, wait
 					continue
 				}
 				if time.Since(began) >= wait/2 {
-					continue // the server has waited
+					continue // the server has waited already
 				}
 			}
 			idle++

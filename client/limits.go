@@ -41,7 +41,7 @@ type Override struct {
 	// Value is the dimension's; for a combined dimension Values has one for each.
 	Value  string   `json:"value,omitzero"`
 	Values []string `json:"values,omitempty"`
-	// Max is the bound; Exempt means that there is none.
+	// Max is the bound; Exempt removes it.
 	Max    *int64 `json:"max,omitzero"`
 	Exempt bool   `json:"exempt,omitzero"`
 }

@@ -12,8 +12,8 @@ import (
 // correlationHeader names an answer in the service's logs.
 const correlationHeader = "X-Correlation-Id"
 
-// problemBody is application/problem+json as budgetd writes it. The status is that of the answer;
-// only the items of a batch have no other than their own.
+// problemBody is a document of type application/problem+json. For the item of a batch its status is
+// the item's; otherwise it is that of the answer.
 type problemBody struct {
 	Code       budget.Code  `json:"code"`
 	Budget     string       `json:"budget"`
@@ -54,7 +54,7 @@ func (b problemBody) problem(what call, status int) *Problem {
 	return p
 }
 
-// problemFrom reads a refusal. A body that is not budgetd's leaves the code empty.
+// problemFrom parses a refusal. If the body is not budgetd's, the code is empty.
 func problemFrom(what call, response *http.Response, body []byte) *Problem {
 	var wire problemBody
 	if err := json.Unmarshal(body, &wire); err != nil {
@@ -75,7 +75,7 @@ func problemFrom(what call, response *http.Response, body []byte) *Problem {
 	return p
 }
 
-// seconds returns a duration of n seconds, at most a century, so that nothing overflows.
+// seconds returns a duration of n seconds, at most a century, to avoid an overflow.
 func seconds(n float64) time.Duration {
 	const century = 100 * 365 * 24 * 60 * 60
 	return time.Duration(min(max(n, 0), century) * float64(time.Second))

@@ -5,21 +5,21 @@ import (
 	"time"
 )
 
-// Quarantine is what a bucket in store mode held, beyond the ledger, when its store lost its
-// memory. Quantities are minor units.
+// Quarantine is what a bucket in store mode still held according to SQL when its store lost its
+// memory. Quantities are in minor units.
 type Quarantine struct {
 	Bucket   string `json:"bucket"`
 	Epoch    int64  `json:"epoch"`
 	Quantity int64  `json:"quantity"`
 	Released int64  `json:"released"`
-	// Held is quantity − released: still in quarantine.
+	// Held is quantity − released: the units still in quarantine.
 	Held int64 `json:"held"`
-	// Cause says why it could not be proven that the units were not sold.
+	// Cause says why it is unknown whether the units were sold.
 	Cause string    `json:"cause"`
 	At    time.Time `json:"at"`
 }
 
-// QuarantineList is all quarantines of a budget, those that are empty by now included.
+// QuarantineList lists all quarantines of a budget, including those that are empty by now.
 type QuarantineList struct {
 	Held        int64        `json:"held"`
 	Quarantines []Quarantine `json:"quarantines"`
@@ -36,16 +36,16 @@ func (c *Client) Quarantine(ctx context.Context, name string) (*QuarantineList, 
 type ReleaseRequest struct {
 	// RequestID makes the release take effect once.
 	RequestID string `json:"request_id"`
-	// Quantity is how many units; 0: all that are held.
+	// Quantity is the number of units; 0 means all that are held.
 	Quantity int64 `json:"quantity,omitzero"`
-	// Used says that the units were sold: they count as used. Otherwise they return to the total.
+	// Used counts the units as used, because they were sold. Otherwise they return to the total.
 	Used bool `json:"used,omitzero"`
-	// Reason and By are kept with the release.
+	// Reason and By are stored with the release.
 	Reason string `json:"reason"`
 	By     string `json:"by,omitzero"`
 }
 
-// ReleaseAnswer is what a release did. Quantities are minor units.
+// ReleaseAnswer is the result of a release. Quantities are in minor units.
 type ReleaseAnswer struct {
 	RequestID   string `json:"request_id"`
 	Released    int64  `json:"released"`
@@ -53,9 +53,9 @@ type ReleaseAnswer struct {
 	Replayed    bool   `json:"replayed"`
 }
 
-// ReleaseQuarantine moves quarantined units back to the total, or to what is used. The same request
-// id replays. Errors: budget_not_found, request_conflict, amount_exceeds_remaining (with what is
-// held).
+// ReleaseQuarantine moves quarantined units back to the total, or counts them as used. The same
+// request id replays. Errors: budget_not_found, request_conflict, amount_exceeds_remaining (with
+// what is held).
 func (c *Client) ReleaseQuarantine(ctx context.Context, name string, request ReleaseRequest) (
 	*ReleaseAnswer, error,
 ) {

@@ -9,18 +9,18 @@ import (
 	"github.com/budgetd/budgetd/budget"
 )
 
-// RefusalQuery selects refusals; zero fields select everything.
+// RefusalQuery selects refusals; zero fields select all.
 type RefusalQuery struct {
 	RequestID string
-	// Value is one of any dimension, or a key.
+	// Value is a value of any dimension, or a key.
 	Value string
-	// Budget is a name.
+	// Budget is the name of a budget.
 	Budget string
-	// Limit is how many at most; 0: 100.
+	// Limit is the most refusals; 0 means 100.
 	Limit int
 }
 
-// Refusal is a deduction that the server refused, and why.
+// Refusal is a deduction that the server refused, with the reason.
 type Refusal struct {
 	At         time.Time         `json:"at"`
 	Tenant     string            `json:"tenant"`
@@ -30,29 +30,30 @@ type Refusal struct {
 	Key        string            `json:"key,omitzero"`
 	Dimensions map[string]string `json:"dimensions,omitempty"`
 	Hold       bool              `json:"hold,omitzero"`
-	// Bucket is where the request's key is routed to, Instance and Lane where that lies.
+	// Bucket is the bucket to which the request's key is routed. Instance and Lane are its place.
 	Bucket   string `json:"bucket,omitzero"`
 	Instance string `json:"instance,omitzero"`
 	Lane     int    `json:"lane"`
 	Problem  Why    `json:"problem"`
 }
 
-// Why is what the caller of a refused deduction was told.
+// Why is the answer to a refused deduction.
 type Why struct {
 	Code   budget.Code `json:"code"`
 	Title  string      `json:"title"`
 	Detail string      `json:"detail,omitzero"`
-	// Available is what the budget had, in minor units; nil: it does not matter.
+	// Available is what the budget had, in minor units; nil if that was not the reason.
 	Available *int64       `json:"available,omitzero"`
 	Limits    []LimitState `json:"limits,omitempty"`
-	// RetryAfter is in seconds after the refusal. Never: it can never be accepted as things are.
+	// RetryAfter is in seconds after the refusal. Never means that the request can never be
+	// accepted under the present definition.
 	RetryAfter float64   `json:"retry_after,omitzero"`
 	Never      bool      `json:"never,omitzero"`
 	StartAt    time.Time `json:"start_at,omitzero"`
 }
 
-// Refusals returns refusals of late that the server remembers, the newest first. Another node has
-// its own. Errors: forbidden.
+// Refusals returns the recent refusals that this server remembers, newest first. Each node
+// remembers its own. Errors: forbidden.
 func (c *Client) Refusals(ctx context.Context, q RefusalQuery) ([]Refusal, error) {
 	query := c.inTenant()
 	set(query, "request_id", q.RequestID)

@@ -14,39 +14,40 @@ const (
 	defaultWithin = 10 * time.Second
 	defaultBase   = 50 * time.Millisecond
 	defaultMax    = time.Second
-	// unboundedAttempts bounds the attempts where only the time does.
+	// unboundedAttempts bounds the attempts if only time bounds them otherwise.
 	unboundedAttempts     = 1000
 	defaultAttemptTimeout = 10 * time.Second
-	// maxRetryAfter is the longest Retry-After that is waited for; a longer one ends the call, for
-	// the caller to decide.
+	// maxRetryAfter is the longest Retry-After that the client waits for. A longer one ends the
+	// call, so that the caller can decide.
 	maxRetryAfter = 30 * time.Second
 )
 
 // Retry bounds the repeats of calls that are safe to repeat. Zero fields take the defaults. Before
-// attempt n+1 it waits a random time between 0 and min(Max, Base·2^(n-1)) ("full jitter": it
-// spreads callers that failed together), on top of the service's Retry-After.
+// attempt n+1 the client waits for the service's Retry-After and a random time between 0 and
+// min(Max, Base·2^(n-1)) ("full jitter", which spreads callers that failed together).
 //
-// The defaults bridge a restart of the server: they repeat for 10 s, and no longer than the
+// The defaults bridge a restart of the server: they repeat for 10 s, but no longer than the
 // caller's context lasts.
 //
-// Worked: Base 50 ms, Max 1 s and Rand 1 would wait 50, 100, 200, 400, 800 ms, and then 1 s each.
+// For example, Base 50 ms, Max 1 s and Rand 1 would wait 50, 100, 200, 400, 800 ms, and then 1 s
+// each.
 type Retry struct {
-	// Attempts is the most that are made, the first included; 1 never repeats. Default: as many as
-	// begin Within.
+	// Attempts is the most attempts, including the first; 1 never repeats. The default is as many
+	// as begin Within.
 	Attempts int
-	// Within is how long after the first attempt another one may begin. Default 10 s where Attempts
-	// is 0 too, else no bound.
+	// Within is how long after the first attempt another one may begin. The default is 10 s if
+	// Attempts is 0, else no bound.
 	Within time.Duration
-	// Base is the longest wait before the second attempt. Default 50 ms.
+	// Base is the longest wait before the second attempt. The default is 50 ms.
 	Base time.Duration
-	// Max is the longest wait before any attempt, Retry-After apart. Default 1 s.
+	// Max is the longest wait before any attempt, in addition to Retry-After. The default is 1 s.
 	Max time.Duration
-	// AttemptTimeout ends one attempt, from dialling to the last byte of the answer. Default 10 s:
-	// the service itself waits up to 2 s for units before it answers.
+	// AttemptTimeout bounds one attempt, from dialling to the last byte of the answer. The default
+	// is 10 s: the service itself waits up to 2 s for units before it answers.
 	AttemptTimeout time.Duration
-	// Rand returns a number in [0, 1). Default: math/rand/v2.
+	// Rand returns a number in [0, 1). The default is math/rand/v2.
 	Rand func() float64
-	// Sleep waits, or returns the context's error when that ends first. Default: a timer.
+	// Sleep waits, or returns the context's error if that ends first. The default uses a timer.
 	Sleep func(ctx context.Context, wait time.Duration) error
 }
 
@@ -75,10 +76,9 @@ func (r Retry) withDefaults() Retry {
 	return r
 }
 
-// pause waits before the attempt that follows attempt number n, and reports whether there is to be
-// one: not after the last attempt, not when the context or the time Within the attempts, of which
-// the first began at an instant, ends before the wait does, and not when the service asked for more
-// than maxRetryAfter.
+// pause waits before the attempt that follows attempt number n, and reports whether to make it. It
+// returns false after the last attempt, if the wait would pass the end of the context or of Within
+// since `began`, and if the service asked for more than maxRetryAfter.
 func (r Retry) pause(ctx context.Context, n int, began time.Time, cause error) bool {
 	if n >= r.Attempts {
 		return false
@@ -128,8 +128,8 @@ func retryAfter(err error) time.Duration {
 	return 0
 }
 
-// undecided reports whether another attempt of the same call can still learn more: the service did
-// not do it, or nobody knows. What can never be done is final.
+// undecided reports whether another attempt of the same call can help: the service did not execute
+// it, or the outcome is unknown. A request that can never be accepted is final.
 func undecided(err error) bool {
 	var p *Problem
 	if errors.As(err, &p) && p.Never {

@@ -5,18 +5,18 @@ import (
 	"time"
 )
 
-// Series is a budget's figures over time, and when it will be used up if it goes on as it did
-// lately.
+// Series is a budget's figures over time, and when it will be used up at its recent rate.
 type Series struct {
 	From time.Time `json:"from"`
 	To   time.Time `json:"to"`
 	// StepS is the time between two points, in seconds.
 	StepS int64 `json:"step_s"`
-	// Points begin with the first sample that is kept; each has the figures of the latest sample then.
+	// Points begin with the first stored sample. Each has the figures of the latest sample at its
+	// time.
 	Points []SeriesPoint `json:"points"`
-	// Now are the present figures.
+	// Now holds the present figures.
 	Now SeriesPoint `json:"now"`
-	// RatePerS is what was used or held within the last 15 minutes, in minor units a second.
+	// RatePerS is what was used or held within the last 15 minutes, in minor units per second.
 	RatePerS float64 `json:"rate_per_s"`
 	// ExhaustedAt is nil unless Projection is "projected".
 	ExhaustedAt *time.Time `json:"exhausted_at"`
@@ -30,20 +30,20 @@ type SeriesPoint struct {
 	At            time.Time `json:"at"`
 	Total         int64     `json:"total"`
 	Undistributed int64     `json:"undistributed"`
-	// Released has been handed out: the total less what is undistributed and forfeited.
+	// Released is what was handed out: the total less undistributed and forfeited units.
 	Released  int64 `json:"released"`
 	Used      int64 `json:"used"`
 	Held      int64 `json:"held"`
 	Remaining int64 `json:"remaining"`
 	InTransit int64 `json:"in_transit"`
-	// Stranded lies in buckets that are fenced or out of reach, or as fragments.
+	// Stranded units are in buckets that are fenced or out of reach, or are fragments.
 	Stranded    int64 `json:"stranded"`
 	Quarantined int64 `json:"quarantined"`
 	Forfeited   int64 `json:"forfeited"`
 }
 
-// SeriesSpan is the part of the past that a series shows. Zero fields are the server's choice: the
-// last hour, and the fewest whole minutes between two points that give 1,440 of them at most.
+// SeriesSpan is the time range of a series. Zero fields take the server's defaults: the last hour,
+// and the fewest whole minutes between two points that give at most 1,440 of them.
 type SeriesSpan struct {
 	From, To time.Time
 	Step     time.Duration

@@ -6,13 +6,13 @@ import (
 	"time"
 )
 
-// Instance is a store that buckets live in.
+// Instance is a store for buckets.
 type Instance struct {
 	Name   string `json:"name"`
 	Driver string `json:"driver,omitzero"`
-	// Health is "up", or "down" when a lane could not be reached at the last attempt.
+	// Health is "up", or "down" if the last attempt to reach a lane failed.
 	Health string `json:"health"`
-	// Draining says that its buckets move to other instances.
+	// Draining means that its buckets move to other instances.
 	Draining bool   `json:"draining"`
 	Lanes    []Lane `json:"lanes"`
 }
@@ -21,34 +21,34 @@ type Instance struct {
 type Lane struct {
 	// Lane is the number of the lane within the instance, from 0.
 	Lane int `json:"lane"`
-	// Activation is the number of the lane's incarnation that the database has verified.
+	// Activation is the number of the lane's memory that the database has verified.
 	Activation int64 `json:"activation"`
-	// Reachable says whether the last attempt reached it, Problem why not.
+	// Reachable reports whether the last attempt reached the lane; Problem says why not.
 	Reachable bool `json:"reachable"`
-	// Buckets is how many it has; nil: the database could not be asked.
+	// Buckets is the number of its buckets; nil if the database could not be read.
 	Buckets *int   `json:"buckets,omitzero"`
 	Problem string `json:"problem,omitzero"`
 }
 
-// Drain is how far the draining of an instance is.
+// Drain is the progress of draining an instance.
 type Drain struct {
 	Instance string `json:"instance"`
 	Draining bool   `json:"draining"`
-	// BucketsLeft are on it still, Moved ones have left it, and its store keeps something of KeysLeft
-	// ones.
+	// BucketsLeft are still on the instance, Moved have left it. KeysLeft counts the buckets of
+	// which its store still has keys.
 	BucketsLeft int `json:"buckets_left"`
 	Moved       int `json:"moved"`
 	KeysLeft    int `json:"keys_left"`
-	// Done says that no bucket is left, nor any key of them that could be removed.
+	// Done means that no bucket is left, and none of their keys that could be removed.
 	Done bool `json:"done"`
-	// Problem says what keeps it from going on.
+	// Problem says what prevents the drain from continuing.
 	Problem string `json:"problem,omitzero"`
-	// Quarantined and Returned are minor units that its buckets held when it was given up.
+	// Quarantined and Returned are what its buckets held when it was given up, in minor units.
 	Quarantined int64 `json:"quarantined,omitzero"`
 	Returned    int64 `json:"returned,omitzero"`
 }
 
-// InstanceList is every configured instance.
+// InstanceList lists every configured instance.
 type InstanceList struct {
 	Instances []Instance `json:"instances"`
 }
@@ -62,19 +62,19 @@ func (c *Client) Instances(ctx context.Context) (*InstanceList, error) {
 	return result(&answer, err)
 }
 
-// DrainInstance moves every bucket of an instance elsewhere. It answers at once with how far that
-// is; repeat it to hear more. Errors: instance_not_found, last_instance.
+// DrainInstance moves every bucket of an instance elsewhere. It returns the progress at once;
+// repeat it to see more. Errors: instance_not_found, last_instance.
 func (c *Client) DrainInstance(ctx context.Context, name string) (*Drain, error) {
 	return c.drain(ctx, name, "drain")
 }
 
-// UndrainInstance lets buckets land on an instance again. Errors: instance_not_found.
+// UndrainInstance lets buckets be placed on an instance again. Errors: instance_not_found.
 func (c *Client) UndrainInstance(ctx context.Context, name string) (*Drain, error) {
 	return c.drain(ctx, name, "undrain")
 }
 
-// GiveUpInstance gives up an instance of store mode that does not come back: what its buckets held
-// goes to quarantine, or back to the total where a budget says so, and it is drained. Errors:
+// GiveUpInstance gives up an instance of store mode that will not come back, and drains it. What
+// its buckets held goes to quarantine, or back to the total if the budget says so. Errors:
 // instance_not_found, instance_answers.
 func (c *Client) GiveUpInstance(ctx context.Context, name string) (*Drain, error) {
 	return c.drain(ctx, name, "give-up")
@@ -99,26 +99,26 @@ func (c *Client) RecoverInstance(ctx context.Context, name string) (*Instance, e
 // Rebalance is what a rebalance moved or, on a dry run, would move.
 type Rebalance struct {
 	DryRun bool `json:"dry_run"`
-	// Budgets were looked at. Misplaced buckets did not lie where they belong, of which Moved have
-	// moved.
+	// Budgets is the number of budgets examined. Misplaced buckets were not where they belong;
+	// Moved of them have moved.
 	Budgets   int `json:"budgets"`
 	Misplaced int `json:"misplaced"`
 	Moved     int `json:"moved"`
-	// Moves are the first of them.
+	// Moves lists the first moves.
 	Moves []BucketMove `json:"moves"`
-	// Problem says what keeps buckets where they are.
+	// Problem says what prevents buckets from moving.
 	Problem string `json:"problem,omitzero"`
 }
 
-// BucketMove is a bucket that changes its lane, such as redis-1/0.
+// BucketMove is a bucket that moves between lanes, such as redis-1/0.
 type BucketMove struct {
 	Bucket string `json:"bucket"`
 	From   string `json:"from"`
 	To     string `json:"to"`
 }
 
-// Rebalance gives instances that are new or came back their share of the existing buckets. On a dry
-// run it moves nothing. Repeating it moves what is left.
+// Rebalance gives new and returned instances their share of the existing buckets. With dryRun it
+// moves nothing. A repeated call moves what is left.
 func (c *Client) Rebalance(ctx context.Context, dryRun bool) (*Rebalance, error) {
 	var answer Rebalance
 	_, err := c.do(ctx, call{op: "rebalance", method: http.MethodPost,
@@ -133,11 +133,11 @@ func onInstance(name, verb string, repeatable bool) call {
 		repeatable: repeatable}
 }
 
-// Healthz reports whether the process lives: nil if it does. One attempt.
+// Healthz returns nil if the process answers. It makes one attempt.
 func (c *Client) Healthz(ctx context.Context) error { return c.probe(ctx, "healthz") }
 
-// Readyz reports whether the service can serve: nil if it can, a *Problem with Reasons if it
-// cannot. One attempt.
+// Readyz returns nil if the service can serve, and a *Problem with Reasons if it cannot. It makes
+// one attempt.
 func (c *Client) Readyz(ctx context.Context) error { return c.probe(ctx, "readyz") }
 
 func (c *Client) probe(ctx context.Context, name string) error {
@@ -146,21 +146,21 @@ func (c *Client) probe(ctx context.Context, name string) error {
 
 // Node is a budgetd that uses the service's database.
 type Node struct {
-	// Name is its node.name, Address where it listens.
+	// Name is its node.name, Address the address where it listens.
 	Name    string `json:"name"`
 	Address string `json:"address"`
 	Version string `json:"version"`
-	// SeenAt is when it last said that it runs; it does so every few seconds.
+	// SeenAt is when it last reported that it runs, which it does every few seconds.
 	StartedAt time.Time `json:"started_at"`
 	SeenAt    time.Time `json:"seen_at"`
 }
 
-// NodeList is the nodes that were seen within 30 days.
+// NodeList lists the nodes seen within 30 days.
 type NodeList struct {
 	Nodes []Node `json:"nodes"`
 }
 
-// Nodes returns the nodes that use the service's database, by name.
+// Nodes returns the nodes that use the service's database, sorted by name.
 func (c *Client) Nodes(ctx context.Context) (*NodeList, error) {
 	var answer NodeList
 	_, err := c.do(ctx, call{

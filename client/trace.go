@@ -9,26 +9,27 @@ import (
 	"strings"
 )
 
-// Trace is a W3C trace context (https://www.w3.org/TR/trace-context/), as its two headers have it.
+// Trace is a W3C trace context (https://www.w3.org/TR/trace-context/) in the form of its two
+// headers.
 type Trace struct {
 	// Parent is the header traceparent: version-trace id-parent id-flags, such as
 	// "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01".
 	Parent string
-	// State is the header tracestate; "": none.
+	// State is the header tracestate; "" means none.
 	State string
 }
 
 type traceKey struct{}
 
 // ContextWithTrace returns a context whose calls belong to a trace. Every attempt of a call, and
-// the cancel that settles it, carries the trace as it is. What is no traceparent is left out, never
-// an error: the call then has a trace of its own.
+// the cancel that settles it, carries the trace unchanged. An invalid traceparent is ignored, and
+// the call gets a new trace.
 func ContextWithTrace(ctx context.Context, t Trace) context.Context {
 	return context.WithValue(ctx, traceKey{}, t)
 }
 
-// WithTrace says how to find the trace of a context that ContextWithTrace did not make: the way to
-// join a tracing library that this package knows nothing of. With OpenTelemetry:
+// WithTrace sets a function that finds the trace of a context that ContextWithTrace did not make.
+// It connects the client to a tracing library. With OpenTelemetry:
 //
 //	client.WithTrace(func(ctx context.Context) client.Trace {
 //		carrier := propagation.MapCarrier{}
@@ -36,11 +37,11 @@ func ContextWithTrace(ctx context.Context, t Trace) context.Context {
 //		return client.Trace{Parent: carrier["traceparent"], State: carrier["tracestate"]}
 //	})
 //
-// Without it, and where it returns no traceparent, each call has a trace of its own that nobody
-// samples: the attempts of one call stand together in the service's logs.
+// Without it, and if it returns no traceparent, each call gets a new trace that is not sampled, so
+// that the attempts of one call can be found together in the service's logs.
 func WithTrace(of func(context.Context) Trace) Option { return func(c *Client) { c.trace = of } }
 
-// traceOf returns the trace that a call is made in.
+// traceOf returns the trace of a call.
 func (c *Client) traceOf(ctx context.Context) Trace {
 	if t, ok := ctx.Value(traceKey{}).(Trace); ok && isTraceparent(t.Parent) {
 		return t
@@ -53,11 +54,11 @@ func (c *Client) traceOf(ctx context.Context) Trace {
 	return newTrace()
 }
 
-// newTrace returns a trace that begins here and is not sampled.
+// newTrace returns a new trace that is not sampled.
 func newTrace() Trace {
 	var ids [24]byte
 	binary.BigEndian.PutUint64(ids[0:], rand.Uint64())
-	binary.BigEndian.PutUint64(ids[8:], max(rand.Uint64(), 1)) // all zeros is no id
+	binary.BigEndian.PutUint64(ids[8:], max(rand.Uint64(), 1)) // an id must not be zero
 	binary.BigEndian.PutUint64(ids[16:], max(rand.Uint64(), 1))
 	text := make([]byte, 0, 55)
 	text = append(text, "00-"...)
@@ -67,7 +68,7 @@ func newTrace() Trace {
 	return Trace{Parent: string(append(text, "-00"...))}
 }
 
-// write sets the headers. A tracestate that no header can hold is left out.
+// write sets the headers. It leaves out a tracestate that a header cannot hold.
 func (t Trace) write(h http.Header) {
 	h["Traceparent"] = []string{t.Parent}
 	if t.State != "" && len(t.State) <= maxTraceBytes && printable(t.State) {
@@ -75,7 +76,8 @@ func (t Trace) write(h http.Header) {
 	}
 }
 
-// maxTraceBytes bounds each header: the standard asks for 512 bytes of tracestate to be passed on.
+// maxTraceBytes bounds each header: the standard requires that 512 bytes of tracestate are passed
+// on.
 const maxTraceBytes = 512
 
 // isTraceparent reports whether text is a traceparent. Later versions may append fields.
@@ -97,7 +99,7 @@ func isTraceparent(text string) bool {
 
 func lowerHex(text string) bool { return strings.Trim(text, "0123456789abcdef") == "" }
 
-// printable reports whether a header can hold text as it is.
+// printable reports whether a header can hold text unchanged.
 func printable(text string) bool {
 	for i := range len(text) {
 		if text[i] < ' ' || text[i] > '~' {

@@ -7,21 +7,22 @@ import (
 	"time"
 )
 
-// Webhook is an endpoint that messages are sent to.
+// Webhook is an endpoint to which messages are sent.
 type Webhook struct {
 	ID string `json:"id"`
 	// Tenant is the only tenant whose messages it gets; "" means all.
 	Tenant string `json:"tenant,omitzero"`
 	URL    string `json:"url"`
-	// Secret names a file of the service, with the secrets that sign.
+	// Secret is the name of a file of the service with the secrets that sign messages.
 	Secret string `json:"secret"`
-	// Types are alert.firing, alert.resolved and endpoint.disabled, or some of these.
+	// Types are some or all of alert.firing, alert.resolved and endpoint.disabled.
 	Types       []string `json:"types"`
 	Description string   `json:"description,omitzero"`
 	Enabled     bool     `json:"enabled"`
 	// Disabled is operator, failing or gone; "" while it is enabled.
 	Disabled string `json:"disabled,omitzero"`
-	// FailingSince is the first failed attempt since the last success; zero if the last one succeeded.
+	// FailingSince is the time of the first failed attempt after the last success; zero if the last
+	// attempt succeeded.
 	FailingSince time.Time `json:"failing_since,omitzero"`
 	CreatedAt    time.Time `json:"created_at"`
 	CreatedBy    string    `json:"created_by,omitzero"`
@@ -36,17 +37,17 @@ type WebhookRequest struct {
 	Description string   `json:"description,omitzero"`
 }
 
-// WebhookPatch changes what is not nil.
+// WebhookPatch changes the fields that are not nil.
 type WebhookPatch struct {
 	URL         *string   `json:"url,omitzero"`
 	Secret      *string   `json:"secret,omitzero"`
 	Types       *[]string `json:"types,omitzero"`
 	Description *string   `json:"description,omitzero"`
-	// Enabled true has it begin as if it had never failed.
+	// Enabled disables the endpoint, or enables it and clears its failures.
 	Enabled *bool `json:"enabled,omitzero"`
 }
 
-// WebhookList is all endpoints.
+// WebhookList lists all endpoints.
 type WebhookList struct {
 	Webhooks []Webhook `json:"webhooks"`
 }
@@ -54,27 +55,28 @@ type WebhookList struct {
 // Attempt is one try to deliver a message.
 type Attempt struct {
 	At time.Time `json:"at"`
-	// Status is that of the answer; 0: there was none. Error says what went wrong.
+	// Status is the HTTP status of the answer; 0 means no answer. Error says what went wrong.
 	Status int64  `json:"status,omitzero"`
 	Error  string `json:"error,omitzero"`
 	TookMS int64  `json:"took_ms"`
 }
 
-// Delivery is a message at an endpoint.
+// Delivery is a message for one endpoint.
 type Delivery struct {
-	// Message is its id, which the receiver gets as webhook-id.
+	// Message is the id of the message, which the receiver gets as webhook-id.
 	Message string `json:"message"`
 	Type    string `json:"type"`
 	// State is pending, delivered or failed.
 	State string `json:"state"`
-	// Tries are the attempts since it was sent, or sent again; Attempts the last 16.
+	// Tries is the number of attempts since the message was sent or resent; Attempts are the last
+	// 16.
 	Tries         int64     `json:"tries"`
 	Attempts      []Attempt `json:"attempts"`
 	NextAttemptAt time.Time `json:"next_attempt_at,omitzero"`
 	CreatedAt     time.Time `json:"created_at"`
 }
 
-// DeliveryPage is a part of what was sent to an endpoint, the newest first.
+// DeliveryPage is a part of the deliveries to an endpoint, newest first.
 type DeliveryPage struct {
 	Deliveries []Delivery `json:"deliveries"`
 	// NextPageToken requests the next page; "" on the last page.
@@ -104,7 +106,7 @@ func (c *Client) Webhook(ctx context.Context, id string) (*Webhook, error) {
 	return c.webhook(ctx, what)
 }
 
-// CreateWebhook has messages sent to an endpoint. It is not retried, because a repetition makes
+// CreateWebhook creates an endpoint. It is not retried, because a repeated call would create
 // another one. Errors: forbidden, invalid, too_many_webhooks.
 func (c *Client) CreateWebhook(ctx context.Context, request WebhookRequest) (*Webhook, error) {
 	return c.webhook(ctx, onWebhook("create webhook", http.MethodPost, request))
@@ -120,7 +122,7 @@ func (c *Client) ChangeWebhook(ctx context.Context, id string, patch WebhookPatc
 	return c.webhook(ctx, what)
 }
 
-// DeleteWebhook deletes an endpoint with its log, and returns what it was. Errors:
+// DeleteWebhook deletes an endpoint and its deliveries, and returns it as it was. Errors:
 // webhook_not_found, also if an earlier attempt of this call deleted it.
 func (c *Client) DeleteWebhook(ctx context.Context, id string) (*Webhook, error) {
 	return c.webhook(ctx, onWebhook("delete webhook", http.MethodDelete, nil, id))
@@ -132,16 +134,16 @@ func (c *Client) webhook(ctx context.Context, what call) (*Webhook, error) {
 	return result(&answer, err)
 }
 
-// TestWebhook sends a message to an endpoint, even to one that is disabled. It is on its way when
-// this returns; see Deliveries. Errors: webhook_not_found.
+// TestWebhook sends a test message to an endpoint, even to a disabled one. The message may not have
+// been sent when the call returns; see Deliveries. Errors: webhook_not_found.
 func (c *Client) TestWebhook(ctx context.Context, id string) (*Delivery, error) {
 	var answer Delivery
 	_, err := c.do(ctx, onWebhook("test webhook", http.MethodPost, struct{}{}, id, "test"), &answer)
 	return result(&answer, err)
 }
 
-// ResendDelivery sends a message again, under its id and with all attempts. Errors:
-// webhook_not_found, delivery_not_found.
+// ResendDelivery sends a message again under its id, with all attempts. Errors: webhook_not_found,
+// delivery_not_found.
 func (c *Client) ResendDelivery(ctx context.Context, id, message string) (*Delivery, error) {
 	what := onWebhook("resend", http.MethodPost, struct{}{}, id, "deliveries", message, "resend")
 	what.repeatable = true
@@ -150,8 +152,8 @@ func (c *Client) ResendDelivery(ctx context.Context, id, message string) (*Deliv
 	return result(&answer, err)
 }
 
-// Deliveries returns a page of what was sent to an endpoint: pageSize 0 is the service's own size,
-// pageToken a page's NextPageToken. Errors: webhook_not_found.
+// Deliveries returns a page of the deliveries to an endpoint. pageSize 0 means the service's
+// default; pageToken is a page's NextPageToken. Errors: webhook_not_found.
 func (c *Client) Deliveries(ctx context.Context, id string, pageSize int, pageToken string) (
 	*DeliveryPage, error,
 ) {

@@ -20,8 +20,7 @@ import (
 // error says why the start or the serving failed.
 func serve(ctx context.Context, c config.Config, file string, log *slog.Logger,
 	notes *annotator) error {
-	// A port in use is the most likely obstacle, so listen first. Connections made now wait until
-	// budgetd is ready.
+	// Listen first, because a port may be in use. Connections made now wait until budgetd is ready.
 	doors, err := openDoors(ctx, c)
 	defer doors.close()
 	if err != nil {
