@@ -56,11 +56,14 @@ type Guard struct {
 // Caller is what a request reveals about its sender.
 type Caller struct {
 	// Authorization is the header of that name, "" if it occurs several times. Authorized reports
-	// that it occurs.
+	// that it occurs. It and Host may change after the call: what is kept of them is a copy.
 	Authorization string
 	Authorized    bool
 	// Host is the header of that name.
 	Host string
+	// Foreign means that a page of another site has a browser send the request: it may not use what
+	// a browser sends by itself, or the way to this machine.
+	Foreign bool
 	// TLS is the state of the connection; nil without TLS.
 	TLS *tls.ConnectionState
 	// Remote is the other end of the connection.
@@ -73,18 +76,13 @@ type Caller struct {
 // CallerOf returns the Caller of a request.
 func (g *Guard) CallerOf(w http.ResponseWriter, r *http.Request) *Caller {
 	sent, there := r.Header["Authorization"]
-	c := &Caller{Authorized: there, Host: r.Host, TLS: r.TLS, Remote: remote(r.RemoteAddr)}
+	c := &Caller{Authorized: there, Host: r.Host, TLS: r.TLS, Remote: remote(r.RemoteAddr),
+		Foreign: g.crossOrigin.Check(r) != nil}
 	if len(sent) == 1 {
 		c.Authorization = sent[0]
 	}
 	if g.Sessions != nil {
-		c.Session = func() *access.Principal {
-			// A browser sends the session's cookie automatically, even for a page of another site.
-			if p := g.Sessions.Authenticate(w, r); p != nil && g.crossOrigin.Check(r) == nil {
-				return p
-			}
-			return nil
-		}
+		c.Session = func() *access.Principal { return g.Sessions.Authenticate(w, r) }
 	}
 	return c
 }
@@ -125,6 +123,10 @@ func (g *Guard) Identify(c *Caller, call *access.Call) (*access.Principal, error
 			return nil, budget.Refuse(budget.Forbidden, call.Op,
 				"without authentication only requests to this machine are served, not to %.100q", c.Host)
 		}
+		if c.Foreign {
+			return nil, budget.Refuse(budget.Forbidden, call.Op,
+				"without authentication a page of another site may change nothing")
+		}
 		return access.Anonymous, nil
 	}
 	now := g.Now()
@@ -155,6 +157,7 @@ func (g *Guard) isLocal(host string) bool {
 	if !edge.ToLoopback(host) {
 		return false
 	}
+	host = strings.Clone(host)
 	g.local.Store(&host)
 	return true
 }
@@ -173,9 +176,12 @@ func (g *Guard) authenticate(c *Caller, now time.Time) (
 		p, reason = g.Book.Authenticate(text, now.UnixMilli())
 		if reason != access.Accepted {
 			token, _ := access.ParseToken(text)
-			keyID = token.ID()
+			keyID = strings.Clone(token.ID())
 		}
 		return p, keyID, reason
+	}
+	if c.Foreign { // a browser sends certificates and cookies also for such a page
+		return nil, "", access.Missing
 	}
 	if certificate := tlsfiles.Verified(c.TLS); certificate != nil {
 		p, reason = g.holderOf(certificate)

@@ -196,16 +196,44 @@ func (person) Authenticate(http.ResponseWriter, *http.Request) *access.Principal
 	return &access.Principal{Name: "oidc:jane", Role: access.Admin}
 }
 
-// A page of another site cannot use the session of a logged-in person.
-func TestSessions(t *testing.T) {
-	g := newGate(t)
+// A page of another site can use neither the session of a logged-in person, nor the certificate of a
+// browser, nor the way to a server on its machine that authenticates nobody. It may use a key that it
+// knows.
+func TestPagesOfOtherSites(t *testing.T) {
 	call, _ := access.CallOf("POST /v1/budgets")
-	g.Sessions = person{}
-	for site, want := range map[string]budget.Code{"same-origin": "", "cross-site": budget.Unauthenticated, "same-site": budget.Unauthenticated} {
-		r := request()
-		r.Header.Set("Sec-Fetch-Site", site)
-		if _, err := g.Admit(httptest.NewRecorder(), r, call); budget.CodeOf(err) != want {
-			t.Errorf("%s: %v", site, err)
+	match := tlsfiles.Match{Field: tlsfiles.DNS, Value: "jane"}
+	for name, test := range map[string]struct {
+		guard *Guard
+		r     *http.Request
+		code  budget.Code
+	}{
+		"session":     {&Guard{Sessions: person{}}, request(), budget.Unauthenticated},
+		"certificate": {&Guard{Certificates: []Certificate{{match, access.Principal{Role: access.Admin}}}}, certified("jane", true), budget.Unauthenticated},
+		"nobody":      {&Guard{Open: true, Loopback: true}, request(), budget.Forbidden},
+		"everybody":   {&Guard{Open: true}, request(), budget.Forbidden},
+		"key":         {newGate(t).Guard, nil, ""},
+	} {
+		g := test.guard
+		if g.Now = func() time.Time { return at }; g.Refusals == nil {
+			g.Refusals = new(trail.Refusals)
+		}
+		if test.r == nil {
+			gate := newGate(t)
+			g, test.r = gate.Guard, request("Bearer "+gate.tokens["admin"])
+		}
+		for _, one := range []struct {
+			header, value string
+			want          budget.Code
+		}{
+			{"Sec-Fetch-Site", "same-origin", ""}, {"Sec-Fetch-Site", "none", ""}, {"Sec-Fetch-Site", "cross-site", test.code},
+			{"Sec-Fetch-Site", "same-site", test.code}, {"Origin", "http://127.0.0.1:8080", ""}, {"Origin", "http://127.0.0.1:9090", test.code},
+			{"Origin", "null", test.code}, {"Origin", "https://evil.example", test.code},
+		} {
+			r := test.r.Clone(t.Context())
+			r.Header.Set(one.header, one.value)
+			if _, err := g.Admit(httptest.NewRecorder(), r, call); budget.CodeOf(err) != one.want {
+				t.Errorf("%s, %s %s: %v, want %q", name, one.header, one.value, err, one.want)
+			}
 		}
 	}
 }

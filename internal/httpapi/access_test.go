@@ -1,8 +1,12 @@
 package httpapi_test
 
 import (
+	"bufio"
 	"context"
 	"crypto/rand"
+	"fmt"
+	"io"
+	"net"
 	"net/http"
 	"slices"
 	"strings"
@@ -213,6 +217,51 @@ func TestAdministrativeCallsHaveRows(t *testing.T) {
 	if len(rows.rows) != 2 || rows.rows[0].Outcome != "forbidden" || rows.rows[1].Outcome != "request_conflict" ||
 		rows.rows[1].Principal != "operator" || rows.rows[1].RequestID != "a1" || rows.rows[1].Target != "sale" {
 		t.Errorf("%+v", rows.rows)
+	}
+}
+
+// TestNothingIsKeptOfARequest: what is kept of a request stays as it was when the next one on its
+// connection takes its place in memory. Otherwise a foreign Host passes for the one before, and the
+// audit log has a piece of the next key for the id of a refused one.
+func TestNothingIsKeptOfARequest(t *testing.T) {
+	on := func(server *running) func(host, token string) int {
+		conn, err := net.Dial("tcp", strings.TrimPrefix(server.URL, "http://"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { conn.Close() })
+		in := bufio.NewReader(conn)
+		return func(host, token string) int {
+			fmt.Fprintf(conn, "POST /v1/budgets/sale/deduct HTTP/1.1\r\nContent-Type: application/json\r\nContent-Length: %d\r\n"+
+				"Host: %s\r\nAuthorization: Bearer %s\r\n\r\n%s", len(bodies["deduct"]), host, token, bodies["deduct"])
+			answer, err := http.ReadResponse(in, nil)
+			if err == nil {
+				_, err = io.Copy(io.Discard, answer.Body)
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			return answer.StatusCode
+		}
+	}
+	_, open, _ := start(t, func(c *httpapi.Config) { c.Guard = &guard.Guard{Open: true, Loopback: true} })
+	deduct := on(open)
+	for _, one := range []struct {
+		host string
+		want int
+	}{{"127.0.0.1:8080", 200}, {"evil.example:1", 403}, {"127.0.0.1:8080", 200}} { // of one length
+		if got := deduct(one.host, "x"); got != one.want {
+			t.Errorf("to %s: %d, want %d", one.host, got, one.want)
+		}
+	}
+	refusals := new(trail.Refusals)
+	_, server, ring, _ := locked(t, func(c *httpapi.Config) { c.Guard.Refusals = refusals })
+	deduct = on(server)
+	if got, next := deduct("x", ring.tokens["revoked"]), deduct("x", ring.tokens["deduct"]); got != 401 || next != 200 {
+		t.Errorf("%d and %d", got, next)
+	}
+	if rows := refusals.Take(); len(rows) != 1 || "bdg_"+rows[0].KeyID != ring.tokens["revoked"][:14] {
+		t.Errorf("%+v of %s", rows, ring.tokens["revoked"][:14])
 	}
 }
 

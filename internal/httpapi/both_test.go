@@ -41,6 +41,7 @@ var (
 		"X-Correlation-Id: a b", "Traceparent: 00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-0z", "Traceparent: 00-0af7651916cd43dd8448eb211c80319c",
 		" folded: x", "\tfolded", "no colon", ": x", "X Y: z", "X-Tab: a\tb", "X-Nul: a\x00b", "X-Bare: a\rb", "X-High: \xff\xfe", "Té: x", "Trailer: X", "TE: trailers",
 		"Upgrade: websocket", "If-Match: *", "X_Y: z", "X.Y: z", "Accept: */*", "Cookie: a=b", "Authorization: Bearer x",
+		"Origin: https://evil.example", "Origin: http://x", "Sec-Fetch-Site: cross-site", "sec-fetch-site: same-origin",
 	}
 	requestBodies = []string{`{"request_id":"o1","amount":5}`, `{"request_id":"o1","amount":5}`, `{"request_id":"o1"}`, `{}`, ``, `x`,
 		`{"deductions":[{"budget":"sale","request_id":"a","amount":1},{"budget":"X","request_id":"a","amount":0}]}`,

@@ -144,7 +144,7 @@ func (d *data) serve(r *front.Request, out *front.Answer) {
 		d.refuse(out, err)
 		return
 	}
-	// The texts share the connection's buffer. Nothing may keep them.
+	// The texts share the connection's buffer. The guard keeps copies only.
 	caller := guard.Caller{Authorization: borrowed(r.Authorization), Host: borrowed(r.Host),
 		Authorized: r.Authorization != nil, TLS: r.TLS, Remote: r.Remote}
 	if err := d.admit(&caller); err != nil {

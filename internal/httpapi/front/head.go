@@ -147,7 +147,7 @@ func (h *head) take(name, value []byte) bool {
 			return h.takeHost(value)
 		}
 	case len("Expect"):
-		if is(name, "cookie") { // it may be a session, which net/http handles
+		if is(name, "cookie") || is(name, "origin") { // net/http handles sessions and browsers
 			h.odd = true
 		}
 		return !is(name, "expect")
@@ -171,6 +171,9 @@ func (h *head) take(name, value []byte) bool {
 	case len("Content-Length"):
 		if is(name, "content-length") {
 			return h.takeLength(value)
+		}
+		if is(name, "sec-fetch-site") {
+			h.odd = true
 		}
 	case len("X-Correlation-Id"):
 		if is(name, "x-correlation-id") {

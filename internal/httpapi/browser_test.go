@@ -1,0 +1,44 @@
+package httpapi_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/budgetd/budgetd/internal/guard"
+	"github.com/budgetd/budgetd/internal/httpapi"
+)
+
+// TestPagesOfOtherSites: no answer lets a page of another site read it (there is no CORS), each has
+// the headers that keep it out of frames and guesses, and such a page changes nothing on a server that
+// authenticates nobody, not even by a call without a body, which a browser sends without asking.
+func TestPagesOfOtherSites(t *testing.T) {
+	service, server, _ := start(t, func(c *httpapi.Config) { c.Guard = &guard.Guard{Open: true, Loopback: true} })
+	for _, test := range []struct {
+		method, path, body string
+		want               int
+	}{
+		{"GET", "/healthz", "", 200}, {"GET", "/v1/budgets/sale", "", 200}, {"GET", "/nowhere", "", 404}, {"GET", "/metrics", "", 200},
+		{"GET", "/docs", "", 200}, {"POST", "/v1/budgets/sale/deduct", bodies["deduct"], 403}, {"POST", "/v1/budgets/sale/recycle", "", 403},
+		{"POST", "/v1/instances/redis-a/drain", "", 403}, {"PATCH", "/v1/budgets/sale", bodies["change"], 403},
+		{"POST", "/v1/budgets/sale/append", bodies["append"], 403}, {"OPTIONS", "/v1/budgets/sale/deduct", "", 405},
+	} {
+		service.taken()
+		answer, text := ask(t, server, test.method, test.path, test.body, "Origin", "https://evil.example", "Sec-Fetch-Site", "cross-site",
+			"Access-Control-Request-Method", "POST", "Access-Control-Request-Headers", "content-type")
+		if asked := service.taken(); answer.StatusCode != test.want || test.want >= 400 && len(asked) > 0 {
+			t.Errorf("%s %s: %d %s, asked %q", test.method, test.path, answer.StatusCode, text, asked)
+		}
+		for name := range answer.Header {
+			if strings.HasPrefix(name, "Access-Control-") {
+				t.Errorf("%s %s: %s is %q", test.method, test.path, name, answer.Header[name])
+			}
+		}
+		if answer.Header.Get("X-Content-Type-Options") != "nosniff" ||
+			!strings.Contains(answer.Header.Get("Content-Security-Policy"), "frame-ancestors 'none'") {
+			t.Errorf("%s %s: %v", test.method, test.path, answer.Header)
+		}
+	}
+	if answer, text := ask(t, server, "POST", "/v1/budgets/sale/recycle", ""); answer.StatusCode != 200 {
+		t.Errorf("a caller that is no page: %d %s", answer.StatusCode, text)
+	}
+}
