@@ -3,6 +3,7 @@ package daemon
 import (
 	"context"
 	"crypto/rand"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -54,7 +55,7 @@ func (d *keyDesk) Issue(ctx context.Context, key access.Key) (access.Token, acce
 	token, err := d.fresh(&key)
 	if err == nil {
 		err = d.db.Write(ctx, "create key", func(t *engine.Tx) error {
-			attestKey(ctx, &key)
+			attestKey(ctx, key.ID, nil, textOf(&key))
 			return keys.Create(ctx, t.Plain(), key)
 		})
 	}
@@ -68,12 +69,33 @@ func (d *keyDesk) fresh(key *access.Key) (access.Token, error) {
 	return token, err
 }
 
-// attestKey records a new or changed key for the audit log.
-func attestKey(ctx context.Context, key *access.Key) {
-	after := fmt.Appendf(nil, `{"principal":%q,"role":%q,"tenant":%q,"budgets":%q,"expires_ms":%d,`+
-		`"revoked_ms":%d}`, key.Principal, key.Role, key.Scope.Tenant, key.Scope.Budgets,
-		key.ExpiresMS, key.RevokedMS)
-	trail.FromContext(ctx).Change(key.Scope.Tenant, key.ID, nil, after)
+// keyText is a key in the audit log. ID is that of a Next only: the row's target is the other's.
+type keyText struct {
+	ID        string   `json:"id,omitempty"`
+	Principal string   `json:"principal"`
+	Role      string   `json:"role"`
+	Tenant    string   `json:"tenant"`
+	Budgets   []string `json:"budgets"`
+	ExpiresMS int64    `json:"expires_ms"`
+	RevokedMS int64    `json:"revoked_ms"`
+	// Next is the key that was made in its place.
+	Next *keyText `json:"next,omitempty"`
+}
+
+func textOf(k *access.Key) *keyText {
+	return &keyText{Principal: k.Principal, Role: k.Role.String(), Tenant: k.Scope.Tenant,
+		Budgets: append([]string{}, k.Scope.Budgets...), ExpiresMS: k.ExpiresMS,
+		RevokedMS: k.RevokedMS}
+}
+
+// attestKey records a key before and after a change for the audit log. was is nil for a new key.
+func attestKey(ctx context.Context, id string, was, is *keyText) {
+	var before []byte
+	if was != nil {
+		before, _ = json.Marshal(was) // texts and numbers have a JSON form
+	}
+	after, _ := json.Marshal(is)
+	trail.FromContext(ctx).Change(is.Tenant, id, before, after)
 }
 
 // Rotate creates a key with the role and scope of another one, which then ends.
@@ -85,10 +107,14 @@ func (d *keyDesk) Rotate(ctx context.Context, id, by string, overlap time.Durati
 	}
 	until := fresh.CreatedMS + overlap.Milliseconds()
 	err = d.db.Write(ctx, "rotate key", func(t *engine.Tx) error {
-		if made, err = keys.Rotate(ctx, t.Plain(), id, fresh, until); err != nil {
+		done, err := keys.Rotate(ctx, t.Plain(), id, fresh, until)
+		if err != nil {
 			return err
 		}
-		attestKey(ctx, &made)
+		is := textOf(&done.Is)
+		is.Next, made = textOf(&done.Next), done.Next
+		is.Next.ID = made.ID
+		attestKey(ctx, id, textOf(&done.Was), is)
 		return nil
 	})
 	return token, made, err
@@ -97,10 +123,12 @@ func (d *keyDesk) Rotate(ctx context.Context, id, by string, overlap time.Durati
 // Revoke revokes a key.
 func (d *keyDesk) Revoke(ctx context.Context, id string) (out access.Key, err error) {
 	err = d.db.Write(ctx, "revoke key", func(t *engine.Tx) error {
-		if out, err = keys.Revoke(ctx, t.Plain(), id, t.Now.UnixMilli()); err != nil {
+		was, is, err := keys.Revoke(ctx, t.Plain(), id, t.Now.UnixMilli())
+		if err != nil {
 			return err
 		}
-		attestKey(ctx, &out)
+		out = is
+		attestKey(ctx, id, textOf(&was), textOf(&is))
 		return nil
 	})
 	return out, err
@@ -122,7 +150,7 @@ func (d *keyDesk) first(
 	ctx = trail.NewContext(ctx, entry)
 	nothing := errors.New("there are keys")
 	err = d.db.Write(ctx, "first key", func(t *engine.Tx) error {
-		attestKey(ctx, &key)
+		attestKey(ctx, key.ID, nil, textOf(&key))
 		made, err = keys.CreateFirst(ctx, t.Plain(), key)
 		if err == nil && !made {
 			return nothing // leaves no row in the audit log

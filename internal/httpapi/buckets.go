@@ -56,6 +56,7 @@ func (c *call) onBucket(verb bucketVerb) (answer, error) {
 		return answer{}, budget.Refuse(budget.BucketNotFound, c.route.op,
 			"%.80q is not the key of a bucket", key)
 	}
+	c.target(ref.Tenant, key, "")
 	if err := c.readOptional(wire.Empty{}); err != nil {
 		return answer{}, err
 	}

@@ -139,14 +139,23 @@ func (p *Part) CreateEndpoint(ctx context.Context, e alert.Endpoint) (alert.Endp
 	return e, err
 }
 
+// endpointText is an endpoint in the audit log.
+type endpointText struct {
+	URL         string         `json:"url"`
+	Secret      string         `json:"secret"` // its name
+	Types       []string       `json:"types"`
+	Description string         `json:"description"`
+	Disabled    alert.Disabled `json:"disabled"`
+}
+
 // attest records an endpoint before and after a change for the audit log.
 func attest(ctx context.Context, before, after *alert.Endpoint) {
 	text := func(e *alert.Endpoint) []byte {
 		if e == nil {
 			return nil
 		}
-		return fmt.Appendf(nil, `{"url":%q,"secret":%q,"types":%q,"description":%q,"disabled":%q}`,
-			e.URL, e.Secret, e.Types, e.Description, e.Disabled)
+		out, _ := json.Marshal(endpointText{e.URL, e.Secret, e.Types, e.Description, e.Disabled})
+		return out // texts have a JSON form
 	}
 	either := after
 	if either == nil {

@@ -76,18 +76,33 @@ func create(ctx context.Context, tx Tx, key access.Key) error {
 	return nil
 }
 
-// Revoke revokes a key from nowMS on and returns it. A key that is already revoked stays unchanged.
-// Errors: key_not_found.
-func Revoke(ctx context.Context, tx Tx, id string, nowMS int64) (access.Key, error) {
+// Revoke revokes a key from nowMS on and returns it as it was and as it is now. A key that is
+// already revoked stays unchanged. Errors: key_not_found.
+func Revoke(ctx context.Context, tx Tx, id string, nowMS int64) (was, is access.Key, err error) {
 	const update = `UPDATE access_key SET revoked_ms = ? WHERE key_id = ? AND revoked_ms = 0`
-	if err := changing(ctx, tx); err != nil {
-		return access.Key{}, fmt.Errorf("keys: %w", err)
+	if was, err = lock(ctx, tx, id); err != nil {
+		return was, is, err
 	}
 	if _, err := tx.ExecContext(ctx, update, nowMS, []byte(id)); err != nil {
+		return was, is, fmt.Errorf("keys: %w", err)
+	}
+	if is = was; is.RevokedMS == 0 {
+		is.RevokedMS = nowMS
+	}
+	return was, is, nil
+}
+
+// lock excludes every other change until the transaction ends, and reads a key. Errors:
+// key_not_found.
+func lock(ctx context.Context, tx Tx, id string) (access.Key, error) {
+	if err := changing(ctx, tx); err != nil {
 		return access.Key{}, fmt.Errorf("keys: %w", err)
 	}
 	return One(ctx, tx, id)
 }
+
+// Rotation is what became of a key that was rotated: as it was, as it is now, and the key after it.
+type Rotation struct{ Was, Is, Next access.Key }
 
 // Rotate stores another key for the principal of a live one, with its role, scope and lifetime, and
 // makes the earlier one expire at untilMS, unless it expires sooner. fresh has the new key's id,
@@ -99,30 +114,31 @@ func Rotate(
 	id string,
 	fresh access.Key,
 	untilMS int64,
-) (access.Key, error) {
+) (Rotation, error) {
 	const update = `UPDATE access_key SET expires_ms = ?
 		WHERE key_id = ? AND (expires_ms = 0 OR expires_ms > ?)`
-	if err := changing(ctx, tx); err != nil {
-		return access.Key{}, fmt.Errorf("keys: %w", err)
-	}
-	old, err := One(ctx, tx, id)
+	old, err := lock(ctx, tx, id)
 	if err != nil {
-		return access.Key{}, err
+		return Rotation{}, err
 	}
 	if why := old.Check(fresh.CreatedMS); why != access.Accepted {
-		return access.Key{}, budget.Refuse(budget.KeyNotLive, "rotate key", "the key is %s", why)
+		return Rotation{}, budget.Refuse(budget.KeyNotLive, "rotate key", "the key is %s", why)
 	}
 	fresh.Principal, fresh.Role, fresh.Scope = old.Principal, old.Role, old.Scope
 	if old.ExpiresMS != 0 {
 		fresh.ExpiresMS = fresh.CreatedMS + old.ExpiresMS - old.CreatedMS
 	}
 	if err := create(ctx, tx, fresh); err != nil {
-		return access.Key{}, err
+		return Rotation{}, err
 	}
 	if _, err := tx.ExecContext(ctx, update, untilMS, []byte(id), untilMS); err != nil {
-		return access.Key{}, fmt.Errorf("keys: %w", err)
+		return Rotation{}, fmt.Errorf("keys: %w", err)
 	}
-	return fresh, nil
+	out := Rotation{Was: old, Is: old, Next: fresh}
+	if old.ExpiresMS == 0 || old.ExpiresMS > untilMS {
+		out.Is.ExpiresMS = untilMS
+	}
+	return out, nil
 }
 
 // NoteUse writes the hours of the last use, in milliseconds by key id. It does not count as a

@@ -157,7 +157,7 @@ func TestTwoLiveKeys(t *testing.T) {
 		if err != nil || len(all) != 2 {
 			t.Fatal(len(all), err)
 		}
-		if _, err := within(t, db, func(tx *sql.Tx) (access.Key, error) { return Revoke(t.Context(), tx, all[0].ID, now) }); err != nil {
+		if _, err := revoke(t, db, all[0].ID, now); err != nil {
 			t.Fatal(err)
 		}
 		_, late := newKey(t, "till")
@@ -173,6 +173,14 @@ func TestTwoLiveKeys(t *testing.T) {
 	})
 }
 
+func revoke(t *testing.T, db *sql.DB, id string, at int64) (access.Key, error) {
+	t.Helper()
+	return within(t, db, func(tx *sql.Tx) (access.Key, error) {
+		_, is, err := Revoke(t.Context(), tx, id, at)
+		return is, err
+	})
+}
+
 func TestRevoke(t *testing.T) {
 	everywhere(t, func(t *testing.T, db *sql.DB) {
 		_, key := newKey(t, "till")
@@ -180,12 +188,15 @@ func TestRevoke(t *testing.T) {
 			t.Fatal(err)
 		}
 		for _, at := range []int64{now + 1, now + 2} {
-			revoked, err := within(t, db, func(tx *sql.Tx) (access.Key, error) { return Revoke(t.Context(), tx, key.ID, at) })
+			revoked, err := revoke(t, db, key.ID, at)
 			if err != nil || revoked.RevokedMS != now+1 {
 				t.Errorf("%+v, %v", revoked, err)
 			}
 		}
-		_, err := within(t, db, func(tx *sql.Tx) (access.Key, error) { return Revoke(t.Context(), tx, "none", now) })
+		if kept, err := One(t.Context(), db, key.ID); err != nil || kept.RevokedMS != now+1 {
+			t.Errorf("kept: %+v, %v", kept, err)
+		}
+		_, err := revoke(t, db, "none", now)
 		if !budget.Is(err, budget.KeyNotFound) {
 			t.Error(err)
 		}
@@ -199,12 +210,13 @@ func TestRotate(t *testing.T) {
 		if err := createOne(t, db, old); err != nil {
 			t.Fatal(err)
 		}
-		rotate := func(id string, at int64) (access.Key, error) {
+		rotate := func(id string, at int64) (Rotation, error) {
 			_, fresh := newKey(t, "ignored")
 			fresh.CreatedMS, fresh.Role, fresh.Scope = at, access.Admin, access.Everything
-			return within(t, db, func(tx *sql.Tx) (access.Key, error) { return Rotate(t.Context(), tx, id, fresh, at+50) })
+			return within(t, db, func(tx *sql.Tx) (Rotation, error) { return Rotate(t.Context(), tx, id, fresh, at+50) })
 		}
-		fresh, err := rotate(old.ID, now+10)
+		done, err := rotate(old.ID, now+10)
+		fresh := done.Next
 		if err != nil || fresh.Principal != "till" || fresh.Role != access.Deduct || fresh.ExpiresMS != now+1010 ||
 			fresh.Scope.Tenant != "shop" || len(fresh.Scope.Budgets) != 1 {
 			t.Errorf("%+v, %v", fresh, err)
@@ -212,8 +224,9 @@ func TestRotate(t *testing.T) {
 		if kept, err := One(t.Context(), db, fresh.ID); err != nil || !cmp.Equal(kept, fresh) {
 			t.Errorf("%+v, %v", kept, err)
 		}
-		if kept, err := One(t.Context(), db, old.ID); err != nil || kept.ExpiresMS != now+60 {
-			t.Errorf("the old one: %+v, %v", kept, err)
+		if kept, err := One(t.Context(), db, old.ID); err != nil || kept.ExpiresMS != now+60 || !cmp.Equal(kept, done.Is) ||
+			!cmp.Equal(done.Was, old) {
+			t.Errorf("the old one: %+v, %+v, %v", kept, done, err)
 		}
 		if _, err := rotate(fresh.ID, now+20); !budget.Is(err, budget.TooManyKeys) {
 			t.Errorf("a third live key: %v", err)
@@ -324,7 +337,7 @@ func TestFollower(t *testing.T) {
 		if left := f.Book.Used(); len(left) != 0 {
 			t.Errorf("told again: %v", left)
 		}
-		if _, err := within(t, db, func(tx *sql.Tx) (access.Key, error) { return Revoke(t.Context(), tx, key.ID, now) }); err != nil {
+		if _, err := revoke(t, db, key.ID, now); err != nil {
 			t.Fatal(err)
 		}
 		once()

@@ -1,0 +1,196 @@
+package daemon
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	sdk "go.opentelemetry.io/otel/sdk/trace"
+	"go.opentelemetry.io/otel/sdk/trace/tracetest"
+
+	"github.com/budgetd/budgetd/access"
+	"github.com/budgetd/budgetd/internal/config"
+	"github.com/budgetd/budgetd/internal/httpapi"
+	"github.com/budgetd/budgetd/internal/metrics"
+	"github.com/budgetd/budgetd/internal/sqlstore/engine"
+)
+
+// office is a node with keys whose clock of keys, and whose looks at the keys in the database, are
+// the test's. It has no other loops than those that buckets need.
+type office struct {
+	t      *testing.T
+	dir    string // has the database
+	ground *ground
+	gate   *gate
+	url    string
+	root   string // the first administrator's key
+	now    time.Time
+	spans  *tracetest.SpanRecorder
+	calls  int
+	follow func() // looks at the keys in the database
+}
+
+func newOffice(t *testing.T) *office {
+	t.Helper()
+	ctx, log := t.Context(), slog.New(slog.DiscardHandler)
+	dir := t.TempDir()
+	secret := "whsec_" + base64.StdEncoding.EncodeToString(make([]byte, 32))
+	if err := os.WriteFile(filepath.Join(dir, "hooks"), []byte(secret), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	c, err := config.Load("", []string{"BUDGETD_AUTH=keys", "BUDGETD_KEYS_REFRESH=900ms", "BUDGETD_KEYS_STALE_AFTER=1h",
+		"BUDGETD_DATABASE_DSN=" + filepath.Join(dir, "budgetd.db"), "BUDGETD_WEBHOOKS_SECRETS_DIR=" + dir,
+		"BUDGETD_DEDUCT_DEADLINE=20s", "BUDGETD_HTTP_REQUEST_TIMEOUT=30s"}) // a busy machine is no fault of the service
+	ok := func(err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	ok(err)
+	o := &office{t: t, dir: dir, spans: tracetest.NewSpanRecorder(), now: time.Now()}
+	o.ground, err = open(ctx, c, log)
+	ok(err)
+	t.Cleanup(func() { o.ground.close(log) })
+	token, err := access.NewToken(rand.Reader)
+	ok(err)
+	_, err = (&keyDesk{o.ground.db}).first(ctx, token, "test")
+	ok(err)
+	o.root = token.Reveal()
+	o.gate, err = o.ground.gate(ctx, c, log)
+	ok(err)
+	o.gate.guard.Now = func() time.Time { return o.now }
+	keys := slices.IndexFunc(o.gate.work, func(l loop) bool { return l.name == "keys" })
+	o.follow = func() { t.Helper(); ok(o.gate.work[keys].once(ctx)) }
+	tracer := sdk.NewTracerProvider(sdk.WithSpanProcessor(o.spans)).Tracer("test")
+	service, err := o.ground.service(c, log, metrics.New("test"), tracer)
+	ok(err)
+	service.start(ctx, log)
+	t.Cleanup(func() { ok(service.stop(context.WithoutCancel(ctx))) })
+	api := httpapi.New(httpapi.Config{Service: service, Limits: limitsOf(c.HTTP), Log: log, Guard: o.gate.guard, Tracer: tracer,
+		Trail: o.gate.books, Records: o.gate.books, Keys: o.gate.desk, Names: service.names, Alerts: service.warnings,
+		Webhooks: service.hooks, Overseer: service.overseer})
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	ok(err)
+	o.url = "http://" + listener.Addr().String()
+	server := httpapi.NewServer(api, limitsOf(c.HTTP), log)
+	ended := make(chan error, 1)
+	go func() { ended <- server.Serve(listener) }()
+	t.Cleanup(func() {
+		ok(server.Close())
+		if err := <-ended; !errors.Is(err, http.ErrServerClosed) {
+			t.Error(err)
+		}
+	})
+	return o
+}
+
+// reply is what a call was answered, and the steps below it that the database took.
+type reply struct {
+	status      int
+	text        string
+	correlation string
+	steps       []string
+}
+
+// ask makes a call with a key, as part of a trace of its own.
+func (o *office) ask(token, method, path, body string) reply {
+	o.t.Helper()
+	r, err := http.NewRequest(method, o.url+path, strings.NewReader(body))
+	if err != nil {
+		o.t.Fatal(err)
+	}
+	if body == "" {
+		r.Body = http.NoBody
+	} else {
+		r.Header.Set("Content-Type", "application/json")
+	}
+	r.Header.Set("Authorization", "Bearer "+token)
+	o.calls++
+	trace := fmt.Sprintf("%032x", o.calls)
+	r.Header.Set("Traceparent", "00-"+trace+"-b7ad6b7169203331-01")
+	answer, err := http.DefaultClient.Do(r)
+	if err != nil {
+		o.t.Fatal(err)
+	}
+	defer answer.Body.Close()
+	text, err := io.ReadAll(answer.Body)
+	if err != nil {
+		o.t.Fatal(err)
+	}
+	out := reply{status: answer.StatusCode, correlation: answer.Header.Get("X-Correlation-Id"),
+		text: string(text)}
+	if strings.Contains(path, "/events?") { // a stream has no span
+		return out
+	}
+	for began, ended := time.Now(), false; !ended; time.Sleep(time.Millisecond) { // the span ends after the answer has left
+		if time.Since(began) > time.Minute {
+			o.t.Fatalf("%s %s has no span", method, path)
+		}
+		out.steps = nil
+		for _, span := range o.spans.Ended() {
+			switch {
+			case span.SpanContext().TraceID().String() != trace:
+			case span.Parent().IsRemote():
+				ended = true
+			default:
+				out.steps = append(out.steps, span.Name())
+			}
+		}
+	}
+	return out
+}
+
+// done is ask for a call that must succeed; it reads the answer into a value, unless that is nil.
+func (o *office) done(token, method, path, body string, into any) reply {
+	o.t.Helper()
+	got := o.ask(token, method, path, body)
+	if got.status/100 != 2 {
+		o.t.Fatalf("%s %s: %d %s", method, path, got.status, got.text)
+	}
+	if into != nil {
+		if err := json.Unmarshal([]byte(got.text), into); err != nil {
+			o.t.Fatal(err)
+		}
+	}
+	return got
+}
+
+// issued is a key as the answer to a call shows it, once.
+type issued struct {
+	ID, Token string
+	ExpiresAt time.Time `json:"expires_at"`
+}
+
+// issue makes a key that the node knows.
+func (o *office) issue(body string) (key issued) {
+	o.t.Helper()
+	o.done(o.root, "POST", "/v1/keys", body, &key)
+	o.follow()
+	return key
+}
+
+// sql runs a statement on the database as somebody else would.
+func (o *office) sql(query string, args ...any) {
+	o.t.Helper()
+	err := o.ground.db.Write(o.t.Context(), "test", func(t *engine.Tx) error {
+		_, err := t.Exec(query, args...)
+		return err
+	})
+	if err != nil {
+		o.t.Fatal(err)
+	}
+}

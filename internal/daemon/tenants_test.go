@@ -1,0 +1,194 @@
+package daemon
+
+import (
+	"encoding/json"
+	"fmt"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/budgetd/budgetd/access"
+)
+
+// TestTwoLiveKeys exchanges the key of a principal: the old one works until its last millisecond
+// beside the new one, a third is refused, and what is changed in SQL holds from the node's next look.
+func TestTwoLiveKeys(t *testing.T) {
+	o := newOffice(t)
+	o.done(o.root, "POST", "/v1/budgets", `{"name":"sale","tenant":"shop","unit":"count","type":"promo","total_quantity":100}`, nil)
+	old, next := o.issue(`{"principal":"till","role":"deduct","tenant":"shop"}`), issued{}
+	o.done(o.root, "POST", "/v1/keys/"+old.ID+"/rotate", `{"overlap":"10m"}`, &next)
+	requests := 0
+	check := func(when, wantOld, wantNext string) {
+		t.Helper()
+		for _, one := range []struct{ name, token, want string }{{"old", old.Token, wantOld}, {"new", next.Token, wantNext}} {
+			requests++
+			got := o.ask(one.token, "POST", "/v1/budgets/sale/deduct", fmt.Sprintf(`{"request_id":"%s-%d","amount":1}`, one.name, requests))
+			if accepted := one.want == ""; accepted != (got.status == 200) || !accepted && (got.status != 401 || !strings.Contains(got.text, one.want)) {
+				t.Errorf("%s: the %s key is answered %d %s; want %q", when, one.name, got.status, got.text, one.want)
+			}
+		}
+	}
+	check("before the node has read the new one", "", "the key is not known")
+	o.follow()
+	check("while both are live", "", "")
+	o.done(next.Token, "POST", "/v1/budgets/sale/rollback", `{"request_id":"old-1"}`, nil) // the principal's own
+	for path, body := range map[string]string{"/v1/keys/" + next.ID + "/rotate": "", "/v1/keys": `{"principal":"till","role":"read","tenant":"shop"}`} {
+		if got := o.ask(o.root, "POST", path, body); !strings.Contains(got.text, `"too_many_keys"`) {
+			t.Errorf("a third live key, %s: %d %s", path, got.status, got.text)
+		}
+	}
+	var who issued
+	o.done(old.Token, "GET", "/v1/whoami", "", &who)
+	o.now = who.ExpiresAt.Add(-time.Millisecond)
+	check("in the old one's last millisecond", "", "")
+	o.now = who.ExpiresAt
+	check("at its end", "the key is expired", "")
+	o.done(o.root, "POST", "/v1/keys/"+next.ID+"/revoke", "", nil)
+	check("revoked in SQL, which is not looked at", "the key is expired", "")
+	o.follow()
+	check("revoked", "the key is expired", "the key is revoked")
+	for _, loop := range o.gate.work {
+		if longest := loop.every * 3 / 2; loop.name == "keys" && longest > 900*time.Millisecond {
+			t.Errorf("with the longest keys.refresh SQL is looked at only after %s", longest)
+		}
+	}
+}
+
+// callBodies are those that some calls need to be understood.
+var callBodies = map[string]string{
+	"deduct": `{"request_id":"o1","amount":5}`, "rollback": `{"request_id":"o1"}`, "cancel": `{"request_id":"o1"}`,
+	"confirm": `{"request_id":"o1"}`, "extend": `{"request_id":"o1","hold_ttl":"5m"}`, "append": `{"request_id":"a1","quantity":5}`,
+	"change": `{"status":"paused"}`, "release": `{"request_id":"q","reason":"r"}`, "set thresholds": `{"thresholds":[]}`,
+	"change webhook": `{"enabled":false}`,
+}
+
+// TestForeignIsLikeMissing: a key of one tenant, even an administrator's, is answered the same for
+// what belongs to another tenant as for what does not exist, by every call, and the database takes
+// the same steps for both, so that the time of an answer tells nothing either.
+func TestForeignIsLikeMissing(t *testing.T) {
+	o := newOffice(t)
+	create := func(name, tenant string) (made struct{ ID int64 }) {
+		o.done(o.root, "POST", "/v1/budgets", fmt.Sprintf(`{"name":%q,"tenant":%q,"unit":"count","type":"promo","total_quantity":100}`,
+			name, tenant), &made)
+		return made
+	}
+	hidden, mine := create("hidden", "shop"), create("mine", "other")
+	till := o.issue(`{"principal":"till","role":"deduct","tenant":"shop"}`)
+	boss := o.issue(`{"principal":"boss","role":"admin","tenant":"other"}`)
+	var hook struct{ ID string }
+	o.done(o.root, "POST", "/v1/webhooks", `{"url":"https://shop.example/","secret":"hooks","tenant":"shop"}`, &hook)
+	other := func(id string) string { // of the same form
+		return id[:len(id)-1] + string("01"[strings.Count(id[len(id)-1:], "0")])
+	}
+	id := func(n int64) string { return strconv.FormatInt(n, 10) }
+	shown := regexp.MustCompile(`"correlation_id":"\w+"|budget \d+|"budget":"\d+"|hidden|absent|` + till.ID + "|" + other(till.ID) + "|" + hook.ID + "|" + other(hook.ID))
+	same := func(method, foreign, missing, body string) {
+		t.Helper()
+		a, b := o.ask(boss.Token, method, foreign, body), o.ask(boss.Token, method, missing, body)
+		a.text, b.text = shown.ReplaceAllString(a.text, "X"), shown.ReplaceAllString(b.text, "X")
+		a.correlation, b.correlation = "", ""
+		if diff := cmp.Diff(b, a, cmp.AllowUnexported(reply{})); diff != "" || a.status != 404 {
+			t.Errorf("%s %s is answered %d; it differs from %s:\n%s", method, foreign, a.status, missing, diff)
+		}
+	}
+	for _, call := range access.Calls() {
+		query, pairs := map[string]string{"deduction": "request_id=o1", "usage": "user=u1"}[call.Op], [][2]string{}
+		path := strings.NewReplacer("{key}", "hidden:bucket-0", "{message}", "msg_1").Replace(call.Pattern)
+		switch {
+		case strings.Contains(path, "{budget}"):
+			for _, tenant := range []string{"", "&tenant=other", "&tenant=shop"} {
+				pairs = append(pairs, [2]string{"hidden?" + query + tenant, "absent?" + query + tenant},
+					[2]string{id(hidden.ID) + "?" + query + tenant, id(hidden.ID+1000) + "?" + query + tenant})
+			}
+		case strings.Contains(path, "/keys/{id}"):
+			pairs = append(pairs, [2]string{till.ID + "?", other(till.ID) + "?"})
+		case strings.Contains(path, "/webhooks/{id}"):
+			pairs = append(pairs, [2]string{hook.ID + "?", other(hook.ID) + "?"})
+		}
+		for _, pair := range pairs {
+			var at [2]string
+			for i := range at {
+				name, query, _ := strings.Cut(pair[i], "?")
+				at[i] = strings.NewReplacer("{budget}", name, "{id}", name).Replace(path) + "?" + strings.TrimPrefix(query, "&")
+			}
+			same(call.Method, at[0], at[1], callBodies[call.Op])
+		}
+	}
+	inBatch := func(path, list, budget string) reply {
+		got := o.ask(boss.Token, "POST", path, fmt.Sprintf(`{%q:[{"budget":%q,"request_id":"o1","amount":1}]}`, list, budget))
+		got.text, got.correlation = shown.ReplaceAllString(got.text, "X"), ""
+		return got
+	}
+	a, b := inBatch("/v1/deductions:batch", "deductions", id(hidden.ID)), inBatch("/v1/deductions:batch", "deductions", id(hidden.ID+1000))
+	if diff := cmp.Diff(b, a, cmp.AllowUnexported(reply{})); diff != "" || !strings.Contains(a.text, "budget_not_found") {
+		t.Errorf("in a batch: %s %s", a.text, diff)
+	}
+	// Lists have nothing of it.
+	for _, path := range []string{"/v1/budgets", "/v1/alerts", "/v1/refusals", "/v1/keys", "/v1/webhooks", "/v1/whoami"} {
+		if got := o.done(boss.Token, "GET", path, "", nil); shown.MatchString(got.text) || strings.Contains(got.text, "shop") {
+			t.Errorf("%s: %s", path, got.text)
+		}
+	}
+	// Its own it is shown, with more steps; and nothing happened to what is not.
+	own, asked := o.ask(boss.Token, "GET", "/v1/budgets/"+id(mine.ID), ""), o.ask(boss.Token, "GET", "/v1/budgets/"+id(hidden.ID), "")
+	if own.status != 200 || !slices.Contains(asked.steps, "sql read") || len(own.steps) <= len(asked.steps) {
+		t.Errorf("its own: %d, steps %q and %q", own.status, own.steps, asked.steps)
+	}
+	if got := o.done(o.root, "GET", "/v1/webhooks/"+hook.ID, "", nil); !strings.Contains(got.text, `"enabled":true`) {
+		t.Error(got.text)
+	}
+	o.follow()
+	o.done(till.Token, "POST", "/v1/budgets/hidden/deduct", callBodies["deduct"], nil)
+}
+
+// TestKeysAreNoMoreThanTheirIssuers: a key issues only keys of its tenant and its budgets, and revokes
+// none that reaches further than itself.
+func TestKeysAreNoMoreThanTheirIssuers(t *testing.T) {
+	o := newOffice(t)
+	boss := o.issue(`{"principal":"boss","role":"admin","tenant":"other"}`)
+	some := o.issue(`{"principal":"some","role":"admin","tenant":"other","budgets":["a*"]}`)
+	lead := o.issue(`{"principal":"lead","role":"operator"}`)
+	for n, test := range []struct {
+		by, ask string
+		want    int
+		is      string // what whoami says of the key
+	}{
+		{boss.Token, `"role":"admin"`, 201, `"role":"admin","tenant":"other"`},
+		{boss.Token, `"role":"admin","tenant":"shop"`, 403, ""},
+		{some.Token, `"role":"admin"`, 201, `"tenant":"other","budgets":["a*"]`},
+		{some.Token, `"role":"read","budgets":["a1","a-*"]`, 201, `"budgets":["a1","a-*"]`},
+		{some.Token, `"role":"read","budgets":["a1","b*"]`, 403, ""},
+		{some.Token, `"role":"read","budgets":["*"]`, 403, ""},
+		{lead.Token, `"role":"read"`, 403, ""},
+		{o.root, `"role":"admin"`, 201, `"role":"admin"`},
+	} {
+		got := o.ask(test.by, "POST", "/v1/keys", fmt.Sprintf(`{"principal":"p%d",%s}`, n, test.ask))
+		if got.status != test.want {
+			t.Errorf("%s: %d %s, want %d", test.ask, got.status, got.text, test.want)
+			continue
+		}
+		if test.want != 201 {
+			continue
+		}
+		var made issued
+		if err := json.Unmarshal([]byte(got.text), &made); err != nil {
+			t.Fatal(err)
+		}
+		o.follow()
+		if who := o.done(made.Token, "GET", "/v1/whoami", "", nil); !strings.Contains(who.text, test.is) {
+			t.Errorf("%s: %s", test.ask, who.text)
+		}
+	}
+	for _, further := range []string{o.root[4:14], lead.ID, boss.ID} {
+		for _, verb := range []string{"revoke", "rotate"} {
+			if got := o.ask(some.Token, "POST", "/v1/keys/"+further+"/"+verb, ""); got.status != 404 {
+				t.Errorf("%s of a key that reaches further: %d %s", verb, got.status, got.text)
+			}
+		}
+	}
+}
