@@ -3,6 +3,7 @@ package engine
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -45,8 +46,9 @@ func parseDSN(dsn string) (*mysql.Config, error) {
 		return nil, err
 	}
 	c, err := mysql.ParseDSN(dsn)
-	if err != nil {
-		return nil, fmt.Errorf("database.dsn: %w", err)
+	if err != nil || !slices.Contains(networks, c.Net) { // both may have a piece of the password
+		return nil, errors.New("database.dsn cannot be understood: it must be " +
+			"user:password@tcp(host:3306)/database, with parameters of go-sql-driver/mysql")
 	}
 	if c.DBName == "" {
 		return nil, errors.New("database.dsn names no database: user:password@tcp(host:3306)/database")
@@ -64,6 +66,9 @@ func parseDSN(dsn string) (*mysql.Config, error) {
 	}
 	return c, nil
 }
+
+// networks are those that a DSN may name. The error of dialling another one would quote it.
+var networks = []string{"tcp", "tcp4", "tcp6", "unix"}
 
 // fixed are the DSN parameters that budgetd sets, with the value that a DSN may give; "" for none.
 var fixed = map[string]string{

@@ -105,6 +105,12 @@ func TestConfigErrors(t *testing.T) {
 			t.Errorf("%s %q: error %v, want one that names %q", test.driver, test.dsn, err, test.want)
 		}
 	}
+	for _, mistyped := range []string{"u:MARKER/d", "u:p@MARKER/d", "u:MARKER#tcp(h:1)/d", "u:MARKER@tcp(h:1)", "u:MARKER@tcp(h:1/d",
+		"u:p?tls=MARKER@tcp(h:1)", "u:p/x?tls=MARKER@tcp(h:1)"} { // a password lies where something else is looked for
+		if err := CheckDSN(mistyped); err == nil || strings.Contains(err.Error(), "MARKER") {
+			t.Errorf("%s: %v", mistyped, err)
+		}
+	}
 	for _, dsn := range []string{
 		"root@tcp(h:1)/b", "u:p/w?x=y@tcp(h:1)/b?tls=skip-verify&timeout=1s",
 		"root@tcp(h:1)/b?clientFoundRows=true&parseTime=false&multiStatements=0",
