@@ -57,6 +57,15 @@ func TestCheckConfigConnects(t *testing.T) {
 	}
 }
 
+// TestOpenToEverybody: a server that everybody may use says so when it starts.
+func TestOpenToEverybody(t *testing.T) {
+	p := start(t, []string{"--insecure-listen"}, "BUDGETD_AUTH=none", "BUDGETD_LISTEN=0.0.0.0:0")
+	if said := p.log.String(); !strings.Contains(said, "level=WARN msg=\"unsafe configuration\"") ||
+		!strings.Contains(said, "is open: everybody who reaches it may do everything") {
+		t.Error("it does not say so")
+	}
+}
+
 // TestFirstAdministratorFromAFile: the key in keys.first_admin_file is an administrator's on a
 // database without keys, and the file is ignored on one with keys.
 func TestFirstAdministratorFromAFile(t *testing.T) {

@@ -14,6 +14,7 @@ import (
 	"math/big"
 	"net"
 	"net/http"
+	"net/url"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -55,7 +56,8 @@ func (a *authority) sign(name string, isCA bool) {
 		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour), IsCA: isCA,
 		BasicConstraintsValid: true, KeyUsage: x509.KeyUsageDigitalSignature | x509.KeyUsageCertSign,
 		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
-		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}, DNSNames: []string{"localhost"}}
+		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}, DNSNames: []string{"localhost", name + ".shop"},
+		URIs: []*url.URL{{Scheme: "spiffe", Host: "shop", Path: "/" + name}}, EmailAddresses: []string{name + "@shop.example"}}
 	parent, by := template, key
 	if a.cert != nil {
 		parent, by = a.cert, a.key
@@ -107,8 +109,9 @@ func newSecureWorld(t *testing.T) *secureWorld {
 	w.user("budgetd", "PASSWORD")
 	w.write(w.dsn, "budgetd:PASSWORD"+w.base)
 	w.write(w.password, "PASSWORD")
-	text := fmt.Sprintf("auth: keys\ntls: {cert_file: %s, key_file: %s, reload: 1s}\ndatabase:\n  driver: mysql\n"+
-		"  dsn_file: %s\n%sinstances:\n", a.file("node.pem"), a.file("node.key"), w.dsn, a.settings("  "))
+	text := fmt.Sprintf("auth: keys\ntls:\n  cert_file: %s\n  key_file: %s\n  reload: 1s\n%s%sdatabase:\n  driver: mysql\n"+
+		"  dsn_file: %s\n%sinstances:\n", a.file("node.pem"), a.file("node.key"), w.certificates(), w.secretFiles(), w.dsn,
+		a.settings("  "))
 	a.sign("node", false)
 	rules := documentedACL(t)
 	for i := range 3 {
@@ -216,5 +219,9 @@ func (w *secureWorld) bootstrap() string {
 	w.t.Helper()
 	out, err := exec.Command(testservers.Program(w.t, "budgetd"), "keys", "bootstrap", "--config", w.config).Output()
 	must(w.t, err)
+	again, err := exec.Command(testservers.Program(w.t, "budgetd"), "keys", "bootstrap", "--config", w.config).Output()
+	if err == nil || len(again) > 0 {
+		w.t.Errorf("a second first key is made: %s", again)
+	}
 	return strings.TrimSpace(string(out))
 }
