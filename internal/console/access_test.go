@@ -61,7 +61,7 @@ func TestSignIn(t *testing.T) {
 	page.picture("sign-in")
 	page.types("API key", "bdg_nobody")
 	page.clicks("button", "Sign in")
-	page.sees("It is not known who makes the call")
+	page.sees("The caller is not authenticated")
 	page.types("API key", reader)
 	page.clicks("button", "Sign in")
 	page.sees("till · read", "spring-sale", "1 found")

@@ -124,16 +124,16 @@ func (d *document) refusedWith(code string) []call {
 	})
 }
 
-// repeat says what repeating an unchanged request means, by the kind of its code.
+// repeat returns what repeating an unchanged request means, by the kind of its code.
 func repeat(kind string) string {
 	return map[string]string{
-		"faulty": "Safe and useless: nothing was done, and the same request gets the same answer.",
-		"refused": "Safe: nothing was done. It is worth while when what the request was refused for " +
-			"has changed.",
-		"conflict": "Safe and useless: nothing was done, and the same request gets the same answer.",
-		"not done": "Safe and worth while: nothing was done. Wait as `Retry-After` says.",
-		"may be done": "Safe and necessary, with the same request id: it may have been done, and takes " +
-			"effect once.",
+		"faulty": "Safe but useless: nothing was changed, and the same request gets the same answer.",
+		"refused": "Safe: nothing was changed. Repeat it when the reason for the refusal may have " +
+			"changed.",
+		"conflict": "Safe but useless: nothing was changed, and the same request gets the same answer.",
+		"not done": "Safe and useful: nothing was changed. Wait as `Retry-After` says.",
+		"may be done": "Safe and necessary, with the same request id: the request may have been " +
+			"executed, and takes effect once.",
 	}[kind]
 }
 

@@ -40,7 +40,7 @@ var statuses = map[budget.Code]struct {
 	budget.BudgetExpired:          {http.StatusConflict, "The budget has ended"},
 	budget.BudgetNotOver:          {http.StatusConflict, "The budget is not over"},
 	budget.LastBucket:             {http.StatusConflict, "The last online bucket stays"},
-	budget.RecycleRunning:         {http.StatusConflict, "A recycle is going on"},
+	budget.RecycleRunning:         {http.StatusConflict, "A recycle is in progress"},
 	budget.BucketOffline:          {http.StatusConflict, "The bucket is offline"},
 	budget.LastInstance:           {http.StatusConflict, "No other instance can take its buckets"},
 	budget.BucketFenced:           {http.StatusConflict, "The figures of the bucket disagree"},
@@ -48,8 +48,8 @@ var statuses = map[budget.Code]struct {
 	budget.RequestConflict:        {http.StatusConflict, "The id was used for another request"},
 	budget.RequestVoid:            {http.StatusConflict, "The request was cancelled"},
 	budget.AlreadyRolledBack:      {http.StatusConflict, "Nothing is left to roll back"},
-	budget.AmountExceedsRemaining: {http.StatusConflict, "Less is left than was asked for"},
-	budget.NotHeld:                {http.StatusConflict, "It is not held"},
+	budget.AmountExceedsRemaining: {http.StatusConflict, "Less is left than requested"},
+	budget.NotHeld:                {http.StatusConflict, "The deduction is not held"},
 	budget.HoldExpired:            {http.StatusConflict, "The hold has expired"},
 	budget.GroupClosed:            {http.StatusConflict, "The group was confirmed or rolled back"},
 	budget.NameTaken:              {http.StatusConflict, "The name is taken"},
@@ -59,7 +59,7 @@ var statuses = map[budget.Code]struct {
 
 	budget.LedgerModeOnly: {http.StatusConflict, "The budget's durability does not allow it"},
 
-	budget.Unauthenticated: {http.StatusUnauthorized, "It is not known who makes the call"},
+	budget.Unauthenticated: {http.StatusUnauthorized, "The caller is not authenticated"},
 	budget.Forbidden:       {http.StatusForbidden, "The key does not allow this"},
 	budget.RateLimited:     {http.StatusTooManyRequests, "The key makes too many requests"},
 	budget.KeyNotFound:     {http.StatusNotFound, "There is no such key"},
@@ -72,9 +72,9 @@ var statuses = map[budget.Code]struct {
 
 	budget.Unavailable: {http.StatusServiceUnavailable, "Not done: try again"},
 	budget.OutcomeUnknown: {http.StatusGatewayTimeout,
-		"It may have been done: repeat the same request"},
+		"The outcome is unknown: repeat the same request"},
 	budget.Internal: {http.StatusInternalServerError,
-		"An internal error: it may have been done"},
+		"An internal error: the outcome is unknown"},
 }
 
 // Problem is the JSON form of an error (RFC 9457).
