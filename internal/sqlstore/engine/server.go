@@ -178,7 +178,10 @@ func (db *DB) prepareServer(ctx context.Context, parsed *mysql.Config) error {
 	if err := db.migrate(ctx, raw); err != nil {
 		return err
 	}
-	return checkRights(ctx, raw, parsed)
+	if err := checkRights(ctx, raw, parsed); err != nil {
+		return err
+	}
+	return selfTest(ctx, raw, version, parsed.DBName)
 }
 
 // lockMigration excludes other nodes from creating the tables of the same database. GET_LOCK
