@@ -41,7 +41,7 @@ secrets() {
 check secrets
 # SC2317 reports functions that are called through a variable as unreachable.
 if command -v shellcheck >/dev/null; then
-	check shellcheck -e SC2317 scripts/*.sh bench/*.sh .ci/run
+	check shellcheck -e SC2317 scripts/*.sh bench/*.sh deploy/*/*.sh .ci/run
 else
 	echo "lint: shellcheck is not installed: the scripts were not checked"
 fi

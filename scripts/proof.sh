@@ -25,10 +25,13 @@ fuzz         10 minutes  every fuzz target, each for 20 seconds (nightly: a minu
 linearize    10 minutes  histories of each kind of fault against real processes, in each durability
 chaos        10 minutes  faults against real processes, in each durability
 kills        4 minutes   kills budgetd 100 times in a row under load
+versions     5 minutes   an older version beside this one, each taking over from the other, under faults
 processes    15 minutes  the end-to-end tests with the race detector in every process
 drill        2 minutes   budgetctl drill: every fault in a sandbox, in each durability, with a verdict
 bench-quick  5 minutes   measures budgetd and the baselines for a second or two per row
 charts       5 minutes   renders the Helm chart and reads the result with the types of Kubernetes
+compose      a minute    reads the compose file with the library of Compose, and what belongs to it
+demos        2 minutes   both demos, from nothing to the audit
 console      a minute    builds the console again and compares it with what is committed (needs Node)
 vulns        a minute    asks the vulnerability database about everything that is linked
 '
@@ -88,6 +91,25 @@ kills() {
 	go test -race -timeout 0 ./internal/chaos -run '^TestKills$' -v -chaos.kills "$(pick 100 1000)"
 }
 
+# versions runs nodes of this version beside those of BUDGETD_OTHER, a commit; by default the first one
+# with the same tables.
+versions() {
+	local dir other status=0 durability
+	other=${BUDGETD_OTHER:-$(git log -1 --format=%H -S"$(grep '^const schemaFormat' \
+		internal/sqlstore/engine/migrate.go)" -- internal/sqlstore/engine/migrate.go)}
+	dir=$(mktemp -d)
+	echo "versions: this one beside $(git log -1 --format='%h, %s' "$other")"
+	git clone --quiet --shared . "$dir/source" && git -C "$dir/source" checkout --quiet --detach "$other"
+	CGO_ENABLED=0 go -C "$dir/source" build -o "$dir/budgetd" ./cmd/budgetd
+	for durability in ledger store; do
+		go test -timeout 0 ./internal/chaos -run '^(TestChaos|TestKills)$' -v -chaos.other "$dir/budgetd" \
+			-chaos.duration "$(pick 1m 1h)" -chaos.kills "$(pick 20 500)" -chaos.nodes 3 \
+			-chaos.durability "$durability" || status=1
+	done
+	rm -rf -- "$dir"
+	return "$status"
+}
+
 processes() { beside go test -race -timeout 0 ./internal/e2e; }
 
 drill() {
@@ -96,6 +118,8 @@ drill() {
 
 bench_quick() { bench/run.sh --quick; }
 console() { scripts/console.sh --check; }
+compose() { go -C deploy/compose/check test -count 1 ./...; }
+demos() { scripts/demo.sh && scripts/demo-cluster.sh; }
 charts() { go -C deploy/helm/check test -count 1 ./...; }
 vulns() { go tool -modfile=tools/go.mod govulncheck ./...; }
 
