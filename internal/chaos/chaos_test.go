@@ -16,6 +16,8 @@ var (
 	seed       = flag.Uint64("chaos.seed", 0, "of faults and calls; 0: of the clock")
 	kills      = flag.Int("chaos.kills", 5, "how often TestKills kills a budgetd")
 	nodes      = flag.Int("chaos.nodes", 2, "how many budgetd")
+	other      = flag.String("chaos.other", "", "a budgetd of another version: every second node begins with it, "+
+		"and each start of a node changes its version")
 )
 
 func seeded() uint64 {
@@ -30,7 +32,7 @@ func begin(t *testing.T, flags string) *run {
 	t.Logf("again: go test -race -timeout 0 ./internal/chaos -run '^%s$' -v %s "+
 		"-chaos.durability %s -chaos.nodes %d -chaos.seed %d",
 		t.Name(), flags, *durability, *nodes, seeded())
-	return newRun(t, *nodes, seeded(), *durability)
+	return newRun(t, New(t, *nodes, "everysec"), seeded(), *durability)
 }
 
 // TestChaos checks the promise under every fault, alone or combined (I1-I7): the answers, the

@@ -25,25 +25,27 @@ const startLimit = 90 * time.Second
 // process is dead the address refuses connections, as the process's own would. Only one goroutine
 // may use it.
 type Node struct {
-	name    string
-	program string
-	dir     string
-	args    []string
-	proxy   *testservers.Proxy
-	process *exec.Cmd
-	done    chan struct{} // closed when the process has ended and was waited for
-	begin   int64         // where its part of the log begins
-	ready   bool          // it was, since it was started
+	name string
+	// programs take turns: the n-th start runs the n-th of them.
+	programs []string
+	starts   int
+	dir      string
+	args     []string
+	proxy    *testservers.Proxy
+	process  *exec.Cmd
+	done     chan struct{} // closed when the process has ended and was waited for
+	begin    int64         // where its part of the log begins
+	ready    bool          // it was, since it was started
 }
 
 var listening = regexp.MustCompile(`listening.*addr"?[=:]"?([0-9.]+:[0-9]+)`)
 
-func newNode(name, program, dir string, args ...string) (*Node, error) {
+func newNode(name, dir string, programs []string, args ...string) (*Node, error) {
 	proxy, err := testservers.StartProxy("127.0.0.1:1")
 	if err != nil {
 		return nil, err
 	}
-	return &Node{name: name, program: program, dir: dir, args: args, proxy: proxy}, nil
+	return &Node{name: name, programs: programs, dir: dir, args: args, proxy: proxy}, nil
 }
 
 // Start starts the process unless it runs, and returns once it is ready. It restarts a process that
@@ -75,7 +77,8 @@ func (n *Node) Launch() error {
 	if n.begin, err = log.Seek(0, 2); err != nil {
 		return err
 	}
-	n.process = exec.Command(n.program, n.args...)
+	n.process = exec.Command(n.programs[n.starts%len(n.programs)], n.args...)
+	n.starts++
 	n.process.Dir = n.dir
 	n.process.Env = append(slices.DeleteFunc(os.Environ(), func(setting string) bool {
 		return strings.HasPrefix(setting, "BUDGETD_")

@@ -36,9 +36,9 @@ type run struct {
 	big, flux, capped *book
 }
 
-func newRun(tb testing.TB, nodes int, seed uint64, durability string) *run {
+func newRun(tb testing.TB, w *World, seed uint64, durability string) *run {
 	tb.Helper()
-	r := &run{tb: tb, w: New(tb, nodes, "everysec"), seed: seed,
+	r := &run{tb: tb, w: w, seed: seed,
 		durability: budget.Durability(durability), callers: 10,
 		rnd: rand.New(rand.NewPCG(seed, 1)), counts: newCounts(), tally: &tally{codes: map[string]int{}}}
 	r.big = r.create("big", 10_000_000, budget.Amount, 5_000)

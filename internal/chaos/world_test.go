@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -47,11 +48,19 @@ const attemptTimeout = 4 * time.Second
 // kept and logged. more are lines of the nodes' configuration. Any failure is fatal.
 func New(tb testing.TB, nodes int, fsync string, more ...string) *World {
 	tb.Helper()
+	return newOn(tb, testservers.MariaDB(tb), nodes, fsync, more...)
+}
+
+// newOn starts a world on a MariaDB that runs.
+func newOn(
+	tb testing.TB, server *testservers.MariaDBServer, nodes int, fsync string, more ...string,
+) *World {
+	tb.Helper()
 	dir, err := os.MkdirTemp("", "budgetd-chaos-")
 	if err != nil {
 		tb.Fatal(err)
 	}
-	w := &World{Dir: dir, MariaDB: testservers.MariaDB(tb)}
+	w := &World{Dir: dir, MariaDB: server}
 	w.SQL[1] = testservers.NewProxy(tb, w.MariaDB.Addr())
 	w.SQL[0] = testservers.NewProxy(tb, w.SQL[1].Addr())
 	for range stores {
@@ -73,7 +82,11 @@ func New(tb testing.TB, nodes int, fsync string, more ...string) *World {
 		tb.Fatal(err)
 	}
 	for i := range nodes {
-		n, err := newNode(fmt.Sprintf("node-%d", i), testservers.Program(tb, "budgetd"), dir, "--config", config)
+		programs := []string{testservers.Program(tb, "budgetd")}
+		if *other != "" { // every second node begins with it
+			programs = slices.Insert(programs, 1-i%2, *other)
+		}
+		n, err := newNode(fmt.Sprintf("node-%d", i), dir, programs, "--config", config)
 		if err != nil {
 			tb.Fatal(err)
 		}
