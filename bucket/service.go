@@ -15,8 +15,8 @@ type (
 		Deduct(ctx context.Context, request DeductRequest) (DeductAnswer, error)
 		DeductAll(ctx context.Context, requests []DeductRequest) []DeductResult
 	}
-	// Foreseer predicts the answer of a deduct and changes nothing.
-	Foreseer interface {
+	// Predictor predicts the answer of a deduct and changes nothing.
+	Predictor interface {
 		DryRun(ctx context.Context, request DeductRequest) (CheckAnswer, error)
 		Check(ctx context.Context, requests []CheckRequest) []CheckAnswer
 	}
@@ -86,7 +86,7 @@ type (
 	// Mode is the part that each of the two modes implements in its own way.
 	Mode interface {
 		Deductor
-		Foreseer
+		Predictor
 		Returner
 	}
 )

@@ -94,7 +94,7 @@ func (w *world) deduct(ops ...bucket.Operation) {
 
 func (w *world) settle(orders ...hold.Order) {
 	w.Helper()
-	out, _, err := w.returns.Settle(w.Ctx, orders)
+	out, _, err := w.returns.Execute(w.Ctx, orders)
 	w.OK(err)
 	for i := range out {
 		w.OK(out[i].Err)

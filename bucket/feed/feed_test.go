@@ -70,7 +70,7 @@ func texts(entries []bucket.FeedEntry) (out []string) {
 
 func (w *world) back(b fixture.Budget, id string, kind hold.Kind, amount int64) {
 	w.Helper()
-	got, _, err := w.returns.Settle(w.Ctx, []hold.Order{{Kind: kind, Budget: b.ID, RequestID: id, Amount: amount}})
+	got, _, err := w.returns.Execute(w.Ctx, []hold.Order{{Kind: kind, Budget: b.ID, RequestID: id, Amount: amount}})
 	w.OK(err)
 	w.OK(got[0].Err)
 }
@@ -352,7 +352,7 @@ func (w *world) drive(b fixture.Budget, writer, flights int) {
 			w.Errorf("flight: %v", err)
 			continue
 		}
-		got, _, err := w.returns.Settle(w.Ctx, []hold.Order{{Kind: hold.Rollback, Budget: b.ID,
+		got, _, err := w.returns.Execute(w.Ctx, []hold.Order{{Kind: hold.Rollback, Budget: b.ID,
 			RequestID: ids[0]}})
 		if err != nil || got[0].Err != nil {
 			w.Errorf("rollback: %v, %v", err, got)

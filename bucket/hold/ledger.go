@@ -49,8 +49,8 @@ type GroupOrder struct {
 	OnlyBy string
 }
 
-// Settled is the result of an order, or of one member of a group.
-type Settled struct {
+// Result is the result of an order, or of one member of a group.
+type Result struct {
 	Deduction ledger.Deduction
 	// Replayed says that an earlier call did the same, and that this one changed nothing.
 	Replayed bool
@@ -72,16 +72,16 @@ type Expired struct {
 // Ledger changes deductions in the database. Each method is one transaction, by SQL's clock.
 // Returned units go into O of the deduction's epoch while that is open, and into R otherwise (I5).
 // Limits are lowered in the windows in which the deduction was counted. The levels are those of the
-// buckets whose O has grown. Errors, besides those in Settled: Unavailable (nothing was changed),
+// buckets whose O has grown. Errors, besides those in Result: Unavailable (nothing was changed),
 // OutcomeUnknown, Internal. Implementations are safe for concurrent use.
 type Ledger interface {
-	// Settle carries out orders on single deductions, in the order given. A refused order changes
+	// Execute carries out orders on single deductions, in the order given. A refused order changes
 	// nothing. Refusals are those of the decisions of package ledger, BudgetNotFound and
 	// DeductionNotFound.
-	Settle(ctx context.Context, orders []Order) ([]Settled, []bucket.Level, error)
-	// SettleGroup carries out an order on a whole group or not at all. It returns one element per
+	Execute(ctx context.Context, orders []Order) ([]Result, []bucket.Level, error)
+	// ExecuteGroup carries out an order on a whole group or not at all. It returns one element per
 	// member, by request id. Refusals are returned as errors.
-	SettleGroup(ctx context.Context, order GroupOrder) ([]Settled, []bucket.Level, error)
+	ExecuteGroup(ctx context.Context, order GroupOrder) ([]Result, []bucket.Level, error)
 	// Recorded returns the deductions of request ids. Ids without a row are omitted.
 	Recorded(ctx context.Context, ids []bucket.ID) (map[bucket.ID]ledger.Deduction, error)
 	// HoldsOf returns the open holds of a budget, at most limit, by expiry.

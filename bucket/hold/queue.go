@@ -14,7 +14,7 @@ type waiter struct {
 	order Order
 	// state is waiting until a transaction takes the order or the caller gives up.
 	state atomic.Uint32
-	done  chan Settled
+	done  chan Result
 }
 
 const waiting, taken, left = 0, 1, 2
@@ -44,8 +44,8 @@ func overloaded(k Kind) *budget.Error {
 // submit queues an order and waits for its result. If ctx ends before a transaction has taken the
 // order, the result is Unavailable. If the transaction has not ended Grace after ctx, it is
 // OutcomeUnknown.
-func (s *Service) submit(ctx context.Context, o Order) Settled {
-	w := &waiter{order: o, done: make(chan Settled, 1)}
+func (s *Service) submit(ctx context.Context, o Order) Result {
+	w := &waiter{order: o, done: make(chan Result, 1)}
 	h := uint64(o.Budget) * 0x9e3779b97f4a7c15 //nolint:gosec // a hash
 	s.slots[(h>>32)%uint64(len(s.slots))].Add(w)
 	select {
@@ -54,7 +54,7 @@ func (s *Service) submit(ctx context.Context, o Order) Settled {
 	case <-ctx.Done():
 	}
 	if w.state.CompareAndSwap(waiting, left) {
-		return Settled{
+		return Result{
 			Err: &budget.Error{Code: budget.Unavailable, Op: o.Kind.String(), Err: ctx.Err(),
 				Reason:  budget.ReasonOverloaded,
 				Message: "the deadline passed before the transaction began; nothing was changed"},
@@ -66,7 +66,7 @@ func (s *Service) submit(ctx context.Context, o Order) Settled {
 	case got := <-w.done:
 		return got
 	case <-grace.C:
-		return Settled{Err: &budget.Error{Code: budget.OutcomeUnknown, Op: o.Kind.String(),
+		return Result{Err: &budget.Error{Code: budget.OutcomeUnknown, Op: o.Kind.String(),
 			Err:     ctx.Err(),
 			Message: "the deadline passed during the transaction; repeat the request"}}
 	}
@@ -91,24 +91,24 @@ func (s *Service) run(waiters []*waiter) {
 		if err != nil && budget.CodeOf(err) == budget.Internal && len(orders) > 1 {
 			alone, err := s.commit(orders[i : i+1])
 			if err != nil {
-				alone = []Settled{{Err: err}}
+				alone = []Result{{Err: err}}
 			}
 			w.done <- alone[0]
 			continue
 		}
 		if err != nil {
-			w.done <- Settled{Err: err}
+			w.done <- Result{Err: err}
 			continue
 		}
 		w.done <- got[i]
 	}
 }
 
-func (s *Service) commit(orders []Order) ([]Settled, error) {
+func (s *Service) commit(orders []Order) ([]Result, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), s.set.StepTime)
 	defer cancel()
 	began := time.Now()
-	got, levels, err := s.ledger.Settle(ctx, orders)
+	got, levels, err := s.ledger.Execute(ctx, orders)
 	if err != nil {
 		return nil, err
 	}

@@ -80,7 +80,7 @@ func New(c Config) *Service {
 	for range s.set.Slots {
 		s.slots = append(s.slots, batch.New(batch.Config[*waiter]{Run: s.run, Size: s.set.Orders,
 			Bound: s.set.Queue, Owner: func(w *waiter) int64 { return w.order.Budget },
-			Refuse: func(w *waiter) { w.done <- Settled{Err: overloaded(w.order.Kind)} }}))
+			Refuse: func(w *waiter) { w.done <- Result{Err: overloaded(w.order.Kind)} }}))
 	}
 	return s
 }
@@ -215,7 +215,7 @@ func (s *Service) held(ctx context.Context, ref bucket.BudgetRef, group string, 
 	}
 	ctx, cancel := context.WithTimeout(ctx, s.set.StepTime)
 	defer cancel()
-	got, levels, err := s.ledger.SettleGroup(ctx, GroupOrder{Kind: o.Kind, Budget: b.ID, Group: group,
+	got, levels, err := s.ledger.ExecuteGroup(ctx, GroupOrder{Kind: o.Kind, Budget: b.ID, Group: group,
 		TTL: o.TTL, OnlyBy: o.OnlyBy})
 	if err != nil {
 		return nil, s.failed(err)

@@ -221,7 +221,7 @@ type slow struct {
 	broken     string
 }
 
-func (l *slow) Settle(ctx context.Context, orders []hold.Order) ([]hold.Settled, []bucket.Level, error) {
+func (l *slow) Execute(ctx context.Context, orders []hold.Order) ([]hold.Result, []bucket.Level, error) {
 	if l.begun != nil {
 		l.begun <- struct{}{}
 		<-l.end
@@ -231,7 +231,7 @@ func (l *slow) Settle(ctx context.Context, orders []hold.Order) ([]hold.Settled,
 			return nil, nil, &budget.Error{Code: budget.Internal, Op: "return", Message: "broken rows"}
 		}
 	}
-	return l.Ledger.Settle(ctx, orders)
+	return l.Ledger.Execute(ctx, orders)
 }
 
 // TestCallersThatLeave checks that an order that no transaction took is certainly not done, and

@@ -50,17 +50,17 @@ func New(c Config) *Service {
 func (s *Service) Check(ctx context.Context, requests []bucket.CheckRequest) []bucket.CheckAnswer {
 	ctx, cancel := context.WithTimeout(ctx, s.Deadline)
 	defer cancel()
-	cases := make([]*foreseen, len(requests))
+	cases := make([]*prediction, len(requests))
 	refs := make([]bucket.BudgetRef, len(requests))
 	for i := range requests {
 		refs[i] = requests[i].Budget
 	}
 	found, errs := s.Budgets.FindAll(ctx, refs)
 	for i := range requests {
-		cases[i] = &foreseen{request: requests[i], b: found[i], err: errs[i]}
+		cases[i] = &prediction{request: requests[i], b: found[i], err: errs[i]}
 		cases[i].answer.Amount = requests[i].Amount
 	}
-	s.foresee(ctx, cases)
+	s.predict(ctx, cases)
 	answers := make([]bucket.CheckAnswer, len(cases))
 	for i, c := range cases {
 		answers[i] = c.result()
@@ -91,10 +91,10 @@ func (s *Service) DryRun(ctx context.Context, r bucket.DeductRequest) (bucket.Ch
 	if d, ok := recorded[id]; ok {
 		return s.repeated(ctx, b, &r, &d)
 	}
-	c := &foreseen{b: b, request: bucket.CheckRequest{Budget: r.Budget, Amount: r.Amount,
+	c := &prediction{b: b, request: bucket.CheckRequest{Budget: r.Budget, Amount: r.Amount,
 		Dimensions: r.Dimensions, Counts: r.Counts}}
 	c.answer.Amount = r.Amount
-	s.foresee(ctx, []*foreseen{c})
+	s.predict(ctx, []*prediction{c})
 	return c.result(), nil
 }
 

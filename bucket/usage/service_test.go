@@ -252,7 +252,7 @@ func TestCheckOfAChangedLimit(t *testing.T) {
 			w.accepted(w.find(b.ID), fmt.Sprint("d", day), 10, user("u"))
 			w.Clock.Advance(24 * time.Hour)
 		}
-		_, _, err := returns.New(w.DB).Settle(w.Ctx, []hold.Order{{Kind: hold.Rollback, Budget: b.ID,
+		_, _, err := returns.New(w.DB).Execute(w.Ctx, []hold.Order{{Kind: hold.Rollback, Budget: b.ID,
 			RequestID: "d1", RollbackID: "r", Amount: 4}})
 		w.OK(err)
 		w.check(b, 10, user("u"), "")
@@ -289,7 +289,7 @@ func TestDryRun(t *testing.T) {
 	each(t, func(w *world) {
 		b := w.make("b", 100)
 		w.accepted(b, "known", 7, user("u"))
-		_, _, err := returns.New(w.DB).Settle(w.Ctx, []hold.Order{{Kind: hold.Cancel, Budget: b.ID,
+		_, _, err := returns.New(w.DB).Execute(w.Ctx, []hold.Order{{Kind: hold.Cancel, Budget: b.ID,
 			RequestID: "void"}})
 		w.OK(err)
 		ref := bucket.BudgetRef{ID: b.ID}
@@ -339,7 +339,7 @@ func TestUsage(t *testing.T) {
 		w.accepted(b, "b", 20, both)
 		w.accepted(b, "c", 30, user("u"))
 		w.accepted(b, "d", 40, map[string]string{"user": "v", "shop": "s"})
-		_, _, err := returns.New(w.DB).Settle(w.Ctx, []hold.Order{{Kind: hold.Rollback, Budget: b.ID,
+		_, _, err := returns.New(w.DB).Execute(w.Ctx, []hold.Order{{Kind: hold.Rollback, Budget: b.ID,
 			RequestID: "b", RollbackID: "r", Amount: 4}, {Kind: hold.Rollback, Budget: b.ID,
 			RequestID: "b", RollbackID: "s", Amount: 5}, {Kind: hold.Rollback, Budget: b.ID, RequestID: "c"}})
 		w.OK(err)

@@ -129,12 +129,12 @@ func nonce() string { return rand.Text()[:8] }
 type (
 	ledgerMode struct {
 		*row.Service
-		bucket.Foreseer
+		bucket.Predictor
 		bucket.Returner
 	}
 	storeMode struct {
 		*counter.Service
-		bucket.Foreseer
+		bucket.Predictor
 	}
 )
 

@@ -15,12 +15,12 @@ import (
 type (
 	ledgerMode struct {
 		*row.Service
-		bucket.Foreseer
+		bucket.Predictor
 		bucket.Returner
 	}
 	storeMode struct {
 		*counter.Service
-		bucket.Foreseer
+		bucket.Predictor
 	}
 )
 

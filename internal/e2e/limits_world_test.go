@@ -117,7 +117,7 @@ func (s stores) Ping(ctx context.Context, lane bucket.Lane) error {
 // modeOf is what works in its own way in ledger mode.
 type modeOf struct {
 	*row.Service
-	bucket.Foreseer
+	bucket.Predictor
 	bucket.Returner
 }
 

@@ -25,7 +25,7 @@ func sorted(ids []bucket.ID) []bucket.ID {
 }
 
 // lock locks deductions by id, in key order, and adds them to those that are known.
-func (s *settling) lock(ids []bucket.ID) ([]*deduction, error) {
+func (s *execution) lock(ids []bucket.ID) ([]*deduction, error) {
 	ids = sorted(ids)
 	if err := s.lockBudgets(ids); err != nil {
 		return nil, err
@@ -46,7 +46,7 @@ func (s *settling) lock(ids []bucket.ID) ([]*deduction, error) {
 
 // lockOrders locks the deductions of orders, and reads their give-backs under the ids of the
 // orders. A missing deduction is known as absent.
-func (s *settling) lockOrders(orders []hold.Order) error {
+func (s *execution) lockOrders(orders []hold.Order) error {
 	ids := make([]bucket.ID, len(orders))
 	for i, o := range orders {
 		ids[i] = bucket.ID{Budget: o.Budget, RequestID: o.RequestID}
@@ -77,7 +77,7 @@ func backKey(id bucket.ID, kind ledger.FeedKind, rollbackID string) []any {
 }
 
 // readBacks reads rows of give_back by key into the known deductions.
-func (s *settling) readBacks(keys [][]any) error {
+func (s *execution) readBacks(keys [][]any) error {
 	for chunk := range slices.Chunk(keys, engine.ListChunk) {
 		var read []struct {
 			Budget     int64  `db:"budget_id"`
@@ -117,7 +117,7 @@ const insertTombstone = `INSERT INTO deduction (budget_id, request_id, bucket_id
 	fingerprint, nonce, counted_at) VALUES (?, ?, 0, 0, 0, ?, ?, ?)`
 
 // insertTombstone adds the row that keeps an id from ever taking effect.
-func (s *settling) insertTombstone(d *deduction) error {
+func (s *execution) insertTombstone(d *deduction) error {
 	_, err := s.tx.Exec(insertTombstone, d.Budget, []byte(d.RequestID), []byte{}, []byte{},
 		engine.ToMS(d.CountedAt))
 	return err

@@ -19,10 +19,10 @@ const (
 	updateGroup = `UPDATE group_of_holds SET state = ? WHERE budget_id = ? AND hold_group = ?`
 )
 
-// SettleGroup executes an order on a group: see hold.Ledger. A deduction that joins the group locks
-// its row too, so the list of members is complete while the row is locked. Keeps I1, I5, I6.
-func (p *Part) SettleGroup(ctx context.Context, order hold.GroupOrder) (
-	out []hold.Settled, levels []bucket.Level, err error) {
+// ExecuteGroup executes an order on a group: see hold.Ledger. A deduction that joins the group
+// locks its row too, so the list of members is complete while the row is locked. Keeps I1, I5, I6.
+func (p *Part) ExecuteGroup(ctx context.Context, order hold.GroupOrder) (
+	out []hold.Result, levels []bucket.Level, err error) {
 	tried := false // an earlier attempt wrote it, committed or not
 	redo := &redo{}
 	err = p.db.Write(ctx, order.Kind.String()+" group", func(t *engine.Tx) error {
@@ -36,14 +36,14 @@ func (p *Part) SettleGroup(ctx context.Context, order hold.GroupOrder) (
 				return err
 			}
 		}
-		replayed, err := s.settleGroup(order, members)
+		replayed, err := s.executeGroup(order, members)
 		if err != nil {
 			return err
 		}
 		out = out[:0]
 		for _, d := range locked {
 			if order.Kind != hold.Extend || d.isChanged {
-				out = append(out, hold.Settled{Deduction: d.Deduction,
+				out = append(out, hold.Result{Deduction: d.Deduction,
 					Replayed: replayed && !(t.Unsure && tried)})
 			}
 		}
@@ -57,8 +57,8 @@ func (p *Part) SettleGroup(ctx context.Context, order hold.GroupOrder) (
 	return out, levels, nil
 }
 
-// settleGroup decides the outcome of a locked group and its members.
-func (s *settling) settleGroup(o hold.GroupOrder, m *ledger.Members) (replayed bool, err error) {
+// executeGroup decides the outcome of a locked group and its members.
+func (s *execution) executeGroup(o hold.GroupOrder, m *ledger.Members) (replayed bool, err error) {
 	now := s.tx.DB.Now()
 	state := ledger.GroupRolledBack
 	switch o.Kind {
@@ -95,7 +95,7 @@ func (s *settling) settleGroup(o hold.GroupOrder, m *ledger.Members) (replayed b
 }
 
 // lockGroup locks the members of a group, then its row. locked lists the members by request id.
-func (s *settling) lockGroup(o hold.GroupOrder) (
+func (s *execution) lockGroup(o hold.GroupOrder) (
 	_ *ledger.Members, locked []*deduction, err error) {
 	ids, err := s.members(o)
 	if err != nil {
@@ -132,7 +132,7 @@ func (s *settling) lockGroup(o hold.GroupOrder) (
 	return out, locked, nil
 }
 
-func (s *settling) members(o hold.GroupOrder) (ids []bucket.ID, err error) {
+func (s *execution) members(o hold.GroupOrder) (ids []bucket.ID, err error) {
 	var texts [][]byte
 	if err := s.tx.List(&texts, selectMembers, o.Budget, []byte(o.Group)); err != nil {
 		return nil, err

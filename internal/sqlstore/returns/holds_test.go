@@ -152,7 +152,7 @@ func TestExtend(t *testing.T) {
 		b := w.Create("b", 100, 1)
 		w.hold(b.Buckets[0], "order", "", 30, time.Minute)
 		extend := func(ttl time.Duration) (ledger.Deduction, error) {
-			d, _, err := w.settle(hold.Order{Kind: hold.Extend, Budget: b.ID, RequestID: "order", TTL: ttl})
+			d, _, err := w.execute(hold.Order{Kind: hold.Extend, Budget: b.ID, RequestID: "order", TTL: ttl})
 			return d, err
 		}
 		for _, ttl := range []time.Duration{time.Hour, time.Hour, time.Second} {
@@ -170,7 +170,7 @@ func TestExtend(t *testing.T) {
 		w.hold(b.Buckets[0], "other", "", 3, time.Minute)
 		_, _, err = w.confirm(b, "other", 0)
 		w.OK(err)
-		_, _, err = w.settle(hold.Order{Kind: hold.Extend, Budget: b.ID, RequestID: "other", TTL: time.Hour})
+		_, _, err = w.execute(hold.Order{Kind: hold.Extend, Budget: b.ID, RequestID: "other", TTL: time.Hour})
 		w.refused(err, budget.NotHeld)
 	})
 }
@@ -193,15 +193,15 @@ func TestWhatIsNoHold(t *testing.T) {
 				{b.ID, "absent", budget.DeductionNotFound}, {b.ID + 70, "used", budget.BudgetNotFound},
 			} {
 				for _, kind := range []hold.Kind{hold.Confirm, hold.Extend} {
-					_, _, err := w.settle(hold.Order{Kind: kind, Budget: test.budget, RequestID: test.id,
+					_, _, err := w.execute(hold.Order{Kind: kind, Budget: test.budget, RequestID: test.id,
 						TTL: time.Hour})
 					w.refused(err, test.code)
 				}
 			}
 			for _, kind := range []hold.Kind{hold.Confirm, hold.Extend, hold.Rollback} {
-				_, _, err := w.part.SettleGroup(w.Ctx, hold.GroupOrder{Kind: kind, Budget: b.ID, Group: "g"})
+				_, _, err := w.part.ExecuteGroup(w.Ctx, hold.GroupOrder{Kind: kind, Budget: b.ID, Group: "g"})
 				w.refused(err, budget.DeductionNotFound)
-				_, _, err = w.part.SettleGroup(w.Ctx, hold.GroupOrder{Kind: kind, Budget: b.ID + 70, Group: "g"})
+				_, _, err = w.part.ExecuteGroup(w.Ctx, hold.GroupOrder{Kind: kind, Budget: b.ID + 70, Group: "g"})
 				w.refused(err, budget.BudgetNotFound)
 			}
 		})
@@ -234,7 +234,7 @@ func TestHoldsOfAnEndedEpoch(t *testing.T) {
 // group executes an order on the group g, and lists its members as texts.
 func (w *world) group(kind hold.Kind, b fixture.Budget) ([]string, error) {
 	w.Helper()
-	got, _, err := w.part.SettleGroup(w.Ctx, hold.GroupOrder{Kind: kind, Budget: b.ID, Group: "g",
+	got, _, err := w.part.ExecuteGroup(w.Ctx, hold.GroupOrder{Kind: kind, Budget: b.ID, Group: "g",
 		TTL: time.Hour})
 	var out []string
 	for _, s := range got {

@@ -25,7 +25,7 @@ type lessening struct {
 // lowerLimits lowers the windows in which the changed deductions were counted. If a flight may be
 // about to load a counter from the ledger, its row is created and its version raised even if
 // nothing is counted in it yet, so that the flight loads it again.
-func (s *settling) lowerLimits(places map[int64]*place) error {
+func (s *execution) lowerLimits(places map[int64]*place) error {
 	lower := map[counters.Key][]lessening{}
 	for _, d := range s.changed {
 		if d.RolledBack == d.stored.RolledBack || places[d.Bucket].LimitsVersion == 0 {
@@ -66,7 +66,7 @@ func (s *settling) lowerLimits(places map[int64]*place) error {
 }
 
 // lessen adds the decrease of a changed deduction.
-func (s *settling) lessen(set *limit.Set, d *deduction, to map[counters.Key][]lessening) {
+func (s *execution) lessen(set *limit.Set, d *deduction, to map[counters.Key][]lessening) {
 	if len(set.List) == 0 {
 		return
 	}
@@ -89,7 +89,8 @@ func (s *settling) lessen(set *limit.Set, d *deduction, to map[counters.Key][]le
 // limitsHold retries the transaction if the limits that it lowered may have changed since they were
 // read. A change writes its version into the live epochs of the budget, which are locked by now.
 // For a bucket without a live epoch, the budget has to be locked first.
-func (s *settling) limitsHold(places map[int64]*place, epochs map[rows.Position]*rows.Epoch) error {
+func (s *execution) limitsHold(places map[int64]*place,
+	epochs map[rows.Position]*rows.Epoch) error {
 	if s.redo.lockBudgets {
 		s.keepLimits()
 	}
@@ -115,7 +116,7 @@ func (s *settling) limitsHold(places map[int64]*place, epochs map[rows.Position]
 
 // lockBudgets locks the budgets of ids, which are sorted, if an earlier attempt found that
 // necessary.
-func (s *settling) lockBudgets(ids []bucket.ID) error {
+func (s *execution) lockBudgets(ids []bucket.ID) error {
 	last := int64(0)
 	for _, id := range ids {
 		if !s.redo.lockBudgets || id.Budget == last {
@@ -131,7 +132,7 @@ func (s *settling) lockBudgets(ids []bucket.ID) error {
 }
 
 // limits returns the limits of a bucket's budget, cached or read now.
-func (s *settling) limits(p *place) (*limit.Set, error) {
+func (s *execution) limits(p *place) (*limit.Set, error) {
 	if set, ok := s.sets.Get(p.Budget); ok && set.Version == p.LimitsVersion {
 		return set, nil
 	}
@@ -150,7 +151,7 @@ func (s *settling) limits(p *place) (*limit.Set, error) {
 }
 
 // keepLimits caches limits whose version limitsHold has compared.
-func (s *settling) keepLimits() {
+func (s *execution) keepLimits() {
 	for id, set := range s.read {
 		s.sets.Add(id, set)
 	}

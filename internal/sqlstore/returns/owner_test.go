@@ -19,11 +19,11 @@ func TestOnlyOnesOwn(t *testing.T) {
 		w.Deduct(fixture.Deduction{Bucket: b.Buckets[0], ID: "a", Amount: 10, Note: ledger.Note{By: "ann"}})
 		for _, kind := range []hold.Kind{hold.Rollback, hold.Cancel} {
 			w.unchanged(b.Buckets[0], "an order of another", func() {
-				_, _, err := w.settle(hold.Order{Kind: kind, Budget: b.ID, RequestID: "a", OnlyBy: "bob"})
+				_, _, err := w.execute(hold.Order{Kind: kind, Budget: b.ID, RequestID: "a", OnlyBy: "bob"})
 				w.refused(err, budget.Forbidden)
 			})
 		}
-		d, _, err := w.settle(hold.Order{Kind: hold.Rollback, Budget: b.ID, RequestID: "a", OnlyBy: "ann"})
+		d, _, err := w.execute(hold.Order{Kind: hold.Rollback, Budget: b.ID, RequestID: "a", OnlyBy: "ann"})
 		w.OK(err)
 		equal(w, "rolled back", d.RolledBack, 10)
 	})

@@ -24,9 +24,9 @@ func together(n int, call func(i int)) {
 	done.Wait()
 }
 
-// try is settle for calls that race: it reports whether the order changed something.
+// try is execute for calls that race: it reports whether the order changed something.
 func (w *world) try(o hold.Order) (did bool, err error) {
-	got, _, err := w.part.Settle(w.Ctx, []hold.Order{o})
+	got, _, err := w.part.Execute(w.Ctx, []hold.Order{o})
 	if err != nil {
 		w.Errorf("%v", err)
 		return false, err
@@ -183,7 +183,7 @@ func TestGroupRaces(t *testing.T) {
 					}
 					return
 				}
-				_, _, err := w.part.SettleGroup(w.Ctx, hold.GroupOrder{Kind: hold.Confirm, Budget: b.ID,
+				_, _, err := w.part.ExecuteGroup(w.Ctx, hold.GroupOrder{Kind: hold.Confirm, Budget: b.ID,
 					Group: name})
 				if err != nil {
 					w.Errorf("confirm: %v", err)

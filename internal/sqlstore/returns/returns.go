@@ -27,7 +27,7 @@ import (
 // Part gives units back in a database. It is safe for concurrent use.
 type Part struct {
 	db *engine.DB
-	// sets caches compiled limits by budget: see settling.limits.
+	// sets caches compiled limits by budget: see execution.limits.
 	sets *lru.Cache[int64, *limit.Set]
 }
 
@@ -45,9 +45,9 @@ func New(db *engine.DB) *Part {
 	return &Part{db: db, sets: sets}
 }
 
-// Settle executes orders on single deductions: see hold.Ledger. Keeps I1, I4, I5.
-func (p *Part) Settle(ctx context.Context, orders []hold.Order) (
-	out []hold.Settled, levels []bucket.Level, err error) {
+// Execute carries out orders on single deductions: see hold.Ledger. Keeps I1, I4, I5.
+func (p *Part) Execute(ctx context.Context, orders []hold.Order) (
+	out []hold.Result, levels []bucket.Level, err error) {
 	if len(orders) == 0 {
 		return nil, nil, nil
 	}
@@ -58,9 +58,9 @@ func (p *Part) Settle(ctx context.Context, orders []hold.Order) (
 		if err := s.lockOrders(orders); err != nil {
 			return err
 		}
-		out = make([]hold.Settled, len(orders))
+		out = make([]hold.Result, len(orders))
 		for i := range orders {
-			if out[i], err = s.settle(&orders[i]); err != nil {
+			if out[i], err = s.execute(&orders[i]); err != nil {
 				return err
 			}
 			switch {
@@ -94,12 +94,12 @@ func (p *Part) Recorded(ctx context.Context, ids []bucket.ID) (
 }
 
 // begin begins an attempt.
-func (p *Part) begin(t *engine.Tx, redo *redo) *settling {
-	return &settling{tx: t, redo: redo, sets: p.sets, known: map[bucket.ID]*deduction{}}
+func (p *Part) begin(t *engine.Tx, redo *redo) *execution {
+	return &execution{tx: t, redo: redo, sets: p.sets, known: map[bucket.ID]*deduction{}}
 }
 
-// settling is one attempt of a transaction that changes deductions.
-type settling struct {
+// execution is one attempt of a transaction that changes deductions.
+type execution struct {
 	tx   *engine.Tx
 	redo *redo
 	sets *lru.Cache[int64, *limit.Set]
@@ -118,7 +118,7 @@ type settling struct {
 // redo is passed from one attempt to the next.
 type redo struct {
 	// lockBudgets means that limits have changed while a bucket is offline: see
-	// settling.limitsHold.
+	// execution.limitsHold.
 	lockBudgets bool
 }
 
@@ -152,11 +152,11 @@ type back struct {
 	used int64
 }
 
-// settle decides one order and records its changes. err ends the transaction.
-func (s *settling) settle(o *hold.Order) (out hold.Settled, err error) {
+// execute decides one order and records its changes. err ends the transaction.
+func (s *execution) execute(o *hold.Order) (out hold.Result, err error) {
 	d := s.known[bucket.ID{Budget: o.Budget, RequestID: o.RequestID}]
 	if d.absent {
-		return s.settleAbsent(o, d)
+		return s.executeAbsent(o, d)
 	}
 	if out.Err = refuseOthers(o.Kind.String(), o.OnlyBy, d); out.Err != nil {
 		return out, nil
@@ -192,9 +192,9 @@ func refuseOthers(op, onlyBy string, d *deduction) error {
 		"request %q was not deducted by %q: that needs the role rollback", d.RequestID, onlyBy)
 }
 
-// settleAbsent settles an order for an id without a row: a cancel leaves a tombstone, anything else
-// is refused.
-func (s *settling) settleAbsent(o *hold.Order, d *deduction) (out hold.Settled, err error) {
+// executeAbsent carries out an order for an id without a row. A cancel leaves a tombstone; any
+// other order is refused.
+func (s *execution) executeAbsent(o *hold.Order, d *deduction) (out hold.Result, err error) {
 	op := o.Kind.String()
 	_, err = rows.ReadBudget(&s.tx.Reader, op, o.Budget)
 	switch {
@@ -219,7 +219,7 @@ func notDeducted(op, requestID string) error {
 }
 
 // rollBack decides a rollback.
-func (s *settling) rollBack(d *deduction, id string, amount int64) (replayed bool, err error) {
+func (s *execution) rollBack(d *deduction, id string, amount int64) (replayed bool, err error) {
 	units, replayed, err := ledger.DecideRollback(d.Deduction, d.rollbacks[id], amount)
 	if err == nil && !replayed {
 		s.giveBack(d, ledger.Rollback{RollbackID: id, Amount: units, Whole: amount == 0})
@@ -228,7 +228,7 @@ func (s *settling) rollBack(d *deduction, id string, amount int64) (replayed boo
 }
 
 // giveBack records a rollback.
-func (s *settling) giveBack(d *deduction, r ledger.Rollback) {
+func (s *execution) giveBack(d *deduction, r ledger.Rollback) {
 	r.Budget, r.RequestID = d.Budget, d.RequestID
 	s.backs = append(s.backs, back{of: d, kind: ledger.FeedRollback, rollbackID: r.RollbackID,
 		amount: r.Amount, isWhole: r.Whole, held: d.State == ledger.StateHeld})
@@ -238,7 +238,7 @@ func (s *settling) giveBack(d *deduction, r ledger.Rollback) {
 }
 
 // confirm decides the confirm of a hold.
-func (s *settling) confirm(d *deduction, amount int64) (replayed bool, err error) {
+func (s *execution) confirm(d *deduction, amount int64) (replayed bool, err error) {
 	end, replayed, err := ledger.DecideConfirm(d.Deduction, d.end, amount, s.tx.DB.Now())
 	if err == nil && !replayed {
 		s.endHold(d, end)
@@ -247,7 +247,7 @@ func (s *settling) confirm(d *deduction, amount int64) (replayed bool, err error
 }
 
 // endHold records how a hold ends.
-func (s *settling) endHold(d *deduction, end ledger.HoldEnd) {
+func (s *execution) endHold(d *deduction, end ledger.HoldEnd) {
 	b := back{of: d, kind: end.Kind, amount: end.Returned, held: true}
 	if end.Kind == ledger.FeedConfirm {
 		b.used = end.Amount
@@ -259,13 +259,13 @@ func (s *settling) endHold(d *deduction, end ledger.HoldEnd) {
 }
 
 // extend records that a hold ends ttl milliseconds from now.
-func (s *settling) extend(d *deduction, ttl int64) {
+func (s *execution) extend(d *deduction, ttl int64) {
 	after := d.Deduction
 	after.HoldUntil = engine.FromMS(engine.ToMS(s.tx.DB.Now()) + ttl)
 	s.change(d, after)
 }
 
-func (s *settling) change(d *deduction, after ledger.Deduction) {
+func (s *execution) change(d *deduction, after ledger.Deduction) {
 	d.Deduction = after
 	if !d.isChanged {
 		d.isChanged = true
@@ -273,7 +273,7 @@ func (s *settling) change(d *deduction, after ledger.Deduction) {
 	}
 }
 
-func (s *settling) enter(d *deduction, e ledger.FeedEntry) {
+func (s *execution) enter(d *deduction, e ledger.FeedEntry) {
 	e.RequestID = d.RequestID
 	s.entries = append(s.entries, entry{d.Bucket, e})
 }

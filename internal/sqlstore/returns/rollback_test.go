@@ -17,7 +17,7 @@ func TestRollbackOfTheWhole(t *testing.T) {
 		id := b.Buckets[0]
 		w.Use(id, "order", 30)
 		w.Use(id, "other", 5)
-		got, levels, err := w.part.Settle(w.Ctx, []hold.Order{{Kind: hold.Rollback, Budget: b.ID,
+		got, levels, err := w.part.Execute(w.Ctx, []hold.Order{{Kind: hold.Rollback, Budget: b.ID,
 			RequestID: "order"}})
 		w.OK(err)
 		equal(w, "state", got[0].Deduction.State, ledger.StateRolledBack)
@@ -127,7 +127,7 @@ func TestCancel(t *testing.T) {
 		}
 		w.columns(id, 1, 100, 0, 0, 0)
 		other.ID += 100
-		_, _, err := w.settle(hold.Order{Kind: hold.Cancel, Budget: other.ID, RequestID: "order"})
+		_, _, err := w.execute(hold.Order{Kind: hold.Cancel, Budget: other.ID, RequestID: "order"})
 		w.refused(err, budget.BudgetNotFound)
 	})
 }
@@ -174,7 +174,7 @@ func TestRollbackFindsAHome(t *testing.T) {
 }
 
 // TestOrdersShareATransaction checks that orders on several budgets, and several on one deduction,
-// are settled in order; a refused order changes nothing.
+// are executed in order; a refused order changes nothing.
 func TestOrdersShareATransaction(t *testing.T) {
 	onEveryEngine(t, func(w *world) {
 		b, other := w.Create("b", 100, 2), w.Create("other", 100, 1)
@@ -186,7 +186,7 @@ func TestOrdersShareATransaction(t *testing.T) {
 			return hold.Order{Kind: hold.Rollback, Budget: id, RequestID: name, RollbackID: rollbackID,
 				Amount: amount}
 		}
-		got, levels, err := w.part.Settle(w.Ctx, []hold.Order{
+		got, levels, err := w.part.Execute(w.Ctx, []hold.Order{
 			back(b.ID, "a", "1", 6), back(b.ID, "a", "2", 5), back(b.ID, "a", "1", 6), back(b.ID, "a", "3", 4),
 			back(other.ID, "a", "", 0), back(b.ID, "absent", "", 0), back(b.ID, "b", "", 1),
 			{Kind: hold.Cancel, Budget: b.ID, RequestID: "void"}, back(b.ID, "void", "", 0),

@@ -24,10 +24,10 @@ func onEveryEngine(t *testing.T, run func(w *world)) {
 	fixture.OnEveryEngine(t, func(w *fixture.World) { run(&world{w, returns.New(w.DB)}) })
 }
 
-// settle executes one order.
-func (w *world) settle(o hold.Order) (ledger.Deduction, bool, error) {
+// execute executes one order.
+func (w *world) execute(o hold.Order) (ledger.Deduction, bool, error) {
 	w.Helper()
-	got, _, err := w.part.Settle(w.Ctx, []hold.Order{o})
+	got, _, err := w.part.Execute(w.Ctx, []hold.Order{o})
 	w.OK(err)
 	return got[0].Deduction, got[0].Replayed, got[0].Err
 }
@@ -36,7 +36,7 @@ func (w *world) settle(o hold.Order) (ledger.Deduction, bool, error) {
 func (w *world) give(b fixture.Budget, id, rollbackID string, amount int64) (
 	ledger.Deduction, bool, error) {
 	w.Helper()
-	return w.settle(hold.Order{Kind: hold.Rollback, Budget: b.ID, RequestID: id, RollbackID: rollbackID,
+	return w.execute(hold.Order{Kind: hold.Rollback, Budget: b.ID, RequestID: id, RollbackID: rollbackID,
 		Amount: amount})
 }
 
@@ -64,7 +64,7 @@ func (w *world) recorded(want ledger.Deduction) {
 
 func (w *world) cancel(b fixture.Budget, id string) ledger.Deduction {
 	w.Helper()
-	d, _, err := w.settle(hold.Order{Kind: hold.Cancel, Budget: b.ID, RequestID: id})
+	d, _, err := w.execute(hold.Order{Kind: hold.Cancel, Budget: b.ID, RequestID: id})
 	w.OK(err)
 	w.recorded(d)
 	return d
@@ -72,7 +72,7 @@ func (w *world) cancel(b fixture.Budget, id string) ledger.Deduction {
 
 func (w *world) confirm(b fixture.Budget, id string, amount int64) (ledger.Deduction, bool, error) {
 	w.Helper()
-	return w.settle(hold.Order{Kind: hold.Confirm, Budget: b.ID, RequestID: id, Amount: amount})
+	return w.execute(hold.Order{Kind: hold.Confirm, Budget: b.ID, RequestID: id, Amount: amount})
 }
 
 func (w *world) expire(limit int) hold.Expired {

@@ -58,7 +58,7 @@ type move struct {
 
 // write writes the changes of the orders: limits first, then under the locks of the epochs the
 // give-backs, holds, epochs and feed rows. It returns the level of each bucket whose O has grown.
-func (s *settling) write() ([]bucket.Level, error) {
+func (s *execution) write() ([]bucket.Level, error) {
 	if len(s.changed) == 0 {
 		return nil, nil
 	}
@@ -99,7 +99,7 @@ func (s *settling) write() ([]bucket.Level, error) {
 }
 
 // places reads the state of the changed deductions' buckets.
-func (s *settling) places() (map[int64]*place, error) {
+func (s *execution) places() (map[int64]*place, error) {
 	ids := map[int64]bool{}
 	for _, d := range s.changed {
 		ids[d.Bucket] = true
@@ -132,7 +132,7 @@ func (s *settling) places() (map[int64]*place, error) {
 // lockEpochs locks the epochs of the changed deductions and the newest one of each bucket, which
 // numbers the feed. If a newest epoch ended before it was locked, a newer one may exist, so the
 // transaction is retried.
-func (s *settling) lockEpochs(places map[int64]*place) (map[rows.Position]*rows.Epoch, error) {
+func (s *execution) lockEpochs(places map[int64]*place) (map[rows.Position]*rows.Epoch, error) {
 	var positions []rows.Position
 	for _, d := range s.changed {
 		positions = append(positions, rows.Position{Bucket: d.Bucket, Epoch: d.Epoch})
@@ -170,7 +170,7 @@ func (s *settling) lockEpochs(places map[int64]*place) (map[rows.Position]*rows.
 // writeBacks adds the rows of give_back and records what they move. Units go into O of their epoch
 // if it is open and its period has not ended, else into R. Those of an unlimited budget are only
 // subtracted.
-func (s *settling) writeBacks(places map[int64]*place, moves map[rows.Position]*move,
+func (s *execution) writeBacks(places map[int64]*place, moves map[rows.Position]*move,
 	now time.Time) error {
 	ends, err := s.periodEnds(moves, now)
 	if err != nil {
@@ -213,7 +213,7 @@ func (s *settling) writeBacks(places map[int64]*place, moves map[rows.Position]*
 }
 
 // run runs a statement of Inserting.
-func (s *settling) run(q *engine.Statement, _ int) error {
+func (s *execution) run(q *engine.Statement, _ int) error {
 	_, err := s.tx.Execute(q)
 	return err
 }
@@ -234,7 +234,7 @@ func (m *move) takesBack(now time.Time) bool {
 type period struct{ budget, number int64 }
 
 // periodEnds reads the end of the periods whose epochs take nothing back into O.
-func (s *settling) periodEnds(moves map[rows.Position]*move, now time.Time) (
+func (s *execution) periodEnds(moves map[rows.Position]*move, now time.Time) (
 	map[period]int64, error) {
 	periods := map[period]bool{}
 	for _, m := range moves {
@@ -267,7 +267,7 @@ func (s *settling) periodEnds(moves map[rows.Position]*move, now time.Time) (
 }
 
 // writeHolds writes the holds that have changed.
-func (s *settling) writeHolds() error {
+func (s *execution) writeHolds() error {
 	var changes []engine.RowChange
 	for _, d := range s.changed {
 		was, is := &d.stored, &d.Deduction
@@ -300,7 +300,7 @@ const maxEntries = 512
 
 // bodies numbers the entries of each bucket, starting at its newest epoch's next entry. They are
 // sorted by key.
-func (s *settling) bodies(places map[int64]*place, moves map[rows.Position]*move) []*body {
+func (s *execution) bodies(places map[int64]*place, moves map[rows.Position]*move) []*body {
 	last := map[int64]*body{}
 	var out []*body
 	for i := range s.entries {
@@ -336,7 +336,7 @@ func saturate(places map[int64]*place, moves map[rows.Position]*move) {
 }
 
 // writeMoves moves the units and takes the numbers of the entries, on locked epochs in key order.
-func (s *settling) writeMoves(moves map[rows.Position]*move) error {
+func (s *execution) writeMoves(moves map[rows.Position]*move) error {
 	var changes []engine.RowChange
 	for _, p := range slices.SortedFunc(maps.Keys(moves), rows.Position.Compare) {
 		m := moves[p]
@@ -354,7 +354,7 @@ func (s *settling) writeMoves(moves map[rows.Position]*move) error {
 }
 
 // writeFeed adds the feed rows.
-func (s *settling) writeFeed(bodies []*body, now time.Time) error {
+func (s *execution) writeFeed(bodies []*body, now time.Time) error {
 	to := s.tx.Inserting(insertFeed, "", len(bodies), s.run)
 	for _, b := range bodies {
 		to.Row()

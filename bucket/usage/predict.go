@@ -9,8 +9,8 @@ import (
 	"github.com/budgetd/budgetd/limit"
 )
 
-// foreseen is a request and the prediction of its answer so far.
-type foreseen struct {
+// prediction is a request and the prediction of its answer so far.
+type prediction struct {
 	request bucket.CheckRequest
 	b       *bucket.Budget
 	touches []limit.Touch
@@ -23,13 +23,13 @@ type foreseen struct {
 }
 
 // result returns the answer.
-func (c *foreseen) result() bucket.CheckAnswer {
+func (c *prediction) result() bucket.CheckAnswer {
 	c.answer.Err = c.err
 	return c.answer
 }
 
-// foresee evaluates requests as a deduct would: against the definitions, I3's sums and the limits.
-func (s *Service) foresee(ctx context.Context, cases []*foreseen) {
+// predict evaluates requests as a deduct would: against the definitions, I3's sums and the limits.
+func (s *Service) predict(ctx context.Context, cases []*prediction) {
 	s.rollOver(ctx, cases)
 	for _, c := range cases {
 		if c.err == nil {
@@ -48,11 +48,11 @@ func (s *Service) foresee(ctx context.Context, cases []*foreseen) {
 }
 
 // rollOver rolls over each budget whose period is over, once.
-func (s *Service) rollOver(ctx context.Context, cases []*foreseen) {
+func (s *Service) rollOver(ctx context.Context, cases []*prediction) {
 	if s.Rollover == nil {
 		return
 	}
-	turned := map[int64]*foreseen{}
+	turned := map[int64]*prediction{}
 	for _, c := range cases {
 		if c.err != nil || !c.b.Period.OverAt(s.Now()) ||
 			c.b.RefusalNow(c.request.Amount, s.Now()) != nil {
@@ -74,7 +74,7 @@ func (s *Service) rollOver(ctx context.Context, cases []*foreseen) {
 }
 
 // judgeDefinition evaluates a request against its budget's definition.
-func (c *foreseen) judgeDefinition(now time.Time) {
+func (c *prediction) judgeDefinition(now time.Time) {
 	if refusal := c.b.RefusalNow(c.request.Amount, now); refusal != nil {
 		c.err = refusal
 		return
@@ -94,9 +94,9 @@ func (c *foreseen) judgeDefinition(now time.Time) {
 
 // readCovers reads I3's sums of all the budgets in one statement. With exact it reads again the
 // sums that the first read found too small; this second read begins after the first has ended (I3).
-func (s *Service) readCovers(ctx context.Context, cases []*foreseen, exact bool) {
+func (s *Service) readCovers(ctx context.Context, cases []*prediction, exact bool) {
 	var ids []int64
-	asks := func(c *foreseen) bool {
+	asks := func(c *prediction) bool {
 		return c.err == nil && !c.b.Unlimited &&
 			(!exact || c.cover != nil && c.cover.Sum() < c.request.Amount)
 	}
@@ -131,9 +131,9 @@ func (s *Service) readCovers(ctx context.Context, cases []*foreseen, exact bool)
 
 // readLimits reads how far the limits of all requests are used, in one statement, and evaluates the
 // requests against them.
-func (s *Service) readLimits(ctx context.Context, cases []*foreseen) {
+func (s *Service) readLimits(ctx context.Context, cases []*prediction) {
 	var asked []Touched
-	var of []*foreseen
+	var of []*prediction
 	for _, c := range cases {
 		if c.err == nil && len(c.touches) > 0 {
 			asked = append(asked, Touched{Budget: c.b.ID, Touches: c.touches})
@@ -167,7 +167,7 @@ func (s *Service) readLimits(ctx context.Context, cases []*foreseen) {
 }
 
 // judgeCover evaluates a request against I3's sum.
-func (c *foreseen) judgeCover(now time.Time) {
+func (c *prediction) judgeCover(now time.Time) {
 	c.figures()
 	if c.cover != nil && c.cover.Sum() < c.request.Amount {
 		c.err = c.b.Exhausted(*c.cover, c.request.Amount, now)
@@ -175,7 +175,7 @@ func (c *foreseen) judgeCover(now time.Time) {
 }
 
 // figures sets the budget's figures in the answer.
-func (c *foreseen) figures() {
+func (c *prediction) figures() {
 	c.answer.Unlimited = c.b.Unlimited
 	if c.cover != nil {
 		c.answer.BudgetRemaining, c.answer.PeriodRemaining = remaining(c.b, *c.cover)
