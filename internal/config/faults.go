@@ -2,6 +2,8 @@ package config
 
 import (
 	"fmt"
+	"slices"
+	"strconv"
 	"strings"
 )
 
@@ -36,17 +38,39 @@ func (f Faults) Error() string {
 // maxShown bounds the bytes of a value in a message.
 const maxShown = 100
 
-// show formats a value for a message.
+// show formats a value for a message. It shows neither sections, which may have secrets, nor what
+// precedes the @ in a text with a password, such as a DSN under a wrong key.
 func show(value any) string {
-	text := fmt.Sprintf("%v", value)
-	switch value.(type) {
-	case nil:
+	if value == nil {
 		return ""
-	case string:
-		text = fmt.Sprintf("%q", value)
 	}
+	if hasSection(value) {
+		return "(not shown)"
+	}
+	text := withoutPassword(fmt.Sprint(value))
 	if len(text) > maxShown {
-		text = fmt.Sprintf("%.*q…", maxShown, text)
+		return fmt.Sprintf("%.*q…", maxShown, text)
+	}
+	if _, ok := value.(string); ok {
+		return strconv.Quote(text)
 	}
 	return text
+}
+
+// hasSection reports whether a value is a section, or a list that has one at any depth.
+func hasSection(value any) bool {
+	if list, ok := value.([]any); ok {
+		return slices.ContainsFunc(list, hasSection)
+	}
+	_, ok := sectionOf(value)
+	return ok
+}
+
+// withoutPassword replaces what precedes the @ in a URL or a DSN.
+func withoutPassword(text string) string {
+	at := strings.LastIndexByte(text, '@')
+	if at < 0 || !strings.Contains(text[:at], ":") {
+		return text
+	}
+	return "…" + text[at:]
 }

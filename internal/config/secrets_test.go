@@ -83,6 +83,39 @@ func TestMarkerIsInNoFault(t *testing.T) {
 	}
 }
 
+// TestMarkerIsInNoFaultOfAnotherKey puts secrets where no secret belongs: under another key, into a URL,
+// into a section in place of a list, and into YAML that cannot be read.
+func TestMarkerIsInNoFaultOfAnotherKey(t *testing.T) {
+	const marker = "marker-4711"
+	redis := "instances: [{name: a, driver: redis, addrs: [x:1], "
+	for text, key := range map[string]string{
+		"instances: {name: a, password: " + marker + "}":                                "instances",
+		"instances: {a: {password: " + marker + "}}":                                    "instances",
+		"instances: [[{password: " + marker + "}]]":                                     "instances[0]",
+		"listen: {password: " + marker + "}":                                            "listen",
+		"listen: [{password: " + marker + "}]":                                          "listen",
+		"database: 'u:" + marker + "@tcp(h:1)/d'":                                       "database",
+		"database: {driver: 'u:" + marker + "@tcp(h:1)/d'}":                             "database.driver",
+		"database: {dsn_file: 'u:" + marker + "@tcp(h:1)/d'}":                           "database.dsn_file",
+		"database: {url: 'u:" + marker + "@tcp(h:1)/d'}":                                "database.url",
+		"tracing: {endpoint: 'https//u:" + marker + "@h'}":                              "tracing.endpoint",
+		redis + "sentinel_passwords: " + marker + "}]":                                  "instances[0].sentinel_passwords",
+		redis + "pasword: " + marker + "}]":                                             "instances[0].pasword",
+		redis + "username: {password: " + marker + "}}]":                                "instances[0].username.password",
+		redis + "tls: " + marker + "}]\nredis_password: " + marker:                      "redis_password",
+		redis + "password: *" + marker + "}]":                                           "unknown anchor (not shown)",
+		redis + "password: !!int " + marker + "}]":                                      "cannot decode",
+		"instances: [{name: a, driver: redis, addrs: 'redis://:" + marker + "@h:1'}]":   "instances[0].addrs",
+		"instances: [{name: a, driver: redis, addrs: ['redis://:" + marker + "@h:1']}]": "instances[0].addrs",
+		marker: "cannot unmarshal",
+	} {
+		_, err := load(t, text)
+		if err == nil || strings.Contains(err.Error(), "marker") || !strings.Contains(err.Error(), key) {
+			t.Errorf("%s: %v", text, err)
+		}
+	}
+}
+
 // TestMarkerIsInNoConfig: a configuration that is printed, encoded, logged or part of a panic shows no
 // secret, wherever that came from.
 func TestMarkerIsInNoConfig(t *testing.T) {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"regexp"
 	"strings"
 
 	"go.yaml.in/yaml/v3"
@@ -33,7 +34,7 @@ func (*yamlCodec) Encode(map[string]any) ([]byte, error) {
 func (c *yamlCodec) Decode(text []byte, into map[string]any) error {
 	decoder := yaml.NewDecoder(bytes.NewReader(text))
 	if err := decoder.Decode(&into); err != nil && !errors.Is(err, io.EOF) {
-		return err
+		return withoutQuotes(err)
 	}
 	if err := decoder.Decode(new(any)); !errors.Is(err, io.EOF) {
 		return errors.New("it must be one YAML document")
@@ -43,6 +44,15 @@ func (c *yamlCodec) Decode(text []byte, into map[string]any) error {
 		c.keys = append(c.keys, key{name, value})
 	}
 	return nil
+}
+
+// quoted is a text of the file in an error of the decoder: a value, such as a password that begins
+// with * and is taken for an alias. Names of keys stand between other marks.
+var quoted = regexp.MustCompile("'.*'|`.*`")
+
+// withoutQuotes returns an error that shows no value of the file.
+func withoutQuotes(err error) error {
+	return errors.New(quoted.ReplaceAllString(err.Error(), "(not shown)"))
 }
 
 // capitals records the keys with a capital letter, at any depth.
