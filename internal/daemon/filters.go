@@ -6,12 +6,11 @@ import (
 
 	"github.com/budgetd/budgetd/bucket"
 	"github.com/budgetd/budgetd/internal/metrics"
-	"github.com/budgetd/budgetd/internal/redisstore"
 )
 
 // filters passes each call to the store of its lane. A lane of an instance with driver sql has no
 // store: a Set does nothing, and every Take is stale.
-type filters map[string]*redisstore.Store
+type filters map[string]store
 
 // Set tells a lane's store the contents of buckets.
 func (f filters) Set(ctx context.Context, lane bucket.Lane, levels []bucket.Level) error {

@@ -20,12 +20,35 @@ import (
 	"github.com/budgetd/budgetd/internal/sqlstore/engine"
 )
 
+// store is what a store offers to a node.
+type store interface {
+	bucket.Filter
+	counters
+	server
+}
+
+// counters is what a store needs for store mode.
+type counters interface {
+	bucket.Counter
+	bucket.Entries
+	bucket.Changes
+	bucket.Memories
+	bucket.Copies
+}
+
+// server is the server behind a store.
+type server interface {
+	bucket.Inspected
+	// Scripts counts the scripts that a lane's server keeps.
+	Scripts(ctx context.Context, lane bucket.Lane) (int, error)
+	Disconnect() error
+}
+
 // ground holds the database and the instances.
 type ground struct {
 	db *engine.DB
-	// stores maps the names of Redis instances to their stores. An instance with driver sql has no
-	// store.
-	stores map[string]*redisstore.Store
+	// stores maps the names of instances to their stores. An instance with driver sql has no store.
+	stores map[string]store
 	// lanes lists the lanes of all configured instances. drivers holds the driver of each instance.
 	lanes   []bucket.Lane
 	drivers map[string]string
@@ -38,7 +61,7 @@ type ground struct {
 // open opens the database, waiting for it for a bounded time, and creates the instances. It
 // connects to instances only to check their settings. Close the result also after an error.
 func open(ctx context.Context, c config.Config, log *slog.Logger) (*ground, error) {
-	g := &ground{stores: map[string]*redisstore.Store{}, drivers: map[string]string{}}
+	g := &ground{stores: map[string]store{}, drivers: map[string]string{}}
 	var err error
 	if g.db, err = openDatabase(ctx, c.Database, log); err != nil {
 		return g, fmt.Errorf("database: %w", err)
@@ -120,7 +143,7 @@ func newRedis(
 	i config.Instance,
 	installation string,
 	recordWindow time.Duration,
-) (*redisstore.Store, error) {
+) (store, error) {
 	password, err := i.Source()
 	if err != nil {
 		return nil, fmt.Errorf("instance %s: %w", i.Name, err)
@@ -155,11 +178,11 @@ func newRedis(
 	default:
 		c.Addr = i.Addrs[0]
 	}
-	store, err := redisstore.New(c)
+	redis, err := redisstore.New(c)
 	if err != nil {
 		return nil, fmt.Errorf("instance %s: %w", i.Name, err)
 	}
-	return store, nil
+	return redis, nil
 }
 
 // checkStore warns of settings with which a server of an instance may lose its contents, once per
