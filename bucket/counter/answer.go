@@ -66,7 +66,8 @@ func (w *wave) answer(o *op, epoch int64) *bucket.DeductAnswer {
 func (w *wave) complete(o *op) {
 	if !o.Budget.Unlimited {
 		read := o.state.Fresh(w.Now, figuresAge)
-		if read == nil && o.Step != stepFigures && w.Seen == deduct.InTime {
+		if read == nil && o.Step != stepFigures && w.Seen == deduct.InTime &&
+			w.MayRead(o.Budget.ID) {
 			w.out.Put(w.s.figures, o)
 			return
 		}

@@ -4,6 +4,8 @@ import (
 	"testing"
 
 	"github.com/budgetd/budgetd/bucket"
+	"github.com/budgetd/budgetd/bucket/counter"
+	"github.com/budgetd/budgetd/bucket/deduct"
 	"github.com/budgetd/budgetd/budget"
 	"github.com/budgetd/budgetd/ledger"
 )
@@ -94,5 +96,31 @@ func TestBatch(t *testing.T) {
 			w.Errorf("%d replays", replayed)
 		}
 		w.settled(b, books{T: 1000, S: 1000})
+	})
+}
+
+// TestFiguresOfManyBudgets checks that a batch reads the figures of a few budgets only, and that
+// further answers are the same without them.
+func TestFiguresOfManyBudgets(t *testing.T) {
+	everywhere(t, 1, func(w *world) {
+		var all []bucket.DeductRequest
+		for i := range 3 * deduct.MostReads {
+			b := w.create(promo(name(i), 100, 1))
+			w.deduct(b, "before", 1) // applies the units
+			all = append(all, request(b, "one", 30))
+		}
+		other, _ := w.newNode(func(*counter.Config) {})
+		figures := 0
+		for i, r := range other.DeductAll(t.Context(), all) {
+			if r.Err != nil || r.Answer.Remaining != 69 {
+				w.Fatalf("%d: %+v", i, r)
+			}
+			if !r.Answer.FiguresUnknown {
+				figures++
+			}
+		}
+		if figures == 0 || figures > deduct.MostReads { // fewer if the deadline passes
+			w.Errorf("figures of %d budgets, want 1 to %d", figures, deduct.MostReads)
+		}
 	})
 }

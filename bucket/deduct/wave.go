@@ -2,6 +2,7 @@ package deduct
 
 import (
 	"context"
+	"slices"
 	"sync"
 	"time"
 
@@ -42,6 +43,7 @@ type Wave struct {
 
 	soft, hard time.Time // nothing is begun after soft; the wave ends at hard
 	place      batch.Watched
+	reads      []int64 // budgets whose figures this call reads
 
 	mu     sync.Mutex
 	ready  *Op
@@ -181,6 +183,23 @@ func (w *Wave) TimeUp(o *Op) {
 	default:
 		w.Fail(o, tooLate(o, w.Ctx.Err()))
 	}
+}
+
+// MostReads is for how many budgets one call reads figures. A batch over thousands of budgets would
+// otherwise read a row of each: more work than the deductions themselves.
+const MostReads = 8
+
+// MayRead reports whether the call reads figures of a budget, and notes it. Beyond MostReads budgets
+// an answer has no figures except cached ones.
+func (w *Wave) MayRead(budgetID int64) bool {
+	if slices.Contains(w.reads, budgetID) {
+		return true
+	}
+	if len(w.reads) == MostReads {
+		return false
+	}
+	w.reads = append(w.reads, budgetID)
+	return true
 }
 
 // Finish ends an operation whose result is set, and begins the next one of its id.

@@ -69,11 +69,11 @@ func (w *wave) complete(o *op) {
 	switch {
 	case o.Step == stepFigures:
 		read = o.sum
-	case w.Seen > deduct.InTime && o.recent:
-		read = nil
-	case w.Seen == deduct.InTime && (read == nil || o.recent):
+	case w.Seen == deduct.InTime && (read == nil || o.recent) && w.MayRead(o.Budget.ID):
 		w.out.Put(w.s.reads.figures, o)
 		return
+	case o.recent:
+		read = nil
 	}
 	if read != nil {
 		o.Figures(read)

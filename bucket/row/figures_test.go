@@ -3,6 +3,7 @@ package row_test
 import (
 	"context"
 	"fmt"
+	"maps"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -10,6 +11,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/budgetd/budgetd/bucket"
+	"github.com/budgetd/budgetd/bucket/deduct"
 	"github.com/budgetd/budgetd/bucket/row"
 	"github.com/budgetd/budgetd/budget"
 )
@@ -72,4 +74,34 @@ func TestFigures(t *testing.T) {
 			time.Sleep(time.Minute)
 		})
 	})
+}
+
+// TestFiguresOfManyBudgets checks that a batch reads the figures of a few budgets only, and that
+// further answers are the same without them.
+func TestFiguresOfManyBudgets(t *testing.T) {
+	b := newBooks()
+	var requests []bucket.DeductRequest
+	for i := range 3 * deduct.MostReads {
+		a := b.add(fmt.Sprint("b", i), 100, 1, 100, none)
+		requests = append(requests, request(a, "one", 30), request(a, "two", 5))
+	}
+	s := node(t, b, nil)
+	read := map[string]bool{}
+	for i, r := range s.DeductAll(t.Context(), requests) {
+		if r.Err != nil || r.Answer.RemainingUnknown || r.Answer.Remaining == 100 {
+			t.Fatalf("%d: %+v", i, r)
+		}
+		name := requests[i].Budget.Name
+		if had, ok := read[name]; ok && had == r.Answer.FiguresUnknown {
+			t.Errorf("budget %s has figures in one answer of two", name)
+		}
+		read[name] = !r.Answer.FiguresUnknown
+		if read[name] && r.Answer.BudgetRemaining > 95 {
+			t.Errorf("%d: %+v", i, r.Answer)
+		}
+	}
+	maps.DeleteFunc(read, func(_ string, figures bool) bool { return !figures })
+	if len(read) != deduct.MostReads {
+		t.Errorf("figures of %d budgets, want %d", len(read), deduct.MostReads)
+	}
 }
