@@ -43,7 +43,7 @@ func (b *Budget) LimitSet() *limit.Set { return b.limits }
 func (b *Bucket) serves() bool { return b.Online && b.Epoch.Fenced == "" }
 
 // Route returns the bucket of a routing key: the ring's choice among the buckets that are online
-// and not fenced, or nil if there are none. The budget must come from Budgets.
+// and not fenced, or nil. The budget must come from Budgets.
 func (b *Budget) Route(key string) *Bucket {
 	if b.routes == nil {
 		return nil
@@ -116,8 +116,8 @@ type Definitions interface {
 	// Budget reads a budget with its limits and its buckets, each with its newest epoch. Errors:
 	// BudgetNotFound, also if ref names a tenant other than the budget's; Unavailable.
 	Budget(ctx context.Context, ref BudgetRef) (Budget, error)
-	// Versions reads the versions of budgets in one statement. Budgets that do not exist are omitted.
-	// Error: Unavailable.
+	// Versions reads the versions of budgets in one statement. Budgets that do not exist are
+	// omitted. Error: Unavailable.
 	Versions(ctx context.Context, ids []int64) (map[int64]Version, error)
 }
 
@@ -132,9 +132,9 @@ type Bucket struct {
 	Online bool
 	// OfflineBy says who took it offline. It is empty while the bucket is online.
 	OfflineBy OfflineBy
-	// OutQuantity is the sum of all units that it ever got. OutCnt counts its applications for units
-	// that no bucket had (adjust_cnt bounds it), CollectCnt how often it got units of other buckets.
-	// Both count since the last recycle or the start of the period.
+	// OutQuantity is the sum of all units that it ever got. OutCnt counts its applications for
+	// units that no bucket had (adjust_cnt bounds it), CollectCnt how often it got units of other
+	// buckets. Both count since the last recycle or the start of the period.
 	OutQuantity        int64
 	OutCnt, CollectCnt int
 	// Epoch is the row of the newest epoch as of the read.
@@ -154,8 +154,8 @@ type OfflineBy string
 const (
 	// ByOperator means that it stays offline until an operator brings it online.
 	ByOperator OfflineBy = "operator"
-	// ByResize means that the bucket has retired because the budget has fewer buckets now. It is in no
-	// list and no ring, and returns only if the budget gets that many buckets again.
+	// ByResize means that the bucket has retired because the budget has fewer buckets now. It is in
+	// no list and no ring, and returns only if the budget gets that many buckets again.
 	ByResize OfflineBy = "resize"
 	// ByService means that it was empty or collected. It goes online again when there are units for
 	// it.
@@ -190,8 +190,8 @@ type Change struct {
 	Rule *budget.Rule
 	// LateRefund says where late refunds go: units of a period that is over.
 	LateRefund *budget.Where
-	// Limits replaces all limits; an empty list removes them. A limit that counts the same as before
-	// keeps its counters.
+	// Limits replaces all limits; an empty list removes them. A limit that counts the same as
+	// before keeps its counters.
 	Limits *[]budget.Limit
 }
 
@@ -253,8 +253,8 @@ type Cover struct {
 	// Outstanding and Returning are the parts of ΣO and ΣR over all epochs that the open period may
 	// get.
 	Outstanding, Returning int64
-	// Later is what only a later period may get: units that are not funded, and the parts of ΣO and ΣR
-	// of older periods that go there. It is not included in Sum.
+	// Later is what only a later period may get: units that are not funded, and the parts of ΣO and
+	// ΣR of older periods that go there. It is not included in Sum.
 	Later int64
 }
 

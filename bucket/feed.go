@@ -17,17 +17,17 @@ const (
 // FeedRequest asks for a page of a budget's feed.
 type FeedRequest struct {
 	Budget BudgetRef
-	// After is the Next of the previous page. If it is empty, the page begins with the oldest entries
-	// that are kept.
+	// After is the Next of the previous page. If it is empty, the page begins with the oldest
+	// entries that are kept.
 	After string
-	// Tail, unless it is 0, begins with the last Tail entries, 1 … MaxFeedLimit. Since, unless it is
-	// zero, begins with the first entries committed at that instant or later. At most one of After,
-	// Tail and Since may be set.
+	// Tail, unless it is 0, begins with the last Tail entries, 1 … MaxFeedLimit. Since, unless it
+	// is zero, begins with the first entries committed at that instant or later. At most one of
+	// After, Tail and Since may be set.
 	Tail  int
 	Since time.Time
 	// Limit bounds the entries, 1 … MaxFeedLimit; 0 means DefaultFeedLimit.
 	Limit int
-	// Wait is how long to wait for an entry if there are none, at most MaxFeedWait.
+	// Wait is how long to wait for a first entry, at most MaxFeedWait.
 	Wait time.Duration
 	// Until ends the wait when it is closed. It may be nil.
 	Until <-chan struct{}

@@ -9,8 +9,8 @@ type Limit struct {
 	Name string `json:"name"`
 	// Dimension is the caller's name for what is bounded, or several joined by "+" ("user+ad").
 	Dimension string `json:"dimension"`
-	// Optional exempts deductions without the dimension. Otherwise they are Invalid, so that nobody
-	// evades a limit by leaving the dimension out.
+	// Optional exempts deductions without the dimension. Otherwise they are Invalid, because
+	// leaving out the dimension would evade the limit.
 	Optional bool        `json:"optional,omitzero"`
 	Window   LimitWindow `json:"window"`
 	// Max is the most per value and window, in calls or minor units; 0 … MaxAmount.

@@ -348,7 +348,7 @@ func set(query url.Values, name, value string) {
 	}
 }
 
-// result drops the answer of a failed call, so that nobody reads a half-filled one.
+// result drops the answer of a failed call, so that no caller reads a partial answer.
 func result[T any](answer *T, err error) (*T, error) {
 	if err != nil {
 		return nil, err

@@ -68,7 +68,7 @@ func (w *Watch) Remove(place *Watched) {
 	place.prev, place.next, place.in = nil, nil, false
 }
 
-// run checks the waiters until there are none.
+// run checks the waiters until the last has left.
 func (w *Watch) run() {
 	tick := time.NewTicker(w.every)
 	defer tick.Stop()

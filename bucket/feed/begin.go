@@ -86,7 +86,7 @@ func (p *page) toInstant(ctx context.Context, since time.Time) error {
 }
 
 // narrow narrows the border. row is the last one that begins at or before middle; its Count is 0 if
-// there is none.
+// there is no such row.
 func (b *border) narrow(middle int64, row Row, since time.Time) {
 	switch {
 	case row.Count == 0, row.First <= b.old:

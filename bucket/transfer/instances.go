@@ -131,7 +131,7 @@ func (s *Service) Drain(ctx context.Context, name string) (bucket.DrainView, err
 	if !slices.ContainsFunc(s.Config.Lanes, other) {
 		return bucket.DrainView{}, budget.Refuse(budget.LastInstance, "drain",
 			"no other instance can take the buckets of %q: "+
-				"each is down, being drained itself, or there is none", name)
+				"the others, if any, are down or being drained", name)
 	}
 	if err := s.Ledger.Lanes.SetDraining(step, lanes, true); err != nil {
 		return bucket.DrainView{}, err

@@ -238,8 +238,8 @@ func TestKeysCommands(t *testing.T) {
 	}{
 		{"keys", []string{"0a1b2c3d4e", "zzzzzzzzzz", "spring-*", "(all)"}, ""},
 		{"keys list -o json", []string{`"id": "zzzzzzzzzz"`}, ""},
-		{"keys create till-7 --role deduct --budget spring-* --tenant shop", []string{"bdg_new"}, "shown this once"},
-		{"keys rotate 0a1b2c3d4e --overlap 1h", []string{"bdg_next"}, "shown this once"},
+		{"keys create till-7 --role deduct --budget spring-* --tenant shop", []string{"bdg_new"}, "shown only once"},
+		{"keys rotate 0a1b2c3d4e --overlap 1h", []string{"bdg_next"}, "shown only once"},
 		{"keys revoke 0a1b2c3d4e", []string{"2026-05-01T12:00:00Z"}, ""},
 		{"whoami -o yaml", []string{"principal: jane"}, ""},
 	} {

@@ -11,8 +11,8 @@ func (a *app) appendCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "append BUDGET QUANTITY",
 		Short: "Add to a budget's total",
-		Long: `Adds to a budget's total. Without --request-id one is made up and shown: repeat the command
-with it when the outcome is unknown, and the units are added once.`,
+		Long: `Adds to a budget's total. Without --request-id an id is generated and shown: if the outcome
+is unknown, repeat the command with it, and the units are added once.`,
 		Example: `  budgetctl append spring-sale 5000
   budgetctl append spring-sale 5000 --request-id refill-2026-05-01`,
 	}
@@ -23,9 +23,9 @@ func (a *app) shrinkCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "shrink BUDGET QUANTITY",
 		Short: "Take from a budget's total what is not used",
-		Long: `Takes from a budget's total, down to what is not used or held; more is refused. Without
---request-id one is made up and shown: repeat the command with it when the outcome is unknown,
-and the units are taken once.`,
+		Long: `Takes units from a budget's total. It is refused if fewer are neither used nor held.
+Without --request-id an id is generated and shown: if the outcome is unknown, repeat the command
+with it, and the units are taken once.`,
 		Example: `  budgetctl shrink spring-sale 500
   budgetctl shrink spring-sale 500 --request-id cut-2026-05-01`,
 	}

@@ -19,8 +19,8 @@ func (a *app) alertsCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "alerts",
 		Short: "Show which budgets need attention",
-		Long: `Shows alerts, the newest first: thresholds of budgets that were crossed, and why they
-were resolved. Without --state it shows those that fire.`,
+		Long: `Shows alerts, the newest first: which thresholds of budgets were crossed, and why an alert
+was resolved. Without --state it shows firing alerts.`,
 		Example: `  budgetctl alerts
   budgetctl alerts --state any --budget spring-sale`,
 		Args: arguments,
@@ -69,7 +69,7 @@ func (a *app) thresholdsCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "thresholds BUDGET",
 		Short: "Show or change when a budget needs attention",
-		Long: `Shows the thresholds of a budget. With a flag it changes them and shows them then:
+		Long: `Shows the thresholds of a budget, after changing them if a flag is given:
 
   used_share/total/80                   80 % of the total are used or held
   used_share/period/80                  the same of the open period
@@ -86,7 +86,7 @@ func (a *app) thresholdsCommand() *cobra.Command {
 	cmd.Flags().StringArrayVar(&add, "add", nil, "threshold to add; may be repeated")
 	cmd.Flags().StringArrayVar(&remove, "remove", nil, "threshold to remove; may be repeated")
 	cmd.Flags().BoolVar(&none, "none", false, "remove all")
-	cmd.Flags().BoolVar(&byDefault, "default", false, "have the defaults again")
+	cmd.Flags().BoolVar(&byDefault, "default", false, "restore the defaults")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		added := make([]client.Threshold, len(add))
 		for i, text := range add {
@@ -126,8 +126,8 @@ func (a *app) thresholdsCommand() *cobra.Command {
 	return cmd
 }
 
-// changed returns a list of thresholds without those that are removed, by name, and with those that
-// are added. It is never nil.
+// changed returns a list of thresholds without those that are removed by name, and with those that
+// are added. It never returns nil.
 func changed(now, add []client.Threshold, remove []string, none bool) ([]client.Threshold, error) {
 	list := []client.Threshold{}
 	if !none {
@@ -148,7 +148,7 @@ func changed(now, add []client.Threshold, remove []string, none bool) ([]client.
 	return list, nil
 }
 
-// threshold reads a threshold by its name. What does not go together is for the server to say.
+// threshold parses the name of a threshold. The server checks the rest.
 func threshold(text string) (t client.Threshold, err error) {
 	parts := strings.Split(text, "/")
 	t.Kind = parts[0]

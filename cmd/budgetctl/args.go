@@ -8,7 +8,7 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// arguments checks the number of arguments, by the names that the command's Use line gives them.
+// arguments checks the number of arguments against the command's Use line.
 func arguments(cmd *cobra.Command, args []string) error {
 	names := strings.Fields(cmd.Use)[1:]
 	if len(args) < len(names) {
@@ -30,8 +30,8 @@ func amount(text string) (int64, error) {
 	return n, nil
 }
 
-// ungrouped removes the commas with which amounts are shown, 1,000,000; a text that has others
-// keeps them.
+// ungrouped removes the commas between thousands, as in 1,000,000. A text with other commas keeps
+// them.
 func ungrouped(text string) string {
 	parts := strings.Split(text, ",")
 	for i, part := range parts {
@@ -61,7 +61,7 @@ func requestID(text string) error {
 	return nil
 }
 
-// optionalText checks a key, dimension or reference that a flag may give.
+// optionalText checks the value of an optional flag for a key, dimension or reference.
 func optionalText(flag, text string) error {
 	if why := budget.CheckKey(text); text != "" && why != "" {
 		return usagef("--%s %q: %s", flag, text, why)
@@ -69,7 +69,7 @@ func optionalText(flag, text string) error {
 	return nil
 }
 
-// quantityOrNone reads a bound of minor units; 0 is none.
+// quantityOrNone reads a bound in minor units; 0 means no bound.
 func quantityOrNone(flag, text string) (int64, error) {
 	n, ok := budget.ParseAmount(ungrouped(text))
 	if !ok && text != "0" {

@@ -11,18 +11,18 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// auditTimeout is as long as the service works on an audit.
+// auditTimeout is the service's own bound for an audit.
 const auditTimeout = 10 * time.Minute
 
 func (a *app) auditCommand() *cobra.Command {
 	var all bool
 	cmd := &cobra.Command{
 		Use:   "audit BUDGET",
-		Short: "Prove that no unit was lost or made up",
-		Long: `Recomputes a budget's figures from rows and entries, on live traffic, and compares them
-with what the columns and the stores hold. Exit status 4: something does not agree.
-It reads every row of the budget's ledger and is waited for ten minutes unless --timeout is given.
-With --all it audits every budget of the tenant, one after the other.`,
+		Short: "Prove that no unit was lost or invented",
+		Long: `Recomputes a budget's figures from its rows, on live traffic, and compares them with the
+columns and the stores. Exit status 4 means a discrepancy. It reads every row of the budget's
+ledger, so the command waits up to ten minutes unless --timeout is given. With --all it audits every
+budget of the tenant, one after the other.`,
 		Example: `  budgetctl audit spring-sale
   budgetctl audit spring-sale -o json
   budgetctl audit --all`,
@@ -110,7 +110,7 @@ func (a *app) auditAll(cmd *cobra.Command, args []string) error {
 	return err
 }
 
-// proof lays out an audit: the equation, and what contradicts it.
+// proof formats an audit: the equation and the discrepancies.
 func proof(r *client.AuditReport) string {
 	text := details(field{"ok", r.OK}, field{"total", r.Total},
 		field{"undistributed", r.Undistributed}, field{"not funded", r.NotFunded},

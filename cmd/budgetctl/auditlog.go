@@ -17,7 +17,7 @@ func (a *app) auditLogCommand() *cobra.Command {
 	var from, to string
 	cmd := &cobra.Command{
 		Use:   "audit-log",
-		Short: "Show who did what; verify that nobody has changed it",
+		Short: "Show who did what, and verify that the log is unchanged",
 		Long: `Shows administrative calls and refused authentications, in their order. "audit-log
 export" writes all of them as JSON lines, "audit-log verify" checks the chain of their hashes.`,
 		Example: `  budgetctl audit-log --op append --from 2026-05-01T00:00:00Z
@@ -69,8 +69,8 @@ func auditLogText(page *client.AuditLogPage) string {
 		"outcome", "times"}, rows)
 }
 
-// entries reads the whole log, as far as it goes now, and gives take each entry. It returns the
-// first page, which says where the log begins and ends.
+// entries reads the log up to its present end and passes each entry to take. It returns the first
+// page, which says where the log begins and ends.
 func (a *app) entries(
 	ctx context.Context, take func(client.AuditLogEntry) error,
 ) (*client.AuditLogPage, trail.Anchor, error) {
@@ -92,7 +92,7 @@ func (a *app) entries(
 			}
 		}
 		for _, entry := range page.Entries {
-			if entry.Seq > head.Seq { // appended meanwhile
+			if entry.Seq > head.Seq { // appended since the first page
 				return first, head, nil
 			}
 			if err := take(entry); err != nil {
@@ -133,7 +133,7 @@ func (a *app) exportCommand() *cobra.Command {
 	}
 }
 
-// verified is what 'budgetctl audit-log verify' tells.
+// verified is the answer of 'budgetctl audit-log verify'.
 type verified struct {
 	OK      bool   `json:"ok"`
 	Entries int64  `json:"entries"`
@@ -146,11 +146,11 @@ func (a *app) verifyCommand() *cobra.Command {
 	var anchors []string
 	cmd := &cobra.Command{
 		Use:   "verify",
-		Short: "Check that nobody has changed, removed or added entries",
-		Long: `Recomputes the hashes of all entries. A change by somebody who also recomputed all
-later hashes is found by an anchor: keep the one that is shown where the database's
-administrators cannot write, and give it to the next check. Exit status 4 says that the chain
-does not hold.`,
+		Short: "Check that no entry was changed, removed or added",
+		Long: `Recomputes the hashes of all entries and shows an anchor. A database administrator could
+change an entry and recompute all later hashes; the anchor of an earlier check reveals that. Keep it
+where database administrators cannot write, and pass it to the next check. Exit status 4 means that
+the chain is broken.`,
 		Example: `  budgetctl audit-log verify
   budgetctl audit-log verify \
       --anchor 1204:9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08`,
@@ -221,7 +221,7 @@ func (a *app) verify(cmd *cobra.Command, texts []string) error {
 	return err
 }
 
-// rowOf returns an entry as it was hashed.
+// rowOf returns an entry in the form that was hashed.
 func rowOf(e client.AuditLogEntry) (trail.Row, error) {
 	row := trail.Row{Seq: e.Seq, AtMS: e.At.UnixMilli(), Principal: e.Principal, KeyID: e.KeyID,
 		Source: e.Source,

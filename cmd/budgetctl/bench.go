@@ -21,29 +21,28 @@ import (
 	"github.com/spf13/cobra"
 )
 
-const benchHelp = `Puts load on budgetd and measures throughput, latency and CPU time, then
-checks that every unit is where the callers were told that it is.
+const benchHelp = `Puts load on budgetd, measures throughput, latency and CPU time, and checks that
+the budgets agree with every answer.
 
-Without --rate the loop is closed: --connections callers, each of which sends its next call when
-the last one is answered. With --rate calls are sent at that rate, and latency counts from the
-instant at which a call was to be sent, also when it went out late: a slow answer shows in every
-call that it held up.
+Without --rate the loop is closed: each of --connections callers sends its next call when the last
+one is answered. With --rate calls are due at that rate, and latency counts from the instant at
+which a call was due, even if it was sent late. A slow answer therefore shows in every call that it
+delays.
 
-The mix: fresh deductions of --amount; --repeat-share of them are repeats of accepted request ids,
-which must replay; --rollback-share of the accepted ones are given back. --users N gives each
-deduction one of N values of --dimension.
+Callers make deductions of --amount. --repeat-share of them repeat an accepted request id, which
+must replay. --rollback-share of the accepted ones are rolled back. --users N gives each deduction
+one of N values of --dimension.
 
-BUDGET must exist, or is made with --create. With --budgets N the load goes to BUDGET-1 to BUDGET-N
-in equal parts. Nobody else may use these budgets meanwhile: at the end what the callers were told
-(accepted less rolled back; outcomes that stayed unknown are settled by the same request id) must
-be what the budgets say is used, and the audits must be ok. If not, the exit status is 4.
+BUDGET must exist unless --create is given. With --budgets N the load goes to BUDGET-1 to BUDGET-N
+in equal parts. No other program may use these budgets during the run: at the end the accepted
+deductions less those rolled back must equal what the budgets say is used, and their audits must be
+ok. Otherwise the exit status is 4. Unknown outcomes are first settled by the same request id.
 
---pid NAME=PID adds the CPU time of a process, by deduction too, and its memory (Linux only).
-Children that ended and that it waited for are in the CPU time, those that still run at the end
-are not. Refusals because something is used up and "unavailable" are counted and expected; other
-answers are not, and end in status 1. The load is plain HTTP.`
+--pid NAME=PID adds the memory and CPU time of a process, in total and per deduction (Linux only).
+CPU time includes the children that have ended. Refusals because something is used up and
+"unavailable" are expected and counted. Any other answer gives exit status 1.`
 
-// benchFlags are the flags of bench that are not in the plan as they are.
+// benchFlags are the flags of bench that are not members of the plan.
 type benchFlags struct {
 	plan     bench.Plan
 	create   bool
@@ -83,7 +82,7 @@ func (a *app) benchCommand() *cobra.Command {
 
 func (f *benchFlags) addLoad(cmd *cobra.Command) {
 	flags, p := cmd.Flags(), &f.plan
-	flags.IntVar(&p.Connections, "connections", 64, "connections, one call under way on each")
+	flags.IntVar(&p.Connections, "connections", 64, "connections, each with one call at a time")
 	flags.Float64Var(&p.Load.Rate, "rate", 0, "calls a second; 0: as fast as they are answered")
 	flags.DurationVar(&p.Load.Duration, "duration", 10*time.Second,
 		"how long to measure; 0: until --calls")
@@ -93,12 +92,12 @@ func (f *benchFlags) addLoad(cmd *cobra.Command) {
 	flags.IntVar(&p.Batch, "batch", 1, "deductions per call")
 	flags.Int64Var(&p.Amount, "amount", 1, "units per deduction")
 	flags.Float64Var(&p.RollbackShare, "rollback-share", 0,
-		"share of the accepted deductions to give back, 0 to 1")
+		"share of the accepted deductions to roll back, 0 to 1")
 	flags.Float64Var(&p.RepeatShare, "repeat-share", 0,
 		"share of the deductions that repeat an accepted one, 0 to below 1")
 	flags.IntVar(&p.Users, "users", 0, "number of values of --dimension; 0: no dimension is sent")
 	flags.StringVar(&p.Dimension, "dimension", "user", "name of the dimension of --users")
-	flags.StringArrayVar(&f.pids, "pid", nil, "NAME=PID of a process to watch; repeatable")
+	flags.StringArrayVar(&f.pids, "pid", nil, "NAME=PID of a process to measure; repeatable")
 	flags.DurationVar(&p.Settle, "settle", 30*time.Second,
 		"how long the budgets may take to agree after the load")
 	flags.StringVar(&f.progress, "progress", "auto",
@@ -109,12 +108,12 @@ func (f *benchFlags) addLoad(cmd *cobra.Command) {
 func (f *benchFlags) addBudget(cmd *cobra.Command) {
 	flags := cmd.Flags()
 	flags.IntVar(&f.budgets, "budgets", 1, "number of budgets, BUDGET-1 to BUDGET-N if more than one")
-	flags.BoolVar(&f.create, "create", false, "make the budgets, of type promo")
-	flags.StringVar(&f.total, "total", "1000000000000", "total of each budget that is made")
+	flags.BoolVar(&f.create, "create", false, "create the budgets, of type promo")
+	flags.StringVar(&f.total, "total", "1000000000000", "total of each created budget")
 	flags.StringVar(&f.kind, "durability", "", "when \"accepted\" is sent: ledger or store")
-	flags.IntVar(&f.made.BucketQuantity, "buckets", 8, "buckets of each budget that is made")
+	flags.IntVar(&f.made.BucketQuantity, "buckets", 8, "buckets of each created budget")
 	flags.StringVar(&f.made.RoutingDimension, "routing-dimension", "",
-		"dimension whose value picks the bucket; store mode: that of all limits")
+		"dimension whose value selects the bucket; in store mode that of all limits")
 	f.limits.add(cmd)
 	choose(cmd, "durability", "ledger", "store")
 }
@@ -127,7 +126,7 @@ const (
 	maxBenchRate        = 10_000_000
 )
 
-// read checks the flags and completes the plan; nothing is sent.
+// read checks the flags and completes the plan. It sends nothing.
 func (f *benchFlags) read(cmd *cobra.Command) (err error) {
 	if err := f.checkLoad(cmd); err != nil {
 		return err
@@ -205,7 +204,7 @@ func (f *benchFlags) checkLoad(cmd *cobra.Command) error {
 	return nil
 }
 
-// processes reads --pid. That a process is there is seen when it is read.
+// processes reads --pid. The run checks that the processes exist.
 func processes(texts []string) ([]load.Process, error) {
 	list := make([]load.Process, len(texts))
 	for i, text := range texts {
@@ -219,8 +218,8 @@ func processes(texts []string) ([]load.Process, error) {
 	return list, nil
 }
 
-// bench makes the budgets if it is to, runs, and shows the report, also of a run that did not come
-// out well.
+// bench creates the budgets if --create is given, runs, and shows the report, also that of a run
+// that failed.
 func (a *app) bench(ctx context.Context, f benchFlags) error {
 	// The audit of a budget counts its rows, and there may be millions.
 	c, err := a.client(
@@ -248,7 +247,7 @@ func (a *app) bench(ctx context.Context, f benchFlags) error {
 	return benchVerdict(report)
 }
 
-// aim points the load at the server, with the key and the certificates that the command line names.
+// aim sets the server, the key and the certificates of the load.
 func (a *app) aim(plan *bench.Plan, server string) error {
 	base, err := url.Parse(server)
 	if err != nil {
@@ -286,7 +285,7 @@ func (a *app) aim(plan *bench.Plan, server string) error {
 	return nil
 }
 
-// makeBudgets makes the budgets of the plan, some side by side. What is there already stays.
+// makeBudgets creates the missing budgets of the plan, several at a time.
 func (a *app) makeBudgets(ctx context.Context, c *client.Client, f benchFlags) error {
 	bar := a.newProgress(f.progress, len(f.plan.Budgets))
 	defer bar.finish()
@@ -300,7 +299,7 @@ func (a *app) makeBudgets(ctx context.Context, c *client.Client, f benchFlags) e
 	})
 }
 
-// benchVerdict returns what a script must know of a run.
+// benchVerdict returns the error that gives a run its exit status.
 func benchVerdict(r bench.Report) error {
 	if !r.Check.OK {
 		return statusError{fmt.Errorf("the exactness check failed: %s",
@@ -321,7 +320,7 @@ func benchVerdict(r bench.Report) error {
 	return nil
 }
 
-// benched lays out a report.
+// benched formats a report.
 func benched(r bench.Report) string {
 	fields := []field{{"budget", r.Budget}, {"budgets", r.Budgets}, {"complete", r.Complete},
 		{"connections", r.Connections}, {"batch", r.Batch}}

@@ -104,7 +104,7 @@ func TestBenchOfLies(t *testing.T) {
 				s.budgets["1"].Used++
 			}
 			return false
-		}, exitDiscrepancy, "callers were told 100 units, it says that 101 are used"},
+		}, exitDiscrepancy, "by the answers 100 units are used, by the budget 101"},
 		{"an answer that cannot be read, settled", "", func(_ *fake, n int64, w http.ResponseWriter, r *http.Request) bool {
 			return deduct(r) && n == 50 && always(200, "")(w, r)
 		}, exitError, "unexpected answers: unreadable 1"},
@@ -120,10 +120,10 @@ func TestBenchOfLies(t *testing.T) {
 			}
 			fmt.Fprint(w, "{}")
 			return true
-		}, exitDiscrepancy, "units, it says that"},
+		}, exitDiscrepancy, "units are used, by the budget"},
 		{"used up, and it is not", "", func(_ *fake, n int64, w http.ResponseWriter, r *http.Request) bool {
 			return deduct(r) && n == 50 && always(409, "budget_exhausted")(w, r)
-		}, exitDiscrepancy, "callers were told that it is used up, and 901 units are left"},
+		}, exitDiscrepancy, "an answer said that it is used up, and 901 units are left"},
 		{"counted after the audit", "", func(s *fake, _ int64, w http.ResponseWriter, r *http.Request) bool {
 			if !strings.HasSuffix(r.URL.Path, "/audit") {
 				return false
@@ -133,13 +133,13 @@ func TestBenchOfLies(t *testing.T) {
 			defer s.mu.Unlock()
 			s.budgets["1"].Used++
 			return true
-		}, exitDiscrepancy, "100 units were used when nothing was under way any more, 101 after its audit"},
+		}, exitDiscrepancy, "100 units were used when the load had ended, 101 after its audit"},
 		{"accepted, and not done", "", func(_ *fake, n int64, w http.ResponseWriter, r *http.Request) bool {
 			if !deduct(r) || n != 50 {
 				return false
 			}
 			return yes(w, idOf(r), "false")
-		}, exitDiscrepancy, "callers were told 100 units, it says that 99 are used"},
+		}, exitDiscrepancy, "by the answers 100 units are used, by the budget 99"},
 		{"a repeat is accepted again", "--repeat-share 0.5", func(s *fake, _ int64, w http.ResponseWriter, r *http.Request) bool {
 			if !deduct(r) {
 				return false
@@ -240,7 +240,7 @@ func TestBenchThatCannotSettle(t *testing.T) {
 	must1(t, server.URL, "create b --type promo --total 1000")
 	server.interfere = only("/deduct", 504, "outcome_unknown")
 	r := command(t, server.URL, "bench b --calls 5 --connections 1 --warmup 0s --settle 300ms")
-	if r.status != exitDiscrepancy || !strings.Contains(r.stderr, "stayed unknown") {
+	if r.status != exitDiscrepancy || !strings.Contains(r.stderr, "still unknown") {
 		t.Errorf("status %d, stderr %s", r.status, r.stderr)
 	}
 }

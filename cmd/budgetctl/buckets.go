@@ -27,7 +27,7 @@ func (a *app) bucketsCommand() *cobra.Command {
 	}
 }
 
-// bucketVerb is a call about one bucket.
+// bucketVerb is a command that makes a call about one bucket.
 type bucketVerb func(_ *client.Client, _ context.Context, name, key string) (*client.Bucket, error)
 
 func (a *app) offlineCommand() *cobra.Command {
@@ -62,8 +62,8 @@ request id: when the outcome is unknown, look with 'budgetctl buckets' before re
 func (a *app) unfenceCommand() *cobra.Command {
 	return a.bucketCommand((*client.Client).Unfence, &cobra.Command{
 		Use:   "unfence BUDGET BUCKET_KEY",
-		Short: "Let a fenced bucket go on, if an audit finds nothing wrong in it",
-		Long: `Audits the budget in full, and lets the bucket go on if its figures agree. Otherwise the
+		Short: "Lift the fence of a bucket if an audit finds no discrepancy in it",
+		Long: `Audits the whole budget and lifts the fence if the bucket's figures agree. Otherwise the
 fence stays, and the refusal (bucket_fenced) says what disagrees.`,
 		Example: `  budgetctl unfence spring-sale bucket-3`,
 	})
@@ -89,8 +89,8 @@ func (a *app) bucketCommand(verb bucketVerb, cmd *cobra.Command) *cobra.Command 
 	return cmd
 }
 
-// bucketKey returns the whole key of a bucket: that of `bucket-1` and of `1` begins with the name
-// of its budget, which is asked for where the budget is given by its id.
+// bucketKey returns the whole key of a bucket for `bucket-1` or `1`. The key begins with the name
+// of the budget; if the budget is given by its id, the server is asked for the name.
 func bucketKey(ctx context.Context, c *client.Client, name, key string) (string, error) {
 	if strings.Contains(key, ":") {
 		return key, nil
@@ -108,7 +108,7 @@ func bucketKey(ctx context.Context, c *client.Client, name, key string) (string,
 	return name + ":" + key, nil
 }
 
-// shards lays out buckets.
+// shards formats buckets.
 func shards(buckets ...client.Bucket) string {
 	rows := make([][]any, len(buckets))
 	for i, b := range buckets {

@@ -11,20 +11,20 @@ import (
 	"github.com/spf13/pflag"
 )
 
-const createHelp = `Makes a budget and shows it. The same definition again changes nothing and
-shows the budget that is there; another definition under the same name is refused (name_taken).
+const createHelp = `Creates a budget and shows it. Repeating the same definition changes nothing and
+shows the existing budget. Another definition under the same name is refused (name_taken).
 
 A budget of type promo hands out everything at once. One of type daily has a rule and releases its
 total period by period:
   --every hour|day|week|month  the total in equal parts up to --end, or --quantity per period
   --window FROM-TO=QUANTITY    segments of every day, in order; repeatable
   --rule free                  one period, from the start to the end
---unused says where what a period did not use goes: over the periods left (spread, the default),
-beside the next one's own units (next), or nowhere (forfeit). --late-refund says where a refund goes
-whose period is over: back to what no period was given yet (total), next or forfeit. Periods begin
-and end by the clock of --timezone, where a day may have 23 or 25 hours.
+--unused says what happens to units that a period did not use: they are spread over the remaining
+periods (spread, the default), added to the next one (next), or lost (forfeit). --late-refund says
+the same of a refund after its period is over: back to the total for later periods (total), next or
+forfeit. Periods follow the clock of --timezone, where a day may have 23 or 25 hours.
 
-A budget that is --unlimited has no total and no type: only its limits bound what is deducted.
+An --unlimited budget has no total and no type. Only its limits bound deductions.
 ` + limitsHelp
 
 const createExample = `  budgetctl create spring-sale --total 1000000 --type promo --buckets 8
@@ -44,7 +44,7 @@ const createExample = `  budgetctl create spring-sale --total 1000000 --type pro
   # an ad that each user sees twice in 8 hours
   budgetctl create ad-1 --unlimited --limit name=cap,dimension=user,window=sliding:8h/10m,max=2`
 
-// creation is the flags of create, as far as they are not in the request already.
+// creation holds the flags of create that are not members of the request.
 type creation struct {
 	request                                             client.CreateRequest
 	rule                                                ruleFlags
@@ -57,7 +57,7 @@ func (a *app) createCommand() *cobra.Command {
 	var c creation
 	cmd := &cobra.Command{
 		Use:     "create NAME",
-		Short:   "Make a budget",
+		Short:   "Create a budget",
 		Long:    createHelp,
 		Example: createExample,
 		Args:    arguments,
@@ -80,10 +80,9 @@ func (a *app) createCommand() *cobra.Command {
 	flags.StringVar(&c.end, "end", "never", "end, exclusive, RFC 3339 with zone")
 	flags.BoolVar(&c.request.AllowPast, "allow-past", false, "accept an --end that has passed")
 	flags.BoolVar(&c.request.DryRun, "dry-run", false,
-		"make nothing: show the budget as it would be, and what its first periods and the last one "+
-			"would get")
+		"create nothing: show the budget as it would be, and what its first and last periods would get")
 	flags.StringVar(&c.onLoss, "on-loss", "",
-		"store mode: what becomes of units whose store lost its memory: quarantine or assume_unused")
+		"store mode: what happens to units of a store that lost its memory: quarantine or assume_unused")
 	choose(cmd, "on-loss", "quarantine", "assume_unused")
 	flags.StringVar(&c.request.Timezone, "timezone", "",
 		"IANA zone of the periods and limits, such as Europe/Berlin (default UTC)")
@@ -93,7 +92,7 @@ func (a *app) createCommand() *cobra.Command {
 	flags.BoolVar(&c.request.Unlimited, "unlimited", false,
 		"no total: only the limits bound what is deducted")
 	flags.StringVar(&c.request.RoutingDimension, "routing-dimension", "",
-		"dimension whose value picks the bucket where a request has no key; store mode: that of "+
+		"dimension whose value selects the bucket if a request has no key; in store mode that of "+
 			"all limits")
 	choose(cmd, "type", "promo", "daily")
 	choose(cmd, "unit", "count", "amount")
@@ -110,7 +109,7 @@ func (a *app) createCommand() *cobra.Command {
 	return cmd
 }
 
-// read completes the request from the flags, or says which of them is wrong.
+// read completes the request from the flags. An error names the wrong flag.
 func (c *creation) read(cmd *cobra.Command) (err error) {
 	err = chosen(cmd, "type", "unit", "durability", "late-refund", "on-loss")
 	if c.request.TypeRule, err = c.rule.read(cmd, err); err != nil {
@@ -202,24 +201,25 @@ func (a *app) listCommand() *cobra.Command {
 	return cmd
 }
 
-const setHelp = `Changes what the flags name and leaves the rest. The change holds on every node
-within a second. With --if-version it is made only to that version, as 'budgetctl get' shows it.
+const setHelp = `Changes what the flags name and leaves the rest. The change takes effect on every
+node within a second. --if-version changes only that version ('budgetctl get' shows it).
 
 The flags of a rule (see 'budgetctl create --help') replace the whole rule of a daily budget. The
-open period goes on where the new rule has one that began at the same time and gets no less;
-otherwise it ends at once, and what the following one gets is less what was used since its start.
+open period continues if the new rule has one that began at the same time and gets no less.
+Otherwise it ends at once, and the following period gets its units less what was used since its
+start.
 
---limit adds a limit, or changes the one of its name; --remove-limit removes one; --limits-file
-replaces all ([] removes them). What becomes of them is said first, on standard error. A limit
-of the same name, dimension, window and measure goes on; another one starts from the true count
-of its window, so a limit that becomes monthly in mid-month does not begin at 0.
+--limit adds a limit or changes the one with its name, --remove-limit removes one, --limits-file
+replaces all ([] removes them). The difference is first written to standard error. A limit with the
+same name, dimension, window and measure keeps its counts. Any other starts from the true count of
+its window: a limit that becomes monthly in mid-month does not begin at 0.
 
---name, --gl-code, --unit and --start correct what was given wrongly, --start only while it is to
-come. Bucket keys follow the name. Keys that are bound to names no longer reach a budget that has
-another one.
+--name, --gl-code, --unit and --start correct mistakes, --start only before the budget begins.
+Bucket keys follow the name. API keys that are bound to names do not reach a budget with another
+name.
 ` + limitsHelp
 
-// changes is the flags of set.
+// changes holds the flags of set.
 type changes struct {
 	rule                      ruleFlags
 	limits                    limitChange
@@ -268,7 +268,7 @@ func (a *app) setCommand() *cobra.Command {
 	return cmd
 }
 
-// read makes the request of the flags, or says which of them is wrong.
+// read makes the request from the flags. An error names the wrong flag.
 func (c *changes) read(cmd *cobra.Command) (request client.PatchRequest, err error) {
 	given := func(name string) bool { return cmd.Flags().Changed(name) }
 	request = client.PatchRequest{IfVersion: c.version, LateRefund: budget.Where(c.lateRefund),
@@ -355,14 +355,14 @@ func (a *app) patch(cmd *cobra.Command, name string, request client.PatchRequest
 	}, view)
 }
 
-// choose limits a flag to some values, for completion and for chosen.
+// choose sets the values that a flag may have, for completion and for chosen.
 func choose(cmd *cobra.Command, flag string, values ...string) {
 	must(cmd.Flags().SetAnnotation(flag, "values", values))
 	must(cmd.RegisterFlagCompletionFunc(flag,
 		cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp)))
 }
 
-// chosen refuses values of flags other than those of choose.
+// chosen refuses a flag whose value choose does not allow.
 func chosen(cmd *cobra.Command, names ...string) error {
 	for _, name := range names {
 		flag := cmd.Flags().Lookup(name)

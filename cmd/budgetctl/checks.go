@@ -14,7 +14,7 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// askFlags say whom a deduction is for.
+// askFlags are the flags about the key and the dimensions of a deduction.
 type askFlags struct {
 	dimensions map[string]string
 	counts     counts
@@ -27,13 +27,13 @@ func (f *askFlags) add(cmd *cobra.Command) {
 		"own amount for one limit, name=number (0 counts nothing); repeatable")
 }
 
-// counts is a flag name=number that takes numbers as amounts are shown: per-user=1,000,other=2.
+// counts is a flag of name=number pairs. Numbers may be grouped: per-user=1,000,other=2.
 type counts map[string]int64
 
 func (c *counts) Type() string   { return "name=number" }
 func (c *counts) String() string { return "" }
 
-// Set adds what a flag gives.
+// Set is part of pflag.Value. It adds the pairs of a text.
 func (c *counts) Set(text string) error {
 	for _, member := range members(text) {
 		name, number, _ := strings.Cut(member, "=")
@@ -49,7 +49,7 @@ func (c *counts) Set(text string) error {
 	return nil
 }
 
-// check returns what is wrong with the flags.
+// check returns an error for faulty flags.
 func (f *askFlags) check() error {
 	err := checkDimensions(f.dimensions)
 	for name, n := range f.counts {
@@ -79,9 +79,9 @@ func (a *app) checkCommand() *cobra.Command {
 	var amountText string
 	cmd := &cobra.Command{
 		Use:   "check BUDGET...",
-		Short: "Show which budgets would be deducted from now",
-		Long: `Asks for each of up to 1,000 budgets whether a deduction would be accepted now, and changes
-nothing: which of these ads may this user see. Exit status 3: none would be.`,
+		Short: "Show which budgets would accept a deduction now",
+		Long: `Shows which of up to 1,000 budgets would accept a deduction now, such as which of these ads
+a user may see. It changes nothing. Exit status 3 means that none would accept it.`,
 		Example: `  budgetctl check ad-1 ad-2 ad-3 --dimension user=u1
   budgetctl check spring-sale --amount 5 --dimension user=u1 -o json`,
 		Args: func(_ *cobra.Command, args []string) error {
@@ -123,8 +123,8 @@ nothing: which of these ads may this user see. Exit status 3: none would be.`,
 	return cmd
 }
 
-// checkList is what check shows: one result per budget, in order, as the API has them and as rows
-// of a table.
+// checkList is the answer of check: one result per budget, in order, in the form of the API and as
+// rows of a table.
 type checkList struct {
 	Results []jsontext.Value `json:"results"`
 	rows    []checkRow
@@ -175,7 +175,8 @@ func (l checkList) table() string {
 	return listing([]string{"budget", "outcome", "limits"}, rows)
 }
 
-// refusal is the error of the command where nothing would be accepted: the first one.
+// refusal returns the first refusal if no budget would accept the deduction. It sets the exit
+// status.
 func (l checkList) refusal(names []string) error {
 	for _, err := range l.errs {
 		if err == nil {
@@ -194,8 +195,8 @@ func (a *app) usageCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "usage BUDGET",
 		Short: "Show what was counted for a user, a device, … in any period",
-		Long: `Adds up the deductions that carry all of the dimensions given, from --from on and
-before --to, whatever limits there are or were.`,
+		Long: `Adds up the deductions from --from on and before --to that carry all given dimensions. It
+does not depend on limits.`,
 		Example: `  budgetctl usage spring-sale --dimension user=u1
   budgetctl usage spring-sale --dimension user=u1 --from 2026-05-01T00:00:00Z \
       --to 2026-06-01T00:00:00Z`,
@@ -233,7 +234,7 @@ before --to, whatever limits there are or were.`,
 	return cmd
 }
 
-// problemOf returns the service's answer in err, nil if there is none.
+// problemOf returns the service's answer in err, or nil.
 func problemOf(err error) *client.Problem {
 	var p *client.Problem
 	errors.As(err, &p)

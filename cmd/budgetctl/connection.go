@@ -12,8 +12,8 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// credentials are the flags that say how a server is reached and who calls. A key itself is no
-// flag: every user of the machine could read it in the list of processes.
+// credentials are the flags about the connection and the caller. A key cannot be given as a flag,
+// because every user of the machine could read it in the list of processes.
 type credentials struct {
 	profile, tokenFile                    string
 	caFile, certFile, keyFile, serverName string
@@ -25,7 +25,7 @@ func (c *credentials) flags(flags *pflag.FlagSet) {
 	flags.StringVar(&c.tokenFile, "token-file", "",
 		"file with the key (or BUDGETCTL_TOKEN_FILE; the key itself: BUDGETCTL_TOKEN)")
 	flags.StringVar(&c.caFile, "ca-file", "",
-		"certificates that the server's must be signed by (or BUDGETCTL_CA_FILE)")
+		"certificate authorities of the server (or BUDGETCTL_CA_FILE)")
 	flags.StringVar(&c.certFile, "cert-file", "", "client certificate (or BUDGETCTL_CERT_FILE)")
 	flags.StringVar(&c.keyFile, "key-file", "",
 		"key of the client certificate (or BUDGETCTL_KEY_FILE)")
@@ -33,9 +33,9 @@ func (c *credentials) flags(flags *pflag.FlagSet) {
 		"name in the server's certificate (or BUDGETCTL_SERVER_NAME)")
 }
 
-// connect returns how the server is reached: what the command line says, else the environment, else
-// the profile. A profile that was not asked for counts only where nothing names a server, so that
-// its key is sent to no other one.
+// connect returns the connection to use. Flags come before the environment, which comes before the
+// profile. The current profile is used only if no flag and no variable names a server; its key is
+// therefore never sent to another server.
 func (a *app) connect() (profile.Profile, error) {
 	p, err := a.chosenProfile()
 	if err != nil {
@@ -72,7 +72,7 @@ func (a *app) connect() (profile.Profile, error) {
 	return p, nil
 }
 
-// chosenProfile returns the profile that counts; the zero Profile for none.
+// chosenProfile returns the profile in use, or the zero Profile.
 func (a *app) chosenProfile() (profile.Profile, error) {
 	name := a.profile
 	if name != "" && a.server != "" {
@@ -132,7 +132,7 @@ func (a *app) clientOf(p profile.Profile, options ...client.Option) (*client.Cli
 			}
 		}
 	}
-	// A person is told soon that no server is there, and a script repeats the command.
+	// A person should soon learn that no server answers, and a script repeats the command.
 	own = append(own, client.WithRetry(client.Retry{Attempts: 5}))
 	c, err := client.New(p.Server, append(own, options...)...)
 	if err != nil {
@@ -141,7 +141,7 @@ func (a *app) clientOf(p profile.Profile, options ...client.Option) (*client.Cli
 	return c, nil
 }
 
-// servers returns the addresses of equal nodes that a text separates by commas.
+// servers splits a comma-separated list of addresses of equal nodes.
 func servers(list string) []string {
 	all := strings.Split(list, ",")
 	for i := range all {
@@ -150,7 +150,7 @@ func servers(list string) []string {
 	return all
 }
 
-// readable reports whether others on the network can read what is sent to a server.
+// readable reports whether others on the network can read the traffic with a server.
 func readable(server string) bool {
 	if !strings.Contains(server, "://") {
 		server = "http://" + server

@@ -6,7 +6,7 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// corrections are the flags of set for what was given wrongly at the creation.
+// corrections are the flags of set that correct mistakes made at the creation.
 type corrections struct{ name, glCode, unit, start string }
 
 func (c *corrections) add(cmd *cobra.Command) {
@@ -19,7 +19,7 @@ func (c *corrections) add(cmd *cobra.Command) {
 	choose(cmd, "unit", "count", "amount")
 }
 
-// read completes the request of a set; given reports whether something is corrected.
+// read completes the request of a set. given reports whether a flag was given.
 func (c *corrections) read(cmd *cobra.Command, request *client.PatchRequest) (
 	given bool, err error) {
 	if err := chosen(cmd, "unit"); err != nil {
@@ -52,10 +52,10 @@ func (a *app) archiveCommand() *cobra.Command {
 	undo := false
 	cmd := &cobra.Command{
 		Use:   "archive BUDGET",
-		Short: "Leave a budget that is over out of lists",
-		Long: `Leaves a budget that is over out of lists; 'budgetctl list --archived' shows it. All of its
-rows stay, and it is read, audited and rolled back as before. Refused (budget_not_over) while the
-budget has not ended or has open holds. --undo shows it again.`,
+		Short: "Hide a budget that is over from lists",
+		Long: `Hides a budget that is over from lists; 'budgetctl list --archived' shows it. All its rows
+stay, and it can be read, audited and rolled back as before. It is refused (budget_not_over) while
+the budget has not ended or has open holds. --undo shows the budget again.`,
 		Example: `  budgetctl archive spring-sale
   budgetctl archive spring-sale --undo`,
 		Args: arguments,

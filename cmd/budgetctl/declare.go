@@ -18,13 +18,12 @@ import (
 
 const declareHelp = `
 
-With -f it makes the budgets of a file, or changes those that are there, so that they are as the
-file says. First it shows what differs, and what happens to units that were used or are held;
---dry-run ends there. What the file leaves out stays as it is; a second apply changes nothing. A
-shrink takes only what is neither used nor held, else nothing. 'budgetctl export' writes such a
-file.`
+With -f it creates or changes budgets so that they are as a file says. It first shows the
+differences, and what happens to units that are used or held; --dry-run ends there. It does not
+change what the file leaves out, and a second apply changes nothing. It refuses to shrink a total by
+units that are used or held. 'budgetctl export' writes such a file.`
 
-// declared is a budget as a file of apply has it. Status may be paused.
+// declared is a budget in a file of apply. Status may be paused.
 type declared struct {
 	client.CreateRequest `json:",inline"`
 	Status               budget.Status `json:"status,omitzero"`
@@ -35,7 +34,7 @@ type declaration struct {
 	Budgets []declared `json:"budgets"`
 }
 
-// applied is what apply does to one budget, or would.
+// applied is what apply does, or in a dry run would do, to one budget.
 type applied struct {
 	Name string `json:"name"`
 	// Action is create, change or none.
@@ -44,15 +43,15 @@ type applied struct {
 
 	create *client.CreateRequest
 	patch  *client.PatchRequest
-	total  int64 // wanted; 0: it stays
+	total  int64 // the total to set; 0 means no change
 	before *client.Budget
 }
 
-// declaring lets the command for buckets take a file of budgets as well.
+// declaring gives the command for buckets the flag for a file of budgets.
 func (a *app) declaring(cmd *cobra.Command) *cobra.Command {
 	var file string
 	var dry bool
-	cmd.Short += "; or apply -f FILE: make budgets as a file says"
+	cmd.Short += "; or apply -f FILE: create or change budgets as a file says"
 	cmd.Long += declareHelp
 	cmd.Example += "\n  budgetctl apply -f budgets.yaml --dry-run"
 	cmd.Flags().StringVarP(&file, "file", "f", "", "file with budgets, YAML or JSON; - is stdin")
@@ -85,7 +84,7 @@ func (a *app) declaring(cmd *cobra.Command) *cobra.Command {
 	return cmd
 }
 
-// readDeclaration reads a file strictly: a member that nobody knows is an error.
+// readDeclaration reads a file strictly: an unknown member is an error.
 func readDeclaration(path string, stdin io.Reader) (*declaration, error) {
 	var text []byte
 	var err error
@@ -129,8 +128,8 @@ type appliedList struct {
 	DryRun  bool      `json:"dry_run"`
 }
 
-// declare finds what differs and says it on stderr; then, unless dry, it changes that. Nothing is
-// changed if any budget cannot be as the file says.
+// declare writes the differences to stderr and, unless dry, applies them. It changes nothing if any
+// budget cannot be made as the file says.
 func (a *app) declare(ctx context.Context, c *client.Client, wanted *declaration, dry bool) (
 	*appliedList, error) {
 	out := &appliedList{DryRun: dry, Budgets: []applied{}}
@@ -153,8 +152,9 @@ func (a *app) declare(ctx context.Context, c *client.Client, wanted *declaration
 	return out, nil
 }
 
-// do makes one budget as it is wanted. The version that was looked at must be the present one, and
-// the request id of a change of the total follows from it, so two applies at once do it once.
+// do makes one budget as declared. It fails if the budget has changed since it was compared. The
+// request id of a change of the total is derived from the version, so two concurrent applies change
+// it once.
 func (d *applied) do(ctx context.Context, c *client.Client) error {
 	if d.create != nil {
 		made, err := c.Create(ctx, *d.create)
@@ -180,7 +180,7 @@ func (d *applied) do(ctx context.Context, c *client.Client) error {
 	return err
 }
 
-// difference shows what is done, a budget after the other.
+// difference formats the actions, budget by budget.
 func (l *appliedList) difference() string {
 	var out bytes.Buffer
 	signs := map[string]string{"create": "+", "change": "~", "none": "="}
@@ -210,8 +210,8 @@ func (a *app) exportBudgetsCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "export [BUDGET...]",
 		Short: "Write budgets as a file for 'budgetctl apply -f'",
-		Long: `Writes the definitions of the tenant's budgets, or of those that are named, as 'budgetctl
-apply -f' reads them: YAML, or JSON with -o json. Figures such as what is used are not in it.`,
+		Long: `Writes the definitions of the named budgets, or of all of the tenant, for 'budgetctl apply
+-f': as YAML, or as JSON with -o json. It leaves out figures such as the used units.`,
 		Example:           `  budgetctl export > budgets.yaml`,
 		ValidArgsFunction: a.completeBudgets,
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -230,7 +230,7 @@ apply -f' reads them: YAML, or JSON with -o json. Figures such as what is used a
 	}
 }
 
-// export reads the definitions of budgets; no names: of all.
+// export reads the definitions of the named budgets, or of all budgets if none is named.
 func export(ctx context.Context, c *client.Client, names []string) (*declaration, error) {
 	out := &declaration{Budgets: []declared{}}
 	for _, name := range names {
@@ -252,7 +252,7 @@ func export(ctx context.Context, c *client.Client, names []string) (*declaration
 	return out, nil
 }
 
-// declaredOf is the definition of a budget.
+// declaredOf returns the definition of a budget.
 func declaredOf(b *client.Budget) declared {
 	d := declared{CreateRequest: client.CreateRequest{Name: b.Name, GLCode: b.GLCode, Unit: b.Unit,
 		Durability: b.Durability, TotalQuantity: b.TotalQuantity, Type: b.Type,
@@ -269,7 +269,7 @@ func declaredOf(b *client.Budget) declared {
 	return d
 }
 
-// text writes a value as the API does, for a comparison.
+// text writes a value as the API does, to compare it.
 func textOf(value any) string {
 	text, err := json.Marshal(value, json.Deterministic(true), jsontext.Multiline(false))
 	if err != nil {

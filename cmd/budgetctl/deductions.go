@@ -10,16 +10,16 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// idFlag is --request-id (or another flag for an id): given, or made up once.
+// idFlag is --request-id or another flag for an id. Without it an id is generated once.
 type idFlag struct{ name, text string }
 
 func requestIDFlag(cmd *cobra.Command) *idFlag {
 	id := &idFlag{name: "request-id"}
-	cmd.Flags().StringVar(&id.text, id.name, "", "idempotency key (default: made up and shown)")
+	cmd.Flags().StringVar(&id.text, id.name, "", "idempotency key (default: generated and shown)")
 	return id
 }
 
-// check refuses an id that no server takes; none is fine, an empty one is not.
+// check refuses an invalid id. The flag may be missing, but not empty.
 func (f *idFlag) check(cmd *cobra.Command) error {
 	if !cmd.Flags().Changed(f.name) {
 		return nil
@@ -27,7 +27,7 @@ func (f *idFlag) check(cmd *cobra.Command) error {
 	return requestID(f.text)
 }
 
-// value returns the id, the same each time.
+// value returns the id. It returns the same id each time.
 func (f *idFlag) value() string {
 	if f.text == "" {
 		f.text = client.NewRequestID()
@@ -35,7 +35,7 @@ func (f *idFlag) value() string {
 	return f.text
 }
 
-// advise adds to an error how to repeat the command safely, and what else can be done.
+// advise adds to an error how to repeat the command safely, and the alternatives.
 func (f *idFlag) advise(err error, orElse string) error {
 	if err == nil {
 		return nil
@@ -47,7 +47,7 @@ func (f *idFlag) advise(err error, orElse string) error {
 // plainWord matches what a shell takes as one word as it stands.
 var plainWord = regexp.MustCompile(`^[A-Za-z0-9_.:/@-]+$`)
 
-// quoted writes a text as one word of a shell.
+// quoted quotes a text as one word of a shell.
 func quoted(text string) string {
 	if plainWord.MatchString(text) {
 		return text
@@ -62,9 +62,9 @@ func (a *app) deductCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "deduct BUDGET AMOUNT",
 		Short: "Use units of a budget",
-		Long: `Uses units of a budget, at most once per request id. Without --request-id one is made up
-and shown. A refusal (exit status 3) means that nothing was used. --dry-run only shows what would
-happen.`,
+		Long: `Uses units of a budget, at most once per request id. Without --request-id an id is
+generated and shown. A refusal (exit status 3) means that nothing was used. --dry-run only shows
+what would happen.`,
 		Example: `  budgetctl deduct spring-sale 5 --request-id o1
   budgetctl deduct spring-sale 5 --request-id o2 --key u1 --dimension user=u1 --reference o2
   budgetctl deduct gifts 1 --dimension user=u1,phone=p1 --count per-phone=0 --dry-run
@@ -107,7 +107,7 @@ happen.`,
 	return cmd
 }
 
-// accepted lays out an accepted deduction.
+// accepted formats an accepted deduction.
 func accepted(answer *client.DeductAnswer) string {
 	fields := []field{{"request id", answer.RequestID}, {"outcome", answer.Outcome},
 		{"amount", answer.Amount}, {"state", answer.State}, {"bucket", answer.Bucket},
@@ -123,7 +123,7 @@ func accepted(answer *client.DeductAnswer) string {
 	return details(append(fields, field{"replayed", answer.Replayed})...)
 }
 
-// known shows a figure that an answer may lack.
+// known formats a figure that an answer may lack.
 func known(unlimited bool, n *int64) any {
 	switch {
 	case unlimited:
@@ -134,7 +134,7 @@ func known(unlimited bool, n *int64) any {
 	return *n
 }
 
-// foreseen lays out what a deduction would be answered.
+// foreseen formats the answer that a deduction would get.
 func foreseen(answer *client.Foreseen) string {
 	fields := []field{{"request id", answer.RequestID}, {"outcome", answer.Outcome},
 		{"amount", answer.Amount},
@@ -153,12 +153,12 @@ func (a *app) rollbackCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "rollback BUDGET REQUEST_ID",
 		Short: "Give a deduction's units back",
-		Long: `Gives the units of a deduction back: all that is left of it, or with --amount a part;
-or, with --group, those of every hold of a group. A part needs a rollback id of its own; without
---rollback-id one is made up and shown.
+		Long: `Gives back what is left of a deduction, with --amount a part of it, or with --group the
+units of every hold of a group. Each part needs its own rollback id; without --rollback-id an id is
+generated and shown.
 
-That no deduction is found (exit status 1) is not final while an answer to it is outstanding:
-'budgetctl cancel' is.`,
+deduction_not_found (exit status 1) is not final while the deduction may still arrive. 'budgetctl
+cancel' is final.`,
 		Example: `  budgetctl rollback spring-sale o1
   budgetctl rollback spring-sale o1 --amount 2 --rollback-id refund-17
   budgetctl rollback spring-sale --group order-17`,
@@ -205,7 +205,7 @@ That no deduction is found (exit status 1) is not final while an answer to it is
 	return cmd
 }
 
-// rolledBack is the answer to a rollback with the id that repeats it, which may have been made up.
+// rolledBack is the answer to a rollback with its rollback id, which may have been generated.
 type rolledBack struct {
 	RollbackID       string `json:"rollback_id,omitzero"`
 	client.Deduction `json:",inline"`
@@ -215,9 +215,9 @@ func (a *app) cancelCommand() *cobra.Command {
 	var request client.CancelRequest
 	cmd := &cobra.Command{
 		Use:   "cancel BUDGET REQUEST_ID",
-		Short: "Make certain that a request id has no effect",
-		Long: `Makes certain that a request id has no effect: a deduction that happened is rolled back,
-and one that did not never will (state void), even if it is still under way.`,
+		Short: "Ensure that a request id has no effect",
+		Long: `Ensures that a request id has no effect. It rolls back a deduction that happened. A
+deduction that has not happened never will (state void), even if it is still on its way.`,
 		Example: `  budgetctl cancel spring-sale o1`,
 		Args:    arguments,
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -238,7 +238,7 @@ and one that did not never will (state void), even if it is still under way.`,
 
 const keyHelp = "key of the deduction; a budget in store mode needs it or the receipt"
 
-// deduction lays out what is recorded of a request id.
+// deduction formats the record of a request id.
 func deduction(d *client.Deduction, more ...field) string {
 	fields := []field{{"request id", d.RequestID}, {"state", d.State}, {"amount", d.Amount},
 		{"rolled back", d.RolledBack}, {"bucket", d.Bucket}, {"reference", d.Reference},

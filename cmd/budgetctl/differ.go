@@ -9,11 +9,11 @@ import (
 	"github.com/budgetd/budgetd/client"
 )
 
-// trialName is the name under which a definition is tried: a dry run keeps nothing.
+// trialName is the name under which a definition is completed in a dry run, which stores nothing.
 const trialName = "apply-dry-run"
 
-// differing finds what apply has to do for one budget. The server completes the definition in a dry
-// run, so that what is left to its defaults does not count as different.
+// differing determines what apply has to do for one budget. The server completes the definition in
+// a dry run, so that defaults do not count as differences.
 func differing(ctx context.Context, c *client.Client, d *declared) (*applied, error) {
 	out := &applied{Name: d.Name, Action: "none", Lines: []string{}}
 	trial := d.CreateRequest
@@ -72,7 +72,7 @@ func unchangeable(d *declared, full, b *client.Budget) error {
 	return nil
 }
 
-// definition notes what a patch has to change.
+// definition adds to the patch what differs.
 func (out *applied) definition(d *declared, full *client.Budget) {
 	b, patch, before := out.before, new(client.PatchRequest), len(out.Lines)
 	say := func(format string, args ...any) {
@@ -125,7 +125,7 @@ func (out *applied) definition(d *declared, full *client.Budget) {
 	}
 }
 
-// amount notes a change of the total, and what becomes of the units that were spent.
+// amount records a change of the total and of the units that remain.
 func (out *applied) amount(d *declared) error {
 	b := out.before
 	if d.Unlimited || d.TotalQuantity == 0 || d.TotalQuantity == b.TotalQuantity {

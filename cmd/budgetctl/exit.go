@@ -11,7 +11,7 @@ import (
 	"github.com/budgetd/budgetd/client"
 )
 
-// The exit statuses: scripts rely on them, and the root's help explains them.
+// Exit statuses. Scripts rely on them; the root command's help explains them.
 const (
 	exitDone        = 0
 	exitError       = 1
@@ -21,12 +21,12 @@ const (
 	exitUnknown     = 5
 )
 
-// usageError: the command line is wrong, and nothing was sent.
+// usageError means that the command line is wrong and nothing was sent.
 type usageError struct{ error }
 
 func usagef(format string, args ...any) error { return usageError{fmt.Errorf(format, args...)} }
 
-// statusError ends the program with a status of its own.
+// statusError is an error with its own exit status.
 type statusError struct {
 	error
 	status int
@@ -34,8 +34,7 @@ type statusError struct {
 
 func (e statusError) Unwrap() error { return e.error }
 
-// advised adds what to do next to an error; the advice holds only while the error leaves something
-// to be repeated.
+// advised adds advice to an error. The advice is shown only if the call is worth repeating.
 type advised struct {
 	error
 	repeat string
@@ -43,7 +42,7 @@ type advised struct {
 
 func (e advised) Unwrap() error { return e.error }
 
-// exitStatus returns the status that tells a script what err means.
+// exitStatus returns the exit status for err.
 func exitStatus(err error) int {
 	var usage usageError
 	var own statusError
@@ -67,8 +66,7 @@ func exitStatus(err error) int {
 	return exitError
 }
 
-// explain returns what is said to a person about err: what was wrong, field by field, and what to
-// do next.
+// explain returns the message for a person: what is wrong, field by field, and what to do next.
 func explain(command string, err error) string {
 	var text strings.Builder
 	line := func(format string, args ...any) {
@@ -102,7 +100,7 @@ func explain(command string, err error) string {
 	return text.String()
 }
 
-// withoutOp returns err's message without the name of the call: the command says it already.
+// withoutOp returns err's message without the name of the call, which the command already says.
 func withoutOp(err error) string {
 	op := ""
 	var t *client.TransportError
@@ -130,7 +128,7 @@ func headline(p *client.Problem) string {
 	return strings.Join(parts, ": ")
 }
 
-// nextSteps say what to do about a refusal that does not say it itself.
+// nextSteps says what to do about refusals whose message does not.
 var nextSteps = map[budget.Code]string{
 	budget.BudgetNotFound: "'budgetctl list' shows the budgets of the tenant; " +
 		"--tenant names another one",
@@ -139,33 +137,29 @@ var nextSteps = map[budget.Code]string{
 		"'budgetctl cancel' makes certain that it has no effect",
 	budget.BudgetPaused:    "'budgetctl resume' makes it effective again",
 	budget.BudgetExhausted: "deduct less, or add to it with 'budgetctl append'",
-	budget.PeriodExhausted: "deduct less, or come again when the next period has begun; 'budgetctl " +
-		"get' shows " +
+	budget.PeriodExhausted: "deduct less, or try again in the next period; 'budgetctl get' shows " +
 		"when this one ends, 'budgetctl set' changes the rule",
-	budget.LimitExceeded: "come again when the window is over; 'budgetctl get' shows the limits, " +
-		"'budgetctl set' changes " +
-		"them or makes an exception for one value",
+	budget.LimitExceeded: "try again when the window is over; 'budgetctl get' shows the limits, " +
+		"'budgetctl set' changes them or makes an exception for one value",
 	budget.RequestConflict:  "repeat it exactly as it was, or use another id for another request",
 	budget.RequestVoid:      "the id was cancelled for good; use another one",
 	budget.NameTaken:        "'budgetctl get' shows the budget that has the name",
 	budget.VersionConflict:  "somebody changed the budget; see 'budgetctl get' and decide again",
 	budget.LastBucket:       "bring another bucket online first, or pause the budget",
-	budget.LastInstance:     "add an instance to the configuration, or bring another one back, first",
+	budget.LastInstance:     "first add an instance to the configuration, or bring another one back",
 	budget.RecycleRunning:   "'budgetctl recycle --history' shows how far it is",
 	budget.InstanceNotFound: "'budgetctl instances' shows the instances",
 	"unauthenticated": "'budgetctl login' keeps a key; --token-file or BUDGETCTL_TOKEN give " +
 		"one for a command",
-	"forbidden": "'budgetctl whoami' shows what you may do; an administrator gives " +
-		"out more",
+	"forbidden":        "'budgetctl whoami' shows what you may do; ask an administrator for more",
 	"key_not_found":    "'budgetctl keys' shows the keys",
 	"too_many_keys":    "'budgetctl keys revoke' ends one of them",
-	"rate_limited":     "nothing was done; come again when there are fewer requests with this key",
+	"rate_limited":     "nothing was done; try again when this key makes fewer requests",
 	budget.Unavailable: "nothing was done; repeat the command in a moment",
 }
 
 const (
-	afterCancel = "Next: an answer had been lost, so the request id was cancelled to be certain; " +
-		"use another one."
+	afterCancel = "Next: an answer was lost, so the request id was cancelled; use another one."
 	whichServer = "Next: is budgetd running there? --server and BUDGETCTL_SERVER name another."
 )
 
@@ -190,7 +184,7 @@ func nextStep(command string, err error) string {
 	case client.Unreachable(err):
 		return whichServer
 	case kind == budget.MayBeDone:
-		return "Next: it may have happened; look at it, or repeat the command."
+		return "Next: it may have happened; check, or repeat the command."
 	}
 	if next := nextSteps[client.CodeOf(err)]; next != "" {
 		return "Next: " + next + "."

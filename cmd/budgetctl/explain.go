@@ -12,20 +12,20 @@ import (
 	"github.com/spf13/cobra"
 )
 
-const explainHelp = `Says why a deduction was refused, by its request id or by a value that it
-carried, such as a user's: the bucket that its key is routed to, the limits with what is used and
-when they reset, what the budget had, and what to do. With --budget it also says what is recorded
-of the id: a later attempt may have been accepted.
+const explainHelp = `Says why a deduction was refused. It finds refusals by request id or by a value
+of a dimension, such as a user. It shows the bucket of the key, the limits with their usage and
+reset, what the budget had, and what to do. With --budget it also shows the record of the id,
+because a later attempt may have been accepted.
 
-A node remembers its last 4,096 refusals; another node may have answered.`
+A node remembers its own last 4,096 refusals. If it does not know the id, ask the other nodes.`
 
-// reasons is why a request was refused, and what is recorded of it.
+// reasons is the answer of explain: the refusals of a request and the record of it.
 type reasons struct {
 	Refusals []client.Refusal `json:"refusals"`
-	// Recorded is nil where it was not asked for, or nothing is.
+	// Recorded is nil if it was not requested or nothing is recorded.
 	Recorded *client.Deduction `json:"recorded,omitzero"`
 	asked    string
-	looked   bool // for what is recorded
+	looked   bool // whether the record was requested
 }
 
 func (a *app) explainCommand() *cobra.Command {
@@ -39,7 +39,7 @@ func (a *app) explainCommand() *cobra.Command {
 		Args: arguments,
 	}
 	cmd.Flags().StringVar(&name, "budget", "",
-		"only in this budget; and what it has recorded of the id")
+		"search only this budget, and show its record of the id")
 	must(cmd.RegisterFlagCompletionFunc("budget", a.completeBudgets))
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if err := optionalText("budget", name); err != nil {
@@ -52,7 +52,7 @@ func (a *app) explainCommand() *cobra.Command {
 	return cmd
 }
 
-// whyRefused finds refusals by request id, else by value, and what is recorded of the id.
+// whyRefused finds refusals by request id, otherwise by value, and reads the record of the id.
 func whyRefused(ctx context.Context, c *client.Client, id, name string) (*reasons, error) {
 	out := &reasons{asked: id, looked: name != ""}
 	var err error
@@ -129,7 +129,7 @@ func refusalText(r *client.Refusal) string {
 	return text + "\n" + listing([]string{"limit", "value", "used", "max", "resets"}, rows) + todo
 }
 
-// advice says what to do about a refusal.
+// advice returns what to do about a refusal.
 func advice(r *client.Refusal) string {
 	p, when := &r.Problem, ""
 	if p.RetryAfter > 0 {

@@ -8,7 +8,7 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// needsHold refuses a group of something that is no hold.
+// needsHold refuses a group without a hold.
 func needsHold(request client.DeductRequest) error {
 	if request.Group != "" && request.HoldTTL == "" {
 		return usagef("--group needs --hold: it names holds that are confirmed or rolled back together")
@@ -16,10 +16,10 @@ func needsHold(request client.DeductRequest) error {
 	return nil
 }
 
-// groupOf is --group of a command on one hold or on those of a group.
+// groupOf is the flag --group of a command for one hold or a group of holds.
 type groupOf struct{ name string }
 
-// groupFlag adds --group to a command; with it there is no REQUEST_ID.
+// groupFlag adds --group to a command. It replaces REQUEST_ID.
 func groupFlag(cmd *cobra.Command) *groupOf {
 	g := &groupOf{}
 	cmd.Flags().StringVar(&g.name, "group", "", "all holds of this group, instead of one request id")
@@ -45,7 +45,7 @@ func groupFlag(cmd *cobra.Command) *groupOf {
 
 func (g *groupOf) given(cmd *cobra.Command) bool { return cmd.Flags().Changed("group") }
 
-// call does something with the holds of the group.
+// call makes a call for the holds of the group.
 func (g *groupOf) call(a *app, cmd *cobra.Command, args []string,
 	do func(c *client.Client, ctx context.Context, name, group string) (*client.Group, error)) error {
 	if err := firstOf(reference(args[0]), groupName(g.name)); err != nil {
@@ -63,7 +63,7 @@ func groupName(text string) error {
 	return nil
 }
 
-// groupTable lays out the holds of a group.
+// groupTable formats the holds of a group.
 func groupTable(answer *client.Group) string {
 	rows := make([][]any, len(answer.Deductions))
 	for i := range answer.Deductions {
@@ -79,9 +79,9 @@ func (a *app) confirmCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "confirm BUDGET REQUEST_ID",
 		Short: "Use the units of a hold",
-		Long: `Uses the units of a hold: all of them, or with --amount a part, the rest is given back.
-With --group those of every hold of a group, or of none. Repeating it changes nothing. A hold
-whose time is over cannot be confirmed (exit status 3).`,
+		Long: `Uses the units of a hold. With --amount it uses a part and gives the rest back. With
+--group it confirms every hold of a group, or none. Repeating it changes nothing. A hold that has
+expired cannot be confirmed (exit status 3).`,
 		Example: `  budgetctl confirm spring-sale o3
   budgetctl confirm spring-sale o3 --amount 2
   budgetctl confirm spring-sale --group order-17`,
@@ -112,8 +112,8 @@ func (a *app) extendCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "extend BUDGET REQUEST_ID",
 		Short: "Let a hold expire later, or sooner",
-		Long: `Lets a hold, or with --group every hold of a group, expire at another moment: --hold
-counts from now. A hold whose time is over cannot be extended (exit status 3).`,
+		Long: `Changes when a hold, or with --group every hold of a group, expires. --hold counts from
+now. A hold that has expired cannot be extended (exit status 3).`,
 		Example: `  budgetctl extend spring-sale o3 --hold 15m
   budgetctl extend spring-sale --group order-17 --hold 1h`,
 	}

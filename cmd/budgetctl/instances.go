@@ -35,9 +35,9 @@ func (a *app) nodesCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "nodes",
 		Short: "Show the nodes that use the server's database",
-		Long: `Shows every budgetd that uses the same database as the server and was seen within 30 days:
-its name (node.name, as in its log), where it listens, its version, and when it started and was last
-seen. A node that runs is seen every few seconds.`,
+		Long: `Shows every budgetd that uses the server's database and was seen within 30 days: its name
+(node.name, as in its log), its address and version, and when it started and was last seen. A
+running node is seen every few seconds.`,
 		Example: `  budgetctl nodes`,
 		Args:    arguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -59,11 +59,10 @@ func (a *app) drainCommand() *cobra.Command {
 	var wait bool
 	cmd := &cobra.Command{
 		Use:   "drain NAME",
-		Short: "Move every bucket of an instance elsewhere, while requests go on",
+		Short: "Move every bucket of an instance elsewhere, without stopping requests",
 		Long: `Moves the buckets of an instance to the others, one by one, and removes their keys from
-it. New buckets land elsewhere from now on, until 'budgetctl instances undrain'. The service
-does it by itself: interrupting the command only stops watching, and repeating it goes on
-watching.`,
+it. New buckets are placed elsewhere until 'budgetctl instances undrain'. The service does the work:
+interrupting the command only stops watching, and repeating it resumes watching.`,
 		Example: `  budgetctl instances drain redis-2
   budgetctl instances drain redis-2 --wait=false`,
 		Args: arguments,
@@ -75,9 +74,9 @@ watching.`,
 	return cmd
 }
 
-// drain begins a drain and, if asked to, watches it to its end.
+// drain begins a drain and, with --wait, watches it to its end.
 func (a *app) drain(cmd *cobra.Command, name, mode string, wait bool) error {
-	const pause = time.Second // every node has heard of the drain by then
+	const pause = time.Second // by then every node knows of the drain
 	if err := chosen(cmd, "progress"); err != nil {
 		return err
 	}
@@ -122,7 +121,7 @@ func (a *app) askToDrain(
 	return c.DrainInstance(ctx, name)
 }
 
-// stillDraining fails when somebody has ended the drain: asking how far it is would begin it again.
+// stillDraining fails if the drain was ended. The call that asks for progress would begin it again.
 func (a *app) stillDraining(ctx context.Context, c *client.Client, name string) error {
 	ctx, cancel := context.WithTimeout(ctx, a.timeout)
 	defer cancel()
@@ -144,7 +143,7 @@ func (a *app) stillDraining(ctx context.Context, c *client.Client, name string) 
 func (a *app) undrainCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:     "undrain NAME",
-		Short:   "Let buckets land on an instance again",
+		Short:   "Place buckets on an instance again",
 		Long:    `Ends a drain. Buckets that have left the instance stay where they are.`,
 		Example: `  budgetctl instances undrain redis-2`,
 		Args:    arguments,
@@ -160,10 +159,10 @@ func (a *app) recoverCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "recover NAME",
 		Short: "Take an instance that lost its memory back into service",
-		Long: `Does at once what happens by itself when the lanes of an instance come back with another
-memory: in store mode what its buckets held goes to quarantine, or back to the total where the
-budget says on_loss assume_unused, and they begin again. An instance whose memory is the one that
-is known stays as it is. In ledger mode there is nothing to recover.`,
+		Long: `Does at once what the service otherwise does when it notices that an instance came back
+with another memory. In store mode, what its buckets held goes to quarantine, or back to the total
+if the budget has on_loss assume_unused; the buckets start empty. Nothing happens if the instance
+still has its memory. In ledger mode there is nothing to recover.`,
 		Example: `  budgetctl instances recover redis-2`,
 		Args:    arguments,
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -183,10 +182,10 @@ func (a *app) giveUpCommand() *cobra.Command {
 		Use:   "give-up NAME",
 		Short: "Give up an instance of store mode that does not come back",
 		Long: `Ends the buckets of an instance that is down for good. What they held goes to
-quarantine, until 'budgetctl release' says whether it was sold, or back to the total where the
-budget says on_loss assume_unused. The instance is drained: its buckets go to other instances, which
-know nothing of the ids of before. It is refused while the instance answers (instance_answers). In
-ledger mode nothing is lost by it.`,
+quarantine, until 'budgetctl release' says whether it was sold, or back to the total if the budget
+has on_loss assume_unused. The instance is drained: its buckets move to other instances, which do
+not know earlier request ids. The command is refused while the instance answers (instance_answers).
+In ledger mode it loses nothing.`,
 		Example: `  budgetctl instances give-up redis-2`,
 		Args:    arguments,
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -204,10 +203,10 @@ func (a *app) rebalanceCommand() *cobra.Command {
 	var dryRun bool
 	cmd := &cobra.Command{
 		Use:   "rebalance",
-		Short: "Give instances that are new or came back their share of the buckets",
-		Long: `Moves buckets so that the instances have equally many of each budget. Those of a budget
-that lie evenly stay. In ledger mode requests go on meanwhile; in store mode the requests of the
-bucket that moves are unavailable. Repeating it moves what is left.`,
+		Short: "Give new and returned instances their share of the buckets",
+		Long: `Moves buckets so that each instance has equally many of each budget. In ledger mode
+requests continue during a move; in store mode the requests of the moving bucket are unavailable.
+Repeating the command moves what is left.`,
 		Example: `  budgetctl instances rebalance --dry-run
   budgetctl instances rebalance`,
 		Args: arguments,
@@ -221,7 +220,7 @@ bucket that moves are unavailable. Repeating it moves what is left.`,
 	return cmd
 }
 
-// rebalanced lays out what a rebalance moved.
+// rebalanced formats what a rebalance moved.
 func rebalanced(r *client.Rebalance) string {
 	rows := make([][]any, len(r.Moves))
 	for i, m := range r.Moves {
@@ -235,7 +234,7 @@ func rebalanced(r *client.Rebalance) string {
 	return out + "\n" + listing([]string{"bucket", "from", "to"}, rows)
 }
 
-// drained lays out how far a drain is.
+// drained formats the progress of a drain.
 func drained(d *client.Drain) string {
 	return details(field{"instance", d.Instance}, field{"draining", d.Draining},
 		field{"buckets left", d.BucketsLeft},
@@ -243,7 +242,7 @@ func drained(d *client.Drain) string {
 		field{"problem", d.Problem})
 }
 
-// lanes lays out the instances, a row per lane.
+// lanes formats the instances, a row per lane.
 func lanes(answer *client.InstanceList) string {
 	var rows [][]any
 	for _, i := range answer.Instances {
@@ -260,7 +259,7 @@ func lanes(answer *client.InstanceList) string {
 		"buckets", "draining", "problem"}, rows)
 }
 
-// build is what `budgetctl version` tells.
+// build is the answer of `budgetctl version`.
 type build struct {
 	Version  string `json:"version"`
 	Revision string `json:"revision,omitzero"`

@@ -17,7 +17,7 @@ func (a *app) keysCommand() *cobra.Command {
 		Use:   "keys",
 		Short: "Show, create, rotate and revoke API keys",
 		Long: `Without a subcommand it shows the keys of the tenant that --tenant names, or of all. A
-key is shown once, when it is made; the server keeps only its hash.`,
+token is shown once, when the key is created; the server keeps only its hash.`,
 		Example: `  budgetctl keys
   budgetctl keys create till-7 --role deduct --tenant shop --budget 'spring-*' \
       --expires 2027-01-01T00:00:00Z
@@ -64,10 +64,9 @@ func (a *app) createKeyCommand() *cobra.Command {
 	var expires string
 	cmd := &cobra.Command{
 		Use:   "create PRINCIPAL",
-		Short: "Make a key for a principal and show it, once",
-		Long: `Makes a key. A principal has at most two live keys, so that one can be exchanged for
-the other. Neither role nor tenant nor budgets can be more than those of your own key. --tenant
-narrows the key to one tenant.`,
+		Short: "Create a key for a principal and show it once",
+		Long: `Creates a key. A principal has at most two live keys, so that one can replace the other.
+The key cannot have more rights than your own. --tenant narrows it to one tenant.`,
 		Example: `  budgetctl keys create till-7 --role deduct --tenant shop
   budgetctl keys create reports --role read --budget 'spring-*' --budget summer`,
 		Args: arguments,
@@ -106,9 +105,9 @@ func (a *app) rotateKeyCommand() *cobra.Command {
 	var overlap time.Duration
 	cmd := &cobra.Command{
 		Use:   "rotate KEY",
-		Short: "Make another key like one, which then expires",
-		Long: `Makes a key for the same principal, role, tenant and budgets, and shows it, once. The
-earlier key goes on for --overlap; exchange it meanwhile.`,
+		Short: "Replace a key, which then expires",
+		Long: `Creates a key for the same principal, role, tenant and budgets, and shows it once. The
+earlier key stays valid for --overlap.`,
 		Example: `  budgetctl keys rotate 0a1b2c3d4e --overlap 1h`,
 		Args:    arguments,
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -120,11 +119,11 @@ earlier key goes on for --overlap; exchange it meanwhile.`,
 			})
 		},
 	}
-	cmd.Flags().DurationVar(&overlap, "overlap", 24*time.Hour, "how long the earlier key goes on")
+	cmd.Flags().DurationVar(&overlap, "overlap", 24*time.Hour, "how long the earlier key stays valid")
 	return cmd
 }
 
-// issue has a key made and shows it.
+// issue creates a key and shows it.
 func (a *app) issue(
 	cmd *cobra.Command, ask func(context.Context, *client.Client) (*client.IssuedKey, error),
 ) error {
@@ -136,10 +135,10 @@ func (a *app) issue(
 	defer cancel()
 	issued, err := ask(ctx, c)
 	if err != nil {
-		return advised{err, "A key may have been made that nobody knows: 'budgetctl keys' shows it, " +
+		return advised{err, "A key may exist whose token was lost: 'budgetctl keys' shows it, " +
 			"'budgetctl keys revoke' ends it."}
 	}
-	fmt.Fprintln(a.stderr, "The token is shown this once: keep it now.")
+	fmt.Fprintln(a.stderr, "The token is shown only once: keep it now.")
 	return a.show(issued, func() string {
 		return details(field{"key", issued.ID}, field{"principal", issued.Principal},
 			field{"role", issued.Role},
@@ -152,7 +151,7 @@ func (a *app) issue(
 func (a *app) revokeKeyCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:     "revoke KEY",
-		Short:   "Have a key refused, within a second on every node",
+		Short:   "Revoke a key, on every node within a second",
 		Example: `  budgetctl keys revoke 0a1b2c3d4e`,
 		Args:    arguments,
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -169,9 +168,9 @@ func (a *app) revokeKeyCommand() *cobra.Command {
 func (a *app) generateKeyCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "generate",
-		Short: "Make up a key for the first administrator, without a server",
+		Short: "Generate a key for the first administrator, without a server",
 		Long: `Writes a key to standard output and sends nothing. Put it into the file that budgetd's
-configuration names as keys.first_admin_file: it becomes a key when budgetd starts on a database
+configuration names as keys.first_admin_file. It becomes valid when budgetd starts on a database
 without keys.`,
 		Example: `  budgetctl keys generate > first-admin.key && chmod 600 first-admin.key`,
 		Args:    arguments,

@@ -19,17 +19,17 @@ import (
 const ledgerHelp = `Shows what happened to a budget's deductions, oldest first: deductions,
 confirms, expiries and rollbacks, of each bucket in the order of their commits.
 
-Without --follow it shows one page and the cursor that resumes behind it. With --follow it goes on
-and shows what is new, through restarts of the server, until it is interrupted (exit status 0); -o
-json then writes one entry per line.
+Without --follow it shows one page and the cursor from which to resume. With --follow it continues
+with new entries, through restarts of the server, until it is interrupted (exit status 0); -o json
+then writes one entry per line.
 
-With --cursor-file the cursor is read from FILE, where there is one, and stored there after each
-page that was shown, so that the same command goes on where it stopped: nothing is skipped, and
-nothing comes twice, except that a crash between showing a page and storing its cursor repeats
-that page. To act only once, remember the entries of the last page by bucket and entry
-(or by request_id, kind, rollback_id and cancelled).`
+With --cursor-file it reads the cursor from FILE, if the file exists, and stores the cursor there
+after each page. The same command then resumes where it stopped and skips nothing. Only a crash
+between showing a page and storing its cursor repeats that page. To act on each entry once, remember
+the entries of the last page by bucket and entry (or by request_id, kind, rollback_id and
+cancelled).`
 
-// ledgerView is what the ledger command was asked for.
+// ledgerView holds the flags of the ledger command.
 type ledgerView struct {
 	budget, after, file string
 	sinceText           string
@@ -62,11 +62,11 @@ func (a *app) ledgerCommand() *cobra.Command {
 		Args: arguments,
 	}
 	flags := cmd.Flags()
-	flags.BoolVarP(&view.follow, "follow", "f", false, "go on and show what is new")
-	flags.StringVar(&view.after, "after", "", "cursor to resume behind; none: from the oldest entry")
-	flags.IntVar(&view.tail, "tail", 0, "begin with the last so many entries, 1 to 1000")
+	flags.BoolVarP(&view.follow, "follow", "f", false, "continue with new entries")
+	flags.StringVar(&view.after, "after", "", "cursor from which to resume (default the oldest entry)")
+	flags.IntVar(&view.tail, "tail", 0, "begin with the last N entries, 1 to 1000")
 	flags.StringVar(&view.sinceText, "since", "", "begin with the entries of this instant or later")
-	flags.StringVar(&view.file, "cursor-file", "", "file that keeps the cursor; made when missing")
+	flags.StringVar(&view.file, "cursor-file", "", "file that keeps the cursor; created if missing")
 	flags.IntVar(&view.limit, "limit", 100, "the most entries of a page, 1 to 1000")
 	must(cmd.MarkFlagFilename("cursor-file"))
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
@@ -97,7 +97,7 @@ func (a *app) checkLedger(view ledgerView) error {
 	return nil
 }
 
-// beginnings counts the flags that say where to begin.
+// beginnings returns how many flags say where to begin.
 func (v *ledgerView) beginnings() (n int) {
 	for _, given := range []bool{v.after != "", v.file != "", v.tail != 0, v.sinceText != ""} {
 		if given {
@@ -107,7 +107,7 @@ func (v *ledgerView) beginnings() (n int) {
 	return n
 }
 
-// ledger shows a page, and with --follow all that come after it.
+// ledger shows a page, and with --follow all later ones.
 func (a *app) ledger(cmd *cobra.Command, view ledgerView) error {
 	var err error
 	if view.file != "" {
@@ -119,7 +119,7 @@ func (a *app) ledger(cmd *cobra.Command, view ledgerView) error {
 	if err != nil {
 		return err
 	}
-	// The first answer comes at once or is an error: a wrong address is not waited for.
+	// The first request is not repeated, so that a wrong address is an error at once.
 	ctx, cancel := context.WithTimeout(cmd.Context(), a.timeout)
 	defer cancel()
 	page, err := view.begin(ctx, c)
@@ -151,8 +151,8 @@ func (a *app) ledger(cmd *cobra.Command, view ledgerView) error {
 	return nil
 }
 
-// entryLines writes pages, one entry per line; whole: one page with its cursor, as other commands
-// write their answers.
+// entryLines writes pages with one entry per line. If whole is set, it writes one page with its
+// cursor, as other commands write their answers.
 type entryLines struct {
 	app           *app
 	header, whole bool
@@ -182,7 +182,7 @@ func (l *entryLines) show(page *client.LedgerPage) error {
 		}
 		l.header = false
 	}
-	// In one piece: a page is shown, or it is not.
+	// One write, so that a page is shown completely or not at all.
 	if _, err := io.WriteString(l.app.stdout, text.String()); err != nil {
 		return fmt.Errorf("output: %w", err)
 	}
@@ -207,7 +207,7 @@ func entryRows(page *client.LedgerPage) [][]any {
 	return rows
 }
 
-// followedRows lays out entries in columns of fixed width: the widest text is not known yet.
+// followedRows formats entries in columns of fixed width, because the widest text is not known yet.
 func followedRows(page *client.LedgerPage, header bool) []string {
 	const layout = "%-20s  %-8s  %-24s  %12s  %-24s  %8s  %-16s  %s"
 	var out []string
@@ -228,7 +228,7 @@ func followedRows(page *client.LedgerPage, header bool) []string {
 	return out
 }
 
-// readCursor reads a stored cursor; "" where there is no file.
+// readCursor reads a stored cursor. It returns "" if the file does not exist.
 func readCursor(file string) (string, error) {
 	text, err := os.ReadFile(file)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -244,8 +244,8 @@ func readCursor(file string) (string, error) {
 	return cursor, nil
 }
 
-// storeCursor replaces a stored cursor: after a crash the file holds the old one or the new one,
-// whole. The page that it follows has been shown.
+// storeCursor replaces a stored cursor after its page was shown. After a crash the file holds
+// either the old or the new cursor.
 func storeCursor(file, cursor string) error {
 	fail := func(err error) error {
 		return fmt.Errorf("the cursor is not stored, the last page will be shown again: %w", err)
@@ -255,7 +255,7 @@ func storeCursor(file, cursor string) error {
 	if err != nil {
 		return fail(err)
 	}
-	defer os.Remove(temporary.Name()) // there is none once it is renamed
+	defer os.Remove(temporary.Name()) // fails after the rename
 	_, err = temporary.WriteString(cursor + "\n")
 	err = errors.Join(err, temporary.Sync(), temporary.Close())
 	if err == nil {
@@ -264,7 +264,7 @@ func storeCursor(file, cursor string) error {
 	if err != nil {
 		return fail(err)
 	}
-	if folder, err := os.Open(dir); err == nil { // without this a power cut may bring the old one back
+	if folder, err := os.Open(dir); err == nil { // otherwise a power failure may undo the rename
 		_ = folder.Sync()
 		_ = folder.Close()
 	}

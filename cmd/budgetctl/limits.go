@@ -17,8 +17,8 @@ const limitsHelp = `
 --limit bounds what each value of a dimension may take in a window, as a list of NAME=VALUE:
   name=per-user      what refusals call it (required)
   dimension=user     what is bounded; user+ad bounds each pair (required)
-  window=day         second, minute, hour, day, week, month or year of the clock of timezone=ZONE
-                     (default the budget's); day=31, weekday=sunday, hour=6 say where they begin;
+  window=day         second, minute, hour, day, week, month or year by the clock of timezone=ZONE
+                     (default the budget's); day=31, weekday=sunday, hour=6 say when they begin;
                      sliding:8h/10m, the last 8 hours in slots of 10 minutes;
                      first_hit:5s, 5 seconds from the first deduction; lifetime (required)
   max=5              the most per value and window (required)
@@ -26,10 +26,10 @@ const limitsHelp = `
   optional=true      a deduction that does not carry the dimension is not counted
   enforce=false      count only, never refuse
   override=vip:50    another maximum for one value, or vip:exempt; repeatable
---limits-file has them in YAML or JSON as the API has them (limits: [{name: ...}]), and is the only
-way to write values with a comma and overrides of combined dimensions.`
+--limits-file is a file of limits in YAML or JSON, in the form of the API (limits: [{name: ...}]).
+Values with a comma and overrides of combined dimensions need it.`
 
-// limitFlags are the flags that make up the limits of a budget.
+// limitFlags are the flags that define the limits of a budget.
 type limitFlags struct {
 	list []string
 	file string
@@ -48,8 +48,8 @@ func (f *limitFlags) add(cmd *cobra.Command) {
 var limitKeys = []string{"name", "dimension", "window", "max", "measure", "timezone", "day",
 	"weekday", "hour", "optional", "enforce", "override"}
 
-// completeLimit offers the members of a limit that are not given yet, and the values of those that
-// have few.
+// completeLimit completes the missing members of a limit, and the values of members with few
+// values.
 func completeLimit(_ *cobra.Command, _ []string, so string) ([]string, cobra.ShellCompDirective) {
 	const more = cobra.ShellCompDirectiveNoFileComp | cobra.ShellCompDirectiveNoSpace
 	head, last := "", so
@@ -77,7 +77,7 @@ var limitValues = map[string][]string{
 	"measure": {"count", "amount"}, "optional": {"true", "false"}, "enforce": {"true", "false"},
 }
 
-// read returns the limits that the flags make up; nil: none of them is given.
+// read returns the limits that the flags define, or nil if no flag is given.
 func (f *limitFlags) read(cmd *cobra.Command) ([]client.Limit, error) {
 	given := cmd.Flags().Changed
 	switch {
@@ -99,7 +99,7 @@ func (f *limitFlags) read(cmd *cobra.Command) ([]client.Limit, error) {
 	return limits, nil
 }
 
-// readLimits reads a file: a list of limits, or an object with one.
+// readLimits reads a file with a list of limits, or with an object that has one.
 func readLimits(path string) ([]client.Limit, error) {
 	text, err := os.ReadFile(path)
 	if err != nil {
@@ -109,7 +109,7 @@ func readLimits(path string) ([]client.Limit, error) {
 		why, _, _ := strings.Cut(yaml.FormatError(err, false, false), "\n")
 		return nil, usagef("--limits-file %s: %s", path, why)
 	}
-	var limits []client.Limit // stays nil where the file has none: that is not an empty list
+	var limits []client.Limit // nil, not empty, if the file has no list
 	if strings.HasPrefix(strings.TrimSpace(string(text)), "[") {
 		err = json.Unmarshal(text, &limits, json.RejectUnknownMembers(true))
 	} else {
@@ -128,7 +128,7 @@ func readLimits(path string) ([]client.Limit, error) {
 	return limits, nil
 }
 
-// parseLimit reads one --limit. What does not go together is for the service to judge.
+// parseLimit parses one --limit. The service checks which members go together.
 func parseLimit(text string) (client.Limit, error) {
 	l := client.Limit{Measure: budget.MeasureCount}
 	fault := func(format string, args ...any) error {
@@ -156,7 +156,7 @@ func parseLimit(text string) (client.Limit, error) {
 	return l, nil
 }
 
-// members cuts a --limit at its commas, except at those between the thousands of a number.
+// members splits a --limit at its commas, except at those between the thousands of a number.
 func members(text string) (out []string) {
 	for i, member := range strings.Split(text, ",") {
 		if i > 0 && len(member) == 3 && strings.Trim(member, "0123456789") == "" {
@@ -168,7 +168,7 @@ func members(text string) (out []string) {
 	return out
 }
 
-// setMember sets one member of a limit and returns what is wrong with it, "" if nothing.
+// setMember sets one member of a limit. It returns what is wrong with it, or "".
 func setMember(l *client.Limit, key, value string) (why string) {
 	switch key {
 	case "name":
@@ -296,7 +296,7 @@ func limitText(l client.Limit) string {
 	return strings.Join(parts, "; ")
 }
 
-// stateText writes how far a limit is used.
+// stateText formats the usage of a limit.
 func stateText(s client.LimitState) string {
 	most := "exempt"
 	if s.Max != nil {
@@ -312,7 +312,7 @@ func stateText(s client.LimitState) string {
 	return text
 }
 
-// stateFields lays out limits, a line for each.
+// stateFields formats limits, a line for each.
 func stateFields(states []client.LimitState) (fields []field) {
 	for _, s := range states {
 		fields = append(fields, field{"limit " + s.Name, stateText(s)})

@@ -137,7 +137,7 @@ func TestLimits(t *testing.T) {
 func TestLimitExceeded(t *testing.T) {
 	server := newScripted(t, 429, refusedAnswer)
 	mentions := []string{"limit_exceeded: limit per-user", "\n  limit per-user: 5 of 5 for user u1 until 2026-05-02T00:00:00Z\n",
-		"\n  retry after: 1h30m0s\n", "come again when the window is over"}
+		"\n  retry after: 1h30m0s\n", "try again when the window is over"}
 	checkFailure(t, command(t, server.URL, "deduct b 1 --dimension user=u1 -o json"), exitRefused, mentions...)
 	checkFailure(t, command(t, server.URL, "deduct b 1 --dimension user=u1 --dry-run"), exitRefused, mentions...)
 

@@ -11,8 +11,8 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// limitChange is the flags of set that change a list of limits: --limit adds one or replaces that
-// of its name, --remove-limit removes one, --limits-file replaces all.
+// limitChange holds the flags of set that change a list of limits. --limit adds a limit or replaces
+// the one with its name, --remove-limit removes one, --limits-file replaces all.
 type limitChange struct {
 	limitFlags
 	remove []string
@@ -28,7 +28,7 @@ func (c *limitChange) given(cmd *cobra.Command) bool {
 	return slices.ContainsFunc([]string{"limit", "limits-file", "remove-limit"}, cmd.Flags().Changed)
 }
 
-// of returns the limits of a budget after the change. given are those of the flags.
+// of returns the limits of a budget after the change; given are those of the flags.
 func (c *limitChange) of(cmd *cobra.Command, before, given []client.Limit) ([]client.Limit, error) {
 	if cmd.Flags().Changed("limits-file") {
 		return given, nil
@@ -57,9 +57,8 @@ func (c *limitChange) of(cmd *cobra.Command, before, given []client.Limit) ([]cl
 	return after, nil
 }
 
-// patchLimits changes a budget with the limits that the flags make of those that it has. What
-// becomes of them is said first. Nobody can change them in between: the version is that of the
-// look.
+// patchLimits changes the limits of a budget by the flags. It first writes the difference to
+// stderr. The change fails if the budget has changed since it was read.
 func (a *app) patchLimits(cmd *cobra.Command, name string, c *limitChange, given []client.Limit,
 	request client.PatchRequest) error {
 	if err := reference(name); err != nil {
@@ -85,7 +84,8 @@ func (a *app) patchLimits(cmd *cobra.Command, name string, c *limitChange, given
 	}, view)
 }
 
-// limitDifference says what becomes of limits, a line for each that is not as it was.
+// limitDifference formats the difference between two lists of limits, a line for each changed
+// limit.
 func limitDifference(before, after []client.Limit) (lines []string) {
 	find := func(in []client.Limit, name string) string {
 		for _, l := range in {

@@ -12,34 +12,34 @@ import (
 	"github.com/budgetd/budgetd/client"
 )
 
-// live is a watch on a terminal: the model of its screen. Update takes looks as they arrive, View
+// live is the model of a watch's screen on a terminal. Update takes looks as they arrive; View
 // draws the latest.
 type live struct {
 	ask   func() (*look, error)
 	every time.Duration
-	// count is how many looks are taken; 0: no bound.
+	// count is how many looks to take; 0 means no bound.
 	count, looks  int
 	width, height int
 
 	latest *look
-	err    error   // of the last look; nil: it succeeded
-	ended  error   // why the watch ends; nil: it was told to
-	left   []int64 // of each look, the latest ones
+	err    error   // the error of the last look
+	ended  error   // why the watch ends; nil if the user or count ended it
+	left   []int64 // what was left at the latest looks
 }
 
-// asked is what a look found.
+// asked is the result of a look.
 type asked struct {
 	look *look
 	err  error
 }
 
-// again says that it is time for the next look.
+// again is the message that the next look is due.
 type again struct{}
 
-// mostLooks bounds what is remembered of earlier looks, and is the widest burn-down.
+// mostLooks bounds the earlier looks that are kept. It is the width of the widest burn-down.
 const mostLooks = 200
 
-// onTerminal watches on a terminal until it is told to quit, or the looks are over.
+// onTerminal watches on a terminal until the user quits or count looks were taken.
 func (w *watching) onTerminal(ctx context.Context, every time.Duration, count int) error {
 	m := &live{every: every, count: count, ask: func() (*look, error) { return w.look(ctx) }}
 	_, err := tea.NewProgram(m, tea.WithContext(ctx), tea.WithOutput(w.app.stdout)).Run()
@@ -88,10 +88,10 @@ func (m *live) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 	return m, nil
 }
 
-// leftOf is what a budget still has, wherever it lies.
+// leftOf returns what a budget still has, in buckets or not.
 func leftOf(p client.SeriesPoint) int64 { return p.Remaining + p.Undistributed + p.InTransit }
 
-// Styles of the screen; the terminal's own colours.
+// Styles of the screen, in the terminal's own colours.
 var (
 	strong = lipgloss.NewStyle().Bold(true)
 	quiet  = lipgloss.NewStyle().Faint(true)
@@ -178,7 +178,7 @@ func (m *live) lines() []string {
 	return out
 }
 
-// bucketLines draws a line for each bucket, with what it has beside the fullest one.
+// bucketLines draws a line for each bucket, with its units relative to the fullest one.
 func bucketLines(buckets []client.Bucket, width int) []string {
 	most, name, number := int64(1), 0, 0
 	for _, b := range buckets {
@@ -201,13 +201,13 @@ func bucketLines(buckets []client.Bucket, width int) []string {
 	return out
 }
 
-// bar draws a share of a width.
+// bar draws a bar over a share of a width.
 func bar(share float64, width int) string {
 	full := int(min(max(share, 0), 1)*float64(width) + 0.5)
 	return good.Render(strings.Repeat("█", full)) + quiet.Render(strings.Repeat("░", width-full))
 }
 
-// sparkline draws the last values that fit a width, from 0 to the largest.
+// sparkline draws as many of the last values as fit a width, on a scale from 0 to the largest.
 func sparkline(values []int64, width int) string {
 	const steps = "▁▂▃▄▅▆▇█"
 	values = values[max(0, len(values)-width):]

@@ -15,17 +15,17 @@ import (
 	"golang.org/x/term"
 )
 
-// defaultProfile is the name of a profile that is given none.
+// defaultProfile is the name of a profile if no other is given.
 const defaultProfile = "default"
 
 func (a *app) loginCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "login",
 		Short: "Keep a server and its key in a profile",
-		Long: `Asks for a key, checks it with the server, and keeps both in a profile, in the file
-~/.config/budgetctl/profiles.yaml (mode 0600). From then on commands that name no server use it. The
-key is asked for on a terminal and read from standard input otherwise; with --token-file the profile
-keeps the name of the file, and BUDGETCTL_TOKEN is kept as it is.`,
+		Long: `Reads a key, checks it with the server, and stores both in a profile in the file
+~/.config/budgetctl/profiles.yaml (mode 0600). Commands that name no server then use the profile.
+The key comes from BUDGETCTL_TOKEN, otherwise from the terminal or standard input. With --token-file
+the profile stores the name of that file.`,
 		Example: `  budgetctl login --server https://budgets.example
   budgetctl login --server https://budgets.example --profile live \
       --token-file /run/secrets/budgetd`,
@@ -44,7 +44,7 @@ func (a *app) login(cmd *cobra.Command) error {
 	if err != nil {
 		return usagef("%v", err)
 	}
-	// The profile that is being made says nothing yet.
+	// The new profile has no settings yet.
 	chosen := *a
 	chosen.profile = ""
 	if chosen.server == "" && chosen.config == "" && a.getenv("BUDGETCTL_SERVER") == "" {
@@ -75,7 +75,7 @@ func (a *app) login(cmd *cobra.Command) error {
 		if *path == "" {
 			continue
 		}
-		if *path, err = filepath.Abs(*path); err != nil { // later commands run elsewhere
+		if *path, err = filepath.Abs(*path); err != nil { // later commands run in other directories
 			return err
 		}
 	}
@@ -87,7 +87,7 @@ func (a *app) login(cmd *cobra.Command) error {
 	return a.show(identity, func() string { return identityText(identity) })
 }
 
-// askForKey reads a key: without echo on a terminal, else the first line of standard input.
+// askForKey reads a key, on a terminal without echo, otherwise from the first line of stdin.
 func (a *app) askForKey(server string) (string, error) {
 	if fd := int(os.Stdin.Fd()); term.IsTerminal(fd) {
 		fmt.Fprintf(a.stderr, "Key for %s: ", printable(server))
@@ -159,7 +159,7 @@ func identityText(i *client.Identity) string {
 		field{"expires", i.ExpiresAt})
 }
 
-// orAll writes a scope: what is not narrowed is all.
+// orAll formats a scope; an empty one means all.
 func orAll(text string) string {
 	if text == "" {
 		return "(all)"

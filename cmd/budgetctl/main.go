@@ -1,5 +1,5 @@
-// Budgetctl makes budgets, deducts from them and looks at them, through budgetd's HTTP API.
-// `budgetctl --help` lists its commands and exit statuses.
+// Budgetctl creates, uses and inspects budgets through budgetd's HTTP API. `budgetctl --help` lists
+// its commands and exit statuses.
 package main
 
 import (
@@ -10,7 +10,7 @@ import (
 	"os/signal"
 	"syscall"
 
-	_ "golang.org/x/crypto/x509roots/fallback" // authorities, where the machine has none
+	_ "golang.org/x/crypto/x509roots/fallback" // used if the machine has no certificate authorities
 )
 
 func main() {
@@ -20,8 +20,8 @@ func main() {
 	os.Exit(status)
 }
 
-// run is the whole program: it carries out one command line and returns the exit status. Data goes
-// to stdout, everything said to a person to stderr.
+// run is the whole program. It carries out one command line and returns the exit status. Data goes
+// to stdout, messages for a person to stderr.
 func run(ctx context.Context, args []string, getenv func(string) string, stdout, stderr io.Writer,
 ) int {
 	a := &app{getenv: getenv, stdout: stdout, stderr: stderr}

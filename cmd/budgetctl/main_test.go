@@ -176,7 +176,7 @@ func TestExitStatus(t *testing.T) {
 				"\n  type_rule: is compressed\n", "\n  end_at: must be given\n"}},
 		{"period exhausted", []string{"create d --total 100 --every hour --quantity 10"}, "deduct d 11 --request-id o1", exitRefused,
 			[]string{"budgetctl deduct: period_exhausted: this period has less left\n", "\n  available: 10\n",
-				"\n  retry after: 1h30m0s\n", "come again when the next period has begun; 'budgetctl get' shows"}},
+				"\n  retry after: 1h30m0s\n", "try again in the next period; 'budgetctl get' shows"}},
 		{"daily budget exhausted", []string{"create d --total 100 --every hour --quantity 10"}, "deduct d 101 --request-id o1",
 			exitRefused, []string{"budget_exhausted", "available: 10", "budgetctl append"}},
 		{"usage", nil, "deduct b 0", exitUsage, []string{`amount "0"`, "Run 'budgetctl deduct --help'"}},
@@ -314,7 +314,7 @@ func TestUnknownOutcome(t *testing.T) {
 			"Repeat the command with --request-id o1, it takes effect once", "budgetctl cancel b o1"}},
 		{"append", "append b 1 --request-id a1", []string{"Repeat the command with --request-id a1"}},
 		{"rollback of a part", "rollback b o1 --amount 1 --rollback-id r1", []string{"--rollback-id r1"}},
-		{"pause", "pause b", []string{"it may have happened; look at it, or repeat the command"}},
+		{"pause", "pause b", []string{"it may have happened; check, or repeat the command"}},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
@@ -363,7 +363,7 @@ func TestRefusedAfterALostAnswer(t *testing.T) {
 		return always(504, "outcome_unknown")(w, r)
 	}
 	checkFailure(t, command(t, server.URL, "deduct b 2 --request-id o1"), exitRefused,
-		"budget_exhausted", "the request id was cancelled to be certain; use another one")
+		"budget_exhausted", "the request id was cancelled; use another one")
 	if state := server.budgets["1"].deductions["o1"].State; state != "void" {
 		t.Errorf("state %q, want void", state)
 	}

@@ -13,8 +13,7 @@ import (
 // completionTime bounds how long a shell waits for names.
 const completionTime = 2 * time.Second
 
-// completeBudgets offers the names of budgets that begin with what is typed. It offers none where
-// the server does not answer.
+// completeBudgets completes the names of budgets. It offers nothing if the server does not answer.
 func (a *app) completeBudgets(_ *cobra.Command, _ []string, typed string) ([]string,
 	cobra.ShellCompDirective) {
 	c, err := a.client(client.WithRetry(client.Retry{Attempts: 1}))
@@ -35,7 +34,7 @@ func (a *app) completeBudgets(_ *cobra.Command, _ []string, typed string) ([]str
 	return names, cobra.ShellCompDirectiveNoFileComp
 }
 
-// completeFirst makes the shells offer budgets where the first argument of a command is one.
+// completeFirst completes the first argument of a command if it is a budget.
 func (a *app) completeFirst(cmd *cobra.Command) {
 	for _, sub := range cmd.Commands() {
 		a.completeFirst(sub)
@@ -52,7 +51,8 @@ func (a *app) completeFirst(cmd *cobra.Command) {
 	}
 }
 
-// names returns what an answer, as JSON, is called: a line for it, or for each element of its list.
+// names returns the names in a JSON answer, one per line: its own, or those of the elements of its
+// list.
 func names(text []byte) (string, error) {
 	var answer map[string]any
 	if err := json.Unmarshal(text, &answer); err != nil {
@@ -73,7 +73,7 @@ func names(text []byte) (string, error) {
 	return strings.Join(lines, "\n"), nil
 }
 
-// nameOf returns what an object is called, "" if it has no name.
+// nameOf returns the name of an object, or "".
 func nameOf(object map[string]any) string {
 	for _, member := range []string{"name", "key", "request_id", "id"} {
 		if name, is := object[member].(string); is && name != "" {

@@ -20,8 +20,8 @@ import (
 // formats are the values of --output.
 var formats = []string{"table", "json", "yaml", "name"}
 
-// show writes an answer to stdout: as the API's JSON, as the same in YAML, as the names in it, or
-// as a table that fits the terminal.
+// show writes an answer to stdout, as the API's JSON, as YAML, as names, or as a table that fits
+// the terminal.
 func (a *app) show(answer any, layout func() string) error {
 	var out string
 	switch a.output {
@@ -58,7 +58,7 @@ func (a *app) write(text string) error {
 	return nil
 }
 
-// width returns the width of the terminal that stdout is, and 0 for anything else.
+// width returns the width of the terminal, or 0 if stdout is not a terminal.
 func (a *app) width() int {
 	if file, is := a.stdout.(*os.File); is {
 		if width, _, err := term.GetSize(int(file.Fd())); err == nil {
@@ -68,8 +68,8 @@ func (a *app) width() int {
 	return 0
 }
 
-// fitted makes lines no longer than the width: sentences go on in the next line, and lines of
-// tables, whose columns are two spaces apart, are cut and say so. 0 is no bound.
+// fitted makes lines no longer than the width; 0 means no bound. It wraps sentences. It cuts lines
+// of tables, whose columns are two spaces apart, and marks the cut.
 func fitted(out string, width int) string {
 	if width < 2 {
 		return out
@@ -95,7 +95,7 @@ type field struct {
 	value any
 }
 
-// details lays out one thing, a field per line, the numbers aligned with each other.
+// details formats one object, a field per line, with aligned numbers.
 func details(fields ...field) string {
 	widest := 0
 	for _, f := range fields {
@@ -114,7 +114,7 @@ func details(fields ...field) string {
 	return w.Render()
 }
 
-// listing lays out many things, one per row; columns whose first value is a number are aligned to
+// listing formats a list, one row per object. Columns whose first value is a number are aligned to
 // the right.
 func listing(header []string, rows [][]any) string {
 	w := newTable()
@@ -166,7 +166,7 @@ func cell(value any) string {
 		return grouped(v)
 	case float64:
 		whole, fraction, _ := strings.Cut(strconv.FormatFloat(v, 'f', 3, 64), ".")
-		n, _ := strconv.ParseInt(whole, 10, 64) // rates and milliseconds: far below its range
+		n, _ := strconv.ParseInt(whole, 10, 64) // rates and milliseconds are far within its range
 		return grouped(n) + "." + fraction
 	case bool:
 		if v {
@@ -198,7 +198,7 @@ func grouped(n int64) string {
 	return sign + digits
 }
 
-// printable replaces what would move a terminal's cursor or change its colours.
+// printable replaces characters that would move a terminal's cursor or change its colours.
 func printable(s string) string {
 	return strings.Map(func(r rune) rune {
 		if unicode.IsControl(r) {

@@ -11,17 +11,17 @@ import (
 	"golang.org/x/term"
 )
 
-// progress shows on stderr how far a long command has come: a bar on a terminal, elsewhere a line
+// progress shows the progress of a long command on stderr: a bar on a terminal, otherwise a line
 // for every tenth, or nothing.
 type progress struct {
 	stderr io.Writer
 	total  int
-	bar    *progressbar.ProgressBar // nil: none
+	bar    *progressbar.ProgressBar // nil if there is no terminal
 	lines  bool
-	tenths int // shown so far
+	tenths int // how many tenths were shown
 }
 
-// newProgress shows progress as --progress asks for it.
+// newProgress returns a progress in the form that --progress selects.
 func (a *app) newProgress(mode string, total int) *progress {
 	p := &progress{stderr: a.stderr, total: total}
 	file, isFile := a.stderr.(*os.File)
@@ -41,10 +41,10 @@ func newBar(w io.Writer, total int) *progressbar.ProgressBar {
 		progressbar.OptionShowCount(), progressbar.OptionShowIts(), progressbar.OptionClearOnFinish())
 }
 
-// show says that so many of the total are done.
+// show reports how many of the total are done.
 func (p *progress) show(done int) {
 	if p.bar != nil {
-		_ = p.bar.Set(done) // what cannot be drawn is not missed
+		_ = p.bar.Set(done) // a bar that cannot be drawn does no harm
 	}
 	if tenths := done * 10 / max(p.total, 1); p.lines && tenths > p.tenths {
 		p.tenths = tenths
@@ -52,18 +52,18 @@ func (p *progress) show(done int) {
 	}
 }
 
-// finish clears the bar, also one that did not get to its end.
+// finish clears the bar.
 func (p *progress) finish() {
 	if p.bar != nil {
 		_ = p.bar.Clear()
 	}
 }
 
-// patience is how long a call may take before a person is told that it is under way.
+// patience is how long a call may take before waiting says so.
 const patience = 2 * time.Second
 
-// waiting says on stderr, if that is a terminal, that a call has taken longer than patience, and
-// how long. The function that it returns ends that.
+// waiting shows on stderr, if that is a terminal, how long a call has taken once it takes longer
+// than patience. Call the returned function at the end of the call.
 func (a *app) waiting() (done func()) {
 	file, isFile := a.stderr.(*os.File)
 	if !isFile || !term.IsTerminal(int(file.Fd())) {
@@ -72,8 +72,8 @@ func (a *app) waiting() (done func()) {
 	return tell(file, patience, time.Second)
 }
 
-// tell writes how long it has been called ago, after a first time and then every time, until the
-// function that it returns is called, which clears the line.
+// tell writes the time since its call, first after one interval and then at every other, until the
+// returned function is called, which clears the line.
 func tell(w io.Writer, first, every time.Duration) (done func()) {
 	began, stop, ended := time.Now(), make(chan struct{}), make(chan struct{})
 	go func() {

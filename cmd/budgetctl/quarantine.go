@@ -12,7 +12,7 @@ func (a *app) quarantineCommand() *cobra.Command {
 		Use:   "quarantine BUDGET",
 		Short: "Show units whose store lost its memory",
 		Long: `Shows what buckets of a budget in store mode held, beyond the ledger, when their stores
-lost their memory: how much of it was sold is not known, so it is not handed out again.
+lost their memory. It is not known how much of it was sold, so it is not handed out again.
 "release" gives back what was not sold.`,
 		Example: `  budgetctl quarantine spring-sale`,
 		Args:    arguments,
@@ -38,11 +38,11 @@ func (a *app) releaseCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "release BUDGET QUANTITY",
 		Short: "Give quarantined units back to a budget, or count them as used",
-		Long: `Gives units back to a budget that were quarantined when a store lost its memory: make
-sure first, from your own records, that they were not sold. With --used they were, and count as
-used. QUANTITY is a number of units or
-"all". Who decided, when and why is kept. Without --request-id one is made up and shown: repeat
-the command with it when the outcome is unknown, and the units are released once.`,
+		Long: `Gives units back to a budget that were quarantined when a store lost its memory. First
+make sure, from your own records, that they were not sold. With --used they count as used instead.
+QUANTITY is a number of units or "all". The service records who decided, when and why. Without
+--request-id an id is generated and shown: if the outcome is unknown, repeat the command with it,
+and the units are released once.`,
 		Example: `  budgetctl release spring-sale 850 --by jane \
       --reason "50 of 900 are in the shop's orders"
   budgetctl release spring-sale all --by jane --request-id incident-7 \

@@ -16,10 +16,10 @@ func (a *app) recycleCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "recycle BUDGET",
 		Short: "Bring a budget's fragments together and hand out by demand",
-		Long: `Takes a budget's buckets offline and opens them again, one after the other while the
-others serve: no call is refused because of it. Units lie afterwards where they were asked for
-lately. One recycle of a budget goes on at a time (recycle_running); it goes on when this
-command is interrupted. --history shows the recycles so far, the newest first.`,
+		Long: `Takes a budget's buckets offline and opens them again with units by recent demand. It does
+so one bucket after the other, while the others serve, so no call is refused. A budget has one
+recycle at a time (recycle_running). Interrupting this command does not stop it. --history shows
+earlier recycles, the newest first.`,
 		Example: `  budgetctl recycle spring-sale
   budgetctl recycle spring-sale --history -o json`,
 		Args: arguments,
@@ -45,7 +45,7 @@ command is interrupted. --history shows the recycles so far, the newest first.`,
 	return cmd
 }
 
-// recycleLook is how often a recycle that goes on is looked at.
+// recycleLook is how often the state of a running recycle is read.
 const recycleLook = 200 * time.Millisecond
 
 // recycle runs a recycle to its end and shows the report.
@@ -81,8 +81,8 @@ func (a *app) recycle(ctx context.Context, name, progress string) error {
 			continue
 		case <-ticker.C:
 		case <-ctx.Done():
-			return errors.New("interrupted; the recycle goes on, 'budgetctl recycle --history' shows how " +
-				"far it is")
+			return errors.New("interrupted; the recycle continues: 'budgetctl recycle --history' " +
+				"shows how far it is")
 		}
 		newest, err := a.newestRecycle(ctx, c, name, run)
 		switch {
@@ -99,7 +99,8 @@ func (a *app) recycle(ctx context.Context, name, progress string) error {
 	return a.show(run, func() string { return recycleRows([]client.Recycle{*run}) })
 }
 
-// newestRecycle reads the recycle that goes on, or run as it is by now; nil: it is not there yet.
+// newestRecycle reads the running recycle, or the present state of run. It returns nil if the
+// history does not have it yet.
 func (a *app) newestRecycle(ctx context.Context, c *client.Client, name string,
 	run *client.Recycle) (
 	*client.Recycle, error) {

@@ -16,21 +16,21 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// maxConcurrency bounds the calls under way at a time.
+// maxConcurrency bounds the concurrent calls.
 const maxConcurrency = 1024
 
-const replayHelp = `Replays a log of web requests against a budget: one deduction per line, keyed by
-the line's client, and every so many accepted ones given back. FILE is tab-separated; its header
+const replayHelp = `Replays a log of web requests against a budget. It makes one deduction per line,
+keyed by the line's client, and rolls back every Nth accepted one. FILE is tab-separated; its header
 names the columns "client" and "bytes".
 
-The request id of a line is made of --id-prefix and the number of the line, so replaying the
-file again deducts nothing twice; what an earlier replay deducted is counted as replayed and not
-rolled back, and so is what may be its: a deduction whose first answer was lost. Replay another
-file with another prefix.
+The request id of a line consists of --id-prefix and the number of the line, so replaying the file
+again deducts nothing twice. Deductions of an earlier replay count as replayed and are not rolled
+back; the same holds for a deduction whose first answer was lost. Use another prefix for another
+file.
 
 Refusals because the budget is used up (budget_exhausted, period_exhausted, limit_exceeded) are
-counted and expected. Anything else is not: the exit status then tells what it was, and after 100
-of them the replay stops.`
+expected and counted. After 100 other errors the replay stops. The exit status says what the worst
+of them was.`
 
 func (a *app) replayCommand() *cobra.Command {
 	var unit, progress string
@@ -46,10 +46,10 @@ func (a *app) replayCommand() *cobra.Command {
 	flags := cmd.Flags()
 	flags.StringVar(&unit, "amount", "one", "units per line: one, or its bytes (0 bytes: skipped)")
 	flags.IntVar(&plan.RollbackEvery, "rollback-every", 20,
-		"give every Nth accepted deduction back; 0: none")
-	flags.IntVar(&plan.Concurrency, "concurrency", 16, "calls under way at a time")
+		"roll back every Nth accepted deduction; 0: none")
+	flags.IntVar(&plan.Concurrency, "concurrency", 16, "concurrent calls")
 	flags.IntVar(&plan.Batch, "batch", 1, "deductions per call")
-	flags.StringVar(&plan.IDPrefix, "id-prefix", "replay", "begin of the request ids")
+	flags.StringVar(&plan.IDPrefix, "id-prefix", "replay", "beginning of the request ids")
 	flags.StringVar(&progress, "progress", "auto",
 		"show progress: auto (on a terminal), always or never")
 	choose(cmd, "amount", "one", "bytes")
@@ -84,8 +84,8 @@ func checkPlan(plan replay.Plan) error {
 	return nil
 }
 
-// replay checks the file and the budget, replays, and shows the report, also of a replay that did
-// not get to its end.
+// replay checks the file and the budget, replays, and shows the report, also that of an incomplete
+// replay.
 func (a *app) replay(ctx context.Context, path string, plan replay.Plan, progress string) error {
 	c, err := a.client()
 	if err != nil {
@@ -120,14 +120,14 @@ func (a *app) replay(ctx context.Context, path string, plan replay.Plan, progres
 	return verdict(report)
 }
 
-// verdict returns what a script must know of a replay: nil only when every call came out as
-// expected and the log was replayed to its end.
+// verdict returns the error that gives a replay its exit status. It is nil only if every call had
+// an expected outcome and the log was replayed to its end.
 func verdict(r replay.Report) error {
 	if r.Worst == nil {
 		if r.Complete {
 			return nil
 		}
-		return errors.New("interrupted; the same command goes on where it stopped")
+		return errors.New("interrupted; the same command resumes where it stopped")
 	}
 	samples := make([]string, len(r.Samples))
 	for i, err := range r.Samples {
@@ -144,7 +144,7 @@ func sum(counts map[string]int) (n int) {
 	return n
 }
 
-// replayed lays out a report.
+// replayed formats a report.
 func replayed(r replay.Report) string {
 	fields := []field{{"budget", r.Budget}, {"complete", r.Complete}, {"deductions", r.Deductions},
 		{"skipped lines", r.Skipped}, {"accepted", r.Accepted}, {"replayed", r.Replayed},

@@ -18,10 +18,10 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// defaultServer is where budgetd listens when nobody tells it otherwise.
+// defaultServer is where budgetd listens by default.
 const defaultServer = "http://127.0.0.1:8080"
 
-// app is one command line under way: where it reads and writes, and the flags of all commands.
+// app is the state of one command line: its streams and the flags of all commands.
 type app struct {
 	getenv         func(string) string
 	stdout, stderr io.Writer
@@ -31,24 +31,23 @@ type app struct {
 	credentials
 }
 
-const rootHelp = `budgetctl makes budgets, deducts from them and looks at them, through budgetd's
-HTTP API.
+const rootHelp = `budgetctl creates, uses and inspects budgets through budgetd's HTTP API.
 
-The server is taken from --server, else from BUDGETCTL_SERVER, else from the listen key of the
---config file (budgetd's own config.yaml), else from the profile of 'budgetctl login', else it is
-` + defaultServer + `. Several addresses, with commas
-between, are those of equal nodes: where one does not answer, the next one is called.
+The server is the first of: --server, BUDGETCTL_SERVER, the listen key of the --config file
+(budgetd's own config.yaml), the profile of 'budgetctl login',
+` + defaultServer + `. It may be a comma-separated list of
+equal nodes: if one does not answer, the next one is called.
 
-A key is taken from --token-file, else from BUDGETCTL_TOKEN or BUDGETCTL_TOKEN_FILE, else from the
-profile. It cannot be given on the command line, where others can read it.
+The key is the first of: --token-file, BUDGETCTL_TOKEN or BUDGETCTL_TOKEN_FILE, the profile. It
+cannot be given on the command line, where others can read it.
 
-Amounts and quantities are whole numbers of minor units, 1 to 9007199254740991. A budget is
-named by its name or its id.
+Amounts and quantities are whole numbers of minor units, 1 to 9007199254740991. BUDGET is a name or
+an id.
 
 Exit status:
   0  done
-  1  error: what was named does not exist, the server found the request invalid, a file cannot be
-     read, an internal error of the server while reading
+  1  error: an object does not exist, the request is invalid, a file cannot be read, or the server
+     had an internal error while reading
   2  usage: the command line is wrong; nothing was sent
   3  refused, and nothing was changed:
        the state says no   budget_exhausted period_exhausted limit_exceeded budget_paused
@@ -63,13 +62,13 @@ Exit status:
 func (a *app) rootCommand() *cobra.Command {
 	root := &cobra.Command{
 		Use:   "budgetctl",
-		Short: "Make budgets, deduct from them and look at them",
+		Short: "Create, use and inspect budgets",
 		Long:  rootHelp,
 		Example: `  budgetctl create spring-sale --total 1000000 --type promo --buckets 8
   budgetctl deduct spring-sale 5 --request-id o1
   budgetctl get spring-sale -o json`,
 		SilenceErrors: true,
-		// The distance of cobra's own suggestions.
+		// The distance that cobra's own suggestions use.
 		SuggestionsMinimumDistance: 2,
 		SilenceUsage:               true,
 		Args:                       knownCommand,
@@ -80,8 +79,8 @@ func (a *app) rootCommand() *cobra.Command {
 	}
 	flags := root.PersistentFlags()
 	flags.StringVar(&a.server, "server", "",
-		"base URL of budgetd, or those of several nodes with commas between (default "+defaultServer+")")
-	flags.StringVar(&a.tenant, "tenant", "", "tenant whose budgets are meant (default \"default\")")
+		"base URL of budgetd, or a comma-separated list of nodes (default "+defaultServer+")")
+	flags.StringVar(&a.tenant, "tenant", "", "tenant of the budgets (default \"default\")")
 	flags.StringVar(&a.config, "config", "", "budgetd's config.yaml, for its listen address")
 	flags.StringVarP(&a.output, "output", "o", "table",
 		"format of the data: "+strings.Join(formats, ", "))
@@ -96,7 +95,7 @@ func (a *app) rootCommand() *cobra.Command {
 	return root
 }
 
-// addCommands adds the commands in the groups in which --help shows them.
+// addCommands adds the commands, in the groups that --help shows.
 func (a *app) addCommands(root *cobra.Command) {
 	for _, group := range []struct {
 		id, title string
@@ -132,7 +131,7 @@ func (a *app) addCommands(root *cobra.Command) {
 	root.SetCompletionCommandGroupID("tools")
 }
 
-// checkFlags refuses values of the common flags that no command can work with.
+// checkFlags refuses invalid values of the common flags.
 func (a *app) checkFlags() error {
 	if !slices.Contains(formats, a.output) {
 		return usagef("--output %q: must be one of %s", a.output, strings.Join(formats, ", "))
@@ -146,8 +145,8 @@ func (a *app) checkFlags() error {
 	return nil
 }
 
-// client returns a client for the server that the command line, the environment, a file or a
-// profile names, with its key and certificates.
+// client returns a client for the server that the command line, the environment or a profile names,
+// with its key and certificates.
 func (a *app) client(options ...client.Option) (*client.Client, error) {
 	p, err := a.connect()
 	if err != nil {
@@ -186,8 +185,8 @@ func (a *app) address() (string, error) {
 	return server, nil
 }
 
-// reachable returns the URL under which a server that listens on an address is reached from this
-// machine: one that listens on every address is reached through the loopback.
+// reachable returns the URL, on this machine, of a server that listens on an address. A server that
+// listens on every address is reached through the loopback.
 func reachable(listen string) (string, error) {
 	host, port, err := net.SplitHostPort(listen)
 	if err != nil {
@@ -205,8 +204,7 @@ func reachable(listen string) (string, error) {
 	return "http://" + net.JoinHostPort(host, port), nil
 }
 
-// call makes one call and shows its answer: the data in the format asked for, the table made by
-// layout.
+// call makes one call and shows its answer in the selected format. layout makes the table.
 func call[T any](
 	a *app, cmd *cobra.Command,
 	ask func(context.Context, *client.Client) (T, error), layout func(T) string,
@@ -226,8 +224,7 @@ func call[T any](
 	return a.show(answer, func() string { return layout(answer) })
 }
 
-// knownCommand is the root's check of its arguments: there are none, so what is left is the name of
-// a command that does not exist.
+// knownCommand refuses an argument of the root command: it is the name of an unknown command.
 func knownCommand(root *cobra.Command, args []string) error {
 	if len(args) == 0 {
 		return nil
@@ -239,8 +236,8 @@ func knownCommand(root *cobra.Command, args []string) error {
 	return usagef("there is no command %q%s", args[0], hint)
 }
 
-// flagError says that a flag is wrong, and which one was meant; what looks like a negative number
-// was meant as an amount.
+// flagError returns the error for a wrong flag, with a suggestion. It takes a negative number for
+// an amount.
 func flagError(cmd *cobra.Command, err error) error {
 	var missing *pflag.NotExistError
 	if errors.As(err, &missing) {
@@ -257,14 +254,13 @@ func flagError(cmd *cobra.Command, err error) error {
 	return usagef("%v", err)
 }
 
-// apiNames are the flags for members that have another name in the API.
+// apiNames maps names of the API to flags that are called otherwise.
 var apiNames = map[string]string{"total-quantity": "total", "bucket-quantity": "buckets",
 	"sharding-quantity": "sharding", "end-at": "end", "start-at": "start", "type-rule": "every",
 	"hold-ttl": "hold", "dimensions": "dimension", "limits": "limit", "counts": "count",
 	"tz": "timezone", "zone": "timezone"}
 
-// likeFlag returns the flag of a command that somebody may have meant by a name, "" if there is
-// none.
+// likeFlag returns the flag of a command that a wrong name probably means, or "".
 func likeFlag(cmd *cobra.Command, name string) string {
 	name = strings.ReplaceAll(strings.ToLower(name), "_", "-")
 	if known := apiNames[name]; known != "" && cmd.Flags().Lookup(known) != nil {

@@ -9,7 +9,7 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// ruleFlags are the flags that make up the rule of a daily budget.
+// ruleFlags are the flags that define the rule of a daily budget.
 type ruleFlags struct {
 	kind, every, quantity, unused string
 	maxRollover, partial          string
@@ -26,13 +26,13 @@ func (f *ruleFlags) add(cmd *cobra.Command) {
 		"rule: a segment of every day and its units, 00:00-06:00=10000; repeatable")
 	flags.StringVar(&f.kind, "rule", "", "rule: free, one period from the start to the end")
 	flags.StringVar(&f.unused, "unused", "",
-		"where what a period did not use goes: spread, next or forfeit (default spread)")
+		"what happens to units that a period did not use: spread, next or forfeit (default spread)")
 	flags.StringVar(&f.maxRollover, "max-rollover", "",
-		"most that a period leaves to the next, with --unused next (default no bound)")
+		"most units that a period leaves to the next, with --unused next (default no bound)")
 	flags.StringVar(&f.partial, "partial", "",
-		"what a period gets that the start or end cuts: prorated or whole (default prorated)")
+		"units of a period that the start or end cuts: prorated or whole (default prorated)")
 	flags.StringToStringVar(&f.anchor, "anchor", nil,
-		"where periods begin: day=31 (months), weekday=sunday (weeks), hour=6")
+		"when periods begin: day=31 (months), weekday=sunday (weeks), hour=6")
 	choose(cmd, "partial", "prorated", "whole")
 	choose(cmd, "every", "hour", "day", "week", "month")
 	choose(cmd, "rule", "free")
@@ -42,12 +42,12 @@ func (f *ruleFlags) add(cmd *cobra.Command) {
 // lateRefundFlag adds --late-refund.
 func lateRefundFlag(cmd *cobra.Command, into *string) {
 	cmd.Flags().StringVar(into, "late-refund", "",
-		"where a refund goes whose period is over: total, next or forfeit (default total)")
+		"where a refund goes after its period is over: total, next or forfeit (default total)")
 	choose(cmd, "late-refund", "total", "next", "forfeit")
 }
 
-// read returns the rule that the flags make up, nil if none of them is given. err is what was wrong
-// before: it goes first. Times of the day are for the service to judge.
+// read returns the rule that the flags define, or nil if no flag is given. An earlier error err
+// takes precedence. The service checks times of the day.
 func (f *ruleFlags) read(cmd *cobra.Command, err error) (*budget.Rule, error) {
 	if err = firstOf(err, chosen(cmd, "every", "rule", "unused", "partial")); err != nil {
 		return nil, err
@@ -78,7 +78,7 @@ func (f *ruleFlags) read(cmd *cobra.Command, err error) (*budget.Rule, error) {
 	return f.rule(cmd)
 }
 
-// rule makes the rule of flags that go together.
+// rule makes the rule from flags that go together.
 func (f *ruleFlags) rule(cmd *cobra.Command) (*budget.Rule, error) {
 	given := func(name string) bool { return cmd.Flags().Changed(name) }
 	rule := &budget.Rule{Kind: budget.Free, Unused: budget.Where(f.unused),
@@ -112,7 +112,7 @@ func (f *ruleFlags) rule(cmd *cobra.Command) (*budget.Rule, error) {
 	return rule, nil
 }
 
-// setAnchor sets one member of an anchor and returns what is wrong with it, "" if nothing.
+// setAnchor sets one member of an anchor. It returns what is wrong with it, or "".
 func setAnchor(a *budget.Anchor, name, value string) (why string) {
 	n, err := strconv.Atoi(value)
 	switch name {
@@ -135,7 +135,7 @@ func setAnchor(a *budget.Anchor, name, value string) (why string) {
 	return ""
 }
 
-// anchorText writes an anchor as --anchor takes it, "" for none.
+// anchorText formats an anchor for --anchor; "" for the zero value.
 func anchorText(a budget.Anchor) string {
 	var parts []string
 	if a.Day != 0 {
@@ -170,7 +170,7 @@ func window(text string) (w budget.Window, err error) {
 	return budget.Window{From: from, To: to, Quantity: n}, nil
 }
 
-// ruleText writes a rule in one line, windows as --window takes them but for the commas.
+// ruleText formats a rule in one line, its windows as for --window but without commas.
 func ruleText(r *budget.Rule) string {
 	var parts []string
 	switch r.Kind {

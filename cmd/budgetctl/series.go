@@ -10,14 +10,14 @@ import (
 )
 
 const seriesHelp = `Shows what a budget released, used and still had over time, and when it will
-be used up if it goes on as within the last 15 minutes.
+be used up at the rate of the last 15 minutes.
 
---from and --to are times with zone, or how long ago, such as 24h. Without them it is the last
-hour. --step is whole minutes; without it, the fewest that give no more than 1440 points. How
-far back it goes is the server's setting series.keep.
+--from and --to are times with zone, or how long ago, such as 24h. The default is the last hour.
+--step is in whole minutes; the default is the fewest that give at most 1440 points. The server
+keeps points as long as its setting series.keep says.
 
-Stranded units lie where they are of no use now: in buckets that are fenced or out of reach, or as
-fragments, which a request brings together when it needs them.`
+Stranded units cannot be used now: they are in buckets that are fenced or cannot be reached, or they
+are fragments, which a request brings together when it needs them.`
 
 func (a *app) seriesCommand() *cobra.Command {
 	var from, to string
@@ -53,7 +53,7 @@ func (a *app) seriesCommand() *cobra.Command {
 	return cmd
 }
 
-// past reads a time with zone, or how long ago; zero for none.
+// past parses a time with zone or a duration before now; "" gives the zero time.
 func past(flag, text string, now time.Time) (time.Time, error) {
 	if text == "" {
 		return time.Time{}, nil
@@ -70,7 +70,7 @@ func past(flag, text string, now time.Time) (time.Time, error) {
 	return at, nil
 }
 
-// seriesTable lays out a series, oldest first, the present figures last.
+// seriesTable formats a series, oldest first and the present figures last.
 func seriesTable(s *client.Series) string {
 	rows := make([][]any, 0, len(s.Points)+1)
 	for _, p := range append(s.Points[:len(s.Points):len(s.Points)], s.Now) {
@@ -81,7 +81,7 @@ func seriesTable(s *client.Series) string {
 		details(field{"rate per second", s.RatePerS}, field{"exhausted", exhaustion(s)})
 }
 
-// exhaustion says when a budget will be used up.
+// exhaustion formats when a budget will be used up.
 func exhaustion(s *client.Series) string {
 	if s.ExhaustedAt != nil {
 		return s.ExhaustedAt.Format(time.RFC3339)

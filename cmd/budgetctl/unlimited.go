@@ -8,14 +8,14 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 )
 
-// The answers without their own marshalers, so that these do not call themselves.
+// The answers without their marshalers, which would otherwise call themselves.
 type (
 	plainBudget   client.Budget
 	plainAnswer   client.DeductAnswer
 	plainForeseen client.Foreseen
 )
 
-// unlimited writes what an unlimited budget has left as the API does: null, not the client's 0.
+// unlimited writes the remainder of an unlimited budget as null, like the API. The client has 0.
 var unlimited = json.JoinMarshalers(
 	json.MarshalToFunc(func(out *jsontext.Encoder, b client.Budget) error {
 		if !b.Unlimited {

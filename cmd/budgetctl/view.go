@@ -26,7 +26,7 @@ func (a *app) getCommand() *cobra.Command {
 	}
 }
 
-// view lays out one budget.
+// view formats one budget.
 func view(b *client.Budget) string {
 	from := b.EffectiveAt
 	if from.IsZero() {
@@ -78,7 +78,7 @@ func view(b *client.Budget) string {
 	return details(fields...) + planText(b.Periods)
 }
 
-// planText lays out the periods of a budget that was not made.
+// planText formats the periods of a dry run's budget.
 func planText(periods []client.Planned) string {
 	if len(periods) == 0 {
 		return ""
@@ -90,7 +90,7 @@ func planText(periods []client.Planned) string {
 	return "\n\n" + listing([]string{"period", "start", "end", "quantity"}, rows)
 }
 
-// orNever shows an instant that may not come.
+// orNever formats an instant; zero means never.
 func orNever(at time.Time) any {
 	if at.IsZero() {
 		return "never"
@@ -98,7 +98,7 @@ func orNever(at time.Time) any {
 	return at
 }
 
-// unless shows a quantity that an unlimited budget has not.
+// unless formats a quantity that an unlimited budget lacks.
 func unless(unlimited bool, n int64) any {
 	if unlimited {
 		return "unlimited"
@@ -106,7 +106,7 @@ func unless(unlimited bool, n int64) any {
 	return n
 }
 
-// bound shows a quantity whose 0 means that there is no bound.
+// bound formats a bound; 0 means no bound.
 func bound(n int64) any {
 	if n == 0 {
 		return "no bound"
@@ -114,7 +114,7 @@ func bound(n int64) any {
 	return n
 }
 
-// overview lays out a list of budgets.
+// overview formats a list of budgets.
 func overview(page client.Page) string {
 	rows := make([][]any, len(page.Budgets))
 	for i, b := range page.Budgets {

@@ -13,26 +13,26 @@ import (
 	"github.com/spf13/cobra"
 )
 
-const watchHelp = `Shows a budget as it is now, again and again, until it is interrupted (exit
-status 0): what is left and how that went down, what was used and how fast, when it will be used
-up, what each bucket holds, and what was refused. A terminal is redrawn until q is pressed;
-elsewhere each look is one line (-o json: one object).
+const watchHelp = `Shows the present state of a budget at regular intervals until it is interrupted
+(exit status 0): what is left, what was used and how fast, when it will be used up, what each bucket
+holds, and what was refused. A terminal is redrawn until q is pressed. Otherwise each look is one
+line (-o json: one object).
 
-A server that is not available is asked again; that is said on stderr.`
+If the server is unavailable, it says so on stderr and tries again.`
 
-// shownRefusals is how many of the last refusals a terminal shows.
+// shownRefusals is how many recent refusals a terminal shows.
 const shownRefusals = 5
 
-// watching is a watch under way.
+// watching is the state of a watch.
 type watching struct {
 	app    *app
 	client *client.Client
 	budget string
-	header bool // the header of the lines was written
-	live   bool // it is a terminal that shows it
+	header bool // whether the header of the lines was written
+	live   bool // whether a terminal shows it
 }
 
-// look is a budget as of one look.
+// look is the state of a budget at one time.
 type look struct {
 	Budget  *client.Budget  `json:"budget"`
 	Series  *client.Series  `json:"series"`
@@ -53,7 +53,7 @@ func (a *app) watchCommand() *cobra.Command {
 		Args: arguments,
 	}
 	cmd.Flags().DurationVar(&every, "every", time.Second, "time between two looks, 100ms to 1h")
-	cmd.Flags().IntVar(&count, "count", 0, "end after so many looks; 0: go on")
+	cmd.Flags().IntVar(&count, "count", 0, "end after N looks; 0: never")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		var err error
 		switch {
@@ -80,8 +80,8 @@ func (a *app) watchCommand() *cobra.Command {
 	return cmd
 }
 
-// run looks until ctx ends. The first look succeeds or is the command's error; later ones that find
-// the server unavailable are done again.
+// run takes looks until ctx ends. An error of the first look is the command's error. Later looks
+// are repeated if the server is unavailable.
 func (w *watching) run(ctx context.Context, every time.Duration, count int) error {
 	ticker := time.NewTicker(every)
 	defer ticker.Stop()
@@ -111,7 +111,7 @@ func (w *watching) run(ctx context.Context, every time.Duration, count int) erro
 	}
 }
 
-// look asks for everything that is shown.
+// look reads everything that is shown.
 func (w *watching) look(ctx context.Context) (*look, error) {
 	ctx, cancel := context.WithTimeout(ctx, w.app.timeout)
 	defer cancel()
@@ -129,7 +129,7 @@ func (w *watching) look(ctx context.Context) (*look, error) {
 	}
 	l := &look{Budget: b, Series: s, Buckets: buckets.Buckets}
 	if w.live {
-		// Who may not see them sees everything else.
+		// A caller who may not see refusals sees everything else.
 		l.refusals, _ = w.client.Refusals(ctx,
 			client.RefusalQuery{Budget: b.Name, Limit: shownRefusals})
 	} else {
@@ -138,7 +138,7 @@ func (w *watching) look(ctx context.Context) (*look, error) {
 	return l, nil
 }
 
-// show writes a look as a line.
+// show writes a line for a look.
 func (w *watching) show(l *look) error {
 	var out string
 	switch {
@@ -158,7 +158,7 @@ func (w *watching) show(l *look) error {
 	return nil
 }
 
-// watchLine lays out a look in columns of fixed width: the widest number is not known yet.
+// watchLine formats a look in columns of fixed width, because the widest number is not known yet.
 func watchLine(l *look, header bool) string {
 	const layout = "%-20s  %-9s  %16s  %16s  %14s  %14s  %-20s  %s\n"
 	out := ""

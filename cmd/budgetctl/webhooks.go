@@ -13,7 +13,7 @@ func (a *app) webhooksCommand() *cobra.Command {
 		Use:   "webhooks",
 		Short: "Show, create, change, test and delete endpoints of messages",
 		Long: `Without a subcommand it shows the endpoints of the tenant that --tenant names, or of all.
-Endpoints get messages about alerts, signed as Standard Webhooks says.`,
+Endpoints get messages about alerts, signed by the rules of Standard Webhooks.`,
 		Example: `  budgetctl webhooks
   budgetctl webhooks create https://shop.example.com/budgetd --secret shop
   budgetctl webhooks test ep_7rl2702mv8qxbh3k
@@ -69,9 +69,9 @@ func (a *app) createWebhookCommand() *cobra.Command {
 	var request client.WebhookRequest
 	cmd := &cobra.Command{
 		Use:   "create URL",
-		Short: "Have messages sent to an endpoint",
-		Long: `Has messages sent to an endpoint. --secret names a file in the server's
-webhooks.secrets_dir. --tenant narrows the messages to one tenant.`,
+		Short: "Send messages to an endpoint from now on",
+		Long: `Creates an endpoint, to which messages are sent from now on. --secret names a file in the
+server's webhooks.secrets_dir. --tenant narrows the messages to one tenant.`,
 		Example: `  budgetctl webhooks create https://shop.example.com/budgetd --secret shop \
       --type alert.firing`,
 		Args: arguments,
@@ -85,7 +85,7 @@ webhooks.secrets_dir. --tenant narrows the messages to one tenant.`,
 			}, webhookDetails)
 		},
 	}
-	cmd.Flags().StringVar(&request.Secret, "secret", "", "name of the secret (needed)")
+	cmd.Flags().StringVar(&request.Secret, "secret", "", "name of the secret (required)")
 	cmd.Flags().StringArrayVar(&request.Types, "type", nil,
 		"alert.firing, alert.resolved or endpoint.disabled; may be repeated; default: all")
 	cmd.Flags().StringVar(&request.Description, "description", "", "what the endpoint is")
@@ -124,7 +124,7 @@ func (a *app) setWebhookCommand() *cobra.Command {
 	return cmd
 }
 
-// onWebhook is a command that has an endpoint as its answer.
+// onWebhook is a command whose answer is a webhook.
 func (a *app) onWebhook(verb, short string, do func(context.Context, *client.Client, string) (
 	*client.Webhook, error)) *cobra.Command {
 	return &cobra.Command{Use: verb + " ID", Short: short, Args: arguments,

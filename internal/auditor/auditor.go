@@ -1,6 +1,6 @@
-// Package auditor recomputes the accounts of an installation from the rows of its tables, one by
-// one, and from what its Redis servers hold. It shares no code with the system and knows nothing
-// but schema.sql and the names of keys: tests compare with it what the system says of itself.
+// Package auditor recomputes the accounts of an installation from the rows of its tables and the
+// keys of its Redis servers. It shares no code with the system and depends only on schema.sql and
+// the names of keys. Tests compare its results with what the system reports.
 package auditor
 
 import (
@@ -11,15 +11,15 @@ import (
 	"slices"
 )
 
-// Report is what was found.
+// Report is the result of an audit.
 type Report struct {
-	// Budgets are by their names.
+	// Budgets has the budgets by name.
 	Budgets map[string]*Budget
-	// Wrong lists whatever does not add up, in words.
+	// Wrong describes every discrepancy.
 	Wrong []string
 }
 
-// Budget is a budget by its columns, and its rows by their ids. Quantities are minor units.
+// Budget has the columns of a budget, and its rows by their ids. Quantities are minor units.
 type Budget struct {
 	ID                             int64
 	Name                           string
@@ -30,7 +30,7 @@ type Budget struct {
 	// Outstanding, Held, Used and Returning are the sums of its epochs.
 	Outstanding, Held, Used, Returning int64
 	Deductions                         map[string]*Deduction
-	// Lost counts its epochs whose memory was lost.
+	// Lost counts the epochs whose memory was lost.
 	Lost int
 	// Adjustments are appends and shrinks by request id, without the creation.
 	Adjustments map[string]Adjustment
@@ -39,38 +39,37 @@ type Budget struct {
 	created int64 // T when it was created
 }
 
-// Adjustment is an append or, negative, a shrink.
+// Adjustment is an append or, if negative, a shrink.
 type Adjustment struct {
 	Quantity int64
-	// Done says that it took effect, Pending that it may yet; a refused one is neither.
+	// Done means that it took effect, Pending that it still may. A refused one is neither.
 	Done, Pending bool
 }
 
-// Deduction is a deduction with what came back of it.
+// Deduction is a deduction and what was given back of it.
 type Deduction struct {
 	Amount, Back int64
-	// Void says that the id was cancelled before it had an effect.
+	// Void means that the id was cancelled before it had an effect.
 	Void bool
-	// Held says that it is a hold still.
+	// Held means that it is an open hold.
 	Held bool
-	// Rollbacks are what each rollback id gave back.
+	// Rollbacks has what each rollback id gave back.
 	Rollbacks map[string]int64
 
 	bucket, epoch int64
 }
 
-// Redis asks a server for a hash.
+// Redis reads the keys and hashes of a server.
 type Redis interface {
-	// Hash returns the fields of a hash; none where there is no such key.
+	// Hash returns the fields of a hash. It returns no field if the key does not exist.
 	Hash(key string) (map[string]string, error)
 	// Keys returns the keys that match a pattern.
 	Keys(pattern string) ([]string, error)
 }
 
-// Audit reads all budgets of a database in one transaction, which must see one moment, and compares
-// everything with everything. stores, by the names of their instances, hold what budgets in store
-// mode have; none of them is looked at where it is nil. Nothing may be under way meanwhile in the
-// stores.
+// Audit reads all budgets of a database in one snapshot and compares columns, rows and stores with
+// each other. stores has the servers of store mode by the names of their instances; nil skips the
+// stores. No request may reach the stores during the audit.
 func Audit(ctx context.Context, db *sql.DB, stores map[string]Redis) (*Report, error) {
 	tx, err := db.BeginTx(ctx, nil)
 	if err != nil {
@@ -101,7 +100,7 @@ func Audit(ctx context.Context, db *sql.DB, stores map[string]Redis) (*Report, e
 // place names an epoch of a bucket.
 type place struct{ bucket, epoch int64 }
 
-// epoch is a row of bucket_epoch with what its rows add up to.
+// epoch is a row of bucket_epoch with the sums of the rows that belong to it.
 type epoch struct {
 	place
 	of                                     *Budget
@@ -117,10 +116,10 @@ type epoch struct {
 	soldOfReleased, pending                int64
 }
 
-// feed is what the feed of a bucket adds up to.
+// feed has the sums of the feed of a bucket.
 type feed struct{ units, entries, last, rows, moved int64 }
 
-// reading is one audit.
+// reading is the state of an audit.
 type reading struct {
 	ctx     context.Context
 	tx      *sql.Tx
@@ -136,7 +135,7 @@ func (r *reading) wrong(format string, args ...any) {
 	r.report.Wrong = append(r.report.Wrong, fmt.Sprintf(format, args...))
 }
 
-// each reads the rows of a query.
+// each calls a function for each row of a query.
 func (r *reading) each(query string, row func(scan func(...any) error) error) error {
 	rows, err := r.tx.QueryContext(r.ctx, query)
 	if err != nil {
@@ -191,7 +190,7 @@ func (r *reading) readEpochs() error {
 		})
 }
 
-// orphan notes a row that belongs to nothing.
+// orphan reports a row that belongs to nothing.
 func (r *reading) orphan(is bool, format string, args ...any) error {
 	if is {
 		r.wrong(format+" belongs to nothing", args...)

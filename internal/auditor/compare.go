@@ -58,7 +58,7 @@ func (r *reading) compareEpoch(e *epoch, same func(what string, column, rows int
 	same("the number of grants", e.nextGrant-1, e.grants)
 	same("what was released", 0, e.released)
 	if e.of.Store {
-		// Nothing has a row but grants: where they went.
+		// In store mode only grants have rows.
 		same("the sum of all parts", e.outstanding+e.held+e.used+e.returning+e.closed+e.swept,
 			e.granted+e.soldOfReleased)
 		if e.status != "lost" {
@@ -67,7 +67,7 @@ func (r *reading) compareEpoch(e *epoch, same func(what string, column, rows int
 		return
 	}
 	same("R", e.returning, e.back-e.direct-e.swept)
-	if !e.of.Unlimited { // there H and S stop at the largest amount
+	if !e.of.Unlimited { // H and S of an unlimited budget stop at the largest amount
 		same("O", e.outstanding, e.granted+e.direct-e.deducted-e.closed)
 		same("H", e.held, e.holding)
 		same("S", e.used, e.deducted-e.back-e.holding)
@@ -83,7 +83,7 @@ func (r *reading) compareEpoch(e *epoch, same func(what string, column, rows int
 	}
 }
 
-// compareStores compares what the stores have of open epochs in store mode with their rows.
+// compareStores compares the stores' entries of open epochs with the rows in SQL.
 func (r *reading) compareStores(stores map[string]Redis) error {
 	for name, store := range stores {
 		held, err := entries(store, fmt.Sprintf("budgetd:%s:{%s/*", r.installation, name))
@@ -100,7 +100,7 @@ func (r *reading) compareStores(stores map[string]Redis) error {
 	return nil
 }
 
-// entry is what a store has of a bucket: its hashes by their last names.
+// entry is a store's data of a bucket: its hashes by the last part of their keys.
 type entry map[string]string
 
 // entries reads the entries of an instance's lanes.
@@ -117,7 +117,7 @@ func entries(store Redis, prefix string) (map[string]entry, error) {
 				return nil, err
 			}
 			for bucket, value := range hash {
-				// A bucket that moved is marked as closed where it was.
+				// The former lane of a bucket that moved marks it as closed.
 				if out[bucket] == nil {
 					out[bucket] = entry{}
 				}

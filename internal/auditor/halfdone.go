@@ -6,7 +6,7 @@ import (
 	"fmt"
 )
 
-// unfinished counts, for every kind of half-done work, what the tables have of it.
+// unfinished has a query for every kind of unfinished work, which counts it.
 var unfinished = map[string]string{
 	"epochs opening or closing": `SELECT COUNT(*) FROM bucket_epoch
 		WHERE status IN ('opening', 'closing')`,
@@ -43,8 +43,8 @@ var unfinished = map[string]string{
 			WHERE b.budget_id = t.id AND b.status = 'online')`,
 }
 
-// HalfDone says what is half done, for every kind of work that somebody has to go on with. An
-// installation in which everything works finishes it by itself.
+// HalfDone lists unfinished work of every kind. An installation in which everything works completes
+// it.
 func HalfDone(ctx context.Context, db *sql.DB) (found []string, err error) {
 	for what, query := range unfinished {
 		var n int64

@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// Server is a Redis server by its address. Each question has a connection of its own.
+// Server is the address of a Redis server. Each command uses a new connection.
 type Server string
 
 // Hash returns the fields of a hash.
@@ -26,7 +26,7 @@ func (s Server) Hash(key string) (map[string]string, error) {
 // Keys returns the keys that match a pattern.
 func (s Server) Keys(pattern string) ([]string, error) { return s.ask("KEYS", pattern) }
 
-// ask sends a command that is answered by a list of texts.
+// ask sends a command whose reply is a list of strings.
 func (s Server) ask(args ...string) ([]string, error) {
 	const limit = 10 * time.Second
 	conn, err := net.DialTimeout("tcp", string(s), limit)
@@ -63,7 +63,7 @@ func (s Server) ask(args ...string) ([]string, error) {
 	return out, nil
 }
 
-// length reads a line that is a kind and a number.
+// length reads a line that consists of a type and a number.
 func length(in *bufio.Reader, kind byte) (int, error) {
 	line, err := in.ReadString('\n')
 	if err != nil {

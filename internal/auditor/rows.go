@@ -60,7 +60,7 @@ func (r *reading) readHolds() error {
 				confirmed, *d)
 		}
 		if e := r.epochs[at]; e != nil && d.Held {
-			e.holding += d.Amount // less what came back: readBacks
+			e.holding += d.Amount // readBacks subtracts what came back
 		}
 		return nil
 	})
@@ -161,7 +161,7 @@ func (r *reading) readQuarantines() error {
 			if err != nil || e == nil {
 				return errors.Join(err, r.orphan(err == nil, "release of %v", at))
 			}
-			if e.released -= quantity; to == "used" { // what is left has no row: compare
+			if e.released -= quantity; to == "used" { // compare derives what is left, which has no row
 				e.soldOfReleased += quantity
 			}
 			e.quarantined -= quantity

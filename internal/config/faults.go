@@ -11,7 +11,7 @@ import (
 type Fault struct {
 	// Key is the key as in the file, or the name of an environment variable.
 	Key string
-	// Value is the wrong value, "" if there is none to show. Secrets are not shown.
+	// Value is the wrong value, or "". Secrets are not shown.
 	Value string
 	// Want says what the value must be.
 	Want string

@@ -1,6 +1,5 @@
-// Package contract shows openapi.yaml: as JSON for programs, as pages for people. It serves nothing
-// itself; package httpapi asks it for what a path shows. docs/API.md and docs/errors come from the
-// same templates, by go generate.
+// Package contract renders openapi.yaml as JSON for programs and as pages for people. Package
+// httpapi serves them. docs/API.md and docs/errors come from the same templates, by go generate.
 //
 //	openapi.yaml ── document.go ──┬── JSON ─────────────────────────── /openapi.json
 //	                              └── api.md.tmpl, error.md.tmpl ──┬── docs/API.md, docs/errors/*.md

@@ -26,7 +26,7 @@ type document struct {
 
 // call is one operation.
 type call struct {
-	// Method and Path are where it stands.
+	// Method and Path identify the operation.
 	Method, Path         string `yaml:"-"`
 	Summary, Description string
 	Tags                 []string
@@ -38,7 +38,7 @@ type call struct {
 	Responses            list[body]
 }
 
-// body is what is sent or answered: one content, if any, under its media type.
+// body is the body of a request or an answer: at most one content, under its media type.
 type body struct {
 	Ref         string `yaml:"$ref"`
 	Description string
@@ -124,8 +124,7 @@ func (l *list[V]) UnmarshalYAML(node *yaml.Node) error {
 	return nil
 }
 
-// read reads openapi.yaml, once. It is part of the program: what is wrong with it is found by the
-// first test.
+// read parses openapi.yaml once. The file is part of the program, so tests find its faults.
 var read = sync.OnceValue(func() *document {
 	d := new(document)
 	if err := yaml.Unmarshal(budgetd.OpenAPI, d); err != nil {
@@ -150,7 +149,7 @@ var read = sync.OnceValue(func() *document {
 	return d
 })
 
-// resolve replaces examples that stand elsewhere by what stands there.
+// resolve replaces references to examples by the examples.
 func (d *document) resolve(examples list[example]) {
 	for i, e := range examples {
 		if e.Value.Ref != "" {

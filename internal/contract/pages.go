@@ -30,9 +30,10 @@ type Page struct {
 	Text []byte
 }
 
-// Find returns what a path shows; false: nothing. It is safe for concurrent use.
-func Find(path string) (Page, bool) {
-	page, ok := pages()[path]
+// Find returns the page of a path. ok is false if the path has no page. It is safe for concurrent
+// use.
+func Find(path string) (page Page, ok bool) {
+	page, ok = pages()[path]
 	return page, ok
 }
 
@@ -72,7 +73,7 @@ func JSON() []byte {
 	return append(appendJSON(nil, &node), '\n')
 }
 
-// Files returns the pages as they lie in docs/, by their names there.
+// Files returns the pages of docs/ by their names there.
 func Files() map[string][]byte { return render("errors/", ".md", "../API.md") }
 
 const apiFile = "API.md"
@@ -170,7 +171,7 @@ type member struct {
 	Value    schema
 }
 
-// members returns the members of an object, of several parts together those of its own.
+// members returns the members of an object, including those of the parts of an allOf.
 func members(s schema) (all []member) {
 	for _, part := range append([]schema{s}, s.AllOf...) {
 		for _, one := range part.Properties {

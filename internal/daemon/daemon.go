@@ -163,7 +163,7 @@ func bootstrap(ctx context.Context, c config.Config, stdout, stderr io.Writer) i
 		fmt.Fprintln(stderr, "budgetd:", err)
 		return statusFailed
 	}
-	fmt.Fprintln(stderr, "The key is shown this once: keep it now.")
+	fmt.Fprintln(stderr, "The key is shown only once: keep it now.")
 	fmt.Fprintln(stdout, token.Reveal())
 	return statusDone
 }

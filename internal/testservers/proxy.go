@@ -29,11 +29,6 @@ const (
 	Refuse
 )
 
-var disturbances = []string{"pass", "cut reply", "cut request", "delay", "black hole", "refuse"}
-
-// String returns the disturbance in words.
-func (d Disturbance) String() string { return disturbances[d] }
-
 // Rule is a disturbance and its frequency.
 type Rule struct {
 	Disturbance Disturbance

@@ -161,15 +161,3 @@ func (s *SentinelServers) AwaitMoved(from *RedisServer) (is *RedisServer, err er
 	})
 	return is, err
 }
-
-// AwaitFollowed waits until every other server follows the master. A newly started master takes
-// another replication id when its first replica follows.
-func (s *SentinelServers) AwaitFollowed(master *RedisServer) error {
-	return master.await("replication", fmt.Sprint("connected_slaves:", len(s.Nodes)-1))
-}
-
-// Command sends one command to one of the sentinels; see RedisServer.Command.
-func (s *SentinelServers) Command(sentinel *Server, args ...string) error {
-	_, err := askServer(sentinel, args...)
-	return err
-}

@@ -4,7 +4,8 @@ import "bytes"
 
 // told is what an answer says about one deduction.
 type told struct {
-	// code is "accepted", or why not; "" when it cannot be read. It is valid as long as the answer.
+	// code is "accepted" or the code of the refusal; "" if the answer cannot be read. It points
+	// into the answer.
 	code     []byte
 	replayed bool
 }
@@ -23,7 +24,7 @@ var (
 )
 
 // read reads the answer to one deduction of this id. Values that a caller chooses (ids, dimensions)
-// hold no quotes, so what is looked for stands for itself.
+// contain no quotes, so a search for a member finds the member.
 func read(answer, id []byte) told {
 	if bytes.Contains(answer, isAccepted) {
 		if !names(answer, id) {
@@ -48,9 +49,9 @@ func names(answer, id []byte) bool {
 	return found && len(after) > len(id) && after[len(id)] == '"' && bytes.Equal(after[:len(id)], id)
 }
 
-// acceptance reads, at the begin of text, the acceptance of this id as budgetd writes it, and
-// returns its length: 0 when it is anything else, which read and value understand at leisure. It is
-// what nearly every answer is, and reading it costs one search.
+// acceptance reads the acceptance of this id at the beginning of text, in the form in which budgetd
+// writes it, and returns its length; 0 for any other text, which read handles. Nearly every answer
+// is one, and this costs one search.
 func acceptance(text, id []byte) (t told, length int) {
 	at := len(acceptanceBegins)
 	if !bytes.HasPrefix(text, acceptanceBegins) || !bytes.HasPrefix(text[at:], id) ||
@@ -75,7 +76,7 @@ func acceptance(text, id []byte) (t told, length int) {
 // resultList is the rest of a batch's results.
 type resultList []byte
 
-// resultsOf returns the results of a batch's answer; nil: it has none.
+// resultsOf returns the results of a batch's answer, or nil if it has no results.
 func resultsOf(answer []byte) resultList {
 	_, rest, found := bytes.Cut(answer, results)
 	if !found {
@@ -84,9 +85,9 @@ func resultsOf(answer []byte) resultList {
 	return rest
 }
 
-// next returns what is told about the next deduction, whose id this is. false: there is none, or it
-// cannot be read.
-func (l *resultList) next(id []byte) (told, bool) {
+// next returns what the answer says about the next deduction, which has this id. ok is false at the
+// end of the list and for a result that cannot be read.
+func (l *resultList) next(id []byte) (t told, ok bool) {
 	rest := *l
 	if len(rest) > 0 && rest[0] == ',' {
 		rest = rest[1:]
@@ -99,15 +100,16 @@ func (l *resultList) next(id []byte) (told, bool) {
 	if length == 0 {
 		return told{}, false
 	}
-	t := read(rest[:length], id)
+	t = read(rest[:length], id)
 	*l = rest[length:]
 	return t, true
 }
 
-// over reports whether that was the last one.
+// over reports whether next has returned the last result.
 func (l resultList) over() bool { return len(l) > 0 && l[0] == ']' }
 
-// object returns the length of the JSON object that text begins with; 0: of none that ends.
+// object returns the length of the JSON object at the beginning of text, or 0 if no complete one is
+// there.
 func object(text []byte) int {
 	if len(text) == 0 || text[0] != '{' {
 		return 0
@@ -132,7 +134,7 @@ func object(text []byte) int {
 	return 0
 }
 
-// stringEnd returns where the quote is that ends a JSON string; -1: nowhere.
+// stringEnd returns the index of the quote that ends a JSON string, or -1.
 func stringEnd(text []byte) int {
 	for at := 0; ; at++ {
 		i := bytes.IndexByte(text[at:], '"')

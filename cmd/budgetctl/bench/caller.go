@@ -15,26 +15,26 @@ const (
 	kinds
 )
 
-// remembered is how many accepted deductions a caller may repeat: its latest ones.
+// remembered is how many accepted deductions a caller keeps for repeats: the latest ones.
 const remembered = 4096
 
-// caller makes the calls of one connection and keeps the book of what it was told.
+// caller makes the calls of one connection and records the answers.
 type caller struct {
 	plan   *Plan
 	number uint32
 	chance *rand.Rand
 	writer writer
-	// books are the units that all callers were told are deducted, by budget.
+	// books are the units that all callers' answers say are deducted, by budget.
 	books []atomic.Int64
-	// soldOut says of which budgets a caller was told that they are used up.
+	// soldOut marks the budgets of which an answer said that they are used up.
 	soldOut []atomic.Bool
 	next    uint32 // number of the next fresh deduction
 
-	accepted []item // up to remembered; then at is the oldest
+	accepted []item // a ring of up to remembered items; at is the oldest once it is full
 	at       int
 	giveBack []item // accepted, to be rolled back
 
-	// The call under way.
+	// The current call.
 	kind  int
 	items []item
 	id    []byte
@@ -43,7 +43,7 @@ type caller struct {
 	unsettled unsettled
 }
 
-// Answers that are not the service's codes.
+// Names of outcomes for which the service has no code.
 var (
 	replayed    = []byte("replayed")
 	rolledBack  = []byte("rolled_back")
@@ -52,16 +52,15 @@ var (
 	unreadable  = []byte("unreadable")
 )
 
-// tally counts what the callers were told, including during the warm-up, after which counts starts
-// over.
+// tally counts answers. After the warm-up counts starts again at zero.
 type tally struct {
 	counts counts
-	// wrong are answers that no correct service gives; the first few in words.
+	// wrong counts answers that no correct service gives. wrongWords describes the first few.
 	wrong      int64
 	wrongWords []string
 }
 
-// counts are what is reported of the measured time.
+// counts are the counts of the measured time, which the report has.
 type counts struct {
 	deductions int64 // with an outcome, repeats included
 	accepted   int64 // for the first time
@@ -89,7 +88,7 @@ func (a *answers) add(code []byte, times int64) {
 	}{string(code), times})
 }
 
-// byCode returns the counts as they are reported.
+// byCode returns the counts in the form of the report.
 func (a answers) byCode() map[string]int64 {
 	m := make(map[string]int64, len(a))
 	for _, one := range a {
@@ -98,7 +97,7 @@ func (a answers) byCode() map[string]int64 {
 	return m
 }
 
-// unsettled are the calls whose outcome nobody was told.
+// unsettled are the calls whose outcome is not known.
 type unsettled struct {
 	deducts, rollbacks []item
 }
@@ -128,7 +127,7 @@ func (c *caller) Request(buf []byte) ([]byte, int) {
 	return c.writer.batch(buf, c.items), deducts
 }
 
-// draw returns a fresh deduction, or an accepted one to be repeated.
+// draw returns a fresh deduction, or an accepted one to repeat.
 func (c *caller) draw() item {
 	if share := c.plan.RepeatShare; share > 0 && len(c.accepted) > 0 && c.chance.Float64() < share {
 		again := c.accepted[c.chance.IntN(len(c.accepted))]
@@ -139,7 +138,7 @@ func (c *caller) draw() item {
 	return item{caller: c.number, number: c.next}
 }
 
-// Answer notes what the last call was told.
+// Answer records the answer to the last call.
 func (c *caller) Answer(status int, body []byte) {
 	switch {
 	case c.kind == rollbacks:
@@ -156,7 +155,7 @@ func (c *caller) Answer(status int, body []byte) {
 	}
 }
 
-// results notes what a batch was told, deduction by deduction. What has no result has no outcome.
+// results records the results of a batch. A deduction without a result has no outcome.
 func (c *caller) results(list resultList) {
 	readable := list != nil
 	for _, i := range c.items {
@@ -181,7 +180,7 @@ func (c *caller) one(i item, answer []byte) {
 	c.outcome(i, t)
 }
 
-// Lost notes that the last call stayed without an answer.
+// Lost records that the last call got no answer.
 func (c *caller) Lost(sent bool, _ error) {
 	code := unreachable
 	if sent {
@@ -198,7 +197,7 @@ func (c *caller) Lost(sent bool, _ error) {
 	}
 }
 
-// outcome notes what was told about one deduction.
+// outcome records what an answer says about one deduction.
 func (c *caller) outcome(i item, t told) {
 	if len(t.code) == 0 {
 		c.tally.counts.answers.add(unreadable, 1)
@@ -208,7 +207,7 @@ func (c *caller) outcome(i item, t told) {
 		return
 	}
 	c.count(t)
-	kind := budget.Code(t.code).Kind() // of "accepted": not looked at
+	kind := budget.Code(t.code).Kind() // meaningless for "accepted", and not used then
 	switch yes := string(t.code) == "accepted"; {
 	case yes && i.repeat != t.replayed && i.repeat:
 		c.complain("an accepted request id was accepted once more, not as a replay")
@@ -234,7 +233,6 @@ func (c *caller) outcome(i item, t told) {
 	}
 }
 
-// count counts an answer by its code.
 func (c *caller) count(t told) {
 	if t.replayed {
 		t.code = replayed
@@ -242,7 +240,7 @@ func (c *caller) count(t told) {
 	c.tally.counts.answers.add(t.code, 1)
 }
 
-// take books an accepted deduction.
+// take records an accepted deduction.
 func (c *caller) take(i item) {
 	c.tally.counts.accepted++
 	at, _ := c.plan.draw(i)
@@ -260,7 +258,7 @@ func (c *caller) take(i item) {
 	}
 }
 
-// rolledBack books the answer to a rollback. Any but 200 leaves it open whether the units are back.
+// rolledBack records the answer to a rollback. Any status but 200 leaves its outcome unknown.
 func (c *caller) rolledBack(status int, body []byte) {
 	i := c.items[0]
 	if status == http.StatusOK {
@@ -278,7 +276,7 @@ func (c *caller) rolledBack(status int, body []byte) {
 	c.unsettled.rollbacks = append(c.unsettled.rollbacks, i)
 }
 
-// complain notes an answer that no correct service gives.
+// complain records an answer that no correct service gives.
 func (c *caller) complain(words string) {
 	const kept = 3
 	c.tally.wrong++

@@ -11,14 +11,14 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// checkers is how many calls of the check are under way at a time; look is how often a budget that
-// does not agree yet is read.
+// checkers is how many calls the check makes concurrently. look is how often it reads a budget that
+// does not agree yet.
 const (
 	checkers = 16
 	look     = 50 * time.Millisecond
 )
 
-// readUsed notes what the budgets had used before the load.
+// readUsed records what the budgets had used before the load.
 func (r *run) readUsed(ctx context.Context) error {
 	return Each(ctx, len(r.plan.Budgets), func(int) {}, func(ctx context.Context, at int) error {
 		b, err := r.service.Budget(ctx, r.plan.Budgets[at])
@@ -29,8 +29,8 @@ func (r *run) readUsed(ctx context.Context) error {
 	})
 }
 
-// Each does something n times, some of them side by side, until one fails, and returns that error.
-// progress is called with the number done, from one goroutine at a time.
+// Each calls do n times, with bounded concurrency, until one call fails, and returns that error. It
+// calls progress with the number of completed calls, from one goroutine at a time.
 func Each(
 	ctx context.Context, n int, progress func(done int), do func(ctx context.Context, at int) error,
 ) error {
@@ -59,7 +59,7 @@ func Each(
 	return ctx.Err()
 }
 
-// check settles what stayed open and compares every budget with the callers' books.
+// check settles the unknown outcomes and compares every budget with the callers' books.
 func (r *run) check(ctx context.Context) Check {
 	begin := time.Now()
 	ctx, cancel := context.WithTimeout(ctx, r.plan.Settle)
@@ -80,12 +80,12 @@ func (r *run) check(ctx context.Context) Check {
 	return c.check
 }
 
-// checking is one check under way.
+// checking is the state of a check.
 type checking struct {
 	*run
 	mu       sync.Mutex
 	check    Check
-	problems int // all of them; check has the first few
+	problems int // how many there are; check lists the first few
 }
 
 func (c *checking) problem(format string, args ...any) {
@@ -97,7 +97,7 @@ func (c *checking) problem(format string, args ...any) {
 	}
 }
 
-// each does something n times, some of them side by side.
+// each calls do n times with bounded concurrency.
 func (c *checking) each(n int, do func(i int)) {
 	var g errgroup.Group
 	g.SetLimit(checkers)
@@ -107,8 +107,8 @@ func (c *checking) each(n int, do func(i int)) {
 	_ = g.Wait() // none returns an error
 }
 
-// settle finds out what became of the calls that nobody was told about: deducts first, because a
-// rollback may be of one of them.
+// settle determines the unknown outcomes: of deductions first, because a rollback may belong to one
+// of them.
 func (c *checking) settle(ctx context.Context) {
 	var deducts, rollbacks []item
 	for _, one := range c.callers {
@@ -127,13 +127,13 @@ func (c *checking) settleDeduct(ctx context.Context, i item) {
 		c.books[at].Add(answer.Amount)
 		return
 	}
-	// A refusal speaks of this attempt; the one whose answer was lost may still arrive.
+	// A refusal concerns this attempt. The earlier one, whose answer was lost, may still arrive.
 	if kind := client.KindOf(err); kind == budget.Refused || kind == budget.Conflict {
 		_, err = c.service.Cancel(ctx, c.plan.Budgets[at],
 			client.CancelRequest{RequestID: request.RequestID})
 	}
 	if err != nil {
-		c.problem("the outcome of request id %s stayed unknown: %v", request.RequestID, err)
+		c.problem("the outcome of request id %s is still unknown: %v", request.RequestID, err)
 	}
 }
 
@@ -148,8 +148,8 @@ func (c *checking) settleRollback(ctx context.Context, i item) {
 	c.books[at].Add(-answer.RolledBack)
 }
 
-// budget compares one budget with the callers' books, and audits it. A budget in store mode, or one
-// that was left with operations nobody waits for, agrees only when its ledger has caught up.
+// budget compares one budget with the callers' books and audits it. In store mode, or after calls
+// that timed out, the budget agrees only once its ledger has caught up.
 func (c *checking) budget(ctx context.Context, at int) {
 	name, want := c.plan.Budgets[at], c.books[at].Load()
 	used, err := c.usedUntil(ctx, name, c.used[at]+want)
@@ -162,7 +162,7 @@ func (c *checking) budget(ctx context.Context, at int) {
 	c.check.UsedUnits += used - c.used[at]
 	c.mu.Unlock()
 	if used-c.used[at] != want {
-		c.problem("budget %s: callers were told %d units, it says that %d are used", name, want,
+		c.problem("budget %s: by the answers %d units are used, by the budget %d", name, want,
 			used-c.used[at])
 	}
 	audit, err := c.service.Audit(context.WithoutCancel(ctx), name)
@@ -177,7 +177,7 @@ func (c *checking) budget(ctx context.Context, at int) {
 	c.last(ctx, at, used)
 }
 
-// last reads a budget once more: the audit has drained what its stores still had.
+// last reads a budget after its audit, which has brought the sums of its stores to SQL.
 func (c *checking) last(ctx context.Context, at int, used int64) {
 	name := c.plan.Budgets[at]
 	b, err := c.service.Budget(context.WithoutCancel(ctx), name)
@@ -185,18 +185,18 @@ func (c *checking) last(ctx context.Context, at int, used int64) {
 	case err != nil:
 		c.problem("budget %s cannot be read: %v", name, err)
 	case b.Used != used:
-		c.problem("budget %s: %d units were used when nothing was under way any more, %d after its audit",
+		c.problem("budget %s: %d units were used when the load had ended, %d after its audit",
 			name, used, b.Used)
 	}
 	if err != nil || !c.soldOut[at].Load() || c.plan.RollbackShare > 0 || c.check.Settled > 0 {
-		return // what came back may have come back after callers were told
+		return // units may have come back after the refusal
 	}
 	if left := b.Undistributed - b.PendingShrink + b.Remaining + b.InTransit; left >= c.plan.Amount {
-		c.problem("budget %s: callers were told that it is used up, and %d units are left", name, left)
+		c.problem("budget %s: an answer said that it is used up, and %d units are left", name, left)
 	}
 }
 
-// usedUntil reads what a budget has used until that is as wanted, or the context ends.
+// usedUntil reads what a budget has used until it is the wanted figure or the context ends.
 func (c *checking) usedUntil(ctx context.Context, name string, want int64) (used int64, err error) {
 	for {
 		b, err := c.service.Budget(context.WithoutCancel(ctx), name)

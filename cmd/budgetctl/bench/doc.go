@@ -1,18 +1,18 @@
-// Package bench puts load on a budgetd and measures it: throughput, latency, CPU time per
-// deduction, and whether every unit is where the callers were told that it is.
+// Package bench puts load on a budgetd and measures throughput, latency and CPU time per deduction.
+// It then checks that the budgets agree with every answer.
 //
-// Each connection is a caller with request ids of its own. What it does next is drawn from the mix:
+// Each connection is a caller with its own request ids. It draws its next call from a mix:
 //
 //	a rollback   of an accepted deduction, for RollbackShare of the accepted ones
 //	a repeat     of an accepted deduction, for RepeatShare of the deductions: it must replay
 //	a deduction  with a fresh id
 //
-// Everything about a deduction follows from its caller and its number, so a repeat has the same
-// payload, and no more than the number has to be remembered.
+// The caller and the number of a deduction determine its payload, so a caller remembers only the
+// numbers of the deductions that it may repeat.
 //
-// The exactness check: a caller's book has an id's units while the last it was told is "accepted"
-// and no rollback was. What stayed unanswered, or was answered outcome_unknown, is settled after
-// the load by the same request id: a deduct that is refused then is cancelled, because the earlier
-// attempt may still be on its way. The books together must be what the budget says is used, and the
-// audit must be ok. Nobody else may use the budget meanwhile.
+// The check of exactness: a caller's book has the units of each id that was accepted and not rolled
+// back. After the load, calls without an answer and calls answered outcome_unknown are repeated
+// with the same request id. A deduction that is refused then is cancelled, because the earlier
+// attempt may still arrive. The sum of the books must equal what the budget says is used, and its
+// audit must be ok. No other program may use the budget during a run.
 package bench

@@ -11,41 +11,42 @@ import (
 	"github.com/budgetd/budgetd/cmd/budgetctl/bench/load"
 )
 
-// Plan says what is sent to which budgets, how fast, and what is watched meanwhile.
+// Plan is what to send, to which budgets and how fast.
 type Plan struct {
-	// Host is the server as the Host header names it, Path what its URLs begin with ("" or "/x").
+	// Host is the value of the Host header, Path the beginning of the server's URLs ("" or "/x").
 	Host, Path string
-	// Token is the key that each call carries; "": none.
+	// Token is the key that each call carries; "" means that it carries no key.
 	Token string
-	// Tenant is whose budgets are meant; "": the server's default.
+	// Tenant is the tenant of the budgets; "" means the server's default.
 	Tenant string
-	// Budgets are names, all of the same tenant; they are used equally.
+	// Budgets are names of budgets of the tenant. Each gets an equal share of the load.
 	Budgets []string
-	// IDPrefix begins the request ids; another run needs another one.
+	// IDPrefix begins the request ids. Each run needs another one.
 	IDPrefix string
-	// Amount of every deduction, minor units.
+	// Amount is the amount of every deduction, in minor units.
 	Amount int64
 	// Batch is the number of deductions per call, 1 … client.MaxBatch; 1 uses the single call.
 	Batch int
-	// Users is how many values Dimension has, used equally; 0: the deductions carry no dimension.
+	// Users is how many values of Dimension the deductions carry, in equal parts; 0 means that they
+	// carry no dimension.
 	Users     int
 	Dimension string
-	// RollbackShare of the accepted deductions are given back, by a call of its own each; RepeatShare
-	// of the deductions repeat an accepted one. 0 to 1, below 1 for repeats.
+	// RollbackShare is the share of accepted deductions that are rolled back, each by a separate
+	// call; 0 to 1. RepeatShare is the share of deductions that repeat an accepted one; below 1.
 	RollbackShare, RepeatShare float64
-	// Load is how much is sent, and how fast. Kinds is filled in.
+	// Load is how much to send and how fast. Run sets its Kinds.
 	Load        load.Plan
 	Connections int
-	// Warmup is how long the same load runs before anything is measured; what it deducts counts in the
-	// exactness check like everything else.
+	// Warmup is how long the load runs before the measured time. The check of exactness includes
+	// it.
 	Warmup time.Duration
-	// Settle is how long the budget may take, after the load, to agree with the callers' books.
+	// Settle is how long a budget may take after the load to agree with the callers' books.
 	Settle time.Duration
-	// Processes are watched: their CPU time and memory.
+	// Processes are those whose CPU time and memory are measured.
 	Processes []load.Process
 }
 
-// Service is what a run needs of *client.Client.
+// Service is the part of *client.Client that a run uses.
 type Service interface {
 	Budget(ctx context.Context, name string) (*client.Budget, error)
 	Audit(ctx context.Context, name string) (*client.AuditReport, error)
@@ -54,13 +55,13 @@ type Service interface {
 	Cancel(ctx context.Context, name string, r client.CancelRequest) (*client.Deduction, error)
 }
 
-// item is one deduction: the number of its caller and its own.
+// item identifies a deduction by the number of its caller and its own number.
 type item struct {
 	caller, number uint32
 	repeat         bool
 }
 
-// deductionOf returns the whole of a deduction: everything but the budget's name.
+// deductionOf returns the request of a deduction and the index of its budget.
 func (p *Plan) deductionOf(i item) (budgetIndex int, request client.DeductRequest) {
 	at, user := p.draw(i)
 	request = client.DeductRequest{RequestID: string(p.appendID(nil, i)), Amount: p.Amount}
@@ -100,7 +101,7 @@ func appendUser(to []byte, user int) []byte {
 	return strconv.AppendInt(append(to, 'u'), int64(user), 10)
 }
 
-// MaxPrefixBytes leaves room for a caller's number and a deduction's in a request id.
+// MaxPrefixBytes leaves room in a request id for the numbers of a caller and a deduction.
 const MaxPrefixBytes = budget.MaxRequestIDBytes - 22
 
 // NewIDPrefix returns a prefix that no other run has.

@@ -9,37 +9,38 @@ import (
 	"github.com/budgetd/budgetd/cmd/budgetctl/bench/load"
 )
 
-// Report is what came out of a run. It speaks of the measured time, without the warm-up, except for
-// Check. Quantities are minor units.
+// Report is the result of a run. It covers the measured time; Check includes the warm-up.
+// Quantities are minor units.
 type Report struct {
 	Budget  string `json:"budget"`
 	Budgets int    `json:"budgets"`
-	// Complete: the load ran to its end.
+	// Complete means that the load ran to its end.
 	Complete    bool `json:"complete"`
 	Connections int  `json:"connections"`
 	Batch       int  `json:"batch"`
-	// IntendedPerS is the rate of calls of an open loop; 0: a closed one.
+	// IntendedPerS is the rate of calls of an open loop; 0 for a closed loop.
 	IntendedPerS float64 `json:"intended_per_s"`
 	DurationS    float64 `json:"duration_s"`
-	// Calls were answered or lost, rollbacks included; Unsent of an open loop were given up.
+	// Calls is how many calls were answered or lost, including rollbacks. Unsent is how many calls
+	// of an open loop were never sent.
 	Calls  int64 `json:"calls"`
 	Unsent int64 `json:"unsent"`
-	// Deductions have an outcome: accepted, replayed or refused.
+	// Deductions is how many were accepted, replayed or refused.
 	Deductions int64 `json:"deductions"`
 	Accepted   int64 `json:"accepted"`
 	Replayed   int64 `json:"replayed"`
 	RolledBack int64 `json:"rolled_back"`
-	// Answers counts deductions by what was told about them, and rollbacks.
+	// Answers counts deductions and rollbacks by the code of their answer.
 	Answers        map[string]int64 `json:"answers"`
 	CallsPerS      float64          `json:"calls_per_s"`
 	DeductionsPerS float64          `json:"deductions_per_s"`
-	// Latency is that of deduct calls, RollbackLatency that of rollbacks. Delay is how late calls of
-	// an open loop were sent: the generator's own part of the latency, unless all connections were
-	// busy.
+	// Latency is that of calls that deduct, RollbackLatency that of rollbacks. Delay is how late
+	// the calls of an open loop were sent. Unless all connections were busy, the generator caused
+	// it.
 	Latency         Latency  `json:"latency"`
 	RollbackLatency *Latency `json:"rollback_latency,omitzero"`
 	Delay           *Latency `json:"delay,omitzero"`
-	// Processes: this one first, where it can be read.
+	// Processes begins with this process where its figures can be read.
 	Processes []Use `json:"processes"`
 	Check     Check `json:"check"`
 }
@@ -54,29 +55,29 @@ type Latency struct {
 	Mean float64 `json:"mean_ms"`
 }
 
-// Use is what one process used in the measured time, with its children that ended in it
-// (load.Usage).
+// Use is what a process and its children that ended used in the measured time (load.Usage).
 type Use struct {
 	Name string  `json:"name"`
 	Pid  int     `json:"pid"`
 	CPUS float64 `json:"cpu_s"`
-	// CPUPerDeductionUS is CPUS by Deductions, in microseconds.
+	// CPUPerDeductionUS is CPUS divided by Deductions, in microseconds.
 	CPUPerDeductionUS float64 `json:"cpu_per_deduction_us"`
-	// MemoryMiB is what it had in memory at the end.
+	// MemoryMiB is its resident memory at the end.
 	MemoryMiB float64 `json:"memory_mib"`
 }
 
-// Check compares what the callers were told, warm-up included, with what the budgets say.
+// Check compares the answers, including those of the warm-up, with the budgets.
 type Check struct {
 	OK bool `json:"ok"`
-	// ToldUnits are accepted less rolled back, UsedUnits what the budgets have used since the begin.
+	// ToldUnits is what was accepted less what was rolled back, by the answers. UsedUnits is what
+	// the budgets have used since the start of the run.
 	ToldUnits int64 `json:"told_units"`
 	UsedUnits int64 `json:"used_units"`
-	// Settled outcomes were open at the end of the load.
+	// Settled is how many outcomes were unknown at the end of the load.
 	Settled int `json:"settled"`
-	// SettledS is from the end of the load until the budgets agreed.
+	// SettledS is the time from the end of the load until the budgets agreed, in seconds.
 	SettledS float64 `json:"settled_s"`
-	// Problems say what is wrong; the first few.
+	// Problems describes the first few problems.
 	Problems []string `json:"problems"`
 }
 
@@ -86,7 +87,7 @@ func latencyOf(h *load.Histogram) Latency {
 		P999: ms(h.Quantile(0.999)), Max: ms(h.Max()), Mean: ms(h.Mean())}
 }
 
-// report lays out what was measured.
+// report makes the report from the measurements.
 func (r *run) report(m load.Measured, c counts, processes []Use) Report {
 	p := r.plan
 	report := Report{Budget: p.Budgets[0], Budgets: len(p.Budgets), Connections: p.Connections,
@@ -114,11 +115,11 @@ func perSecond(n int64, d time.Duration) float64 {
 	return rounded(float64(n) / d.Seconds())
 }
 
-// rounded keeps three decimals.
+// rounded rounds to three decimals.
 func rounded(n float64) float64 { return math.Round(n*1000) / 1000 }
 
-// Expected reports whether an answer is one that a load may meet: it was done, something is used
-// up, or the service said that it did not do it, or that it does not know, which the check settles.
+// Expected reports whether a correct service under load may give an answer: done, used up, not done
+// (unavailable), or an unknown outcome, which the check settles.
 func Expected(answer string) bool {
 	switch budget.Code(strings.TrimPrefix(answer, "rollback: ")) {
 	case "accepted", "replayed", "rolled_back", budget.BudgetExhausted, budget.PeriodExhausted,

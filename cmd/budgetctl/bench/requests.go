@@ -2,13 +2,13 @@ package bench
 
 import "strconv"
 
-// writer writes the requests of one caller; its buffers are used again.
+// writer writes the requests of one caller. It reuses its buffers.
 type writer struct {
 	plan *Plan
 	body []byte
-	// tail of a request line with the headers up to the value of Content-Length, the same for all.
+	// tail ends every request line; it includes the headers up to the value of Content-Length.
 	tail string
-	// dimension stands in a JSON string, with its quotes.
+	// dimension is a JSON string with its quotes.
 	dimension string
 }
 
@@ -34,7 +34,7 @@ func (w *writer) deduct(to []byte, i item) []byte {
 	return w.request(to, "/v1/budgets/", w.plan.Budgets[at], "/deduct")
 }
 
-// batch appends the call that makes some deductions.
+// batch appends the call that makes several deductions.
 func (w *writer) batch(to []byte, items []item) []byte {
 	w.body = append(w.body[:0], `{"deductions":[`...)
 	for n, i := range items {
@@ -52,7 +52,7 @@ func (w *writer) batch(to []byte, items []item) []byte {
 	return w.request(to, "/v1/deductions:batch", "", "")
 }
 
-// rollback appends the call that gives a deduction back as a whole.
+// rollback appends the call that rolls back a whole deduction.
 func (w *writer) rollback(to []byte, i item) []byte {
 	at, _ := w.plan.draw(i)
 	w.body = append(w.body[:0], `{"request_id":"`...)
@@ -61,7 +61,7 @@ func (w *writer) rollback(to []byte, i item) []byte {
 	return w.request(to, "/v1/budgets/", w.plan.Budgets[at], "/rollback")
 }
 
-// deduction writes the members of one deduction. Prefix and names need no escaping (Check).
+// deduction writes the members of one deduction. Check ensures that none needs escaping.
 func (w *writer) deduction(i item, user int) {
 	w.body = append(w.body, `"request_id":"`...)
 	w.body = w.plan.appendID(w.body, i)

@@ -10,10 +10,10 @@ import (
 	"github.com/budgetd/budgetd/cmd/budgetctl/bench/load"
 )
 
-// Run puts the load on, measures, settles what stayed open and checks. When ctx ends nothing new is
-// sent, and the rest is done all the same. progress is called with the share of the load that is
-// done, from one goroutine. An error means that nothing was measured: a budget or a process cannot
-// be read.
+// Run sends the load, measures it, settles unknown outcomes and checks the budgets. When ctx ends
+// it sends no more load; settling and checks still run. It calls progress with the completed share
+// of the load, from one goroutine. An error means that a budget or a process cannot be read, so
+// that nothing was measured.
 func Run(
 	ctx context.Context, service Service, plan Plan, progress func(share float64),
 ) (Report, error) {
@@ -42,7 +42,7 @@ func Run(
 	return report, nil
 }
 
-// run is one Run under way.
+// run is the state of a Run.
 type run struct {
 	service Service
 	plan    *Plan
@@ -92,13 +92,13 @@ func (r *run) counted() counts {
 	return sum
 }
 
-// usage is what a process had used at an instant.
+// usage is what a process has used up to an instant.
 type usage struct {
 	load.Process
 	load.Usage
 }
 
-// usages reads every process: this one, which need not be readable, and the plan's, which must.
+// usages reads this process, whose failure is ignored, and those of the plan.
 func (r *run) usages() ([]usage, error) {
 	var list []usage
 	own := load.Process{Name: "budgetctl", Pid: os.Getpid()}
@@ -115,7 +115,7 @@ func (r *run) usages() ([]usage, error) {
 	return list, nil
 }
 
-// usesOf returns what was used between two instants, per deduction where there were any.
+// usesOf returns what was used between two instants, in total and per deduction.
 func usesOf(before, after []usage, deductions int64) []Use {
 	uses := make([]Use, 0, len(before))
 	for i := range min(len(before), len(after)) {
@@ -130,7 +130,7 @@ func usesOf(before, after []usage, deductions int64) []Use {
 	return uses
 }
 
-// watch reports progress by the clock until it is stopped.
+// watch reports progress by the clock until it is told to stop.
 func (r *run) watch(progress func(float64)) (stop func()) {
 	const every = 200 * time.Millisecond
 	total := r.plan.Warmup + r.plan.Load.Duration

@@ -7,31 +7,31 @@ import (
 	"github.com/budgetd/budgetd/client"
 )
 
-// order is one request id, and what its caller was told.
+// order is one request id and what the answers said about it.
 type order struct {
 	amount   int64
 	accepted bool
-	open     bool // sent, and nothing certain was heard yet
+	open     bool // sent, with an outcome that is not known yet
 }
 
 // tally counts answers, and orders without one.
 type tally struct {
-	accepted, refused, notNow int // answers; "not now" changed nothing and is repeated
-	unclear, settled          int // orders that lost an answer, and those of them known by now
+	accepted, refused, notNow int // answers; notNow changed nothing and is repeated
+	unclear, settled          int // orders that lost an answer, and those of them that are known now
 }
 
-// book is what the callers of one budget were told. It is safe for concurrent use.
+// book records the answers about one budget. It is safe for concurrent use.
 type book struct {
 	name  string
-	store bool // durability "store"
+	store bool // whether the durability is "store"
 
 	mu     sync.Mutex
 	orders map[string]*order
 	tally  tally
 	total  int64
 	units  int64 // accepted
-	// twice bounds what may have been taken a second time: ids repeated after a Redis of store mode
-	// lost its memory, and with it what it had done for them.
+	// twice bounds the units that may have been taken twice: those of ids that were repeated after
+	// a Redis of store mode had lost its record of them.
 	twice int64
 	wrong []string // answers that no correct service gives
 }
@@ -42,7 +42,7 @@ func (b *book) open(id string, amount int64) {
 	b.orders[id] = &order{amount: amount, open: true}
 }
 
-// close notes what an order came to, after so many attempts without an answer.
+// close records the outcome of an order, after so many attempts without an answer.
 func (b *book) close(id string, accepted bool, unclear int, memoryLost bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -80,9 +80,9 @@ func (b *book) read() (tally, int64) {
 	return b.tally, b.units
 }
 
-// compare returns every way in which the service's audit and its ledger contradict the book, once
-// all callers have stopped and the budget is sold out. In ledger mode, ledger is what each request
-// id has taken.
+// compare returns every contradiction between the book and the service's audit and ledger. Call it
+// when all callers have stopped and the budget is sold out. In ledger mode, ledger has what each
+// request id has taken.
 func (b *book) compare(audit *client.AuditReport, ledger map[string]int64) (wrong []string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -105,22 +105,22 @@ func (b *book) compare(audit *client.AuditReport, ledger map[string]int64) (wron
 		say("the audit's parts make %d of %d units", sum, audit.Total)
 	}
 	if left != 0 {
-		say("callers were told \"sold out\" while %d units were left", left)
+		say("an answer said \"sold out\" while %d units were left", left)
 	}
 	for id, o := range b.orders {
 		if o.open {
-			say("%s: nobody knows what became of it", id)
+			say("%s: its outcome is unknown", id)
 		}
 	}
 	lost, extra := max(0, b.units-audit.Used), max(0, audit.Used-b.units)
 	switch {
 	case !b.store && audit.Used != b.units:
-		say("callers were told %d units, the service has %d", b.units, audit.Used)
+		say("by the answers %d units are used, by the service %d", b.units, audit.Used)
 	case lost > audit.Quarantined:
-		say("%d units that callers were told are neither used nor quarantined",
+		say("%d accepted units are neither used nor quarantined",
 			lost-audit.Quarantined)
 	case extra > b.twice:
-		say("%d units are used that nobody was told", extra-b.twice)
+		say("%d units are used that no answer accounts for", extra-b.twice)
 	}
 	if !b.store {
 		b.compareIDs(audit, ledger, say)
@@ -146,7 +146,7 @@ func (b *book) compareIDs(
 	}
 	for id, taken := range ledger {
 		if b.orders[id] == nil {
-			say("%s: the ledger has %d units, and nobody sent it", id, taken)
+			say("%s: the ledger has %d units of an id that was never sent", id, taken)
 		}
 	}
 }

@@ -1,6 +1,6 @@
-// Package drill runs budgetd in a sandbox of its own, breaks its parts one after the other while
-// callers deduct, and compares what the callers were told with what the service says afterwards.
-// Everything listens on 127.0.0.1 and lives in one temporary directory.
+// Package drill runs budgetd in a sandbox, breaks its parts one after the other while callers
+// deduct, and then compares the answers with the service's books. Everything listens on 127.0.0.1
+// and keeps its files in one temporary directory.
 package drill
 
 import (
@@ -21,23 +21,23 @@ import (
 
 // Options are the choices of a drill.
 type Options struct {
-	// Budgetd is the path of budgetd; "": beside this program, or on PATH.
+	// Budgetd is the path of budgetd; "" means beside this program, or on PATH.
 	Budgetd string
-	// SQLite and NoRedis do without MariaDB and Redis although they are installed.
+	// SQLite and NoRedis leave out MariaDB and Redis even if they are installed.
 	SQLite, NoRedis bool
-	// Rounds is how often each fault happens, Each how many deductions of each budget are accepted
-	// before a fault, during it and after it.
+	// Rounds is how often each fault happens. Each is how many deductions of each budget are
+	// accepted before, during and after a fault.
 	Rounds, Each int
-	// Plant tells a book of a deduction that never happened: the verdict must notice.
+	// Plant enters a deduction that never happened in a book. The verdict must then be a failure.
 	Plant bool
-	// Keep leaves the files.
+	// Keep keeps the files.
 	Keep bool
-	// Patience is how long the service may take to have everything in its ledger, at the end.
+	// Patience is how long the service may take at the end to bring everything to its ledger.
 	Patience time.Duration
 }
 
-// ErrNotAccountedFor is the verdict that units are missing, or are there twice, or that an order
-// stayed open.
+// ErrNotAccountedFor means that units are missing or exist twice, or that the outcome of an order
+// is still unknown.
 var ErrNotAccountedFor = errors.New("not every unit is accounted for")
 
 // The size of the budgets and of the load.
@@ -49,25 +49,25 @@ const (
 	mostUnits = 5   // per deduction
 )
 
-// drill is one drill under way.
+// drill is the state of a drill.
 type drill struct {
 	Options
 	sandbox
 	out   io.Writer
 	end   func()         // ends the drill early
-	calls *client.Client // one attempt per call: the drill itself repeats
+	calls *client.Client // makes one attempt per call, because the drill itself repeats
 	asks  *client.Client
 	books []*book
 
 	sellOut atomic.Bool
-	// memories is odd while a Redis loses its memory, and grows each time.
+	// memories grows when a Redis begins and when it has ended to lose its memory; it is odd
+	// between.
 	memories atomic.Int64
 }
 
-// Run carries out a drill and writes what happens to out. It returns ErrNotAccountedFor if the
-// books do not agree, the context's error if that ended, and another error if the sandbox did not
-// work. In each case all servers are gone when it returns, and so are their files, unless they are
-// to be kept.
+// Run carries out a drill and writes a report to out. It returns ErrNotAccountedFor if the books do
+// not agree, the context's error if ctx ended, and another error if the sandbox failed. It always
+// stops all servers, and removes their files unless Keep is set.
 func Run(ctx context.Context, o Options, out io.Writer) (err error) {
 	with, notes, err := find(o)
 	if err != nil {
@@ -125,14 +125,14 @@ func Run(ctx context.Context, o Options, out io.Writer) (err error) {
 	return d.verdict(ctx)
 }
 
-// say writes a line. Without anybody who reads it the drill ends.
+// say writes a line. If that fails, the drill ends.
 func (d *drill) say(format string, args ...any) {
 	if _, err := fmt.Fprintf(d.out, format+"\n", args...); err != nil {
 		d.end()
 	}
 }
 
-// open makes the clients and the budgets.
+// open creates the clients and the budgets.
 func (d *drill) open(ctx context.Context) (err error) {
 	var addresses []string
 	for _, n := range d.nodes {
@@ -166,7 +166,7 @@ func (d *drill) open(ctx context.Context) (err error) {
 
 // call sends one order after the other until the drill stops or the budget is sold out.
 func (d *drill) call(ctx context.Context, b *book, caller int) {
-	selling := int64(mostUnits) // at a time, when everything is to be sold
+	selling := int64(mostUnits) // the amount per deduction once the budget is being sold out
 	if caller == 0 {
 		selling = 1000
 	}
@@ -189,7 +189,7 @@ func (d *drill) call(ctx context.Context, b *book, caller int) {
 	}
 }
 
-// order sends one order, and repeats its id until it is certain what became of it.
+// order sends one order and repeats its id until its outcome is known.
 func (d *drill) order(ctx context.Context, b *book, id string, amount int64) (accepted bool) {
 	b.open(id, amount)
 	unclear, memories := 0, d.memories.Load()
@@ -217,8 +217,8 @@ func (d *drill) order(ctx context.Context, b *book, id string, amount int64) (ac
 	return false
 }
 
-// settled makes a refusal certain: it says nothing about earlier attempts that got no answer, and a
-// cancel ensures that they have no effect.
+// settled cancels an order that was refused after attempts without an answer. The refusal does not
+// concern those attempts; the cancel ensures that they have no effect.
 func (d *drill) settled(ctx context.Context, b *book, id string, unclear int) bool {
 	if unclear == 0 {
 		return true

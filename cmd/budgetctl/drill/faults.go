@@ -10,7 +10,7 @@ import (
 	"github.com/budgetd/budgetd/client"
 )
 
-// fault breaks something and mends it, while the callers go on.
+// fault breaks a part of the sandbox and repairs it, while the callers continue.
 type fault struct {
 	name string
 	do   func(ctx context.Context) error
@@ -34,7 +34,7 @@ func (d *drill) list() []fault {
 	return append(list, fault{"MariaDB is killed", d.killMariaDB})
 }
 
-// faults lets all of them happen, round by round, and writes down what each did to the units.
+// faults causes all faults, round by round, and reports the figures after each.
 func (d *drill) faults(ctx context.Context) error {
 	d.header()
 	for round := range d.Rounds {
@@ -53,7 +53,7 @@ func (d *drill) faults(ctx context.Context) error {
 	return ctx.Err()
 }
 
-// awaitAccepted waits until each budget has accepted that many more deductions.
+// awaitAccepted waits until each budget has accepted so many more deductions.
 func (d *drill) awaitAccepted(ctx context.Context) error {
 	for _, b := range d.books {
 		before, _ := b.read()
@@ -86,7 +86,7 @@ func (d *drill) awaitStores(ctx context.Context) error {
 	})
 }
 
-// replace appends as many units as were quarantined since the last time, as an operator may.
+// replace appends as many units as were quarantined since its last call, as an operator may.
 func (d *drill) replace(ctx context.Context) error {
 	b := d.books[len(d.books)-1]
 	v, err := d.asks.Budget(ctx, b.name)
@@ -103,7 +103,7 @@ func (d *drill) replace(ctx context.Context) error {
 	return err
 }
 
-// eventually repeats a look until it returns nil, for two minutes at most.
+// eventually repeats a check until it returns nil, for two minutes at most.
 func eventually(ctx context.Context, what string, look func() error) error {
 	deadline := time.Now().Add(startLimit)
 	for {
@@ -120,7 +120,7 @@ func eventually(ctx context.Context, what string, look func() error) error {
 	}
 }
 
-// killNode kills a budgetd, and starts it again when the other one has served for a while.
+// killNode kills one budgetd and restarts it after the other has served for a while.
 func (d *drill) killNode(ctx context.Context) error {
 	d.nodes[0].kill()
 	var err error
@@ -130,7 +130,7 @@ func (d *drill) killNode(ctx context.Context) error {
 	return errors.Join(err, d.nodes[0].start(ctx))
 }
 
-// killMariaDB kills the database for a second.
+// killMariaDB kills the database and restarts it after a second.
 func (d *drill) killMariaDB(ctx context.Context) error {
 	d.mariadb.kill()
 	if err := pause(ctx, time.Second); err != nil {
@@ -139,7 +139,7 @@ func (d *drill) killMariaDB(ctx context.Context) error {
 	return d.mariadb.start(ctx)
 }
 
-// cutReplies swallows some replies of every server: each did what it was asked, and nobody hears.
+// cutReplies drops some replies of every server, after the server has carried out the request.
 func (d *drill) cutReplies(ctx context.Context) error {
 	const oneIn = 15
 	before := map[*process]int64{}
@@ -166,7 +166,7 @@ func (d *drill) wipeRedis(ctx context.Context) error {
 	})
 }
 
-// oldRedis brings a Redis back with a copy of its data from before the last deductions.
+// oldRedis restarts a Redis with a copy of its data from before the last deductions.
 func (d *drill) oldRedis(ctx context.Context) error {
 	r := d.redis[len(d.redis)-1]
 	copied := r.dir + "-copy"

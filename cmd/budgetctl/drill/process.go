@@ -14,13 +14,13 @@ import (
 	"time"
 )
 
-// process is a server of the sandbox: its program, its files and the wire in front of it, whose
-// address stays while the server is killed and started on another port.
+// process is a server of the sandbox: its program, its files and the wire in front of it. The
+// wire's address does not change when the server is killed and restarted on another port.
 type process struct {
 	name, dir string
 	wire      *wire
-	// ready matches the line of its log that says that it listens, and the address if it chose the
-	// port itself.
+	// ready matches the line of its log that says that it listens. If the server chose the port,
+	// the line has the address.
 	ready   *regexp.Regexp
 	command func(port int) []string
 
@@ -33,8 +33,8 @@ const (
 	portTries  = 10
 )
 
-// start runs the server and returns once it listens. Another process may take the port between the
-// choice and the start: another port is tried then.
+// start runs the server and returns once it listens. If another process took the port first, it
+// tries another port.
 func (p *process) start(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, startLimit)
 	defer cancel()
@@ -76,18 +76,19 @@ func (p *process) launch(line []string) error {
 	p.cmd = exec.Command(line[0], line[1:]...)
 	p.cmd.Dir, p.cmd.Stdout, p.cmd.Stderr = p.dir, log, log
 	p.cmd.SysProcAttr = apart()
-	// Settings of the user's own budgetd are not for this one.
+	// The environment may hold settings of the user's own budgetd.
 	p.cmd.Env = append(slices.DeleteFunc(os.Environ(), func(v string) bool {
 		return strings.HasPrefix(v, "BUDGETD_")
 	}), "LC_ALL=C", "TMPDIR="+p.dir, "BUDGETD_NODE_NAME="+p.name)
 	started, ended := make(chan error, 1), make(chan struct{})
 	go func(cmd *exec.Cmd) {
-		// The kernel ends a child with the thread that started it, so this one waits for it.
+		// The kernel kills the child when the thread that started it ends, so this thread waits for
+		// it.
 		runtime.LockOSThread()
 		err := cmd.Start()
 		started <- err
 		if err == nil {
-			_ = cmd.Wait() // how it ended is in its log
+			_ = cmd.Wait() // its log says how it ended
 		}
 		close(ended)
 	}(p.cmd)
@@ -101,7 +102,7 @@ func (p *process) launch(line []string) error {
 // awaitReady returns the address where the server listens, or "" if its port was taken.
 func (p *process) awaitReady(ctx context.Context, address string) (string, error) {
 	for {
-		over := p.over() // before the log is read, which is complete then
+		over := p.over() // checked first: the log of a process that has ended is complete
 		log, err := os.ReadFile(p.logPath())
 		if err != nil {
 			return "", err
@@ -137,16 +138,16 @@ func (p *process) over() bool {
 	}
 }
 
-// kill ends the server with SIGKILL, as a crash does, and waits until it is gone. It does nothing
-// to one that does not run.
+// kill ends the server with SIGKILL, as a crash does, and waits for its end. It does nothing if the
+// server does not run.
 func (p *process) kill() {
 	if p.cmd != nil && p.cmd.Process != nil && !p.over() {
-		_ = p.cmd.Process.Kill() // it may have ended meanwhile
+		_ = p.cmd.Process.Kill() // an error means that it has ended
 		<-p.ended
 	}
 }
 
-// pause waits, or returns the context's error when that ends first.
+// pause waits. If the context ends first, it returns the context's error.
 func pause(ctx context.Context, d time.Duration) error {
 	select {
 	case <-ctx.Done():

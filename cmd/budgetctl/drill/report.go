@@ -18,17 +18,17 @@ func (d *drill) introduce(with programs) {
 	d.say("  on %s and %d redis-server, all of it on 127.0.0.1, its files in\n  %s.", database,
 		len(d.redis), d.dir)
 	d.say(`
-Each budget has %s units. %d callers deduct 1 to %d units from it again and again, each order with
-a request id of its own, and write down what they were told. Meanwhile things break.
+Each budget has %s units. %d callers repeatedly deduct 1 to %d units from it, each order with its
+own request id, and record the answers. While they do so, parts of the system break.
 
   accepted   the answer was yes
   refused    the answer was "sold out"
-  not now    the answer was that nothing was done: the caller repeats the id
-  unclear    the answer was lost, so it may have been done: the caller repeats the id, which takes
+  not now    the answer was that nothing was done; the caller repeats the id
+  unclear    the answer was lost, so the outcome is unknown; the caller repeats the id, which takes
              nothing twice
-  settled    unclear, and known by now
-  used, remaining, quarantined   where the service says that the units are; remaining is everything
-             that can still be sold, quarantined what a lost Redis may have sold (store mode only)
+  settled    unclear orders whose outcome is known now
+  used, remaining, quarantined   where the units are by the service; remaining can still be sold,
+             quarantined is what a lost Redis may have sold (store mode only)
 `, grouped(total), callers, mostUnits)
 }
 
@@ -39,7 +39,7 @@ func (d *drill) header() {
 		"remaining", "quarantined")
 }
 
-// tallies reads all books.
+// tallies returns the tallies of all books.
 func (d *drill) tallies() (all []tally) {
 	for _, b := range d.books {
 		now, _ := b.read()
@@ -48,7 +48,7 @@ func (d *drill) tallies() (all []tally) {
 	return all
 }
 
-// row says what happened since before, and where the units are now.
+// row reports what has happened since before, and where the units are now.
 func (d *drill) row(ctx context.Context, what string, before []tally) {
 	for i, b := range d.books {
 		now, _ := b.read()
@@ -65,7 +65,7 @@ func (d *drill) row(ctx context.Context, what string, before []tally) {
 	}
 }
 
-// verdict compares the books with the service's audit and its ledger, and says how that came out.
+// verdict compares the books with the service's audit and ledger and reports the result.
 func (d *drill) verdict(ctx context.Context) error {
 	if d.Plant {
 		const id = "planted"
@@ -74,7 +74,7 @@ func (d *drill) verdict(ctx context.Context) error {
 		d.say("\nPlanted: the book of the budget %s has 1 unit for an order that was never sent.",
 			d.books[0].name)
 	}
-	d.say("\nThe service's own audit, recounted from its rows, and the callers' book:")
+	d.say("\nThe service's audit, recounted from its rows, and the callers' book:")
 	accounted := true
 	for _, b := range d.books {
 		audit, wrong, err := d.compare(ctx, b)
@@ -85,28 +85,28 @@ func (d *drill) verdict(ctx context.Context) error {
 		d.say("\n  %s mode: total %s = used %s + quarantined %s + left %s", b.name,
 			grouped(audit.Total), grouped(audit.Used), grouped(audit.Quarantined),
 			grouped(audit.Total-audit.Used-audit.Quarantined))
-		d.say("    callers were told %s units in %d orders; %d of %d unclear ones are settled",
+		d.say("    the book: %s units in %d accepted orders; %d of %d unclear orders are settled",
 			grouped(units), now.accepted, now.settled, now.unclear)
 		switch {
 		case len(wrong) > 0:
 			accounted = false
 			d.complaints(wrong)
 		case b.store:
-			d.say("    of these %s were lost with a Redis, and at least as many are quarantined",
+			d.say("    %s of these units were lost with a Redis; at least as many are quarantined",
 				grouped(max(0, units-audit.Used)))
 		default:
-			d.say("    the ledger has each of these orders once, with its amount, and no other")
+			d.say("    the ledger has exactly these orders, each once and with its amount")
 		}
 	}
 	if !accounted {
 		d.say("\nVerdict: NOT accounted for.")
 		return ErrNotAccountedFor
 	}
-	d.say("\nVerdict: every unit is accounted for: none too many, none lost, none in doubt.")
+	d.say("\nVerdict: every unit is accounted for.")
 	return nil
 }
 
-// complaints lists what is wrong, the first of it.
+// complaints lists the first few problems.
 func (d *drill) complaints(wrong []string) {
 	const most = 10
 	for i, text := range wrong {
@@ -118,7 +118,7 @@ func (d *drill) complaints(wrong []string) {
 	}
 }
 
-// compare compares a book with the service, which may take a while to have everything in its rows.
+// compare compares a book with the service, which may take a while to bring everything to its rows.
 func (d *drill) compare(ctx context.Context, b *book) (
 	audit *client.AuditReport, wrong []string, err error,
 ) {
@@ -142,7 +142,7 @@ func (d *drill) compare(ctx context.Context, b *book) (
 	}
 }
 
-// ledger reads what each request id has taken, less what was given back.
+// ledger reads what each request id has taken, less what was rolled back.
 func (d *drill) ledger(ctx context.Context, name string) (map[string]int64, error) {
 	taken, after := map[string]int64{}, ""
 	for {

@@ -11,10 +11,10 @@ import (
 	"strings"
 )
 
-// sandbox is the servers of a drill, all on 127.0.0.1, and the directory with their files.
+// sandbox holds the servers of a drill, all on 127.0.0.1, and the directory with their files.
 type sandbox struct {
 	dir     string
-	mariadb *process // nil: SQLite
+	mariadb *process // nil with SQLite
 	redis   []*process
 	nodes   []*process
 }
@@ -25,12 +25,12 @@ var (
 	nodeReady    = regexp.MustCompile(`listening.*addr=(127\.0\.0\.1:\d+)`)
 )
 
-// programs are the paths of what the sandbox runs; "" is what it does without.
+// programs are the paths of the programs that the sandbox runs; "" for those it leaves out.
 type programs struct{ budgetd, mariadbd, installer, redis string }
 
-// find looks for the programs. It returns notes about those that are missing and done without.
+// find looks for the programs. It returns notes about those that are missing and left out.
 func find(o Options) (found programs, notes []string, err error) {
-	beside, _ := os.Executable() // without it PATH is looked at
+	beside, _ := os.Executable() // if that fails, only PATH is searched
 	names := []string{filepath.Join(filepath.Dir(beside), "budgetd"), "budgetd"}
 	if o.Budgetd != "" {
 		names = []string{o.Budgetd}
@@ -57,7 +57,7 @@ func find(o Options) (found programs, notes []string, err error) {
 	return found, notes, nil
 }
 
-// firstProgram returns the absolute path of the first of the programs that is there, or "".
+// firstProgram returns the absolute path of the first of the programs that exists, or "".
 func firstProgram(names ...string) string {
 	for _, name := range names {
 		if path, err := exec.LookPath(name); err == nil {
@@ -69,7 +69,7 @@ func firstProgram(names ...string) string {
 	return ""
 }
 
-// build starts all servers. On an error what was started is in s, to be closed.
+// build starts all servers. Close the sandbox also after an error.
 func (s *sandbox) build(ctx context.Context, with programs) error {
 	var config strings.Builder
 	fmt.Fprintf(&config, "listen: 127.0.0.1:0\nlog: {format: text}\ndatabase:\n")
@@ -89,7 +89,7 @@ func (s *sandbox) build(ctx context.Context, with programs) error {
 			p, err := s.start(ctx, &s.redis, name, redisReady, func(port int) []string {
 				return []string{with.redis, "--bind", "127.0.0.1", "--port", strconv.Itoa(port),
 					"--save", "", "--appendonly", "yes", "--appendfsync", "always",
-					// A copy of the file is whole while nobody writes it again.
+					// Without automatic rewrites, a copy of the file is consistent.
 					"--auto-aof-rewrite-percentage", "0"}
 			})
 			if err != nil {
@@ -112,7 +112,8 @@ func (s *sandbox) build(ctx context.Context, with programs) error {
 	return nil
 }
 
-// start starts a server, after it has added it to a list: it may run although its start failed.
+// start starts a server. It first adds it to a list, because the server may run even if start
+// fails.
 func (s *sandbox) start(ctx context.Context, list *[]*process, name string, ready *regexp.Regexp,
 	command func(port int) []string,
 ) (*process, error) {
@@ -132,7 +133,7 @@ func (s *sandbox) start(ctx context.Context, list *[]*process, name string, read
 func (s *sandbox) startMariaDB(ctx context.Context, with programs) error {
 	var asRoot []string
 	if os.Geteuid() == 0 {
-		asRoot = []string{"--user=root"} // it refuses to run as root unless told to
+		asRoot = []string{"--user=root"} // otherwise MariaDB refuses to run as root
 	}
 	data, first := filepath.Join(s.dir, "mariadb", "data"), filepath.Join(s.dir, "first.sql")
 	if err := os.MkdirAll(filepath.Dir(data), 0o700); err != nil {
@@ -162,7 +163,7 @@ func (s *sandbox) startMariaDB(ctx context.Context, with programs) error {
 	return err
 }
 
-// all returns every server that was started, the nodes first.
+// all returns every started server, the nodes first.
 func (s *sandbox) all() []*process {
 	all := append(append([]*process{}, s.nodes...), s.redis...)
 	if s.mariadb != nil {
@@ -171,11 +172,11 @@ func (s *sandbox) all() []*process {
 	return all
 }
 
-// close kills all servers and removes their files, unless keep.
+// close kills all servers. It removes their files unless keep is set.
 func (s *sandbox) close(keep bool) error {
 	for _, p := range s.all() {
 		p.kill()
-		_ = p.wire.listener.Close() // nobody calls any more
+		_ = p.wire.listener.Close() // all callers have stopped
 	}
 	if keep {
 		return nil

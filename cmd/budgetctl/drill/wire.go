@@ -6,14 +6,14 @@ import (
 	"sync/atomic"
 )
 
-// wire is a TCP proxy in front of a server. Its address stays when the server moves, and it can
-// swallow replies. It is safe for concurrent use.
+// wire is a TCP proxy in front of a server. Its address does not change when the server's does, and
+// it can drop replies. It is safe for concurrent use.
 type wire struct {
 	listener net.Listener
 	target   atomic.Pointer[string]
-	oneIn    atomic.Int64 // every so many requests lose their reply; 0: none
+	oneIn    atomic.Int64 // one in so many requests loses its reply; 0 means none
 	requests atomic.Int64
-	cut      atomic.Int64 // replies swallowed so far
+	cut      atomic.Int64 // replies dropped so far
 }
 
 func newWire() (*wire, error) {
@@ -36,10 +36,10 @@ func newWire() (*wire, error) {
 
 func (w *wire) address() string { return w.listener.Addr().String() }
 
-// lead sends new connections to an address.
+// lead directs new connections to an address.
 func (w *wire) lead(address string) { w.target.Store(&address) }
 
-// serve connects a caller with the server until either ends.
+// serve connects a caller with the server until either closes its connection.
 func (w *wire) serve(near net.Conn) {
 	defer near.Close()
 	target := w.target.Load()
@@ -51,7 +51,7 @@ func (w *wire) serve(near net.Conn) {
 		return
 	}
 	var both sync.WaitGroup
-	var deaf atomic.Bool // the next reply ends the connection
+	var deaf atomic.Bool // whether the next reply is dropped with the connection
 	both.Go(func() {
 		forward(far, near, func() bool {
 			if n := w.oneIn.Load(); n > 0 && w.requests.Add(1)%n == 0 {
@@ -71,7 +71,7 @@ func (w *wire) serve(near net.Conn) {
 	both.Wait()
 }
 
-// forward passes on what it reads for as long as pass says so, then ends both connections.
+// forward copies data while pass returns true, then closes both connections.
 func forward(to, from net.Conn, pass func() bool) {
 	buffer := make([]byte, 64<<10)
 	for {
@@ -82,7 +82,7 @@ func forward(to, from net.Conn, pass func() bool) {
 			err = net.ErrClosed
 		}
 		if err != nil {
-			_, _ = to.Close(), from.Close() // one of them is broken or unwanted
+			_, _ = to.Close(), from.Close() // errors: one of them may be broken already
 			return
 		}
 	}

@@ -1,5 +1,5 @@
-// Package profile keeps which servers a person uses, and the keys for them, in one file that only
-// this person can read.
+// Package profile stores a person's servers and the keys for them in one file that only this person
+// can read.
 package profile
 
 import (
@@ -12,10 +12,10 @@ import (
 	"github.com/goccy/go-yaml"
 )
 
-// Profile is how one server is reached.
+// Profile says how to reach one server.
 type Profile struct {
 	Server string `yaml:"server"`
-	// Token is the key; TokenFile a file that holds it instead. A key is sent to Server only.
+	// Token is the key. TokenFile is a file that holds it instead. A key is sent to Server only.
 	Token     string `yaml:"token,omitempty"`
 	TokenFile string `yaml:"token_file,omitempty"`
 	Tenant    string `yaml:"tenant,omitempty"`
@@ -26,15 +26,15 @@ type Profile struct {
 	ServerName string `yaml:"server_name,omitempty"`
 }
 
-// File is all profiles of a person.
+// File holds all profiles of a person.
 type File struct {
-	// Current is used when no other is named.
+	// Current is the profile in use if none is named.
 	Current  string             `yaml:"current"`
 	Profiles map[string]Profile `yaml:"profiles"`
 }
 
-// Path returns where the file is: budgetctl/profiles.yaml in XDG_CONFIG_HOME, else in ~/.config; ""
-// without a home.
+// Path returns the path of the file: budgetctl/profiles.yaml in XDG_CONFIG_HOME, else in ~/.config.
+// Without a home it returns "".
 func Path(getenv func(string) string) string {
 	if dir := getenv("XDG_CONFIG_HOME"); filepath.IsAbs(dir) {
 		return filepath.Join(dir, "budgetctl", "profiles.yaml")
@@ -45,8 +45,8 @@ func Path(getenv func(string) string) string {
 	return ""
 }
 
-// Load reads a file; one that is not there, or "", has no profiles. It fails when others than its
-// owner may read or change it, since it holds keys.
+// Load reads a file. A missing file, or "", has no profiles. Load refuses a file that others than
+// its owner may read or change, because it holds keys.
 func Load(path string) (File, error) {
 	file := File{Profiles: map[string]Profile{}}
 	if path == "" {
@@ -77,7 +77,7 @@ func Load(path string) (File, error) {
 	return file, nil
 }
 
-// Save replaces the file at once, with mode 0600, and makes its folder with mode 0700.
+// Save replaces the file atomically, with mode 0600, and creates its folder with mode 0700.
 func (f File) Save(path string) error {
 	if path == "" {
 		return errors.New("there is no home to keep profiles in: set HOME or XDG_CONFIG_HOME")

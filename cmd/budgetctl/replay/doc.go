@@ -1,6 +1,6 @@
-// Package replay sends a recorded log of web requests to a budget, one deduction per line, and
-// gives every so many of them back: a trial of a budget with traffic that really happened.
+// Package replay tries out a budget with real traffic: it makes one deduction for each line of a
+// recorded log of web requests, and rolls back some of them.
 //
-// The request id of a line is derived from its number, so replaying the same file again, or going
-// on after an interruption, deducts nothing twice.
+// The request id of a line is derived from its number. A repeated or resumed replay of the same
+// file therefore deducts nothing twice.
 package replay

@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// latencies counts durations in classes that grow by 1 %, so its size does not depend on their
-// number: from 1 µs to about 10 minutes; what is outside falls into the first or last class.
+// latencies counts durations in classes that grow by 1 %, from 1 µs to about 10 minutes. Its size
+// does not depend on their number. Other durations fall into the first or last class.
 type latencies struct {
 	classes [2048]int
 	count   int
@@ -20,8 +20,8 @@ func (l *latencies) add(d time.Duration) {
 	l.count++
 }
 
-// quantile returns the duration that a share of the counted ones does not exceed, up to 1 % above;
-// 0 when none was counted.
+// quantile returns a duration, up to 1 % too long, that the given share of the counted durations
+// does not exceed; 0 if nothing was counted.
 func (l *latencies) quantile(share float64) time.Duration {
 	left := int(math.Ceil(share * float64(l.count)))
 	if left == 0 {

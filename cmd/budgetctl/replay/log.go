@@ -16,14 +16,14 @@ const maxLineBytes = 1 << 20
 
 // entry is one line of a log.
 type entry struct {
-	line   int // in the file, whose first line is 1
+	line   int // its number in the file, from 1
 	client string
-	amount int64 // minor units; 0: nothing to deduct
+	amount int64 // minor units; 0 if the line has nothing to deduct
 }
 
-// entries reads a log: tab-separated, with a header line that names the columns "client" and
-// "bytes" among others. An entry's amount is its bytes where bytes is set, else 1. It stops after
-// the first error, which says in which line it is.
+// entries reads a tab-separated log whose header line names the columns, "client" and "bytes" among
+// them. An entry's amount is its bytes if bytes is set, otherwise 1. It stops at the first error,
+// which names the line.
 func entries(r io.Reader, bytes bool) iter.Seq2[entry, error] {
 	return func(yield func(entry, error) bool) {
 		lines := bufio.NewScanner(r)
@@ -86,8 +86,8 @@ func read(columns, values []string, bytes bool) (entry, error) {
 	return e, nil
 }
 
-// Count reads a whole log and returns the number of entries to deduct for, or what is wrong with
-// it, so that a broken file is refused before anything is sent.
+// Count reads a whole log and returns the number of entries with something to deduct. It finds a
+// broken file before anything is sent.
 func Count(r io.Reader, bytes bool) (int, error) {
 	n := 0
 	for e, err := range entries(r, bytes) {

@@ -12,39 +12,38 @@ import (
 	"github.com/budgetd/budgetd/client"
 )
 
-// maxUnexpected ends a replay that goes wrong: what does not work 100 times is not going to.
+// maxUnexpected is the number of unexpected errors after which a replay ends.
 const maxUnexpected = 100
 
 // Plan says how a log is replayed.
 type Plan struct {
-	// Budget is its name or id.
+	// Budget is the name or id of the budget.
 	Budget string
-	// Bytes deducts a line's bytes, and skips lines with 0; otherwise each line is one unit.
+	// Bytes deducts a line's bytes and skips lines with 0. Without it each line is one unit.
 	Bytes bool
 	// IDPrefix begins the request ids: the one of line 7 is "<prefix>-7".
 	IDPrefix string
-	// RollbackEvery gives every so many accepted deductions back; 0: none. What an earlier replay
-	// deducted does not count.
+	// RollbackEvery rolls back every n-th accepted deduction; 0 means none. Deductions of an
+	// earlier replay do not count.
 	RollbackEvery int
-	// Concurrency is the number of calls under way at a time, at least 1.
+	// Concurrency is the number of concurrent calls, at least 1.
 	Concurrency int
 	// Batch is the number of deductions per call, 1 … client.MaxBatch.
 	Batch int
-	// Timeout ends one call with its repeats.
+	// Timeout bounds one call with its repeats.
 	Timeout time.Duration
 }
 
-// Service is what a replay needs of *client.Client.
+// Service is the part of *client.Client that a replay uses.
 type Service interface {
 	Deduct(ctx context.Context, name string, r client.DeductRequest) (*client.DeductAnswer, error)
 	DeductBatch(ctx context.Context, items []client.BatchItem) ([]client.BatchResult, error)
 	Rollback(ctx context.Context, name string, r client.RollbackRequest) (*client.Deduction, error)
 }
 
-// Run replays a log and returns what became of it, also when it did not get to the end
-// (Report.Complete). progress is called with the number of entries dealt with, from one goroutine
-// at a time. When ctx ends nothing new is sent, and the calls under way are waited for. The error
-// is that of reading the log.
+// Run replays a log and returns a report, even if it did not reach the end (Report.Complete). It
+// calls progress with the number of processed entries, from one goroutine at a time. When ctx ends
+// it sends nothing more and waits for the current calls. The error is that of reading the log.
 func Run(ctx context.Context, service Service, plan Plan, log io.Reader, progress func(done int)) (
 	Report, error,
 ) {
@@ -81,25 +80,25 @@ func Run(ctx context.Context, service Service, plan Plan, log io.Reader, progres
 	return report, readErr
 }
 
-// run is one replay under way.
+// run is the state of a replay.
 type run struct {
 	service  Service
 	plan     Plan
-	ctx      context.Context // of calls: does not end with the replay's
+	ctx      context.Context // for calls; the end of the replay's context does not end it
 	jobs     chan []entry
 	outcomes chan outcome
 	accepted atomic.Int64
 }
 
-// outcome is what became of one call, and of the rollbacks that followed it.
+// outcome is the result of one call and of the rollbacks that followed it.
 type outcome struct {
 	results  []client.BatchResult
 	took     time.Duration
-	given    []int64 // units of each rollback
+	given    []int64 // units that each rollback gave back
 	failures []error // of rollbacks
 }
 
-// feed hands the log's entries to the workers. complete is false when ctx ended before the log.
+// feed passes the log's entries to the workers. complete is false if ctx ended before the log.
 func (r *run) feed(ctx context.Context, log io.Reader) (skipped int, complete bool, err error) {
 	batch := make([]entry, 0, r.plan.Batch)
 	send := func() bool {
@@ -143,7 +142,7 @@ func (r *run) work() {
 
 func (r *run) requestID(e entry) string { return fmt.Sprintf("%s-%d", r.plan.IDPrefix, e.line) }
 
-// deduct makes the deductions of some entries in one call.
+// deduct makes the deductions of several entries in one call.
 func (r *run) deduct(batch []entry) []client.BatchResult {
 	ctx, cancel := context.WithTimeout(r.ctx, r.plan.Timeout)
 	defer cancel()
@@ -166,7 +165,7 @@ func (r *run) deduct(batch []entry) []client.BatchResult {
 	return results
 }
 
-// maybeRollBack gives a deduction back when its turn has come.
+// maybeRollBack rolls back every n-th deduction.
 func (r *run) maybeRollBack(o *outcome, result client.BatchResult, id string) {
 	if r.plan.RollbackEvery == 0 || result.Err != nil || earlier(result.Answer) {
 		return
@@ -184,12 +183,12 @@ func (r *run) maybeRollBack(o *outcome, result client.BatchResult, id string) {
 	o.given = append(o.given, result.Answer.Amount)
 }
 
-// earlier reports whether a deduction may have been made by an earlier replay of the file. One
-// whose first answer was lost looks the same and may be this one's: it is not rolled back either.
+// earlier reports whether an earlier replay of the file may have made a deduction. One of this
+// replay whose first answer was lost looks the same; it is not rolled back either.
 func earlier(a *client.DeductAnswer) bool { return a.Replayed }
 
-// expected reports whether a replay is meant to meet this refusal: the budget, its period or
-// a limit is used up.
+// expected reports whether a refusal is normal for a replay: the budget, its period or a limit is
+// used up.
 func expected(code budget.Code) bool {
 	switch code {
 	case budget.BudgetExhausted, budget.PeriodExhausted, "limit_exceeded":

@@ -11,34 +11,34 @@ import (
 // maxSamples is how many unexpected errors a report keeps.
 const maxSamples = 3
 
-// Report is what became of a replay. Quantities are minor units.
+// Report is the result of a replay. Quantities are minor units.
 type Report struct {
 	Budget string `json:"budget"`
-	// Complete: the log was replayed to its end.
+	// Complete means that the log was replayed to its end.
 	Complete bool `json:"complete"`
-	// Deductions is how many were tried; Skipped lines had nothing to deduct.
+	// Deductions is how many were tried, Skipped how many lines had nothing to deduct.
 	Deductions int `json:"deductions"`
 	Skipped    int `json:"skipped"`
-	// Accepted are in force or rolled back. Of these, Replayed had been made before: by an earlier
-	// replay, or by an attempt whose answer was lost.
+	// Accepted is how many were accepted, including those rolled back since. Replayed of them had
+	// been made before, by an earlier replay or by an attempt whose answer was lost.
 	Accepted   int `json:"accepted"`
 	Replayed   int `json:"replayed"`
 	RolledBack int `json:"rolled_back"`
 	// AcceptedUnits includes what was rolled back.
 	AcceptedUnits   int64 `json:"accepted_units"`
 	RolledBackUnits int64 `json:"rolled_back_units"`
-	// Refused counts refusals by code; Unexpected everything else that was not accepted, failed
-	// rollbacks included, by code or "unreachable".
+	// Refused counts refusals by code. Unexpected counts all other errors, including those of
+	// rollbacks, by code or as "unreachable".
 	Refused    map[string]int `json:"refused"`
 	Unexpected map[string]int `json:"unexpected"`
 	DurationS  float64        `json:"duration_s"`
 	RatePerS   float64        `json:"rate_per_s"`
-	// LatencyP50MS and LatencyP99MS are those of a deduct call with its repeats, up to 1 % above.
+	// LatencyP50MS and LatencyP99MS are those of a deduct call with its repeats, up to 1 % too
+	// long.
 	LatencyP50MS float64 `json:"latency_p50_ms"`
 	LatencyP99MS float64 `json:"latency_p99_ms"`
 
-	// Samples are the first unexpected errors; Worst is the one a caller should judge by: an outcome
-	// that is not known goes before one that is.
+	// Samples are the first unexpected errors. Worst is the one about whose outcome least is known.
 	Samples []error `json:"-"`
 	Worst   error   `json:"-"`
 }
@@ -110,7 +110,7 @@ func (r *Report) unexpected() int {
 	return sum
 }
 
-// finish fills in the times, rounded to what can be read.
+// finish sets the rounded times.
 func (r *Report) finish(duration time.Duration, took *latencies) {
 	r.DurationS = rounded(duration.Seconds())
 	if duration > 0 {
@@ -122,5 +122,5 @@ func (r *Report) finish(duration time.Duration, took *latencies) {
 
 func milliseconds(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }
 
-// rounded keeps three decimals.
+// rounded rounds to three decimals.
 func rounded(n float64) float64 { return math.Round(n*1000) / 1000 }

@@ -687,7 +687,7 @@ export interface paths {
         put?: never;
         /**
          * Issues an API key.
-         * @description The token is shown this once. A key has at most the role, the tenant and the budgets of the key that issues it.
+         * @description The token is shown only once. A key has at most the role, the tenant and the budgets of the key that issues it.
          */
         post: operations["createKey"];
         delete?: never;
@@ -1930,7 +1930,7 @@ export interface components {
             revoked_at?: components["schemas"]["Instant"];
         };
         IssuedKey: components["schemas"]["Key"] & {
-            /** @description The secret, shown this once. */
+            /** @description The secret, shown only once. */
             token: string;
         };
         KeyPage: {

@@ -26,7 +26,7 @@ local young = now - m.since_ms < record_window
 local entries, answer = load(buckets), {}
 local records, counters, lates, dirty, changes = {}, {}, {}, {}, {}
 
--- record_of returns the record of a field of a page: {key, field, values}. values is nil if there is none.
+-- record_of returns the record of a field of a page: {key, field, values}. values is nil if the record is missing.
 local function record_of(page, field)
   local r = records[field]
   if not r then

@@ -119,7 +119,7 @@ func (c *conn) listText(ctx context.Context, dest any, text string, args ...any)
 	return s.SelectContext(ctx, dest, args...)
 }
 
-// get reads one row into dest. found is false if there is none.
+// get reads one row into dest. found is false if the result is empty.
 func (c *conn) get(ctx context.Context, dest any, query string, args ...any) (
 	found bool, err error) {
 	text := c.dialect.text(query)

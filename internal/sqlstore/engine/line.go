@@ -57,7 +57,7 @@ type thread struct {
 }
 
 // Line waits until the context ends for a connection that accepts packets. It returns Unavailable
-// if there is none.
+// if the context ends first.
 func (db *DB) Line(ctx context.Context) (*Line, error) {
 	raw, err := db.committers.Connx(ctx)
 	if err != nil {

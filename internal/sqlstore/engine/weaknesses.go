@@ -71,7 +71,7 @@ const selectVariables = `SHOW VARIABLES WHERE Variable_name IN
 	('innodb_flush_log_at_trx_commit', 'log_bin', 'sync_binlog', 'innodb_doublewrite', 'wsrep_on')`
 
 // Weaknesses returns the settings of the database under which a committed transaction may be lost,
-// each with its remedy; nil if there are none. A SQLite file is opened with safe settings.
+// each with its remedy, or nil. A SQLite file is opened with safe settings.
 func (db *DB) Weaknesses(ctx context.Context) ([]string, error) {
 	if db.dialect.name == sqliteName {
 		return nil, nil

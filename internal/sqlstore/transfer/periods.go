@@ -221,7 +221,7 @@ func (r *rollover) begin() error {
 }
 
 // firstIdle returns the ordinal of the first bucket in the list without an epoch; 0 if that is the
-// first bucket, or if there is none. Buckets on drained lanes do not count.
+// first bucket, or if every bucket has one. Buckets on drained lanes do not count.
 func firstIdle(list []rows.Bucket, drained map[bucket.Lane]bool) int {
 	for i := range list {
 		if idle(&list[i]) && !drained[list[i].Lane()] {

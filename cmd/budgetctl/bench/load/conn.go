@@ -11,21 +11,20 @@ import (
 // maxAnswerBytes bounds one answer.
 const maxAnswerBytes = 64 << 20
 
-// conn is an HTTP/1.1 connection that is dialled when it is needed. One call at a time, nothing is
-// pipelined.
+// conn is an HTTP/1.1 connection that is dialled when it is needed. It carries one call at a time.
 type conn struct {
 	address string
-	tls     *tls.Config // nil: not encrypted
+	tls     *tls.Config // nil for plain TCP
 	timeout time.Duration
 	net     net.Conn
-	in      []byte // what was read: in[at:]
+	in      []byte // in[at:] was received and not yet parsed
 	at      int
-	chunks  []byte // a chunked body, put together
+	chunks  []byte // a chunked body, joined
 	until   time.Time
 }
 
 // call sends a request and returns the answer, whose body is valid until the next call. sent is
-// false when no connection could be made. After an error the next call dials again.
+// false if no connection could be made. After an error the next call dials again.
 func (c *conn) call(request []byte) (status int, body []byte, sent bool, err error) {
 	if c.net == nil {
 		if err = c.dial(); err != nil {
@@ -34,7 +33,7 @@ func (c *conn) call(request []byte) (status int, body []byte, sent bool, err err
 		c.until = time.Time{}
 		c.in, c.at = c.in[:0], 0
 	}
-	// A deadline for every call would cost more than it is worth: it is moved once a second.
+	// Setting a deadline for every call is expensive, so it is moved once a second.
 	if now := time.Now(); c.until.Sub(now) < c.timeout {
 		c.until = now.Add(c.timeout + time.Second)
 		if err := c.net.SetDeadline(c.until); err != nil {
@@ -65,7 +64,7 @@ func (c *conn) dial() error {
 
 func (c *conn) close() {
 	if c.net != nil {
-		_ = c.net.Close() // what matters was read
+		_ = c.net.Close() // the answer was read
 		c.net = nil
 	}
 }
@@ -75,7 +74,6 @@ var (
 	errTooLarge = errors.New("the answer is too large")
 )
 
-// read reads one answer.
 func (c *conn) read() (status int, body []byte, err error) {
 	if c.at == len(c.in) {
 		c.in, c.at = c.in[:0], 0
@@ -140,7 +138,7 @@ func (c *conn) take(n int) ([]byte, error) {
 	return c.in[c.at-n : c.at], nil
 }
 
-// readChunks puts a chunked body together; trailers are skipped.
+// readChunks joins a chunked body. It skips trailers.
 func (c *conn) readChunks() ([]byte, error) {
 	c.chunks = c.chunks[:0]
 	for {

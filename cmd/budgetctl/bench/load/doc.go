@@ -1,13 +1,12 @@
-// Package load sends HTTP/1.1 requests and measures the answers. It shares its machine with the
-// server that it measures, so it is made to be cheap: a request is one write of prepared bytes, an
-// answer is read into a buffer that is used again, and nothing is allocated per call.
+// Package load sends HTTP/1.1 requests and measures the answers. It often shares a machine with the
+// server that it measures, so it is cheap: a request is one write of prepared bytes, an answer is
+// read into a reused buffer, and a call allocates nothing.
 //
-// Two loops:
+// There are two loops:
 //
-//	closed  every connection sends its next call when the last one is answered. It finds the
-//	        highest throughput; its latency is that of a server which is always busy.
-//	open    calls are sent at a fixed rate, each at an instant known beforehand, and latency counts
-//	        from that instant, also when every connection was busy and the call went out late. A
-//	        slow answer so shows in the latency of all the calls that it held up (no coordinated
-//	        omission).
+//	closed  Every connection sends its next call when the last one is answered. It finds the
+//	        highest throughput; its latency is that of a server that is always busy.
+//	open    Calls are due at a fixed rate. Latency counts from the instant at which a call was
+//	        due, even if all connections were busy and it was sent late. A slow answer therefore
+//	        shows in the latency of all calls that it delays (no coordinated omission).
 package load

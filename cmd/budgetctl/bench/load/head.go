@@ -10,8 +10,8 @@ type head struct {
 	close   bool
 }
 
-// parseHead reads a head, with the empty line that ends it. An answer must say how long its body
-// is.
+// parseHead parses a head, including the empty line that ends it. It returns an error for a head
+// that does not say how long the body is.
 func parseHead(text []byte) (h head, err error) {
 	line, rest, _ := bytes.Cut(text, []byte("\r\n"))
 	if len(line) < 12 || !bytes.HasPrefix(line, []byte("HTTP/1.1 ")) {
@@ -29,7 +29,7 @@ func parseHead(text []byte) (h head, err error) {
 			return h, errAnswer
 		}
 		value = bytes.TrimSpace(value)
-		// Longer names are compared only where the length fits: most headers are none of these.
+		// Most headers are of no interest, so names are compared only if the length fits.
 		switch len(name) {
 		case len("Content-Length"):
 			if bytes.EqualFold(name, []byte("Content-Length")) {

@@ -7,13 +7,13 @@ import (
 	"github.com/HdrHistogram/hdrhistogram-go"
 )
 
-// Histogram counts durations from 1 µs to 10 minutes, to 0.1 %; what is outside counts as the
-// nearest of the two. Not safe for concurrent use.
+// Histogram counts durations from 1 µs to 10 minutes, to 0.1 %. It counts others as the nearer of
+// these bounds. It is not safe for concurrent use.
 type Histogram struct{ hdr *hdrhistogram.Histogram }
 
 const longest = 10 * time.Minute
 
-// NewHistogram returns an empty one.
+// NewHistogram returns an empty histogram.
 func NewHistogram() *Histogram {
 	return &Histogram{hdrhistogram.New(1, longest.Microseconds(), 3)}
 }
@@ -23,14 +23,14 @@ func (h *Histogram) Add(d time.Duration) {
 	_ = h.hdr.RecordValue(min(max(d, time.Microsecond), longest).Microseconds()) // within its range
 }
 
-// Merge adds what another one counted.
+// Merge adds the counts of another histogram.
 func (h *Histogram) Merge(other *Histogram) { h.hdr.Merge(other.hdr) }
 
-// Count returns how many were counted.
+// Count returns the number of durations.
 func (h *Histogram) Count() int64 { return h.hdr.TotalCount() }
 
-// Quantile returns the duration that a share of the counted ones, 0 to 1, does not exceed, up to
-// 0.1 % above; 0 when none was counted.
+// Quantile returns a duration, up to 0.1 % too long, that the given share (0 to 1) of the counted
+// durations does not exceed. It returns 0 for an empty histogram.
 func (h *Histogram) Quantile(share float64) time.Duration {
 	n := float64(h.hdr.TotalCount())
 	if n == 0 {
@@ -41,10 +41,10 @@ func (h *Histogram) Quantile(share float64) time.Duration {
 	return time.Duration(h.hdr.ValueAtPercentile(rank/n*100)) * time.Microsecond
 }
 
-// Max returns the longest, up to 0.1 % above; 0 when none was counted.
+// Max returns the longest duration, up to 0.1 % too long; 0 for an empty histogram.
 func (h *Histogram) Max() time.Duration { return time.Duration(h.hdr.Max()) * time.Microsecond }
 
-// Mean returns the mean; 0 when none was counted.
+// Mean returns the mean; 0 for an empty histogram.
 func (h *Histogram) Mean() time.Duration {
 	return time.Duration(h.hdr.Mean() * float64(time.Microsecond))
 }

@@ -8,53 +8,54 @@ import (
 	"time"
 )
 
-// Caller makes the requests of one connection and learns what became of each. It is used by one
-// goroutine.
+// Caller makes the requests of one connection and gets their outcomes. One goroutine uses it.
 type Caller interface {
-	// Request appends the next request, head and body, to buf and returns it with the kind of call
-	// that it is: 0 to Plan.Kinds-1. Latency is measured per kind.
+	// Request appends the head and body of the next request to buf. It returns the result and the
+	// kind of the call, 0 to Plan.Kinds-1. Latency is measured per kind.
 	Request(buf []byte) ([]byte, int)
 	// Answer gets the answer to the last request. The body is valid during the call only.
 	Answer(status int, body []byte)
-	// Lost says that no answer came. sent is false when the server certainly did not get the request.
+	// Lost reports that no answer came. sent is false if the server certainly did not get the
+	// request.
 	Lost(sent bool, err error)
 }
 
-// Plan says how much is sent, and how fast.
+// Plan is how much to send and how fast.
 type Plan struct {
 	// Address is the server's host:port.
 	Address string
-	// TLS is how connections are encrypted; nil: they are not.
+	// TLS encrypts the connections; nil means plain TCP.
 	TLS *tls.Config
-	// Kinds is how many kinds of calls there are, at least 1.
+	// Kinds is the number of kinds of calls, at least 1.
 	Kinds int
-	// Rate is the calls a second over all connections; 0: as fast as they are answered.
+	// Rate is the calls per second over all connections, in an open loop; 0 means a closed loop.
 	Rate float64
-	// Duration ends the sending, Calls as well; 0: no such bound. One of them must be set.
+	// Duration and Calls bound the load; 0 means no bound. One of them must be set.
 	Duration time.Duration
 	Calls    int64
-	// Timeout is the longest wait for a connection or, up to a second more, for an answer. In the open
-	// loop it also is how long calls that are late are still sent after the end.
+	// Timeout is the longest wait for a connection or, up to a second more, for an answer. In the
+	// open loop late calls are still sent for that long after the end.
 	Timeout time.Duration
 }
 
-// Measured is what came out. Every call that was sent was waited for, so it holds no open ends.
+// Measured is the result of Run, which waits for every call that it sent.
 type Measured struct {
-	// Duration is from the first call to the last answer.
+	// Duration is the time from the first call to the last answer.
 	Duration time.Duration
-	// Calls were sent and answered, or lost.
+	// Calls is how many calls were sent, whether answered or lost.
 	Calls int64
-	// Latency is per kind of call. In the open loop it counts from the intended instant, and calls of
-	// kind 0 that were never sent are in it with the time until they were given up.
+	// Latency is per kind of call. In the open loop it counts from the instant at which a call was
+	// due. Calls that were never sent count as kind 0, with the time until they were given up.
 	Latency []*Histogram
-	// Delay is from the intended instant to the sending (open loop only).
+	// Delay is the time from when a call was due until it was sent (open loop only).
 	Delay *Histogram
-	// Unsent calls of the open loop were due before the end, and given up (Plan.Timeout).
+	// Unsent is how many calls of the open loop were due before the end and given up
+	// (Plan.Timeout).
 	Unsent int64
 }
 
-// Run sends what the plan says, a connection for each caller, and returns when every call is
-// answered or lost. When ctx ends nothing new is sent.
+// Run carries out the plan with a connection for each caller. It returns when every call is
+// answered or lost. When ctx ends it sends no further call.
 func Run(ctx context.Context, plan Plan, callers []Caller) Measured {
 	r := &run{plan: plan, begin: time.Now()}
 	r.open(len(callers))
@@ -77,14 +78,14 @@ func Run(ctx context.Context, plan Plan, callers []Caller) Measured {
 	return r.measured()
 }
 
-// maxQueue bounds the calls that are due and wait for a connection; the pacer itself waits then,
-// which changes no intended instant.
+// maxQueue bounds the calls that are due and wait for a connection. When the queue is full the
+// pacer waits; that changes no due instant.
 const maxQueue = 1 << 16
 
-// shards is how many histograms of a kind are filled side by side.
+// shards is how many histograms of a kind are filled concurrently.
 const shards = 4
 
-// run is one Run under way.
+// run is the state of a Run.
 type run struct {
 	plan    Plan
 	begin   time.Time
@@ -92,11 +93,11 @@ type run struct {
 	taken   atomic.Int64 // calls begun (closed loop)
 	calls   atomic.Int64
 	unsent  atomic.Int64
-	due     chan time.Duration // intended instants since begin (open loop)
+	due     chan time.Duration // due instants since begin (open loop)
 	shards  []*shard
 }
 
-// shard is filled by some of the workers.
+// shard holds the measurements of some of the workers.
 type shard struct {
 	mu      sync.Mutex
 	latency []*Histogram
@@ -113,7 +114,7 @@ func (r *run) open(callers int) {
 	}
 }
 
-// measured adds up the shards; the workers are done.
+// measured adds up the shards after the workers have ended.
 func (r *run) measured() Measured {
 	m := Measured{Duration: time.Since(r.begin), Calls: r.calls.Load(), Unsent: r.unsent.Load(),
 		Delay: NewHistogram()}
@@ -129,7 +130,7 @@ func (r *run) measured() Measured {
 	return m
 }
 
-// worker is one connection with its caller.
+// worker makes the calls of one connection.
 type worker struct {
 	*run
 	caller Caller
@@ -152,7 +153,7 @@ func (w *worker) work() {
 	}
 }
 
-// call makes one call. due is its intended instant since the begin; negative: now.
+// call makes one call. due is when it is due since the start; negative means now.
 func (w *worker) call(due time.Duration) {
 	var kind int
 	w.buf, kind = w.caller.Request(w.buf[:0])
@@ -182,7 +183,7 @@ func (w *worker) note(kind int, due, sending, answered time.Duration) {
 	w.shard.delay.Add(sending - due)
 }
 
-// pause waits a little before a server that is not there is dialled again.
+// pause waits briefly before an unreachable server is dialled again.
 func (w *worker) pause() {
 	const longest = 500 * time.Millisecond
 	for waited := time.Duration(0); waited < longest &&

@@ -2,8 +2,8 @@ package load
 
 import "time"
 
-// pace puts the intended instants of the open loop into the queue, each when it has come. Call k is
-// meant for k/Rate after the begin, whatever became of the calls before it.
+// pace queues each call of the open loop when it is due. Call k is due k/Rate after the start,
+// regardless of earlier calls.
 func (r *run) pace() {
 	defer close(r.due)
 	for k := int64(0); !r.stopped.Load(); k++ {
@@ -22,10 +22,10 @@ func (r *run) pace() {
 	}
 }
 
-// longestNap is how soon an interruption is noticed.
+// longestNap bounds how late an interruption is noticed.
 const longestNap = 50 * time.Millisecond
 
-// intended returns when call k, counted from 0, is to be sent.
+// intended returns when call k, counted from 0, is due.
 func intended(k int64, rate float64) time.Duration {
 	return time.Duration(float64(k) / rate * float64(time.Second))
 }

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// Process is one that is watched while the load runs.
+// Process is a process that is measured while the load runs.
 type Process struct {
 	Name string
 	Pid  int
@@ -15,20 +15,21 @@ type Process struct {
 
 // Usage is what a process has used since it began.
 type Usage struct {
-	// CPU is user and system time, in steps of 10 ms, of the process and of its children that ended
-	// and that it waited for, such as those in which Redis saves or rewrites its append-only file. A
-	// child counts all at once and whole when it is waited for; one that still runs is not in it.
+	// CPU is user and system time, in steps of 10 ms. It includes the children that have ended and
+	// that the process waited for, such as those in which Redis rewrites its append-only file. A
+	// child counts as a whole when the process waits for it.
 	CPU time.Duration
-	// MemoryBytes is what it has in memory now, without its children.
+	// MemoryBytes is its resident memory now, without its children.
 	MemoryBytes int64
 }
 
-// ticksPerSecond is the unit of times in /proc, whatever the kernel's own (USER_HZ, proc(5)).
+// ticksPerSecond is the unit of times in /proc, which does not depend on the kernel's own (USER_HZ,
+// proc(5)).
 const ticksPerSecond = 100
 
-// parseStat reads /proc/PID/stat. The name of the program stands in brackets and may hold anything.
+// parseStat parses /proc/PID/stat. The program's name is in brackets and may contain any character.
 func parseStat(text []byte, pageBytes int64) (Usage, error) {
-	// Counted from the field behind the name, from 0.
+	// Indexes of fields, from 0 at the first one behind the name.
 	const user, system, childrenUser, childrenSystem, pages = 11, 12, 13, 14, 21
 	at := bytes.LastIndexByte(text, ')')
 	fields := bytes.Fields(text[at+1:])

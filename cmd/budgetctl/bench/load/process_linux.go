@@ -5,7 +5,7 @@ import (
 	"os"
 )
 
-// ReadUsage returns what a process has used, as Usage says.
+// ReadUsage returns what a process has used.
 func ReadUsage(pid int) (Usage, error) {
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if err != nil {

@@ -4,7 +4,7 @@ package load
 
 import "errors"
 
-// ReadUsage returns an error: processes are read from /proc, on Linux only.
+// ReadUsage returns an error, because it needs the /proc of Linux.
 func ReadUsage(int) (Usage, error) {
 	return Usage{}, errors.New("the CPU time of processes is read from /proc, on Linux only")
 }
