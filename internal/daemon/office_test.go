@@ -3,6 +3,7 @@ package daemon
 import (
 	"context"
 	"crypto/rand"
+	"database/sql"
 	"encoding/base64"
 	"encoding/json"
 	"errors"
@@ -13,6 +14,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -26,6 +28,7 @@ import (
 	"github.com/budgetd/budgetd/internal/httpapi"
 	"github.com/budgetd/budgetd/internal/metrics"
 	"github.com/budgetd/budgetd/internal/sqlstore/engine"
+	"github.com/budgetd/budgetd/internal/testservers"
 )
 
 // office is a node with keys whose clock of keys, and whose looks at the keys in the database, are
@@ -40,10 +43,13 @@ type office struct {
 	now    time.Time
 	spans  *tracetest.SpanRecorder
 	calls  int
-	follow func() // looks at the keys in the database
+	follow func()          // looks at the keys in the database
+	halt   func()          // ends the loops
+	heard  func() []string // empties the list of statements that the database was sent, if it has one
 }
 
-func newOffice(t *testing.T) *office {
+// newOffice opens the office, with further settings in the form of os.Environ.
+func newOffice(t *testing.T, settings ...string) *office {
 	t.Helper()
 	ctx, log := t.Context(), slog.New(slog.DiscardHandler)
 	dir := t.TempDir()
@@ -51,9 +57,9 @@ func newOffice(t *testing.T) *office {
 	if err := os.WriteFile(filepath.Join(dir, "hooks"), []byte(secret), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	c, err := config.Load("", []string{"BUDGETD_AUTH=keys", "BUDGETD_KEYS_REFRESH=900ms", "BUDGETD_KEYS_STALE_AFTER=1h",
+	c, err := config.Load("", append([]string{"BUDGETD_AUTH=keys", "BUDGETD_KEYS_REFRESH=900ms", "BUDGETD_KEYS_STALE_AFTER=1h",
 		"BUDGETD_DATABASE_DSN=" + filepath.Join(dir, "budgetd.db"), "BUDGETD_WEBHOOKS_SECRETS_DIR=" + dir,
-		"BUDGETD_DEDUCT_DEADLINE=20s", "BUDGETD_HTTP_REQUEST_TIMEOUT=30s"}) // a busy machine is no fault of the service
+		"BUDGETD_DEDUCT_DEADLINE=20s", "BUDGETD_HTTP_REQUEST_TIMEOUT=30s"}, settings...)) // a busy machine is no fault of the service
 	ok := func(err error) {
 		t.Helper()
 		if err != nil {
@@ -79,7 +85,8 @@ func newOffice(t *testing.T) *office {
 	service, err := o.ground.service(c, log, metrics.New("test"), tracer)
 	ok(err)
 	service.start(ctx, log)
-	t.Cleanup(func() { ok(service.stop(context.WithoutCancel(ctx))) })
+	o.halt = func() { t.Helper(); ok(service.stop(context.WithoutCancel(ctx))) }
+	t.Cleanup(o.halt)
 	api := httpapi.New(httpapi.Config{Service: service, Limits: limitsOf(c.HTTP), Log: log, Guard: o.gate.guard, Tracer: tracer,
 		Trail: o.gate.books, Records: o.gate.books, Keys: o.gate.desk, Names: service.names, Alerts: service.warnings,
 		Webhooks: service.hooks, Overseer: service.overseer})
@@ -104,6 +111,8 @@ type reply struct {
 	text        string
 	correlation string
 	steps       []string
+	// statements are those of the database's log, without their values.
+	statements []string
 }
 
 // ask makes a call with a key, as part of a trace of its own.
@@ -121,6 +130,9 @@ func (o *office) ask(token, method, path, body string) reply {
 	r.Header.Set("Authorization", "Bearer "+token)
 	o.calls++
 	trace := fmt.Sprintf("%032x", o.calls)
+	if o.heard != nil {
+		o.heard()
+	}
 	r.Header.Set("Traceparent", "00-"+trace+"-b7ad6b7169203331-01")
 	answer, err := http.DefaultClient.Do(r)
 	if err != nil {
@@ -151,8 +163,51 @@ func (o *office) ask(token, method, path, body string) reply {
 			}
 		}
 	}
+	if o.heard != nil {
+		out.statements = o.heard()
+	}
 	return out
 }
+
+// hearing opens an office on a MariaDB that notes every statement it is sent.
+func hearing(t *testing.T) *office {
+	t.Helper()
+	server := testservers.MariaDB(t)
+	server.Execute(t, "SET GLOBAL log_output = 'TABLE'", "SET GLOBAL general_log = ON")
+	log, err := sql.Open("mysql", server.DSN("mysql"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { log.Close() })
+	log.SetMaxOpenConns(1) // its own statements are told apart by the connection
+	o := newOffice(t, "BUDGETD_DATABASE_DRIVER=mysql", "BUDGETD_DATABASE_DSN="+server.NewDatabase(t))
+	o.heard = func() (all []string) {
+		t.Helper()
+		// What a connection is asked from time to time belongs to no call.
+		rows, err := log.Query("SELECT argument FROM mysql.general_log WHERE thread_id <> CONNECTION_ID() AND command_type IN " +
+			"('Query', 'Execute') AND argument NOT LIKE 'SET %' AND argument NOT LIKE 'SELECT @@%'")
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer rows.Close()
+		for rows.Next() {
+			var text string
+			if err := rows.Scan(&text); err != nil {
+				t.Fatal(err)
+			}
+			all = append(all, values.ReplaceAllString(text, "?"))
+		}
+		rows.Close()
+		if _, err := log.Exec("TRUNCATE mysql.general_log"); rows.Err() != nil || err != nil {
+			t.Fatal(rows.Err(), err)
+		}
+		return all
+	}
+	return o
+}
+
+// values are texts and numbers in a statement.
+var values = regexp.MustCompile(`(?s)(_binary)?\bx?'(\\.|[^'\\])*'|(_binary)?'(\\.|[^'\\])*'|\b\d+\b`)
 
 // done is ask for a call that must succeed; it reads the answer into a value, unless that is nil.
 func (o *office) done(token, method, path, body string, into any) reply {

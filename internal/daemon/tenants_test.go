@@ -69,9 +69,14 @@ var callBodies = map[string]string{
 
 // TestForeignIsLikeMissing: a key of one tenant, even an administrator's, is answered the same for
 // what belongs to another tenant as for what does not exist, by every call, and the database takes
-// the same steps for both, so that the time of an answer tells nothing either.
+// the same steps and statements for both, so that the time of an answer tells nothing either. The
+// node has just served the other tenant.
 func TestForeignIsLikeMissing(t *testing.T) {
-	o := newOffice(t)
+	t.Run("SQLite", func(t *testing.T) { newOffice(t).foreignIsLikeMissing(t) })
+	t.Run("MariaDB", func(t *testing.T) { hearing(t).foreignIsLikeMissing(t) })
+}
+
+func (o *office) foreignIsLikeMissing(t *testing.T) {
 	create := func(name, tenant string) (made struct{ ID int64 }) {
 		o.done(o.root, "POST", "/v1/budgets", fmt.Sprintf(`{"name":%q,"tenant":%q,"unit":"count","type":"promo","total_quantity":100}`,
 			name, tenant), &made)
@@ -82,6 +87,8 @@ func TestForeignIsLikeMissing(t *testing.T) {
 	boss := o.issue(`{"principal":"boss","role":"admin","tenant":"other"}`)
 	var hook struct{ ID string }
 	o.done(o.root, "POST", "/v1/webhooks", `{"url":"https://shop.example/","secret":"hooks","tenant":"shop"}`, &hook)
+	o.done(till.Token, "POST", "/v1/budgets/hidden/deduct", `{"request_id":"before","amount":5}`, nil)
+	o.halt()                          // statements are compared: there must be no others
 	other := func(id string) string { // of the same form
 		return id[:len(id)-1] + string("01"[strings.Count(id[len(id)-1:], "0")])
 	}
@@ -119,14 +126,21 @@ func TestForeignIsLikeMissing(t *testing.T) {
 			same(call.Method, at[0], at[1], callBodies[call.Op])
 		}
 	}
-	inBatch := func(path, list, budget string) reply {
-		got := o.ask(boss.Token, "POST", path, fmt.Sprintf(`{%q:[{"budget":%q,"request_id":"o1","amount":1}]}`, list, budget))
-		got.text, got.correlation = shown.ReplaceAllString(got.text, "X"), ""
-		return got
-	}
-	a, b := inBatch("/v1/deductions:batch", "deductions", id(hidden.ID)), inBatch("/v1/deductions:batch", "deductions", id(hidden.ID+1000))
-	if diff := cmp.Diff(b, a, cmp.AllowUnexported(reply{})); diff != "" || !strings.Contains(a.text, "budget_not_found") {
-		t.Errorf("in a batch: %s %s", a.text, diff)
+	for _, names := range [][2]string{{"hidden", "absent"}, {id(hidden.ID), id(hidden.ID + 1000)}} {
+		same("GET", "/v1/alerts?budget="+names[0], "/v1/alerts?budget="+names[1], "")
+		for path, body := range map[string]string{
+			"/v1/deductions:batch": `{"deductions":[{"budget":%q,"request_id":"o1","amount":1}]}`,
+			"/v1/checks":           `{"checks":[{"budget":%q,"amount":1}]}`,
+		} {
+			var got [2]reply
+			for i, name := range names {
+				got[i] = o.ask(boss.Token, "POST", path, fmt.Sprintf(body, name))
+				got[i].text, got[i].correlation = shown.ReplaceAllString(got[i].text, "X"), ""
+			}
+			if diff := cmp.Diff(got[1], got[0], cmp.AllowUnexported(reply{})); diff != "" || !strings.Contains(got[0].text, "budget_not_found") {
+				t.Errorf("%s of %s: %s %s", path, names[0], got[0].text, diff)
+			}
+		}
 	}
 	// Lists have nothing of it.
 	for _, path := range []string{"/v1/budgets", "/v1/alerts", "/v1/refusals", "/v1/keys", "/v1/webhooks", "/v1/whoami"} {
@@ -135,9 +149,12 @@ func TestForeignIsLikeMissing(t *testing.T) {
 		}
 	}
 	// Its own it is shown, with more steps; and nothing happened to what is not.
-	own, asked := o.ask(boss.Token, "GET", "/v1/budgets/"+id(mine.ID), ""), o.ask(boss.Token, "GET", "/v1/budgets/"+id(hidden.ID), "")
+	asked, own := o.ask(boss.Token, "GET", "/v1/budgets/"+id(hidden.ID), ""), o.ask(boss.Token, "GET", "/v1/budgets/"+id(mine.ID), "")
 	if own.status != 200 || !slices.Contains(asked.steps, "sql read") || len(own.steps) <= len(asked.steps) {
 		t.Errorf("its own: %d, steps %q and %q", own.status, own.steps, asked.steps)
+	}
+	if o.heard != nil && (len(asked.statements) == 0 || len(own.statements) <= len(asked.statements)) {
+		t.Errorf("its own: statements %q and %q", own.statements, asked.statements)
 	}
 	if got := o.done(o.root, "GET", "/v1/webhooks/"+hook.ID, "", nil); !strings.Contains(got.text, `"enabled":true`) {
 		t.Error(got.text)
