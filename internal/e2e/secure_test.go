@@ -111,12 +111,17 @@ func (w *secureWorld) roles(t *testing.T, nodes []*node, keys map[string]string)
 			}
 		}
 	}
-	foreign := w.client(nodes[1], keys["foreign"])
-	if _, err := foreign.Budget(ctx, "sale"); problem(err).Code != budget.BudgetNotFound {
-		t.Errorf("the key of another tenant reads it: %v", err)
-	}
-	if _, err := w.client(nodes[0], "").Budget(ctx, "sale"); problem(err).Code != budget.Unauthenticated {
-		t.Errorf("without a key: %v", err)
+	for _, n := range nodes {
+		for key, want := range map[string]budget.Code{keys["foreign"]: budget.BudgetNotFound, "": budget.Unauthenticated} {
+			c := w.client(n, key, client.WithTenant("shop"))
+			_, read := c.Budget(ctx, "sale")
+			_, deducted := c.Deduct(ctx, "sale", client.DeductRequest{RequestID: "stranger", Amount: 1})
+			for what, err := range map[string]error{"reads": read, "deducts": deducted} {
+				if problem(err).Code != want {
+					t.Errorf("somebody who may not %s, want %s: %v", what, want, err)
+				}
+			}
+		}
 	}
 }
 
