@@ -11,7 +11,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"log/slog"
 	"math/big"
 	"net"
 	"net/http"
@@ -188,23 +187,8 @@ func frame(kind, flags byte, stream uint32, payload []byte) []byte {
 func TestRapidReset(t *testing.T) {
 	var c httpapi.Config
 	_, plain, api := start(t, func(made *httpapi.Config) { c = *made })
-	config := selfSigned(t)
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	ended := make(chan error, 1)
-	if alone {
-		s := httpapi.NewWebServer(api, c.Limits, slog.New(slog.DiscardHandler))
-		s.TLSConfig = config
-		go func() { ended <- s.ServeTLS(listener, "", "") }()
-		defer func() { _, _ = s.Close(), <-ended }()
-	} else {
-		s := httpapi.NewServer(api, c.Limits, slog.New(slog.DiscardHandler))
-		go func() { ended <- s.ServeTLS(listener, config) }()
-		defer func() { _, _ = s.Close(), <-ended }()
-	}
-	conn, err := tls.Dial("tcp", listener.Addr().String(), &tls.Config{InsecureSkipVerify: true, NextProtos: []string{"h2"}})
+	addr := serveTLS(t, api, c)
+	conn, err := tls.Dial("tcp", addr, &tls.Config{InsecureSkipVerify: true, NextProtos: []string{"h2"}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -239,11 +223,40 @@ func TestRapidReset(t *testing.T) {
 	}
 	bounded(t, 1, 0, 0, 0, plain.URL)
 	other := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}}
-	answer, err := other.Get("https://" + listener.Addr().String() + "/healthz")
+	answer, err := other.Get("https://" + addr + "/healthz")
 	if err != nil || answer.StatusCode != 200 {
 		t.Fatalf("nobody is served any more: %v", err)
 	}
 	_ = answer.Body.Close()
+}
+
+// serveTLS serves an API over TLS until the test ends, and returns its address.
+func serveTLS(t *testing.T, api *httpapi.API, c httpapi.Config) string {
+	t.Helper()
+	config := selfSigned(t)
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	ended := make(chan error, 1)
+	var s server
+	if alone {
+		web := httpapi.NewWebServer(api, c.Limits, c.Log)
+		web.TLSConfig = config
+		go func() { ended <- web.ServeTLS(listener, "", "") }()
+		s = web
+	} else {
+		both := httpapi.NewServer(api, c.Limits, c.Log)
+		go func() { ended <- both.ServeTLS(listener, config) }()
+		s = both
+	}
+	t.Cleanup(func() {
+		s.Close()
+		if err := <-ended; !errors.Is(err, http.ErrServerClosed) {
+			t.Error(err)
+		}
+	})
+	return listener.Addr().String()
 }
 
 func selfSigned(t *testing.T) *tls.Config {

@@ -49,6 +49,12 @@ func serve(t *testing.T, api *httpapi.API, c httpapi.Config) *running {
 	if err != nil {
 		t.Fatal(err)
 	}
+	return serveOn(t, api, c, listener)
+}
+
+// serveOn is serve on a listener.
+func serveOn(t *testing.T, api *httpapi.API, c httpapi.Config, listener net.Listener) *running {
+	t.Helper()
 	var s server = httpapi.NewServer(api, c.Limits, c.Log)
 	if alone {
 		s = httpapi.NewWebServer(api, c.Limits, c.Log)
