@@ -1,0 +1,65 @@
+package daemon_test
+
+import (
+	"bufio"
+	"fmt"
+	"net"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+)
+
+// TestLimitsOfRequests: the process has the limits of its configuration. A connection beyond
+// http.max_connections waits until another one ends.
+func TestLimitsOfRequests(t *testing.T) {
+	p := start(t, nil, "BUDGETD_HTTP_MAX_CONNECTIONS=1", "BUDGETD_HTTP_MAX_BODY_BYTES=1024", "BUDGETD_HTTP_MAX_HEADER_BYTES=4096",
+		"BUDGETD_HTTP_MAX_HEADERS=10", "BUDGETD_HTTP_MAX_BATCH_ITEMS=2")
+	large := `{"request_id":"o1","amount":1,"reference":"` + strings.Repeat("x", 1024) + `"}`
+	for path, body := range map[string]string{"/v1/budgets/sale/deduct": large, "/v1/budgets": large,
+		"/v1/deductions:batch": `{"deductions":[{},{},{}]}`} {
+		if status, text := p.ask("POST", path, body); status != 413 {
+			t.Errorf("POST %s: %d %s", path, status, text)
+		}
+	}
+	http.DefaultClient.CloseIdleConnections()
+	dial := func(headers string) (net.Conn, *bufio.Reader) {
+		conn, err := net.Dial("tcp", strings.TrimPrefix(p.url, "http://"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { conn.Close() })
+		_ = conn.SetDeadline(time.Now().Add(time.Minute))
+		fmt.Fprintf(conn, "GET /v1/budgets HTTP/1.1\r\nHost: 127.0.0.1\r\n%s\r\n", headers)
+		return conn, bufio.NewReader(conn)
+	}
+	answered := func(in *bufio.Reader) int {
+		t.Helper()
+		answer, err := http.ReadResponse(in, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return answer.StatusCode
+	}
+	for _, headers := range []string{strings.Repeat("A: b\r\n", 11), "A: " + strings.Repeat("b", 10_000) + "\r\n"} {
+		conn, in := dial(headers)
+		if status := answered(in); status != 431 {
+			t.Errorf("%.20q…: %d", headers, status)
+		}
+		conn.Close()
+	}
+	first, in := dial("")
+	if status := answered(in); status != 200 {
+		t.Errorf("the first: %d", status)
+	}
+	second, in := dial("")
+	_ = second.SetReadDeadline(time.Now().Add(300 * time.Millisecond))
+	if begin, err := in.Peek(1); err == nil {
+		t.Errorf("the second connection is served beside the first: %q", begin)
+	}
+	first.Close()
+	_ = second.SetReadDeadline(time.Now().Add(time.Minute))
+	if status := answered(in); status != 200 {
+		t.Errorf("the second: %d", status)
+	}
+}
