@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/go-logr/logr"
 	"go.opentelemetry.io/otel"
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/exporters/otlp/otlptrace/otlptracehttp"
@@ -28,6 +29,7 @@ func tracing(ctx context.Context, c config.Config, log *slog.Logger) (trace.Trac
 	if c.Tracing.Endpoint == "" {
 		return nil, func() {}, nil
 	}
+	otel.SetLogger(logr.FromSlogHandler(sdkLog{log}))
 	exporter, err := otlptracehttp.New(ctx,
 		otlptracehttp.WithEndpointURL(strings.TrimSuffix(c.Tracing.Endpoint, "/")+tracesPath))
 	if err != nil {
@@ -49,3 +51,22 @@ func tracing(ctx context.Context, c config.Config, log *slog.Logger) (trace.Trac
 		}
 	}, nil
 }
+
+// sdkLog logs what OpenTelemetry finds wrong in its environment variables, such as the headers. It
+// leaves out the values and the errors, which quote secrets.
+type sdkLog struct{ log *slog.Logger }
+
+// Enabled implements slog.Handler.
+func (sdkLog) Enabled(_ context.Context, level slog.Level) bool { return level >= slog.LevelWarn }
+
+// Handle implements slog.Handler.
+func (s sdkLog) Handle(_ context.Context, r slog.Record) error {
+	s.log.Warn("a variable OTEL_* cannot be read", "problem", r.Message)
+	return nil
+}
+
+// WithAttrs implements slog.Handler.
+func (s sdkLog) WithAttrs([]slog.Attr) slog.Handler { return s }
+
+// WithGroup implements slog.Handler.
+func (s sdkLog) WithGroup(string) slog.Handler { return s }

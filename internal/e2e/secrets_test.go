@@ -130,6 +130,7 @@ oidc:
   session_key_file: %s
   redirect_url: https://127.0.0.1/console/callback
   roles: [{group: all, role: read}]
+tracing: {endpoint: "http://127.0.0.1:1"}
 `
 
 // shown searches what budgetd says for the secrets that it was given: answers of every GET, metrics,
@@ -241,6 +242,8 @@ func (w *secureWorld) inline(t *testing.T) (said string) {
 	text := strings.Replace(inline, "sentinel_password: "+marked+"sentinel", "sentinel_password_file: "+file, 1)
 	near := writeConfig(t, fmt.Sprintf(text, "sqlite", filepath.Join(dir, "b.db"), session))
 	w.covers(t, text)
+	t.Setenv("OTEL_EXPORTER_OTLP_HEADERS", "Bearer "+marked+"header,authorization="+marked+"header%zz")
+	t.Setenv("OTEL_EXPORTER_OTLP_ENDPOINT", "http://u:"+marked+"header@h:port")
 	for _, args := range [][]string{{"--check-config"}, {"--check-config", "--connect"}, {}} {
 		out, err := exec.Command(testservers.Program(t, "budgetd"), append(args, "--config", far)...).CombinedOutput()
 		if (err == nil) != (len(args) == 1) {
@@ -250,7 +253,7 @@ func (w *secureWorld) inline(t *testing.T) (said string) {
 	}
 	n := start(t, dir, "--config", near)
 	eventually(t, time.Minute, "the sentinels are tried", func() error {
-		if !strings.Contains(n.log.String(), "127.0.0.1:1: ") {
+		if log := n.log.String(); !strings.Contains(log, "127.0.0.1:1: ") || !strings.Contains(log, `problem="parse headers"`) {
 			return errors.New("not logged")
 		}
 		return nil
