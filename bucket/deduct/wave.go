@@ -189,8 +189,8 @@ func (w *Wave) TimeUp(o *Op) {
 // otherwise read a row of each: more work than the deductions themselves.
 const MostReads = 8
 
-// MayRead reports whether the call reads figures of a budget, and notes it. Beyond MostReads budgets
-// an answer has no figures except cached ones.
+// MayRead reports whether the call reads figures of a budget, and notes it. Beyond MostReads
+// budgets an answer has no figures except cached ones.
 func (w *Wave) MayRead(budgetID int64) bool {
 	if slices.Contains(w.reads, budgetID) {
 		return true
