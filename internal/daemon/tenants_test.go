@@ -52,6 +52,14 @@ func TestTwoLiveKeys(t *testing.T) {
 	check("revoked in SQL, which is not looked at", "the key is expired", "")
 	o.follow()
 	check("revoked", "the key is expired", "the key is revoked")
+	o.now = time.Now()
+	old, next = o.issue(`{"principal":"desk","role":"deduct","tenant":"shop"}`), issued{}
+	o.done(o.root, "POST", "/v1/keys/"+old.ID+"/rotate", "", &next)
+	o.follow()
+	check("another principal's", "", "")
+	o.done(o.root, "POST", "/v1/keys/"+old.ID+"/revoke", "", nil)
+	o.follow()
+	check("the old one is revoked before its end", "the key is revoked", "")
 	for _, loop := range o.gate.work {
 		if longest := loop.every * 3 / 2; loop.name == "keys" && longest > 900*time.Millisecond {
 			t.Errorf("with the longest keys.refresh SQL is looked at only after %s", longest)
