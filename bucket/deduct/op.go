@@ -69,7 +69,14 @@ func (o *Op) Context() context.Context { return o.wave.Ctx }
 
 // Back returns the operation to its wave. urgent says that it needs another step. The caller must
 // not use the operation afterwards.
-func (o *Op) Back(urgent bool) { o.wave.back(o, urgent) }
+func (o *Op) Back(urgent bool) {
+	w := o.wave
+	w.mu.Lock()
+	o.next, w.ready = w.ready, o
+	w.away--
+	w.urgent = w.urgent || urgent
+	w.wake()
+}
 
 // Overload returns an operation that found its queue full.
 func (o *Op) Overload() {

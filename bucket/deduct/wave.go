@@ -64,15 +64,6 @@ const (
 	PastHard
 )
 
-// back takes an operation back. urgent says that it needs another step.
-func (w *Wave) back(o *Op, urgent bool) {
-	w.mu.Lock()
-	o.next, w.ready = w.ready, o
-	w.away--
-	w.urgent = w.urgent || urgent
-	w.wake()
-}
-
 // wake wakes the wave if it has something to do. It unlocks mu, which the caller holds.
 func (w *Wave) wake() {
 	woken := w.parked && w.hasNews()
@@ -274,6 +265,6 @@ func (w *Wave) Pause(o *Op) {
 	w.mu.Unlock()
 	go func() {
 		_ = w.host.Clock.Sleep(context.WithoutCancel(w.Ctx), wait)
-		w.back(o, true)
+		o.Back(true)
 	}()
 }

@@ -26,9 +26,9 @@ type Ledger interface {
 	// PeriodSpent returns what is used and held of the open period of budgets. Budgets that have used
 	// nothing may be omitted.
 	PeriodSpent(ctx context.Context, budgets []int64) (map[int64]PeriodSpent, error)
-	// Settle decides by the states under their locks, and writes transitions and messages in one
+	// Evaluate decides by the states under their locks, and writes transitions and messages in one
 	// transaction. It is idempotent.
-	Settle(ctx context.Context, subjects []alert.Subject) (map[int64][]alert.Transition, error)
+	Evaluate(ctx context.Context, subjects []alert.Subject) (map[int64][]alert.Transition, error)
 	// Alerts lists alerts, the newest first.
 	Alerts(ctx context.Context, q alert.Query) ([]alert.View, error)
 }

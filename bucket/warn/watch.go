@@ -76,7 +76,7 @@ func (w *Watch) Page(ctx context.Context, books []bucket.Book) error {
 	if len(changed) == 0 {
 		return nil
 	}
-	done, err := w.Ledger.Settle(ctx, changed)
+	done, err := w.Ledger.Evaluate(ctx, changed)
 	if err == nil {
 		w.logTransitions(ctx, changed, done)
 	}

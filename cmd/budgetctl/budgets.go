@@ -322,26 +322,14 @@ func (c *changes) read(cmd *cobra.Command) (request client.PatchRequest, err err
 	return request, nil
 }
 
-func (a *app) pauseCommand() *cobra.Command {
+func (a *app) statusCommand(verb string, status budget.Status, short string) *cobra.Command {
 	return &cobra.Command{
-		Use:     "pause BUDGET",
-		Short:   "Refuse deductions until the budget is resumed",
-		Example: `  budgetctl pause spring-sale`,
+		Use:     verb + " BUDGET",
+		Short:   short,
+		Example: "  budgetctl " + verb + " spring-sale",
 		Args:    arguments,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.patch(cmd, args[0], client.PatchRequest{Status: budget.Paused})
-		},
-	}
-}
-
-func (a *app) resumeCommand() *cobra.Command {
-	return &cobra.Command{
-		Use:     "resume BUDGET",
-		Short:   "Make a paused budget effective again",
-		Example: `  budgetctl resume spring-sale`,
-		Args:    arguments,
-		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.patch(cmd, args[0], client.PatchRequest{Status: budget.Effective})
+			return a.patch(cmd, args[0], client.PatchRequest{Status: status})
 		},
 	}
 }

@@ -102,8 +102,10 @@ func (a *app) addCommands(root *cobra.Command) {
 		commands  []*cobra.Command
 	}{
 		{"budgets", "Budgets:", []*cobra.Command{a.createCommand(), a.getCommand(), a.listCommand(),
-			a.setCommand(), a.pauseCommand(), a.resumeCommand(), a.appendCommand(), a.shrinkCommand(),
-			a.archiveCommand(), a.exportBudgetsCommand()}},
+			a.setCommand(),
+			a.statusCommand("pause", budget.Paused, "Refuse deductions until the budget is resumed"),
+			a.statusCommand("resume", budget.Effective, "Make a paused budget effective again"),
+			a.appendCommand(), a.shrinkCommand(), a.archiveCommand(), a.exportBudgetsCommand()}},
 		{"deductions", "Deductions:", []*cobra.Command{a.deductCommand(), a.confirmCommand(),
 			a.extendCommand(), a.rollbackCommand(), a.cancelCommand(), a.checkCommand()}},
 		{"looks", "What has happened:", []*cobra.Command{a.usageCommand(), a.ledgerCommand(),

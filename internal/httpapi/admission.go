@@ -183,9 +183,9 @@ func (d *data) target(tenant, name, requestID string) {
 // trailTime bounds appending a row on its own.
 const trailTime = 2 * time.Second
 
-// settle appends the row of an administrative call if no transaction has done so, and logs the
+// appendEntry appends the row of an administrative call if no transaction has done so, and logs the
 // call. If that fails, it logs an error and leaves the answer to the call unchanged.
-func (c *call) settle(err *budget.Error) {
+func (c *call) appendEntry(err *budget.Error) {
 	outcome := trail.Done
 	if err != nil {
 		outcome = string(err.Code)

@@ -282,7 +282,7 @@ func (c *call) recover() {
 	}
 	failed := panicked(c.route.op, why)
 	if c.entry != nil {
-		c.settle(failed)
+		c.appendEntry(failed)
 	}
 	c.fail(failed)
 }

@@ -64,7 +64,7 @@ func (c *call) serve() {
 		failed = wire.Settle(err, c.route.op, c.route.changes)
 	}
 	if c.entry != nil {
-		c.settle(failed)
+		c.appendEntry(failed)
 	}
 	if failed != nil {
 		c.fail(failed)

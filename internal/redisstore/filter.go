@@ -18,22 +18,11 @@ func (s *Store) Set(ctx context.Context, lane bucket.Lane, levels []bucket.Level
 		n := min(len(levels), mostTogether)
 		now := levels[:n]
 		levels = levels[n:]
-		arg := make(packer, 0, 16+32*n).array(4).array(n)
-		for i := range now {
-			arg = arg.decimal(now[i].Bucket)
-		}
-		arg = arg.array(n)
-		for i := range now {
-			arg = arg.number(now[i].Fill)
-		}
-		arg = arg.array(n)
-		for i := range now {
-			arg = arg.number(now[i].Outstanding)
-		}
-		arg = arg.array(n)
-		for i := range now {
-			arg = arg.number(now[i].Added)
-		}
+		arg := make(packer, 0, 16+32*n).array(4)
+		arg = decimals(arg, 0, n, func(i int) int64 { return now[i].Bucket })
+		arg = numbers(arg, 0, n, func(i int) int64 { return now[i].Fill })
+		arg = numbers(arg, 0, n, func(i int) int64 { return now[i].Outstanding })
+		arg = numbers(arg, 0, n, func(i int) int64 { return now[i].Added })
 		if _, err := s.filter(ctx, op, lane, filterSet, arg); err != nil {
 			return err
 		}

@@ -185,14 +185,14 @@ func TestNodesAtOnce(t *testing.T) {
 		var running sync.WaitGroup
 		for range 8 {
 			running.Go(func() {
-				if _, err := w.p.Settle(w.Ctx, []alert.Subject{subject(96, 0)}); err != nil {
+				if _, err := w.p.Evaluate(w.Ctx, []alert.Subject{subject(96, 0)}); err != nil {
 					t.Error(err)
 				}
 			})
 		}
 		running.Wait()
 		// A slow node saw it before: it must not resolve what is true now.
-		if _, err := w.p.Settle(w.Ctx, []alert.Subject{subject(10, time.Second)}); err != nil {
+		if _, err := w.p.Evaluate(w.Ctx, []alert.Subject{subject(10, time.Second)}); err != nil {
 			t.Error(err)
 		}
 		w.same("alerts", w.alerts(), []string{"a used_share/total/95/1", "a used_share/total/80/1 by 1"})

@@ -23,10 +23,10 @@ const (
 	nextNumber  = `SELECT next_id FROM sequence WHERE name = ?`
 )
 
-// Settle compares budgets with their locked states, and writes the transitions and their messages
+// Evaluate compares budgets with their locked states, and writes the transitions and their messages
 // in one transaction. It returns the transitions by budget. Errors: Unavailable, OutcomeUnknown. It
 // is idempotent: a second call with the same figures changes nothing.
-func (p *Part) Settle(ctx context.Context, subjects []alert.Subject) (
+func (p *Part) Evaluate(ctx context.Context, subjects []alert.Subject) (
 	out map[int64][]alert.Transition, err error) {
 	err = p.db.Write(ctx, "alerts", func(t *engine.Tx) error {
 		out = map[int64][]alert.Transition{}
