@@ -1,6 +1,8 @@
 package counter_test
 
 import (
+	"context"
+	"sync/atomic"
 	"testing"
 
 	"github.com/budgetd/budgetd/bucket"
@@ -172,5 +174,49 @@ func TestRollbackAmounts(t *testing.T) {
 				w.Errorf("%d: %+v, want %+v", i, got, want)
 			}
 		}
+	})
+}
+
+// flaky is SQL that fails to record sums a number of times.
+type flaky struct {
+	counter.Lanes
+	failures atomic.Int32
+}
+
+func (f *flaky) Record(ctx context.Context, m bucket.Memory, sums []bucket.Sum) (
+	counter.Recorded, error) {
+	if f.failures.Add(-1) >= 0 {
+		return counter.Recorded{}, budget.Refuse(budget.Unavailable, "record", "planned")
+	}
+	return f.Lanes.Record(ctx, m, sums)
+}
+
+// TestOwnRollbackIsNoReplay checks that a rollback or cancel that the service repeats because SQL
+// did not have it is not shown as done by an earlier call.
+func TestOwnRollbackIsNoReplay(t *testing.T) {
+	everywhere(t, 1, func(w *world) {
+		sql := &flaky{}
+		node, _ := w.newNode(func(c *counter.Config) {
+			sql.Lanes = c.Ledger.Lanes
+			c.Ledger.Lanes = sql
+		})
+		b := w.create(promo("sale", 100, 1))
+		w.deduct(b, "a", 30)
+		for i, call := range []func(context.Context, bucket.RollbackRequest) (
+			bucket.DeductionView, error){node.Rollback, node.Cancel} {
+			for again := range 2 {
+				sql.failures.Store(int32(2 - 2*again))
+				r := bucket.RollbackRequest{Budget: ref(b), RequestID: "a"}
+				if i == 0 {
+					r.RollbackID, r.Amount = "part", 10
+				}
+				v, err := call(t.Context(), r)
+				if err != nil || v.Replayed != (again == 1) ||
+					again == 0 && sql.failures.Load() >= 0 {
+					w.Errorf("call %d, time %d: %+v, %v", i, again+1, v, err)
+				}
+			}
+		}
+		w.settled(b, books{T: 100, O: 100})
 	})
 }

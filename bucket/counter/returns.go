@@ -168,6 +168,7 @@ func (s *Service) returnUnits(ctx context.Context, b *bucket.Budget, bk *bucket.
 	r bucket.RollbackRequest, cancel bool) (returnResult, error) {
 	const first, longest = 5 * time.Millisecond, 200 * time.Millisecond
 	unsure, pause, until := false, first, s.clock.Now().Add(s.set.Deadline)
+	own := false // this call returned the units; a repetition of it finds them returned
 	for {
 		l := s.laneOf(bk.Lane)
 		if l == nil {
@@ -185,6 +186,10 @@ func (s *Service) returnUnits(ctx context.Context, b *bucket.Budget, bk *bucket.
 		case got = <-g.done:
 		case <-ctx.Done():
 			return returnResult{}, s.unclear(g, ctx.Err())
+		}
+		own = own || got.err == nil && got.Verdict == bucket.Accepted
+		if own && got.Verdict == bucket.Known {
+			got.Verdict = bucket.Accepted
 		}
 		moving := got.err == nil && got.Verdict == bucket.Moving
 		if got.err == nil && !moving && got.synced {

@@ -58,6 +58,8 @@
 //	a replay         may show as used what was given back, where the fault is one of MariaDB or the
 //	                 call ran into the service's deadline: a store's record answers repetitions
 //	                 while the ledger cannot be asked, or does not answer in time
+//	a rollback       may be the first and yet be shown as replayed: the service cannot tell whose
+//	                 effect it finds when it repeats a call whose reply it lost
 //
 // Whatever else is answered, and the rows at the end, is judged as in ledger mode.
 //

@@ -114,6 +114,8 @@ func TestForgedHistories(t *testing.T) {
 			backOp(5, 6, 0, 0, 0, 5, "rolled_back", false), viewOp(7, 8, 10, 10)}, true},
 		{"a part given back twice", ops{acceptedOp(1, 2, 0, 5), backOp(3, 4, 0, 1, 2, 2, "used", false),
 			backOp(5, 6, 0, 1, 2, 4, "used", false)}, false},
+		{"the first rollback, shown as replayed", ops{acceptedOp(1, 2, 0, 3),
+			backOp(3, 4, 0, 0, 0, 3, "rolled_back", true)}, false},
 		{"a part repeated", ops{acceptedOp(1, 2, 0, 5), backOp(3, 4, 0, 1, 2, 2, "used", false),
 			backOp(5, 6, 0, 1, 2, 2, "used", true), viewOp(7, 8, 10, 7)}, true},
 		{"more given back than deducted", ops{acceptedOp(1, 2, 0, 3), backOp(3, 4, 0, 1, 4, 4, "rolled_back",
@@ -171,6 +173,10 @@ func TestBehind(t *testing.T) {
 		legal   bool
 	}{
 		{"a view before the ledger has it", ops{acceptedOp(1, 2, 0, 6), viewOp(3, 4, 10, 10), observed(4)}, true},
+		{"the first rollback, shown as replayed", ops{acceptedOp(1, 2, 0, 3),
+			backOp(3, 4, 0, 0, 0, 3, "rolled_back", true), viewOp(5, 6, 10, 10)}, true},
+		{"a replay that gives back more than is left", ops{acceptedOp(1, 2, 0, 3),
+			backOp(3, 4, 0, 1, 4, 4, "rolled_back", true)}, false},
 		{"a view that is right", ops{acceptedOp(1, 2, 0, 6), viewOp(3, 4, 10, 4)}, true},
 		{"a view of what nobody deducted", ops{acceptedOp(1, 2, 0, 6), viewOp(3, 4, 10, 3)}, false},
 		{"a view of another total", ops{acceptedOp(1, 2, 0, 6), viewOp(3, 4, 11, 11)}, false},

@@ -128,7 +128,7 @@ func step(s state, in input, out output, late lateness) (state, bool) {
 	case deduct:
 		return stepDeduct(s, in, out, late)
 	case rollback:
-		return stepRollback(s, in, out)
+		return stepRollback(s, in, out, late)
 	case cancel:
 		return stepCancel(s, in, out, late)
 	case adjust:
@@ -220,7 +220,7 @@ func (s *state) giveBack(k *known, amount int) {
 	k.rolledBack += int8(amount)
 }
 
-func stepRollback(s state, in input, out output) (state, bool) {
+func stepRollback(s state, in input, out output, late lateness) (state, bool) {
 	k := &s.ids[in.id]
 	left := int(k.amount - k.rolledBack)
 	bit := uint8(1) << in.part
@@ -238,6 +238,11 @@ func stepRollback(s state, in input, out output) (state, bool) {
 		return s, true
 	case out.code == "" && out.replayed:
 		done := k.parts&bit != 0 || in.part == 0 && k.parts&byCancel != 0
+		if !done && late.behind && can { // the service lost the reply and repeated its own call
+			s.giveBack(k, want)
+			k.parts |= bit
+			done = true
+		}
 		return s, done && out.rolledBack == int(k.rolledBack) && out.state == k.state()
 	case out.code == "":
 		if !can {
