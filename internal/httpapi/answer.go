@@ -114,7 +114,8 @@ func WriteProblem(w http.ResponseWriter, p *wire.Problem) {
 }
 
 // logError logs an error that the caller sees only in brief: at level Error if a person must act,
-// at level Warn if the call was not done or its outcome is unknown. It does not log refusals.
+// at level Warn if the call was not done or its outcome is unknown, and at level Debug if it was
+// refused.
 func (a *API) logError(ctx context.Context, op string, e *budget.Error) {
 	level := slog.LevelDebug
 	switch e.Code {
