@@ -129,7 +129,7 @@ func TestFloods(t *testing.T) {
 			}
 		}},
 		{"a body that trickles", func(c net.Conn) {
-			_, _ = io.WriteString(c, post+"Content-Length: 1000\r\n\r\n{")
+			_, _ = io.WriteString(c, post+"Content-Length: 100000\r\n\r\n{") // more than will come
 			for range 1000 {
 				if _, err := io.WriteString(c, " "); err != nil {
 					return
