@@ -53,8 +53,9 @@
 // deduction may be lost (not Fault.Forgets), on Redis that flush before they answer. The
 // ledger is behind the answers there, and so these are judged otherwise:
 //
-//	views            may show more as remaining than is left, never less
-//	budget_exhausted may name more than is left, and less than the amount
+//	views            may show more as remaining than is left. They show less only by units of
+//	                 rollbacks under way: a store can use these before the ledger has them
+//	budget_exhausted may name more than is left, and less than the amount; less as views do
 //	a replay         may show as used what was given back, where the fault is one of MariaDB or the
 //	                 call ran into the service's deadline: a store's record answers repetitions
 //	                 while the ledger cannot be asked, or does not answer in time

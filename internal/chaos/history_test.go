@@ -43,7 +43,7 @@ type recorder struct {
 // note adds an operation that began at an instant and ends now.
 func (r *recorder) note(caller int, call time.Duration, in input, out output) {
 	now := time.Since(r.begun)
-	out.overdue = now-call >= deadline
+	out.overdue, out.ended = now-call >= deadline, int64(now)
 	ended := int64(now)
 	if out.unknown() {
 		ended = never

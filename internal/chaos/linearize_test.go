@@ -219,6 +219,9 @@ func judge(t *testing.T, w *World, rec *recorder, found *auditor.Budget, r *resu
 	m := model(units, lateness{behind: rec.durability == budget.Store,
 		away: rec.durability == budget.Store && strings.HasPrefix(r.kind, "mariadb")})
 	history, out := prune(rec.history, rows)
+	if rec.durability == budget.Store {
+		early(history)
+	}
 	r.operations += len(history)
 	r.shortest = min(r.shortest, len(history))
 	if len(history) < least {

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/anishathalye/porcupine"
 
@@ -234,6 +235,45 @@ func TestAway(t *testing.T) {
 	again := append(history[:2:2], acceptedOp(5, 6, 0, 3))
 	if got := check(model(10, lateness{behind: true, away: true}), again); got != porcupine.Illegal {
 		t.Errorf("accepted again: %s", got)
+	}
+}
+
+// TestEarly checks which rollbacks a view may lack: those under way, and those that ended without a
+// certain outcome shortly before.
+func TestEarly(t *testing.T) {
+	second := int64(time.Second)
+	at := func(from, to int64, in input, out output) porcupine.Operation {
+		out.ended = to
+		return op(from, to, in, out)
+	}
+	history := []porcupine.Operation{
+		at(0, 2, input{verb: cancel, id: 1}, output{}),                                         // over
+		at(1, 5, input{verb: cancel, id: 3}, output{}),                                         // 5
+		at(4, 9, input{verb: rollback, id: 1, amount: 2}, output{}),                            // 2
+		at(4, 9, input{verb: rollback, id: 1, amount: 1}, output{code: budget.Unavailable}),    // nothing
+		at(1, 2, input{verb: rollback, id: 1, amount: 1}, output{code: budget.OutcomeUnknown}), // 1
+		at(8, 9, input{verb: cancel, id: 1}, output{}),                                         // later
+		at(4, 9, input{verb: deduct, id: 1, amount: 2}, output{}),
+		at(3, 7, input{verb: view}, output{}),
+		at(8*second, 9*second, input{verb: view}, output{}),
+	}
+	early(history)
+	if a, b := history[7].Output.(output).early, history[8].Output.(output).early; a != 8 || b != 0 {
+		t.Errorf("early: %d and %d, want 8 and 0", a, b)
+	}
+	view := at(3, 7, input{verb: view}, output{total: 10, remaining: 2, used: 8, early: 2})
+	for left, want := range map[int]bool{1: true, 2: true, 4: true, 5: false} {
+		if _, ok := step(state{total: 10, remaining: left}, view.Input.(input), view.Output.(output),
+			lateness{behind: true}); ok != want {
+			t.Errorf("%d left: %t", left, ok)
+		}
+	}
+	refused := output{code: budget.BudgetExhausted, available: 2, early: 2}
+	for left, want := range map[int]bool{1: true, 2: true, 4: true, 5: false} {
+		if _, ok := step(state{total: 10, remaining: left}, input{verb: deduct, amount: 3}, refused,
+			lateness{behind: true}); ok != want {
+			t.Errorf("refused with %d left: %t", left, ok)
+		}
 	}
 }
 

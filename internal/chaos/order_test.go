@@ -41,6 +41,11 @@ type output struct {
 	available, total, remaining, used int
 	// overdue means that the call ran into the service's deadline.
 	overdue bool
+	// ended is when the call returned, also without a certain outcome, in nanoseconds.
+	ended int64
+	// early bounds the units that the answer of a view or a refusal lacks in store mode: units of
+	// rollbacks under way, which the store can already use and the ledger does not have yet.
+	early int
 	// rows is the result of observe.
 	rows state
 }
@@ -141,7 +146,8 @@ func step(s state, in input, out output, late lateness) (state, bool) {
 		return s, out.state == k.state() && out.amount == int(k.amount) &&
 			out.rolledBack == int(k.rolledBack)
 	case view:
-		left := out.remaining == s.remaining || late.behind && out.remaining > s.remaining
+		left := out.remaining == s.remaining ||
+			late.behind && out.remaining >= s.remaining-out.early
 		return s, left && out.total == s.total && out.used == s.total-out.remaining
 	default: // observe
 		found := s
@@ -197,9 +203,10 @@ func stepDeduct(s state, in input, out output, late lateness) (state, bool) {
 	}
 	switch out.code {
 	case budget.BudgetExhausted:
-		shown := out.available == s.remaining || late.behind && out.available > s.remaining &&
+		least := s.remaining - out.early
+		shown := out.available == s.remaining || late.behind && out.available >= least &&
 			out.available < in.amount
-		return s, fresh && !covered && shown
+		return s, fresh && least < in.amount && shown
 	case budget.RequestVoid:
 		return s, k.void
 	case budget.RequestConflict:
