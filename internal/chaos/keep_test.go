@@ -61,6 +61,7 @@ func explain(m porcupine.Model, history []porcupine.Operation, order []int, out 
 		fmt.Fprintf(&text, "%d of %d left; ", s.(state).remaining, s.(state).total)
 		show(history[i])
 	}
+	fmt.Fprintf(&text, "the state is then: %s\n", s)
 	fmt.Fprintln(&text, "what does not fit behind it:")
 	for i, op := range history {
 		if !slices.Contains(order, i) {

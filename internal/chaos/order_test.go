@@ -2,6 +2,7 @@ package chaos
 
 import (
 	"fmt"
+	"strings"
 
 	"github.com/anishathalye/porcupine"
 
@@ -115,11 +116,31 @@ func model(total int, late lateness) porcupine.Model {
 	}
 }
 
-// String formats an answer without the rows of an observation, which are too many.
+// String formats an answer, or the rows of an observation.
 func (o output) String() string {
+	if o.rows.total > 0 {
+		return o.rows.String()
+	}
 	return fmt.Sprintf("%q replayed %t amount %d back %d %s available %d view %d/%d/%d", o.code,
 		o.replayed,
 		o.amount, o.rolledBack, o.state, o.available, o.total, o.remaining, o.used)
+}
+
+// String lists the ids that have an effect.
+func (s state) String() string {
+	var out strings.Builder
+	fmt.Fprintf(&out, "%d of %d left", s.remaining, s.total)
+	for id, k := range s.ids {
+		switch {
+		case k.void:
+			fmt.Fprintf(&out, ", %d void", id)
+		case k.adjusted:
+			fmt.Fprintf(&out, ", %d done", id)
+		case k.amount > 0:
+			fmt.Fprintf(&out, ", %d: %d-%d", id, k.amount, k.rolledBack)
+		}
+	}
+	return out.String()
 }
 
 // step returns the state after a call with that answer, and whether the answer is correct in s. A

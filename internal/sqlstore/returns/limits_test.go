@@ -2,6 +2,7 @@ package returns_test
 
 import (
 	"fmt"
+	"sync"
 	"testing"
 	"time"
 
@@ -10,6 +11,8 @@ import (
 	"github.com/budgetd/budgetd/internal/sqlstore/counters"
 	"github.com/budgetd/budgetd/internal/sqlstore/engine"
 	"github.com/budgetd/budgetd/internal/sqlstore/fixture"
+	"github.com/budgetd/budgetd/internal/sqlstore/returns"
+	"github.com/budgetd/budgetd/internal/testservers"
 	"github.com/budgetd/budgetd/ledger"
 	"github.com/budgetd/budgetd/limit"
 )
@@ -186,4 +189,53 @@ func TestLimitsThatChange(t *testing.T) {
 		equal(w, "version of the row made", version("user", "u1"), 1)
 		w.counted(set, b, "ever", "u1", 0)
 	})
+}
+
+// TestLimitsChangeDuringARollback checks that a rollback lowers the limits of the definition that is
+// valid when it commits. It waits for a counter here while the definition changes.
+func TestLimitsChangeDuringARollback(t *testing.T) {
+	t.Parallel()
+	config := engine.Config{Driver: "mysql", DSN: testservers.SharedMariaDB(t).NewDatabase(t)}
+	fixture.On(t, config, func(fw *fixture.World) {
+		w := &world{fw, returns.New(fw.DB)}
+		b := w.Create("b", 100, 1)
+		both := map[string]string{"user": "u1", "shop": "s1"}
+		w.take(w.limited(b, 1, ever), b, fixture.Deduction{Bucket: b.Buckets[0], ID: "order", Amount: 10},
+			both)
+		w.Clock.Advance(time.Minute)
+		locked, release, waiting := make(chan struct{}), make(chan struct{}), sync.WaitGroup{}
+		waiting.Go(func() {
+			w.Write(func(t *engine.Tx) error {
+				key := counters.Key{Budget: b.ID, Dimension: "user", Value: "u1"}
+				_, err := counters.Lock(t, []counters.Key{key})
+				close(locked)
+				<-release
+				return err
+			})
+		})
+		<-locked
+		waiting.Go(func() { w.gives(b, "order", "1", 1, 1, false) })
+		w.awaitLockWait()
+		shop := ever
+		shop.Name, shop.Dimension = "shop", "shop"
+		set := w.limited(b, 2, ever, shop)
+		w.take(set, b, fixture.Deduction{Bucket: b.Buckets[0], ID: "other", Amount: 5},
+			map[string]string{"user": "u2", "shop": "s1"})
+		close(release)
+		waiting.Wait()
+		w.counted(set, b, "shop", "s1", 4)
+	})
+}
+
+// awaitLockWait returns when a transaction of this database waits for a lock.
+func (w *world) awaitLockWait() {
+	w.Helper()
+	for n := 0; n == 0; time.Sleep(110 * time.Millisecond) { // answers are cached for 100 ms
+		w.OK(w.DB.Read(w.Ctx, "waits", func(r *engine.Reader) error {
+			_, err := r.Get(&n, `SELECT COUNT(*) FROM information_schema.innodb_trx t
+				JOIN information_schema.processlist p ON p.id = t.trx_mysql_thread_id
+				WHERE t.trx_state = 'LOCK WAIT' AND p.db = DATABASE()`)
+			return err
+		}))
+	}
 }
