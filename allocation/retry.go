@@ -48,9 +48,10 @@ func Covered(d budget.Definition, p budget.Period, s Supply, amount int64) (at t
 }
 
 // Most returns the largest amount that one period can ever have under the rule, in minor units: at
-// most the total.
+// most the total. A period has its quantity and what earlier ones left to it: without a bound that
+// may be everything.
 func Most(d budget.Definition) int64 {
-	if d.Rule == nil || Unused(d) == budget.Next {
+	if d.Rule == nil || Unused(d) == budget.Next && d.Rule.MaxRollover == 0 {
 		return d.TotalQuantity
 	}
 	most := d.Rule.Quantity
@@ -59,6 +60,9 @@ func Most(d budget.Definition) int64 {
 	}
 	if most == 0 {
 		return d.TotalQuantity
+	}
+	if Unused(d) == budget.Next {
+		most += min(d.Rule.MaxRollover, d.TotalQuantity) // both at most 2^53 - 1
 	}
 	return min(most, d.TotalQuantity)
 }

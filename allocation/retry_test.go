@@ -20,6 +20,8 @@ func TestCovered(t *testing.T) {
 	hourly := func(unused budget.Where) budget.Rule {
 		return budget.Rule{Kind: budget.Calendar, Every: budget.Hour, Quantity: 500, Unused: unused}
 	}
+	capped := hourly("next")
+	capped.MaxRollover = 100
 	compressed := func(unused budget.Where) budget.Rule {
 		return budget.Rule{Kind: budget.Calendar, Every: budget.Day, Unused: unused}
 	}
@@ -38,6 +40,8 @@ func TestCovered(t *testing.T) {
 		"carried over once":            {ruled(hourly("next"), 9000, 9), allocation.Supply{Left: 100, NotFunded: 5000}, 600, "2026-01-02T11:00:00Z"},
 		"carried over twice":           {ruled(hourly("next"), 9000, 9), allocation.Supply{Left: 99, NotFunded: 5000}, 1099, "2026-01-02T12:00:00Z"},
 		"more than is left, carried":   {ruled(hourly("next"), 9000, 9), allocation.Supply{Left: 99, NotFunded: 500}, 600, ""},
+		"carried over in part":         {ruled(capped, 9e6, 900), allocation.Supply{Left: 499, NotFunded: 5e6}, 600, "2026-01-02T11:00:00Z"},
+		"more than may be carried":     {ruled(capped, 9e6, 900), allocation.Supply{Left: 499, NotFunded: 5e6}, 601, ""},
 		"the total is short":           {ruled(hourly("forfeit"), 9000, 9), allocation.Supply{Left: 400, NotFunded: 99}, 100, ""},
 		"windows of 10 and 20":         {ruled(two, 900, 9), allocation.Supply{NotFunded: 500}, 15, "2026-01-02T18:00:00Z"},
 		"windows, more than the most":  {ruled(two, 900, 9), allocation.Supply{NotFunded: 500}, 25, ""},
@@ -71,8 +75,11 @@ func TestCoveredRollsOver(t *testing.T) {
 			Every:    rapid.SampledFrom([]budget.Every{budget.Hour, budget.Day, budget.Week}).Draw(t, "every"),
 			Quantity: rapid.SampledFrom([]int64{0, 1, 7, 50}).Draw(t, "quantity"),
 			Unused:   rapid.SampledFrom([]budget.Where{"", "spread", "next", "forfeit"}).Draw(t, "unused")}
+		if rule.Unused == budget.Next {
+			rule.MaxRollover = rapid.SampledFrom([]int64{0, 1, 9, 60}).Draw(t, "max rollover")
+		}
 		if rapid.Bool().Draw(t, "windows") {
-			rule = budget.Rule{Kind: budget.Windows, Unused: rule.Unused, Windows: []budget.Window{
+			rule = budget.Rule{MaxRollover: rule.MaxRollover, Kind: budget.Windows, Unused: rule.Unused, Windows: []budget.Window{
 				{From: "01:00", To: "05:30", Quantity: 3}, {From: "05:30", To: "24:00", Quantity: 12}}}
 		}
 		d := ruled(rule, rapid.Int64Range(1, 300).Draw(t, "total"), rapid.IntRange(1, 12).Draw(t, "days"))

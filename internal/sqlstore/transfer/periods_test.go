@@ -112,21 +112,25 @@ func TestRollOverByUnused(t *testing.T) {
 	everywhere(t, func(w *world) {
 		for _, tc := range []struct {
 			unused     budget.Where
+			most       int64 // max_rollover
 			holds      [5]int64
 			gone, next [5]int64
 		}{
-			{budget.Spread, [5]int64{930, 40, 0, 30, 0}, [5]int64{40, 0, 10, 0, 0}, [5]int64{40}},
-			{budget.Next, [5]int64{920, 50, 0, 30, 0}, [5]int64{40, 0, 0, 10, 0}, [5]int64{40, 10}},
-			{budget.Forfeit, [5]int64{920, 40, 0, 30, 10}, [5]int64{40, 0, 0, 0, 10}, [5]int64{40}},
+			{budget.Spread, 0, [5]int64{930, 40, 0, 30, 0}, [5]int64{40, 0, 10, 0, 0}, [5]int64{40}},
+			{budget.Next, 4, [5]int64{926, 44, 0, 30, 0}, [5]int64{40, 0, 6, 4, 0}, [5]int64{40, 4}},
+			{budget.Next, 0, [5]int64{920, 50, 0, 30, 0}, [5]int64{40, 0, 0, 10, 0}, [5]int64{40, 10}},
+			{budget.Forfeit, 0, [5]int64{920, 40, 0, 30, 10}, [5]int64{40, 0, 0, 0, 10}, [5]int64{40}},
 		} {
-			b := w.daily(string(tc.unused), 1000, day(tc.unused))
+			rule, name := day(tc.unused), fmt.Sprint(tc.unused, "-", tc.most)
+			rule.MaxRollover = tc.most
+			b := w.daily(name, 1000, rule)
 			w.use(b.Buckets[0].ID, "a", 20)
 			w.use(b.Buckets[1].ID, "b", 10)
 			w.until(dayLong)
 			w.rollOver(b.ID)
-			w.holds(string(tc.unused), b.ID, tc.holds)
-			w.gone(string(tc.unused), b.ID, 1, tc.gone)
-			w.gone(string(tc.unused), b.ID, 2, tc.next)
+			w.holds(name, b.ID, tc.holds)
+			w.gone(name, b.ID, 1, tc.gone)
+			w.gone(name, b.ID, 2, tc.next)
 		}
 	})
 }
@@ -361,18 +365,21 @@ func TestSweepByPeriod(t *testing.T) {
 	everywhere(t, func(w *world) {
 		for _, tc := range []struct {
 			unused, late budget.Where
+			most         int64    // max_rollover
 			want         [3]int64 // F, U + O, X: of 10 used 1 came back in time, 2 + 4 late
 		}{
-			{budget.Spread, budget.ToTotal, [3]int64{957, 40, 0}},
-			{budget.Spread, budget.Next, [3]int64{951, 46, 0}},
-			{budget.Spread, budget.Forfeit, [3]int64{951, 40, 6}},
-			{budget.Next, budget.ToTotal, [3]int64{926, 71, 0}},
-			{budget.Next, budget.Forfeit, [3]int64{920, 71, 6}},
-			{budget.Forfeit, budget.ToTotal, [3]int64{926, 40, 31}},
-			{budget.Forfeit, budget.Next, [3]int64{920, 46, 31}},
+			{budget.Spread, budget.ToTotal, 0, [3]int64{957, 40, 0}},
+			{budget.Spread, budget.Next, 0, [3]int64{951, 46, 0}},
+			{budget.Spread, budget.Forfeit, 0, [3]int64{951, 40, 6}},
+			{budget.Next, budget.ToTotal, 0, [3]int64{926, 71, 0}},
+			{budget.Next, budget.ToTotal, 30, [3]int64{927, 70, 0}},
+			{budget.Next, budget.Forfeit, 0, [3]int64{920, 71, 6}},
+			{budget.Forfeit, budget.ToTotal, 0, [3]int64{926, 40, 31}},
+			{budget.Forfeit, budget.Next, 0, [3]int64{920, 46, 31}},
 		} {
-			name := fmt.Sprintf("%s-%s", tc.unused, tc.late)
-			b := w.daily(name, 1000, day(tc.unused), func(d *budget.Definition) { d.LateRefund = tc.late })
+			name, rule := fmt.Sprintf("%s-%s-%d", tc.unused, tc.late, tc.most), day(tc.unused)
+			rule.MaxRollover = tc.most
+			b := w.daily(name, 1000, rule, func(d *budget.Definition) { d.LateRefund = tc.late })
 			w.use(b.Buckets[0].ID, "a", 10)
 			w.until(dayLong - time.Millisecond)
 			w.giveBack(b.ID, "a", "in time", 1, false)
