@@ -16,8 +16,9 @@ type Limit struct {
 	Optional bool   `json:"optional,omitzero"`
 	Window   Window `json:"window"`
 	// Max is the most per value and window, in calls or minor units: 0 … 9007199254740991.
-	Max     int64          `json:"max"`
-	Measure budget.Measure `json:"measure"`
+	Max int64 `json:"max"`
+	// Measure says what is counted; "" means calls.
+	Measure budget.Measure `json:"measure,omitzero"`
 	// Enforce false counts and never refuses, even above Max; nil means true.
 	Enforce   *bool      `json:"enforce,omitzero"`
 	Overrides []Override `json:"overrides,omitempty"`

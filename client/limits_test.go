@@ -46,6 +46,12 @@ func TestLimitRequests(t *testing.T) {
 			_, err := c.Patch(ctx, "b", client.PatchRequest{Limits: []client.Limit{}})
 			return err
 		}, seen{"PATCH", "/v1/budgets/b?tenant=games", `{"limits":[]}`, "application/json", ""}},
+		{"a limit that leaves out what has a default", func(ctx context.Context, c *client.Client) error {
+			_, err := c.Patch(ctx, "b", client.PatchRequest{Limits: []client.Limit{{Name: "x", Dimension: "user", Max: 4,
+				Window: client.Window{Kind: "lifetime"}}}})
+			return err
+		}, seen{"PATCH", "/v1/budgets/b?tenant=games", `{"limits":[{"name":"x","dimension":"user","window":{"kind":"lifetime"},` +
+			`"max":4}]}`, "application/json", ""}},
 		{"limits left as they are", func(ctx context.Context, c *client.Client) error {
 			_, err := c.Patch(ctx, "b", client.PatchRequest{Status: budget.Paused})
 			return err
