@@ -103,6 +103,20 @@ func (p *pushing) failed(err error) error {
 	return err
 }
 
+// unanswered is the error of a call on the lane's store, without what only its log may say, such as
+// an address: a deduction that was looking for units is refused with it.
+func (p *pushing) unanswered(err error) error {
+	if errors.Is(err, bucket.ErrOtherMemory) {
+		return err
+	}
+	e := storeDown(p.l.name, err)
+	if budget.CodeOf(err).Kind() == budget.MayBeDone {
+		e.Code, e.Message = budget.OutcomeUnknown, "the store of a bucket (lane "+p.l.name.String()+
+			") did not confirm a call: repeat it"
+	}
+	return e
+}
+
 func (p *pushing) of(ref bucket.Ref) *Done {
 	if p.done == nil {
 		p.done = map[bucket.Ref]*Done{}
@@ -126,7 +140,7 @@ func (p *pushing) open(ctx context.Context) error {
 	}
 	entries, err := p.l.store.Open(ctx, p.m.Memory, openings)
 	if err != nil {
-		return err
+		return p.unanswered(err)
 	}
 	for i, e := range entries {
 		if e.Verdict == bucket.Accepted {
@@ -151,7 +165,7 @@ func (p *pushing) grant(ctx context.Context) error {
 	}
 	entries, err := p.l.store.Grant(ctx, p.m.Memory, grants)
 	if err != nil {
-		return err
+		return p.unanswered(err)
 	}
 	for i, e := range entries {
 		if e.Verdict == bucket.Accepted {
@@ -203,7 +217,7 @@ func (p *pushing) close(ctx context.Context, need int64) (begun []int64, err err
 		for refs := range slices.Chunk(byBudget[id], MaxEpochs) {
 			entries, err := p.l.store.Close(ctx, p.m.Memory, refs, false)
 			if err != nil {
-				return begun, err
+				return begun, p.unanswered(err)
 			}
 			var closed []Closing
 			for i, e := range entries {

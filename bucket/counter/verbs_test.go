@@ -8,6 +8,7 @@ import (
 	"github.com/budgetd/budgetd/bucket"
 	"github.com/budgetd/budgetd/bucket/counter"
 	"github.com/budgetd/budgetd/budget"
+	"github.com/budgetd/budgetd/internal/memstore"
 	"github.com/budgetd/budgetd/ledger"
 )
 
@@ -212,6 +213,34 @@ func TestStoreDown(t *testing.T) {
 	}
 	if got := w.books(b.ID); got.Q != 100 && got.Q != 99 {
 		t.Errorf("%+v", got)
+	}
+}
+
+// TestUnansweredPush checks that a deduction that needs units of another bucket is told that a store
+// does not answer, whether or not the store did what it was asked for.
+func TestUnansweredPush(t *testing.T) {
+	for _, fault := range []memstore.Fault{memstore.LoseRequest, memstore.LoseReply} {
+		w := inMemory(t, 2)
+		b := w.create(promo("sale", 100, 2))
+		w.deduct(b, "one", 1)
+		w.mem.Inject(1, func(op string) memstore.Fault {
+			if op == "deduct" {
+				return memstore.None
+			}
+			return fault
+		})
+		e := w.refused(b, "two", 60, budget.Unavailable)
+		if e.Reason != budget.ReasonStoreDown || !strings.Contains(e.Message, "store") ||
+			!strings.Contains(e.Message, "repeat") || e.RetryAfter <= 0 {
+			t.Errorf("fault %d: reason %q, retry after %s: %s", fault, e.Reason, e.RetryAfter, e.Message)
+		}
+		w.mem.Inject(1, nil)
+		w.run("store epochs")
+		w.deduct(b, "two", 60)
+		w.run("store sync")
+		if got := w.books(b.ID); got.S != 61 || got.U+got.O != 39 {
+			t.Errorf("%+v", got)
+		}
 	}
 }
 

@@ -33,6 +33,9 @@ func Unavailable(cause error) *budget.Error {
 	e := &budget.Error{Code: budget.Unavailable, Op: "deduct", RetryAfter: time.Second, Err: cause,
 		Message: "the database does not answer; nothing was deducted; repeat later",
 		Reason:  budget.ReasonDatabaseDown}
+	if known != nil && known.Reason == budget.ReasonStoreDown { // it did not confirm a grant
+		e.Message, e.Reason = "a store does not answer; nothing was deducted; repeat later", known.Reason
+	}
 	if cause == nil || errors.Is(cause, context.Canceled) {
 		e.Reason, e.Message = "", "the caller canceled the request; nothing was deducted"
 	}
