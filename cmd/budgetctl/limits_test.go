@@ -1,6 +1,7 @@
 package main
 
 import (
+	"encoding/json"
 	"fmt"
 	"io"
 	"net/http"
@@ -130,6 +131,35 @@ func TestLimits(t *testing.T) {
 					t.Error(diff)
 				}
 			})
+		}
+	}
+}
+
+// TestOtherLimitsStay: a limit that is added, changed or removed by its name leaves the others as they are.
+func TestOtherLimitsStay(t *testing.T) {
+	for _, c := range []struct{ flags, names, said string }{
+		{"--limit name=burst,dimension=user,window=first_hit:5s,max=3", "per-user per-ad burst", "+ limit burst: "},
+		{"--limit name=per-ad,dimension=user+ad,window=day,max=7", "per-user per-ad", "- limit per-ad: "},
+		{"--remove-limit per-user", "per-ad", "- limit per-user: "},
+	} {
+		server := newScripted(t, 200, cappedAnswer)
+		r := must1(t, server.URL, "set capped "+c.flags)
+		var sent struct {
+			Limits []struct{ Name string }
+		}
+		patch := server.asked[len(server.asked)-1]
+		if err := json.Unmarshal([]byte(patch[strings.Index(patch, "{"):]), &sent); err != nil {
+			t.Fatalf("%s: %v", patch, err)
+		}
+		var names []string
+		for _, l := range sent.Limits {
+			names = append(names, l.Name)
+		}
+		if got := strings.Join(names, " "); got != c.names {
+			t.Errorf("set capped %s sends the limits %s, want %s", c.flags, got, c.names)
+		}
+		if !strings.HasPrefix(r.stderr, c.said) {
+			t.Errorf("set capped %s says %q, want %q first", c.flags, r.stderr, c.said)
 		}
 	}
 }
