@@ -167,14 +167,14 @@ func eventually(t *testing.T, limit time.Duration, what string, check func() err
 // cluster is MariaDB and three Redis with the configuration of the nodes on them.
 type cluster struct {
 	text, config string
+	dsn          string
 	redis        []*testservers.RedisServer
 }
 
 func newCluster(t *testing.T) *cluster {
 	t.Helper()
-	c := &cluster{}
-	dsn := testservers.SharedMariaDB(t).NewDatabase(t)
-	c.text = fmt.Sprintf("database:\n  driver: mysql\n  dsn: %q\ninstances:\n", dsn)
+	c := &cluster{dsn: testservers.SharedMariaDB(t).NewDatabase(t)}
+	c.text = fmt.Sprintf("database:\n  driver: mysql\n  dsn: %q\ninstances:\n", c.dsn)
 	for i := range 3 {
 		r := testservers.Redis(t, testservers.AppendOnly("everysec"))
 		c.redis = append(c.redis, r)
