@@ -93,7 +93,7 @@ func Check(list []Threshold) (faults []budget.FieldError) {
 			continue
 		}
 		if name := t.Name(); seen[name] {
-			add(field, "is there twice: "+name)
+			add(field, "appears twice: "+name)
 		} else {
 			seen[name] = true
 		}

@@ -19,11 +19,11 @@ import (
 type ours struct {
 	durability       string
 	embedded, binlog bool
-	fsync            string // of the Redis; "": everysec
+	fsync            string // of the Redis; "" means everysec
 	limits           bool
 	connections      int
 	batch            int
-	seconds          int // to measure; 0: 8
+	seconds          int // to measure; 0 means 8
 	total            int64
 	repeats          float64
 	// keys: every call carries a key; tls: connections are encrypted.
@@ -32,7 +32,7 @@ type ours struct {
 	half string
 	// budgets are made beforehand, and the load goes to the first active of them.
 	budgets, active int
-	instances       int  // Redis; 0: one
+	instances       int  // of Redis; 0 means one
 	remember        bool // Redis keeps request records longer than the run lasts
 }
 

@@ -83,7 +83,7 @@ var rows = []row{
 type target struct {
 	what  string
 	row   string
-	by    string // "": the figure itself
+	by    string // "" compares the figure itself
 	of    func(measurement) float64
 	bound float64
 	most  bool // at most, otherwise at least

@@ -23,7 +23,8 @@ import (
 // startLimit bounds the start of a server.
 const startLimit = 2 * time.Minute
 
-// redis starts a Redis with an append-only file that is flushed as fsync says; "": without one.
+// redis starts a Redis with an append-only file that is flushed as fsync says, or without one if
+// fsync is "".
 func (s *stage) redis(name, fsync string) (*testservers.RedisServer, error) {
 	dir, err := s.folder(name)
 	if err != nil {
@@ -82,7 +83,7 @@ type budgetd struct {
 	process
 	watched []string // NAME=PID
 	reached []string // flags of budgetctl
-	dsn     string   // of its MariaDB; "": embedded
+	dsn     string   // of its MariaDB; "" means SQLite
 }
 
 // budgetd starts one on MariaDB and a Redis, or embedded.

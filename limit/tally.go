@@ -110,7 +110,7 @@ type Tally struct {
 	Loaded map[int64]Row
 
 	nowMS, toMS  int64
-	past, oldest int64  // what the other slots that count hold, and the first of them; 0: none
+	past, oldest int64  // what the other slots that count hold, and the first of them
 	others       []Slot // those slots, in no order
 }
 

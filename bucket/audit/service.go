@@ -85,7 +85,7 @@ func (s *Service) Audit(ctx context.Context, ref bucket.BudgetRef) (bucket.Audit
 		defer func() { <-s.slots }()
 	case <-ctx.Done():
 		return bucket.AuditReport{}, &budget.Error{Code: budget.Unavailable, Op: "audit",
-			Err: ctx.Err(), Message: "other audits are under way; repeat later",
+			Err: ctx.Err(), Message: "other audits are running; repeat later",
 			Reason: budget.ReasonOverloaded}
 	}
 	var report bucket.AuditReport

@@ -238,7 +238,7 @@ func (p *provision) exhaust(ctx context.Context, ops []*op) (left []*op, err err
 		}
 		c, known := covers[p.b.ID]
 		if !known {
-			return ops, budget.Refuse(budget.BudgetNotFound, "deduct", "budget %s does not exist any more",
+			return ops, budget.Refuse(budget.BudgetNotFound, "deduct", "budget %s no longer exists",
 				p.b.Name)
 		}
 		all := true

@@ -216,7 +216,7 @@ func (a *app) verify(cmd *cobra.Command, texts []string) error {
 			field{"anchor", out.Anchor}, field{"problem", out.Problem})
 	})
 	if err == nil && broken != nil {
-		err = statusError{fmt.Errorf("the chain does not hold: %w", broken), exitDiscrepancy}
+		err = statusError{fmt.Errorf("the chain is broken: %w", broken), exitDiscrepancy}
 	}
 	return err
 }
@@ -235,7 +235,7 @@ func rowOf(e client.AuditLogEntry) (trail.Row, error) {
 		row.After = []byte(*e.After)
 	}
 	if !e.At.Equal(time.UnixMilli(row.AtMS)) {
-		return row, fmt.Errorf("its time has more than milliseconds")
+		return row, fmt.Errorf("its time is finer than milliseconds")
 	}
 	return row, row.Hash.UnmarshalText([]byte(e.Hash))
 }

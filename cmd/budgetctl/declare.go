@@ -112,7 +112,7 @@ func readDeclaration(path string, stdin io.Reader) (*declaration, error) {
 		case why != "":
 			return nil, usagef("-f %s: budget %q: %s", path, d.Name, why)
 		case seen[key]:
-			return nil, usagef("-f %s: budget %s is there twice", path, d.Name)
+			return nil, usagef("-f %s: budget %s appears twice", path, d.Name)
 		case d.Tenant != "":
 			return nil, usagef("-f %s: budget %s: give the tenant with --tenant", path, d.Name)
 		case d.Status != "" && d.Status != budget.Paused && d.Status != budget.Effective:

@@ -199,7 +199,7 @@ func TestFaults(t *testing.T) {
 			"", "instances[0].sentinel_password_file", "beside sentinel_password"},
 		{"cluster without addrs", redis("topology: cluster"), "", "instances[0].addrs", "some servers of the cluster"},
 		{"cluster with a db", redis("addrs: [a:1], topology: cluster, db: 1"), "", "instances[0].db", "must be 0"},
-		{"a server twice", redis("addrs: [a:1, b:1, a:1], topology: cluster"), "", "instances[0].addrs", "there twice"},
+		{"a server twice", redis("addrs: [a:1, b:1, a:1], topology: cluster"), "", "instances[0].addrs", "appear twice"},
 		{"sql with a topology", "instances: [{name: a, driver: sql, topology: cluster}]", "", "instances[0]", "keys for redis"},
 		{"sql with a name of sentinels", "instances: [{name: a, driver: sql, master_name: m}]", "", "instances[0]", "keys for redis"},
 		{"lanes", redis("addrs: [a:1], lanes: -1"), "", "instances[0].lanes", "0 to 64"},

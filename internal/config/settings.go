@@ -170,7 +170,7 @@ func (i *Instance) check() (key string, value any, want string) {
 	}
 	for n, addr := range i.Addrs {
 		if slices.Contains(i.Addrs[:n], addr) {
-			return ".addrs", addr, "must not be there twice"
+			return ".addrs", addr, "must not appear twice"
 		}
 	}
 	if _, err := i.TLS.Client(); err != nil {

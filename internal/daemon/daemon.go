@@ -176,7 +176,7 @@ func keepFirst(ctx context.Context, c config.Config, token access.Token) error {
 	}
 	made, err := (&keyDesk{db}).first(ctx, token, "budgetd keys bootstrap")
 	if err == nil && !made {
-		err = errors.New("there are keys already: an administrator makes further ones")
+		err = errors.New("there are keys already: an administrator creates further ones")
 	}
 	return errors.Join(err, db.Close())
 }

@@ -63,7 +63,7 @@ func spareCollector(ctx context.Context, environ []string) {
 // tellSystemd reports a state to systemd if systemd started budgetd with Type=notify.
 func tellSystemd(log *slog.Logger, state string) {
 	if _, err := systemd.SdNotify(false, state); err != nil {
-		log.Warn("systemd was not told", "state", state, "error", err)
+		log.Warn("systemd was not notified", "state", state, "error", err)
 	}
 }
 

@@ -244,7 +244,7 @@ func (a *API) rank(c *call, page bucket.Page) (answer, error) {
 			by = by[1:]
 		}
 		if s.By = bucket.RankBy(by); !slices.Contains(ranks, s.By) {
-			c.faults.Invalid("sort", "must be one of %q, with a minus in front to turn it round", ranks)
+			c.faults.Invalid("sort", "must be one of %q, with a minus in front to reverse the order", ranks)
 		}
 	}
 	if skip := query.Get("skip"); skip != "" && skip != "0" {

@@ -27,7 +27,7 @@ func (s *Store) Changed(
 		slices.SortFunc(names, func(a, b epochName) int {
 			return cmp.Or(cmp.Compare(a.bucket, b.bucket), cmp.Compare(a.epoch, b.epoch))
 		})
-		from, _ := strconv.ParseInt(cursor, 10, 64) // the last bucket returned; 0: none
+		from, _ := strconv.ParseInt(cursor, 10, 64) // the last bucket returned, or 0
 		var out []bucket.Sum
 		for i, name := range names {
 			if name.bucket <= from {

@@ -25,7 +25,7 @@ type slot struct{ first, counted int64 }
 
 // counter is all windows of a value. It is replaced, never changed in place.
 type counter struct {
-	expiresMS int64 // 0: never
+	expiresMS int64 // 0 means never
 	windows   map[limitName]window
 }
 
@@ -139,7 +139,7 @@ func kept(measure budget.Measure, counts, amount, back int64) int64 {
 type note struct {
 	value   string
 	version int64
-	counts  map[limitName]int64 // nil: one call, or the amount
+	counts  map[limitName]int64 // nil means one call, or the amount
 }
 
 // lower takes returned units off the windows in which a deduction was counted.

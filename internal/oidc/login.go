@@ -57,7 +57,7 @@ type Login struct {
 	config Config
 
 	mu       sync.Mutex
-	provider *oidc.Provider // nil: not asked yet
+	provider *oidc.Provider // nil until the provider was asked
 }
 
 // providerTimeout bounds one call to the provider.

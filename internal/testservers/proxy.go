@@ -59,7 +59,7 @@ type Proxy struct {
 // link is one client's connection and its connection to the server.
 type link struct {
 	client net.Conn
-	server net.Conn // nil: made under BlackHole
+	server net.Conn // nil if made under BlackHole
 
 	mu sync.Mutex
 	// deaf means that the next data from the server ends the connection.

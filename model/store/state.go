@@ -33,7 +33,7 @@ const ( // status of an epoch row
 type Rec struct {
 	state   int8 // 0 none, 1 used, 2 void
 	e, left int8
-	act     int8  // activation under which it was written; -1: an older one of another lane
+	act     int8  // activation under which it was written; -1 is an older one of another lane
 	rb      uint8 // rollback ids seen
 	at      int8  // tick of its time slice
 }

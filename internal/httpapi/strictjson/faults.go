@@ -72,7 +72,7 @@ func (f *Faults) Err(op string) error {
 	}
 	e := budget.Refuse(budget.Invalid, op, "the request has values that are not allowed")
 	if len(f.malformed) > 0 {
-		e = budget.Refuse(budget.Malformed, op, "the request is not made as this call expects it")
+		e = budget.Refuse(budget.Malformed, op, "the request is not in the form that this call expects")
 	}
 	if f.dropped > 0 {
 		e.Message += fmt.Sprintf("; %d more faults are not listed", f.dropped)

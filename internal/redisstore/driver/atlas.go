@@ -25,7 +25,7 @@ type atlas struct {
 	asking chan struct{}
 
 	mu    sync.Mutex
-	addrs []string // as last told; nil: never
+	addrs []string // the last answer; nil before the first
 	err   error    // of the last question
 	// asked is when the last query began, doubted when a server last turned out not to serve.
 	asked, doubted time.Time

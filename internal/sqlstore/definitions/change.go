@@ -149,7 +149,7 @@ func judge(before budget.Definition, change bucket.Change, now time.Time) (
 	faults := append(allocation.CheckDefinition(after), limit.CheckDefinition(after)...)
 	if change.StartAt != nil && !before.StartAt.After(now) {
 		faults = append(faults, budget.FieldError{Field: "start_at",
-			Message: "can be corrected only while it is to come: the budget has begun"})
+			Message: "can be corrected only before the budget begins"})
 	}
 	if change.EndAt != nil && !change.AllowPast {
 		faults = append(faults, budget.CheckEnd(after.EndAt, now)...)

@@ -29,7 +29,7 @@ type dialect struct {
 	// begin starts a writing transaction, snapshot a reading one with a consistent snapshot.
 	begin    string
 	snapshot []string
-	marks    func(string) string // nil: the marks stay comments
+	marks    func(string) string // nil leaves the marks as comments
 	// prepare keeps statements prepared. Their number stays bounded because lists are padded to
 	// powers of two and inserts are cut to insertRows.
 	prepare bool
