@@ -310,7 +310,7 @@ func TestAuditLogVerifyFindsChanges(t *testing.T) {
 			args = append(args, "--anchor", anchor)
 		}
 		r := withEnv(t, env, args...)
-		if r.status != exitDiscrepancy || !strings.Contains(r.stderr, "does not hold") {
+		if r.status != exitDiscrepancy || !strings.Contains(r.stderr, "the chain is broken") {
 			t.Errorf("%s: %+v", name, r)
 		}
 	}
