@@ -19,14 +19,14 @@ func (w *wave) begin(o *op) {
 	}
 	o.Route = o.Budget.Home(o.Key)
 	if o.Route == nil {
-		w.Fail(&o.Op, offline(o))
+		w.deny(o, offline(o))
 		return
 	}
 	b := o.Budget
 	o.Bucket, o.Epoch = o.Route.ID, o.Route.Epoch.Number
 	o.Terms = o.state.termsOf(b, max(w.SQLNow.UnixMilli(), o.laneMS))
 	if err := o.touch(); err != nil {
-		w.Fail(&o.Op, err)
+		w.deny(o, err)
 		return
 	}
 	if !o.Unsure { // otherwise only the store can tell, whatever the definition says now
@@ -112,18 +112,17 @@ func (w *wave) advance(o *op) {
 // judge acts on the store's verdict.
 func (w *wave) judge(o *op) {
 	out := o.outcome
-	if out.Verdict != bucket.TooOld {
-		o.Unsure = false // an earlier attempt would have shown in the verdict
-	}
 	switch out.Verdict {
 	case bucket.Accepted:
+		o.Unsure = false
 		w.accept(o)
 		return
 	case bucket.Known:
+		o.Unsure = false
 		w.repeat(o, &out.Record)
 		return
 	case bucket.Limited:
-		w.Fail(&o.Op, o.Budget.LimitExceeded(o.refusedBy(), w.SQLNow))
+		w.deny(o, o.Budget.LimitExceeded(o.refusedBy(), w.SQLNow))
 		return
 	case bucket.TooOld:
 		w.TimeUp(&o.Op)
@@ -183,6 +182,17 @@ func (w *wave) lookedUp(o *op) {
 	case o.found.Verdict == bucket.Moving:
 		w.Again(&o.Op)
 	default:
-		w.Fail(&o.Op, o.Refusal)
+		w.deny(o, o.Refusal)
 	}
+}
+
+// deny answers a refusal, unless the reply of an earlier attempt was lost. The store may still
+// receive that attempt, after this one, and accept it. Then the operation is begun again until it
+// has a record, or the outcome is unknown at the deadline.
+func (w *wave) deny(o *op, refusal error) {
+	if o.Unsure {
+		w.Failed(&o.Op, refusal)
+		return
+	}
+	w.Fail(&o.Op, refusal)
 }

@@ -1,0 +1,82 @@
+package counter_test
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/budgetd/budgetd/bucket"
+	"github.com/budgetd/budgetd/bucket/counter"
+	"github.com/budgetd/budgetd/budget"
+)
+
+// late is a store that receives the first deduction of an id only when the test sends it. Until then
+// the caller knows only that there was no reply, as if a stopped server had it in a buffer.
+type late struct {
+	bucket.Counter
+	id   string
+	sent bool
+	send func() (bucket.StoreAnswer, error)
+}
+
+func (l *late) Deduct(ctx context.Context, m bucket.Memory, all []bucket.StoreDeduction) (
+	bucket.StoreAnswer, error) {
+	if l.sent || all[0].ID != l.id {
+		return l.Counter.Deduct(ctx, m, all)
+	}
+	all = slices.Clone(all)
+	l.sent = true
+	l.send = func() (bucket.StoreAnswer, error) {
+		return l.Counter.Deduct(context.WithoutCancel(ctx), m, all)
+	}
+	return bucket.StoreAnswer{}, budget.Refuse(budget.OutcomeUnknown, "deduct", "planned")
+}
+
+// TestLateAttempt checks that a request is not refused while an attempt of it may still reach the
+// store: the budget is used up, or a limit, and later the attempt finds units.
+func TestLateAttempt(t *testing.T) {
+	everywhere(t, 1, func(w *world) {
+		for _, limited := range []bool{false, true} {
+			d := promo(fmt.Sprint("limited-", limited), 10, 1)
+			d.RoutingDimension = "user"
+			if limited {
+				d.TotalQuantity = 100
+				d.Limits = &budget.Limits{List: []budget.Limit{{Name: "ever", Dimension: "user", Max: 10,
+					Enforce: true, Measure: budget.MeasureAmount,
+					Window: budget.LimitWindow{Kind: budget.WindowLifetime}}}}
+			}
+			b := w.create(d)
+			ask := func(id string) bucket.DeductRequest {
+				r := request(b, id, 10)
+				r.Dimensions = map[string]string{"user": "u"}
+				return r
+			}
+			first := w.node.DeductAll(t.Context(), []bucket.DeductRequest{ask("first")})[0]
+			w.ok(first.Err)
+			slow := &late{Counter: w.stores["m"].Counter, id: "late"}
+			node, _ := w.newNode(func(c *counter.Config) {
+				store := *w.stores["m"]
+				store.Counter = slow
+				c.Stores = map[string]*counter.Store{"m": &store}
+				c.Settings.Deadline, c.Settings.Grace = 200*time.Millisecond, time.Second
+			})
+			r := node.DeductAll(t.Context(), []bucket.DeductRequest{ask("late")})[0]
+			if !budget.Is(r.Err, budget.OutcomeUnknown) {
+				w.Errorf("limited %t: %+v", limited, r)
+			}
+			_, err := w.node.Rollback(t.Context(), bucket.RollbackRequest{Budget: ref(b),
+				RequestID: "first", Receipt: first.Answer.Receipt})
+			w.ok(err)
+			answer, err := slow.send()
+			if err != nil || answer.Outcomes[0].Verdict != bucket.Accepted {
+				w.Errorf("limited %t: the late attempt: %+v, %v", limited, answer, err)
+			}
+			r = node.DeductAll(t.Context(), []bucket.DeductRequest{ask("late")})[0]
+			if r.Err != nil || !r.Answer.Replayed {
+				w.Errorf("limited %t: repeated: %+v", limited, r)
+			}
+		}
+	})
+}
