@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 )
 
@@ -52,6 +53,12 @@ type State struct {
 
 // Firing reports whether the state is not resolved.
 func (s *State) Firing() bool { return s.ResolvedAt.IsZero() }
+
+// Kind returns the kind of the state's threshold.
+func (s *State) Kind() Kind {
+	kind, _, _ := strings.Cut(s.Threshold, "/")
+	return Kind(kind)
+}
 
 // changed returns the instant of the last change.
 func (s *State) changed() time.Time {

@@ -24,6 +24,9 @@ const (
 	Quarantine Kind = "quarantine"
 )
 
+// Kinds returns all kinds.
+func Kinds() []Kind { return []Kind{UsedShare, Exhausted, Projected, StrandedShare, Quarantine} }
+
 // Of selects the units that a threshold watches.
 type Of string
 

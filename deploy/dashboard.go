@@ -114,6 +114,18 @@ var rows = []row{
 			query{"max(budgetd_holds_open)", "open"},
 			query{"sum(rate(budgetd_holds_expired_total[$__rate_interval]))", "expired per second"}),
 	}},
+	{"Alerts", []panel{
+		lines("Alerts that fire", "By kind of threshold.", "short",
+			most("budgetd_alerts_firing", "kind", "{{kind}}")),
+		lines("Evaluated thresholds", "By kind. At 0 nobody would be alerted.", "ops",
+			perSecond("budgetd_alert_thresholds_evaluated_total", "kind", "{{kind}}")),
+		lines("Attempts to deliver", "pending is tried again, failed is not.", "ops",
+			perSecond("budgetd_webhook_attempts_total", "state", "{{state}}")),
+		lines("Deliveries that wait", "In the outbox.", "short",
+			query{"max(budgetd_webhook_outbox_deliveries)", "waiting"}),
+		lines("Oldest message that waits", "Since it was written.", "s",
+			query{"max(budgetd_webhook_outbox_age_seconds)", "age"}),
+	}},
 	{"Processes", []panel{
 		lines("Processor time", "Of one core, by node.", "percentunit",
 			query{`rate(process_cpu_seconds_total{job=~".*budgetd.*"}[$__rate_interval])`, "{{instance}}"}),

@@ -59,5 +59,14 @@ type Budgets interface {
 	Find(ctx context.Context, ref bucket.BudgetRef) (*bucket.Budget, error)
 }
 
+// Observer receives counts for metrics. It is safe for concurrent use, and its methods return at
+// once.
+type Observer interface {
+	// AlertsEvaluated reports how many thresholds of each kind were compared with their figures.
+	AlertsEvaluated(thresholds map[alert.Kind]int)
+	// AlertsFiring reports how many alerts of each kind fire, after a pass over all budgets.
+	AlertsFiring(alerts map[alert.Kind]int)
+}
+
 // PeriodSpent is what is used and held of a period, in minor units.
 type PeriodSpent struct{ Period, Units int64 }

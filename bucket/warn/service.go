@@ -26,6 +26,7 @@ type Config struct {
 	Now func() time.Time
 	// Defaults says that budgets without thresholds of their own have alert.Defaults.
 	Defaults bool
+	Observer Observer
 	Log      *slog.Logger
 }
 

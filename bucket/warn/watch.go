@@ -26,6 +26,9 @@ type Watch struct {
 	due, sampled bool
 	judged       time.Time
 	looked       time.Time
+	// firing counts the alerts that fire, by kind. failed says that a page of the pass is missing.
+	firing map[alert.Kind]int
+	failed bool
 }
 
 // Begin is called when a pass over all budgets begins.
@@ -33,12 +36,16 @@ func (w *Watch) Begin() {
 	w.at = w.Now().Truncate(time.Millisecond)
 	w.due = w.at.Sub(w.judged) >= watchEvery
 	w.sampled = w.due && w.at.Sub(w.looked) >= sampleEvery
+	w.firing, w.failed = map[alert.Kind]int{}, false
 }
 
 // End is called when a pass is complete.
 func (w *Watch) End() {
 	if w.due {
 		w.judged = w.at
+	}
+	if w.due && !w.failed {
+		w.Observer.AlertsFiring(w.firing)
 	}
 	if w.sampled {
 		w.looked = w.at
@@ -51,6 +58,12 @@ func (w *Watch) Page(ctx context.Context, books []bucket.Book) error {
 	if !w.due || len(books) == 0 {
 		return nil
 	}
+	err := w.page(ctx, books)
+	w.failed = w.failed || err != nil
+	return err
+}
+
+func (w *Watch) page(ctx context.Context, books []bucket.Book) error {
 	ctx, cancel := context.WithTimeout(ctx, stepTime)
 	defer cancel()
 	first, last := books[0].Budget, books[len(books)-1].Budget
@@ -73,14 +86,43 @@ func (w *Watch) Page(ctx context.Context, books []bucket.Book) error {
 			changed = append(changed, *s)
 		}
 	}
-	if len(changed) == 0 {
-		return nil
-	}
-	done, err := w.Ledger.Evaluate(ctx, changed)
-	if err == nil {
+	var done map[int64][]alert.Transition
+	if len(changed) > 0 {
+		if done, err = w.Ledger.Evaluate(ctx, changed); err != nil {
+			return err
+		}
 		w.logTransitions(ctx, changed, done)
 	}
-	return err
+	w.count(subjects, firing, done)
+	return nil
+}
+
+// count counts the thresholds of a page, and the alerts that fire after its transitions.
+func (w *Watch) count(subjects []alert.Subject, firing map[int64][]alert.State,
+	done map[int64][]alert.Transition) {
+	evaluated := map[alert.Kind]int{}
+	for i := range subjects {
+		for _, t := range subjects[i].Thresholds {
+			if w.sampled || t.Kind != alert.Projected && t.Kind != alert.StrandedShare {
+				evaluated[t.Kind]++
+			}
+		}
+	}
+	w.Observer.AlertsEvaluated(evaluated)
+	for _, states := range firing {
+		for i := range states {
+			w.firing[states[i].Kind()]++
+		}
+	}
+	for _, transitions := range done {
+		for i := range transitions {
+			change := 1
+			if !transitions[i].State.Firing() {
+				change = -1
+			}
+			w.firing[transitions[i].State.Kind()] += change
+		}
+	}
 }
 
 // subjects returns the budgets that have thresholds or alerts, with the figures of their books.

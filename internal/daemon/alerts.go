@@ -16,18 +16,21 @@ import (
 
 func (m *maker) warnService() *warn.Service {
 	return warn.New(warn.Config{Budgets: m.budgets, Ledger: m.alerts, Samples: m.samples,
-		Limits: counts{m.parts.usage}, Now: m.db.Now, Defaults: m.c.Alerts.Defaults, Log: m.log})
+		Limits: counts{m.parts.usage}, Now: m.db.Now, Defaults: m.c.Alerts.Defaults,
+		Observer: m.observer, Log: m.log})
 }
 
-// alertLoops returns the loops that send messages and remove old ones.
+// alertLoops returns the loops that send messages, count those that wait, and remove old ones.
 func (m *maker) alertLoops() []loop {
 	sender := webhook.New(webhook.Config{Outbox: m.alerts, Allow: m.c.Webhooks.Allow,
 		Secrets: m.secrets(), Timeout: m.c.Webhooks.Timeout,
-		Agent: "budgetd/" + buildVersion(), Now: time.Now, Log: m.log})
+		Agent: "budgetd/" + buildVersion(), Now: time.Now, Clock: m.db.Now,
+		Observer: m.observer, Log: m.log})
 	prune := func(ctx context.Context) error {
 		return warn.Prune(ctx, m.alerts, m.db.Now().Add(-m.c.Alerts.Keep))
 	}
-	return []loop{{"webhooks", webhook.RunEvery, sender.RunOnce}, {"alerts", time.Minute, prune}}
+	return []loop{{"webhooks", webhook.RunEvery, sender.RunOnce}, {"alerts", time.Minute, prune},
+		{"outbox", webhook.CountEvery, sender.CountOnce}}
 }
 
 // secrets returns the secrets that sign messages.

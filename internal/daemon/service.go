@@ -36,6 +36,7 @@ import (
 	"github.com/budgetd/budgetd/internal/sqlstore/samples"
 	moving "github.com/budgetd/budgetd/internal/sqlstore/transfer"
 	counted "github.com/budgetd/budgetd/internal/sqlstore/usage"
+	"github.com/budgetd/budgetd/internal/webhook"
 	"github.com/budgetd/budgetd/ring"
 )
 
@@ -79,13 +80,20 @@ func nonce() string {
 	return string(b[:])
 }
 
+// observer receives the events of a node for metrics.
+type observer interface {
+	bucket.Observer
+	warn.Observer
+	webhook.Observer
+}
+
 // maker builds a node.
 type maker struct {
 	*ground
 	*parts
 	c        config.Config
 	log      *slog.Logger
-	observer bucket.Observer
+	observer observer
 	tracer   trace.Tracer // may be nil
 	budgets  *bucket.Budgets
 	places   *place.Map
@@ -96,7 +104,7 @@ type maker struct {
 }
 
 // service builds the node. It does not connect to anything.
-func (g *ground) service(c config.Config, log *slog.Logger, observer bucket.Observer,
+func (g *ground) service(c config.Config, log *slog.Logger, observer observer,
 	tracer trace.Tracer) (*node, error) {
 	m := &maker{ground: g, parts: partsOf(g.db), c: c, log: log, observer: observer, tracer: tracer,
 		filters: filters(g.stores)}

@@ -48,6 +48,7 @@ type Metrics struct {
 	lag          *prometheus.GaugeVec
 	scripts      *prometheus.GaugeVec
 	budgets      *budgets
+	alerts
 
 	answered children[answered, prometheus.Observer]
 	became   children[became, prometheus.Counter]
@@ -122,6 +123,7 @@ func New(version string) *Metrics {
 		"Steps that moved units: apply, handout, recycle, sweep, expire, lose, release.", "step")
 	m.scripts = m.gauges("store_scripts",
 		"Scripts that the server of a lane keeps; it must not grow.", "store", "lane")
+	m.alerts = m.newAlerts()
 	m.budgets = newBudgets()
 	m.registry.MustRegister(m.budgets)
 	m.unfinished = m.gauges("unfinished",

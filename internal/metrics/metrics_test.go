@@ -10,6 +10,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus/testutil/promlint"
 
+	"github.com/budgetd/budgetd/alert"
 	"github.com/budgetd/budgetd/bucket"
 	"github.com/budgetd/budgetd/budget"
 	"github.com/budgetd/budgetd/internal/metrics"
@@ -22,6 +23,14 @@ func everything(m *metrics.Metrics) {
 	m.Lag(bucket.Lane{Instance: "redis-a", Index: 2}, 1500*time.Millisecond)
 	m.Books(3, 5)
 	m.Stranded(77, 0, 55)
+	m.AlertsEvaluated(map[alert.Kind]int{alert.UsedShare: 5, "unheard of": 9})
+	m.AlertsEvaluated(map[alert.Kind]int{alert.UsedShare: 2, alert.Quarantine: 1})
+	m.AlertsFiring(map[alert.Kind]int{alert.Exhausted: 9, alert.Projected: 1})
+	m.AlertsFiring(map[alert.Kind]int{alert.Exhausted: 2})
+	m.WebhookAttempt(alert.Pending)
+	m.WebhookAttempt(alert.Delivered)
+	m.WebhookAttempt(alert.Delivered)
+	m.WebhooksWaiting(8, 1500*time.Millisecond)
 	m.HoldsOpen(12)
 	m.HoldsExpired(4)
 	m.HoldsExpired(3)
@@ -70,13 +79,16 @@ var promised = map[string]string{
 	"recycle runs": "moves_total", "recycled units": "moved_units_total", "stranded units": "stranded_units",
 	"audit discrepancies": "audit_discrepancies", "conservation gap": "conservation_gap_units",
 	"store and SQL errors": "errors_total", "holds open": "holds_open", "holds expired": "holds_expired_total",
+	"thresholds evaluated": "alert_thresholds_evaluated_total", "alerts firing": "alerts_firing",
+	"deliveries by result": "webhook_attempts_total", "outbox size": "webhook_outbox_deliveries",
+	"outbox age": "webhook_outbox_age_seconds",
 }
 
 // bounds says what bounds the values of each label: none comes from callers.
 var bounds = map[string]string{
 	"outcome": "accepted, replayed, and one per kind of error", "code": "the error codes", "method": "the routes",
 	"route": "the routes", "status": "HTTP", "store": "instances", "lane": "instances[].lanes", "where": "store, sql",
-	"step": "the steps", "kind": "what can be half done", "tenant": "metrics.budgets", "budget": "metrics.budgets",
+	"step": "the steps", "kind": "what can be half done, alert.Kinds", "state": "alert.DeliveryState", "tenant": "metrics.budgets", "budget": "metrics.budgets",
 	"version": "one", "go": "one",
 }
 
@@ -169,6 +181,13 @@ func TestMetrics(t *testing.T) {
 		`budgetd_holds_open 12`, `budgetd_holds_expired_total 7`,
 		`budgetd_budget_held_units{budget="spring",tenant="default"} 6`, `budgetd_budget_held_units{budget="(other)",tenant=""} 2`,
 		`budgetd_moved_units_total{step="apply"} 500`, `budgetd_errors_total{code="unavailable",where="sql"} 1`,
+		`budgetd_alert_thresholds_evaluated_total{kind="used_share"} 7`,
+		`budgetd_alert_thresholds_evaluated_total{kind="quarantine"} 1`,
+		`budgetd_alert_thresholds_evaluated_total{kind="stranded_share"} 0`,
+		`budgetd_alerts_firing{kind="exhausted"} 2`, `budgetd_alerts_firing{kind="projected"} 0`,
+		`budgetd_webhook_attempts_total{state="delivered"} 2`, `budgetd_webhook_attempts_total{state="pending"} 1`,
+		`budgetd_webhook_attempts_total{state="failed"} 0`,
+		`budgetd_webhook_outbox_deliveries 8`, `budgetd_webhook_outbox_age_seconds 1.5`,
 		`budgetd_audit_discrepancies 3`, `budgetd_conservation_gap_units 5`, `budgetd_stranded_units 77`,
 		`budgetd_moves_total{step="apply"} 1`, `budgetd_moves_total{step="release"} 0`,
 		`budgetd_budget_total_units{budget="spring",tenant="default"} 100`,
@@ -183,6 +202,9 @@ func TestMetrics(t *testing.T) {
 		if !strings.Contains(text, line) {
 			t.Errorf("no %s", line)
 		}
+	}
+	if strings.Contains(text, "unheard of") {
+		t.Error("a kind that does not exist has a series")
 	}
 	for _, line := range strings.Split(text, "\n") {
 		if line != "" && !strings.HasPrefix(line, "#") && !strings.HasPrefix(line, "budgetd_") &&

@@ -27,9 +27,24 @@ type Outbox interface {
 	// false if another node has it.
 	Claim(ctx context.Context, due alert.Due, lease time.Duration) (d alert.Delivery,
 		e alert.Endpoint, ok bool, err error)
-	// Finish records an attempt and its consequence, and returns the endpoint after that.
+	// Finish records an attempt and its consequence, and returns the state of the delivery and the
+	// endpoint after that. The state is "" if one of them was deleted meanwhile.
 	Finish(ctx context.Context, d alert.Delivery, a alert.Attempt, jitter float64) (
-		alert.Endpoint, error)
+		alert.DeliveryState, alert.Endpoint, error)
+	// Waiting counts the pending deliveries, up to most, and returns when the oldest message of these
+	// was written; zero means that none is pending.
+	Waiting(ctx context.Context, most int) (n int, oldest time.Time, err error)
+}
+
+// Observer receives counts for metrics. It is safe for concurrent use, and its methods return at
+// once.
+type Observer interface {
+	// WebhookAttempt reports an attempt and the state of its delivery after it. Pending means that
+	// another attempt follows.
+	WebhookAttempt(alert.DeliveryState)
+	// WebhooksWaiting reports how many deliveries are pending, up to a bound, and the age of the
+	// oldest of them.
+	WebhooksWaiting(n int, oldest time.Duration)
 }
 
 // Bounds of a run. RunEvery is the interval between runs. A run considers at most 256 deliveries
@@ -46,6 +61,12 @@ const (
 	maxError   = 300
 )
 
+// CountEvery is the interval between counts of the outbox. A count stops at mostCounted.
+const (
+	CountEvery  = 10 * time.Second
+	mostCounted = 100_000
+)
+
 // Config configures a Sender.
 type Config struct {
 	Outbox  Outbox
@@ -58,7 +79,10 @@ type Config struct {
 	// Agent is the User-Agent header.
 	Agent string
 	Now   func() time.Time
-	Log   *slog.Logger
+	// Clock is this node's estimate of SQL's time, by which messages are dated.
+	Clock    func() time.Time
+	Observer Observer
+	Log      *slog.Logger
 }
 
 // Sender sends due messages. Only one goroutine may call RunOnce. Every node may have a sender.
@@ -101,6 +125,22 @@ func (s *Sender) RunOnce(ctx context.Context) error {
 	return nil
 }
 
+// CountOnce reports to the observer what waits in the outbox. Error: Unavailable.
+func (s *Sender) CountOnce(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, recordTime)
+	defer cancel()
+	n, oldest, err := s.Outbox.Waiting(ctx, mostCounted)
+	if err != nil {
+		return err
+	}
+	var age time.Duration
+	if n > 0 {
+		age = max(s.Clock().Sub(oldest), 0)
+	}
+	s.Observer.WebhooksWaiting(n, age)
+	return nil
+}
+
 // deliver makes one attempt and records it, even if the node is stopping.
 func (s *Sender) deliver(ctx context.Context, d alert.Delivery, e alert.Endpoint) {
 	a := alert.Attempt{At: s.Now()}
@@ -120,7 +160,10 @@ func (s *Sender) deliver(ctx context.Context, d alert.Delivery, e alert.Endpoint
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), recordTime)
 	defer cancel()
-	after, err := s.Outbox.Finish(ctx, d, a, rand.Float64()) //nolint:gosec // spreads load
+	state, after, err := s.Outbox.Finish(ctx, d, a, rand.Float64()) //nolint:gosec // spreads load
+	if err == nil && state != "" {
+		s.Observer.WebhookAttempt(state)
+	}
 	switch {
 	case err != nil:
 		s.Log.Warn("webhook attempt is not recorded: it is made again", "endpoint", e.ID,

@@ -33,6 +33,7 @@ type world struct {
 	books *audit.Part
 	s     *warn.Service
 	a, b  *warn.Watch
+	told  *told
 	uses  int
 }
 
@@ -42,10 +43,48 @@ func each(t *testing.T, run func(w *world)) {
 		f.OK(err)
 		p := alerts.New(f.DB, rand.Reader)
 		s := warn.New(warn.Config{Budgets: budgets, Ledger: p, Samples: samples.New(f.DB), Now: f.DB.Now,
-			Defaults: true, Log: slog.New(slog.DiscardHandler)})
-		run(&world{World: f, p: p, books: audit.New(f.DB), s: s, a: &warn.Watch{Service: s}, b: &warn.Watch{Service: s}})
+			Defaults: true, Observer: &told{}, Log: slog.New(slog.DiscardHandler)})
+		run(&world{World: f, p: p, books: audit.New(f.DB), s: s, a: &warn.Watch{Service: s}, b: &warn.Watch{Service: s},
+			told: s.Observer.(*told)})
 	})
 }
+
+// told is what an observer was told.
+type told struct {
+	mu        sync.Mutex
+	evaluated map[alert.Kind]int // since the last look
+	firing    []string           // after each pass
+	attempts  []alert.DeliveryState
+	waiting   int
+	oldest    time.Duration
+}
+
+func (o *told) AlertsEvaluated(thresholds map[alert.Kind]int) {
+	if o.evaluated == nil {
+		o.evaluated = map[alert.Kind]int{}
+	}
+	for kind, n := range thresholds {
+		o.evaluated[kind] += n
+	}
+}
+
+func (o *told) AlertsFiring(alerts map[alert.Kind]int) {
+	text := ""
+	for _, kind := range alert.Kinds() {
+		if alerts[kind] != 0 {
+			text += fmt.Sprintf("%s %d ", kind, alerts[kind])
+		}
+	}
+	o.firing = append(o.firing, strings.TrimSpace(text))
+}
+
+func (o *told) WebhookAttempt(state alert.DeliveryState) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.attempts = append(o.attempts, state)
+}
+
+func (o *told) WebhooksWaiting(n int, oldest time.Duration) { o.waiting, o.oldest = n, oldest }
 
 // pass lets a node pass over all budgets, a second later.
 func (w *world) pass(k *warn.Watch) {
@@ -390,7 +429,7 @@ func (w *world) attempt(status int) alert.Endpoint {
 	if more, err := w.p.Due(w.Ctx, 10); err != nil || len(more) > 0 {
 		w.Errorf("what is claimed is due: %v, %v", more, err)
 	}
-	e, err := w.p.Finish(w.Ctx, d, alert.Attempt{At: w.DB.Now(), Status: status, Error: "it answered"}, 0)
+	_, e, err := w.p.Finish(w.Ctx, d, alert.Attempt{At: w.DB.Now(), Status: status, Error: "it answered"}, 0)
 	w.OK(err)
 	return e
 }
@@ -504,8 +543,9 @@ func TestDeletedMeanwhile(t *testing.T) {
 			time.Minute); ok || err != nil {
 			t.Errorf("%t, %v", ok, err)
 		}
-		if _, err := w.p.Finish(w.Ctx, d, alert.Attempt{At: w.DB.Now(), Status: 200}, 0); err != nil {
-			t.Error(err)
+		state, _, err := w.p.Finish(w.Ctx, d, alert.Attempt{At: w.DB.Now(), Status: 200}, 0)
+		if state != "" || err != nil {
+			t.Errorf("%q, %v", state, err)
 		}
 	})
 }

@@ -26,6 +26,10 @@ const (
 	lockDelivery   = oneDelivery + ` /*locked*/`
 	pageDeliveries = `SELECT ` + deliveryColumns + fromDeliveries +
 		` WHERE d.endpoint_id = ? AND d.message_id < ? ORDER BY d.message_id DESC LIMIT ?`
+	selectWaiting = `SELECT COUNT(*) AS waiting, COALESCE(MIN(w.message_id), '') AS oldest
+		FROM (SELECT d.message_id FROM webhook_delivery d /*by webhook_delivery_due*/
+		WHERE d.due_ms >= 0 LIMIT ?) w`
+	selectWritten  = `SELECT created_ms FROM webhook_message WHERE id = ?`
 	updateDelivery = `UPDATE webhook_delivery SET state = ?, tries = ?, due_ms = ?, attempts = ?
 		WHERE endpoint_id = ? AND message_id = ?`
 )
@@ -98,11 +102,13 @@ func (p *Part) Claim(ctx context.Context, due alert.Due, lease time.Duration) (
 }
 
 // Finish records an attempt and its consequence: the time of the next attempt, or a disabled
-// endpoint, which the tenant's other endpoints are told of. It returns the endpoint after that.
-// Errors: Unavailable, OutcomeUnknown.
+// endpoint, which the tenant's other endpoints are told of. It returns the state of the delivery
+// and the endpoint after that; the state is "" if one of them was deleted meanwhile. Errors:
+// Unavailable, OutcomeUnknown.
 func (p *Part) Finish(ctx context.Context, d alert.Delivery, a alert.Attempt, jitter float64) (
-	e alert.Endpoint, err error) {
+	state alert.DeliveryState, e alert.Endpoint, err error) {
 	err = p.db.Write(ctx, "finish webhook", func(t *engine.Tx) error {
+		state = ""
 		before, err := one(&t.Reader, lockEndpoint, d.Endpoint)
 		if err != nil {
 			return gone(err)
@@ -116,6 +122,7 @@ func (p *Part) Finish(ctx context.Context, d alert.Delivery, a alert.Attempt, ji
 		if err := put(t, &after); err != nil {
 			return err
 		}
+		state = after.State
 		if e.Disabled == before.Disabled && e.FailingSince.Equal(before.FailingSince) {
 			return nil
 		}
@@ -126,7 +133,26 @@ func (p *Part) Finish(ctx context.Context, d alert.Delivery, a alert.Attempt, ji
 			Body: alert.Body(alert.TypeDisabled, t.Now, disabledData{e.ID, e.Tenant, e.URL, e.Disabled,
 				e.FailingSince})}})
 	})
-	return e, err
+	return state, e, err
+}
+
+// Waiting counts the pending deliveries, up to most, and returns when the oldest message of these
+// was written; zero means that none is pending. Error: Unavailable.
+func (p *Part) Waiting(ctx context.Context, most int) (n int, oldest time.Time, err error) {
+	var found struct {
+		Waiting int    `db:"waiting"`
+		Oldest  []byte `db:"oldest"`
+	}
+	var writtenMS int64
+	err = p.db.Read(ctx, "outbox", func(r *engine.Reader) error {
+		writtenMS = 0
+		if _, err := r.Get(&found, selectWaiting, most); err != nil || found.Waiting == 0 {
+			return err
+		}
+		_, err := r.Get(&writtenMS, selectWritten, found.Oldest)
+		return err
+	})
+	return found.Waiting, engine.FromMS(writtenMS), err
 }
 
 // disabledData is the data of a message of type endpoint.disabled.
