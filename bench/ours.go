@@ -33,6 +33,7 @@ type ours struct {
 	// budgets are made beforehand, and the load goes to the first active of them.
 	budgets, active int
 	instances       int  // of Redis; 0 means one
+	filterless      bool // no Redis: SQL decides alone
 	remember        bool // Redis keeps request records longer than the run lasts
 }
 

@@ -7,8 +7,10 @@ type row struct {
 	measurer
 }
 
-// apart are rows and series that take minutes each: they are measured when they are named.
-var apart = []string{"store-sustained", "records"}
+// apart are rows and series that are measured only when they are named: those that take minutes
+// each, and those that only compare ledger mode with and without a filter.
+var apart = []string{"store-sustained", "records", "filterless-single", "filterless-batch",
+	"filterless-sold-out"}
 
 // measurer measures one row on a stage of its own.
 type measurer interface {
@@ -75,6 +77,12 @@ var rows = []row{
 		ours{durability: "store", limits: true, connections: 256, half: "store-single"}},
 	{"ledger-half", "ledger mode, single calls at half of the highest rate",
 		ours{durability: "ledger", connections: 256, half: "ledger-single-256"}},
+	{"filterless-single", "ledger mode without a filter, single calls, 64 connections",
+		ours{durability: "ledger", connections: 64, filterless: true}},
+	{"filterless-batch", "ledger mode without a filter, batches of 100",
+		ours{durability: "ledger", connections: batchConnections, batch: 100, filterless: true}},
+	{"filterless-sold-out", "ledger mode without a filter, refusals after the sell-out",
+		ours{durability: "ledger", connections: 64, total: 5_000, repeats: 0.01, filterless: true}},
 	{"memory", "100,000 budgets known, 10,000 active, ledger mode, single calls",
 		ours{durability: "ledger", connections: 64, budgets: 100_000, active: 10_000}},
 }

@@ -97,7 +97,10 @@ func (s *stage) budgetd(o ours) (budgetd, error) {
 	var dsn string
 	if !o.embedded {
 		var instances []string
-		for i := range max(o.instances, 1) {
+		if o.filterless {
+			instances = []string{"{name: sql, driver: sql}"}
+		}
+		for i := range max(o.instances, 1) - len(instances) {
 			redis, err := s.redis(fmt.Sprintf("redis-%d", i), o.fsync)
 			if err != nil {
 				return budgetd{}, err

@@ -2,6 +2,7 @@ package counter_test
 
 import (
 	"context"
+	"slices"
 	"sync/atomic"
 	"testing"
 
@@ -218,5 +219,42 @@ func TestOwnRollbackIsNoReplay(t *testing.T) {
 			}
 		}
 		w.settled(b, books{T: 100, O: 100})
+	})
+}
+
+// TestLateUnitsAreInTheSum checks that a rollback or cancel is answered after SQL has its units, also
+// if the store has closed the epoch and SQL does not know that yet: the node that closed it was slow.
+func TestLateUnitsAreInTheSum(t *testing.T) {
+	everywhere(t, 1, func(w *world) {
+		b := w.create(promo("sale", 100, 1))
+		w.deduct(b, "a", 30)
+		w.deduct(b, "b", 20)
+		w.settled(b, books{T: 100, O: 50, S: 50})
+		for i, call := range []func() (bucket.DeductionView, error){
+			func() (bucket.DeductionView, error) {
+				return w.node.Rollback(w.Context(), bucket.RollbackRequest{Budget: ref(b), RequestID: "a"})
+			},
+			func() (bucket.DeductionView, error) {
+				return w.node.Cancel(w.Context(), bucket.RollbackRequest{Budget: ref(b), RequestID: "b"})
+			},
+		} {
+			donors, err := w.part.Collect(w.Context(), b.ID, 0, 100)
+			w.ok(err)
+			var refs []bucket.Ref
+			for _, bk := range w.read(b.ID).Buckets {
+				if slices.Contains(donors, bk.ID) {
+					refs = append(refs, bk.Ref())
+				}
+			}
+			_, err = w.stores["m"].Close(w.Context(), w.memory(0), refs, false)
+			w.ok(err)
+			v, err := call()
+			if err != nil || v.State != ledger.StateRolledBack {
+				w.Errorf("%d: %+v, %v", i, v, err)
+			}
+			if used := w.books(b.ID).S; len(refs) != 1-i || used != []int64{20, 0}[i] {
+				w.Errorf("%d: %d closed, %d used", i, len(refs), used)
+			}
+		}
 	})
 }

@@ -60,6 +60,9 @@ type Recorded struct {
 	Behind []bucket.Ref
 	// Lost are epochs of this memory without an entry.
 	Lost []bucket.Ref
+	// Early are buckets with late sums that SQL does not have, because it has not ended the epoch
+	// yet, as the store has.
+	Early []int64
 	// Taken is what S grew by. Late is what moved to R.
 	Taken, Late int64
 }

@@ -10,6 +10,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/budgetd/budgetd/bucket"
+	"github.com/budgetd/budgetd/budget"
 	"github.com/budgetd/budgetd/ledger"
 )
 
@@ -41,7 +42,7 @@ func (l *lane) sync(ctx context.Context, since time.Time) error {
 			return err
 		}
 	}
-	if err := l.read(ctx, m); err != nil {
+	if err := l.readAll(ctx, m); err != nil {
 		l.failed(m, err)
 		if errors.Is(err, bucket.ErrOtherMemory) {
 			l.forget(m)
@@ -53,47 +54,65 @@ func (l *lane) sync(ctx context.Context, since time.Time) error {
 	return nil
 }
 
-// read records all changes of the lane in SQL.
-func (l *lane) read(ctx context.Context, m *remembered) error {
+// readAll is read, and also ends the epochs whose ends must precede late sums.
+func (l *lane) readAll(ctx context.Context, m *remembered) error {
+	early, err := l.read(ctx, m)
+	if err != nil || len(early) == 0 {
+		return err
+	}
+	if err := l.s.push(ctx, early, -1); err != nil {
+		return err
+	}
+	if early, err = l.read(ctx, m); err == nil && len(early) > 0 {
+		err = budget.Refuse(budget.Unavailable, "sync", "the epoch of bucket %d has not ended yet; "+
+			"units that were given back wait for that", early[0])
+	}
+	return err
+}
+
+// read records the changes of the lane in SQL, except those of early buckets: see Recorded.
+func (l *lane) read(ctx context.Context, m *remembered) (early []int64, err error) {
 	for cursor := ""; ; {
 		sums, next, err := l.store.Changed(ctx, m.Memory, cursor)
 		if err != nil {
-			return err
+			return nil, err
 		}
 		if len(sums) > 0 {
-			if err := l.record(ctx, m, sums); err != nil {
-				return err
+			done, err := l.record(ctx, m, sums)
+			if err != nil {
+				return nil, err
 			}
+			early = append(early, done.Early...)
 		}
 		if next == "" {
-			return nil
+			return early, nil
 		}
 		cursor = next
 	}
 }
 
 // record writes sums to SQL and removes those that SQL has from the store's list of changes.
-func (l *lane) record(ctx context.Context, m *remembered, sums []bucket.Sum) error {
-	done, err := l.s.ledger.Lanes.Record(ctx, m.Memory, sums)
-	if err != nil {
-		return err
+func (l *lane) record(ctx context.Context, m *remembered, sums []bucket.Sum) (
+	done Recorded, err error) {
+	if done, err = l.s.ledger.Lanes.Record(ctx, m.Memory, sums); err != nil {
+		return done, err
 	}
 	l.measure(sums)
 	if err := l.store.Settle(ctx, m.Memory, done.Settled); err != nil {
-		return err
+		return done, err
 	}
 	for _, ref := range done.Lost {
 		err := l.s.ledger.Epochs.Lost(ctx, m.Memory, ref, "its entry in the store is missing")
 		if err != nil {
-			return err
+			return done, err
 		}
 	}
 	for _, ref := range done.Behind {
 		if err := l.compare(ctx, m, ref); err != nil {
-			return err
+			return done, err
 		}
 	}
-	return nil
+	return done, nil
 }
 
 // compare reads SQL's counters of an epoch and then the store's. If the store's are lower, its

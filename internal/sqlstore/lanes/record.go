@@ -62,6 +62,7 @@ func (p *Part) Record(ctx context.Context, m bucket.Memory, sums []bucket.Sum) (
 		out.Settled = append(out.Settled, part.out.Settled...)
 		out.Behind = append(out.Behind, part.out.Behind...)
 		out.Lost = append(out.Lost, part.out.Lost...)
+		out.Early = append(out.Early, part.out.Early...)
 		out.Taken, out.Late = out.Taken+part.out.Taken, out.Late+part.out.Late
 	}
 	return out, nil
@@ -159,6 +160,9 @@ func (r *recording) lateSum(t *engine.Tx, e *rows.Epoch, s bucket.Sum) {
 		return
 	}
 	if e.Live() { // the end of the epoch, which its store has seen, comes first
+		if e.Fenced == "" {
+			r.out.Early = append(r.out.Early, e.Bucket)
+		}
 		return
 	}
 	r.out.Settled = append(r.out.Settled, s)
