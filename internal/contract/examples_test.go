@@ -2,11 +2,15 @@ package contract_test
 
 import (
 	"bytes"
+	"encoding/base64"
 	"encoding/json"
 	"fmt"
 	"maps"
+	"net/http"
+	"net/http/httptest"
 	"net/url"
 	"os"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
@@ -40,6 +44,8 @@ var scenario = []string{
 	"listInstances.two", "listNodes.one", "drain.empty", "undrain.empty", "recover.empty", "giveUp.empty",
 	"rebalance.dry-run",
 	"rebalance.empty",
+	"createWebhook.shop", "listWebhooks.one", "changeWebhook.types", "readWebhook.types", "testWebhook.sent",
+	"listDeliveries.delivered", "resendDelivery.again", "deleteWebhook.types",
 	"createKey.till", "listKeys.page", "rotateKey.hour", "revokeKey.empty", "readAuditLog.page",
 }
 
@@ -49,18 +55,19 @@ var varying = []string{"created_at", "updated_at", "effective_at", "counted_at",
 	"from", "to", "began_at", "ended_at", "reset_at", "next_reset_at", "start", "end", "start_at",
 	"receipt", "token", "id", "key_id", "head", "removed", "hash", "seq", "correlation_id", "source",
 	"next", "next_page_token", "number", "retry_after", "rate_per_s", "last_used_at", "detail",
-	"before", "after", "run", "expires_at",
+	"before", "after", "run", "expires_at", "took_ms", "next_attempt_at",
 	"revoked_at", "target", "keys", "held_at", "address", "version", "seen_at",
 	"started_at", "budget_remaining", "period_remaining"}
 
 // TestExamples sends every example of the document to a server, which answers as documented.
 func TestExamples(t *testing.T) {
 	d := theDocument(t)
-	n := start(t)
+	secrets, receiver := receives(t)
+	n := start(t, "webhooks: {secrets_dir: "+secrets+", allow: [127.0.0.0/8]}\n")
 	examples, sent := d.examples(), map[string]bool{}
 	recorded := map[string][]byte{}
 	n.showsItself(t)
-	var key string // the id of the last key that was made
+	known := names{"https://shop.example.com/budgetd": receiver}
 	for _, name := range scenario {
 		if method, rest, raw := strings.Cut(name, " "); raw {
 			path, body, _ := strings.Cut(rest, " ")
@@ -75,17 +82,18 @@ func TestExamples(t *testing.T) {
 			continue
 		}
 		sent[name] = true
-		target := strings.Replace(one.target, keyExample, key, 1)
-		e := n.ask(t, one.method, target, one.body)
+		e := n.ask(t, one.method, known.here(one.target), known.here(one.body))
 		for _, fault := range append(d.judgeRequest(e), d.judgeAnswer(e)...) {
 			t.Errorf("%s: %s\n%s", name, fault, e.received)
 		}
+		known.learn(e.received)
+		e.received = known.inDocument(e.received)
 		var got any
 		if err := json.Unmarshal(e.received, &got); err != nil {
 			t.Fatalf("%s: %v", name, err)
 		}
-		if members, ok := got.(map[string]any); ok && members["token"] != nil {
-			key, _ = members["id"].(string)
+		if name == "testWebhook.sent" {
+			n.awaitDelivery(t, known.here("/v1/webhooks/"+hookExample+"/deliveries"))
 		}
 		why := differs("", one.want, got)
 		if why == "" && fmt.Sprint(e.answer.StatusCode) != one.status {
@@ -121,7 +129,66 @@ func (n *node) showsItself(t *testing.T) {
 	t.Fatal("the node is not in the list of nodes within 10 s")
 }
 
-const keyExample = "4t7kq2ab9c3x"
+// The ids of the document's examples.
+const keyExample, hookExample, messageExample = "4t7kq2ab9c3x", "ep_7rl2702mv8", "msg_019ac0"
+
+// names are what the document calls by another name than the server, which chooses it.
+type names map[string]string
+
+// learn notes the ids of what was made.
+func (n names) learn(answer []byte) {
+	var made struct{ ID, Token, Message string }
+	_ = json.Unmarshal(answer, &made) // lists and pages make nothing
+	switch {
+	case made.Token != "":
+		n[keyExample] = made.ID
+	case strings.HasPrefix(made.ID, "ep_"):
+		n[hookExample] = made.ID
+	case strings.HasPrefix(made.Message, "msg_"):
+		n[messageExample] = made.Message
+	}
+}
+
+// here is a text of the document with the server's names.
+func (n names) here(text string) string {
+	for document, server := range n {
+		text = strings.ReplaceAll(text, document, server)
+	}
+	return text
+}
+
+// inDocument is an answer with the document's names.
+func (n names) inDocument(answer []byte) []byte {
+	for document, server := range n {
+		answer = bytes.ReplaceAll(answer, []byte(server), []byte(document))
+	}
+	return answer
+}
+
+// receives starts a receiver of webhooks, and writes the secret called shop.
+func receives(t *testing.T) (secrets, url string) {
+	t.Helper()
+	secrets = t.TempDir()
+	secret := "whsec_" + base64.StdEncoding.EncodeToString([]byte(strings.Repeat("s", 32)))
+	if err := os.WriteFile(filepath.Join(secrets, "shop"), []byte(secret), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	receiver := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
+	t.Cleanup(receiver.Close)
+	return secrets, receiver.URL + "/budgetd"
+}
+
+// awaitDelivery waits until the only delivery of an endpoint was made.
+func (n *node) awaitDelivery(t *testing.T, deliveries string) {
+	t.Helper()
+	for range 3000 {
+		if e := n.ask(t, "GET", deliveries, ""); bytes.Contains(e.received, []byte(`"delivered"`)) {
+			return
+		}
+		time.Sleep(20 * time.Millisecond)
+	}
+	t.Fatal("the message does not reach its receiver within a minute")
+}
 
 // issued is what an answer has once, and no file.
 var issued = regexp.MustCompile(`bdg_\w+`)

@@ -239,7 +239,8 @@ func DeliveryOf(d *alert.Delivery) Delivery {
 		Attempts: make([]attemptView, len(d.Attempts)), NextAttemptAt: InUTC(d.DueAt),
 		CreatedAt: InUTC(d.Message.CreatedAt)}
 	for i, a := range d.Attempts {
-		out.Attempts[i] = attemptView{InUTC(a.At), a.Status, a.Error, a.Took.Milliseconds()}
+		out.Attempts[i] = attemptView{InUTC(a.At.Truncate(time.Millisecond)), a.Status, a.Error,
+			a.Took.Milliseconds()}
 	}
 	return out
 }
