@@ -27,6 +27,7 @@ chaos        10 minutes  faults against real processes, in each durability
 kills        4 minutes   kills budgetd 100 times in a row under load
 versions     5 minutes   an older version beside this one, each taking over from the other, under faults
 processes    15 minutes  the end-to-end tests with the race detector in every process
+failover     5 minutes   SQL servers that replace each other under load: semi-synchronous replicas, Galera
 drill        2 minutes   budgetctl drill: every fault in a sandbox, in each durability, with a verdict
 bench-quick  5 minutes   measures budgetd and the baselines for a second or two per row
 charts       5 minutes   renders the Helm chart and reads the result with the types of Kubernetes
@@ -126,6 +127,11 @@ versions() {
 }
 
 processes() { beside go test -race -timeout 0 ./internal/e2e; }
+
+# failover needs Galera's library, which comes with Debian's mariadb-server.
+failover() {
+	go test -race -timeout 0 -tags galera ./internal/e2e -run 'WriterIsReplaced$' -v -count "$(pick 3 50)"
+}
 
 drill() {
 	make --no-print-directory build && bin/budgetctl drill --rounds "$(pick 3 60)"

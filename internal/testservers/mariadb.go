@@ -236,6 +236,17 @@ func (s *MariaDBServer) Execute(tb testing.TB, statements ...string) {
 	}
 }
 
+// Connect returns connections of the administrator. They are closed when tb is over.
+func (s *MariaDBServer) Connect(tb testing.TB) *sql.DB {
+	tb.Helper()
+	db, err := s.open()
+	if err != nil {
+		tb.Fatal(err)
+	}
+	tb.Cleanup(func() { _ = db.Close() })
+	return db
+}
+
 // exec runs one statement on a connection of its own.
 func (s *MariaDBServer) exec(statement string) error {
 	db, err := s.open()

@@ -51,6 +51,7 @@ var mysqlFates = map[uint16]fate{
 	1615: again, // ER_NEED_REPREPARE
 	3572: again, // ER_LOCK_NOWAIT
 	1062: taken, // ER_DUP_ENTRY
+	1047: lost,  // ER_UNKNOWN_COM_ERROR: a Galera server without its cluster refuses everything
 	1053: lost,  // ER_SERVER_SHUTDOWN
 	1077: lost,  // ER_NORMAL_SHUTDOWN
 	1079: lost,  // ER_SHUTDOWN_COMPLETE
@@ -61,6 +62,7 @@ var mysqlFates = map[uint16]fate{
 	1160: lost,  // ER_NET_ERROR_ON_WRITE
 	1161: lost,  // ER_NET_WRITE_INTERRUPTED
 	1927: lost,  // MariaDB ER_CONNECTION_KILLED
+	3032: lost,  // MySQL ER_SERVER_OFFLINE_MODE
 	4031: lost,  // MySQL ER_CLIENT_INTERACTION_TIMEOUT
 	1021: full,  // ER_DISK_FULL
 	1037: full,  // ER_OUTOFMEMORY
