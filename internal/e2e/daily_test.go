@@ -365,7 +365,7 @@ func TestEndOfABudget(t *testing.T) {
 func (w *dailyWorld) short(name string, rule *budget.Rule, mode budget.Durability) {
 	w.Helper()
 	request := client.CreateRequest{Name: name, Unit: budget.Count, Type: budget.Promo, TypeRule: rule,
-		TotalQuantity: 1000, BucketQuantity: 4, Durability: mode, EndAt: time.Now().Add(5 * time.Second)}
+		TotalQuantity: 1000, BucketQuantity: 4, Durability: mode, EndAt: time.Now().Add(10 * time.Second)}
 	if rule != nil {
 		request.Type = budget.Daily
 	}
