@@ -38,6 +38,8 @@ type recorder struct {
 
 	mu      sync.Mutex
 	history []porcupine.Operation
+	// end is what the accounts have of the budget once all is quiet.
+	end state
 }
 
 // note adds an operation that began at an instant and ends now.
@@ -168,14 +170,30 @@ func available(err error) int {
 	return -1
 }
 
-// observe notes the accounts of the budget, once all is quiet, as the last operation of the history.
-func (r *recorder) observe(found *auditor.Budget) (state, error) {
-	call := time.Since(r.begun)
-	rows, err := r.rows(found)
-	if err == nil {
-		r.note(callers, call, input{verb: observe}, output{rows: rows})
+// observe audits, and notes the accounts of each budget as the last operation of its history. In
+// store mode it waits until the ledger has what the records say, which takes about a second.
+func observe(w *World, recorders []*recorder) (*auditor.Report, error) {
+	for deadline := time.Now().Add(time.Minute); ; time.Sleep(think) {
+		call := time.Now()
+		report, err := w.audit()
+		if err != nil {
+			return nil, err
+		}
+		behind := false
+		for _, r := range recorders {
+			if r.end, err = r.rows(report.Budgets[r.name]); err != nil {
+				return nil, err
+			}
+			behind = behind || r.durability == budget.Store && r.end.remaining != r.end.left()
+		}
+		if behind && time.Now().Before(deadline) {
+			continue
+		}
+		for _, r := range recorders {
+			r.note(callers, call.Sub(r.begun), input{verb: seen}, output{rows: r.end})
+		}
+		return report, nil
 	}
-	return rows, err
 }
 
 // rows returns what the accounts have of the budget; in store mode, where deductions have no rows,

@@ -19,7 +19,6 @@ import (
 
 	"github.com/budgetd/budgetd/budget"
 	"github.com/budgetd/budgetd/client"
-	"github.com/budgetd/budgetd/internal/auditor"
 )
 
 var (
@@ -167,16 +166,16 @@ func window(t *testing.T, w *World, rnd *rand.Rand, d budget.Durability, kind, n
 		t.Errorf("%s: %v", r.kind, err)
 		return
 	}
-	report, err := w.audit()
+	report, err := observe(w, recorders)
 	if err != nil {
-		t.Error(err)
+		t.Errorf("%s: %v", r.kind, err)
 		return
 	}
 	for _, wrong := range report.Wrong {
 		t.Errorf("%s: audit: %s", r.kind, wrong)
 	}
 	for _, rec := range recorders {
-		judge(t, w, rec, report.Budgets[rec.name], r)
+		judge(t, w, rec, r)
 	}
 	if struck == nil {
 		r.histories += n
@@ -209,16 +208,11 @@ func strike(w *World, rnd *rand.Rand, kind string) error {
 }
 
 // judge checks the history of one budget.
-func judge(t *testing.T, w *World, rec *recorder, found *auditor.Budget, r *result) {
+func judge(t *testing.T, w *World, rec *recorder, r *result) {
 	t.Helper()
-	rows, err := rec.observe(found)
-	if err != nil {
-		t.Error(err)
-		return
-	}
 	m := model(units, lateness{behind: rec.durability == budget.Store,
 		away: rec.durability == budget.Store && strings.HasPrefix(r.kind, "mariadb")})
-	history, out := prune(rec.history, rows)
+	history, out := prune(rec.history, rec.end)
 	if rec.durability == budget.Store {
 		early(history)
 	}

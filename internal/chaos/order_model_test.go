@@ -158,7 +158,7 @@ func TestBehind(t *testing.T) {
 	observed := func(remaining int) porcupine.Operation {
 		rows := state{total: 10, remaining: remaining}
 		rows.ids[0] = known{amount: 6}
-		return op(9, 10, input{verb: observe}, output{rows: rows})
+		return op(9, 10, input{verb: seen}, output{rows: rows})
 	}
 	cancel0 := input{verb: cancel, id: 0}
 	void := func(from, to int64) porcupine.Operation {
@@ -321,7 +321,7 @@ func TestPruned(t *testing.T) {
 		unknownOp(1, input{verb: rollback, id: 0}),
 		unknownOp(1, input{verb: adjust, id: 40, amount: 1}),
 		codeOp(1, 2, input{verb: deduct, id: 6}, budget.Unavailable),
-		op(5, 6, input{verb: observe}, output{rows: rows}),
+		op(5, 6, input{verb: seen}, output{rows: rows}),
 	}
 	kept, out := prune(history, rows)
 	if len(kept) != 4 || len(kept)+len(out) != len(history) {
@@ -331,7 +331,7 @@ func TestPruned(t *testing.T) {
 		t.Error(got)
 	}
 	rows.remaining = 7 // as if the unknown one had cost nothing
-	kept[len(kept)-1] = op(5, 6, input{verb: observe}, output{rows: rows})
+	kept[len(kept)-1] = op(5, 6, input{verb: seen}, output{rows: rows})
 	if got := check(model(10, lateness{}), kept); got != porcupine.Illegal {
 		t.Error(got)
 	}

@@ -19,7 +19,7 @@ const (
 	adjust   verb = "adjust"
 	view     verb = "view"
 	lookUp   verb = "look up"
-	observe  verb = "observe"
+	seen     verb = "see the rows"
 )
 
 // input is a call: id is its index, amount its units (0 in a rollback means the whole; negative in
@@ -47,7 +47,7 @@ type output struct {
 	// early bounds the units that the answer of a view or a refusal lacks in store mode: units of
 	// rollbacks under way, which the store can already use and the ledger does not have yet.
 	early int
-	// rows is the result of observe.
+	// rows is what seen has found.
 	rows state
 }
 
@@ -170,13 +170,22 @@ func step(s state, in input, out output, late lateness) (state, bool) {
 		left := out.remaining == s.remaining ||
 			late.behind && out.remaining >= s.remaining-out.early
 		return s, left && out.total == s.total && out.used == s.total-out.remaining
-	default: // observe
+	default: // seen
 		found := s
 		if late.behind {
 			found = found.withoutParts()
 		}
 		return s, out.rows == found
 	}
+}
+
+// left returns what the ids leave of the total.
+func (s state) left() int {
+	left := s.total
+	for _, k := range s.ids {
+		left -= int(k.amount - k.rolledBack)
+	}
+	return left
 }
 
 // withoutParts is the state as the records of store mode show it.
