@@ -38,8 +38,6 @@ func (a *app) drillCommand() *cobra.Command {
 	}
 	flags := cmd.Flags()
 	flags.StringVar(&o.Budgetd, "budgetd", "", "path of budgetd")
-	flags.BoolVar(&o.SQLite, "sqlite", false, "use SQLite even if mariadbd is installed")
-	flags.BoolVar(&o.NoRedis, "no-redis", false, "use no Redis even if redis-server is installed")
 	flags.IntVar(&o.Rounds, "rounds", 3, "how often everything breaks")
 	flags.BoolVar(&short, "short", false, "one round, and fewer deductions between the faults")
 	flags.BoolVar(&o.Plant, "plant", false,
