@@ -186,7 +186,6 @@ type Cache struct{ Budgets int }
 // HTTP bounds the requests of callers.
 type HTTP struct {
 	MaxBodyBytes, MaxBatchBytes             int
-	MaxBatchItems                           int
 	MaxHeaderBytes, MaxHeaders, MaxInFlight int
 	// MaxConnections bounds the open connections of each address; 0 means no bound.
 	MaxConnections                            int

@@ -140,10 +140,6 @@ func (l *loader) merge(file []byte) error {
 // unknown records an unknown key.
 func (l *loader) unknown(known []string, k key) {
 	section, _, _ := strings.Cut(k.name, ".")
-	if slices.Contains(sectionsToCome, section) {
-		l.fault(k.name, nil, "is not available in this version")
-		return
-	}
 	var below []string
 	for _, name := range known {
 		if rest, inside := strings.CutPrefix(name, section+"."); inside {

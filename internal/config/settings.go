@@ -58,7 +58,6 @@ func (c *Config) serviceSettings() []setting {
 
 		{"http.max_body_bytes", integer(&c.HTTP.MaxBodyBytes, 1024, 104_857_600)},
 		{"http.max_batch_bytes", integer(&c.HTTP.MaxBatchBytes, 1024, 104_857_600)},
-		{"http.max_batch_items", integer(&c.HTTP.MaxBatchItems, 1, 1000)},
 		{"http.max_header_bytes", integer(&c.HTTP.MaxHeaderBytes, 4096, 1_048_576)},
 		{"http.max_headers", integer(&c.HTTP.MaxHeaders, 10, 10_000)},
 		{"http.max_connections", integer(&c.HTTP.MaxConnections, 0, 1_000_000)},
@@ -101,9 +100,6 @@ func (i *Instance) settings() []setting {
 		{"timeout", duration(&i.Timeout, "10ms", "1m")},
 	}, i.TLS.settings("tls.")...)
 }
-
-// sectionsToCome lists keys of the contract that this version lacks.
-var sectionsToCome = []string{"limits"}
 
 // checkWhole returns contradictions between keys. It is called once each key is valid by itself.
 func (c *Config) checkWhole(defaultDSN string) []Fault {

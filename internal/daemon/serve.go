@@ -125,9 +125,7 @@ func stopService(ctx context.Context, service *node, stop config.Stop, log *slog
 
 func limitsOf(c config.HTTP) httpapi.Limits {
 	return httpapi.Limits{
-		BodyBytes: int64(
-			c.MaxBodyBytes,
-		), BatchBytes: int64(c.MaxBatchBytes), BatchItems: c.MaxBatchItems,
+		BodyBytes: int64(c.MaxBodyBytes), BatchBytes: int64(c.MaxBatchBytes),
 		HeaderBytes: c.MaxHeaderBytes, Headers: c.MaxHeaders,
 		InFlight: c.MaxInFlight, RequestTimeout: c.RequestTimeout, HeaderTimeout: c.HeaderTimeout,
 		ReadTimeout: c.ReadTimeout, WriteTimeout: c.WriteTimeout, IdleTimeout: c.IdleTimeout,

@@ -257,7 +257,7 @@ func TestBatchWithDryRuns(t *testing.T) {
 // A full batch arrives, and one malformed item is its own problem.
 func TestBatchOfAThousand(t *testing.T) {
 	service, server, _ := start(t)
-	items := make([]string, limits.BatchItems)
+	items := make([]string, 1000)
 	for i := range items {
 		items[i] = fmt.Sprintf(`{"budget":"sale","request_id":"o%d","amount":1}`, i)
 	}

@@ -19,11 +19,11 @@ func (a *API) batch(d *data) (answer, error) {
 	if err := d.onTenant(tenant); err != nil {
 		return answer{}, err
 	}
-	body := wire.Deductions{Limit: a.limits.BatchItems}
+	var body wire.Deductions
 	err := d.read(&body)
 	if body.TooMany {
 		return answer{}, budget.Refuse(budget.TooLarge, "batch",
-			"a batch holds at most %d deductions", body.Limit)
+			"a batch holds at most %d deductions", wire.MaxBatch)
 	}
 	if err != nil {
 		return answer{}, err

@@ -425,7 +425,7 @@ func (f *fake) Rebalance(_ context.Context, dryRun bool) (bucket.Rebalance, erro
 
 // limits are small, so that tests of them are quick, and leave a busy machine time for bodies of 4 MiB.
 var limits = httpapi.Limits{
-	BodyBytes: 1 << 20, BatchBytes: 4 << 20, BatchItems: 1000, HeaderBytes: 64 << 10, Headers: 100,
+	BodyBytes: 1 << 20, BatchBytes: 4 << 20, HeaderBytes: 64 << 10, Headers: 100,
 	InFlight: 100, RequestTimeout: 5 * time.Second, HeaderTimeout: 3 * time.Second, ReadTimeout: 3 * time.Second,
 	WriteTimeout: 3 * time.Second, IdleTimeout: 3 * time.Second,
 }

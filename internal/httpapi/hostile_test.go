@@ -14,7 +14,7 @@ func TestHostileInput(t *testing.T) {
 	service, server, _ := start(t)
 	target := hostile.Target{
 		Addr: strings.TrimPrefix(server.URL, "http://"), Budget: "sale", BodyBytes: limits.BodyBytes,
-		BatchBytes: limits.BatchBytes, BatchItems: limits.BatchItems, ReadTimeout: limits.ReadTimeout,
+		BatchBytes: limits.BatchBytes, BatchItems: 1000, ReadTimeout: limits.ReadTimeout,
 	}
 	t.Run("table", func(t *testing.T) {
 		hostile.Run(t, target, func() string { return strings.Join(service.taken(), "; ") })

@@ -19,9 +19,8 @@ import (
 
 // Limits bounds what callers can make the service hold. All fields must be positive.
 type Limits struct {
-	// BodyBytes bounds a body, BatchBytes the body of a batch, BatchItems its deductions.
+	// BodyBytes bounds a body, BatchBytes the body of a batch.
 	BodyBytes, BatchBytes int64
-	BatchItems            int
 	// HeaderBytes bounds the request line and headers together, Headers their number.
 	HeaderBytes, Headers int
 	// InFlight bounds the requests in progress. Further ones are refused and may be repeated.

@@ -4,12 +4,14 @@ import (
 	"github.com/budgetd/budgetd/internal/httpapi/strictjson"
 )
 
-// Deductions is the body of a batch.
+// MaxBatch is the most deductions in a batch.
+const MaxBatch = 1000
+
+// Deductions is the body of a batch. TooMany reports that it holds more than MaxBatch.
 type Deductions struct {
 	Items []*BatchItem
 	// free holds spare items. Allocating several at once costs less than one by one.
 	free    []BatchItem
-	Limit   int
 	TooMany bool
 }
 
@@ -18,7 +20,7 @@ func (d *Deductions) Member(r *strictjson.Reader, name string) bool {
 		return false
 	}
 	r.Objects(name, func(i int) (strictjson.Body, *strictjson.Faults) {
-		if i == d.Limit {
+		if i == MaxBatch {
 			d.TooMany = true
 			return nil, nil
 		}
@@ -38,7 +40,7 @@ func (d *Deductions) Check(r *strictjson.Reader) {
 	r.Require("deductions")
 	if len(d.Items) == 0 && r.Seen("deductions") && !r.Has("deductions") &&
 		!r.Has("deductions[0]") {
-		r.Invalid("deductions", "must hold 1 to %d deductions", d.Limit)
+		r.Invalid("deductions", "must hold 1 to %d deductions", MaxBatch)
 	}
 }
 
