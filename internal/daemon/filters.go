@@ -2,8 +2,10 @@ package daemon
 
 import (
 	"context"
+	"time"
 
 	"github.com/budgetd/budgetd/bucket"
+	"github.com/budgetd/budgetd/internal/metrics"
 )
 
 // filters passes each call to the store of its lane. A lane of an instance with driver sql has no
@@ -35,6 +37,22 @@ func (f filters) Ping(ctx context.Context, lane bucket.Lane) error {
 	}
 	_, err := store.Time(ctx, lane)
 	return err
+}
+
+// scriptsEvery is the interval at which the scripts of stores are counted.
+const scriptsEvery = 30 * time.Second
+
+// countScripts returns the work of a loop that sets the metrics of how many scripts the stores of
+// lanes keep. It skips a store that does not answer, because the outage shows elsewhere.
+func (f filters) countScripts(lanes []bucket.Lane, m *metrics.Metrics) func(context.Context) error {
+	return func(ctx context.Context) error {
+		for _, lane := range lanes {
+			if n, err := f[lane.Instance].Scripts(ctx, lane); err == nil {
+				m.Scripts(lane, n)
+			}
+		}
+		return nil
+	}
 }
 
 // byInstance returns the filters by the name of their instance.

@@ -39,6 +39,8 @@ type counters interface {
 // server is the server behind a store.
 type server interface {
 	bucket.Inspected
+	// Scripts counts the scripts that a lane's server keeps.
+	Scripts(ctx context.Context, lane bucket.Lane) (int, error)
 	Disconnect() error
 }
 

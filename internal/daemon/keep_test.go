@@ -2,13 +2,19 @@ package daemon
 
 import (
 	"log/slog"
+	"net/http/httptest"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
+	"github.com/budgetd/budgetd/bucket"
 	"github.com/budgetd/budgetd/internal/config"
 	"github.com/budgetd/budgetd/internal/httpapi"
+	"github.com/budgetd/budgetd/internal/metrics"
+	"github.com/budgetd/budgetd/internal/redisstore"
 	"github.com/budgetd/budgetd/internal/secret"
+	"github.com/budgetd/budgetd/internal/testservers"
 	"github.com/budgetd/budgetd/trail"
 )
 
@@ -42,5 +48,42 @@ func TestAuditLogIsKept(t *testing.T) {
 		if err != nil || len(page.Rows) == 0 || page.Rows[0].Op != step.first {
 			t.Errorf("keep %s: %+v, %v", step.keep, page.Rows, err)
 		}
+	}
+}
+
+// TestScriptsAreCounted: a metric shows how many scripts a server keeps, and 20 activations add none.
+func TestScriptsAreCounted(t *testing.T) {
+	server := testservers.Redis(t)
+	store, err := redisstore.New(redisstore.Config{Name: "r", Addr: server.Addr(), Lanes: 1, InstallationID: "test"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = store.Disconnect() }()
+	m, lane := metrics.New("test"), bucket.Lane{Instance: "r"}
+	count := filters{"r": store}.countScripts([]bucket.Lane{lane}, m)
+	shown := func() string {
+		if err := count(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		answer := httptest.NewRecorder()
+		m.Handler().ServeHTTP(answer, httptest.NewRequest("GET", "/metrics", nil))
+		_, text, _ := strings.Cut(answer.Body.String(), `budgetd_store_scripts{lane="0",store="r"} `)
+		text, _, _ = strings.Cut(text, "\n")
+		return text
+	}
+	if got := shown(); got != "0" {
+		t.Errorf("%q scripts before the first", got)
+	}
+	identity, err := store.Identity(t.Context(), lane)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for n := range int64(20) {
+		if err := store.Mark(t.Context(), bucket.Memory{Lane: lane, Identity: identity, Activation: n + 1}, n+1); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if got := shown(); got != "1" {
+		t.Errorf("%q scripts after 20 activations", got)
 	}
 }

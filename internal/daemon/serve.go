@@ -51,6 +51,8 @@ func serve(ctx context.Context, c config.Config, file string, log *slog.Logger,
 		return err
 	}
 	service.work = append(service.work, gate.work...)
+	service.work = append(service.work, loop{"scripts", scriptsEvery,
+		filters(ground.stores).countScripts(redisLanes(ground), observer)})
 	service.start(ctx, log)
 	defer stopService(ctx, service, c.Stop, log)
 	defer ground.keepClock(ctx, c.Background.Clock, log)()

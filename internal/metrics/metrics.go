@@ -46,6 +46,7 @@ type Metrics struct {
 	moves        *prometheus.CounterVec
 	unfinished   *prometheus.GaugeVec
 	lag          *prometheus.GaugeVec
+	scripts      *prometheus.GaugeVec
 	budgets      *budgets
 	alerts
 
@@ -120,6 +121,8 @@ func New(version string) *Metrics {
 		"Minor units that a loss of every store would quarantine (store mode).", nil)
 	m.moves = m.counters("moves_total",
 		"Steps that moved units: apply, handout, recycle, sweep, expire, lose, release.", "step")
+	m.scripts = m.gauges("store_scripts",
+		"Scripts that the server of a lane keeps; it must not grow.", "store", "lane")
 	m.alerts = m.newAlerts()
 	m.budgets = newBudgets()
 	m.registry.MustRegister(m.budgets)
@@ -292,6 +295,11 @@ func (m *Metrics) Stranded(unreachable, recyclable, atRisk int64) {
 	m.stranded.Set(float64(unreachable))
 	m.recyclable.Set(float64(recyclable))
 	m.atRisk.Set(float64(atRisk))
+}
+
+// Scripts notes how many scripts the server of a lane keeps.
+func (m *Metrics) Scripts(lane bucket.Lane, n int) {
+	m.scripts.WithLabelValues(lane.Instance, strconv.Itoa(lane.Index)).Set(float64(n))
 }
 
 // HoldsExpired counts holds that this node expired.

@@ -2,6 +2,7 @@ package driver
 
 import (
 	"context"
+	"strconv"
 	"strings"
 	"time"
 
@@ -131,4 +132,25 @@ func (i *Instance) Time(ctx context.Context, at bucket.Lane) (time.Time, error) 
 		return time.Time{}, where.judge(op, err, false).err
 	}
 	return now, nil
+}
+
+// Scripts returns how many scripts the server that serves a lane keeps, those of others included.
+// Errors: Unavailable.
+func (i *Instance) Scripts(ctx context.Context, at bucket.Lane) (int, error) {
+	const op = "count scripts"
+	where, err := i.locate(ctx, op, at)
+	if err != nil {
+		return 0, err
+	}
+	conn, done := i.dial(where.addr)
+	defer done()
+	info, err := conn.Info(ctx, "memory").Result()
+	if err != nil {
+		return 0, where.judgeRead(op, err)
+	}
+	n, err := strconv.Atoi(infoFields(info)["number_of_cached_scripts"])
+	if err != nil {
+		return 0, where.unavailable(op, err, "INFO does not say how many scripts there are")
+	}
+	return n, nil
 }
