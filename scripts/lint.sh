@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
-# Checks format and style with gofmt, go vet, golangci-lint in the version of tools/go.mod, and
-# shellcheck if it is installed. It also searches tracked files for secrets. With --vulnerabilities
-# it searches the modules in use for known vulnerabilities if the database can be reached.
+# Checks format and style with gofmt, go vet and golangci-lint in the version of tools/go.mod, and the
+# scripts with shellcheck if it is installed. It also searches tracked files for secrets. With
+# --vulnerabilities it searches the modules in use for known vulnerabilities if the database can be
+# reached.
 set -eu
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 

@@ -25,6 +25,7 @@ missing() {
 	command -v npm >/dev/null || printf 'nodejs npm '
 	{ command -v prometheus && command -v promtool; } >/dev/null || printf 'prometheus '
 	command -v systemd-analyze >/dev/null || printf 'systemd '
+	command -v shellcheck >/dev/null || printf 'shellcheck '
 	compiles || printf 'gcc libc6-dev '
 }
 

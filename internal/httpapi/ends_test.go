@@ -123,7 +123,9 @@ func TestUnreadAnswersEndConnections(t *testing.T) {
 				t.Error("the answers are still being written")
 			}
 			conn.Close()
-			<-written
+			if err := <-written; err == nil {
+				t.Error("the connection is still open")
+			}
 		})
 	}
 }
