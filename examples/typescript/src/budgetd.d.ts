@@ -1474,7 +1474,7 @@ export interface components {
             bucket?: components["schemas"]["Key256"];
             /** @description What the bucket has left; null for an unlimited budget, and where it could not be read in time. */
             remaining?: components["schemas"]["UnitsOrNone"];
-            /** @description What the budget has left, at most a second old; null as `remaining` is. */
+            /** @description What the budget has left, at most a second old; null as `remaining` is. A batch reads it for at most 8 budgets and has null for further ones that were not read within a second. */
             budget_remaining: components["schemas"]["UnitsOrNone"];
             period_remaining?: components["schemas"]["Units"];
             unlimited?: boolean;
@@ -1513,7 +1513,7 @@ export interface components {
             bucket?: components["schemas"]["Key256"];
             /** @description What the bucket has left; null for an unlimited budget, and where it could not be read in time. */
             remaining?: components["schemas"]["UnitsOrNone"];
-            /** @description What the budget has left, at most a second old; null as `remaining` is. */
+            /** @description What the budget has left, at most a second old; null as `remaining` is. A batch reads it for at most 8 budgets and has null for further ones that were not read within a second. */
             budget_remaining?: components["schemas"]["UnitsOrNone"];
             period_remaining?: components["schemas"]["Units"];
             unlimited?: boolean;
@@ -1617,6 +1617,7 @@ export interface components {
             /** @description The instant of the deduction, which picks period and windows. */
             counted_at?: components["schemas"]["Instant"];
             receipt?: components["schemas"]["Key256"];
+            /** @description An earlier call had done this. In store mode it is also true if the service lost the store's reply and repeated the call itself. */
             replayed: boolean;
         };
         /** @description What is recorded of a request id, or, for a `group`, of each of its holds. */
