@@ -199,10 +199,11 @@ func TestErrorCodes(t *testing.T) {
 		time.Sleep(20 * time.Millisecond)
 	}
 	for _, p := range provocations {
-		for i := range p.header {
-			p.header[i] = strings.Replace(p.header[i], "READER", "Bearer "+reader, 1)
+		header := slices.Clone(p.header)
+		for i := range header {
+			header[i] = strings.Replace(header[i], "READER", "Bearer "+reader, 1)
 		}
-		e := n.ask(t, p.method, strings.Replace(p.target, "REVOKED", revoked, 1), p.body, p.header...)
+		e := n.ask(t, p.method, strings.Replace(p.target, "REVOKED", revoked, 1), p.body, header...)
 		if got := codeOf(e); got != string(p.code) {
 			t.Errorf("%s %s: %q, want %q: %s", p.method, p.target, got, p.code, e.received)
 		}
