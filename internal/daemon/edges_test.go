@@ -14,10 +14,9 @@ import (
 // http.max_connections waits until another one ends.
 func TestLimitsOfRequests(t *testing.T) {
 	p := start(t, nil, "BUDGETD_HTTP_MAX_CONNECTIONS=1", "BUDGETD_HTTP_MAX_BODY_BYTES=1024", "BUDGETD_HTTP_MAX_HEADER_BYTES=4096",
-		"BUDGETD_HTTP_MAX_HEADERS=10", "BUDGETD_HTTP_MAX_BATCH_ITEMS=2")
+		"BUDGETD_HTTP_MAX_HEADERS=10")
 	large := `{"request_id":"o1","amount":1,"reference":"` + strings.Repeat("x", 1024) + `"}`
-	for path, body := range map[string]string{"/v1/budgets/sale/deduct": large, "/v1/budgets": large,
-		"/v1/deductions:batch": `{"deductions":[{},{},{}]}`} {
+	for path, body := range map[string]string{"/v1/budgets/sale/deduct": large, "/v1/budgets": large} {
 		if status, text := p.ask("POST", path, body); status != 413 {
 			t.Errorf("POST %s: %d %s", path, status, text)
 		}
