@@ -5,34 +5,88 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
+	"strconv"
 	"strings"
 	"testing"
 )
 
-// link is the target of a Markdown link that is a path, without its anchor.
-var link = regexp.MustCompile(`\]\(([^)#:\s]+)(#[^)]*)?\)`)
+// link is a Markdown link to a path, an anchor or both.
+var link = regexp.MustCompile(`\]\(([^)#:\s]*)(?:#([^)\s]*))?\)`)
 
-// TestLinks: every file that a document links to exists.
+// TestLinks: every file that a document links to exists, and every anchor is a heading of its page.
 func TestLinks(t *testing.T) {
 	out, err := exec.Command("git", "ls-files", "*.md").Output()
 	if err != nil {
 		t.Fatal(err)
 	}
-	links := 0
+	pages, headings := map[string]string{}, map[string][]string{}
 	for _, page := range strings.Fields(string(out)) {
 		text, err := os.ReadFile(page)
 		if err != nil {
 			t.Fatal(err)
 		}
-		for _, m := range link.FindAllStringSubmatch(string(text), -1) {
+		pages[page], headings[page] = string(text), anchors(string(text))
+	}
+	links, anchored := 0, 0
+	for page, text := range pages {
+		for _, m := range link.FindAllStringSubmatch(text, -1) {
 			links++
-			if _, err := os.Stat(filepath.Join(filepath.Dir(page), m[1])); err != nil {
+			target := page
+			if m[1] != "" {
+				target = filepath.Join(filepath.Dir(page), m[1])
+			}
+			if _, err := os.Stat(target); err != nil {
 				t.Errorf("%s links to %s, which does not exist", page, m[1])
+				continue
+			}
+			if m[2] != "" {
+				anchored++
+				if !slices.Contains(headings[target], m[2]) {
+					t.Errorf("%s links to #%s of %s, which has no such heading", page, m[2], target)
+				}
 			}
 		}
 	}
-	if links < 20 {
-		t.Errorf("only %d links were found", links)
+	if links < 20 || anchored < 20 {
+		t.Errorf("only %d links were found, %d of them with an anchor", links, anchored)
+	}
+}
+
+// code is a block of code, whose lines are no headings.
+var code = regexp.MustCompile("(?ms)^ *```.*?^ *```")
+
+// heading is a line that is a heading, without its number signs.
+var heading = regexp.MustCompile(`(?m)^#{1,6} +(.+?) *$`)
+
+// markup is what a heading's anchor does not have: signs, and where a link of the heading points to.
+var markup = regexp.MustCompile(`\]\([^)]*\)|[^\p{L}\p{N} _-]`)
+
+// anchors returns the anchors of a page's headings, as GitHub and GitLab derive them. A repeated one
+// ends with its number.
+func anchors(text string) []string {
+	var all []string
+	seen := map[string]int{}
+	for _, m := range heading.FindAllStringSubmatch(code.ReplaceAllString(text, ""), -1) {
+		anchor := strings.ReplaceAll(markup.ReplaceAllString(strings.ToLower(m[1]), ""), " ", "-")
+		again := seen[anchor]
+		seen[anchor]++
+		if again > 0 {
+			anchor += "-" + strconv.Itoa(again)
+		}
+		all = append(all, anchor)
+	}
+	return all
+}
+
+// TestAnchors: an anchor is derived as GitHub derives it.
+func TestAnchors(t *testing.T) {
+	page := "# A page\n```sh\n# no heading\n```\n## POST /v1/a/{b}/c_d\n## What to do when\n" +
+		"### `BudgetdDown`, [a link](a.md#b) – it's 2\n## What to do when\n"
+	want := []string{"a-page", "post-v1abc_d", "what-to-do-when", "budgetddown-a-link--its-2",
+		"what-to-do-when-1"}
+	if got := anchors(page); !slices.Equal(got, want) {
+		t.Errorf("the anchors are %q, want %q", got, want)
 	}
 }
 
