@@ -98,16 +98,17 @@ type Entries interface {
 
 // Changes reports to SQL what happened in a lane.
 type Changes interface {
-	// Changed returns sums of buckets that changed since they were last settled. The first call has
+	// Changed returns sums of buckets that changed since they were acknowledged. The first call has
 	// cursor "", the next one the returned cursor, which is "" at the end. A bucket that stays changed
 	// from the first call to the last is returned at least once, possibly more often.
 	Changed(ctx context.Context, m Memory, cursor string) (sums []Sum, next string, err error)
-	// Settle removes buckets from the list of changes if their sums still equal those given, which SQL
-	// has.
-	Settle(ctx context.Context, m Memory, sums []Sum) error
+	// Acknowledge removes buckets from the list of changes if their sums still equal those given,
+	// which SQL has.
+	Acknowledge(ctx context.Context, m Memory, sums []Sum) error
 	// Sweep starts a new time slice of the records when the slice's length has passed, which drops
 	// records older than the record window. It removes values whose windows have ended, and late sums
-	// that are settled and final. It works in bounded steps; more reports that another step follows.
+	// that are acknowledged and final. It works in bounded steps; more reports that another step
+	// follows.
 	Sweep(ctx context.Context, m Memory) (more bool, err error)
 }
 

@@ -181,10 +181,10 @@ const (
 // state is what a node caches about a budget besides its definition.
 type state struct {
 	deduct.State
-	// settled is the part of Spent that SQL had after the last sync. marked is Spent at the time that
-	// sync began.
-	settled, marked atomic.Int64
-	terms           atomic.Pointer[terms]
+	// recorded is the part of Spent that SQL had after the last sync. marked is Spent at the time
+	// that sync began.
+	recorded, marked atomic.Int64
+	terms            atomic.Pointer[terms]
 }
 
 // figuresAge bounds the age of a sum in an answer. Together with the age of SQL's figures that is
@@ -197,10 +197,10 @@ func (s *Service) readFigures(ops []*op) {
 	defer cancel()
 	at := s.clock.Now()
 	var ids []int64
-	settled := map[int64]int64{}
+	recorded := map[int64]int64{}
 	for _, o := range ops {
-		if _, seen := settled[o.Budget.ID]; !seen {
-			settled[o.Budget.ID] = o.state.settled.Load()
+		if _, seen := recorded[o.Budget.ID]; !seen {
+			recorded[o.Budget.ID] = o.state.recorded.Load()
 			ids = append(ids, o.Budget.ID)
 		}
 	}
@@ -208,7 +208,7 @@ func (s *Service) readFigures(ops []*op) {
 	s.failed("sql", err)
 	for _, o := range ops {
 		if c, known := covers[o.Budget.ID]; known {
-			o.state.Note(&deduct.Sum{Cover: c, At: at, Spent: settled[o.Budget.ID]})
+			o.state.Note(&deduct.Sum{Cover: c, At: at, Spent: recorded[o.Budget.ID]})
 		}
 		o.Step, o.Err = stepFigures, err
 		o.Back(true)

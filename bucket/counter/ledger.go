@@ -41,7 +41,7 @@ func (r *LaneRow) Memory() bucket.Memory {
 	return bucket.Memory{Lane: r.Lane, Activation: r.Activation, Identity: r.Identity}
 }
 
-// LostEpochs is the result of settling lost epochs.
+// LostEpochs is the result of ending lost epochs.
 type LostEpochs struct {
 	// Buckets are those whose epochs ended. Epochs counts these epochs. More reports that others are
 	// left.
@@ -53,8 +53,8 @@ type LostEpochs struct {
 
 // Recorded is the result of Lanes.Record.
 type Recorded struct {
-	// Settled are sums that SQL has now. They are passed to bucket.Changes.Settle.
-	Settled []bucket.Sum
+	// Known are sums that SQL has now. They are passed to bucket.Changes.Acknowledge.
+	Known []bucket.Sum
 	// Behind are epochs whose counters were below SQL's. The read may have been slow, so the caller
 	// reads them again before it declares the memory lost.
 	Behind []bucket.Ref

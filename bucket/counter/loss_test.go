@@ -267,7 +267,7 @@ func chaos(t *testing.T, seed uint64, losses bool) {
 
 // TestOldEpochUnderANewMarker: a store comes back with an older memory, in which a bucket still has
 // units that were sold since. The first deduction makes the new activation and finds the old epoch
-// not settled yet: it must not take from it (I2).
+// with sums that SQL does not have: it must not take from it (I2).
 func TestOldEpochUnderANewMarker(t *testing.T) {
 	w := inMemory(t, 1)
 	b := w.create(promo("sale", 100, 1))

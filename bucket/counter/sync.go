@@ -98,7 +98,7 @@ func (l *lane) record(ctx context.Context, m *remembered, sums []bucket.Sum) (
 		return done, err
 	}
 	l.measure(sums)
-	if err := l.store.Settle(ctx, m.Memory, done.Settled); err != nil {
+	if err := l.store.Acknowledge(ctx, m.Memory, done.Known); err != nil {
 		return done, err
 	}
 	for _, ref := range done.Lost {
@@ -204,7 +204,7 @@ func (y *SyncLoop) RunOnce(ctx context.Context) error {
 	}
 	err := all.Wait()
 	for _, st := range y.s.states.Values() {
-		st.settled.Store(st.marked.Load())
+		st.recorded.Store(st.marked.Load())
 	}
 	return err
 }

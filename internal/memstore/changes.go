@@ -73,9 +73,9 @@ func (l *lane) sum(name epochName) bucket.Sum {
 	}
 }
 
-// Settle implements bucket.Changes.
-func (s *Store) Settle(_ context.Context, m bucket.Memory, sums []bucket.Sum) error {
-	_, err := with(s, "settle", m, func(l *lane) (struct{}, error) {
+// Acknowledge implements bucket.Changes.
+func (s *Store) Acknowledge(_ context.Context, m bucket.Memory, sums []bucket.Sum) error {
+	_, err := with(s, "acknowledge", m, func(l *lane) (struct{}, error) {
 		for _, x := range sums {
 			name := epochName{bucket: x.Bucket}
 			if x.Late {

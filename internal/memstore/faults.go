@@ -36,7 +36,7 @@ type faults struct {
 }
 
 // Inject makes decide choose the fault of every subsequent call; nil ends that. op is the call's
-// name: set, take, deduct, rollback, cancel, find, open, grant, close, read, changed, settle,
+// name: set, take, deduct, rollback, cancel, find, open, grant, close, read, changed, acknowledge,
 // sweep, mark, copy.
 func (s *Store) Inject(seed uint64, decide func(op string) Fault) {
 	s.faults.mu.Lock()

@@ -70,9 +70,9 @@ func scanned(answer any) (next string, list []any, ok bool) {
 	return next, list, ok && ok2
 }
 
-// Settle implements bucket.Changes.
-func (s *Store) Settle(ctx context.Context, m bucket.Memory, sums []bucket.Sum) error {
-	const op = "settle changes"
+// Acknowledge implements bucket.Changes.
+func (s *Store) Acknowledge(ctx context.Context, m bucket.Memory, sums []bucket.Sum) error {
+	const op = "acknowledge changes"
 	k, err := s.keysOf(op, m)
 	if err != nil {
 		return err
@@ -95,7 +95,7 @@ func (s *Store) Settle(ctx context.Context, m bucket.Memory, sums []bucket.Sum) 
 			a = a.field(sum.Bucket, strconv.FormatInt(sum.Epoch, 10))
 		}
 		a = numbers(a, 0, len(late), func(i int) int64 { return late[i].LateSum })
-		_, err := s.call(ctx, op, m, settle, k.entries(k.late, k.changed), []byte(a))
+		_, err := s.call(ctx, op, m, acknowledge, k.entries(k.late, k.changed), []byte(a))
 		return err
 	})
 }

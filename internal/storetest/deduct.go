@@ -216,8 +216,8 @@ func instants(k *kit) {
 	k.deducted(d, bucket.TooOld)
 }
 
-// changesAndSettle: SQL is told of every change until it has it.
-func changesAndSettle(k *kit) {
+// changesAndAcknowledge checks that a change is reported until SQL has its sums.
+func changesAndAcknowledge(k *kit) {
 	k.fill(1, 1, 10)
 	k.fill(2, 1, 10)
 	k.same("opened", len(k.changes()), 0)
@@ -225,12 +225,12 @@ func changesAndSettle(k *kit) {
 	first := k.changes()
 	k.same("changed", first, []bucket.Sum{{Bucket: 1, Epoch: 1, Taken: 4, Verdict: bucket.Accepted}})
 	k.deducted(k.deduction("b", 1, k.terms()), bucket.Accepted)
-	k.must(k.Store.Settle(k.Context(), k.m, first)) // it has changed since
+	k.must(k.Store.Acknowledge(k.Context(), k.m, first)) // it has changed since
 	later := k.changes()
-	k.same("not settled", later,
+	k.same("not acknowledged", later,
 		[]bucket.Sum{{Bucket: 1, Epoch: 1, Taken: 5, Verdict: bucket.Accepted}})
-	k.must(k.Store.Settle(k.Context(), k.m, later))
-	k.same("settled", len(k.changes()), 0)
+	k.must(k.Store.Acknowledge(k.Context(), k.m, later))
+	k.same("acknowledged", len(k.changes()), 0)
 	k.rollback("a", "r", 2, bucket.Accepted)
 	second := k.changes()
 	k.same(
@@ -238,8 +238,8 @@ func changesAndSettle(k *kit) {
 		second,
 		[]bucket.Sum{{Bucket: 1, Epoch: 1, Taken: 5, GivenBack: 2, Verdict: bucket.Accepted}},
 	)
-	k.must(k.Store.Settle(k.Context(), k.m, second))
-	k.same("settled", len(k.changes()), 0)
+	k.must(k.Store.Acknowledge(k.Context(), k.m, second))
+	k.same("acknowledged", len(k.changes()), 0)
 	k.close(1, 1, false, bucket.Accepted)
 	k.same("closed", len(k.changes()), 0)
 	var all []bucket.StoreDeduction
@@ -269,6 +269,6 @@ func changesAndSettle(k *kit) {
 		seen[sum.Bucket] = true
 	}
 	k.same("many", len(seen), many)
-	k.must(k.Store.Settle(k.Context(), k.m, sums))
-	k.same("many settled", len(k.changes()), 0)
+	k.must(k.Store.Acknowledge(k.Context(), k.m, sums))
+	k.same("many acknowledged", len(k.changes()), 0)
 }

@@ -31,7 +31,7 @@ func Differential(t *testing.T, one, two Subject) {
 			"set": p.set, "take": p.take, "open": p.open, "grant": p.grant, "deduct": p.deduct,
 			"again": p.deduct,
 			"more":  p.deduct, "rollback": p.rollback, "cancel": p.cancel, "close": p.close, "read": p.read,
-			"lose": p.lose, "settle": p.settle, "copy": p.copy,
+			"lose": p.lose, "acknowledge": p.acknowledge, "copy": p.copy,
 		})
 	})
 }
@@ -257,18 +257,18 @@ func (p *pair) sums(k *kit) map[string]bucket.Sum {
 	return out
 }
 
-func (p *pair) settle(t *rapid.T) {
+func (p *pair) acknowledge(t *rapid.T) {
 	sums := p.a.changes()
 	for i := range sums {
 		sums[i].Taken += rapid.SampledFrom([]int64{0, 0, 0, 1}).Draw(t, "off")
 	}
 	same(
 		t,
-		"settle",
+		"acknowledge",
 		0,
 		0,
-		p.a.Store.Settle(p.a.Context(), p.a.m, sums),
-		p.b.Store.Settle(p.b.Context(), p.b.m, sums),
+		p.a.Store.Acknowledge(p.a.Context(), p.a.m, sums),
+		p.b.Store.Acknowledge(p.b.Context(), p.b.m, sums),
 	)
 }
 

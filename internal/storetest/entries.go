@@ -73,11 +73,11 @@ func otherMemory(k *kit) {
 		_, errs["close"] = k.Store.Close(ctx, m, []bucket.Ref{ref}, false)
 		_, errs["read"] = k.Store.Read(ctx, m, []bucket.Ref{ref})
 		_, _, errs["changed"] = k.Store.Changed(ctx, m, "")
-		errs["settle"] = k.Store.Settle(ctx, m, nil)
+		errs["acknowledge"] = k.Store.Acknowledge(ctx, m, nil)
 		_, errs["sweep"] = k.Store.Sweep(ctx, m)
 		_, errs["begin copy"] = k.Store.BeginCopy(ctx, m, ref, "x")
 		for call, err := range errs {
-			if !errors.Is(err, bucket.ErrOtherMemory) && call != "settle" {
+			if !errors.Is(err, bucket.ErrOtherMemory) && call != "acknowledge" {
 				k.Errorf("%s of %+v: %v", call, m, err)
 			}
 		}

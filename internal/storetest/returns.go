@@ -162,7 +162,7 @@ func olderActivation(k *kit) {
 func lateSums(k *kit) {
 	k.fill(1, 1, 10)
 	k.deducted(k.deduction("a", 6, k.terms()), bucket.Accepted)
-	k.must(k.Store.Settle(k.Context(), k.m, k.changes()))
+	k.must(k.Store.Acknowledge(k.Context(), k.m, k.changes()))
 	k.close(1, 1, false, bucket.Accepted)
 	if got := k.rollback("a", "1", 2, bucket.Accepted); !got.Late {
 		k.Error("into a closed epoch")
@@ -189,11 +189,11 @@ func lateSums(k *kit) {
 	}
 	turn()
 	turn()
-	k.same("not settled", late(), int64(3))
-	k.must(k.Store.Settle(k.Context(), k.m, []bucket.Sum{want}))
-	k.same("settled", len(k.changes()), 0)
+	k.same("not acknowledged", late(), int64(3))
+	k.must(k.Store.Acknowledge(k.Context(), k.m, []bucket.Sum{want}))
+	k.same("acknowledged", len(k.changes()), 0)
 	turn()
-	k.same("settled and final", late(), int64(0))
+	k.same("acknowledged and final", late(), int64(0))
 	k.entry(1, 2, bucket.Entry{Verdict: bucket.Accepted, Epoch: 2, Balance: 5, LastGrant: 1})
 }
 

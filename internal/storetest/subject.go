@@ -50,8 +50,8 @@ func Run(t *testing.T, make func(t *testing.T) Subject) {
 		{"SameValue", sameValue},
 		{"Rollback", rollbacks}, {"RollbackLimits", rollbackLimits}, {"Cancel", cancels}, {"Young",
 			youngMemory},
-		{"Older", olderActivation}, {"Late", lateSums}, {"Changes", changesAndSettle}, {"Copy",
-			copyReplaces},
+		{"Older", olderActivation}, {"Late", lateSums},
+		{"Changes", changesAndAcknowledge}, {"Copy", copyReplaces},
 		{"CopyRules", copyRules},
 	} {
 		t.Run(test.name, func(t *testing.T) {

@@ -1,4 +1,4 @@
--- sweep.lua removes counters whose windows have ended, and late sums that are settled and final
+-- sweep.lua removes counters whose windows have ended, and late sums that are final and acknowledged
 -- (bucket.Changes.Sweep). A call scans a part of one hash.
 --
 -- KEYS[1] marker: see shared.lua    KEYS[2] a page of counters, or `late`    KEYS[3] set of changes

@@ -59,7 +59,7 @@ func (p *Part) Record(ctx context.Context, m bucket.Memory, sums []bucket.Sum) (
 		if err != nil {
 			return out, err
 		}
-		out.Settled = append(out.Settled, part.out.Settled...)
+		out.Known = append(out.Known, part.out.Known...)
 		out.Behind = append(out.Behind, part.out.Behind...)
 		out.Lost = append(out.Lost, part.out.Lost...)
 		out.Early = append(out.Early, part.out.Early...)
@@ -99,7 +99,7 @@ func (r *recording) run(t *engine.Tx, sums []bucket.Sum) error {
 		e, at := locked[positions[i]], lived[positions[i]]
 		switch {
 		case e == nil, at.lane() != r.m.Lane: // nothing of SQL's: it stays in the store
-			r.out.Settled = append(r.out.Settled, s)
+			r.out.Known = append(r.out.Known, s)
 		case s.Late:
 			r.lateSum(t, e, s)
 		default:
@@ -124,7 +124,7 @@ func (r *recording) run(t *engine.Tx, sums []bucket.Sum) error {
 func (r *recording) sum(e *rows.Epoch, s bucket.Sum, since int64) {
 	switch {
 	case e.Activation < since || !e.Live(): // lost, or ended with its final figures
-		r.out.Settled = append(r.out.Settled, s)
+		r.out.Known = append(r.out.Known, s)
 		return
 	case s.Verdict == bucket.Lost:
 		r.out.Lost = append(r.out.Lost, e.Ref())
@@ -136,7 +136,7 @@ func (r *recording) sum(e *rows.Epoch, s bucket.Sum, since int64) {
 		r.out.Behind = append(r.out.Behind, e.Ref())
 		return
 	}
-	r.out.Settled = append(r.out.Settled, s)
+	r.out.Known = append(r.out.Known, s)
 	taken, back := s.Taken-e.Taken, s.GivenBack-e.GivenBack
 	used := taken - back
 	switch {
@@ -156,7 +156,7 @@ func (r *recording) sum(e *rows.Epoch, s bucket.Sum, since int64) {
 // last sync said: the rest of the late sum is already in Q.
 func (r *recording) lateSum(t *engine.Tx, e *rows.Epoch, s bucket.Sum) {
 	if s.Verdict == bucket.Lost {
-		r.out.Settled = append(r.out.Settled, s)
+		r.out.Known = append(r.out.Known, s)
 		return
 	}
 	if e.Live() { // the end of the epoch, which its store has seen, comes first
@@ -165,7 +165,7 @@ func (r *recording) lateSum(t *engine.Tx, e *rows.Epoch, s bucket.Sum) {
 		}
 		return
 	}
-	r.out.Settled = append(r.out.Settled, s)
+	r.out.Known = append(r.out.Known, s)
 	units := s.LateSum - e.LateSum
 	if units <= 0 {
 		return

@@ -1,4 +1,5 @@
--- settle.lua removes buckets from the set of changes if SQL has their sums (bucket.Changes.Settle).
+-- acknowledge.lua removes buckets from the set of changes if SQL has their sums
+-- (bucket.Changes.Acknowledge).
 --
 -- KEYS: see changed.lua
 -- ARGV[4] MessagePack array of six arrays: buckets (decimal texts), epochs, taken, given back; then names
