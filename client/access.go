@@ -161,23 +161,32 @@ const MaxAuditLogPage = 1000
 
 // AuditLogQuery selects entries; zero fields select all.
 type AuditLogQuery struct {
-	// After is the number of the entry before the first one.
+	// After and Before are the numbers of the entries around those that are wanted.
 	After     int64
+	Before    int64
 	From, To  time.Time
 	Principal string
 	Tenant    string
 	Op        string
+	// NewestFirst reverses the numerical order. Before, set to the last entry's number, then
+	// continues.
+	NewestFirst bool
 	// Limit is the most entries, at most MaxAuditLogPage; 0 means the server's default of 100.
 	Limit int
 }
 
-// AuditLog returns a page of the audit log, in numerical order. Errors: forbidden, invalid.
+// AuditLog returns a page of the audit log, in numerical order or the newest entries first. Errors:
+// forbidden, invalid.
 func (c *Client) AuditLog(ctx context.Context, q AuditLogQuery) (*AuditLogPage, error) {
 	query := url.Values{}
 	set(query, "principal", q.Principal)
 	set(query, "tenant", q.Tenant)
 	set(query, "op", q.Op)
-	for name, number := range map[string]int64{"after": q.After, "limit": int64(q.Limit)} {
+	if q.NewestFirst {
+		query.Set("sort", "-seq")
+	}
+	for name, number := range map[string]int64{"after": q.After, "before": q.Before,
+		"limit": int64(q.Limit)} {
 		if number != 0 {
 			query.Set(name, strconv.FormatInt(number, 10))
 		}

@@ -164,7 +164,8 @@ func TestTLSTransport(t *testing.T) {
 // What the calls of access send, and how often.
 func TestAccessCalls(t *testing.T) {
 	server := newScripted(t, answer(200, `{"keys":[]}`), answer(201, `{"id":"k","token":"bdg_x"}`), lost,
-		answer(200, `{"id":"k"}`), answer(201, `{"id":"k2","token":"bdg_y"}`), answer(200, `{"entries":[],"head":"0:"}`), lost)
+		answer(200, `{"id":"k"}`), answer(201, `{"id":"k2","token":"bdg_y"}`), answer(200, `{"entries":[],"head":"0:"}`),
+		answer(200, `{"entries":[],"head":"0:"}`), lost)
 	c, err := client.New(server.URL, client.WithTenant("shop"))
 	if err != nil {
 		t.Fatal(err)
@@ -187,6 +188,10 @@ func TestAccessCalls(t *testing.T) {
 	if _, err := c.AuditLog(ctx, client.AuditLogQuery{After: 7, From: at, Op: "append", Limit: 9}); err != nil {
 		t.Error(err)
 	}
+	newest := client.AuditLogQuery{NewestFirst: true, After: 3, Before: 7}
+	if _, err := c.AuditLog(ctx, newest); err != nil {
+		t.Error(err)
+	}
 	if _, err := c.CreateKey(ctx, client.KeyRequest{}); client.KindOf(err) != budget.MayBeDone {
 		t.Errorf("a lost answer: %v", err)
 	}
@@ -200,6 +205,7 @@ func TestAccessCalls(t *testing.T) {
 		"POST /v1/keys/k/revoke {}", "POST /v1/keys/k/revoke {}",
 		`POST /v1/keys/k/rotate {"overlap":"1h"}`,
 		"GET /v1/audit-log?after=7&from=2026-05-01T00%3A00%3A00Z&limit=9&op=append ",
+		"GET /v1/audit-log?after=3&before=7&sort=-seq ",
 		`POST /v1/keys {"principal":"","role":""}`,
 	}
 	if diff := cmp.Diff(want, got); diff != "" {

@@ -7,6 +7,8 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -25,6 +27,7 @@ type guarded struct {
 	seen    []string // method, path and Authorization of every request
 	entries []client.AuditLogEntry
 	head    trail.Anchor
+	asked   []string // the queries about the audit log
 }
 
 func newGuarded(t *testing.T, key string) *guarded {
@@ -69,6 +72,11 @@ func newGuarded(t *testing.T, key string) *guarded {
 	})
 	answer("GET /v1/audit-log", 200, func(r *http.Request) any {
 		after, _ := strconv.Atoi(r.URL.Query().Get("after"))
+		if g.asked = append(g.asked, r.URL.RawQuery); r.URL.Query().Get("sort") == "-seq" {
+			newest := slices.Clone(g.entries)
+			slices.Reverse(newest)
+			return client.AuditLogPage{Entries: newest, Head: g.head.String()}
+		}
 		page := client.AuditLogPage{Entries: []client.AuditLogEntry{}, Head: g.head.String(), Removed: trail.Anchor{}.String()}
 		for _, e := range g.entries {
 			if e.Seq > int64(after) && len(page.Entries) < 2 {
@@ -255,7 +263,8 @@ func TestKeysCommands(t *testing.T) {
 	}
 	for line, want := range map[string]string{"keys create": "PRINCIPAL is missing", "keys create a --role root": "--role",
 		"keys create a --expires soon": "--expires", "keys rotate a --overlap -1h": "--overlap", "keys rotate": "KEY is missing",
-		"audit-log --limit 0": "--limit", "audit-log --from then": "--from", "audit-log verify --anchor x": "NUMBER:HASH"} {
+		"audit-log --limit 0": "--limit", "audit-log --from then": "--from", "audit-log --tail 1001": "--tail",
+		"audit-log --tail 1 --newest-first": "--tail", "audit-log verify --anchor x": "NUMBER:HASH"} {
 		checkFailure(t, withEnv(t, env, strings.Fields(line)...), exitUsage, want)
 	}
 }
@@ -274,6 +283,27 @@ func TestAuditLog(t *testing.T) {
 	env := g.env("", "BUDGETCTL_SERVER", g.URL, "BUDGETCTL_TOKEN", "bdg_right")
 	if r := withEnv(t, env, "audit-log"); r.status != exitDone || !strings.Contains(r.stdout, "append") {
 		t.Errorf("%+v", r)
+	}
+	numbers := regexp.MustCompile(`(?m)^ *(\d+)`)
+	for line, want := range map[string]struct {
+		query  string
+		number []string
+	}{
+		"--newest-first --before 9 --limit 5": {"before=9&limit=5&sort=-seq", []string{"5", "4", "3", "2", "1"}},
+		"--tail 5 --op append":                {"limit=5&op=append&sort=-seq", []string{"1", "2", "3", "4", "5"}},
+		"--after 3":                           {"after=3&limit=100", []string{"4", "5"}},
+	} {
+		r := withEnv(t, env, append([]string{"audit-log"}, strings.Fields(line)...)...)
+		var got []string
+		for _, line := range numbers.FindAllStringSubmatch(r.stdout, -1) {
+			got = append(got, line[1])
+		}
+		if !slices.Equal(got, want.number) {
+			t.Errorf("%s shows %q, want %q: %+v", line, got, want.number, r)
+		}
+		if got := g.asked[len(g.asked)-1]; got != want.query {
+			t.Errorf("%s asks for %s, want %s", line, got, want.query)
+		}
 	}
 	r := withEnv(t, env, "audit-log", "export")
 	if r.status != exitDone || strings.Count(r.stdout, "\n") != 5 {

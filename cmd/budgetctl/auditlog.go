@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/budgetd/budgetd/client"
@@ -15,26 +16,36 @@ import (
 func (a *app) auditLogCommand() *cobra.Command {
 	var query client.AuditLogQuery
 	var from, to string
+	var tail int
 	cmd := &cobra.Command{
 		Use:   "audit-log",
 		Short: "Show who did what, and verify that the log is unchanged",
-		Long: `Shows administrative calls and refused authentications, in their order. "audit-log
-export" writes all of them as JSON lines, "audit-log verify" checks the chain of their hashes.`,
-		Example: `  budgetctl audit-log --op append --from 2026-05-01T00:00:00Z
+		Long: `Shows administrative calls and refused authentications, the oldest first. With
+--newest-first, --before with the last number shown goes on. "audit-log export" writes all of them
+as JSON lines, "audit-log verify" checks the chain of their hashes.`,
+		Example: `  budgetctl audit-log --tail 20
+  budgetctl audit-log --op append --from 2026-05-01T00:00:00Z
+  budgetctl audit-log --newest-first --before 1204
   budgetctl audit-log verify --anchor 1204:9f86d0...`,
 		Args: arguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if err := between(&query, from, to); err != nil {
+			if err := firstOf(between(&query, from, to), checkTail(tail, &query)); err != nil {
 				return err
 			}
 			query.Tenant = a.tenant
 			return call(a, cmd, func(ctx context.Context, c *client.Client) (*client.AuditLogPage, error) {
+				if tail > 0 {
+					return auditLogTail(ctx, c, query, tail)
+				}
 				return c.AuditLog(ctx, query)
 			}, auditLogText)
 		},
 	}
 	flags := cmd.Flags()
-	flags.Int64Var(&query.After, "after", 0, "number of the entry before the first one")
+	flags.Int64Var(&query.After, "after", 0, "only entries with a higher number")
+	flags.Int64Var(&query.Before, "before", 0, "only entries with a lower number")
+	flags.BoolVar(&query.NewestFirst, "newest-first", false, "begin with the newest entry")
+	flags.IntVar(&tail, "tail", 0, "the last N entries, 1 to 1000, the oldest of them first")
 	flags.StringVar(&from, "from", "", "first instant")
 	flags.StringVar(&to, "to", "", "first instant that is not shown")
 	flags.StringVar(&query.Principal, "principal", "", "only of this principal")
@@ -57,6 +68,29 @@ func between(query *client.AuditLogQuery, from, to string) (err error) {
 		query.To, err = instant("to", to)
 	}
 	return err
+}
+
+// checkTail refuses --tail beside a flag that says which end to begin with.
+func checkTail(tail int, query *client.AuditLogQuery) error {
+	switch {
+	case tail < 0 || tail > client.MaxAuditLogPage:
+		return usagef("--tail %d: must be 1 to %d", tail, client.MaxAuditLogPage)
+	case tail > 0 && (query.NewestFirst || query.After != 0):
+		return usagef("--tail begins near the end; it excludes --after and --newest-first")
+	}
+	return nil
+}
+
+// auditLogTail reads the last entries of a query, in numerical order.
+func auditLogTail(
+	ctx context.Context, c *client.Client, query client.AuditLogQuery, tail int,
+) (*client.AuditLogPage, error) {
+	query.NewestFirst, query.Limit = true, tail
+	page, err := c.AuditLog(ctx, query)
+	if err == nil {
+		slices.Reverse(page.Entries)
+	}
+	return page, err
 }
 
 func auditLogText(page *client.AuditLogPage) string {

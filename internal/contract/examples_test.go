@@ -46,7 +46,7 @@ var scenario = []string{
 	"rebalance.empty",
 	"createWebhook.shop", "listWebhooks.one", "changeWebhook.types", "readWebhook.types", "testWebhook.sent",
 	"listDeliveries.delivered", "resendDelivery.again", "deleteWebhook.types",
-	"createKey.till", "listKeys.page", "rotateKey.hour", "revokeKey.empty", "readAuditLog.page",
+	"createKey.till", "listKeys.page", "rotateKey.hour", "revokeKey.empty", "readAuditLog.page", "readAuditLog.newest",
 }
 
 // varying are members whose values are never the same twice. Those of budget_remaining and

@@ -223,8 +223,8 @@ func (b *books) Read(
 	ctx context.Context,
 	q httpapi.AuditQuery,
 ) (page httpapi.AuditPage, err error) {
-	query := auditlog.Query{After: q.After, Principal: q.Principal, Tenant: q.Tenant, Op: q.Op,
-		Limit: q.Limit}
+	query := auditlog.Query{After: q.After, Before: q.Before, Principal: q.Principal,
+		Tenant: q.Tenant, Op: q.Op, NewestFirst: q.NewestFirst, Limit: q.Limit}
 	if !q.From.IsZero() {
 		query.FromMS = q.From.UnixMilli()
 	}

@@ -57,14 +57,18 @@ func locked(t *testing.T, change ...func(*httpapi.Config)) (*fake, *running, *ke
 }
 
 // shelf keeps rows and keys for one test.
-type shelf struct{ rows []trail.Row }
+type shelf struct {
+	rows  []trail.Row
+	asked []httpapi.AuditQuery
+}
 
 func (s *shelf) Append(_ context.Context, row trail.Row) error {
 	s.rows = append(s.rows, row)
 	return nil
 }
 
-func (s *shelf) Read(context.Context, httpapi.AuditQuery) (httpapi.AuditPage, error) {
+func (s *shelf) Read(_ context.Context, q httpapi.AuditQuery) (httpapi.AuditPage, error) {
+	s.asked = append(s.asked, q)
 	return httpapi.AuditPage{Rows: s.rows}, nil
 }
 
@@ -149,6 +153,31 @@ func TestEveryRouteWithEveryKey(t *testing.T) {
 			if got := status(name); open != (got == 200) || !open && got != 401 {
 				t.Errorf("%s with %q: %d", call.Op, name, got)
 			}
+		}
+	}
+}
+
+// The audit log is asked for the entries, and in the order, that the caller wants.
+func TestAuditLogQuery(t *testing.T) {
+	_, server, ring, rows := locked(t)
+	header := []string{"Authorization", "Bearer " + ring.tokens["admin"]}
+	for query, want := range map[string]httpapi.AuditQuery{
+		"":                              {Limit: 100},
+		"?sort=seq&after=7&limit=9":     {After: 7, Limit: 9},
+		"?sort=-seq&before=12&after=3":  {After: 3, Before: 12, NewestFirst: true, Limit: 100},
+		"?sort=-seq&op=append&limit=10": {Op: "append", NewestFirst: true, Limit: 10},
+	} {
+		rows.asked = nil
+		answer, text := ask(t, server, "GET", "/v1/audit-log"+query, "", header...)
+		if answer.StatusCode != 200 || len(rows.asked) != 1 || rows.asked[0] != want {
+			t.Errorf("%q: %d, asked for %+v, want %+v: %s", query, answer.StatusCode, rows.asked, want, text)
+		}
+	}
+	for query, field := range map[string]string{"?sort=": "sort", "?sort=at": "sort", "?sort=--seq": "sort",
+		"?before=0": "before", "?before=": "before", "?after=x": "after"} {
+		answer, text := ask(t, server, "GET", "/v1/audit-log"+query, "", header...)
+		if answer.StatusCode != 422 || !strings.Contains(text, `"`+field+`"`) {
+			t.Errorf("%q: %d %s", query, answer.StatusCode, text)
 		}
 	}
 }

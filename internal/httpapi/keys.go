@@ -3,6 +3,7 @@ package httpapi
 import (
 	"context"
 	"net/http"
+	"net/url"
 	"time"
 
 	"github.com/budgetd/budgetd/access"
@@ -34,16 +35,18 @@ type Keys interface {
 
 // Records reads the audit log.
 type Records interface {
-	// Read reads rows in numerical order, and the ends of the log.
+	// Read reads rows in the order of the query, and the ends of the log.
 	Read(ctx context.Context, q AuditQuery) (AuditPage, error)
 }
 
 // AuditQuery selects rows of the audit log. Zero fields select all rows.
 type AuditQuery struct {
-	// After is the number of the row before the first one.
-	After                 int64
+	// After and Before are the numbers of the rows around those that are wanted.
+	After, Before         int64
 	From, To              time.Time
 	Principal, Tenant, Op string
+	// NewestFirst reverses the numerical order.
+	NewestFirst bool
 	// Limit is the most rows, from 1 to 1,000.
 	Limit int
 }
@@ -176,18 +179,30 @@ func (a *API) rotateKey(c *call) (answer, error) {
 // defaultOverlap is how long a rotated key stays valid.
 const defaultOverlap = 24 * time.Hour
 
+// entryNumber reads a parameter that is the number of an entry of the audit log; 0 without it.
+func (c *call) entryNumber(query url.Values, name string) int64 {
+	if !query.Has(name) {
+		return 0
+	}
+	number, ok := budget.ParseAmount(query.Get(name))
+	if !ok {
+		c.faults.Invalid(name, "must be the number of an entry")
+	}
+	return number
+}
+
 // auditLog answers a page of the audit log.
 func (a *API) auditLog(c *call) (answer, error) {
-	query := c.query("after", "from", "to", "principal", "tenant", "op", "limit")
+	query := c.query("after", "before", "from", "to", "principal", "tenant", "op", "sort", "limit")
 	q := AuditQuery{Principal: query.Get("principal"), Tenant: query.Get("tenant"),
 		Op: query.Get("op"), From: c.instant(query, "from"), To: c.instant(query, "to"),
+		After: c.entryNumber(query, "after"), Before: c.entryNumber(query, "before"),
 		Limit: defaultPageSize}
-	if query.Has("after") {
-		after, ok := budget.ParseAmount(query.Get("after"))
-		if !ok {
-			c.faults.Invalid("after", "must be the number of an entry")
-		}
-		q.After = after
+	switch sort := query.Get("sort"); {
+	case sort == "-seq":
+		q.NewestFirst = true
+	case query.Has("sort") && sort != "seq":
+		c.faults.Invalid("sort", "must be seq, or -seq for the newest entries first")
 	}
 	if query.Has("limit") {
 		limit, ok := budget.ParseAmount(query.Get("limit"))

@@ -874,7 +874,7 @@ export interface paths {
         };
         /**
          * Reads the log of administrative calls.
-         * @description Each entry has the hash of the one before it. `head` and `removed` are where the log ends and where it begins.
+         * @description Each entry has the hash of the one before it. `head` and `removed` are where the log ends and where it begins. The next page begins after the last entry of this one: its number is `after`, or `before` with the newest entries first.
          */
         get: operations["readAuditLog"];
         put?: never;
@@ -2265,8 +2265,10 @@ export interface components {
         Limit: number;
         /** @description How long to wait for the first entry, up to `30s`. */
         Wait: components["schemas"]["Duration"];
-        /** @description The number of the entry before the first one. */
+        /** @description Only entries with a higher number. */
         AfterEntry: number;
+        /** @description Only entries with a lower number. */
+        BeforeEntry: number;
         /** @description The most entries. */
         PageLimit: number;
         /** @description Only entries of this principal. */
@@ -4008,8 +4010,12 @@ export interface operations {
     readAuditLog: {
         parameters: {
             query?: {
-                /** @description The number of the entry before the first one. */
+                /** @description Only entries with a higher number. */
                 after?: components["parameters"]["AfterEntry"];
+                /** @description Only entries with a lower number. */
+                before?: components["parameters"]["BeforeEntry"];
+                /** @description `seq`, or `-seq` for the newest entries first. */
+                sort?: "seq" | "-seq";
                 /** @description The first instant that counts. */
                 from?: components["parameters"]["From"];
                 /** @description The first instant that no longer counts. */

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"sync"
 	"testing"
@@ -111,6 +112,10 @@ func TestWhatIsAppendedIsRead(t *testing.T) {
 			{Query{After: 1, Limit: 1}, want[1:2]}, {Query{FromMS: 1, ToMS: 9, Limit: 9}, want[1:3]},
 			{Query{Principal: "jane", Limit: 9}, want[3:]}, {Query{Op: "append", Tenant: "default", Limit: 9}, want[:3]},
 			{Query{Tenant: "Default", Limit: 9}, nil},
+			{Query{After: 1, Before: 4, Limit: 9}, want[1:3]},
+			{Query{NewestFirst: true, Limit: 2}, []trail.Row{want[3], want[2]}},
+			{Query{NewestFirst: true, Before: 3, Limit: 9}, []trail.Row{want[1], want[0]}},
+			{Query{NewestFirst: true, Principal: "admin", After: 1, Limit: 9}, []trail.Row{want[2], want[1]}},
 		} {
 			got, err := Read(t.Context(), db, test.query)
 			if diff := cmp.Diff(test.want, got); err != nil || diff != "" {
@@ -122,6 +127,68 @@ func TestWhatIsAppendedIsRead(t *testing.T) {
 			t.Errorf("%v, %v", head, err)
 		}
 	})
+}
+
+// A page at either end of a long log reads no more rows than it answers: both engines walk the
+// primary key.
+func TestPagesWalkThePrimaryKey(t *testing.T) {
+	everywhere(t, func(t *testing.T, db *sql.DB) {
+		err := within(t, db, func(tx *sql.Tx) error {
+			for n := range 2000 {
+				if _, err := Append(t.Context(), tx, rowOf(n)); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, q := range []Query{{}, {After: 7}, {NewestFirst: true}, {NewestFirst: true, Before: 1500},
+			{NewestFirst: true, Principal: "admin", Tenant: "default", Op: "append"}} {
+			q.Limit = 10
+			if plan := planOf(t, db, q); !walks.MatchString(plan) || sorts.MatchString(plan) {
+				t.Errorf("%+v: %s", q, plan)
+			}
+		}
+	})
+}
+
+// walks and sorts are what the engines' plans say of a walk along the primary key, and of a sort.
+var walks, sorts = regexp.MustCompile(`INDEX sqlite_autoindex_audit_log_1\b|\bkey=PRIMARY\b`),
+	regexp.MustCompile(`TEMP B-TREE|filesort`)
+
+// planOf returns how an engine answers a query.
+func planOf(t *testing.T, db *sql.DB, q Query) (plan string) {
+	t.Helper()
+	query, args := statement(q)
+	explain := "EXPLAIN "
+	if db.QueryRowContext(t.Context(), "SELECT sqlite_version()").Scan(new(string)) == nil {
+		explain = "EXPLAIN QUERY PLAN "
+	}
+	rows, err := db.QueryContext(t.Context(), explain+query, args...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer rows.Close()
+	names, err := rows.Columns()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for rows.Next() {
+		values := make([]sql.NullString, len(names))
+		into := make([]any, len(names))
+		for i := range values {
+			into[i] = &values[i]
+		}
+		if err := rows.Scan(into...); err != nil {
+			t.Fatal(err)
+		}
+		for i, value := range values {
+			plan += fmt.Sprintf("%s=%s ", names[i], value.String)
+		}
+	}
+	return plan
 }
 
 // A transaction that is rolled back leaves neither a row nor a gap.

@@ -26,35 +26,24 @@ func Ends(ctx context.Context, tx Tx) (head, removed trail.Anchor, err error) {
 
 // Query selects rows.
 type Query struct {
-	// After is the number of the row before the first one.
-	After int64
+	// After and Before are the numbers of the rows around those that are wanted; Before 0 means no
+	// bound.
+	After, Before int64
 	// FromMS and ToMS bound when the calls were made; ToMS 0 means no bound.
 	FromMS, ToMS int64
 	// Principal, Tenant and Op filter the rows; "" means all.
 	Principal, Tenant, Op string
+	// NewestFirst reads from the end of the log.
+	NewestFirst bool
 	// Limit is the most rows, at least 1.
 	Limit int
 }
 
-// Read returns rows in numerical order.
+// Read returns rows in numerical order, or the other way round. It walks the primary key in that
+// direction, so a page costs as much at either end of the log.
 func Read(ctx context.Context, tx Tx, q Query) (rows []trail.Row, err error) {
-	query := `SELECT seq, at_ms, principal, key_id, source, op, tenant, target, request_id,
-		correlation_id, before_json, after_json, outcome, times, hash FROM audit_log
-		WHERE seq > ? AND at_ms >= ?`
-	args := []any{q.After, q.FromMS}
-	if q.ToMS != 0 {
-		query += ` AND at_ms < ?`
-		args = append(args, q.ToMS)
-	}
-	for _, column := range []struct{ name, value string }{{"principal", q.Principal},
-		{"tenant", q.Tenant}, {"op", q.Op}} {
-		if column.value != "" {
-			query += ` AND ` + column.name + ` = ?`
-			args = append(args, []byte(column.value))
-		}
-	}
-	query += ` ORDER BY seq LIMIT ?`
-	found, err := tx.QueryContext(ctx, query, append(args, q.Limit)...)
+	query, args := statement(q)
+	found, err := tx.QueryContext(ctx, query, args...)
 	if err != nil {
 		return nil, fmt.Errorf("audit log: %w", err)
 	}
@@ -67,6 +56,34 @@ func Read(ctx context.Context, tx Tx, q Query) (rows []trail.Row, err error) {
 		rows = append(rows, row)
 	}
 	return rows, found.Err()
+}
+
+// statement returns the query of Read with its arguments.
+func statement(q Query) (query string, args []any) {
+	query = `SELECT seq, at_ms, principal, key_id, source, op, tenant, target, request_id,
+		correlation_id, before_json, after_json, outcome, times, hash FROM audit_log
+		WHERE seq > ?`
+	args = []any{q.After}
+	for _, bound := range []struct {
+		condition string
+		value     int64
+	}{{`seq < ?`, q.Before}, {`at_ms >= ?`, q.FromMS}, {`at_ms < ?`, q.ToMS}} {
+		if bound.value != 0 {
+			query += ` AND ` + bound.condition
+			args = append(args, bound.value)
+		}
+	}
+	for _, column := range []struct{ name, value string }{{"principal", q.Principal},
+		{"tenant", q.Tenant}, {"op", q.Op}} {
+		if column.value != "" {
+			query += ` AND ` + column.name + ` = ?`
+			args = append(args, []byte(column.value))
+		}
+	}
+	if q.NewestFirst {
+		return query + ` ORDER BY seq DESC LIMIT ?`, append(args, q.Limit)
+	}
+	return query + ` ORDER BY seq LIMIT ?`, append(args, q.Limit)
 }
 
 func scan(found *sql.Rows) (row trail.Row, err error) {
