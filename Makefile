@@ -11,6 +11,7 @@ help: ## list the targets
 
 .PHONY: build
 build: ## build bin/budgetd and bin/budgetctl
+	@GO=$(GO) scripts/need-go.sh
 	CGO_ENABLED=0 $(GO) build -o bin/ ./cmd/budgetd ./cmd/budgetctl
 
 .PHONY: test
@@ -45,6 +46,7 @@ bench: ## measure budgetd and the baselines side by side (25 minutes, on a quiet
 
 .PHONY: dist
 dist: ## build the release of this commit: archives, packages, image, checksums
+	@GO=$(GO) scripts/need-go.sh
 	rm -rf dist
 	cd deploy/release && $(GO) run . -repository ../.. -out ../../dist
 

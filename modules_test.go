@@ -71,3 +71,23 @@ func main() { println(client.NewRequestID()) }
 		t.Errorf("a user of the client needs another Go:\n%s", text)
 	}
 }
+
+// TestNeededGo: the README names the newest Go that a module of the repository asks for.
+// scripts/need-go.sh names the same if Go is missing, and says where it is.
+func TestNeededGo(t *testing.T) {
+	script := exec.Command("scripts/need-go.sh")
+	script.Env = append(os.Environ(), "GO=no-such-go")
+	out, err := script.CombinedOutput()
+	needs := regexp.MustCompile(`budgetd needs Go (\S+) or later: see https://go\.dev/dl/`).FindSubmatch(out)
+	if err == nil || needs == nil {
+		t.Fatalf("without Go it says %s (%v)", out, err)
+	}
+	readme, err := os.ReadFile("README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if want := "[Go](https://go.dev/dl/) " + string(needs[1]) + " or later"; !strings.Contains(
+		string(readme), want) {
+		t.Errorf("README.md does not say %q", want)
+	}
+}

@@ -6,6 +6,7 @@
 # nothing is missing.
 set -eu
 
+"$(dirname "$0")/need-go.sh"
 PATH=$PATH:/usr/sbin:/sbin # where Debian keeps mariadbd
 policy=/usr/sbin/policy-rc.d
 mark='made by scripts/test-deps.sh of budgetd'
